@@ -1,0 +1,133 @@
+// From a graph to numbers: plan it (no GPU needed), load the plan on a device, execute.
+//
+//   auto e = sinter::compile(graph, sinter::Device::current());
+//   e->execute(stream, {{"x", dx}, {"y", dy}}, workspace);
+#pragma once
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sinter/graph.hpp"
+
+namespace sinter {
+
+// Where a plan runs: an NVIDIA GPU by ordinal, or the CPU backend (float64 arithmetic, threaded).
+class Device {
+ public:
+  static Device cpu() { return Device(-1); }
+  static Device gpu(int ordinal) { return Device(ordinal); }
+  // The GPU of the calling thread's CUDA context or GPU 0; the CPU where there is no usable GPU.
+  static Device current();
+  bool is_cpu() const { return ordinal_ < 0; }
+  int ordinal() const { return ordinal_; }
+  // "sm_90a" and the like; an empty string for the CPU; an error without driver or device.
+  Result<std::string> target() const;
+  bool operator==(const Device&) const = default;
+
+ private:
+  explicit Device(int ordinal) : ordinal_(ordinal) {}
+  int ordinal_;
+};
+
+struct PlanOptions {
+  bool fuse = true;                  // false: one kernel a node, for comparison and bisection
+  std::vector<std::string> targets;  // compile machine code into the plan for these, e.g. "sm_90a"
+};
+
+struct PlanData;
+
+// An immutable, shareable plan. Making one runs the planner and the code generator, and NVRTC only
+// for the targets asked for; it needs no GPU.
+class Plan {
+ public:
+  // Inputs and outputs that execute() takes pointers for.
+  struct TensorInfo {
+    std::string name;
+    DataType type;
+    Dims dim, stride;      // elements
+    std::int64_t bytes;    // that the pointer must reach
+    bool written;
+  };
+
+  static Result<Plan> make(Graph& graph, PlanOptions options = {});
+  static Result<Plan> from_json(std::string_view text, std::string_view file = {});
+  std::string to_json() const;  // canonical: reading it back and writing it gives the same bytes
+  Result<Plan> with_targets(const std::vector<std::string>& targets) const;
+
+  const std::string& name() const;
+  std::vector<TensorInfo> tensors() const;
+  std::int64_t workspace_bytes() const;
+  int kernels() const;
+
+  const PlanData& data() const { return *data_; }
+  explicit Plan(std::shared_ptr<const PlanData> data) : data_(std::move(data)) {}
+
+ private:
+  std::shared_ptr<const PlanData> data_;
+};
+
+using Stream = void*;  // a CUstream or cudaStream_t; nullptr is the default stream; unused on the CPU
+
+struct Binding {
+  std::string_view name;
+  void* pointer;  // device memory (host memory for the CPU backend); inputs are not written
+  Binding(std::string_view n, void* p) : name(n), pointer(p) {}
+  Binding(std::string_view n, const void* p) : name(n), pointer(const_cast<void*>(p)) {}
+};
+
+struct Workspace {
+  void* pointer = nullptr;  // 256-byte aligned device memory
+  std::int64_t bytes = 0;
+};
+
+// A plan loaded on a device. execute() is const and may run from any thread on any stream at once,
+// given different workspaces; it allocates nothing and compiles nothing, so it can be captured.
+class Executable {
+ public:
+  Status execute(Stream stream, std::span<const Binding> bindings, Workspace workspace = {}) const;
+  Status execute(Stream stream, std::initializer_list<Binding> bindings,
+                 Workspace workspace = {}) const {
+    return execute(stream, std::span<const Binding>(bindings.begin(), bindings.size()), workspace);
+  }
+  const Plan& plan() const;
+  std::int64_t workspace_bytes() const;  // 0 on the CPU
+  Device device() const;
+
+  struct Impl;
+  explicit Executable(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+
+// Loads a plan: its own machine code where it fits the device, else the kernel cache, else NVRTC.
+Result<Executable> load(const Plan& plan, Device device);
+// Plan::make and load in one.
+Result<Executable> compile(Graph& graph, Device device, PlanOptions options = {});
+
+// Memory on a device, for programs that have no allocator of their own. The CPU device uses the heap.
+class Memory {
+ public:
+  static Result<Memory> allocate(Device device, std::int64_t bytes);
+  Memory(Memory&&) noexcept;
+  Memory& operator=(Memory&&) noexcept;
+  ~Memory();
+  void* data() const { return pointer_; }
+  std::int64_t bytes() const { return bytes_; }
+  Status copy_in(const void* host, std::int64_t bytes);   // blocking
+  Status copy_out(void* host, std::int64_t bytes) const;  // blocking
+
+ private:
+  Memory(Device device, void* pointer, std::int64_t bytes)
+      : device_(device), pointer_(pointer), bytes_(bytes) {}
+  Device device_;
+  void* pointer_ = nullptr;
+  std::int64_t bytes_ = 0;
+};
+
+Status synchronize(Device device);  // waits for all work of the device
+
+}  // namespace sinter

@@ -1,0 +1,294 @@
+// Inline members of Graph. Included by graph.hpp.
+#pragma once
+#include <set>
+
+#include "sinter/ops/shape_rules.hpp"
+#include "sinter/ops/shapes.hpp"
+
+namespace sinter {
+
+inline std::string Graph::label(const Node& n) const {
+  if (!n.name.empty()) return n.name;
+  for (std::size_t i = 0; i < nodes_.size(); ++i)
+    if (&nodes_[i] == &n) return std::string(sinter::name(n.op)) + " #" + std::to_string(i);
+  return std::string(sinter::name(n.op)) + " #" + std::to_string(nodes_.size());
+}
+
+inline std::string Graph::label(TensorId id) const {
+  return (*this)[id].name.empty() ? "#" + std::to_string(id) : (*this)[id].name;
+}
+
+inline std::optional<TensorId> Graph::find(std::string_view tensor_name) const {
+  for (std::size_t i = 0; i < tensors_.size(); ++i)
+    if (tensors_[i].name == tensor_name) return static_cast<TensorId>(i);
+  return std::nullopt;
+}
+
+// Checks what concerns one tensor alone.
+inline bool Graph::valid_tensor(const TensorDesc& t, bool written) {
+  const auto fail = [&](Rule rule, std::string attribute, std::string seen, std::string allowed) {
+    Diagnostic d{};
+    d.rule = rule;
+    d.tensor = t.name;
+    d.attribute = std::move(attribute);
+    d.seen = std::move(seen);
+    d.allowed = std::move(allowed);
+    d.file = t.where.file;
+    d.line = t.where.line;
+    report(std::move(d));
+    return false;
+  };
+  if (t.data_type == DataType::tf32)
+    return fail(Rule::tensor_data_type, "data_type", "tf32", "a storage type; tf32 only computes");
+  if (t.alignment <= 0 || (t.alignment & (t.alignment - 1)))
+    return fail(Rule::tensor_alignment, "alignment", std::to_string(t.alignment), "a power of two");
+  if (t.has_value && t.dim_known)
+    for (auto d : t.dim)
+      if (d != 1) return fail(Rule::tensor_value, "dim", to_string(t.dim), "dims that are all 1");
+  if (!t.dim_known) return true;
+  if (t.dim.size() < 1 || t.dim.size() > kMaxRank)
+    return fail(Rule::tensor_rank, "dim", std::to_string(t.dim.size()) + " dims", "1 to 8 dims");
+  constexpr std::int64_t most = std::int64_t{1} << 60;
+  std::int64_t n = 1;
+  for (auto d : t.dim) {
+    if (d < 0 || d > ShapeRules::kMaxExtent)
+      return fail(Rule::tensor_extent, "dim", to_string(t.dim), "extents from 0 to 2^40");
+    if (d > 0 && n > most / d)
+      return fail(Rule::tensor_size, "dim", to_string(t.dim), "at most 2^60 elements");
+    n *= d > 0 ? d : 1;
+  }
+  if (t.stride.empty()) return true;
+  if (t.stride.size() != t.dim.size())
+    return fail(Rule::tensor_stride, "stride", to_string(t.stride),
+                std::to_string(t.dim.size()) + " entries, one a dim");
+  std::int64_t last = 0;
+  for (int i = 0; i < t.dim.size(); ++i) {
+    const auto s = t.stride[i], reach = t.dim[i] - 1;
+    if (s < 0) return fail(Rule::tensor_stride, "stride", to_string(t.stride), "no negative stride");
+    if (reach > 0 && s > (most - last) / reach)
+      return fail(Rule::tensor_size, "stride", to_string(t.stride), "a span of at most 2^60");
+    if (reach > 0) last += s * reach;
+  }
+  if (written) {  // sorted by stride, each dim must step over all that the smaller ones reach
+    Dims order;
+    for (int i = 0; i < t.dim.size(); ++i)
+      if (t.dim[i] > 1) {
+        int at = 0;
+        while (at < order.size() && t.stride[static_cast<int>(order[at])] < t.stride[i]) ++at;
+        order.insert(at, i);
+      }
+    std::int64_t reach = 0;
+    for (auto i : order) {
+      const auto s = t.stride[static_cast<int>(i)];
+      if (s <= reach && n > 0)
+        return fail(Rule::tensor_overlap, "stride", to_string(t.stride),
+                    "strides that give each element its own place");
+      reach += s * (t.dim[static_cast<int>(i)] - 1);
+    }
+  }
+  return true;
+}
+
+inline TensorId Graph::declare(TensorDesc desc) {
+  if (desc.has_value && !desc.dim_known) {
+    desc.dim = {1};
+    desc.dim_known = true;
+  }
+  tensors_.push_back(std::move(desc));
+  return static_cast<TensorId>(tensors_.size()) - 1;
+}
+
+inline Tensor Graph::tensor(TensorOptions options, Where where) {
+  TensorDesc t;
+  t.name = std::move(options.name);
+  t.dim = options.dim;
+  t.dim_known = !options.dim.empty();
+  t.stride = options.stride;
+  t.data_type = options.data_type;
+  t.uid = options.uid;
+  t.alignment = options.alignment;
+  t.where = where;
+  if (!t.dim_known) {
+    Diagnostic d{};
+    d.rule = Rule::tensor_dim_missing;
+    d.tensor = t.name;
+    d.file = where.file;
+    d.line = where.line;
+    report(std::move(d));
+    return {};
+  }
+  if (!valid_tensor(t, false)) return {};
+  return {this, declare(std::move(t))};
+}
+
+inline Tensor Graph::scalar(double value, DataType type, std::string name, Where where) {
+  TensorDesc t;
+  t.name = std::move(name);
+  t.data_type = type;
+  t.has_value = true;
+  t.value = value;
+  t.integer_value = value > -0x1p63 && value < 0x1p63 ? static_cast<std::int64_t>(value) : 0;
+  t.where = where;
+  return {this, declare(std::move(t))};
+}
+
+inline Tensor Graph::scalar_integer(std::int64_t value, DataType type, std::string name,
+                                    Where where) {
+  Tensor t = scalar(static_cast<double>(value), type, std::move(name), where);
+  edit(t.id()).integer_value = value;
+  return t;
+}
+
+inline Tensor Graph::output(Tensor t, std::string name, TensorOptions options, Where where) {
+  if (!t) return {};
+  Diagnostic d{};
+  d.tensor = name;
+  d.file = where.file;
+  d.line = where.line;
+  if (t.graph() != this) {
+    d.rule = Rule::tensor_foreign;
+    report(std::move(d));
+    return {};
+  }
+  auto& desc = edit(t.id());
+  if (desc.producer < 0) {
+    d.rule = Rule::tensor_role;
+    d.fix = "pass it through identity()";
+    report(std::move(d));
+    return {};
+  }
+  desc.output = true;
+  if (!name.empty()) desc.name = std::move(name);
+  if (options.data_type != DataType::none) desc.data_type = options.data_type;
+  if (!options.stride.empty()) desc.stride = options.stride;
+  if (options.uid) desc.uid = options.uid;
+  if (options.alignment != 16) desc.alignment = options.alignment;
+  desc.where = where;
+  return valid_tensor(TensorDesc(desc), true) ? t : Tensor{};
+}
+
+inline std::vector<TensorId> Graph::add(OpKind op, Attributes attributes,
+                                        std::vector<TensorId> inputs, std::vector<TensorId> outputs,
+                                        NodeOptions options, Where where) {
+  Node node{op, std::move(attributes), std::move(options.name), std::move(inputs),
+            std::move(outputs), options.compute, where};
+  const auto& op_info = info(op);
+  if (!op_info.variadic) node.inputs.resize(op_info.inputs.size(), kNoTensor);
+  node.outputs.resize(op_info.outputs.size(), kNoTensor);
+  const std::vector<TensorId> poisoned(node.outputs.size(), kNoTensor);
+  const std::size_t before = diagnostics_.size();
+  ShapeRules rules(*this, node);
+
+  for (int i = 0; i < rules.inputs(); ++i) {
+    const TensorId t = node.inputs[static_cast<std::size_t>(i)];
+    const bool required = op_info.variadic || op_info.inputs[static_cast<std::size_t>(i)].required;
+    if (t == kNoTensor) {
+      if (required) rules.fail(Rule::port_missing, rules.input_name(i), "", "");
+    } else if (t < 0 || t >= static_cast<TensorId>(tensors_.size())) {
+      rules.fail(Rule::tensor_foreign, rules.input_name(i), "", "");
+    } else if (!(*this)[t].dim_known) {
+      rules.fail(Rule::tensor_dim_missing, rules.input_name(i), "tensor '" + label(t) + "'", "");
+    }
+  }
+  for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+    const TensorId t = node.outputs[i];
+    if (t == kNoTensor && op_info.outputs[i].required)
+      rules.fail(Rule::port_missing, rules.output_name(static_cast<int>(i)), "", "");
+    if (t < 0) continue;
+    const auto& desc = (*this)[t];
+    const std::string seen = "tensor '" + label(t) + "'";
+    if (desc.producer >= 0)
+      rules.fail(Rule::graph_producer, rules.output_name(static_cast<int>(i)), seen, "");
+    else if (desc.has_value)
+      rules.fail(Rule::tensor_value, rules.output_name(static_cast<int>(i)), seen, "");
+    else if (desc.read)
+      rules.fail(Rule::graph_cycle, rules.output_name(static_cast<int>(i)), seen, "");
+    for (std::size_t j = 0; j < i; ++j)
+      if (node.outputs[j] == t)
+        rules.fail(Rule::graph_producer, rules.output_name(static_cast<int>(i)), seen, "");
+  }
+  if (compute(node) != DataType::tf32 && compute(node) != DataType::f32 &&
+      compute(node) != DataType::f64 && compute(node) != DataType::f16 &&
+      compute(node) != DataType::bf16 && compute(node) != DataType::i32 &&
+      compute(node) != DataType::i64)
+    rules.fail(Rule::attribute_value, "compute_data_type", std::string(sinter::name(compute(node))),
+               "f64, f32, tf32, f16, bf16, i32 or i64");
+  if (static_cast<int>(node.attributes.index()) != op_info.attributes)
+    rules.fail(Rule::attribute_unknown, "attributes", "those of another operation", "");
+  if (diagnostics_.size() > before) return poisoned;
+  if (!infer_shapes(rules) || diagnostics_.size() > before) return poisoned;
+
+  const auto id = static_cast<NodeId>(nodes_.size());
+  for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+    TensorId& t = node.outputs[i];
+    if (t == kNoTensor) continue;
+    const Dims& dim = rules.inferred(static_cast<int>(i));
+    if (t == kNewTensor) {
+      t = declare({});
+      edit(t).where = where;
+    }
+    auto& desc = edit(t);
+    if (desc.dim_known && desc.dim != dim) {
+      rules.fail(Rule::node_output_dim,
+                 rules.output_name(static_cast<int>(i)) + " tensor '" + label(t) + "'",
+                 to_string(desc.dim), to_string(dim), "leave dim out, it is inferred");
+      return poisoned;
+    }
+    desc.dim = dim;
+    desc.dim_known = true;
+    desc.producer = id;
+    if (!valid_tensor(TensorDesc(desc), true)) return poisoned;
+  }
+  for (TensorId t : node.inputs)
+    if (t >= 0) edit(t).read = true;
+  nodes_.push_back(std::move(node));
+  return nodes_.back().outputs;
+}
+
+inline Diagnostics Graph::check() {
+  // Names: tensors that have none are called after their producer.
+  std::multiset<std::string_view> names;
+  for (const auto& t : tensors_)
+    if (!t.name.empty()) names.insert(t.name);
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    auto& t = tensors_[i];
+    if (!t.name.empty()) continue;
+    std::string base = "value";
+    if (t.producer >= 0) {
+      const auto& n = nodes_[static_cast<std::size_t>(t.producer)];
+      const auto* p = std::get_if<PointwiseAttributes>(&n.attributes);
+      base = !n.name.empty() ? n.name : std::string(p ? sinter::name(p->mode) : sinter::name(n.op));
+    }
+    t.name = base + "_" + std::to_string(i);
+    while (names.contains(t.name)) t.name += "_";
+  }
+
+  Diagnostics all = diagnostics_;
+  const auto report_tensor = [&](Rule rule, const TensorDesc& t) {
+    Diagnostic d{};
+    d.rule = rule;
+    d.tensor = t.name;
+    d.file = t.where.file;
+    d.line = t.where.line;
+    all.push_back(std::move(d));
+  };
+  bool any_output = false;
+  std::set<std::int64_t> uids;
+  for (const auto& t : tensors_) {
+    any_output |= t.output;
+    if (names.count(t.name) > 1) report_tensor(Rule::tensor_name, t);
+    if (t.uid && !uids.insert(*t.uid).second) report_tensor(Rule::tensor_uid, t);
+    if (t.output && t.producer < 0) report_tensor(Rule::tensor_role, t);
+    if (t.producer < 0 && !t.has_value && !t.dim_known)
+      report_tensor(Rule::tensor_dim_missing, t);
+  }
+  if (!any_output && all.empty()) {
+    Diagnostic d{};
+    d.rule = Rule::graph_no_output;
+    d.fix = "mark a result with Graph::output";
+    all.push_back(std::move(d));
+  }
+  return all;
+}
+
+}  // namespace sinter

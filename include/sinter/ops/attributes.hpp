@@ -1,0 +1,240 @@
+// The attributes of every operation: plain structs for designated initialisers. Each lists its
+// fields once, in `fields(self, visit)`: JSON, printing and comparison are generic over that list.
+#pragma once
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string_view>
+#include <variant>
+
+#include "sinter/base/data_type.hpp"
+#include "sinter/base/dims.hpp"
+
+namespace sinter {
+
+// ---- enumerations and their spellings in graph JSON (an enumerator's row is its value)
+
+enum class PointwiseMode : std::uint8_t {
+  identity, add, sub, mul, div, pow, mod, min, max, add_square, abs, ceil, floor, round, neg, sqrt,
+  rsqrt, reciprocal, exp, log, sin, cos, tan, erf, logical_and, logical_or, logical_not, cmp_eq,
+  cmp_neq, cmp_gt, cmp_ge, cmp_lt, cmp_le, binary_select, gen_index, atan2,
+  relu_fwd, tanh_fwd, sigmoid_fwd, elu_fwd, gelu_fwd, gelu_approx_tanh_fwd, softplus_fwd, swish_fwd,
+  relu_bwd, tanh_bwd, sigmoid_bwd, elu_bwd, gelu_bwd, gelu_approx_tanh_bwd, softplus_bwd, swish_bwd,
+};
+enum class ReductionMode : std::uint8_t {
+  add, mul, min, max, amax, avg, norm1, norm2, mul_no_zeros,
+};
+enum class ConvMode : std::uint8_t { cross_correlation, convolution };
+enum class ForwardPhase : std::uint8_t { inference, training };
+enum class ResampleMode : std::uint8_t {
+  maxpool, avgpool_include_padding, avgpool_exclude_padding, bilinear, nearest,
+};
+enum class PaddingMode : std::uint8_t { neg_inf_pad, zero_pad, edge_val_pad };
+enum class Distribution : std::uint8_t { bernoulli, uniform, normal };
+enum class MoeMode : std::uint8_t { none, gather, scatter };
+
+template <class E>
+struct EnumNames;  // specialised with `static constexpr std::string_view names[]`
+template <> struct EnumNames<PointwiseMode> {
+  static constexpr std::string_view names[] = {
+      "identity", "add", "sub", "mul", "div", "pow", "mod", "min", "max", "add_square", "abs",
+      "ceil", "floor", "round", "neg", "sqrt", "rsqrt", "reciprocal", "exp", "log", "sin", "cos",
+      "tan", "erf", "logical_and", "logical_or", "logical_not", "cmp_eq", "cmp_neq", "cmp_gt",
+      "cmp_ge", "cmp_lt", "cmp_le", "binary_select", "gen_index", "atan2", "relu_fwd", "tanh_fwd",
+      "sigmoid_fwd", "elu_fwd", "gelu_fwd", "gelu_approx_tanh_fwd", "softplus_fwd", "swish_fwd",
+      "relu_bwd", "tanh_bwd", "sigmoid_bwd", "elu_bwd", "gelu_bwd", "gelu_approx_tanh_bwd",
+      "softplus_bwd", "swish_bwd"};
+};
+template <> struct EnumNames<ReductionMode> {
+  static constexpr std::string_view names[] = {"add", "mul", "min", "max", "amax", "avg",
+                                               "norm1", "norm2", "mul_no_zeros"};
+};
+template <> struct EnumNames<ConvMode> {
+  static constexpr std::string_view names[] = {"cross_correlation", "convolution"};
+};
+template <> struct EnumNames<ForwardPhase> {
+  static constexpr std::string_view names[] = {"inference", "training"};
+};
+template <> struct EnumNames<ResampleMode> {
+  static constexpr std::string_view names[] = {"maxpool", "avgpool_include_padding",
+                                               "avgpool_exclude_padding", "bilinear", "nearest"};
+};
+template <> struct EnumNames<PaddingMode> {
+  static constexpr std::string_view names[] = {"neg_inf_pad", "zero_pad", "edge_val_pad"};
+};
+template <> struct EnumNames<Distribution> {
+  static constexpr std::string_view names[] = {"bernoulli", "uniform", "normal"};
+};
+template <> struct EnumNames<MoeMode> {
+  static constexpr std::string_view names[] = {"none", "gather", "scatter"};
+};
+
+template <class E>
+constexpr std::string_view name(E value) {
+  return EnumNames<E>::names[static_cast<int>(value)];
+}
+template <class E>
+constexpr std::optional<E> enum_from_name(std::string_view text) {
+  for (int i = 0; i < static_cast<int>(std::size(EnumNames<E>::names)); ++i)
+    if (EnumNames<E>::names[i] == text) return static_cast<E>(i);
+  return std::nullopt;
+}
+
+// ---- the structs. An empty Dims or optional is an attribute that was not given.
+
+#define SINTER_FIELDS(...)                                                        \
+  template <class Self, class Visit>                                              \
+  static constexpr void fields([[maybe_unused]] Self& self, [[maybe_unused]] Visit&& visit) { \
+    __VA_ARGS__                                                                   \
+  }
+#define SINTER_FIELD(member) visit(#member, self.member);
+
+struct NoAttributes {
+  SINTER_FIELDS()
+  bool operator==(const NoAttributes&) const = default;
+};
+
+struct ConvAttributes {
+  Dims pre_padding{}, post_padding{}, stride{}, dilation{};  // per spatial dim; absent: 0, 0, 1, 1
+  std::int64_t groups = 1;
+  ConvMode mode = ConvMode::cross_correlation;
+  SINTER_FIELDS(SINTER_FIELD(pre_padding) SINTER_FIELD(post_padding) SINTER_FIELD(stride)
+                    SINTER_FIELD(dilation) SINTER_FIELD(groups) SINTER_FIELD(mode))
+  bool operator==(const ConvAttributes&) const = default;
+};
+
+struct PointwiseAttributes {
+  PointwiseMode mode = PointwiseMode::identity;
+  double relu_lower_clip = 0, relu_upper_clip = std::numeric_limits<double>::infinity(),
+         relu_lower_clip_slope = 0, elu_alpha = 1, swish_beta = 1, softplus_beta = 1;
+  std::optional<std::int64_t> axis{};  // gen_index only
+  SINTER_FIELDS(SINTER_FIELD(mode) SINTER_FIELD(relu_lower_clip) SINTER_FIELD(relu_upper_clip)
+                    SINTER_FIELD(relu_lower_clip_slope) SINTER_FIELD(elu_alpha)
+                        SINTER_FIELD(swish_beta) SINTER_FIELD(softplus_beta) SINTER_FIELD(axis))
+  bool operator==(const PointwiseAttributes&) const = default;
+};
+
+struct ReductionAttributes {
+  std::optional<ReductionMode> mode{};
+  bool deterministic = true;  // every reduction of this library is; false is accepted
+  SINTER_FIELDS(SINTER_FIELD(mode) SINTER_FIELD(deterministic))
+  bool operator==(const ReductionAttributes&) const = default;
+};
+
+struct SoftmaxAttributes {
+  std::int64_t axis = -1;
+  SINTER_FIELDS(SINTER_FIELD(axis))
+  bool operator==(const SoftmaxAttributes&) const = default;
+};
+
+struct NormAttributes {
+  ForwardPhase forward_phase = ForwardPhase::inference;
+  SINTER_FIELDS(SINTER_FIELD(forward_phase))
+  bool operator==(const NormAttributes&) const = default;
+};
+
+struct GroupNormAttributes {
+  ForwardPhase forward_phase = ForwardPhase::inference;
+  std::int64_t groups = 0;
+  SINTER_FIELDS(SINTER_FIELD(forward_phase) SINTER_FIELD(groups))
+  bool operator==(const GroupNormAttributes&) const = default;
+};
+
+struct GroupNormBackwardAttributes {
+  std::int64_t groups = 0;  // 0: as many as INV_VARIANCE has
+  SINTER_FIELDS(SINTER_FIELD(groups))
+  bool operator==(const GroupNormBackwardAttributes&) const = default;
+};
+
+struct SdpaAttributes {
+  double attn_scale = 1;
+  bool causal_mask = false, causal_mask_bottom_right = false;
+  std::optional<std::int64_t> left_bound{}, right_bound{};
+  bool padding_mask = false, alibi_mask = false;
+  double dropout_probability = 0;
+  double softcap = 0;  // 0: none
+  std::optional<bool> generate_stats{};  // absent: as the Stats output is connected
+  SINTER_FIELDS(SINTER_FIELD(attn_scale) SINTER_FIELD(causal_mask)
+                    SINTER_FIELD(causal_mask_bottom_right) SINTER_FIELD(left_bound)
+                        SINTER_FIELD(right_bound) SINTER_FIELD(padding_mask)
+                            SINTER_FIELD(alibi_mask) SINTER_FIELD(dropout_probability)
+                                SINTER_FIELD(softcap) SINTER_FIELD(generate_stats))
+  bool operator==(const SdpaAttributes&) const = default;
+};
+
+struct ResampleAttributes {
+  std::optional<ResampleMode> mode{};
+  Dims window{}, stride{}, pre_padding{}, post_padding{};  // per spatial dim; pooling needs window
+  std::optional<PaddingMode> padding_mode{};       // absent: neg_inf_pad or zero_pad, by mode
+  std::optional<bool> generate_index{};              // absent: as the Index output is connected
+  SINTER_FIELDS(SINTER_FIELD(mode) SINTER_FIELD(window) SINTER_FIELD(stride)
+                    SINTER_FIELD(pre_padding) SINTER_FIELD(post_padding)
+                        SINTER_FIELD(padding_mode) SINTER_FIELD(generate_index))
+  bool operator==(const ResampleAttributes&) const = default;
+};
+
+struct ReshapeAttributes {
+  Dims dim{};  // absent: the dims declared for Y
+  SINTER_FIELDS(SINTER_FIELD(dim))
+  bool operator==(const ReshapeAttributes&) const = default;
+};
+
+struct TransposeAttributes {
+  Dims permutation{};  // Y's axis i is X's axis permutation[i]
+  SINTER_FIELDS(SINTER_FIELD(permutation))
+  bool operator==(const TransposeAttributes&) const = default;
+};
+
+struct SliceAttributes {
+  Dims start{}, limit{}, step{};  // per dim; step absent: 1
+  SINTER_FIELDS(SINTER_FIELD(start) SINTER_FIELD(limit) SINTER_FIELD(step))
+  bool operator==(const SliceAttributes&) const = default;
+};
+
+struct ConcatenateAttributes {
+  std::optional<std::int64_t> axis{};
+  SINTER_FIELDS(SINTER_FIELD(axis))
+  bool operator==(const ConcatenateAttributes&) const = default;
+};
+
+struct RngAttributes {
+  Distribution distribution = Distribution::bernoulli;
+  double probability = 0.5, minimum = 0, maximum = 1, mean = 0, stddev = 1;
+  SINTER_FIELDS(SINTER_FIELD(distribution) SINTER_FIELD(probability) SINTER_FIELD(minimum)
+                    SINTER_FIELD(maximum) SINTER_FIELD(mean) SINTER_FIELD(stddev))
+  bool operator==(const RngAttributes&) const = default;
+};
+
+struct BlockScaleAttributes {
+  std::int64_t block_size = 0;
+  std::int64_t axis = -1;
+  SINTER_FIELDS(SINTER_FIELD(block_size) SINTER_FIELD(axis))
+  bool operator==(const BlockScaleAttributes&) const = default;
+};
+
+struct MoeAttributes {
+  MoeMode mode = MoeMode::none;
+  std::int64_t top_k = 1;
+  SINTER_FIELDS(SINTER_FIELD(mode) SINTER_FIELD(top_k))
+  bool operator==(const MoeAttributes&) const = default;
+};
+
+// Matmul has no attribute of SPEC.md; `annihilating_zero` is set by expansions alone: a zero of A
+// makes its product zero whatever B holds, because masked columns are not read.
+struct MatmulAttributes {
+  bool annihilating_zero = false;
+  SINTER_FIELDS()
+  bool operator==(const MatmulAttributes&) const = default;
+};
+
+#undef SINTER_FIELDS
+#undef SINTER_FIELD
+
+using Attributes =
+    std::variant<NoAttributes, MatmulAttributes, ConvAttributes, PointwiseAttributes,
+                 ReductionAttributes, SoftmaxAttributes, NormAttributes, GroupNormAttributes,
+                 GroupNormBackwardAttributes, SdpaAttributes, ResampleAttributes, ReshapeAttributes,
+                 TransposeAttributes, SliceAttributes, ConcatenateAttributes, RngAttributes,
+                 BlockScaleAttributes, MoeAttributes>;
+
+}  // namespace sinter

@@ -1,0 +1,225 @@
+// THE table of pointwise operations: one struct each, compiled three ways: on the host for the CPU
+// backend (double) and for the error-carrying reference, and by NVRTC for the kernels (float or
+// double). Nothing but this file knows a formula.
+//
+// A formula may use only + - * / unary minus and the functions of `sinter::math` (exp, tanh, ...,
+// less, select), which every value type provides: no `if` on values, so that the reference can
+// follow both branches where its error bound straddles a jump.
+//
+// Backward operations take IN_0 = dy and IN_1 = the forward's x.
+#pragma once
+
+#ifndef __CUDACC_RTC__
+#include "sinter/ops/pointwise_host.hpp"
+#endif
+
+#ifndef SINTER_HD
+#define SINTER_HD
+#endif
+
+namespace sinter::op {
+
+using math::abs, math::ceil, math::floor, math::rint, math::sqrt, math::rsqrt, math::exp,
+    math::log, math::sin, math::cos, math::tan, math::erf, math::erfc, math::tanh, math::log1p,
+    math::expm1, math::pow, math::fmod, math::atan2, math::minimum, math::maximum, math::less,
+    math::less_equal, math::equal, math::either, math::both, math::select, math::reciprocal;
+
+#define SINTER_OP1(Name, expression)                 \
+  struct Name {                                      \
+    static constexpr int arity = 1, params = 0;      \
+    template <class T>                               \
+    static SINTER_HD T apply(T x) { return expression; } \
+  }
+#define SINTER_OP2(Name, expression)                      \
+  struct Name {                                           \
+    static constexpr int arity = 2, params = 0;           \
+    template <class T>                                    \
+    static SINTER_HD T apply(T a, T b) { return expression; } \
+  }
+
+SINTER_OP1(Identity, x);
+SINTER_OP2(Add, a + b);
+SINTER_OP2(Sub, a - b);
+SINTER_OP2(Mul, a* b);
+SINTER_OP2(Div, a / b);
+SINTER_OP2(Pow, pow(a, b));
+SINTER_OP2(Mod, fmod(a, b));  // the sign of the dividend
+SINTER_OP2(Min, minimum(a, b));
+SINTER_OP2(Max, maximum(a, b));
+SINTER_OP2(AddSquare, a + b * b);
+SINTER_OP2(Atan2, atan2(a, b));
+SINTER_OP1(Abs, abs(x));
+SINTER_OP1(Ceil, ceil(x));
+SINTER_OP1(Floor, floor(x));
+SINTER_OP1(Round, rint(x));  // ties to even
+SINTER_OP1(Neg, -x);
+SINTER_OP1(Sqrt, sqrt(x));
+SINTER_OP1(Rsqrt, rsqrt(x));
+SINTER_OP1(Reciprocal, reciprocal(x));
+SINTER_OP1(Exp, exp(x));
+SINTER_OP1(Log, log(x));
+SINTER_OP1(Sin, sin(x));
+SINTER_OP1(Cos, cos(x));
+SINTER_OP1(Tan, tan(x));
+SINTER_OP1(Erf, erf(x));
+
+// Truth is "not zero" (NaN is true); results are 1 and 0.
+template <class T>
+SINTER_HD T truth(decltype(less(T(), T())) condition) {
+  return select(condition, T(1.0f), T(0.0f));
+}
+template <class T>
+SINTER_HD auto is_zero(T x) { return equal(x, T(0.0f)); }
+
+SINTER_OP2(LogicalAnd, (select(either(is_zero(a), is_zero(b)), T(0.0f), T(1.0f))));
+SINTER_OP2(LogicalOr, (select(both(is_zero(a), is_zero(b)), T(0.0f), T(1.0f))));
+SINTER_OP1(LogicalNot, truth<T>(is_zero(x)));
+SINTER_OP2(CmpEq, truth<T>(equal(a, b)));
+SINTER_OP2(CmpNeq, (select(equal(a, b), T(0.0f), T(1.0f))));
+SINTER_OP2(CmpGt, truth<T>(less(b, a)));
+SINTER_OP2(CmpGe, truth<T>(less_equal(b, a)));
+SINTER_OP2(CmpLt, truth<T>(less(a, b)));
+SINTER_OP2(CmpLe, truth<T>(less_equal(a, b)));
+
+struct BinarySelect {  // IN_2 != 0 ? IN_0 : IN_1
+  static constexpr int arity = 3, params = 0;
+  template <class T>
+  static SINTER_HD T apply(T a, T b, T condition) {
+    return select(is_zero(condition), b, a);
+  }
+};
+
+// 1 / (1 + exp(-x)) without overflow on either side.
+template <class T>
+SINTER_HD T sigmoid(T x) {
+  const T e = exp(-abs(x));
+  return select(less(x, T(0.0f)), e / (T(1.0f) + e), T(1.0f) / (T(1.0f) + e));
+}
+
+struct ReluFwd {
+  static constexpr int arity = 1, params = 3;
+  template <class T>
+  static SINTER_HD T apply(T x, T lower, T upper, T slope) {
+    const T low = lower + slope * (x - lower);
+    return select(less_equal(x, lower), low, select(less_equal(upper, x), upper, x));
+  }
+};
+struct ReluBwd {
+  static constexpr int arity = 2, params = 3;
+  template <class T>
+  static SINTER_HD T apply(T dy, T x, T lower, T upper, T slope) {
+    return select(less_equal(x, lower), dy * slope, select(less_equal(upper, x), T(0.0f), dy));
+  }
+};
+
+SINTER_OP1(TanhFwd, tanh(x));
+struct TanhBwd {
+  static constexpr int arity = 2, params = 0;
+  template <class T>
+  static SINTER_HD T apply(T dy, T x) {
+    const T t = tanh(x);
+    return dy * (T(1.0f) - t * t);
+  }
+};
+
+SINTER_OP1(SigmoidFwd, sigmoid(x));
+struct SigmoidBwd {
+  static constexpr int arity = 2, params = 0;
+  template <class T>
+  static SINTER_HD T apply(T dy, T x) {
+    return dy * (sigmoid(x) * sigmoid(-x));
+  }
+};
+
+struct EluFwd {
+  static constexpr int arity = 1, params = 1;
+  template <class T>
+  static SINTER_HD T apply(T x, T alpha) {
+    return select(less(T(0.0f), x), x, alpha * expm1(minimum(x, T(0.0f))));
+  }
+};
+struct EluBwd {
+  static constexpr int arity = 2, params = 1;
+  template <class T>
+  static SINTER_HD T apply(T dy, T x, T alpha) {
+    return select(less(T(0.0f), x), dy, dy * (alpha * exp(minimum(x, T(0.0f)))));
+  }
+};
+
+// x Phi(x), Phi(x) = erfc(-x / sqrt 2) / 2, which keeps its relative accuracy for negative x.
+struct GeluFwd {
+  static constexpr int arity = 1, params = 0;
+  template <class T>
+  static SINTER_HD T apply(T x) {
+    return T(0.5) * x * erfc(T(-0.70710678118654752440) * x);
+  }
+};
+struct GeluBwd {
+  static constexpr int arity = 2, params = 0;
+  template <class T>
+  static SINTER_HD T apply(T dy, T x) {
+    const T cdf = T(0.5) * erfc(T(-0.70710678118654752440) * x);
+    const T pdf = T(0.39894228040143267794) * exp(T(-0.5) * (x * x));
+    return dy * (cdf + x * pdf);
+  }
+};
+
+// Hendrycks and Gimpel, "Gaussian Error Linear Units", the tanh form: (1 + tanh u) / 2 is
+// sigmoid(2u), which does not cancel for negative u.
+struct GeluApproxTanhFwd {
+  static constexpr int arity = 1, params = 0;
+  template <class T>
+  static SINTER_HD T apply(T x) {
+    const T z = x * (T(1.5957691216057307) + T(0.07135481282746256) * (x * x));
+    return x * sigmoid(z);
+  }
+};
+struct GeluApproxTanhBwd {
+  static constexpr int arity = 2, params = 0;
+  template <class T>
+  static SINTER_HD T apply(T dy, T x) {
+    const T square = x * x;
+    const T z = x * (T(1.5957691216057307) + T(0.07135481282746256) * square);
+    const T slope = T(1.5957691216057307) + T(0.21406443848238768) * square;
+    const T s = sigmoid(z);
+    return dy * (s + x * (s * sigmoid(-z)) * slope);
+  }
+};
+
+struct SoftplusFwd {  // log(1 + exp(beta x)) / beta
+  static constexpr int arity = 1, params = 1;
+  template <class T>
+  static SINTER_HD T apply(T x, T beta) {
+    const T z = beta * x;
+    return (maximum(z, T(0.0f)) + log1p(exp(-abs(z)))) / beta;
+  }
+};
+struct SoftplusBwd {
+  static constexpr int arity = 2, params = 1;
+  template <class T>
+  static SINTER_HD T apply(T dy, T x, T beta) {
+    return dy * sigmoid(beta * x);
+  }
+};
+
+struct SwishFwd {  // x sigmoid(beta x)
+  static constexpr int arity = 1, params = 1;
+  template <class T>
+  static SINTER_HD T apply(T x, T beta) {
+    return x * sigmoid(beta * x);
+  }
+};
+struct SwishBwd {
+  static constexpr int arity = 2, params = 1;
+  template <class T>
+  static SINTER_HD T apply(T dy, T x, T beta) {
+    const T z = beta * x;
+    const T s = sigmoid(z);
+    return dy * (s + z * (s * sigmoid(-z)));
+  }
+};
+
+#undef SINTER_OP1
+#undef SINTER_OP2
+
+}  // namespace sinter::op

@@ -1,0 +1,134 @@
+// What a shape rule sees of one node, and how it answers. Each rule reads the dims of the inputs,
+// reports what does not fit, and sets the dims of the outputs.
+#pragma once
+#include <string>
+
+#include "sinter/graph.hpp"
+
+namespace sinter {
+
+class ShapeRules {
+ public:
+  ShapeRules(Graph& graph, const Node& node) : graph_(graph), node_(node) {
+    inferred_.resize(node.outputs.size());
+    set_.resize(node.outputs.size(), false);
+  }
+
+  const Graph& graph() const { return graph_; }
+  const Node& node() const { return node_; }
+  template <class A>
+  const A& attributes() const { return *std::get_if<A>(&node_.attributes); }
+
+  int inputs() const { return static_cast<int>(node_.inputs.size()); }
+  bool has(int port) const {
+    return port < inputs() && node_.inputs[static_cast<std::size_t>(port)] != kNoTensor;
+  }
+  bool wants(int port) const { return node_.outputs[static_cast<std::size_t>(port)] != kNoTensor; }
+  TensorId input(int port) const { return node_.inputs[static_cast<std::size_t>(port)]; }
+  const Dims& dim(int port) const { return graph_[input(port)].dim; }
+  DataType type(int port) const { return graph_.type(input(port)); }
+  // Dims that the user declared for an output; empty when none.
+  Dims declared(int port) const {
+    const TensorId t = node_.outputs[static_cast<std::size_t>(port)];
+    return t >= 0 && graph_[t].dim_known ? graph_[t].dim : Dims{};
+  }
+
+  void set(int port, Dims dim) {
+    inferred_[static_cast<std::size_t>(port)] = dim;
+    set_[static_cast<std::size_t>(port)] = true;
+  }
+  const Dims& inferred(int port) const { return inferred_[static_cast<std::size_t>(port)]; }
+  bool is_set(int port) const { return set_[static_cast<std::size_t>(port)]; }
+
+  // Reports a broken rule; returns false so that a rule can `return fail(...)`.
+  bool fail(Rule rule, std::string attribute, std::string seen, std::string allowed,
+            std::string fix = {}) {
+    Diagnostic d;
+    d.rule = rule;
+    d.node = graph_.label(node_);
+    d.attribute = std::move(attribute);
+    d.seen = std::move(seen);
+    d.allowed = std::move(allowed);
+    d.fix = std::move(fix);
+    d.file = node_.where.file;
+    d.line = node_.where.line;
+    graph_.report(std::move(d));
+    return false;
+  }
+  std::string input_name(int port) const {
+    const auto& op = info(node_.op);
+    if (op.variadic) return "port IN_" + std::to_string(port);
+    return "port " + std::string(op.inputs[static_cast<std::size_t>(port)].name);
+  }
+  std::string output_name(int port) const {
+    return "port " + std::string(info(node_.op).outputs[static_cast<std::size_t>(port)].name);
+  }
+
+  // ---- checks that several rules share; each reports and returns whether it holds
+  bool one_element(int port) {
+    if (!has(port) || count(dim(port)) == 1) return true;
+    return fail(Rule::port_scalar, input_name(port), to_string(dim(port)), "dims that are all 1");
+  }
+  bool integer(int port) {
+    if (!has(port) || type(port) == DataType::i32 || type(port) == DataType::i64) return true;
+    return fail(Rule::port_type, input_name(port), std::string(name(type(port))), "i32 or i64",
+                "declare the tensor with data_type i32");
+  }
+  bool same_dims(int port, const Dims& expected, Rule rule) {
+    if (!has(port) || dim(port) == expected) return true;
+    return fail(rule, input_name(port), to_string(dim(port)), to_string(expected));
+  }
+  // A dim list attribute that is absent or has `length` entries, none below `least`.
+  bool dim_attribute(const char* attribute, const Dims& value, int length, std::int64_t least) {
+    if (value.empty()) return true;
+    if (value.size() != length)
+      return fail(Rule::attribute_length, attribute, to_string(value),
+                  std::to_string(length) + " entries");
+    for (auto v : value)
+      if (v < least || v > kMaxExtent)
+        return fail(Rule::attribute_value, attribute, to_string(value),
+                    std::to_string(least) + " to 2^40 each");
+    return true;
+  }
+  // A negative axis counts from the end.
+  bool axis(const char* attribute, std::int64_t value, int rank, int& out) {
+    const std::int64_t a = value < 0 ? value + rank : value;
+    if (a < 0 || a >= rank)
+      return fail(Rule::axis_range, attribute, std::to_string(value),
+                  std::to_string(-rank) + " to " + std::to_string(rank - 1));
+    out = static_cast<int>(a);
+    return true;
+  }
+
+  static constexpr std::int64_t kMaxExtent = std::int64_t{1} << 40;
+
+ private:
+  Graph& graph_;
+  const Node& node_;
+  std::vector<Dims> inferred_;
+  std::vector<bool> set_;
+};
+
+// dim i of `d` as if its rank were `rank`, ones in front (NumPy's rule).
+constexpr std::int64_t aligned(const Dims& d, int rank, int i) {
+  const int j = i - (rank - d.size());
+  return j < 0 ? 1 : d[j];
+}
+
+// The broadcast of two dim lists; false when they do not broadcast.
+constexpr bool broadcast(const Dims& a, const Dims& b, Dims& out) {
+  const int rank = a.size() > b.size() ? a.size() : b.size();
+  out = Dims::filled(rank, 1);
+  for (int i = 0; i < rank; ++i) {
+    const auto x = aligned(a, rank, i), y = aligned(b, rank, i);
+    if (x != y && x != 1 && y != 1) return false;
+    out[i] = x == 1 ? y : x;
+  }
+  return true;
+}
+constexpr bool broadcasts_to(const Dims& from, const Dims& to) {
+  Dims out;
+  return from.size() <= to.size() && broadcast(from, to, out) && out == to;
+}
+
+}  // namespace sinter

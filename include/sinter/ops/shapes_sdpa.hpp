@@ -1,0 +1,125 @@
+// Shape rules of scaled dot-product attention and its gradient.
+#pragma once
+#include "sinter/ops/shape_rules.hpp"
+
+namespace sinter::shapes {
+
+// The extents of one attention, with paging resolved.
+struct SdpaGeometry {
+  std::int64_t b = 0, hq = 0, hk = 0, hv = 0, sq = 0, skv = 0, d = 0, dv = 0;
+};
+
+// Input ports that forward and backward share, by position.
+struct SdpaPorts {
+  int bias, seq_q, seq_kv, seed, offset, page_k, page_v, sink, block_mask;
+};
+inline constexpr SdpaPorts kSdpaPorts{3, 4, 5, 6, 7, 8, 9, 10, 11},
+    kSdpaBackwardPorts{6, 7, 8, 9, 10, 11, 12, 13, 14};
+
+inline bool sdpa_inputs(ShapeRules& r, const SdpaPorts& p, SdpaGeometry& g) {
+  const auto& a = r.attributes<SdpaAttributes>();
+  const Dims &q = r.dim(0), &k = r.dim(1), &v = r.dim(2);
+  for (int port : {0, 1, 2})
+    if (r.dim(port).size() != 4)
+      return r.fail(Rule::sdpa_shape, r.input_name(port), to_string(r.dim(port)),
+                    "4 dims [batch, heads, sequence, head dim]");
+  g = {q[0], q[1], k[1], v[1], q[2], k[2], q[3], v[3]};
+  if (r.has(p.page_k) != r.has(p.page_v))
+    return r.fail(Rule::sdpa_paged, r.input_name(r.has(p.page_k) ? p.page_v : p.page_k), "", "");
+  if (r.has(p.page_k)) {
+    for (int port : {p.page_k, p.page_v}) {
+      const Dims& t = r.dim(port);
+      if (t.size() != 4 || t[0] != g.b || t[1] != 1 || t[3] != 1)
+        return r.fail(Rule::sdpa_paged, r.input_name(port), to_string(t),
+                      "[" + std::to_string(g.b) + ", 1, pages, 1]");
+      if (!r.integer(port)) return false;
+    }
+    g.skv = r.dim(p.page_k)[2] * k[2];
+    if (r.dim(p.page_v)[2] * v[2] != g.skv)
+      return r.fail(Rule::sdpa_paged, "port Page_table_V", to_string(r.dim(p.page_v)),
+                    "as many keys as Page_table_K");
+  } else {
+    for (int port : {1, 2})
+      if (r.dim(port)[0] != g.b || r.dim(port)[2] != g.skv)
+        return r.fail(Rule::sdpa_shape, r.input_name(port), to_string(r.dim(port)),
+                      "batch " + std::to_string(g.b) + " and sequence " + std::to_string(g.skv));
+  }
+  if (k[3] != g.d)
+    return r.fail(Rule::sdpa_shape, "port K", to_string(k), "head dim " + std::to_string(g.d));
+  for (int port : {1, 2}) {
+    const auto h = r.dim(port)[1];
+    if (h != g.hq && (h < 1 || g.hq % h))
+      return r.fail(Rule::sdpa_shape, r.input_name(port), to_string(r.dim(port)),
+                    "heads that divide the " + std::to_string(g.hq) + " of Q");
+  }
+  if (r.has(p.bias)) {
+    const Dims full{g.b, g.hq, g.sq, g.skv};
+    if (r.dim(p.bias).size() != 4 || !broadcasts_to(r.dim(p.bias), full))
+      return r.fail(Rule::sdpa_shape, r.input_name(p.bias), to_string(r.dim(p.bias)),
+                    "4 dims that broadcast to " + to_string(full));
+  }
+  for (int port : {p.seq_q, p.seq_kv})
+    if (!r.same_dims(port, {g.b, 1, 1, 1}, Rule::sdpa_shape) || !r.integer(port)) return false;
+  if (a.padding_mask && !(r.has(p.seq_q) && r.has(p.seq_kv)))
+    return r.fail(Rule::sdpa_mask, "padding_mask", "true", "",
+                  "connect SEQ_LEN_Q and SEQ_LEN_KV");
+  for (const auto& [attribute, bound] :
+       {std::pair{"left_bound", a.left_bound}, std::pair{"right_bound", a.right_bound}})
+    if (bound && (*bound < 0 || *bound > ShapeRules::kMaxExtent))
+      return r.fail(Rule::attribute_value, attribute, std::to_string(*bound), "0 to 2^40");
+  if (!(a.dropout_probability >= 0 && a.dropout_probability < 1))
+    return r.fail(Rule::sdpa_dropout, "dropout_probability",
+                  std::to_string(a.dropout_probability), "[0, 1)");
+  if (a.dropout_probability > 0 && !(r.has(p.seed) && r.has(p.offset)))
+    return r.fail(Rule::sdpa_dropout, r.input_name(r.has(p.seed) ? p.offset : p.seed), "", "");
+  for (int port : {p.seed, p.offset})
+    if (!r.one_element(port) || !r.integer(port)) return false;
+  if (!(a.softcap >= 0) || a.softcap - a.softcap != 0)
+    return r.fail(Rule::attribute_value, "softcap", std::to_string(a.softcap), "0 or more");
+  if (a.attn_scale - a.attn_scale != 0)
+    return r.fail(Rule::attribute_value, "attn_scale", std::to_string(a.attn_scale), "finite");
+  if (!r.same_dims(p.sink, {1, g.hq, 1, 1}, Rule::sdpa_shape)) return false;
+  if (r.has(p.block_mask)) {
+    if (!r.same_dims(p.block_mask, {g.b, g.hq, (g.sq + 127) / 128, (g.skv + 1023) / 1024},
+                     Rule::sdpa_shape))
+      return false;
+    if (r.type(p.block_mask) != DataType::u8)
+      return r.fail(Rule::port_type, r.input_name(p.block_mask),
+                    std::string(name(r.type(p.block_mask))), "u8");
+  }
+  return true;
+}
+
+inline bool sdpa(ShapeRules& r) {
+  SdpaGeometry g;
+  if (!sdpa_inputs(r, kSdpaPorts, g)) return false;
+  const auto& stats = r.attributes<SdpaAttributes>().generate_stats;
+  if (stats && *stats != r.wants(1))
+    return r.fail(Rule::sdpa_stats, "generate_stats", *stats ? "true" : "false",
+                  "true exactly when Stats is connected");
+  r.set(0, {g.b, g.hq, g.sq, g.dv});
+  if (r.wants(1)) r.set(1, {g.b, g.hq, g.sq, 1});
+  return true;
+}
+
+inline bool sdpa_backward(ShapeRules& r) {
+  SdpaGeometry g;
+  if (!sdpa_inputs(r, kSdpaBackwardPorts, g)) return false;
+  const Dims o{g.b, g.hq, g.sq, g.dv};
+  if (!r.same_dims(3, o, Rule::sdpa_shape) || !r.same_dims(4, o, Rule::sdpa_shape) ||
+      !r.same_dims(5, {g.b, g.hq, g.sq, 1}, Rule::sdpa_shape))
+    return false;
+  if (r.has(kSdpaBackwardPorts.page_k))
+    return r.fail(Rule::sdpa_paged, "port Page_table_K", "", "",
+                  "gather the pages first: gradients of pages are not defined");
+  if (!r.wants(0) && !r.wants(1) && !r.wants(2) && !r.wants(3))
+    return r.fail(Rule::port_missing, "port dQ, dK, dV or dBias", "", "", "connect one of them");
+  if (r.wants(3) && !r.has(kSdpaBackwardPorts.bias))
+    return r.fail(Rule::port_missing, "port Bias", "", "", "dBias needs Bias");
+  for (int port : {0, 1, 2})
+    if (r.wants(port)) r.set(port, r.dim(port));
+  if (r.wants(3)) r.set(3, r.dim(kSdpaBackwardPorts.bias));
+  return true;
+}
+
+}  // namespace sinter::shapes

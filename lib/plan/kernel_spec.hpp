@@ -1,0 +1,148 @@
+// What one kernel computes, as plain data that knows no GPU: an iteration domain, the buffers it
+// reaches, and a straight-line body of named values. The planner writes it, the generator prints it,
+// and the plan interpreter (lib/reference) runs it on the CPU.
+//
+// Three families share it:
+//   pointwise    every index of the domain is independent; the body runs once an element.
+//   rowwise      the first `kept` indices name a row, the rest run along it. The body is split in
+//                phases: phase p sees the reductions that phases before p finished. Values marked
+//                `per_row` do not depend on the inner indices and run once a row and phase.
+//   contraction  indices are batch, m, n, k in this order; acc(batch, m, n) = sum over k of
+//                a(batch, m, k) * b(batch, n, k), where a and b are bodies of their own and `body`
+//                is the epilogue, run once an element of (batch, m, n).
+#pragma once
+#include <array>
+#include <string>
+#include <vector>
+
+#include "sinter/graph.hpp"
+
+namespace sinter {
+
+enum class Family : std::uint8_t { pointwise, rowwise, contraction };
+template <> struct EnumNames<Family> {
+  static constexpr std::string_view names[] = {"pointwise", "rowwise", "contraction"};
+};
+
+// A coordinate that may fall outside its tensor (convolution padding, parts of a concatenation):
+// c = (base + sum coefficient[i] * index[i]) / divisor. The element exists when the division is
+// exact and 0 <= c < extent; it then lies c * stride further.
+struct Window {
+  Dims coefficient;  // one an index of the domain
+  std::int64_t base = 0, divisor = 1, extent = 0, stride = 0;
+  bool operator==(const Window&) const = default;
+};
+
+// How the indices of the domain reach one element of a buffer:
+// offset + sum stride[i] * index[i] + the windows. When `via` is not empty, the domain's indices are
+// first joined row-major over the domain's extents to one number, which is split over the extents
+// `via`; `stride` is then per split index (a reshape that is no view). Unused indices have stride 0.
+struct Access {
+  Dims stride;
+  std::int64_t offset = 0;
+  std::vector<Window> windows;
+  Dims via;
+  bool operator==(const Access&) const = default;
+};
+
+struct KernelPort {
+  TensorId tensor = kNoTensor;  // of the lowered graph
+  std::string name;             // the user's name of the tensor, not yet an identifier
+  DataType type{};
+  Access access;
+  bool written = false;
+};
+
+struct KernelScalar {  // a pass-by-value tensor
+  TensorId tensor = kNoTensor;
+  std::string name;
+  DataType type{};
+  double value = 0;
+  std::int64_t integer_value = 0;
+};
+
+// A value is the number of the statement that makes it. Its C++ type is float or double, as
+// `arithmetic` says; operands of the other type are converted.
+enum class StatementKind : std::uint8_t {
+  load,         // port; outside the windows: args[0] where given, else 0
+  scalar,       // scalars[port]
+  index,        // the value of index `dim` of the domain
+  pointwise,    // mode, args, params
+  convert,      // args[0] rounded to `type` (SPEC.md's conversion) and back
+  random,       // rng; ports[port] is Seed and ports[port2] Offset (raw integers; when negative,
+                // scalars[-1 - port]); `access` without windows gives the row-major logical index
+  gather,       // one element of resample, resample_backward, page_gather or block_mask, see Gather
+  accumulator,  // contraction epilogue: the sum over k
+  reduced,      // the finished reduction number `port`
+  inside,       // args[0] where the windows of ports[port] hold, else 0
+  store,        // args[0] to port, converted to the port's type; makes no value
+  reduce,       // args[0] into reduction number `port`; makes no value
+};
+
+// An element that takes a loop or a table look-up of its own; its indices are the domain's, in the
+// order of the node's output dims. Operand ports are strided by their own tensors' dims.
+struct Gather {
+  OpKind op{};
+  int output = 0;                   // which output of the node (resample: 0 Y, 1 Index)
+  Attributes attributes;            // of the node, defaults not filled in
+  std::vector<Dims> dims, strides;  // of each operand in `ports`
+  std::vector<int> ports;           // by the node's input port; -1 where absent
+  Dims output_dim;
+};
+
+struct Statement {
+  StatementKind kind{};
+  DataType arithmetic = DataType::f32;  // f32 or f64
+  std::string label;                    // the user's tensor name, not yet an identifier
+  std::vector<int> args;
+  PointwiseMode mode{};
+  std::array<double, 3> params{};
+  int port = -1, port2 = -1;
+  int dim = -1;
+  DataType type{};       // convert
+  int phase = 0;         // rowwise: the phase in which it runs; a value needed in several phases is
+                         // recomputed in each, `phase` is the first
+  bool per_row = false;  // rowwise: independent of the inner indices
+  RngAttributes rng;
+  Access access;
+  int gather = -1;       // KernelSpec::gathers
+};
+
+struct Body {
+  std::vector<Statement> statements;  // in an order in which every operand stands before its use
+};
+
+struct KernelReduction {
+  ReductionMode mode{};
+  DataType arithmetic = DataType::f32;
+  std::int64_t length = 0;  // elements reduced, for avg
+  int phase = 0;            // the phase that accumulates it
+};
+
+// moe_grouped_matmul: batch index e is the expert; its rows m run over
+// [offsets[e], offsets[e+1]); `index` renumbers rows of A (gather) or of the result (scatter).
+struct GroupedRows {
+  bool on = false;
+  int offsets = -1, index = -1;  // ports with raw integers, packed
+  MoeMode mode = MoeMode::none;
+};
+
+struct KernelSpec {
+  Family family{};
+  std::vector<NodeId> nodes;  // of the lowered graph, for explain
+  Dims extent;                // the domain
+  int kept = 0;               // rowwise
+  int batch = 0, m = 0, n = 0, k = 0;  // contraction: how many indices each group has
+  std::vector<KernelPort> ports;
+  std::vector<KernelScalar> scalars;
+  std::vector<Gather> gathers;
+  std::vector<KernelReduction> reductions;
+  int phases = 1;
+  Body body;
+  Body a, b;                             // contraction; the last statement is the value
+  DataType accumulate = DataType::f32;   // contraction: f32 or f64
+  bool annihilating_zero = false;        // contraction: a == 0 makes the product 0
+  GroupedRows rows;
+};
+
+}  // namespace sinter

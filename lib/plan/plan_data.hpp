@@ -1,0 +1,60 @@
+// The contents of a plan: everything that running it needs, as plain data.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "plan/kernel_spec.hpp"
+
+namespace sinter {
+
+// A tensor that the caller binds.
+struct PlanTensor {
+  std::string name;
+  DataType type{};
+  Dims dim, stride;
+  std::int64_t alignment = 16;
+  std::int64_t bytes = 0;  // from the pointer to the end of the last element
+  std::optional<std::int64_t> uid;
+  bool written = false;
+};
+
+// One member of a kernel's argument struct, in order, each aligned to its own size.
+struct KernelArgument {
+  enum class Kind : std::uint8_t { tensor, workspace, scalar } kind{};
+  std::int64_t value = 0;  // tensor: position in PlanData::tensors; workspace: byte offset;
+                           // scalar: the bits of the number, in the low `bytes` bytes
+  int bytes = 8;
+};
+
+struct PlanKernel {
+  std::string entry;   // name of the __global__ function
+  Family family{};
+  std::vector<std::string> nodes;                             // labels of the graph's nodes
+  std::vector<std::pair<std::string, std::int64_t>> config;   // name and value, for people
+  std::string source;
+  std::uint32_t grid = 1;
+  std::uint32_t block = 1;
+  std::vector<KernelArgument> arguments;
+  std::int64_t bytes = 0;  // compulsory traffic: each operand once
+  double flops = 0;
+  std::map<std::string, std::string> machine_code;  // target such as "sm_90a" to cubin
+};
+
+// Why two neighbours are not in one kernel, or why a fusion was refused.
+struct PlanCut {
+  std::string pattern, node, tensor, reason;
+};
+
+struct PlanData {
+  std::string version;     // of the library that made it
+  std::string graph_json;  // canonical text of the user's graph
+  std::string name;
+  std::vector<PlanTensor> tensors;  // inputs, then outputs
+  std::int64_t workspace_bytes = 0;
+  std::vector<PlanKernel> kernels;  // in the order they run
+  std::vector<PlanCut> cuts;
+};
+
+}  // namespace sinter

@@ -1,0 +1,20 @@
+// NVRTC behind a function: source text in, machine code out. Compiles on a thread with a large
+// stack, because NVRTC recurses with the size of the source. The kernel cache stands in front.
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "sinter/base/result.hpp"
+
+namespace sinter {
+
+struct CompileRequest {
+  std::string_view source;
+  std::string_view entry;
+  std::string_view target;  // "sm_80", "sm_90a", "sm_100a", ...
+};
+
+// The cubin, from the cache or from NVRTC.
+Result<std::string> compile_kernel(const CompileRequest& request);
+
+}  // namespace sinter
