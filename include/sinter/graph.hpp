@@ -31,6 +31,7 @@ struct TensorDesc {
   std::int64_t alignment = 16;  // bytes
   NodeId producer = -1;
   bool read = false;  // some node reads it
+  bool named = false;  // `name` was given, even if it is the empty string
   Where where;
 };
 
@@ -48,6 +49,7 @@ struct GraphOptions {
   DataType io = DataType::f32;
   DataType intermediate = DataType::f32;
   DataType compute = DataType::f32;
+  bool internal = false;  // made by the library: splitting axes may give more than kMaxRank dims
 };
 
 struct TensorOptions {
@@ -111,6 +113,9 @@ class Graph {
   // Declares a tensor that a later add() produces (or an input); dims may be absent.
   TensorId declare(TensorDesc desc);
 
+  // Checks and reports what concerns one tensor alone; `written` by a node.
+  bool valid_tensor(const TensorDesc& t, bool written);
+
   // Names the unnamed, checks the whole, and returns every diagnostic so far. Building may go on.
   Diagnostics check();
 
@@ -139,10 +144,14 @@ class Graph {
     return n.compute == DataType::none ? options_.compute : n.compute;
   }
   // The type in which a node computes: f64 where an operand or the compute type needs it, else f32.
+  // Positions and lengths (see is_index_port) are no operands of the arithmetic.
   DataType arithmetic(const Node& n) const {
     if (!fits_f32(compute(n))) return DataType::f64;
-    for (TensorId t : n.inputs)
-      if (t >= 0 && !fits_f32(type(t))) return DataType::f64;
+    for (std::size_t i = 0; i < n.inputs.size(); ++i) {
+      const TensorId t = n.inputs[i];
+      if (t >= 0 && !fits_f32(type(t)) && !is_index_port(n.op, static_cast<int>(i)))
+        return DataType::f64;
+    }
     return DataType::f32;
   }
   std::string label(const Node& n) const;    // its name, or "op #index"
@@ -152,7 +161,6 @@ class Graph {
   void report(Diagnostic d) { diagnostics_.push_back(std::move(d)); }
 
  private:
-  bool valid_tensor(const TensorDesc& t, bool written);
   GraphOptions options_;
   std::vector<TensorDesc> tensors_;
   std::vector<Node> nodes_;

@@ -46,7 +46,8 @@ inline bool Graph::valid_tensor(const TensorDesc& t, bool written) {
     for (auto d : t.dim)
       if (d != 1) return fail(Rule::tensor_value, "dim", to_string(t.dim), "dims that are all 1");
   if (!t.dim_known) return true;
-  if (t.dim.size() < 1 || t.dim.size() > kMaxRank)
+  if (t.dim.size() < 1 ||
+      t.dim.size() > (options_.internal ? Dims::kCapacity - 1 : kMaxRank))
     return fail(Rule::tensor_rank, "dim", std::to_string(t.dim.size()) + " dims", "1 to 8 dims");
   constexpr std::int64_t most = std::int64_t{1} << 60;
   std::int64_t n = 1;
@@ -249,10 +250,10 @@ inline Diagnostics Graph::check() {
   // Names: tensors that have none are called after their producer.
   std::multiset<std::string_view> names;
   for (const auto& t : tensors_)
-    if (!t.name.empty()) names.insert(t.name);
+    if (t.named || !t.name.empty()) names.insert(t.name);
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     auto& t = tensors_[i];
-    if (!t.name.empty()) continue;
+    if (t.named || !t.name.empty()) continue;
     std::string base = "value";
     if (t.producer >= 0) {
       const auto& n = nodes_[static_cast<std::size_t>(t.producer)];

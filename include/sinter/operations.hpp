@@ -331,8 +331,8 @@ inline NormGradients batchnorm_backward(Operand dy, Operand x, Operand scale, Op
 // ---- attention
 
 struct SdpaInputs {  // the optional ones; a poisoned tensor is an input that is not there
-  Tensor bias, seq_len_q, seq_len_kv, seed, offset, page_table_k, page_table_v, sink_token,
-      block_mask;
+  Tensor bias{}, seq_len_q{}, seq_len_kv{}, seed{}, offset{}, page_table_k{}, page_table_v{},
+      sink_token{}, block_mask{};
 };
 struct SdpaOutputs {
   Tensor o, stats;

@@ -17,7 +17,8 @@ struct Lowered {
 };
 
 // `graph` must be free of diagnostics. Nodes stand in an order that can be executed. Nodes that no
-// output depends on are dropped.
+// output depends on are dropped. Where an intermediate tensor is too large to be addressed, the
+// result holds no nodes but the diagnostics that say so.
 Lowered lower(const Graph& graph);
 
 }  // namespace sinter

@@ -16,5 +16,7 @@ struct CompileRequest {
 
 // The cubin, from the cache or from NVRTC.
 Result<std::string> compile_kernel(const CompileRequest& request);
+// From NVRTC, whatever the cache holds; nothing is kept.
+Result<std::string> compile_uncached(const CompileRequest& request);
 
 }  // namespace sinter

@@ -11,13 +11,13 @@ namespace sinter {
 
 struct Diagnostic {
   Rule rule{};
-  std::string node;       // name of the node, or "op #index"; empty when none is concerned
-  std::string tensor;     // name of the tensor; empty when none is concerned
-  std::string attribute;  // attribute, port or field
-  std::string seen;
-  std::string allowed;
-  std::string fix;  // the smallest change that would pass, where one is known
-  std::string file;  // of the user's call, or of the document
+  std::string node{};       // name of the node, or "op #index"; empty when none is concerned
+  std::string tensor{};     // name of the tensor; empty when none is concerned
+  std::string attribute{};  // attribute, port or field
+  std::string seen{};
+  std::string allowed{};
+  std::string fix{};  // the smallest change that would pass, where one is known
+  std::string file{};  // of the user's call, or of the document
   unsigned line = 0;
 
   std::string_view id() const { return info(rule).id; }

@@ -138,6 +138,26 @@ inline Attributes default_attributes(OpKind k) {
   return a;
 }
 
+// How many of an operation's inputs, the first ones, hold numbers to compute with; the others are
+// lengths, tables, offsets and seeds.
+constexpr int data_inputs(OpKind k) {
+  switch (k) {
+    case OpKind::rng: case OpKind::block_mask: return 0;
+    case OpKind::page_gather: return 1;
+    case OpKind::moe_grouped_matmul: return 2;
+    case OpKind::resample_backward: return 3;
+    case OpKind::sdpa: return 4;
+    case OpKind::sdpa_backward: return 7;
+    default: return 1 << 20;
+  }
+}
+
+// Operations that add up many products or elements.
+constexpr bool sums(OpKind k) {
+  return k == OpKind::matmul || k == OpKind::conv_fprop || k == OpKind::conv_dgrad ||
+         k == OpKind::conv_wgrad || k == OpKind::moe_grouped_matmul || k == OpKind::reduction;
+}
+
 // Position of a port by name, -1 when there is none of it. Concatenate's IN_0, IN_1, ... are all.
 constexpr int input_index(OpKind k, std::string_view port) {
   const auto& op = info(k);
@@ -159,6 +179,19 @@ constexpr int output_index(OpKind k, std::string_view port) {
   for (int i = 0; i < static_cast<int>(outputs.size()); ++i)
     if (outputs[static_cast<std::size_t>(i)].name == port) return i;
   return -1;
+}
+
+// Whether an input holds positions, lengths or seeds, so that its integer type says nothing about
+// the arithmetic of the node. (rng's Seed and Offset are its operands: it computes in f64.)
+constexpr bool is_index_port(OpKind k, int port) {
+  switch (k) {
+    case OpKind::sdpa: return port >= 4 && port <= 9;             // SEQ_LEN_Q to Page_table_V
+    case OpKind::sdpa_backward: return port >= 7 && port <= 12;   // the same
+    case OpKind::resample_backward: return port == 3;             // Index
+    case OpKind::moe_grouped_matmul: return port >= 2;            // FirstTokenOffset, TokenIndex
+    case OpKind::page_gather: return port == 1;                   // Page_table
+    default: return false;
+  }
 }
 
 // ---- pointwise modes: operands and attributes of each

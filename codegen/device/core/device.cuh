@@ -1,0 +1,25 @@
+// What every device file needs first: the function qualifiers and the few compile-time tools that
+// the standard library would give. The device library includes nothing outside its own tree, so
+// that NVRTC can be fed from memory and compiles a kernel in tens of milliseconds.
+#pragma once
+
+#ifndef SINTER_DEVICE
+#define SINTER_DEVICE __device__ __forceinline__
+#endif
+#define SINTER_HD SINTER_DEVICE
+
+namespace sinter {
+
+template <class A, class B>
+inline constexpr bool is_same = false;
+template <class A>
+inline constexpr bool is_same<A, A> = true;
+
+template <class... Items>
+struct List {
+  static constexpr int size = sizeof...(Items);
+};
+
+constexpr SINTER_DEVICE long long ceil_divide(long long a, long long b) { return (a + b - 1) / b; }
+
+}  // namespace sinter

@@ -1,0 +1,135 @@
+// From an element of the iteration domain to an element of a buffer. Extents and strides are
+// constants of the generated file; divisions by them become multiplications.
+#pragma once
+#include "sinter/device/core/types.cuh"
+
+namespace sinter {
+
+template <long long... values>
+struct Dims {
+  static constexpr int size = sizeof...(values);
+  static constexpr long long product = (1LL * ... * values);
+  // Called with constants after unrolling.
+  static constexpr SINTER_DEVICE long long at(int i) {
+    const long long all[] = {values..., 0};
+    return all[i];
+  }
+};
+
+// The indices of one element of the domain.
+template <class IndexType, class ExtentDims>
+struct Coordinates {
+  using Index = IndexType;  // int where every offset of the kernel fits, else long long
+  using Extent = ExtentDims;
+  Index at[Extent::size + 1] = {};
+};
+
+// Splits `linear`, row-major, over `count` extents from number `first` on.
+template <class Extent, int first, int count, class Index>
+SINTER_DEVICE void unravel(Index linear, Index* index) {
+#pragma unroll
+  for (int i = count - 1; i > 0; --i) {
+    const Index extent = static_cast<Index>(Extent::at(first + i) > 0 ? Extent::at(first + i) : 1);
+    const Index rest = linear / extent;
+    index[i] = linear - rest * extent;
+    linear = rest;
+  }
+  if constexpr (count > 0) index[0] = linear;
+}
+template <int first, int count, class Index, class Extent>
+SINTER_DEVICE void unravel(Index linear, Coordinates<Index, Extent>& c) {
+  unravel<Extent, first, count>(linear, c.at + first);
+}
+
+template <class Weights, class Index>
+SINTER_DEVICE Index dot(const Index* index) {
+  Index sum = 0;
+#pragma unroll
+  for (int i = 0; i < Weights::size; ++i)
+    if (Weights::at(i) != 0) sum += static_cast<Index>(Weights::at(i)) * index[i];
+  return sum;
+}
+
+// What the generated access structs derive from; they hide what is not the default.
+struct Strided {
+  static constexpr long long offset = 0;
+  using Windows = List<>;
+  using Via = Dims<>;  // not empty: the strides belong to these extents
+};
+
+template <class Index>
+struct Place {
+  Index offset;
+  bool inside;
+};
+
+// A window's coordinate is (base + coefficients . index) / divisor; it is inside where the division
+// is exact and the result lies in [0, extent).
+template <class Window, class Index>
+SINTER_DEVICE void enter(Place<Index>& place, const Index* index) {
+  const Index numerator =
+      static_cast<Index>(Window::base) + dot<typename Window::Coefficient>(index);
+  Index coordinate = numerator;
+  if constexpr (Window::divisor != 1) {
+    coordinate = numerator / static_cast<Index>(Window::divisor);
+    place.inside &= coordinate * static_cast<Index>(Window::divisor) == numerator;
+  }
+  place.inside &= coordinate >= 0 && coordinate < static_cast<Index>(Window::extent);
+  place.offset += coordinate * static_cast<Index>(Window::stride);
+}
+template <class Index, class... Windows>
+SINTER_DEVICE void enter_all(List<Windows...>, Place<Index>& place, const Index* index) {
+  (enter<Windows>(place, index), ...);
+}
+
+template <class Access, class Coord>
+SINTER_DEVICE Place<typename Coord::Index> locate(const Coord& c) {
+  using Index = typename Coord::Index;
+  Place<Index> place{static_cast<Index>(Access::offset), true};
+  if constexpr (Access::Via::size > 0) {
+    Index linear = 0, split[Access::Via::size];
+#pragma unroll
+    for (int i = 0; i < Coord::Extent::size; ++i)
+      linear = linear * static_cast<Index>(Coord::Extent::at(i)) + c.at[i];
+    unravel<typename Access::Via, 0, Access::Via::size>(linear, split);
+    place.offset += dot<typename Access::Stride>(split);
+  } else {
+    place.offset += dot<typename Access::Stride>(c.at);
+  }
+  enter_all(typename Access::Windows{}, place, c.at);
+  return place;
+}
+
+// The element at `c`; `otherwise` where a window is left.
+template <class Access, class T, class Element, class Coord>
+SINTER_DEVICE T load(const Element* base, const Coord& c, T otherwise = T(0)) {
+  const auto place = locate<Access>(c);
+  if constexpr (Access::Windows::size == 0) return read<T>(base + place.offset);
+  return place.inside ? read<T>(base + place.offset) : otherwise;
+}
+
+template <class Access, class Element, class Coord, class T>
+SINTER_DEVICE void store(Element* base, const Coord& c, T x) {
+  const auto place = locate<Access>(c);
+  if (Access::Windows::size == 0 || place.inside) write(base + place.offset, x);
+}
+
+// x where the windows hold, else 0.
+template <class Access, class Coord, class T>
+SINTER_DEVICE T inside(const Coord& c, T x) {
+  return locate<Access>(c).inside ? x : T(0);
+}
+
+// The one element of a buffer of raw integers.
+template <class Access, class Element>
+SINTER_DEVICE long long integer(const Element* base) {
+  return static_cast<long long>(Format<Element>::fetch(base + Access::offset));
+}
+
+// The position that an access makes of the indices, where it describes no buffer.
+template <class Access, class Coord>
+SINTER_DEVICE long long logical_index(const Coord& c) {
+  return static_cast<long long>(locate<Access>(c).offset);
+}
+
+}  // namespace sinter

@@ -1,0 +1,73 @@
+// The functions that sinter/ops/pointwise.hpp is written in, for float and double. NVRTC knows the
+// functions of the CUDA math library without a header. No fast-math variants: division and square
+// root are IEEE, subnormals are kept.
+#pragma once
+#include "sinter/device/core/device.cuh"
+
+namespace sinter::math {
+
+#define SINTER_MATH1(name)                                     \
+  SINTER_DEVICE float name(float x) { return ::name##f(x); }   \
+  SINTER_DEVICE double name(double x) { return ::name(x); }
+#define SINTER_MATH2(name)                                                       \
+  SINTER_DEVICE float name(float a, float b) { return ::name##f(a, b); }         \
+  SINTER_DEVICE double name(double a, double b) { return ::name(a, b); }
+SINTER_MATH1(ceil)
+SINTER_MATH1(floor)
+SINTER_MATH1(rint)
+SINTER_MATH1(sqrt)
+SINTER_MATH1(rsqrt)
+SINTER_MATH1(exp)
+SINTER_MATH1(log)
+SINTER_MATH1(sin)
+SINTER_MATH1(cos)
+SINTER_MATH1(tan)
+SINTER_MATH1(erf)
+SINTER_MATH1(erfc)
+SINTER_MATH1(tanh)
+SINTER_MATH1(log1p)
+SINTER_MATH1(expm1)
+SINTER_MATH2(pow)
+SINTER_MATH2(fmod)
+SINTER_MATH2(atan2)
+#undef SINTER_MATH1
+#undef SINTER_MATH2
+
+SINTER_DEVICE float abs(float x) { return ::fabsf(x); }
+SINTER_DEVICE double abs(double x) { return ::fabs(x); }
+template <class T>
+SINTER_DEVICE T reciprocal(T x) {
+  return T(1) / x;
+}
+template <class T>
+SINTER_DEVICE bool less(T a, T b) {
+  return a < b;
+}
+template <class T>
+SINTER_DEVICE bool less_equal(T a, T b) {
+  return a <= b;
+}
+template <class T>
+SINTER_DEVICE bool equal(T a, T b) {
+  return a == b;
+}
+SINTER_DEVICE bool either(bool a, bool b) { return a || b; }
+SINTER_DEVICE bool both(bool a, bool b) { return a && b; }
+template <class T>
+SINTER_DEVICE T select(bool condition, T a, T b) {
+  return condition ? a : b;
+}
+// NaN in either operand gives NaN.
+template <class T>
+SINTER_DEVICE T minimum(T a, T b) {
+  return a != a ? a : b != b ? b : b < a ? b : a;
+}
+template <class T>
+SINTER_DEVICE T maximum(T a, T b) {
+  return a != a ? a : b != b ? b : a < b ? b : a;
+}
+
+SINTER_DEVICE float infinity(float) { return __int_as_float(0x7f800000); }
+SINTER_DEVICE double infinity(double) { return __longlong_as_double(0x7ff0000000000000ll); }
+
+}  // namespace sinter::math

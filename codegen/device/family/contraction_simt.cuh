@@ -1,0 +1,196 @@
+// The contraction family on ordinary cores: acc(batch, m, n) = sum over k of a(batch, m, k) *
+// b(batch, n, k), then the epilogue once an element. Each of the four may be several indices of the
+// domain, which are unravelled from one number.
+//
+// A block of 256 threads owns a 64 x 64 tile and walks over k in steps of 16, two steps in shared
+// memory: while one is multiplied, the next is loaded to registers. One barrier a step suffices,
+// since a step is overwritten only after the barrier that ends the step that read it. Elements past
+// the end of m, n or k are zeros and are not read. The finished tile passes through the same shared
+// memory, so that the epilogue is compiled once and its stores are coalesced.
+#pragma once
+#include "sinter/device/core/math.cuh"
+#include "sinter/device/family/contraction_rows.cuh"
+
+namespace sinter::contraction {
+
+inline constexpr int kTile = 64, kStep = 16, kThreads = 256, kPerThread = 4;
+inline constexpr int kPitch = kTile + 4;  // keeps rows 16-byte aligned and spreads the banks
+
+template <class T>
+struct alignas(16) Quad {
+  T at[4];
+};
+
+template <class T>
+struct Shared {  // [buffer][operand][k][row]; afterwards the finished tile [m][n]
+  T values[2 * 2 * kStep * kPitch];
+  SINTER_DEVICE T* step(int buffer, int operand) {
+    return values + (buffer * 2 + operand) * kStep * kPitch;
+  }
+};
+
+template <class Config>
+struct Problem {
+  using Index = typename Config::Index;
+  using Coord = Coordinates<Index, typename Config::Extent>;
+  static constexpr int first_m = Config::batch, first_n = first_m + Config::m,
+                       first_k = first_n + Config::n;
+  static constexpr SINTER_DEVICE Index product(int from, int count) {
+    Index p = 1;
+    for (int i = from; i < from + count; ++i) p *= static_cast<Index>(Config::Extent::at(i));
+    return p;
+  }
+  static constexpr Index batches = product(0, Config::batch), rows = product(first_m, Config::m),
+                         columns = product(first_n, Config::n), depth = product(first_k, Config::k);
+  static constexpr Index row_tiles = static_cast<Index>(ceil_divide(rows, kTile)),
+                         column_tiles = static_cast<Index>(ceil_divide(columns, kTile)),
+                         steps = static_cast<Index>(ceil_divide(depth, kStep));
+  static constexpr long long tiles =
+      static_cast<long long>(batches) * row_tiles * column_tiles;
+  // Divisors, which the compiler sees also where there is no tile.
+  static constexpr long long row_tiles_or_1 = row_tiles > 0 ? row_tiles : 1,
+                             column_tiles_or_1 = column_tiles > 0 ? column_tiles : 1;
+
+  static SINTER_DEVICE void set_batch(Coord& c, Index i) { unravel<0, Config::batch>(i, c); }
+  static SINTER_DEVICE void set_m(Coord& c, Index i) { unravel<first_m, Config::m>(i, c); }
+  static SINTER_DEVICE void set_n(Coord& c, Index i) { unravel<first_n, Config::n>(i, c); }
+  static SINTER_DEVICE void set_k(Coord& c, Index i) { unravel<first_k, Config::k>(i, c); }
+};
+
+// Place of this thread's element number i in a step of one operand: neighbouring threads along k or
+// along the rows, whichever lies together in memory.
+template <bool k_fastest>
+struct StepPlace {
+  int row, k;
+  SINTER_DEVICE explicit StepPlace(int i) {
+    const int e = static_cast<int>(threadIdx.x) + i * kThreads;
+    row = k_fastest ? e / kStep : e % kTile;
+    k = k_fastest ? e % kStep : e / kTile;
+  }
+};
+
+template <class T, bool annihilating_zero>
+SINTER_DEVICE void multiply(const T* a, const T* b, T (&acc)[kPerThread][kPerThread]) {
+  const int m = static_cast<int>(threadIdx.x) / 16 * kPerThread;
+  const int n = static_cast<int>(threadIdx.x) % 16 * kPerThread;
+#pragma unroll
+  for (int k = 0; k < kStep; ++k) {
+    const auto x = *reinterpret_cast<const Quad<T>*>(a + k * kPitch + m);
+    const auto y = *reinterpret_cast<const Quad<T>*>(b + k * kPitch + n);
+#pragma unroll
+    for (int i = 0; i < kPerThread; ++i)
+#pragma unroll
+      for (int j = 0; j < kPerThread; ++j)
+        if (!annihilating_zero || x.at[i] != T(0)) acc[i][j] += x.at[i] * y.at[j];
+  }
+}
+
+// One operand of one step, from memory to registers.
+template <class Config, class T, bool k_fastest, class Operand, class SetRow>
+SINTER_DEVICE void fetch(const Operand& operand, const typename Problem<Config>::Coord& batch,
+                         typename Config::Index step, const SetRow& set_row, T (&values)[4]) {
+  using P = Problem<Config>;
+#pragma unroll
+  for (int i = 0; i < kPerThread; ++i) {
+    const StepPlace<k_fastest> place(i);
+    const typename Config::Index k = step * kStep + place.k;
+    typename P::Coord c = batch;
+    values[i] = T(0);
+    if (k < P::depth && set_row(c, place.row)) {
+      P::set_k(c, k);
+      values[i] = static_cast<T>(operand.value(c));
+    }
+  }
+}
+template <bool k_fastest, class T>
+SINTER_DEVICE void put(const T (&values)[4], T* shared) {
+#pragma unroll
+  for (int i = 0; i < kPerThread; ++i) {
+    const StepPlace<k_fastest> place(i);
+    shared[place.k * kPitch + place.row] = values[i];
+  }
+}
+
+// Sums the tile whose rows `set_m` and columns `set_n` name.
+template <class Config, class T, class A, class B, class SetM, class SetN>
+SINTER_DEVICE void sum_tile(const A& a, const B& b, const typename Problem<Config>::Coord& batch,
+                            const SetM& set_m, const SetN& set_n, Shared<T>& shared,
+                            T (&acc)[kPerThread][kPerThread]) {
+  using Index = typename Config::Index;
+  constexpr Index steps = Problem<Config>::steps;
+  T next_a[kPerThread], next_b[kPerThread];
+  const auto load_step = [&](Index step) {
+    fetch<Config, T, Config::a_k_fastest>(a, batch, step, set_m, next_a);
+    fetch<Config, T, Config::b_k_fastest>(b, batch, step, set_n, next_b);
+  };
+  const auto put_step = [&](int buffer) {
+    put<Config::a_k_fastest>(next_a, shared.step(buffer, 0));
+    put<Config::b_k_fastest>(next_b, shared.step(buffer, 1));
+  };
+  // The first step is loaded by the same code as the others: the body is compiled once.
+#pragma unroll 1
+  for (Index step = -1; step < steps; ++step) {
+    const int current = static_cast<int>(step & 1);
+    const bool more = step + 1 < steps;
+    if (more) load_step(step + 1);
+    if (step >= 0)
+      multiply<T, Config::annihilating_zero>(shared.step(current, 0), shared.step(current, 1), acc);
+    if (more) put_step(current ^ 1);
+    __syncthreads();
+  }
+}
+
+template <class Config, class A, class B, class Epilogue, class Rows>
+SINTER_DEVICE void run(const A& a, const B& b, const Epilogue& epilogue, const Rows& rows) {
+  using P = Problem<Config>;
+  using Index = typename Config::Index;
+  using T = typename Config::Accumulator;
+  using Coord = typename P::Coord;
+  __shared__ alignas(16) Shared<T> shared;
+  for (long long tile = blockIdx.x; tile < P::tiles; tile += gridDim.x) {
+    const Index column0 = static_cast<Index>(tile % P::column_tiles_or_1) * kTile;
+    const long long row_tile = tile / P::column_tiles_or_1;
+    const Index batch = static_cast<Index>(row_tile / P::row_tiles_or_1);
+    const Index row0 = rows.begin(batch, P::rows) + static_cast<Index>(row_tile % P::row_tiles_or_1) * kTile;
+    const Index row_end = rows.end(batch, P::rows);
+    if (row0 >= row_end) continue;  // of a group that has no more rows; the same for all threads
+    Coord c;
+    P::set_batch(c, batch);
+    const auto set_m = [&](Coord& at, int i) {
+      const Index row = row0 + i;
+      if (row >= row_end) return false;
+      P::set_m(at, rows.source(row));
+      return true;
+    };
+    const auto set_n = [&](Coord& at, int i) {
+      const Index column = column0 + i;
+      if (column >= P::columns) return false;
+      P::set_n(at, column);
+      return true;
+    };
+    T acc[kPerThread][kPerThread] = {};
+    sum_tile<Config>(a, b, c, set_m, set_n, shared, acc);
+
+    const int m = static_cast<int>(threadIdx.x) / 16 * kPerThread;
+    const int n = static_cast<int>(threadIdx.x) % 16 * kPerThread;
+#pragma unroll
+    for (int i = 0; i < kPerThread; ++i)
+      *reinterpret_cast<Quad<T>*>(shared.values + (m + i) * kPitch + n) = {
+          {acc[i][0], acc[i][1], acc[i][2], acc[i][3]}};
+    __syncthreads();
+#pragma unroll 1
+    for (int e = static_cast<int>(threadIdx.x); e < kTile * kTile; e += kThreads) {
+      const int i = Config::n_fastest ? e / kTile : e % kTile;
+      const int j = Config::n_fastest ? e % kTile : e / kTile;
+      const Index row = row0 + i;
+      if (row >= row_end || !set_n(c, j)) continue;
+      const Index target = rows.target(row);
+      if (target < 0 || target >= P::rows) continue;
+      P::set_m(c, target);
+      epilogue.apply(c, shared.values[i * kPitch + j]);
+    }
+    __syncthreads();  // the next tile writes to the shared memory
+  }
+}
+
+}  // namespace sinter::contraction

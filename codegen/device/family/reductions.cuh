@@ -1,0 +1,117 @@
+// Running reductions of the rowwise family. A generated struct R names a reduction: its `mode`, the
+// type Value it computes in, the `phase` that accumulates it and its `length`. A norm2 of floats is
+// summed in double, because the squares may leave the range of float where the result does not.
+#pragma once
+#include "sinter/device/core/math.cuh"
+
+namespace sinter {
+
+enum class ReductionMode { add, mul, min, max, amax, avg, norm1, norm2, mul_no_zeros };
+
+template <ReductionMode mode, class Value>
+struct PartialType {
+  using Type = Value;
+};
+template <>
+struct PartialType<ReductionMode::norm2, float> {
+  using Type = double;
+};
+
+template <class R>
+struct Reduction {
+  using Mode = ReductionMode;
+  using Value = typename R::Value;
+  using Partial = typename PartialType<R::mode, Value>::Type;
+  Partial partial;
+  Value result;
+
+  static SINTER_DEVICE Partial identity() {
+    switch (R::mode) {
+      case Mode::min: return math::infinity(Partial());
+      case Mode::max: return -math::infinity(Partial());
+      case Mode::mul:
+      case Mode::mul_no_zeros: return Partial(1);
+      default: return Partial(0);
+    }
+  }
+  static SINTER_DEVICE Partial combine(Partial a, Partial b) {
+    switch (R::mode) {
+      case Mode::min: return math::minimum(a, b);
+      case Mode::max:
+      case Mode::amax: return math::maximum(a, b);
+      case Mode::mul:
+      case Mode::mul_no_zeros: return a * b;
+      default: return a + b;
+    }
+  }
+  SINTER_DEVICE void accumulate(Value x) {
+    Partial term = static_cast<Partial>(x);
+    if (R::mode == Mode::amax || R::mode == Mode::norm1) term = math::abs(term);
+    if (R::mode == Mode::norm2) term = term * term;
+    if (R::mode == Mode::mul_no_zeros && term == Partial(0)) term = Partial(1);
+    partial = combine(partial, term);
+  }
+  SINTER_DEVICE void finish(Partial total) {
+    if (R::mode == Mode::norm2) total = math::sqrt(total);
+    if (R::mode == Mode::avg) total = total / static_cast<Partial>(R::length);
+    result = static_cast<Value>(total);
+  }
+};
+
+// All reductions of a kernel, by name.
+template <class... Rs>
+struct Reductions : Reduction<Rs>... {
+  template <class R, class T>
+  SINTER_DEVICE void accumulate(T x) {
+    Reduction<R>::accumulate(static_cast<typename R::Value>(x));
+  }
+  template <class R>
+  SINTER_DEVICE typename R::Value result() const {
+    return Reduction<R>::result;
+  }
+};
+
+// Threads as `lanes` a row times `rows`. With rows_fastest, neighbouring threads hold neighbouring
+// rows; else neighbouring places of one row.
+template <int lanes, int rows, bool rows_fastest>
+struct RowThreads {
+  static constexpr int threads = lanes * rows;
+  int lane, row;
+  SINTER_DEVICE RowThreads()
+      : lane(static_cast<int>(threadIdx.x) / (rows_fastest ? rows : 1) % lanes),
+        row(static_cast<int>(threadIdx.x) / (rows_fastest ? 1 : lanes) % rows) {}
+
+  // Combines the lanes' partials as a tree; every lane returns the total of its row. Within a warp by
+  // exchange, across warps through shared memory. All threads of the block must call.
+  template <class R, class Partial>
+  SINTER_DEVICE Partial total(Partial mine) const {
+    constexpr int in_warp = rows_fastest ? 1 : lanes < 32 ? lanes : 32;
+    constexpr int parts = lanes / in_warp;
+#pragma unroll
+    for (int distance = in_warp / 2; distance > 0; distance /= 2)
+      mine = R::combine(mine, __shfl_xor_sync(0xffffffffu, mine, distance));
+    if constexpr (parts > 1) {
+      Partial* const shared = reinterpret_cast<Partial*>(buffer());
+      const int part = lane / in_warp, slot = part * rows + row;
+      if (lane % in_warp == 0) shared[slot] = mine;
+      __syncthreads();
+#pragma unroll
+      for (int distance = parts / 2; distance > 0; distance /= 2) {
+        if (lane % in_warp == 0 && part < distance)
+          shared[slot] = R::combine(shared[slot], shared[slot + distance * rows]);
+        __syncthreads();
+      }
+      mine = shared[row];
+      __syncthreads();  // the next reduction writes here
+    }
+    return mine;
+  }
+
+ private:
+  static SINTER_DEVICE unsigned char* buffer() {  // one for all reductions of a kernel
+    __shared__ alignas(8) unsigned char bytes[8 * threads];
+    return bytes;
+  }
+};
+
+}  // namespace sinter

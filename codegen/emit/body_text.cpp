@@ -1,0 +1,166 @@
+#include "emit/body_text.hpp"
+
+#include "emit/spelling.hpp"
+
+namespace sinter {
+namespace {
+
+const std::string& at(const std::vector<std::string>& names, int i) {
+  return names[static_cast<std::size_t>(i)];
+}
+
+}  // namespace
+
+std::string random_access_name(const std::string& value_name) {
+  return pascal_case(value_name) + "Index";
+}
+
+BodyText::BodyText(const KernelSpec& spec, const KernelNames& names, const Body& body)
+    : spec_(spec), kernel_(names), body_(body) {
+  Identifiers identifiers;
+  for (const auto& s : body.statements) {
+    const bool makes_value = s.kind != StatementKind::store && s.kind != StatementKind::reduce;
+    std::string label = s.label;
+    if (s.kind == StatementKind::convert && !label.empty())
+      label = label.substr(0, 32) + "_" + std::string(sinter::name(s.type));
+    names_.push_back(makes_value ? identifiers.add(label, "t") : "");
+  }
+}
+
+std::vector<bool> BodyText::live(const std::vector<int>& roots) const {
+  std::vector<bool> needed(body_.statements.size());
+  for (int r : roots) needed[static_cast<std::size_t>(r)] = true;
+  for (int i = size() - 1; i >= 0; --i)  // operands stand before their use
+    if (needed[static_cast<std::size_t>(i)])
+      for (int a : statement(i).args) needed[static_cast<std::size_t>(a)] = true;
+  return needed;
+}
+
+std::vector<int> BodyText::effects(int phase) const {
+  std::vector<int> found;
+  for (int i = 0; i < size(); ++i) {
+    const Statement& s = statement(i);
+    const bool effect = s.kind == StatementKind::store || s.kind == StatementKind::reduce;
+    if (effect && s.phase == phase) found.push_back(i);
+  }
+  return found;
+}
+
+void BodyText::print(TextWriter& out, int i) const {
+  const Statement& s = statement(i);
+  if (s.kind == StatementKind::store)
+    out.line("sinter::store<Config::{}>(args.{}, c, {});", at(kernel_.access, s.port),
+             at(kernel_.port, s.port), name(s.args[0]));
+  else if (s.kind == StatementKind::reduce)
+    out.line("reductions.accumulate<{}>({});", at(kernel_.reduction, s.port), name(s.args[0]));
+  else
+    out.line("const {} {} = {};", value_type(s.arithmetic), name(i), expression(i));
+}
+
+void BodyText::print_assignment(TextWriter& out, int i) const {
+  out.line("{} = {};", name(i), expression(i));
+}
+
+std::string BodyText::cast(std::string value, DataType from, DataType to) const {
+  if (value_type(from) == value_type(to)) return value;
+  return fmt::format("static_cast<{}>({})", value_type(to), value);
+}
+
+std::string BodyText::operand(const Statement& user, std::size_t arg) const {
+  const int i = user.args[arg];
+  return cast(name(i), statement(i).arithmetic, user.arithmetic);
+}
+
+std::string BodyText::load(const Statement& s) const {
+  const bool windows = !spec_.ports[static_cast<std::size_t>(s.port)].access.windows.empty();
+  const std::string otherwise = windows && !s.args.empty() ? ", " + operand(s, 0) : "";
+  return fmt::format("sinter::load<Config::{}, {}>(args.{}, c{})", at(kernel_.access, s.port),
+                     value_type(s.arithmetic), at(kernel_.port, s.port), otherwise);
+}
+
+// The struct of pointwise.hpp has the mode's name, and takes its parameters after its operands.
+std::string BodyText::pointwise(const Statement& s) const {
+  std::string operands;
+  for (std::size_t a = 0; a < s.args.size(); ++a)
+    operands += (a ? ", " : "") + operand(s, a);
+  for (int p = 0; p < info(s.mode).params; ++p)
+    operands += ", " + literal(s.params[static_cast<std::size_t>(p)], s.arithmetic);
+  return fmt::format("sinter::op::{}::apply({})", pascal_case(sinter::name(s.mode)), operands);
+}
+
+// Rounded in the wider of the two arithmetic types, so that the rounding is the only one.
+std::string BodyText::convert(const Statement& s) const {
+  const DataType from = statement(s.args[0]).arithmetic;
+  const bool widen = from != DataType::f64 && s.arithmetic == DataType::f64;
+  const DataType in = widen ? DataType::f64 : from;
+  return cast(fmt::format("sinter::convert<{}>({})", storage_type(s.type),
+                          cast(name(s.args[0]), from, in)),
+              in, s.arithmetic);
+}
+
+std::string BodyText::integer(int port) const {
+  if (port < 0) return "args." + at(kernel_.scalar_integer, -1 - port);
+  return fmt::format("sinter::integer<Config::{}>(args.{})", at(kernel_.access, port),
+                     at(kernel_.port, port));
+}
+
+std::string BodyText::random(const Statement& s, int i) const {
+  double first = s.rng.probability;
+  std::string second;
+  if (s.rng.distribution == Distribution::uniform) {
+    first = s.rng.minimum;
+    second = ", " + literal(s.rng.maximum, DataType::f64);
+  } else if (s.rng.distribution == Distribution::normal) {
+    first = s.rng.mean;
+    second = ", " + literal(s.rng.stddev, DataType::f64);
+  }
+  return fmt::format("sinter::random_{}<{}>({}, {}, sinter::logical_index<Config::{}>(c), {}{})",
+                     sinter::name(s.rng.distribution), value_type(s.arithmetic), integer(s.port),
+                     integer(s.port2), random_access_name(name(i)), literal(first, DataType::f64),
+                     second);
+}
+
+std::string BodyText::gather(const Statement& s) const {
+  const Gather& g = spec_.gathers[static_cast<std::size_t>(s.gather)];
+  std::string_view function = sinter::name(g.op);
+  if (g.op == OpKind::resample && g.output == 1) function = "resample_index";
+  std::string operands;
+  const auto& a = std::get_if<ResampleAttributes>(&g.attributes);
+  const bool pooled_maximum = a && a->mode == ResampleMode::maxpool;
+  for (std::size_t p = 0; p < g.ports.size(); ++p) {
+    // The gradient reads DY and, for maxpool, Index; X and Y tell nothing more.
+    if (g.ports[p] < 0) continue;
+    if (g.op == OpKind::resample_backward && p != 0 && !(p == 3 && pooled_maximum)) continue;
+    operands += fmt::format("args.{}, ", at(kernel_.port, g.ports[p]));
+  }
+  return fmt::format("sinter::{}<Config::{}, {}>({}c)", function, at(kernel_.gather, s.gather),
+                     value_type(s.arithmetic), operands);
+}
+
+std::string BodyText::expression(int i) const {
+  const Statement& s = statement(i);
+  switch (s.kind) {
+    case StatementKind::load: return load(s);
+    case StatementKind::scalar: {
+      const DataType type = spec_.scalars[static_cast<std::size_t>(s.port)].type;
+      return cast("args." + at(kernel_.scalar_value, s.port),
+                  fits_f32(type) ? DataType::f32 : DataType::f64, s.arithmetic);
+    }
+    case StatementKind::index:
+      return fmt::format("static_cast<{}>(c.at[{}])", value_type(s.arithmetic), s.dim);
+    case StatementKind::pointwise: return pointwise(s);
+    case StatementKind::convert: return convert(s);
+    case StatementKind::random: return random(s, i);
+    case StatementKind::gather: return gather(s);
+    case StatementKind::accumulator: return cast("acc", spec_.accumulate, s.arithmetic);
+    case StatementKind::reduced:
+      return cast(fmt::format("reductions.result<{}>()", at(kernel_.reduction, s.port)),
+                  spec_.reductions[static_cast<std::size_t>(s.port)].arithmetic, s.arithmetic);
+    case StatementKind::inside:
+      return fmt::format("sinter::inside<Config::{}>(c, {})", at(kernel_.access, s.port),
+                         operand(s, 0));
+    default: return {};
+  }
+}
+
+}  // namespace sinter

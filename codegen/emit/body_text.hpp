@@ -1,0 +1,49 @@
+// The statements of a body as text, one named value a line.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "emit/kernel_names.hpp"
+#include "emit/text_writer.hpp"
+
+namespace sinter {
+
+class BodyText {
+ public:
+  BodyText(const KernelSpec& spec, const KernelNames& names, const Body& body);
+
+  const Statement& statement(int i) const { return body_.statements[static_cast<std::size_t>(i)]; }
+  int size() const { return static_cast<int>(body_.statements.size()); }
+  const std::string& name(int i) const { return names_[static_cast<std::size_t>(i)]; }
+
+  // Which statements the given ones need, themselves included.
+  std::vector<bool> live(const std::vector<int>& roots) const;
+  // Stores and reduces of a phase.
+  std::vector<int> effects(int phase) const;
+
+  // "const float y = ...;", or the store or reduce.
+  void print(TextWriter& out, int i) const;
+  // "y = ...;" for a value that is declared elsewhere.
+  void print_assignment(TextWriter& out, int i) const;
+
+ private:
+  std::string expression(int i) const;
+  std::string operand(const Statement& user, std::size_t arg) const;
+  std::string cast(std::string value, DataType from, DataType to) const;
+  std::string load(const Statement& s) const;
+  std::string pointwise(const Statement& s) const;
+  std::string convert(const Statement& s) const;
+  std::string random(const Statement& s, int i) const;
+  std::string gather(const Statement& s) const;
+  std::string integer(int port) const;
+
+  const KernelSpec& spec_;
+  const KernelNames& kernel_;
+  const Body& body_;
+  std::vector<std::string> names_;
+};
+
+// The struct in Config that gives a random statement its logical index.
+std::string random_access_name(const std::string& value_name);
+
+}  // namespace sinter

@@ -1,0 +1,128 @@
+#include "emit/config_text.hpp"
+
+#include "emit/spelling.hpp"
+#include "sinter/ops/shapes_layout.hpp"
+
+namespace sinter {
+namespace {
+
+void print_window(TextWriter& out, const Window& w, std::size_t number) {
+  out.open("struct Window{} {{", number);
+  out.line("static constexpr long long base = {}, divisor = {}, extent = {}, stride = {};", w.base,
+           w.divisor, w.extent, w.stride);
+  out.line("using Coefficient = {};", dims_type(w.coefficient));
+  out.close("};");
+}
+
+void print_access(TextWriter& out, const Access& a, const std::string& name) {
+  if (a.offset == 0 && a.windows.empty() && a.via.empty()) {
+    out.line("struct {} : sinter::Strided {{ using Stride = {}; }};", name, dims_type(a.stride));
+    return;
+  }
+  out.open("struct {} : sinter::Strided {{", name);
+  if (a.offset != 0) out.line("static constexpr long long offset = {};", a.offset);
+  out.line("using Stride = {};", dims_type(a.stride));
+  if (!a.via.empty()) out.line("using Via = {};", dims_type(a.via));
+  std::string windows;
+  for (std::size_t i = 0; i < a.windows.size(); ++i) {
+    print_window(out, a.windows[i], i);
+    windows += fmt::format("{}Window{}", i ? ", " : "", i);
+  }
+  if (!windows.empty()) out.line("using Windows = sinter::List<{}>;", windows);
+  out.close("};");
+}
+
+// The operand's name in the gather's struct; empty where the element does not depend on it.
+std::string_view operand_name(OpKind op, std::size_t port) {
+  if (op == OpKind::page_gather && port == 1) return "Table";
+  if (op == OpKind::block_mask) return "Mask";
+  if (op == OpKind::resample_backward) return port == 0 ? "DY" : port == 3 ? "Index" : "";
+  return "X";
+}
+
+void print_gather(TextWriter& out, const KernelSpec& spec, const Gather& g,
+                  const std::string& struct_name) {
+  out.open("struct {} {{", struct_name);
+  if (const auto* a = std::get_if<ResampleAttributes>(&g.attributes)) {
+    const ResampleGeometry geometry = resample_geometry(*a, g.output_dim.size());
+    out.line("static constexpr auto mode = sinter::ResampleMode::{};",
+             name(a->mode.value_or(ResampleMode::maxpool)));
+    out.line("static constexpr auto padding = sinter::PaddingMode::{};", name(geometry.padding));
+    out.line("using Window = {};", dims_type(geometry.window));
+    out.line("using Step = {};", dims_type(geometry.stride));
+    out.line("using Pre = {};", dims_type(geometry.pre));
+  }
+  for (std::size_t p = 0; p < g.ports.size(); ++p) {
+    const auto operand = operand_name(g.op, p);
+    if (g.ports[p] < 0 || operand.empty()) continue;
+    out.open("struct {} {{", operand);
+    out.line("static constexpr long long offset = {};",
+             spec.ports[static_cast<std::size_t>(g.ports[p])].access.offset);
+    out.line("using Dim = {};", dims_type(g.dims[p]));
+    out.line("using Stride = {};", dims_type(g.strides[p]));
+    out.close("};");
+  }
+  out.line("using Output = {};", dims_type(g.output_dim));
+  out.close("};");
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::int64_t>> config_constants(const KernelSpec& spec,
+                                                                   const Schedule& s) {
+  std::vector<std::pair<std::string, std::int64_t>> c = {{"threads", s.threads}};
+  if (spec.family != Family::contraction) c.push_back({"unroll", s.unroll});
+  if (spec.family == Family::rowwise) {
+    c.push_back({"kept", spec.kept});
+    c.push_back({"threads_per_row", s.threads_per_row});
+    c.push_back({"rows_per_block", s.rows_per_block});
+    c.push_back({"rows_fastest", s.rows_fastest});
+  } else if (spec.family == Family::contraction) {
+    c.insert(c.end(), {{"batch", spec.batch}, {"m", spec.m}, {"n", spec.n}, {"k", spec.k}});
+    c.push_back({"a_k_fastest", s.a_k_fastest});
+    c.push_back({"b_k_fastest", s.b_k_fastest});
+    c.push_back({"n_fastest", s.n_fastest});
+    c.push_back({"annihilating_zero", spec.annihilating_zero});
+  }
+  return c;
+}
+
+void print_config(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                  const Schedule& schedule, const std::vector<const BodyText*>& bodies) {
+  out.open("struct Config {{");
+  out.line("using Index = {};", schedule.wide_index ? "long long" : "int");
+  out.line("using Extent = {};", dims_type(spec.extent));
+  if (spec.family == Family::contraction)
+    out.line("using Accumulator = {};", value_type(spec.accumulate));
+  for (const auto& [constant, value] : config_constants(spec, schedule))
+    out.line("static constexpr int {} = {};", constant, value);
+  std::vector<bool> gathered(spec.ports.size());
+  for (const auto& g : spec.gathers)
+    for (int p : g.ports)
+      if (p >= 0) gathered[static_cast<std::size_t>(p)] = true;
+  for (std::size_t i = 0; i < spec.ports.size(); ++i)
+    print_access(out, spec.ports[i].access, names.access[i]);
+  for (const BodyText* body : bodies)
+    for (int i = 0; i < body->size(); ++i)
+      if (body->statement(i).kind == StatementKind::random)
+        print_access(out, body->statement(i).access, random_access_name(body->name(i)));
+  for (std::size_t i = 0; i < spec.gathers.size(); ++i)
+    print_gather(out, spec, spec.gathers[i], names.gather[i]);
+  out.close("};");
+}
+
+void print_args(TextWriter& out, const KernelSpec& spec, const KernelNames& names) {
+  out.open("struct Args {{");
+  for (std::size_t i = 0; i < spec.ports.size(); ++i)
+    out.line("{}{}* {};", spec.ports[i].written ? "" : "const ", storage_type(spec.ports[i].type),
+             names.port[i]);
+  for (std::size_t i = 0; i < spec.scalars.size(); ++i) {
+    if (!names.scalar_value[i].empty())
+      out.line("{} {};", fits_f32(spec.scalars[i].type) ? "float" : "double",
+               names.scalar_value[i]);
+    if (!names.scalar_integer[i].empty()) out.line("long long {};", names.scalar_integer[i]);
+  }
+  out.close("};");
+}
+
+}  // namespace sinter

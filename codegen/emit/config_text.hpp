@@ -1,0 +1,16 @@
+// The structs of a generated file that hold constants and arguments.
+#pragma once
+#include "emit/body_text.hpp"
+#include "emit/schedule.hpp"
+
+namespace sinter {
+
+// The named constants that the kernel family reads, also shown to people.
+std::vector<std::pair<std::string, std::int64_t>> config_constants(const KernelSpec& spec,
+                                                                   const Schedule& schedule);
+
+void print_config(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                  const Schedule& schedule, const std::vector<const BodyText*>& bodies);
+void print_args(TextWriter& out, const KernelSpec& spec, const KernelNames& names);
+
+}  // namespace sinter

@@ -1,0 +1,225 @@
+// Puts a generated file together: constants, arguments, the body, and one call of the family's
+// template. Loops, barriers, shared memory and index arithmetic are the templates' business.
+#include "emit/emit.hpp"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <set>
+
+#include "emit/config_text.hpp"
+#include "emit/spelling.hpp"
+
+namespace sinter {
+namespace {
+
+// What each family file of the device library is called by.
+struct FamilyText {
+  std::string_view header, what;
+};
+FamilyText family_text(Family f) {
+  switch (f) {
+    case Family::pointwise: return {"pointwise", "every element on its own"};
+    case Family::rowwise: return {"rowwise", "rows with reductions along them"};
+    default: return {"contraction_simt", "sums of products"};
+  }
+}
+
+bool uses(const KernelSpec& spec, StatementKind kind) {
+  for (const Body* body : {&spec.body, &spec.a, &spec.b})
+    for (const auto& s : body->statements)
+      if (s.kind == kind) return true;
+  return false;
+}
+
+void print_includes(TextWriter& out, const KernelSpec& spec) {
+  out.line("#include \"sinter/device/family/{}.cuh\"", family_text(spec.family).header);
+  std::set<std::string> gathers;
+  for (const auto& g : spec.gathers) gathers.insert(std::string(name(g.op)));
+  for (const auto& g : gathers) out.line("#include \"sinter/device/gather/{}.cuh\"", g);
+  if (uses(spec, StatementKind::random)) out.line("#include \"sinter/device/core/philox.cuh\"");
+  if (uses(spec, StatementKind::pointwise)) out.line("#include \"sinter/ops/pointwise.hpp\"");
+}
+
+// All live statements in order.
+void print_statements(TextWriter& out, const BodyText& body, const std::vector<bool>& live) {
+  for (int i = 0; i < body.size(); ++i)
+    if (live[static_cast<std::size_t>(i)]) body.print(out, i);
+}
+
+// pointwise, and the epilogue of a contraction.
+void print_body(TextWriter& out, const BodyText& body, std::string_view parameters) {
+  out.open("struct Body {{");
+  out.line("const Args& args;");
+  out.open("SINTER_DEVICE void apply({}) const {{", parameters);
+  print_statements(out, body, body.live(body.effects(0)));
+  out.close("}");
+  out.close("};");
+}
+
+// One operand of a contraction: its last statement is the value.
+void print_operand(TextWriter& out, const BodyText& body, std::string_view struct_name) {
+  const int last = body.size() - 1;
+  out.open("struct {} {{", struct_name);
+  out.line("const Args& args;");
+  out.open("SINTER_DEVICE {} value(const Coord& c) const {{",
+           value_type(body.statement(last).arithmetic));
+  print_statements(out, body, body.live({last}));
+  out.line("return {};", body.name(last));
+  out.close("}");
+  out.close("};");
+}
+
+void print_reductions(TextWriter& out, const KernelSpec& spec, const KernelNames& names) {
+  for (std::size_t i = 0; i < spec.reductions.size(); ++i) {
+    const KernelReduction& r = spec.reductions[i];
+    out.open("struct {} {{", names.reduction[i]);
+    out.line("static constexpr auto mode = sinter::ReductionMode::{};", name(r.mode));
+    out.line("using Value = {};", value_type(r.arithmetic));
+    out.line("static constexpr int phase = {};", r.phase);
+    out.line("static constexpr long long length = {};", r.length);
+    out.close("};");
+  }
+  out.line("using Reductions = sinter::Reductions<{}>;",
+           fmt::join(names.reduction.begin(), names.reduction.end(), ", "));
+}
+
+// Everything that a phase's stores and reduces need. Values of the row become members, where the
+// elements and the stores of the row find them.
+void print_phase(TextWriter& out, const BodyText& body, int phase) {
+  const std::vector<bool> live = body.live(body.effects(phase));
+  std::vector<int> row, element, row_stores;
+  std::set<int> members;
+  for (int i = 0; i < body.size(); ++i) {
+    if (!live[static_cast<std::size_t>(i)]) continue;
+    const Statement& s = body.statement(i);
+    const bool of_row = s.per_row && s.kind != StatementKind::reduce;
+    const bool store = s.kind == StatementKind::store;
+    (!of_row ? element : store ? row_stores : row).push_back(i);
+    if (!of_row || store)
+      for (int a : s.args)
+        if (body.statement(a).per_row) members.insert(a);
+  }
+  out.open("struct Phase{} {{", phase);
+  out.line("static constexpr bool has_elements = {};", !element.empty());
+  out.line("const Args& args;");
+  for (int i : members) out.line("{} {} = 0;", value_type(body.statement(i).arithmetic), body.name(i));
+  out.open("SINTER_DEVICE void row(const Coord& c, const Reductions& reductions) {{");
+  for (int i : row) members.count(i) ? body.print_assignment(out, i) : body.print(out, i);
+  out.close("}");
+  out.open("SINTER_DEVICE void element(const Coord& c, Reductions& reductions) const {{");
+  for (int i : element) body.print(out, i);
+  out.close("}");
+  out.open("SINTER_DEVICE void store_row(const Coord& c) const {{");
+  for (int i : row_stores) body.print(out, i);
+  out.close("}");
+  out.close("};");
+}
+
+std::string rows_type(const KernelSpec& spec, const KernelNames& names) {
+  const GroupedRows& r = spec.rows;
+  const auto port = [](int i) { return static_cast<std::size_t>(i); };
+  const int index = r.index >= 0 ? r.index : r.offsets;  // not read without an index
+  return fmt::format("sinter::GroupedRows<sinter::MoeMode::{}, Config::{}, Config::{}, {}, {}>",
+                     name(r.mode), names.access[port(r.offsets)], names.access[port(index)],
+                     storage_type(spec.ports[port(r.offsets)].type),
+                     storage_type(spec.ports[port(index)].type));
+}
+
+// The call of the family's template.
+std::string call(const KernelSpec& spec, const KernelNames& names) {
+  switch (spec.family) {
+    case Family::pointwise: return "sinter::pointwise::run<Config>(Body{args});";
+    case Family::rowwise: return "sinter::rowwise::run<Config, Phases, Reductions>(args);";
+    default: break;
+  }
+  std::string rows = "sinter::AllRows{}";
+  if (spec.rows.on) {
+    const std::string offsets = "args." + names.port[static_cast<std::size_t>(spec.rows.offsets)];
+    const std::string index =
+        spec.rows.index >= 0 ? "args." + names.port[static_cast<std::size_t>(spec.rows.index)]
+                             : offsets;
+    rows = fmt::format("Rows{{{}, {}}}", offsets, index);
+  }
+  return fmt::format(
+      "sinter::contraction::run<Config>(OperandA{{args}}, OperandB{{args}}, Body{{args}}, {});",
+      rows);
+}
+
+// At most four words on what the kernel does, from its body.
+std::string entry_stem(const KernelSpec& spec) {
+  std::vector<std::string> words;
+  const auto add = [&words](std::string_view word) {
+    if (words.size() < 4 && std::find(words.begin(), words.end(), word) == words.end())
+      words.emplace_back(word);
+  };
+  if (spec.family == Family::contraction) add(spec.rows.on ? "grouped_contraction" : "contraction");
+  for (const auto& r : spec.reductions) add(fmt::format("reduce_{}", name(r.mode)));
+  for (const auto& s : spec.body.statements) {
+    if (s.kind == StatementKind::pointwise) add(name(s.mode));
+    if (s.kind == StatementKind::random) add("rng");
+    if (s.kind == StatementKind::gather)
+      add(name(spec.gathers[static_cast<std::size_t>(s.gather)].op));
+  }
+  if (words.empty()) words.emplace_back("copy");
+  return fmt::format("sinter_{}", fmt::join(words, "_"));
+}
+
+}  // namespace
+
+EmittedKernel emit_kernel(const KernelSpec& spec) {
+  const KernelNames names(spec);
+  const Schedule schedule = choose_schedule(spec);
+  const BodyText body(spec, names, spec.body), a(spec, names, spec.a), b(spec, names, spec.b);
+
+  TextWriter out;
+  out.line("// {}: {}. Generated by sinter.", name(spec.family), family_text(spec.family).what);
+  print_includes(out, spec);
+  out.blank();
+  print_config(out, spec, names, schedule, {&body, &a, &b});
+  out.line("using Coord = sinter::Coordinates<Config::Index, Config::Extent>;");
+  out.blank();
+  print_args(out, spec, names);
+  out.blank();
+  switch (spec.family) {
+    case Family::pointwise: print_body(out, body, "const Coord& c"); break;
+    case Family::rowwise: {
+      print_reductions(out, spec, names);
+      std::string phases;
+      for (int p = 0; p < spec.phases; ++p) {
+        print_phase(out, body, p);
+        phases += fmt::format("{}Phase{}", p ? ", " : "", p);
+      }
+      out.line("using Phases = sinter::List<{}>;", phases);
+      break;
+    }
+    case Family::contraction:
+      print_operand(out, a, "OperandA");
+      print_operand(out, b, "OperandB");
+      print_body(out, body, "const Coord& c, Config::Accumulator acc");
+      if (spec.rows.on) out.line("using Rows = {};", rows_type(spec, names));
+      break;
+  }
+  out.blank();
+
+  EmittedKernel kernel;
+  // The digest stands for the whole text, so that a profiler's line leads to one kernel.
+  const std::string tail = call(spec, names);
+  const std::string digested = out.text() + tail;
+  kernel.entry = fmt::format(
+      "{}_{:08x}", entry_stem(spec),
+      static_cast<std::uint32_t>(XXH3_64bits(digested.data(), digested.size()) >> 32));
+  out.line("extern \"C\" __global__ __launch_bounds__(Config::threads)");
+  out.open("void {}(const __grid_constant__ Args args) {{", kernel.entry);
+  out.line("{}", tail);
+  out.close("}");
+
+  kernel.source = out.text();
+  kernel.grid = schedule.grid;
+  kernel.block = static_cast<std::uint32_t>(schedule.threads);
+  kernel.config = config_constants(spec, schedule);
+  kernel.arguments = kernel_arguments(spec, names);
+  return kernel;
+}
+
+}  // namespace sinter

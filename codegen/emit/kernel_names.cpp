@@ -1,0 +1,74 @@
+#include "emit/kernel_names.hpp"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <set>
+
+#include "emit/spelling.hpp"
+
+namespace sinter {
+namespace {
+
+// How scalars are used: as numbers, or as the raw integers of a random number generator.
+struct ScalarUse {
+  std::vector<bool> value, integer;
+  explicit ScalarUse(const KernelSpec& spec)
+      : value(spec.scalars.size()), integer(spec.scalars.size()) {
+    for (const Body* body : {&spec.body, &spec.a, &spec.b})
+      for (const auto& s : body->statements) {
+        if (s.kind == StatementKind::scalar) value[static_cast<std::size_t>(s.port)] = true;
+        if (s.kind != StatementKind::random) continue;
+        for (int port : {s.port, s.port2})
+          if (port < 0) integer[static_cast<std::size_t>(-1 - port)] = true;
+      }
+  }
+};
+
+}  // namespace
+
+KernelNames::KernelNames(const KernelSpec& spec) {
+  Identifiers members;
+  std::set<std::string> taken;
+  // Members that differ in underscores only would share the name of their struct.
+  const auto unique = [&](const std::string& stem) {
+    std::string name = stem + "Access";
+    for (int i = 2; !taken.insert(name).second; ++i) name = fmt::format("{}{}Access", stem, i);
+    return name;
+  };
+  for (const auto& p : spec.ports) {
+    port.push_back(members.add(p.name, "t"));
+    access.push_back(unique(pascal_case(port.back())));
+  }
+  const ScalarUse use(spec);
+  for (std::size_t i = 0; i < spec.scalars.size(); ++i) {
+    scalar_value.push_back(use.value[i] ? members.add(spec.scalars[i].name, "s") : "");
+    scalar_integer.push_back(use.integer[i] ? members.add(spec.scalars[i].name, "s") : "");
+  }
+  for (std::size_t i = 0; i < spec.gathers.size(); ++i)
+    gather.push_back(fmt::format("{}{}", pascal_case(name(spec.gathers[i].op)), i));
+  for (std::size_t i = 0; i < spec.reductions.size(); ++i)
+    reduction.push_back(fmt::format("{}{}", pascal_case(name(spec.reductions[i].mode)), i));
+}
+
+std::vector<EmittedArgument> kernel_arguments(const KernelSpec& spec, const KernelNames& names) {
+  std::vector<EmittedArgument> arguments;
+  for (int i = 0; i < static_cast<int>(spec.ports.size()); ++i)
+    arguments.push_back({.scalar = false, .index = i, .bytes = 8, .bits = 0});
+  for (std::size_t i = 0; i < spec.scalars.size(); ++i) {
+    const KernelScalar& s = spec.scalars[i];
+    const int index = static_cast<int>(i);
+    if (!names.scalar_value[i].empty()) {
+      if (fits_f32(s.type))
+        arguments.push_back(
+            {true, index, 4, std::bit_cast<std::uint32_t>(static_cast<float>(s.value))});
+      else
+        arguments.push_back({true, index, 8, std::bit_cast<std::uint64_t>(s.value)});
+    }
+    if (!names.scalar_integer[i].empty())
+      arguments.push_back({true, index, 8, static_cast<std::uint64_t>(s.integer_value)});
+  }
+  return arguments;
+}
+
+}  // namespace sinter

@@ -1,0 +1,180 @@
+#include "emit/schedule.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+namespace sinter {
+namespace {
+
+constexpr double kNarrow = 0x1p30;  // below it, sums of two such numbers fit in 31 bits
+constexpr int kTile = 64;           // of contraction_simt.cuh
+
+double last(const Dims& extent, int i) {
+  return extent[i] > 0 ? static_cast<double>(extent[i] - 1) : 0.0;
+}
+
+// The largest magnitude that evaluating the access can meet.
+double reach(const Access& a, const Dims& extent) {
+  double sum = std::abs(static_cast<double>(a.offset));
+  const Dims& strided = a.via.empty() ? extent : a.via;
+  for (int i = 0; i < a.stride.size(); ++i)
+    sum += std::abs(static_cast<double>(a.stride[i])) * last(strided, i);
+  for (const auto& w : a.windows) {
+    double c = std::abs(static_cast<double>(w.base));
+    for (int i = 0; i < w.coefficient.size(); ++i)
+      c += std::abs(static_cast<double>(w.coefficient[i])) * last(extent, i);
+    sum += c * std::max(1.0, std::abs(static_cast<double>(w.stride)));
+  }
+  return sum;
+}
+
+double reach(const Gather& g) {
+  double most = 0;
+  for (std::size_t i = 0; i < g.dims.size(); ++i)
+    most = std::max(most, static_cast<double>(span_elements(g.dims[i], g.strides[i])));
+  if (const auto* r = std::get_if<ResampleAttributes>(&g.attributes)) {
+    double window = 1, axis = 0;
+    for (auto w : r->window) window *= static_cast<double>(w);
+    for (int d = 0; d < r->window.size() && d + 2 < g.output_dim.size(); ++d) {
+      const double step = r->stride.empty() ? 1.0 : static_cast<double>(r->stride[d]);
+      const double pre = r->pre_padding.empty() ? 0.0 : static_cast<double>(r->pre_padding[d]);
+      axis = std::max(axis, static_cast<double>(g.output_dim[d + 2]) * step + pre +
+                                static_cast<double>(r->window[d]));
+    }
+    most = std::max({most, window, axis});
+  }
+  return most;
+}
+
+double elements(const Dims& extent, int from, int to) {
+  double n = 1;
+  for (int i = from; i < to; ++i) n *= static_cast<double>(extent[i]);
+  return n;
+}
+
+bool needs_wide_index(const KernelSpec& spec) {
+  // The rows that a table names are known to the caller only.
+  if (spec.rows.on && spec.rows.mode == MoeMode::gather) return true;
+  const int rank = spec.extent.size();
+  double most = 0;
+  if (spec.family == Family::contraction) {
+    int from = 0;
+    for (int size : {spec.batch, spec.m, spec.n, spec.k}) {
+      most = std::max(most, elements(spec.extent, from, from + size));
+      from += size;
+    }
+  } else if (spec.family == Family::rowwise) {
+    most = std::max(elements(spec.extent, 0, spec.kept), elements(spec.extent, spec.kept, rank));
+  } else {
+    most = elements(spec.extent, 0, rank);
+  }
+  for (const auto& p : spec.ports) {
+    if (!p.access.via.empty()) most = std::max(most, elements(spec.extent, 0, rank));
+    most = std::max(most, reach(p.access, spec.extent));
+  }
+  for (const auto& g : spec.gathers) most = std::max(most, reach(g));
+  for (const Body* body : {&spec.body, &spec.a, &spec.b})
+    for (const auto& s : body->statements)
+      if (s.kind == StatementKind::random) most = std::max(most, reach(s.access, spec.extent));
+  return !(most < kNarrow);
+}
+
+// Unrolling pays while a body is a few loads and simple arithmetic; its copies cost compile time.
+int choose_unroll(const Body& body) {
+  int cost = 0;
+  for (const auto& s : body.statements) {
+    const bool loop = s.kind == StatementKind::gather || s.kind == StatementKind::random;
+    cost += loop ? 100 : s.arithmetic == DataType::f64 ? 4 : 1;
+  }
+  return cost <= 24 ? 4 : 1;
+}
+
+// How far apart two elements lie that neighbour along index i.
+std::int64_t step(const Access& a, int i) {
+  std::int64_t s = i < a.stride.size() && a.via.empty() ? a.stride[i] : 0;
+  for (const auto& w : a.windows)
+    if (i < w.coefficient.size()) s += w.coefficient[i] * w.stride;
+  return s;
+}
+
+// Whether neighbours along index `other` lie together in more of the given ports than along `usual`.
+template <class Use>
+bool prefers(const KernelSpec& spec, const Body& body, int usual, int other, Use use) {
+  int balance = 0;
+  for (const auto& s : body.statements) {
+    if (!use(s) || s.port < 0) continue;
+    const Access& a = spec.ports[static_cast<std::size_t>(s.port)].access;
+    const auto along = [&](int i) { return i < 0 ? 0 : std::abs(step(a, i)); };
+    balance += (along(other) == 1) - (along(usual) == 1);
+  }
+  return balance > 0;
+}
+bool is_load(const Statement& s) { return s.kind == StatementKind::load; }
+bool is_store(const Statement& s) { return s.kind == StatementKind::store; }
+
+std::uint32_t clamp_grid(double blocks) {
+  return static_cast<std::uint32_t>(std::clamp(blocks, 1.0, 0x1p31 - 1));
+}
+
+int power_of_two_from(double n, int largest) {
+  const double clamped = std::clamp(n, 1.0, static_cast<double>(largest));
+  return static_cast<int>(std::bit_ceil(static_cast<unsigned>(std::ceil(clamped))));
+}
+
+void schedule_rowwise(const KernelSpec& spec, Schedule& s) {
+  const int rank = spec.extent.size();
+  const double rows = elements(spec.extent, 0, spec.kept),
+               columns = elements(spec.extent, spec.kept, rank);
+  const int last_row = spec.kept - 1, last_column = rank > spec.kept ? rank - 1 : -1;
+  s.rows_fastest = spec.kept > 0 && rows > 1 &&
+                   prefers(spec, spec.body, last_column, last_row,
+                           [](const Statement& x) { return is_load(x) || is_store(x); });
+  // Few rows get more threads each, so that the device is not left idle.
+  constexpr double kEnoughBlocks = 512;
+  if (s.rows_fastest) {
+    s.rows_per_block = 32;
+    const bool few = rows / s.rows_per_block < kEnoughBlocks;
+    s.threads_per_row = power_of_two_from(columns / (few ? 4 : 16), few ? 16 : 8);
+  } else {
+    const bool few = rows < kEnoughBlocks;
+    s.threads_per_row = power_of_two_from(columns / (few ? 4 : 8), few ? 512 : 256);
+    s.rows_per_block = std::max(1, 128 / s.threads_per_row);
+  }
+  s.threads = s.threads_per_row * s.rows_per_block;
+  s.unroll = choose_unroll(spec.body);
+  s.grid = clamp_grid(std::ceil(rows / s.rows_per_block));
+}
+
+void schedule_contraction(const KernelSpec& spec, Schedule& s) {
+  const int m = spec.batch, n = m + spec.m, k = n + spec.n;
+  const int last_m = spec.m ? n - 1 : -1, last_n = spec.n ? k - 1 : -1,
+            last_k = spec.k ? k + spec.k - 1 : -1;
+  s.a_k_fastest = !prefers(spec, spec.a, last_k, last_m, is_load);
+  s.b_k_fastest = !prefers(spec, spec.b, last_k, last_n, is_load);
+  s.n_fastest = !prefers(spec, spec.body, last_n, last_m, is_store);
+  const auto tiles = [&](int from, int size) {
+    return std::ceil(elements(spec.extent, from, from + size) / kTile);
+  };
+  s.grid = clamp_grid(elements(spec.extent, 0, spec.batch) * tiles(m, spec.m) * tiles(n, spec.n));
+}
+
+}  // namespace
+
+Schedule choose_schedule(const KernelSpec& spec) {
+  Schedule s;
+  s.wide_index = needs_wide_index(spec);
+  switch (spec.family) {
+    case Family::rowwise: schedule_rowwise(spec, s); break;
+    case Family::contraction: schedule_contraction(spec, s); break;
+    case Family::pointwise:
+      s.unroll = choose_unroll(spec.body);
+      s.grid = clamp_grid(
+          std::ceil(elements(spec.extent, 0, spec.extent.size()) / (s.threads * s.unroll)));
+      break;
+  }
+  return s;
+}
+
+}  // namespace sinter

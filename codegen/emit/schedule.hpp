@@ -1,0 +1,24 @@
+// How a kernel is run: block and grid, how a row is shared among threads, how wide an index must be.
+// A pure function of the spec.
+#pragma once
+#include <cstdint>
+
+#include "plan/kernel_spec.hpp"
+
+namespace sinter {
+
+struct Schedule {
+  bool wide_index = false;  // offsets need 64 bits
+  int threads = 256;
+  int unroll = 1;
+  std::uint32_t grid = 1;
+  // rowwise
+  int threads_per_row = 1, rows_per_block = 1;
+  bool rows_fastest = false;  // neighbouring threads hold neighbouring rows
+  // contraction: along which index neighbouring threads read A and B and write the result
+  bool a_k_fastest = true, b_k_fastest = true, n_fastest = true;
+};
+
+Schedule choose_schedule(const KernelSpec& spec);
+
+}  // namespace sinter

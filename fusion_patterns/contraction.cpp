@@ -1,0 +1,129 @@
+// Contraction: a matmul or convolution with the elementwise nodes after it (epilogue) and, where
+// that reads no more than before, the ones that make an operand (prologue).
+//
+//     f(A') --\                                   f, g: prologue, applied as operands are loaded
+//              contraction ----> epilogue ----> y, z, ...
+//     g(B') --/        side inputs ----/          epilogue: any DAG over the result's dims
+//
+#include "fusion_patterns/pattern.hpp"
+#include "planner/contraction_spec.hpp"
+
+namespace sinter {
+namespace {
+
+// The operand's tensors that a prologue of these nodes would read at full size.
+std::int64_t bytes_read(const FusionState& state, const std::vector<NodeId>& nodes) {
+  std::int64_t bytes = 0;
+  std::vector<TensorId> seen;
+  for (NodeId n : nodes)
+    for (TensorId t : state.node(n).inputs) {
+      if (t < 0 || state.graph()[t].has_value) continue;
+      const NodeId p = state.producer(t);
+      if (p >= 0 && (contains(nodes, p) || state.recomputed(p))) continue;
+      bool known = false;
+      for (TensorId s : seen) known |= s == t;
+      if (!known) bytes += state.bytes(t);
+      seen.push_back(t);
+    }
+  return bytes;
+}
+
+// True when some tensor of these dims is loaded by the nodes: its access knows the padding.
+bool loads_whole(const FusionState& state, const std::vector<NodeId>& nodes, const Dims& dim) {
+  for (NodeId n : nodes)
+    for (TensorId t : state.node(n).inputs)
+      if (t >= 0 && !state.graph()[t].has_value && state.graph()[t].dim == dim &&
+          !(state.producer(t) >= 0 &&
+            (contains(nodes, state.producer(t)) || state.recomputed(state.producer(t)))))
+        return true;
+  return false;
+}
+
+class ContractionPattern final : public Pattern {
+ public:
+  std::string_view name() const override { return "contraction"; }
+
+  std::optional<Match> propose(FusionState& state, NodeId anchor, bool explain) const override {
+    const Node& n = state.node(anchor);
+    if (!is_contraction(n.op)) return std::nullopt;
+    Match m{{anchor}, anchor, 0};
+    const Dims domain = without_leading_ones(state.graph()[n.outputs[0]].dim);
+    grow(state, m.nodes, {name(), false, explain}, [&](NodeId other) -> std::string {
+      if (reads_from_memory(state.node(other).op)) return "it reads its operands from memory";
+      if (std::string why = refuse_other_domain(state, other, domain); !why.empty()) return why;
+      return epilogue_refuses(state, anchor, other);
+    });
+    for (int port : {0, 1}) add_prologue(state, m, port, explain);
+    m.saved_bytes = saved_bytes(state, m.nodes);
+    return m;
+  }
+
+  std::vector<KernelSpec> lower(const FusionState& state, const Match& m) const override {
+    return {contraction_spec(state, m.nodes, m.anchor)};
+  }
+
+ private:
+  // Walks up from an operand through elementwise nodes that nobody else needs.
+  void add_prologue(FusionState& state, Match& m, int port, bool explain) const {
+    const TensorId operand = state.node(m.anchor).inputs[static_cast<std::size_t>(port)];
+    const TensorId source = prologue_tensor(state, m.anchor, port);
+    if (source < 0) return;
+    const NodeId first = state.producer(source);
+    if (first < 0 || !state.free(first)) return;
+    // The views between source and operand are part of the kernel.
+    std::vector<NodeId> views, nodes;
+    for (TensorId t = operand; t != source; t = state.node(views.back()).inputs[0])
+      views.push_back(state.producer(t));
+    auto kernel = m.nodes;
+    kernel.insert(kernel.end(), views.begin(), views.end());
+    const auto refuse = [&](TensorId t, std::string why) {
+      if (explain) state.cut(name(), m.anchor, state.producer(t), t, std::move(why));
+    };
+    if (auto why = collect_prologue(state, kernel, source, nodes); !why.empty())
+      return refuse(source, "as a prologue: " + why);
+    if (!loads_whole(state, nodes, state.graph()[source].dim))
+      return refuse(source, "as a prologue: nothing of its size is loaded");
+    if (bytes_read(state, nodes) > state.bytes(source) + (64 << 10))
+      return refuse(source, "as a prologue it would read more than the finished operand " +
+                                state.graph().label(operand));
+    m.nodes = std::move(kernel);
+    m.nodes.insert(m.nodes.end(), nodes.begin(), nodes.end());
+  }
+
+  std::string collect_prologue(const FusionState& state, const std::vector<NodeId>& kernel,
+                               TensorId t, std::vector<NodeId>& nodes) const {
+    const NodeId p = state.producer(t);
+    if (contains(nodes, p)) return {};
+    const Node& n = state.node(p);
+    if (n.op != OpKind::pointwise) return "it is not pointwise";
+    if (contains(kernel, p)) return "it is part of the epilogue";
+    if (state.graph()[t].output) return "its result is a graph output";
+    if (!nodes.empty())  // the operand itself was checked by prologue_tensor
+      for (NodeId c : state.consumers(t))
+        if (!contains(nodes, c)) return "its result is read by another kernel";
+    auto joined = kernel;
+    joined.insert(joined.end(), nodes.begin(), nodes.end());
+    if (state.makes_cycle(joined, p)) return "a kernel between them needs its result";
+    if (static_cast<int>(joined.size()) >= kMaxKernelNodes / 2) return "the kernel is full";
+    nodes.push_back(p);
+    const Dims& domain = state.graph()[t].dim;
+    for (TensorId x : n.inputs) {
+      if (x < 0) continue;
+      const NodeId q = state.producer(x);
+      if (q < 0 || !state.free(q) || state.graph()[x].dim != domain || contains(kernel, q)) continue;
+      // A producer that cannot join stays outside: its result is then loaded.
+      std::vector<NodeId> attempt = nodes;
+      if (collect_prologue(state, kernel, x, attempt).empty()) nodes = std::move(attempt);
+    }
+    return {};
+  }
+};
+
+}  // namespace
+
+const Pattern& contraction_pattern() {
+  static const ContractionPattern pattern;
+  return pattern;
+}
+
+}  // namespace sinter

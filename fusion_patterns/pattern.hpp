@@ -1,0 +1,73 @@
+// A fusion pattern: looks at the graph around an anchor node and proposes which nodes one kernel
+// could compute, then turns a chosen proposal into a KernelSpec. Patterns are stateless.
+#pragma once
+#include <functional>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "plan/kernel_spec.hpp"
+#include "planner/fusion_state.hpp"
+
+namespace sinter {
+
+struct Match {
+  std::vector<NodeId> nodes;
+  NodeId anchor = -1;
+  std::int64_t saved_bytes = 0;  // memory traffic that fusing avoids
+};
+
+class Pattern {
+ public:
+  virtual ~Pattern() = default;
+  virtual std::string_view name() const = 0;
+  // The largest legal set of free nodes around the anchor, or nothing where the anchor is not of
+  // this pattern. Refused neighbours are recorded in `state` when `explain` is set.
+  virtual std::optional<Match> propose(FusionState& state, NodeId anchor, bool explain) const = 0;
+  // A match may need several kernels (a concatenation of parts that stay where they are).
+  virtual std::vector<KernelSpec> lower(const FusionState& state, const Match& match) const = 0;
+};
+
+// In order of preference between equal savings. The last one matches every node alone.
+std::span<const Pattern* const> patterns();
+
+const Pattern& contraction_pattern();
+const Pattern& rowwise_pattern();
+const Pattern& pointwise_pattern();
+const Pattern& data_movement_pattern();
+
+// Limits that keep one kernel compilable and its arguments within 4 KB.
+inline constexpr int kMaxKernelNodes = 200;
+inline constexpr int kMaxKernelTensors = 96;
+
+// True for the operations that a body computes element by element over its output's dims.
+bool is_elementwise(OpKind op);
+bool is_contraction(OpKind op);
+
+// Dims without leading ones: what decides whether two tensors run over the same domain.
+Dims without_leading_ones(const Dims& d);
+
+// Memory traffic that joining `nodes` saves: what would be written and read between them.
+std::int64_t saved_bytes(const FusionState& state, const std::vector<NodeId>& nodes);
+// Distinct tensors that a kernel of these nodes reaches.
+int tensors_reached(const FusionState& state, const std::vector<NodeId>& nodes);
+
+// Operations whose operands must lie in memory when their kernel starts.
+bool reads_from_memory(OpKind op);
+// Why `extra` cannot join a kernel of `nodes`; empty when it can.
+std::string joining_fails(const FusionState& state, const std::vector<NodeId>& nodes, NodeId extra);
+// Why node n does not compute element by element over this domain; empty when it does.
+std::string refuse_other_domain(const FusionState& state, NodeId n, const Dims& domain);
+
+// Grows `nodes` by free neighbours that `refuse` does not refuse with a reason: consumers,
+// producers and, with `siblings`, nodes that read the same tensors.
+struct Growth {
+  std::string_view pattern;
+  bool siblings = false;
+  bool explain = false;
+};
+void grow(FusionState& state, std::vector<NodeId>& nodes, const Growth& growth,
+          const std::function<std::string(NodeId)>& refuse);
+
+}  // namespace sinter

@@ -1,0 +1,67 @@
+// Pointwise: any connected set of elementwise nodes over one domain, with as many results as it has.
+//
+//     a   b   c            every node runs over the same dims (leading ones apart);
+//      \ / \ /             operands from outside broadcast and may have any strides;
+//      add  mul  ...       every result that someone outside reads is stored
+//
+#include "fusion_patterns/pattern.hpp"
+#include "planner/body_builder.hpp"
+
+namespace sinter {
+namespace {
+
+class PointwisePattern final : public Pattern {
+ public:
+  std::string_view name() const override { return "pointwise"; }
+
+  std::optional<Match> propose(FusionState& state, NodeId anchor, bool explain) const override {
+    if (!is_elementwise(state.node(anchor).op)) return std::nullopt;
+    const Dims domain = without_leading_ones(state.graph()[state.node(anchor).outputs[0]].dim);
+    Match m{{anchor}, anchor, 0};
+    grow(state, m.nodes, {name(), true, explain},
+         [&](NodeId n) -> std::string {
+           // A gather's indices are those of its own dims, leading ones included.
+           if (reads_from_memory(state.node(n).op) &&
+               state.graph()[state.node(n).outputs[0]].dim !=
+                   state.graph()[state.node(anchor).outputs[0]].dim)
+             return "it needs a domain of its own rank";
+           return refuse_other_domain(state, n, domain);
+         });
+    m.saved_bytes = saved_bytes(state, m.nodes);
+    return m;
+  }
+
+  std::vector<KernelSpec> lower(const FusionState& state, const Match& m) const override {
+    return {pointwise_spec(state, m.nodes)};
+  }
+};
+
+// Data movement that needs a kernel: a reshape that is no view, a view that is a graph output, the
+// parts of a concatenation that do not write into the result themselves.
+class DataMovementPattern final : public Pattern {
+ public:
+  std::string_view name() const override { return "data_movement"; }
+
+  std::optional<Match> propose(FusionState& state, NodeId anchor, bool) const override {
+    const OpKind op = state.node(anchor).op;
+    if (!is_view_op(op) && op != OpKind::concatenate) return std::nullopt;
+    return Match{{anchor}, anchor, 0};
+  }
+
+  std::vector<KernelSpec> lower(const FusionState& state, const Match& m) const override {
+    return data_movement_specs(state, m.anchor);
+  }
+};
+
+}  // namespace
+
+const Pattern& pointwise_pattern() {
+  static const PointwisePattern pattern;
+  return pattern;
+}
+const Pattern& data_movement_pattern() {
+  static const DataMovementPattern pattern;
+  return pattern;
+}
+
+}  // namespace sinter

@@ -1,0 +1,44 @@
+#include "base/env.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace sinter {
+namespace {
+
+constexpr EnvVariable kVariables[] = {
+    {"SINTER_APPROVE", "tests: 1 rewrites the golden files instead of comparing with them"},
+    {"SINTER_CACHE", "off: compiled kernels are not kept on disk"},
+    {"SINTER_CACHE_DIR", "directory of the kernel cache (default: sinter in the user's cache)"},
+    {"SINTER_CACHE_LIMIT_MB", "size of the kernel cache on disk in MiB (default 512)"},
+    {"SINTER_DRIVER", "path of libcuda, tried instead of the usual places"},
+    {"SINTER_NVRTC", "path of libnvrtc, tried instead of the usual places"},
+    {"SINTER_TEST_DATA", "tests: directory of the test data, where the source tree has moved"},
+};
+
+}  // namespace
+
+std::span<const EnvVariable> env_variables() { return kVariables; }
+
+std::string env_value(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+std::vector<std::string> unknown_env_variables() {
+  std::vector<std::string> unknown;
+  for (char** entry = environ; entry && *entry; ++entry) {
+    const std::string_view text(*entry);
+    if (!text.starts_with("SINTER_")) continue;
+    const std::string_view name = text.substr(0, text.find('='));
+    const bool known = std::any_of(std::begin(kVariables), std::end(kVariables),
+                                   [&](const EnvVariable& v) { return v.name == name; });
+    if (!known) unknown.emplace_back(name);
+  }
+  std::sort(unknown.begin(), unknown.end());
+  return unknown;
+}
+
+}  // namespace sinter

@@ -1,0 +1,337 @@
+// Plan files back to plan data. A damaged or altered file must end in a diagnostic and never in a
+// launch, so nothing in it is believed before it was checked.
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "json/base64.hpp"
+#include "json/fields.hpp"
+#include "json/graph_json.hpp"
+#include "json/plan_json.hpp"
+#include "json/plan_writer.hpp"
+#include "sinter/compile.hpp"
+#include "sinter/json.hpp"
+
+namespace sinter::json {
+namespace {
+
+constexpr std::size_t kMaxSource = std::size_t{4} << 20;
+constexpr std::size_t kMaxMachineCode = std::size_t{256} << 20;
+constexpr std::size_t kMaxEntry = 1024;
+constexpr std::size_t kMaxArguments = 4096;
+constexpr std::int64_t kMaxWorkspace = std::int64_t{1} << 50;
+constexpr std::int64_t kMaxGrid = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kMaxBlock = 1024;
+
+bool is_identifier(std::string_view s) {
+  const auto letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  return !s.empty() && s.size() <= kMaxEntry && letter(s[0]) &&
+         std::all_of(s.begin(), s.end(),
+                     [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
+}
+
+// sm_90, sm_90a, sm_100f
+bool is_target(std::string_view s) {
+  if (!s.starts_with("sm_")) return false;
+  s.remove_prefix(3);
+  if (!s.empty() && (s.back() == 'a' || s.back() == 'f')) s.remove_suffix(1);
+  return (s.size() == 2 || s.size() == 3) &&
+         std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+class PlanReader {
+ public:
+  PlanReader(const Value& document, std::string_view file)
+      : document_(document), file_(file), fields_(file) {}
+
+  Result<PlanData> read() {
+    if (read_head() && read_graph_and_tensors() && read_kernels() && read_cuts()) check_hash();
+    if (!fields_.errors().empty()) return std::move(fields_.errors());
+    return std::move(plan_);
+  }
+
+ private:
+  bool read_head();
+  bool read_graph_and_tensors();
+  bool read_tensor(const Value& v, const std::string& at);
+  bool matches_graph(const PlanTensor& t, unsigned line);
+  bool read_kernels();
+  bool read_kernel(const Value& v, const std::string& at);
+  bool read_argument(const Value& v, const std::string& at, PlanKernel& k);
+  bool read_machine_code(const Value& v, const std::string& at, PlanKernel& k);
+  bool read_cuts();
+  void check_hash();
+
+  bool fail(const std::string& at, unsigned line, std::string seen, std::string allowed) {
+    return fields_.fail(Rule::plan_format, {"", "", at}, line, std::move(seen), std::move(allowed));
+  }
+  static std::string path(const std::string& at, std::string_view key) {
+    return (at.empty() ? "" : at + ".") + std::string(key);
+  }
+  // The object's members, every one of `keys` and no other; `optional` may be absent.
+  bool object(const Value& v, const std::string& at, std::span<const std::string_view> keys,
+              std::string_view optional = {}) {
+    if (!fields_.is(Kind::object, v, {"", "", at}) || !fields_.only(v, {"", "", at}, keys))
+      return false;
+    for (auto key : keys)
+      if (key != optional && !fields_.required(v, {"", "", at}, key, Rule::json_field))
+        return false;
+    return true;
+  }
+  template <class T>
+  bool field(const Value& object, const std::string& at, std::string_view key, T& out) {
+    return fields_.read(*object.find(key), {"", "", path(at, key)}, out);
+  }
+  bool range(const Value& object, const std::string& at, std::string_view key, std::int64_t least,
+             std::int64_t most, std::int64_t& out) {
+    if (!field(object, at, key, out)) return false;
+    if (out >= least && out <= most) return true;
+    return fail(path(at, key), object.find(key)->line, std::to_string(out),
+                std::to_string(least) + " to " + std::to_string(most));
+  }
+  const std::vector<Value>* list(std::string_view key) {
+    const Value* v = document_.find(key);
+    return fields_.is(Kind::array, *v, {"", "", std::string(key)}) ? &v->items : nullptr;
+  }
+
+  const Value& document_;
+  std::string_view file_;
+  Fields fields_;
+  std::unique_ptr<Graph> graph_;
+  std::map<std::string_view, TensorId> ids_;
+  PlanData plan_;
+};
+
+bool PlanReader::read_head() {
+  if (!fields_.is(Kind::object, document_, {})) return false;
+  const Value* format = document_.find("format");
+  if (!format || format->kind != Kind::string || format->text != kPlanFormat)
+    return fail("format", document_.line, format ? format->describe() : "no such field",
+                "'sinter.plan'");
+  const Value* version = document_.find("version");
+  if (!version || version->kind != Kind::integer || version->integer != kPlanVersion)
+    return fail("version", document_.line, version ? version->describe() : "no such field", "1");
+  static constexpr std::string_view keys[] = {
+      "format",          "version", "hash",    "library", "name",
+      "workspace_bytes", "graph",   "tensors", "kernels", "cuts"};
+  return object(document_, "", keys) && field(document_, "", "library", plan_.version) &&
+         field(document_, "", "name", plan_.name) &&
+         range(document_, "", "workspace_bytes", 0, kMaxWorkspace, plan_.workspace_bytes);
+}
+
+bool PlanReader::read_graph_and_tensors() {
+  auto graph = read_graph(*document_.find("graph"), file_);
+  if (!graph) {
+    fields_.errors() = graph.errors();
+    return false;
+  }
+  graph_ = std::move(*graph);
+  plan_.graph_json = graph_to_json(*graph_);
+  for (std::size_t i = 0; i < graph_->tensors().size(); ++i)
+    ids_.emplace(graph_->tensors()[i].name, static_cast<TensorId>(i));
+  const auto* tensors = list("tensors");
+  if (!tensors) return false;
+  std::set<std::string> names;
+  for (std::size_t i = 0; i < tensors->size(); ++i) {
+    const std::string at = "tensors[" + std::to_string(i) + "]";
+    const Value& v = (*tensors)[i];
+    if (!read_tensor(v, at) || !matches_graph(plan_.tensors.back(), v.line)) return false;
+    if (!names.insert(plan_.tensors.back().name).second)
+      return fail(at, v.line, "the second of this name", "each tensor once");
+  }
+  for (const auto& t : graph_->tensors())
+    if (t.output && !names.contains(t.name))
+      return fail("tensors", document_.find("tensors")->line, "no tensor '" + t.name + "'",
+                  "every output of the graph");
+  return true;
+}
+
+bool PlanReader::read_tensor(const Value& v, const std::string& at) {
+  static constexpr std::string_view keys[] = {"name",      "data_type", "dim", "stride",
+                                              "alignment", "bytes",     "uid", "written"};
+  PlanTensor t;
+  if (!object(v, at, keys, "uid") || !field(v, at, "name", t.name) ||
+      !field(v, at, "data_type", t.type) || !field(v, at, "dim", t.dim) ||
+      !field(v, at, "stride", t.stride) || !field(v, at, "alignment", t.alignment) ||
+      !field(v, at, "bytes", t.bytes) || !field(v, at, "written", t.written))
+    return false;
+  if (v.find("uid") && !field(v, at, "uid", t.uid)) return false;
+  plan_.tensors.push_back(std::move(t));
+  return true;
+}
+
+bool PlanReader::matches_graph(const PlanTensor& t, unsigned line) {
+  const auto wrong = [&](const char* what, const std::string& seen, const std::string& allowed) {
+    return fields_.fail(Rule::plan_format, {"", t.name, what}, line, seen,
+                        allowed + ", as its graph says");
+  };
+  const auto found = ids_.find(t.name);
+  if (found == ids_.end()) return wrong("name", "no such tensor", "a tensor of the graph");
+  const TensorId id = found->second;
+  const auto& desc = (*graph_)[id];
+  if (!graph_->is_input(id) && !desc.output)
+    return wrong("name", "a tensor inside the graph", "an input or an output");
+  const Dims stride = graph_->stride(id);
+  const auto type = graph_->type(id);
+  const auto bytes = span_elements(desc.dim, stride) * info(type).bytes;
+  if (t.type != type) return wrong("data_type", std::string(name(t.type)), std::string(name(type)));
+  if (t.dim != desc.dim) return wrong("dim", to_string(t.dim), to_string(desc.dim));
+  if (t.stride != stride) return wrong("stride", to_string(t.stride), to_string(stride));
+  if (t.bytes != bytes) return wrong("bytes", std::to_string(t.bytes), std::to_string(bytes));
+  if (t.alignment != desc.alignment)
+    return wrong("alignment", std::to_string(t.alignment), std::to_string(desc.alignment));
+  if (t.uid != desc.uid) return wrong("uid", "another uid", "the uid");
+  if (t.written != desc.output)
+    return wrong("written", t.written ? "true" : "false", desc.output ? "true" : "false");
+  return true;
+}
+
+bool PlanReader::read_kernels() {
+  const auto* kernels = list("kernels");
+  if (!kernels) return false;
+  for (std::size_t i = 0; i < kernels->size(); ++i)
+    if (!read_kernel((*kernels)[i], "kernels[" + std::to_string(i) + "]")) return false;
+  return true;
+}
+
+bool PlanReader::read_kernel(const Value& v, const std::string& at) {
+  static constexpr std::string_view keys[] = {"entry",     "family", "nodes",       "config",
+                                              "grid",      "block",  "bytes",       "flops",
+                                              "arguments", "source", "machine_code"};
+  PlanKernel k;
+  std::int64_t grid = 0, block = 0;
+  if (!object(v, at, keys) || !field(v, at, "entry", k.entry) ||
+      !field(v, at, "family", k.family) || !range(v, at, "grid", 0, kMaxGrid, grid) ||
+      !range(v, at, "block", 1, kMaxBlock, block) ||
+      !range(v, at, "bytes", 0, INT64_MAX, k.bytes) || !field(v, at, "flops", k.flops) ||
+      !field(v, at, "source", k.source))
+    return false;
+  k.grid = static_cast<std::uint32_t>(grid);
+  k.block = static_cast<std::uint32_t>(block);
+  if (!is_identifier(k.entry)) return fail(at + ".entry", v.line, k.entry, "a C identifier");
+  if (k.source.size() > kMaxSource)
+    return fail(at + ".source", v.line, std::to_string(k.source.size()) + " bytes",
+                "at most 4 MiB");
+  const Value &nodes = *v.find("nodes"), &config = *v.find("config"),
+              &arguments = *v.find("arguments");
+  if (!fields_.is(Kind::array, nodes, {"", "", at + ".nodes"}) ||
+      !fields_.is(Kind::object, config, {"", "", at + ".config"}) ||
+      !fields_.is(Kind::array, arguments, {"", "", at + ".arguments"}))
+    return false;
+  for (const auto& n : nodes.items)
+    if (!fields_.read(n, {"", "", at + ".nodes"}, k.nodes.emplace_back())) return false;
+  for (const auto& m : config.members) {
+    auto& entry = k.config.emplace_back(m.key, 0);
+    if (!fields_.read(m.value, {"", "", at + ".config." + m.key}, entry.second)) return false;
+  }
+  if (arguments.items.size() > kMaxArguments)
+    return fail(at + ".arguments", v.line, std::to_string(arguments.items.size()), "at most 4096");
+  for (std::size_t i = 0; i < arguments.items.size(); ++i)
+    if (!read_argument(arguments.items[i], at + ".arguments[" + std::to_string(i) + "]", k))
+      return false;
+  if (!read_machine_code(*v.find("machine_code"), at + ".machine_code", k)) return false;
+  plan_.kernels.push_back(std::move(k));
+  return true;
+}
+
+bool PlanReader::read_argument(const Value& v, const std::string& at, PlanKernel& k) {
+  using enum KernelArgument::Kind;
+  static constexpr std::string_view tensor_keys[] = {"tensor"}, workspace_keys[] = {"workspace"},
+                                    scalar_keys[] = {"scalar", "bytes"};
+  KernelArgument a;
+  bool ok = false;
+  if (v.kind == Kind::object && v.find("tensor")) {
+    a.kind = tensor;
+    ok = object(v, at, tensor_keys) &&
+         range(v, at, "tensor", 0, static_cast<std::int64_t>(plan_.tensors.size()) - 1, a.value);
+  } else if (v.kind == Kind::object && v.find("workspace")) {
+    a.kind = workspace;
+    ok = object(v, at, workspace_keys) &&
+         range(v, at, "workspace", 0, plan_.workspace_bytes, a.value);
+  } else {
+    std::int64_t bytes = 8;
+    a.kind = scalar;
+    ok = object(v, at, scalar_keys) && field(v, at, "scalar", a.value) &&
+         range(v, at, "bytes", 1, 8, bytes);
+    if (ok && (bytes & (bytes - 1))) ok = fail(at + ".bytes", v.line, "", "1, 2, 4 or 8");
+    a.bytes = static_cast<int>(bytes);
+  }
+  k.arguments.push_back(a);
+  return ok;
+}
+
+bool PlanReader::read_machine_code(const Value& v, const std::string& at, PlanKernel& k) {
+  if (!fields_.is(Kind::object, v, {"", "", at})) return false;
+  for (const auto& m : v.members) {
+    if (!is_target(m.key)) return fail(at, m.value.line, m.key, "targets such as sm_90a");
+    std::string text;
+    if (!fields_.read(m.value, {"", "", at + "." + m.key}, text)) return false;
+    auto code = from_base64(text);
+    if (!code || code->size() > kMaxMachineCode)
+      return fail(at + "." + m.key, m.value.line, code ? "too much" : "no base64 text",
+                  "at most 256 MiB as base64");
+    k.machine_code.emplace(m.key, std::move(*code));
+  }
+  return true;
+}
+
+bool PlanReader::read_cuts() {
+  static constexpr std::string_view keys[] = {"pattern", "node", "tensor", "reason"};
+  const auto* cuts = list("cuts");
+  if (!cuts) return false;
+  for (std::size_t i = 0; i < cuts->size(); ++i) {
+    const std::string at = "cuts[" + std::to_string(i) + "]";
+    const Value& v = (*cuts)[i];
+    auto& c = plan_.cuts.emplace_back();
+    if (!object(v, at, keys) || !field(v, at, "pattern", c.pattern) ||
+        !field(v, at, "node", c.node) || !field(v, at, "tensor", c.tensor) ||
+        !field(v, at, "reason", c.reason))
+      return false;
+  }
+  return true;
+}
+
+// Over the canonical text of what was read, so that the layout of the file does not matter.
+void PlanReader::check_hash() {
+  std::string stated;
+  if (!field(document_, "", "hash", stated)) return;
+  const std::string found = plan_hash(plan_body(plan_));
+  if (stated != found)
+    fail("hash", document_.find("hash")->line, found + " over the contents", "'" + stated + "'");
+}
+
+Diagnostics as_plan_errors(Diagnostics errors) {
+  for (auto& d : errors) {
+    if (d.rule == Rule::plan_format) continue;
+    d.seen = std::string(info(d.rule).says) + (d.seen.empty() ? "" : ": " + d.seen);
+    d.rule = Rule::plan_format;
+  }
+  return errors;
+}
+
+}  // namespace
+
+Result<PlanData> plan_from_json(std::string_view text, std::string_view file) {
+  const auto document = parse(text, file);
+  if (!document) return as_plan_errors(document.errors());
+  auto plan = PlanReader(*document, file).read();
+  if (!plan) return as_plan_errors(plan.errors());
+  return plan;
+}
+
+}  // namespace sinter::json
+
+namespace sinter {
+
+std::string Plan::to_json() const { return json::plan_to_json(data()); }
+
+Result<Plan> Plan::from_json(std::string_view text, std::string_view file) {
+  auto data = json::plan_from_json(text, file);
+  SINTER_TRY(data);
+  return Plan(std::make_shared<const PlanData>(std::move(*data)));
+}
+
+}  // namespace sinter

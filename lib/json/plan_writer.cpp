@@ -1,0 +1,112 @@
+#include "json/plan_writer.hpp"
+
+#include <fmt/format.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "json/base64.hpp"
+#include "json/plan_json.hpp"
+#include "json/reader.hpp"
+
+namespace sinter::json {
+namespace {
+
+template <class List, class Text>
+std::string joined(const List& list, std::string_view separator, Text&& text) {
+  std::string s;
+  bool first = true;
+  for (const auto& item : list) {
+    if (!first) s += separator;
+    first = false;
+    s += text(item);
+  }
+  return s;
+}
+
+std::string tensor_text(const PlanTensor& t) {
+  return fmt::format(
+      "    {{\"name\": {}, \"data_type\": {}, \"dim\": {}, \"stride\": {}, \"alignment\": {}, "
+      "\"bytes\": {}, {}\"written\": {}}}",
+      quoted(t.name), quoted(name(t.type)), to_string(t.dim), to_string(t.stride), t.alignment,
+      t.bytes, t.uid ? fmt::format("\"uid\": {}, ", *t.uid) : "", t.written);
+}
+
+std::string argument_text(const KernelArgument& a) {
+  switch (a.kind) {
+    case KernelArgument::Kind::tensor:
+      return fmt::format("{{\"tensor\": {}}}", a.value);
+    case KernelArgument::Kind::workspace:
+      return fmt::format("{{\"workspace\": {}}}", a.value);
+    case KernelArgument::Kind::scalar:
+      break;
+  }
+  return fmt::format("{{\"scalar\": {}, \"bytes\": {}}}", a.value, a.bytes);
+}
+
+std::string kernel_text(const PlanKernel& k) {
+  std::string s = "    {\n";
+  s += fmt::format("      \"entry\": {}, \"family\": {},\n", quoted(k.entry),
+                   quoted(name(k.family)));
+  s += fmt::format("      \"nodes\": [{}],\n",
+                   joined(k.nodes, ", ", [](const std::string& n) { return quoted(n); }));
+  s += fmt::format("      \"config\": {{{}}},\n", joined(k.config, ", ", [](const auto& c) {
+                     return fmt::format("{}: {}", quoted(c.first), c.second);
+                   }));
+  s += fmt::format("      \"grid\": {}, \"block\": {}, \"bytes\": {}, \"flops\": {},\n", k.grid,
+                   k.block, k.bytes, number(k.flops));
+  s += fmt::format("      \"arguments\": [{}],\n", joined(k.arguments, ", ", argument_text));
+  s += fmt::format("      \"source\": {},\n", quoted(k.source));
+  s += fmt::format("      \"machine_code\": {{{}}}\n",
+                   joined(k.machine_code, ", ", [](const auto& m) {
+                     return fmt::format("{}: \"{}\"", quoted(m.first), to_base64(m.second));
+                   }));
+  return s + "    }";
+}
+
+std::string cut_text(const PlanCut& c) {
+  return fmt::format("    {{\"pattern\": {}, \"node\": {}, \"tensor\": {}, \"reason\": {}}}",
+                     quoted(c.pattern), quoted(c.node), quoted(c.tensor), quoted(c.reason));
+}
+
+template <class List, class Text>
+std::string array_text(std::string_view key, const List& list, Text&& text) {
+  if (list.empty()) return fmt::format("  {}: []", quoted(key));
+  return fmt::format("  {}: [\n{}\n  ]", quoted(key), joined(list, ",\n", text));
+}
+
+// The graph's own text, two columns further in; its strings hold no line breaks.
+std::string indented(std::string_view text) {
+  while (!text.empty() && text.back() == '\n') text.remove_suffix(1);
+  std::string s;
+  for (char c : text) {
+    s += c;
+    if (c == '\n') s += "  ";
+  }
+  return s;
+}
+
+}  // namespace
+
+std::string plan_body(const PlanData& p) {
+  std::string s;
+  s += fmt::format("  \"library\": {}, \"name\": {}, \"workspace_bytes\": {},\n", quoted(p.version),
+                   quoted(p.name), p.workspace_bytes);
+  s += fmt::format("  \"graph\": {},\n", indented(p.graph_json));
+  s += array_text("tensors", p.tensors, tensor_text) + ",\n";
+  s += array_text("kernels", p.kernels, kernel_text) + ",\n";
+  s += array_text("cuts", p.cuts, cut_text) + "\n";
+  return s + "}\n";
+}
+
+std::string plan_hash(std::string_view body) {
+  const auto hash = XXH3_128bits(body.data(), body.size());
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
+
+std::string plan_to_json(const PlanData& plan) {
+  const std::string body = plan_body(plan);
+  return fmt::format("{{\n  \"format\": {}, \"version\": {}, \"hash\": \"{}\",\n{}",
+                     quoted(kPlanFormat), kPlanVersion, plan_hash(body), body);
+}
+
+}  // namespace sinter::json

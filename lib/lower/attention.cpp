@@ -1,0 +1,172 @@
+// Scores and masks of attention as primitives.
+#include "lower/attention.hpp"
+
+#include <cmath>
+
+namespace sinter::lowering {
+
+namespace {
+
+// Sums of two positions and a length stay exact in f32 up to here.
+constexpr std::int64_t kExactInF32 = std::int64_t{1} << 22;
+
+// Grouped heads need at least one head of Q: without any, K and V have none to be shared.
+Tensor heads_for(Tensor t, std::int64_t heads) {
+  if (heads > 0 || t.dim()[1] == 0) return t;
+  Dims limit = t.dim();
+  limit[1] = 0;
+  return slice(t, {.start = {0, 0, 0, 0}, .limit = limit});
+}
+
+}  // namespace
+
+Tensor transposed(Tensor t) {
+  Dims order;
+  for (int i = 0; i < t.dim().size(); ++i) order.push_back(i);
+  std::swap(order[order.size() - 1], order[order.size() - 2]);
+  return transpose(t, order);
+}
+
+Attention::Attention(Expansion& e, const shapes::SdpaPorts& ports)
+    : e_(e),
+      ports_(ports),
+      a_(e.attributes<SdpaAttributes>()),
+      b_(e.input(0).dim()[0]),
+      hq_(e.input(0).dim()[1]),
+      sq_(e.input(0).dim()[2]) {
+  key_ = heads_for(paged("keys", 1, ports.page_k), hq_);
+  value_ = heads_for(paged("values", 2, ports.page_v), hq_);
+  skv_ = key_ ? key_.dim()[2] : 0;
+  index_type_ = std::max(sq_, skv_) <= kExactInF32 ? e.arithmetic() : f64;
+}
+
+Tensor Attention::paged(const char* step, int port, int table) {
+  const Tensor x = e_.input(port);
+  if (!e_.has(table)) return x;
+  const auto made =
+      e_.graph().add(OpKind::page_gather, NoAttributes{}, {x.id(), e_.input(table).id()},
+                     {Graph::kNewTensor}, {}, e_.node().where);
+  return e_.named(step, Tensor(&e_.graph(), made[0]));
+}
+
+Tensor Attention::product(Tensor a, Tensor b) {
+  return detail::add_node(OpKind::matmul, MatmulAttributes{.annihilating_zero = bool(keep())},
+                          {a, b}, {detail::kNew})[0];
+}
+
+Tensor Attention::scores() {
+  Tensor s = e_.named("scores", matmul(e_.input(0), e_.named("keys_transposed", transposed(key_))));
+  if (a_.attn_scale != 1) s = e_.named("scaled", s * a_.attn_scale);
+  if (a_.softcap > 0) {
+    softcap_tanh_ = e_.named("softcap_tanh", tanh(e_.named("over_cap", s / a_.softcap)));
+    s = e_.named("capped", softcap_tanh_ * a_.softcap);
+  }
+  if (e_.has(ports_.bias)) s = e_.named("biased", s + e_.input(ports_.bias));
+  if (a_.alibi_mask) s = e_.named("with_alibi", s + alibi());
+  return s;
+}
+
+// ---- positions
+
+Tensor Attention::index_value(const char* step, Tensor t) {
+  return e_.typed(index_type_, e_.named(step, t));
+}
+Tensor Attention::row() {
+  if (!row_) row_ = e_.named("row", e_.index({1, 1, sq_, 1}, 2, index_type_));
+  return row_;
+}
+Tensor Attention::column() {
+  if (!column_) column_ = e_.named("column", e_.index({1, 1, 1, skv_}, 3, index_type_));
+  return column_;
+}
+
+// SEQ_LEN_Q or SEQ_LEN_KV, converted once so that the comparisons are not made in f64.
+Tensor Attention::length(int port, std::int64_t otherwise) {
+  if (!e_.has(port)) return number(static_cast<double>(otherwise));
+  Tensor& made = port == ports_.seq_q ? length_q_ : length_kv_;
+  if (!made)
+    made = index_value(port == ports_.seq_q ? "length_q" : "length_kv", identity(e_.input(port)));
+  return made;
+}
+
+// The column that lies on the diagonal, for each row.
+Tensor Attention::diagonal() {
+  if (!a_.causal_mask_bottom_right) return row();
+  if (!e_.has(ports_.seq_q) && !e_.has(ports_.seq_kv)) {
+    if (sq_ == skv_) return row();
+    return index_value("diagonal", row() + number(static_cast<double>(skv_ - sq_)));
+  }
+  const Tensor shift =
+      index_value("shift", length(ports_.seq_kv, skv_) - length(ports_.seq_q, sq_));
+  return index_value("diagonal", row() + shift);
+}
+
+// slope (column - row). Press et al., "Train Short, Test Long": for n a power of two, head h has
+// slope 2^(-8 (h + 1) / n); further heads take every other slope of the sequence for 2n heads.
+Tensor Attention::alibi() {
+  std::int64_t n = 1;
+  while (2 * n <= hq_) n *= 2;
+  const double step = 8.0 / static_cast<double>(n);
+  const Tensor head = e_.named("head", e_.index({1, hq_, 1, 1}, 1, e_.arithmetic()));
+  Tensor exponent = e_.named("exponent", (head + 1.0) * -step);
+  if (hq_ > n) {
+    const Tensor further = (head * 2.0 + (1.0 - 2.0 * static_cast<double>(n))) * (-step / 2);
+    const Tensor first = e_.mask("first_heads", head < static_cast<double>(n));
+    exponent = e_.named("exponents", select(first, exponent, further));
+  }
+  const Tensor slope = e_.named("slope", pow(2.0, exponent));
+  return e_.named("alibi", slope * index_value("distance", column() - row()));
+}
+
+// ---- masks
+
+void Attention::also(const char* step, Tensor condition) {
+  condition = e_.mask(step, condition);
+  keep_ = keep_ ? e_.mask("keep", logical_and(keep_, condition)) : condition;
+}
+
+Tensor Attention::keep() {
+  if (keep_made_) return keep_;
+  keep_made_ = true;
+  auto right = a_.right_bound;
+  if (a_.causal_mask || a_.causal_mask_bottom_right) right = 0;
+  const auto shifted = [&](std::int64_t by) {
+    const Tensor d = diagonal();
+    return by == 0 ? d : index_value("bound", d + number(static_cast<double>(by)));
+  };
+  if (right) also("keep_right", column() <= shifted(*right));
+  if (a_.left_bound) also("keep_left", column() > shifted(-*a_.left_bound));
+  if (a_.padding_mask) {
+    also("keep_columns", column() < length(ports_.seq_kv, skv_));
+    also("keep_rows", row() < length(ports_.seq_q, sq_));
+  }
+  if (e_.has(ports_.block_mask)) {
+    TensorDesc tiles;
+    tiles.dim = rows(skv_);
+    tiles.dim_known = true;
+    const auto made =
+        e_.graph().add(OpKind::block_mask, NoAttributes{}, {e_.input(ports_.block_mask).id()},
+                       {e_.graph().declare(tiles)}, {}, e_.node().where);
+    also("keep_tiles", Tensor(&e_.graph(), made[0]));
+  }
+  return keep_;
+}
+
+// ---- dropout
+
+// The same numbers in forward and backward: bernoulli is 1 where u < probability.
+Tensor Attention::dropped() {
+  if (dropped_ || a_.dropout_probability == 0) return dropped_;
+  dropped_ = e_.mask("dropped", rng(e_.input(ports_.seed), e_.input(ports_.offset), rows(skv_),
+                                    {.distribution = Distribution::bernoulli,
+                                     .probability = a_.dropout_probability}));
+  return dropped_;
+}
+
+Tensor Attention::after_dropout(const std::string& step, Tensor t) {
+  if (!dropped()) return t;
+  const Tensor scaled = e_.named(step + "_scaled", t * (1 / (1 - a_.dropout_probability)));
+  return e_.named(step + "_kept", select(dropped(), 0.0, scaled));
+}
+
+}  // namespace sinter::lowering

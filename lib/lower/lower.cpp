@@ -1,0 +1,234 @@
+// The driver of lowering: copies inputs, scalars and primitive nodes, calls the expansions of the
+// composite ones, and writes what the outputs depend on into the lowered graph, with the names,
+// compute types and data types that the expansions left open.
+#include "lower/lower.hpp"
+
+#include <set>
+
+#include "lower/expansion.hpp"
+
+namespace sinter {
+
+namespace lowering {
+namespace {
+
+using Expand = void (*)(Expansion&);
+
+Expand expansion_of(OpKind op) {
+  switch (op) {
+    case OpKind::softmax:
+      return softmax;
+    case OpKind::softmax_backward:
+      return softmax_backward;
+    case OpKind::layernorm:
+    case OpKind::rmsnorm:
+    case OpKind::adaptive_layernorm:
+    case OpKind::instancenorm:
+    case OpKind::groupnorm:
+    case OpKind::batchnorm:
+      return norm;
+    case OpKind::batchnorm_inference:
+      return batchnorm_inference;
+    case OpKind::layernorm_backward:
+    case OpKind::rmsnorm_backward:
+    case OpKind::adaptive_layernorm_backward:
+    case OpKind::instancenorm_backward:
+    case OpKind::groupnorm_backward:
+    case OpKind::batchnorm_backward:
+      return norm_backward;
+    case OpKind::sdpa:
+      return sdpa;
+    case OpKind::sdpa_backward:
+      return sdpa_backward;
+    case OpKind::resample_backward:
+      return resample_backward;
+    case OpKind::block_scale_quantize:
+      return block_scale_quantize;
+    case OpKind::block_scale_dequantize:
+      return block_scale_dequantize;
+    default:
+      return nullptr;
+  }
+}
+
+std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
+
+// By tensor: an output of the graph depends on it. Nodes stand behind those that they read.
+std::vector<bool> needed_tensors(const Graph& g) {
+  std::vector<bool> needed(g.tensors().size());
+  for (std::size_t t = 0; t < needed.size(); ++t) needed[t] = g.tensors()[t].output;
+  for (std::size_t n = g.nodes().size(); n-- > 0;) {
+    const auto& node = g.nodes()[n];
+    bool live = false;
+    for (TensorId t : node.outputs) live = live || (t >= 0 && needed[at(t)]);
+    if (!live) continue;
+    for (TensorId t : node.inputs)
+      if (t >= 0) needed[at(t)] = true;
+  }
+  return needed;
+}
+
+bool is_live(const Node& node, const std::vector<bool>& needed) {
+  for (TensorId t : node.outputs)
+    if (t >= 0 && needed[at(t)]) return true;
+  return false;
+}
+
+// A tensor of `from` as it is described, for another graph.
+TensorDesc description(const Graph& from, TensorId t) {
+  TensorDesc d = from[t];
+  d.data_type = from.type(t);
+  d.producer = -1;
+  d.read = false;
+  return d;
+}
+
+// The attributes of a copied node whose optional outputs may be gone.
+Attributes copied_attributes(const Node& node) {
+  Attributes a = node.attributes;
+  if (auto* r = std::get_if<ResampleAttributes>(&a)) r->generate_index.reset();
+  return a;
+}
+
+void copy_node(const Graph& user, NodeId id, Scratch& s) {
+  const auto& node = user.nodes()[at(id)];
+  std::vector<TensorId> inputs, outputs;
+  for (TensorId t : node.inputs) inputs.push_back(t < 0 ? kNoTensor : s.of_user[at(t)]);
+  for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+    const TensorId t = node.outputs[i];
+    const bool required = info(node.op).outputs[i].required;
+    if (t < 0 || (!s.needed[at(t)] && !required)) {
+      outputs.push_back(kNoTensor);
+      continue;
+    }
+    s.of_user[at(t)] = s.graph.declare(description(user, t));
+    s.tensors.push_back({id, t});
+    outputs.push_back(s.of_user[at(t)]);
+  }
+  s.graph.add(node.op, copied_attributes(node), std::move(inputs), std::move(outputs), {},
+              node.where);
+  s.nodes.resize(s.graph.nodes().size(), id);
+}
+
+void expand_all(const Graph& user, Scratch& s) {
+  s.needed = needed_tensors(user);
+  s.of_user.assign(user.tensors().size(), kNoTensor);
+  for (TensorId t = 0; at(t) < user.tensors().size(); ++t)
+    if (user[t].producer < 0) {
+      s.of_user[at(t)] = s.graph.declare(description(user, t));
+      s.tensors.push_back({-1, t});
+    }
+  for (NodeId n = 0; at(n) < user.nodes().size(); ++n) {
+    const auto& node = user.nodes()[at(n)];
+    if (!is_live(node, s.needed) || !s.graph.diagnostics().empty()) continue;
+    if (const Expand expand = expansion_of(node.op)) {
+      Expansion e(user, n, s);
+      expand(e);
+      e.finish();
+    } else {
+      copy_node(user, n, s);
+    }
+  }
+}
+
+// Writes the live part of the scratch graph into the lowered graph.
+class Writer {
+ public:
+  Writer(const Graph& user, const Scratch& scratch)
+      : user_(user), scratch_(scratch), written_(scratch.graph.tensors().size(), kNoTensor) {
+    for (const auto& t : user.tensors())
+      if (!t.name.empty()) names_.insert(t.name);
+  }
+
+  Lowered write() {
+    const Graph& g = scratch_.graph;
+    lowered_.graph = std::make_unique<Graph>(g.options());
+    for (const auto& d : g.diagnostics()) lowered_.graph->report(d);
+    if (!g.diagnostics().empty()) return std::move(lowered_);
+    const auto needed = needed_tensors(g);
+    for (TensorId t = 0; at(t) < g.tensors().size(); ++t)
+      if (g[t].producer < 0 && scratch_.tensors[at(t)].user != kNoTensor) tensor(t);
+    for (NodeId n = 0; at(n) < g.nodes().size(); ++n)
+      if (is_live(g.nodes()[at(n)], needed)) node(n);
+    lowered_.graph->check();  // names what neither the user nor an expansion named
+    return std::move(lowered_);
+  }
+
+ private:
+  void node(NodeId id) {
+    const auto& n = scratch_.graph.nodes()[at(id)];
+    const NodeId origin = scratch_.nodes[at(id)];
+    const auto& composite = user_.nodes()[at(origin)];
+    std::vector<TensorId> inputs, outputs;
+    for (TensorId t : n.inputs) inputs.push_back(t < 0 ? kNoTensor : tensor(t));
+    for (TensorId t : n.outputs) outputs.push_back(t < 0 ? kNoTensor : tensor(t));
+    NodeOptions options;
+    options.name = user_.label(composite);
+    if (expansion_of(composite.op)) options.name += "/" + step(n.outputs[0]);
+    options.compute = composite.compute;
+    lowered_.graph->add(n.op, n.attributes, std::move(inputs), std::move(outputs),
+                        std::move(options), composite.where);
+    lowered_.origin.push_back(origin);
+  }
+
+  // What an expansion's tensor is called after the label of its node.
+  std::string step(TensorId t) const {
+    const Graph& g = scratch_.graph;
+    const auto& from = scratch_.tensors[at(t)];
+    if (from.user != kNoTensor) {
+      const auto& composite = user_.nodes()[at(user_[from.user].producer)];
+      for (std::size_t i = 0; i < composite.outputs.size(); ++i)
+        if (composite.outputs[i] == from.user)
+          return std::string(info(composite.op).outputs[i].name);
+    }
+    if (!g[t].name.empty()) return g[t].name;
+    if (g[t].producer < 0) return "constant";
+    const auto& producer = g.nodes()[at(g[t].producer)];
+    const auto* p = std::get_if<PointwiseAttributes>(&producer.attributes);
+    return std::string(p ? name(p->mode) : name(producer.op));
+  }
+
+  TensorId tensor(TensorId t) {
+    TensorId& to = written_[at(t)];
+    if (to != kNoTensor) return to;
+    const auto& from = scratch_.tensors[at(t)];
+    TensorDesc d = scratch_.graph[t];
+    d.producer = -1;
+    d.read = false;
+    if (from.user == kNoTensor) {
+      const auto& composite = user_.nodes()[at(from.node)];
+      const DataType arithmetic = user_.arithmetic(composite);
+      const bool number = d.has_value && d.name.empty();  // among the operands, made as f32
+      d.data_type = number ? arithmetic : resolved_type(scratch_.graph, t, arithmetic);
+      d.name = unique(user_.label(composite) + "/" + step(t));
+      d.where = composite.where;
+    }
+    return to = lowered_.graph->declare(std::move(d));
+  }
+
+  std::string unique(const std::string& name) {
+    std::string candidate = name;
+    for (int i = 2; !names_.insert(candidate).second; ++i)
+      candidate = name + "_" + std::to_string(i);
+    return candidate;
+  }
+
+  const Graph& user_;
+  const Scratch& scratch_;
+  std::vector<TensorId> written_;
+  std::set<std::string> names_;
+  Lowered lowered_;
+};
+
+}  // namespace
+}  // namespace lowering
+
+Lowered lower(const Graph& graph) {
+  GraphOptions options = graph.options();
+  options.internal = true;
+  lowering::Scratch scratch(std::move(options));
+  lowering::expand_all(graph, scratch);
+  return lowering::Writer(graph, scratch).write();
+}
+
+}  // namespace sinter

@@ -1,0 +1,119 @@
+// Scaled dot-product attention and its gradient. A row whose columns are all masked gives O = 0,
+// Stats = -inf and zero gradients; a masked column is not read, whatever it holds, so that masked
+// elements are replaced by `select` and never multiplied away. NaN among the seen scores stays NaN.
+#include <limits>
+
+#include "lower/attention.hpp"
+
+namespace sinter::lowering {
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// The softmax of the scores with what makes its Stats.
+struct Probabilities {
+  Tensor p, stats;
+};
+
+Probabilities probabilities(Expansion& e, Attention& attention, Tensor sink) {
+  const Dims one = attention.rows(1);
+  Tensor s = attention.scores();
+  if (const Tensor keep = attention.keep())
+    s = e.named("masked_scores", select(keep, s, -kInfinity));
+  const Tensor seen = e.named("max", reduction(s, ReductionMode::max, one));
+  const Tensor largest = sink ? e.named("max_with_sink", max(seen, sink)) : seen;
+  // Where no score is finite, exp(s - 0) is 0 for all and the sum is 0: then O = 0 / 1.
+  const Tensor shift =
+      e.named("shift", select(e.mask("all_masked", equal(largest, -kInfinity)), 0.0, largest));
+  const Tensor exponential = e.named("exp", exp(e.named("shifted", s - shift)));
+  Tensor total = e.named("sum", sum(exponential, one));
+  if (sink)
+    total = e.named("sum_with_sink",
+                    total + e.named("sink_exp", exp(e.named("sink_shifted", sink - shift))));
+  const Tensor divisor =
+      e.named("divisor", select(e.mask("nothing", equal(total, 0.0)), 1.0, total));
+  Probabilities r;
+  r.p = e.named("probabilities", exponential / divisor);
+  if (e.wants(1)) {
+    r.stats = shift + e.named("log_sum", log(total));
+    if (sink)
+      r.stats = select(e.mask("row_masked", equal(seen, -kInfinity)), -kInfinity,
+                       e.named("stats", r.stats));
+  }
+  return r;
+}
+
+// [B, Hq, Skv, D] summed over the heads of Q that share a head: [B, heads, Skv, D].
+Tensor summed_groups(Expansion& e, const std::string& step, Tensor t, const Dims& result) {
+  const Dims full = t.dim();
+  if (full == result) return t;
+  const auto heads = result[1], shared = heads > 0 ? full[1] / heads : 0;
+  const Tensor split =
+      e.named(step + "_by_group", reshape(t, {full[0], heads, shared, full[2], full[3]}));
+  return reshape(e.named(step + "_summed", sum(split, {full[0], heads, 1, full[2], full[3]})),
+                 result);
+}
+
+// The operand of a product, in the 16-bit io type where there is one (SPEC.md allows it).
+Tensor operand(Expansion& e, const char* step, Tensor t) {
+  if (e.operand_type() == e.arithmetic()) return t;
+  return e.typed(e.operand_type(), e.named(step, identity(t)));
+}
+
+void bias_gradient(Expansion& e, Tensor ds) {
+  const Dims bias = e.output_dim(3);
+  e.result(3, ds.dim() == bias ? ds : sum(ds, bias));
+}
+
+}  // namespace
+
+void sdpa(Expansion& e) {
+  Attention attention(e, shapes::kSdpaPorts);
+  const auto [p, stats] = probabilities(e, attention, e.input(shapes::kSdpaPorts.sink));
+  if (stats) e.result(1, stats);
+  if (!e.wants(0)) return;
+  const Tensor weights = attention.after_dropout("probabilities", p);
+  e.result(0, attention.product(e.typed(e.operand_type(), weights), attention.value()));
+}
+
+// P = exp(S - Stats) on what is seen; dP = dO V^T; dS = P (dP - sum(dO O)); then
+// dQ = attn_scale dS K, dK = attn_scale dS^T Q, dV = P^T dO.
+void sdpa_backward(Expansion& e) {
+  Attention attention(e, shapes::kSdpaBackwardPorts);
+  const Tensor q = e.input(0), d_o = e.input(4), stats = e.input(5);
+  const Tensor s = attention.scores();
+  Tensor live = e.mask("row_seen", not_equal(stats, -kInfinity));
+  if (const Tensor keep = attention.keep()) live = e.mask("live", logical_and(keep, live));
+  const Tensor p = e.named("probabilities",
+                           select(live, e.named("exp", exp(e.named("shifted", s - stats))), 0.0));
+  if (e.wants(2)) {
+    const Tensor weights = operand(e, "weights", attention.after_dropout("probabilities", p));
+    const Tensor dv = attention.product(e.named("weights_transposed", transposed(weights)), d_o);
+    e.result(2, summed_groups(e, "dv", dv, e.output_dim(2)));
+  }
+  if (!e.wants(0) && !e.wants(1) && !e.wants(3)) return;
+  const Tensor delta = e.named("delta", sum(e.named("do_o", d_o * e.input(3)), attention.rows(1)));
+  const Tensor values_t = e.named("values_transposed", transposed(attention.value()));
+  const Tensor dp = attention.after_dropout("dp", e.named("dp", matmul(d_o, values_t)));
+  Tensor ds =
+      e.named("ds", select(live, e.named("p_dp", p * e.named("dp_centred", dp - delta)), 0.0));
+  if (e.wants(3)) bias_gradient(e, ds);
+  if (!e.wants(0) && !e.wants(1)) return;
+  if (const Tensor t = attention.softcap_tanh()) {
+    const Tensor slope = e.named("softcap_slope", 1.0 - e.named("tanh_square", t * t));
+    ds = e.named("ds_uncapped", select(live, e.named("ds_sloped", ds * slope), 0.0));
+  }
+  const double scale = attention.attributes().attn_scale;
+  const auto scaled = [&](const char* step, Tensor t) {
+    return scale == 1 ? t : e.named(step, t) * scale;
+  };
+  const Tensor d_scores = operand(e, "d_scores", ds);
+  if (e.wants(0)) e.result(0, scaled("dq_unscaled", attention.product(d_scores, attention.key())));
+  if (e.wants(1)) {
+    const Tensor dk = attention.product(e.named("d_scores_transposed", transposed(d_scores)), q);
+    e.result(1, scaled("dk_unscaled", summed_groups(e, "dk", dk, e.output_dim(1))));
+  }
+}
+
+}  // namespace sinter::lowering

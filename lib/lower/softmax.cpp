@@ -1,0 +1,27 @@
+// Softmax along one axis and its gradient.
+#include "lower/expansion.hpp"
+
+namespace sinter::lowering {
+
+// Y = exp(x - max) / sum of them; Stats = log of the sum of exp(x), from the same numbers.
+void softmax(Expansion& e) {
+  const Tensor x = e.input(0);
+  Dims row = x.dim();
+  row[positive_axis(e.attributes<SoftmaxAttributes>().axis, row)] = 1;
+  const Tensor largest = e.named("max", reduction(x, ReductionMode::max, row));
+  const Tensor exponential = e.named("exp", exp(e.named("shifted", x - largest)));
+  const Tensor total = e.named("sum", sum(exponential, row));
+  if (e.wants(0)) e.result(0, exponential / total);
+  if (e.wants(1)) e.result(1, largest + e.named("log", log(total)));
+}
+
+// DX = y (dy - sum of y dy).
+void softmax_backward(Expansion& e) {
+  const Tensor y = e.input(0), dy = e.input(1);
+  Dims row = y.dim();
+  row[positive_axis(e.attributes<SoftmaxAttributes>().axis, row)] = 1;
+  const Tensor dot = e.named("dot", sum(e.named("product", y * dy), row));
+  e.result(0, y * e.named("centred", dy - dot));
+}
+
+}  // namespace sinter::lowering

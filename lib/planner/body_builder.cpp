@@ -1,0 +1,329 @@
+#include "planner/body_builder.hpp"
+
+#include <algorithm>
+
+#include "fusion_patterns/pattern.hpp"
+#include "reference/element.hpp"
+#include "sinter/ops/shapes_contraction.hpp"
+
+namespace sinter {
+
+Coordinate index_coordinate(int indices, int i) {
+  Coordinate c;
+  c.coefficient = Dims::filled(indices, 0);
+  c.coefficient[i] = 1;
+  return c;
+}
+
+int add_port(KernelSpec& spec, const Graph& graph, TensorId t, const Location& at, Access access,
+             bool written) {
+  for (std::size_t i = 0; i < spec.ports.size(); ++i) {
+    const auto& p = spec.ports[i];
+    if (p.tensor == at.root && p.written == written && p.access == access)
+      return static_cast<int>(i);
+  }
+  spec.ports.push_back({at.root, graph[t].name, at.type, std::move(access), written});
+  return static_cast<int>(spec.ports.size()) - 1;
+}
+
+Access BodyBuilder::access(const Dims& dim, const Location& at) const {
+  Access a;
+  a.offset = at.offset;
+  a.stride = Dims::filled(spec_.extent.size(), 0);
+  const int skip = domain_.size() - dim.size();
+  for (int i = 0; i < dim.size(); ++i) {
+    // A tensor may have more leading ones than the domain has dims.
+    if (i + skip < 0) continue;
+    const Coordinate& c = coordinates_[static_cast<std::size_t>(i + skip)];
+    const bool broadcast = dim[i] == 1 && domain_[i + skip] != 1;
+    const std::int64_t stride = broadcast ? 0 : at.stride[i];
+    if (c.window) {
+      a.windows.push_back({c.coefficient, c.base, c.divisor, c.extent, stride});
+      continue;
+    }
+    if (dim[i] == 1) continue;
+    a.offset += c.base * stride;
+    for (int j = 0; j < a.stride.size(); ++j) a.stride[j] += c.coefficient[j] * stride;
+  }
+  return a;
+}
+
+int BodyBuilder::port(TensorId t, bool written) {
+  const Location& at = state_.storage()[t];
+  return add_port(spec_, state_.graph(), t, at, access(state_.graph()[t].dim, at), written);
+}
+
+// Phase and level follow from the operands; loads and indices set theirs before.
+int BodyBuilder::add(Statement s) {
+  const bool leaf = s.args.empty();
+  if (!leaf) s.per_row = true;
+  for (int a : s.args) {
+    const auto& operand = body_.statements[static_cast<std::size_t>(a)];
+    s.phase = std::max(s.phase, operand.phase);
+    s.per_row = s.per_row && operand.per_row;
+  }
+  if (spec_.family != Family::rowwise) s.per_row = false;
+  body_.statements.push_back(std::move(s));
+  return static_cast<int>(body_.statements.size()) - 1;
+}
+
+int BodyBuilder::value(TensorId t) {
+  if (auto it = value_.find(t); it != value_.end()) return it->second;
+  const int v = raw(t);
+  const DataType type = state_.graph().type(t);
+  const DataType arithmetic = body_.statements[static_cast<std::size_t>(v)].arithmetic;
+  const auto kind = body_.statements[static_cast<std::size_t>(v)].kind;
+  const bool exact = kind == StatementKind::load || kind == StatementKind::scalar ||
+                     type == DataType::f64 || (type == DataType::f32 && arithmetic == DataType::f32);
+  int result = v;
+  if (!exact) {
+    Statement s;
+    s.kind = StatementKind::convert;
+    s.arithmetic = fits_f32(type) ? DataType::f32 : DataType::f64;
+    s.type = type;
+    s.label = state_.graph()[t].name;
+    s.args = {v};
+    result = add(std::move(s));
+  }
+  value_[t] = result;
+  return result;
+}
+
+void BodyBuilder::store(TensorId t) {
+  Statement s;
+  s.kind = StatementKind::store;
+  s.port = port(t, true);
+  // Stored in the tensor's own type, the unrounded value is rounded once by the store.
+  const bool own_type = state_.storage()[t].type == state_.graph().type(t);
+  s.args = {own_type && !value_.count(t) ? raw(t) : value(t)};
+  s.arithmetic = body_.statements[static_cast<std::size_t>(s.args[0])].arithmetic;
+  s.label = state_.graph()[t].name;
+  add(std::move(s));
+}
+
+int BodyBuilder::value_inside_windows(TensorId t) {
+  const int v = value(t);
+  bool windowed = false;
+  for (const auto& c : coordinates_) windowed |= c.window;
+  // A plain load already gives zero outside.
+  if (!windowed || body_.statements[static_cast<std::size_t>(v)].kind == StatementKind::load)
+    return v;
+  Statement s;
+  s.kind = StatementKind::inside;
+  s.arithmetic = body_.statements[static_cast<std::size_t>(v)].arithmetic;
+  s.label = state_.graph()[t].name;
+  s.args = {v};
+  for (std::size_t i = 0; i < spec_.ports.size(); ++i)
+    if (!spec_.ports[i].access.windows.empty()) s.port = static_cast<int>(i);
+  for (const auto& other : body_.statements)  // a port of this operand, not of the other one
+    if (other.kind == StatementKind::load &&
+        !spec_.ports[static_cast<std::size_t>(other.port)].access.windows.empty())
+      s.port = other.port;
+  return add(std::move(s));
+}
+
+int BodyBuilder::raw(TensorId t) {
+  if (auto it = raw_.find(t); it != raw_.end()) return it->second;
+  const TensorDesc& desc = state_.graph()[t];
+  int v;
+  if (desc.has_value) {
+    v = scalar(t);
+  } else if (desc.producer < 0 ||
+             !(contains(inside_, desc.producer) || state_.recomputed(desc.producer))) {
+    v = load(t);
+  } else {
+    const Node& n = state_.node(desc.producer);
+    switch (n.op) {
+      case OpKind::pointwise: v = pointwise(n); break;
+      case OpKind::reduction: v = reduction(n); break;
+      case OpKind::rng: v = random(n); break;
+      default: v = gather(n, t); break;
+    }
+  }
+  raw_[t] = v;
+  return v;
+}
+
+int BodyBuilder::load(TensorId t) {
+  Statement s;
+  s.kind = StatementKind::load;
+  s.arithmetic = fits_f32(state_.graph().type(t)) ? DataType::f32 : DataType::f64;
+  s.label = state_.graph()[t].name;
+  s.port = port(t, false);
+  const Access& a = spec_.ports[static_cast<std::size_t>(s.port)].access;
+  s.per_row = a.windows.empty() && a.via.empty();
+  for (int i = spec_.kept; i < a.stride.size(); ++i) s.per_row = s.per_row && a.stride[i] == 0;
+  return add(std::move(s));
+}
+
+int BodyBuilder::scalar(TensorId t) {
+  const TensorDesc& desc = state_.graph()[t];
+  Statement s;
+  s.kind = StatementKind::scalar;
+  s.per_row = true;
+  const DataType type = state_.graph().type(t);
+  s.arithmetic = fits_f32(type) ? DataType::f32 : DataType::f64;
+  s.label = desc.name;
+  for (std::size_t i = 0; i < spec_.scalars.size(); ++i)
+    if (spec_.scalars[i].tensor == t) s.port = static_cast<int>(i);
+  if (s.port < 0) {
+    s.port = static_cast<int>(spec_.scalars.size());
+    spec_.scalars.push_back({t, desc.name, type, round_to(type, desc.value), desc.integer_value});
+  }
+  return add(std::move(s));
+}
+
+int BodyBuilder::pointwise(const Node& n) {
+  const auto& a = *std::get_if<PointwiseAttributes>(&n.attributes);
+  if (a.mode == PointwiseMode::gen_index) return index(n);
+  const PointwiseInfo mode = info(a.mode);
+  Statement s;
+  s.kind = StatementKind::pointwise;
+  s.arithmetic = state_.graph().arithmetic(n);
+  s.mode = a.mode;
+  s.label = state_.graph()[n.outputs[0]].name;
+  for (int i = 0; i < mode.params; ++i) s.params[static_cast<std::size_t>(i)] = a.*mode.param[i];
+  for (int i = 0; i < mode.arity; ++i) s.args.push_back(value(n.inputs[static_cast<std::size_t>(i)]));
+  return add(std::move(s));
+}
+
+// The index along an axis. Where the axis is a linear form of several indices (a group and a channel
+// within it), its terms are multiplied and added up.
+int BodyBuilder::index(const Node& n) {
+  const TensorDesc& y = state_.graph()[n.outputs[0]];
+  std::int64_t axis = *std::get_if<PointwiseAttributes>(&n.attributes)->axis;
+  if (axis < 0) axis += y.dim.size();
+  const int at = static_cast<int>(axis) + domain_.size() - y.dim.size();
+  const bool wide = y.dim[static_cast<int>(axis)] > (1 << 24) ||
+                    state_.graph().arithmetic(n) == DataType::f64;
+  const DataType arithmetic = wide ? DataType::f64 : DataType::f32;
+  const auto constant = [&](std::int64_t v) {
+    Statement s;
+    s.kind = StatementKind::scalar;
+    s.per_row = true;
+    s.arithmetic = arithmetic;
+    s.label = "constant";
+    s.port = static_cast<int>(spec_.scalars.size());
+    spec_.scalars.push_back({kNoTensor, "constant", arithmetic, static_cast<double>(v), v});
+    return add(std::move(s));
+  };
+  const auto combine = [&](PointwiseMode mode, int a, int b) {
+    Statement s;
+    s.kind = StatementKind::pointwise;
+    s.arithmetic = arithmetic;
+    s.mode = mode;
+    s.label = y.name;
+    s.args = {a, b};
+    return add(std::move(s));
+  };
+  if (at < 0) return constant(0);
+  const Coordinate& c = coordinates_[static_cast<std::size_t>(at)];
+  int sum = -1;
+  for (int i = 0; i < c.coefficient.size(); ++i) {
+    if (c.coefficient[i] == 0 || y.dim[static_cast<int>(axis)] == 1) continue;
+    Statement s;
+    s.kind = StatementKind::index;
+    s.arithmetic = arithmetic;
+    s.dim = i;
+    s.per_row = i < spec_.kept;
+    s.label = y.name;
+    int term = add(std::move(s));
+    if (c.coefficient[i] != 1) term = combine(PointwiseMode::mul, term, constant(c.coefficient[i]));
+    sum = sum < 0 ? term : combine(PointwiseMode::add, sum, term);
+  }
+  if (sum < 0) return constant(c.base);
+  return c.base == 0 ? sum : combine(PointwiseMode::add, sum, constant(c.base));
+}
+
+int BodyBuilder::reduction(const Node& n) {
+  const auto& a = *std::get_if<ReductionAttributes>(&n.attributes);
+  const int x = value(n.inputs[0]);
+  KernelReduction r;
+  r.mode = *a.mode;
+  r.arithmetic = state_.graph().arithmetic(n);
+  r.length = 1;
+  for (int i = spec_.kept; i < spec_.extent.size(); ++i) r.length *= spec_.extent[i];
+  r.phase = body_.statements[static_cast<std::size_t>(x)].phase;
+  const int id = static_cast<int>(spec_.reductions.size());
+  spec_.reductions.push_back(r);
+  Statement reduce;
+  reduce.kind = StatementKind::reduce;
+  reduce.arithmetic = r.arithmetic;
+  reduce.label = state_.graph()[n.outputs[0]].name;
+  reduce.port = id;
+  reduce.args = {x};
+  add(std::move(reduce));
+  body_.statements.back().per_row = false;
+  Statement s;
+  s.kind = StatementKind::reduced;
+  s.arithmetic = r.arithmetic;
+  s.label = state_.graph()[n.outputs[0]].name;
+  s.port = id;
+  s.per_row = true;
+  s.phase = r.phase + 1;
+  return add(std::move(s));
+}
+
+int BodyBuilder::random(const Node& n) {
+  const TensorDesc& y = state_.graph()[n.outputs[0]];
+  Statement s;
+  s.kind = StatementKind::random;
+  s.arithmetic = state_.graph().compute(n) == DataType::f64 ? DataType::f64 : DataType::f32;
+  s.label = y.name;
+  s.rng = *std::get_if<RngAttributes>(&n.attributes);
+  const auto source = [&](TensorId t) {
+    if (!state_.graph()[t].has_value) {
+      const Location& at = state_.storage()[t];
+      Access a;
+      a.stride = Dims::filled(spec_.extent.size(), 0);
+      a.offset = at.offset;
+      return add_port(spec_, state_.graph(), t, at, a, false);
+    }
+    const TensorDesc& d = state_.graph()[t];
+    spec_.scalars.push_back({t, d.name, DataType::i64, d.value, d.integer_value});
+    return -static_cast<int>(spec_.scalars.size());  // -1 - position
+  };
+  s.port = source(n.inputs[0]);
+  s.port2 = source(n.inputs[1]);
+  Location packed;
+  packed.stride = packed_strides(y.dim);
+  s.access = access(y.dim, packed);
+  s.per_row = true;
+  for (int i = spec_.kept; i < s.access.stride.size(); ++i)
+    s.per_row = s.per_row && s.access.stride[i] == 0;
+  return add(std::move(s));
+}
+
+int BodyBuilder::gather(const Node& n, TensorId t) {
+  const Graph& g = state_.graph();
+  Gather e;
+  e.op = n.op;
+  for (std::size_t i = 0; i < n.outputs.size(); ++i)
+    if (n.outputs[i] == t) e.output = static_cast<int>(i);
+  e.attributes = n.attributes;
+  e.output_dim = g[t].dim;
+  for (TensorId x : n.inputs) {
+    if (x < 0) {
+      e.dims.push_back({});
+      e.strides.push_back({});
+      e.ports.push_back(-1);
+      continue;
+    }
+    const Location& at = state_.storage()[x];
+    Access a;
+    a.stride = Dims::filled(spec_.extent.size(), 0);
+    a.offset = at.offset;
+    e.dims.push_back(g[x].dim);
+    e.strides.push_back(at.stride);
+    e.ports.push_back(add_port(spec_, g, x, at, a, false));
+  }
+  Statement s;
+  s.kind = StatementKind::gather;
+  s.arithmetic = g.arithmetic(n);
+  s.label = g[t].name;
+  s.gather = static_cast<int>(spec_.gathers.size());
+  spec_.gathers.push_back(std::move(e));
+  return add(std::move(s));
+}
+
+}  // namespace sinter

@@ -1,0 +1,319 @@
+#include "planner/contraction_spec.hpp"
+
+#include "fusion_patterns/pattern.hpp"
+#include "planner/body_builder.hpp"
+#include "planner/domain.hpp"
+#include "sinter/ops/shapes_contraction.hpp"
+
+namespace sinter {
+namespace {
+
+// The iteration space of a contraction: extents of batch, m, n, k indices in this order, and for the
+// operands a, b and the result, where each of their axes stands.
+struct Space {
+  Dims extent;
+  int batch = 0, m = 0, n = 0, k = 0;
+  TensorId a = kNoTensor, b = kNoTensor, c = kNoTensor;
+  std::vector<Coordinate> a_at, b_at, c_at;
+
+  int add(int& group, std::int64_t n_) {
+    ++group;
+    extent.push_back(n_);
+    return extent.size() - 1;
+  }
+  // Index lists grow while the space is built; coordinates are widened at the end.
+  void finish() {
+    for (auto* list : {&a_at, &b_at, &c_at})
+      for (auto& c_ : *list)
+        while (c_.coefficient.size() < extent.size()) c_.coefficient.push_back(0);
+  }
+};
+
+Coordinate at_index(int i, std::int64_t coefficient = 1, std::int64_t base = 0) {
+  Coordinate c;
+  c.coefficient = Dims::filled(i + 1, 0);
+  c.coefficient[i] = coefficient;
+  c.base = base;
+  return c;
+}
+Coordinate at_zero() {
+  Coordinate c;
+  c.coefficient = {0};
+  return c;
+}
+Coordinate plus(Coordinate a, const Coordinate& b) {
+  while (a.coefficient.size() < b.coefficient.size()) a.coefficient.push_back(0);
+  for (int i = 0; i < b.coefficient.size(); ++i) a.coefficient[i] += b.coefficient[i];
+  a.base += b.base;
+  return a;
+}
+
+Space matmul_space(const Graph& g, const Node& n) {
+  Space s;
+  s.a = n.inputs[0];
+  s.b = n.inputs[1];
+  s.c = n.outputs[0];
+  const Dims &a = g[s.a].dim, &b = g[s.b].dim, &c = g[s.c].dim;
+  const int rank = c.size();
+  std::vector<Coordinate> batch_a, batch_b;
+  for (int i = 0; i < rank - 2; ++i) {
+    const auto x = aligned(a, rank, i), y = aligned(b, rank, i);
+    if (y > 1 && x > y) {  // grouped: index = group * (x / y) + member
+      const int group = s.add(s.batch, y), member = s.add(s.batch, x / y);
+      s.c_at.push_back(plus(at_index(group, x / y), at_index(member)));
+      batch_a.push_back(s.c_at.back());
+      batch_b.push_back(at_index(group));
+    } else {
+      const int index = s.add(s.batch, c[i]);
+      s.c_at.push_back(at_index(index));
+      batch_a.push_back(x == 1 ? at_zero() : at_index(index));
+      batch_b.push_back(y == 1 ? at_zero() : at_index(index));
+    }
+  }
+  const int m = s.add(s.m, c[rank - 2]), n_ = s.add(s.n, c[rank - 1]), k = s.add(s.k, a.back());
+  s.a_at.assign(batch_a.begin() + (rank - a.size()), batch_a.end());
+  s.b_at.assign(batch_b.begin() + (rank - b.size()), batch_b.end());
+  s.a_at.push_back(at_index(m));
+  s.a_at.push_back(at_index(k));
+  s.b_at.push_back(at_index(k));
+  s.b_at.push_back(at_index(n_));
+  s.c_at.push_back(at_index(m));
+  s.c_at.push_back(at_index(n_));
+  s.finish();
+  return s;
+}
+
+// A coordinate that cannot leave [0, extent) is no window.
+Coordinate window(Coordinate c, std::int64_t divisor, std::int64_t extent, const Dims& extents) {
+  std::int64_t low = c.base, high = c.base;
+  for (int i = 0; i < c.coefficient.size(); ++i)
+    (c.coefficient[i] < 0 ? low : high) += c.coefficient[i] * (extents[i] - 1);
+  if (divisor == 1 && low >= 0 && high < extent) return c;
+  c.divisor = divisor;
+  c.extent = extent;
+  c.window = true;
+  return c;
+}
+
+Space conv_space(const Graph& g, const Node& n) {
+  Space s;
+  s.c = n.outputs[0];
+  const bool fprop = n.op == OpKind::conv_fprop, dgrad = n.op == OpKind::conv_dgrad;
+  const TensorId x = fprop ? n.inputs[0] : dgrad ? n.outputs[0] : n.inputs[1];
+  const TensorId w = n.op == OpKind::conv_wgrad ? n.outputs[0] : n.inputs[1];
+  const TensorId y = fprop ? n.outputs[0] : n.inputs[0];
+  const Dims &xd = g[x].dim, &wd = g[w].dim, &yd = g[y].dim;
+  const shapes::ConvGeometry geo =
+      shapes::conv_geometry(*std::get_if<ConvAttributes>(&n.attributes), xd.size());
+  const std::int64_t groups = geo.groups, kg = wd[0] / groups, cg = wd[1];
+
+  // One index each for group, image, output channel and input channel within the group, output
+  // position and filter position or, for dgrad, input position.
+  int group = -1;
+  if (groups > 1) group = s.add(s.batch, groups);
+  const auto in_group = [&](int index, std::int64_t size) {
+    return group < 0 ? at_index(index) : plus(at_index(group, size), at_index(index));
+  };
+  int image, out_channel, in_channel;
+  std::vector<int> moving, filter;  // y's positions (dgrad: x's), filter positions
+  const auto add_spatial = [&](int& size, const Dims& dim, std::vector<int>& list) {
+    for (int i = 0; i < geo.spatial; ++i) list.push_back(s.add(size, dim[i + 2]));
+  };
+  if (fprop) {
+    image = s.add(s.m, yd[0]);
+    add_spatial(s.m, yd, moving);
+    out_channel = s.add(s.n, kg);
+    in_channel = s.add(s.k, cg);
+    add_spatial(s.k, wd, filter);
+  } else if (dgrad) {
+    image = s.add(s.m, xd[0]);
+    add_spatial(s.m, xd, moving);
+    in_channel = s.add(s.n, cg);
+    out_channel = s.add(s.k, kg);
+    add_spatial(s.k, wd, filter);
+  } else {
+    out_channel = s.add(s.m, kg);
+    in_channel = s.add(s.n, cg);
+    add_spatial(s.n, wd, filter);
+    image = s.add(s.k, yd[0]);
+    add_spatial(s.k, yd, moving);
+  }
+  std::vector<Coordinate> x_at{at_index(image), in_group(in_channel, cg)},
+      y_at{at_index(image), in_group(out_channel, kg)},
+      w_at{in_group(out_channel, kg), at_index(in_channel)};
+  for (int i = 0; i < geo.spatial; ++i) {
+    const auto j = static_cast<std::size_t>(i);
+    const std::int64_t d = geo.dilation[i], stride = geo.stride[i], last = wd[i + 2] - 1;
+    // x = y * stride - pre + tap * dilation, where tap counts backwards in a flipped filter.
+    const Coordinate tap = geo.flip ? at_index(filter[j], -d, last * d) : at_index(filter[j], d);
+    if (dgrad) {
+      Coordinate back = at_index(filter[j], -tap.coefficient.back(), geo.pre[i] - tap.base);
+      back = plus(back, at_index(moving[j]));
+      x_at.push_back(at_index(moving[j]));
+      y_at.push_back(window(back, stride, yd[i + 2], s.extent));
+    } else {
+      Coordinate forth = plus(at_index(moving[j], stride, -geo.pre[i]), tap);
+      x_at.push_back(window(forth, 1, xd[i + 2], s.extent));
+      y_at.push_back(at_index(moving[j]));
+    }
+    w_at.push_back(at_index(filter[j]));
+  }
+  s.a = fprop ? x : y;
+  s.b = n.op == OpKind::conv_wgrad ? x : w;
+  s.a_at = fprop ? x_at : y_at;
+  s.b_at = n.op == OpKind::conv_wgrad ? x_at : w_at;
+  s.c_at = fprop ? y_at : dgrad ? x_at : w_at;
+  s.finish();
+  return s;
+}
+
+Space moe_space(const Graph& g, const Node& n) {
+  Space s;
+  s.a = n.inputs[0];
+  s.b = n.inputs[1];
+  s.c = n.outputs[0];
+  const Dims &w = g[s.b].dim, &y = g[s.c].dim;
+  const int e = s.add(s.batch, w[0]), m = s.add(s.m, y[1]), n_ = s.add(s.n, w[2]),
+            k = s.add(s.k, w[1]);
+  s.a_at = {at_zero(), at_index(m), at_index(k)};
+  s.b_at = {at_index(e), at_index(k), at_index(n_)};
+  s.c_at = {at_zero(), at_index(m), at_index(n_)};
+  s.finish();
+  return s;
+}
+
+Space space_of(const Graph& g, const Node& n) {
+  if (n.op == OpKind::matmul) return matmul_space(g, n);
+  return n.op == OpKind::moe_grouped_matmul ? moe_space(g, n) : conv_space(g, n);
+}
+
+// The coordinates of the source that a chain of views shows as `operand`.
+std::vector<Coordinate> through_views(const FusionState& state, TensorId operand, TensorId source,
+                                      std::vector<Coordinate> at) {
+  while (operand != source) {
+    const Node& n = state.node(state.producer(operand));
+    if (const auto* t = std::get_if<TransposeAttributes>(&n.attributes)) {
+      auto from = at;
+      for (std::size_t i = 0; i < at.size(); ++i)
+        from[static_cast<std::size_t>(t->permutation[static_cast<int>(i)])] = at[i];
+      at = from;
+    } else {
+      const auto& a = *std::get_if<SliceAttributes>(&n.attributes);
+      for (std::size_t i = 0; i < at.size(); ++i) {
+        const std::int64_t step = a.step.empty() ? 1 : a.step[static_cast<int>(i)];
+        for (auto& c : at[i].coefficient) c *= step;
+        at[i].base = at[i].base * step + a.start[static_cast<int>(i)];
+      }
+    }
+    operand = n.inputs[0];
+  }
+  return at;
+}
+
+// The nodes of the kernel that `t` is computed from.
+void collect_ancestors(const FusionState& state, const std::vector<NodeId>& nodes, TensorId t,
+                       std::vector<NodeId>& found) {
+  const NodeId p = state.producer(t);
+  if (p < 0 || !contains(nodes, p) || contains(found, p)) return;
+  found.push_back(p);
+  for (TensorId x : state.node(p).inputs)
+    if (x >= 0) collect_ancestors(state, nodes, x, found);
+}
+
+// Fills the body that gives one operand's element.
+void operand_body(const FusionState& state, KernelSpec& spec, Body& body,
+                  const std::vector<NodeId>& nodes, NodeId contraction, int port, TensorId operand,
+                  const std::vector<Coordinate>& at) {
+  const TensorId source = prologue_tensor(state, contraction, port);
+  std::vector<NodeId> prologue;
+  if (source >= 0) collect_ancestors(state, nodes, source, prologue);
+  if (prologue.empty()) {
+    BodyBuilder(state, spec, body, {}, state.graph()[operand].dim, at).value(operand);
+    return;
+  }
+  BodyBuilder builder(state, spec, body, prologue, state.graph()[source].dim,
+                      through_views(state, operand, source, at));
+  builder.value_inside_windows(source);
+}
+
+}  // namespace
+
+TensorId prologue_tensor(const FusionState& state, NodeId contraction, int port) {
+  const Node& n = state.node(contraction);
+  if (n.op == OpKind::moe_grouped_matmul) return kNoTensor;
+  TensorId t = n.inputs[static_cast<std::size_t>(port)];
+  if (n.inputs[0] == n.inputs[1]) return kNoTensor;
+  const bool windowed = n.op != OpKind::matmul;
+  while (true) {
+    if (!state.graph().is_virtual(t) || state.consumers(t).size() != 1) return kNoTensor;
+    const NodeId p = state.producer(t);
+    const OpKind op = state.node(p).op;
+    if (!is_view_op(op)) return op == OpKind::pointwise ? t : kNoTensor;
+    // A view of a padded operand would need windows of windows.
+    if (!state.storage().folded(p) || op == OpKind::reshape || windowed) return kNoTensor;
+    if (state.graph().type(t) != state.graph().type(state.node(p).inputs[0])) return kNoTensor;
+    t = state.node(p).inputs[0];
+  }
+}
+
+std::string epilogue_refuses(const FusionState& state, NodeId contraction, NodeId other) {
+  const Node& n = state.node(other);
+  if (state.node(contraction).op == OpKind::moe_grouped_matmul && n.op == OpKind::rng)
+    return "rows of a grouped matmul are renumbered";
+  return {};
+}
+
+KernelSpec contraction_spec(const FusionState& state, const std::vector<NodeId>& nodes,
+                            NodeId contraction) {
+  const Graph& g = state.graph();
+  const Node& n = state.node(contraction);
+  const Space space = space_of(g, n);
+  KernelSpec spec;
+  spec.family = Family::contraction;
+  spec.nodes = nodes;
+  spec.extent = space.extent;
+  spec.batch = space.batch;
+  spec.m = space.m;
+  spec.n = space.n;
+  spec.k = space.k;
+  spec.accumulate = g.arithmetic(n);
+  if (const auto* a = std::get_if<MatmulAttributes>(&n.attributes))
+    spec.annihilating_zero = a->annihilating_zero;
+  operand_body(state, spec, spec.a, nodes, contraction, 0, space.a, space.a_at);
+  operand_body(state, spec, spec.b, nodes, contraction, 1, space.b, space.b_at);
+
+  std::vector<NodeId> prologues;
+  for (int port : {0, 1})
+    if (const TensorId t = prologue_tensor(state, contraction, port); t >= 0)
+      collect_ancestors(state, nodes, t, prologues);
+  std::vector<NodeId> epilogue;
+  for (NodeId m : nodes)
+    if (!contains(prologues, m)) epilogue.push_back(m);
+
+  BodyBuilder body(state, spec, spec.body, epilogue, g[space.c].dim, space.c_at);
+  Statement acc;
+  acc.kind = StatementKind::accumulator;
+  acc.arithmetic = spec.accumulate;
+  acc.label = g[space.c].name;
+  spec.body.statements.push_back(acc);
+  body.define(space.c, 0);
+  for (NodeId m : epilogue)
+    for (TensorId t : state.node(m).outputs)
+      if (t >= 0 && state.needed_outside(t, nodes)) body.store(t);
+
+  if (const auto* a = std::get_if<MoeAttributes>(&n.attributes)) {
+    const auto raw_port = [&](TensorId t) {
+      Access access;
+      access.stride = Dims::filled(spec.extent.size(), 0);
+      return add_port(spec, g, t, state.storage()[t], access, false);
+    };
+    spec.rows.on = true;
+    spec.rows.mode = a->mode;
+    spec.rows.offsets = raw_port(n.inputs[2]);
+    if (a->mode != MoeMode::none) spec.rows.index = raw_port(n.inputs[3]);
+  }
+  simplify_domain(spec);
+  return spec;
+}
+
+}  // namespace sinter

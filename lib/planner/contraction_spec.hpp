@@ -1,0 +1,21 @@
+// The kernel of a matmul, a convolution or a grouped matmul with its prologues and epilogue.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "plan/kernel_spec.hpp"
+#include "planner/fusion_state.hpp"
+
+namespace sinter {
+
+// The tensor whose producer could become a prologue of this operand: the operand itself, or what a
+// chain of views shows of it; kNoTensor where somebody else reads it too.
+TensorId prologue_tensor(const FusionState& state, NodeId contraction, int port);
+
+// Why the elementwise node cannot run on the result's tiles; empty when it can.
+std::string epilogue_refuses(const FusionState& state, NodeId contraction, NodeId other);
+
+KernelSpec contraction_spec(const FusionState& state, const std::vector<NodeId>& nodes,
+                            NodeId contraction);
+
+}  // namespace sinter

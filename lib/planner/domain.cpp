@@ -1,0 +1,123 @@
+#include "planner/domain.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace sinter {
+namespace {
+
+// Everything in a spec that is indexed by the domain.
+class Indexed {
+ public:
+  explicit Indexed(KernelSpec& spec) : spec_(spec) {
+    for (auto& p : spec.ports) accesses_.push_back(&p.access);
+    for (Body* body : {&spec.body, &spec.a, &spec.b})
+      for (auto& s : body->statements) {
+        if (s.kind == StatementKind::random) accesses_.push_back(&s.access);
+        if (s.kind == StatementKind::index) indices_.push_back(&s.dim);
+      }
+  }
+
+  bool fixed(int i) const {  // a statement reads this index
+    return std::any_of(indices_.begin(), indices_.end(), [&](const int* d) { return *d == i; });
+  }
+
+  bool joinable(int i) const {  // indices i and i + 1 step as one
+    const std::int64_t n = spec_.extent[i + 1];
+    for (const Access* a : accesses_) {
+      if (a->stride[i] != a->stride[i + 1] * n) return false;
+      for (const auto& w : a->windows)
+        if (w.coefficient[i] != w.coefficient[i + 1] * n) return false;
+    }
+    return true;
+  }
+
+  void join(int i) {
+    spec_.extent[i + 1] *= spec_.extent[i];
+    erase(i);
+  }
+
+  void erase(int i) {
+    const auto without = [i](Dims& d) {
+      Dims r;
+      for (int j = 0; j < d.size(); ++j)
+        if (j != i) r.push_back(d[j]);
+      d = r;
+    };
+    without(spec_.extent);
+    for (Access* a : accesses_) {
+      without(a->stride);
+      for (auto& w : a->windows) without(w.coefficient);
+    }
+    for (int* d : indices_)
+      if (*d > i) --*d;
+  }
+
+  void swap(int i, int j) {
+    const auto exchange = [i, j](Dims& d) { std::swap(d[i], d[j]); };
+    exchange(spec_.extent);
+    for (Access* a : accesses_) {
+      exchange(a->stride);
+      for (auto& w : a->windows) exchange(w.coefficient);
+    }
+    for (int* d : indices_) *d = *d == i ? j : *d == j ? i : *d;
+  }
+
+  // How far apart neighbours along index i lie, where most memory is moved: the widest port.
+  std::int64_t step(int i) const {
+    const Access* widest = nullptr;
+    int most = -1;
+    for (const auto& p : spec_.ports) {
+      int used = p.written ? 1 : 0;
+      for (int j = 0; j < p.access.stride.size(); ++j) used += p.access.stride[j] != 0 ? 2 : 0;
+      if (used > most) most = used, widest = &p.access;
+    }
+    if (!widest) return 0;
+    if (widest->stride[i] != 0) return widest->stride[i];
+    for (const auto& w : widest->windows)
+      if (w.coefficient[i] != 0) return w.stride;
+    return 0;
+  }
+
+ private:
+  KernelSpec& spec_;
+  std::vector<Access*> accesses_;
+  std::vector<int*> indices_;
+};
+
+}  // namespace
+
+void simplify_domain(KernelSpec& spec) {
+  // Gathers read the indices as their node's own, renumbered rows are no function of the index.
+  if (!spec.gathers.empty() || spec.rows.on) return;
+  for (const auto& p : spec.ports)
+    if (!p.access.via.empty()) return;
+  Indexed indexed(spec);
+  std::vector<int*> groups;  // sizes of the index groups, in order
+  if (spec.family == Family::contraction) groups = {&spec.batch, &spec.m, &spec.n, &spec.k};
+  int whole = spec.extent.size(), inner = spec.extent.size() - spec.kept;
+  if (spec.family == Family::pointwise) groups = {&whole};
+  if (spec.family == Family::rowwise) groups = {&spec.kept, &inner};
+  int begin = 0;
+  for (int* size : groups) {
+    for (int i = begin; i < begin + *size;)
+      if (spec.extent[i] == 1 && !indexed.fixed(i)) {
+        indexed.erase(i);
+        --*size;
+      } else {
+        ++i;
+      }
+    for (int i = begin + 1; i < begin + *size; ++i)  // insertion sort: the largest step outermost
+      for (int j = i; j > begin && indexed.step(j - 1) < indexed.step(j); --j) indexed.swap(j - 1, j);
+    for (int i = begin; i + 1 < begin + *size;)
+      if (!indexed.fixed(i) && !indexed.fixed(i + 1) && indexed.joinable(i)) {
+        indexed.join(i);
+        --*size;
+      } else {
+        ++i;
+      }
+    begin += *size;
+  }
+}
+
+}  // namespace sinter

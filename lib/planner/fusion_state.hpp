@@ -1,0 +1,74 @@
+// What patterns see while a graph is partitioned: which nodes are free, who reads what, and whether
+// joining nodes would make kernels wait for each other in a circle.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "planner/storage.hpp"
+#include "plan/plan_data.hpp"
+#include "sinter/graph.hpp"
+
+namespace sinter {
+
+class FusionState {
+ public:
+  // `recompute`: results that a few operations make from nothing but indices and constants (masks,
+  // positions) are made where they are read, and have no kernel and no memory.
+  FusionState(const Graph& graph, const Storage& storage, bool recompute);
+
+  const Graph& graph() const { return graph_; }
+  const Storage& storage() const { return storage_; }
+  const Node& node(NodeId n) const { return graph_.nodes()[static_cast<std::size_t>(n)]; }
+  NodeId producer(TensorId t) const { return graph_[t].producer; }
+  const std::vector<NodeId>& consumers(TensorId t) const {
+    return consumers_[static_cast<std::size_t>(t)];
+  }
+  bool free(NodeId n) const { return group_[static_cast<std::size_t>(n)] < 0 && !no_kernel(n); }
+  bool recomputed(NodeId n) const { return recompute_[static_cast<std::size_t>(n)]; }
+  bool no_kernel(NodeId n) const { return storage_.folded(n) || recomputed(n); }
+  int group(NodeId n) const { return group_[static_cast<std::size_t>(n)]; }
+  const std::vector<std::vector<NodeId>>& groups() const { return groups_; }
+
+  // Takes the nodes as one kernel.
+  int take(std::vector<NodeId> nodes);
+
+  // True when a kernel of `nodes` plus `extra` would have to run both before and after another.
+  bool makes_cycle(const std::vector<NodeId>& nodes, NodeId extra) const;
+
+  // The tensor's size in memory.
+  std::int64_t bytes(TensorId t) const {
+    return count(graph_[t].dim) * info(graph_.type(t)).bytes;
+  }
+  // True when a reader outside `nodes` (or the caller) needs the tensor in memory.
+  bool needed_outside(TensorId t, const std::vector<NodeId>& nodes) const;
+
+  // Why `node` did not join the kernel that `kernel` belongs to.
+  void cut(std::string_view pattern, NodeId kernel, NodeId node, TensorId tensor,
+           std::string reason);
+  // The refusals that held: the two did end up in different kernels.
+  std::vector<PlanCut> cuts() const;
+
+ private:
+  const Graph& graph_;
+  const Storage& storage_;
+  std::vector<std::vector<NodeId>> consumers_;
+  std::vector<int> group_;
+  std::vector<std::vector<NodeId>> groups_;
+  struct Cut {
+    std::string_view pattern;
+    NodeId kernel, node;
+    TensorId tensor;
+    std::string reason;
+  };
+  void find_recomputed();
+  std::vector<bool> recompute_;
+  std::vector<Cut> cuts_;
+};
+
+inline bool contains(const std::vector<NodeId>& nodes, NodeId n) {
+  for (NodeId m : nodes)
+    if (m == n) return true;
+  return false;
+}
+
+}  // namespace sinter

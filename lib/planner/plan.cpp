@@ -1,0 +1,111 @@
+// Plan::make: lower, partition, generate, and, for the targets asked for, compile.
+#include <algorithm>
+
+#include "emit/emit.hpp"
+#include "lower/lower.hpp"
+#include "plan/plan_data.hpp"
+#include "planner/planner.hpp"
+#include "runtime/compiler.hpp"
+#include "sinter/compile.hpp"
+#include "sinter/json.hpp"
+
+namespace sinter {
+namespace {
+
+std::vector<PlanTensor> plan_tensors(const Graph& graph) {
+  std::vector<PlanTensor> result;
+  for (bool written : {false, true})
+    for (std::size_t i = 0; i < graph.tensors().size(); ++i) {
+      const auto id = static_cast<TensorId>(i);
+      const TensorDesc& t = graph[id];
+      if (written ? !t.output : !graph.is_input(id)) continue;
+      const Dims stride = graph.stride(id);
+      const DataType type = graph.type(id);
+      result.push_back({t.name, type, t.dim, stride, t.alignment,
+                        span_elements(t.dim, stride) * info(type).bytes, t.uid, written});
+    }
+  return result;
+}
+
+// The user's names of the nodes that a kernel computes, each once, in order.
+std::vector<std::string> node_labels(const Graph& graph, const Lowered& lowered,
+                                     const KernelSpec& spec) {
+  std::vector<NodeId> origins;
+  for (NodeId n : spec.nodes) origins.push_back(lowered.origin[static_cast<std::size_t>(n)]);
+  std::sort(origins.begin(), origins.end());
+  origins.erase(std::unique(origins.begin(), origins.end()), origins.end());
+  std::vector<std::string> labels;
+  for (NodeId n : origins) labels.push_back(graph.label(graph.nodes()[static_cast<std::size_t>(n)]));
+  return labels;
+}
+
+KernelArgument argument(const EmittedArgument& a, const KernelSpec& spec, const Graph& lowered,
+                        const Partition& partition, const std::vector<PlanTensor>& tensors) {
+  if (a.scalar)
+    return {KernelArgument::Kind::scalar, static_cast<std::int64_t>(a.bits), a.bytes};
+  const TensorId t = spec.ports[static_cast<std::size_t>(a.index)].tensor;
+  if (const auto it = partition.workspace.find(t); it != partition.workspace.end())
+    return {KernelArgument::Kind::workspace, it->second, 8};
+  const auto same = [&](const PlanTensor& p) { return p.name == lowered[t].name; };
+  const auto at = std::find_if(tensors.begin(), tensors.end(), same) - tensors.begin();
+  return {KernelArgument::Kind::tensor, at, 8};
+}
+
+}  // namespace
+
+Result<Plan> Plan::make(Graph& graph, PlanOptions options) {
+  if (Diagnostics d = graph.check(); !d.empty()) return d;
+  const Lowered lowered = lower(graph);
+  const Partition parts = partition(*lowered.graph, options.fuse);
+  auto data = std::make_shared<PlanData>();
+  data->version = SINTER_VERSION;
+  data->graph_json = graph_to_json(graph);
+  data->name = graph.options().name;
+  data->tensors = plan_tensors(graph);
+  data->workspace_bytes = parts.workspace_bytes;
+  data->cuts = parts.cuts;
+  for (const auto& spec : parts.kernels) {
+    EmittedKernel e = emit_kernel(spec);
+    PlanKernel k;
+    k.entry = std::move(e.entry);
+    k.family = spec.family;
+    k.nodes = node_labels(graph, lowered, spec);
+    k.config = std::move(e.config);
+    k.source = std::move(e.source);
+    k.grid = e.grid;
+    k.block = e.block;
+    for (const auto& a : e.arguments)
+      k.arguments.push_back(argument(a, spec, *lowered.graph, parts, data->tensors));
+    k.bytes = compulsory_bytes(*lowered.graph, spec);
+    k.flops = operations(spec);
+    data->kernels.push_back(std::move(k));
+  }
+  Plan plan{std::move(data)};
+  if (options.targets.empty()) return plan;
+  return plan.with_targets(options.targets);
+}
+
+Result<Plan> Plan::with_targets(const std::vector<std::string>& targets) const {
+  auto data = std::make_shared<PlanData>(*data_);
+  for (auto& k : data->kernels)
+    for (const auto& target : targets) {
+      if (k.machine_code.count(target)) continue;
+      auto code = compile_kernel({k.source, k.entry, target});
+      SINTER_TRY(code);
+      k.machine_code[target] = std::move(*code);
+    }
+  return Plan{std::shared_ptr<const PlanData>(std::move(data))};
+}
+
+const std::string& Plan::name() const { return data_->name; }
+std::int64_t Plan::workspace_bytes() const { return data_->workspace_bytes; }
+int Plan::kernels() const { return static_cast<int>(data_->kernels.size()); }
+
+std::vector<Plan::TensorInfo> Plan::tensors() const {
+  std::vector<TensorInfo> result;
+  for (const auto& t : data_->tensors)
+    result.push_back({t.name, t.type, t.dim, t.stride, t.bytes, t.written});
+  return result;
+}
+
+}  // namespace sinter

@@ -1,0 +1,160 @@
+#include "planner/planner.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "fusion_patterns/pattern.hpp"
+
+namespace sinter {
+namespace {
+
+struct Candidate {
+  const Pattern* pattern;
+  Match match;
+};
+
+const Pattern& pattern_of(const FusionState& state, NodeId n) {
+  const OpKind op = state.node(n).op;
+  if (is_contraction(op)) return contraction_pattern();
+  if (op == OpKind::reduction) return rowwise_pattern();
+  return is_elementwise(op) ? pointwise_pattern() : data_movement_pattern();
+}
+
+// Repeats: ask every pattern about every free node, take the best proposals whose nodes are still
+// free. A pass takes at least one, so this ends.
+std::vector<Candidate> choose(FusionState& state, bool fuse) {
+  std::vector<Candidate> chosen;
+  const auto count = static_cast<NodeId>(state.graph().nodes().size());
+  const auto free = [&](NodeId n) { return state.free(n); };
+  while (true) {
+    std::vector<Candidate> proposals;
+    std::vector<char> covered(static_cast<std::size_t>(count), 0);
+    for (NodeId n = 0; n < count; ++n) {
+      if (!free(n)) continue;
+      const Pattern& p = pattern_of(state, n);
+      if (!fuse) {
+        state.take({n});
+        chosen.push_back({&p, {{n}, n, 0}});
+        continue;
+      }
+      // Inside a pointwise set every anchor grows to the same set: one of them is enough.
+      if (&p == &pointwise_pattern() && covered[static_cast<std::size_t>(n)]) continue;
+      auto m = p.propose(state, n, false);
+      if (!m) continue;
+      if (&p == &pointwise_pattern())
+        for (NodeId k : m->nodes) covered[static_cast<std::size_t>(k)] = 1;
+      proposals.push_back({&p, std::move(*m)});
+    }
+    if (proposals.empty()) return chosen;
+    std::stable_sort(proposals.begin(), proposals.end(), [](const auto& a, const auto& b) {
+      return a.match.saved_bytes > b.match.saved_bytes;
+    });
+    bool first = true;
+    std::vector<char> touched(static_cast<std::size_t>(count), 0);
+    for (auto& c : proposals) {
+      bool all_free = true;
+      for (NodeId n : c.match.nodes) all_free &= state.group(n) < 0;
+      if (!all_free) continue;
+      // What was taken in this pass may have closed a circle or changed what is best.
+      if (!first) {
+        auto again = c.pattern->propose(state, c.match.anchor, false);
+        if (!again || again->saved_bytes != c.match.saved_bytes) continue;
+        c.match = std::move(*again);
+      }
+      first = false;
+      c.pattern->propose(state, c.match.anchor, true);  // for the record of refusals
+      state.take(c.match.nodes);
+      chosen.push_back(std::move(c));
+    }
+  }
+}
+
+// An order of execution: kernels are units, folded nodes pass their inputs on.
+std::vector<std::size_t> order(const FusionState& state, const std::vector<Candidate>& chosen) {
+  const auto nodes = state.graph().nodes().size();
+  std::vector<int> unit(nodes, -1);
+  for (std::size_t i = 0; i < chosen.size(); ++i)
+    for (NodeId n : chosen[i].match.nodes) unit[static_cast<std::size_t>(n)] = static_cast<int>(i);
+  int units = static_cast<int>(chosen.size());
+  for (auto& u : unit)
+    if (u < 0) u = units++;
+  std::vector<std::set<int>> next(static_cast<std::size_t>(units));
+  std::vector<int> waits(static_cast<std::size_t>(units), 0), first(static_cast<std::size_t>(units),
+                                                                   static_cast<int>(nodes));
+  for (std::size_t n = 0; n < nodes; ++n) {
+    first[static_cast<std::size_t>(unit[n])] =
+        std::min(first[static_cast<std::size_t>(unit[n])], static_cast<int>(n));
+    for (TensorId t : state.graph().nodes()[n].inputs) {
+      const NodeId p = t >= 0 ? state.producer(t) : -1;
+      if (p < 0) continue;
+      const int from = unit[static_cast<std::size_t>(p)];
+      if (from != unit[n] && next[static_cast<std::size_t>(from)].insert(unit[n]).second)
+        ++waits[static_cast<std::size_t>(unit[n])];
+    }
+  }
+  std::set<std::pair<int, int>> ready;
+  for (int u = 0; u < units; ++u)
+    if (waits[static_cast<std::size_t>(u)] == 0) ready.insert({first[static_cast<std::size_t>(u)], u});
+  std::vector<std::size_t> result;
+  while (!ready.empty()) {
+    const int u = ready.begin()->second;
+    ready.erase(ready.begin());
+    if (u < static_cast<int>(chosen.size())) result.push_back(static_cast<std::size_t>(u));
+    for (int v : next[static_cast<std::size_t>(u)])
+      if (--waits[static_cast<std::size_t>(v)] == 0) ready.insert({first[static_cast<std::size_t>(v)], v});
+  }
+  return result;
+}
+
+bool nothing_to_do(const KernelSpec& spec) {
+  std::int64_t results = 1;
+  int outer = spec.extent.size();
+  if (spec.family == Family::rowwise) outer = spec.kept;
+  if (spec.family == Family::contraction) outer = spec.batch + spec.m + spec.n;
+  for (int i = 0; i < outer; ++i) results *= spec.extent[i];
+  return results == 0;
+}
+
+}  // namespace
+
+Partition partition(const Graph& lowered, bool fuse) {
+  const Storage storage(lowered);
+  FusionState state(lowered, storage, fuse);
+  const auto chosen = choose(state, fuse);
+  Partition result;
+  for (std::size_t i : order(state, chosen))
+    for (auto& spec : chosen[i].pattern->lower(state, chosen[i].match))
+      if (!nothing_to_do(spec)) result.kernels.push_back(std::move(spec));
+  result.cuts = state.cuts();
+  place_workspace(lowered, result);
+  return result;
+}
+
+std::int64_t compulsory_bytes(const Graph& lowered, const KernelSpec& spec) {
+  std::int64_t bytes = 0;
+  std::set<std::pair<TensorId, bool>> seen;
+  for (const auto& p : spec.ports) {
+    if (!seen.insert({p.tensor, p.written}).second) continue;
+    const TensorDesc& t = lowered[p.tensor];
+    const Dims stride = lowered.stride(p.tensor);
+    std::int64_t elements = 1, touched = 1;
+    for (int i = 0; i < t.dim.size(); ++i) elements *= stride[i] != 0 ? t.dim[i] : 1;
+    for (int i = 0; i < p.access.stride.size(); ++i) {
+      bool used = p.access.stride[i] != 0 || !p.access.via.empty();
+      for (const auto& w : p.access.windows) used |= w.coefficient[i] != 0;
+      if (used && i < spec.extent.size()) touched *= spec.extent[i];
+    }
+    if (!spec.gathers.empty() || spec.rows.on) touched = elements;
+    bytes += std::min(elements, touched) * info(p.type).bytes;
+  }
+  return bytes;
+}
+
+double operations(const KernelSpec& spec) {
+  double n = spec.family == Family::contraction ? 2 : 0;
+  for (int i = spec.rows.on ? spec.batch : 0; i < spec.extent.size(); ++i)
+    n *= static_cast<double>(spec.extent[i]);
+  return n;
+}
+
+}  // namespace sinter

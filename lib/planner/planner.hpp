@@ -1,0 +1,31 @@
+// From a lowered graph to kernels in order, and to the memory between them. Total: every valid graph
+// gets a plan. Patterns propose, the largest saving of memory traffic wins, and what no pattern
+// joins becomes one kernel a node.
+#pragma once
+#include <map>
+#include <vector>
+
+#include "lower/lower.hpp"
+#include "plan/kernel_spec.hpp"
+#include "plan/plan_data.hpp"
+
+namespace sinter {
+
+struct Partition {
+  std::vector<KernelSpec> kernels;  // in the order they run; empty domains left out
+  std::vector<PlanCut> cuts;
+  std::map<TensorId, std::int64_t> workspace;  // virtual tensors in memory: byte offset
+  std::int64_t workspace_bytes = 0;
+};
+
+Partition partition(const Graph& lowered, bool fuse);
+
+// Byte offsets for the tensors that kernels hand to each other; two share memory when no kernel
+// from the first write to the last read of one touches the other.
+void place_workspace(const Graph& lowered, Partition& partition);
+
+// Distinct bytes that the kernel moves at least, and its multiplications and additions.
+std::int64_t compulsory_bytes(const Graph& lowered, const KernelSpec& spec);
+double operations(const KernelSpec& spec);
+
+}  // namespace sinter

@@ -1,0 +1,85 @@
+// One piece of work: a box of one output of one node, with everything that its elements read. The
+// element functions of all primitives take a Job and a range of the box.
+#pragma once
+#include <vector>
+
+#include "reference/box.hpp"
+#include "reference/view.hpp"
+#include "sinter/graph.hpp"
+
+namespace sinter::reference {
+
+// The arithmetic of a node, as numbers. `integers`: up to here all integers are exact.
+struct Precision {
+  double u, eta, largest, integers;
+};
+inline Precision precision_of(DataType arithmetic) {
+  if (arithmetic == DataType::f64)
+    return {Arithmetic<double>::u, Arithmetic<double>::eta, Arithmetic<double>::largest, 0x1p53};
+  return {Arithmetic<float>::u, Arithmetic<float>::eta, Arithmetic<float>::largest, 0x1p24};
+}
+
+struct Operand {
+  View view;
+  Dims dim;
+  bool present = false;
+  // A power of two that divides every element of what is needed, where errors are tracked; it
+  // tells whether sums are exact in any order.
+  double unit = 0;
+};
+
+// moe_grouped_matmul: what makes one row of the result. Negative: no row does.
+struct MoeRow {
+  std::int64_t token = -1, expert = -1;
+};
+
+struct Job {
+  const Graph* graph = nullptr;
+  const Node* node = nullptr;
+  int output = 0;
+  Box box;
+  Dims dim;  // of the whole output tensor
+  std::vector<Operand> in;
+  DataType arithmetic = DataType::f32;
+  Precision precision{};
+  bool judging = false;
+  bool tensor_cores = false;  // contraction: a kernel may use them
+  std::int64_t tensor_core_depth = 16;  // products that one step of them sums
+  std::uint64_t seed = 0, offset = 0;  // rng
+  std::vector<MoeRow> rows;            // moe: by row of the box
+
+  template <class A>
+  const A& attributes() const { return *std::get_if<A>(&node->attributes); }
+};
+
+// Elements [begin, end) of the job's box, row-major, not yet rounded to the tensor's type. `e` is
+// null where no errors are tracked.
+void evaluate_part(const Job& job, std::int64_t begin, std::int64_t end, double* v, double* e);
+// Its parts, by primitive.
+void evaluate_pointwise(const Job& job, std::int64_t begin, std::int64_t end, double* v, double* e);
+void evaluate_contraction(const Job& job, std::int64_t begin, std::int64_t end, double* v,
+                          double* e);
+void evaluate_reduction(const Job& job, std::int64_t begin, std::int64_t end, double* v, double* e);
+void evaluate_layout(const Job& job, std::int64_t begin, std::int64_t end, double* v, double* e);
+void evaluate_resample(const Job& job, std::int64_t begin, std::int64_t end, double* v, double* e);
+void evaluate_rng(const Job& job, std::int64_t begin, std::int64_t end, double* v, double* e);
+
+// What the job needs beside its views, filled in once before its parts run.
+void prepare_moe(Job& job);
+
+// Roughly how many steps one element takes, to cut the work evenly.
+double cost_per_element(const Job& job);
+
+// ---- sums with error bounds
+
+// v: the sum; s: the sum of magnitudes; p: the errors that the operands bring.
+struct Sums {
+  double v = 0, s = 0, p = 0;
+};
+// Growth of the rounding error of a sum of n terms in units of u * s: any order or tree
+// (Higham and Mary, "A new approach to probabilistic rounding error analysis").
+double summation_growth(std::int64_t n);
+// The finished sum with its bound; `unit` divides every term.
+Judged finish_sum(const Sums& sum, double growth, double unit, const Precision& precision);
+
+}  // namespace sinter::reference

@@ -1,0 +1,29 @@
+// From names to pointers: checks what the caller bound against the plan's tensors, without an
+// allocation unless it has an error to report.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "plan/plan_data.hpp"
+#include "sinter/compile.hpp"
+
+namespace sinter {
+
+class BindingTable {
+ public:
+  BindingTable() = default;
+  // Keeps a view of the tensors.
+  explicit BindingTable(std::span<const PlanTensor> tensors);
+
+  // pointers[i] becomes the pointer of tensors[i]; both have the same length.
+  Status resolve(std::span<const Binding> bindings, std::span<void*> pointers) const;
+
+ private:
+  Diagnostic unknown(std::string_view name) const;
+  std::span<const PlanTensor> tensors_;
+  std::vector<std::uint32_t> by_name_;  // positions in tensors_, sorted by name
+};
+
+Status check_workspace(Workspace workspace, std::int64_t needed);
+
+}  // namespace sinter

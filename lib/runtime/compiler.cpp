@@ -1,0 +1,195 @@
+#include "runtime/compiler.hpp"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <vector>
+
+#include "embed/embedded.hpp"
+#include "runtime/cache.hpp"
+#include "runtime/nvrtc.hpp"
+
+namespace sinter {
+namespace {
+
+constexpr std::size_t kStackBytes = std::size_t{64} << 20;
+constexpr std::size_t kLargestSource = std::size_t{4} << 20;
+constexpr std::size_t kLogLines = 12, kLogBytes = 2000;
+
+// Unannotated functions are device functions, so that constexpr helpers need no macro. There is no
+// fast-math option: the error bounds that kernels are held to leave no room for it.
+constexpr const char* kOptions[] = {"-std=c++20", "-lineinfo",
+                                    "--device-as-default-execution-space"};
+
+Diagnostic failure(const CompileRequest& request, std::string seen) {
+  return {.rule = Rule::compiler_error,
+          .attribute = fmt::format("kernel {} for {}:", request.entry, request.target),
+          .seen = std::move(seen)};
+}
+
+// "sm_" and digits, with "a" or "f" behind them where the target has one: nothing else may reach
+// the compiler's options.
+bool valid_target(std::string_view target) {
+  if (!target.starts_with("sm_")) return false;
+  target.remove_prefix(3);
+  if (target.ends_with('a') || target.ends_with('f')) target.remove_suffix(1);
+  return target.size() >= 2 && target.size() <= 3 &&
+         std::all_of(target.begin(), target.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// The lines from the first error on, as many as a person reads.
+std::string first_errors(std::string_view log) {
+  std::size_t at = log.find("error");
+  at = at == std::string_view::npos ? 0 : log.rfind('\n', at) + 1;
+  std::string text;
+  for (std::size_t line = 0; line < kLogLines && at < log.size(); ++line) {
+    const std::size_t end = std::min(log.find('\n', at), log.size());
+    if (text.size() + (end - at) > kLogBytes) break;
+    text += std::string(log.substr(at, end - at)) + "\n";
+    at = end + 1;
+  }
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\0')) text.pop_back();
+  return text;
+}
+
+// An NVRTC program with the device library beside it.
+class Program {
+ public:
+  Program(const Nvrtc& nvrtc, const CompileRequest& request) : nvrtc_(nvrtc) {
+    for (const auto& file : embedded_files()) {
+      storage_.emplace_back(file.name);
+      storage_.emplace_back(file.text);
+    }
+    std::vector<const char*> names, texts;
+    for (std::size_t i = 0; i < storage_.size(); i += 2) {
+      names.push_back(storage_[i].c_str());
+      texts.push_back(storage_[i + 1].c_str());
+    }
+    const std::string source(request.source), name = std::string(request.entry) + ".cu";
+    created_ = nvrtc.create_program(&program_, source.c_str(), name.c_str(),
+                                    static_cast<int>(names.size()), texts.data(), names.data());
+  }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+  ~Program() {
+    if (created_ == NVRTC_SUCCESS) nvrtc_.destroy_program(&program_);
+  }
+
+  nvrtcResult created() const { return created_; }
+  nvrtcResult compile(std::string_view target) {
+    const std::string architecture = fmt::format("--gpu-architecture={}", target);
+    std::vector<const char*> options(std::begin(kOptions), std::end(kOptions));
+    options.push_back(architecture.c_str());
+    return nvrtc_.compile_program(program_, static_cast<int>(options.size()), options.data());
+  }
+  std::string log() const {
+    std::size_t bytes = 0;
+    if (nvrtc_.get_log_size(program_, &bytes) != NVRTC_SUCCESS) return {};
+    std::string text(bytes, '\0');
+    if (nvrtc_.get_log(program_, text.data()) != NVRTC_SUCCESS) return {};
+    text.resize(std::strlen(text.c_str()));
+    return text;
+  }
+  nvrtcResult machine_code(std::string& cubin) const {
+    std::size_t bytes = 0;
+    if (const auto r = nvrtc_.get_cubin_size(program_, &bytes); r != NVRTC_SUCCESS) return r;
+    cubin.resize(bytes);
+    return nvrtc_.get_cubin(program_, cubin.data());
+  }
+
+ private:
+  const Nvrtc& nvrtc_;
+  std::vector<std::string> storage_;
+  nvrtcProgram program_ = nullptr;
+  nvrtcResult created_;
+};
+
+Result<std::string> compile_here(const Nvrtc& nvrtc, const CompileRequest& request) {
+  const auto named = [&](const char* call, nvrtcResult r) {
+    return fmt::format("{}: {}", call, nvrtc.get_error_string(r));
+  };
+  Program program(nvrtc, request);
+  if (const auto r = program.created(); r != NVRTC_SUCCESS)
+    return failure(request, named("nvrtcCreateProgram", r));
+  if (const auto r = program.compile(request.target); r != NVRTC_SUCCESS) {
+    const std::string errors = first_errors(program.log());
+    return failure(request, errors.empty() ? named("nvrtcCompileProgram", r) : errors);
+  }
+  std::string cubin;
+  if (const auto r = program.machine_code(cubin); r != NVRTC_SUCCESS)
+    return failure(request, named("nvrtcGetCUBIN", r));
+  if (cubin.empty()) return failure(request, "NVRTC gave no machine code");
+  return cubin;
+}
+
+struct Job {
+  const Nvrtc& nvrtc;
+  const CompileRequest& request;
+  Result<std::string> result = std::string();
+};
+
+void* run_job(void* argument) {
+  Job& job = *static_cast<Job*>(argument);
+  try {
+    job.result = compile_here(job.nvrtc, job.request);
+  } catch (const std::exception& e) {
+    job.result = failure(job.request, e.what());
+  }
+  return nullptr;
+}
+
+// On a thread of its own: the stack that the compiler needs grows with the source, and the caller's
+// may be small.
+Result<std::string> compile_on_large_stack(const Nvrtc& nvrtc, const CompileRequest& request) {
+  Job job{nvrtc, request};
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, kStackBytes);
+  pthread_t thread{};
+  const int error = pthread_create(&thread, &attributes, run_job, &job);
+  pthread_attr_destroy(&attributes);
+  if (error) return failure(request, fmt::format("no thread to compile on: {}", strerror(error)));
+  pthread_join(thread, nullptr);
+  return std::move(job.result);
+}
+
+Status check_request(const CompileRequest& request) {
+  if (!valid_target(request.target)) {
+    Diagnostic d = failure(request, fmt::format("target \"{}\"", request.target));
+    d.allowed = "sm_80, sm_90a and the like";
+    return d;
+  }
+  if (request.source.size() > kLargestSource) {
+    Diagnostic d = failure(request, fmt::format("{} bytes of source", request.source.size()));
+    d.allowed = fmt::format("at most {}", kLargestSource);
+    return d;
+  }
+  return Done{};
+}
+
+}  // namespace
+
+Result<std::string> compile_uncached(const CompileRequest& request) {
+  auto checked = check_request(request);
+  SINTER_TRY(checked);
+  auto nvrtc = sinter::nvrtc();
+  SINTER_TRY(nvrtc);
+  return compile_on_large_stack(**nvrtc, request);
+}
+
+Result<std::string> compile_kernel(const CompileRequest& request) {
+  auto checked = check_request(request);
+  SINTER_TRY(checked);
+  auto nvrtc = sinter::nvrtc();
+  SINTER_TRY(nvrtc);
+  std::vector<std::string_view> parts = {request.source, request.entry, request.target,
+                                         embedded_digest(), (*nvrtc)->fingerprint};
+  parts.insert(parts.end(), std::begin(kOptions), std::end(kOptions));
+  return kernel_cache().get(cache_key(parts),
+                            [&] { return compile_on_large_stack(**nvrtc, request); });
+}
+
+}  // namespace sinter

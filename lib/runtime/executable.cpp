@@ -1,0 +1,128 @@
+#include "runtime/executable.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "reference/reference.hpp"
+
+namespace sinter {
+namespace {
+
+constexpr std::size_t kTensorsOnStack = 512;
+
+std::size_t round_up(std::size_t value, std::size_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+Status check_argument(const PlanData& plan, const KernelArgument& a) {
+  const auto bad = [&](std::string seen, std::string allowed) {
+    return Diagnostic{
+        .rule = Rule::plan_format, .seen = std::move(seen), .allowed = std::move(allowed)};
+  };
+  const bool scalar = a.kind == KernelArgument::Kind::scalar;
+  if (scalar ? a.bytes != 1 && a.bytes != 2 && a.bytes != 4 && a.bytes != 8 : a.bytes != 8)
+    return bad(fmt::format("{} bytes", a.bytes), scalar ? "1, 2, 4 or 8" : "8");
+  const auto tensors = static_cast<std::int64_t>(plan.tensors.size());
+  if (a.kind == KernelArgument::Kind::tensor && (a.value < 0 || a.value >= tensors))
+    return bad(fmt::format("tensor {}", a.value), fmt::format("0 to {}", tensors - 1));
+  if (a.kind == KernelArgument::Kind::workspace &&
+      (a.value < 0 || a.value > plan.workspace_bytes))
+    return bad(fmt::format("workspace offset {}", a.value),
+               fmt::format("0 to {}", plan.workspace_bytes));
+  return Done{};
+}
+
+}  // namespace
+
+Result<ArgumentImage> argument_image(const PlanData& plan, const PlanKernel& kernel) {
+  ArgumentImage image;
+  std::size_t largest = 1;
+  for (std::size_t i = 0; i < kernel.arguments.size(); ++i) {
+    const KernelArgument& a = kernel.arguments[i];
+    if (auto checked = check_argument(plan, a); !checked) {
+      Diagnostic d = checked.error();
+      d.attribute = fmt::format("kernel {}, argument {}", kernel.entry, i);
+      return d;
+    }
+    const auto bytes = static_cast<std::size_t>(a.bytes);
+    const std::size_t offset = round_up(image.bytes.size(), bytes);
+    largest = std::max(largest, bytes);
+    image.bytes.resize(offset + bytes);
+    if (a.kind == KernelArgument::Kind::scalar)
+      std::memcpy(image.bytes.data() + offset, &a.value, bytes);
+    else
+      image.patches.push_back({static_cast<std::uint32_t>(offset),
+                               a.kind == KernelArgument::Kind::workspace, a.value});
+  }
+  image.bytes.resize(round_up(image.bytes.size(), largest));
+  if (image.bytes.size() > kMaxArgumentBytes)
+    return Diagnostic{.rule = Rule::plan_format,
+                      .attribute = fmt::format("kernel {}, arguments", kernel.entry),
+                      .seen = fmt::format("{} bytes", image.bytes.size()),
+                      .allowed = fmt::format("at most {}", kMaxArgumentBytes)};
+  return image;
+}
+
+Executable::Impl::Impl(Plan p, Device d)
+    : plan(std::move(p)), device(d), bindings(plan.data().tensors) {}
+
+Status Executable::Impl::launch(CUstream stream, std::span<void* const> pointers,
+                                Workspace workspace) const {
+  ContextScope scope;
+  auto entered = scope.enter(*driver, context);
+  SINTER_TRY(entered);
+  alignas(16) std::array<std::byte, kMaxArgumentBytes> buffer;  // left as it is: filled as needed
+  auto* workspace_base = static_cast<std::byte*>(workspace.pointer);
+  for (const LoadedKernel& k : kernels) {
+    if (k.grid == 0) continue;
+    std::copy(k.arguments.bytes.begin(), k.arguments.bytes.end(), buffer.begin());
+    for (const auto& patch : k.arguments.patches) {
+      const void* pointer = patch.workspace ? workspace_base + patch.value
+                                            : pointers[static_cast<std::size_t>(patch.value)];
+      std::memcpy(buffer.data() + patch.offset, &pointer, sizeof pointer);
+    }
+    void* parameters[] = {buffer.data()};
+    const CUresult r = driver->launch_kernel(k.function, k.grid, 1, 1, k.block, 1, 1, 0, stream,
+                                             parameters, nullptr);
+    if (r != CUDA_SUCCESS) {
+      Diagnostic d = driver_error(*driver, "cuLaunchKernel", r);
+      d.attribute = fmt::format("kernel {}:", k.source->entry);
+      return d;
+    }
+  }
+  return Done{};
+}
+
+Status Executable::Impl::evaluate_on_cpu(std::span<void* const> pointers) const {
+  HostPointers memory;
+  for (std::size_t i = 0; i < pointers.size(); ++i)
+    if (lowered_ids[i] != kNoTensor) memory[lowered_ids[i]] = pointers[i];
+  return evaluate(*lowered.graph, memory);
+}
+
+Status Executable::execute(Stream stream, std::span<const Binding> bindings,
+                           Workspace workspace) const {
+  const Impl& impl = *impl_;
+  const std::size_t tensors = impl.plan.data().tensors.size();
+  std::array<void*, kTensorsOnStack> few;
+  static thread_local std::vector<void*> many;  // grows once a thread, for very large graphs
+  if (tensors > few.size() && many.size() < tensors) many.resize(tensors);
+  const std::span<void*> pointers(tensors > few.size() ? many.data() : few.data(), tensors);
+  auto bound = impl.bindings.resolve(bindings, pointers);
+  SINTER_TRY(bound);
+  if (impl.device.is_cpu()) return impl.evaluate_on_cpu(pointers);
+  auto enough = check_workspace(workspace, impl.plan.data().workspace_bytes);
+  SINTER_TRY(enough);
+  return impl.launch(static_cast<CUstream>(stream), pointers, workspace);
+}
+
+const Plan& Executable::plan() const { return impl_->plan; }
+Device Executable::device() const { return impl_->device; }
+std::int64_t Executable::workspace_bytes() const {
+  return impl_->device.is_cpu() ? 0 : impl_->plan.data().workspace_bytes;
+}
+
+}  // namespace sinter

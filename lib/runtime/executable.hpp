@@ -1,0 +1,57 @@
+// What a loaded plan consists of. Everything here is made by load() and never changes, so execute()
+// needs no lock and allocates nothing.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "lower/lower.hpp"
+#include "plan/plan_data.hpp"
+#include "runtime/bindings.hpp"
+#include "runtime/module.hpp"
+#include "sinter/compile.hpp"
+
+namespace sinter {
+
+// Larger argument structs are not launched; the number is CUDA's own limit since 12.1.
+inline constexpr std::size_t kMaxArgumentBytes = 32764;
+
+// A kernel's argument struct with its scalars in place, and where the pointers go.
+struct ArgumentImage {
+  struct Patch {
+    std::uint32_t offset = 0;
+    bool workspace = false;
+    std::int64_t value = 0;  // position of the tensor, or byte offset in the workspace
+  };
+  std::vector<std::byte> bytes;
+  std::vector<Patch> patches;
+};
+
+// plan_format where an argument does not fit the plan.
+Result<ArgumentImage> argument_image(const PlanData& plan, const PlanKernel& kernel);
+
+struct LoadedKernel {
+  std::shared_ptr<const Module> module;
+  CUfunction function = nullptr;
+  std::uint32_t grid = 1, block = 1;
+  ArgumentImage arguments;
+  const PlanKernel* source = nullptr;  // in the plan, for error texts
+};
+
+struct Executable::Impl {
+  Plan plan;
+  Device device;
+  BindingTable bindings;
+  // GPU
+  const Driver* driver = nullptr;
+  CUcontext context = nullptr;
+  std::vector<LoadedKernel> kernels;
+  // CPU
+  Lowered lowered;
+  std::vector<TensorId> lowered_ids;  // of each plan tensor; kNoTensor where nothing reads it
+
+  Impl(Plan p, Device d);
+  Status launch(CUstream stream, std::span<void* const> pointers, Workspace workspace) const;
+  Status evaluate_on_cpu(std::span<void* const> pointers) const;
+};
+
+}  // namespace sinter

@@ -1,0 +1,168 @@
+// Loading a plan on a device: machine code from the plan, the cache or NVRTC (all kernels at once,
+// on all cores), then everything resolved, so that execute() has nothing left to find out.
+#include <fmt/format.h>
+
+#include <atomic>
+#include <limits>
+#include <map>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "runtime/compiler.hpp"
+#include "runtime/executable.hpp"
+#include "sinter/json.hpp"
+
+namespace sinter {
+namespace {
+
+constexpr std::uint32_t kMaxGrid = std::numeric_limits<std::int32_t>::max();
+constexpr std::uint32_t kMaxBlock = 1024;
+
+// Kernels with the same text share one.
+struct Unit {
+  const PlanKernel* kernel;
+  std::string_view from_plan{};  // machine code for the target
+  Result<std::string> compiled = std::string();
+  std::shared_ptr<const Module> module{};
+
+  std::string_view machine_code() const { return from_plan.empty() ? *compiled : from_plan; }
+};
+
+using UnitKey = std::pair<std::string_view, std::string_view>;  // entry, source
+
+Status check_kernel(const PlanKernel& k) {
+  const auto bad = [&](const char* field, std::uint32_t seen, std::uint32_t low,
+                       std::uint32_t high) {
+    return Diagnostic{.rule = Rule::plan_format,
+                      .attribute = fmt::format("kernel {}, {}", k.entry, field),
+                      .seen = std::to_string(seen),
+                      .allowed = fmt::format("{} to {}", low, high)};
+  };
+  if (k.grid > kMaxGrid) return bad("grid", k.grid, 0, kMaxGrid);
+  if (k.block < 1 || k.block > kMaxBlock) return bad("block", k.block, 1, kMaxBlock);
+  return Done{};
+}
+
+// Compiles what has no machine code, on as many threads as there are cores.
+void compile_units(std::vector<Unit*> units, std::string_view target) {
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t i = next++; i < units.size(); i = next++) {
+      const PlanKernel& k = *units[i]->kernel;
+      units[i]->compiled = compile_kernel({k.source, k.entry, target});
+    }
+  };
+  std::vector<std::thread> helpers;
+  const std::size_t wanted =
+      std::min<std::size_t>(units.size(), std::max(1U, std::thread::hardware_concurrency()));
+  try {
+    while (helpers.size() + 1 < wanted) helpers.emplace_back(work);
+  } catch (const std::system_error&) {
+    // Fewer threads do the same work.
+  }
+  work();
+  for (auto& helper : helpers) helper.join();
+}
+
+Diagnostics compile_failure(const Unit& unit, std::string_view target) {
+  Diagnostics errors = unit.compiled.errors();
+  if (errors.front().rule == Rule::compiler_missing)
+    errors.push_back({.rule = Rule::plan_target,
+                      .attribute = fmt::format("kernel {}", unit.kernel->entry),
+                      .seen = fmt::format("a device of target {}", target),
+                      .fix = "make the plan with this target where NVRTC is installed"});
+  return errors;
+}
+
+Status load_module(Unit& unit, const Driver& driver, CUcontext context, std::string_view target) {
+  if (!unit.compiled) return compile_failure(unit, target);
+  if (auto problem = check_machine_code(unit.machine_code()); !problem.empty())
+    return Diagnostic{
+        .rule = unit.from_plan.empty() ? Rule::compiler_error : Rule::plan_format,
+        .attribute = fmt::format("kernel {}, machine code for {}:", unit.kernel->entry, target),
+        .seen = problem};
+  auto module = Module::load(driver, context, unit.machine_code());
+  SINTER_TRY(module);
+  unit.module = std::move(*module);
+  return Done{};
+}
+
+// The units, with machine code for those that run.
+std::map<UnitKey, Unit> make_units(const PlanData& plan, const std::string& target) {
+  std::map<UnitKey, Unit> units;
+  std::vector<Unit*> to_compile;
+  for (const PlanKernel& k : plan.kernels) {
+    const auto [at, fresh] = units.try_emplace(UnitKey{k.entry, k.source}, Unit{.kernel = &k});
+    if (!fresh) continue;
+    const auto code = k.machine_code.find(target);
+    if (code != k.machine_code.end() && !code->second.empty())
+      at->second.from_plan = code->second;
+    else
+      to_compile.push_back(&at->second);
+  }
+  if (!to_compile.empty()) compile_units(std::move(to_compile), target);
+  return units;
+}
+
+Result<LoadedKernel> load_kernel(const PlanData& plan, const PlanKernel& k, const Unit& unit) {
+  auto image = argument_image(plan, k);
+  SINTER_TRY(image);
+  auto function = unit.module->function(k.entry, k.block, image->bytes.size());
+  SINTER_TRY(function);
+  return LoadedKernel{unit.module, *function, k.grid, k.block, std::move(*image), &k};
+}
+
+Result<Executable> load_on_gpu(const Plan& plan, Device device) {
+  auto target = device.target();
+  SINTER_TRY(target);
+  auto driver = sinter::driver();
+  SINTER_TRY(driver);
+  auto impl = std::make_shared<Executable::Impl>(plan, device);
+  impl->driver = *driver;
+  const PlanData& data = impl->plan.data();
+  for (const PlanKernel& k : data.kernels) {
+    auto checked = check_kernel(k);
+    SINTER_TRY(checked);
+  }
+  auto units = make_units(data, *target);
+  ContextScope scope;
+  auto entered = scope.enter(device.ordinal());
+  SINTER_TRY(entered);
+  impl->context = scope.context();
+  for (const PlanKernel& k : data.kernels) {
+    Unit& unit = units.at({k.entry, k.source});
+    if (!unit.module) {
+      auto loaded = load_module(unit, **driver, impl->context, *target);
+      SINTER_TRY(loaded);
+    }
+    auto kernel = load_kernel(data, k, unit);
+    SINTER_TRY(kernel);
+    impl->kernels.push_back(std::move(*kernel));
+  }
+  return Executable(std::move(impl));
+}
+
+Result<Executable> load_on_cpu(const Plan& plan) {
+  auto graph = graph_from_json(plan.data().graph_json, "the plan's graph");
+  SINTER_TRY(graph);
+  auto impl = std::make_shared<Executable::Impl>(plan, Device::cpu());
+  impl->lowered = lower(**graph);
+  for (const PlanTensor& t : plan.data().tensors)
+    impl->lowered_ids.push_back(impl->lowered.graph->find(t.name).value_or(kNoTensor));
+  return Executable(std::move(impl));
+}
+
+}  // namespace
+
+Result<Executable> load(const Plan& plan, Device device) {
+  return device.is_cpu() ? load_on_cpu(plan) : load_on_gpu(plan, device);
+}
+
+Result<Executable> compile(Graph& graph, Device device, PlanOptions options) {
+  auto plan = Plan::make(graph, std::move(options));
+  SINTER_TRY(plan);
+  return load(*plan, device);
+}
+
+}  // namespace sinter

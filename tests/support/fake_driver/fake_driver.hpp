@@ -1,0 +1,25 @@
+// What the fake libcuda records and how it is told to fail. It stands in for the driver through
+// SINTER_DRIVER, so that loading and launching can be tested without a GPU.
+#pragma once
+#include <cstddef>
+
+struct FakeLaunch {
+  char function[64];
+  unsigned grid, block, shared_bytes;
+  void* stream;
+  void* context;  // current at the launch
+  unsigned char arguments[256];
+};
+
+struct FakeDriver {
+  int devices = 2, major = 9, minor = 0, max_threads = 1024;
+  int launches = 0, modules = 0, allocations = 0, retained = 0, synchronized = 0;
+  int context_depth = 0;           // of the calling thread's stack, all threads together
+  int calls = 0;                   // of any kind
+  std::size_t argument_bytes = 0;  // copied at each launch; also what the "machine code" declares
+  const char* failing_call = nullptr;
+  int failing_result = 0;
+  FakeLaunch log[64];
+};
+
+extern "C" FakeDriver* fake_driver_state();

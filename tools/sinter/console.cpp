@@ -1,0 +1,88 @@
+#include "console.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+namespace sinter::cli {
+namespace {
+
+// Bytes of the UTF-8 sequence at the front, 0 where there is none.
+std::size_t sequence_length(std::string_view s) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(s[i]); };
+  const std::size_t n = byte(0) < 0x80 ? 1 : byte(0) >> 5 == 6 ? 2 : byte(0) >> 4 == 14 ? 3
+                        : byte(0) >> 3 == 30                                            ? 4
+                                                                                        : 0;
+  if (n == 0 || n > s.size()) return 0;
+  for (std::size_t i = 1; i < n; ++i)
+    if (byte(i) >> 6 != 2) return 0;
+  return n;
+}
+
+int exit_code(Rule rule) {
+  switch (rule) {
+    case Rule::device_missing:
+    case Rule::device_error:
+    case Rule::compiler_missing:
+    case Rule::compiler_error:
+    case Rule::plan_target: return kMissing;
+    default: return kBadInput;
+  }
+}
+
+}  // namespace
+
+std::string printable(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const auto c = static_cast<unsigned char>(text[0]);
+    const std::size_t n = sequence_length(text);
+    // C1 controls come as 0xc2 0x80..0x9f.
+    const bool control =
+        c < 32 || c == 127 || (n == 2 && c == 0xc2 && static_cast<unsigned char>(text[1]) < 0xa0);
+    if (n == 0 || control) {
+      const std::size_t bytes = n == 0 ? 1 : n;
+      for (std::size_t i = 0; i < bytes; ++i)
+        out += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[i]));
+      text.remove_prefix(bytes);
+    } else {
+      out += text.substr(0, n);
+      text.remove_prefix(n);
+    }
+  }
+  return out;
+}
+
+int report(const Diagnostics& errors) {
+  for (const auto& d : errors) {
+    const std::string message = d.message();
+    // The compiler's messages have lines of their own, which follow further in.
+    std::string line = "error: ";
+    for (std::size_t begin = 0; begin <= message.size();) {
+      const std::size_t end = d.rule == Rule::compiler_error
+                                  ? std::min(message.find('\n', begin), message.size())
+                                  : message.size();
+      line += (begin ? "\n    " : "") + printable(message.substr(begin, end - begin));
+      begin = end + 1;
+    }
+    fmt::print(stderr, "{}\n", line);
+  }
+  return errors.empty() ? kBadInput : exit_code(errors.front().rule);
+}
+
+void note(std::string_view text) { fmt::print(stderr, "{}\n", printable(text)); }
+
+Progress::Progress(std::string_view text) : shown_(isatty(STDERR_FILENO) != 0) {
+  if (!shown_) return;
+  fmt::print(stderr, "\r\x1b[K{} ...", printable(text.substr(0, 100)));
+  std::fflush(stderr);
+}
+
+Progress::~Progress() {
+  if (!shown_) return;
+  fmt::print(stderr, "\r\x1b[K");
+  std::fflush(stderr);
+}
+
+}  // namespace sinter::cli

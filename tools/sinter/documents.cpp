@@ -1,0 +1,65 @@
+#include "documents.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "array/file.hpp"
+#include "console.hpp"
+#include "json/graph_json.hpp"
+#include "plan/plan_data.hpp"
+#include "sinter/json.hpp"
+
+namespace sinter::cli {
+
+Result<Document> read_document(const std::string& path) {
+  auto text = read_file(path, json::kMaxBytes);
+  SINTER_TRY(text);
+  Document document;
+  auto tree = json::parse(*text, path);
+  SINTER_TRY(tree);
+  const json::Value* format = tree->find("format");
+  if (format && format->text == "sinter.plan") {
+    auto plan = Plan::from_json(*text, path);
+    SINTER_TRY(plan);
+    auto graph = graph_from_json(plan->data().graph_json, path);
+    SINTER_TRY(graph);
+    document.plan = std::move(*plan);
+    document.graph = std::move(*graph);
+    return document;
+  }
+  auto graph = json::read_graph(*tree, path);
+  SINTER_TRY(graph);
+  document.graph = std::move(*graph);
+  return document;
+}
+
+Result<Device> device_from(const std::string& text) {
+  if (text.empty()) {
+    const Device device = Device::current();
+    if (device.is_cpu()) note("note: no usable GPU, this runs on the CPU (--device cpu)");
+    return device;
+  }
+  if (text == "cpu") return Device::cpu();
+  int ordinal = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ordinal);
+  if (error == std::errc() && end == text.data() + text.size() && ordinal >= 0) {
+    const Device device = Device::gpu(ordinal);
+    auto target = device.target();  // fails where there is no such GPU
+    SINTER_TRY(target);
+    return device;
+  }
+  Diagnostic d;
+  d.rule = Rule::device_missing;
+  d.attribute = "--device '" + text + "'";
+  d.allowed = "cpu, or the number of a GPU";
+  return d;
+}
+
+std::string device_name(Device device) {
+  if (device.is_cpu()) return "the CPU";
+  const auto target = device.target();
+  return fmt::format("GPU {} ({})", device.ordinal(), target ? *target : "?");
+}
+
+}  // namespace sinter::cli

@@ -1,0 +1,23 @@
+// Graph and plan files as arguments of the sub-commands.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "sinter/compile.hpp"
+
+namespace sinter::cli {
+
+struct Document {
+  std::unique_ptr<Graph> graph;  // of a plan file: the graph that it embeds
+  std::optional<Plan> plan;      // of a plan file only
+};
+
+// Told apart by their "format".
+Result<Document> read_document(const std::string& path);
+
+// "cpu" or a GPU's number; the current device where it is empty.
+Result<Device> device_from(const std::string& text);
+std::string device_name(Device device);
+
+}  // namespace sinter::cli
