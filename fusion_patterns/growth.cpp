@@ -48,7 +48,7 @@ int tensors_reached(const FusionState& state, const std::vector<NodeId>& nodes) 
   std::vector<TensorId> reached;
   for (NodeId n : nodes) {
     for (TensorId t : state.node(n).inputs)
-      if (t >= 0 && !(state.producer(t) >= 0 && contains(nodes, state.producer(t))))
+      if (t >= 0 && !state.graph()[t].has_value && !(state.producer(t) >= 0 && contains(nodes, state.producer(t))))
         reached.push_back(t);
     for (TensorId t : state.node(n).outputs)
       if (t >= 0 && state.needed_outside(t, nodes)) reached.push_back(t);

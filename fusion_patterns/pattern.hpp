@@ -37,8 +37,9 @@ const Pattern& rowwise_pattern();
 const Pattern& pointwise_pattern();
 const Pattern& data_movement_pattern();
 
-// Limits that keep one kernel compilable and its arguments within 4 KB.
-inline constexpr int kMaxKernelNodes = 200;
+// Limits that keep one kernel compilable and its arguments within 4 KB: 8 bytes a tensor, and at
+// most two constants of 8 bytes a node.
+inline constexpr int kMaxKernelNodes = 160;
 inline constexpr int kMaxKernelTensors = 96;
 
 // True for the operations that a body computes element by element over its output's dims.
@@ -50,7 +51,7 @@ Dims without_leading_ones(const Dims& d);
 
 // Memory traffic that joining `nodes` saves: what would be written and read between them.
 std::int64_t saved_bytes(const FusionState& state, const std::vector<NodeId>& nodes);
-// Distinct tensors that a kernel of these nodes reaches.
+// Distinct tensors in memory that a kernel of these nodes reaches.
 int tensors_reached(const FusionState& state, const std::vector<NodeId>& nodes);
 
 // Operations whose operands must lie in memory when their kernel starts.

@@ -60,10 +60,11 @@ int main(int argc, char** argv) {
     const auto executable = need(sinter::compile(graph, device, {.fuse = fuse}));
     kernels[fuse] = executable.plan().kernels();
     const Array<std::uint16_t> dy(device, kTokens * kWidth);
+    const Scratch scratch(executable);
     need(executable.execute(nullptr,
                             {{"x", arrays[0]}, {"w1", arrays[1]}, {"b1", arrays[2]},
                              {"w2", arrays[3]}, {"b2", arrays[4]}, {"y", dy}},
-                            Scratch(executable)));
+                            scratch));
     need(sinter::synchronize(device));
     const auto y = dy.get();
     // The result is rounded to 8 bits; before a product the hidden values may be, too.

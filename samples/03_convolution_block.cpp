@@ -32,9 +32,10 @@ int main(int argc, char** argv) {
              hbias = uniform(kK, 1, 3), hresidual = uniform(kN * kK * kH * kW, 1, 4);
   const Array<float> dx(device, hx), dw(device, hw), dbias(device, hbias);
   const Array<float> dresidual(device, hresidual), dy(device, kN * kK * kH * kW);
+  const Scratch scratch(executable);
   need(executable.execute(
       nullptr, {{"x", dx}, {"w", dw}, {"bias", dbias}, {"residual", dresidual}, {"y", dy}},
-      Scratch(executable)));
+      scratch));
   need(sinter::synchronize(device));
 
   const auto got = dy.get();

@@ -55,9 +55,10 @@ int main(int argc, char** argv) {
              hv = uniform(kBatch * kKeyHeads * head, 1, 3);
   const Array<float> dq(device, hq), dk(device, hk), dv(device, hv);
   const Array<float> d_o(device, hq.size()), dstats(device, kBatch * kQueryHeads * kLength);
+  const Scratch scratch(executable);
   need(executable.execute(nullptr,
                           {{"q", dq}, {"k", dk}, {"v", dv}, {"o", d_o}, {"stats", dstats}},
-                          Scratch(executable)));
+                          scratch));
   need(sinter::synchronize(device));
 
   const auto got = d_o.get(), got_stats = dstats.get();

@@ -25,10 +25,11 @@ int main(int argc, char** argv) {
              hscale = uniform(width, 1, 3), hbias = uniform(width, 1, 4);
   const Array<float> dx(device, hx), ddelta(device, hdelta), dscale(device, hscale);
   const Array<float> dbias(device, hbias), dh(device, rows * width), dy(device, rows * width);
+  const Scratch scratch(executable);
   need(executable.execute(nullptr,
                           {{"x", dx}, {"delta", ddelta}, {"scale", dscale}, {"bias", dbias},
                            {"h", dh}, {"y", dy}},
-                          Scratch(executable)));
+                          scratch));
   need(sinter::synchronize(device));
 
   const auto got_h = dh.get(), got_y = dy.get();

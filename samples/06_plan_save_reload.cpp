@@ -12,7 +12,8 @@ std::vector<float> run(const sinter::Plan& plan, sinter::Device device) {
   constexpr int rows = 8, width = 64;
   const auto executable = need(sinter::load(plan, device));
   const Array<float> x(device, uniform(rows * width, 3, 1)), y(device, rows * width);
-  need(executable.execute(nullptr, {{"x", x}, {"y", y}}, Scratch(executable)));
+  const Scratch scratch(executable);
+  need(executable.execute(nullptr, {{"x", x}, {"y", y}}, scratch));
   need(sinter::synchronize(device));
   return y.get();
 }

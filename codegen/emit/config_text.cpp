@@ -44,7 +44,7 @@ void print_gather(TextWriter& out, const KernelSpec& spec, const Gather& g,
                   const std::string& struct_name) {
   out.open("struct {} {{", struct_name);
   if (const auto* a = std::get_if<ResampleAttributes>(&g.attributes)) {
-    const ResampleGeometry geometry = resample_geometry(*a, g.output_dim.size());
+    const auto geometry = shapes::resample_geometry(*a, g.output_dim.size());
     out.line("static constexpr auto mode = sinter::ResampleMode::{};",
              name(a->mode.value_or(ResampleMode::maxpool)));
     out.line("static constexpr auto padding = sinter::PaddingMode::{};", name(geometry.padding));
@@ -96,10 +96,6 @@ void print_config(TextWriter& out, const KernelSpec& spec, const KernelNames& na
     out.line("using Accumulator = {};", value_type(spec.accumulate));
   for (const auto& [constant, value] : config_constants(spec, schedule))
     out.line("static constexpr int {} = {};", constant, value);
-  std::vector<bool> gathered(spec.ports.size());
-  for (const auto& g : spec.gathers)
-    for (int p : g.ports)
-      if (p >= 0) gathered[static_cast<std::size_t>(p)] = true;
   for (std::size_t i = 0; i < spec.ports.size(); ++i)
     print_access(out, spec.ports[i].access, names.access[i]);
   for (const BodyText* body : bodies)

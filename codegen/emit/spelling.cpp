@@ -18,11 +18,11 @@ constexpr std::string_view kReserved[] = {
     "bitor", "bool", "break", "c", "case", "catch", "char", "char16_t", "char32_t", "char8_t",
     "class", "co_await", "co_return", "co_yield", "compl", "concept", "const", "const_cast",
     "consteval", "constexpr", "constinit", "continue", "decltype", "default", "delete", "do",
-    "double", "dynamic_cast", "else", "enum", "explicit", "export", "extern", "false", "float",
-    "for", "friend", "goto", "i386", "if", "inline", "int", "linux", "long", "mutable", "namespace",
+    "double", "dynamic_cast", "element", "else", "enum", "explicit", "export", "extern", "false", "float",
+    "for", "friend", "goto", "has_elements", "i386", "if", "inline", "int", "linux", "long", "mutable", "namespace",
     "new", "noexcept", "not", "not_eq", "nullptr", "operator", "or", "or_eq", "private",
     "protected", "public", "reductions", "register", "reinterpret_cast", "requires", "restrict",
-    "return", "short", "signed", "sinter", "sizeof", "static", "static_assert", "static_cast",
+    "return", "row", "short", "signed", "sinter", "sizeof", "static", "static_assert", "static_cast", "store_row",
     "struct", "switch", "template", "this", "thread_local", "throw", "true", "try", "typedef",
     "typeid", "typename", "typeof", "union", "unix", "unsigned", "using", "virtual", "void",
     "volatile", "wchar_t", "while", "xor", "xor_eq"};
@@ -53,7 +53,7 @@ std::string Identifiers::add(std::string_view name, std::string_view fallback) {
   std::string s = plain(name);
   if (s.empty()) s = fmt::format("{}{}", fallback, unnamed_++);
   if (is_digit(s[0])) s.insert(0, std::string(fallback) + "_");
-  if (std::binary_search(std::begin(kReserved), std::end(kReserved), std::string_view(s))) s += "_";
+  if (std::binary_search(std::begin(kReserved), std::end(kReserved), std::string_view(s))) s += "_t";
   std::string unique = s;
   for (int i = 2; !taken_.insert(unique).second; ++i) unique = fmt::format("{}_{}", s, i);
   return unique;

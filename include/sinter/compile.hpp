@@ -34,7 +34,7 @@ class Device {
 
 struct PlanOptions {
   bool fuse = true;                  // false: one kernel a node, for comparison and bisection
-  std::vector<std::string> targets;  // compile machine code into the plan for these, e.g. "sm_90a"
+  std::vector<std::string> targets{};  // compile machine code into the plan for these, e.g. "sm_90a"
 };
 
 struct PlanData;

@@ -17,7 +17,9 @@ std::string text_of(std::int64_t v) { return std::to_string(v); }
 std::string text_of(double v) { return number(v); }
 std::string text_of(const Dims& v) { return to_string(v); }
 template <class E>
-requires(std::size(EnumNames<E>::names) > 0) std::string text_of(E v) { return quoted(name(v)); }
+requires(std::size(EnumNames<E>::names) > 0) std::string text_of(E v) {
+  return json_string(name(v));
+}
 template <class T>
 std::string text_of(const std::optional<T>& v) {
   return text_of(*v);
@@ -27,7 +29,7 @@ std::string text_of(const std::optional<T>& v) {
 class ObjectLine {
  public:
   void add(std::string_view key, std::string_view text) {
-    line_ += fmt::format("{}{}: {}", line_.empty() ? "" : ", ", quoted(key), text);
+    line_ += fmt::format("{}{}: {}", line_.empty() ? "" : ", ", json_string(key), text);
   }
   std::string text() const { return "{" + line_ + "}"; }
 
@@ -52,7 +54,7 @@ std::string tensor_text(const Graph& g, TensorId id) {
   ObjectLine line;
   if (!t.has_value || t.dim != Dims{1}) line.add("dim", text_of(t.dim));
   if (!t.stride.empty() && t.stride != packed_strides(t.dim)) line.add("stride", text_of(t.stride));
-  if (g.type(id) != usual) line.add("data_type", quoted(name(g.type(id))));
+  if (g.type(id) != usual) line.add("data_type", json_string(name(g.type(id))));
   if (t.output) line.add("output", "true");
   if (t.has_value) line.add("value", scalar_text(g.type(id), t));
   if (t.uid) line.add("uid", text_of(*t.uid));
@@ -83,15 +85,16 @@ std::string ports_text(const Graph& g, const Node& n, bool in) {
     if (ids[i] >= 0)
       line.add(in && row.variadic ? "IN_" + std::to_string(i)
                                   : std::string((in ? row.inputs : row.outputs)[i].name),
-               quoted(g[ids[i]].name));
+               json_string(g[ids[i]].name));
   return line.text();
 }
 
 std::string node_text(const Graph& g, const Node& n) {
   ObjectLine line;
-  line.add("op", quoted(name(n.op)));
-  if (!n.name.empty()) line.add("name", quoted(n.name));
-  if (g.compute(n) != g.options().compute) line.add("compute_data_type", quoted(name(n.compute)));
+  line.add("op", json_string(name(n.op)));
+  if (!n.name.empty()) line.add("name", json_string(n.name));
+  if (g.compute(n) != g.options().compute)
+    line.add("compute_data_type", json_string(name(n.compute)));
   std::visit([&](const auto& attributes) { add_attributes(line, attributes); }, n.attributes);
   line.add("inputs", ports_text(g, n, true));
   line.add("outputs", ports_text(g, n, false));
@@ -101,11 +104,12 @@ std::string node_text(const Graph& g, const Node& n) {
 std::string graph_text(const Graph& g) {
   const auto& options = g.options();
   std::string s = "{\n";
-  s += fmt::format("  \"format\": {}, \"version\": {}, \"name\": {},\n", quoted(kGraphFormat),
-                   kGraphVersion, quoted(options.name));
+  s += fmt::format("  \"format\": {}, \"version\": {}, \"name\": {},\n", json_string(kGraphFormat),
+                   kGraphVersion, json_string(options.name));
   s += fmt::format(
       "  \"io_data_type\": {}, \"intermediate_data_type\": {}, \"compute_data_type\": {},\n",
-      quoted(name(options.io)), quoted(name(options.intermediate)), quoted(name(options.compute)));
+      json_string(name(options.io)), json_string(name(options.intermediate)),
+      json_string(name(options.compute)));
 
   std::vector<TensorId> order(g.tensors().size());
   std::iota(order.begin(), order.end(), TensorId{0});
@@ -113,7 +117,7 @@ std::string graph_text(const Graph& g) {
                    [&](TensorId a, TensorId b) { return g[a].name < g[b].name; });
   s += "  \"tensors\": {";
   for (std::size_t i = 0; i < order.size(); ++i)
-    s += fmt::format("{}\n    {}: {}", i ? "," : "", quoted(g[order[i]].name),
+    s += fmt::format("{}\n    {}: {}", i ? "," : "", json_string(g[order[i]].name),
                      tensor_text(g, order[i]));
   s += "\n  },\n  \"nodes\": [";
   for (std::size_t i = 0; i < g.nodes().size(); ++i)

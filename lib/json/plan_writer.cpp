@@ -27,8 +27,8 @@ std::string tensor_text(const PlanTensor& t) {
   return fmt::format(
       "    {{\"name\": {}, \"data_type\": {}, \"dim\": {}, \"stride\": {}, \"alignment\": {}, "
       "\"bytes\": {}, {}\"written\": {}}}",
-      quoted(t.name), quoted(name(t.type)), to_string(t.dim), to_string(t.stride), t.alignment,
-      t.bytes, t.uid ? fmt::format("\"uid\": {}, ", *t.uid) : "", t.written);
+      json_string(t.name), json_string(name(t.type)), to_string(t.dim), to_string(t.stride),
+      t.alignment, t.bytes, t.uid ? fmt::format("\"uid\": {}, ", *t.uid) : "", t.written);
 }
 
 std::string argument_text(const KernelArgument& a) {
@@ -45,33 +45,34 @@ std::string argument_text(const KernelArgument& a) {
 
 std::string kernel_text(const PlanKernel& k) {
   std::string s = "    {\n";
-  s += fmt::format("      \"entry\": {}, \"family\": {},\n", quoted(k.entry),
-                   quoted(name(k.family)));
+  s += fmt::format("      \"entry\": {}, \"family\": {},\n", json_string(k.entry),
+                   json_string(name(k.family)));
   s += fmt::format("      \"nodes\": [{}],\n",
-                   joined(k.nodes, ", ", [](const std::string& n) { return quoted(n); }));
+                   joined(k.nodes, ", ", [](const std::string& n) { return json_string(n); }));
   s += fmt::format("      \"config\": {{{}}},\n", joined(k.config, ", ", [](const auto& c) {
-                     return fmt::format("{}: {}", quoted(c.first), c.second);
+                     return fmt::format("{}: {}", json_string(c.first), c.second);
                    }));
   s += fmt::format("      \"grid\": {}, \"block\": {}, \"bytes\": {}, \"flops\": {},\n", k.grid,
                    k.block, k.bytes, number(k.flops));
   s += fmt::format("      \"arguments\": [{}],\n", joined(k.arguments, ", ", argument_text));
-  s += fmt::format("      \"source\": {},\n", quoted(k.source));
+  s += fmt::format("      \"source\": {},\n", json_string(k.source));
   s += fmt::format("      \"machine_code\": {{{}}}\n",
                    joined(k.machine_code, ", ", [](const auto& m) {
-                     return fmt::format("{}: \"{}\"", quoted(m.first), to_base64(m.second));
+                     return fmt::format("{}: \"{}\"", json_string(m.first), to_base64(m.second));
                    }));
   return s + "    }";
 }
 
 std::string cut_text(const PlanCut& c) {
   return fmt::format("    {{\"pattern\": {}, \"node\": {}, \"tensor\": {}, \"reason\": {}}}",
-                     quoted(c.pattern), quoted(c.node), quoted(c.tensor), quoted(c.reason));
+                     json_string(c.pattern), json_string(c.node), json_string(c.tensor),
+                     json_string(c.reason));
 }
 
 template <class List, class Text>
 std::string array_text(std::string_view key, const List& list, Text&& text) {
-  if (list.empty()) return fmt::format("  {}: []", quoted(key));
-  return fmt::format("  {}: [\n{}\n  ]", quoted(key), joined(list, ",\n", text));
+  if (list.empty()) return fmt::format("  {}: []", json_string(key));
+  return fmt::format("  {}: [\n{}\n  ]", json_string(key), joined(list, ",\n", text));
 }
 
 // The graph's own text, two columns further in; its strings hold no line breaks.
@@ -89,8 +90,8 @@ std::string indented(std::string_view text) {
 
 std::string plan_body(const PlanData& p) {
   std::string s;
-  s += fmt::format("  \"library\": {}, \"name\": {}, \"workspace_bytes\": {},\n", quoted(p.version),
-                   quoted(p.name), p.workspace_bytes);
+  s += fmt::format("  \"library\": {}, \"name\": {}, \"workspace_bytes\": {},\n",
+                   json_string(p.version), json_string(p.name), p.workspace_bytes);
   s += fmt::format("  \"graph\": {},\n", indented(p.graph_json));
   s += array_text("tensors", p.tensors, tensor_text) + ",\n";
   s += array_text("kernels", p.kernels, kernel_text) + ",\n";
@@ -106,7 +107,7 @@ std::string plan_hash(std::string_view body) {
 std::string plan_to_json(const PlanData& plan) {
   const std::string body = plan_body(plan);
   return fmt::format("{{\n  \"format\": {}, \"version\": {}, \"hash\": \"{}\",\n{}",
-                     quoted(kPlanFormat), kPlanVersion, plan_hash(body), body);
+                     json_string(kPlanFormat), kPlanVersion, plan_hash(body), body);
 }
 
 }  // namespace sinter::json

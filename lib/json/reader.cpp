@@ -270,7 +270,7 @@ Result<Value> parse(std::string_view text, std::string_view file) {
   return std::move(builder.root);
 }
 
-std::string quoted(std::string_view text) {
+std::string json_string(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

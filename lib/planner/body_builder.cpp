@@ -1,6 +1,7 @@
 #include "planner/body_builder.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "fusion_patterns/pattern.hpp"
 #include "reference/element.hpp"
@@ -164,11 +165,16 @@ int BodyBuilder::scalar(TensorId t) {
   const DataType type = state_.graph().type(t);
   s.arithmetic = fits_f32(type) ? DataType::f32 : DataType::f64;
   s.label = desc.name;
-  for (std::size_t i = 0; i < spec_.scalars.size(); ++i)
-    if (spec_.scalars[i].tensor == t) s.port = static_cast<int>(i);
+  const double value = round_to(type, desc.value);
+  for (std::size_t i = 0; i < spec_.scalars.size(); ++i) {  // equal constants are one argument
+    const auto& known = spec_.scalars[i];
+    if (known.type == type && std::bit_cast<std::uint64_t>(known.value) ==
+                                  std::bit_cast<std::uint64_t>(value) && known.tensor >= 0)
+      s.port = static_cast<int>(i);
+  }
   if (s.port < 0) {
     s.port = static_cast<int>(spec_.scalars.size());
-    spec_.scalars.push_back({t, desc.name, type, round_to(type, desc.value), desc.integer_value});
+    spec_.scalars.push_back({t, desc.name, type, value, desc.integer_value});
   }
   return add(std::move(s));
 }

@@ -20,13 +20,19 @@ const Pattern& pattern_of(const FusionState& state, NodeId n) {
   return is_elementwise(op) ? pointwise_pattern() : data_movement_pattern();
 }
 
+std::ptrdiff_t rank(const Pattern* p) {
+  const auto all = patterns();
+  return std::find(all.begin(), all.end(), p) - all.begin();
+}
+
 // Repeats: ask every pattern about every free node, take the best proposals whose nodes are still
 // free. A pass takes at least one, so this ends.
 std::vector<Candidate> choose(FusionState& state, bool fuse) {
   std::vector<Candidate> chosen;
   const auto count = static_cast<NodeId>(state.graph().nodes().size());
   const auto free = [&](NodeId n) { return state.free(n); };
-  while (true) {
+  // Refusals are recorded while nothing is taken yet, so that each is the first reason.
+  for (bool explain = true;; explain = false) {
     std::vector<Candidate> proposals;
     std::vector<char> covered(static_cast<std::size_t>(count), 0);
     for (NodeId n = 0; n < count; ++n) {
@@ -39,7 +45,7 @@ std::vector<Candidate> choose(FusionState& state, bool fuse) {
       }
       // Inside a pointwise set every anchor grows to the same set: one of them is enough.
       if (&p == &pointwise_pattern() && covered[static_cast<std::size_t>(n)]) continue;
-      auto m = p.propose(state, n, false);
+      auto m = p.propose(state, n, explain);
       if (!m) continue;
       if (&p == &pointwise_pattern())
         for (NodeId k : m->nodes) covered[static_cast<std::size_t>(k)] = 1;
@@ -47,7 +53,9 @@ std::vector<Candidate> choose(FusionState& state, bool fuse) {
     }
     if (proposals.empty()) return chosen;
     std::stable_sort(proposals.begin(), proposals.end(), [](const auto& a, const auto& b) {
-      return a.match.saved_bytes > b.match.saved_bytes;
+      if (a.match.saved_bytes != b.match.saved_bytes)
+        return a.match.saved_bytes > b.match.saved_bytes;
+      return rank(a.pattern) < rank(b.pattern);
     });
     bool first = true;
     std::vector<char> touched(static_cast<std::size_t>(count), 0);
@@ -62,7 +70,6 @@ std::vector<Candidate> choose(FusionState& state, bool fuse) {
         c.match = std::move(*again);
       }
       first = false;
-      c.pattern->propose(state, c.match.anchor, true);  // for the record of refusals
       state.take(c.match.nodes);
       chosen.push_back(std::move(c));
     }

@@ -65,7 +65,8 @@ unsigned encode(const DataTypeInfo& t, int bits, unsigned infinity, unsigned nan
     return sign | static_cast<unsigned>(std::ldexp(a, t.precision - 1 - t.min_exponent));
   const int e = exponent_of(a);
   const auto mantissa = static_cast<unsigned>(std::ldexp(a, t.precision - 1 - e));
-  return sign | (static_cast<unsigned>(e - t.min_exponent) << (t.precision - 1)) + mantissa;
+  // The hidden bit of the mantissa carries into the exponent field, which starts at 1.
+  return sign | ((static_cast<unsigned>(e - t.min_exponent) << (t.precision - 1)) + mantissa);
 }
 
 double decode(const DataTypeInfo& t, int bits, unsigned code) {

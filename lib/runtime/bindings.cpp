@@ -49,9 +49,8 @@ Status BindingTable::resolve(std::span<const Binding> bindings, std::span<void*>
                                      });
     if (at == by_name_.end() || tensors_[*at].name != binding.name) return unknown(binding.name);
     if (pointers[*at] != &not_bound)
-      return Diagnostic{.rule = Rule::binding_unknown,
-                        .tensor = tensors_[*at].name,
-                        .seen = "a second binding"};
+      return Diagnostic{
+          .rule = Rule::binding_unknown, .tensor = tensors_[*at].name, .seen = "a second binding"};
     pointers[*at] = binding.pointer;
   }
   for (std::size_t i = 0; i < tensors_.size(); ++i) {

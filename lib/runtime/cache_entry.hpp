@@ -1,5 +1,5 @@
-// One entry of the kernel cache as bytes: a header with the key and a hash of the body, then the body.
-// Whatever is wrong with the bytes, decoding gives nothing; it never gives another body.
+// One entry of the kernel cache as bytes: a header with the key and a hash of the body, then the
+// body. Whatever is wrong with the bytes, decoding gives nothing; it never gives another body.
 #pragma once
 #include <cstdint>
 #include <optional>

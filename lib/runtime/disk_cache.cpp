@@ -49,7 +49,7 @@ std::string reason(std::string_view what) { return fmt::format("{}: {}", what, s
 
 // Empty when the directory behind `fd` is one that nobody else can write to.
 std::string refuse_directory(int fd, std::string_view path) {
-  struct stat s{};
+  struct stat s {};
   if (fstat(fd, &s) != 0) return reason(path);
   if (!S_ISDIR(s.st_mode)) return fmt::format("{} is not a directory", path);
   if (s.st_uid != geteuid()) return fmt::format("{} belongs to user {}", path, s.st_uid);
@@ -127,7 +127,7 @@ void each_file(int directory, Visit visit) {
     return;
   }
   while (const dirent* entry = readdir(stream)) {
-    struct stat s{};
+    struct stat s {};
     if (fstatat(directory, entry->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(s.st_mode))
       visit(std::string_view(entry->d_name), s);
   }
@@ -175,7 +175,7 @@ std::optional<std::string> DiskCache::read(const CacheKey& key) const {
   const File file(
       openat(directory.fd(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!file && errno != ELOOP) return std::nullopt;
-  struct stat s{};
+  struct stat s {};
   if (file && fstat(file.fd(), &s) == 0 && S_ISREG(s.st_mode) && s.st_uid == geteuid() &&
       !(s.st_mode & (S_IWGRP | S_IWOTH)) && s.st_size <= kLargestEntry) {
     std::string bytes(static_cast<std::size_t>(s.st_size), '\0');

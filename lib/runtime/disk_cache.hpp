@@ -15,8 +15,8 @@
 namespace sinter {
 
 struct CacheConfig {
-  std::string directory;      // empty: nothing is kept on disk
-  std::string why_none;       // why it is empty
+  std::string directory;  // empty: nothing is kept on disk
+  std::string why_none;   // why it is empty
   std::int64_t limit_bytes = std::int64_t{512} << 20;
 };
 // SINTER_CACHE, SINTER_CACHE_DIR, SINTER_CACHE_LIMIT_MB, XDG_CACHE_HOME, HOME.

@@ -87,9 +87,9 @@ void print_cache(std::string& s, const CacheStatus& c) {
   constexpr double kMiB = 1 << 20;
   s += fmt::format("{:<10}{}\n", "cache", c.directory.empty() ? "memory only" : c.directory);
   if (c.usable)
-    s += fmt::format("{:<10}{} kernels, {:.1f} of {:.0f} MiB\n", "", c.entries,
-                     static_cast<double>(c.bytes) / kMiB,
-                     static_cast<double>(c.limit_bytes) / kMiB);
+    s +=
+        fmt::format("{:<10}{} kernels, {:.1f} of {:.0f} MiB\n", "", c.entries,
+                    static_cast<double>(c.bytes) / kMiB, static_cast<double>(c.limit_bytes) / kMiB);
   else
     s += fmt::format("{:<10}kernels are not kept on disk: {}\n", "", c.reason);
 }
@@ -121,11 +121,13 @@ std::string doctor_text(const DoctorReport& r) {
   }
   print_library(s, "NVRTC", r.nvrtc);
   if (r.nvrtc.problem.empty())
-    s += r.trial.problem.empty() ? fmt::format("{:<10}a small kernel for {} compiled in {:.0f} ms\n",
-                                               "", r.trial.target, r.trial.milliseconds)
-                                 : fmt::format("{:<10}{}\n", "", r.trial.problem);
+    s += r.trial.problem.empty()
+             ? fmt::format("{:<10}a small kernel for {} compiled in {:.0f} ms\n", "",
+                           r.trial.target, r.trial.milliseconds)
+             : fmt::format("{:<10}{}\n", "", r.trial.problem);
   print_cache(s, r.cache);
-  for (const auto& [name, value] : r.environment) s += fmt::format("{:<10}{}={}\n", "set", name, value);
+  for (const auto& [name, value] : r.environment)
+    s += fmt::format("{:<10}{}={}\n", "set", name, value);
   for (const auto& name : r.unknown_variables)
     s += fmt::format("{:<10}{} is not a variable that is read\n", "unknown", name);
   if (!r.unknown_variables.empty()) {

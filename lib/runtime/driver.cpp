@@ -1,6 +1,5 @@
 #include "runtime/driver.hpp"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <pthread.h>
 
@@ -9,6 +8,7 @@
 #include <mutex>
 
 #include "base/env.hpp"
+#include "runtime/shared_library.hpp"
 
 namespace sinter {
 namespace {
@@ -17,7 +17,7 @@ std::atomic<bool> forked{false};  // the driver does not survive a fork
 
 Diagnostic missing(const DriverSearch& search, std::string seen) {
   Diagnostic d{.rule = Rule::device_missing, .attribute = "an NVIDIA GPU", .seen = std::move(seen)};
-  for (const auto& t : search.tried) d.seen += (d.seen.empty() ? "tried " : "; tried ") + t;
+  for (const auto& tried : search.tried) d.seen += (d.seen.empty() ? "" : "; ") + tried;
   d.fix = "install the NVIDIA driver, or use the CPU device";
   return d;
 }
@@ -71,9 +71,9 @@ const char* resolve(void* library, Driver& d) {
 
 void* open_first(const std::vector<std::string>& paths, DriverSearch& search) {
   for (const auto& path : paths) {
-    if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-    const char* reason = dlerror();
-    search.tried.push_back(fmt::format("{} ({})", path, reason ? reason : "not found"));
+    std::string why;
+    if (void* library = open_library(path, why)) return library;
+    search.tried.push_back(std::move(why));
   }
   return nullptr;
 }

@@ -64,7 +64,8 @@ Diagnostic driver_error(const Driver& driver, const char* call, CUresult result)
 
 // Empty on success.
 inline Status check(const Driver& driver, const char* call, CUresult result) {
-  if (result == CUDA_SUCCESS) [[likely]] return Done{};
+  if (result == CUDA_SUCCESS) [[likely]]
+    return Done{};
   return driver_error(driver, call, result);
 }
 

@@ -28,8 +28,7 @@ Status check_argument(const PlanData& plan, const KernelArgument& a) {
   const auto tensors = static_cast<std::int64_t>(plan.tensors.size());
   if (a.kind == KernelArgument::Kind::tensor && (a.value < 0 || a.value >= tensors))
     return bad(fmt::format("tensor {}", a.value), fmt::format("0 to {}", tensors - 1));
-  if (a.kind == KernelArgument::Kind::workspace &&
-      (a.value < 0 || a.value > plan.workspace_bytes))
+  if (a.kind == KernelArgument::Kind::workspace && (a.value < 0 || a.value > plan.workspace_bytes))
     return bad(fmt::format("workspace offset {}", a.value),
                fmt::format("0 to {}", plan.workspace_bytes));
   return Done{};
@@ -54,8 +53,8 @@ Result<ArgumentImage> argument_image(const PlanData& plan, const PlanKernel& ker
     if (a.kind == KernelArgument::Kind::scalar)
       std::memcpy(image.bytes.data() + offset, &a.value, bytes);
     else
-      image.patches.push_back({static_cast<std::uint32_t>(offset),
-                               a.kind == KernelArgument::Kind::workspace, a.value});
+      image.patches.push_back(
+          {static_cast<std::uint32_t>(offset), a.kind == KernelArgument::Kind::workspace, a.value});
   }
   image.bytes.resize(round_up(image.bytes.size(), largest));
   if (image.bytes.size() > kMaxArgumentBytes)

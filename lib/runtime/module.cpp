@@ -19,7 +19,8 @@ bool inside(std::uint64_t offset, std::uint64_t count, std::uint64_t size, std::
 
 std::string check_machine_code(std::string_view bytes) {
   Elf64_Ehdr h;
-  if (bytes.size() < sizeof h) return fmt::format("{} bytes, less than an ELF header", bytes.size());
+  if (bytes.size() < sizeof h)
+    return fmt::format("{} bytes, less than an ELF header", bytes.size());
   std::memcpy(&h, bytes.data(), sizeof h);
   if (std::memcmp(h.e_ident, ELFMAG, SELFMAG) != 0) return "no ELF file";
   if (h.e_ident[EI_CLASS] != ELFCLASS64 || h.e_ident[EI_DATA] != ELFDATA2LSB)
@@ -66,9 +67,9 @@ Result<CUfunction> Module::function(const std::string& entry, std::uint32_t bloc
   // The query also loads the function where the driver loads lazily, which it could not do later in
   // a stream capture.
   int threads = 0;
-  auto asked = check(driver_, "cuFuncGetAttribute",
-                     driver_.func_get_attribute(
-                         &threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function));
+  auto asked = check(
+      driver_, "cuFuncGetAttribute",
+      driver_.func_get_attribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function));
   SINTER_TRY(asked);
   if (block > static_cast<std::uint32_t>(threads))
     return Diagnostic{.rule = Rule::plan_format,

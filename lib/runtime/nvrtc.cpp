@@ -1,10 +1,10 @@
 #include "runtime/nvrtc.hpp"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 
 #include "base/env.hpp"
+#include "runtime/shared_library.hpp"
 
 namespace sinter {
 namespace {
@@ -38,7 +38,7 @@ void identify(Nvrtc& n) {
   Dl_info where{};
   if (dladdr(reinterpret_cast<void*>(n.version), &where) && where.dli_fname)
     n.path = where.dli_fname;
-  struct stat s{};
+  struct stat s {};
   const long long size = stat(n.path.c_str(), &s) == 0 ? static_cast<long long>(s.st_size) : 0;
   n.version(&n.major, &n.minor);
   n.fingerprint = fmt::format("nvrtc {}.{} {}", n.major, n.minor, size);
@@ -62,16 +62,16 @@ std::vector<std::string> nvrtc_paths() {
 Result<Nvrtc> open_nvrtc(const std::vector<std::string>& paths) {
   std::string tried;
   for (const auto& path : paths) {
-    tried += (tried.empty() ? "tried " : "; ") + path;
-    void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!tried.empty()) tried += "; ";
+    std::string why;
+    void* library = open_library(path, why);
     if (!library) {
-      const char* reason = dlerror();
-      tried += fmt::format(" ({})", reason ? reason : "not found");
+      tried += why;
       continue;
     }
     Nvrtc n;
     if (const auto absent = resolve(library, n); !absent.empty()) {
-      tried += fmt::format(" (has no {})", absent);
+      tried += fmt::format("{} has no {}", path, absent);
       dlclose(library);
       continue;
     }
@@ -80,8 +80,9 @@ Result<Nvrtc> open_nvrtc(const std::vector<std::string>& paths) {
   }
   return Diagnostic{.rule = Rule::compiler_missing,
                     .seen = tried,
-                    .fix = "install NVRTC 12 or newer (part of the CUDA toolkit), or name it in "
-                           "SINTER_NVRTC"};
+                    .fix =
+                        "install NVRTC 12 or newer (part of the CUDA toolkit), or name it in "
+                        "SINTER_NVRTC"};
 }
 
 Result<const Nvrtc*> nvrtc() {

@@ -28,13 +28,11 @@ struct Fixture {
   std::string directory = parent / "cache";
   DiskCache cache{CacheConfig{.directory = directory, .why_none = ""}};
 
-  std::string file(const CacheKey& key) const {
-    return directory + "/v1/" + key.hex() + ".kernel";
-  }
+  std::string file(const CacheKey& key) const { return directory + "/v1/" + key.hex() + ".kernel"; }
 };
 
 mode_t mode(const std::string& path) {
-  struct stat s{};
+  struct stat s {};
   return lstat(path.c_str(), &s) == 0 ? s.st_mode & 07777 : 0;
 }
 

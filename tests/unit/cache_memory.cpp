@@ -20,8 +20,7 @@ template <class Make>
 std::vector<Result<std::string>> ask_together(KernelCache& cache, Make make) {
   std::vector<Result<std::string>> results(16, std::string());
   std::vector<std::jthread> threads;
-  for (auto& result : results)
-    threads.emplace_back([&] { result = cache.get(key_of("k"), make); });
+  for (auto& result : results) threads.emplace_back([&] { result = cache.get(key_of("k"), make); });
   threads.clear();
   return results;
 }
@@ -82,9 +81,8 @@ TEST_CASE("a failed compilation reaches every thread that waits and is not kept"
 
 TEST_CASE("a compilation that throws is an error for everybody, not a hang") {
   KernelCache cache(CacheConfig{});
-  const auto results = ask_together(cache, []() -> Result<std::string> {
-    throw std::runtime_error("no memory");
-  });
+  const auto results =
+      ask_together(cache, []() -> Result<std::string> { throw std::runtime_error("no memory"); });
   for (const auto& result : results) {
     REQUIRE_FALSE(result);
     CHECK(result.error().seen == "no memory");

@@ -124,11 +124,11 @@ TEST_CASE("strings are written so that any bytes stay inside the quotes") {
   for (std::string name : {std::string("plain"), std::string("a\"b\\c\n\t"), std::string("\0x", 2),
                            std::string("gr\xc3\xb6\xc3\x9f"
                                        "e")}) {
-    const auto r = json::parse("[" + json::quoted(name) + "]", "");
+    const auto r = json::parse("[" + json::json_string(name) + "]", "");
     REQUIRE(r.ok());
     CHECK(r->items[0].text == name);
   }
-  CHECK(json::parse("[" + json::quoted("\xff\xfe") + "]", "").ok());
+  CHECK(json::parse("[" + json::json_string("\xff\xfe") + "]", "").ok());
 }
 
 TEST_CASE("base64 round-trips and accepts only its own text") {

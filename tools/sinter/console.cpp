@@ -11,9 +11,11 @@ namespace {
 // Bytes of the UTF-8 sequence at the front, 0 where there is none.
 std::size_t sequence_length(std::string_view s) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(s[i]); };
-  const std::size_t n = byte(0) < 0x80 ? 1 : byte(0) >> 5 == 6 ? 2 : byte(0) >> 4 == 14 ? 3
-                        : byte(0) >> 3 == 30                                            ? 4
-                                                                                        : 0;
+  const std::size_t n = byte(0) < 0x80       ? 1
+                        : byte(0) >> 5 == 6  ? 2
+                        : byte(0) >> 4 == 14 ? 3
+                        : byte(0) >> 3 == 30 ? 4
+                                             : 0;
   if (n == 0 || n > s.size()) return 0;
   for (std::size_t i = 1; i < n; ++i)
     if (byte(i) >> 6 != 2) return 0;
@@ -26,8 +28,10 @@ int exit_code(Rule rule) {
     case Rule::device_error:
     case Rule::compiler_missing:
     case Rule::compiler_error:
-    case Rule::plan_target: return kMissing;
-    default: return kBadInput;
+    case Rule::plan_target:
+      return kMissing;
+    default:
+      return kBadInput;
   }
 }
 

@@ -41,19 +41,18 @@ Result<Device> device_from(const std::string& text) {
     return device;
   }
   if (text == "cpu") return Device::cpu();
-  int ordinal = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ordinal);
-  if (error == std::errc() && end == text.data() + text.size() && ordinal >= 0) {
-    const Device device = Device::gpu(ordinal);
-    auto target = device.target();  // fails where there is no such GPU
-    SINTER_TRY(target);
-    return device;
-  }
-  Diagnostic d;
-  d.rule = Rule::device_missing;
-  d.attribute = "--device '" + text + "'";
-  d.allowed = "cpu, or the number of a GPU";
-  return d;
+  int ordinal = 0;
+  std::from_chars(text.data(), text.data() + text.size(), ordinal);
+  const Device device = Device::gpu(ordinal);
+  auto target = device.target();  // fails where there is no such GPU
+  SINTER_TRY(target);
+  return device;
+}
+
+std::string device_problem(const std::string& text) {
+  const bool digits = text.find_first_not_of("0123456789") == std::string::npos;
+  if (text == "cpu" || (!text.empty() && text.size() < 6 && digits)) return {};
+  return "'" + text + "' is no device; give cpu or the number of a GPU";
 }
 
 std::string device_name(Device device) {

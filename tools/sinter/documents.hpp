@@ -16,8 +16,10 @@ struct Document {
 // Told apart by their "format".
 Result<Document> read_document(const std::string& path);
 
-// "cpu" or a GPU's number; the current device where it is empty.
+// "cpu" or a GPU's number; the current device where it is empty. The command line has checked the
+// spelling with device_problem, which says what is wrong with it.
 Result<Device> device_from(const std::string& text);
+std::string device_problem(const std::string& text);
 std::string device_name(Device device);
 
 }  // namespace sinter::cli

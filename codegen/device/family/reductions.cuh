@@ -53,7 +53,10 @@ struct Reduction {
   }
   SINTER_DEVICE void finish(Partial total) {
     if (R::mode == Mode::norm2) total = math::sqrt(total);
-    if (R::mode == Mode::avg) total = total / static_cast<Partial>(R::length);
+    if (R::mode == Mode::avg) {
+      const Partial length = static_cast<Partial>(R::length);
+      total = total / length;  // over nothing: NaN
+    }
     result = static_cast<Value>(total);
   }
 };

@@ -30,10 +30,10 @@ struct Function {
 }  // namespace
 
 // Returns the result that the test asked for at the head of every function.
-#define FAIL_IF_TOLD(call)                          \
-  do {                                              \
-    CUresult told;                                  \
-    if (fails(call, &told)) return told;            \
+#define FAIL_IF_TOLD(call)               \
+  do {                                   \
+    CUresult told;                       \
+    if (fails(call, &told)) return told; \
   } while (0)
 
 extern "C" {
@@ -47,10 +47,10 @@ CUresult cuInit(unsigned) {
 }
 CUresult cuDriverGetVersion(int* version) { return *version = 13000, CUDA_SUCCESS; }
 CUresult cuGetErrorName(CUresult r, const char** name) {
-  *name = r == CUDA_ERROR_OUT_OF_MEMORY  ? "CUDA_ERROR_OUT_OF_MEMORY"
-          : r == CUDA_ERROR_NO_DEVICE    ? "CUDA_ERROR_NO_DEVICE"
+  *name = r == CUDA_ERROR_OUT_OF_MEMORY   ? "CUDA_ERROR_OUT_OF_MEMORY"
+          : r == CUDA_ERROR_NO_DEVICE     ? "CUDA_ERROR_NO_DEVICE"
           : r == CUDA_ERROR_INVALID_IMAGE ? "CUDA_ERROR_INVALID_IMAGE"
-                                         : nullptr;
+                                          : nullptr;
   return *name ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 CUresult cuGetErrorString(CUresult r, const char** text) {
@@ -166,8 +166,9 @@ CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned, unsigned, uns
   launch.shared_bytes = shared_bytes;
   launch.stream = stream;
   launch.context = stack.empty() ? nullptr : stack.back();
-  const std::size_t bytes =
-      state.argument_bytes < sizeof launch.arguments ? state.argument_bytes : sizeof launch.arguments;
+  const std::size_t bytes = state.argument_bytes < sizeof launch.arguments
+                                ? state.argument_bytes
+                                : sizeof launch.arguments;
   std::memcpy(launch.arguments, parameters[0], bytes);
   return CUDA_SUCCESS;
 }

@@ -1,0 +1,148 @@
+// The judge of what a kernel wrote. The reference's value and bound are carried through the rounding
+// of the stored type, which is monotone: the kernel's number must lie between the rounded ends.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <new>
+#include <stdexcept>
+
+#include "reference/box.hpp"
+#include "reference/bounded.hpp"
+#include "reference/element.hpp"
+#include "reference/samples.hpp"
+#include "reference/slope.hpp"
+
+namespace sinter {
+namespace {
+
+using reference::distance;
+using reference::kUntrusted;
+
+struct Stored {
+  double value, low, high;
+  bool trusted;
+};
+
+Stored stored(DataType type, const Judged& j) {
+  const double r = round_to(type, j.value);
+  if (j.error == 0) return {r, r, r, true};
+  if (!(j.error < kUntrusted)) return {r, r, r, false};
+  const Stored s{r, round_to(type, j.value - j.error), round_to(type, j.value + j.error), true};
+  const bool jump = type == DataType::boolean && std::fabs(j.value) <= j.error;
+  return jump ? Stored{r, 0, 1, false} : s;
+}
+
+// Half the distance of neighbours of the type at a value that it holds.
+double half_step(DataType type, double value) {
+  const auto& t = info(type);
+  const int e = value == 0 ? t.min_exponent : std::max(std::ilogb(value), t.min_exponent);
+  return std::ldexp(1.0, e - t.precision);
+}
+
+std::string place(const Graph& graph, TensorId tensor, std::int64_t element) {
+  const Dims& dim = graph[tensor].dim;
+  return fmt::format("tensor '{}' {}", graph.label(tensor),
+                     to_string(reference::coordinates(element, dim)));
+}
+
+class Comparer {
+ public:
+  Comparer(const Graph& graph, TensorId tensor)
+      : graph_(graph), tensor_(tensor), type_(graph.type(tensor)) {}
+
+  void add(std::int64_t element, double seen, const Judged& judged) {
+    const Stored s = stored(type_, judged);
+    ++c_.compared;
+    if (!s.trusted) {
+      ++c_.untrusted;
+      return;
+    }
+    if (s.low == s.high || s.value != s.value) ++c_.exact;
+    const bool nan = s.value != s.value;
+    const bool right = nan ? seen != seen : s.low <= seen && seen <= s.high;
+    if (!right) {
+      ++c_.wrong;
+      if (c_.first_wrong.empty())
+        c_.first_wrong = fmt::format("{}: seen {:.17g}, expected {:.17g}, allowed {:.17g} to {:.17g}",
+                                     place(graph_, tensor_, element), seen, s.value, s.low, s.high);
+    }
+    if (nan) return;
+    const double d = distance(seen, s.value), bound = seen > s.value ? s.high - s.value
+                                                                     : s.value - s.low;
+    const double ratio = d == 0 ? 0 : d / bound;  // infinite where they had to agree
+    c_.worst_ratio = std::max(c_.worst_ratio, ratio == ratio ? ratio : right ? 1.0 : kUntrusted);
+    if (!std::isfinite(s.value) || !std::isfinite(seen)) return;
+    deviations_.push_back(d);
+    values_.push_back(s.value);
+    const auto& t = info(type_);
+    const bool clipped = std::fabs(s.value) >= t.largest;
+    if (t.floating && t.precision > 1 && !clipped)
+      slope_.push_back({seen, judged, s.value, half_step(type_, s.value)});
+  }
+
+  Comparison result() {
+    double squares = 0;
+    for (const double v : values_) squares += v * v;
+    const double scale =
+        values_.empty() ? 0 : std::sqrt(squares / static_cast<double>(values_.size()));
+    for (std::size_t i = 0; i < values_.size(); ++i) {
+      const double size = std::max(std::fabs(values_[i]), scale);
+      if (deviations_[i] > 0)
+        c_.max_rel_error = std::max(c_.max_rel_error, size > 0 ? deviations_[i] / size : kUntrusted);
+    }
+    c_.slope_ok = reference::slope_ok(std::move(slope_));
+    if (!c_.slope_ok && c_.first_wrong.empty())
+      c_.first_wrong = fmt::format("tensor '{}': a systematic scale error", graph_.label(tensor_));
+    return std::move(c_);
+  }
+
+ private:
+  const Graph& graph_;
+  TensorId tensor_;
+  DataType type_;
+  Comparison c_;
+  std::vector<double> deviations_, values_;
+  std::vector<reference::SlopePoint> slope_;
+};
+
+}  // namespace
+
+void Comparison::merge(const Comparison& other) {
+  compared += other.compared;
+  wrong += other.wrong;
+  untrusted += other.untrusted;
+  exact += other.exact;
+  max_rel_error = std::max(max_rel_error, other.max_rel_error);
+  worst_ratio = std::max(worst_ratio, other.worst_ratio);
+  slope_ok = slope_ok && other.slope_ok;
+  if (first_wrong.empty()) first_wrong = other.first_wrong;
+}
+
+Result<Comparison> compare(const Graph& lowered, const HostPointers& inputs, TensorId tensor,
+                           const void* written, std::int64_t samples) {
+  try {
+    const Dims& dim = lowered[tensor].dim;
+    const auto elements =
+        reference::sample_elements(dim, samples, static_cast<std::uint64_t>(tensor) + 1);
+    const auto judged = judge(lowered, inputs, tensor, elements);
+    if (!judged) return judged.errors();
+    const Dims stride = lowered.stride(tensor);
+    Comparer comparer(lowered, tensor);
+    for (std::size_t i = 0; i < elements.size(); ++i) {
+      const Dims c = reference::coordinates(elements[i], dim);
+      std::int64_t at = 0;
+      for (int d = 0; d < c.size(); ++d) at += c[d] * stride[d];
+      comparer.add(elements[i], load_element(lowered.type(tensor), written, at), (*judged)[i]);
+    }
+    return comparer.result();
+  } catch (const std::exception& e) {  // std::bad_alloc and its like
+    Diagnostic d;
+    d.rule = Rule::tensor_size;
+    d.tensor = lowered.label(tensor);
+    d.seen = e.what();
+    return d;
+  }
+}
+
+}  // namespace sinter

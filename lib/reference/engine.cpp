@@ -1,0 +1,296 @@
+#include "reference/engine.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "reference/element.hpp"
+#include "reference/parallel.hpp"
+#include "reference/regions.hpp"
+
+namespace sinter::reference {
+namespace {
+
+bool holds_every_value(DataType wide, DataType narrow) {
+  if (wide == narrow || wide == f64) return narrow != i64 || wide == narrow;
+  return wide == f32 && fits_f32(narrow);
+}
+
+// Lowers `error` bounds through the rounding of `type`, which is monotone: the stored value lies
+// between the rounded ends.
+void round_part(DataType type, std::int64_t n, double* v, double* e) {
+  if (type == f64) return;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const double r = round_to(type, v[i]);
+    if (e && e[i] != 0) {
+      const bool jump = type == boolean && std::fabs(v[i]) <= e[i];
+      const double change = std::max(distance(r, round_to(type, v[i] - e[i])),
+                                     distance(round_to(type, v[i] + e[i]), r));
+      e[i] = !jump && change < kUntrusted && e[i] < kUntrusted ? change : kUntrusted;
+    }
+    v[i] = r;
+  }
+}
+
+}  // namespace
+
+Engine::Engine(const Graph& graph, const HostPointers& memory, bool judging, TensorId unrounded)
+    : graph_(graph), memory_(memory), judging_(judging), unrounded_(unrounded) {
+  const std::size_t n = graph.tensors().size();
+  wanted_.resize(n);
+  blocks_.resize(n);
+  scalars_.resize(n);
+  alias_.resize(n);
+  target_.resize(n);
+  readers_.resize(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto& t = graph.tensors()[i];
+    if (!t.has_value) continue;
+    const DataType type = graph.type(static_cast<TensorId>(i));
+    scalars_[i] = round_to(type, type == i64 || type == i32 ? static_cast<double>(t.integer_value)
+                                                            : t.value);
+  }
+}
+
+// A view of a graph input needs no copy where storing it would not change a value.
+void Engine::resolve_aliases() {
+  for (const Node& node : graph_.nodes()) {
+    if (node.op != OpKind::transpose && node.op != OpKind::slice) continue;
+    const TensorId x = node.inputs[0], y = node.outputs[0];
+    if (!(graph_.is_input(x) || alias_[index(x)]) || target_[index(y)]) continue;
+    if (holds_every_value(graph_.type(y), graph_.type(x))) alias_[index(y)] = &node;
+  }
+}
+
+// Drops what other boxes hold; takes the whole tensor where that is not much more.
+void Engine::simplify(TensorId tensor) {
+  auto& boxes = wanted_[index(tensor)];
+  std::erase_if(boxes, [](const Box& b) { return b.volume() == 0; });
+  std::sort(boxes.begin(), boxes.end());
+  boxes.erase(std::unique(boxes.begin(), boxes.end()), boxes.end());
+  const Box whole = Box::whole(graph_[tensor].dim);
+  std::int64_t volume = 0;
+  for (const Box& b : boxes) volume = std::min(volume + b.volume(), whole.volume());
+  if (volume * 2 > whole.volume()) {
+    boxes = {whole};
+    return;
+  }
+  constexpr std::size_t most_compared = 1024;  // pairs of boxes are compared
+  if (boxes.size() > most_compared) return;
+  std::vector<Box> kept;
+  for (const Box& b : boxes) {
+    const bool inside = std::any_of(boxes.begin(), boxes.end(), [&](const Box& other) {
+      return !(other == b) && other.contains(b);
+    });
+    if (!inside) kept.push_back(b);
+  }
+  boxes = std::move(kept);
+}
+
+void Engine::collect_demand() {
+  const auto& nodes = graph_.nodes();
+  for (std::size_t i = nodes.size(); i-- > 0;) {
+    const Node& node = nodes[i];
+    for (std::size_t port = 0; port < node.outputs.size(); ++port) {
+      const TensorId y = node.outputs[port];
+      if (y < 0 || wanted_[index(y)].empty()) continue;
+      simplify(y);
+      for (std::size_t input = 0; input < node.inputs.size(); ++input) {
+        const TensorId x = node.inputs[input];
+        if (x < 0) continue;
+        ++readers_[index(x)];
+        for (const Box& box : wanted_[index(y)]) {
+          const Box in = needed_region(graph_, node, static_cast<int>(input),
+                                       static_cast<int>(port), box);
+          if (in.volume() > 0) wanted_[index(x)].push_back(in);
+        }
+      }
+    }
+  }
+}
+
+Status Engine::check_bindings() const {
+  for (std::size_t i = 0; i < wanted_.size(); ++i) {
+    const auto t = static_cast<TensorId>(i);
+    if (!graph_.is_input(t) || wanted_[i].empty()) continue;
+    const auto bound = memory_.find(t);
+    if (bound != memory_.end() && bound->second) continue;
+    Diagnostic d;
+    d.rule = bound == memory_.end() ? Rule::binding_missing : Rule::binding_null;
+    d.tensor = graph_.label(t);
+    return d;
+  }
+  return Done{};
+}
+
+const Block& Engine::block(TensorId tensor, const Box& box) const {
+  const auto& blocks = blocks_[index(tensor)];
+  const auto at = std::lower_bound(blocks.begin(), blocks.end(), box,
+                                   [](const Block& b, const Box& x) { return b.box < x; });
+  if (at != blocks.end() && at->box == box) return *at;
+  return *std::find_if(blocks.begin(), blocks.end(),
+                       [&](const Block& b) { return b.box.contains(box); });
+}
+
+View Engine::view(TensorId tensor, const Box& box) {
+  View view;
+  const auto& desc = graph_[tensor];
+  if (desc.has_value) {
+    view.memory = &scalars_[index(tensor)];
+    view.stride = Dims::filled(desc.dim.size(), 0);
+    return view;
+  }
+  if (box.volume() == 0) {
+    view.stride = Dims::filled(desc.dim.size(), 0);
+    return view;
+  }
+  if (graph_.is_input(tensor)) {
+    view.memory = memory_.at(tensor);
+    view.type = graph_.type(tensor);
+    view.stride = graph_.stride(tensor);
+    return view;
+  }
+  if (const Node* node = alias_[index(tensor)]) {
+    const View base = this->view(node->inputs[0], needed_region(graph_, *node, 0, 0, box));
+    view = base;
+    for (int i = 0; i < desc.dim.size(); ++i) {
+      if (node->op == OpKind::transpose) {
+        const auto& p = std::get<TransposeAttributes>(node->attributes).permutation;
+        view.stride[i] = base.stride[static_cast<int>(p[i])];
+      } else {
+        const auto& a = std::get<SliceAttributes>(node->attributes);
+        view.offset += a.start[i] * base.stride[i];
+        view.stride[i] *= a.step.empty() ? 1 : a.step[i];
+      }
+    }
+    return view;
+  }
+  const Block& b = block(tensor, box);
+  view.memory = b.v.data();
+  view.error = b.e.empty() ? nullptr : b.e.data();
+  view.stride = packed_strides(b.box.size);
+  for (int i = 0; i < desc.dim.size(); ++i) view.offset -= b.box.first[i] * view.stride[i];
+  return view;
+}
+
+std::uint64_t Engine::raw_integer(TensorId tensor) {
+  const auto& desc = graph_[tensor];
+  if (desc.has_value) return static_cast<std::uint64_t>(desc.integer_value);
+  const View v = view(tensor, Box::whole(desc.dim));
+  if (v.type == i64) {
+    std::uint64_t bits;
+    std::copy_n(static_cast<const char*>(v.memory) + v.offset * 8, 8,
+                reinterpret_cast<char*>(&bits));
+    return bits;
+  }
+  const Dims zero = Dims::filled(desc.dim.size(), 0);
+  return static_cast<std::uint64_t>(static_cast<std::int64_t>(v.element(zero).value));
+}
+
+Job Engine::make_job(const Node& node, int port, const Box& box) {
+  Job job;
+  job.graph = &graph_;
+  job.node = &node;
+  job.output = port;
+  job.box = box;
+  job.dim = graph_[node.outputs[static_cast<std::size_t>(port)]].dim;
+  job.arithmetic = graph_.arithmetic(node);
+  job.precision = precision_of(job.arithmetic);
+  job.judging = judging_;
+  std::vector<Box> needed;
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    Operand operand;
+    needed.emplace_back();
+    if (const TensorId x = node.inputs[i]; x >= 0) {
+      needed.back() = needed_region(graph_, node, static_cast<int>(i), port, box);
+      operand.view = view(x, needed.back());
+      operand.dim = graph_[x].dim;
+      operand.present = true;
+    }
+    job.in.push_back(std::move(operand));
+  }
+  const bool contraction = node.op == OpKind::matmul || node.op == OpKind::conv_fprop ||
+                           node.op == OpKind::conv_dgrad || node.op == OpKind::conv_wgrad ||
+                           node.op == OpKind::moe_grouped_matmul;
+  if (judging_ && contraction) prepare_contraction(job, needed);
+  const bool sums = contraction || node.op == OpKind::reduction ||
+                    node.op == OpKind::resample || node.op == OpKind::resample_backward;
+  if (judging_ && sums)
+    for (std::size_t i = 0; i < std::min<std::size_t>(contraction ? 2 : 1, job.in.size()); ++i)
+      job.in[i].unit = unit_of(job.in[i], node.inputs[i], needed[i]);
+  if (node.op == OpKind::moe_grouped_matmul) prepare_moe(job);
+  if (node.op == OpKind::rng) {
+    job.seed = raw_integer(node.inputs[0]);
+    job.offset = raw_integer(node.inputs[1]);
+  }
+  return job;
+}
+
+void Engine::compute(std::vector<Job>& jobs, std::vector<Block>& blocks, DataType type) {
+  struct Piece {
+    std::size_t job;
+    std::int64_t begin, end;
+  };
+  double total = 0;
+  for (const Job& j : jobs) total += cost_per_element(j) * static_cast<double>(j.box.volume());
+  const double per_piece = std::max(total / (16.0 * worker_threads()), 1e5);
+  std::vector<Piece> pieces;
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    const std::int64_t n = jobs[i].box.volume();
+    auto step = static_cast<std::int64_t>(per_piece / cost_per_element(jobs[i])) + 1;
+    const std::int64_t run = n > 0 ? jobs[i].box.size.back() : 0;
+    if (run > 0 && run <= 65536) step = (step + run - 1) / run * run;
+    for (std::int64_t begin = 0; begin < n; begin += step)
+      pieces.push_back({i, begin, std::min(n, begin + step)});
+  }
+  const auto work = [&](std::int64_t i) {
+    const Piece& p = pieces[static_cast<std::size_t>(i)];
+    double* v = blocks[p.job].v.data() + p.begin;
+    double* e = judging_ ? blocks[p.job].e.data() + p.begin : nullptr;
+    evaluate_part(jobs[p.job], p.begin, p.end, v, e);
+    if (type != DataType::none) round_part(type, p.end - p.begin, v, e);
+  };
+  if (total < 2e5) {  // starting threads would cost more
+    for (std::size_t i = 0; i < pieces.size(); ++i) work(static_cast<std::int64_t>(i));
+  } else {
+    parallel_for(static_cast<std::int64_t>(pieces.size()), work);
+  }
+}
+
+void Engine::evaluate(const Node& node, int port) {
+  const TensorId y = node.outputs[static_cast<std::size_t>(port)];
+  std::vector<Job> jobs;
+  auto& blocks = blocks_[index(y)];
+  for (const Box& box : wanted_[index(y)]) {
+    jobs.push_back(make_job(node, port, box));
+    Block b{box, std::vector<double>(static_cast<std::size_t>(box.volume())), {}};
+    if (judging_) b.e.resize(b.v.size());
+    blocks.push_back(std::move(b));
+  }
+  compute(jobs, blocks, y == unrounded_ ? DataType::none : graph_.type(y));
+  for (Block& b : blocks)
+    if (std::all_of(b.e.begin(), b.e.end(), [](double e) { return e == 0; })) b.e = {};
+  narrowed_.clear();
+}
+
+Status Engine::run(const std::function<void(TensorId, const Block&)>& finished) {
+  for (std::size_t i = 0; i < wanted_.size(); ++i) target_[i] = !wanted_[i].empty();
+  resolve_aliases();
+  collect_demand();
+  if (Status bound = check_bindings(); !bound) return bound;
+  for (const Node& node : graph_.nodes()) {
+    for (std::size_t port = 0; port < node.outputs.size(); ++port) {
+      const TensorId y = node.outputs[port];
+      if (y < 0 || wanted_[index(y)].empty()) continue;
+      if (!alias_[index(y)]) evaluate(node, static_cast<int>(port));
+      if (target_[index(y)])
+        for (const Block& b : blocks_[index(y)]) finished(y, b);
+      for (const TensorId x : node.inputs)
+        if (x >= 0 && --readers_[index(x)] == 0) blocks_[index(x)] = {};
+      if (readers_[index(y)] == 0) blocks_[index(y)] = {};
+    }
+  }
+  return Done{};
+}
+
+}  // namespace sinter::reference

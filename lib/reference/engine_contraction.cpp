@@ -1,0 +1,109 @@
+// What the judge knows of the operands of a sum before it runs: whether the sums are exact, and
+// which operands a kernel may narrow for the tensor cores.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "reference/element.hpp"
+#include "reference/engine.hpp"
+
+namespace sinter::reference {
+namespace {
+
+// The exponent of the lowest set bit of a finite non-zero number.
+int lowest_bit(double x) {
+  const auto bits = std::bit_cast<std::uint64_t>(x);
+  const auto field = static_cast<int>(bits >> 52 & 0x7ff);
+  std::uint64_t mantissa = bits & ((std::uint64_t{1} << 52) - 1);
+  if (field) mantissa |= std::uint64_t{1} << 52;
+  return std::countr_zero(mantissa) + std::max(field, 1) - 1075;
+}
+
+// Whether rounding a number of type `from` to floating type `to` changes nothing.
+bool holds_every_value(DataType to, DataType from) {
+  const auto &t = info(to), &f = info(from);
+  return f.floating && t.precision >= f.precision && t.largest >= f.largest &&
+         t.min_exponent - t.precision <= f.min_exponent - f.precision;
+}
+bool is_16_bit_float(DataType t) { return t == f16 || t == bf16; }
+bool is_narrow_float(DataType t) { return is_floating(t) && info(t).precision <= 11; }
+
+}  // namespace
+
+// A power of two that divides all finite elements of the box; tiny where there is no useful one.
+double Engine::unit_of(const Operand& operand, TensorId tensor, const Box& box) {
+  const auto key = std::pair{tensor, box};
+  // Narrowed operands have the same values, so that they share the entry.
+  if (const auto known = units_.find(key); known != units_.end()) return known->second;
+  constexpr int useless = -200;  // no sum of anything this fine is exact
+  int lowest = 1000;
+  if (box.volume() > 0) {
+    std::vector<double> line;
+    for_runs(box, 0, box.volume(), [&](const Dims& at, std::int64_t n, std::int64_t) {
+      if (lowest < useless) return;
+      line.resize(static_cast<std::size_t>(n));
+      operand.view.read(operand.view.at(at), operand.view.stride[box.rank() - 1], n, line.data());
+      for (const double x : line)
+        if (x != 0 && std::isfinite(x)) lowest = std::min(lowest, lowest_bit(x));
+    });
+  }
+  const double unit = std::ldexp(1.0, std::clamp(lowest, useless, 500));
+  units_.emplace(key, unit);
+  return unit;
+}
+
+// The operand as a kernel may read it: rounded to `type`, by any rounding to a neighbour.
+Operand Engine::narrowed(const Operand& operand, TensorId tensor, const Box& box, DataType type) {
+  const auto [entry, fresh] = narrowed_.try_emplace(std::pair{tensor, box});
+  Block& b = entry->second;
+  if (fresh) {
+    b.box = box;
+    b.v.resize(static_cast<std::size_t>(box.volume()));
+    b.e.resize(b.v.size());
+    const double u = std::ldexp(1.0, -info(type).precision),
+                 eta = std::ldexp(1.0, info(type).min_exponent - info(type).precision);
+    for_runs(box, 0, box.volume(), [&](const Dims& at, std::int64_t n, std::int64_t position) {
+      const View& view = operand.view;
+      const std::int64_t start = view.at(at), step = view.stride[box.rank() - 1];
+      double *v = b.v.data() + position, *e = b.e.data() + position;
+      view.read(start, step, n, v);
+      if (view.error) view.read_errors(start, step, n, e);
+      for (std::int64_t i = 0; i < n; ++i) {
+        if (e[i] == 0 && (round_to(type, v[i]) == v[i] || v[i] != v[i])) continue;
+        const double reach = std::fabs(v[i]) + e[i];
+        e[i] = reach <= info(type).largest ? e[i] + u * reach + eta : kUntrusted;
+      }
+    });
+    if (std::all_of(b.e.begin(), b.e.end(), [](double e) { return e == 0; })) b.e = {};
+  }
+  Operand narrow = operand;
+  narrow.view = {};
+  narrow.view.memory = b.v.data();
+  narrow.view.error = b.e.empty() ? nullptr : b.e.data();
+  narrow.view.stride = packed_strides(box.size);
+  for (int i = 0; i < box.rank(); ++i) narrow.view.offset -= box.first[i] * narrow.view.stride[i];
+  return narrow;
+}
+
+// Virtual f32 operands may be rounded to the graph's 16-bit io type, and f32 ones to tf32 where the
+// compute type says so (SPEC.md).
+void Engine::prepare_contraction(Job& job, const std::vector<Box>& needed) {
+  const DataType io = graph_.options().io;
+  const bool tf32_allowed = graph_.compute(*job.node) == tf32;
+  for (std::size_t i = 0; i < 2; ++i) {
+    const TensorId x = job.node->inputs[i];
+    const DataType type = graph_.type(x);
+    DataType narrow = DataType::none;
+    if (type == f32 && graph_.is_virtual(x) && is_16_bit_float(io)) narrow = io;
+    else if (type == f32 && tf32_allowed) narrow = tf32;
+    job.tensor_cores |= is_narrow_float(type) || narrow != DataType::none;
+    if (tf32_allowed) job.tensor_core_depth = 8;
+    // What is read in place from a graph input of a narrow type loses nothing.
+    const bool exact = holds_every_value(narrow, job.in[i].view.type);
+    if (narrow != DataType::none && !exact && needed[i].volume() > 0 && !graph_[x].has_value)
+      job.in[i] = narrowed(job.in[i], x, needed[i], narrow);
+  }
+  if (job.arithmetic == f64) job.tensor_cores = false;
+}
+
+}  // namespace sinter::reference

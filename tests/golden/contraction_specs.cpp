@@ -1,0 +1,138 @@
+#include "golden/spec_builder.hpp"
+#include "golden/specs.hpp"
+
+namespace sinter::golden {
+namespace {
+
+using M = PointwiseMode;
+
+// Sizes of the index groups batch, m, n, k.
+SpecBuilder contraction(Dims extent, int batch, int m, int n, int k) {
+  SpecBuilder b(Family::contraction, extent);
+  b.spec.batch = batch;
+  b.spec.m = m;
+  b.spec.n = n;
+  b.spec.k = k;
+  return b;
+}
+
+// gelu(a @ b + bias), B as k x n.
+KernelSpec matmul_bias_gelu() {
+  auto b = contraction({3, 100, 130, 72}, 1, 1, 1, 1);
+  b.into(b.spec.a).load("a", b.port("a", bf16, strided({7200, 72, 0, 1})));
+  b.into(b.spec.b).load("b", b.port("b", bf16, strided({9360, 0, 1, 130})));
+  b.into(b.spec.body);
+  const int product = b.convert("product", bf16, b.accumulator("product"));
+  const int bias = b.load("bias", b.port("bias", bf16, strided({0, 0, 1, 0})));
+  const int y = b.op("y", M::gelu_approx_tanh_fwd, {b.op("sum", M::add, {product, bias})});
+  b.store(y, b.port("y", bf16, strided({13000, 130, 1, 0}), true));
+  return b.spec;
+}
+
+// A scaled and rounded operand, products of doubles, result stored transposed.
+KernelSpec prologue_f64() {
+  auto b = contraction({65, 63, 17}, 0, 1, 1, 1);
+  b.spec.accumulate = DataType::f64;
+  b.into(b.spec.a);
+  const int a = b.load("a", b.port("a", f8e4m3, strided({1, 0, 65})));
+  const int half = b.scalar("half", b.scalar_input("half", f32, 0.5));
+  b.convert("scaled", f16, b.op("scaled", M::mul, {a, half}));
+  b.into(b.spec.b).load("b", b.port("b", f64, strided({0, 17, 1})));
+  b.into(b.spec.body);
+  b.store(b.accumulator("c"), b.port("c", f64, strided({1, 65, 0}), true));
+  return b.spec;
+}
+
+// Attention's second product: a masked probability of zero reads nothing.
+KernelSpec annihilating_zero() {
+  auto b = contraction({8, 70, 64, 200}, 1, 1, 1, 1);
+  b.spec.annihilating_zero = true;
+  b.into(b.spec.a).load("p", b.port("p", f16, strided({14000, 200, 0, 1})));
+  b.into(b.spec.b).load("v", b.port("v", f16, strided({12800, 0, 1, 64})));
+  b.into(b.spec.body);
+  b.store(b.accumulator("o"), b.port("o", f16, strided({4480, 64, 1, 0}), true));
+  return b.spec;
+}
+
+// Channels-last image 2 x 16 x 14 x 14 with 32 filters of 3 x 3, stride 2, padding 1.
+// Indices: m = image, p, q; n = filter; k = r, s, channel. A prologue makes x + 1, zero outside.
+KernelSpec conv_fprop() {
+  auto b = contraction({2, 7, 7, 32, 3, 3, 16}, 0, 3, 1, 3);
+  b.into(b.spec.a);
+  const int port = b.port(
+      "x", bf16,
+      {.stride = {3136, 0, 0, 0, 0, 0, 1},
+       .offset = 0,
+       .windows = {{.coefficient = {0, 2, 0, 0, 1, 0, 0}, .base = -1, .extent = 14, .stride = 224},
+                   {.coefficient = {0, 0, 2, 0, 0, 1, 0}, .base = -1, .extent = 14, .stride = 16}},
+       .via = {}});
+  const int one = b.scalar("one", b.scalar_input("one", f32, 1));
+  b.inside(b.op("moved", M::add, {b.load("x", port), one}), port);
+  b.into(b.spec.b).load("w", b.port("w", bf16, strided({0, 0, 0, 144, 48, 16, 1})));
+  b.into(b.spec.body);
+  b.store(b.accumulator("y"), b.port("y", bf16, strided({1568, 224, 32, 1, 0, 0, 0}), true));
+  return b.spec;
+}
+
+// The gradient of that image: p = (h + 1 - r) / 2 where the division is exact.
+KernelSpec conv_dgrad() {
+  auto b = contraction({2, 14, 14, 16, 32, 3, 3}, 0, 3, 1, 3);
+  b.into(b.spec.a).load(
+      "dy", b.port("dy", bf16,
+                   {.stride = {1568, 0, 0, 0, 1, 0, 0},
+                    .offset = 0,
+                    .windows = {{.coefficient = {0, 1, 0, 0, 0, -1, 0}, .base = 1, .divisor = 2,
+                                 .extent = 7, .stride = 224},
+                                {.coefficient = {0, 0, 1, 0, 0, 0, -1}, .base = 1, .divisor = 2,
+                                 .extent = 7, .stride = 32}},
+                    .via = {}}));
+  b.into(b.spec.b).load("w", b.port("w", bf16, strided({0, 0, 0, 1, 144, 48, 16})));
+  b.into(b.spec.body);
+  b.store(b.accumulator("dx"), b.port("dx", bf16, strided({3136, 224, 16, 1, 0, 0, 0}), true));
+  return b.spec;
+}
+
+KernelSpec moe(MoeMode mode) {
+  auto b = contraction({4, 150, 96, 80}, 1, 1, 1, 1);
+  b.spec.rows = {.on = true, .offsets = 0, .index = mode == MoeMode::none ? -1 : 1, .mode = mode};
+  b.port("first_token_offset", i32, strided({0, 0, 0, 0}));
+  if (mode != MoeMode::none) b.port("token_index", i64, strided({0, 0, 0, 0}));
+  b.into(b.spec.a).load("token", b.port("token", bf16, strided({0, 80, 0, 1})));
+  b.into(b.spec.b).load("weight", b.port("weight", bf16, strided({7680, 0, 1, 96})));
+  b.into(b.spec.body);
+  b.store(b.accumulator("y"), b.port("y", bf16, strided({0, 96, 1, 0}), true));
+  return b.spec;
+}
+
+// No products at all: the result is zeros.
+KernelSpec empty_sum() {
+  auto b = contraction({5, 6, 0}, 0, 1, 1, 1);
+  b.into(b.spec.a).load("a", b.port("a", f32, strided({1, 0, 1})));
+  b.into(b.spec.b).load("b", b.port("b", f32, strided({0, 1, 6})));
+  b.into(b.spec.body);
+  b.store(b.accumulator("c"), b.port("c", f32, strided({6, 1, 0}), true));
+  return b.spec;
+}
+
+}  // namespace
+
+std::vector<NamedSpec> contraction_specs() {
+  return {{"matmul_bias_gelu", matmul_bias_gelu()},
+          {"prologue_f64", prologue_f64()},
+          {"annihilating_zero", annihilating_zero()},
+          {"conv_fprop", conv_fprop()},
+          {"conv_dgrad", conv_dgrad()},
+          {"moe", moe(MoeMode::none)},
+          {"moe_gather", moe(MoeMode::gather)},
+          {"moe_scatter", moe(MoeMode::scatter)},
+          {"empty_sum", empty_sum()}};
+}
+
+std::vector<NamedSpec> all_specs() {
+  std::vector<NamedSpec> all;
+  for (auto specs : {pointwise_specs(), gather_specs(), rowwise_specs(), contraction_specs()})
+    all.insert(all.end(), specs.begin(), specs.end());
+  return all;
+}
+
+}  // namespace sinter::golden

@@ -1,0 +1,125 @@
+// The generated text of the hand-built specs, compared with files that people read and approve:
+// SINTER_APPROVE=1 writes them anew. Every kernel must also compile for each supported target.
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <regex>
+#include <sstream>
+
+#include "emit/emit.hpp"
+#include "golden/specs.hpp"
+#include "runtime/compiler.hpp"
+#include "support/catch.hpp"
+
+namespace sinter::golden {
+namespace {
+
+std::string kernel_path(const std::string& name) {
+  const char* data = std::getenv("SINTER_TEST_DATA");
+  return std::string(data ? data : SINTER_SOURCE_DIR) + "/tests/golden/kernels/" + name + ".cu";
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+bool approving() {
+  const char* approve = std::getenv("SINTER_APPROVE");
+  return approve && std::string(approve) == "1";
+}
+
+TEST_CASE("generated kernels are the approved ones") {
+  for (const auto& [name, spec] : all_specs()) {
+    INFO("kernel " << name << "; SINTER_APPROVE=1 rewrites it");
+    const EmittedKernel kernel = emit_kernel(spec);
+    if (approving()) std::ofstream(kernel_path(name), std::ios::binary) << kernel.source;
+    CHECK(kernel.source == read_file(kernel_path(name)));
+  }
+}
+
+TEST_CASE("generated text holds no mechanism and no user text") {
+  // What only the device library may contain.
+  const std::regex mechanism(
+      R"(\b(for|while|do|goto|asm|if)\b|__shared__|__syncthreads|threadIdx|blockIdx|\?)");
+  const std::regex include(R"(#include (?!"sinter/[a-z_/]+\.(cuh|hpp)"\n))");
+  const std::regex allowed(R"([\x20-\x7e\n]*)");
+  for (const auto& [name, spec] : all_specs()) {
+    INFO("kernel " << name);
+    const std::string source = emit_kernel(spec).source;
+    std::string code;  // without comments
+    std::istringstream lines(source);
+    for (std::string line; std::getline(lines, line);)
+      if (!line.starts_with("//")) code += line + "\n";
+    CHECK_FALSE(std::regex_search(code, mechanism));
+    CHECK_FALSE(std::regex_search(code, include));
+    CHECK(std::regex_match(source, allowed));
+    CHECK(source.find("passwd") == source.find("for_include_etc_passwd") + 16 * (name == "hostile_names") -
+                                       (name == "hostile_names" ? 0 : 0));
+  }
+}
+
+TEST_CASE("the same spec gives the same bytes, and another text another entry") {
+  const auto specs = all_specs();
+  std::vector<std::string> entries;
+  for (const auto& [name, spec] : specs) {
+    const EmittedKernel first = emit_kernel(spec), second = emit_kernel(spec);
+    CHECK(first.source == second.source);
+    CHECK(first.entry == second.entry);
+    CHECK(first.source.find("void " + first.entry + "(") != std::string::npos);
+    entries.push_back(first.entry);
+  }
+  std::sort(entries.begin(), entries.end());
+  CHECK(std::adjacent_find(entries.begin(), entries.end()) == entries.end());
+}
+
+TEST_CASE("arguments name every port in order and carry the bits of the scalars") {
+  const auto specs = pointwise_specs();
+  const auto dropout = std::find_if(specs.begin(), specs.end(),
+                                    [](const NamedSpec& s) { return s.name == "dropout"; });
+  const EmittedKernel kernel = emit_kernel(dropout->spec);
+  REQUIRE(kernel.arguments.size() == 6);
+  for (int i = 0; i < 3; ++i) {
+    CHECK_FALSE(kernel.arguments[static_cast<std::size_t>(i)].scalar);
+    CHECK(kernel.arguments[static_cast<std::size_t>(i)].index == i);
+  }
+  CHECK(kernel.arguments[3].scalar);
+  CHECK(kernel.arguments[3].bytes == 8);
+  CHECK(kernel.arguments[3].bits == 77);
+  const EmittedKernel relu = emit_kernel(specs.front().spec);
+  CHECK(relu.arguments.back().bytes == 4);
+  CHECK(relu.arguments.back().bits == 0x3e000000u);  // 0.125f
+}
+
+void compile_for_all_targets(const std::string& name, const EmittedKernel& kernel,
+                             std::vector<double>& milliseconds) {
+  for (const char* target : {"sm_80", "sm_90a", "sm_100a"}) {
+    INFO("kernel " << name << " for " << target);
+    const auto start = std::chrono::steady_clock::now();
+    const auto code = compile_kernel({kernel.source, kernel.entry, target});
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+    milliseconds.push_back(took.count());
+    if (!code) FAIL_CHECK(code.error().message());
+    else CHECK(code->starts_with("\x7f" "ELF"));
+  }
+}
+
+TEST_CASE("every generated kernel compiles for each supported target") {
+  std::vector<double> milliseconds;
+  for (const auto& [name, spec] : all_specs())
+    compile_for_all_targets(name, emit_kernel(spec), milliseconds);
+  std::nth_element(milliseconds.begin(), milliseconds.begin() + milliseconds.size() / 2,
+                   milliseconds.end());
+  WARN("median compile time " << milliseconds[milliseconds.size() / 2] << " ms");
+}
+
+TEST_CASE("every pointwise mode has a formula that compiles in float and double") {
+  std::vector<double> milliseconds;
+  compile_for_all_targets("every_pointwise_mode", emit_kernel(every_pointwise_mode()), milliseconds);
+}
+
+}  // namespace
+}  // namespace sinter::golden

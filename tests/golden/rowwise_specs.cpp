@@ -1,0 +1,84 @@
+#include "golden/spec_builder.hpp"
+#include "golden/specs.hpp"
+
+namespace sinter::golden {
+namespace {
+
+using M = PointwiseMode;
+using R = ReductionMode;
+
+// softmax with stats: maximum, then the sum of exponentials, then the quotient.
+KernelSpec softmax() {
+  SpecBuilder b(Family::rowwise, {300, 1000});
+  b.spec.kept = 1;
+  const int x = b.packed("x", bf16);
+  const int top = b.reduce("top", R::max, x);
+  const int e = b.op("e", M::exp, {b.op("shifted", M::sub, {x, top})});
+  const int sum = b.reduce("sum", R::add, e);
+  b.store(b.op("y", M::div, {e, sum}), "y", bf16);
+  const int stats = b.op("stats", M::add, {top, b.op("log_sum", M::log, {sum})});
+  b.store(stats, b.port("Stats", f32, strided({1, 0}), true));
+  return b.spec;
+}
+
+// The sum over all but the last dim of a matrix: neighbouring threads take neighbouring columns.
+KernelSpec column_sum() {
+  SpecBuilder b(Family::rowwise, {768, 4096});  // kept: columns; reduced: rows
+  b.spec.kept = 1;
+  const int x = b.load("dy", b.port("dy", bf16, strided({1, 768})));
+  b.store(b.reduce("sum", R::add, x), b.port("dbias", f32, strided({1, 0}), true));
+  return b.spec;
+}
+
+// Every reduction mode over everything, in f64.
+KernelSpec all_modes() {
+  SpecBuilder b(Family::rowwise, {33, 17});
+  const int x = b.packed("x", f64);
+  const int w = b.packed("w", f32);
+  int place = 0;
+  for (R mode : {R::add, R::mul, R::min, R::max, R::amax, R::avg, R::norm1, R::norm2,
+                 R::mul_no_zeros}) {
+    const int r = b.reduce(std::string(name(mode)), mode, x, DataType::f64);
+    b.store(r, b.port("result", f64, strided({0, 0}, place++), true));
+  }
+  b.store(b.reduce("norm", R::norm2, w), b.port("norm", f32, strided({0, 0}), true));
+  return b.spec;
+}
+
+// A reduction over an extent of 0.
+KernelSpec empty_rows() {
+  SpecBuilder b(Family::rowwise, {5, 0});
+  b.spec.kept = 1;
+  b.store(b.reduce("least", R::min, b.packed("x", f16)), b.port("y", f16, strided({1, 0}), true));
+  return b.spec;
+}
+
+// layernorm over the last two dims of a permuted tensor, with a scale along the row.
+KernelSpec layernorm() {
+  SpecBuilder b(Family::rowwise, {12, 20, 40});
+  b.spec.kept = 1;
+  const int x = b.load("x", b.port("x", f32, strided({800, 1, 20})));
+  const int scale = b.load("scale", b.port("scale", f32, strided({0, 40, 1})));
+  const int epsilon = b.scalar("epsilon", b.scalar_input("epsilon", f32, 1e-5));
+  const int mean = b.reduce("mean", R::avg, x);
+  const int centred = b.op("centred", M::sub, {x, mean});
+  const int variance = b.reduce("variance", R::avg, b.op("square", M::mul, {centred, centred}));
+  const int inverse = b.op("inv_variance", M::rsqrt, {b.op("sum", M::add, {variance, epsilon})});
+  const int normal = b.op("normal", M::mul, {centred, inverse});
+  b.store(b.op("y", M::mul, {normal, scale}), "y", f32);
+  b.store(mean, b.port("mean", f32, strided({1, 0, 0}), true));
+  b.store(inverse, b.port("row", f32, strided({1, 0, 0}), true));
+  return b.spec;
+}
+
+}  // namespace
+
+std::vector<NamedSpec> rowwise_specs() {
+  return {{"softmax", softmax()},
+          {"column_sum", column_sum()},
+          {"all_reduction_modes", all_modes()},
+          {"empty_rows", empty_rows()},
+          {"layernorm", layernorm()}};
+}
+
+}  // namespace sinter::golden

@@ -1,0 +1,24 @@
+// Hand-built kernel specs, chosen so that each branch of the generator appears at least once.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "plan/kernel_spec.hpp"
+
+namespace sinter::golden {
+
+struct NamedSpec {
+  std::string name;
+  KernelSpec spec;
+};
+
+std::vector<NamedSpec> pointwise_specs();
+std::vector<NamedSpec> gather_specs();
+std::vector<NamedSpec> rowwise_specs();
+std::vector<NamedSpec> contraction_specs();
+std::vector<NamedSpec> all_specs();
+
+// Every pointwise mode over one f32 operand list, in one kernel; no golden text, it only must compile.
+KernelSpec every_pointwise_mode();
+
+}  // namespace sinter::golden

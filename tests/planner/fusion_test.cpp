@@ -1,0 +1,200 @@
+// Which kernels a graph becomes. Each case names the fusion or the cut that it expects.
+#include <algorithm>
+
+#include "lower/lower.hpp"
+#include "planner/planner.hpp"
+#include "planner/storage.hpp"
+#include "sinter/operations.hpp"
+#include "support/catch.hpp"
+
+using namespace sinter;
+
+namespace {
+
+struct Planned {
+  std::unique_ptr<Graph> lowered;
+  Partition partition;
+
+  std::vector<Family> families() const {
+    std::vector<Family> f;
+    for (const auto& k : partition.kernels) f.push_back(k.family);
+    return f;
+  }
+  bool has_cut(std::string_view reason) const {
+    return std::any_of(partition.cuts.begin(), partition.cuts.end(), [&](const PlanCut& c) {
+      return c.reason.find(reason) != std::string::npos;
+    });
+  }
+};
+
+Planned plan(Graph& g, bool fuse = true) {
+  for (const auto& d : g.check()) FAIL(d.message());
+  Planned p;
+  p.lowered = lower(g).graph;
+  p.partition = partition(*p.lowered, fuse);
+  return p;
+}
+
+}  // namespace
+
+TEST_CASE("matmul, bias and activation are one contraction without workspace") {
+  Graph g{{.io = bf16}};
+  auto x = g.tensor({.name = "x", .dim = {64, 32}}), w = g.tensor({.name = "w", .dim = {32, 48}}),
+       b = g.tensor({.name = "b", .dim = {1, 48}});
+  g.output(gelu_tanh(matmul(x, w) + b), "y");
+  const auto p = plan(g);
+  CHECK(p.families() == std::vector{Family::contraction});
+  CHECK(p.partition.workspace_bytes == 0);
+  CHECK(plan(g, false).partition.kernels.size() == 3);
+}
+
+TEST_CASE("an intermediate that the caller sees is stored by the fused kernel") {
+  Graph g;
+  auto x = g.tensor({.name = "x", .dim = {64, 32}}), w = g.tensor({.name = "w", .dim = {32, 48}});
+  auto h = matmul(x, w);
+  g.output(h, "h");
+  g.output(relu(h), "y");
+  const auto p = plan(g);
+  REQUIRE(p.partition.kernels.size() == 1);
+  int written = 0;
+  for (const auto& port : p.partition.kernels[0].ports) written += port.written;
+  CHECK(written == 2);
+}
+
+TEST_CASE("softmax is one rowwise kernel of three phases") {
+  Graph g;
+  auto x = g.tensor({.name = "x", .dim = {8, 100}});
+  g.output(softmax(x), "y");
+  const auto p = plan(g);
+  REQUIRE(p.families() == std::vector{Family::rowwise});
+  CHECK(p.partition.kernels[0].phases == 3);
+}
+
+TEST_CASE("residual add and layernorm with both results are one kernel") {
+  Graph g{{.io = bf16}};
+  auto x = g.tensor({.name = "x", .dim = {8, 64}}), r = g.tensor({.name = "r", .dim = {8, 64}}),
+       s = g.tensor({.name = "s", .dim = {1, 64}}), b = g.tensor({.name = "b", .dim = {1, 64}});
+  auto sum = x + r;
+  g.output(sum, "sum");
+  g.output(layernorm(sum, s, b, 1e-5), "y");
+  CHECK(plan(g).families() == std::vector{Family::rowwise});
+}
+
+TEST_CASE("causal attention is two contractions and a softmax, its mask has no memory") {
+  Graph g{{.io = bf16}};
+  auto q = g.tensor({.name = "q", .dim = {2, 4, 64, 32}}),
+       k = g.tensor({.name = "k", .dim = {2, 2, 64, 32}}),
+       v = g.tensor({.name = "v", .dim = {2, 2, 64, 32}});
+  g.output(sdpa(q, k, v, {.attn_scale = 0.5, .causal_mask = true}), "o");
+  const auto p = plan(g);
+  CHECK(p.families() ==
+        std::vector{Family::contraction, Family::rowwise, Family::contraction});
+  const std::int64_t scores = 2 * 4 * 64 * 64;
+  CHECK(p.partition.workspace_bytes <= scores * (4 + 2) + 512);
+}
+
+TEST_CASE("transposes, slices and splits of stored tensors cost no kernel") {
+  Graph g;
+  auto x = g.tensor({.name = "x", .dim = {6, 8, 10}});
+  auto t = transpose(slice(x, {.start = {0, 2, 0}, .limit = {6, 8, 10}, .step = {1, 2, 1}}),
+                     {2, 0, 1});
+  g.output(relu(reshape(t, {5, 2, 6, 3})), "y");
+  CHECK(plan(g).families() == std::vector{Family::pointwise});
+}
+
+TEST_CASE("a reshape that no strides can express is copied once") {
+  Graph g;
+  auto x = g.tensor({.name = "x", .dim = {6, 8}});
+  g.output(relu(reshape(transpose(x, {1, 0}), {48})), "y");
+  const auto p = plan(g);
+  REQUIRE(p.partition.kernels.size() == 2);
+  const auto& ports = p.partition.kernels[0].ports;
+  CHECK(std::any_of(ports.begin(), ports.end(), [](const auto& q) { return !q.access.via.empty(); }));
+}
+
+TEST_CASE("parts of a concatenation are written where they belong") {
+  Graph g;
+  auto x = g.tensor({.name = "x", .dim = {4, 8}}), y = g.tensor({.name = "y", .dim = {4, 5}});
+  g.output(concatenate({relu(x), exp(y)}, 1), "z");
+  const auto p = plan(g);
+  CHECK(p.families() == std::vector{Family::pointwise, Family::pointwise});
+  CHECK(p.partition.workspace_bytes == 0);
+}
+
+TEST_CASE("nodes that would wait for each other stay apart, with the reason") {
+  Graph g;
+  auto x = g.tensor({.name = "x", .dim = {16, 16}}), w = g.tensor({.name = "w", .dim = {16, 16}});
+  auto a = relu(x);
+  g.output(a + matmul(a, w), "y");  // relu feeds the matmul from memory and the sum after it
+  const auto p = plan(g);
+  CHECK(p.families() == std::vector{Family::pointwise, Family::contraction});
+  CHECK_FALSE(p.partition.cuts.empty());
+}
+
+TEST_CASE("an elementwise chain before a matmul runs as its prologue when it reads no more") {
+  Graph g{{.io = bf16}};
+  auto x = g.tensor({.name = "x", .dim = {64, 32}, .data_type = f8e4m3}),
+       s = g.tensor({.name = "s", .dim = {64, 1}, .data_type = f32}),
+       w = g.tensor({.name = "w", .dim = {32, 48}});
+  g.output(matmul(x * s, w), "y");
+  CHECK(plan(g).families() == std::vector{Family::contraction});
+}
+
+TEST_CASE("a prologue that would read more than the operand is refused with the reason") {
+  Graph g{{.io = f32, .intermediate = bf16}};
+  auto x = g.tensor({.name = "x", .dim = {512, 512}}), z = g.tensor({.name = "z", .dim = {512, 512}}),
+       w = g.tensor({.name = "w", .dim = {512, 48}});
+  g.output(matmul(x * z, w), "y");
+  const auto p = plan(g);
+  CHECK(p.families() == std::vector{Family::pointwise, Family::contraction});
+  CHECK(p.has_cut("read more"));
+}
+
+TEST_CASE("one tensor on both operands of a matmul is made before it") {
+  Graph g;
+  auto x = g.tensor({.name = "x", .dim = {16, 16}});
+  auto a = relu(x);
+  g.output(matmul(a, a), "y");
+  CHECK(plan(g).families() == std::vector{Family::pointwise, Family::contraction});
+}
+
+TEST_CASE("tensors that do not live at the same time share workspace") {
+  Graph g;
+  auto x = g.tensor({.name = "x", .dim = {64, 64}}), w = g.tensor({.name = "w", .dim = {64, 64}});
+  Tensor h = x;
+  for (int i = 0; i < 10; ++i) h = matmul(h, w);
+  g.output(h, "y");
+  const auto p = plan(g);
+  CHECK(p.partition.kernels.size() == 10);
+  CHECK(p.partition.workspace_bytes == 2 * 64 * 64 * 4);
+}
+
+TEST_CASE("a chain of 500 nodes is planned and split within the limits") {
+  Graph g;
+  auto x = g.tensor({.name = "x", .dim = {64}});
+  Tensor h = x;
+  for (int i = 0; i < 500; ++i) h = i % 2 ? h * 0.5 : h + 1.0;
+  g.output(h, "y");
+  const auto p = plan(g);
+  CHECK(p.partition.kernels.size() <= 8);
+  CHECK(p.has_cut("already has"));
+}
+
+TEST_CASE("results without elements need no kernel, sums over nothing do") {
+  Graph g;
+  auto x = g.tensor({.name = "x", .dim = {0, 8}});
+  g.output(relu(x), "y");
+  g.output(reduction(x, ReductionMode::add, {1, 8}), "s");
+  CHECK(plan(g).families() == std::vector{Family::rowwise});
+}
+
+TEST_CASE("reshape strides follow NumPy's view rule") {
+  CHECK(reshape_strides({6, 8}, {8, 1}, {48}) == Dims{1});
+  CHECK(reshape_strides({6, 8}, {16, 1}, {48}) == std::nullopt);
+  CHECK(reshape_strides({6, 8}, {16, 2}, {48}) == Dims{2});
+  CHECK(reshape_strides({6, 8}, {1, 6}, {48}) == std::nullopt);
+  CHECK(reshape_strides({6, 8}, {1, 6}, {2, 3, 4, 2}) == Dims({3, 1, 12, 6}));
+  CHECK(reshape_strides({4, 1, 6}, {6, 99, 1}, {24}) == Dims{1});
+  CHECK(reshape_strides({4, 6}, {0, 0}, {24}) == Dims{0});
+  CHECK(reshape_strides({12}, {5}, {3, 1, 4})->operator[](0) == 20);
+}

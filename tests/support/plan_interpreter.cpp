@@ -1,0 +1,319 @@
+#include "support/plan_interpreter.hpp"
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "reference/apply.hpp"
+#include "reference/element.hpp"
+#include "reference/job.hpp"
+
+namespace sinter::testing {
+namespace {
+
+using Index = std::vector<std::int64_t>;
+
+class Kernel {
+ public:
+  Kernel(const KernelSpec& spec, std::vector<void*> memory)
+      : spec_(spec), memory_(std::move(memory)) {}
+
+  void run() {
+    switch (spec_.family) {
+      case Family::pointwise: return run_pointwise();
+      case Family::rowwise: return run_rowwise();
+      case Family::contraction: return run_contraction();
+    }
+  }
+
+ private:
+  // ---- accesses
+
+  struct Place {
+    std::int64_t offset = 0;
+    bool inside = true;
+  };
+  Place locate(const Access& a, const Index& at) const {
+    Place p{a.offset, true};
+    Index index = at;
+    if (!a.via.empty()) {
+      std::int64_t linear = 0;
+      for (int i = 0; i < spec_.extent.size(); ++i)
+        linear = linear * spec_.extent[i] + at[static_cast<std::size_t>(i)];
+      index.assign(static_cast<std::size_t>(a.via.size()), 0);
+      for (int i = a.via.size() - 1; i >= 0; --i) {
+        index[static_cast<std::size_t>(i)] = linear % a.via[i];
+        linear /= a.via[i];
+      }
+    }
+    for (int i = 0; i < a.stride.size(); ++i)
+      p.offset += a.stride[i] * index[static_cast<std::size_t>(i)];
+    for (const auto& w : a.windows) {
+      std::int64_t c = w.base;
+      for (int i = 0; i < w.coefficient.size(); ++i)
+        c += w.coefficient[i] * at[static_cast<std::size_t>(i)];
+      if (c % w.divisor != 0) p.inside = false;
+      c /= w.divisor;
+      if (c < 0 || c >= w.extent) p.inside = false;
+      p.offset += c * w.stride;
+    }
+    return p;
+  }
+
+  // ---- statements
+
+  static double rounded(DataType arithmetic, double v) {
+    return arithmetic == DataType::f64 ? v : static_cast<double>(static_cast<float>(v));
+  }
+
+  double formula(const Statement& s, const std::vector<double>& v) const {
+    double result = 0;
+    reference::with_formula(s.mode, [&]<class F>(F) {
+      double x[3] = {};
+      float y[3] = {}, q[3];
+      for (std::size_t i = 0; i < s.args.size(); ++i)
+        y[i] = static_cast<float>(x[i] = v[static_cast<std::size_t>(s.args[i])]);
+      for (int i = 0; i < 3; ++i) q[i] = static_cast<float>(s.params[static_cast<std::size_t>(i)]);
+      result = s.arithmetic == DataType::f64
+                   ? reference::apply<F, double>(x, s.params.data())
+                   : static_cast<double>(reference::apply<F, float>(y, q));
+    });
+    return result;
+  }
+
+  double random(const Statement& s, const Index& at) const {
+    reference::Job job;
+    Node node;
+    node.op = OpKind::rng;
+    node.attributes = s.rng;
+    job.node = &node;
+    job.dim = {std::int64_t{1} << 60};
+    job.box = {{locate(s.access, at).offset}, {1}};
+    job.seed = static_cast<std::uint64_t>(integer(s.port));
+    job.offset = static_cast<std::uint64_t>(integer(s.port2));
+    double v;
+    reference::evaluate_part(job, 0, 1, &v, nullptr);
+    return v;
+  }
+  std::int64_t integer(int port) const {
+    if (port < 0) return spec_.scalars[static_cast<std::size_t>(-1 - port)].integer_value;
+    const auto& p = spec_.ports[static_cast<std::size_t>(port)];
+    return static_cast<std::int64_t>(
+        load_element(p.type, memory_[static_cast<std::size_t>(port)], p.access.offset));
+  }
+
+  double gather(const Statement& s, const Index& at) const {
+    const Gather& g = spec_.gathers[static_cast<std::size_t>(s.gather)];
+    reference::Job job;
+    Node node;
+    node.op = g.op;
+    node.attributes = g.attributes;
+    job.node = &node;
+    job.output = g.output;
+    job.dim = g.output_dim;
+    for (std::int64_t i : at) {
+      job.box.first.push_back(i);
+      job.box.size.push_back(1);
+    }
+    job.arithmetic = s.arithmetic;
+    job.precision = reference::precision_of(s.arithmetic);
+    for (std::size_t i = 0; i < g.ports.size(); ++i) {
+      reference::Operand o;
+      if (g.ports[i] >= 0) {
+        const auto& p = spec_.ports[static_cast<std::size_t>(g.ports[i])];
+        o.present = true;
+        o.dim = g.dims[i];
+        o.view.memory = memory_[static_cast<std::size_t>(g.ports[i])];
+        o.view.type = p.type;
+        o.view.offset = p.access.offset;
+        o.view.stride = g.strides[i];
+      }
+      job.in.push_back(o);
+    }
+    double v;
+    reference::evaluate_part(job, 0, 1, &v, nullptr);
+    return v;
+  }
+
+  // Runs the statements that `when` selects; values of others are kept from before.
+  template <class When>
+  void run(const Body& body, const Index& at, std::vector<double>& v, When when) {
+    v.resize(body.statements.size());
+    for (std::size_t i = 0; i < body.statements.size(); ++i) {
+      const Statement& s = body.statements[i];
+      if (!when(s)) continue;
+      const double x = s.args.empty() ? 0 : v[static_cast<std::size_t>(s.args[0])];
+      const auto port = static_cast<std::size_t>(s.port);
+      switch (s.kind) {
+        case StatementKind::load: {
+          const Place p = locate(spec_.ports[port].access, at);
+          v[i] = p.inside ? load_element(spec_.ports[port].type, memory_[port], p.offset) : x;
+          break;
+        }
+        case StatementKind::scalar: v[i] = rounded(s.arithmetic, spec_.scalars[port].value); break;
+        case StatementKind::index:
+          v[i] = rounded(s.arithmetic,
+                         static_cast<double>(at[static_cast<std::size_t>(s.dim)]));
+          break;
+        case StatementKind::pointwise: v[i] = formula(s, v); break;
+        case StatementKind::convert: v[i] = round_to(s.type, x); break;
+        case StatementKind::random: v[i] = rounded(s.arithmetic, random(s, at)); break;
+        case StatementKind::gather: v[i] = rounded(s.arithmetic, gather(s, at)); break;
+        case StatementKind::accumulator: v[i] = accumulator_; break;
+        case StatementKind::reduced: v[i] = finished_[port]; break;
+        case StatementKind::inside:
+          v[i] = locate(spec_.ports[port].access, at).inside ? x : 0;
+          break;
+        case StatementKind::store: {
+          const Place p = locate(spec_.ports[port].access, at);
+          if (p.inside) store_element(spec_.ports[port].type, memory_[port], p.offset, x);
+          break;
+        }
+        case StatementKind::reduce: accumulate(s.port, x); break;
+      }
+    }
+  }
+
+  // ---- reductions
+
+  void accumulate(int r, double x) {
+    const auto& k = spec_.reductions[static_cast<std::size_t>(r)];
+    double& p = partial_[static_cast<std::size_t>(r)];
+    const auto sum = [&](double term) { p = rounded(k.arithmetic, p + rounded(k.arithmetic, term)); };
+    switch (k.mode) {
+      case ReductionMode::add: case ReductionMode::avg: return sum(x);
+      case ReductionMode::norm1: return sum(std::fabs(x));
+      case ReductionMode::norm2: return sum(x * x);
+      case ReductionMode::mul: p = rounded(k.arithmetic, p * x); return;
+      case ReductionMode::mul_no_zeros: p = rounded(k.arithmetic, x == 0 ? p : p * x); return;
+      case ReductionMode::min: p = math::minimum(p, x); return;
+      case ReductionMode::max: p = math::maximum(p, x); return;
+      case ReductionMode::amax: p = math::maximum(p, std::fabs(x)); return;
+    }
+  }
+  static double identity(ReductionMode m) {
+    constexpr double inf = std::numeric_limits<double>::infinity();
+    switch (m) {
+      case ReductionMode::min: return inf;
+      case ReductionMode::max: return -inf;
+      case ReductionMode::mul: case ReductionMode::mul_no_zeros: return 1;
+      default: return 0;
+    }
+  }
+  double finish(int r) const {
+    const auto& k = spec_.reductions[static_cast<std::size_t>(r)];
+    const double p = partial_[static_cast<std::size_t>(r)];
+    if (k.mode == ReductionMode::norm2) return rounded(k.arithmetic, std::sqrt(p));
+    if (k.mode == ReductionMode::avg)
+      return rounded(k.arithmetic, p / static_cast<double>(k.length));
+    return p;
+  }
+
+  // ---- families
+
+  // Calls f with every combination of the indices [from, to).
+  template <class F>
+  void for_indices(Index& at, int from, int to, F f) const {
+    if (from == to) return f();
+    for (std::int64_t i = 0; i < spec_.extent[from]; ++i) {
+      at[static_cast<std::size_t>(from)] = i;
+      for_indices(at, from + 1, to, f);
+    }
+    at[static_cast<std::size_t>(from)] = 0;
+  }
+
+  void run_pointwise() {
+    Index at(static_cast<std::size_t>(spec_.extent.size()), 0);
+    std::vector<double> v;
+    for_indices(at, 0, spec_.extent.size(),
+                std::function<void()>([&] { run(spec_.body, at, v, [](auto&) { return true; }); }));
+  }
+
+  void run_rowwise() {
+    const int rank = spec_.extent.size();
+    Index at(static_cast<std::size_t>(rank), 0);
+    std::vector<double> v;
+    const auto acts = [](const Statement& s) {
+      return s.kind == StatementKind::store || s.kind == StatementKind::reduce;
+    };
+    for_indices(at, 0, spec_.kept, std::function<void()>([&] {
+      partial_.clear();
+      for (const auto& r : spec_.reductions) partial_.push_back(identity(r.mode));
+      finished_.assign(spec_.reductions.size(), std::numeric_limits<double>::quiet_NaN());
+      for (int phase = 0; phase < spec_.phases; ++phase) {
+        run(spec_.body, at, v, [&](const Statement& s) {
+          return s.per_row && s.phase <= phase && !acts(s);
+        });
+        for_indices(at, spec_.kept, rank, std::function<void()>([&] {
+          run(spec_.body, at, v, [&](const Statement& s) {
+            return !s.per_row && s.phase <= phase && (!acts(s) || s.phase == phase);
+          });
+        }));
+        for (std::size_t r = 0; r < spec_.reductions.size(); ++r)
+          if (spec_.reductions[r].phase == phase) finished_[r] = finish(static_cast<int>(r));
+        run(spec_.body, at, v, [&](const Statement& s) {
+          return s.per_row && s.phase == phase && s.kind == StatementKind::store;
+        });
+      }
+    }));
+  }
+
+  double operand(const Body& body, const Index& at, std::vector<double>& v) {
+    run(body, at, v, [](auto&) { return true; });
+    return v.back();
+  }
+
+  void run_contraction() {
+    const int m = spec_.batch, n = m + spec_.m, k = n + spec_.n, rank = k + spec_.k;
+    Index at(static_cast<std::size_t>(rank), 0);
+    std::vector<double> va, vb, v;
+    const auto rows = [&](const char* what, std::int64_t i) {
+      const int port = what[0] == 'o' ? spec_.rows.offsets : spec_.rows.index;
+      const auto& p = spec_.ports[static_cast<std::size_t>(port)];
+      return static_cast<std::int64_t>(load_element(
+          p.type, memory_[static_cast<std::size_t>(port)], p.access.offset + i));
+    };
+    for_indices(at, 0, k, std::function<void()>([&] {
+      const std::int64_t row = spec_.rows.on ? at[static_cast<std::size_t>(m)] : 0;
+      if (spec_.rows.on) {
+        const std::int64_t e = at[0];
+        if (row < rows("offsets", e) || row >= rows("offsets", e + 1)) return;
+        if (spec_.rows.mode == MoeMode::gather) at[static_cast<std::size_t>(m)] = rows("index", row);
+      }
+      double acc = 0;
+      for_indices(at, k, rank, std::function<void()>([&] {
+        const double a = operand(spec_.a, at, va), b = operand(spec_.b, at, vb);
+        if (spec_.annihilating_zero && a == 0) return;
+        acc = rounded(spec_.accumulate, acc + a * b);
+      }));
+      accumulator_ = acc;
+      if (spec_.rows.on)
+        at[static_cast<std::size_t>(m)] =
+            spec_.rows.mode == MoeMode::scatter ? rows("index", row) : row;
+      run(spec_.body, at, v, [](auto&) { return true; });
+      if (spec_.rows.on) at[static_cast<std::size_t>(m)] = row;
+    }));
+  }
+
+  const KernelSpec& spec_;
+  std::vector<void*> memory_;  // by port
+  double accumulator_ = 0;
+  std::vector<double> partial_, finished_;
+};
+
+}  // namespace
+
+void interpret(const Partition& p, const HostPointers& memory) {
+  std::vector<unsigned char> workspace(static_cast<std::size_t>(p.workspace_bytes) + 1, 0xFF);
+  for (const auto& spec : p.kernels) {
+    std::vector<void*> ports;
+    for (const auto& port : spec.ports) {
+      const auto at = p.workspace.find(port.tensor);
+      ports.push_back(at != p.workspace.end() ? workspace.data() + at->second
+                                              : memory.at(port.tensor));
+    }
+    Kernel(spec, std::move(ports)).run();
+  }
+}
+
+}  // namespace sinter::testing

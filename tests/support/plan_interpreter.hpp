@@ -1,0 +1,14 @@
+// Runs a partition on the CPU exactly as its kernels would: kernel by kernel, through the same
+// accesses, workspace offsets and bodies, in float or double as each statement says. It checks all
+// that the planner decides without a GPU and without the generated text.
+#pragma once
+#include "planner/planner.hpp"
+#include "reference/reference.hpp"
+
+namespace sinter::testing {
+
+// `memory` holds the inputs and outputs by tensor of the lowered graph. The workspace starts as
+// NaN patterns.
+void interpret(const Partition& partition, const HostPointers& memory);
+
+}  // namespace sinter::testing

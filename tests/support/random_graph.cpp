@@ -1,0 +1,84 @@
+// The driver of the random graphs: draws the graph's types and size, then lets the makers of the
+// operations add nodes until the graph is full.
+#include "support/random_graph.hpp"
+
+#include <algorithm>
+
+#include "support/random_graph_grower.hpp"
+
+namespace sinter::test {
+namespace {
+
+struct Maker {
+  void (*grow)(Grower&);
+  double weight;
+  bool exact;  // has modes that are exact on integers
+};
+
+constexpr Maker kMakers[] = {
+    {grow_pointwise, 36, true},
+    {grow_reduction, 8, true},
+    {grow_softmax, 3, false},
+    {grow_softmax_backward, 2, false},
+    {grow_rng, 2, false},
+    {grow_block_scale_quantize, 2, false},
+    {grow_block_scale_dequantize, 2, false},
+    {grow_matmul, 10, true},
+    {grow_convolution, 8, true},
+    {grow_moe, 3, true},
+    {grow_norm, 6, false},
+    {grow_norm_backward, 6, false},
+    {grow_batchnorm_inference, 1.5, false},
+    {grow_sdpa, 5, false},
+    {grow_sdpa_backward, 4, false},
+    {grow_resample, 4, true},
+    {grow_resample_backward, 3, false},
+    {grow_reshape, 3, true},
+    {grow_transpose, 3, true},
+    {grow_slice, 3, true},
+    {grow_concatenate, 3, true},
+};
+
+struct Types {
+  DataType io, intermediate, compute;
+};
+
+Types graph_types(Random& random, bool exact) {
+  if (exact)
+    return random.pick({Types{f32, f32, f32}, Types{f16, f32, f32}, Types{bf16, f32, f32},
+                        Types{f32, f32, tf32}, Types{f64, f64, f64}});
+  static constexpr std::pair<Types, double> rows[] = {
+      {{f32, f32, f32}, 20},     {{f16, f32, f32}, 18},    {{bf16, f32, f32}, 18},
+      {{f16, f16, f32}, 6},      {{bf16, bf16, f32}, 6},   {{f32, f32, tf32}, 6},
+      {{f64, f64, f64}, 4},      {{f64, f32, f64}, 1},     {{f32, f32, f64}, 2},
+      {{f32, f16, f16}, 2},      {{bf16, bf16, bf16}, 2},  {{f16, bf16, f32}, 1},
+      {{f8e4m3, f32, f32}, 3},   {{f8e5m2, f16, f32}, 2},  {{f4e2m1, f32, f32}, 1},
+      {{i8, i32, i32}, 1},       {{i32, i32, i32}, 1},     {{i64, i64, i64}, 1},
+      {{u8, f32, f32}, 1},       {{i8, f32, f32}, 1},      {{boolean, f32, f32}, 1},
+      {{f32, f8e4m3, f32}, 0.5}, {{f32, f32, i32}, 0.5},   {{f32, f64, f32}, 1},
+  };
+  return random.weighted(rows);
+}
+
+}  // namespace
+
+std::unique_ptr<Graph> random_graph(const RandomGraphOptions& options) {
+  Random random(options.seed);
+  const Types types = graph_types(random, options.exact_only);
+  GraphOptions graph_options;
+  graph_options.name = options.hostile_names ? random.pick({"graph", "", "g\"1\\\n", "int main("})
+                                             : (random.bits(), "graph");
+  graph_options.io = types.io;
+  graph_options.intermediate = types.intermediate;
+  graph_options.compute = types.compute;
+  auto graph = std::make_unique<Graph>(std::move(graph_options));
+  Grower grower(*graph, options, random.bits());
+  std::vector<std::pair<const Maker*, double>> makers;
+  for (const auto& m : kMakers)
+    if (m.exact || !options.exact_only) makers.emplace_back(&m, m.weight);
+  while (grower.nodes_left() > 0) grower.random.weighted(makers)->grow(grower);
+  grower.finish();
+  return graph;
+}
+
+}  // namespace sinter::test

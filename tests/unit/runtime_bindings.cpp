@@ -1,0 +1,222 @@
+#include <elf.h>
+
+#include <cstring>
+
+#include "runtime/bindings.hpp"
+#include "runtime/executable.hpp"
+#include "support/catch.hpp"
+#include "support/fake_machine_code.hpp"
+
+using namespace sinter;
+
+namespace {
+
+PlanTensor tensor(std::string name, DataType type, std::int64_t elements) {
+  PlanTensor t;
+  t.name = std::move(name);
+  t.type = type;
+  t.dim = {elements};
+  t.stride = {1};
+  t.bytes = elements * info(type).bytes;
+  return t;
+}
+
+struct Fixture {
+  std::vector<PlanTensor> tensors = {tensor("x", f32, 4), tensor("w", f64, 2),
+                                     tensor("none", f32, 0), tensor("y", f16, 4)};
+  BindingTable table{tensors};
+  alignas(16) char memory[64] = {};
+  std::vector<void*> pointers = std::vector<void*>(4);
+
+  Status resolve(std::vector<Binding> bindings) { return table.resolve(bindings, pointers); }
+  std::vector<Binding> good() {
+    return {{"y", memory},
+            {"none", static_cast<void*>(nullptr)},
+            {"x", memory + 16},
+            {"w", memory + 32}};
+  }
+  Diagnostic error(std::vector<Binding> bindings) {
+    const auto status = resolve(std::move(bindings));
+    REQUIRE_FALSE(status);
+    return status.error();
+  }
+};
+
+PlanKernel kernel_of(std::vector<KernelArgument> arguments) {
+  PlanKernel k;
+  k.entry = "kernel";
+  k.arguments = std::move(arguments);
+  return k;
+}
+
+using Kind = KernelArgument::Kind;
+
+}  // namespace
+
+TEST_CASE_METHOD(Fixture, "bindings in any order reach their tensors") {
+  REQUIRE(resolve(good()));
+  CHECK(pointers == std::vector<void*>{memory + 16, memory + 32, nullptr, memory});
+}
+
+TEST_CASE_METHOD(Fixture, "a tensor without a binding is named") {
+  auto bindings = good();
+  bindings.pop_back();
+  const Diagnostic d = error(bindings);
+  CHECK(d.rule == Rule::binding_missing);
+  CHECK(d.tensor == "w");
+}
+
+TEST_CASE_METHOD(Fixture, "a tensor without elements may be null but not left out") {
+  auto bindings = good();
+  bindings.erase(bindings.begin() + 1);
+  CHECK(error(bindings).rule == Rule::binding_missing);
+}
+
+TEST_CASE_METHOD(Fixture, "a name that is not the graph's is refused with the names that are") {
+  auto bindings = good();
+  bindings.emplace_back("xx", memory);
+  const Diagnostic d = error(bindings);
+  CHECK(d.rule == Rule::binding_unknown);
+  CHECK(d.tensor == "xx");
+  CHECK(d.allowed == "x, w, none, y");
+}
+
+TEST_CASE_METHOD(Fixture, "a tensor that is bound twice is refused, null pointers included") {
+  auto bindings = good();
+  SECTION("to another pointer") { bindings.emplace_back("x", memory); }
+  SECTION("to null twice") { bindings.emplace_back("none", static_cast<void*>(nullptr)); }
+  CHECK(error(bindings).rule == Rule::binding_unknown);
+}
+
+TEST_CASE_METHOD(Fixture, "null for a tensor with elements is refused") {
+  auto bindings = good();
+  bindings[2].pointer = nullptr;
+  const Diagnostic d = error(bindings);
+  CHECK(d.rule == Rule::binding_null);
+  CHECK(d.tensor == "x");
+}
+
+TEST_CASE_METHOD(Fixture, "a pointer must be aligned to its element, no more") {
+  auto bindings = good();
+  bindings[2].pointer = memory + 4;
+  CHECK(resolve(bindings));
+  bindings[2].pointer = memory + 2;
+  const Diagnostic d = error(bindings);
+  CHECK(d.rule == Rule::binding_alignment);
+  CHECK(d.tensor == "x");
+  CHECK(d.allowed == "multiples of 4, the size of f32");
+}
+
+TEST_CASE("a workspace must be there, large enough and aligned, when one is needed") {
+  alignas(256) static char memory[1024];
+  CHECK(check_workspace({}, 0));
+  CHECK(check_workspace({memory, 512}, 512));
+  CHECK(check_workspace({memory + 256, 768}, 512));
+  for (const Workspace bad : {Workspace{}, Workspace{memory, 511}, Workspace{nullptr, 512},
+                              Workspace{memory + 128, 512}}) {
+    const auto status = check_workspace(bad, 512);
+    REQUIRE_FALSE(status);
+    CHECK(status.error().rule == Rule::workspace);
+  }
+}
+
+TEST_CASE("an argument struct is laid out as C++ lays it out") {
+  struct Args {
+    void* x;
+    float s;
+    double d;
+    unsigned short h;
+    void* workspace;
+    float last;
+  };
+  PlanData plan;
+  plan.tensors = {tensor("x", f32, 1)};
+  plan.workspace_bytes = 4096;
+  const float s = 1.5F, last = -2;
+  const double d = 0.1;
+  const auto bits = [](auto value) {
+    std::int64_t b = 0;
+    std::memcpy(&b, &value, sizeof value);
+    return b;
+  };
+  const auto image = argument_image(plan, kernel_of({{Kind::tensor, 0, 8},
+                                                     {Kind::scalar, bits(s), 4},
+                                                     {Kind::scalar, bits(d), 8},
+                                                     {Kind::scalar, 0x1234, 2},
+                                                     {Kind::workspace, 256, 8},
+                                                     {Kind::scalar, bits(last), 4}}));
+  REQUIRE(image);
+  REQUIRE(image->bytes.size() == sizeof(Args));
+  Args args;
+  std::memcpy(&args, image->bytes.data(), sizeof args);
+  CHECK(args.s == s);
+  CHECK(args.d == d);
+  CHECK(args.h == 0x1234);
+  CHECK(args.last == last);
+  REQUIRE(image->patches.size() == 2);
+  CHECK(image->patches[0].offset == offsetof(Args, x));
+  CHECK_FALSE(image->patches[0].workspace);
+  CHECK(image->patches[1].offset == offsetof(Args, workspace));
+  CHECK(image->patches[1].workspace);
+  CHECK(image->patches[1].value == 256);
+}
+
+TEST_CASE("arguments that point outside the plan are refused") {
+  PlanData plan;
+  plan.tensors = {tensor("x", f32, 1)};
+  plan.workspace_bytes = 512;
+  for (const KernelArgument bad :
+       {KernelArgument{Kind::tensor, 1, 8}, KernelArgument{Kind::tensor, -1, 8},
+        KernelArgument{Kind::tensor, 0, 4}, KernelArgument{Kind::workspace, 513, 8},
+        KernelArgument{Kind::workspace, -256, 8}, KernelArgument{Kind::scalar, 0, 3},
+        KernelArgument{Kind::scalar, 0, 0}, KernelArgument{Kind::scalar, 0, -8}}) {
+    const auto image = argument_image(plan, kernel_of({bad}));
+    REQUIRE_FALSE(image);
+    CHECK(image.error().rule == Rule::plan_format);
+    CHECK(image.error().attribute == "kernel kernel, argument 0");
+  }
+  const std::vector<KernelArgument> many(kMaxArgumentBytes / 8 + 1, {Kind::tensor, 0, 8});
+  CHECK_FALSE(argument_image(plan, kernel_of(many)));
+}
+
+TEST_CASE("machine code must be a CUDA ELF file whose sections lie inside it") {
+  const std::string good = fake_machine_code();
+  CHECK(check_machine_code(good).empty());
+  for (std::size_t length = 0; length < good.size(); ++length)
+    CHECK_FALSE(check_machine_code(good.substr(0, length)).empty());
+
+  const auto with = [&](auto change, std::size_t extra = 0) {
+    Elf64_Ehdr h;
+    std::memcpy(&h, good.data(), sizeof h);
+    change(h);
+    std::string bytes(reinterpret_cast<const char*>(&h), sizeof h);
+    bytes.resize(sizeof h + extra);
+    return check_machine_code(bytes);
+  };
+  CHECK_FALSE(with([](auto& h) { h.e_ident[0] = 0; }).empty());
+  CHECK_FALSE(with([](auto& h) { h.e_ident[EI_CLASS] = ELFCLASS32; }).empty());
+  CHECK_FALSE(with([](auto& h) { h.e_machine = EM_X86_64; }).empty());
+  const auto one_section = [](auto& h) {
+    h.e_shoff = sizeof h;
+    h.e_shnum = 1;
+    h.e_shentsize = sizeof(Elf64_Shdr);
+  };
+  CHECK(with(one_section, sizeof(Elf64_Shdr)).empty());
+  CHECK_FALSE(with(one_section, sizeof(Elf64_Shdr) - 1).empty());
+  CHECK_FALSE(
+      with([&](auto& h) { one_section(h), h.e_shoff = ~std::uint64_t{0} - 8; }, sizeof(Elf64_Shdr))
+          .empty());
+  CHECK_FALSE(with([&](auto& h) { one_section(h), h.e_shstrndx = 1; }, sizeof(Elf64_Shdr)).empty());
+
+  std::string section = good;
+  Elf64_Ehdr h;
+  std::memcpy(&h, good.data(), sizeof h);
+  one_section(h);
+  std::memcpy(section.data(), &h, sizeof h);
+  Elf64_Shdr s{};
+  s.sh_type = SHT_PROGBITS;
+  s.sh_offset = 64;
+  s.sh_size = ~std::uint64_t{0};
+  section.append(reinterpret_cast<const char*>(&s), sizeof s);
+  CHECK_FALSE(check_machine_code(section).empty());
+}

@@ -1,0 +1,61 @@
+// A plan loaded on the CPU device: the same calls and checks as on a GPU, host pointers, no
+// workspace.
+#include "plan/plan_data.hpp"
+#include "sinter/compile.hpp"
+#include "sinter/json.hpp"
+#include "sinter/operations.hpp"
+#include "support/catch.hpp"
+
+using namespace sinter;
+
+namespace {
+
+// y = x + x over [2, 3], with a plan that has no kernels: the CPU device reads the graph.
+Plan doubling() {
+  Graph g;
+  const Tensor x = g.tensor({.name = "x", .dim = {2, 3}});
+  g.output(add(x, x), "y");
+  auto data = std::make_shared<PlanData>();
+  data->graph_json = graph_to_json(g);
+  data->workspace_bytes = 4096;
+  for (const char* name : {"x", "y"}) {
+    PlanTensor t;
+    t.name = name;
+    t.type = f32;
+    t.dim = {2, 3};
+    t.stride = {3, 1};
+    t.bytes = 24;
+    data->tensors.push_back(t);
+  }
+  return Plan(std::move(data));
+}
+
+}  // namespace
+
+TEST_CASE("a plan runs on the CPU, without a workspace") {
+  const auto e = load(doubling(), Device::cpu());
+  REQUIRE(e);
+  CHECK(e->workspace_bytes() == 0);
+  CHECK(e->device().is_cpu());
+  const float x[6] = {1, 2, 3, 4, 5, 6};
+  float y[6] = {};
+  REQUIRE(e->execute(nullptr, {{"x", x}, {"y", y}}));
+  for (int i = 0; i < 6; ++i) CHECK(y[i] == 2 * x[i]);
+}
+
+TEST_CASE("the CPU checks bindings as a GPU does") {
+  const auto e = load(doubling(), Device::cpu());
+  REQUIRE(e);
+  const float x[6] = {};
+  CHECK(e->execute(nullptr, {{"x", x}}).error().rule == Rule::binding_missing);
+  CHECK(e->execute(nullptr, {{"x", x}, {"y", static_cast<void*>(nullptr)}}).error().rule ==
+        Rule::binding_null);
+}
+
+TEST_CASE("a plan whose graph is damaged does not load on the CPU") {
+  PlanData data = doubling().data();
+  data.graph_json.resize(data.graph_json.size() / 2);
+  const auto e = load(Plan(std::make_shared<const PlanData>(std::move(data))), Device::cpu());
+  REQUIRE_FALSE(e);
+  CHECK(e.error().rule == Rule::json_syntax);
+}

@@ -1,0 +1,66 @@
+#include <cstdlib>
+
+#include "base/env.hpp"
+#include "runtime/doctor.hpp"
+#include "support/catch.hpp"
+#include "support/child.hpp"
+#include "support/fake_gpu.hpp"
+
+using namespace sinter;
+
+namespace {
+
+bool says(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("every variable in the registry is a SINTER_ variable with a sentence, sorted") {
+  std::string_view before;
+  for (const auto& v : env_variables()) {
+    CHECK(v.name.starts_with("SINTER_"));
+    CHECK_FALSE(v.says.empty());
+    CHECK(before < v.name);
+    before = v.name;
+  }
+}
+
+TEST_CASE("[child] the doctor works where nothing else does", "[.doctor_nothing]") {
+  const DoctorReport r = examine();
+  CHECK_FALSE(r.can_compile());
+  CHECK_FALSE(r.can_execute());
+  CHECK_FALSE(r.cache.usable);
+  CHECK(r.unknown_variables == std::vector<std::string>{"SINTER_CACHEDIR"});
+  const std::string text = doctor_text(r);
+  for (const char* part :
+       {"/nowhere/libcuda.so", "/nowhere/libnvrtc.so", "install the NVIDIA driver", "install NVRTC",
+        "SINTER_CACHE is off", "SINTER_CACHEDIR is not a variable", "SINTER_CACHE_DIR ",
+        "running on a GPU:  no", "compiling kernels: no"})
+    CHECK(says(text, part));
+}
+
+TEST_CASE("the doctor reports what is missing and how to get it") {
+  const auto run = run_hidden_cases("doctor_nothing", {{"SINTER_DRIVER", "/nowhere/libcuda.so"},
+                                                       {"SINTER_NVRTC", "/nowhere/libnvrtc.so"},
+                                                       {"SINTER_CACHE", "off"},
+                                                       {"SINTER_CACHEDIR", "/tmp"}});
+  INFO(run.output);
+  CHECK(run.passed);
+}
+
+TEST_CASE("[child] the doctor lists the devices", "[.fake_gpu]") {
+  const DoctorReport r = examine();
+  REQUIRE(r.gpus.size() == 2);
+  CHECK(r.can_execute());
+  CHECK(r.gpus[1].ordinal == 1);
+  CHECK(r.gpus[1].name == "Fake GPU");
+  CHECK(r.gpus[1].multiprocessors == 132);
+  CHECK(r.driver.version == "13.0");
+  CHECK(says(r.driver.path, "libsinter_fake_driver"));
+  CHECK(says(doctor_text(r), "8 GiB, 132 multiprocessors"));
+  if (r.nvrtc.problem.empty()) {
+    CHECK(r.trial.problem.empty());
+    CHECK(r.trial.milliseconds > 0);
+  }
+}

@@ -1,0 +1,122 @@
+// sinter explain: what a plan does and why; sinter check: whether a document is valid.
+#include "planner/explain.hpp"
+
+#include <fmt/format.h>
+
+#include "array/file.hpp"
+#include "commands.hpp"
+#include "documents.hpp"
+#include "json/reader.hpp"
+#include "plan/plan_data.hpp"
+
+namespace sinter::cli {
+namespace {
+
+using json::json_string;
+
+struct Options {
+  std::string document, dot;
+  bool json = false, no_fuse = false;
+};
+
+template <class List, class Text>
+std::string array(const List& list, const char* separator, Text&& text) {
+  std::string s;
+  for (const auto& item : list) s += (s.empty() ? "" : separator) + text(item);
+  return "[" + s + "]";
+}
+
+std::string explain_json(const PlanData& p) {
+  const auto kernel = [](const PlanKernel& k) {
+    std::string config;
+    for (const auto& [key, value] : k.config)
+      config += fmt::format("{}{}: {}", config.empty() ? "" : ", ", json_string(key), value);
+    return fmt::format(
+        "{{\"entry\": {}, \"family\": {}, \"nodes\": {}, \"config\": {{{}}}, \"grid\": {}, "
+        "\"block\": {}, \"bytes\": {}, \"flops\": {}, \"targets\": {}}}",
+        json_string(k.entry), json_string(name(k.family)), array(k.nodes, ", ", json_string), config, k.grid,
+        k.block, k.bytes, json::number(k.flops),
+        array(k.machine_code, ", ", [](const auto& m) { return json_string(m.first); }));
+  };
+  const auto cut = [](const PlanCut& c) {
+    return fmt::format("{{\"pattern\": {}, \"node\": {}, \"tensor\": {}, \"reason\": {}}}",
+                       json_string(c.pattern), json_string(c.node), json_string(c.tensor), json_string(c.reason));
+  };
+  return fmt::format(
+      "{{\"graph\": {}, \"workspace_bytes\": {},\n \"kernels\": {},\n \"cuts\": {}}}\n",
+      json_string(p.name), p.workspace_bytes, array(p.kernels, ",\n  ", kernel),
+      array(p.cuts, ",\n  ", cut));
+}
+
+Result<int> explain(const Options& o) {
+  auto document = read_document(o.document);
+  SINTER_TRY(document);
+  if (!document->plan) {
+    auto plan = Plan::make(*document->graph, {.fuse = !o.no_fuse});
+    SINTER_TRY(plan);
+    document->plan = std::move(*plan);
+  }
+  const PlanData& plan = document->plan->data();
+  if (!o.dot.empty()) {
+    const std::string dot = explain_dot(plan);
+    if (o.dot == "-") {
+      fmt::print("{}", dot);
+      return kOk;
+    }
+    auto written = write_file(o.dot, dot);
+    SINTER_TRY(written);
+  }
+  if (o.json) {
+    fmt::print("{}", explain_json(plan));
+    return kOk;
+  }
+  const std::string text = explain_text(plan);
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    fmt::print("{}\n", printable(std::string_view(text).substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return kOk;
+}
+
+Result<int> check(const std::vector<std::string>& paths) {
+  int code = kOk;
+  for (const auto& path : paths) {
+    const auto document = read_document(path);
+    if (!document) {
+      code = report(document.errors());
+      continue;
+    }
+    const Graph& g = *document->graph;
+    std::size_t inputs = 0, outputs = 0;
+    for (std::size_t i = 0; i < g.tensors().size(); ++i) {
+      inputs += g.is_input(static_cast<TensorId>(i));
+      outputs += g.tensors()[i].output;
+    }
+    fmt::print("{}: valid {} '{}': {} nodes, {} inputs, {} outputs\n", printable(path),
+               document->plan ? "plan of" : "graph", printable(g.options().name), g.nodes().size(),
+               inputs, outputs);
+  }
+  return code;
+}
+
+}  // namespace
+
+void add_explain(CLI::App& app, int& exit_code) {
+  auto o = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("explain", "Say what a graph's kernels are, and why");
+  command->add_option("document", o->document, "Graph or plan file")->required();
+  command->add_flag("--json", o->json, "For programs");
+  command->add_option("--dot", o->dot, "Graphviz file to write, - for stdout");
+  command->add_flag("--no-fuse", o->no_fuse, "One kernel a node");
+  command->callback([o, &exit_code] { exit_code = finish(explain(*o)); });
+}
+
+void add_check(CLI::App& app, int& exit_code) {
+  auto paths = std::make_shared<std::vector<std::string>>();
+  CLI::App* command = app.add_subcommand("check", "Say whether documents are valid");
+  command->add_option("documents", *paths, "Graph or plan files")->required();
+  command->callback([paths, &exit_code] { exit_code = finish(check(*paths)); });
+}
+
+}  // namespace sinter::cli

@@ -1,0 +1,79 @@
+// sinter plan: a graph to a plan file, with machine code for the targets asked for. No GPU needed.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "array/file.hpp"
+#include "commands.hpp"
+#include "documents.hpp"
+#include "plan/plan_data.hpp"
+
+namespace sinter::cli {
+namespace {
+
+struct Options {
+  std::string document, output, source;
+  std::vector<std::string> targets;
+  bool no_fuse = false;
+};
+
+Status write_sources(const PlanData& plan, const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  for (std::size_t i = 0; i < plan.kernels.size(); ++i) {
+    const auto& k = plan.kernels[i];
+    auto written = write_file(fmt::format("{}/{}_{}.cu", folder, i, k.entry), k.source);
+    SINTER_TRY(written);
+  }
+  return Done{};
+}
+
+Result<int> run(const Options& o) {
+  auto document = read_document(o.document);
+  SINTER_TRY(document);
+  if (!document->plan) {
+    auto plan = Plan::make(*document->graph, {.fuse = !o.no_fuse});
+    SINTER_TRY(plan);
+    document->plan = std::move(*plan);
+  }
+  if (!o.targets.empty()) {
+    const Progress progress("compiling");
+    auto plan = document->plan->with_targets(o.targets);
+    SINTER_TRY(plan);
+    document->plan = std::move(*plan);
+  }
+  const Plan& plan = *document->plan;
+  if (!o.source.empty()) {
+    auto written = write_sources(plan.data(), o.source);
+    SINTER_TRY(written);
+  }
+  const std::string text = plan.to_json();
+  if (o.output == "-") {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return kOk;
+  }
+  auto written = write_file(o.output, text);
+  SINTER_TRY(written);
+  fmt::print("{}: {} kernel{}, workspace {} bytes, written to {}\n", printable(plan.name()),
+             plan.kernels(), plan.kernels() == 1 ? "" : "s", plan.workspace_bytes(),
+             printable(o.output));
+  return kOk;
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app, int& exit_code) {
+  auto o = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("plan", "Write the plan of a graph; needs no GPU");
+  command->add_option("document", o->document, "Graph file, or a plan file to add targets to")
+      ->required();
+  command->add_option("-o,--output", o->output, "Plan file to write, - for stdout")->required();
+  command->add_option("--arch", o->targets, "Targets to compile for, such as sm_90a,sm_100a")
+      ->delimiter(',')
+      ->expected(1, -1);
+  command->add_option("--source", o->source, "Folder for the source of each kernel");
+  command->add_flag("--no-fuse", o->no_fuse, "One kernel a node");
+  command->callback([o, &exit_code] { exit_code = finish(run(*o)); });
+}
+
+}  // namespace sinter::cli

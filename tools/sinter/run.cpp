@@ -1,0 +1,197 @@
+// sinter run: execute a graph or a plan on .npy files or random inputs, and judge the result.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "array/npy.hpp"
+#include "commands.hpp"
+#include "console.hpp"
+#include "documents.hpp"
+#include "reference/element.hpp"
+#include "tensors.hpp"
+
+namespace sinter::cli {
+namespace {
+
+struct Options {
+  std::string document, device;
+  std::vector<std::string> inputs, outputs;  // NAME=FILE
+  std::uint64_t seed = 0;
+  bool check = false, no_fuse = false;
+  std::int64_t samples = -1;
+};
+
+using Files = std::map<std::size_t, std::string>;  // by position of the tensor
+
+// NAME=FILE splits at the last '=', because names may hold one.
+Result<Files> files_of(const std::vector<std::string>& arguments,
+                       const std::vector<PlanTensor>& tensors, bool written) {
+  const std::string option = written ? "--output" : "--input";
+  Files files;
+  for (const auto& a : arguments) {
+    const auto at = a.rfind('=');
+    Diagnostic d;
+    d.rule = Rule::binding_unknown;
+    d.attribute = option + " '" + a + "'";
+    if (at == std::string::npos || at + 1 == a.size()) {
+      d.allowed = "NAME=FILE";
+      return d;
+    }
+    const std::string name = a.substr(0, at);
+    std::size_t found = tensors.size();
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      if (tensors[i].written != written) continue;
+      if (tensors[i].name == name) found = i;
+      d.allowed += (d.allowed.empty() ? "" : ", ") + tensors[i].name;
+    }
+    if (found < tensors.size() && files.emplace(found, a.substr(at + 1)).second) continue;
+    d.tensor = name;
+    return d;
+  }
+  return files;
+}
+
+Status read_inputs(const Files& files, const std::vector<PlanTensor>& tensors, TensorSet& host) {
+  for (const auto& [i, path] : files) {
+    const auto& t = tensors[i];
+    const auto packed = read_npy(path, t.type, t.dim, t.name);
+    SINTER_TRY(packed);
+    scatter(packed->data(), info(t.type).bytes, t.dim, t.stride, host.pointer(i));
+  }
+  return Done{};
+}
+
+std::string packed_bytes(const PlanTensor& t, const void* strided) {
+  const int bytes = info(t.type).bytes;
+  std::string packed(static_cast<std::size_t>(count(t.dim)) * static_cast<std::size_t>(bytes),
+                     '\0');
+  gather(strided, bytes, t.dim, t.stride, packed.data());
+  return packed;
+}
+
+void print_summary(const PlanTensor& t, const std::string& packed) {
+  const std::int64_t n = count(t.dim);
+  double low = std::numeric_limits<double>::infinity(), high = -low, sum = 0;
+  std::int64_t nans = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const double v = load_element(t.type, packed.data(), i);
+    if (std::isnan(v)) {
+      ++nans;
+      continue;
+    }
+    low = std::fmin(low, v);
+    high = std::fmax(high, v);
+    sum += v;
+  }
+  std::string line = fmt::format("{}: {} {}", printable(t.name), name(t.type), to_string(t.dim));
+  if (n > nans)
+    line += fmt::format(", min {:.6g}, max {:.6g}, mean {:.6g}", low, high,
+                        sum / static_cast<double>(n - nans));
+  if (nans > 0) line += fmt::format(", {} NaN", nans);
+  fmt::print("{}\n", line);
+}
+
+// Returns whether all is right.
+bool print_check(const std::vector<Checked>& results) {
+  bool ok = true;
+  for (const auto& [name, c] : results) {
+    ok &= c.ok();
+    fmt::print(
+        "check {}: {}, {} elements compared, {} wrong, {} not judged, max relative error "
+        "{:.3g}, worst error / bound {:.3g}\n",
+        printable(name), c.ok() ? "ok" : "WRONG", c.compared, c.wrong, c.untrusted, c.max_rel_error,
+        c.worst_ratio);
+    if (!c.ok())
+      fmt::print(stderr, "error: output '{}' is wrong: {}\n", printable(name),
+                 c.wrong > 0 ? printable(c.first_wrong) : "it differs by a constant factor");
+  }
+  return ok;
+}
+
+Result<int> run(const Options& o) {
+  auto document = read_document(o.document);
+  SINTER_TRY(document);
+  auto device = device_from(o.device);
+  SINTER_TRY(device);
+  if (!document->plan) {
+    auto plan = Plan::make(*document->graph, {.fuse = !o.no_fuse});
+    SINTER_TRY(plan);
+    document->plan = std::move(*plan);
+  }
+  const PlanData& plan = document->plan->data();
+  const auto in = files_of(o.inputs, plan.tensors, false);
+  SINTER_TRY(in);
+  const auto out = files_of(o.outputs, plan.tensors, true);
+  SINTER_TRY(out);
+
+  auto host = TensorSet::allocate(plan.tensors, Device::cpu());
+  SINTER_TRY(host);
+  {
+    const Progress progress("preparing the inputs");
+    auto filled = fill_inputs(*document->graph, plan.tensors, o.seed, *host);
+    SINTER_TRY(filled);
+    auto read = read_inputs(*in, plan.tensors, *host);
+    SINTER_TRY(read);
+    host->spoil_outputs();
+  }
+  {
+    const Progress progress("compiling and running on " + device_name(*device));
+    auto executable = load(*document->plan, *device);
+    SINTER_TRY(executable);
+    auto memory = TensorSet::allocate(plan.tensors, *device);
+    SINTER_TRY(memory);
+    auto copied = memory->copy_from(*host);
+    SINTER_TRY(copied);
+    auto workspace = Memory::allocate(*device, executable->workspace_bytes());
+    SINTER_TRY(workspace);
+    auto executed =
+        executable->execute(nullptr, memory->bindings(), {workspace->data(), workspace->bytes()});
+    SINTER_TRY(executed);
+    auto finished = synchronize(*device);
+    SINTER_TRY(finished);
+    auto back = memory->copy_outputs_to(*host);
+    SINTER_TRY(back);
+  }
+  for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
+    const auto& t = plan.tensors[i];
+    if (!t.written) continue;
+    const std::string packed = packed_bytes(t, host->pointer(i));
+    print_summary(t, packed);
+    if (const auto file = out->find(i); file != out->end()) {
+      auto written = write_npy(file->second, t.type, t.dim, packed);
+      SINTER_TRY(written);
+    }
+  }
+  if (!o.check) return kOk;
+  const Progress progress("checking against the float64 reference");
+  const auto checked = check_outputs(*document->graph, plan.tensors, *host,
+                                     o.samples >= 0 ? o.samples : usual_samples(plan));
+  SINTER_TRY(checked);
+  return print_check(*checked) ? kOk : kWrong;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, int& exit_code) {
+  auto o = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("run", "Execute a graph or a plan");
+  command->add_option("document", o->document, "Graph or plan file")->required();
+  command->add_option("--device", o->device, "cpu or the number of a GPU (default: the current)")
+      ->check(device_problem);
+  command->add_option("--input", o->inputs, "NAME=FILE.npy; inputs without a file are random")
+      ->take_all()
+      ->expected(1);
+  command->add_option("--output", o->outputs, "NAME=FILE.npy to write an output to")
+      ->take_all()
+      ->expected(1);
+  command->add_option("--seed", o->seed, "Seed of the random inputs");
+  command->add_flag("--check", o->check, "Compare every output with the float64 reference");
+  command->add_option("--samples", o->samples, "Elements to check of each output, 0: all")
+      ->check(CLI::NonNegativeNumber);
+  command->add_flag("--no-fuse", o->no_fuse, "One kernel a node");
+  command->callback([o, &exit_code] { exit_code = finish(run(*o)); });
+}
+
+}  // namespace sinter::cli

@@ -1,0 +1,43 @@
+// Memory for the tensors of a plan, on the host or on a device, and the check of what a plan wrote.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "plan/plan_data.hpp"
+#include "reference/reference.hpp"
+#include "sinter/compile.hpp"
+
+namespace sinter::cli {
+
+// One memory for each tensor of the plan, in the plan's order and in the tensors' stride layout.
+class TensorSet {
+ public:
+  static Result<TensorSet> allocate(std::span<const PlanTensor> tensors, Device device);
+
+  void* pointer(std::size_t i) const { return memories_[i].data(); }
+  std::vector<Binding> bindings() const;
+  Status copy_from(const TensorSet& host);  // everything; `host` lies on the CPU
+  Status copy_outputs_to(TensorSet& host) const;
+  // Bytes that are NaN in every floating format, so that an element nobody writes is noticed.
+  void spoil_outputs();
+
+ private:
+  std::span<const PlanTensor> tensors_;
+  std::vector<Memory> memories_;
+};
+
+// Fills every input with values that fit its role, from the seed (SPEC.md, "random inputs").
+Status fill_inputs(const Graph& graph, std::span<const PlanTensor> tensors, std::uint64_t seed,
+                   TensorSet& host);
+
+struct Checked {
+  std::string name;
+  Comparison comparison;
+};
+// Each output against the float64 reference. At most `samples` elements each; 0 means all.
+Result<std::vector<Checked>> check_outputs(const Graph& graph, std::span<const PlanTensor> tensors,
+                                           const TensorSet& host, std::int64_t samples);
+// As many samples as can be judged within seconds; 0, all, for small graphs.
+std::int64_t usual_samples(const PlanData& plan);
+
+}  // namespace sinter::cli
