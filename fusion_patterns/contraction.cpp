@@ -96,6 +96,9 @@ class ContractionPattern final : public Pattern {
     if (contains(nodes, p)) return {};
     const Node& n = state.node(p);
     if (n.op != OpKind::pointwise) return "it is not pointwise";
+    // Padding and strides shift what a convolution's element is; an index has nothing to load there.
+    if (std::get_if<PointwiseAttributes>(&n.attributes)->mode == PointwiseMode::gen_index)
+      return "it is an index";
     if (contains(kernel, p)) return "it is part of the epilogue";
     if (state.graph()[t].output) return "its result is a graph output";
     if (!nodes.empty())  // the operand itself was checked by prologue_tensor

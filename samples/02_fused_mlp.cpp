@@ -62,8 +62,12 @@ int main(int argc, char** argv) {
     const Array<std::uint16_t> dy(device, kTokens * kWidth);
     const Scratch scratch(executable);
     need(executable.execute(nullptr,
-                            {{"x", arrays[0]}, {"w1", arrays[1]}, {"b1", arrays[2]},
-                             {"w2", arrays[3]}, {"b2", arrays[4]}, {"y", dy}},
+                            {{"x", arrays[0]},
+                             {"w1", arrays[1]},
+                             {"b1", arrays[2]},
+                             {"w2", arrays[3]},
+                             {"b2", arrays[4]},
+                             {"y", dy}},
                             scratch));
     need(sinter::synchronize(device));
     const auto y = dy.get();

@@ -17,12 +17,14 @@ sinter::Dims channels_last(std::int64_t c, std::int64_t h, std::int64_t w) {
 int main(int argc, char** argv) {
   const auto device = device_from(argc, argv);
   sinter::Graph graph({.name = "convolution_block"});
-  auto x = graph.tensor({.name = "x", .dim = {kN, kC, kH, kW}, .stride = channels_last(kC, kH, kW)});
+  auto x =
+      graph.tensor({.name = "x", .dim = {kN, kC, kH, kW}, .stride = channels_last(kC, kH, kW)});
   auto w = graph.tensor({.name = "w", .dim = {kK, kC, 3, 3}, .stride = channels_last(kC, 3, 3)});
   auto bias = graph.tensor({.name = "bias", .dim = {1, kK, 1, 1}});
   auto residual = graph.tensor(
       {.name = "residual", .dim = {kN, kK, kH, kW}, .stride = channels_last(kK, kH, kW)});
-  auto y = relu(conv_fprop(x, w, {.pre_padding = {1, 1}, .post_padding = {1, 1}}) + bias + residual);
+  auto y =
+      relu(conv_fprop(x, w, {.pre_padding = {1, 1}, .post_padding = {1, 1}}) + bias + residual);
   graph.output(y, "y", {.stride = channels_last(kK, kH, kW)});
 
   const auto executable = need(sinter::compile(graph, device));

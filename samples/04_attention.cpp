@@ -39,10 +39,9 @@ int main(int argc, char** argv) {
   auto q = graph.tensor({.name = "q", .dim = {kBatch, kQueryHeads, kLength, kDepth}});
   auto k = graph.tensor({.name = "k", .dim = {kBatch, kKeyHeads, kLength, kDepth}});
   auto v = graph.tensor({.name = "v", .dim = {kBatch, kKeyHeads, kLength, kDepth}});
-  auto [o, stats] = sdpa(q, k, v,
-                         {.attn_scale = 1 / std::sqrt(double{kDepth}),
-                          .causal_mask = true,
-                          .generate_stats = true});
+  auto [o, stats] = sdpa(
+      q, k, v,
+      {.attn_scale = 1 / std::sqrt(double{kDepth}), .causal_mask = true, .generate_stats = true});
   graph.output(o, "o");
   graph.output(stats, "stats");
 
@@ -56,8 +55,7 @@ int main(int argc, char** argv) {
   const Array<float> dq(device, hq), dk(device, hk), dv(device, hv);
   const Array<float> d_o(device, hq.size()), dstats(device, kBatch * kQueryHeads * kLength);
   const Scratch scratch(executable);
-  need(executable.execute(nullptr,
-                          {{"q", dq}, {"k", dk}, {"v", dv}, {"o", d_o}, {"stats", dstats}},
+  need(executable.execute(nullptr, {{"q", dq}, {"k", dk}, {"v", dv}, {"o", d_o}, {"stats", dstats}},
                           scratch));
   need(sinter::synchronize(device));
 

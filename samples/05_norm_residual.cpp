@@ -26,10 +26,10 @@ int main(int argc, char** argv) {
   const Array<float> dx(device, hx), ddelta(device, hdelta), dscale(device, hscale);
   const Array<float> dbias(device, hbias), dh(device, rows * width), dy(device, rows * width);
   const Scratch scratch(executable);
-  need(executable.execute(nullptr,
-                          {{"x", dx}, {"delta", ddelta}, {"scale", dscale}, {"bias", dbias},
-                           {"h", dh}, {"y", dy}},
-                          scratch));
+  need(executable.execute(
+      nullptr,
+      {{"x", dx}, {"delta", ddelta}, {"scale", dscale}, {"bias", dbias}, {"h", dh}, {"y", dy}},
+      scratch));
   need(sinter::synchronize(device));
 
   const auto got_h = dh.get(), got_y = dy.get();

@@ -26,8 +26,8 @@ int main(int argc, char** argv) {
   auto x = graph.tensor({.name = "x", .dim = {8, 64}});
   graph.output(softmax(x * 0.5), "y");
 
-  const std::vector<std::string> targets = {
-      device.is_cpu() ? std::string("sm_90a") : need(device.target())};
+  const std::vector<std::string> targets = {device.is_cpu() ? std::string("sm_90a")
+                                                            : need(device.target())};
   auto made = sinter::Plan::make(graph, {.targets = targets});
   const bool compiled = made.ok();
   if (!compiled) {

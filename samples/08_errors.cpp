@@ -1,6 +1,6 @@
 // What mistakes look like. Errors are data: the rule that is broken, the node, the tensor or port,
-// what was seen, what is allowed, what would pass, and the line of the user's own call. Nothing here
-// throws or ends the program.
+// what was seen, what is allowed, what would pass, and the line of the user's own call. Nothing
+// here throws or ends the program.
 #include "common.hpp"
 
 using namespace samples;
@@ -75,8 +75,9 @@ void mistakes_in_calls(sinter::Device device) {
          "binding-unknown", "'z'");
   expect("a null pointer", execute({{"x", x}, {"y", static_cast<void*>(nullptr)}}), "binding-null",
          "'y'");
-  expect("a pointer that is not aligned", execute({{"x", x}, {"y", y.data() + 1}}),
-         "binding-alignment", "'y'");
+  void* odd = reinterpret_cast<char*>(y.data()) + 2;
+  expect("a pointer that is not aligned", execute({{"x", x}, {"y", odd}}), "binding-alignment",
+         "'y'");
   check.that("and then a correct call works", execute({{"x", x}, {"y", y}}).empty());
   need(sinter::synchronize(device));
   check.close("y", y.get()[5], std::exp(double{x.get()[5]}), 1e-5);
@@ -86,7 +87,7 @@ void mistakes_in_the_environment() {
   sinter::Graph graph;
   graph.output(exp(graph.tensor({.name = "x", .dim = {64}})), "y");
   expect("a GPU that is not there", sinter::compile(graph, sinter::Device::gpu(1000)).errors(),
-         "device-missing", "1000");
+         "device-missing", "GPU");
   expect("a plan that is none", sinter::Plan::from_json(R"({"format": "sinter.plan"})").errors(),
          "plan-format", "");
 }

@@ -2,7 +2,8 @@
 // library: forward pass, every gradient and the parameter update are one graph, planned once and
 // executed once a batch. Data: data/README.md.
 //
-//   x/16 -> conv 3x3 -> bias, relu -> maxpool 2x2 -> conv 3x3 -> bias, relu -> matmul, bias -> softmax
+//   x/16 -> conv 3x3 -> bias, relu -> maxpool 2x2 -> conv 3x3 -> bias, relu -> matmul, bias ->
+//   softmax
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -15,15 +16,15 @@ using sinter::Device, sinter::Dims, sinter::Graph, sinter::Tensor;
 
 namespace {
 
-constexpr int kBatch = 48, kTrain = 1437, kTest = 360, kEpochs = 12;
-constexpr int kChannels1 = 16, kChannels2 = 32, kFlat = kChannels2 * 16, kClasses = 10;
+constexpr int kBatch = 48, kTrain = 1437, kTest = 360, kEpochs = 10;
+constexpr int kChannels1 = 8, kChannels2 = 16, kFlat = kChannels2 * 16, kClasses = 10;
 constexpr double kMomentum = 0.9, kRequired = 0.95;
 
 constexpr int kParameters = 6;
 constexpr const char* kNames[kParameters] = {"w1", "b1", "w2", "b2", "w3", "b3"};
-const Dims kDims[kParameters] = {{kChannels1, 1, 3, 3},          {1, kChannels1, 1, 1},
-                                 {kChannels2, kChannels1, 3, 3}, {1, kChannels2, 1, 1},
-                                 {kFlat, kClasses},              {1, kClasses}};
+const Dims kDims[kParameters] = {
+    {kChannels1, 1, 3, 3}, {1, kChannels1, 1, 1}, {kChannels2, kChannels1, 3, 3},
+    {1, kChannels2, 1, 1}, {kFlat, kClasses},     {1, kClasses}};
 
 // ---- the graphs
 
@@ -107,7 +108,8 @@ struct Images {
 
 // Reads all images and deals them out: a fixed shuffle, then the first kTrain and the rest.
 bool read_images(Images& train, Images& test) {
-  std::ifstream file(SAMPLE_DATA);
+  std::ifstream file("samples/data/optdigits.txt");  // in the source tree, wherever that lies now
+  if (!file) file.open(SAMPLE_DATA);
   std::vector<std::string> lines;
   for (std::string line; std::getline(file, line);) {
     if (line.size() != 66 || line[65] < '0' || line[65] > '9') return false;
@@ -157,8 +159,13 @@ struct State {
 class Trainer {
  public:
   Trainer(Device device, sinter::Executable step, sinter::Executable test)
-      : device_(device), step_(std::move(step)), test_(std::move(test)), step_scratch_(step_),
-        test_scratch_(test_), from_(device), to_(device) {}
+      : device_(device),
+        step_(std::move(step)),
+        test_(std::move(test)),
+        step_scratch_(step_),
+        test_scratch_(test_),
+        from_(device),
+        to_(device) {}
 
   // The mean loss over an epoch.
   double train(const Images& images, float rate) {
@@ -216,7 +223,7 @@ class Trainer {
   Scratch step_scratch_, test_scratch_;
   State from_, to_;
   Array<float> pixels_{device_, kTrain * 64}, labels_{device_, kTrain}, rate_{device_, 1},
-      loss_{device_, 1}, test_pixels_{device_, kTest * 64}, logits_{device_, kTest * kClasses};
+      loss_{device_, 1}, test_pixels_{device_, kTest * 64}, logits_{device_, kTest*kClasses};
 };
 
 }  // namespace
@@ -241,7 +248,7 @@ int main(int argc, char** argv) {
   const auto start = std::chrono::steady_clock::now();
   double accuracy = 0;
   for (int epoch = 1; epoch <= kEpochs; ++epoch) {
-    const float rate = epoch <= 2 * kEpochs / 3 ? 0.05f : 0.01f;
+    const float rate = epoch <= 2 * kEpochs / 3 ? 0.1f : 0.02f;
     const double loss = trainer.train(shuffled(train, generator), rate);
     accuracy = trainer.accuracy(test);
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;

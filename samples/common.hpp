@@ -87,8 +87,7 @@ class Scratch {
 inline std::vector<float> uniform(std::size_t count, float scale, unsigned seed) {
   std::mt19937 generator(seed);
   std::vector<float> values(count);
-  for (auto& v : values)
-    v = scale * (static_cast<float>(generator() >> 8) * 0x1p-23f - 1.0f);
+  for (auto& v : values) v = scale * (static_cast<float>(generator() >> 8) * 0x1p-23f - 1.0f);
   return values;
 }
 
@@ -108,7 +107,8 @@ inline std::vector<std::uint16_t> to_bf16(const std::vector<float>& values) {
 
 // gelu in its tanh form, written independently of the library.
 inline double gelu_tanh(double x) {
-  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+  return 0.5 * x *
+         (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
 }
 
 // Counts what a sample checks; `verdict` is what main() returns.

@@ -81,8 +81,7 @@ std::string BodyText::load(const Statement& s) const {
 // The struct of pointwise.hpp has the mode's name, and takes its parameters after its operands.
 std::string BodyText::pointwise(const Statement& s) const {
   std::string operands;
-  for (std::size_t a = 0; a < s.args.size(); ++a)
-    operands += (a ? ", " : "") + operand(s, a);
+  for (std::size_t a = 0; a < s.args.size(); ++a) operands += (a ? ", " : "") + operand(s, a);
   for (int p = 0; p < info(s.mode).params; ++p)
     operands += ", " + literal(s.params[static_cast<std::size_t>(p)], s.arithmetic);
   return fmt::format("sinter::op::{}::apply({})", pascal_case(sinter::name(s.mode)), operands);
@@ -93,9 +92,9 @@ std::string BodyText::convert(const Statement& s) const {
   const DataType from = statement(s.args[0]).arithmetic;
   const bool widen = from != DataType::f64 && s.arithmetic == DataType::f64;
   const DataType in = widen ? DataType::f64 : from;
-  return cast(fmt::format("sinter::convert<{}>({})", storage_type(s.type),
-                          cast(name(s.args[0]), from, in)),
-              in, s.arithmetic);
+  return cast(
+      fmt::format("sinter::convert<{}>({})", storage_type(s.type), cast(name(s.args[0]), from, in)),
+      in, s.arithmetic);
 }
 
 std::string BodyText::integer(int port) const {
@@ -140,7 +139,8 @@ std::string BodyText::gather(const Statement& s) const {
 std::string BodyText::expression(int i) const {
   const Statement& s = statement(i);
   switch (s.kind) {
-    case StatementKind::load: return load(s);
+    case StatementKind::load:
+      return load(s);
     case StatementKind::scalar: {
       const DataType type = spec_.scalars[static_cast<std::size_t>(s.port)].type;
       return cast("args." + at(kernel_.scalar_value, s.port),
@@ -148,18 +148,24 @@ std::string BodyText::expression(int i) const {
     }
     case StatementKind::index:
       return fmt::format("static_cast<{}>(c.at[{}])", value_type(s.arithmetic), s.dim);
-    case StatementKind::pointwise: return pointwise(s);
-    case StatementKind::convert: return convert(s);
-    case StatementKind::random: return random(s, i);
-    case StatementKind::gather: return gather(s);
-    case StatementKind::accumulator: return cast("acc", spec_.accumulate, s.arithmetic);
+    case StatementKind::pointwise:
+      return pointwise(s);
+    case StatementKind::convert:
+      return convert(s);
+    case StatementKind::random:
+      return random(s, i);
+    case StatementKind::gather:
+      return gather(s);
+    case StatementKind::accumulator:
+      return cast("acc", spec_.accumulate, s.arithmetic);
     case StatementKind::reduced:
       return cast(fmt::format("reductions.result<{}>()", at(kernel_.reduction, s.port)),
                   spec_.reductions[static_cast<std::size_t>(s.port)].arithmetic, s.arithmetic);
     case StatementKind::inside:
       return fmt::format("sinter::inside<Config::{}>(c, {})", at(kernel_.access, s.port),
                          operand(s, 0));
-    default: return {};
+    default:
+      return {};
   }
 }
 

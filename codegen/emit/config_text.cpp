@@ -66,23 +66,49 @@ void print_gather(TextWriter& out, const KernelSpec& spec, const Gather& g,
   out.close("};");
 }
 
+// The ports that are reached by an access; a gather finds its way by dims and strides.
+std::vector<bool> accessed_ports(const KernelSpec& spec) {
+  std::vector<bool> accessed(spec.ports.size());
+  const auto mark = [&](int port) {
+    if (port >= 0) accessed[static_cast<std::size_t>(port)] = true;
+  };
+  mark(spec.rows.offsets);
+  mark(spec.rows.index);
+  for (const Body* body : {&spec.body, &spec.a, &spec.b})
+    for (const auto& s : body->statements) switch (s.kind) {
+        case StatementKind::random:
+          mark(s.port2);
+          [[fallthrough]];
+        case StatementKind::load:
+        case StatementKind::inside:
+        case StatementKind::store:
+          mark(s.port);
+          break;
+        default:
+          break;
+      }
+  return accessed;
+}
+
 }  // namespace
 
-std::vector<std::pair<std::string, std::int64_t>> config_constants(const KernelSpec& spec,
-                                                                   const Schedule& s) {
-  std::vector<std::pair<std::string, std::int64_t>> c = {{"threads", s.threads}};
+std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Schedule& s) {
+  std::vector<ConfigConstant> c = {{"threads", s.threads}};
   if (spec.family != Family::contraction) c.push_back({"unroll", s.unroll});
   if (spec.family == Family::rowwise) {
-    c.push_back({"kept", spec.kept});
-    c.push_back({"threads_per_row", s.threads_per_row});
-    c.push_back({"rows_per_block", s.rows_per_block});
-    c.push_back({"rows_fastest", s.rows_fastest});
+    c.insert(c.end(), {{"kept", spec.kept},
+                       {"threads_per_row", s.threads_per_row},
+                       {"rows_per_block", s.rows_per_block},
+                       {"rows_fastest", s.rows_fastest, true}});
   } else if (spec.family == Family::contraction) {
-    c.insert(c.end(), {{"batch", spec.batch}, {"m", spec.m}, {"n", spec.n}, {"k", spec.k}});
-    c.push_back({"a_k_fastest", s.a_k_fastest});
-    c.push_back({"b_k_fastest", s.b_k_fastest});
-    c.push_back({"n_fastest", s.n_fastest});
-    c.push_back({"annihilating_zero", spec.annihilating_zero});
+    c.insert(c.end(), {{"batch", spec.batch},
+                       {"m", spec.m},
+                       {"n", spec.n},
+                       {"k", spec.k},
+                       {"a_k_fastest", s.a_k_fastest, true},
+                       {"b_k_fastest", s.b_k_fastest, true},
+                       {"n_fastest", s.n_fastest, true},
+                       {"annihilating_zero", spec.annihilating_zero, true}});
   }
   return c;
 }
@@ -94,10 +120,14 @@ void print_config(TextWriter& out, const KernelSpec& spec, const KernelNames& na
   out.line("using Extent = {};", dims_type(spec.extent));
   if (spec.family == Family::contraction)
     out.line("using Accumulator = {};", value_type(spec.accumulate));
-  for (const auto& [constant, value] : config_constants(spec, schedule))
-    out.line("static constexpr int {} = {};", constant, value);
+  for (const auto& c : config_constants(spec, schedule))
+    if (c.flag)
+      out.line("static constexpr bool {} = {};", c.name, c.value != 0);
+    else
+      out.line("static constexpr int {} = {};", c.name, c.value);
+  const std::vector<bool> accessed = accessed_ports(spec);
   for (std::size_t i = 0; i < spec.ports.size(); ++i)
-    print_access(out, spec.ports[i].access, names.access[i]);
+    if (accessed[i]) print_access(out, spec.ports[i].access, names.access[i]);
   for (const BodyText* body : bodies)
     for (int i = 0; i < body->size(); ++i)
       if (body->statement(i).kind == StatementKind::random)

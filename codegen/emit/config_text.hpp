@@ -6,8 +6,12 @@
 namespace sinter {
 
 // The named constants that the kernel family reads, also shown to people.
-std::vector<std::pair<std::string, std::int64_t>> config_constants(const KernelSpec& spec,
-                                                                   const Schedule& schedule);
+struct ConfigConstant {
+  std::string_view name;
+  std::int64_t value;
+  bool flag = false;  // a bool, not an int
+};
+std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Schedule& schedule);
 
 void print_config(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
                   const Schedule& schedule, const std::vector<const BodyText*>& bodies);

@@ -19,9 +19,12 @@ struct FamilyText {
 };
 FamilyText family_text(Family f) {
   switch (f) {
-    case Family::pointwise: return {"pointwise", "every element on its own"};
-    case Family::rowwise: return {"rowwise", "rows with reductions along them"};
-    default: return {"contraction_simt", "sums of products"};
+    case Family::pointwise:
+      return {"pointwise", "every element on its own"};
+    case Family::rowwise:
+      return {"rowwise", "rows with reductions along them"};
+    default:
+      return {"contraction_simt", "sums of products"};
   }
 }
 
@@ -84,6 +87,15 @@ void print_reductions(TextWriter& out, const KernelSpec& spec, const KernelNames
            fmt::join(names.reduction.begin(), names.reduction.end(), ", "));
 }
 
+template <class Print>
+void print_function(TextWriter& out, std::string_view signature, const std::vector<int>& statements,
+                    const Print& print) {
+  if (statements.empty()) return out.line("SINTER_DEVICE {} {{}}", signature);
+  out.open("SINTER_DEVICE {} {{", signature);
+  for (int i : statements) print(i);
+  out.close("}");
+}
+
 // Everything that a phase's stores and reduces need. Values of the row become members, where the
 // elements and the stores of the row find them.
 void print_phase(TextWriter& out, const BodyText& body, int phase) {
@@ -103,16 +115,14 @@ void print_phase(TextWriter& out, const BodyText& body, int phase) {
   out.open("struct Phase{} {{", phase);
   out.line("static constexpr bool has_elements = {};", !element.empty());
   out.line("const Args& args;");
-  for (int i : members) out.line("{} {} = 0;", value_type(body.statement(i).arithmetic), body.name(i));
-  out.open("SINTER_DEVICE void row(const Coord& c, const Reductions& reductions) {{");
-  for (int i : row) members.count(i) ? body.print_assignment(out, i) : body.print(out, i);
-  out.close("}");
-  out.open("SINTER_DEVICE void element(const Coord& c, Reductions& reductions) const {{");
-  for (int i : element) body.print(out, i);
-  out.close("}");
-  out.open("SINTER_DEVICE void store_row(const Coord& c) const {{");
-  for (int i : row_stores) body.print(out, i);
-  out.close("}");
+  for (int i : members)
+    out.line("{} {} = 0;", value_type(body.statement(i).arithmetic), body.name(i));
+  print_function(out, "void row(const Coord& c, const Reductions& reductions)", row, [&](int i) {
+    members.count(i) ? body.print_assignment(out, i) : body.print(out, i);
+  });
+  const auto print = [&](int i) { body.print(out, i); };
+  print_function(out, "void element(const Coord& c, Reductions& reductions) const", element, print);
+  print_function(out, "void store_row(const Coord& c) const", row_stores, print);
   out.close("};");
 }
 
@@ -129,16 +139,19 @@ std::string rows_type(const KernelSpec& spec, const KernelNames& names) {
 // The call of the family's template.
 std::string call(const KernelSpec& spec, const KernelNames& names) {
   switch (spec.family) {
-    case Family::pointwise: return "sinter::pointwise::run<Config>(Body{args});";
-    case Family::rowwise: return "sinter::rowwise::run<Config, Phases, Reductions>(args);";
-    default: break;
+    case Family::pointwise:
+      return "sinter::pointwise::run<Config>(Body{args});";
+    case Family::rowwise:
+      return "sinter::rowwise::run<Config, Phases, Reductions>(args);";
+    default:
+      break;
   }
   std::string rows = "sinter::AllRows{}";
   if (spec.rows.on) {
     const std::string offsets = "args." + names.port[static_cast<std::size_t>(spec.rows.offsets)];
-    const std::string index =
-        spec.rows.index >= 0 ? "args." + names.port[static_cast<std::size_t>(spec.rows.index)]
-                             : offsets;
+    const std::string index = spec.rows.index >= 0
+                                  ? "args." + names.port[static_cast<std::size_t>(spec.rows.index)]
+                                  : offsets;
     rows = fmt::format("Rows{{{}, {}}}", offsets, index);
   }
   return fmt::format(
@@ -182,7 +195,9 @@ EmittedKernel emit_kernel(const KernelSpec& spec) {
   print_args(out, spec, names);
   out.blank();
   switch (spec.family) {
-    case Family::pointwise: print_body(out, body, "const Coord& c"); break;
+    case Family::pointwise:
+      print_body(out, body, "const Coord& c");
+      break;
     case Family::rowwise: {
       print_reductions(out, spec, names);
       std::string phases;
@@ -206,9 +221,9 @@ EmittedKernel emit_kernel(const KernelSpec& spec) {
   // The digest stands for the whole text, so that a profiler's line leads to one kernel.
   const std::string tail = call(spec, names);
   const std::string digested = out.text() + tail;
-  kernel.entry = fmt::format(
-      "{}_{:08x}", entry_stem(spec),
-      static_cast<std::uint32_t>(XXH3_64bits(digested.data(), digested.size()) >> 32));
+  kernel.entry =
+      fmt::format("{}_{:08x}", entry_stem(spec),
+                  static_cast<std::uint32_t>(XXH3_64bits(digested.data(), digested.size()) >> 32));
   out.line("extern \"C\" __global__ __launch_bounds__(Config::threads)");
   out.open("void {}(const __grid_constant__ Args args) {{", kernel.entry);
   out.line("{}", tail);
@@ -217,7 +232,8 @@ EmittedKernel emit_kernel(const KernelSpec& spec) {
   kernel.source = out.text();
   kernel.grid = schedule.grid;
   kernel.block = static_cast<std::uint32_t>(schedule.threads);
-  kernel.config = config_constants(spec, schedule);
+  for (const auto& c : config_constants(spec, schedule))
+    kernel.config.emplace_back(c.name, c.value);
   kernel.arguments = kernel_arguments(spec, names);
   return kernel;
 }

@@ -99,7 +99,8 @@ std::int64_t step(const Access& a, int i) {
   return s;
 }
 
-// Whether neighbours along index `other` lie together in more of the given ports than along `usual`.
+// Whether neighbours along index `other` lie together in more of the given ports than along
+// `usual`.
 template <class Use>
 bool prefers(const KernelSpec& spec, const Body& body, int usual, int other, Use use) {
   int balance = 0;
@@ -166,8 +167,12 @@ Schedule choose_schedule(const KernelSpec& spec) {
   Schedule s;
   s.wide_index = needs_wide_index(spec);
   switch (spec.family) {
-    case Family::rowwise: schedule_rowwise(spec, s); break;
-    case Family::contraction: schedule_contraction(spec, s); break;
+    case Family::rowwise:
+      schedule_rowwise(spec, s);
+      break;
+    case Family::contraction:
+      schedule_contraction(spec, s);
+      break;
     case Family::pointwise:
       s.unroll = choose_unroll(spec.body);
       s.grid = clamp_grid(

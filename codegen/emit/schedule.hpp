@@ -1,5 +1,5 @@
-// How a kernel is run: block and grid, how a row is shared among threads, how wide an index must be.
-// A pure function of the spec.
+// How a kernel is run: block and grid, how a row is shared among threads, how wide an index must
+// be. A pure function of the spec.
 #pragma once
 #include <cstdint>
 

@@ -13,19 +13,60 @@ constexpr std::size_t kMaxLength = 40;
 
 // Words that generated source cannot use for a variable: the language's lower-case keywords, macros
 // that compilers predefine without underscores, and the generator's own names.
-constexpr std::string_view kReserved[] = {
-    "acc", "alignas", "alignof", "and", "and_eq", "args", "asm", "assert", "auto", "bitand",
-    "bitor", "bool", "break", "c", "case", "catch", "char", "char16_t", "char32_t", "char8_t",
-    "class", "co_await", "co_return", "co_yield", "compl", "concept", "const", "const_cast",
-    "consteval", "constexpr", "constinit", "continue", "decltype", "default", "delete", "do",
-    "double", "dynamic_cast", "element", "else", "enum", "explicit", "export", "extern", "false", "float",
-    "for", "friend", "goto", "has_elements", "i386", "if", "inline", "int", "linux", "long", "mutable", "namespace",
-    "new", "noexcept", "not", "not_eq", "nullptr", "operator", "or", "or_eq", "private",
-    "protected", "public", "reductions", "register", "reinterpret_cast", "requires", "restrict",
-    "return", "row", "short", "signed", "sinter", "sizeof", "static", "static_assert", "static_cast", "store_row",
-    "struct", "switch", "template", "this", "thread_local", "throw", "true", "try", "typedef",
-    "typeid", "typename", "typeof", "union", "unix", "unsigned", "using", "virtual", "void",
-    "volatile", "wchar_t", "while", "xor", "xor_eq"};
+constexpr std::string_view kReserved[] = {"acc",          "alignas",
+                                          "alignof",      "and",
+                                          "and_eq",       "args",
+                                          "asm",          "assert",
+                                          "auto",         "bitand",
+                                          "bitor",        "bool",
+                                          "break",        "c",
+                                          "case",         "catch",
+                                          "char",         "char16_t",
+                                          "char32_t",     "char8_t",
+                                          "class",        "co_await",
+                                          "co_return",    "co_yield",
+                                          "compl",        "concept",
+                                          "const",        "const_cast",
+                                          "consteval",    "constexpr",
+                                          "constinit",    "continue",
+                                          "decltype",     "default",
+                                          "delete",       "do",
+                                          "double",       "dynamic_cast",
+                                          "element",      "else",
+                                          "enum",         "explicit",
+                                          "export",       "extern",
+                                          "false",        "float",
+                                          "for",          "friend",
+                                          "goto",         "has_elements",
+                                          "i386",         "if",
+                                          "inline",       "int",
+                                          "linux",        "long",
+                                          "mutable",      "namespace",
+                                          "new",          "noexcept",
+                                          "not",          "not_eq",
+                                          "nullptr",      "operator",
+                                          "or",           "or_eq",
+                                          "private",      "protected",
+                                          "public",       "reductions",
+                                          "register",     "reinterpret_cast",
+                                          "requires",     "restrict",
+                                          "return",       "row",
+                                          "short",        "signed",
+                                          "sinter",       "sizeof",
+                                          "static",       "static_assert",
+                                          "static_cast",  "store_row",
+                                          "struct",       "switch",
+                                          "template",     "this",
+                                          "thread_local", "throw",
+                                          "true",         "try",
+                                          "typedef",      "typeid",
+                                          "typename",     "typeof",
+                                          "union",        "unix",
+                                          "unsigned",     "using",
+                                          "virtual",      "void",
+                                          "volatile",     "wchar_t",
+                                          "while",        "xor",
+                                          "xor_eq"};
 static_assert(std::is_sorted(std::begin(kReserved), std::end(kReserved)));
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
@@ -53,7 +94,8 @@ std::string Identifiers::add(std::string_view name, std::string_view fallback) {
   std::string s = plain(name);
   if (s.empty()) s = fmt::format("{}{}", fallback, unnamed_++);
   if (is_digit(s[0])) s.insert(0, std::string(fallback) + "_");
-  if (std::binary_search(std::begin(kReserved), std::end(kReserved), std::string_view(s))) s += "_t";
+  if (std::binary_search(std::begin(kReserved), std::end(kReserved), std::string_view(s)))
+    s += "_t";
   std::string unique = s;
   for (int i = 2; !taken_.insert(unique).second; ++i) unique = fmt::format("{}_{}", s, i);
   return unique;
@@ -75,19 +117,32 @@ std::string pascal_case(std::string_view snake) {
 
 std::string_view storage_type(DataType type) {
   switch (type) {
-    case DataType::f64: return "sinter::f64";
-    case DataType::f16: return "sinter::f16";
-    case DataType::bf16: return "sinter::bf16";
-    case DataType::f8e4m3: return "sinter::f8e4m3";
-    case DataType::f8e5m2: return "sinter::f8e5m2";
-    case DataType::f8e8m0: return "sinter::f8e8m0";
-    case DataType::f4e2m1: return "sinter::f4e2m1";
-    case DataType::i8: return "sinter::i8";
-    case DataType::u8: return "sinter::u8";
-    case DataType::i32: return "sinter::i32";
-    case DataType::i64: return "sinter::i64";
-    case DataType::boolean: return "sinter::bool8";
-    default: return "sinter::f32";
+    case DataType::f64:
+      return "sinter::f64";
+    case DataType::f16:
+      return "sinter::f16";
+    case DataType::bf16:
+      return "sinter::bf16";
+    case DataType::f8e4m3:
+      return "sinter::f8e4m3";
+    case DataType::f8e5m2:
+      return "sinter::f8e5m2";
+    case DataType::f8e8m0:
+      return "sinter::f8e8m0";
+    case DataType::f4e2m1:
+      return "sinter::f4e2m1";
+    case DataType::i8:
+      return "sinter::i8";
+    case DataType::u8:
+      return "sinter::u8";
+    case DataType::i32:
+      return "sinter::i32";
+    case DataType::i64:
+      return "sinter::i64";
+    case DataType::boolean:
+      return "sinter::bool8";
+    default:
+      return "sinter::f32";
   }
 }
 
@@ -98,7 +153,8 @@ std::string_view value_type(DataType arithmetic) {
 std::string literal(double value, DataType arithmetic) {
   if (arithmetic != DataType::f64) {
     const float f = static_cast<float>(value);
-    if (!std::isfinite(f)) return fmt::format("__int_as_float({:#010x})", std::bit_cast<std::uint32_t>(f));
+    if (!std::isfinite(f))
+      return fmt::format("__int_as_float({:#010x})", std::bit_cast<std::uint32_t>(f));
     if (f == std::trunc(f) && std::abs(f) < 1e6f) return fmt::format("{:.1f}f", f);
     return fmt::format("{:a}f", f);
   }

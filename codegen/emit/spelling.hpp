@@ -1,5 +1,5 @@
-// How names and numbers are spelt in generated source. User text passes through here alone, and only
-// as identifiers of [a-z0-9_].
+// How names and numbers are spelt in generated source. User text passes through here alone, and
+// only as identifiers of [a-z0-9_].
 #pragma once
 #include <set>
 #include <string>
@@ -22,10 +22,10 @@ class Identifiers {
   int unnamed_ = 0;
 };
 
-std::string pascal_case(std::string_view snake);           // gelu_fwd: GeluFwd
-std::string_view storage_type(DataType type);              // bf16: sinter::bf16
-std::string_view value_type(DataType arithmetic);          // float or double
-std::string literal(double value, DataType arithmetic);    // exact, also for infinities and NaN
-std::string dims_type(const Dims& dims);                   // sinter::Dims<2, 3>
+std::string pascal_case(std::string_view snake);         // gelu_fwd: GeluFwd
+std::string_view storage_type(DataType type);            // bf16: sinter::bf16
+std::string_view value_type(DataType arithmetic);        // float or double
+std::string literal(double value, DataType arithmetic);  // exact, also for infinities and NaN
+std::string dims_type(const Dims& dims);                 // sinter::Dims<2, 3>
 
 }  // namespace sinter

@@ -78,7 +78,7 @@ class Tensor {
   TensorId id() const { return id_; }
   Graph* graph() const { return graph_; }
   const TensorDesc& desc() const;
-  const Dims& dim() const { return desc().dim; }
+  Dims dim() const { return desc().dim; }  // a copy: descriptions move as the graph grows
 
  private:
   Graph* graph_ = nullptr;

@@ -59,6 +59,15 @@ inline std::vector<Tensor> add_node(OpKind op, Attributes attributes,
   return results;
 }
 
+// The same from an attribute struct, named so that no conversion is looked for.
+template <class A>
+std::vector<Tensor> add_node(OpKind op, const A& attributes, std::initializer_list<Operand> operands,
+                             std::vector<TensorId> outputs, NodeOptions options = {},
+                             unsigned optional_from = 64) {
+  return add_node(op, Attributes(std::in_place_type<A>, attributes), operands, std::move(outputs),
+                  std::move(options), optional_from);
+}
+
 inline constexpr TensorId kNew = Graph::kNewTensor;
 // Declares a result whose dims the user gives; poisoned operands give kNoTensor.
 inline TensorId declare(std::initializer_list<Operand> operands, const Dims& dim, Where where) {

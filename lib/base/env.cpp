@@ -10,12 +10,20 @@ namespace {
 
 constexpr EnvVariable kVariables[] = {
     {"SINTER_APPROVE", "tests: 1 rewrites the golden files instead of comparing with them"},
+    {"SINTER_BUILD_DIR", "tools/: build directory instead of build/"},
     {"SINTER_CACHE", "off: compiled kernels are not kept on disk"},
     {"SINTER_CACHE_DIR", "directory of the kernel cache (default: sinter in the user's cache)"},
     {"SINTER_CACHE_LIMIT_MB", "size of the kernel cache on disk in MiB (default 512)"},
     {"SINTER_DRIVER", "path of libcuda, tried instead of the usual places"},
+    {"SINTER_FAILURE_DIR", "tests: folder that takes the graphs that failed"},
+    {"SINTER_FUZZ_COMPILE", "tests: how many random graphs are compiled"},
+    {"SINTER_FUZZ_VALUES", "tests: how many random graphs are computed"},
+    {"SINTER_GPU_GRAPHS", "tests: how many random graphs run on the GPU"},
     {"SINTER_NVRTC", "path of libnvrtc, tried instead of the usual places"},
-    {"SINTER_TEST_DATA", "tests: directory of the test data, where the source tree has moved"},
+    {"SINTER_SANITIZE_GRAPHS", "tests: how many random graphs run under compute-sanitizer"},
+    {"SINTER_TEST_DATA", "tests: the source tree, where it has moved since they were built"},
+    {"SINTER_TEST_DEVICE", "tests: cpu runs the GPU tests on the CPU device"},
+    {"SINTER_WORKLOADS", "tools/gpu_check: folder of graphs to benchmark"},
 };
 
 }  // namespace

@@ -47,6 +47,8 @@ class GraphReader {
   bool read_scalar(const Value& v, const Place& at, TensorDesc& t);
   void read_nodes();
   void read_node(const Value& v, std::size_t index);
+  void poison_outputs(const Value& node);
+  void read_fields(const Value& v, PendingNode& n);
   void read_attributes(const Value& v, PendingNode& n);
   void read_ports(const Value& v, PendingNode& n, std::string_view side);
   bool connect(std::vector<int>& order);
@@ -67,7 +69,10 @@ class GraphReader {
   std::unique_ptr<Graph> graph_;
   std::unordered_map<std::string, TensorId> ids_;
   std::vector<bool> declared_, poisoned_;  // by tensor
-  std::vector<int> maker_;                 // by tensor: the pending node, -1 where there is none
+  std::vector<TensorId> unproduced_;       // that some node ought to produce
+  std::size_t errors_before_nodes_ = 0;
+  bool too_many_ = false;
+  std::vector<int> maker_;  // by tensor: the pending node, -1 where there is none
   std::vector<PendingNode> nodes_;
 };
 
@@ -111,6 +116,13 @@ bool GraphReader::read_head() {
 }
 
 TensorId GraphReader::tensor_named(const std::string& name, unsigned line) {
+  if (ids_.size() >= kMaxTensors && !ids_.contains(name)) {
+    if (!too_many_)
+      fields_.fail(Rule::json_format, {"", name, ""}, line, "more tensors",
+                   "at most " + std::to_string(kMaxTensors));
+    too_many_ = true;
+    return 0;  // any: the document is refused
+  }
   const auto [found, fresh] = ids_.try_emplace(name, static_cast<TensorId>(ids_.size()));
   if (fresh) {
     TensorDesc t;
@@ -182,19 +194,33 @@ bool GraphReader::read_scalar(const Value& v, const Place& at, TensorDesc& t) {
 }
 
 void GraphReader::read_nodes() {
+  errors_before_nodes_ = fields_.errors().size();
   const auto& list = document_.find("nodes")->items;
   nodes_.reserve(list.size());
   for (std::size_t i = 0; i < list.size(); ++i) read_node(list[i], i);
+}
+
+// What a node with an error would have produced is not to be missed by others.
+void GraphReader::poison_outputs(const Value& node) {
+  const Value* outputs = node.find("outputs");
+  if (!outputs) return;
+  for (const auto& m : outputs->members)
+    if (m.value.kind == Kind::string)
+      poisoned_[static_cast<std::size_t>(tensor_named(m.value.text, m.value.line))] = true;
 }
 
 void GraphReader::read_node(const Value& v, std::size_t index) {
   PendingNode& n = nodes_.emplace_back();
   n.line = v.line;
   n.label = "#" + std::to_string(index);
-  n.ok = false;
-  if (!fields_.is(Kind::object, v, {n.label, "", ""})) return;
   const std::size_t before = fields_.failures();
+  read_fields(v, n);
+  n.ok = fields_.failures() == before;
+  if (!n.ok) poison_outputs(v);
+}
 
+void GraphReader::read_fields(const Value& v, PendingNode& n) {
+  if (!fields_.is(Kind::object, v, {n.label, "", ""})) return;
   const Value* name = v.find("name");
   if (name && fields_.read(*name, {n.label, "", "name"}, n.options.name) && !name->text.empty())
     n.label = name->text;
@@ -217,7 +243,6 @@ void GraphReader::read_node(const Value& v, std::size_t index) {
   read_attributes(v, n);
   read_ports(v, n, "inputs");
   read_ports(v, n, "outputs");
-  n.ok = fields_.failures() == before;
 }
 
 void GraphReader::read_attributes(const Value& v, PendingNode& n) {
@@ -284,10 +309,10 @@ void GraphReader::read_ports(const Value& v, PendingNode& n, std::string_view si
 // that can be executed, else the first that can (Kahn's algorithm).
 bool GraphReader::connect(std::vector<int>& order) {
   for (std::size_t t = 0; t < maker_.size(); ++t) {
+    if (!declared_[t] || maker_[t] >= 0 || poisoned_[t]) continue;
     const auto& desc = (*graph_)[static_cast<TensorId>(t)];
-    if (!declared_[t] || maker_[t] >= 0 || desc.dim_known || poisoned_[t]) continue;
-    fields_.fail(Rule::tensor_dim_missing, {"", desc.name, ""}, desc.where.line,
-                 "neither, and no node that produces it");
+    if (desc.dim_known && !desc.output) continue;
+    unproduced_.push_back(static_cast<TensorId>(t));
     poisoned_[t] = true;
   }
   std::vector<int> missing(nodes_.size(), 0);
@@ -301,7 +326,8 @@ bool GraphReader::connect(std::vector<int>& order) {
       if (maker >= 0) {
         readers[static_cast<std::size_t>(maker)].push_back(static_cast<int>(i));
         ++missing[i];
-      } else if (!declared_[static_cast<std::size_t>(t)]) {
+      } else if (!declared_[static_cast<std::size_t>(t)] &&
+                 !poisoned_[static_cast<std::size_t>(t)]) {
         const std::string port = info(n.op).variadic ? "IN_" + std::to_string(p)
                                                      : std::string(info(n.op).inputs[p].name);
         n.ok = fields_.fail(Rule::tensor_dim_missing, {n.label, (*graph_)[t].name, "port " + port},
@@ -380,6 +406,13 @@ void GraphReader::add(PendingNode& n) {
 }
 
 void GraphReader::check_whole() {
+  // A node with an error may be the one that should have produced the tensor.
+  if (fields_.errors().size() == errors_before_nodes_)
+    for (TensorId t : unproduced_) {
+      const auto& desc = (*graph_)[t];
+      fields_.fail(desc.output ? Rule::tensor_role : Rule::tensor_dim_missing,
+                   {"", desc.name, desc.output ? "output" : ""}, desc.where.line, "");
+    }
   const bool clean = fields_.errors().empty();
   const auto all = graph_->check();
   for (std::size_t i = graph_->diagnostics().size(); i < all.size(); ++i) {

@@ -1,5 +1,7 @@
 // A rectangular part of a tensor: what is asked of a tensor, computed and kept.
 #pragma once
+#include <utility>
+
 #include "sinter/base/dims.hpp"
 
 namespace sinter::reference {
@@ -50,15 +52,23 @@ inline std::int64_t row_major(const Dims& c, const Dims& dim) {
   return index;
 }
 
-// Visits elements [begin, end) of the box, row-major, as runs along the last axis:
-// f(coordinates in the tensor, length of the run, position of its first element from `begin`).
+// The last axis along which the box has more than one element: in row-major order the elements
+// along it follow each other.
+inline int run_axis(const Box& box) {
+  int axis = box.rank() - 1;
+  while (axis > 0 && box.size[axis] == 1) --axis;
+  return box.size[axis] == 1 ? box.rank() - 1 : axis;
+}
+
+// Visits elements [begin, end) of the box, row-major, as runs along `axis`, which is the last one or
+// run_axis(): f(coordinates in the tensor, length of the run, position of its first element from
+// `begin`).
 template <class F>
-void for_runs(const Box& box, std::int64_t begin, std::int64_t end, F&& f) {
+void for_runs(const Box& box, int axis, std::int64_t begin, std::int64_t end, F&& f) {
   if (begin >= end) return;
-  const int last = box.rank() - 1;
-  Dims local = coordinates(begin, box.size);
-  Dims at = local;
-  for (int i = 0; i <= last; ++i) at[i] += box.first[i];
+  const int last = axis;
+  Dims at = coordinates(begin, box.size);
+  for (int i = 0; i < box.rank(); ++i) at[i] += box.first[i];
   for (std::int64_t position = begin; position < end;) {
     const std::int64_t room = box.end(last) - at[last];
     const std::int64_t n = room < end - position ? room : end - position;
@@ -70,6 +80,11 @@ void for_runs(const Box& box, std::int64_t begin, std::int64_t end, F&& f) {
       at[i] = box.first[i];
     }
   }
+}
+
+template <class F>
+void for_runs(const Box& box, std::int64_t begin, std::int64_t end, F&& f) {
+  for_runs(box, box.rank() - 1, begin, end, std::forward<F>(f));
 }
 
 // Visits every coordinate of the box, row-major.

@@ -238,7 +238,7 @@ void Engine::compute(std::vector<Job>& jobs, std::vector<Block>& blocks, DataTyp
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     const std::int64_t n = jobs[i].box.volume();
     auto step = static_cast<std::int64_t>(per_piece / cost_per_element(jobs[i])) + 1;
-    const std::int64_t run = n > 0 ? jobs[i].box.size.back() : 0;
+    const std::int64_t run = jobs[i].box.size[run_axis(jobs[i].box)];
     if (run > 0 && run <= 65536) step = (step + run - 1) / run * run;
     for (std::int64_t begin = 0; begin < n; begin += step)
       pieces.push_back({i, begin, std::min(n, begin + step)});

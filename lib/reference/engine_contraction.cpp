@@ -39,10 +39,11 @@ double Engine::unit_of(const Operand& operand, TensorId tensor, const Box& box) 
   int lowest = 1000;
   if (box.volume() > 0) {
     std::vector<double> line;
-    for_runs(box, 0, box.volume(), [&](const Dims& at, std::int64_t n, std::int64_t) {
+    const int axis = run_axis(box);
+    for_runs(box, axis, 0, box.volume(), [&](const Dims& at, std::int64_t n, std::int64_t) {
       if (lowest < useless) return;
       line.resize(static_cast<std::size_t>(n));
-      operand.view.read(operand.view.at(at), operand.view.stride[box.rank() - 1], n, line.data());
+      operand.view.read(operand.view.at(at), operand.view.stride[axis], n, line.data());
       for (const double x : line)
         if (x != 0 && std::isfinite(x)) lowest = std::min(lowest, lowest_bit(x));
     });
@@ -62,9 +63,11 @@ Operand Engine::narrowed(const Operand& operand, TensorId tensor, const Box& box
     b.e.resize(b.v.size());
     const double u = std::ldexp(1.0, -info(type).precision),
                  eta = std::ldexp(1.0, info(type).min_exponent - info(type).precision);
-    for_runs(box, 0, box.volume(), [&](const Dims& at, std::int64_t n, std::int64_t position) {
+    const int axis = run_axis(box);
+    for_runs(box, axis, 0, box.volume(), [&](const Dims& at, std::int64_t n,
+                                             std::int64_t position) {
       const View& view = operand.view;
-      const std::int64_t start = view.at(at), step = view.stride[box.rank() - 1];
+      const std::int64_t start = view.at(at), step = view.stride[axis];
       double *v = b.v.data() + position, *e = b.e.data() + position;
       view.read(start, step, n, v);
       if (view.error) view.read_errors(start, step, n, e);

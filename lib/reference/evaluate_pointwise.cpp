@@ -35,14 +35,15 @@ void run_formula(const Job& job, std::int64_t begin, std::int64_t end, double* v
         job.in[static_cast<std::size_t>(i)].dim, job.dim.size());
   T params[3] = {};
   for (int i = 0; i < mode.params; ++i) params[i] = T(attributes.*mode.param[i]);
-  const int last = job.dim.size() - 1;
+  const int axis = run_axis(job.box);
   with_formula(attributes.mode, [&]<class Formula>(Formula) {
     Line lines[Formula::arity];
-    for_runs(job.box, begin, end, [&](const Dims& at, std::int64_t length, std::int64_t position) {
+    for_runs(job.box, axis, begin, end, [&](const Dims& at, std::int64_t length,
+                                            std::int64_t position) {
       Dims c = at;
-      for (std::int64_t done = 0; done < length; done += kRun, c[last] += kRun) {
+      for (std::int64_t done = 0; done < length; done += kRun, c[axis] += kRun) {
         const std::int64_t n = std::min(kRun, length - done);
-        for (int k = 0; k < Formula::arity; ++k) views[k].line(c, last, n, lines[k]);
+        for (int k = 0; k < Formula::arity; ++k) views[k].line(c, axis, n, lines[k]);
         double *pv = v + position + done, *pe = e ? e + position + done : nullptr;
         for (std::int64_t i = 0; i < n; ++i) {
           const auto j = static_cast<std::size_t>(i);

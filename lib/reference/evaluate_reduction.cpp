@@ -136,7 +136,7 @@ void reduce(const Job& job, std::int64_t begin, std::int64_t end, double* v, dou
   const Operand& x = job.in[0];
   const Context context{job.precision, x.unit, *job.attributes<ReductionAttributes>().mode};
   const int last = x.dim.size() - 1;
-  const bool along = job.dim[last] != x.dim[last];  // the last axis is reduced
+  const bool last_reduced = job.dim[last] != x.dim[last];
   const std::int64_t terms = [&] {
     std::int64_t n = 1;
     for (int i = 0; i <= last; ++i)
@@ -148,11 +148,16 @@ void reduce(const Job& job, std::int64_t begin, std::int64_t end, double* v, dou
   for_runs(job.box, begin, end, [&](const Dims& at, std::int64_t n, std::int64_t position) {
     states.assign(static_cast<std::size_t>(n), State{});
     Box region{at, Dims::filled(last + 1, 1)};
-    for (int i = 0; i < last; ++i)
-      if (job.dim[i] != x.dim[i]) region.set(i, 0, x.dim[i]);
-    if (along) region.set(last, 0, x.dim[last] > 0 ? 1 : 0);
+    int axis = last;  // of the lines; a reduced one belongs to one result
+    for (int i = 0; i <= last; ++i) {
+      if (job.dim[i] == x.dim[i]) continue;
+      region.set(i, 0, x.dim[i]);
+      if (n == 1 && !last_reduced && x.dim[i] > 1) axis = i;
+    }
+    const bool along = job.dim[axis] != x.dim[axis];
+    if (along && x.dim[axis] > 0) region.set(axis, 0, 1);
     for_each(region, [&](const Dims& c) {
-      x.view.line(c, last, along ? x.dim[last] : n, line);
+      x.view.line(c, axis, along ? x.dim[axis] : n, line);
       for (std::size_t i = 0; i < line.v.size(); ++i)
         states[along ? 0 : i].add(line.v[i], line.e.empty() ? 0 : line.e[i], context);
     });

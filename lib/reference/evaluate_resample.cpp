@@ -85,19 +85,22 @@ class Resample {
     }
     return w;
   }
-  // Adds w * x, the weight having been made with a few roundings.
+  // Adds w * x. A weight is at most 1 and made of a few roundings an axis, among them 1 - fraction,
+  // unless it is a short binary fraction.
   void add(Sums& sum, double w, const Judged& x) const {
     if (w == 0) return;
     const double product = w * x.value;
-    const bool power_of_two = std::frexp(w, &exponent_) == 0.5;
-    const double own = power_of_two ? 0 : (2.0 + 2 * spatial()) * job_.precision.u;
+    const bool exact = w / kWeightUnit == std::rint(w / kWeightUnit);
+    const double own = exact ? 0 : 4.0 * spatial() * job_.precision.u;
     sum.v += product;
     sum.s += std::fabs(product);
-    if (x.error > 0 || own > 0) sum.p += w * x.error + own * (std::fabs(product) + w * x.error);
+    if (x.error > 0 || own > 0) sum.p += w * x.error + own * (std::fabs(x.value) + x.error);
   }
   Judged finish(const Sums& sum, std::int64_t terms) const {
-    return finish_sum(sum, summation_growth(terms) + 1, job_.in[0].unit * 0x1p-20, job_.precision);
+    return finish_sum(sum, summation_growth(terms) + 1, job_.in[0].unit * kWeightUnit,
+                      job_.precision);
   }
+  static constexpr double kWeightUnit = 0x1p-16;
 
   const Job& job_;
   const ResampleAttributes& attributes_;
@@ -105,7 +108,6 @@ class Resample {
   Axes axes_;
   Box window_;
   PaddingMode padding_;
-  mutable int exponent_ = 0;
 };
 
 Judged Resample::maximum(const Dims& at) const {
@@ -165,8 +167,9 @@ Judged Resample::weighted(const Dims& at) const {
     const Judged total = finish_sum(sum, summation_growth(window_.volume()), job_.in[0].unit,
                                     job_.precision);
     const double n = divisor(at), v = total.value / n;
-    const bool exact = total.error == 0 && (!std::isfinite(v) || v == 0 || std::frexp(n, &exponent_) == 0.5);
-    if (exact) return {v, 0};
+    int exponent;
+    const bool divides = v == 0 || std::frexp(n, &exponent) == 0.5;  // without rounding
+    if (total.error == 0 && (!std::isfinite(v) || divides)) return {v, 0};
     return {v, (total.error + 3 * job_.precision.u * (std::fabs(total.value) + total.error)) / n +
                    job_.precision.eta};
   }

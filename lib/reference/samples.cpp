@@ -39,7 +39,8 @@ std::vector<std::int64_t> pick_rows(const Dims& dim, std::int64_t n, std::uint64
   if (dim.size() <= 1 || rows <= n) return pick(rows, n, seed);
   std::vector<std::vector<std::int64_t>> axes;
   for (auto extent : dim) axes.push_back(pick(extent, n, seed = mix(seed)));
-  std::set<std::int64_t> chosen{0, rows - 1};
+  std::set<std::int64_t> chosen{0};
+  if (n > 1) chosen.insert(rows - 1);
   // Positions are combined at random; a few extra draws make up for repetitions.
   for (std::int64_t i = 0; i < 4 * n && static_cast<std::int64_t>(chosen.size()) < n; ++i) {
     Dims c;

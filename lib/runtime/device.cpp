@@ -14,6 +14,7 @@ namespace sinter {
 namespace {
 
 constexpr std::size_t kAlignment = 256;  // of cuMemAlloc, and of a workspace
+constexpr std::int64_t kAddressSpace = std::int64_t{1} << 47;
 
 Result<int> attribute(const Driver& d, CUdevice device, CUdevice_attribute which) {
   int value = 0;
@@ -86,7 +87,7 @@ Result<std::string> Device::target() const {
 }
 
 Result<Memory> Memory::allocate(Device device, std::int64_t bytes) {
-  if (bytes < 0)
+  if (bytes < 0 || bytes > kAddressSpace)
     return Diagnostic{.rule = Rule::device_error,
                       .seen = fmt::format("an allocation of {} bytes", bytes)};
   // Never empty, so that even a tensor without elements has a pointer.

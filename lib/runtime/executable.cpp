@@ -34,6 +34,13 @@ Status check_argument(const PlanData& plan, const KernelArgument& a) {
   return Done{};
 }
 
+// For very large graphs; allocates once a thread.
+void** many_pointers(std::size_t count) {
+  static thread_local std::vector<void*> pointers;
+  if (pointers.size() < count) pointers.resize(count);
+  return pointers.data();
+}
+
 }  // namespace
 
 Result<ArgumentImage> argument_image(const PlanData& plan, const PlanKernel& kernel) {
@@ -107,9 +114,8 @@ Status Executable::execute(Stream stream, std::span<const Binding> bindings,
   const Impl& impl = *impl_;
   const std::size_t tensors = impl.plan.data().tensors.size();
   std::array<void*, kTensorsOnStack> few;
-  static thread_local std::vector<void*> many;  // grows once a thread, for very large graphs
-  if (tensors > few.size() && many.size() < tensors) many.resize(tensors);
-  const std::span<void*> pointers(tensors > few.size() ? many.data() : few.data(), tensors);
+  const std::span<void*> pointers(tensors > few.size() ? many_pointers(tensors) : few.data(),
+                                  tensors);
   auto bound = impl.bindings.resolve(bindings, pointers);
   SINTER_TRY(bound);
   if (impl.device.is_cpu()) return impl.evaluate_on_cpu(pointers);

@@ -2,7 +2,9 @@
 // on all cores), then everything resolved, so that execute() has nothing left to find out.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
+#include <exception>
 #include <limits>
 #include <map>
 #include <system_error>
@@ -50,7 +52,11 @@ void compile_units(std::vector<Unit*> units, std::string_view target) {
   const auto work = [&] {
     for (std::size_t i = next++; i < units.size(); i = next++) {
       const PlanKernel& k = *units[i]->kernel;
-      units[i]->compiled = compile_kernel({k.source, k.entry, target});
+      try {
+        units[i]->compiled = compile_kernel({k.source, k.entry, target});
+      } catch (const std::exception& e) {  // would end the process from a helper thread
+        units[i]->compiled = Diagnostic{.rule = Rule::compiler_error, .seen = e.what()};
+      }
     }
   };
   std::vector<std::thread> helpers;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/driver.hpp"
+#include "runtime/stream_functions.hpp"
 
 namespace sinter {
 namespace {
@@ -33,58 +34,10 @@ Timing timing_of(std::vector<double> samples_us) {
   return t;
 }
 
-// The part of the driver that only timing needs.
-struct TimingFunctions {
-  decltype(&::cuStreamCreate) stream_create = nullptr;
-  decltype(&::cuStreamDestroy) stream_destroy = nullptr;
-  decltype(&::cuStreamSynchronize) stream_synchronize = nullptr;
-  decltype(&::cuEventCreate) event_create = nullptr;
-  decltype(&::cuEventDestroy) event_destroy = nullptr;
-  decltype(&::cuEventRecord) event_record = nullptr;
-  decltype(&::cuEventSynchronize) event_synchronize = nullptr;
-  decltype(&::cuEventElapsedTime) event_elapsed_time = nullptr;
-  decltype(&::cuStreamBeginCapture) begin_capture = nullptr;
-  decltype(&::cuStreamEndCapture) end_capture = nullptr;
-  CUresult (*graph_instantiate)(CUgraphExec*, CUgraph, unsigned long long) = nullptr;
-  decltype(&::cuGraphLaunch) graph_launch = nullptr;
-  decltype(&::cuGraphDestroy) graph_destroy = nullptr;
-  decltype(&::cuGraphExecDestroy) exec_destroy = nullptr;
-};
-
-Result<TimingFunctions> timing_functions(const Driver& driver) {
-  TimingFunctions f;
-  void* library = dlopen(driver.path.c_str(), RTLD_NOW | RTLD_NOLOAD);
-  const char* missing = nullptr;
-  const auto find = [&](auto& function, const char* name) {
-    void* address = library ? dlsym(library, name) : nullptr;
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(address);
-    if (!address && !missing) missing = name;
-  };
-  find(f.stream_create, "cuStreamCreate");
-  find(f.stream_destroy, "cuStreamDestroy_v2");
-  find(f.stream_synchronize, "cuStreamSynchronize");
-  find(f.event_create, "cuEventCreate");
-  find(f.event_destroy, "cuEventDestroy_v2");
-  find(f.event_record, "cuEventRecord");
-  find(f.event_synchronize, "cuEventSynchronize");
-  find(f.event_elapsed_time, "cuEventElapsedTime");
-  find(f.begin_capture, "cuStreamBeginCapture_v2");
-  find(f.end_capture, "cuStreamEndCapture");
-  find(f.graph_instantiate, "cuGraphInstantiateWithFlags");
-  find(f.graph_launch, "cuGraphLaunch");
-  find(f.graph_destroy, "cuGraphDestroy");
-  find(f.exec_destroy, "cuGraphExecDestroy");
-  if (!missing) return f;
-  Diagnostic d;
-  d.rule = Rule::device_missing;
-  d.seen = driver.path + " without " + missing;
-  return d;
-}
-
 // A stream, two events and at most one captured graph, on the current context.
 class GpuTimer {
  public:
-  GpuTimer(const Driver& driver, const TimingFunctions& f, int sets, const TimedCall& call)
+  GpuTimer(const Driver& driver, const StreamFunctions& f, int sets, const TimedCall& call)
       : driver_(driver), f_(f), sets_(sets), call_(call) {}
   GpuTimer(const GpuTimer&) = delete;
   GpuTimer& operator=(const GpuTimer&) = delete;
@@ -109,7 +62,7 @@ class GpuTimer {
   Result<double> host_us(double ms_per_call);
 
   const Driver& driver_;
-  const TimingFunctions& f_;
+  const StreamFunctions& f_;
   int sets_;
   const TimedCall& call_;
   CUstream stream_ = nullptr;
@@ -256,7 +209,7 @@ Result<Timing> time_calls(Device device, int sets, const TimedCall& call) {
   ContextScope scope;
   auto entered = scope.enter(device.ordinal());
   SINTER_TRY(entered);
-  auto functions = timing_functions(**d);
+  auto functions = stream_functions(**d);
   SINTER_TRY(functions);
   return GpuTimer(**d, *functions, sets, call).run();
 }

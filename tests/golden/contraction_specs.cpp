@@ -77,15 +77,20 @@ KernelSpec conv_fprop() {
 // The gradient of that image: p = (h + 1 - r) / 2 where the division is exact.
 KernelSpec conv_dgrad() {
   auto b = contraction({2, 14, 14, 16, 32, 3, 3}, 0, 3, 1, 3);
-  b.into(b.spec.a).load(
-      "dy", b.port("dy", bf16,
-                   {.stride = {1568, 0, 0, 0, 1, 0, 0},
-                    .offset = 0,
-                    .windows = {{.coefficient = {0, 1, 0, 0, 0, -1, 0}, .base = 1, .divisor = 2,
-                                 .extent = 7, .stride = 224},
-                                {.coefficient = {0, 0, 1, 0, 0, 0, -1}, .base = 1, .divisor = 2,
-                                 .extent = 7, .stride = 32}},
-                    .via = {}}));
+  b.into(b.spec.a).load("dy", b.port("dy", bf16,
+                                     {.stride = {1568, 0, 0, 0, 1, 0, 0},
+                                      .offset = 0,
+                                      .windows = {{.coefficient = {0, 1, 0, 0, 0, -1, 0},
+                                                   .base = 1,
+                                                   .divisor = 2,
+                                                   .extent = 7,
+                                                   .stride = 224},
+                                                  {.coefficient = {0, 0, 1, 0, 0, 0, -1},
+                                                   .base = 1,
+                                                   .divisor = 2,
+                                                   .extent = 7,
+                                                   .stride = 32}},
+                                      .via = {}}));
   b.into(b.spec.b).load("w", b.port("w", bf16, strided({0, 0, 0, 1, 144, 48, 16})));
   b.into(b.spec.body);
   b.store(b.accumulator("dx"), b.port("dx", bf16, strided({3136, 224, 16, 1, 0, 0, 0}), true));

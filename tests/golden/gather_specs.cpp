@@ -37,8 +37,11 @@ constexpr auto kMaxpool = ResampleMode::maxpool;
 
 std::vector<NamedSpec> gather_specs() {
   const Dims x{2, 3, 9, 7}, pooled{2, 3, 5, 4};
-  const ResampleAttributes pool{.mode = kMaxpool, .window = {3, 3}, .stride = {2, 2},
-                                .pre_padding = {1, 1}, .post_padding = {1, 1}};
+  const ResampleAttributes pool{.mode = kMaxpool,
+                                .window = {3, 3},
+                                .stride = {2, 2},
+                                .pre_padding = {1, 1},
+                                .post_padding = {1, 1}};
   ResampleAttributes average = pool, edge = pool, up{.mode = ResampleMode::bilinear};
   average.mode = ResampleMode::avgpool_exclude_padding;
   edge.mode = ResampleMode::avgpool_include_padding;
@@ -65,9 +68,9 @@ std::vector<NamedSpec> gather_specs() {
       {"bilinear_backward",
        gather_kernel(make(OpKind::resample_backward, {{1, 2, 13, 4}}, {1, 2, 5, 6}, up),
                      {{"dy", f32}}, f32)},
-      {"page_gather", gather_kernel(make(OpKind::page_gather, {{10, 2, 16, 64}, {3, 1, 4, 1}},
-                                         {3, 2, 64, 64}),
-                                    {{"k", bf16}, {"page_table", i32}}, bf16)},
+      {"page_gather",
+       gather_kernel(make(OpKind::page_gather, {{10, 2, 16, 64}, {3, 1, 4, 1}}, {3, 2, 64, 64}),
+                     {{"k", bf16}, {"page_table", i32}}, bf16)},
       {"block_mask", gather_kernel(make(OpKind::block_mask, {{2, 4, 3, 2}}, {2, 4, 300, 1100}),
                                    {{"block_mask", u8}}, f32)},
   };

@@ -57,8 +57,7 @@ TEST_CASE("generated text holds no mechanism and no user text") {
     CHECK_FALSE(std::regex_search(code, mechanism));
     CHECK_FALSE(std::regex_search(code, include));
     CHECK(std::regex_match(source, allowed));
-    CHECK(source.find("passwd") == source.find("for_include_etc_passwd") + 16 * (name == "hostile_names") -
-                                       (name == "hostile_names" ? 0 : 0));
+    CHECK(source.find("/etc") == std::string::npos);
   }
 }
 
@@ -99,11 +98,15 @@ void compile_for_all_targets(const std::string& name, const EmittedKernel& kerne
   for (const char* target : {"sm_80", "sm_90a", "sm_100a"}) {
     INFO("kernel " << name << " for " << target);
     const auto start = std::chrono::steady_clock::now();
-    const auto code = compile_kernel({kernel.source, kernel.entry, target});
+    const auto code = compile_uncached({kernel.source, kernel.entry, target});
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
     milliseconds.push_back(took.count());
-    if (!code) FAIL_CHECK(code.error().message());
-    else CHECK(code->starts_with("\x7f" "ELF"));
+    if (!code)
+      FAIL_CHECK(code.error().message());
+    else
+      CHECK(
+          code->starts_with("\x7f"
+                            "ELF"));
   }
 }
 
@@ -118,7 +121,8 @@ TEST_CASE("every generated kernel compiles for each supported target") {
 
 TEST_CASE("every pointwise mode has a formula that compiles in float and double") {
   std::vector<double> milliseconds;
-  compile_for_all_targets("every_pointwise_mode", emit_kernel(every_pointwise_mode()), milliseconds);
+  compile_for_all_targets("every_pointwise_mode", emit_kernel(every_pointwise_mode()),
+                          milliseconds);
 }
 
 }  // namespace

@@ -52,7 +52,8 @@ KernelSpec integer_mask() {
 // A reshape that is no view: a transposed matrix read as a vector of rows.
 KernelSpec reshape_copy() {
   SpecBuilder b(Family::pointwise, {6, 35});
-  const int p = b.port("x", f16, Access{.stride = {1, 14}, .offset = 0, .windows = {}, .via = {14, 15}});
+  const int p =
+      b.port("x", f16, Access{.stride = {1, 14}, .offset = 0, .windows = {}, .via = {14, 15}});
   b.store(b.load("x", p), "y", f16);
   return b.spec;
 }
@@ -61,10 +62,11 @@ KernelSpec reshape_copy() {
 KernelSpec concatenate() {
   SpecBuilder b(Family::pointwise, {4, 8, 16});
   const auto part = [](std::int64_t start, std::int64_t extent) {
-    return Access{.stride = {16 * extent, 0, 1},
-                  .offset = 0,
-                  .windows = {{.coefficient = {0, 1, 0}, .base = -start, .extent = extent, .stride = 16}},
-                  .via = {}};
+    return Access{
+        .stride = {16 * extent, 0, 1},
+        .offset = 0,
+        .windows = {{.coefficient = {0, 1, 0}, .base = -start, .extent = extent, .stride = 16}},
+        .via = {}};
   };
   const int first = b.load("first", b.port("first", bf16, part(0, 3)));
   const int second = b.load("second", b.port("second", bf16, part(3, 5)), {first});
@@ -146,10 +148,14 @@ KernelSpec every_pointwise_mode() {
 }
 
 std::vector<NamedSpec> pointwise_specs() {
-  return {{"bias_relu", bias_relu()},     {"mixed_precision", mixed_precision()},
-          {"integer_mask", integer_mask()}, {"reshape_copy", reshape_copy()},
-          {"concatenate", concatenate()}, {"dropout", dropout()},
-          {"huge", huge()},               {"empty", empty_and_scalar_like()},
+  return {{"bias_relu", bias_relu()},
+          {"mixed_precision", mixed_precision()},
+          {"integer_mask", integer_mask()},
+          {"reshape_copy", reshape_copy()},
+          {"concatenate", concatenate()},
+          {"dropout", dropout()},
+          {"huge", huge()},
+          {"empty", empty_and_scalar_like()},
           {"hostile_names", hostile_names()}};
 }
 

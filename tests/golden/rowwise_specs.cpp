@@ -36,8 +36,8 @@ KernelSpec all_modes() {
   const int x = b.packed("x", f64);
   const int w = b.packed("w", f32);
   int place = 0;
-  for (R mode : {R::add, R::mul, R::min, R::max, R::amax, R::avg, R::norm1, R::norm2,
-                 R::mul_no_zeros}) {
+  for (R mode :
+       {R::add, R::mul, R::min, R::max, R::amax, R::avg, R::norm1, R::norm2, R::mul_no_zeros}) {
     const int r = b.reduce(std::string(name(mode)), mode, x, DataType::f64);
     b.store(r, b.port("result", f64, strided({0, 0}, place++), true));
   }

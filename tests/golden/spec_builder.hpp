@@ -23,8 +23,8 @@ class SpecBuilder {
     return static_cast<int>(spec.ports.size()) - 1;
   }
   int scalar_input(std::string name, DataType type, double value, std::int64_t integer = 0) {
-    spec.scalars.push_back({static_cast<TensorId>(100 + spec.scalars.size()), std::move(name), type,
-                            value, integer});
+    spec.scalars.push_back(
+        {static_cast<TensorId>(100 + spec.scalars.size()), std::move(name), type, value, integer});
     return static_cast<int>(spec.scalars.size()) - 1;
   }
 
@@ -35,7 +35,8 @@ class SpecBuilder {
   }
   int add(Statement s) {
     Body& b = body_ ? *body_ : spec.body;
-    // As the planner does: a value belongs to the latest phase and the widest level of its operands.
+    // As the planner does: a value belongs to the latest phase and the widest level of its
+    // operands.
     const bool leaf = s.args.empty();
     if (!leaf) s.per_row = spec.family == Family::rowwise;
     for (int a : s.args) {
@@ -67,7 +68,7 @@ class SpecBuilder {
     Statement s = make(StatementKind::scalar, std::move(label), {});
     s.port = scalar;
     s.arithmetic = fits_f32(spec.scalars[static_cast<std::size_t>(scalar)].type) ? DataType::f32
-                                                                                : DataType::f64;
+                                                                                 : DataType::f64;
     s.per_row = spec.family == Family::rowwise;
     return add(std::move(s));
   }
@@ -102,7 +103,8 @@ class SpecBuilder {
     return add(std::move(s));
   }
   // Accumulates `value` and gives the finished reduction.
-  int reduce(std::string label, ReductionMode mode, int value, DataType arithmetic = DataType::f32) {
+  int reduce(std::string label, ReductionMode mode, int value,
+             DataType arithmetic = DataType::f32) {
     KernelReduction r;
     r.mode = mode;
     r.arithmetic = arithmetic;
@@ -130,7 +132,8 @@ class SpecBuilder {
     return add(std::move(s));
   }
   void store(int value, int port) {
-    Statement s = make(StatementKind::store, spec.ports[static_cast<std::size_t>(port)].name, {value});
+    Statement s =
+        make(StatementKind::store, spec.ports[static_cast<std::size_t>(port)].name, {value});
     s.port = port;
     add(std::move(s));
   }

@@ -18,7 +18,8 @@ std::vector<NamedSpec> rowwise_specs();
 std::vector<NamedSpec> contraction_specs();
 std::vector<NamedSpec> all_specs();
 
-// Every pointwise mode over one f32 operand list, in one kernel; no golden text, it only must compile.
+// Every pointwise mode over one f32 operand list, in one kernel; no golden text, it only must
+// compile.
 KernelSpec every_pointwise_mode();
 
 }  // namespace sinter::golden

@@ -8,7 +8,7 @@
 #include "reference/element.hpp"
 #include "reference/job.hpp"
 
-namespace sinter::testing {
+namespace sinter::test {
 namespace {
 
 using Index = std::vector<std::int64_t>;
@@ -316,4 +316,4 @@ void interpret(const Partition& p, const HostPointers& memory) {
   }
 }
 
-}  // namespace sinter::testing
+}  // namespace sinter::test

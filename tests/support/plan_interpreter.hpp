@@ -5,10 +5,10 @@
 #include "planner/planner.hpp"
 #include "reference/reference.hpp"
 
-namespace sinter::testing {
+namespace sinter::test {
 
 // `memory` holds the inputs and outputs by tensor of the lowered graph. The workspace starts as
 // NaN patterns.
 void interpret(const Partition& partition, const HostPointers& memory);
 
-}  // namespace sinter::testing
+}  // namespace sinter::test

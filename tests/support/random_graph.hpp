@@ -1,6 +1,6 @@
 // Random graphs that are valid by construction: every node is made from dims, types and attributes
-// that its rules allow, never by trying and looking at the diagnostics. What the generator can reach
-// is what fuzzing covers, so it draws every operation, port, attribute, layout and type.
+// that its rules allow, never by trying and looking at the diagnostics. What the generator can
+// reach is what fuzzing covers, so it draws every operation, port, attribute, layout and type.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -12,7 +12,7 @@ namespace sinter::test {
 struct RandomGraphOptions {
   std::uint64_t seed = 0;
   int max_nodes = 12;
-  std::int64_t max_elements = 4096;          // of one tensor
+  std::int64_t max_elements = 4096;               // of one tensor
   std::int64_t max_work = std::int64_t{1} << 20;  // products of one contraction
   // Only operations and types that are exact on small integers, sized so that every sum stays exact
   // for inputs out of {-1, 0, 1}: all kernels must then agree bit for bit.

@@ -1,7 +1,6 @@
 // Makers of matmul, the three convolutions and the grouped matmul.
 #include <algorithm>
 
-#include "sinter/ops/shapes_contraction.hpp"
 #include "support/random_graph_grower.hpp"
 
 namespace sinter::test {
@@ -53,11 +52,13 @@ struct Convolution {
 // One spatial dim: filter, dilation, paddings and stride, such that the output stays in `room`.
 void draw_spatial(Grower& g, Convolution& c, std::int64_t x, std::int64_t room, bool usual) {
   auto& r = g.random;
-  const auto filter = at_least_one(std::min<std::int64_t>(
-      r.pick({1, 1, 2, 3, 3, 3, 4, 5, 7}), usual ? at_least_one(x) : 7));
+  const auto filter = at_least_one(
+      std::min<std::int64_t>(r.pick({1, 1, 2, 3, 3, 3, 4, 5, 7}), c.products > 64 ? 1
+                                                                  : usual         ? at_least_one(x)
+                                                                                  : 7));
   const auto dilation = r.chance(0.2) ? r.between(2, 3) : 1;
   const auto reach = dilation * (filter - 1) + 1;
-  auto pre = r.chance(0.5) ? r.between(0, filter) : 0;
+  auto pre = r.chance(0.5) ? r.between(0, filter + (r.chance(0.1) ? 3 : 0)) : 0;
   auto post = r.chance(0.5) ? (r.chance(0.5) ? pre : r.between(0, filter)) : 0;
   auto stride = r.chance(0.3) ? r.between(2, 4) : 1;
   if (usual && x + pre + post < reach) post = reach - x - pre;  // else the output is empty
@@ -87,15 +88,16 @@ Convolution draw_convolution(Grower& g, const Dims& x) {
   }
   if (g.random.chance(0.4)) c.a.groups = g.divisor(x[1]);
   if (x[1] > 0 && g.random.chance(0.1)) c.a.groups = x[1];  // depthwise
-  const auto channels = x[1] / c.a.groups;
-  c.products *= at_least_one(channels);
-  const auto filters_room =
-      std::min({Grower::room(g.most(), used), Grower::room(g.most(), c.products),
-                Grower::room(g.options().max_work, used * c.products)});
-  if (c.a.groups > filters_room) c.a.groups = 1;
-  c.w[1] = x[1] / c.a.groups;
-  c.products = c.products / at_least_one(channels) * at_least_one(c.w[1]);
-  c.w[0] = c.a.groups * g.extent_from_one(at_least_one(filters_room / c.a.groups));
+  const auto taps = c.products;
+  const auto filters_room = [&] {
+    c.w[1] = x[1] / c.a.groups;
+    c.products = taps * at_least_one(c.w[1]);
+    return std::min({Grower::room(g.most(), used), Grower::room(g.most(), c.products),
+                     Grower::room(g.options().max_work, used * c.products)});
+  };
+  if (c.a.groups > filters_room()) c.a.groups = 1;
+  const auto most = filters_room();
+  c.w[0] = c.a.groups * g.extent_from_one(at_least_one(most / c.a.groups));
   c.y[1] = c.w[0];
   if (g.random.chance(0.2)) c.a.mode = ConvMode::convolution;
   const auto drop = [&](Dims& d, std::int64_t usual_value) {
@@ -120,22 +122,23 @@ Dims image_dims(Grower& g) {
 
 void grow_matmul(Grower& g) {
   const auto matrix = [](const Dims& d) { return d.size() >= 2 && d.size() <= 6; };
-  const TensorId first = g.primary(matrix, g.factor_limit(), [&] {
-    return g.dims(g.rank(2, 5), g.most());
-  });
+  const TensorId first =
+      g.primary(matrix, g.factor_limit(), [&] { return g.dims(g.rank(2, 5), g.most()); });
   const Dims d = g.dim(first);
   const bool is_a = g.random.chance(0.65);
   Dims batch;
   for (int i = 0; i + 2 < d.size(); ++i) batch.push_back(d[i]);
   const auto rows = d[d.size() - 2], columns = d.back();
-  std::int64_t used = at_least_one(count(batch));
+  // Elements of the larger of the joined batch and what an operand holds of it.
+  std::int64_t used = volume(batch) * at_least_one(std::max(rows, columns));
   const Dims other = other_batch(g, batch, is_a, used);
+  used /= at_least_one(std::max(rows, columns));
   // A [M, K] wants B [K, N]; B [K, N] wants A [M, K].
   const auto k = is_a ? columns : rows, kept = is_a ? rows : columns;
-  const auto most = std::min({Grower::room(g.most(), used * at_least_one(kept)),
-                              Grower::room(g.most(), at_least_one(count(other)) * at_least_one(k)),
-                              Grower::room(g.options().max_work,
-                                           used * at_least_one(kept) * at_least_one(k))});
+  const auto most =
+      std::min({Grower::room(g.most(), used * at_least_one(kept)),
+                Grower::room(g.most(), volume(other) * at_least_one(k)),
+                Grower::room(g.options().max_work, used * at_least_one(kept) * at_least_one(k))});
   const auto free = g.extent(most);
   const TensorId second =
       is_a ? g.operand(with_matrix(other, k, free)) : g.operand(with_matrix(other, free, k));
@@ -144,16 +147,14 @@ void grow_matmul(Grower& g) {
 }
 
 void grow_convolution(Grower& g) {
-  const auto image = [](const Dims& d) {
-    return d.size() >= 3 && d.size() <= 5;
-  };
-  const OpKind op = g.random.pick({OpKind::conv_fprop, OpKind::conv_fprop, OpKind::conv_dgrad,
-                                   OpKind::conv_wgrad});
+  const auto image = [](const Dims& d) { return d.size() >= 3 && d.size() <= 5; };
+  const OpKind op = g.random.pick(
+      {OpKind::conv_fprop, OpKind::conv_fprop, OpKind::conv_dgrad, OpKind::conv_wgrad});
   if (op == OpKind::conv_dgrad) {
     const Convolution c = draw_convolution(g, image_dims(g));
     const TensorId dy = g.operand(c.y), w = g.operand(c.w);
     g.add(op, c.a, {dy, w}, {{true, c.x, DataType::none}},
-          sum_magnitude(g, dy, w, c.w[0] * count(c.w) / at_least_one(c.w[0] * c.w[1])));
+          sum_magnitude(g, dy, w, volume(c.w) / at_least_one(c.w[1])));
     return;
   }
   const TensorId x = g.primary(image, g.factor_limit(), [&] { return image_dims(g); });
@@ -161,7 +162,7 @@ void grow_convolution(Grower& g) {
   if (op == OpKind::conv_wgrad) {
     const TensorId dy = g.operand(c.y);
     g.add(op, c.a, {dy, x}, {{true, c.w, DataType::none}},
-          sum_magnitude(g, dy, x, count(c.y) / at_least_one(c.y[1])));
+          sum_magnitude(g, dy, x, volume(c.y) / at_least_one(c.y[1])));
     return;
   }
   const TensorId w = g.operand(c.w);
@@ -173,11 +174,12 @@ void grow_convolution(Grower& g) {
 void grow_moe(Grower& g) {
   MoeAttributes a;
   a.mode = g.random.pick({MoeMode::none, MoeMode::gather, MoeMode::scatter});
-  const TensorId token = g.primary(
-      [](const Dims& d) { return d.size() == 3 && d[0] == 1; }, g.factor_limit(), [&] {
-        const Dims d = g.dims(2, g.most());
-        return Dims{1, d[0], d[1]};
-      });
+  const TensorId token =
+      g.primary([](const Dims& d) { return d.size() == 3 && d[0] == 1; }, g.factor_limit(),
+                [&] {
+                  const Dims d = g.dims(2, g.most());
+                  return Dims{1, d[0], d[1]};
+                });
   const auto tokens = g.dim(token)[1], k = g.dim(token)[2];
   const auto experts = g.random.between(1, 8);
   std::int64_t rows = tokens;
@@ -185,10 +187,10 @@ void grow_moe(Grower& g) {
     a.top_k = g.random.between(1, 3);
     rows = g.random.chance(0.7) ? std::min(tokens * a.top_k, g.most()) : g.extent(g.most());
   }
-  const auto n = g.extent(std::min({Grower::room(g.most(), experts * at_least_one(k)),
-                                    Grower::room(g.most(), at_least_one(rows)),
-                                    Grower::room(g.options().max_work,
-                                                 at_least_one(rows) * at_least_one(k))}));
+  const auto n = g.extent(
+      std::min({Grower::room(g.most(), experts * at_least_one(k)),
+                Grower::room(g.most(), at_least_one(rows)),
+                Grower::room(g.options().max_work, at_least_one(rows) * at_least_one(k))}));
   const TensorId weight = g.operand({experts, k, n});
   const TensorId offsets = g.index_input({experts + 1}, g.integer_type());
   TensorId index = kNoTensor;

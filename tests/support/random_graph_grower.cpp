@@ -10,8 +10,8 @@ namespace sinter::test {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr std::int64_t kPrimes[] = {2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 53, 61, 67, 97,
-                                    101, 127, 131, 193, 257};
+constexpr std::int64_t kPrimes[] = {2,  3,  5,  7,  11, 13,  17,  19,  23,  29, 31,
+                                    37, 53, 61, 67, 97, 101, 127, 131, 193, 257};
 
 int drawn_nodes(Random& random, int most) {
   const double p = random.real(0, 1);
@@ -59,8 +59,8 @@ std::int64_t Grower::extent(std::int64_t most) {
 }
 
 int Grower::rank(int low, int high) {
-  static constexpr std::pair<int, double> rows[] = {{1, 8}, {2, 22}, {3, 22}, {4, 22},
-                                                    {5, 12}, {6, 6}, {7, 4}, {8, 4}};
+  static constexpr std::pair<int, double> rows[] = {{1, 8},  {2, 22}, {3, 22}, {4, 22},
+                                                    {5, 12}, {6, 6},  {7, 4},  {8, 4}};
   const int r = random.weighted(rows);
   return r < low || r > high ? static_cast<int>(random.between(low, high)) : r;
 }
@@ -88,18 +88,16 @@ std::int64_t Grower::divisor(std::int64_t n) {
 
 // ---- exact graphs
 
-double Grower::factor_limit() const {
-  return !exact() ? kInfinity : most() <= 16384 ? 16 : 4;
-}
+double Grower::factor_limit() const { return !exact() ? kInfinity : most() <= 16384 ? 16 : 4; }
 double Grower::term_limit() const { return exact() ? 0x1p18 : kInfinity; }
 
 // ---- types and layouts
 
 DataType Grower::storage_type() {
   static constexpr std::pair<DataType, double> rows[] = {
-      {DataType::none, 100}, {f32, 8},    {f16, 5}, {bf16, 5}, {f64, 1.5}, {f8e4m3, 2}, {f8e5m2, 2},
-      {f4e2m1, 1},           {i8, 1},     {u8, 1},  {i32, 1},  {i64, 0.7}, {boolean, 1},
-      {f8e8m0, 0.3}};
+      {DataType::none, 100}, {f32, 8},     {f16, 5}, {bf16, 5}, {f64, 1.5}, {f8e4m3, 2},
+      {f8e5m2, 2},           {f4e2m1, 1},  {i8, 1},  {u8, 1},   {i32, 1},   {i64, 0.7},
+      {boolean, 1},          {f8e8m0, 0.3}};
   return random.weighted(rows);
 }
 
@@ -169,7 +167,7 @@ std::string Grower::new_name() {
                                         "1st",
                                         "a.b/c-d",
                                         "\"\"\"",
-                                        "??/",
+                                        "?\?/",
                                         "R\"(",
                                         std::string(300, 'n')};
   const bool use = names_.chance(0.3);
@@ -293,11 +291,8 @@ std::optional<TensorId> Grower::adapted(const Dims& dim, double limit) {
       if (d.size() != dim.size() || d[i] < dim[i]) return false;
     return d.size() == dim.size();
   };
-  const auto candidate = existing(
-      [&](const Dims& d) {
-        return count(d) == count(dim) || larger(d);
-      },
-      limit);
+  const auto candidate =
+      existing([&](const Dims& d) { return count(d) == count(dim) || larger(d); }, limit);
   if (!candidate) return std::nullopt;
   const TensorId x = *candidate;
   const Dims& from = this->dim(x);
@@ -331,7 +326,7 @@ std::optional<TensorId> Grower::adapted(const Dims& dim, double limit) {
 TensorId Grower::operand(const Dims& dim, double limit) {
   if (random.chance(0.65))
     if (const auto t = existing([&](const Dims& d) { return d == dim; }, limit)) return *t;
-  if (nodes_left() > 1 && random.chance(0.5))
+  if (nodes_left() > 1 && random.chance(0.25))
     if (const auto t = adapted(dim, limit)) return *t;
   return input(dim);
 }
@@ -340,7 +335,7 @@ TensorId Grower::partner(const Dims& dim, double limit) {
   if (random.chance(0.15)) return scalar_operand(dim.size());
   if (random.chance(0.5)) return operand(dim, limit);
   Dims p = dim;
-  std::int64_t used = std::max<std::int64_t>(count(dim), 1);
+  std::int64_t used = volume(dim);
   for (int i = 0; i < p.size(); ++i) {
     if (dim[i] == 1 && random.chance(0.3)) {
       p[i] = extent_from_one(room(most(), used));
@@ -390,8 +385,7 @@ std::vector<TensorId> Grower::add(OpKind op, Attributes attributes, std::vector<
   if (!exact() && random.chance(0.05))
     options.compute = random.pick({f32, f32, f64, tf32, f16, bf16, i32, i64});
   const auto ids = graph_.add(op, std::move(attributes), std::move(inputs), outputs, options, {});
-  if (!graph_.diagnostics().empty())
-    throw std::logic_error(graph_.diagnostics().back().message());
+  if (!graph_.diagnostics().empty()) throw std::logic_error(graph_.diagnostics().back().message());
   for (TensorId t : ids)
     if (t >= 0) pool_.push_back(t);
   return ids;

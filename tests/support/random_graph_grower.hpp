@@ -12,11 +12,19 @@
 
 namespace sinter::test {
 
+// Elements, an extent of 0 counted as 1: what remains when the empty axis is reduced away. Sizes
+// are kept within the options by this number.
+constexpr std::int64_t volume(const Dims& dim) {
+  std::int64_t n = 1;
+  for (auto d : dim) n *= d > 0 ? d : 1;
+  return n;
+}
+
 // One output port of a node to be added.
 struct Result {
   bool wanted = true;
-  Dims dim{};                           // declared; empty: inferred
-  DataType type = DataType::none;       // none: drawn
+  Dims dim{};                      // declared; empty: inferred
+  DataType type = DataType::none;  // none: drawn
 };
 
 class Grower {
@@ -31,12 +39,12 @@ class Grower {
   int nodes_left() const { return nodes_ - static_cast<int>(graph_.nodes().size()); }
 
   // ---- extents and dims
-  std::int64_t extent(std::int64_t most);                   // 0 only where the graph has zeros
+  std::int64_t extent(std::int64_t most);  // 0 only where the graph has zeros
   std::int64_t extent_from_one(std::int64_t most);
   Dims dims(int rank, std::int64_t most_elements);
   Dims dims() { return dims(rank(1, 8), options_.max_elements); }
   int rank(int low, int high);
-  std::int64_t divisor(std::int64_t n);                     // of n, any of them; 1 for 0
+  std::int64_t divisor(std::int64_t n);  // of n, any of them; 1 for 0
   Dims ones(int rank) const { return Dims::filled(rank, 1); }
   std::int64_t most() const { return options_.max_elements; }
   // How often an extent may still be multiplied on top of `used` elements; at least 1.
@@ -53,7 +61,8 @@ class Grower {
   // ---- operands
   using Fits = std::function<bool(const Dims&)>;
   std::optional<TensorId> existing(const Fits& fits, double limit);
-  // A tensor that fits, or (now and then, or where there is none) a new input of dims `otherwise()`.
+  // A tensor that fits, or (now and then, or where there is none) a new input of dims
+  // `otherwise()`.
   TensorId primary(const Fits& fits, double limit, const std::function<Dims()>& otherwise);
   TensorId operand(const Dims& dim, double limit);
   TensorId operand(const Dims& dim) { return operand(dim, factor_limit()); }
@@ -91,8 +100,8 @@ class Grower {
   int nodes_ = 1;
   bool zeros_ = false, chain_ = false;
   std::int64_t names_made_ = 0;
-  std::vector<TensorId> pool_;      // what later nodes may read
-  std::vector<double> magnitude_;   // by tensor
+  std::vector<TensorId> pool_;     // what later nodes may read
+  std::vector<double> magnitude_;  // by tensor
 };
 
 // ---- the makers, one a family of operations

@@ -1,109 +1,145 @@
-// Attention through its expansion on the CPU backend: gradients against central differences with
-// every option, and the contract on masked rows and columns.
+// The values of attention through its expansion: against a dense loop written from SPEC.md's table,
+// and the contract on masked rows and columns.
 #include <limits>
 
-#include "unit/gradient_check.hpp"
+#include "unit/attention_inputs.hpp"
 
 namespace sinter {
 namespace {
 
 using test::Array;
 using test::Arrays;
-using test::check_gradients;
+using test::grouped;
 using test::integers;
 using test::random_array;
+using test::run_attention;
 using test::run_graph;
-using test::Tensors;
 
-SdpaInputs optional_inputs(const Tensors& t) {
-  const auto get = [&](const char* name) { return t.contains(name) ? t.at(name) : Tensor{}; };
-  return {get("bias"),    get("nq"),      get("nkv"),  get("seed"), get("offset"),
-          get("table_k"), get("table_v"), get("sink"), get("tiles")};
+// u of every score, by the rng operation itself.
+std::vector<double> uniform(const Arrays& in, Dims dim) {
+  Graph g;
+  const Arrays seeds{{"seed", in.at("seed")}, {"offset", in.at("offset")}};
+  const auto t = test::declare_inputs(g, seeds);
+  g.output(rng(t.at("seed"), t.at("offset"), dim, {.distribution = Distribution::uniform}), "u",
+           {.data_type = f64});
+  return run_graph(g, seeds).at("u").values;
 }
 
-void check_attention(const Arrays& inputs, SdpaAttributes a) {
-  check_gradients(
-      inputs,
-      [&](Graph&, const Tensors& t) {
-        return sdpa(t.at("q"), t.at("k"), t.at("v"), a, optional_inputs(t)).o;
-      },
-      [&](Graph& g, const Tensors& t, Tensor dy) {
-        SdpaAttributes with_stats = a;
-        with_stats.generate_stats = true;
-        const auto f = sdpa(t.at("q"), t.at("k"), t.at("v"), with_stats, optional_inputs(t));
-        g.edit(f.stats.id()).data_type = f64;
-        auto r =
-            sdpa_backward(t.at("q"), t.at("k"), t.at("v"), f.o, dy, f.stats, a, optional_inputs(t));
-        Tensors gradients{{"q", r.dq}, {"k", r.dk}, {"v", r.dv}};
-        if (t.contains("bias")) gradients["bias"] = r.dbias;
-        return gradients;
-      });
+// One row of attention after SPEC.md, for all that does not need a formula of its own.
+struct Dense {
+  const Arrays& in;
+  SdpaAttributes a;
+  std::int64_t hq, sq, skv, d, dv;
+  std::vector<double> u{};
+
+  Dense(const Arrays& inputs, SdpaAttributes attributes)
+      : in(inputs),
+        a(attributes),
+        hq(in.at("q").dim[1]),
+        sq(in.at("q").dim[2]),
+        skv(in.at("k").dim[2]),
+        d(in.at("q").dim[3]),
+        dv(in.at("v").dim[3]) {
+    if (a.dropout_probability > 0) u = uniform(in, {in.at("q").dim[0], hq, sq, skv});
+  }
+  // Element of a four-dimensional input, extents of 1 repeated and heads grouped.
+  double at(const char* name, std::int64_t b, std::int64_t h, std::int64_t r,
+            std::int64_t c) const {
+    const Array& x = in.at(name);
+    const auto head = x.dim[1] ? h / (hq / x.dim[1]) : 0;
+    const auto i =
+        ((std::min(b, x.dim[0] - 1) * x.dim[1] + head) * x.dim[2] + std::min(r, x.dim[2] - 1)) *
+            x.dim[3] +
+        std::min(c, x.dim[3] - 1);
+    return x.values[static_cast<std::size_t>(i)];
+  }
+  bool seen(std::int64_t b, std::int64_t r, std::int64_t c) const {
+    double diagonal = static_cast<double>(r);
+    if (a.causal_mask_bottom_right)
+      diagonal += in.contains("nkv") ? at("nkv", b, 0, 0, 0) - at("nq", b, 0, 0, 0)
+                                     : static_cast<double>(skv - sq);
+    const auto column = static_cast<double>(c);
+    if ((a.causal_mask || a.causal_mask_bottom_right) && column > diagonal) return false;
+    if (a.right_bound && column > diagonal + static_cast<double>(*a.right_bound)) return false;
+    if (a.left_bound && column <= diagonal - static_cast<double>(*a.left_bound)) return false;
+    return !a.padding_mask ||
+           (column < at("nkv", b, 0, 0, 0) && static_cast<double>(r) < at("nq", b, 0, 0, 0));
+  }
+  double score(std::int64_t b, std::int64_t h, std::int64_t r, std::int64_t c) const {
+    double s = 0;
+    for (std::int64_t i = 0; i < d; ++i) s += at("q", b, h, r, i) * at("k", b, h, c, i);
+    s *= a.attn_scale;
+    if (a.softcap > 0) s = a.softcap * std::tanh(s / a.softcap);
+    return in.contains("bias") ? s + at("bias", b, h, r, c) : s;
+  }
+  // O of one row, with Stats behind.
+  std::vector<double> row(std::int64_t b, std::int64_t h, std::int64_t r) const {
+    std::vector<double> result(static_cast<std::size_t>(dv) + 1, 0);
+    double total = in.contains("sink") ? std::exp(at("sink", 0, h, 0, 0)) : 0;
+    bool any = false;
+    for (std::int64_t c = 0; c < skv; ++c) {
+      if (!seen(b, r, c)) continue;
+      any = true;
+      const double e = std::exp(score(b, h, r, c));
+      total += e;
+      const auto logical = static_cast<std::size_t>(((b * hq + h) * sq + r) * skv + c);
+      if (!u.empty() && u[logical] < a.dropout_probability) continue;
+      for (std::int64_t i = 0; i < dv; ++i)
+        result[static_cast<std::size_t>(i)] += e * at("v", b, h, c, i);
+    }
+    for (std::int64_t i = 0; i < dv; ++i)
+      result[static_cast<std::size_t>(i)] *= any ? 1 / total / (1 - a.dropout_probability) : 0;
+    result.back() = any ? std::log(total) : -std::numeric_limits<double>::infinity();
+    return result;
+  }
+};
+
+void check_against_dense(const Arrays& in, SdpaAttributes a) {
+  const Dense dense(in, a);
+  const Arrays out = run_attention(in, a);
+  const auto& o = out.at("o").values;
+  const auto& stats = out.at("stats").values;
+  std::size_t n = 0;
+  for (std::int64_t b = 0; b < in.at("q").dim[0]; ++b)
+    for (std::int64_t h = 0; h < dense.hq; ++h)
+      for (std::int64_t r = 0; r < dense.sq; ++r, ++n) {
+        const auto expected = dense.row(b, h, r);
+        INFO("row " << b << ", " << h << ", " << r);
+        const auto dv = static_cast<std::size_t>(dense.dv);
+        for (std::size_t i = 0; i < dv; ++i) CHECK(std::abs(o[n * dv + i] - expected[i]) <= 1e-5);
+        if (std::isinf(expected[dv]))
+          CHECK(stats[n] == expected[dv]);
+        else
+          CHECK(std::abs(stats[n] - expected[dv]) <= 1e-5);
+      }
 }
 
-// Six heads of Q share two of K and three of V.
-Arrays grouped() {
-  return {{"q", random_array({2, 6, 5, 4}, 11)},
-          {"k", random_array({2, 2, 7, 4}, 12)},
-          {"v", random_array({2, 3, 7, 3}, 13)}};
-}
-
-TEST_CASE("the gradients of attention are the slopes of its forward") {
-  check_attention(grouped(), {.attn_scale = 0.5});
-  check_attention(grouped(), {});
-}
-
-TEST_CASE("the gradients of attention follow causal, bottom-right and sliding masks") {
-  check_attention(grouped(), {.causal_mask = true});
-  check_attention(grouped(), {.attn_scale = 0.7, .causal_mask_bottom_right = true});
-  check_attention(grouped(), {.left_bound = 2, .right_bound = 1});
-  check_attention(grouped(), {.causal_mask_bottom_right = true, .left_bound = 3});
-}
-
-TEST_CASE("the gradients of attention follow lengths, which leave rows without columns") {
+TEST_CASE("attention gives what a dense loop after SPEC.md gives, mask by mask") {
+  check_against_dense(grouped(), {});
+  check_against_dense(grouped(), {.attn_scale = 0.5, .causal_mask = true});
+  check_against_dense(grouped(), {.causal_mask_bottom_right = true});
+  check_against_dense(grouped(), {.left_bound = 2});
+  check_against_dense(grouped(), {.right_bound = 1});
+  check_against_dense(grouped(), {.left_bound = 1, .right_bound = 0});
+  check_against_dense(grouped(), {.left_bound = 0});  // columns right of the diagonal alone
+  check_against_dense(grouped(), {.causal_mask_bottom_right = true, .left_bound = 3});
   Arrays in = grouped();
   in["nq"] = integers({2, 1, 1, 1}, {5, 3});
   in["nkv"] = integers({2, 1, 1, 1}, {7, 2});
-  check_attention(in, {.padding_mask = true});
-  check_attention(in, {.causal_mask_bottom_right = true, .padding_mask = true});
+  check_against_dense(in, {.padding_mask = true});
+  check_against_dense(in, {.causal_mask_bottom_right = true, .padding_mask = true});
+  check_against_dense(in, {.causal_mask_bottom_right = true, .left_bound = 2});
 }
 
-TEST_CASE("the gradients of attention follow softcap, bias and ALiBi") {
+TEST_CASE("attention gives what a dense loop gives with softcap, bias, sink and dropout") {
   Arrays in = grouped();
-  check_attention(in, {.attn_scale = 0.8, .softcap = 1.5});
-  check_attention(in, {.alibi_mask = true});
-  for (const Dims& dim : {Dims{1, 6, 1, 7}, Dims{2, 6, 5, 7}, Dims{1, 1, 5, 7}, Dims{1, 1, 1, 7}}) {
-    in["bias"] = random_array(dim, 14);
-    check_attention(in, {.causal_mask = true, .softcap = 2});
-  }
-}
-
-TEST_CASE("the gradients of attention follow dropout, the sink and the block mask") {
-  Arrays in = grouped();
+  in["bias"] = random_array({1, 6, 5, 1}, 31);
+  check_against_dense(in, {.attn_scale = 2, .softcap = 1.5});
+  in["sink"] = random_array({1, 6, 1, 1}, 32);
+  check_against_dense(in, {.attn_scale = 2, .left_bound = 1, .right_bound = 0});
   in["seed"] = integers({1}, {1234}, i64);
   in["offset"] = integers({1}, {8}, i64);
-  check_attention(in, {.attn_scale = 0.6, .dropout_probability = 0.4});
-  in["sink"] = random_array({1, 6, 1, 1}, 15);
-  check_attention(in, {.left_bound = 3, .dropout_probability = 0.2});
-  Arrays tiled{{"q", random_array({1, 1, 2, 3}, 16)},
-               {"k", random_array({1, 1, 300, 3}, 17)},
-               {"v", random_array({1, 1, 300, 2}, 18)},
-               {"tiles", integers({1, 1, 1, 1}, {5}, u8)}};
-  check_attention(tiled, {});
-}
-
-// ---- values
-
-Arrays run_attention(const Arrays& in, SdpaAttributes a) {
-  Graph g;
-  Arrays f32_in = in;
-  for (auto& [name, x] : f32_in)
-    if (x.type == f64) x.type = f32;
-  const Tensors t = test::declare_inputs(g, f32_in);
-  a.generate_stats = true;
-  auto r = sdpa(t.at("q"), t.at("k"), t.at("v"), a, optional_inputs(t));
-  g.output(r.o, "o");
-  g.output(r.stats, "stats");
-  return run_graph(g, f32_in);
+  check_against_dense(in, {.dropout_probability = 0.4});
 }
 
 TEST_CASE("ALiBi adds the slopes of Press et al. times the distance, unscaled") {

@@ -1,4 +1,8 @@
+#include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <regex>
 
 #include "base/env.hpp"
 #include "runtime/doctor.hpp"
@@ -7,6 +11,7 @@
 #include "support/fake_gpu.hpp"
 
 using namespace sinter;
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -24,6 +29,28 @@ TEST_CASE("every variable in the registry is a SINTER_ variable with a sentence,
     CHECK(before < v.name);
     before = v.name;
   }
+}
+
+TEST_CASE("every variable that a source file reads is in the registry") {
+  const char* moved = std::getenv("SINTER_TEST_DATA");
+  const fs::path root = moved ? moved : SINTER_SOURCE_DIR;
+  const std::regex read("(?:getenv|env_value|from_environment)\\(\"(SINTER_[A-Z_]+)\"");
+  int found = 0;
+  for (const char* folder : {"lib", "codegen", "tools", "tests", "samples"}) {
+    if (!fs::exists(root / folder)) continue;
+    for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
+      if (entry.path().extension() != ".cpp" && entry.path().extension() != ".hpp") continue;
+      std::ifstream in(entry.path());
+      const std::string text{std::istreambuf_iterator<char>(in), {}};
+      for (std::sregex_iterator m(text.begin(), text.end(), read), end; m != end; ++m, ++found) {
+        const std::string name = (*m)[1];
+        INFO(entry.path().string() << " reads " << name);
+        CHECK(std::any_of(env_variables().begin(), env_variables().end(),
+                          [&](const EnvVariable& v) { return v.name == name; }));
+      }
+    }
+  }
+  if (fs::exists(root / "lib")) CHECK(found > 0);
 }
 
 TEST_CASE("[child] the doctor works where nothing else does", "[.doctor_nothing]") {

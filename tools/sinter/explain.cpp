@@ -34,13 +34,14 @@ std::string explain_json(const PlanData& p) {
     return fmt::format(
         "{{\"entry\": {}, \"family\": {}, \"nodes\": {}, \"config\": {{{}}}, \"grid\": {}, "
         "\"block\": {}, \"bytes\": {}, \"flops\": {}, \"targets\": {}}}",
-        json_string(k.entry), json_string(name(k.family)), array(k.nodes, ", ", json_string), config, k.grid,
-        k.block, k.bytes, json::number(k.flops),
+        json_string(k.entry), json_string(name(k.family)), array(k.nodes, ", ", json_string),
+        config, k.grid, k.block, k.bytes, json::number(k.flops),
         array(k.machine_code, ", ", [](const auto& m) { return json_string(m.first); }));
   };
   const auto cut = [](const PlanCut& c) {
     return fmt::format("{{\"pattern\": {}, \"node\": {}, \"tensor\": {}, \"reason\": {}}}",
-                       json_string(c.pattern), json_string(c.node), json_string(c.tensor), json_string(c.reason));
+                       json_string(c.pattern), json_string(c.node), json_string(c.tensor),
+                       json_string(c.reason));
   };
   return fmt::format(
       "{{\"graph\": {}, \"workspace_bytes\": {},\n \"kernels\": {},\n \"cuts\": {}}}\n",

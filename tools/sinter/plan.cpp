@@ -17,8 +17,19 @@ struct Options {
   bool no_fuse = false;
 };
 
+std::vector<std::string> split(const std::vector<std::string>& lists) {
+  std::vector<std::string> parts;
+  for (const auto& list : lists)
+    for (std::size_t begin = 0; begin <= list.size();) {
+      const std::size_t end = std::min(list.find(',', begin), list.size());
+      parts.push_back(list.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  return parts;
+}
+
 Status write_sources(const PlanData& plan, const std::string& folder) {
-  std::error_code error;
+  std::error_code error;  // what could not be made fails as a file that cannot be written
   std::filesystem::create_directories(folder, error);
   for (std::size_t i = 0; i < plan.kernels.size(); ++i) {
     const auto& k = plan.kernels[i];
@@ -38,7 +49,7 @@ Result<int> run(const Options& o) {
   }
   if (!o.targets.empty()) {
     const Progress progress("compiling");
-    auto plan = document->plan->with_targets(o.targets);
+    auto plan = document->plan->with_targets(split(o.targets));
     SINTER_TRY(plan);
     document->plan = std::move(*plan);
   }
@@ -69,8 +80,8 @@ void add_plan(CLI::App& app, int& exit_code) {
       ->required();
   command->add_option("-o,--output", o->output, "Plan file to write, - for stdout")->required();
   command->add_option("--arch", o->targets, "Targets to compile for, such as sm_90a,sm_100a")
-      ->delimiter(',')
-      ->expected(1, -1);
+      ->take_all()
+      ->expected(1);
   command->add_option("--source", o->source, "Folder for the source of each kernel");
   command->add_flag("--no-fuse", o->no_fuse, "One kernel a node");
   command->callback([o, &exit_code] { exit_code = finish(run(*o)); });

@@ -130,7 +130,7 @@ Result<int> run(const Options& o) {
   SINTER_TRY(host);
   {
     const Progress progress("preparing the inputs");
-    auto filled = fill_inputs(*document->graph, plan.tensors, o.seed, *host);
+    auto filled = fill_set(*document->graph, plan.tensors, o.seed, *host);
     SINTER_TRY(filled);
     auto read = read_inputs(*in, plan.tensors, *host);
     SINTER_TRY(read);

@@ -27,8 +27,8 @@ class TensorSet {
 };
 
 // Fills every input with values that fit its role, from the seed (SPEC.md, "random inputs").
-Status fill_inputs(const Graph& graph, std::span<const PlanTensor> tensors, std::uint64_t seed,
-                   TensorSet& host);
+Status fill_set(const Graph& graph, std::span<const PlanTensor> tensors, std::uint64_t seed,
+                TensorSet& host);
 
 struct Checked {
   std::string name;

@@ -6,11 +6,11 @@
 
 namespace sinter::math {
 
-#define SINTER_MATH1(name)                                     \
-  SINTER_DEVICE float name(float x) { return ::name##f(x); }   \
+#define SINTER_MATH1(name)                                   \
+  SINTER_DEVICE float name(float x) { return ::name##f(x); } \
   SINTER_DEVICE double name(double x) { return ::name(x); }
-#define SINTER_MATH2(name)                                                       \
-  SINTER_DEVICE float name(float a, float b) { return ::name##f(a, b); }         \
+#define SINTER_MATH2(name)                                               \
+  SINTER_DEVICE float name(float a, float b) { return ::name##f(a, b); } \
   SINTER_DEVICE double name(double a, double b) { return ::name(a, b); }
 SINTER_MATH1(ceil)
 SINTER_MATH1(floor)

@@ -15,7 +15,6 @@ SINTER_DEVICE Philox4 philox4x32_10(unsigned long long key, unsigned long long c
   constexpr unsigned kWeyl0 = 0x9E3779B9u, kWeyl1 = 0xBB67AE85u;
   unsigned key0 = static_cast<unsigned>(key), key1 = static_cast<unsigned>(key >> 32);
   Philox4 x{{static_cast<unsigned>(counter), static_cast<unsigned>(counter >> 32), 0u, 0u}};
-#pragma unroll
   for (int round = 0; round < 10; ++round) {
     const unsigned long long p0 = static_cast<unsigned long long>(kMultiplier0) * x.lane[0];
     const unsigned long long p1 = static_cast<unsigned long long>(kMultiplier1) * x.lane[2];
@@ -34,9 +33,9 @@ struct RandomElement {
   Philox4 block;
   int lane;
   SINTER_DEVICE RandomElement(long long seed, long long offset, long long index)
-      : block(philox4x32_10(static_cast<unsigned long long>(seed),
-                            static_cast<unsigned long long>(offset) +
-                                static_cast<unsigned long long>(index) / 4)),
+      : block(philox4x32_10(
+            static_cast<unsigned long long>(seed),
+            static_cast<unsigned long long>(offset) + static_cast<unsigned long long>(index) / 4)),
         lane(static_cast<int>(index & 3)) {}
   // Selected, not indexed: an array with a variable index would live in local memory.
   SINTER_DEVICE unsigned bits() const {
@@ -67,7 +66,7 @@ SINTER_DEVICE T random_normal(long long seed, long long offset, long long index,
   const double radius_u = unit_interval(e.lane & 2 ? e.block.lane[2] : e.block.lane[0]);
   const double angle_u = unit_interval(e.lane & 2 ? e.block.lane[3] : e.block.lane[1]);
   const double radius = ::sqrt(-2.0 * ::log(radius_u));
-  const double direction = e.lane & 1 ? ::sinpi(2.0 * angle_u) : ::cospi(2.0 * angle_u);
+  const double direction = e.lane & 1 ? sinpi(2.0 * angle_u) : cospi(2.0 * angle_u);
   return static_cast<T>(mean + stddev * (radius * direction));
 }
 

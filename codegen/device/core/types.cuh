@@ -1,7 +1,7 @@
 // The storage types of tensors and their conversions from and to float and double, the two types in
 // which kernels compute. SPEC.md's rules: f16 and bf16 overflow to infinity, f8 and f4 saturate,
-// f8e8m0 rounds up to a power of two, integers round to nearest even and saturate, NaN to an integer
-// is 0 and to bool is true. A double is rounded once, never through a rounded float.
+// f8e8m0 rounds up to a power of two, integers round to nearest even and saturate, NaN to an
+// integer is 0 and to bool is true. A double is rounded once, never through a rounded float.
 #pragma once
 #include "sinter/device/core/minifloat.cuh"
 
@@ -35,9 +35,7 @@ struct bf16 {
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r.bits) : "f"(x));
     return r;
   }
-  SINTER_DEVICE float decode() const {
-    return __uint_as_float(static_cast<unsigned>(bits) << 16);
-  }
+  SINTER_DEVICE float decode() const { return __uint_as_float(static_cast<unsigned>(bits) << 16); }
 };
 
 // A sign and a magnitude in one byte. `nan` is what a NaN becomes; `first_nan` and all magnitudes
@@ -65,12 +63,12 @@ using f8e4m3 = Minifloat<3, 7, 0x7e, 0x7f, 0x7f, kNone, 7>;
 using f8e5m2 = Minifloat<2, 15, 0x7b, 0x7f, 0x7d, 0x7c, 7>;
 using f4e2m1 = Minifloat<1, 1, 0x7, 0x7, kNone, kNone, 3>;  // no NaN: it becomes the largest
 
-struct f8e8m0 {  // 2^(bits - 127); 0xff is NaN
+struct f8e8m0 {  // 2^(bits - 127); 0xff is NaN. There is no sign: it is dropped, as hardware does.
   unsigned char bits;
   static SINTER_DEVICE f8e8m0 encode(float x) {
-    const unsigned all = __float_as_uint(x), magnitude = all & 0x7fffffffu;
+    const unsigned magnitude = __float_as_uint(x) & 0x7fffffffu;
     if (magnitude > kFloatInfinity) return {0xff};
-    if (all >> 31 || magnitude <= 0x400000u) return {0};  // 2^-127 and what lies below it
+    if (magnitude <= 0x400000u) return {0};  // 2^-127 and what lies below it
     const unsigned up = (magnitude + 0x7fffffu) >> 23;
     return {static_cast<unsigned char>(up < 0xfe ? up : 0xfe)};
   }

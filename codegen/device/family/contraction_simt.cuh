@@ -5,7 +5,8 @@
 // A block of 256 threads owns a 64 x 64 tile and walks over k in steps of 16, two steps in shared
 // memory: while one is multiplied, the next is loaded to registers. One barrier a step suffices,
 // since a step is overwritten only after the barrier that ends the step that read it. Elements past
-// the end of m, n or k are zeros and are not read. The finished tile passes through the same shared
+// the end of m, n or k are zeros and are not read. Sums over a long k are taken in runs, so that
+// rounding errors of like terms cannot pile up. The finished tile passes through the same shared
 // memory, so that the epilogue is compiled once and its stores are coalesced.
 #pragma once
 #include "sinter/device/core/math.cuh"
@@ -14,6 +15,7 @@
 namespace sinter::contraction {
 
 inline constexpr int kTile = 64, kStep = 16, kThreads = 256, kPerThread = 4;
+inline constexpr int kRun = 32;           // steps after which running sums are settled
 inline constexpr int kPitch = kTile + 4;  // keeps rows 16-byte aligned and spreads the banks
 
 template <class T>
@@ -45,8 +47,7 @@ struct Problem {
   static constexpr Index row_tiles = static_cast<Index>(ceil_divide(rows, kTile)),
                          column_tiles = static_cast<Index>(ceil_divide(columns, kTile)),
                          steps = static_cast<Index>(ceil_divide(depth, kStep));
-  static constexpr long long tiles =
-      static_cast<long long>(batches) * row_tiles * column_tiles;
+  static constexpr long long tiles = static_cast<long long>(batches) * row_tiles * column_tiles;
   // Divisors, which the compiler sees also where there is no tile.
   static constexpr long long row_tiles_or_1 = row_tiles > 0 ? row_tiles : 1,
                              column_tiles_or_1 = column_tiles > 0 ? column_tiles : 1;
@@ -73,7 +74,7 @@ template <class T, bool annihilating_zero>
 SINTER_DEVICE void multiply(const T* a, const T* b, T (&acc)[kPerThread][kPerThread]) {
   const int m = static_cast<int>(threadIdx.x) / 16 * kPerThread;
   const int n = static_cast<int>(threadIdx.x) % 16 * kPerThread;
-#pragma unroll
+#pragma unroll 8
   for (int k = 0; k < kStep; ++k) {
     const auto x = *reinterpret_cast<const Quad<T>*>(a + k * kPitch + m);
     const auto y = *reinterpret_cast<const Quad<T>*>(b + k * kPitch + n);
@@ -111,13 +112,26 @@ SINTER_DEVICE void put(const T (&values)[4], T* shared) {
   }
 }
 
+// Moves the running sums to the settled ones.
+template <class T>
+SINTER_DEVICE void settle(T (&acc)[kPerThread][kPerThread], T (&settled)[kPerThread][kPerThread]) {
+#pragma unroll
+  for (int i = 0; i < kPerThread; ++i)
+#pragma unroll
+    for (int j = 0; j < kPerThread; ++j) {
+      settled[i][j] += acc[i][j];
+      acc[i][j] = T(0);
+    }
+}
+
 // Sums the tile whose rows `set_m` and columns `set_n` name.
 template <class Config, class T, class A, class B, class SetM, class SetN>
 SINTER_DEVICE void sum_tile(const A& a, const B& b, const typename Problem<Config>::Coord& batch,
                             const SetM& set_m, const SetN& set_n, Shared<T>& shared,
-                            T (&acc)[kPerThread][kPerThread]) {
+                            T (&sum)[kPerThread][kPerThread]) {
   using Index = typename Config::Index;
   constexpr Index steps = Problem<Config>::steps;
+  T acc[kPerThread][kPerThread] = {};
   T next_a[kPerThread], next_b[kPerThread];
   const auto load_step = [&](Index step) {
     fetch<Config, T, Config::a_k_fastest>(a, batch, step, set_m, next_a);
@@ -136,8 +150,10 @@ SINTER_DEVICE void sum_tile(const A& a, const B& b, const typename Problem<Confi
     if (step >= 0)
       multiply<T, Config::annihilating_zero>(shared.step(current, 0), shared.step(current, 1), acc);
     if (more) put_step(current ^ 1);
+    if (steps > kRun && step % kRun == kRun - 1) settle(acc, sum);
     __syncthreads();
   }
+  settle(acc, sum);
 }
 
 template <class Config, class A, class B, class Epilogue, class Rows>
@@ -146,12 +162,13 @@ SINTER_DEVICE void run(const A& a, const B& b, const Epilogue& epilogue, const R
   using Index = typename Config::Index;
   using T = typename Config::Accumulator;
   using Coord = typename P::Coord;
-  __shared__ alignas(16) Shared<T> shared;
+  alignas(16) __shared__ Shared<T> shared;
   for (long long tile = blockIdx.x; tile < P::tiles; tile += gridDim.x) {
     const Index column0 = static_cast<Index>(tile % P::column_tiles_or_1) * kTile;
     const long long row_tile = tile / P::column_tiles_or_1;
     const Index batch = static_cast<Index>(row_tile / P::row_tiles_or_1);
-    const Index row0 = rows.begin(batch, P::rows) + static_cast<Index>(row_tile % P::row_tiles_or_1) * kTile;
+    const Index row0 =
+        rows.begin(batch, P::rows) + static_cast<Index>(row_tile % P::row_tiles_or_1) * kTile;
     const Index row_end = rows.end(batch, P::rows);
     if (row0 >= row_end) continue;  // of a group that has no more rows; the same for all threads
     Coord c;
@@ -175,8 +192,8 @@ SINTER_DEVICE void run(const A& a, const B& b, const Epilogue& epilogue, const R
     const int n = static_cast<int>(threadIdx.x) % 16 * kPerThread;
 #pragma unroll
     for (int i = 0; i < kPerThread; ++i)
-      *reinterpret_cast<Quad<T>*>(shared.values + (m + i) * kPitch + n) = {
-          {acc[i][0], acc[i][1], acc[i][2], acc[i][3]}};
+      *reinterpret_cast<Quad<T>*>(shared.values + (m + i) * kPitch +
+                                  n) = {{acc[i][0], acc[i][1], acc[i][2], acc[i][3]}};
     __syncthreads();
 #pragma unroll 1
     for (int e = static_cast<int>(threadIdx.x); e < kTile * kTile; e += kThreads) {

@@ -1,6 +1,6 @@
-// The pointwise family: Body::apply runs once for every index of the domain. Threads stride over the
-// domain, neighbours on neighbouring elements. Full tiles are unrolled, so that several elements'
-// loads are in flight at once; the rest of the domain goes one by one.
+// The pointwise family: Body::apply runs once for every index of the domain. Threads stride over
+// the domain, neighbours on neighbouring elements. Full tiles are unrolled, so that several
+// elements' loads are in flight at once; the rest of the domain goes one by one.
 #pragma once
 #include "sinter/device/core/index.cuh"
 #include "sinter/device/core/math.cuh"

@@ -22,26 +22,42 @@ struct Reduction {
   using Mode = ReductionMode;
   using Value = typename R::Value;
   using Partial = typename PartialType<R::mode, Value>::Type;
-  Partial partial;
+  Partial partial;  // of the elements since the last `settle`
+  Partial settled;
   Value result;
+
+  SINTER_DEVICE void start() { partial = settled = identity(); }
+  // Keeps runs of additions short, so that rounding errors of like terms cannot pile up.
+  SINTER_DEVICE void settle() {
+    settled = combine(settled, partial);
+    partial = identity();
+  }
 
   static SINTER_DEVICE Partial identity() {
     switch (R::mode) {
-      case Mode::min: return math::infinity(Partial());
-      case Mode::max: return -math::infinity(Partial());
+      case Mode::min:
+        return math::infinity(Partial());
+      case Mode::max:
+        return -math::infinity(Partial());
       case Mode::mul:
-      case Mode::mul_no_zeros: return Partial(1);
-      default: return Partial(0);
+      case Mode::mul_no_zeros:
+        return Partial(1);
+      default:
+        return Partial(0);
     }
   }
   static SINTER_DEVICE Partial combine(Partial a, Partial b) {
     switch (R::mode) {
-      case Mode::min: return math::minimum(a, b);
+      case Mode::min:
+        return math::minimum(a, b);
       case Mode::max:
-      case Mode::amax: return math::maximum(a, b);
+      case Mode::amax:
+        return math::maximum(a, b);
       case Mode::mul:
-      case Mode::mul_no_zeros: return a * b;
-      default: return a + b;
+      case Mode::mul_no_zeros:
+        return a * b;
+      default:
+        return a + b;
     }
   }
   SINTER_DEVICE void accumulate(Value x) {
@@ -84,8 +100,8 @@ struct RowThreads {
       : lane(static_cast<int>(threadIdx.x) / (rows_fastest ? rows : 1) % lanes),
         row(static_cast<int>(threadIdx.x) / (rows_fastest ? 1 : lanes) % rows) {}
 
-  // Combines the lanes' partials as a tree; every lane returns the total of its row. Within a warp by
-  // exchange, across warps through shared memory. All threads of the block must call.
+  // Combines the lanes' partials as a tree; every lane returns the total of its row. Within a warp
+  // by exchange, across warps through shared memory. All threads of the block must call.
   template <class R, class Partial>
   SINTER_DEVICE Partial total(Partial mine) const {
     constexpr int in_warp = rows_fastest ? 1 : lanes < 32 ? lanes : 32;
@@ -112,7 +128,7 @@ struct RowThreads {
 
  private:
   static SINTER_DEVICE unsigned char* buffer() {  // one for all reductions of a kernel
-    __shared__ alignas(8) unsigned char bytes[8 * threads];
+    alignas(8) __shared__ unsigned char bytes[8 * threads];
     return bytes;
   }
 };

@@ -1,6 +1,6 @@
 // The rowwise family. The first Config::kept indices name a row, the others run along it. A block
-// holds Config::rows_per_block rows with Config::threads_per_row threads each and takes them through
-// the phases of the body, one after another:
+// holds Config::rows_per_block rows with Config::threads_per_row threads each and takes them
+// through the phases of the body, one after another:
 //   Phase::row        values that do not depend on the place in the row, by every thread
 //   Phase::element    once for every place of the row; accumulates the phase's reductions
 //   the reductions of the phase are combined over the threads of the row
@@ -12,6 +12,8 @@
 #include "sinter/device/family/reductions.cuh"
 
 namespace sinter::rowwise {
+
+inline constexpr int kRun = 256;  // elements that a thread adds up in one go
 
 template <class Config>
 using Coord = Coordinates<typename Config::Index, typename Config::Extent>;
@@ -34,15 +36,17 @@ template <class R, int phase, class All, class Threads>
 SINTER_DEVICE void finish(All& reductions, const Threads& threads) {
   if constexpr (R::phase == phase) {
     Reduction<R>& r = reductions;
-    r.finish(threads.template total<Reduction<R>>(r.partial));
+    r.settle();
+    r.finish(threads.template total<Reduction<R>>(r.settled));
   }
 }
 template <class R, int phase, class All>
 SINTER_DEVICE void start(All& reductions) {
-  if constexpr (R::phase == phase) {
-    Reduction<R>& r = reductions;
-    r.partial = Reduction<R>::identity();
-  }
+  if constexpr (R::phase == phase) reductions.Reduction<R>::start();
+}
+template <class R, int phase, class All>
+SINTER_DEVICE void settle(All& reductions) {
+  if constexpr (R::phase == phase) reductions.Reduction<R>::settle();
 }
 
 template <class Config, int phase, class Phase, class Threads, class... Rs>
@@ -54,10 +58,17 @@ SINTER_DEVICE void run_phase(Phase body, const Threads& threads, bool active, Co
     body.row(c, reductions);
     if constexpr (Phase::has_elements) {
       constexpr Index columns = Shape<Config>::columns;
+      constexpr Index run = columns > kRun * Config::threads_per_row
+                                ? static_cast<Index>(kRun) * Config::threads_per_row
+                                : columns;
+      for (Index from = 0; from < columns; from += run) {
+        const Index to = columns - from < run ? columns : from + run;
 #pragma unroll Config::unroll
-      for (Index i = threads.lane; i < columns; i += Config::threads_per_row) {
-        unravel<Config::kept, Shape<Config>::rank - Config::kept>(i, c);
-        body.element(c, reductions);
+        for (Index i = from + threads.lane; i < to; i += Config::threads_per_row) {
+          unravel<Config::kept, Shape<Config>::rank - Config::kept>(i, c);
+          body.element(c, reductions);
+        }
+        (settle<Rs, phase>(reductions), ...);
       }
     }
   }
@@ -69,8 +80,7 @@ SINTER_DEVICE void run_phase(Phase body, const Threads& threads, bool active, Co
 
 template <class Config, int phase, class Threads, class Args, class All>
 SINTER_DEVICE void run_all(List<>, const Args&, const Threads&, bool, Coord<Config>&, All&) {}
-template <class Config, int phase, class Threads, class Args, class All, class First,
-          class... Rest>
+template <class Config, int phase, class Threads, class Args, class All, class First, class... Rest>
 SINTER_DEVICE void run_all(List<First, Rest...>, const Args& args, const Threads& threads,
                            bool active, Coord<Config>& c, All& reductions) {
   run_phase<Config, phase>(First{args}, threads, active, c, reductions);

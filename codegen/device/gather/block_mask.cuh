@@ -1,5 +1,5 @@
-// The bit of an attention block mask [b, heads, ceil(rows / 128), ceil(columns / 1024)] that governs
-// score (b, head, row, column): bit i of a byte is the i-th tile of 128 columns.
+// The bit of an attention block mask [b, heads, ceil(rows / 128), ceil(columns / 1024)] that
+// governs score (b, head, row, column): bit i of a byte is the i-th tile of 128 columns.
 #pragma once
 #include "sinter/device/core/index.cuh"
 

@@ -1,6 +1,6 @@
 // One element of a resampled image. A generated struct G describes the node: `mode`, `padding`, the
-// dims Window, Step and Pre of the spatial axes, operand X and the dims Output. An operand names its
-// Dim, Stride and offset.
+// dims Window, Step and Pre of the spatial axes, operand X and the dims Output. An operand names
+// its Dim, Stride and offset.
 #pragma once
 #include "sinter/device/core/index.cuh"
 #include "sinter/device/core/math.cuh"
@@ -37,8 +37,8 @@ SINTER_DEVICE Place<typename Coord::Index> window_place(const Coord& c, typename
 #pragma unroll
   for (int d = 0; d < axes; ++d) {
     const Index extent = static_cast<Index>(G::X::Dim::at(2 + d));
-    Index x = c.at[2 + d] * static_cast<Index>(G::Step::at(d)) -
-              static_cast<Index>(G::Pre::at(d)) + in_window[d];
+    Index x = c.at[2 + d] * static_cast<Index>(G::Step::at(d)) - static_cast<Index>(G::Pre::at(d)) +
+              in_window[d];
     place.inside &= x >= 0 && x < extent;
     x = x >= extent ? extent - 1 : x;
     x = x < 0 ? 0 : x;
@@ -47,12 +47,11 @@ SINTER_DEVICE Place<typename Coord::Index> window_place(const Coord& c, typename
   return place;
 }
 
-// The value at a place of the window, padding included.
+// The value at a place of the window; `padding` outside, but for padding with edge values.
 template <class G, class T, class Element, class Index>
-SINTER_DEVICE T padded_read(const Element* x, const Place<Index>& place) {
+SINTER_DEVICE T padded_read(const Element* x, const Place<Index>& place, T padding) {
   constexpr bool edge = G::padding == PaddingMode::edge_val_pad && G::X::Dim::product > 0;
-  if (edge || place.inside) return read<T>(x + place.offset);
-  return G::padding == PaddingMode::neg_inf_pad ? -math::infinity(T()) : T(0);
+  return edge || place.inside ? read<T>(x + place.offset) : padding;
 }
 
 template <class T>
@@ -61,25 +60,23 @@ struct Maximum {
   long long position;
 };
 
-// The first of the largest elements in row-major order; the first NaN where there is one.
+// The first of the largest elements in row-major order, padding included; the first NaN where there
+// is one.
 template <class G, class T, class Element, class Coord>
 SINTER_DEVICE Maximum<T> window_maximum(const Element* x, const Coord& c) {
   using Index = typename Coord::Index;
   constexpr Index window = static_cast<Index>(G::Window::product);
+  const T padding = G::padding == PaddingMode::neg_inf_pad ? -math::infinity(T()) : T(0);
   Maximum<T> best{-math::infinity(T()), 0};
-  bool found = false;
 #pragma unroll 1
   for (Index p = 0; p < window; ++p) {
-    const auto place = window_place<G>(c, p);
-    if (G::padding == PaddingMode::neg_inf_pad && !place.inside) continue;
-    const T value = padded_read<G, T>(x, place);
-    const bool better = value > best.value || (value != value && best.value == best.value);
-    if (!found || better) best = {value, p};
-    found = true;
+    const T value = padded_read<G, T>(x, window_place<G>(c, p), padding);
+    if (value > best.value || (value != value && best.value == best.value)) best = {value, p};
   }
   return best;
 }
 
+// Padding adds nothing to the sum, but for edge values.
 template <class G, class T, class Element, class Coord>
 SINTER_DEVICE T window_average(const Element* x, const Coord& c) {
   using Index = typename Coord::Index;
@@ -91,7 +88,7 @@ SINTER_DEVICE T window_average(const Element* x, const Coord& c) {
     const auto place = window_place<G>(c, p);
     inside += place.inside ? 1 : 0;
     if (G::mode == ResampleMode::avgpool_include_padding || place.inside)
-      sum += padded_read<G, T>(x, place);
+      sum += padded_read<G, T>(x, place, T(0));
   }
   const Index divisor = G::mode == ResampleMode::avgpool_include_padding ? window : inside;
   return sum / static_cast<T>(divisor);
@@ -130,8 +127,8 @@ SINTER_DEVICE T interpolate(const Element* x, const Coord& c) {
       const LinearSource<T> s(c.at[2 + d], G::X::Dim::at(2 + d), G::Output::at(2 + d));
       const bool high = corner >> d & 1;
       weight *= high ? s.weight_high : T(1) - s.weight_high;
-      offset += static_cast<Index>(high ? s.high : s.low) *
-                static_cast<Index>(G::X::Stride::at(2 + d));
+      offset +=
+          static_cast<Index>(high ? s.high : s.low) * static_cast<Index>(G::X::Stride::at(2 + d));
     }
     // A neighbour without weight is not part of the result, whatever it holds.
     if (weight != T(0)) sum += weight * read<T>(x + offset);
@@ -145,8 +142,8 @@ SINTER_DEVICE T nearest(const Element* x, const Coord& c) {
   Index offset = image_offset<typename G::X>(c);
 #pragma unroll
   for (int d = 2; d < G::Output::size; ++d) {
-    const long long source =
-        static_cast<long long>(c.at[d]) * G::X::Dim::at(d) / (G::Output::at(d) > 0 ? G::Output::at(d) : 1);
+    const long long source = static_cast<long long>(c.at[d]) * G::X::Dim::at(d) /
+                             (G::Output::at(d) > 0 ? G::Output::at(d) : 1);
     offset += static_cast<Index>(source) * static_cast<Index>(G::X::Stride::at(d));
   }
   return read<T>(x + offset);
@@ -154,10 +151,14 @@ SINTER_DEVICE T nearest(const Element* x, const Coord& c) {
 
 template <class G, class T, class Element, class Coord>
 SINTER_DEVICE T resample(const Element* x, const Coord& c) {
-  if constexpr (G::mode == ResampleMode::maxpool) return window_maximum<G, T>(x, c).value;
-  else if constexpr (G::mode == ResampleMode::bilinear) return interpolate<G, T>(x, c);
-  else if constexpr (G::mode == ResampleMode::nearest) return nearest<G, T>(x, c);
-  else return window_average<G, T>(x, c);
+  if constexpr (G::mode == ResampleMode::maxpool)
+    return window_maximum<G, T>(x, c).value;
+  else if constexpr (G::mode == ResampleMode::bilinear)
+    return interpolate<G, T>(x, c);
+  else if constexpr (G::mode == ResampleMode::nearest)
+    return nearest<G, T>(x, c);
+  else
+    return window_average<G, T>(x, c);
 }
 
 // The position of the maximum within its window.

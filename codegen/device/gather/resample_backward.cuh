@@ -19,7 +19,7 @@ struct Range {
 // average that excludes the padding never reads it.
 template <class G>
 inline constexpr bool kReadsEdge =
-    G::padding == PaddingMode::edge_val_pad && G::mode != ResampleMode::avgpool_exclude_padding;
+    G::padding == PaddingMode::edge_val_pad&& G::mode != ResampleMode::avgpool_exclude_padding;
 
 // The outputs along spatial axis d that may read element x.
 template <class G>
@@ -122,10 +122,9 @@ SINTER_DEVICE T resample_backward(const Element* dy, const IndexElement* index, 
   for_each_output<G>(c, [&](const long long* o) {
     constexpr int axes = G::Window::size;
     long long winner[axes];
-    unravel<typename G::Window, 0, axes>(
-        static_cast<long long>(Format<IndexElement>::fetch(
-            index + output_offset<typename G::Index>(c, o))),
-        winner);
+    unravel<typename G::Window, 0, axes>(static_cast<long long>(Format<IndexElement>::fetch(
+                                             index + output_offset<typename G::Index>(c, o))),
+                                         winner);
     bool mine = true;
 #pragma unroll
     for (int d = 0; d < axes; ++d)

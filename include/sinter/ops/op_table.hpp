@@ -39,10 +39,11 @@ constexpr int index_in(const std::variant<All...>*) {
 }
 template <class A>
 inline constexpr int kIs = index_in<A>(static_cast<const Attributes*>(nullptr));
-template <class... All>
-void emplace_index(std::variant<All...>& v, int index) {
-  int i = 0;
-  (void)((i++ == index ? (v = All{}, true) : false) || ...);
+template <std::size_t... I>
+Attributes make_attributes(int index, std::index_sequence<I...>) {
+  using Make = Attributes (*)();
+  constexpr Make make[] = {[] { return Attributes(std::in_place_index<I>); }...};
+  return make[index]();
 }
 }  // namespace detail
 using detail::kIs;
@@ -133,9 +134,8 @@ constexpr std::optional<OpKind> op_from_name(std::string_view text) {
 
 // The attribute struct of an operation, with its default values.
 inline Attributes default_attributes(OpKind k) {
-  Attributes a;
-  detail::emplace_index(a, info(k).attributes);
-  return a;
+  return detail::make_attributes(info(k).attributes,
+                                 std::make_index_sequence<std::variant_size_v<Attributes>>());
 }
 
 // How many of an operation's inputs, the first ones, hold numbers to compute with; the others are

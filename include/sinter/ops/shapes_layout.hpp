@@ -148,11 +148,12 @@ inline bool resample(ShapeRules& r) {
   r.set(0, y);
   if (r.wants(1)) {
     const TensorId t = r.node().outputs[1];
-    const DataType type = t >= 0 ? r.graph()[t].data_type : DataType::i32;
+    DataType type = t >= 0 ? r.graph()[t].data_type : DataType::i32;
+    if (type == DataType::none && r.graph()[t].output) type = r.graph().options().io;
+    if (type == DataType::none) type = r.graph().options().intermediate;
     if (type != DataType::i8 && type != DataType::i32)
       return r.fail(Rule::port_type, "port Index",
-                    type == DataType::none ? "no data_type" : std::string(name(type)), "i8 or i32",
-                    "declare Index with data_type i32");
+                    std::string(name(type)), "i8 or i32", "declare Index with data_type i32");
     r.set(1, y);
   }
   return true;

@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <string>
+#include <deque>
 #include <vector>
 
 namespace {
@@ -121,10 +121,9 @@ CUresult cuModuleUnload(CUmodule module) {
 }
 CUresult cuModuleGetFunction(CUfunction* function, CUmodule, const char* name) {
   FAIL_IF_TOLD("cuModuleGetFunction");
-  static std::vector<Function*> functions;  // reachable, so that leak checkers see no leak
-  functions.push_back(new Function{});
-  std::strncpy(functions.back()->name, name, sizeof(Function::name) - 1);
-  return *function = reinterpret_cast<CUfunction>(functions.back()), CUDA_SUCCESS;
+  static std::deque<Function> functions;  // whose elements stay where they are
+  std::strncpy(functions.emplace_back().name, name, sizeof(Function::name) - 1);
+  return *function = reinterpret_cast<CUfunction>(&functions.back()), CUDA_SUCCESS;
 }
 CUresult cuFuncGetAttribute(int* value, CUfunction_attribute, CUfunction) {
   FAIL_IF_TOLD("cuFuncGetAttribute");

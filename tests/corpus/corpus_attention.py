@@ -1,0 +1,84 @@
+"""Attention with each of its options, and its gradients."""
+from corpus_graph import Graph
+
+
+def attention(name, b=2, hq=4, hk=4, sq=40, skv=40, d=16, dv=16, io="bf16", stats=False, inputs=(),
+              layout=None, **attributes):
+    g = Graph("attention_" + name, io)
+    shapes = {"Q": [b, hq, sq, d], "K": [b, hk, skv, d], "V": [b, hk, skv, dv]}
+    ports = {}
+    for port, dim in shapes.items():
+        fields = {}
+        if layout == "bshd":  # sequence before heads in memory
+            _, h, s, w = dim
+            fields["stride"] = [s * h * w, w, h * w, 1]
+        ports[port] = g.tensor(port, dim, **fields)
+    for port, dim, data_type in inputs:
+        ports[port] = g.tensor(port, dim, **({"data_type": data_type} if data_type else {}))
+    outputs = {"O": "O"}
+    g.output("O")
+    if stats:
+        outputs["Stats"] = "Stats"
+        g.output("Stats", data_type="f32")
+    g.node("sdpa", ports, outputs, **attributes)
+
+
+LENGTHS = [("SEQ_LEN_Q", [2, 1, 1, 1], "i32"), ("SEQ_LEN_KV", [2, 1, 1, 1], "i32")]
+RANDOM = [("Seed", [1], "i64"), ("Offset", [1], "i64")]
+attention("plain", attn_scale=0.25)
+attention("causal_stats", attn_scale=0.25, causal_mask=True, stats=True, generate_stats=True)
+attention("bottom_right", sq=24, skv=56, attn_scale=0.25, causal_mask_bottom_right=True, io="f16")
+attention("sliding_window", attn_scale=0.25, left_bound=8, right_bound=3)
+attention("grouped_query", hq=8, hk=2, attn_scale=0.25, layout="bshd")
+attention("multi_query_decode", hq=8, hk=1, sq=1, skv=129, attn_scale=0.25, io="f16")
+attention("padding", attn_scale=0.25, padding_mask=True, inputs=LENGTHS, stats=True)
+attention("alibi", hq=6, hk=6, attn_scale=0.25, alibi_mask=True, causal_mask=True)
+attention("softcap", attn_scale=0.25, softcap=20.0, io="f16")
+attention("bias", attn_scale=0.25, inputs=[("Bias", [1, 4, 40, 40], None)])
+attention("dropout", attn_scale=0.25, dropout_probability=0.1, inputs=RANDOM, io="f32")
+attention("sink", attn_scale=0.25, causal_mask=True, stats=True,
+          inputs=[("SINK_TOKEN", [1, 4, 1, 1], "f32")])
+attention("block_mask", b=1, hq=2, hk=2, sq=150, skv=260, attn_scale=0.25,
+          inputs=[("Block_mask", [1, 2, 2, 1], "u8")])
+attention("value_width", d=24, dv=40, attn_scale=0.2, io="f16")
+attention("f32", sq=33, skv=65, attn_scale=0.25, io="f32")
+
+
+def paged_attention():
+    g = Graph("attention_paged", "f16")
+    g.tensor("Q", [2, 4, 1, 16])
+    for t in ("K", "V"):
+        g.tensor(t, [10, 2, 16, 16])
+    for t in ("Page_table_K", "Page_table_V"):
+        g.tensor(t, [2, 1, 5, 1], data_type="i32")
+    for t in ("SEQ_LEN_Q", "SEQ_LEN_KV"):
+        g.tensor(t, [2, 1, 1, 1], data_type="i32")
+    ports = {p: p for p in ("Q", "K", "V", "Page_table_K", "Page_table_V", "SEQ_LEN_Q", "SEQ_LEN_KV")}
+    g.node("sdpa", ports, {"O": "O"}, attn_scale=0.25, padding_mask=True)
+    g.output("O")
+
+
+paged_attention()
+
+
+def attention_backward(name, inputs=(), dbias=False, hk=4, **attributes):
+    b, hq, s, d = 2, 4, 32, 16
+    g = Graph("attention_backward_" + name, "bf16")
+    ports = {}
+    for port, h in (("Q", hq), ("K", hk), ("V", hk)):
+        ports[port] = g.tensor(port, [b, h, s, d])
+    for port, dim, data_type in inputs:
+        ports[port] = g.tensor(port, dim, **({"data_type": data_type} if data_type else {}))
+    g.tensor("dO", [b, hq, s, d])
+    g.node("sdpa", dict(ports), {"O": "O", "Stats": "Stats"}, **attributes)
+    g.output("O")
+    outputs = {p: p for p in ["dQ", "dK", "dV"] + (["dBias"] if dbias else [])}
+    g.node("sdpa_backward", {**ports, "O": "O", "dO": "dO", "Stats": "Stats"}, outputs, **attributes)
+    g.output(*outputs)
+
+
+attention_backward("causal", attn_scale=0.25, causal_mask=True)
+attention_backward("grouped_bias", attn_scale=0.25, hk=2, dbias=True,
+                   inputs=[("Bias", [1, 4, 32, 32], None)])
+attention_backward("dropout_softcap", attn_scale=0.25, softcap=15.0, dropout_probability=0.25,
+                   inputs=RANDOM)

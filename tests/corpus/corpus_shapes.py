@@ -1,0 +1,250 @@
+"""Types, layouts and forms of graphs that test the library more than a model would."""
+from corpus_graph import Graph
+
+
+def fp8_matmul():
+    """Both operands in f8 with one scale each; the result scaled, biased and its amax kept."""
+    g = Graph("fp8_matmul", "f8e4m3")
+    g.tensor("a", [1, 64, 128])
+    g.tensor("b", [1, 128, 96], stride=[12288, 1, 128])
+    for t in ("scale_a", "scale_b", "scale_c"):
+        g.tensor(t, [1, 1, 1], data_type="f32")
+    g.matmul("a", "b", "product")
+    g.pointwise("mul", "scaled_a", "product", "scale_a")
+    g.pointwise("mul", "scaled", "scaled_a", "scale_b")
+    g.pointwise("relu_fwd", "act", "scaled")
+    g.reduction("amax", "act", "amax", [1, 1, 1])
+    g.pointwise("mul", "c", "act", "scale_c")
+    g.output("c")
+    g.output("amax", data_type="f32")
+
+
+fp8_matmul()
+
+
+def block_scaled_linear(name, value, scale, block):
+    """Quantised by blocks along the contraction and read back, as in MX and NVFP4 inference."""
+    g = Graph("block_scaled_" + name, "bf16")
+    g.tensor("x", [32, 128])
+    g.tensor("w", [64, 128], data_type=value)
+    g.tensor("w_scale", [64, 128 // block], data_type=scale)
+    g.node("block_scale_quantize", {"X": "x"}, {"Y": "xq", "Scale": "x_scale"}, block_size=block,
+           axis=-1)
+    g.tensor("xq", data_type=value)
+    g.tensor("x_scale", data_type=scale)
+    g.node("block_scale_dequantize", {"X": "xq", "Scale": "x_scale"}, "xd", block_size=block)
+    g.node("block_scale_dequantize", {"X": "w", "Scale": "w_scale"}, "wd", block_size=block)
+    g.transpose("wd", "wt", [1, 0])
+    g.matmul("xd", "wt", "y")
+    g.output("y")
+
+
+block_scaled_linear("mx_f8", "f8e4m3", "f8e8m0", 32)
+block_scaled_linear("nv_f4", "f4e2m1", "f8e4m3", 16)
+
+
+def integer_logic():
+    g = Graph("integer_logic", "i32", "i32", "i32")
+    g.tensor("a", [7, 33])
+    g.tensor("b", [33])
+    g.tensor("wide", [7, 33], data_type="i64")
+    g.tensor("flag", [7, 1], data_type="bool")
+    g.pointwise("cmp_gt", "greater", "a", "b")
+    g.tensor("greater", data_type="bool")
+    g.pointwise("logical_and", "both", "greater", "flag")
+    g.pointwise("logical_not", "neither", "both")
+    g.pointwise("binary_select", "picked", "a", "wide", "both")
+    g.pointwise("mod", "rest", "picked", g.value("seven", 7, "i32"))
+    g.reduction("add", "rest", "total", [7, 1])
+    g.output("picked", "neither", data_type="i64")
+    g.output("total")
+    g.output("both", data_type="bool")
+
+
+integer_logic()
+
+
+def amax_and_scalars():
+    g = Graph("amax_and_scalars", "f16")
+    g.tensor("x", [5, 7, 65])
+    g.tensor("gain", [1], data_type="f32")
+    for mode in ("amax", "max", "min", "avg", "norm2"):
+        g.reduction(mode, "x", mode, [1, 1, 1])
+        g.output(mode, data_type="f32")
+    g.pointwise("div", "normal", "x", "amax")
+    g.pointwise("mul", "y", "normal", "gain")
+    g.output("y")
+
+
+amax_and_scalars()
+
+
+# ---- shapes of graphs
+
+
+def dropout_chain():
+    g = Graph("dropout_chain", "f32")
+    g.tensor("x", [6, 5, 31])
+    g.tensor("residual", [6, 5, 31])
+    g.tensor("seed", [1], data_type="i64")
+    offset = g.value("offset", 12345678901, "i64")
+    g.tensor("keep", [6, 5, 31])
+    g.node("rng", {"Seed": "seed", "Offset": offset}, "keep", distribution="bernoulli",
+           probability=0.75)
+    g.tensor("noise", [6, 5, 31])
+    g.node("rng", {"Seed": "seed", "Offset": g.value("zero", 0, "i32")}, "noise",
+           distribution="normal", stddev=0.1)
+    g.pointwise("mul", "kept", "x", "keep")
+    g.pointwise("mul", "scaled", "kept", g.value("inverse", 1 / 0.75))
+    g.pointwise("add", "noisy", "scaled", "noise")
+    g.pointwise("add", "y", "noisy", "residual")
+    g.output("y")
+    g.output("keep", data_type="u8")
+
+
+dropout_chain()
+
+
+def long_chain():
+    g = Graph("long_chain_500", "f32")
+    last = g.tensor("x", [3, 50])
+    g.tensor("step", [50])
+    modes = ["add", "tanh_fwd", "mul", "relu_fwd", "sub"]
+    for i in range(500):
+        mode = modes[i % 5]
+        out = "y" if i == 499 else f"v{i}"
+        if mode in ("tanh_fwd", "relu_fwd"):
+            last = g.pointwise(mode, out, last)
+        else:
+            last = g.pointwise(mode, out, last, "step")
+    g.output("y", "v100", "v333")
+
+
+long_chain()
+
+
+def wide_concatenate():
+    g = Graph("concatenate_100", "f16")
+    inputs = {}
+    for i in range(100):
+        inputs[f"IN_{i}"] = g.tensor(f"part{i}", [2, 1 + i % 4, 3])
+    g.node("concatenate", inputs, "y", axis=1)
+    g.output("y")
+
+
+wide_concatenate()
+
+
+def multi_output():
+    """Diamonds and intermediates that the caller sees, two components and a node nobody reads."""
+    g = Graph("multi_output", "f32")
+    g.tensor("x", [8, 48])
+    g.tensor("w", [48, 24])
+    g.tensor("lonely", [3, 3])
+    g.matmul("x", "w", "h")
+    g.pointwise("tanh_fwd", "left", "h")
+    g.pointwise("sigmoid_fwd", "right", "h")
+    g.pointwise("mul", "joined", "left", "right")
+    g.reduction("add", "joined", "by_row", [8, 1])
+    g.reduction("max", "joined", "by_column", [1, 24])
+    g.pointwise("sub", "centred", "joined", "by_row")
+    g.pointwise("mul", "square", "centred", "centred")
+    g.pointwise("exp", "unread", "h")
+    g.pointwise("abs", "other", "lonely")
+    g.output("left", "joined", "by_row", "by_column", "square", "other")
+
+
+multi_output()
+
+
+def zero_extents():
+    g = Graph("zero_extents", "f16")
+    g.tensor("a", [2, 0, 5])
+    g.tensor("b", [1, 5, 7])
+    g.matmul("a", "b", "empty_rows")
+    g.tensor("c", [3, 0])
+    g.tensor("d", [0, 4])
+    g.matmul("c", "d", "no_terms")
+    for mode in ("add", "mul", "max", "min", "amax", "avg"):
+        g.reduction(mode, "c", mode, [3, 1])
+        g.output(mode, data_type="f32")
+    g.tensor("image", [1, 2, 2, 2])
+    g.tensor("filter", [2, 2, 3, 3])
+    g.conv("image", "filter", "too_small")
+    g.output("empty_rows", "no_terms", "too_small")
+
+
+zero_extents()
+
+
+def strided_layouts():
+    g = Graph("strided_layouts", "f32")
+    g.tensor("rows", [6, 10], stride=[16, 1])
+    g.tensor("columns", [6, 10], stride=[1, 7])
+    g.tensor("broadcast", [6, 10], stride=[0, 1])
+    g.tensor("windows", [6, 10], stride=[2, 1])
+    g.tensor("one", [1, 10], stride=[3331333, 2])
+    g.pointwise("add", "s1", "rows", "columns")
+    g.pointwise("add", "s2", "s1", "broadcast")
+    g.pointwise("mul", "s3", "s2", "windows")
+    g.pointwise("add", "y", "s3", "one")
+    g.transpose("y", "t", [1, 0])
+    g.output("y", stride=[1, 6])
+    g.output("t", stride=[20, 3])
+
+
+strided_layouts()
+
+
+def stepped_slices():
+    g = Graph("stepped_slices", "i8", "f32", "f32")
+    g.tensor("x", [9, 31, 13])
+    g.slice("x", "even", [0, 1, 0], [9, 31, 13], step=[2, 3, 1])
+    g.slice("x", "odd", [0, 2, 0], [9, 31, 13], step=[2, 3, 1])
+    g.pointwise("max", "pair", "even", "odd")
+    g.slice("pair", "part", [1, 0, 2], [4, 10, 12])
+    g.reshape("part", "flat", [300])
+    g.reshape("pair", "y", [5, 10, 13])
+    g.output("flat", "y")
+
+
+stepped_slices()
+
+
+def attention_by_hand():
+    """The products and the softmax spelled out, as traced models give them."""
+    b, h, s, d = 2, 3, 33, 16
+    g = Graph("attention_by_hand", "f16")
+    for t in ("q", "k", "v"):
+        g.tensor(t, [b, h, s, d])
+    g.tensor("mask", [1, 1, s, s], data_type="f32")
+    g.transpose("k", "kt", [0, 1, 3, 2])
+    g.matmul("q", "kt", "scores")
+    g.pointwise("mul", "scaled", "scores", g.value("scale", 0.25))
+    g.pointwise("add", "masked", "scaled", "mask")
+    g.reduction("max", "masked", "largest", [b, h, s, 1])
+    g.pointwise("sub", "shifted", "masked", "largest")
+    g.pointwise("exp", "exponential", "shifted")
+    g.reduction("add", "exponential", "total", [b, h, s, 1])
+    g.pointwise("div", "p", "exponential", "total")
+    g.tensor("p", data_type="f16")
+    g.matmul("p", "v", "o")
+    g.output("o")
+
+
+attention_by_hand()
+
+
+def double_precision():
+    g = Graph("double_precision", "f64", "f64", "f64")
+    g.tensor("a", [2, 19, 23])
+    g.tensor("b", [23, 17])
+    g.matmul("a", "b", "c")
+    g.node("softmax", {"X": "c"}, {"Y": "p"}, axis=1)
+    g.pointwise("log", "logs", "p")
+    g.pointwise("mul", "terms", "p", "logs")
+    g.reduction("add", "terms", "entropy", [2, 1, 17])
+    g.output("c", "entropy")
+
+
+double_precision()

@@ -1,0 +1,22 @@
+#!/usr/bin/env python3
+"""Writes the corpus: graphs that models have, small enough for the float64 reference.
+
+Run it after a change to the corpus_*.py files; the documents are committed, so that tests need no
+Python.
+"""
+import pathlib
+
+import corpus_attention  # noqa: F401 (each adds its graphs)
+import corpus_networks  # noqa: F401
+import corpus_shapes  # noqa: F401
+from corpus_graph import ALL
+
+if __name__ == "__main__":
+    folder = pathlib.Path(__file__).parent
+    for old in folder.glob("*.json"):
+        old.unlink()
+    names = [g.name for g in ALL]
+    assert len(names) == len(set(names)), "two graphs of one name"
+    for g in ALL:
+        (folder / f"{g.name}.json").write_text(g.text(), encoding="utf-8")
+    print(f"{len(ALL)} graphs")

@@ -1,0 +1,132 @@
+// The generated sources of random graphs: nothing of the user's text gets into them, names do not
+// change what they say, and NVRTC takes them.
+#include <algorithm>
+#include <atomic>
+#include <cctype>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "plan/plan_data.hpp"
+#include "runtime/compiler.hpp"
+#include "runtime/nvrtc.hpp"
+#include "sinter/compile.hpp"
+#include "support/catch.hpp"
+#include "support/random_graph.hpp"
+
+using namespace sinter;
+
+namespace {
+
+test::RandomGraphOptions options_of(int seed, bool hostile_names = true) {
+  test::RandomGraphOptions o;
+  o.seed = static_cast<std::uint64_t>(100000 + seed);
+  o.max_nodes = seed % 20 == 0 ? 60 : 12;
+  o.hostile_names = hostile_names;
+  return o;
+}
+
+Plan plan_of(const test::RandomGraphOptions& options, bool fuse = true) {
+  const auto graph = test::random_graph(options);
+  auto plan = Plan::make(*graph, {.fuse = fuse});
+  for (const auto& d : plan.errors()) FAIL(d.message());
+  return *plan;
+}
+
+bool is_plain(char c) { return c == '\n' || (c >= ' ' && c <= '~'); }
+bool in_identifier(char c) { return c == '_' || std::isalnum(static_cast<unsigned char>(c)); }
+
+// The text with each identifier replaced by the number of its first occurrence.
+std::string without_names(const std::string& source) {
+  std::map<std::string, std::size_t> numbers;
+  std::string text;
+  for (std::size_t i = 0; i < source.size();) {
+    if (!in_identifier(source[i]) || std::isdigit(static_cast<unsigned char>(source[i]))) {
+      text += source[i++];
+      continue;
+    }
+    std::size_t end = i;
+    while (end < source.size() && in_identifier(source[end])) ++end;
+    const auto number = numbers.try_emplace(source.substr(i, end - i), numbers.size());
+    text += "$" + std::to_string(number.first->second);
+    i = end;
+  }
+  return text;
+}
+
+int graphs_to_compile() {
+  const char* given = std::getenv("SINTER_FUZZ_COMPILE");
+  return given ? std::atoi(given) : 150;
+}
+
+struct Compiled {
+  std::vector<double> ms;
+  std::vector<std::string> failures;
+};
+
+// Every source once, on as many threads as there are processors.
+Compiled compile_all(const std::map<std::string, std::string>& entry_of_source) {
+  std::vector<std::pair<std::string, std::string>> work(entry_of_source.begin(),
+                                                        entry_of_source.end());
+  std::atomic<std::size_t> next = 0;
+  std::mutex mutex;
+  Compiled result;
+  const auto worker = [&] {
+    for (std::size_t i; (i = next++) < work.size();) {
+      const auto start = std::chrono::steady_clock::now();
+      const auto code = compile_kernel({work[i].first, work[i].second, "sm_90a"});
+      const std::chrono::duration<double, std::milli> took =
+          std::chrono::steady_clock::now() - start;
+      const std::lock_guard lock(mutex);
+      result.ms.push_back(took.count());
+      if (!code) result.failures.push_back(code.error().message() + "\n" + work[i].first);
+    }
+  };
+  std::vector<std::thread> threads(std::max(1u, std::thread::hardware_concurrency()));
+  for (auto& t : threads) t = std::thread(worker);
+  for (auto& t : threads) t.join();
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("names appear in sources as identifiers alone and change nothing else", "[fuzz]") {
+  for (int seed = 0; seed < 400; ++seed) {
+    INFO("seed " << seed);
+    const Plan hostile = plan_of(options_of(seed)), plain = plan_of(options_of(seed, false));
+    const auto &a = hostile.data().kernels, &b = plain.data().kernels;
+    REQUIRE(a.size() == b.size());
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      CHECK(std::all_of(a[i].source.begin(), a[i].source.end(), is_plain));
+      CHECK(std::all_of(a[i].entry.begin(), a[i].entry.end(), in_identifier));
+      if (without_names(a[i].source) != without_names(b[i].source))
+        FAIL_CHECK(a[i].source << "\n---- with plain names\n" << b[i].source);
+    }
+  }
+}
+
+TEST_CASE("the kernels of random graphs compile", "[fuzz][nvrtc]") {
+  if (!nvrtc()) {
+    WARN("no NVRTC on this machine: nothing is compiled");
+    return;
+  }
+  const int graphs = graphs_to_compile();
+  std::map<std::string, std::string> sources;
+  for (int seed = 0; seed < graphs; ++seed) {
+    const Plan plan = plan_of(options_of(seed), seed % 4 != 3);
+    for (const auto& k : plan.data().kernels) sources.emplace(k.source, k.entry);
+  }
+  Compiled result = compile_all(sources);
+  for (std::size_t i = 0; i < std::min<std::size_t>(result.failures.size(), 3); ++i)
+    FAIL_CHECK(result.failures[i]);
+  CHECK(result.failures.size() == 0);
+  REQUIRE_FALSE(result.ms.empty());
+  std::sort(result.ms.begin(), result.ms.end());
+  std::printf("%d random graphs, %zu kernels compiled or found: median %.0f ms, longest %.0f ms\n",
+              graphs, result.ms.size(), result.ms[result.ms.size() / 2], result.ms.back());
+}

@@ -1,0 +1,228 @@
+// The arithmetic of the device library that needs no GPU, compiled for the host: number formats and
+// random numbers, against independent definitions. A namespace of its own keeps the device's types
+// apart from the host library's names.
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "reference/element.hpp"
+#include "reference/philox.hpp"
+#include "support/catch.hpp"
+
+namespace on_device {
+
+// What NVRTC has built in. asm is used for the 16-bit formats only, which hardware converts.
+#define SINTER_DEVICE inline
+#define asm(...) static_cast<void>(x)
+template <class To, class From>
+To bits_as(From x) {
+  static_assert(sizeof(To) == sizeof(From));
+  To y;
+  std::memcpy(&y, &x, sizeof y);
+  return y;
+}
+inline unsigned __float_as_uint(float x) { return bits_as<unsigned>(x); }
+inline float __uint_as_float(unsigned x) { return bits_as<float>(x); }
+inline float __double2float_rn(double x) { return static_cast<float>(x); }
+inline float __double2float_rz(double x) {
+  const float r = static_cast<float>(x);
+  return std::fabs(static_cast<double>(r)) > std::fabs(x) ? std::nextafter(r, 0.0f) : r;
+}
+inline int __double2int_rn(double x) {
+  return static_cast<int>(std::rint(std::min(std::max(x, -2147483648.0), 2147483647.0)));
+}
+inline int __float2int_rn(float x) { return __double2int_rn(x); }
+inline long long __double2ll_rn(double x) { return std::llrint(x); }
+inline long long __float2ll_rn(float x) { return std::llrint(x); }
+template <class T>
+T __ldg(const T* p) {
+  return *p;
+}
+inline double sinpi(double x) { return std::sin(3.14159265358979323846 * x); }
+inline double cospi(double x) { return std::cos(3.14159265358979323846 * x); }
+
+#include "sinter/device/core/philox.cuh"
+#include "sinter/device/core/types.cuh"
+#undef asm
+
+}  // namespace on_device
+
+namespace {
+
+namespace device = on_device::sinter;
+
+bool same(double a, double b) {
+  return a == b ? std::signbit(a) == std::signbit(b) : a != a && b != b;
+}
+
+// Every finite value of a format with the code that holds it.
+template <class Element>
+std::vector<std::pair<double, int>> finite_values(int codes) {
+  std::vector<std::pair<double, int>> values;
+  for (int code = 0; code < codes; ++code) {
+    const double v = Element{static_cast<unsigned char>(code)}.decode();
+    if (std::isfinite(v)) values.push_back({v, code});
+  }
+  return values;
+}
+
+// The nearest finite value of the same sign, the even code of two that are equally near: by search.
+double nearest(const std::vector<std::pair<double, int>>& values, double x) {
+  x = std::min(std::max(x, -1e6), 1e6);  // beyond every format, where distances are still exact
+  double best = 0, distance = std::numeric_limits<double>::infinity();
+  int best_code = 1;
+  for (const auto& [v, code] : values) {
+    if (std::signbit(v) != std::signbit(x)) continue;
+    const double d = std::fabs(v - x);
+    if (d < distance || (d == distance && code % 2 == 0 && best_code % 2 == 1))
+      best = v, distance = d, best_code = code;
+  }
+  return best;
+}
+
+// Numbers at, near and between the values of a format, and far outside it.
+std::vector<double> probes(const std::vector<std::pair<double, int>>& values) {
+  std::vector<double> x = {1e-300, -1e-300, 1e300, -1e300, 0x1p-149, -0x1p-149, 0x1.8p-150};
+  for (const auto& [v, code] : values)
+    for (const auto& [w, other] : values) {
+      const double middle = (v + w) / 2;
+      for (double at : {v, middle})
+        for (double to : {-1e308, 1e308}) x.insert(x.end(), {at, std::nextafter(at, to)});
+    }
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 20000; ++i)
+    x.push_back(std::ldexp(std::normal_distribution<double>()(random),
+                           static_cast<int>(random() % 40) - 20));
+  return x;
+}
+
+template <class Element>
+void check_minifloat(int codes, sinter::DataType type) {
+  const auto values = finite_values<Element>(codes);
+  for (int code = 0; code < codes; ++code) {
+    const Element e{static_cast<unsigned char>(code)};
+    const unsigned char byte = e.bits;
+    INFO("code " << code);
+    CHECK(same(e.decode(), sinter::load_element(type, &byte, 0)));
+    if (std::isfinite(e.decode())) CHECK(Element::encode(e.decode()).bits == code);
+  }
+  int wrong = 0;
+  for (double x : probes(values)) {
+    const double expected = nearest(values, x);
+    wrong += !same(device::convert<Element>(x), expected);
+    wrong += !same(expected, sinter::round_to(type, x));
+    const float f = static_cast<float>(x);
+    if (std::isfinite(f)) wrong += !same(device::convert<Element>(f), nearest(values, f));
+  }
+  CHECK(wrong == 0);
+  const double infinity = std::numeric_limits<double>::infinity(),
+               largest = sinter::info(type).largest;
+  CHECK(device::convert<Element>(infinity) == largest);
+  CHECK(device::convert<Element>(-infinity) == -largest);
+}
+
+}  // namespace
+
+TEST_CASE("device f8e4m3 rounds once to nearest even and saturates") {
+  check_minifloat<device::f8e4m3>(256, sinter::f8e4m3);
+  CHECK(device::f8e4m3::encode(NAN).bits == 0x7f);
+}
+
+TEST_CASE("device f8e5m2 rounds once to nearest even and saturates") {
+  check_minifloat<device::f8e5m2>(256, sinter::f8e5m2);
+  CHECK(device::f8e5m2::encode(NAN).bits == 0x7f);
+}
+
+TEST_CASE("device f4e2m1 rounds once to nearest even, saturates, and has no NaN") {
+  check_minifloat<device::f4e2m1>(16, sinter::f4e2m1);
+  CHECK(device::f4e2m1::encode(NAN).bits == 7);
+  CHECK(device::f4e2m1::encode(-NAN).bits == 7);
+}
+
+TEST_CASE("device f8e8m0 goes up to the next power of two and has no sign") {
+  for (int code = 0; code < 256; ++code) {
+    const device::f8e8m0 e{static_cast<unsigned char>(code)};
+    CHECK(same(e.decode(), code == 255 ? NAN : std::ldexp(1.0, code - 127)));
+    if (code == 255) continue;
+    const double v = e.decode();
+    CHECK(device::Format<device::f8e8m0>::encode(v).bits == code);
+    CHECK(device::Format<device::f8e8m0>::encode(-v).bits == code);
+    const int above = std::min(code + 1, 254);
+    CHECK(device::Format<device::f8e8m0>::encode(std::nextafter(v, 1e300)).bits == above);
+    CHECK(device::Format<device::f8e8m0>::encode(std::nextafter(v, 0.0)).bits == code);
+  }
+  CHECK(device::f8e8m0::encode(0.0f).bits == 0);
+  CHECK(device::f8e8m0::encode(NAN).bits == 255);
+  CHECK(device::f8e8m0::encode(INFINITY).bits == 254);
+}
+
+TEST_CASE("rounding a double to odd first makes the second rounding the only one") {
+  std::mt19937_64 random(11);
+  int wrong = 0;
+  for (sinter::DataType type : {sinter::f16, sinter::bf16})
+    for (int i = 0; i < 200000; ++i) {
+      // Near the middle between two neighbours, where rounding twice goes wrong.
+      const double v = sinter::round_to(
+          type, std::ldexp(1 + (random() >> 11) * 0x1p-53, static_cast<int>(random() % 60) - 35));
+      const int precision = sinter::info(type).precision;
+      const double middle = v * (1 + std::ldexp(i % 2 ? 1.0 : -1.0, -precision));
+      const double x = middle * (1 + std::ldexp(static_cast<double>(i % 3 - 1),
+                                                -30 - static_cast<int>(random() % 22)));
+      wrong += !same(sinter::round_to(type, device::round_to_odd(x)), sinter::round_to(type, x));
+      wrong += !same(sinter::round_to(type, device::round_to_odd(-x)), sinter::round_to(type, -x));
+    }
+  CHECK(wrong == 0);
+  CHECK(device::round_to_odd(0.0) == 0.0f);
+  CHECK(device::round_to_odd(1e-300) == 0x1p-149f);
+  CHECK(device::round_to_odd(1e300) == 0x1.fffffep127f);
+  CHECK(std::isinf(device::round_to_odd(INFINITY)));
+  CHECK(std::isnan(device::round_to_odd(NAN)));
+}
+
+TEST_CASE("device integers saturate, NaN is zero, and bool is not zero") {
+  CHECK(device::Format<device::i8>::encode(127.5f) == 127);
+  CHECK(device::Format<device::i8>::encode(-1000.0) == -128);
+  CHECK(device::Format<device::u8>::encode(-1.0f) == 0);
+  CHECK(device::Format<device::u8>::encode(2.5) == 2);
+  CHECK(device::Format<device::u8>::encode(3.5) == 4);
+  CHECK(device::Format<device::i32>::encode(NAN) == 0);
+  CHECK(device::Format<device::i64>::encode(static_cast<double>(NAN)) == 0);
+  CHECK(device::convert<device::bool8>(0.0f) == 0.0f);
+  CHECK(device::convert<device::bool8>(-0.0) == 0.0);
+  CHECK(device::convert<device::bool8>(1e-300) == 1.0);
+  CHECK(device::convert<device::bool8>(static_cast<float>(NAN)) == 1.0f);
+  CHECK(device::bool8{7}.decode() == 1.0f);
+}
+
+TEST_CASE("device Philox gives the published numbers and those of the reference") {
+  // Known answer of Random123 for a zero key and counter.
+  const unsigned known[] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
+  const auto zero = device::philox4x32_10(0, 0);
+  for (int i = 0; i < 4; ++i) CHECK(zero.lane[i] == known[i]);
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 1000; ++i) {
+    const auto key = random(), counter = random();
+    const auto expected = sinter::reference::philox(key, counter);
+    const auto seen = device::philox4x32_10(key, counter);
+    for (std::size_t lane = 0; lane < 4; ++lane) CHECK(seen.lane[lane] == expected[lane]);
+  }
+}
+
+TEST_CASE("device distributions follow the element's lane and counter") {
+  for (long long index = 0; index < 64; ++index) {
+    const auto lanes = sinter::reference::philox(42, 7 + static_cast<std::uint64_t>(index) / 4);
+    const auto u = [&](long long lane) {
+      return (lanes[static_cast<std::size_t>(lane)] + 0.5) / 4294967296.0;
+    };
+    const long long pair = index % 4 / 2 * 2;
+    const double radius = std::sqrt(-2 * std::log(u(pair)));
+    const double angle = 2 * 3.14159265358979323846 * u(pair + 1);
+    const double normal = radius * (index % 2 ? std::sin(angle) : std::cos(angle));
+    CHECK(device::random_uniform<double>(42, 7, index, 0, 1) == u(index % 4));
+    CHECK(device::random_bernoulli<float>(42, 7, index, 0.3) == (u(index % 4) < 0.3 ? 1 : 0));
+    CHECK(device::random_normal<double>(42, 7, index, 1, 2) ==
+          Approx(1 + 2 * normal).epsilon(1e-12));
+  }
+}

@@ -1,0 +1,168 @@
+#include "gpu/gpu_support.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+#include "plan/plan_data.hpp"
+#include "support/random_graph.hpp"
+
+namespace sinter::test {
+namespace {
+
+// The CPU backend instead of the GPU, to run the tests themselves under host sanitizers.
+Device test_device() {
+  const char* name = std::getenv("SINTER_TEST_DEVICE");
+  return name && std::string_view(name) == "cpu" ? Device::cpu() : Device::gpu(0);
+}
+
+// The bytes of all outputs, in order.
+std::vector<std::byte> output_bytes(GraphCase& c) {
+  std::vector<std::byte> bytes;
+  const auto memory = c.memory();
+  for (const auto& [t, pointer] : memory) {
+    if (!c.lowered()[t].output) continue;
+    const auto* p = static_cast<const std::byte*>(pointer);
+    bytes.insert(bytes.end(), p, p + host_bytes(c.lowered(), t));
+  }
+  return bytes;
+}
+
+// Runs a plan and judges it; the sentence that says what is wrong, empty when nothing is.
+std::string run_and_judge(GraphCase& c, const Result<Plan>& plan, const GraphChecks& checks,
+                          Totals& totals) {
+  if (!plan) return plan.error().message();
+  auto executable = load(*plan, test_device());
+  if (!executable) return executable.error().message();
+  if (const Status s = c.execute(*executable); !s) return s.error().message();
+  const Comparison r = c.judge(checks.samples);
+  totals.kernels += plan->kernels();
+  totals.compared += r.compared;
+  totals.untrusted += r.untrusted;
+  totals.exact += r.exact;
+  totals.worst_ratio = std::max(totals.worst_ratio, r.wrong ? 0.0 : r.worst_ratio);
+  if (!r.ok())
+    return std::to_string(r.wrong) + " of " + std::to_string(r.compared) +
+           " wrong, slope " + (r.slope_ok ? "ok" : "wrong") + ": " + r.first_wrong;
+  if (auto stray = c.stray_write(); !stray.empty()) return stray;
+  return {};
+}
+
+void run_one(const GraphSource& source, std::uint64_t seed, const GraphChecks& checks,
+             Failures& failures, Totals& totals) {
+  std::unique_ptr<Graph> graph;
+  try {
+    graph = source.make();
+    GraphCase c(*graph, checks.fill, seed);
+    const auto fail = [&](const std::string& what) {
+      if (!what.empty()) failures.add(source.name, graph.get(), what);
+      return !what.empty();
+    };
+    ++totals.graphs;
+    const auto fused = Plan::make(*graph);
+    if (fail(run_and_judge(c, fused, checks, totals))) return;
+    const auto bytes = output_bytes(c);
+    const auto same = [&](const char* what, const Result<Plan>& plan) {
+      if (!plan) return fail(plan.error().message());
+      auto executable = load(*plan, test_device());
+      if (!executable) return fail(executable.error().message());
+      if (const Status s = c.execute(*executable); !s) return fail(s.error().message());
+      return output_bytes(c) != bytes && fail(std::string(what) + " gave other bits");
+    };
+    if (checks.repeatable && same("a second run", fused)) return;
+    if (checks.reloaded && same("the reloaded plan", Plan::from_json(fused->to_json()))) return;
+    if (!checks.unfused) return;
+    const auto plain = Plan::make(*graph, {.fuse = false});
+    if (fail(run_and_judge(c, plain, checks, totals))) return;
+    if (checks.bit_equal && output_bytes(c) != bytes)
+      fail("one kernel a node gave other bits than the fused plan");
+  } catch (const std::exception& e) {
+    failures.add(source.name, graph.get(), e.what());
+  }
+}
+
+}  // namespace
+
+void Failures::add(const std::string& name, Graph* graph, const std::string& what) {
+  const std::lock_guard lock(mutex_);
+  all_.push_back(name + ": " + what);
+  const char* folder = std::getenv("SINTER_FAILURE_DIR");
+  if (!folder || !graph) return;
+  std::string file = name;
+  std::replace(file.begin(), file.end(), '/', '_');
+  std::ofstream(std::filesystem::path(folder) / (file + ".json")) << graph_to_json(*graph);
+}
+
+std::string Failures::text() const {
+  std::string s;
+  for (std::size_t i = 0; i < all_.size() && i < 12; ++i) s += all_[i].substr(0, 600) + "\n";
+  return s;
+}
+
+Totals run_graphs(const std::vector<GraphSource>& graphs, const GraphChecks& checks,
+                  Failures& failures, int threads) {
+  if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  std::atomic<std::size_t> next{0};
+  std::mutex mutex;
+  Totals sum;
+  const auto work = [&] {
+    Totals mine;
+    for (std::size_t i; (i = next++) < graphs.size();)
+      run_one(graphs[i], 1000 + i, checks, failures, mine);
+    const std::lock_guard lock(mutex);
+    sum.graphs += mine.graphs;
+    sum.kernels += mine.kernels;
+    sum.compared += mine.compared;
+    sum.untrusted += mine.untrusted;
+    sum.exact += mine.exact;
+    sum.worst_ratio = std::max(sum.worst_ratio, mine.worst_ratio);
+  };
+  std::vector<std::thread> pool;
+  for (int i = 0; i < threads; ++i) pool.emplace_back(work);
+  for (auto& t : pool) t.join();
+  return sum;
+}
+
+std::vector<GraphSource> corpus_graphs() {
+  const char* data = std::getenv("SINTER_TEST_DATA");
+  const std::filesystem::path folder =
+      data ? std::filesystem::path(data) / "corpus"
+           : std::filesystem::path(SINTER_SOURCE_DIR) / "tests" / "corpus";
+  std::vector<GraphSource> result;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() != ".json") continue;
+    result.push_back({entry.path().stem().string(), [file = entry.path()] {
+                        std::ifstream in(file);
+                        const std::string text{std::istreambuf_iterator<char>(in), {}};
+                        auto graph = graph_from_json(text, file.filename().string());
+                        if (!graph) throw std::runtime_error(graph.error().message());
+                        return std::move(*graph);
+                      }});
+  }
+  std::sort(result.begin(), result.end(),
+            [](const auto& a, const auto& b) { return a.name < b.name; });
+  return result;
+}
+
+std::vector<GraphSource> random_graphs(int count, std::uint64_t first_seed, bool exact_only) {
+  std::vector<GraphSource> result;
+  for (int i = 0; i < count; ++i) {
+    const auto seed = first_seed + static_cast<std::uint64_t>(i);
+    result.push_back({(exact_only ? "exact_" : "random_") + std::to_string(seed), [=] {
+                        return random_graph({.seed = seed, .exact_only = exact_only});
+                      }});
+  }
+  return result;
+}
+
+int from_environment(const char* name, int otherwise) {
+  const char* text = std::getenv(name);
+  return text ? std::atoi(text) : otherwise;
+}
+
+}  // namespace sinter::test

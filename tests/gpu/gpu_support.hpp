@@ -1,0 +1,58 @@
+// What the GPU tests share: a list of graphs run by several threads, with every failure collected as
+// a sentence (Catch's assertions belong to one thread) and its graph written out.
+#pragma once
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "sinter/sinter.hpp"
+#include "support/run_graph.hpp"
+
+namespace sinter::test {
+
+struct GraphSource {
+  std::string name;
+  std::function<std::unique_ptr<Graph>()> make;
+};
+
+class Failures {
+ public:
+  // `graph` may be null. With SINTER_FAILURE_DIR set, its JSON is written there.
+  void add(const std::string& name, Graph* graph, const std::string& what);
+  std::vector<std::string> all() const { return all_; }
+  // The first few, one a line.
+  std::string text() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::string> all_;
+};
+
+// What one graph is put through.
+struct GraphChecks {
+  Fill fill = Fill::normal;
+  std::int64_t samples = 512;
+  bool unfused = false;      // one kernel a node must agree with the reference too
+  bool bit_equal = false;    // and with the fused plan bit for bit (exact graphs)
+  bool repeatable = false;   // a second run gives the same bits
+  bool reloaded = false;     // so does the plan through its file
+};
+
+struct Totals {
+  std::int64_t graphs = 0, kernels = 0, compared = 0, untrusted = 0, exact = 0;
+  double worst_ratio = 0;
+};
+
+// Runs all graphs on `threads` threads; the seed of graph i is `first_seed + i`.
+Totals run_graphs(const std::vector<GraphSource>& graphs, const GraphChecks& checks,
+                  Failures& failures, int threads = 0);
+
+std::vector<GraphSource> corpus_graphs();
+std::vector<GraphSource> random_graphs(int count, std::uint64_t first_seed, bool exact_only);
+
+// A number from the environment, for longer or shorter runs.
+int from_environment(const char* name, int otherwise);
+
+}  // namespace sinter::test

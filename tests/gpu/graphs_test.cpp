@@ -1,0 +1,54 @@
+// Every graph on the GPU against the float64 reference: fused, one kernel a node, repeated, reloaded.
+#include <cstdio>
+
+#include "gpu/gpu_support.hpp"
+#include "support/catch.hpp"
+
+using namespace sinter;
+using namespace sinter::test;
+
+namespace {
+
+void check(const char* what, const std::vector<GraphSource>& graphs, const GraphChecks& checks) {
+  REQUIRE_FALSE(graphs.empty());
+  Failures failures;
+  const Totals t = run_graphs(graphs, checks, failures);
+  std::printf("%s: %lld graphs, %lld kernels, %lld elements compared, %.1f %% exact, %.1f %% not "
+              "judged, worst error %.2f of its bound, %zu failed\n",
+              what, static_cast<long long>(t.graphs), static_cast<long long>(t.kernels),
+              static_cast<long long>(t.compared),
+              100.0 * static_cast<double>(t.exact) / static_cast<double>(t.compared + 1),
+              100.0 * static_cast<double>(t.untrusted) / static_cast<double>(t.compared + 1),
+              t.worst_ratio, failures.all().size());
+  INFO(failures.text());
+  CHECK(failures.all().empty());
+}
+
+}  // namespace
+
+TEST_CASE("corpus graphs, normal numbers: fused, one kernel a node, reloaded", "[corpus]") {
+  check("corpus, normal", corpus_graphs(),
+        {.unfused = true, .repeatable = true, .reloaded = true});
+}
+
+TEST_CASE("corpus graphs, all-positive numbers", "[corpus]") {
+  check("corpus, uniform", corpus_graphs(), {.fill = Fill::uniform});
+}
+
+TEST_CASE("random graphs, normal numbers: fused, one kernel a node, reloaded", "[random]") {
+  check("random, normal", random_graphs(from_environment("SINTER_GPU_GRAPHS", 1000), 50000, false),
+        {.unfused = true, .repeatable = true, .reloaded = true});
+}
+
+TEST_CASE("random exact graphs, small integers: all plans agree bit for bit", "[random]") {
+  check("random, exact",
+        random_graphs(from_environment("SINTER_GPU_GRAPHS", 1000) / 4, 90000, true),
+        {.fill = Fill::ternary, .samples = 0, .unfused = true, .bit_equal = true});
+}
+
+TEST_CASE("a small set for the sanitizer", "[sanitize]") {
+  check("sanitize, corpus", corpus_graphs(), {.samples = 16});
+  check("sanitize, random",
+        random_graphs(from_environment("SINTER_SANITIZE_GRAPHS", 60), 70000, false),
+        {.samples = 16});
+}

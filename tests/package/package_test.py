@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""The library as others use it: package_test.py BUILD_FOLDER.
+
+Installs a finished build and uses it from a project of its own, both ways CMake offers; builds and
+runs the program of README.md; and looks at what including the headers costs and reaches.
+"""
+import glob
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build"
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+INCLUDE = os.path.join(ROOT, "include")
+COMPILER = ["g++", "-std=c++20", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}"]
+# The aim on an idle machine is 0.5 s; the limit leaves room for slow and busy ones.
+COST_AIM, COST_LIMIT = 0.5, 2.0
+
+CONSUMER = """cmake_minimum_required(VERSION 3.22)
+project(consumer LANGUAGES CXX)
+{dependency}
+add_executable(consumer main.cpp)
+target_link_libraries(consumer PRIVATE sinter::sinter)
+foreach(unwanted sinter_tests sinter_cli sample_01_first_graph)
+  if(TARGET ${{unwanted}})
+    message(FATAL_ERROR "a project that uses the library must not get ${{unwanted}}")
+  endif()
+endforeach()
+"""
+
+GRAPH_ONLY = """#include <cstdio>
+#include "sinter/operations.hpp"
+int main() {
+  sinter::Graph graph;
+  auto a = graph.tensor({.name = "a", .dim = {2, 3}});
+  graph.output(matmul(a, a), "y");
+  const auto errors = graph.check();
+  for (const auto& e : errors) std::puts(e.message().c_str());
+  return errors.size() == 1 && errors[0].rule == sinter::Rule::matmul_contraction ? 0 : 1;
+}
+"""
+
+
+def run(*command, cwd=None):
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=1200)
+    if done.returncode != 0:
+        raise AssertionError(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def cache_value(name):
+    with open(os.path.join(BUILD, "CMakeCache.txt"), encoding="utf-8") as file:
+        found = re.search(rf"^{name}:[A-Z]+=(.*)$", file.read(), re.M)
+    return found.group(1) if found else ""
+
+
+def readme_program():
+    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
+        return re.search(r"```cpp\n(.*?)```", file.read(), re.S).group(1)
+
+
+def syntax_seconds(path):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    run(*COMPILER, "-fsyntax-only", path)
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+
+
+class Package(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def write(self, name, text):
+        path = os.path.join(self.folder.name, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+    def build_and_run_consumer(self, dependency, build_type, *options):
+        self.write("consumer/CMakeLists.txt", CONSUMER.format(dependency=dependency))
+        self.write("consumer/main.cpp", readme_program())
+        consumer = os.path.join(self.folder.name, "consumer")
+        launcher = cache_value("CMAKE_CXX_COMPILER_LAUNCHER")
+        if launcher:
+            options += (f"-DCMAKE_CXX_COMPILER_LAUNCHER={launcher}",)
+        run("cmake", "-S", consumer, "-B", consumer + "/build", "-G", "Ninja",
+            f"-DCMAKE_BUILD_TYPE={build_type}", *options)
+        run("cmake", "--build", consumer + "/build", "--parallel", str(os.cpu_count()))
+        self.assertIn("y[0] =", run(consumer + "/build/consumer"))
+
+    def test_an_installed_library_is_found_and_runs_the_program_of_the_readme(self):
+        prefix = os.path.join(self.folder.name, "prefix")
+        run("cmake", "--install", BUILD, "--prefix", prefix)
+        self.build_and_run_consumer("find_package(sinter 0.1 REQUIRED)", "Release",
+                                    f"-DCMAKE_PREFIX_PATH={prefix}")
+
+    def test_the_library_builds_as_a_subdirectory_of_another_project(self):
+        self.build_and_run_consumer(f"add_subdirectory({ROOT} sinter)", "Debug",
+                                    f"-DSINTER_CUDA_INCLUDE={cache_value('SINTER_CUDA_INCLUDE')}")
+
+    def test_graphs_are_built_and_checked_with_the_headers_alone(self):
+        source = self.write("graph_only.cpp", GRAPH_ONLY)
+        program = os.path.join(self.folder.name, "graph_only")
+        run(*COMPILER, source, "-o", program)
+        self.assertIn("matmul-contraction", run(program))
+
+    def test_the_program_of_the_readme_is_twenty_lines_or_so(self):
+        self.assertLessEqual(len(readme_program().splitlines()), 26)
+
+
+    def test_the_readme_lists_every_environment_variable(self):
+        row = r'\{"(SINTER_\w+)",\s*"([^"]*)"\}'
+        with open(os.path.join(ROOT, "lib/base/env.cpp"), encoding="utf-8") as file:
+            registry = re.findall(row, file.read())
+        with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
+            table = re.findall(r"^\| `(SINTER_\w+)` \| (.*) \|$", file.read(), re.M)
+        self.assertGreater(len(registry), 5)
+        self.assertEqual(table, registry)
+
+
+class Headers(unittest.TestCase):
+    def test_each_public_header_stands_alone(self):
+        headers = sorted(glob.glob(INCLUDE + "/sinter/**/*.hpp", recursive=True))
+        self.assertGreater(len(headers), 15)
+        for header in headers:
+            name = os.path.relpath(header, INCLUDE)
+            with self.subTest(name), tempfile.NamedTemporaryFile("w", suffix=".cpp") as file:
+                file.write(f'#include "{name}"\n')
+                file.flush()
+                run(*COMPILER, "-fsyntax-only", file.name)
+
+    def test_the_interface_reaches_no_heavy_header(self):
+        reached = run(*COMPILER, "-M", os.path.join(INCLUDE, "sinter/sinter.hpp"))
+        self.assertIn("sinter/graph.hpp", reached)
+        for heavy in ("nlohmann", "cuda", "nvrtc", "fmt/", "/regex", "/iostream", "/filesystem",
+                      "/fstream", "/sstream"):
+            self.assertIsNone(re.search(heavy + r"\b" if heavy[0] == "/" else heavy, reached),
+                              heavy)
+
+    def test_including_everything_costs_little(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".cpp") as file:
+            file.write('#include "sinter/sinter.hpp"\n')
+            file.flush()
+            cost = min(syntax_seconds(file.name) for _ in range(5))
+        print(f"including sinter/sinter.hpp costs {cost:.2f} s of processor time (g++, the aim is "
+              f"{COST_AIM} s on an idle machine, the limit {COST_LIMIT} s)")
+        self.assertLess(cost, COST_LIMIT)
+
+
+class Checkers(unittest.TestCase):
+    """The source checks find what they are for."""
+
+    def check(self, tool, path, text):
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkdir(folder + "/tools")
+            shutil.copy(os.path.join(ROOT, "tools", tool), folder + "/tools")
+            path = os.path.join(folder, path)
+            os.makedirs(os.path.dirname(path))
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            done = subprocess.run([sys.executable, f"{folder}/tools/{tool}"], capture_output=True)
+            return done.returncode
+
+    def test_an_include_in_a_wrong_direction_is_found(self):
+        tool = "check_layers.py"
+        self.assertEqual(self.check(tool, "lib/lower/a.cpp", "#include <string>\n"), 0)
+        for path, text in (("lib/lower/a.cpp", "#include <cuda.h>\n"),
+                           ("lib/plan/a.hpp", "#include <nlohmann/json.hpp>\n"),
+                           ("include/sinter/a.hpp", "#include <iostream>\n"),
+                           ("codegen/device/a.cuh", "#include <cuda_fp16.h>\n"),
+                           ("lib/plan/a.hpp", '#include "no/such/file.hpp"\n'),
+                           ("elsewhere/../lib/unknown/a.cpp", "\n")):
+            with self.subTest(path=path, text=text):
+                self.assertEqual(self.check(tool, os.path.normpath(path), text), 1)
+
+    def test_a_file_that_is_too_long_is_found(self):
+        self.assertEqual(self.check("check_sizes.py", "lib/a.cpp", "\n" * 600), 0)
+        self.assertEqual(self.check("check_sizes.py", "lib/a.cpp", "\n" * 900), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

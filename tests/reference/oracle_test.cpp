@@ -1,0 +1,169 @@
+// Every operation and pointwise mode against results that independent definitions gave
+// (gen_oracle.py): graph document, lowering and reference together.
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "lower/lower.hpp"
+#include "reference/element.hpp"
+#include "reference/reference.hpp"
+#include "sinter/json.hpp"
+#include "support/catch.hpp"
+
+using namespace sinter;
+using Json = nlohmann::json;
+
+namespace {
+
+const Json& cases() {
+  static const Json all = [] {
+    const char* data = std::getenv("SINTER_TEST_DATA");
+    std::ifstream file(std::string(data ? data : SINTER_SOURCE_DIR) +
+                       "/tests/reference/oracle.json");
+    return Json::parse(file).at("cases");
+  }();
+  return all;
+}
+
+double number(const Json& j) {
+  if (j.is_number()) return j.get<double>();
+  const double inf = std::numeric_limits<double>::infinity();
+  return j == "inf" ? inf : j == "-inf" ? -inf : std::numeric_limits<double>::quiet_NaN();
+}
+
+struct Memory {
+  std::map<TensorId, std::vector<std::byte>> bytes;
+  HostPointers pointers;
+
+  void add(const Graph& graph, TensorId t) {
+    const auto size = static_cast<std::size_t>(count(graph[t].dim)) *
+                      static_cast<std::size_t>(info(graph.type(t)).bytes);
+    bytes[t].assign(size + 1, std::byte{0xff});
+    pointers[t] = bytes[t].data();
+  }
+};
+
+// Row-major numbers into packed memory; 64-bit integers keep all their bits.
+void store(const Graph& graph, TensorId t, const Json& values, void* memory) {
+  const DataType type = graph.type(t);
+  REQUIRE(static_cast<std::int64_t>(values.size()) == count(graph[t].dim));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (type == i64)
+      static_cast<std::int64_t*>(memory)[i] = values[i].get<std::int64_t>();
+    else
+      store_element(type, memory, static_cast<std::int64_t>(i), number(values[i]));
+  }
+}
+
+bool agrees(double seen, double expected, double scale, bool exact) {
+  if (expected != expected) return seen != seen;
+  if (seen == expected) return true;
+  if (exact || !std::isfinite(expected)) return false;
+  return std::fabs(seen - expected) <= 1e-9 * std::max(std::fabs(expected), 1e-4 * scale);
+}
+
+struct Loaded {
+  std::unique_ptr<Graph> graph;
+  Lowered lowered;
+  Memory memory;
+};
+
+Loaded load(const Json& c) {
+  Loaded l;
+  auto graph = graph_from_json(c.at("graph").dump());
+  INFO((graph ? "" : graph.error().message()));
+  REQUIRE(graph);
+  l.graph = std::move(*graph);
+  l.lowered = lower(*l.graph);
+  const Graph& g = *l.lowered.graph;
+  for (const auto& [name, values] : c.at("inputs").items()) {
+    const auto t = g.find(name);
+    REQUIRE(t);
+    l.memory.add(g, *t);
+    store(g, *t, values, l.memory.pointers[*t]);
+  }
+  for (const auto& [name, values] : c.at("outputs").items()) {
+    const auto t = g.find(name);
+    REQUIRE(t);
+    l.memory.add(g, *t);
+  }
+  return l;
+}
+
+}  // namespace
+
+TEST_CASE("the CPU backend gives the oracle's results", "[reference][oracle]") {
+  for (const Json& c : cases()) {
+    const std::string name = c.at("name");
+    DYNAMIC_SECTION(name) {
+      Loaded l = load(c);
+      const Graph& g = *l.lowered.graph;
+      const Status done = evaluate(g, l.memory.pointers);
+      INFO((done ? "" : done.error().message()));
+      REQUIRE(done);
+      for (const auto& [output, values] : c.at("outputs").items()) {
+        const TensorId t = *g.find(output);
+        REQUIRE(static_cast<std::int64_t>(values.size()) == count(g[t].dim));
+        double scale = 0;
+        for (const Json& v : values)
+          if (std::isfinite(number(v))) scale = std::max(scale, std::fabs(number(v)));
+        for (std::size_t i = 0; i < values.size(); ++i) {
+          const double expected = number(values[i]),
+                       seen = load_element(g.type(t), l.memory.pointers[t],
+                                           static_cast<std::int64_t>(i));
+          CAPTURE(output, i, seen, expected);
+          REQUIRE(agrees(seen, expected, scale, c.at("exact") || !is_floating(g.type(t))));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("the judge accepts the oracle's results", "[reference][oracle]") {
+  std::int64_t compared = 0, untrusted = 0;
+  for (const Json& c : cases()) {
+    const std::string name = c.at("name");
+    Loaded l = load(c);
+    const Graph& g = *l.lowered.graph;
+    for (const auto& [output, values] : c.at("outputs").items()) {
+      const TensorId t = *g.find(output);
+      store(g, t, values, l.memory.pointers[t]);
+      const auto judged = compare(g, l.memory.pointers, t, l.memory.pointers[t]);
+      REQUIRE(judged);
+      CAPTURE(name, output, judged->first_wrong);
+      CHECK(judged->ok());
+      compared += judged->compared;
+      untrusted += judged->untrusted;
+    }
+  }
+  CHECK(untrusted * 20 < compared);
+}
+
+TEST_CASE("every operation and pointwise mode has an oracle", "[reference][oracle]") {
+  std::set<std::string> seen;
+  for (const Json& c : cases())
+    for (const Json& node : c.at("graph").at("nodes")) {
+      const std::string op = node.at("op");
+      seen.insert(op);
+      for (const char* enumeration : {"mode", "distribution"})
+        if (node.contains(enumeration))
+          seen.insert(op + " " + node.at(enumeration).get<std::string>());
+    }
+  const auto require = [&](const std::string& what) {
+    INFO(what);
+    CHECK(seen.contains(what));
+  };
+  for (const OpInfo& op : kOps)
+    if (!op.internal) require(std::string(op.name));
+  for (const auto mode : EnumNames<PointwiseMode>::names) require("pointwise " + std::string(mode));
+  for (const auto mode : EnumNames<ReductionMode>::names) require("reduction " + std::string(mode));
+  for (const auto mode : EnumNames<ResampleMode>::names) {
+    require("resample " + std::string(mode));
+    require("resample_backward " + std::string(mode));
+  }
+  for (const auto d : EnumNames<Distribution>::names) require("rng " + std::string(d));
+  for (const auto mode : EnumNames<MoeMode>::names)
+    require("moe_grouped_matmul " + std::string(mode));
+}

@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""Checks which part of the project includes which, and where outside headers may be used.
+
+The picture is in README.md ("How it is made"). An include that is not allowed here fails; a new
+direction is a decision and is added to the table with the change that needs it.
+"""
+import os
+import re
+import sys
+
+# Part -> the parts that its files may include, besides itself. The longest prefix names the part.
+ALLOWED = {
+    "include/sinter/base": [],
+    "include/sinter/ops": ["include/sinter/base", "include/sinter/graph"],
+    "include/sinter/graph": ["include/sinter/base", "include/sinter/ops"],
+    "include/sinter": ["include/sinter/base", "include/sinter/ops", "include/sinter/graph"],
+    "lib/base": ["include"],
+    "lib/array": ["include", "lib/base"],
+    "lib/plan": ["include"],
+    "lib/lower": ["include", "lib/base"],
+    "lib/reference": ["include", "lib/base", "lib/lower", "lib/plan"],
+    "lib/planner": ["include", "lib/base", "lib/plan", "lib/lower", "lib/reference",
+                    "fusion_patterns", "codegen/emit", "lib/runtime/compiler.hpp"],
+    "fusion_patterns": ["include", "lib/plan", "lib/planner"],
+    "lib/json": ["include", "lib/base", "lib/plan", "lib/reference"],
+    "lib/runtime": ["include", "lib/base", "lib/plan", "lib/lower", "lib/reference",
+                    "codegen/embed", "codegen/emit"],
+    "codegen/emit": ["include", "lib/base", "lib/plan"],
+    "codegen/embed": [],
+    # Device code is compiled by NVRTC: its own tree and the formulas, nothing else.
+    "codegen/device": ["include/sinter/ops/pointwise.hpp"],
+    "samples": ["include"],
+    "tools": ["include", "lib", "codegen", "fusion_patterns"],
+    "tests": ["include", "lib", "codegen", "fusion_patterns", "tools"],
+}
+# Outside headers that only these parts may use.
+RESERVED = [
+    (r"cuda\w*\.h$|nvrtc\.h$|cu\w+/", ["lib/runtime", "tests"]),
+    (r"nlohmann/", ["lib/json", "tools", "tests"]),
+    (r"CLI/", ["tools"]),
+    (r"catch2/", ["tests"]),
+]
+# Headers that cost every user of the library too much, or do not belong into an interface.
+NOT_IN_INTERFACE = {"<iostream>", "<regex>", "<filesystem>", "<fmt/format.h>", "<functional>",
+                    "<thread>", "<fstream>", "<sstream>", "<nlohmann/json.hpp>"}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
+SOURCES = (".hpp", ".cpp", ".cuh", ".cu", ".h")
+
+
+def part_of(path):
+    fits = [p for p in ALLOWED if path == p or path.startswith(p + "/")
+            or (p == "include/sinter/graph" and path.startswith(p))]
+    return max(fits, key=len) if fits else None
+
+
+def resolve(root, path, name):
+    """The project's file that an include names, or None for an outside header."""
+    if name.startswith("sinter/device/"):
+        return "codegen/" + name[len("sinter/"):]
+    for folder in (os.path.dirname(path), "include", "lib", "codegen", "", "tests", "tools/sinter"):
+        candidate = os.path.normpath(os.path.join(folder, name))
+        if os.path.isfile(os.path.join(root, candidate)):
+            return candidate
+    return None
+
+
+def allowed(target, entries):
+    return any(target == e or target.startswith(e + "/") or part_of(target) == e for e in entries)
+
+
+def check_file(root, path):
+    part = part_of(path)
+    if part is None:
+        yield "belongs to no part that tools/check_layers.py knows"
+        return
+    with open(os.path.join(root, path), encoding="utf-8") as file:
+        text = file.read()
+    for bracket, name in INCLUDE.findall(text):
+        target = resolve(root, path, name)
+        if target is not None:
+            if part_of(target) != part and not allowed(target, ALLOWED[part]):
+                yield f"includes {target}, which {part} must not use"
+            continue
+        if part == "codegen/device":
+            yield f"includes {name}: device code includes its own tree and pointwise.hpp only"
+        for pattern, owners in RESERVED:
+            if re.match(pattern, name) and not any(path.startswith(o + "/") for o in owners):
+                yield f"includes <{name}>, which is for {', '.join(owners)} only"
+        if path.startswith("include/") and f"<{name}>" in NOT_IN_INTERFACE:
+            yield f"includes <{name}>, which is too heavy for the interface"
+        if bracket == '"':
+            yield f'includes "{name}", which does not exist'
+
+
+def main():
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    files, wrong = 0, 0
+    for top in ("include", "lib", "codegen", "fusion_patterns", "samples", "tools", "tests"):
+        for folder, _, names in sorted(os.walk(os.path.join(root, top))):
+            for name in sorted(names):
+                if not name.endswith(SOURCES):
+                    continue
+                path = os.path.relpath(os.path.join(folder, name), root)
+                files += 1
+                for problem in check_file(root, path):
+                    wrong += 1
+                    print(f"{path}: {problem}")
+    print(f"layers: {files} files, {wrong} wrong includes")
+    return 1 if wrong or files == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+#include "tensors.hpp"
+
+#include <cstring>
+#include <map>
+
+#include "lower/lower.hpp"
+#include "reference/fills.hpp"
+
+namespace sinter::cli {
+namespace {
+
+std::map<std::string_view, TensorId> ids_by_name(const Graph& graph) {
+  std::map<std::string_view, TensorId> ids;
+  for (std::size_t i = 0; i < graph.tensors().size(); ++i)
+    ids.emplace(graph.tensors()[i].name, static_cast<TensorId>(i));
+  return ids;
+}
+
+}  // namespace
+
+Result<TensorSet> TensorSet::allocate(std::span<const PlanTensor> tensors, Device device) {
+  TensorSet set;
+  set.tensors_ = tensors;
+  for (const auto& t : tensors) {
+    auto memory = Memory::allocate(device, t.bytes);
+    SINTER_TRY(memory);
+    if (device.is_cpu()) std::memset(memory->data(), 0, static_cast<std::size_t>(t.bytes));
+    set.memories_.push_back(std::move(*memory));
+  }
+  return set;
+}
+
+std::vector<Binding> TensorSet::bindings() const {
+  std::vector<Binding> bindings;
+  for (std::size_t i = 0; i < tensors_.size(); ++i)
+    bindings.emplace_back(tensors_[i].name, pointer(i));
+  return bindings;
+}
+
+Status TensorSet::copy_from(const TensorSet& host) {
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    auto copied = memories_[i].copy_in(host.pointer(i), tensors_[i].bytes);
+    SINTER_TRY(copied);
+  }
+  return Done{};
+}
+
+Status TensorSet::copy_outputs_to(TensorSet& host) const {
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    if (!tensors_[i].written) continue;
+    auto copied = memories_[i].copy_out(host.pointer(i), tensors_[i].bytes);
+    SINTER_TRY(copied);
+  }
+  return Done{};
+}
+
+void TensorSet::spoil_outputs() {
+  for (std::size_t i = 0; i < tensors_.size(); ++i)
+    if (tensors_[i].written)
+      std::memset(pointer(i), 0xff, static_cast<std::size_t>(tensors_[i].bytes));
+}
+
+Status fill_set(const Graph& graph, std::span<const PlanTensor> tensors, std::uint64_t seed,
+                TensorSet& host) {
+  const auto ids = ids_by_name(graph);
+  HostPointers memory;
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (const auto found = ids.find(tensors[i].name); !tensors[i].written && found != ids.end())
+      memory[found->second] = host.pointer(i);
+  return fill_inputs(graph, Fill::normal, seed, memory);
+}
+
+Result<std::vector<Checked>> check_outputs(const Graph& graph, std::span<const PlanTensor> tensors,
+                                           const TensorSet& host, std::int64_t samples) {
+  const Lowered lowered = lower(graph);
+  const auto ids = ids_by_name(*lowered.graph);
+  HostPointers inputs;
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (const auto found = ids.find(tensors[i].name); !tensors[i].written && found != ids.end())
+      inputs[found->second] = host.pointer(i);
+  std::vector<Checked> results;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (!tensors[i].written) continue;
+    auto compared =
+        compare(*lowered.graph, inputs, ids.at(tensors[i].name), host.pointer(i), samples);
+    SINTER_TRY(compared);
+    results.push_back({tensors[i].name, std::move(*compared)});
+  }
+  return results;
+}
+
+std::int64_t usual_samples(const PlanData& plan) {
+  constexpr double kSeconds = 2e8;  // of element operations that the reference does in seconds
+  double work = 0;
+  for (const auto& k : plan.kernels) work += k.flops + static_cast<double>(k.bytes);
+  return work < kSeconds ? 0 : 4096;
+}
+
+}  // namespace sinter::cli
