@@ -1,3 +1,4 @@
+// Plain stdio with the reasons of the system in the errors.
 #include "array/file.hpp"
 
 #include <sys/stat.h>

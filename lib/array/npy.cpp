@@ -1,3 +1,5 @@
+// A header is text that somebody else wrote: it is parsed by a grammar of its own, and its extents
+// are believed only where the bytes behind it agree.
 #include "array/npy.hpp"
 
 #include <cctype>

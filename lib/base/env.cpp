@@ -18,11 +18,13 @@ constexpr EnvVariable kVariables[] = {
     {"SINTER_FAILURE_DIR", "tests: folder that takes the graphs that failed"},
     {"SINTER_FUZZ_COMPILE", "tests: how many random graphs are compiled"},
     {"SINTER_FUZZ_VALUES", "tests: how many random graphs are computed"},
+    {"SINTER_GPU_FIRST", "tests: seed of the first random graph on the GPU"},
     {"SINTER_GPU_GRAPHS", "tests: how many random graphs run on the GPU"},
+    {"SINTER_GPU_SEEDS", "tests: seeds of the random graphs to run on the GPU, with commas"},
     {"SINTER_NVRTC", "path of libnvrtc, tried instead of the usual places"},
     {"SINTER_SANITIZE_GRAPHS", "tests: how many random graphs run under compute-sanitizer"},
     {"SINTER_TEST_DATA", "tests: the source tree, where it has moved since they were built"},
-    {"SINTER_TEST_DEVICE", "tests: cpu runs the GPU tests on the CPU device"},
+    {"SINTER_TEST_DEVICE", "tests: cpu or interpreter runs the GPU tests without a GPU"},
     {"SINTER_WORKLOADS", "tools/gpu_check: folder of graphs to benchmark"},
 };
 

@@ -1,3 +1,4 @@
+// One text for the same bytes: padding is required and the bits behind it are zero.
 #include "json/base64.hpp"
 
 #include <array>

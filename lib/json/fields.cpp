@@ -1,3 +1,4 @@
+// The checks of single values, and the near misses that errors suggest.
 #include "json/fields.hpp"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Every key is written in a fixed order, so that a plan that was read gives the same bytes again
+// and the hash can be taken over the text.
 #include "json/plan_writer.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,6 @@
+// The tokens come from nlohmann's SAX parser, which is iterative and checks UTF-8; the tree, the
+// limits and the places of errors are ours. Its DOM is not used: it keeps the last of two equal
+// keys and converts numbers silently.
 #include "json/reader.hpp"
 
 #include <fmt/format.h>

@@ -90,10 +90,51 @@ Attributes copied_attributes(const Node& node) {
   return a;
 }
 
+// Whether a tensor lies in memory packed, whatever the planner does with the nodes around it.
+bool is_packed(const Graph& user, TensorId t) {
+  const TensorDesc& d = user[t];
+  if (d.has_value) return false;
+  if (d.producer >= 0) {
+    const OpKind op = user.nodes()[at(d.producer)].op;
+    if (op == OpKind::reshape || op == OpKind::transpose || op == OpKind::slice) return false;
+  }
+  const Dims stride = user.stride(t), packed = packed_strides(d.dim);
+  for (int i = 0; i < d.dim.size(); ++i)
+    if (d.dim[i] > 1 && stride[i] != packed[i]) return false;
+  return true;
+}
+
+// Whether a kernel reads this operand from memory itself, where a pass-by-value scalar has none.
+bool needs_memory(OpKind op, int port) {
+  return op == OpKind::resample || op == OpKind::resample_backward ||
+         (op == OpKind::moe_grouped_matmul && is_index_port(op, port));
+}
+
+// Offsets and indices of a grouped matmul are read as packed arrays; what is none is copied, and so
+// is a scalar that is read from memory.
+TensorId packed_operand(const Graph& user, NodeId id, int port, Scratch& s) {
+  const auto& node = user.nodes()[at(id)];
+  const TensorId t = node.inputs[at(port)];
+  if (t < 0) return kNoTensor;
+  const bool index = node.op == OpKind::moe_grouped_matmul && is_index_port(node.op, port);
+  const bool fits = user[t].has_value ? !needs_memory(node.op, port) : !index || is_packed(user, t);
+  if (fits) return s.of_user[at(t)];
+  TensorDesc d;
+  d.name = info(node.op).inputs[at(port)].name;
+  d.dim = user[t].dim;
+  d.dim_known = true;
+  d.data_type = user.type(t);
+  const TensorId y = s.graph.declare(std::move(d));
+  s.tensors.push_back({id, kNoTensor});
+  s.graph.add(OpKind::pointwise, PointwiseAttributes{}, {s.of_user[at(t)]}, {y}, {}, node.where);
+  return y;
+}
+
 void copy_node(const Graph& user, NodeId id, Scratch& s) {
   const auto& node = user.nodes()[at(id)];
   std::vector<TensorId> inputs, outputs;
-  for (TensorId t : node.inputs) inputs.push_back(t < 0 ? kNoTensor : s.of_user[at(t)]);
+  for (std::size_t i = 0; i < node.inputs.size(); ++i)
+    inputs.push_back(packed_operand(user, id, static_cast<int>(i), s));
   for (std::size_t i = 0; i < node.outputs.size(); ++i) {
     const TensorId t = node.outputs[i];
     const bool required = info(node.op).outputs[i].required;
@@ -164,7 +205,8 @@ class Writer {
     for (TensorId t : n.outputs) outputs.push_back(t < 0 ? kNoTensor : tensor(t));
     NodeOptions options;
     options.name = user_.label(composite);
-    if (expansion_of(composite.op)) options.name += "/" + step(n.outputs[0]);
+    if (expansion_of(composite.op) || scratch_.tensors[at(n.outputs[0])].user == kNoTensor)
+      options.name += "/" + step(n.outputs[0]);
     options.compute = composite.compute;
     lowered_.graph->add(n.op, n.attributes, std::move(inputs), std::move(outputs),
                         std::move(options), composite.where);

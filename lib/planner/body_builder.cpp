@@ -99,7 +99,12 @@ void BodyBuilder::store(TensorId t) {
   s.args = {own_type && !value_.count(t) ? raw(t) : value(t)};
   s.arithmetic = body_.statements[static_cast<std::size_t>(s.args[0])].arithmetic;
   s.label = state_.graph()[t].name;
-  add(std::move(s));
+  const int statement = add(std::move(s));
+  // A value that is the same along a row is still written to every element of the row.
+  Statement& stored = body_.statements[static_cast<std::size_t>(statement)];
+  const Access& to = spec_.ports[static_cast<std::size_t>(stored.port)].access;
+  for (int i = spec_.kept; i < to.stride.size(); ++i)
+    if (to.stride[i] != 0) stored.per_row = false;
 }
 
 int BodyBuilder::value_inside_windows(TensorId t) {
@@ -114,12 +119,13 @@ int BodyBuilder::value_inside_windows(TensorId t) {
   s.arithmetic = body_.statements[static_cast<std::size_t>(v)].arithmetic;
   s.label = state_.graph()[t].name;
   s.args = {v};
-  for (std::size_t i = 0; i < spec_.ports.size(); ++i)
-    if (!spec_.ports[i].access.windows.empty()) s.port = static_cast<int>(i);
-  for (const auto& other : body_.statements)  // a port of this operand, not of the other one
-    if (other.kind == StatementKind::load &&
-        !spec_.ports[static_cast<std::size_t>(other.port)].access.windows.empty())
-      s.port = other.port;
+  // The load with the most windows: a tensor of lower rank has none for the leading dims.
+  std::size_t most = 0;
+  for (const auto& other : body_.statements) {
+    if (other.kind != StatementKind::load) continue;
+    const auto windows = spec_.ports[static_cast<std::size_t>(other.port)].access.windows.size();
+    if (windows > most) most = windows, s.port = other.port;
+  }
   return add(std::move(s));
 }
 

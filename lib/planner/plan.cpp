@@ -56,6 +56,8 @@ KernelArgument argument(const EmittedArgument& a, const KernelSpec& spec, const 
 Result<Plan> Plan::make(Graph& graph, PlanOptions options) {
   if (Diagnostics d = graph.check(); !d.empty()) return d;
   const Lowered lowered = lower(graph);
+  // An expansion may need a tensor that is too large to address.
+  if (Diagnostics d = lowered.graph->check(); !d.empty()) return d;
   const Partition parts = partition(*lowered.graph, options.fuse);
   auto data = std::make_shared<PlanData>();
   data->version = SINTER_VERSION;

@@ -100,9 +100,12 @@ void Storage::place_in_results(const Graph& graph) {
   for (const auto& n : graph.nodes())
     for (TensorId t : n.inputs)
       if (t >= 0) ++uses[static_cast<std::size_t>(t)];
-  // A tensor may move into `to` when a kernel of ours writes it and nobody else reads it.
-  const auto can_move = [&](TensorId t) {
-    return graph.is_virtual(t) && uses[static_cast<std::size_t>(t)] == 1;
+  // A tensor may move into where `result` lies when a kernel of ours writes it and nobody else reads
+  // it. It is rounded to its own type and to the buffer's; a third type between them would be lost.
+  const auto can_move = [&](TensorId t, TensorId result) {
+    const bool rounded = graph.type(result) == (*this)[result].type ||
+                         graph.type(result) == graph.type(t);
+    return rounded && graph.is_virtual(t) && uses[static_cast<std::size_t>(t)] == 1;
   };
   for (auto id = static_cast<NodeId>(graph.nodes().size()) - 1; id >= 0; --id) {
     const Node& n = graph.nodes()[static_cast<std::size_t>(id)];
@@ -114,7 +117,7 @@ void Storage::place_in_results(const Graph& graph) {
       std::int64_t start = 0;
       for (std::size_t i = 0; i < n.inputs.size(); ++i) {
         const TensorId x = n.inputs[i];
-        if (can_move(x)) {
+        if (can_move(x, y)) {
           auto& at = locations_[static_cast<std::size_t>(x)];
           at = to;
           at.offset += start * to.stride[axis];
@@ -128,7 +131,7 @@ void Storage::place_in_results(const Graph& graph) {
     } else if (is_view_op(n.op)) {
       const TensorId x = n.inputs[0], y = n.outputs[0];
       if (!graph[y].output && !placed_[static_cast<std::size_t>(y)]) continue;
-      if (!can_move(x)) continue;
+      if (!can_move(x, y)) continue;
       if (auto from = source_of(graph, n, (*this)[y])) {
         locations_[static_cast<std::size_t>(x)] = *from;
         placed_[static_cast<std::size_t>(x)] = true;

@@ -6,32 +6,18 @@
 #include <cmath>
 #include <new>
 #include <stdexcept>
+#include <tuple>
 
 #include "reference/box.hpp"
-#include "reference/bounded.hpp"
-#include "reference/element.hpp"
 #include "reference/samples.hpp"
 #include "reference/slope.hpp"
+#include "reference/stored.hpp"
 
 namespace sinter {
 namespace {
 
 using reference::distance;
 using reference::kUntrusted;
-
-struct Stored {
-  double value, low, high;
-  bool trusted;
-};
-
-Stored stored(DataType type, const Judged& j) {
-  const double r = round_to(type, j.value);
-  if (j.error == 0) return {r, r, r, true};
-  if (!(j.error < kUntrusted)) return {r, r, r, false};
-  const Stored s{r, round_to(type, j.value - j.error), round_to(type, j.value + j.error), true};
-  const bool jump = type == DataType::boolean && std::fabs(j.value) <= j.error;
-  return jump ? Stored{r, 0, 1, false} : s;
-}
 
 // Half the distance of neighbours of the type at a value that it holds.
 double half_step(DataType type, double value) {
@@ -52,7 +38,7 @@ class Comparer {
       : graph_(graph), tensor_(tensor), type_(graph.type(tensor)) {}
 
   void add(std::int64_t element, double seen, const Judged& judged) {
-    const Stored s = stored(type_, judged);
+    const auto s = reference::stored(type_, judged.value, judged.error);
     ++c_.compared;
     if (!s.trusted) {
       ++c_.untrusted;

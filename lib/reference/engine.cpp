@@ -4,9 +4,9 @@
 #include <bit>
 #include <cmath>
 
-#include "reference/element.hpp"
 #include "reference/parallel.hpp"
 #include "reference/regions.hpp"
+#include "reference/stored.hpp"
 
 namespace sinter::reference {
 namespace {
@@ -16,19 +16,18 @@ bool holds_every_value(DataType wide, DataType narrow) {
   return wide == f32 && fits_f32(narrow);
 }
 
-// Lowers `error` bounds through the rounding of `type`, which is monotone: the stored value lies
-// between the rounded ends.
+// Values and bounds through the rounding of their type.
 void round_part(DataType type, std::int64_t n, double* v, double* e) {
   if (type == f64) return;
   for (std::int64_t i = 0; i < n; ++i) {
-    const double r = round_to(type, v[i]);
-    if (e && e[i] != 0) {
-      const bool jump = type == boolean && std::fabs(v[i]) <= e[i];
-      const double change = std::max(distance(r, round_to(type, v[i] - e[i])),
-                                     distance(round_to(type, v[i] + e[i]), r));
-      e[i] = !jump && change < kUntrusted && e[i] < kUntrusted ? change : kUntrusted;
+    if (!e || e[i] == 0) {
+      v[i] = round_to(type, v[i]);
+      continue;
     }
-    v[i] = r;
+    const Stored s = stored(type, v[i], e[i]);
+    const double change = std::max(distance(s.value, s.low), distance(s.high, s.value));
+    v[i] = s.value;
+    e[i] = s.trusted && change < kUntrusted ? change : kUntrusted;
   }
 }
 

@@ -50,7 +50,9 @@ Judged finish_sum(const Sums& sum, double growth, double unit, const Precision& 
   if (!(sum.p < kUntrusted)) return {sum.v, kUntrusted};
   if (!std::isfinite(sum.v)) return {sum.v, sum.p == 0 ? 0 : kUntrusted};
   if (!(sum.s + sum.p <= precision.largest)) return {sum.v, kUntrusted};
-  if (sum.p == 0 && sum.s <= precision.integers * unit) return {sum.v, 0};
+  // Below eta the terms themselves may vanish.
+  if (sum.p == 0 && sum.s <= precision.integers * unit && unit >= precision.eta)
+    return {sum.v, 0};
   return {sum.v, sum.p + growth * (precision.u * (sum.s + sum.p) + precision.eta)};
 }
 

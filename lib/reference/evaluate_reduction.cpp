@@ -94,7 +94,7 @@ struct ProductState {
   double v = 1;
   double most = 1, least = 1;  // bounds of the magnitude of any partial product
   double reach = 1;            // product of the magnitudes with their errors
-  double bits = 0;             // significant bits of the exact product
+  double odd = 1;              // product of the odd parts: the exact product's significant bits
   bool exact = true, open = false, special = false, zero = false;
   void add(double x, double e, const Context& c) {
     if (c.mode == ReductionMode::mul_no_zeros) {
@@ -111,8 +111,9 @@ struct ProductState {
     most *= std::max(1.0, a + e);
     if (a > 0) least *= std::min(1.0, std::max(a - e, 0.0));
     if (a > 0 && std::isfinite(a)) {
-      const auto mantissa = std::bit_cast<std::uint64_t>(a) | std::uint64_t{1} << 52;
-      bits += 52 - std::countr_zero(mantissa);
+      const auto mantissa = (std::bit_cast<std::uint64_t>(a) & ((std::uint64_t{1} << 52) - 1)) |
+                            std::uint64_t{1} << 52;
+      odd *= static_cast<double>(mantissa >> std::countr_zero(mantissa));
     }
   }
   Judged finish(std::int64_t n, const Context& c) const {
@@ -123,7 +124,7 @@ struct ProductState {
     }
     if (zero && exact) return {0, 0};
     const bool small = least < 0x1p-120;  // a partial product may lose bits or vanish
-    if (exact && !small && bits < std::log2(c.precision.integers)) return {v, 0};
+    if (exact && !small && odd <= c.precision.integers) return {v, 0};
     if (small && v != 0) return {v, std::fabs(v) + reach + most * 0x1p-120};
     const double p = std::max(reach - std::fabs(v), 0.0);
     const auto steps = static_cast<double>(n);

@@ -65,9 +65,8 @@ double value(const RngAttributes& a, const Lanes& x, int lane) {
 
 void evaluate_rng(const Job& job, std::int64_t begin, std::int64_t end, double* v, double* e) {
   const auto& a = job.attributes<RngAttributes>();
-  // Seed and Offset are integers of 64 bits; what is made of the words is a number of Y's type.
-  const bool in_double =
-      job.graph->type(job.node->outputs[0]) == f64 || job.graph->compute(*job.node) == f64;
+  // Seed and Offset are integers of 64 bits whatever is made of them: the compute type decides.
+  const bool in_double = e && !fits_f32(job.graph->compute(*job.node));
   std::uint64_t last_counter = 0;
   Lanes lanes = philox(job.seed, job.offset);
   for_runs(job.box, begin, end, [&](const Dims& at, std::int64_t n, std::int64_t position) {

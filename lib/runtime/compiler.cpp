@@ -21,7 +21,9 @@ constexpr std::size_t kLogLines = 12, kLogBytes = 2000;
 
 // Unannotated functions are device functions, so that constexpr helpers need no macro. There is no
 // fast-math option: the error bounds that kernels are held to leave no room for it.
-constexpr const char* kOptions[] = {"-std=c++20", "-lineinfo",
+// Without contraction of a product and a sum to one rounding, a kernel gives the same bits whether
+// its nodes are fused or not; the sums over k ask for fma themselves.
+constexpr const char* kOptions[] = {"-std=c++20", "-lineinfo", "-fmad=false",
                                     "--device-as-default-execution-space"};
 
 Diagnostic failure(const CompileRequest& request, std::string seen) {

@@ -2,11 +2,13 @@
 // kernels would run it. Both have to lie inside the reference's bounds and to write nothing else.
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 
 #include "support/catch.hpp"
 #include "support/plan_interpreter.hpp"
 #include "support/random_graph.hpp"
 #include "support/run_graph.hpp"
+#include "support/shrink_graph.hpp"
 
 using namespace sinter;
 
@@ -32,12 +34,27 @@ Fill fill_of(int seed) {
   return seed % 4 == 0 ? Fill::uniform : Fill::normal;
 }
 
-void check_outputs(const test::GraphCase& c, Comparison& total) {
+// What is wrong with the outputs as they stand; adds to `total`.
+std::string wrong_outputs(const test::GraphCase& c, const char* by, Comparison& total) {
   const Comparison result = c.judge();
-  INFO(result.first_wrong);
-  CHECK(result.ok());
-  CHECK(c.stray_write() == "");
   total.merge(result);
+  if (!result.ok()) return std::string("by ") + by + ": " + result.first_wrong;
+  const std::string stray = c.stray_write();
+  return stray.empty() ? "" : std::string("by ") + by + ": " + stray;
+}
+
+std::string failure(Graph& graph, Fill fill, std::uint64_t seed, Comparison& total) {
+  test::GraphCase c(graph, fill, seed);
+  const Status evaluated = evaluate(c.lowered(), c.memory());
+  if (!evaluated) return evaluated.error().message();
+  std::string wrong = wrong_outputs(c, "the CPU backend", total);
+  for (bool fuse : {true, false}) {
+    if (!wrong.empty()) return wrong;
+    c.clear_outputs();
+    test::interpret(partition(c.lowered(), fuse), c.memory());
+    wrong = wrong_outputs(c, fuse ? "the fused plan" : "the plan of one kernel a node", total);
+  }
+  return wrong;
 }
 
 }  // namespace
@@ -49,21 +66,11 @@ TEST_CASE("plans of random graphs compute what the reference does", "[fuzz]") {
     INFO("seed " << seed);
     const auto options = options_of(seed);
     const auto graph = test::random_graph(options);
-    for (const auto& d : graph->check()) FAIL(d.message());
-    test::GraphCase c(*graph, fill_of(seed), options.seed);
+    REQUIRE(graph->check().empty());
     auto& sum = options.exact_only ? exact : total;
-    {
-      INFO("by the CPU backend");
-      const Status evaluated = evaluate(c.lowered(), c.memory());
-      for (const auto& d : evaluated.errors()) FAIL(d.message());
-      check_outputs(c, sum);
-    }
-    for (bool fuse : {true, false}) {
-      INFO((fuse ? "by the fused plan" : "by the plan of one kernel a node"));
-      c.clear_outputs();
-      test::interpret(partition(c.lowered(), fuse), c.memory());
-      check_outputs(c, sum);
-    }
+    const auto wrong = test::smallest_failure(
+        *graph, [&](Graph& g) { return failure(g, fill_of(seed), options.seed, sum); });
+    if (!wrong.empty()) FAIL_CHECK(wrong);
   }
   for (const auto& [what, sum] : {std::pair{"any", &total}, std::pair{"exact", &exact}})
     std::printf("random graphs (%s): %lld elements, %.1f %% not judged, %.1f %% exact\n", what,

@@ -2,20 +2,30 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 #include <thread>
 
 #include "plan/plan_data.hpp"
+#include "support/plan_interpreter.hpp"
 #include "support/random_graph.hpp"
 
 namespace sinter::test {
 namespace {
 
-// The CPU backend instead of the GPU, to run the tests themselves under host sanitizers.
+// SINTER_TEST_DEVICE=interpreter: the plan interpreter instead of the GPU, to see whether a failure
+// is the planner's or the kernel's.
+bool interpreted() {
+  const char* name = std::getenv("SINTER_TEST_DEVICE");
+  return name && std::string_view(name) == "interpreter";
+}
+
+// SINTER_TEST_DEVICE=cpu: the CPU backend, to run the tests themselves under host sanitizers.
 Device test_device() {
   const char* name = std::getenv("SINTER_TEST_DEVICE");
   return name && std::string_view(name) == "cpu" ? Device::cpu() : Device::gpu(0);
@@ -37,9 +47,14 @@ std::vector<std::byte> output_bytes(GraphCase& c) {
 std::string run_and_judge(GraphCase& c, const Result<Plan>& plan, const GraphChecks& checks,
                           Totals& totals) {
   if (!plan) return plan.error().message();
-  auto executable = load(*plan, test_device());
-  if (!executable) return executable.error().message();
-  if (const Status s = c.execute(*executable); !s) return s.error().message();
+  if (interpreted()) {
+    c.clear_outputs();
+    interpret(partition(c.lowered(), true), c.memory());
+  } else {
+    auto executable = load(*plan, test_device());
+    if (!executable) return executable.error().message();
+    if (const Status s = c.execute(*executable); !s) return s.error().message();
+  }
   const Comparison r = c.judge(checks.samples);
   totals.kernels += plan->kernels();
   totals.compared += r.compared;
@@ -53,12 +68,12 @@ std::string run_and_judge(GraphCase& c, const Result<Plan>& plan, const GraphChe
   return {};
 }
 
-void run_one(const GraphSource& source, std::uint64_t seed, const GraphChecks& checks,
-             Failures& failures, Totals& totals) {
+void run_one(const GraphSource& source, const GraphChecks& checks, Failures& failures,
+             Totals& totals) {
   std::unique_ptr<Graph> graph;
   try {
     graph = source.make();
-    GraphCase c(*graph, checks.fill, seed);
+    GraphCase c(*graph, checks.fill, source.seed);
     const auto fail = [&](const std::string& what) {
       if (!what.empty()) failures.add(source.name, graph.get(), what);
       return !what.empty();
@@ -66,6 +81,7 @@ void run_one(const GraphSource& source, std::uint64_t seed, const GraphChecks& c
     ++totals.graphs;
     const auto fused = Plan::make(*graph);
     if (fail(run_and_judge(c, fused, checks, totals))) return;
+    if (interpreted()) return;
     const auto bytes = output_bytes(c);
     const auto same = [&](const char* what, const Result<Plan>& plan) {
       if (!plan) return fail(plan.error().message());
@@ -76,7 +92,7 @@ void run_one(const GraphSource& source, std::uint64_t seed, const GraphChecks& c
     };
     if (checks.repeatable && same("a second run", fused)) return;
     if (checks.reloaded && same("the reloaded plan", Plan::from_json(fused->to_json()))) return;
-    if (!checks.unfused) return;
+    if (!checks.unfused || source.seed % static_cast<unsigned>(checks.unfused)) return;
     const auto plain = Plan::make(*graph, {.fuse = false});
     if (fail(run_and_judge(c, plain, checks, totals))) return;
     if (checks.bit_equal && output_bytes(c) != bytes)
@@ -91,6 +107,7 @@ void run_one(const GraphSource& source, std::uint64_t seed, const GraphChecks& c
 void Failures::add(const std::string& name, Graph* graph, const std::string& what) {
   const std::lock_guard lock(mutex_);
   all_.push_back(name + ": " + what);
+  std::fprintf(stderr, "%s\n", all_.back().substr(0, 600).c_str());
   const char* folder = std::getenv("SINTER_FAILURE_DIR");
   if (!folder || !graph) return;
   std::string file = name;
@@ -105,15 +122,15 @@ std::string Failures::text() const {
 }
 
 Totals run_graphs(const std::vector<GraphSource>& graphs, const GraphChecks& checks,
-                  Failures& failures, int threads) {
-  if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+                  Failures& failures) {
+  const unsigned threads = std::max(1u, std::thread::hardware_concurrency());
   std::atomic<std::size_t> next{0};
   std::mutex mutex;
   Totals sum;
   const auto work = [&] {
     Totals mine;
     for (std::size_t i; (i = next++) < graphs.size();)
-      run_one(graphs[i], 1000 + i, checks, failures, mine);
+      run_one(graphs[i], checks, failures, mine);
     const std::lock_guard lock(mutex);
     sum.graphs += mine.graphs;
     sum.kernels += mine.kernels;
@@ -123,20 +140,18 @@ Totals run_graphs(const std::vector<GraphSource>& graphs, const GraphChecks& che
     sum.worst_ratio = std::max(sum.worst_ratio, mine.worst_ratio);
   };
   std::vector<std::thread> pool;
-  for (int i = 0; i < threads; ++i) pool.emplace_back(work);
+  for (unsigned i = 0; i < threads; ++i) pool.emplace_back(work);
   for (auto& t : pool) t.join();
   return sum;
 }
 
 std::vector<GraphSource> corpus_graphs() {
   const char* data = std::getenv("SINTER_TEST_DATA");
-  const std::filesystem::path folder =
-      data ? std::filesystem::path(data) / "corpus"
-           : std::filesystem::path(SINTER_SOURCE_DIR) / "tests" / "corpus";
+  const auto folder = std::filesystem::path(data ? data : SINTER_SOURCE_DIR) / "tests" / "corpus";
   std::vector<GraphSource> result;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".json") continue;
-    result.push_back({entry.path().stem().string(), [file = entry.path()] {
+    result.push_back({entry.path().stem().string(), result.size(), [file = entry.path()] {
                         std::ifstream in(file);
                         const std::string text{std::istreambuf_iterator<char>(in), {}};
                         auto graph = graph_from_json(text, file.filename().string());
@@ -150,13 +165,18 @@ std::vector<GraphSource> corpus_graphs() {
 }
 
 std::vector<GraphSource> random_graphs(int count, std::uint64_t first_seed, bool exact_only) {
+  std::vector<std::uint64_t> seeds;
+  if (const char* list = std::getenv("SINTER_GPU_SEEDS")) {
+    std::istringstream in(list);
+    for (std::string one; std::getline(in, one, ',');) seeds.push_back(std::stoull(one));
+  } else {
+    for (int i = 0; i < count; ++i) seeds.push_back(first_seed + static_cast<std::uint64_t>(i));
+  }
   std::vector<GraphSource> result;
-  for (int i = 0; i < count; ++i) {
-    const auto seed = first_seed + static_cast<std::uint64_t>(i);
-    result.push_back({(exact_only ? "exact_" : "random_") + std::to_string(seed), [=] {
+  for (const std::uint64_t seed : seeds)
+    result.push_back({(exact_only ? "exact_" : "random_") + std::to_string(seed), seed, [=] {
                         return random_graph({.seed = seed, .exact_only = exact_only});
                       }});
-  }
   return result;
 }
 

@@ -241,19 +241,26 @@ TensorId Grower::scalar(double value, DataType type, int rank) {
 
 TensorId Grower::scalar_operand(int max_rank) {
   const int r = random.chance(0.7) ? 1 : static_cast<int>(random.between(1, max_rank));
+  TensorId id;
   if (exact()) {
     const auto value = static_cast<double>(random.between(-2, 2));
-    return scalar(value, random.pick({f32, f32, f64, f16, i8}), r);
+    id = scalar(value, random.pick({f32, f32, f64, f16, i8}), r);
+  } else {
+    const DataType type = random.pick({f32, f32, f32, f32, f16, bf16, f64, i32, i64, f8e4m3});
+    const double value = random.pick({0.5, 2.0, 1.0, -1.0, 0.125, 3.0, -0.75, 0.1, 1e-3, 0.0});
+    id = scalar(is_floating(type) ? value : static_cast<double>(random.between(-2, 3)), type, r);
   }
-  const DataType type = random.pick({f32, f32, f32, f32, f16, bf16, f64, i32, i64, f8e4m3});
-  const double value = random.pick({0.5, 2.0, 1.0, -1.0, 0.125, 3.0, -0.75, 0.1, 1e-3, 0.0});
-  return scalar(is_floating(type) ? value : static_cast<double>(random.between(-2, 3)), type, r);
+  if (random.chance(0.3)) pool_.push_back(id);  // any operand may be a pass-by-value scalar
+  return id;
 }
 
 TensorId Grower::seed() {
   const DataType type = integer_type();
   const Dims one = ones(random.chance(0.6) ? 1 : 4);
   if (random.chance(0.4)) return index_input(one, type);
+  if (nodes_left() > 2 && random.chance(0.15))  // a computed one
+    return add(OpKind::pointwise, PointwiseAttributes{}, {input(one, type)},
+               {{true, one, type}})[0];
   const TensorId id = scalar(0, type, one.size());
   auto value = static_cast<std::int64_t>(random.bits());
   if (type == DataType::i32) value = static_cast<std::int32_t>(value);

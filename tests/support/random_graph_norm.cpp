@@ -43,7 +43,9 @@ Dims scale_dims(Grower& g, OpKind forward, const Dims& x) {
 }
 
 TensorId epsilon(Grower& g) {
-  if (g.random.chance(0.08)) return g.input(g.ones(static_cast<int>(g.random.between(1, 4))));
+  const Dims one = g.ones(static_cast<int>(g.random.between(1, 4)));
+  if (g.random.chance(0.06)) return g.input(one);
+  if (g.random.chance(0.03)) return g.operand(one);
   return g.scalar(g.random.pick({1e-5, 1e-3, 1e-6, 0.1, 1.0}), g.random.pick({f32, f32, f64, f16}));
 }
 
@@ -122,7 +124,8 @@ void grow_norm_backward(Grower& g) {
     for (int i = 1; i <= (rms ? 1 : 2); ++i) in.push_back(forward[static_cast<std::size_t>(i)]);
   } else {
     const Dims s = shapes::statistics_dim(n.kind.backward, x, g.dim(n.scale), n.groups);
-    for (int i = 1; i <= (rms ? 1 : 2); ++i) in.push_back(g.input(s));
+    for (int i = 1; i <= (rms ? 1 : 2); ++i)
+      in.push_back(g.random.chance(0.8) ? g.input(s) : g.operand(s));
   }
   Attributes a = NoAttributes{};
   if (n.kind.forward == OpKind::groupnorm)

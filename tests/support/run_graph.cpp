@@ -27,6 +27,13 @@ void for_each_offset(const Dims& dim, const Dims& stride, const Visit& visit) {
   }
 }
 
+// Checking names the unnamed tensors, by which the lowered graph's are found.
+Graph& checked(Graph& graph) {
+  const Diagnostics d = graph.check();
+  if (!d.empty()) throw std::runtime_error(d.front().message());
+  return graph;
+}
+
 }  // namespace
 
 GuardedBuffer::GuardedBuffer(std::size_t bytes)
@@ -41,7 +48,7 @@ bool GuardedBuffer::guards_intact() const {
          std::all_of(data() + bytes_, storage_.data() + storage_.size(), intact);
 }
 
-GraphCase::GraphCase(Graph& graph, Fill fill, std::uint64_t seed) : lowered_(lower(graph)) {
+GraphCase::GraphCase(Graph& graph, Fill fill, std::uint64_t seed) : lowered_(lower(checked(graph))) {
   auto arrays = random_inputs(graph, fill, seed);
   if (!arrays) throw std::runtime_error(arrays.error().message());
   for (auto& [t, bytes] : arrays->bytes) {

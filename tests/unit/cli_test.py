@@ -123,6 +123,16 @@ class CommandLine(unittest.TestCase):
             done = self.sinter("run", g, "--device", "cpu", "--input", f"x={self.path(name, content)}", code=2)
             self.assertIn("array-format", done.stderr)
 
+    def test_a_broadcast_view_needs_equal_elements(self):
+        g = self.path("view.json", graph({"x": {"dim": [2, 2], "stride": [0, 1]}, "y": {"output": True}},
+                                         pointwise("neg", "y", "x")))
+        out = self.path("y.npy")
+        for values, code in (((1, 2, 1, 2), 0), ((1, 2, 3, 4), 2)):
+            x = self.path("x.npy", npy("<f4", (2, 2), struct.pack("<4f", *values)))
+            self.sinter("run", g, "--device", "cpu", "--input", f"x={x}", "--output", f"y={out}", code=code)
+        with open(out, "rb") as f:
+            self.assertEqual(struct.unpack("<4f", f.read()[-16:]), (-1, -2, -1, -2))
+
     def test_help_and_version(self):
         self.assertIn("sinter 0.", self.sinter("--version").stdout)
         self.assertIn("Exit codes", self.sinter("--help").stdout)

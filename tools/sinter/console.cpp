@@ -1,3 +1,5 @@
+// Names and compiler messages come from outside, so what is printed cannot move the cursor or pass
+// for another line.
 #include "console.hpp"
 
 #include <fmt/format.h>

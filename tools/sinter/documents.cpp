@@ -1,3 +1,5 @@
+// Plan files carry their graph, so that whatever a command does to a graph it does to a plan as
+// well.
 #include "documents.hpp"
 
 #include <fmt/format.h>

@@ -53,22 +53,39 @@ Result<Files> files_of(const std::vector<std::string>& arguments,
   return files;
 }
 
-Status read_inputs(const Files& files, const std::vector<PlanTensor>& tensors, TensorSet& host) {
-  for (const auto& [i, path] : files) {
-    const auto& t = tensors[i];
-    const auto packed = read_npy(path, t.type, t.dim, t.name);
-    SINTER_TRY(packed);
-    scatter(packed->data(), info(t.type).bytes, t.dim, t.stride, host.pointer(i));
-  }
-  return Done{};
-}
-
 std::string packed_bytes(const PlanTensor& t, const void* strided) {
   const int bytes = info(t.type).bytes;
   std::string packed(static_cast<std::size_t>(count(t.dim)) * static_cast<std::size_t>(bytes),
                      '\0');
   gather(strided, bytes, t.dim, t.stride, packed.data());
   return packed;
+}
+
+// Elements that a broadcast view keeps in one place have to be equal in the array.
+Status check_shared(const PlanTensor& t, const std::string& path, const std::string& packed,
+                    const void* strided) {
+  bool shared = span_elements(t.dim, t.stride) < count(t.dim);
+  for (int i = 0; i < t.dim.size(); ++i) shared |= t.stride[i] == 0 && t.dim[i] > 1;
+  if (!shared || packed_bytes(t, strided) == packed) return Done{};
+  Diagnostic d;
+  d.rule = Rule::array_format;
+  d.tensor = t.name;
+  d.attribute = "file '" + path + "'";
+  d.seen = "different values for elements that share memory";
+  d.allowed = "equal ones, by its strides " + to_string(t.stride);
+  return d;
+}
+
+Status read_inputs(const Files& files, const std::vector<PlanTensor>& tensors, TensorSet& host) {
+  for (const auto& [i, path] : files) {
+    const auto& t = tensors[i];
+    const auto packed = read_npy(path, t.type, t.dim, t.name);
+    SINTER_TRY(packed);
+    scatter(packed->data(), info(t.type).bytes, t.dim, t.stride, host.pointer(i));
+    auto shared = check_shared(t, path, *packed, host.pointer(i));
+    SINTER_TRY(shared);
+  }
+  return Done{};
 }
 
 void print_summary(const PlanTensor& t, const std::string& packed) {

@@ -1,3 +1,5 @@
+// The user's graph, the plan and the lowered graph number their tensors differently; names join
+// them.
 #include "tensors.hpp"
 
 #include <cstring>

@@ -1,3 +1,4 @@
+// Counted as the peers' benchmarks count, so that rates can be compared.
 #include "work.hpp"
 
 namespace sinter::cli {

@@ -35,6 +35,9 @@ SINTER_MATH2(atan2)
 
 SINTER_DEVICE float abs(float x) { return ::fabsf(x); }
 SINTER_DEVICE double abs(double x) { return ::fabs(x); }
+// Products and sums are not contracted by the compiler; where one rounding is wanted, this says so.
+SINTER_DEVICE float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
+SINTER_DEVICE double fma(double a, double b, double c) { return ::fma(a, b, c); }
 template <class T>
 SINTER_DEVICE T reciprocal(T x) {
   return T(1) / x;

@@ -82,7 +82,8 @@ SINTER_DEVICE void multiply(const T* a, const T* b, T (&acc)[kPerThread][kPerThr
     for (int i = 0; i < kPerThread; ++i)
 #pragma unroll
       for (int j = 0; j < kPerThread; ++j)
-        if (!annihilating_zero || x.at[i] != T(0)) acc[i][j] += x.at[i] * y.at[j];
+        if (!annihilating_zero || x.at[i] != T(0))
+          acc[i][j] = math::fma(x.at[i], y.at[j], acc[i][j]);
   }
 }
 

@@ -170,7 +170,7 @@ struct GeluApproxTanhFwd {
   static constexpr int arity = 1, params = 0;
   template <class T>
   static SINTER_HD T apply(T x) {
-    const T z = x * (T(1.5957691216057307) + T(0.07135481282746256) * (x * x));
+    const T z = x * (T(1.5957691216057307) + T(0.07135481627260026) * (x * x));
     return x * sigmoid(z);
   }
 };
@@ -179,8 +179,8 @@ struct GeluApproxTanhBwd {
   template <class T>
   static SINTER_HD T apply(T dy, T x) {
     const T square = x * x;
-    const T z = x * (T(1.5957691216057307) + T(0.07135481282746256) * square);
-    const T slope = T(1.5957691216057307) + T(0.21406443848238768) * square;
+    const T z = x * (T(1.5957691216057307) + T(0.07135481627260026) * square);
+    const T slope = T(1.5957691216057307) + T(0.21406444881780077) * square;
     const T s = sigmoid(z);
     return dy * (s + x * (s * sigmoid(-z)) * slope);
   }

@@ -20,7 +20,8 @@ def number(v):
 
 
 def flat(a):
-    return [number(v) for v in np.asarray(a, dtype=np.float64).ravel()]
+    a = np.asarray(a).ravel()
+    return a.tolist() if a.dtype.kind in "iu" else [number(v) for v in a]
 
 
 class Graph:

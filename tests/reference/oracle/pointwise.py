@@ -31,8 +31,15 @@ def sigmoid(x):
 
 
 def power(a, b):
-    with np.errstate(all="ignore"):
-        return float(np.power(np.float64(a), np.float64(b)))
+    """C's pow; Python's raises where C returns an infinity."""
+    odd = math.isfinite(b) and b == int(b) and int(b) % 2 == 1
+    sign = -1 if odd and math.copysign(1, a) < 0 else 1
+    if a == 0 and b < 0:
+        return sign * INF
+    try:
+        return math.pow(a, b)
+    except OverflowError:
+        return sign * INF
 
 
 def quotient(a, b):
