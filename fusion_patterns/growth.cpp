@@ -60,12 +60,14 @@ int tensors_reached(const FusionState& state, const std::vector<NodeId>& nodes) 
 std::string joining_fails(const FusionState& state, const std::vector<NodeId>& nodes, NodeId extra) {
   if (static_cast<int>(nodes.size()) >= kMaxKernelNodes)
     return "the kernel already has " + std::to_string(kMaxKernelNodes) + " nodes";
+  // Seed and Offset of rng are raw integers, which no body value is.
+  const auto from_memory = [](OpKind op) { return reads_from_memory(op) || op == OpKind::rng; };
   for (NodeId n : nodes) {
-    if (reads_from_memory(state.node(n).op))
+    if (from_memory(state.node(n).op))
       for (TensorId t : state.node(n).inputs)
         if (t >= 0 && state.producer(t) == extra)
           return state.graph().label(state.node(n)) + " reads it from memory";
-    if (reads_from_memory(state.node(extra).op))
+    if (from_memory(state.node(extra).op))
       for (TensorId t : state.node(extra).inputs)
         if (t >= 0 && state.producer(t) == n) return "it reads its operand from memory";
   }

@@ -17,6 +17,7 @@ constexpr EnvVariable kVariables[] = {
     {"SINTER_DRIVER", "path of libcuda, tried instead of the usual places"},
     {"SINTER_FAILURE_DIR", "tests: folder that takes the graphs that failed"},
     {"SINTER_FUZZ_COMPILE", "tests: how many random graphs are compiled"},
+    {"SINTER_FUZZ_GRAPHS", "tests: how many random graphs are planned"},
     {"SINTER_FUZZ_VALUES", "tests: how many random graphs are computed"},
     {"SINTER_GPU_FIRST", "tests: seed of the first random graph on the GPU"},
     {"SINTER_GPU_GRAPHS", "tests: how many random graphs run on the GPU"},

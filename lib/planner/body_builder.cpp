@@ -280,7 +280,9 @@ int BodyBuilder::random(const Node& n) {
   const TensorDesc& y = state_.graph()[n.outputs[0]];
   Statement s;
   s.kind = StatementKind::random;
-  s.arithmetic = state_.graph().compute(n) == DataType::f64 ? DataType::f64 : DataType::f32;
+  const bool wide = state_.graph().compute(n) == DataType::f64 ||
+                    state_.graph().type(n.outputs[0]) == DataType::f64;
+  s.arithmetic = wide ? DataType::f64 : DataType::f32;
   s.label = y.name;
   s.rng = *std::get_if<RngAttributes>(&n.attributes);
   const auto source = [&](TensorId t) {

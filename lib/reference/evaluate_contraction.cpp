@@ -12,27 +12,37 @@ namespace {
 // overlap.
 template <bool judging>
 void dot_exact(const double* a, const double* b, std::int64_t n, Sums& sum) {
-  double v[4] = {}, s[4] = {};
+  double v[4] = {}, s[4] = {}, q[4] = {};
   std::int64_t i = 0;
   for (; i + 4 <= n; i += 4)
     for (int j = 0; j < 4; ++j) {
       const double product = a[i + j] * b[i + j];
       v[j] += product;
-      if constexpr (judging) s[j] += std::fabs(product);
+      if constexpr (judging) {
+        s[j] += std::fabs(product);
+        q[j] += product * product;
+      }
     }
   for (; i < n; ++i) {
     const double product = a[i] * b[i];
     v[0] += product;
-    if constexpr (judging) s[0] += std::fabs(product);
+    if constexpr (judging) {
+      s[0] += std::fabs(product);
+      q[0] += product * product;
+    }
   }
   sum.v += (v[0] + v[1]) + (v[2] + v[3]);
-  if constexpr (judging) sum.s += (s[0] + s[1]) + (s[2] + s[3]);
+  if constexpr (judging) {
+    sum.s += (s[0] + s[1]) + (s[2] + s[3]);
+    sum.q += (q[0] + q[1]) + (q[2] + q[3]);
+  }
 }
 
 void add_product(double a, double ea, double b, double eb, Sums& sum) {
   const double product = a * b;
   sum.v += product;
   sum.s += std::fabs(product);
+  sum.q += product * product;
   // An exact zero times an exact number stays exact; else the usual bound of a product.
   if (ea > 0 || eb > 0) sum.p += std::fabs(a) * eb + std::fabs(b) * ea + ea * eb;
 }
@@ -62,7 +72,7 @@ class Contraction {
   void finish(const Sums& sum, std::int64_t terms, double* v, double* e) const {
     *v = sum.v;
     if (!e) return;
-    double growth = summation_growth(terms);
+    double growth = summation_growth(sum, terms);
     if (job_.tensor_cores)  // these truncate, so that their error grows linearly
       growth = std::max(growth, 2 * static_cast<double>(terms) /
                                         static_cast<double>(job_.tensor_core_depth) + 8);
@@ -132,7 +142,8 @@ void Contraction::row_by_columns(const Line& a, Dims b, std::int64_t n, double* 
 
 void Contraction::row_by_rows(const Line& a, Dims b, std::int64_t n, double* v, double* e) const {
   const auto k = static_cast<std::int64_t>(a.v.size());
-  std::vector<double> value(static_cast<std::size_t>(n)), magnitude(value), propagated(value);
+  std::vector<Sums> sums(static_cast<std::size_t>(e ? n : 0));
+  if (!e) std::fill_n(v, n, 0.0);
   Line row;
   for (std::int64_t i = 0; i < k; ++i) {
     const double x = a.v[static_cast<std::size_t>(i)],
@@ -140,20 +151,14 @@ void Contraction::row_by_rows(const Line& a, Dims b, std::int64_t n, double* v, 
     if (annihilating_zero_ && x == 0 && ex == 0) continue;
     b[b.size() - 2] = i;
     job_.in[1].view.line(b, b.size() - 1, n, row);
-    const std::size_t count = value.size();
-    for (std::size_t j = 0; j < count; ++j) value[j] += x * row.v[j];
-    if (!e) continue;
-    for (std::size_t j = 0; j < count; ++j) magnitude[j] += std::fabs(x * row.v[j]);
-    if (row.errors())
-      for (std::size_t j = 0; j < count; ++j) {
-        if (ex > 0 || row.e[j] > 0)
-          propagated[j] += std::fabs(x) * row.e[j] + std::fabs(row.v[j]) * ex + ex * row.e[j];
-      }
-    else if (ex > 0)
-      for (std::size_t j = 0; j < count; ++j) propagated[j] += std::fabs(row.v[j]) * ex;
+    if (!e) {
+      for (std::int64_t j = 0; j < n; ++j) v[j] += x * row.v[static_cast<std::size_t>(j)];
+      continue;
+    }
+    for (std::size_t j = 0; j < sums.size(); ++j)
+      add_product(x, ex, row.v[j], row.e.empty() ? 0 : row.e[j], sums[j]);
   }
-  for (std::size_t j = 0; j < value.size(); ++j)
-    finish({value[j], magnitude[j], propagated[j]}, k, v + j, e ? e + j : nullptr);
+  for (std::size_t j = 0; j < sums.size(); ++j) finish(sums[j], k, v + j, e + j);
 }
 
 // ---- convolutions. Position of tap t of output o in the image: o * stride - pre + dilation * t;

@@ -52,10 +52,11 @@ struct SumState {
     }
     sums.v += v;
     sums.s += std::fabs(v);
+    sums.q += v * v;
   }
   Judged finish(std::int64_t n, const Context& c) const {
     const bool squares = c.mode == ReductionMode::norm2;
-    const Judged sum = finish_sum(sums, summation_growth(n) + (squares ? 1 : 0),
+    const Judged sum = finish_sum(sums, summation_growth(sums, n) + (squares ? 1 : 0),
                                   squares ? c.unit * c.unit : c.unit, c.precision);
     if (squares) {
       // A sum of squares is never negative, however wide its bound.

@@ -94,10 +94,11 @@ class Resample {
     const double own = exact ? 0 : 4.0 * spatial() * job_.precision.u;
     sum.v += product;
     sum.s += std::fabs(product);
+    sum.q += product * product;
     if (x.error > 0 || own > 0) sum.p += w * x.error + own * (std::fabs(x.value) + x.error);
   }
   Judged finish(const Sums& sum, std::int64_t terms) const {
-    return finish_sum(sum, summation_growth(terms) + 1, job_.in[0].unit * kWeightUnit,
+    return finish_sum(sum, summation_growth(sum, terms) + 1, job_.in[0].unit * kWeightUnit,
                       job_.precision);
   }
   static constexpr double kWeightUnit = 0x1p-16;
@@ -162,9 +163,10 @@ Judged Resample::weighted(const Dims& at) const {
       const Judged x = job_.in[0].view.element(c);
       sum.v += x.value;
       sum.s += std::fabs(x.value);
+      sum.q += x.value * x.value;
       sum.p += x.error;
     });
-    const Judged total = finish_sum(sum, summation_growth(window_.volume()), job_.in[0].unit,
+    const Judged total = finish_sum(sum, summation_growth(sum, window_.volume()), job_.in[0].unit,
                                     job_.precision);
     const double n = divisor(at), v = total.value / n;
     int exponent;
@@ -237,11 +239,12 @@ Judged Resample::max_gradient(const Dims& at) const {
     if (hit) {
       sum.v += dy.value;
       sum.s += std::fabs(dy.value);
+      sum.q += dy.value * dy.value;
       sum.p += dy.error;
     }
     if (index.error > 0) sum.p += std::fabs(dy.value) + dy.error;  // it may have come here, or not
   });
-  return finish_sum(sum, summation_growth(outputs.volume()), job_.in[0].unit, job_.precision);
+  return finish_sum(sum, summation_growth(sum, outputs.volume()), job_.in[0].unit, job_.precision);
 }
 
 }  // namespace

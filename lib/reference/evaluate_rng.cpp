@@ -34,7 +34,10 @@ Bounded<A> bounded_normal(const Lanes& x, int lane) {
   const B square = B(-2.0f) * log(uniform<A>(x[pair]));
   B radius = sqrt(square);
   if (!radius.trusted()) radius = {std::sqrt(square.v), std::sqrt(square.v + square.e)};
-  const B angle = B(6.283185307179586476925) * uniform<A>(x[pair + 1]);
+  B angle = B(6.283185307179586476925) * uniform<A>(x[pair + 1]);
+  // The reference's own angle is rounded, a kernel may take the exact one (cospi): near a zero of the
+  // cosine that is the whole error.
+  angle.e = std::max(angle.e, 0x1p-51 * angle.v);
   return radius * (lane & 1 ? sin(angle) : cos(angle));
 }
 

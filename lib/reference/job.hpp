@@ -72,13 +72,15 @@ double cost_per_element(const Job& job);
 
 // ---- sums with error bounds
 
-// v: the sum; s: the sum of magnitudes; p: the errors that the operands bring.
+// v: the sum; s: the sum of magnitudes; q: of squares; p: of the errors that the operands bring.
 struct Sums {
-  double v = 0, s = 0, p = 0;
+  double v = 0, s = 0, q = 0, p = 0;
 };
-// Growth of the rounding error of a sum of n terms in units of u * s: any order or tree
-// (Higham and Mary, "A new approach to probabilistic rounding error analysis").
-double summation_growth(std::int64_t n);
+// Growth of the rounding error of a sum of n terms in units of u * s, in any order or tree: like a
+// root, because roundings of different partial sums are independent (Higham and Mary, "A new
+// approach to probabilistic rounding error analysis"); linear where the terms are nearly equal,
+// because those round alike.
+double summation_growth(const Sums& sum, std::int64_t n);
 // The finished sum with its bound; `unit` divides every term.
 Judged finish_sum(const Sums& sum, double growth, double unit, const Precision& precision);
 
