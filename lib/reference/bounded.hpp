@@ -164,12 +164,12 @@ Condition equal(const Bounded<A>& a, const Bounded<A>& b) {
   return compared(a, b, a.v == b.v);
 }
 inline Condition either(Condition a, Condition b) {
-  return {a.value || b.value, (a.certain && b.certain) || (a.certain && a.value) ||
-                                  (b.certain && b.value)};
+  return {a.value || b.value,
+          (a.certain && b.certain) || (a.certain && a.value) || (b.certain && b.value)};
 }
 inline Condition both(Condition a, Condition b) {
-  return {a.value && b.value, (a.certain && b.certain) || (a.certain && !a.value) ||
-                                  (b.certain && !b.value)};
+  return {a.value && b.value,
+          (a.certain && b.certain) || (a.certain && !a.value) || (b.certain && !b.value)};
 }
 
 // Where the condition is open the kernel may have taken the other branch: the bound spans both.

@@ -1,6 +1,6 @@
 // Elementary functions of numbers that carry an error bound. Monotone functions take the end points
-// of the incoming interval; each adds the error that CUDA's math library documents, in ulp (CUDA C++
-// Programming Guide, "Mathematical Functions").
+// of the incoming interval; each adds the error that CUDA's math library documents, in ulp (CUDA
+// C++ Programming Guide, "Mathematical Functions").
 #pragma once
 #include "reference/bounded.hpp"
 
@@ -36,7 +36,8 @@ Bounded<A> monotone(F f, const Bounded<A>& x, double ulp) {
   const double y = f(x.v);
   if (x.exact_nan()) return x;
   if (!x.trusted()) return untrusted<A>(y);
-  if (x.e == 0) return std::isinf(x.v) && std::isfinite(y) ? Bounded<A>(y, 0) : library<A>(y, 0, ulp);
+  if (x.e == 0)
+    return std::isinf(x.v) && std::isfinite(y) ? Bounded<A>(y, 0) : library<A>(y, 0, ulp);
   return library<A>(y, end_point_change(f, x, y), ulp);
 }
 
@@ -148,7 +149,8 @@ Bounded<A> pow(const Bounded<A>& a, const Bounded<A>& b) {
 template <class A>
 Bounded<A> fmod(const Bounded<A>& a, const Bounded<A>& b) {
   const double y = std::fmod(a.v, b.v);
-  if (a.e == 0 && b.e == 0) return {y, y == y ? std::fabs(static_cast<double>(static_cast<A>(y)) - y) : 0};
+  if (a.e == 0 && b.e == 0)
+    return {y, y == y ? std::fabs(static_cast<double>(static_cast<A>(y)) - y) : 0};
   if (a.exact_nan() || b.exact_nan()) return {y, 0};
   if (!ordinary(a) || !ordinary(b) || b.may_be_zero()) return untrusted<A>(y);
   const double least = (std::fabs(a.v) - a.e) / (std::fabs(b.v) + b.e) * (1 - 0x1p-50),

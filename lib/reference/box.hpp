@@ -60,8 +60,8 @@ inline int run_axis(const Box& box) {
   return box.size[axis] == 1 ? box.rank() - 1 : axis;
 }
 
-// Visits elements [begin, end) of the box, row-major, as runs along `axis`, which is the last one or
-// run_axis(): f(coordinates in the tensor, length of the run, position of its first element from
+// Visits elements [begin, end) of the box, row-major, as runs along `axis`, which is the last one
+// or run_axis(): f(coordinates in the tensor, length of the run, position of its first element from
 // `begin`).
 template <class F>
 void for_runs(const Box& box, int axis, std::int64_t begin, std::int64_t end, F&& f) {

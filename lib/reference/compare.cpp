@@ -1,5 +1,6 @@
-// The judge of what a kernel wrote. The reference's value and bound are carried through the rounding
-// of the stored type, which is monotone: the kernel's number must lie between the rounded ends.
+// The judge of what a kernel wrote. The reference's value and bound are carried through the
+// rounding of the stored type, which is monotone: the kernel's number must lie between the rounded
+// ends.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -50,12 +51,13 @@ class Comparer {
     if (!right) {
       ++c_.wrong;
       if (c_.first_wrong.empty())
-        c_.first_wrong = fmt::format("{}: seen {:.17g}, expected {:.17g}, allowed {:.17g} to {:.17g}",
-                                     place(graph_, tensor_, element), seen, s.value, s.low, s.high);
+        c_.first_wrong =
+            fmt::format("{}: seen {:.17g}, expected {:.17g}, allowed {:.17g} to {:.17g}",
+                        place(graph_, tensor_, element), seen, s.value, s.low, s.high);
     }
     if (nan) return;
-    const double d = distance(seen, s.value), bound = seen > s.value ? s.high - s.value
-                                                                     : s.value - s.low;
+    const double d = distance(seen, s.value),
+                 bound = seen > s.value ? s.high - s.value : s.value - s.low;
     const double ratio = d == 0 ? 0 : d / bound;  // infinite where they had to agree
     c_.worst_ratio = std::max(c_.worst_ratio, ratio == ratio ? ratio : right ? 1.0 : kUntrusted);
     if (!std::isfinite(s.value) || !std::isfinite(seen)) return;
@@ -75,7 +77,8 @@ class Comparer {
     for (std::size_t i = 0; i < values_.size(); ++i) {
       const double size = std::max(std::fabs(values_[i]), scale);
       if (deviations_[i] > 0)
-        c_.max_rel_error = std::max(c_.max_rel_error, size > 0 ? deviations_[i] / size : kUntrusted);
+        c_.max_rel_error =
+            std::max(c_.max_rel_error, size > 0 ? deviations_[i] / size : kUntrusted);
     }
     c_.slope_ok = reference::slope_ok(std::move(slope_));
     if (!c_.slope_ok && c_.first_wrong.empty())

@@ -71,7 +71,8 @@ unsigned encode(const DataTypeInfo& t, int bits, unsigned infinity, unsigned nan
 
 double decode(const DataTypeInfo& t, int bits, unsigned code) {
   const unsigned sign = code >> (bits - 1) & 1, rest = code & ((1u << (bits - 1)) - 1);
-  const unsigned field = rest >> (t.precision - 1), mantissa = rest & ((1u << (t.precision - 1)) - 1);
+  const unsigned field = rest >> (t.precision - 1),
+                 mantissa = rest & ((1u << (t.precision - 1)) - 1);
   const int lsb = t.min_exponent - t.precision + 1;
   const double a = field == 0 ? std::ldexp(mantissa, lsb)
                               : std::ldexp(mantissa + (1u << (t.precision - 1)),
@@ -92,8 +93,10 @@ double decode_byte(DataType type, unsigned code) {
     case DataType::f8e5m2:
       if ((code & 0x7c) == 0x7c) return code & 3 ? kNaN : code & 0x80 ? -kInfinity : kInfinity;
       return decode(info(type), 8, code);
-    case DataType::f8e8m0: return code == 0xff ? kNaN : std::ldexp(1.0, static_cast<int>(code) - 127);
-    default: return decode(info(f4e2m1), 4, code & 15);
+    case DataType::f8e8m0:
+      return code == 0xff ? kNaN : std::ldexp(1.0, static_cast<int>(code) - 127);
+    default:
+      return decode(info(f4e2m1), 4, code & 15);
   }
 }
 
@@ -134,34 +137,57 @@ float half_from_table(std::uint16_t code) {
 
 double load_element(DataType type, const void* base, std::int64_t i) {
   switch (type) {
-    case DataType::f64: return read<double>(base, i);
-    case DataType::f32: case DataType::tf32: return read<float>(base, i);
-    case DataType::f16: return half_from_table(read<std::uint16_t>(base, i));
+    case DataType::f64:
+      return read<double>(base, i);
+    case DataType::f32:
+    case DataType::tf32:
+      return read<float>(base, i);
+    case DataType::f16:
+      return half_from_table(read<std::uint16_t>(base, i));
     case DataType::bf16:
       return std::bit_cast<float>(static_cast<std::uint32_t>(read<std::uint16_t>(base, i)) << 16);
-    case DataType::f8e4m3: return from_table<DataType::f8e4m3>(read<std::uint8_t>(base, i));
-    case DataType::f8e5m2: return from_table<DataType::f8e5m2>(read<std::uint8_t>(base, i));
-    case DataType::f8e8m0: return from_table<DataType::f8e8m0>(read<std::uint8_t>(base, i));
-    case DataType::f4e2m1: return from_table<DataType::f4e2m1>(read<std::uint8_t>(base, i));
-    case DataType::i8: return read<std::int8_t>(base, i);
-    case DataType::u8: return read<std::uint8_t>(base, i);
-    case DataType::i32: return read<std::int32_t>(base, i);
-    case DataType::i64: return static_cast<double>(read<std::int64_t>(base, i));
-    case DataType::boolean: return read<std::uint8_t>(base, i) != 0;
-    case DataType::none: break;
+    case DataType::f8e4m3:
+      return from_table<DataType::f8e4m3>(read<std::uint8_t>(base, i));
+    case DataType::f8e5m2:
+      return from_table<DataType::f8e5m2>(read<std::uint8_t>(base, i));
+    case DataType::f8e8m0:
+      return from_table<DataType::f8e8m0>(read<std::uint8_t>(base, i));
+    case DataType::f4e2m1:
+      return from_table<DataType::f4e2m1>(read<std::uint8_t>(base, i));
+    case DataType::i8:
+      return read<std::int8_t>(base, i);
+    case DataType::u8:
+      return read<std::uint8_t>(base, i);
+    case DataType::i32:
+      return read<std::int32_t>(base, i);
+    case DataType::i64:
+      return static_cast<double>(read<std::int64_t>(base, i));
+    case DataType::boolean:
+      return read<std::uint8_t>(base, i) != 0;
+    case DataType::none:
+      break;
   }
   return kNaN;
 }
 
 double round_to(DataType type, double x) {
   switch (type) {
-    case DataType::none: case DataType::f64: return x;
-    case DataType::f32: return static_cast<float>(x);
-    case DataType::f8e8m0: return round_power_of_two(x);
-    case DataType::i8: case DataType::u8: case DataType::i32: case DataType::i64:
+    case DataType::none:
+    case DataType::f64:
+      return x;
+    case DataType::f32:
+      return static_cast<float>(x);
+    case DataType::f8e8m0:
+      return round_power_of_two(x);
+    case DataType::i8:
+    case DataType::u8:
+    case DataType::i32:
+    case DataType::i64:
       return round_integer(info(type), x);
-    case DataType::boolean: return x != 0;
-    default: return round_floating(info(type), type != DataType::f4e2m1, x);
+    case DataType::boolean:
+      return x != 0;
+    default:
+      return round_floating(info(type), type != DataType::f4e2m1, x);
   }
 }
 
@@ -171,23 +197,37 @@ void store_element(DataType type, void* base, std::int64_t i, double x) {
     return encode(info(type), width, infinity, nan, r);
   };
   switch (type) {
-    case DataType::f64: return write(base, i, r);
-    case DataType::f32: case DataType::tf32: return write(base, i, static_cast<float>(r));
-    case DataType::f16: return write(base, i, static_cast<std::uint16_t>(bits(16, 0x7c00, 0x7e00)));
-    case DataType::bf16: return write(base, i, static_cast<std::uint16_t>(bits(16, 0x7f80, 0x7fc0)));
-    case DataType::f8e4m3: return write(base, i, static_cast<std::uint8_t>(bits(8, 0x7e, 0x7f)));
-    case DataType::f8e5m2: return write(base, i, static_cast<std::uint8_t>(bits(8, 0x7c, 0x7f)));
+    case DataType::f64:
+      return write(base, i, r);
+    case DataType::f32:
+    case DataType::tf32:
+      return write(base, i, static_cast<float>(r));
+    case DataType::f16:
+      return write(base, i, static_cast<std::uint16_t>(bits(16, 0x7c00, 0x7e00)));
+    case DataType::bf16:
+      return write(base, i, static_cast<std::uint16_t>(bits(16, 0x7f80, 0x7fc0)));
+    case DataType::f8e4m3:
+      return write(base, i, static_cast<std::uint8_t>(bits(8, 0x7e, 0x7f)));
+    case DataType::f8e5m2:
+      return write(base, i, static_cast<std::uint8_t>(bits(8, 0x7c, 0x7f)));
     case DataType::f8e8m0:
       return write(base, i, static_cast<std::uint8_t>(r != r ? 0xff : std::ilogb(r) + 127));
-    case DataType::f4e2m1: return write(base, i, static_cast<std::uint8_t>(bits(4, 7, 7)));
-    case DataType::i8: return write(base, i, static_cast<std::int8_t>(r));
-    case DataType::u8: return write(base, i, static_cast<std::uint8_t>(r));
-    case DataType::i32: return write(base, i, static_cast<std::int32_t>(r));
+    case DataType::f4e2m1:
+      return write(base, i, static_cast<std::uint8_t>(bits(4, 7, 7)));
+    case DataType::i8:
+      return write(base, i, static_cast<std::int8_t>(r));
+    case DataType::u8:
+      return write(base, i, static_cast<std::uint8_t>(r));
+    case DataType::i32:
+      return write(base, i, static_cast<std::int32_t>(r));
     case DataType::i64:
-      return write(base, i, r >= 0x1p63 ? std::numeric_limits<std::int64_t>::max()
-                                        : static_cast<std::int64_t>(r));
-    case DataType::boolean: return write(base, i, static_cast<std::uint8_t>(r));
-    case DataType::none: return;
+      return write(
+          base, i,
+          r >= 0x1p63 ? std::numeric_limits<std::int64_t>::max() : static_cast<std::int64_t>(r));
+    case DataType::boolean:
+      return write(base, i, static_cast<std::uint8_t>(r));
+    case DataType::none:
+      return;
   }
 }
 

@@ -1,3 +1,4 @@
+// Demand is a list of boxes a tensor. Blocks are kept until the last node that reads them has run.
 #include "reference/engine.hpp"
 
 #include <algorithm>
@@ -46,8 +47,8 @@ Engine::Engine(const Graph& graph, const HostPointers& memory, bool judging, Ten
     const auto& t = graph.tensors()[i];
     if (!t.has_value) continue;
     const DataType type = graph.type(static_cast<TensorId>(i));
-    scalars_[i] = round_to(type, type == i64 || type == i32 ? static_cast<double>(t.integer_value)
-                                                            : t.value);
+    scalars_[i] =
+        round_to(type, type == i64 || type == i32 ? static_cast<double>(t.integer_value) : t.value);
   }
 }
 
@@ -99,8 +100,8 @@ void Engine::collect_demand() {
         if (x < 0) continue;
         ++readers_[index(x)];
         for (const Box& box : wanted_[index(y)]) {
-          const Box in = needed_region(graph_, node, static_cast<int>(input),
-                                       static_cast<int>(port), box);
+          const Box in =
+              needed_region(graph_, node, static_cast<int>(input), static_cast<int>(port), box);
           if (in.volume() > 0) wanted_[index(x)].push_back(in);
         }
       }
@@ -212,8 +213,8 @@ Job Engine::make_job(const Node& node, int port, const Box& box) {
                            node.op == OpKind::conv_dgrad || node.op == OpKind::conv_wgrad ||
                            node.op == OpKind::moe_grouped_matmul;
   if (judging_ && contraction) prepare_contraction(job, needed);
-  const bool sums = contraction || node.op == OpKind::reduction ||
-                    node.op == OpKind::resample || node.op == OpKind::resample_backward;
+  const bool sums = contraction || node.op == OpKind::reduction || node.op == OpKind::resample ||
+                    node.op == OpKind::resample_backward;
   if (judging_ && sums)
     for (std::size_t i = 0; i < std::min<std::size_t>(contraction ? 2 : 1, job.in.size()); ++i)
       job.in[i].unit = unit_of(job.in[i], node.inputs[i], needed[i]);

@@ -64,19 +64,19 @@ Operand Engine::narrowed(const Operand& operand, TensorId tensor, const Box& box
     const double u = std::ldexp(1.0, -info(type).precision),
                  eta = std::ldexp(1.0, info(type).min_exponent - info(type).precision);
     const int axis = run_axis(box);
-    for_runs(box, axis, 0, box.volume(), [&](const Dims& at, std::int64_t n,
-                                             std::int64_t position) {
-      const View& view = operand.view;
-      const std::int64_t start = view.at(at), step = view.stride[axis];
-      double *v = b.v.data() + position, *e = b.e.data() + position;
-      view.read(start, step, n, v);
-      if (view.error) view.read_errors(start, step, n, e);
-      for (std::int64_t i = 0; i < n; ++i) {
-        if (e[i] == 0 && (round_to(type, v[i]) == v[i] || v[i] != v[i])) continue;
-        const double reach = std::fabs(v[i]) + e[i];
-        e[i] = reach <= info(type).largest ? e[i] + u * reach + eta : kUntrusted;
-      }
-    });
+    for_runs(box, axis, 0, box.volume(),
+             [&](const Dims& at, std::int64_t n, std::int64_t position) {
+               const View& view = operand.view;
+               const std::int64_t start = view.at(at), step = view.stride[axis];
+               double *v = b.v.data() + position, *e = b.e.data() + position;
+               view.read(start, step, n, v);
+               if (view.error) view.read_errors(start, step, n, e);
+               for (std::int64_t i = 0; i < n; ++i) {
+                 if (e[i] == 0 && (round_to(type, v[i]) == v[i] || v[i] != v[i])) continue;
+                 const double reach = std::fabs(v[i]) + e[i];
+                 e[i] = reach <= info(type).largest ? e[i] + u * reach + eta : kUntrusted;
+               }
+             });
     if (std::all_of(b.e.begin(), b.e.end(), [](double e) { return e == 0; })) b.e = {};
   }
   Operand narrow = operand;
@@ -97,8 +97,10 @@ void Engine::prepare_contraction(Job& job, const std::vector<Box>& needed) {
     const TensorId x = job.node->inputs[i];
     const DataType type = graph_.type(x);
     DataType narrow = DataType::none;
-    if (type == f32 && graph_.is_virtual(x) && is_16_bit_float(io)) narrow = io;
-    else if (type == f32 && tf32_allowed) narrow = tf32;
+    if (type == f32 && graph_.is_virtual(x) && is_16_bit_float(io))
+      narrow = io;
+    else if (type == f32 && tf32_allowed)
+      narrow = tf32;
     job.tensor_cores |= is_narrow_float(type) || narrow != DataType::none;
     if (tf32_allowed) job.tensor_core_depth = 8;
     // What is read in place from a graph input of a narrow type loses nothing.

@@ -3,9 +3,8 @@
 #include <new>
 #include <stdexcept>
 
-#include "reference/element.hpp"
 #include "reference/engine.hpp"
-#include "reference/parallel.hpp"
+#include "reference/slabs.hpp"
 
 namespace sinter {
 namespace {
@@ -20,24 +19,6 @@ Diagnostic out_of_memory(const Graph& graph) {
   d.attribute = "graph '" + graph.options().name + "'";
   d.seen = "out of host memory while evaluating it";
   return d;
-}
-
-void store_block(const Graph& graph, TensorId tensor, const Block& block, void* memory) {
-  const Dims stride = graph.stride(tensor);
-  const DataType type = graph.type(tensor);
-  constexpr std::int64_t piece = 1 << 16;
-  const std::int64_t n = block.box.volume();
-  reference::parallel_for((n + piece - 1) / piece, [&](std::int64_t i) {
-    const std::int64_t begin = i * piece, end = std::min(n, begin + piece);
-    reference::for_runs(block.box, begin, end, [&](const Dims& at, std::int64_t length,
-                                                   std::int64_t position) {
-      std::int64_t to = 0;
-      for (int d = 0; d < at.size(); ++d) to += at[d] * stride[d];
-      for (std::int64_t j = 0; j < length; ++j)
-        store_element(type, memory, to + j * stride.back(),
-                      block.v[static_cast<std::size_t>(begin + position + j)]);
-    });
-  });
 }
 
 // Single elements of one row are asked for as one run where they lie close.
@@ -58,26 +39,6 @@ std::vector<Box> boxes_of(const Dims& dim, std::vector<std::int64_t> elements) {
   return boxes;
 }
 
-Status evaluate_outputs(const Graph& graph, const HostPointers& memory) {
-  Engine engine(graph, memory, false);
-  for (std::size_t i = 0; i < graph.tensors().size(); ++i) {
-    const auto t = static_cast<TensorId>(i);
-    const auto& desc = graph[t];
-    if (!desc.output || count(desc.dim) == 0) continue;
-    const auto bound = memory.find(t);
-    if (bound == memory.end() || !bound->second) {
-      Diagnostic d;
-      d.rule = bound == memory.end() ? Rule::binding_missing : Rule::binding_null;
-      d.tensor = graph.label(t);
-      return d;
-    }
-    engine.want(t, Box::whole(desc.dim));
-  }
-  return engine.run([&](TensorId t, const Block& block) {
-    store_block(graph, t, block, memory.at(t));
-  });
-}
-
 Result<std::vector<Judged>> judge_elements(const Graph& graph, const HostPointers& inputs,
                                            TensorId tensor,
                                            std::span<const std::int64_t> elements) {
@@ -96,9 +57,8 @@ Result<std::vector<Judged>> judge_elements(const Graph& graph, const HostPointer
     for (int i = 0; i < last.size(); ++i) last[i] += block.box.size[i] - 1;
     const std::int64_t low = reference::row_major(block.box.first, dim),
                        high = reference::row_major(last, dim);
-    auto at = std::lower_bound(order.begin(), order.end(), low, [&](std::size_t i, std::int64_t x) {
-      return elements[i] < x;
-    });
+    auto at = std::lower_bound(order.begin(), order.end(), low,
+                               [&](std::size_t i, std::int64_t x) { return elements[i] < x; });
     for (; at != order.end() && elements[*at] <= high; ++at) {
       Dims c = reference::coordinates(elements[*at], dim);
       bool inside = true;
@@ -119,7 +79,7 @@ Result<std::vector<Judged>> judge_elements(const Graph& graph, const HostPointer
 
 Status evaluate(const Graph& lowered, const HostPointers& memory) {
   try {
-    return evaluate_outputs(lowered, memory);
+    return reference::evaluate_in_slabs(lowered, memory, reference::slabs_needed(lowered));
   } catch (const std::bad_alloc&) {
     return out_of_memory(lowered);
   } catch (const std::length_error&) {
@@ -127,8 +87,8 @@ Status evaluate(const Graph& lowered, const HostPointers& memory) {
   }
 }
 
-Result<std::vector<Judged>> judge(const Graph& lowered, const HostPointers& inputs,
-                                  TensorId tensor, std::span<const std::int64_t> elements) {
+Result<std::vector<Judged>> judge(const Graph& lowered, const HostPointers& inputs, TensorId tensor,
+                                  std::span<const std::int64_t> elements) {
   try {
     return judge_elements(lowered, inputs, tensor, elements);
   } catch (const std::bad_alloc&) {

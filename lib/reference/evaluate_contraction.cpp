@@ -74,8 +74,8 @@ class Contraction {
     if (!e) return;
     double growth = summation_growth(sum, terms);
     if (job_.tensor_cores)  // these truncate, so that their error grows linearly
-      growth = std::max(growth, 2 * static_cast<double>(terms) /
-                                        static_cast<double>(job_.tensor_core_depth) + 8);
+      growth = std::max(
+          growth, 2 * static_cast<double>(terms) / static_cast<double>(job_.tensor_core_depth) + 8);
     *e = finish_sum(sum, growth, job_.in[0].unit * job_.in[1].unit, job_.precision).error;
   }
 
@@ -288,7 +288,8 @@ void prepare_moe(Job& job) {
   for (std::int64_t i = 0; i <= weight.dim[0]; ++i) starts.push_back(read(offsets, i));
   const auto expert_of = [&](std::int64_t row) {
     for (std::int64_t i = 0; i < weight.dim[0]; ++i)
-      if (row >= starts[static_cast<std::size_t>(i)] && row < starts[static_cast<std::size_t>(i) + 1])
+      if (row >= starts[static_cast<std::size_t>(i)] &&
+          row < starts[static_cast<std::size_t>(i) + 1])
         return i;
     return std::int64_t{-1};
   };
@@ -317,10 +318,18 @@ void evaluate_contraction(const Job& job, std::int64_t begin, std::int64_t end, 
     for (std::int64_t i = position; i < position + n; ++i, ++c.back()) {
       double *pv = v + i, *pe = e ? e + i : nullptr;
       switch (job.node->op) {
-        case OpKind::conv_fprop: contraction.conv_fprop(c, pv, pe); break;
-        case OpKind::conv_dgrad: contraction.conv_dgrad(c, pv, pe); break;
-        case OpKind::conv_wgrad: contraction.conv_wgrad(c, pv, pe); break;
-        default: contraction.moe(c, pv, pe); break;
+        case OpKind::conv_fprop:
+          contraction.conv_fprop(c, pv, pe);
+          break;
+        case OpKind::conv_dgrad:
+          contraction.conv_dgrad(c, pv, pe);
+          break;
+        case OpKind::conv_wgrad:
+          contraction.conv_wgrad(c, pv, pe);
+          break;
+        default:
+          contraction.moe(c, pv, pe);
+          break;
       }
     }
   });

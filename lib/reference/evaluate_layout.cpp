@@ -95,8 +95,7 @@ void page_gather(const Job& job, const Dims& at, std::int64_t n, std::int64_t po
   sink.take(x.view, {static_cast<std::int64_t>(block), at[1], at[2] % rows, at[3]}, 3, n, position);
 }
 
-void block_mask(const Job& job, const Dims& at, std::int64_t n, std::int64_t position,
-                Sink& sink) {
+void block_mask(const Job& job, const Dims& at, std::int64_t n, std::int64_t position, Sink& sink) {
   constexpr std::int64_t tile = 128, tiles_a_byte = 8;
   Dims c = at;
   for (std::int64_t i = 0; i < n; ++i, ++c[3]) {
@@ -112,12 +111,18 @@ void evaluate_layout(const Job& job, std::int64_t begin, std::int64_t end, doubl
   Sink sink{v, e};
   for_runs(job.box, begin, end, [&](const Dims& at, std::int64_t n, std::int64_t position) {
     switch (job.node->op) {
-      case OpKind::reshape: return reshape(job, at, n, position, sink);
-      case OpKind::transpose: return transpose(job, at, n, position, sink);
-      case OpKind::slice: return slice(job, at, n, position, sink);
-      case OpKind::concatenate: return concatenate(job, at, n, position, sink);
-      case OpKind::page_gather: return page_gather(job, at, n, position, sink);
-      default: return block_mask(job, at, n, position, sink);
+      case OpKind::reshape:
+        return reshape(job, at, n, position, sink);
+      case OpKind::transpose:
+        return transpose(job, at, n, position, sink);
+      case OpKind::slice:
+        return slice(job, at, n, position, sink);
+      case OpKind::concatenate:
+        return concatenate(job, at, n, position, sink);
+      case OpKind::page_gather:
+        return page_gather(job, at, n, position, sink);
+      default:
+        return block_mask(job, at, n, position, sink);
     }
   });
 }

@@ -8,36 +8,52 @@ namespace sinter::reference {
 
 void evaluate_part(const Job& job, std::int64_t begin, std::int64_t end, double* v, double* e) {
   switch (job.node->op) {
-    case OpKind::pointwise: return evaluate_pointwise(job, begin, end, v, e);
-    case OpKind::matmul: case OpKind::conv_fprop: case OpKind::conv_dgrad:
-    case OpKind::conv_wgrad: case OpKind::moe_grouped_matmul:
+    case OpKind::pointwise:
+      return evaluate_pointwise(job, begin, end, v, e);
+    case OpKind::matmul:
+    case OpKind::conv_fprop:
+    case OpKind::conv_dgrad:
+    case OpKind::conv_wgrad:
+    case OpKind::moe_grouped_matmul:
       return evaluate_contraction(job, begin, end, v, e);
-    case OpKind::reduction: return evaluate_reduction(job, begin, end, v, e);
-    case OpKind::resample: case OpKind::resample_backward:
+    case OpKind::reduction:
+      return evaluate_reduction(job, begin, end, v, e);
+    case OpKind::resample:
+    case OpKind::resample_backward:
       return evaluate_resample(job, begin, end, v, e);
-    case OpKind::rng: return evaluate_rng(job, begin, end, v, e);
-    default: return evaluate_layout(job, begin, end, v, e);
+    case OpKind::rng:
+      return evaluate_rng(job, begin, end, v, e);
+    default:
+      return evaluate_layout(job, begin, end, v, e);
   }
 }
 
 double cost_per_element(const Job& job) {
   switch (job.node->op) {
-    case OpKind::matmul: return 4.0 * static_cast<double>(job.in[0].dim.back()) + 10;
-    case OpKind::moe_grouped_matmul: return 4.0 * static_cast<double>(job.in[0].dim[2]) + 10;
-    case OpKind::conv_fprop: case OpKind::conv_dgrad: {
+    case OpKind::matmul:
+      return 4.0 * static_cast<double>(job.in[0].dim.back()) + 10;
+    case OpKind::moe_grouped_matmul:
+      return 4.0 * static_cast<double>(job.in[0].dim[2]) + 10;
+    case OpKind::conv_fprop:
+    case OpKind::conv_dgrad: {
       const Dims& w = job.in[1].dim;
       return 8.0 * static_cast<double>(count(w)) /
-                 static_cast<double>(std::max<std::int64_t>(
-                     job.node->op == OpKind::conv_fprop ? w[0] : w[1], 1)) + 10;
+                 static_cast<double>(
+                     std::max<std::int64_t>(job.node->op == OpKind::conv_fprop ? w[0] : w[1], 1)) +
+             10;
     }
     case OpKind::conv_wgrad:
       return 8.0 * static_cast<double>(count(job.in[0].dim)) /
-                 static_cast<double>(std::max<std::int64_t>(job.in[0].dim[1], 1)) + 10;
+                 static_cast<double>(std::max<std::int64_t>(job.in[0].dim[1], 1)) +
+             10;
     case OpKind::reduction:
       return 4.0 * static_cast<double>(count(job.in[0].dim)) /
-                 static_cast<double>(std::max<std::int64_t>(count(job.dim), 1)) + 10;
-    case OpKind::pointwise: return job.judging ? 60 : 10;
-    default: return 20;
+                 static_cast<double>(std::max<std::int64_t>(count(job.dim), 1)) +
+             10;
+    case OpKind::pointwise:
+      return job.judging ? 60 : 10;
+    default:
+      return 20;
   }
 }
 
@@ -53,8 +69,7 @@ Judged finish_sum(const Sums& sum, double growth, double unit, const Precision& 
   if (!std::isfinite(sum.v)) return {sum.v, sum.p == 0 ? 0 : kUntrusted};
   if (!(sum.s + sum.p <= precision.largest)) return {sum.v, kUntrusted};
   // Below eta the terms themselves may vanish.
-  if (sum.p == 0 && sum.s <= precision.integers * unit && unit >= precision.eta)
-    return {sum.v, 0};
+  if (sum.p == 0 && sum.s <= precision.integers * unit && unit >= precision.eta) return {sum.v, 0};
   return {sum.v, sum.p + growth * (precision.u * (sum.s + sum.p) + precision.eta)};
 }
 

@@ -38,29 +38,30 @@ void run_formula(const Job& job, std::int64_t begin, std::int64_t end, double* v
   const int axis = run_axis(job.box);
   with_formula(attributes.mode, [&]<class Formula>(Formula) {
     Line lines[Formula::arity];
-    for_runs(job.box, axis, begin, end, [&](const Dims& at, std::int64_t length,
-                                            std::int64_t position) {
-      Dims c = at;
-      for (std::int64_t done = 0; done < length; done += kRun, c[axis] += kRun) {
-        const std::int64_t n = std::min(kRun, length - done);
-        for (int k = 0; k < Formula::arity; ++k) views[k].line(c, axis, n, lines[k]);
-        double *pv = v + position + done, *pe = e ? e + position + done : nullptr;
-        for (std::int64_t i = 0; i < n; ++i) {
-          const auto j = static_cast<std::size_t>(i);
-          T operands[Formula::arity];
-          for (int k = 0; k < Formula::arity; ++k)
-            operands[k] = make<T>(lines[k].v[j], lines[k].e.empty() ? 0 : lines[k].e[j]);
-          put(apply<Formula>(operands, params), pv + i, pe ? pe + i : nullptr);
-        }
-      }
-    });
+    for_runs(job.box, axis, begin, end,
+             [&](const Dims& at, std::int64_t length, std::int64_t position) {
+               Dims c = at;
+               for (std::int64_t done = 0; done < length; done += kRun, c[axis] += kRun) {
+                 const std::int64_t n = std::min(kRun, length - done);
+                 for (int k = 0; k < Formula::arity; ++k) views[k].line(c, axis, n, lines[k]);
+                 double *pv = v + position + done, *pe = e ? e + position + done : nullptr;
+                 for (std::int64_t i = 0; i < n; ++i) {
+                   const auto j = static_cast<std::size_t>(i);
+                   T operands[Formula::arity];
+                   for (int k = 0; k < Formula::arity; ++k)
+                     operands[k] = make<T>(lines[k].v[j], lines[k].e.empty() ? 0 : lines[k].e[j]);
+                   put(apply<Formula>(operands, params), pv + i, pe ? pe + i : nullptr);
+                 }
+               }
+             });
   });
 }
 
 void generate_index(const Job& job, std::int64_t begin, std::int64_t end, double* v, double* e) {
   const auto& attributes = job.attributes<PointwiseAttributes>();
   const int rank = job.dim.size(), last = rank - 1;
-  const int axis = static_cast<int>(*attributes.axis < 0 ? *attributes.axis + rank : *attributes.axis);
+  const int axis =
+      static_cast<int>(*attributes.axis < 0 ? *attributes.axis + rank : *attributes.axis);
   for_runs(job.box, begin, end, [&](const Dims& at, std::int64_t n, std::int64_t position) {
     for (std::int64_t i = 0; i < n; ++i) {
       v[position + i] = static_cast<double>(at[axis] + (axis == last ? i : 0));
@@ -76,8 +77,7 @@ void evaluate_pointwise(const Job& job, std::int64_t begin, std::int64_t end, do
   if (job.attributes<PointwiseAttributes>().mode == PointwiseMode::gen_index)
     return generate_index(job, begin, end, v, e);
   if (!job.judging) return run_formula<double>(job, begin, end, v, e);
-  if (job.arithmetic == DataType::f64)
-    return run_formula<Bounded<double>>(job, begin, end, v, e);
+  if (job.arithmetic == DataType::f64) return run_formula<Bounded<double>>(job, begin, end, v, e);
   return run_formula<Bounded<float>>(job, begin, end, v, e);
 }
 

@@ -26,8 +26,8 @@ Judged divide(const Judged& sum, std::int64_t n, const Precision& precision) {
   const auto d = static_cast<double>(n);
   const double v = sum.value / d;
   if (!std::isfinite(v) || sum.error == kUntrusted) return {v, sum.error == 0 ? 0 : kUntrusted};
-  if (sum.error == 0 && (v == 0 || (std::has_single_bit(static_cast<std::uint64_t>(n)) &&
-                                    std::fabs(v) > 0x1p-100)))
+  if (sum.error == 0 &&
+      (v == 0 || (std::has_single_bit(static_cast<std::uint64_t>(n)) && std::fabs(v) > 0x1p-100)))
     return {v, 0};
   const double p = sum.error / d;
   return {v, p + 3 * precision.u * (std::fabs(v) + p) + precision.eta};
@@ -176,11 +176,15 @@ void reduce(const Job& job, std::int64_t begin, std::int64_t end, double* v, dou
 void evaluate_reduction(const Job& job, std::int64_t begin, std::int64_t end, double* v,
                         double* e) {
   switch (*job.attributes<ReductionAttributes>().mode) {
-    case ReductionMode::min: case ReductionMode::max: case ReductionMode::amax:
+    case ReductionMode::min:
+    case ReductionMode::max:
+    case ReductionMode::amax:
       return reduce<ExtremeState>(job, begin, end, v, e);
-    case ReductionMode::mul: case ReductionMode::mul_no_zeros:
+    case ReductionMode::mul:
+    case ReductionMode::mul_no_zeros:
       return reduce<ProductState>(job, begin, end, v, e);
-    default: return reduce<SumState>(job, begin, end, v, e);
+    default:
+      return reduce<SumState>(job, begin, end, v, e);
   }
 }
 

@@ -166,8 +166,8 @@ Judged Resample::weighted(const Dims& at) const {
       sum.q += x.value * x.value;
       sum.p += x.error;
     });
-    const Judged total = finish_sum(sum, summation_growth(sum, window_.volume()), job_.in[0].unit,
-                                    job_.precision);
+    const Judged total =
+        finish_sum(sum, summation_growth(sum, window_.volume()), job_.in[0].unit, job_.precision);
     const double n = divisor(at), v = total.value / n;
     int exponent;
     const bool divides = v == 0 || std::frexp(n, &exponent) == 0.5;  // without rounding
@@ -211,8 +211,7 @@ Judged Resample::gradient(const Dims& at) const {
       double hits = 0;
       for_each(window_, [&](const Dims& t) {
         bool inside = true;
-        for (int i = 0; i < spatial(); ++i)
-          inside &= axis(i).inside(axis(i).tap(o[i + 2], t[i]));
+        for (int i = 0; i < spatial(); ++i) inside &= axis(i).inside(axis(i).tap(o[i + 2], t[i]));
         if (mode_ == ResampleMode::avgpool_exclude_padding && !inside) return;
         if (tap(o, t, c) && c == at) hits += 1;
       });
@@ -249,8 +248,7 @@ Judged Resample::max_gradient(const Dims& at) const {
 
 }  // namespace
 
-void evaluate_resample(const Job& job, std::int64_t begin, std::int64_t end, double* v,
-                       double* e) {
+void evaluate_resample(const Job& job, std::int64_t begin, std::int64_t end, double* v, double* e) {
   const Resample resample(job);
   for_runs(job.box, begin, end, [&](const Dims& at, std::int64_t n, std::int64_t position) {
     Dims c = at;

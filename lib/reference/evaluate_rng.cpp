@@ -35,8 +35,8 @@ Bounded<A> bounded_normal(const Lanes& x, int lane) {
   B radius = sqrt(square);
   if (!radius.trusted()) radius = {std::sqrt(square.v), std::sqrt(square.v + square.e)};
   B angle = B(6.283185307179586476925) * uniform<A>(x[pair + 1]);
-  // The reference's own angle is rounded, a kernel may take the exact one (cospi): near a zero of the
-  // cosine that is the whole error.
+  // The reference's own angle is rounded, a kernel may take the exact one (cospi): near a zero of
+  // the cosine that is the whole error.
   angle.e = std::max(angle.e, 0x1p-51 * angle.v);
   return radius * (lane & 1 ? sin(angle) : cos(angle));
 }
@@ -58,9 +58,12 @@ Judged judged(const RngAttributes& a, const Lanes& x, int lane) {
 double value(const RngAttributes& a, const Lanes& x, int lane) {
   const double u = unit(x[static_cast<std::size_t>(lane)]);
   switch (a.distribution) {
-    case Distribution::bernoulli: return u < a.probability;
-    case Distribution::uniform: return a.minimum + (a.maximum - a.minimum) * u;
-    default: return a.mean + a.stddev * normal(x, lane);
+    case Distribution::bernoulli:
+      return u < a.probability;
+    case Distribution::uniform:
+      return a.minimum + (a.maximum - a.minimum) * u;
+    default:
+      return a.mean + a.stddev * normal(x, lane);
   }
 }
 
@@ -83,8 +86,7 @@ void evaluate_rng(const Job& job, std::int64_t begin, std::int64_t end, double* 
         v[position + i] = value(a, lanes, lane);
         continue;
       }
-      const Judged r =
-          in_double ? judged<double>(a, lanes, lane) : judged<float>(a, lanes, lane);
+      const Judged r = in_double ? judged<double>(a, lanes, lane) : judged<float>(a, lanes, lane);
       v[position + i] = r.value;
       e[position + i] = r.error;
     }

@@ -1,3 +1,4 @@
+// An input gets its role from the first port that reads it and has one; all else is a plain fill.
 #include "reference/fills.hpp"
 
 #include <algorithm>
@@ -35,17 +36,26 @@ double normal(std::uint64_t bits) {
 double plain_value(Fill fill, DataType type, std::uint64_t bits) {
   const auto small = static_cast<double>(bits % 9);
   switch (type) {
-    case DataType::boolean: return static_cast<double>(bits >> 32 & 1);
-    case DataType::u8: return small;
-    case DataType::i8: case DataType::i32: case DataType::i64:
+    case DataType::boolean:
+      return static_cast<double>(bits >> 32 & 1);
+    case DataType::u8:
+      return small;
+    case DataType::i8:
+    case DataType::i32:
+    case DataType::i64:
       return fill == Fill::ternary ? static_cast<double>(bits % 3) - 1 : small - 4;
-    case DataType::f8e8m0: return std::ldexp(1.0, static_cast<int>(bits % 3) - 1);
-    default: break;
+    case DataType::f8e8m0:
+      return std::ldexp(1.0, static_cast<int>(bits % 3) - 1);
+    default:
+      break;
   }
   switch (fill) {
-    case Fill::normal: return 0.5 * normal(bits);
-    case Fill::uniform: return unit(bits);
-    case Fill::ternary: return static_cast<double>(bits % 3) - 1;
+    case Fill::normal:
+      return 0.5 * normal(bits);
+    case Fill::uniform:
+      return unit(bits);
+    case Fill::ternary:
+      return static_cast<double>(bits % 3) - 1;
     default: {
       const double exponent = 4 * normal(mix(bits));
       return std::ldexp(bits & 1 ? 1 + unit(bits) : -1 - unit(bits),
@@ -63,8 +73,18 @@ double positive_value(Fill fill, DataType type, std::uint64_t bits) {
 // ---- what an input means, from the ports that read it
 
 enum class Role : std::uint8_t {
-  plain, positive, epsilon, momentum, length_q, length_kv, small_integer, page_table, bits,
-  token_offsets, token_index, window_index,
+  plain,
+  positive,
+  epsilon,
+  momentum,
+  length_q,
+  length_kv,
+  small_integer,
+  page_table,
+  bits,
+  token_offsets,
+  token_index,
+  window_index,
 };
 
 Role role_of(std::string_view port, OpKind op) {
@@ -125,44 +145,59 @@ std::vector<std::int64_t> indices_below(std::int64_t limit, std::int64_t n, std:
   std::vector<std::int64_t> result;
   if (limit <= 0) return std::vector<std::int64_t>(static_cast<std::size_t>(n), 0);
   const auto order = shuffled(limit, seed);
-  for (std::int64_t i = 0; i < n; ++i)
-    result.push_back(order[static_cast<std::size_t>(i % limit)]);
+  for (std::int64_t i = 0; i < n; ++i) result.push_back(order[static_cast<std::size_t>(i % limit)]);
   return result;
 }
 
 class TensorFill {
  public:
   TensorFill(const Graph& graph, TensorId tensor, Fill fill, std::uint64_t seed)
-      : graph_(graph), fill_(fill), type_(graph.type(tensor)), dim_(graph[tensor].dim),
-        use_(use_of(graph, tensor)), seed_(mix(seed ^ hash_name(graph.label(tensor)))) {
+      : graph_(graph),
+        fill_(fill),
+        type_(graph.type(tensor)),
+        dim_(graph[tensor].dim),
+        use_(use_of(graph, tensor)),
+        seed_(mix(seed ^ hash_name(graph.label(tensor)))) {
     const std::int64_t n = count(dim_);
     if (use_.role == Role::page_table)
-      indices_ = indices_below(extent(graph, *use_.node, use_.port == input_index(use_.node->op,
-                                                                 "Page_table_V") ? 2 : 1, 0),
-                               n, seed_);
+      indices_ =
+          indices_below(extent(graph, *use_.node,
+                               use_.port == input_index(use_.node->op, "Page_table_V") ? 2 : 1, 0),
+                        n, seed_);
     if (use_.role == Role::token_index) indices_ = indices_below(tokens(), n, seed_);
     if (use_.role == Role::window_index)
       for (auto w : std::get<ResampleAttributes>(use_.node->attributes).window) window_ *= w;
   }
 
   double value(std::int64_t element) const {
-    const std::uint64_t bits = mix(seed_ + 0x9e3779b97f4a7c15u * static_cast<std::uint64_t>(element));
+    const std::uint64_t bits =
+        mix(seed_ + 0x9e3779b97f4a7c15u * static_cast<std::uint64_t>(element));
     switch (use_.role) {
-      case Role::plain: return plain_value(fill_, type_, bits);
-      case Role::positive: return positive_value(fill_, type_, bits);
-      case Role::epsilon: return 0x1p-13;
-      case Role::momentum: return 0.125;
-      case Role::length_q: return static_cast<double>(extent(graph_, *use_.node, 0, 2));
-      case Role::length_kv: return static_cast<double>(keys(graph_, *use_.node));
-      case Role::small_integer: return static_cast<double>(bits % 1000);
-      case Role::bits: return static_cast<double>(bits >> 32 & 255);
-      case Role::page_table: case Role::token_index:
+      case Role::plain:
+        return plain_value(fill_, type_, bits);
+      case Role::positive:
+        return positive_value(fill_, type_, bits);
+      case Role::epsilon:
+        return 0x1p-13;
+      case Role::momentum:
+        return 0.125;
+      case Role::length_q:
+        return static_cast<double>(extent(graph_, *use_.node, 0, 2));
+      case Role::length_kv:
+        return static_cast<double>(keys(graph_, *use_.node));
+      case Role::small_integer:
+        return static_cast<double>(bits % 1000);
+      case Role::bits:
+        return static_cast<double>(bits >> 32 & 255);
+      case Role::page_table:
+      case Role::token_index:
         return static_cast<double>(indices_[static_cast<std::size_t>(element)]);
       case Role::token_offsets: {
         const std::int64_t experts = std::max<std::int64_t>(count(dim_) - 1, 1);
         return static_cast<double>(rows() * element / experts);
       }
-      default: return static_cast<double>(bits % static_cast<std::uint64_t>(window_));
+      default:
+        return static_cast<double>(bits % static_cast<std::uint64_t>(window_));
     }
   }
 
@@ -180,8 +215,7 @@ class TensorFill {
   std::int64_t window_ = 1;
 };
 
-void fill_tensor(const Graph& graph, TensorId tensor, Fill fill, std::uint64_t seed,
-                 void* memory) {
+void fill_tensor(const Graph& graph, TensorId tensor, Fill fill, std::uint64_t seed, void* memory) {
   std::memset(memory, 0xff, host_bytes(graph, tensor));
   const TensorFill values(graph, tensor, fill, seed);
   const Dims &dim = graph[tensor].dim, stride = graph.stride(tensor);
@@ -193,14 +227,15 @@ void fill_tensor(const Graph& graph, TensorId tensor, Fill fill, std::uint64_t s
   for (int i = 0; i < dim.size(); ++i) shared |= stride[i] == 0 && dim[i] > 1;
   const std::int64_t pieces = shared ? std::min<std::int64_t>(n, 1) : (n + piece - 1) / piece;
   reference::parallel_for(pieces, [&](std::int64_t i) {
-    const std::int64_t begin = shared ? 0 : i * piece, end = shared ? n : std::min(n, begin + piece);
-    reference::for_runs(whole, begin, end, [&](const Dims& at, std::int64_t length,
-                                               std::int64_t position) {
-      std::int64_t to = 0;
-      for (int d = 0; d < at.size(); ++d) to += at[d] * stride[d];
-      for (std::int64_t j = 0; j < length; ++j)
-        store_element(type, memory, to + j * stride.back(), values.value(begin + position + j));
-    });
+    const std::int64_t begin = shared ? 0 : i * piece,
+                       end = shared ? n : std::min(n, begin + piece);
+    reference::for_runs(
+        whole, begin, end, [&](const Dims& at, std::int64_t length, std::int64_t position) {
+          std::int64_t to = 0;
+          for (int d = 0; d < at.size(); ++d) to += at[d] * stride[d];
+          for (std::int64_t j = 0; j < length; ++j)
+            store_element(type, memory, to + j * stride.back(), values.value(begin + position + j));
+        });
   });
 }
 
@@ -233,8 +268,7 @@ Result<HostArrays> random_inputs(const Graph& graph, Fill fill, std::uint64_t se
   for (std::size_t i = 0; i < graph.tensors().size(); ++i) {
     const auto t = static_cast<TensorId>(i);
     // Never empty: a tensor without elements has an address like any other.
-    if (graph.is_input(t))
-      arrays.bytes[t].resize(std::max<std::size_t>(host_bytes(graph, t), 1));
+    if (graph.is_input(t)) arrays.bytes[t].resize(std::max<std::size_t>(host_bytes(graph, t), 1));
   }
   Status filled = fill_inputs(graph, fill, seed, arrays.pointers());
   SINTER_TRY(filled);

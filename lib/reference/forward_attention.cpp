@@ -1,3 +1,5 @@
+// The forward graph is the gradient's node with other ports: same inputs, same attributes, lowered
+// and evaluated like any graph.
 #include "reference/forward_attention.hpp"
 
 #include <cmath>
@@ -10,7 +12,7 @@ namespace sinter::reference {
 namespace {
 
 constexpr std::int64_t kMostScores = 1 << 24;  // of a forward pass that is run for its results
-constexpr int kO = 3, kStats = 5;               // ports of sdpa_backward
+constexpr int kO = 3, kStats = 5;              // ports of sdpa_backward
 
 TensorId input(const Node& node, int port) { return node.inputs[static_cast<std::size_t>(port)]; }
 
@@ -40,7 +42,8 @@ Status store_forward_results(const Graph& graph, const Node& node, const HostPoi
   if (!wants_o && !wants_stats) return Done{};
   const Dims &q = graph[input(node, 0)].dim, &k = graph[input(node, 1)].dim;
 
-  Graph forward({.name = "forward", .io = graph.options().io,
+  Graph forward({.name = "forward",
+                 .io = graph.options().io,
                  .intermediate = graph.options().intermediate,
                  .compute = graph.options().compute});
   HostPointers forward_memory;

@@ -43,13 +43,15 @@ struct Job {
   DataType arithmetic = DataType::f32;
   Precision precision{};
   bool judging = false;
-  bool tensor_cores = false;  // contraction: a kernel may use them
+  bool tensor_cores = false;            // contraction: a kernel may use them
   std::int64_t tensor_core_depth = 16;  // products that one step of them sums
-  std::uint64_t seed = 0, offset = 0;  // rng
-  std::vector<MoeRow> rows;            // moe: by row of the box
+  std::uint64_t seed = 0, offset = 0;   // rng
+  std::vector<MoeRow> rows;             // moe: by row of the box
 
   template <class A>
-  const A& attributes() const { return *std::get_if<A>(&node->attributes); }
+  const A& attributes() const {
+    return *std::get_if<A>(&node->attributes);
+  }
 };
 
 // Elements [begin, end) of the job's box, row-major, not yet rounded to the tensor's type. `e` is

@@ -1,3 +1,5 @@
+// One function a primitive, from a box of the result to a box of an operand. Where an operand is
+// reached through data (tables, token indices), the box holds all that the data may name.
 #include "reference/regions.hpp"
 
 #include <algorithm>
@@ -103,9 +105,12 @@ Box reshape_region(const Dims& x, const Dims& y, const Box& out) {
     const int i0 = i, o0 = o;
     std::int64_t a = i < x.size() ? x[i++] : 1, b = o < y.size() ? y[o++] : 1;
     while (a != b) {
-      if (a < b && i < x.size()) a *= x[i++];
-      else if (o < y.size()) b *= y[o++];
-      else return in;
+      if (a < b && i < x.size())
+        a *= x[i++];
+      else if (o < y.size())
+        b *= y[o++];
+      else
+        return in;
     }
     std::int64_t low = 0, high = 0;
     for (int j = o0; j < o; ++j) {
@@ -138,22 +143,22 @@ Box concatenate_region(const Graph& graph, const Node& node, int port, const Dim
   int axis = static_cast<int>(*std::get<ConcatenateAttributes>(node.attributes).axis);
   if (axis < 0) axis += x.size();
   std::int64_t before = 0;
-  for (int i = 0; i < port; ++i) before += graph[node.inputs[static_cast<std::size_t>(i)]].dim[axis];
+  for (int i = 0; i < port; ++i)
+    before += graph[node.inputs[static_cast<std::size_t>(i)]].dim[axis];
   Box in = out;
   in.clip(axis, out.first[axis] - before, out.end(axis) - before, x[axis]);
   return in;
 }
 
-Box resample_region(const Node& node, int port, const Dims& dim, const Dims& full,
-                    const Box& out) {
+Box resample_region(const Node& node, int port, const Dims& dim, const Dims& full, const Box& out) {
   const bool forward = node.op == OpKind::resample;
   if (!forward && (port == 1 || port == 2)) return {out.first, Dims::filled(out.rank(), 0)};
   Box in = out;
   for (int i = 2; i < dim.size(); ++i) {
     const ResampleAxis axis(std::get<ResampleAttributes>(node.attributes), dim.size(), i,
                             forward ? dim[i] : full[i], forward ? full[i] : dim[i]);
-    const auto [begin, end] = forward ? axis.sources(out.first[i], out.end(i))
-                                      : axis.windows(out.first[i], out.end(i));
+    const auto [begin, end] =
+        forward ? axis.sources(out.first[i], out.end(i)) : axis.windows(out.first[i], out.end(i));
     in.clip(i, begin, end, dim[i]);
   }
   return in;
@@ -183,12 +188,16 @@ Box moe_region(const Dims& dim, int port, const MoeAttributes& a, const Box& out
 Box needed_region(const Graph& graph, const Node& node, int input, int output, const Box& out) {
   const Dims& dim = graph[node.inputs[static_cast<std::size_t>(input)]].dim;
   const Dims& full = graph[node.outputs[static_cast<std::size_t>(output)]].dim;
-  if (count(dim) == 0 || out.volume() == 0) return {Dims::filled(dim.size(), 0),
-                                                    Dims::filled(dim.size(), 0)};
+  if (count(dim) == 0 || out.volume() == 0)
+    return {Dims::filled(dim.size(), 0), Dims::filled(dim.size(), 0)};
   switch (node.op) {
-    case OpKind::pointwise: return broadcast_region(dim, full, out);
-    case OpKind::matmul: return matmul_region(dim, input, full, out);
-    case OpKind::conv_fprop: case OpKind::conv_dgrad: case OpKind::conv_wgrad:
+    case OpKind::pointwise:
+      return broadcast_region(dim, full, out);
+    case OpKind::matmul:
+      return matmul_region(dim, input, full, out);
+    case OpKind::conv_fprop:
+    case OpKind::conv_dgrad:
+    case OpKind::conv_wgrad:
       return conv_region(graph, node, input, out);
     case OpKind::moe_grouped_matmul:
       return moe_region(dim, input, std::get<MoeAttributes>(node.attributes), out);
@@ -198,20 +207,25 @@ Box needed_region(const Graph& graph, const Node& node, int input, int output, c
         if (full[i] != dim[i]) in.set(i, 0, dim[i]);
       return in;
     }
-    case OpKind::reshape: return reshape_region(dim, full, out);
+    case OpKind::reshape:
+      return reshape_region(dim, full, out);
     case OpKind::transpose: {
       Box in = out;
       const Dims& p = std::get<TransposeAttributes>(node.attributes).permutation;
-      for (int i = 0; i < p.size(); ++i)
-        in.set(static_cast<int>(p[i]), out.first[i], out.end(i));
+      for (int i = 0; i < p.size(); ++i) in.set(static_cast<int>(p[i]), out.first[i], out.end(i));
       return in;
     }
-    case OpKind::slice: return slice_region(std::get<SliceAttributes>(node.attributes), dim, out);
-    case OpKind::concatenate: return concatenate_region(graph, node, input, dim, out);
-    case OpKind::resample: case OpKind::resample_backward:
+    case OpKind::slice:
+      return slice_region(std::get<SliceAttributes>(node.attributes), dim, out);
+    case OpKind::concatenate:
+      return concatenate_region(graph, node, input, dim, out);
+    case OpKind::resample:
+    case OpKind::resample_backward:
       return resample_region(node, input, dim, full, out);
-    case OpKind::page_gather: return paged_region(dim, input, graph[node.inputs[0]].dim, out);
-    default: return Box::whole(dim);  // scalars, and masks of one bit a tile
+    case OpKind::page_gather:
+      return paged_region(dim, input, graph[node.inputs[0]].dim, out);
+    default:
+      return Box::whole(dim);  // scalars, and masks of one bit a tile
   }
 }
 

@@ -1,5 +1,5 @@
-// Which part of an operand a part of a result depends on, for every primitive. It may name more than
-// is read, never less.
+// Which part of an operand a part of a result depends on, for every primitive. It may name more
+// than is read, never less.
 #pragma once
 #include "reference/box.hpp"
 #include "sinter/graph.hpp"

@@ -1,3 +1,4 @@
+// Positions are picked axis by axis and combined, so that every axis has its edges among them.
 #include "reference/samples.hpp"
 
 #include <algorithm>
@@ -28,8 +29,8 @@ std::vector<std::int64_t> pick(std::int64_t extent, std::int64_t n, std::uint64_
       take(edge, n / 2);
     }
   while (static_cast<std::int64_t>(chosen.size()) < n)
-    chosen.insert(static_cast<std::int64_t>((seed = mix(seed)) %
-                                            static_cast<std::uint64_t>(extent)));
+    chosen.insert(
+        static_cast<std::int64_t>((seed = mix(seed)) % static_cast<std::uint64_t>(extent)));
   return {chosen.begin(), chosen.end()};
 }
 

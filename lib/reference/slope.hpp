@@ -8,10 +8,10 @@
 namespace sinter::reference {
 
 struct SlopePoint {
-  double seen;        // what the kernel stored
-  Judged expected;    // before rounding, with its bound
-  double rounded;     // the reference's stored value
-  double half_step;   // half the distance of neighbours of the stored type at `rounded`
+  double seen;       // what the kernel stored
+  Judged expected;   // before rounding, with its bound
+  double rounded;    // the reference's stored value
+  double half_step;  // half the distance of neighbours of the stored type at `rounded`
 };
 
 // False where the kernel's deviations lean to one side more than their bounds and chance explain.

@@ -1,5 +1,5 @@
-// A bounded number through the rounding of a storage type. Rounding is monotone, so the stored number
-// lies between the rounded ends.
+// A bounded number through the rounding of a storage type. Rounding is monotone, so the stored
+// number lies between the rounded ends.
 #pragma once
 #include <algorithm>
 #include <cmath>

@@ -7,7 +7,6 @@
 #include <map>
 #include <string>
 
-#include "plan/plan_data.hpp"
 #include "sinter/compile.hpp"
 #include "sinter/json.hpp"
 #include "support/catch.hpp"

@@ -124,6 +124,24 @@ class Package(unittest.TestCase):
         self.assertGreater(len(registry), 5)
         self.assertEqual(table, registry)
 
+    def test_the_readme_lists_every_operation_and_mode(self):
+        def read(path):
+            with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+                return file.read()
+
+        readme = read("README.md")
+        operations = re.findall(r'^    \{"(\w+)", ports::.*\},$', read("include/sinter/ops/op_table.hpp"), re.M)
+        modes = re.search(r"EnumNames<PointwiseMode> \{.*?\{(.*?)\}", read("include/sinter/ops/attributes.hpp"),
+                          re.S).group(1)
+        internal = {"page_gather", "block_mask"}
+        self.assertGreater(len(operations), 30)
+        for name in set(operations) - internal:
+            short = re.sub(r"^\w+norm_backward$", "*norm_backward", name)
+            self.assertIn(f"`{short}`", readme)
+        for name in re.findall(r'"(\w+)"', modes):
+            mentioned = name.replace("_bwd", "_fwd")
+            self.assertRegex(readme, rf"[`\s]{mentioned}[`\s]")
+
 
 class Headers(unittest.TestCase):
     def test_each_public_header_stands_alone(self):

@@ -1,12 +1,11 @@
 // The error bounds must hold: random expressions, evaluated in float with several orders and with
 // and without contraction to fma, never leave the bound that Bounded<float> gives them.
-#include "reference/bounded_math.hpp"
-
 #include <cmath>
 #include <random>
 #include <vector>
 
 #include "reference/apply.hpp"
+#include "reference/bounded_math.hpp"
 #include "support/catch.hpp"
 
 using namespace sinter;
@@ -80,21 +79,44 @@ TEST_CASE("no float evaluation of a random expression leaves its bound", "[refer
       const auto any = [&]() -> const Tracked& { return pool[random() % pool.size()]; };
       Tracked next;
       switch (random() % 12) {
-        case 0: case 1: case 2: case 3: next = multiply_add(any(), any(), any()); break;
-        case 4: next = divide(any(), any()); break;
-        case 5: next = choose(any(), any()); break;
-        case 6: next = map(any(), [](const B& x) { return sqrt(x); },
-                           [](float x) { return std::sqrt(x); }); break;
-        case 7: next = map(any(), [](const B& x) { return exp(x); },
-                           [](float x) { return std::exp(x); }); break;
-        case 8: next = map(any(), [](const B& x) { return tanh(x); },
-                           [](float x) { return std::tanh(x); }); break;
-        case 9: next = map(any(), [](const B& x) { return floor(x); },
-                           [](float x) { return std::floor(x); }); break;
-        case 10: next = map(any(), [](const B& x) { return erfc(abs(x)); },
-                            [](float x) { return std::erfc(std::fabs(x)); }); break;
-        default: next = map(any(), [](const B& x) { return log(abs(x)); },
-                            [](float x) { return std::log(std::fabs(x)); }); break;
+        case 0:
+        case 1:
+        case 2:
+        case 3:
+          next = multiply_add(any(), any(), any());
+          break;
+        case 4:
+          next = divide(any(), any());
+          break;
+        case 5:
+          next = choose(any(), any());
+          break;
+        case 6:
+          next = map(
+              any(), [](const B& x) { return sqrt(x); }, [](float x) { return std::sqrt(x); });
+          break;
+        case 7:
+          next = map(
+              any(), [](const B& x) { return exp(x); }, [](float x) { return std::exp(x); });
+          break;
+        case 8:
+          next = map(
+              any(), [](const B& x) { return tanh(x); }, [](float x) { return std::tanh(x); });
+          break;
+        case 9:
+          next = map(
+              any(), [](const B& x) { return floor(x); }, [](float x) { return std::floor(x); });
+          break;
+        case 10:
+          next = map(
+              any(), [](const B& x) { return erfc(abs(x)); },
+              [](float x) { return std::erfc(std::fabs(x)); });
+          break;
+        default:
+          next = map(
+              any(), [](const B& x) { return log(abs(x)); },
+              [](float x) { return std::log(std::fabs(x)); });
+          break;
       }
       for (const float k : next.kernels) {
         CAPTURE(trial, step, next.bounded.v, next.bounded.e, k);
@@ -125,14 +147,18 @@ TEST_CASE("every pointwise formula in float stays inside its bound", "[reference
           const double e = trial % 2 ? std::fabs(v) * 0x1p-20 : 0;
           exact[i] = v;
           bounded[i] = B(v, e);
-          plain[i] = e == 0 ? static_cast<float>(v) : static_cast<float>(v + e * (static_cast<double>(random() % 2001) / 1000 - 1));
+          plain[i] =
+              e == 0
+                  ? static_cast<float>(v)
+                  : static_cast<float>(v + e * (static_cast<double>(random() % 2001) / 1000 - 1));
           if (distance(plain[i], v) > e) plain[i] = v;
         }
         const B params[] = {B(0.25), B(4.0), B(0.1)};
         const float float_params[] = {0.25f, 4.0f, 0.1f};
         const B r = apply<Formula>(bounded, params);
         const float k = apply<Formula>(plain, float_params);
-        CAPTURE(name(mode), exact[0], exact[1], exact[2], plain[0], plain[1], plain[2], r.v, r.e, k);
+        CAPTURE(name(mode), exact[0], exact[1], exact[2], plain[0], plain[1], plain[2], r.v, r.e,
+                k);
         REQUIRE(holds(r, k));
         trusted += r.trusted();
         tight += r.trusted() && r.e <= 0x1p-10 * (std::fabs(r.v) + 1);

@@ -111,11 +111,8 @@ TEST_CASE("correct kernels pass in every order of summation", "[reference][compa
 }
 
 TEST_CASE("planted errors are found", "[reference][compare]") {
-  const Wrong mutants[] = {{.dropped_k = 13},
-                           {.scale = 0.999},
-                           {.swapped_row = 7},
-                           {.constant = 0.01},
-                           {.scale = -1}};
+  const Wrong mutants[] = {
+      {.dropped_k = 13}, {.scale = 0.999}, {.swapped_row = 7}, {.constant = 0.01}, {.scale = -1}};
   for (const DataType io : {bf16, f16})
     for (const Fill fill : {Fill::normal, Fill::uniform})
       for (const Wrong& wrong : mutants) {
@@ -133,8 +130,8 @@ TEST_CASE("one wrong element, an infinity and a NaN are found", "[reference][com
   Linear linear(bf16, Fill::normal);
   linear.kernel(0);
   const std::uint16_t right = linear.out[1234];
-  for (const double value : {std::numeric_limits<double>::infinity(),
-                             std::numeric_limits<double>::quiet_NaN(), 1e6}) {
+  for (const double value :
+       {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN(), 1e6}) {
     store_element(bf16, linear.out.data(), 1234, value);
     const Comparison c = linear.judge();
     CAPTURE(value);

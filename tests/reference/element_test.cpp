@@ -30,8 +30,8 @@ struct Format {
   DataType type;
   unsigned largest_code;  // of the largest finite positive number
 };
-constexpr Format kFormats[] = {{f16, 0x7bff},  {bf16, 0x7f7f},  {f8e4m3, 0x7e},
-                               {f8e5m2, 0x7b}, {f4e2m1, 0x7}};
+constexpr Format kFormats[] = {
+    {f16, 0x7bff}, {bf16, 0x7f7f}, {f8e4m3, 0x7e}, {f8e5m2, 0x7b}, {f4e2m1, 0x7}};
 
 }  // namespace
 

@@ -10,6 +10,7 @@
 #include "reference/element.hpp"
 #include "reference/reference.hpp"
 #include "reference/samples.hpp"
+#include "reference/slabs.hpp"
 #include "sinter/json.hpp"
 #include "support/catch.hpp"
 
@@ -93,30 +94,38 @@ Loaded load(const Json& c) {
   return l;
 }
 
+void check_outputs(const Json& c, const Loaded& l) {
+  const Graph& g = *l.lowered.graph;
+  for (const auto& [output, values] : c.at("outputs").items()) {
+    const TensorId t = *g.find(output);
+    REQUIRE(static_cast<std::int64_t>(values.size()) == count(g[t].dim));
+    double scale = 0;
+    for (const Json& v : values)
+      if (std::isfinite(number(v))) scale = std::max(scale, std::fabs(number(v)));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double expected = number(values[i]),
+                   seen = load_element(g.type(t), l.memory.pointers.at(t),
+                                       static_cast<std::int64_t>(i));
+      CAPTURE(output, i, seen, expected);
+      REQUIRE(agrees(seen, expected, scale, c.at("exact") || !is_floating(g.type(t))));
+    }
+  }
+}
+
 }  // namespace
 
-TEST_CASE("the CPU backend gives the oracle's results", "[reference][oracle]") {
+TEST_CASE("the CPU backend gives the oracle's results, whole and slab by slab",
+          "[reference][oracle]") {
   for (const Json& c : cases()) {
     const std::string name = c.at("name");
     DYNAMIC_SECTION(name) {
-      Loaded l = load(c);
-      const Graph& g = *l.lowered.graph;
-      const Status done = evaluate(g, l.memory.pointers);
-      INFO((done ? "" : done.error().message()));
-      REQUIRE(done);
-      for (const auto& [output, values] : c.at("outputs").items()) {
-        const TensorId t = *g.find(output);
-        REQUIRE(static_cast<std::int64_t>(values.size()) == count(g[t].dim));
-        double scale = 0;
-        for (const Json& v : values)
-          if (std::isfinite(number(v))) scale = std::max(scale, std::fabs(number(v)));
-        for (std::size_t i = 0; i < values.size(); ++i) {
-          const double expected = number(values[i]),
-                       seen = load_element(g.type(t), l.memory.pointers[t],
-                                           static_cast<std::int64_t>(i));
-          CAPTURE(output, i, seen, expected);
-          REQUIRE(agrees(seen, expected, scale, c.at("exact") || !is_floating(g.type(t))));
-        }
+      for (const std::int64_t slabs : {1, 5}) {
+        Loaded l = load(c);
+        const Status done =
+            reference::evaluate_in_slabs(*l.lowered.graph, l.memory.pointers, slabs);
+        INFO((done ? "" : done.error().message()));
+        REQUIRE(done);
+        check_outputs(c, l);
       }
     }
   }

@@ -48,7 +48,8 @@ bool GuardedBuffer::guards_intact() const {
          std::all_of(data() + bytes_, storage_.data() + storage_.size(), intact);
 }
 
-GraphCase::GraphCase(Graph& graph, Fill fill, std::uint64_t seed) : lowered_(lower(checked(graph))) {
+GraphCase::GraphCase(Graph& graph, Fill fill, std::uint64_t seed)
+    : lowered_(lower(checked(graph))) {
   auto arrays = random_inputs(graph, fill, seed);
   if (!arrays) throw std::runtime_error(arrays.error().message());
   for (auto& [t, bytes] : arrays->bytes) {

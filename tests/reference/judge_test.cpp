@@ -1,0 +1,174 @@
+// Cases that once fooled the judge, and the parts of it that whole comparisons do not reach: the
+// slope check, long chains, sums of equal terms, products, broadcast and strided memory.
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "lower/lower.hpp"
+#include "reference/element.hpp"
+#include "reference/fills.hpp"
+#include "reference/reference.hpp"
+#include "reference/slope.hpp"
+#include "sinter/operations.hpp"
+#include "support/catch.hpp"
+
+using namespace sinter;
+
+namespace {
+
+// The bounds of output "Y" of a graph with one input "X".
+std::vector<Judged> judge_all(Graph& graph, void* x) {
+  const auto wrong = graph.check();
+  INFO((wrong.empty() ? "" : wrong.front().message()));
+  REQUIRE(wrong.empty());
+  const Lowered lowered = lower(graph);
+  const TensorId y = *lowered.graph->find("Y");
+  std::vector<std::int64_t> all;
+  for (std::int64_t i = 0; i < count((*lowered.graph)[y].dim); ++i) all.push_back(i);
+  const auto judged = judge(*lowered.graph, {{*lowered.graph->find("X"), x}}, y, all);
+  REQUIRE(judged);
+  return *judged;
+}
+
+std::vector<reference::SlopePoint> points(double scale, double lean, int n, bool equal = false) {
+  std::mt19937_64 random(5);
+  std::normal_distribution<> normal;
+  std::vector<reference::SlopePoint> all;
+  for (int i = 0; i < n; ++i) {
+    const double v = equal ? 1.37 : normal(random), half = std::ldexp(1, std::ilogb(v) - 8);
+    // The arithmetic may be off by half a step of bf16; `lean` of it is the same for all.
+    const double shift = half * (lean + (1 - lean) * (static_cast<double>(i % 7) / 3 - 1));
+    all.push_back(
+        {round_to(bf16, v * scale + 0.5 * shift), {v, 0.5 * half}, round_to(bf16, v), half});
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a scale error beneath 16-bit roundings is seen over many elements",
+          "[reference][judge]") {
+  CHECK(reference::slope_ok(points(1, 0, 4000)));
+  CHECK(reference::slope_ok(points(1, 0.5, 4000)));
+  CHECK_FALSE(reference::slope_ok(points(0.996, 0, 4000)));
+  CHECK_FALSE(reference::slope_ok(points(1.004, 0, 4000)));
+  CHECK(reference::slope_ok(points(1, 1, 4000, true)));  // equal values round alike
+  CHECK(reference::slope_ok({}));
+}
+
+TEST_CASE("sums of equal terms may drift in one direction", "[reference][judge]") {
+  constexpr std::int64_t n = 1 << 14;
+  Graph g;
+  g.output(reduction(g.tensor({.name = "X", .dim = {1, n}}), ReductionMode::add, {1, 1}), "Y");
+  std::vector<float> x(n, 0.1f);
+  const Judged j = judge_all(g, x.data())[0];
+  float sum = 0;
+  for (float v : x) sum += v;
+  CAPTURE(j.value, j.error, sum);
+  CHECK(std::fabs(sum - j.value) <= j.error);
+  CHECK(j.error < 2e-3 * j.value);
+}
+
+TEST_CASE("sums of integers and of short binary fractions are exact, others are not",
+          "[reference][judge]") {
+  const auto error = [](std::vector<float> x) {
+    Graph g;
+    const auto n = static_cast<std::int64_t>(x.size());
+    g.output(reduction(g.tensor({.name = "X", .dim = {n}}), ReductionMode::add, {1}), "Y");
+    return judge_all(g, x.data())[0].error;
+  };
+  CHECK(error({1, 2, -3, 1000}) == 0);
+  CHECK(error({0.25f, -0.5f, 1024}) == 0);
+  CHECK(error({16777216, 1, 1}) > 0);
+  CHECK(error({0.1f, 1}) > 0);
+  CHECK(error({0x1p-140f, 0x1p-149f}) == 0);
+}
+
+TEST_CASE("a product is exact only while its bits fit", "[reference][judge]") {
+  const auto judged = [](std::vector<float> x, ReductionMode mode) {
+    Graph g;
+    const auto n = static_cast<std::int64_t>(x.size());
+    g.output(reduction(g.tensor({.name = "X", .dim = {n}}), mode, {1}), "Y");
+    return judge_all(g, x.data())[0];
+  };
+  CHECK(judged({3, 0.5f, -4, 5}, ReductionMode::mul).error == 0);
+  CHECK(judged(std::vector<float>(14, 1.875f), ReductionMode::mul).error > 0);
+  CHECK(judged({1e30f, 1e30f, 1e-30f}, ReductionMode::mul).error > 1e300);
+  CHECK(judged({0, 3}, ReductionMode::mul_no_zeros).value == 3);
+  CHECK(judged({0, 0}, ReductionMode::mul_no_zeros).value == 1);
+}
+
+TEST_CASE("products below the smallest float are not taken for exact", "[reference][judge]") {
+  Graph g;
+  const Tensor x = g.tensor({.name = "X", .dim = {1, 1}});
+  g.output(matmul(x, x), "Y");
+  float tiny = 0x1p-80f;
+  const Judged j = judge_all(g, &tiny)[0];
+  CHECK(j.value == 0x1p-160);
+  CHECK(j.error >= j.value);  // a kernel has 0
+}
+
+TEST_CASE("chains of 500 nodes need no deep stack and stay judged", "[reference][judge]") {
+  Graph g;
+  Tensor t = g.tensor({.name = "X", .dim = {3, 50}});
+  for (int i = 0; i < 250; ++i) t = tanh(t) * 1.5;
+  g.output(t, "Y");
+  std::vector<float> x(150, 0.7f);
+  for (const Judged& j : judge_all(g, x.data())) CHECK(j.error < 1e-3);
+}
+
+TEST_CASE("NaN and infinity are judged exactly where they are certain", "[reference][judge]") {
+  Graph g;
+  const Tensor x = g.tensor({.name = "X", .dim = {6}});
+  g.output(sqrt(x) + 1.0, "Y");
+  const float inf = std::numeric_limits<float>::infinity();
+  std::vector<float> values{-1, inf, std::nanf(""), 4, 2, -inf};
+  const auto judged = judge_all(g, values.data());
+  for (const int i : {0, 2, 5}) {
+    CHECK(std::isnan(judged[static_cast<std::size_t>(i)].value));
+    CHECK(judged[static_cast<std::size_t>(i)].error == 0);
+  }
+  CHECK(judged[1].value == inf);
+  CHECK(judged[1].error == 0);
+  CHECK(judged[3].value == 3);
+  CHECK(judged[3].error == 0);
+  CHECK(judged[4].error > 0);
+  CHECK(judged[4].error < 1e-6);
+}
+
+TEST_CASE("a virtual f32 operand of a bf16 graph may be rounded, and only there",
+          "[reference][judge]") {
+  const auto error = [](DataType io) {
+    Graph g({.io = io});
+    const Tensor x = g.tensor({.name = "X", .dim = {8, 8}, .data_type = f32});
+    g.output(matmul(exp(x), x), "Y", {.data_type = f32});
+    std::vector<float> values(64);
+    for (std::size_t i = 0; i < 64; ++i) values[i] = 0.01f * static_cast<float>(i) + 0.123f;
+    double worst = 0;
+    for (const Judged& j : judge_all(g, values.data())) worst = std::max(worst, j.error / j.value);
+    return worst;
+  };
+  CHECK(error(f32) < 1e-5);
+  CHECK(error(bf16) > 1e-3);
+  CHECK(error(bf16) < 1e-2);
+}
+
+TEST_CASE("strided and broadcast memory is read and written by its strides", "[reference][judge]") {
+  Graph g;
+  const Tensor x = g.tensor({.name = "X", .dim = {2, 3}, .stride = {1, 4}}),
+               row = g.tensor({.name = "R", .dim = {2, 3}, .stride = {0, 2}});
+  g.output(x + row, "Y", {.stride = {5, 1}});
+  REQUIRE(g.check().empty());
+  const Lowered lowered = lower(g);
+  std::vector<float> xs{1, 2, -1, -1, 3, 4, -1, -1, 5, 6}, rows{10, -1, 20, -1, 30}, y(8, -7);
+  HostPointers memory{{*lowered.graph->find("X"), xs.data()},
+                      {*lowered.graph->find("R"), rows.data()},
+                      {*lowered.graph->find("Y"), y.data()}};
+  REQUIRE(evaluate(*lowered.graph, memory));
+  CHECK(y == std::vector<float>{11, 23, 35, -7, -7, 12, 24, 36});
+  const auto c = compare(*lowered.graph, memory, *lowered.graph->find("Y"), y.data());
+  REQUIRE(c);
+  CHECK(c->ok());
+  CHECK(c->exact == 6);
+}
