@@ -104,10 +104,19 @@ bool is_packed(const Graph& user, TensorId t) {
   return true;
 }
 
-// Whether a kernel reads this operand from memory itself, where a pass-by-value scalar has none.
+// Whether a kernel reads this operand from memory itself, where a pass-by-value scalar has none. An
+// operand of a convolution is among them: what lies outside its padding is known by its address.
 bool needs_memory(OpKind op, int port) {
-  return op == OpKind::resample || op == OpKind::resample_backward ||
-         (op == OpKind::moe_grouped_matmul && is_index_port(op, port));
+  switch (op) {
+    case OpKind::resample:
+    case OpKind::resample_backward:
+    case OpKind::conv_fprop:
+    case OpKind::conv_dgrad:
+    case OpKind::conv_wgrad:
+      return true;
+    default:
+      return op == OpKind::moe_grouped_matmul && is_index_port(op, port);
+  }
 }
 
 // Offsets and indices of a grouped matmul are read as packed arrays; what is none is copied, and so

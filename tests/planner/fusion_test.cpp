@@ -158,6 +158,18 @@ TEST_CASE("one tensor on both operands of a matmul is made before it") {
   CHECK(plan(g).families() == std::vector{Family::pointwise, Family::contraction});
 }
 
+TEST_CASE("a constant image of a padded convolution lies in memory, so that its padding is zero") {
+  Graph g;
+  auto w = g.tensor({.name = "w", .dim = {1, 1, 3}});
+  auto x = g.scalar(-1.0);
+  g.edit(x.id()).dim = {1, 1, 1};
+  g.output(conv_fprop(x, w, {.pre_padding = {1}, .post_padding = {1}}), "y");
+  const auto p = plan(g);
+  REQUIRE(p.families() == std::vector{Family::pointwise, Family::contraction});
+  const auto& ports = p.partition.kernels[1].ports;
+  CHECK(std::any_of(ports.begin(), ports.end(), [](const auto& q) { return !q.access.windows.empty(); }));
+}
+
 TEST_CASE("tensors that do not live at the same time share workspace") {
   Graph g;
   auto x = g.tensor({.name = "x", .dim = {64, 64}}), w = g.tensor({.name = "w", .dim = {64, 64}});
