@@ -15,8 +15,9 @@ std::string random_access_name(const std::string& value_name) {
   return pascal_case(value_name) + "Index";
 }
 
-BodyText::BodyText(const KernelSpec& spec, const KernelNames& names, const Body& body)
-    : spec_(spec), kernel_(names), body_(body) {
+BodyText::BodyText(const KernelSpec& spec, const KernelNames& names, const Body& body,
+                   const Packing* packing)
+    : spec_(spec), kernel_(names), body_(body), packing_(packing) {
   Identifiers identifiers;
   for (const auto& s : body.statements) {
     const bool makes_value = s.kind != StatementKind::store && s.kind != StatementKind::reduce;
@@ -46,9 +47,18 @@ std::vector<int> BodyText::effects(int phase) const {
   return found;
 }
 
+bool BodyText::packed(int i) const {
+  const Statement& s = statement(i);
+  if (!packing_ || s.per_row) return false;
+  if (s.kind != StatementKind::load && s.kind != StatementKind::store) return false;
+  return packing_->ports[static_cast<std::size_t>(s.port)].kind != PortPack::Kind::apart;
+}
+
 void BodyText::print(TextWriter& out, int i) const {
   const Statement& s = statement(i);
-  if (s.kind == StatementKind::store)
+  if (s.kind == StatementKind::store && packed(i))
+    out.line("sinter::put(place.{}, e, {});", at(kernel_.port, s.port), name(s.args[0]));
+  else if (s.kind == StatementKind::store)
     out.line("sinter::store<Config::{}>(args.{}, c, {});", at(kernel_.access, s.port),
              at(kernel_.port, s.port), name(s.args[0]));
   else if (s.kind == StatementKind::reduce)
@@ -71,9 +81,15 @@ std::string BodyText::operand(const Statement& user, std::size_t arg) const {
   return cast(name(i), statement(i).arithmetic, user.arithmetic);
 }
 
-std::string BodyText::load(const Statement& s) const {
+std::string BodyText::load(const Statement& s, int i) const {
   const bool windows = !spec_.ports[static_cast<std::size_t>(s.port)].access.windows.empty();
   const std::string otherwise = windows && !s.args.empty() ? ", " + operand(s, 0) : "";
+  if (packed(i)) {
+    const std::string outside =
+        windows && otherwise.empty() ? ", " + literal(0, s.arithmetic) : otherwise;
+    return fmt::format("sinter::get<{}>(place.{}, e{})", value_type(s.arithmetic),
+                       at(kernel_.port, s.port), outside);
+  }
   return fmt::format("sinter::load<Config::{}, {}>(args.{}, c{})", at(kernel_.access, s.port),
                      value_type(s.arithmetic), at(kernel_.port, s.port), otherwise);
 }
@@ -140,7 +156,7 @@ std::string BodyText::expression(int i) const {
   const Statement& s = statement(i);
   switch (s.kind) {
     case StatementKind::load:
-      return load(s);
+      return load(s, i);
     case StatementKind::scalar: {
       const DataType type = spec_.scalars[static_cast<std::size_t>(s.port)].type;
       return cast("args." + at(kernel_.scalar_value, s.port),

@@ -4,13 +4,16 @@
 #include <vector>
 
 #include "emit/kernel_names.hpp"
+#include "emit/packing.hpp"
 #include "emit/text_writer.hpp"
 
 namespace sinter {
 
 class BodyText {
  public:
-  BodyText(const KernelSpec& spec, const KernelNames& names, const Body& body);
+  // `packing`: which ports a thread holds as packs, in families that have them.
+  BodyText(const KernelSpec& spec, const KernelNames& names, const Body& body,
+           const Packing* packing = nullptr);
 
   const Statement& statement(int i) const { return body_.statements[static_cast<std::size_t>(i)]; }
   int size() const { return static_cast<int>(body_.statements.size()); }
@@ -21,6 +24,8 @@ class BodyText {
   // Stores and reduces of a phase.
   std::vector<int> effects(int phase) const;
 
+  // True for a load or a store that goes through the thread's packs.
+  bool packed(int i) const;
   // "const float y = ...;", or the store or reduce.
   void print(TextWriter& out, int i) const;
   // "y = ...;" for a value that is declared elsewhere.
@@ -30,7 +35,7 @@ class BodyText {
   std::string expression(int i) const;
   std::string operand(const Statement& user, std::size_t arg) const;
   std::string cast(std::string value, DataType from, DataType to) const;
-  std::string load(const Statement& s) const;
+  std::string load(const Statement& s, int i) const;
   std::string pointwise(const Statement& s) const;
   std::string convert(const Statement& s) const;
   std::string random(const Statement& s, int i) const;
@@ -40,6 +45,7 @@ class BodyText {
   const KernelSpec& spec_;
   const KernelNames& kernel_;
   const Body& body_;
+  const Packing* packing_;
   std::vector<std::string> names_;
 };
 

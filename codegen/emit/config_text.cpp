@@ -94,12 +94,18 @@ std::vector<bool> accessed_ports(const KernelSpec& spec) {
 
 std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Schedule& s) {
   std::vector<ConfigConstant> c = {{"threads", s.threads}};
-  if (spec.family != Family::contraction) c.push_back({"unroll", s.unroll});
+  if (spec.family != Family::contraction) {
+    c.push_back({"unroll", s.unroll});
+    c.push_back({"width", s.packing.width});
+  }
   if (spec.family == Family::rowwise) {
     c.insert(c.end(), {{"kept", spec.kept},
                        {"threads_per_row", s.threads_per_row},
                        {"rows_per_block", s.rows_per_block},
-                       {"rows_fastest", s.rows_fastest, true}});
+                       {"rows_per_thread", s.rows_per_thread},
+                       {"rows_fastest", s.rows_fastest, true},
+                       {"resident", s.resident, true},
+                       {"prefetch", s.prefetch, true}});
   } else if (spec.family == Family::contraction) {
     c.insert(c.end(), {{"batch", spec.batch},
                        {"m", spec.m},

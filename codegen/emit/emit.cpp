@@ -50,13 +50,77 @@ void print_statements(TextWriter& out, const BodyText& body, const std::vector<b
     if (live[static_cast<std::size_t>(i)]) body.print(out, i);
 }
 
-// pointwise, and the epilogue of a contraction.
-void print_body(TextWriter& out, const BodyText& body, std::string_view parameters) {
+// The epilogue of a contraction.
+void print_epilogue(TextWriter& out, const BodyText& body) {
   out.open("struct Body {{");
   out.line("const Args& args;");
-  out.open("SINTER_DEVICE void apply({}) const {{", parameters);
+  out.open("SINTER_DEVICE void apply(const Coord& c, Config::Accumulator acc) const {{");
   print_statements(out, body, body.live(body.effects(0)));
   out.close("}");
+  out.close("};");
+}
+
+// What a thread holds at one place of the domain.
+void print_place(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                 const Packing& packing) {
+  out.line("template <int width>");
+  out.open("struct Place {{");
+  for (std::size_t i = 0; i < spec.ports.size(); ++i) {
+    const PortPack& pack = packing.ports[i];
+    const auto type = storage_type(spec.ports[i].type);
+    const int full = 16 / info(spec.ports[i].type).bytes;
+    if (pack.kind == PortPack::Kind::same)
+      out.line("sinter::Same<{}> {};", type, names.port[i]);
+    else if (pack.kind == PortPack::Kind::pack)
+      out.line("sinter::Pack<{}, width{}> {};", type,
+               pack.aligned < std::min(full, packing.width) ? fmt::format(", {}", pack.aligned) : "",
+               names.port[i]);
+  }
+  out.close("};");
+}
+
+// A function that moves packs between memory and a place: `ports` through `verb`.
+void print_moves(TextWriter& out, const KernelNames& names, std::string_view verb,
+                 std::string_view constness, const std::set<int>& ports,
+                 std::string_view function) {
+  out.line("template <int width>");
+  const std::string signature =
+      fmt::format("SINTER_DEVICE static void {}(const Args& args, const Coord& c, {}Place<width>& place)",
+                  function, constness);
+  if (ports.empty()) return out.line("{} {{}}", signature);
+  out.open("{} {{", signature);
+  for (int p : ports) {
+    const auto i = static_cast<std::size_t>(p);
+    out.line("sinter::{}<Config::{}>(args.{}, c, place.{});", verb, names.access[i], names.port[i],
+             names.port[i]);
+  }
+  out.close("}");
+}
+
+// The ports of the packed loads or stores among the statements.
+std::set<int> packed_ports(const BodyText& body, const std::vector<bool>& live, StatementKind kind) {
+  std::set<int> ports;
+  for (int i = 0; i < body.size(); ++i)
+    if (live[static_cast<std::size_t>(i)] && body.packed(i) && body.statement(i).kind == kind)
+      ports.insert(body.statement(i).port);
+  return ports;
+}
+
+void print_pointwise(TextWriter& out, const KernelNames& names, const BodyText& body) {
+  const std::vector<bool> live = body.live(body.effects(0));
+  const auto loads = packed_ports(body, live, StatementKind::load),
+             stores = packed_ports(body, live, StatementKind::store);
+  out.open("struct Body {{");
+  out.line("template <int width>");
+  out.line("using Place = ::Place<width>;");
+  print_moves(out, names, "fetch", "", loads, "fetch");
+  out.line("template <int width>");
+  out.open(
+      "SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, "
+      "Place<width>& place) {{");
+  print_statements(out, body, live);
+  out.close("}");
+  print_moves(out, names, "flush", "const ", stores, "flush");
   out.close("};");
 }
 
@@ -97,8 +161,9 @@ void print_function(TextWriter& out, std::string_view signature, const std::vect
 }
 
 // Everything that a phase's stores and reduces need. Values of the row become members, where the
-// elements and the stores of the row find them.
-void print_phase(TextWriter& out, const BodyText& body, int phase) {
+// elements and the stores of the row find them. `fetched`: the ports of the phases before.
+void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body, int phase,
+                 std::set<int>& fetched) {
   const std::vector<bool> live = body.live(body.effects(phase));
   std::vector<int> row, element, row_stores;
   std::set<int> members;
@@ -112,17 +177,31 @@ void print_phase(TextWriter& out, const BodyText& body, int phase) {
       for (int a : s.args)
         if (body.statement(a).per_row) members.insert(a);
   }
+  std::set<int> first, again;
+  for (int p : packed_ports(body, live, StatementKind::load))
+    (fetched.count(p) ? again : first).insert(p);
+  fetched.insert(first.begin(), first.end());
+
   out.open("struct Phase{} {{", phase);
+  out.line("static constexpr int number = {};", phase);
   out.line("static constexpr bool has_elements = {};", !element.empty());
-  out.line("const Args& args;");
   for (int i : members)
     out.line("{} {} = 0;", value_type(body.statement(i).arithmetic), body.name(i));
-  print_function(out, "void row(const Coord& c, const Reductions& reductions)", row, [&](int i) {
-    members.count(i) ? body.print_assignment(out, i) : body.print(out, i);
-  });
+  print_function(out, "void row(const Args& args, const Coord& c, const Reductions& reductions)",
+                 row, [&](int i) {
+                   members.count(i) ? body.print_assignment(out, i) : body.print(out, i);
+                 });
   const auto print = [&](int i) { body.print(out, i); };
-  print_function(out, "void element(const Coord& c, Reductions& reductions) const", element, print);
-  print_function(out, "void store_row(const Coord& c) const", row_stores, print);
+  print_moves(out, names, "fetch", "", first, "fetch");
+  print_moves(out, names, "fetch", "", again, "refetch");
+  out.line("template <int width>");
+  print_function(out,
+                 "void element(const Args& args, const Coord& c, int e, Place<width>& place, "
+                 "Reductions& reductions) const",
+                 element, print);
+  print_moves(out, names, "flush", "const ", packed_ports(body, live, StatementKind::store),
+              "flush");
+  print_function(out, "void store_row(const Args& args, const Coord& c) const", row_stores, print);
   out.close("};");
 }
 
@@ -140,9 +219,9 @@ std::string rows_type(const KernelSpec& spec, const KernelNames& names) {
 std::string call(const KernelSpec& spec, const KernelNames& names) {
   switch (spec.family) {
     case Family::pointwise:
-      return "sinter::pointwise::run<Config>(Body{args});";
+      return "sinter::pointwise::run<Config, Body>(args);";
     case Family::rowwise:
-      return "sinter::rowwise::run<Config, Phases, Reductions>(args);";
+      return "sinter::rowwise::run<Config, Place<Config::width>, Reductions>(Phases{}, args);";
     default:
       break;
   }
@@ -183,7 +262,9 @@ std::string entry_stem(const KernelSpec& spec) {
 EmittedKernel emit_kernel(const KernelSpec& spec) {
   const KernelNames names(spec);
   const Schedule schedule = choose_schedule(spec);
-  const BodyText body(spec, names, spec.body), a(spec, names, spec.a), b(spec, names, spec.b);
+  const bool packs = spec.family != Family::contraction;
+  const BodyText body(spec, names, spec.body, packs ? &schedule.packing : nullptr),
+      a(spec, names, spec.a), b(spec, names, spec.b);
 
   TextWriter out;
   out.line("// {}: {}. Generated by sinter.", name(spec.family), family_text(spec.family).what);
@@ -196,13 +277,16 @@ EmittedKernel emit_kernel(const KernelSpec& spec) {
   out.blank();
   switch (spec.family) {
     case Family::pointwise:
-      print_body(out, body, "const Coord& c");
+      print_place(out, spec, names, schedule.packing);
+      print_pointwise(out, names, body);
       break;
     case Family::rowwise: {
       print_reductions(out, spec, names);
+      print_place(out, spec, names, schedule.packing);
       std::string phases;
+      std::set<int> fetched;
       for (int p = 0; p < spec.phases; ++p) {
-        print_phase(out, body, p);
+        print_phase(out, names, body, p, fetched);
         phases += fmt::format("{}Phase{}", p ? ", " : "", p);
       }
       out.line("using Phases = sinter::List<{}>;", phases);
@@ -211,7 +295,7 @@ EmittedKernel emit_kernel(const KernelSpec& spec) {
     case Family::contraction:
       print_operand(out, a, "OperandA");
       print_operand(out, b, "OperandB");
-      print_body(out, body, "const Coord& c, Config::Accumulator acc");
+      print_epilogue(out, body);
       if (spec.rows.on) out.line("using Rows = {};", rows_type(spec, names));
       break;
   }

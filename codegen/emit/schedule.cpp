@@ -81,15 +81,17 @@ bool needs_wide_index(const KernelSpec& spec) {
   return !(most < kNarrow);
 }
 
-// Unrolling pays while a body is a few loads and simple arithmetic; its copies cost compile time.
-int choose_unroll(const Body& body) {
+// What an element costs to compute, in simple instructions, roughly.
+int element_cost(const Body& body) {
   int cost = 0;
   for (const auto& s : body.statements) {
     const bool loop = s.kind == StatementKind::gather || s.kind == StatementKind::random;
     cost += loop ? 100 : s.arithmetic == DataType::f64 ? 4 : 1;
   }
-  return cost <= 24 ? 4 : 1;
+  return cost;
 }
+// The copies of a body that unrolling may make: they cost time to compile.
+constexpr int kMostCode = 1200;
 
 // How far apart two elements lie that neighbour along index i.
 std::int64_t step(const Access& a, int i) {
@@ -124,28 +126,90 @@ int power_of_two_from(double n, int largest) {
   return static_cast<int>(std::bit_ceil(static_cast<unsigned>(std::ceil(clamped))));
 }
 
-void schedule_rowwise(const KernelSpec& spec, Schedule& s) {
+// Small kernels want to keep every multiprocessor of a large device busy.
+constexpr double kEnoughBlocks = 512;
+constexpr int kFlightBytes = 64;  // that a thread should have under way at once
+
+int power_of_two_to(double n, int largest) {
+  const double clamped = std::clamp(n, 1.0, static_cast<double>(largest));
+  return static_cast<int>(std::bit_floor(static_cast<unsigned>(clamped)));
+}
+
+// The widest pack of the body that does not make too much code.
+int widest_pack(const Body& body) {
+  return power_of_two_to(kMostCode / std::max(1, element_cost(body)), 16);
+}
+
+void schedule_pointwise(const KernelSpec& spec, Schedule& s) {
+  const int rank = spec.extent.size();
+  s.packing = choose_packing(spec, rank - 1, widest_pack(spec.body));
+  const int cost = element_cost(spec.body) * s.packing.width;
+  const int bytes = std::max(1, s.packing.fetched_bytes);
+  const double places = elements(spec.extent, 0, rank) / s.packing.width;
+  s.unroll = power_of_two_to(std::min(kMostCode / std::max(cost, 1), kFlightBytes / bytes), 4);
+  while (s.unroll > 1 && places / (s.threads * s.unroll) < kEnoughBlocks) s.unroll /= 2;
+  s.grid = clamp_grid(std::ceil(places / (s.threads * s.unroll)));
+}
+
+// Neighbouring threads hold neighbouring rows: columns of a matrix that are summed up.
+void schedule_across(const KernelSpec& spec, Schedule& s) {
   const int rank = spec.extent.size();
   const double rows = elements(spec.extent, 0, spec.kept),
                columns = elements(spec.extent, spec.kept, rank);
+  s.packing = choose_packing(spec, spec.kept - 1, std::min(8, widest_pack(spec.body)));
+  const int width = s.packing.width;
+  s.threads = 256;
+  s.rows_per_block = power_of_two_from(rows / width, 32);
+  s.threads_per_row = std::min(s.threads / s.rows_per_block, power_of_two_from(columns, 256));
+  s.threads = s.rows_per_block * s.threads_per_row;
+  const int cost = element_cost(spec.body) * width;
+  const int bytes = std::max(1, s.packing.fetched_bytes);
+  s.unroll = power_of_two_to(std::min(kMostCode / std::max(cost, 1), 2 * kFlightBytes / bytes), 8);
+  s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * width)));
+}
+
+void schedule_along(const KernelSpec& spec, Schedule& s) {
+  const int rank = spec.extent.size();
+  const double rows = elements(spec.extent, 0, spec.kept),
+               columns = elements(spec.extent, spec.kept, rank);
+  const int cost = element_cost(spec.body);
+  s.packing = choose_packing(spec, rank > spec.kept ? rank - 1 : -1, widest_pack(spec.body));
+  const int width = s.packing.width;
+  const double places = columns / width;
+  const double bytes = std::max(1, s.packing.fetched_bytes);
+  // A thread holds about four places; few rows get more threads each.
+  const bool few = rows < kEnoughBlocks;
+  s.threads_per_row = power_of_two_from(places / (few ? 1 : 4), 1024);
+  if (places <= 128 && !few) s.threads_per_row = std::min(s.threads_per_row, 32);
+  s.rows_per_block = std::max(1, 256 / s.threads_per_row);
+  while (s.rows_per_block > 1 && s.rows_per_block * s.threads_per_row > 32 &&
+         rows / s.rows_per_block < kEnoughBlocks)
+    s.rows_per_block /= 2;
+  s.threads = s.threads_per_row * s.rows_per_block;
+  const double each = std::ceil(places / s.threads_per_row);
+  // Registers and code limit what stays with a thread.
+  const double most_bytes = s.threads > 512 ? 96 : 192;
+  s.resident = each * bytes <= most_bytes && each * width * cost <= kMostCode;
+  if (s.resident) {
+    s.prefetch = true;
+    while (s.rows_per_thread < 4 && each * bytes * 2 * s.rows_per_thread <= kFlightBytes * 2 &&
+           each * width * cost * 2 * s.rows_per_thread <= kMostCode &&
+           rows / (s.rows_per_block * 2 * s.rows_per_thread) >= kEnoughBlocks * 2)
+      s.rows_per_thread *= 2;
+  } else {
+    s.unroll = power_of_two_to(
+        std::min<double>(kMostCode / std::max(cost * width, 1), kFlightBytes / bytes), 4);
+  }
+  s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * s.rows_per_thread)));
+}
+
+void schedule_rowwise(const KernelSpec& spec, Schedule& s) {
+  const int rank = spec.extent.size();
   const int last_row = spec.kept - 1, last_column = rank > spec.kept ? rank - 1 : -1;
-  s.rows_fastest = spec.kept > 0 && rows > 1 &&
+  s.rows_fastest = spec.kept > 0 && elements(spec.extent, 0, spec.kept) > 1 &&
                    prefers(spec, spec.body, last_column, last_row,
                            [](const Statement& x) { return is_load(x) || is_store(x); });
-  // Few rows get more threads each, so that the device is not left idle.
-  constexpr double kEnoughBlocks = 512;
-  if (s.rows_fastest) {
-    s.rows_per_block = 32;
-    const bool few = rows / s.rows_per_block < kEnoughBlocks;
-    s.threads_per_row = power_of_two_from(columns / (few ? 4 : 16), few ? 16 : 8);
-  } else {
-    const bool few = rows < kEnoughBlocks;
-    s.threads_per_row = power_of_two_from(columns / (few ? 4 : 8), few ? 512 : 256);
-    s.rows_per_block = std::max(1, 128 / s.threads_per_row);
-  }
-  s.threads = s.threads_per_row * s.rows_per_block;
-  s.unroll = choose_unroll(spec.body);
-  s.grid = clamp_grid(std::ceil(rows / s.rows_per_block));
+  s.rows_fastest ? schedule_across(spec, s) : schedule_along(spec, s);
 }
 
 void schedule_contraction(const KernelSpec& spec, Schedule& s) {
@@ -174,9 +238,7 @@ Schedule choose_schedule(const KernelSpec& spec) {
       schedule_contraction(spec, s);
       break;
     case Family::pointwise:
-      s.unroll = choose_unroll(spec.body);
-      s.grid = clamp_grid(
-          std::ceil(elements(spec.extent, 0, spec.extent.size()) / (s.threads * s.unroll)));
+      schedule_pointwise(spec, s);
       break;
   }
   return s;

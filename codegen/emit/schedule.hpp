@@ -3,18 +3,21 @@
 #pragma once
 #include <cstdint>
 
-#include "plan/kernel_spec.hpp"
+#include "emit/packing.hpp"
 
 namespace sinter {
 
 struct Schedule {
   bool wide_index = false;  // offsets need 64 bits
   int threads = 256;
-  int unroll = 1;
+  int unroll = 1;  // places that a thread fetches before it computes
   std::uint32_t grid = 1;
+  Packing packing;  // pointwise and rowwise
   // rowwise
-  int threads_per_row = 1, rows_per_block = 1;
+  int threads_per_row = 1, rows_per_block = 1, rows_per_thread = 1;
   bool rows_fastest = false;  // neighbouring threads hold neighbouring rows
+  bool resident = false;      // a row stays in registers from phase to phase
+  bool prefetch = false;      // resident: everything is fetched before the first phase
   // contraction: along which index neighbouring threads read A and B and write the result
   bool a_k_fastest = true, b_k_fastest = true, n_fastest = true;
 };

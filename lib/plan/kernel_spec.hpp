@@ -51,6 +51,7 @@ struct KernelPort {
   DataType type{};
   Access access;
   bool written = false;
+  std::int64_t alignment = 16;  // of the buffer, bytes: what the caller promises, a power of two
 };
 
 struct KernelScalar {  // a pass-by-value tensor

@@ -23,7 +23,9 @@ int add_port(KernelSpec& spec, const Graph& graph, TensorId t, const Location& a
     if (p.tensor == at.root && p.written == written && p.access == access)
       return static_cast<int>(i);
   }
-  spec.ports.push_back({at.root, graph[t].name, at.type, std::move(access), written});
+  // Workspace is aligned to more than any kernel asks for.
+  const std::int64_t alignment = graph.is_virtual(at.root) ? 256 : graph[at.root].alignment;
+  spec.ports.push_back({at.root, graph[t].name, at.type, std::move(access), written, alignment});
   return static_cast<int>(spec.ports.size()) - 1;
 }
 

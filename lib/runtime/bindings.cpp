@@ -10,6 +10,7 @@ namespace sinter {
 namespace {
 
 constexpr std::uintptr_t kWorkspaceAlignment = 256;
+constexpr std::int64_t kMostMoved = 16;
 
 // Null is a legal pointer for a tensor without elements, so "not bound" needs a value of its own.
 char not_bound;
@@ -21,13 +22,17 @@ Status check_pointer(const PlanTensor& tensor, const void* pointer) {
     return Diagnostic{.rule = Rule::binding_null,
                       .tensor = tensor.name,
                       .allowed = fmt::format("a pointer to {} bytes", tensor.bytes)};
-  const auto element = static_cast<std::uintptr_t>(std::max(info(tensor.type).bytes, 1));
-  if (reinterpret_cast<std::uintptr_t>(pointer) % element != 0)
-    return Diagnostic{
-        .rule = Rule::binding_alignment,
-        .tensor = tensor.name,
-        .seen = fmt::format("{}", pointer),
-        .allowed = fmt::format("multiples of {}, the size of {}", element, name(tensor.type))};
+  // Kernels move up to 16 bytes at a time where the graph's alignment allows it.
+  const std::int64_t needed = std::max<std::int64_t>({info(tensor.type).bytes, 1,
+                                                      std::min(tensor.alignment, kMostMoved)});
+  if (reinterpret_cast<std::uintptr_t>(pointer) % static_cast<std::uintptr_t>(needed) != 0)
+    return Diagnostic{.rule = Rule::binding_alignment,
+                      .tensor = tensor.name,
+                      .seen = fmt::format("{}", pointer),
+                      .allowed = fmt::format("multiples of {} bytes", needed),
+                      .fix = fmt::format("declare alignment {} or less for the tensor",
+                                         reinterpret_cast<std::uintptr_t>(pointer) &
+                                             (~reinterpret_cast<std::uintptr_t>(pointer) + 1))};
   return Done{};
 }
 

@@ -96,15 +96,23 @@ TEST_CASE_METHOD(Fixture, "null for a tensor with elements is refused") {
   CHECK(d.tensor == "x");
 }
 
-TEST_CASE_METHOD(Fixture, "a pointer must be aligned to its element, no more") {
+TEST_CASE_METHOD(Fixture, "a pointer must be aligned as the graph says, to 16 bytes at most") {
   auto bindings = good();
   bindings[2].pointer = memory + 4;
-  CHECK(resolve(bindings));
-  bindings[2].pointer = memory + 2;
   const Diagnostic d = error(bindings);
   CHECK(d.rule == Rule::binding_alignment);
   CHECK(d.tensor == "x");
-  CHECK(d.allowed == "multiples of 4, the size of f32");
+  CHECK(d.allowed == "multiples of 16 bytes");
+  CHECK(d.fix == "declare alignment 4 or less for the tensor");
+  tensors[0].alignment = 4;
+  CHECK(resolve(bindings));
+  bindings[2].pointer = memory + 2;
+  CHECK(error(bindings).rule == Rule::binding_alignment);
+  tensors[0].alignment = 1;  // never less than the element's own size
+  CHECK(error(bindings).allowed == "multiples of 4 bytes");
+  tensors[0].alignment = 256;
+  bindings[2].pointer = memory + 16;
+  CHECK(resolve(bindings));
 }
 
 TEST_CASE("a workspace must be there, large enough and aligned, when one is needed") {

@@ -178,6 +178,7 @@ TEST_CASE_METHOD(Fixture, "[child] hundreds of tensors bind", "[.fake_gpu]") {
       t.name = "tensor" + std::to_string(i);
       t.type = f32;
       t.bytes = 4;
+      t.alignment = 4;
       d.tensors.push_back(t);
     }
     d.kernels = {kernel("k")};

@@ -1,33 +1,55 @@
-// The pointwise family: Body::apply runs once for every index of the domain. Threads stride over
-// the domain, neighbours on neighbouring elements. Full tiles are unrolled, so that several
-// elements' loads are in flight at once; the rest of the domain goes one by one.
+// The pointwise family: Body::element runs once for every index of the domain. A thread holds
+// Config::width neighbours along the last index as one place: it fetches what several places read,
+// so that their loads are in flight at once, computes, and writes them.
 #pragma once
-#include "sinter/device/core/index.cuh"
 #include "sinter/device/core/math.cuh"
+#include "sinter/device/core/pack.cuh"
 
 namespace sinter::pointwise {
 
-template <class Config, class Body>
-SINTER_DEVICE void run(const Body& body) {
-  using Index = typename Config::Index;
-  using Coord = Coordinates<Index, typename Config::Extent>;
-  constexpr Index elements = static_cast<Index>(Config::Extent::product);
-  constexpr Index tile = static_cast<Index>(Config::threads) * Config::unroll;
-  const auto element = [&](Index i) {
-    Coord c;
-    unravel<0, Config::Extent::size>(i, c);
-    body.apply(c);
-  };
-  const Index step = static_cast<Index>(gridDim.x) * tile;
-  for (Index first = static_cast<Index>(blockIdx.x) * tile; first < elements; first += step) {
-    const Index mine = first + static_cast<Index>(threadIdx.x);
-    if (Config::unroll > 1 && elements - first >= tile) {
+template <class Config>
+using Coord = Coordinates<typename Config::Index, typename Config::Extent>;
+
+// `count` places of `width` elements each; the first starts at element `first`, each other `step`
+// elements after the one before it.
+template <class Config, class Body, int width, int count, class Args>
+SINTER_DEVICE void places(const Args& args, typename Config::Index first,
+                          typename Config::Index step) {
+  Coord<Config> c[count];
+  typename Body::template Place<width> place[count];
 #pragma unroll
-      for (int u = 0; u < Config::unroll; ++u) element(mine + u * Config::threads);
-    } else {
+  for (int u = 0; u < count; ++u) {
+    unravel<0, Config::Extent::size>(first + u * step, c[u]);
+    Body::fetch(args, c[u], place[u]);
+  }
+#pragma unroll
+  for (int u = 0; u < count; ++u) {
+#pragma unroll
+    for (int e = 0; e < width; ++e)
+      Body::element(args, neighbour<Config::Extent::size - 1>(c[u], e), e, place[u]);
+    Body::flush(args, c[u], place[u]);
+  }
+}
+
+template <class Config, class Body, class Args>
+SINTER_DEVICE void run(const Args& args) {
+  using Index = typename Config::Index;
+  constexpr int width = Config::width;
+  constexpr Index elements = static_cast<Index>(Config::Extent::product);
+  constexpr Index whole = elements - elements % width;  // in places of full width
+  constexpr Index row = static_cast<Index>(Config::threads) * width;  // one place a thread
+  constexpr Index tile = row * Config::unroll;
+  const Index lane = static_cast<Index>(threadIdx.x);
+  const Index first = static_cast<Index>(blockIdx.x) * tile + lane * width;
+  if (static_cast<Index>(blockIdx.x + 1) * tile <= whole) {
+    places<Config, Body, width, Config::unroll>(args, first, row);
+  } else if constexpr (elements % tile != 0) {
+    if constexpr (Config::unroll > 1 || whole % row != 0)
 #pragma unroll 1
-      for (Index i = mine; i < elements && i < first + tile; i += Config::threads) element(i);
-    }
+      for (Index i = first; i < whole; i += row) places<Config, Body, width, 1>(args, i, row);
+    if constexpr (width > 1 && elements != whole)
+      if (blockIdx.x + 1 == gridDim.x && whole + lane < elements)
+        places<Config, Body, 1, 1>(args, whole + lane, row);
   }
 }
 

@@ -95,41 +95,39 @@ struct Reductions : Reduction<Rs>... {
 template <int lanes, int rows, bool rows_fastest>
 struct RowThreads {
   static constexpr int threads = lanes * rows;
+  static constexpr int in_warp = rows_fastest ? 1 : lanes < 32 ? lanes : 32;
+  static constexpr int parts = lanes / in_warp;  // of a row, that meet in shared memory
   int lane, row;
   SINTER_DEVICE RowThreads()
       : lane(static_cast<int>(threadIdx.x) / (rows_fastest ? rows : 1) % lanes),
         row(static_cast<int>(threadIdx.x) / (rows_fastest ? 1 : lanes) % rows) {}
 
-  // Combines the lanes' partials as a tree; every lane returns the total of its row. Within a warp
-  // by exchange, across warps through shared memory. All threads of the block must call.
-  template <class R, class Partial>
-  SINTER_DEVICE Partial total(Partial mine) const {
-    constexpr int in_warp = rows_fastest ? 1 : lanes < 32 ? lanes : 32;
-    constexpr int parts = lanes / in_warp;
+  // Combines the lanes' partials, for `count` reductions at once, always in the same order; every
+  // lane gets the totals of its row. Within a warp by exchange, across warps through shared memory.
+  // All threads of the block must call. `turn` counts the calls: two buffers take turns, so that one
+  // barrier is enough.
+  template <class R, int count, class Partial>
+  SINTER_DEVICE void total(Partial (&mine)[count], int& turn) const {
 #pragma unroll
-    for (int distance = in_warp / 2; distance > 0; distance /= 2)
-      mine = R::combine(mine, __shfl_xor_sync(0xffffffffu, mine, distance));
+    for (int i = 0; i < count; ++i)
+#pragma unroll
+      for (int distance = in_warp / 2; distance > 0; distance /= 2)
+        mine[i] = R::combine(mine[i], __shfl_xor_sync(0xffffffffu, mine[i], distance));
     if constexpr (parts > 1) {
-      Partial* const shared = reinterpret_cast<Partial*>(buffer());
-      const int part = lane / in_warp, slot = part * rows + row;
-      if (lane % in_warp == 0) shared[slot] = mine;
+      __shared__ Partial buffer[2][parts][count][rows];
+      auto& shared = buffer[turn++ % 2];
+      const int part = lane / in_warp;
+      if (lane % in_warp == 0)
+#pragma unroll
+        for (int i = 0; i < count; ++i) shared[part][i][row] = mine[i];
       __syncthreads();
 #pragma unroll
-      for (int distance = parts / 2; distance > 0; distance /= 2) {
-        if (lane % in_warp == 0 && part < distance)
-          shared[slot] = R::combine(shared[slot], shared[slot + distance * rows]);
-        __syncthreads();
+      for (int i = 0; i < count; ++i) {
+        mine[i] = shared[0][i][row];
+#pragma unroll
+        for (int p = 1; p < parts; ++p) mine[i] = R::combine(mine[i], shared[p][i][row]);
       }
-      mine = shared[row];
-      __syncthreads();  // the next reduction writes here
     }
-    return mine;
-  }
-
- private:
-  static SINTER_DEVICE unsigned char* buffer() {  // one for all reductions of a kernel
-    alignas(8) __shared__ unsigned char bytes[8 * threads];
-    return bytes;
   }
 };
 

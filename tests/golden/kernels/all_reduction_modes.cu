@@ -4,12 +4,16 @@
 struct Config {
   using Index = int;
   using Extent = sinter::Dims<33, 17>;
-  static constexpr int threads = 256;
+  static constexpr int threads = 1024;
   static constexpr int unroll = 1;
+  static constexpr int width = 1;
   static constexpr int kept = 0;
-  static constexpr int threads_per_row = 256;
+  static constexpr int threads_per_row = 1024;
   static constexpr int rows_per_block = 1;
+  static constexpr int rows_per_thread = 1;
   static constexpr bool rows_fastest = false;
+  static constexpr bool resident = true;
+  static constexpr bool prefetch = true;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<17, 1>; };
   struct WAccess : sinter::Strided { using Stride = sinter::Dims<17, 1>; };
   struct ResultAccess : sinter::Strided { using Stride = sinter::Dims<0, 0>; };
@@ -125,13 +129,26 @@ struct Norm29 {
   static constexpr long long length = 561;
 };
 using Reductions = sinter::Reductions<Add0, Mul1, Min2, Max3, Amax4, Avg5, Norm16, Norm27, MulNoZeros8, Norm29>;
+template <int width>
+struct Place {
+  sinter::Pack<sinter::f64, width> x;
+  sinter::Pack<sinter::f32, width> w;
+};
 struct Phase0 {
+  static constexpr int number = 0;
   static constexpr bool has_elements = true;
-  const Args& args;
-  SINTER_DEVICE void row(const Coord& c, const Reductions& reductions) {}
-  SINTER_DEVICE void element(const Coord& c, Reductions& reductions) const {
-    const double x = sinter::load<Config::XAccess, double>(args.x, c);
-    const float w = sinter::load<Config::WAccess, float>(args.w, c);
+  SINTER_DEVICE void row(const Args& args, const Coord& c, const Reductions& reductions) {}
+  template <int width>
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
+    sinter::fetch<Config::XAccess>(args.x, c, place.x);
+    sinter::fetch<Config::WAccess>(args.w, c, place.w);
+  }
+  template <int width>
+  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {
+    const double x = sinter::get<double>(place.x, e);
+    const float w = sinter::get<float>(place.w, e);
     reductions.accumulate<Add0>(x);
     reductions.accumulate<Mul1>(x);
     reductions.accumulate<Min2>(x);
@@ -143,11 +160,13 @@ struct Phase0 {
     reductions.accumulate<MulNoZeros8>(x);
     reductions.accumulate<Norm29>(w);
   }
-  SINTER_DEVICE void store_row(const Coord& c) const {}
+  template <int width>
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {}
+  SINTER_DEVICE void store_row(const Args& args, const Coord& c) const {}
 };
 struct Phase1 {
+  static constexpr int number = 1;
   static constexpr bool has_elements = false;
-  const Args& args;
   double add = 0;
   double mul = 0;
   double min = 0;
@@ -158,7 +177,7 @@ struct Phase1 {
   double norm2 = 0;
   double mul_no_zeros = 0;
   float norm = 0;
-  SINTER_DEVICE void row(const Coord& c, const Reductions& reductions) {
+  SINTER_DEVICE void row(const Args& args, const Coord& c, const Reductions& reductions) {
     add = reductions.result<Add0>();
     mul = reductions.result<Mul1>();
     min = reductions.result<Min2>();
@@ -170,8 +189,15 @@ struct Phase1 {
     mul_no_zeros = reductions.result<MulNoZeros8>();
     norm = reductions.result<Norm29>();
   }
-  SINTER_DEVICE void element(const Coord& c, Reductions& reductions) const {}
-  SINTER_DEVICE void store_row(const Coord& c) const {
+  template <int width>
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {}
+  template <int width>
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {}
+  SINTER_DEVICE void store_row(const Args& args, const Coord& c) const {
     sinter::store<Config::ResultAccess>(args.result, c, add);
     sinter::store<Config::Result2Access>(args.result_2, c, mul);
     sinter::store<Config::Result3Access>(args.result_3, c, min);
@@ -187,6 +213,6 @@ struct Phase1 {
 using Phases = sinter::List<Phase0, Phase1>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_add_reduce_mul_reduce_min_reduce_max_2774726d(const __grid_constant__ Args args) {
-  sinter::rowwise::run<Config, Phases, Reductions>(args);
+void sinter_reduce_add_reduce_mul_reduce_min_reduce_max_63be04ac(const __grid_constant__ Args args) {
+  sinter::rowwise::run<Config, Place<Config::width>, Reductions>(Phases{}, args);
 }

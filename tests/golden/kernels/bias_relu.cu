@@ -6,7 +6,8 @@ struct Config {
   using Index = int;
   using Extent = sinter::Dims<512, 1024>;
   static constexpr int threads = 256;
-  static constexpr int unroll = 4;
+  static constexpr int unroll = 1;
+  static constexpr int width = 8;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<1024, 1>; };
   struct BiasAccess : sinter::Strided { using Stride = sinter::Dims<0, 1>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<1024, 1>; };
@@ -20,21 +21,38 @@ struct Args {
   float scale;
 };
 
+template <int width>
+struct Place {
+  sinter::Pack<sinter::bf16, width> x;
+  sinter::Pack<sinter::bf16, width> bias;
+  sinter::Pack<sinter::bf16, width> y;
+};
 struct Body {
-  const Args& args;
-  SINTER_DEVICE void apply(const Coord& c) const {
-    const float x = sinter::load<Config::XAccess, float>(args.x, c);
-    const float bias = sinter::load<Config::BiasAccess, float>(args.bias, c);
+  template <int width>
+  using Place = ::Place<width>;
+  template <int width>
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
+    sinter::fetch<Config::XAccess>(args.x, c, place.x);
+    sinter::fetch<Config::BiasAccess>(args.bias, c, place.bias);
+  }
+  template <int width>
+  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Place<width>& place) {
+    const float x = sinter::get<float>(place.x, e);
+    const float bias = sinter::get<float>(place.bias, e);
     const float scale = args.scale;
     const float scaled = sinter::op::Mul::apply(x, scale);
     const float scaled_bf16 = sinter::convert<sinter::bf16>(scaled);
     const float sum = sinter::op::Add::apply(scaled_bf16, bias);
     const float y = sinter::op::ReluFwd::apply(sum, 0.0f, __int_as_float(0x7f800000), 0x1.47ae14p-7f);
-    sinter::store<Config::YAccess>(args.y, c, y);
+    sinter::put(place.y, e, y);
+  }
+  template <int width>
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
+    sinter::flush<Config::YAccess>(args.y, c, place.y);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_mul_add_relu_fwd_exp_5b85708b(const __grid_constant__ Args args) {
-  sinter::pointwise::run<Config>(Body{args});
+void sinter_mul_add_relu_fwd_exp_2b91895f(const __grid_constant__ Args args) {
+  sinter::pointwise::run<Config, Body>(args);
 }

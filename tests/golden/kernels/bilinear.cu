@@ -7,6 +7,7 @@ struct Config {
   using Extent = sinter::Dims<1, 2, 13, 4>;
   static constexpr int threads = 256;
   static constexpr int unroll = 1;
+  static constexpr int width = 4;
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<104, 52, 4, 1>; };
   struct Resample0 {
     static constexpr auto mode = sinter::ResampleMode::bilinear;
@@ -29,15 +30,27 @@ struct Args {
   sinter::f16* y;
 };
 
+template <int width>
+struct Place {
+  sinter::Pack<sinter::f16, width> y;
+};
 struct Body {
-  const Args& args;
-  SINTER_DEVICE void apply(const Coord& c) const {
+  template <int width>
+  using Place = ::Place<width>;
+  template <int width>
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Place<width>& place) {
     const float y = sinter::resample<Config::Resample0, float>(args.x, c);
-    sinter::store<Config::YAccess>(args.y, c, y);
+    sinter::put(place.y, e, y);
+  }
+  template <int width>
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
+    sinter::flush<Config::YAccess>(args.y, c, place.y);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_resample_eb2ba706(const __grid_constant__ Args args) {
-  sinter::pointwise::run<Config>(Body{args});
+void sinter_resample_fb4ea01e(const __grid_constant__ Args args) {
+  sinter::pointwise::run<Config, Body>(args);
 }

@@ -6,7 +6,8 @@ struct Config {
   using Index = int;
   using Extent = sinter::Dims<2, 4, 300, 1100>;
   static constexpr int threads = 256;
-  static constexpr int unroll = 1;
+  static constexpr int unroll = 2;
+  static constexpr int width = 4;
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<1320000, 330000, 1100, 1>; };
   struct BlockMask0 {
     struct Mask {
@@ -24,15 +25,27 @@ struct Args {
   sinter::f32* y;
 };
 
+template <int width>
+struct Place {
+  sinter::Pack<sinter::f32, width> y;
+};
 struct Body {
-  const Args& args;
-  SINTER_DEVICE void apply(const Coord& c) const {
+  template <int width>
+  using Place = ::Place<width>;
+  template <int width>
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Place<width>& place) {
     const float y = sinter::block_mask<Config::BlockMask0, float>(args.block_mask, c);
-    sinter::store<Config::YAccess>(args.y, c, y);
+    sinter::put(place.y, e, y);
+  }
+  template <int width>
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
+    sinter::flush<Config::YAccess>(args.y, c, place.y);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_block_mask_01e6b659(const __grid_constant__ Args args) {
-  sinter::pointwise::run<Config>(Body{args});
+void sinter_block_mask_c99d8b86(const __grid_constant__ Args args) {
+  sinter::pointwise::run<Config, Body>(args);
 }

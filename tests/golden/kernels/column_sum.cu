@@ -4,12 +4,16 @@
 struct Config {
   using Index = int;
   using Extent = sinter::Dims<768, 4096>;
-  static constexpr int threads = 512;
-  static constexpr int unroll = 4;
+  static constexpr int threads = 256;
+  static constexpr int unroll = 8;
+  static constexpr int width = 8;
   static constexpr int kept = 1;
-  static constexpr int threads_per_row = 16;
+  static constexpr int threads_per_row = 8;
   static constexpr int rows_per_block = 32;
+  static constexpr int rows_per_thread = 1;
   static constexpr bool rows_fastest = true;
+  static constexpr bool resident = false;
+  static constexpr bool prefetch = false;
   struct DyAccess : sinter::Strided { using Stride = sinter::Dims<1, 768>; };
   struct DbiasAccess : sinter::Strided { using Stride = sinter::Dims<1, 0>; };
 };
@@ -27,31 +31,51 @@ struct Add0 {
   static constexpr long long length = 4096;
 };
 using Reductions = sinter::Reductions<Add0>;
+template <int width>
+struct Place {
+  sinter::Pack<sinter::bf16, width> dy;
+};
 struct Phase0 {
+  static constexpr int number = 0;
   static constexpr bool has_elements = true;
-  const Args& args;
-  SINTER_DEVICE void row(const Coord& c, const Reductions& reductions) {}
-  SINTER_DEVICE void element(const Coord& c, Reductions& reductions) const {
-    const float dy = sinter::load<Config::DyAccess, float>(args.dy, c);
+  SINTER_DEVICE void row(const Args& args, const Coord& c, const Reductions& reductions) {}
+  template <int width>
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
+    sinter::fetch<Config::DyAccess>(args.dy, c, place.dy);
+  }
+  template <int width>
+  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {
+    const float dy = sinter::get<float>(place.dy, e);
     reductions.accumulate<Add0>(dy);
   }
-  SINTER_DEVICE void store_row(const Coord& c) const {}
+  template <int width>
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {}
+  SINTER_DEVICE void store_row(const Args& args, const Coord& c) const {}
 };
 struct Phase1 {
+  static constexpr int number = 1;
   static constexpr bool has_elements = false;
-  const Args& args;
   float sum = 0;
-  SINTER_DEVICE void row(const Coord& c, const Reductions& reductions) {
+  SINTER_DEVICE void row(const Args& args, const Coord& c, const Reductions& reductions) {
     sum = reductions.result<Add0>();
   }
-  SINTER_DEVICE void element(const Coord& c, Reductions& reductions) const {}
-  SINTER_DEVICE void store_row(const Coord& c) const {
+  template <int width>
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {}
+  template <int width>
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {}
+  SINTER_DEVICE void store_row(const Args& args, const Coord& c) const {
     sinter::store<Config::DbiasAccess>(args.dbias, c, sum);
   }
 };
 using Phases = sinter::List<Phase0, Phase1>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_add_c7f5c91a(const __grid_constant__ Args args) {
-  sinter::rowwise::run<Config, Phases, Reductions>(args);
+void sinter_reduce_add_e85b9ba2(const __grid_constant__ Args args) {
+  sinter::rowwise::run<Config, Place<Config::width>, Reductions>(Phases{}, args);
 }

@@ -5,7 +5,8 @@ struct Config {
   using Index = int;
   using Extent = sinter::Dims<4, 8, 16>;
   static constexpr int threads = 256;
-  static constexpr int unroll = 4;
+  static constexpr int unroll = 1;
+  static constexpr int width = 8;
   struct FirstAccess : sinter::Strided {
     using Stride = sinter::Dims<48, 0, 1>;
     struct Window0 {
@@ -32,16 +33,33 @@ struct Args {
   sinter::bf16* y;
 };
 
+template <int width>
+struct Place {
+  sinter::Pack<sinter::bf16, width> first;
+  sinter::Pack<sinter::bf16, width> second;
+  sinter::Pack<sinter::bf16, width> y;
+};
 struct Body {
-  const Args& args;
-  SINTER_DEVICE void apply(const Coord& c) const {
-    const float first = sinter::load<Config::FirstAccess, float>(args.first, c);
-    const float second = sinter::load<Config::SecondAccess, float>(args.second, c, first);
-    sinter::store<Config::YAccess>(args.y, c, second);
+  template <int width>
+  using Place = ::Place<width>;
+  template <int width>
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
+    sinter::fetch<Config::FirstAccess>(args.first, c, place.first);
+    sinter::fetch<Config::SecondAccess>(args.second, c, place.second);
+  }
+  template <int width>
+  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Place<width>& place) {
+    const float first = sinter::get<float>(place.first, e, 0.0f);
+    const float second = sinter::get<float>(place.second, e, first);
+    sinter::put(place.y, e, second);
+  }
+  template <int width>
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
+    sinter::flush<Config::YAccess>(args.y, c, place.y);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_copy_4186d621(const __grid_constant__ Args args) {
-  sinter::pointwise::run<Config>(Body{args});
+void sinter_copy_4d5493ac(const __grid_constant__ Args args) {
+  sinter::pointwise::run<Config, Body>(args);
 }

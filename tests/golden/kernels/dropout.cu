@@ -8,6 +8,7 @@ struct Config {
   using Extent = sinter::Dims<64, 96>;
   static constexpr int threads = 256;
   static constexpr int unroll = 1;
+  static constexpr int width = 2;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<96, 1>; };
   struct SeedAccess : sinter::Strided { using Stride = sinter::Dims<0, 0>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<96, 1>; };
@@ -25,21 +26,36 @@ struct Args {
   long long noise_seed;
 };
 
+template <int width>
+struct Place {
+  sinter::Pack<sinter::f32, width> x;
+  sinter::Pack<sinter::f32, width> y;
+};
 struct Body {
-  const Args& args;
-  SINTER_DEVICE void apply(const Coord& c) const {
-    const float x = sinter::load<Config::XAccess, float>(args.x, c);
+  template <int width>
+  using Place = ::Place<width>;
+  template <int width>
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
+    sinter::fetch<Config::XAccess>(args.x, c, place.x);
+  }
+  template <int width>
+  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Place<width>& place) {
+    const float x = sinter::get<float>(place.x, e);
     const float mask = sinter::random_bernoulli<float>(sinter::integer<Config::SeedAccess>(args.seed), args.offset, sinter::logical_index<Config::MaskIndex>(c), 0x1.ccccccccccccdp-1);
     const float noise = sinter::random_normal<float>(args.noise_seed, args.offset, sinter::logical_index<Config::NoiseIndex>(c), 0.0, 0x1.999999999999ap-4);
     const double jitter = sinter::random_uniform<double>(args.noise_seed, args.offset, sinter::logical_index<Config::JitterIndex>(c), -0x1p-1, 0x1p-2);
     const float kept = sinter::op::Mul::apply(x, mask);
     const float noisy = sinter::op::Add::apply(kept, noise);
     const double y = sinter::op::Add::apply(static_cast<double>(noisy), jitter);
-    sinter::store<Config::YAccess>(args.y, c, y);
+    sinter::put(place.y, e, y);
+  }
+  template <int width>
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
+    sinter::flush<Config::YAccess>(args.y, c, place.y);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_rng_mul_add_bf97fad0(const __grid_constant__ Args args) {
-  sinter::pointwise::run<Config>(Body{args});
+void sinter_rng_mul_add_a03c3bca(const __grid_constant__ Args args) {
+  sinter::pointwise::run<Config, Body>(args);
 }

@@ -6,7 +6,8 @@ struct Config {
   using Index = int;
   using Extent = sinter::Dims<0, 3>;
   static constexpr int threads = 256;
-  static constexpr int unroll = 4;
+  static constexpr int unroll = 1;
+  static constexpr int width = 1;
   struct T0Access : sinter::Strided { using Stride = sinter::Dims<3, 1>; };
   struct T1Access : sinter::Strided { using Stride = sinter::Dims<3, 1>; };
 };
@@ -17,16 +18,31 @@ struct Args {
   sinter::f4e2m1* t1;
 };
 
+template <int width>
+struct Place {
+  sinter::Pack<sinter::f8e8m0, width> t0;
+  sinter::Pack<sinter::f4e2m1, width> t1;
+};
 struct Body {
-  const Args& args;
-  SINTER_DEVICE void apply(const Coord& c) const {
-    const float t0 = sinter::load<Config::T0Access, float>(args.t0, c);
+  template <int width>
+  using Place = ::Place<width>;
+  template <int width>
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
+    sinter::fetch<Config::T0Access>(args.t0, c, place.t0);
+  }
+  template <int width>
+  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Place<width>& place) {
+    const float t0 = sinter::get<float>(place.t0, e);
     const float t1 = sinter::op::Sqrt::apply(t0);
-    sinter::store<Config::T1Access>(args.t1, c, t1);
+    sinter::put(place.t1, e, t1);
+  }
+  template <int width>
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
+    sinter::flush<Config::T1Access>(args.t1, c, place.t1);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_sqrt_902c8142(const __grid_constant__ Args args) {
-  sinter::pointwise::run<Config>(Body{args});
+void sinter_sqrt_b9bbc2ca(const __grid_constant__ Args args) {
+  sinter::pointwise::run<Config, Body>(args);
 }

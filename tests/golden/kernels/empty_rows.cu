@@ -4,12 +4,16 @@
 struct Config {
   using Index = int;
   using Extent = sinter::Dims<5, 0>;
-  static constexpr int threads = 32;
-  static constexpr int unroll = 4;
+  static constexpr int threads = 8;
+  static constexpr int unroll = 8;
+  static constexpr int width = 1;
   static constexpr int kept = 1;
   static constexpr int threads_per_row = 1;
-  static constexpr int rows_per_block = 32;
+  static constexpr int rows_per_block = 8;
+  static constexpr int rows_per_thread = 1;
   static constexpr bool rows_fastest = true;
+  static constexpr bool resident = false;
+  static constexpr bool prefetch = false;
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<1, 0>; };
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<1, 1>; };
 };
@@ -27,31 +31,51 @@ struct Min0 {
   static constexpr long long length = 0;
 };
 using Reductions = sinter::Reductions<Min0>;
+template <int width>
+struct Place {
+  sinter::Pack<sinter::f16, width> x;
+};
 struct Phase0 {
+  static constexpr int number = 0;
   static constexpr bool has_elements = true;
-  const Args& args;
-  SINTER_DEVICE void row(const Coord& c, const Reductions& reductions) {}
-  SINTER_DEVICE void element(const Coord& c, Reductions& reductions) const {
-    const float x = sinter::load<Config::XAccess, float>(args.x, c);
+  SINTER_DEVICE void row(const Args& args, const Coord& c, const Reductions& reductions) {}
+  template <int width>
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
+    sinter::fetch<Config::XAccess>(args.x, c, place.x);
+  }
+  template <int width>
+  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {
+    const float x = sinter::get<float>(place.x, e);
     reductions.accumulate<Min0>(x);
   }
-  SINTER_DEVICE void store_row(const Coord& c) const {}
+  template <int width>
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {}
+  SINTER_DEVICE void store_row(const Args& args, const Coord& c) const {}
 };
 struct Phase1 {
+  static constexpr int number = 1;
   static constexpr bool has_elements = false;
-  const Args& args;
   float least = 0;
-  SINTER_DEVICE void row(const Coord& c, const Reductions& reductions) {
+  SINTER_DEVICE void row(const Args& args, const Coord& c, const Reductions& reductions) {
     least = reductions.result<Min0>();
   }
-  SINTER_DEVICE void element(const Coord& c, Reductions& reductions) const {}
-  SINTER_DEVICE void store_row(const Coord& c) const {
+  template <int width>
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {}
+  template <int width>
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {}
+  SINTER_DEVICE void store_row(const Args& args, const Coord& c) const {
     sinter::store<Config::YAccess>(args.y, c, least);
   }
 };
 using Phases = sinter::List<Phase0, Phase1>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_min_bc8f040d(const __grid_constant__ Args args) {
-  sinter::rowwise::run<Config, Phases, Reductions>(args);
+void sinter_reduce_min_e332271a(const __grid_constant__ Args args) {
+  sinter::rowwise::run<Config, Place<Config::width>, Reductions>(Phases{}, args);
 }

@@ -6,7 +6,8 @@ struct Config {
   using Index = int;
   using Extent = sinter::Dims<>;
   static constexpr int threads = 256;
-  static constexpr int unroll = 4;
+  static constexpr int unroll = 1;
+  static constexpr int width = 1;
   struct ForIncludeEtcPasswdAccess : sinter::Strided { using Stride = sinter::Dims<>; };
   struct A1Access : sinter::Strided { using Stride = sinter::Dims<>; };
   struct A12Access : sinter::Strided { using Stride = sinter::Dims<>; };
@@ -21,9 +22,16 @@ struct Args {
   sinter::f32* syncthreads;
 };
 
+template <int width>
+struct Place {
+};
 struct Body {
-  const Args& args;
-  SINTER_DEVICE void apply(const Coord& c) const {
+  template <int width>
+  using Place = ::Place<width>;
+  template <int width>
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Place<width>& place) {
     const float for_t = sinter::load<Config::ForIncludeEtcPasswdAccess, float>(args.for_include_etc_passwd, c);
     const float while_1 = sinter::load<Config::A1Access, float>(args.a_1, c);
     const float t_9lives = sinter::load<Config::A12Access, float>(args.a1, c);
@@ -31,9 +39,11 @@ struct Body {
     const float xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx = sinter::op::Add::apply(for_t_2, t_9lives);
     sinter::store<Config::SyncthreadsAccess>(args.syncthreads, c, xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx);
   }
+  template <int width>
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {}
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_add_20c225c8(const __grid_constant__ Args args) {
-  sinter::pointwise::run<Config>(Body{args});
+void sinter_add_2d421dd7(const __grid_constant__ Args args) {
+  sinter::pointwise::run<Config, Body>(args);
 }

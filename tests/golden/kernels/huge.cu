@@ -7,6 +7,7 @@ struct Config {
   using Extent = sinter::Dims<1048576, 4096>;
   static constexpr int threads = 256;
   static constexpr int unroll = 4;
+  static constexpr int width = 16;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<4096, 1>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<4096, 1>; };
 };
@@ -17,16 +18,31 @@ struct Args {
   sinter::i8* y;
 };
 
+template <int width>
+struct Place {
+  sinter::Pack<sinter::i8, width> x;
+  sinter::Pack<sinter::i8, width> y;
+};
 struct Body {
-  const Args& args;
-  SINTER_DEVICE void apply(const Coord& c) const {
-    const float x = sinter::load<Config::XAccess, float>(args.x, c);
+  template <int width>
+  using Place = ::Place<width>;
+  template <int width>
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
+    sinter::fetch<Config::XAccess>(args.x, c, place.x);
+  }
+  template <int width>
+  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Place<width>& place) {
+    const float x = sinter::get<float>(place.x, e);
     const float y = sinter::op::Neg::apply(x);
-    sinter::store<Config::YAccess>(args.y, c, y);
+    sinter::put(place.y, e, y);
+  }
+  template <int width>
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
+    sinter::flush<Config::YAccess>(args.y, c, place.y);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_neg_0c37c4c3(const __grid_constant__ Args args) {
-  sinter::pointwise::run<Config>(Body{args});
+void sinter_neg_c6d0ee77(const __grid_constant__ Args args) {
+  sinter::pointwise::run<Config, Body>(args);
 }

@@ -6,7 +6,8 @@ struct Config {
   using Index = int;
   using Extent = sinter::Dims<5, 1000>;
   static constexpr int threads = 256;
-  static constexpr int unroll = 4;
+  static constexpr int unroll = 1;
+  static constexpr int width = 8;
   struct IntTAccess : sinter::Strided { using Stride = sinter::Dims<1000, 1>; };
   struct MaskAccess : sinter::Strided { using Stride = sinter::Dims<1000, 1>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<1000, 1>; };
@@ -20,21 +21,38 @@ struct Args {
   double limit;
 };
 
+template <int width>
+struct Place {
+  sinter::Pack<sinter::i32, width> int_t;
+  sinter::Pack<sinter::bool8, width> mask;
+  sinter::Pack<sinter::u8, width> y;
+};
 struct Body {
-  const Args& args;
-  SINTER_DEVICE void apply(const Coord& c) const {
-    const double int_t = sinter::load<Config::IntTAccess, double>(args.int_t, c);
+  template <int width>
+  using Place = ::Place<width>;
+  template <int width>
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
+    sinter::fetch<Config::IntTAccess>(args.int_t, c, place.int_t);
+  }
+  template <int width>
+  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Place<width>& place) {
+    const double int_t = sinter::get<double>(place.int_t, e);
     const double limit = args.limit;
     const float column = static_cast<float>(c.at[1]);
     const double keep = sinter::op::CmpLt::apply(static_cast<double>(column), limit);
     const float keep_bool = static_cast<float>(sinter::convert<sinter::bool8>(keep));
     const double y = sinter::op::BinarySelect::apply(int_t, static_cast<double>(column), static_cast<double>(keep_bool));
-    sinter::store<Config::MaskAccess>(args.mask, c, keep_bool);
-    sinter::store<Config::YAccess>(args.y, c, y);
+    sinter::put(place.mask, e, keep_bool);
+    sinter::put(place.y, e, y);
+  }
+  template <int width>
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
+    sinter::flush<Config::MaskAccess>(args.mask, c, place.mask);
+    sinter::flush<Config::YAccess>(args.y, c, place.y);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_cmp_lt_binary_select_c1ba1ba0(const __grid_constant__ Args args) {
-  sinter::pointwise::run<Config>(Body{args});
+void sinter_cmp_lt_binary_select_dc674101(const __grid_constant__ Args args) {
+  sinter::pointwise::run<Config, Body>(args);
 }

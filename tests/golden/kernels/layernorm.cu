@@ -6,11 +6,15 @@ struct Config {
   using Index = int;
   using Extent = sinter::Dims<12, 20, 40>;
   static constexpr int threads = 256;
-  static constexpr int unroll = 4;
+  static constexpr int unroll = 1;
+  static constexpr int width = 4;
   static constexpr int kept = 1;
   static constexpr int threads_per_row = 256;
   static constexpr int rows_per_block = 1;
+  static constexpr int rows_per_thread = 1;
   static constexpr bool rows_fastest = false;
+  static constexpr bool resident = true;
+  static constexpr bool prefetch = true;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<800, 1, 20>; };
   struct ScaleAccess : sinter::Strided { using Stride = sinter::Dims<0, 40, 1>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<800, 40, 1>; };
@@ -41,60 +45,90 @@ struct Avg1 {
   static constexpr long long length = 800;
 };
 using Reductions = sinter::Reductions<Avg0, Avg1>;
+template <int width>
+struct Place {
+  sinter::Pack<sinter::f32, width> scale;
+  sinter::Pack<sinter::f32, width> y;
+};
 struct Phase0 {
+  static constexpr int number = 0;
   static constexpr bool has_elements = true;
-  const Args& args;
-  SINTER_DEVICE void row(const Coord& c, const Reductions& reductions) {}
-  SINTER_DEVICE void element(const Coord& c, Reductions& reductions) const {
+  SINTER_DEVICE void row(const Args& args, const Coord& c, const Reductions& reductions) {}
+  template <int width>
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {
     const float x = sinter::load<Config::XAccess, float>(args.x, c);
     reductions.accumulate<Avg0>(x);
   }
-  SINTER_DEVICE void store_row(const Coord& c) const {}
+  template <int width>
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {}
+  SINTER_DEVICE void store_row(const Args& args, const Coord& c) const {}
 };
 struct Phase1 {
+  static constexpr int number = 1;
   static constexpr bool has_elements = true;
-  const Args& args;
   float mean = 0;
-  SINTER_DEVICE void row(const Coord& c, const Reductions& reductions) {
+  SINTER_DEVICE void row(const Args& args, const Coord& c, const Reductions& reductions) {
     mean = reductions.result<Avg0>();
   }
-  SINTER_DEVICE void element(const Coord& c, Reductions& reductions) const {
+  template <int width>
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {
     const float x = sinter::load<Config::XAccess, float>(args.x, c);
     const float centred = sinter::op::Sub::apply(x, mean);
     const float square = sinter::op::Mul::apply(centred, centred);
     reductions.accumulate<Avg1>(square);
   }
-  SINTER_DEVICE void store_row(const Coord& c) const {
+  template <int width>
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {}
+  SINTER_DEVICE void store_row(const Args& args, const Coord& c) const {
     sinter::store<Config::MeanAccess>(args.mean, c, mean);
   }
 };
 struct Phase2 {
+  static constexpr int number = 2;
   static constexpr bool has_elements = true;
-  const Args& args;
   float mean = 0;
   float inv_variance = 0;
-  SINTER_DEVICE void row(const Coord& c, const Reductions& reductions) {
+  SINTER_DEVICE void row(const Args& args, const Coord& c, const Reductions& reductions) {
     const float epsilon = args.epsilon;
     mean = reductions.result<Avg0>();
     const float variance = reductions.result<Avg1>();
     const float sum = sinter::op::Add::apply(variance, epsilon);
     inv_variance = sinter::op::Rsqrt::apply(sum);
   }
-  SINTER_DEVICE void element(const Coord& c, Reductions& reductions) const {
+  template <int width>
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
+    sinter::fetch<Config::ScaleAccess>(args.scale, c, place.scale);
+  }
+  template <int width>
+  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {
     const float x = sinter::load<Config::XAccess, float>(args.x, c);
-    const float scale = sinter::load<Config::ScaleAccess, float>(args.scale, c);
+    const float scale = sinter::get<float>(place.scale, e);
     const float centred = sinter::op::Sub::apply(x, mean);
     const float normal = sinter::op::Mul::apply(centred, inv_variance);
     const float y = sinter::op::Mul::apply(normal, scale);
-    sinter::store<Config::YAccess>(args.y, c, y);
+    sinter::put(place.y, e, y);
   }
-  SINTER_DEVICE void store_row(const Coord& c) const {
+  template <int width>
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
+    sinter::flush<Config::YAccess>(args.y, c, place.y);
+  }
+  SINTER_DEVICE void store_row(const Args& args, const Coord& c) const {
     sinter::store<Config::RowTAccess>(args.row_t, c, inv_variance);
   }
 };
 using Phases = sinter::List<Phase0, Phase1, Phase2>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_avg_sub_mul_add_452da0dd(const __grid_constant__ Args args) {
-  sinter::rowwise::run<Config, Phases, Reductions>(args);
+void sinter_reduce_avg_sub_mul_add_cd5c5493(const __grid_constant__ Args args) {
+  sinter::rowwise::run<Config, Place<Config::width>, Reductions>(Phases{}, args);
 }

@@ -6,7 +6,8 @@ struct Config {
   using Index = int;
   using Extent = sinter::Dims<7, 33>;
   static constexpr int threads = 256;
-  static constexpr int unroll = 4;
+  static constexpr int unroll = 1;
+  static constexpr int width = 1;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<33, 1>; };
   struct DAccess : sinter::Strided { using Stride = sinter::Dims<33, 1>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<33, 1>; };
@@ -24,21 +25,40 @@ struct Args {
   sinter::f64* wide;
 };
 
+template <int width>
+struct Place {
+  sinter::Pack<sinter::f8e4m3, width> x;
+  sinter::Pack<sinter::f64, width> d;
+  sinter::Pack<sinter::f8e5m2, width> y;
+  sinter::Pack<sinter::f64, width> wide;
+};
 struct Body {
-  const Args& args;
-  SINTER_DEVICE void apply(const Coord& c) const {
-    const float x = sinter::load<Config::XAccess, float>(args.x, c);
-    const double d = sinter::load<Config::DAccess, double>(args.d, c);
-    const float e = sinter::op::Exp::apply(x);
-    const double sum = sinter::op::AddSquare::apply(static_cast<double>(e), d);
+  template <int width>
+  using Place = ::Place<width>;
+  template <int width>
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
+    sinter::fetch<Config::XAccess>(args.x, c, place.x);
+    sinter::fetch<Config::DAccess>(args.d, c, place.d);
+  }
+  template <int width>
+  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Place<width>& place) {
+    const float x = sinter::get<float>(place.x, e);
+    const double d = sinter::get<double>(place.d, e);
+    const float e_t = sinter::op::Exp::apply(x);
+    const double sum = sinter::op::AddSquare::apply(static_cast<double>(e_t), d);
     const float sum_f16 = static_cast<float>(sinter::convert<sinter::f16>(sum));
     const float y = sinter::op::SwishFwd::apply(sum_f16, 0x1.b33334p+0f);
-    sinter::store<Config::YAccess>(args.y, c, y);
-    sinter::store<Config::WideAccess>(args.wide, c, sum);
+    sinter::put(place.y, e, y);
+    sinter::put(place.wide, e, sum);
+  }
+  template <int width>
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
+    sinter::flush<Config::YAccess>(args.y, c, place.y);
+    sinter::flush<Config::WideAccess>(args.wide, c, place.wide);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_exp_add_square_swish_fwd_396dc992(const __grid_constant__ Args args) {
-  sinter::pointwise::run<Config>(Body{args});
+void sinter_exp_add_square_swish_fwd_1855bbcf(const __grid_constant__ Args args) {
+  sinter::pointwise::run<Config, Body>(args);
 }

@@ -7,6 +7,7 @@ struct Config {
   using Extent = sinter::Dims<3, 2, 64, 64>;
   static constexpr int threads = 256;
   static constexpr int unroll = 1;
+  static constexpr int width = 8;
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<8192, 4096, 64, 1>; };
   struct PageGather0 {
     struct X {
@@ -30,15 +31,27 @@ struct Args {
   sinter::bf16* y;
 };
 
+template <int width>
+struct Place {
+  sinter::Pack<sinter::bf16, width> y;
+};
 struct Body {
-  const Args& args;
-  SINTER_DEVICE void apply(const Coord& c) const {
+  template <int width>
+  using Place = ::Place<width>;
+  template <int width>
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Place<width>& place) {
     const float y = sinter::page_gather<Config::PageGather0, float>(args.k, args.page_table, c);
-    sinter::store<Config::YAccess>(args.y, c, y);
+    sinter::put(place.y, e, y);
+  }
+  template <int width>
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
+    sinter::flush<Config::YAccess>(args.y, c, place.y);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_page_gather_2cc045b1(const __grid_constant__ Args args) {
-  sinter::pointwise::run<Config>(Body{args});
+void sinter_page_gather_ac28a301(const __grid_constant__ Args args) {
+  sinter::pointwise::run<Config, Body>(args);
 }

@@ -5,7 +5,8 @@ struct Config {
   using Index = int;
   using Extent = sinter::Dims<6, 35>;
   static constexpr int threads = 256;
-  static constexpr int unroll = 4;
+  static constexpr int unroll = 1;
+  static constexpr int width = 1;
   struct XAccess : sinter::Strided {
     using Stride = sinter::Dims<1, 14>;
     using Via = sinter::Dims<14, 15>;
@@ -19,15 +20,27 @@ struct Args {
   sinter::f16* y;
 };
 
+template <int width>
+struct Place {
+  sinter::Pack<sinter::f16, width> y;
+};
 struct Body {
-  const Args& args;
-  SINTER_DEVICE void apply(const Coord& c) const {
+  template <int width>
+  using Place = ::Place<width>;
+  template <int width>
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Place<width>& place) {
     const float x = sinter::load<Config::XAccess, float>(args.x, c);
-    sinter::store<Config::YAccess>(args.y, c, x);
+    sinter::put(place.y, e, x);
+  }
+  template <int width>
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
+    sinter::flush<Config::YAccess>(args.y, c, place.y);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_copy_59178eb1(const __grid_constant__ Args args) {
-  sinter::pointwise::run<Config>(Body{args});
+void sinter_copy_d77575e4(const __grid_constant__ Args args) {
+  sinter::pointwise::run<Config, Body>(args);
 }

@@ -5,12 +5,16 @@
 struct Config {
   using Index = int;
   using Extent = sinter::Dims<300, 1000>;
-  static constexpr int threads = 256;
-  static constexpr int unroll = 4;
+  static constexpr int threads = 128;
+  static constexpr int unroll = 1;
+  static constexpr int width = 8;
   static constexpr int kept = 1;
-  static constexpr int threads_per_row = 256;
+  static constexpr int threads_per_row = 128;
   static constexpr int rows_per_block = 1;
+  static constexpr int rows_per_thread = 1;
   static constexpr bool rows_fastest = false;
+  static constexpr bool resident = true;
+  static constexpr bool prefetch = true;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<1000, 1>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<1000, 1>; };
   struct StatsAccess : sinter::Strided { using Stride = sinter::Dims<1, 0>; };
@@ -36,57 +40,91 @@ struct Add1 {
   static constexpr long long length = 1000;
 };
 using Reductions = sinter::Reductions<Max0, Add1>;
+template <int width>
+struct Place {
+  sinter::Pack<sinter::bf16, width> x;
+  sinter::Pack<sinter::bf16, width> y;
+};
 struct Phase0 {
+  static constexpr int number = 0;
   static constexpr bool has_elements = true;
-  const Args& args;
-  SINTER_DEVICE void row(const Coord& c, const Reductions& reductions) {}
-  SINTER_DEVICE void element(const Coord& c, Reductions& reductions) const {
-    const float x = sinter::load<Config::XAccess, float>(args.x, c);
+  SINTER_DEVICE void row(const Args& args, const Coord& c, const Reductions& reductions) {}
+  template <int width>
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
+    sinter::fetch<Config::XAccess>(args.x, c, place.x);
+  }
+  template <int width>
+  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {
+    const float x = sinter::get<float>(place.x, e);
     reductions.accumulate<Max0>(x);
   }
-  SINTER_DEVICE void store_row(const Coord& c) const {}
+  template <int width>
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {}
+  SINTER_DEVICE void store_row(const Args& args, const Coord& c) const {}
 };
 struct Phase1 {
+  static constexpr int number = 1;
   static constexpr bool has_elements = true;
-  const Args& args;
   float top = 0;
-  SINTER_DEVICE void row(const Coord& c, const Reductions& reductions) {
+  SINTER_DEVICE void row(const Args& args, const Coord& c, const Reductions& reductions) {
     top = reductions.result<Max0>();
   }
-  SINTER_DEVICE void element(const Coord& c, Reductions& reductions) const {
-    const float x = sinter::load<Config::XAccess, float>(args.x, c);
-    const float shifted = sinter::op::Sub::apply(x, top);
-    const float e = sinter::op::Exp::apply(shifted);
-    reductions.accumulate<Add1>(e);
+  template <int width>
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {
+    sinter::fetch<Config::XAccess>(args.x, c, place.x);
   }
-  SINTER_DEVICE void store_row(const Coord& c) const {}
+  template <int width>
+  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {
+    const float x = sinter::get<float>(place.x, e);
+    const float shifted = sinter::op::Sub::apply(x, top);
+    const float e_t = sinter::op::Exp::apply(shifted);
+    reductions.accumulate<Add1>(e_t);
+  }
+  template <int width>
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {}
+  SINTER_DEVICE void store_row(const Args& args, const Coord& c) const {}
 };
 struct Phase2 {
+  static constexpr int number = 2;
   static constexpr bool has_elements = true;
-  const Args& args;
   float top = 0;
   float sum = 0;
   float stats = 0;
-  SINTER_DEVICE void row(const Coord& c, const Reductions& reductions) {
+  SINTER_DEVICE void row(const Args& args, const Coord& c, const Reductions& reductions) {
     top = reductions.result<Max0>();
     sum = reductions.result<Add1>();
     const float log_sum = sinter::op::Log::apply(sum);
     stats = sinter::op::Add::apply(top, log_sum);
   }
-  SINTER_DEVICE void element(const Coord& c, Reductions& reductions) const {
-    const float x = sinter::load<Config::XAccess, float>(args.x, c);
-    const float shifted = sinter::op::Sub::apply(x, top);
-    const float e = sinter::op::Exp::apply(shifted);
-    const float y = sinter::op::Div::apply(e, sum);
-    sinter::store<Config::YAccess>(args.y, c, y);
+  template <int width>
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {
+    sinter::fetch<Config::XAccess>(args.x, c, place.x);
   }
-  SINTER_DEVICE void store_row(const Coord& c) const {
+  template <int width>
+  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {
+    const float x = sinter::get<float>(place.x, e);
+    const float shifted = sinter::op::Sub::apply(x, top);
+    const float e_t = sinter::op::Exp::apply(shifted);
+    const float y = sinter::op::Div::apply(e_t, sum);
+    sinter::put(place.y, e, y);
+  }
+  template <int width>
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
+    sinter::flush<Config::YAccess>(args.y, c, place.y);
+  }
+  SINTER_DEVICE void store_row(const Args& args, const Coord& c) const {
     sinter::store<Config::StatsAccess>(args.stats, c, stats);
   }
 };
 using Phases = sinter::List<Phase0, Phase1, Phase2>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_max_reduce_add_sub_exp_cd6500f1(const __grid_constant__ Args args) {
-  sinter::rowwise::run<Config, Phases, Reductions>(args);
+void sinter_reduce_max_reduce_add_sub_exp_d7ad4917(const __grid_constant__ Args args) {
+  sinter::rowwise::run<Config, Place<Config::width>, Reductions>(Phases{}, args);
 }

@@ -1,0 +1,106 @@
+// What a thread holds of neighbouring elements of a tensor, in storage format: elements that lie one
+// after another in memory move together, up to 16 bytes at a time.
+#pragma once
+#include "sinter/device/core/index.cuh"
+
+namespace sinter {
+
+// `width` elements side by side. `aligned` of them are known to start at a multiple of their joint
+// size, so that they move as one.
+template <class Element, int width, int aligned = 16 / sizeof(Element)>
+struct Pack {
+  static constexpr int step = aligned < width ? aligned : width;
+  alignas(16) Element at[width];
+  bool inside = true;  // of the tensor, where it has windows
+
+  SINTER_DEVICE Element element(int e) const { return at[e]; }
+};
+
+// One element that stands for all places of a pack.
+template <class Element>
+struct Same {
+  Element value;
+  bool inside = true;
+
+  SINTER_DEVICE Element element(int) const { return value; }
+};
+
+template <int bytes>
+struct Word;
+template <>
+struct Word<1> {
+  using Type = unsigned char;
+};
+template <>
+struct Word<2> {
+  using Type = unsigned short;
+};
+template <>
+struct Word<4> {
+  using Type = unsigned;
+};
+template <>
+struct Word<8> {
+  using Type = uint2;
+};
+template <>
+struct Word<16> {
+  using Type = uint4;
+};
+
+// Brings what lies at `c` and after it.
+template <class Access, class Element, int width, int aligned, class Coord>
+SINTER_DEVICE void fetch(const Element* base, const Coord& c,
+                         Pack<Element, width, aligned>& pack) {
+  using Move = typename Word<Pack<Element, width, aligned>::step * sizeof(Element)>::Type;
+  const auto place = locate<Access>(c);
+  pack.inside = place.inside;
+  const Move* from = reinterpret_cast<const Move*>(base + place.offset);
+#pragma unroll
+  for (int i = 0; i < static_cast<int>(width * sizeof(Element) / sizeof(Move)); ++i)
+    if (Access::Windows::size == 0 || place.inside)
+      reinterpret_cast<Move*>(pack.at)[i] = __ldg(from + i);
+}
+template <class Access, class Element, class Coord>
+SINTER_DEVICE void fetch(const Element* base, const Coord& c, Same<Element>& same) {
+  const auto place = locate<Access>(c);
+  same.inside = place.inside;
+  if (Access::Windows::size == 0 || place.inside)
+    same.value = Format<Element>::fetch(base + place.offset);
+}
+
+// Writes the pack to where it belongs.
+template <class Access, class Element, int width, int aligned, class Coord>
+SINTER_DEVICE void flush(Element* base, const Coord& c, const Pack<Element, width, aligned>& pack) {
+  using Move = typename Word<Pack<Element, width, aligned>::step * sizeof(Element)>::Type;
+  const auto place = locate<Access>(c);
+  Move* to = reinterpret_cast<Move*>(base + place.offset);
+#pragma unroll
+  for (int i = 0; i < static_cast<int>(width * sizeof(Element) / sizeof(Move)); ++i)
+    if (Access::Windows::size == 0 || place.inside)
+      to[i] = reinterpret_cast<const Move*>(pack.at)[i];
+}
+
+// One place of a pack as a value; `otherwise` where a window is left.
+template <class T, class Held>
+SINTER_DEVICE T get(const Held& held, int e) {
+  using Element = decltype(held.element(e));
+  return static_cast<T>(Format<Element>::decode(held.element(e)));
+}
+template <class T, class Held>
+SINTER_DEVICE T get(const Held& held, int e, T otherwise) {
+  return held.inside ? get<T>(held, e) : otherwise;
+}
+template <class Element, int width, int aligned, class T>
+SINTER_DEVICE void put(Pack<Element, width, aligned>& pack, int e, T x) {
+  pack.at[e] = Format<Element>::encode(x);
+}
+
+// `c` moved on by `e` along one index.
+template <int dim, class Coord>
+SINTER_DEVICE Coord neighbour(Coord c, int e) {
+  if constexpr (dim >= 0) c.at[dim] += e;
+  return c;
+}
+
+}  // namespace sinter

@@ -1,0 +1,111 @@
+#include "emit/packing.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace sinter {
+namespace {
+
+constexpr int kMoveBytes = 16;  // the most that one instruction moves
+
+bool multiple(std::int64_t value, std::int64_t of) { return value % of == 0; }
+
+// Which ports the body reaches element by element: plain loads and stores.
+std::vector<bool> reached(const KernelSpec& spec) {
+  std::vector<bool> r(spec.ports.size());
+  for (const auto& s : spec.body.statements)
+    if (s.kind == StatementKind::load || s.kind == StatementKind::store)
+      if (!s.per_row) r[static_cast<std::size_t>(s.port)] = true;
+  return r;
+}
+
+// The distance between neighbours along `dim`, where it is the same everywhere and `width` of them
+// are inside or outside of every window together; -1 where not.
+std::int64_t common_step(const KernelSpec& spec, const Access& a, int dim, int width) {
+  std::int64_t step = 0;
+  if (a.via.empty()) {
+    step = a.stride[dim];
+  } else {
+    // The last index is split off last, so neighbours stay together in the last of `via`.
+    const int last = a.via.size() - 1;
+    if (dim != spec.extent.size() - 1 || !multiple(a.via[last], width)) return -1;
+    step = a.stride[last];
+  }
+  for (const auto& w : a.windows) {
+    if (w.coefficient[dim] == 0) continue;
+    if (w.coefficient[dim] != 1 || w.divisor != 1) return -1;
+    if (!multiple(w.base, width) || !multiple(w.extent, width)) return -1;
+    for (int i = 0; i < w.coefficient.size(); ++i)
+      if (i != dim && !multiple(w.coefficient[i], width)) return -1;
+    step += w.stride;
+  }
+  return step;
+}
+
+// The most elements, a power of two, that lie aligned at every place whose index is a multiple of
+// the width.
+int alignment(const KernelSpec& spec, const KernelPort& p, int dim, int width) {
+  const int bytes = info(p.type).bytes;
+  const Access& a = p.access;
+  const auto fits = [&](std::int64_t n) {
+    if (n * bytes > kMoveBytes || n * bytes > p.alignment || !multiple(a.offset, n)) return false;
+    const Dims& extent = a.via.empty() ? spec.extent : a.via;
+    const int along = a.via.empty() ? dim : a.via.size() - 1;
+    for (int i = 0; i < a.stride.size(); ++i)
+      if (i != along && extent[i] > 1 && !multiple(a.stride[i], n)) return false;
+    for (const auto& w : a.windows)
+      if (w.coefficient[dim] == 0 && !multiple(w.stride, n)) return false;
+    return true;
+  };
+  int n = 1;
+  while (2 * n <= width && fits(2 * n)) n *= 2;
+  return n;
+}
+
+}  // namespace
+
+Packing choose_packing(const KernelSpec& spec, int dim, int widest) {
+  Packing packing;
+  packing.dim = dim;
+  packing.ports.resize(spec.ports.size());
+  if (dim < 0) return packing;
+  const std::vector<bool> used = reached(spec);
+  int least = kMoveBytes, most = 1;
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    if (!used[i] || common_step(spec, spec.ports[i].access, dim, 1) != 1) continue;
+    least = std::min(least, info(spec.ports[i].type).bytes);
+    most = std::max(most, info(spec.ports[i].type).bytes);
+  }
+  // 16 bytes of the narrowest type, but no more than 32 of the widest.
+  int width = std::min({widest, kMoveBytes / least, 2 * kMoveBytes / most});
+  const bool ragged = spec.family == Family::pointwise && spec.extent.size() == 1;
+  // A port that would have to go element by element for the width alone makes it narrower.
+  const auto works = [&](int w) {
+    if (!ragged && !multiple(spec.extent[dim], w)) return false;
+    for (std::size_t i = 0; i < used.size(); ++i) {
+      const Access& a = spec.ports[i].access;
+      if (used[i] && common_step(spec, a, dim, 1) == 1 && common_step(spec, a, dim, w) != 1)
+        return false;
+    }
+    return true;
+  };
+  while (width > 1 && !works(width)) width /= 2;
+  packing.width = width;
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    if (!used[i]) continue;
+    const KernelPort& p = spec.ports[i];
+    const std::int64_t step = common_step(spec, p.access, dim, width);
+    PortPack& pack = packing.ports[i];
+    if (step == 1) {
+      pack.kind = PortPack::Kind::pack;
+      pack.aligned = alignment(spec, p, dim, width);
+      if (!p.written) packing.fetched_bytes += width * info(p.type).bytes;
+    } else if (step == 0 && !p.written) {
+      pack.kind = PortPack::Kind::same;
+      packing.fetched_bytes += info(p.type).bytes;
+    }
+  }
+  return packing;
+}
+
+}  // namespace sinter

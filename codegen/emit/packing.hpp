@@ -1,0 +1,30 @@
+// How a kernel moves its operands: several neighbours along one index of the domain at a time, where
+// memory lies so. A pure function of the spec.
+#pragma once
+#include <vector>
+
+#include "plan/kernel_spec.hpp"
+
+namespace sinter {
+
+// What a thread holds of a port at one place of the domain.
+struct PortPack {
+  enum class Kind : std::uint8_t {
+    apart,  // nothing: element by element, where the body asks for it
+    pack,   // neighbours that lie one after another
+    same,   // one element for all neighbours
+  } kind = Kind::apart;
+  int aligned = 1;  // pack: elements that start at a multiple of their joint size, a power of two
+};
+
+struct Packing {
+  int dim = -1;   // the index along which neighbours are packed; -1 where the domain has none
+  int width = 1;  // how many; divides the extent, but for a domain of one index
+  std::vector<PortPack> ports;
+  int fetched_bytes = 0;  // that the loads of one place move
+};
+
+// For a body of the pointwise or the rowwise family, packed along index `dim`.
+Packing choose_packing(const KernelSpec& spec, int dim, int widest);
+
+}  // namespace sinter
