@@ -48,7 +48,7 @@ class ContractionPattern final : public Pattern {
     if (!is_contraction(n.op)) return std::nullopt;
     Match m{{anchor}, anchor, 0};
     const Dims domain = without_leading_ones(state.graph()[n.outputs[0]].dim);
-    grow(state, m.nodes, {name(), false, explain}, [&](NodeId other) -> std::string {
+    grow(state, m.nodes, {.pattern = name(), .explain = explain}, [&](NodeId other) -> std::string {
       if (reads_from_memory(state.node(other).op)) return "it reads its operands from memory";
       if (std::string why = refuse_other_domain(state, other, domain); !why.empty()) return why;
       return epilogue_refuses(state, anchor, other);

@@ -106,7 +106,7 @@ void grow(FusionState& state, std::vector<NodeId>& nodes, const Growth& growth,
       for (TensorId t : n.inputs) {
         if (t < 0) continue;
         grown |= consider(state.producer(t), t);
-        if (growth.siblings && !state.graph()[t].has_value)
+        if (!state.graph()[t].has_value && count(state.graph()[t].dim) >= growth.shared)
           for (NodeId c : state.consumers(t)) grown |= consider(c, t);
       }
     }

@@ -2,6 +2,7 @@
 // could compute, then turns a chosen proposal into a KernelSpec. Patterns are stateless.
 #pragma once
 #include <functional>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -62,10 +63,11 @@ std::string joining_fails(const FusionState& state, const std::vector<NodeId>& n
 std::string refuse_other_domain(const FusionState& state, NodeId n, const Dims& domain);
 
 // Grows `nodes` by free neighbours that `refuse` does not refuse with a reason: consumers,
-// producers and, with `siblings`, nodes that read the same tensors.
+// producers, and nodes that read the same tensors, where these have at least `shared` elements, so
+// that reading them once is worth it.
 struct Growth {
   std::string_view pattern;
-  bool siblings = false;
+  std::int64_t shared = std::numeric_limits<std::int64_t>::max();
   bool explain = false;
 };
 void grow(FusionState& state, std::vector<NodeId>& nodes, const Growth& growth,

@@ -18,7 +18,7 @@ class PointwisePattern final : public Pattern {
     if (!is_elementwise(state.node(anchor).op)) return std::nullopt;
     const Dims domain = without_leading_ones(state.graph()[state.node(anchor).outputs[0]].dim);
     Match m{{anchor}, anchor, 0};
-    grow(state, m.nodes, {name(), true, explain},
+    grow(state, m.nodes, {name(), count(domain), explain},
          [&](NodeId n) -> std::string {
            // A gather's indices are those of its own dims, leading ones included.
            if (reads_from_memory(state.node(n).op) &&

@@ -5,12 +5,28 @@
 //                               epilogue ----> y       again and again: a second reduction may use
 //                                                      what the first one gave (softmax, norms)
 //
-// Nodes run over the full domain F, or over R: F with the reduced axes 1.
+// Nodes run over the full domain F, or over R: F with the reduced axes 1. Values over F may also be
+// reduced down the columns, over the axes that R keeps (the gradients of a norm's scale and bias);
+// such a result is complete only when the kernel has ended.
 #include "fusion_patterns/pattern.hpp"
 #include "planner/body_builder.hpp"
 
 namespace sinter {
 namespace {
+
+// A thread keeps the running results of its columns in registers.
+constexpr std::int64_t kMaxColumns = 16384;
+
+// The node reduces exactly the axes that the rows keep, and a row is contiguous.
+bool reduces_columns(const Graph& g, const Node& n, const Dims& full, const Dims& kept) {
+  const Dims& from = g[n.inputs[0]].dim;
+  const Dims& to = g[n.outputs[0]].dim;
+  const int last = full.size() - 1;
+  if (from != full || full[last] == kept[last] || count(kept) < 2) return false;
+  for (int i = 0; i <= last; ++i)
+    if (to[i] != (full[i] != kept[i] ? full[i] : 1)) return false;
+  return true;
+}
 
 class RowwisePattern final : public Pattern {
  public:
@@ -23,10 +39,25 @@ class RowwisePattern final : public Pattern {
     const Dims full = g[reduction.inputs[0]].dim, kept = g[reduction.outputs[0]].dim;
     const Dims full_domain = without_leading_ones(full), row_domain = without_leading_ones(kept);
     Match m{{anchor}, anchor, 0};
-    grow(state, m.nodes, {name(), false, explain}, [&](NodeId n) -> std::string {
+    const auto is_column = [&](NodeId n) {
+      return state.node(n).op == OpKind::reduction && reduces_columns(g, state.node(n), full, kept);
+    };
+    grow(state, m.nodes, {name(), count(full), explain}, [&](NodeId n) -> std::string {
       const Node& other = state.node(n);
+      for (TensorId t : other.inputs) {
+        const NodeId p = t >= 0 ? state.producer(t) : -1;
+        if (p >= 0 && contains(m.nodes, p) && is_column(p))
+          return "it needs a column's total, which the kernel's end completes";
+      }
       if (other.op == OpKind::reduction) {
         if (g[other.inputs[0]].dim == full && g[other.outputs[0]].dim == kept) return {};
+        if (is_column(n)) {
+          for (NodeId c : state.consumers(other.outputs[0]))
+            if (contains(m.nodes, c)) return "the kernel needs a column's total";
+          if (count(full) / count(kept) > kMaxColumns)
+            return "its rows have more than " + std::to_string(kMaxColumns) + " columns";
+          return {};
+        }
         return "it reduces " + to_string(g[other.inputs[0]].dim) + " to " +
                to_string(g[other.outputs[0]].dim) + ", the kernel " + to_string(full) + " to " +
                to_string(kept);

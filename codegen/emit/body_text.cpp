@@ -14,13 +14,17 @@ const std::string& at(const std::vector<std::string>& names, int i) {
 std::string random_access_name(const std::string& value_name) {
   return pascal_case(value_name) + "Index";
 }
+std::string inside_access_name(const std::string& reduction_name) {
+  return reduction_name + "Inside";
+}
 
 BodyText::BodyText(const KernelSpec& spec, const KernelNames& names, const Body& body,
                    const Packing* packing)
     : spec_(spec), kernel_(names), body_(body), packing_(packing) {
   Identifiers identifiers;
   for (const auto& s : body.statements) {
-    const bool makes_value = s.kind != StatementKind::store && s.kind != StatementKind::reduce;
+    const bool makes_value = s.kind != StatementKind::store && s.kind != StatementKind::reduce &&
+                             s.kind != StatementKind::column;
     std::string label = s.label;
     if (s.kind == StatementKind::convert && !label.empty())
       label = label.substr(0, 32) + "_" + std::string(sinter::name(s.type));
@@ -41,7 +45,8 @@ std::vector<int> BodyText::effects(int phase) const {
   std::vector<int> found;
   for (int i = 0; i < size(); ++i) {
     const Statement& s = statement(i);
-    const bool effect = s.kind == StatementKind::store || s.kind == StatementKind::reduce;
+    const bool effect = s.kind == StatementKind::store || s.kind == StatementKind::reduce ||
+                        s.kind == StatementKind::column;
     if (effect && s.phase == phase) found.push_back(i);
   }
   return found;
@@ -62,7 +67,11 @@ void BodyText::print(TextWriter& out, int i) const {
     out.line("sinter::store<Config::{}>(args.{}, c, {});", at(kernel_.access, s.port),
              at(kernel_.port, s.port), name(s.args[0]));
   else if (s.kind == StatementKind::reduce)
-    out.line("reductions.accumulate<{}>({});", at(kernel_.reduction, s.port), name(s.args[0]));
+    out.line("reductions.accumulate<{}>({}{});", at(kernel_.reduction, s.port), name(s.args[0]),
+             s.access.windows.empty() ? "" : fmt::format(", sinter::holds<Config::{}>(c)",
+                                                         inside_access_name(at(kernel_.reduction, s.port))));
+  else if (s.kind == StatementKind::column)
+    out.line("columns.accumulate<{}>({});", at(kernel_.column, s.port), name(s.args[0]));
   else
     out.line("const {} {} = {};", value_type(s.arithmetic), name(i), expression(i));
 }
@@ -177,6 +186,11 @@ std::string BodyText::expression(int i) const {
     case StatementKind::reduced:
       return cast(fmt::format("reductions.result<{}>()", at(kernel_.reduction, s.port)),
                   spec_.reductions[static_cast<std::size_t>(s.port)].arithmetic, s.arithmetic);
+    case StatementKind::partial: {
+      const KernelReduction& r = spec_.reductions[static_cast<std::size_t>(s.port)];
+      return cast(fmt::format("reductions.partial<{}>()", at(kernel_.reduction, s.port)),
+                  partial_type(r.mode, r.arithmetic), s.arithmetic);
+    }
     case StatementKind::inside:
       return fmt::format("sinter::inside<Config::{}>(c, {})", at(kernel_.access, s.port),
                          operand(s, 0));

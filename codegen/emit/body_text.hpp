@@ -51,5 +51,7 @@ class BodyText {
 
 // The struct in Config that gives a random statement its logical index.
 std::string random_access_name(const std::string& value_name);
+// The struct in Config with the windows in which a reduction takes elements.
+std::string inside_access_name(const std::string& reduction_name);
 
 }  // namespace sinter

@@ -87,6 +87,7 @@ std::vector<bool> accessed_ports(const KernelSpec& spec) {
         default:
           break;
       }
+  for (const auto& c : spec.columns) mark(c.port);
   return accessed;
 }
 
@@ -105,7 +106,8 @@ std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Sched
                        {"rows_per_thread", s.rows_per_thread},
                        {"rows_fastest", s.rows_fastest, true},
                        {"resident", s.resident, true},
-                       {"prefetch", s.prefetch, true}});
+                       {"prefetch", s.prefetch, true},
+                       {"slots", spec.slots}});
   } else if (spec.family == Family::contraction) {
     c.insert(c.end(), {{"batch", spec.batch},
                        {"m", spec.m},
@@ -136,8 +138,11 @@ void print_config(TextWriter& out, const KernelSpec& spec, const KernelNames& na
     if (accessed[i]) print_access(out, spec.ports[i].access, names.access[i]);
   for (const BodyText* body : bodies)
     for (int i = 0; i < body->size(); ++i)
-      if (body->statement(i).kind == StatementKind::random)
-        print_access(out, body->statement(i).access, random_access_name(body->name(i)));
+      if (const Statement& s = body->statement(i); s.kind == StatementKind::random)
+        print_access(out, s.access, random_access_name(body->name(i)));
+      else if (s.kind == StatementKind::reduce && !s.access.windows.empty())
+        print_access(out, s.access,
+                     inside_access_name(names.reduction[static_cast<std::size_t>(s.port)]));
   for (std::size_t i = 0; i < spec.gathers.size(); ++i)
     print_gather(out, spec, spec.gathers[i], names.gather[i]);
   out.close("};");

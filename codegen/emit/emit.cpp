@@ -137,18 +137,41 @@ void print_operand(TextWriter& out, const BodyText& body, std::string_view struc
   out.close("};");
 }
 
+template <class Reduction>
+void print_reduction(TextWriter& out, const Reduction& r, const std::string& name, int phase) {
+  out.open("struct {} {{", name);
+  out.line("static constexpr auto mode = sinter::ReductionMode::{};", sinter::name(r.mode));
+  out.line("using Value = {};", value_type(r.arithmetic));
+  out.line("static constexpr int phase = {};", phase);
+  out.line("static constexpr long long length = {};", r.length);
+  out.close("};");
+}
+
 void print_reductions(TextWriter& out, const KernelSpec& spec, const KernelNames& names) {
-  for (std::size_t i = 0; i < spec.reductions.size(); ++i) {
-    const KernelReduction& r = spec.reductions[i];
-    out.open("struct {} {{", names.reduction[i]);
-    out.line("static constexpr auto mode = sinter::ReductionMode::{};", name(r.mode));
-    out.line("using Value = {};", value_type(r.arithmetic));
-    out.line("static constexpr int phase = {};", r.phase);
-    out.line("static constexpr long long length = {};", r.length);
-    out.close("};");
-  }
+  for (std::size_t i = 0; i < spec.reductions.size(); ++i)
+    print_reduction(out, spec.reductions[i], names.reduction[i], spec.reductions[i].phase);
   out.line("using Reductions = sinter::Reductions<{}>;",
            fmt::join(names.reduction.begin(), names.reduction.end(), ", "));
+  for (std::size_t i = 0; i < spec.columns.size(); ++i)
+    print_reduction(out, spec.columns[i], names.column[i], 0);
+  if (!spec.columns.empty())
+    out.line("using ColumnReductions = sinter::Reductions<{}>;",
+             fmt::join(names.column.begin(), names.column.end(), ", "));
+}
+
+// What a block writes for one column: its partial results, `slot` rows of them further.
+void print_column_stores(TextWriter& out, const KernelSpec& spec, const KernelNames& names) {
+  out.open("struct Columns : ColumnReductions {{");
+  out.open("SINTER_DEVICE void store(const Args& args, const Coord& c, long long slot) const {{");
+  for (std::size_t i = 0; i < spec.columns.size(); ++i) {
+    const auto port = static_cast<std::size_t>(spec.columns[i].port);
+    std::int64_t row = 1;
+    for (int d = spec.kept; d < spec.extent.size(); ++d) row *= spec.extent[d];
+    out.line("sinter::store<Config::{}>(args.{} + slot * {}, c, partial<{}>());",
+             names.access[port], names.port[port], row, names.column[i]);
+  }
+  out.close("}");
+  out.close("};");
 }
 
 template <class Print>
@@ -163,14 +186,15 @@ void print_function(TextWriter& out, std::string_view signature, const std::vect
 // Everything that a phase's stores and reduces need. Values of the row become members, where the
 // elements and the stores of the row find them. `fetched`: the ports of the phases before.
 void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body, int phase,
-                 std::set<int>& fetched) {
+                 bool columns, std::set<int>& fetched) {
   const std::vector<bool> live = body.live(body.effects(phase));
   std::vector<int> row, element, row_stores;
   std::set<int> members;
   for (int i = 0; i < body.size(); ++i) {
     if (!live[static_cast<std::size_t>(i)]) continue;
     const Statement& s = body.statement(i);
-    const bool of_row = s.per_row && s.kind != StatementKind::reduce;
+    const bool of_row = s.per_row && s.kind != StatementKind::reduce &&
+                        s.kind != StatementKind::column;
     const bool store = s.kind == StatementKind::store;
     (!of_row ? element : store ? row_stores : row).push_back(i);
     if (!of_row || store)
@@ -196,8 +220,9 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
   print_moves(out, names, "fetch", "", again, "refetch");
   out.line("template <int width>");
   print_function(out,
-                 "void element(const Args& args, const Coord& c, int e, Place<width>& place, "
-                 "Reductions& reductions) const",
+                 fmt::format("void element(const Args& args, const Coord& c, int e, "
+                             "Place<width>& place, Reductions& reductions{}) const",
+                             columns ? ", ColumnReductions& columns" : ""),
                  element, print);
   print_moves(out, names, "flush", "const ", packed_ports(body, live, StatementKind::store),
               "flush");
@@ -221,7 +246,8 @@ std::string call(const KernelSpec& spec, const KernelNames& names) {
     case Family::pointwise:
       return "sinter::pointwise::run<Config, Body>(args);";
     case Family::rowwise:
-      return "sinter::rowwise::run<Config, Place<Config::width>, Reductions>(Phases{}, args);";
+      return fmt::format("sinter::rowwise::run<Config, Place<Config::width>, Reductions{}>(Phases{{}}, args);",
+                         spec.columns.empty() ? "" : ", Columns");
     default:
       break;
   }
@@ -286,10 +312,11 @@ EmittedKernel emit_kernel(const KernelSpec& spec) {
       std::string phases;
       std::set<int> fetched;
       for (int p = 0; p < spec.phases; ++p) {
-        print_phase(out, names, body, p, fetched);
+        print_phase(out, names, body, p, !spec.columns.empty(), fetched);
         phases += fmt::format("{}Phase{}", p ? ", " : "", p);
       }
       out.line("using Phases = sinter::List<{}>;", phases);
+      if (!spec.columns.empty()) print_column_stores(out, spec, names);
       break;
     }
     case Family::contraction:

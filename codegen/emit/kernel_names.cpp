@@ -49,6 +49,8 @@ KernelNames::KernelNames(const KernelSpec& spec) {
     gather.push_back(fmt::format("{}{}", pascal_case(name(spec.gathers[i].op)), i));
   for (std::size_t i = 0; i < spec.reductions.size(); ++i)
     reduction.push_back(fmt::format("{}{}", pascal_case(name(spec.reductions[i].mode)), i));
+  for (std::size_t i = 0; i < spec.columns.size(); ++i)
+    column.push_back(fmt::format("Column{}{}", pascal_case(name(spec.columns[i].mode)), i));
 }
 
 std::vector<EmittedArgument> kernel_arguments(const KernelSpec& spec, const KernelNames& names) {

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "plan/access.hpp"
+
 namespace sinter {
 namespace {
 
@@ -93,27 +95,6 @@ int element_cost(const Body& body) {
 // The copies of a body that unrolling may make: they cost time to compile.
 constexpr int kMostCode = 1200;
 
-// How far apart two elements lie that neighbour along index i.
-std::int64_t step(const Access& a, int i) {
-  std::int64_t s = i < a.stride.size() && a.via.empty() ? a.stride[i] : 0;
-  for (const auto& w : a.windows)
-    if (i < w.coefficient.size()) s += w.coefficient[i] * w.stride;
-  return s;
-}
-
-// Whether neighbours along index `other` lie together in more of the given ports than along
-// `usual`.
-template <class Use>
-bool prefers(const KernelSpec& spec, const Body& body, int usual, int other, Use use) {
-  int balance = 0;
-  for (const auto& s : body.statements) {
-    if (!use(s) || s.port < 0) continue;
-    const Access& a = spec.ports[static_cast<std::size_t>(s.port)].access;
-    const auto along = [&](int i) { return i < 0 ? 0 : std::abs(step(a, i)); };
-    balance += (along(other) == 1) - (along(usual) == 1);
-  }
-  return balance > 0;
-}
 bool is_load(const Statement& s) { return s.kind == StatementKind::load; }
 bool is_store(const Statement& s) { return s.kind == StatementKind::store; }
 
@@ -160,6 +141,8 @@ void schedule_across(const KernelSpec& spec, Schedule& s) {
   const int width = s.packing.width;
   s.threads = 256;
   s.rows_per_block = power_of_two_from(rows / width, 32);
+  // Narrower blocks, down to a line of memory, where there are few.
+  while (s.rows_per_block > 8 && rows / (width * s.rows_per_block) < 132) s.rows_per_block /= 2;
   s.threads_per_row = std::min(s.threads / s.rows_per_block, power_of_two_from(columns, 256));
   s.threads = s.rows_per_block * s.threads_per_row;
   const int cost = element_cost(spec.body) * width;
@@ -203,12 +186,23 @@ void schedule_along(const KernelSpec& spec, Schedule& s) {
   s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * s.rows_per_thread)));
 }
 
-void schedule_rowwise(const KernelSpec& spec, Schedule& s) {
+// Blocks that walk over the rows and keep running results of the columns.
+void schedule_columns(const KernelSpec& spec, Schedule& s) {
   const int rank = spec.extent.size();
-  const int last_row = spec.kept - 1, last_column = rank > spec.kept ? rank - 1 : -1;
-  s.rows_fastest = spec.kept > 0 && elements(spec.extent, 0, spec.kept) > 1 &&
-                   prefers(spec, spec.body, last_column, last_row,
-                           [](const Statement& x) { return is_load(x) || is_store(x); });
+  const double columns = elements(spec.extent, spec.kept, rank);
+  s.packing = choose_packing(spec, rank - 1, std::min(8, widest_pack(spec.body) / 2));
+  const double places = columns / s.packing.width;
+  s.threads_per_row = power_of_two_from(places <= 64 ? places : places / 2, 1024);
+  s.rows_per_block = std::max(1, 256 / s.threads_per_row);
+  s.threads = s.threads_per_row * s.rows_per_block;
+  s.resident = true;
+  s.prefetch = s.threads <= 512;
+  s.grid = static_cast<std::uint32_t>(spec.slots);
+}
+
+void schedule_rowwise(const KernelSpec& spec, Schedule& s) {
+  if (!spec.columns.empty()) return schedule_columns(spec, s);
+  s.rows_fastest = rows_lie_together(spec);
   s.rows_fastest ? schedule_across(spec, s) : schedule_along(spec, s);
 }
 

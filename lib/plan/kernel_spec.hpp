@@ -6,7 +6,8 @@
 //   pointwise    every index of the domain is independent; the body runs once an element.
 //   rowwise      the first `kept` indices name a row, the rest run along it. The body is split in
 //                phases: phase p sees the reductions that phases before p finished. Values marked
-//                `per_row` do not depend on the inner indices and run once a row and phase.
+//                `per_row` do not depend on the inner indices and run once a row and phase. Values
+//                may also be reduced down the columns, over all rows, in `slots` parts.
 //   contraction  indices are batch, m, n, k in this order; acc(batch, m, n) = sum over k of
 //                a(batch, m, k) * b(batch, n, k), where a and b are bodies of their own and `body`
 //                is the epilogue, run once an element of (batch, m, n).
@@ -75,9 +76,13 @@ enum class StatementKind : std::uint8_t {
   gather,       // one element of resample, resample_backward, page_gather or block_mask, see Gather
   accumulator,  // contraction epilogue: the sum over k
   reduced,      // the finished reduction number `port`
+  partial,      // the same before it is finished: an average not divided, a norm2 not rooted; in
+                // partial_type()
   inside,       // args[0] where the windows of ports[port] hold, else 0
   store,        // args[0] to port, converted to the port's type; makes no value
-  reduce,       // args[0] into reduction number `port`; makes no value
+  reduce,       // args[0] into reduction number `port`, where the windows of `access` hold, if it
+                // has any; makes no value
+  column,       // args[0] into column reduction number `port`; makes no value
 };
 
 // An element that takes a loop or a table look-up of its own; its indices are the domain's, in the
@@ -120,6 +125,24 @@ struct KernelReduction {
   int phase = 0;            // the phase that accumulates it
 };
 
+// rowwise: one value a column, reduced over all rows. The kernel writes `slots` partial results, each
+// a row of its own, one behind another, to the written port `port`; `result` is where the finishing
+// kernel puts the total (lib/planner/split).
+struct ColumnReduction {
+  ReductionMode mode{};
+  DataType arithmetic = DataType::f32;
+  std::int64_t length = 0;  // rows, for avg
+  std::string label;
+  int port = -1;
+  DataType type{};  // of the result; `result` may store it narrower
+  KernelPort result;
+};
+
+// The type in which a reduction runs until it is finished.
+constexpr DataType partial_type(ReductionMode mode, DataType arithmetic) {
+  return mode == ReductionMode::norm2 ? DataType::f64 : arithmetic;
+}
+
 // moe_grouped_matmul: batch index e is the expert; its rows m run over
 // [offsets[e], offsets[e+1]); `index` renumbers rows of A (gather) or of the result (scatter).
 struct GroupedRows {
@@ -138,6 +161,8 @@ struct KernelSpec {
   std::vector<KernelScalar> scalars;
   std::vector<Gather> gathers;
   std::vector<KernelReduction> reductions;
+  std::vector<ColumnReduction> columns;
+  std::int64_t slots = 0;  // partial results of the column reductions
   int phases = 1;
   Body body;
   Body a, b;                             // contraction; the last statement is the value

@@ -278,6 +278,30 @@ int BodyBuilder::reduction(const Node& n) {
   return add(std::move(s));
 }
 
+void BodyBuilder::column(const Node& n) {
+  const TensorId y = n.outputs[0];
+  ColumnReduction r;
+  r.mode = *std::get_if<ReductionAttributes>(&n.attributes)->mode;
+  r.arithmetic = state_.graph().arithmetic(n);
+  r.length = 1;
+  for (int i = 0; i < spec_.kept; ++i) r.length *= spec_.extent[i];
+  r.label = state_.graph()[y].name;
+  r.type = state_.graph().type(y);
+  // The port is the finishing kernel's, so it is taken back from this one.
+  const auto ports = spec_.ports.size();
+  r.result = spec_.ports[static_cast<std::size_t>(port(y, true))];
+  spec_.ports.resize(ports);
+  Statement s;
+  s.kind = StatementKind::column;
+  s.arithmetic = r.arithmetic;
+  s.label = r.label;
+  s.args = {value(n.inputs[0])};
+  s.port = static_cast<int>(spec_.columns.size());
+  spec_.columns.push_back(std::move(r));
+  add(std::move(s));
+  body_.statements.back().per_row = false;
+}
+
 int BodyBuilder::random(const Node& n) {
   const TensorDesc& y = state_.graph()[n.outputs[0]];
   Statement s;

@@ -33,6 +33,8 @@ class BodyBuilder {
   int value(TensorId t);
   // Stores the tensor where it lives.
   void store(TensorId t);
+  // Reduces the node's operand down the columns, over the kept indices.
+  void column(const Node& n);
   // Declares that a tensor's unrounded value is this statement (a contraction's result).
   void define(TensorId t, int statement) { raw_[t] = statement; }
   // value(t), zero where the domain's windows do not hold.

@@ -1,9 +1,11 @@
 #include "planner/planner.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "fusion_patterns/pattern.hpp"
+#include "planner/split.hpp"
 
 namespace sinter {
 namespace {
@@ -129,9 +131,13 @@ Partition partition(const Graph& lowered, bool fuse) {
   FusionState state(lowered, storage, fuse);
   const auto chosen = choose(state, fuse);
   Partition result;
+  Temporaries temporaries(static_cast<TensorId>(lowered.tensors().size()));
   for (std::size_t i : order(state, chosen))
     for (auto& spec : chosen[i].pattern->lower(state, chosen[i].match))
-      if (!nothing_to_do(spec)) result.kernels.push_back(std::move(spec));
+      if (!nothing_to_do(spec))
+        for (auto& part : split(std::move(spec), temporaries))
+          result.kernels.push_back(std::move(part));
+  result.temporaries = temporaries.bytes();
   result.cuts = state.cuts();
   place_workspace(lowered, result);
   return result;
@@ -142,10 +148,13 @@ std::int64_t compulsory_bytes(const Graph& lowered, const KernelSpec& spec) {
   std::set<std::pair<TensorId, bool>> seen;
   for (const auto& p : spec.ports) {
     if (!seen.insert({p.tensor, p.written}).second) continue;
-    const TensorDesc& t = lowered[p.tensor];
-    const Dims stride = lowered.stride(p.tensor);
-    std::int64_t elements = 1, touched = 1;
-    for (int i = 0; i < t.dim.size(); ++i) elements *= stride[i] != 0 ? t.dim[i] : 1;
+    std::int64_t elements = std::numeric_limits<std::int64_t>::max(), touched = 1;
+    if (p.tensor < static_cast<TensorId>(lowered.tensors().size())) {
+      const Dims& dim = lowered[p.tensor].dim;
+      const Dims stride = lowered.stride(p.tensor);
+      elements = 1;
+      for (int i = 0; i < dim.size(); ++i) elements *= stride[i] != 0 ? dim[i] : 1;
+    }
     for (int i = 0; i < p.access.stride.size(); ++i) {
       bool used = p.access.stride[i] != 0 || !p.access.via.empty();
       for (const auto& w : p.access.windows) used |= w.coefficient[i] != 0;

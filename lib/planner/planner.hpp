@@ -15,6 +15,7 @@ struct Partition {
   std::vector<KernelSpec> kernels;  // in the order they run; empty domains left out
   std::vector<PlanCut> cuts;
   std::map<TensorId, std::int64_t> workspace;  // virtual tensors in memory: byte offset
+  std::map<TensorId, std::int64_t> temporaries;  // that the lowered graph does not have: bytes
   std::int64_t workspace_bytes = 0;
 };
 

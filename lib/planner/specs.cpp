@@ -3,6 +3,7 @@
 
 #include "planner/body_builder.hpp"
 #include "planner/domain.hpp"
+#include "planner/split.hpp"
 #include "reference/element.hpp"
 
 namespace sinter {
@@ -15,10 +16,12 @@ std::vector<Coordinate> identity_coordinates(int rank) {
 }
 
 // Stores every result that somebody outside the kernel reads.
-void store_results(const FusionState& state, const std::vector<NodeId>& nodes, BodyBuilder& body) {
+void store_results(const FusionState& state, const std::vector<NodeId>& nodes, BodyBuilder& body,
+                   const std::vector<NodeId>& columns = {}) {
   for (NodeId n : nodes)
     for (TensorId t : state.node(n).outputs)
-      if (t >= 0 && state.needed_outside(t, nodes)) body.store(t);
+      if (t >= 0 && state.needed_outside(t, nodes))
+        contains(columns, n) ? body.column(state.node(n)) : body.store(t);
 }
 
 }  // namespace
@@ -59,7 +62,16 @@ KernelSpec rowwise_spec(const FusionState& state, const std::vector<NodeId>& nod
     coordinates[static_cast<std::size_t>(order[i])] =
         index_coordinate(full.size(), static_cast<int>(i));
   BodyBuilder body(state, spec, spec.body, nodes, full, coordinates);
-  store_results(state, nodes, body);
+  std::vector<NodeId> columns;
+  for (NodeId n : nodes)
+    if (state.node(n).op == OpKind::reduction && g[state.node(n).outputs[0]].dim != kept)
+      columns.push_back(n);
+  store_results(state, nodes, body, columns);
+  if (!spec.columns.empty()) {
+    std::int64_t rows = 1, width = 1;
+    for (int i = 0; i < spec.extent.size(); ++i) (i < spec.kept ? rows : width) *= spec.extent[i];
+    spec.slots = column_slots(rows, width);
+  }
   for (const auto& s : spec.body.statements) spec.phases = std::max(spec.phases, s.phase + 1);
   simplify_domain(spec);
   return spec;

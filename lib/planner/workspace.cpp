@@ -21,12 +21,17 @@ void place_workspace(const Graph& lowered, Partition& p) {
   std::vector<Lifetime> alive;
   for (std::size_t k = 0; k < p.kernels.size(); ++k)
     for (const auto& port : p.kernels[k].ports) {
-      if (!lowered.is_virtual(port.tensor)) continue;
+      const auto temporary = p.temporaries.find(port.tensor);
+      const bool ours = temporary != p.temporaries.end();
+      if (!ours && !lowered.is_virtual(port.tensor)) continue;
       const auto same = [&](const Lifetime& l) { return l.tensor == port.tensor; };
       auto it = std::find_if(alive.begin(), alive.end(), same);
       if (it == alive.end()) {
-        const auto elements = span_elements(lowered[port.tensor].dim, lowered.stride(port.tensor));
-        alive.push_back({port.tensor, elements * info(port.type).bytes, static_cast<int>(k), 0});
+        const auto bytes = ours ? temporary->second
+                                : span_elements(lowered[port.tensor].dim,
+                                                lowered.stride(port.tensor)) *
+                                      info(port.type).bytes;
+        alive.push_back({port.tensor, bytes, static_cast<int>(k), 0});
         it = alive.end() - 1;
       }
       it->last = static_cast<int>(k);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <map>
 
 #include "reference/apply.hpp"
 #include "reference/element.hpp"
@@ -169,16 +170,48 @@ class Kernel {
           if (p.inside) store_element(spec_.ports[port].type, memory_[port], p.offset, x);
           break;
         }
-        case StatementKind::reduce: accumulate(s.port, x); break;
+        case StatementKind::partial: v[i] = partial_[port]; break;
+        case StatementKind::reduce:
+          if (!s.access.stride.empty() && !locate(s.access, at).inside) break;
+          accumulate(spec_.reductions[port], partial_[port], x);
+          break;
+        case StatementKind::column:
+          accumulate(spec_.columns[port], column(s.port, at), x);
+          break;
       }
     }
   }
 
   // ---- reductions
 
-  void accumulate(int r, double x) {
-    const auto& k = spec_.reductions[static_cast<std::size_t>(r)];
-    double& p = partial_[static_cast<std::size_t>(r)];
+  // The running result of a column in the slot of the row that is being computed.
+  double& column(int c, const Index& at) {
+    Index key(at.begin() + spec_.kept, at.end());
+    key.push_back(row_ % spec_.slots);
+    key.push_back(c);
+    const auto mode = spec_.columns[static_cast<std::size_t>(c)].mode;
+    return columns_.try_emplace(key, identity(mode)).first->second;
+  }
+  // Every slot is written, also those that no row came to.
+  void store_columns() {
+    const int rank = spec_.extent.size();
+    for (std::size_t c = 0; c < spec_.columns.size(); ++c) {
+      const auto& port = spec_.ports[static_cast<std::size_t>(spec_.columns[c].port)];
+      std::int64_t row = 1;
+      for (int i = spec_.kept; i < rank; ++i) row *= spec_.extent[i];
+      for (row_ = 0; row_ < spec_.slots; ++row_) {
+        Index at(static_cast<std::size_t>(rank), 0);
+        for_indices(at, spec_.kept, rank, std::function<void()>([&] {
+          store_element(port.type, memory_[static_cast<std::size_t>(spec_.columns[c].port)],
+                        locate(port.access, at).offset + row_ * row,
+                        column(static_cast<int>(c), at));
+        }));
+      }
+    }
+  }
+
+  template <class Reduction>
+  static void accumulate(const Reduction& k, double& p, double x) {
     const auto sum = [&](double term) { p = rounded(k.arithmetic, p + rounded(k.arithmetic, term)); };
     switch (k.mode) {
       case ReductionMode::add: case ReductionMode::avg: return sum(x);
@@ -234,8 +267,10 @@ class Kernel {
     Index at(static_cast<std::size_t>(rank), 0);
     std::vector<double> v;
     const auto acts = [](const Statement& s) {
-      return s.kind == StatementKind::store || s.kind == StatementKind::reduce;
+      return s.kind == StatementKind::store || s.kind == StatementKind::reduce ||
+             s.kind == StatementKind::column;
     };
+    row_ = 0;
     for_indices(at, 0, spec_.kept, std::function<void()>([&] {
       partial_.clear();
       for (const auto& r : spec_.reductions) partial_.push_back(identity(r.mode));
@@ -255,7 +290,9 @@ class Kernel {
           return s.per_row && s.phase == phase && s.kind == StatementKind::store;
         });
       }
+      ++row_;
     }));
+    store_columns();
   }
 
   double operand(const Body& body, const Index& at, std::vector<double>& v) {
@@ -299,6 +336,8 @@ class Kernel {
   std::vector<void*> memory_;  // by port
   double accumulator_ = 0;
   std::vector<double> partial_, finished_;
+  std::map<Index, double> columns_;  // by place in the row, slot and column reduction
+  std::int64_t row_ = 0;
 };
 
 }  // namespace

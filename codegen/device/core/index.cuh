@@ -114,10 +114,15 @@ SINTER_DEVICE void store(Element* base, const Coord& c, T x) {
   if (Access::Windows::size == 0 || place.inside) write(base + place.offset, x);
 }
 
+template <class Access, class Coord>
+SINTER_DEVICE bool holds(const Coord& c) {
+  return locate<Access>(c).inside;
+}
+
 // x where the windows hold, else 0.
 template <class Access, class Coord, class T>
 SINTER_DEVICE T inside(const Coord& c, T x) {
-  return locate<Access>(c).inside ? x : T(0);
+  return holds<Access>(c) ? x : T(0);
 }
 
 // The one element of a buffer of raw integers.

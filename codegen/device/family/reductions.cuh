@@ -68,6 +68,7 @@ struct Reduction {
     partial = combine(partial, term);
   }
   SINTER_DEVICE void finish(Partial total) {
+    settled = total;
     if (R::mode == Mode::norm2) total = math::sqrt(total);
     if (R::mode == Mode::avg) {
       const Partial length = static_cast<Partial>(R::length);
@@ -84,9 +85,18 @@ struct Reductions : Reduction<Rs>... {
   SINTER_DEVICE void accumulate(T x) {
     Reduction<R>::accumulate(static_cast<typename R::Value>(x));
   }
+  template <class R, class T>
+  SINTER_DEVICE void accumulate(T x, bool inside) {
+    if (inside) accumulate<R>(x);
+  }
   template <class R>
   SINTER_DEVICE typename R::Value result() const {
     return Reduction<R>::result;
+  }
+  // What other parts of the same reduction are combined with.
+  template <class R>
+  SINTER_DEVICE auto partial() const {
+    return Reduction<R>::settled;
   }
 };
 
@@ -127,6 +137,20 @@ struct RowThreads {
 #pragma unroll
         for (int p = 1; p < parts; ++p) mine[i] = R::combine(mine[i], shared[p][i][row]);
       }
+    }
+  }
+
+  // Combines what threads of the same lane hold for different rows; the threads of row 0 get it.
+  template <class R, class Partial>
+  SINTER_DEVICE void total_of_rows(Partial& mine) const {
+    if constexpr (rows > 1) {
+      __shared__ Partial buffer[rows][lanes];
+      buffer[row][lane] = mine;
+      __syncthreads();
+      if (row == 0)
+#pragma unroll
+        for (int r = 1; r < rows; ++r) mine = R::combine(mine, buffer[r][lane]);
+      __syncthreads();
     }
   }
 };

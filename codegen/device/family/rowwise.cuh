@@ -10,6 +10,9 @@
 // Where a row's places fit in registers (Config::resident) they are fetched once and stay there from
 // phase to phase; else every phase fetches what it needs.
 //
+// With Config::slots, values are also reduced down the columns: as many blocks walk over the rows,
+// every thread keeps the running results of its columns, and each block writes them once at its end.
+//
 // What crosses threads goes through RowThreads::total, which holds all barriers; threads whose row
 // lies past the end reach them too, with nothing to add.
 #pragma once
@@ -18,7 +21,11 @@
 
 namespace sinter::rowwise {
 
-template <class Config, class Args, class Place, class All>
+inline constexpr int kRun = 256;  // terms that a column adds up in one go
+
+struct NoColumns {};
+
+template <class Config, class Args, class Place, class All, class Columns>
 struct Rows {
   using Index = typename Config::Index;
   using Coord = Coordinates<Index, typename Config::Extent>;
@@ -30,11 +37,11 @@ struct Rows {
     return p;
   }
   static constexpr Index rows = product(0, Config::kept);
-  static constexpr Index columns = product(Config::kept, rank);
+  static constexpr Index row_length = product(Config::kept, rank);
   static constexpr Index lanes = Config::threads_per_row;
   // Along a row: places, how many elements each moves on, and how many a thread has.
   static constexpr Index stride = across ? 1 : width;
-  static constexpr Index places = columns / stride;
+  static constexpr Index places = row_length / stride;
   static constexpr int each = static_cast<int>((places + lanes - 1) / lanes);
   // Rows whose reductions a thread keeps: its neighbours across, or those it takes at once.
   static constexpr int groups = across ? 1 : Config::rows_per_thread;
@@ -47,41 +54,53 @@ struct Rows {
   bool active[states];
   All reductions[states];
   Place place[held];
+  static constexpr bool has_columns = Config::slots > 0;
+  Columns columns[has_columns ? each : 1][has_columns ? width : 1];
   int turn = 0;
 
   SINTER_DEVICE Rows(const Args& a) : args(a) {}
 
+  static constexpr Index block_rows = static_cast<Index>(Config::rows_per_block) * states;
+  SINTER_DEVICE Index row_number(Index block, int s) const {
+    return block * block_rows +
+           (across ? threads.row * width + s : threads.row + s * Config::rows_per_block);
+  }
+  static SINTER_DEVICE Coord row_start(Index r) {
+    Coord c;
+    unravel<0, Config::kept>(r < rows ? r : 0, c);
+    return c;
+  }
   SINTER_DEVICE void take(Index block) {
-    constexpr Index block_rows = static_cast<Index>(Config::rows_per_block) * states;
 #pragma unroll
     for (int s = 0; s < states; ++s) {
-      const Index r = block * block_rows + (across ? threads.row * width + s
-                                                   : threads.row + s * Config::rows_per_block);
-      active[s] = r < rows;
-      unravel<0, Config::kept>(active[s] ? r : 0, row[s]);
+      row[s] = row_start(row_number(block, s));
+      active[s] = row_number(block, s) < rows;
     }
   }
 
-  // The first element of the thread's place number i in the rows of group g.
-  SINTER_DEVICE Coord at(int g, Index i) const {
-    Coord c = row[g];
+  // The first element of the thread's place number i in a row.
+  static SINTER_DEVICE Coord at(Coord c, Index i) {
     unravel<Config::kept, rank - Config::kept>(i * stride, c);
     return c;
   }
 
   template <class Phase>
-  SINTER_DEVICE void visit(Phase (&phase)[states], int g, Index i, Place& p) {
-    const Coord c = at(g, i);
+  SINTER_DEVICE void visit(Phase (&phase)[states], int g, int k, Index i, Place& p) {
+    const Coord c = at(row[g], i);
 #pragma unroll
     for (int e = 0; e < width; ++e) {
       const int s = across ? e : g;
-      phase[s].element(args, neighbour<across ? Config::kept - 1 : rank - 1>(c, e), e, p,
-                       reductions[s]);
+      const Coord d = neighbour<across ? Config::kept - 1 : rank - 1>(c, e);
+      if constexpr (has_columns)
+        phase[s].element(args, d, e, p, reductions[s], columns[k][e]);
+      else
+        phase[s].element(args, d, e, p, reductions[s]);
     }
     Phase::flush(args, c, p);
   }
 
-  // Calls f(g, i, place) for all places of the thread, where they stay in registers.
+  // Calls f(g, k, i) for the k-th place of the thread in its g-th row, which is the row's i-th,
+  // where they stay in registers.
   template <class F>
   SINTER_DEVICE void for_held(const F& f) {
 #pragma unroll
@@ -89,8 +108,15 @@ struct Rows {
 #pragma unroll
       for (int k = 0; k < each; ++k) {
         const Index i = threads.lane + k * lanes;
-        if (active[g] && (places % lanes == 0 || i < places)) f(g, i, place[g * each + k]);
+        if (places % lanes == 0 || i < places) f(g, k, i);
       }
+  }
+  template <class... Phases>
+  SINTER_DEVICE void fetch(Index block, Place (&to)[held]) {
+    for_held([&](int g, int k, Index i) {
+      const Index r = row_number(block, g);
+      if (r < rows) (Phases::fetch(args, at(row_start(r), i), to[g * each + k]), ...);
+    });
   }
 
   template <class Phase>
@@ -101,19 +127,19 @@ struct Rows {
     for (Index from = threads.lane; from < whole; from += round) {
 #pragma unroll
       for (int u = 0; u < Config::unroll; ++u) {
-        Phase::fetch(args, at(0, from + u * lanes), place[u]);
-        Phase::refetch(args, at(0, from + u * lanes), place[u]);
+        Phase::fetch(args, at(row[0], from + u * lanes), place[u]);
+        Phase::refetch(args, at(row[0], from + u * lanes), place[u]);
       }
 #pragma unroll
-      for (int u = 0; u < Config::unroll; ++u) visit(phase, 0, from + u * lanes, place[u]);
+      for (int u = 0; u < Config::unroll; ++u) visit(phase, 0, 0, from + u * lanes, place[u]);
       settle(phase);
     }
     if constexpr (whole != places) {
 #pragma unroll 1
       for (Index i = whole + threads.lane; i < places; i += lanes) {
-        Phase::fetch(args, at(0, i), place[0]);
-        Phase::refetch(args, at(0, i), place[0]);
-        visit(phase, 0, i, place[0]);
+        Phase::fetch(args, at(row[0], i), place[0]);
+        Phase::refetch(args, at(row[0], i), place[0]);
+        visit(phase, 0, 0, i, place[0]);
       }
     }
   }
@@ -147,8 +173,12 @@ struct Rows {
     if constexpr (Phase::has_elements) {
       if constexpr (Config::resident) {
         if constexpr (!Config::prefetch)
-          for_held([&](int g, Index i, Place& p) { Phase::fetch(args, at(g, i), p); });
-        for_held([&](int g, Index i, Place& p) { visit(phase, g, i, p); });
+          for_held([&](int g, int k, Index i) {
+            if (active[g]) Phase::fetch(args, at(row[g], i), place[g * each + k]);
+          });
+        for_held([&](int g, int k, Index i) {
+          if (active[g]) visit(phase, g, k, i, place[g * each + k]);
+        });
       } else {
         stream(phase);
       }
@@ -168,17 +198,72 @@ struct Rows {
     for (int s = 0; s < states; ++s)
       if (active[s] && threads.lane == 0) phase[s].store_row(args, row[s]);
   }
+
+  // ---- the columns
+
+  template <class F>
+  SINTER_DEVICE void for_columns(const F& f) {
+    for_held([&](int, int k, Index i) {
+#pragma unroll
+      for (int e = 0; e < width; ++e)
+        for_reductions(columns[k][e], [&]<class R>(R*) {
+          f(static_cast<Reduction<R>&>(columns[k][e]));
+        });
+    });
+  }
+
+  SINTER_DEVICE void store_columns() {
+#pragma unroll
+    for (int k = 0; k < each; ++k) {
+      const Index i = threads.lane + k * lanes;
+#pragma unroll
+      for (int e = 0; e < width; ++e) {
+        for_reductions(columns[k][e], [&]<class R>(R*) {
+          Reduction<R>& r = columns[k][e];
+          r.settle();
+          threads.template total_of_rows<Reduction<R>>(r.settled);
+        });
+        if (threads.row == 0 && i < places)
+          columns[k][e].store(args, neighbour<rank - 1>(at(row_start(0), i), e), blockIdx.x);
+      }
+    }
+  }
+
+  template <class... Phases>
+  SINTER_DEVICE void walk() {
+    constexpr Index blocks = (rows + block_rows - 1) / block_rows;
+    for_columns([](auto& r) { r.start(); });
+    if constexpr (Config::prefetch) fetch<Phases...>(blockIdx.x, place);
+    int steps = 0;
+#pragma unroll 1
+    for (Index block = blockIdx.x; block < blocks; block += Config::slots) {
+      take(block);
+      Place next[Config::prefetch ? held : 1];
+      if constexpr (Config::prefetch) fetch<Phases...>(block + Config::slots, next);
+      (run_phase<Phases>(), ...);
+      if constexpr (Config::prefetch)
+#pragma unroll
+        for (int k = 0; k < held; ++k) place[k] = next[k];
+      if constexpr (blocks > Config::slots * kRun)
+        if (++steps % kRun == 0) for_columns([](auto& r) { r.settle(); });
+    }
+    store_columns();
+  }
 };
 
-template <class Config, class Place, class All, class... Phases, class Args>
+template <class Config, class Place, class All, class Columns = NoColumns, class... Phases,
+          class Args>
 SINTER_DEVICE void run(List<Phases...>, const Args& args) {
-  Rows<Config, Args, Place, All> rows(args);
-  rows.take(static_cast<typename Config::Index>(blockIdx.x));
-  if constexpr (Config::resident && Config::prefetch)
-    rows.for_held([&](int g, typename Config::Index i, Place& p) {
-      (Phases::fetch(args, rows.at(g, i), p), ...);
-    });
-  (rows.template run_phase<Phases>(), ...);
+  Rows<Config, Args, Place, All, Columns> rows(args);
+  if constexpr (Config::slots > 0) {
+    rows.template walk<Phases...>();
+  } else {
+    const auto block = static_cast<typename Config::Index>(blockIdx.x);
+    rows.take(block);
+    if constexpr (Config::resident && Config::prefetch)
+      rows.template fetch<Phases...>(block, rows.place);
+    (rows.template run_phase<Phases>(), ...);
+  }
 }
 
 }  // namespace sinter::rowwise

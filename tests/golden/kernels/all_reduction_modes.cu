@@ -14,6 +14,7 @@ struct Config {
   static constexpr bool rows_fastest = false;
   static constexpr bool resident = true;
   static constexpr bool prefetch = true;
+  static constexpr int slots = 0;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<17, 1>; };
   struct WAccess : sinter::Strided { using Stride = sinter::Dims<17, 1>; };
   struct ResultAccess : sinter::Strided { using Stride = sinter::Dims<0, 0>; };
@@ -213,6 +214,6 @@ struct Phase1 {
 using Phases = sinter::List<Phase0, Phase1>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_add_reduce_mul_reduce_min_reduce_max_63be04ac(const __grid_constant__ Args args) {
+void sinter_reduce_add_reduce_mul_reduce_min_reduce_max_0990a8cc(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, Reductions>(Phases{}, args);
 }

@@ -8,12 +8,13 @@ struct Config {
   static constexpr int unroll = 8;
   static constexpr int width = 8;
   static constexpr int kept = 1;
-  static constexpr int threads_per_row = 8;
-  static constexpr int rows_per_block = 32;
+  static constexpr int threads_per_row = 32;
+  static constexpr int rows_per_block = 8;
   static constexpr int rows_per_thread = 1;
   static constexpr bool rows_fastest = true;
   static constexpr bool resident = false;
   static constexpr bool prefetch = false;
+  static constexpr int slots = 0;
   struct DyAccess : sinter::Strided { using Stride = sinter::Dims<1, 768>; };
   struct DbiasAccess : sinter::Strided { using Stride = sinter::Dims<1, 0>; };
 };
@@ -76,6 +77,6 @@ struct Phase1 {
 using Phases = sinter::List<Phase0, Phase1>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_add_e85b9ba2(const __grid_constant__ Args args) {
+void sinter_reduce_add_5935728d(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, Reductions>(Phases{}, args);
 }

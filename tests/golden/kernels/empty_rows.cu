@@ -14,6 +14,7 @@ struct Config {
   static constexpr bool rows_fastest = true;
   static constexpr bool resident = false;
   static constexpr bool prefetch = false;
+  static constexpr int slots = 0;
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<1, 0>; };
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<1, 1>; };
 };
@@ -76,6 +77,6 @@ struct Phase1 {
 using Phases = sinter::List<Phase0, Phase1>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_min_e332271a(const __grid_constant__ Args args) {
+void sinter_reduce_min_088d4e08(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, Reductions>(Phases{}, args);
 }

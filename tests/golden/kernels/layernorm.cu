@@ -15,6 +15,7 @@ struct Config {
   static constexpr bool rows_fastest = false;
   static constexpr bool resident = true;
   static constexpr bool prefetch = true;
+  static constexpr int slots = 0;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<800, 1, 20>; };
   struct ScaleAccess : sinter::Strided { using Stride = sinter::Dims<0, 40, 1>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<800, 40, 1>; };
@@ -129,6 +130,6 @@ struct Phase2 {
 using Phases = sinter::List<Phase0, Phase1, Phase2>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_avg_sub_mul_add_cd5c5493(const __grid_constant__ Args args) {
+void sinter_reduce_avg_sub_mul_add_980d9b39(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, Reductions>(Phases{}, args);
 }

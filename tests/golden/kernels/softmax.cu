@@ -15,6 +15,7 @@ struct Config {
   static constexpr bool rows_fastest = false;
   static constexpr bool resident = true;
   static constexpr bool prefetch = true;
+  static constexpr int slots = 0;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<1000, 1>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<1000, 1>; };
   struct StatsAccess : sinter::Strided { using Stride = sinter::Dims<1, 0>; };
@@ -125,6 +126,6 @@ struct Phase2 {
 using Phases = sinter::List<Phase0, Phase1, Phase2>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_max_reduce_add_sub_exp_d7ad4917(const __grid_constant__ Args args) {
+void sinter_reduce_max_reduce_add_sub_exp_c3f04974(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, Reductions>(Phases{}, args);
 }

@@ -1,0 +1,27 @@
+// Questions about how a kernel's indices move through memory.
+#pragma once
+#include "plan/kernel_spec.hpp"
+
+namespace sinter {
+
+// How far apart two elements lie that neighbour along index i.
+std::int64_t step(const Access& access, int i);
+
+// Whether neighbours along index `other` lie together in more of the statements' ports than along
+// `usual`. An index of -1 is none.
+template <class Use>
+bool prefers(const KernelSpec& spec, const Body& body, int usual, int other, Use use) {
+  int balance = 0;
+  for (const auto& s : body.statements) {
+    if (!use(s) || s.port < 0) continue;
+    const Access& a = spec.ports[static_cast<std::size_t>(s.port)].access;
+    const auto together = [&](int i) { return i >= 0 && (step(a, i) == 1 || step(a, i) == -1); };
+    balance += together(other) - together(usual);
+  }
+  return balance > 0;
+}
+
+// Rowwise: neighbouring rows lie together, not neighbours along the row.
+bool rows_lie_together(const KernelSpec& spec);
+
+}  // namespace sinter

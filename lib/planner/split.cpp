@@ -1,0 +1,485 @@
+#include "planner/split.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/env.hpp"
+#include "plan/access.hpp"
+#include "planner/domain.hpp"
+
+namespace sinter {
+namespace {
+
+// The device that is planned for: many blocks on about 132 multiprocessors.
+constexpr std::int64_t kManyBlocks = 528, kEnoughBlocks = 264, kFewBlocks = 32;
+constexpr std::int64_t kMultiprocessors = 132;
+constexpr std::int64_t kAcross = 256;  // rows that one block takes side by side
+
+// The fewest elements that are worth a block of their own.
+std::int64_t elements_a_block() {
+  static const std::int64_t n = [] {
+    std::int64_t value = 32768;
+    const std::string text = env_value("SINTER_SPLIT_ELEMENTS");
+    std::from_chars(text.data(), text.data() + text.size(), value);
+    return std::max<std::int64_t>(value, 1);
+  }();
+  return n;
+}
+
+std::int64_t product(const Dims& d, int from, int to) {
+  std::int64_t p = 1;
+  for (int i = from; i < to; ++i) p *= d[i];
+  return p;
+}
+std::int64_t rows_of(const KernelSpec& s) { return product(s.extent, 0, s.kept); }
+std::int64_t columns_of(const KernelSpec& s) {
+  return product(s.extent, s.kept, s.extent.size());
+}
+
+std::int64_t blocks_of(const KernelSpec& s) {
+  const std::int64_t rows = rows_of(s);
+  return rows_lie_together(s) ? (rows + kAcross - 1) / kAcross : rows;
+}
+
+bool has_element_phases(const KernelSpec& s) {
+  return std::any_of(s.body.statements.begin(), s.body.statements.end(), [](const Statement& x) {
+    const bool acts = x.kind == StatementKind::store || x.kind == StatementKind::reduce ||
+                      x.kind == StatementKind::column;
+    return acts && !x.per_row && x.phase > 0;
+  });
+}
+
+bool divisible(const KernelSpec& s) {
+  if (!s.gathers.empty()) return false;
+  for (const auto& p : s.ports)
+    if (!p.access.via.empty()) return false;
+  for (const auto& x : s.body.statements)
+    if (x.kind == StatementKind::index && x.dim >= s.kept) return false;
+  return true;
+}
+
+// ---- copying parts of a body
+
+// Copies statements of one body into another and renumbers what they name.
+class BodyCopy {
+ public:
+  BodyCopy(const KernelSpec& from, KernelSpec& to, int shared_indices)
+      : from_(from), to_(to), shared_(shared_indices), map_(from.body.statements.size(), -1) {}
+
+  void set(int statement, int copy) { map_[static_cast<std::size_t>(statement)] = copy; }
+
+  // The copy of a statement and of everything that it needs.
+  int copy(int statement) {
+    int& known = map_[static_cast<std::size_t>(statement)];
+    if (known >= 0) return known;
+    Statement s = from_.body.statements[static_cast<std::size_t>(statement)];
+    for (int& a : s.args) a = copy(a);
+    switch (s.kind) {
+      case StatementKind::random:
+        if (s.port2 >= 0) s.port2 = port(s.port2);
+        [[fallthrough]];
+      case StatementKind::load: case StatementKind::store: case StatementKind::inside:
+        if (s.port >= 0) s.port = port(s.port);
+        break;
+      default: break;
+    }
+    if (!s.access.stride.empty()) s.access = restricted(s.access);
+    return map_[static_cast<std::size_t>(statement)] = add(std::move(s));
+  }
+
+  // Phases and levels follow from the operands.
+  int add(Statement s) {
+    if (!s.args.empty()) {
+      s.phase = 0;
+      bool per_row = true;
+      for (int a : s.args) {
+        const auto& operand = to_.body.statements[static_cast<std::size_t>(a)];
+        s.phase = std::max(s.phase, operand.phase);
+        per_row = per_row && operand.per_row;
+      }
+      const bool acts = s.kind == StatementKind::store || s.kind == StatementKind::reduce;
+      if (!acts || !per_row) s.per_row = per_row;
+    }
+    if (to_.family != Family::rowwise) s.per_row = false;
+    to_.body.statements.push_back(std::move(s));
+    return static_cast<int>(to_.body.statements.size()) - 1;
+  }
+
+  int add_port(KernelPort p) {
+    for (std::size_t i = 0; i < to_.ports.size(); ++i)
+      if (to_.ports[i].tensor == p.tensor && to_.ports[i].written == p.written &&
+          to_.ports[i].access == p.access)
+        return static_cast<int>(i);
+    to_.ports.push_back(std::move(p));
+    return static_cast<int>(to_.ports.size()) - 1;
+  }
+
+  // What the first `shared_` indices do, on the target's domain.
+  Access restricted(const Access& a) const {
+    const auto fit = [&](const Dims& d) {
+      Dims r = Dims::filled(to_.extent.size(), 0);
+      for (int i = 0; i < std::min(shared_, d.size()); ++i) r[i] = d[i];
+      return r;
+    };
+    Access r = a;
+    r.stride = fit(a.stride);
+    for (auto& w : r.windows) w.coefficient = fit(w.coefficient);
+    return r;
+  }
+
+ private:
+  int port(int p) {
+    KernelPort copy = from_.ports[static_cast<std::size_t>(p)];
+    copy.access = restricted(copy.access);
+    return add_port(std::move(copy));
+  }
+
+  const KernelSpec& from_;
+  KernelSpec& to_;
+  int shared_;
+  std::vector<int> map_;
+};
+
+Statement statement(StatementKind kind, DataType arithmetic, const std::string& label) {
+  Statement s;
+  s.kind = kind;
+  s.arithmetic = arithmetic;
+  s.label = label;
+  return s;
+}
+
+int add_store(BodyCopy& body, int value, DataType arithmetic, const KernelPort& port, bool per_row) {
+  Statement s = statement(StatementKind::store, arithmetic, port.name);
+  s.args = {value};
+  s.port = body.add_port(port);
+  s.per_row = per_row;
+  return body.add(std::move(s));
+}
+
+// ---- combining partial results
+
+// How partial results of one mode are combined.
+ReductionMode combining(ReductionMode mode) {
+  switch (mode) {
+    case ReductionMode::avg: case ReductionMode::norm1: case ReductionMode::norm2:
+      return ReductionMode::add;
+    case ReductionMode::mul_no_zeros:  // no partial result is a zero of the input
+      return ReductionMode::mul;
+    default: return mode;
+  }
+}
+
+// In a rowwise spec whose rows are partial results: reads them, combines them and finishes the
+// reduction. Returns the statement that holds the result.
+int finish(KernelSpec& spec, BodyCopy& body, const KernelPort& partials, ReductionMode mode,
+           DataType arithmetic, std::int64_t length, const std::string& label) {
+  const DataType type = partial_type(mode, arithmetic);
+  Statement load = statement(StatementKind::load, type, label);
+  load.port = body.add_port(partials);
+  Statement reduce = statement(StatementKind::reduce, type, label);
+  reduce.args = {body.add(std::move(load))};
+  reduce.port = static_cast<int>(spec.reductions.size());
+  spec.reductions.push_back({combining(mode), type, spec.extent.back(), 0});
+  const int reduction = reduce.port;
+  body.add(std::move(reduce));
+  Statement reduced = statement(StatementKind::reduced, type, label);
+  reduced.port = reduction;
+  reduced.per_row = true;
+  reduced.phase = 1;
+  int result = body.add(std::move(reduced));
+  if (mode == ReductionMode::avg) {
+    Statement n = statement(StatementKind::scalar, type, "length");
+    n.port = static_cast<int>(spec.scalars.size());
+    n.per_row = true;
+    spec.scalars.push_back({kNoTensor, "length", type, static_cast<double>(length), length});
+    Statement divide = statement(StatementKind::pointwise, type, label);
+    divide.mode = PointwiseMode::div;
+    const int divisor = body.add(std::move(n));
+    divide.args = {result, divisor};
+    result = body.add(std::move(divide));
+  } else if (mode == ReductionMode::norm2) {
+    Statement root = statement(StatementKind::pointwise, type, label);
+    root.mode = PointwiseMode::sqrt;
+    root.args = {result};
+    result = body.add(std::move(root));
+    if (arithmetic != type) {
+      Statement convert = statement(StatementKind::convert, arithmetic, label);
+      convert.type = arithmetic;
+      convert.args = {result};
+      result = body.add(std::move(convert));
+    }
+  }
+  spec.phases = 2;
+  return result;
+}
+
+// A port that a later kernel reads as this kernel writes it.
+KernelPort read_back(KernelPort port, Access access) {
+  port.written = false;
+  port.access = std::move(access);
+  return port;
+}
+
+// ---- a kernel a phase
+
+// Everything of phase 0, its reductions finished into temporaries, and all later phases.
+std::pair<KernelSpec, KernelSpec> peel(const KernelSpec& spec, Temporaries& temporaries) {
+  const int rank = spec.extent.size();
+  KernelSpec first = spec, rest = spec;
+  for (KernelSpec* part : {&first, &rest}) {
+    part->body.statements.clear();
+    part->reductions.clear();
+    part->ports.clear();
+  }
+  Access per_row;
+  const Dims kept = [&] {
+    Dims d;
+    for (int i = 0; i < spec.kept; ++i) d.push_back(spec.extent[i]);
+    return d;
+  }();
+  per_row.stride = Dims::filled(rank, 0);
+  for (int i = 0; i < spec.kept; ++i) per_row.stride[i] = packed_strides(kept)[i];
+
+  first.phases = 2;
+  rest.phases = spec.phases - 1;
+  if (rest.phases == 1) {
+    rest.family = Family::pointwise;
+    rest.kept = 0;
+  }
+  BodyCopy head(spec, first, rank), tail(spec, rest, rank);
+  std::vector<int> renumbered(spec.reductions.size(), -1);
+  for (std::size_t i = 0; i < spec.body.statements.size(); ++i) {
+    const Statement& s = spec.body.statements[i];
+    const int id = static_cast<int>(i);
+    const auto r = static_cast<std::size_t>(std::max(s.port, 0));
+    if (s.kind == StatementKind::store) {
+      const bool first_rows = s.per_row && s.phase <= 1;
+      s.phase == 0 || first_rows ? head.copy(id) : tail.copy(id);
+    } else if (s.kind == StatementKind::reduce) {
+      KernelReduction reduction = spec.reductions[r];
+      KernelSpec& part = s.phase == 0 ? first : rest;
+      reduction.phase = s.phase == 0 ? 0 : reduction.phase - 1;
+      renumbered[r] = static_cast<int>(part.reductions.size());
+      part.reductions.push_back(reduction);
+      const int copy = s.phase == 0 ? head.copy(id) : tail.copy(id);
+      part.body.statements[static_cast<std::size_t>(copy)].port = renumbered[r];
+    } else if (s.kind == StatementKind::reduced) {
+      Statement reduced = s;
+      reduced.port = renumbered[r];
+      if (spec.reductions[r].phase > 0) {
+        reduced.phase -= 1;
+        tail.set(id, tail.add(std::move(reduced)));
+        continue;
+      }
+      const int value = head.add(std::move(reduced));
+      head.set(id, value);
+      const KernelPort port = temporaries.add(s.label, s.arithmetic, kept, per_row);
+      add_store(head, value, s.arithmetic, port, true);
+      Statement load = statement(StatementKind::load, s.arithmetic, s.label);
+      load.port = tail.add_port(read_back(port, per_row));
+      load.per_row = true;
+      tail.set(id, tail.add(std::move(load)));
+    }
+  }
+  simplify_domain(first);
+  simplify_domain(rest);
+  return {std::move(first), std::move(rest)};
+}
+
+// ---- rows cut in parts
+
+// In how many parts of what size an extent is cut: as wished where that divides it, else in parts
+// that are multiples of 64, the last one short.
+std::pair<std::int64_t, std::int64_t> parts_of(std::int64_t extent, std::int64_t wished) {
+  for (std::int64_t off = 0; off <= wished / 2; ++off)
+    for (const std::int64_t n : {wished + off, wished - off})
+      if (n > 0 && extent % n == 0 && (extent / n % 8 == 0 || extent % 8 != 0))
+        return {n, extent / n};
+  std::int64_t size = (extent + wished - 1) / wished;
+  if (size > 64) size = (size + 63) / 64 * 64;
+  return {(extent + size - 1) / size, size};
+}
+
+// Index d becomes two: a new first one that counts parts, and the place in the part.
+void cut_index(KernelSpec& spec, int d, std::int64_t parts, std::int64_t size) {
+  const std::int64_t extent = spec.extent[d];
+  const auto cut = [&](Dims& dims) { dims.insert(0, dims[d] * size); };
+  const auto cut_access = [&](Access& a, bool in_memory) {
+    const std::int64_t stride = a.stride[d];
+    for (auto& w : a.windows) cut(w.coefficient);
+    cut(a.stride);
+    if (!in_memory || stride == 0 || parts * size == extent) return;
+    a.stride[0] = a.stride[d + 1] = 0;
+    Window w;
+    w.coefficient = Dims::filled(a.stride.size(), 0);
+    w.coefficient[0] = size;
+    w.coefficient[d + 1] = 1;
+    w.extent = extent;
+    w.stride = stride;
+    a.windows.push_back(std::move(w));
+  };
+  for (auto& p : spec.ports) cut_access(p.access, true);
+  for (auto& s : spec.body.statements) {
+    if (s.kind == StatementKind::index) ++s.dim;
+    if (s.kind == StatementKind::reduce && s.access.stride.empty())
+      s.access.stride = Dims::filled(spec.extent.size(), 0);
+    if (!s.access.stride.empty()) cut_access(s.access, false);
+    if (s.kind != StatementKind::reduce || parts * size == extent) continue;
+    Window w;
+    w.coefficient = Dims::filled(s.access.stride.size(), 0);
+    w.coefficient[0] = size;
+    w.coefficient[d + 1] = 1;
+    w.extent = extent;
+    s.access.windows.push_back(std::move(w));
+  }
+  spec.extent[d] = size;
+  spec.extent.insert(0, parts);
+  ++spec.kept;
+}
+
+// One phase of reductions, then values of the row: `parts` kernels' worth of rows, and their sum.
+std::vector<KernelSpec> cut_rows(const KernelSpec& spec, std::int64_t wished,
+                                 Temporaries& temporaries) {
+  KernelSpec cut = spec, whole;
+  std::int64_t parts = 1;
+  int added = 0;
+  for (int d = spec.kept; d < spec.extent.size() && wished > 1; ++d) {
+    const std::int64_t extent = spec.extent[d];
+    const auto [n, size] = extent <= wished ? std::pair{extent, std::int64_t{1}}
+                                            : parts_of(extent, wished);
+    if (n <= 1) continue;
+    cut_index(cut, d + added, n, size);
+    ++added;
+    parts *= n;
+    wished /= n;
+  }
+  if (parts == 1) return {spec};
+
+  // Partial results lie part by part, so that neighbouring rows stay neighbours.
+  const int kept = cut.kept;
+  Dims partial_dim;
+  for (int i = 0; i < kept; ++i) partial_dim.push_back(cut.extent[i]);
+  Access written;
+  written.stride = Dims::filled(cut.extent.size(), 0);
+  for (int i = 0; i < kept; ++i) written.stride[i] = packed_strides(partial_dim)[i];
+
+  whole.family = Family::rowwise;
+  whole.nodes = spec.nodes;
+  whole.kept = spec.kept;
+  for (int i = 0; i < spec.kept; ++i) whole.extent.push_back(spec.extent[i]);
+  whole.extent.push_back(parts);
+  Access read;
+  read.stride = Dims::filled(spec.kept + 1, 0);
+  for (int i = 0; i < spec.kept; ++i) read.stride[i] = written.stride[i + added];
+  read.stride[spec.kept] = rows_of(spec);
+
+  const KernelSpec source = cut;
+  cut.body.statements.clear();
+  cut.ports.clear();
+  whole.scalars = cut.scalars;
+  BodyCopy head(source, cut, source.extent.size()), tail(spec, whole, spec.kept);
+  for (std::size_t i = 0; i < source.body.statements.size(); ++i) {
+    const Statement& s = source.body.statements[i];
+    const int id = static_cast<int>(i);
+    if (s.kind == StatementKind::reduce || (s.kind == StatementKind::store && s.phase == 0)) {
+      head.copy(id);
+    } else if (s.kind == StatementKind::store) {
+      tail.copy(id);
+    } else if (s.kind == StatementKind::reduced) {
+      const KernelReduction& r = spec.reductions[static_cast<std::size_t>(s.port)];
+      const DataType type = partial_type(r.mode, r.arithmetic);
+      Statement partial = statement(StatementKind::partial, type, s.label);
+      partial.port = s.port;
+      partial.per_row = true;
+      partial.phase = 1;
+      const KernelPort port = temporaries.add(s.label + "_parts", type, partial_dim, written);
+      add_store(head, head.add(std::move(partial)), type, port, true);
+      tail.set(id, finish(whole, tail, read_back(port, read), r.mode, r.arithmetic, r.length,
+                          s.label));
+    }
+  }
+  simplify_domain(cut);
+  simplify_domain(whole);
+  return {std::move(cut), std::move(whole)};
+}
+
+// ---- column reductions
+
+std::vector<KernelSpec> finish_columns(KernelSpec spec, Temporaries& temporaries) {
+  const int rank = spec.extent.size(), inner = rank - spec.kept;
+  KernelSpec whole;
+  whole.family = Family::rowwise;
+  whole.nodes = spec.nodes;
+  whole.kept = inner;
+  Dims columns;
+  for (int i = spec.kept; i < rank; ++i) columns.push_back(spec.extent[i]);
+  whole.extent = columns;
+  whole.extent.push_back(spec.slots);
+  Access written, read;
+  written.stride = Dims::filled(rank, 0);
+  read.stride = Dims::filled(inner + 1, 0);
+  for (int i = 0; i < inner; ++i)
+    written.stride[spec.kept + i] = read.stride[i] = packed_strides(columns)[i];
+  read.stride[inner] = count(columns);
+  Dims partial_dim = columns;
+  partial_dim.insert(0, spec.slots);
+
+  BodyCopy body(spec, whole, 0);
+  for (auto& c : spec.columns) {
+    const DataType type = partial_type(c.mode, c.arithmetic);
+    const KernelPort port = temporaries.add(c.label + "_parts", type, partial_dim, written);
+    c.port = static_cast<int>(spec.ports.size());
+    spec.ports.push_back(port);
+    const int total = finish(whole, body, read_back(port, read), c.mode, c.arithmetic, c.length,
+                             c.label);
+    KernelPort result = c.result;
+    result.access.stride = Dims::filled(inner + 1, 0);
+    for (int i = 0; i < inner; ++i) result.access.stride[i] = c.result.access.stride[spec.kept + i];
+    int value = total;
+    DataType arithmetic = c.arithmetic;
+    if (c.result.type != c.type && c.type != c.arithmetic) {
+      // Stored narrower than its own type, the value is first rounded to its own.
+      arithmetic = fits_f32(c.type) ? DataType::f32 : DataType::f64;
+      Statement convert = statement(StatementKind::convert, arithmetic, c.label);
+      convert.type = c.type;
+      convert.args = {total};
+      value = body.add(std::move(convert));
+    }
+    add_store(body, value, arithmetic, result, true);
+  }
+  simplify_domain(whole);
+  return {std::move(spec), std::move(whole)};
+}
+
+}  // namespace
+
+KernelPort Temporaries::add(std::string name, DataType type, const Dims& dim, Access access) {
+  bytes_[next_] = count(dim) * info(type).bytes;
+  return {next_++, std::move(name), type, std::move(access), true, 256};
+}
+
+std::int64_t column_slots(std::int64_t rows, std::int64_t columns) {
+  const std::int64_t a_multiprocessor = columns <= 1024 ? 4 : columns <= 4096 ? 2 : 1;
+  const std::int64_t rows_a_block = std::max<std::int64_t>(1, 2048 / std::max<std::int64_t>(columns, 1));
+  return std::clamp<std::int64_t>(rows / rows_a_block, 1, kMultiprocessors * a_multiprocessor);
+}
+
+std::vector<KernelSpec> split(KernelSpec spec, Temporaries& temporaries) {
+  if (spec.family != Family::rowwise) return {std::move(spec)};
+  if (!spec.columns.empty()) return finish_columns(std::move(spec), temporaries);
+  const std::int64_t least = elements_a_block(), blocks = std::max<std::int64_t>(blocks_of(spec), 1),
+                     elements = rows_of(spec) * columns_of(spec);
+  if (!divisible(spec) || elements == 0) return {std::move(spec)};
+  if (has_element_phases(spec)) {
+    if (blocks >= kFewBlocks || elements / least < kFewBlocks) return {std::move(spec)};
+    auto [first, rest] = peel(spec, temporaries);
+    std::vector<KernelSpec> kernels = split(std::move(first), temporaries);
+    for (auto& k : split(std::move(rest), temporaries)) kernels.push_back(std::move(k));
+    return kernels;
+  }
+  const std::int64_t wished = std::min(kManyBlocks / blocks, elements / blocks / least);
+  if (blocks >= kEnoughBlocks || wished < 2) return {std::move(spec)};
+  return cut_rows(spec, wished, temporaries);
+}
+
+}  // namespace sinter

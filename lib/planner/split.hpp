@@ -1,0 +1,34 @@
+// Reductions that one kernel could only compute with most of a GPU idle, or not at all, become
+// several kernels that hand each other partial results:
+//   - few long rows are cut in parts, whose partial results a second kernel combines;
+//   - a kernel of several phases over few rows becomes a kernel a phase;
+//   - column reductions of a rowwise kernel are finished by a kernel of their own.
+// Parts and their order depend on the shapes alone, so results do not change from run to run.
+#pragma once
+#include <map>
+#include <vector>
+
+#include "plan/kernel_spec.hpp"
+
+namespace sinter {
+
+// Tensors that the lowered graph does not have. They live in the workspace.
+class Temporaries {
+ public:
+  explicit Temporaries(TensorId first) : next_(first) {}
+  // A written port for the elements that `access` reaches, packed over `dim`.
+  KernelPort add(std::string name, DataType type, const Dims& dim, Access access);
+  const std::map<TensorId, std::int64_t>& bytes() const { return bytes_; }
+
+ private:
+  TensorId next_;
+  std::map<TensorId, std::int64_t> bytes_;
+};
+
+// The kernels that compute the spec, in order.
+std::vector<KernelSpec> split(KernelSpec spec, Temporaries& temporaries);
+
+// How many partial results the column reductions of such a kernel have: its number of blocks.
+std::int64_t column_slots(std::int64_t rows, std::int64_t columns);
+
+}  // namespace sinter
