@@ -32,24 +32,9 @@ BodyText::BodyText(const KernelSpec& spec, const KernelNames& names, const Body&
   }
 }
 
-std::vector<bool> BodyText::live(const std::vector<int>& roots) const {
-  std::vector<bool> needed(body_.statements.size());
-  for (int r : roots) needed[static_cast<std::size_t>(r)] = true;
-  for (int i = size() - 1; i >= 0; --i)  // operands stand before their use
-    if (needed[static_cast<std::size_t>(i)])
-      for (int a : statement(i).args) needed[static_cast<std::size_t>(a)] = true;
-  return needed;
-}
-
-std::vector<int> BodyText::effects(int phase) const {
-  std::vector<int> found;
-  for (int i = 0; i < size(); ++i) {
-    const Statement& s = statement(i);
-    const bool effect = s.kind == StatementKind::store || s.kind == StatementKind::reduce ||
-                        s.kind == StatementKind::column;
-    if (effect && s.phase == phase) found.push_back(i);
-  }
-  return found;
+bool BodyText::of_row(int i) const {
+  const Statement& s = statement(i);
+  return packing_ && s.per_row && s.kind == StatementKind::load && s.args.empty();
 }
 
 bool BodyText::packed(int i) const {
@@ -93,12 +78,14 @@ std::string BodyText::operand(const Statement& user, std::size_t arg) const {
 std::string BodyText::load(const Statement& s, int i) const {
   const bool windows = !spec_.ports[static_cast<std::size_t>(s.port)].access.windows.empty();
   const std::string otherwise = windows && !s.args.empty() ? ", " + operand(s, 0) : "";
-  if (packed(i)) {
-    const std::string outside =
-        windows && otherwise.empty() ? ", " + literal(0, s.arithmetic) : otherwise;
+  const std::string outside =
+      windows && otherwise.empty() ? ", " + literal(0, s.arithmetic) : otherwise;
+  if (packed(i))
     return fmt::format("sinter::get<{}>(place.{}, e{})", value_type(s.arithmetic),
                        at(kernel_.port, s.port), outside);
-  }
+  if (of_row(i))
+    return fmt::format("sinter::get<{}>(of_row.{}, 0{})", value_type(s.arithmetic),
+                       at(kernel_.port, s.port), outside);
   return fmt::format("sinter::load<Config::{}, {}>(args.{}, c{})", at(kernel_.access, s.port),
                      value_type(s.arithmetic), at(kernel_.port, s.port), otherwise);
 }

@@ -19,13 +19,12 @@ class BodyText {
   int size() const { return static_cast<int>(body_.statements.size()); }
   const std::string& name(int i) const { return names_[static_cast<std::size_t>(i)]; }
 
-  // Which statements the given ones need, themselves included.
-  std::vector<bool> live(const std::vector<int>& roots) const;
-  // Stores and reduces of a phase.
-  std::vector<int> effects(int phase) const;
+  const Body& body() const { return body_; }
 
   // True for a load or a store that goes through the thread's packs.
   bool packed(int i) const;
+  // True for a load of the row that is fetched with its places.
+  bool of_row(int i) const;
   // "const float y = ...;", or the store or reduce.
   void print(TextWriter& out, int i) const;
   // "y = ...;" for a value that is declared elsewhere.

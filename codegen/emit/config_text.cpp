@@ -107,6 +107,7 @@ std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Sched
                        {"rows_fastest", s.rows_fastest, true},
                        {"resident", s.resident, true},
                        {"prefetch", s.prefetch, true},
+                       {"ahead", s.ahead, true},
                        {"slots", spec.slots}});
   } else if (spec.family == Family::contraction) {
     c.insert(c.end(), {{"batch", spec.batch},

@@ -9,6 +9,7 @@
 
 #include "emit/config_text.hpp"
 #include "emit/spelling.hpp"
+#include "plan/liveness.hpp"
 
 namespace sinter {
 namespace {
@@ -55,7 +56,7 @@ void print_epilogue(TextWriter& out, const BodyText& body) {
   out.open("struct Body {{");
   out.line("const Args& args;");
   out.open("SINTER_DEVICE void apply(const Coord& c, Config::Accumulator acc) const {{");
-  print_statements(out, body, body.live(body.effects(0)));
+  print_statements(out, body, live_statements(body.body(), effects(body.body(), 0)));
   out.close("}");
   out.close("};");
 }
@@ -107,7 +108,7 @@ std::set<int> packed_ports(const BodyText& body, const std::vector<bool>& live, 
 }
 
 void print_pointwise(TextWriter& out, const KernelNames& names, const BodyText& body) {
-  const std::vector<bool> live = body.live(body.effects(0));
+  const std::vector<bool> live = live_statements(body.body(), effects(body.body(), 0));
   const auto loads = packed_ports(body, live, StatementKind::load),
              stores = packed_ports(body, live, StatementKind::store);
   out.open("struct Body {{");
@@ -131,7 +132,7 @@ void print_operand(TextWriter& out, const BodyText& body, std::string_view struc
   out.line("const Args& args;");
   out.open("SINTER_DEVICE {} value(const Coord& c) const {{",
            value_type(body.statement(last).arithmetic));
-  print_statements(out, body, body.live({last}));
+  print_statements(out, body, live_statements(body.body(), {last}));
   out.line("return {};", body.name(last));
   out.close("}");
   out.close("};");
@@ -183,11 +184,30 @@ void print_function(TextWriter& out, std::string_view signature, const std::vect
   out.close("}");
 }
 
+// What a thread holds of a row as a whole.
+void print_row_place(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                     const BodyText& body) {
+  std::set<std::size_t> ports;
+  for (int i = 0; i < body.size(); ++i)
+    if (body.of_row(i)) ports.insert(static_cast<std::size_t>(body.statement(i).port));
+  const std::string_view fetch = "SINTER_DEVICE void fetch(const Args& args, const Coord& c)";
+  if (ports.empty()) return out.line("struct RowPlace {{ {} {{}} }};", fetch);
+  out.open("struct RowPlace {{");
+  for (std::size_t p : ports)
+    out.line("sinter::Same<{}> {};", storage_type(spec.ports[p].type), names.port[p]);
+  out.open("{} {{", fetch);
+  for (std::size_t p : ports)
+    out.line("sinter::fetch<Config::{}>(args.{}, c, {});", names.access[p], names.port[p],
+             names.port[p]);
+  out.close("}");
+  out.close("};");
+}
+
 // Everything that a phase's stores and reduces need. Values of the row become members, where the
 // elements and the stores of the row find them. `fetched`: the ports of the phases before.
 void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body, int phase,
                  bool columns, std::set<int>& fetched) {
-  const std::vector<bool> live = body.live(body.effects(phase));
+  const std::vector<bool> live = live_statements(body.body(), effects(body.body(), phase));
   std::vector<int> row, element, row_stores;
   std::set<int> members;
   for (int i = 0; i < body.size(); ++i) {
@@ -211,7 +231,9 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
   out.line("static constexpr bool has_elements = {};", !element.empty());
   for (int i : members)
     out.line("{} {} = 0;", value_type(body.statement(i).arithmetic), body.name(i));
-  print_function(out, "void row(const Args& args, const Coord& c, const Reductions& reductions)",
+  print_function(out,
+                 "void row(const Args& args, const Coord& c, const RowPlace& of_row, "
+                 "const Reductions& reductions)",
                  row, [&](int i) {
                    members.count(i) ? body.print_assignment(out, i) : body.print(out, i);
                  });
@@ -246,7 +268,7 @@ std::string call(const KernelSpec& spec, const KernelNames& names) {
     case Family::pointwise:
       return "sinter::pointwise::run<Config, Body>(args);";
     case Family::rowwise:
-      return fmt::format("sinter::rowwise::run<Config, Place<Config::width>, Reductions{}>(Phases{{}}, args);",
+      return fmt::format("sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions{}>(Phases{{}}, args);",
                          spec.columns.empty() ? "" : ", Columns");
     default:
       break;
@@ -309,6 +331,7 @@ EmittedKernel emit_kernel(const KernelSpec& spec) {
     case Family::rowwise: {
       print_reductions(out, spec, names);
       print_place(out, spec, names, schedule.packing);
+      print_row_place(out, spec, names, body);
       std::string phases;
       std::set<int> fetched;
       for (int p = 0; p < spec.phases; ++p) {

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "plan/access.hpp"
+#include "plan/liveness.hpp"
 
 namespace sinter {
 namespace {
@@ -151,6 +152,39 @@ void schedule_across(const KernelSpec& spec, Schedule& s) {
   s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * width)));
 }
 
+// What the loads of one place move, in bytes: those that several phases need, and the others.
+struct PlaceBytes {
+  int kept = 0, once = 0;
+};
+PlaceBytes place_bytes(const KernelSpec& spec, const Packing& packing) {
+  std::vector<int> phases(spec.ports.size());
+  for (int p = 0; p < spec.phases; ++p) {
+    std::vector<bool> used(spec.ports.size());
+    const auto live = live_statements(spec.body, effects(spec.body, p));
+    for (std::size_t i = 0; i < live.size(); ++i)
+      if (const Statement& s = spec.body.statements[i];
+          live[i] && s.kind == StatementKind::load && !s.per_row)
+        used[static_cast<std::size_t>(s.port)] = true;
+    for (std::size_t i = 0; i < used.size(); ++i) phases[i] += used[i];
+  }
+  PlaceBytes bytes;
+  for (std::size_t i = 0; i < phases.size(); ++i) {
+    const PortPack::Kind kind = packing.ports[i].kind;
+    if (phases[i] == 0 || kind == PortPack::Kind::apart) continue;
+    const int moved = info(spec.ports[i].type).bytes *
+                      (kind == PortPack::Kind::pack ? packing.width : 1);
+    (phases[i] > 1 ? bytes.kept : bytes.once) += moved;
+  }
+  return bytes;
+}
+
+// Threads for a row so that each has `each` places: whole warps where one is not enough.
+int threads_for(double places, double each) {
+  const double n = std::ceil(places / each);
+  if (n <= 32) return power_of_two_from(n, 32);
+  return static_cast<int>(std::min(1024.0, std::ceil(n / 32) * 32));
+}
+
 void schedule_along(const KernelSpec& spec, Schedule& s) {
   const int rank = spec.extent.size();
   const double rows = elements(spec.extent, 0, spec.kept),
@@ -159,11 +193,14 @@ void schedule_along(const KernelSpec& spec, Schedule& s) {
   s.packing = choose_packing(spec, rank > spec.kept ? rank - 1 : -1, widest_pack(spec.body));
   const int width = s.packing.width;
   const double places = columns / width;
-  const double bytes = std::max(1, s.packing.fetched_bytes);
-  // A thread holds about four places; few rows get more threads each.
+  const PlaceBytes bytes = place_bytes(spec, s.packing);
+  // A thread holds about four places of a long row, few rows get more threads each. A short row's
+  // places go to neighbouring threads of one warp, which then take several rows.
   const bool few = rows < kEnoughBlocks;
-  s.threads_per_row = power_of_two_from(places / (few ? 1 : 4), 1024);
-  if (places <= 128 && !few) s.threads_per_row = std::min(s.threads_per_row, 32);
+  if (places <= 128 && !few)
+    s.threads_per_row = threads_for(places, std::ceil(places / 32));
+  else
+    s.threads_per_row = threads_for(places, few ? 1 : 4);
   s.rows_per_block = std::max(1, 256 / s.threads_per_row);
   while (s.rows_per_block > 1 && s.rows_per_block * s.threads_per_row > 32 &&
          rows / s.rows_per_block < kEnoughBlocks)
@@ -171,17 +208,18 @@ void schedule_along(const KernelSpec& spec, Schedule& s) {
   s.threads = s.threads_per_row * s.rows_per_block;
   const double each = std::ceil(places / s.threads_per_row);
   // Registers and code limit what stays with a thread.
-  const double most_bytes = s.threads > 512 ? 96 : 192;
-  s.resident = each * bytes <= most_bytes && each * width * cost <= kMostCode;
+  const double room = s.threads > 512 ? 128 : 192;
+  const int all = bytes.kept + bytes.once;
+  s.resident = each * bytes.kept <= room && each * width * cost <= kMostCode;
   if (s.resident) {
-    s.prefetch = true;
-    while (s.rows_per_thread < 4 && each * bytes * 2 * s.rows_per_thread <= kFlightBytes * 2 &&
+    s.prefetch = each * all <= room;
+    while (s.rows_per_thread < 4 && each * all * 2 * s.rows_per_thread <= kFlightBytes * 2 &&
            each * width * cost * 2 * s.rows_per_thread <= kMostCode &&
            rows / (s.rows_per_block * 2 * s.rows_per_thread) >= kEnoughBlocks * 2)
       s.rows_per_thread *= 2;
   } else {
     s.unroll = power_of_two_to(
-        std::min<double>(kMostCode / std::max(cost * width, 1), kFlightBytes / bytes), 4);
+        std::min<double>(kMostCode / std::max(cost * width, 1), kFlightBytes / std::max(all, 1)), 4);
   }
   s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * s.rows_per_thread)));
 }
@@ -192,11 +230,11 @@ void schedule_columns(const KernelSpec& spec, Schedule& s) {
   const double columns = elements(spec.extent, spec.kept, rank);
   s.packing = choose_packing(spec, rank - 1, std::min(8, widest_pack(spec.body) / 2));
   const double places = columns / s.packing.width;
-  s.threads_per_row = power_of_two_from(places <= 64 ? places : places / 2, 1024);
+  s.threads_per_row = threads_for(places, places <= 64 ? 1 : 2);
   s.rows_per_block = std::max(1, 256 / s.threads_per_row);
   s.threads = s.threads_per_row * s.rows_per_block;
-  s.resident = true;
-  s.prefetch = s.threads <= 512;
+  s.resident = s.prefetch = true;
+  s.ahead = s.threads <= 512;
   s.grid = static_cast<std::uint32_t>(spec.slots);
 }
 

@@ -21,7 +21,7 @@ constexpr std::string_view kReserved[] = {
     "delete", "do", "double", "dynamic_cast", "e", "element", "else", "enum", "explicit", "export",
     "extern", "false", "fetch", "float", "flush", "for", "friend", "goto", "has_elements", "i386",
     "if", "inline", "int", "linux", "long", "mutable", "namespace", "new", "noexcept", "not",
-    "not_eq", "nullptr", "number", "operator", "or", "or_eq", "place", "private", "protected",
+    "not_eq", "nullptr", "number", "of_row", "operator", "or", "or_eq", "place", "private", "protected",
     "public", "reductions", "refetch", "register", "reinterpret_cast", "requires", "restrict",
     "return", "row", "short", "signed", "sinter", "sizeof", "static", "static_assert",
     "static_cast", "store_row", "struct", "switch", "template", "this", "thread_local", "throw",

@@ -11,9 +11,11 @@ namespace sinter {
 namespace {
 
 // The device that is planned for: many blocks on about 132 multiprocessors.
-constexpr std::int64_t kManyBlocks = 528, kEnoughBlocks = 264, kFewBlocks = 32;
+constexpr std::int64_t kManyBlocks = 528, kFewBlocks = 32;
 constexpr std::int64_t kMultiprocessors = 132;
 constexpr std::int64_t kAcross = 256;  // rows that one block takes side by side
+// A block takes up to 1024 threads along one row, and 256 across rows.
+constexpr std::int64_t kEnoughLong = 128, kEnoughAcross = 264;
 
 // The fewest elements that are worth a block of their own.
 std::int64_t elements_a_block() {
@@ -478,7 +480,8 @@ std::vector<KernelSpec> split(KernelSpec spec, Temporaries& temporaries) {
     return kernels;
   }
   const std::int64_t wished = std::min(kManyBlocks / blocks, elements / blocks / least);
-  if (blocks >= kEnoughBlocks || wished < 2) return {std::move(spec)};
+  const std::int64_t enough = rows_lie_together(spec) ? kEnoughAcross : kEnoughLong;
+  if (blocks >= enough || wished < 2) return {std::move(spec)};
   return cut_rows(spec, wished, temporaries);
 }
 

@@ -25,7 +25,7 @@ inline constexpr int kRun = 256;  // terms that a column adds up in one go
 
 struct NoColumns {};
 
-template <class Config, class Args, class Place, class All, class Columns>
+template <class Config, class Args, class Place, class RowPlace, class All, class Columns>
 struct Rows {
   using Index = typename Config::Index;
   using Coord = Coordinates<Index, typename Config::Extent>;
@@ -51,6 +51,7 @@ struct Rows {
   const Args& args;
   RowThreads<Config::threads_per_row, Config::rows_per_block, across> threads;
   Coord row[states];
+  RowPlace of_row[states];
   bool active[states];
   All reductions[states];
   Place place[held];
@@ -70,11 +71,13 @@ struct Rows {
     unravel<0, Config::kept>(r < rows ? r : 0, c);
     return c;
   }
+  // Where this holds, the compiler sees that no row lies past the end.
+  static constexpr bool all_active = rows % block_rows == 0;
   SINTER_DEVICE void take(Index block) {
 #pragma unroll
     for (int s = 0; s < states; ++s) {
       row[s] = row_start(row_number(block, s));
-      active[s] = row_number(block, s) < rows;
+      active[s] = all_active || row_number(block, s) < rows;
     }
   }
 
@@ -110,6 +113,11 @@ struct Rows {
         const Index i = threads.lane + k * lanes;
         if (places % lanes == 0 || i < places) f(g, k, i);
       }
+  }
+  SINTER_DEVICE void fetch_rows(Index block, RowPlace (&to)[states]) {
+#pragma unroll
+    for (int s = 0; s < states; ++s)
+      if (const Index r = row_number(block, s); r < rows) to[s].fetch(args, row_start(r));
   }
   template <class... Phases>
   SINTER_DEVICE void fetch(Index block, Place (&to)[held]) {
@@ -169,15 +177,15 @@ struct Rows {
     });
 #pragma unroll
     for (int s = 0; s < states; ++s)
-      if (active[s]) phase[s].row(args, row[s], reductions[s]);
+      if (active[s]) phase[s].row(args, row[s], of_row[s], reductions[s]);
     if constexpr (Phase::has_elements) {
       if constexpr (Config::resident) {
-        if constexpr (!Config::prefetch)
-          for_held([&](int g, int k, Index i) {
-            if (active[g]) Phase::fetch(args, at(row[g], i), place[g * each + k]);
-          });
         for_held([&](int g, int k, Index i) {
-          if (active[g]) visit(phase, g, k, i, place[g * each + k]);
+          if (!active[g]) return;
+          Place& p = place[g * each + k];
+          if constexpr (!Config::prefetch && Phase::number > 0)
+            Phase::fetch(args, at(row[g], i), p);
+          visit(phase, g, k, i, p);
         });
       } else {
         stream(phase);
@@ -233,17 +241,22 @@ struct Rows {
   SINTER_DEVICE void walk() {
     constexpr Index blocks = (rows + block_rows - 1) / block_rows;
     for_columns([](auto& r) { r.start(); });
-    if constexpr (Config::prefetch) fetch<Phases...>(blockIdx.x, place);
+    fetch<Phases...>(blockIdx.x, place);
+    fetch_rows(blockIdx.x, of_row);
     int steps = 0;
 #pragma unroll 1
     for (Index block = blockIdx.x; block < blocks; block += Config::slots) {
       take(block);
-      Place next[Config::prefetch ? held : 1];
-      if constexpr (Config::prefetch) fetch<Phases...>(block + Config::slots, next);
+      RowPlace next_row[states];
+      fetch_rows(block + Config::slots, next_row);
+      Place next[held];
+      if constexpr (Config::ahead) fetch<Phases...>(block + Config::slots, next);
       (run_phase<Phases>(), ...);
-      if constexpr (Config::prefetch)
+      if constexpr (!Config::ahead) fetch<Phases...>(block + Config::slots, next);
 #pragma unroll
-        for (int k = 0; k < held; ++k) place[k] = next[k];
+      for (int k = 0; k < held; ++k) place[k] = next[k];
+#pragma unroll
+      for (int s = 0; s < states; ++s) of_row[s] = next_row[s];
       if constexpr (blocks > Config::slots * kRun)
         if (++steps % kRun == 0) for_columns([](auto& r) { r.settle(); });
     }
@@ -251,17 +264,21 @@ struct Rows {
   }
 };
 
-template <class Config, class Place, class All, class Columns = NoColumns, class... Phases,
-          class Args>
-SINTER_DEVICE void run(List<Phases...>, const Args& args) {
-  Rows<Config, Args, Place, All, Columns> rows(args);
+template <class Config, class Place, class RowPlace, class All, class Columns = NoColumns,
+          class First, class... Phases, class Args>
+SINTER_DEVICE void run(List<First, Phases...>, const Args& args) {
+  Rows<Config, Args, Place, RowPlace, All, Columns> rows(args);
   if constexpr (Config::slots > 0) {
-    rows.template walk<Phases...>();
+    rows.template walk<First, Phases...>();
   } else {
     const auto block = static_cast<typename Config::Index>(blockIdx.x);
     rows.take(block);
+    rows.fetch_rows(block, rows.of_row);
     if constexpr (Config::resident && Config::prefetch)
-      rows.template fetch<Phases...>(block, rows.place);
+      rows.template fetch<First, Phases...>(block, rows.place);
+    else if constexpr (Config::resident)
+      rows.template fetch<First>(block, rows.place);
+    rows.template run_phase<First>();
     (rows.template run_phase<Phases>(), ...);
   }
 }

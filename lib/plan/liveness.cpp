@@ -1,0 +1,25 @@
+#include "plan/liveness.hpp"
+
+namespace sinter {
+
+std::vector<bool> live_statements(const Body& body, const std::vector<int>& roots) {
+  std::vector<bool> needed(body.statements.size());
+  for (int r : roots) needed[static_cast<std::size_t>(r)] = true;
+  for (std::size_t i = body.statements.size(); i-- > 0;)  // operands stand before their use
+    if (needed[i])
+      for (int a : body.statements[i].args) needed[static_cast<std::size_t>(a)] = true;
+  return needed;
+}
+
+std::vector<int> effects(const Body& body, int phase) {
+  std::vector<int> found;
+  for (std::size_t i = 0; i < body.statements.size(); ++i) {
+    const Statement& s = body.statements[i];
+    const bool effect = s.kind == StatementKind::store || s.kind == StatementKind::reduce ||
+                        s.kind == StatementKind::column;
+    if (effect && s.phase == phase) found.push_back(static_cast<int>(i));
+  }
+  return found;
+}
+
+}  // namespace sinter

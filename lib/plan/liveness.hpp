@@ -1,0 +1,15 @@
+// Which statements of a body a result needs.
+#pragma once
+#include <vector>
+
+#include "plan/kernel_spec.hpp"
+
+namespace sinter {
+
+// What the given statements need, themselves included.
+std::vector<bool> live_statements(const Body& body, const std::vector<int>& roots);
+
+// The statements of a phase that act: stores and reductions.
+std::vector<int> effects(const Body& body, int phase);
+
+}  // namespace sinter
