@@ -108,6 +108,7 @@ std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Sched
                        {"resident", s.resident, true},
                        {"prefetch", s.prefetch, true},
                        {"ahead", s.ahead, true},
+                       {"renew", s.renew, true},
                        {"slots", spec.slots}});
   } else if (spec.family == Family::contraction) {
     c.insert(c.end(), {{"batch", spec.batch},

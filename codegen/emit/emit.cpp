@@ -241,6 +241,14 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
   print_moves(out, names, "fetch", "", first, "fetch");
   print_moves(out, names, "fetch", "", again, "refetch");
   out.line("template <int width>");
+  if (again.empty()) {
+    out.line("SINTER_DEVICE static void renew(Place<width>& place) {{}}");
+  } else {
+    out.open("SINTER_DEVICE static void renew(Place<width>& place) {{");
+    for (int p : again) out.line("sinter::renew(place.{});", names.port[static_cast<std::size_t>(p)]);
+    out.close("}");
+  }
+  out.line("template <int width>");
   print_function(out,
                  fmt::format("void element(const Args& args, const Coord& c, int e, "
                              "Place<width>& place, Reductions& reductions{}) const",

@@ -18,6 +18,7 @@ struct Schedule {
   bool rows_fastest = false;  // neighbouring threads hold neighbouring rows
   bool resident = false;      // a row stays in registers from phase to phase
   bool prefetch = false;      // resident: everything is fetched before the first phase
+  bool renew = false;         // resident: values are computed anew in every phase, not kept
   bool ahead = false;         // with column reductions: the next row is fetched before this one ends
   // contraction: along which index neighbouring threads read A and B and write the result
   bool a_k_fastest = true, b_k_fastest = true, n_fastest = true;

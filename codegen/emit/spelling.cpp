@@ -21,12 +21,13 @@ constexpr std::string_view kReserved[] = {
     "delete", "do", "double", "dynamic_cast", "e", "element", "else", "enum", "explicit", "export",
     "extern", "false", "fetch", "float", "flush", "for", "friend", "goto", "has_elements", "i386",
     "if", "inline", "int", "linux", "long", "mutable", "namespace", "new", "noexcept", "not",
-    "not_eq", "nullptr", "number", "of_row", "operator", "or", "or_eq", "place", "private", "protected",
-    "public", "reductions", "refetch", "register", "reinterpret_cast", "requires", "restrict",
-    "return", "row", "short", "signed", "sinter", "sizeof", "static", "static_assert",
-    "static_cast", "store_row", "struct", "switch", "template", "this", "thread_local", "throw",
-    "true", "try", "typedef", "typeid", "typename", "typeof", "union", "unix", "unsigned", "using",
-    "virtual", "void", "volatile", "wchar_t", "while", "xor", "xor_eq"};
+    "not_eq", "nullptr", "number", "of_row", "operator", "or", "or_eq", "place", "private",
+    "protected", "public", "reductions", "refetch", "register", "reinterpret_cast", "renew",
+    "requires", "restrict", "return", "row", "short", "signed", "sinter", "sizeof", "static",
+    "static_assert", "static_cast", "store_row", "struct", "switch", "template", "this",
+    "thread_local", "throw", "true", "try", "typedef", "typeid", "typename", "typeof", "union",
+    "unix", "unsigned", "using", "virtual", "void", "volatile", "wchar_t", "while", "xor",
+    "xor_eq"};
 static_assert(std::is_sorted(std::begin(kReserved), std::end(kReserved)));
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }

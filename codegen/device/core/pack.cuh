@@ -96,6 +96,19 @@ SINTER_DEVICE void put(Pack<Element, width, aligned>& pack, int e, T x) {
   pack.at[e] = Format<Element>::encode(x);
 }
 
+// Hides from the compiler that it has seen the pack before: what was computed from it is then
+// computed again where it is needed, instead of being kept in registers.
+template <class Element, int width, int aligned>
+SINTER_DEVICE void renew(Pack<Element, width, aligned>& pack) {
+  if constexpr (sizeof(pack.at) % 4 == 0) {
+#pragma unroll
+    for (int i = 0; i < static_cast<int>(sizeof(pack.at) / 4); ++i)
+      asm volatile("" : "+r"(reinterpret_cast<unsigned*>(pack.at)[i]));
+  }
+}
+template <class Element>
+SINTER_DEVICE void renew(Same<Element>&) {}
+
 // `c` moved on by `e` along one index.
 template <int dim, class Coord>
 SINTER_DEVICE Coord neighbour(Coord c, int e) {

@@ -185,6 +185,7 @@ struct Rows {
           Place& p = place[g * each + k];
           if constexpr (!Config::prefetch && Phase::number > 0)
             Phase::fetch(args, at(row[g], i), p);
+          if constexpr (Config::renew) Phase::renew(p);
           visit(phase, g, k, i, p);
         });
       } else {
