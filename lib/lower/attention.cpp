@@ -18,15 +18,6 @@ Tensor heads_for(Tensor t, std::int64_t heads) {
   return slice(t, {.start = {0, 0, 0, 0}, .limit = limit});
 }
 
-// Tables and pages are read from memory, where a pass-by-value scalar has none.
-Tensor in_memory(Tensor t) {
-  if (!t.desc().has_value) return t;
-  const DataType type = t.desc().data_type;
-  const Tensor copy = identity(t);
-  t.graph()->edit(copy.id()).data_type = type;
-  return copy;
-}
-
 }  // namespace
 
 Tensor transposed(Tensor t) {

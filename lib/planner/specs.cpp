@@ -114,7 +114,7 @@ KernelSpec copy_spec(const FusionState& state, NodeId n, TensorId x, const Acces
     Statement convert = load;
     convert.kind = StatementKind::convert;
     convert.port = -1;
-    convert.args = {0};
+    convert.args.assign(1, 0);  // of {0}, g++ 14 warns that it is out of bounds
     convert.type = g.type(y);
     convert.arithmetic = fits_f32(g.type(y)) ? DataType::f32 : DataType::f64;
     spec.body.statements.push_back(convert);

@@ -44,6 +44,16 @@ void identify(Nvrtc& n) {
   n.fingerprint = fmt::format("nvrtc {}.{} {}", n.major, n.minor, size);
 }
 
+// NVRTC opens its built-in functions by name at its first compilation, and not every build of it
+// looks beside itself for them. Opened here, they are found under that name.
+void open_builtins(const Nvrtc& n) {
+  const auto slash = n.path.rfind('/');
+  if (slash == std::string::npos) return;
+  std::string why;
+  open_library(
+      fmt::format("{}/libnvrtc-builtins.so.{}.{}", n.path.substr(0, slash), n.major, n.minor), why);
+}
+
 }  // namespace
 
 std::vector<std::string> nvrtc_paths() {
@@ -76,6 +86,7 @@ Result<Nvrtc> open_nvrtc(const std::vector<std::string>& paths) {
       continue;
     }
     identify(n);
+    open_builtins(n);
     return n;
   }
   return Diagnostic{.rule = Rule::compiler_missing,

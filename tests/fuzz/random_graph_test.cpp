@@ -78,6 +78,7 @@ TEST_CASE("random graphs are valid and survive graph JSON, planning and plan JSO
   for (const auto& [op, count] : ops)
     table += " " + std::string(name(op)) + ":" + std::to_string(count);
   std::printf("%d random graphs, %zu nodes:%s\n", graphs, nodes, table.c_str());
+  if (graphs < 1000) return;  // too few to hold every operation and mode
   for (int i = 0; i < static_cast<int>(OpKind::last_); ++i) {
     const auto op = static_cast<OpKind>(i);
     INFO(name(op));

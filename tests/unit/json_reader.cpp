@@ -1,5 +1,6 @@
 // The strict JSON reader: what it refuses, and that it names the place.
 #include <clocale>
+#include <cmath>
 #include <limits>
 #include <string>
 

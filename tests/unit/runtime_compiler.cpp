@@ -1,3 +1,4 @@
+#include <dlfcn.h>
 #include <pthread.h>
 
 #include <cstdlib>
@@ -42,6 +43,16 @@ TEST_CASE("a missing NVRTC is reported with every path that was tried") {
   for (const char* part : {"/nowhere/libnvrtc.so.13", "libnvrtc-nowhere.so",
                            "libm.so.6 has no nvrtcVersion", "SINTER_NVRTC"})
     CHECK(opened.error().message().find(part) != std::string::npos);
+}
+
+TEST_CASE("the built-in functions beside NVRTC are opened with it") {
+  if (absent()) return;
+  const Nvrtc& n = **nvrtc();
+  const auto name =
+      "libnvrtc-builtins.so." + std::to_string(n.major) + "." + std::to_string(n.minor);
+  const auto beside = std::filesystem::path(n.path).parent_path() / name;
+  if (!std::filesystem::exists(beside)) return;
+  CHECK(dlopen(name.c_str(), RTLD_NOW | RTLD_NOLOAD) != nullptr);
 }
 
 TEST_CASE("a kernel compiles to machine code of its target, the same bytes each time") {
