@@ -33,7 +33,8 @@ find_cuda_headers() {
   done
   local wheels=$build/cuda/nvidia/cu13
   if [ ! -e "$wheels/include/nvrtc.h" ]; then
-    say "== no CUDA toolkit here: fetching cuda.h, nvrtc.h and libnvrtc (60 MB)"
+    say "== no CUDA toolkit in CUDA_HOME, CUDA_PATH, /usr/local/cuda or /usr: fetching cuda.h, nvrtc.h"
+    say "   and libnvrtc (60 MB) from PyPI, into $build/cuda"
     run_logged cuda-wheels python3 -m pip install --quiet --no-deps --target "$build/cuda" \
       'nvidia-cuda-nvrtc>=13,<14' 'nvidia-cuda-runtime>=13,<14'
   fi
