@@ -77,6 +77,14 @@ void print_place(TextWriter& out, const KernelSpec& spec, const KernelNames& nam
                pack.aligned < std::min(full, packing.width) ? fmt::format(", {}", pack.aligned) : "",
                names.port[i]);
   }
+  if (spec.slots > 0) {
+    out.open("SINTER_DEVICE void advance(const Place& next) {{");
+    for (std::size_t i = 0; i < spec.ports.size(); ++i)
+      if (const PortPack& pack = packing.ports[i];
+          pack.kind != PortPack::Kind::apart && !pack.weight && !spec.ports[i].written)
+        out.line("{0} = next.{0};", names.port[i]);
+    out.close("}");
+  }
   out.close("};");
 }
 
@@ -205,8 +213,8 @@ void print_row_place(TextWriter& out, const KernelSpec& spec, const KernelNames&
 
 // Everything that a phase's stores and reduces need. Values of the row become members, where the
 // elements and the stores of the row find them. `fetched`: the ports of the phases before.
-void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body, int phase,
-                 bool columns, std::set<int>& fetched) {
+void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body,
+                 const Packing& packing, int phase, bool columns, std::set<int>& fetched) {
   const std::vector<bool> live = live_statements(body.body(), effects(body.body(), phase));
   std::vector<int> row, element, row_stores;
   std::set<int> members;
@@ -221,10 +229,12 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
       for (int a : s.args)
         if (body.statement(a).per_row) members.insert(a);
   }
-  std::set<int> first, again;
-  for (int p : packed_ports(body, live, StatementKind::load))
-    (fetched.count(p) ? again : first).insert(p);
-  fetched.insert(first.begin(), first.end());
+  std::set<int> first, weights, again;
+  for (int p : packed_ports(body, live, StatementKind::load)) {
+    const bool weight = packing.ports[static_cast<std::size_t>(p)].weight;
+    (fetched.count(p) ? again : weight ? weights : first).insert(p);
+    fetched.insert(p);
+  }
 
   out.open("struct Phase{} {{", phase);
   out.line("static constexpr int number = {};", phase);
@@ -239,6 +249,7 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
                  });
   const auto print = [&](int i) { body.print(out, i); };
   print_moves(out, names, "fetch", "", first, "fetch");
+  print_moves(out, names, "fetch", "", weights, "fetch_weights");
   print_moves(out, names, "fetch", "", again, "refetch");
   out.line("template <int width>");
   if (again.empty()) {
@@ -343,7 +354,7 @@ EmittedKernel emit_kernel(const KernelSpec& spec) {
       std::string phases;
       std::set<int> fetched;
       for (int p = 0; p < spec.phases; ++p) {
-        print_phase(out, names, body, p, !spec.columns.empty(), fetched);
+        print_phase(out, names, body, schedule.packing, p, !spec.columns.empty(), fetched);
         phases += fmt::format("{}Phase{}", p ? ", " : "", p);
       }
       out.line("using Phases = sinter::List<{}>;", phases);

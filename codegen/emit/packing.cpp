@@ -62,6 +62,17 @@ int alignment(const KernelSpec& spec, const KernelPort& p, int dim, int width) {
   return n;
 }
 
+// Rowwise: what a row reads does not depend on which row it is.
+bool same_for_all_rows(const KernelSpec& spec, const Access& a) {
+  if (spec.family != Family::rowwise || !a.via.empty()) return false;
+  for (int i = 0; i < spec.kept; ++i) {
+    if (a.stride[i] != 0) return false;
+    for (const auto& w : a.windows)
+      if (w.coefficient[i] != 0) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 Packing choose_packing(const KernelSpec& spec, int dim, int widest) {
@@ -96,6 +107,7 @@ Packing choose_packing(const KernelSpec& spec, int dim, int widest) {
     const KernelPort& p = spec.ports[i];
     const std::int64_t step = common_step(spec, p.access, dim, width);
     PortPack& pack = packing.ports[i];
+    pack.weight = !p.written && same_for_all_rows(spec, p.access);
     if (step == 1) {
       pack.kind = PortPack::Kind::pack;
       pack.aligned = alignment(spec, p, dim, width);

@@ -14,7 +14,8 @@ struct PortPack {
     pack,   // neighbours that lie one after another
     same,   // one element for all neighbours
   } kind = Kind::apart;
-  int aligned = 1;  // pack: elements that start at a multiple of their joint size, a power of two
+  bool weight = false;  // rowwise: the same for all rows
+  int aligned = 1;      // pack: elements that start at a multiple of their joint size, a power of two
 };
 
 struct Packing {

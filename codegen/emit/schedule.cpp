@@ -128,7 +128,7 @@ void schedule_pointwise(const KernelSpec& spec, Schedule& s) {
   const int cost = element_cost(spec.body) * s.packing.width;
   const int bytes = std::max(1, s.packing.fetched_bytes);
   const double places = elements(spec.extent, 0, rank) / s.packing.width;
-  s.unroll = power_of_two_to(std::min(kMostCode / std::max(cost, 1), kFlightBytes / bytes), 4);
+  s.unroll = power_of_two_to(std::min(kMostCode / std::max(cost, 1), kFlightBytes / 2 / bytes), 4);
   while (s.unroll > 1 && places / (s.threads * s.unroll) < kEnoughBlocks) s.unroll /= 2;
   s.grid = clamp_grid(std::ceil(places / (s.threads * s.unroll)));
 }
@@ -152,9 +152,10 @@ void schedule_across(const KernelSpec& spec, Schedule& s) {
   s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * width)));
 }
 
-// What the loads of one place move, in bytes: those that several phases need, and the others.
+// What the loads of one place move, in bytes: those of the row, and those that all rows share;
+// `kept`: of both, what several phases need.
 struct PlaceBytes {
-  int kept = 0, once = 0;
+  int row = 0, weights = 0, kept = 0;
 };
 PlaceBytes place_bytes(const KernelSpec& spec, const Packing& packing) {
   std::vector<int> phases(spec.ports.size());
@@ -173,7 +174,8 @@ PlaceBytes place_bytes(const KernelSpec& spec, const Packing& packing) {
     if (phases[i] == 0 || kind == PortPack::Kind::apart) continue;
     const int moved = info(spec.ports[i].type).bytes *
                       (kind == PortPack::Kind::pack ? packing.width : 1);
-    (phases[i] > 1 ? bytes.kept : bytes.once) += moved;
+    (packing.ports[i].weight ? bytes.weights : bytes.row) += moved;
+    if (phases[i] > 1) bytes.kept += moved;
   }
   return bytes;
 }
@@ -209,14 +211,11 @@ void schedule_along(const KernelSpec& spec, Schedule& s) {
   const double each = std::ceil(places / s.threads_per_row);
   // Registers and code limit what stays with a thread.
   const double room = s.threads > 512 ? 128 : 192;
-  const int all = bytes.kept + bytes.once;
-  s.resident = each * bytes.kept <= room && each * width * cost <= kMostCode;
+  const int all = bytes.row + bytes.weights;
+  s.resident = each * std::max(bytes.kept, bytes.row) <= room && each * width * cost <= kMostCode;
   if (s.resident) {
-    s.prefetch = each * all <= room;
-    while (s.rows_per_thread < 4 && each * all * 2 * s.rows_per_thread <= kFlightBytes * 2 &&
-           each * width * cost * 2 * s.rows_per_thread <= kMostCode &&
-           rows / (s.rows_per_block * 2 * s.rows_per_thread) >= kEnoughBlocks * 2)
-      s.rows_per_thread *= 2;
+    // Values that many registers would hold are cheaper to compute again from the packs.
+    s.renew = s.threads > 512 || each * width > 32;
   } else {
     s.unroll = power_of_two_to(
         std::min<double>(kMostCode / std::max(cost * width, 1), kFlightBytes / std::max(all, 1)), 4);
@@ -230,7 +229,7 @@ void schedule_columns(const KernelSpec& spec, Schedule& s) {
   const double columns = elements(spec.extent, spec.kept, rank);
   s.packing = choose_packing(spec, rank - 1, std::min(8, widest_pack(spec.body) / 2));
   const double places = columns / s.packing.width;
-  s.threads_per_row = threads_for(places, places <= 64 ? 1 : 2);
+  s.threads_per_row = threads_for(places, places <= 512 ? 1 : 2);
   s.rows_per_block = std::max(1, 256 / s.threads_per_row);
   s.threads = s.threads_per_row * s.rows_per_block;
   s.resident = s.prefetch = true;

@@ -17,7 +17,7 @@ struct Schedule {
   int threads_per_row = 1, rows_per_block = 1, rows_per_thread = 1;
   bool rows_fastest = false;  // neighbouring threads hold neighbouring rows
   bool resident = false;      // a row stays in registers from phase to phase
-  bool prefetch = false;      // resident: everything is fetched before the first phase
+  bool prefetch = false;      // resident: what all rows share is fetched before the first phase
   bool renew = false;         // resident: values are computed anew in every phase, not kept
   bool ahead = false;         // with column reductions: the next row is fetched before this one ends
   // contraction: along which index neighbouring threads read A and B and write the result

@@ -461,7 +461,7 @@ KernelPort Temporaries::add(std::string name, DataType type, const Dims& dim, Ac
 }
 
 std::int64_t column_slots(std::int64_t rows, std::int64_t columns) {
-  const std::int64_t a_multiprocessor = columns <= 1024 ? 4 : columns <= 4096 ? 2 : 1;
+  const std::int64_t a_multiprocessor = columns <= 2048 ? 4 : columns <= 4096 ? 2 : 1;
   const std::int64_t rows_a_block = std::max<std::int64_t>(1, 2048 / std::max<std::int64_t>(columns, 1));
   return std::clamp<std::int64_t>(rows / rows_a_block, 1, kMultiprocessors * a_multiprocessor);
 }

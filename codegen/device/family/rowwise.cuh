@@ -8,7 +8,8 @@
 // A thread holds Config::width neighbouring elements as one place. Neighbours lie along the row, or,
 // with Config::rows_fastest, across as many rows, whose reductions the thread then keeps apart.
 // Where a row's places fit in registers (Config::resident) they are fetched once and stay there from
-// phase to phase; else every phase fetches what it needs.
+// phase to phase; else every phase fetches what it needs. What all rows share (weights) is fetched
+// when a phase first needs it, or before the first one with Config::prefetch.
 //
 // With Config::slots, values are also reduced down the columns: as many blocks walk over the rows,
 // every thread keeps the running results of its columns, and each block writes them once at its end.
@@ -126,6 +127,12 @@ struct Rows {
       if (r < rows) (Phases::fetch(args, at(row_start(r), i), to[g * each + k]), ...);
     });
   }
+  template <class... Phases>
+  SINTER_DEVICE void fetch_weights() {
+    for_held([&](int g, int k, Index i) {
+      (Phases::fetch_weights(args, at(row_start(0), i), place[g * each + k]), ...);
+    });
+  }
 
   template <class Phase>
   SINTER_DEVICE void stream(Phase (&phase)[states]) {
@@ -136,6 +143,7 @@ struct Rows {
 #pragma unroll
       for (int u = 0; u < Config::unroll; ++u) {
         Phase::fetch(args, at(row[0], from + u * lanes), place[u]);
+        Phase::fetch_weights(args, at(row[0], from + u * lanes), place[u]);
         Phase::refetch(args, at(row[0], from + u * lanes), place[u]);
       }
 #pragma unroll
@@ -146,6 +154,7 @@ struct Rows {
 #pragma unroll 1
       for (Index i = whole + threads.lane; i < places; i += lanes) {
         Phase::fetch(args, at(row[0], i), place[0]);
+        Phase::fetch_weights(args, at(row[0], i), place[0]);
         Phase::refetch(args, at(row[0], i), place[0]);
         visit(phase, 0, 0, i, place[0]);
       }
@@ -183,8 +192,7 @@ struct Rows {
         for_held([&](int g, int k, Index i) {
           if (!active[g]) return;
           Place& p = place[g * each + k];
-          if constexpr (!Config::prefetch && Phase::number > 0)
-            Phase::fetch(args, at(row[g], i), p);
+          if constexpr (!Config::prefetch) Phase::fetch_weights(args, at(row[g], i), p);
           if constexpr (Config::renew) Phase::renew(p);
           visit(phase, g, k, i, p);
         });
@@ -242,22 +250,31 @@ struct Rows {
   SINTER_DEVICE void walk() {
     constexpr Index blocks = (rows + block_rows - 1) / block_rows;
     for_columns([](auto& r) { r.start(); });
-    fetch<Phases...>(blockIdx.x, place);
-    fetch_rows(blockIdx.x, of_row);
+    fetch_weights<Phases...>();
+    if constexpr (Config::ahead) {
+      fetch<Phases...>(blockIdx.x, place);
+      fetch_rows(blockIdx.x, of_row);
+    }
     int steps = 0;
 #pragma unroll 1
     for (Index block = blockIdx.x; block < blocks; block += Config::slots) {
       take(block);
-      RowPlace next_row[states];
-      fetch_rows(block + Config::slots, next_row);
       Place next[held];
-      if constexpr (Config::ahead) fetch<Phases...>(block + Config::slots, next);
+      RowPlace next_row[states];
+      if constexpr (Config::ahead) {
+        fetch<Phases...>(block + Config::slots, next);
+        fetch_rows(block + Config::slots, next_row);
+      } else {
+        fetch<Phases...>(block, place);
+        fetch_rows(block, of_row);
+      }
       (run_phase<Phases>(), ...);
-      if constexpr (!Config::ahead) fetch<Phases...>(block + Config::slots, next);
+      if constexpr (Config::ahead) {
 #pragma unroll
-      for (int k = 0; k < held; ++k) place[k] = next[k];
+        for (int k = 0; k < held; ++k) place[k].advance(next[k]);
 #pragma unroll
-      for (int s = 0; s < states; ++s) of_row[s] = next_row[s];
+        for (int s = 0; s < states; ++s) of_row[s] = next_row[s];
+      }
       if constexpr (blocks > Config::slots * kRun)
         if (++steps % kRun == 0) for_columns([](auto& r) { r.settle(); });
     }
@@ -275,10 +292,9 @@ SINTER_DEVICE void run(List<First, Phases...>, const Args& args) {
     const auto block = static_cast<typename Config::Index>(blockIdx.x);
     rows.take(block);
     rows.fetch_rows(block, rows.of_row);
+    if constexpr (Config::resident) rows.template fetch<First, Phases...>(block, rows.place);
     if constexpr (Config::resident && Config::prefetch)
-      rows.template fetch<First, Phases...>(block, rows.place);
-    else if constexpr (Config::resident)
-      rows.template fetch<First>(block, rows.place);
+      rows.template fetch_weights<First, Phases...>();
     rows.template run_phase<First>();
     (rows.template run_phase<Phases>(), ...);
   }
