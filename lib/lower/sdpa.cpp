@@ -34,7 +34,7 @@ Probabilities probabilities(Expansion& e, Attention& attention, Tensor sink) {
   const Tensor divisor =
       e.named("divisor", select(e.mask("nothing", equal(total, 0.0)), 1.0, total));
   Probabilities r;
-  r.p = e.named("probabilities", exponential / divisor);
+  r.p = e.named("probabilities", exponential * e.named("inv_divisor", reciprocal(divisor)));
   if (e.wants(1)) {
     r.stats = shift + e.named("log_sum", log(total));
     if (sink)

@@ -3,7 +3,8 @@
 
 namespace sinter::lowering {
 
-// Y = exp(x - max) / sum of them; Stats = log of the sum of exp(x), from the same numbers.
+// Y = exp(x - max) / sum of them, which is 1 or more: one division a row, a product an element.
+// Stats = log of the sum of exp(x), from the same numbers.
 void softmax(Expansion& e) {
   const Tensor x = e.input(0);
   Dims row = x.dim();
@@ -11,7 +12,7 @@ void softmax(Expansion& e) {
   const Tensor largest = e.named("max", reduction(x, ReductionMode::max, row));
   const Tensor exponential = e.named("exp", exp(e.named("shifted", x - largest)));
   const Tensor total = e.named("sum", sum(exponential, row));
-  if (e.wants(0)) e.result(0, exponential / total);
+  if (e.wants(0)) e.result(0, exponential * e.named("inv_sum", reciprocal(total)));
   if (e.wants(1)) e.result(1, largest + e.named("log", log(total)));
 }
 

@@ -11,6 +11,8 @@
 #include <cmath>
 #include <limits>
 
+#include "sinter/ops/pointwise_host.hpp"
+
 namespace sinter::reference {
 
 inline constexpr double kUntrusted = std::numeric_limits<double>::infinity();
@@ -119,6 +121,11 @@ Bounded<A> operator/(const Bounded<A>& a, const Bounded<A>& b) {
   return rounded<A>(v, p, p > 0 ? 0 : std::fma(-v, b.v, a.v) / b.v);
 }
 
+// One rounding or, as elsewhere, two.
+template <class A>
+Bounded<A> fma(const Bounded<A>& a, const Bounded<A>& b, const Bounded<A>& c) {
+  return a * b + c;
+}
 template <class A>
 Bounded<A> reciprocal(const Bounded<A>& x) {
   return Bounded<A>(1.0f) / x;
@@ -192,11 +199,11 @@ Bounded<A> extremum(const Bounded<A>& a, const Bounded<A>& b, Pick pick) {
 }
 template <class A>
 Bounded<A> minimum(const Bounded<A>& a, const Bounded<A>& b) {
-  return extremum(a, b, [](double x, double y) { return y < x ? y : x; });
+  return extremum(a, b, math::minimum<double>);
 }
 template <class A>
 Bounded<A> maximum(const Bounded<A>& a, const Bounded<A>& b) {
-  return extremum(a, b, [](double x, double y) { return x < y ? y : x; });
+  return extremum(a, b, math::maximum<double>);
 }
 
 }  // namespace sinter::reference

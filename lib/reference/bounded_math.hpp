@@ -7,8 +7,10 @@
 namespace sinter::reference {
 
 namespace ulps {
-inline constexpr double exp = 2, log = 1, tanh = 2, erf = 2, erfc = 4, sin = 2, tan = 4, pow = 8,
+inline constexpr double exp = 2, exp2 = 2, log = 1, tanh = 2, erf = 2, erfc = 4, sin = 2, tan = 4, pow = 8,
                         rsqrt = 2, log1p = 2, expm1 = 2, atan2 = 3;
+// PTX ISA, rcp.approx.ftz.f32.
+inline constexpr double fast_reciprocal = 1;
 }
 
 // A result of the math library: not correctly rounded. Zero, infinity and NaN of exact operands
@@ -47,6 +49,11 @@ Bounded<A> exp(const Bounded<A>& x) {
   return monotone([](double t) { return std::exp(t); }, x, ulps::exp);
 }
 template <class A>
+Bounded<A> exp2(const Bounded<A>& x) {
+  if (x.v == 0 && x.e == 0) return Bounded<A>(1.0f);
+  return monotone([](double t) { return std::exp2(t); }, x, ulps::exp2);
+}
+template <class A>
 Bounded<A> expm1(const Bounded<A>& x) {
   return monotone([](double t) { return std::expm1(t); }, x, ulps::expm1);
 }
@@ -76,6 +83,13 @@ Bounded<A> rsqrt(const Bounded<A>& x) {
   // At 0 the function jumps from NaN to infinity.
   if (x.e > 0 && x.trusted() && x.may_be_zero()) return untrusted<A>(1 / std::sqrt(x.v));
   return monotone([](double t) { return 1 / std::sqrt(t); }, x, ulps::rsqrt);
+}
+
+// For operands that are far from zero and infinity.
+template <class A>
+Bounded<A> fast_reciprocal(const Bounded<A>& x) {
+  if (x.trusted() && x.may_be_zero()) return untrusted<A>(1 / x.v);
+  return monotone([](double t) { return 1 / t; }, x, ulps::fast_reciprocal);
 }
 
 // |sin a - sin b| <= |a - b|, and the same for the cosine.

@@ -78,7 +78,7 @@ struct ExtremeState {
     if (c.mode == ReductionMode::min) x = -x;
     nan |= x != x && e == 0;
     open |= !(e < kUntrusted);
-    if (x > v) v = x;
+    if (x > v || (x == v && std::signbit(v))) v = x;  // +0 lies above -0
     if (x - e > low) low = x - e;
     if (x + e > high) high = x + e;
   }

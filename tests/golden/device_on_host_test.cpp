@@ -9,13 +9,16 @@
 
 #include "reference/element.hpp"
 #include "reference/philox.hpp"
+#include "sinter/ops/pointwise_host.hpp"
 #include "support/catch.hpp"
+
+inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
+inline double rsqrt(double x) { return 1 / std::sqrt(x); }
 
 namespace on_device {
 
-// What NVRTC has built in. asm is used for the 16-bit formats only, which hardware converts.
+// What NVRTC has built in.
 #define SINTER_DEVICE inline
-#define asm(...) static_cast<void>(x)
 template <class To, class From>
 To bits_as(From x) {
   static_assert(sizeof(To) == sizeof(From));
@@ -25,6 +28,9 @@ To bits_as(From x) {
 }
 inline unsigned __float_as_uint(float x) { return bits_as<unsigned>(x); }
 inline float __uint_as_float(unsigned x) { return bits_as<float>(x); }
+inline float __int_as_float(int x) { return bits_as<float>(x); }
+inline long long __double_as_longlong(double x) { return bits_as<long long>(x); }
+inline double __longlong_as_double(long long x) { return bits_as<double>(x); }
 inline float __double2float_rn(double x) { return static_cast<float>(x); }
 inline float __double2float_rz(double x) {
   const float r = static_cast<float>(x);
@@ -43,15 +49,41 @@ T __ldg(const T* p) {
 inline double sinpi(double x) { return std::sin(3.14159265358979323846 * x); }
 inline double cospi(double x) { return std::cos(3.14159265358979323846 * x); }
 
+// What hardware does, defined independently of it.
+#define SINTER_OWN_HARDWARE
+namespace sinter::hardware {
+inline float converted(::sinter::DataType type, float x) {
+  return static_cast<float>(::sinter::round_to(type, x));
+}
+inline float maximum(float a, float b) { return ::sinter::math::maximum(a, b); }
+inline float minimum(float a, float b) { return ::sinter::math::minimum(a, b); }
+inline float reciprocal(float x) { return 1 / x; }
+inline unsigned short to_f16(float x) {
+  unsigned short bits;
+  ::sinter::store_element(::sinter::f16, &bits, 0, x);
+  return bits;
+}
+inline float from_f16(unsigned short bits) {
+  return static_cast<float>(::sinter::load_element(::sinter::f16, &bits, 0));
+}
+inline unsigned short to_bf16(float x) {
+  unsigned short bits;
+  ::sinter::store_element(::sinter::bf16, &bits, 0, x);
+  return bits;
+}
+inline float rounded_to_bf16(float x) { return converted(::sinter::bf16, x); }
+}  // namespace sinter::hardware
+
+#include "sinter/device/core/math.cuh"
 #include "sinter/device/core/philox.cuh"
 #include "sinter/device/core/types.cuh"
-#undef asm
 
 }  // namespace on_device
 
 namespace {
 
 namespace device = on_device::sinter;
+using on_device::bits_as;
 
 bool same(double a, double b) {
   return a == b ? std::signbit(a) == std::signbit(b) : a != a && b != b;
@@ -194,6 +226,39 @@ TEST_CASE("device integers saturate, NaN is zero, and bool is not zero") {
   CHECK(device::convert<device::bool8>(1e-300) == 1.0);
   CHECK(device::convert<device::bool8>(static_cast<float>(NAN)) == 1.0f);
   CHECK(device::bool8{7}.decode() == 1.0f);
+}
+
+// Every pair of zeros, infinities, NaN and ordinary numbers.
+template <class T>
+void check_extrema() {
+  const T inf = std::numeric_limits<T>::infinity(), nan = std::numeric_limits<T>::quiet_NaN();
+  const T tiny = std::numeric_limits<T>::denorm_min();
+  const T values[] = {-inf, T(-2), -tiny, T(-0.0), T(0.0), tiny, T(2), inf, nan};  // ascending
+  for (int i = 0; i < 9; ++i)
+    for (int j = 0; j < 9; ++j) {
+      const T a = values[i], b = values[j], nan_or_max = values[std::max(i, j)],
+              nan_or_min = i == 8 || j == 8 ? nan : values[std::min(i, j)];
+      INFO(a << " and " << b);
+      CHECK(same(device::math::maximum(a, b), nan_or_max));
+      CHECK(same(device::math::minimum(a, b), nan_or_min));
+      CHECK(same(sinter::math::maximum(a, b), nan_or_max));
+      CHECK(same(sinter::math::minimum(a, b), nan_or_min));
+    }
+}
+
+TEST_CASE("maximum and minimum keep NaN and order zeros by sign, on the device and on the host") {
+  check_extrema<float>();
+  check_extrema<double>();
+}
+
+TEST_CASE("device bf16 as a float is what is stored and read back") {
+  std::mt19937 random(5);
+  int wrong = 0;
+  for (int i = 0; i < 100000; ++i) {
+    const float x = bits_as<float>(static_cast<unsigned>(random()));
+    wrong += !same(device::convert<device::bf16>(x), device::bf16::encode(x).decode());
+  }
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("device Philox gives the published numbers and those of the reference") {

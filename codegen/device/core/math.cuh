@@ -2,7 +2,7 @@
 // functions of the CUDA math library without a header. No fast-math variants: division and square
 // root are IEEE, subnormals are kept.
 #pragma once
-#include "sinter/device/core/device.cuh"
+#include "sinter/device/core/hardware.cuh"
 
 namespace sinter::math {
 
@@ -18,6 +18,7 @@ SINTER_MATH1(rint)
 SINTER_MATH1(sqrt)
 SINTER_MATH1(rsqrt)
 SINTER_MATH1(exp)
+SINTER_MATH1(exp2)
 SINTER_MATH1(log)
 SINTER_MATH1(sin)
 SINTER_MATH1(cos)
@@ -42,6 +43,9 @@ template <class T>
 SINTER_DEVICE T reciprocal(T x) {
   return T(1) / x;
 }
+// Within one ulp, for x whose magnitude and whose reciprocal's are normal numbers.
+SINTER_DEVICE float fast_reciprocal(float x) { return hardware::reciprocal(x); }
+SINTER_DEVICE double fast_reciprocal(double x) { return 1 / x; }
 template <class T>
 SINTER_DEVICE bool less(T a, T b) {
   return a < b;
@@ -60,14 +64,17 @@ template <class T>
 SINTER_DEVICE T select(bool condition, T a, T b) {
   return condition ? a : b;
 }
-// NaN in either operand gives NaN.
-template <class T>
-SINTER_DEVICE T minimum(T a, T b) {
-  return a != a ? a : b != b ? b : b < a ? b : a;
+// NaN in either operand gives NaN; -0 lies below +0. Doubles that compare equal differ in no bit but
+// the sign of a zero.
+SINTER_DEVICE float minimum(float a, float b) { return hardware::minimum(a, b); }
+SINTER_DEVICE float maximum(float a, float b) { return hardware::maximum(a, b); }
+SINTER_DEVICE double minimum(double a, double b) {
+  const double equal = __longlong_as_double(__double_as_longlong(a) | __double_as_longlong(b));
+  return a != a ? a : b != b ? b : a == b ? equal : b < a ? b : a;
 }
-template <class T>
-SINTER_DEVICE T maximum(T a, T b) {
-  return a != a ? a : b != b ? b : a < b ? b : a;
+SINTER_DEVICE double maximum(double a, double b) {
+  const double equal = __longlong_as_double(__double_as_longlong(a) & __double_as_longlong(b));
+  return a != a ? a : b != b ? b : a == b ? equal : a < b ? b : a;
 }
 
 SINTER_DEVICE float infinity(float) { return __int_as_float(0x7f800000); }

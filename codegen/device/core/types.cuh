@@ -3,6 +3,7 @@
 // f8e8m0 rounds up to a power of two, integers round to nearest even and saturate, NaN to an
 // integer is 0 and to bool is true. A double is rounded once, never through a rounded float.
 #pragma once
+#include "sinter/device/core/hardware.cuh"
 #include "sinter/device/core/minifloat.cuh"
 
 namespace sinter {
@@ -16,25 +17,13 @@ using i64 = long long;
 
 struct f16 {
   unsigned short bits;
-  static SINTER_DEVICE f16 encode(float x) {
-    f16 r;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r.bits) : "f"(x));
-    return r;
-  }
-  SINTER_DEVICE float decode() const {
-    float x;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
-    return x;
-  }
+  static SINTER_DEVICE f16 encode(float x) { return {hardware::to_f16(x)}; }
+  SINTER_DEVICE float decode() const { return hardware::from_f16(bits); }
 };
 
 struct bf16 {
   unsigned short bits;
-  static SINTER_DEVICE bf16 encode(float x) {
-    bf16 r;
-    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r.bits) : "f"(x));
-    return r;
-  }
+  static SINTER_DEVICE bf16 encode(float x) { return {hardware::to_bf16(x)}; }
   SINTER_DEVICE float decode() const { return __uint_as_float(static_cast<unsigned>(bits) << 16); }
 };
 
@@ -45,12 +34,20 @@ template <int mantissa, int bias, unsigned largest, unsigned nan, unsigned first
 struct Minifloat {
   unsigned char bits;
   static SINTER_DEVICE Minifloat encode(float x) {
+#ifdef SINTER_HARDWARE_F8
+    if constexpr (mantissa == 3) return {hardware::to_f8e4m3(x)};
+    if constexpr (mantissa == 2) return {hardware::to_f8e5m2(x)};
+#endif
     const unsigned all = __float_as_uint(x), magnitude = all & 0x7fffffffu;
     if (magnitude > kFloatInfinity) return {static_cast<unsigned char>(nan)};
     const unsigned code = encode_magnitude<mantissa, bias, largest>(magnitude);
     return {static_cast<unsigned char>(code | (all >> 31) << sign_bit)};
   }
   SINTER_DEVICE float decode() const {
+#ifdef SINTER_HARDWARE_F8
+    if constexpr (mantissa == 3) return hardware::from_f8e4m3(bits);
+    if constexpr (mantissa == 2) return hardware::from_f8e5m2(bits);
+#endif
     const unsigned code = bits & ((1u << sign_bit) - 1u), sign = bits >> sign_bit & 1u;
     unsigned value = __float_as_uint(decode_magnitude<mantissa, bias>(code));
     if (code >= first_nan) value = 0x7fffffffu;
@@ -136,6 +133,7 @@ struct Format<u8> : ByteFormat<u8, 0, 255> {};
 template <class Element, class T>
 SINTER_DEVICE T convert(T x) {
   if constexpr (is_same<Element, T> || is_same<Element, f64>) return x;
+  if constexpr (is_same<Element, bf16> && is_same<T, float>) return hardware::rounded_to_bf16(x);
   return static_cast<T>(Format<Element>::decode(Format<Element>::encode(x)));
 }
 

@@ -20,7 +20,7 @@
 namespace sinter::op {
 
 using math::abs, math::ceil, math::floor, math::rint, math::sqrt, math::rsqrt, math::exp,
-    math::log, math::sin, math::cos, math::tan, math::erf, math::erfc, math::tanh, math::log1p,
+    math::exp2, math::fma, math::fast_reciprocal, math::log, math::sin, math::cos, math::tan, math::erf, math::erfc, math::tanh, math::log1p,
     math::expm1, math::pow, math::fmod, math::atan2, math::minimum, math::maximum, math::less,
     math::less_equal, math::equal, math::either, math::both, math::select, math::reciprocal;
 
@@ -89,12 +89,19 @@ struct BinarySelect {  // IN_2 != 0 ? IN_0 : IN_1
   }
 };
 
-// 1 / (1 + exp(-x)) without overflow on either side.
+// The logistic function of x by e = exp(-|x|), so that nothing overflows and neither side loses its
+// relative accuracy: 1 / (1 + e), for negative x times e.
 template <class T>
-SINTER_HD T sigmoid(T x) {
-  const T e = exp(-abs(x));
-  return select(less(x, T(0.0f)), e / (T(1.0f) + e), T(1.0f) / (T(1.0f) + e));
-}
+struct Logistic {
+  T value, slope;
+  SINTER_HD Logistic(T x, T e) {
+    const T above = fast_reciprocal(T(1.0f) + e), below = e * above;
+    value = select(less(x, T(0.0f)), below, above);
+    slope = below * above;
+  }
+};
+template <class T>
+SINTER_HD Logistic<T> logistic(T x) { return {x, exp(-abs(x))}; }
 
 struct ReluFwd {
   static constexpr int arity = 1, params = 3;
@@ -122,12 +129,12 @@ struct TanhBwd {
   }
 };
 
-SINTER_OP1(SigmoidFwd, sigmoid(x));
+SINTER_OP1(SigmoidFwd, logistic(x).value);
 struct SigmoidBwd {
   static constexpr int arity = 2, params = 0;
   template <class T>
   static SINTER_HD T apply(T dy, T x) {
-    return dy * (sigmoid(x) * sigmoid(-x));
+    return dy * logistic(x).slope;
   }
 };
 
@@ -165,13 +172,18 @@ struct GeluBwd {
 };
 
 // Hendrycks and Gimpel, "Gaussian Error Linear Units", the tanh form: (1 + tanh u) / 2 is
-// sigmoid(2u), which does not cancel for negative u.
+// sigmoid(2u), which does not cancel for negative u. With 2u in units of log 2 the exponential is a
+// power of two.
+template <class T>
+SINTER_HD Logistic<T> gelu_gate(T x, T square) {
+  const T z = x * fma(T(0.10294323958002349), square, T(2.3022081981443249));
+  return {z, exp2(-abs(z))};
+}
 struct GeluApproxTanhFwd {
   static constexpr int arity = 1, params = 0;
   template <class T>
   static SINTER_HD T apply(T x) {
-    const T z = x * (T(1.5957691216057307) + T(0.07135481627260026) * (x * x));
-    return x * sigmoid(z);
+    return x * gelu_gate(x, x * x).value;
   }
 };
 struct GeluApproxTanhBwd {
@@ -179,10 +191,9 @@ struct GeluApproxTanhBwd {
   template <class T>
   static SINTER_HD T apply(T dy, T x) {
     const T square = x * x;
-    const T z = x * (T(1.5957691216057307) + T(0.07135481627260026) * square);
-    const T slope = T(1.5957691216057307) + T(0.21406444881780077) * square;
-    const T s = sigmoid(z);
-    return dy * (s + x * (s * sigmoid(-z)) * slope);
+    const Logistic<T> s = gelu_gate(x, square);
+    const T slope = fma(T(0.21406444881780077), square, T(1.5957691216057307));
+    return dy * fma(x * s.slope, slope, s.value);
   }
 };
 
@@ -198,7 +209,7 @@ struct SoftplusBwd {
   static constexpr int arity = 2, params = 1;
   template <class T>
   static SINTER_HD T apply(T dy, T x, T beta) {
-    return dy * sigmoid(beta * x);
+    return dy * logistic(beta * x).value;
   }
 };
 
@@ -206,7 +217,7 @@ struct SwishFwd {  // x sigmoid(beta x)
   static constexpr int arity = 1, params = 1;
   template <class T>
   static SINTER_HD T apply(T x, T beta) {
-    return x * sigmoid(beta * x);
+    return x * logistic(beta * x).value;
   }
 };
 struct SwishBwd {
@@ -214,8 +225,8 @@ struct SwishBwd {
   template <class T>
   static SINTER_HD T apply(T dy, T x, T beta) {
     const T z = beta * x;
-    const T s = sigmoid(z);
-    return dy * (s + z * (s * sigmoid(-z)));
+    const Logistic<T> s = logistic(z);
+    return dy * fma(z, s.slope, s.value);
   }
 };
 

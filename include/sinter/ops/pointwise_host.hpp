@@ -6,23 +6,28 @@
 
 namespace sinter::math {
 
-using std::abs, std::ceil, std::floor, std::rint, std::sqrt, std::exp, std::log, std::sin, std::cos,
-    std::tan, std::erf, std::erfc, std::tanh, std::log1p, std::expm1, std::pow, std::fmod,
-    std::atan2;
+using std::abs, std::ceil, std::floor, std::rint, std::sqrt, std::exp, std::exp2, std::log, std::sin,
+    std::cos, std::tan, std::erf, std::erfc, std::tanh, std::log1p, std::expm1, std::pow, std::fmod,
+    std::atan2, std::fma;
 
 template <class T>
 concept HostFloat = std::is_same_v<T, float> || std::is_same_v<T, double>;
 
 template <HostFloat T> T rsqrt(T x) { return T(1) / std::sqrt(x); }
 template <HostFloat T> T reciprocal(T x) { return T(1) / x; }
+template <HostFloat T> T fast_reciprocal(T x) { return T(1) / x; }
 template <HostFloat T> bool less(T a, T b) { return a < b; }
 template <HostFloat T> bool less_equal(T a, T b) { return a <= b; }
 template <HostFloat T> bool equal(T a, T b) { return a == b; }
 inline bool either(bool a, bool b) { return a || b; }
 inline bool both(bool a, bool b) { return a && b; }
 template <HostFloat T> T select(bool condition, T a, T b) { return condition ? a : b; }
-// NaN in either operand gives NaN.
-template <HostFloat T> T minimum(T a, T b) { return a != a ? a : b != b ? b : b < a ? b : a; }
-template <HostFloat T> T maximum(T a, T b) { return a != a ? a : b != b ? b : a < b ? b : a; }
+// IEEE 754-2019: NaN in either operand gives NaN, and -0 lies below +0.
+template <HostFloat T> T minimum(T a, T b) {
+  return a != a ? a : b != b ? b : b < a || (a == b && std::signbit(b)) ? b : a;
+}
+template <HostFloat T> T maximum(T a, T b) {
+  return a != a ? a : b != b ? b : a < b || (a == b && std::signbit(a)) ? b : a;
+}
 
 }  // namespace sinter::math

@@ -1,0 +1,79 @@
+// Single machine instructions that CUDA C++ has no name for. They have no effect but their result,
+// so that the compiler may move, merge and drop them. A program that compiles device code for the
+// host defines SINTER_OWN_HARDWARE and these functions.
+#pragma once
+#include "sinter/device/core/device.cuh"
+
+#ifndef SINTER_OWN_HARDWARE
+namespace sinter::hardware {
+
+// IEEE 754-2019 maximum and minimum: NaN in either operand gives NaN, and -0 lies below +0.
+SINTER_DEVICE float maximum(float a, float b) {
+  float r;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  return r;
+}
+SINTER_DEVICE float minimum(float a, float b) {
+  float r;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  return r;
+}
+
+// 1 / x within one ulp; subnormals count as zeros.
+SINTER_DEVICE float reciprocal(float x) {
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+
+// ---- conversions to nearest even
+
+SINTER_DEVICE unsigned short to_f16(float x) {
+  unsigned short r;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(x));
+  return r;
+}
+SINTER_DEVICE float from_f16(unsigned short bits) {
+  float r;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(bits));
+  return r;
+}
+SINTER_DEVICE unsigned short to_bf16(float x) {
+  unsigned short r;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(x));
+  return r;
+}
+// x rounded to bf16, as a float: the upper half of a packed pair whose lower half is zero. The
+// conversion of one number runs at a quarter of the rate of that of a pair.
+SINTER_DEVICE float rounded_to_bf16(float x) {
+  unsigned r;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(x), "f"(0.0f));
+  return __uint_as_float(r);
+}
+
+#if __CUDA_ARCH__ >= 890
+#define SINTER_HARDWARE_F8 1
+// The lower byte of a pair: what lies above the largest number becomes it, NaN becomes 0x7f.
+SINTER_DEVICE unsigned char to_f8e4m3(float x) {
+  unsigned short r;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(r) : "f"(0.0f), "f"(x));
+  return static_cast<unsigned char>(r);
+}
+SINTER_DEVICE unsigned char to_f8e5m2(float x) {
+  unsigned short r;
+  asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(r) : "f"(0.0f), "f"(x));
+  return static_cast<unsigned char>(r);
+}
+// Every number of the format is one of f16.
+SINTER_DEVICE float from_f8e4m3(unsigned char bits) {
+  unsigned pair;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"(static_cast<unsigned short>(bits)));
+  return from_f16(static_cast<unsigned short>(pair));
+}
+SINTER_DEVICE float from_f8e5m2(unsigned char bits) {
+  return from_f16(static_cast<unsigned short>(bits << 8));
+}
+#endif
+
+}  // namespace sinter::hardware
+#endif
