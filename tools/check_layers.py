@@ -42,7 +42,8 @@ RESERVED = [
 ]
 # Headers that cost every user of the library too much, or do not belong into an interface.
 NOT_IN_INTERFACE = {"<iostream>", "<regex>", "<filesystem>", "<fmt/format.h>", "<functional>",
-                    "<thread>", "<fstream>", "<sstream>", "<nlohmann/json.hpp>"}
+                    "<thread>", "<fstream>", "<sstream>", "<nlohmann/json.hpp>", "<memory>",
+                    "<atomic>", "<algorithm>"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 SOURCES = (".hpp", ".cpp", ".cuh", ".cu", ".h")

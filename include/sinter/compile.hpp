@@ -4,12 +4,12 @@
 //   e->execute(stream, {{"x", dx}, {"y", dy}}, workspace);
 #pragma once
 #include <initializer_list>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "sinter/base/shared.hpp"
 #include "sinter/graph.hpp"
 
 namespace sinter {
@@ -63,10 +63,10 @@ class Plan {
   int kernels() const;
 
   const PlanData& data() const { return *data_; }
-  explicit Plan(std::shared_ptr<const PlanData> data) : data_(std::move(data)) {}
+  explicit Plan(Shared<const PlanData> data) : data_(std::move(data)) {}
 
  private:
-  std::shared_ptr<const PlanData> data_;
+  Shared<const PlanData> data_;
 };
 
 using Stream = void*;  // a CUstream or cudaStream_t; nullptr is the default stream; unused on the CPU
@@ -89,18 +89,16 @@ class Executable {
  public:
   Status execute(Stream stream, std::span<const Binding> bindings, Workspace workspace = {}) const;
   Status execute(Stream stream, std::initializer_list<Binding> bindings,
-                 Workspace workspace = {}) const {
-    return execute(stream, std::span<const Binding>(bindings.begin(), bindings.size()), workspace);
-  }
+                 Workspace workspace = {}) const;
   const Plan& plan() const;
   std::int64_t workspace_bytes() const;  // 0 on the CPU
   Device device() const;
 
   struct Impl;
-  explicit Executable(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+  explicit Executable(Shared<const Impl> impl) : impl_(std::move(impl)) {}
 
  private:
-  std::shared_ptr<const Impl> impl_;
+  Shared<const Impl> impl_;
 };
 
 // Loads a plan: its own machine code where it fits the device, else the kernel cache, else NVRTC.

@@ -1,7 +1,6 @@
 // Inline members of Graph. Included by graph.hpp.
 #pragma once
-#include <set>
-
+#include "sinter/base/name_set.hpp"
 #include "sinter/ops/shape_rules.hpp"
 #include "sinter/ops/shapes.hpp"
 
@@ -10,12 +9,12 @@ namespace sinter {
 inline std::string Graph::label(const Node& n) const {
   if (!n.name.empty()) return n.name;
   for (std::size_t i = 0; i < nodes_.size(); ++i)
-    if (&nodes_[i] == &n) return std::string(sinter::name(n.op)) + " #" + std::to_string(i);
-  return std::string(sinter::name(n.op)) + " #" + std::to_string(nodes_.size());
+    if (&nodes_[i] == &n) return text({sinter::name(n.op), " #", i});
+  return text({sinter::name(n.op), " #", nodes_.size()});
 }
 
 inline std::string Graph::label(TensorId id) const {
-  return (*this)[id].name.empty() ? "#" + std::to_string(id) : (*this)[id].name;
+  return (*this)[id].name.empty() ? text({"#", id}) : (*this)[id].name;
 }
 
 inline std::optional<TensorId> Graph::find(std::string_view tensor_name) const {
@@ -26,13 +25,14 @@ inline std::optional<TensorId> Graph::find(std::string_view tensor_name) const {
 
 // Checks what concerns one tensor alone.
 inline bool Graph::valid_tensor(const TensorDesc& t, bool written) {
-  const auto fail = [&](Rule rule, std::string attribute, std::string seen, std::string allowed) {
+  const auto fail = [&](Rule rule, std::string_view attribute, std::string_view seen,
+                        std::string_view allowed) {
     Diagnostic d{};
     d.rule = rule;
     d.tensor = t.name;
-    d.attribute = std::move(attribute);
-    d.seen = std::move(seen);
-    d.allowed = std::move(allowed);
+    d.attribute = attribute;
+    d.seen = seen;
+    d.allowed = allowed;
     d.file = t.where.file;
     d.line = t.where.line;
     report(std::move(d));
@@ -48,7 +48,7 @@ inline bool Graph::valid_tensor(const TensorDesc& t, bool written) {
   if (!t.dim_known) return true;
   if (t.dim.size() < 1 ||
       t.dim.size() > (options_.internal ? Dims::kCapacity - 1 : kMaxRank))
-    return fail(Rule::tensor_rank, "dim", std::to_string(t.dim.size()) + " dims", "1 to 8 dims");
+    return fail(Rule::tensor_rank, "dim", text({t.dim.size(), " dims"}), "1 to 8 dims");
   constexpr std::int64_t most = std::int64_t{1} << 60;
   std::int64_t n = 1;
   for (auto d : t.dim) {
@@ -61,7 +61,7 @@ inline bool Graph::valid_tensor(const TensorDesc& t, bool written) {
   if (t.stride.empty()) return true;
   if (t.stride.size() != t.dim.size())
     return fail(Rule::tensor_stride, "stride", to_string(t.stride),
-                std::to_string(t.dim.size()) + " entries, one a dim");
+                text({t.dim.size(), " entries, one a dim"}));
   std::int64_t last = 0;
   for (int i = 0; i < t.dim.size(); ++i) {
     const auto s = t.stride[i], reach = t.dim[i] - 1;
@@ -188,7 +188,8 @@ inline std::vector<TensorId> Graph::add(OpKind op, Attributes attributes,
     } else if (t < 0 || t >= static_cast<TensorId>(tensors_.size())) {
       rules.fail(Rule::tensor_foreign, rules.input_name(i), "", "");
     } else if (!(*this)[t].dim_known) {
-      rules.fail(Rule::tensor_dim_missing, rules.input_name(i), "tensor '" + label(t) + "'", "");
+      rules.fail(Rule::tensor_dim_missing, rules.input_name(i),
+                 text({"tensor '", label(t), "'"}), "");
     }
   }
   for (std::size_t i = 0; i < node.outputs.size(); ++i) {
@@ -197,7 +198,7 @@ inline std::vector<TensorId> Graph::add(OpKind op, Attributes attributes,
       rules.fail(Rule::port_missing, rules.output_name(static_cast<int>(i)), "", "");
     if (t < 0) continue;
     const auto& desc = (*this)[t];
-    const std::string seen = "tensor '" + label(t) + "'";
+    const std::string seen = text({"tensor '", label(t), "'"});
     if (desc.producer >= 0)
       rules.fail(Rule::graph_producer, rules.output_name(static_cast<int>(i)), seen, "");
     else if (desc.has_value)
@@ -212,7 +213,7 @@ inline std::vector<TensorId> Graph::add(OpKind op, Attributes attributes,
       compute(node) != DataType::f64 && compute(node) != DataType::f16 &&
       compute(node) != DataType::bf16 && compute(node) != DataType::i32 &&
       compute(node) != DataType::i64)
-    rules.fail(Rule::attribute_value, "compute_data_type", std::string(sinter::name(compute(node))),
+    rules.fail(Rule::attribute_value, "compute_data_type", sinter::name(compute(node)),
                "f64, f32, tf32, f16, bf16, i32 or i64");
   if (static_cast<int>(node.attributes.index()) != op_info.attributes)
     rules.fail(Rule::attribute_unknown, "attributes", "those of another operation", "");
@@ -231,7 +232,7 @@ inline std::vector<TensorId> Graph::add(OpKind op, Attributes attributes,
     auto& desc = edit(t);
     if (desc.dim_known && desc.dim != dim) {
       rules.fail(Rule::node_output_dim,
-                 rules.output_name(static_cast<int>(i)) + " tensor '" + label(t) + "'",
+                 text({rules.output_name(static_cast<int>(i)), " tensor '", label(t), "'"}),
                  to_string(desc.dim), to_string(dim), "leave dim out, it is inferred");
       return poisoned;
     }
@@ -248,9 +249,10 @@ inline std::vector<TensorId> Graph::add(OpKind op, Attributes attributes,
 
 inline Diagnostics Graph::check() {
   // Names: tensors that have none are called after their producer.
-  std::multiset<std::string_view> names;
+  const std::size_t most = tensors_.size();
+  NameSet names(most), repeated(most), uids(most);
   for (const auto& t : tensors_)
-    if (t.named || !t.name.empty()) names.insert(t.name);
+    if ((t.named || !t.name.empty()) && !names.insert(t.name)) repeated.insert(t.name);
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     auto& t = tensors_[i];
     if (t.named || !t.name.empty()) continue;
@@ -260,7 +262,7 @@ inline Diagnostics Graph::check() {
       const auto* p = std::get_if<PointwiseAttributes>(&n.attributes);
       base = !n.name.empty() ? n.name : std::string(p ? sinter::name(p->mode) : sinter::name(n.op));
     }
-    t.name = base + "_" + std::to_string(i);
+    t.name = text({base, "_", i});
     while (names.contains(t.name)) t.name += "_";
   }
 
@@ -274,11 +276,10 @@ inline Diagnostics Graph::check() {
     all.push_back(std::move(d));
   };
   bool any_output = false;
-  std::set<std::int64_t> uids;
   for (const auto& t : tensors_) {
     any_output |= t.output;
-    if (names.count(t.name) > 1) report_tensor(Rule::tensor_name, t);
-    if (t.uid && !uids.insert(*t.uid).second) report_tensor(Rule::tensor_uid, t);
+    if (repeated.contains(t.name)) report_tensor(Rule::tensor_name, t);
+    if (t.uid && !uids.insert(std::to_string(*t.uid))) report_tensor(Rule::tensor_uid, t);
     if (t.output && t.producer < 0) report_tensor(Rule::tensor_role, t);
     if (t.producer < 0 && !t.has_value && !t.dim_known)
       report_tensor(Rule::tensor_dim_missing, t);

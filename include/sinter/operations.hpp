@@ -28,10 +28,10 @@ inline Graph* graph_of(std::initializer_list<Operand> operands) {
 
 // Adds a node whose operands are all present; an operand that is poisoned poisons the results.
 // Outputs marked true are new virtual tensors.
-inline std::vector<Tensor> add_node(OpKind op, Attributes attributes,
-                                    std::initializer_list<Operand> operands,
-                                    std::vector<TensorId> outputs, NodeOptions options = {},
-                                    unsigned optional_from = 64) {
+inline std::vector<Tensor> add_any_node(OpKind op, Attributes attributes,
+                                        std::initializer_list<Operand> operands,
+                                        std::vector<TensorId> outputs, NodeOptions options = {},
+                                        unsigned optional_from = 64) {
   std::vector<Tensor> results(outputs.size());
   Graph* g = graph_of(operands);
   if (!g) return results;
@@ -59,13 +59,15 @@ inline std::vector<Tensor> add_node(OpKind op, Attributes attributes,
   return results;
 }
 
-// The same from an attribute struct, named so that no conversion is looked for.
+// The same from an attribute struct. An overload of the above would have the compiler look for
+// conversions from every struct to every other, which takes it longer than all the rest here.
 template <class A>
 std::vector<Tensor> add_node(OpKind op, const A& attributes, std::initializer_list<Operand> operands,
                              std::vector<TensorId> outputs, NodeOptions options = {},
                              unsigned optional_from = 64) {
-  return add_node(op, Attributes(std::in_place_type<A>, attributes), operands, std::move(outputs),
-                  std::move(options), optional_from);
+  Attributes any;
+  any.emplace<A>(attributes);
+  return add_any_node(op, any, operands, std::move(outputs), std::move(options), optional_from);
 }
 
 inline constexpr TensorId kNew = Graph::kNewTensor;
@@ -147,7 +149,7 @@ SINTER_BINARY(gelu_tanh_backward, gelu_approx_tanh_bwd)
 #undef SINTER_BINARY
 
 struct ReluOptions {
-  double lower_clip = 0, upper_clip = std::numeric_limits<double>::infinity(), slope = 0;
+  double lower_clip = 0, upper_clip = kInfinity, slope = 0;
 };
 inline Tensor relu(Operand x, ReluOptions o = {}) {
   return pointwise({.mode = PointwiseMode::relu_fwd, .relu_lower_clip = o.lower_clip,
@@ -305,12 +307,12 @@ struct NormGradients {
 inline NormGradients norm_backward(OpKind op, Operand dy, Operand x, Operand scale, Operand mean,
                                    Operand inv_variance, std::int64_t groups = 0) {
   const bool rms = op == OpKind::rmsnorm_backward;
-  Attributes a = default_attributes(op);
-  if (auto* g = std::get_if<GroupNormBackwardAttributes>(&a)) g->groups = groups;
-  auto r = rms ? detail::add_node(op, a, {dy, x, scale, inv_variance},
-                                  {detail::kNew, detail::kNew, detail::kNew})
-               : detail::add_node(op, a, {dy, x, scale, mean, inv_variance},
-                                  {detail::kNew, detail::kNew, detail::kNew});
+  Attributes a;  // none, but for groupnorm
+  if (op == OpKind::groupnorm_backward) a.emplace<GroupNormBackwardAttributes>().groups = groups;
+  auto r = rms ? detail::add_any_node(op, a, {dy, x, scale, inv_variance},
+                                      {detail::kNew, detail::kNew, detail::kNew})
+               : detail::add_any_node(op, a, {dy, x, scale, mean, inv_variance},
+                                      {detail::kNew, detail::kNew, detail::kNew});
   return {r[0], r[1], r[2]};
 }
 inline NormGradients layernorm_backward(Operand dy, Operand x, Operand scale, Operand mean,

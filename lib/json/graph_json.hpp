@@ -1,10 +1,10 @@
 // Graph JSON inside other documents, and what its reader and its writer share. The public functions
 // are in sinter/json.hpp.
 #pragma once
-#include <memory>
 #include <string_view>
 
 #include "json/reader.hpp"
+#include "sinter/base/shared.hpp"
 #include "sinter/graph.hpp"
 
 namespace sinter::json {
@@ -15,7 +15,7 @@ inline constexpr std::size_t kMaxNodes = 100'000;
 inline constexpr std::size_t kMaxTensors = 200'000;
 
 // The checked graph of a document that is parsed already; a plan embeds one.
-Result<std::unique_ptr<Graph>> read_graph(const Value& document, std::string_view file);
+Result<Shared<Graph>> read_graph(const Value& document, std::string_view file);
 
 // Visits the attributes that a node of this kind has in a document: all fields of its struct, of a
 // pointwise node only those of its mode. visit(name, member).

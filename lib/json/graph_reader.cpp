@@ -9,6 +9,7 @@
 #include "json/graph_json.hpp"
 #include "reference/element.hpp"
 #include "sinter/json.hpp"
+#include "sinter/ops/default_attributes.hpp"
 
 namespace sinter::json {
 namespace {
@@ -27,7 +28,7 @@ class GraphReader {
  public:
   GraphReader(const Value& document, std::string_view file) : document_(document), fields_(file) {}
 
-  Result<std::unique_ptr<Graph>> read() {
+  Result<Shared<Graph>> read() {
     if (!read_head()) return std::move(fields_.errors());
     read_tensors();
     read_nodes();
@@ -37,7 +38,7 @@ class GraphReader {
       check_whole();
     }
     if (!fields_.errors().empty()) return std::move(fields_.errors());
-    return std::move(graph_);
+    return graph_;
   }
 
  private:
@@ -66,7 +67,7 @@ class GraphReader {
 
   const Value& document_;
   Fields fields_;
-  std::unique_ptr<Graph> graph_;
+  Shared<Graph> graph_;
   std::unordered_map<std::string, TensorId> ids_;
   std::vector<bool> declared_, poisoned_;  // by tensor
   std::vector<TensorId> unproduced_;       // that some node ought to produce
@@ -100,7 +101,7 @@ bool GraphReader::read_head() {
   type("io_data_type", options.io, false);
   type("intermediate_data_type", options.intermediate, false);
   type("compute_data_type", options.compute, true);
-  graph_ = std::make_unique<Graph>(std::move(options));
+  graph_ = Shared<Graph>::make(std::move(options));
 
   for (const char* field : {"tensors", "nodes"}) {
     const Value* v = fields_.required(document_, none, field, Rule::json_field);
@@ -428,7 +429,7 @@ void GraphReader::check_whole() {
 
 }  // namespace
 
-Result<std::unique_ptr<Graph>> read_graph(const Value& document, std::string_view file) {
+Result<Shared<Graph>> read_graph(const Value& document, std::string_view file) {
   return GraphReader(document, file).read();
 }
 
@@ -436,7 +437,7 @@ Result<std::unique_ptr<Graph>> read_graph(const Value& document, std::string_vie
 
 namespace sinter {
 
-Result<std::unique_ptr<Graph>> graph_from_json(std::string_view text, std::string_view file) {
+Result<Shared<Graph>> graph_from_json(std::string_view text, std::string_view file) {
   auto document = json::parse(text, file);
   SINTER_TRY(document);
   return json::read_graph(*document, file);

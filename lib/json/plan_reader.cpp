@@ -100,7 +100,7 @@ class PlanReader {
   const Value& document_;
   std::string_view file_;
   Fields fields_;
-  std::unique_ptr<Graph> graph_;
+  Shared<Graph> graph_;
   std::map<std::string_view, TensorId> ids_;
   PlanData plan_;
 };
@@ -331,7 +331,7 @@ std::string Plan::to_json() const { return json::plan_to_json(data()); }
 Result<Plan> Plan::from_json(std::string_view text, std::string_view file) {
   auto data = json::plan_from_json(text, file);
   SINTER_TRY(data);
-  return Plan(std::make_shared<const PlanData>(std::move(*data)));
+  return Plan(Shared<const PlanData>::make(std::move(*data)));
 }
 
 }  // namespace sinter

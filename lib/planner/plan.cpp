@@ -59,13 +59,13 @@ Result<Plan> Plan::make(Graph& graph, PlanOptions options) {
   // An expansion may need a tensor that is too large to address.
   if (Diagnostics d = lowered.graph->check(); !d.empty()) return d;
   const Partition parts = partition(*lowered.graph, options.fuse);
-  auto data = std::make_shared<PlanData>();
-  data->version = SINTER_VERSION;
-  data->graph_json = graph_to_json(graph);
-  data->name = graph.options().name;
-  data->tensors = plan_tensors(graph);
-  data->workspace_bytes = parts.workspace_bytes;
-  data->cuts = parts.cuts;
+  PlanData data;
+  data.version = SINTER_VERSION;
+  data.graph_json = graph_to_json(graph);
+  data.name = graph.options().name;
+  data.tensors = plan_tensors(graph);
+  data.workspace_bytes = parts.workspace_bytes;
+  data.cuts = parts.cuts;
   for (const auto& spec : parts.kernels) {
     EmittedKernel e = emit_kernel(spec);
     PlanKernel k;
@@ -77,26 +77,26 @@ Result<Plan> Plan::make(Graph& graph, PlanOptions options) {
     k.grid = e.grid;
     k.block = e.block;
     for (const auto& a : e.arguments)
-      k.arguments.push_back(argument(a, spec, *lowered.graph, parts, data->tensors));
+      k.arguments.push_back(argument(a, spec, *lowered.graph, parts, data.tensors));
     k.bytes = compulsory_bytes(*lowered.graph, spec);
     k.flops = operations(spec);
-    data->kernels.push_back(std::move(k));
+    data.kernels.push_back(std::move(k));
   }
-  Plan plan{std::move(data)};
+  Plan plan{Shared<const PlanData>::make(std::move(data))};
   if (options.targets.empty()) return plan;
   return plan.with_targets(options.targets);
 }
 
 Result<Plan> Plan::with_targets(const std::vector<std::string>& targets) const {
-  auto data = std::make_shared<PlanData>(*data_);
-  for (auto& k : data->kernels)
+  PlanData data = *data_;
+  for (auto& k : data.kernels)
     for (const auto& target : targets) {
       if (k.machine_code.count(target)) continue;
       auto code = compile_kernel({k.source, k.entry, target});
       SINTER_TRY(code);
       k.machine_code[target] = std::move(*code);
     }
-  return Plan{std::shared_ptr<const PlanData>(std::move(data))};
+  return Plan{Shared<const PlanData>::make(std::move(data))};
 }
 
 const std::string& Plan::name() const { return data_->name; }

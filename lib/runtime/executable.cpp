@@ -124,6 +124,11 @@ Status Executable::execute(Stream stream, std::span<const Binding> bindings,
   return impl.launch(static_cast<CUstream>(stream), pointers, workspace);
 }
 
+Status Executable::execute(Stream stream, std::initializer_list<Binding> bindings,
+                           Workspace workspace) const {
+  return execute(stream, std::span<const Binding>(bindings.begin(), bindings.size()), workspace);
+}
+
 const Plan& Executable::plan() const { return impl_->plan; }
 Device Executable::device() const { return impl_->device; }
 std::int64_t Executable::workspace_bytes() const {

@@ -124,9 +124,9 @@ Result<Executable> load_on_gpu(const Plan& plan, Device device) {
   SINTER_TRY(target);
   auto driver = sinter::driver();
   SINTER_TRY(driver);
-  auto impl = std::make_shared<Executable::Impl>(plan, device);
-  impl->driver = *driver;
-  const PlanData& data = impl->plan.data();
+  Executable::Impl impl(plan, device);
+  impl.driver = *driver;
+  const PlanData& data = impl.plan.data();
   for (const PlanKernel& k : data.kernels) {
     auto checked = check_kernel(k);
     SINTER_TRY(checked);
@@ -135,28 +135,28 @@ Result<Executable> load_on_gpu(const Plan& plan, Device device) {
   ContextScope scope;
   auto entered = scope.enter(device.ordinal());
   SINTER_TRY(entered);
-  impl->context = scope.context();
+  impl.context = scope.context();
   for (const PlanKernel& k : data.kernels) {
     Unit& unit = units.at({k.entry, k.source});
     if (!unit.module) {
-      auto loaded = load_module(unit, **driver, impl->context, *target);
+      auto loaded = load_module(unit, **driver, impl.context, *target);
       SINTER_TRY(loaded);
     }
     auto kernel = load_kernel(data, k, unit);
     SINTER_TRY(kernel);
-    impl->kernels.push_back(std::move(*kernel));
+    impl.kernels.push_back(std::move(*kernel));
   }
-  return Executable(std::move(impl));
+  return Executable(Shared<const Executable::Impl>::make(std::move(impl)));
 }
 
 Result<Executable> load_on_cpu(const Plan& plan) {
   auto graph = graph_from_json(plan.data().graph_json, "the plan's graph");
   SINTER_TRY(graph);
-  auto impl = std::make_shared<Executable::Impl>(plan, Device::cpu());
-  impl->lowered = lower(**graph);
+  Executable::Impl impl(plan, Device::cpu());
+  impl.lowered = lower(**graph);
   for (const PlanTensor& t : plan.data().tensors)
-    impl->lowered_ids.push_back(impl->lowered.graph->find(t.name).value_or(kNoTensor));
-  return Executable(std::move(impl));
+    impl.lowered_ids.push_back(impl.lowered.graph->find(t.name).value_or(kNoTensor));
+  return Executable(Shared<const Executable::Impl>::make(std::move(impl)));
 }
 
 }  // namespace

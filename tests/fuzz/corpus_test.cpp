@@ -24,7 +24,7 @@ std::vector<std::filesystem::path> corpus() {
   return files;
 }
 
-std::unique_ptr<Graph> read(const std::filesystem::path& file) {
+Shared<Graph> read(const std::filesystem::path& file) {
   std::ifstream in(file);
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   auto graph = graph_from_json(text, file.filename().string());

@@ -70,7 +70,7 @@ std::string run_and_judge(GraphCase& c, const Result<Plan>& plan, const GraphChe
 
 void run_one(const GraphSource& source, const GraphChecks& checks, Failures& failures,
              Totals& totals) {
-  std::unique_ptr<Graph> graph;
+  Shared<Graph> graph;
   try {
     graph = source.make();
     GraphCase c(*graph, checks.fill, source.seed);

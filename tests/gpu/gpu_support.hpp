@@ -2,7 +2,6 @@
 // a sentence (Catch's assertions belong to one thread) and its graph written out.
 #pragma once
 #include <functional>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -15,7 +14,7 @@ namespace sinter::test {
 struct GraphSource {
   std::string name;
   std::uint64_t seed = 0;  // of the inputs
-  std::function<std::unique_ptr<Graph>()> make;
+  std::function<Shared<Graph>()> make;
 };
 
 class Failures {

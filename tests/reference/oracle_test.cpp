@@ -67,7 +67,7 @@ bool agrees(double seen, double expected, double scale, bool exact) {
 }
 
 struct Loaded {
-  std::unique_ptr<Graph> graph;
+  Shared<Graph> graph;
   Lowered lowered;
   Memory memory;
 };

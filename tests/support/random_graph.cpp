@@ -62,7 +62,7 @@ Types graph_types(Random& random, bool exact) {
 
 }  // namespace
 
-std::unique_ptr<Graph> random_graph(const RandomGraphOptions& options) {
+Shared<Graph> random_graph(const RandomGraphOptions& options) {
   Random random(options.seed);
   const Types types = graph_types(random, options.exact_only);
   GraphOptions graph_options;
@@ -71,7 +71,7 @@ std::unique_ptr<Graph> random_graph(const RandomGraphOptions& options) {
   graph_options.io = types.io;
   graph_options.intermediate = types.intermediate;
   graph_options.compute = types.compute;
-  auto graph = std::make_unique<Graph>(std::move(graph_options));
+  auto graph = Shared<Graph>::make(std::move(graph_options));
   Grower grower(*graph, options, random.bits());
   std::vector<std::pair<const Maker*, double>> makers;
   for (const auto& m : kMakers)

@@ -3,8 +3,8 @@
 // reach is what fuzzing covers, so it draws every operation, port, attribute, layout and type.
 #pragma once
 #include <cstdint>
-#include <memory>
 
+#include "sinter/base/shared.hpp"
 #include "sinter/graph.hpp"
 
 namespace sinter::test {
@@ -23,6 +23,6 @@ struct RandomGraphOptions {
 };
 
 // Throws std::logic_error with the diagnostic if the generator breaks a rule.
-std::unique_ptr<Graph> random_graph(const RandomGraphOptions& options);
+Shared<Graph> random_graph(const RandomGraphOptions& options);
 
 }  // namespace sinter::test

@@ -17,7 +17,7 @@ std::string document(const std::string& tensors, const std::string& nodes,
 }
 const std::string kX = "\"X\": {\"dim\": [4, 8]}", kY = "\"Y\": {\"output\": true}";
 
-std::unique_ptr<Graph> graph_of(const std::string& text) {
+Shared<Graph> graph_of(const std::string& text) {
   auto g = graph_from_json(text, "doc.json");
   if (!g) FAIL(g.error().message());
   return std::move(*g);

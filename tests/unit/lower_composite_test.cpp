@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 
+#include "sinter/ops/default_attributes.hpp"
 #include "unit/lower_support.hpp"
 
 namespace sinter {

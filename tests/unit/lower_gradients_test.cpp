@@ -1,5 +1,6 @@
 // Every gradient operation against central differences of its forward: pointwise, softmax, norms,
 // convolutions and resampling. Attention has a file of its own.
+#include "sinter/ops/default_attributes.hpp"
 #include "unit/gradient_check.hpp"
 
 namespace sinter {

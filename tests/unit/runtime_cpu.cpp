@@ -15,9 +15,9 @@ Plan doubling() {
   Graph g;
   const Tensor x = g.tensor({.name = "x", .dim = {2, 3}});
   g.output(x + x, "y");
-  auto data = std::make_shared<PlanData>();
-  data->graph_json = graph_to_json(g);
-  data->workspace_bytes = 4096;
+  PlanData data;
+  data.graph_json = graph_to_json(g);
+  data.workspace_bytes = 4096;
   for (const char* name : {"x", "y"}) {
     PlanTensor t;
     t.name = name;
@@ -25,9 +25,9 @@ Plan doubling() {
     t.dim = {2, 3};
     t.stride = {3, 1};
     t.bytes = 24;
-    data->tensors.push_back(t);
+    data.tensors.push_back(t);
   }
-  return Plan(std::move(data));
+  return Plan(Shared<const PlanData>::make(std::move(data)));
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ TEST_CASE("the CPU checks bindings as a GPU does") {
 TEST_CASE("a plan whose graph is damaged does not load on the CPU") {
   PlanData data = doubling().data();
   data.graph_json.resize(data.graph_json.size() / 2);
-  const auto e = load(Plan(std::make_shared<const PlanData>(std::move(data))), Device::cpu());
+  const auto e = load(Plan(Shared<const PlanData>::make(std::move(data))), Device::cpu());
   REQUIRE_FALSE(e);
   CHECK(e.error().rule == Rule::json_syntax);
 }

@@ -59,7 +59,7 @@ PlanData two_kernels() {
   return d;
 }
 
-Plan plan_of(PlanData data) { return Plan(std::make_shared<const PlanData>(std::move(data))); }
+Plan plan_of(PlanData data) { return Plan(Shared<const PlanData>::make(std::move(data))); }
 
 struct Fixture {
   Fixture() {

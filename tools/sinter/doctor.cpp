@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <memory>
+
 #include "commands.hpp"
 #include "json/reader.hpp"
 

@@ -1,6 +1,5 @@
 // Graph and plan files as arguments of the sub-commands.
 #pragma once
-#include <memory>
 #include <optional>
 #include <string>
 
@@ -9,7 +8,7 @@
 namespace sinter::cli {
 
 struct Document {
-  std::unique_ptr<Graph> graph;  // of a plan file: the graph that it embeds
+  Shared<Graph> graph;  // of a plan file: the graph that it embeds
   std::optional<Plan> plan;      // of a plan file only
 };
 

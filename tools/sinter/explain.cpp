@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <memory>
+
 #include "array/file.hpp"
 #include "commands.hpp"
 #include "documents.hpp"

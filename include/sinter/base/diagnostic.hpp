@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sinter/base/rules.hpp"
+#include "sinter/base/text.hpp"
 
 namespace sinter {
 
@@ -23,17 +24,15 @@ struct Diagnostic {
   std::string_view id() const { return info(rule).id; }
   // One line, e.g. "matmul-contraction: node 'proj', port B: seen [4, 8] ...; allowed ...; ...".
   std::string message() const {
-    std::string s(id());
-    s += ":";
-    if (!node.empty()) s += " node '" + node + "'";
-    if (!tensor.empty()) s += (node.empty() ? " tensor '" : ", tensor '") + tensor + "'";
-    if (!attribute.empty()) s += (node.empty() && tensor.empty() ? " " : ", ") + attribute;
-    s += " ";
-    s += info(rule).says;
-    if (!seen.empty()) s += "; seen " + seen;
-    if (!allowed.empty()) s += "; allowed " + allowed;
-    if (!fix.empty()) s += "; " + fix;
-    if (!file.empty()) s += " (" + file + (line ? ":" + std::to_string(line) : "") + ")";
+    std::string s = text({id(), ":"});
+    if (!node.empty()) s += text({" node '", node, "'"});
+    if (!tensor.empty()) s += text({node.empty() ? " tensor '" : ", tensor '", tensor, "'"});
+    if (!attribute.empty()) s += text({node.empty() && tensor.empty() ? " " : ", ", attribute});
+    s += text({" ", info(rule).says});
+    if (!seen.empty()) s += text({"; seen ", seen});
+    if (!allowed.empty()) s += text({"; allowed ", allowed});
+    if (!fix.empty()) s += text({"; ", fix});
+    if (!file.empty()) s += line ? text({" (", file, ":", line, ")"}) : text({" (", file, ")"});
     return s;
   }
 };

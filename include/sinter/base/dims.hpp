@@ -1,9 +1,7 @@
 // A short list of 64-bit integers with inline storage: extents, strides, paddings, permutations.
 #pragma once
-#include <array>
 #include <cstdint>
 #include <initializer_list>
-#include <span>
 #include <string>
 
 namespace sinter {
@@ -18,9 +16,6 @@ class Dims {
 
   constexpr Dims() = default;
   constexpr Dims(std::initializer_list<std::int64_t> values) {
-    for (auto v : values) push_back(v);
-  }
-  constexpr explicit Dims(std::span<const std::int64_t> values) {
     for (auto v : values) push_back(v);
   }
   static constexpr Dims filled(int count, std::int64_t value) {
@@ -43,13 +38,10 @@ class Dims {
     for (int i = size_ - 1; i > at; --i) (*this)[i] = (*this)[i - 1];
     (*this)[at] = v;
   }
-  constexpr auto begin() { return values_.begin(); }
-  constexpr auto begin() const { return values_.begin(); }
-  constexpr auto end() { return values_.begin() + size_; }
-  constexpr auto end() const { return values_.begin() + size_; }
-  constexpr operator std::span<const std::int64_t>() const {
-    return {values_.data(), static_cast<std::size_t>(size_)};
-  }
+  constexpr std::int64_t* begin() { return values_; }
+  constexpr const std::int64_t* begin() const { return values_; }
+  constexpr std::int64_t* end() { return values_ + size_; }
+  constexpr const std::int64_t* end() const { return values_ + size_; }
   friend constexpr bool operator==(const Dims& a, const Dims& b) {
     if (a.size_ != b.size_) return false;
     for (int i = 0; i < a.size_; ++i)
@@ -58,7 +50,7 @@ class Dims {
   }
 
  private:
-  std::array<std::int64_t, kCapacity> values_{};
+  std::int64_t values_[kCapacity]{};
   int size_ = 0;
 };
 
@@ -88,8 +80,12 @@ constexpr std::int64_t span_elements(const Dims& dim, const Dims& stride) {
 
 inline std::string to_string(const Dims& d) {
   std::string s = "[";
-  for (int i = 0; i < d.size(); ++i) s += (i ? ", " : "") + std::to_string(d[i]);
-  return s + "]";
+  for (int i = 0; i < d.size(); ++i) {
+    if (i) s += ", ";
+    s += std::to_string(d[i]);
+  }
+  s += "]";
+  return s;
 }
 
 }  // namespace sinter

@@ -2,7 +2,6 @@
 // fields once, in `fields(self, visit)`: JSON, printing and comparison are generic over that list.
 #pragma once
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <string_view>
 #include <variant>
@@ -80,6 +79,8 @@ constexpr std::optional<E> enum_from_name(std::string_view text) {
   return std::nullopt;
 }
 
+inline constexpr double kInfinity = __builtin_inf();  // <limits> is long for one number
+
 // ---- the structs. An empty Dims or optional is an attribute that was not given.
 
 #define SINTER_FIELDS(...)                                                        \
@@ -105,7 +106,7 @@ struct ConvAttributes {
 
 struct PointwiseAttributes {
   PointwiseMode mode = PointwiseMode::identity;
-  double relu_lower_clip = 0, relu_upper_clip = std::numeric_limits<double>::infinity(),
+  double relu_lower_clip = 0, relu_upper_clip = kInfinity,
          relu_lower_clip_slope = 0, elu_alpha = 1, swish_beta = 1, softplus_beta = 1;
   std::optional<std::int64_t> axis{};  // gen_index only
   SINTER_FIELDS(SINTER_FIELD(mode) SINTER_FIELD(relu_lower_clip) SINTER_FIELD(relu_upper_clip)

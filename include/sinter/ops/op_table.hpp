@@ -1,7 +1,5 @@
 // Every operation: its name in graph JSON, its ports and its attributes, one row each.
 #pragma once
-#include <span>
-
 #include "sinter/ops/attributes.hpp"
 
 namespace sinter {
@@ -22,9 +20,23 @@ struct Port {
   bool required = true;
 };
 
+// The rows of a port table. (A std::span would take the compiler longer than all the tables.)
+struct Ports {
+  template <std::size_t count>
+  constexpr Ports(const Port (&ports)[count]) : first_(ports), count_(count) {}
+  constexpr std::size_t size() const { return count_; }
+  constexpr const Port& operator[](std::size_t i) const { return first_[i]; }
+  constexpr const Port* begin() const { return first_; }
+  constexpr const Port* end() const { return first_ + count_; }
+
+ private:
+  const Port* first_;
+  std::size_t count_;
+};
+
 struct OpInfo {
   std::string_view name;
-  std::span<const Port> inputs, outputs;
+  Ports inputs, outputs;
   int attributes;            // which alternative of Attributes it takes
   bool internal = false;     // not part of SPEC.md
   bool variadic = false;     // inputs IN_0, IN_1, ... without end (concatenate)
@@ -39,12 +51,6 @@ constexpr int index_in(const std::variant<All...>*) {
 }
 template <class A>
 inline constexpr int kIs = index_in<A>(static_cast<const Attributes*>(nullptr));
-template <std::size_t... I>
-Attributes make_attributes(int index, std::index_sequence<I...>) {
-  using Make = Attributes (*)();
-  constexpr Make make[] = {[] { return Attributes(std::in_place_index<I>); }...};
-  return make[index]();
-}
 }  // namespace detail
 using detail::kIs;
 
@@ -124,18 +130,18 @@ inline constexpr OpInfo kOps[] = {
 };
 static_assert(std::size(kOps) == static_cast<std::size_t>(OpKind::last_));
 
+inline constexpr std::size_t kMostOutputs = [] {  // of any operation
+  std::size_t most = 0;
+  for (const auto& op : kOps) most = op.outputs.size() > most ? op.outputs.size() : most;
+  return most;
+}();
+
 constexpr const OpInfo& info(OpKind k) { return kOps[static_cast<int>(k)]; }
 constexpr std::string_view name(OpKind k) { return info(k).name; }
 constexpr std::optional<OpKind> op_from_name(std::string_view text) {
   for (int i = 0; i < static_cast<int>(OpKind::last_); ++i)
     if (kOps[i].name == text && !kOps[i].internal) return static_cast<OpKind>(i);
   return std::nullopt;
-}
-
-// The attribute struct of an operation, with its default values.
-inline Attributes default_attributes(OpKind k) {
-  return detail::make_attributes(info(k).attributes,
-                                 std::make_index_sequence<std::variant_size_v<Attributes>>());
 }
 
 // How many of an operation's inputs, the first ones, hold numbers to compute with; the others are

@@ -9,10 +9,7 @@ namespace sinter {
 
 class ShapeRules {
  public:
-  ShapeRules(Graph& graph, const Node& node) : graph_(graph), node_(node) {
-    inferred_.resize(node.outputs.size());
-    set_.resize(node.outputs.size(), false);
-  }
+  ShapeRules(Graph& graph, const Node& node) : graph_(graph), node_(node) {}
 
   const Graph& graph() const { return graph_; }
   const Node& node() const { return node_; }
@@ -33,23 +30,19 @@ class ShapeRules {
     return t >= 0 && graph_[t].dim_known ? graph_[t].dim : Dims{};
   }
 
-  void set(int port, Dims dim) {
-    inferred_[static_cast<std::size_t>(port)] = dim;
-    set_[static_cast<std::size_t>(port)] = true;
-  }
-  const Dims& inferred(int port) const { return inferred_[static_cast<std::size_t>(port)]; }
-  bool is_set(int port) const { return set_[static_cast<std::size_t>(port)]; }
+  void set(int port, const Dims& dim) { inferred_[port] = dim; }
+  const Dims& inferred(int port) const { return inferred_[port]; }
 
   // Reports a broken rule; returns false so that a rule can `return fail(...)`.
-  bool fail(Rule rule, std::string attribute, std::string seen, std::string allowed,
-            std::string fix = {}) {
+  bool fail(Rule rule, std::string_view attribute, std::string_view seen, std::string_view allowed,
+            std::string_view fix = {}) {
     Diagnostic d;
     d.rule = rule;
     d.node = graph_.label(node_);
-    d.attribute = std::move(attribute);
-    d.seen = std::move(seen);
-    d.allowed = std::move(allowed);
-    d.fix = std::move(fix);
+    d.attribute = attribute;
+    d.seen = seen;
+    d.allowed = allowed;
+    d.fix = fix;
     d.file = node_.where.file;
     d.line = node_.where.line;
     graph_.report(std::move(d));
@@ -57,11 +50,11 @@ class ShapeRules {
   }
   std::string input_name(int port) const {
     const auto& op = info(node_.op);
-    if (op.variadic) return "port IN_" + std::to_string(port);
-    return "port " + std::string(op.inputs[static_cast<std::size_t>(port)].name);
+    if (op.variadic) return text({"port IN_", port});
+    return text({"port ", op.inputs[static_cast<std::size_t>(port)].name});
   }
   std::string output_name(int port) const {
-    return "port " + std::string(info(node_.op).outputs[static_cast<std::size_t>(port)].name);
+    return text({"port ", info(node_.op).outputs[static_cast<std::size_t>(port)].name});
   }
 
   // ---- checks that several rules share; each reports and returns whether it holds
@@ -71,7 +64,7 @@ class ShapeRules {
   }
   bool integer(int port) {
     if (!has(port) || type(port) == DataType::i32 || type(port) == DataType::i64) return true;
-    return fail(Rule::port_type, input_name(port), std::string(name(type(port))), "i32 or i64",
+    return fail(Rule::port_type, input_name(port), name(type(port)), "i32 or i64",
                 "declare the tensor with data_type i32");
   }
   bool same_dims(int port, const Dims& expected, Rule rule) {
@@ -83,11 +76,11 @@ class ShapeRules {
     if (value.empty()) return true;
     if (value.size() != length)
       return fail(Rule::attribute_length, attribute, to_string(value),
-                  std::to_string(length) + " entries");
+                  text({length, " entries"}));
     for (auto v : value)
       if (v < least || v > kMaxExtent)
         return fail(Rule::attribute_value, attribute, to_string(value),
-                    std::to_string(least) + " to 2^40 each");
+                    text({least, " to 2^40 each"}));
     return true;
   }
   // A negative axis counts from the end.
@@ -95,7 +88,7 @@ class ShapeRules {
     const std::int64_t a = value < 0 ? value + rank : value;
     if (a < 0 || a >= rank)
       return fail(Rule::axis_range, attribute, std::to_string(value),
-                  std::to_string(-rank) + " to " + std::to_string(rank - 1));
+                  text({-rank, " to ", rank - 1}));
     out = static_cast<int>(a);
     return true;
   }
@@ -105,8 +98,7 @@ class ShapeRules {
  private:
   Graph& graph_;
   const Node& node_;
-  std::vector<Dims> inferred_;
-  std::vector<bool> set_;
+  Dims inferred_[kMostOutputs];
 };
 
 // dim i of `d` as if its rank were `rank`, ones in front (NumPy's rule).

@@ -14,8 +14,8 @@ inline bool matmul(ShapeRules& r) {
                     "[.., rows, columns]");
   const auto k = a.back(), kb = b[b.size() - 2];
   if (k != kb)
-    return r.fail(Rule::matmul_contraction, "port B", to_string(b) + " for A " + to_string(a),
-                  "an extent of " + std::to_string(k) + " second to last",
+    return r.fail(Rule::matmul_contraction, "port B", text({to_string(b), " for A ", to_string(a)}),
+                  text({"an extent of ", k, " second to last"}),
                   b.back() == k ? "transpose B" : "");
   const int rank = a.size() > b.size() ? a.size() : b.size();
   Dims c = Dims::filled(rank, 1);
@@ -23,7 +23,7 @@ inline bool matmul(ShapeRules& r) {
     const auto x = aligned(a, rank, i), y = aligned(b, rank, i);
     const bool grouped = y > 1 && x > y && x % y == 0;
     if (x != y && x != 1 && y != 1 && !grouped)
-      return r.fail(Rule::matmul_batch, "port B", to_string(b) + " for A " + to_string(a),
+      return r.fail(Rule::matmul_batch, "port B", text({to_string(b), " for A ", to_string(a)}),
                     "batch extents that are equal, 1, or divide A's");
     c[i] = x == 1 ? y : x;
   }
@@ -58,7 +58,7 @@ inline bool conv(ShapeRules& r, const Dims& x, const Dims& w, Dims& y) {
   const auto& a = r.attributes<ConvAttributes>();
   const int rank = x.size();
   if (rank < 3 || w.size() != rank)
-    return r.fail(Rule::conv_rank, "dims", to_string(x) + " and " + to_string(w),
+    return r.fail(Rule::conv_rank, "dims", text({to_string(x), " and ", to_string(w)}),
                   "[N, C, spatial] and [K, C/groups, filter]");
   const int n = rank - 2;
   if (!r.dim_attribute("pre_padding", a.pre_padding, n, 0) ||
@@ -67,12 +67,11 @@ inline bool conv(ShapeRules& r, const Dims& x, const Dims& w, Dims& y) {
     return false;
   if (a.groups < 1 || x[1] % a.groups || w[0] % a.groups)
     return r.fail(Rule::conv_groups, "groups", std::to_string(a.groups),
-                  "a divisor of " + std::to_string(x[1]) + " channels and " +
-                      std::to_string(w[0]) + " filters");
+                  text({"a divisor of ", x[1], " channels and ", w[0], " filters"}));
   if (w[1] != x[1] / a.groups)
     return r.fail(Rule::conv_channels, "channels",
-                  std::to_string(x[1]) + " with a filter of " + std::to_string(w[1]),
-                  "C / groups = " + std::to_string(x[1] / a.groups) + " in the filter");
+                  text({x[1], " with a filter of ", w[1]}),
+                  text({"C / groups = ", x[1] / a.groups, " in the filter"}));
   const auto g = conv_geometry(a, rank);
   y = {x[0], w[0]};
   for (int i = 0; i < n; ++i) y.push_back(g.output_extent(i, x[i + 2], w[i + 2]));
@@ -90,13 +89,13 @@ inline bool conv_fprop(ShapeRules& r) {
 inline bool conv_gradient(ShapeRules& r, const Dims& x, const Dims& w, const char* result) {
   const Dims &dy = r.dim(0), &declared = r.declared(0);
   if (declared.empty())
-    return r.fail(Rule::tensor_dim_missing, std::string("port ") + result, "", "",
-                  std::string("declare the dims of ") + result);
+    return r.fail(Rule::tensor_dim_missing, text({"port ", result}), "", "",
+                  text({"declare the dims of ", result}));
   Dims y;
   if (!conv(r, x, w, y)) return false;
   if (y != dy)
     return r.fail(Rule::conv_extent, "port DY", to_string(dy),
-                  to_string(y) + ", what the forward convolution gives");
+                  text({to_string(y), ", what the forward convolution gives"}));
   r.set(0, declared);
   return true;
 }
@@ -111,10 +110,10 @@ inline bool moe_grouped_matmul(ShapeRules& r) {
     return r.fail(Rule::moe_shape, "port Token", to_string(token), "[1, T, K]");
   if (weight.size() != 3 || weight[1] != token[2])
     return r.fail(Rule::moe_shape, "port Weight", to_string(weight),
-                  "[E, " + std::to_string(token[2]) + ", N]");
+                  text({"[E, ", token[2], ", N]"}));
   if (count(r.dim(2)) != weight[0] + 1)
     return r.fail(Rule::moe_shape, "port FirstTokenOffset", to_string(r.dim(2)),
-                  "one more element than the " + std::to_string(weight[0]) + " experts");
+                  text({"one more element than the ", weight[0], " experts"}));
   if (!r.integer(2) || !r.integer(3)) return false;
   if (a.top_k < 1)
     return r.fail(Rule::attribute_value, "top_k", std::to_string(a.top_k), "1 or more");
@@ -124,7 +123,7 @@ inline bool moe_grouped_matmul(ShapeRules& r) {
   if (a.mode == MoeMode::gather) rows = count(r.dim(3));
   if (a.mode == MoeMode::scatter && count(r.dim(3)) != rows)
     return r.fail(Rule::moe_shape, "port TokenIndex", to_string(r.dim(3)),
-                  "one element for each of the " + std::to_string(rows) + " rows");
+                  text({"one element for each of the ", rows, " rows"}));
   r.set(0, {1, rows, weight[2]});
   return true;
 }

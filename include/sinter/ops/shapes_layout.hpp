@@ -21,7 +21,7 @@ inline bool reshape(ShapeRules& r) {
   }
   if (!fits || n != left)
     return r.fail(Rule::reshape_count, "dim", to_string(y),
-                  "dims of " + std::to_string(left) + " elements");
+                  text({"dims of ", left, " elements"}));
   r.set(0, y);
   return true;
 }
@@ -37,7 +37,7 @@ inline bool transpose(ShapeRules& r) {
       seen |= 1u << i;
   if (!fits)
     return r.fail(Rule::transpose_permutation, "permutation", to_string(p),
-                  "each of 0 to " + std::to_string(x.size() - 1) + " once");
+                  text({"each of 0 to ", x.size() - 1, " once"}));
   Dims y;
   for (auto i : p) y.push_back(x[static_cast<int>(i)]);
   r.set(0, y);
@@ -58,7 +58,8 @@ inline bool slice(ShapeRules& r) {
     const auto step = a.step.empty() ? 1 : a.step[i];
     if (a.start[i] > a.limit[i] || a.limit[i] > x[i])
       return r.fail(Rule::slice_range, "start, limit",
-                    to_string(a.start) + " to " + to_string(a.limit), "ranges inside " + to_string(x));
+                    text({to_string(a.start), " to ", to_string(a.limit)}),
+                    text({"ranges inside ", to_string(x)}));
     y.push_back((a.limit[i] - a.start[i] + step - 1) / step);
   }
   r.set(0, y);
@@ -78,7 +79,7 @@ inline bool concatenate(ShapeRules& r) {
     for (int i = 0; fits && i < y.size(); ++i) fits = i == axis || x[i] == y[i];
     if (!fits)
       return r.fail(Rule::concatenate_shape, r.input_name(port), to_string(x),
-                    to_string(y) + " but for axis " + std::to_string(axis));
+                    text({to_string(y), " but for axis ", axis}));
     y[axis] += x[axis];
   }
   r.set(0, y);
@@ -141,7 +142,7 @@ inline bool resample(ShapeRules& r) {
   if (!resample_extents(r, r.dim(0), y)) return false;
   const auto& a = r.attributes<ResampleAttributes>();
   if (r.wants(1) && a.mode != ResampleMode::maxpool)
-    return r.fail(Rule::resample_mode, "port Index", std::string(name(*a.mode)), "maxpool");
+    return r.fail(Rule::resample_mode, "port Index", name(*a.mode), "maxpool");
   if (a.generate_index.value_or(r.wants(1)) != r.wants(1))
     return r.fail(Rule::resample_mode, "generate_index", *a.generate_index ? "true" : "false",
                   "true exactly when Index is connected");
@@ -153,7 +154,7 @@ inline bool resample(ShapeRules& r) {
     if (type == DataType::none) type = r.graph().options().intermediate;
     if (type != DataType::i8 && type != DataType::i32)
       return r.fail(Rule::port_type, "port Index",
-                    std::string(name(type)), "i8 or i32", "declare Index with data_type i32");
+                    name(type), "i8 or i32", "declare Index with data_type i32");
     r.set(1, y);
   }
   return true;
@@ -168,13 +169,13 @@ inline bool resample_backward(ShapeRules& r) {
   if (!resample_extents(r, dx, y)) return false;
   if (y != r.dim(0))
     return r.fail(Rule::resample_shape, "port DY", to_string(r.dim(0)),
-                  to_string(y) + ", what the forward gives");
+                  text({to_string(y), ", what the forward gives"}));
   if (a.mode == ResampleMode::maxpool && !r.has(1) && !r.has(3))
     return r.fail(Rule::resample_backward, "port Index", "", "", "connect Index, or X");
   if (!r.same_dims(2, y, Rule::resample_shape) || !r.same_dims(3, y, Rule::resample_shape))
     return false;
   if (r.has(3) && r.type(3) != DataType::i8 && r.type(3) != DataType::i32)
-    return r.fail(Rule::port_type, "port Index", std::string(name(r.type(3))), "i8 or i32");
+    return r.fail(Rule::port_type, "port Index", name(r.type(3)), "i8 or i32");
   r.set(0, dx);
   return true;
 }

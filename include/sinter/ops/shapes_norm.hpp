@@ -48,14 +48,15 @@ inline bool norm_scale(ShapeRules& r, const Dims& x, int port) {
   }
   if (fits) return true;
   return r.fail(Rule::norm_scale, r.input_name(port), to_string(s),
-                is_channel_norm(r.node().op) ? "[1, C, 1..] for X " + to_string(x)
-                                             : "dims that broadcast over X " + to_string(x));
+                text({is_channel_norm(r.node().op) ? "[1, C, 1..] for X "
+                                                   : "dims that broadcast over X ",
+                      to_string(x)}));
 }
 
 inline bool norm_groups(ShapeRules& r, const Dims& x, std::int64_t groups) {
   if (x.size() >= 2 && groups >= 1 && x[1] % groups == 0) return true;
   return r.fail(Rule::norm_groups, "groups", std::to_string(groups),
-                "a divisor of the channels of X " + to_string(x));
+                text({"a divisor of the channels of X ", to_string(x)}));
 }
 
 inline bool norm(ShapeRules& r) {

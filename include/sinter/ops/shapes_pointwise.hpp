@@ -10,14 +10,14 @@ inline bool pointwise(ShapeRules& r) {
   for (int port = 0; port < 3; ++port)
     if (r.has(port) != (port < arity))
       return r.fail(Rule::pointwise_arity, r.input_name(port),
-                    std::string(name(a.mode)) + (r.has(port) ? " with" : " without") + " it",
-                    std::to_string(arity) + " operands");
+                    text({name(a.mode), r.has(port) ? " with" : " without", " it"}),
+                    text({arity, " operands"}));
   Dims out = r.dim(0);
   for (int port = 1; port < arity; ++port) {
     Dims joined;
     if (!broadcast(out, r.dim(port), joined))
       return r.fail(Rule::broadcast, r.input_name(port), to_string(r.dim(port)),
-                    "extents equal to those of " + to_string(out) + " or 1");
+                    text({"extents equal to those of ", to_string(out), " or 1"}));
     out = joined;
   }
   if (a.mode == PointwiseMode::gen_index) {
@@ -45,7 +45,7 @@ inline bool reduction(ShapeRules& r) {
   for (int i = 0; fits && i < x.size(); ++i) fits = y[i] == x[i] || y[i] == 1;
   if (!fits)
     return r.fail(Rule::reduction_shape, "port Y", to_string(y),
-                  "each extent of " + to_string(x) + " or 1");
+                  text({"each extent of ", to_string(x), " or 1"}));
   r.set(0, y);
   return true;
 }
@@ -92,7 +92,7 @@ inline bool block_scale(ShapeRules& r, const Dims& x, Dims& scale) {
   if (!r.axis("axis", a.axis, x.size(), axis)) return false;
   if (a.block_size < 1 || x[axis] % a.block_size)
     return r.fail(Rule::block_scale_shape, "block_size", std::to_string(a.block_size),
-                  "a divisor of the extent " + std::to_string(x[axis]));
+                  text({"a divisor of the extent ", x[axis]}));
   scale = x;
   scale[axis] /= a.block_size;
   return true;

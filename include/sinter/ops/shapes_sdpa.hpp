@@ -31,7 +31,7 @@ inline bool sdpa_inputs(ShapeRules& r, const SdpaPorts& p, SdpaGeometry& g) {
       const Dims& t = r.dim(port);
       if (t.size() != 4 || t[0] != g.b || t[1] != 1 || t[3] != 1)
         return r.fail(Rule::sdpa_paged, r.input_name(port), to_string(t),
-                      "[" + std::to_string(g.b) + ", 1, pages, 1]");
+                      text({"[", g.b, ", 1, pages, 1]"}));
       if (!r.integer(port)) return false;
     }
     g.skv = r.dim(p.page_k)[2] * k[2];
@@ -42,21 +42,21 @@ inline bool sdpa_inputs(ShapeRules& r, const SdpaPorts& p, SdpaGeometry& g) {
     for (int port : {1, 2})
       if (r.dim(port)[0] != g.b || r.dim(port)[2] != g.skv)
         return r.fail(Rule::sdpa_shape, r.input_name(port), to_string(r.dim(port)),
-                      "batch " + std::to_string(g.b) + " and sequence " + std::to_string(g.skv));
+                      text({"batch ", g.b, " and sequence ", g.skv}));
   }
   if (k[3] != g.d)
-    return r.fail(Rule::sdpa_shape, "port K", to_string(k), "head dim " + std::to_string(g.d));
+    return r.fail(Rule::sdpa_shape, "port K", to_string(k), text({"head dim ", g.d}));
   for (int port : {1, 2}) {
     const auto h = r.dim(port)[1];
     if (h != g.hq && (h < 1 || g.hq % h))
       return r.fail(Rule::sdpa_shape, r.input_name(port), to_string(r.dim(port)),
-                    "heads that divide the " + std::to_string(g.hq) + " of Q");
+                    text({"heads that divide the ", g.hq, " of Q"}));
   }
   if (r.has(p.bias)) {
     const Dims full{g.b, g.hq, g.sq, g.skv};
     if (r.dim(p.bias).size() != 4 || !broadcasts_to(r.dim(p.bias), full))
       return r.fail(Rule::sdpa_shape, r.input_name(p.bias), to_string(r.dim(p.bias)),
-                    "4 dims that broadcast to " + to_string(full));
+                    text({"4 dims that broadcast to ", to_string(full)}));
   }
   for (int port : {p.seq_q, p.seq_kv})
     if (!r.same_dims(port, {g.b, 1, 1, 1}, Rule::sdpa_shape) || !r.integer(port)) return false;
@@ -85,7 +85,7 @@ inline bool sdpa_inputs(ShapeRules& r, const SdpaPorts& p, SdpaGeometry& g) {
       return false;
     if (r.type(p.block_mask) != DataType::u8)
       return r.fail(Rule::port_type, r.input_name(p.block_mask),
-                    std::string(name(r.type(p.block_mask))), "u8");
+                    name(r.type(p.block_mask)), "u8");
   }
   return true;
 }

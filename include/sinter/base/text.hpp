@@ -1,0 +1,30 @@
+// Messages from words and numbers. One plain function for all of them: chains of std::string's
+// operator+ cost every file that includes the library time, and g++ 12 warns of them falsely.
+#pragma once
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace sinter {
+
+struct TextPart {
+  TextPart(const char* s) : text(s) {}
+  TextPart(std::string_view s) : text(s) {}
+  TextPart(std::string s) : text(std::move(s)) {}
+  TextPart(int n) : text(std::to_string(n)) {}
+  TextPart(unsigned n) : text(std::to_string(n)) {}
+  TextPart(std::int64_t n) : text(std::to_string(n)) {}
+  TextPart(std::size_t n) : text(std::to_string(n)) {}
+  std::string text;
+};
+
+// text({"port IN_", 2}) is "port IN_2".
+inline std::string text(std::initializer_list<TextPart> parts) {
+  std::string all;
+  for (const auto& part : parts) all += part.text;
+  return all;
+}
+
+}  // namespace sinter
