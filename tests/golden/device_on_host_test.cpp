@@ -7,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "reference/bounded_math.hpp"
 #include "reference/element.hpp"
 #include "reference/philox.hpp"
 #include "sinter/ops/pointwise_host.hpp"
@@ -14,6 +15,7 @@
 
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 inline double rsqrt(double x) { return 1 / std::sqrt(x); }
+inline double normcdf(double x) { return sinter::math::normal_cdf(x); }
 
 namespace on_device {
 
@@ -57,7 +59,14 @@ inline float converted(::sinter::DataType type, float x) {
 }
 inline float maximum(float a, float b) { return ::sinter::math::maximum(a, b); }
 inline float minimum(float a, float b) { return ::sinter::math::minimum(a, b); }
-inline float reciprocal(float x) { return 1 / x; }
+// Either neighbour of the exact value: both lie within one ulp of it.
+inline float reciprocal(float x) {
+  static unsigned turn = 0;
+  const double exact = 1.0 / x;
+  const float near = static_cast<float>(exact);
+  if (near == exact || near != near || ++turn % 3 == 0) return near;
+  return std::nextafter(near, near < exact ? 2 * near : 0.0f);
+}
 inline unsigned short to_f16(float x) {
   unsigned short bits;
   ::sinter::store_element(::sinter::f16, &bits, 0, x);
@@ -249,6 +258,44 @@ void check_extrema() {
 TEST_CASE("maximum and minimum keep NaN and order zeros by sign, on the device and on the host") {
   check_extrema<float>();
   check_extrema<double>();
+}
+
+// The device's own functions over all magnitudes, against the bounds that kernels are judged by. Two
+// ulp of the bound are left to what the GPU's exponential is less accurate than the host's.
+template <class Device, class Bound>
+void check_accuracy(Device on_device, Bound bound, double lowest, double highest, double left) {
+  using B = sinter::reference::Bounded<float>;
+  std::mt19937_64 random(13);
+  for (int i = 0; i < 400000; ++i) {
+    const double uniform = static_cast<double>(random() >> 11) * 0x1p-53;
+    double v = lowest + (highest - lowest) * uniform;
+    if (i % 2) v = (v < 0 ? lowest : highest) * std::exp2(-150.0 * uniform);
+    const auto x = static_cast<float>(v);
+    const B expected = bound(B(x, 0.0));
+    const double error = std::fabs(on_device(x) - expected.v),
+                 spared = left * 0x1p-23 * std::fabs(expected.v);
+    CAPTURE(x, expected.v, error);
+    if (!(error + spared <= expected.e + 0x1p-148)) FAIL_CHECK("beyond the bound");
+  }
+}
+
+TEST_CASE("the device's own functions keep the error that the reference allows them") {
+  using B = sinter::reference::Bounded<float>;
+  check_accuracy([](float x) { return device::math::normal_cdf(x); },
+                 [](const B& x) { return normal_cdf(x); }, -15, 8, 2);
+  check_accuracy([](float x) { return device::math::expm1_nonpositive(x); },
+                 [](const B& x) { return expm1_nonpositive(x); }, -105, 0, 0);
+  check_accuracy([](float x) { return device::math::log1p_unit(x); },
+                 [](const B& x) { return log1p_unit(x); }, 0, 1, 0);
+  const float inf = INFINITY;
+  CHECK(device::math::normal_cdf(0.0f) == 0.5f);
+  CHECK(device::math::normal_cdf(inf) == 1);
+  CHECK(device::math::normal_cdf(-inf) == 0);
+  CHECK(device::math::expm1_nonpositive(-inf) == -1);
+  CHECK(device::math::log1p_unit(0.0f) == 0);
+  CHECK(std::isnan(device::math::normal_cdf(NAN)));
+  CHECK(std::isnan(device::math::expm1_nonpositive(NAN)));
+  CHECK(std::isnan(device::math::log1p_unit(NAN)));
 }
 
 TEST_CASE("device bf16 as a float is what is stored and read back") {

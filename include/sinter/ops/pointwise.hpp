@@ -20,9 +20,10 @@
 namespace sinter::op {
 
 using math::abs, math::ceil, math::floor, math::rint, math::sqrt, math::rsqrt, math::exp,
-    math::exp2, math::fma, math::fast_reciprocal, math::log, math::sin, math::cos, math::tan, math::erf, math::erfc, math::tanh, math::log1p,
-    math::expm1, math::pow, math::fmod, math::atan2, math::minimum, math::maximum, math::less,
-    math::less_equal, math::equal, math::either, math::both, math::select, math::reciprocal;
+    math::exp2, math::fma, math::fast_reciprocal, math::normal_cdf, math::log, math::sin, math::cos,
+    math::tan, math::erf, math::tanh, math::log1p_unit, math::expm1_nonpositive, math::pow,
+    math::fmod, math::atan2, math::minimum, math::maximum, math::less, math::less_equal,
+    math::equal, math::either, math::both, math::select, math::reciprocal;
 
 #define SINTER_OP1(Name, expression)                 \
   struct Name {                                      \
@@ -142,7 +143,7 @@ struct EluFwd {
   static constexpr int arity = 1, params = 1;
   template <class T>
   static SINTER_HD T apply(T x, T alpha) {
-    return select(less(T(0.0f), x), x, alpha * expm1(minimum(x, T(0.0f))));
+    return select(less_equal(T(0.0f), x), x, alpha * expm1_nonpositive(minimum(x, T(0.0f))));
   }
 };
 struct EluBwd {
@@ -153,21 +154,21 @@ struct EluBwd {
   }
 };
 
-// x Phi(x), Phi(x) = erfc(-x / sqrt 2) / 2, which keeps its relative accuracy for negative x.
+// x Phi(x), where Phi, the normal distribution, keeps its relative accuracy for negative x.
 struct GeluFwd {
   static constexpr int arity = 1, params = 0;
   template <class T>
   static SINTER_HD T apply(T x) {
-    return T(0.5) * x * erfc(T(-0.70710678118654752440) * x);
+    return x * normal_cdf(x);
   }
 };
 struct GeluBwd {
   static constexpr int arity = 2, params = 0;
   template <class T>
   static SINTER_HD T apply(T dy, T x) {
-    const T cdf = T(0.5) * erfc(T(-0.70710678118654752440) * x);
-    const T pdf = T(0.39894228040143267794) * exp(T(-0.5) * (x * x));
-    return dy * (cdf + x * pdf);
+    // exp(-x^2 / 2) as the power of two that the distribution takes, too.
+    const T pdf = T(0.39894228040143267794) * exp2(T(-0.72134752044448170368) * (x * x));
+    return dy * fma(x, pdf, normal_cdf(x));
   }
 };
 
@@ -202,7 +203,7 @@ struct SoftplusFwd {  // log(1 + exp(beta x)) / beta
   template <class T>
   static SINTER_HD T apply(T x, T beta) {
     const T z = beta * x;
-    return (maximum(z, T(0.0f)) + log1p(exp(-abs(z)))) / beta;
+    return (maximum(z, T(0.0f)) + log1p_unit(exp(-abs(z)))) / beta;
   }
 };
 struct SoftplusBwd {

@@ -7,14 +7,19 @@
 namespace sinter::math {
 
 using std::abs, std::ceil, std::floor, std::rint, std::sqrt, std::exp, std::exp2, std::log, std::sin,
-    std::cos, std::tan, std::erf, std::erfc, std::tanh, std::log1p, std::expm1, std::pow, std::fmod,
-    std::atan2, std::fma;
+    std::cos, std::tan, std::erf, std::tanh, std::pow, std::fmod, std::atan2, std::fma;
 
 template <class T>
 concept HostFloat = std::is_same_v<T, float> || std::is_same_v<T, double>;
 
 template <HostFloat T> T rsqrt(T x) { return T(1) / std::sqrt(x); }
 template <HostFloat T> T reciprocal(T x) { return T(1) / x; }
+// The normal distribution.
+template <HostFloat T> T normal_cdf(T x) {
+  return static_cast<T>(0.5 * std::erfc(-0.70710678118654752440 * static_cast<double>(x)));
+}
+template <HostFloat T> T expm1_nonpositive(T x) { return std::expm1(x); }
+template <HostFloat T> T log1p_unit(T x) { return std::log1p(x); }
 template <HostFloat T> T fast_reciprocal(T x) { return T(1) / x; }
 template <HostFloat T> bool less(T a, T b) { return a < b; }
 template <HostFloat T> bool less_equal(T a, T b) { return a <= b; }
