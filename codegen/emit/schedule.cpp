@@ -232,8 +232,9 @@ void schedule_columns(const KernelSpec& spec, Schedule& s) {
   s.threads_per_row = threads_for(places, places <= 512 ? 1 : 2);
   s.rows_per_block = std::max(1, 256 / s.threads_per_row);
   s.threads = s.threads_per_row * s.rows_per_block;
-  s.resident = s.prefetch = true;
-  s.ahead = s.threads <= 512;
+  s.resident = true;
+  s.prefetch = s.ahead = s.threads <= 512;
+  s.renew = s.threads > 512;
   s.grid = static_cast<std::uint32_t>(spec.slots);
 }
 

@@ -47,7 +47,7 @@ struct Rows {
   // Rows whose reductions a thread keeps: its neighbours across, or those it takes at once.
   static constexpr int groups = across ? 1 : Config::rows_per_thread;
   static constexpr int states = across ? width : groups;
-  static constexpr int held = Config::resident ? groups * each : Config::unroll;
+  static constexpr int held = !Config::resident ? Config::unroll : each > 0 ? groups * each : 1;
 
   const Args& args;
   RowThreads<Config::threads_per_row, Config::rows_per_block, across> threads;
@@ -57,7 +57,7 @@ struct Rows {
   All reductions[states];
   Place place[held];
   static constexpr bool has_columns = Config::slots > 0;
-  Columns columns[has_columns ? each : 1][has_columns ? width : 1];
+  Columns columns[has_columns && each > 0 ? each : 1][has_columns ? width : 1];
   int turn = 0;
 
   SINTER_DEVICE Rows(const Args& a) : args(a) {}
@@ -192,6 +192,7 @@ struct Rows {
         for_held([&](int g, int k, Index i) {
           if (!active[g]) return;
           Place& p = place[g * each + k];
+          if constexpr (has_columns && !Config::ahead) Phase::fetch(args, at(row[g], i), p);
           if constexpr (!Config::prefetch) Phase::fetch_weights(args, at(row[g], i), p);
           if constexpr (Config::renew) Phase::renew(p);
           visit(phase, g, k, i, p);
@@ -250,7 +251,7 @@ struct Rows {
   SINTER_DEVICE void walk() {
     constexpr Index blocks = (rows + block_rows - 1) / block_rows;
     for_columns([](auto& r) { r.start(); });
-    fetch_weights<Phases...>();
+    if constexpr (Config::prefetch) fetch_weights<Phases...>();
     if constexpr (Config::ahead) {
       fetch<Phases...>(blockIdx.x, place);
       fetch_rows(blockIdx.x, of_row);
@@ -265,7 +266,6 @@ struct Rows {
         fetch<Phases...>(block + Config::slots, next);
         fetch_rows(block + Config::slots, next_row);
       } else {
-        fetch<Phases...>(block, place);
         fetch_rows(block, of_row);
       }
       (run_phase<Phases>(), ...);
