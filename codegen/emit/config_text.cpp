@@ -103,7 +103,7 @@ std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Sched
     c.insert(c.end(), {{"kept", spec.kept},
                        {"threads_per_row", s.threads_per_row},
                        {"rows_per_block", s.rows_per_block},
-                       {"rows_per_thread", s.rows_per_thread},
+                       {"blocks_per_row", s.blocks_per_row},
                        {"rows_fastest", s.rows_fastest, true},
                        {"resident", s.resident, true},
                        {"prefetch", s.prefetch, true},

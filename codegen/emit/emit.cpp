@@ -377,7 +377,10 @@ EmittedKernel emit_kernel(const KernelSpec& spec) {
   kernel.entry =
       fmt::format("{}_{:08x}", entry_stem(spec),
                   static_cast<std::uint32_t>(XXH3_64bits(digested.data(), digested.size()) >> 32));
-  out.line("extern \"C\" __global__ __launch_bounds__(Config::threads)");
+  const std::string blocks =
+      schedule.least_blocks > 1 ? fmt::format(", {}", schedule.least_blocks) : "";
+  out.line("extern \"C\" __global__ __launch_bounds__(Config::threads{}){}", blocks,
+           schedule.blocks_per_row > 1 ? " SINTER_CLUSTER(Config::blocks_per_row)" : "");
   out.open("void {}(const __grid_constant__ Args args) {{", kernel.entry);
   out.line("{}", tail);
   out.close("}");

@@ -182,9 +182,30 @@ PlaceBytes place_bytes(const KernelSpec& spec, const Packing& packing) {
 
 // Threads for a row so that each has `each` places: whole warps where one is not enough.
 int threads_for(double places, double each) {
+  each = std::max(each, std::ceil(places / 1024));
   const double n = std::ceil(places / each);
   if (n <= 32) return power_of_two_from(n, 32);
-  return static_cast<int>(std::min(1024.0, std::ceil(n / 32) * 32));
+  return static_cast<int>(std::ceil(n / 32) * 32);
+}
+
+bool has_later_elements(const KernelSpec& spec) {
+  for (const auto& s : spec.body.statements)
+    if (s.phase > 0 && !s.per_row &&
+        (s.kind == StatementKind::store || s.kind == StatementKind::reduce))
+      return true;
+  return false;
+}
+
+// Blocks that share a row: where it is too long for one block's registers, or where few rows would
+// leave multiprocessors idle.
+int blocks_for_row(const KernelSpec& spec, double rows, double places) {
+  if (!has_later_elements(spec)) return 1;
+  constexpr double kLongest = 4096, kComfortable = 2048, kLeast = 1024, kBlocks = 264;
+  int blocks = 1;
+  if (places > kLongest)
+    while (blocks < 8 && places / blocks > kComfortable) blocks *= 2;
+  while (blocks < 8 && rows * blocks * 2 <= kBlocks && places / (blocks * 2) >= kLeast) blocks *= 2;
+  return blocks;
 }
 
 void schedule_along(const KernelSpec& spec, Schedule& s) {
@@ -194,7 +215,8 @@ void schedule_along(const KernelSpec& spec, Schedule& s) {
   const int cost = element_cost(spec.body);
   s.packing = choose_packing(spec, rank > spec.kept ? rank - 1 : -1, widest_pack(spec.body));
   const int width = s.packing.width;
-  const double places = columns / width;
+  s.blocks_per_row = blocks_for_row(spec, rows, columns / width);
+  const double places = std::ceil(columns / width / s.blocks_per_row);  // of one block
   const PlaceBytes bytes = place_bytes(spec, s.packing);
   // A thread holds about four places of a long row, few rows get more threads each. A short row's
   // places go to neighbouring threads of one warp, which then take several rows.
@@ -203,7 +225,7 @@ void schedule_along(const KernelSpec& spec, Schedule& s) {
     s.threads_per_row = threads_for(places, std::ceil(places / 32));
   else
     s.threads_per_row = threads_for(places, few ? 1 : 4);
-  s.rows_per_block = std::max(1, 256 / s.threads_per_row);
+  s.rows_per_block = s.blocks_per_row > 1 ? 1 : std::max(1, 256 / s.threads_per_row);
   while (s.rows_per_block > 1 && s.rows_per_block * s.threads_per_row > 32 &&
          rows / s.rows_per_block < kEnoughBlocks)
     s.rows_per_block /= 2;
@@ -216,11 +238,14 @@ void schedule_along(const KernelSpec& spec, Schedule& s) {
   if (s.resident) {
     // Values that many registers would hold are cheaper to compute again from the packs.
     s.renew = s.threads > 512 || each * width > 32;
-  } else {
+    // A block of many threads occupies registers in large steps.
+    const int most = std::max(1, (1024 + s.threads / 2) / s.threads);
+    if (s.threads > 256 && most * s.threads <= 1170) s.least_blocks = most;
+  }
+  if (!s.resident || s.blocks_per_row > 1)  // what has no clusters streams such rows
     s.unroll = power_of_two_to(
         std::min<double>(kMostCode / std::max(cost * width, 1), kFlightBytes / std::max(all, 1)), 4);
-  }
-  s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * s.rows_per_thread)));
+  s.grid = clamp_grid(std::ceil(rows / s.rows_per_block) * s.blocks_per_row);
 }
 
 // Blocks that walk over the rows and keep running results of the columns.

@@ -14,7 +14,9 @@ struct Schedule {
   std::uint32_t grid = 1;
   Packing packing;  // pointwise and rowwise
   // rowwise
-  int threads_per_row = 1, rows_per_block = 1, rows_per_thread = 1;
+  int threads_per_row = 1, rows_per_block = 1;
+  int blocks_per_row = 1;     // a cluster
+  int least_blocks = 1;       // that a multiprocessor should hold at once: limits registers
   bool rows_fastest = false;  // neighbouring threads hold neighbouring rows
   bool resident = false;      // a row stays in registers from phase to phase
   bool prefetch = false;      // resident: what all rows share is fetched before the first phase

@@ -473,7 +473,9 @@ std::vector<KernelSpec> split(KernelSpec spec, Temporaries& temporaries) {
                      elements = rows_of(spec) * columns_of(spec);
   if (!divisible(spec) || elements == 0) return {std::move(spec)};
   if (has_element_phases(spec)) {
-    if (blocks >= kFewBlocks || elements / least < kFewBlocks) return {std::move(spec)};
+    // A row alone may be shared by a cluster of blocks.
+    const std::int64_t few = rows_lie_together(spec) ? kFewBlocks : kFewBlocks / 2;
+    if (blocks >= few || elements / least < kFewBlocks) return {std::move(spec)};
     auto [first, rest] = peel(spec, temporaries);
     std::vector<KernelSpec> kernels = split(std::move(first), temporaries);
     for (auto& k : split(std::move(rest), temporaries)) kernels.push_back(std::move(k));

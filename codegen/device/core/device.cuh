@@ -8,6 +8,13 @@
 #endif
 #define SINTER_HD SINTER_DEVICE
 
+// Blocks that can read each other's shared memory, from sm_90 on.
+#if __CUDA_ARCH__ >= 900
+#define SINTER_CLUSTER(blocks) __cluster_dims__(blocks, 1, 1)
+#else
+#define SINTER_CLUSTER(blocks)
+#endif
+
 namespace sinter {
 
 template <class A, class B>

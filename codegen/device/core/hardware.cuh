@@ -26,6 +26,48 @@ SINTER_DEVICE float reciprocal(float x) {
   return r;
 }
 
+// ---- clusters of blocks
+
+#if __CUDA_ARCH__ >= 900
+inline constexpr bool has_clusters = true;
+SINTER_DEVICE int cluster_rank() {
+  unsigned r;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
+  return static_cast<int>(r);
+}
+// What the blocks wrote to their shared memory before, all of them see behind it.
+SINTER_DEVICE void cluster_barrier() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::
+                   : "memory");
+}
+// The variable at the same place in the shared memory of another block of the cluster.
+SINTER_DEVICE unsigned in_block(const void* shared, int rank) {
+  unsigned address;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;"
+      : "=r"(address)
+      : "r"(static_cast<unsigned>(__cvta_generic_to_shared(shared))), "r"(rank));
+  return address;
+}
+SINTER_DEVICE float read_block(const float* shared, int rank) {
+  float x;
+  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(x) : "r"(in_block(shared, rank)) : "memory");
+  return x;
+}
+SINTER_DEVICE double read_block(const double* shared, int rank) {
+  double x;
+  asm volatile("ld.shared::cluster.f64 %0, [%1];" : "=d"(x) : "r"(in_block(shared, rank)) : "memory");
+  return x;
+}
+#else
+inline constexpr bool has_clusters = false;
+SINTER_DEVICE int cluster_rank() { return 0; }
+SINTER_DEVICE void cluster_barrier() {}
+template <class T>
+SINTER_DEVICE T read_block(const T* shared, int) {
+  return *shared;
+}
+#endif
+
 // ---- conversions to nearest even
 
 SINTER_DEVICE unsigned short to_f16(float x) {

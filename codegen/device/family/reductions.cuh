@@ -101,15 +101,16 @@ struct Reductions : Reduction<Rs>... {
 };
 
 // Threads as `lanes` a row times `rows`. With rows_fastest, neighbouring threads hold neighbouring
-// rows; else neighbouring places of one row.
-template <int lanes, int rows, bool rows_fastest>
+// rows; else neighbouring places of one row. A long row may be shared by the `blocks` of a cluster.
+template <int lanes, int rows, bool rows_fastest, int blocks>
 struct RowThreads {
   static constexpr int threads = lanes * rows;
   static constexpr int in_warp = rows_fastest ? 1 : lanes < 32 ? lanes : 32;
   static constexpr int parts = lanes / in_warp;  // of a row, that meet in shared memory
   int lane, row;
   SINTER_DEVICE RowThreads()
-      : lane(static_cast<int>(threadIdx.x) / (rows_fastest ? rows : 1) % lanes),
+      : lane(static_cast<int>(threadIdx.x) / (rows_fastest ? rows : 1) % lanes +
+             (blocks > 1 ? hardware::cluster_rank() * lanes : 0)),
         row(static_cast<int>(threadIdx.x) / (rows_fastest ? 1 : lanes) % rows) {}
 
   // Combines the lanes' partials, for `count` reductions at once, always in the same order; every
@@ -125,8 +126,8 @@ struct RowThreads {
         mine[i] = R::combine(mine[i], __shfl_xor_sync(0xffffffffu, mine[i], distance));
     if constexpr (parts > 1) {
       __shared__ Partial buffer[2][parts][count][rows];
-      auto& shared = buffer[turn++ % 2];
-      const int part = lane / in_warp;
+      auto& shared = buffer[turn % 2];
+      const int part = lane % lanes / in_warp;
       if (lane % in_warp == 0)
 #pragma unroll
         for (int i = 0; i < count; ++i) shared[part][i][row] = mine[i];
@@ -138,13 +139,30 @@ struct RowThreads {
         for (int p = 1; p < parts; ++p) mine[i] = R::combine(mine[i], shared[p][i][row]);
       }
     }
+    if constexpr (blocks > 1) {
+      static_assert(rows == 1);
+      __shared__ Partial block_totals[2][count];
+      auto& shared = block_totals[turn % 2];
+      if (threadIdx.x == 0)
+#pragma unroll
+        for (int i = 0; i < count; ++i) shared[i] = mine[i];
+      hardware::cluster_barrier();
+#pragma unroll
+      for (int i = 0; i < count; ++i) {
+        mine[i] = hardware::read_block(&shared[i], 0);
+#pragma unroll
+        for (int b = 1; b < blocks; ++b)
+          mine[i] = R::combine(mine[i], hardware::read_block(&shared[i], b));
+      }
+    }
+    ++turn;
   }
 
   // Combines what threads of the same lane hold for different rows; the threads of row 0 get it.
   template <class R, class Partial>
   SINTER_DEVICE void total_of_rows(Partial& mine) const {
     if constexpr (rows > 1) {
-      __shared__ Partial buffer[rows][lanes];
+      __shared__ Partial buffer[rows][lanes];  // of one block, which has whole rows
       buffer[row][lane] = mine;
       __syncthreads();
       if (row == 0)

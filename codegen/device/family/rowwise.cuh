@@ -39,18 +39,21 @@ struct Rows {
   }
   static constexpr Index rows = product(0, Config::kept);
   static constexpr Index row_length = product(Config::kept, rank);
-  static constexpr Index lanes = Config::threads_per_row;
+  // A long row belongs to a cluster of blocks. Where the hardware has none, the first of them takes
+  // the row alone.
+  static constexpr int blocks = hardware::has_clusters ? Config::blocks_per_row : 1;
+  static constexpr bool resident = Config::resident && blocks == Config::blocks_per_row;
+  static constexpr Index lanes = Config::threads_per_row * blocks;
   // Along a row: places, how many elements each moves on, and how many a thread has.
   static constexpr Index stride = across ? 1 : width;
   static constexpr Index places = row_length / stride;
   static constexpr int each = static_cast<int>((places + lanes - 1) / lanes);
-  // Rows whose reductions a thread keeps: its neighbours across, or those it takes at once.
-  static constexpr int groups = across ? 1 : Config::rows_per_thread;
-  static constexpr int states = across ? width : groups;
-  static constexpr int held = !Config::resident ? Config::unroll : each > 0 ? groups * each : 1;
+  // Rows whose reductions a thread keeps: its own, or its neighbours across.
+  static constexpr int states = across ? width : 1;
+  static constexpr int held = !resident ? Config::unroll : each > 0 ? each : 1;
 
   const Args& args;
-  RowThreads<Config::threads_per_row, Config::rows_per_block, across> threads;
+  RowThreads<Config::threads_per_row, Config::rows_per_block, across, blocks> threads;
   Coord row[states];
   RowPlace of_row[states];
   bool active[states];
@@ -64,8 +67,7 @@ struct Rows {
 
   static constexpr Index block_rows = static_cast<Index>(Config::rows_per_block) * states;
   SINTER_DEVICE Index row_number(Index block, int s) const {
-    return block * block_rows +
-           (across ? threads.row * width + s : threads.row + s * Config::rows_per_block);
+    return block * block_rows + threads.row * states + s;
   }
   static SINTER_DEVICE Coord row_start(Index r) {
     Coord c;
@@ -88,12 +90,13 @@ struct Rows {
     return c;
   }
 
+  // Runs the phase's elements at the thread's k-th place, the row's i-th.
   template <class Phase>
-  SINTER_DEVICE void visit(Phase (&phase)[states], int g, int k, Index i, Place& p) {
-    const Coord c = at(row[g], i);
+  SINTER_DEVICE void visit(Phase (&phase)[states], int k, Index i, Place& p) {
+    const Coord c = at(row[0], i);
 #pragma unroll
     for (int e = 0; e < width; ++e) {
-      const int s = across ? e : g;
+      const int s = across ? e : 0;
       const Coord d = neighbour<across ? Config::kept - 1 : rank - 1>(c, e);
       if constexpr (has_columns)
         phase[s].element(args, d, e, p, reductions[s], columns[k][e]);
@@ -103,17 +106,14 @@ struct Rows {
     Phase::flush(args, c, p);
   }
 
-  // Calls f(g, k, i) for the k-th place of the thread in its g-th row, which is the row's i-th,
-  // where they stay in registers.
+  // Calls f(k, i) for the k-th place of the thread, the row's i-th, where they stay in registers.
   template <class F>
   SINTER_DEVICE void for_held(const F& f) {
 #pragma unroll
-    for (int g = 0; g < groups; ++g)
-#pragma unroll
-      for (int k = 0; k < each; ++k) {
-        const Index i = threads.lane + k * lanes;
-        if (places % lanes == 0 || i < places) f(g, k, i);
-      }
+    for (int k = 0; k < each; ++k) {
+      const Index i = threads.lane + k * lanes;
+      if (places % lanes == 0 || i < places) f(k, i);
+    }
   }
   SINTER_DEVICE void fetch_rows(Index block, RowPlace (&to)[states]) {
 #pragma unroll
@@ -122,15 +122,14 @@ struct Rows {
   }
   template <class... Phases>
   SINTER_DEVICE void fetch(Index block, Place (&to)[held]) {
-    for_held([&](int g, int k, Index i) {
-      const Index r = row_number(block, g);
-      if (r < rows) (Phases::fetch(args, at(row_start(r), i), to[g * each + k]), ...);
-    });
+    const Index r = row_number(block, 0);
+    if (r >= rows) return;
+    for_held([&](int k, Index i) { (Phases::fetch(args, at(row_start(r), i), to[k]), ...); });
   }
   template <class... Phases>
   SINTER_DEVICE void fetch_weights() {
-    for_held([&](int g, int k, Index i) {
-      (Phases::fetch_weights(args, at(row_start(0), i), place[g * each + k]), ...);
+    for_held([&](int k, Index i) {
+      (Phases::fetch_weights(args, at(row_start(0), i), place[k]), ...);
     });
   }
 
@@ -147,7 +146,7 @@ struct Rows {
         Phase::refetch(args, at(row[0], from + u * lanes), place[u]);
       }
 #pragma unroll
-      for (int u = 0; u < Config::unroll; ++u) visit(phase, 0, 0, from + u * lanes, place[u]);
+      for (int u = 0; u < Config::unroll; ++u) visit(phase, u, from + u * lanes, place[u]);
       settle(phase);
     }
     if constexpr (whole != places) {
@@ -156,7 +155,7 @@ struct Rows {
         Phase::fetch(args, at(row[0], i), place[0]);
         Phase::fetch_weights(args, at(row[0], i), place[0]);
         Phase::refetch(args, at(row[0], i), place[0]);
-        visit(phase, 0, 0, i, place[0]);
+        visit(phase, 0, i, place[0]);
       }
     }
   }
@@ -188,14 +187,14 @@ struct Rows {
     for (int s = 0; s < states; ++s)
       if (active[s]) phase[s].row(args, row[s], of_row[s], reductions[s]);
     if constexpr (Phase::has_elements) {
-      if constexpr (Config::resident) {
-        for_held([&](int g, int k, Index i) {
-          if (!active[g]) return;
-          Place& p = place[g * each + k];
-          if constexpr (has_columns && !Config::ahead) Phase::fetch(args, at(row[g], i), p);
-          if constexpr (!Config::prefetch) Phase::fetch_weights(args, at(row[g], i), p);
+      if constexpr (resident) {
+        for_held([&](int k, Index i) {
+          if (!active[0]) return;
+          Place& p = place[k];
+          if constexpr (has_columns && !Config::ahead) Phase::fetch(args, at(row[0], i), p);
+          if constexpr (!Config::prefetch) Phase::fetch_weights(args, at(row[0], i), p);
           if constexpr (Config::renew) Phase::renew(p);
-          visit(phase, g, k, i, p);
+          visit(phase, k, i, p);
         });
       } else {
         stream(phase);
@@ -221,7 +220,7 @@ struct Rows {
 
   template <class F>
   SINTER_DEVICE void for_columns(const F& f) {
-    for_held([&](int, int k, Index i) {
+    for_held([&](int k, Index) {
 #pragma unroll
       for (int e = 0; e < width; ++e)
         for_reductions(columns[k][e], [&]<class R>(R*) {
@@ -289,14 +288,17 @@ SINTER_DEVICE void run(List<First, Phases...>, const Args& args) {
   if constexpr (Config::slots > 0) {
     rows.template walk<First, Phases...>();
   } else {
-    const auto block = static_cast<typename Config::Index>(blockIdx.x);
+    if (rows.blocks < Config::blocks_per_row && blockIdx.x % Config::blocks_per_row != 0) return;
+    const auto block = static_cast<typename Config::Index>(blockIdx.x / Config::blocks_per_row);
     rows.take(block);
     rows.fetch_rows(block, rows.of_row);
-    if constexpr (Config::resident) rows.template fetch<First, Phases...>(block, rows.place);
-    if constexpr (Config::resident && Config::prefetch)
+    if constexpr (rows.resident) rows.template fetch<First, Phases...>(block, rows.place);
+    if constexpr (rows.resident && Config::prefetch)
       rows.template fetch_weights<First, Phases...>();
     rows.template run_phase<First>();
     (rows.template run_phase<Phases>(), ...);
+    // A block's shared memory must outlive what others read in it.
+    if constexpr (rows.blocks > 1) hardware::cluster_barrier();
   }
 }
 

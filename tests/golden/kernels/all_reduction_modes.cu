@@ -4,16 +4,18 @@
 struct Config {
   using Index = int;
   using Extent = sinter::Dims<33, 17>;
-  static constexpr int threads = 1024;
+  static constexpr int threads = 576;
   static constexpr int unroll = 1;
   static constexpr int width = 1;
   static constexpr int kept = 0;
-  static constexpr int threads_per_row = 1024;
+  static constexpr int threads_per_row = 576;
   static constexpr int rows_per_block = 1;
-  static constexpr int rows_per_thread = 1;
+  static constexpr int blocks_per_row = 1;
   static constexpr bool rows_fastest = false;
   static constexpr bool resident = true;
-  static constexpr bool prefetch = true;
+  static constexpr bool prefetch = false;
+  static constexpr bool ahead = false;
+  static constexpr bool renew = true;
   static constexpr int slots = 0;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<17, 1>; };
   struct WAccess : sinter::Strided { using Stride = sinter::Dims<17, 1>; };
@@ -135,17 +137,22 @@ struct Place {
   sinter::Pack<sinter::f64, width> x;
   sinter::Pack<sinter::f32, width> w;
 };
+struct RowPlace { SINTER_DEVICE void fetch(const Args& args, const Coord& c) {} };
 struct Phase0 {
   static constexpr int number = 0;
   static constexpr bool has_elements = true;
-  SINTER_DEVICE void row(const Args& args, const Coord& c, const Reductions& reductions) {}
+  SINTER_DEVICE void row(const Args& args, const Coord& c, const RowPlace& of_row, const Reductions& reductions) {}
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Place<width>& place) {
     sinter::fetch<Config::XAccess>(args.x, c, place.x);
     sinter::fetch<Config::WAccess>(args.w, c, place.w);
   }
   template <int width>
   SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE static void renew(Place<width>& place) {}
   template <int width>
   SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {
     const double x = sinter::get<double>(place.x, e);
@@ -178,7 +185,7 @@ struct Phase1 {
   double norm2 = 0;
   double mul_no_zeros = 0;
   float norm = 0;
-  SINTER_DEVICE void row(const Args& args, const Coord& c, const Reductions& reductions) {
+  SINTER_DEVICE void row(const Args& args, const Coord& c, const RowPlace& of_row, const Reductions& reductions) {
     add = reductions.result<Add0>();
     mul = reductions.result<Mul1>();
     min = reductions.result<Min2>();
@@ -193,7 +200,11 @@ struct Phase1 {
   template <int width>
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
+  SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
   SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE static void renew(Place<width>& place) {}
   template <int width>
   SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {}
   template <int width>
@@ -213,7 +224,7 @@ struct Phase1 {
 };
 using Phases = sinter::List<Phase0, Phase1>;
 
-extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_add_reduce_mul_reduce_min_reduce_max_0990a8cc(const __grid_constant__ Args args) {
-  sinter::rowwise::run<Config, Place<Config::width>, Reductions>(Phases{}, args);
+extern "C" __global__ __launch_bounds__(Config::threads, 2)
+void sinter_reduce_add_reduce_mul_reduce_min_reduce_max_2c2f2a14(const __grid_constant__ Args args) {
+  sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions>(Phases{}, args);
 }

@@ -10,10 +10,12 @@ struct Config {
   static constexpr int kept = 1;
   static constexpr int threads_per_row = 1;
   static constexpr int rows_per_block = 8;
-  static constexpr int rows_per_thread = 1;
+  static constexpr int blocks_per_row = 1;
   static constexpr bool rows_fastest = true;
   static constexpr bool resident = false;
   static constexpr bool prefetch = false;
+  static constexpr bool ahead = false;
+  static constexpr bool renew = false;
   static constexpr int slots = 0;
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<1, 0>; };
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<1, 1>; };
@@ -36,16 +38,21 @@ template <int width>
 struct Place {
   sinter::Pack<sinter::f16, width> x;
 };
+struct RowPlace { SINTER_DEVICE void fetch(const Args& args, const Coord& c) {} };
 struct Phase0 {
   static constexpr int number = 0;
   static constexpr bool has_elements = true;
-  SINTER_DEVICE void row(const Args& args, const Coord& c, const Reductions& reductions) {}
+  SINTER_DEVICE void row(const Args& args, const Coord& c, const RowPlace& of_row, const Reductions& reductions) {}
   template <int width>
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
     sinter::fetch<Config::XAccess>(args.x, c, place.x);
   }
   template <int width>
+  SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
   SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE static void renew(Place<width>& place) {}
   template <int width>
   SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {
     const float x = sinter::get<float>(place.x, e);
@@ -59,13 +66,17 @@ struct Phase1 {
   static constexpr int number = 1;
   static constexpr bool has_elements = false;
   float least = 0;
-  SINTER_DEVICE void row(const Args& args, const Coord& c, const Reductions& reductions) {
+  SINTER_DEVICE void row(const Args& args, const Coord& c, const RowPlace& of_row, const Reductions& reductions) {
     least = reductions.result<Min0>();
   }
   template <int width>
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
+  SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
   SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE static void renew(Place<width>& place) {}
   template <int width>
   SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {}
   template <int width>
@@ -77,6 +88,6 @@ struct Phase1 {
 using Phases = sinter::List<Phase0, Phase1>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_min_088d4e08(const __grid_constant__ Args args) {
-  sinter::rowwise::run<Config, Place<Config::width>, Reductions>(Phases{}, args);
+void sinter_reduce_min_c38d1ac9(const __grid_constant__ Args args) {
+  sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions>(Phases{}, args);
 }

@@ -6,7 +6,7 @@ struct Config {
   using Index = long long;
   using Extent = sinter::Dims<1048576, 4096>;
   static constexpr int threads = 256;
-  static constexpr int unroll = 4;
+  static constexpr int unroll = 2;
   static constexpr int width = 16;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<4096, 1>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<4096, 1>; };
@@ -43,6 +43,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_neg_c6d0ee77(const __grid_constant__ Args args) {
+void sinter_neg_d0413bec(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

@@ -5,16 +5,18 @@
 struct Config {
   using Index = int;
   using Extent = sinter::Dims<12, 20, 40>;
-  static constexpr int threads = 256;
+  static constexpr int threads = 224;
   static constexpr int unroll = 1;
   static constexpr int width = 4;
   static constexpr int kept = 1;
-  static constexpr int threads_per_row = 256;
+  static constexpr int threads_per_row = 224;
   static constexpr int rows_per_block = 1;
-  static constexpr int rows_per_thread = 1;
+  static constexpr int blocks_per_row = 1;
   static constexpr bool rows_fastest = false;
   static constexpr bool resident = true;
-  static constexpr bool prefetch = true;
+  static constexpr bool prefetch = false;
+  static constexpr bool ahead = false;
+  static constexpr bool renew = false;
   static constexpr int slots = 0;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<800, 1, 20>; };
   struct ScaleAccess : sinter::Strided { using Stride = sinter::Dims<0, 40, 1>; };
@@ -51,14 +53,19 @@ struct Place {
   sinter::Pack<sinter::f32, width> scale;
   sinter::Pack<sinter::f32, width> y;
 };
+struct RowPlace { SINTER_DEVICE void fetch(const Args& args, const Coord& c) {} };
 struct Phase0 {
   static constexpr int number = 0;
   static constexpr bool has_elements = true;
-  SINTER_DEVICE void row(const Args& args, const Coord& c, const Reductions& reductions) {}
+  SINTER_DEVICE void row(const Args& args, const Coord& c, const RowPlace& of_row, const Reductions& reductions) {}
   template <int width>
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
+  SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
   SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE static void renew(Place<width>& place) {}
   template <int width>
   SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {
     const float x = sinter::load<Config::XAccess, float>(args.x, c);
@@ -72,13 +79,17 @@ struct Phase1 {
   static constexpr int number = 1;
   static constexpr bool has_elements = true;
   float mean = 0;
-  SINTER_DEVICE void row(const Args& args, const Coord& c, const Reductions& reductions) {
+  SINTER_DEVICE void row(const Args& args, const Coord& c, const RowPlace& of_row, const Reductions& reductions) {
     mean = reductions.result<Avg0>();
   }
   template <int width>
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
+  SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
   SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE static void renew(Place<width>& place) {}
   template <int width>
   SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {
     const float x = sinter::load<Config::XAccess, float>(args.x, c);
@@ -97,7 +108,7 @@ struct Phase2 {
   static constexpr bool has_elements = true;
   float mean = 0;
   float inv_variance = 0;
-  SINTER_DEVICE void row(const Args& args, const Coord& c, const Reductions& reductions) {
+  SINTER_DEVICE void row(const Args& args, const Coord& c, const RowPlace& of_row, const Reductions& reductions) {
     const float epsilon = args.epsilon;
     mean = reductions.result<Avg0>();
     const float variance = reductions.result<Avg1>();
@@ -105,11 +116,15 @@ struct Phase2 {
     inv_variance = sinter::op::Rsqrt::apply(sum);
   }
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Place<width>& place) {
     sinter::fetch<Config::ScaleAccess>(args.scale, c, place.scale);
   }
   template <int width>
   SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE static void renew(Place<width>& place) {}
   template <int width>
   SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {
     const float x = sinter::load<Config::XAccess, float>(args.x, c);
@@ -130,6 +145,6 @@ struct Phase2 {
 using Phases = sinter::List<Phase0, Phase1, Phase2>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_avg_sub_mul_add_980d9b39(const __grid_constant__ Args args) {
-  sinter::rowwise::run<Config, Place<Config::width>, Reductions>(Phases{}, args);
+void sinter_reduce_avg_sub_mul_add_94eb60c7(const __grid_constant__ Args args) {
+  sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions>(Phases{}, args);
 }

@@ -11,10 +11,12 @@ struct Config {
   static constexpr int kept = 1;
   static constexpr int threads_per_row = 128;
   static constexpr int rows_per_block = 1;
-  static constexpr int rows_per_thread = 1;
+  static constexpr int blocks_per_row = 1;
   static constexpr bool rows_fastest = false;
   static constexpr bool resident = true;
-  static constexpr bool prefetch = true;
+  static constexpr bool prefetch = false;
+  static constexpr bool ahead = false;
+  static constexpr bool renew = false;
   static constexpr int slots = 0;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<1000, 1>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<1000, 1>; };
@@ -46,16 +48,21 @@ struct Place {
   sinter::Pack<sinter::bf16, width> x;
   sinter::Pack<sinter::bf16, width> y;
 };
+struct RowPlace { SINTER_DEVICE void fetch(const Args& args, const Coord& c) {} };
 struct Phase0 {
   static constexpr int number = 0;
   static constexpr bool has_elements = true;
-  SINTER_DEVICE void row(const Args& args, const Coord& c, const Reductions& reductions) {}
+  SINTER_DEVICE void row(const Args& args, const Coord& c, const RowPlace& of_row, const Reductions& reductions) {}
   template <int width>
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
     sinter::fetch<Config::XAccess>(args.x, c, place.x);
   }
   template <int width>
+  SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
   SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE static void renew(Place<width>& place) {}
   template <int width>
   SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {
     const float x = sinter::get<float>(place.x, e);
@@ -69,14 +76,20 @@ struct Phase1 {
   static constexpr int number = 1;
   static constexpr bool has_elements = true;
   float top = 0;
-  SINTER_DEVICE void row(const Args& args, const Coord& c, const Reductions& reductions) {
+  SINTER_DEVICE void row(const Args& args, const Coord& c, const RowPlace& of_row, const Reductions& reductions) {
     top = reductions.result<Max0>();
   }
   template <int width>
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
+  SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
   SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {
     sinter::fetch<Config::XAccess>(args.x, c, place.x);
+  }
+  template <int width>
+  SINTER_DEVICE static void renew(Place<width>& place) {
+    sinter::renew(place.x);
   }
   template <int width>
   SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {
@@ -95,7 +108,7 @@ struct Phase2 {
   float top = 0;
   float sum = 0;
   float stats = 0;
-  SINTER_DEVICE void row(const Args& args, const Coord& c, const Reductions& reductions) {
+  SINTER_DEVICE void row(const Args& args, const Coord& c, const RowPlace& of_row, const Reductions& reductions) {
     top = reductions.result<Max0>();
     sum = reductions.result<Add1>();
     const float log_sum = sinter::op::Log::apply(sum);
@@ -104,8 +117,14 @@ struct Phase2 {
   template <int width>
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
+  SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Place<width>& place) {}
+  template <int width>
   SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {
     sinter::fetch<Config::XAccess>(args.x, c, place.x);
+  }
+  template <int width>
+  SINTER_DEVICE static void renew(Place<width>& place) {
+    sinter::renew(place.x);
   }
   template <int width>
   SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {
@@ -126,6 +145,6 @@ struct Phase2 {
 using Phases = sinter::List<Phase0, Phase1, Phase2>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_max_reduce_add_sub_exp_c3f04974(const __grid_constant__ Args args) {
-  sinter::rowwise::run<Config, Place<Config::width>, Reductions>(Phases{}, args);
+void sinter_reduce_max_reduce_add_sub_exp_97afb5bf(const __grid_constant__ Args args) {
+  sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions>(Phases{}, args);
 }
