@@ -48,23 +48,19 @@ SINTER_DEVICE unsigned in_block(const void* shared, int rank) {
       : "r"(static_cast<unsigned>(__cvta_generic_to_shared(shared))), "r"(rank));
   return address;
 }
-SINTER_DEVICE float read_block(const float* shared, int rank) {
-  float x;
-  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(x) : "r"(in_block(shared, rank)) : "memory");
-  return x;
+SINTER_DEVICE void write_block(float* shared, int rank, float x) {
+  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(in_block(shared, rank)), "f"(x) : "memory");
 }
-SINTER_DEVICE double read_block(const double* shared, int rank) {
-  double x;
-  asm volatile("ld.shared::cluster.f64 %0, [%1];" : "=d"(x) : "r"(in_block(shared, rank)) : "memory");
-  return x;
+SINTER_DEVICE void write_block(double* shared, int rank, double x) {
+  asm volatile("st.shared::cluster.f64 [%0], %1;" ::"r"(in_block(shared, rank)), "d"(x) : "memory");
 }
 #else
 inline constexpr bool has_clusters = false;
 SINTER_DEVICE int cluster_rank() { return 0; }
 SINTER_DEVICE void cluster_barrier() {}
 template <class T>
-SINTER_DEVICE T read_block(const T* shared, int) {
-  return *shared;
+SINTER_DEVICE void write_block(T* shared, int, T x) {
+  *shared = x;
 }
 #endif
 

@@ -141,18 +141,19 @@ struct RowThreads {
     }
     if constexpr (blocks > 1) {
       static_assert(rows == 1);
-      __shared__ Partial block_totals[2][count];
-      auto& shared = block_totals[turn % 2];
-      if (threadIdx.x == 0)
+      __shared__ Partial totals[2][blocks][count];  // each block tells all others its own
+      auto& shared = totals[turn % 2];
+      if (threadIdx.x < blocks)
 #pragma unroll
-        for (int i = 0; i < count; ++i) shared[i] = mine[i];
+        for (int i = 0; i < count; ++i)
+          hardware::write_block(&shared[hardware::cluster_rank()][i],
+                                static_cast<int>(threadIdx.x), mine[i]);
       hardware::cluster_barrier();
 #pragma unroll
       for (int i = 0; i < count; ++i) {
-        mine[i] = hardware::read_block(&shared[i], 0);
+        mine[i] = shared[0][i];
 #pragma unroll
-        for (int b = 1; b < blocks; ++b)
-          mine[i] = R::combine(mine[i], hardware::read_block(&shared[i], b));
+        for (int b = 1; b < blocks; ++b) mine[i] = R::combine(mine[i], shared[b][i]);
       }
     }
     ++turn;

@@ -290,6 +290,7 @@ SINTER_DEVICE void run(List<First, Phases...>, const Args& args) {
   } else {
     if (rows.blocks < Config::blocks_per_row && blockIdx.x % Config::blocks_per_row != 0) return;
     const auto block = static_cast<typename Config::Index>(blockIdx.x / Config::blocks_per_row);
+    if constexpr (rows.blocks > 1) hardware::cluster_barrier();  // all have shared memory now
     rows.take(block);
     rows.fetch_rows(block, rows.of_row);
     if constexpr (rows.resident) rows.template fetch<First, Phases...>(block, rows.place);
