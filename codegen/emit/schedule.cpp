@@ -182,7 +182,7 @@ PlaceBytes place_bytes(const KernelSpec& spec, const Packing& packing) {
 
 // Threads for a row so that each has `each` places: whole warps where one is not enough.
 int threads_for(double places, double each) {
-  each = std::max(each, std::ceil(places / 1024));
+  each = std::max({each, std::ceil(places / 1024), 1.0});
   const double n = std::ceil(places / each);
   if (n <= 32) return power_of_two_from(n, 32);
   return static_cast<int>(std::ceil(n / 32) * 32);
@@ -200,7 +200,7 @@ bool has_later_elements(const KernelSpec& spec) {
 // leave multiprocessors idle.
 int blocks_for_row(const KernelSpec& spec, double rows, double places) {
   if (!has_later_elements(spec)) return 1;
-  constexpr double kLongest = 4096, kComfortable = 2048, kLeast = 1024, kBlocks = 264;
+  constexpr double kLongest = 8192, kComfortable = 2048, kLeast = 1024, kBlocks = 264;
   int blocks = 1;
   if (places > kLongest)
     while (blocks < 8 && places / blocks > kComfortable) blocks *= 2;
@@ -238,6 +238,7 @@ void schedule_along(const KernelSpec& spec, Schedule& s) {
   if (s.resident) {
     // Values that many registers would hold are cheaper to compute again from the packs.
     s.renew = s.threads > 512 || each * width > 32;
+    s.prefetch = s.threads <= 256 && each * all <= 128;
     // A block of many threads occupies registers in large steps.
     const int most = std::max(1, (1024 + s.threads / 2) / s.threads);
     if (s.threads > 256 && most * s.threads <= 1170) s.least_blocks = most;

@@ -14,7 +14,7 @@ struct Config {
   static constexpr int blocks_per_row = 1;
   static constexpr bool rows_fastest = false;
   static constexpr bool resident = true;
-  static constexpr bool prefetch = false;
+  static constexpr bool prefetch = true;
   static constexpr bool ahead = false;
   static constexpr bool renew = false;
   static constexpr int slots = 0;
@@ -145,6 +145,6 @@ struct Phase2 {
 using Phases = sinter::List<Phase0, Phase1, Phase2>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_avg_sub_mul_add_94eb60c7(const __grid_constant__ Args args) {
+void sinter_reduce_avg_sub_mul_add_d24641ba(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions>(Phases{}, args);
 }
