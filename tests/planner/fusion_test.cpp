@@ -210,3 +210,61 @@ TEST_CASE("reshape strides follow NumPy's view rule") {
   CHECK(reshape_strides({4, 6}, {0, 0}, {24}) == Dims{0});
   CHECK(reshape_strides({12}, {5}, {3, 1, 4})->operator[](0) == 20);
 }
+
+TEST_CASE("a norm's gradients are one pass over the rows and one kernel that finishes the columns") {
+  Graph g{{.io = bf16}};
+  auto x = g.tensor({.name = "x", .dim = {3000, 512}}), dy = g.tensor({.name = "dy", .dim = {3000, 512}}),
+       scale = g.tensor({.name = "scale", .dim = {1, 512}}),
+       mean = g.tensor({.name = "mean", .dim = {3000, 1}, .data_type = f32}),
+       inv = g.tensor({.name = "inv", .dim = {3000, 1}, .data_type = f32});
+  const auto d = layernorm_backward(dy, x, scale, mean, inv);
+  g.output(d.dx, "dx");
+  g.output(d.dscale, "dscale");
+  g.output(d.dbias, "dbias");
+  const auto p = plan(g);
+  REQUIRE(p.families() == std::vector{Family::rowwise, Family::rowwise});
+  const KernelSpec &walk = p.partition.kernels[0], &finish = p.partition.kernels[1];
+  CHECK(walk.columns.size() == 2);
+  CHECK(walk.slots == 528);
+  CHECK(finish.extent == Dims{512, 528});
+  CHECK(p.partition.workspace_bytes == 2 * 528 * 512 * 4);
+}
+
+TEST_CASE("a node that needs a column's total does not join its kernel") {
+  Graph g;
+  auto x = g.tensor({.name = "x", .dim = {64, 32}});
+  auto rows = reduction(x, ReductionMode::add, {64, 1});
+  auto columns = reduction(x, ReductionMode::max, {1, 32});
+  g.output(x * rows + columns, "y");
+  const auto p = plan(g);
+  CHECK(p.partition.kernels.size() >= 2);
+  for (const auto& k : p.partition.kernels)
+    for (const auto& c : k.columns)
+      for (const auto& port : k.ports) CHECK((port.written || port.tensor != c.result.tensor));
+}
+
+TEST_CASE("large reductions to few results are cut in parts that a second kernel combines") {
+  Graph g{{.io = bf16}};
+  auto x = g.tensor({.name = "x", .dim = {4096, 8191}});
+  g.output(reduction(x, ReductionMode::norm2, {1, 1}), "length");
+  g.output(reduction(x, ReductionMode::add, {1, 8191}), "columns");
+  const auto p = plan(g);
+  REQUIRE(p.partition.kernels.size() == 4);
+  for (int i : {0, 2}) {
+    const KernelSpec& cut = p.partition.kernels[static_cast<std::size_t>(i)];
+    const KernelSpec& whole = p.partition.kernels[static_cast<std::size_t>(i + 1)];
+    std::int64_t parts = 1;
+    for (int d = 0; d < cut.kept; ++d) parts *= cut.extent[d];
+    CHECK(parts == count(whole.extent));
+    CHECK(p.partition.temporaries.size() == 2);
+  }
+}
+
+TEST_CASE("several phases over few large rows become a kernel a phase") {
+  Graph g{{.io = bf16}};
+  auto x = g.tensor({.name = "x", .dim = {1 << 21, 8}});
+  g.output(softmax(x, {.axis = 0}), "y");
+  const auto p = plan(g);
+  REQUIRE(p.partition.kernels.size() == 5);  // two reductions of two kernels, and the quotient
+  CHECK(p.partition.kernels.back().family == Family::pointwise);
+}

@@ -1,0 +1,108 @@
+// Rows, columns and layouts of many lengths: around the widths of packs, warps, blocks and clusters,
+// where a row stops fitting in registers, and where reductions are cut in parts. Random graphs are too
+// small to meet these.
+#include "gpu/gpu_support.hpp"
+#include "sinter/operations.hpp"
+#include "support/catch.hpp"
+
+using namespace sinter;
+using namespace sinter::test;
+
+namespace {
+
+struct Shape {
+  std::int64_t rows, columns;
+};
+
+using Make = void (*)(Graph&, Shape);
+
+void softmax_and_norm(Graph& g, Shape s) {
+  const auto x = g.tensor({.name = "x", .dim = {s.rows, s.columns}});
+  const auto scale = g.tensor({.name = "scale", .dim = {1, s.columns}});
+  const auto bias = g.tensor({.name = "bias", .dim = {1, s.columns}});
+  g.output(softmax(x), "probabilities");
+  g.output(layernorm(x, scale, bias, 1e-3), "normalised");
+}
+void residual_norm(Graph& g, Shape s) {
+  const auto x = g.tensor({.name = "x", .dim = {s.rows, s.columns}});
+  const auto r = g.tensor({.name = "r", .dim = {s.rows, s.columns}});
+  const auto scale = g.tensor({.name = "scale", .dim = {1, s.columns}, .data_type = f32});
+  const auto sum = g.output(x + r, "sum");
+  g.output(rmsnorm(sum, scale, Tensor{}, 1e-3), "y");
+}
+void norm_gradients(Graph& g, Shape s) {
+  const auto x = g.tensor({.name = "x", .dim = {s.rows, s.columns}});
+  const auto dy = g.tensor({.name = "dy", .dim = {s.rows, s.columns}});
+  const auto scale = g.tensor({.name = "scale", .dim = {1, s.columns}});
+  const auto mean = g.tensor({.name = "mean", .dim = {s.rows, 1}, .data_type = f32});
+  const auto inv = g.tensor({.name = "inv_variance", .dim = {s.rows, 1}, .data_type = f32});
+  const auto d = layernorm_backward(dy, x, scale, mean, inv);
+  g.output(d.dx, "dx");
+  g.output(d.dscale, "dscale", {.data_type = f32});
+  g.output(d.dbias, "dbias");
+}
+void totals(Graph& g, Shape s) {
+  const auto x = g.tensor({.name = "x", .dim = {s.rows, s.columns}});
+  g.output(reduction(x, ReductionMode::add, {s.rows, 1}), "rows", {.data_type = f32});
+  g.output(reduction(x, ReductionMode::avg, {1, s.columns}), "columns", {.data_type = f32});
+  g.output(reduction(x, ReductionMode::amax, {1, 1}), "largest");
+  g.output(reduction(x, ReductionMode::norm2, {1, s.columns}), "lengths", {.data_type = f32});
+}
+void transposed_sum(Graph& g, Shape s) {
+  const auto x = g.tensor({.name = "x", .dim = {s.rows, s.columns}});
+  const auto y = g.tensor({.name = "y", .dim = {s.columns, s.rows}});
+  const auto bias = g.tensor({.name = "bias", .dim = {1, s.rows}});
+  g.output(relu(transpose(x, {1, 0}) + y + bias), "z");
+  g.output(transpose(y, {1, 0}), "yt");
+}
+
+constexpr struct {
+  const char* name;
+  Make make;
+} kKinds[] = {{"softmax_and_norm", softmax_and_norm},
+              {"residual_norm", residual_norm},
+              {"norm_gradients", norm_gradients},
+              {"totals", totals},
+              {"transposed_sum", transposed_sum}};
+
+std::vector<GraphSource> graphs(const std::vector<Shape>& shapes) {
+  std::vector<GraphSource> all;
+  for (const auto& kind : kKinds)
+    for (const Shape s : shapes)
+      for (const DataType io : {bf16, f32}) {
+        const Make make = kind.make;
+        const std::string name = std::string(kind.name) + "_" + std::to_string(s.rows) + "x" +
+                                 std::to_string(s.columns) + "_" + std::string(sinter::name(io));
+        all.push_back({name, all.size(), [=] {
+                         auto g = Shared<Graph>::make(GraphOptions{.name = name, .io = io, .intermediate = f32});
+                         make(*g, s);
+                         return g;
+                       }});
+      }
+  return all;
+}
+
+void check(const std::vector<Shape>& shapes) {
+  Failures failures;
+  const auto sources = graphs(shapes);
+  const Totals t = run_graphs(sources, {.samples = 256, .repeatable = true}, failures);
+  CHECK(t.graphs == static_cast<std::int64_t>(sources.size()));
+  INFO(failures.text());
+  CHECK(failures.all().empty());
+}
+
+}  // namespace
+
+TEST_CASE("rows of every kind of length", "[shapes]") {
+  check({{3, 1},      {70, 2},     {5, 7},      {600, 8},    {33, 31},   {1030, 64},
+         {513, 100},  {300, 129},  {77, 255},   {130, 257},  {40, 1000}, {9, 1023},
+         {600, 1032}, {20, 2049},  {15, 4097},  {8, 8200},   {530, 768}, {1100, 384},
+         {4, 16376},  {3, 20000},  {2, 33000},  {5, 40008},  {2, 65544}, {2, 100000},
+         {1, 131080}, {3, 262152}, {2, 300007}, {1, 1048584}});
+}
+
+TEST_CASE("columns of every kind of length", "[shapes]") {
+  check({{5000, 3},   {4097, 8},    {3000, 24},  {2051, 64},    {70000, 16}, {9000, 129},
+         {1024, 256}, {1500, 1000}, {300, 4104}, {1000, 8192},  {200000, 1}, {65537, 40},
+         {517, 2048}, {600, 5120},  {140, 16384}, {270, 12296}, {1 << 20, 2}});
+}
