@@ -102,6 +102,7 @@ Packing choose_packing(const KernelSpec& spec, int dim, int widest) {
   };
   while (width > 1 && !works(width)) width /= 2;
   packing.width = width;
+  packing.narrowest = least;
   for (std::size_t i = 0; i < used.size(); ++i) {
     if (!used[i]) continue;
     const KernelPort& p = spec.ports[i];

@@ -22,6 +22,7 @@ struct Packing {
   int dim = -1;   // the index along which neighbours are packed; -1 where the domain has none
   int width = 1;  // how many; divides the extent, but for a domain of one index
   std::vector<PortPack> ports;
+  int narrowest = 1;      // bytes of an element of the narrowest type that is packed
   int fetched_bytes = 0;  // that the loads of one place move
 };
 

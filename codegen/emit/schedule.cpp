@@ -128,7 +128,7 @@ void schedule_pointwise(const KernelSpec& spec, Schedule& s) {
   const int cost = element_cost(spec.body) * s.packing.width;
   const int bytes = std::max(1, s.packing.fetched_bytes);
   const double places = elements(spec.extent, 0, rank) / s.packing.width;
-  s.unroll = power_of_two_to(std::min(kMostCode / std::max(cost, 1), kFlightBytes / 2 / bytes), 4);
+  s.unroll = power_of_two_to(std::min(kMostCode / std::max(cost, 1), kFlightBytes / 2 / bytes), 16);
   while (s.unroll > 1 && places / (s.threads * s.unroll) < kEnoughBlocks) s.unroll /= 2;
   s.grid = clamp_grid(std::ceil(places / (s.threads * s.unroll)));
 }
@@ -218,13 +218,14 @@ void schedule_along(const KernelSpec& spec, Schedule& s) {
   s.blocks_per_row = blocks_for_row(spec, rows, columns / width);
   const double places = std::ceil(columns / width / s.blocks_per_row);  // of one block
   const PlaceBytes bytes = place_bytes(spec, s.packing);
-  // A thread holds about four places of a long row, few rows get more threads each. A short row's
-  // places go to neighbouring threads of one warp, which then take several rows.
+  // A thread holds about four places of a long row, more where they are narrow; few rows get more
+  // threads each. A short row's places go to neighbouring threads of one warp.
   const bool few = rows < kEnoughBlocks;
+  const double usual = std::max(4, kFlightBytes / (width * s.packing.narrowest));
   if (places <= 128 && !few)
     s.threads_per_row = threads_for(places, std::ceil(places / 32));
   else
-    s.threads_per_row = threads_for(places, few ? 1 : 4);
+    s.threads_per_row = threads_for(places, few ? 1 : usual);
   s.rows_per_block = s.blocks_per_row > 1 ? 1 : std::max(1, 256 / s.threads_per_row);
   while (s.rows_per_block > 1 && s.rows_per_block * s.threads_per_row > 32 &&
          rows / s.rows_per_block < kEnoughBlocks)
