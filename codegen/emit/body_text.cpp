@@ -44,17 +44,38 @@ bool BodyText::packed(int i) const {
   return packing_->ports[static_cast<std::size_t>(s.port)].kind != PortPack::Kind::apart;
 }
 
+bool BodyText::staged(int i) const {
+  return packed(i) && packing_->ports[static_cast<std::size_t>(statement(i).port)].kind ==
+                          PortPack::Kind::staged;
+}
+
+bool BodyText::copied(int i) const {
+  const Statement& s = statement(i);
+  if (spec_.family != Family::pointwise) return false;
+  if (s.kind != StatementKind::store || !packed(i)) return false;
+  const Statement& from = statement(s.args[0]);
+  if (from.kind != StatementKind::load || !packed(s.args[0])) return false;
+  const KernelPort& port = spec_.ports[static_cast<std::size_t>(from.port)];
+  return port.access.windows.empty() &&
+         port.type == spec_.ports[static_cast<std::size_t>(s.port)].type;
+}
+
 void BodyText::print(TextWriter& out, int i) const {
   const Statement& s = statement(i);
-  if (s.kind == StatementKind::store && packed(i))
+  if (copied(i))
+    out.line("sinter::copy(place.{}, e, place.{});", at(kernel_.port, s.port),
+             at(kernel_.port, statement(s.args[0]).port));
+  else if (s.kind == StatementKind::store && packed(i))
     out.line("sinter::put(place.{}, e, {});", at(kernel_.port, s.port), name(s.args[0]));
   else if (s.kind == StatementKind::store)
     out.line("sinter::store<Config::{}>(args.{}, c, {});", at(kernel_.access, s.port),
              at(kernel_.port, s.port), name(s.args[0]));
+  else if (s.kind == StatementKind::reduce && s.access.windows.empty())
+    out.line("reductions.accumulate<{}>({});", at(kernel_.reduction, s.port), name(s.args[0]));
   else if (s.kind == StatementKind::reduce)
-    out.line("reductions.accumulate<{}>({}{});", at(kernel_.reduction, s.port), name(s.args[0]),
-             s.access.windows.empty() ? "" : fmt::format(", sinter::holds<Config::{}>(c)",
-                                                         inside_access_name(at(kernel_.reduction, s.port))));
+    out.line("reductions.accumulate<{0}>({1}, sinter::holds<Config::{2}>(c));",
+             at(kernel_.reduction, s.port), name(s.args[0]),
+             inside_access_name(at(kernel_.reduction, s.port)));
   else if (s.kind == StatementKind::column)
     out.line("columns.accumulate<{}>({});", at(kernel_.column, s.port), name(s.args[0]));
   else

@@ -25,6 +25,10 @@ class BodyText {
   bool packed(int i) const;
   // True for a load of the row that is fetched with its places.
   bool of_row(int i) const;
+  // True for one of these whose packs pass through a tile in shared memory.
+  bool staged(int i) const;
+  // Pointwise: true for a store of what was loaded from packs of the same type: the bits are copied.
+  bool copied(int i) const;
   // "const float y = ...;", or the store or reduce.
   void print(TextWriter& out, int i) const;
   // "y = ...;" for a value that is declared elsewhere.

@@ -99,6 +99,14 @@ std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Sched
     c.push_back({"unroll", s.unroll});
     c.push_back({"width", s.packing.width});
   }
+  if (s.tiling.on)
+    c.insert(c.end(), {{"along", s.tiling.along},
+                       {"across", s.tiling.across},
+                       {"tile_along", s.tiling.tile_along},
+                       {"tile_across", s.tiling.tile_across},
+                       {"lanes", s.tiling.lanes},
+                       {"staged_loads", s.tiling.loads, true},
+                       {"staged_stores", s.tiling.stores, true}});
   if (spec.family == Family::rowwise) {
     c.insert(c.end(), {{"kept", spec.kept},
                        {"threads_per_row", s.threads_per_row},

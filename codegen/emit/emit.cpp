@@ -18,9 +18,10 @@ namespace {
 struct FamilyText {
   std::string_view header, what;
 };
-FamilyText family_text(Family f) {
+FamilyText family_text(Family f, const Schedule& schedule) {
   switch (f) {
     case Family::pointwise:
+      if (schedule.tiling.on) return {"tiled", "every element on its own, turned around in tiles"};
       return {"pointwise", "every element on its own"};
     case Family::rowwise:
       return {"rowwise", "rows with reductions along them"};
@@ -36,8 +37,8 @@ bool uses(const KernelSpec& spec, StatementKind kind) {
   return false;
 }
 
-void print_includes(TextWriter& out, const KernelSpec& spec) {
-  out.line("#include \"sinter/device/family/{}.cuh\"", family_text(spec.family).header);
+void print_includes(TextWriter& out, const KernelSpec& spec, const Schedule& schedule) {
+  out.line("#include \"sinter/device/family/{}.cuh\"", family_text(spec.family, schedule).header);
   std::set<std::string> gathers;
   for (const auto& g : spec.gathers) gathers.insert(std::string(name(g.op)));
   for (const auto& g : gathers) out.line("#include \"sinter/device/gather/{}.cuh\"", g);
@@ -74,8 +75,11 @@ void print_place(TextWriter& out, const KernelSpec& spec, const KernelNames& nam
       out.line("sinter::Same<{}> {};", type, names.port[i]);
     else if (pack.kind == PortPack::Kind::pack)
       out.line("sinter::Pack<{}, width{}> {};", type,
-               pack.aligned < std::min(full, packing.width) ? fmt::format(", {}", pack.aligned) : "",
+               pack.aligned < std::min(full, packing.width) ? fmt::format(", {}", pack.aligned)
+                                                            : "",
                names.port[i]);
+    else if (pack.kind == PortPack::Kind::staged)
+      out.line("sinter::Pack<{}, width> {};", type, names.port[i]);
   }
   if (spec.slots > 0) {
     out.open("SINTER_DEVICE void advance(const Place& next) {{");
@@ -94,7 +98,8 @@ void print_moves(TextWriter& out, const KernelNames& names, std::string_view ver
                  std::string_view function) {
   out.line("template <int width>");
   const std::string signature =
-      fmt::format("SINTER_DEVICE static void {}(const Args& args, const Coord& c, {}Place<width>& place)",
+      fmt::format("SINTER_DEVICE static void {}(const Args& args, const Coord& c, "
+                  "{}Place<width>& place)",
                   function, constness);
   if (ports.empty()) return out.line("{} {{}}", signature);
   out.open("{} {{", signature);
@@ -106,13 +111,53 @@ void print_moves(TextWriter& out, const KernelNames& names, std::string_view ver
   out.close("}");
 }
 
-// The ports of the packed loads or stores among the statements.
-std::set<int> packed_ports(const BodyText& body, const std::vector<bool>& live, StatementKind kind) {
+// The ports of the packed loads or stores among the statements; those that pass through a tile, or
+// those that do not.
+std::set<int> packed_ports(const BodyText& body, const std::vector<bool>& live, StatementKind kind,
+                           bool staged = false) {
   std::set<int> ports;
   for (int i = 0; i < body.size(); ++i)
-    if (live[static_cast<std::size_t>(i)] && body.packed(i) && body.statement(i).kind == kind)
+    if (live[static_cast<std::size_t>(i)] && body.packed(i) && body.statement(i).kind == kind &&
+        body.staged(i) == staged)
       ports.insert(body.statement(i).port);
   return ports;
+}
+
+// The tiles of a block in shared memory.
+void print_tiles(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                 const Packing& packing) {
+  out.open("struct Staged {{");
+  for (std::size_t i = 0; i < spec.ports.size(); ++i)
+    if (packing.ports[i].kind == PortPack::Kind::staged)
+      out.line("sinter::Tile<Config, Config::{}, {}, {}> {};", names.access[i],
+               storage_type(spec.ports[i].type), packing.ports[i].aligned, names.port[i]);
+  out.close("};");
+}
+
+// The functions of a body that move its tiles: the loaded ones from memory and to a place, the
+// stored ones back.
+void print_tile_moves(TextWriter& out, const KernelNames& names, const std::set<int>& loads,
+                      const std::set<int>& stores) {
+  const auto print = [&](std::string_view generic, std::string_view function,
+                         std::string_view parameters, const std::set<int>& ports,
+                         std::string_view move) {
+    if (ports.empty()) return;
+    out.line("template <{}>", generic);
+    out.open("SINTER_DEVICE static void {}({}) {{", function, parameters);
+    for (int p : ports)
+      out.line("staged.{0}.{1}.{0}{2};", names.port[static_cast<std::size_t>(p)],
+               move.substr(0, move.find('@')), move.substr(move.find('@') + 1));
+    out.close("}");
+  };
+  print("class Corner", "stage", "const Args& args, const Corner& corner, Staged& staged", loads,
+        "load(args@, corner)");
+  print("class Spot, int width", "gather",
+        "const Staged& staged, const Spot& spot, Place<width>& place", loads, "read(spot, place@)");
+  print("class Spot, int width", "scatter",
+        "Staged& staged, const Spot& spot, const Place<width>& place", stores,
+        "write(spot, place@)");
+  print("class Corner", "unstage", "const Args& args, const Corner& corner, const Staged& staged",
+        stores, "store(args@, corner)");
 }
 
 void print_pointwise(TextWriter& out, const KernelNames& names, const BodyText& body) {
@@ -127,9 +172,14 @@ void print_pointwise(TextWriter& out, const KernelNames& names, const BodyText& 
   out.open(
       "SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, "
       "Place<width>& place) {{");
-  print_statements(out, body, live);
+  std::vector<int> computed, copied;
+  for (int i : effects(body.body(), 0)) (body.copied(i) ? copied : computed).push_back(i);
+  print_statements(out, body, live_statements(body.body(), computed));
+  for (int i : copied) body.print(out, i);
   out.close("}");
   print_moves(out, names, "flush", "const ", stores, "flush");
+  print_tile_moves(out, names, packed_ports(body, live, StatementKind::load, true),
+                   packed_ports(body, live, StatementKind::store, true));
   out.close("};");
 }
 
@@ -256,7 +306,8 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
     out.line("SINTER_DEVICE static void renew(Place<width>& place) {{}}");
   } else {
     out.open("SINTER_DEVICE static void renew(Place<width>& place) {{");
-    for (int p : again) out.line("sinter::renew(place.{});", names.port[static_cast<std::size_t>(p)]);
+    for (int p : again)
+      out.line("sinter::renew(place.{});", names.port[static_cast<std::size_t>(p)]);
     out.close("}");
   }
   out.line("template <int width>");
@@ -282,13 +333,16 @@ std::string rows_type(const KernelSpec& spec, const KernelNames& names) {
 }
 
 // The call of the family's template.
-std::string call(const KernelSpec& spec, const KernelNames& names) {
+std::string call(const KernelSpec& spec, const KernelNames& names, const Schedule& schedule) {
   switch (spec.family) {
     case Family::pointwise:
+      if (schedule.tiling.on) return "sinter::tiled::run<Config, Body, Staged>(args);";
       return "sinter::pointwise::run<Config, Body>(args);";
     case Family::rowwise:
-      return fmt::format("sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions{}>(Phases{{}}, args);",
-                         spec.columns.empty() ? "" : ", Columns");
+      return fmt::format(
+          "sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions{}>(Phases{{}}, "
+          "args);",
+          spec.columns.empty() ? "" : ", Columns");
     default:
       break;
   }
@@ -334,8 +388,9 @@ EmittedKernel emit_kernel(const KernelSpec& spec) {
       a(spec, names, spec.a), b(spec, names, spec.b);
 
   TextWriter out;
-  out.line("// {}: {}. Generated by sinter.", name(spec.family), family_text(spec.family).what);
-  print_includes(out, spec);
+  out.line("// {}: {}. Generated by sinter.", name(spec.family),
+           family_text(spec.family, schedule).what);
+  print_includes(out, spec, schedule);
   out.blank();
   print_config(out, spec, names, schedule, {&body, &a, &b});
   out.line("using Coord = sinter::Coordinates<Config::Index, Config::Extent>;");
@@ -345,6 +400,7 @@ EmittedKernel emit_kernel(const KernelSpec& spec) {
   switch (spec.family) {
     case Family::pointwise:
       print_place(out, spec, names, schedule.packing);
+      if (schedule.tiling.on) print_tiles(out, spec, names, schedule.packing);
       print_pointwise(out, names, body);
       break;
     case Family::rowwise: {
@@ -372,7 +428,7 @@ EmittedKernel emit_kernel(const KernelSpec& spec) {
 
   EmittedKernel kernel;
   // The digest stands for the whole text, so that a profiler's line leads to one kernel.
-  const std::string tail = call(spec, names);
+  const std::string tail = call(spec, names, schedule);
   const std::string digested = out.text() + tail;
   kernel.entry =
       fmt::format("{}_{:08x}", entry_stem(spec),

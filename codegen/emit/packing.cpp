@@ -6,12 +6,11 @@
 namespace sinter {
 namespace {
 
-constexpr int kMoveBytes = 16;  // the most that one instruction moves
-
 bool multiple(std::int64_t value, std::int64_t of) { return value % of == 0; }
 
-// Which ports the body reaches element by element: plain loads and stores.
-std::vector<bool> reached(const KernelSpec& spec) {
+}  // namespace
+
+std::vector<bool> reached_ports(const KernelSpec& spec) {
   std::vector<bool> r(spec.ports.size());
   for (const auto& s : spec.body.statements)
     if (s.kind == StatementKind::load || s.kind == StatementKind::store)
@@ -19,8 +18,6 @@ std::vector<bool> reached(const KernelSpec& spec) {
   return r;
 }
 
-// The distance between neighbours along `dim`, where it is the same everywhere and `width` of them
-// are inside or outside of every window together; -1 where not.
 std::int64_t common_step(const KernelSpec& spec, const Access& a, int dim, int width) {
   std::int64_t step = 0;
   if (a.via.empty()) {
@@ -41,6 +38,8 @@ std::int64_t common_step(const KernelSpec& spec, const Access& a, int dim, int w
   }
   return step;
 }
+
+namespace {
 
 // The most elements, a power of two, that lie aligned at every place whose index is a multiple of
 // the width.
@@ -80,7 +79,7 @@ Packing choose_packing(const KernelSpec& spec, int dim, int widest) {
   packing.dim = dim;
   packing.ports.resize(spec.ports.size());
   if (dim < 0) return packing;
-  const std::vector<bool> used = reached(spec);
+  const std::vector<bool> used = reached_ports(spec);
   int least = kMoveBytes, most = 1;
   for (std::size_t i = 0; i < used.size(); ++i) {
     if (!used[i] || common_step(spec, spec.ports[i].access, dim, 1) != 1) continue;

@@ -10,12 +10,14 @@ namespace sinter {
 // What a thread holds of a port at one place of the domain.
 struct PortPack {
   enum class Kind : std::uint8_t {
-    apart,  // nothing: element by element, where the body asks for it
-    pack,   // neighbours that lie one after another
-    same,   // one element for all neighbours
+    apart,   // nothing: element by element, where the body asks for it
+    pack,    // neighbours that lie one after another
+    same,    // one element for all neighbours
+    staged,  // neighbours out of a tile in shared memory; see tiling.hpp
   } kind = Kind::apart;
   bool weight = false;  // rowwise: the same for all rows
-  int aligned = 1;      // pack: elements that start at a multiple of their joint size, a power of two
+  // pack, staged: elements that start at a multiple of their joint size, a power of two
+  int aligned = 1;
 };
 
 struct Packing {
@@ -25,6 +27,15 @@ struct Packing {
   int narrowest = 1;      // bytes of an element of the narrowest type that is packed
   int fetched_bytes = 0;  // that the loads of one place move
 };
+
+inline constexpr int kMoveBytes = 16;  // the most that one instruction moves
+
+// Which ports the body reaches element by element: plain loads and stores.
+std::vector<bool> reached_ports(const KernelSpec& spec);
+
+// The distance between neighbours along `dim`, where it is the same everywhere and `width` of them
+// are inside or outside of every window together; -1 where not.
+std::int64_t common_step(const KernelSpec& spec, const Access& a, int dim, int width);
 
 // For a body of the pointwise or the rowwise family, packed along index `dim`.
 Packing choose_packing(const KernelSpec& spec, int dim, int widest);

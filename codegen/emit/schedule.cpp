@@ -124,6 +124,14 @@ int widest_pack(const Body& body) {
 
 void schedule_pointwise(const KernelSpec& spec, Schedule& s) {
   const int rank = spec.extent.size();
+  if ((s.tiling = choose_tiling(spec, widest_pack(spec.body), s.packing)).on) {
+    s.threads = s.tiling.threads;
+    const int most = kMostCode / std::max(1, element_cost(spec.body) * s.packing.width);
+    for (int u = 1; u <= s.tiling.rounds && u <= std::min(most, 16); ++u)
+      if (s.tiling.rounds % u == 0) s.unroll = u;
+    s.grid = clamp_grid(s.tiling.tiles);
+    return;
+  }
   s.packing = choose_packing(spec, rank - 1, widest_pack(spec.body));
   const int cost = element_cost(spec.body) * s.packing.width;
   const int bytes = std::max(1, s.packing.fetched_bytes);
@@ -245,8 +253,9 @@ void schedule_along(const KernelSpec& spec, Schedule& s) {
     if (s.threads > 256 && most * s.threads <= 1170) s.least_blocks = most;
   }
   if (!s.resident || s.blocks_per_row > 1)  // what has no clusters streams such rows
-    s.unroll = power_of_two_to(
-        std::min<double>(kMostCode / std::max(cost * width, 1), kFlightBytes / std::max(all, 1)), 4);
+    s.unroll = power_of_two_to(std::min(kMostCode / std::max(cost * width, 1),
+                                        kFlightBytes / std::max(all, 1)),
+                               4);
   s.grid = clamp_grid(std::ceil(rows / s.rows_per_block) * s.blocks_per_row);
 }
 

@@ -3,7 +3,7 @@
 #pragma once
 #include <cstdint>
 
-#include "emit/packing.hpp"
+#include "emit/tiling.hpp"
 
 namespace sinter {
 
@@ -13,6 +13,7 @@ struct Schedule {
   int unroll = 1;  // places that a thread fetches before it computes
   std::uint32_t grid = 1;
   Packing packing;  // pointwise and rowwise
+  Tiling tiling;    // pointwise
   // rowwise
   int threads_per_row = 1, rows_per_block = 1;
   int blocks_per_row = 1;     // a cluster
@@ -21,7 +22,7 @@ struct Schedule {
   bool resident = false;      // a row stays in registers from phase to phase
   bool prefetch = false;      // resident: what all rows share is fetched before the first phase
   bool renew = false;         // resident: values are computed anew in every phase, not kept
-  bool ahead = false;         // with column reductions: the next row is fetched before this one ends
+  bool ahead = false;         // column reductions: the next row is fetched before this one ends
   // contraction: along which index neighbouring threads read A and B and write the result
   bool a_k_fastest = true, b_k_fastest = true, n_fastest = true;
 };

@@ -150,7 +150,8 @@ Statement statement(StatementKind kind, DataType arithmetic, const std::string& 
   return s;
 }
 
-int add_store(BodyCopy& body, int value, DataType arithmetic, const KernelPort& port, bool per_row) {
+int add_store(BodyCopy& body, int value, DataType arithmetic, const KernelPort& port,
+              bool per_row) {
   Statement s = statement(StatementKind::store, arithmetic, port.name);
   s.args = {value};
   s.port = body.add_port(port);
@@ -461,15 +462,17 @@ KernelPort Temporaries::add(std::string name, DataType type, const Dims& dim, Ac
 }
 
 std::int64_t column_slots(std::int64_t rows, std::int64_t columns) {
+  constexpr std::int64_t one = 1;
   const std::int64_t a_multiprocessor = columns <= 2048 ? 4 : columns <= 4096 ? 2 : 1;
-  const std::int64_t rows_a_block = std::max<std::int64_t>(1, 2048 / std::max<std::int64_t>(columns, 1));
+  const std::int64_t rows_a_block = std::max<std::int64_t>(1, 2048 / std::max(columns, one));
   return std::clamp<std::int64_t>(rows / rows_a_block, 1, kMultiprocessors * a_multiprocessor);
 }
 
 std::vector<KernelSpec> split(KernelSpec spec, Temporaries& temporaries) {
   if (spec.family != Family::rowwise) return {std::move(spec)};
   if (!spec.columns.empty()) return finish_columns(std::move(spec), temporaries);
-  const std::int64_t least = elements_a_block(), blocks = std::max<std::int64_t>(blocks_of(spec), 1),
+  const std::int64_t least = elements_a_block(),
+                     blocks = std::max<std::int64_t>(blocks_of(spec), 1),
                      elements = rows_of(spec) * columns_of(spec);
   if (!divisible(spec) || elements == 0) return {std::move(spec)};
   if (has_element_phases(spec)) {

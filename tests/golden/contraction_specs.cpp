@@ -135,7 +135,8 @@ std::vector<NamedSpec> contraction_specs() {
 
 std::vector<NamedSpec> all_specs() {
   std::vector<NamedSpec> all;
-  for (auto specs : {pointwise_specs(), gather_specs(), rowwise_specs(), contraction_specs()})
+  for (auto specs : {pointwise_specs(), tiled_specs(), gather_specs(), rowwise_specs(),
+                     contraction_specs()})
     all.insert(all.end(), specs.begin(), specs.end());
   return all;
 }

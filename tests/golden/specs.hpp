@@ -13,6 +13,7 @@ struct NamedSpec {
 };
 
 std::vector<NamedSpec> pointwise_specs();
+std::vector<NamedSpec> tiled_specs();
 std::vector<NamedSpec> gather_specs();
 std::vector<NamedSpec> rowwise_specs();
 std::vector<NamedSpec> contraction_specs();

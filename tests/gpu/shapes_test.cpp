@@ -74,7 +74,8 @@ std::vector<GraphSource> graphs(const std::vector<Shape>& shapes) {
         const std::string name = std::string(kind.name) + "_" + std::to_string(s.rows) + "x" +
                                  std::to_string(s.columns) + "_" + std::string(sinter::name(io));
         all.push_back({name, all.size(), [=] {
-                         auto g = Shared<Graph>::make(GraphOptions{.name = name, .io = io, .intermediate = f32});
+                         auto g = Shared<Graph>::make(
+                             GraphOptions{.name = name, .io = io, .intermediate = f32});
                          make(*g, s);
                          return g;
                        }});

@@ -211,9 +211,10 @@ TEST_CASE("reshape strides follow NumPy's view rule") {
   CHECK(reshape_strides({12}, {5}, {3, 1, 4})->operator[](0) == 20);
 }
 
-TEST_CASE("a norm's gradients are one pass over the rows and one kernel that finishes the columns") {
+TEST_CASE("a norm's gradients are one pass over the rows and a kernel that finishes the columns") {
   Graph g{{.io = bf16}};
-  auto x = g.tensor({.name = "x", .dim = {3000, 512}}), dy = g.tensor({.name = "dy", .dim = {3000, 512}}),
+  auto x = g.tensor({.name = "x", .dim = {3000, 512}}),
+       dy = g.tensor({.name = "dy", .dim = {3000, 512}}),
        scale = g.tensor({.name = "scale", .dim = {1, 512}}),
        mean = g.tensor({.name = "mean", .dim = {3000, 1}, .data_type = f32}),
        inv = g.tensor({.name = "inv", .dim = {3000, 1}, .data_type = f32});

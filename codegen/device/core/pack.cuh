@@ -95,6 +95,11 @@ template <class Element, int width, int aligned, class T>
 SINTER_DEVICE void put(Pack<Element, width, aligned>& pack, int e, T x) {
   pack.at[e] = Format<Element>::encode(x);
 }
+// The same without a conversion, between packs of one type.
+template <class Element, int width, int aligned, class Held>
+SINTER_DEVICE void copy(Pack<Element, width, aligned>& pack, int e, const Held& held) {
+  pack.at[e] = held.element(e);
+}
 
 // Hides from the compiler that it has seen the pack before: what was computed from it is then
 // computed again where it is needed, instead of being kept in registers.

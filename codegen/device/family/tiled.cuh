@@ -1,0 +1,122 @@
+// The pointwise family where tensors lie together along different indices of the domain: a block
+// takes a tile of two indices. Tensors that lie together along Config::along are fetched and
+// flushed by packs as in pointwise.cuh; those that do so along Config::across pass through shared
+// memory, in which the tile is turned around:
+//   Body::stage    from memory to the tile, along `across`
+//   Body::gather   a pack along `along` out of the tile
+//   Body::element  once for every index of the domain
+//   Body::scatter  a pack back into a tile
+//   Body::unstage  from the tile to memory, along `across`
+#pragma once
+#include "sinter/device/core/math.cuh"
+#include "sinter/device/core/tile.cuh"
+
+namespace sinter::tiled {
+
+template <class Config>
+struct Shape {
+  using Index = typename Config::Index;
+  using Coord = Coordinates<Index, typename Config::Extent>;
+  static constexpr int rank = Config::Extent::size;
+  static constexpr int rows = Config::tile_along, columns = Config::tile_across;
+  static constexpr Index extent_along = static_cast<Index>(Config::Extent::at(Config::along));
+  static constexpr Index extent_across = static_cast<Index>(Config::Extent::at(Config::across));
+  static constexpr bool even = extent_along % rows == 0 && extent_across % columns == 0;
+  static constexpr int places = rows / Config::width * columns;
+  static constexpr int rounds = (places + Config::threads - 1) / Config::threads;
+
+  // Neighbouring blocks take neighbouring tiles along `along`.
+  static SINTER_DEVICE Coord corner(unsigned block) {
+    Coord c;
+    const auto split = [&block](Index count) {
+      const unsigned all = block;
+      block = all / static_cast<unsigned>(count);
+      return static_cast<Index>(all - block * static_cast<unsigned>(count));
+    };
+    c.at[Config::along] = split((extent_along + rows - 1) / rows) * rows;
+    c.at[Config::across] = split((extent_across + columns - 1) / columns) * columns;
+#pragma unroll
+    for (int i = rank - 1; i >= 0; --i)
+      if (i != Config::along && i != Config::across)
+        c.at[i] = split(static_cast<Index>(Config::Extent::at(i)));
+    return c;
+  }
+};
+
+// One tile. At the edges of the domain, threads do without the places that lie outside.
+template <class Config, class Body, class Staged, class Corner, class Args>
+SINTER_DEVICE void turn(const Args& args, const Corner& corner, Staged& staged) {
+  using S = Shape<Config>;
+  constexpr int width = Config::width, count = Corner::whole ? Config::unroll : 1;
+  constexpr bool all_at_once = Corner::whole && count == S::rounds;
+  typename S::Coord c[count];
+  typename Body::template Place<width> place[count];
+  Spot spot[count];
+  const auto inside = [&](unsigned number, const Spot& at) {
+    return (S::places % Config::threads == 0 || number < S::places) &&
+           (Corner::whole || (at.pack * width < corner.rows && at.column < corner.columns));
+  };
+  const auto for_places = [&](int from, const auto& f) {
+#pragma unroll
+    for (int u = 0; u < count; ++u) {
+      const unsigned number = (from + u) * Config::threads + threadIdx.x;
+      spot[u] = spot_of<Config>(number);
+      if (inside(number, spot[u])) f(u);
+    }
+  };
+  const auto fetch = [&](int from) {
+    for_places(from, [&](int u) {
+      c[u] = corner.c;
+      c[u].at[Config::along] += spot[u].pack * width;
+      c[u].at[Config::across] += spot[u].column;
+      Body::fetch(args, c[u], place[u]);
+    });
+  };
+
+  if constexpr (all_at_once) fetch(0);  // under way together with what is staged
+  if constexpr (Config::staged_loads) {
+    Body::stage(args, corner, staged);
+    wait_for_copies();
+    __syncthreads();
+  }
+#pragma unroll 1
+  for (int k = 0; k < S::rounds; k += count) {
+    if constexpr (!all_at_once) fetch(k);
+    for_places(k, [&](int u) {
+      if constexpr (Config::staged_loads) Body::gather(staged, spot[u], place[u]);
+#pragma unroll
+      for (int e = 0; e < width; ++e)
+        Body::element(args, neighbour<Config::along>(c[u], e), e, place[u]);
+      if constexpr (Config::staged_stores) Body::scatter(staged, spot[u], place[u]);
+      Body::flush(args, c[u], place[u]);
+    });
+  }
+  if constexpr (Config::staged_stores) {
+    __syncthreads();
+    Body::unstage(args, corner, staged);
+  }
+}
+
+template <class Config, class Body, class Staged, class Args>
+SINTER_DEVICE void run(const Args& args) {
+  using S = Shape<Config>;
+  __shared__ Staged staged;
+  const auto c = S::corner(blockIdx.x);
+  using Whole = Corner<typename S::Coord, true>;
+  using Part = Corner<typename S::Coord, false>;
+  if constexpr (S::even) {
+    turn<Config, Body>(args, Whole{c, S::rows, S::columns}, staged);
+  } else {
+    const auto rows = S::extent_along - c.at[Config::along];
+    const auto columns = S::extent_across - c.at[Config::across];
+    if (rows >= S::rows && columns >= S::columns)
+      turn<Config, Body>(args, Whole{c, S::rows, S::columns}, staged);
+    else
+      turn<Config, Body>(args,
+                         Part{c, static_cast<int>(rows < S::rows ? rows : S::rows),
+                              static_cast<int>(columns < S::columns ? columns : S::columns)},
+                         staged);
+  }
+}
+
+}  // namespace sinter::tiled

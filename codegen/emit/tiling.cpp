@@ -1,0 +1,236 @@
+#include "emit/tiling.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+namespace sinter {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kSegment = 128;              // bytes that lie together: what memory moves at once
+constexpr int kTileBytes = 64 * kThreads;  // that a block should have under way
+constexpr int kSharedBytes = 32 << 10;     // so that several blocks share a multiprocessor
+constexpr int kMostShared = 48 << 10;      // that a kernel may ask for without more ado
+constexpr int kMostPlaces = 16;            // of a thread
+constexpr double kEnoughBlocks = 512;      // keep every multiprocessor of a large device busy
+constexpr double kFewBlocks = 128;         // below it, blocks count more than what each wastes
+constexpr int kFewest = 16;                // a smaller extent cannot carry a tile
+constexpr int kSmallestTile = 512;         // elements, below which a block has nothing to do
+
+bool multiple(std::int64_t value, std::int64_t of) { return value % of == 0; }
+double elements(const KernelSpec& spec) {
+  double n = 1;
+  for (auto e : spec.extent) n *= static_cast<double>(e);
+  return n;
+}
+int bytes_of(const KernelPort& p) { return info(p.type).bytes; }
+
+// A port that a tile can turn around: plain strides, memory lies along `across`.
+bool can_stage(const Access& a, int along, int across) {
+  return a.via.empty() && a.windows.empty() && a.stride[across] == 1 && a.stride[along] > 1;
+}
+
+// Whether tiles of all of `across` follow one another in memory, without gaps.
+bool dense(const KernelSpec& spec, const Access& a, int along, int across) {
+  return a.stride[along] == spec.extent[across];
+}
+
+// What a pair of indices makes of the ports, in bytes an element.
+struct Pair {
+  int along = -1, across = -1;
+  int apart = 0, direct = 0, staged = 0, stored = 0, loaded = 0;  // stored: staged and written
+  int widest_direct = 1, widest_staged = 1;
+  bool all_dense = true;  // the staged ones
+};
+
+Pair judge(const KernelSpec& spec, const std::vector<bool>& used, int along, int across) {
+  Pair pair{.along = along, .across = across};
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    if (!used[i]) continue;
+    const KernelPort& p = spec.ports[i];
+    const int bytes = bytes_of(p);
+    const std::int64_t step = common_step(spec, p.access, along, 1);
+    if (step == 0 && !p.written) continue;
+    if (step == 1) {
+      pair.direct += bytes;
+      pair.widest_direct = std::max(pair.widest_direct, bytes);
+    } else if (can_stage(p.access, along, across)) {
+      pair.staged += bytes;
+      pair.stored += p.written ? bytes : 0;
+      pair.widest_staged = std::max(pair.widest_staged, bytes);
+      pair.all_dense = pair.all_dense && dense(spec, p.access, along, across);
+    } else {
+      pair.apart += bytes;
+      continue;
+    }
+    // What is the same for all columns stays in the cache.
+    if (!p.written && common_step(spec, p.access, across, 1) != 0) pair.loaded += bytes;
+  }
+  return pair;
+}
+
+// Whether the indices can carry tiles.
+bool fits(const KernelSpec& spec, const Pair& pair) {
+  const std::int64_t n = spec.extent[pair.along], m = spec.extent[pair.across];
+  if (pair.staged == 0 || pair.direct == 0) return false;
+  if (n < kFewest || (m < kFewest && !pair.all_dense)) return false;
+  return n >= kSmallestTile || m >= kSmallestTile || n * m >= kSmallestTile;
+}
+
+int power_of_two_to(int n) {
+  int p = 1;
+  while (2 * p <= n) p *= 2;
+  return p;
+}
+
+// Extents of the tile, and how threads stand in it.
+void choose_tile(const KernelSpec& spec, const Pair& pair, int width, Tiling& t) {
+  const std::int64_t n = spec.extent[pair.along], m = spec.extent[pair.across];
+  // Side by side, threads reach a whole segment of the ports that they move directly.
+  t.lanes = std::clamp(power_of_two_to(kSegment / (width * pair.widest_direct)), 8, 32);
+  const int unit = t.lanes * width, segment = kSegment / pair.widest_staged;
+  const int most = std::min({kTileBytes / std::max(1, pair.loaded), kSharedBytes / pair.staged,
+                             kMostPlaces * kThreads * width});
+  int rows = unit, columns = unit * segment <= most ? segment : segment / 2;
+  const auto tiles = [&] {
+    return elements(spec) / static_cast<double>(n * m) * std::ceil(static_cast<double>(n) / rows) *
+           std::ceil(static_cast<double>(m) / columns);
+  };
+  // All of an index wastes nothing, and moves better where it is dense.
+  const auto holds_all = [&](int others, std::int64_t extent) {
+    return extent * others <= 2 * most && extent * others * pair.staged <= kSharedBytes;
+  };
+  bool all_columns = m < columns;
+  if (!all_columns && pair.all_dense && m % columns != 0 && holds_all(unit, m)) {
+    const int usual = std::exchange(columns, static_cast<int>(m));
+    all_columns = tiles() >= kFewBlocks;
+    if (!all_columns) columns = usual;
+  }
+  if (all_columns) columns = static_cast<int>(m);
+  const auto grow = [&] {
+    while (2 * rows * columns <= most) {
+      const bool longer = rows < n, wider = !all_columns && columns < m;
+      if (!longer && !wider) break;
+      // Where tiles come out even, else what moves fewer bytes together.
+      const bool even_rows = multiple(n, 2 * rows), even_columns = multiple(m, 2 * columns);
+      const bool narrow = even_rows != even_columns
+                              ? even_rows
+                              : rows * pair.widest_direct < columns * pair.widest_staged;
+      (longer && (narrow || !wider) ? rows : columns) *= 2;
+    }
+  };
+  grow();
+  if (rows > n || (n < 2 * rows && n % rows != 0 && holds_all(columns, n))) {
+    const int usual = std::exchange(rows, static_cast<int>(n));
+    if (n > usual && tiles() < kFewBlocks) rows = usual;
+    grow();
+  }
+  while (tiles() < kEnoughBlocks) {
+    const bool wide = columns * pair.widest_staged >= rows * pair.widest_direct;
+    if (!all_columns && columns > segment / 2 && wide)
+      columns /= 2;
+    else if (rows > unit && multiple(rows, 2 * unit))
+      rows /= 2;
+    else
+      break;
+  }
+  while (!all_columns && columns > 1 && rows * columns * pair.staged > kSharedBytes) columns /= 2;
+  if (!multiple(rows, unit)) t.lanes = rows / width;
+  t.tile_along = rows;
+  t.tile_across = columns;
+  t.tiles = tiles();
+  const int places = rows / width * columns;
+  t.rounds = (places + kThreads - 1) / kThreads;
+  t.threads = (places + t.rounds - 1) / t.rounds;
+  t.threads = (t.threads + 31) / 32 * 32;
+}
+
+// The most elements that a tile moves as one, in memory and from its own beginning.
+int vector_of(const KernelSpec& spec, const KernelPort& p, const Tiling& t) {
+  const std::int64_t m = spec.extent[t.across];
+  const Access& a = p.access;
+  const bool joined = t.tile_across == m && dense(spec, a, t.along, t.across);
+  const auto fits = [&](int v) {
+    const int bytes = v * bytes_of(p);
+    if (bytes > kMoveBytes || bytes > p.alignment || !multiple(a.offset, v)) return false;
+    for (int i = 0; i < a.stride.size(); ++i)
+      if (i != t.across && !(joined && i == t.along) && spec.extent[i] > 1 &&
+          !multiple(a.stride[i], v))
+        return false;
+    if (joined) return multiple(spec.extent[t.along] * m, v) && multiple(t.tile_along * m, v);
+    return multiple(m, v) && multiple(t.tile_across, v);
+  };
+  int v = 1;
+  while (fits(2 * v)) v *= 2;
+  return v;
+}
+
+// What the tile of a port takes of shared memory; as in codegen/device/core/tile.cuh.
+int shared_bytes(const KernelPort& p, const Tiling& t, int width) {
+  const int pitch = t.tile_across * bytes_of(p), group = width * pitch;
+  const int spread = std::max(bytes_of(p), t.lanes > 16 ? 4 : t.lanes > 8 ? 8 : 16);
+  const int gap = (3 * spread - group % (2 * spread)) % (2 * spread);
+  return t.tile_along / width * (group + gap) + kMoveBytes;
+}
+
+struct Choice {
+  Tiling tiling;
+  Packing packing;
+  std::array<double, 3> rank{};  // the least is the best
+};
+
+// The fewest bytes that are left to be reached element by element, then the fewest instructions
+// that move an element, then rather staged loads than staged stores.
+Choice make_choice(const KernelSpec& spec, const std::vector<bool>& used, const Pair& pair,
+                   int widest) {
+  Choice c;
+  Tiling& t = c.tiling;
+  t.along = pair.along;
+  t.across = pair.across;
+  c.packing = choose_packing(spec, t.along, widest);
+  choose_tile(spec, pair, c.packing.width, t);
+  double moves = 0;
+  int shared = 0;
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    const KernelPort& p = spec.ports[i];
+    PortPack& pack = c.packing.ports[i];
+    if (!used[i]) continue;
+    if (pack.kind == PortPack::Kind::apart && can_stage(p.access, t.along, t.across)) {
+      pack.kind = PortPack::Kind::staged;
+      pack.aligned = vector_of(spec, p, t);
+      (p.written ? t.stores : t.loads) = true;
+      moves += 1;  // out of the tile or into it
+      shared += shared_bytes(p, t, c.packing.width);
+    }
+    moves += 1.0 / pack.aligned;
+  }
+  t.on = shared <= kMostShared;
+  const double waste = t.tiles * t.tile_along * t.tile_across / elements(spec);
+  c.rank = {static_cast<double>(pair.apart), std::round(4 * moves * waste),
+            static_cast<double>(pair.stored)};
+  return c;
+}
+
+}  // namespace
+
+Tiling choose_tiling(const KernelSpec& spec, int widest, Packing& packing) {
+  const int rank = spec.extent.size();
+  if (rank < 2 || elements(spec) == 0) return {};
+  const std::vector<bool> used = reached_ports(spec);
+  const int untiled = judge(spec, used, rank - 1, rank - 1).apart;
+  Choice best;
+  for (int along = rank - 1; along >= 0; --along)
+    for (int across = rank - 1; across >= 0; --across) {
+      if (along == across) continue;
+      const Pair pair = judge(spec, used, along, across);
+      if (pair.apart >= untiled || !fits(spec, pair)) continue;
+      Choice c = make_choice(spec, used, pair, widest);
+      if (c.tiling.on && (!best.tiling.on || c.rank < best.rank)) best = std::move(c);
+    }
+  if (best.tiling.on) packing = std::move(best.packing);
+  return best.tiling;
+}
+
+}  // namespace sinter

@@ -1,0 +1,23 @@
+// Pointwise kernels whose tensors lie together along different indices of the domain: a transpose,
+// a change of layout, a transposed operand. They take tiles of two indices through shared memory,
+// see codegen/device/family/tiled.cuh. A pure function of the spec.
+#pragma once
+#include "emit/packing.hpp"
+
+namespace sinter {
+
+struct Tiling {
+  bool on = false;
+  int along = -1, across = -1;  // threads hold packs along `along`, tiles lie along `across`
+  int tile_along = 1, tile_across = 1;  // elements of a tile
+  int lanes = 8;                        // threads side by side along `along`
+  int threads = 256, rounds = 1;        // rounds: places of a thread
+  double tiles = 1;                     // of the whole domain
+  bool loads = false, stores = false;   // there are ports that are staged and read, or written
+};
+
+// Chooses the two indices and the tile, and packs the ports for them; not `on`, and `packing` as it
+// was, where no tile helps. `widest`: the most elements of a pack.
+Tiling choose_tiling(const KernelSpec& spec, int widest, Packing& packing);
+
+}  // namespace sinter

@@ -1,0 +1,142 @@
+// The geometry of tiles in shared memory, compiled for the host: every element has a place of its
+// own, every thread a part of its own, and the threads of a warp meet no bank twice.
+#include <algorithm>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "support/catch.hpp"
+
+namespace on_device {
+
+// What NVRTC has built in; none of it is called here.
+#define SINTER_DEVICE inline
+#define asm(...) static_cast<void>(0)
+unsigned __float_as_uint(float);
+float __uint_as_float(unsigned);
+float __double2float_rn(double), __double2float_rz(double);
+int __double2int_rn(double), __float2int_rn(float);
+long long __double2ll_rn(double), __float2ll_rn(float);
+unsigned long __cvta_generic_to_shared(const void*);
+template <class T>
+T __ldg(const T* p);
+struct uint2 {
+  unsigned x, y;
+};
+struct uint4 {
+  unsigned x, y, z, w;
+};
+extern uint2 threadIdx;
+
+#include "sinter/device/core/tile.cuh"
+#undef asm
+
+}  // namespace on_device
+
+namespace {
+
+namespace device = on_device::sinter;
+
+template <int tile_along_, int tile_across_, int width_, int lanes_, long long extent_across>
+struct Config {
+  using Index = int;
+  using Extent = device::Dims<extent_across, 1 << 20>;
+  static constexpr int along = 1, across = 0, threads = 256;
+  static constexpr int tile_along = tile_along_, tile_across = tile_across_;
+  static constexpr int width = width_, lanes = lanes_;
+};
+template <long long step>
+struct Access : device::Strided {
+  using Stride = device::Dims<1, step>;
+};
+
+// How often the hardware passes over the banks for one instruction of a warp: 128 bytes at a time,
+// and again for every further word in the same bank.
+int passes(const std::vector<unsigned>& addresses, unsigned bytes) {
+  const std::size_t together = 128 / std::max(bytes, 4u);
+  int sum = 0;
+  for (std::size_t from = 0; from < addresses.size(); from += together) {
+    std::set<unsigned> words[32];
+    for (std::size_t i = from; i < std::min(addresses.size(), from + together); ++i)
+      for (unsigned w = addresses[i] / 4; w <= (addresses[i] + bytes - 1) / 4; ++w)
+        words[w % 32].insert(w);
+    std::size_t most = 0;
+    for (const auto& bank : words) most = std::max(most, bank.size());
+    sum += static_cast<int>(most);
+  }
+  return sum;
+}
+
+template <class C, class Element, int vector, long long step>
+void check_tile(bool free_of_conflicts) {
+  using Tile = device::Tile<C, Access<step>, Element, vector>;
+  constexpr int rows = C::tile_along, columns = C::tile_across, size = Tile::size;
+  const int memory = static_cast<int>(sizeof(Tile::memory));
+  CAPTURE(rows, columns, C::width, C::lanes, size, vector, Tile::piece, Tile::gap, memory);
+  CHECK(memory <= 48 << 10);
+
+  // Elements do not overlap, and threads find them where the moves put them.
+  std::vector<int> owner(static_cast<std::size_t>(memory), -1);
+  bool own = true;
+  for (int e = 0; e < rows * columns; ++e)
+    for (int b = 0; b < size; ++b)
+      own &= std::exchange(owner[Tile::at(e) + static_cast<unsigned>(b)], e) < 0;
+  CHECK(own);
+  std::vector<int> seen(static_cast<std::size_t>(rows * columns));
+  bool found = true;
+  const int places = rows / C::width * columns;
+  for (int p = 0; p < places; ++p) {
+    const device::Spot spot = device::spot_of<C>(p);
+    for (int i = 0; i < C::width; ++i) {
+      const int e = (spot.pack * C::width + i) * columns + spot.column;
+      found &= Tile::at(spot) + static_cast<unsigned>(i * Tile::pitch) == Tile::at(e);
+      ++seen[static_cast<std::size_t>(e)];
+    }
+  }
+  CHECK(found);
+  CHECK(std::all_of(seen.begin(), seen.end(), [](int n) { return n == 1; }));
+  // A move's pieces are aligned and hold its elements side by side.
+  bool whole = true;
+  for (int e = 0; e < rows * columns; e += vector)
+    for (int i = 0; i < Tile::pieces; ++i) {
+      whole &= Tile::at(e, i) % Tile::piece == 0;
+      for (unsigned j = 0; j < Tile::piece / size; ++j)
+        whole &= Tile::at(e, i) + j * size == Tile::at(e + i * (Tile::piece / size) + j);
+    }
+  CHECK(whole);
+
+  if (!free_of_conflicts) return;
+  const auto ideal = [](int bytes) { return std::max(1, 32 * bytes / 128); };
+  int most_packs = 0, most_moves = 0;
+  for (int p = 0; p + 32 <= places; p += 32) {
+    std::vector<unsigned> addresses;
+    for (int i = p; i < p + 32; ++i) addresses.push_back(Tile::at(device::spot_of<C>(i)));
+    most_packs = std::max(most_packs, passes(addresses, size));
+  }
+  for (int m = 0; m + 32 <= Tile::moves; m += 32) {
+    std::vector<unsigned> addresses;
+    for (int i = m; i < m + 32; ++i) addresses.push_back(Tile::at(i * vector, 0));
+    most_moves = std::max(most_moves, passes(addresses, Tile::piece));
+  }
+  CHECK(most_packs == ideal(size));
+  CHECK(most_moves == ideal(Tile::piece));
+}
+
+TEST_CASE("tiles keep every element once and meet no bank twice") {
+  using device::bf16, device::f32, device::f64, device::i8;
+  check_tile<Config<64, 128, 8, 8, 8192>, bf16, 8, 8192>(true);
+  check_tile<Config<64, 64, 4, 8, 8192>, f32, 4, 8192>(true);
+  check_tile<Config<128, 128, 16, 8, 8192>, i8, 16, 8192>(true);
+  check_tile<Config<64, 64, 8, 8, 8192>, f32, 4, 8192>(true);
+  check_tile<Config<64, 64, 2, 32, 8192>, bf16, 2, 8194>(true);
+  check_tile<Config<64, 64, 1, 32, 7003>, bf16, 1, 7003>(true);
+  check_tile<Config<64, 32, 1, 32, 7003>, f32, 1, 7003>(true);
+  check_tile<Config<64, 16, 2, 8, 8192>, f64, 2, 8192>(true);
+  check_tile<Config<64, 49, 8, 8, 49>, bf16, 8, 49>(false);
+  check_tile<Config<256, 3, 8, 8, 3>, bf16, 8, 3>(false);
+  check_tile<Config<100, 60, 4, 25, 60>, bf16, 4, 64>(false);
+  check_tile<Config<32, 8, 1, 32, 65>, f64, 1, 65>(false);
+  check_tile<Config<1023, 5, 1, 1023, 5>, i8, 1, 5>(false);
+}
+
+}  // namespace
