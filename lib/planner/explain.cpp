@@ -24,6 +24,42 @@ std::string quoted(std::string_view text) {
   return s + "\"";
 }
 
+std::int64_t chosen(const PlanKernel& k, std::string_view key) {
+  for (const auto& [name, value] : k.config)
+    if (name == key) return value;
+  return 0;
+}
+
+// How the kernel works and why, from what the generator chose (codegen/emit/schedule.cpp).
+std::string how(const PlanKernel& k) {
+  const auto get = [&](std::string_view key) { return chosen(k, key); };
+  const auto width = get("width");
+  const std::string moves =
+      width > 1 ? fmt::format("{} neighbours move together", width)
+                : "elements move one by one, as extents, strides or alignments allow no more";
+  if (k.family == Family::pointwise && get("tile_along") > 0)
+    return fmt::format("tensors lie across each other: tiles of {} x {} elements are turned around "
+                       "in shared memory; {}",
+                       get("tile_along"), get("tile_across"), moves);
+  if (k.family == Family::pointwise)
+    return fmt::format("{}; a thread has {} such under way", moves, get("unroll"));
+  if (k.family != Family::rowwise) return "tiles of 64 x 64 results on ordinary cores";
+  if (get("rows_fastest"))
+    return fmt::format("rows lie together: {} threads side by side and {} along a row; {}",
+                       get("rows_per_block"), get("threads_per_row"), moves);
+  std::string s = fmt::format("{} threads a row", get("threads_per_row"));
+  if (get("blocks_per_row") > 1)
+    s += fmt::format(" in each of {} blocks, as one would not hold it or leave others idle",
+                     get("blocks_per_row"));
+  if (get("rows_per_block") > 1) s += fmt::format(", {} rows a block", get("rows_per_block"));
+  s += get("resident") ? "; a row is read once and stays in registers"
+                       : "; a row does not fit in registers, each phase reads it again";
+  if (get("slots") > 0)
+    s += fmt::format("; {} blocks walk over the rows and sum up columns, finished by the next kernel",
+                     get("slots"));
+  return s + "; " + moves;
+}
+
 }  // namespace
 
 std::string explain_text(const PlanData& p) {
@@ -35,7 +71,7 @@ std::string explain_text(const PlanData& p) {
                      joined(k.nodes, 12));
     s += fmt::format("  launch  {} blocks of {} threads\n  config ", k.grid, k.block);
     for (const auto& [key, value] : k.config) s += fmt::format(" {}={}", key, value);
-    s += fmt::format("\n  moves   {} bytes", k.bytes);
+    s += fmt::format("\n  how     {}\n  moves   {} bytes", how(k), k.bytes);
     if (k.flops > 0) s += fmt::format(", {:.6g} operations", k.flops);
     s += "\n";
     for (const auto& [target, code] : k.machine_code)
