@@ -134,24 +134,13 @@ std::vector<KernelSpec> data_movement_specs(const FusionState& state, NodeId id)
   const Dims& dim = g[y].dim;
   const Location& to = state.storage()[y];
   const Location& from = state.storage()[n.inputs[0]];
-  Access a;
-  a.offset = from.offset;
-  a.stride = from.stride;
   std::vector<KernelSpec> specs;
-  if (const auto* t = std::get_if<TransposeAttributes>(&n.attributes)) {
-    for (int i = 0; i < dim.size(); ++i) a.stride[i] = from.stride[static_cast<int>(t->permutation[i])];
-    specs.push_back(copy_spec(state, id, n.inputs[0], a, y, to, dim));
-  } else if (const auto* s = std::get_if<SliceAttributes>(&n.attributes)) {
-    for (int i = 0; i < dim.size(); ++i) {
-      a.offset += s->start[i] * from.stride[i];
-      if (!s->step.empty()) a.stride[i] *= s->step[i];
-    }
-    specs.push_back(copy_spec(state, id, n.inputs[0], a, y, to, dim));
-  } else if (n.op == OpKind::reshape) {
-    if (const auto stride = reshape_strides(g[n.inputs[0]].dim, from.stride, dim))
-      a.stride = *stride;
-    else
-      a.via = g[n.inputs[0]].dim;
+  if (is_view_op(n.op)) {
+    const auto view = view_of(g, n, from);
+    Access a;
+    a.offset = view ? view->offset : from.offset;
+    a.stride = view ? view->stride : from.stride;
+    if (!view) a.via = g[n.inputs[0]].dim;
     specs.push_back(copy_spec(state, id, n.inputs[0], a, y, to, dim));
   } else {
     int axis = static_cast<int>(*std::get_if<ConcatenateAttributes>(&n.attributes)->axis);

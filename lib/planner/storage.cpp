@@ -38,9 +38,6 @@ std::optional<Dims> reshape_strides(const Dims& dim, const Dims& stride, const D
   return result;
 }
 
-namespace {
-
-// The view of a source at `from` that a data-movement node makes; nullopt where it needs a copy.
 std::optional<Location> view_of(const Graph& g, const Node& n, const Location& from) {
   const Dims& x = g[n.inputs[0]].dim;
   Location to = from;
@@ -61,6 +58,8 @@ std::optional<Location> view_of(const Graph& g, const Node& n, const Location& f
   to.stride = *stride;
   return to;
 }
+
+namespace {
 
 // Where the source of a data-movement node lies when its result lies at `to`; nullopt when the
 // result's buffer cannot hold it.

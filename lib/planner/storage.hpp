@@ -37,6 +37,9 @@ class Storage {
 
 bool is_view_op(OpKind op);  // transpose, slice, reshape
 
+// The view of a source at `from` that a data-movement node makes; nullopt where it needs a copy.
+std::optional<Location> view_of(const Graph& graph, const Node& node, const Location& from);
+
 // Strides under which the elements that (dim, stride) reach in row-major order are seen as
 // `new_dim`; nullopt where that needs a copy.
 std::optional<Dims> reshape_strides(const Dims& dim, const Dims& stride, const Dims& new_dim);
