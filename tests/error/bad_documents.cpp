@@ -13,14 +13,14 @@
 #include "array/npy.hpp"
 #include "sinter/json.hpp"
 #include "support/catch.hpp"
+#include "support/environment.hpp"
 
 using namespace sinter;
 
 namespace {
 
 nlohmann::json cases() {
-  const char* moved = std::getenv("SINTER_TEST_DATA");
-  const std::string folder = std::string(moved ? moved : SINTER_SOURCE_DIR) + "/tests";
+  const std::string folder = sinter::test::source_tree() + "/tests";
   std::ifstream file(folder + "/error/cases.json");
   INFO(folder);
   REQUIRE(file.good());

@@ -7,6 +7,7 @@
 
 #include "sinter/json.hpp"
 #include "support/catch.hpp"
+#include "support/environment.hpp"
 #include "support/plan_interpreter.hpp"
 #include "support/run_graph.hpp"
 
@@ -15,8 +16,7 @@ using namespace sinter;
 namespace {
 
 std::vector<std::filesystem::path> corpus() {
-  const char* data = std::getenv("SINTER_TEST_DATA");
-  const auto folder = std::filesystem::path(data ? data : SINTER_SOURCE_DIR) / "tests" / "corpus";
+  const auto folder = std::filesystem::path(test::source_tree()) / "tests" / "corpus";
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder))
     if (entry.path().extension() == ".json") files.push_back(entry.path());

@@ -17,6 +17,7 @@
 #include "runtime/nvrtc.hpp"
 #include "sinter/compile.hpp"
 #include "support/catch.hpp"
+#include "support/environment.hpp"
 #include "support/random_graph.hpp"
 
 using namespace sinter;
@@ -66,10 +67,7 @@ bool same_but_names(const std::string& a, const std::string& b) {
                     });
 }
 
-int graphs_to_compile() {
-  const char* given = std::getenv("SINTER_FUZZ_COMPILE");
-  return given ? std::atoi(given) : 2000;
-}
+int graphs_to_compile() { return test::from_environment("SINTER_FUZZ_COMPILE", 2000); }
 
 struct Compiled {
   std::vector<double> ms;

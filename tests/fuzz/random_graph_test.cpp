@@ -10,16 +10,14 @@
 #include "sinter/compile.hpp"
 #include "sinter/json.hpp"
 #include "support/catch.hpp"
+#include "support/environment.hpp"
 #include "support/shrink_graph.hpp"
 
 using namespace sinter;
 
 namespace {
 
-int graphs_to_plan() {
-  const char* given = std::getenv("SINTER_FUZZ_GRAPHS");
-  return given ? std::atoi(given) : 5000;
-}
+int graphs_to_plan() { return test::from_environment("SINTER_FUZZ_GRAPHS", 5000); }
 
 test::RandomGraphOptions options_of(int seed) {
   test::RandomGraphOptions o;

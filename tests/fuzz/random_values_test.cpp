@@ -5,6 +5,7 @@
 #include <string>
 
 #include "support/catch.hpp"
+#include "support/environment.hpp"
 #include "support/plan_interpreter.hpp"
 #include "support/random_graph.hpp"
 #include "support/run_graph.hpp"
@@ -14,10 +15,7 @@ using namespace sinter;
 
 namespace {
 
-int graphs_to_run() {
-  const char* given = std::getenv("SINTER_FUZZ_VALUES");
-  return given ? std::atoi(given) : 400;
-}
+int graphs_to_run() { return test::from_environment("SINTER_FUZZ_VALUES", 400); }
 
 test::RandomGraphOptions options_of(int seed) {
   test::RandomGraphOptions o;

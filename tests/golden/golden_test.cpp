@@ -11,13 +11,13 @@
 #include "golden/specs.hpp"
 #include "runtime/compiler.hpp"
 #include "support/catch.hpp"
+#include "support/environment.hpp"
 
 namespace sinter::golden {
 namespace {
 
 std::string kernel_path(const std::string& name) {
-  const char* data = std::getenv("SINTER_TEST_DATA");
-  return std::string(data ? data : SINTER_SOURCE_DIR) + "/tests/golden/kernels/" + name + ".cu";
+  return test::source_tree() + "/tests/golden/kernels/" + name + ".cu";
 }
 
 std::string read_file(const std::string& path) {

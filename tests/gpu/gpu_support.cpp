@@ -146,8 +146,7 @@ Totals run_graphs(const std::vector<GraphSource>& graphs, const GraphChecks& che
 }
 
 std::vector<GraphSource> corpus_graphs() {
-  const char* data = std::getenv("SINTER_TEST_DATA");
-  const auto folder = std::filesystem::path(data ? data : SINTER_SOURCE_DIR) / "tests" / "corpus";
+  const auto folder = std::filesystem::path(source_tree()) / "tests" / "corpus";
   std::vector<GraphSource> result;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".json") continue;
@@ -178,11 +177,6 @@ std::vector<GraphSource> random_graphs(int count, std::uint64_t first_seed, bool
                         return random_graph({.seed = seed, .exact_only = exact_only});
                       }});
   return result;
-}
-
-int from_environment(const char* name, int otherwise) {
-  const char* text = std::getenv(name);
-  return text ? std::atoi(text) : otherwise;
 }
 
 }  // namespace sinter::test

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sinter/sinter.hpp"
+#include "support/environment.hpp"
 #include "support/run_graph.hpp"
 
 namespace sinter::test {
@@ -52,8 +53,5 @@ Totals run_graphs(const std::vector<GraphSource>& graphs, const GraphChecks& che
 std::vector<GraphSource> corpus_graphs();
 // SINTER_GPU_SEEDS=1,2,3 replaces the range, to look at single graphs again.
 std::vector<GraphSource> random_graphs(int count, std::uint64_t first_seed, bool exact_only);
-
-// A number from the environment, for longer or shorter runs.
-int from_environment(const char* name, int otherwise);
 
 }  // namespace sinter::test

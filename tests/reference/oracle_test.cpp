@@ -13,6 +13,7 @@
 #include "reference/slabs.hpp"
 #include "sinter/json.hpp"
 #include "support/catch.hpp"
+#include "support/environment.hpp"
 
 using namespace sinter;
 using Json = nlohmann::json;
@@ -21,9 +22,7 @@ namespace {
 
 const Json& cases() {
   static const Json all = [] {
-    const char* data = std::getenv("SINTER_TEST_DATA");
-    std::ifstream file(std::string(data ? data : SINTER_SOURCE_DIR) +
-                       "/tests/reference/oracle.json");
+    std::ifstream file(sinter::test::source_tree() + "/tests/reference/oracle.json");
     return Json::parse(file).at("cases");
   }();
   return all;

@@ -7,6 +7,7 @@
 #include "base/env.hpp"
 #include "runtime/doctor.hpp"
 #include "support/catch.hpp"
+#include "support/environment.hpp"
 #include "support/child.hpp"
 #include "support/fake_gpu.hpp"
 
@@ -32,8 +33,7 @@ TEST_CASE("every variable in the registry is a SINTER_ variable with a sentence,
 }
 
 TEST_CASE("every variable that a source file reads is in the registry") {
-  const char* moved = std::getenv("SINTER_TEST_DATA");
-  const fs::path root = moved ? moved : SINTER_SOURCE_DIR;
+  const fs::path root = sinter::test::source_tree();
   const std::regex read("(?:getenv|env_value|from_environment)\\(\"(SINTER_[A-Z_]+)\"");
   int found = 0;
   for (const char* folder : {"lib", "codegen", "tools", "tests", "samples"}) {
