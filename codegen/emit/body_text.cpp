@@ -1,6 +1,7 @@
 #include "emit/body_text.hpp"
 
 #include "emit/spelling.hpp"
+#include "plan/liveness.hpp"
 
 namespace sinter {
 namespace {
@@ -23,12 +24,10 @@ BodyText::BodyText(const KernelSpec& spec, const KernelNames& names, const Body&
     : spec_(spec), kernel_(names), body_(body), packing_(packing) {
   Identifiers identifiers;
   for (const auto& s : body.statements) {
-    const bool makes_value = s.kind != StatementKind::store && s.kind != StatementKind::reduce &&
-                             s.kind != StatementKind::column;
     std::string label = s.label;
     if (s.kind == StatementKind::convert && !label.empty())
       label = label.substr(0, 32) + "_" + std::string(sinter::name(s.type));
-    names_.push_back(makes_value ? identifiers.add(label, "t") : "");
+    names_.push_back(!acts(s) ? identifiers.add(label, "t") : "");
   }
 }
 

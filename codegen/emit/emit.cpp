@@ -9,6 +9,7 @@
 
 #include "emit/config_text.hpp"
 #include "emit/spelling.hpp"
+#include "plan/access.hpp"
 #include "plan/liveness.hpp"
 
 namespace sinter {
@@ -224,8 +225,7 @@ void print_column_stores(TextWriter& out, const KernelSpec& spec, const KernelNa
   out.open("SINTER_DEVICE void store(const Args& args, const Coord& c, long long slot) const {{");
   for (std::size_t i = 0; i < spec.columns.size(); ++i) {
     const auto port = static_cast<std::size_t>(spec.columns[i].port);
-    std::int64_t row = 1;
-    for (int d = spec.kept; d < spec.extent.size(); ++d) row *= spec.extent[d];
+    const std::int64_t row = count(spec.extent, spec.kept, spec.extent.size());
     out.line("sinter::store<Config::{}>(args.{} + slot * {}, c, partial<{}>());",
              names.access[port], names.port[port], row, names.column[i]);
   }
@@ -271,9 +271,8 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
   for (int i = 0; i < body.size(); ++i) {
     if (!live[static_cast<std::size_t>(i)]) continue;
     const Statement& s = body.statement(i);
-    const bool of_row = s.per_row && s.kind != StatementKind::reduce &&
-                        s.kind != StatementKind::column;
     const bool store = s.kind == StatementKind::store;
+    const bool of_row = s.per_row && (store || !acts(s));
     (!of_row ? element : store ? row_stores : row).push_back(i);
     if (!of_row || store)
       for (int a : s.args)

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "plan/access.hpp"
+#include "plan/device_model.hpp"
 #include "plan/liveness.hpp"
 
 namespace sinter {
@@ -108,8 +109,6 @@ int power_of_two_from(double n, int largest) {
   return static_cast<int>(std::bit_ceil(static_cast<unsigned>(std::ceil(clamped))));
 }
 
-// Small kernels want to keep every multiprocessor of a large device busy.
-constexpr double kEnoughBlocks = 512;
 constexpr int kFlightBytes = 64;  // that a thread should have under way at once
 
 int power_of_two_to(double n, int largest) {
@@ -151,7 +150,7 @@ void schedule_across(const KernelSpec& spec, Schedule& s) {
   s.threads = 256;
   s.rows_per_block = power_of_two_from(rows / width, 32);
   // Narrower blocks, down to a line of memory, where there are few.
-  while (s.rows_per_block > 8 && rows / (width * s.rows_per_block) < 132) s.rows_per_block /= 2;
+  while (s.rows_per_block > 8 && rows / (width * s.rows_per_block) < kMultiprocessors) s.rows_per_block /= 2;
   s.threads_per_row = std::min(s.threads / s.rows_per_block, power_of_two_from(columns, 256));
   s.threads = s.rows_per_block * s.threads_per_row;
   const int cost = element_cost(spec.body) * width;
@@ -194,14 +193,6 @@ int threads_for(double places, double each) {
   const double n = std::ceil(places / each);
   if (n <= 32) return power_of_two_from(n, 32);
   return static_cast<int>(std::ceil(n / 32) * 32);
-}
-
-bool has_later_elements(const KernelSpec& spec) {
-  for (const auto& s : spec.body.statements)
-    if (s.phase > 0 && !s.per_row &&
-        (s.kind == StatementKind::store || s.kind == StatementKind::reduce))
-      return true;
-  return false;
 }
 
 // Blocks that share a row: where it is too long for one block's registers, or where few rows would

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <utility>
+
+#include "plan/device_model.hpp"
 
 namespace sinter {
 namespace {
@@ -14,7 +17,6 @@ constexpr int kTileBytes = 64 * kThreads;  // that a block should have under way
 constexpr int kSharedBytes = 32 << 10;     // so that several blocks share a multiprocessor
 constexpr int kMostShared = 48 << 10;      // that a kernel may ask for without more ado
 constexpr int kMostPlaces = 16;            // of a thread
-constexpr double kEnoughBlocks = 512;      // keep every multiprocessor of a large device busy
 constexpr double kFewBlocks = 128;         // below it, blocks count more than what each wastes
 constexpr int kFewest = 16;                // a smaller extent cannot carry a tile
 constexpr int kSmallestTile = 512;         // elements, below which a block has nothing to do
@@ -79,17 +81,12 @@ bool fits(const KernelSpec& spec, const Pair& pair) {
   return n >= kSmallestTile || m >= kSmallestTile || n * m >= kSmallestTile;
 }
 
-int power_of_two_to(int n) {
-  int p = 1;
-  while (2 * p <= n) p *= 2;
-  return p;
-}
-
 // Extents of the tile, and how threads stand in it.
 void choose_tile(const KernelSpec& spec, const Pair& pair, int width, Tiling& t) {
   const std::int64_t n = spec.extent[pair.along], m = spec.extent[pair.across];
   // Side by side, threads reach a whole segment of the ports that they move directly.
-  t.lanes = std::clamp(power_of_two_to(kSegment / (width * pair.widest_direct)), 8, 32);
+  const int side = kSegment / (width * pair.widest_direct);
+  t.lanes = std::clamp(static_cast<int>(std::bit_floor(static_cast<unsigned>(side))), 8, 32);
   const int unit = t.lanes * width, segment = kSegment / pair.widest_staged;
   const int most = std::min({kTileBytes / std::max(1, pair.loaded), kSharedBytes / pair.staged,
                              kMostPlaces * kThreads * width});

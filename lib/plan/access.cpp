@@ -2,6 +2,26 @@
 
 namespace sinter {
 
+std::int64_t count(const Dims& extent, int from, int to) {
+  std::int64_t n = 1;
+  for (int i = from; i < to; ++i) n *= extent[i];
+  return n;
+}
+
+Dims part_of(const Dims& extent, int from, int to) {
+  Dims d;
+  for (int i = from; i < to; ++i) d.push_back(extent[i]);
+  return d;
+}
+
+Access packed_access(int rank, int first, const Dims& dim) {
+  Access a;
+  a.stride = Dims::filled(rank, 0);
+  const Dims packed = packed_strides(dim);
+  for (int i = 0; i < dim.size(); ++i) a.stride[first + i] = packed[i];
+  return a;
+}
+
 std::int64_t step(const Access& a, int i) {
   std::int64_t s = i < a.stride.size() && a.via.empty() ? a.stride[i] : 0;
   for (const auto& w : a.windows)
@@ -10,11 +30,9 @@ std::int64_t step(const Access& a, int i) {
 }
 
 bool rows_lie_together(const KernelSpec& spec) {
-  std::int64_t rows = 1;
-  for (int i = 0; i < spec.kept; ++i) rows *= spec.extent[i];
   const int rank = spec.extent.size(), last_row = spec.kept - 1,
             last_column = rank > spec.kept ? rank - 1 : -1;
-  return spec.kept > 0 && rows > 1 &&
+  return spec.kept > 0 && count(spec.extent, 0, spec.kept) > 1 &&
          prefers(spec, spec.body, last_column, last_row, [](const Statement& s) {
            return s.kind == StatementKind::load || s.kind == StatementKind::store;
          });

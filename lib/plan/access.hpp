@@ -4,6 +4,13 @@
 
 namespace sinter {
 
+// The product of the extents [from, to).
+std::int64_t count(const Dims& extent, int from, int to);
+// Those extents alone.
+Dims part_of(const Dims& extent, int from, int to);
+// Packed over `dim`, whose indices are those of the domain from `first` on; 0 for all others.
+Access packed_access(int rank, int first, const Dims& dim);
+
 // How far apart two elements lie that neighbour along index i.
 std::int64_t step(const Access& access, int i);
 

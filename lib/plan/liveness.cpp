@@ -2,6 +2,17 @@
 
 namespace sinter {
 
+bool acts(const Statement& s) {
+  return s.kind == StatementKind::store || s.kind == StatementKind::reduce ||
+         s.kind == StatementKind::column;
+}
+
+bool has_later_elements(const KernelSpec& spec) {
+  for (const auto& s : spec.body.statements)
+    if (acts(s) && !s.per_row && s.phase > 0) return true;
+  return false;
+}
+
 std::vector<bool> live_statements(const Body& body, const std::vector<int>& roots) {
   std::vector<bool> needed(body.statements.size());
   for (int r : roots) needed[static_cast<std::size_t>(r)] = true;
@@ -15,9 +26,7 @@ std::vector<int> effects(const Body& body, int phase) {
   std::vector<int> found;
   for (std::size_t i = 0; i < body.statements.size(); ++i) {
     const Statement& s = body.statements[i];
-    const bool effect = s.kind == StatementKind::store || s.kind == StatementKind::reduce ||
-                        s.kind == StatementKind::column;
-    if (effect && s.phase == phase) found.push_back(static_cast<int>(i));
+    if (acts(s) && s.phase == phase) found.push_back(static_cast<int>(i));
   }
   return found;
 }

@@ -6,6 +6,12 @@
 
 namespace sinter {
 
+// True for stores and reductions, which make no value.
+bool acts(const Statement& statement);
+
+// Rowwise: some elements of a row need a reduction over it.
+bool has_later_elements(const KernelSpec& spec);
+
 // What the given statements need, themselves included.
 std::vector<bool> live_statements(const Body& body, const std::vector<int>& roots);
 

@@ -16,17 +16,21 @@ Coordinate index_coordinate(int indices, int i) {
   return c;
 }
 
-int add_port(KernelSpec& spec, const Graph& graph, TensorId t, const Location& at, Access access,
-             bool written) {
+int add_port(KernelSpec& spec, KernelPort port) {
   for (std::size_t i = 0; i < spec.ports.size(); ++i) {
     const auto& p = spec.ports[i];
-    if (p.tensor == at.root && p.written == written && p.access == access)
+    if (p.tensor == port.tensor && p.written == port.written && p.access == port.access)
       return static_cast<int>(i);
   }
+  spec.ports.push_back(std::move(port));
+  return static_cast<int>(spec.ports.size()) - 1;
+}
+
+int add_port(KernelSpec& spec, const Graph& graph, TensorId t, const Location& at, Access access,
+             bool written) {
   // Workspace is aligned to more than any kernel asks for.
   const std::int64_t alignment = graph.is_virtual(at.root) ? 256 : graph[at.root].alignment;
-  spec.ports.push_back({at.root, graph[t].name, at.type, std::move(access), written, alignment});
-  return static_cast<int>(spec.ports.size()) - 1;
+  return add_port(spec, {at.root, graph[t].name, at.type, std::move(access), written, alignment});
 }
 
 Access BodyBuilder::access(const Dims& dim, const Location& at) const {

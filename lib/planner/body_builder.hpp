@@ -70,6 +70,7 @@ KernelSpec rowwise_spec(const FusionState& state, const std::vector<NodeId>& nod
 std::vector<KernelSpec> data_movement_specs(const FusionState& state, NodeId node);
 
 // Number of a port of this access, added when the kernel has none yet.
+int add_port(KernelSpec& spec, KernelPort port);
 int add_port(KernelSpec& spec, const Graph& graph, TensorId t, const Location& at, Access access,
              bool written);
 

@@ -5,14 +5,16 @@
 
 #include "base/env.hpp"
 #include "plan/access.hpp"
+#include "plan/device_model.hpp"
+#include "plan/liveness.hpp"
+#include "planner/body_builder.hpp"
 #include "planner/domain.hpp"
 
 namespace sinter {
 namespace {
 
-// The device that is planned for: many blocks on about 132 multiprocessors.
+// Blocks of a kernel: two or four on each multiprocessor, or too few to be worth a kernel.
 constexpr std::int64_t kManyBlocks = 528, kFewBlocks = 32;
-constexpr std::int64_t kMultiprocessors = 132;
 constexpr std::int64_t kAcross = 256;  // rows that one block takes side by side
 // A block takes up to 1024 threads along one row, and 256 across rows.
 constexpr std::int64_t kEnoughLong = 128, kEnoughAcross = 264;
@@ -28,27 +30,14 @@ std::int64_t elements_a_block() {
   return n;
 }
 
-std::int64_t product(const Dims& d, int from, int to) {
-  std::int64_t p = 1;
-  for (int i = from; i < to; ++i) p *= d[i];
-  return p;
-}
-std::int64_t rows_of(const KernelSpec& s) { return product(s.extent, 0, s.kept); }
+std::int64_t rows_of(const KernelSpec& s) { return count(s.extent, 0, s.kept); }
 std::int64_t columns_of(const KernelSpec& s) {
-  return product(s.extent, s.kept, s.extent.size());
+  return count(s.extent, s.kept, s.extent.size());
 }
 
 std::int64_t blocks_of(const KernelSpec& s) {
   const std::int64_t rows = rows_of(s);
   return rows_lie_together(s) ? (rows + kAcross - 1) / kAcross : rows;
-}
-
-bool has_element_phases(const KernelSpec& s) {
-  return std::any_of(s.body.statements.begin(), s.body.statements.end(), [](const Statement& x) {
-    const bool acts = x.kind == StatementKind::store || x.kind == StatementKind::reduce ||
-                      x.kind == StatementKind::column;
-    return acts && !x.per_row && x.phase > 0;
-  });
 }
 
 bool divisible(const KernelSpec& s) {
@@ -99,22 +88,14 @@ class BodyCopy {
         s.phase = std::max(s.phase, operand.phase);
         per_row = per_row && operand.per_row;
       }
-      const bool acts = s.kind == StatementKind::store || s.kind == StatementKind::reduce;
-      if (!acts || !per_row) s.per_row = per_row;
+      if (!acts(s) || !per_row) s.per_row = per_row;
     }
     if (to_.family != Family::rowwise) s.per_row = false;
     to_.body.statements.push_back(std::move(s));
     return static_cast<int>(to_.body.statements.size()) - 1;
   }
 
-  int add_port(KernelPort p) {
-    for (std::size_t i = 0; i < to_.ports.size(); ++i)
-      if (to_.ports[i].tensor == p.tensor && to_.ports[i].written == p.written &&
-          to_.ports[i].access == p.access)
-        return static_cast<int>(i);
-    to_.ports.push_back(std::move(p));
-    return static_cast<int>(to_.ports.size()) - 1;
-  }
+  int add_port(KernelPort p) { return sinter::add_port(to_, std::move(p)); }
 
   // What the first `shared_` indices do, on the target's domain.
   Access restricted(const Access& a) const {
@@ -234,14 +215,8 @@ std::pair<KernelSpec, KernelSpec> peel(const KernelSpec& spec, Temporaries& temp
     part->reductions.clear();
     part->ports.clear();
   }
-  Access per_row;
-  const Dims kept = [&] {
-    Dims d;
-    for (int i = 0; i < spec.kept; ++i) d.push_back(spec.extent[i]);
-    return d;
-  }();
-  per_row.stride = Dims::filled(rank, 0);
-  for (int i = 0; i < spec.kept; ++i) per_row.stride[i] = packed_strides(kept)[i];
+  const Dims kept = part_of(spec.extent, 0, spec.kept);
+  const Access per_row = packed_access(rank, 0, kept);
 
   first.phases = 2;
   rest.phases = spec.phases - 1;
@@ -359,17 +334,13 @@ std::vector<KernelSpec> cut_rows(const KernelSpec& spec, std::int64_t wished,
   if (parts == 1) return {spec};
 
   // Partial results lie part by part, so that neighbouring rows stay neighbours.
-  const int kept = cut.kept;
-  Dims partial_dim;
-  for (int i = 0; i < kept; ++i) partial_dim.push_back(cut.extent[i]);
-  Access written;
-  written.stride = Dims::filled(cut.extent.size(), 0);
-  for (int i = 0; i < kept; ++i) written.stride[i] = packed_strides(partial_dim)[i];
+  const Dims partial_dim = part_of(cut.extent, 0, cut.kept);
+  const Access written = packed_access(cut.extent.size(), 0, partial_dim);
 
   whole.family = Family::rowwise;
   whole.nodes = spec.nodes;
   whole.kept = spec.kept;
-  for (int i = 0; i < spec.kept; ++i) whole.extent.push_back(spec.extent[i]);
+  whole.extent = part_of(spec.extent, 0, spec.kept);
   whole.extent.push_back(parts);
   Access read;
   read.stride = Dims::filled(spec.kept + 1, 0);
@@ -414,15 +385,11 @@ std::vector<KernelSpec> finish_columns(KernelSpec spec, Temporaries& temporaries
   whole.family = Family::rowwise;
   whole.nodes = spec.nodes;
   whole.kept = inner;
-  Dims columns;
-  for (int i = spec.kept; i < rank; ++i) columns.push_back(spec.extent[i]);
+  const Dims columns = part_of(spec.extent, spec.kept, rank);
   whole.extent = columns;
   whole.extent.push_back(spec.slots);
-  Access written, read;
-  written.stride = Dims::filled(rank, 0);
-  read.stride = Dims::filled(inner + 1, 0);
-  for (int i = 0; i < inner; ++i)
-    written.stride[spec.kept + i] = read.stride[i] = packed_strides(columns)[i];
+  const Access written = packed_access(rank, spec.kept, columns);
+  Access read = packed_access(inner + 1, 0, columns);
   read.stride[inner] = count(columns);
   Dims partial_dim = columns;
   partial_dim.insert(0, spec.slots);
@@ -475,7 +442,7 @@ std::vector<KernelSpec> split(KernelSpec spec, Temporaries& temporaries) {
                      blocks = std::max<std::int64_t>(blocks_of(spec), 1),
                      elements = rows_of(spec) * columns_of(spec);
   if (!divisible(spec) || elements == 0) return {std::move(spec)};
-  if (has_element_phases(spec)) {
+  if (has_later_elements(spec)) {
     // A row alone may be shared by a cluster of blocks.
     const std::int64_t few = rows_lie_together(spec) ? kFewBlocks : kFewBlocks / 2;
     if (blocks >= few || elements / least < kFewBlocks) return {std::move(spec)};

@@ -239,6 +239,7 @@ TEST_CASE("a node that needs a column's total does not join its kernel") {
   g.output(x * rows + columns, "y");
   const auto p = plan(g);
   CHECK(p.partition.kernels.size() >= 2);
+  CHECK(p.has_cut("column's total"));
   for (const auto& k : p.partition.kernels)
     for (const auto& c : k.columns)
       for (const auto& port : k.ports) CHECK((port.written || port.tensor != c.result.tensor));

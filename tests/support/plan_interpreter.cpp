@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 
+#include "plan/liveness.hpp"
 #include "reference/apply.hpp"
 #include "reference/element.hpp"
 #include "reference/job.hpp"
@@ -266,10 +267,6 @@ class Kernel {
     const int rank = spec_.extent.size();
     Index at(static_cast<std::size_t>(rank), 0);
     std::vector<double> v;
-    const auto acts = [](const Statement& s) {
-      return s.kind == StatementKind::store || s.kind == StatementKind::reduce ||
-             s.kind == StatementKind::column;
-    };
     row_ = 0;
     for_indices(at, 0, spec_.kept, std::function<void()>([&] {
       partial_.clear();

@@ -133,6 +133,15 @@ struct Rows {
     });
   }
 
+  // All that a phase needs at the row's i-th place.
+  template <class Phase>
+  SINTER_DEVICE void fetch_place(Index i, Place& p) {
+    const Coord c = at(row[0], i);
+    Phase::fetch(args, c, p);
+    Phase::fetch_weights(args, c, p);
+    Phase::refetch(args, c, p);
+  }
+
   template <class Phase>
   SINTER_DEVICE void stream(Phase (&phase)[states]) {
     if (!active[0]) return;
@@ -140,11 +149,7 @@ struct Rows {
 #pragma unroll 1
     for (Index from = threads.lane; from < whole; from += round) {
 #pragma unroll
-      for (int u = 0; u < Config::unroll; ++u) {
-        Phase::fetch(args, at(row[0], from + u * lanes), place[u]);
-        Phase::fetch_weights(args, at(row[0], from + u * lanes), place[u]);
-        Phase::refetch(args, at(row[0], from + u * lanes), place[u]);
-      }
+      for (int u = 0; u < Config::unroll; ++u) fetch_place<Phase>(from + u * lanes, place[u]);
 #pragma unroll
       for (int u = 0; u < Config::unroll; ++u) visit(phase, u, from + u * lanes, place[u]);
       settle(phase);
@@ -152,9 +157,7 @@ struct Rows {
     if constexpr (whole != places) {
 #pragma unroll 1
       for (Index i = whole + threads.lane; i < places; i += lanes) {
-        Phase::fetch(args, at(row[0], i), place[0]);
-        Phase::fetch_weights(args, at(row[0], i), place[0]);
-        Phase::refetch(args, at(row[0], i), place[0]);
+        fetch_place<Phase>(i, place[0]);
         visit(phase, 0, i, place[0]);
       }
     }
@@ -282,21 +285,20 @@ struct Rows {
 };
 
 template <class Config, class Place, class RowPlace, class All, class Columns = NoColumns,
-          class First, class... Phases, class Args>
-SINTER_DEVICE void run(List<First, Phases...>, const Args& args) {
+          class... Phases, class Args>
+SINTER_DEVICE void run(List<Phases...>, const Args& args) {
   Rows<Config, Args, Place, RowPlace, All, Columns> rows(args);
   if constexpr (Config::slots > 0) {
-    rows.template walk<First, Phases...>();
+    rows.template walk<Phases...>();
   } else {
     if (rows.blocks < Config::blocks_per_row && blockIdx.x % Config::blocks_per_row != 0) return;
     const auto block = static_cast<typename Config::Index>(blockIdx.x / Config::blocks_per_row);
     if constexpr (rows.blocks > 1) hardware::cluster_barrier();  // all have shared memory now
     rows.take(block);
     rows.fetch_rows(block, rows.of_row);
-    if constexpr (rows.resident) rows.template fetch<First, Phases...>(block, rows.place);
+    if constexpr (rows.resident) rows.template fetch<Phases...>(block, rows.place);
     if constexpr (rows.resident && Config::prefetch)
-      rows.template fetch_weights<First, Phases...>();
-    rows.template run_phase<First>();
+      rows.template fetch_weights<Phases...>();
     (rows.template run_phase<Phases>(), ...);
     // A block's shared memory must outlive what others read in it.
     if constexpr (rows.blocks > 1) hardware::cluster_barrier();
