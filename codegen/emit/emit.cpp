@@ -379,7 +379,7 @@ std::string entry_stem(const KernelSpec& spec) {
 
 }  // namespace
 
-EmittedKernel emit_kernel(const KernelSpec& spec) {
+EmittedKernel emit_kernel(const KernelSpec& spec, std::string_view /*architecture*/) {
   const KernelNames names(spec);
   const Schedule schedule = choose_schedule(spec);
   const bool packs = spec.family != Family::contraction;

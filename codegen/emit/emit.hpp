@@ -2,11 +2,14 @@
 // No user text reaches the source; names become identifiers of [a-z0-9_] first.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "plan/kernel_spec.hpp"
+#include "plan/tensor_map.hpp"
 
 namespace sinter {
 
@@ -15,15 +18,18 @@ struct EmittedArgument {  // one member of the kernel's Args struct, in order
   int index = 0;           // of KernelSpec::ports or ::scalars
   int bytes = 8;           // scalar: 4 (float) or 8 (double, long long)
   std::uint64_t bits = 0;  // scalar: its value
+  std::optional<TensorMap> map{};  // set: a tensor map of port `index` instead of its pointer
 };
 
 struct EmittedKernel {
   std::string entry, source;
   std::uint32_t grid = 1, block = 1;
+  std::uint32_t shared_bytes = 0;  // dynamic shared memory
   std::vector<std::pair<std::string, std::int64_t>> config;
   std::vector<EmittedArgument> arguments;
 };
 
-EmittedKernel emit_kernel(const KernelSpec& spec);
+// `architecture` is the target whose engines the kernel may use, as in PlanData.
+EmittedKernel emit_kernel(const KernelSpec& spec, std::string_view architecture = {});
 
 }  // namespace sinter

@@ -35,6 +35,9 @@ class Device {
 struct PlanOptions {
   bool fuse = true;                  // false: one kernel a node, for comparison and bisection
   std::vector<std::string> targets{};  // compile machine code into the plan for these, e.g. "sm_90a"
+  // Whose engines the kernels use, e.g. "sm_90a". Empty: Plan::make takes what every GPU from sm_80
+  // on has, compile() what the device itself has.
+  std::string architecture{};
 };
 
 struct PlanData;

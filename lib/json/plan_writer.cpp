@@ -39,6 +39,8 @@ std::string argument_text(const KernelArgument& a) {
       return fmt::format("{{\"tensor\": {}}}", a.value);
     case KernelArgument::Kind::workspace:
       return fmt::format("{{\"workspace\": {}}}", a.value);
+    case KernelArgument::Kind::tensor_map:
+      return fmt::format("{{\"tensor_map\": {}}}", a.value);
     case KernelArgument::Kind::scalar:
       break;
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "plan/kernel_spec.hpp"
+#include "plan/tensor_map.hpp"
 
 namespace sinter {
 
@@ -20,13 +21,27 @@ struct PlanTensor {
   bool written = false;
 };
 
-// One member of a kernel's argument struct, in order, each aligned to its own size.
+inline constexpr int kTensorMapBytes = 128;
+
+// One member of a kernel's argument struct, in order, each aligned to its own size; tensor maps to
+// 64 bytes.
 struct KernelArgument {
-  enum class Kind : std::uint8_t { tensor, workspace, scalar } kind{};
+  enum class Kind : std::uint8_t { tensor, workspace, scalar, tensor_map } kind{};
   std::int64_t value = 0;  // tensor: position in PlanData::tensors; workspace: byte offset;
-                           // scalar: the bits of the number, in the low `bytes` bytes
-  int bytes = 8;
+                           // scalar: the bits of the number, in the low `bytes` bytes;
+                           // tensor_map: position in PlanKernel::maps
+  int bytes = 8;           // tensor_map: kTensorMapBytes
 };
+
+// A tensor map and the memory behind it. It is encoded at each execute, when the pointer is known.
+struct PlanMap {
+  bool workspace = false;
+  std::int64_t value = 0;  // position of the tensor, or byte offset in the workspace
+  TensorMap map;
+};
+
+// Of a block, on the GPUs that have most of it.
+inline constexpr std::uint32_t kMaxSharedBytes = 227 << 10;
 
 struct PlanKernel {
   std::string entry;   // name of the __global__ function
@@ -36,7 +51,9 @@ struct PlanKernel {
   std::string source;
   std::uint32_t grid = 1;
   std::uint32_t block = 1;
+  std::uint32_t shared_bytes = 0;  // dynamic shared memory, at most kMaxSharedBytes
   std::vector<KernelArgument> arguments;
+  std::vector<PlanMap> maps;
   std::int64_t bytes = 0;  // compulsory traffic: each operand once
   double flops = 0;
   std::map<std::string, std::string> machine_code;  // target such as "sm_90a" to cubin
@@ -51,6 +68,8 @@ struct PlanData {
   std::string version;     // of the library that made it
   std::string graph_json;  // canonical text of the user's graph
   std::string name;
+  std::string architecture;  // the target whose engines the kernels use, e.g. "sm_90a"; empty: they
+                             // use what every GPU from sm_80 on has
   std::vector<PlanTensor> tensors;  // inputs, then outputs
   std::int64_t workspace_bytes = 0;
   std::vector<PlanKernel> kernels;  // in the order they run

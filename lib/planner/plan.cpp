@@ -39,16 +39,32 @@ std::vector<std::string> node_labels(const Graph& graph, const Lowered& lowered,
   return labels;
 }
 
-KernelArgument argument(const EmittedArgument& a, const KernelSpec& spec, const Graph& lowered,
-                        const Partition& partition, const std::vector<PlanTensor>& tensors) {
-  if (a.scalar)
-    return {KernelArgument::Kind::scalar, static_cast<std::int64_t>(a.bits), a.bytes};
+// Where the memory behind a port is.
+KernelArgument pointer(const EmittedArgument& a, const KernelSpec& spec, const Graph& lowered,
+                       const Partition& partition, const std::vector<PlanTensor>& tensors) {
   const TensorId t = spec.ports[static_cast<std::size_t>(a.index)].tensor;
   if (const auto it = partition.workspace.find(t); it != partition.workspace.end())
     return {KernelArgument::Kind::workspace, it->second, 8};
   const auto same = [&](const PlanTensor& p) { return p.name == lowered[t].name; };
   const auto at = std::find_if(tensors.begin(), tensors.end(), same) - tensors.begin();
   return {KernelArgument::Kind::tensor, at, 8};
+}
+
+void add_argument(PlanKernel& k, const EmittedArgument& a, const KernelSpec& spec,
+                  const Graph& lowered, const Partition& partition,
+                  const std::vector<PlanTensor>& tensors) {
+  using enum KernelArgument::Kind;
+  if (a.scalar) {
+    k.arguments.push_back({scalar, static_cast<std::int64_t>(a.bits), a.bytes});
+    return;
+  }
+  const KernelArgument memory = pointer(a, spec, lowered, partition, tensors);
+  if (!a.map) {
+    k.arguments.push_back(memory);
+    return;
+  }
+  k.arguments.push_back({tensor_map, static_cast<std::int64_t>(k.maps.size()), kTensorMapBytes});
+  k.maps.push_back({memory.kind == workspace, memory.value, *a.map});
 }
 
 }  // namespace
@@ -63,11 +79,12 @@ Result<Plan> Plan::make(Graph& graph, PlanOptions options) {
   data.version = SINTER_VERSION;
   data.graph_json = graph_to_json(graph);
   data.name = graph.options().name;
+  data.architecture = std::move(options.architecture);
   data.tensors = plan_tensors(graph);
   data.workspace_bytes = parts.workspace_bytes;
   data.cuts = parts.cuts;
   for (const auto& spec : parts.kernels) {
-    EmittedKernel e = emit_kernel(spec);
+    EmittedKernel e = emit_kernel(spec, data.architecture);
     PlanKernel k;
     k.entry = std::move(e.entry);
     k.family = spec.family;
@@ -76,8 +93,8 @@ Result<Plan> Plan::make(Graph& graph, PlanOptions options) {
     k.source = std::move(e.source);
     k.grid = e.grid;
     k.block = e.block;
-    for (const auto& a : e.arguments)
-      k.arguments.push_back(argument(a, spec, *lowered.graph, parts, data.tensors));
+    k.shared_bytes = e.shared_bytes;
+    for (const auto& a : e.arguments) add_argument(k, a, spec, *lowered.graph, parts, data.tensors);
     k.bytes = compulsory_bytes(*lowered.graph, spec);
     k.flops = operations(spec);
     data.kernels.push_back(std::move(k));
