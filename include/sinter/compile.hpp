@@ -104,7 +104,8 @@ class Executable {
   Shared<const Impl> impl_;
 };
 
-// Loads a plan: its own machine code where it fits the device, else the kernel cache, else NVRTC.
+// Loads a plan: its own machine code where it fits the device, else the kernel cache, else NVRTC. A
+// plan for another architecture is refused.
 Result<Executable> load(const Plan& plan, Device device);
 // Plan::make and load in one.
 Result<Executable> compile(Graph& graph, Device device, PlanOptions options = {});

@@ -5,11 +5,13 @@
 #include <map>
 #include <set>
 
+#include "base/target.hpp"
 #include "json/base64.hpp"
 #include "json/fields.hpp"
 #include "json/graph_json.hpp"
 #include "json/plan_json.hpp"
 #include "json/plan_writer.hpp"
+#include "plan/map_problem.hpp"
 #include "sinter/compile.hpp"
 #include "sinter/json.hpp"
 
@@ -20,6 +22,7 @@ constexpr std::size_t kMaxSource = std::size_t{4} << 20;
 constexpr std::size_t kMaxMachineCode = std::size_t{256} << 20;
 constexpr std::size_t kMaxEntry = 1024;
 constexpr std::size_t kMaxArguments = 4096;
+constexpr std::size_t kMaxMaps = 256;  // more do not fit in an argument struct
 constexpr std::int64_t kMaxWorkspace = std::int64_t{1} << 50;
 constexpr std::int64_t kMaxGrid = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kMaxBlock = 1024;
@@ -31,15 +34,6 @@ bool is_identifier(std::string_view s) {
   return !s.empty() && s.size() <= kMaxEntry && letter(s[0]) &&
          std::all_of(s.begin(), s.end(),
                      [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
-}
-
-// sm_90, sm_90a, sm_100f
-bool is_target(std::string_view s) {
-  if (!s.starts_with("sm_")) return false;
-  s.remove_prefix(3);
-  if (!s.empty() && (s.back() == 'a' || s.back() == 'f')) s.remove_suffix(1);
-  return (s.size() == 2 || s.size() == 3) &&
-         std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
 class PlanReader {
@@ -60,6 +54,7 @@ class PlanReader {
   bool matches_graph(const PlanTensor& t, unsigned line);
   bool read_kernels();
   bool read_kernel(const Value& v, const std::string& at);
+  bool read_map(const Value& v, const std::string& at, PlanKernel& k);
   bool read_argument(const Value& v, const std::string& at, PlanKernel& k);
   bool read_machine_code(const Value& v, const std::string& at, PlanKernel& k);
   bool read_cuts();
@@ -115,11 +110,16 @@ bool PlanReader::read_head() {
   if (!version || version->kind != Kind::integer || version->integer != kPlanVersion)
     return fail("version", document_.line, version ? version->describe() : "no such field", "1");
   static constexpr std::string_view keys[] = {
-      "format",          "version", "hash",    "library", "name",
+      "format",          "version", "hash",    "library", "name", "architecture",
       "workspace_bytes", "graph",   "tensors", "kernels", "cuts"};
-  return object(document_, "", keys) && field(document_, "", "library", plan_.version) &&
-         field(document_, "", "name", plan_.name) &&
-         range(document_, "", "workspace_bytes", 0, kMaxWorkspace, plan_.workspace_bytes);
+  if (!object(document_, "", keys) || !field(document_, "", "library", plan_.version) ||
+      !field(document_, "", "name", plan_.name) ||
+      !field(document_, "", "architecture", plan_.architecture))
+    return false;
+  if (!plan_.architecture.empty() && !valid_target(plan_.architecture))
+    return fail("architecture", document_.find("architecture")->line,
+                "'" + plan_.architecture + "'", "'' or a target such as 'sm_90a'");
+  return range(document_, "", "workspace_bytes", 0, kMaxWorkspace, plan_.workspace_bytes);
 }
 
 bool PlanReader::read_graph_and_tensors() {
@@ -198,28 +198,31 @@ bool PlanReader::read_kernels() {
 }
 
 bool PlanReader::read_kernel(const Value& v, const std::string& at) {
-  static constexpr std::string_view keys[] = {"entry",     "family", "nodes",       "config",
-                                              "grid",      "block",  "bytes",       "flops",
-                                              "arguments", "source", "machine_code"};
+  static constexpr std::string_view keys[] = {
+      "entry", "family", "nodes",     "config", "grid",   "block",       "shared_bytes",
+      "bytes", "flops",  "arguments", "maps",   "source", "machine_code"};
   PlanKernel k;
-  std::int64_t grid = 0, block = 0;
+  std::int64_t grid = 0, block = 0, shared_bytes = 0;
   if (!object(v, at, keys) || !field(v, at, "entry", k.entry) ||
       !field(v, at, "family", k.family) || !range(v, at, "grid", 0, kMaxGrid, grid) ||
       !range(v, at, "block", 1, kMaxBlock, block) ||
+      !range(v, at, "shared_bytes", 0, kMaxSharedBytes, shared_bytes) ||
       !range(v, at, "bytes", 0, INT64_MAX, k.bytes) || !field(v, at, "flops", k.flops) ||
       !field(v, at, "source", k.source))
     return false;
   k.grid = static_cast<std::uint32_t>(grid);
   k.block = static_cast<std::uint32_t>(block);
+  k.shared_bytes = static_cast<std::uint32_t>(shared_bytes);
   if (!is_identifier(k.entry)) return fail(at + ".entry", v.line, k.entry, "a C identifier");
   if (k.source.size() > kMaxSource)
     return fail(at + ".source", v.line, std::to_string(k.source.size()) + " bytes",
                 "at most 4 MiB");
   const Value &nodes = *v.find("nodes"), &config = *v.find("config"),
-              &arguments = *v.find("arguments");
+              &arguments = *v.find("arguments"), &maps = *v.find("maps");
   if (!fields_.is(Kind::array, nodes, {"", "", at + ".nodes"}) ||
       !fields_.is(Kind::object, config, {"", "", at + ".config"}) ||
-      !fields_.is(Kind::array, arguments, {"", "", at + ".arguments"}))
+      !fields_.is(Kind::array, arguments, {"", "", at + ".arguments"}) ||
+      !fields_.is(Kind::array, maps, {"", "", at + ".maps"}))
     return false;
   for (const auto& n : nodes.items)
     if (!fields_.read(n, {"", "", at + ".nodes"}, k.nodes.emplace_back())) return false;
@@ -229,6 +232,11 @@ bool PlanReader::read_kernel(const Value& v, const std::string& at) {
   }
   if (arguments.items.size() > kMaxArguments)
     return fail(at + ".arguments", v.line, std::to_string(arguments.items.size()), "at most 4096");
+  if (maps.items.size() > kMaxMaps)
+    return fail(at + ".maps", v.line, std::to_string(maps.items.size()),
+                "at most " + std::to_string(kMaxMaps));
+  for (std::size_t i = 0; i < maps.items.size(); ++i)
+    if (!read_map(maps.items[i], at + ".maps[" + std::to_string(i) + "]", k)) return false;
   for (std::size_t i = 0; i < arguments.items.size(); ++i)
     if (!read_argument(arguments.items[i], at + ".arguments[" + std::to_string(i) + "]", k))
       return false;
@@ -237,10 +245,36 @@ bool PlanReader::read_kernel(const Value& v, const std::string& at) {
   return true;
 }
 
+bool PlanReader::read_map(const Value& v, const std::string& at, PlanKernel& k) {
+  PlanMap m;
+  m.workspace = v.kind == Kind::object && v.find("workspace");
+  const std::string_view memory = m.workspace ? "workspace" : "tensor";
+  const std::string_view keys[] = {memory, "data_type", "dim",   "stride",
+                                   "box",  "swizzle",   "offset"};
+  std::string type;
+  std::int64_t swizzle = 0;
+  if (!object(v, at, keys) || !field(v, at, memory, m.value) || !field(v, at, "data_type", type) ||
+      !field(v, at, "dim", m.map.dim) || !field(v, at, "box", m.map.box) ||
+      !range(v, at, "swizzle", 0, 128, swizzle) || !field(v, at, "offset", m.map.offset))
+    return false;
+  const auto found = data_type_from_name(type);  // also tf32, to which the hardware rounds
+  if (!found) return fail(path(at, "data_type"), v.line, "'" + type + "'", "a data type");
+  m.map.type = *found;
+  m.map.swizzle = static_cast<int>(swizzle);
+  const Value& stride = *v.find("stride");  // empty where the rank is 1
+  const bool none = stride.kind == Kind::array && stride.items.empty();
+  if (!none && !field(v, at, "stride", m.map.stride)) return false;
+  if (const auto p = map_problem(plan_, m))
+    return fail(path(at, p->field), v.line, p->seen, p->allowed);
+  k.maps.push_back(std::move(m));
+  return true;
+}
+
 bool PlanReader::read_argument(const Value& v, const std::string& at, PlanKernel& k) {
   using enum KernelArgument::Kind;
   static constexpr std::string_view tensor_keys[] = {"tensor"}, workspace_keys[] = {"workspace"},
-                                    scalar_keys[] = {"scalar", "bytes"};
+                                    scalar_keys[] = {"scalar", "bytes"},
+                                    map_keys[] = {"tensor_map"};
   KernelArgument a;
   bool ok = false;
   if (v.kind == Kind::object && v.find("tensor")) {
@@ -251,6 +285,11 @@ bool PlanReader::read_argument(const Value& v, const std::string& at, PlanKernel
     a.kind = workspace;
     ok = object(v, at, workspace_keys) &&
          range(v, at, "workspace", 0, plan_.workspace_bytes, a.value);
+  } else if (v.kind == Kind::object && v.find("tensor_map")) {
+    a.kind = tensor_map;
+    a.bytes = kTensorMapBytes;
+    ok = object(v, at, map_keys) &&
+         range(v, at, "tensor_map", 0, static_cast<std::int64_t>(k.maps.size()) - 1, a.value);
   } else {
     std::int64_t bytes = 8;
     a.kind = scalar;
@@ -266,7 +305,7 @@ bool PlanReader::read_argument(const Value& v, const std::string& at, PlanKernel
 bool PlanReader::read_machine_code(const Value& v, const std::string& at, PlanKernel& k) {
   if (!fields_.is(Kind::object, v, {"", "", at})) return false;
   for (const auto& m : v.members) {
-    if (!is_target(m.key)) return fail(at, m.value.line, m.key, "targets such as sm_90a");
+    if (!valid_target(m.key)) return fail(at, m.value.line, m.key, "targets such as sm_90a");
     std::string text;
     if (!fields_.read(m.value, {"", "", at + "." + m.key}, text)) return false;
     auto code = from_base64(text);

@@ -47,6 +47,15 @@ std::string argument_text(const KernelArgument& a) {
   return fmt::format("{{\"scalar\": {}, \"bytes\": {}}}", a.value, a.bytes);
 }
 
+std::string map_text(const PlanMap& m) {
+  return fmt::format(
+      "{{\"{}\": {}, \"data_type\": {}, \"dim\": {}, \"stride\": {}, \"box\": {}, "
+      "\"swizzle\": {}, \"offset\": {}}}",
+      m.workspace ? "workspace" : "tensor", m.value, json_string(name(m.map.type)),
+      to_string(m.map.dim), to_string(m.map.stride), to_string(m.map.box), m.map.swizzle,
+      m.map.offset);
+}
+
 std::string kernel_text(const PlanKernel& k) {
   std::string s = "    {\n";
   s += fmt::format("      \"entry\": {}, \"family\": {},\n", json_string(k.entry),
@@ -56,9 +65,11 @@ std::string kernel_text(const PlanKernel& k) {
   s += fmt::format("      \"config\": {{{}}},\n", joined(k.config, ", ", [](const auto& c) {
                      return fmt::format("{}: {}", json_string(c.first), c.second);
                    }));
-  s += fmt::format("      \"grid\": {}, \"block\": {}, \"bytes\": {}, \"flops\": {},\n", k.grid,
-                   k.block, k.bytes, number(k.flops));
+  s += fmt::format(
+      "      \"grid\": {}, \"block\": {}, \"shared_bytes\": {}, \"bytes\": {}, \"flops\": {},\n",
+      k.grid, k.block, k.shared_bytes, k.bytes, number(k.flops));
   s += fmt::format("      \"arguments\": [{}],\n", joined(k.arguments, ", ", argument_text));
+  s += fmt::format("      \"maps\": [{}],\n", joined(k.maps, ",\n        ", map_text));
   s += fmt::format("      \"source\": {},\n", json_string(k.source));
   s += fmt::format("      \"machine_code\": {{{}}}\n",
                    joined(k.machine_code, ", ", [](const auto& m) {
@@ -94,8 +105,9 @@ std::string indented(std::string_view text) {
 
 std::string plan_body(const PlanData& p) {
   std::string s;
-  s += fmt::format("  \"library\": {}, \"name\": {}, \"workspace_bytes\": {},\n",
-                   json_string(p.version), json_string(p.name), p.workspace_bytes);
+  s += fmt::format(
+      "  \"library\": {}, \"name\": {}, \"architecture\": {}, \"workspace_bytes\": {},\n",
+      json_string(p.version), json_string(p.name), json_string(p.architecture), p.workspace_bytes);
   s += fmt::format("  \"graph\": {},\n", indented(p.graph_json));
   s += array_text("tensors", p.tensors, tensor_text) + ",\n";
   s += array_text("kernels", p.kernels, kernel_text) + ",\n";

@@ -63,13 +63,16 @@ std::string how(const PlanKernel& k) {
 }  // namespace
 
 std::string explain_text(const PlanData& p) {
-  std::string s = fmt::format("{}: {} kernel{}, workspace {} bytes\n", p.name, p.kernels.size(),
+  std::string s = fmt::format("{}: {} kernel{}, workspace {} bytes", p.name, p.kernels.size(),
                               p.kernels.size() == 1 ? "" : "s", p.workspace_bytes);
+  s += p.architecture.empty() ? "\n" : fmt::format(", for {}\n", p.architecture);
   for (std::size_t i = 0; i < p.kernels.size(); ++i) {
     const auto& k = p.kernels[i];
     s += fmt::format("\nkernel {}  {}\n  family  {}\n  nodes   {}\n", i, k.entry, name(k.family),
                      joined(k.nodes, 12));
-    s += fmt::format("  launch  {} blocks of {} threads\n  config ", k.grid, k.block);
+    s += fmt::format("  launch  {} blocks of {} threads", k.grid, k.block);
+    if (k.shared_bytes > 0) s += fmt::format(", {} bytes of shared memory", k.shared_bytes);
+    s += "\n  config ";
     for (const auto& [key, value] : k.config) s += fmt::format(" {}={}", key, value);
     s += fmt::format("\n  how     {}\n  moves   {} bytes", how(k), k.bytes);
     if (k.flops > 0) s += fmt::format(", {:.6g} operations", k.flops);
@@ -98,14 +101,22 @@ std::string explain_dot(const PlanData& p) {
     s += fmt::format("  {} [shape=oval];\n", quoted(t.name));
   for (std::size_t i = 0; i < p.kernels.size(); ++i)
     for (const auto& a : p.kernels[i].arguments) {
-      if (a.kind == KernelArgument::Kind::scalar) continue;
-      if (a.kind == KernelArgument::Kind::tensor) {
-        const auto& t = p.tensors[static_cast<std::size_t>(a.value)];
+      using enum KernelArgument::Kind;
+      if (a.kind == scalar) continue;
+      bool in_workspace = a.kind == workspace;
+      std::int64_t value = a.value;
+      if (a.kind == tensor_map) {
+        const PlanMap& m = p.kernels[i].maps[static_cast<std::size_t>(a.value)];
+        in_workspace = m.workspace;
+        value = m.value;
+      }
+      if (!in_workspace) {
+        const auto& t = p.tensors[static_cast<std::size_t>(value)];
         s += t.written ? fmt::format("  k{} -> {};\n", i, quoted(t.name))
                        : fmt::format("  {} -> k{};\n", quoted(t.name), i);
       } else {
         s += fmt::format("  k{} -> {} [dir=none style=dashed];\n", i,
-                         quoted(fmt::format("workspace+{}", a.value)));
+                         quoted(fmt::format("workspace+{}", value)));
       }
     }
   return s + "}\n";

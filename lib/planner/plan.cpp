@@ -1,6 +1,9 @@
 // Plan::make: lower, partition, generate, and, for the targets asked for, compile.
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "base/target.hpp"
 #include "emit/emit.hpp"
 #include "lower/lower.hpp"
 #include "plan/plan_data.hpp"
@@ -67,9 +70,29 @@ void add_argument(PlanKernel& k, const EmittedArgument& a, const KernelSpec& spe
   k.maps.push_back({memory.kind == workspace, memory.value, *a.map});
 }
 
+Status check_architecture(const Graph& graph, const std::string& architecture) {
+  if (architecture.empty() || valid_target(architecture)) return Done{};
+  return Diagnostic{.rule = Rule::compiler_error,
+                    .attribute = fmt::format("the plan of '{}':", graph.options().name),
+                    .seen = fmt::format("architecture \"{}\"", architecture),
+                    .allowed = kTargetExamples};
+}
+
+Status check_target(const PlanData& plan, const std::string& target) {
+  // What is no target at all is the compiler's to refuse.
+  if (!valid_target(target) || target_fits(plan.architecture, target)) return Done{};
+  return Diagnostic{
+      .rule = Rule::plan_target,
+      .attribute = fmt::format("the plan for {}", plan.architecture),
+      .seen = fmt::format("target {}", target),
+      .fix = fmt::format("plan the graph again for {} or for no architecture", target)};
+}
+
 }  // namespace
 
 Result<Plan> Plan::make(Graph& graph, PlanOptions options) {
+  auto valid = check_architecture(graph, options.architecture);
+  SINTER_TRY(valid);
   if (Diagnostics d = graph.check(); !d.empty()) return d;
   const Lowered lowered = lower(graph);
   // An expansion may need a tensor that is too large to address.
@@ -106,6 +129,10 @@ Result<Plan> Plan::make(Graph& graph, PlanOptions options) {
 
 Result<Plan> Plan::with_targets(const std::vector<std::string>& targets) const {
   PlanData data = *data_;
+  for (const auto& target : targets) {
+    auto fits = check_target(data, target);
+    SINTER_TRY(fits);
+  }
   for (auto& k : data.kernels)
     for (const auto& target : targets) {
       if (k.machine_code.count(target)) continue;

@@ -8,6 +8,7 @@
 #include <exception>
 #include <vector>
 
+#include "base/target.hpp"
 #include "embed/embedded.hpp"
 #include "runtime/cache.hpp"
 #include "runtime/nvrtc.hpp"
@@ -30,16 +31,6 @@ Diagnostic failure(const CompileRequest& request, std::string seen) {
   return {.rule = Rule::compiler_error,
           .attribute = fmt::format("kernel {} for {}:", request.entry, request.target),
           .seen = std::move(seen)};
-}
-
-// "sm_" and digits, with "a" or "f" behind them where the target has one: nothing else may reach
-// the compiler's options.
-bool valid_target(std::string_view target) {
-  if (!target.starts_with("sm_")) return false;
-  target.remove_prefix(3);
-  if (target.ends_with('a') || target.ends_with('f')) target.remove_suffix(1);
-  return target.size() >= 2 && target.size() <= 3 &&
-         std::all_of(target.begin(), target.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
 // The lines from the first error on, as many as a person reads.
@@ -161,7 +152,7 @@ Result<std::string> compile_on_large_stack(const Nvrtc& nvrtc, const CompileRequ
 Status check_request(const CompileRequest& request) {
   if (!valid_target(request.target)) {
     Diagnostic d = failure(request, fmt::format("target \"{}\"", request.target));
-    d.allowed = "sm_80, sm_90a and the like";
+    d.allowed = kTargetExamples;
     return d;
   }
   if (request.source.size() > kLargestSource) {

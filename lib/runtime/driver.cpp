@@ -56,6 +56,8 @@ const char* resolve(void* library, Driver& d) {
       symbol("cuModuleGetFunction", d.module_get_function),
       symbol("cuFuncGetAttribute", d.func_get_attribute),
       symbol("cuFuncGetParamInfo", d.func_get_param_info, false),
+      symbol("cuFuncSetAttribute", d.func_set_attribute),
+      symbol("cuTensorMapEncodeTiled", d.tensor_map_encode_tiled, false),
       symbol("cuMemAlloc_v2", d.mem_alloc),
       symbol("cuMemFree_v2", d.mem_free),
       symbol("cuMemcpyHtoD_v2", d.memcpy_h_to_d),

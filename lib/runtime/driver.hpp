@@ -36,6 +36,8 @@ struct Driver {
   decltype(&::cuModuleGetFunction) module_get_function = nullptr;
   decltype(&::cuFuncGetAttribute) func_get_attribute = nullptr;
   decltype(&::cuFuncGetParamInfo) func_get_param_info = nullptr;  // null before driver 12.4
+  decltype(&::cuFuncSetAttribute) func_set_attribute = nullptr;
+  decltype(&::cuTensorMapEncodeTiled) tensor_map_encode_tiled = nullptr;  // null before driver 12.0
   decltype(&::cuMemAlloc_v2) mem_alloc = nullptr;
   decltype(&::cuMemFree_v2) mem_free = nullptr;
   decltype(&::cuMemcpyHtoD_v2) memcpy_h_to_d = nullptr;

@@ -6,32 +6,53 @@
 #include <array>
 #include <cstring>
 
+#include "plan/map_problem.hpp"
 #include "reference/reference.hpp"
 
 namespace sinter {
 namespace {
 
 constexpr std::size_t kTensorsOnStack = 512;
+constexpr std::size_t kMapAlignment = 64;
 
 std::size_t round_up(std::size_t value, std::size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-Status check_argument(const PlanData& plan, const KernelArgument& a) {
+Status check_argument(const PlanData& plan, const PlanKernel& kernel, const KernelArgument& a) {
+  using enum KernelArgument::Kind;
   const auto bad = [&](std::string seen, std::string allowed) {
     return Diagnostic{
         .rule = Rule::plan_format, .seen = std::move(seen), .allowed = std::move(allowed)};
   };
-  const bool scalar = a.kind == KernelArgument::Kind::scalar;
-  if (scalar ? a.bytes != 1 && a.bytes != 2 && a.bytes != 4 && a.bytes != 8 : a.bytes != 8)
-    return bad(fmt::format("{} bytes", a.bytes), scalar ? "1, 2, 4 or 8" : "8");
+  const bool number = a.kind == scalar;
+  const int bytes = a.kind == tensor_map ? kTensorMapBytes : 8;
+  if (number ? a.bytes != 1 && a.bytes != 2 && a.bytes != 4 && a.bytes != 8 : a.bytes != bytes)
+    return bad(fmt::format("{} bytes", a.bytes), number ? "1, 2, 4 or 8" : std::to_string(bytes));
   const auto tensors = static_cast<std::int64_t>(plan.tensors.size());
-  if (a.kind == KernelArgument::Kind::tensor && (a.value < 0 || a.value >= tensors))
+  if (a.kind == tensor && (a.value < 0 || a.value >= tensors))
     return bad(fmt::format("tensor {}", a.value), fmt::format("0 to {}", tensors - 1));
-  if (a.kind == KernelArgument::Kind::workspace && (a.value < 0 || a.value > plan.workspace_bytes))
+  if (a.kind == workspace && (a.value < 0 || a.value > plan.workspace_bytes))
     return bad(fmt::format("workspace offset {}", a.value),
                fmt::format("0 to {}", plan.workspace_bytes));
+  if (a.kind != tensor_map) return Done{};
+  const auto maps = static_cast<std::int64_t>(kernel.maps.size());
+  if (a.value < 0 || a.value >= maps)
+    return bad(fmt::format("tensor map {}", a.value), fmt::format("0 to {}", maps - 1));
+  const auto problem = map_problem(plan, kernel.maps[static_cast<std::size_t>(a.value)]);
+  if (problem) return bad(fmt::format("{} {}", problem->field, problem->seen), problem->allowed);
   return Done{};
+}
+
+Diagnostic map_failure(const Driver& driver, const PlanData& plan, const LoadedKernel& k,
+                       const MapPatch& patch, CUresult result) {
+  Diagnostic d = driver_error(driver, "cuTensorMapEncodeTiled", result);
+  d.attribute = fmt::format("kernel {}, tensor map {}", k.source->entry, patch.map);
+  if (patch.workspace)
+    d.attribute += fmt::format(" of the workspace from {} on:", patch.value);
+  else
+    d.attribute += ":", d.tensor = plan.tensors[static_cast<std::size_t>(patch.value)].name;
+  return d;
 }
 
 // For very large graphs; allocates once a thread.
@@ -48,17 +69,21 @@ Result<ArgumentImage> argument_image(const PlanData& plan, const PlanKernel& ker
   std::size_t largest = 1;
   for (std::size_t i = 0; i < kernel.arguments.size(); ++i) {
     const KernelArgument& a = kernel.arguments[i];
-    if (auto checked = check_argument(plan, a); !checked) {
+    if (auto checked = check_argument(plan, kernel, a); !checked) {
       Diagnostic d = checked.error();
       d.attribute = fmt::format("kernel {}, argument {}", kernel.entry, i);
       return d;
     }
     const auto bytes = static_cast<std::size_t>(a.bytes);
-    const std::size_t offset = round_up(image.bytes.size(), bytes);
-    largest = std::max(largest, bytes);
+    const std::size_t alignment = std::min(bytes, kMapAlignment);
+    const std::size_t offset = round_up(image.bytes.size(), alignment);
+    largest = std::max(largest, alignment);
     image.bytes.resize(offset + bytes);
     if (a.kind == KernelArgument::Kind::scalar)
       std::memcpy(image.bytes.data() + offset, &a.value, bytes);
+    else if (a.kind == KernelArgument::Kind::tensor_map)
+      image.maps.push_back(map_patch(kernel.maps[static_cast<std::size_t>(a.value)],
+                                     static_cast<std::uint32_t>(offset), a.value));
     else
       image.patches.push_back(
           {static_cast<std::uint32_t>(offset), a.kind == KernelArgument::Kind::workspace, a.value});
@@ -81,18 +106,25 @@ Status Executable::Impl::launch(CUstream stream, std::span<void* const> pointers
   auto entered = scope.enter(*driver, context);
   SINTER_TRY(entered);
   alignas(16) std::array<std::byte, kMaxArgumentBytes> buffer;  // left as it is: filled as needed
-  auto* workspace_base = static_cast<std::byte*>(workspace.pointer);
+  const auto memory = [&](const auto& patch) {
+    return patch.workspace
+               ? static_cast<std::byte*>(workspace.pointer) + patch.value
+               : static_cast<std::byte*>(pointers[static_cast<std::size_t>(patch.value)]);
+  };
   for (const LoadedKernel& k : kernels) {
     if (k.grid == 0) continue;
     std::copy(k.arguments.bytes.begin(), k.arguments.bytes.end(), buffer.begin());
     for (const auto& patch : k.arguments.patches) {
-      const void* pointer = patch.workspace ? workspace_base + patch.value
-                                            : pointers[static_cast<std::size_t>(patch.value)];
+      const void* pointer = memory(patch);
       std::memcpy(buffer.data() + patch.offset, &pointer, sizeof pointer);
     }
+    for (const auto& patch : k.arguments.maps) {
+      const CUresult r = encode_map(*driver, patch, memory(patch), buffer.data() + patch.offset);
+      if (r != CUDA_SUCCESS) return map_failure(*driver, plan.data(), k, patch, r);
+    }
     void* parameters[] = {buffer.data()};
-    const CUresult r = driver->launch_kernel(k.function, k.grid, 1, 1, k.block, 1, 1, 0, stream,
-                                             parameters, nullptr);
+    const CUresult r = driver->launch_kernel(k.function, k.grid, 1, 1, k.block, 1, 1,
+                                             k.shared_bytes, stream, parameters, nullptr);
     if (r != CUDA_SUCCESS) {
       Diagnostic d = driver_error(*driver, "cuLaunchKernel", r);
       d.attribute = fmt::format("kernel {}:", k.source->entry);

@@ -7,6 +7,7 @@
 #include "lower/lower.hpp"
 #include "plan/plan_data.hpp"
 #include "runtime/bindings.hpp"
+#include "runtime/map_patch.hpp"
 #include "runtime/module.hpp"
 #include "sinter/compile.hpp"
 
@@ -24,6 +25,7 @@ struct ArgumentImage {
   };
   std::vector<std::byte> bytes;
   std::vector<Patch> patches;
+  std::vector<MapPatch> maps;
 };
 
 // plan_format where an argument does not fit the plan.
@@ -32,7 +34,7 @@ Result<ArgumentImage> argument_image(const PlanData& plan, const PlanKernel& ker
 struct LoadedKernel {
   std::shared_ptr<const Module> module;
   CUfunction function = nullptr;
-  std::uint32_t grid = 1, block = 1;
+  std::uint32_t grid = 1, block = 1, shared_bytes = 0;
   ArgumentImage arguments;
   const PlanKernel* source = nullptr;  // in the plan, for error texts
 };

@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/target.hpp"
 #include "runtime/compiler.hpp"
 #include "runtime/executable.hpp"
 #include "sinter/json.hpp"
@@ -24,6 +25,7 @@ constexpr std::uint32_t kMaxBlock = 1024;
 // Kernels with the same text share one.
 struct Unit {
   const PlanKernel* kernel;
+  std::uint32_t shared_bytes = 0;  // the most that any of them takes
   std::string_view from_plan{};  // machine code for the target
   Result<std::string> compiled = std::string();
   std::shared_ptr<const Module> module{};
@@ -43,7 +45,17 @@ Status check_kernel(const PlanKernel& k) {
   };
   if (k.grid > kMaxGrid) return bad("grid", k.grid, 0, kMaxGrid);
   if (k.block < 1 || k.block > kMaxBlock) return bad("block", k.block, 1, kMaxBlock);
+  if (k.shared_bytes > kMaxSharedBytes)
+    return bad("shared_bytes", k.shared_bytes, 0, kMaxSharedBytes);
   return Done{};
+}
+
+Status check_architecture(const PlanData& plan, const std::string& target) {
+  if (target_fits(plan.architecture, target)) return Done{};
+  return Diagnostic{.rule = Rule::plan_target,
+                    .attribute = fmt::format("the plan for {}", plan.architecture),
+                    .seen = fmt::format("a device of target {}", target),
+                    .fix = fmt::format("plan the graph again for {}", target)};
 }
 
 // Compiles what has no machine code, on as many threads as there are cores.
@@ -100,6 +112,7 @@ std::map<UnitKey, Unit> make_units(const PlanData& plan, const std::string& targ
   std::vector<Unit*> to_compile;
   for (const PlanKernel& k : plan.kernels) {
     const auto [at, fresh] = units.try_emplace(UnitKey{k.entry, k.source}, Unit{.kernel = &k});
+    at->second.shared_bytes = std::max(at->second.shared_bytes, k.shared_bytes);
     if (!fresh) continue;
     const auto code = k.machine_code.find(target);
     if (code != k.machine_code.end() && !code->second.empty())
@@ -111,12 +124,40 @@ std::map<UnitKey, Unit> make_units(const PlanData& plan, const std::string& targ
   return units;
 }
 
-Result<LoadedKernel> load_kernel(const PlanData& plan, const PlanKernel& k, const Unit& unit) {
+Status check_maps(const Driver& driver, const PlanKernel& k, const ArgumentImage& image) {
+  if (image.maps.empty() || driver.tensor_map_encode_tiled) return Done{};
+  return Diagnostic{.rule = Rule::device_error,
+                    .attribute = fmt::format("kernel {} takes tensor maps:", k.entry),
+                    .seen = fmt::format("{} has no cuTensorMapEncodeTiled", driver.path),
+                    .fix = "install driver 12.0 or later"};
+}
+
+// A launch gives only 48 KB unasked, less what the kernel declares itself.
+Status allow_shared(const Driver& driver, CUfunction function, const PlanKernel& k,
+                    std::uint32_t bytes) {
+  if (bytes == 0) return Done{};
+  auto allowed =
+      check(driver, "cuFuncSetAttribute",
+            driver.func_set_attribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                      static_cast<int>(bytes)));
+  if (allowed) return allowed;
+  Diagnostic d = allowed.error();
+  d.attribute = fmt::format("kernel {}, {} bytes of shared memory:", k.entry, bytes);
+  return d;
+}
+
+Result<LoadedKernel> load_kernel(const Driver& driver, const PlanData& plan, const PlanKernel& k,
+                                 const Unit& unit) {
   auto image = argument_image(plan, k);
   SINTER_TRY(image);
+  auto encodable = check_maps(driver, k, *image);
+  SINTER_TRY(encodable);
   auto function = unit.module->function(k.entry, k.block, image->bytes.size());
   SINTER_TRY(function);
-  return LoadedKernel{unit.module, *function, k.grid, k.block, std::move(*image), &k};
+  auto allowed = allow_shared(driver, *function, k, unit.shared_bytes);
+  SINTER_TRY(allowed);
+  return LoadedKernel{unit.module,    *function,         k.grid, k.block,
+                      k.shared_bytes, std::move(*image), &k};
 }
 
 Result<Executable> load_on_gpu(const Plan& plan, Device device) {
@@ -127,6 +168,8 @@ Result<Executable> load_on_gpu(const Plan& plan, Device device) {
   Executable::Impl impl(plan, device);
   impl.driver = *driver;
   const PlanData& data = impl.plan.data();
+  auto fits = check_architecture(data, *target);
+  SINTER_TRY(fits);
   for (const PlanKernel& k : data.kernels) {
     auto checked = check_kernel(k);
     SINTER_TRY(checked);
@@ -142,7 +185,7 @@ Result<Executable> load_on_gpu(const Plan& plan, Device device) {
       auto loaded = load_module(unit, **driver, impl.context, *target);
       SINTER_TRY(loaded);
     }
-    auto kernel = load_kernel(data, k, unit);
+    auto kernel = load_kernel(**driver, data, k, unit);
     SINTER_TRY(kernel);
     impl.kernels.push_back(std::move(*kernel));
   }
@@ -166,6 +209,11 @@ Result<Executable> load(const Plan& plan, Device device) {
 }
 
 Result<Executable> compile(Graph& graph, Device device, PlanOptions options) {
+  if (options.architecture.empty()) {
+    auto target = device.target();
+    SINTER_TRY(target);
+    options.architecture = std::move(*target);
+  }
   auto plan = Plan::make(graph, std::move(options));
   SINTER_TRY(plan);
   return load(*plan, device);

@@ -31,6 +31,13 @@ Device test_device() {
   return name && std::string_view(name) == "cpu" ? Device::cpu() : Device::gpu(0);
 }
 
+// Plans use the engines of the device that runs them.
+Result<Plan> make_plan(Graph& graph, bool fuse) {
+  const auto target = interpreted() ? Result<std::string>(std::string()) : test_device().target();
+  SINTER_TRY(target);
+  return Plan::make(graph, {.fuse = fuse, .architecture = *target});
+}
+
 // The bytes of all outputs, in order.
 std::vector<std::byte> output_bytes(GraphCase& c) {
   std::vector<std::byte> bytes;
@@ -79,7 +86,7 @@ void run_one(const GraphSource& source, const GraphChecks& checks, Failures& fai
       return !what.empty();
     };
     ++totals.graphs;
-    const auto fused = Plan::make(*graph);
+    const auto fused = make_plan(*graph, true);
     if (fail(run_and_judge(c, fused, checks, totals))) return;
     if (interpreted()) return;
     const auto bytes = output_bytes(c);
@@ -93,7 +100,7 @@ void run_one(const GraphSource& source, const GraphChecks& checks, Failures& fai
     if (checks.repeatable && same("a second run", fused)) return;
     if (checks.reloaded && same("the reloaded plan", Plan::from_json(fused->to_json()))) return;
     if (!checks.unfused || source.seed % static_cast<unsigned>(checks.unfused)) return;
-    const auto plain = Plan::make(*graph, {.fuse = false});
+    const auto plain = make_plan(*graph, false);
     if (fail(run_and_judge(c, plain, checks, totals))) return;
     if (checks.bit_equal && output_bytes(c) != bytes)
       fail("one kernel a node gave other bits than the fused plan");

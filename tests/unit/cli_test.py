@@ -80,6 +80,16 @@ class CommandLine(unittest.TestCase):
         explained = json.loads(self.sinter("explain", self.add_graph(), "--json").stdout)
         self.assertEqual(len(explained["kernels"]), 1)
         self.assertIn("digraph", self.sinter("explain", self.add_graph(), "--dot", "-").stdout)
+
+    def test_an_architecture_is_asked_for_with_arch(self):
+        for arguments, architecture in ((["--arch", "sm_90a"], "sm_90a"), ([], "")):
+            explained = self.sinter("explain", self.add_graph(), "--json", *arguments)
+            self.assertEqual(json.loads(explained.stdout)["architecture"], architecture)
+        self.assertIn("for sm_90a\n", self.sinter("explain", self.add_graph(), "--arch", "sm_90a").stdout)
+        self.assertIn("sm_90a and the like",
+                      self.sinter("explain", self.add_graph(), "--arch", "sm_9", code=3).stderr)
+        plan = json.loads(self.sinter("plan", self.add_graph(), "-o", "-").stdout)
+        self.assertEqual(plan["architecture"], "")
         row = json.loads(self.sinter("bench", self.add_graph(), "--device", "cpu", "--json").stdout)
         self.assertEqual(list(row), ["graph", "peer", "us", "us_min", "us_max", "tflops", "gbps", "kernels",
                                      "workspace_bytes", "plan_ms_cold", "plan_ms_warm", "host_us", "checked",

@@ -20,6 +20,7 @@ PlanData small_plan() {
   p.version = "0.1.0";
   p.graph_json = graph_to_json(g);
   p.name = g.options().name;
+  p.architecture = "sm_90a";
   p.tensors = {{"x", f16, {4, 8}, {1, 4}, 16, 64, 3, false},
                {"y", f32, {4, 8}, {8, 1}, 16, 128, std::nullopt, true}};
   p.workspace_bytes = 1024;
@@ -31,10 +32,14 @@ PlanData small_plan() {
   k.source = "// x\nextern \"C\" __global__ void sinter_exp_add_1() {}\n";
   k.grid = 7;
   k.block = 256;
+  k.shared_bytes = 100000;
+  k.maps = {{false, 1, {f32, {8, 4}, {32}, {4, 2}, 32, 0}},
+            {true, 512, {tf32, {8}, {}, {8}, 0, 16}}};
   k.arguments = {{KernelArgument::Kind::tensor, 0, 8},
                  {KernelArgument::Kind::tensor, 1, 8},
                  {KernelArgument::Kind::workspace, 512, 8},
-                 {KernelArgument::Kind::scalar, 0x3f800000, 4}};
+                 {KernelArgument::Kind::scalar, 0x3f800000, 4},
+                 {KernelArgument::Kind::tensor_map, 1, kTensorMapBytes}};
   k.bytes = 192;
   k.flops = 64.5;
   k.machine_code = {{"sm_90a", std::string("\x7f"
@@ -72,6 +77,18 @@ TEST_CASE("a plan file reads back as the same bytes") {
   CHECK(plan->data().kernels[0].machine_code.at("sm_90a").size() == 7);
   CHECK(plan->data().kernels[0].arguments[3].bytes == 4);
   CHECK(plan->data().tensors[0].uid == 3);
+  CHECK(plan->data().architecture == "sm_90a");
+  const PlanKernel &k = plan->data().kernels[1], written = small_plan().kernels[1];
+  CHECK(k.shared_bytes == 100000);
+  CHECK(k.arguments[4].kind == KernelArgument::Kind::tensor_map);
+  CHECK(k.arguments[4].value == 1);
+  CHECK(k.arguments[4].bytes == kTensorMapBytes);
+  REQUIRE(k.maps.size() == 2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    CHECK(k.maps[i].workspace == written.maps[i].workspace);
+    CHECK(k.maps[i].value == written.maps[i].value);
+    CHECK(k.maps[i].map == written.maps[i].map);
+  }
 }
 
 TEST_CASE("a plan file without tensors in the workspace, kernels or cuts reads back") {
@@ -122,6 +139,66 @@ TEST_CASE("numbers of a plan that would reach memory or a launch are checked") {
   check_refused([](auto& p) { p.kernels[0].source.assign(5 << 20, ' '); }, "4 MiB");
   check_refused([](auto& p) { p.kernels[0].machine_code["../x"] = ""; }, "sm_90a");
   check_refused([](auto& p) { p.kernels[0].bytes = -1; }, "kernels[0].bytes");
+  check_refused([](auto& p) { p.kernels[0].shared_bytes = kMaxSharedBytes + 1; }, "0 to 232448");
+  check_refused([](auto& p) { p.kernels[0].arguments[4].value = 2; }, "tensor_map");
+  check_refused([](auto& p) { p.kernels[0].arguments[4].value = -1; }, "0 to 1");
+  check_refused([](auto& p) { p.kernels[0].maps.resize(257, p.kernels[0].maps[0]); }, "256");
+  check_refused([](auto& p) { p.architecture = "sm_90b"; }, "architecture");
+}
+
+TEST_CASE("a tensor map must be one that hardware and plan allow") {
+  const auto refused = [](const std::function<void(TensorMap&)>& change, const std::string& about) {
+    check_refused([&](auto& p) { change(p.kernels[0].maps[0].map); }, about);
+  };
+  const auto elsewhere = [](bool workspace, std::int64_t value, const std::string& about) {
+    check_refused(
+        [&](auto& p) {
+          p.kernels[0].maps[0].workspace = workspace;
+          p.kernels[0].maps[0].value = value;
+        },
+        about);
+  };
+  elsewhere(false, 2, "maps[0].tensor");
+  elsewhere(false, -1, "0 to 1");
+  elsewhere(true, -16, "maps[0].workspace");
+  elsewhere(true, 1040, "0 to 1024");
+  elsewhere(true, 8, "multiples of 16");
+  elsewhere(true, 912, "112 bytes");  // reaches 128
+  elsewhere(false, 0, "64 bytes");
+  refused([](auto& m) { m.type = DataType::none; }, "maps[0].data_type");
+  refused([](auto& m) { m.dim = {}; }, "maps[0].dim");
+  refused([](auto& m) { m.dim = {1, 1, 1, 1, 1, 1}; }, "1 to 5 entries");
+  refused([](auto& m) { m.dim = Dims::filled(9, 1); }, "maps[0].dim");
+  refused([](auto& m) { m.dim[1] = 0; }, "maps[0].dim[1]");
+  refused([](auto& m) { m.dim[0] = (std::int64_t{1} << 32) + 1; }, "1 to 4294967296");
+  refused([](auto& m) { m.dim[1] = std::int64_t{1} << 32; }, "128 bytes");
+  refused([](auto& m) { m.dim[1] = 5; }, "maps[0].dim[1]");
+  refused([](auto& m) { m.dim[0] = 9; }, "128 bytes");
+  refused([](auto& m) { m.stride = {}; }, "one entry fewer than dim");
+  refused([](auto& m) { m.stride = {32, 32}; }, "maps[0].stride");
+  refused([](auto& m) { m.stride[0] = 24; }, "maps[0].stride[0]");
+  refused([](auto& m) { m.stride[0] = -16; }, "multiples of 16 below 2^40");
+  refused([](auto& m) { m.stride[0] = std::int64_t{1} << 40; }, "multiples of 16 below 2^40");
+  refused([](auto& m) { m.stride[0] = 48; }, "128 bytes");
+  refused([](auto& m) { m.box = {}; }, "maps[0].box");
+  refused([](auto& m) { m.box = {4}; }, "as many entries as dim");
+  refused([](auto& m) { m.box[1] = 0; }, "maps[0].box[1]");
+  refused([](auto& m) { m.box[1] = 257; }, "1 to 256");
+  refused([](auto& m) { m.box[0] = 5; }, "multiples of 16 bytes");
+  refused([](auto& m) { m.box[0] = 12; }, "at most the 32 bytes");
+  refused([](auto& m) { m.swizzle = 16; }, "0, 32, 64 or 128");
+  refused([](auto& m) { m.swizzle = 256; }, "maps[0].swizzle");
+  refused([](auto& m) { m.swizzle = -1; }, "maps[0].swizzle");
+  refused([](auto& m) { m.offset = 8; }, "maps[0].offset");
+  refused([](auto& m) { m.offset = -16; }, "multiples of 16 from 0 on");
+  refused([](auto& m) { m.offset = 16; }, "128 bytes");
+  refused([](auto& m) { m.offset = 1 << 20; }, "maps[0].offset");
+  const std::string text = json::plan_to_json(small_plan());
+  for (const auto& other : {replaced(text, "\"data_type\": \"tf32\"", "\"data_type\": \"f31\""),
+                            replaced(text, "\"swizzle\": 0", "\"swizzled\": 0"),
+                            replaced(text, "{\"tensor\": 1, \"data_type\"", "{\"data_type\""),
+                            replaced(text, "\"maps\": [", "\"maps\": [7, ")})
+    CHECK(json::plan_from_json(other, "").error().rule == Rule::plan_format);
 }
 
 TEST_CASE("the tensors of a plan have to be those of its graph") {

@@ -169,6 +169,67 @@ TEST_CASE("an argument struct is laid out as C++ lays it out") {
   CHECK(image->patches[1].value == 256);
 }
 
+TEST_CASE("tensor maps lie at multiples of 64 bytes in the argument struct") {
+  struct alignas(64) Map {
+    char bytes[kTensorMapBytes];
+  };
+  struct Args {
+    void* x;
+    Map first;
+    float s;
+    Map second;
+    void* y;
+  };
+  PlanData plan;
+  plan.tensors = {tensor("x", f16, 64)};
+  plan.workspace_bytes = 512;
+  PlanKernel k = kernel_of({{Kind::tensor, 0, 8},
+                            {Kind::tensor_map, 1, kTensorMapBytes},
+                            {Kind::scalar, 1, 4},
+                            {Kind::tensor_map, 0, kTensorMapBytes},
+                            {Kind::workspace, 0, 8}});
+  k.maps = {{false, 0, {f16, {8, 8}, {16}, {8, 8}, 0, 0}},
+            {true, 256, {tf32, {8}, {}, {8}, 32, 64}}};
+  const auto image = argument_image(plan, k);
+  REQUIRE(image);
+  CHECK(image->bytes.size() == sizeof(Args));
+  CHECK(image->patches.size() == 2);
+  CHECK(image->patches[1].offset == offsetof(Args, y));
+  REQUIRE(image->maps.size() == 2);
+  CHECK(image->maps[0].offset == offsetof(Args, first));
+  CHECK(image->maps[0].workspace);
+  CHECK(image->maps[0].value == 256);
+  CHECK(image->maps[0].pointer_offset == 64);
+  CHECK(image->maps[1].offset == offsetof(Args, second));
+  CHECK_FALSE(image->maps[1].workspace);
+}
+
+TEST_CASE("a tensor map that does not fit the plan is refused") {
+  PlanData plan;
+  plan.tensors = {tensor("x", f16, 64)};
+  PlanKernel k = kernel_of({{Kind::tensor_map, 0, kTensorMapBytes}});
+  k.maps = {{false, 0, {f16, {8, 8}, {16}, {8, 8}, 0, 0}}};
+  REQUIRE(argument_image(plan, k));
+  const auto refused = [&](auto change) {
+    PlanData p = plan;
+    PlanKernel bad = k;
+    change(p, bad);
+    const auto image = argument_image(p, bad);
+    REQUIRE_FALSE(image);
+    CHECK(image.error().rule == Rule::plan_format);
+    CHECK(image.error().attribute == "kernel kernel, argument 0");
+    return image.error().message();
+  };
+  refused([](auto&, auto& b) { b.arguments[0].value = 1; });
+  refused([](auto&, auto& b) { b.arguments[0].value = -1; });
+  refused([](auto&, auto& b) { b.arguments[0].bytes = 8; });
+  refused([](auto&, auto& b) { b.maps[0].map.swizzle = 48; });
+  refused([](auto&, auto& b) { b.maps[0].map.dim[1] = 9; });
+  refused([](auto&, auto& b) { b.maps[0].workspace = true; });
+  const std::string loose = refused([](auto& p, auto&) { p.tensors[0].alignment = 8; });
+  CHECK(loose.find("alignment 8 of 'x'") != std::string::npos);
+}
+
 TEST_CASE("arguments that point outside the plan are refused") {
   PlanData plan;
   plan.tensors = {tensor("x", f32, 1)};

@@ -17,7 +17,7 @@ namespace {
 using json::json_string;
 
 struct Options {
-  std::string document, dot;
+  std::string document, dot, architecture;
   bool json = false, no_fuse = false;
 };
 
@@ -35,9 +35,9 @@ std::string explain_json(const PlanData& p) {
       config += fmt::format("{}{}: {}", config.empty() ? "" : ", ", json_string(key), value);
     return fmt::format(
         "{{\"entry\": {}, \"family\": {}, \"nodes\": {}, \"config\": {{{}}}, \"grid\": {}, "
-        "\"block\": {}, \"bytes\": {}, \"flops\": {}, \"targets\": {}}}",
+        "\"block\": {}, \"shared_bytes\": {}, \"bytes\": {}, \"flops\": {}, \"targets\": {}}}",
         json_string(k.entry), json_string(name(k.family)), array(k.nodes, ", ", json_string),
-        config, k.grid, k.block, k.bytes, json::number(k.flops),
+        config, k.grid, k.block, k.shared_bytes, k.bytes, json::number(k.flops),
         array(k.machine_code, ", ", [](const auto& m) { return json_string(m.first); }));
   };
   const auto cut = [](const PlanCut& c) {
@@ -46,16 +46,17 @@ std::string explain_json(const PlanData& p) {
                        json_string(c.reason));
   };
   return fmt::format(
-      "{{\"graph\": {}, \"workspace_bytes\": {},\n \"kernels\": {},\n \"cuts\": {}}}\n",
-      json_string(p.name), p.workspace_bytes, array(p.kernels, ",\n  ", kernel),
-      array(p.cuts, ",\n  ", cut));
+      "{{\"graph\": {}, \"architecture\": {}, \"workspace_bytes\": {},\n \"kernels\": {},\n "
+      "\"cuts\": {}}}\n",
+      json_string(p.name), json_string(p.architecture), p.workspace_bytes,
+      array(p.kernels, ",\n  ", kernel), array(p.cuts, ",\n  ", cut));
 }
 
 Result<int> explain(const Options& o) {
   auto document = read_document(o.document);
   SINTER_TRY(document);
   if (!document->plan) {
-    auto plan = Plan::make(*document->graph, {.fuse = !o.no_fuse});
+    auto plan = Plan::make(*document->graph, {.fuse = !o.no_fuse, .architecture = o.architecture});
     SINTER_TRY(plan);
     document->plan = std::move(*plan);
   }
@@ -111,6 +112,9 @@ void add_explain(CLI::App& app, int& exit_code) {
   command->add_option("document", o->document, "Graph or plan file")->required();
   command->add_flag("--json", o->json, "For programs");
   command->add_option("--dot", o->dot, "Graphviz file to write, - for stdout");
+  command->add_option("--arch", o->architecture,
+                      "Target whose engines the kernels of a graph use, such as sm_90a (default: "
+                      "what every GPU has)");
   command->add_flag("--no-fuse", o->no_fuse, "One kernel a node");
   command->callback([o, &exit_code] { exit_code = finish(explain(*o)); });
 }

@@ -43,14 +43,18 @@ Status write_sources(const PlanData& plan, const std::string& folder) {
 Result<int> run(const Options& o) {
   auto document = read_document(o.document);
   SINTER_TRY(document);
+  const std::vector<std::string> targets = split(o.targets);
   if (!document->plan) {
-    auto plan = Plan::make(*document->graph, {.fuse = !o.no_fuse});
+    // For one target the kernels use all that it has, for several what they share.
+    auto plan = Plan::make(*document->graph,
+                           {.fuse = !o.no_fuse,
+                            .architecture = targets.size() == 1 ? targets.front() : std::string()});
     SINTER_TRY(plan);
     document->plan = std::move(*plan);
   }
-  if (!o.targets.empty()) {
+  if (!targets.empty()) {
     const Progress progress("compiling");
-    auto plan = document->plan->with_targets(split(o.targets));
+    auto plan = document->plan->with_targets(targets);
     SINTER_TRY(plan);
     document->plan = std::move(*plan);
   }
@@ -80,9 +84,13 @@ void add_plan(CLI::App& app, int& exit_code) {
   command->add_option("document", o->document, "Graph file, or a plan file to add targets to")
       ->required();
   command->add_option("-o,--output", o->output, "Plan file to write, - for stdout")->required();
-  command->add_option("--arch", o->targets, "Targets to compile for, such as sm_90a,sm_100a")
+  command
+      ->add_option("--arch", o->targets,
+                   "Targets to compile for, such as sm_90a,sm_100a; for one alone the plan uses "
+                   "all that it has, for several what every GPU has")
       ->take_all()
-      ->expected(1);
+      ->expected(1)
+      ->allow_extra_args(false);
   command->add_option("--source", o->source, "Folder for the source of each kernel");
   command->add_flag("--no-fuse", o->no_fuse, "One kernel a node");
   command->callback([o, &exit_code] { exit_code = finish(run(*o)); });

@@ -133,7 +133,9 @@ Result<int> run(const Options& o) {
   auto device = device_from(o.device);
   SINTER_TRY(device);
   if (!document->plan) {
-    auto plan = Plan::make(*document->graph, {.fuse = !o.no_fuse});
+    auto target = device->target();
+    SINTER_TRY(target);
+    auto plan = Plan::make(*document->graph, {.fuse = !o.no_fuse, .architecture = *target});
     SINTER_TRY(plan);
     document->plan = std::move(*plan);
   }

@@ -103,7 +103,7 @@ inline constexpr RuleInfo kRules[] = {
     {"compiler-missing", "the run-time compiler NVRTC was not found"},
     {"compiler-error", "the generated kernel did not compile"},
     {"plan-format", "is not a plan of this version, or it is damaged"},
-    {"plan-target", "holds no machine code for this device"},
+    {"plan-target", "has no code for this device or target"},
     {"tuning", "could not be tuned"},
 };
 static_assert(std::size(kRules) == static_cast<std::size_t>(Rule::last_));

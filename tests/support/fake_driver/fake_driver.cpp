@@ -134,6 +134,31 @@ CUresult cuFuncGetParamInfo(CUfunction, std::size_t, std::size_t* offset, std::s
   *offset = 0;
   return *bytes = state.argument_bytes, CUDA_SUCCESS;
 }
+CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute which, int value) {
+  FAIL_IF_TOLD("cuFuncSetAttribute");
+  if (which != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) return CUDA_ERROR_INVALID_VALUE;
+  return state.shared_allowed = value, CUDA_SUCCESS;
+}
+// The pointer, and ones behind it.
+CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank,
+                                void* pointer, const cuuint64_t* dim, const cuuint64_t* stride,
+                                const cuuint32_t* box, const cuuint32_t* element_steps,
+                                CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+                                CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill) {
+  FAIL_IF_TOLD("cuTensorMapEncodeTiled");
+  if (rank < 1 || rank > 5) return CUDA_ERROR_INVALID_VALUE;
+  ++state.encodings;
+  FakeEncoding& e = state.encoding = {};
+  e.type = type, e.swizzle = swizzle, e.promotion = promotion;
+  e.interleave = interleave, e.fill = fill, e.rank = rank;
+  for (unsigned i = 0; i < rank; ++i) {
+    e.dim[i] = dim[i], e.box[i] = box[i], e.element_steps[i] = element_steps[i];
+    if (i + 1 < rank) e.stride[i] = stride[i];
+  }
+  std::memset(map, 0xff, sizeof *map);
+  std::memcpy(map, &pointer, sizeof pointer);
+  return CUDA_SUCCESS;
+}
 CUresult cuMemAlloc(CUdeviceptr* pointer, std::size_t bytes) {
   FAIL_IF_TOLD("cuMemAlloc");
   void* memory = nullptr;

@@ -8,13 +8,22 @@ struct FakeLaunch {
   unsigned grid, block, shared_bytes;
   void* stream;
   void* context;  // current at the launch
-  unsigned char arguments[256];
+  unsigned char arguments[512];
+};
+
+struct FakeEncoding {  // the last call of cuTensorMapEncodeTiled
+  int type, swizzle, promotion, interleave, fill;
+  unsigned rank, box[5], element_steps[5];
+  unsigned long long dim[5], stride[4];
 };
 
 struct FakeDriver {
   int devices = 2, major = 9, minor = 0, max_threads = 1024;
   int launches = 0, modules = 0, allocations = 0, retained = 0, synchronized = 0;
   int context_depth = 0;           // of the calling thread's stack, all threads together
+  int shared_allowed = 0;          // by the last cuFuncSetAttribute
+  int encodings = 0;
+  FakeEncoding encoding;
   int calls = 0;                   // of any kind
   std::size_t argument_bytes = 0;  // copied at each launch; also what the "machine code" declares
   const char* failing_call = nullptr;

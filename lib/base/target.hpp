@@ -1,0 +1,18 @@
+// The names of GPU architectures that code is made for: "sm_80", "sm_90a", "sm_100f".
+#pragma once
+#include <string_view>
+
+namespace sinter {
+
+// What a diagnostic allows where the text is no target.
+inline constexpr const char* kTargetExamples = "sm_80, sm_90a and the like";
+
+// "sm_" and two or three digits, with "a" or "f" behind them where the target has one: nothing else
+// may reach the compiler's options.
+bool valid_target(std::string_view target);
+
+// Whether code that uses the engines of `architecture` runs on `target`. That of a target with a
+// letter runs there only; other code also on every later one. An empty architecture fits all.
+bool target_fits(std::string_view architecture, std::string_view target);
+
+}  // namespace sinter

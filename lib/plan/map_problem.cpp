@@ -1,0 +1,113 @@
+// The numbers are those of cuTensorMapEncodeTiled without interleaving.
+#include "plan/map_problem.hpp"
+
+#include <algorithm>
+
+namespace sinter {
+namespace {
+
+constexpr int kMostDims = 5;
+constexpr std::int64_t kMostExtent = std::int64_t{1} << 32;
+constexpr std::int64_t kStrideEnd = std::int64_t{1} << 40;
+constexpr std::int64_t kMostBox = 256;
+constexpr std::int64_t kUnit = 16;  // bytes, what all addresses are multiples of
+
+using Problem = std::optional<MapProblem>;
+
+Problem problem(std::string field, std::int64_t seen, std::string allowed) {
+  return MapProblem{std::move(field), std::to_string(seen), std::move(allowed)};
+}
+
+std::string up_to(std::int64_t least, std::int64_t most) {
+  return std::to_string(least) + " to " + std::to_string(most);
+}
+
+std::string member(const char* list, int i) {
+  return std::string(list) + "[" + std::to_string(i) + "]";
+}
+
+Problem memory_problem(const PlanData& plan, const PlanMap& m) {
+  const auto tensors = static_cast<std::int64_t>(plan.tensors.size());
+  if (m.workspace) {
+    if (m.value < 0 || m.value > plan.workspace_bytes)
+      return problem("workspace", m.value, up_to(0, plan.workspace_bytes));
+    if (m.value % kUnit != 0) return problem("workspace", m.value, "multiples of 16");
+    return {};
+  }
+  if (m.value < 0 || m.value >= tensors) return problem("tensor", m.value, up_to(0, tensors - 1));
+  const auto& t = plan.tensors[static_cast<std::size_t>(m.value)];
+  if (t.alignment < kUnit)
+    return MapProblem{"tensor", "alignment " + std::to_string(t.alignment) + " of '" + t.name + "'",
+                      "tensors whose alignment is 16 or more"};
+  return {};
+}
+
+Problem dims_problem(const TensorMap& m) {
+  if (m.dim.empty() || m.dim.size() > kMostDims)
+    return MapProblem{"dim", to_string(m.dim), "1 to 5 entries"};
+  if (m.stride.size() != m.dim.size() - 1)
+    return MapProblem{"stride", to_string(m.stride), "one entry fewer than dim"};
+  if (m.box.size() != m.dim.size())
+    return MapProblem{"box", to_string(m.box), "as many entries as dim"};
+  for (int i = 0; i < m.dim.size(); ++i)
+    if (m.dim[i] < 1 || m.dim[i] > kMostExtent)
+      return problem(member("dim", i), m.dim[i], up_to(1, kMostExtent));
+  for (int i = 0; i < m.stride.size(); ++i)
+    if (m.stride[i] < 0 || m.stride[i] >= kStrideEnd || m.stride[i] % kUnit != 0)
+      return problem(member("stride", i), m.stride[i], "multiples of 16 below 2^40");
+  for (int i = 0; i < m.box.size(); ++i)
+    if (m.box[i] < 1 || m.box[i] > kMostBox)
+      return problem(member("box", i), m.box[i], up_to(1, kMostBox));
+  return {};
+}
+
+Problem box_problem(const TensorMap& m) {
+  if (m.swizzle != 0 && m.swizzle != 32 && m.swizzle != 64 && m.swizzle != 128)
+    return problem("swizzle", m.swizzle, "0, 32, 64 or 128");
+  const std::int64_t row = m.box[0] * info(m.type).bytes;
+  if (row % kUnit != 0)
+    return MapProblem{"box[0]", std::to_string(row) + " bytes", "multiples of 16 bytes"};
+  if (m.swizzle > 0 && row > m.swizzle)
+    return MapProblem{"box[0]", std::to_string(row) + " bytes",
+                      "at most the " + std::to_string(m.swizzle) + " bytes of the swizzle"};
+  return {};
+}
+
+// A map knows its extents, so that one which leaves its memory is wrong for certain.
+Problem reach_problem(const PlanData& plan, const PlanMap& m) {
+  const std::int64_t bytes = m.workspace ? plan.workspace_bytes - m.value
+                                         : plan.tensors[static_cast<std::size_t>(m.value)].bytes;
+  if (m.map.offset < 0 || m.map.offset % kUnit != 0)
+    return problem("offset", m.map.offset, "multiples of 16 from 0 on");
+  const std::int64_t element = info(m.map.type).bytes;
+  std::int64_t left = bytes - element;
+  if (m.map.offset > left)
+    return problem("offset", m.map.offset, "less than the memory's " + std::to_string(bytes));
+  left -= m.map.offset;
+  for (int i = 0; i < m.map.dim.size(); ++i) {
+    const std::int64_t step = i == 0 ? element : m.map.stride[i - 1];
+    if (step > 0 && m.map.dim[i] - 1 > left / step)
+      return problem(member("dim", i), m.map.dim[i],
+                     "what lies in the memory's " + std::to_string(bytes) + " bytes");
+    left -= (m.map.dim[i] - 1) * step;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::optional<MapProblem> map_problem(const PlanData& plan, const PlanMap& m) {
+  if (auto p = memory_problem(plan, m)) return p;
+  if (info(m.map.type).bytes == 0) return MapProblem{"data_type", "none", "a type with a size"};
+  if (auto p = dims_problem(m.map)) return p;
+  if (auto p = box_problem(m.map)) return p;
+  return reach_problem(plan, m);
+}
+
+std::int64_t map_span(const TensorMap& m) {
+  std::int64_t span = m.dim[0] * info(m.type).bytes;
+  for (int i = 1; i < m.dim.size(); ++i) span += (m.dim[i] - 1) * m.stride[i - 1];
+  return span;
+}
+
+}  // namespace sinter
