@@ -66,8 +66,9 @@ std::string kernel_text(const PlanKernel& k) {
                      return fmt::format("{}: {}", json_string(c.first), c.second);
                    }));
   s += fmt::format(
-      "      \"grid\": {}, \"block\": {}, \"shared_bytes\": {}, \"bytes\": {}, \"flops\": {},\n",
-      k.grid, k.block, k.shared_bytes, k.bytes, number(k.flops));
+      "      \"grid\": {}, \"block\": {}, \"shared_bytes\": {}, \"takes_turn\": {}, "
+      "\"bytes\": {}, \"flops\": {},\n",
+      k.grid, k.block, k.shared_bytes, k.takes_turn, k.bytes, number(k.flops));
   s += fmt::format("      \"arguments\": [{}],\n", joined(k.arguments, ", ", argument_text));
   s += fmt::format("      \"maps\": [{}],\n", joined(k.maps, ",\n        ", map_text));
   s += fmt::format("      \"source\": {},\n", json_string(k.source));

@@ -117,6 +117,7 @@ Result<Plan> Plan::make(Graph& graph, PlanOptions options) {
     k.grid = e.grid;
     k.block = e.block;
     k.shared_bytes = e.shared_bytes;
+    k.takes_turn = e.takes_turn;
     for (const auto& a : e.arguments) add_argument(k, a, spec, *lowered.graph, parts, data.tensors);
     k.bytes = compulsory_bytes(*lowered.graph, spec);
     k.flops = operations(spec);

@@ -63,6 +63,7 @@ const char* resolve(void* library, Driver& d) {
       symbol("cuMemcpyHtoD_v2", d.memcpy_h_to_d),
       symbol("cuMemcpyDtoH_v2", d.memcpy_d_to_h),
       symbol("cuLaunchKernel", d.launch_kernel),
+      symbol("cuLaunchKernelEx", d.launch_kernel_ex, false),
   };
   for (const Symbol& s : symbols) {
     *s.address = dlsym(library, s.name);

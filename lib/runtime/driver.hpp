@@ -43,6 +43,7 @@ struct Driver {
   decltype(&::cuMemcpyHtoD_v2) memcpy_h_to_d = nullptr;
   decltype(&::cuMemcpyDtoH_v2) memcpy_d_to_h = nullptr;
   decltype(&::cuLaunchKernel) launch_kernel = nullptr;
+  decltype(&::cuLaunchKernelEx) launch_kernel_ex = nullptr;  // null before driver 11.8
 };
 
 // What opening the driver came to, for `sinter doctor`.

@@ -112,7 +112,7 @@ Status Executable::Impl::launch(CUstream stream, std::span<void* const> pointers
                : static_cast<std::byte*>(pointers[static_cast<std::size_t>(patch.value)]);
   };
   for (const LoadedKernel& k : kernels) {
-    if (k.grid == 0) continue;
+    if (k.source->grid == 0) continue;
     std::copy(k.arguments.bytes.begin(), k.arguments.bytes.end(), buffer.begin());
     for (const auto& patch : k.arguments.patches) {
       const void* pointer = memory(patch);
@@ -122,11 +122,8 @@ Status Executable::Impl::launch(CUstream stream, std::span<void* const> pointers
       const CUresult r = encode_map(*driver, patch, memory(patch), buffer.data() + patch.offset);
       if (r != CUDA_SUCCESS) return map_failure(*driver, plan.data(), k, patch, r);
     }
-    void* parameters[] = {buffer.data()};
-    const CUresult r = driver->launch_kernel(k.function, k.grid, 1, 1, k.block, 1, 1,
-                                             k.shared_bytes, stream, parameters, nullptr);
-    if (r != CUDA_SUCCESS) {
-      Diagnostic d = driver_error(*driver, "cuLaunchKernel", r);
+    if (auto launched = sinter::launch(*driver, k.launch, stream, buffer.data()); !launched) {
+      Diagnostic d = launched.error();
       d.attribute = fmt::format("kernel {}:", k.source->entry);
       return d;
     }

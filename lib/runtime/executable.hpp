@@ -7,6 +7,7 @@
 #include "lower/lower.hpp"
 #include "plan/plan_data.hpp"
 #include "runtime/bindings.hpp"
+#include "runtime/launch.hpp"
 #include "runtime/map_patch.hpp"
 #include "runtime/module.hpp"
 #include "sinter/compile.hpp"
@@ -33,10 +34,9 @@ Result<ArgumentImage> argument_image(const PlanData& plan, const PlanKernel& ker
 
 struct LoadedKernel {
   std::shared_ptr<const Module> module;
-  CUfunction function = nullptr;
-  std::uint32_t grid = 1, block = 1, shared_bytes = 0;
+  Launch launch;
   ArgumentImage arguments;
-  const PlanKernel* source = nullptr;  // in the plan, for error texts
+  const PlanKernel* source = nullptr;  // in the plan
 };
 
 struct Executable::Impl {

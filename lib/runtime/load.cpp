@@ -147,7 +147,7 @@ Status allow_shared(const Driver& driver, CUfunction function, const PlanKernel&
 }
 
 Result<LoadedKernel> load_kernel(const Driver& driver, const PlanData& plan, const PlanKernel& k,
-                                 const Unit& unit) {
+                                 const Unit& unit, std::string_view target) {
   auto image = argument_image(plan, k);
   SINTER_TRY(image);
   auto encodable = check_maps(driver, k, *image);
@@ -156,8 +156,8 @@ Result<LoadedKernel> load_kernel(const Driver& driver, const PlanData& plan, con
   SINTER_TRY(function);
   auto allowed = allow_shared(driver, *function, k, unit.shared_bytes);
   SINTER_TRY(allowed);
-  return LoadedKernel{unit.module,    *function,         k.grid, k.block,
-                      k.shared_bytes, std::move(*image), &k};
+  return LoadedKernel{unit.module, make_launch(driver, k, *function, target), std::move(*image),
+                      &k};
 }
 
 Result<Executable> load_on_gpu(const Plan& plan, Device device) {
@@ -185,7 +185,7 @@ Result<Executable> load_on_gpu(const Plan& plan, Device device) {
       auto loaded = load_module(unit, **driver, impl.context, *target);
       SINTER_TRY(loaded);
     }
-    auto kernel = load_kernel(**driver, data, k, unit);
+    auto kernel = load_kernel(**driver, data, k, unit, *target);
     SINTER_TRY(kernel);
     impl.kernels.push_back(std::move(*kernel));
   }

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "plan/plan_data.hpp"
 #include "runtime/driver.hpp"
@@ -110,6 +111,44 @@ TEST_CASE_METHOD(Fixture, "[child] execute launches each kernel with its argumen
     CHECK(args.scale == 2.5F);
     CHECK(args.y == y);
   }
+}
+
+TEST_CASE_METHOD(Fixture, "[child] kernels that take turns overlap where device and driver can",
+                 "[.fake_gpu]") {
+  PlanData d = two_kernels();
+  d.kernels[1].takes_turn = true;
+  d.kernels[1].shared_bytes = 4096;
+  for (auto& k : d.kernels) k.machine_code["sm_89"] = fake_machine_code();
+  const auto second_overlaps = [&] {
+    fake_gpu().launches = 0;
+    const auto e = load(plan_of(d), Device::gpu(0));
+    REQUIRE(e);
+    REQUIRE(e->execute(stream, {{"x", x}, {"y", y}}, {workspace, 1024}));
+    REQUIRE(fake_gpu().launches == 2);
+    CHECK_FALSE(fake_gpu().log[0].overlaps);
+    const FakeLaunch& second = fake_gpu().log[1];
+    CHECK(std::string(second.function) == "second");
+    CHECK(second.grid == 70000);
+    CHECK(second.block == 256);
+    CHECK(second.shared_bytes == 4096);
+    CHECK(second.stream == stream);
+    return second.overlaps;
+  };
+  CHECK(second_overlaps());
+  {
+    Failing fail("cuLaunchKernelEx", CUDA_ERROR_OUT_OF_MEMORY);
+    const auto e = load(plan_of(d), Device::gpu(0));
+    const auto status = e->execute(stream, {{"x", x}, {"y", y}}, {workspace, 1024});
+    REQUIRE_FALSE(status);
+    CHECK(status.error().message().find("kernel second") != std::string::npos);
+  }
+  fake_gpu().major = 8, fake_gpu().minor = 9;
+  CHECK_FALSE(second_overlaps());
+  fake_gpu().major = 9, fake_gpu().minor = 0;
+  auto& launch_ex = const_cast<Driver*>(driver().value())->launch_kernel_ex;
+  const auto kept = std::exchange(launch_ex, nullptr);
+  CHECK_FALSE(second_overlaps());
+  launch_ex = kept;
 }
 
 TEST_CASE_METHOD(Fixture, "[child] nothing is launched when a binding or the workspace is wrong",

@@ -26,6 +26,17 @@ SINTER_DEVICE float reciprocal(float x) {
   return r;
 }
 
+// ---- kernels that overlap
+
+// A kernel may be started while the one before it in the stream still runs, see
+// lib/runtime/launch.hpp. Lets the next one start as early, and waits for the end of the one
+// before, whose writes are visible from then on. Every thread calls it before it touches memory.
+SINTER_DEVICE void take_turn() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // ---- clusters of blocks
 
 #if __CUDA_ARCH__ >= 900

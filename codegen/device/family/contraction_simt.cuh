@@ -159,6 +159,7 @@ SINTER_DEVICE void sum_tile(const A& a, const B& b, const typename Problem<Confi
 
 template <class Config, class A, class B, class Epilogue, class Rows>
 SINTER_DEVICE void run(const A& a, const B& b, const Epilogue& epilogue, const Rows& rows) {
+  hardware::take_turn();
   using P = Problem<Config>;
   using Index = typename Config::Index;
   using T = typename Config::Accumulator;

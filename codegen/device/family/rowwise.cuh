@@ -287,6 +287,7 @@ struct Rows {
 template <class Config, class Place, class RowPlace, class All, class Columns = NoColumns,
           class... Phases, class Args>
 SINTER_DEVICE void run(List<Phases...>, const Args& args) {
+  hardware::take_turn();
   Rows<Config, Args, Place, RowPlace, All, Columns> rows(args);
   if constexpr (Config::slots > 0) {
     rows.template walk<Phases...>();

@@ -27,6 +27,22 @@ struct Function {
   char name[64];
 };
 
+void note(CUfunction function, unsigned grid, unsigned block, unsigned shared_bytes,
+          CUstream stream, void** parameters, bool overlaps) {
+  FakeLaunch& launch = state.log[state.launches++ % 64];
+  std::memcpy(launch.function, reinterpret_cast<Function*>(function)->name, sizeof launch.function);
+  launch.grid = grid;
+  launch.block = block;
+  launch.shared_bytes = shared_bytes;
+  launch.overlaps = overlaps;
+  launch.stream = stream;
+  launch.context = stack.empty() ? nullptr : stack.back();
+  const std::size_t bytes = state.argument_bytes < sizeof launch.arguments
+                                ? state.argument_bytes
+                                : sizeof launch.arguments;
+  std::memcpy(launch.arguments, parameters[0], bytes);
+}
+
 }  // namespace
 
 // Returns the result that the test asked for at the head of every function.
@@ -183,18 +199,16 @@ CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned, unsigned, uns
                         unsigned, unsigned, unsigned shared_bytes, CUstream stream,
                         void** parameters, void**) {
   FAIL_IF_TOLD("cuLaunchKernel");
-  FakeLaunch& launch = state.log[state.launches++ % 64];
-  std::memcpy(launch.function, reinterpret_cast<Function*>(function)->name, sizeof launch.function);
-  launch.grid = x;
-  launch.block = block;
-  launch.shared_bytes = shared_bytes;
-  launch.stream = stream;
-  launch.context = stack.empty() ? nullptr : stack.back();
-  const std::size_t bytes = state.argument_bytes < sizeof launch.arguments
-                                ? state.argument_bytes
-                                : sizeof launch.arguments;
-  std::memcpy(launch.arguments, parameters[0], bytes);
-  return CUDA_SUCCESS;
+  return note(function, x, block, shared_bytes, stream, parameters, false), CUDA_SUCCESS;
+}
+CUresult cuLaunchKernelEx(const CUlaunchConfig* c, CUfunction function, void** parameters, void**) {
+  FAIL_IF_TOLD("cuLaunchKernelEx");
+  if (c->numAttrs != 1 || c->attrs->id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION ||
+      c->gridDimY != 1 || c->gridDimZ != 1 || c->blockDimY != 1 || c->blockDimZ != 1)
+    return CUDA_ERROR_INVALID_VALUE;
+  return note(function, c->gridDimX, c->blockDimX, c->sharedMemBytes, c->hStream, parameters,
+              c->attrs->value.programmaticStreamSerializationAllowed != 0),
+         CUDA_SUCCESS;
 }
 
 }  // extern "C"

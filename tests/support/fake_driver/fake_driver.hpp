@@ -6,6 +6,7 @@
 struct FakeLaunch {
   char function[64];
   unsigned grid, block, shared_bytes;
+  bool overlaps;  // may start before the kernel ahead of it has ended
   void* stream;
   void* context;  // current at the launch
   unsigned char arguments[512];
