@@ -118,6 +118,7 @@ std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Sched
                        {"ahead", s.ahead, true},
                        {"renew", s.renew, true},
                        {"slots", spec.slots}});
+    if (spec.slots > 0) c.insert(c.end(), {{"ring", s.ring}, {"slot_bytes", s.slot_bytes}});
   } else if (spec.family == Family::contraction) {
     c.insert(c.end(), {{"batch", spec.batch},
                        {"m", spec.m},

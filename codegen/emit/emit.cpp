@@ -63,9 +63,32 @@ void print_epilogue(TextWriter& out, const BodyText& body) {
   out.close("};");
 }
 
+// What the threads of a block have under way to shared memory, inside of struct Place.
+void print_ahead(TextWriter& out, const KernelNames& names, const std::vector<int>& ports) {
+  out.line("template <int count>");
+  out.open("struct Ahead {{");
+  const auto print = [&](auto&& line) {
+    for (int p : ports) line(names.port[static_cast<std::size_t>(p)], p);
+  };
+  print([&](const std::string& name, int) {
+    out.line("sinter::PacksAhead<decltype(Place::{0}), count> {0};", name);
+  });
+  out.open("SINTER_DEVICE void bring(const Args& args, const Coord& c, int number) {{");
+  print([&](const std::string& name, int p) {
+    out.line("sinter::bring<Config::{1}>(args.{0}, c, {0}, number);", name,
+             names.access[static_cast<std::size_t>(p)]);
+  });
+  out.close("}");
+  out.open("SINTER_DEVICE void take(int number, Place& place) const {{");
+  print([&](const std::string& name, int) { out.line("sinter::take({0}, number, place.{0});", name); });
+  out.close("}");
+  out.close("};");
+}
+
 // What a thread holds at one place of the domain.
 void print_place(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                 const Packing& packing) {
+                 const Schedule& schedule) {
+  const Packing& packing = schedule.packing;
   out.line("template <int width>");
   out.open("struct Place {{");
   for (std::size_t i = 0; i < spec.ports.size(); ++i) {
@@ -82,12 +105,12 @@ void print_place(TextWriter& out, const KernelSpec& spec, const KernelNames& nam
     else if (pack.kind == PortPack::Kind::staged)
       out.line("sinter::Pack<{}, width> {};", type, names.port[i]);
   }
-  if (spec.slots > 0) {
+  if (schedule.ring > 0) {
+    print_ahead(out, names, ports_of_rows(spec, packing));
+  } else if (spec.slots > 0) {
     out.open("SINTER_DEVICE void advance(const Place& next) {{");
-    for (std::size_t i = 0; i < spec.ports.size(); ++i)
-      if (const PortPack& pack = packing.ports[i];
-          pack.kind != PortPack::Kind::apart && !pack.weight && !spec.ports[i].written)
-        out.line("{0} = next.{0};", names.port[i]);
+    for (int p : ports_of_rows(spec, packing))
+      out.line("{0} = next.{0};", names.port[static_cast<std::size_t>(p)]);
     out.close("}");
   }
   out.close("};");
@@ -398,13 +421,13 @@ EmittedKernel emit_kernel(const KernelSpec& spec, std::string_view /*architectur
   out.blank();
   switch (spec.family) {
     case Family::pointwise:
-      print_place(out, spec, names, schedule.packing);
+      print_place(out, spec, names, schedule);
       if (schedule.tiling.on) print_tiles(out, spec, names, schedule.packing);
       print_pointwise(out, names, body);
       break;
     case Family::rowwise: {
       print_reductions(out, spec, names);
-      print_place(out, spec, names, schedule.packing);
+      print_place(out, spec, names, schedule);
       print_row_place(out, spec, names, body);
       std::string phases;
       std::set<int> fetched;
@@ -442,6 +465,7 @@ EmittedKernel emit_kernel(const KernelSpec& spec, std::string_view /*architectur
 
   kernel.source = out.text();
   kernel.grid = schedule.grid;
+  kernel.shared_bytes = static_cast<std::uint32_t>(schedule.ring * schedule.slot_bytes);
   kernel.block = static_cast<std::uint32_t>(schedule.threads);
   for (const auto& c : config_constants(spec, schedule))
     kernel.config.emplace_back(c.name, c.value);

@@ -120,4 +120,13 @@ Packing choose_packing(const KernelSpec& spec, int dim, int widest) {
   return packing;
 }
 
+std::vector<int> ports_of_rows(const KernelSpec& spec, const Packing& packing) {
+  std::vector<int> ports;
+  for (std::size_t i = 0; i < spec.ports.size(); ++i)
+    if (const PortPack& pack = packing.ports[i];
+        pack.kind != PortPack::Kind::apart && !pack.weight && !spec.ports[i].written)
+      ports.push_back(static_cast<int>(i));
+  return ports;
+}
+
 }  // namespace sinter

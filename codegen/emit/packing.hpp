@@ -37,6 +37,9 @@ std::vector<bool> reached_ports(const KernelSpec& spec);
 // are inside or outside of every window together; -1 where not.
 std::int64_t common_step(const KernelSpec& spec, const Access& a, int dim, int width);
 
+// The ports whose packs are other ones in each row.
+std::vector<int> ports_of_rows(const KernelSpec& spec, const Packing& packing);
+
 // For a body of the pointwise or the rowwise family, packed along index `dim`.
 Packing choose_packing(const KernelSpec& spec, int dim, int widest);
 

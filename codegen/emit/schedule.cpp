@@ -250,18 +250,55 @@ void schedule_along(const KernelSpec& spec, Schedule& s) {
   s.grid = clamp_grid(std::ceil(rows / s.rows_per_block) * s.blocks_per_row);
 }
 
-// Blocks that walk over the rows and keep running results of the columns.
+// Bytes that a place brings of its row to shared memory, or 0 where something cannot be brought so.
+int bytes_ahead(const KernelSpec& spec, const Packing& packing) {
+  int bytes = 0;
+  for (int i : ports_of_rows(spec, packing)) {
+    const KernelPort& p = spec.ports[static_cast<std::size_t>(i)];
+    const PortPack& pack = packing.ports[static_cast<std::size_t>(i)];
+    const int size = info(p.type).bytes;
+    if (pack.kind != PortPack::Kind::pack || !p.access.windows.empty() ||
+        std::min(pack.aligned, packing.width) * size < 4)
+      return 0;
+    bytes += packing.width * size;
+  }
+  return bytes;
+}
+
+// Blocks that walk over the rows and keep running results of the columns. The planner gives every
+// multiprocessor one, two or four of them, which then share its threads.
 void schedule_columns(const KernelSpec& spec, Schedule& s) {
+  constexpr double kThreads = 1024;     // of a multiprocessor, with 64 registers each
+  constexpr int kRingBytes = 80 << 10;  // that a block has on every GPU
   const int rank = spec.extent.size();
-  const double columns = elements(spec.extent, spec.kept, rank);
+  const double rows = elements(spec.extent, 0, spec.kept),
+               columns = elements(spec.extent, spec.kept, rank);
+  const double slots = static_cast<double>(spec.slots);
   s.packing = choose_packing(spec, rank - 1, std::min(8, widest_pack(spec.body) / 2));
   const double places = columns / s.packing.width;
-  s.threads_per_row = threads_for(places, places <= 512 ? 1 : 2);
-  s.rows_per_block = std::max(1, 256 / s.threads_per_row);
+  const double blocks = std::ceil(slots / kMultiprocessors), threads = kThreads / blocks;
+  const bool doubles = std::any_of(spec.columns.begin(), spec.columns.end(), [](const auto& c) {
+    return c.arithmetic == DataType::f64;  // take twice the registers
+  });
+  // A short row's places go to neighbouring threads of one warp, which need no barrier.
+  const bool is_short = columns <= kShortRow;
+  s.threads_per_row = threads_for(places, std::ceil(places / (is_short ? 32 : threads)));
+  const int least = std::max(1, 32 / s.threads_per_row);  // rows of a warp
+  s.rows_per_block =
+      std::max(least, power_of_two_to(std::min(threads / (doubles ? 2 : 1) / s.threads_per_row,
+                                               rows / std::max(slots, 1.0)),
+                                      1024));
   s.threads = s.threads_per_row * s.rows_per_block;
+  s.least_blocks = doubles ? 1 : static_cast<int>(blocks);
   s.resident = true;
-  s.prefetch = s.ahead = s.threads <= 512;
-  s.renew = s.threads > 512;
+  const double each = std::ceil(places / s.threads_per_row);
+  const bool few_registers = s.threads > 512 && each > 1;
+  s.prefetch = !few_registers;
+  s.renew = few_registers;
+  const int slot_bytes = s.threads * static_cast<int>(each) * bytes_ahead(spec, s.packing);
+  if (slot_bytes > 0) s.ring = std::min(2, kRingBytes / slot_bytes);
+  if (s.ring > 0) s.slot_bytes = slot_bytes;
+  s.ahead = s.ring > 0 || !few_registers;
   s.grid = static_cast<std::uint32_t>(spec.slots);
 }
 

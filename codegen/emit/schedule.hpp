@@ -23,6 +23,8 @@ struct Schedule {
   bool prefetch = false;      // resident: what all rows share is fetched before the first phase
   bool renew = false;         // resident: values are computed anew in every phase, not kept
   bool ahead = false;         // column reductions: the next row is fetched before this one ends
+  int ring = 0;               // ahead: rows that are under way to shared memory, or 0: to registers
+  int slot_bytes = 0;         // ring: of one row of every thread
   // contraction: along which index neighbouring threads read A and B and write the result
   bool a_k_fastest = true, b_k_fastest = true, n_fastest = true;
 };

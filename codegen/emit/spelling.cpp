@@ -15,19 +15,19 @@ constexpr std::size_t kMaxLength = 40;
 // that compilers predefine without underscores, and the generator's own names.
 constexpr std::string_view kReserved[] = {
     "acc", "advance", "alignas", "alignof", "and", "and_eq", "args", "asm", "assert", "auto",
-    "bitand", "bitor", "bool", "break", "c", "case", "catch", "char", "char16_t", "char32_t",
-    "char8_t", "class", "co_await", "co_return", "co_yield", "columns", "compl", "concept",
-    "const", "const_cast", "consteval", "constexpr", "constinit", "continue", "decltype",
-    "default", "delete", "do", "double", "dynamic_cast", "e", "element", "else", "enum",
+    "bitand", "bitor", "bool", "break", "bring", "c", "case", "catch", "char", "char16_t",
+    "char32_t", "char8_t", "class", "co_await", "co_return", "co_yield", "columns", "compl",
+    "concept", "const", "const_cast", "consteval", "constexpr", "constinit", "continue", "count",
+    "decltype", "default", "delete", "do", "double", "dynamic_cast", "e", "element", "else", "enum",
     "explicit", "export", "extern", "false", "fetch", "fetch_weights", "float", "flush", "for",
-    "friend", "goto", "has_elements", "i386", "if", "inline", "int", "linux", "long", "mutable",
-    "namespace", "new", "next", "noexcept", "not", "not_eq", "nullptr", "number", "of_row",
-    "operator", "or", "or_eq", "place", "private", "protected", "public", "reductions", "refetch",
-    "register", "reinterpret_cast", "renew", "requires", "restrict", "return", "row", "short",
-    "signed", "sinter", "sizeof", "static", "static_assert", "static_cast", "store_row", "struct",
-    "switch", "template", "this", "thread_local", "throw", "true", "try", "typedef", "typeid",
-    "typename", "typeof", "union", "unix", "unsigned", "using", "virtual", "void", "volatile",
-    "wchar_t", "while", "xor", "xor_eq"};
+    "friend", "goto", "has_elements", "i386", "if", "inline", "int", "linux", "long", "map_a",
+    "map_b", "mutable", "namespace", "new", "next", "noexcept", "not", "not_eq", "nullptr",
+    "number", "of_row", "operator", "or", "or_eq", "place", "private", "protected", "public",
+    "reductions", "refetch", "register", "reinterpret_cast", "renew", "requires", "restrict",
+    "return", "row", "short", "signed", "sinter", "sizeof", "static", "static_assert",
+    "static_cast", "store_row", "struct", "switch", "take", "template", "this", "thread_local",
+    "throw", "true", "try", "typedef", "typeid", "typename", "typeof", "union", "unix", "unsigned",
+    "using", "virtual", "void", "volatile", "wchar_t", "while", "width", "xor", "xor_eq"};
 static_assert(std::is_sorted(std::begin(kReserved), std::end(kReserved)));
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }

@@ -6,5 +6,8 @@ namespace sinter {
 inline constexpr int kMultiprocessors = 132;
 // So many blocks keep each of them busy.
 inline constexpr int kEnoughBlocks = 512;
+// Column reductions: of rows up to this long a large block takes many at once, and one block a
+// multiprocessor is enough.
+inline constexpr int kShortRow = 256;
 
 }  // namespace sinter

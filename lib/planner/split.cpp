@@ -429,7 +429,9 @@ KernelPort Temporaries::add(std::string name, DataType type, const Dims& dim, Ac
 }
 
 std::int64_t column_slots(std::int64_t rows, std::int64_t columns) {
-  constexpr std::int64_t one = 1;
+  constexpr std::int64_t one = 1, large_block = 8192;  // elements that a block takes at once
+  if (columns <= kShortRow && rows * columns >= kMultiprocessors * large_block)
+    return kMultiprocessors;
   const std::int64_t a_multiprocessor = columns <= 2048 ? 4 : columns <= 4096 ? 2 : 1;
   const std::int64_t rows_a_block = std::max<std::int64_t>(1, 2048 / std::max(columns, one));
   return std::clamp<std::int64_t>(rows / rows_a_block, 1, kMultiprocessors * a_multiprocessor);

@@ -71,6 +71,25 @@ KernelSpec layernorm() {
   return b.spec;
 }
 
+// Of an rmsnorm: the gradients of its input and of its scale.
+KernelSpec rmsnorm_gradients(std::int64_t rows, std::int64_t columns, std::int64_t slots) {
+  SpecBuilder b(Family::rowwise, {rows, columns});
+  b.spec.kept = 1;
+  b.spec.slots = slots;
+  const int x = b.packed("x", bf16), dy = b.packed("dy", bf16);
+  // A name that the text uses itself.
+  const int scale = b.load("scale", b.port("width", bf16, strided({0, 1})));
+  const int inverse = b.load("inv_variance", b.port("inv_variance", f32, strided({1, 0})));
+  const int normal = b.op("normal", M::mul, {x, inverse});
+  const int scaled = b.op("scaled", M::mul, {dy, scale});
+  const int slope = b.reduce("slope", R::avg, b.op("both", M::mul, {scaled, normal}));
+  b.column("dscale", R::add, b.op("dy_normal", M::mul, {dy, normal}));
+  const int sloped = b.op("sloped", M::mul, {normal, slope});
+  const int rest = b.op("rest", M::sub, {scaled, sloped});
+  b.store(b.op("dx", M::mul, {rest, inverse}), "dx", bf16);
+  return b.spec;
+}
+
 }  // namespace
 
 std::vector<NamedSpec> rowwise_specs() {
@@ -78,7 +97,10 @@ std::vector<NamedSpec> rowwise_specs() {
           {"column_sum", column_sum()},
           {"all_reduction_modes", all_modes()},
           {"empty_rows", empty_rows()},
-          {"layernorm", layernorm()}};
+          {"layernorm", layernorm()},
+          {"rmsnorm_gradients", rmsnorm_gradients(16384, 4096, 264)},
+          {"rmsnorm_gradients_short", rmsnorm_gradients(100000, 128, 132)},
+          {"rmsnorm_gradients_odd", rmsnorm_gradients(1000, 1001, 500)}};
 }
 
 }  // namespace sinter::golden

@@ -124,6 +124,19 @@ class SpecBuilder {
     spec.phases = std::max(spec.phases, r.phase + 2);
     return add(std::move(result));
   }
+  // Reduces `value` down the columns of a domain of two indices.
+  void column(std::string label, ReductionMode mode, int value) {
+    ColumnReduction r;
+    r.mode = mode;
+    r.length = spec.extent[0];
+    r.label = label;
+    r.port = port(label + "_parts", DataType::f32, strided({0, 1}), true);
+    Statement s = make(StatementKind::column, std::move(label), {value});
+    s.port = static_cast<int>(spec.columns.size());
+    spec.columns.push_back(std::move(r));
+    add(std::move(s));
+    spec.body.statements.back().per_row = false;
+  }
   int gather(std::string label, Gather g, DataType arithmetic = DataType::f32) {
     spec.gathers.push_back(std::move(g));
     Statement s = make(StatementKind::gather, std::move(label), {});

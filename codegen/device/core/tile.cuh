@@ -10,22 +10,10 @@
 // fill all banks exactly once with four-byte elements, and share words with narrower ones. The
 // moves touch neighbouring pieces, eight threads 128 bytes, and never reach over a gap.
 #pragma once
+#include "sinter/device/core/async_copy.cuh"
 #include "sinter/device/core/pack.cuh"
 
 namespace sinter {
-
-// Takes 4, 8 or 16 bytes to shared memory without waiting for them.
-template <int bytes>
-SINTER_DEVICE void copy_async(void* to, const void* from) {
-  const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
-  if constexpr (bytes == 16)  // straight from the second-level cache: nobody else reads it
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(from) : "memory");
-  else
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared), "l"(from), "n"(bytes)
-                 : "memory");
-}
-// Everything that the thread has under way has arrived.
-SINTER_DEVICE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 // The first element of a tile, and how much of it lies inside the domain.
 template <class CoordType, bool all_inside>

@@ -100,6 +100,15 @@ struct Reductions : Reduction<Rs>... {
   }
 };
 
+// Room in shared memory for what the rows of a block add up to, taken up by one reduction after the
+// other.
+inline constexpr int kColumnBytes = 16 << 10;
+template <int bytes>
+SINTER_DEVICE void* column_memory() {
+  __shared__ alignas(16) unsigned char memory[bytes];
+  return memory;
+}
+
 // Threads as `lanes` a row times `rows`. With rows_fastest, neighbouring threads hold neighbouring
 // rows; else neighbouring places of one row. A long row may be shared by the `blocks` of a cluster.
 template <int lanes, int rows, bool rows_fastest, int blocks>
@@ -125,18 +134,21 @@ struct RowThreads {
       for (int distance = in_warp / 2; distance > 0; distance /= 2)
         mine[i] = R::combine(mine[i], __shfl_xor_sync(0xffffffffu, mine[i], distance));
     if constexpr (parts > 1) {
-      __shared__ Partial buffer[2][parts][count][rows];
+      // Neighbouring threads read neighbouring words, or a thread reads a run of them as vectors.
+      const auto at = [&](int part, int i) {
+        return rows_fastest ? (part * count + i) * rows + row : (row * count + i) * parts + part;
+      };
+      __shared__ alignas(16) Partial buffer[2][parts * count * rows];
       auto& shared = buffer[turn % 2];
-      const int part = lane % lanes / in_warp;
       if (lane % in_warp == 0)
 #pragma unroll
-        for (int i = 0; i < count; ++i) shared[part][i][row] = mine[i];
+        for (int i = 0; i < count; ++i) shared[at(lane % lanes / in_warp, i)] = mine[i];
       __syncthreads();
 #pragma unroll
       for (int i = 0; i < count; ++i) {
-        mine[i] = shared[0][i][row];
+        mine[i] = shared[at(0, i)];
 #pragma unroll
-        for (int p = 1; p < parts; ++p) mine[i] = R::combine(mine[i], shared[p][i][row]);
+        for (int p = 1; p < parts; ++p) mine[i] = R::combine(mine[i], shared[at(p, i)]);
       }
     }
     if constexpr (blocks > 1) {
@@ -159,17 +171,44 @@ struct RowThreads {
     ++turn;
   }
 
-  // Combines what threads of the same lane hold for different rows; the threads of row 0 get it.
-  template <class R, class Partial>
-  SINTER_DEVICE void total_of_rows(Partial& mine) const {
-    if constexpr (rows > 1) {
-      __shared__ Partial buffer[rows][lanes];  // of one block, which has whole rows
-      buffer[row][lane] = mine;
-      __syncthreads();
-      if (row == 0)
+  // Combines what threads of the same lane hold for different rows, for `count` columns of each
+  // lane; the threads of row 0 get the totals. Rows of a warp meet by exchange, those of the warps
+  // in shared memory, where all threads share the columns. All threads of the block must call.
+  template <class R, int count, class Partial>
+  SINTER_DEVICE void total_of_rows(Partial (&mine)[count]) const {
+    constexpr int together = lanes < 32 && rows > 1 ? 32 / lanes : 1, groups = rows / together;
+    static_assert(groups * together == rows);
+    if constexpr (together > 1)
 #pragma unroll
-        for (int r = 1; r < rows; ++r) mine = R::combine(mine, buffer[r][lane]);
-      __syncthreads();
+      for (int i = 0; i < count; ++i)
+#pragma unroll
+        for (int distance = lanes; distance < 32; distance *= 2)
+          mine[i] = R::combine(mine[i], __shfl_xor_sync(0xffffffffu, mine[i], distance));
+    if constexpr (groups > 1) {
+      constexpr int fit = kColumnBytes / static_cast<int>(groups * lanes * sizeof(Partial));
+      constexpr int some = fit < 1 ? 1 : fit < count ? fit : count;  // columns at a time
+      constexpr int length = some * lanes;
+      auto* sums = static_cast<Partial*>(column_memory<groups * length * sizeof(Partial)>());
+#pragma unroll
+      for (int first = 0; first < count; first += some) {
+        __syncthreads();  // nobody reads what was here before
+        if (row % together == 0)
+#pragma unroll
+          for (int i = 0; i < some && first + i < count; ++i)
+            sums[row / together * length + i * lanes + lane] = mine[first + i];
+        __syncthreads();
+        for (int at = static_cast<int>(threadIdx.x); at < length; at += threads) {
+          Partial sum = sums[at];
+#pragma unroll
+          for (int g = 1; g < groups; ++g) sum = R::combine(sum, sums[g * length + at]);
+          sums[at] = sum;
+        }
+        __syncthreads();
+        if (row == 0)
+#pragma unroll
+          for (int i = 0; i < some && first + i < count; ++i)
+            mine[first + i] = sums[i * lanes + lane];
+      }
     }
   }
 };

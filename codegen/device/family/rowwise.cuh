@@ -13,10 +13,13 @@
 //
 // With Config::slots, values are also reduced down the columns: as many blocks walk over the rows,
 // every thread keeps the running results of its columns, and each block writes them once at its end.
+// With Config::ahead the next row is fetched while one is worked on: to registers, or, with
+// Config::ring, so many rows to shared memory.
 //
 // What crosses threads goes through RowThreads::total, which holds all barriers; threads whose row
 // lies past the end reach them too, with nothing to add.
 #pragma once
+#include "sinter/device/core/async_copy.cuh"
 #include "sinter/device/core/pack.cuh"
 #include "sinter/device/family/reductions.cuh"
 
@@ -233,29 +236,66 @@ struct Rows {
   }
 
   SINTER_DEVICE void store_columns() {
+    for_reductions(columns[0][0], [&]<class R>(R*) {
+      typename Reduction<R>::Partial all[(each > 0 ? each : 1) * width];
+      for_held([&](int k, Index) {
 #pragma unroll
-    for (int k = 0; k < each; ++k) {
-      const Index i = threads.lane + k * lanes;
-#pragma unroll
-      for (int e = 0; e < width; ++e) {
-        for_reductions(columns[k][e], [&]<class R>(R*) {
+        for (int e = 0; e < width; ++e) {
           Reduction<R>& r = columns[k][e];
           r.settle();
-          threads.template total_of_rows<Reduction<R>>(r.settled);
-        });
-        if (threads.row == 0 && i < places)
-          columns[k][e].store(args, neighbour<rank - 1>(at(row_start(0), i), e), blockIdx.x);
-      }
-    }
+          all[k * width + e] = r.settled;
+        }
+      });
+      threads.template total_of_rows<Reduction<R>>(all);
+      for_held([&](int k, Index) {
+#pragma unroll
+        for (int e = 0; e < width; ++e)
+          columns[k][e].Reduction<R>::settled = all[k * width + e];
+      });
+    });
+    for_held([&](int k, Index i) {
+      if (threads.row != 0) return;
+#pragma unroll
+      for (int e = 0; e < width; ++e)
+        columns[k][e].store(args, neighbour<rank - 1>(at(row_start(0), i), e), blockIdx.x);
+    });
+  }
+
+  // ---- rows under way to shared memory: Config::ring slots for one row of each thread
+
+  static SINTER_DEVICE auto& slot(int i) {
+    using Ahead = typename Place::template Ahead<Config::threads * each>;
+    static_assert(sizeof(Ahead) == Config::slot_bytes);
+    extern __shared__ __align__(16) unsigned char dynamic_memory[];
+    return reinterpret_cast<Ahead*>(dynamic_memory)[i];
+  }
+  SINTER_DEVICE void bring(Index block, int i) {
+    if (const Index r = row_number(block, 0); r < rows)
+      for_held([&](int k, Index p) {
+        slot(i).bring(args, at(row_start(r), p), k * Config::threads + threadIdx.x);
+      });
+    end_group_of_copies();
+  }
+  // Takes the row of the slot and has it refilled. What a thread reads it brought itself, so that
+  // it need not wait for any other. But copies are not ordered with the thread's own reads: the
+  // refill might overwrite what is still to be read. Behind the warp's barrier its reads are done.
+  SINTER_DEVICE void take_and_refill(Index block, int i) {
+    wait_for_groups_but<Config::ring - 1>();
+    for_held([&](int k, Index) { slot(i).take(k * Config::threads + threadIdx.x, place[k]); });
+    __syncwarp();
+    bring(block + Config::ring * Config::slots, i);
   }
 
   template <class... Phases>
   SINTER_DEVICE void walk() {
     constexpr Index blocks = (rows + block_rows - 1) / block_rows;
     for_columns([](auto& r) { r.start(); });
+    if constexpr (Config::ring > 0)
+#pragma unroll
+      for (int i = 0; i < Config::ring; ++i) bring(blockIdx.x + i * Config::slots, i);
     if constexpr (Config::prefetch) fetch_weights<Phases...>();
     if constexpr (Config::ahead) {
-      fetch<Phases...>(blockIdx.x, place);
+      if constexpr (Config::ring == 0) fetch<Phases...>(blockIdx.x, place);
       fetch_rows(blockIdx.x, of_row);
     }
     int steps = 0;
@@ -265,20 +305,25 @@ struct Rows {
       Place next[held];
       RowPlace next_row[states];
       if constexpr (Config::ahead) {
-        fetch<Phases...>(block + Config::slots, next);
+        if constexpr (Config::ring > 0)
+          take_and_refill(block, steps % Config::ring);
+        else
+          fetch<Phases...>(block + Config::slots, next);
         fetch_rows(block + Config::slots, next_row);
       } else {
         fetch_rows(block, of_row);
       }
       (run_phase<Phases>(), ...);
       if constexpr (Config::ahead) {
+        if constexpr (Config::ring == 0)
 #pragma unroll
-        for (int k = 0; k < held; ++k) place[k].advance(next[k]);
+          for (int k = 0; k < held; ++k) place[k].advance(next[k]);
 #pragma unroll
         for (int s = 0; s < states; ++s) of_row[s] = next_row[s];
       }
+      ++steps;
       if constexpr (blocks > Config::slots * kRun)
-        if (++steps % kRun == 0) for_columns([](auto& r) { r.settle(); });
+        if (steps % kRun == 0) for_columns([](auto& r) { r.settle(); });
     }
     store_columns();
   }

@@ -1,0 +1,59 @@
+// Copies from memory to shared memory that a thread starts and does not wait for.
+#pragma once
+#include "sinter/device/core/pack.cuh"
+
+namespace sinter {
+
+// Takes 4, 8 or 16 bytes.
+template <int bytes>
+SINTER_DEVICE void copy_async(void* to, const void* from) {
+  const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  if constexpr (bytes == 16)  // straight from the second-level cache: nobody else reads it
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(from) : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared), "l"(from), "n"(bytes)
+                 : "memory");
+}
+// Everything that the thread has under way has arrived.
+SINTER_DEVICE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+// The copies that the thread started since the last call, also none, are a group.
+SINTER_DEVICE void end_group_of_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// All groups but the latest `count` have arrived.
+template <int count>
+SINTER_DEVICE void wait_for_groups_but() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(count) : "memory");
+}
+
+// Packs of a tensor in shared memory, `count` of them. A thread brings and takes its own only, so
+// that no barrier is needed between the two.
+template <class Pack, int count>
+struct PacksAhead;
+template <class Element, int width, int aligned, int count>
+struct PacksAhead<Pack<Element, width, aligned>, count> {
+  using Move = typename Word<Pack<Element, width, aligned>::step * sizeof(Element)>::Type;
+  static constexpr int moves = width * sizeof(Element) / sizeof(Move);
+  alignas(16) Move at[moves][count];  // neighbouring threads' moves side by side
+};
+
+// Starts to bring what `fetch` would fetch of a tensor without windows.
+template <class Access, class Element, int width, int aligned, int count, class Coord>
+SINTER_DEVICE void bring(const Element* base, const Coord& c,
+                         PacksAhead<Pack<Element, width, aligned>, count>& ahead, int i) {
+  using Ahead = PacksAhead<Pack<Element, width, aligned>, count>;
+  static_assert(Access::Windows::size == 0);
+  const auto* from = reinterpret_cast<const typename Ahead::Move*>(base + locate<Access>(c).offset);
+#pragma unroll
+  for (int m = 0; m < Ahead::moves; ++m)
+    copy_async<sizeof(typename Ahead::Move)>(&ahead.at[m][i], from + m);
+}
+template <class Element, int width, int aligned, int count>
+SINTER_DEVICE void take(const PacksAhead<Pack<Element, width, aligned>, count>& ahead, int i,
+                        Pack<Element, width, aligned>& pack) {
+  using Ahead = PacksAhead<Pack<Element, width, aligned>, count>;
+#pragma unroll
+  for (int m = 0; m < Ahead::moves; ++m)
+    reinterpret_cast<typename Ahead::Move*>(pack.at)[m] = ahead.at[m][i];
+}
+
+}  // namespace sinter
