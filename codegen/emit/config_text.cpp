@@ -95,7 +95,7 @@ std::vector<bool> accessed_ports(const KernelSpec& spec) {
 
 std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Schedule& s) {
   std::vector<ConfigConstant> c = {{"threads", s.threads}};
-  if (spec.family != Family::contraction) {
+  if (spec.family != Family::contraction || s.tensor_cores || s.mma) {
     c.push_back({"unroll", s.unroll});
     c.push_back({"width", s.packing.width});
   }
@@ -120,11 +120,38 @@ std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Sched
                        {"slots", spec.slots}});
     if (spec.slots > 0) c.insert(c.end(), {{"ring", s.ring}, {"slot_bytes", s.slot_bytes}});
   } else if (spec.family == Family::contraction) {
-    c.insert(c.end(), {{"batch", spec.batch},
-                       {"m", spec.m},
-                       {"n", spec.n},
-                       {"k", spec.k},
-                       {"a_k_fastest", s.a_k_fastest, true},
+    c.insert(c.end(), {{"batch", spec.batch}, {"m", spec.m}, {"n", spec.n}, {"k", spec.k}});
+    if (s.tensor_cores) {
+      const TensorCores& e = *s.tensor_cores;
+      c.insert(c.end(), {{"tile_m", e.tile.m},
+                         {"tile_n", e.tile.n},
+                         {"stages", e.tile.stages},
+                         {"cluster_m", e.tile.cluster_m},
+                         {"cluster_n", e.tile.cluster_n},
+                         {"split", e.tile.split},
+                         {"group", e.tile.group},
+                         {"operand_bytes", e.operand_bytes},
+                         {"producer_registers", e.producer_registers},
+                         {"consumer_registers", e.consumer_registers},
+                         {"alternate", e.tile.alternate, true},
+                         {"settle", e.settle, true},
+                         {"prefetch", e.prefetch, true},
+                         {"n_fastest", e.n_fastest, true}});
+      return c;
+    }
+    if (s.mma) {
+      const MmaTile& t = s.mma->tile;
+      c.insert(c.end(), {{"tile_m", t.m},
+                         {"tile_n", t.n},
+                         {"tile_k", t.line / info(s.mma->number).bytes},
+                         {"warps_m", t.warps_m},
+                         {"warps_n", t.warps_n},
+                         {"stages", t.stages},
+                         {"group", s.mma->group},
+                         {"n_fastest", s.mma->n_fastest, true}});
+      return c;
+    }
+    c.insert(c.end(), {{"a_k_fastest", s.a_k_fastest, true},
                        {"b_k_fastest", s.b_k_fastest, true},
                        {"n_fastest", s.n_fastest, true},
                        {"annihilating_zero", spec.annihilating_zero, true}});
@@ -139,6 +166,7 @@ void print_config(TextWriter& out, const KernelSpec& spec, const KernelNames& na
   out.line("using Extent = {};", dims_type(spec.extent));
   if (spec.family == Family::contraction)
     out.line("using Accumulator = {};", value_type(spec.accumulate));
+  if (schedule.mma) out.line("using Number = sinter::{};", name(schedule.mma->number));
   for (const auto& c : config_constants(spec, schedule))
     if (c.flag)
       out.line("static constexpr bool {} = {};", c.name, c.value != 0);
@@ -159,8 +187,10 @@ void print_config(TextWriter& out, const KernelSpec& spec, const KernelNames& na
   out.close("};");
 }
 
-void print_args(TextWriter& out, const KernelSpec& spec, const KernelNames& names) {
+void print_args(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                const Schedule& schedule) {
   out.open("struct Args {{");
+  if (schedule.tensor_cores) out.line("sinter::TensorMap map_a, map_b;");
   for (std::size_t i = 0; i < spec.ports.size(); ++i)
     out.line("{}{}* {};", spec.ports[i].written ? "" : "const ", storage_type(spec.ports[i].type),
              names.port[i]);

@@ -15,6 +15,7 @@ std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Sched
 
 void print_config(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
                   const Schedule& schedule, const std::vector<const BodyText*>& bodies);
-void print_args(TextWriter& out, const KernelSpec& spec, const KernelNames& names);
+void print_args(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                const Schedule& schedule);
 
 }  // namespace sinter

@@ -8,7 +8,9 @@
 #include <set>
 
 #include "emit/config_text.hpp"
+#include "emit/mma_text.hpp"
 #include "emit/spelling.hpp"
+#include "emit/tensor_cores_text.hpp"
 #include "plan/access.hpp"
 #include "plan/liveness.hpp"
 
@@ -27,6 +29,8 @@ FamilyText family_text(Family f, const Schedule& schedule) {
     case Family::rowwise:
       return {"rowwise", "rows with reductions along them"};
     default:
+      if (schedule.tensor_cores) return {"contraction_wgmma", "sums of products on tensor cores"};
+      if (schedule.mma) return {"contraction_mma", "sums of products on tensor cores"};
       return {"contraction_simt", "sums of products"};
   }
 }
@@ -39,6 +43,7 @@ bool uses(const KernelSpec& spec, StatementKind kind) {
 }
 
 void print_includes(TextWriter& out, const KernelSpec& spec, const Schedule& schedule) {
+  if (schedule.tensor_cores) print_multiplication(out, *schedule.tensor_cores);
   out.line("#include \"sinter/device/family/{}.cuh\"", family_text(spec.family, schedule).header);
   std::set<std::string> gathers;
   for (const auto& g : spec.gathers) gathers.insert(std::string(name(g.op)));
@@ -80,7 +85,9 @@ void print_ahead(TextWriter& out, const KernelNames& names, const std::vector<in
   });
   out.close("}");
   out.open("SINTER_DEVICE void take(int number, Place& place) const {{");
-  print([&](const std::string& name, int) { out.line("sinter::take({0}, number, place.{0});", name); });
+  print([&](const std::string& name, int) {
+    out.line("sinter::take({0}, number, place.{0});", name);
+  });
   out.close("}");
   out.close("};");
 }
@@ -98,10 +105,10 @@ void print_place(TextWriter& out, const KernelSpec& spec, const KernelNames& nam
     if (pack.kind == PortPack::Kind::same)
       out.line("sinter::Same<{}> {};", type, names.port[i]);
     else if (pack.kind == PortPack::Kind::pack)
-      out.line("sinter::Pack<{}, width{}> {};", type,
-               pack.aligned < std::min(full, packing.width) ? fmt::format(", {}", pack.aligned)
-                                                            : "",
-               names.port[i]);
+      out.line(
+          "sinter::Pack<{}, width{}> {};", type,
+          pack.aligned < std::min(full, packing.width) ? fmt::format(", {}", pack.aligned) : "",
+          names.port[i]);
     else if (pack.kind == PortPack::Kind::staged)
       out.line("sinter::Pack<{}, width> {};", type, names.port[i]);
   }
@@ -121,10 +128,10 @@ void print_moves(TextWriter& out, const KernelNames& names, std::string_view ver
                  std::string_view constness, const std::set<int>& ports,
                  std::string_view function) {
   out.line("template <int width>");
-  const std::string signature =
-      fmt::format("SINTER_DEVICE static void {}(const Args& args, const Coord& c, "
-                  "{}Place<width>& place)",
-                  function, constness);
+  const std::string signature = fmt::format(
+      "SINTER_DEVICE static void {}(const Args& args, const Coord& c, "
+      "{}Place<width>& place)",
+      function, constness);
   if (ports.empty()) return out.line("{} {{}}", signature);
   out.open("{} {{", signature);
   for (int p : ports) {
@@ -204,6 +211,35 @@ void print_pointwise(TextWriter& out, const KernelNames& names, const BodyText& 
   print_moves(out, names, "flush", "const ", stores, "flush");
   print_tile_moves(out, names, packed_ports(body, live, StatementKind::load, true),
                    packed_ports(body, live, StatementKind::store, true));
+  out.close("};");
+}
+
+// The epilogue of a contraction where a thread holds packs of neighbours.
+void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                           const BodyText& body, const TensorCores* engine) {
+  const std::vector<bool> live = live_statements(body.body(), effects(body.body(), 0));
+  out.open("struct Body {{");
+  out.line("template <int width>");
+  out.line("using Place = ::Place<width>;");
+  const std::set<int> loads = packed_ports(body, live, StatementKind::load);
+  print_moves(out, names, "fetch", "", loads, "fetch");
+  if (engine && engine->prefetch) {
+    out.open("SINTER_DEVICE static void prefetch(const Args& args, const Coord& c) {{");
+    for (int p : loads)
+      if (const auto i = static_cast<std::size_t>(p);
+          engine->packing.ports[i].kind == PortPack::Kind::pack &&
+          of_whole_tile(spec, spec.ports[i]))
+        out.line("sinter::prefetch<Config::{}>(args.{}, c);", names.access[i], names.port[i]);
+    out.close("}");
+  }
+  out.line("template <int width>");
+  out.open(
+      "SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, float acc, "
+      "Place<width>& place) {{");
+  print_statements(out, body, live);
+  out.close("}");
+  print_moves(out, names, "flush", "const ", packed_ports(body, live, StatementKind::store),
+              "flush");
   out.close("};");
 }
 
@@ -313,12 +349,11 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
   out.line("static constexpr bool has_elements = {};", !element.empty());
   for (int i : members)
     out.line("{} {} = 0;", value_type(body.statement(i).arithmetic), body.name(i));
-  print_function(out,
-                 "void row(const Args& args, const Coord& c, const RowPlace& of_row, "
-                 "const Reductions& reductions)",
-                 row, [&](int i) {
-                   members.count(i) ? body.print_assignment(out, i) : body.print(out, i);
-                 });
+  print_function(
+      out,
+      "void row(const Args& args, const Coord& c, const RowPlace& of_row, "
+      "const Reductions& reductions)",
+      row, [&](int i) { members.count(i) ? body.print_assignment(out, i) : body.print(out, i); });
   const auto print = [&](int i) { body.print(out, i); };
   print_moves(out, names, "fetch", "", first, "fetch");
   print_moves(out, names, "fetch", "", weights, "fetch_weights");
@@ -368,6 +403,9 @@ std::string call(const KernelSpec& spec, const KernelNames& names, const Schedul
     default:
       break;
   }
+  if (schedule.tensor_cores)
+    return "sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, Body>"
+           "(args);";
   std::string rows = "sinter::AllRows{}";
   if (spec.rows.on) {
     const std::string offsets = "args." + names.port[static_cast<std::size_t>(spec.rows.offsets)];
@@ -376,6 +414,9 @@ std::string call(const KernelSpec& spec, const KernelNames& names, const Schedul
                                   : offsets;
     rows = fmt::format("Rows{{{}, {}}}", offsets, index);
   }
+  if (schedule.mma)
+    return fmt::format(
+        "sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, {});", rows);
   return fmt::format(
       "sinter::contraction::run<Config>(OperandA{{args}}, OperandB{{args}}, Body{{args}}, {});",
       rows);
@@ -400,14 +441,47 @@ std::string entry_stem(const KernelSpec& spec) {
   return fmt::format("sinter_{}", fmt::join(words, "_"));
 }
 
+void use_tensor_cores(const TensorCores& e, Schedule& s) {
+  s.tensor_cores = e;
+  s.threads = e.threads;
+  s.grid = e.grid;
+  s.packing = e.packing;
+  s.unroll = e.unroll;
+}
+
+void use_mma(const Mma& e, Schedule& s) {
+  s.mma = e;
+  s.threads = e.threads();
+  s.grid = static_cast<std::uint32_t>(std::clamp(e.tiles, 1.0, 0x1p31 - 1));
+  s.packing = e.packing;
+  s.unroll = e.unroll;
+  s.least_blocks = e.blocks;
+}
+
+std::string_view cluster_of(const Schedule& s) {
+  if (s.blocks_per_row > 1) return " SINTER_CLUSTER(Config::blocks_per_row)";
+  if (s.tensor_cores && cluster_blocks(s.tensor_cores->tile) > 1)
+    return " SINTER_CLUSTER(Config::cluster_m * Config::cluster_n * Config::split)";
+  return "";
+}
+
 }  // namespace
 
-EmittedKernel emit_kernel(const KernelSpec& spec, std::string_view /*architecture*/) {
+EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture,
+                          const Tuning& tuning) {
+  std::optional<TensorCorePlan> engine;
+  if (architecture == "sm_90a") engine = plan_tensor_cores(given, tuning);
+  std::optional<MmaPlan> mma;
+  if (!engine) mma = plan_mma(given);
+  const KernelSpec& spec = engine ? engine->spec : mma ? mma->spec : given;
   const KernelNames names(spec);
-  const Schedule schedule = choose_schedule(spec);
-  const bool packs = spec.family != Family::contraction;
+  Schedule schedule = choose_schedule(spec);
+  if (engine) use_tensor_cores(engine->engine, schedule);
+  if (mma) use_mma(mma->engine, schedule);
+  const bool packs = spec.family != Family::contraction || schedule.tensor_cores || schedule.mma;
   const BodyText body(spec, names, spec.body, packs ? &schedule.packing : nullptr),
-      a(spec, names, spec.a), b(spec, names, spec.b);
+      a(spec, names, spec.a, schedule.mma ? &schedule.mma->a.packing : nullptr),
+      b(spec, names, spec.b, schedule.mma ? &schedule.mma->b.packing : nullptr);
 
   TextWriter out;
   out.line("// {}: {}. Generated by sinter.", name(spec.family),
@@ -417,7 +491,7 @@ EmittedKernel emit_kernel(const KernelSpec& spec, std::string_view /*architectur
   print_config(out, spec, names, schedule, {&body, &a, &b});
   out.line("using Coord = sinter::Coordinates<Config::Index, Config::Extent>;");
   out.blank();
-  print_args(out, spec, names);
+  print_args(out, spec, names, schedule);
   out.blank();
   switch (spec.family) {
     case Family::pointwise:
@@ -440,25 +514,42 @@ EmittedKernel emit_kernel(const KernelSpec& spec, std::string_view /*architectur
       break;
     }
     case Family::contraction:
+      if (schedule.tensor_cores) {
+        print_place(out, spec, names, schedule);
+        print_boxed_operand(out, schedule.tensor_cores->a, "OperandA", "map_a");
+        print_boxed_operand(out, schedule.tensor_cores->b, "OperandB", "map_b");
+        print_packed_epilogue(out, spec, names, body, &*schedule.tensor_cores);
+        break;
+      }
+      if (spec.rows.on) out.line("using Rows = {};", rows_type(spec, names));
+      if (schedule.mma) {
+        print_place(out, spec, names, schedule);
+        print_mma_operand(out, spec, names, a, schedule.mma->a, "OperandA");
+        print_mma_operand(out, spec, names, b, schedule.mma->b, "OperandB");
+        print_packed_epilogue(out, spec, names, body, nullptr);
+        break;
+      }
       print_operand(out, a, "OperandA");
       print_operand(out, b, "OperandB");
       print_epilogue(out, body);
-      if (spec.rows.on) out.line("using Rows = {};", rows_type(spec, names));
       break;
   }
   out.blank();
 
   EmittedKernel kernel;
+  if (engine) kernel.choice = engine->choice;
   // The digest stands for the whole text, so that a profiler's line leads to one kernel.
   const std::string tail = call(spec, names, schedule);
   const std::string digested = out.text() + tail;
   kernel.entry =
       fmt::format("{}_{:08x}", entry_stem(spec),
                   static_cast<std::uint32_t>(XXH3_64bits(digested.data(), digested.size()) >> 32));
-  const std::string blocks =
-      schedule.least_blocks > 1 ? fmt::format(", {}", schedule.least_blocks) : "";
+  const std::string blocks = schedule.tensor_cores ? ", 1"
+                             : schedule.least_blocks > 1
+                                 ? fmt::format(", {}", schedule.least_blocks)
+                                 : "";
   out.line("extern \"C\" __global__ __launch_bounds__(Config::threads{}){}", blocks,
-           schedule.blocks_per_row > 1 ? " SINTER_CLUSTER(Config::blocks_per_row)" : "");
+           cluster_of(schedule));
   out.open("void {}(const __grid_constant__ Args args) {{", kernel.entry);
   out.line("{}", tail);
   out.close("}");
@@ -466,10 +557,22 @@ EmittedKernel emit_kernel(const KernelSpec& spec, std::string_view /*architectur
   kernel.source = out.text();
   kernel.grid = schedule.grid;
   kernel.shared_bytes = static_cast<std::uint32_t>(schedule.ring * schedule.slot_bytes);
+  if (schedule.tensor_cores) kernel.shared_bytes = schedule.tensor_cores->shared_bytes;
+  if (schedule.mma) kernel.shared_bytes = schedule.mma->shared_bytes;
   kernel.block = static_cast<std::uint32_t>(schedule.threads);
   for (const auto& c : config_constants(spec, schedule))
     kernel.config.emplace_back(c.name, c.value);
-  kernel.arguments = kernel_arguments(spec, names);
+  if (mma) {  // for explain
+    const MmaOperand &left = mma->engine.a, &right = mma->engine.b;
+    kernel.config.emplace_back("a_copied", left.copied);
+    kernel.config.emplace_back("a_width", left.packing.width);
+    kernel.config.emplace_back("b_copied", right.copied);
+    kernel.config.emplace_back("b_width", right.packing.width);
+  }
+  if (schedule.tensor_cores)
+    for (const BoxedOperand* o : {&schedule.tensor_cores->a, &schedule.tensor_cores->b})
+      kernel.arguments.push_back({.index = o->port, .map = o->map});
+  for (auto& a : kernel_arguments(spec, names)) kernel.arguments.push_back(std::move(a));
   return kernel;
 }
 

@@ -10,14 +10,15 @@
 
 #include "plan/kernel_spec.hpp"
 #include "plan/tensor_map.hpp"
+#include "plan/tuning.hpp"
 
 namespace sinter {
 
 struct EmittedArgument {  // one member of the kernel's Args struct, in order
   bool scalar = false;
-  int index = 0;           // of KernelSpec::ports or ::scalars
-  int bytes = 8;           // scalar: 4 (float) or 8 (double, long long)
-  std::uint64_t bits = 0;  // scalar: its value
+  int index = 0;                   // of KernelSpec::ports or ::scalars
+  int bytes = 8;                   // scalar: 4 (float) or 8 (double, long long)
+  std::uint64_t bits = 0;          // scalar: its value
   std::optional<TensorMap> map{};  // set: a tensor map of port `index` instead of its pointer
 };
 
@@ -28,9 +29,11 @@ struct EmittedKernel {
   bool takes_turn = true;          // as every family does; see hardware::take_turn
   std::vector<std::pair<std::string, std::int64_t>> config;
   std::vector<EmittedArgument> arguments;
+  KernelChoice choice;  // empty where there is nothing to measure
 };
 
 // `architecture` is the target whose engines the kernel may use, as in PlanData.
-EmittedKernel emit_kernel(const KernelSpec& spec, std::string_view architecture = {});
+EmittedKernel emit_kernel(const KernelSpec& spec, std::string_view architecture = {},
+                          const Tuning& tuning = {});
 
 }  // namespace sinter

@@ -39,10 +39,6 @@ std::int64_t common_step(const KernelSpec& spec, const Access& a, int dim, int w
   return step;
 }
 
-namespace {
-
-// The most elements, a power of two, that lie aligned at every place whose index is a multiple of
-// the width.
 int alignment(const KernelSpec& spec, const KernelPort& p, int dim, int width) {
   const int bytes = info(p.type).bytes;
   const Access& a = p.access;
@@ -60,6 +56,8 @@ int alignment(const KernelSpec& spec, const KernelPort& p, int dim, int width) {
   while (2 * n <= width && fits(2 * n)) n *= 2;
   return n;
 }
+
+namespace {
 
 // Rowwise: what a row reads does not depend on which row it is.
 bool same_for_all_rows(const KernelSpec& spec, const Access& a) {

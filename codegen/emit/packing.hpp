@@ -1,5 +1,5 @@
-// How a kernel moves its operands: several neighbours along one index of the domain at a time, where
-// memory lies so. A pure function of the spec.
+// How a kernel moves its operands: several neighbours along one index of the domain at a time,
+// where memory lies so. A pure function of the spec.
 #pragma once
 #include <vector>
 
@@ -14,6 +14,9 @@ struct PortPack {
     pack,    // neighbours that lie one after another
     same,    // one element for all neighbours
     staged,  // neighbours out of a tile in shared memory; see tiling.hpp
+    // Operands of contractions:
+    each,     // neighbours fetched one by one
+    shifted,  // neighbours cut out of the aligned words around them
   } kind = Kind::apart;
   bool weight = false;  // rowwise: the same for all rows
   // pack, staged: elements that start at a multiple of their joint size, a power of two
@@ -36,6 +39,10 @@ std::vector<bool> reached_ports(const KernelSpec& spec);
 // The distance between neighbours along `dim`, where it is the same everywhere and `width` of them
 // are inside or outside of every window together; -1 where not.
 std::int64_t common_step(const KernelSpec& spec, const Access& a, int dim, int width);
+
+// The most elements, a power of two up to `width`, that lie aligned at every place whose index
+// along `dim` is a multiple of the width.
+int alignment(const KernelSpec& spec, const KernelPort& p, int dim, int width);
 
 // The ports whose packs are other ones in each row.
 std::vector<int> ports_of_rows(const KernelSpec& spec, const Packing& packing);

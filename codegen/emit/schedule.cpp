@@ -150,7 +150,8 @@ void schedule_across(const KernelSpec& spec, Schedule& s) {
   s.threads = 256;
   s.rows_per_block = power_of_two_from(rows / width, 32);
   // Narrower blocks, down to a line of memory, where there are few.
-  while (s.rows_per_block > 8 && rows / (width * s.rows_per_block) < kMultiprocessors) s.rows_per_block /= 2;
+  while (s.rows_per_block > 8 && rows / (width * s.rows_per_block) < kMultiprocessors)
+    s.rows_per_block /= 2;
   s.threads_per_row = std::min(s.threads / s.rows_per_block, power_of_two_from(columns, 256));
   s.threads = s.rows_per_block * s.threads_per_row;
   const int cost = element_cost(spec.body) * width;
@@ -179,8 +180,8 @@ PlaceBytes place_bytes(const KernelSpec& spec, const Packing& packing) {
   for (std::size_t i = 0; i < phases.size(); ++i) {
     const PortPack::Kind kind = packing.ports[i].kind;
     if (phases[i] == 0 || kind == PortPack::Kind::apart) continue;
-    const int moved = info(spec.ports[i].type).bytes *
-                      (kind == PortPack::Kind::pack ? packing.width : 1);
+    const int moved =
+        info(spec.ports[i].type).bytes * (kind == PortPack::Kind::pack ? packing.width : 1);
     (packing.ports[i].weight ? bytes.weights : bytes.row) += moved;
     if (phases[i] > 1) bytes.kept += moved;
   }
@@ -244,9 +245,8 @@ void schedule_along(const KernelSpec& spec, Schedule& s) {
     if (s.threads > 256 && most * s.threads <= 1170) s.least_blocks = most;
   }
   if (!s.resident || s.blocks_per_row > 1)  // what has no clusters streams such rows
-    s.unroll = power_of_two_to(std::min(kMostCode / std::max(cost * width, 1),
-                                        kFlightBytes / std::max(all, 1)),
-                               4);
+    s.unroll = power_of_two_to(
+        std::min(kMostCode / std::max(cost * width, 1), kFlightBytes / std::max(all, 1)), 4);
   s.grid = clamp_grid(std::ceil(rows / s.rows_per_block) * s.blocks_per_row);
 }
 

@@ -3,6 +3,8 @@
 #pragma once
 #include <cstdint>
 
+#include "emit/mma.hpp"
+#include "emit/tensor_cores.hpp"
 #include "emit/tiling.hpp"
 
 namespace sinter {
@@ -27,6 +29,8 @@ struct Schedule {
   int slot_bytes = 0;         // ring: of one row of every thread
   // contraction: along which index neighbouring threads read A and B and write the result
   bool a_k_fastest = true, b_k_fastest = true, n_fastest = true;
+  std::optional<TensorCores> tensor_cores;
+  std::optional<Mma> mma;
 };
 
 Schedule choose_schedule(const KernelSpec& spec);

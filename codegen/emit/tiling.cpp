@@ -19,6 +19,7 @@ constexpr int kMostShared = 48 << 10;      // that a kernel may ask for without 
 constexpr int kMostPlaces = 16;            // of a thread
 constexpr double kFewBlocks = 128;         // below it, blocks count more than what each wastes
 constexpr int kFewest = 16;                // a smaller extent cannot carry a tile
+constexpr double kManyTiles = 8192;        // so many that larger ones pay for narrow types
 constexpr int kSmallestTile = 512;         // elements, below which a block has nothing to do
 
 bool multiple(std::int64_t value, std::int64_t of) { return value % of == 0; }
@@ -134,6 +135,13 @@ void choose_tile(const KernelSpec& spec, const Pair& pair, int width, Tiling& t)
       break;
   }
   while (!all_columns && columns > 1 && rows * columns * pair.staged > kSharedBytes) columns /= 2;
+  // Twice as long, 256 bytes lie together on both sides (132.4 instead of 135.0 us for 8192 x 16384
+  // of bf16 on an H200).
+  if (width == 8 && tiles() >= kManyTiles && multiple(n, 2 * rows) && rows == 8 * width &&
+      2 * rows * columns * pair.staged <= kSharedBytes) {
+    rows *= 2;
+    t.lanes = 16;
+  }
   if (!multiple(rows, unit)) t.lanes = rows / width;
   t.tile_along = rows;
   t.tile_across = columns;

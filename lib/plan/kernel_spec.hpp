@@ -1,6 +1,6 @@
 // What one kernel computes, as plain data that knows no GPU: an iteration domain, the buffers it
-// reaches, and a straight-line body of named values. The planner writes it, the generator prints it,
-// and the plan interpreter (lib/reference) runs it on the CPU.
+// reaches, and a straight-line body of named values. The planner writes it, the generator prints
+// it, and the plan interpreter (lib/reference) runs it on the CPU.
 //
 // Three families share it:
 //   pointwise    every index of the domain is independent; the body runs once an element.
@@ -21,7 +21,8 @@
 namespace sinter {
 
 enum class Family : std::uint8_t { pointwise, rowwise, contraction };
-template <> struct EnumNames<Family> {
+template <>
+struct EnumNames<Family> {
   static constexpr std::string_view names[] = {"pointwise", "rowwise", "contraction"};
 };
 
@@ -35,9 +36,10 @@ struct Window {
 };
 
 // How the indices of the domain reach one element of a buffer:
-// offset + sum stride[i] * index[i] + the windows. When `via` is not empty, the domain's indices are
-// first joined row-major over the domain's extents to one number, which is split over the extents
-// `via`; `stride` is then per split index (a reshape that is no view). Unused indices have stride 0.
+// offset + sum stride[i] * index[i] + the windows. When `via` is not empty, the domain's indices
+// are first joined row-major over the domain's extents to one number, which is split over the
+// extents `via`; `stride` is then per split index (a reshape that is no view). Unused indices have
+// stride 0.
 struct Access {
   Dims stride;
   std::int64_t offset = 0;
@@ -111,7 +113,7 @@ struct Statement {
   bool per_row = false;  // rowwise: independent of the inner indices
   RngAttributes rng;
   Access access;
-  int gather = -1;       // KernelSpec::gathers
+  int gather = -1;  // KernelSpec::gathers
 };
 
 struct Body {
@@ -125,9 +127,9 @@ struct KernelReduction {
   int phase = 0;            // the phase that accumulates it
 };
 
-// rowwise: one value a column, reduced over all rows. The kernel writes `slots` partial results, each
-// a row of its own, one behind another, to the written port `port`; `result` is where the finishing
-// kernel puts the total (lib/planner/split).
+// rowwise: one value a column, reduced over all rows. The kernel writes `slots` partial results,
+// each a row of its own, one behind another, to the written port `port`; `result` is where the
+// finishing kernel puts the total (lib/planner/split).
 struct ColumnReduction {
   ReductionMode mode{};
   DataType arithmetic = DataType::f32;
@@ -153,9 +155,9 @@ struct GroupedRows {
 
 struct KernelSpec {
   Family family{};
-  std::vector<NodeId> nodes;  // of the lowered graph, for explain
-  Dims extent;                // the domain
-  int kept = 0;               // rowwise
+  std::vector<NodeId> nodes;           // of the lowered graph, for explain
+  Dims extent;                         // the domain
+  int kept = 0;                        // rowwise
   int batch = 0, m = 0, n = 0, k = 0;  // contraction: how many indices each group has
   std::vector<KernelPort> ports;
   std::vector<KernelScalar> scalars;
@@ -165,9 +167,12 @@ struct KernelSpec {
   std::int64_t slots = 0;  // partial results of the column reductions
   int phases = 1;
   Body body;
-  Body a, b;                             // contraction; the last statement is the value
-  DataType accumulate = DataType::f32;   // contraction: f32 or f64
-  bool annihilating_zero = false;        // contraction: a == 0 makes the product 0
+  Body a, b;                            // contraction; the last statement is the value
+  DataType a_type{}, b_type{};          // contraction: what the operands' values may be rounded to
+                                        // without a change of meaning: their tensors' types, a
+                                        // 16-bit io type or tf32; none: they stay as computed
+  DataType accumulate = DataType::f32;  // contraction: f32 or f64
+  bool annihilating_zero = false;       // contraction: a == 0 makes the product 0
   GroupedRows rows;
 };
 

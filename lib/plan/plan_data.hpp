@@ -44,10 +44,10 @@ struct PlanMap {
 inline constexpr std::uint32_t kMaxSharedBytes = 227 << 10;
 
 struct PlanKernel {
-  std::string entry;   // name of the __global__ function
+  std::string entry;  // name of the __global__ function
   Family family{};
-  std::vector<std::string> nodes;                             // labels of the graph's nodes
-  std::vector<std::pair<std::string, std::int64_t>> config;   // name and value, for people
+  std::vector<std::string> nodes;                            // labels of the graph's nodes
+  std::vector<std::pair<std::string, std::int64_t>> config;  // name and value, for people
   std::string source;
   std::uint32_t grid = 1;
   std::uint32_t block = 1;

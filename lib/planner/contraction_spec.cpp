@@ -8,8 +8,8 @@
 namespace sinter {
 namespace {
 
-// The iteration space of a contraction: extents of batch, m, n, k indices in this order, and for the
-// operands a, b and the result, where each of their axes stands.
+// The iteration space of a contraction: extents of batch, m, n, k indices in this order, and for
+// the operands a, b and the result, where each of their axes stands.
 struct Space {
   Dims extent;
   int batch = 0, m = 0, n = 0, k = 0;
@@ -236,6 +236,15 @@ void operand_body(const FusionState& state, KernelSpec& spec, Body& body,
   builder.value_inside_windows(source);
 }
 
+// What the values of an operand may be rounded to (SPEC.md): virtual f32 operands to the 16-bit
+// type that the graph's tensors have, f32 ones to tf32 where they are computed in it.
+DataType operand_type(const Graph& g, const Node& n, TensorId operand) {
+  const DataType type = g.type(operand), io = g.options().io;
+  if (type != DataType::f32) return type;
+  if (g.is_virtual(operand) && (io == DataType::f16 || io == DataType::bf16)) return io;
+  return g.compute(n) == DataType::tf32 ? DataType::tf32 : type;
+}
+
 }  // namespace
 
 TensorId prologue_tensor(const FusionState& state, NodeId contraction, int port) {
@@ -277,6 +286,8 @@ KernelSpec contraction_spec(const FusionState& state, const std::vector<NodeId>&
   spec.n = space.n;
   spec.k = space.k;
   spec.accumulate = g.arithmetic(n);
+  spec.a_type = operand_type(g, n, space.a);
+  spec.b_type = operand_type(g, n, space.b);
   if (const auto* a = std::get_if<MatmulAttributes>(&n.attributes))
     spec.annihilating_zero = a->annihilating_zero;
   operand_body(state, spec, spec.a, nodes, contraction, 0, space.a, space.a_at);

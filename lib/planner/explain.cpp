@@ -30,6 +30,38 @@ std::int64_t chosen(const PlanKernel& k, std::string_view key) {
   return 0;
 }
 
+// How an operand of a contraction comes to the tensor cores of any GPU.
+std::string moved(std::string_view name, std::int64_t copied, std::int64_t width) {
+  const std::string together = width > 1 ? fmt::format("{} neighbours at a time", width)
+                                         : std::string("elements one by one");
+  return copied ? fmt::format("; {} is copied to shared memory, {}", name, together)
+                : fmt::format(
+                      "; {} passes through registers, as it is computed, converted or lies "
+                      "unaligned, {}",
+                      name, together);
+}
+
+std::string how_contraction(const PlanKernel& k) {
+  const auto get = [&](std::string_view key) { return chosen(k, key); };
+  const std::string tiles =
+      fmt::format("tiles of {} x {} results on ", get("tile_m"), get("tile_n"));
+  if (get("cluster_m") > 0)
+    return tiles + fmt::format(
+                       "the tensor cores of sm_90a, {} steps ahead in shared memory; clusters "
+                       "of {} x {} tiles share their operands",
+                       get("stages"), get("cluster_m"), get("cluster_n"));
+  if (get("warps_m") > 0)
+    return tiles +
+           fmt::format("tensor cores, {} x {} warps, {} steps of {} in shared memory",
+                       get("warps_m"), get("warps_n"), get("stages"), get("tile_k")) +
+           moved("A", get("a_copied"), get("a_width")) +
+           moved("B", get("b_copied"), get("b_width"));
+  return std::string("tiles of 64 x 64 results on ordinary cores, as ") +
+         (get("annihilating_zero")
+              ? "products with a zero of A are zero also where B is infinite"
+              : "tensor cores multiply no type that holds both operands, or their code is long");
+}
+
 // How the kernel works and why, from what the generator chose (codegen/emit/schedule.cpp).
 std::string how(const PlanKernel& k) {
   const auto get = [&](std::string_view key) { return chosen(k, key); };
@@ -38,12 +70,13 @@ std::string how(const PlanKernel& k) {
       width > 1 ? fmt::format("{} neighbours move together", width)
                 : "elements move one by one, as extents, strides or alignments allow no more";
   if (k.family == Family::pointwise && get("tile_along") > 0)
-    return fmt::format("tensors lie across each other: tiles of {} x {} elements are turned around "
-                       "in shared memory; {}",
-                       get("tile_along"), get("tile_across"), moves);
+    return fmt::format(
+        "tensors lie across each other: tiles of {} x {} elements are turned around "
+        "in shared memory; {}",
+        get("tile_along"), get("tile_across"), moves);
   if (k.family == Family::pointwise)
     return fmt::format("{}; a thread has {} such under way", moves, get("unroll"));
-  if (k.family != Family::rowwise) return "tiles of 64 x 64 results on ordinary cores";
+  if (k.family != Family::rowwise) return how_contraction(k);
   if (get("rows_fastest"))
     return fmt::format("rows lie together: {} threads side by side and {} along a row; {}",
                        get("rows_per_block"), get("threads_per_row"), moves);
@@ -55,8 +88,9 @@ std::string how(const PlanKernel& k) {
   s += get("resident") ? "; a row is read once and stays in registers"
                        : "; a row does not fit in registers, each phase reads it again";
   if (get("slots") > 0)
-    s += fmt::format("; {} blocks walk over the rows and sum up columns, finished by the next kernel",
-                     get("slots"));
+    s += fmt::format(
+        "; {} blocks walk over the rows and sum up columns, finished by the next kernel",
+        get("slots"));
   return s + "; " + moves;
 }
 
@@ -97,8 +131,7 @@ std::string explain_dot(const PlanData& p) {
     s += fmt::format("    k{} [label={} shape=ellipse];\n  }}\n", i,
                      quoted(fmt::format("kernel {}", i)));
   }
-  for (const auto& t : p.tensors)
-    s += fmt::format("  {} [shape=oval];\n", quoted(t.name));
+  for (const auto& t : p.tensors) s += fmt::format("  {} [shape=oval];\n", quoted(t.name));
   for (std::size_t i = 0; i < p.kernels.size(); ++i)
     for (const auto& a : p.kernels[i].arguments) {
       using enum KernelArgument::Kind;

@@ -75,7 +75,8 @@ class Contraction {
     double growth = summation_growth(sum, terms);
     if (job_.tensor_cores)  // these truncate, so that their error grows linearly
       growth = std::max(
-          growth, 2 * static_cast<double>(terms) / static_cast<double>(job_.tensor_core_depth) + 8);
+          growth, 2 * static_cast<double>(terms) / static_cast<double>(job_.tensor_core_depth) +
+                      job_.tensor_core_floor);
     *e = finish_sum(sum, growth, job_.in[0].unit * job_.in[1].unit, job_.precision).error;
   }
 

@@ -45,8 +45,10 @@ struct Job {
   bool judging = false;
   bool tensor_cores = false;            // contraction: a kernel may use them
   std::int64_t tensor_core_depth = 16;  // products that one step of them sums
-  std::uint64_t seed = 0, offset = 0;   // rng
-  std::vector<MoeRow> rows;             // moe: by row of the box
+  // The error of tensor cores, in units of round-off, that does not grow with the terms.
+  double tensor_core_floor = 8;
+  std::uint64_t seed = 0, offset = 0;  // rng
+  std::vector<MoeRow> rows;            // moe: by row of the box
 
   template <class A>
   const A& attributes() const {

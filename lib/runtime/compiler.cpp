@@ -25,7 +25,8 @@ constexpr std::size_t kLogLines = 12, kLogBytes = 2000;
 // Without contraction of a product and a sum to one rounding, a kernel gives the same bits whether
 // its nodes are fused or not; the sums over k ask for fma themselves.
 constexpr const char* kOptions[] = {"-std=c++20", "-lineinfo", "-fmad=false",
-                                    "--device-as-default-execution-space"};
+                                    "--device-as-default-execution-space",
+                                    "--ptxas-options=-warn-spills"};
 
 Diagnostic failure(const CompileRequest& request, std::string seen) {
   return {.rule = Rule::compiler_error,
@@ -100,7 +101,8 @@ class Program {
   nvrtcResult created_;
 };
 
-Result<std::string> compile_here(const Nvrtc& nvrtc, const CompileRequest& request) {
+Result<std::string> compile_here(const Nvrtc& nvrtc, const CompileRequest& request,
+                                 std::string* log) {
   const auto named = [&](const char* call, nvrtcResult r) {
     return fmt::format("{}: {}", call, nvrtc.get_error_string(r));
   };
@@ -111,6 +113,7 @@ Result<std::string> compile_here(const Nvrtc& nvrtc, const CompileRequest& reque
     const std::string errors = first_errors(program.log());
     return failure(request, errors.empty() ? named("nvrtcCompileProgram", r) : errors);
   }
+  if (log) *log = program.log();
   std::string cubin;
   if (const auto r = program.machine_code(cubin); r != NVRTC_SUCCESS)
     return failure(request, named("nvrtcGetCUBIN", r));
@@ -121,13 +124,14 @@ Result<std::string> compile_here(const Nvrtc& nvrtc, const CompileRequest& reque
 struct Job {
   const Nvrtc& nvrtc;
   const CompileRequest& request;
+  std::string* log;
   Result<std::string> result = std::string();
 };
 
 void* run_job(void* argument) {
   Job& job = *static_cast<Job*>(argument);
   try {
-    job.result = compile_here(job.nvrtc, job.request);
+    job.result = compile_here(job.nvrtc, job.request, job.log);
   } catch (const std::exception& e) {
     job.result = failure(job.request, e.what());
   }
@@ -136,8 +140,9 @@ void* run_job(void* argument) {
 
 // On a thread of its own: the stack that the compiler needs grows with the source, and the caller's
 // may be small.
-Result<std::string> compile_on_large_stack(const Nvrtc& nvrtc, const CompileRequest& request) {
-  Job job{nvrtc, request};
+Result<std::string> compile_on_large_stack(const Nvrtc& nvrtc, const CompileRequest& request,
+                                           std::string* log = nullptr) {
+  Job job{nvrtc, request, log};
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, kStackBytes);
@@ -165,12 +170,12 @@ Status check_request(const CompileRequest& request) {
 
 }  // namespace
 
-Result<std::string> compile_uncached(const CompileRequest& request) {
+Result<std::string> compile_uncached(const CompileRequest& request, std::string* log) {
   auto checked = check_request(request);
   SINTER_TRY(checked);
   auto nvrtc = sinter::nvrtc();
   SINTER_TRY(nvrtc);
-  return compile_on_large_stack(**nvrtc, request);
+  return compile_on_large_stack(**nvrtc, request, log);
 }
 
 Result<std::string> compile_kernel(const CompileRequest& request) {

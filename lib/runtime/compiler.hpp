@@ -17,6 +17,7 @@ struct CompileRequest {
 // The cubin, from the cache or from NVRTC.
 Result<std::string> compile_kernel(const CompileRequest& request);
 // From NVRTC, whatever the cache holds; nothing is kept.
-Result<std::string> compile_uncached(const CompileRequest& request);
+// `log`, where not null: what the compiler remarked.
+Result<std::string> compile_uncached(const CompileRequest& request, std::string* log = nullptr);
 
 }  // namespace sinter

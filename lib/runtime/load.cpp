@@ -26,7 +26,7 @@ constexpr std::uint32_t kMaxBlock = 1024;
 struct Unit {
   const PlanKernel* kernel;
   std::uint32_t shared_bytes = 0;  // the most that any of them takes
-  std::string_view from_plan{};  // machine code for the target
+  std::string_view from_plan{};    // machine code for the target
   Result<std::string> compiled = std::string();
   std::shared_ptr<const Module> module{};
 

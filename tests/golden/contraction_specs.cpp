@@ -109,6 +109,49 @@ KernelSpec moe(MoeMode mode) {
   return b.spec;
 }
 
+// Rows that start anywhere: A is cut out of aligned words, B copied.
+KernelSpec odd_rows() {
+  auto b = contraction({300, 512, 111}, 0, 1, 1, 1);
+  b.into(b.spec.a).load("a", b.port("a", bf16, strided({111, 0, 1})));
+  b.into(b.spec.b).load("b", b.port("b", bf16, strided({0, 1, 512})));
+  b.into(b.spec.body);
+  b.store(b.accumulator("c"), b.port("c", bf16, strided({512, 1, 0}), true));
+  return b.spec;
+}
+
+// A scaled f8 operand, and integers: both become f16 on the way.
+KernelSpec widened() {
+  auto b = contraction({96, 128, 80}, 0, 1, 1, 1);
+  b.into(b.spec.a);
+  const int a = b.load("a", b.port("a", f8e4m3, strided({80, 0, 1})));
+  const int scale = b.load("scale", b.port("scale", f32, strided({1, 0, 0})));
+  b.convert("scaled", f16, b.op("scaled", M::mul, {a, scale}));
+  b.spec.a_type = f16;
+  b.into(b.spec.b).load("b", b.port("b", i8, strided({0, 80, 1})));
+  b.into(b.spec.body);
+  b.store(b.accumulator("c"), b.port("c", f32, strided({128, 1, 0}), true));
+  return b.spec;
+}
+
+// Image 2 x 8 x 16 x 16 with 24 filters of 3 x 3, channels first: neighbours leave the image one by
+// one, filters are as if k were one index.
+KernelSpec conv_channels_first() {
+  auto b = contraction({2, 16, 16, 24, 8, 3, 3}, 0, 3, 1, 3);
+  b.into(b.spec.a).load(
+      "x",
+      b.port("x", f16,
+             {.stride = {2048, 0, 0, 0, 256, 0, 0},
+              .offset = 0,
+              .windows =
+                  {{.coefficient = {0, 1, 0, 0, 0, 1, 0}, .base = -1, .extent = 16, .stride = 16},
+                   {.coefficient = {0, 0, 1, 0, 0, 0, 1}, .base = -1, .extent = 16, .stride = 1}},
+              .via = {}}));
+  b.into(b.spec.b).load("w", b.port("w", f16, strided({0, 0, 0, 72, 9, 3, 1})));
+  b.into(b.spec.body);
+  b.store(b.accumulator("y"), b.port("y", f16, strided({6144, 16, 1, 256, 0, 0, 0}), true));
+  return b.spec;
+}
+
 // No products at all: the result is zeros.
 KernelSpec empty_sum() {
   auto b = contraction({5, 6, 0}, 0, 1, 1, 1);
@@ -119,7 +162,47 @@ KernelSpec empty_sum() {
   return b.spec;
 }
 
+// relu(a @ b + bias) + residual, b as n x k.
+KernelSpec hopper_residual() {
+  auto b = contraction({4, 1000, 3000, 520}, 1, 1, 1, 1);
+  b.into(b.spec.a).load("a", b.port("a", bf16, strided({520000, 520, 0, 1})));
+  b.into(b.spec.b).load("b", b.port("b", bf16, strided({0, 0, 520, 1})));
+  b.into(b.spec.body);
+  const int bias = b.load("bias", b.port("bias", bf16, strided({0, 0, 1, 0})));
+  const int sum = b.op("sum", M::add, {b.accumulator("product"), bias});
+  const int residual = b.load("residual", b.port("residual", bf16, strided({3000000, 3000, 1, 0})));
+  const int y = b.op("y", M::add, {b.op("active", M::relu_fwd, {sum}), residual});
+  b.store(y, b.port("y", bf16, strided({3000000, 3000, 1, 0}), true));
+  return b.spec;
+}
+
+// 16 rows of f16, weights as k x n: the operands change places, and parts of k are added up.
+KernelSpec hopper_few_rows() {
+  auto b = contraction({16, 1024, 8192}, 0, 1, 1, 1);
+  b.into(b.spec.a).load("token", b.port("token", f16, strided({8192, 0, 1})));
+  b.into(b.spec.b).load("weight", b.port("weight", f16, strided({0, 1, 1024})));
+  b.into(b.spec.body);
+  b.store(b.accumulator("y"), b.port("y", f16, strided({1024, 1, 0}), true));
+  return b.spec;
+}
+
+// Numbers of 8 bits, result stored transposed in f32.
+KernelSpec hopper_bytes() {
+  auto b = contraction({512, 768, 4096}, 0, 1, 1, 1);
+  b.into(b.spec.a).load("a", b.port("a", f8e4m3, strided({4096, 0, 1})));
+  b.into(b.spec.b).load("b", b.port("b", f8e5m2, strided({0, 4096, 1})));
+  b.into(b.spec.body);
+  b.store(b.accumulator("y"), b.port("y", f32, strided({1, 512, 0}), true));
+  return b.spec;
+}
+
 }  // namespace
+
+std::vector<NamedSpec> hopper_specs() {
+  return {{"hopper_residual", hopper_residual()},
+          {"hopper_few_rows", hopper_few_rows()},
+          {"hopper_bytes", hopper_bytes()}};
+}
 
 std::vector<NamedSpec> contraction_specs() {
   return {{"matmul_bias_gelu", matmul_bias_gelu()},
@@ -127,6 +210,9 @@ std::vector<NamedSpec> contraction_specs() {
           {"annihilating_zero", annihilating_zero()},
           {"conv_fprop", conv_fprop()},
           {"conv_dgrad", conv_dgrad()},
+          {"odd_rows", odd_rows()},
+          {"widened", widened()},
+          {"conv_channels_first", conv_channels_first()},
           {"moe", moe(MoeMode::none)},
           {"moe_gather", moe(MoeMode::gather)},
           {"moe_scatter", moe(MoeMode::scatter)},
@@ -135,8 +221,8 @@ std::vector<NamedSpec> contraction_specs() {
 
 std::vector<NamedSpec> all_specs() {
   std::vector<NamedSpec> all;
-  for (auto specs : {pointwise_specs(), tiled_specs(), gather_specs(), rowwise_specs(),
-                     contraction_specs()})
+  for (auto specs :
+       {pointwise_specs(), tiled_specs(), gather_specs(), rowwise_specs(), contraction_specs()})
     all.insert(all.end(), specs.begin(), specs.end());
   return all;
 }

@@ -18,6 +18,8 @@ std::vector<NamedSpec> gather_specs();
 std::vector<NamedSpec> rowwise_specs();
 std::vector<NamedSpec> contraction_specs();
 std::vector<NamedSpec> all_specs();
+// For the tensor cores of sm_90a, which all_specs() leaves out.
+std::vector<NamedSpec> hopper_specs();
 
 // Every pointwise mode over one f32 operand list, in one kernel; no golden text, it only must
 // compile.

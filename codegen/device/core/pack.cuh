@@ -1,5 +1,5 @@
-// What a thread holds of neighbouring elements of a tensor, in storage format: elements that lie one
-// after another in memory move together, up to 16 bytes at a time.
+// What a thread holds of neighbouring elements of a tensor, in storage format: elements that lie
+// one after another in memory move together, up to 16 bytes at a time.
 #pragma once
 #include "sinter/device/core/index.cuh"
 
@@ -14,6 +14,7 @@ struct Pack {
   bool inside = true;  // of the tensor, where it has windows
 
   SINTER_DEVICE Element element(int e) const { return at[e]; }
+  SINTER_DEVICE unsigned word(int i) const { return reinterpret_cast<const unsigned*>(at)[i]; }
 };
 
 // One element that stands for all places of a pack.
@@ -50,8 +51,7 @@ struct Word<16> {
 
 // Brings what lies at `c` and after it.
 template <class Access, class Element, int width, int aligned, class Coord>
-SINTER_DEVICE void fetch(const Element* base, const Coord& c,
-                         Pack<Element, width, aligned>& pack) {
+SINTER_DEVICE void fetch(const Element* base, const Coord& c, Pack<Element, width, aligned>& pack) {
   using Move = typename Word<Pack<Element, width, aligned>::step * sizeof(Element)>::Type;
   const auto place = locate<Access>(c);
   pack.inside = place.inside;
@@ -67,6 +67,13 @@ SINTER_DEVICE void fetch(const Element* base, const Coord& c, Same<Element>& sam
   same.inside = place.inside;
   if (Access::Windows::size == 0 || place.inside)
     same.value = Format<Element>::fetch(base + place.offset);
+}
+
+// Asks for the line at `c` to come to the second-level cache.
+template <class Access, class Element, class Coord>
+SINTER_DEVICE void prefetch(const Element* base, const Coord& c) {
+  const auto place = locate<Access>(c);
+  if (place.inside) hardware::prefetch(base + place.offset);
 }
 
 // Writes the pack to where it belongs.

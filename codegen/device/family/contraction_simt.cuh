@@ -11,6 +11,7 @@
 #pragma once
 #include "sinter/device/core/math.cuh"
 #include "sinter/device/family/contraction_rows.cuh"
+#include "sinter/device/family/contraction_space.cuh"
 
 namespace sinter::contraction {
 
@@ -31,31 +32,18 @@ struct Shared {  // [buffer][operand][k][row]; afterwards the finished tile [m][
   }
 };
 
+// How many tiles and steps there are.
 template <class Config>
-struct Problem {
+struct Tiling {
+  using P = Problem<Config>;
   using Index = typename Config::Index;
-  using Coord = Coordinates<Index, typename Config::Extent>;
-  static constexpr int first_m = Config::batch, first_n = first_m + Config::m,
-                       first_k = first_n + Config::n;
-  static constexpr SINTER_DEVICE Index product(int from, int count) {
-    Index p = 1;
-    for (int i = from; i < from + count; ++i) p *= static_cast<Index>(Config::Extent::at(i));
-    return p;
-  }
-  static constexpr Index batches = product(0, Config::batch), rows = product(first_m, Config::m),
-                         columns = product(first_n, Config::n), depth = product(first_k, Config::k);
-  static constexpr Index row_tiles = static_cast<Index>(ceil_divide(rows, kTile)),
-                         column_tiles = static_cast<Index>(ceil_divide(columns, kTile)),
-                         steps = static_cast<Index>(ceil_divide(depth, kStep));
-  static constexpr long long tiles = static_cast<long long>(batches) * row_tiles * column_tiles;
+  static constexpr Index row_tiles = static_cast<Index>(ceil_divide(P::rows, kTile)),
+                         column_tiles = static_cast<Index>(ceil_divide(P::columns, kTile)),
+                         steps = static_cast<Index>(ceil_divide(P::depth, kStep));
+  static constexpr long long tiles = static_cast<long long>(P::batches) * row_tiles * column_tiles;
   // Divisors, which the compiler sees also where there is no tile.
   static constexpr long long row_tiles_or_1 = row_tiles > 0 ? row_tiles : 1,
                              column_tiles_or_1 = column_tiles > 0 ? column_tiles : 1;
-
-  static SINTER_DEVICE void set_batch(Coord& c, Index i) { unravel<0, Config::batch>(i, c); }
-  static SINTER_DEVICE void set_m(Coord& c, Index i) { unravel<first_m, Config::m>(i, c); }
-  static SINTER_DEVICE void set_n(Coord& c, Index i) { unravel<first_n, Config::n>(i, c); }
-  static SINTER_DEVICE void set_k(Coord& c, Index i) { unravel<first_k, Config::k>(i, c); }
 };
 
 // Place of this thread's element number i in a step of one operand: neighbouring threads along k or
@@ -131,7 +119,7 @@ SINTER_DEVICE void sum_tile(const A& a, const B& b, const typename Problem<Confi
                             const SetM& set_m, const SetN& set_n, Shared<T>& shared,
                             T (&sum)[kPerThread][kPerThread]) {
   using Index = typename Config::Index;
-  constexpr Index steps = Problem<Config>::steps;
+  constexpr Index steps = Tiling<Config>::steps;
   T acc[kPerThread][kPerThread] = {};
   T next_a[kPerThread], next_b[kPerThread];
   const auto load_step = [&](Index step) {
@@ -161,16 +149,17 @@ template <class Config, class A, class B, class Epilogue, class Rows>
 SINTER_DEVICE void run(const A& a, const B& b, const Epilogue& epilogue, const Rows& rows) {
   hardware::take_turn();
   using P = Problem<Config>;
+  using Tiles = Tiling<Config>;
   using Index = typename Config::Index;
   using T = typename Config::Accumulator;
   using Coord = typename P::Coord;
   alignas(16) __shared__ Shared<T> shared;
-  for (long long tile = blockIdx.x; tile < P::tiles; tile += gridDim.x) {
-    const Index column0 = static_cast<Index>(tile % P::column_tiles_or_1) * kTile;
-    const long long row_tile = tile / P::column_tiles_or_1;
-    const Index batch = static_cast<Index>(row_tile / P::row_tiles_or_1);
+  for (long long tile = blockIdx.x; tile < Tiles::tiles; tile += gridDim.x) {
+    const Index column0 = static_cast<Index>(tile % Tiles::column_tiles_or_1) * kTile;
+    const long long row_tile = tile / Tiles::column_tiles_or_1;
+    const Index batch = static_cast<Index>(row_tile / Tiles::row_tiles_or_1);
     const Index row0 =
-        rows.begin(batch, P::rows) + static_cast<Index>(row_tile % P::row_tiles_or_1) * kTile;
+        rows.begin(batch, P::rows) + static_cast<Index>(row_tile % Tiles::row_tiles_or_1) * kTile;
     const Index row_end = rows.end(batch, P::rows);
     if (row0 >= row_end) continue;  // of a group that has no more rows; the same for all threads
     Coord c;

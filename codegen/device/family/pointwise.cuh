@@ -37,7 +37,7 @@ SINTER_DEVICE void run(const Args& args) {
   using Index = typename Config::Index;
   constexpr int width = Config::width;
   constexpr Index elements = static_cast<Index>(Config::Extent::product);
-  constexpr Index whole = elements - elements % width;  // in places of full width
+  constexpr Index whole = elements - elements % width;                // in places of full width
   constexpr Index row = static_cast<Index>(Config::threads) * width;  // one place a thread
   constexpr Index tile = row * Config::unroll;
   const Index lane = static_cast<Index>(threadIdx.x);

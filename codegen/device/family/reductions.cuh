@@ -124,8 +124,8 @@ struct RowThreads {
 
   // Combines the lanes' partials, for `count` reductions at once, always in the same order; every
   // lane gets the totals of its row. Within a warp by exchange, across warps through shared memory.
-  // All threads of the block must call. `turn` counts the calls: two buffers take turns, so that one
-  // barrier is enough.
+  // All threads of the block must call. `turn` counts the calls: two buffers take turns, so that
+  // one barrier is enough.
   template <class R, int count, class Partial>
   SINTER_DEVICE void total(Partial (&mine)[count], int& turn) const {
 #pragma unroll
@@ -158,8 +158,8 @@ struct RowThreads {
       if (threadIdx.x < blocks)
 #pragma unroll
         for (int i = 0; i < count; ++i)
-          hardware::write_block(&shared[hardware::cluster_rank()][i],
-                                static_cast<int>(threadIdx.x), mine[i]);
+          hardware::write_block(&shared[hardware::cluster_rank()][i], static_cast<int>(threadIdx.x),
+                                mine[i]);
       hardware::cluster_barrier();
 #pragma unroll
       for (int i = 0; i < count; ++i) {

@@ -1,19 +1,19 @@
 // The rowwise family. The first Config::kept indices name a row, the others run along it. A block
-// shares Config::threads_per_row threads among each of its rows and takes them through the phases of
-// the body, one after another:
+// shares Config::threads_per_row threads among each of its rows and takes them through the phases
+// of the body, one after another:
 //   Phase::row        values that do not depend on the place in the row, by every thread
 //   Phase::element    once for every place of the row; accumulates the phase's reductions
 //   the reductions of the phase are combined over the threads of the row
 //   Phase::store_row  once a row
-// A thread holds Config::width neighbouring elements as one place. Neighbours lie along the row, or,
-// with Config::rows_fastest, across as many rows, whose reductions the thread then keeps apart.
-// Where a row's places fit in registers (Config::resident) they are fetched once and stay there from
-// phase to phase; else every phase fetches what it needs. What all rows share (weights) is fetched
-// when a phase first needs it, or before the first one with Config::prefetch.
+// A thread holds Config::width neighbouring elements as one place. Neighbours lie along the row,
+// or, with Config::rows_fastest, across as many rows, whose reductions the thread then keeps apart.
+// Where a row's places fit in registers (Config::resident) they are fetched once and stay there
+// from phase to phase; else every phase fetches what it needs. What all rows share (weights) is
+// fetched when a phase first needs it, or before the first one with Config::prefetch.
 //
 // With Config::slots, values are also reduced down the columns: as many blocks walk over the rows,
-// every thread keeps the running results of its columns, and each block writes them once at its end.
-// With Config::ahead the next row is fetched while one is worked on: to registers, or, with
+// every thread keeps the running results of its columns, and each block writes them once at its
+// end. With Config::ahead the next row is fetched while one is worked on: to registers, or, with
 // Config::ring, so many rows to shared memory.
 //
 // What crosses threads goes through RowThreads::total, which holds all barriers; threads whose row
@@ -100,7 +100,7 @@ struct Rows {
 #pragma unroll
     for (int e = 0; e < width; ++e) {
       const int s = across ? e : 0;
-      const Coord d = neighbour<across ? Config::kept - 1 : rank - 1>(c, e);
+      const Coord d = neighbour < across ? Config::kept - 1 : rank - 1 > (c, e);
       if constexpr (has_columns)
         phase[s].element(args, d, e, p, reductions[s], columns[k][e]);
       else
@@ -131,9 +131,8 @@ struct Rows {
   }
   template <class... Phases>
   SINTER_DEVICE void fetch_weights() {
-    for_held([&](int k, Index i) {
-      (Phases::fetch_weights(args, at(row_start(0), i), place[k]), ...);
-    });
+    for_held(
+        [&](int k, Index i) { (Phases::fetch_weights(args, at(row_start(0), i), place[k]), ...); });
   }
 
   // All that a phase needs at the row's i-th place.
@@ -229,9 +228,8 @@ struct Rows {
     for_held([&](int k, Index) {
 #pragma unroll
       for (int e = 0; e < width; ++e)
-        for_reductions(columns[k][e], [&]<class R>(R*) {
-          f(static_cast<Reduction<R>&>(columns[k][e]));
-        });
+        for_reductions(columns[k][e],
+                       [&]<class R>(R*) { f(static_cast<Reduction<R>&>(columns[k][e])); });
     });
   }
 
@@ -249,8 +247,7 @@ struct Rows {
       threads.template total_of_rows<Reduction<R>>(all);
       for_held([&](int k, Index) {
 #pragma unroll
-        for (int e = 0; e < width; ++e)
-          columns[k][e].Reduction<R>::settled = all[k * width + e];
+        for (int e = 0; e < width; ++e) columns[k][e].Reduction<R>::settled = all[k * width + e];
       });
     });
     for_held([&](int k, Index i) {
@@ -343,8 +340,7 @@ SINTER_DEVICE void run(List<Phases...>, const Args& args) {
     rows.take(block);
     rows.fetch_rows(block, rows.of_row);
     if constexpr (rows.resident) rows.template fetch<Phases...>(block, rows.place);
-    if constexpr (rows.resident && Config::prefetch)
-      rows.template fetch_weights<Phases...>();
+    if constexpr (rows.resident && Config::prefetch) rows.template fetch_weights<Phases...>();
     (rows.template run_phase<Phases>(), ...);
     // A block's shared memory must outlive what others read in it.
     if constexpr (rows.blocks > 1) hardware::cluster_barrier();

@@ -5,13 +5,13 @@ struct Config {
   using Index = int;
   using Extent = sinter::Dims<16384, 8192>;
   static constexpr int threads = 256;
-  static constexpr int unroll = 4;
+  static constexpr int unroll = 8;
   static constexpr int width = 8;
   static constexpr int along = 1;
   static constexpr int across = 0;
-  static constexpr int tile_along = 64;
+  static constexpr int tile_along = 128;
   static constexpr int tile_across = 128;
-  static constexpr int lanes = 8;
+  static constexpr int lanes = 16;
   static constexpr bool staged_loads = true;
   static constexpr bool staged_stores = false;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<1, 16384>; };
@@ -56,6 +56,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_copy_98c45d3a(const __grid_constant__ Args args) {
+void sinter_copy_7e89327f(const __grid_constant__ Args args) {
   sinter::tiled::run<Config, Body, Staged>(args);
 }

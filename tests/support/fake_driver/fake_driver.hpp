@@ -21,8 +21,8 @@ struct FakeEncoding {  // the last call of cuTensorMapEncodeTiled
 struct FakeDriver {
   int devices = 2, major = 9, minor = 0, max_threads = 1024;
   int launches = 0, modules = 0, allocations = 0, retained = 0, synchronized = 0;
-  int context_depth = 0;           // of the calling thread's stack, all threads together
-  int shared_allowed = 0;          // by the last cuFuncSetAttribute
+  int context_depth = 0;   // of the calling thread's stack, all threads together
+  int shared_allowed = 0;  // by the last cuFuncSetAttribute
   int encodings = 0;
   FakeEncoding encoding;
   int calls = 0;                   // of any kind

@@ -1,0 +1,197 @@
+// The asynchronous machinery of sm_90a: barriers in shared memory, the tensor memory accelerator,
+// and the order of warpgroup matrix multiplications. One instruction a function; addresses of
+// shared memory are 32 bits wide.
+//
+// A barrier's phase ends when all arrivals and all announced bytes have come. A waiter names the
+// parity of the phase that it waits for: 0 for the first; a wait for parity 1 on a fresh barrier
+// passes at once.
+#pragma once
+#include "sinter/device/core/device.cuh"
+
+namespace sinter {
+
+// What the driver encodes of a tensor; an argument of the kernel.
+struct alignas(64) TensorMap {
+  char bytes[128];
+};
+
+namespace hopper {
+
+SINTER_DEVICE unsigned address(const void* shared) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(shared));
+}
+
+// ---- barriers
+
+SINTER_DEVICE void barrier_init(unsigned barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+// Makes the barriers of this thread visible to the cluster and to the accelerator.
+SINTER_DEVICE void barriers_are_ready() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+SINTER_DEVICE void arrive(unsigned barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+// At the barrier at the same place in another block of the cluster. It orders nothing but what the
+// accelerator and the multiplications did, so that no wider fence is needed.
+SINTER_DEVICE void arrive_in_block(unsigned barrier, int rank) {
+  asm volatile(
+      "{\n\t.reg .b32 there;\n\t"
+      "mapa.shared::cluster.u32 there, %0, %1;\n\t"
+      "mbarrier.arrive.shared::cluster.b64 _, [there];\n\t}" ::"r"(barrier),
+      "r"(rank)
+      : "memory");
+}
+SINTER_DEVICE void arrive_and_expect(unsigned barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+SINTER_DEVICE void wait(unsigned barrier, int parity) {
+  asm volatile(
+      "{\n\t.reg .pred done;\n\t"
+      "again:\n\t"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n\t"
+      "@done bra finished;\n\t"
+      "bra again;\n\t"
+      "finished:\n\t}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+// ---- the tensor memory accelerator
+
+SINTER_DEVICE void prefetch(const TensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
+// A box of the tensor from these coordinates on, innermost first, to shared memory; what lies
+// outside of the tensor becomes zeros. `blocks`: a bit for each block of the cluster that receives
+// it, at the same place; 0 for this block alone.
+SINTER_DEVICE void load_box(const TensorMap& map, unsigned to, unsigned barrier, unsigned blocks,
+                            int x, int y) {
+  if (blocks)
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        ".multicast::cluster [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(to),
+        "l"(&map), "r"(barrier), "r"(x), "r"(y), "h"(static_cast<unsigned short>(blocks))
+        : "memory");
+  else
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        " [%0], [%1, {%3, %4}], [%2];" ::"r"(to),
+        "l"(&map), "r"(barrier), "r"(x), "r"(y)
+        : "memory");
+}
+SINTER_DEVICE void load_box(const TensorMap& map, unsigned to, unsigned barrier, unsigned blocks,
+                            int x, int y, int z) {
+  if (blocks)
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        ".multicast::cluster [%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(to),
+        "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "h"(static_cast<unsigned short>(blocks))
+        : "memory");
+  else
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        " [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(to),
+        "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z)
+        : "memory");
+}
+SINTER_DEVICE void load_box(const TensorMap& map, unsigned to, unsigned barrier, unsigned blocks,
+                            int x, int y, int z, int u) {
+  if (blocks)
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        ".multicast::cluster [%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(to),
+        "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(u),
+        "h"(static_cast<unsigned short>(blocks))
+        : "memory");
+  else
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        " [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
+        "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(u)
+        : "memory");
+}
+SINTER_DEVICE void load_box(const TensorMap& map, unsigned to, unsigned barrier, unsigned blocks,
+                            int x, int y, int z, int u, int v) {
+  if (blocks)
+    asm volatile(
+        "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        ".multicast::cluster [%0], [%1, {%3, %4, %5, %6, %7}], [%2], %8;" ::"r"(to),
+        "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(u), "r"(v),
+        "h"(static_cast<unsigned short>(blocks))
+        : "memory");
+  else
+    asm volatile(
+        "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        " [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(to),
+        "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(u), "r"(v)
+        : "memory");
+}
+
+// ---- warpgroup matrix multiplications
+
+// The accumulators are settled before the next multiplications use them.
+SINTER_DEVICE void multiply_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+SINTER_DEVICE void multiply_commit() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+// All but the newest `groups` commits are finished.
+template <int groups>
+SINTER_DEVICE void multiply_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(groups) : "memory");
+}
+// Keeps the compiler from moving uses of the accumulators over a wait.
+template <int count>
+SINTER_DEVICE void hold(float (&d)[count]) {
+#pragma unroll
+  for (int i = 0; i < count; ++i) asm volatile("" : "+f"(d[i])::"memory");
+}
+
+// An operand in shared memory with a swizzle of 128 bytes. `leading` and `stride` are bytes: for
+// rows of k, `stride` leads to the next eight rows; for columns (k outermost), `leading` leads to
+// the next 64 elements and `stride` to the next eight of k.
+SINTER_DEVICE unsigned long long operand(unsigned shared, int leading, int stride) {
+  return static_cast<unsigned long long>((shared & 0x3ffff) >> 4) |
+         static_cast<unsigned long long>(leading >> 4) << 16 |
+         static_cast<unsigned long long>(stride >> 4) << 32 | 1ull << 62;
+}
+
+// ---- the shared memory of the cluster's blocks
+
+// Four numbers at the same place in the shared memory of another block.
+SINTER_DEVICE float4 read_block(const float* shared, int rank) {
+  float4 x;
+  asm volatile(
+      "{\n\t.reg .b32 there;\n\t"
+      "mapa.shared::cluster.u32 there, %4, %5;\n\t"
+      "ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [there];\n\t}"
+      : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+      : "r"(address(shared)), "r"(rank)
+      : "memory");
+  return x;
+}
+
+// ---- roles of warps
+
+// Barriers of some of a block's warps, numbers 1 to 15; `threads` wait or pass.
+template <int id, int threads>
+SINTER_DEVICE void wait_at() {
+  asm volatile("bar.sync %0, %1;" ::"n"(id), "n"(threads) : "memory");
+}
+template <int id, int threads>
+SINTER_DEVICE void pass() {
+  asm volatile("bar.arrive %0, %1;" ::"n"(id), "n"(threads) : "memory");
+}
+template <int registers>
+SINTER_DEVICE void keep_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
+}
+template <int registers>
+SINTER_DEVICE void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
+}
+
+}  // namespace hopper
+}  // namespace sinter

@@ -1,0 +1,167 @@
+// Neighbouring elements of which only the first `count` exist, fetched some time before they are
+// used: whole aligned words where memory allows it, and element by element where it does not. What
+// does not exist is not read and has no value.
+#pragma once
+#include "sinter/device/core/pack.cuh"
+
+namespace sinter {
+
+// Neighbours that lie anywhere: they are cut out of the aligned words around them.
+template <class Element, int width>
+struct Shifted {
+  static constexpr int bytes = width * static_cast<int>(sizeof(Element)), words = bytes / 4;
+  static constexpr int in_word = 4 / static_cast<int>(sizeof(Element));
+  static_assert(bytes == 8 || bytes == 16);
+  unsigned at[2 * words];
+  int shift;  // bytes
+  bool inside;
+
+  // Moves the elements to the front of the words.
+  SINTER_DEVICE void settle() {
+    if constexpr (words == 4) {
+#pragma unroll
+      for (int i = 0; i < words + 2; ++i) at[i] = shift & 8 ? at[i + 2] : at[i];
+    }
+#pragma unroll
+    for (int i = 0; i <= words; ++i) at[i] = shift & 4 ? at[i + 1] : at[i];
+#pragma unroll
+    for (int i = 0; i < words; ++i)
+      at[i] = __funnelshift_r(at[i], at[i + 1], static_cast<unsigned>(shift) % 4 * 8);
+  }
+  SINTER_DEVICE unsigned word(int i) const { return at[i]; }
+  SINTER_DEVICE Element element(int e) const {
+    using Bits = typename Word<sizeof(Element)>::Type;
+    const auto bits =
+        static_cast<Bits>(at[e / in_word] >> e % in_word * 8 * static_cast<int>(sizeof(Element)));
+    return reinterpret_cast<const Element&>(bits);
+  }
+};
+
+// Neighbours along index `dim` of the domain that lie apart or leave windows one by one.
+template <class Element, int width, int dim>
+struct Each {
+  Element at[width];
+  unsigned inside;  // a bit each
+
+  SINTER_DEVICE Element element(int e) const { return at[e]; }
+};
+template <class T, class Element, int width, int dim>
+SINTER_DEVICE T get(const Each<Element, width, dim>& held, int e, T otherwise) {
+  return held.inside >> e & 1u ? get<T>(held, e) : otherwise;
+}
+
+template <class Access, long long first, long long end, class Element, int width, int aligned,
+          class Coord>
+SINTER_DEVICE void fetch_part(const Element* base, const Coord& c, int count,
+                              Pack<Element, width, aligned>& pack) {
+  constexpr int step = Pack<Element, width, aligned>::step;
+  using Move = typename Word<step * sizeof(Element)>::Type;
+  const auto place = locate<Access>(c);
+  pack.inside = place.inside;
+  const Move* from = reinterpret_cast<const Move*>(base + place.offset);
+#pragma unroll
+  for (int i = 0; i < width / step; ++i)
+    if (i * step < count && place.inside) reinterpret_cast<Move*>(pack.at)[i] = __ldg(from + i);
+}
+
+// The kernel reads elements [first, end) of the buffer: words that reach further are not touched.
+template <class Access, long long first, long long end, class Element, int width, class Coord>
+SINTER_DEVICE void fetch_part(const Element* base, const Coord& c, int count,
+                              Shifted<Element, width>& pack) {
+  using Packs = Shifted<Element, width>;
+  using Move = typename Word<Packs::bytes>::Type;
+  const auto place = locate<Access>(c);
+  pack.inside = place.inside;
+  if (count <= 0 || !place.inside) return;
+  const char* const from = reinterpret_cast<const char*>(base + place.offset);
+  pack.shift = static_cast<int>(reinterpret_cast<unsigned long long>(from) % Packs::bytes);
+  const char* const aligned = from - pack.shift;
+  const int reach = pack.shift == 0 ? Packs::bytes : 2 * Packs::bytes;
+  if (aligned >= reinterpret_cast<const char*>(base + first) &&
+      aligned + reach <= reinterpret_cast<const char*>(base + end)) {
+    const Move* const words = reinterpret_cast<const Move*>(aligned);
+    *reinterpret_cast<Move*>(pack.at) = __ldg(words);
+    if (pack.shift != 0) *reinterpret_cast<Move*>(pack.at + Packs::words) = __ldg(words + 1);
+    return;
+  }
+  pack.shift = 0;
+#pragma unroll
+  for (int i = 0; i < Packs::words; ++i) pack.at[i] = 0;
+  using Bits = typename Word<sizeof(Element)>::Type;
+  const Bits* const elements = reinterpret_cast<const Bits*>(from);
+#pragma unroll
+  for (int e = 0; e < width; ++e)
+    if (e < count)
+      pack.at[e / Packs::in_word] |= static_cast<unsigned>(__ldg(elements + e))
+                                     << e % Packs::in_word * 8 * static_cast<int>(sizeof(Element));
+}
+
+// Where the neighbours of `c` along index `dim` lie. Most of it is the same for all of them.
+template <class Access, int dim, class Coord>
+struct Walk {
+  using Index = typename Coord::Index;
+  template <class Window>
+  static constexpr bool fixed = Window::Coefficient::at(dim) == 0;
+  template <class... Windows>
+  static constexpr SINTER_DEVICE bool simple(List<Windows...>) {
+    return Access::Via::size == 0 && (true && ... && (fixed<Windows> || Windows::divisor == 1));
+  }
+  template <class... Windows>
+  static constexpr SINTER_DEVICE long long step(List<Windows...>) {
+    return (Access::Stride::at(dim) + ... + (Windows::Coefficient::at(dim) * Windows::stride));
+  }
+  using Windows = typename Access::Windows;
+
+  const Coord& c;
+  Place<Index> first;  // inside: of the windows that all neighbours share
+  SINTER_DEVICE explicit Walk(const Coord& c) : c(c), first(locate<Access>(c)) {
+    if constexpr (simple(Windows{})) first.inside = enter_fixed(Windows{});
+  }
+  SINTER_DEVICE Place<Index> at(int e) const {
+    if constexpr (!simple(Windows{}))
+      return locate<Access>(neighbour<dim>(c, e));
+    else
+      return {first.offset + static_cast<Index>(step(Windows{})) * e, enter_moving(e, Windows{})};
+  }
+
+ private:
+  template <class... Windows>
+  SINTER_DEVICE bool enter_fixed(List<Windows...>) const {
+    Place<Index> place{0, true};
+    ((fixed<Windows> ? enter<Windows>(place, c.at) : void()), ...);
+    return place.inside;
+  }
+  template <class Window>
+  SINTER_DEVICE bool holds(int e) const {
+    const Index coordinate = static_cast<Index>(Window::base) +
+                             dot<typename Window::Coefficient>(c.at) +
+                             static_cast<Index>(Window::Coefficient::at(dim)) * e;
+    return coordinate >= 0 && coordinate < static_cast<Index>(Window::extent);
+  }
+  template <class... Windows>
+  SINTER_DEVICE bool enter_moving(int e, List<Windows...>) const {
+    return (first.inside & ... & (fixed<Windows> || holds<Windows>(e)));
+  }
+};
+
+template <class Access, long long first, long long end, class Element, int width, int dim,
+          class Coord>
+SINTER_DEVICE void fetch_part(const Element* base, const Coord& c, int count,
+                              Each<Element, width, dim>& pack) {
+  const Walk < Access, dim<0 ? Coord::Extent::size : dim, Coord> walk(c);
+  pack.inside = 0;
+#pragma unroll
+  for (int e = 0; e < width; ++e) {
+    const auto place = walk.at(e);
+    if (e >= count || (Access::Windows::size > 0 && !place.inside)) continue;
+    pack.inside |= 1u << e;
+    pack.at[e] = Format<Element>::fetch(base + place.offset);
+  }
+}
+
+template <class Access, long long first, long long end, class Element, class Coord>
+SINTER_DEVICE void fetch_part(const Element* base, const Coord& c, int count, Same<Element>& same) {
+  if (count > 0) fetch<Access>(base, c, same);
+}
+
+}  // namespace sinter

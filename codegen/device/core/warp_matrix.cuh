@@ -1,0 +1,153 @@
+// What a warp of sm_80 or later does with matrices: asynchronous copies to shared memory, fragments
+// from shared memory to registers, and multiplications of 16 x 8 tiles. One instruction a function;
+// addresses of shared memory are 32 bits wide.
+//
+// A fragment is four 8 x 8 blocks of 16-bit elements, or 8 x 4 blocks of 32-bit ones: a thread
+// holds 4 bytes of each, those of row lane / 4 at lane % 4.
+#pragma once
+#include "sinter/device/core/types.cuh"
+
+#ifndef SINTER_OWN_WARP_MATRIX
+namespace sinter {
+
+// An operand of the tensor cores in 32 bits, of which they use the upper 19.
+struct tf32 {
+  unsigned bits;
+  static SINTER_DEVICE unsigned rounded(unsigned x) {
+    unsigned r;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(__uint_as_float(x)));
+    return r;
+  }
+  static SINTER_DEVICE tf32 encode(float x) { return {rounded(__float_as_uint(x))}; }
+};
+
+namespace warp_matrix {
+
+SINTER_DEVICE unsigned address(const void* shared) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(shared));
+}
+
+// ---- asynchronous copies
+
+// `bytes` bytes, or as many zeros.
+template <int bytes>
+SINTER_DEVICE void copy(unsigned to, const void* from, bool inside = true) {
+  static_assert(bytes == 4 || bytes == 8 || bytes == 16);
+  const auto global = __cvta_generic_to_global(from);
+  if constexpr (bytes == 16)
+    asm volatile(
+        "{\n\t.reg .pred outside;\n\tsetp.eq.s32 outside, %2, 0;\n\t"
+        "cp.async.cg.shared.global.L2::128B [%0], [%1], 16, outside;\n\t}" ::"r"(to),
+        "l"(global), "r"(static_cast<int>(inside))
+        : "memory");
+  else
+    asm volatile(
+        "{\n\t.reg .pred outside;\n\tsetp.eq.s32 outside, %2, 0;\n\t"
+        "cp.async.ca.shared.global [%0], [%1], %3, outside;\n\t}" ::"r"(to),
+        "l"(global), "r"(static_cast<int>(inside)), "n"(bytes)
+        : "memory");
+}
+// The same of which the first `valid` bytes are read and the others become zeros.
+template <int bytes>
+SINTER_DEVICE void copy_part(unsigned to, const void* from, int valid) {
+  const auto global = __cvta_generic_to_global(from);
+  if constexpr (bytes == 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "r"(valid)
+                 : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(to), "l"(global), "r"(valid),
+                 "n"(bytes)
+                 : "memory");
+}
+// Ends a group of copies.
+SINTER_DEVICE void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// This thread's groups but the newest `groups` are finished.
+template <int groups>
+SINTER_DEVICE void wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory");
+}
+SINTER_DEVICE void put(unsigned to, uint4 x) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(x.x), "r"(x.y), "r"(x.z),
+               "r"(x.w)
+               : "memory");
+}
+
+// ---- numbers on their way to the tensor cores: two in 32 bits, rounded to nearest even
+
+SINTER_DEVICE unsigned pair(f16, float low, float high) {
+  unsigned r;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  return r;
+}
+SINTER_DEVICE unsigned pair(bf16, float low, float high) {
+  unsigned r;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  return r;
+}
+#ifdef SINTER_HARDWARE_F8
+SINTER_DEVICE unsigned pair(f16, f8e4m3 low, f8e4m3 high) {
+  unsigned r;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;"
+      : "=r"(r)
+      : "h"(static_cast<unsigned short>(low.bits | high.bits << 8)));
+  return r;
+}
+#endif
+
+// ---- fragments
+
+// Lane 8 i + j names line j of block i, 16 bytes.
+SINTER_DEVICE void get(unsigned (&blocks)[4], unsigned line) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(blocks[0]), "=r"(blocks[1]), "=r"(blocks[2]), "=r"(blocks[3])
+               : "r"(line)
+               : "memory");
+}
+// The same where a line is a column of its block of 16-bit elements.
+SINTER_DEVICE void get_transposed(unsigned (&blocks)[4], unsigned line) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(blocks[0]), "=r"(blocks[1]), "=r"(blocks[2]), "=r"(blocks[3])
+               : "r"(line)
+               : "memory");
+}
+SINTER_DEVICE unsigned get_word(unsigned at) {
+  unsigned r;
+  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(r) : "r"(at) : "memory");
+  return r;
+}
+
+// ---- multiplications
+
+// d += a b, for 32 bytes of k. Blocks of a: rows 0 to 7 and 8 to 15 of the first 16 bytes, then of
+// the others; of b: the first 16 bytes and the others. The thread holds of d what it holds of a row
+// of pairs: two elements of row lane / 4, two of the row eight further down.
+#define SINTER_MULTIPLY(Number, shape, type)                                                       \
+  SINTER_DEVICE void multiply(Number, float* d, const unsigned(&a)[4], unsigned b0, unsigned b1) { \
+    asm volatile("mma.sync.aligned." shape ".row.col.f32." type "." type                           \
+                 ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"            \
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                  \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));                  \
+  }
+SINTER_MULTIPLY(f16, "m16n8k16", "f16")
+SINTER_MULTIPLY(bf16, "m16n8k16", "bf16")
+SINTER_MULTIPLY(tf32, "m16n8k8", "tf32")
+#undef SINTER_MULTIPLY
+
+}  // namespace warp_matrix
+}  // namespace sinter
+#endif
+
+namespace sinter::warp_matrix {
+
+// The bits of f8e5m2 are the upper half of those of f16.
+SINTER_DEVICE unsigned pair(f16, f8e5m2 low, f8e5m2 high) {
+  return static_cast<unsigned>(low.bits) << 8 | static_cast<unsigned>(high.bits) << 24;
+}
+// Elements of any type that f16 or bf16 holds.
+template <class Number, class Element>
+SINTER_DEVICE unsigned pair(Number number, Element low, Element high) {
+  return pair(number, static_cast<float>(Format<Element>::decode(low)),
+              static_cast<float>(Format<Element>::decode(high)));
+}
+
+}  // namespace sinter::warp_matrix

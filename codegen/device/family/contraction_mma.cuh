@@ -1,0 +1,189 @@
+// The contraction family on the tensor cores that every GPU from sm_80 on has: acc(batch, m, n) =
+// sum over k of a(batch, m, k) * b(batch, n, k), then the epilogue once an element. Each of the
+// four may be several indices of the domain, which are unravelled from one number.
+//
+// The warps of a block share a tile of the result and walk over k in steps. A ring of stages in
+// shared memory holds the steps ahead. Operands whose elements lie together come there by
+// asynchronous copies; others pass through registers, where their bodies are computed: they are
+// fetched before the current step is multiplied and put after it. One barrier a step suffices,
+// since a stage is filled again only after the barrier that ends the step that read it; the
+// fragments of the next multiplication are read while the current one runs. The structure is that
+// of CUTLASS's multistage kernels, the permutation of chunks that of its ldmatrix layouts.
+#pragma once
+#include "sinter/device/family/contraction_epilogue.cuh"
+#include "sinter/device/family/contraction_loader.cuh"
+
+namespace sinter::contraction {
+
+// What a block does, in numbers.
+template <class Config>
+struct WarpTiles {
+  using P = Problem<Config>;
+  using Index = typename Config::Index;
+  using Number = typename Config::Number;
+  static constexpr int warps = Config::warps_m * Config::warps_n;
+  static constexpr int rows = Config::tile_m / Config::warps_m,  // of a warp
+      columns = Config::tile_n / Config::warps_n;
+  static constexpr int blocks_m = rows / 16, blocks_n = columns / 16;
+  static constexpr int slices = Config::tile_k * static_cast<int>(sizeof(Number)) / 32;
+  static_assert(rows % 16 == 0 && columns % 16 == 0 && slices % 2 == 0);
+  static_assert(warps * 32 == Config::threads && Config::stages >= 2);
+
+  static constexpr Index steps = static_cast<Index>(ceil_divide(P::depth, Config::tile_k));
+  static constexpr long long row_tiles = ceil_divide(P::rows, Config::tile_m),
+                             column_tiles = ceil_divide(P::columns, Config::tile_n);
+  static constexpr long long tiles = static_cast<long long>(P::batches) * row_tiles * column_tiles;
+};
+
+// A tile's batch entry, row of tiles and column of tiles. Those that run at once lie in a patch:
+// `group` rows of tiles, one column after another.
+template <class Config>
+struct WarpTilePlace {
+  long long batch, m, n;
+
+  SINTER_DEVICE explicit WarpTilePlace(long long tile) {
+    using T = WarpTiles<Config>;
+    constexpr long long in_batch =
+                            T::row_tiles * T::column_tiles > 0 ? T::row_tiles * T::column_tiles : 1,
+                        in_group = T::column_tiles > 0 ? Config::group * T::column_tiles : 1;
+    batch = tile / in_batch;
+    tile -= batch * in_batch;
+    const long long first = tile / in_group * Config::group, rest = T::row_tiles - first;
+    const long long height = rest < Config::group ? rest : Config::group;
+    tile %= in_group;
+    m = first + tile % height;
+    n = tile / height;
+  }
+};
+
+// The fragments of a warp for 32 bytes of k.
+template <class Config>
+struct Fragments {
+  using T = WarpTiles<Config>;
+  using Number = typename Config::Number;
+  unsigned a[T::blocks_m][4], b[T::blocks_n][4];
+
+  // Numbers that were copied as f32.
+  template <int blocks>
+  static SINTER_DEVICE void round(unsigned (&fragments)[blocks][4]) {
+#pragma unroll
+    for (int i = 0; i < blocks * 4; ++i)
+      fragments[i / 4][i % 4] = tf32::rounded(fragments[i / 4][i % 4]);
+  }
+  template <bool round_a, bool round_b>
+  SINTER_DEVICE void multiply(float (&acc)[T::blocks_m][T::columns / 2]) {
+    if constexpr (round_a) round(a);
+    if constexpr (round_b) round(b);
+#pragma unroll
+    for (int i = 0; i < T::blocks_m; ++i)
+#pragma unroll
+      for (int j = 0; j < T::blocks_n; ++j) {
+        warp_matrix::multiply(Number{}, acc[i] + j * 8, a[i], b[j][0], b[j][1]);
+        warp_matrix::multiply(Number{}, acc[i] + j * 8 + 4, a[i], b[j][2], b[j][3]);
+      }
+  }
+};
+
+// Sums a tile. `a` and `b` are loaders that know its rows and columns.
+template <class Config, class Args, class LoaderA, class LoaderB>
+SINTER_DEVICE void sum_warp_tile(
+    const Args& args, const LoaderA& a, const LoaderB& b, unsigned shared, int row, int column,
+    float (&acc)[WarpTiles<Config>::blocks_m][WarpTiles<Config>::columns / 2]) {
+  using T = WarpTiles<Config>;
+  using Index = typename Config::Index;
+  using LayoutA = typename LoaderA::Layout;
+  using LayoutB = typename LoaderB::Layout;
+  constexpr int stages = Config::stages, stage_bytes = LayoutA::bytes + LayoutB::bytes;
+  const Reader<LayoutA, true, T::blocks_m, T::slices> read_a(row);
+  const Reader<LayoutB, false, T::blocks_n, T::slices> read_b(column);
+  Fragments<Config> fragments[2];
+  const auto read = [&](Fragments<Config>& f, unsigned stage, int slice) {
+    read_a.get(f.a, stage, slice);
+    read_b.get(f.b, stage + LayoutA::bytes, slice);
+  };
+  const auto multiply = [&](Fragments<Config>& f) {
+    f.template multiply<LoaderA::rounds, LoaderB::rounds>(acc);
+  };
+  typename LoaderA::Held held_a;
+  typename LoaderB::Held held_b;
+  constexpr bool copies = LoaderA::copied || LoaderB::copied;
+  unsigned filled = shared, current = shared;  // stages
+  const auto following = [&](unsigned stage) {
+    return stage == shared + (stages - 1) * stage_bytes ? shared : stage + stage_bytes;
+  };
+  // The first steps are loaded by the same code as the others: the bodies are compiled once.
+#pragma unroll 1
+  for (Index step = 1 - stages; step < T::steps; ++step) {
+    const Index ahead = step + stages - 1;
+    if (ahead < T::steps) {
+      a.start(args, ahead, filled, held_a);
+      b.start(args, ahead, filled + LayoutA::bytes, held_b);
+    }
+    if constexpr (copies) warp_matrix::commit();
+    if (step >= 0) {
+#pragma unroll
+      for (int slice = 0; slice < T::slices - 1; ++slice) {
+        read(fragments[(slice + 1) % 2], current, slice + 1);
+        multiply(fragments[slice % 2]);
+      }
+      current = following(current);
+    }
+    if (ahead < T::steps) {
+      a.end(args, ahead, filled, held_a);
+      b.end(args, ahead, filled + LayoutA::bytes, held_b);
+    }
+    filled = following(filled);
+    // Behind the barrier the next step has come, and nobody reads this one's stage any more.
+    if constexpr (copies) warp_matrix::wait<stages - 2>();
+    __syncthreads();
+    if (step >= -1 && step + 1 < T::steps) read(fragments[0], current, 0);
+    if (step >= 0) multiply(fragments[1]);
+  }
+}
+
+// The whole kernel.
+template <class Config, class A, class B, class Body, class Args, class Rows>
+SINTER_DEVICE void run_by_warps(const Args& args, const Rows& rows) {
+  using P = Problem<Config>;
+  using T = WarpTiles<Config>;
+  using Index = typename Config::Index;
+  hardware::take_turn();
+  extern __shared__ uint4 dynamic_memory[];
+  const unsigned shared = warp_matrix::address(dynamic_memory);
+  const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
+  const int row = warp / Config::warps_n * T::rows, column = warp % Config::warps_n * T::columns;
+  Slab& slab = reinterpret_cast<Slab*>(dynamic_memory)[warp];
+  for (long long tile = blockIdx.x; tile < T::tiles; tile += gridDim.x) {
+    const WarpTilePlace<Config> at(tile);
+    const Index batch = static_cast<Index>(at.batch), row_end = rows.end(batch, P::rows);
+    const Index row0 = rows.begin(batch, P::rows) + static_cast<Index>(at.m) * Config::tile_m;
+    const Index column0 = static_cast<Index>(at.n) * Config::tile_n;
+    if (row0 >= row_end) continue;  // of a group that has no more rows; the same for all threads
+    SlabPlace<Config> place;
+    P::set_batch(place.batch, batch);
+    Loader<Config, A, Rows, Config::tile_m, true> a;
+    Loader<Config, B, Rows, Config::tile_n, false> b;
+    a.aim(place.batch, row0, row_end, rows);
+    b.aim(place.batch, column0, P::columns, rows);
+    float acc[T::blocks_m][T::columns / 2] = {};
+    sum_warp_tile<Config>(args, a, b, shared, row, column, acc);
+
+    place.row_end = row_end;
+    const Index end = column0 + column + T::columns;
+    place.column_end = end < P::columns ? end : P::columns;
+    constexpr int across = (T::columns + Slab::columns - 1) / Slab::columns;
+    const Slab::Fragment fragment;
+#pragma unroll 1
+    for (int s = 0; s < T::blocks_m * across; ++s) {
+      put_slab<0, across>(slab, fragment, acc, s);
+      __syncwarp();
+      place.row = row0 + row + s / across * 16;
+      place.column = column0 + column + s % across * Slab::columns;
+      finish<Config, Body>(args, slab, place, rows);
+      __syncwarp();
+    }
+    __syncthreads();  // the next tile writes to the shared memory
+  }
+}
+
+}  // namespace sinter::contraction

@@ -1,0 +1,28 @@
+// The iteration space of a contraction: indices of batch, m, n and k, each of the four unravelled
+// from one number.
+#pragma once
+#include "sinter/device/core/index.cuh"
+
+namespace sinter::contraction {
+
+template <class Config>
+struct Problem {
+  using Index = typename Config::Index;
+  using Coord = Coordinates<Index, typename Config::Extent>;
+  static constexpr int first_m = Config::batch, first_n = first_m + Config::m,
+                       first_k = first_n + Config::n;
+  static constexpr SINTER_DEVICE Index product(int from, int count) {
+    Index p = 1;
+    for (int i = from; i < from + count; ++i) p *= static_cast<Index>(Config::Extent::at(i));
+    return p;
+  }
+  static constexpr Index batches = product(0, Config::batch), rows = product(first_m, Config::m),
+                         columns = product(first_n, Config::n), depth = product(first_k, Config::k);
+
+  static SINTER_DEVICE void set_batch(Coord& c, Index i) { unravel<0, Config::batch>(i, c); }
+  static SINTER_DEVICE void set_m(Coord& c, Index i) { unravel<first_m, Config::m>(i, c); }
+  static SINTER_DEVICE void set_n(Coord& c, Index i) { unravel<first_n, Config::n>(i, c); }
+  static SINTER_DEVICE void set_k(Coord& c, Index i) { unravel<first_k, Config::k>(i, c); }
+};
+
+}  // namespace sinter::contraction

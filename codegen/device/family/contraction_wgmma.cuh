@@ -1,0 +1,415 @@
+// The contraction family on the tensor cores of sm_90a: acc(batch, m, n) = sum over k of
+// a(batch, m, k) * b(batch, n, k), then the epilogue once an element.
+//
+// A block holds one producer and several consumer warpgroups and walks over tiles of the result.
+// One thread of the producer keeps the tensor memory accelerator filling a ring of stages, each 128
+// bytes of k of both operands; the consumers multiply from there and give each stage back. A tile
+// belongs to all consumers, 64 rows or a multiple each, or, with `alternate`, to one of them, so
+// that one multiplies while the other finishes its tile. The producer runs ahead into the next tile
+// either way. The blocks of a cluster stand beside each other along m or n and load the operand
+// that they share together, a part each; or, with `split`, they share one tile and sum a part of k
+// each, which they then add up in the order of their ranks. The structure is that of CUTLASS's
+// warp-specialised persistent kernels; adding parts through the cluster's shared memory is
+// DeepGEMM's idea.
+//
+// In a stage an operand lies as the accelerator's 128-byte swizzle leaves it: with k fastest in
+// memory, a line of 128 bytes of k for every row; else, for every 64 rows, a line of them for every
+// k.
+#pragma once
+#include "sinter/device/core/hopper.cuh"
+#include "sinter/device/core/wgmma.cuh"
+#include "sinter/device/family/contraction_epilogue.cuh"
+
+namespace sinter::contraction {
+
+template <class Config>
+struct Shape {
+  using P = Problem<Config>;
+  static constexpr int neighbours = Config::cluster_m * Config::cluster_n;  // share operands
+  static constexpr int cluster = neighbours * Config::split;
+  static constexpr int line = 128;                           // bytes
+  static constexpr int step = line / Config::operand_bytes;  // elements of k in a stage
+  static constexpr int steps = static_cast<int>(ceil_divide(P::depth, step));
+  static constexpr int a_bytes = Config::tile_m * line, b_bytes = Config::tile_n * line;
+  static constexpr int stage_bytes = a_bytes + b_bytes;
+  static constexpr int consumers = Config::threads / 128 - 1;
+  // Of the warpgroups that share a tile.
+  static constexpr int rows = Config::alternate ? Config::tile_m : Config::tile_m / consumers;
+  static constexpr int blocks = rows / 64;  // of a multiplication
+  static constexpr int sharing = Config::alternate ? 1 : consumers;
+  static_assert(rows % 64 == 0 && rows * (Config::alternate ? 1 : consumers) == Config::tile_m);
+  static_assert(!Config::alternate || consumers == 2);
+  static_assert((Config::cluster_m > 1) + (Config::cluster_n > 1) + (Config::split > 1) <= 1);
+
+  // Tiles of a cluster.
+  static constexpr int tiles_m =
+                           static_cast<int>(ceil_divide(P::rows, Config::tile_m*Config::cluster_m)),
+                       tiles_n = static_cast<int>(
+                           ceil_divide(P::columns, Config::tile_n*Config::cluster_n));
+  static constexpr int tiles = static_cast<int>(P::batches) * tiles_m * tiles_n;
+  // With `split` a block has one tile, and its ring ends as room for the slabs of the sums.
+  static constexpr int across = (Config::tile_n + Slab::columns - 1) / Slab::columns;
+  static constexpr int parts = blocks * across;  // slabs of a warp
+  static_assert(Config::split == 1 ||
+                (!Config::alternate && consumers * 4 * parts * static_cast<int>(sizeof(Slab)) <=
+                                           Config::stages * stage_bytes));
+  static SINTER_DEVICE int first_step(int rank) {
+    return Config::split > 1 ? steps * rank / Config::split : 0;
+  }
+  static SINTER_DEVICE int end_step(int rank) {
+    return Config::split > 1 ? steps * (rank + 1) / Config::split : steps;
+  }
+
+  // Shared memory, from a multiple of 1024 on.
+  static constexpr int slabs = Config::stages * stage_bytes;
+  static constexpr int full = slabs + consumers * 4 * static_cast<int>(sizeof(Slab)),
+                       empty = full + Config::stages * 8;
+};
+
+// A tile's batch entry and first row and column.
+template <class Config>
+struct TilePlace {
+  int batch, row, column;
+
+  // Tiles are numbered so that those which run at once lie in a patch: `group` rows of them, one
+  // column after another.
+  SINTER_DEVICE TilePlace(int tile, int rank) {
+    using S = Shape<Config>;
+    constexpr int in_batch = S::tiles_m * S::tiles_n, in_group = Config::group * S::tiles_n;
+    batch = tile / in_batch;
+    tile -= batch * in_batch;
+    const int first = tile / in_group * Config::group;
+    const int height = S::tiles_m - first < Config::group ? S::tiles_m - first : Config::group;
+    tile %= in_group;
+    const int m = first + tile % height, n = tile / height;
+    row = (m * Config::cluster_m + (Config::cluster_m > 1 ? rank : 0)) * Config::tile_m;
+    column = (n * Config::cluster_n + (Config::cluster_n > 1 ? rank : 0)) * Config::tile_n;
+  }
+};
+
+// A stage of the ring and the parity of its current use.
+template <int stages>
+struct Turn {
+  int stage = 0, parity = 0;
+  SINTER_DEVICE void advance() {
+    if (++stage == stages) stage = 0, parity ^= 1;
+  }
+  SINTER_DEVICE void skip(int steps) {
+    stage += steps % stages;
+    parity ^= steps / stages & 1;
+    if (stage >= stages) stage -= stages, parity ^= 1;
+  }
+};
+
+// Brings this block's part of an operand; `rows` of the tile's, of which the cluster shares parts.
+template <class Operand, int rows, int parts, class Args, class Coord>
+SINTER_DEVICE void load_operand(const Args& args, const Coord& c, int row, int k, int rank,
+                                unsigned to, unsigned barrier) {
+  constexpr int part = rows / parts;
+  constexpr unsigned blocks = parts > 1 ? (1u << parts) - 1 : 0;
+  const int first = parts > 1 ? rank * part : 0;
+  if constexpr (Operand::k_fastest) {
+    Operand::load(args, c, row + first, k, to + first * 128, barrier, blocks);
+  } else {
+    static_assert(part % 64 == 0);
+#pragma unroll
+    for (int i = first; i < first + part; i += 64)
+      Operand::load(args, c, row + i, k, to + i * 128, barrier, blocks);
+  }
+}
+
+template <class Config, class A, class B, class Args>
+SINTER_DEVICE void produce(const Args& args, unsigned shared, int rank) {
+  using P = Problem<Config>;
+  using S = Shape<Config>;
+  Turn<Config::stages> turn;
+  for (int tile = static_cast<int>(blockIdx.x) / S::cluster; tile < S::tiles;
+       tile += static_cast<int>(gridDim.x) / S::cluster) {
+    const TilePlace<Config> place(tile, rank);
+    typename P::Coord c;
+    P::set_batch(c, place.batch);
+#pragma unroll 1
+    for (int step = S::first_step(rank); step < S::end_step(rank); ++step, turn.advance()) {
+      const unsigned stage = shared + turn.stage * S::stage_bytes,
+                     full = shared + S::full + turn.stage * 8,
+                     empty = shared + S::empty + turn.stage * 8;
+      hopper::wait(empty, turn.parity ^ 1);
+      hopper::arrive_and_expect(full, S::stage_bytes);
+      load_operand<A, Config::tile_m, Config::cluster_n>(args, c, place.row, step * S::step, rank,
+                                                         stage, full);
+      load_operand<B, Config::tile_n, Config::cluster_m>(args, c, place.column, step * S::step,
+                                                         rank, stage + S::a_bytes, full);
+    }
+  }
+}
+
+// An operand's descriptor at the start of a stage, and how far the next 32 bytes of k lie, in units
+// of 16 bytes.
+template <class Operand>
+SINTER_DEVICE unsigned long long descriptor(unsigned shared) {
+  return Operand::k_fastest ? hopper::operand(shared, 16, 1024)
+                            : hopper::operand(shared, 8192, 1024);
+}
+template <class Operand>
+inline constexpr int kStride = Operand::k_fastest ? 2 : 128;
+
+template <class Config>
+SINTER_DEVICE void release(unsigned empty) {
+  constexpr int neighbours = Shape<Config>::neighbours;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  if constexpr (neighbours > 1) {
+    if (lane < neighbours) hopper::arrive_in_block(empty, lane);
+  } else {
+    if (lane == 0) hopper::arrive(empty);
+  }
+}
+
+// Adds a stage's sums to those of the stages before it: the tensor cores add 8-bit products with
+// fewer bits than f32 has.
+template <int blocks, int count>
+SINTER_DEVICE void settle(float (&acc)[blocks][count], float (&settled)[blocks][count]) {
+#pragma unroll
+  for (int i = 0; i < blocks; ++i) {
+    hopper::hold(acc[i]);
+#pragma unroll
+    for (int j = 0; j < count; ++j) settled[i][j] += acc[i][j];
+  }
+}
+
+// With `alternate` a consumer may wait for a stage only when the other one has waited for all of
+// its own, since a parity tells neighbouring uses of a stage apart and no others.
+SINTER_DEVICE void wait_for_turn(int consumer) {
+  if (consumer == 0)
+    hopper::wait_at<2, 256>();
+  else
+    hopper::wait_at<3, 256>();
+}
+SINTER_DEVICE void give_turn(int consumer) {
+  if (consumer == 0)
+    hopper::pass<3, 256>();
+  else
+    hopper::pass<2, 256>();
+}
+
+// Waits for a stage and starts its multiplications.
+template <class Config, class A, class B, int count>
+SINTER_DEVICE void multiply_stage(float (&d)[Shape<Config>::blocks][count], unsigned long long a0,
+                                  unsigned long long b0, unsigned shared,
+                                  const Turn<Config::stages>& turn, bool keep) {
+  using S = Shape<Config>;
+  const int offset = turn.stage * (S::stage_bytes / 16);
+  hopper::wait(shared + S::full + turn.stage * 8, turn.parity);
+  hopper::multiply_fence();
+#pragma unroll
+  for (int k = 0; k < 4; ++k)
+#pragma unroll
+    for (int i = 0; i < S::blocks; ++i)
+      hopper::multiply(d[i], a0 + (offset + i * 512 + k * kStride<A>),
+                       b0 + (offset + k * kStride<B>), k > 0 || keep);
+  hopper::multiply_commit();
+}
+
+// Multiplies one tile's stages. `sums` are of this warpgroup's rows; `done_waiting` is called when
+// the last stage has come.
+template <class Config, class A, class B, class DoneWaiting>
+SINTER_DEVICE void multiply_tile(float (&sums)[Shape<Config>::blocks][Config::tile_n / 2],
+                                 unsigned long long a0, unsigned long long b0, unsigned shared,
+                                 int first_step, int end_step, Turn<Config::stages>& turn,
+                                 const DoneWaiting& done_waiting) {
+  using S = Shape<Config>;
+  int previous = 0;
+#pragma unroll 1
+  for (int step = first_step; step < end_step; ++step) {
+    multiply_stage<Config, A, B>(sums, a0, b0, shared, turn, step > first_step);
+    hopper::multiply_wait<1>();
+    if (step > first_step) release<Config>(shared + S::empty + previous * 8);
+    previous = turn.stage;
+    turn.advance();
+  }
+  done_waiting();
+  hopper::multiply_wait<0>();
+  release<Config>(shared + S::empty + previous * 8);
+#pragma unroll
+  for (int i = 0; i < S::blocks; ++i) hopper::hold(sums[i]);
+}
+
+// The same where the sums of each stage are settled: while those of one stage are added, another is
+// multiplied. Two at a time, since the compiler gives up on multiplications that are under way
+// across the end of a loop's body.
+template <class Config, class A, class B, class DoneWaiting>
+SINTER_DEVICE void multiply_and_settle(float (&sums)[Shape<Config>::blocks][Config::tile_n / 2],
+                                       unsigned long long a0, unsigned long long b0,
+                                       unsigned shared, int first_step, int end_step,
+                                       Turn<Config::stages>& turn,
+                                       const DoneWaiting& done_waiting) {
+  using S = Shape<Config>;
+#pragma unroll
+  for (int i = 0; i < S::blocks; ++i)
+#pragma unroll
+    for (int j = 0; j < Config::tile_n / 2; ++j) sums[i][j] = 0;
+  float even[S::blocks][Config::tile_n / 2];
+  const auto finish = [&](auto& d, int stage) {
+    release<Config>(shared + S::empty + stage * 8);
+    settle(d, sums);
+  };
+#pragma unroll 1
+  for (int step = first_step; step + 1 < end_step; step += 2) {
+    float odd[S::blocks][Config::tile_n / 2];
+    const int first = turn.stage;
+    multiply_stage<Config, A, B>(even, a0, b0, shared, turn, false);
+    turn.advance();
+    multiply_stage<Config, A, B>(odd, a0, b0, shared, turn, false);
+    hopper::multiply_wait<1>();
+    finish(even, first);
+    hopper::multiply_wait<0>();
+    finish(odd, turn.stage);
+    turn.advance();
+  }
+  if ((end_step - first_step) % 2 != 0) {
+    multiply_stage<Config, A, B>(even, a0, b0, shared, turn, false);
+    hopper::multiply_wait<0>();
+    finish(even, turn.stage);
+    turn.advance();
+  }
+  done_waiting();
+}
+
+// Where slab number `part` of a warp lies in the result.
+template <class Config>
+SINTER_DEVICE SlabPlace<Config> slab_place(const TilePlace<Config>& tile, int first_row, int part) {
+  using P = Problem<Config>;
+  using S = Shape<Config>;
+  const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
+  SlabPlace<Config> place;
+  P::set_batch(place.batch, tile.batch);
+  const int column_end = tile.column + Config::tile_n;
+  place.row = tile.row + first_row + part / S::across * 64 + warp * 16;
+  place.column = tile.column + part % S::across * Slab::columns;
+  place.row_end = P::rows;
+  place.column_end = column_end < P::columns ? column_end : P::columns;
+  return place;
+}
+
+template <class Config, class A, class B, class Body, class Args>
+SINTER_DEVICE void consume(const Args& args, unsigned char* memory, unsigned shared, int consumer,
+                           int rank) {
+  using S = Shape<Config>;
+  const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32 % 4, 0);
+  const int first_row = Config::alternate ? 0 : consumer * S::rows;
+  Slab& slab = reinterpret_cast<Slab*>(memory + S::slabs)[consumer * 4 + warp];
+  const unsigned long long a0 = descriptor<A>(shared + first_row * S::line),
+                           b0 = descriptor<B>(shared + S::a_bytes);
+  Turn<Config::stages> turn;
+  int number = 0;  // of the block's tile
+  for (int tile = static_cast<int>(blockIdx.x) / S::cluster; tile < S::tiles;
+       tile += static_cast<int>(gridDim.x) / S::cluster, ++number) {
+    if (Config::alternate && number % S::consumers != consumer) {
+      turn.skip(S::steps);
+      continue;
+    }
+    if constexpr (Config::prefetch) {
+      // Warps own 16 rows of every 64; the lines of all four are shared out evenly.
+      const TilePlace<Config> place(tile, rank);
+      SlabPlace<Config> own = slab_place(place, first_row, 0);
+      own.row += (S::rows / 4 - 16) * warp;
+      prefetch_tile<Config, Body, S::rows / 4, Config::tile_n>(args, own);
+    }
+    float sums[S::blocks][Config::tile_n / 2];
+    if (Config::alternate && number > 0) wait_for_turn(consumer);
+    const bool more = tile + static_cast<int>(gridDim.x) / S::cluster < S::tiles;
+    const auto done_waiting = [&] {
+      if (Config::alternate && more) give_turn(consumer);
+    };
+    if constexpr (Config::settle)
+      multiply_and_settle<Config, A, B>(sums, a0, b0, shared, S::first_step(rank),
+                                        S::end_step(rank), turn, done_waiting);
+    else
+      multiply_tile<Config, A, B>(sums, a0, b0, shared, S::first_step(rank), S::end_step(rank),
+                                  turn, done_waiting);
+    const Slab::Fragment fragment;
+    if constexpr (Config::split > 1) {
+      hopper::wait_at<1, S::consumers * 128>();  // nobody reads the ring any more
+      Slab* parts = reinterpret_cast<Slab*>(memory) + (consumer * 4 + warp) * S::parts;
+#pragma unroll 1
+      for (int s = 0; s < S::parts; ++s) put_slab<0, S::across>(parts[s], fragment, sums, s);
+    } else {
+      const TilePlace<Config> place(tile, rank);
+#pragma unroll 1
+      for (int s = 0; s < S::parts; ++s) {
+        put_slab<0, S::across>(slab, fragment, sums, s);
+        __syncwarp();
+        finish<Config, Body>(args, slab, slab_place(place, first_row, s), AllRows{});
+        __syncwarp();
+      }
+    }
+  }
+}
+
+// Adds up what the blocks of the cluster summed and finishes this block's share of the slabs.
+template <class Config, class Body, class Args>
+SINTER_DEVICE void finish_parts(const Args& args, unsigned char* memory, int consumer, int rank) {
+  using S = Shape<Config>;
+  const int warp = static_cast<int>(threadIdx.x) / 32 % 4,
+            lane = static_cast<int>(threadIdx.x) % 32;
+  const TilePlace<Config> place(static_cast<int>(blockIdx.x) / S::cluster, 0);
+  Slab& slab = reinterpret_cast<Slab*>(memory + S::slabs)[consumer * 4 + warp];
+  const Slab* parts = reinterpret_cast<const Slab*>(memory) + (consumer * 4 + warp) * S::parts;
+#pragma unroll 1
+  for (int s = 0; s < S::parts; ++s) {
+    if ((s + warp) % Config::split != rank) continue;
+#pragma unroll 2
+    for (int i = lane * 4; i < Slab::rows * Slab::columns; i += 128) {
+      float4 sum = hopper::read_block(parts[s].at + i, 0);
+#pragma unroll
+      for (int r = 1; r < Config::split; ++r) {
+        const float4 part = hopper::read_block(parts[s].at + i, r);
+        sum.x += part.x, sum.y += part.y, sum.z += part.z, sum.w += part.w;
+      }
+      *reinterpret_cast<float4*>(slab.at + i) = sum;
+    }
+    __syncwarp();
+    finish<Config, Body>(args, slab, slab_place(place, consumer * S::rows, s), AllRows{});
+    __syncwarp();
+  }
+}
+
+// The whole kernel. `memory` starts at a multiple of 1024 bytes.
+template <class Config, class A, class B, class Body, class Args>
+SINTER_DEVICE void run_on_tensor_cores(const Args& args) {
+  using S = Shape<Config>;
+  extern __shared__ unsigned char dynamic_memory[];
+  const unsigned start = hopper::address(dynamic_memory), shared = (start + 1023) & ~1023u;
+  unsigned char* memory = dynamic_memory + (shared - start);
+  const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
+  const int rank = S::cluster > 1 ? hardware::cluster_rank() : 0;
+  if (threadIdx.x == 0) {
+    A::prefetch(args);
+    B::prefetch(args);
+    for (int i = 0; i < Config::stages; ++i) {
+      hopper::barrier_init(shared + S::full + i * 8, 1);
+      hopper::barrier_init(shared + S::empty + i * 8, S::sharing * 4 * S::neighbours);
+    }
+    hopper::barriers_are_ready();
+  }
+  if constexpr (S::cluster > 1)
+    hardware::cluster_barrier();
+  else
+    __syncthreads();
+  hardware::take_turn();
+  if (warpgroup == 0) {
+    hopper::keep_registers<Config::producer_registers>();
+    if (threadIdx.x == 0) produce<Config, A, B>(args, shared, rank);
+    __syncwarp();
+  } else {
+    hopper::take_registers<Config::consumer_registers>();
+    consume<Config, A, B, Body>(args, memory, shared, warpgroup - 1, rank);
+  }
+  if constexpr (Config::split > 1) {
+    hardware::cluster_barrier();
+    if (warpgroup > 0) finish_parts<Config, Body>(args, memory, warpgroup - 1, rank);
+  }
+  // A block's memory and barriers stay until no other block of the cluster can reach for them.
+  if constexpr (S::cluster > 1) hardware::cluster_barrier();
+}
+
+}  // namespace sinter::contraction

@@ -1,0 +1,38 @@
+#include "emit/index_order.hpp"
+
+#include <algorithm>
+
+namespace sinter {
+
+void reorder(KernelSpec& spec, const std::vector<int>& order) {
+  const auto permute = [&](Dims& d) {
+    if (d.empty()) return;
+    Dims r;
+    for (int i : order) r.push_back(d[i]);
+    d = r;
+  };
+  const auto access = [&](Access& a) {
+    if (a.via.empty()) permute(a.stride);
+    for (auto& w : a.windows) permute(w.coefficient);
+  };
+  permute(spec.extent);
+  for (auto& p : spec.ports) access(p.access);
+  for (Body* body : {&spec.body, &spec.a, &spec.b})
+    for (auto& s : body->statements) {
+      access(s.access);
+      if (s.kind == StatementKind::index)
+        s.dim = static_cast<int>(std::find(order.begin(), order.end(), s.dim) - order.begin());
+    }
+}
+
+bool reads_joined_indices(const KernelSpec& spec) {
+  if (!spec.gathers.empty()) return true;
+  for (const auto& p : spec.ports)
+    if (!p.access.via.empty()) return true;
+  for (const Body* body : {&spec.body, &spec.a, &spec.b})
+    for (const auto& s : body->statements)
+      if (s.kind == StatementKind::random && !s.access.via.empty()) return true;
+  return false;
+}
+
+}  // namespace sinter

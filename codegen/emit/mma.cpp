@@ -1,0 +1,109 @@
+#include "emit/mma.hpp"
+
+#include <algorithm>
+
+#include "emit/mma_tiles.hpp"
+#include "plan/access.hpp"
+
+namespace sinter {
+namespace {
+
+constexpr int kChunk = 16;  // bytes that one instruction reads or writes
+
+bool is_load(const Statement& s) { return s.kind == StatementKind::load; }
+bool is_store(const Statement& s) { return s.kind == StatementKind::store; }
+
+// Whether every value of type `from` is one of floating type `to`.
+bool holds(DataType to, DataType from) {
+  if (from == DataType::none) return false;
+  const auto &t = info(to), &f = info(from);
+  if (!f.floating) return f.bytes == 1;  // at most eight significant bits
+  return t.precision >= f.precision && t.largest >= f.largest &&
+         t.min_exponent - t.precision <= f.min_exponent - f.precision;
+}
+
+// The type of the operand's values where it is plainly loaded, else what they may be rounded to.
+DataType factor_type(const KernelSpec& spec, const Body& body, DataType declared) {
+  const Statement& s = body.statements.back();
+  if (body.statements.size() == 1 && is_load(s)) {
+    const DataType stored = spec.ports[static_cast<std::size_t>(s.port)].type;
+    if (info(stored).precision <= 11) return stored;
+  }
+  return declared;
+}
+
+// The type in which the tensor cores multiply; none where there is none that keeps the meaning.
+DataType choose_number(const KernelSpec& spec) {
+  const DataType a = factor_type(spec, spec.a, spec.a_type),
+                 b = factor_type(spec, spec.b, spec.b_type);
+  const auto narrow = [](DataType t) { return is_floating(t) && info(t).precision <= 11; };
+  // Sums of integers alone must come out as on ordinary cores: they do where none needs rounding.
+  if (!narrow(a) && !narrow(b)) {
+    const auto largest = [](DataType t) {
+      return t == DataType::none ? 0x1p63 : std::max(-info(t).lowest, info(t).largest);
+    };
+    const int end = spec.extent.size();
+    const double depth = static_cast<double>(count(spec.extent, end - spec.k, end));
+    if (!(depth * largest(a) * largest(b) <= 0x1p24)) return DataType::none;
+  }
+  for (DataType t : {DataType::f16, DataType::bf16, DataType::tf32})
+    if (holds(t, a) && holds(t, b)) return t;
+  return DataType::none;
+}
+
+// Whether operands come in whole copies whose addresses are simple.
+bool light(const KernelSpec& spec, const Mma& e) {
+  if (spec.k != 1) return false;
+  for (const MmaOperand* o : {&e.a, &e.b})
+    if (!o->copied || o->ragged || o->packing.width * info(e.number).bytes < kChunk ||
+        (e.number == DataType::tf32 && !o->k_fastest))
+      return false;
+  return true;
+}
+
+}  // namespace
+
+std::optional<MmaPlan> plan_mma(const KernelSpec& given) {
+  if (given.family != Family::contraction || given.accumulate != DataType::f32 ||
+      given.annihilating_zero)
+    return {};
+  MmaPlan plan{given, {}};
+  KernelSpec& spec = plan.spec;
+  Mma& e = plan.engine;
+  e.number = choose_number(spec);
+  if (e.number == DataType::none) return {};
+  order_depth(spec);
+  const int first_m = spec.batch, first_n = first_m + spec.m, first_k = first_n + spec.n;
+  const Group m{spec.m ? first_n - 1 : -1, spec.m}, n{spec.n ? first_k - 1 : -1, spec.n};
+  e.a = choose_operand(spec, spec.a, e.number, m, spec.rows.on);
+  e.b = choose_operand(spec, spec.b, e.number, n, false);
+  e.n_fastest = !prefers(spec, spec.body, n.last, m.last, is_store);
+
+  const auto extent = [&](int from, int to) {
+    return static_cast<double>(count(spec.extent, from, to));
+  };
+  MmaWork w{extent(0, first_m),
+            extent(first_m, first_n),
+            extent(first_n, first_k),
+            extent(first_k, spec.extent.size()),
+            e.number == DataType::tf32 ? 4 : 2,
+            0,
+            light(spec, e),
+            weigh(spec, spec.a, e.a),
+            weigh(spec, spec.b, e.b)};
+  for (const auto& s : spec.body.statements)
+    if (is_load(s) || is_store(s))
+      w.extra_bytes += info(spec.ports[static_cast<std::size_t>(s.port)].type).bytes;
+  const auto tile = choose_tile(w);
+  if (!tile) return {};
+  e.tile = *tile;
+  e.blocks = least_blocks(w, e.tile);
+  e.tiles = tiles_of(w, e.tile);
+  const bool packs = e.n_fastest || !spec.rows.on;  // rows of a group start anywhere
+  e.packing = choose_packing(spec, e.n_fastest ? n.last : m.last, packs ? 8 : 1);
+  e.unroll = e.packing.width >= 8 ? 2 : 4;
+  e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(e.tile));
+  return plan;
+}
+
+}  // namespace sinter

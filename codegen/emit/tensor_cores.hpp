@@ -1,0 +1,64 @@
+// How a contraction runs on the tensor cores of sm_90a: which operands the tensor memory
+// accelerator can bring, tiles, clusters and the ring of stages; see
+// codegen/device/family/contraction_wgmma.cuh. A pure function of the spec and the device model.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "emit/packing.hpp"
+#include "plan/tensor_map.hpp"
+#include "plan/tuning.hpp"
+
+namespace sinter {
+
+// An operand that is loaded in boxes.
+struct BoxedOperand {
+  int port = -1;
+  bool k_fastest = true;   // in memory; else its row index is
+  std::vector<int> batch;  // the domain's indices of the map's dims from the third on
+  TensorMap map;
+};
+
+// What can be chosen freely.
+struct Tile {
+  int m = 128, n = 256;
+  int consumers = 2;                 // warpgroups that multiply
+  bool alternate = false;            // each consumer has tiles of its own
+  int cluster_m = 1, cluster_n = 1;  // blocks that share an operand
+  int split = 1;                     // blocks that share a tile and sum a part of k each
+  int stages = 4;
+  int group = 8;  // rows of tiles that run side by side
+  bool operator==(const Tile&) const = default;
+};
+std::string to_text(const Tile& tile);
+std::optional<Tile> tile_from_text(const std::string& text);
+
+constexpr int cluster_blocks(const Tile& t) { return t.cluster_m * t.cluster_n * t.split; }
+
+struct TensorCores {
+  Tile tile;
+  BoxedOperand a, b;
+  int operand_bytes = 2;
+  bool settle = false;    // add the sums of each stage in f32
+  bool n_fastest = true;  // along which index the result lies in memory
+  int unroll = 1;         // of the epilogue
+  bool prefetch = false;  // what the epilogue reads of the tile comes to the cache early
+  int producer_registers = 40, consumer_registers = 232;
+  int threads = 384;
+  std::uint32_t grid = 1, shared_bytes = 0;
+  Packing packing;  // of the epilogue
+};
+
+struct TensorCorePlan {
+  KernelSpec spec;  // the given one with its indices in the order that the kernel wants
+  TensorCores engine;
+  KernelChoice choice;
+};
+
+// The epilogue reads an element of the port for every element of the result.
+bool of_whole_tile(const KernelSpec& spec, const KernelPort& port);
+
+// Nothing where the operands' types or layouts are not for it.
+std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& spec, const Tuning& tuning);
+
+}  // namespace sinter

@@ -1,0 +1,50 @@
+#include "emit/tensor_cores_text.hpp"
+
+#include <fmt/format.h>
+
+namespace sinter {
+
+void print_multiplication(TextWriter& out, const TensorCores& e) {
+  const auto type = [&](const BoxedOperand& o) -> std::string_view {
+    switch (o.map.type) {
+      case DataType::tf32:
+        return "tf32";
+      case DataType::f16:
+        return "f16";
+      case DataType::f8e4m3:
+        return "e4m3";
+      case DataType::f8e5m2:
+        return "e5m2";
+      default:
+        return "bf16";
+    }
+  };
+  out.line("#define SINTER_MULTIPLY_SUMS {}", e.tile.n / 2);
+  out.line("#define SINTER_MULTIPLY \"k{}.f32.{}.{}\"", 32 / e.operand_bytes, type(e.a), type(e.b));
+  out.line("#define SINTER_MULTIPLY_MAJOR \"{}\"",
+           e.operand_bytes == 2
+               ? fmt::format(", {}, {}", e.a.k_fastest ? 0 : 1, e.b.k_fastest ? 0 : 1)
+               : "");
+}
+
+void print_boxed_operand(TextWriter& out, const BoxedOperand& o, std::string_view struct_name,
+                         std::string_view map) {
+  out.open("struct {} {{", struct_name);
+  out.line("static constexpr bool k_fastest = {};", o.k_fastest);
+  out.line(
+      "SINTER_DEVICE static void prefetch(const Args& args) {{ sinter::hopper::prefetch(args.{}); "
+      "}}",
+      map);
+  out.line(
+      "SINTER_DEVICE static void load(const Args& args, const Coord& c, int row, int k, unsigned "
+      "to,");
+  out.open("                               unsigned barrier, unsigned blocks) {{");
+  std::string batch;
+  for (int i : o.batch) batch += fmt::format(", static_cast<int>(c.at[{}])", i);
+  out.line("sinter::hopper::load_box(args.{}, to, barrier, blocks, {}{});", map,
+           o.k_fastest ? "k, row" : "row, k", batch);
+  out.close("}");
+  out.close("};");
+}
+
+}  // namespace sinter

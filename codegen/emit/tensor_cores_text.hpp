@@ -1,0 +1,15 @@
+// The parts of a generated file that only kernels for the tensor cores of sm_90a have.
+#pragma once
+#include "emit/tensor_cores.hpp"
+#include "emit/text_writer.hpp"
+
+namespace sinter {
+
+// What core/wgmma.cuh wants to know; stands before it is included.
+void print_multiplication(TextWriter& out, const TensorCores& e);
+
+// An operand that the tensor memory accelerator brings.
+void print_boxed_operand(TextWriter& out, const BoxedOperand& o, std::string_view struct_name,
+                         std::string_view map);
+
+}  // namespace sinter

@@ -1,0 +1,121 @@
+// What the portable tensor-core engine is chosen for, and how it brings the operands.
+#include "emit/mma.hpp"
+
+#include "golden/spec_builder.hpp"
+#include "golden/specs.hpp"
+#include "support/catch.hpp"
+
+namespace sinter::golden {
+namespace {
+
+// A product of 256 x 256 x `depth`; B lies along k as A does. `declared`: what A may be rounded to.
+KernelSpec product(DataType a, DataType b, std::int64_t depth, DataType declared = DataType::none) {
+  SpecBuilder s(Family::contraction, {256, 256, depth});
+  s.spec.m = s.spec.n = s.spec.k = 1;
+  s.spec.a_type = declared;
+  s.into(s.spec.a).load("a", s.port("a", a, strided({depth, 0, 1})));
+  s.into(s.spec.b).load("b", s.port("b", b, strided({0, depth, 1})));
+  s.into(s.spec.body);
+  s.store(s.accumulator("c"), s.port("c", f32, strided({256, 1, 0}), true));
+  return s.spec;
+}
+
+DataType number(const KernelSpec& spec) {
+  const auto plan = plan_mma(spec);
+  return plan ? plan->engine.number : DataType::none;
+}
+
+const KernelSpec& named(const std::vector<NamedSpec>& specs, std::string_view name) {
+  for (const auto& s : specs)
+    if (s.name == name) return s.spec;
+  FAIL("no spec " << name);
+  return specs.front().spec;
+}
+
+TEST_CASE("products run in the narrowest type that holds both operands") {
+  CHECK(number(product(bf16, bf16, 64)) == bf16);
+  CHECK(number(product(f16, f8e5m2, 64)) == f16);
+  CHECK(number(product(f8e4m3, f8e4m3, 64)) == f16);
+  CHECK(number(product(i8, f16, 64)) == f16);
+  CHECK(number(product(u8, bf16, 64)) == bf16);
+  CHECK(number(product(f8e4m3, bf16, 64)) == bf16);
+  CHECK(number(product(f16, bf16, 64)) == tf32);
+  CHECK(number(product(f32, bf16, 64, bf16)) == bf16);
+  CHECK(number(product(f32, bf16, 64, tf32)) == tf32);
+}
+
+TEST_CASE("what tensor cores would round stays on ordinary cores") {
+  CHECK(number(product(f32, f32, 64)) == DataType::none);
+  CHECK(number(product(f32, bf16, 64)) == DataType::none);
+  CHECK(number(product(f64, f16, 64)) == DataType::none);
+  CHECK(number(product(i32, f16, 64)) == DataType::none);
+  // Sums of integers are exact up to 2^24.
+  CHECK(number(product(i8, i8, 1024)) == f16);
+  CHECK(number(product(i8, i8, 1025)) == DataType::none);
+  KernelSpec spec = product(bf16, bf16, 64);
+  spec.annihilating_zero = true;
+  CHECK_FALSE(plan_mma(spec));
+  spec.annihilating_zero = false;
+  spec.accumulate = f64;
+  CHECK_FALSE(plan_mma(spec));
+}
+
+TEST_CASE("operands are copied where they lie as the tensor cores want them") {
+  const auto copied = plan_mma(product(bf16, bf16, 64));
+  REQUIRE(copied);
+  CHECK(copied->engine.a.copied);
+  CHECK(copied->engine.a.packing.width == 8);
+  CHECK_FALSE(copied->engine.a.ragged);
+  const auto narrow = plan_mma(product(bf16, bf16, 66));  // 4 bytes at a time
+  REQUIRE(narrow);
+  CHECK(narrow->engine.a.copied);
+  CHECK(narrow->engine.a.packing.width == 2);
+  const auto odd = plan_mma(product(bf16, f8e4m3, 67));
+  REQUIRE(odd);
+  for (const MmaOperand* o : {&odd->engine.a, &odd->engine.b}) {
+    CHECK_FALSE(o->copied);
+    CHECK(o->plain);
+    CHECK(o->ragged);
+    CHECK(o->packing.width == 8);
+  }
+  CHECK(odd->engine.a.packing.ports[0].kind == PortPack::Kind::shifted);
+  CHECK(odd->engine.b.packing.ports[1].kind == PortPack::Kind::shifted);
+}
+
+TEST_CASE("an operand that is computed passes through registers") {
+  const auto specs = contraction_specs();
+  const auto widened = plan_mma(named(specs, "widened"));
+  REQUIRE(widened);
+  CHECK_FALSE(widened->engine.a.copied);
+  CHECK_FALSE(widened->engine.a.plain);
+  CHECK(widened->engine.a.packing.ports[0].kind == PortPack::Kind::pack);
+  CHECK(widened->engine.a.packing.ports[1].kind == PortPack::Kind::same);
+  CHECK(widened->engine.b.plain);
+}
+
+TEST_CASE("filters are read along k as if it were one index") {
+  const auto specs = contraction_specs();
+  const auto conv = plan_mma(named(specs, "conv_channels_first"));
+  REQUIRE(conv);
+  CHECK(conv->engine.b.joined);
+  CHECK(conv->engine.b.copied);
+  CHECK(conv->engine.b.packing.width == 8);
+  CHECK_FALSE(conv->engine.a.joined);
+  CHECK_FALSE(conv->engine.a.k_fastest);
+  CHECK(conv->engine.a.packing.ports[0].kind == PortPack::Kind::each);
+}
+
+TEST_CASE("tiles fit in shared memory and registers") {
+  for (const auto& [name, spec] : contraction_specs()) {
+    const auto plan = plan_mma(spec);
+    if (!plan) continue;
+    INFO("kernel " << name);
+    const Mma& e = plan->engine;
+    CHECK(e.shared_bytes <= 160u << 10);
+    CHECK(e.threads() <= 256);
+    CHECK(e.tile.m * e.tile.n / e.threads() <= 128);
+  }
+}
+
+}  // namespace
+}  // namespace sinter::golden
