@@ -7,6 +7,7 @@
 //
 #include "fusion_patterns/pattern.hpp"
 #include "planner/contraction_spec.hpp"
+#include "planner/row_sums.hpp"
 
 namespace sinter {
 namespace {
@@ -59,7 +60,7 @@ class ContractionPattern final : public Pattern {
   }
 
   std::vector<KernelSpec> lower(const FusionState& state, const Match& m) const override {
-    return {contraction_spec(state, m.nodes, m.anchor)};
+    return {as_row_sums(contraction_spec(state, m.nodes, m.anchor))};
   }
 
  private:
@@ -96,7 +97,8 @@ class ContractionPattern final : public Pattern {
     if (contains(nodes, p)) return {};
     const Node& n = state.node(p);
     if (n.op != OpKind::pointwise) return "it is not pointwise";
-    // Padding and strides shift what a convolution's element is; an index has nothing to load there.
+    // Padding and strides shift what a convolution's element is; an index has nothing to load
+    // there.
     if (std::get_if<PointwiseAttributes>(&n.attributes)->mode == PointwiseMode::gen_index)
       return "it is an index";
     if (contains(kernel, p)) return "it is part of the epilogue";
@@ -113,7 +115,8 @@ class ContractionPattern final : public Pattern {
     for (TensorId x : n.inputs) {
       if (x < 0) continue;
       const NodeId q = state.producer(x);
-      if (q < 0 || !state.free(q) || state.graph()[x].dim != domain || contains(kernel, q)) continue;
+      if (q < 0 || !state.free(q) || state.graph()[x].dim != domain || contains(kernel, q))
+        continue;
       // A producer that cannot join stays outside: its result is then loaded.
       std::vector<NodeId> attempt = nodes;
       if (collect_prologue(state, kernel, x, attempt).empty()) nodes = std::move(attempt);

@@ -33,11 +33,16 @@ class Device {
 };
 
 struct PlanOptions {
-  bool fuse = true;                  // false: one kernel a node, for comparison and bisection
-  std::vector<std::string> targets{};  // compile machine code into the plan for these, e.g. "sm_90a"
+  bool fuse = true;  // false: one kernel a node, for comparison and bisection
+  std::vector<std::string>
+      targets{};  // compile machine code into the plan for these, e.g. "sm_90a"
   // Whose engines the kernels use, e.g. "sm_90a". Empty: Plan::make takes what every GPU from sm_80
   // on has, compile() what the device itself has.
   std::string architecture{};
+  // Configurations that `sinter tune` measured, used where a kernel has the same problem to solve.
+  // Empty: the file that SINTER_TUNING_FILE names, if it is set. A file that is absent holds
+  // nothing.
+  std::string tuning_file{};
 };
 
 struct PlanData;
@@ -50,8 +55,8 @@ class Plan {
   struct TensorInfo {
     std::string name;
     DataType type;
-    Dims dim, stride;      // elements
-    std::int64_t bytes;    // that the pointer must reach
+    Dims dim, stride;    // elements
+    std::int64_t bytes;  // that the pointer must reach
     bool written;
   };
 
@@ -72,7 +77,8 @@ class Plan {
   Shared<const PlanData> data_;
 };
 
-using Stream = void*;  // a CUstream or cudaStream_t; nullptr is the default stream; unused on the CPU
+using Stream =
+    void*;  // a CUstream or cudaStream_t; nullptr is the default stream; unused on the CPU
 
 struct Binding {
   std::string_view name;
@@ -110,7 +116,8 @@ Result<Executable> load(const Plan& plan, Device device);
 // Plan::make and load in one.
 Result<Executable> compile(Graph& graph, Device device, PlanOptions options = {});
 
-// Memory on a device, for programs that have no allocator of their own. The CPU device uses the heap.
+// Memory on a device, for programs that have no allocator of their own. The CPU device uses the
+// heap.
 class Memory {
  public:
   static Result<Memory> allocate(Device device, std::int64_t bytes);

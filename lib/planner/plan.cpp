@@ -7,10 +7,12 @@
 #include "emit/emit.hpp"
 #include "lower/lower.hpp"
 #include "plan/plan_data.hpp"
+#include "planner/make_plan.hpp"
 #include "planner/planner.hpp"
 #include "runtime/compiler.hpp"
 #include "sinter/compile.hpp"
 #include "sinter/json.hpp"
+#include "tuning/tuning_file.hpp"
 
 namespace sinter {
 namespace {
@@ -38,7 +40,8 @@ std::vector<std::string> node_labels(const Graph& graph, const Lowered& lowered,
   std::sort(origins.begin(), origins.end());
   origins.erase(std::unique(origins.begin(), origins.end()), origins.end());
   std::vector<std::string> labels;
-  for (NodeId n : origins) labels.push_back(graph.label(graph.nodes()[static_cast<std::size_t>(n)]));
+  for (NodeId n : origins)
+    labels.push_back(graph.label(graph.nodes()[static_cast<std::size_t>(n)]));
   return labels;
 }
 
@@ -90,14 +93,15 @@ Status check_target(const PlanData& plan, const std::string& target) {
 
 }  // namespace
 
-Result<Plan> Plan::make(Graph& graph, PlanOptions options) {
+Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
+                       std::vector<KernelChoice>* choices) {
   auto valid = check_architecture(graph, options.architecture);
   SINTER_TRY(valid);
   if (Diagnostics d = graph.check(); !d.empty()) return d;
   const Lowered lowered = lower(graph);
   // An expansion may need a tensor that is too large to address.
   if (Diagnostics d = lowered.graph->check(); !d.empty()) return d;
-  const Partition parts = partition(*lowered.graph, options.fuse);
+  const Partition parts = partition(*lowered.graph, options.fuse, options.architecture);
   PlanData data;
   data.version = SINTER_VERSION;
   data.graph_json = graph_to_json(graph);
@@ -107,7 +111,8 @@ Result<Plan> Plan::make(Graph& graph, PlanOptions options) {
   data.workspace_bytes = parts.workspace_bytes;
   data.cuts = parts.cuts;
   for (const auto& spec : parts.kernels) {
-    EmittedKernel e = emit_kernel(spec, data.architecture);
+    EmittedKernel e = emit_kernel(spec, data.architecture, tuning);
+    if (choices && !e.choice.configurations.empty()) choices->push_back(std::move(e.choice));
     PlanKernel k;
     k.entry = std::move(e.entry);
     k.family = spec.family;
@@ -126,6 +131,12 @@ Result<Plan> Plan::make(Graph& graph, PlanOptions options) {
   Plan plan{Shared<const PlanData>::make(std::move(data))};
   if (options.targets.empty()) return plan;
   return plan.with_targets(options.targets);
+}
+
+Result<Plan> Plan::make(Graph& graph, PlanOptions options) {
+  auto tuning = read_tuning(options.tuning_file);
+  SINTER_TRY(tuning);
+  return make_plan(graph, std::move(options), *tuning, nullptr);
 }
 
 Result<Plan> Plan::with_targets(const std::vector<std::string>& targets) const {

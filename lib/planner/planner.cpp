@@ -5,6 +5,7 @@
 #include <set>
 
 #include "fusion_patterns/pattern.hpp"
+#include "planner/operands.hpp"
 #include "planner/split.hpp"
 
 namespace sinter {
@@ -88,8 +89,8 @@ std::vector<std::size_t> order(const FusionState& state, const std::vector<Candi
   for (auto& u : unit)
     if (u < 0) u = units++;
   std::vector<std::set<int>> next(static_cast<std::size_t>(units));
-  std::vector<int> waits(static_cast<std::size_t>(units), 0), first(static_cast<std::size_t>(units),
-                                                                   static_cast<int>(nodes));
+  std::vector<int> waits(static_cast<std::size_t>(units), 0),
+      first(static_cast<std::size_t>(units), static_cast<int>(nodes));
   for (std::size_t n = 0; n < nodes; ++n) {
     first[static_cast<std::size_t>(unit[n])] =
         std::min(first[static_cast<std::size_t>(unit[n])], static_cast<int>(n));
@@ -103,14 +104,16 @@ std::vector<std::size_t> order(const FusionState& state, const std::vector<Candi
   }
   std::set<std::pair<int, int>> ready;
   for (int u = 0; u < units; ++u)
-    if (waits[static_cast<std::size_t>(u)] == 0) ready.insert({first[static_cast<std::size_t>(u)], u});
+    if (waits[static_cast<std::size_t>(u)] == 0)
+      ready.insert({first[static_cast<std::size_t>(u)], u});
   std::vector<std::size_t> result;
   while (!ready.empty()) {
     const int u = ready.begin()->second;
     ready.erase(ready.begin());
     if (u < static_cast<int>(chosen.size())) result.push_back(static_cast<std::size_t>(u));
     for (int v : next[static_cast<std::size_t>(u)])
-      if (--waits[static_cast<std::size_t>(v)] == 0) ready.insert({first[static_cast<std::size_t>(v)], v});
+      if (--waits[static_cast<std::size_t>(v)] == 0)
+        ready.insert({first[static_cast<std::size_t>(v)], v});
   }
   return result;
 }
@@ -126,7 +129,7 @@ bool nothing_to_do(const KernelSpec& spec) {
 
 }  // namespace
 
-Partition partition(const Graph& lowered, bool fuse) {
+Partition partition(const Graph& lowered, bool fuse, std::string_view architecture) {
   const Storage storage(lowered);
   FusionState state(lowered, storage, fuse);
   const auto chosen = choose(state, fuse);
@@ -136,7 +139,8 @@ Partition partition(const Graph& lowered, bool fuse) {
     for (auto& spec : chosen[i].pattern->lower(state, chosen[i].match))
       if (!nothing_to_do(spec))
         for (auto& part : split(std::move(spec), temporaries))
-          result.kernels.push_back(std::move(part));
+          for (auto& kernel : copy_operands(std::move(part), architecture, temporaries))
+            result.kernels.push_back(std::move(kernel));
   result.temporaries = temporaries.bytes();
   result.cuts = state.cuts();
   place_workspace(lowered, result);

@@ -1,8 +1,9 @@
-// From a lowered graph to kernels in order, and to the memory between them. Total: every valid graph
-// gets a plan. Patterns propose, the largest saving of memory traffic wins, and what no pattern
-// joins becomes one kernel a node.
+// From a lowered graph to kernels in order, and to the memory between them. Total: every valid
+// graph gets a plan. Patterns propose, the largest saving of memory traffic wins, and what no
+// pattern joins becomes one kernel a node.
 #pragma once
 #include <map>
+#include <string_view>
 #include <vector>
 
 #include "lower/lower.hpp"
@@ -14,12 +15,13 @@ namespace sinter {
 struct Partition {
   std::vector<KernelSpec> kernels;  // in the order they run; empty domains left out
   std::vector<PlanCut> cuts;
-  std::map<TensorId, std::int64_t> workspace;  // virtual tensors in memory: byte offset
+  std::map<TensorId, std::int64_t> workspace;    // virtual tensors in memory: byte offset
   std::map<TensorId, std::int64_t> temporaries;  // that the lowered graph does not have: bytes
   std::int64_t workspace_bytes = 0;
 };
 
-Partition partition(const Graph& lowered, bool fuse);
+// `architecture`: whose engines the kernels may use, as in PlanData.
+Partition partition(const Graph& lowered, bool fuse, std::string_view architecture = {});
 
 // Byte offsets for the tensors that kernels hand to each other; two share memory when no kernel
 // from the first write to the last read of one touches the other.

@@ -31,9 +31,7 @@ std::int64_t elements_a_block() {
 }
 
 std::int64_t rows_of(const KernelSpec& s) { return count(s.extent, 0, s.kept); }
-std::int64_t columns_of(const KernelSpec& s) {
-  return count(s.extent, s.kept, s.extent.size());
-}
+std::int64_t columns_of(const KernelSpec& s) { return count(s.extent, s.kept, s.extent.size()); }
 
 std::int64_t blocks_of(const KernelSpec& s) {
   const std::int64_t rows = rows_of(s);
@@ -69,10 +67,13 @@ class BodyCopy {
       case StatementKind::random:
         if (s.port2 >= 0) s.port2 = port(s.port2);
         [[fallthrough]];
-      case StatementKind::load: case StatementKind::store: case StatementKind::inside:
+      case StatementKind::load:
+      case StatementKind::store:
+      case StatementKind::inside:
         if (s.port >= 0) s.port = port(s.port);
         break;
-      default: break;
+      default:
+        break;
     }
     if (!s.access.stride.empty()) s.access = restricted(s.access);
     return map_[static_cast<std::size_t>(statement)] = add(std::move(s));
@@ -145,11 +146,14 @@ int add_store(BodyCopy& body, int value, DataType arithmetic, const KernelPort& 
 // How partial results of one mode are combined.
 ReductionMode combining(ReductionMode mode) {
   switch (mode) {
-    case ReductionMode::avg: case ReductionMode::norm1: case ReductionMode::norm2:
+    case ReductionMode::avg:
+    case ReductionMode::norm1:
+    case ReductionMode::norm2:
       return ReductionMode::add;
     case ReductionMode::mul_no_zeros:  // no partial result is a zero of the input
       return ReductionMode::mul;
-    default: return mode;
+    default:
+      return mode;
   }
 }
 
@@ -323,8 +327,8 @@ std::vector<KernelSpec> cut_rows(const KernelSpec& spec, std::int64_t wished,
   int added = 0;
   for (int d = spec.kept; d < spec.extent.size() && wished > 1; ++d) {
     const std::int64_t extent = spec.extent[d];
-    const auto [n, size] = extent <= wished ? std::pair{extent, std::int64_t{1}}
-                                            : parts_of(extent, wished);
+    const auto [n, size] =
+        extent <= wished ? std::pair{extent, std::int64_t{1}} : parts_of(extent, wished);
     if (n <= 1) continue;
     cut_index(cut, d + added, n, size);
     ++added;
@@ -368,8 +372,8 @@ std::vector<KernelSpec> cut_rows(const KernelSpec& spec, std::int64_t wished,
       partial.phase = 1;
       const KernelPort port = temporaries.add(s.label + "_parts", type, partial_dim, written);
       add_store(head, head.add(std::move(partial)), type, port, true);
-      tail.set(id, finish(whole, tail, read_back(port, read), r.mode, r.arithmetic, r.length,
-                          s.label));
+      tail.set(id,
+               finish(whole, tail, read_back(port, read), r.mode, r.arithmetic, r.length, s.label));
     }
   }
   simplify_domain(cut);
@@ -400,8 +404,8 @@ std::vector<KernelSpec> finish_columns(KernelSpec spec, Temporaries& temporaries
     const KernelPort port = temporaries.add(c.label + "_parts", type, partial_dim, written);
     c.port = static_cast<int>(spec.ports.size());
     spec.ports.push_back(port);
-    const int total = finish(whole, body, read_back(port, read), c.mode, c.arithmetic, c.length,
-                             c.label);
+    const int total =
+        finish(whole, body, read_back(port, read), c.mode, c.arithmetic, c.length, c.label);
     KernelPort result = c.result;
     result.access.stride = Dims::filled(inner + 1, 0);
     for (int i = 0; i < inner; ++i) result.access.stride[i] = c.result.access.stride[spec.kept + i];

@@ -49,7 +49,7 @@ std::string failure(Graph& graph, Fill fill, std::uint64_t seed, Comparison& tot
   for (bool fuse : {true, false}) {
     if (!wrong.empty()) return wrong;
     c.clear_outputs();
-    test::interpret(partition(c.lowered(), fuse), c.memory());
+    test::interpret(partition(c.lowered(), fuse, "sm_90a"), c.memory());
     wrong = wrong_outputs(c, fuse ? "the fused plan" : "the plan of one kernel a node", total);
   }
   return wrong;

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "plan/plan_data.hpp"
+#include "planner/make_plan.hpp"
 #include "support/plan_interpreter.hpp"
 #include "support/random_graph.hpp"
 
@@ -32,10 +33,10 @@ Device test_device() {
 }
 
 // Plans use the engines of the device that runs them.
-Result<Plan> make_plan(Graph& graph, bool fuse) {
+Result<Plan> plan_for_device(Graph& graph, bool fuse, const Tuning& tuning) {
   const auto target = interpreted() ? Result<std::string>(std::string()) : test_device().target();
   SINTER_TRY(target);
-  return Plan::make(graph, {.fuse = fuse, .architecture = *target});
+  return make_plan(graph, {.fuse = fuse, .architecture = *target}, tuning, nullptr);
 }
 
 // The bytes of all outputs, in order.
@@ -69,8 +70,8 @@ std::string run_and_judge(GraphCase& c, const Result<Plan>& plan, const GraphChe
   totals.exact += r.exact;
   totals.worst_ratio = std::max(totals.worst_ratio, r.wrong ? 0.0 : r.worst_ratio);
   if (!r.ok())
-    return std::to_string(r.wrong) + " of " + std::to_string(r.compared) +
-           " wrong, slope " + (r.slope_ok ? "ok" : "wrong") + ": " + r.first_wrong;
+    return std::to_string(r.wrong) + " of " + std::to_string(r.compared) + " wrong, slope " +
+           (r.slope_ok ? "ok" : "wrong") + ": " + r.first_wrong;
   if (auto stray = c.stray_write(); !stray.empty()) return stray;
   return {};
 }
@@ -86,7 +87,7 @@ void run_one(const GraphSource& source, const GraphChecks& checks, Failures& fai
       return !what.empty();
     };
     ++totals.graphs;
-    const auto fused = make_plan(*graph, true);
+    const auto fused = plan_for_device(*graph, true, source.tuning);
     if (fail(run_and_judge(c, fused, checks, totals))) return;
     if (interpreted()) return;
     const auto bytes = output_bytes(c);
@@ -100,7 +101,7 @@ void run_one(const GraphSource& source, const GraphChecks& checks, Failures& fai
     if (checks.repeatable && same("a second run", fused)) return;
     if (checks.reloaded && same("the reloaded plan", Plan::from_json(fused->to_json()))) return;
     if (!checks.unfused || source.seed % static_cast<unsigned>(checks.unfused)) return;
-    const auto plain = make_plan(*graph, false);
+    const auto plain = plan_for_device(*graph, false, source.tuning);
     if (fail(run_and_judge(c, plain, checks, totals))) return;
     if (checks.bit_equal && output_bytes(c) != bytes)
       fail("one kernel a node gave other bits than the fused plan");
@@ -136,8 +137,7 @@ Totals run_graphs(const std::vector<GraphSource>& graphs, const GraphChecks& che
   Totals sum;
   const auto work = [&] {
     Totals mine;
-    for (std::size_t i; (i = next++) < graphs.size();)
-      run_one(graphs[i], checks, failures, mine);
+    for (std::size_t i; (i = next++) < graphs.size();) run_one(graphs[i], checks, failures, mine);
     const std::lock_guard lock(mutex);
     sum.graphs += mine.graphs;
     sum.kernels += mine.kernels;
@@ -180,9 +180,8 @@ std::vector<GraphSource> random_graphs(int count, std::uint64_t first_seed, bool
   }
   std::vector<GraphSource> result;
   for (const std::uint64_t seed : seeds)
-    result.push_back({(exact_only ? "exact_" : "random_") + std::to_string(seed), seed, [=] {
-                        return random_graph({.seed = seed, .exact_only = exact_only});
-                      }});
+    result.push_back({(exact_only ? "exact_" : "random_") + std::to_string(seed), seed,
+                      [=] { return random_graph({.seed = seed, .exact_only = exact_only}); }});
   return result;
 }
 

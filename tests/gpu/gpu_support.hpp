@@ -1,11 +1,12 @@
-// What the GPU tests share: a list of graphs run by several threads, with every failure collected as
-// a sentence (Catch's assertions belong to one thread) and its graph written out.
+// What the GPU tests share: a list of graphs run by several threads, with every failure collected
+// as a sentence (Catch's assertions belong to one thread) and its graph written out.
 #pragma once
 #include <functional>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "plan/tuning.hpp"
 #include "sinter/sinter.hpp"
 #include "support/environment.hpp"
 #include "support/run_graph.hpp"
@@ -16,6 +17,7 @@ struct GraphSource {
   std::string name;
   std::uint64_t seed = 0;  // of the inputs
   std::function<Shared<Graph>()> make;
+  Tuning tuning{};  // configurations to take
 };
 
 class Failures {
@@ -35,10 +37,10 @@ class Failures {
 struct GraphChecks {
   Fill fill = Fill::normal;
   std::int64_t samples = 512;
-  int unfused = 0;           // of every so many graphs, one: one kernel a node must agree too
-  bool bit_equal = false;    // and with the fused plan bit for bit (exact graphs)
-  bool repeatable = false;   // a second run gives the same bits
-  bool reloaded = false;     // so does the plan through its file
+  int unfused = 0;          // of every so many graphs, one: one kernel a node must agree too
+  bool bit_equal = false;   // and with the fused plan bit for bit (exact graphs)
+  bool repeatable = false;  // a second run gives the same bits
+  bool reloaded = false;    // so does the plan through its file
 };
 
 struct Totals {

@@ -96,6 +96,11 @@ class CommandLine(unittest.TestCase):
                                      "max_rel_err"])
         self.assertEqual((row["graph"], row["peer"], row["checked"]), ("g", "sinter", True))
 
+    def test_tune_needs_a_gpu_and_reads_its_options(self):
+        self.assertIn("--tuning", self.sinter("tune", "--help").stdout)
+        self.sinter("tune", self.add_graph(), "--most", "0", code=2)
+        self.sinter("tune", self.add_graph(), "--device", "cpu", code=3)
+
     def test_doctor_always_answers(self):
         done = subprocess.run([SINTER, "doctor", "--json"], capture_output=True, text=True)
         self.assertIn(done.returncode, (0, 3))

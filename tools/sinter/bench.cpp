@@ -16,10 +16,6 @@
 namespace sinter::cli {
 namespace {
 
-constexpr int kMaxSets = 8;
-constexpr double kCacheRounds = 3;  // the sets together are this much larger than the cache
-constexpr std::int64_t kUsualCache = std::int64_t{60} << 20;
-
 struct Options {
   std::vector<std::string> documents;
   std::string device, output;
@@ -87,8 +83,9 @@ class Case {
     SINTER_TRY(planned);
     auto host = TensorSet::allocate(tensors(), Device::cpu());
     SINTER_TRY(host);
-    auto made = make_sets(*host);
-    SINTER_TRY(made);
+    auto sets = rotating_sets(graph_, tensors(), device_, *host);
+    SINTER_TRY(sets);
+    sets_ = std::move(*sets);
     auto right = options_.no_check ? Result<bool>(true) : check(*host, row);
     SINTER_TRY(right);
     if (!*right) return false;
@@ -125,30 +122,6 @@ class Case {
     auto memory = Memory::allocate(device_, executable_->workspace_bytes());
     SINTER_TRY(memory);
     workspace_.emplace(std::move(*memory));
-    return Done{};
-  }
-
-  // As many sets as keep the inputs of one call out of the cache; fewer where memory ends. The
-  // first set's values stay in `host`.
-  Status make_sets(TensorSet& host) {
-    const Progress progress("preparing the inputs");
-    auto cache = cache_bytes(device_);
-    SINTER_TRY(cache);
-    const double wanted = kCacheRounds * static_cast<double>(std::max(*cache, kUsualCache)) /
-                          static_cast<double>(std::max<std::int64_t>(1, input_bytes(graph_)));
-    const int count =
-        device_.is_cpu() ? 1 : std::clamp(static_cast<int>(std::ceil(wanted)), 1, kMaxSets);
-    for (int i = count - 1; i >= 0; --i) {
-      auto set = TensorSet::allocate(tensors(), device_);
-      if (!set && !sets_.empty()) break;
-      SINTER_TRY(set);
-      auto filled = fill_set(graph_, tensors(), static_cast<std::uint64_t>(i), host);
-      SINTER_TRY(filled);
-      host.spoil_outputs();
-      auto copied = set->copy_from(host);
-      SINTER_TRY(copied);
-      sets_.push_back(std::move(*set));
-    }
     return Done{};
   }
 

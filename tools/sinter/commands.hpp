@@ -12,6 +12,7 @@ void add_plan(CLI::App& app, int& exit_code);
 void add_explain(CLI::App& app, int& exit_code);
 void add_check(CLI::App& app, int& exit_code);
 void add_bench(CLI::App& app, int& exit_code);
+void add_tune(CLI::App& app, int& exit_code);
 void add_doctor(CLI::App& app, int& exit_code);
 
 inline int finish(const Result<int>& result) { return result ? *result : report(result.errors()); }

@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
       "Exit codes: 0 well, 1 a result is wrong, 2 bad usage or input, 3 device or compiler "
       "missing.");
   int exit_code = kOk;
-  for (auto* add : {add_run, add_plan, add_explain, add_check, add_bench, add_doctor})
+  for (auto* add : {add_run, add_plan, add_explain, add_check, add_bench, add_tune, add_doctor})
     add(app, exit_code);
   try {
     app.parse(argc, argv);

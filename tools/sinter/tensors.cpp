@@ -2,11 +2,16 @@
 // them.
 #include "tensors.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
 
+#include "console.hpp"
 #include "lower/lower.hpp"
 #include "reference/fills.hpp"
+#include "runtime/timing.hpp"
+#include "work.hpp"
 
 namespace sinter::cli {
 namespace {
@@ -96,6 +101,34 @@ std::int64_t usual_samples(const PlanData& plan) {
   double work = 0;
   for (const auto& k : plan.kernels) work += k.flops + static_cast<double>(k.bytes);
   return work < kSeconds ? 0 : 4096;
+}
+
+Result<std::vector<TensorSet>> rotating_sets(const Graph& graph,
+                                             std::span<const PlanTensor> tensors, Device device,
+                                             TensorSet& host) {
+  constexpr int kMaxSets = 8;
+  constexpr double kCacheRounds = 3;  // the sets together are this much larger than the cache
+  constexpr std::int64_t kUsualCache = std::int64_t{60} << 20;
+  const Progress progress("preparing the inputs");
+  auto cache = cache_bytes(device);
+  SINTER_TRY(cache);
+  const double wanted = kCacheRounds * static_cast<double>(std::max(*cache, kUsualCache)) /
+                        static_cast<double>(std::max<std::int64_t>(1, input_bytes(graph)));
+  const int count =
+      device.is_cpu() ? 1 : std::clamp(static_cast<int>(std::ceil(wanted)), 1, kMaxSets);
+  std::vector<TensorSet> sets;
+  for (int i = count - 1; i >= 0; --i) {
+    auto set = TensorSet::allocate(tensors, device);
+    if (!set && !sets.empty()) break;
+    SINTER_TRY(set);
+    auto filled = fill_set(graph, tensors, static_cast<std::uint64_t>(i), host);
+    SINTER_TRY(filled);
+    host.spoil_outputs();
+    auto copied = set->copy_from(host);
+    SINTER_TRY(copied);
+    sets.push_back(std::move(*set));
+  }
+  return sets;
 }
 
 }  // namespace sinter::cli

@@ -30,6 +30,12 @@ class TensorSet {
 Status fill_set(const Graph& graph, std::span<const PlanTensor> tensors, std::uint64_t seed,
                 TensorSet& host);
 
+// For timing: as many sets as keep the inputs of one call out of the cache, fewer where memory
+// ends. The last set's values stay in `host`.
+Result<std::vector<TensorSet>> rotating_sets(const Graph& graph,
+                                             std::span<const PlanTensor> tensors, Device device,
+                                             TensorSet& host);
+
 struct Checked {
   std::string name;
   Comparison comparison;

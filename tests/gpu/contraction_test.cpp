@@ -1,0 +1,121 @@
+// Matmuls in every configuration that planning may choose, on sizes around the edges of their
+// tiles: lengths of k that end in, before and after a stage and wrap the ring, odd counts of tiles,
+// every layout of the operands, and results along either index.
+#include <set>
+
+#include "gpu/gpu_support.hpp"
+#include "planner/make_plan.hpp"
+#include "sinter/operations.hpp"
+#include "support/catch.hpp"
+
+using namespace sinter;
+using namespace sinter::test;
+
+namespace {
+
+struct Problem {
+  std::int64_t batch, m, n, k;
+  bool a_by_rows = true, b_by_columns = true, c_by_rows = true;  // where memory is contiguous
+  DataType io = bf16, result = bf16;
+  bool side_inputs = false;
+};
+
+Shared<Graph> graph_of(const Problem& p, const std::string& name) {
+  auto g = Shared<Graph>::make(GraphOptions{.name = name, .io = p.io, .intermediate = f32});
+  const Dims by_rows{p.m * p.k, p.k, 1}, by_columns{p.m * p.k, 1, p.m};
+  const auto a = g->tensor(
+      {.name = "a", .dim = {p.batch, p.m, p.k}, .stride = p.a_by_rows ? by_rows : by_columns});
+  const auto b =
+      g->tensor({.name = "b",
+                 .dim = {p.batch, p.k, p.n},
+                 .stride = p.b_by_columns ? Dims{p.n * p.k, 1, p.k} : Dims{p.n * p.k, p.n, 1}});
+  auto c = matmul(a, b);
+  if (p.side_inputs) {
+    c = c + g->tensor({.name = "bias", .dim = {1, 1, p.n}});
+    c = relu(c) * g->tensor({.name = "scale", .dim = {1, p.m, 1}, .data_type = f32});
+    c = c + g->tensor({.name = "residual", .dim = {p.batch, p.m, p.n}});
+  }
+  g->output(c, "c",
+            {.stride = p.c_by_rows ? Dims{p.m * p.n, p.n, 1} : Dims{p.m * p.n, 1, p.m},
+             .data_type = p.result});
+  return g;
+}
+
+std::string text(const Problem& p) {
+  return std::to_string(p.batch) + "x" + std::to_string(p.m) + "x" + std::to_string(p.n) + "x" +
+         std::to_string(p.k) + " " + std::string(name(p.io));
+}
+
+// What of a configuration decides which code runs: all but the sizes.
+std::string kind_of(const std::string& configuration) {
+  const auto from = configuration.find(" by "), to = configuration.find(", stages");
+  return configuration.substr(from, to - from);
+}
+
+// Every configuration of each graph's one kernel, or one of each kind.
+void run_all(const std::vector<Problem>& problems, bool one_of_a_kind = false) {
+  std::vector<GraphSource> all;
+  for (const Problem& p : problems) {
+    const auto make = [p] { return graph_of(p, text(p)); };
+    std::vector<KernelChoice> choices;
+    const auto plan = make_plan(*make(), {.architecture = "sm_90a"}, {}, &choices);
+    REQUIRE(plan);
+    REQUIRE(choices.size() == 1);
+    std::set<std::string> kinds;
+    for (const auto& configuration : choices[0].configurations) {
+      if (!kinds.insert(kind_of(configuration)).second && one_of_a_kind) continue;
+      all.push_back({text(p) + ", " + configuration, all.size(), make, {}});
+      all.back().tuning.best[choices[0].problem] = configuration;
+    }
+  }
+  Failures failures;
+  const Totals t = run_graphs(all, {.samples = 400, .repeatable = true}, failures);
+  CHECK(t.graphs == static_cast<std::int64_t>(all.size()));
+  WARN(t.graphs << " configurations, " << t.compared << " elements, worst " << t.worst_ratio
+                << " of the bound");
+  INFO(failures.text());
+  CHECK(failures.all().empty());
+}
+
+TEST_CASE("matmuls in every configuration", "[contraction]") {
+  run_all({{.batch = 1, .m = 328, .n = 584, .k = 200, .side_inputs = true}});
+}
+
+TEST_CASE("matmuls in every configuration, other layouts", "[contraction]") {
+  run_all(
+      {{.batch = 3, .m = 136, .n = 264, .k = 520, .a_by_rows = false, .b_by_columns = false},
+       {.batch = 1, .m = 520, .n = 72, .k = 1032, .b_by_columns = false, .io = f16, .result = f32},
+       {.batch = 2, .m = 40, .n = 600, .k = 648, .c_by_rows = false, .side_inputs = true}});
+}
+
+TEST_CASE("matmuls in every configuration, other types", "[contraction]") {
+  run_all({{.batch = 2, .m = 200, .n = 392, .k = 400, .io = f8e4m3, .result = bf16},
+           {.batch = 1, .m = 136, .n = 264, .k = 144, .io = f8e5m2, .result = f32}});
+}
+
+TEST_CASE("matmuls of every kind for the sanitizer", "[sanitize]") {
+  run_all({{.batch = 1, .m = 136, .n = 200, .k = 392, .side_inputs = true},
+           {.batch = 1, .m = 136, .n = 136, .k = 272, .io = f8e4m3}},
+          true);
+}
+
+// Several tiles a block, and a ring that is used many times.
+TEST_CASE("matmuls of many tiles", "[contraction]") {
+  std::vector<GraphSource> all;
+  for (const Problem& p : {Problem{.batch = 1, .m = 2104, .n = 3080, .k = 72},
+                           Problem{.batch = 1, .m = 2056, .n = 2056, .k = 2056},
+                           Problem{.batch = 70, .m = 264, .n = 264, .k = 136, .side_inputs = true},
+                           Problem{.batch = 1, .m = 8, .n = 4104, .k = 2056},
+                           Problem{.batch = 1, .m = 1, .n = 4104, .k = 2056},
+                           Problem{.batch = 1, .m = 4099, .n = 1, .k = 1111},
+                           Problem{.batch = 1, .m = 264, .n = 264, .k = 16392}})
+    all.push_back({text(p), all.size(), [p] { return graph_of(p, text(p)); }, {}});
+  Failures failures;
+  const Totals t =
+      run_graphs(all, {.samples = 1000, .repeatable = true, .reloaded = true}, failures);
+  CHECK(t.graphs == static_cast<std::int64_t>(all.size()));
+  INFO(failures.text());
+  CHECK(failures.all().empty());
+}
+
+}  // namespace

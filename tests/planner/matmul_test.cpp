@@ -1,0 +1,145 @@
+// What planning makes of matmuls: sums along one row, copies of operands that the tensor memory
+// accelerator cannot bring, and measured configurations.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "emit/tensor_cores.hpp"
+#include "lower/lower.hpp"
+#include "planner/make_plan.hpp"
+#include "planner/planner.hpp"
+#include "sinter/operations.hpp"
+#include "support/catch.hpp"
+#include "support/plan_interpreter.hpp"
+#include "support/run_graph.hpp"
+#include "tuning/tuning_file.hpp"
+
+using namespace sinter;
+
+namespace {
+
+Shared<Graph> matmul_graph(std::int64_t m, std::int64_t n, std::int64_t k) {
+  auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+  const auto x = g->tensor({.name = "x", .dim = {m, k}}),
+             w = g->tensor({.name = "w", .dim = {k, n}, .stride = {1, k}}),
+             bias = g->tensor({.name = "bias", .dim = {1, n}});
+  g->output(relu(matmul(x, w) + bias), "y");
+  return g;
+}
+
+std::vector<Family> families(const Partition& p) {
+  std::vector<Family> f;
+  for (const auto& k : p.kernels) f.push_back(k.family);
+  return f;
+}
+
+// What the plan for sm_90a computes, by the interpreter.
+void check_values(Graph& g) {
+  REQUIRE(g.check().empty());
+  test::GraphCase c(g, Fill::normal, 7);
+  c.clear_outputs();
+  test::interpret(partition(c.lowered(), true, "sm_90a"), c.memory());
+  const Comparison r = c.judge();
+  INFO(r.first_wrong);
+  CHECK(r.ok());
+  CHECK(r.compared > 0);
+}
+
+std::string temporary_file(const std::string& text) {
+  const auto path = std::filesystem::temp_directory_path() /
+                    ("sinter_tuning_" + std::to_string(text.size()) + ".json");
+  std::ofstream(path) << text;
+  return path.string();
+}
+
+}  // namespace
+
+TEST_CASE("a product with one row is a sum along each row of the weights") {
+  for (const auto& [m, n] : {std::pair<std::int64_t, std::int64_t>{1, 40}, {40, 1}}) {
+    const auto g = matmul_graph(m, n, 96);
+    const auto p = partition(*lower(*g).graph, true);
+    CHECK(families(p) == std::vector{Family::rowwise});
+    CHECK(p.kernels[0].kept == 1);
+    check_values(*g);
+  }
+}
+
+TEST_CASE("operands with odd rows are copied for the accelerator where that is faster") {
+  const auto g = matmul_graph(300, 704, 1111);
+  const auto lowered = lower(*g);
+  const auto p = partition(*lowered.graph, true, "sm_90a");
+  REQUIRE(families(p) == std::vector{Family::pointwise, Family::pointwise, Family::contraction});
+  CHECK(p.workspace.size() == 2);
+  CHECK(plan_tensor_cores(p.kernels[2], {}));
+  CHECK(families(partition(*lowered.graph, true)) == std::vector{Family::contraction});
+  CHECK(families(partition(*lower(*matmul_graph(8, 8, 1111)).graph, true, "sm_90a")) ==
+        std::vector{Family::contraction});
+  check_values(*g);
+}
+
+TEST_CASE("tiles have a text that reads back") {
+  Tile t{.m = 64,
+         .n = 224,
+         .consumers = 2,
+         .alternate = true,
+         .cluster_n = 2,
+         .stages = 5,
+         .group = 16};
+  REQUIRE(tile_from_text(to_text(t)));
+  CHECK(*tile_from_text(to_text(t)) == t);
+  for (const char* bad :
+       {"", "64x224", "64x224 by 2 alternating, cluster 1x2, split 1, stages 5, group 16 ",
+        "64x224 by 2 sometimes, cluster 1x2, split 1, stages 5, group 16"})
+    CHECK_FALSE(tile_from_text(bad));
+}
+
+TEST_CASE("a measured configuration is taken where it is legal") {
+  const auto g = matmul_graph(512, 512, 512);
+  std::vector<KernelChoice> choices;
+  const auto usual = make_plan(*g, {.architecture = "sm_90a"}, {}, &choices);
+  REQUIRE(usual);
+  REQUIRE(choices.size() == 1);
+  const auto source = [&](const std::string& configuration) {
+    const Tuning tuning{{{choices[0].problem, configuration}}};
+    const auto plan = make_plan(*g, {.architecture = "sm_90a"}, tuning, nullptr);
+    REQUIRE(plan);
+    return plan->data().kernels[0].source;
+  };
+  const std::string first = usual->data().kernels[0].source;
+  CHECK(source(choices[0].configurations[0]) == first);
+  CHECK(source(choices[0].configurations[1]) != first);
+  for (const char* bad :
+       {"nonsense", "100x256 by 2 together, cluster 1x1, split 1, stages 4, group 8",
+        "128x256 by 2 together, cluster 1x1, split 1, stages 40, group 8",
+        "128x256 by 1 together, cluster 1x1, split 1, stages 4, group 8",
+        "128x100 by 2 together, cluster 1x1, split 1, stages 4, group 8",
+        "0x0 by 0 together, cluster 0x0, split 0, stages 0, group 0"})
+    CHECK(source(bad) == first);
+}
+
+TEST_CASE("tuning files are written, added to and read, and errors name the field") {
+  const std::string path = temporary_file("");
+  std::filesystem::remove(path);
+  REQUIRE(read_tuning(path));
+  CHECK(read_tuning(path)->best.empty());
+  REQUIRE(add_to_tuning(path, {{{"one \"problem\"", "this"}}}));
+  REQUIRE(add_to_tuning(path, {{{"another", "that"}}}));
+  const auto tuning = read_tuning(path);
+  REQUIRE(tuning);
+  CHECK(tuning->best ==
+        std::map<std::string, std::string>{{"one \"problem\"", "this"}, {"another", "that"}});
+  std::filesystem::remove(path);
+  for (const auto& [text, seen] :
+       {std::pair<const char*, const char*>{"{", "json"},
+        {R"({"format": "sinter.tuning", "version": 2, "best": {}})", "version 2"},
+        {R"({"format": "sinter.tuning", "version": 1})", "best"},
+        {R"({"format": "sinter.tuning", "version": 1, "best": {"p": 3}})", "p"},
+        {R"({"format": "sinter.tuning", "version": 1, "best": {}, "more": 1})", "more"}}) {
+    const std::string file = temporary_file(text);
+    const auto read = read_tuning(file);
+    REQUIRE_FALSE(read);
+    CHECK(read.error().message().find(seen) != std::string::npos);
+    std::filesystem::remove(file);
+  }
+}

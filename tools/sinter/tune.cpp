@@ -1,0 +1,266 @@
+// sinter tune: times the configurations of a graph's kernels on this device, the likeliest first,
+// within a budget of seconds. The fastest go into the tuning file, which later planning uses, and
+// into the plan.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "array/file.hpp"
+#include "base/env.hpp"
+#include "commands.hpp"
+#include "documents.hpp"
+#include "json/reader.hpp"
+#include "planner/make_plan.hpp"
+#include "runtime/timing.hpp"
+#include "tensors.hpp"
+#include "tuning/tuning_file.hpp"
+
+namespace sinter::cli {
+namespace {
+
+struct Options {
+  std::vector<std::string> documents;
+  std::string device, tuning_file, output;
+  bool json = false;
+  double seconds = 30;
+  int most = 24;
+};
+
+using Clock = std::chrono::steady_clock;
+
+struct Candidate {
+  std::string problem, configuration;
+  Timing timing{};
+  std::string error{};
+};
+
+void print_candidate(const Options& o, const std::string& graph, const Candidate& c, double first) {
+  if (o.json)
+    fmt::print("{{\"graph\": {}, \"problem\": {}, \"configuration\": {}, {}}}\n",
+               json::json_string(graph), json::json_string(c.problem),
+               json::json_string(c.configuration),
+               c.error.empty() ? fmt::format("\"us\": {:.5g}", c.timing.us)
+                               : "\"error\": " + json::json_string(c.error));
+  else if (c.error.empty())
+    fmt::print("  {:>10.5g} us  {:+6.1f} %  {}\n", c.timing.us, (c.timing.us / first - 1) * 100,
+               c.configuration);
+  else
+    fmt::print("  {:>10}     {:>8}  {}: {}\n", "failed", "", c.configuration, printable(c.error));
+}
+
+// One graph: its plan, memory, and the measurements.
+class Tuner {
+ public:
+  Tuner(Graph& graph, Device device, const Options& options)
+      : graph_(graph), device_(device), options_(options), begin_(Clock::now()) {}
+
+  Result<Tuning> run() {
+    auto target = device_.target();
+    SINTER_TRY(target);
+    target_ = *target;
+    std::vector<KernelChoice> choices;
+    auto plan = make_plan(graph_, options(), {}, &choices);
+    SINTER_TRY(plan);
+    auto ready = prepare(*plan);
+    SINTER_TRY(ready);
+    Tuning best;
+    if (choices.empty()) note(graph_.options().name + ": no kernel with a choice to make");
+    for (const auto& choice : choices) {
+      auto chosen = measure(choice, best);
+      SINTER_TRY(chosen);
+    }
+    auto right = check(best);
+    SINTER_TRY(right);
+    return best;
+  }
+
+ private:
+  PlanOptions options(bool with_code = false) const {
+    PlanOptions o{.architecture = target_};
+    if (with_code) o.targets = {target_};
+    return o;
+  }
+  bool in_time() const {
+    return std::chrono::duration<double>(Clock::now() - begin_).count() < options_.seconds;
+  }
+
+  Status prepare(const Plan& plan) {
+    plan_.emplace(plan);  // its tensors describe the memory
+    auto host = TensorSet::allocate(plan_->data().tensors, Device::cpu());
+    SINTER_TRY(host);
+    host_.emplace(std::move(*host));
+    auto sets = rotating_sets(graph_, plan_->data().tensors, device_, *host_);
+    SINTER_TRY(sets);
+    sets_ = std::move(*sets);
+    for (const auto& s : sets_) bindings_.push_back(s.bindings());
+    return Done{};
+  }
+
+  // Compiles ahead on all cores, so that the kernels come from the cache when they are timed.
+  void compile(const std::vector<Tuning>& tunings) {
+    std::atomic<std::size_t> next{0};
+    const auto work = [&] {
+      for (std::size_t i = next++; i < tunings.size() && in_time(); i = next++)
+        (void)make_plan(graph_, options(true), tunings[i], nullptr);  // told again when it is timed
+    };
+    std::vector<std::thread> threads;
+    for (unsigned i = 1; i < std::min(16U, std::thread::hardware_concurrency()); ++i)
+      threads.emplace_back(work);
+    work();
+    for (auto& t : threads) t.join();
+  }
+
+  Status measure(const KernelChoice& choice, Tuning& best) {
+    if (best.best.count(choice.problem)) return Done{};  // another kernel with the same problem
+    std::vector<Tuning> tunings;
+    std::vector<Candidate> candidates;
+    for (const auto& configuration : choice.configurations) {
+      if (static_cast<int>(candidates.size()) == options_.most) break;
+      candidates.push_back({.problem = choice.problem, .configuration = configuration});
+      tunings.push_back(best);
+      tunings.back().best[choice.problem] = configuration;
+    }
+    {
+      const Progress progress(
+          fmt::format("{}: compiling {} configurations", graph_.options().name, candidates.size()));
+      compile(tunings);
+    }
+    if (!options_.json)
+      fmt::print("{}: {}\n", printable(graph_.options().name), printable(choice.problem));
+    std::size_t fastest = 0;
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+      if (i > 0 && !in_time()) {
+        note(fmt::format("{} seconds used up after {} of {}", options_.seconds, i,
+                         candidates.size()));
+        break;
+      }
+      Candidate& c = candidates[i];
+      const std::size_t cells = 24, full = i * cells / candidates.size();
+      const Progress progress(fmt::format("[{}{}] {} of {}", std::string(full, '#'),
+                                          std::string(cells - full, '.'), i, candidates.size()));
+      auto timing = time(tunings[i]);
+      if (timing)
+        c.timing = *timing;
+      else
+        c.error = timing.error().message();
+      const Candidate& b = candidates[fastest];
+      if (c.error.empty() && (!b.error.empty() || c.timing.us < b.timing.us)) fastest = i;
+      print_candidate(options_, graph_.options().name, c, candidates[0].timing.us);
+    }
+    if (candidates[fastest].error.empty())
+      best.best[choice.problem] = candidates[fastest].configuration;
+    return Done{};
+  }
+
+  Result<Executable> loaded(const Tuning& tuning) {
+    auto plan = make_plan(graph_, options(), tuning, nullptr);
+    SINTER_TRY(plan);
+    auto executable = load(*plan, device_);
+    SINTER_TRY(executable);
+    auto memory = Memory::allocate(device_, executable->workspace_bytes());
+    SINTER_TRY(memory);
+    workspace_.emplace(std::move(*memory));
+    return executable;
+  }
+
+  Result<Timing> time(const Tuning& tuning) {
+    auto executable = loaded(tuning);
+    SINTER_TRY(executable);
+    return time_calls(device_, static_cast<int>(sets_.size()), [&](int set, Stream stream) {
+      return executable->execute(stream, bindings_[static_cast<std::size_t>(set)],
+                                 {workspace_->data(), workspace_->bytes()});
+    });
+  }
+
+  // What is kept is right: the outputs of the fastest plan against the reference.
+  Status check(const Tuning& tuning) {
+    const Progress progress("checking the fastest");
+    auto executable = loaded(tuning);
+    SINTER_TRY(executable);
+    auto executed =
+        executable->execute(nullptr, bindings_.back(), {workspace_->data(), workspace_->bytes()});
+    SINTER_TRY(executed);
+    auto finished = synchronize(device_);
+    SINTER_TRY(finished);
+    auto copied = sets_.back().copy_outputs_to(*host_);
+    SINTER_TRY(copied);
+    const auto results = check_outputs(graph_, plan_->data().tensors, *host_, 2000);
+    SINTER_TRY(results);
+    for (const auto& r : *results)
+      if (!r.comparison.ok())
+        return Diagnostic{.rule = Rule::device_error,
+                          .seen = "a wrong result of the fastest: " + r.comparison.first_wrong};
+    return Done{};
+  }
+
+  Graph& graph_;
+  Device device_;
+  const Options& options_;
+  Clock::time_point begin_;
+  std::string target_;
+  std::optional<Plan> plan_;
+  std::optional<TensorSet> host_;
+  std::optional<Memory> workspace_;
+  std::vector<TensorSet> sets_;
+  std::vector<std::vector<Binding>> bindings_;
+};
+
+Status tune(const std::string& path, Device device, const Options& o) {
+  auto document = read_document(path);
+  SINTER_TRY(document);
+  auto best = Tuner(*document->graph, device, o).run();
+  SINTER_TRY(best);
+  const std::string file = o.tuning_file.empty() ? env_value("SINTER_TUNING_FILE") : o.tuning_file;
+  if (!file.empty()) {
+    auto added = add_to_tuning(file, *best);
+    SINTER_TRY(added);
+  }
+  if (o.output.empty()) return Done{};
+  auto target = device.target();
+  SINTER_TRY(target);
+  auto plan =
+      make_plan(*document->graph, {.targets = {*target}, .architecture = *target}, *best, nullptr);
+  SINTER_TRY(plan);
+  return write_file(o.output, plan->to_json());
+}
+
+Result<int> run(const Options& o) {
+  auto device = device_from(o.device);
+  SINTER_TRY(device);
+  if (device->is_cpu())
+    return Diagnostic{
+        .rule = Rule::device_missing, .attribute = "a GPU to measure on", .seen = "the CPU"};
+  int code = kOk;
+  for (const auto& path : o.documents) {
+    const auto done = tune(path, *device, o);
+    if (!done) code = std::max(code, report(done.errors()));  // the other graphs have their turn
+  }
+  return code;
+}
+
+}  // namespace
+
+void add_tune(CLI::App& app, int& exit_code) {
+  auto o = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("tune", "Time the configurations of a graph's kernels, keep the fastest");
+  command->add_option("documents", o->documents, "Graph files")->required();
+  command->add_option("--tuning", o->tuning_file,
+                      "File that takes the fastest (default: what SINTER_TUNING_FILE names)");
+  command->add_option("-o,--output", o->output, "Plan file with the fastest, for one graph");
+  command->add_option("--seconds", o->seconds, "Budget for each graph")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_option("--most", o->most, "Configurations of a kernel to try")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--device", o->device, "The number of a GPU (default: the current)")
+      ->check(device_problem);
+  command->add_flag("--json", o->json, "One JSON object a line");
+  command->callback([o, &exit_code] { exit_code = finish(run(*o)); });
+}
+
+}  // namespace sinter::cli
