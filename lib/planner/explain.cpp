@@ -41,15 +41,26 @@ std::string moved(std::string_view name, std::int64_t copied, std::int64_t width
                       name, together);
 }
 
+std::string how_on_sm_90a(const PlanKernel& k) {
+  const auto get = [&](std::string_view key) { return chosen(k, key); };
+  std::string s = fmt::format(
+      "the tensor cores of sm_90a, {} stages of 128 bytes of k in shared memory", get("stages"));
+  s += get("alternate") ? "; two warpgroups take tiles in turn, one multiplies while one finishes"
+       : k.block > 256  ? "; two warpgroups share a tile"
+                        : "; one warpgroup multiplies";
+  if (get("cluster_m") * get("cluster_n") > 1)
+    s += fmt::format("; clusters of {} x {} tiles share an operand", get("cluster_m"),
+                     get("cluster_n"));
+  if (get("split") > 1) s += fmt::format("; {} blocks a tile sum a part of k each", get("split"));
+  if (get("settle")) s += "; sums are settled in f32 every 128 terms";
+  return s + "; estimated, or measured by sinter tune, to be the fastest";
+}
+
 std::string how_contraction(const PlanKernel& k) {
   const auto get = [&](std::string_view key) { return chosen(k, key); };
   const std::string tiles =
       fmt::format("tiles of {} x {} results on ", get("tile_m"), get("tile_n"));
-  if (get("cluster_m") > 0)
-    return tiles + fmt::format(
-                       "the tensor cores of sm_90a, {} steps ahead in shared memory; clusters "
-                       "of {} x {} tiles share their operands",
-                       get("stages"), get("cluster_m"), get("cluster_n"));
+  if (get("cluster_m") > 0) return tiles + how_on_sm_90a(k);
   if (get("warps_m") > 0)
     return tiles +
            fmt::format("tensor cores, {} x {} warps, {} steps of {} in shared memory",

@@ -32,6 +32,8 @@ int exit_code(Rule rule) {
     case Rule::compiler_error:
     case Rule::plan_target:
       return kMissing;
+    case Rule::tuning:  // the fastest configuration gave a wrong result
+      return kWrong;
     default:
       return kBadInput;
   }

@@ -191,7 +191,7 @@ class Tuner {
     SINTER_TRY(results);
     for (const auto& r : *results)
       if (!r.comparison.ok())
-        return Diagnostic{.rule = Rule::device_error,
+        return Diagnostic{.rule = Rule::tuning,
                           .seen = "a wrong result of the fastest: " + r.comparison.first_wrong};
     return Done{};
   }
