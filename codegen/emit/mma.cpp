@@ -10,8 +10,6 @@ namespace {
 
 constexpr int kChunk = 16;  // bytes that one instruction reads or writes
 
-bool is_load(const Statement& s) { return s.kind == StatementKind::load; }
-bool is_store(const Statement& s) { return s.kind == StatementKind::store; }
 
 // Whether every value of type `from` is one of floating type `to`.
 bool holds(DataType to, DataType from) {

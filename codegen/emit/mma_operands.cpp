@@ -10,7 +10,6 @@ namespace {
 
 constexpr int kChunk = 16;  // bytes that one instruction reads or writes
 
-bool is_load(const Statement& s) { return s.kind == StatementKind::load; }
 
 // How many neighbours along the group's last index stay together, at most `widest`.
 template <class Works>

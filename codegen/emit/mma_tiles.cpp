@@ -9,8 +9,6 @@
 namespace sinter {
 namespace {
 
-constexpr int kSlabBytes = 16 * 64 * 4;  // of a warp, for the epilogue
-
 constexpr MmaTile kTiles[] = {{128, 256, 2, 4},
                               {256, 128, 4, 2},
                               {128, 128, 2, 2},

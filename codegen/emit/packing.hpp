@@ -31,6 +31,10 @@ struct Packing {
   int fetched_bytes = 0;  // that the loads of one place move
 };
 
+// Of shared memory, that a warp's epilogue of a contraction on tensor cores takes: struct Slab of
+// codegen/device/family/contraction_epilogue.cuh.
+inline constexpr int kSlabBytes = 16 * 64 * 4;
+
 inline constexpr int kMoveBytes = 16;  // the most that one instruction moves
 
 // Which ports the body reaches element by element: plain loads and stores.

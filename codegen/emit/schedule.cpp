@@ -97,9 +97,6 @@ int element_cost(const Body& body) {
 // The copies of a body that unrolling may make: they cost time to compile.
 constexpr int kMostCode = 1200;
 
-bool is_load(const Statement& s) { return s.kind == StatementKind::load; }
-bool is_store(const Statement& s) { return s.kind == StatementKind::store; }
-
 std::uint32_t clamp_grid(double blocks) {
   return static_cast<std::uint32_t>(std::clamp(blocks, 1.0, 0x1p31 - 1));
 }

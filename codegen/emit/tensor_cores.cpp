@@ -13,9 +13,10 @@
 namespace sinter {
 namespace {
 
-constexpr int kLine = 128;               // bytes of k in a stage
-constexpr int kSlabBytes = 16 * 64 * 4;  // of a consumer's warp
-constexpr std::uint32_t kSharedBytes = 232448;
+constexpr int kLine = 128;         // bytes of k in a stage
+constexpr int kLooseBytes = 1024;  // lost where the ring starts at a multiple of 1024
+constexpr int kBarrierBytes = 16;  // two of a stage
+constexpr int kSharedBytes = 232448;
 constexpr std::int64_t kMostExtent = std::int64_t{1} << 31;
 
 // All indices of m and n but the innermost become batch indices: a tile then lies in two of them.
@@ -56,20 +57,18 @@ void swap_operands(KernelSpec& spec) {
 // -1 where there is one row. `type`: what the operand may be rounded to.
 std::optional<BoxedOperand> boxed(const KernelSpec& spec, const Body& body, DataType type, int row,
                                   int k) {
-  if (body.statements.size() != 1) return {};
-  const Statement& s = body.statements[0];
-  if (s.kind != StatementKind::load || !s.args.empty()) return {};
-  const KernelPort& p = spec.ports[static_cast<std::size_t>(s.port)];
+  const KernelPort* const loaded = plainly_loaded(spec, body);
+  if (!loaded) return {};
+  const KernelPort& p = *loaded;
   const Access& a = p.access;
   const std::int64_t bytes = info(p.type).bytes;
-  if (!a.windows.empty() || !a.via.empty()) return {};
   const bool pairs = p.type == DataType::bf16 || p.type == DataType::f16;
   const bool single = p.type == DataType::f8e4m3 || p.type == DataType::f8e5m2;
   const bool rounded = p.type == DataType::f32 && type == DataType::tf32;
   if (!pairs && !single && !rounded) return {};
   if (p.alignment < 16 || a.offset * bytes % 16 != 0) return {};
   BoxedOperand o;
-  o.port = s.port;
+  o.port = body.statements.front().port;
   o.map.type = rounded ? DataType::tf32 : p.type;  // the accelerator rounds
   o.map.offset = a.offset * bytes;
   o.map.swizzle = kLine;
@@ -122,11 +121,10 @@ double tiles_of(const Problem& p, const Tile& t) {
          std::ceil(p.columns / (t.n * t.cluster_n)) * t.cluster_m * t.cluster_n;
 }
 
-int stages_that_fit(const Tile& t) {
-  const std::uint32_t slabs = static_cast<std::uint32_t>(t.consumers * 4 * kSlabBytes);
-  const std::uint32_t stage = static_cast<std::uint32_t>((t.m + t.n) * kLine + 16);
-  return static_cast<int>((kSharedBytes - 1024 - slabs) / stage);
-}
+int stage_bytes(const Tile& t) { return (t.m + t.n) * kLine + kBarrierBytes; }
+// Of shared memory besides the stages.
+int fixed_bytes(const Tile& t) { return kLooseBytes + t.consumers * 4 * kSlabBytes; }
+int stages_that_fit(const Tile& t) { return (kSharedBytes - fixed_bytes(t)) / stage_bytes(t); }
 
 constexpr int kRoomy = 128;  // sums of a thread that leave registers for many packs at once
 
@@ -178,30 +176,26 @@ double estimate(const Problem& p, const Tile& t) {
 
 bool legal(const Problem& p, const Tile& t) {
   const int rows = rows_of_consumer(t);
-  if (rows % 64 != 0 || rows == 0 || (t.alternate && t.consumers != 2)) return false;
+  if (rows % 64 != 0) return false;
   // What more sums would spill; of two warpgroups the producer gives up registers for 192.
-  constexpr int kMostSums[] = {0, 160, 192, 112};
-  if (t.consumers > 3 || sums_per_thread(t) > kMostSums[t.consumers]) return false;
+  if (sums_per_thread(t) > (t.consumers == 1 ? 160 : 192)) return false;
   if (t.m / t.cluster_n > 256 || t.n / t.cluster_m > 256) return false;
   const int part_m = t.m / t.cluster_n, part_n = t.n / t.cluster_m;
   if (part_m % 8 != 0 || part_n % 8 != 0) return false;
-  if ((t.cluster_m > 1) + (t.cluster_n > 1) + (t.split > 1) > 1) return false;
   if (t.split > 1) {
-    const double tiles = tiles_of(p, t);
-    if (t.alternate || tiles * t.split > 4 * kMultiprocessors || t.split > 8) return false;
+    if (t.alternate || tiles_of(p, t) * t.split > 4 * kMultiprocessors) return false;
     if (std::ceil(p.depth * p.bytes / kLine) < 2 * t.split) return false;
     const int across = (t.n + 63) / 64 * 64;
-    if (t.m * across * 4 > std::min(t.stages, stages_that_fit(t)) * (t.m + t.n) * kLine)
-      return false;
+    if (t.m * across * 4 > t.stages * (t.m + t.n) * kLine) return false;
   }
   if (!p.a_k_fastest && part_m % 64 != 0) return false;
   if (!p.b_k_fastest && part_n % 64 != 0) return false;
-  return stages_that_fit(t) >= 2;
+  return t.stages >= 2;
 }
 
 // The fewest clusters that take no more rounds: the others would only make heat.
-double balanced_grid(double tiles, int cluster, int multiprocessors) {
-  const double clusters = tiles / cluster, most = multiprocessors / cluster;
+double balanced_grid(double tiles, int cluster) {
+  const double clusters = tiles / cluster, most = kMultiprocessors / cluster;
   const double rounds = std::ceil(clusters / most);
   return std::ceil(clusters / rounds) * cluster;
 }
@@ -290,7 +284,6 @@ std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const T
   const auto last = [](int from, int count) { return count > 0 ? from + count - 1 : -1; };
   const auto m_index = [&] { return last(spec.batch, spec.m); };
   const auto n_index = [&] { return last(spec.batch + spec.m, spec.n); };
-  const auto is_store = [](const Statement& s) { return s.kind == StatementKind::store; };
   const auto extent = [&](int i) { return i < 0 ? std::int64_t{1} : spec.extent[i]; };
   // A short side lies along the tile's columns, which may be few; else what lies together in
   // memory.
@@ -326,7 +319,7 @@ std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const T
             e.a.k_fastest,
             e.b.k_fastest};
   for (const auto& s : spec.body.statements) {
-    if (s.kind != StatementKind::load && s.kind != StatementKind::store) continue;
+    if (!is_load(s) && !is_store(s)) continue;
     const KernelPort& port = spec.ports[static_cast<std::size_t>(s.port)];
     p.reads |= of_whole_tile(spec, port);
     if (of_whole_tile(spec, port) || port.written) p.extra_bytes += info(port.type).bytes;
@@ -350,15 +343,14 @@ std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const T
   e.prefetch = p.reads;
   if (e.prefetch) e.unroll = p.extra_bytes > 8 || sums_per_thread(t) > kRoomy ? 2 : 4;
   e.threads = 128 * (t.consumers + 1);
-  // Of 504 registers that three warpgroups have, or 512 that four have, in steps of eight.
+  // Of the 504 that three warpgroups have, in steps of eight.
   const bool many = sums_per_thread(t) * (e.settle ? 3 : 1) >= 192;
-  e.producer_registers = t.consumers == 3 ? 32 : many ? 24 : 40;
-  e.consumer_registers = t.consumers == 3 ? 160 : many ? 240 : 232;
+  e.producer_registers = many ? 24 : 40;
+  e.consumer_registers = many ? 240 : 232;
   const int cluster = t.cluster_m * t.cluster_n;
-  e.grid = static_cast<std::uint32_t>(
-      t.split > 1 ? tiles * t.split : balanced_grid(tiles, cluster, kMultiprocessors));
-  e.shared_bytes = static_cast<std::uint32_t>(1024 + t.stages * ((t.m + t.n) * kLine + 16) +
-                                              t.consumers * 4 * kSlabBytes);
+  e.grid =
+      static_cast<std::uint32_t>(t.split > 1 ? tiles * t.split : balanced_grid(tiles, cluster));
+  e.shared_bytes = static_cast<std::uint32_t>(fixed_bytes(t) + t.stages * stage_bytes(t));
   return plan;
 }
 

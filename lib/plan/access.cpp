@@ -22,6 +22,14 @@ Access packed_access(int rank, int first, const Dims& dim) {
   return a;
 }
 
+const KernelPort* plainly_loaded(const KernelSpec& spec, const Body& body) {
+  if (body.statements.size() != 1) return nullptr;
+  const Statement& s = body.statements.front();
+  if (!is_load(s) || !s.args.empty()) return nullptr;
+  const KernelPort& p = spec.ports[static_cast<std::size_t>(s.port)];
+  return p.access.windows.empty() && p.access.via.empty() ? &p : nullptr;
+}
+
 std::int64_t step(const Access& a, int i) {
   std::int64_t s = i < a.stride.size() && a.via.empty() ? a.stride[i] : 0;
   for (const auto& w : a.windows)
@@ -33,9 +41,8 @@ bool rows_lie_together(const KernelSpec& spec) {
   const int rank = spec.extent.size(), last_row = spec.kept - 1,
             last_column = rank > spec.kept ? rank - 1 : -1;
   return spec.kept > 0 && count(spec.extent, 0, spec.kept) > 1 &&
-         prefers(spec, spec.body, last_column, last_row, [](const Statement& s) {
-           return s.kind == StatementKind::load || s.kind == StatementKind::store;
-         });
+         prefers(spec, spec.body, last_column, last_row,
+                 [](const Statement& s) { return is_load(s) || is_store(s); });
 }
 
 }  // namespace sinter

@@ -11,6 +11,12 @@ Dims part_of(const Dims& extent, int from, int to);
 // Packed over `dim`, whose indices are those of the domain from `first` on; 0 for all others.
 Access packed_access(int rank, int first, const Dims& dim);
 
+constexpr bool is_load(const Statement& s) { return s.kind == StatementKind::load; }
+constexpr bool is_store(const Statement& s) { return s.kind == StatementKind::store; }
+
+// The port that the body loads as it is, reached by strides alone; null for any other body.
+const KernelPort* plainly_loaded(const KernelSpec& spec, const Body& body);
+
 // How far apart two elements lie that neighbour along index i.
 std::int64_t step(const Access& access, int i);
 

@@ -85,12 +85,6 @@ class OperandCopy {
   std::vector<int> indices_;
 };
 
-bool plain(const KernelSpec& spec, const Body& body) {
-  if (body.statements.size() != 1 || body.statements[0].kind != StatementKind::load) return false;
-  const Access& a = spec.ports[static_cast<std::size_t>(body.statements[0].port)].access;
-  return body.statements[0].args.empty() && a.windows.empty() && a.via.empty();
-}
-
 // Ports that nothing reads any more.
 void drop_unused_ports(KernelSpec& spec) {
   std::vector<int> place(spec.ports.size(), -1);
@@ -117,7 +111,7 @@ std::vector<KernelSpec> copy_operands(KernelSpec spec, std::string_view architec
                                       Temporaries& temporaries) {
   const bool candidate = architecture == "sm_90a" && spec.family == Family::contraction &&
                          spec.k == 1 && spec.m <= 1 && spec.n <= 1 && spec.gathers.empty() &&
-                         plain(spec, spec.a) && plain(spec, spec.b);
+                         plainly_loaded(spec, spec.a) && plainly_loaded(spec, spec.b);
   if (!candidate || plan_tensor_cores(spec, {})) return {std::move(spec)};
   const int m = spec.batch, n = m + spec.m;
   double least =

@@ -1,8 +1,5 @@
 // What planning makes of matmuls: sums along one row, copies of operands that the tensor memory
 // accelerator cannot bring, and measured configurations.
-#include <algorithm>
-#include <cstdio>
-#include <filesystem>
 #include <fstream>
 
 #include "emit/tensor_cores.hpp"
@@ -13,6 +10,7 @@
 #include "support/catch.hpp"
 #include "support/plan_interpreter.hpp"
 #include "support/run_graph.hpp"
+#include "support/temporary_directory.hpp"
 #include "tuning/tuning_file.hpp"
 
 using namespace sinter;
@@ -44,13 +42,6 @@ void check_values(Graph& g) {
   INFO(r.first_wrong);
   CHECK(r.ok());
   CHECK(r.compared > 0);
-}
-
-std::string temporary_file(const std::string& text) {
-  const auto path = std::filesystem::temp_directory_path() /
-                    ("sinter_tuning_" + std::to_string(text.size()) + ".json");
-  std::ofstream(path) << text;
-  return path.string();
 }
 
 }  // namespace
@@ -119,8 +110,8 @@ TEST_CASE("a measured configuration is taken where it is legal") {
 }
 
 TEST_CASE("tuning files are written, added to and read, and errors name the field") {
-  const std::string path = temporary_file("");
-  std::filesystem::remove(path);
+  const TemporaryDirectory directory;
+  const std::string path = directory / "tuning.json";
   REQUIRE(read_tuning(path));
   CHECK(read_tuning(path)->best.empty());
   REQUIRE(add_to_tuning(path, {{{"one \"problem\"", "this"}}}));
@@ -129,17 +120,15 @@ TEST_CASE("tuning files are written, added to and read, and errors name the fiel
   REQUIRE(tuning);
   CHECK(tuning->best ==
         std::map<std::string, std::string>{{"one \"problem\"", "this"}, {"another", "that"}});
-  std::filesystem::remove(path);
   for (const auto& [text, seen] :
        {std::pair<const char*, const char*>{"{", "json"},
         {R"({"format": "sinter.tuning", "version": 2, "best": {}})", "version 2"},
         {R"({"format": "sinter.tuning", "version": 1})", "best"},
         {R"({"format": "sinter.tuning", "version": 1, "best": {"p": 3}})", "p"},
         {R"({"format": "sinter.tuning", "version": 1, "best": {}, "more": 1})", "more"}}) {
-    const std::string file = temporary_file(text);
-    const auto read = read_tuning(file);
+    std::ofstream(path) << text;
+    const auto read = read_tuning(path);
     REQUIRE_FALSE(read);
     CHECK(read.error().message().find(seen) != std::string::npos);
-    std::filesystem::remove(file);
   }
 }

@@ -127,21 +127,13 @@ class Case {
 
   Result<bool> check(TensorSet& host, Row& row) {
     const Progress progress("checking " + row.graph);
-    const TensorSet& last = sets_.back();  // whose values `host` holds
-    auto executed = executable_->execute(nullptr, last.bindings(), scratch());
-    SINTER_TRY(executed);
-    auto finished = synchronize(device_);
-    SINTER_TRY(finished);
-    auto copied = last.copy_outputs_to(host);
-    SINTER_TRY(copied);
-    const auto results = check_outputs(graph_, tensors(), host, options_.samples);
-    SINTER_TRY(results);
-    Comparison all;
-    for (const auto& r : *results) all.merge(r.comparison);
-    row.checked = all.ok();
-    row.max_rel_err = all.max_rel_error;
-    if (!all.ok()) row.error = "wrong result: " + all.first_wrong;
-    return all.ok();
+    const auto all =
+        run_and_check(graph_, *executable_, sets_.back(), scratch(), host, options_.samples);
+    SINTER_TRY(all);
+    row.checked = all->ok();
+    row.max_rel_err = all->max_rel_error;
+    if (!all->ok()) row.error = "wrong result: " + all->first_wrong;
+    return all->ok();
   }
 
   Graph& graph_;

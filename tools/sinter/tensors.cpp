@@ -131,4 +131,20 @@ Result<std::vector<TensorSet>> rotating_sets(const Graph& graph,
   return sets;
 }
 
+Result<Comparison> run_and_check(const Graph& graph, const Executable& executable,
+                                 const TensorSet& set, Workspace workspace, TensorSet& host,
+                                 std::int64_t samples) {
+  auto executed = executable.execute(nullptr, set.bindings(), workspace);
+  SINTER_TRY(executed);
+  auto finished = synchronize(executable.device());
+  SINTER_TRY(finished);
+  auto copied = set.copy_outputs_to(host);
+  SINTER_TRY(copied);
+  const auto results = check_outputs(graph, executable.plan().data().tensors, host, samples);
+  SINTER_TRY(results);
+  Comparison all;
+  for (const auto& r : *results) all.merge(r.comparison);
+  return all;
+}
+
 }  // namespace sinter::cli

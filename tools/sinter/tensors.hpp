@@ -43,6 +43,10 @@ struct Checked {
 // Each output against the float64 reference. At most `samples` elements each; 0 means all.
 Result<std::vector<Checked>> check_outputs(const Graph& graph, std::span<const PlanTensor> tensors,
                                            const TensorSet& host, std::int64_t samples);
+// Runs the plan on `set`, whose inputs `host` holds as well, and judges all outputs.
+Result<Comparison> run_and_check(const Graph& graph, const Executable& executable,
+                                 const TensorSet& set, Workspace workspace, TensorSet& host,
+                                 std::int64_t samples);
 // As many samples as can be judged within seconds; 0, all, for small graphs.
 std::int64_t usual_samples(const PlanData& plan);
 

@@ -29,6 +29,8 @@ struct Options {
   int most = 24;
 };
 
+constexpr std::int64_t kSamples = 2000;  // of each output, as in sinter bench
+
 using Clock = std::chrono::steady_clock;
 
 struct Candidate {
@@ -180,19 +182,12 @@ class Tuner {
     const Progress progress("checking the fastest");
     auto executable = loaded(tuning);
     SINTER_TRY(executable);
-    auto executed =
-        executable->execute(nullptr, bindings_.back(), {workspace_->data(), workspace_->bytes()});
-    SINTER_TRY(executed);
-    auto finished = synchronize(device_);
-    SINTER_TRY(finished);
-    auto copied = sets_.back().copy_outputs_to(*host_);
-    SINTER_TRY(copied);
-    const auto results = check_outputs(graph_, plan_->data().tensors, *host_, 2000);
-    SINTER_TRY(results);
-    for (const auto& r : *results)
-      if (!r.comparison.ok())
-        return Diagnostic{.rule = Rule::tuning,
-                          .seen = "a wrong result of the fastest: " + r.comparison.first_wrong};
+    const auto all = run_and_check(graph_, *executable, sets_.back(),
+                                   {workspace_->data(), workspace_->bytes()}, *host_, kSamples);
+    SINTER_TRY(all);
+    if (!all->ok())
+      return Diagnostic{.rule = Rule::tuning,
+                        .seen = "a wrong result of the fastest: " + all->first_wrong};
     return Done{};
   }
 
