@@ -3,8 +3,14 @@
 //
 //     f(A') --\                                   f, g: prologue, applied as operands are loaded
 //              contraction ----> epilogue ----> y, z, ...
-//     g(B') --/        side inputs ----/          epilogue: any DAG over the result's dims
+//     g(B') --/        side inputs ----/ \       epilogue: any DAG over the result's dims
+//                                         reduce ----> totals
 //
+// Values of the epilogue may be reduced over all rows of the result, all columns or both (gradients
+// of a bias, amax); such a total is complete only when the kernel has ended.
+#include <algorithm>
+
+#include "emit/mma.hpp"
 #include "fusion_patterns/pattern.hpp"
 #include "planner/contraction_spec.hpp"
 #include "planner/row_sums.hpp"
@@ -45,16 +51,13 @@ class ContractionPattern final : public Pattern {
   std::string_view name() const override { return "contraction"; }
 
   std::optional<Match> propose(FusionState& state, NodeId anchor, bool explain) const override {
-    const Node& n = state.node(anchor);
-    if (!is_contraction(n.op)) return std::nullopt;
-    Match m{{anchor}, anchor, 0};
-    const Dims domain = without_leading_ones(state.graph()[n.outputs[0]].dim);
-    grow(state, m.nodes, {.pattern = name(), .explain = explain}, [&](NodeId other) -> std::string {
-      if (reads_from_memory(state.node(other).op)) return "it reads its operands from memory";
-      if (std::string why = refuse_other_domain(state, other, domain); !why.empty()) return why;
-      return epilogue_refuses(state, anchor, other);
-    });
-    for (int port : {0, 1}) add_prologue(state, m, port, explain);
+    if (!is_contraction(state.node(anchor).op)) return std::nullopt;
+    Match m = grown(state, anchor, true, explain);
+    const auto reduces = [&](NodeId r) { return state.node(r).op == OpKind::reduction; };
+    // Ordinary cores, which do what tensor cores cannot, have no reductions.
+    if (std::any_of(m.nodes.begin(), m.nodes.end(), reduces) &&
+        !plan_mma(contraction_spec(state, m.nodes, anchor)))
+      m = grown(state, anchor, false, explain);
     m.saved_bytes = saved_bytes(state, m.nodes);
     return m;
   }
@@ -64,6 +67,29 @@ class ContractionPattern final : public Pattern {
   }
 
  private:
+  Match grown(FusionState& state, NodeId anchor, bool reductions, bool explain) const {
+    Match m{{anchor}, anchor, 0};
+    const Dims domain =
+        without_leading_ones(state.graph()[state.node(anchor).outputs[0]].dim);
+    grow(state, m.nodes, {.pattern = name(), .explain = explain}, [&](NodeId other) -> std::string {
+      const Node& n = state.node(other);
+      for (TensorId t : n.inputs) {
+        const NodeId p = t >= 0 ? state.producer(t) : -1;
+        if (p >= 0 && contains(m.nodes, p) && state.node(p).op == OpKind::reduction)
+          return "it needs a total, which the kernel's end completes";
+      }
+      if (n.op == OpKind::reduction) {
+        if (!reductions) return "ordinary cores reduce no results";
+        return reduction_refuses(state, m.nodes, anchor, other);
+      }
+      if (reads_from_memory(n.op)) return "it reads its operands from memory";
+      if (std::string why = refuse_other_domain(state, other, domain); !why.empty()) return why;
+      return epilogue_refuses(state, anchor, other);
+    });
+    for (int port : {0, 1}) add_prologue(state, m, port, explain);
+    return m;
+  }
+
   // Walks up from an operand through elementwise nodes that nobody else needs.
   void add_prologue(FusionState& state, Match& m, int port, bool explain) const {
     const TensorId operand = state.node(m.anchor).inputs[static_cast<std::size_t>(port)];

@@ -17,6 +17,7 @@ void reorder(KernelSpec& spec, const std::vector<int>& order) {
   };
   permute(spec.extent);
   for (auto& p : spec.ports) access(p.access);
+  for (auto& c : spec.columns) access(c.result.access);
   for (Body* body : {&spec.body, &spec.a, &spec.b})
     for (auto& s : body->statements) {
       access(s.access);

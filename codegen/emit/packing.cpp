@@ -84,6 +84,8 @@ Packing choose_packing(const KernelSpec& spec, int dim, int widest) {
     least = std::min(least, info(spec.ports[i].type).bytes);
     most = std::max(most, info(spec.ports[i].type).bytes);
   }
+  // Results that are reduced and not stored have no port here.
+  if (spec.family == Family::contraction && !spec.columns.empty()) least = std::min(least, 4);
   // 16 bytes of the narrowest type, but no more than 32 of the widest.
   int width = std::min({widest, kMoveBytes / least, 2 * kMoveBytes / most});
   const bool ragged = spec.family == Family::pointwise && spec.extent.size() == 1;

@@ -50,6 +50,7 @@ void swap_operands(KernelSpec& spec) {
   std::swap(spec.a, spec.b);
   std::swap(spec.a_type, spec.b_type);
   std::swap(spec.m, spec.n);
+  for (auto& c : spec.columns) std::swap(c.slot_m, c.slot_n);
 }
 
 // The operand as a tensor of two indices and batches, where the accelerator can bring it: one of
@@ -114,6 +115,7 @@ struct Problem {
   double extra_bytes;  // read and written for an element of the result
   bool reads;          // some are read
   bool a_k_fastest, b_k_fastest;
+  bool reduces;  // results
 };
 
 double tiles_of(const Problem& p, const Tile& t) {
@@ -190,6 +192,7 @@ bool legal(const Problem& p, const Tile& t) {
   }
   if (!p.a_k_fastest && part_m % 64 != 0) return false;
   if (!p.b_k_fastest && part_n % 64 != 0) return false;
+  if (p.reduces && t.n % kReducedTogether != 0) return false;
   return t.stages >= 2;
 }
 
@@ -277,6 +280,8 @@ std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const T
   if (given.family != Family::contraction || given.accumulate != DataType::f32 ||
       given.annihilating_zero || given.rows.on || given.k != 1 || reads_joined_indices(given))
     return {};
+  // Rows and columns of reductions are numbered over all indices of m and of n.
+  if (!given.columns.empty() && (given.m != 1 || given.n != 1)) return {};
   TensorCorePlan plan{given, {}, {}};
   KernelSpec& spec = plan.spec;
   TensorCores& e = plan.engine;
@@ -317,7 +322,8 @@ std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const T
             0,
             false,
             e.a.k_fastest,
-            e.b.k_fastest};
+            e.b.k_fastest,
+            !spec.columns.empty()};
   for (const auto& s : spec.body.statements) {
     if (!is_load(s) && !is_store(s)) continue;
     const KernelPort& port = spec.ports[static_cast<std::size_t>(s.port)];
@@ -342,6 +348,7 @@ std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const T
   // Where every result reads memory of its own, several packs are read before one is computed.
   e.prefetch = p.reads;
   if (e.prefetch) e.unroll = p.extra_bytes > 8 || sums_per_thread(t) > kRoomy ? 2 : 4;
+  if (p.reduces && e.packing.width == 1) e.unroll = std::max(e.unroll, 2);
   e.threads = 128 * (t.consumers + 1);
   // Of the 504 that three warpgroups have, in steps of eight.
   const bool many = sums_per_thread(t) * (e.settle ? 3 : 1) >= 192;

@@ -10,7 +10,8 @@
 //                may also be reduced down the columns, over all rows, in `slots` parts.
 //   contraction  indices are batch, m, n, k in this order; acc(batch, m, n) = sum over k of
 //                a(batch, m, k) * b(batch, n, k), where a and b are bodies of their own and `body`
-//                is the epilogue, run once an element of (batch, m, n).
+//                is the epilogue, run once an element of (batch, m, n). Its values may also be
+//                reduced over all of m, of n or of both, in parts of 16 rows or columns.
 #pragma once
 #include <array>
 #include <string>
@@ -127,18 +128,25 @@ struct KernelReduction {
   int phase = 0;            // the phase that accumulates it
 };
 
-// rowwise: one value a column, reduced over all rows. The kernel writes `slots` partial results,
-// each a row of its own, one behind another, to the written port `port`; `result` is where the
-// finishing kernel puts the total (lib/planner/split).
+// A reduction that is complete only when the kernel has ended: it writes partial results to the
+// written port `port`; `result` is where the finishing kernel puts the total (lib/planner/split).
+// rowwise: one value a column, reduced over all rows. There are `slots` partial results of each,
+// `slots` rows one behind another.
+// contraction: reduced over m, n or both. Partial results are of kReducedTogether rows, or columns.
 struct ColumnReduction {
   ReductionMode mode{};
   DataType arithmetic = DataType::f32;
-  std::int64_t length = 0;  // rows, for avg
+  std::int64_t length = 0;  // elements of a result, for avg
   std::string label;
   int port = -1;
+  // contraction: from the partial result of some rows (columns) to the one of the next; 0 where it
+  // is not reduced over m (n).
+  std::int64_t slot_m = 0, slot_n = 0;
   DataType type{};  // of the result; `result` may store it narrower
   KernelPort result;
 };
+
+inline constexpr std::int64_t kReducedTogether = 16;
 
 // The type in which a reduction runs until it is finished.
 constexpr DataType partial_type(ReductionMode mode, DataType arithmetic) {

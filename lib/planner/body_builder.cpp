@@ -287,8 +287,7 @@ void BodyBuilder::column(const Node& n) {
   ColumnReduction r;
   r.mode = *std::get_if<ReductionAttributes>(&n.attributes)->mode;
   r.arithmetic = state_.graph().arithmetic(n);
-  r.length = 1;
-  for (int i = 0; i < spec_.kept; ++i) r.length *= spec_.extent[i];
+  r.length = count(state_.graph()[n.inputs[0]].dim) / count(state_.graph()[y].dim);
   r.label = state_.graph()[y].name;
   r.type = state_.graph().type(y);
   // The port is the finishing kernel's, so it is taken back from this one.

@@ -33,7 +33,7 @@ class BodyBuilder {
   int value(TensorId t);
   // Stores the tensor where it lives.
   void store(TensorId t);
-  // Reduces the node's operand down the columns, over the kept indices.
+  // Reduces the node's operand over indices that it is not complete along within a kernel's block.
   void column(const Node& n);
   // Declares that a tensor's unrounded value is this statement (a contraction's result).
   void define(TensorId t, int statement) { raw_[t] = statement; }

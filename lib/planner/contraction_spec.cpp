@@ -272,6 +272,61 @@ std::string epilogue_refuses(const FusionState& state, NodeId contraction, NodeI
   return {};
 }
 
+namespace {
+
+// Whether a value that is computed from the reduction's result is computed from another of the
+// kernel's values as well.
+bool meets_kernel_again(const FusionState& state, const std::vector<NodeId>& nodes,
+                        NodeId reduction) {
+  std::vector<NodeId> reached{reduction};
+  for (std::size_t i = 0; i < reached.size(); ++i)
+    for (TensorId t : state.node(reached[i]).outputs)
+      for (NodeId c : t < 0 ? std::vector<NodeId>{} : state.consumers(t)) {
+        if (contains(reached, c)) continue;
+        for (TensorId x : state.node(c).inputs)
+          if (x >= 0 && state.producer(x) >= 0 && contains(nodes, state.producer(x)) &&
+              state.producer(x) != reduction)
+            return true;
+        if (is_elementwise(state.node(c).op)) reached.push_back(c);
+      }
+  return false;
+}
+
+}  // namespace
+
+std::string reduction_refuses(const FusionState& state, const std::vector<NodeId>& nodes,
+                              NodeId contraction, NodeId reduction) {
+  const Graph& g = state.graph();
+  const Node& n = state.node(contraction);
+  const Dims& from = g[state.node(reduction).inputs[0]].dim;
+  const Dims& to = g[state.node(reduction).outputs[0]].dim;
+  if (n.op == OpKind::moe_grouped_matmul) return "rows of a grouped matmul are renumbered";
+  if (from != g[n.outputs[0]].dim) return "it runs over other dims than the result's";
+  const Space s = space_of(g, n);
+  // An index is reduced where its axis is; axes of extent 1 are either.
+  std::vector<int> reduced(static_cast<std::size_t>(s.extent.size()), -1);
+  for (int axis = 0; axis < from.size(); ++axis)
+    for (int i = 0; i < s.extent.size(); ++i)
+      if (from[axis] > 1 && s.extent[i] > 1 &&
+          s.c_at[static_cast<std::size_t>(axis)].coefficient[i] != 0)
+        reduced[static_cast<std::size_t>(i)] = to[axis] == 1;
+  int whole = 0;  // of m and n
+  for (const bool columns : {false, true}) {
+    const int begin = columns ? s.batch + s.m : s.batch, size = columns ? s.n : s.m;
+    int yes = 0, no = 0;
+    for (int i = begin; i < begin + size; ++i)
+      if (const int r = reduced[static_cast<std::size_t>(i)]; r >= 0) ++(r ? yes : no);
+    if (yes + no == 0) return "a product with one row or column is a sum along rows";
+    if (yes > 0 && no > 0) return "it reduces some of the axes of the result's rows or columns";
+    whole += yes > 0;
+  }
+  if (whole == 0) return "it reduces neither the result's rows nor its columns";
+  if (meets_kernel_again(state, nodes, reduction))
+    return "what it gives meets the kernel's results again: a rowwise kernel reads them once for "
+           "both";
+  return {};
+}
+
 KernelSpec contraction_spec(const FusionState& state, const std::vector<NodeId>& nodes,
                             NodeId contraction) {
   const Graph& g = state.graph();
@@ -310,7 +365,8 @@ KernelSpec contraction_spec(const FusionState& state, const std::vector<NodeId>&
   body.define(space.c, 0);
   for (NodeId m : epilogue)
     for (TensorId t : state.node(m).outputs)
-      if (t >= 0 && state.needed_outside(t, nodes)) body.store(t);
+      if (t >= 0 && state.needed_outside(t, nodes))
+        state.node(m).op == OpKind::reduction ? body.column(state.node(m)) : body.store(t);
 
   if (const auto* a = std::get_if<MoeAttributes>(&n.attributes)) {
     const auto raw_port = [&](TensorId t) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <memory>
 
 #include "base/env.hpp"
 #include "plan/access.hpp"
@@ -383,46 +384,149 @@ std::vector<KernelSpec> cut_rows(const KernelSpec& spec, std::int64_t wished,
 
 // ---- column reductions
 
-std::vector<KernelSpec> finish_columns(KernelSpec spec, Temporaries& temporaries) {
-  const int rank = spec.extent.size(), inner = rank - spec.kept;
-  KernelSpec whole;
-  whole.family = Family::rowwise;
-  whole.nodes = spec.nodes;
-  whole.kept = inner;
-  const Dims columns = part_of(spec.extent, spec.kept, rank);
-  whole.extent = columns;
-  whole.extent.push_back(spec.slots);
-  const Access written = packed_access(rank, spec.kept, columns);
-  Access read = packed_access(inner + 1, 0, columns);
-  read.stride[inner] = count(columns);
-  Dims partial_dim = columns;
-  partial_dim.insert(0, spec.slots);
+// The kernel that finishes column reductions: its rows are their results.
+class Finish {
+ public:
+  // `kept`: which of the spec's indices its rows have, in order. `parts`: the partial results of a
+  // row.
+  Finish(const KernelSpec& spec, std::vector<int> kept, const Dims& parts)
+      : kept_(std::move(kept)), body_(spec, whole_, 0) {
+    whole_.family = Family::rowwise;
+    whole_.nodes = spec.nodes;
+    whole_.kept = static_cast<int>(kept_.size());
+    for (int i : kept_) whole_.extent.push_back(spec.extent[i]);
+    for (std::int64_t n : parts) whole_.extent.push_back(n);
+  }
+  Finish(const Finish&) = delete;
+  Finish& operator=(const Finish&) = delete;
 
-  BodyCopy body(spec, whole, 0);
-  for (auto& c : spec.columns) {
-    const DataType type = partial_type(c.mode, c.arithmetic);
-    const KernelPort port = temporaries.add(c.label + "_parts", type, partial_dim, written);
-    c.port = static_cast<int>(spec.ports.size());
-    spec.ports.push_back(port);
-    const int total =
-        finish(whole, body, read_back(port, read), c.mode, c.arithmetic, c.length, c.label);
+  // `parts`: the port that the spec writes its partial results to. `step`: from one of them to the
+  // next, along each index of the parts.
+  void add(const ColumnReduction& c, const KernelPort& parts, const Dims& step) {
+    Access read = parts.access;
     KernelPort result = c.result;
-    result.access.stride = Dims::filled(inner + 1, 0);
-    for (int i = 0; i < inner; ++i) result.access.stride[i] = c.result.access.stride[spec.kept + i];
-    int value = total;
+    read.stride = restricted(parts.access.stride, step);
+    result.access.stride = restricted(c.result.access.stride, Dims::filled(step.size(), 0));
+    int value = finish(whole_, body_, read_back(parts, read), c.mode, c.arithmetic, c.length,
+                       c.label);
     DataType arithmetic = c.arithmetic;
     if (c.result.type != c.type && c.type != c.arithmetic) {
       // Stored narrower than its own type, the value is first rounded to its own.
       arithmetic = fits_f32(c.type) ? DataType::f32 : DataType::f64;
       Statement convert = statement(StatementKind::convert, arithmetic, c.label);
       convert.type = c.type;
-      convert.args = {total};
-      value = body.add(std::move(convert));
+      convert.args = {value};
+      value = body_.add(std::move(convert));
     }
-    add_store(body, value, arithmetic, result, true);
+    add_store(body_, value, arithmetic, result, true);
   }
-  simplify_domain(whole);
-  return {std::move(spec), std::move(whole)};
+
+  KernelSpec kernel() {
+    simplify_domain(whole_);
+    return std::move(whole_);
+  }
+
+ private:
+  Dims restricted(const Dims& stride, const Dims& parts) const {
+    Dims r;
+    for (int i : kept_) r.push_back(stride[i]);
+    for (std::int64_t n : parts) r.push_back(n);
+    return r;
+  }
+
+  std::vector<int> kept_;
+  KernelSpec whole_;
+  BodyCopy body_;
+};
+
+// Adds the port for a column reduction's partial results.
+KernelPort add_parts(KernelSpec& spec, ColumnReduction& c, const Dims& dim, const Access& written,
+                     Temporaries& temporaries) {
+  const DataType type = partial_type(c.mode, c.arithmetic);
+  c.port = static_cast<int>(spec.ports.size());
+  spec.ports.push_back(temporaries.add(c.label + "_parts", type, dim, written));
+  return spec.ports.back();
+}
+
+std::vector<KernelSpec> finish_columns(KernelSpec spec, Temporaries& temporaries) {
+  const int rank = spec.extent.size();
+  const Dims columns = part_of(spec.extent, spec.kept, rank);
+  const Access written = packed_access(rank, spec.kept, columns);
+  Dims partial_dim = columns;
+  partial_dim.insert(0, spec.slots);
+  std::vector<int> kept;
+  for (int i = spec.kept; i < rank; ++i) kept.push_back(i);
+  Finish whole(spec, kept, {spec.slots});
+  for (auto& c : spec.columns)
+    whole.add(c, add_parts(spec, c, partial_dim, written, temporaries), {count(columns)});
+  return {std::move(spec), whole.kernel()};
+}
+
+// ---- reductions of a contraction's results
+
+// Where a reduction's partial results lie: packed, in the order of batch, m and n, of which those
+// that are reduced have one for some rows or columns. Batch indices are reduced by the finishing
+// kernel alone.
+struct ResultParts {
+  std::vector<int> kept;  // indices of the domain
+  Dims dim, count, step;  // of the memory; partial results of one result along each index of them
+  Access written;
+
+  ResultParts(const KernelSpec& spec, ColumnReduction& c) {
+    const Dims& result = c.result.access.stride;
+    const int m = spec.batch, n = m + spec.m, k = n + spec.n;
+    std::vector<int> index;  // of the domain, for each dim; -1: parts of some rows or columns
+    const auto add_index = [&](int i) {
+      index.push_back(i);
+      dim.push_back(spec.extent[i]);
+    };
+    int slot[2] = {-1, -1};
+    for (int i = 0; i < m; ++i) add_index(i);
+    for (int group = 0; group < 2; ++group) {
+      const int from = group == 0 ? m : n, to = group == 0 ? n : k;
+      if (result[from] != 0) {
+        for (int i = from; i < to; ++i) add_index(i);
+        continue;
+      }
+      slot[group] = dim.size();
+      index.push_back(-1);
+      dim.push_back((sinter::count(spec.extent, from, to) + kReducedTogether - 1) /
+                    kReducedTogether);
+    }
+    const Dims stride = packed_strides(dim);
+    written.stride = Dims::filled(spec.extent.size(), 0);
+    for (int d = 0; d < dim.size(); ++d) {
+      const int i = index[static_cast<std::size_t>(d)];
+      if (i >= 0) written.stride[i] = stride[d];
+      if (i >= 0 && result[i] != 0) {
+        kept.push_back(i);
+      } else {
+        count.push_back(dim[d]);
+        step.push_back(stride[d]);
+      }
+    }
+    c.slot_m = slot[0] < 0 ? 0 : stride[slot[0]];
+    c.slot_n = slot[1] < 0 ? 0 : stride[slot[1]];
+  }
+};
+
+std::vector<KernelSpec> finish_results(KernelSpec spec, Temporaries& temporaries) {
+  std::vector<std::unique_ptr<Finish>> finishes;
+  std::vector<ResultParts> shapes;
+  for (auto& c : spec.columns) {
+    ResultParts parts(spec, c);
+    std::size_t i = 0;  // reductions over the same indices are finished together
+    while (i < shapes.size() && shapes[i].kept != parts.kept) ++i;
+    if (i == shapes.size()) {
+      finishes.push_back(std::make_unique<Finish>(spec, parts.kept, parts.count));
+      shapes.push_back(parts);
+    }
+    finishes[i]->add(c, add_parts(spec, c, parts.dim, parts.written, temporaries), parts.step);
+  }
+  std::vector<KernelSpec> kernels{std::move(spec)};
+  for (auto& f : finishes)
+    for (auto& k : split(f->kernel(), temporaries)) kernels.push_back(std::move(k));
+  return kernels;
 }
 
 }  // namespace
@@ -442,6 +546,8 @@ std::int64_t column_slots(std::int64_t rows, std::int64_t columns) {
 }
 
 std::vector<KernelSpec> split(KernelSpec spec, Temporaries& temporaries) {
+  if (spec.family == Family::contraction && !spec.columns.empty())
+    return finish_results(std::move(spec), temporaries);
   if (spec.family != Family::rowwise) return {std::move(spec)};
   if (!spec.columns.empty()) return finish_columns(std::move(spec), temporaries);
   const std::int64_t least = elements_a_block(),

@@ -17,7 +17,7 @@ struct Problem {
   std::int64_t batch, m, n, k;
   bool a_by_rows = true, b_by_columns = true, c_by_rows = true;  // where memory is contiguous
   DataType io = bf16, result = bf16;
-  bool side_inputs = false;
+  bool side_inputs = false, totals = false;
 };
 
 Shared<Graph> graph_of(const Problem& p, const std::string& name) {
@@ -34,6 +34,14 @@ Shared<Graph> graph_of(const Problem& p, const std::string& name) {
     c = c + g->tensor({.name = "bias", .dim = {1, 1, p.n}});
     c = relu(c) * g->tensor({.name = "scale", .dim = {1, p.m, 1}, .data_type = f32});
     c = c + g->tensor({.name = "residual", .dim = {p.batch, p.m, p.n}});
+  }
+  if (p.totals) {
+    const auto total = [&](ReductionMode mode, Dims dim, const char* name) {
+      g->output(reduction(c, mode, dim), name, {.data_type = f32});
+    };
+    total(ReductionMode::add, {1, 1, p.n}, "of_columns");
+    total(ReductionMode::max, {p.batch, p.m, 1}, "of_rows");
+    total(ReductionMode::amax, {1, 1, 1}, "of_all");
   }
   g->output(c, "c",
             {.stride = p.c_by_rows ? Dims{p.m * p.n, p.n, 1} : Dims{p.m * p.n, 1, p.m},
@@ -93,8 +101,15 @@ TEST_CASE("matmuls in every configuration, other types", "[contraction]") {
            {.batch = 1, .m = 136, .n = 264, .k = 144, .io = f8e5m2, .result = f32}});
 }
 
+TEST_CASE("matmuls in every configuration, with totals", "[contraction]") {
+  run_all({{.batch = 2, .m = 328, .n = 264, .k = 200, .totals = true},
+           {.batch = 1, .m = 200, .n = 328, .k = 264, .c_by_rows = false, .totals = true},
+           {.batch = 1, .m = 72, .n = 1000, .k = 136, .side_inputs = true, .totals = true}});
+}
+
 TEST_CASE("matmuls of every kind for the sanitizer", "[sanitize]") {
-  run_all({{.batch = 1, .m = 136, .n = 200, .k = 392, .side_inputs = true},
+  run_all({{.batch = 1, .m = 72, .n = 136, .k = 200, .totals = true},
+           {.batch = 1, .m = 136, .n = 200, .k = 392, .side_inputs = true},
            {.batch = 1, .m = 136, .n = 136, .k = 272, .io = f8e4m3}},
           true);
 }

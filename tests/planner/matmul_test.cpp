@@ -69,6 +69,51 @@ TEST_CASE("operands with odd rows are copied for the accelerator where that is f
   check_values(*g);
 }
 
+TEST_CASE("totals of the result are part of the kernel and finished by small ones") {
+  for (const bool convolution : {false, true}) {
+    auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+    const auto total = [&](const Tensor& t, ReductionMode mode, Dims dim, const char* name) {
+      g->output(reduction(t, mode, dim), name, {.data_type = f32});
+    };
+    if (convolution) {
+      const auto x = g->tensor({.name = "x", .dim = {2, 16, 7, 9}, .stride = {1008, 1, 144, 16}}),
+                 w = g->tensor({.name = "w", .dim = {40, 16, 3, 3}});
+      const auto y = conv_fprop(x, w, {.pre_padding = Dims{1, 1}, .post_padding = Dims{1, 1}});
+      g->output(y, "y");
+      total(y, ReductionMode::add, {1, 40, 1, 1}, "sum");
+      total(y * y, ReductionMode::avg, {1, 40, 1, 1}, "squares");
+    } else {
+      const auto x = g->tensor({.name = "x", .dim = {2, 40, 24}}),
+                 w = g->tensor({.name = "w", .dim = {1, 24, 72}});
+      const auto y = relu(matmul(x, w));
+      g->output(y, "y");
+      total(y, ReductionMode::add, {1, 1, 72}, "bias_gradient");
+      total(y, ReductionMode::norm2, {2, 1, 72}, "norm_of_columns");
+      total(y, ReductionMode::max, {2, 40, 1}, "largest_of_rows");
+      total(y, ReductionMode::amax, {1, 1, 1}, "amax");
+    }
+    const auto p = partition(*lower(*g).graph, true, "sm_90a");
+    CHECK(p.kernels[0].family == Family::contraction);
+    CHECK(p.kernels[0].columns.size() == (convolution ? 2 : 4));
+    for (std::size_t i = 1; i < p.kernels.size(); ++i) {
+      CHECK(p.kernels[i].family == Family::rowwise);
+      CHECK(compulsory_bytes(*lower(*g).graph, p.kernels[i]) < 10000);
+    }
+    check_values(*g);
+  }
+}
+
+TEST_CASE("a reduction joins no matmul where a rowwise kernel needs its operand again") {
+  auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+  const auto x = g->tensor({.name = "x", .dim = {64, 64}}),
+             w = g->tensor({.name = "w", .dim = {64, 96}});
+  const auto y = matmul(x, w);
+  g->output(y / reduction(abs(y), ReductionMode::max, {64, 1}), "y");
+  const auto p = partition(*lower(*g).graph, true, "sm_90a");
+  CHECK(families(p) == std::vector{Family::contraction, Family::rowwise});
+  CHECK(p.kernels[0].columns.empty());
+}
+
 TEST_CASE("tiles have a text that reads back") {
   Tile t{.m = 64,
          .n = 224,

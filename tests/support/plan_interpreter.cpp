@@ -177,7 +177,9 @@ class Kernel {
           accumulate(spec_.reductions[port], partial_[port], x);
           break;
         case StatementKind::column:
-          accumulate(spec_.columns[port], column(s.port, at), x);
+          accumulate(spec_.columns[port],
+                     spec_.family == Family::contraction ? part(s.port, at) : column(s.port, at),
+                     x);
           break;
       }
     }
@@ -208,6 +210,28 @@ class Kernel {
                         column(static_cast<int>(c), at));
         }));
       }
+    }
+  }
+
+  // The running result of some rows or columns of a contraction's results.
+  double& part(int c, const Index& at) {
+    const auto& r = spec_.columns[static_cast<std::size_t>(c)];
+    const auto group = [&](int from, int count) {
+      std::int64_t i = 0;
+      for (int d = from; d < from + count; ++d)
+        i = i * spec_.extent[d] + at[static_cast<std::size_t>(d)];
+      return i / kReducedTogether;
+    };
+    const std::int64_t place = locate(spec_.ports[static_cast<std::size_t>(r.port)].access, at).offset +
+                               group(spec_.batch, spec_.m) * r.slot_m +
+                               group(spec_.batch + spec_.m, spec_.n) * r.slot_n;
+    return columns_.try_emplace(Index{c, place}, identity(r.mode)).first->second;
+  }
+  void store_parts() {
+    for (const auto& [key, value] : columns_) {
+      const int port = spec_.columns[static_cast<std::size_t>(key[0])].port;
+      store_element(spec_.ports[static_cast<std::size_t>(port)].type,
+                    memory_[static_cast<std::size_t>(port)], key[1], value);
     }
   }
 
@@ -327,13 +351,15 @@ class Kernel {
       run(spec_.body, at, v, [](auto&) { return true; });
       if (spec_.rows.on) at[static_cast<std::size_t>(m)] = row;
     }));
+    store_parts();
   }
 
   const KernelSpec& spec_;
   std::vector<void*> memory_;  // by port
   double accumulator_ = 0;
   std::vector<double> partial_, finished_;
-  std::map<Index, double> columns_;  // by place in the row, slot and column reduction
+  // Rowwise: by place in the row, slot and column reduction; contraction: by reduction and place.
+  std::map<Index, double> columns_;
   std::int64_t row_ = 0;
 };
 

@@ -400,13 +400,14 @@ SINTER_DEVICE void run_on_tensor_cores(const Args& args) {
     hopper::keep_registers<Config::producer_registers>();
     if (threadIdx.x == 0) produce<Config, A, B>(args, shared, rank);
     __syncwarp();
+    if constexpr (Config::split > 1) hardware::cluster_barrier();
   } else {
     hopper::take_registers<Config::consumer_registers>();
     consume<Config, A, B, Body>(args, memory, shared, warpgroup - 1, rank);
-  }
-  if constexpr (Config::split > 1) {
-    hardware::cluster_barrier();
-    if (warpgroup > 0) finish_parts<Config, Body>(args, memory, warpgroup - 1, rank);
+    if constexpr (Config::split > 1) {  // here, where a thread has the consumers' registers
+      hardware::cluster_barrier();
+      finish_parts<Config, Body>(args, memory, warpgroup - 1, rank);
+    }
   }
   // A block's memory and barriers stay until no other block of the cluster can reach for them.
   if constexpr (S::cluster > 1) hardware::cluster_barrier();

@@ -81,6 +81,7 @@ struct Reduction {
 // All reductions of a kernel, by name.
 template <class... Rs>
 struct Reductions : Reduction<Rs>... {
+  static constexpr int count = sizeof...(Rs);
   template <class R, class T>
   SINTER_DEVICE void accumulate(T x) {
     Reduction<R>::accumulate(static_cast<typename R::Value>(x));
@@ -99,6 +100,12 @@ struct Reductions : Reduction<Rs>... {
     return Reduction<R>::settled;
   }
 };
+
+// Calls f with a pointer of the type of each.
+template <class F, class... Rs>
+SINTER_DEVICE void for_reductions(const Reductions<Rs...>&, const F& f) {
+  (f(static_cast<Rs*>(nullptr)), ...);
+}
 
 // Room in shared memory for what the rows of a block add up to, taken up by one reduction after the
 // other.

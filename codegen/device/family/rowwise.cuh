@@ -167,10 +167,6 @@ struct Rows {
 
   // ---- the reductions that a phase accumulates
 
-  template <class F, class... Rs>
-  SINTER_DEVICE void for_reductions(Reductions<Rs...>&, const F& f) {
-    (f(static_cast<Rs*>(nullptr)), ...);
-  }
   template <class Phase>
   SINTER_DEVICE void settle(Phase (&)[states]) {
     for_reductions(reductions[0], [&]<class R>(R*) {

@@ -63,12 +63,13 @@ struct OperandB {
   struct Place {};
 };
 struct Body {
+  using Reductions = sinter::Reductions<>;
   template <int width>
   using Place = ::Place<width>;
   template <int width>
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
-  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, float acc, Place<width>& place) {
+  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, float acc, Place<width>& place, Reductions& columns) {
     const float dx = acc;
     sinter::put(place.dx, e, dx);
   }
@@ -79,6 +80,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_90aa4bd5(const __grid_constant__ Args args) {
+void sinter_contraction_4a1e7c65(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

@@ -63,12 +63,13 @@ struct OperandB {
   }
 };
 struct Body {
+  using Reductions = sinter::Reductions<>;
   template <int width>
   using Place = ::Place<width>;
   template <int width>
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
-  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, float acc, Place<width>& place) {
+  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, float acc, Place<width>& place, Reductions& columns) {
     const float y = acc;
     sinter::put(place.y, e, y);
   }
@@ -79,6 +80,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1) SINTER_CLUSTER(Config::cluster_m * Config::cluster_n * Config::split)
-void sinter_contraction_9b0fca20(const __grid_constant__ Args args) {
+void sinter_contraction_9fd560ad(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, Body>(args);
 }

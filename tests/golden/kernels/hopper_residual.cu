@@ -70,6 +70,7 @@ struct OperandB {
   }
 };
 struct Body {
+  using Reductions = sinter::Reductions<>;
   template <int width>
   using Place = ::Place<width>;
   template <int width>
@@ -81,7 +82,7 @@ struct Body {
     sinter::prefetch<Config::ResidualAccess>(args.residual, c);
   }
   template <int width>
-  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, float acc, Place<width>& place) {
+  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, float acc, Place<width>& place, Reductions& columns) {
     const float bias = sinter::get<float>(place.bias, e);
     const float product = acc;
     const float sum = sinter::op::Add::apply(product, bias);
@@ -97,6 +98,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1) SINTER_CLUSTER(Config::cluster_m * Config::cluster_n * Config::split)
-void sinter_contraction_add_relu_fwd_248df015(const __grid_constant__ Args args) {
+void sinter_contraction_add_relu_fwd_b769ca38(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, Body>(args);
 }

@@ -56,6 +56,7 @@ struct OperandB {
   struct Place {};
 };
 struct Body {
+  using Reductions = sinter::Reductions<>;
   template <int width>
   using Place = ::Place<width>;
   template <int width>
@@ -63,7 +64,7 @@ struct Body {
     sinter::fetch<Config::BiasAccess>(args.bias, c, place.bias);
   }
   template <int width>
-  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, float acc, Place<width>& place) {
+  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, float acc, Place<width>& place, Reductions& columns) {
     const float product = acc;
     const float product_bf16 = sinter::convert<sinter::bf16>(product);
     const float bias = sinter::get<float>(place.bias, e);
@@ -78,6 +79,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_add_gelu_approx_tanh_fwd_830711c6(const __grid_constant__ Args args) {
+void sinter_contraction_add_gelu_approx_tanh_fwd_105a92a6(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

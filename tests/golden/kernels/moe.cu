@@ -55,12 +55,13 @@ struct OperandB {
   struct Place {};
 };
 struct Body {
+  using Reductions = sinter::Reductions<>;
   template <int width>
   using Place = ::Place<width>;
   template <int width>
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
-  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, float acc, Place<width>& place) {
+  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, float acc, Place<width>& place, Reductions& columns) {
     const float y = acc;
     sinter::put(place.y, e, y);
   }
@@ -71,6 +72,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_grouped_contraction_aae91e0c(const __grid_constant__ Args args) {
+void sinter_grouped_contraction_0dd5706c(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, Rows{args.first_token_offset, args.first_token_offset});
 }

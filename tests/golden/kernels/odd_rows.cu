@@ -60,12 +60,13 @@ struct OperandB {
   struct Place {};
 };
 struct Body {
+  using Reductions = sinter::Reductions<>;
   template <int width>
   using Place = ::Place<width>;
   template <int width>
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
-  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, float acc, Place<width>& place) {
+  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, float acc, Place<width>& place, Reductions& columns) {
     const float c_t = acc;
     sinter::put(place.c_t, e, c_t);
   }
@@ -76,6 +77,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_e6129a27(const __grid_constant__ Args args) {
+void sinter_contraction_b3992a34(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

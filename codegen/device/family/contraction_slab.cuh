@@ -1,0 +1,77 @@
+// A warp's finished sums on their way from registers through shared memory.
+#pragma once
+#include "sinter/device/family/contraction_space.cuh"
+
+namespace sinter::contraction {
+
+// 16 rows x 64 columns of sums in shared memory, four columns a chunk. Chunks are permuted so that
+// neither the pairs of a fragment nor the packs of eight that leave meet in a bank: even chunks lie
+// in the first half of a row and odd ones in the second, each turned by the row.
+struct Slab {
+  static constexpr int rows = 16, columns = 64;
+  float at[rows * columns];
+
+  static SINTER_DEVICE int place(int row, int column) {
+    const int half = column >> 2 & 1, chunk = column >> 3 ^ half ^ (row & 3) << 1;
+    return row * columns + half * 32 + chunk * 4 + (column & 3);
+  }
+
+  // The fragment of mma and wgmma: a thread holds, of every eight columns, two neighbours of row
+  // lane / 4 and the same two of the row eight further down. Where the first of them lie.
+  struct Fragment {
+    int at[columns / 8];
+    SINTER_DEVICE Fragment() {
+      const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+      for (int j = 0; j < columns / 8; ++j) at[j] = place(lane / 4, j * 8 + lane % 4 * 2);
+    }
+  };
+  // Columns `from` of the fragment and the ones after it.
+  template <int from, int count>
+  SINTER_DEVICE void put(const Fragment& fragment, const float (&sums)[count]) {
+    constexpr int blocks =
+        (count - from / 2) / 4 < columns / 8 ? (count - from / 2) / 4 : columns / 8;
+#pragma unroll
+    for (int j = 0; j < blocks; ++j) {
+      float* to = at + fragment.at[j];
+      *reinterpret_cast<float2*>(to) = {sums[from / 2 + j * 4], sums[from / 2 + j * 4 + 1]};
+      *reinterpret_cast<float2*>(to + 8 * columns) = {sums[from / 2 + j * 4 + 2],
+                                                      sums[from / 2 + j * 4 + 3]};
+    }
+  }
+
+  // `width` neighbours along the columns or along the rows.
+  template <int width, bool along_columns>
+  SINTER_DEVICE void get(int row, int column, float (&sums)[width]) const {
+    if constexpr (along_columns && width % 4 == 0) {
+#pragma unroll
+      for (int i = 0; i < width; i += 4) {
+        const float4 four = *reinterpret_cast<const float4*>(at + place(row, column + i));
+        sums[i] = four.x, sums[i + 1] = four.y, sums[i + 2] = four.z, sums[i + 3] = four.w;
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < width; ++i)
+        sums[i] = along_columns ? at[place(row, column + i)] : at[place(row + i, column)];
+    }
+  }
+};
+
+// Slab number `which` of a warp's sums; registers have no index, so each number is a branch, and
+// what the branches have in common comes from outside: it costs time to compile.
+template <int number, int across, int blocks, int count>
+SINTER_DEVICE void put_slab(Slab& slab, const Slab::Fragment& fragment,
+                            const float (&sums)[blocks][count], int which) {
+  if (which == number) slab.put<number % across * Slab::columns>(fragment, sums[number / across]);
+  if constexpr (number + 1 < blocks * across)
+    put_slab<number + 1, across>(slab, fragment, sums, which);
+}
+
+// Where a warp's slab lies in the result; rows and columns end before `row_end` and `column_end`.
+template <class Config>
+struct SlabPlace {
+  typename Problem<Config>::Coord batch;
+  typename Config::Index row, column, row_end, column_end;
+};
+
+}  // namespace sinter::contraction
