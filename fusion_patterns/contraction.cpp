@@ -6,11 +6,13 @@
 //     g(B') --/        side inputs ----/ \       epilogue: any DAG over the result's dims
 //                                         reduce ----> totals
 //
+// A second product with the same left operand may join where the epilogue uses both (gated units).
 // Values of the epilogue may be reduced over all rows of the result, all columns or both (gradients
 // of a bias, amax); such a total is complete only when the kernel has ended.
 #include <algorithm>
 
 #include "emit/mma.hpp"
+#include "emit/tensor_cores.hpp"
 #include "fusion_patterns/pattern.hpp"
 #include "planner/contraction_spec.hpp"
 #include "planner/row_sums.hpp"
@@ -52,12 +54,12 @@ class ContractionPattern final : public Pattern {
 
   std::optional<Match> propose(FusionState& state, NodeId anchor, bool explain) const override {
     if (!is_contraction(state.node(anchor).op)) return std::nullopt;
-    Match m = grown(state, anchor, true, explain);
-    const auto reduces = [&](NodeId r) { return state.node(r).op == OpKind::reduction; };
-    // Ordinary cores, which do what tensor cores cannot, have no reductions.
-    if (std::any_of(m.nodes.begin(), m.nodes.end(), reduces) &&
-        !plan_mma(contraction_spec(state, m.nodes, anchor)))
-      m = grown(state, anchor, false, explain);
+    // The most that some engine can do.
+    Match m;
+    for (const Extras extras : {Extras{true, true}, Extras{false, true}, Extras{false, false}}) {
+      m = grown(state, anchor, extras, explain);
+      if (possible(state, m)) break;
+    }
     m.saved_bytes = saved_bytes(state, m.nodes);
     return m;
   }
@@ -67,25 +69,51 @@ class ContractionPattern final : public Pattern {
   }
 
  private:
-  Match grown(FusionState& state, NodeId anchor, bool reductions, bool explain) const {
+  // What not every engine has: a second product with the same left operand, reduced results.
+  struct Extras {
+    bool product, reductions;
+  };
+
+  bool possible(const FusionState& state, const Match& m) const {
+    const auto count = [&](auto&& is) {
+      return std::count_if(m.nodes.begin(), m.nodes.end(),
+                           [&](NodeId n) { return is(state.node(n).op); });
+    };
+    const bool products = count(is_contraction) > 1,
+               reductions = count([](OpKind op) { return op == OpKind::reduction; }) > 0;
+    if (!products && !reductions) return true;
+    const KernelSpec spec = contraction_spec(state, m.nodes, m.anchor);
+    if (products) return state.architecture() == "sm_90a" && plan_tensor_cores(spec, {});
+    return plan_mma(spec).has_value();
+  }
+
+  Match grown(FusionState& state, NodeId anchor, Extras extras, bool explain) const {
     Match m{{anchor}, anchor, 0};
-    const Dims domain =
-        without_leading_ones(state.graph()[state.node(anchor).outputs[0]].dim);
-    grow(state, m.nodes, {.pattern = name(), .explain = explain}, [&](NodeId other) -> std::string {
-      const Node& n = state.node(other);
-      for (TensorId t : n.inputs) {
-        const NodeId p = t >= 0 ? state.producer(t) : -1;
-        if (p >= 0 && contains(m.nodes, p) && state.node(p).op == OpKind::reduction)
-          return "it needs a total, which the kernel's end completes";
-      }
-      if (n.op == OpKind::reduction) {
-        if (!reductions) return "ordinary cores reduce no results";
-        return reduction_refuses(state, m.nodes, anchor, other);
-      }
-      if (reads_from_memory(n.op)) return "it reads its operands from memory";
-      if (std::string why = refuse_other_domain(state, other, domain); !why.empty()) return why;
-      return epilogue_refuses(state, anchor, other);
-    });
+    const Dims domain = without_leading_ones(state.graph()[state.node(anchor).outputs[0]].dim);
+    const auto grow_by = [&](bool reductions, bool explain_now) {
+      grow(state, m.nodes, {.pattern = name(), .explain = explain_now},
+           [&](NodeId other) -> std::string {
+             const Node& n = state.node(other);
+             for (TensorId t : n.inputs) {
+               const NodeId p = t >= 0 ? state.producer(t) : -1;
+               if (p >= 0 && contains(m.nodes, p) && state.node(p).op == OpKind::reduction)
+                 return "it needs a total, which the kernel's end completes";
+             }
+             if (n.op == OpKind::reduction) {
+               if (!reductions) return "ordinary cores reduce no results";
+               return reduction_refuses(state, m.nodes, anchor, other);
+             }
+             if (is_contraction(n.op) && extras.product)
+               return product_refuses(state, m.nodes, anchor, other);
+             if (reads_from_memory(n.op)) return "it reads its operands from memory";
+             if (std::string why = refuse_other_domain(state, other, domain); !why.empty())
+               return why;
+             return epilogue_refuses(state, anchor, other);
+           });
+    };
+    // Reductions last, since whether they join depends on what else the kernel gives.
+    if (extras.reductions) grow_by(false, false);
+    grow_by(extras.reductions, explain);
     for (int port : {0, 1}) add_prologue(state, m, port, explain);
     return m;
   }

@@ -102,7 +102,7 @@ void grow(FusionState& state, std::vector<NodeId>& nodes, const Growth& growth,
       for (TensorId t : n.outputs)
         if (t >= 0)
           for (NodeId c : state.consumers(t)) grown |= consider(c, t);
-      if (i == 0 && is_contraction(n.op)) continue;  // operands come through memory or a prologue
+      if (is_contraction(n.op)) continue;  // operands come through memory or a prologue
       for (TensorId t : n.inputs) {
         if (t < 0) continue;
         grown |= consider(state.producer(t), t);

@@ -189,7 +189,8 @@ std::string BodyText::expression(int i) const {
     case StatementKind::gather:
       return gather(s);
     case StatementKind::accumulator:
-      return cast("acc", spec_.accumulate, s.arithmetic);
+      return cast(packing_ ? fmt::format("acc[{}]", s.dim) : "acc", spec_.accumulate,
+                  s.arithmetic);
     case StatementKind::reduced:
       return cast(fmt::format("reductions.result<{}>()", at(kernel_.reduction, s.port)),
                   spec_.reductions[static_cast<std::size_t>(s.port)].arithmetic, s.arithmetic);

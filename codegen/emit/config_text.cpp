@@ -74,7 +74,7 @@ std::vector<bool> accessed_ports(const KernelSpec& spec) {
   };
   mark(spec.rows.offsets);
   mark(spec.rows.index);
-  for (const Body* body : {&spec.body, &spec.a, &spec.b})
+  for (const Body* body : spec.bodies())
     for (const auto& s : body->statements) switch (s.kind) {
         case StatementKind::random:
           mark(s.port2);
@@ -130,6 +130,7 @@ std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Sched
                          {"cluster_n", e.tile.cluster_n},
                          {"split", e.tile.split},
                          {"group", e.tile.group},
+                         {"products", e.b2 ? 2 : 1},
                          {"operand_bytes", e.operand_bytes},
                          {"producer_registers", e.producer_registers},
                          {"consumer_registers", e.consumer_registers},
@@ -148,6 +149,7 @@ std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Sched
                          {"warps_n", t.warps_n},
                          {"stages", t.stages},
                          {"group", s.mma->group},
+                         {"products", 1},
                          {"n_fastest", s.mma->n_fastest, true}});
       return c;
     }
@@ -190,7 +192,8 @@ void print_config(TextWriter& out, const KernelSpec& spec, const KernelNames& na
 void print_args(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
                 const Schedule& schedule) {
   out.open("struct Args {{");
-  if (schedule.tensor_cores) out.line("sinter::TensorMap map_a, map_b;");
+  if (const auto& e = schedule.tensor_cores)
+    out.line("sinter::TensorMap map_a, map_b{};", e->b2 ? ", map_b2" : "");
   for (std::size_t i = 0; i < spec.ports.size(); ++i)
     out.line("{}{}* {};", spec.ports[i].written ? "" : "const ", storage_type(spec.ports[i].type),
              names.port[i]);

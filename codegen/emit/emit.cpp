@@ -36,7 +36,7 @@ FamilyText family_text(Family f, const Schedule& schedule) {
 }
 
 bool uses(const KernelSpec& spec, StatementKind kind) {
-  for (const Body* body : {&spec.body, &spec.a, &spec.b})
+  for (const Body* body : spec.bodies())
     for (const auto& s : body->statements)
       if (s.kind == kind) return true;
   return false;
@@ -257,8 +257,9 @@ void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const Kernel
     out.close("}");
   }
   out.line("template <int width>");
+  out.line("SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,");
   out.open(
-      "SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, float acc, "
+      "                                  const float (&acc)[Config::products], "
       "Place<width>& place, Reductions& columns) {{");
   print_statements(out, body, live);
   out.close("}");
@@ -428,8 +429,9 @@ std::string call(const KernelSpec& spec, const KernelNames& names, const Schedul
       break;
   }
   if (schedule.tensor_cores)
-    return "sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, Body>"
-           "(args);";
+    return fmt::format(
+        "sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, {}, Body>(args);",
+        spec.two_products() ? "OperandB2" : "OperandB");
   std::string rows = "sinter::AllRows{}";
   if (spec.rows.on) {
     const std::string offsets = "args." + names.port[static_cast<std::size_t>(spec.rows.offsets)];
@@ -542,6 +544,8 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
         print_place(out, spec, names, schedule);
         print_boxed_operand(out, schedule.tensor_cores->a, "OperandA", "map_a");
         print_boxed_operand(out, schedule.tensor_cores->b, "OperandB", "map_b");
+        if (const auto& b2 = schedule.tensor_cores->b2)
+          print_boxed_operand(out, *b2, "OperandB2", "map_b2");
         print_packed_epilogue(out, spec, names, body, &*schedule.tensor_cores);
         break;
       }
@@ -593,9 +597,14 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
     kernel.config.emplace_back("b_copied", right.copied);
     kernel.config.emplace_back("b_width", right.packing.width);
   }
-  if (schedule.tensor_cores)
-    for (const BoxedOperand* o : {&schedule.tensor_cores->a, &schedule.tensor_cores->b})
-      kernel.arguments.push_back({.index = o->port, .map = o->map});
+  if (const auto& e = schedule.tensor_cores) {
+    const auto add_map = [&](const BoxedOperand& o) {
+      kernel.arguments.push_back({.index = o.port, .map = o.map});
+    };
+    add_map(e->a);
+    add_map(e->b);
+    if (e->b2) add_map(*e->b2);
+  }
   for (auto& a : kernel_arguments(spec, names)) kernel.arguments.push_back(std::move(a));
   return kernel;
 }

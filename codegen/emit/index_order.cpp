@@ -18,7 +18,7 @@ void reorder(KernelSpec& spec, const std::vector<int>& order) {
   permute(spec.extent);
   for (auto& p : spec.ports) access(p.access);
   for (auto& c : spec.columns) access(c.result.access);
-  for (Body* body : {&spec.body, &spec.a, &spec.b})
+  for (Body* body : spec.bodies())
     for (auto& s : body->statements) {
       access(s.access);
       if (s.kind == StatementKind::index)
@@ -30,7 +30,7 @@ bool reads_joined_indices(const KernelSpec& spec) {
   if (!spec.gathers.empty()) return true;
   for (const auto& p : spec.ports)
     if (!p.access.via.empty()) return true;
-  for (const Body* body : {&spec.body, &spec.a, &spec.b})
+  for (const Body* body : spec.bodies())
     for (const auto& s : body->statements)
       if (s.kind == StatementKind::random && !s.access.via.empty()) return true;
   return false;

@@ -15,7 +15,7 @@ struct ScalarUse {
   std::vector<bool> value, integer;
   explicit ScalarUse(const KernelSpec& spec)
       : value(spec.scalars.size()), integer(spec.scalars.size()) {
-    for (const Body* body : {&spec.body, &spec.a, &spec.b})
+    for (const Body* body : spec.bodies())
       for (const auto& s : body->statements) {
         if (s.kind == StatementKind::scalar) value[static_cast<std::size_t>(s.port)] = true;
         if (s.kind != StatementKind::random) continue;

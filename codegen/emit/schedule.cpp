@@ -79,7 +79,7 @@ bool needs_wide_index(const KernelSpec& spec) {
     most = std::max(most, reach(p.access, spec.extent));
   }
   for (const auto& g : spec.gathers) most = std::max(most, reach(g));
-  for (const Body* body : {&spec.body, &spec.a, &spec.b})
+  for (const Body* body : spec.bodies())
     for (const auto& s : body->statements)
       if (s.kind == StatementKind::random) most = std::max(most, reach(s.access, spec.extent));
   return !(most < kNarrow);

@@ -115,7 +115,8 @@ struct Problem {
   double extra_bytes;  // read and written for an element of the result
   bool reads;          // some are read
   bool a_k_fastest, b_k_fastest;
-  bool reduces;  // results
+  bool reduces;   // results
+  int products;  // columns are those of all
 };
 
 double tiles_of(const Problem& p, const Tile& t) {
@@ -182,17 +183,17 @@ bool legal(const Problem& p, const Tile& t) {
   // What more sums would spill; of two warpgroups the producer gives up registers for 192.
   if (sums_per_thread(t) > (t.consumers == 1 ? 160 : 192)) return false;
   if (t.m / t.cluster_n > 256 || t.n / t.cluster_m > 256) return false;
-  const int part_m = t.m / t.cluster_n, part_n = t.n / t.cluster_m;
+  const int columns = t.n / p.products, part_m = t.m / t.cluster_n, part_n = columns / t.cluster_m;
   if (part_m % 8 != 0 || part_n % 8 != 0) return false;
   if (t.split > 1) {
     if (t.alternate || tiles_of(p, t) * t.split > 4 * kMultiprocessors) return false;
     if (std::ceil(p.depth * p.bytes / kLine) < 2 * t.split) return false;
-    const int across = (t.n + 63) / 64 * 64;
+    const int slab = 64 / p.products, across = (columns + slab - 1) / slab * 64;
     if (t.m * across * 4 > t.stages * (t.m + t.n) * kLine) return false;
   }
   if (!p.a_k_fastest && part_m % 64 != 0) return false;
   if (!p.b_k_fastest && part_n % 64 != 0) return false;
-  if (p.reduces && t.n % kReducedTogether != 0) return false;
+  if (p.reduces && columns % kReducedTogether != 0) return false;
   return t.stages >= 2;
 }
 
@@ -210,10 +211,10 @@ std::string problem_text(const Problem& p, const TensorCores& e, const KernelSpe
   const auto type = [&](const BoxedOperand& o) {
     return name(spec.ports[static_cast<std::size_t>(o.port)].type);
   };
-  return fmt::format("{}{} x {}{}, batch {}, m {}, n {}, k {}, {} bytes a result{}", type(e.a),
+  return fmt::format("{}{} x {}{}, batch {}, m {}, n {}, k {}, {} bytes a result{}{}", type(e.a),
                      e.a.k_fastest ? "" : " transposed", type(e.b),
                      e.b.k_fastest ? "" : " transposed", p.batches, p.rows, p.columns, p.depth,
-                     p.extra_bytes, e.n_fastest ? "" : " along m");
+                     p.extra_bytes, e.n_fastest ? "" : " along m", e.b2 ? ", two products" : "");
 }
 
 // The legal tiles, the likeliest first.
@@ -281,7 +282,8 @@ std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const T
       given.annihilating_zero || given.rows.on || given.k != 1 || reads_joined_indices(given))
     return {};
   // Rows and columns of reductions are numbered over all indices of m and of n.
-  if (!given.columns.empty() && (given.m != 1 || given.n != 1)) return {};
+  const bool two = given.two_products();
+  if ((two || !given.columns.empty()) && (given.m != 1 || given.n != 1)) return {};
   TensorCorePlan plan{given, {}, {}};
   KernelSpec& spec = plan.spec;
   TensorCores& e = plan.engine;
@@ -298,6 +300,7 @@ std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const T
   const bool short_m = rows <= kShort && columns > rows,
              short_n = columns <= kShort && rows > columns;
   if (short_m || (!columns_together && !short_n)) {
+    if (two) return {};  // they share rows
     swap_operands(spec);
     columns_together = !columns_together;
   }
@@ -305,6 +308,10 @@ std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const T
   auto a = boxed(spec, spec.a, spec.a_type, m_index(), k),
        b = boxed(spec, spec.b, spec.b_type, n_index(), k);
   if (!a || !b) return {};
+  if (two) {
+    e.b2 = boxed(spec, spec.b2, spec.b_type, n_index(), k);
+    if (!e.b2 || e.b2->map.type != b->map.type || e.b2->k_fastest != b->k_fastest) return {};
+  }
   // Of 8-bit types any two are multiplied, of others equal ones.
   const bool bytes = info(a->map.type).bytes == 1 && info(b->map.type).bytes == 1;
   if (!bytes && a->map.type != b->map.type) return {};
@@ -323,13 +330,16 @@ std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const T
             false,
             e.a.k_fastest,
             e.b.k_fastest,
-            !spec.columns.empty()};
+            !spec.columns.empty(),
+            two ? 2 : 1};
+  p.columns *= p.products;
   for (const auto& s : spec.body.statements) {
     if (!is_load(s) && !is_store(s)) continue;
     const KernelPort& port = spec.ports[static_cast<std::size_t>(s.port)];
     p.reads |= of_whole_tile(spec, port);
     if (of_whole_tile(spec, port) || port.written) p.extra_bytes += info(port.type).bytes;
   }
+  p.extra_bytes /= p.products;
   const std::vector<Tile> ranked = ranked_tiles(p, e.settle);
   if (ranked.empty()) return {};
   e.tile = ranked.front();
@@ -343,12 +353,14 @@ std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const T
   const double tiles = tiles_of(p, t);
   if (tiles >= 0x1p31 || p.rows + t.m * 2.0 >= 0x1p31 || p.columns + t.n * 2.0 >= 0x1p31) return {};
   set_box(e.a, t.m / t.cluster_n);
-  set_box(e.b, t.n / t.cluster_m);
+  set_box(e.b, t.n / p.products / t.cluster_m);
+  if (two) set_box(*e.b2, t.n / p.products / t.cluster_m);
   e.packing = choose_packing(spec, e.n_fastest ? n_index() : m_index(), 8);
   // Where every result reads memory of its own, several packs are read before one is computed.
   e.prefetch = p.reads;
   if (e.prefetch) e.unroll = p.extra_bytes > 8 || sums_per_thread(t) > kRoomy ? 2 : 4;
   if (p.reduces && e.packing.width == 1) e.unroll = std::max(e.unroll, 2);
+  if (two) e.unroll = std::min(e.unroll, 2);  // slabs of half the columns
   e.threads = 128 * (t.consumers + 1);
   // Of the 504 that three warpgroups have, in steps of eight.
   const bool many = sums_per_thread(t) * (e.settle ? 3 : 1) >= 192;

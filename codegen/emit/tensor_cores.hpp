@@ -38,6 +38,7 @@ constexpr int cluster_blocks(const Tile& t) { return t.cluster_m * t.cluster_n *
 struct TensorCores {
   Tile tile;
   BoxedOperand a, b;
+  std::optional<BoxedOperand> b2;  // of a second product; the tile's columns are shared
   int operand_bytes = 2;
   bool settle = false;    // add the sums of each stage in f32
   bool n_fastest = true;  // along which index the result lies in memory

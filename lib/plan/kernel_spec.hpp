@@ -77,7 +77,7 @@ enum class StatementKind : std::uint8_t {
   random,       // rng; ports[port] is Seed and ports[port2] Offset (raw integers; when negative,
                 // scalars[-1 - port]); `access` without windows gives the row-major logical index
   gather,       // one element of resample, resample_backward, page_gather or block_mask, see Gather
-  accumulator,  // contraction epilogue: the sum over k
+  accumulator,  // contraction epilogue: the sum over k of product `dim`
   reduced,      // the finished reduction number `port`
   partial,      // the same before it is finished: an average not divided, a norm2 not rooted; in
                 // partial_type()
@@ -176,12 +176,18 @@ struct KernelSpec {
   int phases = 1;
   Body body;
   Body a, b;                            // contraction; the last statement is the value
+  Body b2;                              // contraction: b of a second product with the same a; empty
+                                        // where there is one product
   DataType a_type{}, b_type{};          // contraction: what the operands' values may be rounded to
                                         // without a change of meaning: their tensors' types, a
                                         // 16-bit io type or tf32; none: they stay as computed
   DataType accumulate = DataType::f32;  // contraction: f32 or f64
   bool annihilating_zero = false;       // contraction: a == 0 makes the product 0
   GroupedRows rows;
+
+  bool two_products() const { return !b2.statements.empty(); }
+  std::array<Body*, 4> bodies() { return {&body, &a, &b, &b2}; }
+  std::array<const Body*, 4> bodies() const { return {&body, &a, &b, &b2}; }
 };
 
 }  // namespace sinter

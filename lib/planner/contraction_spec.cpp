@@ -294,6 +294,23 @@ bool meets_kernel_again(const FusionState& state, const std::vector<NodeId>& nod
 
 }  // namespace
 
+std::string product_refuses(const FusionState& state, const std::vector<NodeId>& nodes,
+                            NodeId contraction, NodeId other) {
+  const Graph& g = state.graph();
+  const Node &first = state.node(contraction), &second = state.node(other);
+  const auto dim = [&](TensorId t) { return g[t].dim; };
+  if (first.op != OpKind::matmul || second.op != OpKind::matmul ||
+      first.inputs[0] != second.inputs[0])
+    return "it reads its operands from memory";
+  for (NodeId n : nodes)
+    if (n != contraction && is_contraction(state.node(n).op))
+      return "a kernel holds the sums of two products at most";
+  if (first.attributes != second.attributes || g.compute(first) != g.compute(second) ||
+      dim(first.inputs[1]) != dim(second.inputs[1]))
+    return "its right operand differs in dims, or its attributes do";
+  return {};
+}
+
 std::string reduction_refuses(const FusionState& state, const std::vector<NodeId>& nodes,
                               NodeId contraction, NodeId reduction) {
   const Graph& g = state.graph();
@@ -357,12 +374,22 @@ KernelSpec contraction_spec(const FusionState& state, const std::vector<NodeId>&
     if (!contains(prologues, m)) epilogue.push_back(m);
 
   BodyBuilder body(state, spec, spec.body, epilogue, g[space.c].dim, space.c_at);
-  Statement acc;
-  acc.kind = StatementKind::accumulator;
-  acc.arithmetic = spec.accumulate;
-  acc.label = g[space.c].name;
-  spec.body.statements.push_back(acc);
-  body.define(space.c, 0);
+  const auto add_product = [&](TensorId c) {
+    Statement acc;
+    acc.kind = StatementKind::accumulator;
+    acc.arithmetic = spec.accumulate;
+    acc.label = g[c].name;
+    acc.dim = static_cast<int>(spec.body.statements.size());
+    spec.body.statements.push_back(acc);
+    body.define(c, acc.dim);
+  };
+  add_product(space.c);
+  for (NodeId other : nodes)
+    if (other != contraction && is_contraction(state.node(other).op)) {
+      const Space second = space_of(g, state.node(other));
+      operand_body(state, spec, spec.b2, nodes, other, 1, second.b, second.b_at);
+      add_product(second.c);
+    }
   for (NodeId m : epilogue)
     for (TensorId t : state.node(m).outputs)
       if (t >= 0 && state.needed_outside(t, nodes))

@@ -15,6 +15,10 @@ TensorId prologue_tensor(const FusionState& state, NodeId contraction, int port)
 // Why the elementwise node cannot run on the result's tiles; empty when it can.
 std::string epilogue_refuses(const FusionState& state, NodeId contraction, NodeId other);
 
+// Why the other contraction cannot be a second product of the kernel; empty when it can.
+std::string product_refuses(const FusionState& state, const std::vector<NodeId>& nodes,
+                            NodeId contraction, NodeId other);
+
 // Why the reduction cannot run on the result's tiles of a kernel of `nodes`; empty when it can.
 std::string reduction_refuses(const FusionState& state, const std::vector<NodeId>& nodes,
                               NodeId contraction, NodeId reduction);

@@ -12,7 +12,7 @@ class Indexed {
   explicit Indexed(KernelSpec& spec) : spec_(spec) {
     for (auto& p : spec.ports) accesses_.push_back(&p.access);
     for (auto& c : spec.columns) accesses_.push_back(&c.result.access);
-    for (Body* body : {&spec.body, &spec.a, &spec.b})
+    for (Body* body : spec.bodies())
       for (auto& s : body->statements) {
         if (!s.access.stride.empty()) accesses_.push_back(&s.access);
         if (s.kind == StatementKind::index) indices_.push_back(&s.dim);

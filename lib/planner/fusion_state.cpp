@@ -4,8 +4,9 @@
 
 namespace sinter {
 
-FusionState::FusionState(const Graph& graph, const Storage& storage, bool recompute)
-    : graph_(graph), storage_(storage) {
+FusionState::FusionState(const Graph& graph, const Storage& storage, bool recompute,
+                         std::string_view architecture)
+    : graph_(graph), storage_(storage), architecture_(architecture) {
   consumers_.resize(graph.tensors().size());
   group_.assign(graph.nodes().size(), -1);
   for (std::size_t i = 0; i < graph.nodes().size(); ++i)

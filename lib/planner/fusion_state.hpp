@@ -14,10 +14,13 @@ class FusionState {
  public:
   // `recompute`: results that a few operations make from nothing but indices and constants (masks,
   // positions) are made where they are read, and have no kernel and no memory.
-  FusionState(const Graph& graph, const Storage& storage, bool recompute);
+  // `architecture`: as in PlanOptions; what only it has may be used.
+  FusionState(const Graph& graph, const Storage& storage, bool recompute,
+              std::string_view architecture);
 
   const Graph& graph() const { return graph_; }
   const Storage& storage() const { return storage_; }
+  std::string_view architecture() const { return architecture_; }
   const Node& node(NodeId n) const { return graph_.nodes()[static_cast<std::size_t>(n)]; }
   NodeId producer(TensorId t) const { return graph_[t].producer; }
   const std::vector<NodeId>& consumers(TensorId t) const {
@@ -51,6 +54,7 @@ class FusionState {
  private:
   const Graph& graph_;
   const Storage& storage_;
+  std::string_view architecture_;
   std::vector<std::vector<NodeId>> consumers_;
   std::vector<int> group_;
   std::vector<std::vector<NodeId>> groups_;

@@ -131,7 +131,7 @@ bool nothing_to_do(const KernelSpec& spec) {
 
 Partition partition(const Graph& lowered, bool fuse, std::string_view architecture) {
   const Storage storage(lowered);
-  FusionState state(lowered, storage, fuse);
+  FusionState state(lowered, storage, fuse, architecture);
   const auto chosen = choose(state, fuse);
   Partition result;
   Temporaries temporaries(static_cast<TensorId>(lowered.tensors().size()));
@@ -171,7 +171,7 @@ std::int64_t compulsory_bytes(const Graph& lowered, const KernelSpec& spec) {
 }
 
 double operations(const KernelSpec& spec) {
-  double n = spec.family == Family::contraction ? 2 : 0;
+  double n = spec.family != Family::contraction ? 0 : spec.two_products() ? 4 : 2;
   for (int i = spec.rows.on ? spec.batch : 0; i < spec.extent.size(); ++i)
     n *= static_cast<double>(spec.extent[i]);
   return n;

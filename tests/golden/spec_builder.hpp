@@ -95,6 +95,7 @@ class SpecBuilder {
   int accumulator(std::string label) {
     Statement s = make(StatementKind::accumulator, std::move(label), {});
     s.arithmetic = spec.accumulate;
+    s.dim = 0;
     return add(std::move(s));
   }
   int inside(int value, int port) {

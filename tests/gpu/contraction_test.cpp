@@ -17,7 +17,7 @@ struct Problem {
   std::int64_t batch, m, n, k;
   bool a_by_rows = true, b_by_columns = true, c_by_rows = true;  // where memory is contiguous
   DataType io = bf16, result = bf16;
-  bool side_inputs = false, totals = false;
+  bool side_inputs = false, totals = false, two_products = false;
 };
 
 Shared<Graph> graph_of(const Problem& p, const std::string& name) {
@@ -25,11 +25,14 @@ Shared<Graph> graph_of(const Problem& p, const std::string& name) {
   const Dims by_rows{p.m * p.k, p.k, 1}, by_columns{p.m * p.k, 1, p.m};
   const auto a = g->tensor(
       {.name = "a", .dim = {p.batch, p.m, p.k}, .stride = p.a_by_rows ? by_rows : by_columns});
-  const auto b =
-      g->tensor({.name = "b",
-                 .dim = {p.batch, p.k, p.n},
-                 .stride = p.b_by_columns ? Dims{p.n * p.k, 1, p.k} : Dims{p.n * p.k, p.n, 1}});
-  auto c = matmul(a, b);
+  const auto right = [&](const char* name) {
+    return g->tensor(
+        {.name = name,
+         .dim = {p.batch, p.k, p.n},
+         .stride = p.b_by_columns ? Dims{p.n * p.k, 1, p.k} : Dims{p.n * p.k, p.n, 1}});
+  };
+  auto c = matmul(a, right("b"));
+  if (p.two_products) c = relu(c) * matmul(a, right("b2"));
   if (p.side_inputs) {
     c = c + g->tensor({.name = "bias", .dim = {1, 1, p.n}});
     c = relu(c) * g->tensor({.name = "scale", .dim = {1, p.m, 1}, .data_type = f32});
@@ -107,8 +110,22 @@ TEST_CASE("matmuls in every configuration, with totals", "[contraction]") {
            {.batch = 1, .m = 72, .n = 1000, .k = 136, .side_inputs = true, .totals = true}});
 }
 
+TEST_CASE("pairs of matmuls in every configuration", "[contraction]") {
+  run_all({{.batch = 1, .m = 328, .n = 584, .k = 200, .side_inputs = true, .two_products = true},
+           {.batch = 2,
+            .m = 136,
+            .n = 264,
+            .k = 520,
+            .a_by_rows = false,
+            .b_by_columns = false,
+            .io = f16,
+            .totals = true,
+            .two_products = true}});
+}
+
 TEST_CASE("matmuls of every kind for the sanitizer", "[sanitize]") {
-  run_all({{.batch = 1, .m = 72, .n = 136, .k = 200, .totals = true},
+  run_all({{.batch = 1, .m = 72, .n = 136, .k = 200, .totals = true, .two_products = true},
+           {.batch = 1, .m = 72, .n = 136, .k = 200, .totals = true},
            {.batch = 1, .m = 136, .n = 200, .k = 392, .side_inputs = true},
            {.batch = 1, .m = 136, .n = 136, .k = 272, .io = f8e4m3}},
           true);

@@ -114,6 +114,32 @@ TEST_CASE("a reduction joins no matmul where a rowwise kernel needs its operand 
   CHECK(p.kernels[0].columns.empty());
 }
 
+TEST_CASE("a gated pair of matmuls that share their left operand is one kernel on sm_90a") {
+  const auto graph = [](std::int64_t rows, std::int64_t columns, bool stored) {
+    auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+    const auto x = g->tensor({.name = "x", .dim = {2, rows, 24}}),
+               gate = g->tensor({.name = "gate", .dim = {1, 24, columns}}),
+               up = g->tensor({.name = "up", .dim = {1, 24, columns}}),
+               bias = g->tensor({.name = "bias", .dim = {1, 1, columns}});
+    const auto h = matmul(x, up) + bias;
+    if (stored) g->output(h, "h");
+    g->output(swish(matmul(x, gate)) * h, "y");
+    return g;
+  };
+  for (const bool stored : {false, true}) {
+    const auto g = graph(72, 40, stored);
+    const auto p = partition(*lower(*g).graph, true, "sm_90a");
+    REQUIRE(families(p) == std::vector{Family::contraction});
+    CHECK(p.kernels[0].two_products());
+    CHECK(operations(p.kernels[0]) == 4.0 * 2 * 72 * 40 * 24);
+    check_values(*g);
+  }
+  CHECK(partition(*lower(*graph(72, 40, false)).graph, true).kernels.size() == 2);
+  // Few rows lie along the tile's columns, odd columns do not come by the accelerator.
+  CHECK(partition(*lower(*graph(8, 40, false)).graph, true, "sm_90a").kernels.size() == 2);
+  CHECK(partition(*lower(*graph(72, 39, false)).graph, true, "sm_90a").kernels.size() >= 2);
+}
+
 TEST_CASE("tiles have a text that reads back") {
   Tile t{.m = 64,
          .n = 224,

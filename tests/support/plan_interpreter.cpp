@@ -161,7 +161,7 @@ class Kernel {
         case StatementKind::convert: v[i] = round_to(s.type, x); break;
         case StatementKind::random: v[i] = rounded(s.arithmetic, random(s, at)); break;
         case StatementKind::gather: v[i] = rounded(s.arithmetic, gather(s, at)); break;
-        case StatementKind::accumulator: v[i] = accumulator_; break;
+        case StatementKind::accumulator: v[i] = accumulator_[s.dim]; break;
         case StatementKind::reduced: v[i] = finished_[port]; break;
         case StatementKind::inside:
           v[i] = locate(spec_.ports[port].access, at).inside ? x : 0;
@@ -338,13 +338,16 @@ class Kernel {
         if (row < rows("offsets", e) || row >= rows("offsets", e + 1)) return;
         if (spec_.rows.mode == MoeMode::gather) at[static_cast<std::size_t>(m)] = rows("index", row);
       }
-      double acc = 0;
-      for_indices(at, k, rank, std::function<void()>([&] {
-        const double a = operand(spec_.a, at, va), b = operand(spec_.b, at, vb);
-        if (spec_.annihilating_zero && a == 0) return;
-        acc = rounded(spec_.accumulate, acc + a * b);
-      }));
-      accumulator_ = acc;
+      for (const bool second : {false, true}) {
+        if (second && !spec_.two_products()) continue;
+        double& acc = accumulator_[second] = 0;
+        for_indices(at, k, rank, std::function<void()>([&] {
+          const double a = operand(spec_.a, at, va),
+                       b = operand(second ? spec_.b2 : spec_.b, at, vb);
+          if (spec_.annihilating_zero && a == 0) return;
+          acc = rounded(spec_.accumulate, acc + a * b);
+        }));
+      }
       if (spec_.rows.on)
         at[static_cast<std::size_t>(m)] =
             spec_.rows.mode == MoeMode::scatter ? rows("index", row) : row;
@@ -356,7 +359,7 @@ class Kernel {
 
   const KernelSpec& spec_;
   std::vector<void*> memory_;  // by port
-  double accumulator_ = 0;
+  double accumulator_[2] = {};
   std::vector<double> partial_, finished_;
   // Rowwise: by place in the row, slot and column reduction; contraction: by reduction and place.
   std::map<Index, double> columns_;

@@ -16,10 +16,11 @@ SINTER_DEVICE void finish(const Args& args, Slab& slab, const SlabPlace<Config>&
                           const Rows& rows) {
   using P = Problem<Config>;
   using Index = typename Config::Index;
-  constexpr int width = Config::width, unroll = Config::unroll;
+  constexpr int width = Config::width, unroll = Config::unroll, products = Config::products;
   constexpr bool along_columns = Config::n_fastest;
-  constexpr int beside = (along_columns ? Slab::columns : Slab::rows) / width;  // packs in a line
-  constexpr int packs = Slab::rows * Slab::columns / width;
+  constexpr int columns = Slab::columns / products;                       // of the result
+  constexpr int beside = (along_columns ? columns : Slab::rows) / width;  // packs in a line
+  constexpr int packs = Slab::rows * columns / width;
   constexpr int last = along_columns ? P::first_k - 1 : P::first_n - 1, dim = last < 0 ? 0 : last;
   static_assert(packs % (32 * unroll) == 0);
   const auto row_of = [](int pack) {
@@ -53,12 +54,17 @@ SINTER_DEVICE void finish(const Args& args, Slab& slab, const SlabPlace<Config>&
       const int row = row_of(first + u * 32), column = column_of(first + u * 32);
       constexpr int spots = Reduced::spots;
       if (inside[u]) {
-        float sums[width];
-        slab.template get<width, along_columns>(row, column, sums);
+        float sums[products][width];
 #pragma unroll
-        for (int e = 0; e < width; ++e)
-          Body::element(args, neighbour<dim>(c[u], e), e, sums[e], held[u],
-                        reduced.at[u % spots][e]);
+        for (int p = 0; p < products; ++p)
+          slab.template get<width, along_columns>(row, column + p * columns, sums[p]);
+#pragma unroll
+        for (int e = 0; e < width; ++e) {
+          float acc[products];
+#pragma unroll
+          for (int p = 0; p < products; ++p) acc[p] = sums[p][e];
+          Body::element(args, neighbour<dim>(c[u], e), e, acc, held[u], reduced.at[u % spots][e]);
+        }
         Body::flush(args, c[u], held[u]);
       }
       reduced.end_packs(args, c[u], place.row + row, place.column + column, inside[u], u % spots);

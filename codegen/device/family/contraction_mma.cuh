@@ -175,7 +175,7 @@ SINTER_DEVICE void run_by_warps(const Args& args, const Rows& rows) {
     const Slab::Fragment fragment;
 #pragma unroll 1
     for (int s = 0; s < T::blocks_m * across; ++s) {
-      put_slab<0, across>(slab, fragment, acc, s);
+      put_slab<0, across, 1>(slab, fragment, acc, s);
       __syncwarp();
       place.row = row0 + row + s / across * 16;
       place.column = column0 + column + s % across * Slab::columns;

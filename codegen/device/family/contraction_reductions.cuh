@@ -19,7 +19,8 @@ struct SlabReductions {
   static constexpr int width = Config::width;
   static constexpr bool along_columns = Config::n_fastest;
   // Packs in a line of the slab, those of them side by side in a warp, and how many a lane has.
-  static constexpr int beside = (along_columns ? Slab::columns : Slab::rows) / width,
+  static constexpr int columns = Slab::columns / Config::products,
+                       beside = (along_columns ? columns : Slab::rows) / width,
                        across = beside < 32 ? beside : 32, spots = beside / across;
   static constexpr int neighbours = kReducedTogether / width;  // lanes that share a part of a line
   static constexpr bool any = All::count > 0;
@@ -88,7 +89,7 @@ struct SlabReductions {
               row[(i / width * across + lane) * width + i % width] = totals[i / width][i % width];
           __syncwarp();
 #pragma unroll
-          for (int i = lane; i < Slab::columns; i += 32) store<R>(args, place, line, i, row[i]);
+          for (int i = lane; i < columns; i += 32) store<R>(args, place, line, i, row[i]);
         } else if (lane < across) {
 #pragma unroll
           for (int i = 0; i < spots * width; ++i)

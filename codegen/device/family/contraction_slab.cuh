@@ -4,7 +4,8 @@
 
 namespace sinter::contraction {
 
-// 16 rows x 64 columns of sums in shared memory, four columns a chunk. Chunks are permuted so that
+// 16 rows x 64 columns of sums in shared memory, four columns a chunk; of several products that share
+// their left operand, as many columns of each. Chunks are permuted so that
 // neither the pairs of a fragment nor the packs of eight that leave meet in a bank: even chunks lie
 // in the first half of a row and odd ones in the second, each turned by the row.
 struct Slab {
@@ -26,17 +27,18 @@ struct Slab {
       for (int j = 0; j < columns / 8; ++j) at[j] = place(lane / 4, j * 8 + lane % 4 * 2);
     }
   };
-  // Columns `from` of the fragment and the ones after it.
-  template <int from, int count>
+  // Columns `from` of the result and the ones after it; of several products, those of the first
+  // one, then those of the next.
+  template <int from, int products, int count>
   SINTER_DEVICE void put(const Fragment& fragment, const float (&sums)[count]) {
-    constexpr int blocks =
-        (count - from / 2) / 4 < columns / 8 ? (count - from / 2) / 4 : columns / 8;
+    constexpr int each = count / products, left = (each - from / 2) / 4,
+                  most = columns / 8 / products, blocks = left < most ? left : most;
 #pragma unroll
-    for (int j = 0; j < blocks; ++j) {
-      float* to = at + fragment.at[j];
-      *reinterpret_cast<float2*>(to) = {sums[from / 2 + j * 4], sums[from / 2 + j * 4 + 1]};
-      *reinterpret_cast<float2*>(to + 8 * columns) = {sums[from / 2 + j * 4 + 2],
-                                                      sums[from / 2 + j * 4 + 3]};
+    for (int i = 0; i < products * blocks; ++i) {
+      const int j = i / blocks * each + from / 2 + i % blocks * 4;
+      float* to = at + fragment.at[i / blocks * most + i % blocks];
+      *reinterpret_cast<float2*>(to) = {sums[j], sums[j + 1]};
+      *reinterpret_cast<float2*>(to + 8 * columns) = {sums[j + 2], sums[j + 3]};
     }
   }
 
@@ -59,12 +61,14 @@ struct Slab {
 
 // Slab number `which` of a warp's sums; registers have no index, so each number is a branch, and
 // what the branches have in common comes from outside: it costs time to compile.
-template <int number, int across, int blocks, int count>
+template <int number, int across, int products, int blocks, int count>
 SINTER_DEVICE void put_slab(Slab& slab, const Slab::Fragment& fragment,
                             const float (&sums)[blocks][count], int which) {
-  if (which == number) slab.put<number % across * Slab::columns>(fragment, sums[number / across]);
+  if (which == number)
+    slab.put<number % across * (Slab::columns / products), products>(fragment,
+                                                                     sums[number / across]);
   if constexpr (number + 1 < blocks * across)
-    put_slab<number + 1, across>(slab, fragment, sums, which);
+    put_slab<number + 1, across, products>(slab, fragment, sums, which);
 }
 
 // Where a warp's slab lies in the result; rows and columns end before `row_end` and `column_end`.

@@ -12,6 +12,9 @@
 // warp-specialised persistent kernels; adding parts through the cluster's shared memory is
 // DeepGEMM's idea.
 //
+// Two products that share A are one: the tile's columns are half of either result, so that a thread
+// holds both sums of an element and A is loaded once.
+//
 // In a stage an operand lies as the accelerator's 128-byte swizzle leaves it: with k fastest in
 // memory, a line of 128 bytes of k for every row; else, for every 64 rows, a line of them for every
 // k.
@@ -31,6 +34,9 @@ struct Shape {
   static constexpr int step = line / Config::operand_bytes;  // elements of k in a stage
   static constexpr int steps = static_cast<int>(ceil_divide(P::depth, step));
   static constexpr int a_bytes = Config::tile_m * line, b_bytes = Config::tile_n * line;
+  // Of the result: with two products, half of the tile's columns belong to each.
+  static constexpr int columns = Config::tile_n / Config::products,
+                       slab_columns = Slab::columns / Config::products;
   static constexpr int stage_bytes = a_bytes + b_bytes;
   static constexpr int consumers = Config::threads / 128 - 1;
   // Of the warpgroups that share a tile.
@@ -45,10 +51,10 @@ struct Shape {
   static constexpr int tiles_m =
                            static_cast<int>(ceil_divide(P::rows, Config::tile_m*Config::cluster_m)),
                        tiles_n = static_cast<int>(
-                           ceil_divide(P::columns, Config::tile_n*Config::cluster_n));
+                           ceil_divide(P::columns, columns*Config::cluster_n));
   static constexpr int tiles = static_cast<int>(P::batches) * tiles_m * tiles_n;
   // With `split` a block has one tile, and its ring ends as room for the slabs of the sums.
-  static constexpr int across = (Config::tile_n + Slab::columns - 1) / Slab::columns;
+  static constexpr int across = (columns + slab_columns - 1) / slab_columns;
   static constexpr int parts = blocks * across;  // slabs of a warp
   static_assert(Config::split == 1 ||
                 (!Config::alternate && consumers * 4 * parts * static_cast<int>(sizeof(Slab)) <=
@@ -83,7 +89,7 @@ struct TilePlace {
     tile %= in_group;
     const int m = first + tile % height, n = tile / height;
     row = (m * Config::cluster_m + (Config::cluster_m > 1 ? rank : 0)) * Config::tile_m;
-    column = (n * Config::cluster_n + (Config::cluster_n > 1 ? rank : 0)) * Config::tile_n;
+    column = (n * Config::cluster_n + (Config::cluster_n > 1 ? rank : 0)) * S::columns;
   }
 };
 
@@ -118,7 +124,7 @@ SINTER_DEVICE void load_operand(const Args& args, const Coord& c, int row, int k
   }
 }
 
-template <class Config, class A, class B, class Args>
+template <class Config, class A, class B, class B2, class Args>
 SINTER_DEVICE void produce(const Args& args, unsigned shared, int rank) {
   using P = Problem<Config>;
   using S = Shape<Config>;
@@ -137,8 +143,12 @@ SINTER_DEVICE void produce(const Args& args, unsigned shared, int rank) {
       hopper::arrive_and_expect(full, S::stage_bytes);
       load_operand<A, Config::tile_m, Config::cluster_n>(args, c, place.row, step * S::step, rank,
                                                          stage, full);
-      load_operand<B, Config::tile_n, Config::cluster_m>(args, c, place.column, step * S::step,
-                                                         rank, stage + S::a_bytes, full);
+      load_operand<B, S::columns, Config::cluster_m>(args, c, place.column, step * S::step, rank,
+                                                     stage + S::a_bytes, full);
+      if constexpr (Config::products > 1)
+        load_operand<B2, S::columns, Config::cluster_m>(
+            args, c, place.column, step * S::step, rank,
+            stage + S::a_bytes + S::columns * S::line, full);
     }
   }
 }
@@ -282,9 +292,9 @@ SINTER_DEVICE SlabPlace<Config> slab_place(const TilePlace<Config>& tile, int fi
   const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
   SlabPlace<Config> place;
   P::set_batch(place.batch, tile.batch);
-  const int column_end = tile.column + Config::tile_n;
+  const int column_end = tile.column + S::columns;
   place.row = tile.row + first_row + part / S::across * 64 + warp * 16;
-  place.column = tile.column + part % S::across * Slab::columns;
+  place.column = tile.column + part % S::across * S::slab_columns;
   place.row_end = P::rows;
   place.column_end = column_end < P::columns ? column_end : P::columns;
   return place;
@@ -312,7 +322,7 @@ SINTER_DEVICE void consume(const Args& args, unsigned char* memory, unsigned sha
       const TilePlace<Config> place(tile, rank);
       SlabPlace<Config> own = slab_place(place, first_row, 0);
       own.row += (S::rows / 4 - 16) * warp;
-      prefetch_tile<Config, Body, S::rows / 4, Config::tile_n>(args, own);
+      prefetch_tile<Config, Body, S::rows / 4, S::columns>(args, own);
     }
     float sums[S::blocks][Config::tile_n / 2];
     if (Config::alternate && number > 0) wait_for_turn(consumer);
@@ -331,12 +341,12 @@ SINTER_DEVICE void consume(const Args& args, unsigned char* memory, unsigned sha
       hopper::wait_at<1, S::consumers * 128>();  // nobody reads the ring any more
       Slab* parts = reinterpret_cast<Slab*>(memory) + (consumer * 4 + warp) * S::parts;
 #pragma unroll 1
-      for (int s = 0; s < S::parts; ++s) put_slab<0, S::across>(parts[s], fragment, sums, s);
+      for (int s = 0; s < S::parts; ++s) put_slab<0, S::across, Config::products>(parts[s], fragment, sums, s);
     } else {
       const TilePlace<Config> place(tile, rank);
 #pragma unroll 1
       for (int s = 0; s < S::parts; ++s) {
-        put_slab<0, S::across>(slab, fragment, sums, s);
+        put_slab<0, S::across, Config::products>(slab, fragment, sums, s);
         __syncwarp();
         finish<Config, Body>(args, slab, slab_place(place, first_row, s), AllRows{});
         __syncwarp();
@@ -374,7 +384,7 @@ SINTER_DEVICE void finish_parts(const Args& args, unsigned char* memory, int con
 }
 
 // The whole kernel. `memory` starts at a multiple of 1024 bytes.
-template <class Config, class A, class B, class Body, class Args>
+template <class Config, class A, class B, class B2, class Body, class Args>
 SINTER_DEVICE void run_on_tensor_cores(const Args& args) {
   using S = Shape<Config>;
   extern __shared__ unsigned char dynamic_memory[];
@@ -385,6 +395,7 @@ SINTER_DEVICE void run_on_tensor_cores(const Args& args) {
   if (threadIdx.x == 0) {
     A::prefetch(args);
     B::prefetch(args);
+    if constexpr (Config::products > 1) B2::prefetch(args);
     for (int i = 0; i < Config::stages; ++i) {
       hopper::barrier_init(shared + S::full + i * 8, 1);
       hopper::barrier_init(shared + S::empty + i * 8, S::sharing * 4 * S::neighbours);
@@ -398,7 +409,7 @@ SINTER_DEVICE void run_on_tensor_cores(const Args& args) {
   hardware::take_turn();
   if (warpgroup == 0) {
     hopper::keep_registers<Config::producer_registers>();
-    if (threadIdx.x == 0) produce<Config, A, B>(args, shared, rank);
+    if (threadIdx.x == 0) produce<Config, A, B, B2>(args, shared, rank);
     __syncwarp();
     if constexpr (Config::split > 1) hardware::cluster_barrier();
   } else {

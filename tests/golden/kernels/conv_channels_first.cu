@@ -20,6 +20,7 @@ struct Config {
   static constexpr int warps_n = 4;
   static constexpr int stages = 3;
   static constexpr int group = 8;
+  static constexpr int products = 1;
   static constexpr bool n_fastest = false;
   struct XAccess : sinter::Strided {
     using Stride = sinter::Dims<2048, 0, 0, 0, 256, 0, 0>;
@@ -77,8 +78,9 @@ struct Body {
   template <int width>
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
-  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, float acc, Place<width>& place, Reductions& columns) {
-    const float y = acc;
+  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
+                                    const float (&acc)[Config::products], Place<width>& place, Reductions& columns) {
+    const float y = acc[0];
     sinter::put(place.y, e, y);
   }
   template <int width>
@@ -88,6 +90,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_cfeff925(const __grid_constant__ Args args) {
+void sinter_contraction_2a519ba4(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

@@ -20,6 +20,7 @@ struct Config {
   static constexpr int warps_n = 4;
   static constexpr int stages = 4;
   static constexpr int group = 8;
+  static constexpr int products = 1;
   static constexpr bool n_fastest = true;
   struct DyAccess : sinter::Strided {
     using Stride = sinter::Dims<1568, 0, 0, 0, 0, 0, 1>;
@@ -69,8 +70,9 @@ struct Body {
   template <int width>
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
-  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, float acc, Place<width>& place, Reductions& columns) {
-    const float dx = acc;
+  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
+                                    const float (&acc)[Config::products], Place<width>& place, Reductions& columns) {
+    const float dx = acc[0];
     sinter::put(place.dx, e, dx);
   }
   template <int width>
@@ -80,6 +82,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_4a1e7c65(const __grid_constant__ Args args) {
+void sinter_contraction_869637ed(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

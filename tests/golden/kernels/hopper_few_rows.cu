@@ -22,6 +22,7 @@ struct Config {
   static constexpr int cluster_n = 1;
   static constexpr int split = 8;
   static constexpr int group = 8;
+  static constexpr int products = 1;
   static constexpr int operand_bytes = 2;
   static constexpr int producer_registers = 40;
   static constexpr int consumer_registers = 232;
@@ -69,8 +70,9 @@ struct Body {
   template <int width>
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
-  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, float acc, Place<width>& place, Reductions& columns) {
-    const float y = acc;
+  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
+                                    const float (&acc)[Config::products], Place<width>& place, Reductions& columns) {
+    const float y = acc[0];
     sinter::put(place.y, e, y);
   }
   template <int width>
@@ -80,6 +82,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1) SINTER_CLUSTER(Config::cluster_m * Config::cluster_n * Config::split)
-void sinter_contraction_1482069e(const __grid_constant__ Args args) {
-  sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, Body>(args);
+void sinter_contraction_fe8f5a3c(const __grid_constant__ Args args) {
+  sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args);
 }

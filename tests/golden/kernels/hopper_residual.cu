@@ -23,6 +23,7 @@ struct Config {
   static constexpr int cluster_n = 1;
   static constexpr int split = 1;
   static constexpr int group = 8;
+  static constexpr int products = 1;
   static constexpr int operand_bytes = 2;
   static constexpr int producer_registers = 40;
   static constexpr int consumer_registers = 232;
@@ -82,9 +83,10 @@ struct Body {
     sinter::prefetch<Config::ResidualAccess>(args.residual, c);
   }
   template <int width>
-  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, float acc, Place<width>& place, Reductions& columns) {
+  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
+                                    const float (&acc)[Config::products], Place<width>& place, Reductions& columns) {
     const float bias = sinter::get<float>(place.bias, e);
-    const float product = acc;
+    const float product = acc[0];
     const float sum = sinter::op::Add::apply(product, bias);
     const float residual = sinter::get<float>(place.residual, e);
     const float active = sinter::op::ReluFwd::apply(sum, 0.0f, 0.0f, 0.0f);
@@ -98,6 +100,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1) SINTER_CLUSTER(Config::cluster_m * Config::cluster_n * Config::split)
-void sinter_contraction_add_relu_fwd_b769ca38(const __grid_constant__ Args args) {
-  sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, Body>(args);
+void sinter_contraction_add_relu_fwd_78777dee(const __grid_constant__ Args args) {
+  sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args);
 }

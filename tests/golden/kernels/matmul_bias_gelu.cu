@@ -21,6 +21,7 @@ struct Config {
   static constexpr int warps_n = 4;
   static constexpr int stages = 4;
   static constexpr int group = 8;
+  static constexpr int products = 1;
   static constexpr bool n_fastest = true;
   struct AAccess : sinter::Strided { using Stride = sinter::Dims<7200, 72, 0, 1>; };
   struct BAccess : sinter::Strided { using Stride = sinter::Dims<9360, 0, 1, 130>; };
@@ -64,8 +65,9 @@ struct Body {
     sinter::fetch<Config::BiasAccess>(args.bias, c, place.bias);
   }
   template <int width>
-  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, float acc, Place<width>& place, Reductions& columns) {
-    const float product = acc;
+  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
+                                    const float (&acc)[Config::products], Place<width>& place, Reductions& columns) {
+    const float product = acc[0];
     const float product_bf16 = sinter::convert<sinter::bf16>(product);
     const float bias = sinter::get<float>(place.bias, e);
     const float sum = sinter::op::Add::apply(product_bf16, bias);
@@ -79,6 +81,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_add_gelu_approx_tanh_fwd_105a92a6(const __grid_constant__ Args args) {
+void sinter_contraction_add_gelu_approx_tanh_fwd_ef634af2(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

@@ -20,6 +20,7 @@ struct Config {
   static constexpr int warps_n = 4;
   static constexpr int stages = 4;
   static constexpr int group = 8;
+  static constexpr int products = 1;
   static constexpr bool n_fastest = true;
   struct FirstTokenOffsetAccess : sinter::Strided { using Stride = sinter::Dims<0, 0, 0, 0>; };
   struct TokenIndexAccess : sinter::Strided { using Stride = sinter::Dims<0, 0, 0, 0>; };
@@ -63,8 +64,9 @@ struct Body {
   template <int width>
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
-  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, float acc, Place<width>& place, Reductions& columns) {
-    const float y = acc;
+  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
+                                    const float (&acc)[Config::products], Place<width>& place, Reductions& columns) {
+    const float y = acc[0];
     sinter::put(place.y, e, y);
   }
   template <int width>
@@ -74,6 +76,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_grouped_contraction_b98b53d6(const __grid_constant__ Args args) {
+void sinter_grouped_contraction_4abbea5a(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, Rows{args.first_token_offset, args.token_index});
 }

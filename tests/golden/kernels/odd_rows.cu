@@ -20,6 +20,7 @@ struct Config {
   static constexpr int warps_n = 4;
   static constexpr int stages = 3;
   static constexpr int group = 8;
+  static constexpr int products = 1;
   static constexpr bool n_fastest = true;
   struct AAccess : sinter::Strided { using Stride = sinter::Dims<111, 0, 1>; };
   struct BAccess : sinter::Strided { using Stride = sinter::Dims<0, 1, 512>; };
@@ -66,8 +67,9 @@ struct Body {
   template <int width>
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
-  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, float acc, Place<width>& place, Reductions& columns) {
-    const float c_t = acc;
+  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
+                                    const float (&acc)[Config::products], Place<width>& place, Reductions& columns) {
+    const float c_t = acc[0];
     sinter::put(place.c_t, e, c_t);
   }
   template <int width>
@@ -77,6 +79,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_b3992a34(const __grid_constant__ Args args) {
+void sinter_contraction_b8c08717(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

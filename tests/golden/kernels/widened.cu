@@ -21,6 +21,7 @@ struct Config {
   static constexpr int warps_n = 4;
   static constexpr int stages = 2;
   static constexpr int group = 8;
+  static constexpr int products = 1;
   static constexpr bool n_fastest = true;
   struct AAccess : sinter::Strided { using Stride = sinter::Dims<80, 0, 1>; };
   struct ScaleAccess : sinter::Strided { using Stride = sinter::Dims<1, 0, 0>; };
@@ -82,8 +83,9 @@ struct Body {
   template <int width>
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
-  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, float acc, Place<width>& place, Reductions& columns) {
-    const float c_t = acc;
+  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
+                                    const float (&acc)[Config::products], Place<width>& place, Reductions& columns) {
+    const float c_t = acc[0];
     sinter::put(place.c_t, e, c_t);
   }
   template <int width>
@@ -93,6 +95,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_c1249bbf(const __grid_constant__ Args args) {
+void sinter_contraction_b352b351(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }
