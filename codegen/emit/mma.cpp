@@ -21,7 +21,7 @@ bool holds(DataType to, DataType from) {
 }
 
 // The type of the operand's values where it is plainly loaded, else what they may be rounded to.
-DataType factor_type(const KernelSpec& spec, const Body& body, DataType declared) {
+DataType operand_type(const KernelSpec& spec, const Body& body, DataType declared) {
   const Statement& s = body.statements.back();
   if (body.statements.size() == 1 && is_load(s)) {
     const DataType stored = spec.ports[static_cast<std::size_t>(s.port)].type;
@@ -30,10 +30,21 @@ DataType factor_type(const KernelSpec& spec, const Body& body, DataType declared
   return declared;
 }
 
-// The type in which the tensor cores multiply; none where there is none that keeps the meaning.
-DataType choose_number(const KernelSpec& spec) {
-  const DataType a = factor_type(spec, spec.a, spec.a_type),
-                 b = factor_type(spec, spec.b, spec.b_type);
+// Whether operands come in whole copies whose addresses are simple.
+bool light(const KernelSpec& spec, const Mma& e) {
+  if (spec.k != 1) return false;
+  for (const MmaOperand* o : {&e.a, &e.b})
+    if (!o->copied || o->ragged || o->packing.width * info(e.number).bytes < kChunk ||
+        (e.number == DataType::tf32 && !o->k_fastest))
+      return false;
+  return true;
+}
+
+}  // namespace
+
+DataType factor_type(const KernelSpec& spec) {
+  const DataType a = operand_type(spec, spec.a, spec.a_type),
+                 b = operand_type(spec, spec.b, spec.b_type);
   const auto narrow = [](DataType t) { return is_floating(t) && info(t).precision <= 11; };
   // Sums of integers alone must come out as on ordinary cores: they do where none needs rounding.
   if (!narrow(a) && !narrow(b)) {
@@ -49,18 +60,6 @@ DataType choose_number(const KernelSpec& spec) {
   return DataType::none;
 }
 
-// Whether operands come in whole copies whose addresses are simple.
-bool light(const KernelSpec& spec, const Mma& e) {
-  if (spec.k != 1) return false;
-  for (const MmaOperand* o : {&e.a, &e.b})
-    if (!o->copied || o->ragged || o->packing.width * info(e.number).bytes < kChunk ||
-        (e.number == DataType::tf32 && !o->k_fastest))
-      return false;
-  return true;
-}
-
-}  // namespace
-
 std::optional<MmaPlan> plan_mma(const KernelSpec& given) {
   if (given.family != Family::contraction || given.accumulate != DataType::f32 ||
       given.annihilating_zero)
@@ -68,7 +67,7 @@ std::optional<MmaPlan> plan_mma(const KernelSpec& given) {
   MmaPlan plan{given, {}};
   KernelSpec& spec = plan.spec;
   Mma& e = plan.engine;
-  e.number = choose_number(spec);
+  e.number = factor_type(spec);
   if (e.number == DataType::none) return {};
   order_depth(spec);
   const int first_m = spec.batch, first_n = first_m + spec.m, first_k = first_n + spec.n;
@@ -97,6 +96,7 @@ std::optional<MmaPlan> plan_mma(const KernelSpec& given) {
   e.tile = *tile;
   e.blocks = least_blocks(w, e.tile);
   e.tiles = tiles_of(w, e.tile);
+  e.microseconds = microseconds(w, e.tile);
   const bool packs = e.n_fastest || !spec.rows.on;  // rows of a group start anywhere
   e.packing = choose_packing(spec, e.n_fastest ? n.last : m.last, packs ? 8 : 1);
   e.unroll = e.packing.width >= 8 ? 2 : 4;

@@ -33,6 +33,7 @@ struct Mma {
   int unroll = 1;         // of the epilogue
   int blocks = 1;         // that a multiprocessor should hold at once: limits registers
   double tiles = 1;
+  double microseconds = 0;  // estimated
   std::uint32_t shared_bytes = 0;
   Packing packing;  // of the epilogue
 
@@ -44,7 +45,10 @@ struct MmaPlan {
   Mma engine;
 };
 
-// Nothing where the operands' values do not fit in a type that tensor cores multiply.
+// The type in which tensor cores multiply the operands; none where no such type holds their values.
+DataType factor_type(const KernelSpec& spec);
+
+// Nothing where there is no such type, or every tile would make too much code.
 std::optional<MmaPlan> plan_mma(const KernelSpec& spec);
 
 }  // namespace sinter

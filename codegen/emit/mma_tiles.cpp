@@ -54,7 +54,7 @@ int blocks_of(const MmaWork& w, const MmaTile& t) {
   return std::clamp(std::min(kShared / shared_bytes(t), blocks), 1, 8);
 }
 
-// Clocks of a multiprocessor, roughly: for ranking only.
+// Clocks of a multiprocessor, roughly.
 double estimate(const MmaWork& w, const MmaTile& t) {
   const double tiles = tiles_of(w, t), each = std::ceil(tiles / kMultiprocessors);
   const double beside = std::min<double>(blocks_of(w, t), each);
@@ -105,6 +105,11 @@ int shared_bytes(const MmaTile& t) {
 
 double tiles_of(const MmaWork& w, const MmaTile& t) {
   return w.batches * std::ceil(w.rows / t.m) * std::ceil(w.columns / t.n);
+}
+
+double microseconds(const MmaWork& w, const MmaTile& t) {
+  constexpr double kClock = 1600;  // MHz
+  return estimate(w, t) / kClock;
 }
 
 int least_blocks(const MmaWork& w, const MmaTile& t) {

@@ -352,6 +352,7 @@ std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const T
   const Tile& t = e.tile;
   const double tiles = tiles_of(p, t);
   if (tiles >= 0x1p31 || p.rows + t.m * 2.0 >= 0x1p31 || p.columns + t.n * 2.0 >= 0x1p31) return {};
+  e.microseconds = estimate(p, t);
   set_box(e.a, t.m / t.cluster_n);
   set_box(e.b, t.n / p.products / t.cluster_m);
   if (two) set_box(*e.b2, t.n / p.products / t.cluster_m);

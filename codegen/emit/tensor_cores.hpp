@@ -47,7 +47,8 @@ struct TensorCores {
   int producer_registers = 40, consumer_registers = 232;
   int threads = 384;
   std::uint32_t grid = 1, shared_bytes = 0;
-  Packing packing;  // of the epilogue
+  Packing packing;          // of the epilogue
+  double microseconds = 0;  // estimated
 };
 
 struct TensorCorePlan {

@@ -37,6 +37,19 @@ std::int64_t step(const Access& a, int i) {
   return s;
 }
 
+bool moves_along(const Access& a, int i) {
+  bool moves = a.stride[i] != 0;
+  for (const auto& w : a.windows) moves |= w.coefficient[i] != 0;
+  return moves;
+}
+
+std::int64_t elements_reached(const Dims& extent, const Access& a) {
+  std::int64_t n = 1;
+  for (int i = 0; i < extent.size(); ++i)
+    if (!a.via.empty() || moves_along(a, i)) n *= extent[i];
+  return n;
+}
+
 bool rows_lie_together(const KernelSpec& spec) {
   const int rank = spec.extent.size(), last_row = spec.kept - 1,
             last_column = rank > spec.kept ? rank - 1 : -1;

@@ -19,6 +19,10 @@ const KernelPort* plainly_loaded(const KernelSpec& spec, const Body& body);
 
 // How far apart two elements lie that neighbour along index i.
 std::int64_t step(const Access& access, int i);
+// Whether the access, which splits no joined indices, depends on index i.
+bool moves_along(const Access& access, int i);
+// The elements that it reaches, where different indices reach different ones.
+std::int64_t elements_reached(const Dims& extent, const Access& access);
 
 // Whether neighbours along index `other` lie together in more of the statements' ports than along
 // `usual`. An index of -1 is none.

@@ -210,16 +210,6 @@ std::vector<Coordinate> through_views(const FusionState& state, TensorId operand
   return at;
 }
 
-// The nodes of the kernel that `t` is computed from.
-void collect_ancestors(const FusionState& state, const std::vector<NodeId>& nodes, TensorId t,
-                       std::vector<NodeId>& found) {
-  const NodeId p = state.producer(t);
-  if (p < 0 || !contains(nodes, p) || contains(found, p)) return;
-  found.push_back(p);
-  for (TensorId x : state.node(p).inputs)
-    if (x >= 0) collect_ancestors(state, nodes, x, found);
-}
-
 // Fills the body that gives one operand's element.
 void operand_body(const FusionState& state, KernelSpec& spec, Body& body,
                   const std::vector<NodeId>& nodes, NodeId contraction, int port, TensorId operand,
@@ -246,6 +236,15 @@ DataType operand_type(const Graph& g, const Node& n, TensorId operand) {
 }
 
 }  // namespace
+
+void collect_ancestors(const FusionState& state, const std::vector<NodeId>& nodes, TensorId t,
+                       std::vector<NodeId>& found) {
+  const NodeId p = state.producer(t);
+  if (p < 0 || !contains(nodes, p) || contains(found, p)) return;
+  found.push_back(p);
+  for (TensorId x : state.node(p).inputs)
+    if (x >= 0) collect_ancestors(state, nodes, x, found);
+}
 
 TensorId prologue_tensor(const FusionState& state, NodeId contraction, int port) {
   const Node& n = state.node(contraction);

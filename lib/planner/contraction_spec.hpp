@@ -12,6 +12,10 @@ namespace sinter {
 // chain of views shows of it; kNoTensor where somebody else reads it too.
 TensorId prologue_tensor(const FusionState& state, NodeId contraction, int port);
 
+// Adds the nodes among `nodes` that `t` is computed from.
+void collect_ancestors(const FusionState& state, const std::vector<NodeId>& nodes, TensorId t,
+                       std::vector<NodeId>& found);
+
 // Why the elementwise node cannot run on the result's tiles; empty when it can.
 std::string epilogue_refuses(const FusionState& state, NodeId contraction, NodeId other);
 

@@ -1,138 +1,305 @@
 #include "planner/operands.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
-#include "emit/tensor_cores.hpp"
+#include "emit/schedule.hpp"
+#include "fusion_patterns/pattern.hpp"
 #include "plan/access.hpp"
+#include "planner/contraction_spec.hpp"
 #include "planner/domain.hpp"
 
 namespace sinter {
 namespace {
 
-// Measured on an H200, per microsecond: operations on operands that pass through registers at odd
-// addresses, and on the accelerator's; bytes that a copy of odd rows moves.
-constexpr double kByRegisters = 60e6, kByAccelerator = 500e6, kCopied = 2.6e6;
-constexpr double kLaunch = 2;
+// ---- estimates
 
-double microseconds(const KernelSpec& copy) {
-  double bytes = kLaunch * kCopied;
-  for (const auto& p : copy.ports)
-    bytes += static_cast<double>(count(copy.extent, 0, copy.extent.size())) * info(p.type).bytes;
-  return bytes / kCopied;
+// Measured on an H200, per microsecond: bytes that a streaming kernel moves, and one that reads odd
+// rows element by element; operations on ordinary cores, and on operands that lie at odd addresses
+// and so pass through registers.
+constexpr double kStreamed = 4.0e6, kOneByOne = 2.6e6, kOrdinary = 15e6, kOdd = 60e6;
+constexpr double kLaunch = 2;
+// By how much the model of operands that pass through registers is too fast, at the least.
+constexpr double kThroughRegisters = 1.4;
+
+double bytes_moved(const KernelSpec& spec) {
+  double bytes = 0;
+  for (const auto& p : spec.ports)
+    bytes += static_cast<double>(elements_reached(spec.extent, p.access)) * info(p.type).bytes;
+  return bytes;
 }
 
-// One operand of the contraction as a copy with aligned rows. `row`: its own group of indices.
-class OperandCopy {
- public:
-  OperandCopy(KernelSpec& contraction, Body& body, int row, int rows)
-      : contraction_(contraction), body_(body) {
-    const Access& a = port().access;
-    for (int i = 0; i < contraction.batch; ++i)
-      if (a.stride[i] != 0) indices_.push_back(i);
-    std::vector<int> two;  // in the order of memory
-    for (int i = row; i < row + rows; ++i) two.push_back(i);
-    two.push_back(contraction.extent.size() - 1);
-    if (rows > 0 && a.stride[two.front()] == 1) std::reverse(two.begin(), two.end());
-    indices_.insert(indices_.end(), two.begin(), two.end());
-  }
+double pointwise_microseconds(const KernelSpec& spec) {
+  const Schedule s = choose_schedule(spec);
+  const bool one_by_one = s.packing.width == 1 && !s.tiling.on;
+  return kLaunch + bytes_moved(spec) / (one_by_one ? kOneByOne : kStreamed);
+}
 
-  // Makes the contraction read the copy.
-  KernelSpec make(Temporaries& temporaries) {
-    const KernelPort& from = port();
-    KernelSpec copy;
-    copy.family = Family::pointwise;
-    copy.nodes = contraction_.nodes;
-    KernelPort source = from;
-    source.access.stride = {};
-    Dims padded;
-    for (int i : indices_) {
-      copy.extent.push_back(contraction_.extent[i]);
-      padded.push_back(contraction_.extent[i]);
-      source.access.stride.push_back(from.access.stride[i]);
-    }
-    const std::int64_t line = 16 / info(from.type).bytes;
-    padded.back() = (padded.back() + line - 1) / line * line;
-    Access written;
-    written.stride = packed_strides(padded);
-    copy.ports = {source, temporaries.add(from.name + "_aligned", from.type, padded, written)};
-    Statement load = body_.statements.front();
-    load.port = 0;
-    Statement store = load;
-    store.kind = StatementKind::store;
-    store.label.clear();
-    store.port = 1;
-    store.args.push_back(0);
-    copy.body.statements = {load, store};
+// Of the contraction on the engines that take operands through registers.
+double fused_microseconds(const KernelSpec& spec) {
+  const double operations = 2.0 * static_cast<double>(count(spec.extent, 0, spec.extent.size()));
+  const double memory = bytes_moved(spec) / kStreamed;
+  const auto mma = plan_mma(spec);
+  if (!mma) return std::max(operations / kOrdinary, memory);
+  const Mma& e = mma->engine;
+  const auto lies_odd = [&](const MmaOperand& o, const Body& body) {
+    const KernelPort* const port = plainly_loaded(mma->spec, body);
+    return !o.copied && port && port->type == e.number;
+  };
+  const bool odd = lies_odd(e.a, mma->spec.a) || lies_odd(e.b, mma->spec.b);
+  const bool copied = e.a.copied && e.b.copied;
+  return std::max({e.microseconds * (copied ? 1 : kThroughRegisters), odd ? operations / kOdd : 0, memory});
+}
 
-    KernelPort aligned = copy.ports[1];
-    aligned.written = false;
-    aligned.access.stride = Dims::filled(contraction_.extent.size(), 0);
-    for (std::size_t i = 0; i < indices_.size(); ++i)
-      aligned.access.stride[indices_[i]] = written.stride[static_cast<int>(i)];
-    body_.statements.front().port = static_cast<int>(contraction_.ports.size());
-    contraction_.ports.push_back(std::move(aligned));
-    simplify_domain(copy);
-    return copy;
-  }
+// ---- one operand
 
- private:
-  const KernelPort& port() const {
-    return contraction_.ports[static_cast<std::size_t>(body_.statements.front().port)];
-  }
-
-  KernelSpec& contraction_;
-  Body& body_;
-  std::vector<int> indices_;
+struct Operand {
+  int input;  // of the node
+  Body KernelSpec::*body;
+  DataType KernelSpec::*type;
+  int row, rows;  // its own group of indices
 };
 
-// Ports that nothing reads any more.
-void drop_unused_ports(KernelSpec& spec) {
-  std::vector<int> place(spec.ports.size(), -1);
-  for (const Body* body : {&spec.body, &spec.a, &spec.b})
-    for (const auto& s : body->statements)
-      for (int p : {s.port, s.port2})
-        if (p >= 0 && s.kind != StatementKind::scalar) place[static_cast<std::size_t>(p)] = 0;
-  std::vector<KernelPort> kept;
-  for (std::size_t i = 0; i < place.size(); ++i) {
-    if (place[i] < 0) continue;
-    place[i] = static_cast<int>(kept.size());
-    kept.push_back(std::move(spec.ports[i]));
+// Whether a value of the body depends on index i of the domain.
+bool depends_on(const KernelSpec& spec, const Body& body, int i) {
+  return std::any_of(body.statements.begin(), body.statements.end(), [&](const Statement& s) {
+    if (s.kind == StatementKind::index) return s.dim == i;
+    if (!s.access.stride.empty()) return moves_along(s.access, i);
+    if (!is_load(s) && s.kind != StatementKind::inside) return false;
+    return moves_along(spec.ports[static_cast<std::size_t>(s.port)].access, i);
+  });
+}
+
+// The indices that tell the operand's elements apart, in the order in which they are written: all
+// of its rows and of k, and of the batch those on which it depends. Of the two last ones that comes
+// behind which lies together in what is read, but k where the multiplication wants it there.
+std::vector<int> indices_of(const KernelSpec& spec, const Operand& o, DataType type) {
+  const Body& body = spec.*o.body;
+  const int k = spec.extent.size() - 1;
+  std::vector<int> indices;
+  for (int i = 0; i < spec.batch; ++i)
+    if (depends_on(spec, body, i)) indices.push_back(i);
+  for (int i = o.row; i < o.row + o.rows; ++i) indices.push_back(i);
+  indices.push_back(k);
+  const int row = o.rows > 0 ? o.row + o.rows - 1 : -1;
+  const auto large = [&](const Statement& s) {
+    if (!is_load(s)) return false;
+    const Access& a = spec.ports[static_cast<std::size_t>(s.port)].access;
+    return row >= 0 && moves_along(a, row) && moves_along(a, k);
+  };
+  const bool turned = info(type).bytes == 2 && prefers(spec, body, k, row, large);
+  if (turned) std::swap(indices.back(), indices[indices.size() - 2]);
+  return indices;
+}
+
+// Ports and scalars that nothing reads any more.
+void drop_unused(KernelSpec& spec) {
+  const auto drop = [&](auto& list, const auto& each_use) {
+    std::vector<int> place(list.size(), -1);
+    each_use([&](int& p) { place[static_cast<std::size_t>(p)] = 0; });
+    std::remove_reference_t<decltype(list)> kept;
+    for (std::size_t i = 0; i < place.size(); ++i) {
+      if (place[i] < 0) continue;
+      place[i] = static_cast<int>(kept.size());
+      kept.push_back(std::move(list[i]));
+    }
+    list = std::move(kept);
+    each_use([&](int& p) { p = place[static_cast<std::size_t>(p)]; });
+  };
+  const auto each_number = [&](const auto& use) {
+    for (Body* body : spec.bodies())
+      for (auto& s : body->statements)
+        for (int* p : {&s.port, &s.port2}) use(s, *p);
+  };
+  // Of a random number, ports that are negative name scalars.
+  drop(spec.ports, [&](const auto& use) {
+    each_number([&](const Statement& s, int& p) {
+      if (p >= 0 && s.kind != StatementKind::scalar) use(p);
+    });
+  });
+  drop(spec.scalars, [&](const auto& use) {
+    each_number([&](const Statement& s, int& p) {
+      if (p >= 0 && s.kind == StatementKind::scalar) use(p);
+      if (p >= 0 || s.kind != StatementKind::random) return;
+      int scalar = -1 - p;
+      use(scalar);
+      p = -1 - scalar;
+    });
+  });
+}
+
+// The kernel that writes the operand as `type`; the contraction then loads what it wrote.
+KernelSpec written_first(KernelSpec& contraction, const Operand& o, DataType type,
+                         Temporaries& temporaries) {
+  Body& body = contraction.*o.body;
+  const std::vector<int> indices = indices_of(contraction, o, type);
+  const auto place = [&](int i) {
+    return static_cast<int>(std::find(indices.begin(), indices.end(), i) - indices.begin());
+  };
+  const auto these = [&](const Dims& dims) {
+    Dims r;
+    for (int i : indices) r.push_back(dims[i]);
+    return r;
+  };
+  const auto project = [&](Access& a) {
+    a.stride = these(a.stride);
+    for (auto& w : a.windows) w.coefficient = these(w.coefficient);
+  };
+  KernelSpec kernel;
+  kernel.family = Family::pointwise;
+  kernel.extent = these(contraction.extent);
+  kernel.ports = contraction.ports;
+  kernel.scalars = contraction.scalars;
+  kernel.body = body;
+  for (auto& p : kernel.ports) project(p.access);
+  for (auto& s : kernel.body.statements) {
+    if (s.kind == StatementKind::index) s.dim = place(s.dim);
+    if (!s.access.stride.empty()) project(s.access);
   }
-  spec.ports = std::move(kept);
-  for (Body* body : {&spec.body, &spec.a, &spec.b})
-    for (auto& s : body->statements)
-      for (int* p : {&s.port, &s.port2})
-        if (*p >= 0 && s.kind != StatementKind::scalar) *p = place[static_cast<std::size_t>(*p)];
+
+  const DataType stored = type == DataType::tf32 ? DataType::f32 : type;
+  const std::int64_t line = 16 / info(stored).bytes;
+  Dims padded = kernel.extent;
+  padded.back() = (padded.back() + line - 1) / line * line;
+  Access written;
+  written.stride = packed_strides(padded);
+  const Statement value = body.statements.back();
+  std::string name = value.label;
+  if (const KernelPort* const from = plainly_loaded(contraction, body))
+    name += from->type == stored ? "_aligned" : fmt::format("_{}", sinter::name(stored));
+  KernelPort port = temporaries.add(std::move(name), stored, padded, written);
+  Statement store;
+  store.kind = StatementKind::store;
+  store.arithmetic = value.arithmetic;
+  store.args = {static_cast<int>(body.statements.size()) - 1};
+  store.port = static_cast<int>(kernel.ports.size());
+  kernel.ports.push_back(port);
+  kernel.body.statements.push_back(std::move(store));
+  drop_unused(kernel);
+  simplify_domain(kernel);
+
+  port.written = false;
+  port.access.stride = Dims::filled(contraction.extent.size(), 0);
+  for (int i : indices) port.access.stride[i] = written.stride[place(i)];
+  Statement load;
+  load.kind = StatementKind::load;
+  load.label = value.label;
+  load.port = static_cast<int>(contraction.ports.size());
+  contraction.ports.push_back(std::move(port));
+  body.statements = {std::move(load)};
+  contraction.*o.type = type;
+  drop_unused(contraction);
+  return kernel;
+}
+
+// ---- all operands
+
+bool eight_bit_float(DataType t) { return t == DataType::f8e4m3 || t == DataType::f8e5m2; }
+
+bool splits_joined_indices(const KernelSpec& spec) {
+  return std::any_of(spec.ports.begin(), spec.ports.end(),
+                     [](const KernelPort& p) { return !p.access.via.empty(); });
+}
+
+NodeId contraction_of(const FusionState& state, const KernelSpec& spec) {
+  return *std::find_if(spec.nodes.begin(), spec.nodes.end(),
+                       [&](NodeId n) { return is_contraction(state.node(n).op); });
+}
+
+// The nodes of the operand go with it.
+void divide_nodes(const FusionState& state, const Operand& o, KernelSpec& first,
+                  KernelSpec& contraction) {
+  const NodeId node = contraction_of(state, contraction);
+  collect_ancestors(state, contraction.nodes,
+                    state.node(node).inputs[static_cast<std::size_t>(o.input)], first.nodes);
+  std::erase_if(contraction.nodes, [&](NodeId n) { return contains(first.nodes, n); });
+  if (first.nodes.empty()) first.nodes = {node};
 }
 
 }  // namespace
 
-std::vector<KernelSpec> copy_operands(KernelSpec spec, std::string_view architecture,
-                                      Temporaries& temporaries) {
-  const bool candidate = architecture == "sm_90a" && spec.family == Family::contraction &&
-                         spec.k == 1 && spec.m <= 1 && spec.n <= 1 && spec.gathers.empty() &&
-                         plainly_loaded(spec, spec.a) && plainly_loaded(spec, spec.b);
+void narrow_operands(const Graph& lowered, std::vector<KernelSpec>& kernels) {
+  std::map<TensorId, DataType> types;  // none: somebody needs the f32
+  const auto each_port = [&](const auto& visit) {
+    for (auto& spec : kernels)
+      for (std::size_t i = 0; i < spec.ports.size(); ++i) {
+        const TensorId t = spec.ports[i].tensor;
+        const bool ours = t < static_cast<TensorId>(lowered.tensors().size()) &&
+                          lowered.is_virtual(t) && spec.ports[i].type == DataType::f32;
+        if (ours) visit(spec, static_cast<int>(i));
+      }
+  };
+  // What the kernel may round the port's elements to.
+  const auto read_as = [](const KernelSpec& spec, int port) {
+    if (spec.family != Family::contraction || spec.annihilating_zero) return DataType::none;
+    DataType type = DataType::none;
+    for (const Body* body : spec.bodies())
+      for (const auto& s : body->statements) {
+        if (s.kind == StatementKind::scalar || (s.port != port && s.port2 != port)) continue;
+        if (body == &spec.body || body->statements.size() != 1) return DataType::none;
+        type = body == &spec.a ? spec.a_type : spec.b_type;
+      }
+    return type == DataType::f16 || type == DataType::bf16 ? type : DataType::none;
+  };
+  each_port([&](const KernelSpec& spec, int i) {
+    const KernelPort& p = spec.ports[static_cast<std::size_t>(i)];
+    if (p.written) return;
+    const DataType type = read_as(spec, i);
+    if (const auto [known, fresh] = types.try_emplace(p.tensor, type); !fresh)
+      if (known->second != type) known->second = DataType::none;
+  });
+  each_port([&](KernelSpec& spec, int i) {
+    KernelPort& p = spec.ports[static_cast<std::size_t>(i)];
+    if (const auto t = types.find(p.tensor); t != types.end() && t->second != DataType::none)
+      p.type = t->second;
+  });
+}
+
+std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState& state,
+                                             Temporaries& temporaries, std::vector<PlanCut>& cuts) {
+  const bool candidate = spec.family == Family::contraction && spec.k == 1 && !spec.rows.on &&
+                         spec.gathers.empty() && !splits_joined_indices(spec);
   if (!candidate || plan_tensor_cores(spec, {})) return {std::move(spec)};
   const int m = spec.batch, n = m + spec.m;
-  double least =
-      count(spec.extent, 0, spec.extent.size()) * 2.0 * (1 / kByRegisters - 1 / kByAccelerator);
+  const Operand a{0, &KernelSpec::a, &KernelSpec::a_type, m, spec.m},
+      b{1, &KernelSpec::b, &KernelSpec::b_type, n, spec.n};
+  const bool eight_bits = eight_bit_float(spec.a_type) && eight_bit_float(spec.b_type);
+  const DataType factor = eight_bits ? DataType::none : factor_type(spec);
+  if (!eight_bits && factor == DataType::none) return {std::move(spec)};
+  const double fused = fused_microseconds(spec);
   // One of them may do as it is.
-  for (const bool copy_a : {false, true})
-    for (const bool copy_b : {false, true}) {
-      if (!copy_a && !copy_b) continue;
-      KernelSpec copied = spec;
-      Temporaries tried = temporaries;
-      std::vector<KernelSpec> kernels;
-      if (copy_a) kernels.push_back(OperandCopy(copied, copied.a, m, spec.m).make(tried));
-      if (copy_b) kernels.push_back(OperandCopy(copied, copied.b, n, spec.n).make(tried));
-      double us = 0;
-      for (const auto& k : kernels) us += microseconds(k);
-      drop_unused_ports(copied);
-      if (us > least || !plan_tensor_cores(copied, {})) continue;
-      kernels.push_back(std::move(copied));
-      temporaries = std::move(tried);
-      return kernels;
+  for (const auto& operands : {std::vector{b}, {a}, {a, b}}) {
+    KernelSpec contraction = spec;
+    Temporaries tried = temporaries;
+    std::vector<KernelSpec> kernels;
+    std::vector<PlanCut> reasons;
+    double us = 0;
+    for (const Operand& o : operands) {
+      KernelSpec first = written_first(contraction, o, eight_bits ? spec.*o.type : factor, tried);
+      us += pointwise_microseconds(first);
+      divide_nodes(state, o, first, contraction);
+      reasons.push_back({"contraction",
+                         state.graph().label(state.node(first.nodes.front())),
+                         first.ports.back().name,
+                         {}});
+      kernels.push_back(std::move(first));
     }
+    const auto plan = plan_tensor_cores(contraction, {});
+    if (!plan) continue;
+    us += plan->engine.microseconds;
+    if (us > fused) continue;
+    for (auto& r : reasons) {
+      r.reason = fmt::format(
+          "it is written to memory first, where sm_90a's fastest engine reads it: about {:.1f} us "
+          "in all, {:.1f} us as part of that kernel",
+          us, fused);
+      cuts.push_back(std::move(r));
+    }
+    kernels.push_back(std::move(contraction));
+    temporaries = std::move(tried);
+    return kernels;
+  }
   return {std::move(spec)};
 }
 

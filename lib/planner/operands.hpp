@@ -1,13 +1,18 @@
-// Matmul operands that the tensor memory accelerator cannot bring, because their rows do not start
-// at multiples of 16 bytes or nothing of them is contiguous, are first copied to where it can, if
-// that takes less time than to multiply them without it.
+// Operands of contractions that go through memory so that the fastest engine can multiply them.
 #pragma once
+#include "planner/fusion_state.hpp"
 #include "planner/split.hpp"
 
 namespace sinter {
 
-// The kernels in place of the contraction, in order; the contraction alone where no copy helps.
-std::vector<KernelSpec> copy_operands(KernelSpec spec, std::string_view architecture,
-                                      Temporaries& temporaries);
+// Virtual f32 tensors that contractions alone read, and may round to 16 bits, are stored so.
+void narrow_operands(const Graph& lowered, std::vector<KernelSpec>& kernels);
+
+// The kernels in place of the contraction, in order. The tensor memory accelerator of sm_90a brings
+// operands only as they lie in memory. One that is computed or converted, or lies where it cannot
+// reach, is first written to where it can by a pointwise kernel, if the estimates say that this is
+// faster than to bring it through registers; `cuts` then gets the reason.
+std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState& state,
+                                             Temporaries& temporaries, std::vector<PlanCut>& cuts);
 
 }  // namespace sinter

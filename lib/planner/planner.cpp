@@ -5,6 +5,7 @@
 #include <set>
 
 #include "fusion_patterns/pattern.hpp"
+#include "plan/access.hpp"
 #include "planner/operands.hpp"
 #include "planner/split.hpp"
 
@@ -135,14 +136,22 @@ Partition partition(const Graph& lowered, bool fuse, std::string_view architectu
   const auto chosen = choose(state, fuse);
   Partition result;
   Temporaries temporaries(static_cast<TensorId>(lowered.tensors().size()));
+  std::vector<KernelSpec> kernels;
   for (std::size_t i : order(state, chosen))
     for (auto& spec : chosen[i].pattern->lower(state, chosen[i].match))
       if (!nothing_to_do(spec))
-        for (auto& part : split(std::move(spec), temporaries))
-          for (auto& kernel : copy_operands(std::move(part), architecture, temporaries))
-            result.kernels.push_back(std::move(kernel));
-  result.temporaries = temporaries.bytes();
+        for (auto& part : split(std::move(spec), temporaries)) kernels.push_back(std::move(part));
+  narrow_operands(lowered, kernels);
   result.cuts = state.cuts();
+  for (auto& spec : kernels) {
+    if (architecture != "sm_90a") {
+      result.kernels.push_back(std::move(spec));
+      continue;
+    }
+    for (auto& kernel : materialise_operands(std::move(spec), state, temporaries, result.cuts))
+      result.kernels.push_back(std::move(kernel));
+  }
+  result.temporaries = temporaries.bytes();
   place_workspace(lowered, result);
   return result;
 }
@@ -152,17 +161,13 @@ std::int64_t compulsory_bytes(const Graph& lowered, const KernelSpec& spec) {
   std::set<std::pair<TensorId, bool>> seen;
   for (const auto& p : spec.ports) {
     if (!seen.insert({p.tensor, p.written}).second) continue;
-    std::int64_t elements = std::numeric_limits<std::int64_t>::max(), touched = 1;
+    std::int64_t elements = std::numeric_limits<std::int64_t>::max(),
+                 touched = elements_reached(spec.extent, p.access);
     if (p.tensor < static_cast<TensorId>(lowered.tensors().size())) {
       const Dims& dim = lowered[p.tensor].dim;
       const Dims stride = lowered.stride(p.tensor);
       elements = 1;
       for (int i = 0; i < dim.size(); ++i) elements *= stride[i] != 0 ? dim[i] : 1;
-    }
-    for (int i = 0; i < p.access.stride.size(); ++i) {
-      bool used = p.access.stride[i] != 0 || !p.access.via.empty();
-      for (const auto& w : p.access.windows) used |= w.coefficient[i] != 0;
-      if (used && i < spec.extent.size()) touched *= spec.extent[i];
     }
     if (!spec.gathers.empty() || spec.rows.on) touched = elements;
     bytes += std::min(elements, touched) * info(p.type).bytes;

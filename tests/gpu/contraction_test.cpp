@@ -151,3 +151,42 @@ TEST_CASE("matmuls of many tiles", "[contraction]") {
 }
 
 }  // namespace
+
+namespace {
+
+// gelu'(h) dy times w scale: both operands are computed.
+Shared<Graph> computed_graph(const Problem& p, DataType stored, bool scale_a_row) {
+  auto g = Shared<Graph>::make(GraphOptions{.name = text(p), .io = p.io});
+  const auto dy = g->tensor({.name = "dy", .dim = {p.batch, p.m, p.k}}),
+             h = g->tensor({.name = "h", .dim = {p.batch, p.m, p.k}}),
+             w = g->tensor(
+                 {.name = "w",
+                  .dim = {1, p.k, p.n},
+                  .stride = p.b_by_columns ? Dims{p.n * p.k, 1, p.k} : Dims{p.n * p.k, p.n, 1},
+                  .data_type = stored}),
+             scale = g->tensor({.name = "scale",
+                                .dim = scale_a_row ? Dims{1, p.k, 1} : Dims{1, 1, p.n},
+                                .data_type = f32});
+  g->output(matmul(gelu_tanh_backward(dy, h), w * scale), "c");
+  return g;
+}
+
+}  // namespace
+
+TEST_CASE("matmuls whose operands are computed", "[contraction]") {
+  std::vector<GraphSource> all;
+  for (const Problem& p : {Problem{.batch = 3, .m = 129, .n = 65, .k = 1111},
+                           Problem{.batch = 1, .m = 264, .n = 264, .k = 2224, .io = f16},
+                           Problem{.batch = 2, .m = 65, .n = 136, .k = 2222, .b_by_columns = false},
+                           Problem{.batch = 1, .m = 16, .n = 4104, .k = 1111}})
+    for (const DataType stored : {i8, f8e4m3, f32})
+      for (const bool scale_a_row : {false, true})
+        all.push_back(
+            {text(p), all.size(), [=] { return computed_graph(p, stored, scale_a_row); }, {}});
+  Failures failures;
+  const Totals t =
+      run_graphs(all, {.samples = 1000, .repeatable = true, .reloaded = true}, failures);
+  CHECK(t.graphs == static_cast<std::int64_t>(all.size()));
+  INFO(failures.text());
+  CHECK(failures.all().empty());
+}

@@ -1,9 +1,11 @@
-// What planning makes of matmuls: sums along one row, copies of operands that the tensor memory
-// accelerator cannot bring, and measured configurations.
+// What planning makes of matmuls: sums along one row, operands that are written first where the
+// tensor memory accelerator can bring them, and measured configurations.
+#include <algorithm>
 #include <fstream>
 
 #include "emit/tensor_cores.hpp"
 #include "lower/lower.hpp"
+#include "planner/explain.hpp"
 #include "planner/make_plan.hpp"
 #include "planner/planner.hpp"
 #include "sinter/operations.hpp"
@@ -26,10 +28,33 @@ Shared<Graph> matmul_graph(std::int64_t m, std::int64_t n, std::int64_t k) {
   return g;
 }
 
+// x[..., m, k] times the product of an i8 matrix and its scales.
+Shared<Graph> quantised_graph(Dims x_dim, Dims scale_dim, std::int64_t n) {
+  auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+  const std::int64_t k = x_dim.back();
+  const auto x = g->tensor({.name = "x", .dim = x_dim}),
+             w = g->tensor({.name = "w", .dim = {1, k, n}, .data_type = i8}),
+             scale = g->tensor({.name = "scale", .dim = scale_dim, .data_type = f32});
+  g->output(matmul(x, w * scale), "y");
+  return g;
+}
+
 std::vector<Family> families(const Partition& p) {
   std::vector<Family> f;
   for (const auto& k : p.kernels) f.push_back(k.family);
   return f;
+}
+
+const std::vector kAlone{Family::contraction}, kOneFirst{Family::pointwise, Family::contraction},
+    kBothFirst{Family::pointwise, Family::pointwise, Family::contraction};
+
+// The kernels for sm_90a.
+Partition for_sm_90a(const Graph& g) { return partition(*lower(g).graph, true, "sm_90a"); }
+
+DataType written_type(const KernelSpec& spec) {
+  return std::find_if(spec.ports.begin(), spec.ports.end(),
+                      [](const KernelPort& p) { return p.written; })
+      ->type;
 }
 
 // What the plan for sm_90a computes, by the interpreter.
@@ -58,14 +83,39 @@ TEST_CASE("a product with one row is a sum along each row of the weights") {
 
 TEST_CASE("operands with odd rows are copied for the accelerator where that is faster") {
   const auto g = matmul_graph(300, 704, 1111);
-  const auto lowered = lower(*g);
-  const auto p = partition(*lowered.graph, true, "sm_90a");
-  REQUIRE(families(p) == std::vector{Family::pointwise, Family::pointwise, Family::contraction});
+  const auto p = for_sm_90a(*g);
+  REQUIRE(families(p) == kBothFirst);
   CHECK(p.workspace.size() == 2);
   CHECK(plan_tensor_cores(p.kernels[2], {}));
-  CHECK(families(partition(*lowered.graph, true)) == std::vector{Family::contraction});
-  CHECK(families(partition(*lower(*matmul_graph(8, 8, 1111)).graph, true, "sm_90a")) ==
-        std::vector{Family::contraction});
+  CHECK(families(partition(*lower(*g).graph, true)) == kAlone);
+  CHECK(families(for_sm_90a(*matmul_graph(8, 8, 75))) == kAlone);
+  check_values(*matmul_graph(65, 40, 1111));
+}
+
+TEST_CASE("a computed operand is written first where the faster engine makes up for it") {
+  const auto wide = quantised_graph({1, 1024, 2048}, {1, 1, 2048}, 2048);
+  const auto p = for_sm_90a(*wide);
+  REQUIRE(families(p) == kOneFirst);
+  CHECK(written_type(p.kernels[0]) == bf16);
+  CHECK(plan_tensor_cores(p.kernels[1], {}));
+  CHECK(p.kernels[0].nodes.size() == 1);
+  CHECK(p.kernels[1].nodes.size() == 1);
+  CHECK(p.kernels[1].ports.size() == 3);
+  CHECK(families(partition(*lower(*wide).graph, true)) == kAlone);
+  // Few rows: then the weights are read once, and fewer bytes of them are better.
+  CHECK(families(for_sm_90a(*quantised_graph({1, 16, 4096}, {1, 1, 16384}, 16384))) == kAlone);
+
+  const auto scale_a_row = quantised_graph({1, 65, 2222}, {1, 2222, 1}, 33);
+  CHECK(families(for_sm_90a(*scale_a_row)) == kBothFirst);  // x has odd rows
+  check_values(*scale_a_row);
+}
+
+TEST_CASE("an operand that all batches share is written once") {
+  const auto g = quantised_graph({3, 65, 2224}, {1, 1, 40}, 40);
+  const auto p = for_sm_90a(*g);
+  REQUIRE(families(p) == kOneFirst);
+  REQUIRE(p.temporaries.size() == 1);
+  CHECK(p.temporaries.begin()->second == 2224 * 40 * 2);
   check_values(*g);
 }
 
@@ -138,6 +188,84 @@ TEST_CASE("a gated pair of matmuls that share their left operand is one kernel o
   // Few rows lie along the tile's columns, odd columns do not come by the accelerator.
   CHECK(partition(*lower(*graph(8, 40, false)).graph, true, "sm_90a").kernels.size() == 2);
   CHECK(partition(*lower(*graph(72, 39, false)).graph, true, "sm_90a").kernels.size() >= 2);
+}
+
+TEST_CASE("both operands can be written first") {
+  auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+  const auto dy = g->tensor({.name = "dy", .dim = {2, 65, 1111}}),
+             h = g->tensor({.name = "h", .dim = {2, 65, 1111}}),
+             w = g->tensor({.name = "w", .dim = {2, 1111, 33}, .data_type = f8e4m3}),
+             scale = g->tensor({.name = "scale", .dim = {2, 1, 33}, .data_type = f32}),
+             mask = g->tensor({.name = "mask", .dim = {1, 1111, 33}, .data_type = boolean});
+  g->output(matmul(gelu_tanh_backward(dy, h), w * scale * mask), "dx");
+  const auto p = for_sm_90a(*g);
+  REQUIRE(families(p) == kBothFirst);
+  CHECK(plan_tensor_cores(p.kernels[2], {}));
+  check_values(*g);
+
+  const auto plan = make_plan(*g, {.architecture = "sm_90a"}, {}, nullptr);
+  REQUIRE(plan);
+  const std::string text = explain_text(plan->data());
+  CHECK(text.find("it is written to memory first, where sm_90a's fastest engine reads it") !=
+        std::string::npos);
+}
+
+TEST_CASE("operands of different types are converted to one that holds both") {
+  struct Case {
+    DataType x, w, written;
+    std::vector<Family> families;
+  };
+  for (const auto& c : {Case{bf16, i8, bf16, kOneFirst}, Case{f16, f8e5m2, f16, kOneFirst},
+                        Case{f16, bf16, f32, kBothFirst}, Case{bf16, bf16, bf16, kAlone},
+                        Case{f8e4m3, f8e5m2, f8e5m2, kAlone}}) {
+    auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+    const auto x = g->tensor({.name = "x", .dim = {65, 2224}, .data_type = c.x}),
+               w = g->tensor(
+                   {.name = "w", .dim = {2224, 40}, .stride = {1, 2224}, .data_type = c.w});
+    g->output(matmul(x, w), "y");
+    const auto p = for_sm_90a(*g);
+    INFO(sinter::name(c.x) << " times " << sinter::name(c.w));
+    REQUIRE(families(p) == c.families);
+    if (p.kernels.size() > 1) CHECK(written_type(p.kernels[0]) == c.written);
+    CHECK(plan_tensor_cores(p.kernels.back(), {}));
+    check_values(*g);
+  }
+}
+
+TEST_CASE("operands that lie apart, or across what the engine multiplies, are copied") {
+  for (const bool tf32_across : {false, true}) {
+    auto g = Shared<Graph>::make(
+        GraphOptions{.io = tf32_across ? f32 : bf16, .compute = tf32_across ? tf32 : f32});
+    // Every second element of a row; tf32 along n.
+    const auto x = g->tensor({.name = "x",
+                              .dim = {65, 2224},
+                              .stride = tf32_across ? Dims{2224, 1} : Dims{4448, 2}}),
+               w = g->tensor({.name = "w",
+                              .dim = {2224, 40},
+                              .stride = tf32_across ? Dims{40, 1} : Dims{1, 2224}});
+    g->output(matmul(x, w), "y");
+    const auto p = for_sm_90a(*g);
+    REQUIRE(families(p) == kOneFirst);
+    CHECK(plan_tensor_cores(p.kernels[1], {}));
+    check_values(*g);
+  }
+}
+
+TEST_CASE("a virtual operand in memory is stored in the type that it is multiplied in") {
+  for (const bool also_added : {false, true}) {
+    auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+    const auto x = g->tensor({.name = "x", .dim = {65, 64}}),
+               scale = g->tensor({.name = "scale", .dim = {1, 64}}),
+               w = g->tensor({.name = "w", .dim = {64, 64}, .stride = {1, 64}});
+    const auto y = rmsnorm(x, scale, Tensor{}, 1e-5).y;
+    // Whoever else reads the result gets it as it is.
+    g->output(also_added ? matmul(y, w) + y : matmul(y, w), "z");
+    const auto p = for_sm_90a(*g);
+    REQUIRE(p.kernels.size() == 2);
+    CHECK(written_type(p.kernels[0]) == (also_added ? f32 : bf16));
+    CHECK(plan_tensor_cores(p.kernels[1], {}).has_value() == !also_added);
+    check_values(*g);
+  }
 }
 
 TEST_CASE("tiles have a text that reads back") {
