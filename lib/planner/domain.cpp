@@ -121,4 +121,39 @@ void simplify_domain(KernelSpec& spec) {
   }
 }
 
+void drop_unused(KernelSpec& spec) {
+  const auto drop = [&](auto& list, const auto& each_use) {
+    std::vector<int> place(list.size(), -1);
+    each_use([&](int& p) { place[static_cast<std::size_t>(p)] = 0; });
+    std::remove_reference_t<decltype(list)> kept;
+    for (std::size_t i = 0; i < place.size(); ++i) {
+      if (place[i] < 0) continue;
+      place[i] = static_cast<int>(kept.size());
+      kept.push_back(std::move(list[i]));
+    }
+    list = std::move(kept);
+    each_use([&](int& p) { p = place[static_cast<std::size_t>(p)]; });
+  };
+  const auto each_number = [&](const auto& use) {
+    for (Body* body : spec.bodies())
+      for (auto& s : body->statements)
+        for (int* p : {&s.port, &s.port2}) use(s, *p);
+  };
+  // Of a random number, ports that are negative name scalars.
+  drop(spec.ports, [&](const auto& use) {
+    each_number([&](const Statement& s, int& p) {
+      if (p >= 0 && s.kind != StatementKind::scalar) use(p);
+    });
+  });
+  drop(spec.scalars, [&](const auto& use) {
+    each_number([&](const Statement& s, int& p) {
+      if (p >= 0 && s.kind == StatementKind::scalar) use(p);
+      if (p >= 0 || s.kind != StatementKind::random) return;
+      int scalar = -1 - p;
+      use(scalar);
+      p = -1 - scalar;
+    });
+  });
+}
+
 }  // namespace sinter

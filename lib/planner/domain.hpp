@@ -7,4 +7,7 @@ namespace sinter {
 
 void simplify_domain(KernelSpec& spec);
 
+// Takes ports and scalars away that nothing reads or writes any more.
+void drop_unused(KernelSpec& spec);
+
 }  // namespace sinter

@@ -4,53 +4,17 @@
 
 #include <algorithm>
 
-#include "emit/schedule.hpp"
+#include "emit/mma.hpp"
+#include "emit/tensor_cores.hpp"
 #include "fusion_patterns/pattern.hpp"
 #include "plan/access.hpp"
 #include "planner/contraction_spec.hpp"
+#include "planner/depth.hpp"
 #include "planner/domain.hpp"
+#include "planner/estimate.hpp"
 
 namespace sinter {
 namespace {
-
-// ---- estimates
-
-// Measured on an H200, per microsecond: bytes that a streaming kernel moves, and one that reads odd
-// rows element by element; operations on ordinary cores, and on operands that lie at odd addresses
-// and so pass through registers.
-constexpr double kStreamed = 4.0e6, kOneByOne = 2.6e6, kOrdinary = 15e6, kOdd = 60e6;
-constexpr double kLaunch = 2;
-// By how much the model of operands that pass through registers is too fast, at the least.
-constexpr double kThroughRegisters = 1.4;
-
-double bytes_moved(const KernelSpec& spec) {
-  double bytes = 0;
-  for (const auto& p : spec.ports)
-    bytes += static_cast<double>(elements_reached(spec.extent, p.access)) * info(p.type).bytes;
-  return bytes;
-}
-
-double pointwise_microseconds(const KernelSpec& spec) {
-  const Schedule s = choose_schedule(spec);
-  const bool one_by_one = s.packing.width == 1 && !s.tiling.on;
-  return kLaunch + bytes_moved(spec) / (one_by_one ? kOneByOne : kStreamed);
-}
-
-// Of the contraction on the engines that take operands through registers.
-double fused_microseconds(const KernelSpec& spec) {
-  const double operations = 2.0 * static_cast<double>(count(spec.extent, 0, spec.extent.size()));
-  const double memory = bytes_moved(spec) / kStreamed;
-  const auto mma = plan_mma(spec);
-  if (!mma) return std::max(operations / kOrdinary, memory);
-  const Mma& e = mma->engine;
-  const auto lies_odd = [&](const MmaOperand& o, const Body& body) {
-    const KernelPort* const port = plainly_loaded(mma->spec, body);
-    return !o.copied && port && port->type == e.number;
-  };
-  const bool odd = lies_odd(e.a, mma->spec.a) || lies_odd(e.b, mma->spec.b);
-  const bool copied = e.a.copied && e.b.copied;
-  return std::max({e.microseconds * (copied ? 1 : kThroughRegisters), odd ? operations / kOdd : 0, memory});
-}
 
 // ---- one operand
 
@@ -91,42 +55,6 @@ std::vector<int> indices_of(const KernelSpec& spec, const Operand& o, DataType t
   const bool turned = info(type).bytes == 2 && prefers(spec, body, k, row, large);
   if (turned) std::swap(indices.back(), indices[indices.size() - 2]);
   return indices;
-}
-
-// Ports and scalars that nothing reads any more.
-void drop_unused(KernelSpec& spec) {
-  const auto drop = [&](auto& list, const auto& each_use) {
-    std::vector<int> place(list.size(), -1);
-    each_use([&](int& p) { place[static_cast<std::size_t>(p)] = 0; });
-    std::remove_reference_t<decltype(list)> kept;
-    for (std::size_t i = 0; i < place.size(); ++i) {
-      if (place[i] < 0) continue;
-      place[i] = static_cast<int>(kept.size());
-      kept.push_back(std::move(list[i]));
-    }
-    list = std::move(kept);
-    each_use([&](int& p) { p = place[static_cast<std::size_t>(p)]; });
-  };
-  const auto each_number = [&](const auto& use) {
-    for (Body* body : spec.bodies())
-      for (auto& s : body->statements)
-        for (int* p : {&s.port, &s.port2}) use(s, *p);
-  };
-  // Of a random number, ports that are negative name scalars.
-  drop(spec.ports, [&](const auto& use) {
-    each_number([&](const Statement& s, int& p) {
-      if (p >= 0 && s.kind != StatementKind::scalar) use(p);
-    });
-  });
-  drop(spec.scalars, [&](const auto& use) {
-    each_number([&](const Statement& s, int& p) {
-      if (p >= 0 && s.kind == StatementKind::scalar) use(p);
-      if (p >= 0 || s.kind != StatementKind::random) return;
-      int scalar = -1 - p;
-      use(scalar);
-      p = -1 - scalar;
-    });
-  });
 }
 
 // The kernel that writes the operand as `type`; the contraction then loads what it wrote.
@@ -258,7 +186,8 @@ void narrow_operands(const Graph& lowered, std::vector<KernelSpec>& kernels) {
 
 std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState& state,
                                              Temporaries& temporaries, std::vector<PlanCut>& cuts) {
-  const bool candidate = spec.family == Family::contraction && spec.k == 1 && !spec.rows.on &&
+  const bool candidate = state.architecture() == "sm_90a" && spec.family == Family::contraction &&
+                         spec.k == 1 && !spec.rows.on &&
                          spec.gathers.empty() && !splits_joined_indices(spec);
   if (!candidate || plan_tensor_cores(spec, {})) return {std::move(spec)};
   const int m = spec.batch, n = m + spec.m;
@@ -267,7 +196,7 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
   const bool eight_bits = eight_bit_float(spec.a_type) && eight_bit_float(spec.b_type);
   const DataType factor = eight_bits ? DataType::none : factor_type(spec);
   if (!eight_bits && factor == DataType::none) return {std::move(spec)};
-  const double fused = fused_microseconds(spec);
+  const double fused = choose_depth_parts(spec, {}).microseconds;
   // One of them may do as it is.
   for (const auto& operands : {std::vector{b}, {a}, {a, b}}) {
     KernelSpec contraction = spec;
@@ -285,9 +214,8 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
                          {}});
       kernels.push_back(std::move(first));
     }
-    const auto plan = plan_tensor_cores(contraction, {});
-    if (!plan) continue;
-    us += plan->engine.microseconds;
+    if (!plan_tensor_cores(contraction, {})) continue;
+    us += choose_depth_parts(contraction, state.architecture()).microseconds;
     if (us > fused) continue;
     for (auto& r : reasons) {
       r.reason = fmt::format(

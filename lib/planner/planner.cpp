@@ -6,6 +6,7 @@
 
 #include "fusion_patterns/pattern.hpp"
 #include "plan/access.hpp"
+#include "planner/depth.hpp"
 #include "planner/operands.hpp"
 #include "planner/split.hpp"
 
@@ -143,14 +144,10 @@ Partition partition(const Graph& lowered, bool fuse, std::string_view architectu
         for (auto& part : split(std::move(spec), temporaries)) kernels.push_back(std::move(part));
   narrow_operands(lowered, kernels);
   result.cuts = state.cuts();
-  for (auto& spec : kernels) {
-    if (architecture != "sm_90a") {
-      result.kernels.push_back(std::move(spec));
-      continue;
-    }
-    for (auto& kernel : materialise_operands(std::move(spec), state, temporaries, result.cuts))
-      result.kernels.push_back(std::move(kernel));
-  }
+  for (auto& spec : kernels)
+    for (auto& whole : materialise_operands(std::move(spec), state, temporaries, result.cuts))
+      for (auto& kernel : split_depth(std::move(whole), architecture, temporaries))
+        result.kernels.push_back(std::move(kernel));
   result.temporaries = temporaries.bytes();
   place_workspace(lowered, result);
   return result;

@@ -8,7 +8,7 @@
 #include "plan/access.hpp"
 #include "plan/device_model.hpp"
 #include "plan/liveness.hpp"
-#include "planner/body_builder.hpp"
+#include "planner/body_copy.hpp"
 #include "planner/domain.hpp"
 
 namespace sinter {
@@ -46,100 +46,6 @@ bool divisible(const KernelSpec& s) {
   for (const auto& x : s.body.statements)
     if (x.kind == StatementKind::index && x.dim >= s.kept) return false;
   return true;
-}
-
-// ---- copying parts of a body
-
-// Copies statements of one body into another and renumbers what they name.
-class BodyCopy {
- public:
-  BodyCopy(const KernelSpec& from, KernelSpec& to, int shared_indices)
-      : from_(from), to_(to), shared_(shared_indices), map_(from.body.statements.size(), -1) {}
-
-  void set(int statement, int copy) { map_[static_cast<std::size_t>(statement)] = copy; }
-
-  // The copy of a statement and of everything that it needs.
-  int copy(int statement) {
-    int& known = map_[static_cast<std::size_t>(statement)];
-    if (known >= 0) return known;
-    Statement s = from_.body.statements[static_cast<std::size_t>(statement)];
-    for (int& a : s.args) a = copy(a);
-    switch (s.kind) {
-      case StatementKind::random:
-        if (s.port2 >= 0) s.port2 = port(s.port2);
-        [[fallthrough]];
-      case StatementKind::load:
-      case StatementKind::store:
-      case StatementKind::inside:
-        if (s.port >= 0) s.port = port(s.port);
-        break;
-      default:
-        break;
-    }
-    if (!s.access.stride.empty()) s.access = restricted(s.access);
-    return map_[static_cast<std::size_t>(statement)] = add(std::move(s));
-  }
-
-  // Phases and levels follow from the operands.
-  int add(Statement s) {
-    if (!s.args.empty()) {
-      s.phase = 0;
-      bool per_row = true;
-      for (int a : s.args) {
-        const auto& operand = to_.body.statements[static_cast<std::size_t>(a)];
-        s.phase = std::max(s.phase, operand.phase);
-        per_row = per_row && operand.per_row;
-      }
-      if (!acts(s) || !per_row) s.per_row = per_row;
-    }
-    if (to_.family != Family::rowwise) s.per_row = false;
-    to_.body.statements.push_back(std::move(s));
-    return static_cast<int>(to_.body.statements.size()) - 1;
-  }
-
-  int add_port(KernelPort p) { return sinter::add_port(to_, std::move(p)); }
-
-  // What the first `shared_` indices do, on the target's domain.
-  Access restricted(const Access& a) const {
-    const auto fit = [&](const Dims& d) {
-      Dims r = Dims::filled(to_.extent.size(), 0);
-      for (int i = 0; i < std::min(shared_, d.size()); ++i) r[i] = d[i];
-      return r;
-    };
-    Access r = a;
-    r.stride = fit(a.stride);
-    for (auto& w : r.windows) w.coefficient = fit(w.coefficient);
-    return r;
-  }
-
- private:
-  int port(int p) {
-    KernelPort copy = from_.ports[static_cast<std::size_t>(p)];
-    copy.access = restricted(copy.access);
-    return add_port(std::move(copy));
-  }
-
-  const KernelSpec& from_;
-  KernelSpec& to_;
-  int shared_;
-  std::vector<int> map_;
-};
-
-Statement statement(StatementKind kind, DataType arithmetic, const std::string& label) {
-  Statement s;
-  s.kind = kind;
-  s.arithmetic = arithmetic;
-  s.label = label;
-  return s;
-}
-
-int add_store(BodyCopy& body, int value, DataType arithmetic, const KernelPort& port,
-              bool per_row) {
-  Statement s = statement(StatementKind::store, arithmetic, port.name);
-  s.args = {value};
-  s.port = body.add_port(port);
-  s.per_row = per_row;
-  return body.add(std::move(s));
 }
 
 // ---- combining partial results
@@ -202,13 +108,6 @@ int finish(KernelSpec& spec, BodyCopy& body, const KernelPort& partials, Reducti
   return result;
 }
 
-// A port that a later kernel reads as this kernel writes it.
-KernelPort read_back(KernelPort port, Access access) {
-  port.written = false;
-  port.access = std::move(access);
-  return port;
-}
-
 // ---- a kernel a phase
 
 // Everything of phase 0, its reductions finished into temporaries, and all later phases.
@@ -257,7 +156,7 @@ std::pair<KernelSpec, KernelSpec> peel(const KernelSpec& spec, Temporaries& temp
       const int value = head.add(std::move(reduced));
       head.set(id, value);
       const KernelPort port = temporaries.add(s.label, s.arithmetic, kept, per_row);
-      add_store(head, value, s.arithmetic, port, true);
+      head.add_store(value, s.arithmetic, port, true);
       Statement load = statement(StatementKind::load, s.arithmetic, s.label);
       load.port = tail.add_port(read_back(port, per_row));
       load.per_row = true;
@@ -372,7 +271,7 @@ std::vector<KernelSpec> cut_rows(const KernelSpec& spec, std::int64_t wished,
       partial.per_row = true;
       partial.phase = 1;
       const KernelPort port = temporaries.add(s.label + "_parts", type, partial_dim, written);
-      add_store(head, head.add(std::move(partial)), type, port, true);
+      head.add_store(head.add(std::move(partial)), type, port, true);
       tail.set(id,
                finish(whole, tail, read_back(port, read), r.mode, r.arithmetic, r.length, s.label));
     }
@@ -418,7 +317,7 @@ class Finish {
       convert.args = {value};
       value = body_.add(std::move(convert));
     }
-    add_store(body_, value, arithmetic, result, true);
+    body_.add_store(value, arithmetic, result, true);
   }
 
   KernelSpec kernel() {

@@ -1,0 +1,206 @@
+#include "planner/depth.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "emit/index_order.hpp"
+#include "plan/access.hpp"
+#include "plan/device_model.hpp"
+#include "planner/body_copy.hpp"
+#include "planner/domain.hpp"
+#include "planner/estimate.hpp"
+
+namespace sinter {
+namespace {
+
+constexpr std::int64_t kMostParts = 256;
+constexpr std::int64_t kLeastRun = 16;   // elements of a part that lie together
+constexpr std::int64_t kLeastDepth = 64;  // of a part
+constexpr std::int64_t kTile = 128 * 128;
+constexpr double kGain = 0.9;  // of the time without parts: estimates are rough
+
+int first_k(const KernelSpec& c) { return c.batch + c.m + c.n; }
+std::int64_t results_of(const KernelSpec& c) { return count(c.extent, 0, first_k(c)); }
+std::int64_t depth_of(const KernelSpec& c) { return count(c.extent, first_k(c), c.extent.size()); }
+
+bool divisible(const KernelSpec& c) {
+  if (c.family != Family::contraction || c.k == 0 || c.rows.on || c.two_products() ||
+      !c.columns.empty() || reads_joined_indices(c))
+    return false;
+  for (const Body* operand : {&c.a, &c.b})
+    for (const auto& s : operand->statements)
+      if (s.kind == StatementKind::index || s.kind == StatementKind::random) return false;
+  return results_of(c) > 0 && depth_of(c) >= 2 * kLeastDepth;
+}
+
+// How the parts are shared out among the indices of k, the outermost first; empty where they do not
+// divide them.
+Dims shared_out(const KernelSpec& c, std::int64_t parts) {
+  Dims shares;
+  for (int i = first_k(c); i < c.extent.size(); ++i) {
+    std::int64_t share = std::gcd(parts, c.extent[i]);
+    const bool together =
+        std::any_of(c.ports.begin(), c.ports.end(),
+                    [&](const KernelPort& p) { return !p.written && step(p.access, i) == 1; });
+    if (together)
+      while (share > 1 && (c.extent[i] / share) % kLeastRun != 0) {
+        std::int64_t smaller = share - 1;
+        while (share % smaller != 0) --smaller;
+        share = smaller;
+      }
+    shares.push_back(share);
+    parts /= share;
+  }
+  return parts == 1 ? shares : Dims{};
+}
+
+// Each index of k that is cut leaves a new one in front of all others, which counts its parts.
+void cut_depth(KernelSpec& c, const Dims& parts) {
+  const int k = first_k(c);
+  Dims extent, size;
+  std::vector<int> cut;
+  for (int i = 0; i < parts.size(); ++i)
+    if (parts[i] > 1) {
+      cut.push_back(k + i);
+      extent.push_back(parts[i]);
+      size.push_back(c.extent[k + i] / parts[i]);
+    }
+  const int added = extent.size();
+  const auto widen = [&](Dims& d) {
+    Dims wide;
+    for (int j = 0; j < added; ++j) wide.push_back(d[cut[static_cast<std::size_t>(j)]] * size[j]);
+    for (std::int64_t x : d) wide.push_back(x);
+    d = wide;
+  };
+  const auto widen_access = [&](Access& a) {
+    widen(a.stride);
+    for (auto& w : a.windows) widen(w.coefficient);
+  };
+  for (auto& p : c.ports) widen_access(p.access);
+  for (Body* body : c.bodies())
+    for (auto& s : body->statements) {
+      if (s.kind == StatementKind::index) s.dim += added;
+      if (!s.access.stride.empty()) widen_access(s.access);
+    }
+  for (int j = 0; j < added; ++j) c.extent[cut[static_cast<std::size_t>(j)]] = size[j];
+  for (std::int64_t n : c.extent) extent.push_back(n);
+  c.extent = extent;
+  c.batch += added;
+}
+
+// Where the sums of a part lie: packed in the order in which the results lie.
+Access packed_as_results(const KernelSpec& c) {
+  std::vector<int> order(static_cast<std::size_t>(first_k(c)));
+  std::iota(order.begin(), order.end(), 0);
+  const auto result = std::find_if(c.ports.begin(), c.ports.end(),
+                                   [](const KernelPort& p) { return p.written; });
+  if (result != c.ports.end())
+    std::stable_sort(order.begin(), order.end(), [&](int x, int y) {
+      return step(result->access, x) > step(result->access, y);
+    });
+  Access packed;
+  packed.stride = Dims::filled(c.extent.size(), 0);
+  std::int64_t stride = 1;
+  for (auto i = order.rbegin(); i != order.rend(); ++i) {
+    packed.stride[*i] = stride;
+    stride *= c.extent[*i];
+  }
+  return packed;
+}
+
+struct Pieces {
+  KernelSpec sums, total;
+};
+
+Pieces divide(const KernelSpec& c, const Dims& parts, Temporaries& temporaries) {
+  const std::int64_t results = results_of(c), n = count(parts, 0, parts.size());
+  const Statement acc = c.body.statements.front();
+  Pieces p;
+  p.sums = c;
+  cut_depth(p.sums, parts);
+  const Access of_part = packed_as_results(c);
+  Access written;
+  const int added = p.sums.extent.size() - c.extent.size();
+  std::int64_t stride = results * n;
+  for (int j = 0; j < added; ++j) written.stride.push_back(stride /= p.sums.extent[j]);
+  for (std::int64_t s : of_part.stride) written.stride.push_back(s);
+  const KernelPort port = temporaries.add(acc.label + "_parts", c.accumulate, {n, results}, written);
+  Statement store = statement(StatementKind::store, c.accumulate, "");
+  store.args = {0};
+  store.port = static_cast<int>(p.sums.ports.size());
+  p.sums.ports.push_back(port);
+  p.sums.body.statements = {acc, store};
+  drop_unused(p.sums);
+  simplify_domain(p.sums);
+
+  KernelSpec& t = p.total;
+  t.family = Family::rowwise;
+  t.nodes = c.nodes;
+  t.scalars = c.scalars;
+  t.kept = first_k(c);
+  t.extent = part_of(c.extent, 0, t.kept);
+  t.extent.push_back(n);
+  t.phases = 2;
+  BodyCopy body(c, t, t.kept);
+  Access read;
+  for (int i = 0; i < t.kept; ++i) read.stride.push_back(of_part.stride[i]);
+  read.stride.push_back(results);
+  Statement load = statement(StatementKind::load, c.accumulate, acc.label);
+  load.port = body.add_port(read_back(port, read));
+  Statement reduce = statement(StatementKind::reduce, c.accumulate, acc.label);
+  reduce.args = {body.add(std::move(load))};
+  reduce.port = 0;
+  const int reduced_here = body.add(std::move(reduce));
+  t.reductions = {{ReductionMode::add, c.accumulate, n, 0}};
+  Statement sum = statement(StatementKind::reduced, c.accumulate, acc.label);
+  sum.port = 0;
+  sum.phase = 1;
+  sum.per_row = true;
+  body.set(0, body.add(std::move(sum)));
+  for (int i = 0; i < static_cast<int>(c.body.statements.size()); ++i)
+    if (is_store(c.body.statements[static_cast<std::size_t>(i)])) body.copy(i);
+  for (int i = reduced_here + 1; i < static_cast<int>(t.body.statements.size()); ++i)
+    t.body.statements[static_cast<std::size_t>(i)].per_row = true;
+  drop_unused(t);
+  simplify_domain(t);
+  return p;
+}
+
+}  // namespace
+
+DepthParts choose_depth_parts(const KernelSpec& c, std::string_view architecture) {
+  DepthParts best{{}, contraction_microseconds(c, architecture)};
+  if (!divisible(c)) return best;
+  const std::int64_t results = results_of(c), depth = depth_of(c);
+  const double whole = best.microseconds;
+  // With so many parts there are a few tiles for every multiprocessor; of integers, short sums are
+  // exact on tensor cores where long ones are not.
+  const bool integers = !is_floating(c.a_type) && !is_floating(c.b_type);
+  const std::int64_t useful =
+      integers ? depth / kLeastDepth : 4 * kMultiprocessors * kTile / std::max(results, kTile / 4);
+  const std::int64_t most = std::min({kMostParts, useful, depth / kLeastDepth});
+  Temporaries none(0);
+  for (std::int64_t n = 2; n <= most; n += n < 8 ? 1 : n < 32 ? 4 : n < 64 ? 8 : 32) {
+    const Dims parts = shared_out(c, n);
+    if (parts.empty()) continue;
+    const Pieces p = divide(c, parts, none);
+    const double bytes = static_cast<double>(results) * info(c.accumulate).bytes * n;
+    const double us = contraction_microseconds(p.sums, architecture) + kLaunchMicroseconds +
+                      bytes / kStreamedBytes;
+    if (us < best.microseconds && us < kGain * whole) best = {parts, us};
+  }
+  return best;
+}
+
+std::vector<KernelSpec> split_depth(KernelSpec c, std::string_view architecture,
+                                    Temporaries& temporaries) {
+  const DepthParts chosen = c.family == Family::contraction ? choose_depth_parts(c, architecture)
+                                                            : DepthParts{};
+  if (chosen.parts.empty()) return {std::move(c)};
+  Pieces p = divide(c, chosen.parts, temporaries);
+  std::vector<KernelSpec> kernels{std::move(p.sums)};
+  for (auto& k : split(std::move(p.total), temporaries)) kernels.push_back(std::move(k));
+  return kernels;
+}
+
+}  // namespace sinter

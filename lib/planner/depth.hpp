@@ -1,0 +1,22 @@
+// Long sums with few results: k is cut in parts that are summed side by side, and a second kernel
+// adds them up and runs the epilogue. It is chosen where the estimates say that it is faster; parts
+// and their order depend on the shapes alone.
+#pragma once
+#include <string_view>
+#include <vector>
+
+#include "planner/split.hpp"
+
+namespace sinter {
+
+struct DepthParts {
+  Dims parts;  // of each index of k; empty: k stays whole
+  double microseconds = 0;
+};
+DepthParts choose_depth_parts(const KernelSpec& contraction, std::string_view architecture);
+
+// The kernels in place of the contraction, in order.
+std::vector<KernelSpec> split_depth(KernelSpec contraction, std::string_view architecture,
+                                    Temporaries& temporaries);
+
+}  // namespace sinter
