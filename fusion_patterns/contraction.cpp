@@ -83,8 +83,8 @@ class ContractionPattern final : public Pattern {
                reductions = count([](OpKind op) { return op == OpKind::reduction; }) > 0;
     if (!products && !reductions) return true;
     const KernelSpec spec = contraction_spec(state, m.nodes, m.anchor);
-    if (products) return state.architecture() == "sm_90a" && plan_tensor_cores(spec, {});
-    return plan_mma(spec).has_value();
+    if (state.architecture() == "sm_90a" && plan_tensor_cores(spec, {})) return true;
+    return !products && plan_mma(spec);
   }
 
   Match grown(FusionState& state, NodeId anchor, Extras extras, bool explain) const {

@@ -168,6 +168,9 @@ void print_config(TextWriter& out, const KernelSpec& spec, const KernelNames& na
   out.line("using Extent = {};", dims_type(spec.extent));
   if (spec.family == Family::contraction)
     out.line("using Accumulator = {};", value_type(spec.accumulate));
+  if (schedule.mma || schedule.tensor_cores)
+    out.line("using Sum = {};",
+             schedule.tensor_cores && schedule.tensor_cores->integers ? "int" : "float");
   if (schedule.mma) out.line("using Number = sinter::{};", name(schedule.mma->number));
   for (const auto& c : config_constants(spec, schedule))
     if (c.flag)

@@ -259,7 +259,7 @@ void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const Kernel
   out.line("template <int width>");
   out.line("SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,");
   out.open(
-      "                                  const float (&acc)[Config::products], "
+      "                                  const Config::Accumulator (&acc)[Config::products], "
       "Place<width>& place, Reductions& columns) {{");
   print_statements(out, body, live);
   out.close("}");

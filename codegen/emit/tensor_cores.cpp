@@ -64,7 +64,7 @@ std::optional<BoxedOperand> boxed(const KernelSpec& spec, const Body& body, Data
   const Access& a = p.access;
   const std::int64_t bytes = info(p.type).bytes;
   const bool pairs = p.type == DataType::bf16 || p.type == DataType::f16;
-  const bool single = p.type == DataType::f8e4m3 || p.type == DataType::f8e5m2;
+  const bool single = multiplied_as_bytes(p.type, p.type);
   const bool rounded = p.type == DataType::f32 && type == DataType::tf32;
   if (!pairs && !single && !rounded) return {};
   if (p.alignment < 16 || a.offset * bytes % 16 != 0) return {};
@@ -99,6 +99,12 @@ std::optional<BoxedOperand> boxed(const KernelSpec& spec, const Body& body, Data
   for (std::int64_t n : o.map.dim)
     if (n < 1 || n >= kMostExtent) return {};
   return o;
+}
+
+// Whether no sum of so many products of integers leaves 32 bits.
+bool sums_fit(DataType a, DataType b, std::int64_t depth) {
+  const auto largest = [](DataType t) { return std::max(-info(t).lowest, info(t).largest); };
+  return static_cast<double>(depth) * largest(a) * largest(b) < 0x1p31;
 }
 
 // The box that one instruction brings: `rows` of the tile's.
@@ -267,6 +273,12 @@ std::optional<Tile> tile_from_text(const std::string& text) {
   return t;
 }
 
+bool multiplied_as_bytes(DataType a, DataType b) {
+  const auto of_floats = [](DataType t) { return t == DataType::f8e4m3 || t == DataType::f8e5m2; };
+  const auto of_integers = [](DataType t) { return t == DataType::i8 || t == DataType::u8; };
+  return (of_floats(a) && of_floats(b)) || (of_integers(a) && of_integers(b));
+}
+
 bool of_whole_tile(const KernelSpec& spec, const KernelPort& port) {
   const int m = spec.batch, n = m + spec.m, k = n + spec.n;
   const auto varies = [&](int from, int to) {
@@ -278,8 +290,7 @@ bool of_whole_tile(const KernelSpec& spec, const KernelPort& port) {
 }
 
 std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const Tuning& tuning) {
-  if (given.family != Family::contraction || given.accumulate != DataType::f32 ||
-      given.annihilating_zero || given.rows.on || given.k != 1 || reads_joined_indices(given))
+  if (given.family != Family::contraction || given.annihilating_zero || given.rows.on || given.k != 1 || reads_joined_indices(given))
     return {};
   // Rows and columns of reductions are numbered over all indices of m and of n.
   const bool two = given.two_products();
@@ -312,13 +323,16 @@ std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const T
     e.b2 = boxed(spec, spec.b2, spec.b_type, n_index(), k);
     if (!e.b2 || e.b2->map.type != b->map.type || e.b2->k_fastest != b->k_fastest) return {};
   }
-  // Of 8-bit types any two are multiplied, of others equal ones.
-  const bool bytes = info(a->map.type).bytes == 1 && info(b->map.type).bytes == 1;
-  if (!bytes && a->map.type != b->map.type) return {};
+  // Of 8-bit floats any two are multiplied, and of 8-bit integers; of others equal ones.
+  if (a->map.type != b->map.type && !multiplied_as_bytes(a->map.type, b->map.type)) return {};
+  e.integers = !is_floating(a->map.type);
+  if (e.integers ? !sums_fit(a->map.type, b->map.type, spec.extent[k])
+                 : spec.accumulate != DataType::f32)
+    return {};
   e.a = *a;
   e.b = *b;
   e.operand_bytes = info(a->map.type).bytes;
-  e.settle = e.operand_bytes == 1;
+  e.settle = e.operand_bytes == 1 && !e.integers;
   e.n_fastest = columns_together;
 
   Problem p{static_cast<double>(count(spec.extent, 0, spec.batch)),

@@ -40,6 +40,7 @@ struct TensorCores {
   BoxedOperand a, b;
   std::optional<BoxedOperand> b2;  // of a second product; the tile's columns are shared
   int operand_bytes = 2;
+  bool integers = false;  // factors and sums
   bool settle = false;    // add the sums of each stage in f32
   bool n_fastest = true;  // along which index the result lies in memory
   int unroll = 1;         // of the epilogue
@@ -56,6 +57,9 @@ struct TensorCorePlan {
   TensorCores engine;
   KernelChoice choice;
 };
+
+// Whether the tensor cores multiply two such operands as they are: floats or integers of 8 bits.
+bool multiplied_as_bytes(DataType a, DataType b);
 
 // The epilogue reads an element of the port for every element of the result.
 bool of_whole_tile(const KernelSpec& spec, const KernelPort& port);

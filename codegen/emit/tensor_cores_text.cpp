@@ -15,16 +15,23 @@ void print_multiplication(TextWriter& out, const TensorCores& e) {
         return "e4m3";
       case DataType::f8e5m2:
         return "e5m2";
+      case DataType::i8:
+        return "s8";
+      case DataType::u8:
+        return "u8";
       default:
         return "bf16";
     }
   };
   out.line("#define SINTER_MULTIPLY_SUMS {}", e.tile.n / 2);
-  out.line("#define SINTER_MULTIPLY \"k{}.f32.{}.{}\"", 32 / e.operand_bytes, type(e.a), type(e.b));
-  out.line("#define SINTER_MULTIPLY_MAJOR \"{}\"",
-           e.operand_bytes == 2
-               ? fmt::format(", {}, {}", e.a.k_fastest ? 0 : 1, e.b.k_fastest ? 0 : 1)
-               : "");
+  out.line("#define SINTER_MULTIPLY \"k{}.{}.{}.{}\"", 32 / e.operand_bytes,
+           e.integers ? "s32" : "f32", type(e.a), type(e.b));
+  std::string end = e.integers ? "" : ", 1, 1";
+  if (e.operand_bytes == 2)
+    end += fmt::format(", {}, {}", e.a.k_fastest ? 0 : 1, e.b.k_fastest ? 0 : 1);
+  out.line("#define SINTER_MULTIPLY_END \"{}\"", end);
+  out.line("#define SINTER_MULTIPLY_SUM {}", e.integers ? "int" : "float");
+  out.line("#define SINTER_SUM \"+{}\"", e.integers ? "r" : "f");
 }
 
 void print_boxed_operand(TextWriter& out, const BoxedOperand& o, std::string_view struct_name,

@@ -17,7 +17,8 @@ constexpr std::int64_t kMostParts = 256;
 constexpr std::int64_t kLeastRun = 16;   // elements of a part that lie together
 constexpr std::int64_t kLeastDepth = 64;  // of a part
 constexpr std::int64_t kTile = 128 * 128;
-constexpr double kGain = 0.9;  // of the time without parts: estimates are rough
+// Estimates are rough: of the time without parts, at most so much, and this many microseconds less.
+constexpr double kGain = 0.9, kLeastGain = 2;
 
 int first_k(const KernelSpec& c) { return c.batch + c.m + c.n; }
 std::int64_t results_of(const KernelSpec& c) { return count(c.extent, 0, first_k(c)); }
@@ -187,7 +188,7 @@ DepthParts choose_depth_parts(const KernelSpec& c, std::string_view architecture
     const double bytes = static_cast<double>(results) * info(c.accumulate).bytes * n;
     const double us = contraction_microseconds(p.sums, architecture) + kLaunchMicroseconds +
                       bytes / kStreamedBytes;
-    if (us < best.microseconds && us < kGain * whole) best = {parts, us};
+    if (us < best.microseconds && us < kGain * whole - kLeastGain) best = {parts, us};
   }
   return best;
 }

@@ -123,8 +123,6 @@ KernelSpec written_first(KernelSpec& contraction, const Operand& o, DataType typ
 
 // ---- all operands
 
-bool eight_bit_float(DataType t) { return t == DataType::f8e4m3 || t == DataType::f8e5m2; }
-
 bool splits_joined_indices(const KernelSpec& spec) {
   return std::any_of(spec.ports.begin(), spec.ports.end(),
                      [](const KernelPort& p) { return !p.access.via.empty(); });
@@ -193,9 +191,9 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
   const int m = spec.batch, n = m + spec.m;
   const Operand a{0, &KernelSpec::a, &KernelSpec::a_type, m, spec.m},
       b{1, &KernelSpec::b, &KernelSpec::b_type, n, spec.n};
-  const bool eight_bits = eight_bit_float(spec.a_type) && eight_bit_float(spec.b_type);
-  const DataType factor = eight_bits ? DataType::none : factor_type(spec);
-  if (!eight_bits && factor == DataType::none) return {std::move(spec)};
+  const bool as_they_are = multiplied_as_bytes(spec.a_type, spec.b_type);
+  const DataType factor = as_they_are ? DataType::none : factor_type(spec);
+  if (!as_they_are && factor == DataType::none) return {std::move(spec)};
   const double fused = choose_depth_parts(spec, {}).microseconds;
   // One of them may do as it is.
   for (const auto& operands : {std::vector{b}, {a}, {a, b}}) {
@@ -205,7 +203,7 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
     std::vector<PlanCut> reasons;
     double us = 0;
     for (const Operand& o : operands) {
-      KernelSpec first = written_first(contraction, o, eight_bits ? spec.*o.type : factor, tried);
+      KernelSpec first = written_first(contraction, o, as_they_are ? spec.*o.type : factor, tried);
       us += pointwise_microseconds(first);
       divide_nodes(state, o, first, contraction);
       reasons.push_back({"contraction",

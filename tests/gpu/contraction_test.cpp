@@ -21,7 +21,9 @@ struct Problem {
 };
 
 Shared<Graph> graph_of(const Problem& p, const std::string& name) {
-  auto g = Shared<Graph>::make(GraphOptions{.name = name, .io = p.io, .intermediate = f32});
+  const DataType between = p.result == i32 ? i32 : f32;
+  auto g = Shared<Graph>::make(
+      GraphOptions{.name = name, .io = p.io, .intermediate = between, .compute = between});
   const Dims by_rows{p.m * p.k, p.k, 1}, by_columns{p.m * p.k, 1, p.m};
   const auto a = g->tensor(
       {.name = "a", .dim = {p.batch, p.m, p.k}, .stride = p.a_by_rows ? by_rows : by_columns});
@@ -101,7 +103,9 @@ TEST_CASE("matmuls in every configuration, other layouts", "[contraction]") {
 
 TEST_CASE("matmuls in every configuration, other types", "[contraction]") {
   run_all({{.batch = 2, .m = 200, .n = 392, .k = 400, .io = f8e4m3, .result = bf16},
-           {.batch = 1, .m = 136, .n = 264, .k = 144, .io = f8e5m2, .result = f32}});
+           {.batch = 1, .m = 136, .n = 264, .k = 144, .io = f8e5m2, .result = f32},
+           {.batch = 1, .m = 200, .n = 264, .k = 1040, .io = i8, .result = i32},
+           {.batch = 2, .m = 136, .n = 72, .k = 528, .io = u8, .result = bf16}});
 }
 
 TEST_CASE("matmuls in every configuration, with totals", "[contraction]") {

@@ -142,8 +142,8 @@ TEST_CASE("an elementwise chain before a matmul runs as its prologue when it rea
 
 TEST_CASE("a prologue that would read more than the operand is refused with the reason") {
   Graph g{{.io = f32, .intermediate = bf16}};
-  auto x = g.tensor({.name = "x", .dim = {512, 512}}), z = g.tensor({.name = "z", .dim = {512, 512}}),
-       w = g.tensor({.name = "w", .dim = {512, 48}});
+  auto x = g.tensor({.name = "x", .dim = {2048, 96}}), z = g.tensor({.name = "z", .dim = {2048, 96}}),
+       w = g.tensor({.name = "w", .dim = {96, 48}});
   g.output(matmul(x * z, w), "y");
   const auto p = plan(g);
   CHECK(p.families() == std::vector{Family::pointwise, Family::contraction});

@@ -103,7 +103,8 @@ TEST_CASE("a computed operand is written first where the faster engine makes up 
   CHECK(p.kernels[1].ports.size() == 3);
   CHECK(families(partition(*lower(*wide).graph, true)) == kAlone);
   // Few rows: then the weights are read once, and fewer bytes of them are better.
-  CHECK(families(for_sm_90a(*quantised_graph({1, 16, 4096}, {1, 1, 16384}, 16384))) == kAlone);
+  const auto decode = for_sm_90a(*quantised_graph({1, 16, 4096}, {1, 1, 16384}, 16384));
+  CHECK(decode.kernels[0].family == Family::contraction);
 
   const auto scale_a_row = quantised_graph({1, 65, 2222}, {1, 2222, 1}, 33);
   CHECK(families(for_sm_90a(*scale_a_row)) == kBothFirst);  // x has odd rows
@@ -117,6 +118,47 @@ TEST_CASE("an operand that all batches share is written once") {
   REQUIRE(p.temporaries.size() == 1);
   CHECK(p.temporaries.begin()->second == 2224 * 40 * 2);
   check_values(*g);
+}
+
+TEST_CASE("long sums with few results are cut in parts, which a second kernel adds up") {
+  const std::vector kInParts{Family::contraction, Family::rowwise};
+  const auto g = matmul_graph(24, 40, 16384);
+  for (const char* architecture : {"sm_90a", ""}) {
+    const auto p = partition(*lower(*g).graph, true, architecture);
+    REQUIRE(families(p) == kInParts);
+    CHECK(p.kernels[0].batch == 1);
+    CHECK(p.kernels[1].scalars.empty());
+    CHECK(p.kernels[1].ports.size() == 3);  // sums, bias, y
+  }
+  check_values(*g);
+  CHECK(families(for_sm_90a(*matmul_graph(24, 40, 512))) == kAlone);
+  CHECK(families(for_sm_90a(*matmul_graph(4096, 4096, 16384))) == kAlone);
+
+  // Indices of several axes: image and position of a gradient of filters.
+  auto w = Shared<Graph>::make(GraphOptions{.io = bf16});
+  const auto dy = w->tensor({.name = "dy", .dim = {16, 8, 20, 20}, .stride = {3200, 1, 160, 8}}),
+             x = w->tensor({.name = "x", .dim = {16, 3, 20, 20}});
+  const ConvAttributes same{.pre_padding = Dims{1, 1}, .post_padding = Dims{1, 1}};
+  w->output(conv_wgrad(dy, x, {8, 3, 3, 3}, same), "dw");
+  CHECK(families(for_sm_90a(*w)) == kInParts);
+  check_values(*w);
+}
+
+TEST_CASE("products of 8-bit integers are summed in 32 bits, as many as these hold") {
+  for (const auto& [type, depth, fits] :
+       {std::tuple{i8, std::int64_t{131056}, true}, {i8, std::int64_t{131072}, false},
+        {u8, std::int64_t{33024}, true}, {u8, std::int64_t{33040}, false}}) {
+    auto g = Shared<Graph>::make(
+        GraphOptions{.io = type, .intermediate = i32, .compute = i32});
+    const auto x = g->tensor({.name = "x", .dim = {4096, depth}}),
+               w = g->tensor({.name = "w", .dim = {depth, 4096}, .stride = {1, depth}});
+    g->output(matmul(x, w), "y", {.data_type = i32});
+    const auto p = for_sm_90a(*g);
+    CHECK(p.kernels.size() == (fits ? 1 : 2));  // else in parts that fit
+    const auto plan = plan_tensor_cores(p.kernels[0], {});
+    REQUIRE(plan);
+    CHECK(plan->engine.integers);
+  }
 }
 
 TEST_CASE("totals of the result are part of the kernel and finished by small ones") {

@@ -148,6 +148,11 @@ SINTER_DEVICE void hold(float (&d)[count]) {
 #pragma unroll
   for (int i = 0; i < count; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
+template <int count>
+SINTER_DEVICE void hold(int (&d)[count]) {
+#pragma unroll
+  for (int i = 0; i < count; ++i) asm volatile("" : "+r"(d[i])::"memory");
+}
 
 // An operand in shared memory with a swizzle of 128 bytes. `leading` and `stride` are bytes: for
 // rows of k, `stride` leads to the next eight rows; for columns (k outermost), `leading` leads to

@@ -2,11 +2,12 @@
 // by their descriptors. The generated file says which numbers are multiplied and how the operands
 // lie:
 //
-//   #define SINTER_MULTIPLY_SUMS 128              that a thread holds: half the number of columns
+//   #define SINTER_MULTIPLY_SUMS 128             that a thread holds: half the number of columns
 //   #define SINTER_MULTIPLY "k16.f32.bf16.bf16"  k in one multiplication, types of d, a and b
-//   #define SINTER_MULTIPLY_MAJOR ", 0, 0"       1 where an operand's k is not fastest; none but
-//   for
-//                                                16-bit numbers
+//   #define SINTER_MULTIPLY_END ", 1, 1, 0, 0"   of floats, their signs; of 16 bits, 1 where an
+//                                                operand's k is not fastest
+//   #define SINTER_MULTIPLY_SUM float            the type of d, and the constraint that names it
+//   #define SINTER_SUM "+f"
 #pragma once
 #include "sinter/device/core/device.cuh"
 
@@ -42,49 +43,49 @@ namespace sinter::hopper {
   SINTER_PLACES_112                                                                              \
   ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, " \
   "%127"
-#define SINTER_SUMS_4 "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-#define SINTER_SUMS_8 SINTER_SUMS_4, "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
+#define SINTER_SUMS_4 SINTER_SUM(d[0]), SINTER_SUM(d[1]), SINTER_SUM(d[2]), SINTER_SUM(d[3])
+#define SINTER_SUMS_8 SINTER_SUMS_4, SINTER_SUM(d[4]), SINTER_SUM(d[5]), SINTER_SUM(d[6]), SINTER_SUM(d[7])
 #define SINTER_SUMS_16                                                                       \
-  SINTER_SUMS_8, "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), \
-      "+f"(d[14]), "+f"(d[15])
+  SINTER_SUMS_8, SINTER_SUM(d[8]), SINTER_SUM(d[9]), SINTER_SUM(d[10]), SINTER_SUM(d[11]), SINTER_SUM(d[12]), SINTER_SUM(d[13]), \
+      SINTER_SUM(d[14]), SINTER_SUM(d[15])
 #define SINTER_SUMS_32                                                                           \
-  SINTER_SUMS_16, "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]),  \
-      "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), \
-      "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
+  SINTER_SUMS_16, SINTER_SUM(d[16]), SINTER_SUM(d[17]), SINTER_SUM(d[18]), SINTER_SUM(d[19]), SINTER_SUM(d[20]), SINTER_SUM(d[21]),  \
+      SINTER_SUM(d[22]), SINTER_SUM(d[23]), SINTER_SUM(d[24]), SINTER_SUM(d[25]), SINTER_SUM(d[26]), SINTER_SUM(d[27]), SINTER_SUM(d[28]), \
+      SINTER_SUM(d[29]), SINTER_SUM(d[30]), SINTER_SUM(d[31])
 #define SINTER_SUMS_48                                                                           \
-  SINTER_SUMS_32, "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]),  \
-      "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), \
-      "+f"(d[45]), "+f"(d[46]), "+f"(d[47])
+  SINTER_SUMS_32, SINTER_SUM(d[32]), SINTER_SUM(d[33]), SINTER_SUM(d[34]), SINTER_SUM(d[35]), SINTER_SUM(d[36]), SINTER_SUM(d[37]),  \
+      SINTER_SUM(d[38]), SINTER_SUM(d[39]), SINTER_SUM(d[40]), SINTER_SUM(d[41]), SINTER_SUM(d[42]), SINTER_SUM(d[43]), SINTER_SUM(d[44]), \
+      SINTER_SUM(d[45]), SINTER_SUM(d[46]), SINTER_SUM(d[47])
 #define SINTER_SUMS_64                                                                           \
-  SINTER_SUMS_48, "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),  \
-      "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), \
-      "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
+  SINTER_SUMS_48, SINTER_SUM(d[48]), SINTER_SUM(d[49]), SINTER_SUM(d[50]), SINTER_SUM(d[51]), SINTER_SUM(d[52]), SINTER_SUM(d[53]),  \
+      SINTER_SUM(d[54]), SINTER_SUM(d[55]), SINTER_SUM(d[56]), SINTER_SUM(d[57]), SINTER_SUM(d[58]), SINTER_SUM(d[59]), SINTER_SUM(d[60]), \
+      SINTER_SUM(d[61]), SINTER_SUM(d[62]), SINTER_SUM(d[63])
 #define SINTER_SUMS_80                                                                           \
-  SINTER_SUMS_64, "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]),  \
-      "+f"(d[70]), "+f"(d[71]), "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), \
-      "+f"(d[77]), "+f"(d[78]), "+f"(d[79])
+  SINTER_SUMS_64, SINTER_SUM(d[64]), SINTER_SUM(d[65]), SINTER_SUM(d[66]), SINTER_SUM(d[67]), SINTER_SUM(d[68]), SINTER_SUM(d[69]),  \
+      SINTER_SUM(d[70]), SINTER_SUM(d[71]), SINTER_SUM(d[72]), SINTER_SUM(d[73]), SINTER_SUM(d[74]), SINTER_SUM(d[75]), SINTER_SUM(d[76]), \
+      SINTER_SUM(d[77]), SINTER_SUM(d[78]), SINTER_SUM(d[79])
 #define SINTER_SUMS_96                                                                           \
-  SINTER_SUMS_80, "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]),  \
-      "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), \
-      "+f"(d[93]), "+f"(d[94]), "+f"(d[95])
+  SINTER_SUMS_80, SINTER_SUM(d[80]), SINTER_SUM(d[81]), SINTER_SUM(d[82]), SINTER_SUM(d[83]), SINTER_SUM(d[84]), SINTER_SUM(d[85]),  \
+      SINTER_SUM(d[86]), SINTER_SUM(d[87]), SINTER_SUM(d[88]), SINTER_SUM(d[89]), SINTER_SUM(d[90]), SINTER_SUM(d[91]), SINTER_SUM(d[92]), \
+      SINTER_SUM(d[93]), SINTER_SUM(d[94]), SINTER_SUM(d[95])
 #define SINTER_SUMS_112                                                                           \
-  SINTER_SUMS_96, "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), \
-      "+f"(d[102]), "+f"(d[103]), "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]),         \
-      "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111])
+  SINTER_SUMS_96, SINTER_SUM(d[96]), SINTER_SUM(d[97]), SINTER_SUM(d[98]), SINTER_SUM(d[99]), SINTER_SUM(d[100]), SINTER_SUM(d[101]), \
+      SINTER_SUM(d[102]), SINTER_SUM(d[103]), SINTER_SUM(d[104]), SINTER_SUM(d[105]), SINTER_SUM(d[106]), SINTER_SUM(d[107]),         \
+      SINTER_SUM(d[108]), SINTER_SUM(d[109]), SINTER_SUM(d[110]), SINTER_SUM(d[111])
 #define SINTER_SUMS_128                                                                   \
-  SINTER_SUMS_112, "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]),  \
-      "+f"(d[117]), "+f"(d[118]), "+f"(d[119]), "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), \
-      "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
+  SINTER_SUMS_112, SINTER_SUM(d[112]), SINTER_SUM(d[113]), SINTER_SUM(d[114]), SINTER_SUM(d[115]), SINTER_SUM(d[116]),  \
+      SINTER_SUM(d[117]), SINTER_SUM(d[118]), SINTER_SUM(d[119]), SINTER_SUM(d[120]), SINTER_SUM(d[121]), SINTER_SUM(d[122]), \
+      SINTER_SUM(d[123]), SINTER_SUM(d[124]), SINTER_SUM(d[125]), SINTER_SUM(d[126]), SINTER_SUM(d[127])
 #define SINTER_MULTIPLY_ONCE(columns, sums, at_a, at_b, at_keep)                   \
   asm volatile("{.reg .pred keep; setp.ne.b32 keep, %" #at_keep                    \
                ", 0; "                                                             \
                "wgmma.mma_async.sync.aligned.m64n" #columns SINTER_MULTIPLY        \
                " {" SINTER_PLACES_##sums "}, %" #at_a ", %" #at_b                  \
-                                         ", keep, 1, 1" SINTER_MULTIPLY_MAJOR ";}" \
+                                         ", keep" SINTER_MULTIPLY_END ";}"         \
                : SINTER_SUMS_##sums                                                \
                : "l"(a), "l"(b), "r"(static_cast<int>(keep)))
 
-SINTER_DEVICE void multiply(float (&d)[SINTER_MULTIPLY_SUMS], unsigned long long a,
+SINTER_DEVICE void multiply(SINTER_MULTIPLY_SUM (&d)[SINTER_MULTIPLY_SUMS], unsigned long long a,
                             unsigned long long b, bool keep) {
 #if SINTER_MULTIPLY_SUMS == 4
   SINTER_MULTIPLY_ONCE(8, 4, 4, 5, 6);

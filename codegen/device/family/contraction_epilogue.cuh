@@ -60,9 +60,11 @@ SINTER_DEVICE void finish(const Args& args, Slab& slab, const SlabPlace<Config>&
           slab.template get<width, along_columns>(row, column + p * columns, sums[p]);
 #pragma unroll
         for (int e = 0; e < width; ++e) {
-          float acc[products];
+          typename Config::Accumulator acc[products];
 #pragma unroll
-          for (int p = 0; p < products; ++p) acc[p] = sums[p][e];
+          for (int p = 0; p < products; ++p)
+            acc[p] = static_cast<typename Config::Accumulator>(
+                sum_of<typename Config::Sum>(sums[p][e]));
           Body::element(args, neighbour<dim>(c[u], e), e, acc, held[u], reduced.at[u % spots][e]);
         }
         Body::flush(args, c[u], held[u]);

@@ -4,6 +4,17 @@
 
 namespace sinter::contraction {
 
+// A sum as a word of a slab, and back; integers keep their bits.
+SINTER_DEVICE float word(float sum) { return sum; }
+SINTER_DEVICE float word(int sum) { return __int_as_float(sum); }
+template <class Sum>
+SINTER_DEVICE Sum sum_of(float word) {
+  if constexpr (sizeof(Sum) == sizeof(int) && Sum(1) / 2 == Sum(0))
+    return __float_as_int(word);
+  else
+    return word;
+}
+
 // 16 rows x 64 columns of sums in shared memory, four columns a chunk; of several products that share
 // their left operand, as many columns of each. Chunks are permuted so that
 // neither the pairs of a fragment nor the packs of eight that leave meet in a bank: even chunks lie
@@ -29,16 +40,16 @@ struct Slab {
   };
   // Columns `from` of the result and the ones after it; of several products, those of the first
   // one, then those of the next.
-  template <int from, int products, int count>
-  SINTER_DEVICE void put(const Fragment& fragment, const float (&sums)[count]) {
+  template <int from, int products, class Sum, int count>
+  SINTER_DEVICE void put(const Fragment& fragment, const Sum (&sums)[count]) {
     constexpr int each = count / products, left = (each - from / 2) / 4,
                   most = columns / 8 / products, blocks = left < most ? left : most;
 #pragma unroll
     for (int i = 0; i < products * blocks; ++i) {
       const int j = i / blocks * each + from / 2 + i % blocks * 4;
       float* to = at + fragment.at[i / blocks * most + i % blocks];
-      *reinterpret_cast<float2*>(to) = {sums[j], sums[j + 1]};
-      *reinterpret_cast<float2*>(to + 8 * columns) = {sums[j + 2], sums[j + 3]};
+      *reinterpret_cast<float2*>(to) = {word(sums[j]), word(sums[j + 1])};
+      *reinterpret_cast<float2*>(to + 8 * columns) = {word(sums[j + 2]), word(sums[j + 3])};
     }
   }
 
@@ -61,9 +72,9 @@ struct Slab {
 
 // Slab number `which` of a warp's sums; registers have no index, so each number is a branch, and
 // what the branches have in common comes from outside: it costs time to compile.
-template <int number, int across, int products, int blocks, int count>
+template <int number, int across, int products, class Sum, int blocks, int count>
 SINTER_DEVICE void put_slab(Slab& slab, const Slab::Fragment& fragment,
-                            const float (&sums)[blocks][count], int which) {
+                            const Sum (&sums)[blocks][count], int which) {
   if (which == number)
     slab.put<number % across * (Slab::columns / products), products>(fragment,
                                                                      sums[number / across]);

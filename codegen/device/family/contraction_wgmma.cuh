@@ -203,7 +203,7 @@ SINTER_DEVICE void give_turn(int consumer) {
 
 // Waits for a stage and starts its multiplications.
 template <class Config, class A, class B, int count>
-SINTER_DEVICE void multiply_stage(float (&d)[Shape<Config>::blocks][count], unsigned long long a0,
+SINTER_DEVICE void multiply_stage(typename Config::Sum (&d)[Shape<Config>::blocks][count], unsigned long long a0,
                                   unsigned long long b0, unsigned shared,
                                   const Turn<Config::stages>& turn, bool keep) {
   using S = Shape<Config>;
@@ -222,7 +222,8 @@ SINTER_DEVICE void multiply_stage(float (&d)[Shape<Config>::blocks][count], unsi
 // Multiplies one tile's stages. `sums` are of this warpgroup's rows; `done_waiting` is called when
 // the last stage has come.
 template <class Config, class A, class B, class DoneWaiting>
-SINTER_DEVICE void multiply_tile(float (&sums)[Shape<Config>::blocks][Config::tile_n / 2],
+SINTER_DEVICE void multiply_tile(typename Config::Sum (&sums)[Shape<Config>::blocks]
+                                                              [Config::tile_n / 2],
                                  unsigned long long a0, unsigned long long b0, unsigned shared,
                                  int first_step, int end_step, Turn<Config::stages>& turn,
                                  const DoneWaiting& done_waiting) {
@@ -324,7 +325,7 @@ SINTER_DEVICE void consume(const Args& args, unsigned char* memory, unsigned sha
       own.row += (S::rows / 4 - 16) * warp;
       prefetch_tile<Config, Body, S::rows / 4, S::columns>(args, own);
     }
-    float sums[S::blocks][Config::tile_n / 2];
+    typename Config::Sum sums[S::blocks][Config::tile_n / 2];
     if (Config::alternate && number > 0) wait_for_turn(consumer);
     const bool more = tile + static_cast<int>(gridDim.x) / S::cluster < S::tiles;
     const auto done_waiting = [&] {
@@ -355,12 +356,18 @@ SINTER_DEVICE void consume(const Args& args, unsigned char* memory, unsigned sha
   }
 }
 
+template <class Sum>
+SINTER_DEVICE float added(float a, float b) {
+  return word(static_cast<Sum>(sum_of<Sum>(a) + sum_of<Sum>(b)));
+}
+
 // Adds up what the blocks of the cluster summed and finishes this block's share of the slabs.
 template <class Config, class Body, class Args>
 SINTER_DEVICE void finish_parts(const Args& args, unsigned char* memory, int consumer, int rank) {
   using S = Shape<Config>;
   const int warp = static_cast<int>(threadIdx.x) / 32 % 4,
             lane = static_cast<int>(threadIdx.x) % 32;
+  using Sum = typename Config::Sum;
   const TilePlace<Config> place(static_cast<int>(blockIdx.x) / S::cluster, 0);
   Slab& slab = reinterpret_cast<Slab*>(memory + S::slabs)[consumer * 4 + warp];
   const Slab* parts = reinterpret_cast<const Slab*>(memory) + (consumer * 4 + warp) * S::parts;
@@ -373,7 +380,8 @@ SINTER_DEVICE void finish_parts(const Args& args, unsigned char* memory, int con
 #pragma unroll
       for (int r = 1; r < Config::split; ++r) {
         const float4 part = hopper::read_block(parts[s].at + i, r);
-        sum.x += part.x, sum.y += part.y, sum.z += part.z, sum.w += part.w;
+        sum.x = added<Sum>(sum.x, part.x), sum.y = added<Sum>(sum.y, part.y);
+        sum.z = added<Sum>(sum.z, part.z), sum.w = added<Sum>(sum.w, part.w);
       }
       *reinterpret_cast<float4*>(slab.at + i) = sum;
     }

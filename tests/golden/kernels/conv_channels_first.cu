@@ -5,6 +5,7 @@ struct Config {
   using Index = int;
   using Extent = sinter::Dims<2, 16, 16, 24, 8, 3, 3>;
   using Accumulator = float;
+  using Sum = float;
   using Number = sinter::f16;
   static constexpr int threads = 128;
   static constexpr int unroll = 2;
@@ -79,7 +80,7 @@ struct Body {
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const float (&acc)[Config::products], Place<width>& place, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Place<width>& place, Reductions& columns) {
     const float y = acc[0];
     sinter::put(place.y, e, y);
   }
@@ -90,6 +91,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_2a519ba4(const __grid_constant__ Args args) {
+void sinter_contraction_68147f8e(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

@@ -6,6 +6,7 @@ struct Config {
   using Index = int;
   using Extent = sinter::Dims<3, 100, 130, 72>;
   using Accumulator = float;
+  using Sum = float;
   using Number = sinter::bf16;
   static constexpr int threads = 128;
   static constexpr int unroll = 4;
@@ -66,7 +67,7 @@ struct Body {
   }
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const float (&acc)[Config::products], Place<width>& place, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Place<width>& place, Reductions& columns) {
     const float product = acc[0];
     const float product_bf16 = sinter::convert<sinter::bf16>(product);
     const float bias = sinter::get<float>(place.bias, e);
@@ -81,6 +82,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_add_gelu_approx_tanh_fwd_ef634af2(const __grid_constant__ Args args) {
+void sinter_contraction_add_gelu_approx_tanh_fwd_19a53ff3(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

@@ -5,6 +5,7 @@ struct Config {
   using Index = int;
   using Extent = sinter::Dims<4, 150, 96, 80>;
   using Accumulator = float;
+  using Sum = float;
   using Number = sinter::bf16;
   static constexpr int threads = 128;
   static constexpr int unroll = 2;
@@ -65,7 +66,7 @@ struct Body {
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const float (&acc)[Config::products], Place<width>& place, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Place<width>& place, Reductions& columns) {
     const float y = acc[0];
     sinter::put(place.y, e, y);
   }
@@ -76,6 +77,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_grouped_contraction_4abbea5a(const __grid_constant__ Args args) {
+void sinter_grouped_contraction_25657b34(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, Rows{args.first_token_offset, args.token_index});
 }

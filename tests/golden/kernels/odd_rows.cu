@@ -5,6 +5,7 @@ struct Config {
   using Index = int;
   using Extent = sinter::Dims<300, 512, 111>;
   using Accumulator = float;
+  using Sum = float;
   using Number = sinter::bf16;
   static constexpr int threads = 128;
   static constexpr int unroll = 2;
@@ -68,7 +69,7 @@ struct Body {
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const float (&acc)[Config::products], Place<width>& place, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Place<width>& place, Reductions& columns) {
     const float c_t = acc[0];
     sinter::put(place.c_t, e, c_t);
   }
@@ -79,6 +80,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_b8c08717(const __grid_constant__ Args args) {
+void sinter_contraction_5418c73a(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

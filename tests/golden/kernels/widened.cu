@@ -6,6 +6,7 @@ struct Config {
   using Index = int;
   using Extent = sinter::Dims<96, 128, 80>;
   using Accumulator = float;
+  using Sum = float;
   using Number = sinter::f16;
   static constexpr int threads = 128;
   static constexpr int unroll = 4;
@@ -84,7 +85,7 @@ struct Body {
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const float (&acc)[Config::products], Place<width>& place, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Place<width>& place, Reductions& columns) {
     const float c_t = acc[0];
     sinter::put(place.c_t, e, c_t);
   }
@@ -95,6 +96,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_b352b351(const __grid_constant__ Args args) {
+void sinter_contraction_790868c9(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }
