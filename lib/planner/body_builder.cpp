@@ -287,7 +287,8 @@ void BodyBuilder::column(const Node& n) {
   ColumnReduction r;
   r.mode = *std::get_if<ReductionAttributes>(&n.attributes)->mode;
   r.arithmetic = state_.graph().arithmetic(n);
-  r.length = count(state_.graph()[n.inputs[0]].dim) / count(state_.graph()[y].dim);
+  r.length = count(state_.graph()[n.inputs[0]].dim) /
+             std::max<std::int64_t>(1, count(state_.graph()[y].dim));
   r.label = state_.graph()[y].name;
   r.type = state_.graph().type(y);
   // The port is the finishing kernel's, so it is taken back from this one.

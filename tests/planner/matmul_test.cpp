@@ -195,6 +195,15 @@ TEST_CASE("totals of the result are part of the kernel and finished by small one
   }
 }
 
+TEST_CASE("totals of no results are planned without work") {
+  auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+  const auto x = g->tensor({.name = "x", .dim = {0, 4, 8}}),
+             w = g->tensor({.name = "w", .dim = {1, 8, 16}});
+  g->output(reduction(matmul(x, w), ReductionMode::add, {0, 1, 16}), "y");
+  REQUIRE(g->check().empty());
+  CHECK(for_sm_90a(*g).kernels.empty());
+}
+
 TEST_CASE("a reduction joins no matmul where a rowwise kernel needs its operand again") {
   auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
   const auto x = g->tensor({.name = "x", .dim = {64, 64}}),

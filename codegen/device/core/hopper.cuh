@@ -142,18 +142,6 @@ template <int groups>
 SINTER_DEVICE void multiply_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(groups) : "memory");
 }
-// Keeps the compiler from moving uses of the accumulators over a wait.
-template <int count>
-SINTER_DEVICE void hold(float (&d)[count]) {
-#pragma unroll
-  for (int i = 0; i < count; ++i) asm volatile("" : "+f"(d[i])::"memory");
-}
-template <int count>
-SINTER_DEVICE void hold(int (&d)[count]) {
-#pragma unroll
-  for (int i = 0; i < count; ++i) asm volatile("" : "+r"(d[i])::"memory");
-}
-
 // An operand in shared memory with a swizzle of 128 bytes. `leading` and `stride` are bytes: for
 // rows of k, `stride` leads to the next eight rows; for columns (k outermost), `leading` leads to
 // the next 64 elements and `stride` to the next eight of k.

@@ -76,40 +76,58 @@ namespace sinter::hopper {
   SINTER_SUMS_112, SINTER_SUM(d[112]), SINTER_SUM(d[113]), SINTER_SUM(d[114]), SINTER_SUM(d[115]), SINTER_SUM(d[116]),  \
       SINTER_SUM(d[117]), SINTER_SUM(d[118]), SINTER_SUM(d[119]), SINTER_SUM(d[120]), SINTER_SUM(d[121]), SINTER_SUM(d[122]), \
       SINTER_SUM(d[123]), SINTER_SUM(d[124]), SINTER_SUM(d[125]), SINTER_SUM(d[126]), SINTER_SUM(d[127])
-#define SINTER_MULTIPLY_ONCE(columns, sums, at_a, at_b, at_keep)                   \
-  asm volatile("{.reg .pred keep; setp.ne.b32 keep, %" #at_keep                    \
-               ", 0; "                                                             \
-               "wgmma.mma_async.sync.aligned.m64n" #columns SINTER_MULTIPLY        \
-               " {" SINTER_PLACES_##sums "}, %" #at_a ", %" #at_b                  \
-                                         ", keep" SINTER_MULTIPLY_END ";}"         \
-               : SINTER_SUMS_##sums                                                \
-               : "l"(a), "l"(b), "r"(static_cast<int>(keep)))
+#define SINTER_MULTIPLY_ONCE(columns, sums, a, b, keep)        \
+  "wgmma.mma_async.sync.aligned.m64n" #columns SINTER_MULTIPLY \
+  " {" SINTER_PLACES_##sums "}, " a ", " b ", " keep SINTER_MULTIPLY_END "; "
+// Several in one statement: the compiler's time goes by the operands of statements.
+#define SINTER_MULTIPLY_LINE(columns, sums, at_a, at_b, at_keep, at_step_a, at_step_b)         \
+  asm volatile("{.reg .pred keep, more; .reg .b64 a, b; setp.ne.b32 keep, %" #at_keep          \
+               ", 0; setp.eq.b32 more, 0, 0; " SINTER_MULTIPLY_ONCE(                           \
+                   columns, sums, "%" #at_a, "%" #at_b, "keep") "add.s64 a, %" #at_a           \
+               ", %" #at_step_a "; add.s64 b, %" #at_b ", %" #at_step_b                        \
+               "; " SINTER_MULTIPLY_ONCE(columns, sums, "a", "b", "more") "add.s64 a, a, %" #at_step_a \
+               "; add.s64 b, b, %" #at_step_b "; "                                             \
+               SINTER_MULTIPLY_ONCE(columns, sums, "a", "b", "more") "add.s64 a, a, %" #at_step_a \
+               "; add.s64 b, b, %" #at_step_b "; "                                             \
+               SINTER_MULTIPLY_ONCE(columns, sums, "a", "b", "more") "}"                       \
+               : SINTER_SUMS_##sums                                                            \
+               : "l"(a), "l"(b), "r"(static_cast<int>(keep)), "n"(step_a), "n"(step_b))
 
+// The 128 bytes of k of a stage: four multiplications, of which the operands of each lie `step_a`
+// and `step_b` further, in units of 16 bytes.
+template <int step_a, int step_b>
 SINTER_DEVICE void multiply(SINTER_MULTIPLY_SUM (&d)[SINTER_MULTIPLY_SUMS], unsigned long long a,
                             unsigned long long b, bool keep) {
 #if SINTER_MULTIPLY_SUMS == 4
-  SINTER_MULTIPLY_ONCE(8, 4, 4, 5, 6);
+  SINTER_MULTIPLY_LINE(8, 4, 4, 5, 6, 7, 8);
 #elif SINTER_MULTIPLY_SUMS == 8
-  SINTER_MULTIPLY_ONCE(16, 8, 8, 9, 10);
+  SINTER_MULTIPLY_LINE(16, 8, 8, 9, 10, 11, 12);
 #elif SINTER_MULTIPLY_SUMS == 16
-  SINTER_MULTIPLY_ONCE(32, 16, 16, 17, 18);
+  SINTER_MULTIPLY_LINE(32, 16, 16, 17, 18, 19, 20);
 #elif SINTER_MULTIPLY_SUMS == 32
-  SINTER_MULTIPLY_ONCE(64, 32, 32, 33, 34);
+  SINTER_MULTIPLY_LINE(64, 32, 32, 33, 34, 35, 36);
 #elif SINTER_MULTIPLY_SUMS == 48
-  SINTER_MULTIPLY_ONCE(96, 48, 48, 49, 50);
+  SINTER_MULTIPLY_LINE(96, 48, 48, 49, 50, 51, 52);
 #elif SINTER_MULTIPLY_SUMS == 64
-  SINTER_MULTIPLY_ONCE(128, 64, 64, 65, 66);
+  SINTER_MULTIPLY_LINE(128, 64, 64, 65, 66, 67, 68);
 #elif SINTER_MULTIPLY_SUMS == 80
-  SINTER_MULTIPLY_ONCE(160, 80, 80, 81, 82);
+  SINTER_MULTIPLY_LINE(160, 80, 80, 81, 82, 83, 84);
 #elif SINTER_MULTIPLY_SUMS == 96
-  SINTER_MULTIPLY_ONCE(192, 96, 96, 97, 98);
+  SINTER_MULTIPLY_LINE(192, 96, 96, 97, 98, 99, 100);
 #elif SINTER_MULTIPLY_SUMS == 112
-  SINTER_MULTIPLY_ONCE(224, 112, 112, 113, 114);
+  SINTER_MULTIPLY_LINE(224, 112, 112, 113, 114, 115, 116);
 #elif SINTER_MULTIPLY_SUMS == 128
-  SINTER_MULTIPLY_ONCE(256, 128, 128, 129, 130);
+  SINTER_MULTIPLY_LINE(256, 128, 128, 129, 130, 131, 132);
 #else
 #error "no such number of columns"
 #endif
+}
+
+// Keeps the compiler from moving uses of the sums over a wait.
+SINTER_DEVICE void hold(SINTER_MULTIPLY_SUM (&d)[SINTER_MULTIPLY_SUMS]) {
+#define SINTER_SUMS_OF(count) SINTER_SUMS_##count
+#define SINTER_ALL_SUMS(count) SINTER_SUMS_OF(count)
+  asm volatile("" : SINTER_ALL_SUMS(SINTER_MULTIPLY_SUMS)::"memory");
 }
 
 }  // namespace sinter::hopper

@@ -211,11 +211,8 @@ SINTER_DEVICE void multiply_stage(typename Config::Sum (&d)[Shape<Config>::block
   hopper::wait(shared + S::full + turn.stage * 8, turn.parity);
   hopper::multiply_fence();
 #pragma unroll
-  for (int k = 0; k < 4; ++k)
-#pragma unroll
-    for (int i = 0; i < S::blocks; ++i)
-      hopper::multiply(d[i], a0 + (offset + i * 512 + k * kStride<A>),
-                       b0 + (offset + k * kStride<B>), k > 0 || keep);
+  for (int i = 0; i < S::blocks; ++i)
+    hopper::multiply<kStride<A>, kStride<B>>(d[i], a0 + (offset + i * 512), b0 + offset, keep);
   hopper::multiply_commit();
 }
 
