@@ -137,6 +137,8 @@ std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Sched
                          {"alternate", e.tile.alternate, true},
                          {"settle", e.settle, true},
                          {"prefetch", e.prefetch, true},
+                         {"ahead", e.ahead, true},
+                         {"rotate", e.rotate, true},
                          {"n_fastest", e.n_fastest, true}});
       return c;
     }

@@ -135,6 +135,7 @@ int stage_bytes(const Tile& t) { return (t.m + t.n) * kLine + kBarrierBytes; }
 int fixed_bytes(const Tile& t) { return kLooseBytes + t.consumers * 4 * kSlabBytes; }
 int stages_that_fit(const Tile& t) { return (kSharedBytes - fixed_bytes(t)) / stage_bytes(t); }
 
+constexpr int kNarrow = 32;
 constexpr int kRoomy = 128;  // sums of a thread that leave registers for many packs at once
 
 int rows_of_consumer(const Tile& t) { return t.alternate ? t.m : t.m / t.consumers; }
@@ -373,14 +374,20 @@ std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const T
   e.packing = choose_packing(spec, e.n_fastest ? n_index() : m_index(), 8);
   // Where every result reads memory of its own, several packs are read before one is computed.
   e.prefetch = p.reads;
+  e.unroll = e.settle ? 1 : 2;
   if (e.prefetch) e.unroll = p.extra_bytes > 8 || sums_per_thread(t) > kRoomy ? 2 : 4;
+  const int lane_packs = 1024 / p.products / 32 / e.packing.width;
+  e.ahead = e.prefetch && t.split == 1 && e.unroll == lane_packs;
+  // Where every row of A is read by one tile alone, those that run at once should not all read the
+  // same columns of memory.
+  e.rotate = t.n <= kNarrow && p.columns <= t.n * t.cluster_n;
   if (p.reduces && e.packing.width == 1) e.unroll = std::max(e.unroll, 2);
   if (two) e.unroll = std::min(e.unroll, 2);  // slabs of half the columns
   e.threads = 128 * (t.consumers + 1);
   // Of the 504 that three warpgroups have, in steps of eight.
-  const bool many = sums_per_thread(t) * (e.settle ? 3 : 1) >= 192;
-  e.producer_registers = many ? 24 : 40;
-  e.consumer_registers = many ? 240 : 232;
+  const int kept = sums_per_thread(t) * (e.settle ? 3 : 1) + (e.ahead ? 64 : 0);
+  e.producer_registers = kept >= 192 ? 24 : 40;
+  e.consumer_registers = t.consumers == 1 ? 248 : kept >= 192 ? 240 : 232;
   const int cluster = t.cluster_m * t.cluster_n;
   e.grid =
       static_cast<std::uint32_t>(t.split > 1 ? tiles * t.split : balanced_grid(tiles, cluster));

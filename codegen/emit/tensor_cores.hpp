@@ -45,6 +45,8 @@ struct TensorCores {
   bool n_fastest = true;  // along which index the result lies in memory
   int unroll = 1;         // of the epilogue
   bool prefetch = false;  // what the epilogue reads of the tile comes to the cache early
+  bool ahead = false;     // and to registers while the slab before leaves
+  bool rotate = false;    // tiles start at different places of k
   int producer_registers = 40, consumer_registers = 232;
   int threads = 384;
   std::uint32_t grid = 1, shared_bytes = 0;

@@ -9,50 +9,53 @@
 
 namespace sinter::contraction {
 
-// Runs the epilogue over a slab; the whole warp takes part. What several packs read is fetched
-// before the first is computed.
-template <class Config, class Body, class Args, class Rows>
-SINTER_DEVICE void finish(const Args& args, Slab& slab, const SlabPlace<Config>& place,
-                          const Rows& rows) {
+// What a lane moves of a slab at once: `unroll` packs of neighbours, 32 packs apart. What several
+// packs read is fetched before the first is computed.
+template <class Config, class Body>
+struct Packs {
   using P = Problem<Config>;
   using Index = typename Config::Index;
-  constexpr int width = Config::width, unroll = Config::unroll, products = Config::products;
-  constexpr bool along_columns = Config::n_fastest;
-  constexpr int columns = Slab::columns / products;                       // of the result
-  constexpr int beside = (along_columns ? columns : Slab::rows) / width;  // packs in a line
-  constexpr int packs = Slab::rows * columns / width;
-  constexpr int last = along_columns ? P::first_k - 1 : P::first_n - 1, dim = last < 0 ? 0 : last;
-  static_assert(packs % (32 * unroll) == 0);
-  const auto row_of = [](int pack) {
-    return along_columns ? pack / beside : pack % beside * width;
-  };
-  const auto column_of = [](int pack) {
-    return along_columns ? pack % beside * width : pack / beside;
-  };
   using Reduced = SlabReductions<Config, Body>;
-  Reduced reduced;
-  reduced.start();
-#pragma unroll 1
-  for (int first = static_cast<int>(threadIdx.x) % 32; first < packs; first += 32 * unroll) {
-    typename P::Coord c[unroll];
-    typename Body::template Place<width> held[unroll];
-    bool inside[unroll];
+  static constexpr int width = Config::width, unroll = Config::unroll, products = Config::products;
+  static constexpr bool along_columns = Config::n_fastest;
+  static constexpr int columns = Slab::columns / products;                       // of the result
+  static constexpr int beside = (along_columns ? columns : Slab::rows) / width;  // packs in a line
+  static constexpr int count = Slab::rows * columns / width;
+  static_assert(count % (32 * unroll) == 0);
+
+  typename Body::template Place<width> held[unroll];
+  bool inside[unroll];
+
+  static SINTER_DEVICE int row_of(int pack) {
+    return along_columns ? pack / beside : pack % beside * width;
+  }
+  static SINTER_DEVICE int column_of(int pack) {
+    return along_columns ? pack % beside * width : pack / beside;
+  }
+
+  // `first`: the number of the lane's first pack.
+  template <class Args, class Rows>
+  SINTER_DEVICE void fetch(const Args& args, const SlabPlace<Config>& place, const Rows& rows,
+                           int first) {
 #pragma unroll
     for (int u = 0; u < unroll; ++u) {
-      const Index row = place.row + row_of(first + u * 32),
-                  column = place.column + column_of(first + u * 32);
-      inside[u] = row < place.row_end && column < place.column_end;
-      const Index target = inside[u] ? rows.target(row) : 0;
-      inside[u] &= target >= 0 && target < P::rows;
-      c[u] = place.batch;
-      P::set_m(c[u], target);
-      P::set_n(c[u], column);
-      if (inside[u]) Body::fetch(args, c[u], held[u]);
+      typename P::Coord c;
+      inside[u] = locate(place, rows, first + u * 32, c);
+      if (inside[u]) Body::fetch(args, c, held[u]);
     }
+  }
+
+  template <class Args, class Rows>
+  SINTER_DEVICE void compute(const Args& args, Slab& slab, const SlabPlace<Config>& place,
+                             const Rows& rows, int first, Reduced& reduced) {
+    constexpr int last = along_columns ? P::first_k - 1 : P::first_n - 1,
+                  dim = last < 0 ? 0 : last;
 #pragma unroll
     for (int u = 0; u < unroll; ++u) {
       const int row = row_of(first + u * 32), column = column_of(first + u * 32);
       constexpr int spots = Reduced::spots;
+      typename P::Coord c;
+      locate(place, rows, first + u * 32, c);
       if (inside[u]) {
         float sums[products][width];
 #pragma unroll
@@ -65,15 +68,45 @@ SINTER_DEVICE void finish(const Args& args, Slab& slab, const SlabPlace<Config>&
           for (int p = 0; p < products; ++p)
             acc[p] = static_cast<typename Config::Accumulator>(
                 sum_of<typename Config::Sum>(sums[p][e]));
-          Body::element(args, neighbour<dim>(c[u], e), e, acc, held[u], reduced.at[u % spots][e]);
+          Body::element(args, neighbour<dim>(c, e), e, acc, held[u], reduced.at[u % spots][e]);
         }
-        Body::flush(args, c[u], held[u]);
+        Body::flush(args, c, held[u]);
       }
-      reduced.end_packs(args, c[u], place.row + row, place.column + column, inside[u], u % spots);
-      const int lines = (first / 32 + u + 1) * 32 / beside;
-      if (Reduced::any && (first / 32 + u + 1) * 32 % (beside * kReducedTogether) == 0)
-        reduced.end_lines(args, slab, place, lines - kReducedTogether);
+      reduced.end_packs(args, c, place.row + row, place.column + column, inside[u], u % spots);
+      const int packs = (first / 32 + u + 1) * 32;
+      if (Reduced::any && packs % (beside * kReducedTogether) == 0)
+        reduced.end_lines(args, slab, place, packs / beside - kReducedTogether);
     }
+  }
+
+ private:
+  // The coordinates of a pack, and whether there is such a place in the result.
+  template <class Rows>
+  static SINTER_DEVICE bool locate(const SlabPlace<Config>& place, const Rows& rows, int pack,
+                                   typename P::Coord& c) {
+    const Index row = place.row + row_of(pack), column = place.column + column_of(pack);
+    const bool inside = row < place.row_end && column < place.column_end;
+    const Index target = inside ? rows.target(row) : 0;
+    c = place.batch;
+    P::set_m(c, target);
+    P::set_n(c, column);
+    return inside && target >= 0 && target < P::rows;
+  }
+};
+
+// Runs the epilogue over a slab; the whole warp takes part.
+template <class Config, class Body, class Args, class Rows>
+SINTER_DEVICE void finish(const Args& args, Slab& slab, const SlabPlace<Config>& place,
+                          const Rows& rows) {
+  using Some = Packs<Config, Body>;
+  SlabReductions<Config, Body> reduced;
+  reduced.start();
+#pragma unroll 1
+  for (int first = static_cast<int>(threadIdx.x) % 32; first < Some::count;
+       first += 32 * Some::unroll) {
+    Some packs;
+    packs.fetch(args, place, rows, first);
+    packs.compute(args, slab, place, rows, first, reduced);
   }
 }
 

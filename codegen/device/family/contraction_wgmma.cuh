@@ -134,8 +134,11 @@ SINTER_DEVICE void produce(const Args& args, unsigned shared, int rank) {
     const TilePlace<Config> place(tile, rank);
     typename P::Coord c;
     P::set_batch(c, place.batch);
+    const int first_step = S::first_step(rank), end_step = S::end_step(rank),
+              count = end_step - first_step;
+    int step = first_step + (Config::rotate ? tile % count * 5 % count : 0);
 #pragma unroll 1
-    for (int step = S::first_step(rank); step < S::end_step(rank); ++step, turn.advance()) {
+    for (int i = 0; i < count; ++i, turn.advance()) {
       const unsigned stage = shared + turn.stage * S::stage_bytes,
                      full = shared + S::full + turn.stage * 8,
                      empty = shared + S::empty + turn.stage * 8;
@@ -149,6 +152,7 @@ SINTER_DEVICE void produce(const Args& args, unsigned shared, int rank) {
         load_operand<B2, S::columns, Config::cluster_m>(
             args, c, place.column, step * S::step, rank,
             stage + S::a_bytes + S::columns * S::line, full);
+      if (++step == end_step) step = first_step;
     }
   }
 }
@@ -298,6 +302,42 @@ SINTER_DEVICE SlabPlace<Config> slab_place(const TilePlace<Config>& tile, int fi
   return place;
 }
 
+// The slabs of a warp's sums, one after another. With `ahead` a slab is what a lane moves at once, and
+// what the next one reads is fetched before this one leaves.
+template <class Config, class Body, class Args, class Sum, int blocks, int count>
+SINTER_DEVICE void finish_tile(const Args& args, const TilePlace<Config>& tile, int first_row,
+                               Slab& slab, const Sum (&sums)[blocks][count]) {
+  using S = Shape<Config>;
+  const Slab::Fragment fragment;
+  if constexpr (Config::ahead) {
+    using All = Packs<Config, Body>;
+    static_assert(All::count == 32 * All::unroll);
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    All current;
+    current.fetch(args, slab_place(tile, first_row, 0), AllRows{}, lane);
+#pragma unroll 1
+    for (int s = 0; s < S::parts; ++s) {
+      All next = current;
+      if (s + 1 < S::parts) next.fetch(args, slab_place(tile, first_row, s + 1), AllRows{}, lane);
+      put_slab<0, S::across, Config::products>(slab, fragment, sums, s);
+      __syncwarp();
+      SlabReductions<Config, Body> reduced;
+      reduced.start();
+      current.compute(args, slab, slab_place(tile, first_row, s), AllRows{}, lane, reduced);
+      __syncwarp();
+      current = next;
+    }
+  } else {
+#pragma unroll 1
+    for (int s = 0; s < S::parts; ++s) {
+      put_slab<0, S::across, Config::products>(slab, fragment, sums, s);
+      __syncwarp();
+      finish<Config, Body>(args, slab, slab_place(tile, first_row, s), AllRows{});
+      __syncwarp();
+    }
+  }
+}
+
 template <class Config, class A, class B, class Body, class Args>
 SINTER_DEVICE void consume(const Args& args, unsigned char* memory, unsigned shared, int consumer,
                            int rank) {
@@ -334,21 +374,14 @@ SINTER_DEVICE void consume(const Args& args, unsigned char* memory, unsigned sha
     else
       multiply_tile<Config, A, B>(sums, a0, b0, shared, S::first_step(rank), S::end_step(rank),
                                   turn, done_waiting);
-    const Slab::Fragment fragment;
     if constexpr (Config::split > 1) {
+      const Slab::Fragment fragment;
       hopper::wait_at<1, S::consumers * 128>();  // nobody reads the ring any more
       Slab* parts = reinterpret_cast<Slab*>(memory) + (consumer * 4 + warp) * S::parts;
 #pragma unroll 1
       for (int s = 0; s < S::parts; ++s) put_slab<0, S::across, Config::products>(parts[s], fragment, sums, s);
     } else {
-      const TilePlace<Config> place(tile, rank);
-#pragma unroll 1
-      for (int s = 0; s < S::parts; ++s) {
-        put_slab<0, S::across, Config::products>(slab, fragment, sums, s);
-        __syncwarp();
-        finish<Config, Body>(args, slab, slab_place(place, first_row, s), AllRows{});
-        __syncwarp();
-      }
+      finish_tile<Config, Body>(args, TilePlace<Config>(tile, rank), first_row, slab, sums);
     }
   }
 }

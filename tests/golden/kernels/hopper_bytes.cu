@@ -28,10 +28,12 @@ struct Config {
   static constexpr int products = 1;
   static constexpr int operand_bytes = 1;
   static constexpr int producer_registers = 40;
-  static constexpr int consumer_registers = 232;
+  static constexpr int consumer_registers = 248;
   static constexpr bool alternate = false;
   static constexpr bool settle = true;
   static constexpr bool prefetch = false;
+  static constexpr bool ahead = false;
+  static constexpr bool rotate = false;
   static constexpr bool n_fastest = true;
   struct AAccess : sinter::Strided { using Stride = sinter::Dims<0, 4096, 1>; };
   struct BAccess : sinter::Strided { using Stride = sinter::Dims<4096, 0, 1>; };
@@ -85,6 +87,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1) SINTER_CLUSTER(Config::cluster_m * Config::cluster_n * Config::split)
-void sinter_contraction_7f427e74(const __grid_constant__ Args args) {
+void sinter_contraction_0e61ce57(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args);
 }

@@ -12,7 +12,7 @@ struct Config {
   using Accumulator = float;
   using Sum = float;
   static constexpr int threads = 384;
-  static constexpr int unroll = 1;
+  static constexpr int unroll = 2;
   static constexpr int width = 8;
   static constexpr int batch = 0;
   static constexpr int m = 1;
@@ -32,6 +32,8 @@ struct Config {
   static constexpr bool alternate = false;
   static constexpr bool settle = false;
   static constexpr bool prefetch = false;
+  static constexpr bool ahead = false;
+  static constexpr bool rotate = true;
   static constexpr bool n_fastest = false;
   struct TokenAccess : sinter::Strided { using Stride = sinter::Dims<0, 8192, 1>; };
   struct WeightAccess : sinter::Strided { using Stride = sinter::Dims<1, 0, 1024>; };
@@ -85,6 +87,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1) SINTER_CLUSTER(Config::cluster_m * Config::cluster_n * Config::split)
-void sinter_contraction_f7a0bc85(const __grid_constant__ Args args) {
+void sinter_contraction_d86dcc20(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args);
 }

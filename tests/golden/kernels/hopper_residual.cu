@@ -28,11 +28,13 @@ struct Config {
   static constexpr int group = 8;
   static constexpr int products = 1;
   static constexpr int operand_bytes = 2;
-  static constexpr int producer_registers = 40;
-  static constexpr int consumer_registers = 232;
+  static constexpr int producer_registers = 24;
+  static constexpr int consumer_registers = 240;
   static constexpr bool alternate = true;
   static constexpr bool settle = false;
   static constexpr bool prefetch = true;
+  static constexpr bool ahead = true;
+  static constexpr bool rotate = false;
   static constexpr bool n_fastest = true;
   struct AAccess : sinter::Strided { using Stride = sinter::Dims<520000, 520, 0, 1>; };
   struct BAccess : sinter::Strided { using Stride = sinter::Dims<0, 0, 520, 1>; };
@@ -103,6 +105,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1) SINTER_CLUSTER(Config::cluster_m * Config::cluster_n * Config::split)
-void sinter_contraction_add_relu_fwd_439f3ac3(const __grid_constant__ Args args) {
+void sinter_contraction_add_relu_fwd_eaaf6b07(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args);
 }
