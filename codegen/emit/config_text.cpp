@@ -106,7 +106,8 @@ std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Sched
                        {"tile_across", s.tiling.tile_across},
                        {"lanes", s.tiling.lanes},
                        {"staged_loads", s.tiling.loads, true},
-                       {"staged_stores", s.tiling.stores, true}});
+                       {"staged_stores", s.tiling.stores, true},
+                       {"skewed", s.skew >= 0, true}});
   if (spec.family == Family::rowwise) {
     c.insert(c.end(), {{"kept", spec.kept},
                        {"threads_per_row", s.threads_per_row},
@@ -117,6 +118,7 @@ std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Sched
                        {"prefetch", s.prefetch, true},
                        {"ahead", s.ahead, true},
                        {"renew", s.renew, true},
+                       {"skewed", s.skew >= 0, true},
                        {"slots", spec.slots}});
     if (spec.slots > 0) c.insert(c.end(), {{"ring", s.ring}, {"slot_bytes", s.slot_bytes}});
   } else if (spec.family == Family::contraction) {
@@ -182,6 +184,8 @@ void print_config(TextWriter& out, const KernelSpec& spec, const KernelNames& na
   const std::vector<bool> accessed = accessed_ports(spec);
   for (std::size_t i = 0; i < spec.ports.size(); ++i)
     if (accessed[i]) print_access(out, spec.ports[i].access, names.access[i]);
+  if (schedule.skew >= 0)
+    out.line("using Skew = {};", names.access[static_cast<std::size_t>(schedule.skew)]);
   for (const BodyText* body : bodies)
     for (int i = 0; i < body->size(); ++i)
       if (const Statement& s = body->statement(i); s.kind == StatementKind::random)

@@ -156,12 +156,19 @@ std::set<int> packed_ports(const BodyText& body, const std::vector<bool>& live, 
 
 // The tiles of a block in shared memory.
 void print_tiles(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                 const Packing& packing) {
+                 const Schedule& schedule) {
   out.open("struct Staged {{");
-  for (std::size_t i = 0; i < spec.ports.size(); ++i)
-    if (packing.ports[i].kind == PortPack::Kind::staged)
-      out.line("sinter::Tile<Config, Config::{}, {}, {}> {};", names.access[i],
-               storage_type(spec.ports[i].type), packing.ports[i].aligned, names.port[i]);
+  for (std::size_t i = 0; i < spec.ports.size(); ++i) {
+    const PortPack& pack = schedule.packing.ports[i];
+    if (pack.kind != PortPack::Kind::staged) continue;
+    const auto type = storage_type(spec.ports[i].type);
+    if (schedule.skew >= 0)
+      out.line("sinter::SkewedTile<Config, Config::{}, {}> {};", names.access[i], type,
+               names.port[i]);
+    else
+      out.line("sinter::Tile<Config, Config::{}, {}, {}> {};", names.access[i], type, pack.aligned,
+               names.port[i]);
+  }
   out.close("};");
 }
 
@@ -348,7 +355,8 @@ void print_row_place(TextWriter& out, const KernelSpec& spec, const KernelNames&
 // Everything that a phase's stores and reduces need. Values of the row become members, where the
 // elements and the stores of the row find them. `fetched`: the ports of the phases before.
 void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body,
-                 const Packing& packing, int phase, bool columns, std::set<int>& fetched) {
+                 const Schedule& schedule, int phase, bool columns, std::set<int>& fetched) {
+  const Packing& packing = schedule.packing;
   const std::vector<bool> live = live_statements(body.body(), effects(body.body(), phase));
   std::vector<int> row, element, row_stores;
   std::set<int> members;
@@ -380,9 +388,12 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
       "const Reductions& reductions)",
       row, [&](int i) { members.count(i) ? body.print_assignment(out, i) : body.print(out, i); });
   const auto print = [&](int i) { body.print(out, i); };
-  print_moves(out, names, "fetch", "", first, "fetch");
-  print_moves(out, names, "fetch", "", weights, "fetch_weights");
-  print_moves(out, names, "fetch", "", again, "refetch");
+  const bool skewed = schedule.skew >= 0;
+  const std::string_view fetch = skewed ? "fetch_clipped" : "fetch",
+                         flush = skewed ? "flush_clipped" : "flush";
+  print_moves(out, names, fetch, "", first, "fetch");
+  print_moves(out, names, fetch, "", weights, "fetch_weights");
+  print_moves(out, names, fetch, "", again, "refetch");
   out.line("template <int width>");
   if (again.empty()) {
     out.line("SINTER_DEVICE static void renew(Place<width>& place) {{}}");
@@ -398,8 +409,7 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
                              "Place<width>& place, Reductions& reductions{}) const",
                              columns ? ", ColumnReductions& columns" : ""),
                  element, print);
-  print_moves(out, names, "flush", "const ", packed_ports(body, live, StatementKind::store),
-              "flush");
+  print_moves(out, names, flush, "const ", packed_ports(body, live, StatementKind::store), "flush");
   print_function(out, "void store_row(const Args& args, const Coord& c) const", row_stores, print);
   out.close("};");
 }
@@ -501,7 +511,7 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
   if (!engine) mma = plan_mma(given);
   const KernelSpec& spec = engine ? engine->spec : mma ? mma->spec : given;
   const KernelNames names(spec);
-  Schedule schedule = choose_schedule(spec);
+  Schedule schedule = choose_schedule(spec, architecture);
   if (engine) use_tensor_cores(engine->engine, schedule);
   if (mma) use_mma(mma->engine, schedule);
   const bool packs = spec.family != Family::contraction || schedule.tensor_cores || schedule.mma;
@@ -522,7 +532,7 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
   switch (spec.family) {
     case Family::pointwise:
       print_place(out, spec, names, schedule);
-      if (schedule.tiling.on) print_tiles(out, spec, names, schedule.packing);
+      if (schedule.tiling.on) print_tiles(out, spec, names, schedule);
       print_pointwise(out, names, body);
       break;
     case Family::rowwise: {
@@ -532,7 +542,7 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
       std::string phases;
       std::set<int> fetched;
       for (int p = 0; p < spec.phases; ++p) {
-        print_phase(out, names, body, schedule.packing, p, !spec.columns.empty(), fetched);
+        print_phase(out, names, body, schedule, p, !spec.columns.empty(), fetched);
         phases += fmt::format("{}Phase{}", p ? ", " : "", p);
       }
       out.line("using Phases = sinter::List<{}>;", phases);

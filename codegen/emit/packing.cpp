@@ -120,6 +120,16 @@ Packing choose_packing(const KernelSpec& spec, int dim, int widest) {
   return packing;
 }
 
+bool aligned_alike(const KernelSpec& spec, const KernelPort& p, const KernelPort& other,
+                   int width) {
+  const Access &a = p.access, &b = other.access;
+  if (!a.via.empty() || !a.windows.empty() || p.alignment < kMoveBytes) return false;
+  if (!multiple(a.offset - b.offset, width)) return false;
+  for (int i = 0; i < a.stride.size(); ++i)
+    if (spec.extent[i] > 1 && !multiple(a.stride[i] - b.stride[i], width)) return false;
+  return true;
+}
+
 std::vector<int> ports_of_rows(const KernelSpec& spec, const Packing& packing) {
   std::vector<int> ports;
   for (std::size_t i = 0; i < spec.ports.size(); ++i)
@@ -127,6 +137,47 @@ std::vector<int> ports_of_rows(const KernelSpec& spec, const Packing& packing) {
         pack.kind != PortPack::Kind::apart && !pack.weight && !spec.ports[i].written)
       ports.push_back(static_cast<int>(i));
   return ports;
+}
+
+bool choose_skewed_rows(const KernelSpec& spec, int widest, Packing& packing, int& skew) {
+  const int dim = spec.extent.size() - 1;
+  if (spec.kept != dim) return false;
+  const std::vector<bool> used = reached_ports(spec);
+  Packing p;
+  p.dim = dim;
+  p.ports.resize(spec.ports.size());
+  const auto moves_rows = [&](std::size_t i) {
+    const Access& a = spec.ports[i].access;
+    return used[i] && common_step(spec, a, dim, 1) == 1 &&
+           (spec.ports[i].written || !same_for_all_rows(spec, a));
+  };
+  int least = kMoveBytes, most = 1, by = -1;
+  for (std::size_t i = 0; i < used.size(); ++i)
+    if (moves_rows(i)) {
+      by = static_cast<int>(i);
+      least = std::min(least, info(spec.ports[i].type).bytes);
+      most = std::max(most, info(spec.ports[i].type).bytes);
+    }
+  if (by < 0) return false;
+  p.width = std::min({widest, kMoveBytes / least, 2 * kMoveBytes / most});
+  p.narrowest = least;
+  if (p.width * least < kMoveBytes) return false;
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    const KernelPort& port = spec.ports[i];
+    if (!used[i]) continue;
+    if (moves_rows(i)) {
+      if (!aligned_alike(spec, port, spec.ports[static_cast<std::size_t>(by)], p.width))
+        return false;
+      p.ports[i] = {.kind = PortPack::Kind::pack, .aligned = p.width};
+      if (!port.written) p.fetched_bytes += p.width * info(port.type).bytes;
+    } else if (!port.written && common_step(spec, port.access, dim, p.width) == 0) {
+      p.ports[i] = {.kind = PortPack::Kind::same, .weight = same_for_all_rows(spec, port.access)};
+      p.fetched_bytes += info(port.type).bytes;
+    }
+  }
+  packing = std::move(p);
+  skew = by;
+  return true;
 }
 
 }  // namespace sinter

@@ -48,6 +48,13 @@ std::int64_t common_step(const KernelSpec& spec, const Access& a, int dim, int w
 // along `dim` is a multiple of the width.
 int alignment(const KernelSpec& spec, const KernelPort& p, int dim, int width);
 
+// Whether packs that are aligned in one of the ports are so in the other, wherever they start.
+bool aligned_alike(const KernelSpec& spec, const KernelPort& p, const KernelPort& other, int width);
+
+// For rows that start anywhere in memory: packs along the last index, which start where the port
+// `skew` is aligned. False where the ports are not aligned alike.
+bool choose_skewed_rows(const KernelSpec& spec, int widest, Packing& packing, int& skew);
+
 // The ports whose packs are other ones in each row.
 std::vector<int> ports_of_rows(const KernelSpec& spec, const Packing& packing);
 

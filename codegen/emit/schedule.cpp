@@ -122,6 +122,7 @@ void schedule_pointwise(const KernelSpec& spec, Schedule& s) {
   const int rank = spec.extent.size();
   if ((s.tiling = choose_tiling(spec, widest_pack(spec.body), s.packing)).on) {
     s.threads = s.tiling.threads;
+    s.skew = s.tiling.skew;
     const int most = kMostCode / std::max(1, element_cost(spec.body) * s.packing.width);
     for (int u = 1; u <= s.tiling.rounds && u <= std::min(most, 16); ++u)
       if (s.tiling.rounds % u == 0) s.unroll = u;
@@ -158,9 +159,9 @@ void schedule_across(const KernelSpec& spec, Schedule& s) {
 }
 
 // What the loads of one place move, in bytes: those of the row, and those that all rows share;
-// `kept`: of both, what several phases need.
+// `kept`: of both, what several phases need. `values`: elements of the row.
 struct PlaceBytes {
-  int row = 0, weights = 0, kept = 0;
+  int row = 0, weights = 0, kept = 0, values = 0;
 };
 PlaceBytes place_bytes(const KernelSpec& spec, const Packing& packing) {
   std::vector<int> phases(spec.ports.size());
@@ -177,9 +178,10 @@ PlaceBytes place_bytes(const KernelSpec& spec, const Packing& packing) {
   for (std::size_t i = 0; i < phases.size(); ++i) {
     const PortPack::Kind kind = packing.ports[i].kind;
     if (phases[i] == 0 || kind == PortPack::Kind::apart) continue;
-    const int moved =
-        info(spec.ports[i].type).bytes * (kind == PortPack::Kind::pack ? packing.width : 1);
+    const int values = kind == PortPack::Kind::pack ? packing.width : 1;
+    const int moved = info(spec.ports[i].type).bytes * values;
     (packing.ports[i].weight ? bytes.weights : bytes.row) += moved;
+    if (!packing.ports[i].weight) bytes.values += values;
     if (phases[i] > 1) bytes.kept += moved;
   }
   return bytes;
@@ -193,28 +195,48 @@ int threads_for(double places, double each) {
   return static_cast<int>(std::ceil(n / 32) * 32);
 }
 
+constexpr int kHeldBytes = 128;            // of a row, that a thread holds in 56 or 64 registers
+constexpr double kThreadsTogether = 1152;  // of a multiprocessor's blocks, with 56 registers each
+constexpr int kLongRow = 32 << 10;         // bytes
+
 // Blocks that share a row: where it is too long for one block's registers, or where few rows would
-// leave multiprocessors idle.
-int blocks_for_row(const KernelSpec& spec, double rows, double places) {
+// leave multiprocessors idle. Rows of several reductions wait so often that a block should not fill
+// a multiprocessor alone, if there surely are clusters instead. `held`: bytes at a place, of which
+// none costs less than a whole pack.
+int blocks_for_row(const KernelSpec& spec, double rows, double places, int held, bool clusters) {
   if (!has_later_elements(spec)) return 1;
-  constexpr double kLongest = 8192, kComfortable = 2048, kLeast = 1024, kBlocks = 264;
+  const double bytes = places * std::max(held, kMoveBytes);
+  const bool waits = clusters && spec.phases > 2 && held >= kMoveBytes;
+  constexpr double kHalf = kThreadsTogether / 2 * kHeldBytes, kWhole = 128 << 10, kLeast = 16 << 10;
   int blocks = 1;
-  if (places > kLongest)
-    while (blocks < 8 && places / blocks > kComfortable) blocks *= 2;
-  while (blocks < 8 && rows * blocks * 2 <= kBlocks && places / (blocks * 2) >= kLeast) blocks *= 2;
+  if (bytes > (waits ? kHalf : kWhole))
+    while (blocks < 8 && bytes / blocks > kHalf) blocks *= 2;
+  while (blocks < 8 && rows * blocks * 2 <= 2 * kMultiprocessors && bytes / (blocks * 2) >= kLeast)
+    blocks *= 2;
   return blocks;
 }
 
-void schedule_along(const KernelSpec& spec, Schedule& s) {
+// Packs along the rows. Long rows that start anywhere in memory are cut where it is aligned; for
+// shorter ones, their ends cost more than that saves. Returns the places of a row.
+double choose_places(const KernelSpec& spec, Schedule& s) {
   const int rank = spec.extent.size();
-  const double rows = elements(spec.extent, 0, spec.kept),
-               columns = elements(spec.extent, spec.kept, rank);
-  const int cost = element_cost(spec.body);
-  s.packing = choose_packing(spec, rank > spec.kept ? rank - 1 : -1, widest_pack(spec.body));
-  const int width = s.packing.width;
-  s.blocks_per_row = blocks_for_row(spec, rows, columns / width);
-  const double places = std::ceil(columns / width / s.blocks_per_row);  // of one block
+  const double columns = elements(spec.extent, spec.kept, rank);
+  const int widest = widest_pack(spec.body);
+  s.packing = choose_packing(spec, rank > spec.kept ? rank - 1 : -1, widest);
+  const bool apart = s.packing.width * s.packing.narrowest <= 4;
+  if (apart && columns * s.packing.narrowest > kLongRow &&
+      choose_skewed_rows(spec, widest, s.packing, s.skew))
+    return std::floor((columns - 2) / s.packing.width) + 2;
+  return columns / s.packing.width;
+}
+
+void schedule_along(const KernelSpec& spec, std::string_view architecture, Schedule& s) {
+  const double rows = elements(spec.extent, 0, spec.kept), places_of_row = choose_places(spec, s);
+  const int cost = element_cost(spec.body), width = s.packing.width;
   const PlaceBytes bytes = place_bytes(spec, s.packing);
+  const int held = std::max(bytes.row, bytes.kept);
+  s.blocks_per_row = blocks_for_row(spec, rows, places_of_row, held, architecture == "sm_90a");
+  const double places = std::ceil(places_of_row / s.blocks_per_row);  // of one block
   // A thread holds about four places of a long row, more where they are narrow; few rows get more
   // threads each. A short row's places go to neighbouring threads of one warp.
   const bool few = rows < kEnoughBlocks;
@@ -223,6 +245,15 @@ void schedule_along(const KernelSpec& spec, Schedule& s) {
     s.threads_per_row = threads_for(places, std::ceil(places / 32));
   else
     s.threads_per_row = threads_for(places, few ? 1 : usual);
+  // Instead of a large block, as many as can hold their rows share a multiprocessor, with all its
+  // threads: one computes while others wait.
+  if ((s.blocks_per_row > 1 || spec.phases > 2) && s.threads_per_row > 512) {
+    const double most = std::max(1, kHeldBytes / std::max(held, 1));  // places of a thread
+    const double beside = std::min(std::floor(kThreadsTogether / threads_for(places, most)),
+                                   std::ceil(rows * s.blocks_per_row / kMultiprocessors));
+    if (beside > 1)
+      s.threads_per_row = threads_for(places, std::min(most, std::ceil(places * beside / 1024)));
+  }
   s.rows_per_block = s.blocks_per_row > 1 ? 1 : std::max(1, 256 / s.threads_per_row);
   while (s.rows_per_block > 1 && s.rows_per_block * s.threads_per_row > 32 &&
          rows / s.rows_per_block < kEnoughBlocks)
@@ -230,16 +261,17 @@ void schedule_along(const KernelSpec& spec, Schedule& s) {
   s.threads = s.threads_per_row * s.rows_per_block;
   const double each = std::ceil(places / s.threads_per_row);
   // Registers and code limit what stays with a thread.
-  const double room = s.threads > 512 ? 128 : 192;
+  const double room = s.threads > 512 ? kHeldBytes : 192;
   const int all = bytes.row + bytes.weights;
-  s.resident = each * std::max(bytes.kept, bytes.row) <= room && each * width * cost <= kMostCode;
+  s.resident = each * held <= room && each * width * cost <= kMostCode;
   if (s.resident) {
     // Values that many registers would hold are cheaper to compute again from the packs.
-    s.renew = s.threads > 512 || each * width > 32;
+    const int values = s.threads > 256 ? std::max(width, bytes.values) : width;
+    s.renew = s.threads > 512 || each * values > 32;
     s.prefetch = s.threads <= 256 && each * all <= 128;
     // A block of many threads occupies registers in large steps.
-    const int most = std::max(1, (1024 + s.threads / 2) / s.threads);
-    if (s.threads > 256 && most * s.threads <= 1170) s.least_blocks = most;
+    const int least = std::max(1, (1024 + s.threads / 2) / s.threads);
+    if (s.threads > 256 && least * s.threads <= kThreadsTogether) s.least_blocks = least;
   }
   if (!s.resident || s.blocks_per_row > 1)  // what has no clusters streams such rows
     s.unroll = power_of_two_to(
@@ -299,10 +331,10 @@ void schedule_columns(const KernelSpec& spec, Schedule& s) {
   s.grid = static_cast<std::uint32_t>(spec.slots);
 }
 
-void schedule_rowwise(const KernelSpec& spec, Schedule& s) {
+void schedule_rowwise(const KernelSpec& spec, std::string_view architecture, Schedule& s) {
   if (!spec.columns.empty()) return schedule_columns(spec, s);
   s.rows_fastest = rows_lie_together(spec);
-  s.rows_fastest ? schedule_across(spec, s) : schedule_along(spec, s);
+  s.rows_fastest ? schedule_across(spec, s) : schedule_along(spec, architecture, s);
 }
 
 void schedule_contraction(const KernelSpec& spec, Schedule& s) {
@@ -320,12 +352,12 @@ void schedule_contraction(const KernelSpec& spec, Schedule& s) {
 
 }  // namespace
 
-Schedule choose_schedule(const KernelSpec& spec) {
+Schedule choose_schedule(const KernelSpec& spec, std::string_view architecture) {
   Schedule s;
   s.wide_index = needs_wide_index(spec);
   switch (spec.family) {
     case Family::rowwise:
-      schedule_rowwise(spec, s);
+      schedule_rowwise(spec, architecture, s);
       break;
     case Family::contraction:
       schedule_contraction(spec, s);

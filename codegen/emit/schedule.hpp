@@ -2,6 +2,7 @@
 // be. A pure function of the spec.
 #pragma once
 #include <cstdint>
+#include <string_view>
 
 #include "emit/mma.hpp"
 #include "emit/tensor_cores.hpp"
@@ -16,6 +17,7 @@ struct Schedule {
   std::uint32_t grid = 1;
   Packing packing;  // pointwise and rowwise
   Tiling tiling;    // pointwise
+  int skew = -1;    // the port by which packs are aligned where rows start anywhere; -1: none
   // rowwise
   int threads_per_row = 1, rows_per_block = 1;
   int blocks_per_row = 1;     // a cluster
@@ -33,6 +35,7 @@ struct Schedule {
   std::optional<Mma> mma;
 };
 
-Schedule choose_schedule(const KernelSpec& spec);
+// `architecture`: as in PlanData; without one, for any GPU.
+Schedule choose_schedule(const KernelSpec& spec, std::string_view architecture = {});
 
 }  // namespace sinter

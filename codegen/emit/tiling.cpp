@@ -218,6 +218,100 @@ Choice make_choice(const KernelSpec& spec, const std::vector<bool>& used, const 
   return c;
 }
 
+// ---- rows that start anywhere
+
+// What the skewed tile of a port takes; as in codegen/device/core/skewed_tile.cuh.
+int skewed_bytes(const KernelPort& p, const Tiling& t, int width) {
+  const int pitch = (t.tile_across * bytes_of(p) + 31) / 16 * 16, groups = t.tile_along / width + 1;
+  return groups * (width * pitch + (width * pitch % 32 == 0 ? 16 : 0)) + kMoveBytes;
+}
+
+// Tiles of long, narrow memory lines: what lies next to them is fetched in part, too.
+void choose_skewed_tile(const KernelSpec& spec, const Pair& pair, int width, Tiling& t) {
+  const std::int64_t n = spec.extent[pair.along], m = spec.extent[pair.across];
+  t.lanes = 8;
+  const int unit = t.lanes * width, early = width - 1;
+  int rows = std::max(64, unit), columns = kSegment / pair.widest_staged;
+  const auto tiles = [&] {
+    return elements(spec) / static_cast<double>(n * m) *
+           std::ceil(static_cast<double>(n + early) / rows) *
+           std::ceil(static_cast<double>(m) / columns);
+  };
+  while (tiles() < kEnoughBlocks && (columns > 32 || rows > unit))
+    (rows > unit && rows * pair.widest_direct >= columns * pair.widest_staged ? rows : columns) /=
+        2;
+  // Tiles of equal size, in steps of what a warp takes side by side.
+  const double across = std::ceil(static_cast<double>(m) / columns);
+  columns = static_cast<int>(std::ceil(static_cast<double>(m) / across / 4) * 4);
+  t.tile_along = rows;
+  t.tile_across = columns;
+  t.tiles = tiles();
+  const int places = rows / width * columns;
+  t.rounds = (places + kThreads - 1) / kThreads;
+  t.threads = kThreads;
+}
+
+// Packs that start where memory is aligned, column by column. Only loads are staged.
+Choice make_skewed_choice(const KernelSpec& spec, const std::vector<bool>& used, const Pair& pair,
+                          int widest) {
+  Choice c;
+  Tiling& t = c.tiling;
+  t.along = pair.along;
+  t.across = pair.across;
+  c.packing.dim = t.along;
+  c.packing.ports.resize(spec.ports.size());
+  // The port by which packs are aligned: the widest that is written.
+  int most = 1;
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    const KernelPort& p = spec.ports[i];
+    if (!used[i] || common_step(spec, p.access, t.along, 1) != 1) continue;
+    most = std::max(most, bytes_of(p));
+    if (p.written &&
+        (t.skew < 0 || bytes_of(p) > bytes_of(spec.ports[static_cast<std::size_t>(t.skew)])))
+      t.skew = static_cast<int>(i);
+  }
+  if (t.skew < 0 || pair.stored > 0) return c;
+  const KernelPort& by = spec.ports[static_cast<std::size_t>(t.skew)];
+  const int width = c.packing.width = std::min(widest, kMoveBytes / most);
+  if (width < 2) return c;
+  choose_skewed_tile(spec, pair, width, t);
+  if (spec.extent[t.along] < t.tile_along || spec.extent[t.across] < kFewest) return c;
+  c.packing.narrowest = bytes_of(by);
+  double moves = 0;
+  int shared = 0;
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    const KernelPort& p = spec.ports[i];
+    PortPack& pack = c.packing.ports[i];
+    if (!used[i]) continue;
+    const std::int64_t step = common_step(spec, p.access, t.along, 1);
+    if (step == 1 && aligned_alike(spec, p, by, width)) {
+      pack.kind = PortPack::Kind::pack;
+      pack.aligned = width;
+      moves += 1.0 / width;
+      if (!p.written) c.packing.fetched_bytes += width * bytes_of(p);
+    } else if (step == 1) {
+      // What all columns share stays near; anything else is better served by tiles as they come.
+      if (p.written || common_step(spec, p.access, t.across, 1) != 0) return c;
+      moves += 1;
+    } else if (step == 0 && !p.written) {
+      pack.kind = PortPack::Kind::same;
+      c.packing.fetched_bytes += bytes_of(p);
+    } else if (can_stage(p.access, t.along, t.across) && p.alignment >= kMoveBytes) {
+      pack.kind = PortPack::Kind::staged;
+      pack.aligned = kMoveBytes / bytes_of(p);
+      t.loads = true;
+      moves += 1 + 1.0 / pack.aligned;
+      shared += skewed_bytes(p, t, width);
+    } else {
+      moves += 1;
+    }
+  }
+  t.on = t.loads && shared <= kMostShared;
+  const double waste = t.tiles * (t.tile_along + width) * t.tile_across / elements(spec);
+  c.rank = {static_cast<double>(pair.apart), std::round(4 * moves * waste), 0};
+  return c;
+}
+
 }  // namespace
 
 Tiling choose_tiling(const KernelSpec& spec, int widest, Packing& packing) {
@@ -232,6 +326,8 @@ Tiling choose_tiling(const KernelSpec& spec, int widest, Packing& packing) {
       const Pair pair = judge(spec, used, along, across);
       if (pair.apart >= untiled || !fits(spec, pair)) continue;
       Choice c = make_choice(spec, used, pair, widest);
+      if (c.tiling.on && (!best.tiling.on || c.rank < best.rank)) best = std::move(c);
+      c = make_skewed_choice(spec, used, pair, widest);
       if (c.tiling.on && (!best.tiling.on || c.rank < best.rank)) best = std::move(c);
     }
   if (best.tiling.on) packing = std::move(best.packing);

@@ -200,7 +200,8 @@ std::vector<KernelSpec> split_depth(KernelSpec c, std::string_view architecture,
   if (chosen.parts.empty()) return {std::move(c)};
   Pieces p = divide(c, chosen.parts, temporaries);
   std::vector<KernelSpec> kernels{std::move(p.sums)};
-  for (auto& k : split(std::move(p.total), temporaries)) kernels.push_back(std::move(k));
+  for (auto& k : split(std::move(p.total), architecture, temporaries))
+    kernels.push_back(std::move(k));
   return kernels;
 }
 

@@ -83,8 +83,11 @@ std::string how(const PlanKernel& k) {
   if (k.family == Family::pointwise && get("tile_along") > 0)
     return fmt::format(
         "tensors lie across each other: tiles of {} x {} elements are turned around "
-        "in shared memory; {}",
-        get("tile_along"), get("tile_across"), moves);
+        "in shared memory{}; {}",
+        get("tile_along"), get("tile_across"),
+        get("skewed") ? ", in packs that start where memory is aligned, as rows start anywhere"
+                      : "",
+        moves);
   if (k.family == Family::pointwise)
     return fmt::format("{}; a thread has {} such under way", moves, get("unroll"));
   if (k.family != Family::rowwise) return how_contraction(k);
@@ -102,6 +105,7 @@ std::string how(const PlanKernel& k) {
     s += fmt::format(
         "; {} blocks walk over the rows and sum up columns, finished by the next kernel",
         get("slots"));
+  if (get("skewed")) s += "; rows start anywhere, packs where memory is aligned";
   return s + "; " + moves;
 }
 

@@ -141,7 +141,8 @@ Partition partition(const Graph& lowered, bool fuse, std::string_view architectu
   for (std::size_t i : order(state, chosen))
     for (auto& spec : chosen[i].pattern->lower(state, chosen[i].match))
       if (!nothing_to_do(spec))
-        for (auto& part : split(std::move(spec), temporaries)) kernels.push_back(std::move(part));
+        for (auto& part : split(std::move(spec), architecture, temporaries))
+          kernels.push_back(std::move(part));
   narrow_operands(lowered, kernels);
   result.cuts = state.cuts();
   for (auto& spec : kernels)

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/env.hpp"
+#include "emit/schedule.hpp"
 #include "plan/access.hpp"
 #include "plan/device_model.hpp"
 #include "plan/liveness.hpp"
@@ -46,6 +47,14 @@ bool divisible(const KernelSpec& s) {
   for (const auto& x : s.body.statements)
     if (x.kind == StatementKind::index && x.dim >= s.kept) return false;
   return true;
+}
+
+// Whether clusters of blocks hold whole rows in their registers: then even one row takes them less
+// time than several kernels.
+bool held_by_clusters(const KernelSpec& s, std::string_view architecture) {
+  if (architecture != "sm_90a") return false;
+  const Schedule schedule = choose_schedule(s, architecture);
+  return schedule.resident && schedule.blocks_per_row > 1;
 }
 
 // ---- combining partial results
@@ -409,7 +418,8 @@ struct ResultParts {
   }
 };
 
-std::vector<KernelSpec> finish_results(KernelSpec spec, Temporaries& temporaries) {
+std::vector<KernelSpec> finish_results(KernelSpec spec, std::string_view architecture,
+                                       Temporaries& temporaries) {
   std::vector<std::unique_ptr<Finish>> finishes;
   std::vector<ResultParts> shapes;
   for (auto& c : spec.columns) {
@@ -424,7 +434,7 @@ std::vector<KernelSpec> finish_results(KernelSpec spec, Temporaries& temporaries
   }
   std::vector<KernelSpec> kernels{std::move(spec)};
   for (auto& f : finishes)
-    for (auto& k : split(f->kernel(), temporaries)) kernels.push_back(std::move(k));
+    for (auto& k : split(f->kernel(), architecture, temporaries)) kernels.push_back(std::move(k));
   return kernels;
 }
 
@@ -444,9 +454,10 @@ std::int64_t column_slots(std::int64_t rows, std::int64_t columns) {
   return std::clamp<std::int64_t>(rows / rows_a_block, 1, kMultiprocessors * a_multiprocessor);
 }
 
-std::vector<KernelSpec> split(KernelSpec spec, Temporaries& temporaries) {
+std::vector<KernelSpec> split(KernelSpec spec, std::string_view architecture,
+                              Temporaries& temporaries) {
   if (spec.family == Family::contraction && !spec.columns.empty())
-    return finish_results(std::move(spec), temporaries);
+    return finish_results(std::move(spec), architecture, temporaries);
   if (spec.family != Family::rowwise) return {std::move(spec)};
   if (!spec.columns.empty()) return finish_columns(std::move(spec), temporaries);
   const std::int64_t least = elements_a_block(),
@@ -456,10 +467,12 @@ std::vector<KernelSpec> split(KernelSpec spec, Temporaries& temporaries) {
   if (has_later_elements(spec)) {
     // A row alone may be shared by a cluster of blocks.
     const std::int64_t few = rows_lie_together(spec) ? kFewBlocks : kFewBlocks / 2;
-    if (blocks >= few || elements / least < kFewBlocks) return {std::move(spec)};
+    if (blocks >= few || elements / least < kFewBlocks || held_by_clusters(spec, architecture))
+      return {std::move(spec)};
     auto [first, rest] = peel(spec, temporaries);
-    std::vector<KernelSpec> kernels = split(std::move(first), temporaries);
-    for (auto& k : split(std::move(rest), temporaries)) kernels.push_back(std::move(k));
+    std::vector<KernelSpec> kernels = split(std::move(first), architecture, temporaries);
+    for (auto& k : split(std::move(rest), architecture, temporaries))
+      kernels.push_back(std::move(k));
     return kernels;
   }
   const std::int64_t wished = std::min(kManyBlocks / blocks, elements / blocks / least);

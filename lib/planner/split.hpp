@@ -7,6 +7,7 @@
 // Parts and their order depend on the shapes alone, so results do not change from run to run.
 #pragma once
 #include <map>
+#include <string_view>
 #include <vector>
 
 #include "plan/kernel_spec.hpp"
@@ -26,8 +27,9 @@ class Temporaries {
   std::map<TensorId, std::int64_t> bytes_;
 };
 
-// The kernels that compute the spec, in order.
-std::vector<KernelSpec> split(KernelSpec spec, Temporaries& temporaries);
+// The kernels that compute the spec, in order. `architecture`: as in PlanData.
+std::vector<KernelSpec> split(KernelSpec spec, std::string_view architecture,
+                              Temporaries& temporaries);
 
 // How many partial results the column reductions of such a kernel have: its number of blocks.
 std::int64_t column_slots(std::int64_t rows, std::int64_t columns);

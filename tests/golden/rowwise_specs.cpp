@@ -8,8 +8,8 @@ using M = PointwiseMode;
 using R = ReductionMode;
 
 // softmax with stats: maximum, then the sum of exponentials, then the quotient.
-KernelSpec softmax() {
-  SpecBuilder b(Family::rowwise, {300, 1000});
+KernelSpec softmax(std::int64_t rows, std::int64_t columns) {
+  SpecBuilder b(Family::rowwise, {rows, columns});
   b.spec.kept = 1;
   const int x = b.packed("x", bf16);
   const int top = b.reduce("top", R::max, x);
@@ -93,7 +93,9 @@ KernelSpec rmsnorm_gradients(std::int64_t rows, std::int64_t columns, std::int64
 }  // namespace
 
 std::vector<NamedSpec> rowwise_specs() {
-  return {{"softmax", softmax()},
+  return {{"softmax", softmax(300, 1000)},
+          {"softmax_clusters", softmax(1024, 131072)},
+          {"softmax_odd", softmax(2048, 50257)},
           {"column_sum", column_sum()},
           {"all_reduction_modes", all_modes()},
           {"empty_rows", empty_rows()},

@@ -1,6 +1,7 @@
 // The geometry of tiles in shared memory, compiled for the host: every element has a place of its
 // own, every thread a part of its own, and the threads of a warp meet no bank twice.
 #include <algorithm>
+#include <cstring>
 #include <set>
 #include <utility>
 #include <vector>
@@ -26,9 +27,9 @@ struct uint2 {
 struct uint4 {
   unsigned x, y, z, w;
 };
-extern uint2 threadIdx;
+inline uint2 threadIdx;
 
-#include "sinter/device/core/tile.cuh"
+#include "sinter/device/core/skewed_tile.cuh"
 #undef asm
 
 }  // namespace on_device
@@ -37,10 +38,11 @@ namespace {
 
 namespace device = on_device::sinter;
 
-template <int tile_along_, int tile_across_, int width_, int lanes_, long long extent_across>
+template <int tile_along_, int tile_across_, int width_, int lanes_, long long extent_across,
+          long long extent_along = 1 << 20>
 struct Config {
   using Index = int;
-  using Extent = device::Dims<extent_across, 1 << 20>;
+  using Extent = device::Dims<extent_across, extent_along>;
   static constexpr int along = 1, across = 0, threads = 256;
   static constexpr int tile_along = tile_along_, tile_across = tile_across_;
   static constexpr int width = width_, lanes = lanes_;
@@ -120,6 +122,64 @@ void check_tile(bool free_of_conflicts) {
   }
   CHECK(most_packs == ideal(size));
   CHECK(most_moves == ideal(Tile::piece));
+}
+
+// A matrix of rows `step` apart whose elements are their own numbers: every pack of every tile
+// holds what it should, and nothing outside of the rows is read.
+template <class C, class Element, long long step>
+void check_skewed_tile() {
+  constexpr int columns = C::Extent::at(C::across), extent = C::Extent::at(C::along);
+  using Tile = device::SkewedTile<C, Access<step>, Element>;
+  using Coord = device::Coordinates<int, typename C::Extent>;
+  const auto number = [&](long long row, int column) {
+    return static_cast<Element>((row * step + column) * 31 % 251);
+  };
+  std::vector<Element> matrix(static_cast<std::size_t>(extent * step));
+  for (int r = 0; r < extent; ++r)
+    for (int c = 0; c < step; ++c) matrix[static_cast<std::size_t>(r * step + c)] = number(r, c);
+  Tile tile;
+  for (int from = 0; from < extent + C::width; from += C::tile_along)
+    for (int left = 0; left < columns; left += C::tile_across) {
+      device::Corner<Coord, false> corner{};
+      corner.c.at[C::across] = left;
+      corner.c.at[C::along] = from;
+      corner.columns = std::min<int>(C::tile_across, columns - left);
+      const int offset = Tile::first_element(corner);
+      tile.start = offset * Tile::size & 15;
+      bool fits = true, right = true;
+      for (on_device::threadIdx.x = 0; on_device::threadIdx.x < C::threads;
+           ++on_device::threadIdx.x)
+        Tile::for_pieces(corner, offset, [&](int to, int row, int behind, int bytes) {
+          const long long at = row * Tile::size + behind;
+          fits &= at % 16 == 0 && to % 16 == 0 && bytes > 0 && bytes <= 16 && at >= 0 &&
+                  at + bytes <= extent * step * Tile::size &&
+                  to + 16 <= static_cast<int>(sizeof tile.memory);
+          if (fits)
+            std::memcpy(tile.memory + to, reinterpret_cast<char*>(matrix.data()) + at,
+                        static_cast<std::size_t>(bytes));
+        });
+      for (int p = 0; p < C::tile_along / C::width * C::tile_across; ++p)
+        for (int skew = 0; skew < C::width; ++skew) {
+          device::Spot spot = device::spot_of<C>(static_cast<unsigned>(p));
+          spot.skew = skew;
+          const int row = from + spot.pack * C::width - skew;
+          if (spot.column >= corner.columns || row < 0 || row + C::width > extent) continue;
+          device::Pack<Element, C::width> pack;
+          tile.read(spot, pack);
+          for (int e = 0; e < C::width; ++e)
+            right &= pack.at[e] == number(row + e, left + spot.column);
+        }
+      CAPTURE(from, left, step, C::width);
+      CHECK(fits);
+      CHECK(right);
+    }
+}
+
+TEST_CASE("skewed tiles hold rows that start anywhere") {
+  check_skewed_tile<Config<64, 32, 8, 8, 67, 150>, short, 67>();
+  check_skewed_tile<Config<128, 68, 8, 8, 131, 200>, short, 136>();
+  check_skewed_tile<Config<32, 32, 4, 8, 61, 99>, float, 61>();
+  check_skewed_tile<Config<128, 36, 16, 8, 41, 170>, unsigned char, 41>();
 }
 
 TEST_CASE("tiles keep every element once and meet no bank twice") {

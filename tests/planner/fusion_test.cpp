@@ -270,3 +270,11 @@ TEST_CASE("several phases over few large rows become a kernel a phase") {
   REQUIRE(p.partition.kernels.size() == 5);  // two reductions of two kernels, and the quotient
   CHECK(p.partition.kernels.back().family == Family::pointwise);
 }
+
+TEST_CASE("few long rows that clusters hold stay one kernel on sm_90a") {
+  Graph g{{.io = bf16}};
+  auto x = g.tensor({.name = "x", .dim = {8, 1 << 18}});
+  g.output(softmax(x), "y");
+  CHECK(plan(g).partition.kernels.size() == 5);
+  CHECK(partition(*lower(g).graph, true, "sm_90a").kernels.size() == 1);
+}

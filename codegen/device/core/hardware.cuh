@@ -54,28 +54,19 @@ SINTER_DEVICE void cluster_barrier() {
   asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::
                    : "memory");
 }
-// The variable at the same place in the shared memory of another block of the cluster.
-SINTER_DEVICE unsigned in_block(const void* shared, int rank) {
-  unsigned address;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;"
-      : "=r"(address)
-      : "r"(static_cast<unsigned>(__cvta_generic_to_shared(shared))), "r"(rank));
-  return address;
+// The same in two steps. It orders nothing but barriers that were announced as ready.
+SINTER_DEVICE void cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
-SINTER_DEVICE void write_block(float* shared, int rank, float x) {
-  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(in_block(shared, rank)), "f"(x) : "memory");
-}
-SINTER_DEVICE void write_block(double* shared, int rank, double x) {
-  asm volatile("st.shared::cluster.f64 [%0], %1;" ::"r"(in_block(shared, rank)), "d"(x) : "memory");
+SINTER_DEVICE void cluster_wait() {
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 #else
 inline constexpr bool has_clusters = false;
 SINTER_DEVICE int cluster_rank() { return 0; }
 SINTER_DEVICE void cluster_barrier() {}
-template <class T>
-SINTER_DEVICE void write_block(T* shared, int, T x) {
-  *shared = x;
-}
+SINTER_DEVICE void cluster_arrive() {}
+SINTER_DEVICE void cluster_wait() {}
 #endif
 
 // ---- conversions to nearest even

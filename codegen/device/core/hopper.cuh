@@ -166,6 +166,29 @@ SINTER_DEVICE float4 read_block(const float* shared, int rank) {
   return x;
 }
 
+// Writes a number to the same place in another block's shared memory, and announces its bytes to
+// the barrier at the same place there: who has waited for that sees the number.
+SINTER_DEVICE void send(const float* to, unsigned barrier, int rank, float x) {
+  asm volatile(
+      "{\n\t.reg .b32 there, signal;\n\t"
+      "mapa.shared::cluster.u32 there, %0, %2;\n\t"
+      "mapa.shared::cluster.u32 signal, %1, %2;\n\t"
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [there], %3, "
+      "[signal];\n\t}" ::"r"(address(to)),
+      "r"(barrier), "r"(rank), "f"(x)
+      : "memory");
+}
+SINTER_DEVICE void send(const double* to, unsigned barrier, int rank, double x) {
+  asm volatile(
+      "{\n\t.reg .b32 there, signal;\n\t"
+      "mapa.shared::cluster.u32 there, %0, %2;\n\t"
+      "mapa.shared::cluster.u32 signal, %1, %2;\n\t"
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f64 [there], %3, "
+      "[signal];\n\t}" ::"r"(address(to)),
+      "r"(barrier), "r"(rank), "d"(x)
+      : "memory");
+}
+
 // ---- roles of warps
 
 // Barriers of some of a block's warps, numbers 1 to 15; `threads` wait or pass.

@@ -26,6 +26,7 @@ struct Corner {
 // Where a thread's pack lies in a tile.
 struct Spot {
   int pack, column;
+  int skew = 0;  // elements that the pack starts early
 };
 
 // Where the place of this number lies. Config::lanes threads stand beside each other along the

@@ -2,6 +2,7 @@
 // type Value it computes in, the `phase` that accumulates it and its `length`. A norm2 of floats is
 // summed in double, because the squares may leave the range of float where the result does not.
 #pragma once
+#include "sinter/device/core/hopper.cuh"
 #include "sinter/device/core/math.cuh"
 
 namespace sinter {
@@ -129,6 +130,24 @@ struct RowThreads {
              (blocks > 1 ? hardware::cluster_rank() * lanes : 0)),
         row(static_cast<int>(threadIdx.x) / (rows_fastest ? 1 : lanes) % rows) {}
 
+  // Where the other blocks of the cluster announce their totals, in two buffers.
+  static SINTER_DEVICE unsigned arrived(int turn) {
+    __shared__ unsigned long long barriers[2];
+    return hopper::address(&barriers[turn % 2]);
+  }
+  // At the start. The first total waits until every block of the cluster has come so far: then all
+  // have shared memory and barriers.
+  static SINTER_DEVICE void arrive() {
+    if constexpr (blocks > 1) {
+      if (threadIdx.x == 0) {
+        hopper::barrier_init(arrived(0), 1);
+        hopper::barrier_init(arrived(1), 1);
+        hopper::barriers_are_ready();
+      }
+      hardware::cluster_arrive();
+    }
+  }
+
   // Combines the lanes' partials, for `count` reductions at once, always in the same order; every
   // lane gets the totals of its row. Within a warp by exchange, across warps through shared memory.
   // All threads of the block must call. `turn` counts the calls: two buffers take turns, so that
@@ -160,14 +179,18 @@ struct RowThreads {
     }
     if constexpr (blocks > 1) {
       static_assert(rows == 1);
-      __shared__ Partial totals[2][blocks][count];  // each block tells all others its own
+      // Each block sends its own to all, and goes on when it has those of all: nobody writes to a
+      // buffer that is still read, or to a block that has ended.
+      __shared__ Partial totals[2][blocks][count];
       auto& shared = totals[turn % 2];
+      if (turn == 0) hardware::cluster_wait();
+      if (threadIdx.x == 0) hopper::arrive_and_expect(arrived(turn), sizeof(shared));
       if (threadIdx.x < blocks)
 #pragma unroll
         for (int i = 0; i < count; ++i)
-          hardware::write_block(&shared[hardware::cluster_rank()][i], static_cast<int>(threadIdx.x),
-                                mine[i]);
-      hardware::cluster_barrier();
+          hopper::send(&shared[hardware::cluster_rank()][i], arrived(turn),
+                       static_cast<int>(threadIdx.x), mine[i]);
+      hopper::wait(arrived(turn), turn / 2 % 2);
 #pragma unroll
       for (int i = 0; i < count; ++i) {
         mine[i] = shared[0][i];

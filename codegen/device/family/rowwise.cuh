@@ -16,6 +16,9 @@
 // end. With Config::ahead the next row is fetched while one is worked on: to registers, or, with
 // Config::ring, so many rows to shared memory.
 //
+// With Config::skewed, rows start anywhere in memory: a row's places start where Config::Skew, the
+// access of what moves by packs, is aligned. The first and the last two may reach out of the row.
+//
 // What crosses threads goes through RowThreads::total, which holds all barriers; threads whose row
 // lies past the end reach them too, with nothing to add.
 #pragma once
@@ -49,7 +52,8 @@ struct Rows {
   static constexpr Index lanes = Config::threads_per_row * blocks;
   // Along a row: places, how many elements each moves on, and how many a thread has.
   static constexpr Index stride = across ? 1 : width;
-  static constexpr Index places = row_length / stride;
+  static constexpr bool skewed = Config::skewed;
+  static constexpr Index places = (row_length + (skewed ? 2 * width - 2 : 0)) / stride;
   static constexpr int each = static_cast<int>((places + lanes - 1) / lanes);
   // Rows whose reductions a thread keeps: its own, or its neighbours across.
   static constexpr int states = across ? width : 1;
@@ -89,6 +93,12 @@ struct Rows {
 
   // The first element of the thread's place number i in a row.
   static SINTER_DEVICE Coord at(Coord c, Index i) {
+    if constexpr (skewed) {
+      static_assert(Config::kept == rank - 1 && !across);
+      c.at[rank - 1] = 0;
+      c.at[rank - 1] = i * width - (locate<typename Config::Skew>(c).offset & (width - 1));
+      return c;
+    }
     unravel<Config::kept, rank - Config::kept>(i * stride, c);
     return c;
   }
@@ -97,8 +107,11 @@ struct Rows {
   template <class Phase>
   SINTER_DEVICE void visit(Phase (&phase)[states], int k, Index i, Place& p) {
     const Coord c = at(row[0], i);
+    // Known when compiling, where loops over k are unrolled.
+    const bool at_end = skewed && (!resident || k == 0 || (k + 1) * lanes > places - 2);
 #pragma unroll
     for (int e = 0; e < width; ++e) {
+      if (at_end && (c.at[rank - 1] + e < 0 || c.at[rank - 1] + e >= row_length)) continue;
       const int s = across ? e : 0;
       const Coord d = neighbour < across ? Config::kept - 1 : rank - 1 > (c, e);
       if constexpr (has_columns)
@@ -325,21 +338,19 @@ struct Rows {
 template <class Config, class Place, class RowPlace, class All, class Columns = NoColumns,
           class... Phases, class Args>
 SINTER_DEVICE void run(List<Phases...>, const Args& args) {
-  hardware::take_turn();
   Rows<Config, Args, Place, RowPlace, All, Columns> rows(args);
+  rows.threads.arrive();
+  hardware::take_turn();
   if constexpr (Config::slots > 0) {
     rows.template walk<Phases...>();
   } else {
     if (rows.blocks < Config::blocks_per_row && blockIdx.x % Config::blocks_per_row != 0) return;
     const auto block = static_cast<typename Config::Index>(blockIdx.x / Config::blocks_per_row);
-    if constexpr (rows.blocks > 1) hardware::cluster_barrier();  // all have shared memory now
     rows.take(block);
     rows.fetch_rows(block, rows.of_row);
     if constexpr (rows.resident) rows.template fetch<Phases...>(block, rows.place);
     if constexpr (rows.resident && Config::prefetch) rows.template fetch_weights<Phases...>();
     (rows.template run_phase<Phases>(), ...);
-    // A block's shared memory must outlive what others read in it.
-    if constexpr (rows.blocks > 1) hardware::cluster_barrier();
   }
 }
 

@@ -7,8 +7,12 @@
 //   Body::element  once for every index of the domain
 //   Body::scatter  a pack back into a tile
 //   Body::unstage  from the tile to memory, along `across`
+// With Config::skewed, rows of the tensors start anywhere, and tensors are staged for loading only:
+// the packs of each column start where Config::Skew, the access of what is moved by packs, is
+// aligned. Packs that reach out of the domain are taken apart.
 #pragma once
 #include "sinter/device/core/math.cuh"
+#include "sinter/device/core/skewed_tile.cuh"
 #include "sinter/device/core/tile.cuh"
 
 namespace sinter::tiled {
@@ -21,8 +25,10 @@ struct Shape {
   static constexpr int rows = Config::tile_along, columns = Config::tile_across;
   static constexpr Index extent_along = static_cast<Index>(Config::Extent::at(Config::along));
   static constexpr Index extent_across = static_cast<Index>(Config::Extent::at(Config::across));
-  static constexpr bool even = extent_along % rows == 0 && extent_across % columns == 0;
-  static constexpr int places = rows / Config::width * columns;
+  static constexpr bool even =
+      !Config::skewed && extent_along % rows == 0 && extent_across % columns == 0;
+  static constexpr int width = Config::width, early = Config::skewed ? width - 1 : 0;
+  static constexpr int places = rows / width * columns;
   static constexpr int rounds = (places + Config::threads - 1) / Config::threads;
 
   // Neighbouring blocks take neighbouring tiles along `along`.
@@ -33,7 +39,7 @@ struct Shape {
       block = all / static_cast<unsigned>(count);
       return static_cast<Index>(all - block * static_cast<unsigned>(count));
     };
-    c.at[Config::along] = split((extent_along + rows - 1) / rows) * rows;
+    c.at[Config::along] = split((extent_along + early + rows - 1) / rows) * rows;
     c.at[Config::across] = split((extent_across + columns - 1) / columns) * columns;
 #pragma unroll
     for (int i = rank - 1; i >= 0; --i)
@@ -41,7 +47,40 @@ struct Shape {
         c.at[i] = split(static_cast<Index>(Config::Extent::at(i)));
     return c;
   }
+  // How much earlier than at `c` packs of its column are aligned.
+  static SINTER_DEVICE int skew(const Coord& c) {
+    if constexpr (Config::skewed)
+      return static_cast<int>(locate<typename Config::Skew>(c).offset & (width - 1));
+    else
+      return 0;
+  }
 };
+
+// The packs of a tile that reach out of the domain, element by element.
+template <class Config, class Body, class Staged, class Corner, class Args>
+SINTER_DEVICE void turn_ends(const Args& args, const Corner& corner, const Staged& staged) {
+  using S = Shape<Config>;
+#pragma unroll 1
+  for (unsigned number = threadIdx.x; number < S::places; number += Config::threads) {
+    Spot spot = spot_of<Config>(number);
+    auto c = corner.c;
+    c.at[Config::across] += spot.column;
+    spot.skew = S::skew(c);
+    const auto first = c.at[Config::along] + spot.pack * S::width - spot.skew;
+    if (spot.column >= corner.columns || (first >= 0 && first + S::width <= S::extent_along))
+      continue;
+#pragma unroll 1
+    for (int e = 0; e < S::width; ++e, --spot.skew) {
+      c.at[Config::along] = first + e;
+      if (first + e < 0 || first + e >= S::extent_along) continue;
+      typename Body::template Place<1> place;
+      Body::fetch(args, c, place);
+      Body::gather(staged, spot, place);
+      Body::element(args, c, 0, place);
+      Body::flush(args, c, place);
+    }
+  }
+}
 
 // One tile. At the edges of the domain, threads do without the places that lie outside.
 template <class Config, class Body, class Staged, class Corner, class Args>
@@ -52,25 +91,28 @@ SINTER_DEVICE void turn(const Args& args, const Corner& corner, Staged& staged) 
   typename S::Coord c[count];
   typename Body::template Place<width> place[count];
   Spot spot[count];
-  const auto inside = [&](unsigned number, const Spot& at) {
-    return (S::places % Config::threads == 0 || number < S::places) &&
-           (Corner::whole || (at.pack * width < corner.rows && at.column < corner.columns));
+  const auto inside = [&](unsigned number, const Spot& at, const typename S::Coord& c) {
+    if (S::places % Config::threads != 0 && number >= S::places) return false;
+    if (Corner::whole) return true;
+    if (Config::skewed &&
+        (c.at[Config::along] < 0 || c.at[Config::along] + width > S::extent_along))
+      return false;
+    return (Config::skewed || at.pack * width < corner.rows) && at.column < corner.columns;
   };
   const auto for_places = [&](int from, const auto& f) {
 #pragma unroll
     for (int u = 0; u < count; ++u) {
       const unsigned number = (from + u) * Config::threads + threadIdx.x;
       spot[u] = spot_of<Config>(number);
-      if (inside(number, spot[u])) f(u);
+      c[u] = corner.c;
+      c[u].at[Config::across] += spot[u].column;
+      spot[u].skew = S::skew(c[u]);
+      c[u].at[Config::along] += spot[u].pack * width - spot[u].skew;
+      if (inside(number, spot[u], c[u])) f(u);
     }
   };
   const auto fetch = [&](int from) {
-    for_places(from, [&](int u) {
-      c[u] = corner.c;
-      c[u].at[Config::along] += spot[u].pack * width;
-      c[u].at[Config::across] += spot[u].column;
-      Body::fetch(args, c[u], place[u]);
-    });
+    for_places(from, [&](int u) { Body::fetch(args, c[u], place[u]); });
   };
 
   if constexpr (all_at_once) fetch(0);  // under way together with what is staged
@@ -91,6 +133,7 @@ SINTER_DEVICE void turn(const Args& args, const Corner& corner, Staged& staged) 
       Body::flush(args, c[u], place[u]);
     });
   }
+  if constexpr (Config::skewed && !Corner::whole) turn_ends<Config, Body>(args, corner, staged);
   if constexpr (Config::staged_stores) {
     __syncthreads();
     Body::unstage(args, corner, staged);
@@ -110,7 +153,8 @@ SINTER_DEVICE void run(const Args& args) {
   } else {
     const auto rows = S::extent_along - c.at[Config::along];
     const auto columns = S::extent_across - c.at[Config::across];
-    if (rows >= S::rows && columns >= S::columns)
+    const bool begins = !Config::skewed || c.at[Config::along] >= S::width;
+    if (begins && rows >= S::rows && columns >= S::columns)
       turn<Config, Body>(args, Whole{c, S::rows, S::columns}, staged);
     else
       turn<Config, Body>(args,

@@ -14,6 +14,7 @@ struct Config {
   static constexpr int lanes = 8;
   static constexpr bool staged_loads = false;
   static constexpr bool staged_stores = true;
+  static constexpr bool skewed = false;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<156800, 1, 784>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<156800, 200, 1>; };
 };
@@ -56,6 +57,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_copy_19d251aa(const __grid_constant__ Args args) {
+void sinter_copy_df302714(const __grid_constant__ Args args) {
   sinter::tiled::run<Config, Body, Staged>(args);
 }

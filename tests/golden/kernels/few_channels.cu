@@ -14,6 +14,7 @@ struct Config {
   static constexpr int lanes = 8;
   static constexpr bool staged_loads = false;
   static constexpr bool staged_stores = true;
+  static constexpr bool skewed = false;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<150528, 1, 50176>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<150528, 3, 1>; };
 };
@@ -56,6 +57,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_copy_1f4fdf70(const __grid_constant__ Args args) {
+void sinter_copy_0ff05a0e(const __grid_constant__ Args args) {
   sinter::tiled::run<Config, Body, Staged>(args);
 }

@@ -17,6 +17,7 @@ struct Config {
   static constexpr bool prefetch = true;
   static constexpr bool ahead = false;
   static constexpr bool renew = false;
+  static constexpr bool skewed = false;
   static constexpr int slots = 0;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<800, 1, 20>; };
   struct ScaleAccess : sinter::Strided { using Stride = sinter::Dims<0, 40, 1>; };
@@ -145,6 +146,6 @@ struct Phase2 {
 using Phases = sinter::List<Phase0, Phase1, Phase2>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_avg_sub_mul_add_d24641ba(const __grid_constant__ Args args) {
+void sinter_reduce_avg_sub_mul_add_150750fc(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions>(Phases{}, args);
 }

@@ -17,6 +17,7 @@ struct Config {
   static constexpr bool prefetch = true;
   static constexpr bool ahead = true;
   static constexpr bool renew = false;
+  static constexpr bool skewed = false;
   static constexpr int slots = 264;
   static constexpr int ring = 2;
   static constexpr int slot_bytes = 16384;
@@ -165,6 +166,6 @@ struct Columns : ColumnReductions {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 2)
-void sinter_reduce_avg_mul_sub_0e6c7065(const __grid_constant__ Args args) {
+void sinter_reduce_avg_mul_sub_22fdf0b4(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions, Columns>(Phases{}, args);
 }

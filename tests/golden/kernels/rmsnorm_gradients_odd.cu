@@ -17,6 +17,7 @@ struct Config {
   static constexpr bool prefetch = true;
   static constexpr bool ahead = true;
   static constexpr bool renew = false;
+  static constexpr bool skewed = false;
   static constexpr int slots = 500;
   static constexpr int ring = 0;
   static constexpr int slot_bytes = 0;
@@ -156,6 +157,6 @@ struct Columns : ColumnReductions {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 4)
-void sinter_reduce_avg_mul_sub_43a57f65(const __grid_constant__ Args args) {
+void sinter_reduce_avg_mul_sub_02f27be0(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions, Columns>(Phases{}, args);
 }

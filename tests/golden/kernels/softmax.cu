@@ -17,6 +17,7 @@ struct Config {
   static constexpr bool prefetch = true;
   static constexpr bool ahead = false;
   static constexpr bool renew = false;
+  static constexpr bool skewed = false;
   static constexpr int slots = 0;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<1000, 1>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<1000, 1>; };
@@ -145,6 +146,6 @@ struct Phase2 {
 using Phases = sinter::List<Phase0, Phase1, Phase2>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_max_reduce_add_sub_exp_621b7152(const __grid_constant__ Args args) {
+void sinter_reduce_max_reduce_add_sub_exp_9ee12e6e(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions>(Phases{}, args);
 }

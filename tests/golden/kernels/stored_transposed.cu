@@ -15,6 +15,7 @@ struct Config {
   static constexpr int lanes = 8;
   static constexpr bool staged_loads = false;
   static constexpr bool staged_stores = true;
+  static constexpr bool skewed = false;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<3072, 1>; };
   struct ZAccess : sinter::Strided { using Stride = sinter::Dims<3072, 1>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<1, 1024>; };
@@ -64,6 +65,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_add_f127cf79(const __grid_constant__ Args args) {
+void sinter_add_d3cfb4a2(const __grid_constant__ Args args) {
   sinter::tiled::run<Config, Body, Staged>(args);
 }

@@ -14,6 +14,7 @@ struct Config {
   static constexpr int lanes = 16;
   static constexpr bool staged_loads = true;
   static constexpr bool staged_stores = false;
+  static constexpr bool skewed = false;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<1, 16384>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<8192, 1>; };
 };
@@ -56,6 +57,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_copy_7e89327f(const __grid_constant__ Args args) {
+void sinter_copy_d5401b20(const __grid_constant__ Args args) {
   sinter::tiled::run<Config, Body, Staged>(args);
 }

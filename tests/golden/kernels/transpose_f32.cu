@@ -14,6 +14,7 @@ struct Config {
   static constexpr int lanes = 8;
   static constexpr bool staged_loads = true;
   static constexpr bool staged_stores = false;
+  static constexpr bool skewed = false;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<1, 8192>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<8192, 1>; };
 };
@@ -56,6 +57,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_copy_7eabe310(const __grid_constant__ Args args) {
+void sinter_copy_7acfb590(const __grid_constant__ Args args) {
   sinter::tiled::run<Config, Body, Staged>(args);
 }

@@ -5,17 +5,19 @@ struct Config {
   using Index = int;
   using Extent = sinter::Dims<7003, 5001>;
   static constexpr int threads = 256;
-  static constexpr int unroll = 16;
-  static constexpr int width = 1;
+  static constexpr int unroll = 2;
+  static constexpr int width = 8;
   static constexpr int along = 1;
   static constexpr int across = 0;
   static constexpr int tile_along = 64;
   static constexpr int tile_across = 64;
-  static constexpr int lanes = 32;
+  static constexpr int lanes = 8;
   static constexpr bool staged_loads = true;
   static constexpr bool staged_stores = false;
+  static constexpr bool skewed = true;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<1, 7003>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<5001, 1>; };
+  using Skew = YAccess;
 };
 using Coord = sinter::Coordinates<Config::Index, Config::Extent>;
 
@@ -30,7 +32,7 @@ struct Place {
   sinter::Pack<sinter::bf16, width> y;
 };
 struct Staged {
-  sinter::Tile<Config, Config::XAccess, sinter::bf16, 1> x;
+  sinter::SkewedTile<Config, Config::XAccess, sinter::bf16> x;
 };
 struct Body {
   template <int width>
@@ -56,6 +58,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_copy_d565f976(const __grid_constant__ Args args) {
+void sinter_copy_c6ad1eab(const __grid_constant__ Args args) {
   sinter::tiled::run<Config, Body, Staged>(args);
 }

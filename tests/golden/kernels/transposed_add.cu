@@ -15,6 +15,7 @@ struct Config {
   static constexpr int lanes = 8;
   static constexpr bool staged_loads = true;
   static constexpr bool staged_stores = false;
+  static constexpr bool skewed = false;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<1, 2048>; };
   struct ZAccess : sinter::Strided { using Stride = sinter::Dims<4096, 1>; };
   struct BiasAccess : sinter::Strided { using Stride = sinter::Dims<0, 1>; };
@@ -72,6 +73,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_add_relu_fwd_b4c1d4a4(const __grid_constant__ Args args) {
+void sinter_add_relu_fwd_8a58ee80(const __grid_constant__ Args args) {
   sinter::tiled::run<Config, Body, Staged>(args);
 }
