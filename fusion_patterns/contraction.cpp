@@ -11,10 +11,9 @@
 // of a bias, amax); such a total is complete only when the kernel has ended.
 #include <algorithm>
 
-#include "emit/mma.hpp"
-#include "emit/tensor_cores.hpp"
 #include "fusion_patterns/pattern.hpp"
 #include "planner/contraction_spec.hpp"
+#include "planner/estimate.hpp"
 #include "planner/row_sums.hpp"
 
 namespace sinter {
@@ -75,16 +74,12 @@ class ContractionPattern final : public Pattern {
   };
 
   bool possible(const FusionState& state, const Match& m) const {
-    const auto count = [&](auto&& is) {
-      return std::count_if(m.nodes.begin(), m.nodes.end(),
-                           [&](NodeId n) { return is(state.node(n).op); });
-    };
-    const bool products = count(is_contraction) > 1,
-               reductions = count([](OpKind op) { return op == OpKind::reduction; }) > 0;
-    if (!products && !reductions) return true;
-    const KernelSpec spec = contraction_spec(state, m.nodes, m.anchor);
-    if (state.architecture() == "sm_90a" && plan_tensor_cores(spec, {})) return true;
-    return !products && plan_mma(spec);
+    const bool extra = std::any_of(m.nodes.begin(), m.nodes.end(), [&](NodeId n) {
+      const OpKind op = state.node(n).op;
+      return n != m.anchor && (is_contraction(op) || op == OpKind::reduction);
+    });
+    return !extra ||
+           on_tensor_cores(contraction_spec(state, m.nodes, m.anchor), state.architecture());
   }
 
   Match grown(FusionState& state, NodeId anchor, Extras extras, bool explain) const {

@@ -123,6 +123,7 @@ std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Sched
     if (spec.slots > 0) c.insert(c.end(), {{"ring", s.ring}, {"slot_bytes", s.slot_bytes}});
   } else if (spec.family == Family::contraction) {
     c.insert(c.end(), {{"batch", spec.batch}, {"m", spec.m}, {"n", spec.n}, {"k", spec.k}});
+    if (!spec.columns.empty()) c.push_back({"totals", static_cast<int>(spec.columns.size())});
     if (s.tensor_cores) {
       const TensorCores& e = *s.tensor_cores;
       c.insert(c.end(), {{"tile_m", e.tile.m},

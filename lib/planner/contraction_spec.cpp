@@ -1,5 +1,7 @@
 #include "planner/contraction_spec.hpp"
 
+#include <algorithm>
+
 #include "fusion_patterns/pattern.hpp"
 #include "planner/body_builder.hpp"
 #include "planner/domain.hpp"
@@ -341,6 +343,11 @@ std::string reduction_refuses(const FusionState& state, const std::vector<NodeId
     return "what it gives meets the kernel's results again: a rowwise kernel reads them once for "
            "both";
   return {};
+}
+
+NodeId contraction_of(const FusionState& state, const KernelSpec& spec) {
+  return *std::find_if(spec.nodes.begin(), spec.nodes.end(),
+                       [&](NodeId n) { return is_contraction(state.node(n).op); });
 }
 
 KernelSpec contraction_spec(const FusionState& state, const std::vector<NodeId>& nodes,

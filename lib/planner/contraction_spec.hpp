@@ -27,6 +27,9 @@ std::string product_refuses(const FusionState& state, const std::vector<NodeId>&
 std::string reduction_refuses(const FusionState& state, const std::vector<NodeId>& nodes,
                               NodeId contraction, NodeId reduction);
 
+// The contraction that a kernel is made around.
+NodeId contraction_of(const FusionState& state, const KernelSpec& spec);
+
 KernelSpec contraction_spec(const FusionState& state, const std::vector<NodeId>& nodes,
                             NodeId contraction);
 

@@ -1,5 +1,7 @@
 #include "planner/depth.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -7,6 +9,7 @@
 #include "plan/access.hpp"
 #include "plan/device_model.hpp"
 #include "planner/body_copy.hpp"
+#include "planner/contraction_spec.hpp"
 #include "planner/domain.hpp"
 #include "planner/estimate.hpp"
 
@@ -170,10 +173,10 @@ Pieces divide(const KernelSpec& c, const Dims& parts, Temporaries& temporaries) 
 }  // namespace
 
 DepthParts choose_depth_parts(const KernelSpec& c, std::string_view architecture) {
-  DepthParts best{{}, contraction_microseconds(c, architecture)};
+  const double whole = contraction_microseconds(c, architecture);
+  DepthParts best{{}, whole, whole};
   if (!divisible(c)) return best;
   const std::int64_t results = results_of(c), depth = depth_of(c);
-  const double whole = best.microseconds;
   // With so many parts there are a few tiles for every multiprocessor; of integers, short sums are
   // exact on tensor cores where long ones are not.
   const bool integers = !is_floating(c.a_type) && !is_floating(c.b_type);
@@ -188,19 +191,24 @@ DepthParts choose_depth_parts(const KernelSpec& c, std::string_view architecture
     const double bytes = static_cast<double>(results) * info(c.accumulate).bytes * n;
     const double us = contraction_microseconds(p.sums, architecture) + kLaunchMicroseconds +
                       bytes / kStreamedBytes;
-    if (us < best.microseconds && us < kGain * whole - kLeastGain) best = {parts, us};
+    if (us < best.microseconds && us < kGain * whole - kLeastGain) best = {parts, us, whole};
   }
   return best;
 }
 
-std::vector<KernelSpec> split_depth(KernelSpec c, std::string_view architecture,
-                                    Temporaries& temporaries) {
-  const DepthParts chosen = c.family == Family::contraction ? choose_depth_parts(c, architecture)
-                                                            : DepthParts{};
+std::vector<KernelSpec> split_depth(KernelSpec c, const FusionState& state,
+                                    Temporaries& temporaries, std::vector<PlanCut>& cuts) {
+  if (c.family != Family::contraction) return {std::move(c)};
+  const DepthParts chosen = choose_depth_parts(c, state.architecture());
   if (chosen.parts.empty()) return {std::move(c)};
+  cuts.push_back({"contraction", state.graph().label(state.node(contraction_of(state, c))), "",
+                  fmt::format("its sums are cut in {} parts side by side, which a second kernel "
+                              "adds up: about {:.1f} us in all, {:.1f} us in one",
+                              count(chosen.parts, 0, chosen.parts.size()), chosen.microseconds,
+                              chosen.whole_microseconds)});
   Pieces p = divide(c, chosen.parts, temporaries);
   std::vector<KernelSpec> kernels{std::move(p.sums)};
-  for (auto& k : split(std::move(p.total), architecture, temporaries))
+  for (auto& k : split(std::move(p.total), state.architecture(), temporaries))
     kernels.push_back(std::move(k));
   return kernels;
 }

@@ -5,18 +5,19 @@
 #include <string_view>
 #include <vector>
 
+#include "planner/fusion_state.hpp"
 #include "planner/split.hpp"
 
 namespace sinter {
 
 struct DepthParts {
   Dims parts;  // of each index of k; empty: k stays whole
-  double microseconds = 0;
+  double microseconds = 0, whole_microseconds = 0;
 };
 DepthParts choose_depth_parts(const KernelSpec& contraction, std::string_view architecture);
 
-// The kernels in place of the contraction, in order.
-std::vector<KernelSpec> split_depth(KernelSpec contraction, std::string_view architecture,
-                                    Temporaries& temporaries);
+// The kernels in place of the contraction, in order; `cuts` gets the reason.
+std::vector<KernelSpec> split_depth(KernelSpec contraction, const FusionState& state,
+                                    Temporaries& temporaries, std::vector<PlanCut>& cuts);
 
 }  // namespace sinter

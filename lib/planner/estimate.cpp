@@ -41,6 +41,11 @@ double ordinary_microseconds(const KernelSpec& spec) {
 
 }  // namespace
 
+bool on_tensor_cores(const KernelSpec& spec, std::string_view architecture) {
+  if (architecture == "sm_90a" && plan_tensor_cores(spec, {})) return true;
+  return !spec.two_products() && plan_mma(spec);
+}
+
 double pointwise_microseconds(const KernelSpec& spec) {
   const Schedule s = choose_schedule(spec);
   const bool one_by_one = s.packing.width == 1 && !s.tiling.on;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace sinter {
 namespace {
 
@@ -51,6 +53,7 @@ std::string how_on_sm_90a(const PlanKernel& k) {
   if (get("cluster_m") * get("cluster_n") > 1)
     s += fmt::format("; clusters of {} x {} tiles share an operand", get("cluster_m"),
                      get("cluster_n"));
+  if (get("products") > 1) s += "; two products share A, a tile holds as many columns of each";
   if (get("split") > 1) s += fmt::format("; {} blocks a tile sum a part of k each", get("split"));
   if (get("settle")) s += "; sums are settled in f32 every 128 terms";
   return s + "; estimated, or measured by sinter tune, to be the fastest";
@@ -58,8 +61,11 @@ std::string how_on_sm_90a(const PlanKernel& k) {
 
 std::string how_contraction(const PlanKernel& k) {
   const auto get = [&](std::string_view key) { return chosen(k, key); };
-  const std::string tiles =
-      fmt::format("tiles of {} x {} results on ", get("tile_m"), get("tile_n"));
+  std::string tiles = fmt::format("tiles of {} x {} results on ", get("tile_m"),
+                                  get("tile_n") / std::max<std::int64_t>(1, get("products")));
+  if (get("totals") > 0)
+    tiles = "results are also reduced, in parts of 16 rows or columns that the next kernel adds up; " +
+            tiles;
   if (get("cluster_m") > 0) return tiles + how_on_sm_90a(k);
   if (get("warps_m") > 0)
     return tiles +

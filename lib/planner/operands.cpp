@@ -128,11 +128,6 @@ bool splits_joined_indices(const KernelSpec& spec) {
                      [](const KernelPort& p) { return !p.access.via.empty(); });
 }
 
-NodeId contraction_of(const FusionState& state, const KernelSpec& spec) {
-  return *std::find_if(spec.nodes.begin(), spec.nodes.end(),
-                       [&](NodeId n) { return is_contraction(state.node(n).op); });
-}
-
 // The nodes of the operand go with it.
 void divide_nodes(const FusionState& state, const Operand& o, KernelSpec& first,
                   KernelSpec& contraction) {

@@ -147,7 +147,7 @@ Partition partition(const Graph& lowered, bool fuse, std::string_view architectu
   result.cuts = state.cuts();
   for (auto& spec : kernels)
     for (auto& whole : materialise_operands(std::move(spec), state, temporaries, result.cuts))
-      for (auto& kernel : split_depth(std::move(whole), architecture, temporaries))
+      for (auto& kernel : split_depth(std::move(whole), state, temporaries, result.cuts))
         result.kernels.push_back(std::move(kernel));
   result.temporaries = temporaries.bytes();
   place_workspace(lowered, result);

@@ -1,0 +1,89 @@
+#include "emit/contraction_text.hpp"
+
+#include "emit/place_text.hpp"
+#include "emit/spelling.hpp"
+#include "plan/liveness.hpp"
+
+namespace sinter {
+namespace {
+
+// The reductions of a contraction's results, and how each stores a partial result.
+void print_result_reductions(TextWriter& out, const KernelSpec& spec, const KernelNames& names) {
+  for (std::size_t i = 0; i < spec.columns.size(); ++i) {
+    const ColumnReduction& r = spec.columns[i];
+    const auto port = static_cast<std::size_t>(r.port);
+    out.open("struct {} {{", names.column[i]);
+    out.line("static constexpr auto mode = sinter::ReductionMode::{};", sinter::name(r.mode));
+    out.line("using Value = {};", value_type(r.arithmetic));
+    out.line("static constexpr bool over_m = {}, over_n = {};", r.slot_m > 0, r.slot_n > 0);
+    out.line("template <class Partial>");
+    out.line("SINTER_DEVICE static void store(const Args& args, const Coord& c, Config::Index m,");
+    out.open("                                Config::Index n, Partial partial) {{");
+    std::string at = "args." + names.port[port];
+    if (r.slot_m > 0) at += fmt::format(" + m * {}", r.slot_m);
+    if (r.slot_n > 0) at += fmt::format(" + n * {}", r.slot_n);
+    out.line("sinter::store<Config::{}>({}, c, partial);", names.access[port], at);
+    out.close("}");
+    out.close("};");
+  }
+}
+
+}  // namespace
+
+// The epilogue of a contraction.
+void print_epilogue(TextWriter& out, const BodyText& body) {
+  out.open("struct Body {{");
+  out.line("const Args& args;");
+  out.open("SINTER_DEVICE void apply(const Coord& c, Config::Accumulator acc) const {{");
+  print_statements(out, body, live_statements(body.body(), effects(body.body(), 0)));
+  out.close("}");
+  out.close("};");
+}
+
+// The epilogue of a contraction where a thread holds packs of neighbours.
+void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                           const BodyText& body, const TensorCores* engine) {
+  const std::vector<bool> live = live_statements(body.body(), effects(body.body(), 0));
+  print_result_reductions(out, spec, names);
+  out.open("struct Body {{");
+  out.line("using Reductions = sinter::Reductions<{}>;",
+           fmt::join(names.column.begin(), names.column.end(), ", "));
+  out.line("template <int width>");
+  out.line("using Place = ::Place<width>;");
+  const std::set<int> loads = packed_ports(body, live, StatementKind::load);
+  print_moves(out, names, "fetch", "", loads, "fetch");
+  if (engine && engine->prefetch) {
+    out.open("SINTER_DEVICE static void prefetch(const Args& args, const Coord& c) {{");
+    for (int p : loads)
+      if (const auto i = static_cast<std::size_t>(p);
+          engine->packing.ports[i].kind == PortPack::Kind::pack &&
+          of_whole_tile(spec, spec.ports[i]))
+        out.line("sinter::prefetch<Config::{}>(args.{}, c);", names.access[i], names.port[i]);
+    out.close("}");
+  }
+  out.line("template <int width>");
+  out.line("SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,");
+  out.open(
+      "                                  const Config::Accumulator (&acc)[Config::products], "
+      "Place<width>& place, Reductions& columns) {{");
+  print_statements(out, body, live);
+  out.close("}");
+  print_moves(out, names, "flush", "const ", packed_ports(body, live, StatementKind::store),
+              "flush");
+  out.close("};");
+}
+
+// One operand of a contraction: its last statement is the value.
+void print_operand(TextWriter& out, const BodyText& body, std::string_view struct_name) {
+  const int last = body.size() - 1;
+  out.open("struct {} {{", struct_name);
+  out.line("const Args& args;");
+  out.open("SINTER_DEVICE {} value(const Coord& c) const {{",
+           value_type(body.statement(last).arithmetic));
+  print_statements(out, body, live_statements(body.body(), {last}));
+  out.line("return {};", body.name(last));
+  out.close("}");
+  out.close("};");
+}
+
+}  // namespace sinter

@@ -1,0 +1,18 @@
+// The bodies of a contraction as text, for all of its engines.
+#pragma once
+#include "emit/body_text.hpp"
+#include "emit/tensor_cores.hpp"
+
+namespace sinter {
+
+// One operand on ordinary cores: its last statement is the value.
+void print_operand(TextWriter& out, const BodyText& body, std::string_view struct_name);
+
+// The epilogue on ordinary cores.
+void print_epilogue(TextWriter& out, const BodyText& body);
+
+// The epilogue where a thread holds packs of neighbours. `engine`: null on the portable one.
+void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                           const BodyText& body, const TensorCores* engine);
+
+}  // namespace sinter

@@ -1,0 +1,102 @@
+#include "emit/place_text.hpp"
+
+#include "emit/spelling.hpp"
+
+namespace sinter {
+namespace {
+
+// What the threads of a block have under way to shared memory, inside of struct Place.
+void print_ahead(TextWriter& out, const KernelNames& names, const std::vector<int>& ports) {
+  out.line("template <int count>");
+  out.open("struct Ahead {{");
+  const auto print = [&](auto&& line) {
+    for (int p : ports) line(names.port[static_cast<std::size_t>(p)], p);
+  };
+  print([&](const std::string& name, int) {
+    out.line("sinter::PacksAhead<decltype(Place::{0}), count> {0};", name);
+  });
+  out.open("SINTER_DEVICE void bring(const Args& args, const Coord& c, int number) {{");
+  print([&](const std::string& name, int p) {
+    out.line("sinter::bring<Config::{1}>(args.{0}, c, {0}, number);", name,
+             names.access[static_cast<std::size_t>(p)]);
+  });
+  out.close("}");
+  out.open("SINTER_DEVICE void take(int number, Place& place) const {{");
+  print([&](const std::string& name, int) {
+    out.line("sinter::take({0}, number, place.{0});", name);
+  });
+  out.close("}");
+  out.close("};");
+}
+
+}  // namespace
+
+// All live statements in order.
+void print_statements(TextWriter& out, const BodyText& body, const std::vector<bool>& live) {
+  for (int i = 0; i < body.size(); ++i)
+    if (live[static_cast<std::size_t>(i)]) body.print(out, i);
+}
+
+// What a thread holds at one place of the domain.
+void print_place(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                 const Schedule& schedule) {
+  const Packing& packing = schedule.packing;
+  out.line("template <int width>");
+  out.open("struct Place {{");
+  for (std::size_t i = 0; i < spec.ports.size(); ++i) {
+    const PortPack& pack = packing.ports[i];
+    const auto type = storage_type(spec.ports[i].type);
+    const int full = 16 / info(spec.ports[i].type).bytes;
+    if (pack.kind == PortPack::Kind::same)
+      out.line("sinter::Same<{}> {};", type, names.port[i]);
+    else if (pack.kind == PortPack::Kind::pack)
+      out.line(
+          "sinter::Pack<{}, width{}> {};", type,
+          pack.aligned < std::min(full, packing.width) ? fmt::format(", {}", pack.aligned) : "",
+          names.port[i]);
+    else if (pack.kind == PortPack::Kind::staged)
+      out.line("sinter::Pack<{}, width> {};", type, names.port[i]);
+  }
+  if (schedule.ring > 0) {
+    print_ahead(out, names, ports_of_rows(spec, packing));
+  } else if (spec.slots > 0) {
+    out.open("SINTER_DEVICE void advance(const Place& next) {{");
+    for (int p : ports_of_rows(spec, packing))
+      out.line("{0} = next.{0};", names.port[static_cast<std::size_t>(p)]);
+    out.close("}");
+  }
+  out.close("};");
+}
+
+// A function that moves packs between memory and a place: `ports` through `verb`.
+void print_moves(TextWriter& out, const KernelNames& names, std::string_view verb,
+                 std::string_view constness, const std::set<int>& ports,
+                 std::string_view function) {
+  out.line("template <int width>");
+  const std::string signature = fmt::format(
+      "SINTER_DEVICE static void {}(const Args& args, const Coord& c, "
+      "{}Place<width>& place)",
+      function, constness);
+  if (ports.empty()) return out.line("{} {{}}", signature);
+  out.open("{} {{", signature);
+  for (int p : ports) {
+    const auto i = static_cast<std::size_t>(p);
+    out.line("sinter::{}<Config::{}>(args.{}, c, place.{});", verb, names.access[i], names.port[i],
+             names.port[i]);
+  }
+  out.close("}");
+}
+
+// The ports of the packed loads or stores among the statements; those that pass through a tile, or
+// those that do not.
+std::set<int> packed_ports(const BodyText& body, const std::vector<bool>& live, StatementKind kind,
+                           bool staged) {
+  std::set<int> ports;
+  for (int i = 0; i < body.size(); ++i)
+    if (live[static_cast<std::size_t>(i)] && body.packed(i) && body.statement(i).kind == kind &&
+        body.staged(i) == staged)
+      ports.insert(body.statement(i).port);
+  return ports;
+}
+
+}  // namespace sinter

@@ -1,0 +1,26 @@
+// What a thread holds at a place of the domain as text, and how it moves between memory and there.
+#pragma once
+#include <set>
+
+#include "emit/body_text.hpp"
+#include "emit/schedule.hpp"
+
+namespace sinter {
+
+// All live statements in order.
+void print_statements(TextWriter& out, const BodyText& body, const std::vector<bool>& live);
+
+// struct Place.
+void print_place(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                 const Schedule& schedule);
+
+// A function that moves packs between memory and a place: `ports` through `verb`.
+void print_moves(TextWriter& out, const KernelNames& names, std::string_view verb,
+                 std::string_view constness, const std::set<int>& ports, std::string_view function);
+
+// The ports of the packed loads or stores among the statements; those that pass through a tile, or
+// those that do not.
+std::set<int> packed_ports(const BodyText& body, const std::vector<bool>& live, StatementKind kind,
+                           bool staged = false);
+
+}  // namespace sinter

@@ -1,0 +1,139 @@
+#include "emit/rowwise_text.hpp"
+
+#include "emit/place_text.hpp"
+#include "emit/spelling.hpp"
+#include "plan/access.hpp"
+#include "plan/liveness.hpp"
+
+namespace sinter {
+namespace {
+
+template <class Reduction>
+void print_reduction(TextWriter& out, const Reduction& r, const std::string& name, int phase) {
+  out.open("struct {} {{", name);
+  out.line("static constexpr auto mode = sinter::ReductionMode::{};", sinter::name(r.mode));
+  out.line("using Value = {};", value_type(r.arithmetic));
+  out.line("static constexpr int phase = {};", phase);
+  out.line("static constexpr long long length = {};", r.length);
+  out.close("};");
+}
+
+template <class Print>
+void print_function(TextWriter& out, std::string_view signature, const std::vector<int>& statements,
+                    const Print& print) {
+  if (statements.empty()) return out.line("SINTER_DEVICE {} {{}}", signature);
+  out.open("SINTER_DEVICE {} {{", signature);
+  for (int i : statements) print(i);
+  out.close("}");
+}
+
+}  // namespace
+
+void print_reductions(TextWriter& out, const KernelSpec& spec, const KernelNames& names) {
+  for (std::size_t i = 0; i < spec.reductions.size(); ++i)
+    print_reduction(out, spec.reductions[i], names.reduction[i], spec.reductions[i].phase);
+  out.line("using Reductions = sinter::Reductions<{}>;",
+           fmt::join(names.reduction.begin(), names.reduction.end(), ", "));
+  for (std::size_t i = 0; i < spec.columns.size(); ++i)
+    print_reduction(out, spec.columns[i], names.column[i], 0);
+  if (!spec.columns.empty())
+    out.line("using ColumnReductions = sinter::Reductions<{}>;",
+             fmt::join(names.column.begin(), names.column.end(), ", "));
+}
+
+// What a block writes for one column: its partial results, `slot` rows of them further.
+void print_column_stores(TextWriter& out, const KernelSpec& spec, const KernelNames& names) {
+  out.open("struct Columns : ColumnReductions {{");
+  out.open("SINTER_DEVICE void store(const Args& args, const Coord& c, long long slot) const {{");
+  for (std::size_t i = 0; i < spec.columns.size(); ++i) {
+    const auto port = static_cast<std::size_t>(spec.columns[i].port);
+    const std::int64_t row = count(spec.extent, spec.kept, spec.extent.size());
+    out.line("sinter::store<Config::{}>(args.{} + slot * {}, c, partial<{}>());",
+             names.access[port], names.port[port], row, names.column[i]);
+  }
+  out.close("}");
+  out.close("};");
+}
+
+// What a thread holds of a row as a whole.
+void print_row_place(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                     const BodyText& body) {
+  std::set<std::size_t> ports;
+  for (int i = 0; i < body.size(); ++i)
+    if (body.of_row(i)) ports.insert(static_cast<std::size_t>(body.statement(i).port));
+  const std::string_view fetch = "SINTER_DEVICE void fetch(const Args& args, const Coord& c)";
+  if (ports.empty()) return out.line("struct RowPlace {{ {} {{}} }};", fetch);
+  out.open("struct RowPlace {{");
+  for (std::size_t p : ports)
+    out.line("sinter::Same<{}> {};", storage_type(spec.ports[p].type), names.port[p]);
+  out.open("{} {{", fetch);
+  for (std::size_t p : ports)
+    out.line("sinter::fetch<Config::{}>(args.{}, c, {});", names.access[p], names.port[p],
+             names.port[p]);
+  out.close("}");
+  out.close("};");
+}
+
+// Everything that a phase's stores and reduces need. Values of the row become members, where the
+// elements and the stores of the row find them. `fetched`: the ports of the phases before.
+void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body,
+                 const Schedule& schedule, int phase, bool columns, std::set<int>& fetched) {
+  const Packing& packing = schedule.packing;
+  const std::vector<bool> live = live_statements(body.body(), effects(body.body(), phase));
+  std::vector<int> row, element, row_stores;
+  std::set<int> members;
+  for (int i = 0; i < body.size(); ++i) {
+    if (!live[static_cast<std::size_t>(i)]) continue;
+    const Statement& s = body.statement(i);
+    const bool store = s.kind == StatementKind::store;
+    const bool of_row = s.per_row && (store || !acts(s));
+    (!of_row ? element : store ? row_stores : row).push_back(i);
+    if (!of_row || store)
+      for (int a : s.args)
+        if (body.statement(a).per_row) members.insert(a);
+  }
+  std::set<int> first, weights, again;
+  for (int p : packed_ports(body, live, StatementKind::load)) {
+    const bool weight = packing.ports[static_cast<std::size_t>(p)].weight;
+    (fetched.count(p) ? again : weight ? weights : first).insert(p);
+    fetched.insert(p);
+  }
+
+  out.open("struct Phase{} {{", phase);
+  out.line("static constexpr int number = {};", phase);
+  out.line("static constexpr bool has_elements = {};", !element.empty());
+  for (int i : members)
+    out.line("{} {} = 0;", value_type(body.statement(i).arithmetic), body.name(i));
+  print_function(
+      out,
+      "void row(const Args& args, const Coord& c, const RowPlace& of_row, "
+      "const Reductions& reductions)",
+      row, [&](int i) { members.count(i) ? body.print_assignment(out, i) : body.print(out, i); });
+  const auto print = [&](int i) { body.print(out, i); };
+  const bool skewed = schedule.skew >= 0;
+  const std::string_view fetch = skewed ? "fetch_clipped" : "fetch",
+                         flush = skewed ? "flush_clipped" : "flush";
+  print_moves(out, names, fetch, "", first, "fetch");
+  print_moves(out, names, fetch, "", weights, "fetch_weights");
+  print_moves(out, names, fetch, "", again, "refetch");
+  out.line("template <int width>");
+  if (again.empty()) {
+    out.line("SINTER_DEVICE static void renew(Place<width>& place) {{}}");
+  } else {
+    out.open("SINTER_DEVICE static void renew(Place<width>& place) {{");
+    for (int p : again)
+      out.line("sinter::renew(place.{});", names.port[static_cast<std::size_t>(p)]);
+    out.close("}");
+  }
+  out.line("template <int width>");
+  print_function(out,
+                 fmt::format("void element(const Args& args, const Coord& c, int e, "
+                             "Place<width>& place, Reductions& reductions{}) const",
+                             columns ? ", ColumnReductions& columns" : ""),
+                 element, print);
+  print_moves(out, names, flush, "const ", packed_ports(body, live, StatementKind::store), "flush");
+  print_function(out, "void store_row(const Args& args, const Coord& c) const", row_stores, print);
+  out.close("};");
+}
+
+}  // namespace sinter

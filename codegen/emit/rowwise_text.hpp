@@ -1,0 +1,24 @@
+// The parts of a generated file that only rowwise kernels have.
+#pragma once
+#include <set>
+
+#include "emit/body_text.hpp"
+#include "emit/schedule.hpp"
+
+namespace sinter {
+
+void print_reductions(TextWriter& out, const KernelSpec& spec, const KernelNames& names);
+
+// What a block writes for one column: its partial results, `slot` rows of them further.
+void print_column_stores(TextWriter& out, const KernelSpec& spec, const KernelNames& names);
+
+// What a thread holds of a row as a whole.
+void print_row_place(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                     const BodyText& body);
+
+// Everything that a phase's stores and reduces need. `columns`: values are reduced down them, too.
+// `fetched`: the ports of the phases before.
+void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body,
+                 const Schedule& schedule, int phase, bool columns, std::set<int>& fetched);
+
+}  // namespace sinter
