@@ -376,13 +376,13 @@ std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const T
   e.prefetch = p.reads;
   e.unroll = e.settle ? 1 : 2;
   if (e.prefetch) e.unroll = p.extra_bytes > 8 || sums_per_thread(t) > kRoomy ? 2 : 4;
-  const int lane_packs = 1024 / p.products / 32 / e.packing.width;
-  e.ahead = e.prefetch && t.split == 1 && e.unroll == lane_packs;
   // Where every row of A is read by one tile alone, those that run at once should not all read the
   // same columns of memory.
   e.rotate = t.n <= kNarrow && p.columns <= t.n * t.cluster_n;
   if (p.reduces && e.packing.width == 1) e.unroll = std::max(e.unroll, 2);
   if (two) e.unroll = std::min(e.unroll, 2);  // slabs of half the columns
+  const int lane_packs = 1024 / p.products / 32 / e.packing.width;
+  e.ahead = e.prefetch && t.split == 1 && e.unroll == lane_packs;
   e.threads = 128 * (t.consumers + 1);
   // Of the 504 that three warpgroups have, in steps of eight.
   const int kept = sums_per_thread(t) * (e.settle ? 3 : 1) + (e.ahead ? 64 : 0);

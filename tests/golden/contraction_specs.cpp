@@ -196,12 +196,50 @@ KernelSpec hopper_bytes() {
   return b.spec;
 }
 
+// swish(a @ b) * (a @ b2) + residual, whose columns are added up in parts of 16 rows.
+KernelSpec hopper_pair() {
+  auto b = contraction({1000, 704, 520}, 0, 1, 1, 1);
+  b.into(b.spec.a).load("a", b.port("a", bf16, strided({520, 0, 1})));
+  b.into(b.spec.b).load("gate", b.port("gate", bf16, strided({0, 520, 1})));
+  b.into(b.spec.b2).load("up", b.port("up", bf16, strided({0, 520, 1})));
+  b.into(b.spec.body);
+  const int gate = b.accumulator("gated", 0), up = b.accumulator("raised", 1);
+  const int h = b.op("h", M::mul, {b.op("active", M::swish_fwd, {gate}), up});
+  const int y = b.op("y", M::add, {h, b.load("x", b.port("x", f32, strided({704, 1, 0})))});
+  b.store(y, b.port("y", f32, strided({704, 1, 0}), true));
+  b.spec.columns.push_back({.mode = ReductionMode::add,
+                            .length = 1000,
+                            .label = "total",
+                            .port = b.port("total_parts", f32, strided({0, 1, 0}), true),
+                            .slot_m = 704,
+                            .type = f32});
+  Statement total;
+  total.kind = StatementKind::column;
+  total.port = 0;
+  total.args = {y};
+  b.spec.body.statements.push_back(total);
+  return b.spec;
+}
+
+// i8 into i32.
+KernelSpec hopper_integers() {
+  auto b = contraction({512, 768, 4096}, 0, 1, 1, 1);
+  b.spec.accumulate = f64;
+  b.into(b.spec.a).load("a", b.port("a", i8, strided({4096, 0, 1})));
+  b.into(b.spec.b).load("b", b.port("b", i8, strided({0, 4096, 1})));
+  b.into(b.spec.body);
+  b.store(b.accumulator("y"), b.port("y", i32, strided({768, 1, 0}), true));
+  return b.spec;
+}
+
 }  // namespace
 
 std::vector<NamedSpec> hopper_specs() {
   return {{"hopper_residual", hopper_residual()},
           {"hopper_few_rows", hopper_few_rows()},
-          {"hopper_bytes", hopper_bytes()}};
+          {"hopper_bytes", hopper_bytes()},
+          {"hopper_pair", hopper_pair()},
+          {"hopper_integers", hopper_integers()}};
 }
 
 std::vector<NamedSpec> contraction_specs() {

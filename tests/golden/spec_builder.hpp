@@ -92,10 +92,10 @@ class SpecBuilder {
     s.arithmetic = fits_f32(type) ? DataType::f32 : DataType::f64;
     return add(std::move(s));
   }
-  int accumulator(std::string label) {
+  int accumulator(std::string label, int product = 0) {
     Statement s = make(StatementKind::accumulator, std::move(label), {});
     s.arithmetic = spec.accumulate;
-    s.dim = 0;
+    s.dim = product;
     return add(std::move(s));
   }
   int inside(int value, int port) {

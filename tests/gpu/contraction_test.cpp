@@ -38,7 +38,7 @@ Shared<Graph> graph_of(const Problem& p, const std::string& name) {
   if (p.side_inputs) {
     c = c + g->tensor({.name = "bias", .dim = {1, 1, p.n}});
     c = relu(c) * g->tensor({.name = "scale", .dim = {1, p.m, 1}, .data_type = f32});
-    c = c + g->tensor({.name = "residual", .dim = {p.batch, p.m, p.n}});
+    c = c + g->tensor({.name = "residual", .dim = {p.batch, p.m, p.n}, .data_type = p.result});
   }
   if (p.totals) {
     const auto total = [&](ReductionMode mode, Dims dim, const char* name) {
@@ -123,6 +123,8 @@ TEST_CASE("pairs of matmuls in every configuration", "[contraction]") {
             .a_by_rows = false,
             .b_by_columns = false,
             .io = f16,
+            .result = f32,
+            .side_inputs = true,
             .totals = true,
             .two_products = true}});
 }
@@ -135,7 +137,7 @@ TEST_CASE("matmuls of every kind for the sanitizer", "[sanitize]") {
           true);
 }
 
-// Several tiles a block, and a ring that is used many times.
+// Several tiles a block, a ring that is used many times, and long sums.
 TEST_CASE("matmuls of many tiles", "[contraction]") {
   std::vector<GraphSource> all;
   for (const Problem& p : {Problem{.batch = 1, .m = 2104, .n = 3080, .k = 72},
@@ -144,7 +146,11 @@ TEST_CASE("matmuls of many tiles", "[contraction]") {
                            Problem{.batch = 1, .m = 8, .n = 4104, .k = 2056},
                            Problem{.batch = 1, .m = 1, .n = 4104, .k = 2056},
                            Problem{.batch = 1, .m = 4099, .n = 1, .k = 1111},
-                           Problem{.batch = 1, .m = 264, .n = 264, .k = 16392}})
+                           Problem{.batch = 1, .m = 264, .n = 264, .k = 16392},
+                           // In parts of k:
+                           Problem{.batch = 1, .m = 72, .n = 136, .k = 33024, .side_inputs = true},
+                           Problem{.batch = 2, .m = 40, .n = 33, .k = 8192, .b_by_columns = false},
+                           Problem{.batch = 1, .m = 40, .n = 72, .k = 139264, .io = i8, .result = i32}})
     all.push_back({text(p), all.size(), [p] { return graph_of(p, text(p)); }, {}});
   Failures failures;
   const Totals t =
