@@ -13,7 +13,7 @@
 
 #include "fusion_patterns/pattern.hpp"
 #include "planner/contraction_spec.hpp"
-#include "planner/estimate.hpp"
+#include "planner/depth.hpp"
 #include "planner/row_sums.hpp"
 
 namespace sinter {
@@ -55,7 +55,8 @@ class ContractionPattern final : public Pattern {
     if (!is_contraction(state.node(anchor).op)) return std::nullopt;
     // The most that some engine can do.
     Match m;
-    for (const Extras extras : {Extras{true, true}, Extras{false, true}, Extras{false, false}}) {
+    for (const Extras extras :
+         {Extras{true, true}, Extras{true, false}, Extras{false, true}, Extras{false, false}}) {
       m = grown(state, anchor, extras, explain);
       if (possible(state, m)) break;
     }
@@ -79,7 +80,7 @@ class ContractionPattern final : public Pattern {
       return n != m.anchor && (is_contraction(op) || op == OpKind::reduction);
     });
     return !extra ||
-           on_tensor_cores(contraction_spec(state, m.nodes, m.anchor), state.architecture());
+           fits_one_kernel(contraction_spec(state, m.nodes, m.anchor), state.architecture());
   }
 
   Match grown(FusionState& state, NodeId anchor, Extras extras, bool explain) const {
@@ -95,7 +96,8 @@ class ContractionPattern final : public Pattern {
                  return "it needs a total, which the kernel's end completes";
              }
              if (n.op == OpKind::reduction) {
-               if (!reductions) return "ordinary cores reduce no results";
+               if (!reductions)
+                 return "a kernel that reduces its results would be slower, or has no engine";
                return reduction_refuses(state, m.nodes, anchor, other);
              }
              if (is_contraction(n.op) && extras.product)

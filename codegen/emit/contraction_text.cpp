@@ -9,6 +9,8 @@ namespace {
 
 // The reductions of a contraction's results, and how each stores a partial result.
 void print_result_reductions(TextWriter& out, const KernelSpec& spec, const KernelNames& names) {
+  if (!spec.columns.empty())
+    out.line("static_assert(sinter::contraction::kReducedTogether == {});", kReducedTogether);
   for (std::size_t i = 0; i < spec.columns.size(); ++i) {
     const ColumnReduction& r = spec.columns[i];
     const auto port = static_cast<std::size_t>(r.port);
@@ -20,8 +22,8 @@ void print_result_reductions(TextWriter& out, const KernelSpec& spec, const Kern
     out.line("SINTER_DEVICE static void store(const Args& args, const Coord& c, Config::Index m,");
     out.open("                                Config::Index n, Partial partial) {{");
     std::string at = "args." + names.port[port];
-    if (r.slot_m > 0) at += fmt::format(" + m * {}", r.slot_m);
-    if (r.slot_n > 0) at += fmt::format(" + n * {}", r.slot_n);
+    if (r.slot_m > 0) at += fmt::format(" + m * {}ll", r.slot_m);
+    if (r.slot_n > 0) at += fmt::format(" + n * {}ll", r.slot_n);
     out.line("sinter::store<Config::{}>({}, c, partial);", names.access[port], at);
     out.close("}");
     out.close("};");

@@ -14,6 +14,13 @@ Access packed_access(int rank, int first, const Dims& dim);
 constexpr bool is_load(const Statement& s) { return s.kind == StatementKind::load; }
 constexpr bool is_store(const Statement& s) { return s.kind == StatementKind::store; }
 
+// Whether `port`, and `port2`, of the statement are ports of the kernel; of others they number
+// scalars, gathers or reductions.
+constexpr bool names_ports(const Statement& s) {
+  return is_load(s) || is_store(s) || s.kind == StatementKind::inside ||
+         s.kind == StatementKind::random;
+}
+
 // The port that the body loads as it is, reached by strides alone; null for any other body.
 const KernelPort* plainly_loaded(const KernelSpec& spec, const Body& body);
 

@@ -319,6 +319,7 @@ std::string reduction_refuses(const FusionState& state, const std::vector<NodeId
   const Dims& from = g[state.node(reduction).inputs[0]].dim;
   const Dims& to = g[state.node(reduction).outputs[0]].dim;
   if (n.op == OpKind::moe_grouped_matmul) return "rows of a grouped matmul are renumbered";
+  if (count(from) == 0) return "there are no results";
   if (from != g[n.outputs[0]].dim) return "it runs over other dims than the result's";
   const Space s = space_of(g, n);
   // An index is reduced where its axis is; axes of extent 1 are either.

@@ -6,6 +6,8 @@
 #include <numeric>
 
 #include "emit/index_order.hpp"
+#include "emit/mma.hpp"
+#include "emit/tensor_cores.hpp"
 #include "plan/access.hpp"
 #include "plan/device_model.hpp"
 #include "planner/body_copy.hpp"
@@ -17,7 +19,7 @@ namespace sinter {
 namespace {
 
 constexpr std::int64_t kMostParts = 256;
-constexpr std::int64_t kLeastRun = 16;   // elements of a part that lie together
+constexpr std::int64_t kLeastRun = 16;    // elements of a part that lie together
 constexpr std::int64_t kLeastDepth = 64;  // of a part
 constexpr std::int64_t kTile = 128 * 128;
 // Estimates are rough: of the time without parts, at most so much, and this many microseconds less.
@@ -43,9 +45,9 @@ Dims shared_out(const KernelSpec& c, std::int64_t parts) {
   Dims shares;
   for (int i = first_k(c); i < c.extent.size(); ++i) {
     std::int64_t share = std::gcd(parts, c.extent[i]);
-    const bool together =
-        std::any_of(c.ports.begin(), c.ports.end(),
-                    [&](const KernelPort& p) { return !p.written && step(p.access, i) == 1; });
+    const bool together = std::any_of(c.ports.begin(), c.ports.end(), [&](const KernelPort& p) {
+      return !p.written && step(p.access, i) == 1;
+    });
     if (together)
       while (share > 1 && (c.extent[i] / share) % kLeastRun != 0) {
         std::int64_t smaller = share - 1;
@@ -96,8 +98,8 @@ void cut_depth(KernelSpec& c, const Dims& parts) {
 Access packed_as_results(const KernelSpec& c) {
   std::vector<int> order(static_cast<std::size_t>(first_k(c)));
   std::iota(order.begin(), order.end(), 0);
-  const auto result = std::find_if(c.ports.begin(), c.ports.end(),
-                                   [](const KernelPort& p) { return p.written; });
+  const auto result =
+      std::find_if(c.ports.begin(), c.ports.end(), [](const KernelPort& p) { return p.written; });
   if (result != c.ports.end())
     std::stable_sort(order.begin(), order.end(), [&](int x, int y) {
       return step(result->access, x) > step(result->access, y);
@@ -128,7 +130,8 @@ Pieces divide(const KernelSpec& c, const Dims& parts, Temporaries& temporaries) 
   std::int64_t stride = results * n;
   for (int j = 0; j < added; ++j) written.stride.push_back(stride /= p.sums.extent[j]);
   for (std::int64_t s : of_part.stride) written.stride.push_back(s);
-  const KernelPort port = temporaries.add(acc.label + "_parts", c.accumulate, {n, results}, written);
+  const KernelPort port =
+      temporaries.add(acc.label + "_parts", c.accumulate, {n, results}, written);
   Statement store = statement(StatementKind::store, c.accumulate, "");
   store.args = {0};
   store.port = static_cast<int>(p.sums.ports.size());
@@ -194,6 +197,16 @@ DepthParts choose_depth_parts(const KernelSpec& c, std::string_view architecture
     if (us < best.microseconds && us < kGain * whole - kLeastGain) best = {parts, us, whole};
   }
   return best;
+}
+
+bool fits_one_kernel(const KernelSpec& c, std::string_view architecture) {
+  const bool accelerated = architecture == "sm_90a" && plan_tensor_cores(c, {});
+  if (!accelerated && (c.two_products() || !plan_mma(c))) return false;
+  if (c.columns.empty()) return true;
+  KernelSpec plain = c;
+  plain.columns.clear();  // statements that name them are not looked at here
+  if (!accelerated && architecture == "sm_90a" && plan_tensor_cores(plain, {})) return false;
+  return choose_depth_parts(plain, architecture).parts.empty();
 }
 
 std::vector<KernelSpec> split_depth(KernelSpec c, const FusionState& state,

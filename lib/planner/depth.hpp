@@ -16,6 +16,11 @@ struct DepthParts {
 };
 DepthParts choose_depth_parts(const KernelSpec& contraction, std::string_view architecture);
 
+// Whether a second product and reduced results, where the contraction has them, are better made by
+// its kernel than by others: an engine on tensor cores does them, the same one as without the
+// reductions, and the sums would not be cut.
+bool fits_one_kernel(const KernelSpec& contraction, std::string_view architecture);
+
 // The kernels in place of the contraction, in order; `cuts` gets the reason.
 std::vector<KernelSpec> split_depth(KernelSpec contraction, const FusionState& state,
                                     Temporaries& temporaries, std::vector<PlanCut>& cuts);

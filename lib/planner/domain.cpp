@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "plan/access.hpp"
+
 namespace sinter {
 namespace {
 
@@ -141,9 +143,17 @@ void drop_unused(KernelSpec& spec) {
   };
   // Of a random number, ports that are negative name scalars.
   drop(spec.ports, [&](const auto& use) {
+    const auto use_port = [&](int& p) {
+      if (p >= 0) use(p);
+    };
     each_number([&](const Statement& s, int& p) {
-      if (p >= 0 && s.kind != StatementKind::scalar) use(p);
+      if (names_ports(s)) use_port(p);
     });
+    for (auto& g : spec.gathers)
+      for (int& p : g.ports) use_port(p);
+    for (auto& c : spec.columns) use_port(c.port);
+    use_port(spec.rows.offsets);
+    use_port(spec.rows.index);
   });
   drop(spec.scalars, [&](const auto& use) {
     each_number([&](const Statement& s, int& p) {

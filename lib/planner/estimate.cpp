@@ -41,11 +41,6 @@ double ordinary_microseconds(const KernelSpec& spec) {
 
 }  // namespace
 
-bool on_tensor_cores(const KernelSpec& spec, std::string_view architecture) {
-  if (architecture == "sm_90a" && plan_tensor_cores(spec, {})) return true;
-  return !spec.two_products() && plan_mma(spec);
-}
-
 double pointwise_microseconds(const KernelSpec& spec) {
   const Schedule s = choose_schedule(spec);
   const bool one_by_one = s.packing.width == 1 && !s.tiling.on;
@@ -66,8 +61,8 @@ double contraction_microseconds(const KernelSpec& spec, std::string_view archite
   const bool odd = lies_odd(e.a, mma->spec.a) || lies_odd(e.b, mma->spec.b);
   const bool copied = e.a.copied && e.b.copied;
   const double operations = 2.0 * static_cast<double>(count(spec.extent, 0, spec.extent.size()));
-  return std::max({e.microseconds * (copied ? 1 : kThroughRegisters), odd ? operations / kOdd : 0,
-                   memory});
+  return std::max(
+      {e.microseconds * (copied ? 1 : kThroughRegisters), odd ? operations / kOdd : 0, memory});
 }
 
 }  // namespace sinter

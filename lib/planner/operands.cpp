@@ -151,16 +151,18 @@ void narrow_operands(const Graph& lowered, std::vector<KernelSpec>& kernels) {
         if (ours) visit(spec, static_cast<int>(i));
       }
   };
-  // What the kernel may round the port's elements to.
+  // The type in which the kernel multiplies the port's elements, where it does nothing else with
+  // them.
   const auto read_as = [](const KernelSpec& spec, int port) {
-    if (spec.family != Family::contraction || spec.annihilating_zero) return DataType::none;
-    DataType type = DataType::none;
+    if (spec.family != Family::contraction || spec.annihilating_zero ||
+        spec.accumulate != DataType::f32)
+      return DataType::none;
     for (const Body* body : spec.bodies())
       for (const auto& s : body->statements) {
-        if (s.kind == StatementKind::scalar || (s.port != port && s.port2 != port)) continue;
+        if (!names_ports(s) || (s.port != port && s.port2 != port)) continue;
         if (body == &spec.body || body->statements.size() != 1) return DataType::none;
-        type = body == &spec.a ? spec.a_type : spec.b_type;
       }
+    const DataType type = factor_type(spec);
     return type == DataType::f16 || type == DataType::bf16 ? type : DataType::none;
   };
   each_port([&](const KernelSpec& spec, int i) {
@@ -180,8 +182,8 @@ void narrow_operands(const Graph& lowered, std::vector<KernelSpec>& kernels) {
 std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState& state,
                                              Temporaries& temporaries, std::vector<PlanCut>& cuts) {
   const bool candidate = state.architecture() == "sm_90a" && spec.family == Family::contraction &&
-                         spec.k == 1 && !spec.rows.on &&
-                         spec.gathers.empty() && !splits_joined_indices(spec);
+                         spec.k == 1 && !spec.rows.on && spec.gathers.empty() &&
+                         !splits_joined_indices(spec);
   if (!candidate || plan_tensor_cores(spec, {})) return {std::move(spec)};
   const int m = spec.batch, n = m + spec.m;
   const Operand a{0, &KernelSpec::a, &KernelSpec::a_type, m, spec.m},

@@ -315,8 +315,8 @@ class Finish {
     KernelPort result = c.result;
     read.stride = restricted(parts.access.stride, step);
     result.access.stride = restricted(c.result.access.stride, Dims::filled(step.size(), 0));
-    int value = finish(whole_, body_, read_back(parts, read), c.mode, c.arithmetic, c.length,
-                       c.label);
+    int value =
+        finish(whole_, body_, read_back(parts, read), c.mode, c.arithmetic, c.length, c.label);
     DataType arithmetic = c.arithmetic;
     if (c.result.type != c.type && c.type != c.arithmetic) {
       // Stored narrower than its own type, the value is first rounded to its own.

@@ -2,7 +2,8 @@
 // several kernels that hand each other partial results:
 //   - few long rows are cut in parts, whose partial results a second kernel combines;
 //   - a kernel of several phases over few rows becomes a kernel a phase;
-//   - column reductions of a rowwise kernel, and reductions of a contraction's results, are finished
+//   - column reductions of a rowwise kernel, and reductions of a contraction's results, are
+//   finished
 //     by a kernel of their own.
 // Parts and their order depend on the shapes alone, so results do not change from run to run.
 #pragma once

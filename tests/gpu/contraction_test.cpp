@@ -140,17 +140,18 @@ TEST_CASE("matmuls of every kind for the sanitizer", "[sanitize]") {
 // Several tiles a block, a ring that is used many times, and long sums.
 TEST_CASE("matmuls of many tiles", "[contraction]") {
   std::vector<GraphSource> all;
-  for (const Problem& p : {Problem{.batch = 1, .m = 2104, .n = 3080, .k = 72},
-                           Problem{.batch = 1, .m = 2056, .n = 2056, .k = 2056},
-                           Problem{.batch = 70, .m = 264, .n = 264, .k = 136, .side_inputs = true},
-                           Problem{.batch = 1, .m = 8, .n = 4104, .k = 2056},
-                           Problem{.batch = 1, .m = 1, .n = 4104, .k = 2056},
-                           Problem{.batch = 1, .m = 4099, .n = 1, .k = 1111},
-                           Problem{.batch = 1, .m = 264, .n = 264, .k = 16392},
-                           // In parts of k:
-                           Problem{.batch = 1, .m = 72, .n = 136, .k = 33024, .side_inputs = true},
-                           Problem{.batch = 2, .m = 40, .n = 33, .k = 8192, .b_by_columns = false},
-                           Problem{.batch = 1, .m = 40, .n = 72, .k = 139264, .io = i8, .result = i32}})
+  for (const Problem& p :
+       {Problem{.batch = 1, .m = 2104, .n = 3080, .k = 72},
+        Problem{.batch = 1, .m = 2056, .n = 2056, .k = 2056},
+        Problem{.batch = 70, .m = 264, .n = 264, .k = 136, .side_inputs = true},
+        Problem{.batch = 1, .m = 8, .n = 4104, .k = 2056},
+        Problem{.batch = 1, .m = 1, .n = 4104, .k = 2056},
+        Problem{.batch = 1, .m = 4099, .n = 1, .k = 1111},
+        Problem{.batch = 1, .m = 264, .n = 264, .k = 16392},
+        // In parts of k:
+        Problem{.batch = 1, .m = 72, .n = 136, .k = 33024, .side_inputs = true},
+        Problem{.batch = 2, .m = 40, .n = 33, .k = 8192, .b_by_columns = false},
+        Problem{.batch = 1, .m = 40, .n = 72, .k = 139264, .io = i8, .result = i32}})
     all.push_back({text(p), all.size(), [p] { return graph_of(p, text(p)); }, {}});
   Failures failures;
   const Totals t =

@@ -145,11 +145,11 @@ TEST_CASE("long sums with few results are cut in parts, which a second kernel ad
 }
 
 TEST_CASE("products of 8-bit integers are summed in 32 bits, as many as these hold") {
-  for (const auto& [type, depth, fits] :
-       {std::tuple{i8, std::int64_t{131056}, true}, {i8, std::int64_t{131072}, false},
-        {u8, std::int64_t{33024}, true}, {u8, std::int64_t{33040}, false}}) {
-    auto g = Shared<Graph>::make(
-        GraphOptions{.io = type, .intermediate = i32, .compute = i32});
+  for (const auto& [type, depth, fits] : {std::tuple{i8, std::int64_t{131056}, true},
+                                          {i8, std::int64_t{131072}, false},
+                                          {u8, std::int64_t{33024}, true},
+                                          {u8, std::int64_t{33040}, false}}) {
+    auto g = Shared<Graph>::make(GraphOptions{.io = type, .intermediate = i32, .compute = i32});
     const auto x = g->tensor({.name = "x", .dim = {4096, depth}}),
                w = g->tensor({.name = "w", .dim = {depth, 4096}, .stride = {1, depth}});
     g->output(matmul(x, w), "y", {.data_type = i32});
@@ -192,6 +192,51 @@ TEST_CASE("totals of the result are part of the kernel and finished by small one
       CHECK(compulsory_bytes(*lower(*g).graph, p.kernels[i]) < 10000);
     }
     check_values(*g);
+  }
+}
+
+TEST_CASE("totals of a matmul whose operands are written first") {
+  for (const bool quantised : {false, true}) {
+    auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+    const auto x = g->tensor({.name = "x", .dim = {65, 1111}});
+    Tensor w = g->tensor({.name = "w", .dim = {1111, 40}, .data_type = quantised ? i8 : bf16});
+    if (quantised) w = w * g->tensor({.name = "scale", .dim = {1, 40}, .data_type = f32});
+    const auto y = relu(matmul(x, w));
+    g->output(reduction(y, ReductionMode::max, {65, 1}), "largest", {.data_type = f32});
+    g->output(reduction(y, ReductionMode::add, {1, 40}), "sum", {.data_type = f32});
+    g->output(y, "y");
+    const auto p = for_sm_90a(*g);
+    CHECK(p.kernels[0].family == Family::pointwise);
+    std::size_t totals = 0;
+    for (const auto& k : p.kernels) totals += k.columns.size();
+    CHECK(totals == 2);
+    check_values(*g);
+  }
+}
+
+TEST_CASE("totals that would keep a product from a faster kernel are kernels of their own") {
+  auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+  const auto x = g->tensor({.name = "x", .dim = {64, 65536}}),
+             w = g->tensor({.name = "w", .dim = {65536, 96}, .stride = {1, 65536}});
+  const auto y = matmul(x, w);
+  g->output(reduction(y, ReductionMode::amax, {1, 1}), "amax", {.data_type = f32});
+  g->output(y, "y");
+  const auto p = for_sm_90a(*g);
+  CHECK(p.kernels.size() >= 3);  // parts, their sums, amax
+  CHECK(p.kernels[0].columns.empty());
+  CHECK(p.kernels[0].batch == 1);
+}
+
+TEST_CASE("f32 operands stay as they are where they are not multiplied in 16 bits") {
+  for (const DataType other : {f64, f32, bf16}) {
+    auto g = Shared<Graph>::make(GraphOptions{.io = f16});
+    const auto x = g->tensor({.name = "x", .dim = {64, 32}}),
+               w = g->tensor({.name = "w", .dim = {32, 48}, .data_type = other});
+    const auto e = exp(x);
+    g->output(matmul(e, w), "y");
+    g->output(matmul(e, g->tensor({.name = "v", .dim = {32, 24}, .data_type = other})), "z");
+    const auto p = for_sm_90a(*g);
+    CHECK(written_type(p.kernels[0]) == f32);
   }
 }
 

@@ -47,17 +47,24 @@ SINTER_DEVICE void arrive_and_expect(unsigned barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
 }
-SINTER_DEVICE void wait(unsigned barrier, int parity) {
-  asm volatile(
-      "{\n\t.reg .pred done;\n\t"
-      "again:\n\t"
-      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n\t"
-      "@done bra finished;\n\t"
-      "bra again;\n\t"
-      "finished:\n\t}" ::"r"(barrier),
-      "r"(parity)
-      : "memory");
+#define SINTER_WAIT(acquire)                 \
+  asm volatile(                              \
+      "{\n\t.reg .pred done;\n\t"            \
+      "again:\n\t"                           \
+      "mbarrier.try_wait.parity" acquire     \
+      ".shared::cta.b64 done, [%0], %1;\n\t" \
+      "@done bra finished;\n\t"              \
+      "bra again;\n\t"                       \
+      "finished:\n\t}" ::"r"(barrier),       \
+      "r"(parity)                            \
+      : "memory")
+SINTER_DEVICE void wait(unsigned barrier, int parity) { SINTER_WAIT(""); }
+// For what other blocks of the cluster have written.
+SINTER_DEVICE void wait_for_cluster(unsigned barrier, int parity) {
+  SINTER_WAIT(".acquire.cluster");
 }
+#undef SINTER_WAIT
+
 // ---- the tensor memory accelerator
 
 SINTER_DEVICE void prefetch(const TensorMap& map) {

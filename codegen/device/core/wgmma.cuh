@@ -44,53 +44,65 @@ namespace sinter::hopper {
   ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, " \
   "%127"
 #define SINTER_SUMS_4 SINTER_SUM(d[0]), SINTER_SUM(d[1]), SINTER_SUM(d[2]), SINTER_SUM(d[3])
-#define SINTER_SUMS_8 SINTER_SUMS_4, SINTER_SUM(d[4]), SINTER_SUM(d[5]), SINTER_SUM(d[6]), SINTER_SUM(d[7])
-#define SINTER_SUMS_16                                                                       \
-  SINTER_SUMS_8, SINTER_SUM(d[8]), SINTER_SUM(d[9]), SINTER_SUM(d[10]), SINTER_SUM(d[11]), SINTER_SUM(d[12]), SINTER_SUM(d[13]), \
-      SINTER_SUM(d[14]), SINTER_SUM(d[15])
-#define SINTER_SUMS_32                                                                           \
-  SINTER_SUMS_16, SINTER_SUM(d[16]), SINTER_SUM(d[17]), SINTER_SUM(d[18]), SINTER_SUM(d[19]), SINTER_SUM(d[20]), SINTER_SUM(d[21]),  \
-      SINTER_SUM(d[22]), SINTER_SUM(d[23]), SINTER_SUM(d[24]), SINTER_SUM(d[25]), SINTER_SUM(d[26]), SINTER_SUM(d[27]), SINTER_SUM(d[28]), \
-      SINTER_SUM(d[29]), SINTER_SUM(d[30]), SINTER_SUM(d[31])
-#define SINTER_SUMS_48                                                                           \
-  SINTER_SUMS_32, SINTER_SUM(d[32]), SINTER_SUM(d[33]), SINTER_SUM(d[34]), SINTER_SUM(d[35]), SINTER_SUM(d[36]), SINTER_SUM(d[37]),  \
-      SINTER_SUM(d[38]), SINTER_SUM(d[39]), SINTER_SUM(d[40]), SINTER_SUM(d[41]), SINTER_SUM(d[42]), SINTER_SUM(d[43]), SINTER_SUM(d[44]), \
-      SINTER_SUM(d[45]), SINTER_SUM(d[46]), SINTER_SUM(d[47])
-#define SINTER_SUMS_64                                                                           \
-  SINTER_SUMS_48, SINTER_SUM(d[48]), SINTER_SUM(d[49]), SINTER_SUM(d[50]), SINTER_SUM(d[51]), SINTER_SUM(d[52]), SINTER_SUM(d[53]),  \
-      SINTER_SUM(d[54]), SINTER_SUM(d[55]), SINTER_SUM(d[56]), SINTER_SUM(d[57]), SINTER_SUM(d[58]), SINTER_SUM(d[59]), SINTER_SUM(d[60]), \
-      SINTER_SUM(d[61]), SINTER_SUM(d[62]), SINTER_SUM(d[63])
-#define SINTER_SUMS_80                                                                           \
-  SINTER_SUMS_64, SINTER_SUM(d[64]), SINTER_SUM(d[65]), SINTER_SUM(d[66]), SINTER_SUM(d[67]), SINTER_SUM(d[68]), SINTER_SUM(d[69]),  \
-      SINTER_SUM(d[70]), SINTER_SUM(d[71]), SINTER_SUM(d[72]), SINTER_SUM(d[73]), SINTER_SUM(d[74]), SINTER_SUM(d[75]), SINTER_SUM(d[76]), \
-      SINTER_SUM(d[77]), SINTER_SUM(d[78]), SINTER_SUM(d[79])
-#define SINTER_SUMS_96                                                                           \
-  SINTER_SUMS_80, SINTER_SUM(d[80]), SINTER_SUM(d[81]), SINTER_SUM(d[82]), SINTER_SUM(d[83]), SINTER_SUM(d[84]), SINTER_SUM(d[85]),  \
-      SINTER_SUM(d[86]), SINTER_SUM(d[87]), SINTER_SUM(d[88]), SINTER_SUM(d[89]), SINTER_SUM(d[90]), SINTER_SUM(d[91]), SINTER_SUM(d[92]), \
-      SINTER_SUM(d[93]), SINTER_SUM(d[94]), SINTER_SUM(d[95])
-#define SINTER_SUMS_112                                                                           \
-  SINTER_SUMS_96, SINTER_SUM(d[96]), SINTER_SUM(d[97]), SINTER_SUM(d[98]), SINTER_SUM(d[99]), SINTER_SUM(d[100]), SINTER_SUM(d[101]), \
-      SINTER_SUM(d[102]), SINTER_SUM(d[103]), SINTER_SUM(d[104]), SINTER_SUM(d[105]), SINTER_SUM(d[106]), SINTER_SUM(d[107]),         \
+#define SINTER_SUMS_8 \
+  SINTER_SUMS_4, SINTER_SUM(d[4]), SINTER_SUM(d[5]), SINTER_SUM(d[6]), SINTER_SUM(d[7])
+#define SINTER_SUMS_16                                                                     \
+  SINTER_SUMS_8, SINTER_SUM(d[8]), SINTER_SUM(d[9]), SINTER_SUM(d[10]), SINTER_SUM(d[11]), \
+      SINTER_SUM(d[12]), SINTER_SUM(d[13]), SINTER_SUM(d[14]), SINTER_SUM(d[15])
+#define SINTER_SUMS_32                                                                        \
+  SINTER_SUMS_16, SINTER_SUM(d[16]), SINTER_SUM(d[17]), SINTER_SUM(d[18]), SINTER_SUM(d[19]), \
+      SINTER_SUM(d[20]), SINTER_SUM(d[21]), SINTER_SUM(d[22]), SINTER_SUM(d[23]),             \
+      SINTER_SUM(d[24]), SINTER_SUM(d[25]), SINTER_SUM(d[26]), SINTER_SUM(d[27]),             \
+      SINTER_SUM(d[28]), SINTER_SUM(d[29]), SINTER_SUM(d[30]), SINTER_SUM(d[31])
+#define SINTER_SUMS_48                                                                        \
+  SINTER_SUMS_32, SINTER_SUM(d[32]), SINTER_SUM(d[33]), SINTER_SUM(d[34]), SINTER_SUM(d[35]), \
+      SINTER_SUM(d[36]), SINTER_SUM(d[37]), SINTER_SUM(d[38]), SINTER_SUM(d[39]),             \
+      SINTER_SUM(d[40]), SINTER_SUM(d[41]), SINTER_SUM(d[42]), SINTER_SUM(d[43]),             \
+      SINTER_SUM(d[44]), SINTER_SUM(d[45]), SINTER_SUM(d[46]), SINTER_SUM(d[47])
+#define SINTER_SUMS_64                                                                        \
+  SINTER_SUMS_48, SINTER_SUM(d[48]), SINTER_SUM(d[49]), SINTER_SUM(d[50]), SINTER_SUM(d[51]), \
+      SINTER_SUM(d[52]), SINTER_SUM(d[53]), SINTER_SUM(d[54]), SINTER_SUM(d[55]),             \
+      SINTER_SUM(d[56]), SINTER_SUM(d[57]), SINTER_SUM(d[58]), SINTER_SUM(d[59]),             \
+      SINTER_SUM(d[60]), SINTER_SUM(d[61]), SINTER_SUM(d[62]), SINTER_SUM(d[63])
+#define SINTER_SUMS_80                                                                        \
+  SINTER_SUMS_64, SINTER_SUM(d[64]), SINTER_SUM(d[65]), SINTER_SUM(d[66]), SINTER_SUM(d[67]), \
+      SINTER_SUM(d[68]), SINTER_SUM(d[69]), SINTER_SUM(d[70]), SINTER_SUM(d[71]),             \
+      SINTER_SUM(d[72]), SINTER_SUM(d[73]), SINTER_SUM(d[74]), SINTER_SUM(d[75]),             \
+      SINTER_SUM(d[76]), SINTER_SUM(d[77]), SINTER_SUM(d[78]), SINTER_SUM(d[79])
+#define SINTER_SUMS_96                                                                        \
+  SINTER_SUMS_80, SINTER_SUM(d[80]), SINTER_SUM(d[81]), SINTER_SUM(d[82]), SINTER_SUM(d[83]), \
+      SINTER_SUM(d[84]), SINTER_SUM(d[85]), SINTER_SUM(d[86]), SINTER_SUM(d[87]),             \
+      SINTER_SUM(d[88]), SINTER_SUM(d[89]), SINTER_SUM(d[90]), SINTER_SUM(d[91]),             \
+      SINTER_SUM(d[92]), SINTER_SUM(d[93]), SINTER_SUM(d[94]), SINTER_SUM(d[95])
+#define SINTER_SUMS_112                                                                       \
+  SINTER_SUMS_96, SINTER_SUM(d[96]), SINTER_SUM(d[97]), SINTER_SUM(d[98]), SINTER_SUM(d[99]), \
+      SINTER_SUM(d[100]), SINTER_SUM(d[101]), SINTER_SUM(d[102]), SINTER_SUM(d[103]),         \
+      SINTER_SUM(d[104]), SINTER_SUM(d[105]), SINTER_SUM(d[106]), SINTER_SUM(d[107]),         \
       SINTER_SUM(d[108]), SINTER_SUM(d[109]), SINTER_SUM(d[110]), SINTER_SUM(d[111])
-#define SINTER_SUMS_128                                                                   \
-  SINTER_SUMS_112, SINTER_SUM(d[112]), SINTER_SUM(d[113]), SINTER_SUM(d[114]), SINTER_SUM(d[115]), SINTER_SUM(d[116]),  \
-      SINTER_SUM(d[117]), SINTER_SUM(d[118]), SINTER_SUM(d[119]), SINTER_SUM(d[120]), SINTER_SUM(d[121]), SINTER_SUM(d[122]), \
-      SINTER_SUM(d[123]), SINTER_SUM(d[124]), SINTER_SUM(d[125]), SINTER_SUM(d[126]), SINTER_SUM(d[127])
-#define SINTER_MULTIPLY_ONCE(columns, sums, a, b, keep)        \
-  "wgmma.mma_async.sync.aligned.m64n" #columns SINTER_MULTIPLY \
-  " {" SINTER_PLACES_##sums "}, " a ", " b ", " keep SINTER_MULTIPLY_END "; "
+#define SINTER_SUMS_128                                                                            \
+  SINTER_SUMS_112, SINTER_SUM(d[112]), SINTER_SUM(d[113]), SINTER_SUM(d[114]), SINTER_SUM(d[115]), \
+      SINTER_SUM(d[116]), SINTER_SUM(d[117]), SINTER_SUM(d[118]), SINTER_SUM(d[119]),              \
+      SINTER_SUM(d[120]), SINTER_SUM(d[121]), SINTER_SUM(d[122]), SINTER_SUM(d[123]),              \
+      SINTER_SUM(d[124]), SINTER_SUM(d[125]), SINTER_SUM(d[126]), SINTER_SUM(d[127])
+#define SINTER_MULTIPLY_ONCE(columns, sums, a, b, keep)                                  \
+  "wgmma.mma_async.sync.aligned.m64n" #columns SINTER_MULTIPLY " {" SINTER_PLACES_##sums \
+      "}, " a ", " b ", " keep SINTER_MULTIPLY_END "; "
 // Several in one statement: the compiler's time goes by the operands of statements.
-#define SINTER_MULTIPLY_LINE(columns, sums, at_a, at_b, at_keep, at_step_a, at_step_b)         \
-  asm volatile("{.reg .pred keep, more; .reg .b64 a, b; setp.ne.b32 keep, %" #at_keep          \
-               ", 0; setp.eq.b32 more, 0, 0; " SINTER_MULTIPLY_ONCE(                           \
-                   columns, sums, "%" #at_a, "%" #at_b, "keep") "add.s64 a, %" #at_a           \
-               ", %" #at_step_a "; add.s64 b, %" #at_b ", %" #at_step_b                        \
-               "; " SINTER_MULTIPLY_ONCE(columns, sums, "a", "b", "more") "add.s64 a, a, %" #at_step_a \
-               "; add.s64 b, b, %" #at_step_b "; "                                             \
-               SINTER_MULTIPLY_ONCE(columns, sums, "a", "b", "more") "add.s64 a, a, %" #at_step_a \
-               "; add.s64 b, b, %" #at_step_b "; "                                             \
-               SINTER_MULTIPLY_ONCE(columns, sums, "a", "b", "more") "}"                       \
-               : SINTER_SUMS_##sums                                                            \
+#define SINTER_MULTIPLY_LINE(columns, sums, at_a, at_b, at_keep, at_step_a, at_step_b)             \
+  asm volatile("{.reg .pred keep, more; .reg .b64 a, b; setp.ne.b32 keep, %" #at_keep              \
+               ", 0; setp.eq.b32 more, 0, 0; " SINTER_MULTIPLY_ONCE(                               \
+                   columns, sums, "%" #at_a, "%" #at_b,                                            \
+                   "keep") "add.s64 a, %" #at_a ", %" #at_step_a "; add.s64 b, %" #at_b            \
+                           ", %" #at_step_b "; " SINTER_MULTIPLY_ONCE(                             \
+                               columns, sums, "a", "b",                                            \
+                               "more") "add.s64 a, a, %" #at_step_a "; add.s64 b, b, %" #at_step_b \
+                                       "; " SINTER_MULTIPLY_ONCE(                                  \
+                                           columns, sums, "a", "b",                                \
+                                           "more") "add.s64 a, a, %" #at_step_a                    \
+                                                   "; add.s64 b, b, %" #at_step_b                  \
+                                                   "; " SINTER_MULTIPLY_ONCE(columns, sums, "a",   \
+                                                                             "b", "more") "}"      \
+               : SINTER_SUMS_##sums                                                                \
                : "l"(a), "l"(b), "r"(static_cast<int>(keep)), "n"(step_a), "n"(step_b))
 
 // The 128 bytes of k of a stage: four multiplications, of which the operands of each lie `step_a`

@@ -48,8 +48,7 @@ struct Packs {
   template <class Args, class Rows>
   SINTER_DEVICE void compute(const Args& args, Slab& slab, const SlabPlace<Config>& place,
                              const Rows& rows, int first, Reduced& reduced) {
-    constexpr int last = along_columns ? P::first_k - 1 : P::first_n - 1,
-                  dim = last < 0 ? 0 : last;
+    constexpr int last = along_columns ? P::first_k - 1 : P::first_n - 1, dim = last < 0 ? 0 : last;
 #pragma unroll
     for (int u = 0; u < unroll; ++u) {
       const int row = row_of(first + u * 32), column = column_of(first + u * 32);
@@ -66,8 +65,8 @@ struct Packs {
           typename Config::Accumulator acc[products];
 #pragma unroll
           for (int p = 0; p < products; ++p)
-            acc[p] = static_cast<typename Config::Accumulator>(
-                sum_of<typename Config::Sum>(sums[p][e]));
+            acc[p] =
+                static_cast<typename Config::Accumulator>(sum_of<typename Config::Sum>(sums[p][e]));
           Body::element(args, neighbour<dim>(c, e), e, acc, held[u], reduced.at[u % spots][e]);
         }
         Body::flush(args, c, held[u]);

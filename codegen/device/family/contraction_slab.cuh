@@ -15,10 +15,10 @@ SINTER_DEVICE Sum sum_of(float word) {
     return word;
 }
 
-// 16 rows x 64 columns of sums in shared memory, four columns a chunk; of several products that share
-// their left operand, as many columns of each. Chunks are permuted so that
-// neither the pairs of a fragment nor the packs of eight that leave meet in a bank: even chunks lie
-// in the first half of a row and odd ones in the second, each turned by the row.
+// 16 rows x 64 columns of sums in shared memory, four columns a chunk; of several products that
+// share their left operand, as many columns of each. Chunks are permuted so that neither the pairs
+// of a fragment nor the packs of eight that leave meet in a bank: even chunks lie in the first half
+// of a row and odd ones in the second, each turned by the row.
 struct Slab {
   static constexpr int rows = 16, columns = 64;
   float at[rows * columns];
@@ -76,8 +76,7 @@ template <int number, int across, int products, class Sum, int blocks, int count
 SINTER_DEVICE void put_slab(Slab& slab, const Slab::Fragment& fragment,
                             const Sum (&sums)[blocks][count], int which) {
   if (which == number)
-    slab.put<number % across * (Slab::columns / products), products>(fragment,
-                                                                     sums[number / across]);
+    slab.put<number % across*(Slab::columns / products), products>(fragment, sums[number / across]);
   if constexpr (number + 1 < blocks * across)
     put_slab<number + 1, across, products>(slab, fragment, sums, which);
 }

@@ -50,8 +50,8 @@ struct Shape {
   // Tiles of a cluster.
   static constexpr int tiles_m =
                            static_cast<int>(ceil_divide(P::rows, Config::tile_m*Config::cluster_m)),
-                       tiles_n = static_cast<int>(
-                           ceil_divide(P::columns, columns*Config::cluster_n));
+                       tiles_n =
+                           static_cast<int>(ceil_divide(P::columns, columns*Config::cluster_n));
   static constexpr int tiles = static_cast<int>(P::batches) * tiles_m * tiles_n;
   // With `split` a block has one tile, and its ring ends as room for the slabs of the sums.
   static constexpr int across = (columns + slab_columns - 1) / slab_columns;
@@ -149,9 +149,9 @@ SINTER_DEVICE void produce(const Args& args, unsigned shared, int rank) {
       load_operand<B, S::columns, Config::cluster_m>(args, c, place.column, step * S::step, rank,
                                                      stage + S::a_bytes, full);
       if constexpr (Config::products > 1)
-        load_operand<B2, S::columns, Config::cluster_m>(
-            args, c, place.column, step * S::step, rank,
-            stage + S::a_bytes + S::columns * S::line, full);
+        load_operand<B2, S::columns, Config::cluster_m>(args, c, place.column, step * S::step, rank,
+                                                        stage + S::a_bytes + S::columns * S::line,
+                                                        full);
       if (++step == end_step) step = first_step;
     }
   }
@@ -207,8 +207,8 @@ SINTER_DEVICE void give_turn(int consumer) {
 
 // Waits for a stage and starts its multiplications.
 template <class Config, class A, class B, int count>
-SINTER_DEVICE void multiply_stage(typename Config::Sum (&d)[Shape<Config>::blocks][count], unsigned long long a0,
-                                  unsigned long long b0, unsigned shared,
+SINTER_DEVICE void multiply_stage(typename Config::Sum (&d)[Shape<Config>::blocks][count],
+                                  unsigned long long a0, unsigned long long b0, unsigned shared,
                                   const Turn<Config::stages>& turn, bool keep) {
   using S = Shape<Config>;
   const int offset = turn.stage * (S::stage_bytes / 16);
@@ -223,11 +223,10 @@ SINTER_DEVICE void multiply_stage(typename Config::Sum (&d)[Shape<Config>::block
 // Multiplies one tile's stages. `sums` are of this warpgroup's rows; `done_waiting` is called when
 // the last stage has come.
 template <class Config, class A, class B, class DoneWaiting>
-SINTER_DEVICE void multiply_tile(typename Config::Sum (&sums)[Shape<Config>::blocks]
-                                                              [Config::tile_n / 2],
-                                 unsigned long long a0, unsigned long long b0, unsigned shared,
-                                 int first_step, int end_step, Turn<Config::stages>& turn,
-                                 const DoneWaiting& done_waiting) {
+SINTER_DEVICE void multiply_tile(
+    typename Config::Sum (&sums)[Shape<Config>::blocks][Config::tile_n / 2], unsigned long long a0,
+    unsigned long long b0, unsigned shared, int first_step, int end_step,
+    Turn<Config::stages>& turn, const DoneWaiting& done_waiting) {
   using S = Shape<Config>;
   int previous = 0;
 #pragma unroll 1
@@ -302,8 +301,8 @@ SINTER_DEVICE SlabPlace<Config> slab_place(const TilePlace<Config>& tile, int fi
   return place;
 }
 
-// The slabs of a warp's sums, one after another. With `ahead` a slab is what a lane moves at once, and
-// what the next one reads is fetched before this one leaves.
+// The slabs of a warp's sums, one after another. With `ahead` a slab is what a lane moves at once,
+// and what the next one reads is fetched before this one leaves.
 template <class Config, class Body, class Args, class Sum, int blocks, int count>
 SINTER_DEVICE void finish_tile(const Args& args, const TilePlace<Config>& tile, int first_row,
                                Slab& slab, const Sum (&sums)[blocks][count]) {
@@ -379,7 +378,8 @@ SINTER_DEVICE void consume(const Args& args, unsigned char* memory, unsigned sha
       hopper::wait_at<1, S::consumers * 128>();  // nobody reads the ring any more
       Slab* parts = reinterpret_cast<Slab*>(memory) + (consumer * 4 + warp) * S::parts;
 #pragma unroll 1
-      for (int s = 0; s < S::parts; ++s) put_slab<0, S::across, Config::products>(parts[s], fragment, sums, s);
+      for (int s = 0; s < S::parts; ++s)
+        put_slab<0, S::across, Config::products>(parts[s], fragment, sums, s);
     } else {
       finish_tile<Config, Body>(args, TilePlace<Config>(tile, rank), first_row, slab, sums);
     }

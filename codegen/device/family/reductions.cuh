@@ -190,7 +190,7 @@ struct RowThreads {
         for (int i = 0; i < count; ++i)
           hopper::send(&shared[hardware::cluster_rank()][i], arrived(turn),
                        static_cast<int>(threadIdx.x), mine[i]);
-      hopper::wait(arrived(turn), turn / 2 % 2);
+      hopper::wait_for_cluster(arrived(turn), turn / 2 % 2);
 #pragma unroll
       for (int i = 0; i < count; ++i) {
         mine[i] = shared[0][i];

@@ -85,6 +85,7 @@ struct OperandB2 {
     sinter::hopper::load_box(args.map_b2, to, barrier, blocks, k, row);
   }
 };
+static_assert(sinter::contraction::kReducedTogether == 16);
 struct ColumnAdd0 {
   static constexpr auto mode = sinter::ReductionMode::add;
   using Value = float;
@@ -92,7 +93,7 @@ struct ColumnAdd0 {
   template <class Partial>
   SINTER_DEVICE static void store(const Args& args, const Coord& c, Config::Index m,
                                   Config::Index n, Partial partial) {
-    sinter::store<Config::TotalPartsAccess>(args.total_parts + m * 704, c, partial);
+    sinter::store<Config::TotalPartsAccess>(args.total_parts + m * 704ll, c, partial);
   }
 };
 struct Body {
@@ -125,6 +126,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_swish_fwd_mul_add_744fa3ea(const __grid_constant__ Args args) {
+void sinter_contraction_swish_fwd_mul_add_7d4e5215(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB2, Body>(args);
 }
