@@ -8,9 +8,6 @@
 namespace sinter {
 namespace {
 
-constexpr int kChunk = 16;  // bytes that one instruction reads or writes
-
-
 // Whether every value of type `from` is one of floating type `to`.
 bool holds(DataType to, DataType from) {
   if (from == DataType::none) return false;
@@ -34,7 +31,7 @@ DataType operand_type(const KernelSpec& spec, const Body& body, DataType declare
 bool light(const KernelSpec& spec, const Mma& e) {
   if (spec.k != 1) return false;
   for (const MmaOperand* o : {&e.a, &e.b})
-    if (!o->copied || o->ragged || o->packing.width * info(e.number).bytes < kChunk ||
+    if (!o->copied || o->ragged || o->packing.width * info(e.number).bytes < kMoveBytes ||
         (e.number == DataType::tf32 && !o->k_fastest))
       return false;
   return true;

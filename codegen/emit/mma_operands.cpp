@@ -8,9 +8,6 @@
 namespace sinter {
 namespace {
 
-constexpr int kChunk = 16;  // bytes that one instruction reads or writes
-
-
 // How many neighbours along the group's last index stay together, at most `widest`.
 template <class Works>
 int widest_pack(const KernelSpec& spec, Group along, int widest, const Works& works) {
@@ -30,7 +27,7 @@ bool copy_operand(const KernelSpec& spec, const Body& body, DataType number, Gro
   const KernelPort& p = spec.ports[static_cast<std::size_t>(s.port)];
   if (p.type != (number == DataType::tf32 ? DataType::f32 : number)) return false;
   const int bytes = info(p.type).bytes;
-  const int width = widest_pack(spec, along, kChunk / bytes, [&](int w) {
+  const int width = widest_pack(spec, along, kMoveBytes / bytes, [&](int w) {
     return common_step(spec, p.access, along.last, w) == 1 &&
            alignment(spec, p, along.last, w) == w;
   });
@@ -69,7 +66,8 @@ PortPack hold_port(const KernelSpec& spec, const KernelPort& p, Group along, int
 // An operand that passes through registers.
 void hold_operand(const KernelSpec& spec, const Body& body, DataType number, Group along,
                   bool renumbered, MmaOperand& o) {
-  o.packing.width = widest_pack(spec, along, kChunk / info(number).bytes, [](int) { return true; });
+  o.packing.width =
+      widest_pack(spec, along, kMoveBytes / info(number).bytes, [](int) { return true; });
   for (const auto& s : body.statements)
     if (is_load(s))
       o.packing.ports[static_cast<std::size_t>(s.port)] = hold_port(

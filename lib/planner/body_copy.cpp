@@ -6,6 +6,23 @@
 #include "planner/body_builder.hpp"
 
 namespace sinter {
+namespace {
+
+// How partial results of one mode are combined.
+ReductionMode combining(ReductionMode mode) {
+  switch (mode) {
+    case ReductionMode::avg:
+    case ReductionMode::norm1:
+    case ReductionMode::norm2:
+      return ReductionMode::add;
+    case ReductionMode::mul_no_zeros:  // no partial result is a zero of the input
+      return ReductionMode::mul;
+    default:
+      return mode;
+  }
+}
+
+}  // namespace
 
 int BodyCopy::copy(int statement) {
   int& known = map_[static_cast<std::size_t>(statement)];
@@ -84,6 +101,48 @@ KernelPort read_back(KernelPort port, Access access) {
   port.written = false;
   port.access = std::move(access);
   return port;
+}
+
+int finish_parts(KernelSpec& spec, BodyCopy& body, const KernelPort& partials, ReductionMode mode,
+                 DataType arithmetic, std::int64_t length, const std::string& label) {
+  const DataType type = partial_type(mode, arithmetic);
+  Statement load = statement(StatementKind::load, type, label);
+  load.port = body.add_port(partials);
+  Statement reduce = statement(StatementKind::reduce, type, label);
+  reduce.args = {body.add(std::move(load))};
+  reduce.port = static_cast<int>(spec.reductions.size());
+  spec.reductions.push_back({combining(mode), type, spec.extent.back(), 0});
+  const int reduction = reduce.port;
+  body.add(std::move(reduce));
+  Statement reduced = statement(StatementKind::reduced, type, label);
+  reduced.port = reduction;
+  reduced.per_row = true;
+  reduced.phase = 1;
+  int result = body.add(std::move(reduced));
+  if (mode == ReductionMode::avg) {
+    Statement n = statement(StatementKind::scalar, type, "length");
+    n.port = static_cast<int>(spec.scalars.size());
+    n.per_row = true;
+    spec.scalars.push_back({kNoTensor, "length", type, static_cast<double>(length), length});
+    Statement divide = statement(StatementKind::pointwise, type, label);
+    divide.mode = PointwiseMode::div;
+    const int divisor = body.add(std::move(n));
+    divide.args = {result, divisor};
+    result = body.add(std::move(divide));
+  } else if (mode == ReductionMode::norm2) {
+    Statement root = statement(StatementKind::pointwise, type, label);
+    root.mode = PointwiseMode::sqrt;
+    root.args = {result};
+    result = body.add(std::move(root));
+    if (arithmetic != type) {
+      Statement convert = statement(StatementKind::convert, arithmetic, label);
+      convert.type = arithmetic;
+      convert.args = {result};
+      result = body.add(std::move(convert));
+    }
+  }
+  spec.phases = 2;
+  return result;
 }
 
 }  // namespace sinter

@@ -37,4 +37,9 @@ Statement statement(StatementKind kind, DataType arithmetic, const std::string& 
 // A port that a later kernel reads as this kernel writes it.
 KernelPort read_back(KernelPort port, Access access);
 
+// In a rowwise spec whose rows are partial results: reads them, combines them and finishes the
+// reduction. Returns the statement that holds the result.
+int finish_parts(KernelSpec& spec, BodyCopy& body, const KernelPort& partials, ReductionMode mode,
+                 DataType arithmetic, std::int64_t length, const std::string& label);
+
 }  // namespace sinter

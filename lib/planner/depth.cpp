@@ -60,40 +60,6 @@ Dims shared_out(const KernelSpec& c, std::int64_t parts) {
   return parts == 1 ? shares : Dims{};
 }
 
-// Each index of k that is cut leaves a new one in front of all others, which counts its parts.
-void cut_depth(KernelSpec& c, const Dims& parts) {
-  const int k = first_k(c);
-  Dims extent, size;
-  std::vector<int> cut;
-  for (int i = 0; i < parts.size(); ++i)
-    if (parts[i] > 1) {
-      cut.push_back(k + i);
-      extent.push_back(parts[i]);
-      size.push_back(c.extent[k + i] / parts[i]);
-    }
-  const int added = extent.size();
-  const auto widen = [&](Dims& d) {
-    Dims wide;
-    for (int j = 0; j < added; ++j) wide.push_back(d[cut[static_cast<std::size_t>(j)]] * size[j]);
-    for (std::int64_t x : d) wide.push_back(x);
-    d = wide;
-  };
-  const auto widen_access = [&](Access& a) {
-    widen(a.stride);
-    for (auto& w : a.windows) widen(w.coefficient);
-  };
-  for (auto& p : c.ports) widen_access(p.access);
-  for (Body* body : c.bodies())
-    for (auto& s : body->statements) {
-      if (s.kind == StatementKind::index) s.dim += added;
-      if (!s.access.stride.empty()) widen_access(s.access);
-    }
-  for (int j = 0; j < added; ++j) c.extent[cut[static_cast<std::size_t>(j)]] = size[j];
-  for (std::int64_t n : c.extent) extent.push_back(n);
-  c.extent = extent;
-  c.batch += added;
-}
-
 // Where the sums of a part lie: packed in the order in which the results lie.
 Access packed_as_results(const KernelSpec& c) {
   std::vector<int> order(static_cast<std::size_t>(first_k(c)));
@@ -114,63 +80,55 @@ Access packed_as_results(const KernelSpec& c) {
   return packed;
 }
 
-struct Pieces {
-  KernelSpec sums, total;
-};
-
-Pieces divide(const KernelSpec& c, const Dims& parts, Temporaries& temporaries) {
+// The kernel that sums every part for itself. Each index of k that is cut leaves a new one in front
+// of all others, which counts its parts.
+KernelSpec sums_of_parts(const KernelSpec& c, const Dims& parts, Temporaries& temporaries) {
+  KernelSpec sums = c;
+  for (int i = parts.size() - 1; i >= 0; --i) {
+    const int d = first_k(sums) + i;  // behind the indices that are new
+    if (parts[i] == 1) continue;
+    cut_index(sums, d, parts[i], sums.extent[d] / parts[i]);
+    ++sums.batch;
+  }
   const std::int64_t results = results_of(c), n = count(parts, 0, parts.size());
-  const Statement acc = c.body.statements.front();
-  Pieces p;
-  p.sums = c;
-  cut_depth(p.sums, parts);
-  const Access of_part = packed_as_results(c);
   Access written;
-  const int added = p.sums.extent.size() - c.extent.size();
   std::int64_t stride = results * n;
-  for (int j = 0; j < added; ++j) written.stride.push_back(stride /= p.sums.extent[j]);
-  for (std::int64_t s : of_part.stride) written.stride.push_back(s);
-  const KernelPort port =
-      temporaries.add(acc.label + "_parts", c.accumulate, {n, results}, written);
+  for (int i = 0; i < sums.batch - c.batch; ++i) written.stride.push_back(stride /= sums.extent[i]);
+  for (std::int64_t s : packed_as_results(c).stride) written.stride.push_back(s);
+  const Statement acc = c.body.statements.front();
   Statement store = statement(StatementKind::store, c.accumulate, "");
   store.args = {0};
-  store.port = static_cast<int>(p.sums.ports.size());
-  p.sums.ports.push_back(port);
-  p.sums.body.statements = {acc, store};
-  drop_unused(p.sums);
-  simplify_domain(p.sums);
+  store.port = static_cast<int>(sums.ports.size());
+  sums.ports.push_back(temporaries.add(acc.label + "_parts", c.accumulate, {n, results}, written));
+  sums.body.statements = {acc, store};
+  drop_unused(sums);
+  simplify_domain(sums);
+  return sums;
+}
 
-  KernelSpec& t = p.total;
+// The kernel that adds up the parts and runs the epilogue; `written`: the port of `sums_of_parts`.
+KernelSpec total_of_parts(const KernelSpec& c, std::int64_t parts, const KernelPort& written) {
+  KernelSpec t;
   t.family = Family::rowwise;
   t.nodes = c.nodes;
   t.scalars = c.scalars;
   t.kept = first_k(c);
   t.extent = part_of(c.extent, 0, t.kept);
-  t.extent.push_back(n);
-  t.phases = 2;
-  BodyCopy body(c, t, t.kept);
+  t.extent.push_back(parts);
   Access read;
-  for (int i = 0; i < t.kept; ++i) read.stride.push_back(of_part.stride[i]);
-  read.stride.push_back(results);
-  Statement load = statement(StatementKind::load, c.accumulate, acc.label);
-  load.port = body.add_port(read_back(port, read));
-  Statement reduce = statement(StatementKind::reduce, c.accumulate, acc.label);
-  reduce.args = {body.add(std::move(load))};
-  reduce.port = 0;
-  const int reduced_here = body.add(std::move(reduce));
-  t.reductions = {{ReductionMode::add, c.accumulate, n, 0}};
-  Statement sum = statement(StatementKind::reduced, c.accumulate, acc.label);
-  sum.port = 0;
-  sum.phase = 1;
-  sum.per_row = true;
-  body.set(0, body.add(std::move(sum)));
+  read.stride = part_of(packed_as_results(c).stride, 0, t.kept);
+  read.stride.push_back(results_of(c));
+  BodyCopy body(c, t, t.kept);
+  const int sum = finish_parts(t, body, read_back(written, read), ReductionMode::add, c.accumulate,
+                               parts, c.body.statements.front().label);
+  body.set(0, sum);
   for (int i = 0; i < static_cast<int>(c.body.statements.size()); ++i)
     if (is_store(c.body.statements[static_cast<std::size_t>(i)])) body.copy(i);
-  for (int i = reduced_here + 1; i < static_cast<int>(t.body.statements.size()); ++i)
+  for (int i = sum; i < static_cast<int>(t.body.statements.size()); ++i)
     t.body.statements[static_cast<std::size_t>(i)].per_row = true;
   drop_unused(t);
   simplify_domain(t);
-  return p;
+  return t;
 }
 
 }  // namespace
@@ -190,10 +148,10 @@ DepthParts choose_depth_parts(const KernelSpec& c, std::string_view architecture
   for (std::int64_t n = 2; n <= most; n += n < 8 ? 1 : n < 32 ? 4 : n < 64 ? 8 : 32) {
     const Dims parts = shared_out(c, n);
     if (parts.empty()) continue;
-    const Pieces p = divide(c, parts, none);
+    const KernelSpec sums = sums_of_parts(c, parts, none);
     const double bytes = static_cast<double>(results) * info(c.accumulate).bytes * n;
-    const double us = contraction_microseconds(p.sums, architecture) + kLaunchMicroseconds +
-                      bytes / kStreamedBytes;
+    const double us =
+        contraction_microseconds(sums, architecture) + kLaunchMicroseconds + bytes / kStreamedBytes;
     if (us < best.microseconds && us < kGain * whole - kLeastGain) best = {parts, us, whole};
   }
   return best;
@@ -219,9 +177,10 @@ std::vector<KernelSpec> split_depth(KernelSpec c, const FusionState& state,
                               "adds up: about {:.1f} us in all, {:.1f} us in one",
                               count(chosen.parts, 0, chosen.parts.size()), chosen.microseconds,
                               chosen.whole_microseconds)});
-  Pieces p = divide(c, chosen.parts, temporaries);
-  std::vector<KernelSpec> kernels{std::move(p.sums)};
-  for (auto& k : split(std::move(p.total), state.architecture(), temporaries))
+  std::vector<KernelSpec> kernels{sums_of_parts(c, chosen.parts, temporaries)};
+  KernelSpec total =
+      total_of_parts(c, count(chosen.parts, 0, chosen.parts.size()), kernels[0].ports.back());
+  for (auto& k : split(std::move(total), state.architecture(), temporaries))
     kernels.push_back(std::move(k));
   return kernels;
 }

@@ -123,6 +123,43 @@ void simplify_domain(KernelSpec& spec) {
   }
 }
 
+void cut_index(KernelSpec& spec, int d, std::int64_t parts, std::int64_t size) {
+  const std::int64_t extent = spec.extent[d];
+  const auto cut = [&](Dims& dims) { dims.insert(0, dims[d] * size); };
+  const auto cut_access = [&](Access& a, bool in_memory) {
+    const std::int64_t stride = a.stride[d];
+    for (auto& w : a.windows) cut(w.coefficient);
+    cut(a.stride);
+    if (!in_memory || stride == 0 || parts * size == extent) return;
+    a.stride[0] = a.stride[d + 1] = 0;
+    Window w;
+    w.coefficient = Dims::filled(a.stride.size(), 0);
+    w.coefficient[0] = size;
+    w.coefficient[d + 1] = 1;
+    w.extent = extent;
+    w.stride = stride;
+    a.windows.push_back(std::move(w));
+  };
+  for (auto& p : spec.ports) cut_access(p.access, true);
+  const auto cut_statement = [&](Statement& s) {
+    if (s.kind == StatementKind::index) ++s.dim;
+    if (s.kind == StatementKind::reduce && s.access.stride.empty())
+      s.access.stride = Dims::filled(spec.extent.size(), 0);
+    if (!s.access.stride.empty()) cut_access(s.access, false);
+    if (s.kind != StatementKind::reduce || parts * size == extent) return;
+    Window w;
+    w.coefficient = Dims::filled(s.access.stride.size(), 0);
+    w.coefficient[0] = size;
+    w.coefficient[d + 1] = 1;
+    w.extent = extent;
+    s.access.windows.push_back(std::move(w));
+  };
+  for (Body* body : spec.bodies())
+    for (auto& s : body->statements) cut_statement(s);
+  spec.extent[d] = size;
+  spec.extent.insert(0, parts);
+}
+
 void drop_unused(KernelSpec& spec) {
   const auto drop = [&](auto& list, const auto& each_use) {
     std::vector<int> place(list.size(), -1);

@@ -7,6 +7,10 @@ namespace sinter {
 
 void simplify_domain(KernelSpec& spec);
 
+// Index d becomes two: a new first one that counts parts, and the place in the part. The last part
+// may be short: rowwise kernels then skip what lies behind the end.
+void cut_index(KernelSpec& spec, int d, std::int64_t parts, std::int64_t size);
+
 // Takes ports and scalars away that nothing reads or writes any more.
 void drop_unused(KernelSpec& spec);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "emit/index_order.hpp"
 #include "emit/mma.hpp"
 #include "emit/tensor_cores.hpp"
 #include "fusion_patterns/pattern.hpp"
@@ -123,11 +124,6 @@ KernelSpec written_first(KernelSpec& contraction, const Operand& o, DataType typ
 
 // ---- all operands
 
-bool splits_joined_indices(const KernelSpec& spec) {
-  return std::any_of(spec.ports.begin(), spec.ports.end(),
-                     [](const KernelPort& p) { return !p.access.via.empty(); });
-}
-
 // The nodes of the operand go with it.
 void divide_nodes(const FusionState& state, const Operand& o, KernelSpec& first,
                   KernelSpec& contraction) {
@@ -182,8 +178,7 @@ void narrow_operands(const Graph& lowered, std::vector<KernelSpec>& kernels) {
 std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState& state,
                                              Temporaries& temporaries, std::vector<PlanCut>& cuts) {
   const bool candidate = state.architecture() == "sm_90a" && spec.family == Family::contraction &&
-                         spec.k == 1 && !spec.rows.on && spec.gathers.empty() &&
-                         !splits_joined_indices(spec);
+                         spec.k == 1 && !spec.rows.on && !reads_joined_indices(spec);
   if (!candidate || plan_tensor_cores(spec, {})) return {std::move(spec)};
   const int m = spec.batch, n = m + spec.m;
   const Operand a{0, &KernelSpec::a, &KernelSpec::a_type, m, spec.m},

@@ -57,66 +57,6 @@ bool held_by_clusters(const KernelSpec& s, std::string_view architecture) {
   return schedule.resident && schedule.blocks_per_row > 1;
 }
 
-// ---- combining partial results
-
-// How partial results of one mode are combined.
-ReductionMode combining(ReductionMode mode) {
-  switch (mode) {
-    case ReductionMode::avg:
-    case ReductionMode::norm1:
-    case ReductionMode::norm2:
-      return ReductionMode::add;
-    case ReductionMode::mul_no_zeros:  // no partial result is a zero of the input
-      return ReductionMode::mul;
-    default:
-      return mode;
-  }
-}
-
-// In a rowwise spec whose rows are partial results: reads them, combines them and finishes the
-// reduction. Returns the statement that holds the result.
-int finish(KernelSpec& spec, BodyCopy& body, const KernelPort& partials, ReductionMode mode,
-           DataType arithmetic, std::int64_t length, const std::string& label) {
-  const DataType type = partial_type(mode, arithmetic);
-  Statement load = statement(StatementKind::load, type, label);
-  load.port = body.add_port(partials);
-  Statement reduce = statement(StatementKind::reduce, type, label);
-  reduce.args = {body.add(std::move(load))};
-  reduce.port = static_cast<int>(spec.reductions.size());
-  spec.reductions.push_back({combining(mode), type, spec.extent.back(), 0});
-  const int reduction = reduce.port;
-  body.add(std::move(reduce));
-  Statement reduced = statement(StatementKind::reduced, type, label);
-  reduced.port = reduction;
-  reduced.per_row = true;
-  reduced.phase = 1;
-  int result = body.add(std::move(reduced));
-  if (mode == ReductionMode::avg) {
-    Statement n = statement(StatementKind::scalar, type, "length");
-    n.port = static_cast<int>(spec.scalars.size());
-    n.per_row = true;
-    spec.scalars.push_back({kNoTensor, "length", type, static_cast<double>(length), length});
-    Statement divide = statement(StatementKind::pointwise, type, label);
-    divide.mode = PointwiseMode::div;
-    const int divisor = body.add(std::move(n));
-    divide.args = {result, divisor};
-    result = body.add(std::move(divide));
-  } else if (mode == ReductionMode::norm2) {
-    Statement root = statement(StatementKind::pointwise, type, label);
-    root.mode = PointwiseMode::sqrt;
-    root.args = {result};
-    result = body.add(std::move(root));
-    if (arithmetic != type) {
-      Statement convert = statement(StatementKind::convert, arithmetic, label);
-      convert.type = arithmetic;
-      convert.args = {result};
-      result = body.add(std::move(convert));
-    }
-  }
-  spec.phases = 2;
-  return result;
-}
-
 // ---- a kernel a phase
 
 // Everything of phase 0, its reductions finished into temporaries, and all later phases.
@@ -191,43 +131,6 @@ std::pair<std::int64_t, std::int64_t> parts_of(std::int64_t extent, std::int64_t
   return {(extent + size - 1) / size, size};
 }
 
-// Index d becomes two: a new first one that counts parts, and the place in the part.
-void cut_index(KernelSpec& spec, int d, std::int64_t parts, std::int64_t size) {
-  const std::int64_t extent = spec.extent[d];
-  const auto cut = [&](Dims& dims) { dims.insert(0, dims[d] * size); };
-  const auto cut_access = [&](Access& a, bool in_memory) {
-    const std::int64_t stride = a.stride[d];
-    for (auto& w : a.windows) cut(w.coefficient);
-    cut(a.stride);
-    if (!in_memory || stride == 0 || parts * size == extent) return;
-    a.stride[0] = a.stride[d + 1] = 0;
-    Window w;
-    w.coefficient = Dims::filled(a.stride.size(), 0);
-    w.coefficient[0] = size;
-    w.coefficient[d + 1] = 1;
-    w.extent = extent;
-    w.stride = stride;
-    a.windows.push_back(std::move(w));
-  };
-  for (auto& p : spec.ports) cut_access(p.access, true);
-  for (auto& s : spec.body.statements) {
-    if (s.kind == StatementKind::index) ++s.dim;
-    if (s.kind == StatementKind::reduce && s.access.stride.empty())
-      s.access.stride = Dims::filled(spec.extent.size(), 0);
-    if (!s.access.stride.empty()) cut_access(s.access, false);
-    if (s.kind != StatementKind::reduce || parts * size == extent) continue;
-    Window w;
-    w.coefficient = Dims::filled(s.access.stride.size(), 0);
-    w.coefficient[0] = size;
-    w.coefficient[d + 1] = 1;
-    w.extent = extent;
-    s.access.windows.push_back(std::move(w));
-  }
-  spec.extent[d] = size;
-  spec.extent.insert(0, parts);
-  ++spec.kept;
-}
-
 // One phase of reductions, then values of the row: `parts` kernels' worth of rows, and their sum.
 std::vector<KernelSpec> cut_rows(const KernelSpec& spec, std::int64_t wished,
                                  Temporaries& temporaries) {
@@ -240,6 +143,7 @@ std::vector<KernelSpec> cut_rows(const KernelSpec& spec, std::int64_t wished,
         extent <= wished ? std::pair{extent, std::int64_t{1}} : parts_of(extent, wished);
     if (n <= 1) continue;
     cut_index(cut, d + added, n, size);
+    ++cut.kept;
     ++added;
     parts *= n;
     wished /= n;
@@ -282,7 +186,7 @@ std::vector<KernelSpec> cut_rows(const KernelSpec& spec, std::int64_t wished,
       const KernelPort port = temporaries.add(s.label + "_parts", type, partial_dim, written);
       head.add_store(head.add(std::move(partial)), type, port, true);
       tail.set(id,
-               finish(whole, tail, read_back(port, read), r.mode, r.arithmetic, r.length, s.label));
+               finish_parts(whole, tail, read_back(port, read), r.mode, r.arithmetic, r.length, s.label));
     }
   }
   simplify_domain(cut);
@@ -316,7 +220,7 @@ class Finish {
     read.stride = restricted(parts.access.stride, step);
     result.access.stride = restricted(c.result.access.stride, Dims::filled(step.size(), 0));
     int value =
-        finish(whole_, body_, read_back(parts, read), c.mode, c.arithmetic, c.length, c.label);
+        finish_parts(whole_, body_, read_back(parts, read), c.mode, c.arithmetic, c.length, c.label);
     DataType arithmetic = c.arithmetic;
     if (c.result.type != c.type && c.type != c.arithmetic) {
       // Stored narrower than its own type, the value is first rounded to its own.

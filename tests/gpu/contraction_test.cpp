@@ -59,6 +59,16 @@ std::string text(const Problem& p) {
          std::to_string(p.k) + " " + std::string(name(p.io));
 }
 
+// Each graph in the configuration that planning chooses.
+void run_as_chosen(const std::vector<GraphSource>& all) {
+  Failures failures;
+  const Totals t =
+      run_graphs(all, {.samples = 1000, .repeatable = true, .reloaded = true}, failures);
+  CHECK(t.graphs == static_cast<std::int64_t>(all.size()));
+  INFO(failures.text());
+  CHECK(failures.all().empty());
+}
+
 // What of a configuration decides which code runs: all but the sizes.
 std::string kind_of(const std::string& configuration) {
   const auto from = configuration.find(" by "), to = configuration.find(", stages");
@@ -153,12 +163,7 @@ TEST_CASE("matmuls of many tiles", "[contraction]") {
         Problem{.batch = 2, .m = 40, .n = 33, .k = 8192, .b_by_columns = false},
         Problem{.batch = 1, .m = 40, .n = 72, .k = 139264, .io = i8, .result = i32}})
     all.push_back({text(p), all.size(), [p] { return graph_of(p, text(p)); }, {}});
-  Failures failures;
-  const Totals t =
-      run_graphs(all, {.samples = 1000, .repeatable = true, .reloaded = true}, failures);
-  CHECK(t.graphs == static_cast<std::int64_t>(all.size()));
-  INFO(failures.text());
-  CHECK(failures.all().empty());
+  run_as_chosen(all);
 }
 
 }  // namespace
@@ -194,10 +199,5 @@ TEST_CASE("matmuls whose operands are computed", "[contraction]") {
       for (const bool scale_a_row : {false, true})
         all.push_back(
             {text(p), all.size(), [=] { return computed_graph(p, stored, scale_a_row); }, {}});
-  Failures failures;
-  const Totals t =
-      run_graphs(all, {.samples = 1000, .repeatable = true, .reloaded = true}, failures);
-  CHECK(t.graphs == static_cast<std::int64_t>(all.size()));
-  INFO(failures.text());
-  CHECK(failures.all().empty());
+  run_as_chosen(all);
 }

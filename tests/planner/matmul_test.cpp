@@ -184,7 +184,7 @@ TEST_CASE("totals of the result are part of the kernel and finished by small one
       total(y, ReductionMode::max, {2, 40, 1}, "largest_of_rows");
       total(y, ReductionMode::amax, {1, 1, 1}, "amax");
     }
-    const auto p = partition(*lower(*g).graph, true, "sm_90a");
+    const auto p = for_sm_90a(*g);
     CHECK(p.kernels[0].family == Family::contraction);
     CHECK(p.kernels[0].columns.size() == (convolution ? 2 : 4));
     for (std::size_t i = 1; i < p.kernels.size(); ++i) {
@@ -255,7 +255,7 @@ TEST_CASE("a reduction joins no matmul where a rowwise kernel needs its operand 
              w = g->tensor({.name = "w", .dim = {64, 96}});
   const auto y = matmul(x, w);
   g->output(y / reduction(abs(y), ReductionMode::max, {64, 1}), "y");
-  const auto p = partition(*lower(*g).graph, true, "sm_90a");
+  const auto p = for_sm_90a(*g);
   CHECK(families(p) == std::vector{Family::contraction, Family::rowwise});
   CHECK(p.kernels[0].columns.empty());
 }
@@ -274,16 +274,16 @@ TEST_CASE("a gated pair of matmuls that share their left operand is one kernel o
   };
   for (const bool stored : {false, true}) {
     const auto g = graph(72, 40, stored);
-    const auto p = partition(*lower(*g).graph, true, "sm_90a");
-    REQUIRE(families(p) == std::vector{Family::contraction});
+    const auto p = for_sm_90a(*g);
+    REQUIRE(families(p) == kAlone);
     CHECK(p.kernels[0].two_products());
     CHECK(operations(p.kernels[0]) == 4.0 * 2 * 72 * 40 * 24);
     check_values(*g);
   }
   CHECK(partition(*lower(*graph(72, 40, false)).graph, true).kernels.size() == 2);
   // Few rows lie along the tile's columns, odd columns do not come by the accelerator.
-  CHECK(partition(*lower(*graph(8, 40, false)).graph, true, "sm_90a").kernels.size() == 2);
-  CHECK(partition(*lower(*graph(72, 39, false)).graph, true, "sm_90a").kernels.size() >= 2);
+  CHECK(for_sm_90a(*graph(8, 40, false)).kernels.size() == 2);
+  CHECK(for_sm_90a(*graph(72, 39, false)).kernels.size() >= 2);
 }
 
 TEST_CASE("both operands can be written first") {
