@@ -118,6 +118,7 @@ std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Sched
                        {"prefetch", s.prefetch, true},
                        {"ahead", s.ahead, true},
                        {"renew", s.renew, true},
+                       {"early", s.early},
                        {"skewed", s.skew >= 0, true},
                        {"slots", spec.slots}});
     if (spec.slots > 0) c.insert(c.end(), {{"ring", s.ring}, {"slot_bytes", s.slot_bytes}});

@@ -55,13 +55,13 @@ void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const Kernel
   const std::set<int> loads = packed_ports(body, live, StatementKind::load);
   print_moves(out, names, "fetch", "", loads, "fetch");
   if (engine && engine->prefetch) {
-    out.open("SINTER_DEVICE static void prefetch(const Args& args, const Coord& c) {{");
+    std::set<int> of_tile;
     for (int p : loads)
       if (const auto i = static_cast<std::size_t>(p);
           engine->packing.ports[i].kind == PortPack::Kind::pack &&
           of_whole_tile(spec, spec.ports[i]))
-        out.line("sinter::prefetch<Config::{}>(args.{}, c);", names.access[i], names.port[i]);
-    out.close("}");
+        of_tile.insert(p);
+    print_prefetch(out, names, of_tile);
   }
   out.line("template <int width>");
   out.line("SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,");

@@ -87,6 +87,18 @@ void print_moves(TextWriter& out, const KernelNames& names, std::string_view ver
   out.close("}");
 }
 
+void print_prefetch(TextWriter& out, const KernelNames& names, const std::set<int>& ports) {
+  const std::string_view signature =
+      "SINTER_DEVICE static void prefetch(const Args& args, const Coord& c)";
+  if (ports.empty()) return out.line("{} {{}}", signature);
+  out.open("{} {{", signature);
+  for (int p : ports) {
+    const auto i = static_cast<std::size_t>(p);
+    out.line("sinter::prefetch<Config::{}>(args.{}, c);", names.access[i], names.port[i]);
+  }
+  out.close("}");
+}
+
 // The ports of the packed loads or stores among the statements; those that pass through a tile, or
 // those that do not.
 std::set<int> packed_ports(const BodyText& body, const std::vector<bool>& live, StatementKind kind,

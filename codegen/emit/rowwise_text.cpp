@@ -113,6 +113,7 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
   const bool skewed = schedule.skew >= 0;
   const std::string_view fetch = skewed ? "fetch_clipped" : "fetch",
                          flush = skewed ? "flush_clipped" : "flush";
+  if (schedule.early > 0) print_prefetch(out, names, first);
   print_moves(out, names, fetch, "", first, "fetch");
   print_moves(out, names, fetch, "", weights, "fetch_weights");
   print_moves(out, names, fetch, "", again, "refetch");

@@ -155,6 +155,11 @@ void schedule_across(const KernelSpec& spec, Schedule& s) {
   const int cost = element_cost(spec.body) * width;
   const int bytes = std::max(1, s.packing.fetched_bytes);
   s.unroll = power_of_two_to(std::min(kMostCode / std::max(cost, 1), 2 * kFlightBytes / bytes), 8);
+  // With so many registers the compiler leaves all packs of a round under way.
+  const bool light =
+      spec.reductions.size() == 1 &&
+      partial_type(spec.reductions[0].mode, spec.reductions[0].arithmetic) == DataType::f32;
+  if (light && s.threads == 256) s.least_blocks = 4;
   s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * width)));
 }
 
@@ -198,17 +203,32 @@ int threads_for(double places, double each) {
 constexpr int kHeldBytes = 128;            // of a row, that a thread holds in 56 or 64 registers
 constexpr double kThreadsTogether = 1152;  // of a multiprocessor's blocks, with 56 registers each
 constexpr int kLongRow = 32 << 10;         // bytes
+constexpr int kUsualPlaces = 4;            // of a long row, that a thread holds
+
+// Blocks of at most 256 threads that take a row in equal shares, so that several rows are under way
+// on a multiprocessor; 1 where no number of blocks does.
+int small_blocks(double places) {
+  for (int blocks = 1; blocks <= 8; blocks *= 2) {
+    const double threads = places / (kUsualPlaces * blocks);
+    if (threads <= 256) return std::fmod(threads, 32) == 0 ? blocks : 1;
+  }
+  return 1;
+}
 
 // Blocks that share a row: where it is too long for one block's registers, or where few rows would
 // leave multiprocessors idle. Rows of several reductions wait so often that a block should not fill
 // a multiprocessor alone, if there surely are clusters instead. `held`: bytes at a place, of which
-// none costs less than a whole pack.
-int blocks_for_row(const KernelSpec& spec, double rows, double places, int held, bool clusters) {
+// none costs less than a whole pack. `weights`: some are read by all rows.
+int blocks_for_row(const KernelSpec& spec, double rows, double places, int held, bool weights,
+                   bool clusters) {
   if (!has_later_elements(spec)) return 1;
   const double bytes = places * std::max(held, kMoveBytes);
   const bool waits = clusters && spec.phases > 2 && held >= kMoveBytes;
   constexpr double kHalf = kThreadsTogether / 2 * kHeldBytes, kWhole = 128 << 10, kLeast = 16 << 10;
   int blocks = 1;
+  // Weights that are fetched between two waits would delay the whole cluster.
+  if (clusters && held == kMoveBytes && !(weights && spec.phases > 2))
+    blocks = small_blocks(places);
   if (bytes > (waits ? kHalf : kWhole))
     while (blocks < 8 && bytes / blocks > kHalf) blocks *= 2;
   while (blocks < 8 && rows * blocks * 2 <= 2 * kMultiprocessors && bytes / (blocks * 2) >= kLeast)
@@ -235,12 +255,13 @@ void schedule_along(const KernelSpec& spec, std::string_view architecture, Sched
   const int cost = element_cost(spec.body), width = s.packing.width;
   const PlaceBytes bytes = place_bytes(spec, s.packing);
   const int held = std::max(bytes.row, bytes.kept);
-  s.blocks_per_row = blocks_for_row(spec, rows, places_of_row, held, architecture == "sm_90a");
+  s.blocks_per_row =
+      blocks_for_row(spec, rows, places_of_row, held, bytes.weights > 0, architecture == "sm_90a");
   const double places = std::ceil(places_of_row / s.blocks_per_row);  // of one block
-  // A thread holds about four places of a long row, more where they are narrow; few rows get more
-  // threads each. A short row's places go to neighbouring threads of one warp.
+  // A thread holds more places where they are narrow; few rows get more threads each. A short row's
+  // places go to neighbouring threads of one warp.
   const bool few = rows < kEnoughBlocks;
-  const double usual = std::max(4, kFlightBytes / (width * s.packing.narrowest));
+  const double usual = std::max(kUsualPlaces, kFlightBytes / (width * s.packing.narrowest));
   if (places <= 128 && !few)
     s.threads_per_row = threads_for(places, std::ceil(places / 32));
   else
@@ -271,7 +292,9 @@ void schedule_along(const KernelSpec& spec, std::string_view architecture, Sched
     s.prefetch = s.threads <= 256 && each * all <= 128;
     // A block of many threads occupies registers in large steps.
     const int least = std::max(1, (1024 + s.threads / 2) / s.threads);
-    if (s.threads > 256 && least * s.threads <= kThreadsTogether) s.least_blocks = least;
+    const bool large =
+        s.threads > 256 || (s.threads == 256 && s.blocks_per_row == 1 && each * held <= kHeldBytes);
+    if (large && least * s.threads <= kThreadsTogether) s.least_blocks = least;
   }
   if (!s.resident || s.blocks_per_row > 1)  // what has no clusters streams such rows
     s.unroll = power_of_two_to(
@@ -337,6 +360,14 @@ void schedule_rowwise(const KernelSpec& spec, std::string_view architecture, Sch
   s.rows_fastest ? schedule_across(spec, s) : schedule_along(spec, architecture, s);
 }
 
+// Blocks that run at once, at the most, if they should prefetch: rows that are needed in several
+// phases, packs of which no part lies outside of the tensor.
+int early_blocks(const KernelSpec& spec, const Schedule& s) {
+  constexpr int kThreads = 2048;  // of a multiprocessor
+  if (!s.resident || s.skew >= 0 || !has_later_elements(spec)) return 0;
+  return kMultiprocessors * kThreads / s.threads;
+}
+
 void schedule_contraction(const KernelSpec& spec, Schedule& s) {
   const int m = spec.batch, n = m + spec.m, k = n + spec.n;
   const int last_m = spec.m ? n - 1 : -1, last_n = spec.n ? k - 1 : -1,
@@ -358,6 +389,7 @@ Schedule choose_schedule(const KernelSpec& spec, std::string_view architecture) 
   switch (spec.family) {
     case Family::rowwise:
       schedule_rowwise(spec, architecture, s);
+      s.early = early_blocks(spec, s);
       break;
     case Family::contraction:
       schedule_contraction(spec, s);

@@ -26,6 +26,7 @@ struct Schedule {
   bool resident = false;      // a row stays in registers from phase to phase
   bool prefetch = false;      // resident: what all rows share is fetched before the first phase
   bool renew = false;         // resident: values are computed anew in every phase, not kept
+  int early = 0;              // resident: blocks that prefetch while the kernel before still runs
   bool ahead = false;         // column reductions: the next row is fetched before this one ends
   int ring = 0;               // ahead: rows that are under way to shared memory, or 0: to registers
   int slot_bytes = 0;         // ring: of one row of every thread

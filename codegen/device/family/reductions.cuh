@@ -44,7 +44,7 @@ struct Reduction {
       case Mode::mul_no_zeros:
         return Partial(1);
       default:
-        return Partial(0);
+        return Partial(-0.0f);  // unlike +0, the compiler sees that adding it changes nothing
     }
   }
   static SINTER_DEVICE Partial combine(Partial a, Partial b) {
@@ -69,6 +69,7 @@ struct Reduction {
     partial = combine(partial, term);
   }
   SINTER_DEVICE void finish(Partial total) {
+    if (identity() == Partial(0)) total += Partial(0);  // a sum of nothing but -0 is +0
     settled = total;
     if (R::mode == Mode::norm2) total = math::sqrt(total);
     if (R::mode == Mode::avg) {
@@ -126,9 +127,9 @@ struct RowThreads {
   static constexpr int parts = lanes / in_warp;  // of a row, that meet in shared memory
   int lane, row;
   SINTER_DEVICE RowThreads()
-      : lane(static_cast<int>(threadIdx.x) / (rows_fastest ? rows : 1) % lanes +
+      : lane(static_cast<int>(threadIdx.x / (rows_fastest ? rows : 1u) % lanes) +
              (blocks > 1 ? hardware::cluster_rank() * lanes : 0)),
-        row(static_cast<int>(threadIdx.x) / (rows_fastest ? 1 : lanes) % rows) {}
+        row(static_cast<int>(threadIdx.x / (rows_fastest ? 1u : lanes) % rows)) {}
 
   // Where the other blocks of the cluster announce their totals, in two buffers.
   static SINTER_DEVICE unsigned arrived(int turn) {
@@ -227,9 +228,10 @@ struct RowThreads {
           for (int i = 0; i < some && first + i < count; ++i)
             sums[row / together * length + i * lanes + lane] = mine[first + i];
         __syncthreads();
+#pragma unroll 1
         for (int at = static_cast<int>(threadIdx.x); at < length; at += threads) {
           Partial sum = sums[at];
-#pragma unroll
+#pragma unroll 16
           for (int g = 1; g < groups; ++g) sum = R::combine(sum, sums[g * length + at]);
           sums[at] = sum;
         }

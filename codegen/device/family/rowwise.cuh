@@ -11,6 +11,10 @@
 // from phase to phase; else every phase fetches what it needs. What all rows share (weights) is
 // fetched when a phase first needs it, or before the first one with Config::prefetch.
 //
+// A kernel may start while the one before it in the stream still writes what this one reads. The
+// first Config::early blocks then ask for their rows to come to the second-level cache: that takes
+// nothing from memory yet, and what is still written is written there, too.
+//
 // With Config::slots, values are also reduced down the columns: as many blocks walk over the rows,
 // every thread keeps the running results of its columns, and each block writes them once at its
 // end. With Config::ahead the next row is fetched while one is worked on: to registers, or, with
@@ -78,16 +82,21 @@ struct Rows {
   }
   static SINTER_DEVICE Coord row_start(Index r) {
     Coord c;
-    unravel<0, Config::kept>(r < rows ? r : 0, c);
+    unravel<0, Config::kept>(r, c);
     return c;
   }
-  // Where this holds, the compiler sees that no row lies past the end.
+  // Where this holds, the compiler sees that no row lies past the end, but for those ahead. In a large
+  // block a branch around the fetches keeps them together and so saves registers.
   static constexpr bool all_active = rows % block_rows == 0;
+  static SINTER_DEVICE bool exists(Index r) {
+    return (all_active && !Config::ahead && Config::threads <= 256) || r < rows;
+  }
   SINTER_DEVICE void take(Index block) {
 #pragma unroll
     for (int s = 0; s < states; ++s) {
-      row[s] = row_start(row_number(block, s));
-      active[s] = all_active || row_number(block, s) < rows;
+      const Index r = row_number(block, s);
+      active[s] = all_active || r < rows;
+      row[s] = row_start(active[s] ? r : 0);
     }
   }
 
@@ -128,19 +137,27 @@ struct Rows {
 #pragma unroll
     for (int k = 0; k < each; ++k) {
       const Index i = threads.lane + k * lanes;
-      if (places % lanes == 0 || i < places) f(k, i);
+      if ((k + 1) * lanes <= places || i < places) f(k, i);
     }
   }
   SINTER_DEVICE void fetch_rows(Index block, RowPlace (&to)[states]) {
 #pragma unroll
     for (int s = 0; s < states; ++s)
-      if (const Index r = row_number(block, s); r < rows) to[s].fetch(args, row_start(r));
+      if (const Index r = row_number(block, s); exists(r)) to[s].fetch(args, row_start(r));
   }
   template <class... Phases>
   SINTER_DEVICE void fetch(Index block, Place (&to)[held]) {
     const Index r = row_number(block, 0);
-    if (r >= rows) return;
+    if (!exists(r)) return;
     for_held([&](int k, Index i) { (Phases::fetch(args, at(row_start(r), i), to[k]), ...); });
+  }
+  template <class... Phases>
+  SINTER_DEVICE void prefetch(Index block) {
+    const Index r = row_number(block, 0);
+    if (r >= rows) return;
+#pragma unroll 1
+    for (Index i = threads.lane; i < places; i += lanes)
+      (Phases::prefetch(args, at(row_start(r), i)), ...);
   }
   template <class... Phases>
   SINTER_DEVICE void fetch_weights() {
@@ -169,13 +186,15 @@ struct Rows {
       for (int u = 0; u < Config::unroll; ++u) visit(phase, u, from + u * lanes, place[u]);
       settle(phase);
     }
-    if constexpr (whole != places) {
-#pragma unroll 1
-      for (Index i = whole + threads.lane; i < places; i += lanes) {
-        fetch_place<Phase>(i, place[0]);
-        visit(phase, 0, i, place[0]);
-      }
-    }
+    // The rest is under way at once, too.
+    constexpr int rest = static_cast<int>((places - whole + lanes - 1) / lanes);
+    const auto for_rest = [&](const auto& f) {
+#pragma unroll
+      for (int u = 0; u < rest; ++u)
+        if (const Index i = whole + u * lanes + threads.lane; i < places) f(u, i);
+    };
+    for_rest([&](int u, Index i) { fetch_place<Phase>(i, place[u]); });
+    for_rest([&](int u, Index i) { visit(phase, u, i, place[u]); });
   }
 
   // ---- the reductions that a phase accumulates
@@ -276,7 +295,7 @@ struct Rows {
     return reinterpret_cast<Ahead*>(dynamic_memory)[i];
   }
   SINTER_DEVICE void bring(Index block, int i) {
-    if (const Index r = row_number(block, 0); r < rows)
+    if (const Index r = row_number(block, 0); exists(r))
       for_held([&](int k, Index p) {
         slot(i).bring(args, at(row_start(r), p), k * Config::threads + threadIdx.x);
       });
@@ -297,7 +316,7 @@ struct Rows {
     constexpr Index blocks = (rows + block_rows - 1) / block_rows;
     for_columns([](auto& r) { r.start(); });
     if constexpr (Config::ring > 0)
-#pragma unroll
+#pragma unroll 1
       for (int i = 0; i < Config::ring; ++i) bring(blockIdx.x + i * Config::slots, i);
     if constexpr (Config::prefetch) fetch_weights<Phases...>();
     if constexpr (Config::ahead) {
@@ -340,15 +359,17 @@ template <class Config, class Place, class RowPlace, class All, class Columns = 
 SINTER_DEVICE void run(List<Phases...>, const Args& args) {
   Rows<Config, Args, Place, RowPlace, All, Columns> rows(args);
   rows.threads.arrive();
+  const auto first = static_cast<typename Config::Index>(blockIdx.x / Config::blocks_per_row);
+  if constexpr (Config::early > 0 && rows.resident)
+    if (blockIdx.x < Config::early) rows.template prefetch<Phases...>(first);
   hardware::take_turn();
   if constexpr (Config::slots > 0) {
     rows.template walk<Phases...>();
   } else {
     if (rows.blocks < Config::blocks_per_row && blockIdx.x % Config::blocks_per_row != 0) return;
-    const auto block = static_cast<typename Config::Index>(blockIdx.x / Config::blocks_per_row);
-    rows.take(block);
-    rows.fetch_rows(block, rows.of_row);
-    if constexpr (rows.resident) rows.template fetch<Phases...>(block, rows.place);
+    rows.take(first);
+    rows.fetch_rows(first, rows.of_row);
+    if constexpr (rows.resident) rows.template fetch<Phases...>(first, rows.place);
     if constexpr (rows.resident && Config::prefetch) rows.template fetch_weights<Phases...>();
     (rows.template run_phase<Phases>(), ...);
   }

@@ -16,6 +16,7 @@ struct Config {
   static constexpr bool prefetch = false;
   static constexpr bool ahead = false;
   static constexpr bool renew = true;
+  static constexpr int early = 0;
   static constexpr bool skewed = false;
   static constexpr int slots = 0;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<17, 1>; };
@@ -226,6 +227,6 @@ struct Phase1 {
 using Phases = sinter::List<Phase0, Phase1>;
 
 extern "C" __global__ __launch_bounds__(Config::threads, 2)
-void sinter_reduce_add_reduce_mul_reduce_min_reduce_max_1bf4b796(const __grid_constant__ Args args) {
+void sinter_reduce_add_reduce_mul_reduce_min_reduce_max_c716edd5(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions>(Phases{}, args);
 }

@@ -16,6 +16,7 @@ struct Config {
   static constexpr bool prefetch = false;
   static constexpr bool ahead = false;
   static constexpr bool renew = false;
+  static constexpr int early = 0;
   static constexpr bool skewed = false;
   static constexpr int slots = 0;
   struct DyAccess : sinter::Strided { using Stride = sinter::Dims<1, 768>; };
@@ -88,7 +89,7 @@ struct Phase1 {
 };
 using Phases = sinter::List<Phase0, Phase1>;
 
-extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_add_0dd5a881(const __grid_constant__ Args args) {
+extern "C" __global__ __launch_bounds__(Config::threads, 4)
+void sinter_reduce_add_10aa2436(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions>(Phases{}, args);
 }

@@ -16,6 +16,7 @@ struct Config {
   static constexpr bool prefetch = false;
   static constexpr bool ahead = false;
   static constexpr bool renew = false;
+  static constexpr int early = 0;
   static constexpr bool skewed = false;
   static constexpr int slots = 0;
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<1, 0>; };
@@ -89,6 +90,6 @@ struct Phase1 {
 using Phases = sinter::List<Phase0, Phase1>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_min_36c1547f(const __grid_constant__ Args args) {
+void sinter_reduce_min_e3899aec(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions>(Phases{}, args);
 }

@@ -17,6 +17,7 @@ struct Config {
   static constexpr bool prefetch = true;
   static constexpr bool ahead = false;
   static constexpr bool renew = false;
+  static constexpr int early = 1206;
   static constexpr bool skewed = false;
   static constexpr int slots = 0;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<800, 1, 20>; };
@@ -59,6 +60,7 @@ struct Phase0 {
   static constexpr int number = 0;
   static constexpr bool has_elements = true;
   SINTER_DEVICE void row(const Args& args, const Coord& c, const RowPlace& of_row, const Reductions& reductions) {}
+  SINTER_DEVICE static void prefetch(const Args& args, const Coord& c) {}
   template <int width>
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
@@ -83,6 +85,7 @@ struct Phase1 {
   SINTER_DEVICE void row(const Args& args, const Coord& c, const RowPlace& of_row, const Reductions& reductions) {
     mean = reductions.result<Avg0>();
   }
+  SINTER_DEVICE static void prefetch(const Args& args, const Coord& c) {}
   template <int width>
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
@@ -116,6 +119,7 @@ struct Phase2 {
     const float sum = sinter::op::Add::apply(variance, epsilon);
     inv_variance = sinter::op::Rsqrt::apply(sum);
   }
+  SINTER_DEVICE static void prefetch(const Args& args, const Coord& c) {}
   template <int width>
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
@@ -146,6 +150,6 @@ struct Phase2 {
 using Phases = sinter::List<Phase0, Phase1, Phase2>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_avg_sub_mul_add_150750fc(const __grid_constant__ Args args) {
+void sinter_reduce_avg_sub_mul_add_3e7ee4f7(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions>(Phases{}, args);
 }

@@ -17,6 +17,7 @@ struct Config {
   static constexpr bool prefetch = true;
   static constexpr bool ahead = true;
   static constexpr bool renew = false;
+  static constexpr int early = 528;
   static constexpr bool skewed = false;
   static constexpr int slots = 264;
   static constexpr int ring = 2;
@@ -86,6 +87,10 @@ struct Phase0 {
   SINTER_DEVICE void row(const Args& args, const Coord& c, const RowPlace& of_row, const Reductions& reductions) {
     inv_variance = sinter::get<float>(of_row.inv_variance, 0);
   }
+  SINTER_DEVICE static void prefetch(const Args& args, const Coord& c) {
+    sinter::prefetch<Config::XAccess>(args.x, c);
+    sinter::prefetch<Config::DyAccess>(args.dy, c);
+  }
   template <int width>
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
     sinter::fetch<Config::XAccess>(args.x, c, place.x);
@@ -124,6 +129,7 @@ struct Phase1 {
     inv_variance = sinter::get<float>(of_row.inv_variance, 0);
     slope = reductions.result<Avg0>();
   }
+  SINTER_DEVICE static void prefetch(const Args& args, const Coord& c) {}
   template <int width>
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
@@ -166,6 +172,6 @@ struct Columns : ColumnReductions {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 2)
-void sinter_reduce_avg_mul_sub_22fdf0b4(const __grid_constant__ Args args) {
+void sinter_reduce_avg_mul_sub_387a14a0(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions, Columns>(Phases{}, args);
 }

@@ -17,6 +17,7 @@ struct Config {
   static constexpr bool prefetch = true;
   static constexpr bool ahead = false;
   static constexpr bool renew = false;
+  static constexpr int early = 2112;
   static constexpr bool skewed = false;
   static constexpr int slots = 0;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<1000, 1>; };
@@ -54,6 +55,9 @@ struct Phase0 {
   static constexpr int number = 0;
   static constexpr bool has_elements = true;
   SINTER_DEVICE void row(const Args& args, const Coord& c, const RowPlace& of_row, const Reductions& reductions) {}
+  SINTER_DEVICE static void prefetch(const Args& args, const Coord& c) {
+    sinter::prefetch<Config::XAccess>(args.x, c);
+  }
   template <int width>
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
     sinter::fetch<Config::XAccess>(args.x, c, place.x);
@@ -80,6 +84,7 @@ struct Phase1 {
   SINTER_DEVICE void row(const Args& args, const Coord& c, const RowPlace& of_row, const Reductions& reductions) {
     top = reductions.result<Max0>();
   }
+  SINTER_DEVICE static void prefetch(const Args& args, const Coord& c) {}
   template <int width>
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
@@ -115,6 +120,7 @@ struct Phase2 {
     const float log_sum = sinter::op::Log::apply(sum);
     stats = sinter::op::Add::apply(top, log_sum);
   }
+  SINTER_DEVICE static void prefetch(const Args& args, const Coord& c) {}
   template <int width>
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
@@ -146,6 +152,6 @@ struct Phase2 {
 using Phases = sinter::List<Phase0, Phase1, Phase2>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_max_reduce_add_sub_exp_9ee12e6e(const __grid_constant__ Args args) {
+void sinter_reduce_max_reduce_add_sub_exp_23b4e163(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions>(Phases{}, args);
 }

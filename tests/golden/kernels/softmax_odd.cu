@@ -17,6 +17,7 @@ struct Config {
   static constexpr bool prefetch = false;
   static constexpr bool ahead = false;
   static constexpr bool renew = true;
+  static constexpr int early = 0;
   static constexpr bool skewed = true;
   static constexpr int slots = 0;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<50257, 1>; };
@@ -147,6 +148,6 @@ struct Phase2 {
 using Phases = sinter::List<Phase0, Phase1, Phase2>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_max_reduce_add_sub_exp_de4df221(const __grid_constant__ Args args) {
+void sinter_reduce_max_reduce_add_sub_exp_af187840(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions>(Phases{}, args);
 }
