@@ -121,7 +121,7 @@ struct Problem {
   double extra_bytes;  // read and written for an element of the result
   bool reads;          // some are read
   bool a_k_fastest, b_k_fastest;
-  bool reduces;   // results
+  bool reduces;  // results
   int products;  // columns are those of all
 };
 
@@ -148,39 +148,41 @@ double clusters_at_once(int blocks) {
 }
 
 // Microseconds, roughly, for ranking: what a multiprocessor spends on its tiles, but no less than
-// the time of memory and of the second-level cache. The constants were fitted to 800 measurements
-// of 43 problems on an H200, where the first choice took 3 % longer than the best one on average.
+// the time of memory and of the second-level cache. The constants were fitted to 2,900 measurements
+// of 59 problems on an H200.
 double estimate(const Problem& p, const Tile& t) {
-  constexpr double kClock = 1600;                                  // MHz
-  constexpr double kMemory = 4.05e6, kCache = 9.2e6;               // bytes a microsecond
-  constexpr double kFastCache = kCache / 0.7, kSmall = 18e6;       // where everything is near
-  constexpr double kStart = 4000, kTurn = 200, kNeighbours = 200;  // clocks: until the first stage
+  constexpr double kClock = 1600;                   // MHz
+  constexpr double kMemory = 4.3e6, kCache = 12e6;  // bytes a microsecond
+  constexpr double kShared = 128, kRead = 0.66;     // bytes a clock; what reading one costs of it
+  constexpr double kStart = 4200, kTurn = 350, kNeighbours = 200;  // clocks: until the first stage
                                                                    // has come; a turn; a tile
-  constexpr double kSlab = 1100, kSlabRead = 800, kSlabReadSlow = 2000, kPart = 5500;
+  constexpr double kSlab = 1150, kSlabRead = 300, kSlabReadSlow = 1600, kPart = 5600;
+  constexpr int kFewestColumns = 80;  // narrower multiplications wait for the rows of A
   const double tiles = tiles_of(p, t), blocks = cluster_blocks(t);
   const double rounds = std::ceil(tiles * t.split / blocks / clusters_at_once(cluster_blocks(t)));
-  const double depth = p.depth / t.split;
-  // Narrow multiplications wait for the rows of A.
-  const double multiply = 2.0 * t.m * std::max(t.n, 64) * depth / (8192.0 / p.bytes);
+  const double depth = p.depth / t.split, depth_bytes = depth * p.bytes;
+  const double multiply = 2.0 * t.m * std::max(t.n, kFewestColumns) * depth / (8192.0 / p.bytes);
   const double moved =
-      (static_cast<double>(t.m) / t.cluster_n + static_cast<double>(t.n) / t.cluster_m) * depth *
-      p.bytes;
+      (static_cast<double>(t.m) / t.cluster_n + static_cast<double>(t.n) / t.cluster_m) *
+      depth_bytes;
+  // Every 64 rows of A are read with all columns of B.
+  const double shared = (kRead * t.m / 64 * (64 + t.n) + (t.m + t.n)) * depth_bytes / kShared;
   // Moving costs power, and with it clocks, also where it is hidden.
-  const double main = std::max(multiply, moved / 128) + 0.1 * moved / 64 +
+  const double main = std::max({multiply, moved / 128, shared}) + 0.1 * moved / 64 +
                       (t.cluster_m * t.cluster_n > 1 ? kNeighbours : 0);
   const double slabs = rows_of_consumer(t) / 64.0 * std::ceil(t.n / 64.0);
-  const double read = sums_per_thread(t) > kRoomy ? kSlabReadSlow : kSlabRead;
-  const double finish = slabs * (kSlab + (p.reads ? read : 0)) + (t.split > 1 ? kPart : 0);
+  const bool slow = rows_of_consumer(t) > 64 || sums_per_thread(t) > kRoomy;
+  const double read = !p.reads ? 0 : slow ? kSlabReadSlow : kSlabRead;
+  const double finish = slabs * (kSlab + read) + (t.split > 1 ? kPart : 0);
   double clocks = rounds * (main + finish);
   if (t.alternate)
     clocks = std::max(rounds * (main + kTurn) + finish, std::ceil(rounds / 2) * (main + finish));
   const double results = p.batches * p.rows * p.columns * p.extra_bytes;
   const double memory = p.batches * (p.rows + p.columns) * p.depth * p.bytes + results;
   const double cached = tiles * t.split * moved + results;
-  const double times[] = {clocks / kClock, memory / kMemory,
-                          cached / (memory < kSmall ? kFastCache : kCache)};
+  const double times[] = {clocks / kClock, memory / kMemory, cached / kCache};
   // The slowest counts; the others a little, so that equals do not waste power.
-  return *std::max_element(times, times + 3) + 0.085 * (times[0] + times[1] + times[2]) +
+  return *std::max_element(times, times + 3) + 0.07 * (times[0] + times[1] + times[2]) +
          kStart / kClock;
 }
 
@@ -291,7 +293,8 @@ bool of_whole_tile(const KernelSpec& spec, const KernelPort& port) {
 }
 
 std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const Tuning& tuning) {
-  if (given.family != Family::contraction || given.annihilating_zero || given.rows.on || given.k != 1 || reads_joined_indices(given))
+  if (given.family != Family::contraction || given.annihilating_zero || given.rows.on ||
+      given.k != 1 || reads_joined_indices(given))
     return {};
   // Rows and columns of reductions are numbered over all indices of m and of n.
   const bool two = given.two_products();
