@@ -159,7 +159,8 @@ std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Sched
                          {"n_fastest", s.mma->n_fastest, true}});
       return c;
     }
-    c.insert(c.end(), {{"a_k_fastest", s.a_k_fastest, true},
+    c.insert(c.end(), {{"tile", s.tile},
+                       {"a_k_fastest", s.a_k_fastest, true},
                        {"b_k_fastest", s.b_k_fastest, true},
                        {"n_fastest", s.n_fastest, true},
                        {"annihilating_zero", spec.annihilating_zero, true}});

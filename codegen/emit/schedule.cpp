@@ -13,7 +13,6 @@ namespace sinter {
 namespace {
 
 constexpr double kNarrow = 0x1p30;  // below it, sums of two such numbers fit in 31 bits
-constexpr int kTile = 64;           // of contraction_simt.cuh
 
 double last(const Dims& extent, int i) {
   return extent[i] > 0 ? static_cast<double>(extent[i] - 1) : 0.0;
@@ -375,10 +374,20 @@ void schedule_contraction(const KernelSpec& spec, Schedule& s) {
   s.a_k_fastest = !prefers(spec, spec.a, last_k, last_m, is_load);
   s.b_k_fastest = !prefers(spec, spec.b, last_k, last_n, is_load);
   s.n_fastest = !prefers(spec, spec.body, last_n, last_m, is_store);
-  const auto tiles = [&](int from, int size) {
-    return std::ceil(elements(spec.extent, from, from + size) / kTile);
+  // Large tiles read half as many factors for each product, but need enough results, and twice the
+  // registers: those of doubles would not fit.
+  const auto tiles = [&](int tile) {
+    const auto along = [&](int from, int size) {
+      return std::ceil(elements(spec.extent, from, from + size) / tile);
+    };
+    return elements(spec.extent, 0, spec.batch) * along(m, spec.m) * along(n, spec.n);
   };
-  s.grid = clamp_grid(elements(spec.extent, 0, spec.batch) * tiles(m, spec.m) * tiles(n, spec.n));
+  constexpr int kOperands = kLargeTile / 16;  // that a thread loads of each in a step
+  const bool large = spec.accumulate == DataType::f32 && !spec.annihilating_zero &&
+                     tiles(kLargeTile) >= kMultiprocessors &&
+                     (element_cost(spec.a) + element_cost(spec.b)) * kOperands <= kMostCode;
+  s.tile = large ? kLargeTile : kSmallTile;
+  s.grid = clamp_grid(tiles(s.tile));
 }
 
 }  // namespace

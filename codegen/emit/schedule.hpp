@@ -10,6 +10,8 @@
 
 namespace sinter {
 
+inline constexpr int kSmallTile = 64, kLargeTile = 128;  // of contraction_simt.cuh
+
 struct Schedule {
   bool wide_index = false;  // offsets need 64 bits
   int threads = 256;
@@ -30,6 +32,7 @@ struct Schedule {
   bool ahead = false;         // column reductions: the next row is fetched before this one ends
   int ring = 0;               // ahead: rows that are under way to shared memory, or 0: to registers
   int slot_bytes = 0;         // ring: of one row of every thread
+  int tile = kSmallTile;      // contraction on ordinary cores: its rows and columns
   // contraction: along which index neighbouring threads read A and B and write the result
   bool a_k_fastest = true, b_k_fastest = true, n_fastest = true;
   std::optional<TensorCores> tensor_cores;

@@ -64,8 +64,9 @@ std::string how_contraction(const PlanKernel& k) {
   std::string tiles = fmt::format("tiles of {} x {} results on ", get("tile_m"),
                                   get("tile_n") / std::max<std::int64_t>(1, get("products")));
   if (get("totals") > 0)
-    tiles = "results are also reduced, in parts of 16 rows or columns that the next kernel adds up; " +
-            tiles;
+    tiles =
+        "results are also reduced, in parts of 16 rows or columns that the next kernel adds up; " +
+        tiles;
   if (get("cluster_m") > 0) return tiles + how_on_sm_90a(k);
   if (get("warps_m") > 0)
     return tiles +
@@ -73,7 +74,7 @@ std::string how_contraction(const PlanKernel& k) {
                        get("warps_m"), get("warps_n"), get("stages"), get("tile_k")) +
            moved("A", get("a_copied"), get("a_width")) +
            moved("B", get("b_copied"), get("b_width"));
-  return std::string("tiles of 64 x 64 results on ordinary cores, as ") +
+  return fmt::format("tiles of {0} x {0} results on ordinary cores, as ", get("tile")) +
          (get("annihilating_zero")
               ? "products with a zero of A are zero also where B is infinite"
               : "tensor cores multiply no type that holds both operands, or their code is long");

@@ -189,6 +189,22 @@ Shared<Graph> computed_graph(const Problem& p, DataType stored, bool scale_a_row
 
 }  // namespace
 
+// Enough results for the large tiles of ordinary cores, whose last ones are cut in both directions.
+TEST_CASE("matmuls in f32", "[contraction]") {
+  std::vector<GraphSource> all;
+  for (const bool a_by_rows : {true, false})
+    for (const bool b_by_columns : {true, false})
+      for (Problem p : {Problem{.batch = 1, .m = 1473, .n = 1410, .k = 70},
+                        Problem{.batch = 67, .m = 129, .n = 127, .k = 530, .side_inputs = true},
+                        Problem{.batch = 2, .m = 1300, .n = 900, .k = 1, .c_by_rows = false}}) {
+        p.io = p.result = f32;
+        p.a_by_rows = a_by_rows;
+        p.b_by_columns = b_by_columns;
+        all.push_back({text(p), all.size(), [p] { return graph_of(p, text(p)); }, {}});
+      }
+  run_as_chosen(all);
+}
+
 TEST_CASE("matmuls whose operands are computed", "[contraction]") {
   std::vector<GraphSource> all;
   for (const Problem& p : {Problem{.batch = 3, .m = 129, .n = 65, .k = 1111},

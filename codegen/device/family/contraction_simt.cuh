@@ -2,12 +2,16 @@
 // b(batch, n, k), then the epilogue once an element. Each of the four may be several indices of the
 // domain, which are unravelled from one number.
 //
-// A block of 256 threads owns a 64 x 64 tile and walks over k in steps of 16, two steps in shared
-// memory: while one is multiplied, the next is loaded to registers. One barrier a step suffices,
-// since a step is overwritten only after the barrier that ends the step that read it. Elements past
-// the end of m, n or k are zeros and are not read. Sums over a long k are taken in runs, so that
-// rounding errors of like terms cannot pile up. The finished tile passes through the same shared
-// memory, so that the epilogue is compiled once and its stores are coalesced.
+// A block of 256 threads owns a tile of Config::tile rows and columns and walks over k in steps of
+// 16, two steps in shared memory: while one is multiplied, the next is loaded to registers. One
+// barrier a step suffices, since a step is overwritten only after the barrier that ends the step
+// that read it. Elements past the end of m, n or k are zeros and are not read. Sums over a long k
+// are taken in runs, so that rounding errors of like terms cannot pile up. The finished tile passes
+// through the same shared memory, 64 rows at a time, so that the epilogue is compiled once and its
+// stores are coalesced.
+//
+// A thread has 4 x 4 results in every 64 x 64 of the tile: in larger tiles it reads fewer factors
+// for each product.
 #pragma once
 #include "sinter/device/core/math.cuh"
 #include "sinter/device/family/contraction_rows.cuh"
@@ -15,30 +19,36 @@
 
 namespace sinter::contraction {
 
-inline constexpr int kTile = 64, kStep = 16, kThreads = 256, kPerThread = 4;
-inline constexpr int kRun = 32;           // steps after which running sums are settled
-inline constexpr int kPitch = kTile + 4;  // keeps rows 16-byte aligned and spreads the banks
+inline constexpr int kStep = 16, kThreads = 256;
+inline constexpr int kRun = 32;  // steps after which running sums are settled
 
 template <class T>
 struct alignas(16) Quad {
   T at[4];
 };
 
-template <class T>
-struct Shared {  // [buffer][operand][k][row]; afterwards the finished tile [m][n]
-  T values[2 * 2 * kStep * kPitch];
+template <class T, int tile>
+struct Shared {  // [buffer][operand][k][row]; afterwards 64 rows of the finished tile [m][n]
+  static constexpr int pitch = tile + 4;  // keeps rows 16-byte aligned and spreads the banks
+  T values[2 * 2 * kStep * pitch];
   SINTER_DEVICE T* step(int buffer, int operand) {
-    return values + (buffer * 2 + operand) * kStep * kPitch;
+    return values + (buffer * 2 + operand) * kStep * pitch;
   }
 };
+
+// Rows and columns of a thread: 4 in every 64 of the tile. The first of its i-th four.
+SINTER_DEVICE int thread_row(int i) { return i * 64 + static_cast<int>(threadIdx.x) / 16 * 4; }
+SINTER_DEVICE int thread_column(int i) { return i * 64 + static_cast<int>(threadIdx.x) % 16 * 4; }
 
 // How many tiles and steps there are.
 template <class Config>
 struct Tiling {
   using P = Problem<Config>;
   using Index = typename Config::Index;
-  static constexpr Index row_tiles = static_cast<Index>(ceil_divide(P::rows, kTile)),
-                         column_tiles = static_cast<Index>(ceil_divide(P::columns, kTile)),
+  static constexpr int tile = Config::tile, each = tile / 16;
+  static_assert(tile % 64 == 0);
+  static constexpr Index row_tiles = static_cast<Index>(ceil_divide(P::rows, tile)),
+                         column_tiles = static_cast<Index>(ceil_divide(P::columns, tile)),
                          steps = static_cast<Index>(ceil_divide(P::depth, kStep));
   static constexpr long long tiles = static_cast<long long>(P::batches) * row_tiles * column_tiles;
   // Divisors, which the compiler sees also where there is no tile.
@@ -48,41 +58,44 @@ struct Tiling {
 
 // Place of this thread's element number i in a step of one operand: neighbouring threads along k or
 // along the rows, whichever lies together in memory.
-template <bool k_fastest>
+template <bool k_fastest, int tile>
 struct StepPlace {
   int row, k;
   SINTER_DEVICE explicit StepPlace(int i) {
     const int e = static_cast<int>(threadIdx.x) + i * kThreads;
-    row = k_fastest ? e / kStep : e % kTile;
-    k = k_fastest ? e % kStep : e / kTile;
+    row = k_fastest ? e / kStep : e % tile;
+    k = k_fastest ? e % kStep : e / tile;
   }
 };
 
-template <class T, bool annihilating_zero>
-SINTER_DEVICE void multiply(const T* a, const T* b, T (&acc)[kPerThread][kPerThread]) {
-  const int m = static_cast<int>(threadIdx.x) / 16 * kPerThread;
-  const int n = static_cast<int>(threadIdx.x) % 16 * kPerThread;
+template <bool annihilating_zero, class T, int each>
+SINTER_DEVICE void multiply(const T* a, const T* b, T (&acc)[each][each]) {
+  constexpr int pitch = Shared<T, each * 16>::pitch;
 #pragma unroll 8
   for (int k = 0; k < kStep; ++k) {
-    const auto x = *reinterpret_cast<const Quad<T>*>(a + k * kPitch + m);
-    const auto y = *reinterpret_cast<const Quad<T>*>(b + k * kPitch + n);
+    Quad<T> x[each / 4], y[each / 4];
 #pragma unroll
-    for (int i = 0; i < kPerThread; ++i)
+    for (int i = 0; i < each / 4; ++i) {
+      x[i] = *reinterpret_cast<const Quad<T>*>(a + k * pitch + thread_row(i));
+      y[i] = *reinterpret_cast<const Quad<T>*>(b + k * pitch + thread_column(i));
+    }
 #pragma unroll
-      for (int j = 0; j < kPerThread; ++j)
-        if (!annihilating_zero || x.at[i] != T(0))
-          acc[i][j] = math::fma(x.at[i], y.at[j], acc[i][j]);
+    for (int i = 0; i < each; ++i)
+#pragma unroll
+      for (int j = 0; j < each; ++j)
+        if (!annihilating_zero || x[i / 4].at[i % 4] != T(0))
+          acc[i][j] = math::fma(x[i / 4].at[i % 4], y[j / 4].at[j % 4], acc[i][j]);
   }
 }
 
 // One operand of one step, from memory to registers.
-template <class Config, class T, bool k_fastest, class Operand, class SetRow>
+template <class Config, bool k_fastest, class Operand, class SetRow, class T, int each>
 SINTER_DEVICE void fetch(const Operand& operand, const typename Problem<Config>::Coord& batch,
-                         typename Config::Index step, const SetRow& set_row, T (&values)[4]) {
+                         typename Config::Index step, const SetRow& set_row, T (&values)[each]) {
   using P = Problem<Config>;
 #pragma unroll
-  for (int i = 0; i < kPerThread; ++i) {
-    const StepPlace<k_fastest> place(i);
+  for (int i = 0; i < each; ++i) {
+    const StepPlace<k_fastest, Config::tile> place(i);
     const typename Config::Index k = step * kStep + place.k;
     typename P::Coord c = batch;
     values[i] = T(0);
@@ -92,39 +105,39 @@ SINTER_DEVICE void fetch(const Operand& operand, const typename Problem<Config>:
     }
   }
 }
-template <bool k_fastest, class T>
-SINTER_DEVICE void put(const T (&values)[4], T* shared) {
+template <bool k_fastest, class T, int each>
+SINTER_DEVICE void put(const T (&values)[each], T* shared) {
 #pragma unroll
-  for (int i = 0; i < kPerThread; ++i) {
-    const StepPlace<k_fastest> place(i);
-    shared[place.k * kPitch + place.row] = values[i];
+  for (int i = 0; i < each; ++i) {
+    const StepPlace<k_fastest, each * 16> place(i);
+    shared[place.k * Shared<T, each * 16>::pitch + place.row] = values[i];
   }
 }
 
 // Moves the running sums to the settled ones.
-template <class T>
-SINTER_DEVICE void settle(T (&acc)[kPerThread][kPerThread], T (&settled)[kPerThread][kPerThread]) {
+template <class T, int each>
+SINTER_DEVICE void settle(T (&acc)[each][each], T (&settled)[each][each]) {
 #pragma unroll
-  for (int i = 0; i < kPerThread; ++i)
+  for (int i = 0; i < each; ++i)
 #pragma unroll
-    for (int j = 0; j < kPerThread; ++j) {
+    for (int j = 0; j < each; ++j) {
       settled[i][j] += acc[i][j];
       acc[i][j] = T(0);
     }
 }
 
 // Sums the tile whose rows `set_m` and columns `set_n` name.
-template <class Config, class T, class A, class B, class SetM, class SetN>
+template <class Config, class A, class B, class SetM, class SetN, class T, int each>
 SINTER_DEVICE void sum_tile(const A& a, const B& b, const typename Problem<Config>::Coord& batch,
-                            const SetM& set_m, const SetN& set_n, Shared<T>& shared,
-                            T (&sum)[kPerThread][kPerThread]) {
+                            const SetM& set_m, const SetN& set_n, Shared<T, Config::tile>& shared,
+                            T (&sum)[each][each]) {
   using Index = typename Config::Index;
   constexpr Index steps = Tiling<Config>::steps;
-  T acc[kPerThread][kPerThread] = {};
-  T next_a[kPerThread], next_b[kPerThread];
+  T acc[each][each] = {};
+  T next_a[each], next_b[each];
   const auto load_step = [&](Index step) {
-    fetch<Config, T, Config::a_k_fastest>(a, batch, step, set_m, next_a);
-    fetch<Config, T, Config::b_k_fastest>(b, batch, step, set_n, next_b);
+    fetch<Config, Config::a_k_fastest>(a, batch, step, set_m, next_a);
+    fetch<Config, Config::b_k_fastest>(b, batch, step, set_n, next_b);
   };
   const auto put_step = [&](int buffer) {
     put<Config::a_k_fastest>(next_a, shared.step(buffer, 0));
@@ -137,7 +150,7 @@ SINTER_DEVICE void sum_tile(const A& a, const B& b, const typename Problem<Confi
     const bool more = step + 1 < steps;
     if (more) load_step(step + 1);
     if (step >= 0)
-      multiply<T, Config::annihilating_zero>(shared.step(current, 0), shared.step(current, 1), acc);
+      multiply<Config::annihilating_zero>(shared.step(current, 0), shared.step(current, 1), acc);
     if (more) put_step(current ^ 1);
     if (steps > kRun && step % kRun == kRun - 1) settle(acc, sum);
     __syncthreads();
@@ -153,13 +166,14 @@ SINTER_DEVICE void run(const A& a, const B& b, const Epilogue& epilogue, const R
   using Index = typename Config::Index;
   using T = typename Config::Accumulator;
   using Coord = typename P::Coord;
-  alignas(16) __shared__ Shared<T> shared;
+  constexpr int tile_size = Config::tile, each = Tiles::each, pitch = tile_size + 4;
+  alignas(16) __shared__ Shared<T, tile_size> shared;
   for (long long tile = blockIdx.x; tile < Tiles::tiles; tile += gridDim.x) {
-    const Index column0 = static_cast<Index>(tile % Tiles::column_tiles_or_1) * kTile;
+    const Index column0 = static_cast<Index>(tile % Tiles::column_tiles_or_1) * tile_size;
     const long long row_tile = tile / Tiles::column_tiles_or_1;
     const Index batch = static_cast<Index>(row_tile / Tiles::row_tiles_or_1);
-    const Index row0 =
-        rows.begin(batch, P::rows) + static_cast<Index>(row_tile % Tiles::row_tiles_or_1) * kTile;
+    const Index row0 = rows.begin(batch, P::rows) +
+                       static_cast<Index>(row_tile % Tiles::row_tiles_or_1) * tile_size;
     const Index row_end = rows.end(batch, P::rows);
     if (row0 >= row_end) continue;  // of a group that has no more rows; the same for all threads
     Coord c;
@@ -176,28 +190,34 @@ SINTER_DEVICE void run(const A& a, const B& b, const Epilogue& epilogue, const R
       P::set_n(at, column);
       return true;
     };
-    T acc[kPerThread][kPerThread] = {};
+    T acc[each][each] = {};
     sum_tile<Config>(a, b, c, set_m, set_n, shared, acc);
 
-    const int m = static_cast<int>(threadIdx.x) / 16 * kPerThread;
-    const int n = static_cast<int>(threadIdx.x) % 16 * kPerThread;
 #pragma unroll
-    for (int i = 0; i < kPerThread; ++i)
-      *reinterpret_cast<Quad<T>*>(shared.values + (m + i) * kPitch +
-                                  n) = {{acc[i][0], acc[i][1], acc[i][2], acc[i][3]}};
-    __syncthreads();
+    for (int part = 0; part < tile_size / 64; ++part) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+#pragma unroll
+        for (int j = 0; j < each; j += 4) {
+          const T* four = acc[part * 4 + i] + j;
+          *reinterpret_cast<Quad<T>*>(shared.values + (thread_row(0) + i) * pitch +
+                                      thread_column(j / 4)) = {
+              {four[0], four[1], four[2], four[3]}};
+        }
+      __syncthreads();
 #pragma unroll 1
-    for (int e = static_cast<int>(threadIdx.x); e < kTile * kTile; e += kThreads) {
-      const int i = Config::n_fastest ? e / kTile : e % kTile;
-      const int j = Config::n_fastest ? e % kTile : e / kTile;
-      const Index row = row0 + i;
-      if (row >= row_end || !set_n(c, j)) continue;
-      const Index target = rows.target(row);
-      if (target < 0 || target >= P::rows) continue;
-      P::set_m(c, target);
-      epilogue.apply(c, shared.values[i * kPitch + j]);
+      for (int e = static_cast<int>(threadIdx.x); e < 64 * tile_size; e += kThreads) {
+        const int i = Config::n_fastest ? e / tile_size : e % 64;
+        const int j = Config::n_fastest ? e % tile_size : e / 64;
+        const Index row = row0 + part * 64 + i;
+        if (row >= row_end || !set_n(c, j)) continue;
+        const Index target = rows.target(row);
+        if (target < 0 || target >= P::rows) continue;
+        P::set_m(c, target);
+        epilogue.apply(c, shared.values[i * pitch + j]);
+      }
+      __syncthreads();  // the next part, or the next tile, writes to the shared memory
     }
-    __syncthreads();  // the next tile writes to the shared memory
   }
 }
 

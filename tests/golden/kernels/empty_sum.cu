@@ -10,6 +10,7 @@ struct Config {
   static constexpr int m = 1;
   static constexpr int n = 1;
   static constexpr int k = 1;
+  static constexpr int tile = 64;
   static constexpr bool a_k_fastest = true;
   static constexpr bool b_k_fastest = false;
   static constexpr bool n_fastest = true;
@@ -49,6 +50,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_c71dae41(const __grid_constant__ Args args) {
+void sinter_contraction_362da3b2(const __grid_constant__ Args args) {
   sinter::contraction::run<Config>(OperandA{args}, OperandB{args}, Body{args}, sinter::AllRows{});
 }

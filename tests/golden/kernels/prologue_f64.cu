@@ -11,6 +11,7 @@ struct Config {
   static constexpr int m = 1;
   static constexpr int n = 1;
   static constexpr int k = 1;
+  static constexpr int tile = 64;
   static constexpr bool a_k_fastest = false;
   static constexpr bool b_k_fastest = true;
   static constexpr bool n_fastest = false;
@@ -54,6 +55,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_e920e309(const __grid_constant__ Args args) {
+void sinter_contraction_3c2d8541(const __grid_constant__ Args args) {
   sinter::contraction::run<Config>(OperandA{args}, OperandB{args}, Body{args}, sinter::AllRows{});
 }
