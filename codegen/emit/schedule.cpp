@@ -374,8 +374,8 @@ void schedule_contraction(const KernelSpec& spec, Schedule& s) {
   s.a_k_fastest = !prefers(spec, spec.a, last_k, last_m, is_load);
   s.b_k_fastest = !prefers(spec, spec.b, last_k, last_n, is_load);
   s.n_fastest = !prefers(spec, spec.body, last_n, last_m, is_store);
-  // Large tiles read half as many factors for each product, but need enough results, and twice the
-  // registers: those of doubles would not fit.
+  // Large tiles read half as many factors for each product, but need enough results to occupy most
+  // multiprocessors, and four times the registers: those of doubles would not fit.
   const auto tiles = [&](int tile) {
     const auto along = [&](int from, int size) {
       return std::ceil(elements(spec.extent, from, from + size) / tile);
@@ -384,7 +384,7 @@ void schedule_contraction(const KernelSpec& spec, Schedule& s) {
   };
   constexpr int kOperands = kLargeTile / 16;  // that a thread loads of each in a step
   const bool large = spec.accumulate == DataType::f32 && !spec.annihilating_zero &&
-                     tiles(kLargeTile) >= kMultiprocessors &&
+                     3 * tiles(kLargeTile) >= 2 * kMultiprocessors &&
                      (element_cost(spec.a) + element_cost(spec.b)) * kOperands <= kMostCode;
   s.tile = large ? kLargeTile : kSmallTile;
   s.grid = clamp_grid(tiles(s.tile));

@@ -13,9 +13,9 @@ namespace sinter {
 namespace {
 
 // Measured on an H200, per microsecond: bytes of a kernel that reads odd rows element by element;
-// operations on ordinary cores, and on operands that lie at odd addresses and so pass through
-// registers.
-constexpr double kOneByOne = 2.6e6, kOrdinary = 15e6, kOdd = 60e6;
+// operations on ordinary cores, in small tiles and in large ones, and on operands that lie at odd
+// addresses and so pass through registers.
+constexpr double kOneByOne = 2.6e6, kOrdinary = 15e6, kOrdinaryLarge = 35e6, kOdd = 60e6;
 // By how much the model of operands that pass through registers is too fast, at the least.
 constexpr double kThroughRegisters = 1.4;
 
@@ -26,17 +26,20 @@ double bytes_moved(const KernelSpec& spec) {
   return bytes;
 }
 
-// On ordinary cores, in tiles of 64 x 64, of which a multiprocessor works on one at a time or on
-// several more slowly.
+// On ordinary cores, in tiles of which a multiprocessor works on one at a time or on several more
+// slowly.
 double ordinary_microseconds(const KernelSpec& spec) {
   const int m = spec.batch, n = m + spec.m, k = n + spec.n;
   const auto extent = [&](int from, int to) {
     return static_cast<double>(count(spec.extent, from, to));
   };
-  const double tiles = extent(0, m) * std::ceil(extent(m, n) / 64) * std::ceil(extent(n, k) / 64);
+  const double tile = choose_schedule(spec).tile;
+  const double tiles =
+      extent(0, m) * std::ceil(extent(m, n) / tile) * std::ceil(extent(n, k) / tile);
   const double rounds = std::ceil(tiles / kMultiprocessors);
   const double depth = extent(k, spec.extent.size());
-  return rounds * kMultiprocessors * 2 * 64 * 64 * depth / kOrdinary;
+  const double rate = tile == kLargeTile ? kOrdinaryLarge : kOrdinary;
+  return rounds * kMultiprocessors * 2 * tile * tile * depth / rate;
 }
 
 }  // namespace

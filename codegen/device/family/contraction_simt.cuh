@@ -36,9 +36,16 @@ struct Shared {  // [buffer][operand][k][row]; afterwards 64 rows of the finishe
   }
 };
 
-// Rows and columns of a thread: 4 in every 64 of the tile. The first of its i-th four.
-SINTER_DEVICE int thread_row(int i) { return i * 64 + static_cast<int>(threadIdx.x) / 16 * 4; }
-SINTER_DEVICE int thread_column(int i) { return i * 64 + static_cast<int>(threadIdx.x) % 16 * 4; }
+// Rows and columns of a thread: 4 in every 64 of the tile. The first of its i-th four. A warp spans 4
+// threads by 8, so that what it reads of either factor at a time are at most 128 bytes.
+SINTER_DEVICE int thread_row(int i) {
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  return i * 64 + (warp / 2 * 4 + lane / 8) * 4;
+}
+SINTER_DEVICE int thread_column(int i) {
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  return i * 64 + (warp % 2 * 8 + lane % 8) * 4;
+}
 
 // How many tiles and steps there are.
 template <class Config>
