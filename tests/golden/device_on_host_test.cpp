@@ -44,10 +44,6 @@ inline int __double2int_rn(double x) {
 inline int __float2int_rn(float x) { return __double2int_rn(x); }
 inline long long __double2ll_rn(double x) { return std::llrint(x); }
 inline long long __float2ll_rn(float x) { return std::llrint(x); }
-template <class T>
-T __ldg(const T* p) {
-  return *p;
-}
 inline double sinpi(double x) { return std::sin(3.14159265358979323846 * x); }
 inline double cospi(double x) { return std::cos(3.14159265358979323846 * x); }
 

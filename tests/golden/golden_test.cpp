@@ -1,15 +1,21 @@
 // The generated text of the hand-built specs, compared with files that people read and approve:
 // SINTER_APPROVE=1 writes them anew. Every kernel must also compile for each supported target.
+#include <elf.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <regex>
 #include <sstream>
 
 #include "emit/emit.hpp"
 #include "golden/specs.hpp"
+#include "plan/plan_data.hpp"
+#include "planner/make_plan.hpp"
 #include "runtime/compiler.hpp"
+#include "sinter/json.hpp"
 #include "support/catch.hpp"
 #include "support/environment.hpp"
 
@@ -134,6 +140,42 @@ TEST_CASE("arguments name every port in order and carry the bits of the scalars"
   CHECK(relu.arguments.back().bits == 0x3e000000u);  // 0.125f
 }
 
+// Instructions of sm_90a, 16 bytes each, whose lowest 12 bits name the operation.
+std::vector<unsigned> operations(const std::string& cubin, const std::string& entry) {
+  const auto read = [&](auto& what, std::size_t at) {
+    REQUIRE(at + sizeof(what) <= cubin.size());
+    std::memcpy(&what, cubin.data() + at, sizeof(what));
+  };
+  Elf64_Ehdr file;
+  read(file, 0);
+  const auto section = [&](std::size_t i) {
+    Elf64_Shdr header;
+    read(header, file.e_shoff + i * file.e_shentsize);
+    return header;
+  };
+  const Elf64_Shdr names = section(file.e_shstrndx);
+  for (std::size_t i = 0; i < file.e_shnum; ++i) {
+    const Elf64_Shdr text = section(i);
+    if (cubin.c_str() + names.sh_offset + text.sh_name != ".text." + entry) continue;
+    std::vector<unsigned> all(text.sh_size / 16);
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      read(all[k], text.sh_offset + k * 16);
+      all[k] &= 0xfff;
+    }
+    return all;
+  }
+  return {};
+}
+
+// The kernel before may still write what a kernel reads, until the kernel has waited for its end.
+void check_order_of_loads(const std::string& cubin, const std::string& entry) {
+  constexpr unsigned kWait = 0x82e, kLoads[] = {0x980, 0x981, 0xfae};  // ACQBULK; LD, LDG, LDGSTS
+  const std::vector<unsigned> all = operations(cubin, entry);
+  const auto wait = std::find(all.begin(), all.end(), kWait);
+  CHECK(wait != all.end());
+  CHECK(std::find_first_of(all.begin(), wait, std::begin(kLoads), std::end(kLoads)) == wait);
+}
+
 void compile_for_all_targets(const std::string& name, const EmittedKernel& kernel,
                              std::vector<double>& milliseconds) {
   for (const char* target : {"sm_80", "sm_90a", "sm_100a"}) {
@@ -148,6 +190,7 @@ void compile_for_all_targets(const std::string& name, const EmittedKernel& kerne
       CHECK(
           code->starts_with("\x7f"
                             "ELF"));
+    if (code && target == std::string_view("sm_90a")) check_order_of_loads(*code, kernel.entry);
   }
 }
 
@@ -158,6 +201,24 @@ TEST_CASE("every generated kernel compiles for each supported target") {
   std::nth_element(milliseconds.begin(), milliseconds.begin() + milliseconds.size() / 2,
                    milliseconds.end());
   WARN("median compile time " << milliseconds[milliseconds.size() / 2] << " ms");
+}
+
+// Kernels in whose machine code loads of the read-only path did stand before the wait.
+TEST_CASE("kernels load nothing before they have waited for the one ahead") {
+  for (const char* name :
+       {"instancenorm_training_f32", "layernorm_training_bf16", "rmsnorm_training_f16"}) {
+    INFO(name);
+    const auto graph =
+        graph_from_json(read_file(test::source_tree() + "/tests/corpus/" + name + ".json"), name);
+    REQUIRE(graph);
+    const auto plan = make_plan(**graph, {.architecture = "sm_90a"}, {}, nullptr);
+    REQUIRE(plan);
+    for (const auto& kernel : plan->data().kernels) {
+      const auto code = compile_uncached({kernel.source, kernel.entry, "sm_90a"});
+      REQUIRE(code);
+      check_order_of_loads(*code, kernel.entry);
+    }
+  }
 }
 
 TEST_CASE("every pointwise mode has a formula that compiles in float and double") {

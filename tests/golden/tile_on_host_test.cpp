@@ -19,8 +19,6 @@ float __double2float_rn(double), __double2float_rz(double);
 int __double2int_rn(double), __float2int_rn(float);
 long long __double2ll_rn(double), __float2ll_rn(float);
 unsigned long __cvta_generic_to_shared(const void*);
-template <class T>
-T __ldg(const T* p);
 struct uint2 {
   unsigned x, y;
 };

@@ -120,3 +120,15 @@ SINTER_DEVICE float from_f8e5m2(unsigned char bits) {
 
 }  // namespace sinter::hardware
 #endif
+
+namespace sinter::hardware {
+
+// What lies at an address that no thread of this kernel writes. An ordinary load: those of the
+// read-only path (ld.global.nc, __ldg) the assembler may move ahead of take_turn's wait, where the
+// kernel before may still write.
+template <class T>
+SINTER_DEVICE T load(const T* p) {
+  return *p;
+}
+
+}  // namespace sinter::hardware

@@ -59,7 +59,7 @@ SINTER_DEVICE void fetch(const Element* base, const Coord& c, Pack<Element, widt
 #pragma unroll
   for (int i = 0; i < static_cast<int>(width * sizeof(Element) / sizeof(Move)); ++i)
     if (Access::Windows::size == 0 || place.inside)
-      reinterpret_cast<Move*>(pack.at)[i] = __ldg(from + i);
+      reinterpret_cast<Move*>(pack.at)[i] = hardware::load(from + i);
 }
 template <class Access, class Element, class Coord>
 SINTER_DEVICE void fetch(const Element* base, const Coord& c, Same<Element>& same) {

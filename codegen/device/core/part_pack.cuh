@@ -61,7 +61,7 @@ SINTER_DEVICE void fetch_part(const Element* base, const Coord& c, int count,
   const Move* from = reinterpret_cast<const Move*>(base + place.offset);
 #pragma unroll
   for (int i = 0; i < width / step; ++i)
-    if (i * step < count && place.inside) reinterpret_cast<Move*>(pack.at)[i] = __ldg(from + i);
+    if (i * step < count && place.inside) reinterpret_cast<Move*>(pack.at)[i] = hardware::load(from + i);
 }
 
 // The kernel reads elements [first, end) of the buffer: words that reach further are not touched.
@@ -80,8 +80,8 @@ SINTER_DEVICE void fetch_part(const Element* base, const Coord& c, int count,
   if (aligned >= reinterpret_cast<const char*>(base + first) &&
       aligned + reach <= reinterpret_cast<const char*>(base + end)) {
     const Move* const words = reinterpret_cast<const Move*>(aligned);
-    *reinterpret_cast<Move*>(pack.at) = __ldg(words);
-    if (pack.shift != 0) *reinterpret_cast<Move*>(pack.at + Packs::words) = __ldg(words + 1);
+    *reinterpret_cast<Move*>(pack.at) = hardware::load(words);
+    if (pack.shift != 0) *reinterpret_cast<Move*>(pack.at + Packs::words) = hardware::load(words + 1);
     return;
   }
   pack.shift = 0;
@@ -92,7 +92,7 @@ SINTER_DEVICE void fetch_part(const Element* base, const Coord& c, int count,
 #pragma unroll
   for (int e = 0; e < width; ++e)
     if (e < count)
-      pack.at[e / Packs::in_word] |= static_cast<unsigned>(__ldg(elements + e))
+      pack.at[e / Packs::in_word] |= static_cast<unsigned>(hardware::load(elements + e))
                                      << e % Packs::in_word * 8 * static_cast<int>(sizeof(Element));
 }
 

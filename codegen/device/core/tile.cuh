@@ -115,7 +115,7 @@ struct Tile {
   SINTER_DEVICE void load(const Element* base, const Corner& corner) {
     const Element* from = base + locate<Access>(corner.c).offset;
     const auto fetch = [&](Index offset) {
-      return __ldg(reinterpret_cast<const Move*>(from + offset));
+      return hardware::load(reinterpret_cast<const Move*>(from + offset));
     };
     if constexpr (pieces == 1 && piece >= 4) {
       for_moves(corner, [&](int, unsigned e, Index offset) {

@@ -88,13 +88,13 @@ struct Format {
   static SINTER_DEVICE Element encode(float x) { return Element::encode(x); }
   static SINTER_DEVICE Element encode(double x) { return Element::encode(round_to_odd(x)); }
   static SINTER_DEVICE float decode(Element e) { return e.decode(); }
-  static SINTER_DEVICE Element fetch(const Element* p) { return {__ldg(&p->bits)}; }
+  static SINTER_DEVICE Element fetch(const Element* p) { return {hardware::load(&p->bits)}; }
 };
 
 template <class Element>
 struct BuiltinFormat {
   static SINTER_DEVICE Element decode(Element e) { return e; }
-  static SINTER_DEVICE Element fetch(const Element* p) { return __ldg(p); }
+  static SINTER_DEVICE Element fetch(const Element* p) { return hardware::load(p); }
 };
 template <>
 struct Format<f32> : BuiltinFormat<f32> {

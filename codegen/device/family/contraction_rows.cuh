@@ -37,7 +37,7 @@ struct GroupedRows {
 
   template <class Index>
   SINTER_DEVICE Index begin(Index expert, Index rows) const {
-    const long long row = static_cast<long long>(__ldg(offsets + OffsetsAccess::offset + expert));
+    const long long row = static_cast<long long>(hardware::load(offsets + OffsetsAccess::offset + expert));
     return row < 0 ? 0 : row > rows ? rows : static_cast<Index>(row);
   }
   template <class Index>
@@ -46,7 +46,7 @@ struct GroupedRows {
   }
   template <class Index>
   SINTER_DEVICE Index renumbered(Index row) const {
-    return static_cast<Index>(__ldg(index + IndexAccess::offset + row));
+    return static_cast<Index>(hardware::load(index + IndexAccess::offset + row));
   }
   template <class Index>
   SINTER_DEVICE Index source(Index row) const {

@@ -165,6 +165,20 @@ struct Rows {
         [&](int k, Index i) { (Phases::fetch_weights(args, at(row_start(0), i), place[k]), ...); });
   }
 
+  // What a phase fetches itself, for some places from the k-th on: loads do not pass the stores of
+  // the places before.
+  static constexpr int together = each <= 4 && each > 0 ? each : 2;
+  template <class Phase>
+  SINTER_DEVICE void fetch_late(int k) {
+#pragma unroll
+    for (int j = k; j < k + together && j < each; ++j) {
+      const Index i = threads.lane + j * lanes;
+      if (i >= places) continue;
+      if constexpr (has_columns && !Config::ahead) Phase::fetch(args, at(row[0], i), place[j]);
+      if constexpr (!Config::prefetch) Phase::fetch_weights(args, at(row[0], i), place[j]);
+    }
+  }
+
   // All that a phase needs at the row's i-th place.
   template <class Phase>
   SINTER_DEVICE void fetch_place(Index i, Place& p) {
@@ -223,11 +237,9 @@ struct Rows {
       if constexpr (resident) {
         for_held([&](int k, Index i) {
           if (!active[0]) return;
-          Place& p = place[k];
-          if constexpr (has_columns && !Config::ahead) Phase::fetch(args, at(row[0], i), p);
-          if constexpr (!Config::prefetch) Phase::fetch_weights(args, at(row[0], i), p);
-          if constexpr (Config::renew) Phase::renew(p);
-          visit(phase, k, i, p);
+          if (k % together == 0) fetch_late<Phase>(k);
+          if constexpr (Config::renew) Phase::renew(place[k]);
+          visit(phase, k, i, place[k]);
         });
       } else {
         stream(phase);
