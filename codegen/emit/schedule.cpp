@@ -249,6 +249,11 @@ double choose_places(const KernelSpec& spec, Schedule& s) {
   return columns / s.packing.width;
 }
 
+bool computes_doubles(const KernelSpec& spec) {
+  return std::any_of(spec.body.statements.begin(), spec.body.statements.end(),
+                     [](const Statement& s) { return s.arithmetic == DataType::f64; });
+}
+
 void schedule_along(const KernelSpec& spec, std::string_view architecture, Schedule& s) {
   const double rows = elements(spec.extent, 0, spec.kept), places_of_row = choose_places(spec, s);
   const int cost = element_cost(spec.body), width = s.packing.width;
@@ -289,11 +294,13 @@ void schedule_along(const KernelSpec& spec, std::string_view architecture, Sched
     const int values = s.threads > 256 ? std::max(width, bytes.values) : width;
     s.renew = s.threads > 512 || each * values > 32;
     s.prefetch = s.threads <= 256 && each * all <= 128;
-    // A block of many threads occupies registers in large steps.
+    // A block of many threads occupies registers in large steps. Smaller ones are limited, too,
+    // where 64 registers hold a thread's values.
     const int least = std::max(1, (1024 + s.threads / 2) / s.threads);
-    const bool large =
-        s.threads > 256 || (s.threads == 256 && s.blocks_per_row == 1 && each * held <= kHeldBytes);
-    if (large && least * s.threads <= kThreadsTogether) s.least_blocks = least;
+    const double numbers = each * std::max(width, bytes.values) * (computes_doubles(spec) ? 2 : 1);
+    const bool limited =
+        s.threads > 256 || (s.threads == 256 && s.blocks_per_row == 1 && numbers <= 32);
+    if (limited && least * s.threads <= kThreadsTogether) s.least_blocks = least;
   }
   if (!s.resident || s.blocks_per_row > 1)  // what has no clusters streams such rows
     s.unroll = power_of_two_to(
@@ -374,8 +381,9 @@ void schedule_contraction(const KernelSpec& spec, Schedule& s) {
   s.a_k_fastest = !prefers(spec, spec.a, last_k, last_m, is_load);
   s.b_k_fastest = !prefers(spec, spec.b, last_k, last_n, is_load);
   s.n_fastest = !prefers(spec, spec.body, last_n, last_m, is_store);
-  // Large tiles read half as many factors for each product, but need enough results to occupy most
-  // multiprocessors, and four times the registers: those of doubles would not fit.
+  // Large tiles read half as many factors for each product and are 1.3 times as fast, but need
+  // enough results to occupy most multiprocessors, and four times the registers: those of doubles
+  // would not fit.
   const auto tiles = [&](int tile) {
     const auto along = [&](int from, int size) {
       return std::ceil(elements(spec.extent, from, from + size) / tile);
@@ -383,8 +391,9 @@ void schedule_contraction(const KernelSpec& spec, Schedule& s) {
     return elements(spec.extent, 0, spec.batch) * along(m, spec.m) * along(n, spec.n);
   };
   constexpr int kOperands = kLargeTile / 16;  // that a thread loads of each in a step
-  const bool large = spec.accumulate == DataType::f32 && !spec.annihilating_zero &&
+  const bool large = spec.accumulate == DataType::f32 && !spec.annihilating_zero && !spec.rows.on &&
                      3 * tiles(kLargeTile) >= 2 * kMultiprocessors &&
+                     4 * tiles(kLargeTile) <= 1.3 * tiles(kSmallTile) &&
                      (element_cost(spec.a) + element_cost(spec.b)) * kOperands <= kMostCode;
   s.tile = large ? kLargeTile : kSmallTile;
   s.grid = clamp_grid(tiles(s.tile));

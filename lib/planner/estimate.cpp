@@ -33,13 +33,13 @@ double ordinary_microseconds(const KernelSpec& spec) {
   const auto extent = [&](int from, int to) {
     return static_cast<double>(count(spec.extent, from, to));
   };
-  const double tile = choose_schedule(spec).tile;
+  const int tile = choose_schedule(spec).tile;
   const double tiles =
       extent(0, m) * std::ceil(extent(m, n) / tile) * std::ceil(extent(n, k) / tile);
   const double rounds = std::ceil(tiles / kMultiprocessors);
   const double depth = extent(k, spec.extent.size());
   const double rate = tile == kLargeTile ? kOrdinaryLarge : kOrdinary;
-  return rounds * kMultiprocessors * 2 * tile * tile * depth / rate;
+  return rounds * kMultiprocessors * 2.0 * tile * tile * depth / rate;
 }
 
 }  // namespace

@@ -103,8 +103,10 @@ std::string how(const PlanKernel& k) {
                        get("rows_per_block"), get("threads_per_row"), moves);
   std::string s = fmt::format("{} threads a row", get("threads_per_row"));
   if (get("blocks_per_row") > 1)
-    s += fmt::format(" in each of {} blocks, as one would not hold it or leave others idle",
-                     get("blocks_per_row"));
+    s += fmt::format(
+        " in each of {} blocks, as one would not hold it, leave others idle, or wait alone on a "
+        "multiprocessor",
+        get("blocks_per_row"));
   if (get("rows_per_block") > 1) s += fmt::format(", {} rows a block", get("rows_per_block"));
   s += get("resident") ? "; a row is read once and stays in registers"
                        : "; a row does not fit in registers, each phase reads it again";

@@ -169,7 +169,8 @@ std::vector<unsigned> operations(const std::string& cubin, const std::string& en
 
 // The kernel before may still write what a kernel reads, until the kernel has waited for its end.
 void check_order_of_loads(const std::string& cubin, const std::string& entry) {
-  constexpr unsigned kWait = 0x82e, kLoads[] = {0x980, 0x981, 0xfae};  // ACQBULK; LD, LDG, LDGSTS
+  // ACQBULK; LD, LDG, LDGSTS, UTMALDG
+  constexpr unsigned kWait = 0x82e, kLoads[] = {0x980, 0x981, 0xfae, 0x5b4};
   const std::vector<unsigned> all = operations(cubin, entry);
   const auto wait = std::find(all.begin(), all.end(), kWait);
   CHECK(wait != all.end());

@@ -110,6 +110,11 @@ TEST_CASE("many long rows", "[shapes][long]") {
   check({{67, 65538}, {30, 131073}, {16, 300007}}, 2);
 }
 
+// Clusters of 2, 4 and 8 small blocks, with packs of eight or of four.
+TEST_CASE("very many rows of small clusters", "[shapes][long]") {
+  check({{517, 5120}, {1031, 8192}, {515, 10240}, {513, 32768}}, 2);
+}
+
 TEST_CASE("columns of every kind of length", "[shapes]") {
   check({{5000, 3},    {4097, 8},    {3000, 24},   {2051, 64},  {70000, 16},
          {9000, 129},  {1024, 256},  {1500, 1000}, {300, 4104}, {1000, 8192},

@@ -1,6 +1,6 @@
 // Single machine instructions that CUDA C++ has no name for. They have no effect but their result,
 // so that the compiler may move, merge and drop them. A program that compiles device code for the
-// host defines SINTER_OWN_HARDWARE and these functions.
+// host defines SINTER_OWN_HARDWARE and these functions. At the end: how kernels read memory.
 #pragma once
 #include "sinter/device/core/device.cuh"
 
@@ -31,9 +31,15 @@ SINTER_DEVICE void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%
 
 // ---- kernels that overlap
 
-// A kernel may be started while the one before it in the stream still runs, see
-// lib/runtime/launch.hpp. Lets the next one start as early, and waits for the end of the one
-// before, whose writes are visible from then on. Every thread calls it before it touches memory.
+// Whether a kernel may be started while the one before it in the stream still runs, see
+// lib/runtime/launch.hpp.
+#if __CUDA_ARCH__ >= 900
+inline constexpr bool kernels_overlap = true;
+#else
+inline constexpr bool kernels_overlap = false;
+#endif
+// Lets the next kernel start as early, and waits for the end of the one before, whose writes are
+// visible from then on. Every thread calls it before it reads or writes memory.
 SINTER_DEVICE void take_turn() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;" ::: "memory");

@@ -104,7 +104,7 @@ SINTER_DEVICE void fetch_clipped(const Element* base, const Coord& c,
   const Element* from = base + locate<Access>(c).offset;
 #pragma unroll
   for (int e = 0; e < width; ++e)
-    if (inside_row(c, e)) pack.at[e] = from[e];
+    if (inside_row(c, e)) pack.at[e] = hardware::load(from + e);
 }
 template <class Access, class Element, class Coord>
 SINTER_DEVICE void fetch_clipped(const Element* base, const Coord& c, Same<Element>& same) {
@@ -129,8 +129,7 @@ SINTER_DEVICE T get(const Held& held, int e) {
 }
 // A bf16 is the upper half of a float: each of the two in a word takes one instruction.
 template <class T, int width, int aligned>
-  requires(width % 2 == 0)
-SINTER_DEVICE T get(const Pack<bf16, width, aligned>& pack, int e) {
+requires(width % 2 == 0) SINTER_DEVICE T get(const Pack<bf16, width, aligned>& pack, int e) {
   const unsigned pair = pack.word(e / 2);
   return static_cast<T>(__uint_as_float(e % 2 == 0 ? pair << 16 : pair & 0xffff0000u));
 }

@@ -61,7 +61,8 @@ SINTER_DEVICE void fetch_part(const Element* base, const Coord& c, int count,
   const Move* from = reinterpret_cast<const Move*>(base + place.offset);
 #pragma unroll
   for (int i = 0; i < width / step; ++i)
-    if (i * step < count && place.inside) reinterpret_cast<Move*>(pack.at)[i] = hardware::load(from + i);
+    if (i * step < count && place.inside)
+      reinterpret_cast<Move*>(pack.at)[i] = hardware::load(from + i);
 }
 
 // The kernel reads elements [first, end) of the buffer: words that reach further are not touched.
@@ -81,7 +82,8 @@ SINTER_DEVICE void fetch_part(const Element* base, const Coord& c, int count,
       aligned + reach <= reinterpret_cast<const char*>(base + end)) {
     const Move* const words = reinterpret_cast<const Move*>(aligned);
     *reinterpret_cast<Move*>(pack.at) = hardware::load(words);
-    if (pack.shift != 0) *reinterpret_cast<Move*>(pack.at + Packs::words) = hardware::load(words + 1);
+    if (pack.shift != 0)
+      *reinterpret_cast<Move*>(pack.at + Packs::words) = hardware::load(words + 1);
     return;
   }
   pack.shift = 0;

@@ -37,7 +37,8 @@ struct GroupedRows {
 
   template <class Index>
   SINTER_DEVICE Index begin(Index expert, Index rows) const {
-    const long long row = static_cast<long long>(hardware::load(offsets + OffsetsAccess::offset + expert));
+    const long long row =
+        static_cast<long long>(hardware::load(offsets + OffsetsAccess::offset + expert));
     return row < 0 ? 0 : row > rows ? rows : static_cast<Index>(row);
   }
   template <class Index>

@@ -36,8 +36,8 @@ struct Shared {  // [buffer][operand][k][row]; afterwards 64 rows of the finishe
   }
 };
 
-// Rows and columns of a thread: 4 in every 64 of the tile. The first of its i-th four. A warp spans 4
-// threads by 8, so that what it reads of either factor at a time are at most 128 bytes.
+// Rows and columns of a thread: 4 in every 64 of the tile. The first of its i-th four. A warp spans
+// 4 threads by 8, so that it reads few of either factor at a time.
 SINTER_DEVICE int thread_row(int i) {
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   return i * 64 + (warp / 2 * 4 + lane / 8) * 4;
@@ -173,7 +173,7 @@ SINTER_DEVICE void run(const A& a, const B& b, const Epilogue& epilogue, const R
   using Index = typename Config::Index;
   using T = typename Config::Accumulator;
   using Coord = typename P::Coord;
-  constexpr int tile_size = Config::tile, each = Tiles::each, pitch = tile_size + 4;
+  constexpr int tile_size = Config::tile, each = Tiles::each, pitch = Shared<T, tile_size>::pitch;
   alignas(16) __shared__ Shared<T, tile_size> shared;
   for (long long tile = blockIdx.x; tile < Tiles::tiles; tile += gridDim.x) {
     const Index column0 = static_cast<Index>(tile % Tiles::column_tiles_or_1) * tile_size;

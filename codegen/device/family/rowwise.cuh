@@ -85,8 +85,8 @@ struct Rows {
     unravel<0, Config::kept>(r, c);
     return c;
   }
-  // Where this holds, the compiler sees that no row lies past the end, but for those ahead. In a large
-  // block a branch around the fetches keeps them together and so saves registers.
+  // Where this holds, the compiler sees that no row lies past the end, but for those ahead. In a
+  // large block a branch around the fetches keeps them together and so saves registers.
   static constexpr bool all_active = rows % block_rows == 0;
   static SINTER_DEVICE bool exists(Index r) {
     return (all_active && !Config::ahead && Config::threads <= 256) || r < rows;
@@ -372,7 +372,7 @@ SINTER_DEVICE void run(List<Phases...>, const Args& args) {
   Rows<Config, Args, Place, RowPlace, All, Columns> rows(args);
   rows.threads.arrive();
   const auto first = static_cast<typename Config::Index>(blockIdx.x / Config::blocks_per_row);
-  if constexpr (Config::early > 0 && rows.resident)
+  if constexpr (hardware::kernels_overlap && Config::early > 0 && rows.resident)
     if (blockIdx.x < Config::early) rows.template prefetch<Phases...>(first);
   hardware::take_turn();
   if constexpr (Config::slots > 0) {
