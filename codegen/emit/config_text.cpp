@@ -1,6 +1,7 @@
 #include "emit/config_text.hpp"
 
 #include "emit/spelling.hpp"
+#include "plan/access.hpp"
 #include "sinter/ops/shapes_layout.hpp"
 
 namespace sinter {
@@ -75,18 +76,8 @@ std::vector<bool> accessed_ports(const KernelSpec& spec) {
   mark(spec.rows.offsets);
   mark(spec.rows.index);
   for (const Body* body : spec.bodies())
-    for (const auto& s : body->statements) switch (s.kind) {
-        case StatementKind::random:
-          mark(s.port2);
-          [[fallthrough]];
-        case StatementKind::load:
-        case StatementKind::inside:
-        case StatementKind::store:
-          mark(s.port);
-          break;
-        default:
-          break;
-      }
+    for (const auto& s : body->statements)
+      if (names_ports(s)) mark(s.port), mark(s.port2);
   for (const auto& c : spec.columns) mark(c.port);
   return accessed;
 }

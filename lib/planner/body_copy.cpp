@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "plan/access.hpp"
 #include "plan/liveness.hpp"
 #include "planner/body_builder.hpp"
 
@@ -29,18 +30,9 @@ int BodyCopy::copy(int statement) {
   if (known >= 0) return known;
   Statement s = from_.body.statements[static_cast<std::size_t>(statement)];
   for (int& a : s.args) a = copy(a);
-  switch (s.kind) {
-    case StatementKind::random:
-      if (s.port2 >= 0) s.port2 = port(s.port2);
-      [[fallthrough]];
-    case StatementKind::load:
-    case StatementKind::store:
-    case StatementKind::inside:
-      if (s.port >= 0) s.port = port(s.port);
-      break;
-    default:
-      break;
-  }
+  if (names_ports(s))
+    for (int* p : {&s.port2, &s.port})
+      if (*p >= 0) *p = port(*p);
   if (!s.access.stride.empty()) s.access = restricted(s.access);
   return map_[static_cast<std::size_t>(statement)] = add(std::move(s));
 }

@@ -4,6 +4,7 @@
 
 #include "fusion_patterns/pattern.hpp"
 #include "planner/body_builder.hpp"
+#include "planner/body_copy.hpp"
 #include "planner/domain.hpp"
 #include "sinter/ops/shapes_contraction.hpp"
 
@@ -382,10 +383,7 @@ KernelSpec contraction_spec(const FusionState& state, const std::vector<NodeId>&
 
   BodyBuilder body(state, spec, spec.body, epilogue, g[space.c].dim, space.c_at);
   const auto add_product = [&](TensorId c) {
-    Statement acc;
-    acc.kind = StatementKind::accumulator;
-    acc.arithmetic = spec.accumulate;
-    acc.label = g[c].name;
+    Statement acc = statement(StatementKind::accumulator, spec.accumulate, g[c].name);
     acc.dim = static_cast<int>(spec.body.statements.size());
     spec.body.statements.push_back(acc);
     body.define(c, acc.dim);

@@ -9,6 +9,7 @@
 #include "emit/tensor_cores.hpp"
 #include "fusion_patterns/pattern.hpp"
 #include "plan/access.hpp"
+#include "planner/body_copy.hpp"
 #include "planner/contraction_spec.hpp"
 #include "planner/depth.hpp"
 #include "planner/domain.hpp"
@@ -98,9 +99,7 @@ KernelSpec written_first(KernelSpec& contraction, const Operand& o, DataType typ
   if (const KernelPort* const from = plainly_loaded(contraction, body))
     name += from->type == stored ? "_aligned" : fmt::format("_{}", sinter::name(stored));
   KernelPort port = temporaries.add(std::move(name), stored, padded, written);
-  Statement store;
-  store.kind = StatementKind::store;
-  store.arithmetic = value.arithmetic;
+  Statement store = statement(StatementKind::store, value.arithmetic, "");
   store.args = {static_cast<int>(body.statements.size()) - 1};
   store.port = static_cast<int>(kernel.ports.size());
   kernel.ports.push_back(port);
@@ -108,14 +107,12 @@ KernelSpec written_first(KernelSpec& contraction, const Operand& o, DataType typ
   drop_unused(kernel);
   simplify_domain(kernel);
 
-  port.written = false;
-  port.access.stride = Dims::filled(contraction.extent.size(), 0);
-  for (int i : indices) port.access.stride[i] = written.stride[place(i)];
-  Statement load;
-  load.kind = StatementKind::load;
-  load.label = value.label;
+  Access read;
+  read.stride = Dims::filled(contraction.extent.size(), 0);
+  for (int i : indices) read.stride[i] = written.stride[place(i)];
+  Statement load = statement(StatementKind::load, DataType::f32, value.label);
   load.port = static_cast<int>(contraction.ports.size());
-  contraction.ports.push_back(std::move(port));
+  contraction.ports.push_back(read_back(std::move(port), std::move(read)));
   body.statements = {std::move(load)};
   contraction.*o.type = type;
   drop_unused(contraction);
