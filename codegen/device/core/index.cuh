@@ -24,29 +24,30 @@ struct Coordinates {
   Index at[Extent::size + 1] = {};
 };
 
-// Splits `linear`, row-major, over `count` extents from number `first` on.
+// Splits `linear`, row-major, over `count` extents from number `first` on. This and `dot` are
+// written without loops: kernels hold hundreds of copies, which the compiler would unroll one by
+// one.
 template <class Extent, int first, int count, class Index>
 SINTER_DEVICE void unravel(Index linear, Index* index) {
-#pragma unroll
-  for (int i = count - 1; i > 0; --i) {
-    const Index extent = static_cast<Index>(Extent::at(first + i) > 0 ? Extent::at(first + i) : 1);
-    const Index rest = linear / extent;
-    index[i] = linear - rest * extent;
-    linear = rest;
+  if constexpr (count > 1) {
+    constexpr long long extent = Extent::at(first + count - 1);
+    const Index rest = linear / static_cast<Index>(extent > 0 ? extent : 1);
+    index[count - 1] = linear - rest * static_cast<Index>(extent > 0 ? extent : 1);
+    unravel<Extent, first, count - 1>(rest, index);
+  } else if constexpr (count == 1) {
+    index[0] = linear;
   }
-  if constexpr (count > 0) index[0] = linear;
 }
 template <int first, int count, class Index, class Extent>
 SINTER_DEVICE void unravel(Index linear, Coordinates<Index, Extent>& c) {
   unravel<Extent, first, count>(linear, c.at + first);
 }
 
-template <class Weights, class Index>
-SINTER_DEVICE Index dot(const Index* index) {
+template <class Index, long long... weights>
+SINTER_DEVICE Index dot(Dims<weights...>, const Index* index) {
   Index sum = 0;
-#pragma unroll
-  for (int i = 0; i < Weights::size; ++i)
-    if (Weights::at(i) != 0) sum += static_cast<Index>(Weights::at(i)) * index[i];
+  int i = 0;
+  ((weights != 0 ? void(sum += static_cast<Index>(weights) * index[i]) : void(), ++i), ...);
   return sum;
 }
 
@@ -68,7 +69,7 @@ struct Place {
 template <class Window, class Index>
 SINTER_DEVICE void enter(Place<Index>& place, const Index* index) {
   const Index numerator =
-      static_cast<Index>(Window::base) + dot<typename Window::Coefficient>(index);
+      static_cast<Index>(Window::base) + dot(typename Window::Coefficient{}, index);
   Index coordinate = numerator;
   if constexpr (Window::divisor != 1) {
     coordinate = numerator / static_cast<Index>(Window::divisor);
@@ -92,9 +93,9 @@ SINTER_DEVICE Place<typename Coord::Index> locate(const Coord& c) {
     for (int i = 0; i < Coord::Extent::size; ++i)
       linear = linear * static_cast<Index>(Coord::Extent::at(i)) + c.at[i];
     unravel<typename Access::Via, 0, Access::Via::size>(linear, split);
-    place.offset += dot<typename Access::Stride>(split);
+    place.offset += dot(typename Access::Stride{}, split);
   } else {
-    place.offset += dot<typename Access::Stride>(c.at);
+    place.offset += dot(typename Access::Stride{}, c.at);
   }
   enter_all(typename Access::Windows{}, place, c.at);
   return place;

@@ -136,7 +136,7 @@ struct Walk {
   template <class Window>
   SINTER_DEVICE bool holds(int e) const {
     const Index coordinate = static_cast<Index>(Window::base) +
-                             dot<typename Window::Coefficient>(c.at) +
+                             dot(typename Window::Coefficient{}, c.at) +
                              static_cast<Index>(Window::Coefficient::at(dim)) * e;
     return coordinate >= 0 && coordinate < static_cast<Index>(Window::extent);
   }

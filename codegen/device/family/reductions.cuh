@@ -33,6 +33,8 @@ struct Reduction {
     settled = combine(settled, partial);
     partial = identity();
   }
+  // What the elements since `start` make, where all are of one run, or after `settle`.
+  SINTER_DEVICE Partial unfinished(bool one_run) const { return one_run ? partial : settled; }
 
   static SINTER_DEVICE Partial identity() {
     switch (R::mode) {

@@ -243,14 +243,14 @@ struct Rows {
         });
       } else {
         stream(phase);
+        settle(phase);
       }
-      settle(phase);
     }
     for_reductions(reductions[0], [&]<class R>(R*) {
       if constexpr (R::phase == Phase::number) {
         typename Reduction<R>::Partial all[states];
 #pragma unroll
-        for (int s = 0; s < states; ++s) all[s] = reductions[s].Reduction<R>::settled;
+        for (int s = 0; s < states; ++s) all[s] = reductions[s].Reduction<R>::unfinished(resident);
         threads.template total<Reduction<R>>(all, turn);
 #pragma unroll
         for (int s = 0; s < states; ++s) reductions[s].Reduction<R>::finish(all[s]);
@@ -321,6 +321,9 @@ struct Rows {
     for_held([&](int k, Index) { slot(i).take(k * Config::threads + threadIdx.x, place[k]); });
     __syncwarp();
     bring(block + Config::ring * Config::slots, i);
+    // Loads that follow stay behind the copies: ahead of them they make all wait (114 instead of
+    // 103 us for the gradients of an rmsnorm of 16384 x 4096 on an H200).
+    __syncwarp();
   }
 
   template <class... Phases>

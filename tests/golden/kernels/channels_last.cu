@@ -4,8 +4,8 @@
 struct Config {
   using Index = int;
   using Extent = sinter::Dims<32, 784, 200>;
-  static constexpr int threads = 256;
-  static constexpr int unroll = 7;
+  static constexpr int threads = 416;
+  static constexpr int unroll = 4;
   static constexpr int width = 8;
   static constexpr int along = 1;
   static constexpr int across = 2;
@@ -57,6 +57,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_copy_df302714(const __grid_constant__ Args args) {
+void sinter_copy_5afdae51(const __grid_constant__ Args args) {
   sinter::tiled::run<Config, Body, Staged>(args);
 }

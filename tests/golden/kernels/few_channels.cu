@@ -4,14 +4,14 @@
 struct Config {
   using Index = int;
   using Extent = sinter::Dims<64, 50176, 3>;
-  static constexpr int threads = 256;
+  static constexpr int threads = 512;
   static constexpr int unroll = 3;
   static constexpr int width = 8;
   static constexpr int along = 1;
   static constexpr int across = 2;
-  static constexpr int tile_along = 2048;
+  static constexpr int tile_along = 4096;
   static constexpr int tile_across = 3;
-  static constexpr int lanes = 8;
+  static constexpr int lanes = 16;
   static constexpr bool staged_loads = false;
   static constexpr bool staged_stores = true;
   static constexpr bool skewed = false;
@@ -57,6 +57,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_copy_0ff05a0e(const __grid_constant__ Args args) {
+void sinter_copy_297b6ce7(const __grid_constant__ Args args) {
   sinter::tiled::run<Config, Body, Staged>(args);
 }

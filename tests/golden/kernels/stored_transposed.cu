@@ -6,12 +6,12 @@ struct Config {
   using Index = int;
   using Extent = sinter::Dims<1024, 3072>;
   static constexpr int threads = 256;
-  static constexpr int unroll = 1;
+  static constexpr int unroll = 2;
   static constexpr int width = 16;
   static constexpr int along = 1;
   static constexpr int across = 0;
   static constexpr int tile_along = 128;
-  static constexpr int tile_across = 32;
+  static constexpr int tile_across = 64;
   static constexpr int lanes = 8;
   static constexpr bool staged_loads = false;
   static constexpr bool staged_stores = true;
@@ -65,6 +65,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_add_d3cfb4a2(const __grid_constant__ Args args) {
+void sinter_add_a0c9b71f(const __grid_constant__ Args args) {
   sinter::tiled::run<Config, Body, Staged>(args);
 }

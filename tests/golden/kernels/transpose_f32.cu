@@ -4,14 +4,14 @@
 struct Config {
   using Index = int;
   using Extent = sinter::Dims<8192, 8192>;
-  static constexpr int threads = 256;
+  static constexpr int threads = 512;
   static constexpr int unroll = 4;
   static constexpr int width = 4;
   static constexpr int along = 1;
   static constexpr int across = 0;
   static constexpr int tile_along = 64;
-  static constexpr int tile_across = 64;
-  static constexpr int lanes = 8;
+  static constexpr int tile_across = 128;
+  static constexpr int lanes = 16;
   static constexpr bool staged_loads = true;
   static constexpr bool staged_stores = false;
   static constexpr bool skewed = false;
@@ -57,6 +57,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_copy_7acfb590(const __grid_constant__ Args args) {
+void sinter_copy_b8bc2a98(const __grid_constant__ Args args) {
   sinter::tiled::run<Config, Body, Staged>(args);
 }

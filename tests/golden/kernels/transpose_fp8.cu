@@ -4,13 +4,13 @@
 struct Config {
   using Index = int;
   using Extent = sinter::Dims<4096, 8192>;
-  static constexpr int threads = 256;
+  static constexpr int threads = 512;
   static constexpr int unroll = 4;
   static constexpr int width = 16;
   static constexpr int along = 1;
   static constexpr int across = 0;
   static constexpr int tile_along = 128;
-  static constexpr int tile_across = 128;
+  static constexpr int tile_across = 256;
   static constexpr int lanes = 8;
   static constexpr bool staged_loads = true;
   static constexpr bool staged_stores = false;
@@ -57,6 +57,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_copy_11c99be8(const __grid_constant__ Args args) {
+void sinter_copy_1ee2dc3e(const __grid_constant__ Args args) {
   sinter::tiled::run<Config, Body, Staged>(args);
 }

@@ -5,13 +5,13 @@
 struct Config {
   using Index = int;
   using Extent = sinter::Dims<2048, 4096>;
-  static constexpr int threads = 256;
+  static constexpr int threads = 512;
   static constexpr int unroll = 2;
   static constexpr int width = 8;
   static constexpr int along = 1;
   static constexpr int across = 0;
   static constexpr int tile_along = 64;
-  static constexpr int tile_across = 64;
+  static constexpr int tile_across = 128;
   static constexpr int lanes = 8;
   static constexpr bool staged_loads = true;
   static constexpr bool staged_stores = false;
@@ -73,6 +73,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_add_relu_fwd_8a58ee80(const __grid_constant__ Args args) {
+void sinter_add_relu_fwd_abf25a19(const __grid_constant__ Args args) {
   sinter::tiled::run<Config, Body, Staged>(args);
 }
