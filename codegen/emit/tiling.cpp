@@ -148,9 +148,9 @@ void choose_tile(const KernelSpec& spec, const Pair& pair, int width, Tiling& t)
   t.tile_across = columns;
   t.tiles = tiles();
   const int places = rows / width * columns;
-  t.rounds = std::max(kFewestRounds, (places + kThreads - 1) / kThreads);
-  t.threads = (places + t.rounds - 1) / t.rounds;
-  t.threads = (t.threads + 31) / 32 * 32;
+  const int rounds = std::max(kFewestRounds, (places + kThreads - 1) / kThreads);
+  t.threads = ((places + rounds - 1) / rounds + 31) / 32 * 32;
+  t.rounds = (places + t.threads - 1) / t.threads;
 }
 
 // The most elements that a tile moves as one, in memory and from its own beginning.

@@ -30,6 +30,7 @@ struct Shape {
   static constexpr int width = Config::width, early = Config::skewed ? width - 1 : 0;
   static constexpr int places = rows / width * columns;
   static constexpr int rounds = (places + Config::threads - 1) / Config::threads;
+  static_assert(rounds % Config::unroll == 0);
 
   // Neighbouring blocks take neighbouring tiles along `along`.
   static SINTER_DEVICE Coord corner(unsigned block) {
