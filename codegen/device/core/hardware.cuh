@@ -38,11 +38,13 @@ inline constexpr bool kernels_overlap = true;
 #else
 inline constexpr bool kernels_overlap = false;
 #endif
-// Lets the next kernel start as early, and waits for the end of the one before, whose writes are
-// visible from then on. Every thread calls it before it reads or writes memory.
+// Waits for the end of the kernel before, whose writes are visible from then on, and lets the next
+// one start as early. Every thread calls it before it reads or writes memory. In the other order a
+// row of small kernels all start at once and hinder each other while they wait (2.3 instead of
+// 1.3 us for 64 x 5120 results of bf16 on an H200).
 SINTER_DEVICE void take_turn() {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
