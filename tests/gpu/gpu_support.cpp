@@ -11,6 +11,7 @@
 #include <sstream>
 #include <thread>
 
+#include "emulator/emulator.hpp"
 #include "plan/plan_data.hpp"
 #include "planner/make_plan.hpp"
 #include "support/plan_interpreter.hpp"
@@ -19,22 +20,21 @@
 namespace sinter::test {
 namespace {
 
-// SINTER_TEST_DEVICE=interpreter: the plan interpreter instead of the GPU, to see whether a failure
-// is the planner's or the kernel's.
-bool interpreted() {
-  const char* name = std::getenv("SINTER_TEST_DEVICE");
-  return name && std::string_view(name) == "interpreter";
+// SINTER_TEST_DEVICE. interpreter: the plan interpreter instead of the GPU, to see whether a
+// failure is the planner's or the kernel's. emulator: the kernels' text on the host, to see whether
+// it is the text's or the machine's. cpu: the CPU backend, to run the tests under host sanitizers.
+bool device_is(std::string_view name) {
+  const char* chosen = std::getenv("SINTER_TEST_DEVICE");
+  return chosen && name == chosen;
 }
-
-// SINTER_TEST_DEVICE=cpu: the CPU backend, to run the tests themselves under host sanitizers.
-Device test_device() {
-  const char* name = std::getenv("SINTER_TEST_DEVICE");
-  return name && std::string_view(name) == "cpu" ? Device::cpu() : Device::gpu(0);
-}
+bool interpreted() { return device_is("interpreter"); }
+bool emulated() { return device_is("emulator"); }
+Device test_device() { return device_is("cpu") ? Device::cpu() : Device::gpu(0); }
 
 // Plans use the engines of the device that runs them.
 Result<Plan> plan_for_device(Graph& graph, bool fuse, const Tuning& tuning) {
-  const auto target = interpreted() ? Result<std::string>(std::string()) : test_device().target();
+  const auto target =
+      interpreted() || emulated() ? Result<std::string>(std::string()) : test_device().target();
   SINTER_TRY(target);
   return make_plan(graph, {.fuse = fuse, .architecture = *target}, tuning, nullptr);
 }
@@ -58,6 +58,9 @@ std::string run_and_judge(GraphCase& c, const Result<Plan>& plan, const GraphChe
   if (interpreted()) {
     c.clear_outputs();
     interpret(partition(c.lowered(), true), c.memory());
+  } else if (emulated()) {
+    c.clear_outputs();
+    if (const Status s = emulate(*plan, c); !s) return s.error().message();
   } else {
     auto executable = load(*plan, test_device());
     if (!executable) return executable.error().message();
@@ -89,7 +92,7 @@ void run_one(const GraphSource& source, const GraphChecks& checks, Failures& fai
     ++totals.graphs;
     const auto fused = plan_for_device(*graph, true, source.tuning);
     if (fail(run_and_judge(c, fused, checks, totals))) return;
-    if (interpreted()) return;
+    if (interpreted() || emulated()) return;
     const auto bytes = output_bytes(c);
     const auto same = [&](const char* what, const Result<Plan>& plan) {
       if (!plan) return fail(plan.error().message());

@@ -2,6 +2,7 @@
 #pragma once
 #include "sinter/device/core/pack.cuh"
 
+#ifndef SINTER_OWN_ASYNC_COPY
 namespace sinter {
 
 // Takes 4, 8 or 16 bytes.
@@ -24,6 +25,11 @@ template <int count>
 SINTER_DEVICE void wait_for_groups_but() {
   asm volatile("cp.async.wait_group %0;" ::"n"(count) : "memory");
 }
+
+}  // namespace sinter
+#endif
+
+namespace sinter {
 
 // Packs of a tensor in shared memory, `count` of them. A thread brings and takes its own only, so
 // that no barrier is needed between the two.

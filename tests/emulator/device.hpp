@@ -1,0 +1,296 @@
+// Stands before the text of a kernel that is compiled for the host: what NVRTC has built in, and
+// what the device library asks of the hardware, defined apart from the machine instructions.
+// Pointers to shared memory are numbers of 32 bits, counted from `anchor`.
+#pragma once
+#include <cmath>
+#include <cstring>
+
+#include "emulator/machine.hpp"
+
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __grid_constant__
+#define __launch_bounds__(...)
+#define __shared__ thread_local
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define alignas(bytes) __attribute__((aligned(bytes)))
+#define threadIdx (machine->thread)
+#define blockIdx (machine->block)
+#define gridDim (machine->grid)
+
+// The device library's functions, not those of a host program.
+#define __CUDACC_RTC__
+
+inline thread_local emulator::Machine* machine = nullptr;
+inline thread_local alignas(1024) char anchor[1024];
+
+struct uint2 {
+  unsigned x, y;
+} __attribute__((aligned(8)));
+struct uint4 {
+  unsigned x, y, z, w;
+} __attribute__((aligned(16)));
+struct float2 {
+  float x, y;
+} __attribute__((aligned(8)));
+struct float4 {
+  float x, y, z, w;
+} __attribute__((aligned(16)));
+
+template <class To, class From>
+To bits_as(From x) {
+  static_assert(sizeof(To) == sizeof(From));
+  To y;
+  std::memcpy(&y, &x, sizeof y);
+  return y;
+}
+inline unsigned __float_as_uint(float x) { return bits_as<unsigned>(x); }
+inline int __float_as_int(float x) { return bits_as<int>(x); }
+inline float __uint_as_float(unsigned x) { return bits_as<float>(x); }
+inline float __int_as_float(int x) { return bits_as<float>(x); }
+inline long long __double_as_longlong(double x) { return bits_as<long long>(x); }
+inline double __longlong_as_double(long long x) { return bits_as<double>(x); }
+inline float __double2float_rn(double x) { return static_cast<float>(x); }
+inline float __double2float_rz(double x) {
+  const float r = static_cast<float>(x);
+  return std::fabs(static_cast<double>(r)) > std::fabs(x) ? std::nextafter(r, 0.0f) : r;
+}
+// Out of range the nearest number; NaN becomes 0 in 32 bits and the least number in 64.
+inline int __double2int_rn(double x) {
+  return x != x               ? 0
+         : x >= 2147483647.0  ? 2147483647
+         : x <= -2147483648.0 ? -2147483647 - 1
+                              : static_cast<int>(std::rint(x));
+}
+inline int __float2int_rn(float x) { return __double2int_rn(x); }
+inline long long __double2ll_rn(double x) {
+  constexpr long long most = 9223372036854775807;
+  return x != x ? -most - 1 : x >= 0x1p63 ? most : x < -0x1p63 ? -most - 1 : std::llrint(x);
+}
+inline long long __float2ll_rn(float x) { return __double2ll_rn(x); }
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
+  const unsigned long long both = static_cast<unsigned long long>(high) << 32 | low;
+  return static_cast<unsigned>(both >> (shift & 31));
+}
+inline float rsqrtf(float x) { return static_cast<float>(1 / std::sqrt(static_cast<double>(x))); }
+inline double rsqrt(double x) { return 1 / std::sqrt(x); }
+inline double normcdf(double x) { return 0.5 * std::erfc(-x * 0.70710678118654752440); }
+inline double sinpi(double x) { return std::sin(3.14159265358979323846 * std::remainder(x, 2)); }
+inline double cospi(double x) { return std::cos(3.14159265358979323846 * std::remainder(x, 2)); }
+
+inline void __syncthreads() { machine->block_barrier(); }
+inline void __syncwarp() { machine->warp_barrier(); }
+
+// Every lane shows `mine` and then looks at the words of all.
+template <class T, class Look>
+auto look_around(const T& mine, const Look& look) {
+  static_assert(sizeof(T) <= sizeof machine->warp->words[0]);
+  std::memcpy(machine->warp->words[threadIdx.x % emulator::kWarp], &mine, sizeof mine);
+  machine->warp_barrier();
+  const auto result = look([](unsigned lane) {
+    T theirs;
+    std::memcpy(&theirs, machine->warp->words[lane], sizeof theirs);
+    return theirs;
+  });
+  machine->warp_barrier();  // nobody overwrites what is still looked at
+  return result;
+}
+template <class T>
+T __shfl_sync(unsigned, T mine, int lane) {
+  return look_around(mine, [&](const auto& of) { return of(lane % emulator::kWarp); });
+}
+template <class T>
+T __shfl_xor_sync(unsigned, T mine, int distance) {
+  return look_around(mine,
+                     [&](const auto& of) { return of(threadIdx.x % emulator::kWarp ^ distance); });
+}
+
+inline unsigned shared_address(const void* p) {
+  return static_cast<unsigned>(static_cast<const char*>(p) - anchor);
+}
+inline unsigned long __cvta_generic_to_shared(const void* p) { return shared_address(p); }
+inline char* shared_pointer(unsigned address) { return anchor + static_cast<int>(address); }
+
+// ---- sinter/device/core/hardware.cuh
+
+#define SINTER_OWN_HARDWARE
+namespace sinter::hardware {
+
+inline float maximum(float a, float b) {
+  return a != a ? a : b != b ? b : a == b ? (std::signbit(a) ? b : a) : a > b ? a : b;
+}
+inline float minimum(float a, float b) {
+  return a != a ? a : b != b ? b : a == b ? (std::signbit(a) ? a : b) : a < b ? a : b;
+}
+inline float reciprocal(float x) { return static_cast<float>(1.0 / x); }
+inline void prefetch(const void*) {}
+inline constexpr bool kernels_overlap = false, has_clusters = false;
+inline void take_turn() {}
+inline int cluster_rank() { return 0; }
+inline void cluster_barrier() {}
+inline void cluster_arrive() {}
+inline void cluster_wait() {}
+
+inline unsigned short to_f16(float x) {
+  unsigned u = __float_as_uint(x);
+  const unsigned sign = u >> 16 & 0x8000u;
+  u &= 0x7fffffffu;
+  if (u > 0x7f800000u) return 0x7fff;
+  if (u >= 0x477ff000u) return static_cast<unsigned short>(sign | 0x7c00u);
+  if (u < 0x38800000u)  // subnormal: a multiple of 2^-24
+    return static_cast<unsigned short>(sign |
+                                       static_cast<unsigned>(std::rint(std::fabs(x) * 0x1p24f)));
+  u += 0xfffu + (u >> 13 & 1u);
+  return static_cast<unsigned short>(sign | (u - 0x38000000u) >> 13);
+}
+inline float from_f16(unsigned short bits) {
+  const float sign = bits & 0x8000 ? -1.0f : 1.0f;
+  const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+  if (exponent == 31) return fraction ? NAN : sign * INFINITY;
+  return sign * (exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
+                               : std::ldexp(static_cast<float>(1024 + fraction), exponent - 25));
+}
+inline unsigned short to_bf16(float x) {
+  const unsigned u = __float_as_uint(x);
+  if (x != x) return 0x7fff;
+  return static_cast<unsigned short>((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
+}
+inline float rounded_to_bf16(float x) {
+  return __uint_as_float(static_cast<unsigned>(to_bf16(x)) << 16);
+}
+
+}  // namespace sinter::hardware
+
+// ---- sinter/device/core/async_copy.cuh
+
+#define SINTER_OWN_ASYNC_COPY
+namespace sinter {
+
+template <int bytes>
+void copy_async(void* to, const void* from) {
+  machine->copy(to, from, bytes, bytes);
+}
+inline void wait_for_copies() { machine->wait_for_copies(-1); }
+inline void end_group_of_copies() { machine->commit_copies(); }
+template <int count>
+void wait_for_groups_but() {
+  machine->wait_for_copies(count);
+}
+
+}  // namespace sinter
+
+// ---- sinter/device/core/warp_matrix.cuh
+
+#define SINTER_OWN_WARP_MATRIX
+#include "sinter/device/core/types.cuh"
+namespace sinter {
+
+struct tf32 {
+  unsigned bits;
+  static unsigned rounded(unsigned x) {  // to nearest, ties away from zero
+    return (x & 0x7f800000u) == 0x7f800000u ? x : (x + 0x1000u) & ~0x1fffu;
+  }
+  static tf32 encode(float x) { return {rounded(__float_as_uint(x))}; }
+};
+
+namespace warp_matrix {
+
+inline unsigned address(const void* shared) { return shared_address(shared); }
+template <int bytes>
+void copy(unsigned to, const void* from, bool inside = true) {
+  machine->copy(shared_pointer(to), from, bytes, inside ? bytes : 0);
+}
+template <int bytes>
+void copy_part(unsigned to, const void* from, int valid) {
+  machine->copy(shared_pointer(to), from, bytes, valid);
+}
+inline void commit() { machine->commit_copies(); }
+template <int groups>
+void wait() {
+  machine->wait_for_copies(groups);
+}
+inline void put(unsigned to, uint4 x) { std::memcpy(shared_pointer(to), &x, sizeof x); }
+inline unsigned get_word(unsigned at) {
+  unsigned r;
+  std::memcpy(&r, shared_pointer(at), sizeof r);
+  return r;
+}
+
+inline unsigned pair(f16, float low, float high) {
+  return hardware::to_f16(low) | static_cast<unsigned>(hardware::to_f16(high)) << 16;
+}
+inline unsigned pair(bf16, float low, float high) {
+  return hardware::to_bf16(low) | static_cast<unsigned>(hardware::to_bf16(high)) << 16;
+}
+
+template <bool transposed>
+void get_blocks(unsigned (&blocks)[4], unsigned line) {
+  const unsigned lane = threadIdx.x % emulator::kWarp;
+  look_around(line, [&](const auto& of) {
+    for (unsigned i = 0; i < 4; ++i)
+      if constexpr (transposed) {
+        unsigned short two[2];
+        for (unsigned j = 0; j < 2; ++j)
+          std::memcpy(&two[j], shared_pointer(of(8 * i + lane % 4 * 2 + j)) + lane / 4 * 2, 2);
+        blocks[i] = two[0] | static_cast<unsigned>(two[1]) << 16;
+      } else {
+        blocks[i] = get_word(of(8 * i + lane / 4) + lane % 4 * 4);
+      }
+    return 0;
+  });
+}
+inline void get(unsigned (&blocks)[4], unsigned line) { get_blocks<false>(blocks, line); }
+inline void get_transposed(unsigned (&blocks)[4], unsigned line) { get_blocks<true>(blocks, line); }
+
+// Sums of exact products in double, rounded once.
+template <int each, class Element>
+void multiply_all(float* d, const unsigned (&a)[4], unsigned b0, unsigned b1,
+                  const Element& element) {
+  struct Operands {
+    unsigned a[4], b[2];
+  };
+  const Operands mine{{a[0], a[1], a[2], a[3]}, {b0, b1}};
+  const unsigned lane = threadIdx.x % emulator::kWarp;
+  look_around(mine, [&](const auto& of) {
+    for (unsigned i = 0; i < 4; ++i) {
+      const unsigned row = lane / 4 * 4, column = (lane % 4 * 2 + i % 2) * 4;
+      double sum = d[i];
+      for (unsigned t = 0; t < 4; ++t)
+        for (unsigned half = 0; half < 2; ++half)
+          for (int e = 0; e < each; ++e)
+            sum += element(of(row + t).a[2 * half + i / 2], e) * element(of(column + t).b[half], e);
+      d[i] = static_cast<float>(sum);
+    }
+    return 0;
+  });
+}
+inline void multiply(f16, float* d, const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  multiply_all<2>(d, a, b0, b1, [](unsigned x, int e) {
+    return static_cast<double>(hardware::from_f16(static_cast<unsigned short>(x >> 16 * e)));
+  });
+}
+inline void multiply(bf16, float* d, const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  multiply_all<2>(d, a, b0, b1, [](unsigned x, int e) {
+    return static_cast<double>(__uint_as_float(e ? x & 0xffff0000u : x << 16));
+  });
+}
+inline void multiply(tf32, float* d, const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  multiply_all<1>(d, a, b0, b1, [](unsigned x, int) {
+    return static_cast<double>(__uint_as_float(x & 0xffffe000u));
+  });
+}
+
+}  // namespace warp_matrix
+
+// ---- shared memory that the launch asks for
+
+inline constexpr unsigned kMostShared = 227 << 10;
+namespace rowwise {
+inline thread_local alignas(1024) unsigned char dynamic_memory[kMostShared];
+}
+namespace contraction {
+inline thread_local alignas(1024) uint4 dynamic_memory[kMostShared / sizeof(uint4)];
+}
+
+}  // namespace sinter
