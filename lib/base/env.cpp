@@ -26,7 +26,7 @@ constexpr EnvVariable kVariables[] = {
     {"SINTER_SANITIZE_GRAPHS", "tests: how many random graphs run under compute-sanitizer"},
     {"SINTER_SPLIT_ELEMENTS", "tests: least elements of a block where a reduction is cut in parts"},
     {"SINTER_TEST_DATA", "tests: the source tree, where it has moved since they were built"},
-    {"SINTER_TEST_DEVICE", "tests: cpu, interpreter or emulator runs GPU tests without a GPU"},
+    {"SINTER_TEST_DEVICE", "tests: cpu, interpreter, emulator or emulator_sm_90a instead of a GPU"},
     {"SINTER_TUNING_FILE", "measured configurations that planning uses, see sinter tune"},
     {"SINTER_WORKLOADS", "tools/gpu_check: folder of graphs to benchmark"},
 };

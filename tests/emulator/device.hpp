@@ -12,6 +12,7 @@
 #define __forceinline__ inline
 #define __grid_constant__
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 #define __shared__ thread_local
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define alignas(bytes) __attribute__((aligned(bytes)))
@@ -125,12 +126,15 @@ inline float minimum(float a, float b) {
 }
 inline float reciprocal(float x) { return static_cast<float>(1.0 / x); }
 inline void prefetch(const void*) {}
-inline constexpr bool kernels_overlap = false, has_clusters = false;
+inline constexpr bool kernels_overlap = false, has_clusters = __CUDA_ARCH__ >= 900;
 inline void take_turn() {}
-inline int cluster_rank() { return 0; }
-inline void cluster_barrier() {}
-inline void cluster_arrive() {}
-inline void cluster_wait() {}
+inline int cluster_rank() { return static_cast<int>(machine->rank); }
+inline void cluster_arrive() { machine->cluster_arrive(); }
+inline void cluster_wait() { machine->cluster_wait(); }
+inline void cluster_barrier() {
+  cluster_arrive();
+  cluster_wait();
+}
 
 inline unsigned short to_f16(float x) {
   unsigned u = __float_as_uint(x);
@@ -283,14 +287,6 @@ inline void multiply(tf32, float* d, const unsigned (&a)[4], unsigned b0, unsign
 
 }  // namespace warp_matrix
 
-// ---- shared memory that the launch asks for
-
-inline constexpr unsigned kMostShared = 227 << 10;
-namespace rowwise {
-inline thread_local alignas(1024) unsigned char dynamic_memory[kMostShared];
-}
-namespace contraction {
-inline thread_local alignas(1024) uint4 dynamic_memory[kMostShared / sizeof(uint4)];
-}
-
 }  // namespace sinter
+
+#include "emulator/hopper.hpp"

@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "embed/embedded.hpp"
-#include "emulator/block.hpp"
+#include "emulator/cluster.hpp"
 #include "plan/plan_data.hpp"
 #include "runtime/executable.hpp"
 #include "support/environment.hpp"
@@ -28,14 +28,24 @@ Diagnostic failure(const PlanKernel& k, std::string seen) {
           .seen = std::move(seen)};
 }
 
-std::string first_lines(const fs::path& file) {
+std::string first_lines(const std::string& file) {
   std::ifstream in(file);
   std::stringstream text;
   text << in.rdbuf();
   return text.str().substr(0, 2000);
 }
 
-// Kernels compiled so far, by their text. Their libraries stay open.
+// The blocks of a cluster, which the kernel's text says and its configuration repeats.
+std::size_t cluster_of(const PlanKernel& k) {
+  std::int64_t blocks = 1;
+  for (const auto& [name, value] : k.config)
+    if (name == "blocks_per_row" || name == "cluster_m" || name == "cluster_n" || name == "split")
+      blocks *= value;
+  return static_cast<std::size_t>(blocks);
+}
+
+// Kernels compiled so far, by their text: a copy of the library for each block of a cluster. The
+// libraries stay open.
 class HostKernels {
  public:
   HostKernels() {
@@ -46,54 +56,75 @@ class HostKernels {
     }
   }
 
-  Result<emulator::Kernel*> get(const PlanKernel& k) {
+  Result<std::vector<HostKernel>> get(const PlanKernel& k, bool hopper) {
     std::size_t number = 0;
     {
       const std::lock_guard lock(mutex_);
       if (const auto it = found_.find(k.source); it != found_.end()) return it->second;
       number = next_++;
     }
-    auto kernel = compile(k, fs::path(folder_.path()) / std::to_string(number));
-    if (!kernel) return kernel;
+    const std::string at = folder_ / std::to_string(number);
+    auto compiled = compile(k, hopper, at);
+    SINTER_TRY(compiled);
+    std::vector<HostKernel> copies;
+    for (std::size_t i = 0; i < (hopper ? cluster_of(k) : 1); ++i) {
+      const std::string copy = at + "." + std::to_string(i) + ".so";
+      fs::copy_file(at + ".so", copy);
+      void* library = dlopen(copy.c_str(), RTLD_NOW | RTLD_LOCAL);
+      if (!library) return failure(k, dlerror());
+      copies.push_back(
+          {reinterpret_cast<emulator::Kernel*>(dlsym(library, emulator::kKernelName)),
+           reinterpret_cast<emulator::Anchor*>(dlsym(library, emulator::kAnchorName))});
+    }
     const std::lock_guard lock(mutex_);
-    return found_.emplace(k.source, *kernel).first->second;
+    return found_.emplace(k.source, std::move(copies)).first->second;
   }
 
  private:
-  Result<emulator::Kernel*> compile(const PlanKernel& k, const fs::path& at) const {
-    const std::string source = at.string() + ".cpp", library = at.string() + ".so",
-                      log = at.string() + ".log", tests = source_tree() + "/tests";
-    std::ofstream(source) << "#include \"emulator/device.hpp\"\n"
-                          << k.source
-                          << "\nextern \"C\" __attribute__((visibility(\"default\"))) void "
-                          << emulator::kKernelName
-                          << "(emulator::Machine& m, const void* arguments) {\n  machine = &m;\n  "
-                          << k.entry << "(*static_cast<const Args*>(arguments));\n}\n";
+  Status compile(const PlanKernel& k, bool hopper, const std::string& at) const {
+    std::ofstream(at + ".cpp") << "#define __CUDA_ARCH__ " << (hopper ? 900 : 800)
+                               << "\n#include \"emulator/device.hpp\"\n"
+                               << k.source << "\n#define EMULATOR_ENTRY " << k.entry
+                               << "\n#include \"emulator/launch.hpp\"\n";
     // Device code looks at memory through words of any type, and its products and sums are not
     // contracted.
     const std::string command = std::string(SINTER_HOST_CXX) +
                                 " -std=c++20 -O1 -w -fPIC -shared -fvisibility=hidden "
                                 "-fno-gnu-unique -fno-extern-tls-init -fno-strict-aliasing "
                                 "-ffp-contract=off -I'" +
-                                tests + "' -I'" + folder_.path() + "/include" + "' -o '" + library +
-                                "' '" + source + "' 2> '" + log + "'";
-    if (std::system(command.c_str()) != 0) return failure(k, first_lines(log));
-    void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!handle) return failure(k, dlerror());
-    return reinterpret_cast<emulator::Kernel*>(dlsym(handle, emulator::kKernelName));
+                                source_tree() + "/tests' -I'" + folder_ / "include" + "' -o '" +
+                                at + ".so' '" + at + ".cpp' 2> '" + at + ".log'";
+    if (std::system(command.c_str()) != 0) return failure(k, first_lines(at + ".log"));
+    return Done{};
   }
 
   TemporaryDirectory folder_;
   std::mutex mutex_;
-  std::map<std::string, emulator::Kernel*> found_;
+  std::map<std::string, std::vector<HostKernel>> found_;
   std::size_t next_ = 0;
 };
 
-Status run(const PlanKernel& k, emulator::Kernel* kernel, const std::byte* arguments) {
-  EmulatedBlock block(kernel, arguments, k.block);
-  for (unsigned b = 0; b < k.grid; ++b)
-    if (auto hang = block.run(b, k.grid); !hang.empty()) return failure(k, std::move(hang));
+Status run(const PlanKernel& k, std::vector<HostKernel> kernels, const std::byte* arguments) {
+  const auto blocks = static_cast<unsigned>(kernels.size());
+  EmulatedCluster cluster(std::move(kernels), arguments, k.block);
+  for (unsigned b = 0; b < k.grid; b += blocks)
+    if (auto hang = cluster.run(b, k.grid); !hang.empty()) return failure(k, std::move(hang));
   return Done{};
+}
+
+emulator::BoxMap box_map(const TensorMap& map, const std::byte* pointer) {
+  emulator::BoxMap box{};
+  box.tensor = reinterpret_cast<const char*>(pointer + map.offset);
+  box.rank = static_cast<std::uint8_t>(map.dim.size());
+  box.bytes = static_cast<std::uint8_t>(info(map.type).bytes);
+  box.swizzled = map.swizzle == 128;
+  box.tf32 = map.type == DataType::tf32;
+  for (int d = 0; d < map.dim.size(); ++d) {
+    box.extent[d] = map.dim[d];
+    box.step[d] = d == 0 ? box.bytes : map.stride[d - 1];
+    box.box[d] = static_cast<std::int32_t>(map.box[d]);
+  }
+  return box;
 }
 
 }  // namespace
@@ -112,13 +143,20 @@ Status emulate(const Plan& plan, GraphCase& memory) {
   for (const PlanKernel& k : data.kernels) {
     auto image = argument_image(data, k);
     SINTER_TRY(image);
-    if (!image->maps.empty()) return failure(k, "tensor maps");
+    const auto memory_at = [&](bool in_workspace, std::int64_t value) {
+      return in_workspace ? workspace.data() + value
+                          : static_cast<std::byte*>(tensors[static_cast<std::size_t>(value)]);
+    };
     for (const auto& p : image->patches) {
-      void* pointer =
-          p.workspace ? workspace.data() + p.value : tensors[static_cast<std::size_t>(p.value)];
+      const void* pointer = memory_at(p.workspace, p.value);
       std::memcpy(image->bytes.data() + p.offset, &pointer, sizeof pointer);
     }
-    auto kernel = kernels.get(k);
+    for (const auto& p : image->maps) {
+      const PlanMap& m = k.maps[static_cast<std::size_t>(p.map)];
+      const auto map = box_map(m.map, memory_at(m.workspace, m.value));
+      std::memcpy(image->bytes.data() + p.offset, &map, sizeof map);
+    }
+    auto kernel = kernels.get(k, data.architecture == "sm_90a");
     SINTER_TRY(kernel);
     auto done = run(k, *kernel, image->bytes.data());
     SINTER_TRY(done);

@@ -1,11 +1,12 @@
 // What the text of a kernel, compiled for the host, needs of the threads around it. The test
-// program runs the threads of a block as fibers, one at a time, and switches where they wait.
+// program runs the threads of a cluster's blocks as fibers, one at a time, and switches where they
+// wait.
 #pragma once
 #include <cstdint>
 
 namespace emulator {
 
-inline constexpr unsigned kWarp = 32, kWords = 8;
+inline constexpr unsigned kWarp = 32, kWords = 8, kMostBlocks = 16;
 
 struct Index {
   unsigned x;
@@ -16,26 +17,70 @@ struct Warp {
   std::uint64_t words[kWarp][kWords];
 };
 
+// In place of what the driver encodes of a tensor. Extents and steps innermost first.
+struct BoxMap {
+  const char* tensor;
+  std::int64_t extent[5], step[5];  // elements; bytes
+  std::int32_t box[5];
+  std::uint8_t rank, bytes, swizzled, tf32;
+};
+static_assert(sizeof(BoxMap) <= 128);
+
+// A barrier in shared memory whose phase ends with the arrivals and bytes that it expects.
+struct Barrier {
+  std::uint16_t arrivals, missing;
+  std::int32_t bytes_and_parity;  // twice the bytes that are still to come, and the parity
+};
+static_assert(sizeof(Barrier) == 8);
+
+// Something that happens some time before it is waited for.
+struct Later {
+  void (*run)(void* what, std::uint64_t a, std::uint64_t b, int keep);
+  void* what;
+  std::uint64_t a, b;
+  int keep;
+};
+
 class Machine {
  public:
   Index thread{}, block{}, grid{};  // of the thread that runs
   Warp* warp = nullptr;             // its warp
-  // Asynchronous copies are carried out as late as a program may rely on; else at once.
-  bool late_copies = true;
+  unsigned rank = 0;                // its block's in the cluster
+  // Asynchronous work is carried out as late as a program may rely on; else at once.
+  bool late = true;
+  // Of each block of the cluster: where its shared memory is counted from.
+  char* anchor[kMostBlocks] = {};
 
   virtual void block_barrier() = 0;
   virtual void warp_barrier() = 0;
-  // `valid` bytes, then zeros up to `bytes`.
+
+  // ---- cp.async: `valid` bytes, then zeros up to `bytes`
   virtual void copy(void* to, const void* from, int bytes, int valid) = 0;
   virtual void commit_copies() = 0;
   virtual void wait_for_copies(int groups_left) = 0;  // -1: also those of no group
+
+  // ---- sm_90
+  virtual void cluster_arrive() = 0;
+  virtual void cluster_wait() = 0;
+  virtual void named_barrier(unsigned id, unsigned threads, bool waits) = 0;
+  virtual void barrier_arrive(Barrier& barrier, int expected_bytes) = 0;
+  virtual void barrier_wait(Barrier& barrier, int parity) = 0;
+  // Copies to the same place in the shared memory of each block, and tells the barrier there.
+  virtual void load_box(const BoxMap& map, unsigned to, unsigned barrier, unsigned blocks,
+                        const int (&at)[5]) = 0;
+  virtual void send(unsigned to, unsigned barrier, unsigned block, const void* from, int bytes) = 0;
+  virtual void multiply(const Later& multiplication) = 0;
+  virtual void commit_multiplications() = 0;
+  virtual void wait_for_multiplications(int groups_left) = 0;
 
  protected:
   ~Machine() = default;
 };
 
-// What a compiled kernel offers: runs the calling thread through it.
-using Kernel = void(Machine& machine, const void* arguments);
-inline constexpr const char* kKernelName = "emulator_kernel";
+// What a compiled kernel offers. Each block of a cluster has a copy of the library, and so shared
+// memory of its own.
+using Kernel = void(Machine& machine, const void* arguments);  // runs the calling thread
+using Anchor = char*();
+inline constexpr const char *kKernelName = "emulator_kernel", *kAnchorName = "emulator_anchor";
 
 }  // namespace emulator

@@ -21,20 +21,24 @@ namespace sinter::test {
 namespace {
 
 // SINTER_TEST_DEVICE. interpreter: the plan interpreter instead of the GPU, to see whether a
-// failure is the planner's or the kernel's. emulator: the kernels' text on the host, to see whether
-// it is the text's or the machine's. cpu: the CPU backend, to run the tests under host sanitizers.
-bool device_is(std::string_view name) {
-  const char* chosen = std::getenv("SINTER_TEST_DEVICE");
-  return chosen && name == chosen;
+// failure is the planner's or the kernel's. emulator, emulator_sm_90a: the kernels' text on the
+// host, to see whether it is the text's or the machine's. cpu: the CPU backend, to run the tests
+// under host sanitizers.
+std::string chosen_device() {
+  const char* name = std::getenv("SINTER_TEST_DEVICE");
+  return name ? name : "";
 }
-bool interpreted() { return device_is("interpreter"); }
-bool emulated() { return device_is("emulator"); }
-Device test_device() { return device_is("cpu") ? Device::cpu() : Device::gpu(0); }
+bool interpreted() { return chosen_device() == "interpreter"; }
+bool emulated() { return chosen_device().starts_with("emulator"); }
+Device test_device() { return chosen_device() == "cpu" ? Device::cpu() : Device::gpu(0); }
+Result<std::string> test_target() {
+  if (!interpreted() && !emulated()) return test_device().target();
+  return std::string(chosen_device() == "emulator_sm_90a" ? "sm_90a" : "");
+}
 
 // Plans use the engines of the device that runs them.
 Result<Plan> plan_for_device(Graph& graph, bool fuse, const Tuning& tuning) {
-  const auto target =
-      interpreted() || emulated() ? Result<std::string>(std::string()) : test_device().target();
+  const auto target = test_target();
   SINTER_TRY(target);
   return make_plan(graph, {.fuse = fuse, .architecture = *target}, tuning, nullptr);
 }

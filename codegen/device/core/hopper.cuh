@@ -8,6 +8,7 @@
 #pragma once
 #include "sinter/device/core/device.cuh"
 
+#ifndef SINTER_OWN_HOPPER
 namespace sinter {
 
 // What the driver encodes of a tensor; an argument of the kernel.
@@ -218,3 +219,4 @@ SINTER_DEVICE void take_registers() {
 
 }  // namespace hopper
 }  // namespace sinter
+#endif

@@ -11,6 +11,17 @@
 #pragma once
 #include "sinter/device/core/device.cuh"
 
+#ifdef SINTER_OWN_WGMMA
+namespace sinter::hopper {
+
+template <int step_a, int step_b>
+SINTER_DEVICE void multiply(SINTER_MULTIPLY_SUM (&d)[SINTER_MULTIPLY_SUMS], unsigned long long a,
+                            unsigned long long b, bool keep) {
+  multiply_as<step_a, step_b>(SINTER_MULTIPLY SINTER_MULTIPLY_END, d, a, b, keep);
+}
+
+}  // namespace sinter::hopper
+#else
 namespace sinter::hopper {
 
 // The places and the operands of so many accumulators.
@@ -143,3 +154,4 @@ SINTER_DEVICE void hold(SINTER_MULTIPLY_SUM (&d)[SINTER_MULTIPLY_SUMS]) {
 }
 
 }  // namespace sinter::hopper
+#endif

@@ -1,0 +1,278 @@
+#include "emulator/cluster.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace sinter::test {
+namespace {
+
+using emulator::kWarp;
+
+constexpr std::size_t kStack = 128 << 10;
+constexpr unsigned kNamedBarriers = 16;
+
+}  // namespace
+
+EmulatedCluster::EmulatedCluster(std::vector<HostKernel> kernels, const void* arguments,
+                                 unsigned threads)
+    : kernels_(std::move(kernels)),
+      arguments_(arguments),
+      count_(threads),
+      warps_of_block_((threads + kWarp - 1) / kWarp),
+      threads_(threads * kernels_.size()),
+      warps_(warps_of_block_ * kernels_.size()),
+      stacks_(new std::byte[threads_.size() * kStack]) {
+  for (std::size_t b = 0; b < kernels_.size(); ++b) anchor[b] = kernels_[b].anchor();
+}
+
+std::string EmulatedCluster::run(unsigned first, unsigned of) {
+  grid.x = of;
+  first_block_ = first;
+  const auto blocks = static_cast<unsigned>(kernels_.size());
+  const unsigned turn = first / blocks;
+  late = turn % 2 == 0;
+  live_ = static_cast<unsigned>(threads_.size());
+  live_of_block_.assign(blocks, count_);
+  live_of_warp_.clear();
+  for (unsigned w = 0; w < warps_.size(); ++w)
+    live_of_warp_.push_back(std::min(kWarp, count_ - w % warps_of_block_ * kWarp));
+  at_warp_.assign(warps_.size(), {});
+  at_block_.assign(blocks, {});
+  at_named_.assign(blocks * kNamedBarriers, {});
+  cluster_arrived_ = cluster_phase_ = 0;
+  under_way_.clear();
+  for (Thread& t : threads_) {
+    t.started = t.done = false;
+    t.waits_for = nullptr;
+    t.cluster_turn = 0;
+    t.copies = {};
+    t.multiplications = {};
+  }
+  const bool falling = turn / 2 % 2 != 0;
+  while (live_ > 0) {
+    bool moved = false;
+    for (unsigned i = 0; i < threads_.size(); ++i) {
+      const unsigned t = falling ? static_cast<unsigned>(threads_.size()) - 1 - i : i;
+      if (threads_[t].done || threads_[t].waits_for) continue;
+      moved = true;
+      resume(t);
+    }
+    if (moved) continue;
+    if (under_way_.empty())
+      return std::to_string(live_) + " threads of block " + std::to_string(first) +
+             " and its cluster wait for ever";
+    const auto work = std::move(under_way_.front());
+    under_way_.pop_front();
+    work();
+  }
+  return {};
+}
+
+// ---- fibers
+
+// The arguments of a context's function are of the size of int.
+void EmulatedCluster::enter(unsigned high, unsigned low) {
+  auto& self = *reinterpret_cast<EmulatedCluster*>(std::uintptr_t{high} << 32 | low);
+  self.kernels_[self.rank].run(self, self.arguments_);
+  self.running().done = true;
+  --self.live_;
+  --self.live_of_block_[self.rank];
+  --self.live_of_warp_[self.warp_number()];
+  self.settle();
+  _longjmp(self.scheduler_, 1);
+}
+
+void EmulatedCluster::resume(unsigned number) {
+  rank = number / count_;
+  thread.x = number % count_;
+  block.x = first_block_ + rank;
+  warp = &warps_[warp_number()];
+  Thread& t = threads_[number];
+  if (_setjmp(scheduler_) != 0) return;
+  if (t.started) _longjmp(t.here, 1);
+  t.started = true;
+  getcontext(&t.start);
+  t.start.uc_stack.ss_sp = stacks_.get() + number * kStack;
+  t.start.uc_stack.ss_size = kStack;
+  t.start.uc_link = nullptr;
+  const auto self = reinterpret_cast<std::uintptr_t>(this);
+  makecontext(&t.start, reinterpret_cast<void (*)()>(&EmulatedCluster::enter), 2,
+              static_cast<unsigned>(self >> 32), static_cast<unsigned>(self));
+  setcontext(&t.start);
+}
+
+void EmulatedCluster::wait_for(const void* what) {
+  Thread& t = running();
+  t.waits_for = what;
+  if (_setjmp(t.here) == 0) _longjmp(scheduler_, 1);
+}
+void EmulatedCluster::release(const void* what) {
+  for (Thread& t : threads_)
+    if (t.waits_for == what) t.waits_for = nullptr;
+}
+
+// ---- barriers of threads
+
+void EmulatedCluster::meet(Meeting& meeting, unsigned expected, bool waits) {
+  if (++meeting.arrived == expected) {
+    meeting.arrived = 0;
+    release(&meeting);
+  } else if (waits) {
+    wait_for(&meeting);
+  }
+}
+void EmulatedCluster::block_barrier() { meet(at_block_[rank], live_of_block_[rank], true); }
+void EmulatedCluster::warp_barrier() {
+  meet(at_warp_[warp_number()], live_of_warp_[warp_number()], true);
+}
+void EmulatedCluster::named_barrier(unsigned id, unsigned threads, bool waits) {
+  meet(at_named_[rank * kNamedBarriers + id], threads, waits);
+}
+
+// Who has left is not waited for.
+void EmulatedCluster::settle() {
+  const auto passes = [&](Meeting& meeting, unsigned expected) {
+    if (meeting.arrived == 0 || meeting.arrived != expected) return;
+    meeting.arrived = 0;
+    release(&meeting);
+  };
+  passes(at_warp_[warp_number()], live_of_warp_[warp_number()]);
+  passes(at_block_[rank], live_of_block_[rank]);
+  if (cluster_arrived_ > 0 && cluster_arrived_ == live_) end_cluster_phase();
+}
+
+void EmulatedCluster::end_cluster_phase() {
+  cluster_arrived_ = 0;
+  ++cluster_phase_;
+  release(&cluster_phase_);
+}
+void EmulatedCluster::cluster_arrive() {
+  running().cluster_turn = cluster_phase_ + 1;
+  if (++cluster_arrived_ == live_) end_cluster_phase();
+}
+void EmulatedCluster::cluster_wait() {
+  while (cluster_phase_ < running().cluster_turn) wait_for(&cluster_phase_);
+}
+
+// ---- barriers in shared memory
+
+void EmulatedCluster::end_phase(emulator::Barrier& barrier) {
+  if (barrier.missing != 0 || (barrier.bytes_and_parity & ~1) != 0) return;
+  barrier.missing = barrier.arrivals;
+  barrier.bytes_and_parity ^= 1;
+  release(&barrier);
+}
+void EmulatedCluster::barrier_arrive(emulator::Barrier& barrier, int expected_bytes) {
+  barrier.bytes_and_parity += 2 * expected_bytes;
+  --barrier.missing;
+  end_phase(barrier);
+}
+void EmulatedCluster::tell(emulator::Barrier& barrier, int bytes) {
+  barrier.bytes_and_parity -= 2 * bytes;
+  end_phase(barrier);
+}
+void EmulatedCluster::barrier_wait(emulator::Barrier& barrier, int parity) {
+  while ((barrier.bytes_and_parity & 1) == parity) wait_for(&barrier);
+}
+
+// ---- asynchronous work
+
+template <class Work>
+void EmulatedCluster::Queue<Work>::commit() {
+  groups.push_back(std::move(open));
+  open.clear();
+}
+template <class Work>
+template <class Run>
+void EmulatedCluster::Queue<Work>::finish(int groups_left, const Run& run) {
+  while (static_cast<int>(groups.size()) > std::max(groups_left, 0)) {
+    for (const Work& w : groups.front()) run(w);
+    groups.pop_front();
+  }
+  if (groups_left >= 0) return;
+  for (const Work& w : open) run(w);
+  open.clear();
+}
+
+void EmulatedCluster::carry_out(const Copy& c) {
+  std::memcpy(c.to, c.from, static_cast<std::size_t>(c.valid));
+  std::memset(static_cast<char*>(c.to) + c.valid, 0, static_cast<std::size_t>(c.bytes - c.valid));
+}
+void EmulatedCluster::copy(void* to, const void* from, int bytes, int valid) {
+  const Copy c{to, from, bytes, valid};
+  late ? running().copies.open.push_back(c) : carry_out(c);
+}
+void EmulatedCluster::commit_copies() { running().copies.commit(); }
+void EmulatedCluster::wait_for_copies(int groups_left) {
+  running().copies.finish(groups_left, carry_out);
+}
+
+// All lanes of a warp start and wait together.
+void EmulatedCluster::multiply(const emulator::Later& m) {
+  warp_barrier();
+  late ? running().multiplications.open.push_back(m) : m.run(m.what, m.a, m.b, m.keep);
+}
+void EmulatedCluster::commit_multiplications() { running().multiplications.commit(); }
+void EmulatedCluster::wait_for_multiplications(int groups_left) {
+  running().multiplications.finish(
+      groups_left, [](const emulator::Later& m) { m.run(m.what, m.a, m.b, m.keep); });
+  warp_barrier();
+}
+
+void EmulatedCluster::later(std::function<void()> work) {
+  late ? under_way_.push_back(std::move(work)) : work();
+}
+
+// What lies outside of the tensor becomes zeros. The swizzle exchanges pieces of 16 bytes within
+// 1024 by their address.
+void EmulatedCluster::move_box(const emulator::BoxMap& map, unsigned to, unsigned of,
+                               const int (&at)[5]) {
+  std::int64_t elements = 1;
+  for (int d = 0; d < map.rank; ++d) elements *= map.box[d];
+  for (std::int64_t e = 0; e < elements; ++e) {
+    std::int64_t rest = e;
+    const char* from = map.tensor;
+    bool inside = true;
+    for (int d = 0; d < map.rank; ++d) {
+      const std::int64_t index = at[d] + rest % map.box[d];
+      rest /= map.box[d];
+      inside &= index >= 0 && index < map.extent[d];
+      from += index * map.step[d];
+    }
+    auto address = to + static_cast<unsigned>(e * map.bytes);
+    if (map.swizzled) address ^= (address >> 7 & 7) << 4;
+    std::uint32_t value[2] = {};
+    if (inside) std::memcpy(value, from, map.bytes);
+    if (map.tf32 && (value[0] & 0x7f800000u) != 0x7f800000u)
+      value[0] = (value[0] + 0x1000u) & ~0x1fffu;
+    std::memcpy(anchor[of] + static_cast<int>(address), value, map.bytes);
+  }
+}
+
+void EmulatedCluster::load_box(const emulator::BoxMap& map, unsigned to, unsigned barrier,
+                               unsigned blocks, const int (&at)[5]) {
+  int bytes = map.bytes;
+  for (int d = 0; d < map.rank; ++d) bytes *= map.box[d];
+  if (blocks == 0) blocks = 1u << rank;
+  const std::array<int, 5> place = {at[0], at[1], at[2], at[3], at[4]};
+  for (unsigned b = 0; b < kernels_.size(); ++b)
+    if (blocks >> b & 1)
+      later([this, &map, to, barrier, b, place, bytes] {
+        const int at_place[5] = {place[0], place[1], place[2], place[3], place[4]};
+        move_box(map, to, b, at_place);
+        tell(*reinterpret_cast<emulator::Barrier*>(anchor[b] + static_cast<int>(barrier)), bytes);
+      });
+}
+
+void EmulatedCluster::send(unsigned to, unsigned barrier, unsigned of, const void* from,
+                           int bytes) {
+  std::uint64_t value = 0;
+  std::memcpy(&value, from, static_cast<std::size_t>(bytes));
+  later([this, to, barrier, of, value, bytes] {
+    std::memcpy(anchor[of] + static_cast<int>(to), &value, static_cast<std::size_t>(bytes));
+    tell(*reinterpret_cast<emulator::Barrier*>(anchor[of] + static_cast<int>(barrier)), bytes);
+  });
+}
+
+}  // namespace sinter::test

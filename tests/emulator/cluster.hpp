@@ -1,0 +1,104 @@
+// The threads of a cluster's blocks as fibers of the calling thread.
+#pragma once
+#include <setjmp.h>
+#include <ucontext.h>
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "emulator/machine.hpp"
+
+namespace sinter::test {
+
+// One copy of a kernel's library.
+struct HostKernel {
+  emulator::Kernel* run = nullptr;
+  emulator::Anchor* anchor = nullptr;
+};
+
+class EmulatedCluster final : public emulator::Machine {
+ public:
+  // As many copies of the kernel as the cluster has blocks.
+  EmulatedCluster(std::vector<HostKernel> kernels, const void* arguments, unsigned threads);
+
+  // Runs the blocks from `first` on, of a grid of `of`. Empty, or how the threads hang.
+  std::string run(unsigned first, unsigned of);
+
+  void block_barrier() override;
+  void warp_barrier() override;
+  void copy(void* to, const void* from, int bytes, int valid) override;
+  void commit_copies() override;
+  void wait_for_copies(int groups_left) override;
+  void cluster_arrive() override;
+  void cluster_wait() override;
+  void named_barrier(unsigned id, unsigned threads, bool waits) override;
+  void barrier_arrive(emulator::Barrier& barrier, int expected_bytes) override;
+  void barrier_wait(emulator::Barrier& barrier, int parity) override;
+  void load_box(const emulator::BoxMap& map, unsigned to, unsigned barrier, unsigned blocks,
+                const int (&at)[5]) override;
+  void send(unsigned to, unsigned barrier, unsigned block, const void* from, int bytes) override;
+  void multiply(const emulator::Later& multiplication) override;
+  void commit_multiplications() override;
+  void wait_for_multiplications(int groups_left) override;
+
+ private:
+  struct Copy {
+    void* to;
+    const void* from;
+    int bytes, valid;
+  };
+  // Asynchronous work of one kind, in groups.
+  template <class Work>
+  struct Queue {
+    std::vector<Work> open;
+    std::deque<std::vector<Work>> groups;
+    void commit();
+    template <class Run>
+    void finish(int groups_left, const Run& run);
+  };
+  // Threads that meet. Who waits is known by the barrier's address.
+  struct Meeting {
+    unsigned arrived = 0;
+  };
+  struct Thread {
+    ucontext_t start;  // later its place is `here`: switching contexts costs a system call
+    jmp_buf here;
+    bool started = false, done = false;
+    const void* waits_for = nullptr;
+    unsigned cluster_turn = 0;
+    Queue<Copy> copies;
+    Queue<emulator::Later> multiplications;
+  };
+
+  static void enter(unsigned high, unsigned low);
+  static void carry_out(const Copy& copy);
+  Thread& running() { return threads_[rank * count_ + thread.x]; }
+  unsigned warp_number() const { return rank * warps_of_block_ + thread.x / emulator::kWarp; }
+  void resume(unsigned number);
+  void wait_for(const void* what);
+  void release(const void* what);
+  void meet(Meeting& meeting, unsigned expected, bool waits);
+  void settle();
+  void end_cluster_phase();
+  void tell(emulator::Barrier& barrier, int bytes);
+  void end_phase(emulator::Barrier& barrier);
+  void later(std::function<void()> work);
+  void move_box(const emulator::BoxMap& map, unsigned to, unsigned block, const int (&at)[5]);
+
+  std::vector<HostKernel> kernels_;
+  const void* arguments_;
+  unsigned count_, warps_of_block_;  // of a block
+  std::vector<Thread> threads_;
+  std::vector<emulator::Warp> warps_;
+  std::vector<Meeting> at_warp_, at_block_, at_named_;
+  std::vector<unsigned> live_of_warp_, live_of_block_;
+  unsigned live_ = 0, cluster_arrived_ = 0, cluster_phase_ = 0, first_block_ = 0;
+  std::deque<std::function<void()>> under_way_;  // what no thread carries out
+  jmp_buf scheduler_;
+  std::unique_ptr<std::byte[]> stacks_;
+};
+
+}  // namespace sinter::test
