@@ -48,11 +48,14 @@ std::size_t cluster_of(const PlanKernel& k) {
 // libraries stay open.
 class HostKernels {
  public:
-  HostKernels() {
+  explicit HostKernels(const Edit& edit = {}) {
     for (const auto& file : embedded_files()) {
       const fs::path path = fs::path(folder_.path()) / "include" / file.name;
       fs::create_directories(path.parent_path());
-      std::ofstream(path) << file.text;
+      std::string text(file.text);
+      if (file.name == edit.file)
+        text.replace(text.find(edit.text), edit.text.size(), edit.instead);
+      std::ofstream(path) << text;
     }
   }
 
@@ -127,10 +130,7 @@ emulator::BoxMap box_map(const TensorMap& map, const std::byte* pointer) {
   return box;
 }
 
-}  // namespace
-
-Status emulate(const Plan& plan, GraphCase& memory) {
-  static HostKernels kernels;
+Status run_plan(const Plan& plan, GraphCase& memory, HostKernels& kernels) {
   const PlanData& data = plan.data();
   std::vector<void*> tensors;
   const HostPointers pointers = memory.memory();
@@ -162,6 +162,17 @@ Status emulate(const Plan& plan, GraphCase& memory) {
     SINTER_TRY(done);
   }
   return Done{};
+}
+
+}  // namespace
+
+Status emulate(const Plan& plan, GraphCase& memory) {
+  static HostKernels kernels;
+  return run_plan(plan, memory, kernels);
+}
+Status emulate(const Plan& plan, GraphCase& memory, const Edit& edit) {
+  HostKernels kernels(edit);
+  return run_plan(plan, memory, kernels);
 }
 
 }  // namespace sinter::test

@@ -4,6 +4,8 @@
 // library, their barriers and asynchronous work. Machine instructions are replaced one by one, by
 // what they are defined to do (device.hpp, hopper.hpp).
 #pragma once
+#include <string_view>
+
 #include "sinter/compile.hpp"
 #include "support/run_graph.hpp"
 
@@ -14,5 +16,12 @@ namespace sinter::test {
 // with its threads in falling order. The workspace starts as NaN patterns.
 // Errors: what the compiler said, threads that wait for each other for ever.
 Status emulate(const Plan& plan, GraphCase& memory);
+
+// The same with one place of the device library changed: the first `text` in `file`, which must be
+// there.
+struct Edit {
+  std::string_view file, text, instead;
+};
+Status emulate(const Plan& plan, GraphCase& memory, const Edit& edit);
 
 }  // namespace sinter::test

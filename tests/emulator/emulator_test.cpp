@@ -1,0 +1,123 @@
+// The emulator tells right kernels from wrong ones: each of these graphs passes, and fails where
+// the device library leaves out one wait or barrier.
+#include "emulator/emulator.hpp"
+
+#include "planner/make_plan.hpp"
+#include "sinter/operations.hpp"
+#include "support/catch.hpp"
+
+namespace sinter::test {
+namespace {
+
+void row_softmax(Graph& g) { g.output(softmax(g.tensor({.name = "x", .dim = {6, 2048}})), "y"); }
+void cluster_softmax(Graph& g) {
+  g.output(softmax(g.tensor({.name = "x", .dim = {600, 16384}})), "y");
+}
+void transposed(Graph& g) {
+  g.output(transpose(g.tensor({.name = "x", .dim = {256, 512}}), {1, 0}), "y");
+}
+void gradients(Graph& g) {
+  const auto x = g.tensor({.name = "x", .dim = {300, 1024}});
+  const auto dy = g.tensor({.name = "dy", .dim = {300, 1024}});
+  const auto scale = g.tensor({.name = "scale", .dim = {1, 1024}});
+  const auto inv = g.tensor({.name = "inv_variance", .dim = {300, 1}, .data_type = f32});
+  const auto d = rmsnorm_backward(dy, x, scale, inv);
+  g.output(d.dx, "dx");
+  g.output(d.dscale, "dscale");
+}
+void product(Graph& g) {
+  const auto a = g.tensor({.name = "a", .dim = {1, 136, 1032}});
+  const auto b = g.tensor({.name = "b", .dim = {1, 1032, 200}});
+  g.output(matmul(a, b), "c");
+}
+void deep_product(Graph& g) {
+  const auto a = g.tensor({.name = "a", .dim = {1, 128, 4096}});
+  const auto b = g.tensor({.name = "b", .dim = {1, 4096, 64}, .stride = {262144, 1, 4096}});
+  g.output(matmul(a, b), "c");
+}
+
+constexpr const char *kRowwise = "sinter/device/family/rowwise.cuh",
+                     *kReductions = "sinter/device/family/reductions.cuh",
+                     *kTiled = "sinter/device/family/tiled.cuh",
+                     *kMma = "sinter/device/family/contraction_mma.cuh",
+                     *kWgmma = "sinter/device/family/contraction_wgmma.cuh";
+
+struct Mutant {
+  const char* what;
+  void (*make)(Graph&);
+  const char* architecture;
+  Edit edit;
+};
+const Mutant kMutants[] = {
+    {"totals without their barrier",
+     row_softmax,
+     "",
+     {kReductions, "mine[i];\n      __syncthreads();", "mine[i];"}},
+    {"column sums without a barrier",
+     gradients,
+     "",
+     {kReductions, "        __syncthreads();\n        if (row == 0)", "        if (row == 0)"}},
+    {"a ring's row taken before it came",
+     gradients,
+     "",
+     {kRowwise, "wait_for_groups_but<Config::ring - 1>();", ""}},
+    {"a tile read before it came", transposed, "", {kTiled, "wait_for_copies();", ""}},
+    {"a tile read before all threads wrote it",
+     transposed,
+     "",
+     {kTiled, "wait_for_copies();\n    __syncthreads();", "wait_for_copies();"}},
+    {"a stage multiplied before it came",
+     product,
+     "",
+     {kMma, "wait<stages - 2>", "wait<stages - 1>"}},
+    {"totals of a cluster read before they came",
+     cluster_softmax,
+     "sm_90a",
+     {kReductions, "hopper::wait_for_cluster(arrived(turn), turn / 2 % 2);", ""}},
+    {"a box multiplied before it came",
+     product,
+     "sm_90a",
+     {kWgmma, "hopper::wait(shared + S::full + turn.stage * 8, turn.parity);", ""}},
+    {"a stage filled while it is multiplied",
+     product,
+     "sm_90a",
+     {kWgmma, "hopper::wait(empty, turn.parity ^ 1);", ""}},
+    {"a stage given back while it is multiplied",
+     product,
+     "sm_90a",
+     {kWgmma, "hopper::multiply_wait<1>();\n    if (step > first_step) release",
+      "if (step > first_step) release"}},
+    {"sums read while they are multiplied",
+     product,
+     "sm_90a",
+     {kWgmma, "done_waiting();\n  hopper::multiply_wait<0>();", "done_waiting();"}},
+    {"parts of a sum read before all blocks wrote them",
+     deep_product,
+     "sm_90a",
+     {kWgmma, "hardware::cluster_barrier();\n      finish_parts", "finish_parts"}},
+};
+
+bool right(GraphCase& c, const Status& ran) { return ran && c.judge(2000).ok(); }
+
+TEST_CASE("the emulator finds waits and barriers that are missing") {
+  for (const Mutant& m : kMutants) {
+    INFO(m.what);
+    Graph graph({.io = bf16, .intermediate = f32});
+    m.make(graph);
+    GraphCase c(graph, Fill::normal, 1);
+    const auto plan = make_plan(graph, {.architecture = m.architecture}, {}, nullptr);
+    REQUIRE(plan);
+    c.clear_outputs();
+    const auto ran = emulate(*plan, c);
+    INFO((ran ? "" : ran.error().message()));
+    CHECK(right(c, ran));
+    c.clear_outputs();
+    const auto wrong = emulate(*plan, c, m.edit);
+    CHECK_FALSE(right(c, wrong));
+    // It fails by its numbers or because threads hang, not because it does not compile.
+    if (!wrong) CHECK(wrong.error().message().find("wait for ever") != std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace sinter::test
