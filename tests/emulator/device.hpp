@@ -289,4 +289,22 @@ inline void multiply(tf32, float* d, const unsigned (&a)[4], unsigned b0, unsign
 
 }  // namespace sinter
 
+// ---- shared memory that a launch asks for
+
+namespace sinter {
+
+inline constexpr unsigned kMostShared = 227 << 10;
+namespace rowwise {
+inline thread_local alignas(1024) unsigned char dynamic_memory[kMostShared];
+}
+namespace contraction {
+#ifdef EMULATOR_WGMMA
+inline thread_local alignas(1024) unsigned char dynamic_memory[kMostShared];
+#else
+inline thread_local alignas(1024) uint4 dynamic_memory[kMostShared / sizeof(uint4)];
+#endif
+}  // namespace contraction
+
+}  // namespace sinter
+
 #include "emulator/hopper.hpp"

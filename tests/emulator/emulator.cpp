@@ -1,6 +1,7 @@
 #include "emulator/emulator.hpp"
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -21,6 +22,10 @@ namespace sinter::test {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Without these, libraries would share the variables of their inline functions, and look for
+// initialisers of those that are declared in a function.
+constexpr const char* kOwnVariables = "-fno-gnu-unique -fno-extern-tls-init";
 
 Diagnostic failure(const PlanKernel& k, std::string seen) {
   return {.rule = Rule::compiler_error,
@@ -85,18 +90,18 @@ class HostKernels {
 
  private:
   Status compile(const PlanKernel& k, bool hopper, const std::string& at) const {
+    const bool wgmma = k.source.find("SINTER_MULTIPLY_SUMS") != std::string::npos;
     std::ofstream(at + ".cpp") << "#define __CUDA_ARCH__ " << (hopper ? 900 : 800)
+                               << (wgmma ? "\n#define EMULATOR_WGMMA" : "")
                                << "\n#include \"emulator/device.hpp\"\n"
                                << k.source << "\n#define EMULATOR_ENTRY " << k.entry
                                << "\n#include \"emulator/launch.hpp\"\n";
     // Device code looks at memory through words of any type, and its products and sums are not
     // contracted.
-    const std::string command = std::string(SINTER_HOST_CXX) +
-                                " -std=c++20 -O1 -w -fPIC -shared -fvisibility=hidden "
-                                "-fno-gnu-unique -fno-extern-tls-init -fno-strict-aliasing "
-                                "-ffp-contract=off -I'" +
-                                source_tree() + "/tests' -I'" + folder_ / "include" + "' -o '" +
-                                at + ".so' '" + at + ".cpp' 2> '" + at + ".log'";
+    const std::string command = fmt::format(
+        "{} -std=c++20 -O1 -w -fPIC -shared -fvisibility=hidden {} -fno-strict-aliasing "
+        "-ffp-contract=off -I'{}/tests' -I'{}' -o '{}.so' '{}.cpp' 2> '{}.log'",
+        SINTER_HOST_CXX, kOwnVariables, source_tree(), folder_ / "include", at, at, at);
     if (std::system(command.c_str()) != 0) return failure(k, first_lines(at + ".log"));
     return Done{};
   }

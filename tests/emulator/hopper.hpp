@@ -84,7 +84,10 @@ inline unsigned long long operand(unsigned shared, int leading, int stride) {
 }
 
 // The 18 bits of an address that a descriptor holds, within the shared memory of a launch.
-unsigned whole_address(unsigned bits);
+inline unsigned whole_address(unsigned bits) {
+  const unsigned start = shared_address(contraction::dynamic_memory);
+  return start + ((bits - start) & 0x3ffff);
+}
 
 // An operand: rows of k, or, transposed, columns.
 struct Operand {
