@@ -65,10 +65,11 @@ class HostKernels {
   }
 
   Result<std::vector<HostKernel>> get(const PlanKernel& k, bool hopper) {
+    const std::pair key(k.source, hopper);
     std::size_t number = 0;
     {
       const std::lock_guard lock(mutex_);
-      if (const auto it = found_.find(k.source); it != found_.end()) return it->second;
+      if (const auto it = found_.find(key); it != found_.end()) return it->second;
       number = next_++;
     }
     const std::string at = folder_ / std::to_string(number);
@@ -85,7 +86,7 @@ class HostKernels {
            reinterpret_cast<emulator::Anchor*>(dlsym(library, emulator::kAnchorName))});
     }
     const std::lock_guard lock(mutex_);
-    return found_.emplace(k.source, std::move(copies)).first->second;
+    return found_.emplace(key, std::move(copies)).first->second;
   }
 
  private:
@@ -108,7 +109,7 @@ class HostKernels {
 
   TemporaryDirectory folder_;
   std::mutex mutex_;
-  std::map<std::string, std::vector<HostKernel>> found_;
+  std::map<std::pair<std::string, bool>, std::vector<HostKernel>> found_;
   std::size_t next_ = 0;
 };
 
