@@ -323,8 +323,9 @@ int bytes_ahead(const KernelSpec& spec, const Packing& packing) {
   return bytes;
 }
 
-// Blocks that walk over the rows and keep running results of the columns. The planner gives every
-// multiprocessor one, two or four of them, which then share its threads.
+// Blocks that walk over the rows and keep running results of the columns. The planner gives as many
+// slots as pay (column_slots): fewer than there are multiprocessors, or some on each, which then
+// share its threads.
 void schedule_columns(const KernelSpec& spec, Schedule& s) {
   constexpr double kThreads = 1024;     // of a multiprocessor, with 64 registers each
   constexpr int kRingBytes = 80 << 10;  // that a block has on every GPU

@@ -1,3 +1,5 @@
+// glibc would take a jump from one fiber to another for a damaged stack. Before any header.
+#undef _FORTIFY_SOURCE
 #include "emulator/cluster.hpp"
 
 #include <algorithm>
@@ -10,15 +12,17 @@ namespace {
 using emulator::kWarp;
 
 constexpr std::size_t kStack = 128 << 10;
+constexpr std::uint64_t kCanary = 0x5ca1ab1e0ddba11;  // at the end of each stack
 constexpr unsigned kNamedBarriers = 16;
 
 }  // namespace
 
 EmulatedCluster::EmulatedCluster(std::vector<HostKernel> kernels, const void* arguments,
-                                 unsigned threads)
+                                 unsigned threads, unsigned shared_bytes)
     : kernels_(std::move(kernels)),
       arguments_(arguments),
       count_(threads),
+      shared_bytes_(shared_bytes),
       warps_of_block_((threads + kWarp - 1) / kWarp),
       threads_(threads * kernels_.size()),
       warps_(warps_of_block_ * kernels_.size()),
@@ -26,11 +30,10 @@ EmulatedCluster::EmulatedCluster(std::vector<HostKernel> kernels, const void* ar
   for (std::size_t b = 0; b < kernels_.size(); ++b) anchor[b] = kernels_[b].anchor();
 }
 
-std::string EmulatedCluster::run(unsigned first, unsigned of) {
+std::string EmulatedCluster::run(unsigned first, unsigned of, unsigned turn) {
   grid.x = of;
   first_block_ = first;
   const auto blocks = static_cast<unsigned>(kernels_.size());
-  const unsigned turn = first / blocks;
   late = turn % 2 == 0;
   live_ = static_cast<unsigned>(threads_.size());
   live_of_block_.assign(blocks, count_);
@@ -48,9 +51,12 @@ std::string EmulatedCluster::run(unsigned first, unsigned of) {
     t.cluster_turn = 0;
     t.copies = {};
     t.multiplications = {};
+    std::memcpy(stack_of(t), &kCanary, sizeof kCanary);
   }
+  fault_.clear();
+  for (const HostKernel& k : kernels_) k.start(shared_bytes_);
   const bool falling = turn / 2 % 2 != 0;
-  while (live_ > 0) {
+  while (live_ > 0 && fault_.empty()) {
     bool moved = false;
     for (unsigned i = 0; i < threads_.size(); ++i) {
       const unsigned t = falling ? static_cast<unsigned>(threads_.size()) - 1 - i : i;
@@ -66,16 +72,27 @@ std::string EmulatedCluster::run(unsigned first, unsigned of) {
     under_way_.pop_front();
     work();
   }
-  return {};
+  if (fault_.empty() && !under_way_.empty()) fault_ = "nobody waited for what is still under way";
+  for (const Thread& t : threads_)
+    if (std::memcmp(stack_of(t), &kCanary, sizeof kCanary) != 0) fault_ = "a stack was too small";
+  for (const HostKernel& k : kernels_)
+    if (!k.end(shared_bytes_)) fault_ = "writes behind the shared memory of the launch";
+  return fault_;
 }
 
 // ---- fibers
+
+std::byte* EmulatedCluster::stack_of(const Thread& t) const {
+  return stacks_.get() + static_cast<std::size_t>(&t - threads_.data()) * kStack;
+}
 
 // The arguments of a context's function are of the size of int.
 void EmulatedCluster::enter(unsigned high, unsigned low) {
   auto& self = *reinterpret_cast<EmulatedCluster*>(std::uintptr_t{high} << 32 | low);
   self.kernels_[self.rank].run(self, self.arguments_);
-  self.running().done = true;
+  Thread& t = self.running();
+  t.done = true;
+  if (t.cluster_turn > self.cluster_phase_) --self.cluster_arrived_;  // it did not wait
   --self.live_;
   --self.live_of_block_[self.rank];
   --self.live_of_warp_[self.warp_number()];
@@ -93,7 +110,7 @@ void EmulatedCluster::resume(unsigned number) {
   if (t.started) _longjmp(t.here, 1);
   t.started = true;
   getcontext(&t.start);
-  t.start.uc_stack.ss_sp = stacks_.get() + number * kStack;
+  t.start.uc_stack.ss_sp = stack_of(t);
   t.start.uc_stack.ss_size = kStack;
   t.start.uc_link = nullptr;
   const auto self = reinterpret_cast<std::uintptr_t>(this);
@@ -163,7 +180,8 @@ void EmulatedCluster::end_phase(emulator::Barrier& barrier) {
   barrier.bytes_and_parity ^= 1;
   release(&barrier);
 }
-void EmulatedCluster::barrier_arrive(emulator::Barrier& barrier, int expected_bytes) {
+void EmulatedCluster::barrier_arrive(unsigned of, unsigned address, int expected_bytes) {
+  emulator::Barrier& barrier = barrier_of(of, address);
   barrier.bytes_and_parity += 2 * expected_bytes;
   --barrier.missing;
   end_phase(barrier);
@@ -172,7 +190,8 @@ void EmulatedCluster::tell(emulator::Barrier& barrier, int bytes) {
   barrier.bytes_and_parity -= 2 * bytes;
   end_phase(barrier);
 }
-void EmulatedCluster::barrier_wait(emulator::Barrier& barrier, int parity) {
+void EmulatedCluster::barrier_wait(unsigned address, int parity) {
+  emulator::Barrier& barrier = barrier_of(rank, address);
   while ((barrier.bytes_and_parity & 1) == parity) wait_for(&barrier);
 }
 
@@ -220,6 +239,15 @@ void EmulatedCluster::wait_for_multiplications(int groups_left) {
   warp_barrier();
 }
 
+// Memory and barriers of a block are gone when its threads are.
+char* EmulatedCluster::memory_of(unsigned of, unsigned address) {
+  if (live_of_block_[of] == 0) fault_ = "reaches for a block that has ended";
+  return anchor[of] + static_cast<int>(address);
+}
+emulator::Barrier& EmulatedCluster::barrier_of(unsigned of, unsigned address) {
+  return *reinterpret_cast<emulator::Barrier*>(memory_of(of, address));
+}
+
 void EmulatedCluster::later(std::function<void()> work) {
   late ? under_way_.push_back(std::move(work)) : work();
 }
@@ -246,7 +274,7 @@ void EmulatedCluster::move_box(const emulator::BoxMap& map, unsigned to, unsigne
     if (inside) std::memcpy(value, from, map.bytes);
     if (map.tf32 && (value[0] & 0x7f800000u) != 0x7f800000u)
       value[0] = (value[0] + 0x1000u) & ~0x1fffu;
-    std::memcpy(anchor[of] + static_cast<int>(address), value, map.bytes);
+    std::memcpy(memory_of(of, address), value, map.bytes);
   }
 }
 
@@ -258,20 +286,23 @@ void EmulatedCluster::load_box(const emulator::BoxMap& map, unsigned to, unsigne
   const std::array<int, 5> place = {at[0], at[1], at[2], at[3], at[4]};
   for (unsigned b = 0; b < kernels_.size(); ++b)
     if (blocks >> b & 1)
-      later([this, &map, to, barrier, b, place, bytes] {
+      later([this, map, to, barrier, b, place, bytes] {
         const int at_place[5] = {place[0], place[1], place[2], place[3], place[4]};
         move_box(map, to, b, at_place);
-        tell(*reinterpret_cast<emulator::Barrier*>(anchor[b] + static_cast<int>(barrier)), bytes);
+        tell(barrier_of(b, barrier), bytes);
       });
 }
 
+void EmulatedCluster::read(unsigned of, unsigned from, void* to, int bytes) {
+  std::memcpy(to, memory_of(of, from), static_cast<std::size_t>(bytes));
+}
 void EmulatedCluster::send(unsigned to, unsigned barrier, unsigned of, const void* from,
                            int bytes) {
   std::uint64_t value = 0;
   std::memcpy(&value, from, static_cast<std::size_t>(bytes));
   later([this, to, barrier, of, value, bytes] {
-    std::memcpy(anchor[of] + static_cast<int>(to), &value, static_cast<std::size_t>(bytes));
-    tell(*reinterpret_cast<emulator::Barrier*>(anchor[of] + static_cast<int>(barrier)), bytes);
+    std::memcpy(memory_of(of, to), &value, static_cast<std::size_t>(bytes));
+    tell(barrier_of(of, barrier), bytes);
   });
 }
 

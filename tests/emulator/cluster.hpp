@@ -17,15 +17,19 @@ namespace sinter::test {
 struct HostKernel {
   emulator::Kernel* run = nullptr;
   emulator::Anchor* anchor = nullptr;
+  emulator::Start* start = nullptr;
+  emulator::End* end = nullptr;
 };
 
 class EmulatedCluster final : public emulator::Machine {
  public:
   // As many copies of the kernel as the cluster has blocks.
-  EmulatedCluster(std::vector<HostKernel> kernels, const void* arguments, unsigned threads);
+  EmulatedCluster(std::vector<HostKernel> kernels, const void* arguments, unsigned threads,
+                  unsigned shared_bytes);
 
-  // Runs the blocks from `first` on, of a grid of `of`. Empty, or how the threads hang.
-  std::string run(unsigned first, unsigned of);
+  // Runs the blocks from `first` on, of a grid of `of`; `turn` says when asynchronous work happens
+  // and in which order threads run. Empty, or what went wrong.
+  std::string run(unsigned first, unsigned of, unsigned turn);
 
   void block_barrier() override;
   void warp_barrier() override;
@@ -35,10 +39,11 @@ class EmulatedCluster final : public emulator::Machine {
   void cluster_arrive() override;
   void cluster_wait() override;
   void named_barrier(unsigned id, unsigned threads, bool waits) override;
-  void barrier_arrive(emulator::Barrier& barrier, int expected_bytes) override;
-  void barrier_wait(emulator::Barrier& barrier, int parity) override;
+  void barrier_arrive(unsigned of, unsigned barrier, int expected_bytes) override;
+  void barrier_wait(unsigned barrier, int parity) override;
   void load_box(const emulator::BoxMap& map, unsigned to, unsigned barrier, unsigned blocks,
                 const int (&at)[5]) override;
+  void read(unsigned block, unsigned from, void* to, int bytes) override;
   void send(unsigned to, unsigned barrier, unsigned block, const void* from, int bytes) override;
   void multiply(const emulator::Later& multiplication) override;
   void commit_multiplications() override;
@@ -77,12 +82,15 @@ class EmulatedCluster final : public emulator::Machine {
   static void carry_out(const Copy& copy);
   Thread& running() { return threads_[rank * count_ + thread.x]; }
   unsigned warp_number() const { return rank * warps_of_block_ + thread.x / emulator::kWarp; }
+  std::byte* stack_of(const Thread& t) const;
   void resume(unsigned number);
   void wait_for(const void* what);
   void release(const void* what);
   void meet(Meeting& meeting, unsigned expected, bool waits);
   void settle();
   void end_cluster_phase();
+  char* memory_of(unsigned block, unsigned address);
+  emulator::Barrier& barrier_of(unsigned block, unsigned address);
   void tell(emulator::Barrier& barrier, int bytes);
   void end_phase(emulator::Barrier& barrier);
   void later(std::function<void()> work);
@@ -90,13 +98,14 @@ class EmulatedCluster final : public emulator::Machine {
 
   std::vector<HostKernel> kernels_;
   const void* arguments_;
-  unsigned count_, warps_of_block_;  // of a block
+  unsigned count_, shared_bytes_, warps_of_block_;  // of a block
   std::vector<Thread> threads_;
   std::vector<emulator::Warp> warps_;
   std::vector<Meeting> at_warp_, at_block_, at_named_;
   std::vector<unsigned> live_of_warp_, live_of_block_;
   unsigned live_ = 0, cluster_arrived_ = 0, cluster_phase_ = 0, first_block_ = 0;
   std::deque<std::function<void()>> under_way_;  // what no thread carries out
+  std::string fault_;
   jmp_buf scheduler_;
   std::unique_ptr<std::byte[]> stacks_;
 };

@@ -124,7 +124,12 @@ inline float maximum(float a, float b) {
 inline float minimum(float a, float b) {
   return a != a ? a : b != b ? b : a == b ? (std::signbit(a) ? a : b) : a < b ? a : b;
 }
-inline float reciprocal(float x) { return static_cast<float>(1.0 / x); }
+inline float reciprocal(float x) {
+  const auto flushed = [](float y) {
+    return std::fabs(y) < 0x1p-126f ? std::copysign(0.0f, y) : y;
+  };
+  return flushed(static_cast<float>(1.0 / flushed(x)));
+}
 inline void prefetch(const void*) {}
 inline constexpr bool kernels_overlap = false, has_clusters = __CUDA_ARCH__ >= 900;
 inline void take_turn() {}
@@ -293,15 +298,15 @@ inline void multiply(tf32, float* d, const unsigned (&a)[4], unsigned b0, unsign
 
 namespace sinter {
 
-inline constexpr unsigned kMostShared = 227 << 10;
+inline constexpr unsigned kMostShared = 227 << 10, kMargin = 4 << 10;
 namespace rowwise {
-inline thread_local alignas(1024) unsigned char dynamic_memory[kMostShared];
+inline thread_local alignas(1024) unsigned char dynamic_memory[kMostShared + kMargin];
 }
 namespace contraction {
 #ifdef EMULATOR_WGMMA
-inline thread_local alignas(1024) unsigned char dynamic_memory[kMostShared];
+inline thread_local alignas(1024) unsigned char dynamic_memory[kMostShared + kMargin];
 #else
-inline thread_local alignas(1024) uint4 dynamic_memory[kMostShared / sizeof(uint4)];
+inline thread_local alignas(1024) uint4 dynamic_memory[(kMostShared + kMargin) / sizeof(uint4)];
 #endif
 }  // namespace contraction
 

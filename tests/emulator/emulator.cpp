@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <sstream>
@@ -27,10 +28,9 @@ namespace fs = std::filesystem;
 // initialisers of those that are declared in a function.
 constexpr const char* kOwnVariables = "-fno-gnu-unique -fno-extern-tls-init";
 
-Diagnostic failure(const PlanKernel& k, std::string seen) {
-  return {.rule = Rule::compiler_error,
-          .attribute = "kernel " + k.entry + " on the host:",
-          .seen = std::move(seen)};
+Diagnostic failure(const PlanKernel& k, std::string seen, Rule rule = Rule::device_error) {
+  return {
+      .rule = rule, .attribute = "kernel " + k.entry + " on the host:", .seen = std::move(seen)};
 }
 
 std::string first_lines(const std::string& file) {
@@ -78,12 +78,14 @@ class HostKernels {
     std::vector<HostKernel> copies;
     for (std::size_t i = 0; i < (hopper ? cluster_of(k) : 1); ++i) {
       const std::string copy = at + "." + std::to_string(i) + ".so";
-      fs::copy_file(at + ".so", copy);
+      if (i > 0) fs::copy_file(at + ".0.so", copy);
       void* library = dlopen(copy.c_str(), RTLD_NOW | RTLD_LOCAL);
       if (!library) return failure(k, dlerror());
-      copies.push_back(
-          {reinterpret_cast<emulator::Kernel*>(dlsym(library, emulator::kKernelName)),
-           reinterpret_cast<emulator::Anchor*>(dlsym(library, emulator::kAnchorName))});
+      HostKernel& h = copies.emplace_back();
+      h.run = reinterpret_cast<emulator::Kernel*>(dlsym(library, emulator::kKernelName));
+      h.anchor = reinterpret_cast<emulator::Anchor*>(dlsym(library, emulator::kAnchorName));
+      h.start = reinterpret_cast<emulator::Start*>(dlsym(library, emulator::kStartName));
+      h.end = reinterpret_cast<emulator::End*>(dlsym(library, emulator::kEndName));
     }
     const std::lock_guard lock(mutex_);
     return found_.emplace(key, std::move(copies)).first->second;
@@ -100,10 +102,11 @@ class HostKernels {
     // Device code looks at memory through words of any type, and its products and sums are not
     // contracted.
     const std::string command = fmt::format(
-        "{} -std=c++20 -O1 -w -fPIC -shared -fvisibility=hidden {} -fno-strict-aliasing "
-        "-ffp-contract=off -I'{}/tests' -I'{}' -o '{}.so' '{}.cpp' 2> '{}.log'",
+        "'{}' -std=c++20 -O1 -w -fPIC -shared -fvisibility=hidden {} -fno-strict-aliasing "
+        "-ffp-contract=off -I'{}/tests' -I'{}' -o '{}.0.so' '{}.cpp' 2> '{}.log'",
         SINTER_HOST_CXX, kOwnVariables, source_tree(), folder_ / "include", at, at, at);
-    if (std::system(command.c_str()) != 0) return failure(k, first_lines(at + ".log"));
+    if (std::system(command.c_str()) != 0)
+      return failure(k, first_lines(at + ".log"), Rule::compiler_error);
     return Done{};
   }
 
@@ -113,11 +116,14 @@ class HostKernels {
   std::size_t next_ = 0;
 };
 
+// Where the first cluster begins among the four ways to run one follows from the kernel's text.
 Status run(const PlanKernel& k, std::vector<HostKernel> kernels, const std::byte* arguments) {
   const auto blocks = static_cast<unsigned>(kernels.size());
-  EmulatedCluster cluster(std::move(kernels), arguments, k.block);
+  auto turn = static_cast<unsigned>(std::hash<std::string>()(k.source) % 4);
+  EmulatedCluster cluster(std::move(kernels), arguments, k.block, k.shared_bytes);
   for (unsigned b = 0; b < k.grid; b += blocks)
-    if (auto hang = cluster.run(b, k.grid); !hang.empty()) return failure(k, std::move(hang));
+    if (auto fault = cluster.run(b, k.grid, turn++); !fault.empty())
+      return failure(k, std::move(fault));
   return Done{};
 }
 
@@ -159,13 +165,17 @@ Status run_plan(const Plan& plan, GraphCase& memory, HostKernels& kernels) {
     }
     for (const auto& p : image->maps) {
       const PlanMap& m = k.maps[static_cast<std::size_t>(p.map)];
+      if (m.map.swizzle != 0 && m.map.swizzle != 128) return failure(k, "another swizzle");
       const auto map = box_map(m.map, memory_at(m.workspace, m.value));
       std::memcpy(image->bytes.data() + p.offset, &map, sizeof map);
     }
     auto kernel = kernels.get(k, data.architecture == "sm_90a");
     SINTER_TRY(kernel);
-    auto done = run(k, *kernel, image->bytes.data());
+    GuardedBuffer arguments(image->bytes.size());  // aligned as tensor maps are
+    std::memcpy(arguments.data(), image->bytes.data(), image->bytes.size());
+    auto done = run(k, *kernel, arguments.data());
     SINTER_TRY(done);
+    if (!workspace.guards_intact()) return failure(k, "writes outside of the workspace");
   }
   return Done{};
 }

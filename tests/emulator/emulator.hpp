@@ -11,10 +11,11 @@
 
 namespace sinter::test {
 
-// `memory` holds the plan's tensors by name. Clusters run one after another: the even ones with
-// asynchronous work as late as the program allows, the others with it at once, every other pair
-// with its threads in falling order. The workspace starts as NaN patterns.
-// Errors: what the compiler said, threads that wait for each other for ever.
+// `memory` holds the plan's tensors by name. Clusters run one after another, in turn with
+// asynchronous work as late as the program allows and at once, and with threads in rising and
+// falling order. The workspace and the shared memory that a launch asks for start as NaN patterns.
+// Errors: what the compiler said; threads that wait for ever; work that nobody waits for, memory of
+// a block that has ended, writes outside of the workspace or the launch's shared memory.
 Status emulate(const Plan& plan, GraphCase& memory);
 
 // The same with one place of the device library changed: the first `text` in `file`, which must be

@@ -13,27 +13,21 @@ struct TensorMap {
 namespace hopper {
 
 inline unsigned address(const void* shared) { return shared_address(shared); }
-inline emulator::Barrier& barrier_at(unsigned address, unsigned block) {
-  return *reinterpret_cast<emulator::Barrier*>(machine->anchor[block] + static_cast<int>(address));
-}
 
 inline void barrier_init(unsigned barrier, int arrivals) {
   const auto count = static_cast<std::uint16_t>(arrivals);
-  barrier_at(barrier, machine->rank) = {count, count, 0};
+  const emulator::Barrier fresh{count, count, 0};
+  std::memcpy(shared_pointer(barrier), &fresh, sizeof fresh);
 }
 inline void barriers_are_ready() {}
-inline void arrive(unsigned barrier) {
-  machine->barrier_arrive(barrier_at(barrier, machine->rank), 0);
-}
+inline void arrive(unsigned barrier) { machine->barrier_arrive(machine->rank, barrier, 0); }
 inline void arrive_in_block(unsigned barrier, int rank) {
-  machine->barrier_arrive(barrier_at(barrier, static_cast<unsigned>(rank)), 0);
+  machine->barrier_arrive(static_cast<unsigned>(rank), barrier, 0);
 }
 inline void arrive_and_expect(unsigned barrier, int bytes) {
-  machine->barrier_arrive(barrier_at(barrier, machine->rank), bytes);
+  machine->barrier_arrive(machine->rank, barrier, bytes);
 }
-inline void wait(unsigned barrier, int parity) {
-  machine->barrier_wait(barrier_at(barrier, machine->rank), parity);
-}
+inline void wait(unsigned barrier, int parity) { machine->barrier_wait(barrier, parity); }
 inline void wait_for_cluster(unsigned barrier, int parity) { wait(barrier, parity); }
 
 inline void prefetch(const TensorMap&) {}
@@ -45,7 +39,7 @@ void load_box(const TensorMap& map, unsigned to, unsigned barrier, unsigned bloc
 
 inline float4 read_block(const float* shared, int rank) {
   float4 x;
-  std::memcpy(&x, machine->anchor[rank] + static_cast<int>(address(shared)), sizeof x);
+  machine->read(static_cast<unsigned>(rank), address(shared), &x, sizeof x);
   return x;
 }
 template <class T>

@@ -63,11 +63,12 @@ class Machine {
   virtual void cluster_arrive() = 0;
   virtual void cluster_wait() = 0;
   virtual void named_barrier(unsigned id, unsigned threads, bool waits) = 0;
-  virtual void barrier_arrive(Barrier& barrier, int expected_bytes) = 0;
-  virtual void barrier_wait(Barrier& barrier, int parity) = 0;
+  virtual void barrier_arrive(unsigned block, unsigned barrier, int expected_bytes) = 0;
+  virtual void barrier_wait(unsigned barrier, int parity) = 0;
   // Copies to the same place in the shared memory of each block, and tells the barrier there.
   virtual void load_box(const BoxMap& map, unsigned to, unsigned barrier, unsigned blocks,
                         const int (&at)[5]) = 0;
+  virtual void read(unsigned block, unsigned from, void* to, int bytes) = 0;
   virtual void send(unsigned to, unsigned barrier, unsigned block, const void* from, int bytes) = 0;
   virtual void multiply(const Later& multiplication) = 0;
   virtual void commit_multiplications() = 0;
@@ -81,6 +82,11 @@ class Machine {
 // memory of its own.
 using Kernel = void(Machine& machine, const void* arguments);  // runs the calling thread
 using Anchor = char*();
-inline constexpr const char *kKernelName = "emulator_kernel", *kAnchorName = "emulator_anchor";
+// Fills the shared memory that the launch asks for, and a margin behind it, with NaN patterns; says
+// whether the margin is still as it was.
+using Start = void(unsigned shared_bytes);
+using End = bool(unsigned shared_bytes);
+inline constexpr const char *kKernelName = "emulator_kernel", *kAnchorName = "emulator_anchor",
+                            *kStartName = "emulator_start", *kEndName = "emulator_end";
 
 }  // namespace emulator

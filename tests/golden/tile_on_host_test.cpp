@@ -37,11 +37,11 @@ namespace {
 namespace device = on_device::sinter;
 
 template <int tile_along_, int tile_across_, int width_, int lanes_, long long extent_across,
-          long long extent_along = 1 << 20>
+          long long extent_along = 1 << 20, int threads_ = 256>
 struct Config {
   using Index = int;
   using Extent = device::Dims<extent_across, extent_along>;
-  static constexpr int along = 1, across = 0, threads = 256;
+  static constexpr int along = 1, across = 0, threads = threads_;
   static constexpr int tile_along = tile_along_, tile_across = tile_across_;
   static constexpr int width = width_, lanes = lanes_;
 };
@@ -186,12 +186,18 @@ TEST_CASE("tiles keep every element once and meet no bank twice") {
   check_tile<Config<64, 64, 4, 8, 8192>, f32, 4, 8192>(true);
   check_tile<Config<128, 128, 16, 8, 8192>, i8, 16, 8192>(true);
   check_tile<Config<64, 64, 8, 8, 8192>, f32, 4, 8192>(true);
+  check_tile<Config<128, 256, 16, 8, 8192, 1 << 20, 512>, i8, 16, 8192>(true);
   check_tile<Config<64, 64, 2, 32, 8192>, bf16, 2, 8194>(true);
   check_tile<Config<64, 64, 1, 32, 7003>, bf16, 1, 7003>(true);
   check_tile<Config<64, 32, 1, 32, 7003>, f32, 1, 7003>(true);
   check_tile<Config<64, 16, 2, 8, 8192>, f64, 2, 8192>(true);
+  // Sixteen packs side by side need lines closer than what is moved at once: two passes more.
+  check_tile<Config<128, 128, 8, 16, 8192, 1 << 20, 512>, bf16, 8, 8192>(false);
+  check_tile<Config<64, 128, 4, 16, 8192, 1 << 20, 512>, f32, 4, 8192>(false);
   check_tile<Config<64, 49, 8, 8, 49>, bf16, 8, 49>(false);
   check_tile<Config<256, 3, 8, 8, 3>, bf16, 8, 3>(false);
+  check_tile<Config<4096, 3, 8, 16, 3, 1 << 20, 512>, bf16, 8, 3>(false);
+  check_tile<Config<64, 200, 8, 8, 200, 1 << 20, 416>, bf16, 8, 200>(false);
   check_tile<Config<100, 60, 4, 25, 60>, bf16, 4, 64>(false);
   check_tile<Config<32, 8, 1, 32, 65>, f64, 1, 65>(false);
   check_tile<Config<1023, 5, 1, 1023, 5>, i8, 1, 5>(false);

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 #include <sstream>
+#include <stdexcept>
 #include <thread>
 
 #include "emulator/emulator.hpp"
@@ -26,7 +27,10 @@ namespace {
 // under host sanitizers.
 std::string chosen_device() {
   const char* name = std::getenv("SINTER_TEST_DEVICE");
-  return name ? name : "";
+  const std::string device = name ? name : "";
+  for (const char* known : {"", "cpu", "interpreter", "emulator", "emulator_sm_90a"})
+    if (device == known) return device;
+  throw std::runtime_error("SINTER_TEST_DEVICE: " + device);
 }
 bool interpreted() { return chosen_device() == "interpreter"; }
 bool emulated() { return chosen_device().starts_with("emulator"); }
