@@ -3,7 +3,6 @@
 #include "emulator/cluster.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 namespace sinter::test {
@@ -131,13 +130,15 @@ void EmulatedCluster::release(const void* what) {
 
 // ---- barriers of threads
 
+bool EmulatedCluster::passes(Meeting& meeting, unsigned expected) {
+  if (meeting.arrived != expected) return false;
+  meeting.arrived = 0;
+  release(&meeting);
+  return true;
+}
 void EmulatedCluster::meet(Meeting& meeting, unsigned expected, bool waits) {
-  if (++meeting.arrived == expected) {
-    meeting.arrived = 0;
-    release(&meeting);
-  } else if (waits) {
-    wait_for(&meeting);
-  }
+  ++meeting.arrived;
+  if (!passes(meeting, expected) && waits) wait_for(&meeting);
 }
 void EmulatedCluster::block_barrier() { meet(at_block_[rank], live_of_block_[rank], true); }
 void EmulatedCluster::warp_barrier() {
@@ -149,11 +150,6 @@ void EmulatedCluster::named_barrier(unsigned id, unsigned threads, bool waits) {
 
 // Who has left is not waited for.
 void EmulatedCluster::settle() {
-  const auto passes = [&](Meeting& meeting, unsigned expected) {
-    if (meeting.arrived == 0 || meeting.arrived != expected) return;
-    meeting.arrived = 0;
-    release(&meeting);
-  };
   passes(at_warp_[warp_number()], live_of_warp_[warp_number()]);
   passes(at_block_[rank], live_of_block_[rank]);
   if (cluster_arrived_ > 0 && cluster_arrived_ == live_) end_cluster_phase();
@@ -252,10 +248,9 @@ void EmulatedCluster::later(std::function<void()> work) {
   late ? under_way_.push_back(std::move(work)) : work();
 }
 
-// What lies outside of the tensor becomes zeros. The swizzle exchanges pieces of 16 bytes within
-// 1024 by their address.
+// What lies outside of the tensor becomes zeros.
 void EmulatedCluster::move_box(const emulator::BoxMap& map, unsigned to, unsigned of,
-                               const int (&at)[5]) {
+                               emulator::BoxPlace place) {
   std::int64_t elements = 1;
   for (int d = 0; d < map.rank; ++d) elements *= map.box[d];
   for (std::int64_t e = 0; e < elements; ++e) {
@@ -263,32 +258,29 @@ void EmulatedCluster::move_box(const emulator::BoxMap& map, unsigned to, unsigne
     const char* from = map.tensor;
     bool inside = true;
     for (int d = 0; d < map.rank; ++d) {
-      const std::int64_t index = at[d] + rest % map.box[d];
+      const std::int64_t index = place.at[d] + rest % map.box[d];
       rest /= map.box[d];
       inside &= index >= 0 && index < map.extent[d];
       from += index * map.step[d];
     }
     auto address = to + static_cast<unsigned>(e * map.bytes);
-    if (map.swizzled) address ^= (address >> 7 & 7) << 4;
+    if (map.swizzled) address = emulator::swizzled(address);
     std::uint32_t value[2] = {};
     if (inside) std::memcpy(value, from, map.bytes);
-    if (map.tf32 && (value[0] & 0x7f800000u) != 0x7f800000u)
-      value[0] = (value[0] + 0x1000u) & ~0x1fffu;
+    if (map.tf32) value[0] = emulator::rounded_to_tf32(value[0]);
     std::memcpy(memory_of(of, address), value, map.bytes);
   }
 }
 
 void EmulatedCluster::load_box(const emulator::BoxMap& map, unsigned to, unsigned barrier,
-                               unsigned blocks, const int (&at)[5]) {
+                               unsigned blocks, emulator::BoxPlace place) {
   int bytes = map.bytes;
   for (int d = 0; d < map.rank; ++d) bytes *= map.box[d];
   if (blocks == 0) blocks = 1u << rank;
-  const std::array<int, 5> place = {at[0], at[1], at[2], at[3], at[4]};
   for (unsigned b = 0; b < kernels_.size(); ++b)
     if (blocks >> b & 1)
       later([this, map, to, barrier, b, place, bytes] {
-        const int at_place[5] = {place[0], place[1], place[2], place[3], place[4]};
-        move_box(map, to, b, at_place);
+        move_box(map, to, b, place);
         tell(barrier_of(b, barrier), bytes);
       });
 }

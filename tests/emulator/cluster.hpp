@@ -42,7 +42,7 @@ class EmulatedCluster final : public emulator::Machine {
   void barrier_arrive(unsigned of, unsigned barrier, int expected_bytes) override;
   void barrier_wait(unsigned barrier, int parity) override;
   void load_box(const emulator::BoxMap& map, unsigned to, unsigned barrier, unsigned blocks,
-                const int (&at)[5]) override;
+                emulator::BoxPlace place) override;
   void read(unsigned block, unsigned from, void* to, int bytes) override;
   void send(unsigned to, unsigned barrier, unsigned block, const void* from, int bytes) override;
   void multiply(const emulator::Later& multiplication) override;
@@ -86,6 +86,7 @@ class EmulatedCluster final : public emulator::Machine {
   void resume(unsigned number);
   void wait_for(const void* what);
   void release(const void* what);
+  bool passes(Meeting& meeting, unsigned expected);
   void meet(Meeting& meeting, unsigned expected, bool waits);
   void settle();
   void end_cluster_phase();
@@ -94,7 +95,7 @@ class EmulatedCluster final : public emulator::Machine {
   void tell(emulator::Barrier& barrier, int bytes);
   void end_phase(emulator::Barrier& barrier);
   void later(std::function<void()> work);
-  void move_box(const emulator::BoxMap& map, unsigned to, unsigned block, const int (&at)[5]);
+  void move_box(const emulator::BoxMap& map, unsigned to, unsigned block, emulator::BoxPlace place);
 
   std::vector<HostKernel> kernels_;
   const void* arguments_;

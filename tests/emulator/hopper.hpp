@@ -4,15 +4,9 @@
 
 #define SINTER_OWN_HOPPER
 #define SINTER_OWN_WGMMA
+#include "sinter/device/core/hopper.cuh"
 namespace sinter {
-
-struct TensorMap {
-  alignas(64) char bytes[128];
-};
-
 namespace hopper {
-
-inline unsigned address(const void* shared) { return shared_address(shared); }
 
 inline void barrier_init(unsigned barrier, int arrivals) {
   const auto count = static_cast<std::uint16_t>(arrivals);
@@ -33,8 +27,7 @@ inline void wait_for_cluster(unsigned barrier, int parity) { wait(barrier, parit
 inline void prefetch(const TensorMap&) {}
 template <class... At>
 void load_box(const TensorMap& map, unsigned to, unsigned barrier, unsigned blocks, At... at) {
-  const int place[5] = {at...};
-  machine->load_box(reinterpret_cast<const emulator::BoxMap&>(map), to, barrier, blocks, place);
+  machine->load_box(reinterpret_cast<const emulator::BoxMap&>(map), to, barrier, blocks, {{at...}});
 }
 
 inline float4 read_block(const float* shared, int rank) {
@@ -71,12 +64,6 @@ void multiply_wait() {
 template <class Sums>
 void hold(Sums&) {}
 
-inline unsigned long long operand(unsigned shared, int leading, int stride) {
-  return static_cast<unsigned long long>((shared & 0x3ffff) >> 4) |
-         static_cast<unsigned long long>(leading >> 4) << 16 |
-         static_cast<unsigned long long>(stride >> 4) << 32 | 1ull << 62;
-}
-
 // The 18 bits of an address that a descriptor holds, within the shared memory of a launch.
 inline unsigned whole_address(unsigned bits) {
   const unsigned start = shared_address(contraction::dynamic_memory);
@@ -100,7 +87,7 @@ struct Operand {
       a += k % 8 * 128 + k / 8 * stride + row / 64 * leading + row % 64 * bytes;
     else
       a += row % 8 * 128 + row / 8 * stride + k * bytes;
-    return shared_pointer(a ^ (a >> 7 & 7) << 4);
+    return shared_pointer(emulator::swizzled(a));
   }
 };
 

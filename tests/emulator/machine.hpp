@@ -26,6 +26,17 @@ struct BoxMap {
 };
 static_assert(sizeof(BoxMap) <= 128);
 
+struct BoxPlace {
+  int at[5];
+};
+// Where tensor maps put, and multiplications find, what lies at an address: pieces of 16 bytes
+// exchange places within 1024.
+inline unsigned swizzled(unsigned address) { return address ^ (address >> 7 & 7) << 4; }
+// The bits of a float, to nearest, ties away from zero.
+inline std::uint32_t rounded_to_tf32(std::uint32_t x) {
+  return (x & 0x7f800000u) == 0x7f800000u ? x : (x + 0x1000u) & ~0x1fffu;
+}
+
 // A barrier in shared memory whose phase ends with the arrivals and bytes that it expects.
 struct Barrier {
   std::uint16_t arrivals, missing;
@@ -67,7 +78,7 @@ class Machine {
   virtual void barrier_wait(unsigned barrier, int parity) = 0;
   // Copies to the same place in the shared memory of each block, and tells the barrier there.
   virtual void load_box(const BoxMap& map, unsigned to, unsigned barrier, unsigned blocks,
-                        const int (&at)[5]) = 0;
+                        BoxPlace place) = 0;
   virtual void read(unsigned block, unsigned from, void* to, int bytes) = 0;
   virtual void send(unsigned to, unsigned barrier, unsigned block, const void* from, int bytes) = 0;
   virtual void multiply(const Later& multiplication) = 0;

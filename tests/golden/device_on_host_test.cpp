@@ -21,29 +21,7 @@ namespace on_device {
 
 // What NVRTC has built in.
 #define SINTER_DEVICE inline
-template <class To, class From>
-To bits_as(From x) {
-  static_assert(sizeof(To) == sizeof(From));
-  To y;
-  std::memcpy(&y, &x, sizeof y);
-  return y;
-}
-inline unsigned __float_as_uint(float x) { return bits_as<unsigned>(x); }
-inline float __uint_as_float(unsigned x) { return bits_as<float>(x); }
-inline float __int_as_float(int x) { return bits_as<float>(x); }
-inline long long __double_as_longlong(double x) { return bits_as<long long>(x); }
-inline double __longlong_as_double(long long x) { return bits_as<double>(x); }
-inline float __double2float_rn(double x) { return static_cast<float>(x); }
-inline float __double2float_rz(double x) {
-  const float r = static_cast<float>(x);
-  return std::fabs(static_cast<double>(r)) > std::fabs(x) ? std::nextafter(r, 0.0f) : r;
-}
-inline int __double2int_rn(double x) {
-  return static_cast<int>(std::rint(std::min(std::max(x, -2147483648.0), 2147483647.0)));
-}
-inline int __float2int_rn(float x) { return __double2int_rn(x); }
-inline long long __double2ll_rn(double x) { return std::llrint(x); }
-inline long long __float2ll_rn(float x) { return std::llrint(x); }
+#include "support/cuda_builtins.hpp"
 inline double sinpi(double x) { return std::sin(3.14159265358979323846 * x); }
 inline double cospi(double x) { return std::cos(3.14159265358979323846 * x); }
 

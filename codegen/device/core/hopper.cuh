@@ -8,7 +8,6 @@
 #pragma once
 #include "sinter/device/core/device.cuh"
 
-#ifndef SINTER_OWN_HOPPER
 namespace sinter {
 
 // What the driver encodes of a tensor; an argument of the kernel.
@@ -21,6 +20,21 @@ namespace hopper {
 SINTER_DEVICE unsigned address(const void* shared) {
   return static_cast<unsigned>(__cvta_generic_to_shared(shared));
 }
+
+// An operand in shared memory with a swizzle of 128 bytes. `leading` and `stride` are bytes: for
+// rows of k, `stride` leads to the next eight rows; for columns (k outermost), `leading` leads to
+// the next 64 elements and `stride` to the next eight of k.
+SINTER_DEVICE unsigned long long operand(unsigned shared, int leading, int stride) {
+  return static_cast<unsigned long long>((shared & 0x3ffff) >> 4) |
+         static_cast<unsigned long long>(leading >> 4) << 16 |
+         static_cast<unsigned long long>(stride >> 4) << 32 | 1ull << 62;
+}
+
+}  // namespace hopper
+}  // namespace sinter
+
+#ifndef SINTER_OWN_HOPPER
+namespace sinter::hopper {
 
 // ---- barriers
 
@@ -150,14 +164,6 @@ template <int groups>
 SINTER_DEVICE void multiply_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(groups) : "memory");
 }
-// An operand in shared memory with a swizzle of 128 bytes. `leading` and `stride` are bytes: for
-// rows of k, `stride` leads to the next eight rows; for columns (k outermost), `leading` leads to
-// the next 64 elements and `stride` to the next eight of k.
-SINTER_DEVICE unsigned long long operand(unsigned shared, int leading, int stride) {
-  return static_cast<unsigned long long>((shared & 0x3ffff) >> 4) |
-         static_cast<unsigned long long>(leading >> 4) << 16 |
-         static_cast<unsigned long long>(stride >> 4) << 32 | 1ull << 62;
-}
 
 // ---- the shared memory of the cluster's blocks
 
@@ -217,6 +223,5 @@ SINTER_DEVICE void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
 }
 
-}  // namespace hopper
-}  // namespace sinter
+}  // namespace sinter::hopper
 #endif

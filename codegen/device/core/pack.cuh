@@ -129,7 +129,8 @@ SINTER_DEVICE T get(const Held& held, int e) {
 }
 // A bf16 is the upper half of a float: each of the two in a word takes one instruction.
 template <class T, int width, int aligned>
-requires(width % 2 == 0) SINTER_DEVICE T get(const Pack<bf16, width, aligned>& pack, int e) {
+  requires(width % 2 == 0)
+SINTER_DEVICE T get(const Pack<bf16, width, aligned>& pack, int e) {
   const unsigned pair = pack.word(e / 2);
   return static_cast<T>(__uint_as_float(e % 2 == 0 ? pair << 16 : pair & 0xffff0000u));
 }
