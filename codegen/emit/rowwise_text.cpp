@@ -41,15 +41,18 @@ void print_reductions(TextWriter& out, const KernelSpec& spec, const KernelNames
              fmt::join(names.column.begin(), names.column.end(), ", "));
 }
 
-// What a block writes for one column: its partial results, `slot` rows of them further.
+// What a block writes for neighbouring columns: its partial results, `slot` rows of them further.
 void print_column_stores(TextWriter& out, const KernelSpec& spec, const KernelNames& names) {
   out.open("struct Columns : ColumnReductions {{");
-  out.open("SINTER_DEVICE void store(const Args& args, const Coord& c, long long slot) const {{");
+  out.line("template <int width>");
+  out.open(
+      "SINTER_DEVICE static void store(const Args& args, const Coord& c, long long slot, "
+      "const Columns (&columns)[width]) {{");
   for (std::size_t i = 0; i < spec.columns.size(); ++i) {
     const auto port = static_cast<std::size_t>(spec.columns[i].port);
     const std::int64_t row = count(spec.extent, spec.kept, spec.extent.size());
-    out.line("sinter::store<Config::{}>(args.{} + slot * {}, c, partial<{}>());",
-             names.access[port], names.port[port], row, names.column[i]);
+    out.line("sinter::store_partials<Config::{}, {}>(args.{} + slot * {}, c, columns);",
+             names.access[port], names.column[i], names.port[port], row);
   }
   out.close("}");
   out.close("};");

@@ -4,7 +4,6 @@
 #include "plan/access.hpp"
 #include "planner/body_builder.hpp"
 #include "planner/domain.hpp"
-#include "planner/split.hpp"
 #include "reference/element.hpp"
 
 namespace sinter {
@@ -68,9 +67,6 @@ KernelSpec rowwise_spec(const FusionState& state, const std::vector<NodeId>& nod
     if (state.node(n).op == OpKind::reduction && g[state.node(n).outputs[0]].dim != kept)
       columns.push_back(n);
   store_results(state, nodes, body, columns);
-  if (!spec.columns.empty())
-    spec.slots = column_slots(count(spec.extent, 0, spec.kept),
-                              count(spec.extent, spec.kept, spec.extent.size()));
   for (const auto& s : spec.body.statements) spec.phases = std::max(spec.phases, s.phase + 1);
   simplify_domain(spec);
   return spec;

@@ -2,15 +2,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
-#include <memory>
 
 #include "base/env.hpp"
 #include "emit/schedule.hpp"
 #include "plan/access.hpp"
-#include "plan/device_model.hpp"
 #include "plan/liveness.hpp"
 #include "planner/body_copy.hpp"
+#include "planner/columns.hpp"
 #include "planner/domain.hpp"
 
 namespace sinter {
@@ -21,7 +19,6 @@ constexpr std::int64_t kManyBlocks = 528, kFewBlocks = 32;
 constexpr std::int64_t kAcross = 256;  // rows that one block takes side by side
 // A block takes up to 1024 threads along one row, and 256 across rows.
 constexpr std::int64_t kEnoughLong = 128, kEnoughAcross = 264;
-constexpr std::int64_t kFewSteps = 64;  // of walks over rows: each gets a block of its own
 
 // The fewest elements that are worth a block of their own.
 std::int64_t elements_a_block() {
@@ -196,154 +193,6 @@ std::vector<KernelSpec> cut_rows(const KernelSpec& spec, std::int64_t wished,
   return {std::move(cut), std::move(whole)};
 }
 
-// ---- column reductions
-
-// The kernel that finishes column reductions: its rows are their results.
-class Finish {
- public:
-  // `kept`: which of the spec's indices its rows have, in order. `parts`: the partial results of a
-  // row.
-  Finish(const KernelSpec& spec, std::vector<int> kept, const Dims& parts)
-      : kept_(std::move(kept)), body_(spec, whole_, 0) {
-    whole_.family = Family::rowwise;
-    whole_.nodes = spec.nodes;
-    whole_.kept = static_cast<int>(kept_.size());
-    for (int i : kept_) whole_.extent.push_back(spec.extent[i]);
-    for (std::int64_t n : parts) whole_.extent.push_back(n);
-  }
-  Finish(const Finish&) = delete;
-  Finish& operator=(const Finish&) = delete;
-
-  // `parts`: the port that the spec writes its partial results to. `step`: from one of them to the
-  // next, along each index of the parts.
-  void add(const ColumnReduction& c, const KernelPort& parts, const Dims& step) {
-    Access read = parts.access;
-    KernelPort result = c.result;
-    read.stride = restricted(parts.access.stride, step);
-    result.access.stride = restricted(c.result.access.stride, Dims::filled(step.size(), 0));
-    int value = finish_parts(whole_, body_, read_back(parts, read), c.mode, c.arithmetic, c.length,
-                             c.label);
-    DataType arithmetic = c.arithmetic;
-    if (c.result.type != c.type && c.type != c.arithmetic) {
-      // Stored narrower than its own type, the value is first rounded to its own.
-      arithmetic = fits_f32(c.type) ? DataType::f32 : DataType::f64;
-      Statement convert = statement(StatementKind::convert, arithmetic, c.label);
-      convert.type = c.type;
-      convert.args = {value};
-      value = body_.add(std::move(convert));
-    }
-    body_.add_store(value, arithmetic, result, true);
-  }
-
-  KernelSpec kernel() {
-    simplify_domain(whole_);
-    return std::move(whole_);
-  }
-
- private:
-  Dims restricted(const Dims& stride, const Dims& parts) const {
-    Dims r;
-    for (int i : kept_) r.push_back(stride[i]);
-    for (std::int64_t n : parts) r.push_back(n);
-    return r;
-  }
-
-  std::vector<int> kept_;
-  KernelSpec whole_;
-  BodyCopy body_;
-};
-
-// Adds the port for a column reduction's partial results.
-KernelPort add_parts(KernelSpec& spec, ColumnReduction& c, const Dims& dim, const Access& written,
-                     Temporaries& temporaries) {
-  const DataType type = partial_type(c.mode, c.arithmetic);
-  c.port = static_cast<int>(spec.ports.size());
-  spec.ports.push_back(temporaries.add(c.label + "_parts", type, dim, written));
-  return spec.ports.back();
-}
-
-std::vector<KernelSpec> finish_columns(KernelSpec spec, Temporaries& temporaries) {
-  const int rank = spec.extent.size();
-  const Dims columns = part_of(spec.extent, spec.kept, rank);
-  const Access written = packed_access(rank, spec.kept, columns);
-  Dims partial_dim = columns;
-  partial_dim.insert(0, spec.slots);
-  std::vector<int> kept;
-  for (int i = spec.kept; i < rank; ++i) kept.push_back(i);
-  Finish whole(spec, kept, {spec.slots});
-  for (auto& c : spec.columns)
-    whole.add(c, add_parts(spec, c, partial_dim, written, temporaries), {count(columns)});
-  return {std::move(spec), whole.kernel()};
-}
-
-// ---- reductions of a contraction's results
-
-// Where a reduction's partial results lie: packed, in the order of batch, m and n, of which those
-// that are reduced have one for some rows or columns. Batch indices are reduced by the finishing
-// kernel alone.
-struct ResultParts {
-  std::vector<int> kept;  // indices of the domain
-  Dims dim, count, step;  // of the memory; partial results of one result along each index of them
-  Access written;
-
-  ResultParts(const KernelSpec& spec, ColumnReduction& c) {
-    const Dims& result = c.result.access.stride;
-    const int m = spec.batch, n = m + spec.m, k = n + spec.n;
-    std::vector<int> index;  // of the domain, for each dim; -1: parts of some rows or columns
-    const auto add_index = [&](int i) {
-      index.push_back(i);
-      dim.push_back(spec.extent[i]);
-    };
-    int slot[2] = {-1, -1};
-    for (int i = 0; i < m; ++i) add_index(i);
-    for (int group = 0; group < 2; ++group) {
-      const int from = group == 0 ? m : n, to = group == 0 ? n : k;
-      if (result[from] != 0) {
-        for (int i = from; i < to; ++i) add_index(i);
-        continue;
-      }
-      slot[group] = dim.size();
-      index.push_back(-1);
-      dim.push_back((sinter::count(spec.extent, from, to) + kReducedTogether - 1) /
-                    kReducedTogether);
-    }
-    const Dims stride = packed_strides(dim);
-    written.stride = Dims::filled(spec.extent.size(), 0);
-    for (int d = 0; d < dim.size(); ++d) {
-      const int i = index[static_cast<std::size_t>(d)];
-      if (i >= 0) written.stride[i] = stride[d];
-      if (i >= 0 && result[i] != 0) {
-        kept.push_back(i);
-      } else {
-        count.push_back(dim[d]);
-        step.push_back(stride[d]);
-      }
-    }
-    c.slot_m = slot[0] < 0 ? 0 : stride[slot[0]];
-    c.slot_n = slot[1] < 0 ? 0 : stride[slot[1]];
-  }
-};
-
-std::vector<KernelSpec> finish_results(KernelSpec spec, std::string_view architecture,
-                                       Temporaries& temporaries) {
-  std::vector<std::unique_ptr<Finish>> finishes;
-  std::vector<ResultParts> shapes;
-  for (auto& c : spec.columns) {
-    ResultParts parts(spec, c);
-    std::size_t i = 0;  // reductions over the same indices are finished together
-    while (i < shapes.size() && shapes[i].kept != parts.kept) ++i;
-    if (i == shapes.size()) {
-      finishes.push_back(std::make_unique<Finish>(spec, parts.kept, parts.count));
-      shapes.push_back(parts);
-    }
-    finishes[i]->add(c, add_parts(spec, c, parts.dim, parts.written, temporaries), parts.step);
-  }
-  std::vector<KernelSpec> kernels{std::move(spec)};
-  for (auto& f : finishes)
-    for (auto& k : split(f->kernel(), architecture, temporaries)) kernels.push_back(std::move(k));
-  return kernels;
-}
-
 }  // namespace
 
 KernelPort Temporaries::add(std::string name, DataType type, const Dims& dim, Access access) {
@@ -351,27 +200,10 @@ KernelPort Temporaries::add(std::string name, DataType type, const Dims& dim, Ac
   return {next_++, std::move(name), type, std::move(access), true, 256};
 }
 
-std::int64_t column_slots(std::int64_t rows, std::int64_t columns) {
-  constexpr std::int64_t one = 1, large_block = 8192;  // elements that a block takes at once
-  if (columns <= kShortRow && rows * columns >= kMultiprocessors * large_block)
-    return kMultiprocessors;
-  const std::int64_t a_multiprocessor = columns <= 2048 ? 4 : columns <= 4096 ? 2 : 1;
-  const std::int64_t steps = std::max(one, rows / std::max(one, 2048 / std::max(columns, one)));
-  // One more slot makes the others shorter by 1 / slots of all steps, and the end longer by what it
-  // adds up. On an H200, for rmsnorm's gradients: 256 x 2048 in 8.1 us with 256 slots, 5.4 with 66;
-  // 1024 x 4096 18.6 with 264, 15.0 with 132; 2048 x 2048 17.5 with 528, 12.0 with 132.
-  const auto best = static_cast<std::int64_t>(4 * std::sqrt(static_cast<double>(steps)));
-  const std::int64_t slots = std::clamp(best, std::min(steps, kFewSteps),
-                                        std::min(steps, kMultiprocessors * a_multiprocessor));
-  return slots > kMultiprocessors ? slots / kMultiprocessors * kMultiprocessors : slots;
-}
-
 std::vector<KernelSpec> split(KernelSpec spec, std::string_view architecture,
                               Temporaries& temporaries) {
-  if (spec.family == Family::contraction && !spec.columns.empty())
-    return finish_results(std::move(spec), architecture, temporaries);
+  if (!spec.columns.empty()) return split_columns(std::move(spec), architecture, temporaries);
   if (spec.family != Family::rowwise) return {std::move(spec)};
-  if (!spec.columns.empty()) return finish_columns(std::move(spec), temporaries);
   const std::int64_t least = elements_a_block(),
                      blocks = std::max<std::int64_t>(blocks_of(spec), 1),
                      elements = rows_of(spec) * columns_of(spec);

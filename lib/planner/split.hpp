@@ -2,9 +2,8 @@
 // several kernels that hand each other partial results:
 //   - few long rows are cut in parts, whose partial results a second kernel combines;
 //   - a kernel of several phases over few rows becomes a kernel a phase;
-//   - column reductions of a rowwise kernel, and reductions of a contraction's results, are
-//   finished
-//     by a kernel of their own.
+//   - column reductions of a rowwise kernel, and reductions of a contraction's results, are finished
+//     by a kernel of their own (columns.hpp).
 // Parts and their order depend on the shapes alone, so results do not change from run to run.
 #pragma once
 #include <map>
@@ -31,8 +30,5 @@ class Temporaries {
 // The kernels that compute the spec, in order. `architecture`: as in PlanData.
 std::vector<KernelSpec> split(KernelSpec spec, std::string_view architecture,
                               Temporaries& temporaries);
-
-// How many partial results the column reductions of such a kernel have: its number of blocks.
-std::int64_t column_slots(std::int64_t rows, std::int64_t columns);
 
 }  // namespace sinter

@@ -4,6 +4,7 @@
 #pragma once
 #include "sinter/device/core/hopper.cuh"
 #include "sinter/device/core/math.cuh"
+#include "sinter/device/core/pack.cuh"
 
 namespace sinter {
 
@@ -105,6 +106,15 @@ struct Reductions : Reduction<Rs>... {
   }
 };
 
+// Writes the partial results of neighbouring columns.
+template <class Access, class R, class Element, int width, class Coord, class Column>
+SINTER_DEVICE void store_partials(Element* base, const Coord& c, const Column (&columns)[width]) {
+  Pack<Element, width> pack;
+#pragma unroll
+  for (int e = 0; e < width; ++e) put(pack, e, columns[e].template partial<R>());
+  flush<Access>(base, c, pack);
+}
+
 // Calls f with a pointer of the type of each.
 template <class F, class... Rs>
 SINTER_DEVICE void for_reductions(const Reductions<Rs...>&, const F& f) {
@@ -119,6 +129,9 @@ SINTER_DEVICE void* column_memory() {
   __shared__ alignas(16) unsigned char memory[bytes];
   return memory;
 }
+
+// So many terms each thread may add up for itself, though others of its row do the same.
+inline constexpr int kFewTerms = 32;
 
 // Threads as `lanes` a row times `rows`. With rows_fastest, neighbouring threads hold neighbouring
 // rows; else neighbouring places of one row. A long row may be shared by the `blocks` of a cluster.
@@ -173,11 +186,25 @@ struct RowThreads {
 #pragma unroll
         for (int i = 0; i < count; ++i) shared[at(lane % lanes / in_warp, i)] = mine[i];
       __syncthreads();
+      if constexpr (rows_fastest && parts * count > kFewTerms) {
+        // Each sum is made once, by one of the threads.
+#pragma unroll 1
+        for (int sum = static_cast<int>(threadIdx.x); sum < count * rows; sum += threads) {
+          Partial whole = shared[sum];
 #pragma unroll
-      for (int i = 0; i < count; ++i) {
-        mine[i] = shared[at(0, i)];
+          for (int p = 1; p < parts; ++p) whole = R::combine(whole, shared[p * count * rows + sum]);
+          shared[sum] = whole;
+        }
+        __syncthreads();
 #pragma unroll
-        for (int p = 1; p < parts; ++p) mine[i] = R::combine(mine[i], shared[at(p, i)]);
+        for (int i = 0; i < count; ++i) mine[i] = shared[at(0, i)];
+      } else {
+#pragma unroll
+        for (int i = 0; i < count; ++i) {
+          mine[i] = shared[at(0, i)];
+#pragma unroll
+          for (int p = 1; p < parts; ++p) mine[i] = R::combine(mine[i], shared[at(p, i)]);
+        }
       }
     }
     if constexpr (blocks > 1) {

@@ -291,10 +291,7 @@ struct Rows {
       });
     });
     for_held([&](int k, Index i) {
-      if (threads.row != 0) return;
-#pragma unroll
-      for (int e = 0; e < width; ++e)
-        columns[k][e].store(args, neighbour<rank - 1>(at(row_start(0), i), e), blockIdx.x);
+      if (threads.row == 0) Columns::store(args, at(row_start(0), i), blockIdx.x, columns[k]);
     });
   }
 

@@ -166,12 +166,13 @@ struct Phase1 {
 };
 using Phases = sinter::List<Phase0, Phase1>;
 struct Columns : ColumnReductions {
-  SINTER_DEVICE void store(const Args& args, const Coord& c, long long slot) const {
-    sinter::store<Config::DscalePartsAccess>(args.dscale_parts + slot * 128, c, partial<ColumnAdd0>());
+  template <int width>
+  SINTER_DEVICE static void store(const Args& args, const Coord& c, long long slot, const Columns (&columns)[width]) {
+    sinter::store_partials<Config::DscalePartsAccess, ColumnAdd0>(args.dscale_parts + slot * 128, c, columns);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_avg_mul_sub_96ad0c0a(const __grid_constant__ Args args) {
+void sinter_reduce_avg_mul_sub_eeed4efd(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions, Columns>(Phases{}, args);
 }
