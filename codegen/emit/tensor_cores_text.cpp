@@ -23,15 +23,16 @@ void print_multiplication(TextWriter& out, const TensorCores& e) {
         return "bf16";
     }
   };
-  out.line("#define SINTER_MULTIPLY_SUMS {}", e.tile.n / 2);
-  out.line("#define SINTER_MULTIPLY \"k{}.{}.{}.{}\"", 32 / e.operand_bytes,
-           e.integers ? "s32" : "f32", type(e.a), type(e.b));
+  const std::string_view sum = e.integers ? "s32" : "f32";
+  out.line("#define SINTER_MULTIPLY \"n{}k{}.{}.{}.{}\"", e.tile.n, 32 / e.operand_bytes, sum,
+           type(e.a), type(e.b));
   std::string end = e.integers ? "" : ", 1, 1";
   if (e.operand_bytes == 2)
     end += fmt::format(", {}, {}", e.a.k_fastest ? 0 : 1, e.b.k_fastest ? 0 : 1);
   out.line("#define SINTER_MULTIPLY_END \"{}\"", end);
+  out.line("#define SINTER_MULTIPLY_SUMS {}", e.tile.n / 2);
   out.line("#define SINTER_MULTIPLY_SUM {}", e.integers ? "int" : "float");
-  out.line("#define SINTER_SUM \"+{}\"", e.integers ? "r" : "f");
+  out.line("#define SINTER_SUM \"{}\"", sum);
 }
 
 void print_boxed_operand(TextWriter& out, const BoxedOperand& o, std::string_view struct_name,

@@ -61,8 +61,15 @@ template <int groups>
 void multiply_wait() {
   machine->wait_for_multiplications(groups);
 }
-template <class Sums>
-void hold(Sums&) {}
+// What kernels keep in registers that they name themselves.
+template <int set, class Sum, int count>
+Sum (&thread_sums())[count] {
+  thread_local Sum sums[1024][count];
+  return sums[threadIdx.x];
+}
+inline void store_shared(unsigned to, const void* from, std::size_t bytes) {
+  std::memcpy(shared_pointer(to), from, bytes);
+}
 
 // The 18 bits of an address that a descriptor holds, within the shared memory of a launch.
 inline unsigned whole_address(unsigned bits) {
@@ -121,7 +128,7 @@ inline double number_of(const char* type, const char* p) {
 // lane / 4 of its warp's sixteen and two of the row eight further down.
 template <class Sum, int count>
 struct Multiplication {
-  const char* types;  // "k16.f32.bf16.bf16, 1, 1, 0, 0"
+  const char* types;  // "n64k16.f32.bf16.bf16, 1, 1, 0, 0"
   int lane, warp;
   Sum* d;
 
@@ -132,7 +139,7 @@ struct Multiplication {
   }
   void add(std::uint64_t first, std::uint64_t second, bool keep) const {
     int depth = 0;
-    const char* type = types + 1;
+    const char* type = std::strchr(types, 'k') + 1;
     for (; *type != '.'; ++type) depth = 10 * depth + (*type - '0');
     const char* type_a = std::strchr(type + 1, '.') + 1;
     const char* type_b = std::strchr(type_a, '.') + 1;

@@ -173,9 +173,10 @@ SINTER_DEVICE void run_by_warps(const Args& args, const Rows& rows) {
     place.column_end = end < P::columns ? end : P::columns;
     constexpr int across = (T::columns + Slab::columns - 1) / Slab::columns;
     const Slab::Fragment fragment;
+    const HeldSums<float, T::blocks_m, T::columns / 2> sums{acc};
 #pragma unroll 1
     for (int s = 0; s < T::blocks_m * across; ++s) {
-      put_slab<0, across, 1>(slab, fragment, acc, s);
+      put_slab<0, across, 1>(slab, fragment, sums, s);
       __syncwarp();
       place.row = row0 + row + s / across * 16;
       place.column = column0 + column + s % across * Slab::columns;

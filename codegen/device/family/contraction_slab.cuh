@@ -38,18 +38,16 @@ struct Slab {
       for (int j = 0; j < columns / 8; ++j) at[j] = place(lane / 4, j * 8 + lane % 4 * 2);
     }
   };
-  // Columns `from` of the result and the ones after it; of several products, those of the first
-  // one, then those of the next.
-  template <int from, int products, class Sum, int count>
-  SINTER_DEVICE void put(const Fragment& fragment, const Sum (&sums)[count]) {
-    constexpr int each = count / products, left = (each - from / 2) / 4,
-                  most = columns / 8 / products, blocks = left < most ? left : most;
-#pragma unroll
-    for (int i = 0; i < products * blocks; ++i) {
-      const int j = i / blocks * each + from / 2 + i % blocks * 4;
-      float* to = at + fragment.at[i / blocks * most + i % blocks];
-      *reinterpret_cast<float2*>(to) = {word(sums[j]), word(sums[j + 1])};
-      *reinterpret_cast<float2*>(to + 8 * columns) = {word(sums[j + 2]), word(sums[j + 3])};
+  // Puts of block `block` of the sums columns `from` of the result and the ones after it; of
+  // several products, those of the first one, then those of the next. See HeldSums.
+  template <int block, int from, int products, int i = 0, class Sums>
+  SINTER_DEVICE void put(const Fragment& fragment, const Sums& sums) {
+    constexpr int each = Sums::count / products, left = (each - from / 2) / 4,
+                  most = columns / 8 / products, chunks = left < most ? left : most;
+    if constexpr (i < products * chunks) {
+      sums.template store<block, i / chunks * each + from / 2 + i % chunks * 4>(
+          at + fragment.at[i / chunks * most + i % chunks]);
+      put<block, from, products, i + 1>(fragment, sums);
     }
   }
 
@@ -70,14 +68,29 @@ struct Slab {
   }
 };
 
+// A warp's sums in registers: blocks of 16 rows, or of 64 of which each warp has 16.
+template <class Sum, int blocks_, int count_>
+struct HeldSums {
+  static constexpr int blocks = blocks_, count = count_;
+  const Sum (&at)[blocks][count];
+
+  // Four from the `first` on: two neighbours, and the two eight rows further down.
+  template <int block, int first>
+  SINTER_DEVICE void store(float* to) const {
+    const Sum* sums = at[block] + first;
+    *reinterpret_cast<float2*>(to) = {word(sums[0]), word(sums[1])};
+    *reinterpret_cast<float2*>(to + 8 * Slab::columns) = {word(sums[2]), word(sums[3])};
+  }
+};
+
 // Slab number `which` of a warp's sums; registers have no index, so each number is a branch, and
 // what the branches have in common comes from outside: it costs time to compile.
-template <int number, int across, int products, class Sum, int blocks, int count>
-SINTER_DEVICE void put_slab(Slab& slab, const Slab::Fragment& fragment,
-                            const Sum (&sums)[blocks][count], int which) {
+template <int number, int across, int products, class Sums>
+SINTER_DEVICE void put_slab(Slab& slab, const Slab::Fragment& fragment, const Sums& sums,
+                            int which) {
   if (which == number)
-    slab.put<number % across*(Slab::columns / products), products>(fragment, sums[number / across]);
-  if constexpr (number + 1 < blocks * across)
+    slab.put<number / across, number % across*(Slab::columns / products), products>(fragment, sums);
+  if constexpr (number + 1 < Sums::blocks * across)
     put_slab<number + 1, across, products>(slab, fragment, sums, which);
 }
 

@@ -178,16 +178,34 @@ SINTER_DEVICE void release(unsigned empty) {
   }
 }
 
+// A warpgroup's sums, a set for every 64 rows. With `settle` those of two stages follow.
+template <class Config>
+struct NamedSums {
+  static constexpr int blocks = Shape<Config>::blocks, count = Config::tile_n / 2;
+
+  template <int set = 0>
+  static SINTER_DEVICE void declare() {
+    hopper::declare_sums<set>();
+    if constexpr (set + 1 < blocks * (Config::settle ? 3 : 1)) declare<set + 1>();
+  }
+  template <int block, int first>
+  SINTER_DEVICE void store(float* to) const {
+    constexpr int below = 8 * Slab::columns * static_cast<int>(sizeof(float));
+    hopper::store_sums<block, first, below>(hopper::address(to));
+  }
+};
+
 // Adds a stage's sums to those of the stages before it: the tensor cores add 8-bit products with
 // fewer bits than f32 has.
-template <int blocks, int count>
-SINTER_DEVICE void settle(float (&acc)[blocks][count], float (&settled)[blocks][count]) {
-#pragma unroll
-  for (int i = 0; i < blocks; ++i) {
-    hopper::hold(acc[i]);
-#pragma unroll
-    for (int j = 0; j < count; ++j) settled[i][j] += acc[i][j];
-  }
+template <int blocks, int from, int set = 0>
+SINTER_DEVICE void settle() {
+  hopper::add_sums<set, from + set>();
+  if constexpr (set + 1 < blocks) settle<blocks, from, set + 1>();
+}
+template <int blocks, int set = 0>
+SINTER_DEVICE void clear() {
+  hopper::clear_sums<set>();
+  if constexpr (set + 1 < blocks) clear<blocks, set + 1>();
 }
 
 // With `alternate` a consumer may wait for a stage only when the other one has waited for all of
@@ -205,33 +223,34 @@ SINTER_DEVICE void give_turn(int consumer) {
     hopper::pass<2, 256>();
 }
 
-// Waits for a stage and starts its multiplications.
-template <class Config, class A, class B, int count>
-SINTER_DEVICE void multiply_stage(typename Config::Sum (&d)[Shape<Config>::blocks][count],
-                                  unsigned long long a0, unsigned long long b0, unsigned shared,
+// Waits for a stage and starts its multiplications, to the sets from `first` on.
+template <class Config, class A, class B, int first, int block = 0>
+SINTER_DEVICE void multiply_blocks(unsigned long long a, unsigned long long b, bool keep) {
+  hopper::multiply<first + block, kStride<A>, kStride<B>>(a + block * 512, b, keep);
+  if constexpr (block + 1 < Shape<Config>::blocks)
+    multiply_blocks<Config, A, B, first, block + 1>(a, b, keep);
+}
+template <class Config, class A, class B, int first = 0>
+SINTER_DEVICE void multiply_stage(unsigned long long a0, unsigned long long b0, unsigned shared,
                                   const Turn<Config::stages>& turn, bool keep) {
   using S = Shape<Config>;
   const int offset = turn.stage * (S::stage_bytes / 16);
   hopper::wait(shared + S::full + turn.stage * 8, turn.parity);
   hopper::multiply_fence();
-#pragma unroll
-  for (int i = 0; i < S::blocks; ++i)
-    hopper::multiply<kStride<A>, kStride<B>>(d[i], a0 + (offset + i * 512), b0 + offset, keep);
+  multiply_blocks<Config, A, B, first>(a0 + offset, b0 + offset, keep);
   hopper::multiply_commit();
 }
 
-// Multiplies one tile's stages. `sums` are of this warpgroup's rows; `done_waiting` is called when
-// the last stage has come.
+// Multiplies one tile's stages; `done_waiting` is called when the last stage has come.
 template <class Config, class A, class B, class DoneWaiting>
-SINTER_DEVICE void multiply_tile(
-    typename Config::Sum (&sums)[Shape<Config>::blocks][Config::tile_n / 2], unsigned long long a0,
-    unsigned long long b0, unsigned shared, int first_step, int end_step,
-    Turn<Config::stages>& turn, const DoneWaiting& done_waiting) {
+SINTER_DEVICE void multiply_tile(unsigned long long a0, unsigned long long b0, unsigned shared,
+                                 int first_step, int end_step, Turn<Config::stages>& turn,
+                                 const DoneWaiting& done_waiting) {
   using S = Shape<Config>;
   int previous = 0;
 #pragma unroll 1
   for (int step = first_step; step < end_step; ++step) {
-    multiply_stage<Config, A, B>(sums, a0, b0, shared, turn, step > first_step);
+    multiply_stage<Config, A, B>(a0, b0, shared, turn, step > first_step);
     hopper::multiply_wait<1>();
     if (step > first_step) release<Config>(shared + S::empty + previous * 8);
     previous = turn.stage;
@@ -240,46 +259,38 @@ SINTER_DEVICE void multiply_tile(
   done_waiting();
   hopper::multiply_wait<0>();
   release<Config>(shared + S::empty + previous * 8);
-#pragma unroll
-  for (int i = 0; i < S::blocks; ++i) hopper::hold(sums[i]);
 }
 
 // The same where the sums of each stage are settled: while those of one stage are added, another is
 // multiplied. Two at a time, since the compiler gives up on multiplications that are under way
 // across the end of a loop's body.
 template <class Config, class A, class B, class DoneWaiting>
-SINTER_DEVICE void multiply_and_settle(float (&sums)[Shape<Config>::blocks][Config::tile_n / 2],
-                                       unsigned long long a0, unsigned long long b0,
+SINTER_DEVICE void multiply_and_settle(unsigned long long a0, unsigned long long b0,
                                        unsigned shared, int first_step, int end_step,
                                        Turn<Config::stages>& turn,
                                        const DoneWaiting& done_waiting) {
   using S = Shape<Config>;
-#pragma unroll
-  for (int i = 0; i < S::blocks; ++i)
-#pragma unroll
-    for (int j = 0; j < Config::tile_n / 2; ++j) sums[i][j] = 0;
-  float even[S::blocks][Config::tile_n / 2];
-  const auto finish = [&](auto& d, int stage) {
-    release<Config>(shared + S::empty + stage * 8);
-    settle(d, sums);
-  };
+  constexpr int even = S::blocks, odd = 2 * S::blocks;  // their first sets
+  clear<S::blocks>();
 #pragma unroll 1
   for (int step = first_step; step + 1 < end_step; step += 2) {
-    float odd[S::blocks][Config::tile_n / 2];
     const int first = turn.stage;
-    multiply_stage<Config, A, B>(even, a0, b0, shared, turn, false);
+    multiply_stage<Config, A, B, even>(a0, b0, shared, turn, false);
     turn.advance();
-    multiply_stage<Config, A, B>(odd, a0, b0, shared, turn, false);
+    multiply_stage<Config, A, B, odd>(a0, b0, shared, turn, false);
     hopper::multiply_wait<1>();
-    finish(even, first);
+    release<Config>(shared + S::empty + first * 8);
+    settle<S::blocks, even>();
     hopper::multiply_wait<0>();
-    finish(odd, turn.stage);
+    release<Config>(shared + S::empty + turn.stage * 8);
+    settle<S::blocks, odd>();
     turn.advance();
   }
   if ((end_step - first_step) % 2 != 0) {
-    multiply_stage<Config, A, B>(even, a0, b0, shared, turn, false);
+    multiply_stage<Config, A, B, even>(a0, b0, shared, turn, false);
     hopper::multiply_wait<0>();
-    finish(even, turn.stage);
+    release<Config>(shared + S::empty + turn.stage * 8);
+    settle<S::blocks, even>();
     turn.advance();
   }
   done_waiting();
@@ -303,9 +314,9 @@ SINTER_DEVICE SlabPlace<Config> slab_place(const TilePlace<Config>& tile, int fi
 
 // The slabs of a warp's sums, one after another. With `ahead` a slab is what a lane moves at once,
 // and what the next one reads is fetched before this one leaves.
-template <class Config, class Body, class Args, class Sum, int blocks, int count>
+template <class Config, class Body, class Args>
 SINTER_DEVICE void finish_tile(const Args& args, const TilePlace<Config>& tile, int first_row,
-                               Slab& slab, const Sum (&sums)[blocks][count]) {
+                               Slab& slab) {
   using S = Shape<Config>;
   const Slab::Fragment fragment;
   if constexpr (Config::ahead) {
@@ -318,7 +329,7 @@ SINTER_DEVICE void finish_tile(const Args& args, const TilePlace<Config>& tile, 
     for (int s = 0; s < S::parts; ++s) {
       All next = current;
       if (s + 1 < S::parts) next.fetch(args, slab_place(tile, first_row, s + 1), AllRows{}, lane);
-      put_slab<0, S::across, Config::products>(slab, fragment, sums, s);
+      put_slab<0, S::across, Config::products>(slab, fragment, NamedSums<Config>{}, s);
       __syncwarp();
       SlabReductions<Config, Body> reduced;
       reduced.start();
@@ -329,7 +340,7 @@ SINTER_DEVICE void finish_tile(const Args& args, const TilePlace<Config>& tile, 
   } else {
 #pragma unroll 1
     for (int s = 0; s < S::parts; ++s) {
-      put_slab<0, S::across, Config::products>(slab, fragment, sums, s);
+      put_slab<0, S::across, Config::products>(slab, fragment, NamedSums<Config>{}, s);
       __syncwarp();
       finish<Config, Body>(args, slab, slab_place(tile, first_row, s), AllRows{});
       __syncwarp();
@@ -361,27 +372,26 @@ SINTER_DEVICE void consume(const Args& args, unsigned char* memory, unsigned sha
       own.row += (S::rows / 4 - 16) * warp;
       prefetch_tile<Config, Body, S::rows / 4, S::columns>(args, own);
     }
-    typename Config::Sum sums[S::blocks][Config::tile_n / 2];
     if (Config::alternate && number > 0) wait_for_turn(consumer);
     const bool more = tile + static_cast<int>(gridDim.x) / S::cluster < S::tiles;
     const auto done_waiting = [&] {
       if (Config::alternate && more) give_turn(consumer);
     };
     if constexpr (Config::settle)
-      multiply_and_settle<Config, A, B>(sums, a0, b0, shared, S::first_step(rank),
-                                        S::end_step(rank), turn, done_waiting);
+      multiply_and_settle<Config, A, B>(a0, b0, shared, S::first_step(rank), S::end_step(rank),
+                                        turn, done_waiting);
     else
-      multiply_tile<Config, A, B>(sums, a0, b0, shared, S::first_step(rank), S::end_step(rank),
-                                  turn, done_waiting);
+      multiply_tile<Config, A, B>(a0, b0, shared, S::first_step(rank), S::end_step(rank), turn,
+                                  done_waiting);
     if constexpr (Config::split > 1) {
       const Slab::Fragment fragment;
       hopper::wait_at<1, S::consumers * 128>();  // nobody reads the ring any more
       Slab* parts = reinterpret_cast<Slab*>(memory) + (consumer * 4 + warp) * S::parts;
 #pragma unroll 1
       for (int s = 0; s < S::parts; ++s)
-        put_slab<0, S::across, Config::products>(parts[s], fragment, sums, s);
+        put_slab<0, S::across, Config::products>(parts[s], fragment, NamedSums<Config>{}, s);
     } else {
-      finish_tile<Config, Body>(args, TilePlace<Config>(tile, rank), first_row, slab, sums);
+      finish_tile<Config, Body>(args, TilePlace<Config>(tile, rank), first_row, slab);
     }
   }
 }
@@ -425,6 +435,7 @@ SINTER_DEVICE void finish_parts(const Args& args, unsigned char* memory, int con
 template <class Config, class A, class B, class B2, class Body, class Args>
 SINTER_DEVICE void run_on_tensor_cores(const Args& args) {
   using S = Shape<Config>;
+  NamedSums<Config>::declare();
   extern __shared__ unsigned char dynamic_memory[];
   const unsigned start = hopper::address(dynamic_memory), shared = (start + 1023) & ~1023u;
   unsigned char* memory = dynamic_memory + (shared - start);
