@@ -146,6 +146,7 @@ std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Sched
                          {"warps_n", t.warps_n},
                          {"stages", t.stages},
                          {"group", s.mma->group},
+                         {"settle", s.mma->settle},
                          {"products", 1},
                          {"n_fastest", s.mma->n_fastest, true}});
       return c;
@@ -166,9 +167,10 @@ void print_config(TextWriter& out, const KernelSpec& spec, const KernelNames& na
   out.line("using Extent = {};", dims_type(spec.extent));
   if (spec.family == Family::contraction)
     out.line("using Accumulator = {};", value_type(spec.accumulate));
+  const bool integers = (schedule.tensor_cores && schedule.tensor_cores->integers) ||
+                        (schedule.mma && schedule.mma->settle > 0);
   if (schedule.mma || schedule.tensor_cores)
-    out.line("using Sum = {};",
-             schedule.tensor_cores && schedule.tensor_cores->integers ? "int" : "float");
+    out.line("using Sum = {};", integers ? "int" : "float");
   if (schedule.mma) out.line("using Number = sinter::{};", name(schedule.mma->number));
   for (const auto& c : config_constants(spec, schedule))
     if (c.flag)

@@ -27,6 +27,32 @@ DataType operand_type(const KernelSpec& spec, const Body& body, DataType declare
   return declared;
 }
 
+// What is multiplied. Sums of integers alone must come out as on ordinary cores, none rounded.
+struct Factors {
+  DataType a, b;
+  bool integers;
+  double largest_product = 0, depth;  // of integers
+
+  explicit Factors(const KernelSpec& spec)
+      : a(operand_type(spec, spec.a, spec.a_type)), b(operand_type(spec, spec.b, spec.b_type)) {
+    const auto narrow = [](DataType t) { return is_floating(t) && info(t).precision <= 11; };
+    const auto largest = [](DataType t) {
+      return t == DataType::none ? 0x1p63 : std::max(-info(t).lowest, info(t).largest);
+    };
+    integers = !narrow(a) && !narrow(b);
+    largest_product = largest(a) * largest(b);
+    const int end = spec.extent.size();
+    depth = static_cast<double>(count(spec.extent, end - spec.k, end));
+  }
+
+  // How many products f32 adds up without rounding; 0: as many as there are.
+  int exact_run() const {
+    constexpr double exact = 0x1p24;
+    return integers && depth * largest_product > exact ? static_cast<int>(exact / largest_product)
+                                                       : 0;
+  }
+};
+
 // Whether operands come in whole copies whose addresses are simple.
 bool light(const KernelSpec& spec, const Mma& e) {
   if (spec.k != 1) return false;
@@ -40,32 +66,23 @@ bool light(const KernelSpec& spec, const Mma& e) {
 }  // namespace
 
 DataType factor_type(const KernelSpec& spec) {
-  const DataType a = operand_type(spec, spec.a, spec.a_type),
-                 b = operand_type(spec, spec.b, spec.b_type);
-  const auto narrow = [](DataType t) { return is_floating(t) && info(t).precision <= 11; };
-  // Sums of integers alone must come out as on ordinary cores: they do where none needs rounding.
-  if (!narrow(a) && !narrow(b)) {
-    const auto largest = [](DataType t) {
-      return t == DataType::none ? 0x1p63 : std::max(-info(t).lowest, info(t).largest);
-    };
-    const int end = spec.extent.size();
-    const double depth = static_cast<double>(count(spec.extent, end - spec.k, end));
-    if (!(depth * largest(a) * largest(b) <= 0x1p24)) return DataType::none;
-  }
+  const Factors f(spec);
+  if (f.integers && !(f.depth * f.largest_product < 0x1p31)) return DataType::none;
   for (DataType t : {DataType::f16, DataType::bf16, DataType::tf32})
-    if (holds(t, a) && holds(t, b)) return t;
+    if (holds(t, f.a) && holds(t, f.b)) return t;
   return DataType::none;
 }
 
 std::optional<MmaPlan> plan_mma(const KernelSpec& given) {
-  if (given.family != Family::contraction || given.accumulate != DataType::f32 ||
-      given.annihilating_zero)
-    return {};
+  if (given.family != Family::contraction || given.annihilating_zero) return {};
+  const Factors factors(given);
+  if (given.accumulate != DataType::f32 && !factors.integers) return {};
   MmaPlan plan{given, {}};
   KernelSpec& spec = plan.spec;
   Mma& e = plan.engine;
   e.number = factor_type(spec);
   if (e.number == DataType::none) return {};
+  const int run = factors.exact_run();
   order_depth(spec);
   const int first_m = spec.batch, first_n = first_m + spec.m, first_k = first_n + spec.n;
   const Group m{spec.m ? first_n - 1 : -1, spec.m}, n{spec.n ? first_k - 1 : -1, spec.n};
@@ -83,6 +100,7 @@ std::optional<MmaPlan> plan_mma(const KernelSpec& given) {
             e.number == DataType::tf32 ? 4 : 2,
             0,
             light(spec, e),
+            run > 0,
             weigh(spec, spec.a, e.a),
             weigh(spec, spec.b, e.b)};
   for (const auto& s : spec.body.statements)
@@ -91,6 +109,7 @@ std::optional<MmaPlan> plan_mma(const KernelSpec& given) {
   const auto tile = choose_tile(w);
   if (!tile) return {};
   e.tile = *tile;
+  e.settle = run / (e.tile.line / info(e.number).bytes);
   e.blocks = least_blocks(w, e.tile);
   e.tiles = tiles_of(w, e.tile);
   e.microseconds = microseconds(w, e.tile);

@@ -31,6 +31,7 @@ struct Mma {
   bool n_fastest = true;  // along which index the result lies in memory
   int group = 8;          // rows of tiles that run side by side
   int unroll = 1;         // of the epilogue
+  int settle = 0;         // of integers: steps whose sums f32 holds exactly; 0: all of them
   int blocks = 1;         // that a multiprocessor should hold at once: limits registers
   double tiles = 1;
   double microseconds = 0;  // estimated

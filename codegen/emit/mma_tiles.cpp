@@ -37,6 +37,9 @@ constexpr double kMostCode[] = {200, 640};
 double held_registers(const MmaWork& w, const MmaTile& t) {
   return (t.m * w.a.held + t.n * w.b.held) * t.line / w.bytes / (32 * t.warps_m * t.warps_n);
 }
+int held_sums(const MmaWork& w, const MmaTile& t) {
+  return t.m * t.n / (32 * t.warps_m * t.warps_n) * (w.settles ? 2 : 1);
+}
 bool waits(const MmaWork& w) { return w.a.held + w.b.held > 0; }
 double code_size(const MmaWork& w, const MmaTile& t) {
   return (t.m * w.a.code + t.n * w.b.code) * t.line / w.bytes / (32 * t.warps_m * t.warps_n);
@@ -47,8 +50,7 @@ int stage_bytes(const MmaTile& t) { return (t.m + t.n) * t.line; }
 int blocks_of(const MmaWork& w, const MmaTile& t) {
   constexpr int kShared = 160 << 10, kRegisters = 65536;
   const int warps = t.warps_m * t.warps_n;
-  const int sums = t.m * t.n / (warps * 32);
-  const int each = sums + 96 + static_cast<int>(held_registers(w, t));
+  const int each = held_sums(w, t) + 96 + static_cast<int>(held_registers(w, t));
   const int registers = std::min(255, each) * warps * 32;
   const int blocks = std::max(kRegisters / registers, least_blocks(w, t));
   return std::clamp(std::min(kShared / shared_bytes(t), blocks), 1, 8);
@@ -83,7 +85,7 @@ std::optional<MmaTile> choose_tile(const MmaWork& w, double most_code) {
   for (MmaTile t : kTiles) {
     // Small tiles take longer steps, so that as many bytes are under way.
     if (t.m * t.n <= 64 * 64 && registers == 0) t.line = 128;
-    const int sums = t.m * t.n / (32 * t.warps_m * t.warps_n);
+    const int sums = held_sums(w, t);
     if (!w.light && sums > 64) continue;
     t.stages = 4 - registers;
     for (; t.line <= 128; t.line *= 2) {
@@ -114,7 +116,7 @@ double microseconds(const MmaWork& w, const MmaTile& t) {
 
 int least_blocks(const MmaWork& w, const MmaTile& t) {
   const int threads = 32 * t.warps_m * t.warps_n;
-  const double kept = t.m * t.n / threads + held_registers(w, t);
+  const double kept = held_sums(w, t) + held_registers(w, t);
   return waits(w) && threads == 256 && kept <= 52 ? 2 : 1;
 }
 

@@ -138,8 +138,8 @@ DepthParts choose_depth_parts(const KernelSpec& c, std::string_view architecture
   DepthParts best{{}, whole, whole};
   if (!divisible(c)) return best;
   const std::int64_t results = results_of(c), depth = depth_of(c);
-  // With so many parts there are a few tiles for every multiprocessor; of integers, short sums are
-  // exact on tensor cores where long ones are not.
+  // With so many parts there are a few tiles for every multiprocessor; of integers, short sums fit
+  // the 32 bits of tensor cores where long ones may not.
   const bool integers = !is_floating(c.a_type) && !is_floating(c.b_type);
   const std::int64_t useful =
       integers ? depth / kLeastDepth : 4 * kMultiprocessors * kTile / std::max(results, kTile / 4);

@@ -222,7 +222,7 @@ KernelSpec hopper_pair() {
 }
 
 // i8 into i32.
-KernelSpec hopper_integers() {
+KernelSpec integers() {
   auto b = contraction({512, 768, 4096}, 0, 1, 1, 1);
   b.spec.accumulate = f64;
   b.into(b.spec.a).load("a", b.port("a", i8, strided({4096, 0, 1})));
@@ -239,7 +239,7 @@ std::vector<NamedSpec> hopper_specs() {
           {"hopper_few_rows", hopper_few_rows()},
           {"hopper_bytes", hopper_bytes()},
           {"hopper_pair", hopper_pair()},
-          {"hopper_integers", hopper_integers()}};
+          {"hopper_integers", integers()}};
 }
 
 std::vector<NamedSpec> contraction_specs() {
@@ -250,6 +250,7 @@ std::vector<NamedSpec> contraction_specs() {
           {"conv_dgrad", conv_dgrad()},
           {"odd_rows", odd_rows()},
           {"widened", widened()},
+          {"integers", integers()},
           {"conv_channels_first", conv_channels_first()},
           {"moe", moe(MoeMode::none)},
           {"moe_gather", moe(MoeMode::gather)},

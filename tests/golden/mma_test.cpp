@@ -49,15 +49,31 @@ TEST_CASE("what tensor cores would round stays on ordinary cores") {
   CHECK(number(product(f32, bf16, 64)) == DataType::none);
   CHECK(number(product(f64, f16, 64)) == DataType::none);
   CHECK(number(product(i32, f16, 64)) == DataType::none);
-  // Sums of integers are exact up to 2^24.
-  CHECK(number(product(i8, i8, 1024)) == f16);
-  CHECK(number(product(i8, i8, 1025)) == DataType::none);
+  // Sums of integers fit 32 bits.
+  CHECK(number(product(i8, i8, 131071)) == f16);
+  CHECK(number(product(i8, i8, 131072)) == DataType::none);
   KernelSpec spec = product(bf16, bf16, 64);
   spec.annihilating_zero = true;
   CHECK_FALSE(plan_mma(spec));
   spec.annihilating_zero = false;
   spec.accumulate = f64;
   CHECK_FALSE(plan_mma(spec));
+}
+
+TEST_CASE("sums of integers leave f32 before it would round them") {
+  const auto settle = [](DataType a, DataType b, std::int64_t depth) {
+    KernelSpec spec = product(a, b, depth);
+    spec.accumulate = f64;  // as for i32
+    const auto plan = plan_mma(spec);
+    REQUIRE(plan);
+    return plan->engine.settle * plan->engine.tile.line / 2;  // elements of k
+  };
+  CHECK(settle(i8, i8, 1024) == 0);  // 2^24: all are exact
+  CHECK(settle(i8, i8, 1025) == 1024);
+  CHECK(settle(u8, u8, 258) == 0);
+  CHECK(settle(u8, u8, 259) == 256);  // whole steps of at most 258
+  CHECK(settle(u8, i8, 2000) == 512);
+  CHECK(settle(boolean, i8, 131072) == 0);
 }
 
 TEST_CASE("operands are copied where they lie as the tensor cores want them") {

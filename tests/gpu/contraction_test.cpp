@@ -217,3 +217,35 @@ TEST_CASE("matmuls whose operands are computed", "[contraction]") {
             {text(p), all.size(), [=] { return computed_graph(p, stored, scale_a_row); }, {}});
   run_as_chosen(all);
 }
+
+// All products are large and odd: their sums reach the limit up to which f32 holds every integer
+// about as early as sums can, and are rounded behind it. Images make k three indices.
+TEST_CASE("sums of the largest integers", "[contraction]") {
+  std::vector<GraphSource> all;
+  for (const DataType type : {i8, u8})
+    for (const std::int64_t k : {258, 1025, 33000})
+      for (const bool image : {false, true}) {
+        if (image && k > 2000) continue;
+        const auto make = [=] {
+          auto g =
+              Shared<Graph>::make(GraphOptions{.io = type, .intermediate = type, .compute = i32});
+          const auto largest = [&](const char* name, Dims dim) {
+            const auto x = g->tensor({.name = name, .dim = dim});
+            return max(x, type == i8 ? 127.0 : 255.0);
+          };
+          if (image)
+            g->output(conv_fprop(largest("x", {1, k, 6, 5}), largest("w", {24, k, 3, 3})), "y",
+                      {.data_type = i32});
+          else
+            g->output(matmul(largest("a", {70, k}), largest("b", {k, 40})), "y",
+                      {.data_type = i32});
+          return g;
+        };
+        all.push_back({std::string(image ? "image " : "matmul ") + std::string(name(type)) + " " +
+                           std::to_string(k),
+                       all.size(),
+                       make,
+                       {}});
+      }
+  run_as_chosen(all);
+}

@@ -84,11 +84,39 @@ struct Fragments {
   }
 };
 
+// A warp's sums: those that the tensor cores add to, and, with Config::settle, integers of 32 bits
+// to which these move before they leave the range where f32 holds every integer.
+template <class Config>
+struct WarpSums {
+  using T = WarpTiles<Config>;
+  using Sum = typename Config::Sum;
+  static constexpr bool settles = Config::settle > 0;
+  static constexpr int blocks = T::blocks_m, count = T::columns / 2;
+  float acc[blocks][count] = {};
+  int settled[settles ? blocks : 1][settles ? count : 1] = {};
+
+  SINTER_DEVICE void settle() {
+    if constexpr (settles)
+#pragma unroll
+      for (int i = 0; i < blocks; ++i)
+#pragma unroll
+        for (int j = 0; j < count; ++j) {
+          settled[i][j] += static_cast<int>(acc[i][j]);
+          acc[i][j] = 0;
+        }
+  }
+  SINTER_DEVICE HeldSums<Sum, blocks, count> finished() const {
+    if constexpr (settles)
+      return {settled};
+    else
+      return {acc};
+  }
+};
+
 // Sums a tile. `a` and `b` are loaders that know its rows and columns.
 template <class Config, class Args, class LoaderA, class LoaderB>
-SINTER_DEVICE void sum_warp_tile(
-    const Args& args, const LoaderA& a, const LoaderB& b, unsigned shared, int row, int column,
-    float (&acc)[WarpTiles<Config>::blocks_m][WarpTiles<Config>::columns / 2]) {
+SINTER_DEVICE void sum_warp_tile(const Args& args, const LoaderA& a, const LoaderB& b,
+                                 unsigned shared, int row, int column, WarpSums<Config>& sums) {
   using T = WarpTiles<Config>;
   using Index = typename Config::Index;
   using LayoutA = typename LoaderA::Layout;
@@ -102,7 +130,7 @@ SINTER_DEVICE void sum_warp_tile(
     read_b.get(f.b, stage + LayoutA::bytes, slice);
   };
   const auto multiply = [&](Fragments<Config>& f) {
-    f.template multiply<LoaderA::rounds, LoaderB::rounds>(acc);
+    f.template multiply<LoaderA::rounds, LoaderB::rounds>(sums.acc);
   };
   typename LoaderA::Held held_a;
   typename LoaderB::Held held_b;
@@ -138,7 +166,10 @@ SINTER_DEVICE void sum_warp_tile(
     __syncthreads();
     if (step >= -1 && step + 1 < T::steps) read(fragments[0], current, 0);
     if (step >= 0) multiply(fragments[1]);
+    if constexpr (Config::settle > 0)
+      if (step >= 0 && (step + 1) % Config::settle == 0) sums.settle();
   }
+  sums.settle();
 }
 
 // The whole kernel.
@@ -165,18 +196,18 @@ SINTER_DEVICE void run_by_warps(const Args& args, const Rows& rows) {
     Loader<Config, B, Rows, Config::tile_n, false> b;
     a.aim(place.batch, row0, row_end, rows);
     b.aim(place.batch, column0, P::columns, rows);
-    float acc[T::blocks_m][T::columns / 2] = {};
-    sum_warp_tile<Config>(args, a, b, shared, row, column, acc);
+    WarpSums<Config> sums;
+    sum_warp_tile<Config>(args, a, b, shared, row, column, sums);
 
     place.row_end = row_end;
     const Index end = column0 + column + T::columns;
     place.column_end = end < P::columns ? end : P::columns;
     constexpr int across = (T::columns + Slab::columns - 1) / Slab::columns;
     const Slab::Fragment fragment;
-    const HeldSums<float, T::blocks_m, T::columns / 2> sums{acc};
+    const auto finished = sums.finished();
 #pragma unroll 1
     for (int s = 0; s < T::blocks_m * across; ++s) {
-      put_slab<0, across, 1>(slab, fragment, sums, s);
+      put_slab<0, across, 1>(slab, fragment, finished, s);
       __syncwarp();
       place.row = row0 + row + s / across * 16;
       place.column = column0 + column + s % across * Slab::columns;
