@@ -35,11 +35,8 @@ struct Factors {
 
   explicit Factors(const KernelSpec& spec)
       : a(operand_type(spec, spec.a, spec.a_type)), b(operand_type(spec, spec.b, spec.b_type)) {
-    const auto narrow = [](DataType t) { return is_floating(t) && info(t).precision <= 11; };
-    const auto largest = [](DataType t) {
-      return t == DataType::none ? 0x1p63 : std::max(-info(t).lowest, info(t).largest);
-    };
-    integers = !narrow(a) && !narrow(b);
+    const auto largest = [](DataType t) { return std::max(-info(t).lowest, info(t).largest); };
+    integers = !is_floating(a) && !is_floating(b);
     largest_product = largest(a) * largest(b);
     const int end = spec.extent.size();
     depth = static_cast<double>(count(spec.extent, end - spec.k, end));
@@ -109,7 +106,7 @@ std::optional<MmaPlan> plan_mma(const KernelSpec& given) {
   const auto tile = choose_tile(w);
   if (!tile) return {};
   e.tile = *tile;
-  e.settle = run / (e.tile.line / info(e.number).bytes);
+  e.settle = run / (e.tile.line / info(e.number).bytes);  // a run is longer than a step
   e.blocks = least_blocks(w, e.tile);
   e.tiles = tiles_of(w, e.tile);
   e.microseconds = microseconds(w, e.tile);

@@ -30,9 +30,8 @@ void print_multiplication(TextWriter& out, const TensorCores& e) {
   if (e.operand_bytes == 2)
     end += fmt::format(", {}, {}", e.a.k_fastest ? 0 : 1, e.b.k_fastest ? 0 : 1);
   out.line("#define SINTER_MULTIPLY_END \"{}\"", end);
-  out.line("#define SINTER_MULTIPLY_SUMS {}", e.tile.n / 2);
-  out.line("#define SINTER_MULTIPLY_SUM {}", e.integers ? "int" : "float");
-  out.line("#define SINTER_SUM \"{}\"", sum);
+  out.line("#define SINTER_SUM_COUNT {}", e.tile.n / 2);
+  out.line("#define SINTER_SUM_TYPE {}", sum);
 }
 
 void print_boxed_operand(TextWriter& out, const BoxedOperand& o, std::string_view struct_name,

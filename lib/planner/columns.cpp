@@ -6,7 +6,6 @@
 
 #include "plan/access.hpp"
 #include "plan/device_model.hpp"
-#include "plan/liveness.hpp"
 #include "planner/body_copy.hpp"
 #include "planner/domain.hpp"
 

@@ -1,6 +1,7 @@
-// Reductions over the rows of a kernel that has something else to do along them: of a rowwise
-// kernel's columns, and of a contraction's results.
-// Blocks keep running results of the rows that they meet, and a second kernel combines these.
+// Reductions that a kernel can only begin, and the kernels that finish them:
+//   rowwise      values reduced down the columns: each block keeps running results of the rows that
+//                it walks over
+//   contraction  results reduced over rows, columns or both: 16 of them at a time
 #pragma once
 #include <string_view>
 #include <vector>

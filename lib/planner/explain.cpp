@@ -73,7 +73,10 @@ std::string how_contraction(const PlanKernel& k) {
            fmt::format("tensor cores, {} x {} warps, {} steps of {} in shared memory",
                        get("warps_m"), get("warps_n"), get("stages"), get("tile_k")) +
            moved("A", get("a_copied"), get("a_width")) +
-           moved("B", get("b_copied"), get("b_width"));
+           moved("B", get("b_copied"), get("b_width")) +
+           (get("settle") > 0 ? fmt::format("; sums move to 32-bit integers every {} terms",
+                                            get("settle") * get("tile_k"))
+                              : "");
   return fmt::format("tiles of {0} x {0} results on ordinary cores, as ", get("tile")) +
          (get("annihilating_zero")
               ? "products with a zero of A are zero also where B is infinite"

@@ -1,7 +1,6 @@
 // The kernels of the pointwise, rowwise and data-movement patterns.
 #include <algorithm>
 
-#include "plan/access.hpp"
 #include "planner/body_builder.hpp"
 #include "planner/domain.hpp"
 #include "reference/element.hpp"

@@ -93,7 +93,7 @@ class HostKernels {
 
  private:
   Status compile(const PlanKernel& k, bool hopper, const std::string& at) const {
-    const bool wgmma = k.source.find("SINTER_MULTIPLY_SUMS") != std::string::npos;
+    const bool wgmma = k.source.find("SINTER_SUM_COUNT") != std::string::npos;
     std::ofstream(at + ".cpp") << "#define __CUDA_ARCH__ " << (hopper ? 900 : 800)
                                << (wgmma ? "\n#define EMULATOR_WGMMA" : "")
                                << "\n#include \"emulator/device.hpp\"\n"

@@ -25,6 +25,10 @@ void gradients(Graph& g) {
   g.output(d.dx, "dx");
   g.output(d.dscale, "dscale");
 }
+void column_sums(Graph& g) {
+  const auto x = g.tensor({.name = "x", .dim = {512, 1024}});
+  g.output(reduction(x, ReductionMode::add, {1, 1024}), "y", {.data_type = f32});
+}
 void product(Graph& g) {
   const auto a = g.tensor({.name = "a", .dim = {1, 136, 1032}});
   const auto b = g.tensor({.name = "b", .dim = {1, 1032, 200}});
@@ -53,6 +57,11 @@ const Mutant kMutants[] = {
      row_softmax,
      "",
      {kReductions, "mine[i];\n      __syncthreads();", "mine[i];"}},
+    {"sums that threads share read before they are made",
+     column_sums,
+     "",
+     {kReductions, "shared[sum] = whole;\n        }\n        __syncthreads();",
+      "shared[sum] = whole;\n        }"}},
     {"column sums without a barrier",
      gradients,
      "",

@@ -61,11 +61,16 @@ template <int groups>
 void multiply_wait() {
   machine->wait_for_multiplications(groups);
 }
-// What kernels keep in registers that they name themselves.
+// What kernels keep in registers that they name themselves. They start with any bits.
+inline constexpr int kMostThreads = 384;  // of a block that multiplies
 template <int set, class Sum, int count>
 Sum (&thread_sums())[count] {
-  thread_local Sum sums[1024][count];
+  thread_local Sum sums[kMostThreads][count];
   return sums[threadIdx.x];
+}
+template <class Sum, int count>
+void forget(Sum (&sums)[count]) {
+  std::memset(sums, 0xff, sizeof sums);
 }
 inline void store_shared(unsigned to, const void* from, std::size_t bytes) {
   std::memcpy(shared_pointer(to), from, bytes);

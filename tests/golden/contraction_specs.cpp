@@ -212,7 +212,8 @@ KernelSpec hopper_pair() {
                             .label = "total",
                             .port = b.port("total_parts", f32, strided({0, 1, 0}), true),
                             .slot_m = 704,
-                            .type = f32});
+                            .type = f32,
+                            .result = {}});
   Statement total;
   total.kind = StatementKind::column;
   total.port = 0;

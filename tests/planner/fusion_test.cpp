@@ -87,8 +87,7 @@ TEST_CASE("causal attention is two contractions and a softmax, its mask has no m
        v = g.tensor({.name = "v", .dim = {2, 2, 64, 32}});
   g.output(sdpa(q, k, v, {.attn_scale = 0.5, .causal_mask = true}), "o");
   const auto p = plan(g);
-  CHECK(p.families() ==
-        std::vector{Family::contraction, Family::rowwise, Family::contraction});
+  CHECK(p.families() == std::vector{Family::contraction, Family::rowwise, Family::contraction});
   const std::int64_t scores = 2 * 4 * 64 * 64;
   CHECK(p.partition.workspace_bytes <= scores * (4 + 2) + 512);
 }
@@ -96,8 +95,8 @@ TEST_CASE("causal attention is two contractions and a softmax, its mask has no m
 TEST_CASE("transposes, slices and splits of stored tensors cost no kernel") {
   Graph g;
   auto x = g.tensor({.name = "x", .dim = {6, 8, 10}});
-  auto t = transpose(slice(x, {.start = {0, 2, 0}, .limit = {6, 8, 10}, .step = {1, 2, 1}}),
-                     {2, 0, 1});
+  auto t =
+      transpose(slice(x, {.start = {0, 2, 0}, .limit = {6, 8, 10}, .step = {1, 2, 1}}), {2, 0, 1});
   g.output(relu(reshape(t, {5, 2, 6, 3})), "y");
   CHECK(plan(g).families() == std::vector{Family::pointwise});
 }
@@ -109,7 +108,8 @@ TEST_CASE("a reshape that no strides can express is copied once") {
   const auto p = plan(g);
   REQUIRE(p.partition.kernels.size() == 2);
   const auto& ports = p.partition.kernels[0].ports;
-  CHECK(std::any_of(ports.begin(), ports.end(), [](const auto& q) { return !q.access.via.empty(); }));
+  CHECK(
+      std::any_of(ports.begin(), ports.end(), [](const auto& q) { return !q.access.via.empty(); }));
 }
 
 TEST_CASE("parts of a concatenation are written where they belong") {
@@ -142,8 +142,8 @@ TEST_CASE("an elementwise chain before a matmul runs as its prologue when it rea
 
 TEST_CASE("a prologue that would read more than the operand is refused with the reason") {
   Graph g{{.io = f32, .intermediate = bf16}};
-  auto x = g.tensor({.name = "x", .dim = {2048, 96}}), z = g.tensor({.name = "z", .dim = {2048, 96}}),
-       w = g.tensor({.name = "w", .dim = {96, 48}});
+  auto x = g.tensor({.name = "x", .dim = {2048, 96}}),
+       z = g.tensor({.name = "z", .dim = {2048, 96}}), w = g.tensor({.name = "w", .dim = {96, 48}});
   g.output(matmul(x * z, w), "y");
   const auto p = plan(g);
   CHECK(p.families() == std::vector{Family::pointwise, Family::contraction});
@@ -167,7 +167,8 @@ TEST_CASE("a constant image of a padded convolution lies in memory, so that its 
   const auto p = plan(g);
   REQUIRE(p.families() == std::vector{Family::pointwise, Family::contraction});
   const auto& ports = p.partition.kernels[1].ports;
-  CHECK(std::any_of(ports.begin(), ports.end(), [](const auto& q) { return !q.access.windows.empty(); }));
+  CHECK(std::any_of(ports.begin(), ports.end(),
+                    [](const auto& q) { return !q.access.windows.empty(); }));
 }
 
 TEST_CASE("tensors that do not live at the same time share workspace") {
@@ -230,6 +231,31 @@ TEST_CASE("a norm's gradients are one pass over the rows and a kernel that finis
   CHECK(walk.slots == 103);
   CHECK(finish.extent == Dims{512, 103});
   CHECK(p.partition.workspace_bytes == 2 * 103 * 512 * 4);
+}
+
+TEST_CASE("as many blocks sum up columns as pay") {
+  const auto slots = [](std::int64_t rows, std::int64_t columns) {
+    Graph g{{.io = bf16}};
+    const auto x = g.tensor({.name = "x", .dim = {rows, columns}}),
+               dy = g.tensor({.name = "dy", .dim = {rows, columns}}),
+               scale = g.tensor({.name = "scale", .dim = {1, columns}}),
+               inv = g.tensor({.name = "inv", .dim = {rows, 1}, .data_type = f32});
+    const auto d = rmsnorm_backward(dy, x, scale, inv);
+    g.output(d.dx, "dx");
+    g.output(d.dscale, "dscale");
+    return plan(g).partition.kernels[0].slots;
+  };
+  CHECK(slots(50, 2048) == 50);     // few steps: a block each
+  CHECK(slots(100, 2048) == 64);    // the least
+  CHECK(slots(256, 2048) == 96);    // six times the root
+  CHECK(slots(1024, 2048) == 132);  // one a multiprocessor
+  CHECK(slots(2048, 2048) == 264);
+  CHECK(slots(8192, 2048) == 264);   // no more than two,
+  CHECK(slots(16384, 2048) == 396);  // until there are four times the root,
+  CHECK(slots(32768, 2048) == 528);
+  CHECK(slots(32768, 4096) == 264);  // or threads run out
+  CHECK(slots(32768, 8192) == 132);
+  CHECK(slots(131072, 128) == 132);  // large blocks take short rows
 }
 
 TEST_CASE("a node that needs a column's total does not join its kernel") {

@@ -5,9 +5,8 @@
 //   #define SINTER_MULTIPLY "n192k16.f32.bf16.bf16"  columns, k, types of the sums, of a and of b
 //   #define SINTER_MULTIPLY_END ", 1, 1, 0, 0"       of floats, their signs; of 16 bits, 1 where
 //                                                    an operand's k is not fastest
-//   #define SINTER_MULTIPLY_SUMS 96                  that a thread holds: half the columns
-//   #define SINTER_MULTIPLY_SUM float                their type, f32 or s32
-//   #define SINTER_SUM "f32"
+//   #define SINTER_SUM_COUNT 96                      that a thread holds: half the columns
+//   #define SINTER_SUM_TYPE f32                      or s32
 //
 // Sums are registers with names of their own: s2_0_0 to s2_0_15, s2_1_0, ... are those of set 2.
 // C++ never sees them: to follow some hundred values through a kernel took the compiler a fifth of
@@ -16,15 +15,22 @@
 #include "sinter/device/core/device.cuh"
 
 #ifdef SINTER_OWN_WGMMA
-// The host's are arrays: thread_sums<set, type, count>().
+// The host's are arrays, thread_sums<set, type, count>(). It also defines multiply_as, forget and
+// store_shared.
 namespace sinter::hopper {
 
+struct SumTypes {
+  using f32 = float;
+  using s32 = int;
+};
 template <int set>
 SINTER_DEVICE auto& sums() {
-  return thread_sums<set, SINTER_MULTIPLY_SUM, SINTER_MULTIPLY_SUMS>();
+  return thread_sums<set, SumTypes::SINTER_SUM_TYPE, SINTER_SUM_COUNT>();
 }
 template <int set>
-SINTER_DEVICE void declare_sums() {}
+SINTER_DEVICE void declare_sums() {
+  forget(sums<set>());
+}
 template <int set, int step_a, int step_b>
 SINTER_DEVICE void multiply(unsigned long long a, unsigned long long b, bool keep) {
   multiply_as<step_a, step_b>(SINTER_MULTIPLY SINTER_MULTIPLY_END, sums<set>(), a, b, keep);
@@ -35,7 +41,7 @@ SINTER_DEVICE void clear_sums() {
 }
 template <int set, int other>
 SINTER_DEVICE void add_sums() {
-  for (int i = 0; i < SINTER_MULTIPLY_SUMS; ++i) sums<set>()[i] += sums<other>()[i];
+  for (int i = 0; i < SINTER_SUM_COUNT; ++i) sums<set>()[i] += sums<other>()[i];
 }
 template <int set, int first, int below>
 SINTER_DEVICE void store_sums(unsigned to) {
@@ -86,17 +92,21 @@ namespace sinter::hopper {
 #define SINTER_EACH_OF(count, M, c, ...) SINTER_EACH_##count(M, c, __VA_ARGS__)
 #define SINTER_EACH(count, M, c, ...) SINTER_EACH_OF(count, M, c, __VA_ARGS__)
 
+#define SINTER_TEXT_OF(x) #x
+#define SINTER_TEXT(x) SINTER_TEXT_OF(x)
+
 // Text for one sum; `s` is the name of its set, "s%0_" where operand 0 is the number.
 #define SINTER_NAME(g, i, s) s #g "_" #i
 #define SINTER_CLEAR(g, i, s) "mov.b32 " SINTER_NAME(g, i, s) ", 0;"
-#define SINTER_ADD(g, i, s, t) \
-  "add." SINTER_SUM " " SINTER_NAME(g, i, s) ", " SINTER_NAME(g, i, s) ", " SINTER_NAME(g, i, t) ";"
+#define SINTER_ADD(g, i, s, t)                                                   \
+  "add." SINTER_TEXT(SINTER_SUM_TYPE) " " SINTER_NAME(g, i, s) ", " SINTER_NAME( \
+      g, i, s) ", " SINTER_NAME(g, i, t) ";"
 
-// Once a kernel: a function has a name only once.
+// To be called once a kernel: a register is declared once in a function.
 template <int set, int group = 0>
 SINTER_DEVICE void declare_sums() {
-  asm volatile(".reg ." SINTER_SUM " s%0_%1_<16>;" ::"n"(set), "n"(group));
-  if constexpr ((group + 1) * 16 < SINTER_MULTIPLY_SUMS) declare_sums<set, group + 1>();
+  asm volatile(".reg ." SINTER_TEXT(SINTER_SUM_TYPE) " s%0_%1_<16>;" ::"n"(set), "n"(group));
+  if constexpr ((group + 1) * 16 < SINTER_SUM_COUNT) declare_sums<set, group + 1>();
 }
 
 // For the 128 bytes of k of a stage: four multiplications in one statement, which takes the
@@ -106,7 +116,7 @@ template <int set, int step_a, int step_b>
 SINTER_DEVICE void multiply(unsigned long long a, unsigned long long b, bool keep) {
 #define SINTER_ONE(keep)                                               \
   "wgmma.mma_async.sync.aligned.m64" SINTER_MULTIPLY " {" SINTER_EACH( \
-      SINTER_MULTIPLY_SUMS, SINTER_NAME, ", ", "s%0_") "}, a, b, " keep SINTER_MULTIPLY_END "; "
+      SINTER_SUM_COUNT, SINTER_NAME, ", ", "s%0_") "}, a, b, " keep SINTER_MULTIPLY_END "; "
 #define SINTER_ONE_MORE "add.s64 a, a, %4; add.s64 b, b, %5; " SINTER_ONE("more")
   asm volatile(
       "{.reg .pred keep, more; setp.ne.b32 keep, %3, 0; setp.eq.b32 more, 0, 0; "
@@ -119,16 +129,17 @@ SINTER_DEVICE void multiply(unsigned long long a, unsigned long long b, bool kee
 
 template <int set>
 SINTER_DEVICE void clear_sums() {
-  asm volatile(SINTER_EACH(SINTER_MULTIPLY_SUMS, SINTER_CLEAR, " ", "s%0_")::"n"(set));
+  asm volatile(SINTER_EACH(SINTER_SUM_COUNT, SINTER_CLEAR, " ", "s%0_")::"n"(set));
 }
 template <int set, int other>
 SINTER_DEVICE void add_sums() {
-  asm volatile(SINTER_EACH(SINTER_MULTIPLY_SUMS, SINTER_ADD, " ", "s%0_", "s%1_")::"n"(set),
+  asm volatile(SINTER_EACH(SINTER_SUM_COUNT, SINTER_ADD, " ", "s%0_", "s%1_")::"n"(set),
                "n"(other));
 }
 // Stores four sums from the `first` on, a multiple of 4: two at `to` and two `below` bytes further.
 template <int set, int first, int below>
 SINTER_DEVICE void store_sums(unsigned to) {
+  static_assert(first % 4 == 0);
   constexpr int group = first / 16, place = first % 16;
   asm volatile(
       "st.shared.v2.b32 [%6], {s%0_%1_%2, s%0_%1_%3}; "

@@ -38,8 +38,9 @@ struct Slab {
       for (int j = 0; j < columns / 8; ++j) at[j] = place(lane / 4, j * 8 + lane % 4 * 2);
     }
   };
-  // Puts of block `block` of the sums columns `from` of the result and the ones after it; of
-  // several products, those of the first one, then those of the next. See HeldSums.
+  // Puts columns `from` of the result and the ones after it, of block number `block` of the sums;
+  // of several products, those of the first one, then those of the next. `Sums` tells how many
+  // `blocks` there are and the `count` of a block, and does store<block, first>(to), as HeldSums.
   template <int block, int from, int products, int i = 0, class Sums>
   SINTER_DEVICE void put(const Fragment& fragment, const Sums& sums) {
     constexpr int each = Sums::count / products, left = (each - from / 2) / 4,
@@ -68,7 +69,7 @@ struct Slab {
   }
 };
 
-// A warp's sums in registers: blocks of 16 rows, or of 64 of which each warp has 16.
+// A warp's sums as arrays: blocks of 16 rows.
 template <class Sum, int blocks_, int count_>
 struct HeldSums {
   static constexpr int blocks = blocks_, count = count_;

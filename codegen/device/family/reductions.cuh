@@ -167,7 +167,7 @@ struct RowThreads {
   // Combines the lanes' partials, for `count` reductions at once, always in the same order; every
   // lane gets the totals of its row. Within a warp by exchange, across warps through shared memory.
   // All threads of the block must call. `turn` counts the calls: two buffers take turns, so that
-  // one barrier is enough.
+  // no barrier stands between two calls.
   template <class R, int count, class Partial>
   SINTER_DEVICE void total(Partial (&mine)[count], int& turn) const {
 #pragma unroll
