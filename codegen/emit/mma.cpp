@@ -42,6 +42,13 @@ struct Factors {
     depth = static_cast<double>(count(spec.extent, end - spec.k, end));
   }
 
+  // The type that holds both; none where there is no such type, or sums may leave 32 bits.
+  DataType number() const {
+    if (integers && !(depth * largest_product < 0x1p31)) return DataType::none;
+    for (DataType t : {DataType::f16, DataType::bf16, DataType::tf32})
+      if (holds(t, a) && holds(t, b)) return t;
+    return DataType::none;
+  }
   // How many products f32 adds up without rounding; 0: as many as there are.
   int exact_run() const {
     constexpr double exact = 0x1p24;
@@ -62,13 +69,7 @@ bool light(const KernelSpec& spec, const Mma& e) {
 
 }  // namespace
 
-DataType factor_type(const KernelSpec& spec) {
-  const Factors f(spec);
-  if (f.integers && !(f.depth * f.largest_product < 0x1p31)) return DataType::none;
-  for (DataType t : {DataType::f16, DataType::bf16, DataType::tf32})
-    if (holds(t, f.a) && holds(t, f.b)) return t;
-  return DataType::none;
-}
+DataType factor_type(const KernelSpec& spec) { return Factors(spec).number(); }
 
 std::optional<MmaPlan> plan_mma(const KernelSpec& given) {
   if (given.family != Family::contraction || given.annihilating_zero) return {};
@@ -77,7 +78,7 @@ std::optional<MmaPlan> plan_mma(const KernelSpec& given) {
   MmaPlan plan{given, {}};
   KernelSpec& spec = plan.spec;
   Mma& e = plan.engine;
-  e.number = factor_type(spec);
+  e.number = factors.number();
   if (e.number == DataType::none) return {};
   const int run = factors.exact_run();
   order_depth(spec);

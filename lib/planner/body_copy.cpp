@@ -55,6 +55,13 @@ int BodyCopy::add(Statement s) {
 
 int BodyCopy::add_port(KernelPort p) { return sinter::add_port(to_, std::move(p)); }
 
+int BodyCopy::add_convert(int value, DataType arithmetic, DataType type, const std::string& label) {
+  Statement s = statement(StatementKind::convert, arithmetic, label);
+  s.type = type;
+  s.args = {value};
+  return add(std::move(s));
+}
+
 int BodyCopy::add_store(int value, DataType arithmetic, const KernelPort& port, bool per_row) {
   Statement s = statement(StatementKind::store, arithmetic, port.name);
   s.args = {value};
@@ -126,12 +133,7 @@ int finish_parts(KernelSpec& spec, BodyCopy& body, const KernelPort& partials, R
     root.mode = PointwiseMode::sqrt;
     root.args = {result};
     result = body.add(std::move(root));
-    if (arithmetic != type) {
-      Statement convert = statement(StatementKind::convert, arithmetic, label);
-      convert.type = arithmetic;
-      convert.args = {result};
-      result = body.add(std::move(convert));
-    }
+    if (arithmetic != type) result = body.add_convert(result, arithmetic, arithmetic, label);
   }
   spec.phases = 2;
   return result;

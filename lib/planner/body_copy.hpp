@@ -19,6 +19,8 @@ class BodyCopy {
   // Adds a statement; phases and levels follow from the operands.
   int add(Statement s);
   int add_port(KernelPort p);
+  // The value rounded to a type.
+  int add_convert(int value, DataType arithmetic, DataType type, const std::string& label);
   int add_store(int value, DataType arithmetic, const KernelPort& port, bool per_row);
 
  private:

@@ -41,10 +41,7 @@ class Finish {
     if (c.result.type != c.type && c.type != c.arithmetic) {
       // Stored narrower than its own type, the value is first rounded to its own.
       arithmetic = fits_f32(c.type) ? DataType::f32 : DataType::f64;
-      Statement convert = statement(StatementKind::convert, arithmetic, c.label);
-      convert.type = c.type;
-      convert.args = {value};
-      value = body_.add(std::move(convert));
+      value = body_.add_convert(value, arithmetic, c.type, c.label);
     }
     body_.add_store(value, arithmetic, result, true);
   }

@@ -27,6 +27,15 @@ struct List {
   static constexpr int size = sizeof...(Items);
 };
 
+// Calls f<0>(), f<1>(), ... to f<count - 1>(), where a number must be known when compiling.
+template <int count, int i = 0, class F>
+SINTER_DEVICE void for_each_number(const F& f) {
+  if constexpr (i < count) {
+    f.template operator()<i>();
+    for_each_number<count, i + 1>(f);
+  }
+}
+
 constexpr SINTER_DEVICE long long ceil_divide(long long a, long long b) { return (a + b - 1) / b; }
 
 }  // namespace sinter

@@ -181,12 +181,11 @@ SINTER_DEVICE void release(unsigned empty) {
 // A warpgroup's sums, a set for every 64 rows. With `settle` those of two stages follow.
 template <class Config>
 struct NamedSums {
-  static constexpr int blocks = Shape<Config>::blocks, count = Config::tile_n / 2;
+  static constexpr int blocks = Shape<Config>::blocks, count = Config::tile_n / 2,
+                       sets = blocks * (Config::settle ? 3 : 1);
 
-  template <int set = 0>
   static SINTER_DEVICE void declare() {
-    hopper::declare_sums<set>();
-    if constexpr (set + 1 < blocks * (Config::settle ? 3 : 1)) declare<set + 1>();
+    for_each_number<sets>([]<int set>() { hopper::declare_sums<set>(); });
   }
   template <int block, int first>
   SINTER_DEVICE void store(float* to) const {
@@ -197,15 +196,9 @@ struct NamedSums {
 
 // Adds a stage's sums to those of the stages before it: the tensor cores add 8-bit products with
 // fewer bits than f32 has.
-template <int blocks, int from, int set = 0>
+template <int blocks, int from>
 SINTER_DEVICE void settle() {
-  hopper::add_sums<set, from + set>();
-  if constexpr (set + 1 < blocks) settle<blocks, from, set + 1>();
-}
-template <int blocks, int set = 0>
-SINTER_DEVICE void clear() {
-  hopper::clear_sums<set>();
-  if constexpr (set + 1 < blocks) clear<blocks, set + 1>();
+  for_each_number<blocks>([]<int set>() { hopper::add_sums<set, from + set>(); });
 }
 
 // With `alternate` a consumer may wait for a stage only when the other one has waited for all of
@@ -224,12 +217,6 @@ SINTER_DEVICE void give_turn(int consumer) {
 }
 
 // Waits for a stage and starts its multiplications, to the sets from `first` on.
-template <class Config, class A, class B, int first, int block = 0>
-SINTER_DEVICE void multiply_blocks(unsigned long long a, unsigned long long b, bool keep) {
-  hopper::multiply<first + block, kStride<A>, kStride<B>>(a + block * 512, b, keep);
-  if constexpr (block + 1 < Shape<Config>::blocks)
-    multiply_blocks<Config, A, B, first, block + 1>(a, b, keep);
-}
 template <class Config, class A, class B, int first = 0>
 SINTER_DEVICE void multiply_stage(unsigned long long a0, unsigned long long b0, unsigned shared,
                                   const Turn<Config::stages>& turn, bool keep) {
@@ -237,7 +224,10 @@ SINTER_DEVICE void multiply_stage(unsigned long long a0, unsigned long long b0, 
   const int offset = turn.stage * (S::stage_bytes / 16);
   hopper::wait(shared + S::full + turn.stage * 8, turn.parity);
   hopper::multiply_fence();
-  multiply_blocks<Config, A, B, first>(a0 + offset, b0 + offset, keep);
+  const unsigned long long a = a0 + offset, b = b0 + offset;
+  for_each_number<S::blocks>([&]<int block>() {
+    hopper::multiply<first + block, kStride<A>, kStride<B>>(a + block * 512, b, keep);
+  });
   hopper::multiply_commit();
 }
 
@@ -271,7 +261,7 @@ SINTER_DEVICE void multiply_and_settle(unsigned long long a0, unsigned long long
                                        const DoneWaiting& done_waiting) {
   using S = Shape<Config>;
   constexpr int even = S::blocks, odd = 2 * S::blocks;  // their first sets
-  clear<S::blocks>();
+  for_each_number<S::blocks>([]<int set>() { hopper::clear_sums<set>(); });
 #pragma unroll 1
   for (int step = first_step; step + 1 < end_step; step += 2) {
     const int first = turn.stage;

@@ -182,6 +182,13 @@ struct RowThreads {
       };
       __shared__ alignas(16) Partial buffer[2][parts * count * rows];
       auto& shared = buffer[turn % 2];
+      constexpr int apart = rows_fastest ? count * rows : 1;  // parts of a sum
+      const auto whole = [&](int first) {
+        Partial sum = shared[first];
+#pragma unroll
+        for (int p = 1; p < parts; ++p) sum = R::combine(sum, shared[first + p * apart]);
+        return sum;
+      };
       if (lane % in_warp == 0)
 #pragma unroll
         for (int i = 0; i < count; ++i) shared[at(lane % lanes / in_warp, i)] = mine[i];
@@ -189,22 +196,14 @@ struct RowThreads {
       if constexpr (rows_fastest && parts * count > kFewTerms) {
         // Each sum is made once, by one of the threads.
 #pragma unroll 1
-        for (int sum = static_cast<int>(threadIdx.x); sum < count * rows; sum += threads) {
-          Partial whole = shared[sum];
-#pragma unroll
-          for (int p = 1; p < parts; ++p) whole = R::combine(whole, shared[p * count * rows + sum]);
-          shared[sum] = whole;
-        }
+        for (int sum = static_cast<int>(threadIdx.x); sum < count * rows; sum += threads)
+          shared[sum] = whole(sum);
         __syncthreads();
 #pragma unroll
         for (int i = 0; i < count; ++i) mine[i] = shared[at(0, i)];
       } else {
 #pragma unroll
-        for (int i = 0; i < count; ++i) {
-          mine[i] = shared[at(0, i)];
-#pragma unroll
-          for (int p = 1; p < parts; ++p) mine[i] = R::combine(mine[i], shared[at(p, i)]);
-        }
+        for (int i = 0; i < count; ++i) mine[i] = whole(at(0, i));
       }
     }
     if constexpr (blocks > 1) {
