@@ -58,10 +58,12 @@ CUresult encode_map(const Driver& driver, const MapPatch& p, std::byte* memory,
   CUtensorMap map;
   static_assert(sizeof map == kTensorMapBytes);
   // What lies outside the extents is read as zeros.
+  // Larger pieces for the second-level cache (256 bytes) would cost 4 % where memory is the limit
+  // (33.4 instead of 32.2 us for 8 x 8192 x 8192 of bf16 on an H200), and gain nothing elsewhere.
   const CUresult r = driver.tensor_map_encode_tiled(
       &map, p.type, p.rank, memory + p.pointer_offset, p.dim.data(), p.stride.data(), p.box.data(),
       kElementSteps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, p.swizzle,
-      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (r != CUDA_SUCCESS) return r;
   // A known defect of drivers up to 13.1: they set this bit for small tensors too, where it must
   // not be set.

@@ -113,7 +113,7 @@ TEST_CASE_METHOD(Fixture, "[child] tensor maps are encoded over the pointers of 
   CHECK((last.box[0] == 8 && last.box[1] == 3));
   CHECK((last.element_steps[0] == 1 && last.element_steps[1] == 1));
   CHECK(last.swizzle == 1);    // 32 bytes
-  CHECK(last.promotion == 3);  // 256 bytes
+  CHECK(last.promotion == 2);  // 128 bytes
   CHECK((last.interleave == 0 && last.fill == 0));
 
   alignas(16) float other[4] = {};
