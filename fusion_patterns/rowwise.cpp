@@ -1,4 +1,5 @@
-// Rowwise: reductions over the same axes of the same domain with everything elementwise around them.
+// Rowwise: reductions over the same axes of the same domain with everything elementwise around
+// them.
 //
 //     x ----> prologue ----> reduce ----> per-row values
 //      \________________________ \________/
@@ -15,7 +16,7 @@ namespace sinter {
 namespace {
 
 // A thread keeps the running results of its columns in registers.
-constexpr std::int64_t kMaxColumns = 16384;
+constexpr std::int64_t kMaxColumns = 24576;
 
 // The node reduces exactly the axes that the rows keep, and a row is contiguous.
 bool reduces_columns(const Graph& g, const Node& n, const Dims& full, const Dims& kept) {

@@ -59,6 +59,16 @@ bool BodyText::copied(int i) const {
          port.type == spec_.ports[static_cast<std::size_t>(s.port)].type;
 }
 
+// Where an element counts in a reduction, after what it adds: ", ..." or nothing.
+std::string BodyText::condition(const Statement& s) const {
+  std::string c;
+  if (packing_ && packing_->clipped) c = "sinter::inside_row(c, 0)";
+  if (s.kind == StatementKind::reduce && !s.access.windows.empty())
+    c += fmt::format("{}sinter::holds<Config::{}>(c)", c.empty() ? "" : " && ",
+                     inside_access_name(at(kernel_.reduction, s.port)));
+  return c.empty() ? c : ", " + c;
+}
+
 void BodyText::print(TextWriter& out, int i) const {
   const Statement& s = statement(i);
   if (copied(i))
@@ -69,14 +79,12 @@ void BodyText::print(TextWriter& out, int i) const {
   else if (s.kind == StatementKind::store)
     out.line("sinter::store<Config::{}>(args.{}, c, {});", at(kernel_.access, s.port),
              at(kernel_.port, s.port), name(s.args[0]));
-  else if (s.kind == StatementKind::reduce && s.access.windows.empty())
-    out.line("reductions.accumulate<{}>({});", at(kernel_.reduction, s.port), name(s.args[0]));
   else if (s.kind == StatementKind::reduce)
-    out.line("reductions.accumulate<{0}>({1}, sinter::holds<Config::{2}>(c));",
-             at(kernel_.reduction, s.port), name(s.args[0]),
-             inside_access_name(at(kernel_.reduction, s.port)));
+    out.line("reductions.accumulate<{}>({}{});", at(kernel_.reduction, s.port), name(s.args[0]),
+             condition(s));
   else if (s.kind == StatementKind::column)
-    out.line("columns.accumulate<{}>({});", at(kernel_.column, s.port), name(s.args[0]));
+    out.line("columns.accumulate<{}>({}{});", at(kernel_.column, s.port), name(s.args[0]),
+             condition(s));
   else
     out.line("const {} {} = {};", value_type(s.arithmetic), name(i), expression(i));
 }
@@ -189,8 +197,7 @@ std::string BodyText::expression(int i) const {
     case StatementKind::gather:
       return gather(s);
     case StatementKind::accumulator:
-      return cast(packing_ ? fmt::format("acc[{}]", s.dim) : "acc", spec_.accumulate,
-                  s.arithmetic);
+      return cast(packing_ ? fmt::format("acc[{}]", s.dim) : "acc", spec_.accumulate, s.arithmetic);
     case StatementKind::reduced:
       return cast(fmt::format("reductions.result<{}>()", at(kernel_.reduction, s.port)),
                   spec_.reductions[static_cast<std::size_t>(s.port)].arithmetic, s.arithmetic);

@@ -27,7 +27,8 @@ class BodyText {
   bool of_row(int i) const;
   // True for one of these whose packs pass through a tile in shared memory.
   bool staged(int i) const;
-  // Pointwise: true for a store of what was loaded from packs of the same type: the bits are copied.
+  // Pointwise: true for a store of what was loaded from packs of the same type: the bits are
+  // copied.
   bool copied(int i) const;
   // "const float y = ...;", or the store or reduce.
   void print(TextWriter& out, int i) const;
@@ -35,6 +36,7 @@ class BodyText {
   void print_assignment(TextWriter& out, int i) const;
 
  private:
+  std::string condition(const Statement& s) const;
   std::string expression(int i) const;
   std::string operand(const Statement& user, std::size_t arg) const;
   std::string cast(std::string value, DataType from, DataType to) const;

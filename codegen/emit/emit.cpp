@@ -233,7 +233,9 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
   print_includes(out, spec, schedule);
   out.blank();
   print_config(out, spec, names, schedule, {&body, &a, &b});
-  out.line("using Coord = sinter::Coordinates<Config::Index, Config::Extent>;");
+  const bool clipped = spec.family == Family::rowwise && schedule.skew >= 0;
+  out.line("using Coord = sinter::{}Coordinates<Config::Index, Config::Extent>;",
+           clipped ? "Clipped" : "");
   out.blank();
   print_args(out, spec, names, schedule);
   out.blank();
@@ -254,7 +256,7 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
         phases += fmt::format("{}Phase{}", p ? ", " : "", p);
       }
       out.line("using Phases = sinter::List<{}>;", phases);
-      if (!spec.columns.empty()) print_column_stores(out, spec, names);
+      if (!spec.columns.empty()) print_column_stores(out, spec, names, schedule);
       break;
     }
     case Family::contraction:

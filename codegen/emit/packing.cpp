@@ -139,6 +139,19 @@ std::vector<int> ports_of_rows(const KernelSpec& spec, const Packing& packing) {
   return ports;
 }
 
+namespace {
+
+// Weights that are cut out of aligned pieces, as packs of rows do not start where theirs do. The
+// first weight is aligned, so that no piece in the middle of a row lies before it.
+bool shifts(const KernelSpec& spec, const KernelPort& p, int dim, int width) {
+  const int bytes = info(p.type).bytes;
+  return !p.written && same_for_all_rows(spec, p.access) && p.access.windows.empty() &&
+         common_step(spec, p.access, dim, 1) == 1 && bytes <= 4 && width * bytes >= 8 &&
+         p.alignment >= kMoveBytes && multiple(p.access.offset * bytes, kMoveBytes);
+}
+
+}  // namespace
+
 bool choose_skewed_rows(const KernelSpec& spec, int widest, Packing& packing, int& skew) {
   const int dim = spec.extent.size() - 1;
   if (spec.kept != dim) return false;
@@ -161,6 +174,7 @@ bool choose_skewed_rows(const KernelSpec& spec, int widest, Packing& packing, in
   if (by < 0) return false;
   p.width = std::min({widest, kMoveBytes / least, 2 * kMoveBytes / most});
   p.narrowest = least;
+  p.clipped = true;
   if (p.width * least < kMoveBytes) return false;
   for (std::size_t i = 0; i < used.size(); ++i) {
     const KernelPort& port = spec.ports[i];
@@ -170,10 +184,20 @@ bool choose_skewed_rows(const KernelSpec& spec, int widest, Packing& packing, in
         return false;
       p.ports[i] = {.kind = PortPack::Kind::pack, .aligned = p.width};
       if (!port.written) p.fetched_bytes += p.width * info(port.type).bytes;
+    } else if (shifts(spec, port, dim, p.width)) {
+      p.ports[i] = {.kind = PortPack::Kind::shifted, .weight = true};
+      p.fetched_bytes += p.width * info(port.type).bytes;
     } else if (!port.written && common_step(spec, port.access, dim, p.width) == 0) {
       p.ports[i] = {.kind = PortPack::Kind::same, .weight = same_for_all_rows(spec, port.access)};
       p.fetched_bytes += info(port.type).bytes;
     }
+  }
+  // Blocks that walk over the rows take those that start alike, and write where they do.
+  if (spec.slots > 0) {
+    const Access& a = spec.ports[static_cast<std::size_t>(by)].access;
+    if (spec.kept != 1 || spec.slots % p.width != 0 || !multiple(a.offset, p.width) ||
+        !multiple(a.stride[0] - spec.extent[1], p.width))
+      return false;
   }
   packing = std::move(p);
   skew = by;

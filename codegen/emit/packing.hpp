@@ -10,13 +10,12 @@ namespace sinter {
 // What a thread holds of a port at one place of the domain.
 struct PortPack {
   enum class Kind : std::uint8_t {
-    apart,   // nothing: element by element, where the body asks for it
-    pack,    // neighbours that lie one after another
-    same,    // one element for all neighbours
-    staged,  // neighbours out of a tile in shared memory; see tiling.hpp
-    // Operands of contractions:
-    each,     // neighbours fetched one by one
+    apart,    // nothing: element by element, where the body asks for it
+    pack,     // neighbours that lie one after another
+    same,     // one element for all neighbours
+    staged,   // neighbours out of a tile in shared memory; see tiling.hpp
     shifted,  // neighbours cut out of the aligned words around them
+    each,     // operands of contractions: neighbours fetched one by one
   } kind = Kind::apart;
   bool weight = false;  // rowwise: the same for all rows
   // pack, staged: elements that start at a multiple of their joint size, a power of two
@@ -27,6 +26,7 @@ struct Packing {
   int dim = -1;   // the index along which neighbours are packed; -1 where the domain has none
   int width = 1;  // how many; divides the extent, but for a domain of one index
   std::vector<PortPack> ports;
+  bool clipped = false;   // packs may reach out of their row, where elements do not count
   int narrowest = 1;      // bytes of an element of the narrowest type that is packed
   int fetched_bytes = 0;  // that the loads of one place move
 };

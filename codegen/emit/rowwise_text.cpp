@@ -1,5 +1,7 @@
 #include "emit/rowwise_text.hpp"
 
+#include <algorithm>
+
 #include "emit/place_text.hpp"
 #include "emit/spelling.hpp"
 #include "plan/access.hpp"
@@ -27,6 +29,29 @@ void print_function(TextWriter& out, std::string_view signature, const std::vect
   out.close("}");
 }
 
+// Whether the statement may not run for elements out of the row.
+bool reaches_memory(const Statement& s) {
+  return s.kind == StatementKind::load || s.kind == StatementKind::store ||
+         s.kind == StatementKind::gather;
+}
+
+// Cuts what is fetched in aligned pieces out of them, for those of the ports that are.
+void print_settle(TextWriter& out, const KernelNames& names, const Packing& packing,
+                  const std::set<int>& ports, std::string_view function) {
+  std::vector<std::string> shifted;
+  for (int p : ports)
+    if (const auto i = static_cast<std::size_t>(p);
+        packing.ports[i].kind == PortPack::Kind::shifted)
+      shifted.push_back(names.port[i]);
+  out.line("template <int width>");
+  const std::string signature =
+      fmt::format("SINTER_DEVICE static void {}(Place<width>& place)", function);
+  if (shifted.empty()) return out.line("{} {{}}", signature);
+  out.open("{} {{", signature);
+  for (const auto& name : shifted) out.line("place.{}.settle();", name);
+  out.close("}");
+}
+
 }  // namespace
 
 void print_reductions(TextWriter& out, const KernelSpec& spec, const KernelNames& names) {
@@ -42,7 +67,8 @@ void print_reductions(TextWriter& out, const KernelSpec& spec, const KernelNames
 }
 
 // What a block writes for neighbouring columns: its partial results, `slot` rows of them further.
-void print_column_stores(TextWriter& out, const KernelSpec& spec, const KernelNames& names) {
+void print_column_stores(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                         const Schedule& schedule) {
   out.open("struct Columns : ColumnReductions {{");
   out.line("template <int width>");
   out.open(
@@ -51,8 +77,11 @@ void print_column_stores(TextWriter& out, const KernelSpec& spec, const KernelNa
   for (std::size_t i = 0; i < spec.columns.size(); ++i) {
     const auto port = static_cast<std::size_t>(spec.columns[i].port);
     const std::int64_t row = count(spec.extent, spec.kept, spec.extent.size());
-    out.line("sinter::store_partials<Config::{}, {}>(args.{} + slot * {}, c, columns);",
-             names.access[port], names.column[i], names.port[port], row);
+    out.line(
+        "sinter::{0}<Config::{1}>(args.{3} + slot * {4}, c, sinter::partials<{2}>(args.{3}, "
+        "columns));",
+        schedule.skew >= 0 ? "flush_clipped" : "flush", names.access[port], names.column[i],
+        names.port[port], row);
   }
   out.close("}");
   out.close("};");
@@ -116,10 +145,19 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
   const bool skewed = schedule.skew >= 0;
   const std::string_view fetch = skewed ? "fetch_clipped" : "fetch",
                          flush = skewed ? "flush_clipped" : "flush";
-  if (schedule.early > 0) print_prefetch(out, names, first);
+  if (schedule.early > 0)
+    print_prefetch(out, names, skewed ? "prefetch_clipped" : "prefetch", first);
   print_moves(out, names, fetch, "", first, "fetch");
   print_moves(out, names, fetch, "", weights, "fetch_weights");
   print_moves(out, names, fetch, "", again, "refetch");
+  if (skewed) {
+    const bool anywhere = std::none_of(element.begin(), element.end(), [&](int i) {
+      return reaches_memory(body.statement(i)) && !body.packed(i);
+    });
+    out.line("static constexpr bool anywhere = {};", anywhere);
+    print_settle(out, names, packing, weights, "settle");
+    print_settle(out, names, packing, again, "settle_again");
+  }
   out.line("template <int width>");
   if (again.empty()) {
     out.line("SINTER_DEVICE static void renew(Place<width>& place) {{}}");

@@ -10,7 +10,8 @@ namespace sinter {
 void print_reductions(TextWriter& out, const KernelSpec& spec, const KernelNames& names);
 
 // What a block writes for one column: its partial results, `slot` rows of them further.
-void print_column_stores(TextWriter& out, const KernelSpec& spec, const KernelNames& names);
+void print_column_stores(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                         const Schedule& schedule);
 
 // What a thread holds of a row as a whole.
 void print_row_place(TextWriter& out, const KernelSpec& spec, const KernelNames& names,

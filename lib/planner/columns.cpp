@@ -77,9 +77,11 @@ KernelPort add_parts(KernelSpec& spec, ColumnReduction& c, const Dims& dim, cons
 std::int64_t column_slots(std::int64_t rows, std::int64_t columns) {
   constexpr std::int64_t one = 1, large_block = 8192;  // elements that a block takes at once
   constexpr std::int64_t few_steps = 64;               // each gets a block of its own
+  // Rows that start anywhere are walked over in kinds that start alike, of equal numbers of slots.
+  const std::int64_t kinds = columns % 8 == 0 ? 1 : 8;
   if (columns <= kShortRow && rows * columns >= kMultiprocessors * large_block)
-    return kMultiprocessors;
-  const std::int64_t a_multiprocessor = columns <= 2048 ? 4 : columns <= 4096 ? 2 : 1;
+    return kMultiprocessors / kinds * kinds;
+  const std::int64_t a_multiprocessor = columns <= 2048 ? 4 : columns <= 5120 ? 2 : 1;
   const std::int64_t steps = std::max(one, rows / std::max(one, 2048 / std::max(columns, one)));
   // One more slot makes the others shorter by 1 / slots of all steps, and the end longer by what it
   // adds up. On an H200, for rmsnorm's gradients with 64, 132, 264 and 528 slots:
@@ -90,7 +92,9 @@ std::int64_t column_slots(std::int64_t rows, std::int64_t columns) {
       static_cast<std::int64_t>(std::max(std::min(6 * root, 2.0 * kMultiprocessors), 4 * root));
   const std::int64_t slots = std::clamp(best, std::min(steps, few_steps),
                                         std::min(steps, kMultiprocessors * a_multiprocessor));
-  return slots > kMultiprocessors ? slots / kMultiprocessors * kMultiprocessors : slots;
+  const std::int64_t full =
+      slots > kMultiprocessors ? slots / kMultiprocessors * kMultiprocessors : slots;
+  return full < kinds ? full : full / kinds * kinds;
 }
 
 std::vector<KernelSpec> finish_columns(KernelSpec spec, Temporaries& temporaries) {

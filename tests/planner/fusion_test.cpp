@@ -256,6 +256,12 @@ TEST_CASE("as many blocks sum up columns as pay") {
   CHECK(slots(32768, 4096) == 264);  // or threads run out
   CHECK(slots(32768, 8192) == 132);
   CHECK(slots(131072, 128) == 132);  // large blocks take short rows
+  CHECK(slots(8192, 5120) == 264);
+  CHECK(slots(300, 1001) == 72);  // rows of eight kinds: as many slots for each
+  CHECK(slots(65536, 127) == 128);
+  CHECK(slots(32768, 777) == 392);
+  CHECK(slots(4096, 18432) == 132);
+  CHECK(slots(4096, 24584) == 0);  // a kernel of their own sums up so many columns
 }
 
 TEST_CASE("a node that needs a column's total does not join its kernel") {

@@ -24,6 +24,12 @@ struct Coordinates {
   Index at[Extent::size + 1] = {};
 };
 
+// The same where packs may reach out of their row.
+template <class IndexType, class ExtentDims>
+struct ClippedCoordinates : Coordinates<IndexType, ExtentDims> {
+  bool whole = false;  // the pack that starts here surely does not, nor one beside it
+};
+
 // Splits `linear`, row-major, over `count` extents from number `first` on. This and `dot` are
 // written without loops: kernels hold hundreds of copies, which the compiler would unroll one by
 // one.

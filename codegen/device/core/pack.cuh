@@ -88,39 +88,6 @@ SINTER_DEVICE void flush(Element* base, const Coord& c, const Pack<Element, widt
       to[i] = reinterpret_cast<const Move*>(pack.at)[i];
 }
 
-// The same along the last index, where a pack may reach out of the row: what lies there is left
-// alone.
-template <class Coord>
-SINTER_DEVICE bool inside_row(const Coord& c, int e) {
-  constexpr int last = Coord::Extent::size - 1;
-  constexpr auto end = static_cast<typename Coord::Index>(Coord::Extent::at(last));
-  return c.at[last] + e >= 0 && c.at[last] + e < end;
-}
-template <class Access, class Element, int width, int aligned, class Coord>
-SINTER_DEVICE void fetch_clipped(const Element* base, const Coord& c,
-                                 Pack<Element, width, aligned>& pack) {
-  static_assert(Access::Windows::size == 0);
-  if (inside_row(c, 0) && inside_row(c, width - 1)) return fetch<Access>(base, c, pack);
-  const Element* from = base + locate<Access>(c).offset;
-#pragma unroll
-  for (int e = 0; e < width; ++e)
-    if (inside_row(c, e)) pack.at[e] = hardware::load(from + e);
-}
-template <class Access, class Element, class Coord>
-SINTER_DEVICE void fetch_clipped(const Element* base, const Coord& c, Same<Element>& same) {
-  fetch<Access>(base, c, same);
-}
-template <class Access, class Element, int width, int aligned, class Coord>
-SINTER_DEVICE void flush_clipped(Element* base, const Coord& c,
-                                 const Pack<Element, width, aligned>& pack) {
-  static_assert(Access::Windows::size == 0);
-  if (inside_row(c, 0) && inside_row(c, width - 1)) return flush<Access>(base, c, pack);
-  Element* to = base + locate<Access>(c).offset;
-#pragma unroll
-  for (int e = 0; e < width; ++e)
-    if (inside_row(c, e)) to[e] = pack.at[e];
-}
-
 // One place of a pack as a value; `otherwise` where a window is left.
 template <class T, class Held>
 SINTER_DEVICE T get(const Held& held, int e) {

@@ -2,40 +2,9 @@
 // used: whole aligned words where memory allows it, and element by element where it does not. What
 // does not exist is not read and has no value.
 #pragma once
-#include "sinter/device/core/pack.cuh"
+#include "sinter/device/core/shifted.cuh"
 
 namespace sinter {
-
-// Neighbours that lie anywhere: they are cut out of the aligned words around them.
-template <class Element, int width>
-struct Shifted {
-  static constexpr int bytes = width * static_cast<int>(sizeof(Element)), words = bytes / 4;
-  static constexpr int in_word = 4 / static_cast<int>(sizeof(Element));
-  static_assert(bytes == 8 || bytes == 16);
-  unsigned at[2 * words];
-  int shift;  // bytes
-  bool inside;
-
-  // Moves the elements to the front of the words.
-  SINTER_DEVICE void settle() {
-    if constexpr (words == 4) {
-#pragma unroll
-      for (int i = 0; i < words + 2; ++i) at[i] = shift & 8 ? at[i + 2] : at[i];
-    }
-#pragma unroll
-    for (int i = 0; i <= words; ++i) at[i] = shift & 4 ? at[i + 1] : at[i];
-#pragma unroll
-    for (int i = 0; i < words; ++i)
-      at[i] = __funnelshift_r(at[i], at[i + 1], static_cast<unsigned>(shift) % 4 * 8);
-  }
-  SINTER_DEVICE unsigned word(int i) const { return at[i]; }
-  SINTER_DEVICE Element element(int e) const {
-    using Bits = typename Word<sizeof(Element)>::Type;
-    const auto bits =
-        static_cast<Bits>(at[e / in_word] >> e % in_word * 8 * static_cast<int>(sizeof(Element)));
-    return reinterpret_cast<const Element&>(bits);
-  }
-};
 
 // Neighbours along index `dim` of the domain that lie apart or leave windows one by one.
 template <class Element, int width, int dim>
@@ -70,32 +39,17 @@ template <class Access, long long first, long long end, class Element, int width
 SINTER_DEVICE void fetch_part(const Element* base, const Coord& c, int count,
                               Shifted<Element, width>& pack) {
   using Packs = Shifted<Element, width>;
-  using Move = typename Word<Packs::bytes>::Type;
   const auto place = locate<Access>(c);
   pack.inside = place.inside;
   if (count <= 0 || !place.inside) return;
   const char* const from = reinterpret_cast<const char*>(base + place.offset);
-  pack.shift = static_cast<int>(reinterpret_cast<unsigned long long>(from) % Packs::bytes);
-  const char* const aligned = from - pack.shift;
-  const int reach = pack.shift == 0 ? Packs::bytes : 2 * Packs::bytes;
-  if (aligned >= reinterpret_cast<const char*>(base + first) &&
-      aligned + reach <= reinterpret_cast<const char*>(base + end)) {
-    const Move* const words = reinterpret_cast<const Move*>(aligned);
-    *reinterpret_cast<Move*>(pack.at) = hardware::load(words);
-    if (pack.shift != 0)
-      *reinterpret_cast<Move*>(pack.at + Packs::words) = hardware::load(words + 1);
-    return;
-  }
-  pack.shift = 0;
-#pragma unroll
-  for (int i = 0; i < Packs::words; ++i) pack.at[i] = 0;
-  using Bits = typename Word<sizeof(Element)>::Type;
-  const Bits* const elements = reinterpret_cast<const Bits*>(from);
-#pragma unroll
-  for (int e = 0; e < width; ++e)
-    if (e < count)
-      pack.at[e / Packs::in_word] |= static_cast<unsigned>(hardware::load(elements + e))
-                                     << e % Packs::in_word * 8 * static_cast<int>(sizeof(Element));
+  const int shift = Packs::shift_of(from);
+  const int reach = shift == 0 ? Packs::bytes : Packs::bytes + Packs::piece;
+  if (from - shift >= reinterpret_cast<const char*>(base + first) &&
+      from - shift + reach <= reinterpret_cast<const char*>(base + end))
+    pack.load(from);
+  else
+    pack.load_each(base + place.offset, [&](int e) { return e < count; });
 }
 
 // Where the neighbours of `c` along index `dim` lie. Most of it is the same for all of them.

@@ -2,9 +2,9 @@
 // type Value it computes in, the `phase` that accumulates it and its `length`. A norm2 of floats is
 // summed in double, because the squares may leave the range of float where the result does not.
 #pragma once
+#include "sinter/device/core/clipped_pack.cuh"
 #include "sinter/device/core/hopper.cuh"
 #include "sinter/device/core/math.cuh"
-#include "sinter/device/core/pack.cuh"
 
 namespace sinter {
 
@@ -106,13 +106,13 @@ struct Reductions : Reduction<Rs>... {
   }
 };
 
-// Writes the partial results of neighbouring columns.
-template <class Access, class R, class Element, int width, class Coord, class Column>
-SINTER_DEVICE void store_partials(Element* base, const Coord& c, const Column (&columns)[width]) {
+// The partial results of neighbouring columns, to be written as elements of the buffer.
+template <class R, class Element, int width, class Column>
+SINTER_DEVICE auto partials(const Element*, const Column (&columns)[width]) {
   Pack<Element, width> pack;
 #pragma unroll
   for (int e = 0; e < width; ++e) put(pack, e, columns[e].template partial<R>());
-  flush<Access>(base, c, pack);
+  return pack;
 }
 
 // Calls f with a pointer of the type of each.

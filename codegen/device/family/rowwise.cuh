@@ -21,13 +21,15 @@
 // Config::ring, so many rows to shared memory.
 //
 // With Config::skewed, rows start anywhere in memory: a row's places start where Config::Skew, the
-// access of what moves by packs, is aligned. The first and the last two may reach out of the row.
+// access of what moves by packs, is aligned. The first and the last two may reach out of the row;
+// the first comes last in order, so that what is special about the ends stands in one place. Where
+// columns are reduced, too, a block takes rows of one kind only, which start alike.
 //
 // What crosses threads goes through RowThreads::total, which holds all barriers; threads whose row
 // lies past the end reach them too, with nothing to add.
 #pragma once
 #include "sinter/device/core/async_copy.cuh"
-#include "sinter/device/core/pack.cuh"
+#include "sinter/device/core/clipped_pack.cuh"
 #include "sinter/device/family/reductions.cuh"
 
 namespace sinter::rowwise {
@@ -36,10 +38,20 @@ inline constexpr int kRun = 256;  // terms that a column adds up in one go
 
 struct NoColumns {};
 
+template <class Config>
+struct CoordinatesOf {
+  using Type = Coordinates<typename Config::Index, typename Config::Extent>;
+};
+template <class Config>
+  requires(Config::skewed)
+struct CoordinatesOf<Config> {
+  using Type = ClippedCoordinates<typename Config::Index, typename Config::Extent>;
+};
+
 template <class Config, class Args, class Place, class RowPlace, class All, class Columns>
 struct Rows {
   using Index = typename Config::Index;
-  using Coord = Coordinates<Index, typename Config::Extent>;
+  using Coord = typename CoordinatesOf<Config>::Type;
   static constexpr int rank = Config::Extent::size, width = Config::width;
   static constexpr bool across = Config::rows_fastest;
   static constexpr SINTER_DEVICE Index product(int from, int to) {
@@ -61,7 +73,15 @@ struct Rows {
   static constexpr int each = static_cast<int>((places + lanes - 1) / lanes);
   // Rows whose reductions a thread keeps: its own, or its neighbours across.
   static constexpr int states = across ? width : 1;
-  static constexpr int held = !resident ? Config::unroll : each > 0 ? each : 1;
+  // Streamed rows: what is left when all threads have taken as many rounds of whole places as fit.
+  static constexpr Index round = lanes * Config::unroll;
+
+  // Places from here on are at the ends of their row, or beside one that is.
+  static constexpr Index ends = !skewed ? places : places > 4 ? places - 4 : 0;
+  static constexpr Index in_rounds = ends - ends % round;
+  static constexpr int rest = static_cast<int>((places - in_rounds + lanes - 1) / lanes);
+  static constexpr int streamed = rest > Config::unroll ? rest : Config::unroll;
+  static constexpr int held = !resident ? streamed : each > 0 ? each : 1;
 
   const Args& args;
   RowThreads<Config::threads_per_row, Config::rows_per_block, across, blocks> threads;
@@ -76,9 +96,20 @@ struct Rows {
 
   SINTER_DEVICE Rows(const Args& a) : args(a) {}
 
+  // Rows of one kind start at the same distance from where memory is aligned.
+  static constexpr SINTER_DEVICE Index count_kinds() {
+    Index n = 1;
+    if constexpr (skewed && has_columns) {
+      static_assert(Config::kept == 1);
+      while (n * Config::Skew::Stride::at(0) % width != 0) n *= 2;
+    }
+    return n;
+  }
+  static constexpr Index kinds = count_kinds();
+  static_assert(!has_columns || Config::slots % kinds == 0);
   static constexpr Index block_rows = static_cast<Index>(Config::rows_per_block) * states;
   SINTER_DEVICE Index row_number(Index block, int s) const {
-    return block * block_rows + threads.row * states + s;
+    return (block / kinds * block_rows + threads.row * states + s) * kinds + block % kinds;
   }
   static SINTER_DEVICE Coord row_start(Index r) {
     Coord c;
@@ -87,7 +118,7 @@ struct Rows {
   }
   // Where this holds, the compiler sees that no row lies past the end, but for those ahead. In a
   // large block a branch around the fetches keeps them together and so saves registers.
-  static constexpr bool all_active = rows % block_rows == 0;
+  static constexpr bool all_active = rows % (block_rows * kinds) == 0;
   static SINTER_DEVICE bool exists(Index r) {
     return (all_active && !Config::ahead && Config::threads <= 256) || r < rows;
   }
@@ -100,12 +131,14 @@ struct Rows {
     }
   }
 
-  // The first element of the thread's place number i in a row.
-  static SINTER_DEVICE Coord at(Coord c, Index i) {
+  // The first element of place number i in a row; `whole`: i is known to lie below `ends`.
+  static SINTER_DEVICE Coord at(Coord c, Index i, bool whole = false) {
     if constexpr (skewed) {
       static_assert(Config::kept == rank - 1 && !across);
+      const Index place = !whole && i == places - 1 ? 0 : i + 1;
       c.at[rank - 1] = 0;
-      c.at[rank - 1] = i * width - (locate<typename Config::Skew>(c).offset & (width - 1));
+      c.at[rank - 1] = place * width - (locate<typename Config::Skew>(c).offset & (width - 1));
+      c.whole = whole;
       return c;
     }
     unravel<Config::kept, rank - Config::kept>(i * stride, c);
@@ -114,13 +147,14 @@ struct Rows {
 
   // Runs the phase's elements at the thread's k-th place, the row's i-th.
   template <class Phase>
-  SINTER_DEVICE void visit(Phase (&phase)[states], int k, Index i, Place& p) {
-    const Coord c = at(row[0], i);
-    // Known when compiling, where loops over k are unrolled.
-    const bool at_end = skewed && (!resident || k == 0 || (k + 1) * lanes > places - 2);
+  SINTER_DEVICE void visit(Phase (&phase)[states], int k, Index i, Place& p, bool whole) {
+    const Coord c = at(row[0], i, whole);
+    if constexpr (skewed && !(has_columns && Config::prefetch)) Phase::settle(p);
+    if constexpr (skewed && !resident) Phase::settle_again(p);
 #pragma unroll
     for (int e = 0; e < width; ++e) {
-      if (at_end && (c.at[rank - 1] + e < 0 || c.at[rank - 1] + e >= row_length)) continue;
+      if constexpr (skewed)
+        if (!Phase::anywhere && !inside_row(c, e)) continue;
       const int s = across ? e : 0;
       const Coord d = neighbour < across ? Config::kept - 1 : rank - 1 > (c, e);
       if constexpr (has_columns)
@@ -140,6 +174,8 @@ struct Rows {
       if ((k + 1) * lanes <= places || i < places) f(k, i);
     }
   }
+  // Whether the k-th place of every thread lies below `ends`: known when compiling.
+  static constexpr SINTER_DEVICE bool whole_at(int k) { return (k + 1) * lanes <= ends; }
   SINTER_DEVICE void fetch_rows(Index block, RowPlace (&to)[states]) {
 #pragma unroll
     for (int s = 0; s < states; ++s)
@@ -149,7 +185,9 @@ struct Rows {
   SINTER_DEVICE void fetch(Index block, Place (&to)[held]) {
     const Index r = row_number(block, 0);
     if (!exists(r)) return;
-    for_held([&](int k, Index i) { (Phases::fetch(args, at(row_start(r), i), to[k]), ...); });
+    for_held([&](int k, Index i) {
+      (Phases::fetch(args, at(row_start(r), i, whole_at(k)), to[k]), ...);
+    });
   }
   template <class... Phases>
   SINTER_DEVICE void prefetch(Index block) {
@@ -159,10 +197,16 @@ struct Rows {
     for (Index i = threads.lane; i < places; i += lanes)
       (Phases::prefetch(args, at(row_start(r), i)), ...);
   }
+  // A row that starts like all that the thread takes.
+  SINTER_DEVICE Coord some_row() const {
+    if constexpr (skewed && !has_columns) return row[0];
+    return row_start(has_columns ? static_cast<Index>(blockIdx.x) % kinds : 0);
+  }
   template <class... Phases>
   SINTER_DEVICE void fetch_weights() {
-    for_held(
-        [&](int k, Index i) { (Phases::fetch_weights(args, at(row_start(0), i), place[k]), ...); });
+    for_held([&](int k, Index i) {
+      (Phases::fetch_weights(args, at(some_row(), i, whole_at(k)), place[k]), ...);
+    });
   }
 
   // What a phase fetches itself, for some places from the k-th on: loads do not pass the stores of
@@ -174,15 +218,16 @@ struct Rows {
     for (int j = k; j < k + together && j < each; ++j) {
       const Index i = threads.lane + j * lanes;
       if (i >= places) continue;
-      if constexpr (has_columns && !Config::ahead) Phase::fetch(args, at(row[0], i), place[j]);
-      if constexpr (!Config::prefetch) Phase::fetch_weights(args, at(row[0], i), place[j]);
+      const Coord c = at(row[0], i, whole_at(j));
+      if constexpr (has_columns && !Config::ahead) Phase::fetch(args, c, place[j]);
+      if constexpr (!Config::prefetch) Phase::fetch_weights(args, c, place[j]);
     }
   }
 
   // All that a phase needs at the row's i-th place.
   template <class Phase>
-  SINTER_DEVICE void fetch_place(Index i, Place& p) {
-    const Coord c = at(row[0], i);
+  SINTER_DEVICE void fetch_place(Index i, Place& p, bool whole) {
+    const Coord c = at(row[0], i, whole);
     Phase::fetch(args, c, p);
     Phase::fetch_weights(args, c, p);
     Phase::refetch(args, c, p);
@@ -191,24 +236,23 @@ struct Rows {
   template <class Phase>
   SINTER_DEVICE void stream(Phase (&phase)[states]) {
     if (!active[0]) return;
-    constexpr Index round = lanes * Config::unroll, whole = places - places % round;
 #pragma unroll 1
-    for (Index from = threads.lane; from < whole; from += round) {
+    for (Index from = threads.lane; from < in_rounds; from += round) {
 #pragma unroll
-      for (int u = 0; u < Config::unroll; ++u) fetch_place<Phase>(from + u * lanes, place[u]);
+      for (int u = 0; u < Config::unroll; ++u) fetch_place<Phase>(from + u * lanes, place[u], true);
 #pragma unroll
-      for (int u = 0; u < Config::unroll; ++u) visit(phase, u, from + u * lanes, place[u]);
+      for (int u = 0; u < Config::unroll; ++u) visit(phase, u, from + u * lanes, place[u], true);
       settle(phase);
     }
     // The rest is under way at once, too.
-    constexpr int rest = static_cast<int>((places - whole + lanes - 1) / lanes);
     const auto for_rest = [&](const auto& f) {
 #pragma unroll
       for (int u = 0; u < rest; ++u)
-        if (const Index i = whole + u * lanes + threads.lane; i < places) f(u, i);
+        if (const Index i = in_rounds + u * lanes + threads.lane; i < places)
+          f(u, i, in_rounds + (u + 1) * lanes <= ends);
     };
-    for_rest([&](int u, Index i) { fetch_place<Phase>(i, place[u]); });
-    for_rest([&](int u, Index i) { visit(phase, u, i, place[u]); });
+    for_rest([&](int u, Index i, bool whole) { fetch_place<Phase>(i, place[u], whole); });
+    for_rest([&](int u, Index i, bool whole) { visit(phase, u, i, place[u], whole); });
   }
 
   // ---- the reductions that a phase accumulates
@@ -239,7 +283,7 @@ struct Rows {
           if (!active[0]) return;
           if (k % together == 0) fetch_late<Phase>(k);
           if constexpr (Config::renew) Phase::renew(place[k]);
-          visit(phase, k, i, place[k]);
+          visit(phase, k, i, place[k], whole_at(k));
         });
       } else {
         stream(phase);
@@ -291,7 +335,8 @@ struct Rows {
       });
     });
     for_held([&](int k, Index i) {
-      if (threads.row == 0) Columns::store(args, at(row_start(0), i), blockIdx.x, columns[k]);
+      if (threads.row == 0)
+        Columns::store(args, at(some_row(), i, whole_at(k)), blockIdx.x, columns[k]);
     });
   }
 
@@ -306,7 +351,7 @@ struct Rows {
   SINTER_DEVICE void bring(Index block, int i) {
     if (const Index r = row_number(block, 0); exists(r))
       for_held([&](int k, Index p) {
-        slot(i).bring(args, at(row_start(r), p), k * Config::threads + threadIdx.x);
+        slot(i).bring(args, at(row_start(r), p, whole_at(k)), k * Config::threads + threadIdx.x);
       });
     end_group_of_copies();
   }
@@ -325,12 +370,15 @@ struct Rows {
 
   template <class... Phases>
   SINTER_DEVICE void walk() {
-    constexpr Index blocks = (rows + block_rows - 1) / block_rows;
+    constexpr Index of_kind = (rows + kinds - 1) / kinds,
+                    blocks = (of_kind + block_rows - 1) / block_rows * kinds;
     for_columns([](auto& r) { r.start(); });
     if constexpr (Config::ring > 0)
 #pragma unroll 1
       for (int i = 0; i < Config::ring; ++i) bring(blockIdx.x + i * Config::slots, i);
     if constexpr (Config::prefetch) fetch_weights<Phases...>();
+    if constexpr (Config::prefetch && skewed)
+      for_held([&](int k, Index) { (Phases::settle(place[k]), ...); });
     if constexpr (Config::ahead) {
       if constexpr (Config::ring == 0) fetch<Phases...>(blockIdx.x, place);
       fetch_rows(blockIdx.x, of_row);

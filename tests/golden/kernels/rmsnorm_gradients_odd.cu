@@ -7,10 +7,10 @@ struct Config {
   using Extent = sinter::Dims<1000, 1001>;
   static constexpr int threads = 256;
   static constexpr int unroll = 1;
-  static constexpr int width = 1;
+  static constexpr int width = 8;
   static constexpr int kept = 1;
-  static constexpr int threads_per_row = 256;
-  static constexpr int rows_per_block = 1;
+  static constexpr int threads_per_row = 128;
+  static constexpr int rows_per_block = 2;
   static constexpr int blocks_per_row = 1;
   static constexpr bool rows_fastest = false;
   static constexpr bool resident = true;
@@ -18,18 +18,19 @@ struct Config {
   static constexpr bool ahead = true;
   static constexpr bool renew = false;
   static constexpr int early = 1056;
-  static constexpr bool skewed = false;
-  static constexpr int slots = 500;
-  static constexpr int ring = 0;
-  static constexpr int slot_bytes = 0;
+  static constexpr bool skewed = true;
+  static constexpr int slots = 496;
+  static constexpr int ring = 2;
+  static constexpr int slot_bytes = 8192;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<1001, 1>; };
   struct DyAccess : sinter::Strided { using Stride = sinter::Dims<1001, 1>; };
   struct WidthTAccess : sinter::Strided { using Stride = sinter::Dims<0, 1>; };
   struct InvVarianceAccess : sinter::Strided { using Stride = sinter::Dims<1, 0>; };
   struct DscalePartsAccess : sinter::Strided { using Stride = sinter::Dims<0, 1>; };
   struct DxAccess : sinter::Strided { using Stride = sinter::Dims<1001, 1>; };
+  using Skew = DxAccess;
 };
-using Coord = sinter::Coordinates<Config::Index, Config::Extent>;
+using Coord = sinter::ClippedCoordinates<Config::Index, Config::Extent>;
 
 struct Args {
   const sinter::bf16* x;
@@ -58,12 +59,21 @@ template <int width>
 struct Place {
   sinter::Pack<sinter::bf16, width> x;
   sinter::Pack<sinter::bf16, width> dy;
-  sinter::Pack<sinter::bf16, width> width_t;
+  sinter::Shifted<sinter::bf16, width> width_t;
   sinter::Pack<sinter::bf16, width> dx;
-  SINTER_DEVICE void advance(const Place& next) {
-    x = next.x;
-    dy = next.dy;
-  }
+  template <int count>
+  struct Ahead {
+    sinter::PacksAhead<decltype(Place::x), count> x;
+    sinter::PacksAhead<decltype(Place::dy), count> dy;
+    SINTER_DEVICE void bring(const Args& args, const Coord& c, int number) {
+      sinter::bring_clipped<Config::XAccess>(args.x, c, x, number);
+      sinter::bring_clipped<Config::DyAccess>(args.dy, c, dy, number);
+    }
+    SINTER_DEVICE void take(int number, Place& place) const {
+      sinter::take(x, number, place.x);
+      sinter::take(dy, number, place.dy);
+    }
+  };
 };
 struct RowPlace {
   sinter::Same<sinter::f32> inv_variance;
@@ -79,20 +89,27 @@ struct Phase0 {
     inv_variance = sinter::get<float>(of_row.inv_variance, 0);
   }
   SINTER_DEVICE static void prefetch(const Args& args, const Coord& c) {
-    sinter::prefetch<Config::XAccess>(args.x, c);
-    sinter::prefetch<Config::DyAccess>(args.dy, c);
+    sinter::prefetch_clipped<Config::XAccess>(args.x, c);
+    sinter::prefetch_clipped<Config::DyAccess>(args.dy, c);
   }
   template <int width>
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch<Config::XAccess>(args.x, c, place.x);
-    sinter::fetch<Config::DyAccess>(args.dy, c, place.dy);
+    sinter::fetch_clipped<Config::XAccess>(args.x, c, place.x);
+    sinter::fetch_clipped<Config::DyAccess>(args.dy, c, place.dy);
   }
   template <int width>
   SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch<Config::WidthTAccess>(args.width_t, c, place.width_t);
+    sinter::fetch_clipped<Config::WidthTAccess>(args.width_t, c, place.width_t);
   }
   template <int width>
   SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
+  static constexpr bool anywhere = true;
+  template <int width>
+  SINTER_DEVICE static void settle(Place<width>& place) {
+    place.width_t.settle();
+  }
+  template <int width>
+  SINTER_DEVICE static void settle_again(Place<width>& place) {}
   template <int width>
   SINTER_DEVICE static void renew(Place<width>& place) {}
   template <int width>
@@ -103,9 +120,9 @@ struct Phase0 {
     const float normal = sinter::op::Mul::apply(x, inv_variance);
     const float scaled = sinter::op::Mul::apply(dy, scale);
     const float both = sinter::op::Mul::apply(scaled, normal);
-    reductions.accumulate<Avg0>(both);
+    reductions.accumulate<Avg0>(both, sinter::inside_row(c, 0));
     const float dy_normal = sinter::op::Mul::apply(dy, normal);
-    columns.accumulate<ColumnAdd0>(dy_normal);
+    columns.accumulate<ColumnAdd0>(dy_normal, sinter::inside_row(c, 0));
   }
   template <int width>
   SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {}
@@ -127,9 +144,16 @@ struct Phase1 {
   SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
   SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch<Config::XAccess>(args.x, c, place.x);
-    sinter::fetch<Config::DyAccess>(args.dy, c, place.dy);
-    sinter::fetch<Config::WidthTAccess>(args.width_t, c, place.width_t);
+    sinter::fetch_clipped<Config::XAccess>(args.x, c, place.x);
+    sinter::fetch_clipped<Config::DyAccess>(args.dy, c, place.dy);
+    sinter::fetch_clipped<Config::WidthTAccess>(args.width_t, c, place.width_t);
+  }
+  static constexpr bool anywhere = true;
+  template <int width>
+  SINTER_DEVICE static void settle(Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE static void settle_again(Place<width>& place) {
+    place.width_t.settle();
   }
   template <int width>
   SINTER_DEVICE static void renew(Place<width>& place) {
@@ -151,7 +175,7 @@ struct Phase1 {
   }
   template <int width>
   SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
-    sinter::flush<Config::DxAccess>(args.dx, c, place.dx);
+    sinter::flush_clipped<Config::DxAccess>(args.dx, c, place.dx);
   }
   SINTER_DEVICE void store_row(const Args& args, const Coord& c) const {}
 };
@@ -159,11 +183,11 @@ using Phases = sinter::List<Phase0, Phase1>;
 struct Columns : ColumnReductions {
   template <int width>
   SINTER_DEVICE static void store(const Args& args, const Coord& c, long long slot, const Columns (&columns)[width]) {
-    sinter::store_partials<Config::DscalePartsAccess, ColumnAdd0>(args.dscale_parts + slot * 1001, c, columns);
+    sinter::flush_clipped<Config::DscalePartsAccess>(args.dscale_parts + slot * 1001, c, sinter::partials<ColumnAdd0>(args.dscale_parts, columns));
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 4)
-void sinter_reduce_avg_mul_sub_5765490e(const __grid_constant__ Args args) {
+void sinter_reduce_avg_mul_sub_f111b6c5(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions, Columns>(Phases{}, args);
 }

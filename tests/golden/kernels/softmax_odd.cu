@@ -17,7 +17,7 @@ struct Config {
   static constexpr bool prefetch = false;
   static constexpr bool ahead = false;
   static constexpr bool renew = true;
-  static constexpr int early = 0;
+  static constexpr int early = 291;
   static constexpr bool skewed = true;
   static constexpr int slots = 0;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<50257, 1>; };
@@ -25,7 +25,7 @@ struct Config {
   struct StatsAccess : sinter::Strided { using Stride = sinter::Dims<1, 0>; };
   using Skew = YAccess;
 };
-using Coord = sinter::Coordinates<Config::Index, Config::Extent>;
+using Coord = sinter::ClippedCoordinates<Config::Index, Config::Extent>;
 
 struct Args {
   const sinter::bf16* x;
@@ -56,6 +56,9 @@ struct Phase0 {
   static constexpr int number = 0;
   static constexpr bool has_elements = true;
   SINTER_DEVICE void row(const Args& args, const Coord& c, const RowPlace& of_row, const Reductions& reductions) {}
+  SINTER_DEVICE static void prefetch(const Args& args, const Coord& c) {
+    sinter::prefetch_clipped<Config::XAccess>(args.x, c);
+  }
   template <int width>
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
     sinter::fetch_clipped<Config::XAccess>(args.x, c, place.x);
@@ -64,12 +67,17 @@ struct Phase0 {
   SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
   SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
+  static constexpr bool anywhere = true;
+  template <int width>
+  SINTER_DEVICE static void settle(Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE static void settle_again(Place<width>& place) {}
   template <int width>
   SINTER_DEVICE static void renew(Place<width>& place) {}
   template <int width>
   SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {
     const float x = sinter::get<float>(place.x, e);
-    reductions.accumulate<Max0>(x);
+    reductions.accumulate<Max0>(x, sinter::inside_row(c, 0));
   }
   template <int width>
   SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {}
@@ -82,6 +90,7 @@ struct Phase1 {
   SINTER_DEVICE void row(const Args& args, const Coord& c, const RowPlace& of_row, const Reductions& reductions) {
     top = reductions.result<Max0>();
   }
+  SINTER_DEVICE static void prefetch(const Args& args, const Coord& c) {}
   template <int width>
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
@@ -90,6 +99,11 @@ struct Phase1 {
   SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {
     sinter::fetch_clipped<Config::XAccess>(args.x, c, place.x);
   }
+  static constexpr bool anywhere = true;
+  template <int width>
+  SINTER_DEVICE static void settle(Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE static void settle_again(Place<width>& place) {}
   template <int width>
   SINTER_DEVICE static void renew(Place<width>& place) {
     sinter::renew(place.x);
@@ -99,7 +113,7 @@ struct Phase1 {
     const float x = sinter::get<float>(place.x, e);
     const float shifted = sinter::op::Sub::apply(x, top);
     const float e_t = sinter::op::Exp::apply(shifted);
-    reductions.accumulate<Add1>(e_t);
+    reductions.accumulate<Add1>(e_t, sinter::inside_row(c, 0));
   }
   template <int width>
   SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {}
@@ -117,6 +131,7 @@ struct Phase2 {
     const float log_sum = sinter::op::Log::apply(sum);
     stats = sinter::op::Add::apply(top, log_sum);
   }
+  SINTER_DEVICE static void prefetch(const Args& args, const Coord& c) {}
   template <int width>
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
@@ -125,6 +140,11 @@ struct Phase2 {
   SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {
     sinter::fetch_clipped<Config::XAccess>(args.x, c, place.x);
   }
+  static constexpr bool anywhere = true;
+  template <int width>
+  SINTER_DEVICE static void settle(Place<width>& place) {}
+  template <int width>
+  SINTER_DEVICE static void settle_again(Place<width>& place) {}
   template <int width>
   SINTER_DEVICE static void renew(Place<width>& place) {
     sinter::renew(place.x);
@@ -148,6 +168,6 @@ struct Phase2 {
 using Phases = sinter::List<Phase0, Phase1, Phase2>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_max_reduce_add_sub_exp_af187840(const __grid_constant__ Args args) {
+void sinter_reduce_max_reduce_add_sub_exp_497a6ecb(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions>(Phases{}, args);
 }

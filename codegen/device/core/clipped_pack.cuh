@@ -1,0 +1,80 @@
+// Packs along the last index where rows start anywhere in memory. They start where memory is
+// aligned, so that the first and the last of a row may reach out of it: what such a pack holds of
+// the rows beside it has no meaning and is never written.
+#pragma once
+#include "sinter/device/core/shifted.cuh"
+
+namespace sinter {
+
+// Whether the element `e` behind `c` is one of the row.
+template <class Coord>
+SINTER_DEVICE bool inside_row(const Coord& c, int e) {
+  constexpr int last = Coord::Extent::size - 1;
+  constexpr auto length = static_cast<typename Coord::Index>(Coord::Extent::at(last));
+  return c.whole || (c.at[last] + e >= 0 && c.at[last] + e < length);
+}
+
+// Whether the pack lies behind the row's end.
+template <class Coord>
+SINTER_DEVICE bool outside_row(const Coord& c) {
+  constexpr int last = Coord::Extent::size - 1;
+  return c.at[last] >= static_cast<typename Coord::Index>(Coord::Extent::at(last));
+}
+
+// No element of an access without windows lies there or behind.
+template <class Access, class Extent>
+constexpr SINTER_DEVICE long long end_of() {
+  long long last = Access::offset;
+  for (int i = 0; i < Extent::size; ++i)
+    if (Access::Stride::at(i) > 0) last += Access::Stride::at(i) * (Extent::at(i) - 1);
+  return last + 1;
+}
+
+// Brings what lies at `c` and after it. What a pack reaches of the next row comes along; what lies
+// past the end of the tensor is left alone.
+template <class Access, class Element, int width, int aligned, class Coord>
+SINTER_DEVICE void fetch_clipped(const Element* base, const Coord& c,
+                                 Pack<Element, width, aligned>& pack) {
+  static_assert(Access::Windows::size == 0);
+  constexpr auto end =
+      static_cast<typename Coord::Index>(end_of<Access, typename Coord::Extent>());
+  if (c.whole) return fetch<Access>(base, c, pack);
+  if (outside_row(c)) return;
+  const auto offset = locate<Access>(c).offset;
+  if (offset + width <= end) return fetch<Access>(base, c, pack);
+#pragma unroll
+  for (int e = 0; e < width; ++e)
+    if (inside_row(c, e)) pack.at[e] = hardware::load(base + offset + e);
+}
+template <class Access, class Element, int width, class Coord>
+SINTER_DEVICE void fetch_clipped(const Element* base, const Coord& c,
+                                 Shifted<Element, width>& pack) {
+  const Element* const from = base + locate<Access>(c).offset;
+  if (c.whole)
+    pack.load(from);
+  else
+    pack.load_each(from, [&](int e) { return inside_row(c, e); });
+}
+template <class Access, class Element, class Coord>
+SINTER_DEVICE void fetch_clipped(const Element* base, const Coord& c, Same<Element>& same) {
+  fetch<Access>(base, c, same);
+}
+
+// Asks for what `fetch_clipped` brings to come to the second-level cache.
+template <class Access, class Element, class Coord>
+SINTER_DEVICE void prefetch_clipped(const Element* base, const Coord& c) {
+  if (!outside_row(c)) prefetch<Access>(base, c);
+}
+
+template <class Access, class Element, int width, int aligned, class Coord>
+SINTER_DEVICE void flush_clipped(Element* base, const Coord& c,
+                                 const Pack<Element, width, aligned>& pack) {
+  static_assert(Access::Windows::size == 0);
+  if (inside_row(c, 0) && inside_row(c, width - 1)) return flush<Access>(base, c, pack);
+  Element* to = base + locate<Access>(c).offset;
+#pragma unroll
+  for (int e = 0; e < width; ++e)
+    if (inside_row(c, e)) to[e] = pack.at[e];
+}
+
+}  // namespace sinter
