@@ -347,20 +347,35 @@ int bytes_ahead(const KernelSpec& spec, const Packing& packing) {
 // slots as pay (column_slots): fewer than there are multiprocessors, or some on each, which then
 // share its threads.
 void schedule_columns(const KernelSpec& spec, Schedule& s) {
-  constexpr double kThreads = 1024;     // of a multiprocessor, with 64 registers each
   constexpr int kRingBytes = 80 << 10;  // that a block has on every GPU
+  constexpr double kLeastBusy = 0.85;   // of a row's warps
+  // Numbers that a thread holds beside what else it needs, and threads of a multiprocessor.
+  constexpr double kMostNumbers = 48, kFewNumbers = 20, kThreads = 1024, kMoreThreads = 1280;
+  constexpr int kLittleCode = 24;
   const int rank = spec.extent.size();
   const double rows = elements(spec.extent, 0, spec.kept),
                columns = elements(spec.extent, spec.kept, rank);
   const double slots = static_cast<double>(spec.slots);
   const double places = choose_places(spec, std::min(8, widest_pack(spec.body) / 2), s);
-  const double blocks = std::ceil(slots / kMultiprocessors), threads = kThreads / blocks;
+  const double blocks = std::ceil(slots / kMultiprocessors);
+  const PlaceBytes bytes = place_bytes(spec, s.packing);
+  const double numbers = s.packing.width * static_cast<double>(spec.columns.size()) +
+                         (bytes.row + bytes.weights) / 4;  // of a place
   const bool doubles = std::any_of(spec.columns.begin(), spec.columns.end(), [](const auto& c) {
     return c.arithmetic == DataType::f64;  // take twice the registers
   });
-  // A short row's places go to neighbouring threads of one warp, which need no barrier.
-  const bool is_short = columns <= kShortRow;
-  s.threads_per_row = threads_for(places, std::ceil(places / (is_short ? 32 : threads)));
+  // A short row's places go to neighbouring threads of one warp, which need no barrier; so do those
+  // of a longer one whose warps would idle, to half as many threads. (Gradients of 517 and 777
+  // columns on an H200: 61 -> 34 us and 42 -> 34; of 1001, which 126 of 128 threads take: 33
+  // and 34.)
+  const bool idle = places > 32 && places <= 32 * kUsualPlaces &&
+                    places / (std::ceil(places / 32) * 32) < kLeastBusy;
+  const bool one_warp = columns <= kShortRow || idle;
+  // With 48 registers there are more threads: 5120 columns in 64 instead of 78 us.
+  const bool light = !doubles && numbers <= kFewNumbers && element_cost(spec.body) <= kLittleCode;
+  const double together = idle ? kThreads / 2 : light ? kMoreThreads : kThreads;
+  const double threads = std::min(together / blocks, 1024.0);
+  s.threads_per_row = threads_for(places, std::ceil(places / (one_warp ? 32 : threads)));
   const int least = std::max(1, 32 / s.threads_per_row);  // rows of a warp
   s.rows_per_block =
       std::max(least, power_of_two_to(std::min(threads / (doubles ? 2 : 1) / s.threads_per_row,
@@ -370,7 +385,8 @@ void schedule_columns(const KernelSpec& spec, Schedule& s) {
   s.least_blocks = doubles ? 1 : static_cast<int>(blocks);
   s.resident = true;
   const double each = std::ceil(places / s.threads_per_row);
-  const bool few_registers = s.threads > 512 && each > 1;
+  const bool few_registers =
+      s.threads > 512 && each > 1 && (s.threads > 832 || each * numbers > kMostNumbers);
   s.prefetch = !few_registers;
   s.renew = few_registers;
   const int slot_bytes = s.threads * static_cast<int>(each) * bytes_ahead(spec, s.packing);
