@@ -151,9 +151,6 @@ template <int bytes>
 void copy_async(void* to, const void* from) {
   machine->copy(to, from, bytes, bytes);
 }
-inline void copy_part_async(void* to, const void* from, int count) {
-  machine->copy(to, from, 16, count);
-}
 inline void wait_for_copies() { machine->wait_for_copies(-1); }
 inline void end_group_of_copies() { machine->commit_copies(); }
 template <int count>

@@ -1,5 +1,5 @@
 // The emulator tells right kernels from wrong ones: each of these graphs passes, and fails where
-// the device library leaves out one wait or barrier.
+// the device library leaves out one wait or barrier, or one care for the ends of rows.
 #include "emulator/emulator.hpp"
 
 #include "planner/make_plan.hpp"
@@ -16,15 +16,17 @@ void cluster_softmax(Graph& g) {
 void transposed(Graph& g) {
   g.output(transpose(g.tensor({.name = "x", .dim = {256, 512}}), {1, 0}), "y");
 }
-void gradients(Graph& g) {
-  const auto x = g.tensor({.name = "x", .dim = {300, 1024}});
-  const auto dy = g.tensor({.name = "dy", .dim = {300, 1024}});
-  const auto scale = g.tensor({.name = "scale", .dim = {1, 1024}});
-  const auto inv = g.tensor({.name = "inv_variance", .dim = {300, 1}, .data_type = f32});
+void gradients(Graph& g, std::int64_t rows, std::int64_t columns) {
+  const auto x = g.tensor({.name = "x", .dim = {rows, columns}});
+  const auto dy = g.tensor({.name = "dy", .dim = {rows, columns}});
+  const auto scale = g.tensor({.name = "scale", .dim = {1, columns}});
+  const auto inv = g.tensor({.name = "inv_variance", .dim = {rows, 1}, .data_type = f32});
   const auto d = rmsnorm_backward(dy, x, scale, inv);
   g.output(d.dx, "dx");
   g.output(d.dscale, "dscale");
 }
+void gradients(Graph& g) { gradients(g, 300, 1024); }
+void odd_gradients(Graph& g) { gradients(g, 43, 1001); }
 void column_sums(Graph& g) {
   const auto x = g.tensor({.name = "x", .dim = {512, 1024}});
   g.output(reduction(x, ReductionMode::add, {1, 1024}), "y", {.data_type = f32});
@@ -40,7 +42,9 @@ void deep_product(Graph& g) {
   g.output(matmul(a, b), "c");
 }
 
-constexpr const char *kRowwise = "sinter/device/family/rowwise.cuh",
+constexpr const char *kAsyncCopy = "sinter/device/core/async_copy.cuh",
+                     *kClippedPack = "sinter/device/core/clipped_pack.cuh",
+                     *kRowwise = "sinter/device/family/rowwise.cuh",
                      *kReductions = "sinter/device/family/reductions.cuh",
                      *kTiled = "sinter/device/family/tiled.cuh",
                      *kMma = "sinter/device/family/contraction_mma.cuh",
@@ -70,6 +74,14 @@ const Mutant kMutants[] = {
      gradients,
      "",
      {kRowwise, "wait_for_groups_but<Config::ring - 1>();", ""}},
+    {"a tensor's last elements left behind",
+     odd_gradients,
+     "",
+     {kAsyncCopy, "hardware::load(from + e)", "Element{}"}},
+    {"elements beside a row counted",
+     odd_gradients,
+     "",
+     {kClippedPack, "c.at[last] + e >= 0", "true"}},
     {"a tile read before it came", transposed, "", {kTiled, "wait_for_copies();", ""}},
     {"a tile read before all threads wrote it",
      transposed,

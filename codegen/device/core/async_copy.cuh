@@ -15,12 +15,6 @@ SINTER_DEVICE void copy_async(void* to, const void* from) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared), "l"(from), "n"(bytes)
                  : "memory");
 }
-// Takes the first `count` of 16 bytes; the others become zeros.
-SINTER_DEVICE void copy_part_async(void* to, const void* from, int count) {
-  const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(count)
-               : "memory");
-}
 // Everything that the thread has under way has arrived.
 SINTER_DEVICE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
@@ -59,22 +53,21 @@ SINTER_DEVICE void bring(const Element* base, const Coord& c,
   for (int m = 0; m < Ahead::moves; ++m)
     copy_async<sizeof(typename Ahead::Move)>(&ahead.at[m][i], from + m);
 }
-// The same for what `fetch_clipped` would fetch.
+// The same for what `fetch_clipped` would fetch. The tensor's last elements are brought one by one
+// and at once: compute-sanitizer takes an asynchronous copy of a part of 16 bytes for one of all.
 template <class Access, class Element, int width, int aligned, int count, class Coord>
 SINTER_DEVICE void bring_clipped(const Element* base, const Coord& c,
                                  PacksAhead<Pack<Element, width, aligned>, count>& ahead, int i) {
   using Ahead = PacksAhead<Pack<Element, width, aligned>, count>;
-  static_assert(sizeof(typename Ahead::Move) == 16);
   if (c.whole) return bring<Access>(base, c, ahead, i);
   if (outside_row(c)) return;
+  if (!past_end<Access, width>(c)) return bring<Access>(base, c, ahead, i);
+  constexpr int in_move = sizeof(typename Ahead::Move) / sizeof(Element);
   const Element* const from = base + locate<Access>(c).offset;
-  const long long left = (base + end_of<Access, typename Coord::Extent>() - from) *
-                         static_cast<long long>(sizeof(Element));  // bytes of the tensor
-#pragma unroll
-  for (int m = 0; m < Ahead::moves; ++m)
-    if (left > m * 16)
-      copy_part_async(&ahead.at[m][i], reinterpret_cast<const uint4*>(from) + m,
-                      left < m * 16 + 16 ? static_cast<int>(left) - m * 16 : 16);
+#pragma unroll 1
+  for (int e = 0; e < width; ++e)
+    if (inside_row(c, e))
+      reinterpret_cast<Element*>(&ahead.at[e / in_move][i])[e % in_move] = hardware::load(from + e);
 }
 template <class Element, int width, int aligned, int count>
 SINTER_DEVICE void take(const PacksAhead<Pack<Element, width, aligned>, count>& ahead, int i,

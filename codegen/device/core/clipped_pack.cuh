@@ -21,30 +21,32 @@ SINTER_DEVICE bool outside_row(const Coord& c) {
   return c.at[last] >= static_cast<typename Coord::Index>(Coord::Extent::at(last));
 }
 
-// No element of an access without windows lies there or behind.
-template <class Access, class Extent>
-constexpr SINTER_DEVICE long long end_of() {
-  long long last = Access::offset;
-  for (int i = 0; i < Extent::size; ++i)
-    if (Access::Stride::at(i) > 0) last += Access::Stride::at(i) * (Extent::at(i) - 1);
-  return last + 1;
+// Whether the pack reaches past the last element of an access without windows.
+template <class Access, int width, class Coord>
+SINTER_DEVICE bool past_end(const Coord& c) {
+  using Extent = typename Coord::Extent;
+  constexpr auto last = [] {
+    long long place = Access::offset;
+    for (int i = 0; i < Extent::size; ++i)
+      if (Access::Stride::at(i) > 0) place += Access::Stride::at(i) * (Extent::at(i) - 1);
+    return place;
+  }();
+  return locate<Access>(c).offset + (width - 1) > static_cast<typename Coord::Index>(last);
 }
 
-// Brings what lies at `c` and after it. What a pack reaches of the next row comes along; what lies
-// past the end of the tensor is left alone.
+// Brings what lies at `c` and after it. What a pack reaches of the rows beside it comes along; what
+// lies past the end of the tensor is left alone.
 template <class Access, class Element, int width, int aligned, class Coord>
 SINTER_DEVICE void fetch_clipped(const Element* base, const Coord& c,
                                  Pack<Element, width, aligned>& pack) {
   static_assert(Access::Windows::size == 0);
-  constexpr auto end =
-      static_cast<typename Coord::Index>(end_of<Access, typename Coord::Extent>());
   if (c.whole) return fetch<Access>(base, c, pack);
   if (outside_row(c)) return;
-  const auto offset = locate<Access>(c).offset;
-  if (offset + width <= end) return fetch<Access>(base, c, pack);
+  if (!past_end<Access, width>(c)) return fetch<Access>(base, c, pack);
+  const Element* const from = base + locate<Access>(c).offset;
 #pragma unroll
   for (int e = 0; e < width; ++e)
-    if (inside_row(c, e)) pack.at[e] = hardware::load(base + offset + e);
+    if (inside_row(c, e)) pack.at[e] = hardware::load(from + e);
 }
 template <class Access, class Element, int width, class Coord>
 SINTER_DEVICE void fetch_clipped(const Element* base, const Coord& c,
