@@ -150,6 +150,13 @@ bool shifts(const KernelSpec& spec, const KernelPort& p, int dim, int width) {
          p.alignment >= kMoveBytes && multiple(p.access.offset * bytes, kMoveBytes);
 }
 
+// One element for a whole row: packs that start anywhere would not heed the edge of a window.
+bool same_along(const Access& a, int dim) {
+  return a.via.empty() && a.stride[dim] == 0 &&
+         std::all_of(a.windows.begin(), a.windows.end(),
+                     [&](const auto& w) { return w.coefficient[dim] == 0; });
+}
+
 }  // namespace
 
 bool choose_skewed_rows(const KernelSpec& spec, int widest, Packing& packing, int& skew) {
@@ -187,7 +194,7 @@ bool choose_skewed_rows(const KernelSpec& spec, int widest, Packing& packing, in
     } else if (shifts(spec, port, dim, p.width)) {
       p.ports[i] = {.kind = PortPack::Kind::shifted, .weight = true};
       p.fetched_bytes += p.width * info(port.type).bytes;
-    } else if (!port.written && common_step(spec, port.access, dim, p.width) == 0) {
+    } else if (!port.written && same_along(port.access, dim)) {
       p.ports[i] = {.kind = PortPack::Kind::same, .weight = same_for_all_rows(spec, port.access)};
       p.fetched_bytes += info(port.type).bytes;
     }

@@ -14,7 +14,7 @@ struct PortPack {
     pack,     // neighbours that lie one after another
     same,     // one element for all neighbours
     staged,   // neighbours out of a tile in shared memory; see tiling.hpp
-    shifted,  // neighbours cut out of the aligned words around them
+    shifted,  // neighbours cut out of the aligned pieces around them
     each,     // operands of contractions: neighbours fetched one by one
   } kind = Kind::apart;
   bool weight = false;  // rowwise: the same for all rows
@@ -24,7 +24,7 @@ struct PortPack {
 
 struct Packing {
   int dim = -1;   // the index along which neighbours are packed; -1 where the domain has none
-  int width = 1;  // how many; divides the extent, but for a domain of one index
+  int width = 1;  // how many; divides the extent, but for a domain of one index or where clipped
   std::vector<PortPack> ports;
   bool clipped = false;   // packs may reach out of their row, where elements do not count
   int narrowest = 1;      // bytes of an element of the narrowest type that is packed
@@ -52,7 +52,9 @@ int alignment(const KernelSpec& spec, const KernelPort& p, int dim, int width);
 bool aligned_alike(const KernelSpec& spec, const KernelPort& p, const KernelPort& other, int width);
 
 // For rows that start anywhere in memory: packs along the last index, which start where the port
-// `skew` is aligned. False where the ports are not aligned alike.
+// `skew` is aligned. False where the ports are not aligned alike or packs would be narrower than 16
+// bytes; with slots also where the slots are not as many for rows of each kind of start, or where
+// the partial results, which lie packed, would not start like the rows.
 bool choose_skewed_rows(const KernelSpec& spec, int widest, Packing& packing, int& skew);
 
 // The ports whose packs are other ones in each row.

@@ -36,8 +36,8 @@ bool reaches_memory(const Statement& s) {
 }
 
 // Cuts what is fetched in aligned pieces out of them, for those of the ports that are.
-void print_settle(TextWriter& out, const KernelNames& names, const Packing& packing,
-                  const std::set<int>& ports, std::string_view function) {
+void print_cut(TextWriter& out, const KernelNames& names, const Packing& packing,
+               const std::set<int>& ports, std::string_view function) {
   std::vector<std::string> shifted;
   for (int p : ports)
     if (const auto i = static_cast<std::size_t>(p);
@@ -155,8 +155,8 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
       return reaches_memory(body.statement(i)) && !body.packed(i);
     });
     out.line("static constexpr bool anywhere = {};", anywhere);
-    print_settle(out, names, packing, weights, "settle");
-    print_settle(out, names, packing, again, "settle_again");
+    print_cut(out, names, packing, weights, "cut_weights");
+    print_cut(out, names, packing, again, "cut_weights_again");
   }
   out.line("template <int width>");
   if (again.empty()) {

@@ -184,7 +184,8 @@ PlaceBytes place_bytes(const KernelSpec& spec, const Packing& packing) {
     if (phases[i] == 0 || kind == PortPack::Kind::apart) continue;
     const bool shifted = kind == PortPack::Kind::shifted;
     const int values = kind == PortPack::Kind::pack || shifted ? packing.width : 1;
-    const int moved = info(spec.ports[i].type).bytes * values + (shifted ? kMoveBytes : 0);
+    const int moved = info(spec.ports[i].type).bytes * values +
+                      (shifted ? std::min(kMoveBytes, info(spec.ports[i].type).bytes * values) : 0);
     (packing.ports[i].weight ? bytes.weights : bytes.row) += moved;
     if (!packing.ports[i].weight) bytes.values += values;
     if (phases[i] > 1) bytes.kept += moved;
@@ -204,10 +205,10 @@ constexpr int kUsualPlaces = 4;  // of a long row, that a thread holds
 
 // Threads of one warp for a row of at most 128 places, so that as few of them as possible idle.
 int threads_of_warp(double places) {
+  const auto taken = [&](int threads) { return threads * std::ceil(places / threads); };
   int best = 32;
-  double least = 2 * 128;
-  for (int n = 32; n >= 1 && std::ceil(places / n) <= kUsualPlaces; n /= 2)
-    if (const double taken = n * std::ceil(places / n); taken < least) best = n, least = taken;
+  for (int n = 16; n >= 1 && std::ceil(places / n) <= kUsualPlaces; n /= 2)
+    if (taken(n) < taken(best)) best = n;
   return best;
 }
 

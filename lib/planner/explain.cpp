@@ -87,9 +87,9 @@ std::string how_contraction(const PlanKernel& k) {
 std::string how(const PlanKernel& k) {
   const auto get = [&](std::string_view key) { return chosen(k, key); };
   const auto width = get("width");
-  const std::string moves =
-      width > 1 ? fmt::format("{} neighbours move together", width)
-                : "elements move one by one, as extents, strides or alignments allow no more";
+  const std::string moves = width > 1 ? fmt::format("{} neighbours move together", width)
+                                      : "elements move one by one, as extents, strides or "
+                                        "alignments allow no more or the rows are short";
   if (k.family == Family::pointwise && get("tile_along") > 0)
     return fmt::format(
         "tensors lie across each other: tiles of {} x {} elements are turned around "

@@ -27,7 +27,7 @@ struct Coordinates {
 // The same where packs may reach out of their row.
 template <class IndexType, class ExtentDims>
 struct ClippedCoordinates : Coordinates<IndexType, ExtentDims> {
-  bool whole = false;  // the pack that starts here surely does not, nor one beside it
+  bool whole = false;  // the pack that starts here surely does not, nor do those beside it
 };
 
 // Splits `linear`, row-major, over `count` extents from number `first` on. This and `dot` are

@@ -23,7 +23,10 @@
 // With Config::skewed, rows start anywhere in memory: a row's places start where Config::Skew, the
 // access of what moves by packs, is aligned. The first and the last two may reach out of the row;
 // the first comes last in order, so that what is special about the ends stands in one place. Where
-// columns are reduced, too, a block takes rows of one kind only, which start alike.
+// columns are reduced, too, a block takes rows of one kind only, which start alike. Weights do not
+// start where rows do: they are fetched as aligned pieces and cut out of them where they are used
+// (Phase::cut_weights). Elements out of the row are computed, too, where that reaches no memory
+// (Phase::anywhere), and do not count.
 //
 // What crosses threads goes through RowThreads::total, which holds all barriers; threads whose row
 // lies past the end reach them too, with nothing to add.
@@ -76,7 +79,8 @@ struct Rows {
   // Streamed rows: what is left when all threads have taken as many rounds of whole places as fit.
   static constexpr Index round = lanes * Config::unroll;
 
-  // Places from here on are at the ends of their row, or beside one that is.
+  // Places from here on are at the ends of their row, or beside one that is: the first place, which
+  // comes last, before it two that may reach out, and before those a neighbour.
   static constexpr Index ends = !skewed ? places : places > 4 ? places - 4 : 0;
   static constexpr Index in_rounds = ends - ends % round;
   static constexpr int rest = static_cast<int>((places - in_rounds + lanes - 1) / lanes);
@@ -149,8 +153,9 @@ struct Rows {
   template <class Phase>
   SINTER_DEVICE void visit(Phase (&phase)[states], int k, Index i, Place& p, bool whole) {
     const Coord c = at(row[0], i, whole);
-    if constexpr (skewed && !(has_columns && Config::prefetch)) Phase::settle(p);
-    if constexpr (skewed && !resident) Phase::settle_again(p);
+    // Weights that stay for all rows have been cut before the first.
+    if constexpr (skewed && !(has_columns && Config::prefetch)) Phase::cut_weights(p);
+    if constexpr (skewed && !resident) Phase::cut_weights_again(p);
 #pragma unroll
     for (int e = 0; e < width; ++e) {
       if constexpr (skewed)
@@ -199,8 +204,10 @@ struct Rows {
   }
   // A row that starts like all that the thread takes.
   SINTER_DEVICE Coord some_row() const {
-    if constexpr (skewed && !has_columns) return row[0];
-    return row_start(has_columns ? static_cast<Index>(blockIdx.x) % kinds : 0);
+    if constexpr (has_columns)
+      return row_start(static_cast<Index>(blockIdx.x) % kinds);
+    else
+      return skewed ? row[0] : row_start(0);
   }
   template <class... Phases>
   SINTER_DEVICE void fetch_weights() {
@@ -378,7 +385,7 @@ struct Rows {
       for (int i = 0; i < Config::ring; ++i) bring(blockIdx.x + i * Config::slots, i);
     if constexpr (Config::prefetch) fetch_weights<Phases...>();
     if constexpr (Config::prefetch && skewed)
-      for_held([&](int k, Index) { (Phases::settle(place[k]), ...); });
+      for_held([&](int k, Index) { (Phases::cut_weights(place[k]), ...); });
     if constexpr (Config::ahead) {
       if constexpr (Config::ring == 0) fetch<Phases...>(blockIdx.x, place);
       fetch_rows(blockIdx.x, of_row);

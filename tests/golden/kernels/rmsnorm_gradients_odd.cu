@@ -105,11 +105,11 @@ struct Phase0 {
   SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
   static constexpr bool anywhere = true;
   template <int width>
-  SINTER_DEVICE static void settle(Place<width>& place) {
+  SINTER_DEVICE static void cut_weights(Place<width>& place) {
     place.width_t.settle();
   }
   template <int width>
-  SINTER_DEVICE static void settle_again(Place<width>& place) {}
+  SINTER_DEVICE static void cut_weights_again(Place<width>& place) {}
   template <int width>
   SINTER_DEVICE static void renew(Place<width>& place) {}
   template <int width>
@@ -150,9 +150,9 @@ struct Phase1 {
   }
   static constexpr bool anywhere = true;
   template <int width>
-  SINTER_DEVICE static void settle(Place<width>& place) {}
+  SINTER_DEVICE static void cut_weights(Place<width>& place) {}
   template <int width>
-  SINTER_DEVICE static void settle_again(Place<width>& place) {
+  SINTER_DEVICE static void cut_weights_again(Place<width>& place) {
     place.width_t.settle();
   }
   template <int width>
@@ -188,6 +188,6 @@ struct Columns : ColumnReductions {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 4)
-void sinter_reduce_avg_mul_sub_f111b6c5(const __grid_constant__ Args args) {
+void sinter_reduce_avg_mul_sub_3e20cee1(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions, Columns>(Phases{}, args);
 }

@@ -69,9 +69,9 @@ struct Phase0 {
   SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
   static constexpr bool anywhere = true;
   template <int width>
-  SINTER_DEVICE static void settle(Place<width>& place) {}
+  SINTER_DEVICE static void cut_weights(Place<width>& place) {}
   template <int width>
-  SINTER_DEVICE static void settle_again(Place<width>& place) {}
+  SINTER_DEVICE static void cut_weights_again(Place<width>& place) {}
   template <int width>
   SINTER_DEVICE static void renew(Place<width>& place) {}
   template <int width>
@@ -101,9 +101,9 @@ struct Phase1 {
   }
   static constexpr bool anywhere = true;
   template <int width>
-  SINTER_DEVICE static void settle(Place<width>& place) {}
+  SINTER_DEVICE static void cut_weights(Place<width>& place) {}
   template <int width>
-  SINTER_DEVICE static void settle_again(Place<width>& place) {}
+  SINTER_DEVICE static void cut_weights_again(Place<width>& place) {}
   template <int width>
   SINTER_DEVICE static void renew(Place<width>& place) {
     sinter::renew(place.x);
@@ -142,9 +142,9 @@ struct Phase2 {
   }
   static constexpr bool anywhere = true;
   template <int width>
-  SINTER_DEVICE static void settle(Place<width>& place) {}
+  SINTER_DEVICE static void cut_weights(Place<width>& place) {}
   template <int width>
-  SINTER_DEVICE static void settle_again(Place<width>& place) {}
+  SINTER_DEVICE static void cut_weights_again(Place<width>& place) {}
   template <int width>
   SINTER_DEVICE static void renew(Place<width>& place) {
     sinter::renew(place.x);
@@ -168,6 +168,6 @@ struct Phase2 {
 using Phases = sinter::List<Phase0, Phase1, Phase2>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_max_reduce_add_sub_exp_497a6ecb(const __grid_constant__ Args args) {
+void sinter_reduce_max_reduce_add_sub_exp_c6e0bb3f(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions>(Phases{}, args);
 }
