@@ -61,7 +61,7 @@ void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const Kernel
           engine->packing.ports[i].kind == PortPack::Kind::pack &&
           of_whole_tile(spec, spec.ports[i]))
         of_tile.insert(p);
-    print_prefetch(out, names, "prefetch", of_tile);
+    print_prefetch(out, names, of_tile);
   }
   out.line("template <int width>");
   out.line("SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,");

@@ -256,7 +256,7 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
         phases += fmt::format("{}Phase{}", p ? ", " : "", p);
       }
       out.line("using Phases = sinter::List<{}>;", phases);
-      if (!spec.columns.empty()) print_column_stores(out, spec, names, schedule);
+      if (!spec.columns.empty()) print_column_stores(out, spec, names);
       break;
     }
     case Family::contraction:

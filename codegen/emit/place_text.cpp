@@ -6,8 +6,7 @@ namespace sinter {
 namespace {
 
 // What the threads of a block have under way to shared memory, inside of struct Place.
-void print_ahead(TextWriter& out, const KernelNames& names, std::string_view verb,
-                 const std::vector<int>& ports) {
+void print_ahead(TextWriter& out, const KernelNames& names, const std::vector<int>& ports) {
   out.line("template <int count>");
   out.open("struct Ahead {{");
   const auto print = [&](auto&& line) {
@@ -18,8 +17,8 @@ void print_ahead(TextWriter& out, const KernelNames& names, std::string_view ver
   });
   out.open("SINTER_DEVICE void bring(const Args& args, const Coord& c, int number) {{");
   print([&](const std::string& name, int p) {
-    out.line("sinter::{2}<Config::{1}>(args.{0}, c, {0}, number);", name,
-             names.access[static_cast<std::size_t>(p)], verb);
+    out.line("sinter::bring<Config::{1}>(args.{0}, c, {0}, number);", name,
+             names.access[static_cast<std::size_t>(p)]);
   });
   out.close("}");
   out.open("SINTER_DEVICE void take(int number, Place& place) const {{");
@@ -61,8 +60,7 @@ void print_place(TextWriter& out, const KernelSpec& spec, const KernelNames& nam
       out.line("sinter::Pack<{}, width> {};", type, names.port[i]);
   }
   if (schedule.ring > 0) {
-    print_ahead(out, names, schedule.skew >= 0 ? "bring_clipped" : "bring",
-                ports_of_rows(spec, packing));
+    print_ahead(out, names, ports_of_rows(spec, packing));
   } else if (spec.slots > 0) {
     out.open("SINTER_DEVICE void advance(const Place& next) {{");
     for (int p : ports_of_rows(spec, packing))
@@ -91,15 +89,14 @@ void print_moves(TextWriter& out, const KernelNames& names, std::string_view ver
   out.close("}");
 }
 
-void print_prefetch(TextWriter& out, const KernelNames& names, std::string_view verb,
-                    const std::set<int>& ports) {
+void print_prefetch(TextWriter& out, const KernelNames& names, const std::set<int>& ports) {
   const std::string_view signature =
       "SINTER_DEVICE static void prefetch(const Args& args, const Coord& c)";
   if (ports.empty()) return out.line("{} {{}}", signature);
   out.open("{} {{", signature);
   for (int p : ports) {
     const auto i = static_cast<std::size_t>(p);
-    out.line("sinter::{}<Config::{}>(args.{}, c);", verb, names.access[i], names.port[i]);
+    out.line("sinter::prefetch<Config::{}>(args.{}, c);", names.access[i], names.port[i]);
   }
   out.close("}");
 }

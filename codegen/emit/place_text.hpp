@@ -19,8 +19,7 @@ void print_moves(TextWriter& out, const KernelNames& names, std::string_view ver
                  std::string_view constness, const std::set<int>& ports, std::string_view function);
 
 // A function that asks for what lies at a place to come to the cache.
-void print_prefetch(TextWriter& out, const KernelNames& names, std::string_view verb,
-                    const std::set<int>& ports);
+void print_prefetch(TextWriter& out, const KernelNames& names, const std::set<int>& ports);
 
 // The ports of the packed loads or stores among the statements; those that pass through a tile, or
 // those that do not.

@@ -67,8 +67,7 @@ void print_reductions(TextWriter& out, const KernelSpec& spec, const KernelNames
 }
 
 // What a block writes for neighbouring columns: its partial results, `slot` rows of them further.
-void print_column_stores(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                         const Schedule& schedule) {
+void print_column_stores(TextWriter& out, const KernelSpec& spec, const KernelNames& names) {
   out.open("struct Columns : ColumnReductions {{");
   out.line("template <int width>");
   out.open(
@@ -77,11 +76,8 @@ void print_column_stores(TextWriter& out, const KernelSpec& spec, const KernelNa
   for (std::size_t i = 0; i < spec.columns.size(); ++i) {
     const auto port = static_cast<std::size_t>(spec.columns[i].port);
     const std::int64_t row = count(spec.extent, spec.kept, spec.extent.size());
-    out.line(
-        "sinter::{0}<Config::{1}>(args.{3} + slot * {4}, c, sinter::partials<{2}>(args.{3}, "
-        "columns));",
-        schedule.skew >= 0 ? "flush_clipped" : "flush", names.access[port], names.column[i],
-        names.port[port], row);
+    out.line("sinter::store_partials<Config::{}, {}>(args.{} + slot * {}, c, columns);",
+             names.access[port], names.column[i], names.port[port], row);
   }
   out.close("}");
   out.close("};");
@@ -142,15 +138,11 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
       "const Reductions& reductions)",
       row, [&](int i) { members.count(i) ? body.print_assignment(out, i) : body.print(out, i); });
   const auto print = [&](int i) { body.print(out, i); };
-  const bool skewed = schedule.skew >= 0;
-  const std::string_view fetch = skewed ? "fetch_clipped" : "fetch",
-                         flush = skewed ? "flush_clipped" : "flush";
-  if (schedule.early > 0)
-    print_prefetch(out, names, skewed ? "prefetch_clipped" : "prefetch", first);
-  print_moves(out, names, fetch, "", first, "fetch");
-  print_moves(out, names, fetch, "", weights, "fetch_weights");
-  print_moves(out, names, fetch, "", again, "refetch");
-  if (skewed) {
+  if (schedule.early > 0) print_prefetch(out, names, first);
+  print_moves(out, names, "fetch", "", first, "fetch");
+  print_moves(out, names, "fetch", "", weights, "fetch_weights");
+  print_moves(out, names, "fetch", "", again, "refetch");
+  if (schedule.skew >= 0) {
     const bool anywhere = std::none_of(element.begin(), element.end(), [&](int i) {
       return reaches_memory(body.statement(i)) && !body.packed(i);
     });
@@ -173,7 +165,8 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
                              "Place<width>& place, Reductions& reductions{}) const",
                              columns ? ", ColumnReductions& columns" : ""),
                  element, print);
-  print_moves(out, names, flush, "const ", packed_ports(body, live, StatementKind::store), "flush");
+  print_moves(out, names, "flush", "const ", packed_ports(body, live, StatementKind::store),
+              "flush");
   print_function(out, "void store_row(const Args& args, const Coord& c) const", row_stores, print);
   out.close("};");
 }

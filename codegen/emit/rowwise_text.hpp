@@ -10,8 +10,7 @@ namespace sinter {
 void print_reductions(TextWriter& out, const KernelSpec& spec, const KernelNames& names);
 
 // What a block writes for one column: its partial results, `slot` rows of them further.
-void print_column_stores(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                         const Schedule& schedule);
+void print_column_stores(TextWriter& out, const KernelSpec& spec, const KernelNames& names);
 
 // What a thread holds of a row as a whole.
 void print_row_place(TextWriter& out, const KernelSpec& spec, const KernelNames& names,

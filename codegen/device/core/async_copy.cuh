@@ -53,15 +53,16 @@ SINTER_DEVICE void bring(const Element* base, const Coord& c,
   for (int m = 0; m < Ahead::moves; ++m)
     copy_async<sizeof(typename Ahead::Move)>(&ahead.at[m][i], from + m);
 }
-// The same for what `fetch_clipped` would fetch. The tensor's last elements are brought one by one
+// The same where packs may reach out of their row. The tensor's last elements are brought one by one
 // and at once: compute-sanitizer takes an asynchronous copy of a part of 16 bytes for one of all.
-template <class Access, class Element, int width, int aligned, int count, class Coord>
-SINTER_DEVICE void bring_clipped(const Element* base, const Coord& c,
-                                 PacksAhead<Pack<Element, width, aligned>, count>& ahead, int i) {
+template <class Access, class Element, int width, int aligned, int count, class Index,
+          class Extent>
+SINTER_DEVICE void bring(const Element* base, const ClippedCoordinates<Index, Extent>& c,
+                         PacksAhead<Pack<Element, width, aligned>, count>& ahead, int i) {
   using Ahead = PacksAhead<Pack<Element, width, aligned>, count>;
-  if (c.whole) return bring<Access>(base, c, ahead, i);
+  if (c.whole) return bring<Access>(base, unclipped(c), ahead, i);
   if (outside_row(c)) return;
-  if (!past_end<Access, width>(c)) return bring<Access>(base, c, ahead, i);
+  if (!past_end<Access, width>(c)) return bring<Access>(base, unclipped(c), ahead, i);
   constexpr int in_move = sizeof(typename Ahead::Move) / sizeof(Element);
   const Element* const from = base + locate<Access>(c).offset;
 #pragma unroll 1

@@ -34,45 +34,48 @@ SINTER_DEVICE bool past_end(const Coord& c) {
   return locate<Access>(c).offset + (width - 1) > static_cast<typename Coord::Index>(last);
 }
 
+// As for packs that lie in their row.
+template <class Index, class Extent>
+SINTER_DEVICE const Coordinates<Index, Extent>& unclipped(
+    const ClippedCoordinates<Index, Extent>& c) {
+  return c;
+}
+
 // Brings what lies at `c` and after it. What a pack reaches of the rows beside it comes along; what
 // lies past the end of the tensor is left alone.
-template <class Access, class Element, int width, int aligned, class Coord>
-SINTER_DEVICE void fetch_clipped(const Element* base, const Coord& c,
-                                 Pack<Element, width, aligned>& pack) {
+template <class Access, class Element, int width, int aligned, class Index, class Extent>
+SINTER_DEVICE void fetch(const Element* base, const ClippedCoordinates<Index, Extent>& c,
+                         Pack<Element, width, aligned>& pack) {
   static_assert(Access::Windows::size == 0);
-  if (c.whole) return fetch<Access>(base, c, pack);
+  if (c.whole) return fetch<Access>(base, unclipped(c), pack);
   if (outside_row(c)) return;
-  if (!past_end<Access, width>(c)) return fetch<Access>(base, c, pack);
+  if (!past_end<Access, width>(c)) return fetch<Access>(base, unclipped(c), pack);
   const Element* const from = base + locate<Access>(c).offset;
 #pragma unroll
   for (int e = 0; e < width; ++e)
     if (inside_row(c, e)) pack.at[e] = hardware::load(from + e);
 }
-template <class Access, class Element, int width, class Coord>
-SINTER_DEVICE void fetch_clipped(const Element* base, const Coord& c,
-                                 Shifted<Element, width>& pack) {
+template <class Access, class Element, int width, class Index, class Extent>
+SINTER_DEVICE void fetch(const Element* base, const ClippedCoordinates<Index, Extent>& c,
+                         Shifted<Element, width>& pack) {
   const Element* const from = base + locate<Access>(c).offset;
   if (c.whole)
     pack.load(from);
   else
     pack.load_each(from, [&](int e) { return inside_row(c, e); });
 }
-template <class Access, class Element, class Coord>
-SINTER_DEVICE void fetch_clipped(const Element* base, const Coord& c, Same<Element>& same) {
-  fetch<Access>(base, c, same);
+
+// Asks for what `fetch` brings to come to the second-level cache.
+template <class Access, class Element, class Index, class Extent>
+SINTER_DEVICE void prefetch(const Element* base, const ClippedCoordinates<Index, Extent>& c) {
+  if (!outside_row(c)) prefetch<Access>(base, unclipped(c));
 }
 
-// Asks for what `fetch_clipped` brings to come to the second-level cache.
-template <class Access, class Element, class Coord>
-SINTER_DEVICE void prefetch_clipped(const Element* base, const Coord& c) {
-  if (!outside_row(c)) prefetch<Access>(base, c);
-}
-
-template <class Access, class Element, int width, int aligned, class Coord>
-SINTER_DEVICE void flush_clipped(Element* base, const Coord& c,
-                                 const Pack<Element, width, aligned>& pack) {
+template <class Access, class Element, int width, int aligned, class Index, class Extent>
+SINTER_DEVICE void flush(Element* base, const ClippedCoordinates<Index, Extent>& c,
+                         const Pack<Element, width, aligned>& pack) {
   static_assert(Access::Windows::size == 0);
-  if (inside_row(c, 0) && inside_row(c, width - 1)) return flush<Access>(base, c, pack);
+  if (inside_row(c, 0) && inside_row(c, width - 1)) return flush<Access>(base, unclipped(c), pack);
   Element* to = base + locate<Access>(c).offset;
 #pragma unroll
   for (int e = 0; e < width; ++e)

@@ -106,13 +106,13 @@ struct Reductions : Reduction<Rs>... {
   }
 };
 
-// The partial results of neighbouring columns, to be written as elements of the buffer.
-template <class R, class Element, int width, class Column>
-SINTER_DEVICE auto partials(const Element*, const Column (&columns)[width]) {
+// Writes the partial results of neighbouring columns.
+template <class Access, class R, class Element, int width, class Coord, class Column>
+SINTER_DEVICE void store_partials(Element* base, const Coord& c, const Column (&columns)[width]) {
   Pack<Element, width> pack;
 #pragma unroll
   for (int e = 0; e < width; ++e) put(pack, e, columns[e].template partial<R>());
-  return pack;
+  flush<Access>(base, c, pack);
 }
 
 // Calls f with a pointer of the type of each.

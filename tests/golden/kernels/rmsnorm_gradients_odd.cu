@@ -66,8 +66,8 @@ struct Place {
     sinter::PacksAhead<decltype(Place::x), count> x;
     sinter::PacksAhead<decltype(Place::dy), count> dy;
     SINTER_DEVICE void bring(const Args& args, const Coord& c, int number) {
-      sinter::bring_clipped<Config::XAccess>(args.x, c, x, number);
-      sinter::bring_clipped<Config::DyAccess>(args.dy, c, dy, number);
+      sinter::bring<Config::XAccess>(args.x, c, x, number);
+      sinter::bring<Config::DyAccess>(args.dy, c, dy, number);
     }
     SINTER_DEVICE void take(int number, Place& place) const {
       sinter::take(x, number, place.x);
@@ -89,17 +89,17 @@ struct Phase0 {
     inv_variance = sinter::get<float>(of_row.inv_variance, 0);
   }
   SINTER_DEVICE static void prefetch(const Args& args, const Coord& c) {
-    sinter::prefetch_clipped<Config::XAccess>(args.x, c);
-    sinter::prefetch_clipped<Config::DyAccess>(args.dy, c);
+    sinter::prefetch<Config::XAccess>(args.x, c);
+    sinter::prefetch<Config::DyAccess>(args.dy, c);
   }
   template <int width>
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch_clipped<Config::XAccess>(args.x, c, place.x);
-    sinter::fetch_clipped<Config::DyAccess>(args.dy, c, place.dy);
+    sinter::fetch<Config::XAccess>(args.x, c, place.x);
+    sinter::fetch<Config::DyAccess>(args.dy, c, place.dy);
   }
   template <int width>
   SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch_clipped<Config::WidthTAccess>(args.width_t, c, place.width_t);
+    sinter::fetch<Config::WidthTAccess>(args.width_t, c, place.width_t);
   }
   template <int width>
   SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
@@ -144,9 +144,9 @@ struct Phase1 {
   SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
   SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch_clipped<Config::XAccess>(args.x, c, place.x);
-    sinter::fetch_clipped<Config::DyAccess>(args.dy, c, place.dy);
-    sinter::fetch_clipped<Config::WidthTAccess>(args.width_t, c, place.width_t);
+    sinter::fetch<Config::XAccess>(args.x, c, place.x);
+    sinter::fetch<Config::DyAccess>(args.dy, c, place.dy);
+    sinter::fetch<Config::WidthTAccess>(args.width_t, c, place.width_t);
   }
   static constexpr bool anywhere = true;
   template <int width>
@@ -175,7 +175,7 @@ struct Phase1 {
   }
   template <int width>
   SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
-    sinter::flush_clipped<Config::DxAccess>(args.dx, c, place.dx);
+    sinter::flush<Config::DxAccess>(args.dx, c, place.dx);
   }
   SINTER_DEVICE void store_row(const Args& args, const Coord& c) const {}
 };
@@ -183,11 +183,11 @@ using Phases = sinter::List<Phase0, Phase1>;
 struct Columns : ColumnReductions {
   template <int width>
   SINTER_DEVICE static void store(const Args& args, const Coord& c, long long slot, const Columns (&columns)[width]) {
-    sinter::flush_clipped<Config::DscalePartsAccess>(args.dscale_parts + slot * 1001, c, sinter::partials<ColumnAdd0>(args.dscale_parts, columns));
+    sinter::store_partials<Config::DscalePartsAccess, ColumnAdd0>(args.dscale_parts + slot * 1001, c, columns);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 4)
-void sinter_reduce_avg_mul_sub_3e20cee1(const __grid_constant__ Args args) {
+void sinter_reduce_avg_mul_sub_4fbec614(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions, Columns>(Phases{}, args);
 }

@@ -168,11 +168,11 @@ using Phases = sinter::List<Phase0, Phase1>;
 struct Columns : ColumnReductions {
   template <int width>
   SINTER_DEVICE static void store(const Args& args, const Coord& c, long long slot, const Columns (&columns)[width]) {
-    sinter::flush<Config::DscalePartsAccess>(args.dscale_parts + slot * 128, c, sinter::partials<ColumnAdd0>(args.dscale_parts, columns));
+    sinter::store_partials<Config::DscalePartsAccess, ColumnAdd0>(args.dscale_parts + slot * 128, c, columns);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_avg_mul_sub_fb0143af(const __grid_constant__ Args args) {
+void sinter_reduce_avg_mul_sub_eeed4efd(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions, Columns>(Phases{}, args);
 }

@@ -57,11 +57,11 @@ struct Phase0 {
   static constexpr bool has_elements = true;
   SINTER_DEVICE void row(const Args& args, const Coord& c, const RowPlace& of_row, const Reductions& reductions) {}
   SINTER_DEVICE static void prefetch(const Args& args, const Coord& c) {
-    sinter::prefetch_clipped<Config::XAccess>(args.x, c);
+    sinter::prefetch<Config::XAccess>(args.x, c);
   }
   template <int width>
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch_clipped<Config::XAccess>(args.x, c, place.x);
+    sinter::fetch<Config::XAccess>(args.x, c, place.x);
   }
   template <int width>
   SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Place<width>& place) {}
@@ -97,7 +97,7 @@ struct Phase1 {
   SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
   SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch_clipped<Config::XAccess>(args.x, c, place.x);
+    sinter::fetch<Config::XAccess>(args.x, c, place.x);
   }
   static constexpr bool anywhere = true;
   template <int width>
@@ -138,7 +138,7 @@ struct Phase2 {
   SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
   SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch_clipped<Config::XAccess>(args.x, c, place.x);
+    sinter::fetch<Config::XAccess>(args.x, c, place.x);
   }
   static constexpr bool anywhere = true;
   template <int width>
@@ -159,7 +159,7 @@ struct Phase2 {
   }
   template <int width>
   SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
-    sinter::flush_clipped<Config::YAccess>(args.y, c, place.y);
+    sinter::flush<Config::YAccess>(args.y, c, place.y);
   }
   SINTER_DEVICE void store_row(const Args& args, const Coord& c) const {
     sinter::store<Config::StatsAccess>(args.stats, c, stats);
@@ -168,6 +168,6 @@ struct Phase2 {
 using Phases = sinter::List<Phase0, Phase1, Phase2>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_max_reduce_add_sub_exp_c6e0bb3f(const __grid_constant__ Args args) {
+void sinter_reduce_max_reduce_add_sub_exp_eef29b3d(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions>(Phases{}, args);
 }
