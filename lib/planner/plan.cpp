@@ -8,6 +8,7 @@
 #include "lower/lower.hpp"
 #include "plan/plan_data.hpp"
 #include "planner/make_plan.hpp"
+#include "planner/movement.hpp"
 #include "planner/planner.hpp"
 #include "runtime/compiler.hpp"
 #include "sinter/compile.hpp"
@@ -98,9 +99,10 @@ Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
   auto valid = check_architecture(graph, options.architecture);
   SINTER_TRY(valid);
   if (Diagnostics d = graph.check(); !d.empty()) return d;
-  const Lowered lowered = lower(graph);
+  Lowered lowered = lower(graph);
   // An expansion may need a tensor that is too large to address.
   if (Diagnostics d = lowered.graph->check(); !d.empty()) return d;
+  if (options.fuse) lowered = move_data_movement(lowered);
   const Partition parts = partition(*lowered.graph, options.fuse, options.architecture);
   PlanData data;
   data.version = SINTER_VERSION;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "fusion_patterns/pattern.hpp"
@@ -155,10 +156,13 @@ Partition partition(const Graph& lowered, bool fuse, std::string_view architectu
 }
 
 std::int64_t compulsory_bytes(const Graph& lowered, const KernelSpec& spec) {
-  std::int64_t bytes = 0;
-  std::set<std::pair<TensorId, bool>> seen;
+  // Ports of one tensor show different parts of it, or all of it more than once.
+  struct Touched {
+    std::int64_t elements = 0;
+    int bytes = 0;
+  };
+  std::map<std::pair<TensorId, bool>, Touched> tensors;
   for (const auto& p : spec.ports) {
-    if (!seen.insert({p.tensor, p.written}).second) continue;
     std::int64_t elements = std::numeric_limits<std::int64_t>::max(),
                  touched = elements_reached(spec.extent, p.access);
     if (p.tensor < static_cast<TensorId>(lowered.tensors().size())) {
@@ -168,8 +172,13 @@ std::int64_t compulsory_bytes(const Graph& lowered, const KernelSpec& spec) {
       for (int i = 0; i < dim.size(); ++i) elements *= stride[i] != 0 ? dim[i] : 1;
     }
     if (!spec.gathers.empty() || spec.rows.on) touched = elements;
-    bytes += std::min(elements, touched) * info(p.type).bytes;
+    Touched& t = tensors[{p.tensor, p.written}];
+    const std::int64_t room = elements - t.elements;
+    t.elements += std::min(room, touched);
+    t.bytes = info(p.type).bytes;
   }
+  std::int64_t bytes = 0;
+  for (const auto& [tensor, t] : tensors) bytes += t.elements * t.bytes;
   return bytes;
 }
 

@@ -130,7 +130,7 @@ std::vector<KernelSpec> data_movement_specs(const FusionState& state, NodeId id)
   const Location& from = state.storage()[n.inputs[0]];
   std::vector<KernelSpec> specs;
   if (is_view_op(n.op)) {
-    const auto view = view_of(g, n, from);
+    const auto view = view_of(g[n.inputs[0]].dim, n.attributes, dim, from);
     Access a;
     a.offset = view ? view->offset : from.offset;
     a.stride = view ? view->stride : from.stride;

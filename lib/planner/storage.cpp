@@ -38,22 +38,28 @@ std::optional<Dims> reshape_strides(const Dims& dim, const Dims& stride, const D
   return result;
 }
 
-std::optional<Location> view_of(const Graph& g, const Node& n, const Location& from) {
-  const Dims& x = g[n.inputs[0]].dim;
+bool holds(DataType wide, DataType narrow) {
+  if (wide == narrow || wide == DataType::f64) return wide == narrow || narrow != DataType::i64;
+  return wide == DataType::f32 && fits_f32(narrow);
+}
+
+std::optional<Location> view_of(const Dims& x, const Attributes& attributes, const Dims& y,
+                                const Location& from) {
   Location to = from;
-  if (const auto* a = std::get_if<TransposeAttributes>(&n.attributes)) {
-    for (int i = 0; i < x.size(); ++i) to.stride[i] = from.stride[static_cast<int>(a->permutation[i])];
+  if (const auto* a = std::get_if<TransposeAttributes>(&attributes)) {
+    for (int i = 0; i < x.size(); ++i)
+      to.stride[i] = from.stride[static_cast<int>(a->permutation[i])];
     return to;
   }
-  if (const auto* a = std::get_if<SliceAttributes>(&n.attributes)) {
+  if (const auto* a = std::get_if<SliceAttributes>(&attributes)) {
     for (int i = 0; i < x.size(); ++i) {
       to.offset += a->start[i] * from.stride[i];
       if (!a->step.empty()) to.stride[i] *= a->step[i];
     }
-    if (count(g[n.outputs[0]].dim) == 0) to.offset = 0;
+    if (count(y) == 0) to.offset = 0;
     return to;
   }
-  const auto stride = reshape_strides(x, from.stride, g[n.outputs[0]].dim);
+  const auto stride = reshape_strides(x, from.stride, y);
   if (!stride) return std::nullopt;
   to.stride = *stride;
   return to;
@@ -67,7 +73,8 @@ std::optional<Location> source_of(const Graph& g, const Node& n, const Location&
   const Dims& x = g[n.inputs[0]].dim;
   Location from = to;
   if (const auto* a = std::get_if<TransposeAttributes>(&n.attributes)) {
-    for (int i = 0; i < x.size(); ++i) from.stride[static_cast<int>(a->permutation[i])] = to.stride[i];
+    for (int i = 0; i < x.size(); ++i)
+      from.stride[static_cast<int>(a->permutation[i])] = to.stride[i];
     return from;
   }
   if (n.op != OpKind::reshape) return std::nullopt;
@@ -99,11 +106,12 @@ void Storage::place_in_results(const Graph& graph) {
   for (const auto& n : graph.nodes())
     for (TensorId t : n.inputs)
       if (t >= 0) ++uses[static_cast<std::size_t>(t)];
-  // A tensor may move into where `result` lies when a kernel of ours writes it and nobody else reads
-  // it. It is rounded to its own type and to the buffer's; a third type between them would be lost.
+  // A tensor may move into where `result` lies when a kernel of ours writes it and nobody else
+  // reads it. It is rounded to its own type and to the buffer's; a third type between them would be
+  // lost.
   const auto can_move = [&](TensorId t, TensorId result) {
-    const bool rounded = graph.type(result) == (*this)[result].type ||
-                         graph.type(result) == graph.type(t);
+    const bool rounded =
+        graph.type(result) == (*this)[result].type || graph.type(result) == graph.type(t);
     return rounded && graph.is_virtual(t) && uses[static_cast<std::size_t>(t)] == 1;
   };
   for (auto id = static_cast<NodeId>(graph.nodes().size()) - 1; id >= 0; --id) {
@@ -146,9 +154,11 @@ void Storage::fold_views(const Graph& graph) {
     if (!is_view_op(n.op) || folded_[i]) continue;
     const TensorId x = n.inputs[0], y = n.outputs[0];
     if (graph[y].output || placed_[static_cast<std::size_t>(y)]) continue;
-    if (graph.type(x) != graph.type(y) || (*this)[x].type != graph.type(x)) continue;
+    // Read as stored, and converted by the reader.
+    if (!holds(graph.type(y), graph.type(x)) || !holds(graph.type(x), (*this)[x].type)) continue;
+    if (placed_[static_cast<std::size_t>(x)] && (*this)[x].type != graph.type(x)) continue;
     if (graph[x].has_value) continue;
-    if (auto to = view_of(graph, n, (*this)[x])) {
+    if (auto to = view_of(graph[x].dim, n.attributes, graph[y].dim, (*this)[x])) {
       locations_[static_cast<std::size_t>(y)] = *to;
       folded_[i] = true;
     }

@@ -1,7 +1,8 @@
 // Where every tensor of the lowered graph lives. Most have a buffer of their own; a transposed,
 // sliced or reshaped tensor is, where strides can say so, a view of its source's buffer and costs
-// nothing, and a tensor that is only moved into a larger one (a part of a concatenation, the source
-// of a reshape that is a graph output) is written there directly.
+// nothing (of a wider type than the source's, it is converted where it is read), and a tensor that
+// is only moved into a larger one (a part of a concatenation, the source of a reshape that is a
+// graph output) is written there directly.
 #pragma once
 #include <optional>
 #include <vector>
@@ -14,7 +15,7 @@ struct Location {
   TensorId root = kNoTensor;  // the tensor whose buffer holds it
   Dims stride;                // elements of root's type, by the dims of the tensor itself
   std::int64_t offset = 0;
-  DataType type{};            // as stored
+  DataType type{};  // as stored
 };
 
 class Storage {
@@ -37,8 +38,13 @@ class Storage {
 
 bool is_view_op(OpKind op);  // transpose, slice, reshape
 
-// The view of a source at `from` that a data-movement node makes; nullopt where it needs a copy.
-std::optional<Location> view_of(const Graph& graph, const Node& node, const Location& from);
+// Every value of type `narrow` is one of type `wide`.
+bool holds(DataType wide, DataType narrow);
+
+// The view, of dims `y`, that a data-movement node makes of a source of dims `x` at `from`; nullopt
+// where it needs a copy.
+std::optional<Location> view_of(const Dims& x, const Attributes& attributes, const Dims& y,
+                                const Location& from);
 
 // Strides under which the elements that (dim, stride) reach in row-major order are seen as
 // `new_dim`; nullopt where that needs a copy.

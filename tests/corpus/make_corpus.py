@@ -8,6 +8,7 @@ import pathlib
 
 import corpus_attention  # noqa: F401 (each adds its graphs)
 import corpus_networks  # noqa: F401
+import corpus_regions  # noqa: F401
 import corpus_shapes  # noqa: F401
 from corpus_graph import ALL
 

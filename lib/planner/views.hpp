@@ -1,0 +1,28 @@
+// How a transpose, slice or reshape of a result applies to the operands that it is computed from.
+#pragma once
+#include <optional>
+
+#include "sinter/ops/op_table.hpp"
+
+namespace sinter {
+
+// A data movement apart from the tensors that it moves.
+struct View {
+  OpKind op{};  // transpose, slice or reshape
+  Attributes attributes;
+  Dims from, to;
+};
+
+// The view that undoes a transpose or a reshape.
+View inverse(const View& v);
+
+// What of an operand, which broadcasts to v.from, is to be read for a result of dims v.to: `dim` is
+// the operand's shape with as many dims as v.from (ones in front), `to` that of what is read,
+// `view` what moves it; nothing where it broadcasts as it is. nullopt where no view of it will do.
+struct OperandView {
+  Dims dim, to;
+  std::optional<View> view;
+};
+std::optional<OperandView> operand_view(const View& v, const Dims& operand);
+
+}  // namespace sinter

@@ -1,0 +1,156 @@
+"""What stands around matmuls and attention in real models, with the default f32 between its nodes:
+movements of data between computations, which share their kernels."""
+from corpus_graph import Graph, channels_last
+
+
+def halves(g, x, out, dim):
+    """The two halves along the last axis."""
+    half = dim[-1] // 2
+    zeros = [0] * len(dim)
+    g.slice(x, out[0], zeros, dim[:-1] + [half])
+    g.slice(x, out[1], zeros[:-1] + [half], dim)
+
+
+def rotate(g, x, out, dim):
+    """Rotary embedding of the two halves; inputs cosine and sine."""
+    halves(g, x, [out + "_0", out + "_1"], dim)
+    for name, mode, a, b in [("_left", "sub", "_0", "_1"), ("_right", "add", "_1", "_0")]:
+        g.pointwise("mul", out + name + "_c", out + a, "cosine")
+        g.pointwise("mul", out + name + "_s", out + b, "sine")
+        g.pointwise(mode, out + name, out + name + "_c", out + name + "_s")
+    g.node("concatenate", {"IN_0": out + "_left", "IN_1": out + "_right"}, out, axis=-1)
+
+
+def rmsnorm(g, x, out, scale):
+    g.value("epsilon", 1e-5)
+    g.node("rmsnorm", {"X": x, "SCALE": scale, "epsilon": "epsilon"}, out,
+           forward_phase="inference")
+
+
+def before_attention():
+    """q, k and v out of one matmul's result; q normalised by head; q and k rotated."""
+    b, s, h, d = 2, 6, 3, 32
+    g = Graph("region_before_attention", "bf16")
+    g.tensor("qkv", [b, s, 3 * h * d])
+    g.tensor("scale", [1, 1, 1, d])
+    for t in ("cosine", "sine"):
+        g.tensor(t, [1, s, 1, d // 2], data_type="f32")
+    for i, name in enumerate("qkv"):
+        g.slice("qkv", name + "_flat", [0, 0, i * h * d], [b, s, (i + 1) * h * d])
+        g.reshape(name + "_flat", name, [b, s, h, d])
+    rmsnorm(g, "q", "q_normal", "scale")
+    rotate(g, "q_normal", "q_turned", [b, s, h, d])
+    rotate(g, "k", "k_turned", [b, s, h, d])
+    for x, out in [("q_turned", "q_heads"), ("k_turned", "k_heads"), ("v", "v_heads")]:
+        g.output(g.transpose(x, out, [0, 2, 1, 3]))
+
+
+def after_attention():
+    """Heads side by side, residual and norm; both are kept."""
+    b, h, s, d = 2, 4, 5, 24
+    g = Graph("region_after_attention", "bf16")
+    g.tensor("o", [b, h, s, d])
+    g.tensor("residual", [b, s, h * d])
+    g.tensor("scale", [1, 1, h * d])
+    g.transpose("o", "o_turned", [0, 2, 1, 3])
+    g.reshape("o_turned", "o_flat", [b, s, h * d])
+    g.output(g.pointwise("add", "sum", "o_flat", "residual"))
+    rmsnorm(g, "sum", "y", "scale")
+    g.output("y")
+
+
+def gated():
+    """Both halves of one matmul's result, biased; forward and backward."""
+    g = Graph("region_gated", "bf16")
+    g.tensor("x", [24, 2 * 40])
+    g.tensor("bias", [1, 2 * 40])
+    g.tensor("dy", [24, 40])
+    g.pointwise("add", "biased", "x", "bias")
+    halves(g, "biased", ["gate", "up"], [24, 80])
+    g.pointwise("swish_fwd", "act", "gate")
+    g.output(g.pointwise("mul", "y", "act", "up"))
+    g.pointwise("mul", "dact", "dy", "up")
+    g.pointwise("swish_bwd", "dgate", "dact", "gate")
+    g.pointwise("mul", "dup", "dy", "act")
+    g.output(g.node("concatenate", {"IN_0": "dgate", "IN_1": "dup"}, "dx", axis=1))
+
+
+def groupnorm_residual():
+    """A diffusion model's block, channels last: groups split off and joined again around the norm."""
+    dim = [2, 12, 5, 7]
+    g = Graph("region_groupnorm_residual", "f16")
+    for t in ("x", "r"):
+        g.tensor(t, dim, stride=channels_last(dim))
+    for t in ("scale", "bias"):
+        g.tensor(t, [1, 12, 1, 1], data_type="f32")
+    g.value("epsilon", 1e-5)
+    g.node("groupnorm", {"X": "x", "SCALE": "scale", "BIAS": "bias", "epsilon": "epsilon"},
+           "normal", groups=4, forward_phase="inference")
+    g.pointwise("swish_fwd", "act", "normal")
+    g.pointwise("add", "y", "act", "r")
+    g.output("y", stride=channels_last(dim))
+    g.output(g.reduction("avg", "y", "pooled", [2, 12, 1, 1]))
+
+
+def joined_channels():
+    """A skip connection: channels concatenated, scaled and activated."""
+    g = Graph("region_joined_channels", "bf16")
+    for t, c in (("a", 8), ("b", 4)):
+        g.tensor(t, [2, c, 3, 5], stride=channels_last([2, c, 3, 5]))
+    g.tensor("scale", [1, 12, 1, 1])
+    g.node("concatenate", {"IN_0": "a", "IN_1": "b"}, "joined", axis=1)
+    g.pointwise("mul", "scaled", "joined", "scale")
+    g.pointwise("sigmoid_fwd", "gate", "scaled")
+    g.pointwise("mul", "y", "scaled", "gate")
+    g.output("y", stride=channels_last([2, 12, 3, 5]))
+
+
+def quantised():
+    """A norm's result in f8 with its amax over all rows, as it is and turned."""
+    g = Graph("region_quantised", "bf16")
+    g.tensor("x", [20, 48])
+    g.tensor("w", [1, 48])
+    g.tensor("scale", [1, 1], data_type="f32")
+    rmsnorm(g, "x", "normal", "w")
+    g.reduction("amax", "normal", "amax", [1, 1])
+    g.output("amax", data_type="f32")
+    g.output(g.pointwise("mul", "q", "normal", "scale"), data_type="f8e4m3")
+    g.pointwise("mul", "z", "x", "scale")
+    g.output("z", data_type="f8e4m3")
+    g.output(g.transpose("z", "z_turned", [1, 0]), data_type="f8e4m3")
+
+
+def cross_entropy_by_hand():
+    """Targets in i32, compared with the index; rows of the targets lie beside each other."""
+    g = Graph("region_cross_entropy_by_hand", "bf16")
+    g.tensor("x", [16, 264])
+    g.tensor("target", [16, 1], data_type="i32")
+    g.value("zero", 0.0)
+    g.reduction("max", "x", "largest", [16, 1])
+    g.pointwise("sub", "shifted", "x", "largest")
+    g.pointwise("exp", "e", "shifted")
+    g.reduction("add", "e", "sum", [16, 1])
+    g.pointwise("gen_index", "index", "x", axis=1)
+    g.pointwise("cmp_eq", "hit", "index", "target")
+    g.pointwise("binary_select", "chosen", "x", "zero", "hit")
+    g.reduction("add", "chosen", "logit", [16, 1])
+    g.pointwise("log", "log_sum", "sum")
+    g.pointwise("add", "lse", "log_sum", "largest")
+    g.output(g.pointwise("sub", "loss", "lse", "logit"), data_type="f32")
+
+
+def norm_over_channels():
+    """A layernorm over the channels of an image that lie apart: rows that lie together."""
+    g = Graph("region_norm_over_channels", "bf16")
+    g.tensor("x", [2, 24, 8, 16])
+    for t in ("scale", "bias"):
+        g.tensor(t, [1, 24, 1, 1])
+    g.value("epsilon", 1e-5)
+    g.node("layernorm", {"X": "x", "SCALE": "scale", "BIAS": "bias", "epsilon": "epsilon"}, "y",
+           forward_phase="inference")
+    g.output("y")
+
+
+for region in (before_attention, after_attention, gated, groupnorm_residual, joined_channels,
+               quantised, cross_entropy_by_hand, norm_over_channels):
+    region()

@@ -1,0 +1,154 @@
+// Data movement between computations: which kernels are left when it has been moved out of the way.
+#include "planner/movement.hpp"
+
+#include <algorithm>
+
+#include "lower/lower.hpp"
+#include "planner/planner.hpp"
+#include "planner/views.hpp"
+#include "sinter/operations.hpp"
+#include "support/catch.hpp"
+#include "support/random_graph.hpp"
+
+using namespace sinter;
+
+namespace {
+
+std::vector<KernelSpec> kernels(Graph& g) {
+  for (const auto& d : g.check()) FAIL(d.message());
+  const Lowered moved = move_data_movement(lower(g));
+  for (const auto& d : moved.graph->diagnostics()) FAIL(d.message());
+  return partition(*moved.graph, true, "sm_90a").kernels;
+}
+
+// The bytes that the kernels move in all.
+std::int64_t moved_bytes(Graph& g) {
+  std::int64_t bytes = 0;
+  const Lowered moved = move_data_movement(lower(g));
+  for (const auto& k : partition(*moved.graph, true, "sm_90a").kernels)
+    bytes += compulsory_bytes(*moved.graph, k);
+  return bytes;
+}
+
+Tensor half(Tensor x, std::int64_t first) {
+  SliceAttributes a{Dims::filled(x.dim().size(), 0), x.dim(), {}};
+  const int last = x.dim().size() - 1;
+  a.start[last] = first * x.dim()[last] / 2;
+  a.limit[last] = (first + 1) * x.dim()[last] / 2;
+  return slice(x, a);
+}
+
+}  // namespace
+
+TEST_CASE("a gated unit over both halves of one tensor is one kernel that reads it once") {
+  Graph g{{.io = bf16}};  // intermediate results are f32
+  auto x = g.tensor({.name = "x", .dim = {32, 128}}), b = g.tensor({.name = "b", .dim = {1, 128}});
+  const Tensor biased = x + b;
+  g.output(swish(half(biased, 0)) * half(biased, 1), "y");
+  CHECK(kernels(g).size() == 1);
+  CHECK(moved_bytes(g) == 2 * (32 * 128 + 128 + 32 * 64));
+}
+
+TEST_CASE("rotary embedding is one kernel, however it is written") {
+  for (bool halves : {true, false}) {
+    Graph g{{.io = bf16}};
+    auto x = g.tensor({.name = "x", .dim = {2, 3, 8, 32}});
+    const std::int64_t width = halves ? 16 : 32;
+    auto c = g.tensor({.name = "c", .dim = {1, 1, 8, width}}),
+         s = g.tensor({.name = "s", .dim = {1, 1, 8, width}});
+    const Tensor a = half(x, 0), b = half(x, 1);
+    const Tensor y = halves ? concatenate({a * c - b * s, b * c + a * s}, -1)
+                            : x * c + concatenate({-b, a}, -1) * s;
+    g.output(transpose(y, {0, 2, 1, 3}), "y");
+    CHECK(kernels(g).size() == 1);
+  }
+}
+
+TEST_CASE("heads that are joined, a residual and a norm are one kernel") {
+  Graph g{{.io = bf16}};
+  auto o = g.tensor({.name = "o", .dim = {2, 4, 6, 16}}),
+       r = g.tensor({.name = "r", .dim = {2, 6, 64}}),
+       w = g.tensor({.name = "w", .dim = {1, 1, 64}});
+  const Tensor h = reshape(transpose(o, {0, 2, 1, 3}), {2, 6, 64}) + r;
+  g.output(h, "h");
+  g.output(rmsnorm(h, w, Tensor{}, 1e-5).y, "y");
+  const auto k = kernels(g);
+  REQUIRE(k.size() == 1);
+  CHECK(k[0].family == Family::rowwise);
+}
+
+TEST_CASE("what follows a groupnorm is in its kernel") {
+  Graph g{{.io = bf16}};
+  auto x = g.tensor({.name = "x", .dim = {2, 12, 4, 8}}),
+       r = g.tensor({.name = "r", .dim = {2, 12, 4, 8}}),
+       s = g.tensor({.name = "s", .dim = {1, 12, 1, 1}}),
+       b = g.tensor({.name = "b", .dim = {1, 12, 1, 1}});
+  g.output(swish(groupnorm(x, s, b, 1e-5, {.groups = 3}).y) + r, "y");
+  CHECK(kernels(g).size() == 1);
+}
+
+TEST_CASE("parts of a concatenation are computed where they belong") {
+  Graph g{{.io = bf16}};
+  auto a = g.tensor({.name = "a", .dim = {8, 32}}), b = g.tensor({.name = "b", .dim = {8, 16}}),
+       r = g.tensor({.name = "r", .dim = {8, 48}});
+  g.output(relu(concatenate({a, b}, 1) + r), "y");
+  CHECK(kernels(g).size() == 2);
+  CHECK(moved_bytes(g) == 2 * 3 * 8 * 48);
+}
+
+TEST_CASE("the amax of a norm's result is reduced with its rows") {
+  Graph g{{.io = bf16}};
+  auto x = g.tensor({.name = "x", .dim = {64, 256}}), w = g.tensor({.name = "w", .dim = {1, 256}});
+  const Tensor y = rmsnorm(x, w, Tensor{}, 1e-5).y;
+  g.output(reduction(y, ReductionMode::amax, {1, 1}), "amax");
+  g.output(y * 0.5, "q", {.data_type = f8e4m3});
+  const auto k = kernels(g);
+  REQUIRE(k.size() == 2);
+  CHECK(moved_bytes(g) < 3 * 64 * 256 + 2 * 256 + 3 * 64 * 4);
+}
+
+TEST_CASE("a result that is stored as it is and turned is computed once") {
+  Graph g{{.io = bf16}};
+  auto x = g.tensor({.name = "x", .dim = {64, 96}});
+  const Tensor y = x * 2.0;
+  g.output(y, "y");
+  g.output(transpose(y, {1, 0}), "turned");
+  CHECK(kernels(g).size() == 1);
+}
+
+TEST_CASE("a slice that rounds is a slice and a conversion") {
+  Graph g{{.io = f32, .intermediate = bf16}};
+  auto x = g.tensor({.name = "x", .dim = {8, 32}});
+  g.output(half(x, 1) + half(x, 0), "y");
+  CHECK(kernels(g).size() == 1);
+}
+
+TEST_CASE("operands follow a view where they broadcast as a whole") {
+  const View split{OpKind::reshape, ReshapeAttributes{{2, 3, 4, 5}}, {2, 12, 5}, {2, 3, 4, 5}};
+  CHECK(operand_view(split, {12, 1})->to == Dims({1, 3, 4, 1}));
+  CHECK(operand_view(split, {1, 1, 1})->to == Dims({1, 1, 1, 1}));
+  CHECK_FALSE(operand_view(split, {5})->view);
+  const View join = inverse(split);
+  CHECK(operand_view(join, {2, 3, 4, 1})->to == Dims({2, 12, 1}));
+  CHECK_FALSE(operand_view(join, {2, 3, 1, 1}));  // a group's value for each of its channels
+  const View turn{OpKind::transpose, TransposeAttributes{{1, 0}}, {4, 6}, {6, 4}};
+  CHECK(operand_view(turn, {6})->dim == Dims({1, 6}));
+  CHECK(operand_view(turn, {6})->view->to == Dims({6, 1}));
+  const View part{OpKind::slice, SliceAttributes{{1, 0}, {3, 6}, {}}, {4, 6}, {2, 6}};
+  CHECK_FALSE(operand_view(part, {1, 6})->view);
+  CHECK(operand_view(part, {4, 1})->view->to == Dims({2, 1}));
+}
+
+TEST_CASE("random graphs stay valid when data movement is moved", "[fuzz]") {
+  for (int seed = 0; seed < 300; ++seed) {
+    INFO("seed " << seed);
+    test::RandomGraphOptions o;
+    o.seed = static_cast<std::uint64_t>(seed);
+    o.max_nodes = seed % 5 == 0 ? 40 : 12;
+    const auto graph = test::random_graph(o);
+    REQUIRE(graph->check().empty());
+    const Lowered moved = move_data_movement(lower(*graph));
+    CHECK(moved.graph->diagnostics().empty());
+    CHECK(moved.origin.size() == moved.graph->nodes().size());
+  }
+}
