@@ -187,6 +187,10 @@ std::string BodyText::expression(int i) const {
                   fits_f32(type) ? DataType::f32 : DataType::f64, s.arithmetic);
     }
     case StatementKind::index:
+      // Of neighbours, one index is converted, which is slow, and the distance added to it.
+      if (spec_.family != Family::contraction && packing_ && packing_->width > 1 &&
+          packing_->dim == s.dim && s.arithmetic == DataType::f32)
+        return fmt::format("static_cast<float>(c.at[{0}] - e) + static_cast<float>(e)", s.dim);
       return fmt::format("static_cast<{}>(c.at[{}])", value_type(s.arithmetic), s.dim);
     case StatementKind::pointwise:
       return pointwise(s);

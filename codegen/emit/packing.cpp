@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "plan/access.hpp"
+
 namespace sinter {
 namespace {
 
@@ -118,6 +120,20 @@ Packing choose_packing(const KernelSpec& spec, int dim, int widest) {
     }
   }
   return packing;
+}
+
+bool fetch_late(const KernelSpec& spec, Packing& packing) {
+  constexpr std::int64_t kMany = 8;
+  const std::int64_t all = count(spec.extent);
+  bool any = false;
+  for (std::size_t i = 0; i < packing.ports.size(); ++i) {
+    PortPack& pack = packing.ports[i];
+    const KernelPort& p = spec.ports[i];
+    if (pack.kind == PortPack::Kind::apart || pack.weight || p.written) continue;
+    pack.late = elements_reached(spec.extent, p.access) <= all / kMany;
+    any |= pack.late;
+  }
+  return any;
 }
 
 bool aligned_alike(const KernelSpec& spec, const KernelPort& p, const KernelPort& other,

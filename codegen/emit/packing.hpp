@@ -18,6 +18,7 @@ struct PortPack {
     each,     // operands of contractions: neighbours fetched one by one
   } kind = Kind::apart;
   bool weight = false;  // rowwise: the same for all rows
+  bool late = false;    // rowwise: the same for many rows, and fetched by the phase that needs it
   // pack, staged: elements that start at a multiple of their joint size, a power of two
   int aligned = 1;
 };
@@ -59,6 +60,9 @@ bool choose_skewed_rows(const KernelSpec& spec, int widest, Packing& packing, in
 
 // The ports whose packs are other ones in each row.
 std::vector<int> ports_of_rows(const KernelSpec& spec, const Packing& packing);
+
+// Marks what is the same for many rows, but not for all, as late. False where nothing is.
+bool fetch_late(const KernelSpec& spec, Packing& packing);
 
 // For a body of the pointwise or the rowwise family, packed along index `dim`.
 Packing choose_packing(const KernelSpec& spec, int dim, int widest);

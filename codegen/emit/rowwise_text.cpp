@@ -122,8 +122,8 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
   }
   std::set<int> first, weights, again;
   for (int p : packed_ports(body, live, StatementKind::load)) {
-    const bool weight = packing.ports[static_cast<std::size_t>(p)].weight;
-    (fetched.count(p) ? again : weight ? weights : first).insert(p);
+    const PortPack& pack = packing.ports[static_cast<std::size_t>(p)];
+    (fetched.count(p) ? again : pack.weight || pack.late ? weights : first).insert(p);
     fetched.insert(p);
   }
 

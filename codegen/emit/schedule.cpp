@@ -137,31 +137,6 @@ void schedule_pointwise(const KernelSpec& spec, Schedule& s) {
   s.grid = clamp_grid(std::ceil(places / (s.threads * s.unroll)));
 }
 
-// Neighbouring threads hold neighbouring rows: columns of a matrix that are summed up.
-void schedule_across(const KernelSpec& spec, Schedule& s) {
-  const int rank = spec.extent.size();
-  const double rows = elements(spec.extent, 0, spec.kept),
-               columns = elements(spec.extent, spec.kept, rank);
-  s.packing = choose_packing(spec, spec.kept - 1, std::min(8, widest_pack(spec.body)));
-  const int width = s.packing.width;
-  s.threads = 256;
-  s.rows_per_block = power_of_two_from(rows / width, 32);
-  // Narrower blocks, down to a line of memory, where there are few.
-  while (s.rows_per_block > 8 && rows / (width * s.rows_per_block) < kMultiprocessors)
-    s.rows_per_block /= 2;
-  s.threads_per_row = std::min(s.threads / s.rows_per_block, power_of_two_from(columns, 256));
-  s.threads = s.rows_per_block * s.threads_per_row;
-  const int cost = element_cost(spec.body) * width;
-  const int bytes = std::max(1, s.packing.fetched_bytes);
-  s.unroll = power_of_two_to(std::min(kMostCode / std::max(cost, 1), 2 * kFlightBytes / bytes), 8);
-  // With so many registers the compiler leaves all packs of a round under way.
-  const bool light =
-      spec.reductions.size() == 1 &&
-      partial_type(spec.reductions[0].mode, spec.reductions[0].arithmetic) == DataType::f32;
-  if (light && s.threads == 256) s.least_blocks = 4;
-  s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * width)));
-}
-
 // What the loads of one place move, in bytes: those of the row, and those that all rows share;
 // `kept`: of both, what several phases need. `values`: elements of the row.
 struct PlaceBytes {
@@ -186,11 +161,65 @@ PlaceBytes place_bytes(const KernelSpec& spec, const Packing& packing) {
     const int values = kind == PortPack::Kind::pack || shifted ? packing.width : 1;
     const int moved = info(spec.ports[i].type).bytes * values +
                       (shifted ? std::min(kMoveBytes, info(spec.ports[i].type).bytes * values) : 0);
-    (packing.ports[i].weight ? bytes.weights : bytes.row) += moved;
-    if (!packing.ports[i].weight) bytes.values += values;
+    const bool apart = packing.ports[i].weight || packing.ports[i].late;
+    (apart ? bytes.weights : bytes.row) += moved;
+    if (!apart) bytes.values += values;
     if (phases[i] > 1) bytes.kept += moved;
   }
   return bytes;
+}
+
+// Rows that lie together, of several phases, stay in registers where so few threads side by side
+// that they still move whole lines of memory leave enough others along the rows.
+bool hold_across(const KernelSpec& spec, double columns, Schedule& s) {
+  constexpr int kBytes = 128, kLine = 128;  // that a thread holds; of memory
+  if (!has_later_elements(spec)) return false;
+  const int width = s.packing.width, cost = element_cost(spec.body) * width;
+  const PlaceBytes bytes = place_bytes(spec, s.packing);
+  const int held = std::max(bytes.row, bytes.kept);
+  for (int threads : {256, 512})
+    for (int side = 32; side * width * s.packing.narrowest >= kLine; side /= 2) {
+      const double along = threads / side, each = std::ceil(columns / along);
+      if (side > s.rows_per_block || each * held > kBytes || each * cost > kMostCode) continue;
+      s.resident = true;
+      s.threads = threads;
+      s.rows_per_block = side;
+      s.threads_per_row = static_cast<int>(along);
+      s.prefetch = each * (bytes.row + bytes.weights) <= kBytes;
+      s.renew = each * width > 32;
+      s.unroll = 1;
+      return true;
+    }
+  return false;
+}
+
+// Neighbouring threads hold neighbouring rows: columns of a matrix that are summed up.
+void schedule_across(const KernelSpec& spec, Schedule& s) {
+  const int rank = spec.extent.size();
+  const double rows = elements(spec.extent, 0, spec.kept),
+               columns = elements(spec.extent, spec.kept, rank);
+  s.packing = choose_packing(spec, spec.kept - 1, std::min(8, widest_pack(spec.body)));
+  const int width = s.packing.width;
+  s.threads = 256;
+  s.rows_per_block = power_of_two_from(rows / width, 32);
+  // Narrower blocks, down to a line of memory, where there are few.
+  while (s.rows_per_block > 8 && rows / (width * s.rows_per_block) < kMultiprocessors)
+    s.rows_per_block /= 2;
+  s.threads_per_row = std::min(s.threads / s.rows_per_block, power_of_two_from(columns, 256));
+  s.threads = s.rows_per_block * s.threads_per_row;
+  const int cost = element_cost(spec.body) * width;
+  const int bytes = std::max(1, s.packing.fetched_bytes);
+  s.unroll = power_of_two_to(std::min(kMostCode / std::max(cost, 1), 2 * kFlightBytes / bytes), 8);
+  // With so many registers the compiler leaves all packs of a round under way.
+  if (hold_across(spec, columns, s)) {
+    s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * width)));
+    return;
+  }
+  const bool light =
+      spec.reductions.size() == 1 &&
+      partial_type(spec.reductions[0].mode, spec.reductions[0].arithmetic) == DataType::f32;
+  if (light && s.threads == 256) s.least_blocks = 4;
+  s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * width)));
 }
 
 // Threads for a row so that each has `each` places: whole warps where one is not enough.
@@ -271,9 +300,11 @@ bool computes_doubles(const KernelSpec& spec) {
                      [](const Statement& s) { return s.arithmetic == DataType::f64; });
 }
 
-void schedule_along(const KernelSpec& spec, std::string_view architecture, Schedule& s) {
+// `late`: what many rows share is not held with the row; true only where there is such a thing.
+bool schedule_along(const KernelSpec& spec, std::string_view architecture, bool late, Schedule& s) {
   const double rows = elements(spec.extent, 0, spec.kept),
                places_of_row = choose_places(spec, widest_pack(spec.body), s);
+  if (late && !fetch_late(spec, s.packing)) return false;
   const int cost = element_cost(spec.body), width = s.packing.width;
   const PlaceBytes bytes = place_bytes(spec, s.packing);
   const int held = std::max(bytes.row, bytes.kept);
@@ -285,12 +316,16 @@ void schedule_along(const KernelSpec& spec, std::string_view architecture, Sched
   const bool few = rows < kEnoughBlocks;
   const double narrow = kFlightBytes / (width * s.packing.narrowest);
   const double usual = std::max<double>(kUsualPlaces, std::min(narrow, std::ceil(places / 32)));
-  if (places <= 128 && !few && s.skew >= 0)
+  if (places <= 128 && !few)
     s.threads_per_row = threads_of_warp(places);
-  else if (places <= 128 && !few)
-    s.threads_per_row = threads_for(places, std::ceil(places / 32));
   else
     s.threads_per_row = threads_for(places, few ? 1 : usual);
+  // A warp less, with more places each, where many threads would idle.
+  const auto busy = [&](int threads) { return places / (threads * std::ceil(places / threads)); };
+  if (const int fewer = s.threads_per_row - 32;
+      !few && fewer >= 32 && fewer <= 96 && busy(s.threads_per_row) < 0.8 &&
+      busy(fewer) > busy(s.threads_per_row))
+    s.threads_per_row = fewer;
   // Instead of a large block, as many as can hold their rows share a multiprocessor, with all its
   // threads: one computes while others wait.
   if ((s.blocks_per_row > 1 || spec.phases > 2) && s.threads_per_row > 512) {
@@ -314,7 +349,7 @@ void schedule_along(const KernelSpec& spec, std::string_view architecture, Sched
     // Values that many registers would hold are cheaper to compute again from the packs.
     const int values = s.threads > 256 ? std::max(width, bytes.values) : width;
     s.renew = s.threads > 512 || each * values > 32;
-    s.prefetch = s.threads <= 256 && each * all <= 128;
+    s.prefetch = !late && s.threads <= 256 && each * all <= 128;
     // A block of many threads occupies registers in large steps. Smaller ones are limited, too,
     // where 64 registers hold a thread's values.
     const int least = std::max(1, (1024 + s.threads / 2) / s.threads);
@@ -327,6 +362,7 @@ void schedule_along(const KernelSpec& spec, std::string_view architecture, Sched
     s.unroll = power_of_two_to(
         std::min(kMostCode / std::max(cost * width, 1), kFlightBytes / std::max(all, 1)), 4);
   s.grid = clamp_grid(std::ceil(rows / s.rows_per_block) * s.blocks_per_row);
+  return true;
 }
 
 // Bytes that a place brings of its row to shared memory, or 0 where something cannot be brought so.
@@ -400,7 +436,12 @@ void schedule_columns(const KernelSpec& spec, Schedule& s) {
 void schedule_rowwise(const KernelSpec& spec, std::string_view architecture, Schedule& s) {
   if (!spec.columns.empty()) return schedule_columns(spec, s);
   s.rows_fastest = rows_lie_together(spec);
-  s.rows_fastest ? schedule_across(spec, s) : schedule_along(spec, architecture, s);
+  if (s.rows_fastest) return schedule_across(spec, s);
+  const Schedule start = s;
+  schedule_along(spec, architecture, false, s);
+  if (s.resident) return;
+  Schedule other = start;
+  if (schedule_along(spec, architecture, true, other) && other.resident) s = other;
 }
 
 // Blocks that run at once, at the most, if they should prefetch: rows that are needed in several

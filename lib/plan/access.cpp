@@ -50,12 +50,20 @@ std::int64_t elements_reached(const Dims& extent, const Access& a) {
   return n;
 }
 
+// What is the same for all rows, or along a row, is little beside what differs.
 bool rows_lie_together(const KernelSpec& spec) {
-  const int rank = spec.extent.size(), last_row = spec.kept - 1,
-            last_column = rank > spec.kept ? rank - 1 : -1;
-  return spec.kept > 0 && count(spec.extent, 0, spec.kept) > 1 &&
-         prefers(spec, spec.body, last_column, last_row,
-                 [](const Statement& s) { return is_load(s) || is_store(s); });
+  const int rank = spec.extent.size(), row = spec.kept - 1,
+            column = rank > spec.kept ? rank - 1 : -1;
+  if (spec.kept == 0 || count(spec.extent, 0, spec.kept) <= 1) return false;
+  double balance = 0;
+  for (const auto& s : spec.body.statements) {
+    if (!is_load(s) && !is_store(s)) continue;
+    const Access& a = spec.ports[static_cast<std::size_t>(s.port)].access;
+    const auto elements = static_cast<double>(elements_reached(spec.extent, a));
+    if (step(a, row) == 1) balance += elements;
+    if (column >= 0 && step(a, column) == 1) balance -= elements;
+  }
+  return balance > 0;
 }
 
 }  // namespace sinter

@@ -81,7 +81,8 @@ int BodyBuilder::value(TensorId t) {
   const DataType arithmetic = body_.statements[static_cast<std::size_t>(v)].arithmetic;
   const auto kind = body_.statements[static_cast<std::size_t>(v)].kind;
   const bool exact = kind == StatementKind::load || kind == StatementKind::scalar ||
-                     type == DataType::f64 || (type == DataType::f32 && arithmetic == DataType::f32);
+                     type == DataType::f64 ||
+                     (type == DataType::f32 && arithmetic == DataType::f32);
   int result = v;
   if (!exact) {
     Statement s;
@@ -143,24 +144,32 @@ int BodyBuilder::raw(TensorId t) {
     v = scalar(t);
   } else if (desc.producer < 0 ||
              !(contains(inside_, desc.producer) || state_.recomputed(desc.producer))) {
-    v = load(t);
+    v = load(t, fits_f32(state_.graph().type(t)) ? DataType::f32 : DataType::f64);
   } else {
     const Node& n = state_.node(desc.producer);
     switch (n.op) {
-      case OpKind::pointwise: v = pointwise(n); break;
-      case OpKind::reduction: v = reduction(n); break;
-      case OpKind::rng: v = random(n); break;
-      default: v = gather(n, t); break;
+      case OpKind::pointwise:
+        v = pointwise(n);
+        break;
+      case OpKind::reduction:
+        v = reduction(n);
+        break;
+      case OpKind::rng:
+        v = random(n);
+        break;
+      default:
+        v = gather(n, t);
+        break;
     }
   }
   raw_[t] = v;
   return v;
 }
 
-int BodyBuilder::load(TensorId t) {
+int BodyBuilder::load(TensorId t, DataType arithmetic) {
   Statement s;
   s.kind = StatementKind::load;
-  s.arithmetic = fits_f32(state_.graph().type(t)) ? DataType::f32 : DataType::f64;
+  s.arithmetic = arithmetic;
   s.label = state_.graph()[t].name;
   s.port = port(t, false);
   const Access& a = spec_.ports[static_cast<std::size_t>(s.port)].access;
@@ -180,8 +189,9 @@ int BodyBuilder::scalar(TensorId t) {
   const double value = round_to(type, desc.value);
   for (std::size_t i = 0; i < spec_.scalars.size(); ++i) {  // equal constants are one argument
     const auto& known = spec_.scalars[i];
-    if (known.type == type && std::bit_cast<std::uint64_t>(known.value) ==
-                                  std::bit_cast<std::uint64_t>(value) && known.tensor >= 0)
+    if (known.type == type &&
+        std::bit_cast<std::uint64_t>(known.value) == std::bit_cast<std::uint64_t>(value) &&
+        known.tensor >= 0)
       s.port = static_cast<int>(i);
   }
   if (s.port < 0) {
@@ -201,19 +211,52 @@ int BodyBuilder::pointwise(const Node& n) {
   s.mode = a.mode;
   s.label = state_.graph()[n.outputs[0]].name;
   for (int i = 0; i < mode.params; ++i) s.params[static_cast<std::size_t>(i)] = a.*mode.param[i];
-  for (int i = 0; i < mode.arity; ++i) s.args.push_back(value(n.inputs[static_cast<std::size_t>(i)]));
+  if (compares_index(n)) {
+    s.arithmetic = DataType::f32;
+    for (TensorId t : n.inputs)
+      if (t >= 0)
+        s.args.push_back(fits_f32(state_.graph().type(t)) ? value(t) : load(t, DataType::f32));
+    return add(std::move(s));
+  }
+  for (int i = 0; i < mode.arity; ++i)
+    s.args.push_back(value(n.inputs[static_cast<std::size_t>(i)]));
   return add(std::move(s));
 }
 
-// The index along an axis. Where the axis is a linear form of several indices (a group and a channel
-// within it), its terms are multiplied and added up.
+// A comparison of an index below 2^24 and an integer in memory (the targets of a cross-entropy) is
+// the same in f32: a larger integer is rounded to no less than 2^24.
+bool BodyBuilder::compares_index(const Node& n) const {
+  using M = PointwiseMode;
+  const Graph& g = state_.graph();
+  const M mode = std::get_if<PointwiseAttributes>(&n.attributes)->mode;
+  if (mode < M::cmp_eq || mode > M::cmp_le || g.arithmetic(n) != DataType::f64) return false;
+  int indices = 0, integers = 0;
+  for (TensorId t : n.inputs) {
+    if (t < 0) continue;
+    const NodeId p = g[t].producer;
+    const auto* a = p >= 0 ? std::get_if<PointwiseAttributes>(&state_.node(p).attributes) : nullptr;
+    if (a && a->mode == M::gen_index && (contains(inside_, p) || state_.recomputed(p))) {
+      const auto axis = static_cast<int>(*a->axis < 0 ? *a->axis + g[t].dim.size() : *a->axis);
+      indices += g.type(t) == DataType::f32 && g[t].dim[axis] <= 1 << 24 ? 1 : 0;
+    } else {
+      const bool loaded = p < 0 || !(contains(inside_, p) || state_.recomputed(p));
+      const DataType type = g.type(t);
+      integers +=
+          loaded && !g[t].has_value && !is_floating(type) && state_.storage()[t].type == type;
+    }
+  }
+  return indices == 1 && integers == 1;
+}
+
+// The index along an axis. Where the axis is a linear form of several indices (a group and a
+// channel within it), its terms are multiplied and added up.
 int BodyBuilder::index(const Node& n) {
   const TensorDesc& y = state_.graph()[n.outputs[0]];
   std::int64_t axis = *std::get_if<PointwiseAttributes>(&n.attributes)->axis;
   if (axis < 0) axis += y.dim.size();
   const int at = static_cast<int>(axis) + domain_.size() - y.dim.size();
-  const bool wide = y.dim[static_cast<int>(axis)] > (1 << 24) ||
-                    state_.graph().arithmetic(n) == DataType::f64;
+  const bool wide =
+      y.dim[static_cast<int>(axis)] > (1 << 24) || state_.graph().arithmetic(n) == DataType::f64;
   const DataType arithmetic = wide ? DataType::f64 : DataType::f32;
   const auto constant = [&](std::int64_t v) {
     Statement s;

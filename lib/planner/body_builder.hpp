@@ -26,7 +26,11 @@ class BodyBuilder {
   // one each; operands of lower rank or extent 1 broadcast over it.
   BodyBuilder(const FusionState& state, KernelSpec& spec, Body& body, std::vector<NodeId> inside,
               Dims domain, std::vector<Coordinate> coordinates)
-      : state_(state), spec_(spec), body_(body), inside_(std::move(inside)), domain_(domain),
+      : state_(state),
+        spec_(spec),
+        body_(body),
+        inside_(std::move(inside)),
+        domain_(domain),
         coordinates_(std::move(coordinates)) {}
 
   // The statement that holds the tensor's value as rounded to its type.
@@ -45,8 +49,9 @@ class BodyBuilder {
 
  private:
   int add(Statement s);
-  int raw(TensorId t);        // before rounding to the tensor's type
-  int load(TensorId t);
+  int raw(TensorId t);  // before rounding to the tensor's type
+  int load(TensorId t, DataType arithmetic);
+  bool compares_index(const Node& n) const;
   int scalar(TensorId t);
   int pointwise(const Node& n);
   int reduction(const Node& n);

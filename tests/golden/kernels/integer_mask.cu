@@ -38,7 +38,7 @@ struct Body {
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Place<width>& place) {
     const double int_t = sinter::get<double>(place.int_t, e);
     const double limit = args.limit;
-    const float column = static_cast<float>(c.at[1]);
+    const float column = static_cast<float>(c.at[1] - e) + static_cast<float>(e);
     const double keep = sinter::op::CmpLt::apply(static_cast<double>(column), limit);
     const float keep_bool = static_cast<float>(sinter::convert<sinter::bool8>(keep));
     const double y = sinter::op::BinarySelect::apply(int_t, static_cast<double>(column), static_cast<double>(keep_bool));
@@ -53,6 +53,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_cmp_lt_binary_select_dc674101(const __grid_constant__ Args args) {
+void sinter_cmp_lt_binary_select_ead04162(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }
