@@ -81,8 +81,16 @@ Tensor reduced_to_scale(Expansion& e, Tensor t, const Dims& scale, const Dims& r
   if (!broadcasts_to(scale, t.dim())) return e.filled(0, result);
   Dims kept = t.dim();
   for (int i = 0; i < kept.size(); ++i) kept[i] = aligned(scale, kept.size(), i);
-  const Tensor r = sum(t, kept);
+  const Tensor r = t.dim() == kept ? identity(t) : sum(t, kept);
   return r.dim() == result ? r : reshape(r, result);
+}
+
+// The dims of a sum over the axes that neither SCALE nor the statistics keep.
+Dims summed_for_both(const Dims& full, const Dims& scale, const Dims& kept) {
+  Dims common = full;
+  for (int i = 0; i < full.size(); ++i)
+    if (full[i] != kept[i] && full[i] != aligned(scale, full.size(), i)) common[i] = 1;
+  return common;
 }
 
 }  // namespace
@@ -131,22 +139,40 @@ void norm_backward(Expansion& e) {
   const Dims& kept = view.statistics();
   const Tensor dy = view.channels(e.input(0)), x = view.channels(e.input(1)),
                scale = view.channels(e.input(2)), inv = view.given_statistics(given_inv);
-  Tensor centred = x;
-  if (!rms) centred = e.named("centred", x - view.given_statistics(e.input(3)));
-  const Tensor normalised = e.named("normalised", centred * inv);
+  const auto normalise = [&] {
+    Tensor centred = x;
+    if (!rms) centred = e.named("centred", x - view.given_statistics(e.input(3)));
+    return e.named("normalised", centred * inv);
+  };
+  const Tensor normalised = normalise();
+  const Tensor dy_normalised = e.named("dy_normalised", dy * normalised);
+  // Where SCALE's sums and the statistics' have axes in common, those are summed up once.
+  const Dims common = applies(scale, dy) ? summed_for_both(dy.dim(), scale.dim(), kept) : dy.dim();
+  const bool twice = e.wants(0) && count(common) < count(dy.dim());
+  Tensor of_scale = dy_normalised, of_bias = dy;
+  if (twice) {
+    of_scale = e.named("sum_dy_normalised", sum(dy_normalised, common));
+    of_bias = e.named("sum_dy", sum(dy, common));
+  }
+  const auto mean_scaled = [&](Tensor t, Tensor of_common) {
+    if (!twice) return average(t, kept);
+    const Tensor scaled = of_common * scale;
+    const auto n = static_cast<double>(count(dy.dim())) / static_cast<double>(count(common));
+    return (scaled.dim() == kept ? scaled : average(scaled, kept)) / n;
+  };
   if (e.wants(0)) {
     const Tensor g = applies(scale, dy) ? e.named("scaled", dy * scale) : dy;
-    const Tensor slope =
-        e.named("slope", average(e.named("scaled_normalised", g * normalised), kept));
+    const Tensor slope = e.named(
+        "slope", mean_scaled(twice ? g : e.named("scaled_normalised", g * normalised), of_scale));
     Tensor inner = g;
-    if (!rms) inner = e.named("unshifted", g - e.named("shift", average(g, kept)));
-    inner = e.named("unsloped", inner - e.named("sloped", normalised * slope));
+    if (!rms) inner = e.named("unshifted", g - e.named("shift", mean_scaled(g, of_bias)));
+    // Made again where the sums are another kernel's: that moves less than to keep it in memory.
+    const Tensor again = twice ? normalise() : normalised;
+    inner = e.named("unsloped", inner - e.named("sloped", again * slope));
     e.result(0, view.joined(inv * inner, e.output_dim(0)));
   }
-  if (e.wants(1))
-    e.result(1, reduced_to_scale(e, e.named("dy_normalised", dy * normalised), scale.dim(),
-                                 e.output_dim(1)));
-  if (e.wants(2)) e.result(2, reduced_to_scale(e, dy, scale.dim(), e.output_dim(2)));
+  if (e.wants(1)) e.result(1, reduced_to_scale(e, of_scale, scale.dim(), e.output_dim(1)));
+  if (e.wants(2)) e.result(2, reduced_to_scale(e, of_bias, scale.dim(), e.output_dim(2)));
 }
 
 }  // namespace sinter::lowering

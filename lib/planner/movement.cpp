@@ -43,7 +43,7 @@ class Movement {
     if (op == OpKind::concatenate) return sink_concatenation(n);
     if (op == OpKind::reduction) return reduce_in_two_steps(n);
     if (!is_view_op(op)) return false;
-    return undo(n) || convert_apart(n) || hoist(n) || sink(n) || store_twice(n);
+    return undo(n) || convert_apart(n) || halve_product(n) || hoist(n) || sink(n) || store_twice(n);
   }
 
   View view_of_node(NodeId n) const {
@@ -192,6 +192,106 @@ class Movement {
       g_.make(y, OpKind::pointwise, PointwiseAttributes{}, {part}, id);
     }
     return true;
+  }
+
+  // ---- both halves of a product that meet again (gated units): two products that share A
+
+  // Biases and the like may stand between the product and its halves.
+  bool halve_product(NodeId id) {
+    const Node& n = g_.node(id);
+    TensorId t = n.inputs[0];
+    if (n.op != OpKind::slice || !g_.is_virtual(t)) return false;
+    const std::vector<NodeId> halves = g_.readers(t);
+    if (halves.size() != 2 || !meets(halves) || !are_halves(t, halves)) return false;
+    const auto other_than_products = [&](TensorId x) {
+      return x < 0 || in_memory(x) || g_[x].has_value;
+    };
+    const Node* p = elementwise(g_, t);
+    TensorId product = t;
+    for (int budget = kMostNodes; p && --budget > 0; p = elementwise(g_, product)) {
+      TensorId next = kNoTensor;
+      for (TensorId x : p->inputs)
+        if (!other_than_products(x)) {
+          if (next != kNoTensor && next != x) return false;
+          next = x;
+        }
+      if (next == kNoTensor || !g_.is_virtual(next) || g_[next].dim != g_[product].dim ||
+          g_.readers(next).size() != 1)
+        return false;
+      product = next;
+    }
+    const Node* matmul = g_.made_by(product, OpKind::matmul);
+    if (!matmul || !g_.is_virtual(product)) return false;
+    for (NodeId h : halves) make_half(h, product);
+    return true;
+  }
+
+  // The two cut the last axis in the middle.
+  bool are_halves(TensorId t, const std::vector<NodeId>& slices) const {
+    const Dims& dim = g_[t].dim;
+    const int last = dim.size() - 1;
+    std::int64_t starts = 0;
+    for (NodeId n : slices) {
+      const auto* a = std::get_if<SliceAttributes>(&g_.node(n).attributes);
+      if (!a || g_.type(g_.node(n).outputs[0]) != g_.type(t)) return false;
+      Dims half = dim;
+      half[last] /= 2;
+      if (g_[g_.node(n).outputs[0]].dim != half || (!a->step.empty() && a->step[last] != 1))
+        return false;
+      starts += a->start[last];
+    }
+    return starts * 2 == dim[last] && dim[last] > 0;
+  }
+
+  // What both are computed to, element by element, is one tensor.
+  bool meets(const std::vector<NodeId>& nodes) const {
+    std::vector<std::vector<TensorId>> reached;
+    for (NodeId n : nodes) {
+      std::vector<TensorId> r{g_.node(n).outputs[0]};
+      for (std::size_t i = 0; i < r.size() && r.size() < kMostNodes; ++i)
+        for (NodeId reader : g_.readers(r[i]))
+          if (const TensorId z = g_.node(reader).outputs[0];
+              elementwise(g_, z) && std::count(r.begin(), r.end(), z) == 0)
+            r.push_back(z);
+      reached.push_back(std::move(r));
+    }
+    return std::any_of(reached[0].begin(), reached[0].end(), [&](TensorId z) {
+      return std::count(reached[1].begin(), reached[1].end(), z) > 0;
+    });
+  }
+
+  // Makes the slice by a product of B's slice, and what stood between them.
+  void make_half(NodeId slice, TensorId product) {
+    const View v = view_of_node(slice);
+    const TensorId t = g_.node(slice).inputs[0], y = g_.node(slice).outputs[0];
+    const auto half = [&](const auto& self, TensorId from, TensorId to) -> void {
+      const NodeId like = g_.producer(from);
+      const Node n = g_.node(like);
+      std::vector<TensorId> inputs = n.inputs;
+      if (from == product) {
+        const Dims& b = g_[inputs[1]].dim;
+        SliceAttributes s{Dims::filled(b.size(), 0), b, {}};
+        const auto& whole = *std::get_if<SliceAttributes>(&v.attributes);
+        Dims dim = b;
+        s.start[b.size() - 1] = whole.start[v.from.size() - 1];
+        s.limit[b.size() - 1] = whole.limit[v.from.size() - 1];
+        dim[b.size() - 1] = v.to[v.to.size() - 1];
+        inputs[1] = view(inputs[1], {OpKind::slice, s, g_[inputs[1]].dim, dim}, like);
+      } else {
+        for (TensorId& x : inputs) {
+          if (x < 0) continue;
+          if (g_[x].has_value || in_memory(x)) {
+            x = operand(x, v, like);
+            continue;
+          }
+          const TensorId part = g_.tensor_like(x, v.to, g_.type(x), "_part");
+          self(self, x, part);
+          x = part;
+        }
+      }
+      g_.make(to, n.op, n.attributes, std::move(inputs), like);
+    };
+    half(half, t, y);
   }
 
   // ---- a reshape or transpose of what is computed, or that needs a copy: what reads it is

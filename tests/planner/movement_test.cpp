@@ -152,3 +152,41 @@ TEST_CASE("random graphs stay valid when data movement is moved", "[fuzz]") {
     CHECK(moved.origin.size() == moved.graph->nodes().size());
   }
 }
+
+TEST_CASE("a gated unit over both halves of one product is a pair of products") {
+  for (bool biased : {false, true}) {
+    Graph g{{.io = bf16}};
+    auto x = g.tensor({.name = "x", .dim = {64, 32}}),
+         w = g.tensor({.name = "w", .dim = {32, 128}}),
+         b = g.tensor({.name = "b", .dim = {1, 128}});
+    const Tensor c = biased ? matmul(x, w) + b : matmul(x, w);
+    g.output(swish(half(c, 0)) * half(c, 1), "y");
+    const auto k = kernels(g);
+    REQUIRE(k.size() == 1);
+    CHECK(k[0].two_products());
+  }
+  // Heads that never meet stay parts of one product.
+  Graph g{{.io = bf16}};
+  auto x = g.tensor({.name = "x", .dim = {64, 32}}), w = g.tensor({.name = "w", .dim = {32, 128}});
+  const Tensor c = matmul(x, w);
+  g.output(relu(half(c, 0)), "k");
+  g.output(relu(half(c, 1)), "v");
+  const auto k = kernels(g);
+  CHECK(std::count_if(k.begin(), k.end(),
+                      [](const auto& s) { return s.family == Family::contraction; }) == 1);
+}
+
+TEST_CASE("gradients of a groupnorm sum up each channel once") {
+  Graph g{{.io = bf16}};
+  auto x = g.tensor({.name = "x", .dim = {4, 32, 16, 16}}),
+       dy = g.tensor({.name = "dy", .dim = {4, 32, 16, 16}}),
+       s = g.tensor({.name = "s", .dim = {1, 32, 1, 1}}),
+       mean = g.tensor({.name = "mean", .dim = {4, 8, 1, 1}, .data_type = f32}),
+       inv = g.tensor({.name = "inv", .dim = {4, 8, 1, 1}, .data_type = f32});
+  const auto r = groupnorm_backward(dy, x, s, mean, inv, 8);
+  g.output(r.dx, "dx");
+  g.output(r.dscale, "dscale");
+  g.output(r.dbias, "dbias");
+  const auto bytes = 2 * count(Dims{4, 32, 16, 16});
+  CHECK(moved_bytes(g) < 6 * bytes);  // both read twice, the result written
+}
