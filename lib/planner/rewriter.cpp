@@ -67,6 +67,16 @@ std::optional<Location> Rewriter::location(TensorId t) const {
   return view_of((*this)[x].dim, node(p).attributes, d.dim, *from);
 }
 
+std::string Rewriter::unused_name(const std::string& base) const {
+  const auto taken = [&](const std::string& name) {
+    return std::any_of(tensors_.begin(), tensors_.end(),
+                       [&](const auto& t) { return t.name == name; });
+  };
+  std::string name = base;
+  for (int i = 2; taken(name); ++i) name = base + "_" + std::to_string(i);
+  return name;
+}
+
 TensorId Rewriter::tensor_like(TensorId t, const Dims& dim, DataType type,
                                std::string_view suffix) {
   TensorDesc d;
@@ -74,13 +84,20 @@ TensorId Rewriter::tensor_like(TensorId t, const Dims& dim, DataType type,
   d.dim_known = true;
   d.data_type = type;
   d.where = (*this)[t].where;
-  const std::string base = (*this)[t].name + std::string(suffix);
-  const auto taken = [&](const std::string& name) {
-    return std::any_of(tensors_.begin(), tensors_.end(),
-                       [&](const auto& o) { return o.name == name; });
-  };
-  d.name = base;
-  for (int i = 2; taken(d.name); ++i) d.name = base + "_" + std::to_string(i);
+  d.name = unused_name((*this)[t].name + std::string(suffix));
+  known_ = false;
+  tensors_.push_back(std::move(d));
+  return static_cast<TensorId>(tensors_.size()) - 1;
+}
+
+TensorId Rewriter::scalar(double value, DataType type) {
+  TensorDesc d;
+  d.dim = {1};
+  d.dim_known = true;
+  d.data_type = type;
+  d.has_value = true;
+  d.value = value;
+  d.name = unused_name("constant");
   known_ = false;
   tensors_.push_back(std::move(d));
   return static_cast<TensorId>(tensors_.size()) - 1;

@@ -190,3 +190,16 @@ TEST_CASE("gradients of a groupnorm sum up each channel once") {
   const auto bytes = 2 * count(Dims{4, 32, 16, 16});
   CHECK(moved_bytes(g) < 6 * bytes);  // both read twice, the result written
 }
+
+TEST_CASE("a norm and the rotary embedding of its result are one kernel") {
+  Graph g{{.io = bf16}};
+  auto x = g.tensor({.name = "x", .dim = {2, 8, 3, 32}}),
+       w = g.tensor({.name = "w", .dim = {1, 1, 1, 32}}),
+       c = g.tensor({.name = "c", .dim = {1, 8, 1, 16}}),
+       s = g.tensor({.name = "s", .dim = {1, 8, 1, 16}});
+  const Tensor y = rmsnorm(x, w, Tensor{}, 1e-5).y, a = half(y, 0), b = half(y, 1);
+  g.output(transpose(concatenate({a * c - b * s, b * c + a * s}, -1), {0, 2, 1, 3}), "y");
+  const auto k = kernels(g);
+  REQUIRE(k.size() == 1);
+  CHECK(k[0].family == Family::rowwise);
+}
