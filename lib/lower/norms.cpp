@@ -158,7 +158,7 @@ void norm_backward(Expansion& e) {
     if (!twice) return average(t, kept);
     const Tensor scaled = of_common * scale;
     const auto n = static_cast<double>(count(dy.dim())) / static_cast<double>(count(common));
-    return (scaled.dim() == kept ? scaled : average(scaled, kept)) / n;
+    return (scaled.dim() == kept ? scaled : average(scaled, kept)) * (1 / n);
   };
   if (e.wants(0)) {
     const Tensor g = applies(scale, dy) ? e.named("scaled", dy * scale) : dy;
