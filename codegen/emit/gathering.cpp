@@ -34,8 +34,8 @@ Line line_of(const Gather& g, int width) {
   const auto geometry = geometry_of(g);
   const std::int64_t window = geometry.window[last - 2], step = geometry.stride[last - 2];
   if (!shapes::is_pooling(mode_of(g))) {
-    if (!forward(g) || n == 0 || width * m % n != 0) return {};
-    return {width * m / n, width * m / n + 2};
+    if (n == 0 || width * m % n != 0) return {};
+    return {width * m / n, width * m / n + 2 * (forward(g) ? 1 : m / n + 1)};
   }
   if (forward(g)) return {width * step, (width - 1) * step + window};
   const bool edge = geometry.padding == PaddingMode::edge_val_pad &&
@@ -111,7 +111,7 @@ bool gathers_together(const KernelSpec& spec, const Gather& g, int index, int wi
   if (width == 1) return true;
   const int dim = node_dim(g, index);
   const int bytes = info(spec.ports[static_cast<std::size_t>(g.ports[0])].type).bytes;
-  if (dim < 2) return width * bytes <= kMoveBytes;
+  if (dim < 2) return g.strides[0][dim] == 1 && width * bytes <= kMoveBytes;
   const Line line = line_of(g, width);
   return dim == g.output_dim.size() - 1 && line.span > 0 && line.span * bytes <= kMoveBytes &&
          line.count <= kLongestLine;

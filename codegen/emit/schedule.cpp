@@ -138,6 +138,11 @@ void schedule_pointwise(const KernelSpec& spec, Schedule& s) {
   const double places = elements(spec.extent, 0, rank) / s.packing.width;
   s.unroll = power_of_two_to(std::min(kMostCode / std::max(cost, 1), kFlightBytes / 2 / bytes), 16);
   while (s.unroll > 1 && places / (s.threads * s.unroll) < kEnoughBlocks) s.unroll /= 2;
+  // Few results, of which each may read a large window, are spread over the multiprocessors.
+  const bool resamples = std::any_of(spec.gathers.begin(), spec.gathers.end(),
+                                     [](const Gather& g) { return g.resamples(); });
+  while (resamples && s.threads > 32 && places / (s.threads * s.unroll) < kMultiprocessors)
+    s.threads /= 2;
   s.grid = clamp_grid(std::ceil(places / (s.threads * s.unroll)));
 }
 

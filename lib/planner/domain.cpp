@@ -71,9 +71,15 @@ class Indexed {
       for (auto& d : g.indices) d = renumbered(d);
   }
 
-  // How far apart neighbours along index i lie, where most memory is moved: the widest port.
+  // How far apart neighbours along index i lie, where most memory is moved: the operand of a gather,
+  // of which each result reads several elements, or the widest port.
   std::int64_t step(int i) const {
     if (spec_.extent[i] == 1) return std::numeric_limits<std::int64_t>::max();
+    if (!spec_.gathers.empty()) {
+      const Gather& g = spec_.gathers.front();
+      for (int d = 0; d < g.output_dim.size(); ++d)
+        if (g.index(d) == i && g.strides[0][d] != 0) return g.strides[0][d];
+    }
     const Access* widest = nullptr;
     int most = -1;
     for (const auto& p : spec_.ports) {

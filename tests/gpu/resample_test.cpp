@@ -70,7 +70,7 @@ void poolings(Graph& g, Layout layout, const Case& c) {
     a.generate_index = mode == ResampleMode::maxpool;
     const auto r = resample(x, a);
     make.output(relu(r.y + dy), stem, y);
-    if (*a.generate_index) make.output(r.index, "index", y, i32);
+    if (*a.generate_index) make.output(r.index, "index", y, c.x[0] % 2 == 0 ? i8 : i32);
     a.generate_index.reset();
     const Tensor dx =
         resample_backward(dy, a, c.x, mode == ResampleMode::maxpool ? r.index : Tensor{});

@@ -156,12 +156,13 @@ SINTER_DEVICE Index places_inside(int d, Index start) {
 template <class G, class T, int width, class Element, class Coord>
 SINTER_DEVICE void pool_average(const Element* x, const Coord& c, Resampled<G, T, width>& result) {
   using Index = typename Coord::Index;
+  constexpr bool excludes = G::mode == ResampleMode::avgpool_exclude_padding;
   const auto sum = [](T a, T b) { return a + b; };
   combine_windows<G>(x, c, T(0), sum, result.value);
 #pragma unroll
   for (int e = 0; e < width; ++e) {
     Index divisor = static_cast<Index>(G::Window::product);
-    if constexpr (G::mode == ResampleMode::avgpool_exclude_padding) {
+    if constexpr (excludes) {
       divisor = 1;
 #pragma unroll
       for (int d = 0; d < G::Window::size; ++d) {
@@ -170,11 +171,12 @@ SINTER_DEVICE void pool_average(const Element* x, const Coord& c, Resampled<G, T
                                            static_cast<Index>(G::Pre::at(d)));
       }
     }
-    // Neighbours share the quotient; a double divides exactly as it is used for integers.
+    // Neighbours share the inverse. Integers are averaged as doubles, which divide exactly.
     if constexpr (is_same<T, double>)
       result.value[e] /= static_cast<T>(divisor);
     else
-      result.value[e] *= T(1) / static_cast<T>(divisor);
+      result.value[e] *= excludes ? inverse(static_cast<T>(divisor))
+                                  : T(1) / static_cast<T>(G::Window::product);
   }
 }
 
@@ -196,7 +198,7 @@ SINTER_DEVICE void for_corners(const Coord& c, Index offset, T weight, const Vis
   }
 }
 
-// Where neighbours along axis d of a scaled image start to read: at a multiple of what they span,
+// Where neighbours along a line of a scaled image start to read: at a multiple of what they span,
 // which is a whole number.
 template <class G, int width, class Coord>
 SINTER_DEVICE typename Coord::Index line_base(const Coord& c) {
@@ -226,31 +228,20 @@ SINTER_DEVICE void interpolate(const Element* x, const Coord& c, Resampled<G, T,
       for (int e = 0; e < width; ++e) add(e, weight, value[e]);
     });
   } else {
-    // The coordinate of neighbour e, from the base on, times 2 out.
-    constexpr long long in = X::Dim::at(G::along), out = G::Output::at(G::along);
-    constexpr auto low_of = [](int e) { return floor_divide((2 * e + 1) * in - out, 2 * out); };
-    constexpr long long lead = low_of(0);
-    constexpr int count = static_cast<int>(low_of(width - 1) + 2 - lead);
+    using Source = LineSource<T, X::Dim::at(G::along), G::Output::at(G::along)>;
+    constexpr long long lead = Source::low(0);
+    constexpr int count = static_cast<int>(Source::low(width - 1) + 2 - lead);
     const Index base = line_base<G, width>(c);
-    T low[width], high[width];
-#pragma unroll
-    for (int e = 0; e < width; ++e) {
-      const long long rest = (2 * e + 1) * in - out - low_of(e) * 2 * out;
-      const auto at = base + static_cast<Index>(low_of(e));
-      high[e] = static_cast<T>(rest) / static_cast<T>(2 * out);
-      low[e] = T(1) - high[e];
-      if (low_of(e) < 0 && at < 0) low[e] = T(0), high[e] = T(1);
-      if (kLastBase<G, width> + low_of(e) >= in - 1 && at >= in - 1) low[e] = T(1), high[e] = T(0);
-    }
     for_corners<G, axis>(c, image_offset<G, X>(c), T(1), [&](Index offset, T weight) {
       T value[count];
       read_line<X, G::along, lead, kLastBase<G, width>, false>(x + offset, base, weight != T(0),
                                                                T(0), value);
 #pragma unroll
       for (int e = 0; e < width; ++e) {
-        const T lower = value[low_of(e) - lead], upper = value[low_of(e) - lead + 1];
-        add(e, weight * low[e], low[e] != T(0) ? lower : T(0));
-        add(e, weight * high[e], high[e] != T(0) ? upper : T(0));
+        const Source s(e, base, kLastBase<G, width>);
+        const T low = value[Source::low(e) - lead], high = value[Source::low(e) - lead + 1];
+        add(e, weight * s.weight_low, s.weight_low != T(0) ? low : T(0));
+        add(e, weight * s.weight_high, s.weight_high != T(0) ? high : T(0));
       }
     });
   }

@@ -72,23 +72,29 @@ struct BackwardAxis {
     if constexpr (G::mode == ResampleMode::nearest || G::mode == ResampleMode::maxpool) {
       return T(1);
     } else if constexpr (G::mode == ResampleMode::bilinear) {
-      using Source = LinearSource<T, in, out>;
-      const Source s(static_cast<typename Source::Integer>(o));
-      const T low = s.low == x ? T(1) - s.weight_high : T(0);
-      return low + (s.high == x ? s.weight_high : T(0));
+      // From the element to the coordinate, times 2 out, where the coordinate is clamped. The
+      // quotient is that of LinearSource.
+      constexpr auto n = static_cast<Integer>(in), whole = static_cast<Integer>(2 * out);
+      const Integer scaled = (2 * o + 1) * n - static_cast<Integer>(out);
+      Integer distance = (scaled < 0 ? 0 : scaled) - x * whole;
+      if (x == n - 1 && distance > 0) distance = 0;
+      const T rest = static_cast<T>(distance < 0 ? distance + whole : distance) / static_cast<T>(whole);
+      return distance < 0 ? rest : T(1) - rest;
     } else {
-      return static_cast<T>(positions(x, o).count()) / divisor<T>(o);
+      return static_cast<T>(positions(x, o).count()) * share<T>(o);
     }
   }
+  // Of a place in the window of an average; of outputs that do not exist, some number.
   template <class T>
-  static SINTER_DEVICE T divisor(Integer o) {
+  static SINTER_DEVICE T share(Integer o) {
     constexpr bool leaves = pre > 0 || (out - 1) * step - pre + window > in;
     if constexpr (G::mode != ResampleMode::avgpool_exclude_padding || !leaves) {
-      return static_cast<T>(window);
+      return T(1) / static_cast<T>(window);
     } else {
       const Integer start = o * static_cast<Integer>(step) - static_cast<Integer>(pre);
-      return static_cast<T>(
-          Range<Integer>{start, start + static_cast<Integer>(window - 1)}.clipped(in).count());
+      const auto inside =
+          Range<Integer>{start, start + static_cast<Integer>(window - 1)}.clipped(in).count();
+      return inverse(static_cast<T>(inside > 1 ? inside : 1));
     }
   }
 };
@@ -142,7 +148,7 @@ SINTER_DEVICE void for_readers(const Coord& c, const Reader<Index, T, axes>& rea
       const auto position = Axis::positions(x, o);
       next.dy += static_cast<Index>(o) * static_cast<Index>(G::DY::Stride::at(2 + d));
       next.index += static_cast<Index>(o) * static_cast<Index>(index_stride<G>(2 + d));
-      next.weight *= exists ? Axis::template weight<T>(x, o) : T(0);
+      next.weight *= Axis::template weight<T>(x, o);
       next.position[d] = {static_cast<Index>(position.first), static_cast<Index>(position.last)};
       next.exists &= exists;
       for_readers<G, skip, d + 1>(c, next, visit);
@@ -186,6 +192,20 @@ struct ReaderLine {
   }
 };
 
+// The same for scaling by a ratio: neighbours belong to `span` outputs, a whole number.
+template <class G, int width>
+struct ScaledLine {
+  using Axis = BackwardAxis<G, kLineAxis<G, width>>;
+  static constexpr long long in = Axis::in, out = Axis::out, span = width * out / in;
+  static constexpr bool linear = G::mode == ResampleMode::bilinear;
+  // Those whose coordinate lies above element -1 and below element `width`.
+  static constexpr long long lead = linear ? floor_divide(in - out, 2 * in) : 0;
+  static constexpr long long end =
+      linear ? floor_divide((2 * width + 1) * out - in - 1, 2 * in) + 1 : span;
+  static constexpr int count = static_cast<int>(end - lead);
+  static constexpr long long last = (in - width) * out / in;  // base
+};
+
 template <class G, class T, int width, class Element, class Coord>
 SINTER_DEVICE void resample_backward(const Element* dy, const Coord& c,
                                      Resampled<G, T, width>& sum) {
@@ -195,26 +215,42 @@ SINTER_DEVICE void resample_backward(const Element* dy, const Coord& c,
 #pragma unroll
   for (int e = 0; e < width; ++e) sum.value[e] = T(0);
   for_readers<G, axis>(c, all_readers<G, T>(c), [&](const auto& reader) {
-    const bool counts = reader.weight != T(0);
     if constexpr (axis < 0) {
       T value[width];
-      read_neighbours<DY, G::along>(dy + reader.dy, counts, T(0), value);
+      read_neighbours<DY, G::along>(dy + reader.dy, reader.exists, T(0), value);
 #pragma unroll
       for (int e = 0; e < width; ++e)
         sum.value[e] = math::fma(reader.weight, value[e], sum.value[e]);
+    } else if constexpr (BackwardAxis<G, axis>::scales) {
+      using Line = ScaledLine<G, width>;
+      const Index x = node_index<G>(c, G::along);
+      T value[Line::count];
+      read_line<DY, G::along, Line::lead, Line::last, false>(
+          dy + reader.dy, x / width * static_cast<Index>(Line::span), reader.exists, T(0), value);
+#pragma unroll
+      for (int i = 0; i < Line::count; ++i) {
+        const T share = reader.weight * value[i];
+        constexpr bool linear = G::mode == ResampleMode::bilinear;
+        const LineSource<T, Line::in, Line::out> s(Line::lead + i, x, Line::in - width);
+        const int low = linear ? s.low(Line::lead + i) : i * Line::in / Line::out;
+        if (low >= 0 && (!linear || s.weight_low != T(0)))
+          sum.value[low] = math::fma(linear ? s.weight_low : T(1), share, sum.value[low]);
+        if (linear && low + 1 < width && s.weight_high != T(0))
+          sum.value[low + 1] = math::fma(s.weight_high, share, sum.value[low + 1]);
+      }
     } else {
       using Line = ReaderLine<G, width>;
       const Index base = node_index<G>(c, G::along) / static_cast<Index>(Line::step);
       T value[Line::count];
-      read_line<DY, G::along, Line::lead, Line::last, false>(dy + reader.dy, base, counts, T(0),
-                                                             value);
+      read_line<DY, G::along, Line::lead, Line::last, false>(dy + reader.dy, base, reader.exists,
+                                                             T(0), value);
 #pragma unroll
-      for (int o = 0; o < Line::count; ++o) {
-        const T share = reader.weight * (T(1) / Line::Axis::template divisor<T>(base + (Line::lead + o)));
+      for (int i = 0; i < Line::count; ++i) {
+        const T weight = reader.weight * Line::Axis::template share<T>(base + (Line::lead + i));
 #pragma unroll
         for (int e = 0; e < width; ++e)
-          if (Line::position(e, o) >= 0 && Line::position(e, o) < Line::window)
-            sum.value[e] = math::fma(share, value[o], sum.value[e]);
+          if (Line::position(e, i) >= 0 && Line::position(e, i) < Line::window)
+            sum.value[e] = math::fma(weight, value[i], sum.value[e]);
       }
     }
   });

@@ -174,4 +174,34 @@ struct LinearSource {
   }
 };
 
+// The same for outputs whose place behind a line's base is known when compiling: output `base` is a
+// multiple of so many outputs that they span a whole number of elements, and element `first` is
+// where they begin.
+template <class T, long long in, long long out>
+struct LineSource {
+  // Behind the first, the element below the coordinate; its distance is `rest` / (2 out).
+  static constexpr SINTER_DEVICE int low(long long o) {
+    return static_cast<int>(floor_divide((2 * o + 1) * in - out, 2 * out));
+  }
+  T weight_low, weight_high;
+  // `last`: the largest that `first` may be.
+  template <class Index>
+  SINTER_DEVICE LineSource(long long o, Index first, long long last) {
+    const auto rest = (2 * o + 1) * in - out - low(o) * 2 * out;
+    weight_high = static_cast<T>(rest) / static_cast<T>(2 * out);
+    weight_low = T(1) - weight_high;
+    // Clamped; constants decide where no line reaches an edge.
+    const Index at = first + static_cast<Index>(low(o));
+    if (low(o) < 0 && at < 0) weight_low = T(0), weight_high = T(1);
+    if (last + low(o) >= in - 1 && at >= in - 1) weight_low = T(1), weight_high = T(0);
+  }
+};
+
+// 1 / n of a small whole number, where no constant says it.
+SINTER_DEVICE float inverse(float n) {
+  const float r = math::fast_reciprocal(n);
+  return math::fma(math::fma(-n, r, 1.0f), r, r);
+}
+SINTER_DEVICE double inverse(double n) { return 1.0 / n; }
+
 }  // namespace sinter
