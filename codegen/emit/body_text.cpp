@@ -183,8 +183,7 @@ std::string BodyText::fetch_gathered(int gather) const {
 std::string BodyText::gather(const Statement& s, int i) const {
   const Gather& g = spec_.gathers[static_cast<std::size_t>(s.gather)];
   const int with = gathered_with(spec_, s.gather);
-  const std::string_view member =
-      g.op == OpKind::resample && g.output == 1 ? "position" : "value";
+  const std::string_view member = g.op == OpKind::resample && g.output == 1 ? "position" : "value";
   if (gathered(i)) return fmt::format("place.{}.{}[e]", at(kernel_.gathered, with), member);
   return fmt::format("sinter::{}<Config::{}, {}>({}c){}", sinter::name(g.op),
                      at(kernel_.gather, with), value_type(s.arithmetic), gather_operands(g),

@@ -14,9 +14,7 @@ constexpr std::int64_t kLongestLine = 32;  // elements that a thread holds of on
 const ResampleAttributes& attributes(const Gather& g) {
   return std::get<ResampleAttributes>(g.attributes);
 }
-ResampleMode mode_of(const Gather& g) {
-  return attributes(g).mode.value_or(ResampleMode::maxpool);
-}
+ResampleMode mode_of(const Gather& g) { return attributes(g).mode.value_or(ResampleMode::maxpool); }
 bool forward(const Gather& g) { return g.op == OpKind::resample; }
 
 shapes::ResampleGeometry geometry_of(const Gather& g) {

@@ -78,8 +78,8 @@ void print_place(TextWriter& out, const KernelSpec& spec, const KernelNames& nam
 
 // A function that moves packs between memory and a place: `ports` through `verb`.
 void print_moves(TextWriter& out, const KernelNames& names, std::string_view verb,
-                 std::string_view constness, const std::set<int>& ports,
-                 std::string_view function, const std::vector<std::string>& more) {
+                 std::string_view constness, const std::set<int>& ports, std::string_view function,
+                 const std::vector<std::string>& more) {
   out.line("template <int width>");
   const std::string signature = fmt::format(
       "SINTER_DEVICE static void {}(const Args& args, const Coord& c, "

@@ -382,7 +382,8 @@ void schedule_columns(const KernelSpec& spec, Schedule& s) {
                     places / (std::ceil(places / 32) * 32) < kLeastBusy;
   const bool one_warp = columns <= kShortRow || idle;
   // With 48 registers there are more threads: 5120 columns in 64 instead of 78 us.
-  const bool light = !doubles && numbers <= kFewNumbers && element_cost(spec, spec.body) <= kLittleCode;
+  const bool light =
+      !doubles && numbers <= kFewNumbers && element_cost(spec, spec.body) <= kLittleCode;
   const double together = idle ? kThreads / 2 : light ? kMoreThreads : kThreads;
   const double threads = std::min(together / blocks, 1024.0);
   s.threads_per_row = threads_for(places, std::ceil(places / (one_warp ? 32 : threads)));
@@ -437,10 +438,11 @@ void schedule_contraction(const KernelSpec& spec, Schedule& s) {
     return elements(spec.extent, 0, spec.batch) * along(m, spec.m) * along(n, spec.n);
   };
   constexpr int kOperands = kLargeTile / 16;  // that a thread loads of each in a step
-  const bool large = spec.accumulate == DataType::f32 && !spec.annihilating_zero && !spec.rows.on &&
-                     3 * tiles(kLargeTile) >= 2 * kMultiprocessors &&
-                     4 * tiles(kLargeTile) <= 1.3 * tiles(kSmallTile) &&
-                     (element_cost(spec, spec.a) + element_cost(spec, spec.b)) * kOperands <= kMostCode;
+  const bool large =
+      spec.accumulate == DataType::f32 && !spec.annihilating_zero && !spec.rows.on &&
+      3 * tiles(kLargeTile) >= 2 * kMultiprocessors &&
+      4 * tiles(kLargeTile) <= 1.3 * tiles(kSmallTile) &&
+      (element_cost(spec, spec.a) + element_cost(spec, spec.b)) * kOperands <= kMostCode;
   s.tile = large ? kLargeTile : kSmallTile;
   s.grid = clamp_grid(tiles(s.tile));
 }

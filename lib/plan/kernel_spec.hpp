@@ -100,9 +100,7 @@ struct Gather {
   Dims indices;  // of the domain, for each of the node's dims; empty: in the node's order
 
   int index(int dim) const { return indices.empty() ? dim : static_cast<int>(indices[dim]); }
-  bool resamples() const {
-    return op == OpKind::resample || op == OpKind::resample_backward;
-  }
+  bool resamples() const { return op == OpKind::resample || op == OpKind::resample_backward; }
 };
 
 struct Statement {

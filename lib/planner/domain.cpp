@@ -71,8 +71,8 @@ class Indexed {
       for (auto& d : g.indices) d = renumbered(d);
   }
 
-  // How far apart neighbours along index i lie, where most memory is moved: the operand of a gather,
-  // of which each result reads several elements, or the widest port.
+  // How far apart neighbours along index i lie, where most memory is moved: the operand of a
+  // gather, of which each result reads several elements, or the widest port.
   std::int64_t step(int i) const {
     if (spec_.extent[i] == 1) return std::numeric_limits<std::int64_t>::max();
     if (!spec_.gathers.empty()) {

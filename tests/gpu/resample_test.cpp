@@ -1,6 +1,6 @@
-// Pooling and scaling, forward and backward, in layouts where neighbours along the channels or along
-// the last spatial axis are computed together, and where they are not. Random graphs are too small
-// to meet packs.
+// Pooling and scaling, forward and backward, in layouts where neighbours along the channels or
+// along the last spatial axis are computed together, and where they are not. Random graphs are too
+// small to meet packs.
 #include "gpu/gpu_support.hpp"
 #include "sinter/operations.hpp"
 #include "support/catch.hpp"
@@ -53,7 +53,8 @@ Dims pooled(const Case& c) {
   Dims y{c.x[0], c.x[1]};
   const auto& a = c.geometry;
   for (int d = 0; d < a.window.size(); ++d)
-    y.push_back((c.x[d + 2] + a.pre_padding[d] + a.post_padding[d] - a.window[d]) / a.stride[d] + 1);
+    y.push_back((c.x[d + 2] + a.pre_padding[d] + a.post_padding[d] - a.window[d]) / a.stride[d] +
+                1);
   return y;
 }
 

@@ -35,15 +35,16 @@ SINTER_DEVICE void for_window(const Coord& c, const Place<Index>& place, Index p
     if constexpr (d == skip) {
       for_window<G, skip, d + 1>(c, place, position * window, visit);
     } else {
-      constexpr long long extent = G::X::Dim::at(2 + d);
-      const Index start = node_index<G>(c, 2 + d) * static_cast<Index>(G::Step::at(d)) -
-                          static_cast<Index>(G::Pre::at(d));
+      constexpr auto extent = static_cast<Index>(G::X::Dim::at(2 + d)),
+                     last = static_cast<Index>(last_start<G>(d)),
+                     pre = static_cast<Index>(G::Pre::at(d));
+      const Index start = node_index<G>(c, 2 + d) * static_cast<Index>(G::Step::at(d)) - pre;
       const auto visit_from = [&](Index w) {
         Index x = start + w;
         Place<Index> next = place;
         // Constants decide where no window leaves the image.
-        next.inside &= (w >= G::Pre::at(d) || x >= 0) && (last_start<G>(d) + w < extent || x < extent);
-        if constexpr (kClampsX<G>) x = x < 0 ? 0 : x >= extent ? static_cast<Index>(extent - 1) : x;
+        next.inside &= (w >= pre || x >= 0) && (last + w < extent || x < extent);
+        if constexpr (kClampsX<G>) x = x < 0 ? 0 : x >= extent ? extent - 1 : x;
         next.offset += x * static_cast<Index>(G::X::Stride::at(2 + d));
         for_window<G, skip, d + 1>(c, next, position * window + w, visit);
       };
@@ -167,16 +168,16 @@ SINTER_DEVICE void pool_average(const Element* x, const Coord& c, Resampled<G, T
 #pragma unroll
       for (int d = 0; d < G::Window::size; ++d) {
         const Index o = node_index<G>(c, 2 + d) + (d == kLineAxis<G, width> ? e : 0);
-        divisor *= places_inside<G>(d, o * static_cast<Index>(G::Step::at(d)) -
-                                           static_cast<Index>(G::Pre::at(d)));
+        divisor *= places_inside<G>(
+            d, o * static_cast<Index>(G::Step::at(d)) - static_cast<Index>(G::Pre::at(d)));
       }
     }
     // Neighbours share the inverse. Integers are averaged as doubles, which divide exactly.
     if constexpr (is_same<T, double>)
       result.value[e] /= static_cast<T>(divisor);
     else
-      result.value[e] *= excludes ? inverse(static_cast<T>(divisor))
-                                  : T(1) / static_cast<T>(G::Window::product);
+      result.value[e] *=
+          excludes ? inverse(static_cast<T>(divisor)) : T(1) / static_cast<T>(G::Window::product);
   }
 }
 
@@ -206,8 +207,8 @@ SINTER_DEVICE typename Coord::Index line_base(const Coord& c) {
   return node_index<G>(c, G::along) / width * static_cast<typename Coord::Index>(span);
 }
 template <class G, int width>
-inline constexpr long long kLastBase = (G::Output::at(G::along) - width) *
-                                       G::X::Dim::at(G::along) / G::Output::at(G::along);
+inline constexpr long long kLastBase =
+    (G::Output::at(G::along) - width) * G::X::Dim::at(G::along) / G::Output::at(G::along);
 
 // A neighbour without weight is not part of the result, whatever it holds: a zero stands for it.
 template <class G, class T, int width, class Element, class Coord>
@@ -259,9 +260,10 @@ SINTER_DEVICE void take_nearest(const Element* x, const Coord& c, Resampled<G, T
     if (d - 2 == axis) continue;
     const long long in = X::Dim::at(d), out = G::Output::at(d) > 0 ? G::Output::at(d) : 1;
     const Index o = node_index<G>(c, d);
-    const auto at = in * out < 1LL << 31
-                        ? static_cast<Index>(source(o, static_cast<Index>(in), static_cast<Index>(out)))
-                        : static_cast<Index>(source(o, in, out));
+    const auto at =
+        in * out < 1LL << 31
+            ? static_cast<Index>(source(o, static_cast<Index>(in), static_cast<Index>(out)))
+            : static_cast<Index>(source(o, in, out));
     offset += at * static_cast<Index>(X::Stride::at(d));
   }
   if constexpr (axis < 0) {

@@ -1,7 +1,7 @@
 // Neighbouring elements of the gradient of resampling, each gathered from all outputs that read it,
-// in row-major order: deterministic and without atomics. G is as in resampled.cuh, with the operands
-// DY and, for maxpool, Index; Output is the dims of DX, and DY's dims are those of the forward's
-// result.
+// in row-major order: deterministic and without atomics. G is as in resampled.cuh, with the
+// operands DY and, for maxpool, Index; Output is the dims of DX, and DY's dims are those of the
+// forward's result.
 #pragma once
 #include "sinter/device/gather/resampled.cuh"
 
@@ -33,8 +33,8 @@ struct BackwardAxis {
   static constexpr long long most = in == 0                             ? 0
                                     : G::mode == ResampleMode::nearest  ? ceil_divide(out, in)
                                     : G::mode == ResampleMode::bilinear ? ceil_divide(2 * out, in)
-                                    : kReadsEdge<G> ? out
-                                                    : ceil_divide(window, step);
+                                    : kReadsEdge<G>                     ? out
+                                                                        : ceil_divide(window, step);
 
   // The outputs that may read element x.
   static SINTER_DEVICE Range<Integer> outputs(Integer x) {
@@ -48,7 +48,8 @@ struct BackwardAxis {
                             x == n - 1 ? m - 1 : (behind + 2 * n - 1) / (2 * n) - 1}
           .clipped(out);
     } else {
-      constexpr auto s = static_cast<Integer>(step), reached = static_cast<Integer>(pre - window + 1);
+      constexpr auto s = static_cast<Integer>(step),
+                     reached = static_cast<Integer>(pre - window + 1);
       const Integer from = x + reached;
       Range<Integer> r{from <= 0 ? 0 : (from + s - 1) / s, (x + static_cast<Integer>(pre)) / s};
       if (kReadsEdge<G> && x == 0) r.first = 0;
@@ -78,7 +79,8 @@ struct BackwardAxis {
       const Integer scaled = (2 * o + 1) * n - static_cast<Integer>(out);
       Integer distance = (scaled < 0 ? 0 : scaled) - x * whole;
       if (x == n - 1 && distance > 0) distance = 0;
-      const T rest = static_cast<T>(distance < 0 ? distance + whole : distance) / static_cast<T>(whole);
+      const T rest =
+          static_cast<T>(distance < 0 ? distance + whole : distance) / static_cast<T>(whole);
       return distance < 0 ? rest : T(1) - rest;
     } else {
       return static_cast<T>(positions(x, o).count()) * share<T>(o);
@@ -186,7 +188,8 @@ struct ReaderLine {
       static_cast<int>(floor_divide(Axis::pre - Axis::window, Axis::step) + 1);
   static constexpr int count = static_cast<int>((width - 1 + Axis::pre) / Axis::step) + 1 - lead;
   static constexpr long long last = (Axis::in - width) / Axis::step;  // base
-  // The position at which the output `o` behind the first reads neighbour e, if it is in the window.
+  // The position at which the output `o` behind the first reads neighbour e, if it is in the
+  // window.
   static constexpr SINTER_DEVICE int position(int e, int o) {
     return e + static_cast<int>(Axis::pre) - (lead + o) * step;
   }
@@ -323,7 +326,8 @@ SINTER_DEVICE void resample_backward(const Element* dy, const IndexElement* inde
       Index row = 0;
 #pragma unroll
       for (int d = 0; d < axes; ++d)
-        row = row * static_cast<Index>(G::Window::at(d)) + (d == axis ? 0 : reader.position[d].first);
+        row =
+            row * static_cast<Index>(G::Window::at(d)) + (d == axis ? 0 : reader.position[d].first);
 #pragma unroll
       for (int o = 0; o < Line::count; ++o) {
         const auto in_row = static_cast<int>(winner[o] - row);

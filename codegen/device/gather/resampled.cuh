@@ -1,10 +1,11 @@
 // What resampling and its gradient share. A generated struct G describes the node: `mode`,
-// `padding`, the dims Window, Step and Pre of the spatial axes, its operands and the dims Output. An
-// operand names its Dim, Stride, offset and `aligned`: so many elements lie at multiples of their
-// joint size wherever a pack starts. `Indices` says which index of the domain each dim of the node
-// is. A thread computes neighbours along dim `along`. Along batch or channel these share everything
-// but where they lie. Along the last spatial axis, each reads its own part of a line of memory,
-// which is fetched once: there, the number of an element behind the first is known when compiling.
+// `padding`, the dims Window, Step and Pre of the spatial axes, its operands and the dims Output.
+// An operand names its Dim, Stride, offset and `aligned`: so many elements lie at multiples of
+// their joint size wherever a pack starts. `Indices` says which index of the domain each dim of the
+// node is. A thread computes neighbours along dim `along`. Along batch or channel these share
+// everything but where they lie. Along the last spatial axis, each reads its own part of a line of
+// memory, which is fetched once: there, the number of an element behind the first is known when
+// compiling.
 #pragma once
 #include "sinter/device/core/math.cuh"
 #include "sinter/device/core/pack.cuh"
@@ -132,7 +133,8 @@ SINTER_DEVICE void read_line(const Element* line, Index base, bool exists, T oth
   };
 #pragma unroll
   for (int p = first; p < end; p += aligned) {
-    const int from = p > lead ? p : static_cast<int>(lead), to = p + aligned < end ? p + aligned : end;
+    const int from = p > lead ? p : static_cast<int>(lead),
+              to = p + aligned < end ? p + aligned : end;
     if (!edge && to - from > 1) {
       PaddedPack<Element, aligned, aligned, T> padded(otherwise, exists && lies_inside(p, aligned));
       if (padded.exists) read_pack(line + (base + p), padded.pack);
@@ -147,8 +149,7 @@ SINTER_DEVICE void read_line(const Element* line, Index base, bool exists, T oth
       Index at = base + (p + k);
       const bool inside = exists && (edge || lies_inside(p + k, 1));
       if constexpr (edge) at = at < 0 ? 0 : at >= extent ? static_cast<Index>(extent - 1) : at;
-      value[p + k - lead] =
-          inside ? read<T>(line + at * static_cast<Index>(stride)) : otherwise;
+      value[p + k - lead] = inside ? read<T>(line + at * static_cast<Index>(stride)) : otherwise;
     }
   }
 }
@@ -162,7 +163,8 @@ struct LinearSource {
   T weight_high;
   explicit SINTER_DEVICE LinearSource(Integer o) {
     constexpr auto n = static_cast<Integer>(in), whole = static_cast<Integer>(2 * out);
-    const Integer scaled = (2 * o + 1) * n - static_cast<Integer>(out);  // the coordinate times `whole`
+    const Integer scaled =
+        (2 * o + 1) * n - static_cast<Integer>(out);  // the coordinate times `whole`
     const Integer clamped = scaled < 0 ? 0 : scaled;
     low = clamped / whole;
     weight_high = static_cast<T>(clamped - low * whole) / static_cast<T>(whole);
