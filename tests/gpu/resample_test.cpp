@@ -97,6 +97,30 @@ void scalings(Graph& g, Layout layout, const Case& c) {
   }
 }
 
+// Roots of negative numbers: the first NaN of a window is its maximum.
+void nans(Graph& g, Layout layout, const Case& c) {
+  Maker make(g, layout);
+  ResampleAttributes a = c.geometry;
+  a.mode = ResampleMode::maxpool;
+  a.generate_index = true;
+  const Tensor root = sqrt(make.input("x", c.x) + 0.5);
+  make.output(root, "root", c.x);
+  const auto r = resample(root, a);
+  make.output(r.y, "y", pooled(c));
+  make.output(r.index, "index", pooled(c), i8);
+}
+
+// Infinities without weight are not part of a result.
+void infinities(Graph& g, Layout layout, const Case& c) {
+  Maker make(g, layout);
+  const Tensor infinite = reciprocal(ceil(make.input("x", c.x)));
+  make.output(infinite, "infinite", c.x);
+  make.output(resample(infinite, {.mode = ResampleMode::bilinear}, c.y).y, "y", c.y);
+  const Tensor dy = reciprocal(ceil(make.input("dy", c.y)));
+  make.output(dy, "infinite_dy", c.y);
+  make.output(resample_backward(dy, {.mode = ResampleMode::bilinear}, c.x), "dx", c.x);
+}
+
 using Make = void (*)(Graph&, Layout, const Case&);
 
 void add(std::vector<GraphSource>& all, const char* name, Make make, Layout layout, const Case& c) {
@@ -149,6 +173,8 @@ TEST_CASE("pooling in packs", "[shapes][resample]") {
   Case c = cases[1];
   c.geometry.padding_mode = PaddingMode::zero_pad;
   for (int i = 0; i < 3; ++i) add(all, "pooling", poolings, Layout::mixed, c);
+  for (const Layout layout : {Layout::channels_last, Layout::channels_first})
+    for (int i = 0; i < 3; ++i) add(all, "nans", nans, layout, cases[static_cast<std::size_t>(i)]);
   check(all);
 }
 
@@ -164,5 +190,8 @@ TEST_CASE("scaling in packs", "[shapes][resample]") {
     for (const Layout layout : {Layout::channels_last, Layout::channels_first})
       add(all, "scaling", scalings, layout, c);
   for (int i = 0; i < 3; ++i) add(all, "scaling", scalings, Layout::mixed, cases[0]);
+  for (const Layout layout : {Layout::channels_last, Layout::channels_first})
+    for (const std::size_t i : {0u, 1u, 2u, 5u})
+      add(all, "infinities", infinities, layout, cases[i]);
   check(all);
 }
