@@ -1,5 +1,6 @@
 #include "emit/body_text.hpp"
 
+#include "emit/gathering.hpp"
 #include "emit/spelling.hpp"
 #include "plan/liveness.hpp"
 
@@ -41,6 +42,12 @@ bool BodyText::packed(int i) const {
   if (!packing_ || s.per_row) return false;
   if (s.kind != StatementKind::load && s.kind != StatementKind::store) return false;
   return packing_->ports[static_cast<std::size_t>(s.port)].kind != PortPack::Kind::apart;
+}
+
+bool BodyText::gathered(int i) const {
+  const Statement& s = statement(i);
+  return s.kind == StatementKind::gather && packing_ && !packing_->gathers.empty() &&
+         packing_->gathers[static_cast<std::size_t>(s.gather)].together;
 }
 
 bool BodyText::staged(int i) const {
@@ -159,21 +166,28 @@ std::string BodyText::random(const Statement& s, int i) const {
                      second);
 }
 
-std::string BodyText::gather(const Statement& s) const {
-  const Gather& g = spec_.gathers[static_cast<std::size_t>(s.gather)];
-  std::string_view function = sinter::name(g.op);
-  if (g.op == OpKind::resample && g.output == 1) function = "resample_index";
+std::string BodyText::gather_operands(const Gather& g) const {
   std::string operands;
-  const auto& a = std::get_if<ResampleAttributes>(&g.attributes);
-  const bool pooled_maximum = a && a->mode == ResampleMode::maxpool;
-  for (std::size_t p = 0; p < g.ports.size(); ++p) {
-    // The gradient reads DY and, for maxpool, Index; X and Y tell nothing more.
-    if (g.ports[p] < 0) continue;
-    if (g.op == OpKind::resample_backward && p != 0 && !(p == 3 && pooled_maximum)) continue;
-    operands += fmt::format("args.{}, ", at(kernel_.port, g.ports[p]));
-  }
-  return fmt::format("sinter::{}<Config::{}, {}>({}c)", function, at(kernel_.gather, s.gather),
-                     value_type(s.arithmetic), operands);
+  for (std::size_t p = 0; p < g.ports.size(); ++p)
+    if (reads_operand(g, static_cast<int>(p)))
+      operands += fmt::format("args.{}, ", at(kernel_.port, g.ports[p]));
+  return operands;
+}
+
+std::string BodyText::fetch_gathered(int gather) const {
+  const Gather& g = spec_.gathers[static_cast<std::size_t>(gather)];
+  return fmt::format("sinter::{}({}c, place.{});", sinter::name(g.op), gather_operands(g),
+                     at(kernel_.gathered, gather));
+}
+
+std::string BodyText::gather(const Statement& s, int i) const {
+  const Gather& g = spec_.gathers[static_cast<std::size_t>(s.gather)];
+  const int with = gathered_with(spec_, s.gather);
+  const std::string_view member = g.op == OpKind::resample && g.output == 1 ? "position" : "value";
+  if (gathered(i)) return fmt::format("place.{}.{}[e]", at(kernel_.gathered, with), member);
+  return fmt::format("sinter::{}<Config::{}, {}>({}c){}", sinter::name(g.op),
+                     at(kernel_.gather, with), value_type(s.arithmetic), gather_operands(g),
+                     g.resamples() ? fmt::format(".{}[0]", member) : "");
 }
 
 std::string BodyText::expression(int i) const {
@@ -199,7 +213,7 @@ std::string BodyText::expression(int i) const {
     case StatementKind::random:
       return random(s, i);
     case StatementKind::gather:
-      return gather(s);
+      return gather(s, i);
     case StatementKind::accumulator:
       return cast(packing_ ? fmt::format("acc[{}]", s.dim) : "acc", spec_.accumulate, s.arithmetic);
     case StatementKind::reduced:

@@ -30,6 +30,10 @@ class BodyText {
   // Pointwise: true for a store of what was loaded from packs of the same type: the bits are
   // copied.
   bool copied(int i) const;
+  // True for a gather whose neighbours are computed when a place is fetched.
+  bool gathered(int i) const;
+  // "sinter::resample(args.x, c, place.resample);"
+  std::string fetch_gathered(int gather) const;
   // "const float y = ...;", or the store or reduce.
   void print(TextWriter& out, int i) const;
   // "y = ...;" for a value that is declared elsewhere.
@@ -44,7 +48,8 @@ class BodyText {
   std::string pointwise(const Statement& s) const;
   std::string convert(const Statement& s) const;
   std::string random(const Statement& s, int i) const;
-  std::string gather(const Statement& s) const;
+  std::string gather(const Statement& s, int i) const;
+  std::string gather_operands(const Gather& g) const;
   std::string integer(int port) const;
 
   const KernelSpec& spec_;

@@ -1,5 +1,6 @@
 #include "emit/config_text.hpp"
 
+#include "emit/gathering.hpp"
 #include "emit/spelling.hpp"
 #include "plan/access.hpp"
 #include "sinter/ops/shapes_layout.hpp"
@@ -41,8 +42,10 @@ std::string_view operand_name(OpKind op, std::size_t port) {
   return "X";
 }
 
-void print_gather(TextWriter& out, const KernelSpec& spec, const Gather& g,
-                  const std::string& struct_name) {
+// `index`: of the domain, along which neighbours are packed.
+void print_gather(TextWriter& out, const KernelSpec& spec, int number, int index,
+                  const GatherPack& pack, const std::string& struct_name) {
+  const Gather& g = spec.gathers[static_cast<std::size_t>(number)];
   out.open("struct {} {{", struct_name);
   if (const auto* a = std::get_if<ResampleAttributes>(&g.attributes)) {
     const auto geometry = shapes::resample_geometry(*a, g.output_dim.size());
@@ -52,15 +55,23 @@ void print_gather(TextWriter& out, const KernelSpec& spec, const Gather& g,
     out.line("using Window = {};", dims_type(geometry.window));
     out.line("using Step = {};", dims_type(geometry.stride));
     out.line("using Pre = {};", dims_type(geometry.pre));
+    Dims indices;
+    for (int d = 0; d < g.output_dim.size(); ++d) indices.push_back(g.index(d));
+    out.line("using Indices = {};", dims_type(indices));
+    out.line("static constexpr int along = {};", node_dim(g, index));
+    if (g.op == OpKind::resample)
+      out.line("static constexpr bool positions = {};", wants_positions(spec, number));
   }
   for (std::size_t p = 0; p < g.ports.size(); ++p) {
     const auto operand = operand_name(g.op, p);
-    if (g.ports[p] < 0 || operand.empty()) continue;
+    if (operand.empty() || !reads_operand(g, static_cast<int>(p))) continue;
     out.open("struct {} {{", operand);
     out.line("static constexpr long long offset = {};",
              spec.ports[static_cast<std::size_t>(g.ports[p])].access.offset);
     out.line("using Dim = {};", dims_type(g.dims[p]));
     out.line("using Stride = {};", dims_type(g.strides[p]));
+    if (g.resamples())
+      out.line("static constexpr int aligned = {};", pack.together ? pack.aligned[p] : 1);
     out.close("};");
   }
   out.line("using Output = {};", dims_type(g.output_dim));
@@ -189,8 +200,13 @@ void print_config(TextWriter& out, const KernelSpec& spec, const KernelNames& na
       else if (s.kind == StatementKind::reduce && !s.access.windows.empty())
         print_access(out, s.access,
                      inside_access_name(names.reduction[static_cast<std::size_t>(s.port)]));
-  for (std::size_t i = 0; i < spec.gathers.size(); ++i)
-    print_gather(out, spec, spec.gathers[i], names.gather[i]);
+  for (std::size_t i = 0; i < spec.gathers.size(); ++i) {
+    const int number = static_cast<int>(i);
+    const GatherPack apart,
+        &pack = schedule.packing.gathers.empty() ? apart : schedule.packing.gathers[i];
+    if (gathered_with(spec, number) == number)
+      print_gather(out, spec, number, schedule.packing.dim, pack, names.gather[i]);
+  }
   out.close("};");
 }
 

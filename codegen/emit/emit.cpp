@@ -9,6 +9,7 @@
 
 #include "emit/config_text.hpp"
 #include "emit/contraction_text.hpp"
+#include "emit/gathering.hpp"
 #include "emit/mma_text.hpp"
 #include "emit/place_text.hpp"
 #include "emit/rowwise_text.hpp"
@@ -99,14 +100,20 @@ void print_tile_moves(TextWriter& out, const KernelNames& names, const std::set<
         stores, "store(args@, corner)");
 }
 
-void print_pointwise(TextWriter& out, const KernelNames& names, const BodyText& body) {
+void print_pointwise(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                     const BodyText& body) {
   const std::vector<bool> live = live_statements(body.body(), effects(body.body(), 0));
   const auto loads = packed_ports(body, live, StatementKind::load),
              stores = packed_ports(body, live, StatementKind::store);
   out.open("struct Body {{");
   out.line("template <int width>");
   out.line("using Place = ::Place<width>;");
-  print_moves(out, names, "fetch", "", loads, "fetch");
+  std::vector<std::string> gathered;
+  for (int i = 0; i < body.size(); ++i)
+    if (const int number = body.statement(i).gather;
+        body.gathered(i) && gathered_with(spec, number) == number)
+      gathered.push_back(body.fetch_gathered(number));
+  print_moves(out, names, "fetch", "", loads, "fetch", gathered);
   out.line("template <int width>");
   out.open(
       "SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, "
@@ -243,7 +250,7 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
     case Family::pointwise:
       print_place(out, spec, names, schedule);
       if (schedule.tiling.on) print_tiles(out, spec, names, schedule);
-      print_pointwise(out, names, body);
+      print_pointwise(out, spec, names, body);
       break;
     case Family::rowwise: {
       print_reductions(out, spec, names);

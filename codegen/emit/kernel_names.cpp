@@ -45,8 +45,10 @@ KernelNames::KernelNames(const KernelSpec& spec) {
     scalar_value.push_back(use.value[i] ? members.add(spec.scalars[i].name, "s") : "");
     scalar_integer.push_back(use.integer[i] ? members.add(spec.scalars[i].name, "s") : "");
   }
-  for (std::size_t i = 0; i < spec.gathers.size(); ++i)
+  for (std::size_t i = 0; i < spec.gathers.size(); ++i) {
     gather.push_back(fmt::format("{}{}", pascal_case(name(spec.gathers[i].op)), i));
+    gathered.push_back(members.add(std::string(name(spec.gathers[i].op)), "g"));
+  }
   for (std::size_t i = 0; i < spec.reductions.size(); ++i)
     reduction.push_back(fmt::format("{}{}", pascal_case(name(spec.reductions[i].mode)), i));
   for (std::size_t i = 0; i < spec.columns.size(); ++i)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "emit/gathering.hpp"
 #include "plan/access.hpp"
 
 namespace sinter {
@@ -99,7 +100,9 @@ Packing choose_packing(const KernelSpec& spec, int dim, int widest) {
       if (used[i] && common_step(spec, a, dim, 1) == 1 && common_step(spec, a, dim, w) != 1)
         return false;
     }
-    return true;
+    return std::all_of(spec.gathers.begin(), spec.gathers.end(), [&](const Gather& g) {
+      return !g.resamples() || gathers_together(spec, g, dim, w);
+    });
   };
   while (width > 1 && !works(width)) width /= 2;
   packing.width = width;
@@ -118,6 +121,18 @@ Packing choose_packing(const KernelSpec& spec, int dim, int widest) {
       pack.kind = PortPack::Kind::same;
       packing.fetched_bytes += info(p.type).bytes;
     }
+  }
+  for (std::size_t i = 0; i < spec.gathers.size(); ++i) {
+    const Gather& g = spec.gathers[i];
+    GatherPack& pack = packing.gathers.emplace_back();
+    if (!g.resamples()) continue;
+    pack.together = true;
+    for (std::size_t p = 0; p < g.ports.size(); ++p)
+      pack.aligned.push_back(reads_operand(g, static_cast<int>(p))
+                                 ? gather_alignment(spec, g, static_cast<int>(p), dim, width)
+                                 : 1);
+    if (gathered_with(spec, static_cast<int>(i)) == static_cast<int>(i))
+      packing.fetched_bytes += gathered_bytes(spec, g, width);
   }
   return packing;
 }

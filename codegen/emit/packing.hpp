@@ -23,10 +23,17 @@ struct PortPack {
   int aligned = 1;
 };
 
+// How neighbours are gathered, see gathering.hpp.
+struct GatherPack {
+  bool together = false;     // at once when a place is fetched; else where the body asks for each
+  std::vector<int> aligned;  // of each operand
+};
+
 struct Packing {
   int dim = -1;   // the index along which neighbours are packed; -1 where the domain has none
   int width = 1;  // how many; divides the extent, but for a domain of one index or where clipped
   std::vector<PortPack> ports;
+  std::vector<GatherPack> gathers;  // pointwise; empty: none is gathered together
   bool clipped = false;   // packs may reach out of their row, where elements do not count
   int narrowest = 1;      // bytes of an element of the narrowest type that is packed
   int fetched_bytes = 0;  // that the loads of one place move

@@ -1,5 +1,6 @@
 #include "emit/place_text.hpp"
 
+#include "emit/gathering.hpp"
 #include "emit/spelling.hpp"
 
 namespace sinter {
@@ -59,6 +60,11 @@ void print_place(TextWriter& out, const KernelSpec& spec, const KernelNames& nam
     else if (pack.kind == PortPack::Kind::staged)
       out.line("sinter::Pack<{}, width> {};", type, names.port[i]);
   }
+  for (std::size_t i = 0; i < packing.gathers.size(); ++i)
+    if (const int number = static_cast<int>(i);
+        packing.gathers[i].together && gathered_with(spec, number) == number)
+      out.line("sinter::Resampled<Config::{}, {}, width> {};", names.gather[i],
+               value_type(arithmetic_of(spec, number)), names.gathered[i]);
   if (schedule.ring > 0) {
     print_ahead(out, names, ports_of_rows(spec, packing));
   } else if (spec.slots > 0) {
@@ -72,20 +78,21 @@ void print_place(TextWriter& out, const KernelSpec& spec, const KernelNames& nam
 
 // A function that moves packs between memory and a place: `ports` through `verb`.
 void print_moves(TextWriter& out, const KernelNames& names, std::string_view verb,
-                 std::string_view constness, const std::set<int>& ports,
-                 std::string_view function) {
+                 std::string_view constness, const std::set<int>& ports, std::string_view function,
+                 const std::vector<std::string>& more) {
   out.line("template <int width>");
   const std::string signature = fmt::format(
       "SINTER_DEVICE static void {}(const Args& args, const Coord& c, "
       "{}Place<width>& place)",
       function, constness);
-  if (ports.empty()) return out.line("{} {{}}", signature);
+  if (ports.empty() && more.empty()) return out.line("{} {{}}", signature);
   out.open("{} {{", signature);
   for (int p : ports) {
     const auto i = static_cast<std::size_t>(p);
     out.line("sinter::{}<Config::{}>(args.{}, c, place.{});", verb, names.access[i], names.port[i],
              names.port[i]);
   }
+  for (const auto& line : more) out.line("{}", line);
   out.close("}");
 }
 

@@ -14,9 +14,11 @@ void print_statements(TextWriter& out, const BodyText& body, const std::vector<b
 void print_place(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
                  const Schedule& schedule);
 
-// A function that moves packs between memory and a place: `ports` through `verb`.
+// A function that moves packs between memory and a place: `ports` through `verb`, then `more`
+// lines.
 void print_moves(TextWriter& out, const KernelNames& names, std::string_view verb,
-                 std::string_view constness, const std::set<int>& ports, std::string_view function);
+                 std::string_view constness, const std::set<int>& ports, std::string_view function,
+                 const std::vector<std::string>& more = {});
 
 // A function that asks for what lies at a place to come to the cache.
 void print_prefetch(TextWriter& out, const KernelNames& names, const std::set<int>& ports);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "emit/gathering.hpp"
 #include "plan/access.hpp"
 #include "plan/device_model.hpp"
 #include "plan/liveness.hpp"
@@ -85,11 +86,14 @@ bool needs_wide_index(const KernelSpec& spec) {
 }
 
 // What an element costs to compute, in simple instructions, roughly.
-int element_cost(const Body& body) {
+int element_cost(const KernelSpec& spec, const Body& body) {
+  constexpr int kRandom = 100;
   int cost = 0;
   for (const auto& s : body.statements) {
-    const bool loop = s.kind == StatementKind::gather || s.kind == StatementKind::random;
-    cost += loop ? 100 : s.arithmetic == DataType::f64 ? 4 : 1;
+    const int single = s.kind == StatementKind::gather   ? gather_cost(spec, s.gather)
+                       : s.kind == StatementKind::random ? kRandom
+                                                         : 1;
+    cost += s.arithmetic == DataType::f64 && s.kind != StatementKind::random ? 4 * single : single;
   }
   return cost;
 }
@@ -113,27 +117,32 @@ int power_of_two_to(double n, int largest) {
 }
 
 // The widest pack of the body that does not make too much code.
-int widest_pack(const Body& body) {
-  return power_of_two_to(kMostCode / std::max(1, element_cost(body)), 16);
+int widest_pack(const KernelSpec& spec) {
+  return power_of_two_to(kMostCode / std::max(1, element_cost(spec, spec.body)), 16);
 }
 
 void schedule_pointwise(const KernelSpec& spec, Schedule& s) {
   const int rank = spec.extent.size();
-  if ((s.tiling = choose_tiling(spec, widest_pack(spec.body), s.packing)).on) {
+  if ((s.tiling = choose_tiling(spec, widest_pack(spec), s.packing)).on) {
     s.threads = s.tiling.threads;
     s.skew = s.tiling.skew;
-    const int most = kMostCode / std::max(1, element_cost(spec.body) * s.packing.width);
+    const int most = kMostCode / std::max(1, element_cost(spec, spec.body) * s.packing.width);
     for (int u = 1; u <= s.tiling.rounds && u <= std::min(most, 16); ++u)
       if (s.tiling.rounds % u == 0) s.unroll = u;
     s.grid = clamp_grid(s.tiling.tiles);
     return;
   }
-  s.packing = choose_packing(spec, rank - 1, widest_pack(spec.body));
-  const int cost = element_cost(spec.body) * s.packing.width;
+  s.packing = choose_packing(spec, rank - 1, widest_pack(spec));
+  const int cost = element_cost(spec, spec.body) * s.packing.width;
   const int bytes = std::max(1, s.packing.fetched_bytes);
   const double places = elements(spec.extent, 0, rank) / s.packing.width;
   s.unroll = power_of_two_to(std::min(kMostCode / std::max(cost, 1), kFlightBytes / 2 / bytes), 16);
   while (s.unroll > 1 && places / (s.threads * s.unroll) < kEnoughBlocks) s.unroll /= 2;
+  // Few results, of which each may read a large window, are spread over the multiprocessors.
+  const bool resamples = std::any_of(spec.gathers.begin(), spec.gathers.end(),
+                                     [](const Gather& g) { return g.resamples(); });
+  while (resamples && s.threads > 32 && places / (s.threads * s.unroll) < kMultiprocessors)
+    s.threads /= 2;
   s.grid = clamp_grid(std::ceil(places / (s.threads * s.unroll)));
 }
 
@@ -174,7 +183,7 @@ PlaceBytes place_bytes(const KernelSpec& spec, const Packing& packing) {
 bool hold_across(const KernelSpec& spec, double columns, Schedule& s) {
   constexpr int kBytes = 128, kLine = 128;  // that a thread holds; of memory
   if (!has_later_elements(spec)) return false;
-  const int width = s.packing.width, cost = element_cost(spec.body) * width;
+  const int width = s.packing.width, cost = element_cost(spec, spec.body) * width;
   const PlaceBytes bytes = place_bytes(spec, s.packing);
   const int held = std::max(bytes.row, bytes.kept);
   for (int threads : {256, 512})
@@ -198,7 +207,7 @@ void schedule_across(const KernelSpec& spec, Schedule& s) {
   const int rank = spec.extent.size();
   const double rows = elements(spec.extent, 0, spec.kept),
                columns = elements(spec.extent, spec.kept, rank);
-  s.packing = choose_packing(spec, spec.kept - 1, std::min(8, widest_pack(spec.body)));
+  s.packing = choose_packing(spec, spec.kept - 1, std::min(8, widest_pack(spec)));
   const int width = s.packing.width;
   s.threads = 256;
   s.rows_per_block = power_of_two_from(rows / width, 32);
@@ -207,7 +216,7 @@ void schedule_across(const KernelSpec& spec, Schedule& s) {
     s.rows_per_block /= 2;
   s.threads_per_row = std::min(s.threads / s.rows_per_block, power_of_two_from(columns, 256));
   s.threads = s.rows_per_block * s.threads_per_row;
-  const int cost = element_cost(spec.body) * width;
+  const int cost = element_cost(spec, spec.body) * width;
   const int bytes = std::max(1, s.packing.fetched_bytes);
   s.unroll = power_of_two_to(std::min(kMostCode / std::max(cost, 1), 2 * kFlightBytes / bytes), 8);
   // With so many registers the compiler leaves all packs of a round under way.
@@ -323,9 +332,9 @@ bool computes_doubles(const KernelSpec& spec) {
 // `late`: what many rows share is not held with the row; true only where there is such a thing.
 bool schedule_along(const KernelSpec& spec, std::string_view architecture, bool late, Schedule& s) {
   const double rows = elements(spec.extent, 0, spec.kept),
-               places_of_row = choose_places(spec, widest_pack(spec.body), s);
+               places_of_row = choose_places(spec, widest_pack(spec), s);
   if (late && !fetch_late(spec, s.packing)) return false;
-  const int cost = element_cost(spec.body), width = s.packing.width;
+  const int cost = element_cost(spec, spec.body), width = s.packing.width;
   const PlaceBytes bytes = place_bytes(spec, s.packing);
   const int held = std::max(bytes.row, bytes.kept);
   s.blocks_per_row =
@@ -416,7 +425,7 @@ void schedule_columns(const KernelSpec& spec, Schedule& s) {
   const double rows = elements(spec.extent, 0, spec.kept),
                columns = elements(spec.extent, spec.kept, rank);
   const double slots = static_cast<double>(spec.slots);
-  const double places = choose_places(spec, std::min(8, widest_pack(spec.body) / 2), s);
+  const double places = choose_places(spec, std::min(8, widest_pack(spec) / 2), s);
   const double blocks = std::ceil(slots / kMultiprocessors);
   const PlaceBytes bytes = place_bytes(spec, s.packing);
   const double numbers = s.packing.width * static_cast<double>(spec.columns.size()) +
@@ -432,7 +441,8 @@ void schedule_columns(const KernelSpec& spec, Schedule& s) {
                     places / (std::ceil(places / 32) * 32) < kLeastBusy;
   const bool one_warp = columns <= kShortRow || idle;
   // With 48 registers there are more threads: 5120 columns in 64 instead of 78 us.
-  const bool light = !doubles && numbers <= kFewNumbers && element_cost(spec.body) <= kLittleCode;
+  const bool light =
+      !doubles && numbers <= kFewNumbers && element_cost(spec, spec.body) <= kLittleCode;
   const double together = idle ? kThreads / 2 : light ? kMoreThreads : kThreads;
   const double threads = std::min(together / blocks, 1024.0);
   s.threads_per_row = threads_for(places, std::ceil(places / (one_warp ? 32 : threads)));
@@ -492,10 +502,11 @@ void schedule_contraction(const KernelSpec& spec, Schedule& s) {
     return elements(spec.extent, 0, spec.batch) * along(m, spec.m) * along(n, spec.n);
   };
   constexpr int kOperands = kLargeTile / 16;  // that a thread loads of each in a step
-  const bool large = spec.accumulate == DataType::f32 && !spec.annihilating_zero && !spec.rows.on &&
-                     3 * tiles(kLargeTile) >= 2 * kMultiprocessors &&
-                     4 * tiles(kLargeTile) <= 1.3 * tiles(kSmallTile) &&
-                     (element_cost(spec.a) + element_cost(spec.b)) * kOperands <= kMostCode;
+  const bool large =
+      spec.accumulate == DataType::f32 && !spec.annihilating_zero && !spec.rows.on &&
+      3 * tiles(kLargeTile) >= 2 * kMultiprocessors &&
+      4 * tiles(kLargeTile) <= 1.3 * tiles(kSmallTile) &&
+      (element_cost(spec, spec.a) + element_cost(spec, spec.b)) * kOperands <= kMostCode;
   s.tile = large ? kLargeTile : kSmallTile;
   s.grid = clamp_grid(tiles(s.tile));
 }

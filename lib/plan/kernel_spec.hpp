@@ -88,8 +88,8 @@ enum class StatementKind : std::uint8_t {
   column,       // args[0] into column reduction number `port`; makes no value
 };
 
-// An element that takes a loop or a table look-up of its own; its indices are the domain's, in the
-// order of the node's output dims. Operand ports are strided by their own tensors' dims.
+// An element that takes a loop or a table look-up of its own; its indices are the domain's. Operand
+// ports are strided by their own tensors' dims.
 struct Gather {
   OpKind op{};
   int output = 0;                   // which output of the node (resample: 0 Y, 1 Index)
@@ -97,6 +97,10 @@ struct Gather {
   std::vector<Dims> dims, strides;  // of each operand in `ports`
   std::vector<int> ports;           // by the node's input port; -1 where absent
   Dims output_dim;
+  Dims indices;  // of the domain, for each of the node's dims; empty: in the node's order
+
+  int index(int dim) const { return indices.empty() ? dim : static_cast<int>(indices[dim]); }
+  bool resamples() const { return op == OpKind::resample || op == OpKind::resample_backward; }
 };
 
 struct Statement {

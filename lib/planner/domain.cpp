@@ -1,6 +1,7 @@
 #include "planner/domain.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "plan/access.hpp"
@@ -21,7 +22,8 @@ class Indexed {
       }
   }
 
-  bool fixed(int i) const {  // a statement reads this index
+  bool fixed(int i) const {  // a statement reads this index; gathers read all
+    if (!spec_.gathers.empty()) return true;
     return std::any_of(indices_.begin(), indices_.end(), [&](const int* d) { return *d == i; });
   }
 
@@ -63,11 +65,21 @@ class Indexed {
       exchange(a->stride);
       for (auto& w : a->windows) exchange(w.coefficient);
     }
-    for (int* d : indices_) *d = *d == i ? j : *d == j ? i : *d;
+    const auto renumbered = [i, j](auto d) { return d == i ? j : d == j ? i : d; };
+    for (int* d : indices_) *d = renumbered(*d);
+    for (auto& g : spec_.gathers)
+      for (auto& d : g.indices) d = renumbered(d);
   }
 
-  // How far apart neighbours along index i lie, where most memory is moved: the widest port.
+  // How far apart neighbours along index i lie, where most memory is moved: the operand of a
+  // gather, of which each result reads several elements, or the widest port.
   std::int64_t step(int i) const {
+    if (spec_.extent[i] == 1) return std::numeric_limits<std::int64_t>::max();
+    if (!spec_.gathers.empty()) {
+      const Gather& g = spec_.gathers.front();
+      for (int d = 0; d < g.output_dim.size(); ++d)
+        if (g.index(d) == i && g.strides[0][d] != 0) return g.strides[0][d];
+    }
     const Access* widest = nullptr;
     int most = -1;
     for (const auto& p : spec_.ports) {
@@ -91,8 +103,11 @@ class Indexed {
 }  // namespace
 
 void simplify_domain(KernelSpec& spec) {
-  // Gathers read the indices as their node's own, renumbered rows are no function of the index.
-  if (!spec.gathers.empty() || spec.rows.on) return;
+  // Renumbered rows are no function of the index; of gathers, only resampling knows its indices by
+  // number.
+  if (spec.rows.on) return;
+  for (const auto& g : spec.gathers)
+    if (g.indices.empty()) return;
   for (const auto& p : spec.ports)
     if (!p.access.via.empty()) return;
   Indexed indexed(spec);

@@ -113,8 +113,8 @@ class Kernel {
     job.node = &node;
     job.output = g.output;
     job.dim = g.output_dim;
-    for (std::int64_t i : at) {
-      job.box.first.push_back(i);
+    for (int d = 0; d < g.output_dim.size(); ++d) {
+      job.box.first.push_back(at[static_cast<std::size_t>(g.index(d))]);
       job.box.size.push_back(1);
     }
     job.arithmetic = s.arithmetic;

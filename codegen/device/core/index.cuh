@@ -30,6 +30,15 @@ struct ClippedCoordinates : Coordinates<IndexType, ExtentDims> {
   bool whole = false;  // the pack that starts here surely does not, nor do those beside it
 };
 
+// a / b, where neither is negative: shorter without signs.
+SINTER_DEVICE int quotient(int a, long long b) {
+  return static_cast<int>(static_cast<unsigned>(a) / static_cast<unsigned>(b));
+}
+SINTER_DEVICE long long quotient(long long a, long long b) {
+  return static_cast<long long>(static_cast<unsigned long long>(a) /
+                                static_cast<unsigned long long>(b));
+}
+
 // Splits `linear`, row-major, over `count` extents from number `first` on. This and `dot` are
 // written without loops: kernels hold hundreds of copies, which the compiler would unroll one by
 // one.
@@ -37,7 +46,7 @@ template <class Extent, int first, int count, class Index>
 SINTER_DEVICE void unravel(Index linear, Index* index) {
   if constexpr (count > 1) {
     constexpr long long extent = Extent::at(first + count - 1);
-    const Index rest = linear / static_cast<Index>(extent > 0 ? extent : 1);
+    const Index rest = quotient(linear, extent > 0 ? extent : 1);
     index[count - 1] = linear - rest * static_cast<Index>(extent > 0 ? extent : 1);
     unravel<Extent, first, count - 1>(rest, index);
   } else if constexpr (count == 1) {

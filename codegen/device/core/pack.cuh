@@ -49,6 +49,15 @@ struct Word<16> {
   using Type = uint4;
 };
 
+// Brings the elements from `from` on.
+template <class Element, int width, int aligned>
+SINTER_DEVICE void read_pack(const Element* from, Pack<Element, width, aligned>& pack) {
+  using Move = typename Word<Pack<Element, width, aligned>::step * sizeof(Element)>::Type;
+#pragma unroll
+  for (int i = 0; i < static_cast<int>(width * sizeof(Element) / sizeof(Move)); ++i)
+    reinterpret_cast<Move*>(pack.at)[i] = hardware::load(reinterpret_cast<const Move*>(from) + i);
+}
+
 // Brings what lies at `c` and after it.
 template <class Access, class Element, int width, int aligned, class Coord>
 SINTER_DEVICE void fetch(const Element* base, const Coord& c, Pack<Element, width, aligned>& pack) {

@@ -1,170 +1,301 @@
-// One element of a resampled image. A generated struct G describes the node: `mode`, `padding`, the
-// dims Window, Step and Pre of the spatial axes, operand X and the dims Output. An operand names
-// its Dim, Stride and offset.
+// Neighbouring elements of a resampled image, see resampled.cuh. The operand is X.
 #pragma once
-#include "sinter/device/core/index.cuh"
-#include "sinter/device/core/math.cuh"
+#include "sinter/device/gather/resampled.cuh"
 
 namespace sinter {
 
-enum class ResampleMode {
-  maxpool,
-  avgpool_include_padding,
-  avgpool_exclude_padding,
-  bilinear,
-  nearest,
-};
-enum class PaddingMode { neg_inf_pad, zero_pad, edge_val_pad };
+// Where the edge stands for the padding.
+template <class G>
+inline constexpr bool kClampsX = kReadsEdge<G>&& G::X::Dim::product > 0;
 
-// The offset of batch and channel, which resampling keeps.
-template <class Operand, class Coord>
-SINTER_DEVICE typename Coord::Index image_offset(const Coord& c) {
-  using Index = typename Coord::Index;
-  return static_cast<Index>(Operand::offset) +
-         c.at[0] * static_cast<Index>(Operand::Stride::at(0)) +
-         c.at[1] * static_cast<Index>(Operand::Stride::at(1));
+// Where the last window along axis d starts.
+template <class G>
+constexpr SINTER_DEVICE long long last_start(int d) {
+  return (G::Output::at(2 + d) - 1) * G::Step::at(d) - G::Pre::at(d);
 }
 
-// Where position p of the window of output c lies. Outside, the offset is that of the nearest
-// element, which padding with edge values reads.
-template <class G, class Coord>
-SINTER_DEVICE Place<typename Coord::Index> window_place(const Coord& c, typename Coord::Index p) {
-  using Index = typename Coord::Index;
-  constexpr int axes = G::Window::size;
-  Index in_window[axes];
-  unravel<typename G::Window, 0, axes>(p, in_window);
-  Place<Index> place{image_offset<typename G::X>(c), true};
+// The places of a window along the axes from d on, but for `skip`.
+template <class G, int skip>
+constexpr SINTER_DEVICE long long places_from(int d) {
+  long long n = 1;
+  for (; d < G::Window::size; ++d) n *= d == skip ? 1 : G::Window::at(d);
+  return n;
+}
+
+// Calls visit(place, position) for every place of c's window, row-major, but for axis `skip`: there
+// it stands at the beginning of the line, and the position at the beginning of the window. Outside,
+// the offset means nothing, but for edges that are padding.
+template <class G, int skip, int d = 0, class Coord, class Index, class Visit>
+SINTER_DEVICE void for_window(const Coord& c, const Place<Index>& place, Index position,
+                              const Visit& visit) {
+  if constexpr (d == G::Window::size) {
+    visit(place, position);
+  } else {
+    constexpr auto window = static_cast<Index>(G::Window::at(d));
+    if constexpr (d == skip) {
+      for_window<G, skip, d + 1>(c, place, position * window, visit);
+    } else {
+      constexpr auto extent = static_cast<Index>(G::X::Dim::at(2 + d)),
+                     last = static_cast<Index>(last_start<G>(d)),
+                     pre = static_cast<Index>(G::Pre::at(d));
+      const Index start = node_index<G>(c, 2 + d) * static_cast<Index>(G::Step::at(d)) - pre;
+      const auto visit_from = [&](Index w) {
+        Index x = start + w;
+        Place<Index> next = place;
+        // Constants decide where no window leaves the image.
+        next.inside &= (w >= pre || x >= 0) && (last + w < extent || x < extent);
+        if constexpr (kClampsX<G>) x = x < 0 ? 0 : x >= extent ? extent - 1 : x;
+        next.offset += x * static_cast<Index>(G::X::Stride::at(2 + d));
+        for_window<G, skip, d + 1>(c, next, position * window + w, visit);
+      };
+      if constexpr (places_from<G, skip>(d) <= kWrittenOut) {
 #pragma unroll
-  for (int d = 0; d < axes; ++d) {
-    const Index extent = static_cast<Index>(G::X::Dim::at(2 + d));
-    Index x = c.at[2 + d] * static_cast<Index>(G::Step::at(d)) - static_cast<Index>(G::Pre::at(d)) +
-              in_window[d];
-    place.inside &= x >= 0 && x < extent;
-    x = x >= extent ? extent - 1 : x;
-    x = x < 0 ? 0 : x;
-    place.offset += x * static_cast<Index>(G::X::Stride::at(2 + d));
+        for (Index w = 0; w < window; ++w) visit_from(w);
+      } else if constexpr (places_from<G, skip>(d + 1) == 1) {
+#pragma unroll 8
+        for (Index w = 0; w < window; ++w) visit_from(w);
+      } else {
+#pragma unroll 1
+        for (Index w = 0; w < window; ++w) visit_from(w);
+      }
+    }
   }
-  return place;
 }
 
-// The value at a place of the window; `padding` outside, but for padding with edge values.
-template <class G, class T, class Element, class Index>
-SINTER_DEVICE T padded_read(const Element* x, const Place<Index>& place, T padding) {
-  constexpr bool edge = G::padding == PaddingMode::edge_val_pad && G::X::Dim::product > 0;
-  return edge || place.inside ? read<T>(x + place.offset) : padding;
-}
-
-template <class T>
-struct Maximum {
-  T value;
-  long long position;
+// What the windows of neighbours read at one place, or of one line: neighbour e reads `window`
+// elements from e * step on.
+template <class G, int width>
+struct WindowLine {
+  static constexpr int axis = kLineAxis<G, width>;
+  static constexpr int step = axis < 0 ? 1 : static_cast<int>(G::Step::at(axis));
+  static constexpr int window = axis < 0 ? 1 : static_cast<int>(G::Window::at(axis));
+  static constexpr int count = (width - 1) * step + window;
 };
+
+// Calls take(line, position) for all that the windows read, row-major; `line` holds values.
+template <class G, class T, int width, class Element, class Coord, class Take>
+SINTER_DEVICE void for_windows(const Element* x, const Coord& c, T padding, const Take& take) {
+  using X = typename G::X;
+  using Index = typename Coord::Index;
+  using Line = WindowLine<G, width>;
+  const Place<Index> image{image_offset<G, X>(c), true};
+  for_window<G, Line::axis>(c, image, Index(0), [&](const Place<Index>& place, Index position) {
+    const bool exists = kClampsX<G> || place.inside;
+    T line[Line::count];
+    if constexpr (Line::axis < 0)
+      read_neighbours<X, G::along>(x + place.offset, exists, padding, line);
+    else
+      read_line<X, G::along, -G::Pre::at(Line::axis),
+                (G::Output::at(G::along) - width) * Line::step, kClampsX<G>>(
+          x + place.offset, node_index<G>(c, G::along) * Line::step, exists, padding, line);
+    take(line, position);
+  });
+}
+
+// Combines everything that the windows read: lines are combined first, as windows overlap there.
+template <class G, class T, int width, class Element, class Coord, class Combine>
+SINTER_DEVICE void combine_windows(const Element* x, const Coord& c, T padding,
+                                   const Combine& combine, T (&result)[width]) {
+  using Index = typename Coord::Index;
+  using Line = WindowLine<G, width>;
+  T all[Line::count];
+#pragma unroll
+  for (int i = 0; i < Line::count; ++i) all[i] = padding;
+  for_windows<G, T, width>(x, c, padding, [&](const T(&line)[Line::count], Index position) {
+#pragma unroll
+    for (int i = 0; i < Line::count; ++i)
+      all[i] = position == 0 ? line[i] : combine(all[i], line[i]);
+  });
+#pragma unroll
+  for (int e = 0; e < width; ++e) {
+    result[e] = all[e * Line::step];
+#pragma unroll
+    for (int w = 1; w < Line::window; ++w) result[e] = combine(result[e], all[e * Line::step + w]);
+  }
+}
 
 // The first of the largest elements in row-major order, padding included; the first NaN where there
 // is one.
-template <class G, class T, class Element, class Coord>
-SINTER_DEVICE Maximum<T> window_maximum(const Element* x, const Coord& c) {
+template <class G, class T, int width, class Element, class Coord>
+SINTER_DEVICE void pool_maximum(const Element* x, const Coord& c, Resampled<G, T, width>& best) {
   using Index = typename Coord::Index;
-  constexpr Index window = static_cast<Index>(G::Window::product);
+  using Line = WindowLine<G, width>;
   const T padding = G::padding == PaddingMode::neg_inf_pad ? -math::infinity(T()) : T(0);
-  Maximum<T> best{-math::infinity(T()), 0};
-#pragma unroll 1
-  for (Index p = 0; p < window; ++p) {
-    const T value = padded_read<G, T>(x, window_place<G>(c, p), padding);
-    if (value > best.value || (value != value && best.value == best.value)) best = {value, p};
+  if constexpr (!G::positions) {
+    const auto larger = [](T a, T b) { return math::maximum(a, b); };
+    return combine_windows<G>(x, c, padding, larger, best.value);
   }
-  return best;
+#pragma unroll
+  for (int e = 0; e < width; ++e) best.value[e] = -math::infinity(T()), best.position[e] = T(0);
+  for_windows<G, T, width>(x, c, padding, [&](const T(&line)[Line::count], Index position) {
+#pragma unroll
+    for (int e = 0; e < width; ++e) {
+#pragma unroll
+      for (int w = 0; w < Line::window; ++w) {
+        const T value = line[e * Line::step + w], so_far = best.value[e];
+        if (position + w == 0 || (!(value <= so_far) && so_far == so_far)) {
+          best.value[e] = value;
+          best.position[e] = static_cast<T>(position + w);
+        }
+      }
+    }
+  });
+}
+
+// How many places of the window that starts at `start` along axis d lie inside.
+template <class G, class Index>
+SINTER_DEVICE Index places_inside(int d, Index start) {
+  const auto window = static_cast<Index>(G::Window::at(d));
+  const auto behind = static_cast<Index>(start + window - G::X::Dim::at(2 + d));
+  Index n = window;
+  if (G::Pre::at(d) > 0 && start < 0) n += start;
+  if (last_start<G>(d) + G::Window::at(d) > G::X::Dim::at(2 + d) && behind > 0) n -= behind;
+  return n < 0 ? 0 : n;
 }
 
 // Padding adds nothing to the sum, but for edge values.
-template <class G, class T, class Element, class Coord>
-SINTER_DEVICE T window_average(const Element* x, const Coord& c) {
+template <class G, class T, int width, class Element, class Coord>
+SINTER_DEVICE void pool_average(const Element* x, const Coord& c, Resampled<G, T, width>& result) {
   using Index = typename Coord::Index;
-  constexpr Index window = static_cast<Index>(G::Window::product);
-  T sum = T(0);
-  Index inside = 0;
-#pragma unroll 1
-  for (Index p = 0; p < window; ++p) {
-    const auto place = window_place<G>(c, p);
-    inside += place.inside ? 1 : 0;
-    if (G::mode == ResampleMode::avgpool_include_padding || place.inside)
-      sum += padded_read<G, T>(x, place, T(0));
-  }
-  const Index divisor = G::mode == ResampleMode::avgpool_include_padding ? window : inside;
-  return sum / static_cast<T>(divisor);
-}
-
-// The two neighbours of output o along one axis, centres at half, clamped. The weight is a quotient
-// of integers, so that it is exact to one rounding for every extent.
-template <class T>
-struct LinearSource {
-  long long low, high;
-  T weight_high;
-  SINTER_DEVICE LinearSource(long long o, long long in, long long out) {
-    const long long scaled = (2 * o + 1) * in - out;  // the source coordinate times 2 out
-    const long long clamped = scaled < 0 ? 0 : scaled;
-    low = clamped / (2 * out);
-    weight_high = static_cast<T>(clamped - low * (2 * out)) / static_cast<T>(2 * out);
-    if (low >= in - 1) {
-      low = in - 1;
-      weight_high = T(0);
-    }
-    high = low < in - 1 ? low + 1 : low;
-  }
-};
-
-template <class G, class T, class Element, class Coord>
-SINTER_DEVICE T interpolate(const Element* x, const Coord& c) {
-  using Index = typename Coord::Index;
-  constexpr int axes = G::Output::size - 2;
-  T sum = T(0);
-#pragma unroll 1
-  for (int corner = 0; corner < 1 << axes; ++corner) {
-    Index offset = image_offset<typename G::X>(c);
-    T weight = T(1);
+  constexpr bool excludes = G::mode == ResampleMode::avgpool_exclude_padding;
+  const auto sum = [](T a, T b) { return a + b; };
+  combine_windows<G>(x, c, T(0), sum, result.value);
 #pragma unroll
-    for (int d = 0; d < axes; ++d) {
-      const LinearSource<T> s(c.at[2 + d], G::X::Dim::at(2 + d), G::Output::at(2 + d));
-      const bool high = corner >> d & 1;
-      weight *= high ? s.weight_high : T(1) - s.weight_high;
-      offset +=
-          static_cast<Index>(high ? s.high : s.low) * static_cast<Index>(G::X::Stride::at(2 + d));
+  for (int e = 0; e < width; ++e) {
+    Index divisor = static_cast<Index>(G::Window::product);
+    if constexpr (excludes) {
+      divisor = 1;
+#pragma unroll
+      for (int d = 0; d < G::Window::size; ++d) {
+        const Index o = node_index<G>(c, 2 + d) + (d == kLineAxis<G, width> ? e : 0);
+        divisor *= places_inside<G>(
+            d, o * static_cast<Index>(G::Step::at(d)) - static_cast<Index>(G::Pre::at(d)));
+      }
     }
-    // A neighbour without weight is not part of the result, whatever it holds.
-    if (weight != T(0)) sum += weight * read<T>(x + offset);
+    // Neighbours share the inverse. Integers are averaged as doubles, which divide exactly.
+    if constexpr (is_same<T, double>)
+      result.value[e] /= static_cast<T>(divisor);
+    else
+      result.value[e] *=
+          excludes ? inverse(static_cast<T>(divisor)) : T(1) / static_cast<T>(G::Window::product);
   }
-  return sum;
 }
 
-template <class G, class T, class Element, class Coord>
-SINTER_DEVICE T nearest(const Element* x, const Coord& c) {
+// Calls visit(offset, weight) for the corners around output c, but for axis `skip`.
+template <class G, int skip, int d = 0, class Coord, class Index, class T, class Visit>
+SINTER_DEVICE void for_corners(const Coord& c, Index offset, T weight, const Visit& visit) {
+  if constexpr (d + 2 == G::Output::size) {
+    visit(offset, weight);
+  } else if constexpr (d == skip) {
+    for_corners<G, skip, d + 1>(c, offset, weight, visit);
+  } else {
+    using Source = LinearSource<T, G::X::Dim::at(2 + d), G::Output::at(2 + d)>;
+    const Source s(static_cast<typename Source::Integer>(node_index<G>(c, 2 + d)));
+    constexpr auto stride = static_cast<Index>(G::X::Stride::at(2 + d));
+    for_corners<G, skip, d + 1>(c, offset + static_cast<Index>(s.low) * stride,
+                                weight * (T(1) - s.weight_high), visit);
+    for_corners<G, skip, d + 1>(c, offset + static_cast<Index>(s.high) * stride,
+                                weight * s.weight_high, visit);
+  }
+}
+
+// Where neighbours along a line of a scaled image start to read: at a multiple of what they span,
+// which is a whole number.
+template <class G, int width, class Coord>
+SINTER_DEVICE typename Coord::Index line_base(const Coord& c) {
+  constexpr long long span = width * G::X::Dim::at(G::along) / G::Output::at(G::along);
+  return node_index<G>(c, G::along) / width * static_cast<typename Coord::Index>(span);
+}
+template <class G, int width>
+inline constexpr long long kLastBase =
+    (G::Output::at(G::along) - width) * G::X::Dim::at(G::along) / G::Output::at(G::along);
+
+// A neighbour without weight is not part of the result, whatever it holds: a zero stands for it.
+template <class G, class T, int width, class Element, class Coord>
+SINTER_DEVICE void interpolate(const Element* x, const Coord& c, Resampled<G, T, width>& sum) {
+  using X = typename G::X;
   using Index = typename Coord::Index;
-  Index offset = image_offset<typename G::X>(c);
+  constexpr int axis = kLineAxis<G, width>;
+  const auto add = [&](int e, T weight, T value) {
+    sum.value[e] = math::fma(weight, value, sum.value[e]);
+  };
+#pragma unroll
+  for (int e = 0; e < width; ++e) sum.value[e] = T(0);
+  if constexpr (axis < 0) {
+    for_corners<G, axis>(c, image_offset<G, X>(c), T(1), [&](Index offset, T weight) {
+      T value[width];
+      read_neighbours<X, G::along>(x + offset, weight != T(0), T(0), value);
+#pragma unroll
+      for (int e = 0; e < width; ++e) add(e, weight, value[e]);
+    });
+  } else {
+    using Source = LineSource<T, X::Dim::at(G::along), G::Output::at(G::along)>;
+    constexpr long long lead = Source::low(0);
+    constexpr int count = static_cast<int>(Source::low(width - 1) + 2 - lead);
+    const Index base = line_base<G, width>(c);
+    for_corners<G, axis>(c, image_offset<G, X>(c), T(1), [&](Index offset, T weight) {
+      T value[count];
+      read_line<X, G::along, lead, kLastBase<G, width>, false>(x + offset, base, weight != T(0),
+                                                               T(0), value);
+#pragma unroll
+      for (int e = 0; e < width; ++e) {
+        const Source s(e, base, kLastBase<G, width>);
+        const T low = value[Source::low(e) - lead], high = value[Source::low(e) - lead + 1];
+        add(e, weight * s.weight_low, s.weight_low != T(0) ? low : T(0));
+        add(e, weight * s.weight_high, s.weight_high != T(0) ? high : T(0));
+      }
+    });
+  }
+}
+
+template <class G, class T, int width, class Element, class Coord>
+SINTER_DEVICE void take_nearest(const Element* x, const Coord& c, Resampled<G, T, width>& result) {
+  using X = typename G::X;
+  using Index = typename Coord::Index;
+  constexpr int axis = kLineAxis<G, width>;
+  Index offset = image_offset<G, X>(c);
 #pragma unroll
   for (int d = 2; d < G::Output::size; ++d) {
-    const long long source = static_cast<long long>(c.at[d]) * G::X::Dim::at(d) /
-                             (G::Output::at(d) > 0 ? G::Output::at(d) : 1);
-    offset += static_cast<Index>(source) * static_cast<Index>(G::X::Stride::at(d));
+    constexpr auto source = [](Index o, auto in, auto out) { return o * in / out; };
+    if (d - 2 == axis) continue;
+    const long long in = X::Dim::at(d), out = G::Output::at(d) > 0 ? G::Output::at(d) : 1;
+    const Index o = node_index<G>(c, d);
+    const auto at =
+        in * out < 1LL << 31
+            ? static_cast<Index>(source(o, static_cast<Index>(in), static_cast<Index>(out)))
+            : static_cast<Index>(source(o, in, out));
+    offset += at * static_cast<Index>(X::Stride::at(d));
   }
-  return read<T>(x + offset);
+  if constexpr (axis < 0) {
+    read_neighbours<X, G::along>(x + offset, true, T(0), result.value);
+  } else {
+    constexpr long long in = X::Dim::at(G::along), out = G::Output::at(G::along);
+    T value[(width - 1) * in / out + 1];
+    read_line<X, G::along, 0, kLastBase<G, width>, false>(x + offset, line_base<G, width>(c), true,
+                                                          T(0), value);
+#pragma unroll
+    for (int e = 0; e < width; ++e) result.value[e] = value[e * in / out];
+  }
 }
 
-template <class G, class T, class Element, class Coord>
-SINTER_DEVICE T resample(const Element* x, const Coord& c) {
+template <class G, class T, int width, class Element, class Coord>
+SINTER_DEVICE void resample(const Element* x, const Coord& c, Resampled<G, T, width>& result) {
   if constexpr (G::mode == ResampleMode::maxpool)
-    return window_maximum<G, T>(x, c).value;
+    pool_maximum(x, c, result);
   else if constexpr (G::mode == ResampleMode::bilinear)
-    return interpolate<G, T>(x, c);
+    interpolate(x, c, result);
   else if constexpr (G::mode == ResampleMode::nearest)
-    return nearest<G, T>(x, c);
+    take_nearest(x, c, result);
   else
-    return window_average<G, T>(x, c);
+    pool_average(x, c, result);
 }
 
-// The position of the maximum within its window.
+// The same of one element.
 template <class G, class T, class Element, class Coord>
-SINTER_DEVICE T resample_index(const Element* x, const Coord& c) {
-  return static_cast<T>(window_maximum<G, T>(x, c).position);
+SINTER_DEVICE Resampled<G, T, 1> resample(const Element* x, const Coord& c) {
+  Resampled<G, T, 1> result;
+  resample(x, c, result);
+  return result;
 }
 
 }  // namespace sinter

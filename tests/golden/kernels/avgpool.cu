@@ -5,9 +5,9 @@
 struct Config {
   using Index = int;
   using Extent = sinter::Dims<2, 3, 5, 4>;
-  static constexpr int threads = 256;
+  static constexpr int threads = 32;
   static constexpr int unroll = 1;
-  static constexpr int width = 4;
+  static constexpr int width = 2;
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<60, 20, 4, 1>; };
   struct Resample0 {
     static constexpr auto mode = sinter::ResampleMode::avgpool_exclude_padding;
@@ -15,10 +15,14 @@ struct Config {
     using Window = sinter::Dims<3, 3>;
     using Step = sinter::Dims<2, 2>;
     using Pre = sinter::Dims<1, 1>;
+    using Indices = sinter::Dims<0, 1, 2, 3>;
+    static constexpr int along = 3;
+    static constexpr bool positions = false;
     struct X {
       static constexpr long long offset = 0;
       using Dim = sinter::Dims<2, 3, 9, 7>;
       using Stride = sinter::Dims<189, 63, 7, 1>;
+      static constexpr int aligned = 1;
     };
     using Output = sinter::Dims<2, 3, 5, 4>;
   };
@@ -33,15 +37,18 @@ struct Args {
 template <int width>
 struct Place {
   sinter::Pack<sinter::f32, width> y;
+  sinter::Resampled<Config::Resample0, float, width> resample;
 };
 struct Body {
   template <int width>
   using Place = ::Place<width>;
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
+    sinter::resample(args.x, c, place.resample);
+  }
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Place<width>& place) {
-    const float y = sinter::resample<Config::Resample0, float>(args.x, c);
+    const float y = place.resample.value[e];
     sinter::put(place.y, e, y);
   }
   template <int width>
@@ -51,6 +58,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_resample_e231d9ba(const __grid_constant__ Args args) {
+void sinter_resample_dc9dabec(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

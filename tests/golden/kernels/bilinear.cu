@@ -5,7 +5,7 @@
 struct Config {
   using Index = int;
   using Extent = sinter::Dims<1, 2, 13, 4>;
-  static constexpr int threads = 256;
+  static constexpr int threads = 32;
   static constexpr int unroll = 1;
   static constexpr int width = 4;
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<104, 52, 4, 1>; };
@@ -15,10 +15,14 @@ struct Config {
     using Window = sinter::Dims<1, 1>;
     using Step = sinter::Dims<1, 1>;
     using Pre = sinter::Dims<0, 0>;
+    using Indices = sinter::Dims<0, 1, 2, 3>;
+    static constexpr int along = 3;
+    static constexpr bool positions = false;
     struct X {
       static constexpr long long offset = 0;
       using Dim = sinter::Dims<1, 2, 5, 6>;
       using Stride = sinter::Dims<60, 30, 6, 1>;
+      static constexpr int aligned = 2;
     };
     using Output = sinter::Dims<1, 2, 13, 4>;
   };
@@ -33,15 +37,18 @@ struct Args {
 template <int width>
 struct Place {
   sinter::Pack<sinter::f16, width> y;
+  sinter::Resampled<Config::Resample0, float, width> resample;
 };
 struct Body {
   template <int width>
   using Place = ::Place<width>;
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
+    sinter::resample(args.x, c, place.resample);
+  }
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Place<width>& place) {
-    const float y = sinter::resample<Config::Resample0, float>(args.x, c);
+    const float y = place.resample.value[e];
     sinter::put(place.y, e, y);
   }
   template <int width>
@@ -51,6 +58,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_resample_fb4ea01e(const __grid_constant__ Args args) {
+void sinter_resample_5760fd20(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

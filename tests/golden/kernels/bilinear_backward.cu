@@ -5,9 +5,9 @@
 struct Config {
   using Index = int;
   using Extent = sinter::Dims<1, 2, 5, 6>;
-  static constexpr int threads = 256;
+  static constexpr int threads = 32;
   static constexpr int unroll = 1;
-  static constexpr int width = 2;
+  static constexpr int width = 1;
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<60, 30, 6, 1>; };
   struct ResampleBackward0 {
     static constexpr auto mode = sinter::ResampleMode::bilinear;
@@ -15,10 +15,13 @@ struct Config {
     using Window = sinter::Dims<1, 1>;
     using Step = sinter::Dims<1, 1>;
     using Pre = sinter::Dims<0, 0>;
+    using Indices = sinter::Dims<0, 1, 2, 3>;
+    static constexpr int along = 3;
     struct DY {
       static constexpr long long offset = 0;
       using Dim = sinter::Dims<1, 2, 13, 4>;
       using Stride = sinter::Dims<104, 52, 4, 1>;
+      static constexpr int aligned = 1;
     };
     using Output = sinter::Dims<1, 2, 5, 6>;
   };
@@ -33,15 +36,18 @@ struct Args {
 template <int width>
 struct Place {
   sinter::Pack<sinter::f32, width> y;
+  sinter::Resampled<Config::ResampleBackward0, float, width> resample_backward;
 };
 struct Body {
   template <int width>
   using Place = ::Place<width>;
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
+    sinter::resample_backward(args.dy, c, place.resample_backward);
+  }
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Place<width>& place) {
-    const float y = sinter::resample_backward<Config::ResampleBackward0, float>(args.dy, c);
+    const float y = place.resample_backward.value[e];
     sinter::put(place.y, e, y);
   }
   template <int width>
@@ -51,6 +57,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_resample_backward_f3f36f34(const __grid_constant__ Args args) {
+void sinter_resample_backward_7004ebee(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }
