@@ -90,6 +90,7 @@ int element_cost(const Body& body) {
   constexpr int kRun = 48, kOfRun = 4;
   int cost = 0;
   for (const auto& s : body.statements) {
+    if (s.per_row) continue;
     cost += s.kind == StatementKind::gather   ? 100
             : s.kind == StatementKind::random ? kRun / kOfRun
             : s.arithmetic == DataType::f64   ? 4
@@ -141,31 +142,6 @@ void schedule_pointwise(const KernelSpec& spec, Schedule& s) {
   s.grid = clamp_grid(std::ceil(places / (s.threads * s.unroll)));
 }
 
-// Neighbouring threads hold neighbouring rows: columns of a matrix that are summed up.
-void schedule_across(const KernelSpec& spec, Schedule& s) {
-  const int rank = spec.extent.size();
-  const double rows = elements(spec.extent, 0, spec.kept),
-               columns = elements(spec.extent, spec.kept, rank);
-  s.packing = choose_packing(spec, spec.kept - 1, std::min(8, widest_pack(spec.body)));
-  const int width = s.packing.width;
-  s.threads = 256;
-  s.rows_per_block = power_of_two_from(rows / width, 32);
-  // Narrower blocks, down to a line of memory, where there are few.
-  while (s.rows_per_block > 8 && rows / (width * s.rows_per_block) < kMultiprocessors)
-    s.rows_per_block /= 2;
-  s.threads_per_row = std::min(s.threads / s.rows_per_block, power_of_two_from(columns, 256));
-  s.threads = s.rows_per_block * s.threads_per_row;
-  const int cost = element_cost(spec.body) * width;
-  const int bytes = std::max(1, s.packing.fetched_bytes);
-  s.unroll = power_of_two_to(std::min(kMostCode / std::max(cost, 1), 2 * kFlightBytes / bytes), 8);
-  // With so many registers the compiler leaves all packs of a round under way.
-  const bool light =
-      spec.reductions.size() == 1 &&
-      partial_type(spec.reductions[0].mode, spec.reductions[0].arithmetic) == DataType::f32;
-  if (light && s.threads == 256) s.least_blocks = 4;
-  s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * width)));
-}
-
 // What the loads of one place move, in bytes: those of the row, and those that all rows share;
 // `kept`: of both, what several phases need. `values`: elements of the row.
 struct PlaceBytes {
@@ -195,6 +171,72 @@ PlaceBytes place_bytes(const KernelSpec& spec, const Packing& packing) {
     if (phases[i] > 1) bytes.kept += moved;
   }
   return bytes;
+}
+
+bool computes_doubles(const KernelSpec& spec) {
+  return std::any_of(spec.body.statements.begin(), spec.body.statements.end(),
+                     [](const Statement& s) { return s.arithmetic == DataType::f64; });
+}
+
+// Rows that lie together, of several phases, stay in registers where so few threads side by side
+// that they still move whole lines of memory leave enough others along the rows.
+bool hold_across(const KernelSpec& spec, double columns, Schedule& s) {
+  constexpr int kBytes = 128, kLine = 128;  // that a thread holds; of memory
+  if (!has_later_elements(spec)) return false;
+  const int width = s.packing.width, cost = element_cost(spec.body) * width;
+  const PlaceBytes bytes = place_bytes(spec, s.packing);
+  const int held = std::max(bytes.row, bytes.kept);
+  for (int threads : {256, 512})
+    for (int side = 32; side * width * s.packing.narrowest >= kLine; side /= 2) {
+      const double along = threads / side, each = std::ceil(columns / along);
+      if (side > s.rows_per_block || each * held > kBytes || each * cost > kMostCode) continue;
+      s.resident = true;
+      s.threads = threads;
+      s.rows_per_block = side;
+      s.threads_per_row = static_cast<int>(along);
+      s.prefetch = each * (bytes.row + bytes.weights) <= kBytes;
+      s.renew = each * width > 32;
+      s.unroll = 1;
+      // What a light body computes with the packs fits in 80 registers with them.
+      constexpr int kLight = 6, kThreads = 768;
+      if (element_cost(spec.body) <= kLight && !computes_doubles(spec))
+        s.least_blocks = kThreads / threads;
+      return true;
+    }
+  return false;
+}
+
+// Neighbouring threads hold neighbouring rows: columns of a matrix that are summed up.
+void schedule_across(const KernelSpec& spec, Schedule& s) {
+  const int rank = spec.extent.size();
+  const double rows = elements(spec.extent, 0, spec.kept),
+               columns = elements(spec.extent, spec.kept, rank);
+  s.packing = choose_packing(spec, spec.kept - 1, std::min(8, widest_pack(spec.body)));
+  const int width = s.packing.width;
+  s.threads = 256;
+  s.rows_per_block = power_of_two_from(rows / width, 32);
+  // Narrower blocks, down to a line of memory, where there are few; down to a sector where rows are
+  // long and all surely lies in the second-level cache.
+  constexpr double kCached = 4 << 20;
+  const bool cached = columns >= s.threads && rows * columns * s.packing.narrowest <= kCached;
+  const int least = cached ? 2 : 8;
+  while (s.rows_per_block > least && rows / (width * s.rows_per_block) < kMultiprocessors)
+    s.rows_per_block /= 2;
+  s.threads_per_row = std::min(s.threads / s.rows_per_block, power_of_two_from(columns, 256));
+  s.threads = s.rows_per_block * s.threads_per_row;
+  const int cost = element_cost(spec.body) * width;
+  const int bytes = std::max(1, s.packing.fetched_bytes);
+  s.unroll = power_of_two_to(std::min(kMostCode / std::max(cost, 1), 2 * kFlightBytes / bytes), 8);
+  if (hold_across(spec, columns, s)) {
+    s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * width)));
+    return;
+  }
+  // With so many registers the compiler leaves all packs of a round under way.
+  const bool light =
+      spec.reductions.size() == 1 &&
+      partial_type(spec.reductions[0].mode, spec.reductions[0].arithmetic) == DataType::f32;
+  if (light && s.threads == 256) s.least_blocks = 4;
+  s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * width)));
 }
 
 // Threads for a row so that each has `each` places: whole warps where one is not enough.
@@ -268,11 +310,6 @@ double choose_places(const KernelSpec& spec, int widest, Schedule& s) {
   if (apart && !is_short && choose_skewed_rows(spec, widest, s.packing, s.skew))
     return std::floor((columns - 2) / s.packing.width) + 2;
   return columns / s.packing.width;
-}
-
-bool computes_doubles(const KernelSpec& spec) {
-  return std::any_of(spec.body.statements.begin(), spec.body.statements.end(),
-                     [](const Statement& s) { return s.arithmetic == DataType::f64; });
 }
 
 void schedule_along(const KernelSpec& spec, std::string_view architecture, Schedule& s) {

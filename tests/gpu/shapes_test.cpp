@@ -73,7 +73,8 @@ void dropout_norm(Graph& g, Shape s) {
   const auto r = g.tensor({.name = "r", .dim = {s.rows, s.columns}});
   const auto kept = random_numbers(g, seed, x.dim(), Distribution::bernoulli, false);
   const auto sum = g.output(x * kept * (1 / 0.7) + r, "sum");
-  g.output(layernorm(sum, Tensor{}, Tensor{}, 1e-3), "y");
+  const auto scale = g.tensor({.name = "scale", .dim = {1, s.columns}});
+  g.output(layernorm(sum, scale, scale, 1e-3), "y");
 }
 void noisy_softmax(Graph& g, Shape s) {
   const auto seed = g.tensor({.name = "seed", .dim = {1}, .data_type = i64});
@@ -103,6 +104,30 @@ void dropout_across(Graph& g, Shape s) {
   g.output(x + random_numbers(g, seed, x.dim(), Distribution::normal, false), "noisy");
 }
 
+// Normalised over all rows, about a mean that is large beside the deviations.
+void batchnorm_last(Graph& g, Shape s) {
+  const auto x = g.tensor({.name = "x", .dim = {s.rows, s.columns}});
+  const auto scale = g.tensor({.name = "scale", .dim = {1, s.columns}});
+  const auto n = batchnorm(x + 1000.0, scale, scale, 1e-3);
+  g.output(n.y, "y");
+  g.output(n.mean, "mean", {.data_type = f32});
+  g.output(n.inv_variance, "inv_variance", {.data_type = f32});
+}
+// Channels of 4 images, the columns being their pixels.
+void batchnorm_first(Graph& g, Shape s) {
+  const auto x = g.tensor({.name = "x", .dim = {4, s.rows, s.columns}});
+  const auto scale = g.tensor({.name = "scale", .dim = {1, s.rows, 1}});
+  const auto n = batchnorm(x, scale, scale, 1e-3);
+  g.output(n.y, "y");
+  g.output(n.inv_variance, "inv_variance", {.data_type = f32});
+}
+void instancenorm_last(Graph& g, Shape s) {
+  const auto x = g.tensor(
+      {.name = "x", .dim = {2, s.columns, s.rows}, .stride = {s.rows * s.columns, 1, s.columns}});
+  const auto scale = g.tensor({.name = "scale", .dim = {1, s.columns, 1}});
+  g.output(instancenorm(x, scale, scale, 1e-3), "y");
+}
+
 struct Kind {
   const char* name;
   Make make;
@@ -111,6 +136,9 @@ constexpr Kind kRandomKinds[] = {{"dropout_norm", dropout_norm},
                                  {"noisy_softmax", noisy_softmax},
                                  {"dropout_gradients", dropout_gradients},
                                  {"dropout_across", dropout_across}};
+constexpr Kind kFewResults[] = {{"batchnorm_last", batchnorm_last},
+                                {"batchnorm_first", batchnorm_first},
+                                {"instancenorm_last", instancenorm_last}};
 constexpr Kind kKinds[] = {{"softmax_and_norm", softmax_and_norm},
                            {"residual_norm", residual_norm},
                            {"norm_gradients", norm_gradients},
@@ -190,4 +218,10 @@ TEST_CASE("random numbers in rows of every kind", "[shapes]") {
          {1001, 1003},
          {4097, 8}},
         kRandomKinds);
+}
+
+// So many elements that statistics are those of parts.
+TEST_CASE("norms with few large statistics", "[shapes]") {
+  check({{1 << 17, 8}, {24576, 64}, {12544, 96}, {8200, 130}, {16 * 1009, 72}, {5, 256000}},
+        kFewResults);
 }
