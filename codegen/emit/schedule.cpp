@@ -170,6 +170,14 @@ PlaceBytes place_bytes(const KernelSpec& spec, const Packing& packing) {
     if (!packing.ports[i].weight) bytes.values += values;
     if (phases[i] > 1) bytes.kept += moved;
   }
+  // Numbers that are drawn stay, too; of Bernoulli's there is but a bit each.
+  for (const auto& s : spec.body.statements) {
+    if (s.kind != StatementKind::random || s.per_row) continue;
+    if (s.rng.distribution == Distribution::bernoulli) continue;
+    bytes.row += info(s.arithmetic).bytes * packing.width;
+    bytes.kept += info(s.arithmetic).bytes * packing.width;
+    bytes.values += packing.width;
+  }
   return bytes;
 }
 

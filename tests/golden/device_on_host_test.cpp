@@ -23,8 +23,14 @@ namespace on_device {
 // What NVRTC has built in.
 #define SINTER_DEVICE inline
 #include "support/cuda_builtins.hpp"
-inline double sinpi(double x) { return std::sin(3.14159265358979323846 * x); }
-inline double cospi(double x) { return std::cos(3.14159265358979323846 * x); }
+inline void sincospi(double x, double* sine, double* cosine) {
+  *sine = std::sin(3.14159265358979323846 * x);
+  *cosine = std::cos(3.14159265358979323846 * x);
+}
+inline void sincospif(float x, float* sine, float* cosine) {
+  *sine = static_cast<float>(std::sin(3.14159265358979323846 * x));
+  *cosine = static_cast<float>(std::cos(3.14159265358979323846 * x));
+}
 struct uint2 {
   unsigned x, y;
 };
@@ -373,6 +379,20 @@ TEST_CASE("a pack of random numbers holds those of its elements") {
   check_packs<1, 4>();  // what is left of a row of packs
 }
 
+TEST_CASE("uniform numbers are rounded once") {
+  int wrong = 0;
+  const auto check = [&](unsigned x) {
+    const double exact = (x + 0.5) * 0x1p-32;
+    wrong += device::unit_interval<double>(x) != exact;
+    wrong += device::unit_interval<float>(x) != static_cast<float>(exact);
+  };
+  for (int bit = 0; bit < 32; ++bit)
+    for (int off = -20; off <= 20; ++off) check((1u << bit) + static_cast<unsigned>(off));
+  std::mt19937 random(9);
+  for (int i = 0; i < 100000; ++i) check(static_cast<unsigned>(random()) >> i % 32);
+  CHECK(wrong == 0);
+}
+
 TEST_CASE("Bernoulli's comparison of integers is that of the uniform numbers") {
   constexpr std::uint64_t kEnd = 1ull << 32;
   std::vector<double> probabilities = {0,       -0.0,      1,  0.5, 0.1,       0.9,   0x1p-33,
@@ -386,7 +406,7 @@ TEST_CASE("Bernoulli's comparison of integers is that of the uniform numbers") {
     const std::uint64_t limit = sinter::bernoulli_limit(p);
     REQUIRE(limit <= kEnd);
     const auto holds = [&](std::uint64_t x) {
-      return device::unit_interval(static_cast<unsigned>(x)) < p;
+      return device::unit_interval<double>(static_cast<unsigned>(x)) < p;
     };
     INFO(p << " " << limit);
     CHECK((limit == 0 || holds(limit - 1)));

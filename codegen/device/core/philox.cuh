@@ -2,8 +2,9 @@
 // An element's number depends only on seed, offset and its logical index, never on the schedule.
 // One run of the generator makes the numbers of four elements: a thread that holds packs of
 // neighbours draws all that the pack needs at once, and keeps them where several phases need them.
-// Distributions are computed in double, because (x + 0.5) 2^-32 needs 33 significant bits.
+// (x + 0.5) 2^-32 has up to 33 significant bits and is rounded once, to the type of the result.
 #pragma once
+#include "sinter/device/core/math.cuh"
 #include "sinter/device/core/pack.cuh"
 
 namespace sinter {
@@ -37,7 +38,13 @@ SINTER_DEVICE void philox4x32_10(unsigned long long key, const unsigned long lon
   }
 }
 
-SINTER_DEVICE double unit_interval(unsigned x) { return (x + 0.5) * 0x1p-32; }
+template <class T>
+SINTER_DEVICE T unit_interval(unsigned x) {
+  return static_cast<T>(2ull * x + 1) * T(0x1p-33);
+}
+// Sine and cosine of pi x: a pair of numbers needs both.
+SINTER_DEVICE void turned(float x, float& sine, float& cosine) { sincospif(x, &sine, &cosine); }
+SINTER_DEVICE void turned(double x, double& sine, double& cosine) { sincospi(x, &sine, &cosine); }
 
 // An element of a run.
 struct RandomElement {
@@ -67,7 +74,8 @@ struct Uniform {
   double minimum, maximum;
   template <class T>
   SINTER_DEVICE T value(const RandomElement& e) const {
-    return static_cast<T>(minimum + (maximum - minimum) * unit_interval(e.bits()));
+    const T low = static_cast<T>(minimum), high = static_cast<T>(maximum);
+    return low + (high - low) * unit_interval<T>(e.bits());
   }
 };
 
@@ -76,11 +84,13 @@ struct Normal {
   double mean, stddev;
   template <class T>
   SINTER_DEVICE T value(const RandomElement& e) const {
-    const double radius_u = unit_interval(e.lane & 2 ? e.block.lane[2] : e.block.lane[0]);
-    const double angle_u = unit_interval(e.lane & 2 ? e.block.lane[3] : e.block.lane[1]);
-    const double radius = ::sqrt(-2.0 * ::log(radius_u));
-    const double direction = e.lane & 1 ? sinpi(2.0 * angle_u) : cospi(2.0 * angle_u);
-    return static_cast<T>(mean + stddev * (radius * direction));
+    const T radius_u = unit_interval<T>(e.lane & 2 ? e.block.lane[2] : e.block.lane[0]);
+    const T angle_u = unit_interval<T>(e.lane & 2 ? e.block.lane[3] : e.block.lane[1]);
+    const T radius = math::sqrt(T(-2) * math::log(radius_u));
+    T sine, cosine;
+    turned(T(2) * angle_u, sine, cosine);
+    const T direction = e.lane & 1 ? sine : cosine;
+    return static_cast<T>(mean) + static_cast<T>(stddev) * (radius * direction);
   }
 };
 
