@@ -173,10 +173,10 @@ bool BodyText::drawn(int i) const {
 
 std::string BodyText::draw(int i) const {
   const Statement& s = statement(i);
-  return fmt::format("sinter::draw<Config::{}, {}, {}, width>({}, {}, c, place.random.{}, {})",
+  return fmt::format("sinter::draw<Config::{}, {}, {}, {}, width>({}, {}, c, place.random.{}, {})",
                      random_access_name(name(i)), packing_->dim,
-                     packing_->drawn[static_cast<std::size_t>(i)], integer(s.port),
-                     integer(s.port2), name(i), distribution(s.rng));
+                     packing_->drawn[static_cast<std::size_t>(i)], packing_->runs_beside,
+                     integer(s.port), integer(s.port2), name(i), distribution(s.rng));
 }
 
 std::string BodyText::random(int i) const {

@@ -32,6 +32,7 @@ struct Packing {
   // By statement of the body: 0 where no random numbers are drawn for a whole place, else how many
   // neighbours surely belong to one run of the generator: 1, 2 or 4.
   std::vector<int> drawn;
+  int runs_beside = 4;  // of these runs, that go side by side at the most; a power of two
 };
 
 // Of shared memory, that a warp's epilogue of a contraction on tensor cores takes: struct Slab of

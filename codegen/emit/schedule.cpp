@@ -371,6 +371,8 @@ void schedule_along(const KernelSpec& spec, std::string_view architecture, Sched
     const bool limited =
         s.threads > 256 || (s.threads == 256 && s.blocks_per_row == 1 && numbers <= 32);
     if (limited && least * s.threads <= kThreadsTogether) s.least_blocks = least;
+    // Beside what is held there is room for one run of random numbers.
+    if (s.threads > 256) s.packing.runs_beside = 1;
   }
   if (!s.resident || s.blocks_per_row > 1)  // what has no clusters streams such rows
     s.unroll = power_of_two_to(

@@ -348,7 +348,7 @@ TEST_CASE("device distributions follow the element's lane and counter") {
 }
 
 // Packs of `width` neighbours that start at any multiple of `together`.
-template <int width, int together>
+template <int width, int together, int beside = 4>
 void check_packs() {
   const device::Bernoulli bernoulli{sinter::bernoulli_limit(0.3)};
   const device::Normal normal{1, 2};
@@ -356,8 +356,8 @@ void check_packs() {
   for (int first = 0; first < 32; first += together) {
     device::RandomBits<width> bits;
     device::RandomPack<double, width> numbers;
-    device::draw<Line, 0, together, width>(42, 7, line_at(first), bits, bernoulli);
-    device::draw<Line, 0, together, width>(42, 7, line_at(first), numbers, normal);
+    device::draw<Line, 0, together, beside, width>(42, 7, line_at(first), bits, bernoulli);
+    device::draw<Line, 0, together, beside, width>(42, 7, line_at(first), numbers, normal);
     for (int e = 0; e < width; ++e) {
       const auto c = line_at(first + e);
       wrong += device::drawn<float>(bits, e) != device::random<float, Line>(42, 7, c, bernoulli);
@@ -376,6 +376,8 @@ TEST_CASE("a pack of random numbers holds those of its elements") {
   check_packs<8, 2>();
   check_packs<8, 4>();
   check_packs<16, 4>();
+  check_packs<16, 4, 1>();
+  check_packs<8, 1, 2>();
   check_packs<1, 4>();  // what is left of a row of packs
 }
 

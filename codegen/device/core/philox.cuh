@@ -132,26 +132,30 @@ SINTER_DEVICE void renew(RandomBits<width>& pack) {
 }
 
 // The numbers of `width` elements at `c` and after it along `dim`, of which `together` surely belong
-// to one run. `Access` gives the logical index.
-template <class Access, int dim, int together, int width, class Coord, class Pack,
+// to one run. `Access` gives the logical index. At most `beside` runs go side by side.
+template <class Access, int dim, int together, int beside, int width, class Coord, class Pack,
           class Distribution>
 SINTER_DEVICE void draw(long long seed, long long offset, const Coord& c, Pack& pack,
                         const Distribution& distribution) {
-  constexpr int each = together < width ? together : width, runs = width / each;
-  unsigned long long counter[runs];
-  int lane[runs];
+  constexpr int each = together < width ? together : width, all = width / each,
+                runs = beside < all ? beside : all;
 #pragma unroll
-  for (int r = 0; r < runs; ++r) {
-    const long long index = logical_index<Access>(neighbour<dim>(c, r * each));
-    counter[r] =
-        static_cast<unsigned long long>(offset) + static_cast<unsigned long long>(index) / 4;
-    lane[r] = static_cast<int>(index & (4 - each));
+  for (int first = 0; first < width; first += runs * each) {
+    unsigned long long counter[runs];
+    int lane[runs];
+#pragma unroll
+    for (int r = 0; r < runs; ++r) {
+      const long long index = logical_index<Access>(neighbour<dim>(c, first + r * each));
+      counter[r] =
+          static_cast<unsigned long long>(offset) + static_cast<unsigned long long>(index) / 4;
+      lane[r] = static_cast<int>(index & (4 - each));
+    }
+    Philox4 x[runs];
+    philox4x32_10(static_cast<unsigned long long>(seed), counter, x);
+#pragma unroll
+    for (int e = 0; e < runs * each; ++e)
+      pack.take(first + e, RandomElement{x[e / each], lane[e / each] + e % each}, distribution);
   }
-  Philox4 x[runs];
-  philox4x32_10(static_cast<unsigned long long>(seed), counter, x);
-#pragma unroll
-  for (int e = 0; e < width; ++e)
-    pack.take(e, RandomElement{x[e / each], lane[e / each] + e % each}, distribution);
 }
 
 // The number of one element.
@@ -159,7 +163,7 @@ template <class T, class Access, class Coord, class Distribution>
 SINTER_DEVICE T random(long long seed, long long offset, const Coord& c,
                        const Distribution& distribution) {
   RandomPack<T, 1> pack;
-  draw<Access, -1, 1, 1>(seed, offset, c, pack, distribution);
+  draw<Access, -1, 1, 1, 1>(seed, offset, c, pack, distribution);
   return pack.at[0];
 }
 

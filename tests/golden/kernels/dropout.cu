@@ -46,9 +46,9 @@ struct Body {
   static constexpr bool draws = true;
   template <int width>
   SINTER_DEVICE static void draw(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::draw<Config::MaskIndex, 1, 4, width>(sinter::integer<Config::SeedAccess>(args.seed), args.offset, c, place.random.mask, sinter::Bernoulli{3865470566ull});
-    sinter::draw<Config::NoiseIndex, 1, 4, width>(args.noise_seed, args.offset, c, place.random.noise, sinter::Normal{0.0, 0x1.999999999999ap-4});
-    sinter::draw<Config::JitterIndex, 1, 4, width>(args.noise_seed, args.offset, c, place.random.jitter, sinter::Uniform{-0x1p-1, 0x1p-2});
+    sinter::draw<Config::MaskIndex, 1, 4, 4, width>(sinter::integer<Config::SeedAccess>(args.seed), args.offset, c, place.random.mask, sinter::Bernoulli{3865470566ull});
+    sinter::draw<Config::NoiseIndex, 1, 4, 4, width>(args.noise_seed, args.offset, c, place.random.noise, sinter::Normal{0.0, 0x1.999999999999ap-4});
+    sinter::draw<Config::JitterIndex, 1, 4, 4, width>(args.noise_seed, args.offset, c, place.random.jitter, sinter::Uniform{-0x1p-1, 0x1p-2});
   }
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Place<width>& place) {
@@ -68,6 +68,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_rng_mul_add_bfac9ea3(const __grid_constant__ Args args) {
+void sinter_rng_mul_add_efe14feb(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }
