@@ -1,5 +1,8 @@
 #include "emit/body_text.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 #include "emit/gathering.hpp"
 #include "emit/spelling.hpp"
 #include "plan/liveness.hpp"
@@ -11,7 +14,28 @@ const std::string& at(const std::vector<std::string>& names, int i) {
   return names[static_cast<std::size_t>(i)];
 }
 
+// The struct of philox.cuh.
+std::string distribution(const RngAttributes& rng) {
+  const auto number = [](double x) { return literal(x, DataType::f64); };
+  switch (rng.distribution) {
+    case Distribution::bernoulli:
+      return fmt::format("sinter::Bernoulli{{{}ull}}", bernoulli_limit(rng.probability));
+    case Distribution::uniform:
+      return fmt::format("sinter::Uniform{{{}, {}}}", number(rng.minimum), number(rng.maximum));
+    default:
+      return fmt::format("sinter::Normal{{{}, {}}}", number(rng.mean), number(rng.stddev));
+  }
+}
+
 }  // namespace
+
+// Both steps are exact: multiplying by a power of two, and subtracting 0.5 from what is not smaller
+// and below 2^32. What is smaller gives 0 however it is rounded.
+std::uint64_t bernoulli_limit(double probability) {
+  const double limit = std::ceil(probability * 0x1p32 - 0.5);
+  if (!(limit > 0)) return 0;  // NaN, too
+  return static_cast<std::uint64_t>(std::min(limit, 0x1p32));
+}
 
 std::string random_access_name(const std::string& value_name) {
   return pascal_case(value_name) + "Index";
@@ -150,20 +174,25 @@ std::string BodyText::integer(int port) const {
                      at(kernel_.port, port));
 }
 
-std::string BodyText::random(const Statement& s, int i) const {
-  double first = s.rng.probability;
-  std::string second;
-  if (s.rng.distribution == Distribution::uniform) {
-    first = s.rng.minimum;
-    second = ", " + literal(s.rng.maximum, DataType::f64);
-  } else if (s.rng.distribution == Distribution::normal) {
-    first = s.rng.mean;
-    second = ", " + literal(s.rng.stddev, DataType::f64);
-  }
-  return fmt::format("sinter::random_{}<{}>({}, {}, sinter::logical_index<Config::{}>(c), {}{})",
-                     sinter::name(s.rng.distribution), value_type(s.arithmetic), integer(s.port),
-                     integer(s.port2), random_access_name(name(i)), literal(first, DataType::f64),
-                     second);
+bool BodyText::drawn(int i) const {
+  return packing_ && !packing_->drawn.empty() && packing_->drawn[static_cast<std::size_t>(i)] > 0;
+}
+
+std::string BodyText::draw(int i) const {
+  const Statement& s = statement(i);
+  return fmt::format("sinter::draw<Config::{}, {}, {}, {}, width>({}, {}, c, place.random.{}, {})",
+                     random_access_name(name(i)), packing_->dim,
+                     packing_->drawn[static_cast<std::size_t>(i)], packing_->runs_beside,
+                     integer(s.port), integer(s.port2), name(i), distribution(s.rng));
+}
+
+std::string BodyText::random(int i) const {
+  const Statement& s = statement(i);
+  if (drawn(i))
+    return fmt::format("sinter::drawn<{}>(place.random.{}, e)", value_type(s.arithmetic), name(i));
+  return fmt::format("sinter::random<{}, Config::{}>({}, {}, c, {})", value_type(s.arithmetic),
+                     random_access_name(name(i)), integer(s.port), integer(s.port2),
+                     distribution(s.rng));
 }
 
 std::string BodyText::gather_operands(const Gather& g) const {
@@ -211,7 +240,7 @@ std::string BodyText::expression(int i) const {
     case StatementKind::convert:
       return convert(s);
     case StatementKind::random:
-      return random(s, i);
+      return random(i);
     case StatementKind::gather:
       return gather(s, i);
     case StatementKind::accumulator:

@@ -1,5 +1,6 @@
 // The statements of a body as text, one named value a line.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,10 @@ class BodyText {
   bool gathered(int i) const;
   // "sinter::resample(args.x, c, place.resample);"
   std::string fetch_gathered(int gather) const;
+  // True for random numbers that are drawn for a whole place.
+  bool drawn(int i) const;
+  // The call that draws them.
+  std::string draw(int i) const;
   // "const float y = ...;", or the store or reduce.
   void print(TextWriter& out, int i) const;
   // "y = ...;" for a value that is declared elsewhere.
@@ -47,7 +52,7 @@ class BodyText {
   std::string load(const Statement& s, int i) const;
   std::string pointwise(const Statement& s) const;
   std::string convert(const Statement& s) const;
-  std::string random(const Statement& s, int i) const;
+  std::string random(int i) const;
   std::string gather(const Statement& s, int i) const;
   std::string gather_operands(const Gather& g) const;
   std::string integer(int port) const;
@@ -58,6 +63,9 @@ class BodyText {
   const Packing* packing_;
   std::vector<std::string> names_;
 };
+
+// The least x for which (x + 0.5) 2^-32 < probability does not hold, up to 2^32.
+std::uint64_t bernoulli_limit(double probability);
 
 // The struct in Config that gives a random statement its logical index.
 std::string random_access_name(const std::string& value_name);

@@ -54,6 +54,7 @@ void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const Kernel
   out.line("using Place = ::Place<width>;");
   const std::set<int> loads = packed_ports(body, live, StatementKind::load);
   print_moves(out, names, "fetch", "", loads, "fetch");
+  print_draws(out, body, drawn_numbers(body, live));
   if (engine && engine->prefetch) {
     std::set<int> of_tile;
     for (int p : loads)

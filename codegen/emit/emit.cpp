@@ -114,6 +114,7 @@ void print_pointwise(TextWriter& out, const KernelSpec& spec, const KernelNames&
         body.gathered(i) && gathered_with(spec, number) == number)
       gathered.push_back(body.fetch_gathered(number));
   print_moves(out, names, "fetch", "", loads, "fetch", gathered);
+  print_draws(out, body, drawn_numbers(body, live));
   out.line("template <int width>");
   out.open(
       "SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, "
@@ -229,6 +230,10 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
   Schedule schedule = choose_schedule(spec, architecture);
   if (engine) use_tensor_cores(engine->engine, schedule);
   if (mma) use_mma(mma->engine, schedule);
+  for (const auto& s : spec.body.statements)
+    schedule.packing.drawn.push_back(s.kind == StatementKind::random
+                                         ? drawn_together(spec, schedule.packing, schedule.skew, s)
+                                         : 0);
   const bool packs = spec.family != Family::contraction || schedule.tensor_cores || schedule.mma;
   const BodyText body(spec, names, spec.body, packs ? &schedule.packing : nullptr),
       a(spec, names, spec.a, schedule.mma ? &schedule.mma->a.packing : nullptr),
@@ -248,18 +253,18 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
   out.blank();
   switch (spec.family) {
     case Family::pointwise:
-      print_place(out, spec, names, schedule);
+      print_place(out, spec, names, schedule, body);
       if (schedule.tiling.on) print_tiles(out, spec, names, schedule);
       print_pointwise(out, spec, names, body);
       break;
     case Family::rowwise: {
       print_reductions(out, spec, names);
-      print_place(out, spec, names, schedule);
+      print_place(out, spec, names, schedule, body);
       print_row_place(out, spec, names, body);
       std::string phases;
-      std::set<int> fetched;
+      Known known;
       for (int p = 0; p < spec.phases; ++p) {
-        print_phase(out, names, body, schedule, p, !spec.columns.empty(), fetched);
+        print_phase(out, names, body, schedule, p, !spec.columns.empty(), known);
         phases += fmt::format("{}Phase{}", p ? ", " : "", p);
       }
       out.line("using Phases = sinter::List<{}>;", phases);
@@ -268,7 +273,7 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
     }
     case Family::contraction:
       if (schedule.tensor_cores) {
-        print_place(out, spec, names, schedule);
+        print_place(out, spec, names, schedule, body);
         print_boxed_operand(out, schedule.tensor_cores->a, "OperandA", "map_a");
         print_boxed_operand(out, schedule.tensor_cores->b, "OperandB", "map_b");
         if (const auto& b2 = schedule.tensor_cores->b2)
@@ -278,7 +283,7 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
       }
       if (spec.rows.on) out.line("using Rows = {};", rows_type(spec, names));
       if (schedule.mma) {
-        print_place(out, spec, names, schedule);
+        print_place(out, spec, names, schedule, body);
         print_mma_operand(out, spec, names, a, schedule.mma->a, "OperandA");
         print_mma_operand(out, spec, names, b, schedule.mma->b, "OperandB");
         print_packed_epilogue(out, spec, names, body, nullptr);

@@ -161,6 +161,18 @@ bool aligned_alike(const KernelSpec& spec, const KernelPort& p, const KernelPort
   return true;
 }
 
+int drawn_together(const KernelSpec& spec, const Packing& packing, int skew, const Statement& s) {
+  const int width = std::min(4, packing.width);
+  if (s.per_row) return 0;
+  if (packing.dim < 0 || common_step(spec, s.access, packing.dim, packing.width) != 1) return 1;
+  KernelPort indices;  // a run is what 16 bytes would be of a tensor of 4-byte elements
+  indices.type = DataType::i32;
+  indices.access = s.access;
+  if (skew < 0) return alignment(spec, indices, packing.dim, width);
+  const KernelPort& by = spec.ports[static_cast<std::size_t>(skew)];
+  return aligned_alike(spec, indices, by, width) ? width : 1;
+}
+
 std::vector<int> ports_of_rows(const KernelSpec& spec, const Packing& packing) {
   std::vector<int> ports;
   for (std::size_t i = 0; i < spec.ports.size(); ++i)

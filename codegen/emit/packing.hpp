@@ -34,9 +34,13 @@ struct Packing {
   int width = 1;  // how many; divides the extent, but for a domain of one index or where clipped
   std::vector<PortPack> ports;
   std::vector<GatherPack> gathers;  // pointwise; empty: none is gathered together
-  bool clipped = false;   // packs may reach out of their row, where elements do not count
-  int narrowest = 1;      // bytes of an element of the narrowest type that is packed
-  int fetched_bytes = 0;  // that the loads of one place move
+  bool clipped = false;             // packs may reach out of their row, where elements do not count
+  int narrowest = 1;                // bytes of an element of the narrowest type that is packed
+  int fetched_bytes = 0;            // that the loads of one place move
+  // By statement of the body: 0 where no random numbers are drawn for a whole place, else how many
+  // neighbours surely belong to one run of the generator: 1, 2 or 4.
+  std::vector<int> drawn;
+  int runs_beside = 4;  // of these runs, that go side by side at the most; a power of two
 };
 
 // Of shared memory, that a warp's epilogue of a contraction on tensor cores takes: struct Slab of
@@ -55,6 +59,9 @@ std::int64_t common_step(const KernelSpec& spec, const Access& a, int dim, int w
 // The most elements, a power of two up to `width`, that lie aligned at every place whose index
 // along `dim` is a multiple of the width.
 int alignment(const KernelSpec& spec, const KernelPort& p, int dim, int width);
+
+// What Packing::drawn says of a random statement. `skew`: as in Schedule.
+int drawn_together(const KernelSpec& spec, const Packing& packing, int skew, const Statement& s);
 
 // Whether packs that are aligned in one of the ports are so in the other, wherever they start.
 bool aligned_alike(const KernelSpec& spec, const KernelPort& p, const KernelPort& other, int width);

@@ -30,6 +30,20 @@ void print_ahead(TextWriter& out, const KernelNames& names, const std::vector<in
   out.close("};");
 }
 
+// The random numbers of a place.
+void print_random(TextWriter& out, const BodyText& body) {
+  const auto drawn =
+      drawn_numbers(body, std::vector<bool>(static_cast<std::size_t>(body.size()), true));
+  if (drawn.empty()) return;
+  out.open("struct Random {{");
+  for (int i : drawn)
+    if (const Statement& s = body.statement(i); s.rng.distribution == Distribution::bernoulli)
+      out.line("sinter::RandomBits<width> {};", body.name(i));
+    else
+      out.line("sinter::RandomPack<{}, width> {};", value_type(s.arithmetic), body.name(i));
+  out.close("} random;");
+}
+
 }  // namespace
 
 // All live statements in order.
@@ -40,7 +54,7 @@ void print_statements(TextWriter& out, const BodyText& body, const std::vector<b
 
 // What a thread holds at one place of the domain.
 void print_place(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                 const Schedule& schedule) {
+                 const Schedule& schedule, const BodyText& body) {
   const Packing& packing = schedule.packing;
   out.line("template <int width>");
   out.open("struct Place {{");
@@ -65,6 +79,7 @@ void print_place(TextWriter& out, const KernelSpec& spec, const KernelNames& nam
         packing.gathers[i].together && gathered_with(spec, number) == number)
       out.line("sinter::Resampled<Config::{}, {}, width> {};", names.gather[i],
                value_type(arithmetic_of(spec, number)), names.gathered[i]);
+  print_random(out, body);
   if (schedule.ring > 0) {
     print_ahead(out, names, ports_of_rows(spec, packing));
   } else if (spec.slots > 0) {
@@ -94,6 +109,30 @@ void print_moves(TextWriter& out, const KernelNames& names, std::string_view ver
   }
   for (const auto& line : more) out.line("{}", line);
   out.close("}");
+}
+
+void print_draws(TextWriter& out, const BodyText& body, const std::vector<int>& first,
+                 const std::vector<int>& again) {
+  const auto print = [&](std::string_view function, std::string_view flag,
+                         const std::vector<int>& drawn) {
+    if (drawn.empty()) return;
+    out.line("static constexpr bool {} = true;", flag);
+    out.line("template <int width>");
+    out.open(
+        "SINTER_DEVICE static void {}(const Args& args, const Coord& c, Place<width>& place) {{",
+        function);
+    for (int i : drawn) out.line("{};", body.draw(i));
+    out.close("}");
+  };
+  print("draw", "draws", first);
+  print("draw_again", "draws_again", again);
+}
+
+std::vector<int> drawn_numbers(const BodyText& body, const std::vector<bool>& live) {
+  std::vector<int> numbers;
+  for (int i = 0; i < body.size(); ++i)
+    if (live[static_cast<std::size_t>(i)] && body.drawn(i)) numbers.push_back(i);
+  return numbers;
 }
 
 void print_prefetch(TextWriter& out, const KernelNames& names, const std::set<int>& ports) {

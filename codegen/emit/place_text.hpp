@@ -12,7 +12,7 @@ void print_statements(TextWriter& out, const BodyText& body, const std::vector<b
 
 // struct Place.
 void print_place(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                 const Schedule& schedule);
+                 const Schedule& schedule, const BodyText& body);
 
 // A function that moves packs between memory and a place: `ports` through `verb`, then `more`
 // lines.
@@ -20,8 +20,16 @@ void print_moves(TextWriter& out, const KernelNames& names, std::string_view ver
                  std::string_view constness, const std::set<int>& ports, std::string_view function,
                  const std::vector<std::string>& more = {});
 
+// The functions that draw random numbers, those of `first` and those of `again`, where there are
+// any.
+void print_draws(TextWriter& out, const BodyText& body, const std::vector<int>& first,
+                 const std::vector<int>& again = {});
+
 // A function that asks for what lies at a place to come to the cache.
 void print_prefetch(TextWriter& out, const KernelNames& names, const std::set<int>& ports);
+
+// The live random statements whose numbers are drawn for whole places.
+std::vector<int> drawn_numbers(const BodyText& body, const std::vector<bool>& live);
 
 // The ports of the packed loads or stores among the statements; those that pass through a tile, or
 // those that do not.

@@ -103,9 +103,9 @@ void print_row_place(TextWriter& out, const KernelSpec& spec, const KernelNames&
 }
 
 // Everything that a phase's stores and reduces need. Values of the row become members, where the
-// elements and the stores of the row find them. `fetched`: the ports of the phases before.
+// elements and the stores of the row find them.
 void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body,
-                 const Schedule& schedule, int phase, bool columns, std::set<int>& fetched) {
+                 const Schedule& schedule, int phase, bool columns, Known& known) {
   const Packing& packing = schedule.packing;
   const std::vector<bool> live = live_statements(body.body(), effects(body.body(), phase));
   std::vector<int> row, element, row_stores;
@@ -123,9 +123,12 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
   std::set<int> first, weights, again;
   for (int p : packed_ports(body, live, StatementKind::load)) {
     const PortPack& pack = packing.ports[static_cast<std::size_t>(p)];
-    (fetched.count(p) ? again : pack.weight || pack.late ? weights : first).insert(p);
-    fetched.insert(p);
+    (known.fetched.count(p) ? again : pack.weight || pack.late ? weights : first).insert(p);
+    known.fetched.insert(p);
   }
+  std::vector<int> drawn, drawn_again;
+  for (int i : drawn_numbers(body, live))
+    (known.drawn.insert(i).second ? drawn : drawn_again).push_back(i);
 
   out.open("struct Phase{} {{", phase);
   out.line("static constexpr int number = {};", phase);
@@ -142,6 +145,7 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
   print_moves(out, names, "fetch", "", first, "fetch");
   print_moves(out, names, "fetch", "", weights, "fetch_weights");
   print_moves(out, names, "fetch", "", again, "refetch");
+  print_draws(out, body, drawn, drawn_again);
   if (schedule.skew >= 0) {
     const bool anywhere = std::none_of(element.begin(), element.end(), [&](int i) {
       return reaches_memory(body.statement(i)) && !body.packed(i);
@@ -151,12 +155,16 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
     print_cut(out, names, packing, again, "cut_weights_again");
   }
   out.line("template <int width>");
-  if (again.empty()) {
+  std::vector<std::string> renewed;
+  for (int p : again) renewed.push_back(names.port[static_cast<std::size_t>(p)]);
+  for (int i : drawn_again)
+    if (body.statement(i).rng.distribution == Distribution::bernoulli)
+      renewed.push_back("random." + body.name(i));
+  if (renewed.empty()) {
     out.line("SINTER_DEVICE static void renew(Place<width>& place) {{}}");
   } else {
     out.open("SINTER_DEVICE static void renew(Place<width>& place) {{");
-    for (int p : again)
-      out.line("sinter::renew(place.{});", names.port[static_cast<std::size_t>(p)]);
+    for (const auto& name : renewed) out.line("sinter::renew(place.{});", name);
     out.close("}");
   }
   out.line("template <int width>");

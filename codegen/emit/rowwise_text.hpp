@@ -16,9 +16,13 @@ void print_column_stores(TextWriter& out, const KernelSpec& spec, const KernelNa
 void print_row_place(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
                      const BodyText& body);
 
+// What the phases before have put into a place: ports, and statements that draw numbers.
+struct Known {
+  std::set<int> fetched, drawn;
+};
+
 // Everything that a phase's stores and reduces need. `columns`: values are reduced down them, too.
-// `fetched`: the ports of the phases before.
 void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body,
-                 const Schedule& schedule, int phase, bool columns, std::set<int>& fetched);
+                 const Schedule& schedule, int phase, bool columns, Known& known);
 
 }  // namespace sinter

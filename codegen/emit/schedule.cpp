@@ -85,15 +85,19 @@ bool needs_wide_index(const KernelSpec& spec) {
   return !(most < kNarrow);
 }
 
-// What an element costs to compute, in simple instructions, roughly.
+// What an element costs to compute, in simple instructions, roughly. Random numbers are mostly
+// drawn for four neighbours at once: ten rounds of two products and two differences.
 int element_cost(const KernelSpec& spec, const Body& body) {
-  constexpr int kRandom = 100;
+  constexpr int kRun = 48, kOfRun = 4;
   int cost = 0;
   for (const auto& s : body.statements) {
-    const int single = s.kind == StatementKind::gather   ? gather_cost(spec, s.gather)
-                       : s.kind == StatementKind::random ? kRandom
-                                                         : 1;
-    cost += s.arithmetic == DataType::f64 && s.kind != StatementKind::random ? 4 * single : single;
+    if (s.per_row) continue;
+    if (s.kind == StatementKind::random) {
+      cost += kRun / kOfRun;
+      continue;
+    }
+    const int single = s.kind == StatementKind::gather ? gather_cost(spec, s.gather) : 1;
+    cost += s.arithmetic == DataType::f64 ? 4 * single : single;
   }
   return cost;
 }
@@ -175,7 +179,20 @@ PlaceBytes place_bytes(const KernelSpec& spec, const Packing& packing) {
     if (!apart) bytes.values += values;
     if (phases[i] > 1) bytes.kept += moved;
   }
+  // Numbers that are drawn stay, too; of Bernoulli's there is but a bit each.
+  for (const auto& s : spec.body.statements) {
+    if (s.kind != StatementKind::random || s.per_row) continue;
+    if (s.rng.distribution == Distribution::bernoulli) continue;
+    bytes.row += info(s.arithmetic).bytes * packing.width;
+    bytes.kept += info(s.arithmetic).bytes * packing.width;
+    bytes.values += packing.width;
+  }
   return bytes;
+}
+
+bool computes_doubles(const KernelSpec& spec) {
+  return std::any_of(spec.body.statements.begin(), spec.body.statements.end(),
+                     [](const Statement& s) { return s.arithmetic == DataType::f64; });
 }
 
 // Rows that lie together, of several phases, stay in registers where so few threads side by side
@@ -197,6 +214,10 @@ bool hold_across(const KernelSpec& spec, double columns, Schedule& s) {
       s.prefetch = each * (bytes.row + bytes.weights) <= kBytes;
       s.renew = each * width > 32;
       s.unroll = 1;
+      // What a light body computes with the packs fits in 80 registers with them.
+      constexpr int kLight = 6, kThreads = 768;
+      if (element_cost(spec, spec.body) <= kLight && !computes_doubles(spec))
+        s.least_blocks = kThreads / threads;
       return true;
     }
   return false;
@@ -211,19 +232,23 @@ void schedule_across(const KernelSpec& spec, Schedule& s) {
   const int width = s.packing.width;
   s.threads = 256;
   s.rows_per_block = power_of_two_from(rows / width, 32);
-  // Narrower blocks, down to a line of memory, where there are few.
-  while (s.rows_per_block > 8 && rows / (width * s.rows_per_block) < kMultiprocessors)
+  // Narrower blocks, down to a line of memory, where there are few; down to a sector where rows are
+  // long and all surely lies in the second-level cache.
+  constexpr double kCached = 4 << 20;
+  const bool cached = columns >= s.threads && rows * columns * s.packing.narrowest <= kCached;
+  const int least = cached ? 2 : 8;
+  while (s.rows_per_block > least && rows / (width * s.rows_per_block) < kMultiprocessors)
     s.rows_per_block /= 2;
   s.threads_per_row = std::min(s.threads / s.rows_per_block, power_of_two_from(columns, 256));
   s.threads = s.rows_per_block * s.threads_per_row;
   const int cost = element_cost(spec, spec.body) * width;
   const int bytes = std::max(1, s.packing.fetched_bytes);
   s.unroll = power_of_two_to(std::min(kMostCode / std::max(cost, 1), 2 * kFlightBytes / bytes), 8);
-  // With so many registers the compiler leaves all packs of a round under way.
   if (hold_across(spec, columns, s)) {
     s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * width)));
     return;
   }
+  // With so many registers the compiler leaves all packs of a round under way.
   const bool light =
       spec.reductions.size() == 1 &&
       partial_type(spec.reductions[0].mode, spec.reductions[0].arithmetic) == DataType::f32;
@@ -324,11 +349,6 @@ double choose_places(const KernelSpec& spec, int widest, Schedule& s) {
   return columns / s.packing.width;
 }
 
-bool computes_doubles(const KernelSpec& spec) {
-  return std::any_of(spec.body.statements.begin(), spec.body.statements.end(),
-                     [](const Statement& s) { return s.arithmetic == DataType::f64; });
-}
-
 // `late`: what many rows share is not held with the row; true only where there is such a thing.
 bool schedule_along(const KernelSpec& spec, std::string_view architecture, bool late, Schedule& s) {
   const double rows = elements(spec.extent, 0, spec.kept),
@@ -389,6 +409,8 @@ bool schedule_along(const KernelSpec& spec, std::string_view architecture, bool 
     const bool limited =
         s.threads > 256 || (s.threads == 256 && s.blocks_per_row == 1 && numbers <= 32);
     if (limited && least * s.threads <= kThreadsTogether) s.least_blocks = least;
+    // Beside what is held there is room for one run of random numbers.
+    if (s.threads > 256) s.packing.runs_beside = 1;
   }
   if (!s.resident || s.blocks_per_row > 1)  // what has no clusters streams such rows
     s.unroll = power_of_two_to(
@@ -420,7 +442,7 @@ void schedule_columns(const KernelSpec& spec, Schedule& s) {
   constexpr double kLeastBusy = 0.85;   // of a row's warps
   // Numbers that a thread holds beside what else it needs, and threads of a multiprocessor.
   constexpr double kMostNumbers = 48, kFewNumbers = 20, kThreads = 1024, kMoreThreads = 1280;
-  constexpr int kLittleCode = 24;
+  constexpr std::size_t kLittleCode = 24;  // statements
   const int rank = spec.extent.size();
   const double rows = elements(spec.extent, 0, spec.kept),
                columns = elements(spec.extent, spec.kept, rank);
@@ -442,7 +464,7 @@ void schedule_columns(const KernelSpec& spec, Schedule& s) {
   const bool one_warp = columns <= kShortRow || idle;
   // With 48 registers there are more threads: 5120 columns in 64 instead of 78 us.
   const bool light =
-      !doubles && numbers <= kFewNumbers && element_cost(spec, spec.body) <= kLittleCode;
+      !doubles && numbers <= kFewNumbers && spec.body.statements.size() <= kLittleCode;
   const double together = idle ? kThreads / 2 : light ? kMoreThreads : kThreads;
   const double threads = std::min(together / blocks, 1024.0);
   s.threads_per_row = threads_for(places, std::ceil(places / (one_warp ? 32 : threads)));

@@ -135,7 +135,7 @@ int finish_parts(KernelSpec& spec, BodyCopy& body, const KernelPort& partials, R
     result = body.add(std::move(root));
     if (arithmetic != type) result = body.add_convert(result, arithmetic, arithmetic, label);
   }
-  spec.phases = 2;
+  spec.phases = std::max(spec.phases, 2);
   return result;
 }
 

@@ -10,6 +10,7 @@
 #include "planner/body_copy.hpp"
 #include "planner/columns.hpp"
 #include "planner/domain.hpp"
+#include "planner/statistics.hpp"
 
 namespace sinter {
 namespace {
@@ -19,6 +20,8 @@ constexpr std::int64_t kManyBlocks = 528, kFewBlocks = 32;
 constexpr std::int64_t kAcross = 256;  // rows that one block takes side by side
 // A block takes up to 1024 threads along one row, and 256 across rows.
 constexpr std::int64_t kEnoughLong = 128, kEnoughAcross = 264;
+// Of a row, that is worth two partial results.
+constexpr std::int64_t kShortestPart = 64;
 
 // The fewest elements that are worth a block of their own.
 std::int64_t elements_a_block() {
@@ -50,16 +53,16 @@ bool divisible(const KernelSpec& s) {
 
 // Whether clusters of blocks hold whole rows in their registers: then even one row takes them less
 // time than several kernels.
-bool held_by_clusters(const KernelSpec& s, std::string_view architecture) {
-  if (architecture != "sm_90a") return false;
-  const Schedule schedule = choose_schedule(s, architecture);
-  return schedule.resident && schedule.blocks_per_row > 1;
+bool held_by_clusters(const Schedule& s, std::string_view architecture) {
+  return architecture == "sm_90a" && s.resident && s.blocks_per_row > 1;
 }
 
 // ---- a kernel a phase
 
-// Everything of phase 0, its reductions finished into temporaries, and all later phases.
-std::pair<KernelSpec, KernelSpec> peel(const KernelSpec& spec, Temporaries& temporaries) {
+// Everything of the first `count` phases, their reductions finished into temporaries, and all later
+// phases.
+std::pair<KernelSpec, KernelSpec> peel(const KernelSpec& spec, int count,
+                                       Temporaries& temporaries) {
   const int rank = spec.extent.size();
   KernelSpec first = spec, rest = spec;
   for (KernelSpec* part : {&first, &rest}) {
@@ -70,8 +73,8 @@ std::pair<KernelSpec, KernelSpec> peel(const KernelSpec& spec, Temporaries& temp
   const Dims kept = part_of(spec.extent, 0, spec.kept);
   const Access per_row = packed_access(rank, 0, kept);
 
-  first.phases = 2;
-  rest.phases = spec.phases - 1;
+  first.phases = count + 1;
+  rest.phases = spec.phases - count;
   if (rest.phases == 1) {
     rest.family = Family::pointwise;
     rest.kept = 0;
@@ -83,21 +86,22 @@ std::pair<KernelSpec, KernelSpec> peel(const KernelSpec& spec, Temporaries& temp
     const int id = static_cast<int>(i);
     const auto r = static_cast<std::size_t>(std::max(s.port, 0));
     if (s.kind == StatementKind::store) {
-      const bool first_rows = s.per_row && s.phase <= 1;
-      s.phase == 0 || first_rows ? head.copy(id) : tail.copy(id);
+      const bool first_rows = s.per_row && s.phase <= count;
+      s.phase < count || first_rows ? head.copy(id) : tail.copy(id);
     } else if (s.kind == StatementKind::reduce) {
       KernelReduction reduction = spec.reductions[r];
-      KernelSpec& part = s.phase == 0 ? first : rest;
-      reduction.phase = s.phase == 0 ? 0 : reduction.phase - 1;
+      const bool early = s.phase < count;
+      KernelSpec& part = early ? first : rest;
+      if (!early) reduction.phase -= count;
       renumbered[r] = static_cast<int>(part.reductions.size());
       part.reductions.push_back(reduction);
-      const int copy = s.phase == 0 ? head.copy(id) : tail.copy(id);
+      const int copy = early ? head.copy(id) : tail.copy(id);
       part.body.statements[static_cast<std::size_t>(copy)].port = renumbered[r];
     } else if (s.kind == StatementKind::reduced) {
       Statement reduced = s;
       reduced.port = renumbered[r];
-      if (spec.reductions[r].phase > 0) {
-        reduced.phase -= 1;
+      if (spec.reductions[r].phase >= count) {
+        reduced.phase -= count;
         tail.set(id, tail.add(std::move(reduced)));
         continue;
       }
@@ -130,40 +134,57 @@ std::pair<std::int64_t, std::int64_t> parts_of(std::int64_t extent, std::int64_t
   return {(extent + size - 1) / size, size};
 }
 
-// One phase of reductions, then values of the row: `parts` kernels' worth of rows, and their sum.
-std::vector<KernelSpec> cut_rows(const KernelSpec& spec, std::int64_t wished,
-                                 Temporaries& temporaries) {
-  KernelSpec cut = spec, whole;
+// A spec whose rows are parts of the rows of another: the first `added` indices count them.
+struct CutRows {
+  KernelSpec spec;
   std::int64_t parts = 1;
   int added = 0;
+  bool even = true;  // all parts have as many elements
+};
+
+CutRows in_parts(const KernelSpec& spec, std::int64_t wished) {
+  CutRows cut{spec};
   for (int d = spec.kept; d < spec.extent.size() && wished > 1; ++d) {
     const std::int64_t extent = spec.extent[d];
     const auto [n, size] =
         extent <= wished ? std::pair{extent, std::int64_t{1}} : parts_of(extent, wished);
     if (n <= 1) continue;
-    cut_index(cut, d + added, n, size);
-    ++cut.kept;
-    ++added;
-    parts *= n;
+    cut_index(cut.spec, d + cut.added, n, size);
+    ++cut.spec.kept;
+    ++cut.added;
+    cut.even &= n * size == extent;
+    cut.parts *= n;
     wished /= n;
   }
-  if (parts == 1) return {spec};
+  return cut;
+}
+
+// Phases of reductions, then values of the row: one kernel for the parts of rows, and one that
+// combines them. There is one phase of reductions, or a second one with what has_statistics()
+// found.
+std::vector<KernelSpec> cut_rows(const KernelSpec& spec, CutRows rows, Temporaries& temporaries) {
+  if (rows.parts == 1) return {spec};
+  KernelSpec cut = std::move(rows.spec), whole;
 
   // Partial results lie part by part, so that neighbouring rows stay neighbours.
   const Dims partial_dim = part_of(cut.extent, 0, cut.kept);
   const Access written = packed_access(cut.extent.size(), 0, partial_dim);
+  const std::int64_t size = columns_of(cut);
 
   whole.family = Family::rowwise;
   whole.nodes = spec.nodes;
   whole.kept = spec.kept;
   whole.extent = part_of(spec.extent, 0, spec.kept);
-  whole.extent.push_back(parts);
+  whole.extent.push_back(rows.parts);
   Access read;
   read.stride = Dims::filled(spec.kept + 1, 0);
-  for (int i = 0; i < spec.kept; ++i) read.stride[i] = written.stride[i + added];
+  for (int i = 0; i < spec.kept; ++i) read.stride[i] = written.stride[i + rows.added];
   read.stride[spec.kept] = rows_of(spec);
 
   const KernelSpec source = cut;
+  // What the parts of each reduction are read from, and the statement with its result.
+  std::vector<KernelPort> parts(spec.reductions.size());
+  std::vector<int> results(spec.reductions.size());
   cut.body.statements.clear();
   cut.ports.clear();
   whole.scalars = cut.scalars;
@@ -176,21 +197,57 @@ std::vector<KernelSpec> cut_rows(const KernelSpec& spec, std::int64_t wished,
     } else if (s.kind == StatementKind::store) {
       tail.copy(id);
     } else if (s.kind == StatementKind::reduced) {
-      const KernelReduction& r = spec.reductions[static_cast<std::size_t>(s.port)];
+      const auto number = static_cast<std::size_t>(s.port);
+      const KernelReduction& r = spec.reductions[number];
       const DataType type = partial_type(r.mode, r.arithmetic);
       Statement partial = statement(StatementKind::partial, type, s.label);
       partial.port = s.port;
       partial.per_row = true;
-      partial.phase = 1;
+      partial.phase = r.phase + 1;
       const KernelPort port = temporaries.add(s.label + "_parts", type, partial_dim, written);
       head.add_store(head.add(std::move(partial)), type, port, true);
-      tail.set(id, finish_parts(whole, tail, read_back(port, read), r.mode, r.arithmetic, r.length,
-                                s.label));
+      parts[number] = read_back(port, read);
+      if (r.phase == 0) {
+        cut.reductions[number].length = size;
+        if (spec.phases > 2) head.set(id, head.add(s));  // of the part alone
+        results[number] =
+            finish_parts(whole, tail, parts[number], r.mode, r.arithmetic, r.length, s.label);
+      } else {
+        const auto centre = static_cast<std::size_t>(centre_of(spec, s.port));
+        results[number] = finish_squares(whole, tail, parts[centre], parts[number], results[centre],
+                                         r, size, s.label);
+      }
+      tail.set(id, results[number]);
     }
   }
   simplify_domain(cut);
   simplify_domain(whole);
   return {std::move(cut), std::move(whole)};
+}
+
+// Averages and squared distances from them in one pass: both of parts that stay in a block's
+// registers, and of the whole from these. Empty where there are none, or no such parts.
+std::vector<KernelSpec> split_statistics(const KernelSpec& spec, std::int64_t wished,
+                                         std::string_view architecture, Temporaries& temporaries) {
+  if (wished < 2 || !has_statistics(spec)) return {};
+  Temporaries tried = temporaries;
+  auto [first, rest] = peel(spec, 2, tried);
+  const std::int64_t shortest = std::min(kShortestPart, elements_a_block());
+  for (; columns_of(first) / wished >= shortest; wished *= 2) {
+    CutRows rows = in_parts(first, wished);
+    KernelSpec cut = rows.spec;
+    simplify_domain(cut);
+    const Schedule schedule = choose_schedule(cut, architecture);
+    if (rows.parts == 1 || !rows.even || !schedule.resident || schedule.blocks_per_row > 1)
+      continue;
+    std::vector<KernelSpec> kernels = cut_rows(first, std::move(rows), tried);
+    temporaries = std::move(tried);
+    if (std::any_of(rest.body.statements.begin(), rest.body.statements.end(), acts))
+      for (auto& k : split(std::move(rest), architecture, temporaries))
+        kernels.push_back(std::move(k));
+    return kernels;
+  }
+  return {};
 }
 
 }  // namespace
@@ -208,21 +265,26 @@ std::vector<KernelSpec> split(KernelSpec spec, std::string_view architecture,
                      blocks = std::max<std::int64_t>(blocks_of(spec), 1),
                      elements = rows_of(spec) * columns_of(spec);
   if (!divisible(spec) || elements == 0) return {std::move(spec)};
+  const std::int64_t wished = std::min(kManyBlocks / blocks, elements / blocks / least);
   if (has_later_elements(spec)) {
+    if (elements / least < kFewBlocks) return {std::move(spec)};
+    const Schedule whole = choose_schedule(spec, architecture);
     // A row alone may be shared by a cluster of blocks.
     const std::int64_t few = rows_lie_together(spec) ? kFewBlocks : kFewBlocks / 2;
-    if (blocks >= few || elements / least < kFewBlocks || held_by_clusters(spec, architecture))
-      return {std::move(spec)};
-    auto [first, rest] = peel(spec, temporaries);
+    const bool busy = blocks >= few;
+    if ((busy && whole.resident) || held_by_clusters(whole, architecture)) return {std::move(spec)};
+    if (auto kernels = split_statistics(spec, wished, architecture, temporaries); !kernels.empty())
+      return kernels;
+    if (busy) return {std::move(spec)};
+    auto [first, rest] = peel(spec, 1, temporaries);
     std::vector<KernelSpec> kernels = split(std::move(first), architecture, temporaries);
     for (auto& k : split(std::move(rest), architecture, temporaries))
       kernels.push_back(std::move(k));
     return kernels;
   }
-  const std::int64_t wished = std::min(kManyBlocks / blocks, elements / blocks / least);
   const std::int64_t enough = rows_lie_together(spec) ? kEnoughAcross : kEnoughLong;
   if (blocks >= enough || wished < 2) return {std::move(spec)};
-  return cut_rows(spec, wished, temporaries);
+  return cut_rows(spec, in_parts(spec, wished), temporaries);
 }
 
 }  // namespace sinter

@@ -1,7 +1,8 @@
 // Reductions that one kernel could only compute with most of a GPU idle, or not at all, become
 // several kernels that hand each other partial results:
 //   - few long rows are cut in parts, whose partial results a second kernel combines;
-//   - a kernel of several phases over few rows becomes a kernel a phase;
+//   - a kernel of several phases over few rows becomes a kernel a phase, but averages and squared
+//     distances from them are made together, part by part (statistics.hpp);
 //   - column reductions of a rowwise kernel, and reductions of a contraction's results, are finished
 //     by a kernel of their own (columns.hpp).
 // Parts and their order depend on the shapes alone, so results do not change from run to run.

@@ -48,8 +48,16 @@ inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
 inline float rsqrtf(float x) { return static_cast<float>(1 / std::sqrt(static_cast<double>(x))); }
 inline double rsqrt(double x) { return 1 / std::sqrt(x); }
 inline double normcdf(double x) { return 0.5 * std::erfc(-x * 0.70710678118654752440); }
-inline double sinpi(double x) { return std::sin(3.14159265358979323846 * std::remainder(x, 2)); }
-inline double cospi(double x) { return std::cos(3.14159265358979323846 * std::remainder(x, 2)); }
+inline void sincospi(double x, double* sine, double* cosine) {
+  const double angle = 3.14159265358979323846 * std::remainder(x, 2);
+  *sine = std::sin(angle);
+  *cosine = std::cos(angle);
+}
+inline void sincospif(float x, float* sine, float* cosine) {
+  const double angle = 3.14159265358979323846 * std::remainder(static_cast<double>(x), 2);
+  *sine = static_cast<float>(std::sin(angle));
+  *cosine = static_cast<float>(std::cos(angle));
+}
 
 inline void __syncthreads() { machine->block_barrier(); }
 inline void __syncwarp() { machine->warp_barrier(); }

@@ -7,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "emit/body_text.hpp"
 #include "reference/bounded_math.hpp"
 #include "reference/element.hpp"
 #include "reference/philox.hpp"
@@ -22,8 +23,20 @@ namespace on_device {
 // What NVRTC has built in.
 #define SINTER_DEVICE inline
 #include "support/cuda_builtins.hpp"
-inline double sinpi(double x) { return std::sin(3.14159265358979323846 * x); }
-inline double cospi(double x) { return std::cos(3.14159265358979323846 * x); }
+inline void sincospi(double x, double* sine, double* cosine) {
+  *sine = std::sin(3.14159265358979323846 * x);
+  *cosine = std::cos(3.14159265358979323846 * x);
+}
+inline void sincospif(float x, float* sine, float* cosine) {
+  *sine = static_cast<float>(std::sin(3.14159265358979323846 * x));
+  *cosine = static_cast<float>(std::cos(3.14159265358979323846 * x));
+}
+struct uint2 {
+  unsigned x, y;
+};
+struct uint4 {
+  unsigned x, y, z, w;
+};
 
 // What hardware does, defined independently of it.
 #define SINTER_OWN_HARDWARE
@@ -54,6 +67,7 @@ inline unsigned short to_bf16(float x) {
   ::sinter::store_element(::sinter::bf16, &bits, 0, x);
   return bits;
 }
+inline void prefetch(const void*) {}
 inline float rounded_to_bf16(float x) { return converted(::sinter::bf16, x); }
 }  // namespace sinter::hardware
 
@@ -234,8 +248,8 @@ TEST_CASE("maximum and minimum keep NaN and order zeros by sign, on the device a
   check_extrema<double>();
 }
 
-// The device's own functions over all magnitudes, against the bounds that kernels are judged by. Two
-// ulp of the bound are left to what the GPU's exponential is less accurate than the host's.
+// The device's own functions over all magnitudes, against the bounds that kernels are judged by.
+// Two ulp of the bound are left to what the GPU's exponential is less accurate than the host's.
 template <class Device, class Bound>
 void check_accuracy(Device on_device, Bound bound, double lowest, double highest, double left) {
   using B = sinter::reference::Bounded<float>;
@@ -282,33 +296,122 @@ TEST_CASE("device bf16 as a float is what is stored and read back") {
   CHECK(wrong == 0);
 }
 
+// A tensor whose logical index is index 0 of the domain.
+struct Line : device::Strided {
+  using Stride = device::Dims<1>;
+};
+using LineCoord = device::Coordinates<int, device::Dims<64>>;
+LineCoord line_at(int index) {
+  LineCoord c;
+  c.at[0] = index;
+  return c;
+}
+
+device::Philox4 one_run(unsigned long long key, unsigned long long counter) {
+  device::Philox4 x[1];
+  device::philox4x32_10(key, {counter}, x);
+  return x[0];
+}
+
 TEST_CASE("device Philox gives the published numbers and those of the reference") {
   // Known answer of Random123 for a zero key and counter.
   const unsigned known[] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
-  const auto zero = device::philox4x32_10(0, 0);
+  const auto zero = one_run(0, 0);
   for (int i = 0; i < 4; ++i) CHECK(zero.lane[i] == known[i]);
   std::mt19937_64 random(3);
   for (int i = 0; i < 1000; ++i) {
     const auto key = random(), counter = random();
     const auto expected = sinter::reference::philox(key, counter);
-    const auto seen = device::philox4x32_10(key, counter);
+    const auto seen = one_run(key, counter);
     for (std::size_t lane = 0; lane < 4; ++lane) CHECK(seen.lane[lane] == expected[lane]);
   }
 }
 
 TEST_CASE("device distributions follow the element's lane and counter") {
-  for (long long index = 0; index < 64; ++index) {
+  const auto number = [](int index, const auto& distribution) {
+    return device::random<double, Line>(42, 7, line_at(index), distribution);
+  };
+  for (int index = 0; index < 64; ++index) {
     const auto lanes = sinter::reference::philox(42, 7 + static_cast<std::uint64_t>(index) / 4);
-    const auto u = [&](long long lane) {
+    const auto u = [&](int lane) {
       return (lanes[static_cast<std::size_t>(lane)] + 0.5) / 4294967296.0;
     };
-    const long long pair = index % 4 / 2 * 2;
+    const int pair = index % 4 / 2 * 2;
     const double radius = std::sqrt(-2 * std::log(u(pair)));
     const double angle = 2 * 3.14159265358979323846 * u(pair + 1);
     const double normal = radius * (index % 2 ? std::sin(angle) : std::cos(angle));
-    CHECK(device::random_uniform<double>(42, 7, index, 0, 1) == u(index % 4));
-    CHECK(device::random_bernoulli<float>(42, 7, index, 0.3) == (u(index % 4) < 0.3 ? 1 : 0));
-    CHECK(device::random_normal<double>(42, 7, index, 1, 2) ==
-          Approx(1 + 2 * normal).epsilon(1e-12));
+    const device::Bernoulli bernoulli{sinter::bernoulli_limit(0.3)};
+    CHECK(number(index, device::Uniform{0, 1}) == u(index % 4));
+    CHECK(number(index, bernoulli) == (u(index % 4) < 0.3 ? 1 : 0));
+    CHECK(number(index, device::Normal{1, 2}) == Approx(1 + 2 * normal).epsilon(1e-12));
+  }
+}
+
+// Packs of `width` neighbours that start at any multiple of `together`.
+template <int width, int together, int beside = 4>
+void check_packs() {
+  const device::Bernoulli bernoulli{sinter::bernoulli_limit(0.3)};
+  const device::Normal normal{1, 2};
+  int wrong = 0;
+  for (int first = 0; first < 32; first += together) {
+    device::RandomBits<width> bits;
+    device::RandomPack<double, width> numbers;
+    device::draw<Line, 0, together, beside, width>(42, 7, line_at(first), bits, bernoulli);
+    device::draw<Line, 0, together, beside, width>(42, 7, line_at(first), numbers, normal);
+    for (int e = 0; e < width; ++e) {
+      const auto c = line_at(first + e);
+      wrong += device::drawn<float>(bits, e) != device::random<float, Line>(42, 7, c, bernoulli);
+      wrong += device::drawn<double>(numbers, e) != device::random<double, Line>(42, 7, c, normal);
+    }
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("a pack of random numbers holds those of its elements") {
+  check_packs<1, 1>();
+  check_packs<2, 1>();
+  check_packs<2, 2>();
+  check_packs<4, 4>();
+  check_packs<8, 1>();
+  check_packs<8, 2>();
+  check_packs<8, 4>();
+  check_packs<16, 4>();
+  check_packs<16, 4, 1>();
+  check_packs<8, 1, 2>();
+  check_packs<1, 4>();  // what is left of a row of packs
+}
+
+TEST_CASE("uniform numbers are rounded once") {
+  int wrong = 0;
+  const auto check = [&](unsigned x) {
+    const double exact = (x + 0.5) * 0x1p-32;
+    wrong += device::unit_interval<double>(x) != exact;
+    wrong += device::unit_interval<float>(x) != static_cast<float>(exact);
+  };
+  for (int bit = 0; bit < 32; ++bit)
+    for (int off = -20; off <= 20; ++off) check((1u << bit) + static_cast<unsigned>(off));
+  std::mt19937 random(9);
+  for (int i = 0; i < 100000; ++i) check(static_cast<unsigned>(random()) >> i % 32);
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("Bernoulli's comparison of integers is that of the uniform numbers") {
+  constexpr std::uint64_t kEnd = 1ull << 32;
+  std::vector<double> probabilities = {0,       -0.0,      1,  0.5, 0.1,       0.9,   0x1p-33,
+                                       0x1p-32, 0x1.8p-33, -1, 2,   0x1p-1074, 1e300, NAN};
+  for (double p : {0x1p-33, 0x1.8p-32, 1 - 0x1p-33, 1 - 0x1p-32, 0.5, 0.5 + 0x1p-33, 0.3, 1.0})
+    for (double to : {-1.0, 2.0}) probabilities.push_back(std::nextafter(p, to));
+  std::mt19937_64 random(5);
+  for (int i = 0; i < 1000; ++i)
+    probabilities.push_back((static_cast<double>(random() >> 32) + (i % 2 ? 0.5 : 0)) * 0x1p-32);
+  for (double p : probabilities) {
+    const std::uint64_t limit = sinter::bernoulli_limit(p);
+    REQUIRE(limit <= kEnd);
+    const auto holds = [&](std::uint64_t x) {
+      return device::unit_interval<double>(static_cast<unsigned>(x)) < p;
+    };
+    INFO(p << " " << limit);
+    CHECK((limit == 0 || holds(limit - 1)));
+    CHECK((limit == kEnd || !holds(limit)));
   }
 }

@@ -58,19 +58,97 @@ void transposed_sum(Graph& g, Shape s) {
   g.output(transpose(y, {1, 0}), "yt");
 }
 
-constexpr struct {
+// Numbers that are drawn for a slice of what is larger start anywhere in a run of four.
+Tensor random_numbers(Graph& g, Tensor seed, const Dims& dim, Distribution distribution,
+                      bool sliced) {
+  const auto offset = g.scalar(5, i64);
+  RngAttributes a{.distribution = distribution, .probability = 0.7, .minimum = -1, .maximum = 1};
+  if (!sliced) return rng(seed, offset, dim, a);
+  return slice(rng(seed, offset, {dim[0], dim[1] + 3}, a),
+               {.start = {0, 1}, .limit = {dim[0], dim[1] + 1}});
+}
+void dropout_norm(Graph& g, Shape s) {
+  const auto seed = g.tensor({.name = "seed", .dim = {1}, .data_type = i64});
+  const auto x = g.tensor({.name = "x", .dim = {s.rows, s.columns}});
+  const auto r = g.tensor({.name = "r", .dim = {s.rows, s.columns}});
+  const auto kept = random_numbers(g, seed, x.dim(), Distribution::bernoulli, false);
+  const auto sum = g.output(x * kept * (1 / 0.7) + r, "sum");
+  const auto scale = g.tensor({.name = "scale", .dim = {1, s.columns}});
+  g.output(layernorm(sum, scale, scale, 1e-3), "y");
+}
+void noisy_softmax(Graph& g, Shape s) {
+  const auto seed = g.tensor({.name = "seed", .dim = {1}, .data_type = i64});
+  const auto x = g.tensor({.name = "x", .dim = {s.rows, s.columns}});
+  const auto noise = random_numbers(g, seed, x.dim(), Distribution::uniform, true);
+  const auto kept = random_numbers(g, seed, x.dim(), Distribution::bernoulli, true);
+  g.output(softmax(x + noise).y * kept, "probabilities");
+}
+void dropout_gradients(Graph& g, Shape s) {
+  const auto seed = g.tensor({.name = "seed", .dim = {1}, .data_type = i64});
+  const auto x = g.tensor({.name = "x", .dim = {s.rows, s.columns}});
+  const auto dy = g.tensor({.name = "dy", .dim = {s.rows, s.columns}});
+  const auto scale = g.tensor({.name = "scale", .dim = {1, s.columns}});
+  const auto inv = g.tensor({.name = "inv_variance", .dim = {s.rows, 1}, .data_type = f32});
+  const auto kept = random_numbers(g, seed, x.dim(), Distribution::bernoulli, false);
+  const auto d = rmsnorm_backward(dy * kept, x, scale, inv);
+  g.output(d.dx, "dx");
+  g.output(d.dscale, "dscale", {.data_type = f32});
+}
+void dropout_across(Graph& g, Shape s) {
+  const auto seed = g.tensor({.name = "seed", .dim = {1}, .data_type = i64});
+  const auto x = g.tensor({.name = "x", .dim = {s.rows, s.columns}});
+  const auto y = g.tensor({.name = "y", .dim = {s.columns, s.rows}});
+  const auto kept = random_numbers(g, seed, x.dim(), Distribution::bernoulli, false);
+  g.output(reduction(x * kept, ReductionMode::add, {1, s.columns}), "columns", {.data_type = f32});
+  g.output(transpose(y, {1, 0}) * kept, "transposed");
+  g.output(x + random_numbers(g, seed, x.dim(), Distribution::normal, false), "noisy");
+}
+
+// Normalised over all rows, about a mean that is large beside the deviations.
+void batchnorm_last(Graph& g, Shape s) {
+  const auto x = g.tensor({.name = "x", .dim = {s.rows, s.columns}});
+  const auto scale = g.tensor({.name = "scale", .dim = {1, s.columns}});
+  const auto n = batchnorm(x + 1000.0, scale, scale, 1e-3);
+  g.output(n.y, "y");
+  g.output(n.mean, "mean", {.data_type = f32});
+  g.output(n.inv_variance, "inv_variance", {.data_type = f32});
+}
+// Channels of 4 images, the columns being their pixels.
+void batchnorm_first(Graph& g, Shape s) {
+  const auto x = g.tensor({.name = "x", .dim = {4, s.rows, s.columns}});
+  const auto scale = g.tensor({.name = "scale", .dim = {1, s.rows, 1}});
+  const auto n = batchnorm(x, scale, scale, 1e-3);
+  g.output(n.y, "y");
+  g.output(n.inv_variance, "inv_variance", {.data_type = f32});
+}
+void instancenorm_last(Graph& g, Shape s) {
+  const auto x = g.tensor(
+      {.name = "x", .dim = {2, s.columns, s.rows}, .stride = {s.rows * s.columns, 1, s.columns}});
+  const auto scale = g.tensor({.name = "scale", .dim = {1, s.columns, 1}});
+  g.output(instancenorm(x, scale, scale, 1e-3), "y");
+}
+
+struct Kind {
   const char* name;
   Make make;
-} kKinds[] = {{"softmax_and_norm", softmax_and_norm},
-              {"residual_norm", residual_norm},
-              {"norm_gradients", norm_gradients},
-              {"totals", totals},
-              {"transposed_sum", transposed_sum}};
+};
+constexpr Kind kRandomKinds[] = {{"dropout_norm", dropout_norm},
+                                 {"noisy_softmax", noisy_softmax},
+                                 {"dropout_gradients", dropout_gradients},
+                                 {"dropout_across", dropout_across}};
+constexpr Kind kFewResults[] = {{"batchnorm_last", batchnorm_last},
+                                {"batchnorm_first", batchnorm_first},
+                                {"instancenorm_last", instancenorm_last}};
+constexpr Kind kKinds[] = {{"softmax_and_norm", softmax_and_norm},
+                           {"residual_norm", residual_norm},
+                           {"norm_gradients", norm_gradients},
+                           {"totals", totals},
+                           {"transposed_sum", transposed_sum}};
+constexpr auto kSoftmaxAndNorms = std::span(kKinds).first(2);
 
-// `kinds`: only so many of the first.
-std::vector<GraphSource> graphs(const std::vector<Shape>& shapes, std::size_t kinds) {
+std::vector<GraphSource> graphs(const std::vector<Shape>& shapes, std::span<const Kind> kinds) {
   std::vector<GraphSource> all;
-  for (const auto& kind : std::span(kKinds).first(kinds))
+  for (const auto& kind : kinds)
     for (const Shape s : shapes)
       for (const DataType io : {bf16, f32}) {
         const Make make = kind.make;
@@ -86,7 +164,7 @@ std::vector<GraphSource> graphs(const std::vector<Shape>& shapes, std::size_t ki
   return all;
 }
 
-void check(const std::vector<Shape>& shapes, std::size_t kinds = std::size(kKinds)) {
+void check(const std::vector<Shape>& shapes, std::span<const Kind> kinds = kKinds) {
   Failures failures;
   const auto sources = graphs(shapes, kinds);
   const Totals t = run_graphs(sources, {.samples = 256, .repeatable = true}, failures);
@@ -106,13 +184,14 @@ TEST_CASE("rows of every kind of length", "[shapes]") {
 
 // More of them than run at once; also such as start anywhere in memory.
 TEST_CASE("many long rows", "[shapes][long]") {
-  check({{140, 40008}, {67, 100000}, {30, 200008}, {16, 400008}, {265, 16393}, {140, 40009}}, 2);
-  check({{67, 65538}, {30, 131073}, {16, 300007}}, 2);
+  check({{140, 40008}, {67, 100000}, {30, 200008}, {16, 400008}, {265, 16393}, {140, 40009}},
+        kSoftmaxAndNorms);
+  check({{67, 65538}, {30, 131073}, {16, 300007}}, kSoftmaxAndNorms);
 }
 
 // Clusters of 2, 4 and 8 small blocks, with packs of eight or of four.
 TEST_CASE("very many rows of small clusters", "[shapes][long]") {
-  check({{517, 5120}, {1031, 8192}, {515, 10240}, {513, 32768}}, 2);
+  check({{517, 5120}, {1031, 8192}, {515, 10240}, {513, 32768}}, kSoftmaxAndNorms);
 }
 
 TEST_CASE("columns of every kind of length", "[shapes]") {
@@ -121,4 +200,28 @@ TEST_CASE("columns of every kind of length", "[shapes]") {
          {517, 2048}, {600, 5120},  {140, 16384}, {270, 12296}, {1 << 20, 2}, {1001, 1003},
          {517, 2047}, {2052, 1023}, {333, 5001},  {70, 18432},  {9, 24576},   {40, 12289},
          {33, 24573}, {800, 779},   {600, 334}});
+}
+
+TEST_CASE("random numbers in rows of every kind", "[shapes]") {
+  check({{70, 2},
+         {600, 8},
+         {33, 31},
+         {513, 100},
+         {300, 130},
+         {9, 1023},
+         {600, 1032},
+         {15, 4097},
+         {140, 6144},
+         {2, 33000},
+         {5, 40008},
+         {1100, 384},
+         {1001, 1003},
+         {4097, 8}},
+        kRandomKinds);
+}
+
+// So many elements that statistics are those of parts.
+TEST_CASE("norms with few large statistics", "[shapes]") {
+  check({{1 << 17, 8}, {24576, 64}, {12544, 96}, {8200, 130}, {16 * 1009, 72}, {5, 256000}},
+        kFewResults);
 }

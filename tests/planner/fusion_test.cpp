@@ -1,7 +1,9 @@
 // Which kernels a graph becomes. Each case names the fusion or the cut that it expects.
 #include <algorithm>
 
+#include "emit/schedule.hpp"
 #include "lower/lower.hpp"
+#include "plan/access.hpp"
 #include "planner/planner.hpp"
 #include "planner/storage.hpp"
 #include "sinter/operations.hpp"
@@ -302,6 +304,54 @@ TEST_CASE("several phases over few large rows become a kernel a phase") {
   const auto p = plan(g);
   REQUIRE(p.partition.kernels.size() == 5);  // two reductions of two kernels, and the quotient
   CHECK(p.partition.kernels.back().family == Family::pointwise);
+}
+
+// Of [8192, 64] and its transpose: as many channels as there are rows or columns.
+void check_statistics(const Dims& dim, const Dims& channels, const std::string& architecture) {
+  Graph g{{.io = bf16, .intermediate = f32}};
+  const auto x = g.tensor({.name = "x", .dim = dim});
+  const auto mean = reduction(x, ReductionMode::avg, channels);
+  const auto centred = x - mean;
+  const auto variance = reduction(centred * centred, ReductionMode::avg, channels);
+  g.output(mean, "mean", {.data_type = f32});
+  g.output(variance, "variance", {.data_type = f32});
+  g.output(centred * rsqrt(variance + 1e-5), "y");
+  const auto kernels = partition(*lower(g).graph, true, architecture).kernels;
+  REQUIRE(kernels.size() == 3);
+  const KernelSpec &parts = kernels[0], &whole = kernels[1];
+  CHECK(parts.phases == 3);
+  CHECK(choose_schedule(parts, architecture).resident);
+  // Each part has an average of its own; together they have as many elements as there are.
+  REQUIRE(parts.reductions.size() == 2);
+  const std::int64_t length = count(parts.extent, parts.kept, parts.extent.size());
+  CHECK(parts.reductions[0].length == length);
+  CHECK(count(whole.extent) * length == count(dim));
+  CHECK(whole.phases == 3);
+  CHECK(kernels[2].family == Family::pointwise);
+}
+
+TEST_CASE("averages and squared distances from them take one pass over few large rows") {
+  for (const std::string architecture : {"", "sm_90a"}) {
+    check_statistics({1 << 18, 64}, {1, 64}, architecture);
+    check_statistics({8, 1 << 21}, {8, 1}, architecture);
+    check_statistics({7 * 7 * 4096, 24}, {1, 24}, architecture);
+    check_statistics({256, 64, 56 * 56}, {1, 64, 1}, architecture);
+  }
+}
+
+TEST_CASE("what is no squared distance from the average of the same values has a pass of its own") {
+  const auto passes = [](auto&& second) {
+    Graph g{{.io = bf16, .intermediate = f32}};
+    const auto x = g.tensor({.name = "x", .dim = {1 << 18, 64}});
+    const auto mean = reduction(x, ReductionMode::avg, {1, 64});
+    const auto apart = second(x, mean);
+    g.output(reduction(apart * apart, ReductionMode::add, {1, 64}), "y");
+    return partition(*lower(g).graph, true, "").kernels.size();
+  };
+  CHECK(passes([](Tensor x, Tensor mean) { return x - mean; }) == 2);
+  CHECK(passes([](Tensor x, Tensor mean) { return x + mean; }) == 4);
+  CHECK(passes([](Tensor x, Tensor mean) { return abs(x) - mean; }) == 4);
+  CHECK(passes([](Tensor x, Tensor mean) { return mean - x; }) == 4);
 }
 
 TEST_CASE("few long rows that clusters hold stay one kernel on sm_90a") {

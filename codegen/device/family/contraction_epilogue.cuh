@@ -60,6 +60,7 @@ struct Packs {
 #pragma unroll
         for (int p = 0; p < products; ++p)
           slab.template get<width, along_columns>(row, column + p * columns, sums[p]);
+        draw_numbers<Body>(args, c, held[u]);
 #pragma unroll
         for (int e = 0; e < width; ++e) {
           typename Config::Accumulator acc[products];

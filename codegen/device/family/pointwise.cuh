@@ -24,6 +24,7 @@ SINTER_DEVICE void places(const Args& args, typename Config::Index first,
   }
 #pragma unroll
   for (int u = 0; u < count; ++u) {
+    draw_numbers<Body>(args, c[u], place[u]);
 #pragma unroll
     for (int e = 0; e < width; ++e)
       Body::element(args, neighbour<Config::Extent::size - 1>(c[u], e), e, place[u]);

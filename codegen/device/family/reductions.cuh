@@ -164,6 +164,13 @@ struct RowThreads {
     }
   }
 
+  // Where threads meet: the same two for all reductions.
+  template <class Partial, int size>
+  static SINTER_DEVICE Partial (&buffer(int turn))[size] {
+    __shared__ alignas(16) Partial two[2][size];
+    return two[turn % 2];
+  }
+
   // Combines the lanes' partials, for `count` reductions at once, always in the same order; every
   // lane gets the totals of its row. Within a warp by exchange, across warps through shared memory.
   // All threads of the block must call. `turn` counts the calls: two buffers take turns, so that
@@ -180,8 +187,7 @@ struct RowThreads {
       const auto at = [&](int part, int i) {
         return rows_fastest ? (part * count + i) * rows + row : (row * count + i) * parts + part;
       };
-      __shared__ alignas(16) Partial buffer[2][parts * count * rows];
-      auto& shared = buffer[turn % 2];
+      auto& shared = buffer<Partial, parts * count * rows>(turn);
       constexpr int apart = rows_fastest ? count * rows : 1;  // parts of a sum
       const auto whole = [&](int first) {
         Partial sum = shared[first];

@@ -156,6 +156,7 @@ struct Rows {
     // Weights that stay for all rows have been cut before the first.
     if constexpr (skewed && !(has_columns && Config::prefetch)) Phase::cut_weights(p);
     if constexpr (skewed && !resident) Phase::cut_weights_again(p);
+    draw_numbers<Phase, !resident>(args, c, p);
 #pragma unroll
     for (int e = 0; e < width; ++e) {
       if constexpr (skewed)

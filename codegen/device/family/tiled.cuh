@@ -77,6 +77,7 @@ SINTER_DEVICE void turn_ends(const Args& args, const Corner& corner, const Stage
       typename Body::template Place<1> place;
       Body::fetch(args, c, place);
       Body::gather(staged, spot, place);
+      draw_numbers<Body>(args, c, place);
       Body::element(args, c, 0, place);
       Body::flush(args, c, place);
     }
@@ -127,6 +128,7 @@ SINTER_DEVICE void turn(const Args& args, const Corner& corner, Staged& staged) 
     if constexpr (!all_at_once) fetch(k);
     for_places(k, [&](int u) {
       if constexpr (Config::staged_loads) Body::gather(staged, spot[u], place[u]);
+      draw_numbers<Body>(args, c[u], place[u]);
 #pragma unroll
       for (int e = 0; e < width; ++e)
         Body::element(args, neighbour<Config::along>(c[u], e), e, place[u]);

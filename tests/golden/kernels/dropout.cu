@@ -8,7 +8,7 @@ struct Config {
   using Extent = sinter::Dims<64, 96>;
   static constexpr int threads = 256;
   static constexpr int unroll = 1;
-  static constexpr int width = 2;
+  static constexpr int width = 4;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<96, 1>; };
   struct SeedAccess : sinter::Strided { using Stride = sinter::Dims<0, 0>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<96, 1>; };
@@ -30,6 +30,11 @@ template <int width>
 struct Place {
   sinter::Pack<sinter::f32, width> x;
   sinter::Pack<sinter::f32, width> y;
+  struct Random {
+    sinter::RandomBits<width> mask;
+    sinter::RandomPack<float, width> noise;
+    sinter::RandomPack<double, width> jitter;
+  } random;
 };
 struct Body {
   template <int width>
@@ -38,12 +43,19 @@ struct Body {
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
     sinter::fetch<Config::XAccess>(args.x, c, place.x);
   }
+  static constexpr bool draws = true;
+  template <int width>
+  SINTER_DEVICE static void draw(const Args& args, const Coord& c, Place<width>& place) {
+    sinter::draw<Config::MaskIndex, 1, 4, 4, width>(sinter::integer<Config::SeedAccess>(args.seed), args.offset, c, place.random.mask, sinter::Bernoulli{3865470566ull});
+    sinter::draw<Config::NoiseIndex, 1, 4, 4, width>(args.noise_seed, args.offset, c, place.random.noise, sinter::Normal{0.0, 0x1.999999999999ap-4});
+    sinter::draw<Config::JitterIndex, 1, 4, 4, width>(args.noise_seed, args.offset, c, place.random.jitter, sinter::Uniform{-0x1p-1, 0x1p-2});
+  }
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Place<width>& place) {
     const float x = sinter::get<float>(place.x, e);
-    const float mask = sinter::random_bernoulli<float>(sinter::integer<Config::SeedAccess>(args.seed), args.offset, sinter::logical_index<Config::MaskIndex>(c), 0x1.ccccccccccccdp-1);
-    const float noise = sinter::random_normal<float>(args.noise_seed, args.offset, sinter::logical_index<Config::NoiseIndex>(c), 0.0, 0x1.999999999999ap-4);
-    const double jitter = sinter::random_uniform<double>(args.noise_seed, args.offset, sinter::logical_index<Config::JitterIndex>(c), -0x1p-1, 0x1p-2);
+    const float mask = sinter::drawn<float>(place.random.mask, e);
+    const float noise = sinter::drawn<float>(place.random.noise, e);
+    const double jitter = sinter::drawn<double>(place.random.jitter, e);
     const float kept = sinter::op::Mul::apply(x, mask);
     const float noisy = sinter::op::Add::apply(kept, noise);
     const double y = sinter::op::Add::apply(static_cast<double>(noisy), jitter);
@@ -56,6 +68,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_rng_mul_add_a03c3bca(const __grid_constant__ Args args) {
+void sinter_rng_mul_add_efe14feb(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }
