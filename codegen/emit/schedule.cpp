@@ -150,10 +150,10 @@ void schedule_pointwise(const KernelSpec& spec, Schedule& s) {
   s.grid = clamp_grid(std::ceil(places / (s.threads * s.unroll)));
 }
 
-// What the loads of one place move, in bytes: those of the row, and those that all rows share;
-// `kept`: of both, what several phases need. `values`: elements of the row.
+// What the loads of one place move, in bytes: those of the row, and those that all rows share or
+// (`late`) that many do; `kept`: of all, what several phases need. `values`: elements of the row.
 struct PlaceBytes {
-  int row = 0, weights = 0, kept = 0, values = 0;
+  int row = 0, weights = 0, late = 0, kept = 0, values = 0;
 };
 PlaceBytes place_bytes(const KernelSpec& spec, const Packing& packing) {
   std::vector<int> phases(spec.ports.size());
@@ -174,9 +174,9 @@ PlaceBytes place_bytes(const KernelSpec& spec, const Packing& packing) {
     const int values = kind == PortPack::Kind::pack || shifted ? packing.width : 1;
     const int moved = info(spec.ports[i].type).bytes * values +
                       (shifted ? std::min(kMoveBytes, info(spec.ports[i].type).bytes * values) : 0);
-    const bool apart = packing.ports[i].weight || packing.ports[i].late;
-    (apart ? bytes.weights : bytes.row) += moved;
-    if (!apart) bytes.values += values;
+    const PortPack& pack = packing.ports[i];
+    (pack.weight ? bytes.weights : pack.late ? bytes.late : bytes.row) += moved;
+    if (!pack.weight && !pack.late) bytes.values += values;
     if (phases[i] > 1) bytes.kept += moved;
   }
   // Numbers that are drawn stay, too; of Bernoulli's there is but a bit each.
@@ -230,16 +230,16 @@ void schedule_across(const KernelSpec& spec, Schedule& s) {
                columns = elements(spec.extent, spec.kept, rank);
   s.packing = choose_packing(spec, spec.kept - 1, std::min(8, widest_pack(spec)));
   const int width = s.packing.width;
-  s.threads = 256;
-  s.rows_per_block = power_of_two_from(rows / width, 32);
-  // Narrower blocks, down to a line of memory, where there are few; down to a sector where rows are
-  // long and all surely lies in the second-level cache.
-  constexpr double kCached = 4 << 20;
-  const bool cached = columns >= s.threads && rows * columns * s.packing.narrowest <= kCached;
+  // Narrower blocks, down to a line of memory, where there are few; down to a sector, with many
+  // threads along a row, where rows are long and all surely lies in the second-level cache.
+  constexpr double kCached = 4 << 20, kLong = 1024;
+  const bool cached = columns >= kLong && rows * columns * s.packing.narrowest <= kCached;
   const int least = cached ? 2 : 8;
+  s.threads = cached ? 1024 : 256;
+  s.rows_per_block = power_of_two_from(rows / width, 32);
   while (s.rows_per_block > least && rows / (width * s.rows_per_block) < kMultiprocessors)
     s.rows_per_block /= 2;
-  s.threads_per_row = std::min(s.threads / s.rows_per_block, power_of_two_from(columns, 256));
+  s.threads_per_row = std::min(s.threads / s.rows_per_block, power_of_two_from(columns, 1024));
   s.threads = s.rows_per_block * s.threads_per_row;
   const int cost = element_cost(spec, spec.body) * width;
   const int bytes = std::max(1, s.packing.fetched_bytes);
@@ -325,7 +325,7 @@ int blocks_for_row(const KernelSpec& spec, double rows, double places, int held,
   constexpr double kHalf = kThreadsTogether / 2 * kHeldBytes, kWhole = 128 << 10, kLeast = 16 << 10;
   int blocks = 1;
   // Weights that are fetched between two waits would delay the whole cluster.
-  if (clusters && held == kMoveBytes && !(weights && spec.phases > 2))
+  if (clusters && held >= kMoveBytes && held < 2 * kMoveBytes && !(weights && spec.phases > 2))
     blocks = small_blocks(places, weights);
   if (bytes > (waits ? kHalf : kWhole))
     while (blocks < 8 && bytes / blocks > kHalf) blocks *= 2;
@@ -395,7 +395,7 @@ bool schedule_along(const KernelSpec& spec, std::string_view architecture, bool 
   const double each = std::ceil(places / s.threads_per_row);
   // Registers and code limit what stays with a thread.
   const double room = s.threads > 512 ? kHeldBytes : 192;
-  const int all = bytes.row + bytes.weights;
+  const int all = bytes.row + bytes.weights + bytes.late;
   s.resident = each * held <= room && each * width * cost <= kMostCode;
   if (s.resident) {
     // Values that many registers would hold are cheaper to compute again from the packs.

@@ -233,20 +233,23 @@ std::vector<KernelSpec> split_statistics(const KernelSpec& spec, std::int64_t wi
   Temporaries tried = temporaries;
   auto [first, rest] = peel(spec, 2, tried);
   const std::int64_t shortest = std::min(kShortestPart, elements_a_block());
-  for (; columns_of(first) / wished >= shortest; wished *= 2) {
-    CutRows rows = in_parts(first, wished);
-    KernelSpec cut = rows.spec;
-    simplify_domain(cut);
-    const Schedule schedule = choose_schedule(cut, architecture);
-    if (rows.parts == 1 || !rows.even || !schedule.resident || schedule.blocks_per_row > 1)
-      continue;
-    std::vector<KernelSpec> kernels = cut_rows(first, std::move(rows), tried);
-    temporaries = std::move(tried);
-    if (std::any_of(rest.body.statements.begin(), rest.body.statements.end(), acts))
-      for (auto& k : split(std::move(rest), architecture, temporaries))
-        kernels.push_back(std::move(k));
-    return kernels;
-  }
+  // Blocks of few threads leave room for others on a multiprocessor while they wait.
+  for (const int most : {256, 1024})
+    for (std::int64_t n = wished; columns_of(first) / n >= shortest; n *= 2) {
+      CutRows rows = in_parts(first, n);
+      KernelSpec cut = rows.spec;
+      simplify_domain(cut);
+      const Schedule schedule = choose_schedule(cut, architecture);
+      if (rows.parts == 1 || !rows.even || !schedule.resident || schedule.blocks_per_row > 1 ||
+          schedule.threads > most)
+        continue;
+      std::vector<KernelSpec> kernels = cut_rows(first, std::move(rows), tried);
+      temporaries = std::move(tried);
+      if (std::any_of(rest.body.statements.begin(), rest.body.statements.end(), acts))
+        for (auto& k : split(std::move(rest), architecture, temporaries))
+          kernels.push_back(std::move(k));
+      return kernels;
+    }
   return {};
 }
 
@@ -269,8 +272,12 @@ std::vector<KernelSpec> split(KernelSpec spec, std::string_view architecture,
   if (has_later_elements(spec)) {
     if (elements / least < kFewBlocks) return {std::move(spec)};
     const Schedule whole = choose_schedule(spec, architecture);
-    // A row alone may be shared by a cluster of blocks.
-    const std::int64_t few = rows_lie_together(spec) ? kFewBlocks : kFewBlocks / 2;
+    // A row alone may be shared by a cluster of blocks; where each phase reads it again, parts of
+    // it can just as well be a kernel's own rows. (Batchnorm's gradients of 64 rows of 802,816
+    // elements on an H200: 213 us in one kernel, 184 in three.)
+    const std::int64_t few = rows_lie_together(spec) ? kFewBlocks
+                             : whole.resident        ? kFewBlocks / 2
+                                                     : kEnoughLong;
     const bool busy = blocks >= few;
     if ((busy && whole.resident) || held_by_clusters(whole, architecture)) return {std::move(spec)};
     if (auto kernels = split_statistics(spec, wished, architecture, temporaries); !kernels.empty())

@@ -138,7 +138,11 @@ inline constexpr int kFewTerms = 32;
 template <int lanes, int rows, bool rows_fastest, int blocks>
 struct RowThreads {
   static constexpr int threads = lanes * rows;
-  static constexpr int in_warp = rows_fastest ? 1 : lanes < 32 ? lanes : 32;
+  // Lanes of a row in one warp, and how far apart neighbouring ones are there.
+  static constexpr int apart = rows_fastest ? rows : 1;
+  static constexpr int in_warp = rows_fastest && (rows > 32 || threads % 32 != 0) ? 1
+                                 : lanes < 32 / apart                             ? lanes
+                                                                                  : 32 / apart;
   static constexpr int parts = lanes / in_warp;  // of a row, that meet in shared memory
   int lane, row;
   SINTER_DEVICE RowThreads()
@@ -181,18 +185,18 @@ struct RowThreads {
     for (int i = 0; i < count; ++i)
 #pragma unroll
       for (int distance = in_warp / 2; distance > 0; distance /= 2)
-        mine[i] = R::combine(mine[i], __shfl_xor_sync(0xffffffffu, mine[i], distance));
+        mine[i] = R::combine(mine[i], __shfl_xor_sync(0xffffffffu, mine[i], distance * apart));
     if constexpr (parts > 1) {
       // Neighbouring threads read neighbouring words, or a thread reads a run of them as vectors.
       const auto at = [&](int part, int i) {
         return rows_fastest ? (part * count + i) * rows + row : (row * count + i) * parts + part;
       };
       auto& shared = buffer<Partial, parts * count * rows>(turn);
-      constexpr int apart = rows_fastest ? count * rows : 1;  // parts of a sum
+      constexpr int next = rows_fastest ? count * rows : 1;  // part of a sum
       const auto whole = [&](int first) {
         Partial sum = shared[first];
 #pragma unroll
-        for (int p = 1; p < parts; ++p) sum = R::combine(sum, shared[first + p * apart]);
+        for (int p = 1; p < parts; ++p) sum = R::combine(sum, shared[first + p * next]);
         return sum;
       };
       if (lane % in_warp == 0)
