@@ -133,6 +133,16 @@ SINTER_DEVICE void* column_memory() {
 // So many terms each thread may add up for itself, though others of its row do the same.
 inline constexpr int kFewTerms = 32;
 
+// Whose a buffer in shared memory is: that of one reduction or, with `shared`, of all.
+template <bool shared, class R>
+struct BufferOwner {
+  using Type = R;
+};
+template <class R>
+struct BufferOwner<true, R> {
+  using Type = void;
+};
+
 // Threads as `lanes` a row times `rows`. With rows_fastest, neighbouring threads hold neighbouring
 // rows; else neighbouring places of one row. A long row may be shared by the `blocks` of a cluster.
 template <int lanes, int rows, bool rows_fastest, int blocks>
@@ -168,8 +178,8 @@ struct RowThreads {
     }
   }
 
-  // Where threads meet: the same two for all reductions.
-  template <class Partial, int size>
+  // Where threads meet. Rows that lie together need so much room that all reductions share it.
+  template <class Owner, class Partial, int size>
   static SINTER_DEVICE Partial (&buffer(int turn))[size] {
     __shared__ alignas(16) Partial two[2][size];
     return two[turn % 2];
@@ -191,7 +201,8 @@ struct RowThreads {
       const auto at = [&](int part, int i) {
         return rows_fastest ? (part * count + i) * rows + row : (row * count + i) * parts + part;
       };
-      auto& shared = buffer<Partial, parts * count * rows>(turn);
+      using Owner = typename BufferOwner<rows_fastest, R>::Type;
+      auto& shared = buffer<Owner, Partial, parts * count * rows>(turn);
       constexpr int next = rows_fastest ? count * rows : 1;  // part of a sum
       const auto whole = [&](int first) {
         Partial sum = shared[first];
