@@ -85,9 +85,20 @@ bool BodyText::copied(int i) const {
   if (s.kind != StatementKind::store || !packed(i)) return false;
   const Statement& from = statement(s.args[0]);
   if (from.kind != StatementKind::load || !packed(s.args[0])) return false;
-  const KernelPort& port = spec_.ports[static_cast<std::size_t>(from.port)];
-  return port.access.windows.empty() &&
-         port.type == spec_.ports[static_cast<std::size_t>(s.port)].type;
+  const KernelPort &port = spec_.ports[static_cast<std::size_t>(from.port)],
+                   &to = spec_.ports[static_cast<std::size_t>(s.port)];
+  return port.access.windows.empty() && port.type == to.type && port.together == 1 &&
+         to.together == 1;
+}
+
+std::string BodyText::element(const Statement& s) const {
+  const int together = spec_.ports[static_cast<std::size_t>(s.port)].together;
+  return together > 1 ? fmt::format("{} * e + {}", together, s.element) : "e";
+}
+
+std::string BodyText::pointer(const Statement& s) const {
+  const std::string base = "args." + at(kernel_.port, s.port);
+  return s.element > 0 ? fmt::format("{} + {}", base, s.element) : base;
 }
 
 // Where an element counts in a reduction, after what it adds: ", ..." or nothing.
@@ -106,10 +117,11 @@ void BodyText::print(TextWriter& out, int i) const {
     out.line("sinter::copy(place.{}, e, place.{});", at(kernel_.port, s.port),
              at(kernel_.port, statement(s.args[0]).port));
   else if (s.kind == StatementKind::store && packed(i))
-    out.line("sinter::put(place.{}, e, {});", at(kernel_.port, s.port), name(s.args[0]));
+    out.line("sinter::put(place.{}, {}, {});", at(kernel_.port, s.port), element(s),
+             name(s.args[0]));
   else if (s.kind == StatementKind::store)
-    out.line("sinter::store<Config::{}>(args.{}, c, {});", at(kernel_.access, s.port),
-             at(kernel_.port, s.port), name(s.args[0]));
+    out.line("sinter::store<Config::{}>({}, c, {});", at(kernel_.access, s.port), pointer(s),
+             name(s.args[0]));
   else if (s.kind == StatementKind::reduce)
     out.line("reductions.accumulate<{}>({}{});", at(kernel_.reduction, s.port), name(s.args[0]),
              condition(s));
@@ -140,13 +152,13 @@ std::string BodyText::load(const Statement& s, int i) const {
   const std::string outside =
       windows && otherwise.empty() ? ", " + literal(0, s.arithmetic) : otherwise;
   if (packed(i))
-    return fmt::format("sinter::get<{}>(place.{}, e{})", value_type(s.arithmetic),
-                       at(kernel_.port, s.port), outside);
+    return fmt::format("sinter::get<{}>(place.{}, {}{})", value_type(s.arithmetic),
+                       at(kernel_.port, s.port), element(s), outside);
   if (of_row(i))
     return fmt::format("sinter::get<{}>(of_row.{}, 0{})", value_type(s.arithmetic),
                        at(kernel_.port, s.port), outside);
-  return fmt::format("sinter::load<Config::{}, {}>(args.{}, c{})", at(kernel_.access, s.port),
-                     value_type(s.arithmetic), at(kernel_.port, s.port), otherwise);
+  return fmt::format("sinter::load<Config::{}, {}>({}, c{})", at(kernel_.access, s.port),
+                     value_type(s.arithmetic), pointer(s), otherwise);
 }
 
 // The struct of pointwise.hpp has the mode's name, and takes its parameters after its operands.

@@ -47,6 +47,10 @@ class BodyText {
  private:
   std::string condition(const Statement& s) const;
   std::string expression(int i) const;
+  // Which element of the place's pack, or of what lies together at the place, a load or store
+  // means.
+  std::string element(const Statement& s) const;
+  std::string pointer(const Statement& s) const;
   std::string operand(const Statement& user, std::size_t arg) const;
   std::string cast(std::string value, DataType from, DataType to) const;
   std::string load(const Statement& s, int i) const;

@@ -83,9 +83,10 @@ Packing choose_packing(const KernelSpec& spec, int dim, int widest) {
   const std::vector<bool> used = reached_ports(spec);
   int least = kMoveBytes, most = 1;
   for (std::size_t i = 0; i < used.size(); ++i) {
-    if (!used[i] || common_step(spec, spec.ports[i].access, dim, 1) != 1) continue;
-    least = std::min(least, info(spec.ports[i].type).bytes);
-    most = std::max(most, info(spec.ports[i].type).bytes);
+    const KernelPort& p = spec.ports[i];
+    if (!used[i] || common_step(spec, p.access, dim, 1) != p.together) continue;
+    least = std::min(least, p.together * info(p.type).bytes);
+    most = std::max(most, p.together * info(p.type).bytes);
   }
   // Results that are reduced and not stored have no port here.
   if (spec.family == Family::contraction && !spec.columns.empty()) least = std::min(least, 4);
@@ -113,10 +114,10 @@ Packing choose_packing(const KernelSpec& spec, int dim, int widest) {
     const std::int64_t step = common_step(spec, p.access, dim, width);
     PortPack& pack = packing.ports[i];
     pack.weight = !p.written && same_for_all_rows(spec, p.access);
-    if (step == 1) {
+    if (step == p.together) {
       pack.kind = PortPack::Kind::pack;
-      pack.aligned = alignment(spec, p, dim, width);
-      if (!p.written) packing.fetched_bytes += width * info(p.type).bytes;
+      pack.aligned = alignment(spec, p, dim, p.together * width);
+      if (!p.written) packing.fetched_bytes += p.together * width * info(p.type).bytes;
     } else if (step == 0 && !p.written) {
       pack.kind = PortPack::Kind::same;
       packing.fetched_bytes += info(p.type).bytes;

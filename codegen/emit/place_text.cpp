@@ -67,10 +67,12 @@ void print_place(TextWriter& out, const KernelSpec& spec, const KernelNames& nam
     else if (pack.kind == PortPack::Kind::shifted)
       out.line("sinter::Shifted<{}, width> {};", type, names.port[i]);
     else if (pack.kind == PortPack::Kind::pack)
-      out.line(
-          "sinter::Pack<{}, width{}> {};", type,
-          pack.aligned < std::min(full, packing.width) ? fmt::format(", {}", pack.aligned) : "",
-          names.port[i]);
+      out.line("sinter::Pack<{}, {}width{}> {};", type,
+               spec.ports[i].together > 1 ? fmt::format("{} * ", spec.ports[i].together) : "",
+               pack.aligned < std::min(full, spec.ports[i].together * packing.width)
+                   ? fmt::format(", {}", pack.aligned)
+                   : "",
+               names.port[i]);
     else if (pack.kind == PortPack::Kind::staged)
       out.line("sinter::Pack<{}, width> {};", type, names.port[i]);
   }

@@ -318,6 +318,8 @@ Choice make_skewed_choice(const KernelSpec& spec, const std::vector<bool>& used,
 Tiling choose_tiling(const KernelSpec& spec, int widest, Packing& packing) {
   const int rank = spec.extent.size();
   if (rank < 2 || elements(spec) == 0) return {};
+  for (const auto& p : spec.ports)
+    if (p.together > 1) return {};
   const std::vector<bool> used = reached_ports(spec);
   const int untiled = judge(spec, used, rank - 1, rank - 1).apart;
   Choice best;

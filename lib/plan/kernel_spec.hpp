@@ -56,6 +56,9 @@ struct KernelPort {
   Access access;
   bool written = false;
   std::int64_t alignment = 16;  // of the buffer, bytes: what the caller promises, a power of two
+  // pointwise: elements that lie together at each place; the statements that load or store it say
+  // which of them they mean.
+  int together = 1;
 };
 
 struct KernelScalar {  // a pass-by-value tensor
@@ -111,6 +114,7 @@ struct Statement {
   PointwiseMode mode{};
   std::array<double, 3> params{};
   int port = -1, port2 = -1;
+  int element = 0;  // load, store: of KernelPort::together
   int dim = -1;
   DataType type{};       // convert
   int phase = 0;         // rowwise: the phase in which it runs; a value needed in several phases is

@@ -126,7 +126,8 @@ void simplify_domain(KernelSpec& spec) {
         ++i;
       }
     for (int i = begin + 1; i < begin + *size; ++i)  // insertion sort: the largest step outermost
-      for (int j = i; j > begin && indexed.step(j - 1) < indexed.step(j); --j) indexed.swap(j - 1, j);
+      for (int j = i; j > begin && indexed.step(j - 1) < indexed.step(j); --j)
+        indexed.swap(j - 1, j);
     for (int i = begin; i + 1 < begin + *size;)
       if (!indexed.fixed(i) && !indexed.fixed(i + 1) && indexed.joinable(i)) {
         indexed.join(i);
@@ -216,6 +217,32 @@ void drop_unused(KernelSpec& spec) {
       p = -1 - scalar;
     });
   });
+}
+
+void join_pairs(KernelSpec& spec) {
+  const int last = spec.extent.size() - 1;
+  const auto every_second = [&](const KernelPort& p) {
+    const Access& a = p.access;
+    return a.windows.empty() && a.via.empty() && a.stride[last] == 2;
+  };
+  const auto beside = [&](const KernelPort& a, const KernelPort& b) {
+    return a.tensor == b.tensor && a.written == b.written && a.type == b.type &&
+           a.access.stride == b.access.stride && a.access.offset % 2 == 0 &&
+           b.access.offset == a.access.offset + 1;
+  };
+  if (last < 0 || !spec.gathers.empty()) return;
+  for (std::size_t i = 0; i < spec.ports.size(); ++i)
+    for (std::size_t j = 0; j < spec.ports.size(); ++j) {
+      KernelPort& port = spec.ports[i];
+      if (!every_second(port) || !beside(port, spec.ports[j])) continue;
+      port.together = 2;
+      for (auto& s : spec.body.statements)
+        if ((is_load(s) || is_store(s)) && s.port == static_cast<int>(j)) {
+          s.port = static_cast<int>(i);
+          s.element = 1;
+        }
+    }
+  drop_unused(spec);
 }
 
 }  // namespace sinter

@@ -1,5 +1,5 @@
-// Simplifying a kernel's iteration domain: order the indices by how the memory lies, join those that
-// always step together, drop those of extent 1. What is computed stays the same.
+// Simplifying a kernel's iteration domain: order the indices by how the memory lies, join those
+// that always step together, drop those of extent 1. What is computed stays the same.
 #pragma once
 #include "plan/kernel_spec.hpp"
 
@@ -13,5 +13,9 @@ void cut_index(KernelSpec& spec, int d, std::int64_t parts, std::int64_t size);
 
 // Takes ports and scalars away that nothing reads or writes any more.
 void drop_unused(KernelSpec& spec);
+
+// Pointwise: two ports that show every second element of one tensor (interleaved pairs) become one
+// port of two elements at each place.
+void join_pairs(KernelSpec& spec);
 
 }  // namespace sinter

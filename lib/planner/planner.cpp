@@ -164,7 +164,7 @@ std::int64_t compulsory_bytes(const Graph& lowered, const KernelSpec& spec) {
   std::map<std::pair<TensorId, bool>, Touched> tensors;
   for (const auto& p : spec.ports) {
     std::int64_t elements = std::numeric_limits<std::int64_t>::max(),
-                 touched = elements_reached(spec.extent, p.access);
+                 touched = p.together * elements_reached(spec.extent, p.access);
     if (p.tensor < static_cast<TensorId>(lowered.tensors().size())) {
       const Dims& dim = lowered[p.tensor].dim;
       const Dims stride = lowered.stride(p.tensor);

@@ -39,12 +39,14 @@ KernelSpec pointwise_spec(const FusionState& state, const std::vector<NodeId>& n
                    identity_coordinates(spec.extent.size()));
   store_results(state, nodes, body);
   simplify_domain(spec);
+  join_pairs(spec);
   return spec;
 }
 
 KernelSpec rowwise_spec(const FusionState& state, const std::vector<NodeId>& nodes, NodeId anchor) {
   const Graph& g = state.graph();
-  const Dims full = g[state.node(anchor).inputs[0]].dim, kept = g[state.node(anchor).outputs[0]].dim;
+  const Dims full = g[state.node(anchor).inputs[0]].dim,
+             kept = g[state.node(anchor).outputs[0]].dim;
   KernelSpec spec;
   spec.family = Family::rowwise;
   spec.nodes = nodes;
@@ -89,8 +91,8 @@ KernelSpec copy_spec(const FusionState& state, NodeId n, TensorId x, const Acces
   if (g[x].has_value) {
     load.kind = StatementKind::scalar;
     load.port = 0;
-    spec.scalars.push_back({x, g[x].name, at.type, round_to(at.type, g[x].value),
-                            g[x].integer_value});
+    spec.scalars.push_back(
+        {x, g[x].name, at.type, round_to(at.type, g[x].value), g[x].integer_value});
   } else {
     load.port = add_port(spec, g, x, at, from, false);
   }

@@ -154,3 +154,18 @@ def norm_over_channels():
 for region in (before_attention, after_attention, gated, groupnorm_residual, joined_channels,
                quantised, cross_entropy_by_hand, norm_over_channels):
     region()
+
+
+def interleaved():
+    """Rotary embedding of neighbouring pairs, in two widths of rows."""
+    for d, io in ((32, "bf16"), (6, "f32")):
+        g = Graph(f"region_interleaved_{d}", io)
+        g.tensor("x", [2, 5, 3, d])
+        for t in ("cosine", "sine"):
+            g.tensor(t, [1, 5, 1, d // 2, 1], data_type="f32")
+        g.reshape("x", "pairs", [2, 5, 3, d // 2, 2])
+        rotate(g, "pairs", "turned", [2, 5, 3, d // 2, 2])
+        g.output(g.reshape("turned", "y", [2, 5, 3, d]))
+
+
+interleaved()

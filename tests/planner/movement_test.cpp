@@ -203,3 +203,19 @@ TEST_CASE("a norm and the rotary embedding of its result are one kernel") {
   REQUIRE(k.size() == 1);
   CHECK(k[0].family == Family::rowwise);
 }
+
+TEST_CASE("interleaved pairs are read and written together") {
+  Graph g{{.io = bf16}};
+  auto x = g.tensor({.name = "x", .dim = {4, 6, 32}}),
+       c = g.tensor({.name = "c", .dim = {4, 1, 16, 1}}),
+       s = g.tensor({.name = "s", .dim = {4, 1, 16, 1}});
+  const Tensor pairs = reshape(x, {4, 6, 16, 2});
+  const Tensor a = half(pairs, 0), b = half(pairs, 1);
+  g.output(reshape(concatenate({a * c - b * s, b * c + a * s}, -1), {4, 6, 32}), "y");
+  const auto k = kernels(g);
+  REQUIRE(k.size() == 1);
+  CHECK(k[0].ports.size() == 4);
+  CHECK(std::count_if(k[0].ports.begin(), k[0].ports.end(),
+                      [](const auto& p) { return p.together == 2; }) == 2);
+  CHECK(moved_bytes(g) == 2 * (2 * 4 * 6 * 32 + 2 * 4 * 16));
+}

@@ -22,9 +22,12 @@ class Kernel {
 
   void run() {
     switch (spec_.family) {
-      case Family::pointwise: return run_pointwise();
-      case Family::rowwise: return run_rowwise();
-      case Family::contraction: return run_contraction();
+      case Family::pointwise:
+        return run_pointwise();
+      case Family::rowwise:
+        return run_rowwise();
+      case Family::contraction:
+        return run_contraction();
     }
   }
 
@@ -148,30 +151,47 @@ class Kernel {
       const auto port = static_cast<std::size_t>(s.port);
       switch (s.kind) {
         case StatementKind::load: {
-          const Place p = locate(spec_.ports[port].access, at);
+          Place p = locate(spec_.ports[port].access, at);
+          p.offset += s.element;
           v[i] = p.inside ? load_element(spec_.ports[port].type, memory_[port], p.offset) : x;
           break;
         }
-        case StatementKind::scalar: v[i] = rounded(s.arithmetic, spec_.scalars[port].value); break;
-        case StatementKind::index:
-          v[i] = rounded(s.arithmetic,
-                         static_cast<double>(at[static_cast<std::size_t>(s.dim)]));
+        case StatementKind::scalar:
+          v[i] = rounded(s.arithmetic, spec_.scalars[port].value);
           break;
-        case StatementKind::pointwise: v[i] = formula(s, v); break;
-        case StatementKind::convert: v[i] = round_to(s.type, x); break;
-        case StatementKind::random: v[i] = rounded(s.arithmetic, random(s, at)); break;
-        case StatementKind::gather: v[i] = rounded(s.arithmetic, gather(s, at)); break;
-        case StatementKind::accumulator: v[i] = accumulator_[s.dim]; break;
-        case StatementKind::reduced: v[i] = finished_[port]; break;
+        case StatementKind::index:
+          v[i] = rounded(s.arithmetic, static_cast<double>(at[static_cast<std::size_t>(s.dim)]));
+          break;
+        case StatementKind::pointwise:
+          v[i] = formula(s, v);
+          break;
+        case StatementKind::convert:
+          v[i] = round_to(s.type, x);
+          break;
+        case StatementKind::random:
+          v[i] = rounded(s.arithmetic, random(s, at));
+          break;
+        case StatementKind::gather:
+          v[i] = rounded(s.arithmetic, gather(s, at));
+          break;
+        case StatementKind::accumulator:
+          v[i] = accumulator_[s.dim];
+          break;
+        case StatementKind::reduced:
+          v[i] = finished_[port];
+          break;
         case StatementKind::inside:
           v[i] = locate(spec_.ports[port].access, at).inside ? x : 0;
           break;
         case StatementKind::store: {
-          const Place p = locate(spec_.ports[port].access, at);
+          Place p = locate(spec_.ports[port].access, at);
+          p.offset += s.element;
           if (p.inside) store_element(spec_.ports[port].type, memory_[port], p.offset, x);
           break;
         }
-        case StatementKind::partial: v[i] = partial_[port]; break;
+        case StatementKind::partial:
+          v[i] = partial_[port];
+          break;
         case StatementKind::reduce:
           if (!s.access.stride.empty() && !locate(s.access, at).inside) break;
           accumulate(spec_.reductions[port], partial_[port], x);
@@ -205,10 +225,11 @@ class Kernel {
       for (row_ = 0; row_ < spec_.slots; ++row_) {
         Index at(static_cast<std::size_t>(rank), 0);
         for_indices(at, spec_.kept, rank, std::function<void()>([&] {
-          store_element(port.type, memory_[static_cast<std::size_t>(spec_.columns[c].port)],
-                        locate(port.access, at).offset + row_ * row,
-                        column(static_cast<int>(c), at));
-        }));
+                      store_element(port.type,
+                                    memory_[static_cast<std::size_t>(spec_.columns[c].port)],
+                                    locate(port.access, at).offset + row_ * row,
+                                    column(static_cast<int>(c), at));
+                    }));
       }
     }
   }
@@ -222,9 +243,9 @@ class Kernel {
         i = i * spec_.extent[d] + at[static_cast<std::size_t>(d)];
       return i / kReducedTogether;
     };
-    const std::int64_t place = locate(spec_.ports[static_cast<std::size_t>(r.port)].access, at).offset +
-                               group(spec_.batch, spec_.m) * r.slot_m +
-                               group(spec_.batch + spec_.m, spec_.n) * r.slot_n;
+    const std::int64_t place =
+        locate(spec_.ports[static_cast<std::size_t>(r.port)].access, at).offset +
+        group(spec_.batch, spec_.m) * r.slot_m + group(spec_.batch + spec_.m, spec_.n) * r.slot_n;
     return columns_.try_emplace(Index{c, place}, identity(r.mode)).first->second;
   }
   void store_parts() {
@@ -237,25 +258,46 @@ class Kernel {
 
   template <class Reduction>
   static void accumulate(const Reduction& k, double& p, double x) {
-    const auto sum = [&](double term) { p = rounded(k.arithmetic, p + rounded(k.arithmetic, term)); };
+    const auto sum = [&](double term) {
+      p = rounded(k.arithmetic, p + rounded(k.arithmetic, term));
+    };
     switch (k.mode) {
-      case ReductionMode::add: case ReductionMode::avg: return sum(x);
-      case ReductionMode::norm1: return sum(std::fabs(x));
-      case ReductionMode::norm2: return sum(x * x);
-      case ReductionMode::mul: p = rounded(k.arithmetic, p * x); return;
-      case ReductionMode::mul_no_zeros: p = rounded(k.arithmetic, x == 0 ? p : p * x); return;
-      case ReductionMode::min: p = math::minimum(p, x); return;
-      case ReductionMode::max: p = math::maximum(p, x); return;
-      case ReductionMode::amax: p = math::maximum(p, std::fabs(x)); return;
+      case ReductionMode::add:
+      case ReductionMode::avg:
+        return sum(x);
+      case ReductionMode::norm1:
+        return sum(std::fabs(x));
+      case ReductionMode::norm2:
+        return sum(x * x);
+      case ReductionMode::mul:
+        p = rounded(k.arithmetic, p * x);
+        return;
+      case ReductionMode::mul_no_zeros:
+        p = rounded(k.arithmetic, x == 0 ? p : p * x);
+        return;
+      case ReductionMode::min:
+        p = math::minimum(p, x);
+        return;
+      case ReductionMode::max:
+        p = math::maximum(p, x);
+        return;
+      case ReductionMode::amax:
+        p = math::maximum(p, std::fabs(x));
+        return;
     }
   }
   static double identity(ReductionMode m) {
     constexpr double inf = std::numeric_limits<double>::infinity();
     switch (m) {
-      case ReductionMode::min: return inf;
-      case ReductionMode::max: return -inf;
-      case ReductionMode::mul: case ReductionMode::mul_no_zeros: return 1;
-      default: return 0;
+      case ReductionMode::min:
+        return inf;
+      case ReductionMode::max:
+        return -inf;
+      case ReductionMode::mul:
+      case ReductionMode::mul_no_zeros:
+        return 1;
+      default:
+        return 0;
     }
   }
   double finish(int r) const {
@@ -292,27 +334,27 @@ class Kernel {
     Index at(static_cast<std::size_t>(rank), 0);
     std::vector<double> v;
     row_ = 0;
-    for_indices(at, 0, spec_.kept, std::function<void()>([&] {
-      partial_.clear();
-      for (const auto& r : spec_.reductions) partial_.push_back(identity(r.mode));
-      finished_.assign(spec_.reductions.size(), std::numeric_limits<double>::quiet_NaN());
-      for (int phase = 0; phase < spec_.phases; ++phase) {
-        run(spec_.body, at, v, [&](const Statement& s) {
-          return s.per_row && s.phase <= phase && !acts(s);
-        });
-        for_indices(at, spec_.kept, rank, std::function<void()>([&] {
-          run(spec_.body, at, v, [&](const Statement& s) {
-            return !s.per_row && s.phase <= phase && (!acts(s) || s.phase == phase);
-          });
+    for_indices(
+        at, 0, spec_.kept, std::function<void()>([&] {
+          partial_.clear();
+          for (const auto& r : spec_.reductions) partial_.push_back(identity(r.mode));
+          finished_.assign(spec_.reductions.size(), std::numeric_limits<double>::quiet_NaN());
+          for (int phase = 0; phase < spec_.phases; ++phase) {
+            run(spec_.body, at, v,
+                [&](const Statement& s) { return s.per_row && s.phase <= phase && !acts(s); });
+            for_indices(at, spec_.kept, rank, std::function<void()>([&] {
+                          run(spec_.body, at, v, [&](const Statement& s) {
+                            return !s.per_row && s.phase <= phase && (!acts(s) || s.phase == phase);
+                          });
+                        }));
+            for (std::size_t r = 0; r < spec_.reductions.size(); ++r)
+              if (spec_.reductions[r].phase == phase) finished_[r] = finish(static_cast<int>(r));
+            run(spec_.body, at, v, [&](const Statement& s) {
+              return s.per_row && s.phase == phase && s.kind == StatementKind::store;
+            });
+          }
+          ++row_;
         }));
-        for (std::size_t r = 0; r < spec_.reductions.size(); ++r)
-          if (spec_.reductions[r].phase == phase) finished_[r] = finish(static_cast<int>(r));
-        run(spec_.body, at, v, [&](const Statement& s) {
-          return s.per_row && s.phase == phase && s.kind == StatementKind::store;
-        });
-      }
-      ++row_;
-    }));
     store_columns();
   }
 
@@ -328,32 +370,33 @@ class Kernel {
     const auto rows = [&](const char* what, std::int64_t i) {
       const int port = what[0] == 'o' ? spec_.rows.offsets : spec_.rows.index;
       const auto& p = spec_.ports[static_cast<std::size_t>(port)];
-      return static_cast<std::int64_t>(load_element(
-          p.type, memory_[static_cast<std::size_t>(port)], p.access.offset + i));
+      return static_cast<std::int64_t>(
+          load_element(p.type, memory_[static_cast<std::size_t>(port)], p.access.offset + i));
     };
     for_indices(at, 0, k, std::function<void()>([&] {
-      const std::int64_t row = spec_.rows.on ? at[static_cast<std::size_t>(m)] : 0;
-      if (spec_.rows.on) {
-        const std::int64_t e = at[0];
-        if (row < rows("offsets", e) || row >= rows("offsets", e + 1)) return;
-        if (spec_.rows.mode == MoeMode::gather) at[static_cast<std::size_t>(m)] = rows("index", row);
-      }
-      for (const bool second : {false, true}) {
-        if (second && !spec_.two_products()) continue;
-        double& acc = accumulator_[second] = 0;
-        for_indices(at, k, rank, std::function<void()>([&] {
-          const double a = operand(spec_.a, at, va),
-                       b = operand(second ? spec_.b2 : spec_.b, at, vb);
-          if (spec_.annihilating_zero && a == 0) return;
-          acc = rounded(spec_.accumulate, acc + a * b);
-        }));
-      }
-      if (spec_.rows.on)
-        at[static_cast<std::size_t>(m)] =
-            spec_.rows.mode == MoeMode::scatter ? rows("index", row) : row;
-      run(spec_.body, at, v, [](auto&) { return true; });
-      if (spec_.rows.on) at[static_cast<std::size_t>(m)] = row;
-    }));
+                  const std::int64_t row = spec_.rows.on ? at[static_cast<std::size_t>(m)] : 0;
+                  if (spec_.rows.on) {
+                    const std::int64_t e = at[0];
+                    if (row < rows("offsets", e) || row >= rows("offsets", e + 1)) return;
+                    if (spec_.rows.mode == MoeMode::gather)
+                      at[static_cast<std::size_t>(m)] = rows("index", row);
+                  }
+                  for (const bool second : {false, true}) {
+                    if (second && !spec_.two_products()) continue;
+                    double& acc = accumulator_[second] = 0;
+                    for_indices(at, k, rank, std::function<void()>([&] {
+                                  const double a = operand(spec_.a, at, va),
+                                               b = operand(second ? spec_.b2 : spec_.b, at, vb);
+                                  if (spec_.annihilating_zero && a == 0) return;
+                                  acc = rounded(spec_.accumulate, acc + a * b);
+                                }));
+                  }
+                  if (spec_.rows.on)
+                    at[static_cast<std::size_t>(m)] =
+                        spec_.rows.mode == MoeMode::scatter ? rows("index", row) : row;
+                  run(spec_.body, at, v, [](auto&) { return true; });
+                  if (spec_.rows.on) at[static_cast<std::size_t>(m)] = row;
+                }));
     store_parts();
   }
 
