@@ -1,0 +1,377 @@
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "emit/schedule_parts.hpp"
+#include "plan/access.hpp"
+#include "plan/device_model.hpp"
+#include "plan/liveness.hpp"
+
+namespace sinter {
+namespace {
+
+// What the loads of one place move, in bytes: those of the row, and those that all rows share or
+// (`late`) that many do; `kept`: of all, what several phases need. `values`: elements of the row.
+struct PlaceBytes {
+  int row = 0, weights = 0, late = 0, kept = 0, values = 0;
+};
+PlaceBytes place_bytes(const KernelSpec& spec, const Packing& packing) {
+  std::vector<int> phases(spec.ports.size());
+  for (int p = 0; p < spec.phases; ++p) {
+    std::vector<bool> used(spec.ports.size());
+    const auto live = live_statements(spec.body, effects(spec.body, p));
+    for (std::size_t i = 0; i < live.size(); ++i)
+      if (const Statement& s = spec.body.statements[i];
+          live[i] && s.kind == StatementKind::load && !s.per_row)
+        used[static_cast<std::size_t>(s.port)] = true;
+    for (std::size_t i = 0; i < used.size(); ++i) phases[i] += used[i];
+  }
+  PlaceBytes bytes;
+  for (std::size_t i = 0; i < phases.size(); ++i) {
+    const PortPack::Kind kind = packing.ports[i].kind;
+    if (phases[i] == 0 || kind == PortPack::Kind::apart) continue;
+    const bool shifted = kind == PortPack::Kind::shifted;
+    const int values = kind == PortPack::Kind::pack || shifted ? packing.width : 1;
+    const int moved = info(spec.ports[i].type).bytes * values +
+                      (shifted ? std::min(kMoveBytes, info(spec.ports[i].type).bytes * values) : 0);
+    const PortPack& pack = packing.ports[i];
+    (pack.weight ? bytes.weights : pack.late ? bytes.late : bytes.row) += moved;
+    if (!pack.weight && !pack.late) bytes.values += values;
+    if (phases[i] > 1) bytes.kept += moved;
+  }
+  // Numbers that are drawn stay, too; of Bernoulli's there is but a bit each.
+  for (const auto& s : spec.body.statements) {
+    if (s.kind != StatementKind::random || s.per_row) continue;
+    if (s.rng.distribution == Distribution::bernoulli) continue;
+    bytes.row += info(s.arithmetic).bytes * packing.width;
+    bytes.kept += info(s.arithmetic).bytes * packing.width;
+    bytes.values += packing.width;
+  }
+  return bytes;
+}
+
+bool computes_doubles(const KernelSpec& spec) {
+  return std::any_of(spec.body.statements.begin(), spec.body.statements.end(),
+                     [](const Statement& s) { return s.arithmetic == DataType::f64; });
+}
+
+// Rows that lie together, of several phases, stay in registers where so few threads side by side
+// that they still move whole lines of memory leave enough others along the rows.
+bool hold_across(const KernelSpec& spec, double columns, Schedule& s) {
+  constexpr int kBytes = 128, kLine = 128;  // that a thread holds; of memory
+  if (!has_later_elements(spec)) return false;
+  const int width = s.packing.width, cost = element_cost(spec, spec.body) * width;
+  const PlaceBytes bytes = place_bytes(spec, s.packing);
+  const int held = std::max(bytes.row, bytes.kept);
+  for (int threads : {256, 512})
+    for (int side = 32; side * width * s.packing.narrowest >= kLine; side /= 2) {
+      const double along = threads / side, each = std::ceil(columns / along);
+      if (side > s.rows_per_block || each * held > kBytes || each * cost > kMostCode) continue;
+      s.resident = true;
+      s.threads = threads;
+      s.rows_per_block = side;
+      s.threads_per_row = static_cast<int>(along);
+      s.prefetch = each * (bytes.row + bytes.weights) <= kBytes;
+      s.renew = each * width > 32;
+      s.unroll = 1;
+      // What a light body computes with the packs fits in 80 registers with them.
+      constexpr int kLight = 6, kThreads = 768;
+      if (element_cost(spec, spec.body) <= kLight && !computes_doubles(spec))
+        s.least_blocks = kThreads / threads;
+      return true;
+    }
+  return false;
+}
+
+// Neighbouring threads hold neighbouring rows: columns of a matrix that are summed up.
+void schedule_across(const KernelSpec& spec, Schedule& s) {
+  const int rank = spec.extent.size();
+  const double rows = elements(spec.extent, 0, spec.kept),
+               columns = elements(spec.extent, spec.kept, rank);
+  s.packing = choose_packing(spec, spec.kept - 1, std::min(8, widest_pack(spec)));
+  const int width = s.packing.width;
+  // Narrower blocks, down to a line of memory, where there are few; down to a sector, with many
+  // threads along a row, where rows are long and all surely lies in the second-level cache.
+  constexpr double kCached = 4 << 20, kLong = 1024;
+  const bool cached = columns >= kLong && rows * columns * s.packing.narrowest <= kCached;
+  const int least = cached ? 2 : 8;
+  s.threads = cached ? 1024 : 256;
+  s.rows_per_block = power_of_two_from(rows / width, 32);
+  while (s.rows_per_block > least && rows / (width * s.rows_per_block) < kMultiprocessors)
+    s.rows_per_block /= 2;
+  s.threads_per_row = std::min(s.threads / s.rows_per_block, power_of_two_from(columns, 1024));
+  s.threads = s.rows_per_block * s.threads_per_row;
+  const int cost = element_cost(spec, spec.body) * width;
+  const int bytes = std::max(1, s.packing.fetched_bytes);
+  s.unroll = power_of_two_to(std::min(kMostCode / std::max(cost, 1), 2 * kFlightBytes / bytes), 8);
+  if (hold_across(spec, columns, s)) {
+    s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * width)));
+    return;
+  }
+  // With so many registers the compiler leaves all packs of a round under way.
+  const bool light =
+      spec.reductions.size() == 1 &&
+      partial_type(spec.reductions[0].mode, spec.reductions[0].arithmetic) == DataType::f32;
+  if (light && s.threads == 256) s.least_blocks = 4;
+  s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * width)));
+}
+
+// Threads for a row so that each has `each` places: whole warps where one is not enough.
+int threads_for(double places, double each) {
+  each = std::max({each, std::ceil(places / 1024), 1.0});
+  const double n = std::ceil(places / each);
+  if (n <= 32) return power_of_two_from(n, 32);
+  return static_cast<int>(std::ceil(n / 32) * 32);
+}
+
+constexpr int kUsualPlaces = 4;  // of a long row, that a thread holds
+
+// Threads of one warp for a row of at most 128 places, so that as few of them as possible idle.
+int threads_of_warp(double places) {
+  const auto taken = [&](int threads) { return threads * std::ceil(places / threads); };
+  int best = 32;
+  for (int n = 16; n >= 1 && std::ceil(places / n) <= kUsualPlaces; n /= 2)
+    if (taken(n) < taken(best)) best = n;
+  return best;
+}
+
+// Threads of one warp for a short row that moves element by element: few, as instructions are what
+// takes the time, but enough that they read whole sectors of memory together. Counts what each
+// place and each step of exchanging a reduction take. (Softmax of 49 columns on an H200: 160 -> 86
+// us; of 127 columns it is slower so.)
+int threads_of_narrow(double places, std::size_t reductions) {
+  constexpr int kLeast = 8, kPlace = 12, kExchange = 2;
+  constexpr double kMostPlaces = 8, kMostRow = 64;
+  if (places > kMostRow) return 0;
+  int best = 0;
+  double least = 0;
+  for (int n = 32; n >= kLeast; n /= 2) {
+    const double each = std::ceil(places / n);
+    if (each > kMostPlaces) break;
+    const double cost = n * (each * kPlace + std::bit_width(static_cast<unsigned>(n) / 2) *
+                                                 kExchange * static_cast<double>(reductions));
+    if (best == 0 || cost < least) best = n, least = cost;
+  }
+  return best;
+}
+
+constexpr int kHeldBytes = 128;            // of a row, that a thread holds in 56 or 64 registers
+constexpr double kThreadsTogether = 1152;  // of a multiprocessor's blocks, with 56 registers each
+constexpr int kLongRow = 32 << 10, kShortSkewed = 1536;  // bytes
+
+// Blocks of at most 256 threads that share a row, so that several rows are under way on a
+// multiprocessor; 1 where their threads would idle too much. With weights the shares must be equal
+// (109 and 137 us for an rmsnorm of 2048 x 50257 on an H200; a softmax is 14 % faster so).
+int small_blocks(double places, bool weights) {
+  constexpr double kLeast = 0.85;  // of the threads are busy
+  for (int blocks = 1; blocks <= 8; blocks *= 2) {
+    const double threads = places / (kUsualPlaces * blocks);
+    if (threads > 256) continue;
+    const double busy = threads / (std::ceil(threads / 32) * 32);
+    return busy >= (weights ? 1 : kLeast) ? blocks : 1;
+  }
+  return 1;
+}
+
+// Blocks that share a row: where it is too long for one block's registers, or where few rows would
+// leave multiprocessors idle. Rows of several reductions wait so often that a block should not fill
+// a multiprocessor alone, if there surely are clusters instead. `held`: bytes at a place, of which
+// none costs less than a whole pack. `weights`: some are read by all rows.
+int blocks_for_row(const KernelSpec& spec, double rows, double places, int held, bool weights,
+                   bool clusters) {
+  if (!has_later_elements(spec)) return 1;
+  const double bytes = places * std::max(held, kMoveBytes);
+  const bool waits = clusters && spec.phases > 2 && held >= kMoveBytes;
+  constexpr double kHalf = kThreadsTogether / 2 * kHeldBytes, kWhole = 128 << 10, kLeast = 16 << 10;
+  int blocks = 1;
+  // Weights that are fetched between two waits would delay the whole cluster.
+  if (clusters && held >= kMoveBytes && held < 2 * kMoveBytes && !(weights && spec.phases > 2))
+    blocks = small_blocks(places, weights);
+  if (bytes > (waits ? kHalf : kWhole))
+    while (blocks < 8 && bytes / blocks > kHalf) blocks *= 2;
+  while (blocks < 8 && rows * blocks * 2 <= 2 * kMultiprocessors && bytes / (blocks * 2) >= kLeast)
+    blocks *= 2;
+  return blocks;
+}
+
+// Packs along the rows. Rows that start anywhere in memory are cut where it is aligned, but short
+// ones are not: their ends cost more than that saves, the more so if two elements would move
+// together. Returns the places of a row.
+double choose_places(const KernelSpec& spec, int widest, Schedule& s) {
+  const int rank = spec.extent.size();
+  const double columns = elements(spec.extent, spec.kept, rank);
+  s.packing = choose_packing(spec, rank > spec.kept ? rank - 1 : -1, widest);
+  const double row_bytes = columns * s.packing.narrowest;
+  const bool is_short = spec.columns.empty() ? row_bytes < kShortSkewed : columns <= kShortRow;
+  const bool apart = s.packing.width * s.packing.narrowest <= (row_bytes > kLongRow ? 4 : 2);
+  if (apart && !is_short && choose_skewed_rows(spec, widest, s.packing, s.skew))
+    return std::floor((columns - 2) / s.packing.width) + 2;
+  return columns / s.packing.width;
+}
+
+// `late`: what many rows share is not held with the row; true only where there is such a thing.
+bool schedule_along(const KernelSpec& spec, std::string_view architecture, bool late, Schedule& s) {
+  const double rows = elements(spec.extent, 0, spec.kept),
+               places_of_row = choose_places(spec, widest_pack(spec), s);
+  if (late && !fetch_late(spec, s.packing)) return false;
+  const int cost = element_cost(spec, spec.body), width = s.packing.width;
+  const PlaceBytes bytes = place_bytes(spec, s.packing);
+  const int held = std::max(bytes.row, bytes.kept);
+  s.blocks_per_row =
+      blocks_for_row(spec, rows, places_of_row, held, bytes.weights > 0, architecture == "sm_90a");
+  const double places = std::ceil(places_of_row / s.blocks_per_row);  // of one block
+  // A thread holds more places where they are narrow, as long as there is a warp for each row; few
+  // rows get more threads each. A short row's places go to neighbouring threads of one warp.
+  const bool few = rows < kEnoughBlocks;
+  const double narrow = kFlightBytes / (width * s.packing.narrowest);
+  const double usual = std::max<double>(kUsualPlaces, std::min(narrow, std::ceil(places / 32)));
+  const bool narrow_places = width * s.packing.narrowest <= 2 && s.skew < 0 && !few;
+  if (const int n = narrow_places ? threads_of_narrow(places, spec.reductions.size()) : 0; n > 0)
+    s.threads_per_row = n;
+  else if (places <= 128 && !few)
+    s.threads_per_row = threads_of_warp(places);
+  else
+    s.threads_per_row = threads_for(places, few ? 1 : usual);
+  // A warp less, with more places each, where many threads would idle.
+  const auto busy = [&](int threads) { return places / (threads * std::ceil(places / threads)); };
+  if (const int fewer = s.threads_per_row - 32; !few && fewer >= 32 && fewer <= 96 &&
+                                                busy(s.threads_per_row) < 0.8 &&
+                                                busy(fewer) > busy(s.threads_per_row))
+    s.threads_per_row = fewer;
+  // Instead of a large block, as many as can hold their rows share a multiprocessor, with all its
+  // threads: one computes while others wait.
+  if ((s.blocks_per_row > 1 || spec.phases > 2) && s.threads_per_row > 512) {
+    const double most = std::max(1, kHeldBytes / std::max(held, 1));  // places of a thread
+    const double beside = std::min(std::floor(kThreadsTogether / threads_for(places, most)),
+                                   std::ceil(rows * s.blocks_per_row / kMultiprocessors));
+    if (beside > 1)
+      s.threads_per_row = threads_for(places, std::min(most, std::ceil(places * beside / 1024)));
+  }
+  s.rows_per_block = s.blocks_per_row > 1 ? 1 : std::max(1, 256 / s.threads_per_row);
+  while (s.rows_per_block > 1 && s.rows_per_block * s.threads_per_row > 32 &&
+         rows / s.rows_per_block < kEnoughBlocks)
+    s.rows_per_block /= 2;
+  s.threads = s.threads_per_row * s.rows_per_block;
+  const double each = std::ceil(places / s.threads_per_row);
+  // Registers and code limit what stays with a thread.
+  const double room = s.threads > 512 ? kHeldBytes : 192;
+  const int all = bytes.row + bytes.weights + bytes.late;
+  s.resident = each * held <= room && each * width * cost <= kMostCode;
+  if (s.resident) {
+    // Values that many registers would hold are cheaper to compute again from the packs.
+    const int values = s.threads > 256 ? std::max(width, bytes.values) : width;
+    s.renew = s.threads > 512 || each * values > 32;
+    s.prefetch = !late && s.threads <= 256 && each * all <= 128;
+    // A block of many threads occupies registers in large steps. Smaller ones are limited, too,
+    // where 64 registers hold a thread's values.
+    const int least = std::max(1, (1024 + s.threads / 2) / s.threads);
+    const double numbers = each * std::max(width, bytes.values) * (computes_doubles(spec) ? 2 : 1);
+    const bool limited =
+        s.threads > 256 || (s.threads == 256 && s.blocks_per_row == 1 && numbers <= 32);
+    if (limited && least * s.threads <= kThreadsTogether) s.least_blocks = least;
+    // Beside what is held there is room for one run of random numbers.
+    if (s.threads > 256) s.packing.runs_beside = 1;
+  }
+  if (!s.resident || s.blocks_per_row > 1)  // what has no clusters streams such rows
+    s.unroll = power_of_two_to(
+        std::min(kMostCode / std::max(cost * width, 1), kFlightBytes / std::max(all, 1)), 4);
+  s.grid = clamp_grid(std::ceil(rows / s.rows_per_block) * s.blocks_per_row);
+  return true;
+}
+
+// Bytes that a place brings of its row to shared memory, or 0 where something cannot be brought so.
+int bytes_ahead(const KernelSpec& spec, const Packing& packing) {
+  int bytes = 0;
+  for (int i : ports_of_rows(spec, packing)) {
+    const KernelPort& p = spec.ports[static_cast<std::size_t>(i)];
+    const PortPack& pack = packing.ports[static_cast<std::size_t>(i)];
+    const int size = info(p.type).bytes;
+    if (pack.kind != PortPack::Kind::pack || !p.access.windows.empty() ||
+        std::min(pack.aligned, packing.width) * size < 4)
+      return 0;
+    bytes += packing.width * size;
+  }
+  return bytes;
+}
+
+// Blocks that walk over the rows and keep running results of the columns. The planner gives as many
+// slots as pay (column_slots): fewer than there are multiprocessors, or some on each, which then
+// share its threads.
+void schedule_columns(const KernelSpec& spec, Schedule& s) {
+  constexpr int kRingBytes = 80 << 10;  // that a block has on every GPU
+  constexpr double kLeastBusy = 0.85;   // of a row's warps
+  // Numbers that a thread holds beside what else it needs, and threads of a multiprocessor.
+  constexpr double kMostNumbers = 48, kFewNumbers = 20, kThreads = 1024, kMoreThreads = 1280;
+  constexpr std::size_t kLittleCode = 24;  // statements
+  const int rank = spec.extent.size();
+  const double rows = elements(spec.extent, 0, spec.kept),
+               columns = elements(spec.extent, spec.kept, rank);
+  const double slots = static_cast<double>(spec.slots);
+  const double places = choose_places(spec, std::min(8, widest_pack(spec) / 2), s);
+  const double blocks = std::ceil(slots / kMultiprocessors);
+  const PlaceBytes bytes = place_bytes(spec, s.packing);
+  const double numbers = s.packing.width * static_cast<double>(spec.columns.size()) +
+                         (bytes.row + bytes.weights) / 4;  // of a place
+  const bool doubles = std::any_of(spec.columns.begin(), spec.columns.end(), [](const auto& c) {
+    return c.arithmetic == DataType::f64;  // take twice the registers
+  });
+  // A short row's places go to neighbouring threads of one warp, which need no barrier; so do those
+  // of a longer one whose warps would idle, to half as many threads. (Gradients of 517 and 777
+  // columns on an H200: 61 -> 34 us and 42 -> 34; of 1001, which 126 of 128 threads take: 33
+  // and 34.)
+  const bool idle = places > 32 && places <= 32 * kUsualPlaces &&
+                    places / (std::ceil(places / 32) * 32) < kLeastBusy;
+  const bool one_warp = columns <= kShortRow || idle;
+  // With 48 registers there are more threads: 5120 columns in 64 instead of 78 us.
+  const bool light =
+      !doubles && numbers <= kFewNumbers && spec.body.statements.size() <= kLittleCode;
+  const double together = idle ? kThreads / 2 : light ? kMoreThreads : kThreads;
+  const double threads = std::min(together / blocks, 1024.0);
+  s.threads_per_row = threads_for(places, std::ceil(places / (one_warp ? 32 : threads)));
+  const int least = std::max(1, 32 / s.threads_per_row);  // rows of a warp
+  s.rows_per_block =
+      std::max(least, power_of_two_to(std::min(threads / (doubles ? 2 : 1) / s.threads_per_row,
+                                               rows / std::max(slots, 1.0)),
+                                      1024));
+  s.threads = s.threads_per_row * s.rows_per_block;
+  s.least_blocks = doubles ? 1 : static_cast<int>(blocks);
+  s.resident = true;
+  const double each = std::ceil(places / s.threads_per_row);
+  const bool few_registers =
+      s.threads > 512 && each > 1 && (s.threads > 832 || each * numbers > kMostNumbers);
+  s.prefetch = !few_registers;
+  s.renew = few_registers;
+  const int slot_bytes = s.threads * static_cast<int>(each) * bytes_ahead(spec, s.packing);
+  if (slot_bytes > 0) s.ring = std::min(2, kRingBytes / slot_bytes);
+  if (s.ring > 0) s.slot_bytes = slot_bytes;
+  s.ahead = s.ring > 0 || !few_registers;
+  s.grid = static_cast<std::uint32_t>(spec.slots);
+}
+
+void choose_rowwise(const KernelSpec& spec, std::string_view architecture, Schedule& s) {
+  if (!spec.columns.empty()) return schedule_columns(spec, s);
+  s.rows_fastest = rows_lie_together(spec);
+  if (s.rows_fastest) return schedule_across(spec, s);
+  const Schedule start = s;
+  schedule_along(spec, architecture, false, s);
+  if (s.resident) return;
+  Schedule other = start;
+  if (schedule_along(spec, architecture, true, other) && other.resident) s = other;
+}
+
+// Blocks that run at once, at the most, if they should prefetch: rows that are needed in several
+// phases.
+int early_blocks(const KernelSpec& spec, const Schedule& s) {
+  constexpr int kThreads = 2048;  // of a multiprocessor
+  if (!s.resident || !has_later_elements(spec)) return 0;
+  return kMultiprocessors * kThreads / s.threads;
+}
+
+}  // namespace
+
+void schedule_rowwise(const KernelSpec& spec, std::string_view architecture, Schedule& s) {
+  choose_rowwise(spec, architecture, s);
+  s.early = early_blocks(spec, s);
+}
+
+}  // namespace sinter
