@@ -48,7 +48,7 @@ class Halves {
   bool are_halves(TensorId t, const std::vector<NodeId>& slices) const {
     const Dims& dim = g_[t].dim;
     const int last = dim.size() - 1;
-    std::int64_t starts = 0;
+    bool first = false, second = false;
     for (NodeId n : slices) {
       const auto* a = std::get_if<SliceAttributes>(&g_.node(n).attributes);
       if (!a) return false;
@@ -56,9 +56,10 @@ class Halves {
       half[last] /= 2;
       if (g_[g_.node(n).outputs[0]].dim != half || (!a->step.empty() && a->step[last] != 1))
         return false;
-      starts += a->start[last];
+      first |= a->start[last] == 0;
+      second |= 2 * a->start[last] == dim[last];
     }
-    return starts * 2 == dim[last] && dim[last] > 0;
+    return first && second && dim[last] > 0;
   }
 
   // What both are computed to, element by element, is one tensor.
@@ -82,6 +83,7 @@ class Halves {
   void make_half(NodeId slice, TensorId product) {
     const View v = views_.of_node(slice);
     const TensorId t = g_.node(slice).inputs[0], y = g_.node(slice).outputs[0];
+    std::vector<std::pair<TensorId, TensorId>> made;
     const auto half = [&](const auto& self, TensorId from, TensorId to) -> void {
       const NodeId like = g_.producer(from);
       const Node n = g_.node(like);
@@ -102,7 +104,14 @@ class Halves {
             x = views_.operand(x, v, like);
             continue;
           }
+          const auto known =
+              std::find_if(made.begin(), made.end(), [&](const auto& m) { return m.first == x; });
+          if (known != made.end()) {
+            x = known->second;
+            continue;
+          }
           const TensorId part = g_.tensor_like(x, v.to, g_.type(x), "_part");
+          made.emplace_back(x, part);
           self(self, x, part);
           x = part;
         }
@@ -111,6 +120,7 @@ class Halves {
     };
     half(half, t, y);
   }
+
   // ---- rows whose halves are computed beside each other (rotary embedding of a norm's result)
 
   // Both halves are reduced, too, so that one kernel runs over them.
@@ -138,7 +148,7 @@ class Halves {
     }
     for (NodeId s : slices) {
       const View v = views_.of_node(s);
-      parts.push_back(g_.tensor_like(y, rows, g_.type(y), "_of_half"));
+      parts.push_back(g_.tensor_like(y, rows, g_.partial_type(n, y), "_of_half"));
       g_.make(parts.back(), OpKind::reduction, a, {views_.hoisted(t, v, id)}, id);
     }
     PointwiseAttributes combine{.mode = PointwiseMode::add};
@@ -148,10 +158,10 @@ class Halves {
       g_.make(y, OpKind::pointwise, combine, parts, id);
       return true;
     }
-    const TensorId both = g_.tensor_like(y, rows, g_.type(y), "_of_both");
+    const TensorId both = g_.tensor_like(y, rows, g_.partial_type(n, y), "_of_both");
     g_.make(both, OpKind::pointwise, combine, parts, id);
     g_.make(y, OpKind::pointwise, PointwiseAttributes{.mode = PointwiseMode::mul},
-            {both, g_.scalar(0.5, g_.type(y))}, id);
+            {both, g_.scalar(0.5, g_.partial_type(n, y))}, id);
     return true;
   }
 

@@ -204,6 +204,7 @@ class Movement {
     return std::all_of(n.inputs.begin(), n.inputs.end(),
                        [&](TensorId x) { return x < 0 || alone(x, budget); });
   }
+
   // ---- a reduction to less than the rows of the kernel that makes its operand
 
   bool reduce_in_two_steps(NodeId id) {
@@ -217,9 +218,7 @@ class Movement {
     ReductionAttributes rest = *std::get_if<ReductionAttributes>(&n.attributes);
     if (mode == ReductionMode::amax) rest.mode = ReductionMode::max;
     if (mode == ReductionMode::norm1) rest.mode = ReductionMode::add;
-    const bool wide = !fits_f32(n.compute == DataType::none ? g_.type(y) : n.compute) ||
-                      !fits_f32(g_.type(t)) || !fits_f32(g_.type(y));
-    const TensorId part = g_.tensor_like(y, rows, wide ? DataType::f64 : DataType::f32, "_of_rows");
+    const TensorId part = g_.tensor_like(y, rows, g_.partial_type(n, y), "_of_rows");
     g_.make(part, OpKind::reduction, n.attributes, {t}, id);
     g_.make(y, OpKind::reduction, rest, {part}, id);
     return true;
@@ -245,6 +244,7 @@ class Movement {
     }
     return {};
   }
+
   // ---- where intermediate results lie
 
   // As what they are computed from: channels that are last in memory stay last.

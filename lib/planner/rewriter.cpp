@@ -46,6 +46,13 @@ void Rewriter::find_readers() const {
   }
 }
 
+DataType Rewriter::partial_type(const Node& n, TensorId y) const {
+  bool narrow =
+      fits_f32(n.compute == DataType::none ? options_.compute : n.compute) && fits_f32(type(y));
+  for (TensorId t : n.inputs) narrow = narrow && (t < 0 || fits_f32(type(t)));
+  return narrow ? DataType::f32 : DataType::f64;
+}
+
 bool Rewriter::live(NodeId n) const {
   find_readers();
   return live_[at(n)] != 0;

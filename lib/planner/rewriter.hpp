@@ -20,6 +20,9 @@ class Rewriter {
   const TensorDesc& operator[](TensorId t) const { return tensors_[static_cast<std::size_t>(t)]; }
   DataType type(TensorId t) const { return (*this)[t].data_type; }
   NodeId producer(TensorId t) const { return (*this)[t].producer; }
+  // The type in which partial results of a node that makes `y` lose nothing: f64 where it computes
+  // so, else f32.
+  DataType partial_type(const Node& n, TensorId y) const;
   bool is_virtual(TensorId t) const { return producer(t) >= 0 && !(*this)[t].output; }
   // The node that makes a tensor, where it is of this kind; otherwise null.
   const Node* made_by(TensorId t, OpKind op) const;

@@ -219,3 +219,16 @@ TEST_CASE("interleaved pairs are read and written together") {
                       [](const auto& p) { return p.together == 2; }) == 2);
   CHECK(moved_bytes(g) == 2 * (2 * 4 * 6 * 32 + 2 * 4 * 16));
 }
+
+TEST_CASE("two slices of the same part are not both halves") {
+  Graph g{{.io = bf16}};
+  auto x = g.tensor({.name = "x", .dim = {8, 32}});
+  const Tensor squares = reduction(x * x, ReductionMode::add, {8, 1});
+  const auto middle = [&] { return slice(x, {{0, 8}, {8, 24}, {}}); };
+  g.output(middle() * middle() * squares, "y");
+  const auto k = kernels(g);
+  CHECK(std::any_of(k.begin(), k.end(), [](const KernelSpec& s) {
+    return std::any_of(s.reductions.begin(), s.reductions.end(),
+                       [](const auto& r) { return r.length == 32; });
+  }));
+}
