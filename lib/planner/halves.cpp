@@ -59,7 +59,7 @@ class Halves {
       first |= a->start[last] == 0;
       second |= 2 * a->start[last] == dim[last];
     }
-    return first && second && dim[last] > 0;
+    return first && second && count(dim) > 0;
   }
 
   // What both are computed to, element by element, is one tensor.

@@ -34,8 +34,6 @@ TensorId MovedViews::view(TensorId t, const View& v, NodeId like) {
   return y;
 }
 
-// The tensor that a view of `t` shows, where there is one: the view of its inverse, a part of a
-// concatenation.
 TensorId MovedViews::shown(TensorId t, const View& v) const {
   const NodeId p = g.producer(t);
   if (p < 0) return kNoTensor;
@@ -65,7 +63,7 @@ TensorId MovedViews::shown_part(const Node& n, const ConcatenateAttributes& c,
 }
 
 TensorId MovedViews::operand(TensorId t, const View& v, NodeId like) {
-  const auto o = *operand_view(v, g[t].dim);
+  const OperandView o = operand_view(v, g[t].dim).value_or(OperandView{});
   if (!o.view) return t;
   if (o.dim == g[t].dim) {
     const TensorId s = shown(t, *o.view);
@@ -75,7 +73,6 @@ TensorId MovedViews::operand(TensorId t, const View& v, NodeId like) {
   return view(view(t, ranked, like), *o.view, like);
 }
 
-// Whether that view of an operand costs nothing.
 bool MovedViews::shows(TensorId t, const View& v) const {
   const auto o = operand_view(v, g[t].dim);
   if (!o || !o->view) return o.has_value();
@@ -88,7 +85,6 @@ bool MovedViews::shows(TensorId t, const View& v) const {
 
 // ---- a view of what is computed: what it shows is computed instead
 
-// Whether what `v` shows of a tensor can be computed from tensors that are in memory anyway.
 bool MovedViews::hoists(TensorId t, const View& v, int& budget) const {
   const auto o = operand_view(v, g[t].dim);
   if (!o) return false;
@@ -102,19 +98,17 @@ bool MovedViews::hoists(TensorId t, const View& v, int& budget) const {
   return o->dim == g[t].dim && shown(t, *o->view) != kNoTensor;
 }
 
-// The node that is computed again on what a view shows.
 const Node* MovedViews::recomputed(TensorId t) const {
   return g.is_virtual(t) ? elementwise(g, t) : nullptr;
 }
 
-// What the caller gives or gets, or a view of it.
 bool MovedViews::in_memory(TensorId t) const {
   const auto at = g.location(t);
   return at && !g.is_virtual(at->root);
 }
 
 TensorId MovedViews::hoisted(TensorId t, const View& v, NodeId like) {
-  const auto o = *operand_view(v, g[t].dim);
+  const OperandView o = operand_view(v, g[t].dim).value_or(OperandView{});
   if (!o.view) return t;
   if (!recomputed(t)) return operand(t, v, like);
   for (const auto& [from, view, to] : hoisted_)

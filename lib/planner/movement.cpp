@@ -8,14 +8,18 @@
 namespace sinter {
 namespace {
 
+constexpr int kMostGrowth = 8, kMostExtra = 256;  // nodes made for each of the graph's, and besides
 constexpr int kMostParts = 8;  // of a concatenation that what reads it is computed by part
 
 class Movement {
  public:
-  explicit Movement(const Lowered& lowered) : views_(lowered), g_(views_.g) {}
+  explicit Movement(const Lowered& lowered)
+      : views_(lowered), g_(views_.g), most_nodes_(kMostGrowth * g_.nodes() + kMostExtra) {}
 
   Lowered run() {
-    // Every rewrite moves a movement past a node, or makes what needs no other, so this ends.
+    // Every rewrite moves a movement past a node, upwards to what lies in memory or downwards to a
+    // result, or makes what needs no other; views that were made stay (made_here), and the number
+    // of nodes is bounded.
     for (bool changed = true; changed;) {
       changed = false;
       for (NodeId n = 0; n < g_.nodes(); ++n)
@@ -30,6 +34,7 @@ class Movement {
  private:
   bool rewrite(NodeId n) {
     const OpKind op = g_.node(n).op;
+    if (g_.nodes() > most_nodes_) return false;
     if (op == OpKind::concatenate) return sink_concatenation(n);
     if (op == OpKind::reduction) return reduce_in_two_steps(n) || reduce_halves(views_, n);
     if (!is_view_op(op)) return false;
@@ -216,7 +221,6 @@ class Movement {
     const Dims rows = rows_of(t, g_[t].dim, g_[y].dim, budget);
     if (rows.empty()) return false;
     ReductionAttributes rest = *std::get_if<ReductionAttributes>(&n.attributes);
-    if (mode == ReductionMode::amax) rest.mode = ReductionMode::max;
     if (mode == ReductionMode::norm1) rest.mode = ReductionMode::add;
     const TensorId part = g_.tensor_like(y, rows, g_.partial_type(n, y), "_of_rows");
     g_.make(part, OpKind::reduction, n.attributes, {t}, id);
@@ -289,6 +293,7 @@ class Movement {
 
   MovedViews views_;
   Rewriter& g_;
+  NodeId most_nodes_;  // nested concatenations would double what reads them again and again
 };
 
 }  // namespace

@@ -102,7 +102,10 @@ Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
   Lowered lowered = lower(graph);
   // An expansion may need a tensor that is too large to address.
   if (Diagnostics d = lowered.graph->check(); !d.empty()) return d;
-  if (options.fuse) lowered = move_data_movement(lowered);
+  // Should the rewritten graph be refused, which no test has seen, the given one is planned.
+  if (options.fuse)
+    if (Lowered moved = move_data_movement(lowered); moved.graph->diagnostics().empty())
+      lowered = std::move(moved);
   const Partition parts = partition(*lowered.graph, options.fuse, options.architecture);
   PlanData data;
   data.version = SINTER_VERSION;

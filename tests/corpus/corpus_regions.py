@@ -169,3 +169,14 @@ def interleaved():
 
 
 interleaved()
+
+
+def amax_of_no_rows():
+    """The amax over nothing is 0, in two steps as in one."""
+    g = Graph("region_amax_of_no_rows", "bf16")
+    g.tensor("x", [0, 8])
+    g.node("softmax", {"X": "x"}, "y", axis=1)
+    g.output(g.reduction("amax", "y", "amax", [1, 1]))
+
+
+amax_of_no_rows()

@@ -57,7 +57,7 @@ TEST_CASE("every graph of the corpus computes what the reference does", "[corpus
     const auto graph = read(file);
     for (const Fill fill : {Fill::normal, Fill::uniform}) {
       test::GraphCase c(*graph, fill, 1);
-      test::interpret(partition(c.lowered(), true), c.memory());
+      test::interpret_fused(c.lowering(), {}, c.memory());
       const Comparison result = c.judge(512);
       INFO(result.first_wrong);
       CHECK(result.ok());

@@ -65,7 +65,7 @@ std::string run_and_judge(GraphCase& c, const Result<Plan>& plan, const GraphChe
   if (!plan) return plan.error().message();
   if (interpreted()) {
     c.clear_outputs();
-    interpret(partition(c.lowered(), true), c.memory());
+    interpret_fused(c.lowering(), {}, c.memory());
   } else if (emulated()) {
     c.clear_outputs();
     if (const Status s = emulate(*plan, c); !s) return s.error().message();

@@ -6,6 +6,7 @@
 #include "lower/lower.hpp"
 #include "planner/planner.hpp"
 #include "planner/views.hpp"
+#include "sinter/compile.hpp"
 #include "sinter/operations.hpp"
 #include "support/catch.hpp"
 #include "support/random_graph.hpp"
@@ -231,4 +232,25 @@ TEST_CASE("two slices of the same part are not both halves") {
     return std::any_of(s.reductions.begin(), s.reductions.end(),
                        [](const auto& r) { return r.length == 32; });
   }));
+}
+
+TEST_CASE("nested concatenations do not multiply what reads them") {
+  Graph g;
+  Tensor n = g.tensor({.name = "x", .dim = {1, 4}});
+  for (int i = 0; i < 14; ++i) n = -concatenate({n, n}, 0);
+  g.output(n, "y");
+  CHECK(move_data_movement(lower(g)).graph->nodes().size() < 1000);
+}
+
+TEST_CASE("halves of an empty product stay slices") {
+  Graph g{{.io = bf16}};
+  auto x = g.tensor({.name = "x", .dim = {0, 4}}), w = g.tensor({.name = "w", .dim = {4, 8}}),
+       b = g.tensor({.name = "b", .dim = {8}}), c = g.tensor({.name = "c", .dim = {1, 8}});
+  const Tensor y = matmul(x, w) + b + c;
+  g.output(reduction(half(y, 0) * half(y, 1), ReductionMode::add, {1, 4}), "z");
+  CHECK(Plan::make(g, {}));
+  for (const auto& p : Plan::make(g, {})->tensors()) CHECK_FALSE(p.name.empty());
+  const Lowered moved = move_data_movement(lower(g));
+  CHECK(std::count_if(moved.graph->nodes().begin(), moved.graph->nodes().end(),
+                      [](const auto& n) { return n.op == OpKind::matmul; }) == 1);
 }

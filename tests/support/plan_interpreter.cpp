@@ -6,6 +6,7 @@
 #include <map>
 
 #include "plan/liveness.hpp"
+#include "planner/movement.hpp"
 #include "reference/apply.hpp"
 #include "reference/element.hpp"
 #include "reference/job.hpp"
@@ -422,6 +423,15 @@ void interpret(const Partition& p, const HostPointers& memory) {
     }
     Kernel(spec, std::move(ports)).run();
   }
+}
+
+void interpret_fused(const Lowered& lowered, std::string_view architecture,
+                     const HostPointers& memory) {
+  const Lowered moved = move_data_movement(lowered);
+  HostPointers by_name;
+  for (const auto& [t, pointer] : memory)
+    if (const auto id = moved.graph->find((*lowered.graph)[t].name)) by_name[*id] = pointer;
+  interpret(partition(*moved.graph, true, architecture), by_name);
 }
 
 }  // namespace sinter::test

@@ -2,6 +2,7 @@
 // accesses, workspace offsets and bodies, in float or double as each statement says. It checks all
 // that the planner decides without a GPU and without the generated text.
 #pragma once
+#include "lower/lower.hpp"
 #include "planner/planner.hpp"
 #include "reference/reference.hpp"
 
@@ -10,5 +11,9 @@ namespace sinter::test {
 // `memory` holds the inputs and outputs by tensor of the lowered graph. The workspace starts as
 // NaN patterns.
 void interpret(const Partition& partition, const HostPointers& memory);
+
+// The same of a graph's fused kernels, as a plan has them: data movement is moved first.
+void interpret_fused(const Lowered& lowered, std::string_view architecture,
+                     const HostPointers& memory);
 
 }  // namespace sinter::test

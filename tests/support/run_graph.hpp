@@ -34,6 +34,7 @@ class GraphCase {
   GraphCase(Graph& graph, Fill fill, std::uint64_t seed);
 
   const Graph& lowered() const { return *lowered_.graph; }
+  const Lowered& lowering() const { return lowered_; }
   // Inputs and outputs by tensor of the lowered graph.
   HostPointers memory();
 
