@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "fusion_patterns/pattern.hpp"
+#include "lower/expansion.hpp"
 #include "reference/element.hpp"
 #include "sinter/ops/shapes_contraction.hpp"
 
@@ -236,7 +237,7 @@ bool BodyBuilder::compares_index(const Node& n) const {
     const NodeId p = g[t].producer;
     const auto* a = p >= 0 ? std::get_if<PointwiseAttributes>(&state_.node(p).attributes) : nullptr;
     if (a && a->mode == M::gen_index && (contains(inside_, p) || state_.recomputed(p))) {
-      const auto axis = static_cast<int>(*a->axis < 0 ? *a->axis + g[t].dim.size() : *a->axis);
+      const int axis = lowering::positive_axis(*a->axis, g[t].dim);
       indices += g.type(t) == DataType::f32 && g[t].dim[axis] <= 1 << 24 ? 1 : 0;
     } else {
       const bool loaded = p < 0 || !(contains(inside_, p) || state_.recomputed(p));

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "lower/expansion.hpp"
+
 namespace sinter {
 
 const Node* elementwise(const Rewriter& g, TensorId t) {
@@ -51,7 +53,7 @@ TensorId MovedViews::shown(TensorId t, const View& v) const {
 TensorId MovedViews::shown_part(const Node& n, const ConcatenateAttributes& c,
                                 const SliceAttributes& s, const Dims& dim) const {
   const TensorId y = n.outputs[0];
-  const int axis = static_cast<int>(*c.axis < 0 ? *c.axis + g[y].dim.size() : *c.axis);
+  const int axis = lowering::positive_axis(*c.axis, g[y].dim);
   std::int64_t start = 0;
   for (TensorId x : n.inputs) {
     if (start == s.start[axis] && g[x].dim == dim && g.type(x) == g.type(y) &&

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lower/expansion.hpp"
 #include "planner/halves.hpp"
 #include "planner/moved_views.hpp"
 
@@ -10,6 +11,21 @@ namespace {
 
 constexpr int kMostGrowth = 8, kMostExtra = 256;  // nodes made for each of the graph's, and besides
 constexpr int kMostParts = 8;  // of a concatenation that what reads it is computed by part
+
+// Neighbours in memory stay neighbours.
+bool keeps_neighbours(const Node& movement) {
+  const auto* a = std::get_if<TransposeAttributes>(&movement.attributes);
+  return !a || a->permutation.back() == a->permutation.size() - 1;
+}
+
+// Whether a node's result may lie in any order of its dims, and whether it reads any.
+bool may_be_ordered(OpKind op) {
+  return op == OpKind::pointwise || op == OpKind::conv_fprop || op == OpKind::conv_dgrad ||
+         op == OpKind::resample;
+}
+bool reads_any_order(OpKind op) {
+  return may_be_ordered(op) || op == OpKind::reduction || op == OpKind::conv_wgrad;
+}
 
 class Movement {
  public:
@@ -77,9 +93,7 @@ class Movement {
     const bool copied = views_.in_memory(t) && !g_.location(y);
     if (!exact || (views_.in_memory(t) && !copied) || count(g_[y].dim) == 0) return false;
     if (!copied && (!g_.is_virtual(t) || g_.readers(t).size() != 1)) return false;
-    // Neighbours in memory stay neighbours.
-    if (const auto* a = std::get_if<TransposeAttributes>(&n.attributes))
-      if (a->permutation.back() != a->permutation.size() - 1) return false;
+    if (!keeps_neighbours(n)) return false;
     const View v = views_.of_node(id), back = inverse(v);
     const std::vector<NodeId> readers = g_.readers(y);
     for (NodeId r : readers)
@@ -133,7 +147,7 @@ class Movement {
     for (TensorId x : n.inputs)
       if (!holds(g_.type(y), g_.type(x))) return false;
     const auto& c = *std::get_if<ConcatenateAttributes>(&n.attributes);
-    const int axis = static_cast<int>(*c.axis < 0 ? *c.axis + g_[y].dim.size() : *c.axis);
+    const int axis = lowering::positive_axis(*c.axis, g_[y].dim);
     for (NodeId r : readers) {
       const Node p = g_.node(r);
       const TensorId z = p.outputs[0];
@@ -187,13 +201,12 @@ class Movement {
     if (!g_[y].output || n.op == OpKind::slice || !elementwise(g_, t)) return false;
     const auto& readers = g_.readers(t);
     if (!g_[t].output && readers.size() == 1) return false;
-    if (const auto* a = std::get_if<TransposeAttributes>(&n.attributes))
-      if (a->permutation.back() != a->permutation.size() - 1) {
-        int budget = kMostChained;
-        if (!alone(t, budget)) return false;
-        for (NodeId r : readers)
-          if (!is_view_op(g_.node(r).op) && g_.node(r).op != OpKind::pointwise) return false;
-      }
+    if (!keeps_neighbours(n)) {
+      int budget = kMostChained;
+      if (!alone(t, budget)) return false;
+      for (NodeId r : readers)
+        if (!is_view_op(g_.node(r).op) && g_.node(r).op != OpKind::pointwise) return false;
+    }
     if (!g_[t].output && !holds(g_.type(y), g_.type(t))) return false;
     const TensorId copy = g_.tensor_like(t, g_[t].dim, g_.type(t), "_again");
     g_.make(copy, OpKind::pointwise, PointwiseAttributes{}, {t}, id);
@@ -255,15 +268,9 @@ class Movement {
   void keep_order(NodeId id) {
     const Node& n = g_.node(id);
     const TensorId y = n.outputs.empty() ? kNoTensor : n.outputs[0];
-    const auto any_order = [](OpKind op) {
-      return op == OpKind::pointwise || op == OpKind::reduction || op == OpKind::conv_fprop ||
-             op == OpKind::conv_dgrad || op == OpKind::conv_wgrad || op == OpKind::resample;
-    };
-    if (y < 0 || !g_.is_virtual(y) || !any_order(n.op) || n.op == OpKind::reduction ||
-        n.op == OpKind::conv_wgrad || g_[y].dim.size() < 3)
-      return;
+    if (y < 0 || !g_.is_virtual(y) || !may_be_ordered(n.op) || g_[y].dim.size() < 3) return;
     for (NodeId r : g_.readers(y))
-      if (!any_order(g_.node(r).op)) return;
+      if (!reads_any_order(g_.node(r).op)) return;
     const bool same_dims = n.op == OpKind::pointwise;
     for (TensorId x : n.inputs) {
       if (x < 0 || g_[x].dim.size() != g_[y].dim.size() || (same_dims && g_[x].dim != g_[y].dim))

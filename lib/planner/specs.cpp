@@ -1,6 +1,7 @@
 // The kernels of the pointwise, rowwise and data-movement patterns.
 #include <algorithm>
 
+#include "lower/expansion.hpp"
 #include "planner/body_builder.hpp"
 #include "planner/domain.hpp"
 #include "reference/element.hpp"
@@ -139,8 +140,8 @@ std::vector<KernelSpec> data_movement_specs(const FusionState& state, NodeId id)
     if (!view) a.via = g[n.inputs[0]].dim;
     specs.push_back(copy_spec(state, id, n.inputs[0], a, y, to, dim));
   } else {
-    int axis = static_cast<int>(*std::get_if<ConcatenateAttributes>(&n.attributes)->axis);
-    if (axis < 0) axis += dim.size();
+    const int axis =
+        lowering::positive_axis(*std::get_if<ConcatenateAttributes>(&n.attributes)->axis, dim);
     std::int64_t start = 0;
     std::size_t next = 0;
     for (std::size_t i = 0; i < n.inputs.size(); ++i) {

@@ -1,5 +1,7 @@
 #include "planner/storage.hpp"
 
+#include "lower/expansion.hpp"
+
 namespace sinter {
 
 bool is_view_op(OpKind op) {
@@ -119,8 +121,8 @@ void Storage::place_in_results(const Graph& graph) {
     if (n.op == OpKind::concatenate) {
       const TensorId y = n.outputs[0];
       const Location& to = (*this)[y];
-      int axis = static_cast<int>(*std::get_if<ConcatenateAttributes>(&n.attributes)->axis);
-      if (axis < 0) axis += graph[y].dim.size();
+      const int axis = lowering::positive_axis(
+          *std::get_if<ConcatenateAttributes>(&n.attributes)->axis, graph[y].dim);
       std::int64_t start = 0;
       for (std::size_t i = 0; i < n.inputs.size(); ++i) {
         const TensorId x = n.inputs[i];

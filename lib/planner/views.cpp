@@ -1,5 +1,7 @@
 #include "planner/views.hpp"
 
+#include "fusion_patterns/pattern.hpp"
+
 namespace sinter {
 namespace {
 
@@ -32,13 +34,6 @@ std::optional<Dims> reshaped_operand(const Dims& operand, const Dims& from, cons
     for (int d = first; d < j; ++d) result.push_back(whole ? to[d] : 1);
   }
   return result;
-}
-
-Dims without_leading_ones(const Dims& d) {
-  Dims r;
-  for (auto e : d)
-    if (e != 1 || !r.empty()) r.push_back(e);
-  return r;
 }
 
 }  // namespace
