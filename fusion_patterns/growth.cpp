@@ -47,7 +47,7 @@ std::int64_t saved_bytes(const FusionState& state, const std::vector<NodeId>& no
 int tensors_reached(const FusionState& state, const std::vector<NodeId>& nodes) {
   std::vector<TensorId> reached;
   for (NodeId n : nodes) {
-    for (TensorId t : state.node(n).inputs)
+    for (TensorId t : state.operands(n))
       if (t >= 0 && !state.graph()[t].has_value && !(state.producer(t) >= 0 && contains(nodes, state.producer(t))))
         reached.push_back(t);
     for (TensorId t : state.node(n).outputs)
@@ -103,7 +103,7 @@ void grow(FusionState& state, std::vector<NodeId>& nodes, const Growth& growth,
         if (t >= 0)
           for (NodeId c : state.consumers(t)) grown |= consider(c, t);
       if (is_contraction(n.op)) continue;  // operands come through memory or a prologue
-      for (TensorId t : n.inputs) {
+      for (TensorId t : state.operands(nodes[i])) {
         if (t < 0) continue;
         grown |= consider(state.producer(t), t);
         if (!state.graph()[t].has_value && count(state.graph()[t].dim) >= growth.shared)

@@ -54,6 +54,19 @@ BodyText::BodyText(const KernelSpec& spec, const KernelNames& names, const Body&
       label = label.substr(0, 32) + "_" + std::string(sinter::name(s.type));
     names_.push_back(!acts(s) ? identifiers.add(label, "t") : "");
   }
+  divisor_names_.resize(names_.size());
+  for (int i = 0; i < size(); ++i)
+    if (const int d = divisor(i); d >= 0 && divisor_name(d).empty())
+      divisor_names_[static_cast<std::size_t>(d)] = identifiers.add(name(d) + "_divisor", "t");
+}
+
+int BodyText::divisor(int i) const {
+  const Statement& s = statement(i);
+  const bool divides = s.kind == StatementKind::pointwise && s.mode == PointwiseMode::div;
+  if (spec_.family != Family::rowwise || !divides || s.per_row || s.arithmetic != DataType::f32)
+    return -1;
+  const Statement& by = statement(s.args[1]);
+  return by.per_row && by.arithmetic == DataType::f32 ? s.args[1] : -1;
 }
 
 bool BodyText::of_row(int i) const {
@@ -162,7 +175,9 @@ std::string BodyText::load(const Statement& s, int i) const {
 }
 
 // The struct of pointwise.hpp has the mode's name, and takes its parameters after its operands.
-std::string BodyText::pointwise(const Statement& s) const {
+std::string BodyText::pointwise(const Statement& s, int i) const {
+  if (const int d = divisor(i); d >= 0)
+    return fmt::format("sinter::math::divide({}, {})", operand(s, 0), divisor_name(d));
   std::string operands;
   for (std::size_t a = 0; a < s.args.size(); ++a) operands += (a ? ", " : "") + operand(s, a);
   for (int p = 0; p < info(s.mode).params; ++p)
@@ -248,7 +263,7 @@ std::string BodyText::expression(int i) const {
         return fmt::format("static_cast<float>(c.at[{0}] - e) + static_cast<float>(e)", s.dim);
       return fmt::format("static_cast<{}>(c.at[{}])", value_type(s.arithmetic), s.dim);
     case StatementKind::pointwise:
-      return pointwise(s);
+      return pointwise(s, i);
     case StatementKind::convert:
       return convert(s);
     case StatementKind::random:

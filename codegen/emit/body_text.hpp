@@ -21,6 +21,12 @@ class BodyText {
   const std::string& name(int i) const { return names_[static_cast<std::size_t>(i)]; }
 
   const Body& body() const { return body_; }
+  // The number by which an element divides what is the same for its row, prepared once a row
+  // (math::Divisor): the statement that it is, or -1. Its name is divisor_name().
+  int divisor(int i) const;
+  const std::string& divisor_name(int i) const {
+    return divisor_names_[static_cast<std::size_t>(i)];
+  }
 
   // True for a load or a store that goes through the thread's packs.
   bool packed(int i) const;
@@ -54,7 +60,7 @@ class BodyText {
   std::string operand(const Statement& user, std::size_t arg) const;
   std::string cast(std::string value, DataType from, DataType to) const;
   std::string load(const Statement& s, int i) const;
-  std::string pointwise(const Statement& s) const;
+  std::string pointwise(const Statement& s, int i) const;
   std::string convert(const Statement& s) const;
   std::string random(int i) const;
   std::string gather(const Statement& s, int i) const;
@@ -65,7 +71,7 @@ class BodyText {
   const KernelNames& kernel_;
   const Body& body_;
   const Packing* packing_;
-  std::vector<std::string> names_;
+  std::vector<std::string> names_, divisor_names_;
 };
 
 // The least x for which (x + 0.5) 2^-32 < probability does not hold, up to 2^32.

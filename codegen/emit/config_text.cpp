@@ -115,6 +115,7 @@ std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Sched
                        {"threads_per_row", s.threads_per_row},
                        {"rows_per_block", s.rows_per_block},
                        {"blocks_per_row", s.blocks_per_row},
+                       {"rows_at_once", s.rows_at_once},
                        {"rows_fastest", s.rows_fastest, true},
                        {"resident", s.resident, true},
                        {"prefetch", s.prefetch, true},

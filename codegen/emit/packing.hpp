@@ -78,7 +78,8 @@ std::vector<int> ports_of_rows(const KernelSpec& spec, const Packing& packing);
 // Marks what is the same for many rows, but not for all, as late. False where nothing is.
 bool fetch_late(const KernelSpec& spec, Packing& packing);
 
-// For a body of the pointwise or the rowwise family, packed along index `dim`.
-Packing choose_packing(const KernelSpec& spec, int dim, int widest);
+// For a body of the pointwise or the rowwise family, packed along index `dim`. `streams`: what a
+// thread holds comes from memory and goes there directly, and but once.
+Packing choose_packing(const KernelSpec& spec, int dim, int widest, bool streams = false);
 
 }  // namespace sinter

@@ -109,7 +109,7 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
   const Packing& packing = schedule.packing;
   const std::vector<bool> live = live_statements(body.body(), effects(body.body(), phase));
   std::vector<int> row, element, row_stores;
-  std::set<int> members;
+  std::set<int> members, divisors;
   for (int i = 0; i < body.size(); ++i) {
     if (!live[static_cast<std::size_t>(i)]) continue;
     const Statement& s = body.statement(i);
@@ -119,6 +119,7 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
     if (!of_row || store)
       for (int a : s.args)
         if (body.statement(a).per_row) members.insert(a);
+    if (const int d = body.divisor(i); d >= 0) divisors.insert(d);
   }
   std::set<int> first, weights, again;
   for (int p : packed_ports(body, live, StatementKind::load)) {
@@ -135,11 +136,14 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
   out.line("static constexpr bool has_elements = {};", !element.empty());
   for (int i : members)
     out.line("{} {} = 0;", value_type(body.statement(i).arithmetic), body.name(i));
-  print_function(
-      out,
-      "void row(const Args& args, const Coord& c, const RowPlace& of_row, "
-      "const Reductions& reductions)",
-      row, [&](int i) { members.count(i) ? body.print_assignment(out, i) : body.print(out, i); });
+  for (int i : divisors) out.line("sinter::math::Divisor {};", body.divisor_name(i));
+  print_function(out,
+                 "void row(const Args& args, const Coord& c, const RowPlace& of_row, "
+                 "const Reductions& reductions)",
+                 row, [&](int i) {
+                   members.count(i) ? body.print_assignment(out, i) : body.print(out, i);
+                   if (divisors.count(i)) out.line("{} = {};", body.divisor_name(i), body.name(i));
+                 });
   const auto print = [&](int i) { body.print(out, i); };
   if (schedule.early > 0) print_prefetch(out, names, first);
   print_moves(out, names, "fetch", "", first, "fetch");

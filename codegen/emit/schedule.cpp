@@ -123,6 +123,45 @@ int widest_pack(const KernelSpec& spec) {
 
 namespace {
 
+// Bytes at a place of what only depends on the last index (scales of channels), and of the rest:
+// what is fetched of it or, where that is less, what is written.
+struct PlaceTraffic {
+  int columns = 0, rest = 0;
+};
+PlaceTraffic place_traffic(const KernelSpec& spec, const Packing& packing) {
+  PlaceTraffic traffic;
+  const int rank = spec.extent.size();
+  const std::int64_t row = rank > 1 ? spec.extent[rank - 1] : 0;
+  int written = 0;
+  for (std::size_t i = 0; i < spec.ports.size(); ++i) {
+    const KernelPort& p = spec.ports[i];
+    if (packing.ports[i].kind != PortPack::Kind::pack) continue;
+    const int bytes = p.together * packing.width * info(p.type).bytes;
+    if (p.written)
+      written += bytes;
+    else if (elements_reached(spec.extent, p.access) <= row)
+      traffic.columns += bytes;
+  }
+  traffic.rest = std::max(packing.fetched_bytes - traffic.columns, written);
+  return traffic;
+}
+
+// Where columns share most of what is fetched, a thread's places lie in one column, which it
+// fetches once. (Inference of a batchnorm with 256 channels on an H200: 315 -> 279 us.)
+void share_columns(const KernelSpec& spec, const PlaceTraffic& traffic, int cost, Schedule& s) {
+  constexpr int kTogether = 4, kMostThreads = 384;
+  const int rank = spec.extent.size();
+  const bool too_much = kTogether * traffic.rest > 2 * kFlightBytes || kTogether * cost > kMostCode;
+  if (rank < 2 || traffic.columns <= traffic.rest || too_much) return;
+  const std::int64_t row = spec.extent[rank - 1] / s.packing.width;  // places
+  for (int threads = 256; threads <= kMostThreads; threads += 32)
+    if (row > 0 && threads % row == 0) {
+      s.threads = threads;
+      s.unroll = kTogether;
+      return;
+    }
+}
+
 void schedule_pointwise(const KernelSpec& spec, Schedule& s) {
   const int rank = spec.extent.size();
   if ((s.tiling = choose_tiling(spec, widest_pack(spec), s.packing)).on) {
@@ -134,11 +173,13 @@ void schedule_pointwise(const KernelSpec& spec, Schedule& s) {
     s.grid = clamp_grid(s.tiling.tiles);
     return;
   }
-  s.packing = choose_packing(spec, rank - 1, widest_pack(spec));
+  s.packing = choose_packing(spec, rank - 1, widest_pack(spec), true);
   const int cost = element_cost(spec, spec.body) * s.packing.width;
-  const int bytes = std::max(1, s.packing.fetched_bytes);
+  const PlaceTraffic traffic = place_traffic(spec, s.packing);
   const double places = elements(spec.extent, 0, rank) / s.packing.width;
-  s.unroll = power_of_two_to(std::min(kMostCode / std::max(cost, 1), kFlightBytes / 2 / bytes), 16);
+  s.unroll = power_of_two_to(
+      std::min(kMostCode / std::max(cost, 1), kFlightBytes / 2 / std::max(1, traffic.rest)), 16);
+  share_columns(spec, traffic, cost, s);
   while (s.unroll > 1 && places / (s.threads * s.unroll) < kEnoughBlocks) s.unroll /= 2;
   // Few results, of which each may read a large window, are spread over the multiprocessors.
   const bool resamples = std::any_of(spec.gathers.begin(), spec.gathers.end(),

@@ -23,6 +23,7 @@ struct Schedule {
   // rowwise
   int threads_per_row = 1, rows_per_block = 1;
   int blocks_per_row = 1;     // a cluster
+  int rows_at_once = 1;       // resident, a warp a row at the most: that a thread has under way
   int least_blocks = 1;       // that a multiprocessor should hold at once: limits registers
   bool rows_fastest = false;  // neighbouring threads hold neighbouring rows
   bool resident = false;      // a row stays in registers from phase to phase

@@ -219,7 +219,65 @@ void drop_unused(KernelSpec& spec) {
   });
 }
 
+namespace {
+
+// Whether neighbours along `e` are every second element, between which those along `d` lie.
+bool interleaves(const Access& a, int d, int e) { return a.stride[d] == 1 && a.stride[e] == 2; }
+
+// An index of two values whose elements lie beside each other in some tensors, and far apart in
+// others, where another index steps by one (pixels that are shuffled into a larger image); -1 where
+// there is none. All must step plainly.
+int index_of_pairs(const KernelSpec& spec) {
+  for (const auto& p : spec.ports)
+    if (!p.access.windows.empty() || !p.access.via.empty() || p.together > 1) return -1;
+  for (const auto& s : spec.body.statements)
+    if (s.kind == StatementKind::random || s.kind == StatementKind::index) return -1;
+  const int rank = spec.extent.size();
+  for (int d = 0; d < rank; ++d)
+    for (int e = 0; e < rank; ++e) {
+      if (spec.extent[d] != 2 || d == e) continue;
+      const auto any = [&](const auto& holds) {
+        return std::any_of(spec.ports.begin(), spec.ports.end(),
+                           [&](const KernelPort& p) { return holds(p.access); });
+      };
+      if (any([&](const Access& a) { return interleaves(a, d, e); }) &&
+          any([&](const Access& a) { return a.stride[e] == 1; }) &&
+          !any([&](const Access& a) { return a.stride[d] == 1 && a.stride[e] != 2; }))
+        return d;
+    }
+  return -1;
+}
+
+// Both values of such an index are computed at one place.
+void unroll_pairs(KernelSpec& spec) {
+  const int d = spec.gathers.empty() && spec.columns.empty() ? index_of_pairs(spec) : -1;
+  if (d < 0) return;
+  const auto ports = spec.ports.size(), statements = spec.body.statements.size();
+  // Of what does not step with the index there is one.
+  std::vector<int> second(ports);
+  for (std::size_t i = 0; i < ports; ++i) {
+    second[i] = static_cast<int>(i);
+    if (spec.ports[i].access.stride[d] == 0) continue;
+    second[i] = static_cast<int>(spec.ports.size());
+    KernelPort port = spec.ports[i];
+    port.access.offset += port.access.stride[d];
+    spec.ports.push_back(std::move(port));
+  }
+  for (std::size_t i = 0; i < statements; ++i) {
+    Statement s = spec.body.statements[i];
+    if (is_load(s) || is_store(s)) s.port = second[static_cast<std::size_t>(s.port)];
+    for (int& a : s.args) a += static_cast<int>(statements);
+    spec.body.statements.push_back(std::move(s));
+  }
+  for (auto& p : spec.ports) p.access.stride[d] = 0;
+  spec.extent[d] = 1;
+  simplify_domain(spec);
+}
+
+}  // namespace
+
 void join_pairs(KernelSpec& spec) {
+  unroll_pairs(spec);
   const int last = spec.extent.size() - 1;
   const auto every_second = [&](const KernelPort& p) {
     const Access& a = p.access;

@@ -15,7 +15,7 @@ void cut_index(KernelSpec& spec, int d, std::int64_t parts, std::int64_t size);
 void drop_unused(KernelSpec& spec);
 
 // Pointwise: two ports that show every second element of one tensor (interleaved pairs) become one
-// port of two elements at each place.
+// port of two elements at each place. So do the two elements that an index of two values reaches.
 void join_pairs(KernelSpec& spec);
 
 }  // namespace sinter

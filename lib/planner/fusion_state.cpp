@@ -7,21 +7,40 @@ namespace sinter {
 FusionState::FusionState(const Graph& graph, const Storage& storage, bool recompute,
                          std::string_view architecture)
     : graph_(graph), storage_(storage), architecture_(architecture) {
-  consumers_.resize(graph.tensors().size());
   group_.assign(graph.nodes().size(), -1);
-  for (std::size_t i = 0; i < graph.nodes().size(); ++i)
-    for (TensorId t : graph.nodes()[i].inputs)
-      if (t >= 0) {
-        auto& c = consumers_[static_cast<std::size_t>(t)];
-        if (c.empty() || c.back() != static_cast<NodeId>(i)) c.push_back(static_cast<NodeId>(i));
-      }
+  find_consumers();
   recompute_.assign(graph.nodes().size(), false);
   if (recompute) find_recomputed();
+}
+
+// From the last node to the first, so that what only unread nodes read is unread, too.
+void FusionState::find_consumers() {
+  consumers_.resize(graph_.tensors().size());
+  unread_.assign(graph_.nodes().size(), false);
+  for (auto i = static_cast<NodeId>(graph_.nodes().size()) - 1; i >= 0; --i) {
+    const auto& outputs = node(i).outputs;
+    unread_[static_cast<std::size_t>(i)] = std::none_of(
+        outputs.begin(), outputs.end(),
+        [&](TensorId t) { return t >= 0 && (graph_[t].output || !consumers(t).empty()); });
+    if (unread_[static_cast<std::size_t>(i)]) continue;
+    for (TensorId t : operands(i)) {
+      auto& c = consumers_[static_cast<std::size_t>(std::max(t, 0))];
+      if (t >= 0 && (c.empty() || c.back() != i)) c.push_back(i);
+    }
+  }
+  for (auto& c : consumers_) std::reverse(c.begin(), c.end());
+}
+
+std::span<const TensorId> FusionState::operands(NodeId n) const {
+  const auto* a = std::get_if<PointwiseAttributes>(&node(n).attributes);
+  if (a && a->mode == PointwiseMode::gen_index) return {};
+  return node(n).inputs;
 }
 
 namespace {
 
 constexpr int kRecomputeCost = 8;  // operations an element
+constexpr int kManyReaders = 8;    // elements for each of a result that is made again for them
 
 // Operations that cost about as much as an addition.
 bool cheap(PointwiseMode m) {
@@ -38,38 +57,56 @@ bool cheap(PointwiseMode m) {
 
 }  // namespace
 
+bool FusionState::given(TensorId t) const {
+  return graph_[t].has_value || producer(storage_[t].root) < 0;
+}
+
 void FusionState::find_recomputed() {
+  const auto recomputed_operand = [&](TensorId t) {
+    return producer(t) >= 0 && recomputed(producer(t));
+  };
   std::vector<int> cost(graph_.nodes().size(), 0);
-  for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
-    const Node& n = graph_.nodes()[i];
-    const auto* a = std::get_if<PointwiseAttributes>(&n.attributes);
-    if (!a || !cheap(a->mode) || !graph_.is_virtual(n.outputs[0])) continue;
-    cost[i] = 1;
-    bool from_nothing = true;
-    for (TensorId t : n.inputs) {
-      if (t < 0 || graph_[t].has_value || a->mode == PointwiseMode::gen_index) continue;
-      const NodeId p = producer(t);
-      from_nothing = from_nothing && p >= 0 && recompute_[static_cast<std::size_t>(p)];
-      if (p >= 0) cost[i] += cost[static_cast<std::size_t>(p)];
+  std::vector<bool> reads(graph_.nodes().size(), false);  // memory, itself or through its operands
+  for (NodeId i = 0; i < static_cast<NodeId>(graph_.nodes().size()); ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const auto* a = std::get_if<PointwiseAttributes>(&node(i).attributes);
+    if (!a || !cheap(a->mode) || !graph_.is_virtual(node(i).outputs[0])) continue;
+    cost[at] = 1;
+    bool cheap_operands = true;
+    for (TensorId t : operands(i)) {
+      if (t < 0 || graph_[t].has_value) continue;
+      if (recomputed_operand(t)) {
+        cost[at] += cost[static_cast<std::size_t>(producer(t))];
+        reads[at] = reads[at] || reads[static_cast<std::size_t>(producer(t))];
+      } else {
+        reads[at] = true;
+        cheap_operands = cheap_operands && given(t);
+      }
     }
-    recompute_[i] = from_nothing && cost[i] <= kRecomputeCost;
+    recompute_[at] = cheap_operands && cost[at] <= kRecomputeCost;
   }
-  // Whoever reads such a result must be a body that can make it, or be made that way itself.
+  // Whoever reads such a result must be a body that can make it, or be made that way itself; and
+  // run over far more elements, where the result is made from memory.
   for (auto i = static_cast<NodeId>(graph_.nodes().size()) - 1; i >= 0; --i) {
-    if (!recompute_[static_cast<std::size_t>(i)]) continue;
+    if (!recomputed(i)) continue;
     const TensorId t = node(i).outputs[0];
+    const bool from_memory = reads[static_cast<std::size_t>(i)];
+    const std::int64_t many = kManyReaders * count(graph_[t].dim);
     bool in_bodies = storage_[t].root == t;
-    for (NodeId c : consumers(t))
-      in_bodies = in_bodies && (node(c).op == OpKind::pointwise || node(c).op == OpKind::reduction);
+    for (NodeId c : consumers(t)) {
+      const OpKind op = node(c).op;
+      const bool larger = count(graph_[node(c).outputs[0]].dim) >= many;
+      in_bodies = in_bodies && (op == OpKind::pointwise || op == OpKind::reduction) &&
+                  (!from_memory || recomputed(c) || (op == OpKind::pointwise && larger));
+    }
     if (!in_bodies) recompute_[static_cast<std::size_t>(i)] = false;
   }
   // An operand that lost the property takes it from its readers.
-  for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
-    if (!recompute_[i]) continue;
-    const auto& a = *std::get_if<PointwiseAttributes>(&graph_.nodes()[i].attributes);
-    for (TensorId t : graph_.nodes()[i].inputs)
-      if (t >= 0 && !graph_[t].has_value && a.mode != PointwiseMode::gen_index)
-        recompute_[i] = recompute_[i] && recompute_[static_cast<std::size_t>(producer(t))];
+  for (NodeId i = 0; i < static_cast<NodeId>(graph_.nodes().size()); ++i) {
+    if (!recomputed(i)) continue;
+    for (TensorId t : operands(i))
+      if (t >= 0 && !given(t) && !recomputed_operand(t))
+        recompute_[static_cast<std::size_t>(i)] = false;
   }
 }
 
@@ -90,7 +127,7 @@ bool FusionState::makes_cycle(const std::vector<NodeId>& nodes, NodeId extra) co
   inside[static_cast<std::size_t>(extra)] = 1;
   std::vector<NodeId> work;
   const auto push_inputs = [&](NodeId n, bool from_inside) -> bool {
-    for (TensorId t : node(n).inputs) {
+    for (TensorId t : operands(n)) {
       if (t < 0) continue;
       const NodeId p = producer(t);
       if (p < 0) continue;

@@ -1,6 +1,7 @@
 // What patterns see while a graph is partitioned: which nodes are free, who reads what, and whether
 // joining nodes would make kernels wait for each other in a circle.
 #pragma once
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,8 @@ namespace sinter {
 class FusionState {
  public:
   // `recompute`: results that a few operations make from nothing but indices and constants (masks,
-  // positions) are made where they are read, and have no kernel and no memory.
+  // positions), or from small inputs of the graph that are broadcast (1 + scale), are made where
+  // they are read, and have no kernel and no memory.
   // `architecture`: as in PlanOptions; what only it has may be used.
   FusionState(const Graph& graph, const Storage& storage, bool recompute,
               std::string_view architecture);
@@ -26,9 +28,13 @@ class FusionState {
   const std::vector<NodeId>& consumers(TensorId t) const {
     return consumers_[static_cast<std::size_t>(t)];
   }
+  // What a node reads: of its operand, gen_index only takes the dims.
+  std::span<const TensorId> operands(NodeId n) const;
   bool free(NodeId n) const { return group_[static_cast<std::size_t>(n)] < 0 && !no_kernel(n); }
   bool recomputed(NodeId n) const { return recompute_[static_cast<std::size_t>(n)]; }
-  bool no_kernel(NodeId n) const { return storage_.folded(n) || recomputed(n); }
+  bool no_kernel(NodeId n) const {
+    return storage_.folded(n) || recomputed(n) || unread_[static_cast<std::size_t>(n)];
+  }
   int group(NodeId n) const { return group_[static_cast<std::size_t>(n)]; }
   const std::vector<std::vector<NodeId>>& groups() const { return groups_; }
 
@@ -64,8 +70,10 @@ class FusionState {
     TensorId tensor;
     std::string reason;
   };
+  void find_consumers();
   void find_recomputed();
-  std::vector<bool> recompute_;
+  bool given(TensorId t) const;  // a value, or in memory before the graph is run
+  std::vector<bool> unread_, recompute_;  // unread: nobody needs what the node makes
   std::vector<Cut> cuts_;
 };
 

@@ -97,7 +97,7 @@ std::vector<std::size_t> order(const FusionState& state, const std::vector<Candi
   for (std::size_t n = 0; n < nodes; ++n) {
     first[static_cast<std::size_t>(unit[n])] =
         std::min(first[static_cast<std::size_t>(unit[n])], static_cast<int>(n));
-    for (TensorId t : state.graph().nodes()[n].inputs) {
+    for (TensorId t : state.operands(static_cast<NodeId>(n))) {
       const NodeId p = t >= 0 ? state.producer(t) : -1;
       if (p < 0) continue;
       const int from = unit[static_cast<std::size_t>(p)];

@@ -119,6 +119,7 @@ KernelSpec copy_spec(const FusionState& state, NodeId n, TensorId x, const Acces
   }
   spec.body.statements.push_back(store);
   simplify_domain(spec);
+  join_pairs(spec);
   return spec;
 }
 

@@ -286,6 +286,32 @@ TEST_CASE("the device's own functions keep the error that the reference allows t
   CHECK(std::isnan(device::math::log1p_unit(NAN)));
 }
 
+TEST_CASE("division of many numbers by one gives the rounded quotients") {
+  const auto check = [](float x, float y) {
+    const float expected = x / y, q = device::math::divide(x, device::math::Divisor(y));
+    const float unit = 0x1p-23f * std::fabs(expected) + 0x1p-149f;
+    const bool tiny = std::fabs(expected) < 0x1p-100f && std::fabs(q - expected) <= unit;
+    CAPTURE(x, y, expected, q);
+    if (!same(q, expected) && !tiny) FAIL_CHECK("not the rounded quotient");
+  };
+  std::mt19937 random(7);
+  const auto any_bits = [&] {
+    const auto bits = static_cast<std::uint32_t>(random());
+    float x;
+    std::memcpy(&x, &bits, 4);
+    return x;
+  };
+  for (int i = 0; i < 1000000; ++i) check(any_bits(), any_bits());
+  for (int a = -300; a <= 300; ++a)
+    for (int b = -300; b <= 300; ++b) check(static_cast<float>(a), static_cast<float>(b));
+  const float inf = INFINITY, most = std::numeric_limits<float>::max();
+  const float special[] = {0.0f, -0.0f, inf, -inf, NAN, most, -most, 0x1p-149f, 0x1p-126f, 1, -3};
+  for (float x : special)
+    for (float y : special) check(x, y);
+  for (int i = 0; i < 100000; ++i)
+    for (float y : special) check(any_bits(), y), check(y, any_bits());
+}
+
 TEST_CASE("device bf16 as a float is what is stored and read back") {
   std::mt19937 random(5);
   int wrong = 0;

@@ -361,3 +361,77 @@ TEST_CASE("few long rows that clusters hold stay one kernel on sm_90a") {
   CHECK(plan(g).partition.kernels.size() == 5);
   CHECK(partition(*lower(g).graph, true, "sm_90a").kernels.size() == 1);
 }
+
+TEST_CASE("an index takes its operand's dims alone, not its values") {
+  Graph g{{.io = bf16}};
+  auto scores = g.tensor({.name = "scores", .dim = {2, 3, 64, 64}});
+  const Tensor x = scores * 0.125;
+  const Tensor seen = gen_index(x, 2) >= gen_index(x, 3);
+  g.output(softmax(pointwise({.mode = PointwiseMode::binary_select}, x, g.scalar(-1e9), seen)),
+           "y");
+  const auto p = plan(g);
+  CHECK(p.families() == std::vector{Family::rowwise});
+  CHECK(p.partition.workspace_bytes == 0);
+  // What nothing but an index reads is not computed.
+  Graph only{{.io = bf16}};
+  auto a = only.tensor({.name = "a", .dim = {8, 64}});
+  only.output(gen_index(exp(a), 1), "y");
+  const auto kernels = plan(only).partition.kernels;
+  REQUIRE(kernels.size() == 1);
+  CHECK(kernels[0].ports.size() == 1);
+}
+
+TEST_CASE("small inputs that are broadcast are prepared where they are read, if that is cheap") {
+  const auto kernels = [](const auto& prepare, Dims small) {
+    Graph g{{.io = bf16}};
+    auto x = g.tensor({.name = "x", .dim = {4, 32, 64}}),
+         s = g.tensor({.name = "s", .dim = std::move(small)});
+    g.output(x * prepare(s), "y");
+    return plan(g).partition.kernels.size();
+  };
+  CHECK(kernels([](Tensor s) { return s + 1.0; }, {4, 1, 64}) == 1);
+  CHECK(kernels([](Tensor s) { return (s + 1.0) * 2.0; }, {1, 1, 64}) == 1);
+  CHECK(kernels([](Tensor s) { return sigmoid(s); }, {4, 1, 64}) == 2);
+  CHECK(kernels([](Tensor s) { return s + 1.0; }, {4, 32, 1}) == 1);
+}
+
+TEST_CASE("pixels that are shuffled into a larger image are written in pairs") {
+  Graph g{{.io = bf16}};
+  auto x = g.tensor({.name = "x", .dim = {2, 12, 8, 16}});
+  const Tensor parts = transpose(reshape(x, {2, 3, 2, 2, 8, 16}), {0, 1, 4, 2, 5, 3});
+  g.output(reshape(parts, {2, 3, 16, 32}), "y");
+  const auto p = plan(g);
+  REQUIRE(p.partition.kernels.size() == 1);
+  const KernelSpec& k = p.partition.kernels[0];
+  const auto written = std::find_if(k.ports.begin(), k.ports.end(),
+                                    [](const KernelPort& port) { return port.written; });
+  CHECK(written->together == 2);
+  CHECK(choose_schedule(k).packing.width == 8);
+}
+
+TEST_CASE("threads have several short rows under way, where rows do not stay") {
+  const auto rows = [](const Dims& dim, bool normalised) {
+    Graph g{{.io = bf16}};
+    auto x = g.tensor({.name = "x", .dim = dim});
+    g.output(normalised ? softmax(x) : reduction(x, ReductionMode::add, {dim[0], 1}), "y");
+    return choose_schedule(plan(g).partition.kernels[0], "sm_90a").rows_at_once;
+  };
+  CHECK(rows({1 << 20, 32}, false) == 2);
+  CHECK(rows({1 << 20, 131}, false) == 4);
+  CHECK(rows({1 << 20, 128}, true) == 1);
+  CHECK(rows({1 << 20, 4096}, false) == 1);
+  CHECK(rows({64, 32}, false) == 1);
+}
+
+TEST_CASE("rows that few threads cannot hold are held by more") {
+  Graph g{{.io = bf16}};
+  auto x = g.tensor({.name = "x", .dim = {16384, 4096}}),
+       w = g.tensor({.name = "w", .dim = {4096}});
+  const Tensor y = rmsnorm(x, w, Tensor{}, g.scalar(1e-5)).y;
+  const Tensor scale = reduction(y, ReductionMode::amax, {16384, 1}) * (1 / 448.0);
+  g.output(scale, "scale", {.data_type = f32});
+  g.output(y / scale, "y", {.data_type = f8e4m3});
+  const auto p = plan(g);
+  REQUIRE(p.partition.kernels.size() == 1);
+  CHECK(choose_schedule(p.partition.kernels[0], "sm_90a").resident);
+}

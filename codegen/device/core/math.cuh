@@ -43,6 +43,30 @@ SINTER_DEVICE T reciprocal(T x) {
 // Within one ulp, for x whose magnitude and whose reciprocal's are normal numbers.
 SINTER_DEVICE float fast_reciprocal(float x) { return hardware::reciprocal(x); }
 SINTER_DEVICE double fast_reciprocal(double x) { return 1 / x; }
+// Division of many numbers by one, correctly rounded as x / y is, but without its branches: with y
+// brought just below 1, and the rounded reciprocal of that, two corrections by exact remainders give
+// the rounded quotient (Markstein, "Computation of elementary functions on the IBM RISC System/6000
+// processor", 1990). Below 2^-100 remainders are not exact, and a quotient may be off by a unit in
+// the last place. Where there is no remainder, the first quotient is infinity, zero or NaN.
+struct Divisor {
+  float near_one, reciprocal, scale;
+
+  Divisor() = default;
+  SINTER_DEVICE Divisor(float y) {
+    const int exponent = static_cast<int>(__float_as_uint(y) >> 23 & 255);
+    const int bounded = exponent < 1 ? 1 : exponent > 252 ? 252 : exponent;
+    scale = __uint_as_float(static_cast<unsigned>(253 - bounded) << 23);
+    near_one = y * scale;
+    reciprocal = 1.0f / near_one;
+  }
+};
+SINTER_DEVICE float divide(float x, const Divisor& y) {
+  const float scaled = x * y.scale, first = scaled * y.reciprocal;
+  const float remainder = fma(-first, y.near_one, scaled);
+  const float second = fma(remainder, y.reciprocal, first);
+  const float third = fma(fma(-second, y.near_one, scaled), y.reciprocal, second);
+  return third == third ? third : first;
+}
 template <class T>
 SINTER_DEVICE bool less(T a, T b) {
   return a < b;

@@ -11,15 +11,25 @@ template <class Config>
 using Coord = Coordinates<typename Config::Index, typename Config::Extent>;
 
 // `count` places of `width` elements each; the first starts at element `first`, each other `step`
-// elements after the one before it.
-template <class Config, class Body, int width, int count, class Args>
-SINTER_DEVICE void places(const Args& args, typename Config::Index first,
-                          typename Config::Index step) {
+// elements after the one before it. Where these are whole rows, the compiler sees that all places
+// have the same last index, and fetches once what depends on it alone.
+template <class Config, class Body, int width, int count, long long step, class Args>
+SINTER_DEVICE void places(const Args& args, typename Config::Index first) {
+  using Index = typename Config::Index;
+  constexpr int last = Config::Extent::size - 1;
+  constexpr long long row = last > 0 ? Config::Extent::at(last) : 0;
+  constexpr bool whole_rows = count > 1 && row > 0 && step % (row > 0 ? row : 1) == 0;
   Coord<Config> c[count];
   typename Body::template Place<width> place[count];
 #pragma unroll
   for (int u = 0; u < count; ++u) {
-    unravel<0, Config::Extent::size>(first + u * step, c[u]);
+    if constexpr (whole_rows) {
+      const Index number = quotient(first, row);
+      unravel<0, last>(number + static_cast<Index>(u * (step / row)), c[u]);
+      c[u].at[last] = first - number * static_cast<Index>(row);
+    } else {
+      unravel<0, Config::Extent::size>(first + u * static_cast<Index>(step), c[u]);
+    }
     Body::fetch(args, c[u], place[u]);
   }
 #pragma unroll
@@ -44,14 +54,14 @@ SINTER_DEVICE void run(const Args& args) {
   const Index lane = static_cast<Index>(threadIdx.x);
   const Index first = static_cast<Index>(blockIdx.x) * tile + lane * width;
   if (static_cast<Index>(blockIdx.x + 1) * tile <= whole) {
-    places<Config, Body, width, Config::unroll>(args, first, row);
+    places<Config, Body, width, Config::unroll, row>(args, first);
   } else if constexpr (elements % tile != 0) {
     if constexpr (Config::unroll > 1 || whole % row != 0)
 #pragma unroll 1
-      for (Index i = first; i < whole; i += row) places<Config, Body, width, 1>(args, i, row);
+      for (Index i = first; i < whole; i += row) places<Config, Body, width, 1, row>(args, i);
     if constexpr (width > 1 && elements != whole)
       if (blockIdx.x + 1 == gridDim.x && whole + lane < elements)
-        places<Config, Body, 1, 1>(args, whole + lane, row);
+        places<Config, Body, 1, 1, row>(args, whole + lane);
   }
 }
 

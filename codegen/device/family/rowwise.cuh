@@ -11,6 +11,9 @@
 // from phase to phase; else every phase fetches what it needs. What all rows share (weights) is
 // fetched when a phase first needs it, or before the first one with Config::prefetch.
 //
+// Where a row is short, a thread has several under way at once (Config::rows_at_once), so that
+// enough of memory is.
+//
 // A kernel may start while the one before it in the stream still writes what this one reads. The
 // first Config::early blocks then ask for their rows to come to the second-level cache: that takes
 // nothing from memory yet, and what is still written is written there, too.
@@ -122,7 +125,7 @@ struct Rows {
   }
   // Where this holds, the compiler sees that no row lies past the end, but for those ahead. In a
   // large block a branch around the fetches keeps them together and so saves registers.
-  static constexpr bool all_active = rows % (block_rows * kinds) == 0;
+  static constexpr bool all_active = rows % (block_rows * kinds * Config::rows_at_once) == 0;
   static SINTER_DEVICE bool exists(Index r) {
     return (all_active && !Config::ahead && Config::threads <= 256) || r < rows;
   }
@@ -422,24 +425,56 @@ struct Rows {
   }
 };
 
+// What a thread has of as many rows.
+template <class Row, int count>
+struct Several {
+  Row first;
+  Several<Row, count - 1> others;
+
+  template <class Args>
+  SINTER_DEVICE Several(const Args& args) : first(args), others(args) {}
+  // Calls f(row, number) for each of them.
+  template <class F>
+  SINTER_DEVICE void each(const F& f, int number = 0) {
+    f(first, number);
+    others.each(f, number + 1);
+  }
+};
+template <class Row>
+struct Several<Row, 0> {
+  template <class Args>
+  SINTER_DEVICE Several(const Args&) {}
+  template <class F>
+  SINTER_DEVICE void each(const F&, int) {}
+};
+
 template <class Config, class Place, class RowPlace, class All, class Columns = NoColumns,
           class... Phases, class Args>
 SINTER_DEVICE void run(List<Phases...>, const Args& args) {
-  Rows<Config, Args, Place, RowPlace, All, Columns> rows(args);
-  rows.threads.arrive();
+  using R = Rows<Config, Args, Place, RowPlace, All, Columns>;
+  constexpr int count = Config::rows_at_once;
+  static_assert(count == 1 || (Config::threads_per_row <= 32 && R::resident && !R::across));
+  Several<R, count> rows(args);
+  rows.first.threads.arrive();
   const auto first = static_cast<typename Config::Index>(blockIdx.x / Config::blocks_per_row);
-  if constexpr (hardware::kernels_overlap && Config::early > 0 && rows.resident)
-    if (blockIdx.x < Config::early) rows.template prefetch<Phases...>(first);
+  if constexpr (hardware::kernels_overlap && Config::early > 0 && R::resident)
+    if (blockIdx.x < Config::early)
+      rows.each([&](R& r, int i) { r.template prefetch<Phases...>(first * count + i); });
   hardware::take_turn();
   if constexpr (Config::slots > 0) {
-    rows.template walk<Phases...>();
+    rows.first.template walk<Phases...>();
   } else {
-    if (rows.blocks < Config::blocks_per_row && blockIdx.x % Config::blocks_per_row != 0) return;
-    rows.take(first);
-    rows.fetch_rows(first, rows.of_row);
-    if constexpr (rows.resident) rows.template fetch<Phases...>(first, rows.place);
-    if constexpr (rows.resident && Config::prefetch) rows.template fetch_weights<Phases...>();
-    (rows.template run_phase<Phases>(), ...);
+    if (R::blocks < Config::blocks_per_row && blockIdx.x % Config::blocks_per_row != 0) return;
+    rows.each([&](R& r, int i) {
+      r.take(first * count + i);
+      r.fetch_rows(first * count + i, r.of_row);
+      if constexpr (R::resident) r.template fetch<Phases...>(first * count + i, r.place);
+      if constexpr (R::resident && Config::prefetch) r.template fetch_weights<Phases...>();
+    });
+    const auto run = [&]<class Phase>(Phase*) {
+      rows.each([](R& r, int) { r.template run_phase<Phase>(); });
+    };
+    (run(static_cast<Phases*>(nullptr)), ...);
   }
 }
 

@@ -11,6 +11,7 @@ struct Config {
   static constexpr int threads_per_row = 576;
   static constexpr int rows_per_block = 1;
   static constexpr int blocks_per_row = 1;
+  static constexpr int rows_at_once = 1;
   static constexpr bool rows_fastest = false;
   static constexpr bool resident = true;
   static constexpr bool prefetch = false;
@@ -227,6 +228,6 @@ struct Phase1 {
 using Phases = sinter::List<Phase0, Phase1>;
 
 extern "C" __global__ __launch_bounds__(Config::threads, 2)
-void sinter_reduce_add_reduce_mul_reduce_min_reduce_max_c716edd5(const __grid_constant__ Args args) {
+void sinter_reduce_add_reduce_mul_reduce_min_reduce_max_6356171a(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions>(Phases{}, args);
 }

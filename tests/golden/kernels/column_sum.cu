@@ -11,6 +11,7 @@ struct Config {
   static constexpr int threads_per_row = 32;
   static constexpr int rows_per_block = 8;
   static constexpr int blocks_per_row = 1;
+  static constexpr int rows_at_once = 1;
   static constexpr bool rows_fastest = true;
   static constexpr bool resident = false;
   static constexpr bool prefetch = false;
@@ -90,6 +91,6 @@ struct Phase1 {
 using Phases = sinter::List<Phase0, Phase1>;
 
 extern "C" __global__ __launch_bounds__(Config::threads, 4)
-void sinter_reduce_add_10aa2436(const __grid_constant__ Args args) {
+void sinter_reduce_add_a1e63f9b(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions>(Phases{}, args);
 }

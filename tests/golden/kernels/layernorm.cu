@@ -12,6 +12,7 @@ struct Config {
   static constexpr int threads_per_row = 224;
   static constexpr int rows_per_block = 1;
   static constexpr int blocks_per_row = 1;
+  static constexpr int rows_at_once = 1;
   static constexpr bool rows_fastest = false;
   static constexpr bool resident = true;
   static constexpr bool prefetch = true;
@@ -150,6 +151,6 @@ struct Phase2 {
 using Phases = sinter::List<Phase0, Phase1, Phase2>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_avg_sub_mul_add_3e7ee4f7(const __grid_constant__ Args args) {
+void sinter_reduce_avg_sub_mul_add_346e6428(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions>(Phases{}, args);
 }

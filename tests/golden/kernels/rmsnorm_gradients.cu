@@ -12,6 +12,7 @@ struct Config {
   static constexpr int threads_per_row = 512;
   static constexpr int rows_per_block = 1;
   static constexpr int blocks_per_row = 1;
+  static constexpr int rows_at_once = 1;
   static constexpr bool rows_fastest = false;
   static constexpr bool resident = true;
   static constexpr bool prefetch = true;
@@ -173,6 +174,6 @@ struct Columns : ColumnReductions {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 2)
-void sinter_reduce_avg_mul_sub_8c35be97(const __grid_constant__ Args args) {
+void sinter_reduce_avg_mul_sub_b2a3b711(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions, Columns>(Phases{}, args);
 }

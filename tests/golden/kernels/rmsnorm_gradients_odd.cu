@@ -12,6 +12,7 @@ struct Config {
   static constexpr int threads_per_row = 128;
   static constexpr int rows_per_block = 2;
   static constexpr int blocks_per_row = 1;
+  static constexpr int rows_at_once = 1;
   static constexpr bool rows_fastest = false;
   static constexpr bool resident = true;
   static constexpr bool prefetch = true;
@@ -188,6 +189,6 @@ struct Columns : ColumnReductions {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 4)
-void sinter_reduce_avg_mul_sub_4fbec614(const __grid_constant__ Args args) {
+void sinter_reduce_avg_mul_sub_d75ad5d9(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions, Columns>(Phases{}, args);
 }

@@ -12,6 +12,7 @@ struct Config {
   static constexpr int threads_per_row = 928;
   static constexpr int rows_per_block = 1;
   static constexpr int blocks_per_row = 1;
+  static constexpr int rows_at_once = 1;
   static constexpr bool rows_fastest = false;
   static constexpr bool resident = true;
   static constexpr bool prefetch = false;
@@ -125,9 +126,11 @@ struct Phase2 {
   float top = 0;
   float sum = 0;
   float stats = 0;
+  sinter::math::Divisor sum_divisor;
   SINTER_DEVICE void row(const Args& args, const Coord& c, const RowPlace& of_row, const Reductions& reductions) {
     top = reductions.result<Max0>();
     sum = reductions.result<Add1>();
+    sum_divisor = sum;
     const float log_sum = sinter::op::Log::apply(sum);
     stats = sinter::op::Add::apply(top, log_sum);
   }
@@ -154,7 +157,7 @@ struct Phase2 {
     const float x = sinter::get<float>(place.x, e);
     const float shifted = sinter::op::Sub::apply(x, top);
     const float e_t = sinter::op::Exp::apply(shifted);
-    const float y = sinter::op::Div::apply(e_t, sum);
+    const float y = sinter::math::divide(e_t, sum_divisor);
     sinter::put(place.y, e, y);
   }
   template <int width>
@@ -168,6 +171,6 @@ struct Phase2 {
 using Phases = sinter::List<Phase0, Phase1, Phase2>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_max_reduce_add_sub_exp_eef29b3d(const __grid_constant__ Args args) {
+void sinter_reduce_max_reduce_add_sub_exp_067ade00(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions>(Phases{}, args);
 }
