@@ -110,6 +110,14 @@ Bounded<A> operator*(const Bounded<A>& a, const Bounded<A>& b) {
   const double p = std::fabs(a.v) * b.e + std::fabs(b.v) * a.e + a.e * b.e;
   return rounded<A>(v, p, p > 0 ? 0 : std::fma(a.v, b.v, -v));
 }
+// How far the quotient of a division of many floats by one (math.cuh) may lie from the rounded one,
+// or the exact quotient from where it would be rounded the other way.
+template <class A>
+double missed_by_divisor(double v) {
+  if (!std::is_same_v<A, float>) return 0;
+  if (std::fabs(v) < 0x1p-100) return 0x1p-23 * std::fabs(v) + 0x1p-149;
+  return static_cast<float>(v) == v ? 0 : 0x1p-43 * std::fabs(v);
+}
 template <class A>
 Bounded<A> operator/(const Bounded<A>& a, const Bounded<A>& b) {
   const double v = a.v / b.v;
@@ -118,11 +126,8 @@ Bounded<A> operator/(const Bounded<A>& a, const Bounded<A>& b) {
   if (!ordinary(a) || !ordinary(b) || b.v == 0) return special(a, b, v, signs);
   if (b.may_be_zero()) return untrusted<A>(v);
   const double p = (a.e + std::fabs(v) * b.e) / (std::fabs(b.v) - b.e);
-  // Of quotients so small, division of many floats by one (math.cuh) may miss the rounded value by
-  // a unit in the last place: its remainders are no longer exact.
-  const double tiny =
-      std::is_same_v<A, float> && std::fabs(v) < 0x1p-100 ? 0x1p-23 * std::fabs(v) + 0x1p-149 : 0;
-  return rounded<A>(v, p, p > 0 ? 0 : std::fabs(std::fma(-v, b.v, a.v) / b.v) + tiny);
+  const double residual = std::fabs(std::fma(-v, b.v, a.v) / b.v);
+  return rounded<A>(v, p, p > 0 ? 0 : residual + missed_by_divisor<A>(v));
 }
 
 // One rounding or, as elsewhere, two.

@@ -43,11 +43,13 @@ SINTER_DEVICE T reciprocal(T x) {
 // Within one ulp, for x whose magnitude and whose reciprocal's are normal numbers.
 SINTER_DEVICE float fast_reciprocal(float x) { return hardware::reciprocal(x); }
 SINTER_DEVICE double fast_reciprocal(double x) { return 1 / x; }
-// Division of many numbers by one, correctly rounded as x / y is, but without its branches: with y
-// brought just below 1, and the rounded reciprocal of that, two corrections by exact remainders give
-// the rounded quotient (Markstein, "Computation of elementary functions on the IBM RISC System/6000
-// processor", 1990). Below 2^-100 remainders are not exact, and a quotient may be off by a unit in
-// the last place. Where there is no remainder, the first quotient is infinity, zero or NaN.
+// Division of many numbers by one, without the branches of x / y: with y brought just below 1, and
+// the rounded reciprocal of that, the exact remainder of a first quotient corrects it (Markstein,
+// "Computation of elementary functions on the IBM RISC System/6000 processor", 1990). What is left
+// before the rounding is an error of 2^-44 of the quotient: exact quotients come out as they are,
+// and others correctly rounded unless they lie so close to the middle between two floats. Below
+// 2^-100 remainders are not exact, and a quotient may be off by a unit in the last place. Where
+// there is no remainder, the first quotient is infinity, zero or NaN.
 struct Divisor {
   float near_one, reciprocal, scale;
 
@@ -62,10 +64,8 @@ struct Divisor {
 };
 SINTER_DEVICE float divide(float x, const Divisor& y) {
   const float scaled = x * y.scale, first = scaled * y.reciprocal;
-  const float remainder = fma(-first, y.near_one, scaled);
-  const float second = fma(remainder, y.reciprocal, first);
-  const float third = fma(fma(-second, y.near_one, scaled), y.reciprocal, second);
-  return third == third ? third : first;
+  const float second = fma(fma(-first, y.near_one, scaled), y.reciprocal, first);
+  return second == second ? second : first;
 }
 template <class T>
 SINTER_DEVICE bool less(T a, T b) {

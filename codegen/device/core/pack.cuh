@@ -5,10 +5,20 @@
 
 namespace sinter {
 
+// The even one of two numbers that are converted together (see put).
+template <class Element>
+concept ConvertedInPairs = Element::in_pairs;
+template <class Element>
+struct HalfOfPair {};
+template <ConvertedInPairs Element>
+struct HalfOfPair<Element> {
+  float even;
+};
+
 // `width` elements side by side. `aligned` of them are known to start at a multiple of their joint
 // size, so that they move as one.
 template <class Element, int width, int aligned = 16 / sizeof(Element)>
-struct Pack {
+struct Pack : HalfOfPair<Element> {
   static constexpr int step = aligned < width ? aligned : width;
   alignas(16) Element at[width];
   bool inside = true;  // of the tensor, where it has windows
@@ -117,6 +127,17 @@ SINTER_DEVICE T get(const Held& held, int e, T otherwise) {
 template <class Element, int width, int aligned, class T>
 SINTER_DEVICE void put(Pack<Element, width, aligned>& pack, int e, T x) {
   pack.at[e] = Format<Element>::encode(x);
+}
+// An odd one takes the even one before it along, whose own conversion the compiler then drops.
+template <ConvertedInPairs Element, int width, int aligned>
+  requires(width % 2 == 0)
+SINTER_DEVICE void put(Pack<Element, width, aligned>& pack, int e, float x) {
+  if (e % 2 == 0) {
+    pack.even = x;
+    pack.at[e] = Element::encode(x);
+  } else {
+    reinterpret_cast<unsigned short*>(pack.at)[e / 2] = Element::encode_pair(pack.even, x);
+  }
 }
 // The same without a conversion, between packs of one type.
 template <class Element, int width, int aligned, class Held>

@@ -43,6 +43,14 @@ struct Minifloat {
     const unsigned code = encode_magnitude<mantissa, bias, largest>(magnitude);
     return {static_cast<unsigned char>(code | (all >> 31) << sign_bit)};
   }
+#ifdef SINTER_HARDWARE_F8
+  // The bits of two that lie beside each other, where hardware converts them together.
+  static constexpr bool in_pairs = mantissa == 3 || mantissa == 2;
+  static SINTER_DEVICE unsigned short encode_pair(float low, float high) {
+    return mantissa == 3 ? hardware::to_f8e4m3_pair(low, high)
+                         : hardware::to_f8e5m2_pair(low, high);
+  }
+#endif
   SINTER_DEVICE float decode() const {
 #ifdef SINTER_HARDWARE_F8
     if constexpr (mantissa == 3) return hardware::from_f8e4m3(bits);
