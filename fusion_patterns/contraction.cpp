@@ -102,7 +102,8 @@ class ContractionPattern final : public Pattern {
              }
              if (is_contraction(n.op) && extras.product)
                return product_refuses(state, m.nodes, anchor, other);
-             if (reads_from_memory(n.op)) return "it reads its operands from memory";
+             if (reads_from_memory(n.op) || n.op == OpKind::concatenate)
+               return "it reads its operands from memory";
              if (std::string why = refuse_other_domain(state, other, domain); !why.empty())
                return why;
              return epilogue_refuses(state, anchor, other);

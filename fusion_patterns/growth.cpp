@@ -6,8 +6,10 @@
 
 namespace sinter {
 
-bool is_elementwise(OpKind op) {
-  switch (op) {
+bool is_elementwise(const FusionState& state, NodeId n) {
+  switch (state.node(n).op) {
+    case OpKind::concatenate:
+      return !state.storage().parts(n).empty();
     case OpKind::pointwise: case OpKind::rng: case OpKind::resample: case OpKind::resample_backward:
     case OpKind::page_gather: case OpKind::block_mask:
       return true;
@@ -46,22 +48,31 @@ std::int64_t saved_bytes(const FusionState& state, const std::vector<NodeId>& no
 
 int tensors_reached(const FusionState& state, const std::vector<NodeId>& nodes) {
   std::vector<TensorId> reached;
+  std::size_t joined = 0;
   for (NodeId n : nodes) {
-    for (TensorId t : state.operands(n))
-      if (t >= 0 && !state.graph()[t].has_value && !(state.producer(t) >= 0 && contains(nodes, state.producer(t))))
-        reached.push_back(t);
+    const auto& parts = state.storage().parts(n);
+    joined += parts.size();
+    if (parts.empty())
+      for (TensorId t : state.operands(n))
+        if (t >= 0 && !state.graph()[t].has_value &&
+            !(state.producer(t) >= 0 && contains(nodes, state.producer(t))))
+          reached.push_back(t);
     for (TensorId t : state.node(n).outputs)
       if (t >= 0 && state.needed_outside(t, nodes)) reached.push_back(t);
   }
   std::sort(reached.begin(), reached.end());
-  return static_cast<int>(std::unique(reached.begin(), reached.end()) - reached.begin());
+  reached.erase(std::unique(reached.begin(), reached.end()), reached.end());
+  return static_cast<int>(reached.size() + joined);
 }
 
 std::string joining_fails(const FusionState& state, const std::vector<NodeId>& nodes, NodeId extra) {
   if (static_cast<int>(nodes.size()) >= kMaxKernelNodes)
     return "the kernel already has " + std::to_string(kMaxKernelNodes) + " nodes";
-  // Seed and Offset of rng are raw integers, which no body value is.
-  const auto from_memory = [](OpKind op) { return reads_from_memory(op) || op == OpKind::rng; };
+  // Seed and Offset of rng are raw integers, which no body value is. Parts of a concatenation run
+  // over domains of their own.
+  const auto from_memory = [](OpKind op) {
+    return reads_from_memory(op) || op == OpKind::rng || op == OpKind::concatenate;
+  };
   for (NodeId n : nodes) {
     if (from_memory(state.node(n).op))
       for (TensorId t : state.node(n).inputs)
@@ -115,7 +126,7 @@ void grow(FusionState& state, std::vector<NodeId>& nodes, const Growth& growth,
 }
 
 std::string refuse_other_domain(const FusionState& state, NodeId n, const Dims& domain) {
-  if (!is_elementwise(state.node(n).op))
+  if (!is_elementwise(state, n))
     return std::string(name(state.node(n).op)) + " is not computed element by element";
   const Dims d = without_leading_ones(state.graph()[state.node(n).outputs[0]].dim);
   if (d != domain)

@@ -43,8 +43,8 @@ const Pattern& data_movement_pattern();
 inline constexpr int kMaxKernelNodes = 160;
 inline constexpr int kMaxKernelTensors = 96;
 
-// True for the operations that a body computes element by element over its output's dims.
-bool is_elementwise(OpKind op);
+// True for the nodes that a body computes element by element over their output's dims.
+bool is_elementwise(const FusionState& state, NodeId n);
 bool is_contraction(OpKind op);
 
 // Dims without leading ones: what decides whether two tensors run over the same domain.
@@ -52,10 +52,11 @@ Dims without_leading_ones(const Dims& d);
 
 // Memory traffic that joining `nodes` saves: what would be written and read between them.
 std::int64_t saved_bytes(const FusionState& state, const std::vector<NodeId>& nodes);
-// Distinct tensors in memory that a kernel of these nodes reaches.
+// Distinct tensors in memory that a kernel of these nodes reaches; every part of a concatenation
+// counts.
 int tensors_reached(const FusionState& state, const std::vector<NodeId>& nodes);
 
-// Operations whose operands must lie in memory when their kernel starts.
+// Gathers and contractions: their operands must lie in memory when their kernel starts.
 bool reads_from_memory(OpKind op);
 // Why `extra` cannot join a kernel of `nodes`; empty when it can.
 std::string joining_fails(const FusionState& state, const std::vector<NodeId>& nodes, NodeId extra);

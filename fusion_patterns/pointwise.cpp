@@ -15,7 +15,7 @@ class PointwisePattern final : public Pattern {
   std::string_view name() const override { return "pointwise"; }
 
   std::optional<Match> propose(FusionState& state, NodeId anchor, bool explain) const override {
-    if (!is_elementwise(state.node(anchor).op)) return std::nullopt;
+    if (!is_elementwise(state, anchor)) return std::nullopt;
     const Dims domain = without_leading_ones(state.graph()[state.node(anchor).outputs[0]].dim);
     Match m{{anchor}, anchor, 0};
     grow(state, m.nodes, {name(), count(domain), explain},
@@ -37,7 +37,8 @@ class PointwisePattern final : public Pattern {
 };
 
 // Data movement that needs a kernel: a reshape that is no view, a view that is a graph output, the
-// parts of a concatenation that do not write into the result themselves.
+// parts of a concatenation that do not write into the result themselves, unless all are read where
+// they lie.
 class DataMovementPattern final : public Pattern {
  public:
   std::string_view name() const override { return "data_movement"; }

@@ -100,8 +100,23 @@ bool BodyText::copied(int i) const {
   if (from.kind != StatementKind::load || !packed(s.args[0])) return false;
   const KernelPort &port = spec_.ports[static_cast<std::size_t>(from.port)],
                    &to = spec_.ports[static_cast<std::size_t>(s.port)];
-  return port.access.windows.empty() && port.type == to.type && port.together == 1 &&
-         to.together == 1;
+  const bool whole = port.access.windows.empty() || !ports_of_pack(from.port).empty();
+  return whole && port.type == to.type && port.together == 1 && to.together == 1;
+}
+
+bool BodyText::part(int i) const {
+  const Statement& s = statement(i);
+  return packed(i) &&
+         packing_->ports[static_cast<std::size_t>(s.port)].kind == PortPack::Kind::part;
+}
+
+std::vector<int> BodyText::ports_of_pack(int port) const {
+  std::vector<int> ports;
+  for (std::size_t i = 0; i < packing_->ports.size(); ++i)
+    if (packing_->ports[i].kind == PortPack::Kind::part && packing_->ports[i].into == port)
+      ports.push_back(static_cast<int>(i));
+  if (!ports.empty()) ports.push_back(port);
+  return ports;
 }
 
 std::string BodyText::element(const Statement& s) const {
@@ -126,6 +141,7 @@ std::string BodyText::condition(const Statement& s) const {
 
 void BodyText::print(TextWriter& out, int i) const {
   const Statement& s = statement(i);
+  if (part(i)) return;
   if (copied(i))
     out.line("sinter::copy(place.{}, e, place.{});", at(kernel_.port, s.port),
              at(kernel_.port, statement(s.args[0]).port));
@@ -160,8 +176,11 @@ std::string BodyText::operand(const Statement& user, std::size_t arg) const {
 }
 
 std::string BodyText::load(const Statement& s, int i) const {
-  const bool windows = !spec_.ports[static_cast<std::size_t>(s.port)].access.windows.empty();
-  const std::string otherwise = windows && !s.args.empty() ? ", " + operand(s, 0) : "";
+  bool windows = !spec_.ports[static_cast<std::size_t>(s.port)].access.windows.empty();
+  const bool joined = packed(i) && !ports_of_pack(s.port).empty();
+  // One of the parts has each element of the domain, unless rows were cut unevenly.
+  if (joined) windows = spec_.family == Family::rowwise;
+  const std::string otherwise = windows && !joined && !s.args.empty() ? ", " + operand(s, 0) : "";
   const std::string outside =
       windows && otherwise.empty() ? ", " + literal(0, s.arithmetic) : otherwise;
   if (packed(i))
@@ -259,7 +278,7 @@ std::string BodyText::expression(int i) const {
     case StatementKind::index:
       // Of neighbours, one index is converted, which is slow, and the distance added to it.
       if (spec_.family != Family::contraction && packing_ && packing_->width > 1 &&
-          packing_->dim == s.dim && s.arithmetic == DataType::f32)
+          packing_->dim == s.dim && s.arithmetic == DataType::f32 && !s.per_row)
         return fmt::format("static_cast<float>(c.at[{0}] - e) + static_cast<float>(e)", s.dim);
       return fmt::format("static_cast<{}>(c.at[{}])", value_type(s.arithmetic), s.dim);
     case StatementKind::pointwise:

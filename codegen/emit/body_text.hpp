@@ -37,6 +37,10 @@ class BodyText {
   // Pointwise: true for a store of what was loaded from packs of the same type: the bits are
   // copied.
   bool copied(int i) const;
+  // The ports whose elements lie in the pack of `port`, with its own where there are others.
+  std::vector<int> ports_of_pack(int port) const;
+  // A load whose elements lie in the pack of another port: that one's load gives them.
+  bool part(int i) const;
   // True for a gather whose neighbours are computed when a place is fetched.
   bool gathered(int i) const;
   // "sinter::resample(args.x, c, place.resample);"

@@ -53,7 +53,7 @@ void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const Kernel
   out.line("template <int width>");
   out.line("using Place = ::Place<width>;");
   const std::set<int> loads = packed_ports(body, live, StatementKind::load);
-  print_moves(out, names, "fetch", "", loads, "fetch");
+  print_moves(out, names, body, "fetch", "", loads, "fetch");
   print_draws(out, body, drawn_numbers(body, live));
   if (engine && engine->prefetch) {
     std::set<int> of_tile;
@@ -62,7 +62,7 @@ void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const Kernel
           engine->packing.ports[i].kind == PortPack::Kind::pack &&
           of_whole_tile(spec, spec.ports[i]))
         of_tile.insert(p);
-    print_prefetch(out, names, of_tile);
+    print_prefetch(out, names, body, of_tile);
   }
   out.line("template <int width>");
   out.line("SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,");
@@ -71,7 +71,7 @@ void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const Kernel
       "Place<width>& place, Reductions& columns) {{");
   print_statements(out, body, live);
   out.close("}");
-  print_moves(out, names, "flush", "const ", packed_ports(body, live, StatementKind::store),
+  print_moves(out, names, body, "flush", "const ", packed_ports(body, live, StatementKind::store),
               "flush");
   out.close("};");
 }

@@ -113,7 +113,7 @@ void print_pointwise(TextWriter& out, const KernelSpec& spec, const KernelNames&
     if (const int number = body.statement(i).gather;
         body.gathered(i) && gathered_with(spec, number) == number)
       gathered.push_back(body.fetch_gathered(number));
-  print_moves(out, names, "fetch", "", loads, "fetch", gathered);
+  print_moves(out, names, body, "fetch", "", loads, "fetch", gathered);
   print_draws(out, body, drawn_numbers(body, live));
   out.line("template <int width>");
   out.open(
@@ -124,7 +124,7 @@ void print_pointwise(TextWriter& out, const KernelSpec& spec, const KernelNames&
   print_statements(out, body, live_statements(body.body(), computed));
   for (int i : copied) body.print(out, i);
   out.close("}");
-  print_moves(out, names, "flush", "const ", stores, "flush");
+  print_moves(out, names, body, "flush", "const ", stores, "flush");
   print_tile_moves(out, names, packed_ports(body, live, StatementKind::load, true),
                    packed_ports(body, live, StatementKind::store, true));
   out.close("};");

@@ -62,6 +62,45 @@ int alignment(const KernelSpec& spec, const KernelPort& p, int dim, int width) {
 
 namespace {
 
+// Loads that stand in for each other outside their windows (parts of a concatenation) share a pack:
+// an element is in one of them only.
+void share_packs(const KernelSpec& spec, Packing& packing) {
+  const auto& statements = spec.body.statements;
+  std::vector<int> loads(spec.ports.size()), uses(statements.size());
+  for (const auto& s : statements) {
+    if (is_load(s)) ++loads[static_cast<std::size_t>(s.port)];
+    for (int a : s.args) ++uses[static_cast<std::size_t>(a)];
+  }
+  const auto pack = [&](const Statement& s) -> PortPack& {
+    return packing.ports[static_cast<std::size_t>(s.port)];
+  };
+  for (std::size_t i = statements.size(); i-- > 0;) {  // the last of a chain comes first
+    const Statement& first = statements[i];
+    if (!is_load(first) || first.args.empty() || pack(first).kind == PortPack::Kind::part) continue;
+    std::vector<const Statement*> chain{&first};
+    while (!chain.back()->args.empty()) {
+      const auto next = static_cast<std::size_t>(chain.back()->args[0]);
+      if (!is_load(statements[next]) || uses[next] > 1) break;
+      chain.push_back(&statements[next]);
+    }
+    const DataType type = spec.ports[static_cast<std::size_t>(first.port)].type;
+    int aligned = pack(first).aligned;
+    const bool alike = std::all_of(chain.begin(), chain.end(), [&](const Statement* s) {
+      const KernelPort& p = spec.ports[static_cast<std::size_t>(s->port)];
+      aligned = std::min(aligned, pack(*s).aligned);
+      return !s->per_row && loads[static_cast<std::size_t>(s->port)] == 1 && p.type == type &&
+             p.together == 1 && pack(*s).kind == PortPack::Kind::pack &&
+             pack(*s).weight == pack(first).weight;
+    });
+    if (!alike || !chain.back()->args.empty()) continue;
+    pack(first).aligned = aligned;
+    for (std::size_t s = 1; s < chain.size(); ++s) {
+      pack(*chain[s]) = {.kind = PortPack::Kind::part, .into = first.port};
+      packing.fetched_bytes -= packing.width * info(type).bytes;
+    }
+  }
+}
+
 // Rowwise: what a row reads does not depend on which row it is.
 bool same_for_all_rows(const KernelSpec& spec, const Access& a) {
   if (spec.family != Family::rowwise || !a.via.empty()) return false;
@@ -91,13 +130,13 @@ Packing choose_packing(const KernelSpec& spec, int dim, int widest, bool streams
   packing.ports.resize(spec.ports.size());
   if (dim < 0) return packing;
   const std::vector<bool> used = reached_ports(spec);
-  int least = kMoveBytes, most = 1, most_moved = 1;
+  int least = kMoveBytes, most = 1, most_written = 1;
   for (std::size_t i = 0; i < used.size(); ++i) {
     const KernelPort& p = spec.ports[i];
     if (!used[i] || common_step(spec, p.access, dim, 1) != p.together) continue;
     least = std::min(least, p.together * info(p.type).bytes);
     most = std::max(most, p.together * info(p.type).bytes);
-    if (!shared_by_many(spec, p)) most_moved = std::max(most_moved, info(p.type).bytes);
+    if (p.written) most_written = std::max(most_written, info(p.type).bytes);
   }
   // Results that are reduced and not stored have no port here.
   if (spec.family == Family::contraction && !spec.columns.empty()) least = std::min(least, 4);
@@ -105,7 +144,7 @@ Packing choose_packing(const KernelSpec& spec, int dim, int widest, bool streams
   // thread, neighbours then rather reach whole lines together. (An optimiser's step of f32 and bf16
   // on an H200: 241 us with 32 bytes of f32 a thread, 225 with 16.)
   int width = std::min({widest, kMoveBytes / least, 2 * kMoveBytes / most});
-  if (streams) width = std::min(width, kMoveBytes / most_moved);
+  if (streams) width = std::min(width, kMoveBytes / most_written);
   const bool ragged = spec.family == Family::pointwise && spec.extent.size() == 1;
   // A port that would have to go element by element for the width alone makes it narrower.
   const auto works = [&](int w) {
@@ -149,6 +188,7 @@ Packing choose_packing(const KernelSpec& spec, int dim, int widest, bool streams
     if (gathered_with(spec, static_cast<int>(i)) == static_cast<int>(i))
       packing.fetched_bytes += gathered_bytes(spec, g, width);
   }
+  share_packs(spec, packing);
   return packing;
 }
 
@@ -157,7 +197,7 @@ bool fetch_late(const KernelSpec& spec, Packing& packing) {
   for (std::size_t i = 0; i < packing.ports.size(); ++i) {
     PortPack& pack = packing.ports[i];
     const KernelPort& p = spec.ports[i];
-    if (pack.kind == PortPack::Kind::apart || pack.weight || p.written) continue;
+    if (!has_pack(pack) || pack.weight || p.written) continue;
     pack.late = shared_by_many(spec, p);
     any |= pack.late;
   }
@@ -190,7 +230,7 @@ std::vector<int> ports_of_rows(const KernelSpec& spec, const Packing& packing) {
   std::vector<int> ports;
   for (std::size_t i = 0; i < spec.ports.size(); ++i)
     if (const PortPack& pack = packing.ports[i];
-        pack.kind != PortPack::Kind::apart && !pack.weight && !spec.ports[i].written)
+        has_pack(pack) && !pack.weight && !spec.ports[i].written)
       ports.push_back(static_cast<int>(i));
   return ports;
 }

@@ -16,12 +16,19 @@ struct PortPack {
     staged,   // neighbours out of a tile in shared memory; see tiling.hpp
     shifted,  // neighbours cut out of the aligned pieces around them
     each,     // operands of contractions: neighbours fetched one by one
+    part,     // what port `into` has where this one has nothing, and lies in its pack
   } kind = Kind::apart;
   bool weight = false;  // rowwise: the same for all rows
   bool late = false;    // rowwise: the same for many rows, and fetched by the phase that needs it
+  int into = -1;        // part
   // pack, staged: elements that start at a multiple of their joint size, a power of two
   int aligned = 1;
 };
+
+// Whether a thread holds something for the port itself.
+constexpr bool has_pack(const PortPack& p) {
+  return p.kind != PortPack::Kind::apart && p.kind != PortPack::Kind::part;
+}
 
 // How neighbours are gathered, see gathering.hpp.
 struct GatherPack {

@@ -94,9 +94,9 @@ void print_place(TextWriter& out, const KernelSpec& spec, const KernelNames& nam
 }
 
 // A function that moves packs between memory and a place: `ports` through `verb`.
-void print_moves(TextWriter& out, const KernelNames& names, std::string_view verb,
-                 std::string_view constness, const std::set<int>& ports, std::string_view function,
-                 const std::vector<std::string>& more) {
+void print_moves(TextWriter& out, const KernelNames& names, const BodyText& body,
+                 std::string_view verb, std::string_view constness, const std::set<int>& ports,
+                 std::string_view function, const std::vector<std::string>& more) {
   out.line("template <int width>");
   const std::string signature = fmt::format(
       "SINTER_DEVICE static void {}(const Args& args, const Coord& c, "
@@ -106,8 +106,18 @@ void print_moves(TextWriter& out, const KernelNames& names, std::string_view ver
   out.open("{} {{", signature);
   for (int p : ports) {
     const auto i = static_cast<std::size_t>(p);
-    out.line("sinter::{}<Config::{}>(args.{}, c, place.{});", verb, names.access[i], names.port[i],
-             names.port[i]);
+    std::string accesses, buffers;
+    for (int part : body.ports_of_pack(p)) {
+      const auto j = static_cast<std::size_t>(part);
+      accesses += fmt::format("{}Config::{}", accesses.empty() ? "" : ", ", names.access[j]);
+      buffers += fmt::format(", args.{}", names.port[j]);
+    }
+    if (!accesses.empty())
+      out.line("sinter::fetch_part(sinter::List<{}>{{}}, c, place.{}{});", accesses, names.port[i],
+               buffers);
+    else
+      out.line("sinter::{}<Config::{}>(args.{}, c, place.{});", verb, names.access[i],
+               names.port[i], names.port[i]);
   }
   for (const auto& line : more) out.line("{}", line);
   out.close("}");
@@ -137,26 +147,32 @@ std::vector<int> drawn_numbers(const BodyText& body, const std::vector<bool>& li
   return numbers;
 }
 
-void print_prefetch(TextWriter& out, const KernelNames& names, const std::set<int>& ports) {
+void print_prefetch(TextWriter& out, const KernelNames& names, const BodyText& body,
+                    const std::set<int>& ports) {
   const std::string_view signature =
       "SINTER_DEVICE static void prefetch(const Args& args, const Coord& c)";
   if (ports.empty()) return out.line("{} {{}}", signature);
   out.open("{} {{", signature);
-  for (int p : ports) {
+  const auto print = [&](int p) {
     const auto i = static_cast<std::size_t>(p);
     out.line("sinter::prefetch<Config::{}>(args.{}, c);", names.access[i], names.port[i]);
+  };
+  for (int p : ports) {
+    const std::vector<int> parts = body.ports_of_pack(p);
+    if (parts.empty()) print(p);
+    for (int part : parts) print(part);
   }
   out.close("}");
 }
 
-// The ports of the packed loads or stores among the statements; those that pass through a tile, or
-// those that do not.
+// The ports with a pack of the packed loads or stores among the statements; those that pass through
+// a tile, or those that do not.
 std::set<int> packed_ports(const BodyText& body, const std::vector<bool>& live, StatementKind kind,
                            bool staged) {
   std::set<int> ports;
   for (int i = 0; i < body.size(); ++i)
-    if (live[static_cast<std::size_t>(i)] && body.packed(i) && body.statement(i).kind == kind &&
-        body.staged(i) == staged)
+    if (live[static_cast<std::size_t>(i)] && body.packed(i) && !body.part(i) &&
+        body.statement(i).kind == kind && body.staged(i) == staged)
       ports.insert(body.statement(i).port);
   return ports;
 }

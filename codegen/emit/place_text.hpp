@@ -16,9 +16,9 @@ void print_place(TextWriter& out, const KernelSpec& spec, const KernelNames& nam
 
 // A function that moves packs between memory and a place: `ports` through `verb`, then `more`
 // lines.
-void print_moves(TextWriter& out, const KernelNames& names, std::string_view verb,
-                 std::string_view constness, const std::set<int>& ports, std::string_view function,
-                 const std::vector<std::string>& more = {});
+void print_moves(TextWriter& out, const KernelNames& names, const BodyText& body,
+                 std::string_view verb, std::string_view constness, const std::set<int>& ports,
+                 std::string_view function, const std::vector<std::string>& more = {});
 
 // The functions that draw random numbers, those of `first` and those of `again`, where there are
 // any.
@@ -26,13 +26,14 @@ void print_draws(TextWriter& out, const BodyText& body, const std::vector<int>& 
                  const std::vector<int>& again = {});
 
 // A function that asks for what lies at a place to come to the cache.
-void print_prefetch(TextWriter& out, const KernelNames& names, const std::set<int>& ports);
+void print_prefetch(TextWriter& out, const KernelNames& names, const BodyText& body,
+                    const std::set<int>& ports);
 
 // The live random statements whose numbers are drawn for whole places.
 std::vector<int> drawn_numbers(const BodyText& body, const std::vector<bool>& live);
 
-// The ports of the packed loads or stores among the statements; those that pass through a tile, or
-// those that do not.
+// The ports with a pack of the packed loads or stores among the statements; those that pass through
+// a tile, or those that do not.
 std::set<int> packed_ports(const BodyText& body, const std::vector<bool>& live, StatementKind kind,
                            bool staged = false);
 

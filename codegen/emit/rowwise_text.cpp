@@ -145,10 +145,10 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
                    if (divisors.count(i)) out.line("{} = {};", body.divisor_name(i), body.name(i));
                  });
   const auto print = [&](int i) { body.print(out, i); };
-  if (schedule.early > 0) print_prefetch(out, names, first);
-  print_moves(out, names, "fetch", "", first, "fetch");
-  print_moves(out, names, "fetch", "", weights, "fetch_weights");
-  print_moves(out, names, "fetch", "", again, "refetch");
+  if (schedule.early > 0) print_prefetch(out, names, body, first);
+  print_moves(out, names, body, "fetch", "", first, "fetch");
+  print_moves(out, names, body, "fetch", "", weights, "fetch_weights");
+  print_moves(out, names, body, "fetch", "", again, "refetch");
   print_draws(out, body, drawn, drawn_again);
   if (schedule.skew >= 0) {
     const bool anywhere = std::none_of(element.begin(), element.end(), [&](int i) {
@@ -177,7 +177,7 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
                              "Place<width>& place, Reductions& reductions{}) const",
                              columns ? ", ColumnReductions& columns" : ""),
                  element, print);
-  print_moves(out, names, "flush", "const ", packed_ports(body, live, StatementKind::store),
+  print_moves(out, names, body, "flush", "const ", packed_ports(body, live, StatementKind::store),
               "flush");
   print_function(out, "void store_row(const Args& args, const Coord& c) const", row_stores, print);
   out.close("};");

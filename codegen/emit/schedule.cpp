@@ -123,43 +123,47 @@ int widest_pack(const KernelSpec& spec) {
 
 namespace {
 
-// Bytes at a place of what only depends on the last index (scales of channels), and of the rest:
-// what is fetched of it or, where that is less, what is written.
-struct PlaceTraffic {
-  int columns = 0, rest = 0;
-};
-PlaceTraffic place_traffic(const KernelSpec& spec, const Packing& packing) {
-  PlaceTraffic traffic;
-  const int rank = spec.extent.size();
-  const std::int64_t row = rank > 1 ? spec.extent[rank - 1] : 0;
+// Bytes at a place of what few others share: what is fetched of it or, where that is less, what is
+// written.
+int own_bytes(const KernelSpec& spec, const Packing& packing, int shared) {
   int written = 0;
+  for (std::size_t i = 0; i < spec.ports.size(); ++i)
+    if (spec.ports[i].written && packing.ports[i].kind == PortPack::Kind::pack)
+      written += spec.ports[i].together * packing.width * info(spec.ports[i].type).bytes;
+  return std::max({packing.fetched_bytes - shared, written, 1});
+}
+
+// Bytes at a place of what is the same in all rows (scales of channels), or in all of an image.
+int column_bytes(const KernelSpec& spec, const Packing& packing, bool of_image) {
+  const int rank = spec.extent.size();
+  int bytes = 0;
   for (std::size_t i = 0; i < spec.ports.size(); ++i) {
     const KernelPort& p = spec.ports[i];
-    if (packing.ports[i].kind != PortPack::Kind::pack) continue;
-    const int bytes = p.together * packing.width * info(p.type).bytes;
-    if (p.written)
-      written += bytes;
-    else if (elements_reached(spec.extent, p.access) <= row)
-      traffic.columns += bytes;
+    if (rank < 2 || p.written || packing.ports[i].kind != PortPack::Kind::pack) continue;
+    if (of_image ? p.access.via.empty() && !moves_along(p.access, rank - 2)
+                 : elements_reached(spec.extent, p.access) <= spec.extent[rank - 1])
+      bytes += p.together * packing.width * info(p.type).bytes;
   }
-  traffic.rest = std::max(packing.fetched_bytes - traffic.columns, written);
-  return traffic;
+  return bytes;
 }
 
 // Where columns share most of what is fetched, a thread's places lie in one column, which it
 // fetches once. (Inference of a batchnorm with 256 channels on an H200: 315 -> 279 us.)
-void share_columns(const KernelSpec& spec, const PlaceTraffic& traffic, int cost, Schedule& s) {
+void share_columns(const KernelSpec& spec, int cost, Schedule& s) {
   constexpr int kTogether = 4, kMostThreads = 384;
   const int rank = spec.extent.size();
-  const bool too_much = kTogether * traffic.rest > 2 * kFlightBytes || kTogether * cost > kMostCode;
-  if (rank < 2 || traffic.columns <= traffic.rest || too_much) return;
-  const std::int64_t row = spec.extent[rank - 1] / s.packing.width;  // places
-  for (int threads = 256; threads <= kMostThreads; threads += 32)
-    if (row > 0 && threads % row == 0) {
-      s.threads = threads;
-      s.unroll = kTogether;
-      return;
-    }
+  const std::int64_t row = rank > 1 ? spec.extent[rank - 1] / s.packing.width : 0;  // places
+  if (row == 0 || kTogether * cost > kMostCode) return;
+  for (int threads = 256; threads <= kMostThreads; threads += 32) {
+    if (threads % row != 0) continue;
+    const bool of_image = rank > 2 && spec.extent[rank - 2] % (kTogether * threads / row) == 0;
+    const int columns = column_bytes(spec, s.packing, of_image),
+              own = own_bytes(spec, s.packing, columns);
+    if (columns <= own || kTogether * own > 2 * kFlightBytes) continue;
+    s.threads = threads;
+    s.unroll = kTogether;
+    return;
+  }
 }
 
 void schedule_pointwise(const KernelSpec& spec, Schedule& s) {
@@ -175,11 +179,10 @@ void schedule_pointwise(const KernelSpec& spec, Schedule& s) {
   }
   s.packing = choose_packing(spec, rank - 1, widest_pack(spec), true);
   const int cost = element_cost(spec, spec.body) * s.packing.width;
-  const PlaceTraffic traffic = place_traffic(spec, s.packing);
+  const int own = own_bytes(spec, s.packing, column_bytes(spec, s.packing, false));
   const double places = elements(spec.extent, 0, rank) / s.packing.width;
-  s.unroll = power_of_two_to(
-      std::min(kMostCode / std::max(cost, 1), kFlightBytes / 2 / std::max(1, traffic.rest)), 16);
-  share_columns(spec, traffic, cost, s);
+  s.unroll = power_of_two_to(std::min(kMostCode / std::max(cost, 1), kFlightBytes / 2 / own), 16);
+  share_columns(spec, cost, s);
   while (s.unroll > 1 && places / (s.threads * s.unroll) < kEnoughBlocks) s.unroll /= 2;
   // Few results, of which each may read a large window, are spread over the multiprocessors.
   const bool resamples = std::any_of(spec.gathers.begin(), spec.gathers.end(),

@@ -1,5 +1,7 @@
 #include "plan/access.hpp"
 
+#include <algorithm>
+
 namespace sinter {
 
 std::int64_t count(const Dims& extent, int from, int to) {
@@ -44,9 +46,14 @@ bool moves_along(const Access& a, int i) {
 }
 
 std::int64_t elements_reached(const Dims& extent, const Access& a) {
+  const auto elsewhere = [&](int i) {  // a window may only say which of them count
+    return a.stride[i] != 0 ||
+           std::any_of(a.windows.begin(), a.windows.end(),
+                       [i](const Window& w) { return w.coefficient[i] != 0 && w.stride != 0; });
+  };
   std::int64_t n = 1;
   for (int i = 0; i < extent.size(); ++i)
-    if (!a.via.empty() || moves_along(a, i)) n *= extent[i];
+    if (!a.via.empty() || elsewhere(i)) n *= extent[i];
   return n;
 }
 

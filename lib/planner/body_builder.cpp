@@ -5,6 +5,7 @@
 
 #include "fusion_patterns/pattern.hpp"
 #include "lower/expansion.hpp"
+#include "plan/access.hpp"
 #include "reference/element.hpp"
 #include "sinter/ops/shapes_contraction.hpp"
 
@@ -64,7 +65,7 @@ int BodyBuilder::port(TensorId t, bool written) {
 // Phase and level follow from the operands; loads and indices set theirs before.
 int BodyBuilder::add(Statement s) {
   const bool leaf = s.args.empty();
-  if (!leaf) s.per_row = true;
+  if (!leaf && !is_load(s)) s.per_row = true;
   for (int a : s.args) {
     const auto& operand = body_.statements[static_cast<std::size_t>(a)];
     s.phase = std::max(s.phase, operand.phase);
@@ -81,8 +82,8 @@ int BodyBuilder::value(TensorId t) {
   const DataType type = state_.graph().type(t);
   const DataType arithmetic = body_.statements[static_cast<std::size_t>(v)].arithmetic;
   const auto kind = body_.statements[static_cast<std::size_t>(v)].kind;
-  const bool exact = kind == StatementKind::load || kind == StatementKind::scalar ||
-                     type == DataType::f64 ||
+  const bool exact = (kind == StatementKind::load && loaded_as_is(t)) ||
+                     kind == StatementKind::scalar || type == DataType::f64 ||
                      (type == DataType::f32 && arithmetic == DataType::f32);
   int result = v;
   if (!exact) {
@@ -158,6 +159,9 @@ int BodyBuilder::raw(TensorId t) {
       case OpKind::rng:
         v = random(n);
         break;
+      case OpKind::concatenate:
+        v = joined(desc.producer);
+        break;
       default:
         v = gather(n, t);
         break;
@@ -168,15 +172,54 @@ int BodyBuilder::raw(TensorId t) {
 }
 
 int BodyBuilder::load(TensorId t, DataType arithmetic) {
+  return load(t, arithmetic, access(state_.graph()[t].dim, state_.storage()[t]), {});
+}
+
+int BodyBuilder::load(TensorId t, DataType arithmetic, Access at, std::vector<int> otherwise) {
   Statement s;
   s.kind = StatementKind::load;
   s.arithmetic = arithmetic;
   s.label = state_.graph()[t].name;
-  s.port = port(t, false);
-  const Access& a = spec_.ports[static_cast<std::size_t>(s.port)].access;
-  s.per_row = a.windows.empty() && a.via.empty();
-  for (int i = spec_.kept; i < a.stride.size(); ++i) s.per_row = s.per_row && a.stride[i] == 0;
+  s.args = std::move(otherwise);
+  s.per_row = at.via.empty();
+  for (int i = spec_.kept; i < at.stride.size(); ++i) s.per_row = s.per_row && !moves_along(at, i);
+  s.port = add_port(spec_, state_.graph(), t, state_.storage()[t], std::move(at), false);
   return add(std::move(s));
+}
+
+int BodyBuilder::joined(NodeId n) {
+  const Graph& g = state_.graph();
+  const Dims& whole = g[state_.node(n).outputs[0]].dim;
+  const auto& parts = state_.storage().parts(n);
+  const bool narrow = std::all_of(parts.begin(), parts.end(),
+                                  [&](const Part& p) { return fits_f32(g.type(p.tensor)); });
+  std::vector<int> value;
+  for (const auto& [t, start] : parts) {
+    const Dims& dim = g[t].dim;
+    Location at = state_.storage()[t];
+    std::vector<Window> windows;
+    for (int i = 0; i < dim.size(); ++i) {
+      if (dim[i] == whole[i]) continue;
+      const Coordinate& c =
+          coordinates_[static_cast<std::size_t>(i + domain_.size() - whole.size())];
+      windows.push_back({c.coefficient, c.base - start[i], c.divisor, dim[i], at.stride[i]});
+      at.stride[i] = 0;
+    }
+    Access a = access(whole, at);
+    a.windows = std::move(windows);
+    value = {load(t, narrow ? DataType::f32 : DataType::f64, std::move(a), std::move(value))};
+  }
+  return value[0];
+}
+
+// What is loaded has the tensor's type; parts of a concatenation may still have to be rounded.
+bool BodyBuilder::loaded_as_is(TensorId t) const {
+  const NodeId p = state_.producer(t);
+  if (p < 0 || state_.node(p).op != OpKind::concatenate || !contains(inside_, p)) return true;
+  const Graph& g = state_.graph();
+  const auto& parts = state_.storage().parts(p);
+  return std::all_of(parts.begin(), parts.end(),
+                     [&](const Part& x) { return holds(g.type(t), g.type(x.tensor)); });
 }
 
 int BodyBuilder::scalar(TensorId t) {

@@ -51,6 +51,10 @@ class BodyBuilder {
   int add(Statement s);
   int raw(TensorId t);  // before rounding to the tensor's type
   int load(TensorId t, DataType arithmetic);
+  int load(TensorId t, DataType arithmetic, Access at, std::vector<int> otherwise);
+  // Reads a concatenation at the part in which the element lies.
+  int joined(NodeId n);
+  bool loaded_as_is(TensorId t) const;
   bool compares_index(const Node& n) const;
   int scalar(TensorId t);
   int pointwise(const Node& n);

@@ -46,6 +46,7 @@ int BodyCopy::add(Statement s) {
       s.phase = std::max(s.phase, operand.phase);
       per_row = per_row && operand.per_row;
     }
+    if (is_load(s)) per_row = per_row && s.per_row;
     if (!acts(s) || !per_row) s.per_row = per_row;
   }
   if (to_.family != Family::rowwise) s.per_row = false;

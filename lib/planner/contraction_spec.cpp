@@ -289,7 +289,7 @@ bool meets_kernel_again(const FusionState& state, const std::vector<NodeId>& nod
           if (x >= 0 && state.producer(x) >= 0 && contains(nodes, state.producer(x)) &&
               state.producer(x) != reduction)
             return true;
-        if (is_elementwise(state.node(c).op)) reached.push_back(c);
+        if (is_elementwise(state, c)) reached.push_back(c);
       }
   return false;
 }

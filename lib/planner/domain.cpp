@@ -176,6 +176,11 @@ void cut_index(KernelSpec& spec, int d, std::int64_t parts, std::int64_t size) {
   spec.extent.insert(0, parts);
 }
 
+void move_index(KernelSpec& spec, int from, int to) {
+  Indexed indexed(spec);
+  for (int i = from; i > to; --i) indexed.swap(i - 1, i);
+}
+
 void drop_unused(KernelSpec& spec) {
   const auto drop = [&](auto& list, const auto& each_use) {
     std::vector<int> place(list.size(), -1);

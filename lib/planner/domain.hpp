@@ -11,6 +11,9 @@ void simplify_domain(KernelSpec& spec);
 // may be short: rowwise kernels then skip what lies behind the end.
 void cut_index(KernelSpec& spec, int d, std::int64_t parts, std::int64_t size);
 
+// Index `from` comes to stand before index `to`, which is not behind it.
+void move_index(KernelSpec& spec, int from, int to);
+
 // Takes ports and scalars away that nothing reads or writes any more.
 void drop_unused(KernelSpec& spec);
 

@@ -5,6 +5,8 @@
 #include "lower/expansion.hpp"
 #include "planner/halves.hpp"
 #include "planner/moved_views.hpp"
+#include "planner/parts.hpp"
+#include "planner/redimension.hpp"
 
 namespace sinter {
 namespace {
@@ -54,8 +56,8 @@ class Movement {
     if (op == OpKind::concatenate) return sink_concatenation(n);
     if (op == OpKind::reduction) return reduce_in_two_steps(n) || reduce_halves(views_, n);
     if (!is_view_op(op)) return false;
-    return undo(n) || convert_apart(n) || halve_product(views_, n) || hoist(n) || sink(n) ||
-           store_twice(n);
+    return undo(n) || convert_apart(n) || slice_parts(n) || halve_product(views_, n) ||
+           redimension(views_, n) || hoist(n) || sink(n) || store_twice(n);
   }
 
   // A view of what is computed: what it shows is computed instead.
@@ -135,12 +137,13 @@ class Movement {
                        [&](TensorId x) { return x < 0 || x == y || fits(x); });
   }
 
-  // ---- a concatenation: what reads it is computed by part
+  // ---- a concatenation: what reads it is computed by part, unless that reads its parts itself
 
   bool sink_concatenation(NodeId id) {
     const Node n = g_.node(id);
     const TensorId y = n.outputs[0];
     if (!g_.is_virtual(y) || n.inputs.size() > kMostParts || count(g_[y].dim) == 0) return false;
+    if (!parts_in_memory(g_, id).empty()) return false;
     const std::vector<NodeId> readers = g_.readers(y);
     for (NodeId r : readers)
       if (!computes_over(r, y)) return false;
@@ -166,6 +169,50 @@ class Movement {
       }
       g_.make(z, OpKind::concatenate, c, std::move(parts), id);
     }
+    return true;
+  }
+
+  // A slice of a concatenation that nobody needs in memory is a concatenation of slices.
+  bool slice_parts(NodeId id) {
+    const Node n = g_.node(id);
+    const TensorId t = n.inputs[0], y = n.outputs[0];
+    const auto* s = std::get_if<SliceAttributes>(&n.attributes);
+    const Node* joined = g_.made_by(t, OpKind::concatenate);
+    if (!s || !joined || !g_.is_virtual(t)) return false;
+    std::int64_t read = 0;
+    for (NodeId r : g_.readers(t)) {
+      const auto* a = std::get_if<SliceAttributes>(&g_.node(r).attributes);
+      if (!a || std::any_of(a->step.begin(), a->step.end(), [](auto step) { return step != 1; }))
+        return false;
+      read += count(g_[g_.node(r).outputs[0]].dim);
+    }
+    if (read > count(g_[t].dim) || parts_in_memory(g_, g_.producer(t), *s).empty()) return false;
+    for (TensorId x : joined->inputs)
+      if (!holds(g_.type(t), g_.type(x))) return false;
+    const auto c = *std::get_if<ConcatenateAttributes>(&joined->attributes);
+    const int axis = lowering::positive_axis(*c.axis, g_[t].dim);
+    std::vector<View> views;
+    std::vector<TensorId> from;
+    std::int64_t start = 0;
+    for (TensorId x : joined->inputs) {
+      const Dims& dim = g_[x].dim;
+      SliceAttributes part{s->start, s->limit, {}};
+      part.start[axis] = std::max<std::int64_t>(0, s->start[axis] - start);
+      part.limit[axis] = std::min(dim[axis], s->limit[axis] - start);
+      start += dim[axis];
+      if (part.start[axis] >= part.limit[axis]) continue;
+      Dims to = g_[y].dim;
+      to[axis] = part.limit[axis] - part.start[axis];
+      views.push_back({OpKind::slice, part, dim, to});
+      from.push_back(x);
+    }
+    if (from.size() == 1) {
+      g_.make(y, OpKind::slice, views[0].attributes, from, id);
+      return true;
+    }
+    for (std::size_t i = 0; i < from.size(); ++i)
+      if (views[i].to != views[i].from) from[i] = views_.view(from[i], views[i], id);
+    g_.make(y, OpKind::concatenate, c, std::move(from), id);
     return true;
   }
 
@@ -198,7 +245,8 @@ class Movement {
   bool store_twice(NodeId id) {
     const Node n = g_.node(id);
     const TensorId t = n.inputs[0], y = n.outputs[0];
-    if (!g_[y].output || n.op == OpKind::slice || !elementwise(g_, t)) return false;
+    if (!g_[y].output || n.op == OpKind::slice) return false;
+    if (!elementwise(g_, t) && !g_.made_by(t, OpKind::reduction)) return false;
     const auto& readers = g_.readers(t);
     if (!g_[t].output && readers.size() == 1) return false;
     if (!keeps_neighbours(n)) {

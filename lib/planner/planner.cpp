@@ -23,7 +23,7 @@ const Pattern& pattern_of(const FusionState& state, NodeId n) {
   const OpKind op = state.node(n).op;
   if (is_contraction(op)) return contraction_pattern();
   if (op == OpKind::reduction) return rowwise_pattern();
-  return is_elementwise(op) ? pointwise_pattern() : data_movement_pattern();
+  return is_elementwise(state, n) ? pointwise_pattern() : data_movement_pattern();
 }
 
 std::ptrdiff_t rank(const Pattern* p) {

@@ -63,17 +63,6 @@ const std::vector<NodeId>& Rewriter::readers(TensorId t) const {
   return readers_[at(t)];
 }
 
-std::optional<Location> Rewriter::location(TensorId t) const {
-  const TensorDesc& d = (*this)[t];
-  const NodeId p = producer(t);
-  if (p < 0 || !is_view_op(node(p).op) || d.output)
-    return Location{t, d.stride.empty() ? packed_strides(d.dim) : d.stride, 0, d.data_type};
-  const TensorId x = node(p).inputs[0];
-  const auto from = location(x);
-  if (!from || !holds(d.data_type, type(x))) return std::nullopt;
-  return view_of((*this)[x].dim, node(p).attributes, d.dim, *from);
-}
-
 std::string Rewriter::unused_name(const std::string& base) const {
   const auto taken = [&](const std::string& name) {
     return std::any_of(tensors_.begin(), tensors_.end(),

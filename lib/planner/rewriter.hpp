@@ -29,9 +29,8 @@ class Rewriter {
   // Nodes that read a tensor, each once. Nodes that no output depends on do not count.
   const std::vector<NodeId>& readers(TensorId t) const;
   bool live(NodeId n) const;
-  // Where a tensor's elements lie, if what only moves data is done by strides; nullopt where it
-  // is not.
-  std::optional<Location> location(TensorId t) const;
+  // See location_of().
+  std::optional<Location> location(TensorId t) const { return location_of(*this, t); }
 
   // A new virtual tensor like `t`, called after it.
   TensorId tensor_like(TensorId t, const Dims& dim, DataType type, std::string_view suffix);
@@ -60,5 +59,7 @@ class Rewriter {
   mutable std::vector<std::vector<NodeId>> readers_;
   mutable std::vector<char> live_;
 };
+
+inline const Node& node_of(const Rewriter& g, NodeId n) { return g.node(n); }
 
 }  // namespace sinter

@@ -1,6 +1,7 @@
 // The kernels of the pointwise, rowwise and data-movement patterns.
 #include <algorithm>
 
+#include "fusion_patterns/pattern.hpp"
 #include "lower/expansion.hpp"
 #include "planner/body_builder.hpp"
 #include "planner/domain.hpp"
@@ -34,7 +35,7 @@ KernelSpec pointwise_spec(const FusionState& state, const std::vector<NodeId>& n
   // The domain has the rank of a gather where there is one, since its indices are the node's.
   NodeId shape = nodes.front();
   for (NodeId n : nodes)
-    if (state.node(n).op != OpKind::pointwise && state.node(n).op != OpKind::rng) shape = n;
+    if (reads_from_memory(state.node(n).op)) shape = n;
   spec.extent = g[state.node(shape).outputs[0]].dim;
   BodyBuilder body(state, spec, spec.body, nodes, spec.extent,
                    identity_coordinates(spec.extent.size()));

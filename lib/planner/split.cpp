@@ -22,6 +22,11 @@ constexpr std::int64_t kAcross = 256;  // rows that one block takes side by side
 constexpr std::int64_t kEnoughLong = 128, kEnoughAcross = 264;
 // Of a row, that is worth two partial results.
 constexpr std::int64_t kShortestPart = 64;
+// Of rows that are pieces of memory: shorter ones than a line of it are better moved with what lies
+// beside them, and so many, for each element that is worth a block, that this pays. (On an H200,
+// one kernel for a groupnorm over channels last takes 3 us and 40 to 90 ps a piece, of 20 to 80
+// bytes; three take 6 us and as long as it takes to read once more and write.)
+constexpr std::int64_t kLine = 128, kManyPieces = 8;
 
 // The fewest elements that are worth a block of their own.
 std::int64_t elements_a_block() {
@@ -33,6 +38,8 @@ std::int64_t elements_a_block() {
   }();
   return n;
 }
+
+std::int64_t shortest_part() { return std::min(kShortestPart, elements_a_block()); }
 
 std::int64_t rows_of(const KernelSpec& s) { return count(s.extent, 0, s.kept); }
 std::int64_t columns_of(const KernelSpec& s) { return count(s.extent, s.kept, s.extent.size()); }
@@ -57,11 +64,49 @@ bool held_by_clusters(const Schedule& s, std::string_view architecture) {
   return architecture == "sm_90a" && s.resident && s.blocks_per_row > 1;
 }
 
+// Elements of a row that lie together where the next row goes on behind them: the last index. 1: no
+// such pieces, or none that are short.
+std::int64_t short_piece(const KernelSpec& spec) {
+  const int last = spec.extent.size() - 1;
+  if (spec.kept == 0 || last <= spec.kept) return 1;
+  const KernelPort* most = nullptr;
+  for (const auto& p : spec.ports)
+    if (!most ||
+        elements_reached(spec.extent, p.access) > elements_reached(spec.extent, most->access))
+      most = &p;
+  const std::int64_t piece = spec.extent[last];
+  const bool beside =
+      most && step(most->access, last) == 1 && step(most->access, spec.kept - 1) == piece;
+  return beside && piece * info(most->type).bytes < kLine ? piece : 1;
+}
+
 // ---- a kernel a phase
 
-// Everything of the first `count` phases, their reductions finished into temporaries, and all later
-// phases.
-std::pair<KernelSpec, KernelSpec> peel(const KernelSpec& spec, int count,
+// Which values of a row are finished in the first `count` phases and of use behind them.
+std::vector<bool> handed_over(const KernelSpec& spec, int count) {
+  const auto& all = spec.body.statements;
+  const auto finished = [&](const Statement& s) {
+    return !acts(s) && s.per_row && s.phase > 0 && s.phase <= count;
+  };
+  std::vector<int> later;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (acts(all[i]) && all[i].phase >= count &&
+        !(is_store(all[i]) && all[i].per_row && all[i].phase == count))
+      later.push_back(static_cast<int>(i));
+  const auto live = live_statements(spec.body, later);
+  std::vector<bool> handed(all.size());
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (live[i] && !finished(all[i]))
+      for (int a : all[i].args)
+        handed[static_cast<std::size_t>(a)] =
+            handed[static_cast<std::size_t>(a)] || finished(all[static_cast<std::size_t>(a)]);
+  return handed;
+}
+
+// Everything of the first `count` phases, with temporaries for those of their results that are of
+// use behind them, and all later phases. `pieces`: of these results there is one for each place
+// along the first index of the row, too, so that this index keeps its place in the first spec.
+std::pair<KernelSpec, KernelSpec> peel(const KernelSpec& spec, int count, bool pieces,
                                        Temporaries& temporaries) {
   const int rank = spec.extent.size();
   KernelSpec first = spec, rest = spec;
@@ -70,8 +115,9 @@ std::pair<KernelSpec, KernelSpec> peel(const KernelSpec& spec, int count,
     part->reductions.clear();
     part->ports.clear();
   }
-  const Dims kept = part_of(spec.extent, 0, spec.kept);
-  const Access per_row = packed_access(rank, 0, kept);
+  const Dims copies = part_of(spec.extent, 0, spec.kept + pieces);
+  const Access copied = packed_access(rank, 0, copies);
+  const std::vector<bool> handed = handed_over(spec, count);
 
   first.phases = count + 1;
   rest.phases = spec.phases - count;
@@ -100,22 +146,21 @@ std::pair<KernelSpec, KernelSpec> peel(const KernelSpec& spec, int count,
     } else if (s.kind == StatementKind::reduced) {
       Statement reduced = s;
       reduced.port = renumbered[r];
-      if (spec.reductions[r].phase >= count) {
-        reduced.phase -= count;
-        tail.set(id, tail.add(std::move(reduced)));
-        continue;
-      }
-      const int value = head.add(std::move(reduced));
-      head.set(id, value);
-      const KernelPort port = temporaries.add(s.label, s.arithmetic, kept, per_row);
-      head.add_store(value, s.arithmetic, port, true);
+      const bool early = spec.reductions[r].phase < count;
+      if (!early) reduced.phase -= count;
+      BodyCopy& part = early ? head : tail;
+      part.set(id, part.add(std::move(reduced)));
+    }
+    if (handed[i]) {
+      const KernelPort port = temporaries.add(s.label, s.arithmetic, copies, copied);
+      head.add_store(head.copy(id), s.arithmetic, port, !pieces);
       Statement load = statement(StatementKind::load, s.arithmetic, s.label);
-      load.port = tail.add_port(read_back(port, per_row));
-      load.per_row = true;
+      load.port = tail.add_port(read_back(port, copied));
+      load.per_row = !pieces;
       tail.set(id, tail.add(std::move(load)));
     }
   }
-  simplify_domain(first);
+  if (!pieces) simplify_domain(first);
   simplify_domain(rest);
   return {std::move(first), std::move(rest)};
 }
@@ -161,9 +206,12 @@ CutRows in_parts(const KernelSpec& spec, std::int64_t wished) {
 
 // Phases of reductions, then values of the row: one kernel for the parts of rows, and one that
 // combines them. There is one phase of reductions, or a second one with what has_statistics()
-// found.
-std::vector<KernelSpec> cut_rows(const KernelSpec& spec, CutRows rows, Temporaries& temporaries) {
-  if (rows.parts == 1) return {spec};
+// found. `pieces`: the parts are of what a row has at one place along its first index, which both
+// the first kernel's rows and the second one's reductions have, too.
+std::vector<KernelSpec> cut_rows(const KernelSpec& spec, CutRows rows, bool pieces,
+                                 Temporaries& temporaries) {
+  if (rows.parts == 1 && !pieces) return {spec};
+  const int shared = spec.kept + pieces;
   KernelSpec cut = std::move(rows.spec), whole;
 
   // Partial results lie part by part, so that neighbouring rows stay neighbours.
@@ -174,12 +222,12 @@ std::vector<KernelSpec> cut_rows(const KernelSpec& spec, CutRows rows, Temporari
   whole.family = Family::rowwise;
   whole.nodes = spec.nodes;
   whole.kept = spec.kept;
-  whole.extent = part_of(spec.extent, 0, spec.kept);
+  whole.extent = part_of(spec.extent, 0, shared);
   whole.extent.push_back(rows.parts);
   Access read;
-  read.stride = Dims::filled(spec.kept + 1, 0);
-  for (int i = 0; i < spec.kept; ++i) read.stride[i] = written.stride[i + rows.added];
-  read.stride[spec.kept] = rows_of(spec);
+  read.stride = Dims::filled(shared + 1, 0);
+  for (int i = 0; i < shared; ++i) read.stride[i] = written.stride[i + rows.added];
+  read.stride[shared] = count(spec.extent, 0, shared);
 
   const KernelSpec source = cut;
   // What the parts of each reduction are read from, and the statement with its result.
@@ -188,14 +236,20 @@ std::vector<KernelSpec> cut_rows(const KernelSpec& spec, CutRows rows, Temporari
   cut.body.statements.clear();
   cut.ports.clear();
   whole.scalars = cut.scalars;
-  BodyCopy head(source, cut, source.extent.size()), tail(spec, whole, spec.kept);
+  BodyCopy head(source, cut, source.extent.size()), tail(spec, whole, shared);
   for (std::size_t i = 0; i < source.body.statements.size(); ++i) {
     const Statement& s = source.body.statements[i];
     const int id = static_cast<int>(i);
     if (s.kind == StatementKind::reduce || (s.kind == StatementKind::store && s.phase == 0)) {
       head.copy(id);
     } else if (s.kind == StatementKind::store) {
-      tail.copy(id);
+      const Statement& copy = whole.body.statements[static_cast<std::size_t>(tail.copy(id))];
+      if (s.per_row) continue;
+      Window first;  // of the parts, each of which comes here
+      first.coefficient = Dims::filled(shared + 1, 0);
+      first.coefficient[shared] = 1;
+      first.extent = 1;
+      whole.ports[static_cast<std::size_t>(copy.port)].access.windows.push_back(std::move(first));
     } else if (s.kind == StatementKind::reduced) {
       const auto number = static_cast<std::size_t>(s.port);
       const KernelReduction& r = spec.reductions[number];
@@ -225,32 +279,52 @@ std::vector<KernelSpec> cut_rows(const KernelSpec& spec, CutRows rows, Temporari
   return {std::move(cut), std::move(whole)};
 }
 
+// How many parts of each row, or of what a row has at one place of a piece, give enough blocks.
+std::int64_t wished_parts(const KernelSpec& spec) {
+  const std::int64_t blocks = std::max<std::int64_t>(blocks_of(spec), 1);
+  return std::min(kManyBlocks / blocks,
+                  rows_of(spec) * columns_of(spec) / blocks / elements_a_block());
+}
+
 // Averages and squared distances from them in one pass: both of parts that stay in a block's
 // registers, and of the whole from these. Empty where there are none, or no such parts.
-std::vector<KernelSpec> split_statistics(const KernelSpec& spec, std::int64_t wished,
+// `pieces`: as for cut_rows.
+std::vector<KernelSpec> split_statistics(const KernelSpec& spec, bool pieces, std::int64_t wished,
                                          std::string_view architecture, Temporaries& temporaries) {
-  if (wished < 2 || !has_statistics(spec)) return {};
+  if (!has_statistics(spec)) return {};
   Temporaries tried = temporaries;
-  auto [first, rest] = peel(spec, 2, tried);
-  const std::int64_t shortest = std::min(kShortestPart, elements_a_block());
+  auto [first, rest] = peel(spec, 2, pieces, tried);
+  KernelSpec fine = first;
+  fine.kept += pieces;
   // Blocks of few threads leave room for others on a multiprocessor while they wait.
   for (const int most : {256, 1024})
-    for (std::int64_t n = wished; columns_of(first) / n >= shortest; n *= 2) {
-      CutRows rows = in_parts(first, n);
-      KernelSpec cut = rows.spec;
-      simplify_domain(cut);
-      const Schedule schedule = choose_schedule(cut, architecture);
-      if (rows.parts == 1 || !rows.even || !schedule.resident || schedule.blocks_per_row > 1 ||
-          schedule.threads > most)
-        continue;
-      std::vector<KernelSpec> kernels = cut_rows(first, std::move(rows), tried);
-      temporaries = std::move(tried);
+    for (std::int64_t n = wished; columns_of(fine) / n >= shortest_part(); n *= 2) {
+      CutRows rows = in_parts(fine, n);
+      if ((rows.parts == 1 && !pieces) || !rows.even) continue;
+      Temporaries with_parts = tried;
+      std::vector<KernelSpec> kernels = cut_rows(first, std::move(rows), pieces, with_parts);
+      const Schedule schedule = choose_schedule(kernels.front(), architecture);
+      if (!schedule.resident || schedule.blocks_per_row > 1 || schedule.threads > most) continue;
+      temporaries = std::move(with_parts);
       if (std::any_of(rest.body.statements.begin(), rest.body.statements.end(), acts))
         for (auto& k : split(std::move(rest), architecture, temporaries))
           kernels.push_back(std::move(k));
       return kernels;
     }
   return {};
+}
+
+// The same of rows whose memory is short pieces, for each place of the pieces: as these lie
+// together, whole lines of memory are moved. The values of the row that later kernels need are
+// stored for each such place, too, so that they also move what lies together.
+std::vector<KernelSpec> split_pieces(KernelSpec spec, std::string_view architecture,
+                                     Temporaries& temporaries) {
+  move_index(spec, spec.extent.size() - 1, spec.kept);
+  KernelSpec fine = spec;
+  ++fine.kept;
+  if (!rows_lie_together(fine)) return {};
+  const std::int64_t wished = std::min(wished_parts(fine), columns_of(fine) / shortest_part());
+  return split_statistics(spec, true, std::max<std::int64_t>(wished, 1), architecture, temporaries);
 }
 
 }  // namespace
@@ -264,14 +338,18 @@ std::vector<KernelSpec> split(KernelSpec spec, std::string_view architecture,
                               Temporaries& temporaries) {
   if (!spec.columns.empty()) return split_columns(std::move(spec), architecture, temporaries);
   if (spec.family != Family::rowwise) return {std::move(spec)};
-  const std::int64_t least = elements_a_block(),
-                     blocks = std::max<std::int64_t>(blocks_of(spec), 1),
+  const std::int64_t least = elements_a_block(), blocks = blocks_of(spec),
                      elements = rows_of(spec) * columns_of(spec);
   if (!divisible(spec) || elements == 0) return {std::move(spec)};
-  const std::int64_t wished = std::min(kManyBlocks / blocks, elements / blocks / least);
+  const std::int64_t wished = wished_parts(spec);
   if (has_later_elements(spec)) {
     if (elements / least < kFewBlocks) return {std::move(spec)};
     const Schedule whole = choose_schedule(spec, architecture);
+    if (const std::int64_t piece = short_piece(spec);
+        piece > 1 && spec.phases == 3 &&
+        (!whole.resident || elements / piece / least >= kManyPieces))
+      if (auto kernels = split_pieces(spec, architecture, temporaries); !kernels.empty())
+        return kernels;
     // A row alone may be shared by a cluster of blocks; where each phase reads it again, parts of
     // it can just as well be a kernel's own rows. (Batchnorm's gradients of 64 rows of 802,816
     // elements on an H200: 213 us in one kernel, 184 in three.)
@@ -280,10 +358,12 @@ std::vector<KernelSpec> split(KernelSpec spec, std::string_view architecture,
                                                      : kEnoughLong;
     const bool busy = blocks >= few;
     if ((busy && whole.resident) || held_by_clusters(whole, architecture)) return {std::move(spec)};
-    if (auto kernels = split_statistics(spec, wished, architecture, temporaries); !kernels.empty())
-      return kernels;
+    if (wished > 1)
+      if (auto kernels = split_statistics(spec, false, wished, architecture, temporaries);
+          !kernels.empty())
+        return kernels;
     if (busy) return {std::move(spec)};
-    auto [first, rest] = peel(spec, 1, temporaries);
+    auto [first, rest] = peel(spec, 1, false, temporaries);
     std::vector<KernelSpec> kernels = split(std::move(first), architecture, temporaries);
     for (auto& k : split(std::move(rest), architecture, temporaries))
       kernels.push_back(std::move(k));
@@ -291,7 +371,7 @@ std::vector<KernelSpec> split(KernelSpec spec, std::string_view architecture,
   }
   const std::int64_t enough = rows_lie_together(spec) ? kEnoughAcross : kEnoughLong;
   if (blocks >= enough || wished < 2) return {std::move(spec)};
-  return cut_rows(spec, in_parts(spec, wished), temporaries);
+  return cut_rows(spec, in_parts(spec, wished), false, temporaries);
 }
 
 }  // namespace sinter

@@ -1,6 +1,7 @@
 #include "planner/storage.hpp"
 
 #include "lower/expansion.hpp"
+#include "planner/parts.hpp"
 
 namespace sinter {
 
@@ -67,12 +68,7 @@ std::optional<Location> view_of(const Dims& x, const Attributes& attributes, con
   return to;
 }
 
-namespace {
-
-// Where the source of a data-movement node lies when its result lies at `to`; nullopt when the
-// result's buffer cannot hold it.
-std::optional<Location> source_of(const Graph& g, const Node& n, const Location& to) {
-  const Dims& x = g[n.inputs[0]].dim;
+std::optional<Location> source_of(const Dims& x, const Node& n, const Dims& y, const Location& to) {
   Location from = to;
   if (const auto* a = std::get_if<TransposeAttributes>(&n.attributes)) {
     for (int i = 0; i < x.size(); ++i)
@@ -80,13 +76,11 @@ std::optional<Location> source_of(const Graph& g, const Node& n, const Location&
     return from;
   }
   if (n.op != OpKind::reshape) return std::nullopt;
-  const auto stride = reshape_strides(g[n.outputs[0]].dim, to.stride, x);
+  const auto stride = reshape_strides(y, to.stride, x);
   if (!stride) return std::nullopt;
   from.stride = *stride;
   return from;
 }
-
-}  // namespace
 
 Storage::Storage(const Graph& graph) {
   const auto tensors = graph.tensors().size(), nodes = graph.nodes().size();
@@ -94,12 +88,31 @@ Storage::Storage(const Graph& graph) {
   placed_.resize(tensors, false);
   folded_.resize(nodes, false);
   copies_.resize(nodes);
+  parts_.resize(nodes);
   for (std::size_t t = 0; t < tensors; ++t) {
     const auto id = static_cast<TensorId>(t);
     locations_[t] = {id, graph.stride(id), 0, graph.type(id)};
   }
+  find_parts(graph);
   place_in_results(graph);
   fold_views(graph);
+}
+
+void Storage::find_parts(const Graph& graph) {
+  std::vector<bool> read(graph.tensors().size(), false);
+  for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+    const Node& n = graph.nodes()[i];
+    if (n.op == OpKind::concatenate) parts_[i] = parts_in_memory(graph, static_cast<NodeId>(i));
+    if (!parts_[i].empty()) continue;
+    for (TensorId t : n.inputs)
+      if (t >= 0) read[static_cast<std::size_t>(t)] = true;
+  }
+  // Of a concatenation of concatenations nobody reads the inner ones.
+  for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+    const Node& n = graph.nodes()[i];
+    folded_[i] = n.op == OpKind::concatenate && graph.is_virtual(n.outputs[0]) &&
+                 !read[static_cast<std::size_t>(n.outputs[0])];
+  }
 }
 
 // From the last node to the first, so that chains of movements end in the final buffer.
@@ -118,6 +131,7 @@ void Storage::place_in_results(const Graph& graph) {
   };
   for (auto id = static_cast<NodeId>(graph.nodes().size()) - 1; id >= 0; --id) {
     const Node& n = graph.nodes()[static_cast<std::size_t>(id)];
+    if (folded_[static_cast<std::size_t>(id)] || !parts(id).empty()) continue;
     if (n.op == OpKind::concatenate) {
       const TensorId y = n.outputs[0];
       const Location& to = (*this)[y];
@@ -141,7 +155,7 @@ void Storage::place_in_results(const Graph& graph) {
       const TensorId x = n.inputs[0], y = n.outputs[0];
       if (!graph[y].output && !placed_[static_cast<std::size_t>(y)]) continue;
       if (!can_move(x, y)) continue;
-      if (auto from = source_of(graph, n, (*this)[y])) {
+      if (auto from = source_of(graph[x].dim, n, graph[y].dim, (*this)[y])) {
         locations_[static_cast<std::size_t>(x)] = *from;
         placed_[static_cast<std::size_t>(x)] = true;
         folded_[static_cast<std::size_t>(id)] = true;

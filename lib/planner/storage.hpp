@@ -18,22 +18,32 @@ struct Location {
   DataType type{};  // as stored
 };
 
+// A tensor that a concatenation joins, and where in the result it begins.
+struct Part {
+  TensorId tensor = kNoTensor;
+  Dims start;
+};
+
 class Storage {
  public:
   explicit Storage(const Graph& graph);
   const Location& operator[](TensorId t) const { return locations_[static_cast<std::size_t>(t)]; }
-  // True for a data-movement node that needs no kernel: its result is a view, or its sources write
-  // into it.
+  // True for a data-movement node that needs no kernel: its result is a view, its sources write
+  // into it, or its readers read its parts.
   bool folded(NodeId n) const { return folded_[static_cast<std::size_t>(n)]; }
   // Of a concatenation: the inputs that must be copied, by position.
   const std::vector<int>& copies(NodeId n) const { return copies_[static_cast<std::size_t>(n)]; }
+  // Of a concatenation that is computed element by element: what is read, see parts.hpp.
+  const std::vector<Part>& parts(NodeId n) const { return parts_[static_cast<std::size_t>(n)]; }
 
  private:
+  void find_parts(const Graph& graph);
   void place_in_results(const Graph& graph);
   void fold_views(const Graph& graph);
   std::vector<Location> locations_;
   std::vector<bool> folded_, placed_;
   std::vector<std::vector<int>> copies_;
+  std::vector<std::vector<Part>> parts_;
 };
 
 bool is_view_op(OpKind op);  // transpose, slice, reshape
@@ -46,8 +56,31 @@ bool holds(DataType wide, DataType narrow);
 std::optional<Location> view_of(const Dims& x, const Attributes& attributes, const Dims& y,
                                 const Location& from);
 
+// The same for the source of a transpose or reshape whose result lies at `to`; nullopt where the
+// result's buffer cannot hold it.
+std::optional<Location> source_of(const Dims& x, const Node& movement, const Dims& y,
+                                  const Location& to);
+
 // Strides under which the elements that (dim, stride) reach in row-major order are seen as
 // `new_dim`; nullopt where that needs a copy.
 std::optional<Dims> reshape_strides(const Dims& dim, const Dims& stride, const Dims& new_dim);
+
+inline const Node& node_of(const Graph& g, NodeId n) {
+  return g.nodes()[static_cast<std::size_t>(n)];
+}
+
+// Where a tensor's elements lie, if what only moves data is done by strides; nullopt where it is
+// not. `g`: a graph or a Rewriter.
+template <class G>
+std::optional<Location> location_of(const G& g, TensorId t) {
+  const TensorDesc& d = g[t];
+  if (d.producer < 0 || !is_view_op(node_of(g, d.producer).op) || d.output)
+    return Location{t, d.stride.empty() ? packed_strides(d.dim) : d.stride, 0, g.type(t)};
+  const Node& n = node_of(g, d.producer);
+  const TensorId x = n.inputs[0];
+  const auto from = location_of(g, x);
+  if (!from || !holds(g.type(t), g.type(x))) return std::nullopt;
+  return view_of(g[x].dim, n.attributes, d.dim, *from);
+}
 
 }  // namespace sinter

@@ -92,6 +92,37 @@ def groupnorm_residual():
     g.output(g.reduction("avg", "y", "pooled", [2, 12, 1, 1]))
 
 
+def groupnorm_pieces(name, io, dim, groups, training=False):
+    """Channels last, in groups of which each pixel has a few bytes."""
+    g = Graph("region_groupnorm_pieces_" + name, io)
+    g.tensor("x", dim, stride=channels_last(dim))
+    for t in ("scale", "bias"):
+        g.tensor(t, [1, dim[1], 1, 1])
+    results = {"Y": "normal"}
+    if training:
+        results |= {"MEAN": "mean", "INV_VARIANCE": "inv_variance"}
+        g.output("mean", "inv_variance", data_type="f32")
+    g.node("groupnorm", {"X": "x", "SCALE": "scale", "BIAS": "bias",
+                         "epsilon": g.value("epsilon", 1e-5)}, results, groups=groups,
+           forward_phase="training" if training else "inference")
+    g.output(g.pointwise("swish_fwd", "y", "normal"), stride=channels_last(dim))
+
+
+def groupnorm_by_hand():
+    """The same of a sum that is stored, too, in single operations."""
+    dim, split, kept = [2, 24, 9, 8], [2, 4, 6, 9, 8], [2, 4, 1, 1, 1]
+    g = Graph("region_groupnorm_by_hand", "f16")
+    for t in ("x", "r"):
+        g.tensor(t, dim, stride=channels_last(dim))
+    g.output(g.pointwise("add", "sum", "x", "r"), stride=channels_last(dim))
+    x = g.reshape("sum", "groups", split)
+    centred = g.pointwise("sub", "centred", x, g.reduction("avg", x, "mean", kept))
+    variance = g.reduction("avg", g.pointwise("mul", "square", centred, centred), "variance", kept)
+    stable = g.pointwise("add", "stable", variance, g.value("epsilon", 1e-5))
+    normal = g.pointwise("mul", "normal", centred, g.pointwise("rsqrt", "inv", stable))
+    g.output(g.reshape(normal, "y", dim), stride=channels_last(dim))
+
+
 def joined_channels():
     """A skip connection: channels concatenated, scaled and activated."""
     g = Graph("region_joined_channels", "bf16")
@@ -151,9 +182,26 @@ def norm_over_channels():
     g.output("y")
 
 
+def centred_behind():
+    """Rows that lie together, less their averages where their number says so."""
+    g = Graph("region_centred_behind", "bf16")
+    g.tensor("x", [2, 20, 24])
+    g.value("first", 9.0)
+    g.value("zero", 0.0)
+    g.reduction("avg", "x", "average", [2, 1, 24])
+    g.pointwise("gen_index", "index", "x", axis=2)
+    g.pointwise("cmp_ge", "kept", "index", "first")
+    g.pointwise("binary_select", "centre", "average", "zero", "kept")
+    g.output(g.pointwise("sub", "y", "x", "centre"))
+
+
 for region in (before_attention, after_attention, gated, groupnorm_residual, joined_channels,
-               quantised, cross_entropy_by_hand, norm_over_channels):
+               quantised, cross_entropy_by_hand, norm_over_channels, centred_behind):
     region()
+groupnorm_pieces("10", "f16", [2, 40, 8, 9], 4)
+groupnorm_pieces("3", "bf16", [3, 24, 8, 6], 8, training=True)
+groupnorm_pieces("16", "bf16", [2, 64, 5, 8], 4, training=True)
+groupnorm_by_hand()
 
 
 def interleaved():
@@ -180,3 +228,103 @@ def amax_of_no_rows():
 
 
 amax_of_no_rows()
+
+
+def windows(g, x, out, images, back=False):
+    """Windows of 2 x 2 of an image [n, h, w, c] as rows of a matrix each, or what undoes it."""
+    n, h, w, c = images
+    split = [n, h // 2, w // 2, 2, 2, c] if back else [n, h // 2, 2, w // 2, 2, c]
+    g.reshape(x, out + "_split", split)
+    g.transpose(out + "_split", out + "_turned", [0, 1, 3, 2, 4, 5])
+    return g.reshape(out + "_turned", out, images if back else [n * h * w // 4, 4, c])
+
+
+def layernorm(g, x, out, channels, statistics=()):
+    for t in ("scale", "bias"):
+        g.tensor(t, [1, 1, 1, channels])
+    g.value("epsilon", 1e-5)
+    phase = "training" if statistics else "inference"
+    g.node("layernorm", {"X": x, "SCALE": "scale", "BIAS": "bias", "epsilon": "epsilon"},
+           {"Y": out, **dict(zip(("MEAN", "INV_VARIANCE"), statistics))}, forward_phase=phase)
+
+
+def shifted_windows():
+    """What stands around the attention of shifted windows: norm and windows, also with a residual
+    and the norm's statistics, an image rolled along both axes, and all that backwards."""
+    dim = [2, 4, 6, 16]
+    for name, residual in (("plain", False), ("residual", True)):
+        g = Graph(f"region_windows_{name}", "bf16")
+        g.tensor("x", dim)
+        source, statistics = "x", ()
+        if residual:
+            g.tensor("r", dim)
+            source, statistics = g.pointwise("add", "sum", "x", "r"), ("mean", "inv")
+            g.output("sum")
+        layernorm(g, source, "normal", dim[-1], statistics)
+        g.output(*statistics, data_type="f32")
+        g.output(windows(g, "normal", "y", dim))
+    g = Graph("region_windows_back", "bf16")
+    g.tensor("x", [12, 4, 16])
+    g.tensor("r", dim)
+    windows(g, "x", "image", dim, back=True)
+    g.output(g.pointwise("add", "sum", "image", "r"))
+    layernorm(g, "sum", "y", dim[-1], ("mean", "inv"))
+    g.output("y")
+    g.output("mean", "inv", data_type="f32")
+    g = Graph("region_rolled", "bf16")
+    g.tensor("x", dim)
+    source = "x"
+    for axis, by in ((1, 1), (2, 2)):
+        for i, (start, limit) in enumerate(((by, dim[axis]), (0, by))):
+            begin, end = [0] * 4, list(dim)
+            begin[axis], end[axis] = start, limit
+            g.slice(source, f"part_{axis}_{i}", begin, end)
+        source = g.node("concatenate", {"IN_0": f"part_{axis}_0", "IN_1": f"part_{axis}_1"},
+                        f"rolled_{axis}", axis=axis)
+    g.output(source)
+
+
+def joined():
+    """Concatenations of what lies in memory, in kernels of all families; parts that are computed,
+    and such as start where no pack does."""
+    dim = [3, 5, 32]
+    g = Graph("region_joined", "bf16")
+    for t, d in (("a", [3, 5, 16]), ("b", [3, 5, 8]), ("c", [3, 5, 8]), ("r", dim), ("w", [1, 32, 8]),
+                 ("d", [3, 2, 32]), ("e", [3, 3, 32]), ("odd", [3, 5, 3])):
+        g.tensor(t, d)
+    g.tensor("f", [3, 5, 8], data_type="f32")
+    g.tensor("scale", [1, 1, 32])
+    join = lambda out, *parts, axis: g.node(
+        "concatenate", {f"IN_{i}": t for i, t in enumerate(parts)}, out, axis=axis)
+    join("abc", "a", "b", "c", axis=2)
+    g.output(g.pointwise("relu_fwd", "act", "abc"))
+    join("de", "d", "e", axis=1)
+    g.pointwise("add", "sum", "de", "r")
+    g.output("sum")
+    rmsnorm(g, "sum", "normal", "scale")
+    g.output("normal")
+    join("mixed", "b", "f", "a", axis=-1)
+    g.output(g.matmul("mixed", "w", "product"))
+    g.pointwise("neg", "minus", "b")
+    g.output(join("some_computed", "minus", "a", "c", axis=2))
+    g.output(join("narrow", "b", "odd", axis=2))
+    g.output(join("abc_twice", "abc", "abc", axis=1))
+
+    # Values of rows; and a result that lies across its parts.
+    g = Graph("region_joined_rows", "bf16")
+    g.tensor("x", [16, 24])
+    g.tensor("w", [1, 24])
+    for t, rows in (("s", 4), ("t", 12)):
+        g.tensor(t, [rows, 1], data_type="f32")
+    rmsnorm(g, "x", "normal", "w")
+    join("scale", "s", "t", axis=0)
+    g.output(g.pointwise("mul", "y", "normal", "scale"))
+    g = Graph("region_joined_turned", "bf16")
+    for t, d in (("a", 16), ("b", 32)):
+        g.tensor(t, [24, d])
+    g.pointwise("relu_fwd", "act", join("ab", "a", "b", axis=1))
+    g.output(g.transpose("act", "y", [1, 0]))
+
+
+shifted_windows()
+joined()

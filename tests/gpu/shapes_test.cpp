@@ -127,6 +127,17 @@ void instancenorm_last(Graph& g, Shape s) {
   const auto scale = g.tensor({.name = "scale", .dim = {1, s.columns, 1}});
   g.output(instancenorm(x, scale, scale, 1e-3), "y");
 }
+// 32 groups of channels that lie last, with a mean that is large beside the deviations.
+void groupnorm_last(Graph& g, Shape s) {
+  const Dims last{s.rows * s.columns, 1, s.columns};
+  const auto x = g.tensor({.name = "x", .dim = {2, s.columns, s.rows}, .stride = last});
+  const auto scale = g.tensor({.name = "scale", .dim = {1, s.columns, 1}});
+  const auto n = groupnorm(x + 1000.0, scale, scale, 1e-3,
+                           {.forward_phase = ForwardPhase::training, .groups = 32});
+  g.output(swish(n.y), "y", {.stride = last});
+  g.output(n.mean, "mean", {.data_type = f32});
+  g.output(n.inv_variance, "inv_variance", {.data_type = f32});
+}
 
 struct Kind {
   const char* name;
@@ -139,6 +150,7 @@ constexpr Kind kRandomKinds[] = {{"dropout_norm", dropout_norm},
 constexpr Kind kFewResults[] = {{"batchnorm_last", batchnorm_last},
                                 {"batchnorm_first", batchnorm_first},
                                 {"instancenorm_last", instancenorm_last}};
+constexpr Kind kGroupnorm[] = {{"groupnorm_last", groupnorm_last}};
 constexpr Kind kKinds[] = {{"softmax_and_norm", softmax_and_norm},
                            {"residual_norm", residual_norm},
                            {"norm_gradients", norm_gradients},
@@ -224,4 +236,9 @@ TEST_CASE("random numbers in rows of every kind", "[shapes]") {
 TEST_CASE("norms with few large statistics", "[shapes]") {
   check({{1 << 17, 8}, {24576, 64}, {12544, 96}, {8200, 130}, {16 * 1009, 72}, {5, 256000}},
         kFewResults);
+}
+
+// Groups of 10, 3, 16 and 1 channels, and of so many that one kernel moves them.
+TEST_CASE("groups of channels that lie last", "[shapes]") {
+  check({{4096, 320}, {12544, 96}, {4096, 512}, {1 << 16, 32}, {1025, 2048}}, kGroupnorm);
 }

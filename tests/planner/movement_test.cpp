@@ -3,8 +3,11 @@
 
 #include <algorithm>
 
+#include "emit/schedule.hpp"
 #include "lower/lower.hpp"
+#include "plan/access.hpp"
 #include "planner/planner.hpp"
+#include "planner/storage.hpp"
 #include "planner/views.hpp"
 #include "sinter/compile.hpp"
 #include "sinter/operations.hpp"
@@ -15,11 +18,11 @@ using namespace sinter;
 
 namespace {
 
-std::vector<KernelSpec> kernels(Graph& g) {
+std::vector<KernelSpec> kernels(Graph& g, std::string_view architecture = "sm_90a") {
   for (const auto& d : g.check()) FAIL(d.message());
   const Lowered moved = move_data_movement(lower(g));
   for (const auto& d : moved.graph->diagnostics()) FAIL(d.message());
-  return partition(*moved.graph, true, "sm_90a").kernels;
+  return partition(*moved.graph, true, architecture).kernels;
 }
 
 // The bytes that the kernels move in all.
@@ -88,13 +91,173 @@ TEST_CASE("what follows a groupnorm is in its kernel") {
   CHECK(kernels(g).size() == 1);
 }
 
+TEST_CASE("groups of few channels, which lie last, are normalised for each channel apart") {
+  struct Case {
+    Dims dim;
+    std::int64_t groups;
+    std::size_t kernels;
+  };
+  const Case cases[] = {{{8, 320, 64, 64}, 32, 3},    // 20 bytes a pixel
+                        {{64, 320, 32, 32}, 32, 3},   //
+                        {{1, 128, 512, 512}, 32, 3},  // 8
+                        {{64, 2048, 16, 16}, 32, 1},  // 128
+                        {{2, 320, 32, 32}, 32, 1}};   // few pixels
+  for (const std::string architecture : {"", "sm_90a"})
+    for (const auto& [dim, groups, count_of_kernels] : cases) {
+      const std::int64_t channels = dim[1], pixels = dim[2] * dim[3];
+      Graph g{{.io = f16, .intermediate = f32}};
+      const Dims last{channels * pixels, 1, dim[3] * channels, channels};
+      const auto x = g.tensor({.name = "x", .dim = dim, .stride = last});
+      const auto scale = g.tensor({.name = "scale", .dim = {1, channels, 1, 1}});
+      const auto n = groupnorm(x, scale, scale, 1e-5,
+                               {.forward_phase = ForwardPhase::training, .groups = groups});
+      g.output(n.mean, "mean", {.data_type = f32});
+      g.output(n.inv_variance, "inv_variance", {.data_type = f32});
+      g.output(swish(n.y), "y", {.stride = last});
+      const auto found = kernels(g, architecture);
+      CAPTURE(dim[0], channels, pixels, architecture);
+      REQUIRE(found.size() == count_of_kernels);
+      if (count_of_kernels == 1) continue;
+      const KernelSpec &parts = found[0], &whole = found[1], &rest = found[2];
+      const Schedule first = choose_schedule(parts, architecture);
+      CHECK(first.rows_fastest);
+      CHECK(first.resident);
+      CHECK(first.packing.width == 8);
+      CHECK(count(whole.extent, 0, whole.kept) == dim[0] * groups);
+      CHECK(rest.family == Family::pointwise);
+      CHECK(rest.extent[rest.extent.size() - 1] == channels);
+      CHECK(choose_schedule(rest, architecture).packing.width == 8);
+    }
+}
+
 TEST_CASE("parts of a concatenation are computed where they belong") {
+  for (bool computed : {false, true}) {
+    Graph g{{.io = bf16}};
+    const std::int64_t width = computed ? 16 : 17;  // or starts where no pack does
+    auto a = g.tensor({.name = "a", .dim = {8, 32}}),
+         b = g.tensor({.name = "b", .dim = {8, width}}),
+         r = g.tensor({.name = "r", .dim = {8, 32 + width}});
+    g.output(relu(concatenate({a, computed ? -b : b}, 1) + r), "y");
+    CHECK(kernels(g).size() == 2);
+    CHECK(moved_bytes(g) == 2 * 3 * 8 * (32 + width));
+  }
+}
+
+TEST_CASE("a concatenation of what lies in memory is part of the kernel that reads it") {
   Graph g{{.io = bf16}};
   auto a = g.tensor({.name = "a", .dim = {8, 32}}), b = g.tensor({.name = "b", .dim = {8, 16}}),
-       r = g.tensor({.name = "r", .dim = {8, 48}});
-  g.output(relu(concatenate({a, b}, 1) + r), "y");
-  CHECK(kernels(g).size() == 2);
-  CHECK(moved_bytes(g) == 2 * 3 * 8 * 48);
+       r = g.tensor({.name = "r", .dim = {8, 48}}), w = g.tensor({.name = "w", .dim = {1, 48}});
+  const Tensor sum = concatenate({a, b}, 1) + r;
+  SECTION("pointwise") {
+    g.output(relu(sum), "y");
+    CHECK(moved_bytes(g) == 2 * 3 * 8 * 48);
+  }
+  SECTION("rowwise") { g.output(rmsnorm(sum, w, Tensor{}, 1e-5).y, "y"); }
+  SECTION("by itself") { g.output(concatenate({a, b}, 1), "y"); }
+  SECTION("stored once, too") {
+    const Tensor both = concatenate({b, a}, -1);
+    g.output(both, "y");
+    g.output(relu(both), "z");
+  }
+  SECTION("a value of each row") {
+    auto p = g.tensor({.name = "p", .dim = {8, 16}}), q = g.tensor({.name = "q", .dim = {8, 16}});
+    const Tensor rows = concatenate({p, q}, 0);
+    g.output(rows / reduction(rows, ReductionMode::add, {16, 1}), "y");
+  }
+  CHECK(kernels(g).size() == 1);
+}
+
+TEST_CASE("what a concatenation joins is read as it is, or copied part by part") {
+  Graph g{{.io = bf16}};
+  const auto tensor = [&](const char* name, DataType type, Dims dim) {
+    return g.tensor({.name = name, .dim = dim, .data_type = type});
+  };
+  auto a = tensor("a", bf16, {8, 32});
+  std::size_t expected = 1;
+  SECTION("empty") { g.output(concatenate({a, tensor("b", bf16, {8, 0}), a}, 1), "y"); }
+  SECTION("of other types") {
+    g.output(concatenate({a, tensor("b", f32, {8, 16}), tensor("c", i32, {8, 32})}, 1), "y");
+  }
+  SECTION("a constant") {
+    expected = 2;
+    auto one = g.scalar(1.0, bf16, "one");
+    g.output(concatenate({tensor("b", bf16, {15}), one}, 0), "y");
+  }
+  SECTION("64-bit integers") {
+    expected = 2;
+    g.output(concatenate({tensor("b", i64, {8, 16}), tensor("c", i64, {8, 32})}, 1), "y",
+             {.data_type = i64});
+  }
+  SECTION("in another order") {
+    expected = 2;
+    g.output(concatenate({a, transpose(tensor("b", bf16, {16, 8}), {1, 0})}, 1), "y");
+  }
+  SECTION("more than eight") {
+    expected = 9;
+    g.output(concatenate({a, a, a, a, a, a, a, a, a}, 0), "y");
+  }
+  SECTION("concatenations") {
+    const Tensor b = concatenate({a, tensor("b", bf16, {8, 16})}, 1);
+    g.output(concatenate({b, b, tensor("c", bf16, {4, 48})}, 0), "y");
+  }
+  CHECK(kernels(g).size() == expected);
+}
+
+TEST_CASE("an image that is rolled along two axes is copied once") {
+  Graph g{{.io = bf16}};
+  const Dims dim{2, 7, 5, 16};
+  auto x = g.tensor({.name = "x", .dim = dim});
+  const auto rolled = [&](Tensor t, int axis, std::int64_t by) {
+    SliceAttributes first{{0, 0, 0, 0}, dim, {}}, last = first;
+    first.start[axis] = last.limit[axis] = by;
+    return concatenate({slice(t, first), slice(t, last)}, axis);
+  };
+  g.output(rolled(rolled(x, 1, 3), 2, 2), "y");
+  const auto k = kernels(g);
+  REQUIRE(k.size() == 1);
+  CHECK(std::count_if(k[0].ports.begin(), k[0].ports.end(),
+                      [](const auto& p) { return p.access.windows.size() == 2; }) == 4);
+  CHECK(moved_bytes(g) == 2 * 2 * count(dim));
+}
+
+TEST_CASE("a norm and the windows of its result are one kernel") {
+  const Dims dim{2, 4, 6, 16}, split{2, 2, 2, 3, 2, 16}, windows{12, 4, 16};
+  for (const auto phase : {ForwardPhase::inference, ForwardPhase::training}) {
+    Graph g{{.io = bf16}};
+    auto x = g.tensor({.name = "x", .dim = dim}), r = g.tensor({.name = "r", .dim = dim}),
+         w = g.tensor({.name = "w", .dim = {1, 1, 1, 16}}),
+         b = g.tensor({.name = "b", .dim = {1, 1, 1, 16}});
+    const Tensor sum = x + r;
+    const auto norm = layernorm(sum, w, b, 1e-5, {.forward_phase = phase});
+    g.output(sum, "sum");
+    if (norm.mean) g.output(norm.mean, "mean", {.data_type = f32});
+    g.output(reshape(transpose(reshape(norm.y, split), {0, 1, 3, 2, 4, 5}), windows), "y");
+    const auto k = kernels(g);
+    REQUIRE(k.size() == 1);
+    CHECK(k[0].family == Family::rowwise);
+  }
+  // Another kernel computes with the norm's result as it is.
+  Graph g{{.io = bf16}};
+  auto x = g.tensor({.name = "x", .dim = dim}), w = g.tensor({.name = "w", .dim = {1, 1, 1, 16}}),
+       m = g.tensor({.name = "m", .dim = {1, 1, 16, 8}});
+  const Tensor y = rmsnorm(x, w, Tensor{}, 1e-5).y;
+  g.output(matmul(y, m), "product");
+  g.output(reshape(transpose(reshape(y, split), {0, 1, 3, 2, 4, 5}), windows), "y");
+  CHECK(kernels(g).size() == 3);
+}
+
+TEST_CASE("an image of windows, a residual and a norm are one kernel") {
+  const Dims dim{2, 4, 6, 16};
+  Graph g{{.io = bf16}};
+  auto x = g.tensor({.name = "x", .dim = {12, 4, 16}}), r = g.tensor({.name = "r", .dim = dim}),
+       w = g.tensor({.name = "w", .dim = {1, 1, 1, 16}});
+  const Tensor split = reshape(x, {2, 2, 3, 2, 2, 16});
+  const Tensor sum = reshape(transpose(split, {0, 1, 3, 2, 4, 5}), dim) + r;
+  const auto norm = rmsnorm(sum, w, Tensor{}, 1e-5, {.forward_phase = ForwardPhase::training});
+  g.output(sum, "sum");
+  g.output(norm.y, "y");
+  g.output(norm.inv_variance, "inv", {.data_type = f32});
+  CHECK(kernels(g).size() == 1);
 }
 
 TEST_CASE("the amax of a norm's result is reduced with its rows") {
@@ -141,6 +304,7 @@ TEST_CASE("operands follow a view where they broadcast as a whole") {
 }
 
 TEST_CASE("random graphs stay valid when data movement is moved", "[fuzz]") {
+  int joined = 0;
   for (int seed = 0; seed < 300; ++seed) {
     INFO("seed " << seed);
     test::RandomGraphOptions o;
@@ -151,7 +315,11 @@ TEST_CASE("random graphs stay valid when data movement is moved", "[fuzz]") {
     const Lowered moved = move_data_movement(lower(*graph));
     CHECK(moved.graph->diagnostics().empty());
     CHECK(moved.origin.size() == moved.graph->nodes().size());
+    const Storage storage(*moved.graph);
+    for (NodeId n = 0; n < static_cast<NodeId>(moved.graph->nodes().size()); ++n)
+      joined += storage.parts(n).size() > 1 ? 1 : 0;
   }
+  CHECK(joined > 10);
 }
 
 TEST_CASE("a gated unit over both halves of one product is a pair of products") {

@@ -191,8 +191,15 @@ void grow_slice(Grower& g) {
 }
 
 void grow_concatenate(Grower& g) {
-  const TensorId first =
-      g.primary(any, g.term_limit(), [&] { return g.dims(g.rank(1, 8), g.most() / 2); });
+  // Parts that begin where 16 bytes do are read as one tensor.
+  const std::int64_t unit = g.random.chance(0.5) && g.most() >= 256 ? 16 : 1;
+  const auto fresh = [&] {
+    if (unit == 1) return g.dims(g.rank(1, 8), g.most() / 2);
+    Dims dims = g.dims(g.rank(1, 5), g.most() / 128);
+    dims.push_back(unit * g.random.between(1, 2));
+    return dims;
+  };
+  const TensorId first = unit > 1 ? g.input(fresh()) : g.primary(any, g.term_limit(), fresh);
   Dims d = g.dim(first);
   const auto axis = static_cast<int>(g.random.below(d.size()));
   Dims layer = d;  // one index along the axis
@@ -204,7 +211,12 @@ void grow_concatenate(Grower& g) {
   double magnitude = g.magnitude(first);
   while (static_cast<std::int64_t>(in.size()) < parts && left > 0) {
     const bool again = g.random.chance(0.12) && d[axis] > 0 && g.dim(first)[axis] <= left;
-    d[axis] = g.extent(std::min(left, at_least_one(g.most() / other / parts)));
+    if (unit == 1)
+      d[axis] = g.extent(std::min(left, at_least_one(g.most() / other / parts)));
+    else if (axis + 1 < d.size())
+      d[axis] = g.extent(std::min<std::int64_t>(left, 4));
+    else
+      d[axis] = std::min(left / unit, g.random.between(0, 2)) * unit;
     in.push_back(again ? first : g.operand(d, g.term_limit()));
     left -= std::max<std::int64_t>(g.dim(in.back())[axis], 1);
     magnitude = std::max(magnitude, g.magnitude(in.back()));

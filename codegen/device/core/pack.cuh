@@ -88,6 +88,19 @@ SINTER_DEVICE void fetch(const Element* base, const Coord& c, Same<Element>& sam
     same.value = Format<Element>::fetch(base + place.offset);
 }
 
+// Brings what lies at `c` and after it in that of the buffers whose windows hold there.
+template <class... Accesses, class Element, int width, int aligned, class Coord, class... Bases>
+SINTER_DEVICE void fetch_part(List<Accesses...>, const Coord& c,
+                              Pack<Element, width, aligned>& pack, const Bases*... bases) {
+  const Element* from = nullptr;
+  const auto choose = [&](const auto& place, const Element* base) {
+    if (place.inside) from = base + place.offset;
+  };
+  (choose(locate<Accesses>(c), bases), ...);
+  pack.inside = from != nullptr;
+  if (pack.inside) read_pack(from, pack);
+}
+
 // Asks for the line at `c` to come to the second-level cache.
 template <class Access, class Element, class Coord>
 SINTER_DEVICE void prefetch(const Element* base, const Coord& c) {

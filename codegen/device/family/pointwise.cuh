@@ -12,23 +12,30 @@ using Coord = Coordinates<typename Config::Index, typename Config::Extent>;
 
 // `count` places of `width` elements each; the first starts at element `first`, each other `step`
 // elements after the one before it. Where these are whole rows, the compiler sees that all places
-// have the same last index, and fetches once what depends on it alone.
+// have the same last index and, where a block's rows surely are of one image, that only the index
+// before it differs: what depends on the others alone is fetched once.
 template <class Config, class Body, int width, int count, long long step, class Args>
 SINTER_DEVICE void places(const Args& args, typename Config::Index first) {
   using Index = typename Config::Index;
-  constexpr int last = Config::Extent::size - 1;
-  constexpr long long row = last > 0 ? Config::Extent::at(last) : 0;
-  constexpr bool whole_rows = count > 1 && row > 0 && step % (row > 0 ? row : 1) == 0;
+  using Extent = typename Config::Extent;
+  constexpr int last = Extent::size - 1;
+  constexpr long long row = last > 0 && Extent::at(last) > 0 ? Extent::at(last) : step + 1;
+  constexpr Index rows = static_cast<Index>(step / row);
+  constexpr bool whole_rows = count > 1 && step % row == 0;
+  constexpr bool one_image = whole_rows && last > 1 && Extent::at(last - 1) % (count * rows) == 0;
   Coord<Config> c[count];
   typename Body::template Place<width> place[count];
 #pragma unroll
   for (int u = 0; u < count; ++u) {
-    if constexpr (whole_rows) {
+    if constexpr (one_image) {
+      unravel<0, Extent::size>(first, c[u]);
+      c[u].at[last - 1] += u * rows;
+    } else if constexpr (whole_rows) {
       const Index number = quotient(first, row);
-      unravel<0, last>(number + static_cast<Index>(u * (step / row)), c[u]);
+      unravel<0, last>(number + u * rows, c[u]);
       c[u].at[last] = first - number * static_cast<Index>(row);
     } else {
-      unravel<0, Config::Extent::size>(first + u * static_cast<Index>(step), c[u]);
+      unravel<0, Extent::size>(first + u * static_cast<Index>(step), c[u]);
     }
     Body::fetch(args, c[u], place[u]);
   }

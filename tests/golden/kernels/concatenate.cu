@@ -35,7 +35,6 @@ struct Args {
 
 template <int width>
 struct Place {
-  sinter::Pack<sinter::bf16, width> first;
   sinter::Pack<sinter::bf16, width> second;
   sinter::Pack<sinter::bf16, width> y;
 };
@@ -44,14 +43,11 @@ struct Body {
   using Place = ::Place<width>;
   template <int width>
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch<Config::FirstAccess>(args.first, c, place.first);
-    sinter::fetch<Config::SecondAccess>(args.second, c, place.second);
+    sinter::fetch_part(sinter::List<Config::FirstAccess, Config::SecondAccess>{}, c, place.second, args.first, args.second);
   }
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Place<width>& place) {
-    const float first = sinter::get<float>(place.first, e, 0.0f);
-    const float second = sinter::get<float>(place.second, e, first);
-    sinter::put(place.y, e, second);
+    sinter::copy(place.y, e, place.second);
   }
   template <int width>
   SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
@@ -60,6 +56,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_copy_4d5493ac(const __grid_constant__ Args args) {
+void sinter_copy_4b7f2b2e(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

@@ -7,7 +7,7 @@ struct Config {
   using Extent = sinter::Dims<5, 1000>;
   static constexpr int threads = 256;
   static constexpr int unroll = 1;
-  static constexpr int width = 4;
+  static constexpr int width = 8;
   struct IntTAccess : sinter::Strided { using Stride = sinter::Dims<1000, 1>; };
   struct MaskAccess : sinter::Strided { using Stride = sinter::Dims<1000, 1>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<1000, 1>; };
@@ -53,6 +53,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_cmp_lt_binary_select_18548a16(const __grid_constant__ Args args) {
+void sinter_cmp_lt_binary_select_ead04162(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

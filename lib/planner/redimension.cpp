@@ -1,0 +1,124 @@
+#include "planner/redimension.hpp"
+
+#include <algorithm>
+
+namespace sinter {
+namespace {
+
+constexpr std::size_t kMostNodes = 4 * kMostChained;
+
+bool among(const std::vector<TensorId>& tensors, TensorId t) {
+  return std::find(tensors.begin(), tensors.end(), t) != tensors.end();
+}
+
+// Axes of `dim` along which something is.
+int long_axes(const Dims& dim) {
+  return static_cast<int>(std::count_if(dim.begin(), dim.end(), [](auto e) { return e != 1; }));
+}
+
+class Redimension {
+ public:
+  Redimension(MovedViews& views, NodeId reshape)
+      : views_(views), g_(views.g), reshape_(reshape), view_(views.of_node(reshape)) {}
+
+  bool run() {
+    const Node n = g_.node(reshape_);
+    const TensorId t = n.inputs[0], y = n.outputs[0];
+    if (n.op != OpKind::reshape || !g_.is_virtual(y) || !elementwise(g_, t) || !copied(t, y))
+      return false;
+    if (!collect(t) || !reduced_ || !read_alone(t)) return false;
+    std::vector<TensorId> made;  // of cluster_
+    for (TensorId x : cluster_) {
+      const Dims dim = operand_view(view_, g_[x].dim)->to;
+      made.push_back(
+          x == t && g_.type(t) == g_.type(y) ? y : g_.tensor_like(x, dim, g_.type(x), "_shaped"));
+    }
+    const auto over_new_dims = [&](TensorId x, NodeId like) {
+      for (std::size_t i = 0; i < cluster_.size(); ++i)
+        if (cluster_[i] == x) return made[i];
+      return views_.operand(x, view_, like);
+    };
+    for (std::size_t i = 0; i < cluster_.size(); ++i) {
+      const NodeId like = g_.producer(cluster_[i]);
+      const Node p = g_.node(like);
+      std::vector<TensorId> inputs;
+      for (TensorId x : p.inputs) inputs.push_back(x < 0 ? x : over_new_dims(x, like));
+      g_.make(made[i], p.op, p.attributes, std::move(inputs), like);
+    }
+    for (std::size_t i = 0; i < cluster_.size(); ++i) {
+      const TensorId x = cluster_[i];
+      if (x == t && made[i] != y)
+        g_.make(y, OpKind::pointwise, PointwiseAttributes{}, {made[i]}, reshape_);
+      if (!g_[x].output) continue;
+      // Of its own, so that it lies where the output does.
+      const TensorId copy = g_.tensor_like(made[i], g_[made[i]].dim, g_.type(x), "_again");
+      const NodeId like = g_.producer(x);
+      g_.make(copy, OpKind::pointwise, PointwiseAttributes{}, {made[i]}, like);
+      g_.make(x, OpKind::reshape, ReshapeAttributes{g_[x].dim}, {copy}, like);
+    }
+    return true;
+  }
+
+ private:
+  // The result into which whole rows of `y` are moved cannot hold `t`, of which it is a view.
+  bool copied(TensorId t, TensorId y) const {
+    const auto at = placed(y, 0);
+    return at && at->stride[at->stride.size() - 1] == 1 &&
+           !reshape_strides(g_[y].dim, at->stride, g_[t].dim);
+  }
+
+  // Where a tensor lies in a graph output that is only a movement of it.
+  std::optional<Location> placed(TensorId t, int depth) const {
+    if (g_[t].output) return g_.location(t);
+    const auto& readers = g_.readers(t);
+    if (readers.size() != 1 || depth == kMostChained) return std::nullopt;
+    const Node& n = g_.node(readers[0]);
+    if (!is_view_op(n.op)) return std::nullopt;
+    const auto to = placed(n.outputs[0], depth + 1);
+    if (!to) return std::nullopt;
+    return source_of(g_[t].dim, n, g_[n.outputs[0]].dim, *to);
+  }
+
+  // Adds `t` and all that it is computed from, up to what lies in memory; false where some of it
+  // cannot be had over the new dims.
+  bool collect(TensorId t) {
+    if (among(cluster_, t)) return true;
+    const auto o = operand_view(view_, g_[t].dim);
+    if (!o) return false;
+    const Node* n = elementwise(g_, t);
+    const bool reduction = !n && (n = g_.made_by(t, OpKind::reduction));
+    if (!o->view || !n) return (!o->view || views_.in_memory(t)) && views_.shows(t, view_);
+    if (g_[t].output && !views_.shows(t, view_)) return false;
+    // Split rows would be reduced over more axes.
+    if (reduction &&
+        (g_[n->inputs[0]].dim != view_.from ||
+         long_axes(view_.from) - long_axes(g_[t].dim) != long_axes(view_.to) - long_axes(o->to)))
+      return false;
+    if (cluster_.size() == kMostNodes) return false;
+    cluster_.push_back(t);
+    reduced_ = reduced_ || reduction;
+    return std::all_of(n->inputs.begin(), n->inputs.end(),
+                       [&](TensorId x) { return x < 0 || collect(x); });
+  }
+
+  // Nobody else computes with what is to be computed over the new dims.
+  bool read_alone(TensorId t) const {
+    for (TensorId x : cluster_)
+      for (NodeId r : g_.readers(x))
+        if (!(x == t && r == reshape_) && !among(cluster_, g_.node(r).outputs[0])) return false;
+    return true;
+  }
+
+  MovedViews& views_;
+  Rewriter& g_;
+  NodeId reshape_;
+  View view_;
+  std::vector<TensorId> cluster_;
+  bool reduced_ = false;
+};
+
+}  // namespace
+
+bool redimension(MovedViews& views, NodeId n) { return Redimension(views, n).run(); }
+
+}  // namespace sinter
