@@ -139,6 +139,24 @@ std::string BodyText::condition(const Statement& s) const {
   return c.empty() ? c : ", " + c;
 }
 
+// The order of a sum is open, and so is the rounding of the products in it.
+std::string BodyText::accumulation(const Statement& s) const {
+  const bool column = s.kind == StatementKind::column;
+  const std::string_view all = column ? "columns" : "reductions";
+  const std::string& reduction = at(column ? kernel_.column : kernel_.reduction, s.port);
+  const auto i = static_cast<std::size_t>(s.port);
+  const ReductionMode mode = column ? spec_.columns[i].mode : spec_.reductions[i].mode;
+  const DataType type = column ? spec_.columns[i].arithmetic : spec_.reductions[i].arithmetic;
+  const Statement& term = statement(s.args[0]);
+  const bool product = term.kind == StatementKind::pointwise && term.mode == PointwiseMode::mul &&
+                       !term.per_row && term.arithmetic == type &&
+                       (mode == ReductionMode::add || mode == ReductionMode::avg);
+  if (product && spec_.family == Family::rowwise)
+    return fmt::format("{}.accumulate_product<{}>({}, {}{})", all, reduction, operand(term, 0),
+                       operand(term, 1), condition(s));
+  return fmt::format("{}.accumulate<{}>({}{})", all, reduction, name(s.args[0]), condition(s));
+}
+
 void BodyText::print(TextWriter& out, int i) const {
   const Statement& s = statement(i);
   if (part(i)) return;
@@ -151,12 +169,8 @@ void BodyText::print(TextWriter& out, int i) const {
   else if (s.kind == StatementKind::store)
     out.line("sinter::store<Config::{}>({}, c, {});", at(kernel_.access, s.port), pointer(s),
              name(s.args[0]));
-  else if (s.kind == StatementKind::reduce)
-    out.line("reductions.accumulate<{}>({}{});", at(kernel_.reduction, s.port), name(s.args[0]),
-             condition(s));
-  else if (s.kind == StatementKind::column)
-    out.line("columns.accumulate<{}>({}{});", at(kernel_.column, s.port), name(s.args[0]),
-             condition(s));
+  else if (s.kind == StatementKind::reduce || s.kind == StatementKind::column)
+    out.line("{};", accumulation(s));
   else
     out.line("const {} {} = {};", value_type(s.arithmetic), name(i), expression(i));
 }

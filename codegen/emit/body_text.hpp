@@ -56,6 +56,7 @@ class BodyText {
 
  private:
   std::string condition(const Statement& s) const;
+  std::string accumulation(const Statement& s) const;
   std::string expression(int i) const;
   // Which element of the place's pack, or of what lies together at the place, a load or store
   // means.

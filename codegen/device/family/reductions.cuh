@@ -71,6 +71,11 @@ struct Reduction {
     if (R::mode == Mode::mul_no_zeros && term == Partial(0)) term = Partial(1);
     partial = combine(partial, term);
   }
+  // The term a * b of a sum, rounded once with it.
+  SINTER_DEVICE void accumulate_product(Value a, Value b) {
+    static_assert(R::mode == Mode::add || R::mode == Mode::avg);
+    partial = math::fma(a, b, partial);
+  }
   SINTER_DEVICE void finish(Partial total) {
     if (identity() == Partial(0)) total += Partial(0);  // a sum of nothing but -0 is +0
     settled = total;
@@ -94,6 +99,11 @@ struct Reductions : Reduction<Rs>... {
   template <class R, class T>
   SINTER_DEVICE void accumulate(T x, bool inside) {
     if (inside) accumulate<R>(x);
+  }
+  template <class R>
+  SINTER_DEVICE void accumulate_product(typename R::Value a, typename R::Value b,
+                                        bool inside = true) {
+    if (inside) Reduction<R>::accumulate_product(a, b);
   }
   template <class R>
   SINTER_DEVICE typename R::Value result() const {

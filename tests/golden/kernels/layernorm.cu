@@ -100,7 +100,7 @@ struct Phase1 {
     const float x = sinter::load<Config::XAccess, float>(args.x, c);
     const float centred = sinter::op::Sub::apply(x, mean);
     const float square = sinter::op::Mul::apply(centred, centred);
-    reductions.accumulate<Avg1>(square);
+    reductions.accumulate_product<Avg1>(centred, centred);
   }
   template <int width>
   SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {}
@@ -151,6 +151,6 @@ struct Phase2 {
 using Phases = sinter::List<Phase0, Phase1, Phase2>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_avg_sub_mul_add_346e6428(const __grid_constant__ Args args) {
+void sinter_reduce_avg_sub_mul_add_a69dd119(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions>(Phases{}, args);
 }

@@ -121,9 +121,9 @@ struct Phase0 {
     const float normal = sinter::op::Mul::apply(x, inv_variance);
     const float scaled = sinter::op::Mul::apply(dy, scale);
     const float both = sinter::op::Mul::apply(scaled, normal);
-    reductions.accumulate<Avg0>(both, sinter::inside_row(c, 0));
+    reductions.accumulate_product<Avg0>(scaled, normal, sinter::inside_row(c, 0));
     const float dy_normal = sinter::op::Mul::apply(dy, normal);
-    columns.accumulate<ColumnAdd0>(dy_normal, sinter::inside_row(c, 0));
+    columns.accumulate_product<ColumnAdd0>(dy, normal, sinter::inside_row(c, 0));
   }
   template <int width>
   SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {}
@@ -189,6 +189,6 @@ struct Columns : ColumnReductions {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 4)
-void sinter_reduce_avg_mul_sub_d75ad5d9(const __grid_constant__ Args args) {
+void sinter_reduce_avg_mul_sub_0da4b84c(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions, Columns>(Phases{}, args);
 }

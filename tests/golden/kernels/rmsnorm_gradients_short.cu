@@ -113,9 +113,9 @@ struct Phase0 {
     const float normal = sinter::op::Mul::apply(x, inv_variance);
     const float scaled = sinter::op::Mul::apply(dy, scale);
     const float both = sinter::op::Mul::apply(scaled, normal);
-    reductions.accumulate<Avg0>(both);
+    reductions.accumulate_product<Avg0>(scaled, normal);
     const float dy_normal = sinter::op::Mul::apply(dy, normal);
-    columns.accumulate<ColumnAdd0>(dy_normal);
+    columns.accumulate_product<ColumnAdd0>(dy, normal);
   }
   template <int width>
   SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {}
@@ -174,6 +174,6 @@ struct Columns : ColumnReductions {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_avg_mul_sub_8560f849(const __grid_constant__ Args args) {
+void sinter_reduce_avg_mul_sub_2a301c53(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions, Columns>(Phases{}, args);
 }
