@@ -127,7 +127,8 @@ void schedule_across(const KernelSpec& spec, Schedule& s) {
   s.threads = s.rows_per_block * s.threads_per_row;
   const int cost = element_cost(spec, spec.body) * width;
   const int bytes = std::max(1, s.packing.fetched_bytes);
-  s.unroll = power_of_two_to(std::min(kMostCode / std::max(cost, 1), 2 * kFlightBytes / bytes), 8);
+  s.unroll = power_of_two_to(std::min(kMostCode / std::max(cost, 1), 2 * kFlightBytes / bytes),
+                             bytes <= 2 ? 16 : 8);
   if (hold_across(spec, columns, s)) {
     s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * width)));
     return;
