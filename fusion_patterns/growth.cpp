@@ -49,14 +49,20 @@ std::int64_t saved_bytes(const FusionState& state, const std::vector<NodeId>& no
 int tensors_reached(const FusionState& state, const std::vector<NodeId>& nodes) {
   std::vector<TensorId> reached;
   std::size_t joined = 0;
+  const auto read = [&](const auto& self, NodeId n) -> void {
+    for (TensorId t : state.operands(n)) {
+      if (t < 0 || state.graph()[t].has_value) continue;
+      const NodeId p = state.producer(t);
+      if (p >= 0 && state.recomputed(p))
+        self(self, p);
+      else if (p < 0 || !contains(nodes, p))
+        reached.push_back(t);
+    }
+  };
   for (NodeId n : nodes) {
     const auto& parts = state.storage().parts(n);
     joined += parts.size();
-    if (parts.empty())
-      for (TensorId t : state.operands(n))
-        if (t >= 0 && !state.graph()[t].has_value &&
-            !(state.producer(t) >= 0 && contains(nodes, state.producer(t))))
-          reached.push_back(t);
+    if (parts.empty()) read(read, n);
     for (TensorId t : state.node(n).outputs)
       if (t >= 0 && state.needed_outside(t, nodes)) reached.push_back(t);
   }

@@ -190,13 +190,13 @@ std::string BodyText::operand(const Statement& user, std::size_t arg) const {
 }
 
 std::string BodyText::load(const Statement& s, int i) const {
-  bool windows = !spec_.ports[static_cast<std::size_t>(s.port)].access.windows.empty();
+  const bool windows = !spec_.ports[static_cast<std::size_t>(s.port)].access.windows.empty();
   const bool joined = packed(i) && !ports_of_pack(s.port).empty();
-  // One of the parts has each element of the domain, unless rows were cut unevenly.
-  if (joined) windows = spec_.family == Family::rowwise;
   const std::string otherwise = windows && !joined && !s.args.empty() ? ", " + operand(s, 0) : "";
+  // One of the parts has each element of the domain, unless rows were cut unevenly.
+  const bool leaves = joined ? spec_.family == Family::rowwise : windows;
   const std::string outside =
-      windows && otherwise.empty() ? ", " + literal(0, s.arithmetic) : otherwise;
+      leaves && otherwise.empty() ? ", " + literal(0, s.arithmetic) : otherwise;
   if (packed(i))
     return fmt::format("sinter::get<{}>(place.{}, {}{})", value_type(s.arithmetic),
                        at(kernel_.port, s.port), element(s), outside);

@@ -112,10 +112,6 @@ bool same_for_all_rows(const KernelSpec& spec, const Access& a) {
   return true;
 }
 
-}  // namespace
-
-namespace {
-
 // Read again and again, so that it comes from a cache.
 bool shared_by_many(const KernelSpec& spec, const KernelPort& p) {
   constexpr std::int64_t kMany = 8;

@@ -113,7 +113,7 @@ void print_moves(TextWriter& out, const KernelNames& names, const BodyText& body
       buffers += fmt::format(", args.{}", names.port[j]);
     }
     if (!accesses.empty())
-      out.line("sinter::fetch_part(sinter::List<{}>{{}}, c, place.{}{});", accesses, names.port[i],
+      out.line("sinter::fetch_joined(sinter::List<{}>{{}}, c, place.{}{});", accesses, names.port[i],
                buffers);
     else
       out.line("sinter::{}<Config::{}>(args.{}, c, place.{});", verb, names.access[i],

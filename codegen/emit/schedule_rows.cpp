@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <utility>
 
 #include "emit/schedule_parts.hpp"
 #include "plan/access.hpp"
@@ -429,15 +430,14 @@ void choose_rowwise(const KernelSpec& spec, std::string_view architecture, Sched
   const Schedule start = s;
   schedule_along(spec, architecture, false, false, s);
   if (s.resident || !has_later_elements(spec)) return;
-  for (bool more : {false, true})
-    for (bool late : {true, false}) {
-      Schedule other = start;
-      if (!late && !more) continue;
-      if (schedule_along(spec, architecture, late, more, other) && other.resident) {
-        s = other;
-        return;
-      }
+  constexpr std::pair<bool, bool> kWays[] = {{true, false}, {true, true}, {false, true}};
+  for (const auto& [late, more] : kWays) {
+    Schedule other = start;
+    if (schedule_along(spec, architecture, late, more, other) && other.resident) {
+      s = other;
+      return;
     }
+  }
 }
 
 // Blocks that run at once, at the most, if they should prefetch: rows that are needed in several

@@ -81,7 +81,8 @@ std::int64_t blocks_together(std::int64_t columns, std::size_t reductions) {
   if (columns > 2048) return columns <= 5120 ? 2 : 1;
   // As the schedule has it: two reductions and what they are made from take more registers.
   const std::int64_t threads = reductions > 1 ? 1024 : 1280, width = 8;
-  const std::int64_t of_row = (columns + 32 * width - 1) / (32 * width) * 32;
+  const std::int64_t of_row =
+      std::max<std::int64_t>(1, (columns + 32 * width - 1) / (32 * width)) * 32;
   const auto busy = [&](std::int64_t blocks) {
     const auto rows = static_cast<std::uint64_t>(threads / blocks / of_row);
     return blocks * of_row * static_cast<std::int64_t>(std::bit_floor(rows));

@@ -24,8 +24,9 @@ void FusionState::find_consumers() {
         [&](TensorId t) { return t >= 0 && (graph_[t].output || !consumers(t).empty()); });
     if (unread_[static_cast<std::size_t>(i)]) continue;
     for (TensorId t : operands(i)) {
-      auto& c = consumers_[static_cast<std::size_t>(std::max(t, 0))];
-      if (t >= 0 && (c.empty() || c.back() != i)) c.push_back(i);
+      if (t < 0) continue;
+      auto& c = consumers_[static_cast<std::size_t>(t)];
+      if (c.empty() || c.back() != i) c.push_back(i);
     }
   }
   for (auto& c : consumers_) std::reverse(c.begin(), c.end());

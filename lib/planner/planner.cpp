@@ -143,7 +143,7 @@ Partition partition(const Graph& lowered, bool fuse, std::string_view architectu
     for (auto& spec : chosen[i].pattern->lower(state, chosen[i].match))
       if (!nothing_to_do(spec))
         for (auto& part : split(std::move(spec), architecture, temporaries))
-          kernels.push_back(std::move(part));
+          if (!nothing_to_do(part)) kernels.push_back(std::move(part));
   narrow_operands(lowered, kernels);
   result.cuts = state.cuts();
   for (auto& spec : kernels)

@@ -114,8 +114,8 @@ Bounded<A> operator*(const Bounded<A>& a, const Bounded<A>& b) {
 // or the exact quotient from where it would be rounded the other way.
 template <class A>
 double missed_by_divisor(double v) {
-  if (!std::is_same_v<A, float>) return 0;
-  if (std::fabs(v) < 0x1p-100) return 0x1p-23 * std::fabs(v) + 0x1p-149;
+  if (!std::is_same_v<A, float> || v == 0) return 0;
+  if (std::fabs(v) < 0x1p-100) return 0x1p-23 * std::fabs(v) + 0x1p-148;
   return static_cast<float>(v) == v ? 0 : 0x1p-43 * std::fabs(v);
 }
 template <class A>

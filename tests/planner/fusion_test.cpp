@@ -435,3 +435,14 @@ TEST_CASE("rows that few threads cannot hold are held by more") {
   REQUIRE(p.partition.kernels.size() == 1);
   CHECK(choose_schedule(p.partition.kernels[0], "sm_90a").resident);
 }
+
+TEST_CASE("gradients of norms over no columns are planned, and nothing writes past them") {
+  Graph g{{.io = bf16}};
+  auto dy = g.tensor({.name = "dy", .dim = {5, 0}}), x = g.tensor({.name = "x", .dim = {5, 0}}),
+       w = g.tensor({.name = "w", .dim = {1, 0}});
+  auto inv = g.tensor({.name = "inv", .dim = {5, 1}, .data_type = f32});
+  const auto r = rmsnorm_backward(dy, x, w, inv);
+  g.output(r.dx, "dx");
+  g.output(r.dscale, "dscale");
+  for (const auto& k : plan(g).partition.kernels) CHECK(count(k.extent, 0, k.kept) > 0);
+}

@@ -43,28 +43,30 @@ SINTER_DEVICE T reciprocal(T x) {
 // Within one ulp, for x whose magnitude and whose reciprocal's are normal numbers.
 SINTER_DEVICE float fast_reciprocal(float x) { return hardware::reciprocal(x); }
 SINTER_DEVICE double fast_reciprocal(double x) { return 1 / x; }
-// Division of many numbers by one, without the branches of x / y: with y brought just below 1, and
-// the rounded reciprocal of that, the exact remainder of a first quotient corrects it (Markstein,
+// Division of many numbers by one, without the branches of x / y: with |y| brought just below 1,
+// and the rounded reciprocal of that, the exact remainder of a first quotient corrects it (Markstein,
 // "Computation of elementary functions on the IBM RISC System/6000 processor", 1990). What is left
 // before the rounding is an error of 2^-44 of the quotient: exact quotients come out as they are,
 // and others correctly rounded unless they lie so close to the middle between two floats. Below
-// 2^-100 remainders are not exact, and a quotient may be off by a unit in the last place. Where
-// there is no remainder, the first quotient is infinity, zero or NaN.
+// 2^-100 remainders are not exact, and a quotient may be off by two units in the last place. Where
+// there is no remainder, the first quotient is infinity, zero or NaN. As the scale has y's sign and
+// the remainder is taken negative, what is added to a quotient of zero is -0 and leaves its sign.
 struct Divisor {
   float near_one, reciprocal, scale;
 
   Divisor() = default;
   SINTER_DEVICE Divisor(float y) {
-    const int exponent = static_cast<int>(__float_as_uint(y) >> 23 & 255);
+    const unsigned bits = __float_as_uint(y), sign = bits & 1u << 31;
+    const int exponent = static_cast<int>(bits >> 23 & 255);
     const int bounded = exponent < 1 ? 1 : exponent > 252 ? 252 : exponent;
-    scale = __uint_as_float(static_cast<unsigned>(253 - bounded) << 23);
+    scale = __uint_as_float(static_cast<unsigned>(253 - bounded) << 23 | sign);
     near_one = y * scale;
     reciprocal = 1.0f / near_one;
   }
 };
 SINTER_DEVICE float divide(float x, const Divisor& y) {
   const float scaled = x * y.scale, first = scaled * y.reciprocal;
-  const float second = fma(fma(-first, y.near_one, scaled), y.reciprocal, first);
+  const float second = fma(fma(first, y.near_one, -scaled), -y.reciprocal, first);
   return second == second ? second : first;
 }
 template <class T>

@@ -90,7 +90,7 @@ SINTER_DEVICE void fetch(const Element* base, const Coord& c, Same<Element>& sam
 
 // Brings what lies at `c` and after it in that of the buffers whose windows hold there.
 template <class... Accesses, class Element, int width, int aligned, class Coord, class... Bases>
-SINTER_DEVICE void fetch_part(List<Accesses...>, const Coord& c,
+SINTER_DEVICE void fetch_joined(List<Accesses...>, const Coord& c,
                               Pack<Element, width, aligned>& pack, const Bases*... bases) {
   const Element* from = nullptr;
   const auto choose = [&](const auto& place, const Element* base) {
@@ -141,7 +141,8 @@ template <class Element, int width, int aligned, class T>
 SINTER_DEVICE void put(Pack<Element, width, aligned>& pack, int e, T x) {
   pack.at[e] = Format<Element>::encode(x);
 }
-// An odd one takes the even one before it along, whose own conversion the compiler then drops.
+// An odd one takes the even one before it along, whose own conversion the compiler then drops. Of
+// an even one that is left out, outside of a row, the byte is undefined, and not stored.
 template <ConvertedInPairs Element, int width, int aligned>
   requires(width % 2 == 0)
 SINTER_DEVICE void put(Pack<Element, width, aligned>& pack, int e, float x) {

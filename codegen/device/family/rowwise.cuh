@@ -12,7 +12,7 @@
 // fetched when a phase first needs it, or before the first one with Config::prefetch.
 //
 // Where a row is short, a thread has several under way at once (Config::rows_at_once), so that
-// enough of memory is.
+// enough of memory is: those of so many successive blocks, in numbers of blocks with one each.
 //
 // A kernel may start while the one before it in the stream still writes what this one reads. The
 // first Config::early blocks then ask for their rows to come to the second-level cache: that takes
@@ -453,7 +453,8 @@ template <class Config, class Place, class RowPlace, class All, class Columns = 
 SINTER_DEVICE void run(List<Phases...>, const Args& args) {
   using R = Rows<Config, Args, Place, RowPlace, All, Columns>;
   constexpr int count = Config::rows_at_once;
-  static_assert(count == 1 || (Config::threads_per_row <= 32 && R::resident && !R::across));
+  static_assert(count == 1 || (Config::threads_per_row <= 32 && R::resident && !R::across &&
+                               Config::slots == 0));
   Several<R, count> rows(args);
   rows.first.threads.arrive();
   const auto first = static_cast<typename Config::Index>(blockIdx.x / Config::blocks_per_row);

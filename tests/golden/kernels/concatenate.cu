@@ -43,7 +43,7 @@ struct Body {
   using Place = ::Place<width>;
   template <int width>
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch_part(sinter::List<Config::FirstAccess, Config::SecondAccess>{}, c, place.second, args.first, args.second);
+    sinter::fetch_joined(sinter::List<Config::FirstAccess, Config::SecondAccess>{}, c, place.second, args.first, args.second);
   }
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Place<width>& place) {
@@ -56,6 +56,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_copy_4b7f2b2e(const __grid_constant__ Args args) {
+void sinter_copy_211a75f8(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }
