@@ -337,7 +337,8 @@ bool schedule_along(const KernelSpec& spec, std::string_view architecture, bool 
     // largest values on an H200: 75 -> 64 us.)
     constexpr double kThird = 48;
     const double numbers = each * std::max(width, bytes.values) * (computes_doubles(spec) ? 2 : 1);
-    const bool third = s.threads == 256 && spec.phases > 2 && numbers + each * all / 4 > kThird;
+    const double packs = each * (bytes.row + (s.prefetch ? bytes.weights : 0)) / 4;
+    const bool third = s.threads == 256 && spec.phases > 2 && numbers + packs > kThird;
     const int together = third ? 768 : 1024,
               least = std::max(1, (together + s.threads / 2) / s.threads);
     const bool limited =
