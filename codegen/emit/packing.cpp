@@ -112,12 +112,6 @@ bool same_for_all_rows(const KernelSpec& spec, const Access& a) {
   return true;
 }
 
-// Read again and again, so that it comes from a cache.
-bool shared_by_many(const KernelSpec& spec, const KernelPort& p) {
-  constexpr std::int64_t kMany = 8;
-  return !p.written && elements_reached(spec.extent, p.access) <= count(spec.extent) / kMany;
-}
-
 }  // namespace
 
 Packing choose_packing(const KernelSpec& spec, int dim, int widest, bool streams) {
@@ -136,9 +130,9 @@ Packing choose_packing(const KernelSpec& spec, int dim, int widest, bool streams
   }
   // Results that are reduced and not stored have no port here.
   if (spec.family == Family::contraction && !spec.columns.empty()) least = std::min(least, 4);
-  // 16 bytes of the narrowest type, but no more than 32 of the widest; where nothing stays with a
-  // thread, neighbours then rather reach whole lines together. (An optimiser's step of f32 and bf16
-  // on an H200: 241 us with 32 bytes of f32 a thread, 225 with 16.)
+  // 16 bytes of the narrowest type, but no more than 32 of the widest; where all streams through,
+  // neighbours rather write whole lines together. (An optimiser's step of f32 and bf16 on an H200:
+  // 241 us with 32 bytes of f32 a thread, 225 with 16.)
   int width = std::min({widest, kMoveBytes / least, 2 * kMoveBytes / most});
   if (streams) width = std::min(width, kMoveBytes / most_written);
   const bool ragged = spec.family == Family::pointwise && spec.extent.size() == 1;
@@ -166,7 +160,7 @@ Packing choose_packing(const KernelSpec& spec, int dim, int widest, bool streams
     if (step == p.together) {
       pack.kind = PortPack::Kind::pack;
       pack.aligned = alignment(spec, p, dim, p.together * width);
-      if (!p.written) packing.fetched_bytes += p.together * width * info(p.type).bytes;
+      if (!p.written) packing.fetched_bytes += pack_bytes(p, width);
     } else if (step == 0 && !p.written) {
       pack.kind = PortPack::Kind::same;
       packing.fetched_bytes += info(p.type).bytes;
@@ -189,12 +183,14 @@ Packing choose_packing(const KernelSpec& spec, int dim, int widest, bool streams
 }
 
 bool fetch_late(const KernelSpec& spec, Packing& packing) {
+  constexpr std::int64_t kMany = 8;
+  const std::int64_t all = count(spec.extent);
   bool any = false;
   for (std::size_t i = 0; i < packing.ports.size(); ++i) {
     PortPack& pack = packing.ports[i];
     const KernelPort& p = spec.ports[i];
     if (!has_pack(pack) || pack.weight || p.written) continue;
-    pack.late = shared_by_many(spec, p);
+    pack.late = elements_reached(spec.extent, p.access) <= all / kMany;
     any |= pack.late;
   }
   return any;

@@ -82,6 +82,11 @@ bool choose_skewed_rows(const KernelSpec& spec, int widest, Packing& packing, in
 // The ports whose packs are other ones in each row.
 std::vector<int> ports_of_rows(const KernelSpec& spec, const Packing& packing);
 
+// What a place of `width` elements of a packed port moves.
+inline int pack_bytes(const KernelPort& p, int width) {
+  return p.together * width * info(p.type).bytes;
+}
+
 // Marks what is the same for many rows, but not for all, as late. False where nothing is.
 bool fetch_late(const KernelSpec& spec, Packing& packing);
 

@@ -113,8 +113,8 @@ void print_moves(TextWriter& out, const KernelNames& names, const BodyText& body
       buffers += fmt::format(", args.{}", names.port[j]);
     }
     if (!accesses.empty())
-      out.line("sinter::fetch_joined(sinter::List<{}>{{}}, c, place.{}{});", accesses, names.port[i],
-               buffers);
+      out.line("sinter::fetch_joined(sinter::List<{}>{{}}, c, place.{}{});", accesses,
+               names.port[i], buffers);
     else
       out.line("sinter::{}<Config::{}>(args.{}, c, place.{});", verb, names.access[i],
                names.port[i], names.port[i]);

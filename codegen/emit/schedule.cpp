@@ -129,7 +129,7 @@ int own_bytes(const KernelSpec& spec, const Packing& packing, int shared) {
   int written = 0;
   for (std::size_t i = 0; i < spec.ports.size(); ++i)
     if (spec.ports[i].written && packing.ports[i].kind == PortPack::Kind::pack)
-      written += spec.ports[i].together * packing.width * info(spec.ports[i].type).bytes;
+      written += pack_bytes(spec.ports[i], packing.width);
   return std::max({packing.fetched_bytes - shared, written, 1});
 }
 
@@ -142,7 +142,7 @@ int column_bytes(const KernelSpec& spec, const Packing& packing, bool of_image) 
     if (rank < 2 || p.written || packing.ports[i].kind != PortPack::Kind::pack) continue;
     if (of_image ? p.access.via.empty() && !moves_along(p.access, rank - 2)
                  : elements_reached(spec.extent, p.access) <= spec.extent[rank - 1])
-      bytes += p.together * packing.width * info(p.type).bytes;
+      bytes += pack_bytes(p, packing.width);
   }
   return bytes;
 }

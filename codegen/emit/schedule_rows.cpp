@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <utility>
 
 #include "emit/schedule_parts.hpp"
 #include "plan/access.hpp"
@@ -128,8 +127,7 @@ void schedule_across(const KernelSpec& spec, Schedule& s) {
   s.threads = s.rows_per_block * s.threads_per_row;
   const int cost = element_cost(spec, spec.body) * width;
   const int bytes = std::max(1, s.packing.fetched_bytes);
-  s.unroll = power_of_two_to(std::min(kMostCode / std::max(cost, 1), 2 * kFlightBytes / bytes),
-                             bytes <= 2 ? 16 : 8);
+  s.unroll = power_of_two_to(std::min(kMostCode / std::max(cost, 1), 2 * kFlightBytes / bytes), 8);
   if (hold_across(spec, columns, s)) {
     s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * width)));
     return;
@@ -270,52 +268,67 @@ int rows_for_thread(const KernelSpec& spec, double rows, double each, int bytes,
   return n;
 }
 
-// `late`: what many rows share is not held with the row; true only where there is such a thing.
-// `more`: as many threads a row as can hold it.
-bool schedule_along(const KernelSpec& spec, std::string_view architecture, bool late, bool more,
-                    Schedule& s) {
-  const double rows = elements(spec.extent, 0, spec.kept),
-               places_of_row = choose_places(spec, widest_pack(spec), s);
-  if (late && !fetch_late(spec, s.packing)) return false;
-  const int cost = element_cost(spec, spec.body), width = s.packing.width;
-  const PlaceBytes bytes = place_bytes(spec, s.packing);
-  const int held = std::max(bytes.row, bytes.kept);
-  s.blocks_per_row =
-      blocks_for_row(spec, rows, places_of_row, held, bytes.weights > 0, architecture == "sm_90a");
-  const double places = std::ceil(places_of_row / s.blocks_per_row);  // of one block
+// Threads for a row of so many places in each of the blocks that share it; `held`: bytes at a
+// place.
+int usual_threads(const KernelSpec& spec, double rows, double places, int held, const Schedule& s) {
+  const int width = s.packing.width;
   // A thread holds more places where they are narrow, as long as there is a warp for each row; few
   // rows get more threads each. A short row's places go to neighbouring threads of one warp.
   const bool few = rows < kEnoughBlocks;
   const double narrow = kFlightBytes / (width * s.packing.narrowest);
   const double usual = std::max<double>(kUsualPlaces, std::min(narrow, std::ceil(places / 32)));
   const bool narrow_places = width * s.packing.narrowest <= 2 && s.skew < 0 && !few;
+  int threads_per_row;
   if (const int n = narrow_places ? threads_of_narrow(places, spec.reductions.size()) : 0; n > 0)
-    s.threads_per_row = n;
+    threads_per_row = n;
   else if (places <= 128 && !few)
-    s.threads_per_row = threads_of_warp(places);
+    threads_per_row = threads_of_warp(places);
   else
-    s.threads_per_row = threads_for(places, few ? 1 : usual);
+    threads_per_row = threads_for(places, few ? 1 : usual);
   // A warp less, with more places each, where many threads would idle.
   const auto busy = [&](int threads) { return places / (threads * std::ceil(places / threads)); };
-  if (const int fewer = s.threads_per_row - 32; !few && fewer >= 32 && fewer <= 96 &&
-                                                busy(s.threads_per_row) < 0.8 &&
-                                                busy(fewer) > busy(s.threads_per_row))
-    s.threads_per_row = fewer;
+  if (const int fewer = threads_per_row - 32; !few && fewer >= 32 && fewer <= 96 &&
+                                              busy(threads_per_row) < 0.8 &&
+                                              busy(fewer) > busy(threads_per_row))
+    threads_per_row = fewer;
   // Instead of a large block, as many as can hold their rows share a multiprocessor, with all its
   // threads: one computes while others wait.
-  if ((s.blocks_per_row > 1 || spec.phases > 2) && s.threads_per_row > 512) {
+  if ((s.blocks_per_row > 1 || spec.phases > 2) && threads_per_row > 512) {
     const double most = std::max(1, kHeldBytes / std::max(held, 1));  // places of a thread
     const double beside = std::min(std::floor(kThreadsTogether / threads_for(places, most)),
                                    std::ceil(rows * s.blocks_per_row / kMultiprocessors));
     if (beside > 1)
-      s.threads_per_row = threads_for(places, std::min(most, std::ceil(places * beside / 1024)));
+      threads_per_row = threads_for(places, std::min(most, std::ceil(places * beside / 1024)));
   }
-  if (more) {
+  return threads_per_row;
+}
+
+// A row can be held in two other ways than the usual.
+struct Holding {
+  bool late = false;  // what many rows share is not held with the row, if there is such a thing
+  bool more = false;  // by as many threads of a block as can hold it
+};
+
+// False where the way does not apply.
+bool schedule_along(const KernelSpec& spec, std::string_view architecture, Holding way,
+                    Schedule& s) {
+  const double rows = elements(spec.extent, 0, spec.kept),
+               places_of_row = choose_places(spec, widest_pack(spec), s);
+  if (way.late && !fetch_late(spec, s.packing)) return false;
+  const int cost = element_cost(spec, spec.body), width = s.packing.width;
+  const PlaceBytes bytes = place_bytes(spec, s.packing);
+  const int held = std::max(bytes.row, bytes.kept);
+  s.blocks_per_row =
+      blocks_for_row(spec, rows, places_of_row, held, bytes.weights > 0, architecture == "sm_90a");
+  const double places = std::ceil(places_of_row / s.blocks_per_row);  // of one block
+  if (way.more) {
     const double most =
         std::floor(std::min(static_cast<double>(kHeldByFew) / std::max(held, 1),
                             static_cast<double>(kMostCode) / std::max(width * cost, 1)));
     s.threads_per_row = threads_to_hold(places, most);
     if (s.blocks_per_row > 1 || s.threads_per_row == 0) return false;
+  } else {
+    s.threads_per_row = usual_threads(spec, rows, places, held, s);
   }
   s.rows_per_block = s.blocks_per_row > 1 ? 1 : std::max(1, 256 / s.threads_per_row);
   while (s.rows_per_block > 1 && s.rows_per_block * s.threads_per_row > 32 &&
@@ -330,7 +343,7 @@ bool schedule_along(const KernelSpec& spec, std::string_view architecture, bool 
     // Values that many registers would hold are cheaper to compute again from the packs.
     const int values = s.threads > 256 ? std::max(width, bytes.values) : width;
     s.renew = s.threads > 512 || each * values > 32;
-    s.prefetch = !late && s.threads <= 256 && each * all <= 128;
+    s.prefetch = !way.late && s.threads <= 256 && each * all <= 128;
     // A block of many threads occupies registers in large steps. Smaller ones are limited, too,
     // where 64 registers hold a thread's values.
     // What is held beside them for a third phase needs 80. (An rmsnorm scaled to f8 by its rows'
@@ -376,8 +389,8 @@ int bytes_ahead(const KernelSpec& spec, const Packing& packing) {
 void schedule_columns(const KernelSpec& spec, Schedule& s) {
   constexpr int kRingBytes = 80 << 10;  // that a block has on every GPU
   constexpr double kLeastBusy = 0.85;   // of a row's warps
-  // Numbers that a thread holds beside what else it needs, and threads of a multiprocessor.
-  constexpr double kMostNumbers = 48, kFewNumbers = 20, kThreads = 1024, kMoreThreads = 1280;
+  // Numbers that a thread holds beside what else it needs.
+  constexpr double kMostNumbers = 48, kFewNumbers = 20;
   constexpr std::size_t kLittleCode = 24;  // statements
   const int rank = spec.extent.size();
   const double rows = elements(spec.extent, 0, spec.kept),
@@ -401,7 +414,7 @@ void schedule_columns(const KernelSpec& spec, Schedule& s) {
   // With 48 registers there are more threads: 5120 columns in 64 instead of 78 us.
   const bool light =
       !doubles && numbers <= kFewNumbers && spec.body.statements.size() <= kLittleCode;
-  const double together = idle ? kThreads / 2 : light ? kMoreThreads : kThreads;
+  const double together = idle ? kColumnThreads / 2 : light ? kLightColumnThreads : kColumnThreads;
   const double threads = std::min(together / blocks, 1024.0);
   s.threads_per_row = threads_for(places, std::ceil(places / (one_warp ? 32 : threads)));
   const int least = std::max(1, 32 / s.threads_per_row);  // rows of a warp
@@ -429,12 +442,12 @@ void choose_rowwise(const KernelSpec& spec, std::string_view architecture, Sched
   s.rows_fastest = rows_lie_together(spec);
   if (s.rows_fastest) return schedule_across(spec, s);
   const Schedule start = s;
-  schedule_along(spec, architecture, false, false, s);
+  schedule_along(spec, architecture, {}, s);
   if (s.resident || !has_later_elements(spec)) return;
-  constexpr std::pair<bool, bool> kWays[] = {{true, false}, {true, true}, {false, true}};
-  for (const auto& [late, more] : kWays) {
+  constexpr Holding kWays[] = {{.late = true}, {.late = true, .more = true}, {.more = true}};
+  for (const Holding& way : kWays) {
     Schedule other = start;
-    if (schedule_along(spec, architecture, late, more, other) && other.resident) {
+    if (schedule_along(spec, architecture, way, other) && other.resident) {
       s = other;
       return;
     }

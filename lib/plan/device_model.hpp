@@ -9,5 +9,7 @@ inline constexpr int kEnoughBlocks = 512;
 // Column reductions: of rows up to this long a large block takes many at once, and one block a
 // multiprocessor is enough.
 inline constexpr int kShortRow = 256;
+// Threads of a multiprocessor's blocks with column reductions; of light ones, in 48 registers each.
+inline constexpr int kColumnThreads = 1024, kLightColumnThreads = 1280;
 
 }  // namespace sinter

@@ -79,8 +79,8 @@ KernelPort add_parts(KernelSpec& spec, ColumnReduction& c, const Dims& dim, cons
 // (Gradients of a layernorm of 1152 columns on an H200: 84 us with four, 71 with three.)
 std::int64_t blocks_together(std::int64_t columns, std::size_t reductions) {
   if (columns > 2048) return columns <= 5120 ? 2 : 1;
-  // As the schedule has it: two reductions and what they are made from take more registers.
-  const std::int64_t threads = reductions > 1 ? 1024 : 1280, width = 8;
+  // Two reductions and what they are made from take more registers.
+  const std::int64_t threads = reductions > 1 ? kColumnThreads : kLightColumnThreads, width = 8;
   const std::int64_t of_row =
       std::max<std::int64_t>(1, (columns + 32 * width - 1) / (32 * width)) * 32;
   const auto busy = [&](std::int64_t blocks) {

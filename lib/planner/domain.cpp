@@ -237,14 +237,14 @@ int index_of_pairs(const KernelSpec& spec) {
     if (!p.access.windows.empty() || !p.access.via.empty() || p.together > 1) return -1;
   for (const auto& s : spec.body.statements)
     if (s.kind == StatementKind::random || s.kind == StatementKind::index) return -1;
+  const auto any = [&](const auto& holds) {
+    return std::any_of(spec.ports.begin(), spec.ports.end(),
+                       [&](const KernelPort& p) { return holds(p.access); });
+  };
   const int rank = spec.extent.size();
   for (int d = 0; d < rank; ++d)
     for (int e = 0; e < rank; ++e) {
       if (spec.extent[d] != 2 || d == e) continue;
-      const auto any = [&](const auto& holds) {
-        return std::any_of(spec.ports.begin(), spec.ports.end(),
-                           [&](const KernelPort& p) { return holds(p.access); });
-      };
       if (any([&](const Access& a) { return interleaves(a, d, e); }) &&
           any([&](const Access& a) { return a.stride[e] == 1; }) &&
           !any([&](const Access& a) { return a.stride[d] == 1 && a.stride[e] != 2; }))

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "emit/packing.hpp"
 #include "lower/expansion.hpp"
 #include "planner/rewriter.hpp"
 
@@ -9,7 +10,6 @@ namespace sinter {
 namespace {
 
 constexpr std::size_t kMostParts = 8;  // each takes a load and a select of every element
-constexpr int kMoveBytes = 16;
 
 // A part, or what a slice shows of one.
 struct Piece {

@@ -104,18 +104,7 @@ SINTER_DEVICE float rounded_to_bf16(float x) {
 
 #if __CUDA_ARCH__ >= 890
 #define SINTER_HARDWARE_F8 1
-// The lower byte of a pair: what lies above the largest number becomes it, NaN becomes 0x7f.
-SINTER_DEVICE unsigned char to_f8e4m3(float x) {
-  unsigned short r;
-  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(r) : "f"(0.0f), "f"(x));
-  return static_cast<unsigned char>(r);
-}
-SINTER_DEVICE unsigned char to_f8e5m2(float x) {
-  unsigned short r;
-  asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(r) : "f"(0.0f), "f"(x));
-  return static_cast<unsigned char>(r);
-}
-// Two at once take as long as one.
+// Two at once take as long as one. What lies above the largest number becomes it, NaN becomes 0x7f.
 SINTER_DEVICE unsigned short to_f8e4m3_pair(float low, float high) {
   unsigned short r;
   asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(r) : "f"(high), "f"(low));
@@ -125,6 +114,12 @@ SINTER_DEVICE unsigned short to_f8e5m2_pair(float low, float high) {
   unsigned short r;
   asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(r) : "f"(high), "f"(low));
   return r;
+}
+SINTER_DEVICE unsigned char to_f8e4m3(float x) {
+  return static_cast<unsigned char>(to_f8e4m3_pair(x, 0.0f));
+}
+SINTER_DEVICE unsigned char to_f8e5m2(float x) {
+  return static_cast<unsigned char>(to_f8e5m2_pair(x, 0.0f));
 }
 // Every number of the format is one of f16.
 SINTER_DEVICE float from_f8e4m3(unsigned char bits) {

@@ -91,7 +91,7 @@ SINTER_DEVICE void fetch(const Element* base, const Coord& c, Same<Element>& sam
 // Brings what lies at `c` and after it in that of the buffers whose windows hold there.
 template <class... Accesses, class Element, int width, int aligned, class Coord, class... Bases>
 SINTER_DEVICE void fetch_joined(List<Accesses...>, const Coord& c,
-                              Pack<Element, width, aligned>& pack, const Bases*... bases) {
+                                Pack<Element, width, aligned>& pack, const Bases*... bases) {
   const Element* from = nullptr;
   const auto choose = [&](const auto& place, const Element* base) {
     if (place.inside) from = base + place.offset;

@@ -5,7 +5,7 @@ struct Config {
   using Index = int;
   using Extent = sinter::Dims<5, 0>;
   static constexpr int threads = 8;
-  static constexpr int unroll = 16;
+  static constexpr int unroll = 8;
   static constexpr int width = 1;
   static constexpr int kept = 1;
   static constexpr int threads_per_row = 1;
@@ -91,6 +91,6 @@ struct Phase1 {
 using Phases = sinter::List<Phase0, Phase1>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_min_c7d433db(const __grid_constant__ Args args) {
+void sinter_reduce_min_c6e08d2b(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions>(Phases{}, args);
 }
