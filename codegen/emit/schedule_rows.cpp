@@ -341,7 +341,8 @@ bool schedule_along(const KernelSpec& spec, std::string_view architecture, Holdi
                each * width * cost <= kMostCode;
   if (s.resident) {
     // Values that many registers would hold are cheaper to compute again from the packs.
-    const int values = s.threads > 256 ? std::max(width, bytes.values) : width;
+    const bool many = s.threads > 256 || s.blocks_per_row > 1;
+    const int values = many ? std::max(width, bytes.values) : width;
     s.renew = s.threads > 512 || each * values > 32;
     s.prefetch = !way.late && s.threads <= 256 && each * all <= 128;
     // A block of many threads occupies registers in large steps. Smaller ones are limited, too,
@@ -383,21 +384,35 @@ int bytes_ahead(const KernelSpec& spec, const Packing& packing) {
   return bytes;
 }
 
+// Registers that each thread can have where so many share a multiprocessor. Each quarter of it has
+// its own, for whole warps.
+double registers_with(int threads) {
+  constexpr int kOfQuarter = 16384;
+  const int warps = (threads + 127) / 128;  // of a quarter
+  return std::min(kOfQuarter / (32 * warps) / 8 * 8, 248);
+}
+
 // Blocks that walk over the rows and keep running results of the columns. The planner gives as many
-// slots as pay (column_slots): fewer than there are multiprocessors, or some on each, which then
+// slots as pay (columns.cpp): fewer than there are multiprocessors, or some on each, which then
 // share its threads.
-void schedule_columns(const KernelSpec& spec, Schedule& s) {
-  constexpr int kRingBytes = 80 << 10;  // that a block has on every GPU
-  constexpr double kLeastBusy = 0.85;   // of a row's warps
-  // Numbers that a thread holds beside what else it needs.
-  constexpr double kMostNumbers = 48, kFewNumbers = 20;
+void schedule_columns(const KernelSpec& spec, std::string_view architecture, Schedule& s) {
+  // Shared memory of a multiprocessor: what a block may have on every GPU, and on sm_90a.
+  const int ring_bytes = architecture == "sm_90a" ? 200 << 10 : 80 << 10;
+  constexpr double kLeastBusy = 0.85;      // of a row's warps
+  constexpr double kFewNumbers = 20;       // that a thread holds beside what else it needs
   constexpr std::size_t kLittleCode = 24;  // statements
+  constexpr double kLongWalk = 10;         // rows, in which a ring pays for its filling
   const int rank = spec.extent.size();
   const double rows = elements(spec.extent, 0, spec.kept),
                columns = elements(spec.extent, spec.kept, rank);
-  const double slots = static_cast<double>(spec.slots);
-  const double places = choose_places(spec, std::min(8, widest_pack(spec) / 2), s);
-  const double blocks = std::ceil(slots / kMultiprocessors);
+  const double slots = static_cast<double>(spec.slots), beside = spec.rows_beside;
+  s.blocks_per_row =
+      column_cluster(static_cast<std::int64_t>(columns), spec.columns.size(), architecture);
+  const double places =
+      std::ceil(choose_places(spec, std::min(8, widest_pack(spec) / 2), s) / s.blocks_per_row);
+  // Of a multiprocessor: its blocks, and the rows that it takes side by side.
+  const double blocks = std::ceil(slots * s.blocks_per_row / kMultiprocessors),
+               walkers = blocks * beside;
   const PlaceBytes bytes = place_bytes(spec, s.packing);
   const double numbers = s.packing.width * static_cast<double>(spec.columns.size()) +
                          (bytes.row + bytes.weights) / 4;  // of a place
@@ -414,31 +429,49 @@ void schedule_columns(const KernelSpec& spec, Schedule& s) {
   // With 48 registers there are more threads: 5120 columns in 64 instead of 78 us.
   const bool light =
       !doubles && numbers <= kFewNumbers && spec.body.statements.size() <= kLittleCode;
-  const double together = idle ? kColumnThreads / 2 : light ? kLightColumnThreads : kColumnThreads;
-  const double threads = std::min(together / blocks, 1024.0);
+  // Where columns have several results, a body that needs more registers gets half as many threads.
+  constexpr double kBesideHeld = 24, kBesideValues = 20;  // registers
+  const bool several = spec.columns.size() > 1,
+             heavy =
+                 several && numbers + bytes.values + kBesideValues > registers_with(kColumnThreads);
+  const double together = idle || heavy ? kColumnThreads / 2
+                          : light       ? kLightColumnThreads
+                                        : kColumnThreads;
+  // Long rows then take fewer threads, too, if these can hold them. (A layernorm's gradients of
+  // 8192 x 7168 on an H200: 103 us with 896 threads, 95 with 448.)
+  constexpr int kMany = 640, kFewer = 512;
+  const bool fewer = several && places > kMany &&
+                     std::ceil(places / static_cast<double>(kFewer)) * numbers + kBesideHeld <=
+                         registers_with(kFewer);
+  const double threads = std::min(together / walkers, fewer ? kFewer : 1024.0);
   s.threads_per_row = threads_for(places, std::ceil(places / (one_warp ? 32 : threads)));
   const int least = std::max(1, 32 / s.threads_per_row);  // rows of a warp
   s.rows_per_block =
       std::max(least, power_of_two_to(std::min(threads / (doubles ? 2 : 1) / s.threads_per_row,
-                                               rows / std::max(slots, 1.0)),
+                                               rows / std::max(slots * beside, 1.0)),
                                       1024));
+  if (s.blocks_per_row > 1) s.rows_per_block = 1;
+  s.rows_per_block *= spec.rows_beside;
   s.threads = s.threads_per_row * s.rows_per_block;
   s.least_blocks = doubles ? 1 : static_cast<int>(blocks);
   s.resident = true;
-  const double each = std::ceil(places / s.threads_per_row);
-  const bool few_registers =
-      s.threads > 512 && each > 1 && (s.threads > 832 || each * numbers > kMostNumbers);
-  s.prefetch = !few_registers;
-  s.renew = few_registers;
+  // Weights stay in registers where these suffice; a row's values are computed again from its packs
+  // where they would not fit beside those.
+  const double each = std::ceil(places / s.threads_per_row),
+               registers = registers_with(s.threads * std::max(1, s.least_blocks));
+  s.prefetch = each * numbers + kBesideHeld <= registers;
+  s.renew = each * (numbers + bytes.values) + kBesideValues > registers;
   const int slot_bytes = s.threads * static_cast<int>(each) * bytes_ahead(spec, s.packing);
-  if (slot_bytes > 0) s.ring = std::min(2, kRingBytes / slot_bytes);
+  const bool few = rows < kLongWalk * slots * s.rows_per_block;
+  if (slot_bytes > 0 && !few)
+    s.ring = std::min(2, ring_bytes / static_cast<int>(blocks) / slot_bytes);
   if (s.ring > 0) s.slot_bytes = slot_bytes;
-  s.ahead = s.ring > 0 || !few_registers;
-  s.grid = static_cast<std::uint32_t>(spec.slots);
+  s.ahead = s.ring > 0 || s.prefetch;
+  s.grid = static_cast<std::uint32_t>(spec.slots * s.blocks_per_row);
 }
 
 void choose_rowwise(const KernelSpec& spec, std::string_view architecture, Schedule& s) {
-  if (!spec.columns.empty()) return schedule_columns(spec, s);
+  if (!spec.columns.empty()) return schedule_columns(spec, architecture, s);
   s.rows_fastest = rows_lie_together(spec);
   if (s.rows_fastest) return schedule_across(spec, s);
   const Schedule start = s;

@@ -1,5 +1,8 @@
 // The device that is planned for where its own numbers are not known: a large GPU.
 #pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
 
 namespace sinter {
 
@@ -11,5 +14,14 @@ inline constexpr int kEnoughBlocks = 512;
 inline constexpr int kShortRow = 256;
 // Threads of a multiprocessor's blocks with column reductions; of light ones, in 48 registers each.
 inline constexpr int kColumnThreads = 1024, kLightColumnThreads = 1280;
+// Blocks of a cluster that share each row where one block's registers would not hold its columns'
+// running results, and how many such clusters there are: two blocks on a multiprocessor. (On one
+// H200 62 run at once; others have their multiprocessors grouped otherwise.)
+inline constexpr int kColumnCluster = 4, kColumnClusters = 60;
+constexpr int column_cluster(std::int64_t columns, std::size_t reductions,
+                             std::string_view architecture) {
+  const bool held = columns <= (reductions > 1 ? 12288 : 16384);
+  return held || architecture != "sm_90a" ? 1 : kColumnCluster;
+}
 
 }  // namespace sinter

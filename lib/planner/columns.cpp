@@ -90,8 +90,13 @@ std::int64_t blocks_together(std::int64_t columns, std::size_t reductions) {
   return 5 * busy(3) > 6 * busy(4) ? 3 : 4;
 }
 
-// How many partial results the column reductions of a rowwise kernel have: its number of blocks.
-std::int64_t column_slots(std::int64_t rows, std::int64_t columns, std::size_t reductions) {
+// How the blocks of a rowwise kernel with column reductions walk over the rows.
+struct Walk {
+  std::int64_t slots = 0;  // walkers: blocks or, of long rows, clusters; each has partial results
+  int rows_beside = 1;     // that one block takes
+};
+Walk choose_walk(std::int64_t rows, std::int64_t columns, std::size_t reductions,
+                 std::string_view architecture) {
   constexpr std::int64_t one = 1, large_block = 8192;  // elements that a block takes at once
   constexpr std::int64_t few_steps = 64;               // each gets a block of its own
   // Rows that start anywhere are walked over in kinds that start alike, of equal numbers of slots;
@@ -99,9 +104,13 @@ std::int64_t column_slots(std::int64_t rows, std::int64_t columns, std::size_t r
   // rows do that anyway, but 65536 x 127 takes 21 us with 128 slots and took 27 with 132.)
   const std::int64_t kinds = columns % 8 == 0 ? 1 : 8;
   if (columns <= kShortRow && rows * columns >= kMultiprocessors * large_block)
-    return kMultiprocessors / kinds * kinds;
+    return {kMultiprocessors / kinds * kinds};
   const std::int64_t a_multiprocessor = blocks_together(columns, reductions);
   const std::int64_t steps = std::max(one, rows / std::max(one, 2048 / std::max(columns, one)));
+  if (column_cluster(columns, reductions, architecture) > 1) {
+    const std::int64_t slots = std::clamp<std::int64_t>(rows, 1, kColumnClusters);
+    return {slots < kinds ? slots : slots / kinds * kinds};
+  }
   // One more slot makes the others shorter by 1 / slots of all steps, and the end longer by what it
   // adds up. On an H200, for rmsnorm's gradients with 64, 132, 264 and 528 slots:
   // 256 x 2048 in 3.9, 3.6, 4.3, 4.3 us; 1024 x 1024 in 5.3, 4.5, 5.4, 6.7; 2048 x 2048 in 11.8,
@@ -109,16 +118,30 @@ std::int64_t column_slots(std::int64_t rows, std::int64_t columns, std::size_t r
   const double root = std::sqrt(static_cast<double>(steps));
   const auto best =
       static_cast<std::int64_t>(std::max(std::min(6 * root, 2.0 * kMultiprocessors), 4 * root));
-  const std::int64_t slots = std::clamp(best, std::min(steps, few_steps),
-                                        std::min(steps, kMultiprocessors * a_multiprocessor));
-  const std::int64_t full =
-      slots > kMultiprocessors ? slots / kMultiprocessors * kMultiprocessors : slots;
-  return full < kinds ? full : full / kinds * kinds;
+  Walk walk{std::clamp(best, std::min(steps, few_steps),
+                       std::min(steps, kMultiprocessors * a_multiprocessor))};
+  if (walk.slots > kMultiprocessors) walk.slots = walk.slots / kMultiprocessors * kMultiprocessors;
+  // Blocks that would share a multiprocessor are one, as long as its threads are enough: that
+  // leaves fewer partial results. (Gradients of a layernorm of 4096 x 5120 on an H200: 45.7 us with
+  // 264 slots, 39.3 with 132; of 1152 columns, 69 with 396 and 67 with 132.) Four are two, though:
+  // 100.6 and 99.1 us for 65536 x 1024.
+  const std::int64_t blocks = walk.slots / kMultiprocessors;
+  const bool light = reductions == 1;  // may have more threads than a block can
+  if (blocks > 2 && a_multiprocessor == 4)
+    walk = {2 * kMultiprocessors, 2};
+  else if (blocks > 1 && !light)
+    walk = {kMultiprocessors, static_cast<int>(blocks)};
+  if (walk.slots >= kinds) walk.slots = walk.slots / kinds * kinds;
+  return walk;
 }
 
-std::vector<KernelSpec> finish_columns(KernelSpec spec, Temporaries& temporaries) {
-  spec.slots = column_slots(count(spec.extent, 0, spec.kept),
-                            count(spec.extent, spec.kept, spec.extent.size()), spec.columns.size());
+std::vector<KernelSpec> finish_columns(KernelSpec spec, std::string_view architecture,
+                                       Temporaries& temporaries) {
+  const Walk walk = choose_walk(count(spec.extent, 0, spec.kept),
+                                count(spec.extent, spec.kept, spec.extent.size()),
+                                spec.columns.size(), architecture);
+  spec.slots = walk.slots;
+  spec.rows_beside = walk.rows_beside;
   const int rank = spec.extent.size();
   const Dims columns = part_of(spec.extent, spec.kept, rank);
   const Access written = packed_access(rank, spec.kept, columns);
@@ -206,7 +229,7 @@ std::vector<KernelSpec> split_columns(KernelSpec spec, std::string_view architec
                                       Temporaries& temporaries) {
   if (spec.family == Family::contraction)
     return finish_results(std::move(spec), architecture, temporaries);
-  return finish_columns(std::move(spec), temporaries);
+  return finish_columns(std::move(spec), architecture, temporaries);
 }
 
 }  // namespace sinter

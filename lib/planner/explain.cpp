@@ -114,9 +114,8 @@ std::string how(const PlanKernel& k) {
   s += get("resident") ? "; a row is read once and stays in registers"
                        : "; a row does not fit in registers, each phase reads it again";
   if (get("slots") > 0)
-    s += fmt::format(
-        "; {} blocks walk over the rows and sum up columns, finished by the next kernel",
-        get("slots"));
+    s += fmt::format("; {} {} walk over the rows and sum up columns, finished by the next kernel",
+                     get("slots"), get("blocks_per_row") > 1 ? "clusters" : "blocks");
   if (get("skewed")) s += "; rows start anywhere, packs where memory is aligned";
   return s + "; " + moves;
 }

@@ -248,3 +248,24 @@ def double_precision():
 
 
 double_precision()
+
+
+def gradients_of_rows(name, rows, columns):
+    """Two sums a row and two a column, of rows that whole warps share, or blocks."""
+    g = Graph("gradients_of_" + name, "bf16")
+    g.tensor("dy", [rows, columns])
+    g.tensor("x", [rows, columns])
+    g.tensor("scale", [1, columns])
+    g.tensor("mean", [rows, 1], data_type="f32")
+    g.tensor("inv", [rows, 1], data_type="f32")
+    g.node("layernorm_backward",
+           {"DY": "dy", "X": "x", "SCALE": "scale", "MEAN": "mean", "INV_VARIANCE": "inv"},
+           {"DX": "dx", "DSCALE": "dscale", "DBIAS": "dbias"})
+    g.tensor("dscale", data_type="f32")
+    g.tensor("dbias", data_type="f32")
+    g.output("dx", "dscale", "dbias")
+
+
+gradients_of_rows("rows_side_by_side", 300, 1024)
+gradients_of_rows("rows_in_clusters", 5, 13312)
+gradients_of_rows("odd_rows_in_clusters", 9, 12293)

@@ -25,8 +25,10 @@ void gradients(Graph& g, std::int64_t rows, std::int64_t columns) {
   g.output(d.dx, "dx");
   g.output(d.dscale, "dscale");
 }
-void gradients(Graph& g) { gradients(g, 300, 1024); }
-void odd_gradients(Graph& g) { gradients(g, 43, 1001); }
+// One row a block in so many steps that rows are under way in a ring.
+void gradients(Graph& g) { gradients(g, 1330, 4104); }
+void odd_gradients(Graph& g) { gradients(g, 1330, 4105); }
+void gradients_side_by_side(Graph& g) { gradients(g, 300, 1024); }
 void column_sums(Graph& g) {
   const auto x = g.tensor({.name = "x", .dim = {512, 1024}});
   g.output(reduction(x, ReductionMode::add, {1, 1024}), "y", {.data_type = f32});
@@ -60,14 +62,18 @@ const Mutant kMutants[] = {
     {"totals without their barrier",
      row_softmax,
      "",
-     {kReductions, "mine[i];\n      __syncthreads();", "mine[i];"}},
+     {kReductions, "      meet();\n      each", "      each"}},
     {"sums that threads share read before they are made",
      column_sums,
      "",
-     {kReductions, "shared[sum] = whole(sum);\n        __syncthreads();",
-      "shared[sum] = whole(sum);"}},
+     {kReductions, "shared[sum] = whole<R, count>(shared, sum);\n      __syncthreads();",
+      "shared[sum] = whole<R, count>(shared, sum);"}},
+    {"totals of rows side by side without their barriers",
+     gradients_side_by_side,
+     "",
+     {kReductions, "hardware::meet<lanes>(row + 1);", ";"}},
     {"column sums without a barrier",
-     gradients,
+     gradients_side_by_side,
      "",
      {kReductions, "        __syncthreads();\n        if (row == 0)", "        if (row == 0)"}},
     {"a ring's row taken before it came",

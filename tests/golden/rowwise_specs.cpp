@@ -102,7 +102,7 @@ std::vector<NamedSpec> rowwise_specs() {
           {"layernorm", layernorm()},
           {"rmsnorm_gradients", rmsnorm_gradients(16384, 4096, 264)},
           {"rmsnorm_gradients_short", rmsnorm_gradients(100000, 128, 132)},
-          {"rmsnorm_gradients_odd", rmsnorm_gradients(1000, 1001, 496)}};
+          {"rmsnorm_gradients_odd", rmsnorm_gradients(100000, 1001, 496)}};
 }
 
 }  // namespace sinter::golden

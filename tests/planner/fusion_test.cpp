@@ -236,7 +236,7 @@ TEST_CASE("a norm's gradients are one pass over the rows and a kernel that finis
 }
 
 TEST_CASE("as many blocks sum up columns as pay") {
-  const auto slots = [](std::int64_t rows, std::int64_t columns) {
+  const auto walk = [](std::int64_t rows, std::int64_t columns) {
     Graph g{{.io = bf16}};
     const auto x = g.tensor({.name = "x", .dim = {rows, columns}}),
                dy = g.tensor({.name = "dy", .dim = {rows, columns}}),
@@ -245,7 +245,10 @@ TEST_CASE("as many blocks sum up columns as pay") {
     const auto d = rmsnorm_backward(dy, x, scale, inv);
     g.output(d.dx, "dx");
     g.output(d.dscale, "dscale");
-    return plan(g).partition.kernels[0].slots;
+    return plan(g).partition.kernels[0];
+  };
+  const auto slots = [&](std::int64_t rows, std::int64_t columns) {
+    return walk(rows, columns).slots;
   };
   CHECK(slots(50, 2048) == 50);     // few steps: a block each
   CHECK(slots(100, 2048) == 64);    // the least
@@ -253,15 +256,16 @@ TEST_CASE("as many blocks sum up columns as pay") {
   CHECK(slots(1024, 2048) == 132);  // one a multiprocessor
   CHECK(slots(2048, 2048) == 264);
   CHECK(slots(8192, 2048) == 264);   // no more than two,
-  CHECK(slots(16384, 2048) == 396);  // until there are four times the root,
-  CHECK(slots(32768, 2048) == 528);
-  CHECK(slots(32768, 4096) == 264);  // or threads run out
+  CHECK(slots(16384, 2048) == 264);  // but each then takes two rows side by side
+  CHECK(walk(8192, 2048).rows_beside == 1);
+  CHECK(walk(16384, 2048).rows_beside == 2);
+  CHECK(slots(32768, 4096) == 264);  // until threads run out
   CHECK(slots(32768, 8192) == 132);
   CHECK(slots(131072, 128) == 132);  // large blocks take short rows
   CHECK(slots(8192, 5120) == 264);
   CHECK(slots(300, 1001) == 72);  // rows of eight kinds: as many slots for each
   CHECK(slots(65536, 127) == 128);
-  CHECK(slots(32768, 777) == 392);
+  CHECK(slots(32768, 777) == 264);
   CHECK(slots(4096, 18432) == 132);
   CHECK(slots(4096, 24584) == 0);  // a kernel of their own sums up so many columns
 }

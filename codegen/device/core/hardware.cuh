@@ -29,6 +29,12 @@ SINTER_DEVICE float reciprocal(float x) {
 // Asks for a line of memory to come to the second-level cache.
 SINTER_DEVICE void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 
+// A barrier of some of a block's warps, number 1 to 15.
+template <int threads>
+SINTER_DEVICE void meet(int number) {
+  asm volatile("bar.sync %0, %1;" ::"r"(number), "n"(threads) : "memory");
+}
+
 // ---- kernels that overlap
 
 // Whether a kernel may be started while the one before it in the stream still runs, see

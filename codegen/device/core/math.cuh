@@ -69,6 +69,9 @@ SINTER_DEVICE float divide(float x, const Divisor& y) {
   const float second = fma(fma(first, y.near_one, -scaled), -y.reciprocal, first);
   return second == second ? second : first;
 }
+// y is known when compiling, and so is what a Divisor keeps of it.
+SINTER_DEVICE float divide_by_constant(float x, float y) { return divide(x, Divisor(y)); }
+SINTER_DEVICE double divide_by_constant(double x, double y) { return x / y; }
 template <class T>
 SINTER_DEVICE bool less(T a, T b) {
   return a < b;

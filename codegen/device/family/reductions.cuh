@@ -80,10 +80,8 @@ struct Reduction {
     if (identity() == Partial(0)) total += Partial(0);  // a sum of nothing but -0 is +0
     settled = total;
     if (R::mode == Mode::norm2) total = math::sqrt(total);
-    if (R::mode == Mode::avg) {
-      const Partial length = static_cast<Partial>(R::length);
-      total = total / length;  // over nothing: NaN
-    }
+    if (R::mode == Mode::avg)  // over nothing: NaN
+      total = math::divide_by_constant(total, static_cast<Partial>(R::length));
     result = static_cast<Value>(total);
   }
 };
@@ -92,6 +90,8 @@ struct Reduction {
 template <class... Rs>
 struct Reductions : Reduction<Rs>... {
   static constexpr int count = sizeof...(Rs);
+  template <int phase>
+  static constexpr bool reduces = ((Rs::phase == phase) || ...);
   template <class R, class T>
   SINTER_DEVICE void accumulate(T x) {
     Reduction<R>::accumulate(static_cast<typename R::Value>(x));
@@ -130,6 +130,24 @@ template <class F, class... Rs>
 SINTER_DEVICE void for_reductions(const Reductions<Rs...>&, const F& f) {
   (f(static_cast<Rs*>(nullptr)), ...);
 }
+// Only of those that a phase accumulates.
+template <int phase, class F, class... Rs>
+SINTER_DEVICE void for_reductions_of(const Reductions<Rs...>&, const F& f) {
+  const auto call = [&]<class R>(R* r) {
+    if constexpr (R::phase == phase) f(r);
+  };
+  (call(static_cast<Rs*>(nullptr)), ...);
+}
+
+// What a thread has of each reduction, for `count` rows.
+template <int count, class R>
+struct TotalOf {
+  typename Reduction<R>::Partial of[count];
+};
+template <int count, class All>
+struct Totals;
+template <int count, class... Rs>
+struct Totals<count, Reductions<Rs...>> : TotalOf<count, Rs>... {};
 
 // Room in shared memory for what the rows of a block add up to, taken up by one reduction after the
 // other.
@@ -194,69 +212,132 @@ struct RowThreads {
     __shared__ alignas(16) Partial two[2][size];
     return two[turn % 2];
   }
+  template <class R, class Partial, int count>
+  static SINTER_DEVICE auto& sums(int turn) {
+    return buffer<typename BufferOwner<rows_fastest, R>::Type, Partial, parts * count * rows>(turn);
+  }
+  // Neighbouring threads read neighbouring words, or a thread reads a run of them as vectors.
+  static constexpr int next(int count) { return rows_fastest ? count * rows : 1; }  // part of a sum
+  SINTER_DEVICE int at(int part, int i, int count) const {
+    return rows_fastest ? (part * count + i) * rows + row : (row * count + i) * parts + part;
+  }
+  // In a few chains, since each addition waits for the one before.
+  template <class R, int count, class Partial, int size>
+  static SINTER_DEVICE Partial whole(const Partial (&sums)[size], int first) {
+    constexpr int chains = parts < 8 ? 1 : 4;
+    Partial chain[chains];
+#pragma unroll
+    for (int p = 0; p < parts; ++p) {
+      const Partial part = sums[first + p * next(count)];
+      chain[p % chains] = p < chains ? part : R::combine(chain[p % chains], part);
+    }
+#pragma unroll
+    for (int c = 1; c < chains; ++c) chain[0] = R::combine(chain[0], chain[c]);
+    return chain[0];
+  }
+  // A row of whole warps waits for no other.
+  static constexpr bool apart_from_others = !rows_fastest && rows > 1 && rows < 16 && lanes % 32 == 0;
+  SINTER_DEVICE void meet() const {
+    if constexpr (apart_from_others)
+      hardware::meet<lanes>(row + 1);
+    else
+      __syncthreads();
+  }
 
-  // Combines the lanes' partials, for `count` reductions at once, always in the same order; every
-  // lane gets the totals of its row. Within a warp by exchange, across warps through shared memory.
-  // All threads of the block must call. `turn` counts the calls: two buffers take turns, so that
-  // no barrier stands between two calls.
   template <class R, int count, class Partial>
-  SINTER_DEVICE void total(Partial (&mine)[count], int& turn) const {
+  SINTER_DEVICE void exchange(Partial (&mine)[count]) const {
 #pragma unroll
     for (int i = 0; i < count; ++i)
 #pragma unroll
       for (int distance = in_warp / 2; distance > 0; distance /= 2)
         mine[i] = R::combine(mine[i], __shfl_xor_sync(0xffffffffu, mine[i], distance * apart));
-    if constexpr (parts > 1) {
-      // Neighbouring threads read neighbouring words, or a thread reads a run of them as vectors.
-      const auto at = [&](int part, int i) {
-        return rows_fastest ? (part * count + i) * rows + row : (row * count + i) * parts + part;
-      };
-      using Owner = typename BufferOwner<rows_fastest, R>::Type;
-      auto& shared = buffer<Owner, Partial, parts * count * rows>(turn);
-      constexpr int next = rows_fastest ? count * rows : 1;  // part of a sum
-      const auto whole = [&](int first) {
-        Partial sum = shared[first];
+  }
+  template <class R, int count, class Partial>
+  SINTER_DEVICE void announce(const Partial (&mine)[count], int turn) const {
+    if (lane % in_warp == 0)
 #pragma unroll
-        for (int p = 1; p < parts; ++p) sum = R::combine(sum, shared[first + p * next]);
-        return sum;
-      };
-      if (lane % in_warp == 0)
-#pragma unroll
-        for (int i = 0; i < count; ++i) shared[at(lane % lanes / in_warp, i)] = mine[i];
-      __syncthreads();
-      if constexpr (rows_fastest && parts * count > kFewTerms) {
-        // Each sum is made once, by one of the threads.
+      for (int i = 0; i < count; ++i)
+        sums<R, Partial, count>(turn)[at(lane % lanes / in_warp, i, count)] = mine[i];
+  }
+  template <class R, int count, class Partial>
+  SINTER_DEVICE void collect(Partial (&mine)[count], int turn) const {
+    auto& shared = sums<R, Partial, count>(turn);
+    if constexpr (rows_fastest && parts * count > kFewTerms) {
+      // Each sum is made once, by one of the threads.
 #pragma unroll 1
-        for (int sum = static_cast<int>(threadIdx.x); sum < count * rows; sum += threads)
-          shared[sum] = whole(sum);
-        __syncthreads();
+      for (int sum = static_cast<int>(threadIdx.x); sum < count * rows; sum += threads)
+        shared[sum] = whole<R, count>(shared, sum);
+      __syncthreads();
 #pragma unroll
-        for (int i = 0; i < count; ++i) mine[i] = shared[at(0, i)];
-      } else {
+      for (int i = 0; i < count; ++i) mine[i] = shared[at(0, i, count)];
+    } else {
 #pragma unroll
-        for (int i = 0; i < count; ++i) mine[i] = whole(at(0, i));
-      }
+      for (int i = 0; i < count; ++i) mine[i] = whole<R, count>(shared, at(0, i, count));
+    }
+  }
+
+  // Each block of a cluster sends its own to all, and goes on when it has those of all: nobody
+  // writes to a buffer that is still read, or to a block that has ended.
+  template <class R, class Partial, int count>
+  static SINTER_DEVICE Partial (&of_blocks(int turn))[blocks][count] {
+    __shared__ Partial two[2][blocks][count];
+    return two[turn % 2];
+  }
+  template <class R, int count, class Partial>
+  SINTER_DEVICE void send(const Partial (&mine)[count], int turn) const {
+    if (threadIdx.x < blocks)
+#pragma unroll
+      for (int i = 0; i < count; ++i)
+        hopper::send(&of_blocks<R, Partial, count>(turn)[hardware::cluster_rank()][i],
+                     arrived(turn), static_cast<int>(threadIdx.x), mine[i]);
+  }
+  template <class R, int count, class Partial>
+  SINTER_DEVICE void receive(Partial (&mine)[count], int turn) const {
+    auto& shared = of_blocks<R, Partial, count>(turn);
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+      mine[i] = shared[0][i];
+#pragma unroll
+      for (int b = 1; b < blocks; ++b) mine[i] = R::combine(mine[i], shared[b][i]);
+    }
+  }
+
+  // Combines the lanes' partials of the reductions of a phase, for `count` rows each, always in the
+  // same order; every lane gets the totals of its row. Within a warp by exchange, across warps
+  // through shared memory, where one barrier serves all reductions. All threads of the block must
+  // call. `turn` counts the uses of the buffers: two take turns, so that no barrier stands between
+  // two calls.
+  template <int phase, int count, class All>
+  SINTER_DEVICE void total(const All& all, Totals<count, All>& mine, int& turn) const {
+    const auto each = [&](const auto& f) {
+      for_reductions_of<phase>(all, [&]<class R>(R*) {
+        f.template operator()<Reduction<R>>(mine.TotalOf<count, R>::of);
+      });
+    };
+    each([&]<class R>(auto& of) { exchange<R>(of); });
+    if constexpr (parts > 1 && rows_fastest) {
+      each([&]<class R>(auto& of) {
+        announce<R>(of, turn);
+        meet();
+        collect<R>(of, turn);
+        ++turn;
+      });
+      return;
+    }
+    if constexpr (parts > 1) {
+      each([&]<class R>(auto& of) { announce<R>(of, turn); });
+      meet();
+      each([&]<class R>(auto& of) { collect<R>(of, turn); });
     }
     if constexpr (blocks > 1) {
       static_assert(rows == 1);
-      // Each block sends its own to all, and goes on when it has those of all: nobody writes to a
-      // buffer that is still read, or to a block that has ended.
-      __shared__ Partial totals[2][blocks][count];
-      auto& shared = totals[turn % 2];
+      int bytes = 0;
+      each([&]<class R>(auto& of) { bytes += blocks * static_cast<int>(sizeof(of)); });
       if (turn == 0) hardware::cluster_wait();
-      if (threadIdx.x == 0) hopper::arrive_and_expect(arrived(turn), sizeof(shared));
-      if (threadIdx.x < blocks)
-#pragma unroll
-        for (int i = 0; i < count; ++i)
-          hopper::send(&shared[hardware::cluster_rank()][i], arrived(turn),
-                       static_cast<int>(threadIdx.x), mine[i]);
+      if (threadIdx.x == 0) hopper::arrive_and_expect(arrived(turn), bytes);
+      each([&]<class R>(auto& of) { send<R>(of, turn); });
       hopper::wait_for_cluster(arrived(turn), turn / 2 % 2);
-#pragma unroll
-      for (int i = 0; i < count; ++i) {
-        mine[i] = shared[0][i];
-#pragma unroll
-        for (int b = 1; b < blocks; ++b) mine[i] = R::combine(mine[i], shared[b][i]);
-      }
+      each([&]<class R>(auto& of) { receive<R>(of, turn); });
     }
     ++turn;
   }

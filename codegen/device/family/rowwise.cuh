@@ -18,9 +18,9 @@
 // first Config::early blocks then ask for their rows to come to the second-level cache: that takes
 // nothing from memory yet, and what is still written is written there, too.
 //
-// With Config::slots, values are also reduced down the columns: as many blocks walk over the rows,
-// every thread keeps the running results of its columns, and each block writes them once at its
-// end. With Config::ahead the next row is fetched while one is worked on: to registers, or, with
+// With Config::slots, values are also reduced down the columns: as many blocks (of long rows,
+// clusters) walk over the rows, every thread keeps the running results of its columns, and each
+// block writes them once at its end. With Config::ahead the next row is fetched while one is worked on: to registers, or, with
 // Config::ring, so many rows to shared memory.
 //
 // With Config::skewed, rows start anywhere in memory: a row's places start where Config::Skew, the
@@ -103,6 +103,9 @@ struct Rows {
 
   SINTER_DEVICE Rows(const Args& a) : args(a) {}
 
+  // Number of what takes a row: a block or, of a long row, the blocks of a cluster.
+  static SINTER_DEVICE Index walker() { return static_cast<Index>(blockIdx.x) / blocks; }
+
   // Rows of one kind start at the same distance from where memory is aligned.
   static constexpr SINTER_DEVICE Index count_kinds() {
     Index n = 1;
@@ -113,7 +116,7 @@ struct Rows {
     return n;
   }
   static constexpr Index kinds = count_kinds();
-  static_assert(!has_columns || Config::slots % kinds == 0);
+  static_assert(!has_columns || (Config::slots % kinds == 0 && blocks == Config::blocks_per_row));
   static constexpr Index block_rows = static_cast<Index>(Config::rows_per_block) * states;
   SINTER_DEVICE Index row_number(Index block, int s) const {
     return (block / kinds * block_rows + threads.row * states + s) * kinds + block % kinds;
@@ -209,7 +212,7 @@ struct Rows {
   // A row that starts like all that the thread takes.
   SINTER_DEVICE Coord some_row() const {
     if constexpr (has_columns)
-      return row_start(static_cast<Index>(blockIdx.x) % kinds);
+      return row_start(walker() % kinds);
     else
       return skewed ? row[0] : row_start(0);
   }
@@ -270,20 +273,18 @@ struct Rows {
 
   template <class Phase>
   SINTER_DEVICE void settle(Phase (&)[states]) {
-    for_reductions(reductions[0], [&]<class R>(R*) {
-      if constexpr (R::phase == Phase::number)
+    for_reductions_of<Phase::number>(reductions[0], [&]<class R>(R*) {
 #pragma unroll
-        for (int s = 0; s < states; ++s) reductions[s].Reduction<R>::settle();
+      for (int s = 0; s < states; ++s) reductions[s].Reduction<R>::settle();
     });
   }
 
   template <class Phase>
   SINTER_DEVICE void run_phase() {
     Phase phase[states];
-    for_reductions(reductions[0], [&]<class R>(R*) {
-      if constexpr (R::phase == Phase::number)
+    for_reductions_of<Phase::number>(reductions[0], [&]<class R>(R*) {
 #pragma unroll
-        for (int s = 0; s < states; ++s) reductions[s].Reduction<R>::start();
+      for (int s = 0; s < states; ++s) reductions[s].Reduction<R>::start();
     });
 #pragma unroll
     for (int s = 0; s < states; ++s)
@@ -301,16 +302,20 @@ struct Rows {
         settle(phase);
       }
     }
-    for_reductions(reductions[0], [&]<class R>(R*) {
-      if constexpr (R::phase == Phase::number) {
-        typename Reduction<R>::Partial all[states];
+    if constexpr (All::template reduces<Phase::number>) {
+      Totals<states, All> totals;
+      for_reductions_of<Phase::number>(reductions[0], [&]<class R>(R*) {
 #pragma unroll
-        for (int s = 0; s < states; ++s) all[s] = reductions[s].Reduction<R>::unfinished(resident);
-        threads.template total<Reduction<R>>(all, turn);
+        for (int s = 0; s < states; ++s)
+          totals.TotalOf<states, R>::of[s] = reductions[s].Reduction<R>::unfinished(resident);
+      });
+      threads.template total<Phase::number>(reductions[0], totals, turn);
+      for_reductions_of<Phase::number>(reductions[0], [&]<class R>(R*) {
 #pragma unroll
-        for (int s = 0; s < states; ++s) reductions[s].Reduction<R>::finish(all[s]);
-      }
-    });
+        for (int s = 0; s < states; ++s)
+          reductions[s].Reduction<R>::finish(totals.TotalOf<states, R>::of[s]);
+      });
+    }
 #pragma unroll
     for (int s = 0; s < states; ++s)
       if (active[s] && threads.lane == 0) phase[s].store_row(args, row[s]);
@@ -347,7 +352,7 @@ struct Rows {
     });
     for_held([&](int k, Index i) {
       if (threads.row == 0)
-        Columns::store(args, at(some_row(), i, whole_at(k)), blockIdx.x, columns[k]);
+        Columns::store(args, at(some_row(), i, whole_at(k)), walker(), columns[k]);
     });
   }
 
@@ -386,17 +391,17 @@ struct Rows {
     for_columns([](auto& r) { r.start(); });
     if constexpr (Config::ring > 0)
 #pragma unroll 1
-      for (int i = 0; i < Config::ring; ++i) bring(blockIdx.x + i * Config::slots, i);
+      for (int i = 0; i < Config::ring; ++i) bring(walker() + i * Config::slots, i);
     if constexpr (Config::prefetch) fetch_weights<Phases...>();
     if constexpr (Config::prefetch && skewed)
       for_held([&](int k, Index) { (Phases::cut_weights(place[k]), ...); });
     if constexpr (Config::ahead) {
-      if constexpr (Config::ring == 0) fetch<Phases...>(blockIdx.x, place);
-      fetch_rows(blockIdx.x, of_row);
+      if constexpr (Config::ring == 0) fetch<Phases...>(walker(), place);
+      fetch_rows(walker(), of_row);
     }
     int steps = 0;
 #pragma unroll 1
-    for (Index block = blockIdx.x; block < blocks; block += Config::slots) {
+    for (Index block = walker(); block < blocks; block += Config::slots) {
       take(block);
       Place next[held];
       RowPlace next_row[states];

@@ -4,7 +4,7 @@
 
 struct Config {
   using Index = int;
-  using Extent = sinter::Dims<1000, 1001>;
+  using Extent = sinter::Dims<100000, 1001>;
   static constexpr int threads = 256;
   static constexpr int unroll = 1;
   static constexpr int width = 8;
@@ -53,7 +53,7 @@ struct ColumnAdd0 {
   static constexpr auto mode = sinter::ReductionMode::add;
   using Value = float;
   static constexpr int phase = 0;
-  static constexpr long long length = 1000;
+  static constexpr long long length = 100000;
 };
 using ColumnReductions = sinter::Reductions<ColumnAdd0>;
 template <int width>
@@ -189,6 +189,6 @@ struct Columns : ColumnReductions {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 4)
-void sinter_reduce_avg_mul_sub_0da4b84c(const __grid_constant__ Args args) {
+void sinter_reduce_avg_mul_sub_9d7d885e(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions, Columns>(Phases{}, args);
 }
