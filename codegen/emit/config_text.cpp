@@ -106,6 +106,8 @@ std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Sched
                        {"across", s.tiling.across},
                        {"tile_along", s.tiling.tile_along},
                        {"tile_across", s.tiling.tile_across},
+                       {"through", s.tiling.through},
+                       {"tile_through", s.tiling.tile_through},
                        {"lanes", s.tiling.lanes},
                        {"staged_loads", s.tiling.loads, true},
                        {"staged_stores", s.tiling.stores, true},

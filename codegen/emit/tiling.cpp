@@ -23,6 +23,7 @@ constexpr int kSharedBytes = 32 << 10;     // so that several blocks share a mul
 constexpr int kMostShared = 48 << 10;      // that a kernel may ask for without more ado
 constexpr int kMostPlaces = 16;            // of a thread
 constexpr double kFewBlocks = 128;         // below it, blocks count more than what each wastes
+constexpr int kFewTogether = 4;            // matrices of one tile that are worth it
 constexpr int kFewest = 16;                // a smaller extent cannot carry a tile
 constexpr int kSmallestTile = 512;         // elements, below which a block has nothing to do
 
@@ -47,13 +48,32 @@ bool dense(const KernelSpec& spec, const Access& a, int along, int across) {
 // What a pair of indices makes of the ports, in bytes an element.
 struct Pair {
   int along = -1, across = -1;
+  int through = -1;  // see choose_through; -1: there is no other index
   int apart = 0, direct = 0, staged = 0, stored = 0, loaded = 0;  // stored: staged and written
   int widest_direct = 1, widest_staged = 1;
   bool all_dense = true;  // the staged ones
 };
 
+// The index that has enough matrices of the other two, and along which these lie nearest.
+int choose_through(const KernelSpec& spec, const std::vector<bool>& used, int along, int across) {
+  constexpr std::int64_t kEnough = 16;
+  int best = -1;
+  std::pair<std::int64_t, double> least{};
+  for (int i = 0; i < spec.extent.size(); ++i) {
+    if (i == along || i == across || spec.extent[i] < 2) continue;
+    double apart = 0;
+    for (std::size_t p = 0; p < used.size(); ++p)
+      if (used[p])
+        apart += std::abs(static_cast<double>(common_step(spec, spec.ports[p].access, i, 1))) *
+                 bytes_of(spec.ports[p]);
+    const std::pair missing{kEnough - std::min(kEnough, spec.extent[i]), apart};
+    if (best < 0 || missing <= least) best = i, least = missing;
+  }
+  return best;
+}
+
 Pair judge(const KernelSpec& spec, const std::vector<bool>& used, int along, int across) {
-  Pair pair{.along = along, .across = across};
+  Pair pair{.along = along, .across = across, .through = choose_through(spec, used, along, across)};
   for (std::size_t i = 0; i < used.size(); ++i) {
     if (!used[i]) continue;
     const KernelPort& p = spec.ports[i];
@@ -83,7 +103,8 @@ bool fits(const KernelSpec& spec, const Pair& pair) {
   const std::int64_t n = spec.extent[pair.along], m = spec.extent[pair.across];
   if (pair.staged == 0 || pair.direct == 0) return false;
   if (n < kFewest || (m < kFewest && !pair.all_dense)) return false;
-  return n >= kSmallestTile || m >= kSmallestTile || n * m >= kSmallestTile;
+  const std::int64_t matrices = pair.through < 0 ? 1 : spec.extent[pair.through];
+  return std::max({n, m, matrices}) >= kSmallestTile || n * m * matrices >= kSmallestTile;
 }
 
 // Extents of the tile, and how threads stand in it.
@@ -96,9 +117,12 @@ void choose_tile(const KernelSpec& spec, const Pair& pair, int width, Tiling& t)
   const int most = std::min({kTileBytes / std::max(1, pair.loaded), kSharedBytes / pair.staged,
                              kMostPlaces * kThreads * width});
   int rows = unit, columns = unit * segment <= most ? segment : segment / 2;
+  const std::int64_t matrices = pair.through < 0 ? 1 : spec.extent[pair.through];
+  std::int64_t together = 1;
   const auto tiles = [&] {
-    return elements(spec) / static_cast<double>(n * m) * std::ceil(static_cast<double>(n) / rows) *
-           std::ceil(static_cast<double>(m) / columns);
+    return elements(spec) / static_cast<double>(n * m * matrices) *
+           std::ceil(static_cast<double>(n) / rows) * std::ceil(static_cast<double>(m) / columns) *
+           std::ceil(static_cast<double>(matrices) / static_cast<double>(together));
   };
   // All of an index wastes nothing, and moves better where it is dense.
   const auto holds_all = [&](int others, std::int64_t extent) {
@@ -131,6 +155,17 @@ void choose_tile(const KernelSpec& spec, const Pair& pair, int width, Tiling& t)
     if (n > usual && tiles() < kFewBlocks) rows = usual;
     grow();
   }
+  // Of matrices that leave room, as many as there is room for, and about as many in every block.
+  if (rows == n && columns == m && kFewTogether * rows * columns <= most) {
+    const auto of_equal_blocks = [&](std::int64_t room) {
+      const std::int64_t blocks = (matrices + room - 1) / room;
+      return (matrices + blocks - 1) / blocks;
+    };
+    for (std::int64_t room = std::max(1, most / (rows * columns)); room > 0; --room) {
+      together = of_equal_blocks(room);
+      if (tiles() >= kEnoughBlocks) break;
+    }
+  }
   while (tiles() < kEnoughBlocks) {
     const bool wide = columns * pair.widest_staged >= rows * pair.widest_direct;
     if (!all_columns && columns > segment / 2 && wide)
@@ -146,8 +181,10 @@ void choose_tile(const KernelSpec& spec, const Pair& pair, int width, Tiling& t)
   if (!multiple(rows, unit)) t.lanes = rows / width;
   t.tile_along = rows;
   t.tile_across = columns;
+  t.through = pair.through;
+  t.tile_through = static_cast<int>(together);
   t.tiles = tiles();
-  const int places = rows / width * columns;
+  const int places = rows / width * columns * t.tile_through;
   const int rounds = std::max(kFewestRounds, (places + kThreads - 1) / kThreads);
   t.threads = ((places + rounds - 1) / rounds + 31) / 32 * 32;
   t.rounds = (places + t.threads - 1) / t.threads;
@@ -158,14 +195,18 @@ int vector_of(const KernelSpec& spec, const KernelPort& p, const Tiling& t) {
   const std::int64_t m = spec.extent[t.across];
   const Access& a = p.access;
   const bool joined = t.tile_across == m && dense(spec, a, t.along, t.across);
+  const std::int64_t matrix = spec.extent[t.along] * m;
+  const bool stacked = t.tile_through > 1 && joined && a.stride[t.through] == matrix;
   const auto fits = [&](int v) {
     const int bytes = v * bytes_of(p);
     if (bytes > kMoveBytes || bytes > p.alignment || !multiple(a.offset, v)) return false;
     for (int i = 0; i < a.stride.size(); ++i)
-      if (i != t.across && !(joined && i == t.along) && spec.extent[i] > 1 &&
-          !multiple(a.stride[i], v))
+      if (i != t.across && !(joined && i == t.along) && !(stacked && i == t.through) &&
+          spec.extent[i] > 1 && !multiple(a.stride[i], v))
         return false;
-    if (joined) return multiple(spec.extent[t.along] * m, v) && multiple(t.tile_along * m, v);
+    if (stacked)
+      return multiple(spec.extent[t.through] * matrix, v) && multiple(t.tile_through * matrix, v);
+    if (joined) return multiple(matrix, v) && multiple(t.tile_along * m, v);
     return multiple(m, v) && multiple(t.tile_across, v);
   };
   int v = 1;
@@ -175,10 +216,13 @@ int vector_of(const KernelSpec& spec, const KernelPort& p, const Tiling& t) {
 
 // What the tile of a port takes of shared memory; as in codegen/device/core/tile.cuh.
 int shared_bytes(const KernelPort& p, const Tiling& t, int width) {
-  const int pitch = t.tile_across * bytes_of(p), group = width * pitch;
-  const int spread = std::max(bytes_of(p), t.lanes > 16 ? 4 : t.lanes > 8 ? 8 : 16);
+  const int bytes = bytes_of(p), pitch = t.tile_across * bytes, group = width * pitch;
+  const int beside = t.lanes > 1 && 32 % t.lanes == 0 ? 32 / t.lanes : 1;
+  const int spread = std::max(bytes, t.lanes > 16  ? 4
+                                     : t.lanes > 8 ? 8
+                                                   : std::max(16, beside * std::min(bytes, 4)));
   const int gap = (3 * spread - group % (2 * spread)) % (2 * spread);
-  return t.tile_along / width * (group + gap) + kMoveBytes;
+  return t.tile_through * t.tile_along / width * (group + gap) + kMoveBytes;
 }
 
 struct Choice {
@@ -213,7 +257,7 @@ Choice make_choice(const KernelSpec& spec, const std::vector<bool>& used, const 
     moves += 1.0 / pack.aligned;
   }
   t.on = shared <= kMostShared;
-  const double waste = t.tiles * t.tile_along * t.tile_across / elements(spec);
+  const double waste = t.tiles * t.tile_along * t.tile_across * t.tile_through / elements(spec);
   c.rank = {static_cast<double>(pair.apart), std::round(4 * moves * waste),
             static_cast<double>(pair.stored)};
   return c;

@@ -1,6 +1,6 @@
 // Pointwise kernels whose tensors lie together along different indices of the domain: a transpose,
-// a change of layout, a transposed operand. They take tiles of two indices through shared memory,
-// see codegen/device/family/tiled.cuh. A pure function of the spec.
+// a change of layout, a transposed operand. They take tiles of two indices, where these are small
+// of three, through shared memory, see codegen/device/family/tiled.cuh. A pure function of the spec.
 #pragma once
 #include "emit/packing.hpp"
 
@@ -10,6 +10,8 @@ struct Tiling {
   bool on = false;
   int along = -1, across = -1;  // threads hold packs along `along`, tiles lie along `across`
   int tile_along = 1, tile_across = 1;  // elements of a tile
+  // Small matrices: a tile takes all of several of them, which follow one another along `through`.
+  int through = -1, tile_through = 1;
   int lanes = 8;                        // threads side by side along `along`
   int threads = 256, rounds = 1;        // rounds: places of a thread
   double tiles = 1;                     // of the whole domain

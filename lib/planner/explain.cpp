@@ -92,9 +92,10 @@ std::string how(const PlanKernel& k) {
                                         "alignments allow no more or the rows are short";
   if (k.family == Family::pointwise && get("tile_along") > 0)
     return fmt::format(
-        "tensors lie across each other: tiles of {} x {} elements are turned around "
+        "tensors lie across each other: tiles of {} x {} elements{} are turned around "
         "in shared memory{}; {}",
         get("tile_along"), get("tile_across"),
+        get("tile_through") > 1 ? fmt::format(" of {} matrices", get("tile_through")) : "",
         get("skewed") ? ", in packs that start where memory is aligned, as rows start anywhere"
                       : "",
         moves);

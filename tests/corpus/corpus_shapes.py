@@ -196,6 +196,28 @@ def strided_layouts():
 strided_layouts()
 
 
+def small_matrices():
+    """Many small matrices that are turned around, several of them in one tile: loads and stores that
+    lie across the others, matrices that do not follow one another, counts that tiles do not divide."""
+    g = Graph("small_matrices", "bf16")
+    g.tensor("x", [1549, 16, 40])
+    g.tensor("r", [1, 40, 16])
+    g.transpose("x", "t", [0, 2, 1])
+    g.output(g.pointwise("add", "y", "t", "r"))
+
+    g = Graph("small_matrices_apart", "f32")
+    g.tensor("x", [97, 11, 17, 32], stride=[11300, 1024, 32, 1])
+    g.transpose("x", "t", [0, 1, 3, 2])
+    g.output(g.pointwise("relu_fwd", "y", "t"))
+
+    g = Graph("small_matrices_odd", "i8", "f32", "f32")
+    g.tensor("x", [1031, 1, 33, 17])
+    g.output(g.transpose("x", "y", [0, 1, 3, 2]))
+
+
+small_matrices()
+
+
 def stepped_slices():
     g = Graph("stepped_slices", "i8", "f32", "f32")
     g.tensor("x", [9, 31, 13])

@@ -37,17 +37,18 @@ namespace {
 namespace device = on_device::sinter;
 
 template <int tile_along_, int tile_across_, int width_, int lanes_, long long extent_across,
-          long long extent_along = 1 << 20, int threads_ = 256>
+          long long extent_along = 1 << 20, int threads_ = 256, int tile_through_ = 1>
 struct Config {
   using Index = int;
-  using Extent = device::Dims<extent_across, extent_along>;
+  using Extent = device::Dims<extent_across, extent_along, 1 << 10>;
   static constexpr int along = 1, across = 0, threads = threads_;
+  static constexpr int through = 2, tile_through = tile_through_;
   static constexpr int tile_along = tile_along_, tile_across = tile_across_;
   static constexpr int width = width_, lanes = lanes_;
 };
-template <long long step>
+template <long long step, long long matrix_step = 0>
 struct Access : device::Strided {
-  using Stride = device::Dims<1, step>;
+  using Stride = device::Dims<1, step, matrix_step>;
 };
 
 // How often the hardware passes over the banks for one instruction of a warp: 128 bytes at a time,
@@ -67,10 +68,10 @@ int passes(const std::vector<unsigned>& addresses, unsigned bytes) {
   return sum;
 }
 
-template <class C, class Element, int vector, long long step>
+template <class C, class Element, int vector, long long step, long long matrix_step = 0>
 void check_tile(bool free_of_conflicts) {
-  using Tile = device::Tile<C, Access<step>, Element, vector>;
-  constexpr int rows = C::tile_along, columns = C::tile_across, size = Tile::size;
+  using Tile = device::Tile<C, Access<step, matrix_step>, Element, vector>;
+  constexpr int rows = Tile::rows, columns = C::tile_across, size = Tile::size;
   const int memory = static_cast<int>(sizeof(Tile::memory));
   CAPTURE(rows, columns, C::width, C::lanes, size, vector, Tile::piece, Tile::gap, memory);
   CHECK(memory <= 48 << 10);
@@ -88,7 +89,8 @@ void check_tile(bool free_of_conflicts) {
   for (int p = 0; p < places; ++p) {
     const device::Spot spot = device::spot_of<C>(p);
     for (int i = 0; i < C::width; ++i) {
-      const int e = (spot.pack * C::width + i) * columns + spot.column;
+      const int row = spot.matrix * C::tile_along + spot.pack * C::width + i;
+      const int e = row * columns + spot.column;
       found &= Tile::at(spot) + static_cast<unsigned>(i * Tile::pitch) == Tile::at(e);
       ++seen[static_cast<std::size_t>(e)];
     }
@@ -104,6 +106,21 @@ void check_tile(bool free_of_conflicts) {
         whole &= Tile::at(e, i) + j * size == Tile::at(e + i * (Tile::piece / size) + j);
     }
   CHECK(whole);
+  // The moves of all threads take what lies inside of the domain, from where it lies.
+  using Coord = device::Coordinates<int, typename C::Extent>;
+  const device::Corner<Coord, false> corner{{}, C::tile_along, columns, (C::tile_through + 1) / 2};
+  int moved = 0;
+  bool right = true;
+  for (on_device::threadIdx.x = 0; on_device::threadIdx.x < C::threads; ++on_device::threadIdx.x)
+    Tile::for_moves(corner, [&](int, unsigned first, int offset) {
+      const int from = static_cast<int>(first), row = from / columns;
+      right &= row / C::tile_along < corner.matrices;
+      right &= offset == row / C::tile_along * Tile::matrix_step + row % C::tile_along * step +
+                             from % columns;
+      moved += vector;
+    });
+  CHECK(right);
+  CHECK(moved == corner.matrices * C::tile_along * columns);
 
   if (!free_of_conflicts) return;
   const auto ideal = [](int bytes) { return std::max(1, 32 * bytes / 128); };
@@ -201,6 +218,15 @@ TEST_CASE("tiles keep every element once and meet no bank twice") {
   check_tile<Config<100, 60, 4, 25, 60>, bf16, 4, 64>(false);
   check_tile<Config<32, 8, 1, 32, 65>, f64, 1, 65>(false);
   check_tile<Config<1023, 5, 1, 1023, 5>, i8, 1, 5>(false);
+  // Several matrices, which follow one another in memory or do not.
+  check_tile<Config<32, 32, 8, 4, 32, 32, 512, 16>, bf16, 8, 32, 1024>(true);
+  check_tile<Config<32, 32, 8, 4, 32, 32, 512, 5>, bf16, 8, 40, 2000>(true);
+  check_tile<Config<16, 48, 4, 4, 48, 16, 512, 7>, f32, 4, 48, 768>(true);
+  check_tile<Config<16, 48, 8, 2, 48, 16, 512, 7>, bf16, 8, 48, 800>(true);
+  check_tile<Config<32, 49, 8, 4, 49, 32, 512, 10>, bf16, 8, 49, 1568>(false);
+  check_tile<Config<33, 31, 1, 33, 31, 33, 512, 16>, bf16, 8, 31, 1023>(false);
+  check_tile<Config<33, 31, 1, 33, 31, 33, 512, 8>, bf16, 1, 31, 1025>(false);
+  check_tile<Config<16, 16, 16, 1, 16, 16, 512, 128>, i8, 16, 16, 256>(false);
 }
 
 }  // namespace

@@ -47,6 +47,13 @@ KernelSpec few_channels() {
   return b.spec;
 }
 
+// Many small matrices, several of which are one tile.
+KernelSpec small_matrices() {
+  SpecBuilder b(Family::pointwise, {131072, 32, 32});
+  b.store(b.load("x", b.port("x", bf16, strided({1024, 1, 32}))), "y", bf16);
+  return b.spec;
+}
+
 }  // namespace
 
 std::vector<NamedSpec> tiled_specs() {
@@ -57,7 +64,8 @@ std::vector<NamedSpec> tiled_specs() {
           {"transposed_add", transposed_add()},
           {"stored_transposed", stored_transposed()},
           {"channels_last", channels_last()},
-          {"few_channels", few_channels()}};
+          {"few_channels", few_channels()},
+          {"small_matrices", small_matrices()}};
 }
 
 }  // namespace sinter::golden

@@ -6,9 +6,13 @@
 // of `width` rows. Without further care the packs of a warp would lie a multiple of 128 bytes apart
 // and fall into the same bank; so every group of `width` rows is followed by a gap, which makes the
 // distance from a pack to the next one an odd multiple of `spread` bytes. As many packs as 128
-// bytes have spreads then fall into banks of their own: 8 packs by 4 columns, 16 by 2 or 32 by 1
-// fill all banks exactly once with four-byte elements, and share words with narrower ones. The
-// moves touch neighbouring pieces, eight threads 128 bytes, and never reach over a gap.
+// bytes have spreads then fall into banks of their own: 2 packs by 16 columns, 4 by 8, 8 by 4, 16
+// by 2 or 32 by 1 fill all banks exactly once with four-byte elements, and share words with
+// narrower ones. The moves touch neighbouring pieces, eight threads 128 bytes, and never reach over
+// a gap.
+//
+// A tile of several matrices (Config::tile_through of them, along a third index of the domain)
+// holds all rows of the first, then those of the next.
 #pragma once
 #include "sinter/device/core/async_copy.cuh"
 #include "sinter/device/core/pack.cuh"
@@ -20,13 +24,14 @@ template <class CoordType, bool all_inside>
 struct Corner {
   static constexpr bool whole = all_inside;
   CoordType c;
-  int rows, columns;
+  int rows, columns, matrices;
 };
 
 // Where a thread's pack lies in a tile.
 struct Spot {
   int pack, column;
   int skew = 0;  // elements that the pack starts early
+  int matrix = 0;
 };
 
 // Where the place of this number lies. Config::lanes threads stand beside each other along the
@@ -34,12 +39,15 @@ struct Spot {
 // and all banks of shared memory.
 template <class Config>
 constexpr SINTER_DEVICE Spot spot_of(unsigned number) {
-  constexpr unsigned lanes = Config::lanes, turns = Config::tile_along / Config::width / lanes;
-  constexpr bool even = 32 % lanes == 0 && Config::tile_across % (32 / lanes) == 0;
+  constexpr unsigned packs = Config::tile_along / Config::width, columns = Config::tile_across;
+  constexpr unsigned lanes = Config::lanes, turns = packs / lanes;
+  constexpr bool even = 32 % lanes == 0 && columns % (32 / lanes) == 0;
   constexpr unsigned beside = even ? 32 / lanes : 1;
+  const unsigned matrix = Config::tile_through > 1 ? number / (packs * columns) : 0;
+  number -= matrix * (packs * columns);
   const unsigned lane = number % (lanes * beside), group = number / (lanes * beside);
   return {static_cast<int>(lane % lanes + group % turns * lanes),
-          static_cast<int>(lane / lanes + group / turns * beside)};
+          static_cast<int>(lane / lanes + group / turns * beside), 0, static_cast<int>(matrix)};
 }
 
 constexpr SINTER_DEVICE int largest_power_in(int n) { return n & -n; }
@@ -51,16 +59,25 @@ template <class Config, class Access, class Element, int vector>
 struct Tile {
   using Index = typename Config::Index;
   static constexpr int size = sizeof(Element), width = Config::width, threads = Config::threads;
-  static constexpr int rows = Config::tile_along, columns = Config::tile_across;
+  static constexpr int matrix_rows = Config::tile_along, columns = Config::tile_across;
+  static constexpr int matrices = Config::tile_through, rows = matrices * matrix_rows;
   static constexpr long long step = Access::Stride::at(Config::along);
+  static constexpr long long matrix_step =
+      matrices > 1 ? Access::Stride::at(Config::through) : matrix_rows * step;
   // Whole rows that follow one another in memory are one long row: vectors may cross their ends.
+  // So may they cross those of matrices that follow one another.
   static constexpr bool joined = columns == Config::Extent::at(Config::across) && step == columns;
+  static constexpr bool stacked = matrix_step == matrix_rows * step;
   static constexpr int moves = rows * columns / vector, each = (moves + threads - 1) / threads;
   static_assert(rows % width == 0 && rows * columns % vector == 0);
   static_assert(joined || columns % vector == 0);
+  static_assert(stacked || matrix_rows * columns % vector == 0);
 
   static constexpr int pitch = columns * size;  // bytes from row to row
-  static constexpr int spread = most(size, Config::lanes > 16 ? 4 : Config::lanes > 8 ? 8 : 16);
+  static constexpr int lanes = Config::lanes;
+  static constexpr int beside = lanes > 1 && 32 % lanes == 0 ? 32 / lanes : 1;  // columns
+  static constexpr int spread =
+      most(size, lanes > 16 ? 4 : lanes > 8 ? 8 : most(16, beside * least(size, 4)));
   // What moves as one in shared memory, so that neither rows nor gaps break it.
   static constexpr int piece = least(largest_power_in(width * pitch), least(spread, vector* size));
   static constexpr int gap = (3 * spread - width * pitch % (2 * spread)) % (2 * spread);
@@ -76,7 +93,8 @@ struct Tile {
     return width * columns % vector == 0 ? at(e) + i * piece : at(e + i * (piece / size));
   }
   static constexpr SINTER_DEVICE unsigned at(const Spot& spot) {
-    return spot.pack * (width * pitch + gap) + spot.column * size;
+    return (spot.matrix * (matrix_rows / width) + spot.pack) * (width * pitch + gap) +
+           spot.column * size;
   }
 
   // Calls f(number, first element, its distance from the corner in memory) for the thread's moves.
@@ -88,14 +106,18 @@ struct Tile {
     for (int k = 0; k < each; ++k) {
       const unsigned e = first + k * stride;
       if (moves % threads != 0 && e >= rows * row_length) break;
-      if constexpr (joined) {
-        if (Corner::whole || e < corner.rows * row_length) f(k, e, static_cast<Index>(e));
+      if constexpr (joined && stacked) {
+        const int inside = matrices > 1 ? corner.matrices * matrix_rows : corner.rows;
+        if (Corner::whole || e < inside * row_length) f(k, e, static_cast<Index>(e));
       } else {
         constexpr bool steady = stride % row_length == 0;  // the thread stays in its columns
         const int row = steady ? first / row_length + k * (stride / row_length) : e / row_length;
         const int column = steady ? first % row_length : e % row_length;
-        if (Corner::whole || (row < corner.rows && column < corner.columns))
-          f(k, e, row * static_cast<Index>(step) + column);
+        const int matrix = matrices > 1 ? row / matrix_rows : 0;
+        if (Corner::whole || (row - matrix * matrix_rows < corner.rows &&
+                              column < corner.columns && matrix < corner.matrices))
+          f(k, e, matrix * static_cast<Index>(matrix_step - matrix_rows * step) +
+                      row * static_cast<Index>(step) + column);
       }
     }
   }

@@ -1,7 +1,7 @@
 // The pointwise family where tensors lie together along different indices of the domain: a block
-// takes a tile of two indices. Tensors that lie together along Config::along are fetched and
-// flushed by packs as in pointwise.cuh; those that do so along Config::across pass through shared
-// memory, in which the tile is turned around:
+// takes a tile of two indices, or all of both and Config::tile_through of a third one. Tensors that
+// lie together along Config::along are fetched and flushed by packs as in pointwise.cuh; those that
+// do so along Config::across pass through shared memory, in which the tile is turned around:
 //   Body::stage    from memory to the tile, along `across`
 //   Body::gather   a pack along `along` out of the tile
 //   Body::element  once for every index of the domain
@@ -25,10 +25,15 @@ struct Shape {
   static constexpr int rows = Config::tile_along, columns = Config::tile_across;
   static constexpr Index extent_along = static_cast<Index>(Config::Extent::at(Config::along));
   static constexpr Index extent_across = static_cast<Index>(Config::Extent::at(Config::across));
+  static constexpr int matrices = Config::tile_through;
+  static constexpr int through = matrices > 1 ? Config::through : 0;
+  static constexpr Index extent_through =
+      matrices > 1 ? static_cast<Index>(Config::Extent::at(through)) : 1;
   static constexpr bool even =
-      !Config::skewed && extent_along % rows == 0 && extent_across % columns == 0;
+      !Config::skewed && extent_along % rows == 0 && extent_across % columns == 0 &&
+      extent_through % matrices == 0;
   static constexpr int width = Config::width, early = Config::skewed ? width - 1 : 0;
-  static constexpr int places = rows / width * columns;
+  static constexpr int places = rows / width * columns * matrices;
   static constexpr int rounds = (places + Config::threads - 1) / Config::threads;
   static_assert(rounds % Config::unroll == 0);
 
@@ -42,9 +47,11 @@ struct Shape {
     };
     c.at[Config::along] = split((extent_along + early + rows - 1) / rows) * rows;
     c.at[Config::across] = split((extent_across + columns - 1) / columns) * columns;
+    if constexpr (matrices > 1)
+      c.at[through] = split((extent_through + matrices - 1) / matrices) * matrices;
 #pragma unroll
     for (int i = rank - 1; i >= 0; --i)
-      if (i != Config::along && i != Config::across)
+      if (i != Config::along && i != Config::across && (matrices == 1 || i != through))
         c.at[i] = split(static_cast<Index>(Config::Extent::at(i)));
     return c;
   }
@@ -99,7 +106,8 @@ SINTER_DEVICE void turn(const Args& args, const Corner& corner, Staged& staged) 
     if (Config::skewed &&
         (c.at[Config::along] < 0 || c.at[Config::along] + width > S::extent_along))
       return false;
-    return (Config::skewed || at.pack * width < corner.rows) && at.column < corner.columns;
+    return (Config::skewed || at.pack * width < corner.rows) && at.column < corner.columns &&
+           at.matrix < corner.matrices;
   };
   const auto for_places = [&](int from, const auto& f) {
 #pragma unroll
@@ -108,6 +116,7 @@ SINTER_DEVICE void turn(const Args& args, const Corner& corner, Staged& staged) 
       spot[u] = spot_of<Config>(number);
       c[u] = corner.c;
       c[u].at[Config::across] += spot[u].column;
+      if constexpr (S::matrices > 1) c[u].at[S::through] += spot[u].matrix;
       spot[u].skew = S::skew(c[u]);
       c[u].at[Config::along] += spot[u].pack * width - spot[u].skew;
       if (inside(number, spot[u], c[u])) f(u);
@@ -152,17 +161,21 @@ SINTER_DEVICE void run(const Args& args) {
   using Whole = Corner<typename S::Coord, true>;
   using Part = Corner<typename S::Coord, false>;
   if constexpr (S::even) {
-    turn<Config, Body>(args, Whole{c, S::rows, S::columns}, staged);
+    turn<Config, Body>(args, Whole{c, S::rows, S::columns, S::matrices}, staged);
   } else {
     const auto rows = S::extent_along - c.at[Config::along];
     const auto columns = S::extent_across - c.at[Config::across];
     const bool begins = !Config::skewed || c.at[Config::along] >= S::width;
-    if (begins && rows >= S::rows && columns >= S::columns)
-      turn<Config, Body>(args, Whole{c, S::rows, S::columns}, staged);
+    const auto matrices = S::matrices > 1 ? S::extent_through - c.at[S::through] : 1;
+    const auto at_most = [](auto count, int most) {
+      return static_cast<int>(count < most ? count : most);
+    };
+    if (begins && rows >= S::rows && columns >= S::columns && matrices >= S::matrices)
+      turn<Config, Body>(args, Whole{c, S::rows, S::columns, S::matrices}, staged);
     else
       turn<Config, Body>(args,
-                         Part{c, static_cast<int>(rows < S::rows ? rows : S::rows),
-                              static_cast<int>(columns < S::columns ? columns : S::columns)},
+                         Part{c, at_most(rows, S::rows), at_most(columns, S::columns),
+                              at_most(matrices, S::matrices)},
                          staged);
   }
 }

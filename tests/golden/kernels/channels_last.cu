@@ -11,6 +11,8 @@ struct Config {
   static constexpr int across = 2;
   static constexpr int tile_along = 64;
   static constexpr int tile_across = 200;
+  static constexpr int through = 0;
+  static constexpr int tile_through = 1;
   static constexpr int lanes = 8;
   static constexpr bool staged_loads = false;
   static constexpr bool staged_stores = true;
@@ -57,6 +59,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_copy_5afdae51(const __grid_constant__ Args args) {
+void sinter_copy_6da63145(const __grid_constant__ Args args) {
   sinter::tiled::run<Config, Body, Staged>(args);
 }

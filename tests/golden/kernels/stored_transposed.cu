@@ -12,6 +12,8 @@ struct Config {
   static constexpr int across = 0;
   static constexpr int tile_along = 128;
   static constexpr int tile_across = 64;
+  static constexpr int through = -1;
+  static constexpr int tile_through = 1;
   static constexpr int lanes = 8;
   static constexpr bool staged_loads = false;
   static constexpr bool staged_stores = true;
@@ -65,6 +67,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_add_a0c9b71f(const __grid_constant__ Args args) {
+void sinter_add_612d3ca9(const __grid_constant__ Args args) {
   sinter::tiled::run<Config, Body, Staged>(args);
 }

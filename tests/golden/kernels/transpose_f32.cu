@@ -11,6 +11,8 @@ struct Config {
   static constexpr int across = 0;
   static constexpr int tile_along = 64;
   static constexpr int tile_across = 128;
+  static constexpr int through = -1;
+  static constexpr int tile_through = 1;
   static constexpr int lanes = 16;
   static constexpr bool staged_loads = true;
   static constexpr bool staged_stores = false;
@@ -57,6 +59,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_copy_b8bc2a98(const __grid_constant__ Args args) {
+void sinter_copy_1efcea38(const __grid_constant__ Args args) {
   sinter::tiled::run<Config, Body, Staged>(args);
 }

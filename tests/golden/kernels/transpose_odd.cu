@@ -11,6 +11,8 @@ struct Config {
   static constexpr int across = 0;
   static constexpr int tile_along = 64;
   static constexpr int tile_across = 64;
+  static constexpr int through = -1;
+  static constexpr int tile_through = 1;
   static constexpr int lanes = 8;
   static constexpr bool staged_loads = true;
   static constexpr bool staged_stores = false;
@@ -58,6 +60,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_copy_c6ad1eab(const __grid_constant__ Args args) {
+void sinter_copy_926abdff(const __grid_constant__ Args args) {
   sinter::tiled::run<Config, Body, Staged>(args);
 }

@@ -12,6 +12,8 @@ struct Config {
   static constexpr int across = 0;
   static constexpr int tile_along = 64;
   static constexpr int tile_across = 128;
+  static constexpr int through = -1;
+  static constexpr int tile_through = 1;
   static constexpr int lanes = 8;
   static constexpr bool staged_loads = true;
   static constexpr bool staged_stores = false;
@@ -73,6 +75,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_add_relu_fwd_abf25a19(const __grid_constant__ Args args) {
+void sinter_add_relu_fwd_edf40bf8(const __grid_constant__ Args args) {
   sinter::tiled::run<Config, Body, Staged>(args);
 }
