@@ -112,6 +112,7 @@ std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Sched
                        {"staged_loads", s.tiling.loads, true},
                        {"staged_stores", s.tiling.stores, true},
                        {"skewed", s.skew >= 0, true}});
+  if (s.places > 0) c.insert(c.end(), {{"places", s.places}, {"skewed", 1, true}});
   if (spec.family == Family::rowwise) {
     c.insert(c.end(), {{"kept", spec.kept},
                        {"threads_per_row", s.threads_per_row},

@@ -29,6 +29,8 @@ FamilyText family_text(Family f, const Schedule& schedule) {
   switch (f) {
     case Family::pointwise:
       if (schedule.tiling.on) return {"tiled", "every element on its own, turned around in tiles"};
+      if (schedule.skew >= 0)
+        return {"pointwise_skewed", "every element on its own, in rows that start anywhere"};
       return {"pointwise", "every element on its own"};
     case Family::rowwise:
       return {"rowwise", "rows with reductions along them"};
@@ -101,7 +103,7 @@ void print_tile_moves(TextWriter& out, const KernelNames& names, const std::set<
 }
 
 void print_pointwise(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                     const BodyText& body) {
+                     const Schedule& schedule, const BodyText& body) {
   const std::vector<bool> live = live_statements(body.body(), effects(body.body(), 0));
   const auto loads = packed_ports(body, live, StatementKind::load),
              stores = packed_ports(body, live, StatementKind::store);
@@ -114,6 +116,7 @@ void print_pointwise(TextWriter& out, const KernelSpec& spec, const KernelNames&
         body.gathered(i) && gathered_with(spec, number) == number)
       gathered.push_back(body.fetch_gathered(number));
   print_moves(out, names, body, "fetch", "", loads, "fetch", gathered);
+  if (schedule.packing.clipped) print_cut(out, names, schedule.packing, loads, "cut");
   print_draws(out, body, drawn_numbers(body, live));
   out.line("template <int width>");
   out.open(
@@ -145,7 +148,8 @@ std::string call(const KernelSpec& spec, const KernelNames& names, const Schedul
   switch (spec.family) {
     case Family::pointwise:
       if (schedule.tiling.on) return "sinter::tiled::run<Config, Body, Staged>(args);";
-      return "sinter::pointwise::run<Config, Body>(args);";
+      return fmt::format("sinter::pointwise::run{}<Config, Body>(args);",
+                         schedule.skew >= 0 ? "_skewed" : "");
     case Family::rowwise:
       return fmt::format(
           "sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions{}>(Phases{{}}, "
@@ -245,9 +249,8 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
   print_includes(out, spec, schedule);
   out.blank();
   print_config(out, spec, names, schedule, {&body, &a, &b});
-  const bool clipped = spec.family == Family::rowwise && schedule.skew >= 0;
   out.line("using Coord = sinter::{}Coordinates<Config::Index, Config::Extent>;",
-           clipped ? "Clipped" : "");
+           schedule.packing.clipped ? "Clipped" : "");
   out.blank();
   print_args(out, spec, names, schedule);
   out.blank();
@@ -255,7 +258,7 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
     case Family::pointwise:
       print_place(out, spec, names, schedule, body);
       if (schedule.tiling.on) print_tiles(out, spec, names, schedule);
-      print_pointwise(out, spec, names, body);
+      print_pointwise(out, spec, names, schedule, body);
       break;
     case Family::rowwise: {
       print_reductions(out, spec, names);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
 
 #include "emit/gathering.hpp"
 #include "plan/access.hpp"
@@ -229,13 +230,19 @@ std::vector<int> ports_of_rows(const KernelSpec& spec, const Packing& packing) {
 
 namespace {
 
+// What struct Shifted of codegen/device/core/shifted.cuh can hold.
+bool can_shift(const KernelPort& p, int width) {
+  const int bytes = info(p.type).bytes;
+  return p.access.via.empty() && p.access.windows.empty() && bytes <= 4 && width * bytes >= 8 &&
+         p.alignment >= kMoveBytes;
+}
+
 // Weights that are cut out of aligned pieces, as packs of rows do not start where theirs do. The
 // first weight is aligned, so that no piece in the middle of a row lies before it.
 bool shifts(const KernelSpec& spec, const KernelPort& p, int dim, int width) {
-  const int bytes = info(p.type).bytes;
-  return !p.written && same_for_all_rows(spec, p.access) && p.access.windows.empty() &&
-         common_step(spec, p.access, dim, 1) == 1 && bytes <= 4 && width * bytes >= 8 &&
-         p.alignment >= kMoveBytes && multiple(p.access.offset * bytes, kMoveBytes);
+  return !p.written && same_for_all_rows(spec, p.access) && can_shift(p, width) &&
+         common_step(spec, p.access, dim, 1) == 1 &&
+         multiple(p.access.offset * info(p.type).bytes, kMoveBytes);
 }
 
 // One element for a whole row: packs that start anywhere would not heed the edge of a window.
@@ -296,6 +303,66 @@ bool choose_skewed_rows(const KernelSpec& spec, int widest, Packing& packing, in
   }
   packing = std::move(p);
   skew = by;
+  return true;
+}
+
+bool choose_skewed_packs(const KernelSpec& spec, int widest, Packing& packing, int& skew,
+                         std::int64_t& places) {
+  const int dim = spec.extent.size() - 1;
+  if (dim < 0 || !spec.gathers.empty() || count(spec.extent) == 0) return false;
+  const std::vector<bool> used = reached_ports(spec);
+  const auto bytes = [&](std::size_t i) { return info(spec.ports[i].type).bytes; };
+  const auto in_row = [&](std::size_t i) {
+    return common_step(spec, spec.ports[i].access, dim, 1) == 1;
+  };
+  int least = kMoveBytes, most = 1, by = -1;
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    if (!used[i]) continue;
+    if (spec.ports[i].together > 1) return false;
+    if (!in_row(i)) continue;
+    least = std::min(least, bytes(i));
+    most = std::max(most, bytes(i));
+    if (spec.ports[i].written && (by < 0 || bytes(i) > bytes(static_cast<std::size_t>(by))))
+      by = static_cast<int>(i);
+  }
+  if (by < 0) return false;
+  const KernelPort& written = spec.ports[static_cast<std::size_t>(by)];
+  Packing p;
+  const auto try_width = [&](int width) {
+    p = {};
+    p.dim = dim;
+    p.width = width;
+    p.narrowest = least;
+    p.clipped = true;
+    p.ports.resize(spec.ports.size());
+    for (std::size_t i = 0; i < used.size(); ++i) {
+      const KernelPort& port = spec.ports[i];
+      if (!used[i]) continue;
+      if (in_row(i) && aligned_alike(spec, port, written, width))
+        p.ports[i] = {.kind = PortPack::Kind::pack, .aligned = width};
+      else if (!port.written && in_row(i) && can_shift(port, width))
+        p.ports[i] = {.kind = PortPack::Kind::shifted};
+      else if (!port.written && same_along(port.access, dim))
+        p.ports[i] = {.kind = PortPack::Kind::same};
+      else
+        return false;
+      if (!port.written) p.fetched_bytes += bytes(i) * (in_row(i) ? width : 1);
+    }
+    return true;
+  };
+  const int limit = std::min({widest, kMoveBytes / least, 2 * kMoveBytes / most});
+  int width = std::min(kMoveBytes / bytes(static_cast<std::size_t>(by)), limit);
+  while (2 <= width && width <= limit && !try_width(width)) width *= 2;
+  if (width < 2 || width > limit) return false;
+  // How much earlier than a row its first pack starts, where that is the same for all.
+  std::int64_t early = ((written.access.offset % width) + width) % width;
+  for (int i = 0; i < dim; ++i)
+    if (spec.extent[i] > 1 && !multiple(written.access.stride[i], width)) early = width - 1;
+  const std::int64_t of_row = (spec.extent[dim] + early + width - 1) / width;
+  if (of_row > std::numeric_limits<int>::max()) return false;
+  packing = std::move(p);
+  skew = by;
+  places = of_row;
   return true;
 }
 

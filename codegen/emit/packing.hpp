@@ -79,6 +79,12 @@ bool aligned_alike(const KernelSpec& spec, const KernelPort& p, const KernelPort
 // the partial results, which lie packed, would not start like the rows.
 bool choose_skewed_rows(const KernelSpec& spec, int widest, Packing& packing, int& skew);
 
+// The same for a pointwise kernel: packs start where the widest port that is written is aligned,
+// and loads that are not aligned alike are cut out of the pieces around them. `places`: packs of a
+// row.
+bool choose_skewed_packs(const KernelSpec& spec, int widest, Packing& packing, int& skew,
+                         std::int64_t& places);
+
 // The ports whose packs are other ones in each row.
 std::vector<int> ports_of_rows(const KernelSpec& spec, const Packing& packing);
 

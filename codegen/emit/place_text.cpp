@@ -65,7 +65,7 @@ void print_place(TextWriter& out, const KernelSpec& spec, const KernelNames& nam
     if (pack.kind == PortPack::Kind::same)
       out.line("sinter::Same<{}> {};", type, names.port[i]);
     else if (pack.kind == PortPack::Kind::shifted)
-      out.line("sinter::Shifted<{}, width> {};", type, names.port[i]);
+      out.line("sinter::Shifted{}<{}, width> {};", pack.weight ? "" : "Row", type, names.port[i]);
     else if (pack.kind == PortPack::Kind::pack)
       out.line("sinter::Pack<{}, {}width{}> {};", type,
                spec.ports[i].together > 1 ? fmt::format("{} * ", spec.ports[i].together) : "",
@@ -120,6 +120,22 @@ void print_moves(TextWriter& out, const KernelNames& names, const BodyText& body
                names.port[i], names.port[i]);
   }
   for (const auto& line : more) out.line("{}", line);
+  out.close("}");
+}
+
+void print_cut(TextWriter& out, const KernelNames& names, const Packing& packing,
+               const std::set<int>& ports, std::string_view function) {
+  std::vector<std::string> shifted;
+  for (int p : ports)
+    if (const auto i = static_cast<std::size_t>(p);
+        packing.ports[i].kind == PortPack::Kind::shifted)
+      shifted.push_back(names.port[i]);
+  out.line("template <int width>");
+  const std::string signature =
+      fmt::format("SINTER_DEVICE static void {}(Place<width>& place)", function);
+  if (shifted.empty()) return out.line("{} {{}}", signature);
+  out.open("{} {{", signature);
+  for (const auto& name : shifted) out.line("place.{}.settle();", name);
   out.close("}");
 }
 

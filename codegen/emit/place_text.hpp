@@ -20,6 +20,11 @@ void print_moves(TextWriter& out, const KernelNames& names, const BodyText& body
                  std::string_view verb, std::string_view constness, const std::set<int>& ports,
                  std::string_view function, const std::vector<std::string>& more = {});
 
+// A function that cuts what is fetched in aligned pieces out of them, for those of the ports that
+// are.
+void print_cut(TextWriter& out, const KernelNames& names, const Packing& packing,
+               const std::set<int>& ports, std::string_view function);
+
 // The functions that draw random numbers, those of `first` and those of `again`, where there are
 // any.
 void print_draws(TextWriter& out, const BodyText& body, const std::vector<int>& first,

@@ -35,23 +35,6 @@ bool reaches_memory(const Statement& s) {
          s.kind == StatementKind::gather;
 }
 
-// Cuts what is fetched in aligned pieces out of them, for those of the ports that are.
-void print_cut(TextWriter& out, const KernelNames& names, const Packing& packing,
-               const std::set<int>& ports, std::string_view function) {
-  std::vector<std::string> shifted;
-  for (int p : ports)
-    if (const auto i = static_cast<std::size_t>(p);
-        packing.ports[i].kind == PortPack::Kind::shifted)
-      shifted.push_back(names.port[i]);
-  out.line("template <int width>");
-  const std::string signature =
-      fmt::format("SINTER_DEVICE static void {}(Place<width>& place)", function);
-  if (shifted.empty()) return out.line("{} {{}}", signature);
-  out.open("{} {{", signature);
-  for (const auto& name : shifted) out.line("place.{}.settle();", name);
-  out.close("}");
-}
-
 }  // namespace
 
 void print_reductions(TextWriter& out, const KernelSpec& spec, const KernelNames& names) {

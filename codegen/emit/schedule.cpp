@@ -166,6 +166,22 @@ void share_columns(const KernelSpec& spec, int cost, Schedule& s) {
   }
 }
 
+// Whether some port moves by so little that packs which start where memory is aligned are better.
+// Short rows have too many ends.
+bool moves_narrowly(const KernelSpec& spec, const Packing& packing) {
+  constexpr std::int64_t kShortRow = 256;  // bytes
+  constexpr int kNarrowMove = 2;
+  const std::vector<bool> used = reached_ports(spec);
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    const int bytes = info(spec.ports[i].type).bytes;
+    if (used[i] && packing.ports[i].kind == PortPack::Kind::pack &&
+        packing.ports[i].aligned * bytes <= kNarrowMove &&
+        spec.extent[packing.dim] * bytes >= kShortRow)
+      return true;
+  }
+  return false;
+}
+
 void schedule_pointwise(const KernelSpec& spec, Schedule& s) {
   const int rank = spec.extent.size();
   if ((s.tiling = choose_tiling(spec, widest_pack(spec), s.packing)).on) {
@@ -177,12 +193,16 @@ void schedule_pointwise(const KernelSpec& spec, Schedule& s) {
     s.grid = clamp_grid(s.tiling.tiles);
     return;
   }
-  s.packing = choose_packing(spec, rank - 1, widest_pack(spec), true);
+  const int widest = widest_pack(spec);
+  s.packing = choose_packing(spec, rank - 1, widest, true);
+  double places = elements(spec.extent, 0, rank) / s.packing.width;
+  if (moves_narrowly(spec, s.packing) &&
+      choose_skewed_packs(spec, widest, s.packing, s.skew, s.places))
+    places = elements(spec.extent, 0, rank - 1) * static_cast<double>(s.places);
   const int cost = element_cost(spec, spec.body) * s.packing.width;
   const int own = own_bytes(spec, s.packing, column_bytes(spec, s.packing, false));
-  const double places = elements(spec.extent, 0, rank) / s.packing.width;
   s.unroll = power_of_two_to(std::min(kMostCode / std::max(cost, 1), kFlightBytes / 2 / own), 16);
-  share_columns(spec, cost, s);
+  if (s.skew < 0) share_columns(spec, cost, s);
   while (s.unroll > 1 && places / (s.threads * s.unroll) < kEnoughBlocks) s.unroll /= 2;
   // Few results, of which each may read a large window, are spread over the multiprocessors.
   const bool resamples = std::any_of(spec.gathers.begin(), spec.gathers.end(),

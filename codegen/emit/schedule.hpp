@@ -20,6 +20,7 @@ struct Schedule {
   Packing packing;  // pointwise and rowwise
   Tiling tiling;    // pointwise
   int skew = -1;    // the port by which packs are aligned where rows start anywhere; -1: none
+  std::int64_t places = 0;  // pointwise with such packs: of a row
   // rowwise
   int threads_per_row = 1, rows_per_block = 1;
   int blocks_per_row = 1;     // a cluster

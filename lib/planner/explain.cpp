@@ -99,8 +99,10 @@ std::string how(const PlanKernel& k) {
         get("skewed") ? ", in packs that start where memory is aligned, as rows start anywhere"
                       : "",
         moves);
+  constexpr std::string_view skewed = "; rows start anywhere, packs where memory is aligned";
   if (k.family == Family::pointwise)
-    return fmt::format("{}; a thread has {} such under way", moves, get("unroll"));
+    return fmt::format("{}; a thread has {} such under way{}", moves, get("unroll"),
+                       get("skewed") > 0 ? skewed : "");
   if (k.family != Family::rowwise) return how_contraction(k);
   if (get("rows_fastest"))
     return fmt::format("rows lie together: {} threads side by side and {} along a row; {}",
@@ -117,7 +119,7 @@ std::string how(const PlanKernel& k) {
   if (get("slots") > 0)
     s += fmt::format("; {} {} walk over the rows and sum up columns, finished by the next kernel",
                      get("slots"), get("blocks_per_row") > 1 ? "clusters" : "blocks");
-  if (get("skewed")) s += "; rows start anywhere, packs where memory is aligned";
+  if (get("skewed")) s += skewed;
   return s + "; " + moves;
 }
 

@@ -218,6 +218,35 @@ def small_matrices():
 small_matrices()
 
 
+def odd_rows():
+    """Rows that start anywhere in memory: parts of odd widths that are joined, windows of rows and
+    what rows share, in results whose packs start elsewhere."""
+    g = Graph("odd_rows_joined", "bf16")
+    for t, width in (("a", 251), ("b", 130), ("c", 7)):
+        g.tensor(t, [3, 5, width])
+    g.output(g.node("concatenate", {"IN_0": "a", "IN_1": "b", "IN_2": "c"}, "abc", axis=2))
+
+    g = Graph("odd_rows_sliced", "f16")
+    g.tensor("x", [11, 400])
+    g.tensor("z", [11, 131])
+    g.tensor("scale", [11, 1], data_type="f32")
+    g.tensor("bias", [1, 131])
+    g.slice("x", "even", [0, 3], [11, 259])
+    g.output(g.pointwise("neg", "y_even", "even"))
+    g.slice("x", "odd", [0, 269], [11, 400])
+    g.pointwise("mul", "scaled", "odd", "scale")
+    g.pointwise("add", "biased", "scaled", "bias")
+    g.output(g.pointwise("add", "y_odd", "biased", "z"), data_type="f32")
+
+    g = Graph("odd_rows_narrow", "i8", "f32", "f32")
+    g.tensor("x", [9, 1000], data_type="f32", stride=[1003, 1])
+    g.tensor("z", [9, 1000], stride=[1007, 1])
+    g.output(g.pointwise("add", "y", "x", "z"), stride=[1013, 1])
+
+
+odd_rows()
+
+
 def stepped_slices():
     g = Graph("stepped_slices", "i8", "f32", "f32")
     g.tensor("x", [9, 31, 13])

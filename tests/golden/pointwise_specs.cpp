@@ -147,11 +147,22 @@ KernelSpec every_pointwise_mode() {
   return b.spec;
 }
 
+// Rows that start anywhere become a part of longer ones.
+KernelSpec skewed_rows() {
+  SpecBuilder b(Family::pointwise, {4096, 1001});
+  const int x = b.packed("x", bf16), scale = b.load("scale", b.port("scale", f32, strided({1, 0})));
+  const int bias = b.load("bias", b.port("bias", bf16, strided({0, 1})));
+  const int product = b.op("product", M::mul, {x, scale});
+  b.store(b.op("sum", M::add, {product, bias}), b.port("y", bf16, strided({3048, 1}, 1001), true));
+  return b.spec;
+}
+
 std::vector<NamedSpec> pointwise_specs() {
   return {{"bias_relu", bias_relu()},
           {"mixed_precision", mixed_precision()},
           {"integer_mask", integer_mask()},
           {"reshape_copy", reshape_copy()},
+          {"skewed_rows", skewed_rows()},
           {"concatenate", concatenate()},
           {"dropout", dropout()},
           {"huge", huge()},

@@ -65,6 +65,22 @@ SINTER_DEVICE void fetch(const Element* base, const ClippedCoordinates<Index, Ex
     pack.load_each(from, [&](int e) { return inside_row(c, e); });
 }
 
+// What is cut out of pieces of other rows than its own as well. Pieces that reach ahead of the
+// buffer, which starts at a multiple of 16 bytes, or past the tensor's end are left alone.
+template <class Element, int width>
+struct ShiftedRow : Shifted<Element, width> {};
+template <class Access, class Element, int width, class Index, class Extent>
+SINTER_DEVICE void fetch(const Element* base, const ClippedCoordinates<Index, Extent>& c,
+                         ShiftedRow<Element, width>& pack) {
+  using Packs = Shifted<Element, width>;
+  const Index offset = locate<Access>(c).offset;
+  if (outside_row(c)) return;
+  if (offset >= 0 && !past_end<Access, width + Packs::piece / Packs::size - 1>(c))
+    pack.load(base + offset);
+  else
+    pack.load_each(base + offset, [&](int e) { return inside_row(c, e); });
+}
+
 // Asks for what `fetch` brings to come to the second-level cache.
 template <class Access, class Element, class Index, class Extent>
 SINTER_DEVICE void prefetch(const Element* base, const ClippedCoordinates<Index, Extent>& c) {

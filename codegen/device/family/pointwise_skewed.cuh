@@ -1,0 +1,66 @@
+// The pointwise family where rows start anywhere in memory: packs along the last index start where
+// Config::Skew, the access of what is written, is aligned, so that the first and the last of a row
+// may reach out of it. Loads that are aligned elsewhere are cut out of the pieces around them.
+#pragma once
+#include "sinter/device/core/clipped_pack.cuh"
+#include "sinter/device/core/math.cuh"
+
+namespace sinter::pointwise {
+
+// The place of this number; a row has Config::places of them.
+template <class Config, class Index>
+SINTER_DEVICE ClippedCoordinates<Index, typename Config::Extent> skewed_place(Index number) {
+  using Extent = typename Config::Extent;
+  constexpr int last = Extent::size - 1, width = Config::width;
+  constexpr long long places = Config::places;
+  const Index row = quotient(number, places);
+  ClippedCoordinates<Index, Extent> c;
+  unravel<0, last>(row, c);
+  c.at[last] = 0;
+  c.whole = places * width == Extent::at(last);  // every pack of every row is aligned
+  const Index skew = c.whole ? 0 : locate<typename Config::Skew>(c).offset & (width - 1);
+  c.at[last] = (number - row * static_cast<Index>(places)) * width - skew;
+  return c;
+}
+
+// `count` places; each is Config::threads after the one before it.
+template <class Config, class Body, int count, class Args, class Index>
+SINTER_DEVICE void skewed_places(const Args& args, Index first) {
+  constexpr int width = Config::width;
+  ClippedCoordinates<Index, typename Config::Extent> c[count];
+  typename Body::template Place<width> place[count];
+#pragma unroll
+  for (int u = 0; u < count; ++u) {
+    c[u] = skewed_place<Config>(first + static_cast<Index>(u * Config::threads));
+    Body::fetch(args, c[u], place[u]);
+  }
+#pragma unroll
+  for (int u = 0; u < count; ++u) {
+    Body::cut(place[u]);
+    draw_numbers<Body>(args, c[u], place[u]);
+#pragma unroll
+    for (int e = 0; e < width; ++e)
+      Body::element(args, neighbour<Config::Extent::size - 1>(c[u], e), e, place[u]);
+    Body::flush(args, c[u], place[u]);
+  }
+}
+
+template <class Config, class Body, class Args>
+SINTER_DEVICE void run_skewed(const Args& args) {
+  hardware::take_turn();
+  using Index = typename Config::Index;
+  using Extent = typename Config::Extent;
+  constexpr long long row = Extent::at(Extent::size - 1);
+  constexpr Index all = static_cast<Index>(Extent::product / row * Config::places);
+  constexpr Index block = static_cast<Index>(Config::threads) * Config::unroll;
+  const Index begin = static_cast<Index>(blockIdx.x) * block;
+  const Index first = begin + static_cast<Index>(threadIdx.x);
+  if (all % block == 0 || begin + block <= all) {
+    skewed_places<Config, Body, Config::unroll>(args, first);
+  } else {
+#pragma unroll 1
+    for (Index i = first; i < all; i += Config::threads) skewed_places<Config, Body, 1>(args, i);
+  }
+}
+
+}  // namespace sinter::pointwise
