@@ -150,13 +150,19 @@ Result<Plan> Plan::with_targets(const std::vector<std::string>& targets) const {
     auto fits = check_target(data, target);
     SINTER_TRY(fits);
   }
+  std::vector<CompileRequest> requests;
+  std::vector<PlanKernel*> kernels;
   for (auto& k : data.kernels)
     for (const auto& target : targets) {
       if (k.machine_code.count(target)) continue;
-      auto code = compile_kernel({k.source, k.entry, target});
-      SINTER_TRY(code);
-      k.machine_code[target] = std::move(*code);
+      requests.push_back({k.source, k.entry, target});
+      kernels.push_back(&k);
     }
+  auto codes = compile_kernels(requests);
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    SINTER_TRY(codes[i]);
+    kernels[i]->machine_code.emplace(requests[i].target, std::move(*codes[i]));
+  }
   return Plan{Shared<const PlanData>::make(std::move(data))};
 }
 

@@ -4,10 +4,14 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <exception>
-#include <vector>
+#include <system_error>
+#include <thread>
+#include <utility>
 
+#include "base/env.hpp"
 #include "base/target.hpp"
 #include "embed/embedded.hpp"
 #include "runtime/cache.hpp"
@@ -24,9 +28,18 @@ constexpr std::size_t kLogLines = 12, kLogBytes = 2000;
 // fast-math option: the error bounds that kernels are held to leave no room for it.
 // Without contraction of a product and a sum to one rounding, a kernel gives the same bits whether
 // its nodes are fused or not; the sums over k ask for fma themselves.
-constexpr const char* kOptions[] = {"-std=c++20", "-lineinfo", "-fmad=false",
+constexpr const char* kOptions[] = {"-std=c++20", "-fmad=false",
                                     "--device-as-default-execution-space",
                                     "--ptxas-options=-warn-spills"};
+
+// Those and what else suits. Line numbers leave the code as it is, but take 5% of the time.
+std::vector<const char*> options_for(const Nvrtc& nvrtc) {
+  std::vector<const char*> options(std::begin(kOptions), std::end(kOptions));
+  // Leaves out declarations that no kernel uses: textures and the runtime's functions.
+  if (std::pair(nvrtc.major, nvrtc.minor) >= std::pair(12, 4)) options.push_back("-minimal");
+  if (env_value("SINTER_LINE_INFO") == "on") options.push_back("-lineinfo");
+  return options;
+}
 
 Diagnostic failure(const CompileRequest& request, std::string seen) {
   return {.rule = Rule::compiler_error,
@@ -75,7 +88,7 @@ class Program {
   nvrtcResult created() const { return created_; }
   nvrtcResult compile(std::string_view target) {
     const std::string architecture = fmt::format("--gpu-architecture={}", target);
-    std::vector<const char*> options(std::begin(kOptions), std::end(kOptions));
+    std::vector<const char*> options = options_for(nvrtc_);
     options.push_back(architecture.c_str());
     return nvrtc_.compile_program(program_, static_cast<int>(options.size()), options.data());
   }
@@ -185,9 +198,34 @@ Result<std::string> compile_kernel(const CompileRequest& request) {
   SINTER_TRY(nvrtc);
   std::vector<std::string_view> parts = {request.source, request.entry, request.target,
                                          embedded_digest(), (*nvrtc)->fingerprint};
-  parts.insert(parts.end(), std::begin(kOptions), std::end(kOptions));
+  for (const char* option : options_for(**nvrtc)) parts.emplace_back(option);
   return kernel_cache().get(cache_key(parts),
                             [&] { return compile_on_large_stack(**nvrtc, request); });
+}
+
+std::vector<Result<std::string>> compile_kernels(std::span<const CompileRequest> requests) {
+  std::vector<Result<std::string>> results(requests.size(), std::string());
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t i = next++; i < requests.size(); i = next++) {
+      try {
+        results[i] = compile_kernel(requests[i]);
+      } catch (const std::exception& e) {  // would end the process from a helper thread
+        results[i] = failure(requests[i], e.what());
+      }
+    }
+  };
+  std::vector<std::thread> helpers;
+  const std::size_t wanted =
+      std::min<std::size_t>(requests.size(), std::max(1U, std::thread::hardware_concurrency()));
+  try {
+    while (helpers.size() + 1 < wanted) helpers.emplace_back(work);
+  } catch (const std::system_error&) {
+    // Fewer threads do the same work.
+  }
+  work();
+  for (auto& helper : helpers) helper.join();
+  return results;
 }
 
 }  // namespace sinter

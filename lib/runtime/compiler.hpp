@@ -1,8 +1,10 @@
 // NVRTC behind a function: source text in, machine code out. Compiles on a thread with a large
 // stack, because NVRTC recurses with the size of the source. The kernel cache stands in front.
 #pragma once
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "sinter/base/result.hpp"
 
@@ -16,6 +18,8 @@ struct CompileRequest {
 
 // The cubin, from the cache or from NVRTC.
 Result<std::string> compile_kernel(const CompileRequest& request);
+// The same for each of several, on as many threads as there are cores.
+std::vector<Result<std::string>> compile_kernels(std::span<const CompileRequest> requests);
 // From NVRTC, whatever the cache holds; nothing is kept.
 // `log`, where not null: what the compiler remarked.
 Result<std::string> compile_uncached(const CompileRequest& request, std::string* log = nullptr);

@@ -3,12 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
 #include <limits>
 #include <map>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 #include "base/target.hpp"
@@ -58,29 +54,12 @@ Status check_architecture(const PlanData& plan, const std::string& target) {
                     .fix = fmt::format("plan the graph again for {}", target)};
 }
 
-// Compiles what has no machine code, on as many threads as there are cores.
-void compile_units(std::vector<Unit*> units, std::string_view target) {
-  std::atomic<std::size_t> next{0};
-  const auto work = [&] {
-    for (std::size_t i = next++; i < units.size(); i = next++) {
-      const PlanKernel& k = *units[i]->kernel;
-      try {
-        units[i]->compiled = compile_kernel({k.source, k.entry, target});
-      } catch (const std::exception& e) {  // would end the process from a helper thread
-        units[i]->compiled = Diagnostic{.rule = Rule::compiler_error, .seen = e.what()};
-      }
-    }
-  };
-  std::vector<std::thread> helpers;
-  const std::size_t wanted =
-      std::min<std::size_t>(units.size(), std::max(1U, std::thread::hardware_concurrency()));
-  try {
-    while (helpers.size() + 1 < wanted) helpers.emplace_back(work);
-  } catch (const std::system_error&) {
-    // Fewer threads do the same work.
-  }
-  work();
-  for (auto& helper : helpers) helper.join();
+// Compiles what has no machine code.
+void compile_units(const std::vector<Unit*>& units, std::string_view target) {
+  std::vector<CompileRequest> requests;
+  for (const Unit* u : units) requests.push_back({u->kernel->source, u->kernel->entry, target});
+  auto compiled = compile_kernels(requests);
+  for (std::size_t i = 0; i < units.size(); ++i) units[i]->compiled = std::move(compiled[i]);
 }
 
 Diagnostics compile_failure(const Unit& unit, std::string_view target) {
@@ -120,7 +99,7 @@ std::map<UnitKey, Unit> make_units(const PlanData& plan, const std::string& targ
     else
       to_compile.push_back(&at->second);
   }
-  if (!to_compile.empty()) compile_units(std::move(to_compile), target);
+  if (!to_compile.empty()) compile_units(to_compile, target);
   return units;
 }
 

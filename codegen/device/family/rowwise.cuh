@@ -222,20 +222,31 @@ struct Rows {
       (Phases::fetch_weights(args, at(some_row(), i, whole_at(k)), place[k]), ...);
     });
   }
+  // Before the first phase of a row.
+  template <class... Phases>
+  SINTER_DEVICE void begin(Index block) {
+    take(block);
+    fetch_rows(block, of_row);
+    if constexpr (resident) fetch<Phases...>(block, place);
+    if constexpr (resident && Config::prefetch) fetch_weights<Phases...>();
+  }
 
   // What a phase fetches itself, for some places from the k-th on: loads do not pass the stores of
   // the places before.
   static constexpr int together = each <= 4 && each > 0 ? each : 2;
   template <class Phase>
   SINTER_DEVICE void fetch_late(int k) {
+    constexpr bool rows_too = has_columns && !Config::ahead;  // not only weights
+    if constexpr (rows_too || !Config::prefetch)
 #pragma unroll
-    for (int j = k; j < k + together && j < each; ++j) {
-      const Index i = threads.lane + j * lanes;
-      if (i >= places) continue;
-      const Coord c = at(row[0], i, whole_at(j));
-      if constexpr (has_columns && !Config::ahead) Phase::fetch(args, c, place[j]);
-      if constexpr (!Config::prefetch) Phase::fetch_weights(args, c, place[j]);
-    }
+      for (int n = 0; n < together; ++n) {
+        const int j = k + n;
+        const Index i = threads.lane + j * lanes;
+        if (j >= each || i >= places) continue;
+        const Coord c = at(row[0], i, whole_at(j));
+        if constexpr (rows_too) Phase::fetch(args, c, place[j]);
+        if constexpr (!Config::prefetch) Phase::fetch_weights(args, c, place[j]);
+      }
   }
 
   // All that a phase needs at the row's i-th place.
@@ -430,27 +441,32 @@ struct Rows {
   }
 };
 
-// What a thread has of as many rows.
+// What a thread has of as many rows of successive blocks, worked on side by side.
 template <class Row, int count>
-struct Several {
-  Row first;
+struct Several : Row {
   Several<Row, count - 1> others;
 
   template <class Args>
-  SINTER_DEVICE Several(const Args& args) : first(args), others(args) {}
-  // Calls f(row, number) for each of them.
-  template <class F>
-  SINTER_DEVICE void each(const F& f, int number = 0) {
-    f(first, number);
-    others.each(f, number + 1);
+  SINTER_DEVICE Several(const Args& args) : Row(args), others(args) {}
+  template <class... Phases>
+  SINTER_DEVICE void prefetch(typename Row::Index block) {
+    Row::template prefetch<Phases...>(block);
+    others.template prefetch<Phases...>(block + 1);
+  }
+  template <class... Phases>
+  SINTER_DEVICE void begin(typename Row::Index block) {
+    Row::template begin<Phases...>(block);
+    others.template begin<Phases...>(block + 1);
+  }
+  template <class Phase>
+  SINTER_DEVICE void run_phase() {
+    Row::template run_phase<Phase>();
+    others.template run_phase<Phase>();
   }
 };
 template <class Row>
-struct Several<Row, 0> {
-  template <class Args>
-  SINTER_DEVICE Several(const Args&) {}
-  template <class F>
-  SINTER_DEVICE void each(const F&, int) {}
+struct Several<Row, 1> : Row {
+  using Row::Row;
 };
 
 template <class Config, class Place, class RowPlace, class All, class Columns = NoColumns,
@@ -461,26 +477,17 @@ SINTER_DEVICE void run(List<Phases...>, const Args& args) {
   static_assert(count == 1 || (Config::threads_per_row <= 32 && R::resident && !R::across &&
                                Config::slots == 0));
   Several<R, count> rows(args);
-  rows.first.threads.arrive();
-  const auto first = static_cast<typename Config::Index>(blockIdx.x / Config::blocks_per_row);
+  rows.threads.arrive();
+  const auto block = static_cast<typename Config::Index>(blockIdx.x / Config::blocks_per_row);
   if constexpr (hardware::kernels_overlap && Config::early > 0 && R::resident)
-    if (blockIdx.x < Config::early)
-      rows.each([&](R& r, int i) { r.template prefetch<Phases...>(first * count + i); });
+    if (blockIdx.x < Config::early) rows.template prefetch<Phases...>(block * count);
   hardware::take_turn();
   if constexpr (Config::slots > 0) {
-    rows.first.template walk<Phases...>();
+    rows.template walk<Phases...>();
   } else {
     if (R::blocks < Config::blocks_per_row && blockIdx.x % Config::blocks_per_row != 0) return;
-    rows.each([&](R& r, int i) {
-      r.take(first * count + i);
-      r.fetch_rows(first * count + i, r.of_row);
-      if constexpr (R::resident) r.template fetch<Phases...>(first * count + i, r.place);
-      if constexpr (R::resident && Config::prefetch) r.template fetch_weights<Phases...>();
-    });
-    const auto run = [&]<class Phase>(Phase*) {
-      rows.each([](R& r, int) { r.template run_phase<Phase>(); });
-    };
-    (run(static_cast<Phases*>(nullptr)), ...);
+    rows.template begin<Phases...>(block * count);
+    (rows.template run_phase<Phases>(), ...);
   }
 }
 
