@@ -148,7 +148,7 @@ std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Sched
                          {"settle", e.settle, true},
                          {"prefetch", e.prefetch, true},
                          {"ahead", e.ahead, true},
-                         {"rotate", e.rotate, true},
+                         {"rotate", e.rotate},
                          {"n_fastest", e.n_fastest, true}});
       return c;
     }

@@ -203,6 +203,7 @@ void use_tensor_cores(const TensorCores& e, Schedule& s) {
   s.grid = e.grid;
   s.packing = e.packing;
   s.unroll = e.unroll;
+  s.least_blocks = e.blocks;
 }
 
 void use_mma(const Mma& e, Schedule& s) {
@@ -307,8 +308,7 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
   kernel.entry =
       fmt::format("{}_{:08x}", entry_stem(spec),
                   static_cast<std::uint32_t>(XXH3_64bits(digested.data(), digested.size()) >> 32));
-  const std::string blocks = schedule.tensor_cores ? ", 1"
-                             : schedule.least_blocks > 1
+  const std::string blocks = schedule.tensor_cores || schedule.least_blocks > 1
                                  ? fmt::format(", {}", schedule.least_blocks)
                                  : "";
   out.line("extern \"C\" __global__ __launch_bounds__(Config::threads{}){}", blocks,

@@ -127,7 +127,7 @@ Packing choose_packing(const KernelSpec& spec, int dim, int widest, bool streams
     if (!used[i] || common_step(spec, p.access, dim, 1) != p.together) continue;
     least = std::min(least, p.together * info(p.type).bytes);
     most = std::max(most, p.together * info(p.type).bytes);
-    if (p.written) most_written = std::max(most_written, info(p.type).bytes);
+    if (p.written) most_written = std::max(most_written, p.together * info(p.type).bytes);
   }
   // Results that are reduced and not stored have no port here.
   if (spec.family == Family::contraction && !spec.columns.empty()) least = std::min(least, 4);

@@ -167,9 +167,10 @@ void share_columns(const KernelSpec& spec, int cost, Schedule& s) {
 }
 
 // Whether some port moves by so little that packs which start where memory is aligned are better.
-// Short rows have too many ends.
+// Short rows have too many ends. (Rows of 258 bytes, copied on an H200: 12.4 us by elements, 13.6
+// by packs; columns of 1001 to 3003, joined: 74.7 and 56.3.)
 bool moves_narrowly(const KernelSpec& spec, const Packing& packing) {
-  constexpr std::int64_t kShortRow = 256;  // bytes
+  constexpr std::int64_t kShortRow = 512;  // bytes
   constexpr int kNarrowMove = 2;
   const std::vector<bool> used = reached_ports(spec);
   for (std::size_t i = 0; i < used.size(); ++i) {

@@ -46,9 +46,9 @@ struct TensorCores {
   int unroll = 1;         // of the epilogue
   bool prefetch = false;  // what the epilogue reads of the tile comes to the cache early
   bool ahead = false;     // and to registers while the slab before leaves
-  bool rotate = false;    // tiles start at different places of k
+  int rotate = 0;         // steps of k by which neighbouring tiles start apart
   int producer_registers = 40, consumer_registers = 232;
-  int threads = 384;
+  int threads = 384, blocks = 1;  // of a multiprocessor
   std::uint32_t grid = 1, shared_bytes = 0;
   Packing packing;          // of the epilogue
   double microseconds = 0;  // estimated

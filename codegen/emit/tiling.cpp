@@ -155,13 +155,14 @@ void choose_tile(const KernelSpec& spec, const Pair& pair, int width, Tiling& t)
     if (n > usual && tiles() < kFewBlocks) rows = usual;
     grow();
   }
-  // Of matrices that leave room, as many as there is room for, and about as many in every block.
+  // Of matrices that leave room, as many as half of it holds, and about as many in every block. (32
+  // x 32 of bf16 on an H200: 133.4 us for 131,072 of them where they fill a tile, 131.7 with half.)
   if (rows == n && columns == m && kFewTogether * rows * columns <= most) {
     const auto of_equal_blocks = [&](std::int64_t room) {
       const std::int64_t blocks = (matrices + room - 1) / room;
       return (matrices + blocks - 1) / blocks;
     };
-    for (std::int64_t room = std::max(1, most / (rows * columns)); room > 0; --room) {
+    for (std::int64_t room = std::max(1, most / 2 / (rows * columns)); room > 0; --room) {
       together = of_equal_blocks(room);
       if (tiles() >= kEnoughBlocks) break;
     }

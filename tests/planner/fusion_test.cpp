@@ -270,6 +270,41 @@ TEST_CASE("as many blocks sum up columns as pay") {
   CHECK(slots(4096, 24584) == 0);  // a kernel of their own sums up so many columns
 }
 
+TEST_CASE("gradients of long rows belong to clusters, where there are any") {
+  const auto walk = [](std::int64_t columns, std::string_view architecture) {
+    Graph g{{.io = bf16}};
+    const auto x = g.tensor({.name = "x", .dim = {4096, columns}}),
+               dy = g.tensor({.name = "dy", .dim = {4096, columns}}),
+               scale = g.tensor({.name = "scale", .dim = {1, columns}}),
+               row = g.tensor({.name = "row", .dim = {4096, 1}, .data_type = f32});
+    const auto d = layernorm_backward(dy, x, scale, row, row);
+    g.output(d.dx, "dx");
+    g.output(d.dscale, "dscale");
+    g.output(d.dbias, "dbias");
+    const KernelSpec spec = partition(*lower(g).graph, true, architecture).kernels[0];
+    const Schedule s = choose_schedule(spec, architecture);
+    CHECK(s.grid == spec.slots * s.blocks_per_row);
+    CHECK(s.rows_per_block % spec.rows_beside == 0);
+    return s;
+  };
+  CHECK(walk(5120, "sm_90a").rows_per_block == 2);  // side by side
+  CHECK(walk(12288, "sm_90a").blocks_per_row == 1);
+  CHECK(walk(18432, "sm_90a").blocks_per_row == 4);
+  CHECK(walk(18432, "").blocks_per_row == 1);
+}
+
+TEST_CASE("sums of what is expensive to compute are held by more threads") {
+  const auto threads = [](const auto& make) {
+    Graph g{{.io = bf16}};
+    g.output(make(g.tensor({.name = "x", .dim = {64, 256, 4096}})), "y");
+    return choose_schedule(plan(g).partition.kernels[0], "sm_90a").threads;
+  };
+  CHECK(threads([](const Tensor& x) { return softmax(x, {.axis = 1}); }) == 512);
+  CHECK(threads([](const Tensor& x) {
+          return x - reduction(x, ReductionMode::max, {64, 1, 4096});
+        }) == 256);
+}
+
 TEST_CASE("a node that needs a column's total does not join its kernel") {
   Graph g;
   auto x = g.tensor({.name = "x", .dim = {64, 32}});
@@ -410,7 +445,7 @@ TEST_CASE("pixels that are shuffled into a larger image are written in pairs") {
   const auto written = std::find_if(k.ports.begin(), k.ports.end(),
                                     [](const KernelPort& port) { return port.written; });
   CHECK(written->together == 2);
-  CHECK(choose_schedule(k).packing.width == 8);
+  CHECK(choose_schedule(k).packing.width == 4);
 }
 
 TEST_CASE("threads have several short rows under way, where rows do not stay") {

@@ -161,6 +161,24 @@ TEST_CASE("products of 8-bit integers are summed in 32 bits, as many as these ho
   }
 }
 
+TEST_CASE("few rows stream the weights: they start apart, and the narrowest leave room") {
+  const auto engine = [](std::int64_t m, std::int64_t n, std::int64_t k) {
+    const auto plan = plan_tensor_cores(for_sm_90a(*matmul_graph(m, n, k)).kernels[0], {});
+    REQUIRE(plan);
+    return plan->engine;
+  };
+  const TensorCores eight = engine(8, 8192, 8192);
+  CHECK(eight.blocks == 2);
+  CHECK(2 * (eight.shared_bytes + 1024) <= 228 << 10);
+  CHECK(128 * (eight.producer_registers + eight.consumer_registers) <= 65536 / 2);
+  CHECK(engine(8, 4096, 4096).blocks == 1);  // misses the stages
+  CHECK(engine(64, 8192, 8192).rotate > 0);
+  const TensorCores split = engine(64, 4096, 14336);
+  CHECK(split.tile.split == 2);
+  CHECK(split.rotate == 0);
+  CHECK(engine(4096, 4096, 4096).rotate == 0);
+}
+
 TEST_CASE("totals of the result are part of the kernel and finished by small ones") {
   for (const bool convolution : {false, true}) {
     auto g = Shared<Graph>::make(GraphOptions{.io = bf16});

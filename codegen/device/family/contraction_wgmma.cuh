@@ -136,7 +136,7 @@ SINTER_DEVICE void produce(const Args& args, unsigned shared, int rank) {
     P::set_batch(c, place.batch);
     const int first_step = S::first_step(rank), end_step = S::end_step(rank),
               count = end_step - first_step;
-    int step = first_step + (Config::rotate ? tile % count * 5 % count : 0);
+    int step = first_step + (Config::rotate > 0 ? tile % count * Config::rotate % count : 0);
 #pragma unroll 1
     for (int i = 0; i < count; ++i, turn.advance()) {
       const unsigned stage = shared + turn.stage * S::stage_bytes,

@@ -32,7 +32,7 @@ struct Config {
   static constexpr bool settle = true;
   static constexpr bool prefetch = false;
   static constexpr bool ahead = false;
-  static constexpr bool rotate = false;
+  static constexpr int rotate = 0;
   static constexpr bool n_fastest = true;
   struct AAccess : sinter::Strided { using Stride = sinter::Dims<0, 4096, 1>; };
   struct BAccess : sinter::Strided { using Stride = sinter::Dims<4096, 0, 1>; };
@@ -86,6 +86,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1) SINTER_CLUSTER(Config::cluster_m * Config::cluster_n * Config::split)
-void sinter_contraction_7340af36(const __grid_constant__ Args args) {
+void sinter_contraction_b717ca76(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args);
 }

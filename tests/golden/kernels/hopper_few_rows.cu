@@ -32,7 +32,7 @@ struct Config {
   static constexpr bool settle = false;
   static constexpr bool prefetch = false;
   static constexpr bool ahead = false;
-  static constexpr bool rotate = true;
+  static constexpr int rotate = 5;
   static constexpr bool n_fastest = false;
   struct TokenAccess : sinter::Strided { using Stride = sinter::Dims<0, 8192, 1>; };
   struct WeightAccess : sinter::Strided { using Stride = sinter::Dims<1, 0, 1024>; };
@@ -86,6 +86,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1) SINTER_CLUSTER(Config::cluster_m * Config::cluster_n * Config::split)
-void sinter_contraction_7d5cf447(const __grid_constant__ Args args) {
+void sinter_contraction_1886e9f2(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args);
 }

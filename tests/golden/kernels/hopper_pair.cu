@@ -34,7 +34,7 @@ struct Config {
   static constexpr bool settle = false;
   static constexpr bool prefetch = true;
   static constexpr bool ahead = false;
-  static constexpr bool rotate = false;
+  static constexpr int rotate = 0;
   static constexpr bool n_fastest = true;
   struct AAccess : sinter::Strided { using Stride = sinter::Dims<520, 0, 1>; };
   struct GateAccess : sinter::Strided { using Stride = sinter::Dims<0, 520, 1>; };
@@ -125,6 +125,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_swish_fwd_mul_add_efbeb442(const __grid_constant__ Args args) {
+void sinter_contraction_swish_fwd_mul_add_d49e651d(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB2, Body>(args);
 }

@@ -33,7 +33,7 @@ struct Config {
   static constexpr bool settle = false;
   static constexpr bool prefetch = true;
   static constexpr bool ahead = true;
-  static constexpr bool rotate = false;
+  static constexpr int rotate = 0;
   static constexpr bool n_fastest = true;
   struct AAccess : sinter::Strided { using Stride = sinter::Dims<520000, 520, 0, 1>; };
   struct BAccess : sinter::Strided { using Stride = sinter::Dims<0, 0, 520, 1>; };
@@ -104,6 +104,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1) SINTER_CLUSTER(Config::cluster_m * Config::cluster_n * Config::split)
-void sinter_contraction_add_relu_fwd_e7a53cba(const __grid_constant__ Args args) {
+void sinter_contraction_add_relu_fwd_4efa70d7(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args);
 }

@@ -5,14 +5,14 @@ struct Config {
   using Index = int;
   using Extent = sinter::Dims<131072, 32, 32>;
   static constexpr int threads = 512;
-  static constexpr int unroll = 4;
+  static constexpr int unroll = 2;
   static constexpr int width = 8;
   static constexpr int along = 2;
   static constexpr int across = 1;
   static constexpr int tile_along = 32;
   static constexpr int tile_across = 32;
   static constexpr int through = 0;
-  static constexpr int tile_through = 16;
+  static constexpr int tile_through = 8;
   static constexpr int lanes = 4;
   static constexpr bool staged_loads = true;
   static constexpr bool staged_stores = false;
@@ -59,6 +59,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_copy_0524dc28(const __grid_constant__ Args args) {
+void sinter_copy_817888ba(const __grid_constant__ Args args) {
   sinter::tiled::run<Config, Body, Staged>(args);
 }
