@@ -91,7 +91,7 @@ bool hold_across(const KernelSpec& spec, double columns, Schedule& s) {
   };
   // Other bodies rather take more threads that hold half as much: 100 instead of 116 us for that
   // softmax, and 0.15 s less to compile.
-  if (!light && try_threads({256, 512, 1024}, kBytes / 2)) return true;
+  if (!light && !computes_doubles(spec) && try_threads({256, 512, 1024}, kBytes / 2)) return true;
   return try_threads({256, 512}, kBytes);
 }
 
@@ -403,8 +403,9 @@ double registers_with(int threads) {
 // slots as pay (columns.cpp): fewer than there are multiprocessors, or some on each, which then
 // share its threads.
 void schedule_columns(const KernelSpec& spec, std::string_view architecture, Schedule& s) {
-  // Shared memory of a multiprocessor: what a block may have on every GPU, and on sm_90a.
-  const int ring_bytes = architecture == "sm_90a" ? 200 << 10 : 80 << 10;
+  // For the rings of a multiprocessor's blocks, beside what their totals take: on sm_90a, and what
+  // every GPU has.
+  const int ring_bytes = architecture == "sm_90a" ? 192 << 10 : 80 << 10;
   constexpr double kLeastBusy = 0.85;      // of a row's warps
   constexpr double kFewNumbers = 20;       // that a thread holds beside what else it needs
   constexpr std::size_t kLittleCode = 24;  // statements
@@ -423,9 +424,7 @@ void schedule_columns(const KernelSpec& spec, std::string_view architecture, Sch
   const PlaceBytes bytes = place_bytes(spec, s.packing);
   const double numbers = s.packing.width * static_cast<double>(spec.columns.size()) +
                          (bytes.row + bytes.weights) / 4;  // of a place
-  const bool doubles = std::any_of(spec.columns.begin(), spec.columns.end(), [](const auto& c) {
-    return c.arithmetic == DataType::f64;  // take twice the registers
-  });
+  const bool doubles = spec.sums_doubles();                // take twice the registers
   // A short row's places go to neighbouring threads of one warp, which need no barrier; so do those
   // of a longer one whose warps would idle, to half as many threads. (Gradients of 517 and 777
   // columns on an H200: 61 -> 34 us and 42 -> 34; of 1001, which 126 of 128 threads take: 33
@@ -450,7 +449,9 @@ void schedule_columns(const KernelSpec& spec, std::string_view architecture, Sch
   const bool fewer = several && places > kMany &&
                      std::ceil(places / static_cast<double>(kFewer)) * numbers + kBesideHeld <=
                          registers_with(kFewer);
-  const double threads = std::min(together / walkers, fewer ? kFewer : 1024.0);
+  // A block has at most 1024, of the rows that it takes side by side.
+  const double most = fewer ? kFewer : std::floor(1024 / beside / 32) * 32,
+               threads = std::min(together / walkers, most);
   s.threads_per_row = threads_for(places, std::ceil(places / (one_warp ? 32 : threads)));
   const int least = std::max(1, 32 / s.threads_per_row);  // rows of a warp
   s.rows_per_block =

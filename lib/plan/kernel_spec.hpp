@@ -13,6 +13,7 @@
 //                is the epilogue, run once an element of (batch, m, n). Its values may also be
 //                reduced over all of m, of n or of both, in parts of 16 rows or columns.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
@@ -195,6 +196,11 @@ struct KernelSpec {
   GroupedRows rows;
 
   bool two_products() const { return !b2.statements.empty(); }
+  // Down the columns.
+  bool sums_doubles() const {
+    return std::any_of(columns.begin(), columns.end(),
+                       [](const auto& c) { return c.arithmetic == DataType::f64; });
+  }
   std::array<Body*, 4> bodies() { return {&body, &a, &b, &b2}; }
   std::array<const Body*, 4> bodies() const { return {&body, &a, &b, &b2}; }
 };

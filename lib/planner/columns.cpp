@@ -95,8 +95,10 @@ struct Walk {
   std::int64_t slots = 0;  // walkers: blocks or, of long rows, clusters; each has partial results
   int rows_beside = 1;     // that one block takes
 };
-Walk choose_walk(std::int64_t rows, std::int64_t columns, std::size_t reductions,
-                 std::string_view architecture) {
+Walk choose_walk(const KernelSpec& spec, std::string_view architecture) {
+  const std::int64_t rows = count(spec.extent, 0, spec.kept),
+                     columns = count(spec.extent, spec.kept, spec.extent.size());
+  const std::size_t reductions = spec.columns.size();
   constexpr std::int64_t one = 1, large_block = 8192;  // elements that a block takes at once
   constexpr std::int64_t few_steps = 64;               // each gets a block of its own
   // Rows that start anywhere are walked over in kinds that start alike, of equal numbers of slots;
@@ -126,10 +128,10 @@ Walk choose_walk(std::int64_t rows, std::int64_t columns, std::size_t reductions
   // 264 slots, 39.3 with 132; of 1152 columns, 69 with 396 and 67 with 132.) Four are two, though:
   // 100.6 and 99.1 us for 65536 x 1024.
   const std::int64_t blocks = walk.slots / kMultiprocessors;
-  const bool light = reductions == 1;  // may have more threads than a block can
-  if (blocks > 2 && a_multiprocessor == 4)
+  const bool together = !spec.sums_doubles();  // have the registers
+  if (blocks > 2 && a_multiprocessor == 4 && together)
     walk = {2 * kMultiprocessors, 2};
-  else if (blocks > 1 && !light)
+  else if (blocks > 1 && reductions > 1 && together)
     walk = {kMultiprocessors, static_cast<int>(blocks)};
   if (walk.slots >= kinds) walk.slots = walk.slots / kinds * kinds;
   return walk;
@@ -137,9 +139,7 @@ Walk choose_walk(std::int64_t rows, std::int64_t columns, std::size_t reductions
 
 std::vector<KernelSpec> finish_columns(KernelSpec spec, std::string_view architecture,
                                        Temporaries& temporaries) {
-  const Walk walk = choose_walk(count(spec.extent, 0, spec.kept),
-                                count(spec.extent, spec.kept, spec.extent.size()),
-                                spec.columns.size(), architecture);
+  const Walk walk = choose_walk(spec, architecture);
   spec.slots = walk.slots;
   spec.rows_beside = walk.rows_beside;
   const int rank = spec.extent.size();

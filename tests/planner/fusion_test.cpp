@@ -271,8 +271,8 @@ TEST_CASE("as many blocks sum up columns as pay") {
 }
 
 TEST_CASE("gradients of long rows belong to clusters, where there are any") {
-  const auto walk = [](std::int64_t columns, std::string_view architecture) {
-    Graph g{{.io = bf16}};
+  const auto walk = [](std::int64_t columns, std::string_view architecture, DataType type = bf16) {
+    Graph g{{.io = type, .intermediate = type == f64 ? f64 : f32}};
     const auto x = g.tensor({.name = "x", .dim = {4096, columns}}),
                dy = g.tensor({.name = "dy", .dim = {4096, columns}}),
                scale = g.tensor({.name = "scale", .dim = {1, columns}}),
@@ -285,21 +285,28 @@ TEST_CASE("gradients of long rows belong to clusters, where there are any") {
     const Schedule s = choose_schedule(spec, architecture);
     CHECK(s.grid == spec.slots * s.blocks_per_row);
     CHECK(s.rows_per_block % spec.rows_beside == 0);
+    CHECK(s.threads <= 1024);
     return s;
   };
+  for (std::int64_t columns : {257, 640, 1152, 1280, 2052, 2304, 2560, 2730, 4100})
+    for (DataType type : {bf16, f32, f64, f8e4m3}) walk(columns, "sm_90a", type);
   CHECK(walk(5120, "sm_90a").rows_per_block == 2);  // side by side
+  CHECK(walk(5120, "sm_90a", f64).rows_per_block == 1);
   CHECK(walk(12288, "sm_90a").blocks_per_row == 1);
   CHECK(walk(18432, "sm_90a").blocks_per_row == 4);
   CHECK(walk(18432, "").blocks_per_row == 1);
 }
 
 TEST_CASE("sums of what is expensive to compute are held by more threads") {
-  const auto threads = [](const auto& make) {
-    Graph g{{.io = bf16}};
+  const auto threads = [](const auto& make, GraphOptions options = {.io = bf16}) {
+    Graph g{options};
     g.output(make(g.tensor({.name = "x", .dim = {64, 256, 4096}})), "y");
     return choose_schedule(plan(g).partition.kernels[0], "sm_90a").threads;
   };
-  CHECK(threads([](const Tensor& x) { return softmax(x, {.axis = 1}); }) == 512);
+  const auto normalised = [](const Tensor& x) { return softmax(x, {.axis = 1}); };
+  CHECK(threads(normalised) == 512);
+  // More would need more shared memory than every GPU has.
+  CHECK(threads(normalised, {.io = f8e4m3, .intermediate = f64, .compute = f64}) <= 512);
   CHECK(threads([](const Tensor& x) {
           return x - reduction(x, ReductionMode::max, {64, 1, 4096});
         }) == 256);

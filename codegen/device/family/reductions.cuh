@@ -236,9 +236,9 @@ struct RowThreads {
     return chain[0];
   }
   // A row of whole warps waits for no other.
-  static constexpr bool apart_from_others = !rows_fastest && rows > 1 && rows < 16 && lanes % 32 == 0;
+  static constexpr bool alone = !rows_fastest && rows > 1 && rows < 16 && lanes % 32 == 0;
   SINTER_DEVICE void meet() const {
-    if constexpr (apart_from_others)
+    if constexpr (alone)
       hardware::meet<lanes>(row + 1);
     else
       __syncthreads();
@@ -305,8 +305,8 @@ struct RowThreads {
   // Combines the lanes' partials of the reductions of a phase, for `count` rows each, always in the
   // same order; every lane gets the totals of its row. Within a warp by exchange, across warps
   // through shared memory, where one barrier serves all reductions. All threads of the block must
-  // call. `turn` counts the uses of the buffers: two take turns, so that no barrier stands between
-  // two calls.
+  // call; those of a row of whole warps wait for their own alone. `turn` counts the uses of the
+  // buffers: two take turns, so that no barrier stands between two calls.
   template <int phase, int count, class All>
   SINTER_DEVICE void total(const All& all, Totals<count, All>& mine, int& turn) const {
     const auto each = [&](const auto& f) {

@@ -20,8 +20,8 @@
 //
 // With Config::slots, values are also reduced down the columns: as many blocks (of long rows,
 // clusters) walk over the rows, every thread keeps the running results of its columns, and each
-// block writes them once at its end. With Config::ahead the next row is fetched while one is worked on: to registers, or, with
-// Config::ring, so many rows to shared memory.
+// block writes them once at its end. With Config::ahead the next row is fetched while one is worked
+// on: to registers, or, with Config::ring, so many rows to shared memory.
 //
 // With Config::skewed, rows start anywhere in memory: a row's places start where Config::Skew, the
 // access of what moves by packs, is aligned. The first and the last two may reach out of the row;
@@ -116,6 +116,7 @@ struct Rows {
     return n;
   }
   static constexpr Index kinds = count_kinds();
+  static_assert(Config::threads <= 1024);
   static_assert(!has_columns || (Config::slots % kinds == 0 && blocks == Config::blocks_per_row));
   static constexpr Index block_rows = static_cast<Index>(Config::rows_per_block) * states;
   SINTER_DEVICE Index row_number(Index block, int s) const {
