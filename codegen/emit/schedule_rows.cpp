@@ -424,7 +424,8 @@ void schedule_columns(const KernelSpec& spec, std::string_view architecture, Sch
   const PlaceBytes bytes = place_bytes(spec, s.packing);
   const double numbers = s.packing.width * static_cast<double>(spec.columns.size()) +
                          (bytes.row + bytes.weights) / 4;  // of a place
-  const bool doubles = spec.sums_doubles();                // take twice the registers
+  // Sums of doubles take twice the registers.
+  const bool doubles = spec.sums_doubles();
   // A short row's places go to neighbouring threads of one warp, which need no barrier; so do those
   // of a longer one whose warps would idle, to half as many threads. (Gradients of 517 and 777
   // columns on an H200: 61 -> 34 us and 42 -> 34; of 1001, which 126 of 128 threads take: 33
@@ -466,7 +467,7 @@ void schedule_columns(const KernelSpec& spec, std::string_view architecture, Sch
   // Weights stay in registers where these suffice; a row's values are computed again from its packs
   // where they would not fit beside those.
   const double each = std::ceil(places / s.threads_per_row),
-               registers = registers_with(s.threads * std::max(1, s.least_blocks));
+               registers = registers_with(s.threads * s.least_blocks);
   s.prefetch = each * numbers + kBesideHeld <= registers;
   s.renew = each * (numbers + bytes.values) + kBesideValues > registers;
   const int slot_bytes = s.threads * static_cast<int>(each) * bytes_ahead(spec, s.packing);

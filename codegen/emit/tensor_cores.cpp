@@ -16,7 +16,6 @@ namespace {
 constexpr int kLine = 128;         // bytes of k in a stage
 constexpr int kLooseBytes = 1024;  // lost where the ring starts at a multiple of 1024
 constexpr int kBarrierBytes = 16;  // two of a stage
-constexpr int kSharedBytes = 232448, kHalfShared = 115712;  // of one block, of each of two
 constexpr std::int64_t kMostExtent = std::int64_t{1} << 31;
 
 // All indices of m and n but the innermost become batch indices: a tile then lies in two of them.
@@ -133,8 +132,10 @@ double tiles_of(const Problem& p, const Tile& t) {
 int stage_bytes(const Tile& t) { return (t.m + t.n) * kLine + kBarrierBytes; }
 // Of shared memory besides the stages.
 int fixed_bytes(const Tile& t) { return kLooseBytes + t.consumers * 4 * kSlabBytes; }
-int stages_that_fit(const Tile& t, int shared) {
-  return (shared - fixed_bytes(t)) / stage_bytes(t);
+// `blocks` share a multiprocessor, which keeps some for each.
+int stages_that_fit(const Tile& t, int blocks) {
+  constexpr int kShared = 228 << 10, kKept = 1 << 10;
+  return (kShared / blocks - kKept - fixed_bytes(t)) / stage_bytes(t);
 }
 
 constexpr int kNarrow = 32;
@@ -143,14 +144,16 @@ constexpr int kRoomy = 128;  // sums of a thread that leave registers for many p
 int rows_of_consumer(const Tile& t) { return t.alternate ? t.m : t.m / t.consumers; }
 int sums_per_thread(const Tile& t) { return rows_of_consumer(t) / 64 * t.n / 2; }
 
-// Where one round of the narrowest tiles streams A, a block leaves half of its multiprocessor to
-// the next kernel's, which then is ready when this one ends. (8 x 8192 x 8192 of bf16 on an
-// H200: 32.1 us with 12 stages and the multiprocessor alone, 31.6 with 10 and half of it. Short
+// Blocks that fit on a multiprocessor. Where one round of the narrowest tiles streams A, one leaves
+// room for the next kernel's, which then is ready when this one ends. (8 x 8192 x 8192 of bf16 on
+// an H200: 32.1 us with 12 stages and the multiprocessor alone, 31.6 with 10 and half of it. Short
 // sums miss the stages: 10.1 and 10.6 us for 8 x 4096 x 4096.)
-bool leaves_room(const Problem& p, const Tile& t) {
+int blocks_that_fit(const Problem& p, const Tile& t) {
   constexpr int kNarrowest = 8, kManySteps = 96;
-  return t.n == kNarrowest && t.consumers == 1 && t.split == 1 &&
-         tiles_of(p, t) <= kMultiprocessors && p.depth * p.bytes >= kManySteps * kLine;
+  const bool leaves_room = t.n == kNarrowest && t.consumers == 1 && t.split == 1 &&
+                           tiles_of(p, t) <= kMultiprocessors &&
+                           p.depth * p.bytes >= kManySteps * kLine;
+  return leaves_room ? 2 : 1;
 }
 
 // Clusters of so many blocks that run at once: their blocks lie in one group of multiprocessors, of
@@ -242,8 +245,7 @@ std::string problem_text(const Problem& p, const TensorCores& e, const KernelSpe
 std::vector<Tile> ranked_tiles(const Problem& p, bool settle) {
   std::vector<std::pair<double, Tile>> tiles;
   const auto consider = [&](Tile t) {
-    const int shared = leaves_room(p, t) ? kHalfShared : kSharedBytes;
-    t.stages = std::min(stages_that_fit(t, shared), t.consumers == 1 ? 12 : 7);
+    t.stages = std::min(stages_that_fit(t, blocks_that_fit(p, t)), t.consumers == 1 ? 12 : 7);
     if (!legal(p, t) || (settle && !room_to_settle(t))) return;
     tiles.push_back({estimate(p, t), t});
   };
@@ -408,10 +410,8 @@ std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const T
   const int kept = sums_per_thread(t) * (e.settle ? 3 : 1) + (e.ahead ? 64 : 0);
   e.producer_registers = kept >= 192 ? 24 : 40;
   e.consumer_registers = t.consumers == 1 ? 248 : kept >= 192 ? 240 : 232;
-  if (leaves_room(p, t)) {
-    e.blocks = 2;
-    e.consumer_registers = 216;  // with the producer's, half of all
-  }
+  e.blocks = blocks_that_fit(p, t);
+  if (e.blocks > 1) e.consumer_registers = 216;  // with the producer's, half of all
   const int cluster = t.cluster_m * t.cluster_n;
   e.grid =
       static_cast<std::uint32_t>(t.split > 1 ? tiles * t.split : balanced_grid(tiles, cluster));

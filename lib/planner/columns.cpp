@@ -104,15 +104,15 @@ Walk choose_walk(const KernelSpec& spec, std::string_view architecture) {
   // Rows that start anywhere are walked over in kinds that start alike, of equal numbers of slots;
   // fewer slots than kinds are left as they are, and the rows' elements move one by one. (Short
   // rows do that anyway, but 65536 x 127 takes 21 us with 128 slots and took 27 with 132.)
-  const std::int64_t kinds = columns % 8 == 0 ? 1 : 8;
+  const auto of_kinds = [kinds = columns % 8 == 0 ? 1 : 8](std::int64_t slots) {
+    return slots < kinds ? slots : slots / kinds * kinds;
+  };
   if (columns <= kShortRow && rows * columns >= kMultiprocessors * large_block)
-    return {kMultiprocessors / kinds * kinds};
+    return {of_kinds(kMultiprocessors)};
   const std::int64_t a_multiprocessor = blocks_together(columns, reductions);
   const std::int64_t steps = std::max(one, rows / std::max(one, 2048 / std::max(columns, one)));
-  if (column_cluster(columns, reductions, architecture) > 1) {
-    const std::int64_t slots = std::clamp<std::int64_t>(rows, 1, kColumnClusters);
-    return {slots < kinds ? slots : slots / kinds * kinds};
-  }
+  if (column_cluster(columns, reductions, architecture) > 1)
+    return {of_kinds(std::clamp<std::int64_t>(rows, 1, kColumnClusters))};
   // One more slot makes the others shorter by 1 / slots of all steps, and the end longer by what it
   // adds up. On an H200, for rmsnorm's gradients with 64, 132, 264 and 528 slots:
   // 256 x 2048 in 3.9, 3.6, 4.3, 4.3 us; 1024 x 1024 in 5.3, 4.5, 5.4, 6.7; 2048 x 2048 in 11.8,
@@ -133,7 +133,7 @@ Walk choose_walk(const KernelSpec& spec, std::string_view architecture) {
     walk = {2 * kMultiprocessors, 2};
   else if (blocks > 1 && reductions > 1 && together)
     walk = {kMultiprocessors, static_cast<int>(blocks)};
-  if (walk.slots >= kinds) walk.slots = walk.slots / kinds * kinds;
+  walk.slots = of_kinds(walk.slots);
   return walk;
 }
 

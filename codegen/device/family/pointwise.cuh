@@ -10,6 +10,16 @@ namespace sinter::pointwise {
 template <class Config>
 using Coord = Coordinates<typename Config::Index, typename Config::Extent>;
 
+// What follows when all that a place needs has been fetched.
+template <class Config, class Body, int width, class Args, class Coord, class Place>
+SINTER_DEVICE void compute(const Args& args, const Coord& c, Place& place) {
+  draw_numbers<Body>(args, c, place);
+#pragma unroll
+  for (int e = 0; e < width; ++e)
+    Body::element(args, neighbour<Config::Extent::size - 1>(c, e), e, place);
+  Body::flush(args, c, place);
+}
+
 // `count` places of `width` elements each; the first starts at element `first`, each other `step`
 // elements after the one before it. Where these are whole rows, the compiler sees that all places
 // have the same last index and, where a block's rows surely are of one image, that only the index
@@ -40,13 +50,7 @@ SINTER_DEVICE void places(const Args& args, typename Config::Index first) {
     Body::fetch(args, c[u], place[u]);
   }
 #pragma unroll
-  for (int u = 0; u < count; ++u) {
-    draw_numbers<Body>(args, c[u], place[u]);
-#pragma unroll
-    for (int e = 0; e < width; ++e)
-      Body::element(args, neighbour<Config::Extent::size - 1>(c[u], e), e, place[u]);
-    Body::flush(args, c[u], place[u]);
-  }
+  for (int u = 0; u < count; ++u) compute<Config, Body, width>(args, c[u], place[u]);
 }
 
 template <class Config, class Body, class Args>

@@ -3,7 +3,7 @@
 // may reach out of it. Loads that are aligned elsewhere are cut out of the pieces around them.
 #pragma once
 #include "sinter/device/core/clipped_pack.cuh"
-#include "sinter/device/core/math.cuh"
+#include "sinter/device/family/pointwise.cuh"
 
 namespace sinter::pointwise {
 
@@ -37,11 +37,7 @@ SINTER_DEVICE void skewed_places(const Args& args, Index first) {
 #pragma unroll
   for (int u = 0; u < count; ++u) {
     Body::cut(place[u]);
-    draw_numbers<Body>(args, c[u], place[u]);
-#pragma unroll
-    for (int e = 0; e < width; ++e)
-      Body::element(args, neighbour<Config::Extent::size - 1>(c[u], e), e, place[u]);
-    Body::flush(args, c[u], place[u]);
+    compute<Config, Body, width>(args, c[u], place[u]);
   }
 }
 

@@ -131,12 +131,11 @@ SINTER_DEVICE void for_reductions(const Reductions<Rs...>&, const F& f) {
   (f(static_cast<Rs*>(nullptr)), ...);
 }
 // Only of those that a phase accumulates.
-template <int phase, class F, class... Rs>
-SINTER_DEVICE void for_reductions_of(const Reductions<Rs...>&, const F& f) {
-  const auto call = [&]<class R>(R* r) {
+template <int phase, class F, class All>
+SINTER_DEVICE void for_reductions_of(const All& all, const F& f) {
+  for_reductions(all, [&]<class R>(R* r) {
     if constexpr (R::phase == phase) f(r);
-  };
-  (call(static_cast<Rs*>(nullptr)), ...);
+  });
 }
 
 // What a thread has of each reduction, for `count` rows.
