@@ -127,7 +127,11 @@ std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Sched
                        {"early", s.early},
                        {"skewed", s.skew >= 0, true},
                        {"slots", spec.slots}});
-    if (spec.slots > 0) c.insert(c.end(), {{"ring", s.ring}, {"slot_bytes", s.slot_bytes}});
+    if (spec.slots > 0)
+      c.insert(c.end(), {{"ring", s.ring},
+                         {"under_way", s.under_way},
+                         {"slot_bytes", s.slot_bytes},
+                         {"by_lanes", s.by_lanes, true}});
   } else if (spec.family == Family::contraction) {
     c.insert(c.end(), {{"batch", spec.batch}, {"m", spec.m}, {"n", spec.n}, {"k", spec.k}});
     if (!spec.columns.empty()) c.push_back({"totals", static_cast<int>(spec.columns.size())});

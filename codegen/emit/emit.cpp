@@ -264,7 +264,7 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
     case Family::rowwise: {
       print_reductions(out, spec, names);
       print_place(out, spec, names, schedule, body);
-      print_row_place(out, spec, names, body);
+      print_row_place(out, spec, names, schedule, body);
       std::string phases;
       Known known;
       for (int p = 0; p < spec.phases; ++p) {

@@ -68,7 +68,7 @@ void print_column_stores(TextWriter& out, const KernelSpec& spec, const KernelNa
 
 // What a thread holds of a row as a whole.
 void print_row_place(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                     const BodyText& body) {
+                     const Schedule& schedule, const BodyText& body) {
   std::set<std::size_t> ports;
   for (int i = 0; i < body.size(); ++i)
     if (body.of_row(i)) ports.insert(static_cast<std::size_t>(body.statement(i).port));
@@ -82,6 +82,13 @@ void print_row_place(TextWriter& out, const KernelSpec& spec, const KernelNames&
     out.line("sinter::fetch<Config::{}>(args.{}, c, {});", names.access[p], names.port[p],
              names.port[p]);
   out.close("}");
+  if (schedule.by_lanes) {
+    std::vector<std::string> values;
+    for (std::size_t p : ports)
+      values.push_back(fmt::format("sinter::of_lane({}, lane)", names.port[p]));
+    out.line("SINTER_DEVICE RowPlace of_lane(int lane) const {{ return {{{}}}; }}",
+             fmt::join(values, ", "));
+  }
   out.close("};");
 }
 

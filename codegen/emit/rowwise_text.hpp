@@ -14,7 +14,7 @@ void print_column_stores(TextWriter& out, const KernelSpec& spec, const KernelNa
 
 // What a thread holds of a row as a whole.
 void print_row_place(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                     const BodyText& body);
+                     const Schedule& schedule, const BodyText& body);
 
 // What the phases before have put into a place: ports, and statements that draw numbers.
 struct Known {

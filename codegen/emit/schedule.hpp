@@ -33,7 +33,9 @@ struct Schedule {
   int early = 0;              // resident: blocks that prefetch while the kernel before still runs
   bool ahead = false;         // column reductions: the next row is fetched before this one ends
   int ring = 0;               // ahead: rows that are under way to shared memory, or 0: to registers
+  int under_way = 0;          // ring: those that need not have arrived when a row is taken
   int slot_bytes = 0;         // ring: of one row of every thread
+  bool by_lanes = false;      // lanes fetch what belongs to rows as a whole for 32 steps
   int tile = kSmallTile;      // contraction on ordinary cores: its rows and columns
   // contraction: along which index neighbouring threads read A and B and write the result
   bool a_k_fastest = true, b_k_fastest = true, n_fastest = true;

@@ -15,9 +15,8 @@ inline constexpr int kShortRow = 256;
 // Threads of a multiprocessor's blocks with column reductions; of light ones, in 48 registers each.
 inline constexpr int kColumnThreads = 1024, kLightColumnThreads = 1280;
 // Blocks of a cluster that share each row where one block's registers would not hold its columns'
-// running results, and how many such clusters there are: two blocks on a multiprocessor. (On one
-// H200 62 run at once; others have their multiprocessors grouped otherwise.)
-inline constexpr int kColumnCluster = 4, kColumnClusters = 60;
+// running results, and how many such clusters there are: a block on each multiprocessor.
+inline constexpr int kColumnCluster = 2, kColumnClusters = kMultiprocessors / kColumnCluster;
 constexpr int column_cluster(std::int64_t columns, std::size_t reductions,
                              std::string_view architecture) {
   const bool held = columns <= (reductions > 1 ? 12288 : 16384);

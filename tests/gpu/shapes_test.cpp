@@ -206,6 +206,23 @@ TEST_CASE("very many rows of small clusters", "[shapes][long]") {
   check({{517, 5120}, {1031, 8192}, {515, 10240}, {513, 32768}}, kSoftmaxAndNorms);
 }
 
+// Blocks that walk over many of them, with several rows each or one that is fetched by lanes.
+TEST_CASE("gradients of many rows", "[shapes][long]") {
+  constexpr auto kGradients = std::span(kKinds).subspan(2, 1);
+  static_assert(std::string_view(kGradients[0].name) == "norm_gradients");
+  check({{5400, 1152},
+         {11000, 1160},
+         {2700, 2305},
+         {5400, 2560},
+         {4000, 3072},
+         {2800, 5120},
+         {1400, 6144},
+         {1333, 7001},
+         {1400, 12288},
+         {1330, 18432}},
+        kGradients);
+}
+
 TEST_CASE("columns of every kind of length", "[shapes]") {
   check({{5000, 3},   {4097, 8},    {3000, 24},   {2051, 64},   {70000, 16},  {9000, 129},
          {1024, 256}, {1500, 1000}, {300, 4104},  {1000, 8192}, {200000, 1},  {65537, 40},

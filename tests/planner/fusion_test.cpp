@@ -271,12 +271,13 @@ TEST_CASE("as many blocks sum up columns as pay") {
 }
 
 TEST_CASE("gradients of long rows belong to clusters, where there are any") {
-  const auto walk = [](std::int64_t columns, std::string_view architecture, DataType type = bf16) {
+  const auto walk = [](std::int64_t columns, std::string_view architecture, DataType type = bf16,
+                       std::int64_t rows = 4096) {
     Graph g{{.io = type, .intermediate = type == f64 ? f64 : f32}};
-    const auto x = g.tensor({.name = "x", .dim = {4096, columns}}),
-               dy = g.tensor({.name = "dy", .dim = {4096, columns}}),
+    const auto x = g.tensor({.name = "x", .dim = {rows, columns}}),
+               dy = g.tensor({.name = "dy", .dim = {rows, columns}}),
                scale = g.tensor({.name = "scale", .dim = {1, columns}}),
-               row = g.tensor({.name = "row", .dim = {4096, 1}, .data_type = f32});
+               row = g.tensor({.name = "row", .dim = {rows, 1}, .data_type = f32});
     const auto d = layernorm_backward(dy, x, scale, row, row);
     g.output(d.dx, "dx");
     g.output(d.dscale, "dscale");
@@ -284,8 +285,9 @@ TEST_CASE("gradients of long rows belong to clusters, where there are any") {
     const KernelSpec spec = partition(*lower(g).graph, true, architecture).kernels[0];
     const Schedule s = choose_schedule(spec, architecture);
     CHECK(s.grid == spec.slots * s.blocks_per_row);
-    CHECK(s.rows_per_block % spec.rows_beside == 0);
+    CHECK(s.threads == s.threads_per_row * s.rows_per_block);
     CHECK(s.threads <= 1024);
+    CHECK(s.ring * s.slot_bytes <= (architecture == "sm_90a" ? 192 << 10 : 80 << 10));
     return s;
   };
   for (std::int64_t columns : {257, 640, 1152, 1280, 2052, 2304, 2560, 2730, 4100})
@@ -293,8 +295,24 @@ TEST_CASE("gradients of long rows belong to clusters, where there are any") {
   CHECK(walk(5120, "sm_90a").rows_per_block == 2);  // side by side
   CHECK(walk(5120, "sm_90a", f64).rows_per_block == 1);
   CHECK(walk(12288, "sm_90a").blocks_per_row == 1);
-  CHECK(walk(18432, "sm_90a").blocks_per_row == 4);
+  CHECK(walk(18432, "sm_90a").blocks_per_row == 2);
   CHECK(walk(18432, "").blocks_per_row == 1);
+
+  // Long walks: few threads with some places each, and as many rows as fit.
+  const auto divided = [&](std::int64_t rows, std::int64_t columns) {
+    const Schedule s = walk(columns, "sm_90a", bf16, rows);
+    return std::vector<int>{s.threads_per_row, s.rows_per_block, s.by_lanes, s.under_way};
+  };
+  CHECK(divided(32768, 1152) == std::vector<int>{64, 8, true, 0});
+  CHECK(divided(16384, 2560) == std::vector<int>{160, 4, false, 1});
+  CHECK(divided(16384, 3072) == std::vector<int>{192, 3, false, 1});
+  CHECK(divided(8192, 7168) == std::vector<int>{448, 1, true, 1});
+  CHECK(divided(8192, 12288) == std::vector<int>{512, 1, true, 0});  // a row is enough under way
+  for (std::int64_t rows : {1500, 4096, 30000})
+    for (std::int64_t columns : {264, 600, 1152, 2305, 3000, 5124, 7001, 12288})
+      for (DataType type : {bf16, f32, f64, f8e4m3})
+        for (std::string_view architecture : {"sm_90a", "sm_80"})
+          walk(columns, architecture, type, rows);
 }
 
 TEST_CASE("sums of what is expensive to compute are held by more threads") {

@@ -59,6 +59,12 @@ struct Word<16> {
   using Type = uint4;
 };
 
+// What lane number `lane` of the warp has.
+template <class Element>
+SINTER_DEVICE Same<Element> of_lane(const Same<Element>& mine, int lane) {
+  return {__shfl_sync(0xffffffffu, mine.value, lane)};
+}
+
 // Brings the elements from `from` on.
 template <class Element, int width, int aligned>
 SINTER_DEVICE void read_pack(const Element* from, Pack<Element, width, aligned>& pack) {

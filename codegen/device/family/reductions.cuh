@@ -343,10 +343,12 @@ struct RowThreads {
 
   // Combines what threads of the same lane hold for different rows, for `count` columns of each
   // lane; the threads of row 0 get the totals. Rows of a warp meet by exchange, those of the warps
-  // in shared memory, where all threads share the columns. All threads of the block must call.
-  template <class R, int count, class Partial>
-  SINTER_DEVICE void total_of_rows(Partial (&mine)[count]) const {
+  // in shared memory: `memory<bytes>()`, `most` bytes at the most. All threads of the block must
+  // call.
+  template <class R, int most, int count, class Partial, class Memory>
+  SINTER_DEVICE void total_of_rows(Partial (&mine)[count], const Memory& memory) const {
     constexpr int together = lanes < 32 && rows > 1 ? 32 / lanes : 1, groups = rows / together;
+    constexpr int kFewGroups = 3;  // those of row 0 add them up alone
     static_assert(groups * together == rows);
     if constexpr (together > 1)
 #pragma unroll
@@ -355,10 +357,11 @@ struct RowThreads {
         for (int distance = lanes; distance < 32; distance *= 2)
           mine[i] = R::combine(mine[i], __shfl_xor_sync(0xffffffffu, mine[i], distance));
     if constexpr (groups > 1) {
-      constexpr int fit = kColumnBytes / static_cast<int>(groups * lanes * sizeof(Partial));
+      constexpr int fit = most / static_cast<int>(groups * lanes * sizeof(Partial));
       constexpr int some = fit < 1 ? 1 : fit < count ? fit : count;  // columns at a time
       constexpr int length = some * lanes;
-      auto* sums = static_cast<Partial*>(column_memory<groups * length * sizeof(Partial)>());
+      constexpr int bytes = static_cast<int>(groups * length * sizeof(Partial));
+      auto* sums = static_cast<Partial*>(memory.template operator()<bytes>());
 #pragma unroll
       for (int first = 0; first < count; first += some) {
         __syncthreads();  // nobody reads what was here before
@@ -367,6 +370,15 @@ struct RowThreads {
           for (int i = 0; i < some && first + i < count; ++i)
             sums[row / together * length + i * lanes + lane] = mine[first + i];
         __syncthreads();
+        if constexpr (groups <= kFewGroups) {
+          if (row == 0)
+#pragma unroll
+            for (int i = 0; i < some && first + i < count; ++i)
+#pragma unroll
+              for (int g = 1; g < groups; ++g)
+                mine[first + i] = R::combine(mine[first + i], sums[g * length + i * lanes + lane]);
+          continue;
+        }
 #pragma unroll 1
         for (int at = static_cast<int>(threadIdx.x); at < length; at += threads) {
           Partial sum = sums[at];

@@ -21,7 +21,8 @@
 // With Config::slots, values are also reduced down the columns: as many blocks (of long rows,
 // clusters) walk over the rows, every thread keeps the running results of its columns, and each
 // block writes them once at its end. With Config::ahead the next row is fetched while one is worked
-// on: to registers, or, with Config::ring, so many rows to shared memory.
+// on: to registers, or, with Config::ring, so many rows to shared memory, of which
+// Config::under_way may still be on their way when the next one is taken.
 //
 // With Config::skewed, rows start anywhere in memory: a row's places start where Config::Skew, the
 // access of what moves by packs, is aligned. The first and the last two may reach out of the row;
@@ -346,6 +347,15 @@ struct Rows {
   }
 
   SINTER_DEVICE void store_columns() {
+    // Where the rows were, which have left shared memory, totals find the most room.
+    constexpr int ring_bytes = Config::ring * Config::slot_bytes;
+    constexpr bool in_ring = ring_bytes > kColumnBytes;
+    const auto memory = []<int bytes>() -> void* {
+      if constexpr (in_ring)
+        return &slot(0);
+      else
+        return column_memory<bytes>();
+    };
     for_reductions(columns[0][0], [&]<class R>(R*) {
       typename Reduction<R>::Partial all[(each > 0 ? each : 1) * width];
       for_held([&](int k, Index) {
@@ -356,7 +366,7 @@ struct Rows {
           all[k * width + e] = r.settled;
         }
       });
-      threads.template total_of_rows<Reduction<R>>(all);
+      threads.template total_of_rows<Reduction<R>, in_ring ? ring_bytes : kColumnBytes>(all, memory);
       for_held([&](int k, Index) {
 #pragma unroll
         for (int e = 0; e < width; ++e) columns[k][e].Reduction<R>::settled = all[k * width + e];
@@ -387,7 +397,7 @@ struct Rows {
   // it need not wait for any other. But copies are not ordered with the thread's own reads: the
   // refill might overwrite what is still to be read. Behind the warp's barrier its reads are done.
   SINTER_DEVICE void take_and_refill(Index block, int i) {
-    wait_for_groups_but<Config::ring - 1>();
+    wait_for_groups_but<Config::under_way>();
     for_held([&](int k, Index) { slot(i).take(k * Config::threads + threadIdx.x, place[k]); });
     __syncwarp();
     bring(block + Config::ring * Config::slots, i);
@@ -395,6 +405,34 @@ struct Rows {
     // 103 us for the gradients of an rmsnorm of 16384 x 4096 on an H200).
     __syncwarp();
   }
+
+  // What belongs to a row as a whole is fetched a step ahead, too. A block of one row would wait for
+  // it all the same: the compiler moves what all threads share to uniform registers at once. With
+  // Config::by_lanes, every lane of a warp fetches it for another one of 32 steps, while those
+  // before go on.
+  struct RowsAhead {
+    RowPlace next[states], later[states];
+  };
+  SINTER_DEVICE void start_rows(RowsAhead& ahead) {
+    if constexpr (Config::by_lanes)
+      fetch_rows(walker() + lane_of_warp() * Config::slots, ahead.later);
+    else
+      fetch_rows(walker(), of_row);
+  }
+  SINTER_DEVICE void take_rows(RowsAhead& ahead, Index block, int steps) {
+    if constexpr (Config::by_lanes) {
+      if (steps % 32 == 0) {
+#pragma unroll
+        for (int s = 0; s < states; ++s) ahead.next[s] = ahead.later[s];
+        fetch_rows(block + (32 + lane_of_warp()) * Config::slots, ahead.later);
+      }
+#pragma unroll
+      for (int s = 0; s < states; ++s) of_row[s] = ahead.next[s].of_lane(steps % 32);
+    } else {
+      fetch_rows(block + Config::slots, ahead.next);
+    }
+  }
+  static SINTER_DEVICE int lane_of_warp() { return static_cast<int>(threadIdx.x % 32); }
 
   template <class... Phases>
   SINTER_DEVICE void walk() {
@@ -407,22 +445,22 @@ struct Rows {
     if constexpr (Config::prefetch) fetch_weights<Phases...>();
     if constexpr (Config::prefetch && skewed)
       for_held([&](int k, Index) { (Phases::cut_weights(place[k]), ...); });
+    RowsAhead rows_ahead;
     if constexpr (Config::ahead) {
       if constexpr (Config::ring == 0) fetch<Phases...>(walker(), place);
-      fetch_rows(walker(), of_row);
+      start_rows(rows_ahead);
     }
     int steps = 0;
 #pragma unroll 1
     for (Index block = walker(); block < blocks; block += Config::slots) {
       take(block);
       Place next[held];
-      RowPlace next_row[states];
       if constexpr (Config::ahead) {
         if constexpr (Config::ring > 0)
           take_and_refill(block, steps % Config::ring);
         else
           fetch<Phases...>(block + Config::slots, next);
-        fetch_rows(block + Config::slots, next_row);
+        take_rows(rows_ahead, block, steps);
       } else {
         fetch_rows(block, of_row);
       }
@@ -431,8 +469,9 @@ struct Rows {
         if constexpr (Config::ring == 0)
 #pragma unroll
           for (int k = 0; k < held; ++k) place[k].advance(next[k]);
+        if constexpr (!Config::by_lanes)
 #pragma unroll
-        for (int s = 0; s < states; ++s) of_row[s] = next_row[s];
+          for (int s = 0; s < states; ++s) of_row[s] = rows_ahead.next[s];
       }
       ++steps;
       if constexpr (blocks > Config::slots * kRun)

@@ -22,7 +22,9 @@ struct Config {
   static constexpr bool skewed = true;
   static constexpr int slots = 496;
   static constexpr int ring = 2;
+  static constexpr int under_way = 1;
   static constexpr int slot_bytes = 8192;
+  static constexpr bool by_lanes = false;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<1001, 1>; };
   struct DyAccess : sinter::Strided { using Stride = sinter::Dims<1001, 1>; };
   struct WidthTAccess : sinter::Strided { using Stride = sinter::Dims<0, 1>; };
@@ -189,6 +191,6 @@ struct Columns : ColumnReductions {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 4)
-void sinter_reduce_avg_mul_sub_9d7d885e(const __grid_constant__ Args args) {
+void sinter_reduce_avg_mul_sub_06024a4b(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions, Columns>(Phases{}, args);
 }
