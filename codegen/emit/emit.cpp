@@ -251,7 +251,9 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
   out.blank();
   print_config(out, spec, names, schedule, {&body, &a, &b});
   out.line("using Coord = sinter::{}Coordinates<Config::Index, Config::Extent>;",
-           schedule.packing.clipped ? "Clipped" : "");
+           schedule.packing.clipped                      ? "Clipped"
+           : schedule.rows_fastest && schedule.skew >= 0 ? "Cut"
+                                                         : "");
   out.blank();
   print_args(out, spec, names, schedule);
   out.blank();

@@ -216,6 +216,7 @@ int drawn_together(const KernelSpec& spec, const Packing& packing, int skew, con
   indices.access = s.access;
   if (skew < 0) return alignment(spec, indices, packing.dim, width);
   const KernelPort& by = spec.ports[static_cast<std::size_t>(skew)];
+  if (packing.ports[static_cast<std::size_t>(skew)].kind == PortPack::Kind::shifted) return 1;
   return aligned_alike(spec, indices, by, width) ? width : 1;
 }
 
@@ -303,6 +304,53 @@ bool choose_skewed_rows(const KernelSpec& spec, int widest, Packing& packing, in
   }
   packing = std::move(p);
   skew = by;
+  return true;
+}
+
+bool choose_skewed_across(const KernelSpec& spec, int widest, Packing& packing, int& skew) {
+  const int dim = spec.kept - 1;
+  if (dim < 0) return false;
+  const std::vector<bool> used = reached_ports(spec);
+  const auto cut = [&](std::size_t i) {
+    return common_step(spec, spec.ports[i].access, dim, 1) == 1;
+  };
+  // Pieces around all but the last element of a row lie in the tensor.
+  const auto apart = [&](const Access& a, int width) {
+    for (int i = spec.kept; i < a.stride.size(); ++i)
+      if (spec.extent[i] > 1 && a.stride[i] < 2 * width) return false;
+    return true;
+  };
+  Packing p;
+  p.dim = dim;
+  p.ports.resize(spec.ports.size());
+  int most = 1;
+  p.narrowest = kMoveBytes;
+  for (std::size_t i = 0; i < used.size(); ++i)
+    if (used[i] && cut(i)) {
+      p.narrowest = std::min(p.narrowest, info(spec.ports[i].type).bytes);
+      most = std::max(most, info(spec.ports[i].type).bytes);
+    }
+  // What larger pieces would take of registers leaves too few of them under way.
+  constexpr int kPiece = 8;
+  p.width = std::min({widest, kPiece / p.narrowest, 2 * kMoveBytes / most});
+  if (spec.extent[dim] < p.width) return false;
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    const KernelPort& port = spec.ports[i];
+    const int bytes = info(port.type).bytes;
+    if (!used[i]) continue;
+    if (port.written || port.together > 1) return false;
+    if (cut(i) && can_shift(port, p.width) && apart(port.access, p.width)) {
+      p.ports[i] = {.kind = PortPack::Kind::shifted};
+      p.fetched_bytes += p.width * bytes + std::min(kMoveBytes, p.width * bytes);
+      skew = static_cast<int>(i);
+    } else if (same_along(port.access, dim)) {
+      p.ports[i] = {.kind = PortPack::Kind::same, .weight = same_for_all_rows(spec, port.access)};
+      p.fetched_bytes += bytes;
+    } else {
+      return false;
+    }
+  }
+  packing = std::move(p);
   return true;
 }
 

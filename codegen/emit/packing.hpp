@@ -79,6 +79,11 @@ bool aligned_alike(const KernelSpec& spec, const KernelPort& p, const KernelPort
 // the partial results, which lie packed, would not start like the rows.
 bool choose_skewed_rows(const KernelSpec& spec, int widest, Packing& packing, int& skew);
 
+// For rows that lie together and start anywhere along index `kept - 1`: all that is packed is cut
+// out of the pieces around it. False where something is written there or packs would have less than
+// 8 bytes.
+bool choose_skewed_across(const KernelSpec& spec, int widest, Packing& packing, int& skew);
+
 // The same for a pointwise kernel: packs start where the widest port that is written is aligned,
 // and loads that are not aligned alike are cut out of the pieces around them. `places`: packs of a
 // row.

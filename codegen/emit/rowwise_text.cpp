@@ -145,8 +145,10 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
       return reaches_memory(body.statement(i)) && !body.packed(i);
     });
     out.line("static constexpr bool anywhere = {};", anywhere);
-    print_cut(out, names, packing, weights, "cut_weights");
-    print_cut(out, names, packing, again, "cut_weights_again");
+    std::set<int> fetched = first;
+    fetched.insert(weights.begin(), weights.end());
+    print_cut(out, names, packing, fetched, "cut");
+    print_cut(out, names, packing, again, "cut_again");
   }
   out.line("template <int width>");
   std::vector<std::string> renewed;

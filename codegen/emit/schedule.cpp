@@ -121,6 +121,22 @@ int widest_pack(const KernelSpec& spec) {
   return power_of_two_to(kMostCode / std::max(1, element_cost(spec, spec.body)), 16);
 }
 
+// Short rows have too many ends. (Rows of 258 bytes, copied on an H200: 12.4 us by elements, 13.6
+// by packs; columns of 1001 to 3003, joined: 74.7 and 56.3.)
+bool moves_narrowly(const KernelSpec& spec, const Packing& packing) {
+  constexpr std::int64_t kShortRow = 512;  // bytes
+  constexpr int kNarrowMove = 2;
+  const std::vector<bool> used = reached_ports(spec);
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    const int bytes = info(spec.ports[i].type).bytes;
+    if (used[i] && packing.ports[i].kind == PortPack::Kind::pack &&
+        packing.ports[i].aligned * bytes <= kNarrowMove &&
+        spec.extent[packing.dim] * bytes >= kShortRow)
+      return true;
+  }
+  return false;
+}
+
 namespace {
 
 // Bytes at a place of what few others share: what is fetched of it or, where that is less, what is
@@ -164,23 +180,6 @@ void share_columns(const KernelSpec& spec, int cost, Schedule& s) {
     s.unroll = kTogether;
     return;
   }
-}
-
-// Whether some port moves by so little that packs which start where memory is aligned are better.
-// Short rows have too many ends. (Rows of 258 bytes, copied on an H200: 12.4 us by elements, 13.6
-// by packs; columns of 1001 to 3003, joined: 74.7 and 56.3.)
-bool moves_narrowly(const KernelSpec& spec, const Packing& packing) {
-  constexpr std::int64_t kShortRow = 512;  // bytes
-  constexpr int kNarrowMove = 2;
-  const std::vector<bool> used = reached_ports(spec);
-  for (std::size_t i = 0; i < used.size(); ++i) {
-    const int bytes = info(spec.ports[i].type).bytes;
-    if (used[i] && packing.ports[i].kind == PortPack::Kind::pack &&
-        packing.ports[i].aligned * bytes <= kNarrowMove &&
-        spec.extent[packing.dim] * bytes >= kShortRow)
-      return true;
-  }
-  return false;
 }
 
 void schedule_pointwise(const KernelSpec& spec, Schedule& s) {

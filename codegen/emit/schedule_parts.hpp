@@ -16,6 +16,9 @@ inline constexpr int kMostCode = 1200;
 // The widest pack of the body that does not make too much code.
 int widest_pack(const KernelSpec& spec);
 
+// Whether some port moves by so little that packs which start where memory is aligned are better.
+bool moves_narrowly(const KernelSpec& spec, const Packing& packing);
+
 inline constexpr int kFlightBytes = 64;  // that a thread should have under way at once
 
 std::uint32_t clamp_grid(double blocks);

@@ -100,7 +100,8 @@ double rows_in_line(const KernelSpec& spec, const Packing& packing) {
   double most = 1;
   for (int p : ports_of_rows(spec, packing)) {
     const Access& a = spec.ports[static_cast<std::size_t>(p)].access;
-    if (packing.ports[static_cast<std::size_t>(p)].kind != PortPack::Kind::pack) continue;
+    const PortPack::Kind kind = packing.ports[static_cast<std::size_t>(p)].kind;
+    if (kind != PortPack::Kind::pack && kind != PortPack::Kind::shifted) continue;
     std::int64_t rows = 1;
     for (int i = spec.kept - 1; a.via.empty() && i >= 0 && a.stride[i] == rows; --i)
       rows *= spec.extent[i];
@@ -109,12 +110,32 @@ double rows_in_line(const KernelSpec& spec, const Packing& packing) {
   return most;
 }
 
+// Packs across the rows. Where these start anywhere in memory, packs are cut out of the pieces
+// around them if there are enough for all multiprocessors. Returns the rows, with those that two
+// packs hold counted twice.
+double choose_across(const KernelSpec& spec, Schedule& s) {
+  constexpr int kLeast = 8;  // packs side by side, of a multiprocessor
+  const int widest = std::min(8, widest_pack(spec)), dim = spec.kept - 1;
+  const double runs = elements(spec.extent, 0, dim);
+  const auto beside = static_cast<double>(spec.extent[dim]);
+  s.packing = choose_packing(spec, dim, widest);
+  Packing cut;
+  int skew = -1;
+  if (moves_narrowly(spec, s.packing) && choose_skewed_across(spec, widest, cut, skew)) {
+    const double packs = runs * std::ceil(beside / cut.width);
+    if (packs >= kLeast * kMultiprocessors) {
+      s.packing = std::move(cut);
+      s.skew = skew;
+      return packs * s.packing.width;
+    }
+  }
+  return runs * beside;
+}
+
 // Neighbouring threads hold neighbouring rows: columns of a matrix that are summed up.
 void schedule_across(const KernelSpec& spec, Schedule& s) {
   const int rank = spec.extent.size();
-  const double rows = elements(spec.extent, 0, spec.kept),
-               columns = elements(spec.extent, spec.kept, rank);
-  s.packing = choose_packing(spec, spec.kept - 1, std::min(8, widest_pack(spec)));
+  const double rows = choose_across(spec, s), columns = elements(spec.extent, spec.kept, rank);
   const int width = s.packing.width;
   // Narrower blocks, down to a line of memory, where there are few; down to a sector, with many
   // threads along a row, where rows are long and all surely lies in the second-level cache.

@@ -105,8 +105,9 @@ std::string how(const PlanKernel& k) {
                        get("skewed") > 0 ? skewed : "");
   if (k.family != Family::rowwise) return how_contraction(k);
   if (get("rows_fastest"))
-    return fmt::format("rows lie together: {} threads side by side and {} along a row; {}",
-                       get("rows_per_block"), get("threads_per_row"), moves);
+    return fmt::format("rows lie together: {} threads side by side and {} along a row; {}{}",
+                       get("rows_per_block"), get("threads_per_row"), moves,
+                       get("skewed") ? ", cut out of aligned pieces, as they start anywhere" : "");
   std::string s = fmt::format("{} threads a row", get("threads_per_row"));
   if (get("blocks_per_row") > 1)
     s += fmt::format(

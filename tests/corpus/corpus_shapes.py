@@ -247,6 +247,39 @@ def odd_rows():
 odd_rows()
 
 
+def odd_columns():
+    """Columns of matrices whose rows start anywhere in memory: sums of several inputs, along a
+    middle axis, where the last packs are no whole ones, and in two steps."""
+    g = Graph("odd_columns", "bf16")
+    g.tensor("x", [37, 4261])
+    g.tensor("z", [37, 4261], data_type="f32")
+    g.tensor("scale", [37, 1], data_type="f32")
+    g.tensor("bias", [1, 4261])
+    g.pointwise("mul", "scaled", "x", "scale")
+    g.pointwise("add", "biased", "scaled", "bias")
+    g.pointwise("add", "sum", "biased", "z")
+    for mode in ("add", "max"):
+        g.output(g.reduction(mode, "sum", mode, [1, 4261]), data_type="f32")
+
+    g = Graph("odd_columns_middle", "f16")
+    g.tensor("x", [9, 21, 1013])
+    g.output(g.reduction("norm2", "x", "y", [9, 1, 1013]))
+
+    g = Graph("odd_columns_i8", "i8", "i32", "i32")
+    g.tensor("x", [3, 5, 8512], stride=[42685, 8537, 1])
+    g.output(g.reduction("add", "x", "y", [1, 1, 8512]), data_type="i32")
+
+    g = Graph("odd_columns_variance", "f16")
+    g.tensor("x", [23, 4227])
+    g.output(g.reduction("avg", "x", "mean", [1, 4227]), data_type="f32")
+    g.pointwise("sub", "centred", "x", "mean")
+    g.pointwise("mul", "square", "centred", "centred")
+    g.output(g.reduction("avg", "square", "variance", [1, 4227]), data_type="f32")
+
+
+odd_columns()
+
+
 def stepped_slices():
     g = Graph("stepped_slices", "i8", "f32", "f32")
     g.tensor("x", [9, 31, 13])

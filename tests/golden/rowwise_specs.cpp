@@ -22,10 +22,10 @@ KernelSpec softmax(std::int64_t rows, std::int64_t columns) {
 }
 
 // The sum over all but the last dim of a matrix: neighbouring threads take neighbouring columns.
-KernelSpec column_sum() {
-  SpecBuilder b(Family::rowwise, {768, 4096});  // kept: columns; reduced: rows
+KernelSpec column_sum(std::int64_t columns, std::int64_t rows) {
+  SpecBuilder b(Family::rowwise, {columns, rows});  // kept: columns; reduced: rows
   b.spec.kept = 1;
-  const int x = b.load("dy", b.port("dy", bf16, strided({1, 768})));
+  const int x = b.load("dy", b.port("dy", bf16, strided({1, columns})));
   b.store(b.reduce("sum", R::add, x), b.port("dbias", f32, strided({1, 0}), true));
   return b.spec;
 }
@@ -96,7 +96,8 @@ std::vector<NamedSpec> rowwise_specs() {
   return {{"softmax", softmax(300, 1000)},
           {"softmax_clusters", softmax(1024, 131072)},
           {"softmax_odd", softmax(2048, 50257)},
-          {"column_sum", column_sum()},
+          {"column_sum", column_sum(768, 4096)},
+          {"column_sum_odd", column_sum(100003, 131)},
           {"all_reduction_modes", all_modes()},
           {"empty_rows", empty_rows()},
           {"layernorm", layernorm()},

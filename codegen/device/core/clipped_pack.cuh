@@ -81,6 +81,17 @@ SINTER_DEVICE void fetch(const Element* base, const ClippedCoordinates<Index, Ex
     pack.load_each(base + offset, [&](int e) { return inside_row(c, e); });
 }
 
+template <class Access, class Element, int width, class Index, class Extent>
+SINTER_DEVICE void fetch(const Element* base, const CutCoordinates<Index, Extent>& c,
+                         ShiftedRow<Element, width>& pack) {
+  using Packs = Shifted<Element, width>;
+  const Index offset = locate<Access>(c).offset;
+  if (c.whole || !past_end<Access, width + Packs::piece / Packs::size - 1>(c))
+    pack.load(base, offset);
+  else
+    pack.load_each(base + offset, [](int) { return true; });
+}
+
 // Asks for what `fetch` brings to come to the second-level cache.
 template <class Access, class Element, class Index, class Extent>
 SINTER_DEVICE void prefetch(const Element* base, const ClippedCoordinates<Index, Extent>& c) {

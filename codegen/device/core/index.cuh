@@ -30,6 +30,12 @@ struct ClippedCoordinates : Coordinates<IndexType, ExtentDims> {
   bool whole = false;  // the pack that starts here surely does not, nor do those beside it
 };
 
+// The same where packs are cut out of the pieces around them.
+template <class IndexType, class ExtentDims>
+struct CutCoordinates : Coordinates<IndexType, ExtentDims> {
+  bool whole = false;  // no piece of the pack that starts here lies past the tensor's end
+};
+
 // a / b, where neither is negative: shorter without signs.
 SINTER_DEVICE int quotient(int a, long long b) {
   return static_cast<int>(static_cast<unsigned>(a) / static_cast<unsigned>(b));

@@ -19,9 +19,20 @@ struct Shifted {
   }
   // Fetches the pieces around what lies at `from`.
   SINTER_DEVICE void load(const void* from) {
-    using Move = typename Word<piece>::Type;
     shift = shift_of(from);
-    const auto* pieces = reinterpret_cast<const Move*>(static_cast<const char*>(from) - shift);
+    load_pieces(static_cast<const char*>(from) - shift);
+  }
+  // The same of a buffer that starts at a multiple of 16 bytes: for offsets a multiple of a piece
+  // apart the compiler sees that the shift is one.
+  template <class Index>
+  SINTER_DEVICE void load(const Element* buffer, Index offset) {
+    constexpr int in_piece = piece / size;
+    shift = static_cast<int>(offset & (in_piece - 1)) * size;
+    load_pieces(buffer + (offset & -in_piece));
+  }
+  SINTER_DEVICE void load_pieces(const void* first) {
+    using Move = typename Word<piece>::Type;
+    const auto* pieces = static_cast<const Move*>(first);
 #pragma unroll
     for (int i = 0; i <= bytes / piece; ++i)
       if (i < bytes / piece || shift != 0)

@@ -29,8 +29,12 @@
 // the first comes last in order, so that what is special about the ends stands in one place. Where
 // columns are reduced, too, a block takes rows of one kind only, which start alike. Weights do not
 // start where rows do: they are fetched as aligned pieces and cut out of them where they are used
-// (Phase::cut_weights). Elements out of the row are computed, too, where that reaches no memory
+// (Phase::cut). Elements out of the row are computed, too, where that reaches no memory
 // (Phase::anywhere), and do not count.
+//
+// Where rows lie together, Config::skewed says that neighbours start anywhere: they are cut out of
+// the aligned pieces around them. The last ones along index `kept - 1` end with it, so that some of
+// them are also held by the thread before, which alone stores what belongs to them.
 //
 // What crosses threads goes through RowThreads::total, which holds all barriers; threads whose row
 // lies past the end reach them too, with nothing to add.
@@ -50,9 +54,14 @@ struct CoordinatesOf {
   using Type = Coordinates<typename Config::Index, typename Config::Extent>;
 };
 template <class Config>
-  requires(Config::skewed)
+  requires(Config::skewed && !Config::rows_fastest)
 struct CoordinatesOf<Config> {
   using Type = ClippedCoordinates<typename Config::Index, typename Config::Extent>;
+};
+template <class Config>
+  requires(Config::skewed && Config::rows_fastest)
+struct CoordinatesOf<Config> {
+  using Type = CutCoordinates<typename Config::Index, typename Config::Extent>;
 };
 
 template <class Config, class Args, class Place, class RowPlace, class All, class Columns>
@@ -66,7 +75,12 @@ struct Rows {
     for (int i = from; i < to; ++i) p *= static_cast<Index>(Config::Extent::at(i));
     return p;
   }
-  static constexpr Index rows = product(0, Config::kept);
+  static constexpr bool shifted = Config::skewed && across;
+  // Rows that lie side by side, and the numbers that they take.
+  static constexpr int line = Config::kept - (across ? 1 : 0);
+  static constexpr Index beside = product(line, Config::kept);
+  static constexpr Index numbers = shifted ? (beside + width - 1) / width * width : beside;
+  static constexpr Index rows = product(0, line) * numbers;
   static constexpr Index row_length = product(Config::kept, rank);
   // A long row belongs to a cluster of blocks. Where the hardware has none, the first of them takes
   // the row alone.
@@ -75,7 +89,7 @@ struct Rows {
   static constexpr Index lanes = Config::threads_per_row * blocks;
   // Along a row: places, how many elements each moves on, and how many a thread has.
   static constexpr Index stride = across ? 1 : width;
-  static constexpr bool skewed = Config::skewed;
+  static constexpr bool skewed = Config::skewed && !across;
   static constexpr Index places = (row_length + (skewed ? 2 * width - 2 : 0)) / stride;
   static constexpr int each = static_cast<int>((places + lanes - 1) / lanes);
   // Rows whose reductions a thread keeps: its own, or its neighbours across.
@@ -84,8 +98,10 @@ struct Rows {
   static constexpr Index round = lanes * Config::unroll;
 
   // Places from here on are at the ends of their row, or beside one that is: the first place, which
-  // comes last, before it two that may reach out, and before those a neighbour.
-  static constexpr Index ends = !skewed ? places : places > 4 ? places - 4 : 0;
+  // comes last, before it two that may reach out, and before those a neighbour. Across rows, pieces
+  // around the last place alone can lie past the tensor's end.
+  static constexpr Index special = skewed ? 4 : shifted ? 1 : 0;
+  static constexpr Index ends = places > special ? places - special : 0;
   static constexpr Index in_rounds = ends - ends % round;
   static constexpr int rest = static_cast<int>((places - in_rounds + lanes - 1) / lanes);
   static constexpr int streamed = rest > Config::unroll ? rest : Config::unroll;
@@ -125,8 +141,21 @@ struct Rows {
   }
   static SINTER_DEVICE Coord row_start(Index r) {
     Coord c;
-    unravel<0, Config::kept>(r, c);
+    if constexpr (shifted) {
+      const Index run = quotient(r, numbers), i = r - run * numbers;
+      const Index past = (i & -width) + width - beside;
+      unravel<0, line>(run, c);
+      c.at[line] = past > 0 ? i - past : i;
+    } else {
+      unravel<0, Config::kept>(r, c);
+    }
     return c;
+  }
+  // Whether the thread stores what belongs to its s-th row: not where the thread before holds it.
+  SINTER_DEVICE bool stores(int s) const {
+    if constexpr (!shifted || numbers == beside) return true;
+    constexpr Index last = numbers - width;
+    return row[0].at[line] <= last - width || row[s].at[line] >= last;
   }
   // Where this holds, the compiler sees that no row lies past the end, but for those ahead. In a
   // large block a branch around the fetches keeps them together and so saves registers.
@@ -154,6 +183,7 @@ struct Rows {
       return c;
     }
     unravel<Config::kept, rank - Config::kept>(i * stride, c);
+    if constexpr (shifted) c.whole = whole;
     return c;
   }
 
@@ -162,8 +192,8 @@ struct Rows {
   SINTER_DEVICE void visit(Phase (&phase)[states], int k, Index i, Place& p, bool whole) {
     const Coord c = at(row[0], i, whole);
     // Weights that stay for all rows have been cut before the first.
-    if constexpr (skewed && !(has_columns && Config::prefetch)) Phase::cut_weights(p);
-    if constexpr (skewed && !resident) Phase::cut_weights_again(p);
+    if constexpr (Config::skewed && !(has_columns && Config::prefetch)) Phase::cut(p);
+    if constexpr (Config::skewed && !resident) Phase::cut_again(p);
     draw_numbers<Phase, !resident>(args, c, p);
 #pragma unroll
     for (int e = 0; e < width; ++e) {
@@ -331,7 +361,7 @@ struct Rows {
     }
 #pragma unroll
     for (int s = 0; s < states; ++s)
-      if (active[s] && threads.lane == 0) phase[s].store_row(args, row[s]);
+      if (active[s] && stores(s) && threads.lane == 0) phase[s].store_row(args, row[s]);
   }
 
   // ---- the columns
@@ -444,7 +474,7 @@ struct Rows {
       for (int i = 0; i < Config::ring; ++i) bring(walker() + i * Config::slots, i);
     if constexpr (Config::prefetch) fetch_weights<Phases...>();
     if constexpr (Config::prefetch && skewed)
-      for_held([&](int k, Index) { (Phases::cut_weights(place[k]), ...); });
+      for_held([&](int k, Index) { (Phases::cut(place[k]), ...); });
     RowsAhead rows_ahead;
     if constexpr (Config::ahead) {
       if constexpr (Config::ring == 0) fetch<Phases...>(walker(), place);

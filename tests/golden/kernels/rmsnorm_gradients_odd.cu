@@ -108,11 +108,11 @@ struct Phase0 {
   SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
   static constexpr bool anywhere = true;
   template <int width>
-  SINTER_DEVICE static void cut_weights(Place<width>& place) {
+  SINTER_DEVICE static void cut(Place<width>& place) {
     place.width_t.settle();
   }
   template <int width>
-  SINTER_DEVICE static void cut_weights_again(Place<width>& place) {}
+  SINTER_DEVICE static void cut_again(Place<width>& place) {}
   template <int width>
   SINTER_DEVICE static void renew(Place<width>& place) {}
   template <int width>
@@ -153,9 +153,9 @@ struct Phase1 {
   }
   static constexpr bool anywhere = true;
   template <int width>
-  SINTER_DEVICE static void cut_weights(Place<width>& place) {}
+  SINTER_DEVICE static void cut(Place<width>& place) {}
   template <int width>
-  SINTER_DEVICE static void cut_weights_again(Place<width>& place) {
+  SINTER_DEVICE static void cut_again(Place<width>& place) {
     place.width_t.settle();
   }
   template <int width>
@@ -191,6 +191,10 @@ struct Columns : ColumnReductions {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 4)
+<<<<<<< HEAD
 void sinter_reduce_avg_mul_sub_06024a4b(const __grid_constant__ Args args) {
+=======
+void sinter_reduce_avg_mul_sub_62046a1f(const __grid_constant__ Args args) {
+>>>>>>> 1f9f178 (Sums down columns of rows that start anywhere move by packs)
   sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions, Columns>(Phases{}, args);
 }
