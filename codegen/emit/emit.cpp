@@ -28,7 +28,9 @@ struct FamilyText {
 FamilyText family_text(Family f, const Schedule& schedule) {
   switch (f) {
     case Family::pointwise:
-      if (schedule.tiling.on) return {"tiled", "every element on its own, turned around in tiles"};
+      if (schedule.tiling.on)
+        return {schedule.tiling.flat ? "tiled_flat" : "tiled",
+                "every element on its own, turned around in tiles"};
       if (schedule.skew >= 0)
         return {"pointwise_skewed", "every element on its own, in rows that start anywhere"};
       return {"pointwise", "every element on its own"};
@@ -66,7 +68,10 @@ void print_tiles(TextWriter& out, const KernelSpec& spec, const KernelNames& nam
     const PortPack& pack = schedule.packing.ports[i];
     if (pack.kind != PortPack::Kind::staged) continue;
     const auto type = storage_type(spec.ports[i].type);
-    if (schedule.skew >= 0)
+    if (schedule.tiling.flat)
+      out.line("sinter::tiled_flat::Tile<Config, Config::{}, {}> {};", names.access[i], type,
+               names.port[i]);
+    else if (schedule.skew >= 0)
       out.line("sinter::SkewedTile<Config, Config::{}, {}> {};", names.access[i], type,
                names.port[i]);
     else
@@ -147,7 +152,9 @@ std::string rows_type(const KernelSpec& spec, const KernelNames& names) {
 std::string call(const KernelSpec& spec, const KernelNames& names, const Schedule& schedule) {
   switch (spec.family) {
     case Family::pointwise:
-      if (schedule.tiling.on) return "sinter::tiled::run<Config, Body, Staged>(args);";
+      if (schedule.tiling.on)
+        return fmt::format("sinter::tiled{}::run<Config, Body, Staged>(args);",
+                           schedule.tiling.flat ? "_flat" : "");
       return fmt::format("sinter::pointwise::run{}<Config, Body>(args);",
                          schedule.skew >= 0 ? "_skewed" : "");
     case Family::rowwise:

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "plan/access.hpp"
 #include "plan/device_model.hpp"
 
 namespace sinter {
@@ -358,6 +359,93 @@ Choice make_skewed_choice(const KernelSpec& spec, const std::vector<bool>& used,
   return c;
 }
 
+// ---- small matrices that start anywhere
+
+// Whether something moves by so little at once that it does not keep memory busy.
+bool moves_narrowly(const KernelSpec& spec, const Choice& c) {
+  constexpr int kNarrowMove = 2;  // bytes
+  for (std::size_t i = 0; i < c.packing.ports.size(); ++i)
+    if (const PortPack& p = c.packing.ports[i];
+        (p.kind == PortPack::Kind::pack || p.kind == PortPack::Kind::staged) &&
+        p.aligned * bytes_of(spec.ports[i]) <= kNarrowMove)
+      return true;
+  return false;
+}
+
+// The matrices of all that is moved follow one another without gaps. What does not lie so has no
+// place in this: packs cross the ends of columns. Only loads are staged.
+Choice make_flat_choice(const KernelSpec& spec, const std::vector<bool>& used, const Pair& pair,
+                        int widest) {
+  // Neighbouring threads gather packs out of banks of shared memory that are the more different the
+  // smaller these are.
+  constexpr int kPack = 8;  // bytes
+  Choice c;
+  Tiling& t = c.tiling;
+  if (pair.through < 0 || pair.stored > 0 || pair.apart > 0 || !spec.gathers.empty()) return c;
+  const std::int64_t n = spec.extent[pair.along], m = spec.extent[pair.across],
+                     matrices = spec.extent[pair.through];
+  for (int i = 0; i < spec.extent.size(); ++i)
+    if (i != pair.along && i != pair.across && i != pair.through && spec.extent[i] > 1) return c;
+  for (const auto& s : spec.body.statements)
+    if (s.kind == StatementKind::random) return c;
+  int least = kMoveBytes, most = 1;
+  for (std::size_t i = 0; i < used.size(); ++i)
+    if (used[i] && common_step(spec, spec.ports[i].access, pair.along, 1) == 1) {
+      least = std::min(least, bytes_of(spec.ports[i]));
+      most = std::max(most, bytes_of(spec.ports[i]));
+    }
+  const int width = std::min({widest, kPack / least, 2 * kMoveBytes / most});
+  if (width < 2 || n < std::max(width, kFewest)) return c;
+  c.packing.dim = pair.along;
+  c.packing.width = width;
+  c.packing.narrowest = least;
+  c.packing.ports.resize(spec.ports.size());
+  double moves = 0;
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    const KernelPort& p = spec.ports[i];
+    const Access& a = p.access;
+    PortPack& pack = c.packing.ports[i];
+    if (!used[i]) continue;
+    if (!a.via.empty() || !a.windows.empty() || p.alignment < kMoveBytes) return c;
+    if (!p.written && elements_reached(spec.extent, a) == 1) {
+      pack.kind = PortPack::Kind::same;
+      continue;
+    }
+    const bool direct = a.stride[pair.along] == 1;
+    const std::int64_t line = a.stride[direct ? pair.across : pair.along];
+    if (line != (direct ? n : m) || a.stride[pair.through] != n * m) return c;
+    if (direct) {
+      if (!multiple(a.offset, width)) return c;
+      pack = {.kind = PortPack::Kind::pack, .aligned = width};
+    } else {
+      pack = {.kind = PortPack::Kind::staged, .aligned = kMoveBytes / bytes_of(p)};
+      moves += 1;
+    }
+    moves += 1.0 / pack.aligned;
+  }
+  const std::int64_t matrix_bytes = n * m * pair.staged;
+  if (matrix_bytes > kSharedBytes) return c;
+  std::int64_t together = std::clamp<std::int64_t>(kSharedBytes / 2 / matrix_bytes, 1, matrices);
+  const auto blocks = [&] { return (matrices + together - 1) / together; };
+  while (together > 1 && static_cast<double>(blocks()) < kEnoughBlocks) together /= 2;
+  together = (matrices + blocks() - 1) / blocks();  // about as many in every block
+  t.along = pair.along;
+  t.across = pair.across;
+  t.through = pair.through;
+  t.tile_along = static_cast<int>(n);
+  t.tile_across = static_cast<int>(m);
+  t.tile_through = static_cast<int>(together);
+  t.lanes = 1;
+  t.tiles = static_cast<double>(blocks());
+  // A few packs more than all threads take in full rounds cost less than rounds that are not full.
+  const int packs = static_cast<int>(together * n * m / width);
+  t.rounds = std::max(kFewestRounds, (packs + kThreads - 1) / kThreads);
+  t.threads = std::max(32, packs / t.rounds / 32 * 32);
+  t.on = t.loads = t.flat = true;
+  c.rank = {0, std::round(4 * moves), 0};
+  return c;
+}
+
 }  // namespace
 
 Tiling choose_tiling(const KernelSpec& spec, int widest, Packing& packing) {
@@ -368,16 +456,22 @@ Tiling choose_tiling(const KernelSpec& spec, int widest, Packing& packing) {
   const std::vector<bool> used = reached_ports(spec);
   const int untiled = judge(spec, used, rank - 1, rank - 1).apart;
   Choice best;
+  const auto consider = [&](Choice c) {
+    if (c.tiling.on && (!best.tiling.on || c.rank < best.rank)) best = std::move(c);
+  };
+  std::vector<Pair> pairs;
   for (int along = rank - 1; along >= 0; --along)
     for (int across = rank - 1; across >= 0; --across) {
       if (along == across) continue;
       const Pair pair = judge(spec, used, along, across);
-      if (pair.apart >= untiled || !fits(spec, pair)) continue;
-      Choice c = make_choice(spec, used, pair, widest);
-      if (c.tiling.on && (!best.tiling.on || c.rank < best.rank)) best = std::move(c);
-      c = make_skewed_choice(spec, used, pair, widest);
-      if (c.tiling.on && (!best.tiling.on || c.rank < best.rank)) best = std::move(c);
+      if (pair.apart < untiled && fits(spec, pair)) pairs.push_back(pair);
     }
+  for (const Pair& pair : pairs) {
+    consider(make_choice(spec, used, pair, widest));
+    consider(make_skewed_choice(spec, used, pair, widest));
+  }
+  if (moves_narrowly(spec, best))
+    for (const Pair& pair : pairs) consider(make_flat_choice(spec, used, pair, widest));
   if (best.tiling.on) packing = std::move(best.packing);
   return best.tiling;
 }

@@ -198,7 +198,8 @@ strided_layouts()
 
 def small_matrices():
     """Many small matrices that are turned around, several of them in one tile: loads and stores that
-    lie across the others, matrices that do not follow one another, counts that tiles do not divide."""
+    lie across the others, matrices that do not follow one another or that start anywhere, counts
+    that tiles do not divide."""
     g = Graph("small_matrices", "bf16")
     g.tensor("x", [1549, 16, 40])
     g.tensor("r", [1, 40, 16])
@@ -213,6 +214,12 @@ def small_matrices():
     g = Graph("small_matrices_odd", "i8", "f32", "f32")
     g.tensor("x", [1031, 1, 33, 17])
     g.output(g.transpose("x", "y", [0, 1, 3, 2]))
+
+    g = Graph("small_matrices_odd_sum", "bf16")
+    g.tensor("x", [1201, 17, 23])
+    g.tensor("z", [1201, 23, 17], data_type="f32")
+    g.transpose("x", "t", [0, 2, 1])
+    g.output(g.pointwise("add", "y", "t", "z"))
 
 
 small_matrices()

@@ -48,9 +48,9 @@ KernelSpec few_channels() {
 }
 
 // Many small matrices, several of which are one tile.
-KernelSpec small_matrices() {
-  SpecBuilder b(Family::pointwise, {131072, 32, 32});
-  b.store(b.load("x", b.port("x", bf16, strided({1024, 1, 32}))), "y", bf16);
+KernelSpec small_matrices(std::int64_t count, std::int64_t n) {
+  SpecBuilder b(Family::pointwise, {count, n, n});
+  b.store(b.load("x", b.port("x", bf16, strided({n * n, 1, n}))), "y", bf16);
   return b.spec;
 }
 
@@ -65,7 +65,8 @@ std::vector<NamedSpec> tiled_specs() {
           {"stored_transposed", stored_transposed()},
           {"channels_last", channels_last()},
           {"few_channels", few_channels()},
-          {"small_matrices", small_matrices()}};
+          {"small_matrices", small_matrices(131072, 32)},
+          {"small_matrices_odd", small_matrices(27950, 49)}};
 }
 
 }  // namespace sinter::golden
