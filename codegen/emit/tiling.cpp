@@ -379,6 +379,7 @@ Choice make_flat_choice(const KernelSpec& spec, const std::vector<bool>& used, c
   // Neighbouring threads gather packs out of banks of shared memory that are the more different the
   // smaller these are.
   constexpr int kPack = 8;  // bytes
+  constexpr int kFlatThreads = 256, kFlatBytes = 8 << 10;
   Choice c;
   Tiling& t = c.tiling;
   if (pair.through < 0 || pair.stored > 0 || pair.apart > 0 || !spec.gathers.empty()) return c;
@@ -425,7 +426,7 @@ Choice make_flat_choice(const KernelSpec& spec, const std::vector<bool>& used, c
   }
   const std::int64_t matrix_bytes = n * m * pair.staged;
   if (matrix_bytes > kSharedBytes) return c;
-  std::int64_t together = std::clamp<std::int64_t>(kSharedBytes / 2 / matrix_bytes, 1, matrices);
+  std::int64_t together = std::clamp<std::int64_t>(kFlatBytes / matrix_bytes, 1, matrices);
   const auto blocks = [&] { return (matrices + together - 1) / together; };
   while (together > 1 && static_cast<double>(blocks()) < kEnoughBlocks) together /= 2;
   together = (matrices + blocks() - 1) / blocks();  // about as many in every block
@@ -439,7 +440,7 @@ Choice make_flat_choice(const KernelSpec& spec, const std::vector<bool>& used, c
   t.tiles = static_cast<double>(blocks());
   // A few packs more than all threads take in full rounds cost less than rounds that are not full.
   const int packs = static_cast<int>(together * n * m / width);
-  t.rounds = std::max(kFewestRounds, (packs + kThreads - 1) / kThreads);
+  t.rounds = std::max(kFewestRounds, (packs + kFlatThreads - 1) / kFlatThreads);
   t.threads = std::max(32, packs / t.rounds / 32 * 32);
   t.on = t.loads = t.flat = true;
   c.rank = {0, std::round(4 * moves), 0};

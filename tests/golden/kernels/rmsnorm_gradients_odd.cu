@@ -191,10 +191,6 @@ struct Columns : ColumnReductions {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 4)
-<<<<<<< HEAD
-void sinter_reduce_avg_mul_sub_06024a4b(const __grid_constant__ Args args) {
-=======
-void sinter_reduce_avg_mul_sub_62046a1f(const __grid_constant__ Args args) {
->>>>>>> 1f9f178 (Sums down columns of rows that start anywhere move by packs)
+void sinter_reduce_avg_mul_sub_bba750e3(const __grid_constant__ Args args) {
   sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions, Columns>(Phases{}, args);
 }

@@ -4,15 +4,15 @@
 struct Config {
   using Index = int;
   using Extent = sinter::Dims<27950, 49, 49>;
-  static constexpr int threads = 448;
-  static constexpr int unroll = 4;
+  static constexpr int threads = 192;
+  static constexpr int unroll = 3;
   static constexpr int width = 4;
   static constexpr int along = 2;
   static constexpr int across = 1;
   static constexpr int tile_along = 49;
   static constexpr int tile_across = 49;
   static constexpr int through = 0;
-  static constexpr int tile_through = 3;
+  static constexpr int tile_through = 1;
   static constexpr int lanes = 1;
   static constexpr bool staged_loads = true;
   static constexpr bool staged_stores = false;
@@ -59,6 +59,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_copy_acc9b6a3(const __grid_constant__ Args args) {
+void sinter_copy_fc2ffe2d(const __grid_constant__ Args args) {
   sinter::tiled_flat::run<Config, Body, Staged>(args);
 }
