@@ -62,7 +62,7 @@ const Mutant kMutants[] = {
     {"totals without their barrier",
      row_softmax,
      "",
-     {kReductions, "      meet();\n      each", "      each"}},
+     {kReductions, "      meet();\n      (collect", "      (collect"}},
     {"sums that threads share read before they are made",
      column_sums,
      "",

@@ -22,6 +22,17 @@ inline constexpr bool is_same = false;
 template <class A>
 inline constexpr bool is_same<A, A> = true;
 
+template <bool first, class A, class B>
+struct ChoiceOf {
+  using Type = A;
+};
+template <class A, class B>
+struct ChoiceOf<false, A, B> {
+  using Type = B;
+};
+template <bool first, class A, class B>
+using Choice = typename ChoiceOf<first, A, B>::Type;
+
 template <class... Items>
 struct List {
   static constexpr int size = sizeof...(Items);

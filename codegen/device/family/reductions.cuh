@@ -86,12 +86,31 @@ struct Reduction {
   }
 };
 
-// All reductions of a kernel, by name.
+// Those of the reductions `Rs` that a phase accumulates, behind `Found`.
+template <int phase, class Found, class... Rs>
+struct OfPhase {
+  using Type = Found;
+};
+template <int phase, class... Found, class R, class... Rs>
+struct OfPhase<phase, List<Found...>, R, Rs...>
+    : OfPhase<phase, Choice<R::phase == phase, List<Found..., R>, List<Found...>>, Rs...> {};
+
+// All reductions of a kernel, by name. What is done with each of several is a fold over their list:
+// the compiler takes its time for every function, and a lambda that is called for each makes many.
 template <class... Rs>
 struct Reductions : Reduction<Rs>... {
   static constexpr int count = sizeof...(Rs);
+  using All = List<Rs...>;
   template <int phase>
-  static constexpr bool reduces = ((Rs::phase == phase) || ...);
+  using Of = typename OfPhase<phase, List<>, Rs...>::Type;
+  template <class... Some>
+  SINTER_DEVICE void start(List<Some...>) {
+    (Reduction<Some>::start(), ...);
+  }
+  template <class... Some>
+  SINTER_DEVICE void settle(List<Some...>) {
+    (Reduction<Some>::settle(), ...);
+  }
   template <class R, class T>
   SINTER_DEVICE void accumulate(T x) {
     Reduction<R>::accumulate(static_cast<typename R::Value>(x));
@@ -129,13 +148,6 @@ SINTER_DEVICE void store_partials(Element* base, const Coord& c, const Column (&
 template <class F, class... Rs>
 SINTER_DEVICE void for_reductions(const Reductions<Rs...>&, const F& f) {
   (f(static_cast<Rs*>(nullptr)), ...);
-}
-// Only of those that a phase accumulates.
-template <int phase, class F, class All>
-SINTER_DEVICE void for_reductions_of(const All& all, const F& f) {
-  for_reductions(all, [&]<class R>(R* r) {
-    if constexpr (R::phase == phase) f(r);
-  });
 }
 
 // What a thread has of each reduction, for `count` rows.
@@ -306,37 +318,28 @@ struct RowThreads {
   // through shared memory, where one barrier serves all reductions. All threads of the block must
   // call; those of a row of whole warps wait for their own alone. `turn` counts the uses of the
   // buffers: two take turns, so that no barrier stands between two calls.
-  template <int phase, int count, class All>
-  SINTER_DEVICE void total(const All& all, Totals<count, All>& mine, int& turn) const {
-    const auto each = [&](const auto& f) {
-      for_reductions_of<phase>(all, [&]<class R>(R*) {
-        f.template operator()<Reduction<R>>(mine.TotalOf<count, R>::of);
-      });
-    };
-    each([&]<class R>(auto& of) { exchange<R>(of); });
+  template <int count, class All, class... Rs>
+  SINTER_DEVICE void total(List<Rs...>, Totals<count, All>& mine, int& turn) const {
+    (exchange<Reduction<Rs>>(mine.TotalOf<count, Rs>::of), ...);
     if constexpr (parts > 1 && rows_fastest) {
-      each([&]<class R>(auto& of) {
-        announce<R>(of, turn);
-        meet();
-        collect<R>(of, turn);
-        ++turn;
-      });
+      ((announce<Reduction<Rs>>(mine.TotalOf<count, Rs>::of, turn), meet(),
+        collect<Reduction<Rs>>(mine.TotalOf<count, Rs>::of, turn), ++turn),
+       ...);
       return;
     }
     if constexpr (parts > 1) {
-      each([&]<class R>(auto& of) { announce<R>(of, turn); });
+      (announce<Reduction<Rs>>(mine.TotalOf<count, Rs>::of, turn), ...);
       meet();
-      each([&]<class R>(auto& of) { collect<R>(of, turn); });
+      (collect<Reduction<Rs>>(mine.TotalOf<count, Rs>::of, turn), ...);
     }
     if constexpr (blocks > 1) {
       static_assert(rows == 1);
-      int bytes = 0;
-      each([&]<class R>(auto& of) { bytes += blocks * static_cast<int>(sizeof(of)); });
+      constexpr int bytes = (0 + ... + (blocks * static_cast<int>(sizeof(TotalOf<count, Rs>))));
       if (turn == 0) hardware::cluster_wait();
       if (threadIdx.x == 0) hopper::arrive_and_expect(arrived(turn), bytes);
-      each([&]<class R>(auto& of) { send<R>(of, turn); });
+      (send<Reduction<Rs>>(mine.TotalOf<count, Rs>::of, turn), ...);
       hopper::wait_for_cluster(arrived(turn), turn / 2 % 2);
-      each([&]<class R>(auto& of) { receive<R>(of, turn); });
+      (receive<Reduction<Rs>>(mine.TotalOf<count, Rs>::of, turn), ...);
     }
     ++turn;
   }

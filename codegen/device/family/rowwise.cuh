@@ -209,37 +209,48 @@ struct Rows {
     Phase::flush(args, c, p);
   }
 
+  // Whether the row has an i-th place, the k-th of a thread.
+  static SINTER_DEVICE bool in_row(int k, Index i) {
+    return (k + 1) * lanes <= places || i < places;
+  }
   // Calls f(k, i) for the k-th place of the thread, the row's i-th, where they stay in registers.
+  // The loops of most kernels are written out: a function for each takes time to compile.
   template <class F>
   SINTER_DEVICE void for_held(const F& f) {
 #pragma unroll
-    for (int k = 0; k < each; ++k) {
-      const Index i = threads.lane + k * lanes;
-      if ((k + 1) * lanes <= places || i < places) f(k, i);
-    }
+    for (int k = 0; k < each; ++k)
+      if (const Index i = threads.lane + k * lanes; in_row(k, i)) f(k, i);
   }
   // Whether the k-th place of every thread lies below `ends`: known when compiling.
   static constexpr SINTER_DEVICE bool whole_at(int k) { return (k + 1) * lanes <= ends; }
   SINTER_DEVICE void fetch_rows(Index block, RowPlace (&to)[states]) {
+    if constexpr (!__is_empty(RowPlace))
 #pragma unroll
-    for (int s = 0; s < states; ++s)
-      if (const Index r = row_number(block, s); exists(r)) to[s].fetch(args, row_start(r));
+      for (int s = 0; s < states; ++s)
+        if (const Index r = row_number(block, s); exists(r)) to[s].fetch(args, row_start(r));
   }
   template <class... Phases>
   SINTER_DEVICE void fetch(Index block, Place (&to)[held]) {
     const Index r = row_number(block, 0);
     if (!exists(r)) return;
-    for_held([&](int k, Index i) {
-      (Phases::fetch(args, at(row_start(r), i, whole_at(k)), to[k]), ...);
-    });
+    const Coord start = row_start(r);
+#pragma unroll
+    for (int k = 0; k < each; ++k)
+      if (const Index i = threads.lane + k * lanes; in_row(k, i)) {
+        const Coord c = at(start, i, whole_at(k));
+        (Phases::fetch(args, c, to[k]), ...);
+      }
   }
   template <class... Phases>
   SINTER_DEVICE void prefetch(Index block) {
     const Index r = row_number(block, 0);
     if (r >= rows) return;
+    const Coord start = row_start(r);
 #pragma unroll 1
-    for (Index i = threads.lane; i < places; i += lanes)
-      (Phases::prefetch(args, at(row_start(r), i)), ...);
+    for (Index i = threads.lane; i < places; i += lanes) {
+      const Coord c = at(start, i);
+      (Phases::prefetch(args, c), ...);
+    }
   }
   // A row that starts like all that the thread takes.
   SINTER_DEVICE Coord some_row() const {
@@ -250,9 +261,13 @@ struct Rows {
   }
   template <class... Phases>
   SINTER_DEVICE void fetch_weights() {
-    for_held([&](int k, Index i) {
-      (Phases::fetch_weights(args, at(some_row(), i, whole_at(k)), place[k]), ...);
-    });
+    const Coord start = some_row();
+#pragma unroll
+    for (int k = 0; k < each; ++k)
+      if (const Index i = threads.lane + k * lanes; in_row(k, i)) {
+        const Coord c = at(start, i, whole_at(k));
+        (Phases::fetch_weights(args, c, place[k]), ...);
+      }
   }
   // Before the first phase of a row.
   template <class... Phases>
@@ -290,74 +305,78 @@ struct Rows {
     Phase::refetch(args, c, p);
   }
 
-  template <class Phase>
-  SINTER_DEVICE void stream(Phase (&phase)[states]) {
-    if (!active[0]) return;
-#pragma unroll 1
-    for (Index from = threads.lane; from < in_rounds; from += round) {
-#pragma unroll
-      for (int u = 0; u < Config::unroll; ++u) fetch_place<Phase>(from + u * lanes, place[u], true);
-#pragma unroll
-      for (int u = 0; u < Config::unroll; ++u) visit(phase, u, from + u * lanes, place[u], true);
-      settle(phase);
-    }
-    // The rest is under way at once, too.
-    const auto for_rest = [&](const auto& f) {
-#pragma unroll
-      for (int u = 0; u < rest; ++u)
-        if (const Index i = in_rounds + u * lanes + threads.lane; i < places)
-          f(u, i, in_rounds + (u + 1) * lanes <= ends);
-    };
-    for_rest([&](int u, Index i, bool whole) { fetch_place<Phase>(i, place[u], whole); });
-    for_rest([&](int u, Index i, bool whole) { visit(phase, u, i, place[u], whole); });
-  }
-
   // ---- the reductions that a phase accumulates
 
   template <class Phase>
-  SINTER_DEVICE void settle(Phase (&)[states]) {
-    for_reductions_of<Phase::number>(reductions[0], [&]<class R>(R*) {
+  using ReductionsOf = typename All::template Of<Phase::number>;
+
+  template <class Phase>
+  SINTER_DEVICE void settle() {
 #pragma unroll
-      for (int s = 0; s < states; ++s) reductions[s].Reduction<R>::settle();
-    });
+    for (int s = 0; s < states; ++s) reductions[s].settle(ReductionsOf<Phase>());
+  }
+
+  // What the thread has of them, and what all of its row have.
+  template <class... Rs>
+  SINTER_DEVICE void unfinished(List<Rs...>, Totals<states, All>& totals) const {
+#pragma unroll
+    for (int s = 0; s < states; ++s)
+      ((totals.TotalOf<states, Rs>::of[s] = reductions[s].Reduction<Rs>::unfinished(resident)),
+       ...);
+  }
+  template <class... Rs>
+  SINTER_DEVICE void finish(List<Rs...>, const Totals<states, All>& totals) {
+#pragma unroll
+    for (int s = 0; s < states; ++s)
+      (reductions[s].Reduction<Rs>::finish(totals.TotalOf<states, Rs>::of[s]), ...);
   }
 
   template <class Phase>
   SINTER_DEVICE void run_phase() {
     Phase phase[states];
-    for_reductions_of<Phase::number>(reductions[0], [&]<class R>(R*) {
 #pragma unroll
-      for (int s = 0; s < states; ++s) reductions[s].Reduction<R>::start();
-    });
+    for (int s = 0; s < states; ++s) reductions[s].start(ReductionsOf<Phase>());
 #pragma unroll
     for (int s = 0; s < states; ++s)
       if (active[s]) phase[s].row(args, row[s], of_row[s], reductions[s]);
     if constexpr (Phase::has_elements) {
       if constexpr (resident) {
-        for_held([&](int k, Index i) {
-          if (!active[0]) return;
+#pragma unroll
+        for (int k = 0; k < each; ++k) {
+          const Index i = threads.lane + k * lanes;
+          if (!in_row(k, i) || !active[0]) continue;
           if (k % together == 0) fetch_late<Phase>(k);
           if constexpr (Config::renew) Phase::renew(place[k]);
           visit(phase, k, i, place[k], whole_at(k));
-        });
-      } else {
-        stream(phase);
-        settle(phase);
+        }
+      } else if (active[0]) {
+#pragma unroll 1
+        for (Index from = threads.lane; from < in_rounds; from += round) {
+#pragma unroll
+          for (int u = 0; u < Config::unroll; ++u)
+            fetch_place<Phase>(from + u * lanes, place[u], true);
+#pragma unroll
+          for (int u = 0; u < Config::unroll; ++u)
+            visit(phase, u, from + u * lanes, place[u], true);
+          settle<Phase>();
+        }
+        // The rest is under way at once, too.
+#pragma unroll
+        for (int u = 0; u < rest; ++u)
+          if (const Index i = in_rounds + u * lanes + threads.lane; i < places)
+            fetch_place<Phase>(i, place[u], in_rounds + (u + 1) * lanes <= ends);
+#pragma unroll
+        for (int u = 0; u < rest; ++u)
+          if (const Index i = in_rounds + u * lanes + threads.lane; i < places)
+            visit(phase, u, i, place[u], in_rounds + (u + 1) * lanes <= ends);
+        settle<Phase>();
       }
     }
-    if constexpr (All::template reduces<Phase::number>) {
+    if constexpr (ReductionsOf<Phase>::size > 0) {
       Totals<states, All> totals;
-      for_reductions_of<Phase::number>(reductions[0], [&]<class R>(R*) {
-#pragma unroll
-        for (int s = 0; s < states; ++s)
-          totals.TotalOf<states, R>::of[s] = reductions[s].Reduction<R>::unfinished(resident);
-      });
-      threads.template total<Phase::number>(reductions[0], totals, turn);
-      for_reductions_of<Phase::number>(reductions[0], [&]<class R>(R*) {
-#pragma unroll
-        for (int s = 0; s < states; ++s)
-          reductions[s].Reduction<R>::finish(totals.TotalOf<states, R>::of[s]);
-      });
+      unfinished(ReductionsOf<Phase>(), totals);
+      threads.total(ReductionsOf<Phase>(), totals, turn);
+      finish(ReductionsOf<Phase>(), totals);
     }
 #pragma unroll
     for (int s = 0; s < states; ++s)
@@ -366,17 +385,23 @@ struct Rows {
 
   // ---- the columns
 
-  template <class F>
-  SINTER_DEVICE void for_columns(const F& f) {
-    for_held([&](int k, Index) {
+  SINTER_DEVICE void start_columns() {
+#pragma unroll
+    for (int k = 0; k < each; ++k)
 #pragma unroll
       for (int e = 0; e < width; ++e)
-        for_reductions(columns[k][e],
-                       [&]<class R>(R*) { f(static_cast<Reduction<R>&>(columns[k][e])); });
-    });
+        if (in_row(k, threads.lane + k * lanes)) columns[k][e].start(typename Columns::All());
+  }
+  SINTER_DEVICE void settle_columns() {
+#pragma unroll
+    for (int k = 0; k < each; ++k)
+#pragma unroll
+      for (int e = 0; e < width; ++e)
+        if (in_row(k, threads.lane + k * lanes)) columns[k][e].settle(typename Columns::All());
   }
 
-  SINTER_DEVICE void store_columns() {
+  template <class R>
+  SINTER_DEVICE void add_up_columns() {
     // Where the rows were, which have left shared memory, totals find the most room.
     constexpr int ring_bytes = Config::ring * Config::slot_bytes;
     constexpr bool in_ring = ring_bytes > kColumnBytes;
@@ -386,26 +411,32 @@ struct Rows {
       else
         return column_memory<bytes>();
     };
-    for_reductions(columns[0][0], [&]<class R>(R*) {
-      typename Reduction<R>::Partial all[(each > 0 ? each : 1) * width];
-      for_held([&](int k, Index) {
+    typename Reduction<R>::Partial all[(each > 0 ? each : 1) * width];
 #pragma unroll
-        for (int e = 0; e < width; ++e) {
+    for (int k = 0; k < each; ++k)
+#pragma unroll
+      for (int e = 0; e < width; ++e)
+        if (in_row(k, threads.lane + k * lanes)) {
           Reduction<R>& r = columns[k][e];
           r.settle();
           all[k * width + e] = r.settled;
         }
-      });
-      threads.template total_of_rows<Reduction<R>, in_ring ? ring_bytes : kColumnBytes>(all, memory);
-      for_held([&](int k, Index) {
+    threads.template total_of_rows<Reduction<R>, in_ring ? ring_bytes : kColumnBytes>(all, memory);
 #pragma unroll
-        for (int e = 0; e < width; ++e) columns[k][e].Reduction<R>::settled = all[k * width + e];
-      });
-    });
-    for_held([&](int k, Index i) {
-      if (threads.row == 0)
-        Columns::store(args, at(some_row(), i, whole_at(k)), walker(), columns[k]);
-    });
+    for (int k = 0; k < each; ++k)
+#pragma unroll
+      for (int e = 0; e < width; ++e)
+        if (in_row(k, threads.lane + k * lanes))
+          columns[k][e].Reduction<R>::settled = all[k * width + e];
+  }
+  template <class... Rs>
+  SINTER_DEVICE void store_columns(List<Rs...>) {
+    (add_up_columns<Rs>(), ...);
+    const Coord start = some_row();
+#pragma unroll
+    for (int k = 0; k < each; ++k)
+      if (const Index i = threads.lane + k * lanes; in_row(k, i) && threads.row == 0)
+        Columns::store(args, at(start, i, whole_at(k)), walker(), columns[k]);
   }
 
   // ---- rows under way to shared memory: Config::ring slots for one row of each thread
@@ -417,10 +448,13 @@ struct Rows {
     return reinterpret_cast<Ahead*>(dynamic_memory)[i];
   }
   SINTER_DEVICE void bring(Index block, int i) {
-    if (const Index r = row_number(block, 0); exists(r))
-      for_held([&](int k, Index p) {
-        slot(i).bring(args, at(row_start(r), p, whole_at(k)), k * Config::threads + threadIdx.x);
-      });
+    if (const Index r = row_number(block, 0); exists(r)) {
+      const Coord start = row_start(r);
+#pragma unroll
+      for (int k = 0; k < each; ++k)
+        if (const Index p = threads.lane + k * lanes; in_row(k, p))
+          slot(i).bring(args, at(start, p, whole_at(k)), k * Config::threads + threadIdx.x);
+    }
     end_group_of_copies();
   }
   // Takes the row of the slot and has it refilled. What a thread reads it brought itself, so that
@@ -428,7 +462,10 @@ struct Rows {
   // refill might overwrite what is still to be read. Behind the warp's barrier its reads are done.
   SINTER_DEVICE void take_and_refill(Index block, int i) {
     wait_for_groups_but<Config::under_way>();
-    for_held([&](int k, Index) { slot(i).take(k * Config::threads + threadIdx.x, place[k]); });
+#pragma unroll
+    for (int k = 0; k < each; ++k)
+      if (in_row(k, threads.lane + k * lanes))
+        slot(i).take(k * Config::threads + threadIdx.x, place[k]);
     __syncwarp();
     bring(block + Config::ring * Config::slots, i);
     // Loads that follow stay behind the copies: ahead of them they make all wait (114 instead of
@@ -468,7 +505,7 @@ struct Rows {
   SINTER_DEVICE void walk() {
     constexpr Index of_kind = (rows + kinds - 1) / kinds,
                     blocks = (of_kind + block_rows - 1) / block_rows * kinds;
-    for_columns([](auto& r) { r.start(); });
+    start_columns();
     if constexpr (Config::ring > 0)
 #pragma unroll 1
       for (int i = 0; i < Config::ring; ++i) bring(walker() + i * Config::slots, i);
@@ -505,9 +542,9 @@ struct Rows {
       }
       ++steps;
       if constexpr (blocks > Config::slots * kRun)
-        if (steps % kRun == 0) for_columns([](auto& r) { r.settle(); });
+        if (steps % kRun == 0) settle_columns();
     }
-    store_columns();
+    store_columns(typename Columns::All());
   }
 };
 
