@@ -148,7 +148,17 @@ std::string rows_type(const KernelSpec& spec, const KernelNames& names) {
                      storage_type(spec.ports[port(index)].type));
 }
 
-// The call of the family's template.
+std::string rowwise_calls(const KernelSpec& spec) {
+  std::string text = fmt::format(
+      "sinter::rowwise::RowsOf<Config, Args, Place<Config::width>, RowPlace, Reductions{}> "
+      "rows(args);\n  sinter::rowwise::start<Config>(Phases{{}}, rows);",
+      spec.columns.empty() ? "" : ", Columns");
+  if (spec.slots > 0) return text + "\n  rows.walk(Phases{});";
+  for (int p = 0; p < spec.phases; ++p) text += fmt::format("\n  rows.run_phase<Phase{}>();", p);
+  return text;
+}
+
+// The calls of the family's templates.
 std::string call(const KernelSpec& spec, const KernelNames& names, const Schedule& schedule) {
   switch (spec.family) {
     case Family::pointwise:
@@ -158,10 +168,7 @@ std::string call(const KernelSpec& spec, const KernelNames& names, const Schedul
       return fmt::format("sinter::pointwise::run{}<Config, Body>(args);",
                          schedule.skew >= 0 ? "_skewed" : "");
     case Family::rowwise:
-      return fmt::format(
-          "sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions{}>(Phases{{}}, "
-          "args);",
-          spec.columns.empty() ? "" : ", Columns");
+      return rowwise_calls(spec);
     default:
       break;
   }

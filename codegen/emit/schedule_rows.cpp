@@ -165,6 +165,9 @@ void schedule_across(const KernelSpec& spec, Schedule& s) {
     s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * width)));
     return;
   }
+  // Rows that are not much longer than a round are fetched in one go, which takes less code.
+  const double each = std::ceil(columns / s.threads_per_row);
+  s.resident = !has_later_elements(spec) && 2 * each <= 3 * s.unroll;
   // With so many registers the compiler leaves all packs of a round under way.
   const bool light =
       spec.reductions.size() == 1 &&

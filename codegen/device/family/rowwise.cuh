@@ -159,7 +159,8 @@ struct Rows {
   }
   // Where this holds, the compiler sees that no row lies past the end, but for those ahead. In a
   // large block a branch around the fetches keeps them together and so saves registers.
-  static constexpr bool all_active = rows % (block_rows * kinds * Config::rows_at_once) == 0;
+  static constexpr bool all_active =
+      rows % (block_rows * kinds * Config::rows_at_once) == 0 && blocks == Config::blocks_per_row;
   static SINTER_DEVICE bool exists(Index r) {
     return (all_active && !Config::ahead && Config::threads <= 256) || r < rows;
   }
@@ -502,7 +503,7 @@ struct Rows {
   static SINTER_DEVICE int lane_of_warp() { return static_cast<int>(threadIdx.x % 32); }
 
   template <class... Phases>
-  SINTER_DEVICE void walk() {
+  SINTER_DEVICE void walk(List<Phases...>) {
     constexpr Index of_kind = (rows + kinds - 1) / kinds,
                     blocks = (of_kind + block_rows - 1) / block_rows * kinds;
     start_columns();
@@ -576,26 +577,29 @@ struct Several<Row, 1> : Row {
   using Row::Row;
 };
 
-template <class Config, class Place, class RowPlace, class All, class Columns = NoColumns,
-          class... Phases, class Args>
-SINTER_DEVICE void run(List<Phases...>, const Args& args) {
-  using R = Rows<Config, Args, Place, RowPlace, All, Columns>;
+// The rows of a kernel, which calls `start` and then each of its phases, or `walk`. It calls them
+// itself: what stands in a function around them all is simplified once more, which takes the
+// compiler 5% of its time.
+template <class Config, class Args, class Place, class RowPlace, class All,
+          class Columns = NoColumns>
+using RowsOf = Several<Rows<Config, Args, Place, RowPlace, All, Columns>, Config::rows_at_once>;
+
+template <class Config, class... Phases, class Row>
+SINTER_DEVICE void start(List<Phases...>, Row& rows) {
+  using Index = typename Config::Index;
   constexpr int count = Config::rows_at_once;
-  static_assert(count == 1 || (Config::threads_per_row <= 32 && R::resident && !R::across &&
+  static_assert(count == 1 || (Config::threads_per_row <= 32 && Row::resident && !Row::across &&
                                Config::slots == 0));
-  Several<R, count> rows(args);
   rows.threads.arrive();
-  const auto block = static_cast<typename Config::Index>(blockIdx.x / Config::blocks_per_row);
-  if constexpr (hardware::kernels_overlap && Config::early > 0 && R::resident)
+  // Of blocks that would share a row, but cannot, all but the first have one past the end.
+  const bool first = blockIdx.x % Config::blocks_per_row == 0;
+  const Index block = Row::blocks == Config::blocks_per_row || first
+                          ? static_cast<Index>(blockIdx.x / Config::blocks_per_row)
+                          : Row::rows;
+  if constexpr (hardware::kernels_overlap && Config::early > 0 && Row::resident)
     if (blockIdx.x < Config::early) rows.template prefetch<Phases...>(block * count);
   hardware::take_turn();
-  if constexpr (Config::slots > 0) {
-    rows.template walk<Phases...>();
-  } else {
-    if (R::blocks < Config::blocks_per_row && blockIdx.x % Config::blocks_per_row != 0) return;
-    rows.template begin<Phases...>(block * count);
-    (rows.template run_phase<Phases>(), ...);
-  }
+  if constexpr (Config::slots == 0) rows.template begin<Phases...>(block * count);
 }
 
 }  // namespace sinter::rowwise

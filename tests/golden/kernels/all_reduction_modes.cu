@@ -228,6 +228,9 @@ struct Phase1 {
 using Phases = sinter::List<Phase0, Phase1>;
 
 extern "C" __global__ __launch_bounds__(Config::threads, 2)
-void sinter_reduce_add_reduce_mul_reduce_min_reduce_max_6356171a(const __grid_constant__ Args args) {
-  sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions>(Phases{}, args);
+void sinter_reduce_add_reduce_mul_reduce_min_reduce_max_ff5acad2(const __grid_constant__ Args args) {
+  sinter::rowwise::RowsOf<Config, Args, Place<Config::width>, RowPlace, Reductions> rows(args);
+  sinter::rowwise::start<Config>(Phases{}, rows);
+  rows.run_phase<Phase0>();
+  rows.run_phase<Phase1>();
 }

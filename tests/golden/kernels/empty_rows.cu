@@ -13,7 +13,7 @@ struct Config {
   static constexpr int blocks_per_row = 1;
   static constexpr int rows_at_once = 1;
   static constexpr bool rows_fastest = true;
-  static constexpr bool resident = false;
+  static constexpr bool resident = true;
   static constexpr bool prefetch = false;
   static constexpr bool ahead = false;
   static constexpr bool renew = false;
@@ -91,6 +91,9 @@ struct Phase1 {
 using Phases = sinter::List<Phase0, Phase1>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_min_c6e08d2b(const __grid_constant__ Args args) {
-  sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions>(Phases{}, args);
+void sinter_reduce_min_d90fde86(const __grid_constant__ Args args) {
+  sinter::rowwise::RowsOf<Config, Args, Place<Config::width>, RowPlace, Reductions> rows(args);
+  sinter::rowwise::start<Config>(Phases{}, rows);
+  rows.run_phase<Phase0>();
+  rows.run_phase<Phase1>();
 }

@@ -151,6 +151,10 @@ struct Phase2 {
 using Phases = sinter::List<Phase0, Phase1, Phase2>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_avg_sub_mul_add_a69dd119(const __grid_constant__ Args args) {
-  sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions>(Phases{}, args);
+void sinter_reduce_avg_sub_mul_add_37a9b442(const __grid_constant__ Args args) {
+  sinter::rowwise::RowsOf<Config, Args, Place<Config::width>, RowPlace, Reductions> rows(args);
+  sinter::rowwise::start<Config>(Phases{}, rows);
+  rows.run_phase<Phase0>();
+  rows.run_phase<Phase1>();
+  rows.run_phase<Phase2>();
 }

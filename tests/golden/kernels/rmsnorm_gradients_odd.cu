@@ -22,9 +22,7 @@ struct Config {
   static constexpr bool skewed = true;
   static constexpr int slots = 496;
   static constexpr int ring = 2;
-  static constexpr int under_way = 1;
   static constexpr int slot_bytes = 8192;
-  static constexpr bool by_lanes = false;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<1001, 1>; };
   struct DyAccess : sinter::Strided { using Stride = sinter::Dims<1001, 1>; };
   struct WidthTAccess : sinter::Strided { using Stride = sinter::Dims<0, 1>; };
@@ -108,11 +106,11 @@ struct Phase0 {
   SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
   static constexpr bool anywhere = true;
   template <int width>
-  SINTER_DEVICE static void cut(Place<width>& place) {
+  SINTER_DEVICE static void cut_weights(Place<width>& place) {
     place.width_t.settle();
   }
   template <int width>
-  SINTER_DEVICE static void cut_again(Place<width>& place) {}
+  SINTER_DEVICE static void cut_weights_again(Place<width>& place) {}
   template <int width>
   SINTER_DEVICE static void renew(Place<width>& place) {}
   template <int width>
@@ -153,9 +151,9 @@ struct Phase1 {
   }
   static constexpr bool anywhere = true;
   template <int width>
-  SINTER_DEVICE static void cut(Place<width>& place) {}
+  SINTER_DEVICE static void cut_weights(Place<width>& place) {}
   template <int width>
-  SINTER_DEVICE static void cut_again(Place<width>& place) {
+  SINTER_DEVICE static void cut_weights_again(Place<width>& place) {
     place.width_t.settle();
   }
   template <int width>
@@ -191,6 +189,8 @@ struct Columns : ColumnReductions {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 4)
-void sinter_reduce_avg_mul_sub_bba750e3(const __grid_constant__ Args args) {
-  sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions, Columns>(Phases{}, args);
+void sinter_reduce_avg_mul_sub_91e131dd(const __grid_constant__ Args args) {
+  sinter::rowwise::RowsOf<Config, Args, Place<Config::width>, RowPlace, Reductions, Columns> rows(args);
+  sinter::rowwise::start<Config>(Phases{}, rows);
+  rows.walk(Phases{});
 }

@@ -155,6 +155,10 @@ struct Phase2 {
 using Phases = sinter::List<Phase0, Phase1, Phase2>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_max_reduce_add_sub_exp_b9a03403(const __grid_constant__ Args args) {
-  sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions>(Phases{}, args);
+void sinter_reduce_max_reduce_add_sub_exp_82ea132b(const __grid_constant__ Args args) {
+  sinter::rowwise::RowsOf<Config, Args, Place<Config::width>, RowPlace, Reductions> rows(args);
+  sinter::rowwise::start<Config>(Phases{}, rows);
+  rows.run_phase<Phase0>();
+  rows.run_phase<Phase1>();
+  rows.run_phase<Phase2>();
 }
