@@ -104,6 +104,9 @@ struct Phase1 {
 using Phases = sinter::List<Phase0, Phase1>;
 
 extern "C" __global__ __launch_bounds__(Config::threads, 4)
-void sinter_reduce_add_bb61373e(const __grid_constant__ Args args) {
-  sinter::rowwise::run<Config, Place<Config::width>, RowPlace, Reductions>(Phases{}, args);
+void sinter_reduce_add_45f91df5(const __grid_constant__ Args args) {
+  sinter::rowwise::RowsOf<Config, Args, Place<Config::width>, RowPlace, Reductions> rows(args);
+  sinter::rowwise::start<Config>(Phases{}, rows);
+  rows.run_phase<Phase0>();
+  rows.run_phase<Phase1>();
 }

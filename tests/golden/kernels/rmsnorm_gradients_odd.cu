@@ -22,7 +22,9 @@ struct Config {
   static constexpr bool skewed = true;
   static constexpr int slots = 496;
   static constexpr int ring = 2;
+  static constexpr int under_way = 1;
   static constexpr int slot_bytes = 8192;
+  static constexpr bool by_lanes = false;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<1001, 1>; };
   struct DyAccess : sinter::Strided { using Stride = sinter::Dims<1001, 1>; };
   struct WidthTAccess : sinter::Strided { using Stride = sinter::Dims<0, 1>; };
@@ -106,11 +108,11 @@ struct Phase0 {
   SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
   static constexpr bool anywhere = true;
   template <int width>
-  SINTER_DEVICE static void cut_weights(Place<width>& place) {
+  SINTER_DEVICE static void cut(Place<width>& place) {
     place.width_t.settle();
   }
   template <int width>
-  SINTER_DEVICE static void cut_weights_again(Place<width>& place) {}
+  SINTER_DEVICE static void cut_again(Place<width>& place) {}
   template <int width>
   SINTER_DEVICE static void renew(Place<width>& place) {}
   template <int width>
@@ -151,9 +153,9 @@ struct Phase1 {
   }
   static constexpr bool anywhere = true;
   template <int width>
-  SINTER_DEVICE static void cut_weights(Place<width>& place) {}
+  SINTER_DEVICE static void cut(Place<width>& place) {}
   template <int width>
-  SINTER_DEVICE static void cut_weights_again(Place<width>& place) {
+  SINTER_DEVICE static void cut_again(Place<width>& place) {
     place.width_t.settle();
   }
   template <int width>
@@ -189,7 +191,7 @@ struct Columns : ColumnReductions {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 4)
-void sinter_reduce_avg_mul_sub_91e131dd(const __grid_constant__ Args args) {
+void sinter_reduce_avg_mul_sub_5c91040e(const __grid_constant__ Args args) {
   sinter::rowwise::RowsOf<Config, Args, Place<Config::width>, RowPlace, Reductions, Columns> rows(args);
   sinter::rowwise::start<Config>(Phases{}, rows);
   rows.walk(Phases{});

@@ -22,7 +22,9 @@ struct Config {
   static constexpr bool skewed = false;
   static constexpr int slots = 132;
   static constexpr int ring = 2;
+  static constexpr int under_way = 1;
   static constexpr int slot_bytes = 32768;
+  static constexpr bool by_lanes = false;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<128, 1>; };
   struct DyAccess : sinter::Strided { using Stride = sinter::Dims<128, 1>; };
   struct WidthTAccess : sinter::Strided { using Stride = sinter::Dims<0, 1>; };
@@ -174,7 +176,7 @@ struct Columns : ColumnReductions {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_avg_mul_sub_92c32ad0(const __grid_constant__ Args args) {
+void sinter_reduce_avg_mul_sub_6125894d(const __grid_constant__ Args args) {
   sinter::rowwise::RowsOf<Config, Args, Place<Config::width>, RowPlace, Reductions, Columns> rows(args);
   sinter::rowwise::start<Config>(Phases{}, rows);
   rows.walk(Phases{});

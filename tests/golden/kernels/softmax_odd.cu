@@ -70,9 +70,9 @@ struct Phase0 {
   SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
   static constexpr bool anywhere = true;
   template <int width>
-  SINTER_DEVICE static void cut_weights(Place<width>& place) {}
+  SINTER_DEVICE static void cut(Place<width>& place) {}
   template <int width>
-  SINTER_DEVICE static void cut_weights_again(Place<width>& place) {}
+  SINTER_DEVICE static void cut_again(Place<width>& place) {}
   template <int width>
   SINTER_DEVICE static void renew(Place<width>& place) {}
   template <int width>
@@ -102,9 +102,9 @@ struct Phase1 {
   }
   static constexpr bool anywhere = true;
   template <int width>
-  SINTER_DEVICE static void cut_weights(Place<width>& place) {}
+  SINTER_DEVICE static void cut(Place<width>& place) {}
   template <int width>
-  SINTER_DEVICE static void cut_weights_again(Place<width>& place) {}
+  SINTER_DEVICE static void cut_again(Place<width>& place) {}
   template <int width>
   SINTER_DEVICE static void renew(Place<width>& place) {
     sinter::renew(place.x);
@@ -145,9 +145,9 @@ struct Phase2 {
   }
   static constexpr bool anywhere = true;
   template <int width>
-  SINTER_DEVICE static void cut_weights(Place<width>& place) {}
+  SINTER_DEVICE static void cut(Place<width>& place) {}
   template <int width>
-  SINTER_DEVICE static void cut_weights_again(Place<width>& place) {}
+  SINTER_DEVICE static void cut_again(Place<width>& place) {}
   template <int width>
   SINTER_DEVICE static void renew(Place<width>& place) {
     sinter::renew(place.x);
@@ -171,7 +171,7 @@ struct Phase2 {
 using Phases = sinter::List<Phase0, Phase1, Phase2>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_max_reduce_add_sub_exp_d10c8c2e(const __grid_constant__ Args args) {
+void sinter_reduce_max_reduce_add_sub_exp_211a55ef(const __grid_constant__ Args args) {
   sinter::rowwise::RowsOf<Config, Args, Place<Config::width>, RowPlace, Reductions> rows(args);
   sinter::rowwise::start<Config>(Phases{}, rows);
   rows.run_phase<Phase0>();
