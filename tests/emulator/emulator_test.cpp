@@ -79,7 +79,7 @@ const Mutant kMutants[] = {
     {"a ring's row taken before it came",
      gradients,
      "",
-     {kRowwise, "wait_for_groups_but<Config::ring - 1>();", ""}},
+     {kRowwise, "wait_for_groups_but<Config::under_way>();", ""}},
     {"a tensor's last elements left behind",
      odd_gradients,
      "",
