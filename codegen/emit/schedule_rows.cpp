@@ -459,6 +459,7 @@ Division divide_block(double places, double numbers, double walk, int place_byte
     // Whole quarters of a multiprocessor, and a last step that is whole, too.
     double fullest = 0;
     for (int rows = most; 2 * rows > most; --rows) {
+      if (rows * threads % 32 != 0) continue;
       const double warps = rows * threads / 32.0, steps = walk / rows,
                    full = warps / (4 * std::ceil(warps / 4)) * steps / std::ceil(steps) *
                           std::min(1.0, warps / kEnoughWarps);
@@ -530,7 +531,7 @@ void schedule_columns(const KernelSpec& spec, std::string_view architecture, Sch
                      std::ceil(places / static_cast<double>(kFewer)) * numbers + kBesideHeld <=
                          registers_with(kFewer);
   // A block has at most 1024, of the rows that it takes side by side.
-  const double most = fewer ? kFewer : std::floor(1024 / beside / 32) * 32,
+  const double most = std::min(fewer ? kFewer : 1024.0, std::floor(1024 / beside / 32) * 32),
                threads = std::min(together / walkers, most);
   s.threads_per_row = threads_for(places, std::ceil(places / (one_warp ? 32 : threads)));
   const int least = std::max(1, 32 / s.threads_per_row);  // rows of a warp

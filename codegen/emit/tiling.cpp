@@ -388,7 +388,9 @@ Choice make_flat_choice(const KernelSpec& spec, const std::vector<bool>& used, c
   for (int i = 0; i < spec.extent.size(); ++i)
     if (i != pair.along && i != pair.across && i != pair.through && spec.extent[i] > 1) return c;
   for (const auto& s : spec.body.statements)
-    if (s.kind == StatementKind::random) return c;
+    if (s.kind == StatementKind::random || s.kind == StatementKind::index ||
+        s.kind == StatementKind::inside)
+      return c;
   int least = kMoveBytes, most = 1;
   for (std::size_t i = 0; i < used.size(); ++i)
     if (used[i] && common_step(spec, spec.ports[i].access, pair.along, 1) == 1) {
