@@ -24,9 +24,7 @@ SINTER_DEVICE void philox4x32_10(unsigned long long key, const unsigned long lon
   for (int r = 0; r < runs; ++r)
     x[r] = {
         {static_cast<unsigned>(counter[r]), static_cast<unsigned>(counter[r] >> 32), 0u, 0u}};
-  // Two rounds a turn: all ten make the largest part of a kernel's code, which takes its time to
-  // compile (dropout ahead of a layer norm: 40 ms).
-#pragma unroll 2
+#pragma unroll
   for (int round = 0; round < 10; ++round) {
 #pragma unroll
     for (int r = 0; r < runs; ++r) {
