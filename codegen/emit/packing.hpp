@@ -55,6 +55,7 @@ struct Packing {
 inline constexpr int kSlabBytes = 16 * 64 * 4;
 
 inline constexpr int kMoveBytes = 16;  // the most that one instruction moves
+inline constexpr int kNarrowMove = 2;  // bytes, too few at once to keep memory busy
 
 // Which ports the body reaches element by element: plain loads and stores.
 std::vector<bool> reached_ports(const KernelSpec& spec);

@@ -125,7 +125,6 @@ int widest_pack(const KernelSpec& spec) {
 // by packs; columns of 1001 to 3003, joined: 74.7 and 56.3.)
 bool moves_narrowly(const KernelSpec& spec, const Packing& packing) {
   constexpr std::int64_t kShortRow = 512;  // bytes
-  constexpr int kNarrowMove = 2;
   const std::vector<bool> used = reached_ports(spec);
   for (std::size_t i = 0; i < used.size(); ++i) {
     const int bytes = info(spec.ports[i].type).bytes;
@@ -202,7 +201,11 @@ void schedule_pointwise(const KernelSpec& spec, Schedule& s) {
   const int cost = element_cost(spec, spec.body) * s.packing.width;
   const int own = own_bytes(spec, s.packing, column_bytes(spec, s.packing, false));
   s.unroll = power_of_two_to(std::min(kMostCode / std::max(cost, 1), kFlightBytes / 2 / own), 16);
-  if (s.skew < 0) share_columns(spec, cost, s);
+  if (s.skew < 0)
+    share_columns(spec, cost, s);
+  else
+    s.unroll = 1;  // the ends of rows twice are no gain: joined odd columns take 56.2 us with two
+                   // places a thread and 55.1 with one, and 30 ms more to compile
   while (s.unroll > 1 && places / (s.threads * s.unroll) < kEnoughBlocks) s.unroll /= 2;
   // Few results, of which each may read a large window, are spread over the multiprocessors.
   const bool resamples = std::any_of(spec.gathers.begin(), spec.gathers.end(),

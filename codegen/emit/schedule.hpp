@@ -19,7 +19,8 @@ struct Schedule {
   std::uint32_t grid = 1;
   Packing packing;  // pointwise and rowwise
   Tiling tiling;    // pointwise
-  int skew = -1;    // the port by which packs are aligned where rows start anywhere; -1: none
+  int skew = -1;    // the port by which packs are aligned where rows start anywhere, or, where they
+                    // lie together, one that is cut out of aligned pieces; -1: none
   std::int64_t places = 0;  // pointwise with such packs: of a row
   // rowwise
   int threads_per_row = 1, rows_per_block = 1;

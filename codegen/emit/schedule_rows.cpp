@@ -459,7 +459,7 @@ Division divide_block(double places, double numbers, double walk, int place_byte
     // Whole quarters of a multiprocessor, and a last step that is whole, too.
     double fullest = 0;
     for (int rows = most; 2 * rows > most; --rows) {
-      if (rows * threads % 32 != 0) continue;
+      if (rows * threads % 32 != 0) continue;  // no whole warps
       const double warps = rows * threads / 32.0, steps = walk / rows,
                    full = warps / (4 * std::ceil(warps / 4)) * steps / std::ceil(steps) *
                           std::min(1.0, warps / kEnoughWarps);
@@ -542,13 +542,17 @@ void schedule_columns(const KernelSpec& spec, std::string_view architecture, Sch
   if (s.blocks_per_row > 1) s.rows_per_block = 1;
   s.rows_per_block *= spec.rows_beside;
   const int place_ahead = bytes_ahead(spec, s.packing);
-  const bool divides = several && !doubles && s.blocks_per_row == 1 && slots <= kMultiprocessors &&
-                       columns > kShortRow && rows >= kLongWalk * slots && place_ahead > 0;
-  if (divides)
-    if (const Division d = divide_block(places, numbers, rows / slots, place_ahead); d.rows > 0) {
-      s.threads_per_row = d.threads_per_row;
-      s.rows_per_block = d.rows;
-    }
+  const bool narrow_sums = std::none_of(
+      spec.columns.begin(), spec.columns.end(),
+      [](const ColumnReduction& c) { return partial_type(c.mode, c.arithmetic) == DataType::f64; });
+  Division divided;
+  if (several && narrow_sums && s.blocks_per_row == 1 && slots <= kMultiprocessors &&
+      columns > kShortRow && rows >= kLongWalk * slots && place_ahead > 0)
+    divided = divide_block(places, numbers, rows / slots, place_ahead);
+  if (divided.rows > 0) {
+    s.threads_per_row = divided.threads_per_row;
+    s.rows_per_block = divided.rows;
+  }
   s.threads = s.threads_per_row * s.rows_per_block;
   s.least_blocks = doubles ? 1 : static_cast<int>(blocks);
   s.resident = true;
@@ -567,10 +571,10 @@ void schedule_columns(const KernelSpec& spec, std::string_view architecture, Sch
     // us; with dropout and a residual, 4096 columns, 194 -> 183.)
     constexpr int kUnderWay = 48 << 10;
     s.slot_bytes = slot_bytes;
-    s.under_way = divides && slot_bytes >= kUnderWay ? 0 : s.ring - 1;
+    s.under_way = divided.rows > 0 && slot_bytes >= kUnderWay ? 0 : s.ring - 1;
     // (12288 columns: 97 -> 91 us; 10240: 77 -> 64; 2304: 57.1 -> 56.0; but 4096: 54 -> 57.)
     constexpr double kShort = 2304;
-    s.by_lanes = divides && (s.rows_per_block == 1 || columns <= kShort) &&
+    s.by_lanes = divided.rows > 0 && (s.rows_per_block == 1 || columns <= kShort) &&
                  s.threads_per_row % 32 == 0 && loads_row_numbers(spec);
   }
   s.ahead = s.ring > 0 || s.prefetch;

@@ -362,8 +362,7 @@ Choice make_skewed_choice(const KernelSpec& spec, const std::vector<bool>& used,
 // ---- small matrices that start anywhere
 
 // Whether something moves by so little at once that it does not keep memory busy.
-bool moves_narrowly(const KernelSpec& spec, const Choice& c) {
-  constexpr int kNarrowMove = 2;  // bytes
+bool tile_moves_narrowly(const KernelSpec& spec, const Choice& c) {
   for (std::size_t i = 0; i < c.packing.ports.size(); ++i)
     if (const PortPack& p = c.packing.ports[i];
         (p.kind == PortPack::Kind::pack || p.kind == PortPack::Kind::staged) &&
@@ -473,7 +472,7 @@ Tiling choose_tiling(const KernelSpec& spec, int widest, Packing& packing) {
     consider(make_choice(spec, used, pair, widest));
     consider(make_skewed_choice(spec, used, pair, widest));
   }
-  if (moves_narrowly(spec, best))
+  if (tile_moves_narrowly(spec, best))
     for (const Pair& pair : pairs) consider(make_flat_choice(spec, used, pair, widest));
   if (best.tiling.on) packing = std::move(best.packing);
   return best.tiling;

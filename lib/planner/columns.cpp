@@ -127,12 +127,10 @@ Walk choose_walk(const KernelSpec& spec, std::string_view architecture) {
   // leaves fewer partial results. (Gradients of a layernorm of 4096 x 5120 on an H200: 45.7 us with
   // 264 slots, 39.3 with 132; of 1152 columns, 69 with 396 and 67 with 132.) Four are two, though:
   // 100.6 and 99.1 us for 65536 x 1024. But where several results need more registers, as those of
-  // odd rows do (1001 columns: 66 and 32 us), or a row's warps would idle, one is enough.
+  // odd rows do, one is enough. (1001 columns: 66 and 32 us; 777: 48 and 38; 333: 42 and 36.)
   const std::int64_t blocks = walk.slots / kMultiprocessors;
   const bool together = !spec.sums_doubles();  // have the registers
-  const double places = std::ceil(static_cast<double>(columns) / 8);
-  const bool alone =
-      reductions > 1 && (columns % 8 != 0 || places < 0.85 * 32 * std::ceil(places / 32));
+  const bool alone = reductions > 1 && columns % 8 != 0;
   if (blocks > 2 && a_multiprocessor == 4 && together && !alone)
     walk = {2 * kMultiprocessors, 2};
   else if (blocks > 1 && reductions > 1 && together)

@@ -215,6 +215,12 @@ def small_matrices():
     g.tensor("x", [1031, 1, 33, 17])
     g.output(g.transpose("x", "y", [0, 1, 3, 2]))
 
+    g = Graph("small_matrices_odd_index", "bf16", "f32", "f32")
+    g.tensor("x", [300, 33, 35])
+    g.transpose("x", "t", [0, 2, 1])
+    g.pointwise("gen_index", "index", "t", axis=2)
+    g.output(g.pointwise("add", "y", "t", "index"))
+
     g = Graph("small_matrices_odd_sum", "bf16")
     g.tensor("x", [1201, 17, 23])
     g.tensor("z", [1201, 23, 17], data_type="f32")

@@ -287,6 +287,7 @@ TEST_CASE("gradients of long rows belong to clusters, where there are any") {
     CHECK(s.grid == spec.slots * s.blocks_per_row);
     CHECK(s.threads == s.threads_per_row * s.rows_per_block);
     CHECK(s.threads <= 1024);
+    CHECK((s.threads < 32 || s.threads % 32 == 0));
     CHECK(s.ring * s.slot_bytes <= (architecture == "sm_90a" ? 192 << 10 : 80 << 10));
     return s;
   };
@@ -313,6 +314,9 @@ TEST_CASE("gradients of long rows belong to clusters, where there are any") {
       for (DataType type : {bf16, f32, f64, f8e4m3})
         for (std::string_view architecture : {"sm_90a", "sm_80"})
           walk(columns, architecture, type, rows);
+  for (std::int64_t rows : {12000, 38658, 40954, 99371, 236929})
+    for (std::int64_t columns : {288, 320, 333, 357, 777, 839, 1073, 1967})
+      for (DataType type : {bf16, f32, f8e4m3}) walk(columns, "sm_90a", type, rows);
 }
 
 TEST_CASE("sums of what is expensive to compute are held by more threads") {

@@ -214,14 +214,6 @@ struct Rows {
   static SINTER_DEVICE bool in_row(int k, Index i) {
     return (k + 1) * lanes <= places || i < places;
   }
-  // Calls f(k, i) for the k-th place of the thread, the row's i-th, where they stay in registers.
-  // The loops of most kernels are written out: a function for each takes time to compile.
-  template <class F>
-  SINTER_DEVICE void for_held(const F& f) {
-#pragma unroll
-    for (int k = 0; k < each; ++k)
-      if (const Index i = threads.lane + k * lanes; in_row(k, i)) f(k, i);
-  }
   // Whether the k-th place of every thread lies below `ends`: known when compiling.
   static constexpr SINTER_DEVICE bool whole_at(int k) { return (k + 1) * lanes <= ends; }
   SINTER_DEVICE void fetch_rows(Index block, RowPlace (&to)[states]) {
@@ -512,7 +504,9 @@ struct Rows {
       for (int i = 0; i < Config::ring; ++i) bring(walker() + i * Config::slots, i);
     if constexpr (Config::prefetch) fetch_weights<Phases...>();
     if constexpr (Config::prefetch && skewed)
-      for_held([&](int k, Index) { (Phases::cut(place[k]), ...); });
+#pragma unroll
+      for (int k = 0; k < each; ++k)
+        if (in_row(k, threads.lane + k * lanes)) (Phases::cut(place[k]), ...);
     RowsAhead rows_ahead;
     if constexpr (Config::ahead) {
       if constexpr (Config::ring == 0) fetch<Phases...>(walker(), place);
