@@ -29,6 +29,23 @@ void gradients(Graph& g, std::int64_t rows, std::int64_t columns) {
 void gradients(Graph& g) { gradients(g, 1330, 4104); }
 void odd_gradients(Graph& g) { gradients(g, 1330, 4105); }
 void gradients_side_by_side(Graph& g) { gradients(g, 300, 1024); }
+// With several results: one row a block, or rows side by side, which meet in the ring's memory.
+void gradients_of_scale_and_bias(Graph& g, std::int64_t rows, std::int64_t columns) {
+  const auto x = g.tensor({.name = "x", .dim = {rows, columns}});
+  const auto dy = g.tensor({.name = "dy", .dim = {rows, columns}});
+  const auto scale = g.tensor({.name = "scale", .dim = {1, columns}});
+  const auto mean = g.tensor({.name = "mean", .dim = {rows, 1}, .data_type = f32});
+  const auto inv = g.tensor({.name = "inv_variance", .dim = {rows, 1}, .data_type = f32});
+  const auto d = layernorm_backward(dy, x, scale, mean, inv);
+  g.output(d.dx, "dx");
+  g.output(d.dscale, "dscale");
+  g.output(d.dbias, "dbias");
+}
+void long_rows(Graph& g) { gradients_of_scale_and_bias(g, 1330, 5640); }
+void rows_that_meet(Graph& g) { gradients_of_scale_and_bias(g, 3970, 2560); }
+void small_matrices(Graph& g) {
+  g.output(transpose(g.tensor({.name = "x", .dim = {700, 33, 35}}), {0, 2, 1}), "y");
+}
 void column_sums(Graph& g) {
   const auto x = g.tensor({.name = "x", .dim = {512, 1024}});
   g.output(reduction(x, ReductionMode::add, {1, 1024}), "y", {.data_type = f32});
@@ -49,6 +66,7 @@ constexpr const char *kAsyncCopy = "sinter/device/core/async_copy.cuh",
                      *kRowwise = "sinter/device/family/rowwise.cuh",
                      *kReductions = "sinter/device/family/reductions.cuh",
                      *kTiled = "sinter/device/family/tiled.cuh",
+                     *kTiledFlat = "sinter/device/family/tiled_flat.cuh",
                      *kMma = "sinter/device/family/contraction_mma.cuh",
                      *kWgmma = "sinter/device/family/contraction_wgmma.cuh";
 
@@ -80,6 +98,15 @@ const Mutant kMutants[] = {
      gradients,
      "",
      {kRowwise, "wait_for_groups_but<Config::under_way>();", ""}},
+    {"numbers of another row", long_rows, "", {kRowwise, "(steps % 32)", "((steps + 1) % 32)"}},
+    {"sums written over rows that are still read",
+     rows_that_meet,
+     "sm_90a",
+     {kReductions, "__syncthreads();  // nobody reads what was here before", ""}},
+    {"ends of columns passed by",
+     small_matrices,
+     "",
+     {kTiledFlat, "(spot.row + e < S::rows ? from : next)", "from"}},
     {"a tensor's last elements left behind",
      odd_gradients,
      "",
