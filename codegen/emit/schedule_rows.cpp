@@ -435,7 +435,7 @@ constexpr double kLongWalk = 10;  // rows, in which a ring pays for its filling
 // columns have several results; `numbers`: registers of a place, `walk`: rows of each block. What a
 // step costs a warp beside its elements is a third of all, so that a thread holds some places: the
 // threads of a row are few, and there are more rows. (A layernorm's gradients on an H200: 2560
-// columns 71.8 -> 66.0 us, 3072 81.5 -> 77.5, 1152 66.8 -> 60.7.) Not for 0 rows.
+// columns 71.8 -> 66.0 us, 3072 81.5 -> 77.5, 1152 66.8 -> 60.7.) 0 rows: not divided.
 struct Division {
   int threads_per_row = 0, rows = 0;
 };
