@@ -115,6 +115,7 @@ int FusionState::take(std::vector<NodeId> nodes) {
   const int id = static_cast<int>(groups_.size());
   std::sort(nodes.begin(), nodes.end());
   for (NodeId n : nodes) group_[static_cast<std::size_t>(n)] = id;
+  if (nodes.size() > 1) latest_.clear();
   groups_.push_back(std::move(nodes));
   return id;
 }
@@ -122,10 +123,38 @@ int FusionState::take(std::vector<NodeId> nodes) {
 // A cycle needs a path that leaves the joined set and comes back. Nodes are numbered in an order of
 // execution and every kernel taken so far is a unit, so the walk goes from the set's inputs upwards,
 // through whole kernels, looking for the set again.
+NodeId FusionState::latest(NodeId n) const {
+  if (latest_.empty()) {
+    latest_.assign(graph_.nodes().size(), -1);
+    // Nodes of a kernel share one number, which stands at the first of them. Numbers only grow, and
+    // operands come before their readers but for those of kernels, so that few turns are needed.
+    const auto shared = [&](NodeId i) -> NodeId& {
+      const int g = group(i);
+      return latest_[static_cast<std::size_t>(
+          g < 0 ? i : groups_[static_cast<std::size_t>(g)].front())];
+    };
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (NodeId i = 0; i < static_cast<NodeId>(latest_.size()); ++i) {
+        NodeId last = std::max(shared(i), i);
+        for (TensorId t : operands(i))
+          if (t >= 0 && producer(t) >= 0) last = std::max(last, shared(producer(t)));
+        changed = changed || last != shared(i);
+        shared(i) = last;
+      }
+    }
+    for (NodeId i = 0; i < static_cast<NodeId>(latest_.size()); ++i)
+      latest_[static_cast<std::size_t>(i)] = shared(i);
+  }
+  return latest_[static_cast<std::size_t>(n)];
+}
+
 bool FusionState::makes_cycle(const std::vector<NodeId>& nodes, NodeId extra) const {
   std::vector<char> inside(graph_.nodes().size(), 0), seen(graph_.nodes().size(), 0);
   for (NodeId n : nodes) inside[static_cast<std::size_t>(n)] = 1;
   inside[static_cast<std::size_t>(extra)] = 1;
+  NodeId first = extra;
+  for (NodeId n : nodes) first = std::min(first, n);
   std::vector<NodeId> work;
   const auto push_inputs = [&](NodeId n, bool from_inside) -> bool {
     for (TensorId t : operands(n)) {
@@ -136,6 +165,8 @@ bool FusionState::makes_cycle(const std::vector<NodeId>& nodes, NodeId extra) co
         if (!from_inside) return true;
         continue;
       }
+      // What runs before `p` has smaller numbers than all that is inside.
+      if (latest(p) < first) continue;
       if (!seen[static_cast<std::size_t>(p)]) {
         seen[static_cast<std::size_t>(p)] = 1;
         work.push_back(p);

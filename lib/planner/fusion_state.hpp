@@ -70,11 +70,14 @@ class FusionState {
     TensorId tensor;
     std::string reason;
   };
+  // The largest number of a node that runs before this one, or with it, as kernels stand now.
+  NodeId latest(NodeId n) const;
   void find_consumers();
   void find_recomputed();
   bool given(TensorId t) const;  // a value, or in memory before the graph is run
   std::vector<bool> unread_, recompute_;  // unread: nobody needs what the node makes
   std::vector<Cut> cuts_;
+  mutable std::vector<NodeId> latest_;  // empty: to be found again
 };
 
 inline bool contains(const std::vector<NodeId>& nodes, NodeId n) {

@@ -4,6 +4,7 @@
 #include "emit/schedule.hpp"
 #include "lower/lower.hpp"
 #include "plan/access.hpp"
+#include "planner/fusion_state.hpp"
 #include "planner/planner.hpp"
 #include "planner/storage.hpp"
 #include "sinter/operations.hpp"
@@ -193,6 +194,24 @@ TEST_CASE("a chain of 500 nodes is planned and split within the limits") {
   const auto p = plan(g);
   CHECK(p.partition.kernels.size() <= 8);
   CHECK(p.has_cut("already has"));
+}
+
+TEST_CASE("kernels that would wait for each other are found, whatever the numbers of their nodes") {
+  Graph g;
+  const auto x = g.tensor({.name = "x", .dim = {64}});
+  const auto v = exp(x);      // node 0
+  const auto u = relu(x);     // 1
+  g.output(u + x, "w");       // 2
+  g.output(sqrt(v), "z");     // 3
+  g.output(sqrt(u), "last");  // 4
+  const Storage storage(g);
+  FusionState state(g, storage, false, "");
+  CHECK_FALSE(state.makes_cycle({1}, 3));
+  state.take({0, 2});  // which needs node 1
+  CHECK(state.makes_cycle({1}, 3));
+  CHECK(state.makes_cycle({3}, 1));
+  CHECK_FALSE(state.makes_cycle({1}, 4));
+  CHECK_FALSE(state.makes_cycle({3}, 4));
 }
 
 TEST_CASE("results without elements need no kernel, sums over nothing do") {
