@@ -121,20 +121,20 @@ Packing choose_packing(const KernelSpec& spec, int dim, int widest, bool streams
   packing.ports.resize(spec.ports.size());
   if (dim < 0) return packing;
   const std::vector<bool> used = reached_ports(spec);
-  int least = kMoveBytes, most = 1, most_written = 1;
+  MovedBytes moved;
+  int most_written = 1;
   for (std::size_t i = 0; i < used.size(); ++i) {
     const KernelPort& p = spec.ports[i];
     if (!used[i] || common_step(spec, p.access, dim, 1) != p.together) continue;
-    least = std::min(least, p.together * info(p.type).bytes);
-    most = std::max(most, p.together * info(p.type).bytes);
+    moved.add(p.together * info(p.type).bytes);
     if (p.written) most_written = std::max(most_written, p.together * info(p.type).bytes);
   }
   // Results that are reduced and not stored have no port here.
-  if (spec.family == Family::contraction && !spec.columns.empty()) least = std::min(least, 4);
-  // 16 bytes of the narrowest type, but no more than 32 of the widest; where all streams through,
-  // neighbours rather write whole lines together. (An optimiser's step of f32 and bf16 on an H200:
-  // 241 us with 32 bytes of f32 a thread, 225 with 16.)
-  int width = std::min({widest, kMoveBytes / least, 2 * kMoveBytes / most});
+  if (spec.family == Family::contraction && !spec.columns.empty())
+    moved.least = std::min(moved.least, 4);
+  // Where all streams through, neighbours rather write whole lines together. (An optimiser's step
+  // of f32 and bf16 on an H200: 241 us with 32 bytes of f32 a thread, 225 with 16.)
+  int width = moved.width(widest);
   if (streams) width = std::min(width, kMoveBytes / most_written);
   const bool ragged = spec.family == Family::pointwise && spec.extent.size() == 1;
   // A port that would have to go element by element for the width alone makes it narrower.
@@ -151,7 +151,7 @@ Packing choose_packing(const KernelSpec& spec, int dim, int widest, bool streams
   };
   while (width > 1 && !works(width)) width /= 2;
   packing.width = width;
-  packing.narrowest = least;
+  packing.narrowest = moved.least;
   for (std::size_t i = 0; i < used.size(); ++i) {
     if (!used[i]) continue;
     const KernelPort& p = spec.ports[i];
@@ -267,18 +267,18 @@ bool choose_skewed_rows(const KernelSpec& spec, int widest, Packing& packing, in
     return used[i] && common_step(spec, a, dim, 1) == 1 &&
            (spec.ports[i].written || !same_for_all_rows(spec, a));
   };
-  int least = kMoveBytes, most = 1, by = -1;
+  MovedBytes moved;
+  int by = -1;
   for (std::size_t i = 0; i < used.size(); ++i)
     if (moves_rows(i)) {
       by = static_cast<int>(i);
-      least = std::min(least, info(spec.ports[i].type).bytes);
-      most = std::max(most, info(spec.ports[i].type).bytes);
+      moved.add(info(spec.ports[i].type).bytes);
     }
   if (by < 0) return false;
-  p.width = std::min({widest, kMoveBytes / least, 2 * kMoveBytes / most});
-  p.narrowest = least;
+  p.width = moved.width(widest);
+  p.narrowest = moved.least;
   p.clipped = true;
-  if (p.width * least < kMoveBytes) return false;
+  if (p.width * moved.least < kMoveBytes) return false;
   for (std::size_t i = 0; i < used.size(); ++i) {
     const KernelPort& port = spec.ports[i];
     if (!used[i]) continue;
@@ -323,16 +323,13 @@ bool choose_skewed_across(const KernelSpec& spec, int widest, Packing& packing, 
   Packing p;
   p.dim = dim;
   p.ports.resize(spec.ports.size());
-  int most = 1;
-  p.narrowest = kMoveBytes;
+  MovedBytes moved;
   for (std::size_t i = 0; i < used.size(); ++i)
-    if (used[i] && cut(i)) {
-      p.narrowest = std::min(p.narrowest, info(spec.ports[i].type).bytes);
-      most = std::max(most, info(spec.ports[i].type).bytes);
-    }
+    if (used[i] && cut(i)) moved.add(info(spec.ports[i].type).bytes);
   // What larger pieces would take of registers leaves too few of them under way.
   constexpr int kPiece = 8;
-  p.width = std::min({widest, kPiece / p.narrowest, 2 * kMoveBytes / most});
+  p.width = moved.width(widest, kPiece);
+  p.narrowest = moved.least;
   if (spec.extent[dim] < p.width) return false;
   for (std::size_t i = 0; i < used.size(); ++i) {
     const KernelPort& port = spec.ports[i];
@@ -363,13 +360,13 @@ bool choose_skewed_packs(const KernelSpec& spec, int widest, Packing& packing, i
   const auto in_row = [&](std::size_t i) {
     return common_step(spec, spec.ports[i].access, dim, 1) == 1;
   };
-  int least = kMoveBytes, most = 1, by = -1;
+  MovedBytes moved;
+  int by = -1;
   for (std::size_t i = 0; i < used.size(); ++i) {
     if (!used[i]) continue;
     if (spec.ports[i].together > 1) return false;
     if (!in_row(i)) continue;
-    least = std::min(least, bytes(i));
-    most = std::max(most, bytes(i));
+    moved.add(bytes(i));
     if (spec.ports[i].written && (by < 0 || bytes(i) > bytes(static_cast<std::size_t>(by))))
       by = static_cast<int>(i);
   }
@@ -380,7 +377,7 @@ bool choose_skewed_packs(const KernelSpec& spec, int widest, Packing& packing, i
     p = {};
     p.dim = dim;
     p.width = width;
-    p.narrowest = least;
+    p.narrowest = moved.least;
     p.clipped = true;
     p.ports.resize(spec.ports.size());
     for (std::size_t i = 0; i < used.size(); ++i) {
@@ -398,7 +395,7 @@ bool choose_skewed_packs(const KernelSpec& spec, int widest, Packing& packing, i
     }
     return true;
   };
-  const int limit = std::min({widest, kMoveBytes / least, 2 * kMoveBytes / most});
+  const int limit = moved.width(widest);
   int width = std::min(kMoveBytes / bytes(static_cast<std::size_t>(by)), limit);
   while (2 <= width && width <= limit && !try_width(width)) width *= 2;
   if (width < 2 || width > limit) return false;

@@ -1,6 +1,7 @@
 // How a kernel moves its operands: several neighbours along one index of the domain at a time,
 // where memory lies so. A pure function of the spec.
 #pragma once
+#include <algorithm>
 #include <vector>
 
 #include "plan/kernel_spec.hpp"
@@ -56,6 +57,19 @@ inline constexpr int kSlabBytes = 16 * 64 * 4;
 
 inline constexpr int kMoveBytes = 16;  // the most that one instruction moves
 inline constexpr int kNarrowMove = 2;  // bytes, too few at once to keep memory busy
+
+// Elements that move together, in bytes: of the narrowest type and of the widest.
+struct MovedBytes {
+  int least = kMoveBytes, most = 1;
+  void add(int bytes) {
+    least = std::min(least, bytes);
+    most = std::max(most, bytes);
+  }
+  // `piece` bytes of the narrowest type, but no more than 32 of the widest.
+  int width(int widest, int piece = kMoveBytes) const {
+    return std::min({widest, piece / least, 2 * kMoveBytes / most});
+  }
+};
 
 // Which ports the body reaches element by element: plain loads and stores.
 std::vector<bool> reached_ports(const KernelSpec& spec);

@@ -390,17 +390,15 @@ Choice make_flat_choice(const KernelSpec& spec, const std::vector<bool>& used, c
     if (s.kind == StatementKind::random || s.kind == StatementKind::index ||
         s.kind == StatementKind::inside)
       return c;
-  int least = kMoveBytes, most = 1;
+  MovedBytes moved;
   for (std::size_t i = 0; i < used.size(); ++i)
-    if (used[i] && common_step(spec, spec.ports[i].access, pair.along, 1) == 1) {
-      least = std::min(least, bytes_of(spec.ports[i]));
-      most = std::max(most, bytes_of(spec.ports[i]));
-    }
-  const int width = std::min({widest, kPack / least, 2 * kMoveBytes / most});
+    if (used[i] && common_step(spec, spec.ports[i].access, pair.along, 1) == 1)
+      moved.add(bytes_of(spec.ports[i]));
+  const int width = moved.width(widest, kPack);
   if (width < 2 || n < std::max(width, kFewest)) return c;
   c.packing.dim = pair.along;
   c.packing.width = width;
-  c.packing.narrowest = least;
+  c.packing.narrowest = moved.least;
   c.packing.ports.resize(spec.ports.size());
   double moves = 0;
   for (std::size_t i = 0; i < used.size(); ++i) {

@@ -120,9 +120,6 @@ int FusionState::take(std::vector<NodeId> nodes) {
   return id;
 }
 
-// A cycle needs a path that leaves the joined set and comes back. Nodes are numbered in an order of
-// execution and every kernel taken so far is a unit, so the walk goes from the set's inputs upwards,
-// through whole kernels, looking for the set again.
 NodeId FusionState::latest(NodeId n) const {
   if (latest_.empty()) {
     latest_.assign(graph_.nodes().size(), -1);
@@ -149,6 +146,9 @@ NodeId FusionState::latest(NodeId n) const {
   return latest_[static_cast<std::size_t>(n)];
 }
 
+// A cycle needs a path that leaves the joined set and comes back. Nodes are numbered in an order of
+// execution and every kernel taken so far is a unit, so the walk goes from the set's inputs upwards,
+// through whole kernels, looking for the set again.
 bool FusionState::makes_cycle(const std::vector<NodeId>& nodes, NodeId extra) const {
   std::vector<char> inside(graph_.nodes().size(), 0), seen(graph_.nodes().size(), 0);
   for (NodeId n : nodes) inside[static_cast<std::size_t>(n)] = 1;

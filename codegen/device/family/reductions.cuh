@@ -172,16 +172,6 @@ SINTER_DEVICE void* column_memory() {
 // So many terms each thread may add up for itself, though others of its row do the same.
 inline constexpr int kFewTerms = 32;
 
-// Whose a buffer in shared memory is: that of one reduction or, with `shared`, of all.
-template <bool shared, class R>
-struct BufferOwner {
-  using Type = R;
-};
-template <class R>
-struct BufferOwner<true, R> {
-  using Type = void;
-};
-
 // Threads as `lanes` a row times `rows`. With rows_fastest, neighbouring threads hold neighbouring
 // rows; else neighbouring places of one row. A long row may be shared by the `blocks` of a cluster.
 template <int lanes, int rows, bool rows_fastest, int blocks>
@@ -225,7 +215,7 @@ struct RowThreads {
   }
   template <class R, class Partial, int count>
   static SINTER_DEVICE auto& sums(int turn) {
-    return buffer<typename BufferOwner<rows_fastest, R>::Type, Partial, parts * count * rows>(turn);
+    return buffer<Choice<rows_fastest, void, R>, Partial, parts * count * rows>(turn);
   }
   // Neighbouring threads read neighbouring words, or a thread reads a run of them as vectors.
   static constexpr int next(int count) { return rows_fastest ? count * rows : 1; }  // part of a sum
@@ -346,10 +336,10 @@ struct RowThreads {
 
   // Combines what threads of the same lane hold for different rows, for `count` columns of each
   // lane; the threads of row 0 get the totals. Rows of a warp meet by exchange, those of the warps
-  // in shared memory: `memory<bytes>()`, `most` bytes at the most. All threads of the block must
-  // call.
-  template <class R, int most, int count, class Partial, class Memory>
-  SINTER_DEVICE void total_of_rows(Partial (&mine)[count], const Memory& memory) const {
+  // in shared memory, in `spare_bytes` at `spare` where these are more room. All threads of the
+  // block must call.
+  template <class R, int spare_bytes, int count, class Partial>
+  SINTER_DEVICE void total_of_rows(Partial (&mine)[count], void* spare) const {
     constexpr int together = lanes < 32 && rows > 1 ? 32 / lanes : 1, groups = rows / together;
     constexpr int kFewGroups = 3;  // those of row 0 add them up alone
     static_assert(groups * together == rows);
@@ -360,11 +350,13 @@ struct RowThreads {
         for (int distance = lanes; distance < 32; distance *= 2)
           mine[i] = R::combine(mine[i], __shfl_xor_sync(0xffffffffu, mine[i], distance));
     if constexpr (groups > 1) {
+      constexpr int most = spare_bytes > kColumnBytes ? spare_bytes : kColumnBytes;
       constexpr int fit = most / static_cast<int>(groups * lanes * sizeof(Partial));
       constexpr int some = fit < 1 ? 1 : fit < count ? fit : count;  // columns at a time
       constexpr int length = some * lanes;
-      constexpr int bytes = static_cast<int>(groups * length * sizeof(Partial));
-      auto* sums = static_cast<Partial*>(memory.template operator()<bytes>());
+      auto* sums = static_cast<Partial*>(spare);
+      if constexpr (most == kColumnBytes)
+        sums = static_cast<Partial*>(column_memory<groups * length * sizeof(Partial)>());
 #pragma unroll
       for (int first = 0; first < count; first += some) {
         __syncthreads();  // nobody reads what was here before

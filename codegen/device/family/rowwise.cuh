@@ -49,25 +49,18 @@ inline constexpr int kRun = 256;  // terms that a column adds up in one go
 
 struct NoColumns {};
 
+template <template <class, class> class Kind, class Config>
+using CoordinatesAs = Kind<typename Config::Index, typename Config::Extent>;
 template <class Config>
-struct CoordinatesOf {
-  using Type = Coordinates<typename Config::Index, typename Config::Extent>;
-};
-template <class Config>
-  requires(Config::skewed && !Config::rows_fastest)
-struct CoordinatesOf<Config> {
-  using Type = ClippedCoordinates<typename Config::Index, typename Config::Extent>;
-};
-template <class Config>
-  requires(Config::skewed && Config::rows_fastest)
-struct CoordinatesOf<Config> {
-  using Type = CutCoordinates<typename Config::Index, typename Config::Extent>;
-};
+using CoordinatesOf =
+    Choice<!Config::skewed, CoordinatesAs<Coordinates, Config>,
+           Choice<Config::rows_fastest, CoordinatesAs<CutCoordinates, Config>,
+                  CoordinatesAs<ClippedCoordinates, Config>>>;
 
 template <class Config, class Args, class Place, class RowPlace, class All, class Columns>
 struct Rows {
   using Index = typename Config::Index;
-  using Coord = typename CoordinatesOf<Config>::Type;
+  using Coord = CoordinatesOf<Config>;
   static constexpr int rank = Config::Extent::size, width = Config::width;
   static constexpr bool across = Config::rows_fastest;
   static constexpr SINTER_DEVICE Index product(int from, int to) {
@@ -395,15 +388,9 @@ struct Rows {
 
   template <class R>
   SINTER_DEVICE void add_up_columns() {
-    // Where the rows were, which have left shared memory, totals find the most room.
-    constexpr int ring_bytes = Config::ring * Config::slot_bytes;
-    constexpr bool in_ring = ring_bytes > kColumnBytes;
-    const auto memory = []<int bytes>() -> void* {
-      if constexpr (in_ring)
-        return &slot(0);
-      else
-        return column_memory<bytes>();
-    };
+    // The rows that were under way have left shared memory.
+    void* ring = nullptr;
+    if constexpr (Config::ring > 0) ring = &slot(0);
     typename Reduction<R>::Partial all[(each > 0 ? each : 1) * width];
 #pragma unroll
     for (int k = 0; k < each; ++k)
@@ -414,7 +401,7 @@ struct Rows {
           r.settle();
           all[k * width + e] = r.settled;
         }
-    threads.template total_of_rows<Reduction<R>, in_ring ? ring_bytes : kColumnBytes>(all, memory);
+    threads.template total_of_rows<Reduction<R>, Config::ring * Config::slot_bytes>(all, ring);
 #pragma unroll
     for (int k = 0; k < each; ++k)
 #pragma unroll
@@ -466,9 +453,9 @@ struct Rows {
     __syncwarp();
   }
 
-  // What belongs to a row as a whole is fetched a step ahead, too. A block of one row would wait for
-  // it all the same: the compiler moves what all threads share to uniform registers at once. With
-  // Config::by_lanes, every lane of a warp fetches it for another one of 32 steps, while those
+  // What belongs to a row as a whole is fetched a step ahead, too. A block of one row would wait
+  // for it all the same: the compiler moves what all threads share to uniform registers at once.
+  // With Config::by_lanes, every lane of a warp fetches it for another one of 32 steps, while those
   // before go on.
   struct RowsAhead {
     RowPlace next[states], later[states];
