@@ -89,9 +89,9 @@ int drawn_together(const KernelSpec& spec, const Packing& packing, int skew, con
 bool aligned_alike(const KernelSpec& spec, const KernelPort& p, const KernelPort& other, int width);
 
 // For rows that start anywhere in memory: packs along the last index, which start where the port
-// `skew` is aligned. False where the ports are not aligned alike or packs would be narrower than 16
-// bytes; with slots also where the slots are not as many for rows of each kind of start, or where
-// the partial results, which lie packed, would not start like the rows.
+// `skew` is aligned. False where the ports are not aligned alike or packs would all be narrower than
+// 16 bytes; with slots also where some would be, where the slots are not as many for rows of each
+// kind of start, or where the partial results, which lie packed, would not start like the rows.
 bool choose_skewed_rows(const KernelSpec& spec, int widest, Packing& packing, int& skew);
 
 // For rows that lie together and start anywhere along index `kept - 1`: all that is packed is cut
@@ -116,8 +116,8 @@ inline int pack_bytes(const KernelPort& p, int width) {
 // Marks what is the same for many rows, but not for all, as late. False where nothing is.
 bool fetch_late(const KernelSpec& spec, Packing& packing);
 
-// For a body of the pointwise or the rowwise family, packed along index `dim`. `streams`: what a
-// thread holds comes from memory and goes there directly, and but once.
-Packing choose_packing(const KernelSpec& spec, int dim, int widest, bool streams = false);
+// For a body of the pointwise or the rowwise family, packed along index `dim`. `stores`: threads
+// write what they hold to memory directly, side by side.
+Packing choose_packing(const KernelSpec& spec, int dim, int widest, bool stores = false);
 
 }  // namespace sinter

@@ -55,11 +55,11 @@ void print_column_stores(TextWriter& out, const KernelSpec& spec, const KernelNa
   out.line("template <int width>");
   out.open(
       "SINTER_DEVICE static void store(const Args& args, const Coord& c, long long slot, "
-      "const Columns (&columns)[width]) {{");
+      "const Columns* columns) {{");
   for (std::size_t i = 0; i < spec.columns.size(); ++i) {
     const auto port = static_cast<std::size_t>(spec.columns[i].port);
     const std::int64_t row = count(spec.extent, spec.kept, spec.extent.size());
-    out.line("sinter::store_partials<Config::{}, {}>(args.{} + slot * {}, c, columns);",
+    out.line("sinter::store_partials<Config::{}, {}, width>(args.{} + slot * {}, c, columns);",
              names.access[port], names.column[i], names.port[port], row);
   }
   out.close("}");

@@ -118,7 +118,7 @@ double choose_across(const KernelSpec& spec, Schedule& s) {
   const int widest = std::min(8, widest_pack(spec)), dim = spec.kept - 1;
   const double runs = elements(spec.extent, 0, dim);
   const auto beside = static_cast<double>(spec.extent[dim]);
-  s.packing = choose_packing(spec, dim, widest);
+  s.packing = choose_packing(spec, dim, widest, true);
   Packing cut;
   int skew = -1;
   if (moves_narrowly(spec, s.packing) && choose_skewed_across(spec, widest, cut, skew)) {
@@ -132,11 +132,33 @@ double choose_across(const KernelSpec& spec, Schedule& s) {
   return runs * beside;
 }
 
+// Partial results that the kernel before has just written, so that the second-level cache holds
+// them, are summed up by few large blocks, all of whose packs are under way at once: what they
+// leave idle, the kernel after can take. (The gradients of a layernorm of 4096 x 5120 on an
+// H200: 38.1 us with 160 blocks of 256 threads, 35.9 with 40 of 512; of 1024 x 5120, 16.2
+// and 14.8.)
+bool schedule_finish(const KernelSpec& spec, double rows, double columns, Schedule& s) {
+  constexpr int kThreads = 512, kSide = 32, kHeldPacks = 320;  // bytes
+  constexpr double kCached = 32 << 20;
+  if (!spec.finishes || has_later_elements(spec) || rows * columns * s.packing.narrowest > kCached)
+    return false;
+  const int along = power_of_two_from(columns, kThreads / kSide);
+  if (std::ceil(columns / along) * s.packing.fetched_bytes > kHeldPacks) return false;
+  s.threads_per_row = along;
+  s.rows_per_block = power_of_two_from(rows / s.packing.width, kThreads / along);
+  s.threads = s.threads_per_row * s.rows_per_block;
+  s.resident = true;
+  s.unroll = 1;
+  s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * s.packing.width)));
+  return true;
+}
+
 // Neighbouring threads hold neighbouring rows: columns of a matrix that are summed up.
 void schedule_across(const KernelSpec& spec, Schedule& s) {
   const int rank = spec.extent.size();
   const double rows = choose_across(spec, s), columns = elements(spec.extent, spec.kept, rank);
   const int width = s.packing.width;
+  if (schedule_finish(spec, rows, columns, s)) return;
   // Narrower blocks, down to a line of memory, where there are few; down to a sector, with many
   // threads along a row, where rows are long and all surely lies in the second-level cache.
   constexpr double kCached = 4 << 20, kLong = 1024;
@@ -182,6 +204,11 @@ int threads_for(double places, double each) {
   const double n = std::ceil(places / each);
   if (n <= 32) return power_of_two_from(n, 32);
   return static_cast<int>(std::ceil(n / 32) * 32);
+}
+
+// Of the threads that are taken for so many places each.
+double idle_share(double places, double each) {
+  return 1 - places / (threads_for(places, each) * each);
 }
 
 constexpr int kUsualPlaces = 4;  // of a long row, that a thread holds
@@ -275,7 +302,7 @@ int blocks_for_row(const KernelSpec& spec, double rows, double places, int held,
 double choose_places(const KernelSpec& spec, int widest, Schedule& s) {
   const int rank = spec.extent.size();
   const double columns = elements(spec.extent, spec.kept, rank);
-  s.packing = choose_packing(spec, rank > spec.kept ? rank - 1 : -1, widest);
+  s.packing = choose_packing(spec, rank > spec.kept ? rank - 1 : -1, widest, spec.columns.empty());
   const double row_bytes = columns * s.packing.narrowest;
   const bool is_short = spec.columns.empty() ? row_bytes < kShortSkewed : columns <= kShortRow;
   const bool apart = s.packing.width * s.packing.narrowest <= (row_bytes > kLongRow ? 4 : 2);
@@ -452,7 +479,9 @@ Division divide_block(double places, double numbers, double walk, int place_byte
            registers_with((most + 1) * threads) >= each * numbers + kBesideHeld)
       ++most;
     const double busy = places / (threads * each);
-    if (most * threads < kFewThreads || busy < busiest || (busy == busiest && places > kShort))
+    // Among equals, of long rows, those that leave a block more than one.
+    if (most * threads < kFewThreads || busy < busiest ||
+        (busy == busiest && places > kShort && best.rows > 1))
       continue;
     busiest = busy;
     best = {threads, 0};
@@ -534,6 +563,10 @@ void schedule_columns(const KernelSpec& spec, std::string_view architecture, Sch
   const double most = std::min(fewer ? kFewer : 1024.0, std::floor(1024 / beside / 32) * 32),
                threads = std::min(together / walkers, most);
   s.threads_per_row = threads_for(places, std::ceil(places / (one_warp ? 32 : threads)));
+  // (An rmsnorm's gradients of 4096 x 20480: 136 us with 448 threads of three places, 123 with 640
+  // of two. A layernorm's are 2 % slower so.)
+  if (fewer && !several && places <= 2 * kMany && idle_share(places, 2) < idle_share(places, 3))
+    s.threads_per_row = threads_for(places, 2);
   const int least = std::max(1, 32 / s.threads_per_row);  // rows of a warp
   s.rows_per_block =
       std::max(least, power_of_two_to(std::min(threads / (doubles ? 2 : 1) / s.threads_per_row,

@@ -183,6 +183,7 @@ struct KernelSpec {
   std::vector<ColumnReduction> columns;
   std::int64_t slots = 0;  // partial results of the column reductions
   int rows_beside = 1;     // with slots: rows that one block takes side by side, each apart
+  bool finishes = false;   // rowwise: what it reduces are partial results of the kernel before
   int phases = 1;
   Body body;
   Body a, b;                            // contraction; the last statement is the value

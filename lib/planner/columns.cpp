@@ -23,6 +23,7 @@ class Finish {
     whole_.family = Family::rowwise;
     whole_.nodes = spec.nodes;
     whole_.kept = static_cast<int>(kept_.size());
+    whole_.finishes = true;
     for (int i : kept_) whole_.extent.push_back(spec.extent[i]);
     for (std::int64_t n : parts) whole_.extent.push_back(n);
   }

@@ -260,6 +260,20 @@ def odd_rows():
 odd_rows()
 
 
+def rows_to_f32():
+    """What is written takes more memory than what is read, along the rows and across them."""
+    g = Graph("rows_to_f32", "bf16")
+    g.tensor("even", [17, 520])
+    g.tensor("odd", [19, 1003])
+    g.tensor("narrow", [33, 528], data_type="f8e4m3")
+    g.tensor("middle", [3, 70, 48])
+    for x, axis in (("even", -1), ("odd", -1), ("narrow", -1), ("middle", 1)):
+        g.output(g.node("softmax", {"X": x}, f"{x}_y", axis=axis), data_type="f32")
+
+
+rows_to_f32()
+
+
 def odd_columns():
     """Columns of matrices whose rows start anywhere in memory: sums of several inputs, along a
     middle axis, where the last packs are no whole ones, and in two steps."""

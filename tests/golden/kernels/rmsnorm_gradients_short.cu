@@ -170,13 +170,13 @@ struct Phase1 {
 using Phases = sinter::List<Phase0, Phase1>;
 struct Columns : ColumnReductions {
   template <int width>
-  SINTER_DEVICE static void store(const Args& args, const Coord& c, long long slot, const Columns (&columns)[width]) {
-    sinter::store_partials<Config::DscalePartsAccess, ColumnAdd0>(args.dscale_parts + slot * 128, c, columns);
+  SINTER_DEVICE static void store(const Args& args, const Coord& c, long long slot, const Columns* columns) {
+    sinter::store_partials<Config::DscalePartsAccess, ColumnAdd0, width>(args.dscale_parts + slot * 128, c, columns);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_avg_mul_sub_6125894d(const __grid_constant__ Args args) {
+void sinter_reduce_avg_mul_sub_41120682(const __grid_constant__ Args args) {
   sinter::rowwise::RowsOf<Config, Args, Place<Config::width>, RowPlace, Reductions, Columns> rows(args);
   sinter::rowwise::start<Config>(Phases{}, rows);
   rows.walk(Phases{});

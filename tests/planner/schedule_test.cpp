@@ -1,0 +1,79 @@
+// How the kernels of whole graphs are laid out.
+#include "emit/schedule.hpp"
+
+#include "lower/lower.hpp"
+#include "planner/planner.hpp"
+#include "sinter/compile.hpp"
+#include "sinter/operations.hpp"
+#include "support/catch.hpp"
+
+using namespace sinter;
+
+namespace {
+
+std::vector<KernelSpec> kernels(Graph& g, std::string_view architecture) {
+  for (const auto& d : g.check()) FAIL(d.message());
+  return partition(*lower(g).graph, true, architecture).kernels;
+}
+
+}  // namespace
+
+// Beyond, neighbours would write halves of sectors of memory in turn.
+TEST_CASE("threads write at most 16 bytes of a tensor at once") {
+  struct Case {
+    Dims dim;
+    int axis;
+    DataType in, out;
+    bool stats;
+    int width;
+  };
+  const Case cases[] = {{{16384, 4096}, -1, bf16, bf16, false, 8},
+                        {{16384, 4096}, -1, bf16, f32, false, 4},
+                        {{16384, 4096}, -1, bf16, bf16, true, 8},  // one a row: by one thread
+                        {{4096, 12289}, -1, bf16, bf16, false, 8},
+                        {{4096, 12289}, -1, bf16, f32, false, 4},
+                        {{16384, 4096}, -1, f8e4m3, bf16, false, 8},
+                        {{16384, 4096}, -1, f32, bf16, false, 8},  // what is read may be wider
+                        {{64, 512, 1024}, 1, bf16, bf16, false, 8},
+                        {{64, 512, 1024}, 1, bf16, f32, false, 4},
+                        {{64, 512, 1024}, 1, bf16, bf16, true, 8}};
+  for (const std::string architecture : {"", "sm_90a"})
+    for (const auto& [dim, axis, in, out, stats, width] : cases) {
+      Graph g{{.io = bf16, .intermediate = f32}};
+      const auto r = softmax(g.tensor({.name = "x", .dim = dim, .data_type = in}),
+                             {.axis = axis, .stats = stats});
+      g.output(r.y, "y", {.data_type = out});
+      if (stats) g.output(r.stats, "stats", {.data_type = f32});
+      CAPTURE(dim[0], axis, name(in), name(out), stats, architecture);
+      const auto found = kernels(g, architecture);
+      REQUIRE(found.size() == 1);
+      CHECK(choose_schedule(found[0], architecture).packing.width == width);
+    }
+}
+
+// They leave multiprocessors to the kernel after, and wait for memory but once.
+TEST_CASE("partial results of columns are finished by few large blocks") {
+  struct Case {
+    std::int64_t rows, columns;
+    unsigned blocks;
+  };
+  for (const auto& [rows, columns, blocks] : {Case{4096, 5120, 40}, {64, 4096, 32}, {4096, 128, 1}}) {
+    Graph g{{.io = bf16, .intermediate = f32}};
+    const auto x = g.tensor({.name = "x", .dim = {rows, columns}}),
+               dy = g.tensor({.name = "dy", .dim = {rows, columns}}),
+               scale = g.tensor({.name = "scale", .dim = {1, columns}}),
+               row = g.tensor({.name = "row", .dim = {rows, 1}, .data_type = f32});
+    const auto d = layernorm_backward(dy, x, scale, row, row);
+    g.output(d.dx, "dx");
+    g.output(d.dscale, "dscale");
+    g.output(d.dbias, "dbias");
+    const auto found = kernels(g, "sm_90a");
+    CAPTURE(rows, columns);
+    REQUIRE(found.size() == 2);
+    CHECK(found[1].finishes);
+    const Schedule s = choose_schedule(found[1], "sm_90a");
+    CHECK(s.threads == 512);
+    CHECK(s.resident);
+    CHECK(s.grid == blocks);
+  }
+}
