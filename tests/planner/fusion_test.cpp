@@ -326,6 +326,7 @@ TEST_CASE("gradients of long rows belong to clusters, where there are any") {
   CHECK(divided(32768, 1152) == std::vector<int>{64, 8, true, 0});
   CHECK(divided(16384, 2560) == std::vector<int>{160, 4, false, 1});
   CHECK(divided(16384, 3072) == std::vector<int>{192, 3, false, 1});
+  CHECK(divided(5460, 6144) == std::vector<int>{256, 2, false, 0});  // 384 leave one row
   CHECK(divided(8192, 7168) == std::vector<int>{448, 1, true, 1});
   CHECK(divided(8192, 12288) == std::vector<int>{512, 1, true, 0});  // a row is enough under way
   for (std::int64_t rows : {1500, 4096, 30000})

@@ -57,7 +57,8 @@ TEST_CASE("partial results of columns are finished by few large blocks") {
     std::int64_t rows, columns;
     unsigned blocks;
   };
-  for (const auto& [rows, columns, blocks] : {Case{4096, 5120, 40}, {64, 4096, 32}, {4096, 128, 1}}) {
+  for (const auto& [rows, columns, blocks] :
+       {Case{4096, 5120, 40}, {64, 4096, 32}, {4096, 128, 1}}) {
     Graph g{{.io = bf16, .intermediate = f32}};
     const auto x = g.tensor({.name = "x", .dim = {rows, columns}}),
                dy = g.tensor({.name = "dy", .dim = {rows, columns}}),
