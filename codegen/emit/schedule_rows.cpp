@@ -56,6 +56,8 @@ bool computes_doubles(const KernelSpec& spec) {
                      [](const Statement& s) { return s.arithmetic == DataType::f64; });
 }
 
+constexpr int kKeptValues = 32;  // that a thread has computed and keeps from phase to phase
+
 // Rows that lie together, of several phases, stay in registers where so few threads side by side
 // that they still move whole lines of memory leave enough others along the rows.
 bool hold_across(const KernelSpec& spec, double columns, Schedule& s) {
@@ -75,7 +77,7 @@ bool hold_across(const KernelSpec& spec, double columns, Schedule& s) {
     s.rows_per_block = side;
     s.threads_per_row = static_cast<int>(along);
     s.prefetch = each * (bytes.row + bytes.weights) <= kBytes;
-    s.renew = each * width > 32;
+    s.renew = each * width > kKeptValues;
     s.unroll = 1;
     if (light) s.least_blocks = kThreads / threads;
     return true;
@@ -89,9 +91,10 @@ bool hold_across(const KernelSpec& spec, double columns, Schedule& s) {
           if (try_side(threads, side, most)) return true;
     return false;
   };
-  // Other bodies rather take more threads that hold half as much: 100 instead of 116 us for that
-  // softmax, and 0.15 s less to compile.
-  if (!light && !computes_doubles(spec) && try_threads({256, 512, 1024}, kBytes / 2)) return true;
+  // Other bodies rather take more threads that hold half as much, but values as many as they keep:
+  // 100 instead of 116 us for that softmax, and 0.15 s less to compile.
+  const int most = std::max(kBytes / 2, kKeptValues * held / width);
+  if (!light && !computes_doubles(spec) && try_threads({256, 512, 1024}, most)) return true;
   return try_threads({256, 512}, kBytes);
 }
 
@@ -302,7 +305,7 @@ int blocks_for_row(const KernelSpec& spec, double rows, double places, int held,
 double choose_places(const KernelSpec& spec, int widest, Schedule& s) {
   const int rank = spec.extent.size();
   const double columns = elements(spec.extent, spec.kept, rank);
-  s.packing = choose_packing(spec, rank > spec.kept ? rank - 1 : -1, widest, spec.columns.empty());
+  s.packing = choose_packing(spec, rank > spec.kept ? rank - 1 : -1, widest, true);
   const double row_bytes = columns * s.packing.narrowest;
   const bool is_short = spec.columns.empty() ? row_bytes < kShortSkewed : columns <= kShortRow;
   const bool apart = s.packing.width * s.packing.narrowest <= (row_bytes > kLongRow ? 4 : 2);
@@ -338,7 +341,9 @@ int usual_threads(const KernelSpec& spec, double rows, double places, int held, 
   // A thread holds more places where they are narrow, as long as there is a warp for each row; few
   // rows get more threads each. A short row's places go to neighbouring threads of one warp.
   const bool few = rows < kEnoughBlocks;
-  const double narrow = kFlightBytes / (width * s.packing.narrowest);
+  double narrow = kFlightBytes / (width * s.packing.narrowest);
+  // What a third phase needs of the first two is computed again unless it stays in registers.
+  if (spec.phases > 2) narrow = std::min(narrow, static_cast<double>(kKeptValues) / width);
   const double usual = std::max<double>(kUsualPlaces, std::min(narrow, std::ceil(places / 32)));
   const bool narrow_places = width * s.packing.narrowest <= 2 && s.skew < 0 && !few;
   int threads_per_row;
@@ -406,7 +411,7 @@ bool schedule_along(const KernelSpec& spec, std::string_view architecture, Holdi
     // Values that many registers would hold are cheaper to compute again from the packs.
     const bool many = s.threads > 256 || s.blocks_per_row > 1;
     const int values = many ? std::max(width, bytes.values) : width;
-    s.renew = s.threads > 512 || each * values > 32;
+    s.renew = s.threads > 512 || each * values > kKeptValues;
     s.prefetch = !way.late && s.threads <= 256 && each * all <= 128;
     // A block of many threads occupies registers in large steps. Smaller ones are limited, too,
     // where 64 registers hold a thread's values.

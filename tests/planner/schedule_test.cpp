@@ -51,6 +51,37 @@ TEST_CASE("threads write at most 16 bytes of a tensor at once") {
     }
 }
 
+TEST_CASE("gradients write at most 16 bytes of a tensor at once") {
+  for (DataType out : {bf16, f32}) {
+    Graph g{{.io = bf16, .intermediate = f32}};
+    const auto x = g.tensor({.name = "x", .dim = {8192, 4096}}),
+               dy = g.tensor({.name = "dy", .dim = {8192, 4096}}),
+               scale = g.tensor({.name = "scale", .dim = {1, 4096}}),
+               inv = g.tensor({.name = "inv", .dim = {8192, 1}, .data_type = f32});
+    const auto d = rmsnorm_backward(dy, x, scale, inv);
+    g.output(d.dx, "dx", {.data_type = out});
+    g.output(d.dscale, "dscale", {.data_type = f32});
+    const auto found = kernels(g, "sm_90a");
+    REQUIRE(found.size() == 2);
+    CHECK(choose_schedule(found[0], "sm_90a").packing.width == (out == f32 ? 4 : 8));
+  }
+}
+
+// What three phases need of an element is computed once.
+TEST_CASE("threads of a softmax hold no more values than registers do") {
+  for (DataType in : {f8e4m3, bf16, f32}) {
+    Graph g{{.io = bf16, .intermediate = f32}};
+    const auto x = g.tensor({.name = "x", .dim = {16384, 4096}, .data_type = in});
+    g.output(softmax(x).y, "y");
+    const auto found = kernels(g, "sm_90a");
+    REQUIRE(found.size() == 1);
+    const Schedule s = choose_schedule(found[0], "sm_90a");
+    CAPTURE(name(in));
+    CHECK(s.threads_per_row == 128);
+    CHECK(!s.renew);
+  }
+}
+
 // They leave multiprocessors to the kernel after, and wait for memory but once.
 TEST_CASE("partial results of columns are finished by few large blocks") {
   struct Case {

@@ -127,12 +127,14 @@ SINTER_DEVICE unsigned char to_f8e4m3(float x) {
 SINTER_DEVICE unsigned char to_f8e5m2(float x) {
   return static_cast<unsigned char>(to_f8e5m2_pair(x, 0.0f));
 }
-// Every number of the format is one of f16.
-SINTER_DEVICE float from_f8e4m3(unsigned char bits) {
+// Every number of the format is one of f16. Number `i` of a pair: the compiler sees that both come
+// of one conversion.
+SINTER_DEVICE float from_f8e4m3_pair(unsigned short bits, int i) {
   unsigned pair;
-  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"(static_cast<unsigned short>(bits)));
-  return from_f16(static_cast<unsigned short>(pair));
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"(bits));
+  return from_f16(static_cast<unsigned short>(i == 0 ? pair : pair >> 16));
 }
+SINTER_DEVICE float from_f8e4m3(unsigned char bits) { return from_f8e4m3_pair(bits, 0); }
 SINTER_DEVICE float from_f8e5m2(unsigned char bits) {
   return from_f16(static_cast<unsigned short>(bits << 8));
 }

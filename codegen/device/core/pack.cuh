@@ -139,6 +139,12 @@ SINTER_DEVICE T get(const Pack<bf16, width, aligned>& pack, int e) {
   const unsigned pair = pack.word(e / 2);
   return static_cast<T>(__uint_as_float(e % 2 == 0 ? pair << 16 : pair & 0xffff0000u));
 }
+template <class T, ConvertedInPairs Element, int width, int aligned>
+  requires(width % 2 == 0)
+SINTER_DEVICE T get(const Pack<Element, width, aligned>& pack, int e) {
+  const auto pair = reinterpret_cast<const unsigned short*>(pack.at)[e / 2];
+  return static_cast<T>(Element::decode_pair(pair, e % 2));
+}
 template <class T, class Held>
 SINTER_DEVICE T get(const Held& held, int e, T otherwise) {
   return held.inside ? get<T>(held, e) : otherwise;

@@ -50,6 +50,11 @@ struct Minifloat {
     return mantissa == 3 ? hardware::to_f8e4m3_pair(low, high)
                          : hardware::to_f8e5m2_pair(low, high);
   }
+  // Number `i` of such two.
+  static SINTER_DEVICE float decode_pair(unsigned short bits, int i) {
+    if constexpr (mantissa == 3) return hardware::from_f8e4m3_pair(bits, i);
+    return Minifloat{static_cast<unsigned char>(bits >> 8 * i)}.decode();
+  }
 #endif
   SINTER_DEVICE float decode() const {
 #ifdef SINTER_HARDWARE_F8
