@@ -294,6 +294,7 @@ bool choose_skewed_rows(const KernelSpec& spec, int widest, Packing& packing, in
   p.narrowest = moved.least;
   p.clipped = true;
   if (p.width * (sums ? moved.least : moved.most) < kMoveBytes) return false;
+  if (p.width <= packing.width) return false;  // what lies in its row is as wide
   for (std::size_t i = 0; i < used.size(); ++i) {
     const KernelPort& port = spec.ports[i];
     if (!used[i]) continue;

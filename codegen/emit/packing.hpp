@@ -89,9 +89,10 @@ int drawn_together(const KernelSpec& spec, const Packing& packing, int skew, con
 bool aligned_alike(const KernelSpec& spec, const KernelPort& p, const KernelPort& other, int width);
 
 // For rows that start anywhere in memory: packs along the last index, which start where the port
-// `skew` is aligned. False where the ports are not aligned alike or packs would all be narrower than
-// 16 bytes; with slots also where some would be, where the slots are not as many for rows of each
-// kind of start, or where the partial results, which lie packed, would not start like the rows.
+// `skew` is aligned. False where the ports are not aligned alike, where packs would be no wider
+// than those of `packing`, or where all would be narrower than 16 bytes; with slots also where some
+// would be, where the slots are not as many for rows of each kind of start, or where the partial
+// results, which lie packed, would not start like the rows.
 bool choose_skewed_rows(const KernelSpec& spec, int widest, Packing& packing, int& skew);
 
 // For rows that lie together and start anywhere along index `kept - 1`: all that is packed is cut

@@ -145,7 +145,8 @@ bool schedule_finish(const KernelSpec& spec, double rows, double columns, Schedu
   constexpr double kCached = 32 << 20;
   if (!spec.finishes || has_later_elements(spec) || rows * columns * s.packing.narrowest > kCached)
     return false;
-  const int along = power_of_two_from(columns, kThreads / kSide);
+  const int side = power_of_two_from(rows / s.packing.width, kSide),
+            along = power_of_two_from(columns, kThreads / side);
   if (std::ceil(columns / along) * s.packing.fetched_bytes > kHeldPacks) return false;
   s.threads_per_row = along;
   s.rows_per_block = power_of_two_from(rows / s.packing.width, kThreads / along);
@@ -344,6 +345,8 @@ int usual_threads(const KernelSpec& spec, double rows, double places, int held, 
   double narrow = kFlightBytes / (width * s.packing.narrowest);
   // What a third phase needs of the first two is computed again unless it stays in registers.
   if (spec.phases > 2) narrow = std::min(narrow, static_cast<double>(kKeptValues) / width);
+  // No more than registers hold, if other packs are wider.
+  if (has_later_elements(spec)) narrow = std::min<double>(narrow, kHeldByFew / std::max(held, 1));
   const double usual = std::max<double>(kUsualPlaces, std::min(narrow, std::ceil(places / 32)));
   const bool narrow_places = width * s.packing.narrowest <= 2 && s.skew < 0 && !few;
   int threads_per_row;

@@ -82,6 +82,21 @@ TEST_CASE("threads of a softmax hold no more values than registers do") {
   }
 }
 
+// Packs that are as wide need no ends that reach out of their row.
+TEST_CASE("rows that start where memory is aligned are not cut") {
+  for (const auto& [columns, skewed] : {std::pair{24576, false}, {24577, true}}) {
+    Graph g{{.io = bf16, .intermediate = f32}};
+    const auto r = softmax(g.tensor({.name = "x", .dim = {4096, columns}}), {.axis = -1});
+    g.output(r.y, "y", {.data_type = f64});
+    const auto found = kernels(g, "sm_90a");
+    CAPTURE(columns);
+    REQUIRE(found.size() == 1);
+    const Schedule s = choose_schedule(found[0], "sm_90a");
+    CHECK(s.packing.width == 2);
+    CHECK((s.skew >= 0) == skewed);
+  }
+}
+
 // They leave multiprocessors to the kernel after, and wait for memory but once.
 TEST_CASE("partial results of columns are finished by few large blocks") {
   struct Case {
