@@ -288,9 +288,11 @@ bool choose_skewed_rows(const KernelSpec& spec, int widest, Packing& packing, in
   if (by < 0) return false;
   const bool sums = !spec.columns.empty();
   p.width = moved.width(widest);
-  if (!sums) p.width = std::min(p.width, width_of_stores(spec, dim));
-  // Sixteen elements of more than a byte would be two vectors, with ends and values of both.
-  if (!sums && moved.most > 1) p.width = std::min(p.width, 8);
+  if (!sums) {
+    p.width = std::min(p.width, width_of_stores(spec, dim));
+    // Sixteen elements of more than a byte would be two vectors, with ends and values of both.
+    if (moved.most > 1) p.width = std::min(p.width, 8);
+  }
   p.narrowest = moved.least;
   p.clipped = true;
   if (p.width * (sums ? moved.least : moved.most) < kMoveBytes) return false;

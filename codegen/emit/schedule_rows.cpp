@@ -140,7 +140,7 @@ double choose_across(const KernelSpec& spec, Schedule& s) {
 // leave idle, the kernel after can take. (The gradients of a layernorm of 4096 x 5120 on an
 // H200: 38.1 us with 160 blocks of 256 threads, 35.9 with 40 of 512; of 1024 x 5120, 16.2
 // and 14.8.)
-bool schedule_finish(const KernelSpec& spec, double rows, double columns, Schedule& s) {
+bool hold_parts(const KernelSpec& spec, double rows, double columns, Schedule& s) {
   constexpr int kThreads = 512, kSide = 32, kHeldPacks = 320;  // bytes
   constexpr double kCached = 32 << 20;
   if (!spec.finishes || has_later_elements(spec) || rows * columns * s.packing.narrowest > kCached)
@@ -153,16 +153,13 @@ bool schedule_finish(const KernelSpec& spec, double rows, double columns, Schedu
   s.threads = s.threads_per_row * s.rows_per_block;
   s.resident = true;
   s.unroll = 1;
-  s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * s.packing.width)));
   return true;
 }
 
-// Neighbouring threads hold neighbouring rows: columns of a matrix that are summed up.
-void schedule_across(const KernelSpec& spec, Schedule& s) {
-  const int rank = spec.extent.size();
-  const double rows = choose_across(spec, s), columns = elements(spec.extent, spec.kept, rank);
+// The threads of a block, side by side and along the rows, and what each holds.
+void divide_across(const KernelSpec& spec, double rows, double columns, Schedule& s) {
   const int width = s.packing.width;
-  if (schedule_finish(spec, rows, columns, s)) return;
+  if (hold_parts(spec, rows, columns, s)) return;
   // Narrower blocks, down to a line of memory, where there are few; down to a sector, with many
   // threads along a row, where rows are long and all surely lies in the second-level cache.
   constexpr double kCached = 4 << 20, kLong = 1024;
@@ -187,10 +184,7 @@ void schedule_across(const KernelSpec& spec, Schedule& s) {
   // elements, 80 and 74 with four and eight packs of four.)
   constexpr int kCut = 32;
   if (s.skew >= 0) s.unroll = std::min(s.unroll, kCut / width);
-  if (hold_across(spec, columns, s)) {
-    s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * width)));
-    return;
-  }
+  if (hold_across(spec, columns, s)) return;
   // Rows that are not much longer than a round are fetched in one go, which takes less code.
   const double each = std::ceil(columns / s.threads_per_row);
   s.resident = !has_later_elements(spec) && 2 * each <= 3 * s.unroll;
@@ -199,7 +193,14 @@ void schedule_across(const KernelSpec& spec, Schedule& s) {
       spec.reductions.size() == 1 &&
       partial_type(spec.reductions[0].mode, spec.reductions[0].arithmetic) == DataType::f32;
   if (light && s.threads == 256) s.least_blocks = 4;
-  s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * width)));
+}
+
+// Neighbouring threads hold neighbouring rows: columns of a matrix that are summed up.
+void schedule_across(const KernelSpec& spec, Schedule& s) {
+  const double rows = choose_across(spec, s),
+               columns = elements(spec.extent, spec.kept, spec.extent.size());
+  divide_across(spec, rows, columns, s);
+  s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * s.packing.width)));
 }
 
 // Threads for a row so that each has `each` places: whole warps where one is not enough.
@@ -210,9 +211,9 @@ int threads_for(double places, double each) {
   return static_cast<int>(std::ceil(n / 32) * 32);
 }
 
-// Of the threads that are taken for so many places each.
-double idle_share(double places, double each) {
-  return 1 - places / (threads_for(places, each) * each);
+// The share of those threads that have work.
+double busy_share(double places, double each) {
+  return places / (threads_for(places, each) * each);
 }
 
 constexpr int kUsualPlaces = 4;  // of a long row, that a thread holds
@@ -254,7 +255,7 @@ int threads_to_hold(double places, double most) {
   double busiest = 0;
   for (double each = most; each >= 1; --each) {
     const int threads = threads_for(places, each);
-    const double busy = places / (threads * each);
+    const double busy = busy_share(places, each);
     if (threads <= kMostThreads && busy > busiest) best = threads, busiest = busy;
   }
   return best;
@@ -308,8 +309,8 @@ int blocks_for_row(const KernelSpec& spec, double rows, double places, int held,
 double choose_places(const KernelSpec& spec, int widest, Schedule& s) {
   const int rank = spec.extent.size();
   const double columns = elements(spec.extent, spec.kept, rank);
-  // (Gradients of 1152 columns from bf16 to f32 take 80 us with 32 bytes a thread and 86 with 16;
-  // of 5120 columns 62 and 46.)
+  // Short rows of gradients keep wide packs, as instructions bound them. (From bf16 to f32, 1152
+  // columns take 80 us with 32 bytes a thread and 86 with 16; 5120 columns 62 and 46.)
   const bool stores = spec.columns.empty() || columns > kShortWalk;
   s.packing = choose_packing(spec, rank > spec.kept ? rank - 1 : -1, widest, stores);
   const double row_bytes = columns * s.packing.narrowest;
@@ -491,7 +492,7 @@ Division divide_block(double places, double numbers, double walk, int place_byte
            (most + 1) * threads * each * place_bytes <= kSlotBytes &&
            registers_with((most + 1) * threads) >= each * numbers + kBesideHeld)
       ++most;
-    const double busy = places / (threads * each);
+    const double busy = busy_share(places, each);
     // Among equals, of long rows, those that leave a block more than one.
     if (most * threads < kFewThreads || busy < busiest ||
         (busy == busiest && places > kShort && best.rows > 1))
@@ -578,7 +579,7 @@ void schedule_columns(const KernelSpec& spec, std::string_view architecture, Sch
   s.threads_per_row = threads_for(places, std::ceil(places / (one_warp ? 32 : threads)));
   // (An rmsnorm's gradients of 4096 x 20480: 136 us with 448 threads of three places, 123 with 640
   // of two. A layernorm's are 2 % slower so.)
-  if (fewer && !several && places <= 2 * kMany && idle_share(places, 2) < idle_share(places, 3))
+  if (fewer && !several && places <= 2 * kMany && busy_share(places, 2) > busy_share(places, 3))
     s.threads_per_row = threads_for(places, 2);
   const int least = std::max(1, 32 / s.threads_per_row);  // rows of a warp
   s.rows_per_block =

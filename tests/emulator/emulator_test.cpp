@@ -5,6 +5,7 @@
 #include "planner/make_plan.hpp"
 #include "sinter/operations.hpp"
 #include "support/catch.hpp"
+#include "support/norm_gradients.hpp"
 
 namespace sinter::test {
 namespace {
@@ -17,11 +18,7 @@ void transposed(Graph& g) {
   g.output(transpose(g.tensor({.name = "x", .dim = {256, 512}}), {1, 0}), "y");
 }
 void gradients(Graph& g, std::int64_t rows, std::int64_t columns) {
-  const auto x = g.tensor({.name = "x", .dim = {rows, columns}});
-  const auto dy = g.tensor({.name = "dy", .dim = {rows, columns}});
-  const auto scale = g.tensor({.name = "scale", .dim = {1, columns}});
-  const auto inv = g.tensor({.name = "inv_variance", .dim = {rows, 1}, .data_type = f32});
-  const auto d = rmsnorm_backward(dy, x, scale, inv);
+  const auto d = norm_gradients(g, OpKind::rmsnorm_backward, rows, columns);
   g.output(d.dx, "dx");
   g.output(d.dscale, "dscale");
 }
@@ -31,12 +28,7 @@ void odd_gradients(Graph& g) { gradients(g, 1330, 4105); }
 void gradients_side_by_side(Graph& g) { gradients(g, 300, 1024); }
 // With several results: one row a block, or rows side by side, which meet in the ring's memory.
 void gradients_of_scale_and_bias(Graph& g, std::int64_t rows, std::int64_t columns) {
-  const auto x = g.tensor({.name = "x", .dim = {rows, columns}});
-  const auto dy = g.tensor({.name = "dy", .dim = {rows, columns}});
-  const auto scale = g.tensor({.name = "scale", .dim = {1, columns}});
-  const auto mean = g.tensor({.name = "mean", .dim = {rows, 1}, .data_type = f32});
-  const auto inv = g.tensor({.name = "inv_variance", .dim = {rows, 1}, .data_type = f32});
-  const auto d = layernorm_backward(dy, x, scale, mean, inv);
+  const auto d = norm_gradients(g, OpKind::layernorm_backward, rows, columns);
   g.output(d.dx, "dx");
   g.output(d.dscale, "dscale");
   g.output(d.dbias, "dbias");

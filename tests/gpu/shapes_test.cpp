@@ -6,6 +6,7 @@
 #include "gpu/gpu_support.hpp"
 #include "sinter/operations.hpp"
 #include "support/catch.hpp"
+#include "support/norm_gradients.hpp"
 
 using namespace sinter;
 using namespace sinter::test;
@@ -32,13 +33,8 @@ void residual_norm(Graph& g, Shape s) {
   const auto sum = g.output(x + r, "sum");
   g.output(rmsnorm(sum, scale, Tensor{}, 1e-3), "y");
 }
-void norm_gradients(Graph& g, Shape s) {
-  const auto x = g.tensor({.name = "x", .dim = {s.rows, s.columns}});
-  const auto dy = g.tensor({.name = "dy", .dim = {s.rows, s.columns}});
-  const auto scale = g.tensor({.name = "scale", .dim = {1, s.columns}});
-  const auto mean = g.tensor({.name = "mean", .dim = {s.rows, 1}, .data_type = f32});
-  const auto inv = g.tensor({.name = "inv_variance", .dim = {s.rows, 1}, .data_type = f32});
-  const auto d = layernorm_backward(dy, x, scale, mean, inv);
+void layernorm_gradients(Graph& g, Shape s) {
+  const auto d = norm_gradients(g, OpKind::layernorm_backward, s.rows, s.columns);
   g.output(d.dx, "dx");
   g.output(d.dscale, "dscale", {.data_type = f32});
   g.output(d.dbias, "dbias");
@@ -153,7 +149,7 @@ constexpr Kind kFewResults[] = {{"batchnorm_last", batchnorm_last},
 constexpr Kind kGroupnorm[] = {{"groupnorm_last", groupnorm_last}};
 constexpr Kind kKinds[] = {{"softmax_and_norm", softmax_and_norm},
                            {"residual_norm", residual_norm},
-                           {"norm_gradients", norm_gradients},
+                           {"norm_gradients", layernorm_gradients},
                            {"totals", totals},
                            {"transposed_sum", transposed_sum}};
 constexpr auto kSoftmaxAndNorms = std::span(kKinds).first(2);

@@ -9,6 +9,7 @@
 #include "planner/storage.hpp"
 #include "sinter/operations.hpp"
 #include "support/catch.hpp"
+#include "support/norm_gradients.hpp"
 
 using namespace sinter;
 
@@ -235,12 +236,7 @@ TEST_CASE("reshape strides follow NumPy's view rule") {
 
 TEST_CASE("a norm's gradients are one pass over the rows and a kernel that finishes the columns") {
   Graph g{{.io = bf16}};
-  auto x = g.tensor({.name = "x", .dim = {1200, 512}}),
-       dy = g.tensor({.name = "dy", .dim = {1200, 512}}),
-       scale = g.tensor({.name = "scale", .dim = {1, 512}}),
-       mean = g.tensor({.name = "mean", .dim = {1200, 1}, .data_type = f32}),
-       inv = g.tensor({.name = "inv", .dim = {1200, 1}, .data_type = f32});
-  const auto d = layernorm_backward(dy, x, scale, mean, inv);
+  const auto d = test::norm_gradients(g, OpKind::layernorm_backward, 1200, 512);
   g.output(d.dx, "dx");
   g.output(d.dscale, "dscale");
   g.output(d.dbias, "dbias");
@@ -257,11 +253,7 @@ TEST_CASE("a norm's gradients are one pass over the rows and a kernel that finis
 TEST_CASE("as many blocks sum up columns as pay") {
   const auto walk = [](std::int64_t rows, std::int64_t columns) {
     Graph g{{.io = bf16}};
-    const auto x = g.tensor({.name = "x", .dim = {rows, columns}}),
-               dy = g.tensor({.name = "dy", .dim = {rows, columns}}),
-               scale = g.tensor({.name = "scale", .dim = {1, columns}}),
-               inv = g.tensor({.name = "inv", .dim = {rows, 1}, .data_type = f32});
-    const auto d = rmsnorm_backward(dy, x, scale, inv);
+    const auto d = test::norm_gradients(g, OpKind::rmsnorm_backward, rows, columns);
     g.output(d.dx, "dx");
     g.output(d.dscale, "dscale");
     return plan(g).partition.kernels[0];
@@ -293,11 +285,7 @@ TEST_CASE("gradients of long rows belong to clusters, where there are any") {
   const auto walk = [](std::int64_t columns, std::string_view architecture, DataType type = bf16,
                        std::int64_t rows = 4096) {
     Graph g{{.io = type, .intermediate = type == f64 ? f64 : f32}};
-    const auto x = g.tensor({.name = "x", .dim = {rows, columns}}),
-               dy = g.tensor({.name = "dy", .dim = {rows, columns}}),
-               scale = g.tensor({.name = "scale", .dim = {1, columns}}),
-               row = g.tensor({.name = "row", .dim = {rows, 1}, .data_type = f32});
-    const auto d = layernorm_backward(dy, x, scale, row, row);
+    const auto d = test::norm_gradients(g, OpKind::layernorm_backward, rows, columns);
     g.output(d.dx, "dx");
     g.output(d.dscale, "dscale");
     g.output(d.dbias, "dbias");

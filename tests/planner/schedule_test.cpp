@@ -6,6 +6,7 @@
 #include "sinter/compile.hpp"
 #include "sinter/operations.hpp"
 #include "support/catch.hpp"
+#include "support/norm_gradients.hpp"
 
 using namespace sinter;
 
@@ -55,11 +56,7 @@ TEST_CASE("gradients of long rows write at most 16 bytes of a tensor at once") {
   for (const auto& [columns, out, width] :
        {std::tuple{4096, bf16, 8}, {4096, f32, 4}, {1152, f32, 8}}) {
     Graph g{{.io = bf16, .intermediate = f32}};
-    const auto x = g.tensor({.name = "x", .dim = {8192, columns}}),
-               dy = g.tensor({.name = "dy", .dim = {8192, columns}}),
-               scale = g.tensor({.name = "scale", .dim = {1, columns}}),
-               inv = g.tensor({.name = "inv", .dim = {8192, 1}, .data_type = f32});
-    const auto d = rmsnorm_backward(dy, x, scale, inv);
+    const auto d = test::norm_gradients(g, OpKind::rmsnorm_backward, 8192, columns);
     g.output(d.dx, "dx", {.data_type = out});
     g.output(d.dscale, "dscale", {.data_type = f32});
     const auto found = kernels(g, "sm_90a");
@@ -107,11 +104,7 @@ TEST_CASE("partial results of columns are finished by few large blocks") {
   for (const auto& [rows, columns, blocks] :
        {Case{4096, 5120, 40}, {64, 4096, 32}, {4096, 128, 1}}) {
     Graph g{{.io = bf16, .intermediate = f32}};
-    const auto x = g.tensor({.name = "x", .dim = {rows, columns}}),
-               dy = g.tensor({.name = "dy", .dim = {rows, columns}}),
-               scale = g.tensor({.name = "scale", .dim = {1, columns}}),
-               row = g.tensor({.name = "row", .dim = {rows, 1}, .data_type = f32});
-    const auto d = layernorm_backward(dy, x, scale, row, row);
+    const auto d = test::norm_gradients(g, OpKind::layernorm_backward, rows, columns);
     g.output(d.dx, "dx");
     g.output(d.dscale, "dscale");
     g.output(d.dbias, "dbias");
