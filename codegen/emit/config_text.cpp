@@ -139,6 +139,7 @@ std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Sched
       const TensorCores& e = *s.tensor_cores;
       c.insert(c.end(), {{"tile_m", e.tile.m},
                          {"tile_n", e.tile.n},
+                         {"rows_brought", e.rows_brought},
                          {"stages", e.tile.stages},
                          {"cluster_m", e.tile.cluster_m},
                          {"cluster_n", e.tile.cluster_n},

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "emit/index_order.hpp"
 #include "plan/access.hpp"
@@ -13,9 +12,7 @@
 namespace sinter {
 namespace {
 
-constexpr int kLine = 128;         // bytes of k in a stage
-constexpr int kLooseBytes = 1024;  // lost where the ring starts at a multiple of 1024
-constexpr int kBarrierBytes = 16;  // two of a stage
+constexpr int kLine = 128;  // bytes of k in a stage
 constexpr std::int64_t kMostExtent = std::int64_t{1} << 31;
 
 // All indices of m and n but the innermost become batch indices: a tile then lies in two of them.
@@ -114,126 +111,71 @@ void set_box(BoxedOperand& o, int rows) {
   o.map.box[1] = o.k_fastest ? rows : elements;
 }
 
-struct Problem {
-  double batches, rows, columns, depth;
-  int bytes;
-  double extra_bytes;  // read and written for an element of the result
-  bool reads;          // some are read
-  bool a_k_fastest, b_k_fastest;
-  bool reduces;  // results
-  int products;  // columns are those of all
+// The innermost index of rows, or of columns; -1 where there is none.
+int m_index(const KernelSpec& s) { return s.m > 0 ? s.batch + s.m - 1 : -1; }
+int n_index(const KernelSpec& s) { return s.n > 0 ? s.batch + s.m + s.n - 1 : -1; }
+double extent(const KernelSpec& s, int i) { return i < 0 ? 1 : static_cast<double>(s.extent[i]); }
+
+// The problem with its rows and columns as tiles have them.
+struct Orientation {
+  KernelSpec spec;
+  TensorCores engine;
+  TileProblem problem;
 };
 
-double tiles_of(const Problem& p, const Tile& t) {
-  return p.batches * std::ceil(p.rows / (t.m * t.cluster_m)) *
-         std::ceil(p.columns / (t.n * t.cluster_n)) * t.cluster_m * t.cluster_n;
-}
-
-int stage_bytes(const Tile& t) { return (t.m + t.n) * kLine + kBarrierBytes; }
-// Of shared memory besides the stages.
-int fixed_bytes(const Tile& t) { return kLooseBytes + t.consumers * 4 * kSlabBytes; }
-// `blocks` share a multiprocessor, which keeps some for each.
-int stages_that_fit(const Tile& t, int blocks) {
-  constexpr int kShared = 228 << 10, kKept = 1 << 10;
-  return (kShared / blocks - kKept - fixed_bytes(t)) / stage_bytes(t);
-}
-
-constexpr int kNarrow = 32;
-constexpr int kRoomy = 128;  // sums of a thread that leave registers for many packs at once
-
-int rows_of_consumer(const Tile& t) { return t.alternate ? t.m : t.m / t.consumers; }
-int sums_per_thread(const Tile& t) { return rows_of_consumer(t) / 64 * t.n / 2; }
-
-// Blocks that fit on a multiprocessor. Where one round of the narrowest tiles streams A, one leaves
-// room for the next kernel's, which then is ready when this one ends. (8 x 8192 x 8192 of bf16 on
-// an H200: 32.1 us with 12 stages and the multiprocessor alone, 31.6 with 10 and half of it. Short
-// sums miss the stages: 10.1 and 10.6 us for 8 x 4096 x 4096.)
-int blocks_that_fit(const Problem& p, const Tile& t) {
-  constexpr int kNarrowest = 8, kManySteps = 96;
-  const bool leaves_room = t.n == kNarrowest && t.consumers == 1 && t.split == 1 &&
-                           tiles_of(p, t) <= kMultiprocessors &&
-                           p.depth * p.bytes >= kManySteps * kLine;
-  return leaves_room ? 2 : 1;
-}
-
-// Clusters of so many blocks that run at once: their blocks lie in one group of multiprocessors, of
-// which larger ones leave some over.
-double clusters_at_once(int blocks) {
-  return blocks == 8 ? 14 : blocks == 4 ? 30 : kMultiprocessors / blocks;
-}
-
-// Microseconds, roughly, for ranking: what a multiprocessor spends on its tiles, but no less than
-// the time of memory and of the second-level cache. The constants were fitted to 2,900 measurements
-// of 59 problems on an H200.
-double estimate(const Problem& p, const Tile& t) {
-  constexpr double kClock = 1600;                   // MHz
-  constexpr double kMemory = 4.3e6, kCache = 12e6;  // bytes a microsecond
-  constexpr double kShared = 128, kRead = 0.66;     // bytes a clock; what reading one costs of it
-  constexpr double kStart = 4200, kTurn = 350, kNeighbours = 200;  // clocks: until the first stage
-                                                                   // has come; a turn; a tile
-  constexpr double kSlab = 1150, kSlabRead = 300, kSlabReadSlow = 1600, kPart = 5600;
-  constexpr int kFewestColumns = 80;  // narrower multiplications wait for the rows of A
-  const double tiles = tiles_of(p, t), blocks = cluster_blocks(t);
-  const double rounds = std::ceil(tiles * t.split / blocks / clusters_at_once(cluster_blocks(t)));
-  const double depth = p.depth / t.split, depth_bytes = depth * p.bytes;
-  const double multiply = 2.0 * t.m * std::max(t.n, kFewestColumns) * depth / (8192.0 / p.bytes);
-  const double moved =
-      (static_cast<double>(t.m) / t.cluster_n + static_cast<double>(t.n) / t.cluster_m) *
-      depth_bytes;
-  // Every 64 rows of A are read with all columns of B.
-  const double shared = (kRead * t.m / 64 * (64 + t.n) + (t.m + t.n)) * depth_bytes / kShared;
-  // Moving costs power, and with it clocks, also where it is hidden.
-  const double main = std::max({multiply, moved / 128, shared}) + 0.1 * moved / 64 +
-                      (t.cluster_m * t.cluster_n > 1 ? kNeighbours : 0);
-  const double slabs = rows_of_consumer(t) / 64.0 * std::ceil(t.n / 64.0);
-  const bool slow = rows_of_consumer(t) > 64 || sums_per_thread(t) > kRoomy;
-  const double read = !p.reads ? 0 : slow ? kSlabReadSlow : kSlabRead;
-  const double finish = slabs * (kSlab + read) + (t.split > 1 ? kPart : 0);
-  double clocks = rounds * (main + finish);
-  if (t.alternate)
-    clocks = std::max(rounds * (main + kTurn) + finish, std::ceil(rounds / 2) * (main + finish));
-  const double results = p.batches * p.rows * p.columns * p.extra_bytes;
-  const double memory = p.batches * (p.rows + p.columns) * p.depth * p.bytes + results;
-  const double cached = tiles * t.split * moved + results;
-  const double times[] = {clocks / kClock, memory / kMemory, cached / kCache};
-  // The slowest counts; the others a little, so that equals do not waste power.
-  return *std::max_element(times, times + 3) + 0.07 * (times[0] + times[1] + times[2]) +
-         kStart / kClock;
-}
-
-bool legal(const Problem& p, const Tile& t) {
-  const int rows = rows_of_consumer(t);
-  if (rows % 64 != 0) return false;
-  // What more sums would spill; of two warpgroups the producer gives up registers for 192.
-  if (sums_per_thread(t) > (t.consumers == 1 ? 160 : 192)) return false;
-  if (t.m / t.cluster_n > 256 || t.n / t.cluster_m > 256) return false;
-  const int columns = t.n / p.products, part_m = t.m / t.cluster_n, part_n = columns / t.cluster_m;
-  if (part_m % 8 != 0 || part_n % 8 != 0) return false;
-  if (t.split > 1) {
-    if (t.alternate || tiles_of(p, t) * t.split > 4 * kMultiprocessors) return false;
-    if (std::ceil(p.depth * p.bytes / kLine) < 2 * t.split) return false;
-    const int slab = 64 / p.products, across = (columns + slab - 1) / slab * 64;
-    if (t.m * across * 4 > t.stages * (t.m + t.n) * kLine) return false;
+// Nothing where the accelerator cannot bring the operands, or they are not multiplied as they are.
+std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool swapped) {
+  if (swapped) swap_operands(spec);
+  const bool two = spec.two_products();
+  const int k = spec.extent.size() - 1;
+  TensorCores e;
+  auto a = boxed(spec, spec.a, spec.a_type, m_index(spec), k),
+       b = boxed(spec, spec.b, spec.b_type, n_index(spec), k);
+  if (!a || !b) return {};
+  if (two) {
+    e.b2 = boxed(spec, spec.b2, spec.b_type, n_index(spec), k);
+    if (!e.b2 || e.b2->map.type != b->map.type || e.b2->k_fastest != b->k_fastest) return {};
   }
-  if (!p.a_k_fastest && part_m % 64 != 0) return false;
-  if (!p.b_k_fastest && part_n % 64 != 0) return false;
-  if (p.reduces && columns % kReducedTogether != 0) return false;
-  return t.stages >= 2;
+  // Of 8-bit floats any two are multiplied, and of 8-bit integers; of others equal ones.
+  if (a->map.type != b->map.type && !multiplied_as_bytes(a->map.type, b->map.type)) return {};
+  e.integers = !is_floating(a->map.type);
+  if (e.integers ? !sums_fit(a->map.type, b->map.type, spec.extent[k])
+                 : spec.accumulate != DataType::f32)
+    return {};
+  e.a = *a;
+  e.b = *b;
+  e.operand_bytes = info(a->map.type).bytes;
+  e.settle = e.operand_bytes == 1 && !e.integers;
+  e.n_fastest = columns_together != swapped;
+
+  TileProblem p;
+  p.products = two ? 2 : 1;
+  p.batches = static_cast<double>(count(spec.extent, 0, spec.batch));
+  p.rows = extent(spec, m_index(spec));
+  p.columns = extent(spec, n_index(spec)) * p.products;
+  p.depth = extent(spec, k);
+  p.bytes = e.operand_bytes;
+  p.a_k_fastest = e.a.k_fastest;
+  p.b_k_fastest = e.b.k_fastest;
+  p.reduces = !spec.columns.empty();
+  p.integers = e.integers;
+  p.settle = e.settle;
+  p.along_columns = e.n_fastest;
+  for (const auto& s : spec.body.statements) {
+    if (!is_load(s) && !is_store(s)) continue;
+    const KernelPort& port = spec.ports[static_cast<std::size_t>(s.port)];
+    p.reads |= of_whole_tile(spec, port);
+    if (of_whole_tile(spec, port) || port.written) p.extra_bytes += info(port.type).bytes;
+  }
+  p.extra_bytes /= p.products;
+  return Orientation{std::move(spec), std::move(e), p};
 }
 
-// The fewest clusters that take no more rounds: the others would only make heat.
-double balanced_grid(double tiles, int cluster) {
-  const double clusters = tiles / cluster, most = kMultiprocessors / cluster;
-  const double rounds = std::ceil(clusters / most);
-  return std::ceil(clusters / rounds) * cluster;
-}
-
-// The sums, and those of two stages.
-bool room_to_settle(const Tile& t) { return sums_per_thread(t) <= 64; }
-
-std::string problem_text(const Problem& p, const TensorCores& e, const KernelSpec& spec) {
-  const auto type = [&](const BoxedOperand& o) {
-    return name(spec.ports[static_cast<std::size_t>(o.port)].type);
+std::string problem_text(const Orientation& o) {
+  const TensorCores& e = o.engine;
+  const TileProblem& p = o.problem;
+  const auto type = [&](const BoxedOperand& operand) {
+    return name(o.spec.ports[static_cast<std::size_t>(operand.port)].type);
   };
   return fmt::format("{}{} x {}{}, batch {}, m {}, n {}, k {}, {} bytes a result{}{}", type(e.a),
                      e.a.k_fastest ? "" : " transposed", type(e.b),
@@ -241,55 +183,54 @@ std::string problem_text(const Problem& p, const TensorCores& e, const KernelSpe
                      p.extra_bytes, e.n_fastest ? "" : " along m", e.b2 ? ", two products" : "");
 }
 
-// The legal tiles, the likeliest first.
-std::vector<Tile> ranked_tiles(const Problem& p, bool settle) {
-  std::vector<std::pair<double, Tile>> tiles;
-  const auto consider = [&](Tile t) {
-    t.stages = std::min(stages_that_fit(t, blocks_that_fit(p, t)), t.consumers == 1 ? 12 : 7);
-    if (!legal(p, t) || (settle && !room_to_settle(t))) return;
-    tiles.push_back({estimate(p, t), t});
-  };
-  struct Shape {
-    int m, consumers;
-    bool alternate;
-  };
-  constexpr Shape kShapes[] = {{128, 2, false}, {256, 2, false}, {64, 2, true},
-                               {128, 2, true},  {64, 1, false},  {128, 1, false}};
-  for (const Shape& shape : kShapes)
-    for (int n : {256, 224, 192, 160, 128, 96, 64, 32, 16, 8})
-      for (int cluster : {0, 1, 2}) {
-        Tile t{.m = shape.m, .n = n, .consumers = shape.consumers, .alternate = shape.alternate};
-        if (cluster == 1) t.cluster_m = 2;
-        if (cluster == 2) t.cluster_n = 2;
-        consider(t);
-        if (cluster == 0)
-          for (t.split = 2; t.split <= 8; t.split *= 2) consider(t);
-      }
-  std::stable_sort(tiles.begin(), tiles.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<Tile> ranked;
-  for (const auto& t : tiles) ranked.push_back(t.second);
-  return ranked;
+bool sooner(const RankedTile& a, const RankedTile& b) { return a.microseconds < b.microseconds; }
+
+// What follows from the tile. False where the result has too many of them.
+bool complete(Orientation& o, const RankedTile& choice) {
+  TensorCores& e = o.engine;
+  const TileProblem& p = o.problem;
+  const Tile& t = e.tile = choice.tile;
+  const double tiles = tiles_of(p, t);
+  if (tiles >= 0x1p31 || p.rows + t.m * 2.0 >= 0x1p31 || p.columns + t.n * 2.0 >= 0x1p31)
+    return false;
+  e.microseconds = choice.microseconds;
+  e.rows_brought = rows_brought(p, t);
+  set_box(e.a, e.rows_brought / t.cluster_n);
+  set_box(e.b, t.n / p.products / t.cluster_m);
+  if (e.b2) set_box(*e.b2, t.n / p.products / t.cluster_m);
+  e.packing = choose_packing(o.spec, e.n_fastest ? n_index(o.spec) : m_index(o.spec), 8);
+  // Where every result reads memory of its own, several packs are read before one is computed.
+  e.prefetch = p.reads;
+  e.unroll = e.settle ? 1 : 2;
+  if (e.prefetch) e.unroll = p.extra_bytes > 8 || has_little_room(t) ? 2 : 4;
+  // Where a long side is read by one tile alone, those that run at once should not all read the
+  // same columns of memory. (64 x 8192 x 8192 of bf16 on an H200: 35.8 us, 34.6 with five steps
+  // from one to the next; with 1, 3, 31 it gains less. Wider tiles whose k is split lose: 32.3
+  // and 34.1 us for 64 x 4096 x 14336.)
+  constexpr int kShort = 64, kNarrow = 32, kApart = 5;
+  const bool streams_a = t.n <= kShort && p.columns <= t.n * t.cluster_n,
+             streams_b = p.rows <= kShort,
+             wide = t.split > 1 && (streams_a ? t.n : e.rows_brought) > kNarrow;
+  e.rotate = (streams_a || streams_b) && !wide ? kApart : 0;
+  if (p.reduces && e.packing.width == 1) e.unroll = std::max(e.unroll, 2);
+  if (e.b2) e.unroll = std::min(e.unroll, 2);  // slabs of half the columns
+  const int lane_packs = 1024 / p.products / 32 / e.packing.width;
+  e.ahead = e.prefetch && t.split == 1 && e.unroll == lane_packs;
+  e.threads = 128 * (t.consumers + 1);
+  // Of the 504 that three warpgroups have, in steps of eight.
+  const int kept = sums_per_thread(t) * (e.settle ? 3 : 1) + (e.ahead ? 64 : 0);
+  e.producer_registers = kept >= 192 ? 24 : 40;
+  e.consumer_registers = t.consumers == 1 ? 248 : kept >= 192 ? 240 : 232;
+  e.blocks = blocks_that_fit(p, t);
+  if (e.blocks > 1) e.consumer_registers = 216;  // with the producer's, half of all
+  const int cluster = t.cluster_m * t.cluster_n;
+  e.grid =
+      static_cast<std::uint32_t>(t.split > 1 ? tiles * t.split : balanced_grid(tiles, cluster));
+  e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(p, t));
+  return true;
 }
 
 }  // namespace
-
-std::string to_text(const Tile& t) {
-  return fmt::format("{}x{} by {} {}, cluster {}x{}, split {}, stages {}, group {}", t.m, t.n,
-                     t.consumers, t.alternate ? "alternating" : "together", t.cluster_m,
-                     t.cluster_n, t.split, t.stages, t.group);
-}
-
-std::optional<Tile> tile_from_text(const std::string& text) {
-  Tile t;
-  char how[12] = {};
-  const int read = std::sscanf(
-      text.c_str(), "%dx%d by %d %11[a-z], cluster %dx%d, split %d, stages %d, group %d", &t.m,
-      &t.n, &t.consumers, how, &t.cluster_m, &t.cluster_n, &t.split, &t.stages, &t.group);
-  t.alternate = std::string(how) == "alternating";
-  if (read != 9 || to_text(t) != text) return {};
-  return t;
-}
 
 bool multiplied_as_bytes(DataType a, DataType b) {
   const auto of_floats = [](DataType t) { return t == DataType::f8e4m3 || t == DataType::f8e5m2; };
@@ -314,109 +255,44 @@ std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const T
   // Rows and columns of reductions are numbered over all indices of m and of n.
   const bool two = given.two_products();
   if ((two || !given.columns.empty()) && (given.m != 1 || given.n != 1)) return {};
-  TensorCorePlan plan{given, {}, {}};
-  KernelSpec& spec = plan.spec;
-  TensorCores& e = plan.engine;
+  KernelSpec spec = given;
   widen_batch(spec);
-  const auto last = [](int from, int count) { return count > 0 ? from + count - 1 : -1; };
-  const auto m_index = [&] { return last(spec.batch, spec.m); };
-  const auto n_index = [&] { return last(spec.batch + spec.m, spec.n); };
-  const auto extent = [&](int i) { return i < 0 ? std::int64_t{1} : spec.extent[i]; };
-  // A short side lies along the tile's columns, which may be few; else what lies together in
-  // memory.
-  constexpr std::int64_t kShort = 64;
-  const std::int64_t rows = extent(m_index()), columns = extent(n_index());
-  bool columns_together = !prefers(spec, spec.body, n_index(), m_index(), is_store);
+  // A short side may lie along the tile's rows or its columns; of others, what lies together in
+  // memory lies along the columns. Two products share rows.
+  constexpr double kShort = 64;
+  const bool columns_together = !prefers(spec, spec.body, n_index(spec), m_index(spec), is_store);
+  const double rows = extent(spec, m_index(spec)), columns = extent(spec, n_index(spec));
   const bool short_m = rows <= kShort && columns > rows,
              short_n = columns <= kShort && rows > columns;
-  if (short_m || (!columns_together && !short_n)) {
-    if (two) return {};  // they share rows
-    swap_operands(spec);
-    columns_together = !columns_together;
+  if (two && !columns_together && !short_n) return {};
+  const bool turned = !two && (short_m || (!columns_together && !short_n));
+  auto usual = orient(spec, columns_together, turned);
+  if (!usual) return {};
+  std::vector<RankedTile> ranked = ranked_tiles(usual->problem);
+  std::optional<Orientation> other;
+  if (!two && (rows <= kShort || columns <= kShort))
+    other = orient(spec, columns_together, !turned);
+  if (other) {
+    const auto middle = static_cast<std::ptrdiff_t>(ranked.size());
+    for (RankedTile r : ranked_tiles(other->problem)) {
+      r.tile.turned = true;
+      ranked.push_back(r);
+    }
+    std::inplace_merge(ranked.begin(), ranked.begin() + middle, ranked.end(), sooner);
   }
-  const int k = spec.extent.size() - 1;
-  auto a = boxed(spec, spec.a, spec.a_type, m_index(), k),
-       b = boxed(spec, spec.b, spec.b_type, n_index(), k);
-  if (!a || !b) return {};
-  if (two) {
-    e.b2 = boxed(spec, spec.b2, spec.b_type, n_index(), k);
-    if (!e.b2 || e.b2->map.type != b->map.type || e.b2->k_fastest != b->k_fastest) return {};
-  }
-  // Of 8-bit floats any two are multiplied, and of 8-bit integers; of others equal ones.
-  if (a->map.type != b->map.type && !multiplied_as_bytes(a->map.type, b->map.type)) return {};
-  e.integers = !is_floating(a->map.type);
-  if (e.integers ? !sums_fit(a->map.type, b->map.type, spec.extent[k])
-                 : spec.accumulate != DataType::f32)
-    return {};
-  e.a = *a;
-  e.b = *b;
-  e.operand_bytes = info(a->map.type).bytes;
-  e.settle = e.operand_bytes == 1 && !e.integers;
-  e.n_fastest = columns_together;
-
-  Problem p{static_cast<double>(count(spec.extent, 0, spec.batch)),
-            static_cast<double>(extent(m_index())),
-            static_cast<double>(extent(n_index())),
-            static_cast<double>(spec.extent[k]),
-            e.operand_bytes,
-            0,
-            false,
-            e.a.k_fastest,
-            e.b.k_fastest,
-            !spec.columns.empty(),
-            two ? 2 : 1};
-  p.columns *= p.products;
-  for (const auto& s : spec.body.statements) {
-    if (!is_load(s) && !is_store(s)) continue;
-    const KernelPort& port = spec.ports[static_cast<std::size_t>(s.port)];
-    p.reads |= of_whole_tile(spec, port);
-    if (of_whole_tile(spec, port) || port.written) p.extra_bytes += info(port.type).bytes;
-  }
-  p.extra_bytes /= p.products;
-  const std::vector<Tile> ranked = ranked_tiles(p, e.settle);
   if (ranked.empty()) return {};
-  e.tile = ranked.front();
-  plan.choice.problem = problem_text(p, e, spec);
-  for (const Tile& t : ranked) plan.choice.configurations.push_back(to_text(t));
-  if (const auto best = tuning.best.find(plan.choice.problem); best != tuning.best.end())
-    if (const auto tuned = tile_from_text(best->second);
-        tuned && std::find(ranked.begin(), ranked.end(), *tuned) != ranked.end())
-      e.tile = *tuned;
-  const Tile& t = e.tile;
-  const double tiles = tiles_of(p, t);
-  if (tiles >= 0x1p31 || p.rows + t.m * 2.0 >= 0x1p31 || p.columns + t.n * 2.0 >= 0x1p31) return {};
-  e.microseconds = estimate(p, t);
-  set_box(e.a, t.m / t.cluster_n);
-  set_box(e.b, t.n / p.products / t.cluster_m);
-  if (two) set_box(*e.b2, t.n / p.products / t.cluster_m);
-  e.packing = choose_packing(spec, e.n_fastest ? n_index() : m_index(), 8);
-  // Where every result reads memory of its own, several packs are read before one is computed.
-  e.prefetch = p.reads;
-  e.unroll = e.settle ? 1 : 2;
-  if (e.prefetch) e.unroll = p.extra_bytes > 8 || sums_per_thread(t) > kRoomy ? 2 : 4;
-  // Where every row of A is read by one tile alone, those that run at once should not all read the
-  // same columns of memory. (64 x 8192 x 8192 of bf16 on an H200: 35.8 us, 34.6 with five steps
-  // from one to the next; with 1, 3, 31 it gains less. Wider tiles whose k is split lose: 32.3
-  // and 34.1 us for 64 x 4096 x 14336.)
-  constexpr int kWide = 64, kApart = 5;
-  const bool streams_a = t.n <= (t.split > 1 ? kNarrow : kWide) && p.columns <= t.n * t.cluster_n;
-  e.rotate = streams_a ? kApart : 0;
-  if (p.reduces && e.packing.width == 1) e.unroll = std::max(e.unroll, 2);
-  if (two) e.unroll = std::min(e.unroll, 2);  // slabs of half the columns
-  const int lane_packs = 1024 / p.products / 32 / e.packing.width;
-  e.ahead = e.prefetch && t.split == 1 && e.unroll == lane_packs;
-  e.threads = 128 * (t.consumers + 1);
-  // Of the 504 that three warpgroups have, in steps of eight.
-  const int kept = sums_per_thread(t) * (e.settle ? 3 : 1) + (e.ahead ? 64 : 0);
-  e.producer_registers = kept >= 192 ? 24 : 40;
-  e.consumer_registers = t.consumers == 1 ? 248 : kept >= 192 ? 240 : 232;
-  e.blocks = blocks_that_fit(p, t);
-  if (e.blocks > 1) e.consumer_registers = 216;  // with the producer's, half of all
-  const int cluster = t.cluster_m * t.cluster_n;
-  e.grid =
-      static_cast<std::uint32_t>(t.split > 1 ? tiles * t.split : balanced_grid(tiles, cluster));
-  e.shared_bytes = static_cast<std::uint32_t>(fixed_bytes(t) + t.stages * stage_bytes(t));
-  return plan;
+  KernelChoice choice;
+  choice.problem = problem_text(*usual);
+  for (const RankedTile& r : ranked) choice.configurations.push_back(to_text(r.tile));
+  RankedTile best = ranked.front();
+  if (const auto tuned = tuning.best.find(choice.problem); tuned != tuning.best.end())
+    if (const auto at =
+            std::find(choice.configurations.begin(), choice.configurations.end(), tuned->second);
+        at != choice.configurations.end())
+      best = ranked[static_cast<std::size_t>(at - choice.configurations.begin())];
+  Orientation& chosen = best.tile.turned ? *other : *usual;
+  if (!complete(chosen, best)) return {};
+  return TensorCorePlan{std::move(chosen.spec), std::move(chosen.engine), std::move(choice)};
 }
 
 }  // namespace sinter

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "emit/packing.hpp"
+#include "emit/tensor_core_tiles.hpp"
 #include "plan/tensor_map.hpp"
 #include "plan/tuning.hpp"
 
@@ -19,34 +20,19 @@ struct BoxedOperand {
   TensorMap map;
 };
 
-// What can be chosen freely.
-struct Tile {
-  int m = 128, n = 256;
-  int consumers = 2;                 // warpgroups that multiply
-  bool alternate = false;            // each consumer has tiles of its own
-  int cluster_m = 1, cluster_n = 1;  // blocks that share an operand
-  int split = 1;                     // blocks that share a tile and sum a part of k each
-  int stages = 4;
-  int group = 8;  // rows of tiles that run side by side
-  bool operator==(const Tile&) const = default;
-};
-std::string to_text(const Tile& tile);
-std::optional<Tile> tile_from_text(const std::string& text);
-
-constexpr int cluster_blocks(const Tile& t) { return t.cluster_m * t.cluster_n * t.split; }
-
 struct TensorCores {
   Tile tile;
   BoxedOperand a, b;
   std::optional<BoxedOperand> b2;  // of a second product; the tile's columns are shared
   int operand_bytes = 2;
-  bool integers = false;  // factors and sums
-  bool settle = false;    // add the sums of each stage in f32
-  bool n_fastest = true;  // along which index the result lies in memory
-  int unroll = 1;         // of the epilogue
-  bool prefetch = false;  // what the epilogue reads of the tile comes to the cache early
-  bool ahead = false;     // and to registers while the slab before leaves
-  int rotate = 0;         // steps of k by which neighbouring tiles start apart
+  int rows_brought = 128;  // of A, by a tile
+  bool integers = false;   // factors and sums
+  bool settle = false;     // add the sums of each stage in f32
+  bool n_fastest = true;   // along which index the result lies in memory
+  int unroll = 1;          // of the epilogue
+  bool prefetch = false;   // what the epilogue reads of the tile comes to the cache early
+  bool ahead = false;      // and to registers while the slab before leaves
+  int rotate = 0;          // steps of k by which neighbouring tiles start apart
   int producer_registers = 40, consumer_registers = 232;
   int threads = 384, blocks = 1;  // of a multiprocessor
   std::uint32_t grid = 1, shared_bytes = 0;

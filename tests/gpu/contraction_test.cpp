@@ -1,6 +1,7 @@
 // Matmuls in every configuration that planning may choose, on sizes around the edges of their
 // tiles: lengths of k that end in, before and after a stage and wrap the ring, odd counts of tiles,
 // every layout of the operands, and results along either index.
+#include <array>
 #include <set>
 
 #include "gpu/gpu_support.hpp"
@@ -75,7 +76,22 @@ std::string kind_of(const std::string& configuration) {
   return configuration.substr(from, to - from);
 }
 
-// Every configuration of each graph's one kernel, or one of each kind.
+// Its properties by twos: rows and warpgroups, columns, how blocks share the work. One stands for
+// all widths that only a problem's own extent asks for.
+std::array<std::string, 3> pairs_of(const std::string& configuration) {
+  const auto x = configuration.find('x'), by = configuration.find(" by "),
+             cluster = configuration.find(", cluster"), stages = configuration.find(", stages");
+  const int width = std::stoi(configuration.substr(x + 1));
+  const std::string rows = configuration.substr(0, x) + configuration.substr(by, cluster - by) +
+                           (configuration.ends_with("turned") ? " turned" : ""),
+                    columns =
+                        width % 32 == 0 || width <= 16 ? ", " + std::to_string(width) : ", cut",
+                    shared = configuration.substr(cluster, stages - cluster);
+  return {rows + columns, rows + shared, columns + shared};
+}
+
+// Of each graph's one kernel, as many configurations that every two properties that go together
+// stand in one of them, or one of each kind.
 void run_all(const std::vector<Problem>& problems, bool one_of_a_kind = false) {
   std::vector<GraphSource> all;
   for (const Problem& p : problems) {
@@ -84,9 +100,14 @@ void run_all(const std::vector<Problem>& problems, bool one_of_a_kind = false) {
     const auto plan = make_plan(*make(), {.architecture = "sm_90a"}, {}, &choices);
     REQUIRE(plan);
     REQUIRE(choices.size() == 1);
-    std::set<std::string> kinds;
+    std::set<std::string> seen;
     for (const auto& configuration : choices[0].configurations) {
-      if (!kinds.insert(kind_of(configuration)).second && one_of_a_kind) continue;
+      bool fresh = false;
+      if (one_of_a_kind)
+        fresh = seen.insert(kind_of(configuration)).second;
+      else
+        for (const auto& pair : pairs_of(configuration)) fresh |= seen.insert(pair).second;
+      if (!fresh) continue;
       all.push_back({text(p) + ", " + configuration, all.size(), make, {}});
       all.back().tuning.best[choices[0].problem] = configuration;
     }
@@ -109,6 +130,13 @@ TEST_CASE("matmuls in every configuration, other layouts", "[contraction]") {
       {{.batch = 3, .m = 136, .n = 264, .k = 520, .a_by_rows = false, .b_by_columns = false},
        {.batch = 1, .m = 520, .n = 72, .k = 1032, .b_by_columns = false, .io = f16, .result = f32},
        {.batch = 2, .m = 40, .n = 600, .k = 648, .c_by_rows = false, .side_inputs = true}});
+}
+
+// A tile then brings no more rows than there are.
+TEST_CASE("matmuls of few rows in every configuration", "[contraction]") {
+  run_all({{.batch = 1, .m = 9, .n = 1048, .k = 520, .side_inputs = true},
+           {.batch = 1, .m = 48, .n = 840, .k = 1160, .result = f32, .totals = true},
+           {.batch = 1, .m = 24, .n = 616, .k = 400, .io = i8, .result = i32}});
 }
 
 TEST_CASE("matmuls in every configuration, other types", "[contraction]") {

@@ -63,30 +63,58 @@ namespace sinter::hopper {
   c M(g, 5, __VA_ARGS__)                                   \
   c M(g, 6, __VA_ARGS__)                                   \
   c M(g, 7, __VA_ARGS__)
-#define SINTER_GROUP(M, c, g, ...)                          \
+#define SINTER_TWELVE(M, c, g, ...)                          \
   SINTER_EIGHT(M, c, g, __VA_ARGS__) c M(g, 8, __VA_ARGS__) \
   c M(g, 9, __VA_ARGS__)                                    \
   c M(g, 10, __VA_ARGS__)                                   \
-  c M(g, 11, __VA_ARGS__)                                   \
-  c M(g, 12, __VA_ARGS__)                                   \
-  c M(g, 13, __VA_ARGS__)                                   \
-  c M(g, 14, __VA_ARGS__)                                   \
+  c M(g, 11, __VA_ARGS__)
+#define SINTER_GROUP(M, c, g, ...)                            \
+  SINTER_TWELVE(M, c, g, __VA_ARGS__) c M(g, 12, __VA_ARGS__) \
+  c M(g, 13, __VA_ARGS__)                                     \
+  c M(g, 14, __VA_ARGS__)                                     \
   c M(g, 15, __VA_ARGS__)
 #define SINTER_EACH_4(M, c, ...) SINTER_FOUR(M, c, 0, __VA_ARGS__)
 #define SINTER_EACH_8(M, c, ...) SINTER_EIGHT(M, c, 0, __VA_ARGS__)
+#define SINTER_EACH_12(M, c, ...) SINTER_TWELVE(M, c, 0, __VA_ARGS__)
 #define SINTER_EACH_16(M, c, ...) SINTER_GROUP(M, c, 0, __VA_ARGS__)
+#define SINTER_EACH_20(M, c, ...) \
+  SINTER_EACH_16(M, c, __VA_ARGS__) c SINTER_FOUR(M, c, 1, __VA_ARGS__)
+#define SINTER_EACH_24(M, c, ...) \
+  SINTER_EACH_16(M, c, __VA_ARGS__) c SINTER_EIGHT(M, c, 1, __VA_ARGS__)
+#define SINTER_EACH_28(M, c, ...) \
+  SINTER_EACH_16(M, c, __VA_ARGS__) c SINTER_TWELVE(M, c, 1, __VA_ARGS__)
 #define SINTER_EACH_32(M, c, ...) \
   SINTER_EACH_16(M, c, __VA_ARGS__) c SINTER_GROUP(M, c, 1, __VA_ARGS__)
+#define SINTER_EACH_36(M, c, ...) \
+  SINTER_EACH_32(M, c, __VA_ARGS__) c SINTER_FOUR(M, c, 2, __VA_ARGS__)
+#define SINTER_EACH_40(M, c, ...) \
+  SINTER_EACH_32(M, c, __VA_ARGS__) c SINTER_EIGHT(M, c, 2, __VA_ARGS__)
+#define SINTER_EACH_44(M, c, ...) \
+  SINTER_EACH_32(M, c, __VA_ARGS__) c SINTER_TWELVE(M, c, 2, __VA_ARGS__)
 #define SINTER_EACH_48(M, c, ...) \
   SINTER_EACH_32(M, c, __VA_ARGS__) c SINTER_GROUP(M, c, 2, __VA_ARGS__)
+#define SINTER_EACH_52(M, c, ...) \
+  SINTER_EACH_48(M, c, __VA_ARGS__) c SINTER_FOUR(M, c, 3, __VA_ARGS__)
+#define SINTER_EACH_56(M, c, ...) \
+  SINTER_EACH_48(M, c, __VA_ARGS__) c SINTER_EIGHT(M, c, 3, __VA_ARGS__)
+#define SINTER_EACH_60(M, c, ...) \
+  SINTER_EACH_48(M, c, __VA_ARGS__) c SINTER_TWELVE(M, c, 3, __VA_ARGS__)
 #define SINTER_EACH_64(M, c, ...) \
   SINTER_EACH_48(M, c, __VA_ARGS__) c SINTER_GROUP(M, c, 3, __VA_ARGS__)
+#define SINTER_EACH_72(M, c, ...) \
+  SINTER_EACH_64(M, c, __VA_ARGS__) c SINTER_EIGHT(M, c, 4, __VA_ARGS__)
 #define SINTER_EACH_80(M, c, ...) \
   SINTER_EACH_64(M, c, __VA_ARGS__) c SINTER_GROUP(M, c, 4, __VA_ARGS__)
+#define SINTER_EACH_88(M, c, ...) \
+  SINTER_EACH_80(M, c, __VA_ARGS__) c SINTER_EIGHT(M, c, 5, __VA_ARGS__)
 #define SINTER_EACH_96(M, c, ...) \
   SINTER_EACH_80(M, c, __VA_ARGS__) c SINTER_GROUP(M, c, 5, __VA_ARGS__)
+#define SINTER_EACH_104(M, c, ...) \
+  SINTER_EACH_96(M, c, __VA_ARGS__) c SINTER_EIGHT(M, c, 6, __VA_ARGS__)
 #define SINTER_EACH_112(M, c, ...) \
   SINTER_EACH_96(M, c, __VA_ARGS__) c SINTER_GROUP(M, c, 6, __VA_ARGS__)
+#define SINTER_EACH_120(M, c, ...) \
+  SINTER_EACH_112(M, c, __VA_ARGS__) c SINTER_EIGHT(M, c, 7, __VA_ARGS__)
 #define SINTER_EACH_128(M, c, ...) \
   SINTER_EACH_112(M, c, __VA_ARGS__) c SINTER_GROUP(M, c, 7, __VA_ARGS__)
 #define SINTER_EACH_OF(count, M, c, ...) SINTER_EACH_##count(M, c, __VA_ARGS__)

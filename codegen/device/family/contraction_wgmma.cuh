@@ -33,7 +33,7 @@ struct Shape {
   static constexpr int line = 128;                           // bytes
   static constexpr int step = line / Config::operand_bytes;  // elements of k in a stage
   static constexpr int steps = static_cast<int>(ceil_divide(P::depth, step));
-  static constexpr int a_bytes = Config::tile_m * line, b_bytes = Config::tile_n * line;
+  static constexpr int a_bytes = Config::rows_brought * line, b_bytes = Config::tile_n * line;
   // Of the result: with two products, half of the tile's columns belong to each.
   static constexpr int columns = Config::tile_n / Config::products,
                        slab_columns = Slab::columns / Config::products;
@@ -144,7 +144,7 @@ SINTER_DEVICE void produce(const Args& args, unsigned shared, int rank) {
                      empty = shared + S::empty + turn.stage * 8;
       hopper::wait(empty, turn.parity ^ 1);
       hopper::arrive_and_expect(full, S::stage_bytes);
-      load_operand<A, Config::tile_m, Config::cluster_n>(args, c, place.row, step * S::step, rank,
+      load_operand<A, Config::rows_brought, Config::cluster_n>(args, c, place.row, step * S::step, rank,
                                                          stage, full);
       load_operand<B, S::columns, Config::cluster_m>(args, c, place.column, step * S::step, rank,
                                                      stage + S::a_bytes, full);
@@ -398,22 +398,33 @@ SINTER_DEVICE void finish_parts(const Args& args, unsigned char* memory, int con
   const int warp = static_cast<int>(threadIdx.x) / 32 % 4,
             lane = static_cast<int>(threadIdx.x) % 32;
   using Sum = typename Config::Sum;
+  constexpr int together = Config::split <= 2 ? 8 : Config::split <= 4 ? 4 : 2;
+  static_assert(Slab::rows * Slab::columns % (together * 128) == 0);
   const TilePlace<Config> place(static_cast<int>(blockIdx.x) / S::cluster, 0);
   Slab& slab = reinterpret_cast<Slab*>(memory + S::slabs)[consumer * 4 + warp];
   const Slab* parts = reinterpret_cast<const Slab*>(memory) + (consumer * 4 + warp) * S::parts;
 #pragma unroll 1
   for (int s = 0; s < S::parts; ++s) {
     if ((s + warp) % Config::split != rank) continue;
-#pragma unroll 2
-    for (int i = lane * 4; i < Slab::rows * Slab::columns; i += 128) {
-      float4 sum = hopper::read_block(parts[s].at + i, 0);
+#pragma unroll 1
+    for (int i = lane * 4; i < Slab::rows * Slab::columns; i += together * 128) {
+      // All are asked for before the first is added: another block's memory is far away.
+      float4 part[Config::split][together];
 #pragma unroll
-      for (int r = 1; r < Config::split; ++r) {
-        const float4 part = hopper::read_block(parts[s].at + i, r);
-        sum.x = added<Sum>(sum.x, part.x), sum.y = added<Sum>(sum.y, part.y);
-        sum.z = added<Sum>(sum.z, part.z), sum.w = added<Sum>(sum.w, part.w);
+      for (int r = 0; r < Config::split; ++r)
+#pragma unroll
+        for (int j = 0; j < together; ++j)
+          part[r][j] = hopper::read_block(parts[s].at + i + j * 128, r);
+#pragma unroll
+      for (int j = 0; j < together; ++j) {
+        float4 sum = part[0][j];
+#pragma unroll
+        for (int r = 1; r < Config::split; ++r) {
+          sum.x = added<Sum>(sum.x, part[r][j].x), sum.y = added<Sum>(sum.y, part[r][j].y);
+          sum.z = added<Sum>(sum.z, part[r][j].z), sum.w = added<Sum>(sum.w, part[r][j].w);
+        }
+        *reinterpret_cast<float4*>(slab.at + i + j * 128) = sum;
       }
-      *reinterpret_cast<float4*>(slab.at + i) = sum;
     }
     __syncwarp();
     finish<Config, Body>(args, slab, slab_place(place, consumer * S::rows, s), AllRows{});

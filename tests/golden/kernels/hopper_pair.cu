@@ -21,6 +21,7 @@ struct Config {
   static constexpr int totals = 1;
   static constexpr int tile_m = 128;
   static constexpr int tile_n = 96;
+  static constexpr int rows_brought = 128;
   static constexpr int stages = 6;
   static constexpr int cluster_m = 1;
   static constexpr int cluster_n = 1;
@@ -125,6 +126,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_swish_fwd_mul_add_d49e651d(const __grid_constant__ Args args) {
+void sinter_contraction_swish_fwd_mul_add_282086fd(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB2, Body>(args);
 }

@@ -20,6 +20,7 @@ struct Config {
   static constexpr int k = 1;
   static constexpr int tile_m = 64;
   static constexpr int tile_n = 256;
+  static constexpr int rows_brought = 64;
   static constexpr int stages = 4;
   static constexpr int cluster_m = 2;
   static constexpr int cluster_n = 1;
@@ -104,6 +105,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1) SINTER_CLUSTER(Config::cluster_m * Config::cluster_n * Config::split)
-void sinter_contraction_add_relu_fwd_4efa70d7(const __grid_constant__ Args args) {
+void sinter_contraction_add_relu_fwd_6b8e2c79(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args);
 }

@@ -1,0 +1,225 @@
+#include "emit/tensor_core_tiles.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <iterator>
+
+#include "emit/packing.hpp"
+#include "plan/device_model.hpp"
+#include "plan/kernel_spec.hpp"
+
+namespace sinter {
+namespace {
+
+constexpr int kLine = 128;         // bytes of k in a stage
+constexpr int kLooseBytes = 1024;  // lost where the ring starts at a multiple of 1024
+constexpr int kBarrierBytes = 16;  // two of a stage
+constexpr int kMostStages = 16;
+
+int rows_of_consumer(const Tile& t) { return t.alternate ? t.m : t.m / t.consumers; }
+
+int stage_bytes(const TileProblem& p, const Tile& t) {
+  return (rows_brought(p, t) + t.n) * kLine + kBarrierBytes;
+}
+// Of shared memory besides the stages.
+int fixed_bytes(const Tile& t) { return kLooseBytes + t.consumers * 4 * kSlabBytes; }
+// `blocks` share a multiprocessor, which keeps some for each.
+int stages_that_fit(const TileProblem& p, const Tile& t, int blocks) {
+  constexpr int kShared = 228 << 10, kKept = 1 << 10;
+  return (kShared / blocks - kKept - fixed_bytes(t)) / stage_bytes(p, t);
+}
+
+// Clusters of so many blocks that run at once on an H200, as its driver tells: their blocks lie in
+// one group of multiprocessors, of which larger ones leave some over.
+double clusters_at_once(int blocks) {
+  constexpr int kAtOnce[] = {132, 66, 39, 30, 22, 17, 14, 14};
+  static_assert(kAtOnce[0] == kMultiprocessors);
+  return kAtOnce[blocks - 1];
+}
+
+// Microseconds, roughly, for ranking: what a multiprocessor spends on its tiles, but no less than
+// the time of memory and of the second-level cache.
+double estimate(const TileProblem& p, const Tile& t) {
+  constexpr double kClock = 1600;                     // MHz
+  constexpr double kMemory = 4.3e6, kCache = 14.6e6;  // bytes a microsecond
+  constexpr double kShared = 128, kMove = 80;         // bytes a clock
+  constexpr double kRead = 0.66;                      // what reading one costs of kShared
+  constexpr double kStart = 4200, kTurn = 350, kNeighbours = 200;  // clocks: until the first stage
+                                                                   // has come; a turn; a tile
+  constexpr double kSlab = 1150, kSlabRead = 300, kSlabReadSlow = 1600, kAlongRows = 500;
+  constexpr double kParts = 1400, kPart = 400;
+  constexpr double kExposed = 0.3;    // of finishing, that memory waits for
+  constexpr double kReady = 500;      // of the start, where the kernel before left room
+  constexpr int kFewestColumns = 80;  // narrower multiplications wait for the rows of A
+  const double tiles = tiles_of(p, t), blocks = cluster_blocks(t);
+  const double rounds = std::ceil(tiles * t.split / blocks / clusters_at_once(cluster_blocks(t)));
+  const double depth = p.depth / t.split, depth_bytes = depth * p.bytes;
+  const double multiply = 2.0 * t.m * std::max(t.n, kFewestColumns) * depth / (8192.0 / p.bytes);
+  const double rows = rows_brought(p, t);
+  const double moved = (rows / t.cluster_n + static_cast<double>(t.n) / t.cluster_m) * depth_bytes;
+  // Every 64 rows of A are read with all columns of B.
+  const double shared = (kRead * t.m / 64 * (64 + t.n) + (rows + t.n)) * depth_bytes / kShared;
+  // Moving costs power, and with it clocks, also where it is hidden.
+  const double main = std::max({multiply, moved / kMove, shared}) + 0.1 * moved / 64 +
+                      (t.cluster_m * t.cluster_n > 1 ? kNeighbours : 0);
+  const double slabs = rows_of_consumer(t) / 64.0 * std::ceil(t.n / 64.0);
+  const bool slow = rows_of_consumer(t) > 64 || has_little_room(t);
+  const double read = !p.reads ? 0 : slow ? kSlabReadSlow : kSlabRead;
+  const double finish = slabs * (kSlab + read) +
+                        (p.along_columns ? 0 : kAlongRows * rows_of_consumer(t) / 64 * t.n / 64) +
+                        (t.split > 1 ? kParts + kPart * t.split : 0);
+  double clocks = rounds * (main + finish);
+  if (t.alternate)
+    clocks = std::max(rounds * (main + kTurn) + finish, std::ceil(rounds / 2) * (main + finish));
+  const double results = p.batches * p.rows * p.columns * p.extra_bytes;
+  const double memory = p.batches * (p.rows + p.columns) * p.depth * p.bytes + results;
+  const double cached = tiles * t.split * moved + results;
+  const double times[] = {clocks / kClock, memory / kMemory + kExposed * finish / kClock,
+                          cached / kCache};
+  // The slowest counts; the others a little, so that equals do not waste power.
+  return *std::max_element(times, times + 3) + 0.07 * (times[0] + times[1] + times[2]) +
+         (kStart - (blocks_that_fit(p, t) > 1 ? kReady : 0)) / kClock;
+}
+
+// Columns that one instruction multiplies.
+bool multipliable(int columns, bool integers) {
+  return columns % 8 == 0 && columns <= 256 &&
+         (columns % 16 == 0 || columns <= (integers ? 8 : 128));
+}
+
+bool legal(const TileProblem& p, const Tile& t) {
+  const int rows = rows_of_consumer(t), brought = rows_brought(p, t);
+  if (rows % 64 != 0 || !multipliable(t.n, p.integers)) return false;
+  // What more sums would spill; of two warpgroups the producer gives up registers for 192.
+  if (sums_per_thread(t) > (t.consumers == 1 ? 160 : 192)) return false;
+  // The sums, and those of two stages.
+  if (p.settle && sums_per_thread(t) > 64) return false;
+  if (brought / t.cluster_n > 256 || t.n / t.cluster_m > 256) return false;
+  const int columns = t.n / p.products, part_m = brought / t.cluster_n,
+            part_n = columns / t.cluster_m;
+  if (part_m % 8 != 0 || part_n % 8 != 0) return false;
+  if (t.split > 1) {
+    if (t.alternate || tiles_of(p, t) * t.split > 4 * kMultiprocessors) return false;
+    if (std::ceil(p.depth * p.bytes / kLine) < 2 * t.split) return false;
+    const int slab = 64 / p.products, across = (columns + slab - 1) / slab * 64;
+    if (t.m * across * 4 > t.stages * (brought + t.n) * kLine) return false;
+  }
+  if (!p.a_k_fastest && part_m % 64 != 0) return false;
+  if (!p.b_k_fastest && part_n % 64 != 0) return false;
+  if (p.reduces && columns % kReducedTogether != 0) return false;
+  return t.stages >= 2;
+}
+
+// The least width of which one round of tiles covers the result, or 0.
+int width_of_round(const TileProblem& p, const Tile& t) {
+  const double rows = p.batches * std::ceil(p.rows / (t.m * t.cluster_m)),
+               across = std::floor(clusters_at_once(cluster_blocks(t)) / rows) * t.cluster_n;
+  if (across < 1) return 0;
+  const int most = 256;
+  const double unit = 8 * p.products, n = unit * std::ceil(std::ceil(p.columns / across) / unit);
+  if (n > most) return 0;
+  const int width = static_cast<int>(n);
+  return multipliable(width, p.integers) ? width : width + 8;
+}
+
+}  // namespace
+
+std::string to_text(const Tile& t) {
+  return fmt::format("{}x{} by {} {}, cluster {}x{}, split {}, stages {}, group {}{}", t.m, t.n,
+                     t.consumers, t.alternate ? "alternating" : "together", t.cluster_m,
+                     t.cluster_n, t.split, t.stages, t.group, t.turned ? ", turned" : "");
+}
+
+std::optional<Tile> tile_from_text(const std::string& text) {
+  Tile t;
+  char how[12] = {};
+  const int read = std::sscanf(
+      text.c_str(), "%dx%d by %d %11[a-z], cluster %dx%d, split %d, stages %d, group %d", &t.m,
+      &t.n, &t.consumers, how, &t.cluster_m, &t.cluster_n, &t.split, &t.stages, &t.group);
+  t.alternate = std::string(how) == "alternating";
+  t.turned = text.ends_with("turned");
+  if (read != 9 || to_text(t) != text) return {};
+  return t;
+}
+
+double tiles_of(const TileProblem& p, const Tile& t) {
+  return p.batches * std::ceil(p.rows / (t.m * t.cluster_m)) *
+         std::ceil(p.columns / (t.n * t.cluster_n)) * t.cluster_m * t.cluster_n;
+}
+
+int rows_brought(const TileProblem& p, const Tile& t) {
+  constexpr int kRows = 64;
+  if (t.m > kRows || p.rows > kRows || !p.a_k_fastest) return t.m;
+  const double unit = 8 * t.cluster_n;
+  return std::min(t.m, static_cast<int>(unit * std::ceil(p.rows / unit)));
+}
+
+int sums_per_thread(const Tile& t) { return rows_of_consumer(t) / 64 * t.n / 2; }
+
+bool has_little_room(const Tile& t) {
+  constexpr int kRoomy = 128;
+  return sums_per_thread(t) > kRoomy;
+}
+
+int blocks_that_fit(const TileProblem& p, const Tile& t) {
+  constexpr int kNarrowest = 8, kManySteps = 96;
+  const bool leaves_room = t.n == kNarrowest && t.consumers == 1 && t.split == 1 &&
+                           tiles_of(p, t) <= kMultiprocessors &&
+                           p.depth * p.bytes >= kManySteps * kLine;
+  return leaves_room ? 2 : 1;
+}
+
+int shared_bytes(const TileProblem& p, const Tile& t) {
+  return fixed_bytes(t) + t.stages * stage_bytes(p, t);
+}
+
+double balanced_grid(double tiles, int cluster) {
+  const double clusters = tiles / cluster;
+  return std::ceil(clusters / std::ceil(clusters / clusters_at_once(cluster))) * cluster;
+}
+
+std::vector<RankedTile> ranked_tiles(const TileProblem& p) {
+  struct Shape {
+    int m, consumers;
+    bool alternate;
+  };
+  struct Sharing {
+    int cluster_m, cluster_n, split;
+  };
+  constexpr Shape kShapes[] = {{128, 2, false}, {256, 2, false}, {64, 2, true},
+                               {128, 2, true},  {64, 1, false},  {128, 1, false}};
+  constexpr Sharing kSharings[] = {{1, 1, 1}, {2, 1, 1}, {1, 2, 1}, {4, 1, 1},
+                                   {1, 4, 1}, {1, 1, 2}, {1, 1, 3}, {1, 1, 4},
+                                   {1, 1, 5}, {1, 1, 6}, {1, 1, 7}, {1, 1, 8}};
+  constexpr int kWidths[] = {256, 224, 192, 160, 128, 96, 64, 32, 16, 8};
+  std::vector<RankedTile> ranked;
+  const auto consider = [&](Tile t) {
+    t.stages = std::min(stages_that_fit(p, t, blocks_that_fit(p, t)), kMostStages);
+    if (legal(p, t)) ranked.push_back({estimate(p, t), t});
+  };
+  for (const Shape& shape : kShapes)
+    for (const Sharing& sharing : kSharings) {
+      Tile t{.m = shape.m,
+             .consumers = shape.consumers,
+             .alternate = shape.alternate,
+             .cluster_m = sharing.cluster_m,
+             .cluster_n = sharing.cluster_n,
+             .split = sharing.split};
+      for (int n : kWidths) {
+        t.n = n;
+        consider(t);
+      }
+      t.n = width_of_round(p, t);
+      if (t.n > 0 && std::find(std::begin(kWidths), std::end(kWidths), t.n) == std::end(kWidths))
+        consider(t);
+    }
+  std::stable_sort(ranked.begin(), ranked.end(), [](const RankedTile& a, const RankedTile& b) {
+    return a.microseconds < b.microseconds;
+  });
+  return ranked;
+}
+
+}  // namespace sinter

@@ -1,0 +1,63 @@
+// The tiles in which a contraction can be multiplied on the tensor cores of sm_90a, ranked by an
+// estimate of the time that they take. A pure function of the problem and the device model.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace sinter {
+
+// What can be chosen freely.
+struct Tile {
+  bool turned = false;  // rows and columns of the problem have changed places
+  int m = 128, n = 256;
+  int consumers = 2;                 // warpgroups that multiply
+  bool alternate = false;            // each consumer has tiles of its own
+  int cluster_m = 1, cluster_n = 1;  // blocks that share an operand
+  int split = 1;                     // blocks that share a tile and sum a part of k each
+  int stages = 4;
+  int group = 8;  // rows of tiles that run side by side
+  bool operator==(const Tile&) const = default;
+};
+std::string to_text(const Tile& tile);
+std::optional<Tile> tile_from_text(const std::string& text);
+
+constexpr int cluster_blocks(const Tile& t) { return t.cluster_m * t.cluster_n * t.split; }
+
+// What is multiplied, as tiles see it.
+struct TileProblem {
+  double batches = 1, rows = 1, columns = 1, depth = 1;
+  int bytes = 2;           // of an operand's element
+  double extra_bytes = 0;  // read and written for an element of the result
+  bool reads = false;      // some are read
+  bool a_k_fastest = true, b_k_fastest = true;
+  bool along_columns = true;  // the result lies in memory
+  bool reduces = false;       // results
+  bool integers = false;      // are multiplied
+  bool settle = false;        // sums of a stage are added apart
+  int products = 1;           // columns are those of all
+};
+
+double tiles_of(const TileProblem& p, const Tile& t);
+// Rows of A that a tile brings; B's are its columns.
+int rows_brought(const TileProblem& p, const Tile& t);
+int sums_per_thread(const Tile& t);
+// The sums leave a thread few registers for packs of what the epilogue reads.
+bool has_little_room(const Tile& t);
+// Blocks that share a multiprocessor, and shared memory of each. Where one round of the narrowest
+// tiles streams A, one leaves room for the next kernel's, which then is ready when this one ends.
+// (8 x 8192 x 8192 of bf16 on an H200: 32.1 us with 12 stages and the multiprocessor alone, 31.6
+// with 10 and half of it. Short sums miss the stages: 10.1 and 10.6 us for 8 x 4096 x 4096.)
+int blocks_that_fit(const TileProblem& p, const Tile& t);
+int shared_bytes(const TileProblem& p, const Tile& t);
+// The fewest blocks that take no more rounds: the others would only make heat.
+double balanced_grid(double tiles, int cluster);
+
+struct RankedTile {
+  double microseconds;  // estimated
+  Tile tile;
+};
+// The legal tiles, the likeliest first.
+std::vector<RankedTile> ranked_tiles(const TileProblem& p);
+
+}  // namespace sinter
