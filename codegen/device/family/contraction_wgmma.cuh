@@ -144,8 +144,8 @@ SINTER_DEVICE void produce(const Args& args, unsigned shared, int rank) {
                      empty = shared + S::empty + turn.stage * 8;
       hopper::wait(empty, turn.parity ^ 1);
       hopper::arrive_and_expect(full, S::stage_bytes);
-      load_operand<A, Config::rows_brought, Config::cluster_n>(args, c, place.row, step * S::step, rank,
-                                                         stage, full);
+      load_operand<A, Config::rows_brought, Config::cluster_n>(args, c, place.row, step * S::step,
+                                                               rank, stage, full);
       load_operand<B, S::columns, Config::cluster_m>(args, c, place.column, step * S::step, rank,
                                                      stage + S::a_bytes, full);
       if constexpr (Config::products > 1)
