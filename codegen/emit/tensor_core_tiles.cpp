@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <iterator>
+#include <numeric>
 
 #include "emit/packing.hpp"
 #include "plan/device_model.hpp"
@@ -40,22 +41,39 @@ double clusters_at_once(int blocks) {
   return kAtOnce[blocks - 1];
 }
 
+// What more than one instruction's rows, but few, suffer from, as measured: where blocks share the
+// operand of the short side, the long side's comes from memory to several clusters; and one
+// warpgroup alone waits for every stage. (128 x 8192 x 8192 of bf16 on an H200, 128 columns a tile:
+// 39.4 us where two warpgroups share those of the long side, 47.6 with one, 45.7 where they share
+// those of the short side.)
+double hindrance(const TileProblem& p, const Tile& t) {
+  constexpr double kInstruction = 64, kFew = 256, kHindered = 1.03;
+  const bool short_rows = p.rows < p.columns;
+  const double shorter = std::min(p.rows, p.columns);
+  const bool hindered = t.consumers == 1 || (short_rows ? t.cluster_n : t.cluster_m) > 1;
+  return p.batches == 1 && shorter > kInstruction && shorter <= kFew && hindered ? kHindered : 1;
+}
+
 // Microseconds, roughly, for ranking: what a multiprocessor spends on its tiles, but no less than
 // the time of memory and of the second-level cache.
 double estimate(const TileProblem& p, const Tile& t) {
-  constexpr double kClock = 1600;                     // MHz
-  constexpr double kMemory = 4.3e6, kCache = 14.6e6;  // bytes a microsecond
-  constexpr double kShared = 128, kMove = 80;         // bytes a clock
-  constexpr double kRead = 0.66;                      // what reading one costs of kShared
+  constexpr double kClock = 1600;  // MHz
+  // Bytes a microsecond, the last from memory to one multiprocessor.
+  constexpr double kMemory = 4.3e6, kCache = 14.6e6, kOne = 8e4;
+  constexpr double kShared = 128, kMove = 80;  // bytes a clock
+  constexpr double kRead = 0.66;               // what reading one costs of kShared
   constexpr double kStart = 4200, kTurn = 350, kNeighbours = 200;  // clocks: until the first stage
                                                                    // has come; a turn; a tile
-  constexpr double kSlab = 1150, kSlabRead = 300, kSlabReadSlow = 1600, kAlongRows = 500;
+  constexpr double kSlab = 1150, kSlabRead = 300, kSlabReadSlow = 1600, kSlabTwo = 600,
+                   kAlongRows = 500;
   constexpr double kParts = 1400, kPart = 400;
   constexpr double kExposed = 0.3;    // of finishing, that memory waits for
   constexpr double kReady = 500;      // of the start, where the kernel before left room
   constexpr int kFewestColumns = 80;  // narrower multiplications wait for the rows of A
-  const double tiles = tiles_of(p, t), blocks = cluster_blocks(t);
-  const double rounds = std::ceil(tiles * t.split / blocks / clusters_at_once(cluster_blocks(t)));
+  const int cluster = cluster_blocks(t);
+  const double tiles = tiles_of(p, t), at_once = cluster * clusters_at_once(cluster),
+               rounds = std::ceil(tiles * t.split / at_once),
+               busy = std::min(tiles * t.split / rounds, at_once);  // multiprocessors
   const double depth = p.depth / t.split, depth_bytes = depth * p.bytes;
   const double multiply = 2.0 * t.m * std::max(t.n, kFewestColumns) * depth / (8192.0 / p.bytes);
   const double rows = rows_brought(p, t);
@@ -68,7 +86,7 @@ double estimate(const TileProblem& p, const Tile& t) {
   const double slabs = rows_of_consumer(t) / 64.0 * std::ceil(t.n / 64.0);
   const bool slow = rows_of_consumer(t) > 64 || has_little_room(t);
   const double read = !p.reads ? 0 : slow ? kSlabReadSlow : kSlabRead;
-  const double finish = slabs * (kSlab + read) +
+  const double finish = slabs * (kSlab + read + (p.products > 1 ? kSlabTwo : 0)) +
                         (p.along_columns ? 0 : kAlongRows * rows_of_consumer(t) / 64 * t.n / 64) +
                         (t.split > 1 ? kParts + kPart * t.split : 0);
   double clocks = rounds * (main + finish);
@@ -77,10 +95,15 @@ double estimate(const TileProblem& p, const Tile& t) {
   const double results = p.batches * p.rows * p.columns * p.extra_bytes;
   const double memory = p.batches * (p.rows + p.columns) * p.depth * p.bytes + results;
   const double cached = tiles * t.split * moved + results;
-  const double times[] = {clocks / kClock, memory / kMemory + kExposed * finish / kClock,
-                          cached / kCache};
+  // The accelerator takes as long for zeros past the ends of the operands.
+  const double past = tiles * t.split *
+                      (std::max(0.0, rows - p.rows) + std::max(0.0, t.n - p.columns)) * depth_bytes;
+  const double exposed = kExposed * finish / kClock;
+  const double times[] = {clocks / kClock, memory / kMemory + exposed,
+                          (memory + past) / (busy * kOne) + exposed, cached / kCache};
   // The slowest counts; the others a little, so that equals do not waste power.
-  return *std::max_element(times, times + 3) + 0.07 * (times[0] + times[1] + times[2]) +
+  const double sum = std::accumulate(std::begin(times), std::end(times), 0.0);
+  return (*std::max_element(std::begin(times), std::end(times)) + 0.07 * sum) * hindrance(p, t) +
          (kStart - (blocks_that_fit(p, t) > 1 ? kReady : 0)) / kClock;
 }
 
@@ -166,7 +189,7 @@ bool has_little_room(const Tile& t) {
 
 int blocks_that_fit(const TileProblem& p, const Tile& t) {
   constexpr int kNarrowest = 8, kManySteps = 96;
-  const bool leaves_room = t.n == kNarrowest && t.consumers == 1 && t.split == 1 &&
+  const bool leaves_room = t.n == kNarrowest && t.consumers == 1 && cluster_blocks(t) == 1 &&
                            tiles_of(p, t) <= kMultiprocessors &&
                            p.depth * p.bytes >= kManySteps * kLine;
   return leaves_room ? 2 : 1;
