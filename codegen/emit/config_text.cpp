@@ -175,7 +175,7 @@ std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Sched
                        {"a_k_fastest", s.a_k_fastest, true},
                        {"b_k_fastest", s.b_k_fastest, true},
                        {"n_fastest", s.n_fastest, true},
-                       {"annihilating_zero", spec.annihilating_zero, true}});
+                       {"annihilating_zero", spec.annihilates == ZeroOf::a, true}});
   }
   return c;
 }

@@ -42,6 +42,12 @@ void print_epilogue(TextWriter& out, const BodyText& body) {
   out.close("};");
 }
 
+void print_annihilation(TextWriter& out, const KernelSpec& spec, const KernelNames& names) {
+  if (spec.annihilates == ZeroOf::neither) return;
+  print_operand(out, BodyText(spec, names, spec.a, nullptr), "ElementA");
+  print_operand(out, BodyText(spec, names, spec.b, nullptr), "ElementB");
+}
+
 // The epilogue of a contraction where a thread holds packs of neighbours.
 void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
                            const BodyText& body, const TensorCores* engine) {
@@ -50,6 +56,9 @@ void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const Kernel
   out.open("struct Body {{");
   out.line("using Reductions = sinter::Reductions<{}>;",
            fmt::join(names.column.begin(), names.column.end(), ", "));
+  if (spec.annihilates != ZeroOf::neither)
+    out.line("using Annihilation = sinter::contraction::Annihilation<{}>;",
+             spec.annihilates == ZeroOf::a ? "ElementA, ElementB" : "ElementB, ElementA");
   out.line("template <int width>");
   out.line("using Place = ::Place<width>;");
   const std::set<int> loads = packed_ports(body, live, StatementKind::load);

@@ -11,6 +11,9 @@ void print_operand(TextWriter& out, const BodyText& body, std::string_view struc
 // The epilogue on ordinary cores.
 void print_epilogue(TextWriter& out, const BodyText& body);
 
+// Elements of both operands, for sums that tensor cores cannot take; nothing where there are none.
+void print_annihilation(TextWriter& out, const KernelSpec& spec, const KernelNames& names);
+
 // The epilogue where a thread holds packs of neighbours. `engine`: null on the portable one.
 void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
                            const BodyText& body, const TensorCores* engine);

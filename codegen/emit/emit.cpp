@@ -298,6 +298,7 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
         print_boxed_operand(out, schedule.tensor_cores->b, "OperandB", "map_b");
         if (const auto& b2 = schedule.tensor_cores->b2)
           print_boxed_operand(out, *b2, "OperandB2", "map_b2");
+        print_annihilation(out, spec, names);
         print_packed_epilogue(out, spec, names, body, &*schedule.tensor_cores);
         break;
       }
@@ -306,6 +307,7 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
         print_place(out, spec, names, schedule, body);
         print_mma_operand(out, spec, names, a, schedule.mma->a, "OperandA");
         print_mma_operand(out, spec, names, b, schedule.mma->b, "OperandB");
+        print_annihilation(out, spec, names);
         print_packed_epilogue(out, spec, names, body, nullptr);
         break;
       }

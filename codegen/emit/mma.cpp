@@ -72,7 +72,8 @@ bool light(const KernelSpec& spec, const Mma& e) {
 DataType factor_type(const KernelSpec& spec) { return Factors(spec).number(); }
 
 std::optional<MmaPlan> plan_mma(const KernelSpec& given) {
-  if (given.family != Family::contraction || given.annihilating_zero) return {};
+  if (given.family != Family::contraction) return {};
+  if (given.annihilates != ZeroOf::neither && !given.gathers.empty()) return {};
   const Factors factors(given);
   if (given.accumulate != DataType::f32 && !factors.integers) return {};
   MmaPlan plan{given, {}};

@@ -233,7 +233,7 @@ void schedule_contraction(const KernelSpec& spec, Schedule& s) {
   };
   constexpr int kOperands = kLargeTile / 16;  // that a thread loads of each in a step
   const bool large =
-      spec.accumulate == DataType::f32 && !spec.annihilating_zero && !spec.rows.on &&
+      spec.accumulate == DataType::f32 && spec.annihilates == ZeroOf::neither && !spec.rows.on &&
       3 * tiles(kLargeTile) >= 2 * kMultiprocessors &&
       4 * tiles(kLargeTile) <= 1.3 * tiles(kSmallTile) &&
       (element_cost(spec, spec.a) + element_cost(spec, spec.b)) * kOperands <= kMostCode;

@@ -46,6 +46,8 @@ void swap_operands(KernelSpec& spec) {
   std::swap(spec.a, spec.b);
   std::swap(spec.a_type, spec.b_type);
   std::swap(spec.m, spec.n);
+  if (spec.annihilates != ZeroOf::neither)
+    spec.annihilates = spec.annihilates == ZeroOf::a ? ZeroOf::b : ZeroOf::a;
   for (auto& c : spec.columns) std::swap(c.slot_m, c.slot_n);
 }
 
@@ -249,12 +251,13 @@ bool of_whole_tile(const KernelSpec& spec, const KernelPort& port) {
 }
 
 std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const Tuning& tuning) {
-  if (given.family != Family::contraction || given.annihilating_zero || given.rows.on ||
-      given.k != 1 || reads_joined_indices(given))
+  if (given.family != Family::contraction || given.rows.on || given.k != 1 ||
+      reads_joined_indices(given))
     return {};
   // Rows and columns of reductions are numbered over all indices of m and of n.
   const bool two = given.two_products();
   if ((two || !given.columns.empty()) && (given.m != 1 || given.n != 1)) return {};
+  if (two && given.annihilates != ZeroOf::neither) return {};
   KernelSpec spec = given;
   widen_batch(spec);
   // A short side may lie along the tile's rows or its columns; of others, what lies together in

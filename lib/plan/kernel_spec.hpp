@@ -23,6 +23,7 @@
 namespace sinter {
 
 enum class Family : std::uint8_t { pointwise, rowwise, contraction };
+enum class ZeroOf : std::uint8_t { neither, a, b };
 template <>
 struct EnumNames<Family> {
   static constexpr std::string_view names[] = {"pointwise", "rowwise", "contraction"};
@@ -193,7 +194,8 @@ struct KernelSpec {
                                         // without a change of meaning: their tensors' types, a
                                         // 16-bit io type or tf32; none: they stay as computed
   DataType accumulate = DataType::f32;  // contraction: f32 or f64
-  bool annihilating_zero = false;       // contraction: a == 0 makes the product 0
+  ZeroOf annihilates = ZeroOf::neither;  // contraction: whose zero makes a product zero, even with
+                                         // an infinite or NaN factor
   GroupedRows rows;
 
   bool two_products() const { return !b2.statements.empty(); }

@@ -369,7 +369,7 @@ KernelSpec contraction_spec(const FusionState& state, const std::vector<NodeId>&
   spec.a_type = operand_type(g, n, space.a);
   spec.b_type = operand_type(g, n, space.b);
   if (const auto* a = std::get_if<MatmulAttributes>(&n.attributes))
-    spec.annihilating_zero = a->annihilating_zero;
+    if (a->annihilating_zero) spec.annihilates = ZeroOf::a;
   operand_body(state, spec, spec.a, nodes, contraction, 0, space.a, space.a_at);
   operand_body(state, spec, spec.b, nodes, contraction, 1, space.b, space.b_at);
 

@@ -79,7 +79,8 @@ std::string how_contraction(const PlanKernel& k) {
                               : "");
   return fmt::format("tiles of {0} x {0} results on ordinary cores, as ", get("tile")) +
          (get("annihilating_zero")
-              ? "products with a zero of A are zero also where B is infinite"
+              ? "products with a zero of A are zero also where B is infinite, and operands are "
+                "gathered or of types that tensor cores do not multiply"
               : "tensor cores multiply no type that holds both operands, or their code is long");
 }
 

@@ -147,8 +147,7 @@ void narrow_operands(const Graph& lowered, std::vector<KernelSpec>& kernels) {
   // The type in which the kernel multiplies the port's elements, where it does nothing else with
   // them.
   const auto read_as = [](const KernelSpec& spec, int port) {
-    if (spec.family != Family::contraction || spec.annihilating_zero ||
-        spec.accumulate != DataType::f32)
+    if (spec.family != Family::contraction || spec.accumulate != DataType::f32)
       return DataType::none;
     for (const Body* body : spec.bodies())
       for (const auto& s : body->statements) {

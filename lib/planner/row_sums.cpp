@@ -9,7 +9,7 @@ namespace {
 
 bool applies(const KernelSpec& c) {
   if (c.family != Family::contraction || (c.m > 0 && c.n > 0) || c.k == 0) return false;
-  if (c.annihilating_zero || c.rows.on || !c.gathers.empty() || c.two_products() ||
+  if (c.annihilates != ZeroOf::neither || c.rows.on || !c.gathers.empty() || c.two_products() ||
       !c.columns.empty())
     return false;
   return std::all_of(c.ports.begin(), c.ports.end(), [](const KernelPort& p) {

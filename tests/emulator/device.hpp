@@ -86,6 +86,14 @@ T __shfl_xor_sync(unsigned, T mine, int distance) {
                      [&](const auto& of) { return of(threadIdx.x % emulator::kWarp ^ distance); });
 }
 
+inline bool __any_sync(unsigned, bool mine) {
+  return look_around(mine, [](const auto& of) {
+    bool any = false;
+    for (unsigned lane = 0; lane < emulator::kWarp; ++lane) any = any || of(lane);
+    return any;
+  });
+}
+
 inline unsigned shared_address(const void* p) {
   return static_cast<unsigned>(static_cast<const char*>(p) - anchor);
 }

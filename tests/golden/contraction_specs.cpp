@@ -46,7 +46,7 @@ KernelSpec prologue_f64() {
 // Attention's second product: a masked probability of zero reads nothing.
 KernelSpec annihilating_zero() {
   auto b = contraction({8, 70, 64, 200}, 1, 1, 1, 1);
-  b.spec.annihilating_zero = true;
+  b.spec.annihilates = ZeroOf::a;
   b.into(b.spec.a).load("p", b.port("p", f16, strided({14000, 200, 0, 1})));
   b.into(b.spec.b).load("v", b.port("v", f16, strided({12800, 0, 1, 64})));
   b.into(b.spec.body);
@@ -240,6 +240,7 @@ std::vector<NamedSpec> hopper_specs() {
           {"hopper_few_rows", hopper_few_rows()},
           {"hopper_bytes", hopper_bytes()},
           {"hopper_pair", hopper_pair()},
+          {"hopper_annihilating_zero", annihilating_zero()},
           {"hopper_integers", integers()}};
 }
 

@@ -53,9 +53,11 @@ TEST_CASE("what tensor cores would round stays on ordinary cores") {
   CHECK(number(product(i8, i8, 131071)) == f16);
   CHECK(number(product(i8, i8, 131072)) == DataType::none);
   KernelSpec spec = product(bf16, bf16, 64);
-  spec.annihilating_zero = true;
+  spec.annihilates = ZeroOf::a;
+  CHECK(plan_mma(spec));
+  spec.gathers.emplace_back();
   CHECK_FALSE(plan_mma(spec));
-  spec.annihilating_zero = false;
+  spec.gathers.clear();
   spec.accumulate = f64;
   CHECK_FALSE(plan_mma(spec));
 }

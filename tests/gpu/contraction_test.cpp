@@ -277,3 +277,32 @@ TEST_CASE("sums of the largest integers", "[contraction]") {
       }
   run_as_chosen(all);
 }
+
+// What a causal mask hides is infinite or NaN from the 41st key on: the first 40 queries do not see
+// it, though their probabilities of zero are multiplied with it.
+TEST_CASE("masked probabilities meet infinite values", "[contraction]") {
+  std::vector<GraphSource> all;
+  for (const DataType io : {bf16, f16, f32})
+    for (const std::int64_t d : {64, 40, 33})
+      for (const std::int64_t heads : {1, 3}) {
+        const auto make = [=] {
+          auto g = Shared<Graph>::make(
+              GraphOptions{.io = io, .compute = io == f32 && d == 64 ? tf32 : f32});
+          const auto head = [&](const char* name, std::int64_t rows, std::int64_t heads) {
+            return g->tensor({.name = name, .dim = {2, heads, rows, d}});
+          };
+          const auto v = head("v", 200, heads);
+          const auto values = v / (gen_index(v, 2) < 40.0);
+          g->output(values, "values");
+          g->output(sdpa(head("q", 168, 3), head("k", 200, heads), values, {.causal_mask = true}).o,
+                    "o");
+          return g;
+        };
+        all.push_back({std::string(name(io)) + " " + std::to_string(d) + " " +
+                           std::to_string(heads),
+                       all.size(),
+                       make,
+                       {}});
+      }
+  run_as_chosen(all);
+}

@@ -388,7 +388,7 @@ class Kernel {
                     for_indices(at, k, rank, std::function<void()>([&] {
                                   const double a = operand(spec_.a, at, va),
                                                b = operand(second ? spec_.b2 : spec_.b, at, vb);
-                                  if (spec_.annihilating_zero && a == 0) return;
+                                  if (spec_.annihilates == ZeroOf::a && a == 0) return;
                                   acc = rounded(spec_.accumulate, acc + a * b);
                                 }));
                   }

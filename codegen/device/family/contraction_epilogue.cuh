@@ -4,6 +4,7 @@
 #pragma once
 #include "sinter/device/core/math.cuh"
 #include "sinter/device/core/pack.cuh"
+#include "sinter/device/family/contraction_mend.cuh"
 #include "sinter/device/family/contraction_reductions.cuh"
 #include "sinter/device/family/contraction_rows.cuh"
 
@@ -99,6 +100,7 @@ template <class Config, class Body, class Args, class Rows>
 SINTER_DEVICE void finish(const Args& args, Slab& slab, const SlabPlace<Config>& place,
                           const Rows& rows) {
   using Some = Packs<Config, Body>;
+  mend<Config, Body>(args, slab, place, rows);
   SlabReductions<Config, Body> reduced;
   reduced.start();
 #pragma unroll 1

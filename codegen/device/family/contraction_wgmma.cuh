@@ -321,6 +321,7 @@ SINTER_DEVICE void finish_tile(const Args& args, const TilePlace<Config>& tile, 
       if (s + 1 < S::parts) next.fetch(args, slab_place(tile, first_row, s + 1), AllRows{}, lane);
       put_slab<0, S::across, Config::products>(slab, fragment, NamedSums<Config>{}, s);
       __syncwarp();
+      mend<Config, Body>(args, slab, slab_place(tile, first_row, s), AllRows{});
       SlabReductions<Config, Body> reduced;
       reduced.start();
       current.compute(args, slab, slab_place(tile, first_row, s), AllRows{}, lane, reduced);
