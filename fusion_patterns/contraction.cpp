@@ -14,6 +14,7 @@
 #include "fusion_patterns/pattern.hpp"
 #include "planner/contraction_spec.hpp"
 #include "planner/depth.hpp"
+#include "planner/operands.hpp"
 #include "planner/row_sums.hpp"
 
 namespace sinter {
@@ -58,6 +59,7 @@ class ContractionPattern final : public Pattern {
     for (const Extras extras :
          {Extras{true, true}, Extras{true, false}, Extras{false, true}, Extras{false, false}}) {
       m = grown(state, anchor, extras, explain);
+      for (int port : {0, 1}) add_prologue(state, m, port, explain);
       if (possible(state, m)) break;
     }
     m.saved_bytes = saved_bytes(state, m.nodes);
@@ -79,8 +81,10 @@ class ContractionPattern final : public Pattern {
       const OpKind op = state.node(n).op;
       return n != m.anchor && (is_contraction(op) || op == OpKind::reduction);
     });
-    return !extra ||
-           fits_one_kernel(contraction_spec(state, m.nodes, m.anchor), state.architecture());
+    if (!extra) return true;
+    KernelSpec spec = contraction_spec(state, m.nodes, m.anchor);
+    narrow_alone(state, spec);
+    return fits_one_kernel(spec, state.architecture());
   }
 
   Match grown(FusionState& state, NodeId anchor, Extras extras, bool explain) const {
@@ -112,7 +116,6 @@ class ContractionPattern final : public Pattern {
     // Reductions last, since whether they join depends on what else the kernel gives.
     if (extras.reductions) grow_by(false, false);
     grow_by(extras.reductions, explain);
-    for (int port : {0, 1}) add_prologue(state, m, port, explain);
     return m;
   }
 
@@ -132,7 +135,8 @@ class ContractionPattern final : public Pattern {
     const auto refuse = [&](TensorId t, std::string why) {
       if (explain) state.cut(name(), m.anchor, state.producer(t), t, std::move(why));
     };
-    if (auto why = collect_prologue(state, kernel, source, nodes); !why.empty())
+    const auto ends = ends_before(state, m.anchor, source);
+    if (auto why = collect_prologue(state, kernel, ends, source, nodes); !why.empty())
       return refuse(source, "as a prologue: " + why);
     if (!loads_whole(state, nodes, state.graph()[source].dim))
       return refuse(source, "as a prologue: nothing of its size is loaded");
@@ -143,12 +147,40 @@ class ContractionPattern final : public Pattern {
     m.nodes.insert(m.nodes.end(), nodes.begin(), nodes.end());
   }
 
+  // The nodes behind contractions and reductions on the way to the tensor, that end their kernels.
+  std::vector<NodeId> ends_before(FusionState& state, NodeId anchor, TensorId source) const {
+    std::vector<NodeId> ends, seen;
+    std::vector<TensorId> open{source};
+    while (!open.empty()) {
+      const NodeId n = state.producer(open.back());
+      open.pop_back();
+      if (n < 0 || n == anchor || contains(seen, n) || (!state.free(n) && !state.no_kernel(n)))
+        continue;
+      seen.push_back(n);
+      const OpKind op = state.node(n).op;
+      if (is_contraction(op)) {
+        const Match before = grown(state, n, {true, true}, false);
+        ends.insert(ends.end(), before.nodes.begin(), before.nodes.end());
+      } else if (op == OpKind::reduction) {
+        if (const auto before = rowwise_pattern().propose(state, n, false))
+          ends.insert(ends.end(), before->nodes.begin(), before->nodes.end());
+      } else {
+        for (TensorId t : state.node(n).inputs)
+          if (t >= 0) open.push_back(t);
+      }
+    }
+    return ends;
+  }
+
+  // `ends`: nodes of kernels before this one.
   std::string collect_prologue(const FusionState& state, const std::vector<NodeId>& kernel,
-                               TensorId t, std::vector<NodeId>& nodes) const {
+                               const std::vector<NodeId>& ends, TensorId t,
+                               std::vector<NodeId>& nodes) const {
     const NodeId p = state.producer(t);
     if (contains(nodes, p)) return {};
     const Node& n = state.node(p);
     if (n.op != OpKind::pointwise) return "it is not pointwise";
+    if (contains(ends, p)) return "it ends the kernel before";
     // Padding and strides shift what a convolution's element is; an index has nothing to load
     // there.
     if (std::get_if<PointwiseAttributes>(&n.attributes)->mode == PointwiseMode::gen_index)
@@ -171,7 +203,7 @@ class ContractionPattern final : public Pattern {
         continue;
       // A producer that cannot join stays outside: its result is then loaded.
       std::vector<NodeId> attempt = nodes;
-      if (collect_prologue(state, kernel, x, attempt).empty()) nodes = std::move(attempt);
+      if (collect_prologue(state, kernel, ends, x, attempt).empty()) nodes = std::move(attempt);
     }
     return {};
   }

@@ -6,6 +6,7 @@
 #include "planner/body_builder.hpp"
 #include "planner/body_copy.hpp"
 #include "planner/domain.hpp"
+#include "planner/scales.hpp"
 #include "sinter/ops/shapes_contraction.hpp"
 
 namespace sinter {
@@ -411,6 +412,7 @@ KernelSpec contraction_spec(const FusionState& state, const std::vector<NodeId>&
     spec.rows.offsets = raw_port(n.inputs[2]);
     if (a->mode != MoeMode::none) spec.rows.index = raw_port(n.inputs[3]);
   }
+  move_scales_behind_sums(spec);
   simplify_domain(spec);
   return spec;
 }

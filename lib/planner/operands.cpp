@@ -131,36 +131,52 @@ void divide_nodes(const FusionState& state, const Operand& o, KernelSpec& first,
   if (first.nodes.empty()) first.nodes = {node};
 }
 
+// ---- virtual operands in memory
+
+bool may_be_narrow(const Graph& lowered, const KernelPort& p) {
+  return p.tensor < static_cast<TensorId>(lowered.tensors().size()) &&
+         lowered.is_virtual(p.tensor) && p.type == DataType::f32;
+}
+
+// The type in which the kernel multiplies the port's elements, where it does nothing else with
+// them; else none.
+DataType multiplied_as(const KernelSpec& spec, int port) {
+  if (spec.family != Family::contraction || spec.accumulate != DataType::f32) return DataType::none;
+  for (const Body* body : spec.bodies())
+    for (const auto& s : body->statements) {
+      if (!names_ports(s) || (s.port != port && s.port2 != port)) continue;
+      if (body == &spec.body || body->statements.size() != 1) return DataType::none;
+    }
+  const DataType type = factor_type(spec);
+  return type == DataType::f16 || type == DataType::bf16 ? type : DataType::none;
+}
+
 }  // namespace
+
+void narrow_alone(const FusionState& state, KernelSpec& spec) {
+  for (std::size_t i = 0; i < spec.ports.size(); ++i) {
+    KernelPort& p = spec.ports[i];
+    if (p.written || !may_be_narrow(state.graph(), p)) continue;
+    const auto& readers = state.consumers(p.tensor);
+    if (!std::all_of(readers.begin(), readers.end(),
+                     [&](NodeId n) { return is_contraction(state.node(n).op); }))
+      continue;
+    if (const DataType type = multiplied_as(spec, static_cast<int>(i)); type != DataType::none)
+      p.type = type;
+  }
+}
 
 void narrow_operands(const Graph& lowered, std::vector<KernelSpec>& kernels) {
   std::map<TensorId, DataType> types;  // none: somebody needs the f32
   const auto each_port = [&](const auto& visit) {
     for (auto& spec : kernels)
-      for (std::size_t i = 0; i < spec.ports.size(); ++i) {
-        const TensorId t = spec.ports[i].tensor;
-        const bool ours = t < static_cast<TensorId>(lowered.tensors().size()) &&
-                          lowered.is_virtual(t) && spec.ports[i].type == DataType::f32;
-        if (ours) visit(spec, static_cast<int>(i));
-      }
-  };
-  // The type in which the kernel multiplies the port's elements, where it does nothing else with
-  // them.
-  const auto read_as = [](const KernelSpec& spec, int port) {
-    if (spec.family != Family::contraction || spec.accumulate != DataType::f32)
-      return DataType::none;
-    for (const Body* body : spec.bodies())
-      for (const auto& s : body->statements) {
-        if (!names_ports(s) || (s.port != port && s.port2 != port)) continue;
-        if (body == &spec.body || body->statements.size() != 1) return DataType::none;
-      }
-    const DataType type = factor_type(spec);
-    return type == DataType::f16 || type == DataType::bf16 ? type : DataType::none;
+      for (std::size_t i = 0; i < spec.ports.size(); ++i)
+        if (may_be_narrow(lowered, spec.ports[i])) visit(spec, static_cast<int>(i));
   };
   each_port([&](const KernelSpec& spec, int i) {
     const KernelPort& p = spec.ports[static_cast<std::size_t>(i)];
     if (p.written) return;
-    const DataType type = read_as(spec, i);
+    const DataType type = multiplied_as(spec, i);
     if (const auto [known, fresh] = types.try_emplace(p.tensor, type); !fresh)
       if (known->second != type) known->second = DataType::none;
   });

@@ -7,6 +7,8 @@ namespace sinter {
 
 // Virtual f32 tensors that contractions alone read, and may round to 16 bits, are stored so.
 void narrow_operands(const Graph& lowered, std::vector<KernelSpec>& kernels);
+// The same of one kernel, before the others are known.
+void narrow_alone(const FusionState& state, KernelSpec& spec);
 
 // The kernels in place of the contraction, in order. The tensor memory accelerator of sm_90a brings
 // operands only as they lie in memory. One that is computed or converted, or lies where it cannot

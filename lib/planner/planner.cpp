@@ -64,15 +64,21 @@ std::vector<Candidate> choose(FusionState& state, bool fuse) {
       return rank(a.pattern) < rank(b.pattern);
     });
     bool first = true;
-    std::vector<char> touched(static_cast<std::size_t>(count), 0);
+    std::vector<char> waiting(static_cast<std::size_t>(count), 0);
     for (auto& c : proposals) {
-      bool all_free = true;
-      for (NodeId n : c.match.nodes) all_free &= state.group(n) < 0;
-      if (!all_free) continue;
-      // What was taken in this pass may have closed a circle or changed what is best.
+      if (!free(c.match.anchor)) continue;
+      // What was taken in this pass may have closed a circle or changed what is best. Then it is
+      // ranked again in the next one, and until then nothing that saves less takes its nodes.
       if (!first) {
         auto again = c.pattern->propose(state, c.match.anchor, false);
-        if (!again || again->saved_bytes != c.match.saved_bytes) continue;
+        if (!again) continue;
+        const bool held = std::any_of(again->nodes.begin(), again->nodes.end(), [&](NodeId n) {
+          return waiting[static_cast<std::size_t>(n)];
+        });
+        if (held || again->saved_bytes != c.match.saved_bytes) {
+          for (NodeId n : again->nodes) waiting[static_cast<std::size_t>(n)] = 1;
+          continue;
+        }
         c.match = std::move(*again);
       }
       first = false;

@@ -298,8 +298,40 @@ TEST_CASE("masked probabilities meet infinite values", "[contraction]") {
                     "o");
           return g;
         };
-        all.push_back({std::string(name(io)) + " " + std::to_string(d) + " " +
-                           std::to_string(heads),
+        all.push_back(
+            {std::string(name(io)) + " " + std::to_string(d) + " " + std::to_string(heads),
+             all.size(),
+             make,
+             {}});
+      }
+  run_as_chosen(all);
+}
+
+// Quantised operands, scaled before they are multiplied.
+TEST_CASE("matmuls of scaled 8-bit operands", "[contraction]") {
+  std::vector<GraphSource> all;
+  for (const DataType type : {f8e4m3, f8e5m2, i8})
+    for (const Dims& of_a : {Dims{2, 72, 1}, Dims{1, 1, 1}, Dims{2, 1, 144}})
+      for (const bool pair : {false, true}) {
+        const auto make = [=] {
+          auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+          const auto input = [&](const char* name, Dims dim, DataType t) {
+            return g->tensor({.name = name, .dim = dim, .data_type = t});
+          };
+          const auto right = [&](const char* name, const char* scale) {
+            return g->tensor({.name = name,
+                              .dim = {1, 144, 136},
+                              .stride = {144 * 136, 1, 144},
+                              .data_type = type}) *
+                   input(scale, {1, 1, 136}, f32);
+          };
+          const auto a = input("a", {2, 72, 144}, type) * input("of_a", of_a, f32) / 3.0;
+          auto y = matmul(a, right("b", "of_b"));
+          if (pair) y = relu(y) * matmul(a, right("c", "of_c"));
+          g->output(y, "y");
+          return g;
+        };
+        all.push_back({std::string(name(type)) + " " + to_string(of_a) + (pair ? " pair" : ""),
                        all.size(),
                        make,
                        {}});

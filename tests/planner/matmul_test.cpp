@@ -100,7 +100,7 @@ TEST_CASE("a computed operand is written first where the faster engine makes up 
   CHECK(plan_tensor_cores(p.kernels[1], {}));
   CHECK(p.kernels[0].nodes.size() == 1);
   CHECK(p.kernels[1].nodes.size() == 1);
-  CHECK(p.kernels[1].ports.size() == 3);
+  CHECK(p.kernels[1].ports.size() == 4);
   CHECK(families(partition(*lower(*wide).graph, true)) == kAlone);
   // Few rows: then the weights are read once, and fewer bytes of them are better.
   const auto decode = for_sm_90a(*quantised_graph({1, 16, 4096}, {1, 1, 16384}, 16384));
@@ -307,6 +307,80 @@ TEST_CASE("a gated pair of matmuls that share their left operand is one kernel o
   check_values(*graph(8, 40, false));
   // Odd columns do not come by the accelerator.
   CHECK(for_sm_90a(*graph(72, 39, false)).kernels.size() >= 2);
+}
+
+// Its quotients are worth less than the pair, and ready only when it is.
+TEST_CASE("what follows a gated pair row by row is one kernel") {
+  const auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+  const auto x = g->tensor({.name = "x", .dim = {4096, 1024}}),
+             gate = g->tensor({.name = "gate", .dim = {1024, 4096}, .stride = {1, 1024}}),
+             up = g->tensor({.name = "up", .dim = {1024, 4096}, .stride = {1, 1024}});
+  const auto y = swish(matmul(x, gate)) * matmul(x, up);
+  const auto largest = reduction(y, ReductionMode::amax, {4096, 1});
+  g->output(largest, "largest", {.data_type = f32});
+  g->output(y / (largest / 448.0), "quantised", {.data_type = f8e4m3});
+  const Partition p = for_sm_90a(*g);
+  CHECK(families(p) == std::vector{Family::contraction, Family::rowwise});
+  CHECK(p.kernels[0].two_products());
+}
+
+// x + gelu(norm(x) w1 + b1) w2 + b2, with every tensor between them in f32.
+TEST_CASE("a product does not take what ends the kernel before it as its prologue") {
+  for (const bool layer : {true, false}) {
+    const auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+    const std::int64_t rows = 8192, width = 1024, inner = 4096;
+    const auto weights = [&](const char* name, std::int64_t from, std::int64_t to) {
+      return g->tensor({.name = name, .dim = {from, to}, .stride = {1, from}});
+    };
+    const auto row = [&](const char* name, std::int64_t n) {
+      return g->tensor({.name = name, .dim = {1, n}});
+    };
+    const auto x = g->tensor({.name = "x", .dim = {rows, width}}), scale = row("scale", width);
+    const Tensor normed = layer ? layernorm(x, scale, row("shift", width), 1e-5).y
+                                : rmsnorm(x, scale, Tensor{}, 1e-5).y;
+    const auto up = gelu(matmul(normed, weights("w1", width, inner)) + row("b1", inner));
+    g->output(x + (matmul(up, weights("w2", inner, width)) + row("b2", width)), "y");
+    CHECK(families(for_sm_90a(*g)) ==
+          std::vector{Family::rowwise, Family::contraction, Family::contraction});
+  }
+}
+
+TEST_CASE("a gated pair reads a norm that is virtual") {
+  const auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+  const auto x = g->tensor({.name = "x", .dim = {4096, 1024}}),
+             scale = g->tensor({.name = "scale", .dim = {1, 1024}}),
+             gate = g->tensor({.name = "gate", .dim = {1024, 4096}, .stride = {1, 1024}}),
+             up = g->tensor({.name = "up", .dim = {1024, 4096}, .stride = {1, 1024}});
+  const Tensor normed = rmsnorm(x, scale, Tensor{}, 1e-5).y;
+  g->output(swish(matmul(normed, gate)) * matmul(normed, up), "y");
+  const Partition p = for_sm_90a(*g);
+  REQUIRE(families(p) == std::vector{Family::rowwise, Family::contraction});
+  CHECK(p.kernels[1].two_products());
+  CHECK(written_type(p.kernels[0]) == bf16);
+}
+
+TEST_CASE("scales of 8-bit operands multiply the sum") {
+  for (const DataType type : {f8e4m3, i8}) {
+    const auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+    const auto input = [&](const char* name, Dims dim, DataType t) {
+      return g->tensor({.name = name, .dim = dim, .data_type = t});
+    };
+    const auto a = input("a", {72, 48}, type) * input("of_rows", {72, 1}, f32) / 3.0;
+    const auto b = g->tensor({.name = "b", .dim = {48, 40}, .stride = {1, 48}, .data_type = type});
+    g->output(relu(matmul(a, input("of_columns", {1, 40}, f32) * b)), "y");
+    const Partition p = for_sm_90a(*g);
+    REQUIRE(families(p) == kAlone);
+    CHECK(p.kernels[0].a.statements.size() == 1);
+    CHECK(p.kernels[0].b.statements.size() == 1);
+    check_values(*g);
+  }
+  // One that changes along k stays with its operand.
+  const auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+  const auto a = g->tensor({.name = "a", .dim = {72, 48}, .data_type = i8}),
+             s = g->tensor({.name = "s", .dim = {1, 48}, .data_type = f32});
+  g->output(matmul(a * s, g->tensor({.name = "b", .dim = {48, 40}})), "y");
+  CHECK(partition(*lower(*g).graph, true).kernels[0].a.statements.size() == 3);
+  check_values(*g);
 }
 
 TEST_CASE("both operands can be written first") {
