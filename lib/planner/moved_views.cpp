@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fusion_patterns/pattern.hpp"
 #include "lower/expansion.hpp"
 
 namespace sinter {
@@ -96,7 +97,7 @@ bool MovedViews::hoists(TensorId t, const View& v, int& budget) const {
     return std::all_of(n->inputs.begin(), n->inputs.end(),
                        [&](TensorId x) { return x < 0 || hoists(x, v, budget); });
   }
-  if (in_memory(t)) return shows(t, v);
+  if (in_memory(t) || stored_anyway(t)) return shows(t, v);
   return o->dim == g[t].dim && shown(t, *o->view) != kNoTensor;
 }
 
@@ -107,6 +108,13 @@ const Node* MovedViews::recomputed(TensorId t) const {
 bool MovedViews::in_memory(TensorId t) const {
   const auto at = g.location(t);
   return at && !g.is_virtual(at->root);
+}
+
+bool MovedViews::stored_anyway(TensorId t) const {
+  const auto at = g.location(t);
+  if (!at || g.readers(t).size() < 2) return false;
+  const NodeId p = g.producer(at->root);
+  return p >= 0 && is_contraction(g.node(p).op);
 }
 
 TensorId MovedViews::hoisted(TensorId t, const View& v, NodeId like) {

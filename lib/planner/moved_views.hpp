@@ -32,6 +32,8 @@ class MovedViews {
   bool shows(TensorId t, const View& v) const;
   // Whether the caller gives or gets a tensor, or one of which it is a view.
   bool in_memory(TensorId t) const;
+  // A product's result that several read: an epilogue would have to store it besides.
+  bool stored_anyway(TensorId t) const;
   // The node that is computed again on what a view shows, or null.
   const Node* recomputed(TensorId t) const;
   // Whether what `v` shows of a tensor can be computed from tensors that are in memory anyway.
