@@ -412,6 +412,7 @@ KernelSpec contraction_spec(const FusionState& state, const std::vector<NodeId>&
     if (a->mode != MoeMode::none) spec.rows.index = raw_port(n.inputs[3]);
   }
   simplify_domain(spec);
+  join_batches(spec);
   return spec;
 }
 
