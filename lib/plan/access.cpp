@@ -45,6 +45,15 @@ bool moves_along(const Access& a, int i) {
   return moves;
 }
 
+bool depends_on(const KernelSpec& spec, const Body& body, int i) {
+  return std::any_of(body.statements.begin(), body.statements.end(), [&](const Statement& s) {
+    if (s.kind == StatementKind::index) return s.dim == i;
+    if (!s.access.stride.empty()) return moves_along(s.access, i);
+    if (!is_load(s) && s.kind != StatementKind::inside) return false;
+    return moves_along(spec.ports[static_cast<std::size_t>(s.port)].access, i);
+  });
+}
+
 std::int64_t elements_reached(const Dims& extent, const Access& a) {
   const auto elsewhere = [&](int i) {  // a window may only say which of them count
     return a.stride[i] != 0 ||

@@ -414,6 +414,7 @@ KernelSpec contraction_spec(const FusionState& state, const std::vector<NodeId>&
   }
   move_scales_behind_sums(spec);
   simplify_domain(spec);
+  join_batches(spec);
   return spec;
 }
 

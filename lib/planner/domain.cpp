@@ -4,6 +4,8 @@
 #include <limits>
 #include <vector>
 
+#include "emit/index_order.hpp"
+#include "emit/mma.hpp"
 #include "plan/access.hpp"
 
 namespace sinter {
@@ -27,15 +29,18 @@ class Indexed {
     return std::any_of(indices_.begin(), indices_.end(), [&](const int* d) { return *d == i; });
   }
 
-  bool joinable(int i) const {  // indices i and i + 1 step as one
-    const std::int64_t n = spec_.extent[i + 1];
+  // Everywhere a step along index i is as far as all of those along index j.
+  bool steps_over(int i, int j) const {
+    const std::int64_t n = spec_.extent[j];
     for (const Access* a : accesses_) {
-      if (a->stride[i] != a->stride[i + 1] * n) return false;
+      if (a->stride[i] != a->stride[j] * n) return false;
       for (const auto& w : a->windows)
-        if (w.coefficient[i] != w.coefficient[i + 1] * n) return false;
+        if (w.coefficient[i] != w.coefficient[j] * n) return false;
     }
     return true;
   }
+
+  bool joinable(int i) const { return steps_over(i, i + 1); }  // i and i + 1 step as one
 
   void join(int i) {
     spec_.extent[i + 1] *= spec_.extent[i];
@@ -137,6 +142,60 @@ void simplify_domain(KernelSpec& spec) {
       }
     begin += *size;
   }
+}
+
+namespace {
+
+// A tile of ordinary cores has 64 rows, and takes the time in which about so many rows are summed
+// one by one (estimated: what they read comes from memory each time).
+constexpr std::int64_t kFewRows = 8;
+
+// Batch index i becomes the index of rows (columns) or a part of it. False where there is one that
+// it does not step together with.
+bool leave_batch(KernelSpec& spec, int i, bool columns) {
+  int& size = columns ? spec.n : spec.m;
+  if (size > 1 || (size == 0 && spec.extent[i] <= kFewRows && !plan_mma(spec))) return false;
+  Indexed indexed(spec);
+  const int own = spec.batch + (columns ? spec.m : 0);  // where the group begins
+  bool outer = false;
+  if (size == 1) {
+    outer = indexed.steps_over(i, own);
+    if (indexed.fixed(i) || indexed.fixed(own) || !(outer || indexed.steps_over(own, i)))
+      return false;
+  }
+  for (int j = i; j + 1 < own; ++j) indexed.swap(j, j + 1);
+  --spec.batch;
+  if (size++ == 0) return true;
+  if (!outer) indexed.swap(own - 1, own);
+  indexed.join(own - 1);
+  --size;
+  return true;
+}
+
+// Of the batch indices on which an operand does not depend, makes one part of the rows (columns).
+bool leave_batch(KernelSpec& spec, bool columns) {
+  const auto constant = [&](int i) {
+    return columns ? !depends_on(spec, spec.a, i)
+                   : !depends_on(spec, spec.b, i) && !depends_on(spec, spec.b2, i);
+  };
+  std::vector<int> indices;
+  for (int i = spec.batch - 1; i >= 0; --i)
+    if (spec.extent[i] > 1 && constant(i)) indices.push_back(i);
+  // Where there is one row, the longest takes its place.
+  std::stable_sort(indices.begin(), indices.end(),
+                   [&](int i, int j) { return spec.extent[i] > spec.extent[j]; });
+  return std::any_of(indices.begin(), indices.end(),
+                     [&](int i) { return leave_batch(spec, i, columns); });
+}
+
+}  // namespace
+
+void join_batches(KernelSpec& spec) {
+  if (spec.rows.on || reads_joined_indices(spec) || count(spec.extent, 0, spec.extent.size()) == 0)
+    return;
+  for (const bool columns : {false, true})
+    while (leave_batch(spec, columns)) {
+    }
 }
 
 void cut_index(KernelSpec& spec, int d, std::int64_t parts, std::int64_t size) {

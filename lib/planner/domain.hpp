@@ -7,6 +7,10 @@ namespace sinter {
 
 void simplify_domain(KernelSpec& spec);
 
+// Contraction: batches that share their right operand are rows of one product, those that share the
+// left one its columns, wherever one index can number them.
+void join_batches(KernelSpec& spec);
+
 // Index d becomes two: a new first one that counts parts, and the place in the part. The last part
 // may be short: rowwise kernels then skip what lies behind the end.
 void cut_index(KernelSpec& spec, int d, std::int64_t parts, std::int64_t size);

@@ -27,16 +27,6 @@ struct Operand {
   int row, rows;  // its own group of indices
 };
 
-// Whether a value of the body depends on index i of the domain.
-bool depends_on(const KernelSpec& spec, const Body& body, int i) {
-  return std::any_of(body.statements.begin(), body.statements.end(), [&](const Statement& s) {
-    if (s.kind == StatementKind::index) return s.dim == i;
-    if (!s.access.stride.empty()) return moves_along(s.access, i);
-    if (!is_load(s) && s.kind != StatementKind::inside) return false;
-    return moves_along(spec.ports[static_cast<std::size_t>(s.port)].access, i);
-  });
-}
-
 // The indices that tell the operand's elements apart, in the order in which they are written: all
 // of its rows and of k, and of the batch those on which it depends. Of the two last ones that comes
 // behind which lies together in what is read, but k where the multiplication wants it there.

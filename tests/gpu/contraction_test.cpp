@@ -338,3 +338,127 @@ TEST_CASE("matmuls of scaled 8-bit operands", "[contraction]") {
       }
   run_as_chosen(all);
 }
+
+namespace {
+
+// Batches that share one of their operands, of which one index may number all rows.
+struct Batches {
+  std::int64_t batch, m, n, k;
+  Dims a_stride{}, c_stride{};  // empty: packed
+  std::vector<Dims> side_inputs{}, totals{};
+  DataType io = bf16, result = bf16;
+  bool two_products = false, share_left = false, numbered = false, dropped = false;
+  Dims scale{};  // of the left operand, where there is one
+};
+
+Shared<Graph> graph_of(const Batches& p, const std::string& name) {
+  const DataType between = p.result == i32 ? i32 : f32;
+  auto g = Shared<Graph>::make(
+      GraphOptions{.name = name, .io = p.io, .intermediate = between, .compute = between});
+  auto x = g->tensor({.name = "a",
+                      .dim = p.share_left ? Dims{1, p.m, p.k} : Dims{p.batch, p.m, p.k},
+                      .stride = p.a_stride});
+  if (!p.scale.empty()) x = x * g->tensor({.name = "scale", .dim = p.scale});
+  const std::int64_t right_batches = p.share_left ? p.batch : 1;
+  const auto right = [&](const char* name) {
+    return g->tensor(
+        {.name = name, .dim = {right_batches, p.k, p.n}, .stride = {p.n * p.k, 1, p.k}});
+  };
+  auto c = matmul(x, right("b"));
+  if (p.two_products) c = swish(c) * matmul(x, right("b2"));
+  for (const Dims& dim : p.side_inputs)
+    c = c + g->tensor({.name = "side" + std::to_string(&dim - p.side_inputs.data()), .dim = dim});
+  if (p.dropped) {
+    const auto number = [&](const char* name) {
+      return g->tensor({.name = name, .dim = {1, 1, 1}, .data_type = i64});
+    };
+    c = c * rng(number("seed"), number("offset"), {p.batch, p.m, p.n});
+  }
+  if (p.numbered) c = c * (gen_index(c, 0) + 1.0) + gen_index(c, 1);
+  for (const Dims& dim : p.totals)
+    g->output(reduction(c, ReductionMode::add, dim),
+              "total" + std::to_string(&dim - p.totals.data()), {.data_type = f32});
+  g->output(c, "c", {.stride = p.c_stride, .data_type = p.result});
+  return g;
+}
+
+std::string text(const Batches& p) {
+  return std::to_string(p.batch) + " of " + std::to_string(p.m) + "x" + std::to_string(p.n) + "x" +
+         std::to_string(p.k) + " " + std::string(name(p.io));
+}
+
+}  // namespace
+
+TEST_CASE("products of many short batches with one matrix", "[contraction]") {
+  constexpr std::int64_t b = 10, m = 5, n = 72, k = 80;
+  const Dims by_rows{k, b * k, 1}, results_by_rows{n, b * n, 1};  // rows of one number together
+  std::vector<Batches> problems;
+  for (const DataType io : {bf16, f32, i8}) {
+    const DataType result = io == i8 ? i32 : io;
+    problems.push_back({.batch = 16, .m = 1, .n = n, .k = k, .io = io, .result = result});
+    problems.push_back({.batch = b, .m = m, .n = n, .k = k, .io = io, .result = result});
+    problems.push_back({b, m, n, k, by_rows, results_by_rows, {}, {}, io, result});
+    problems.push_back({b, m, n, k, by_rows, {}, {}, {}, io, result});
+    problems.push_back({b, m, n, k, {m * k + 16, k, 1}, {}, {}, {}, io, result});
+  }
+  // Side inputs of every form, alone and together.
+  std::vector<Dims> forms;
+  for (const std::int64_t of_batch : {std::int64_t{1}, b})
+    for (const std::int64_t of_row : {std::int64_t{1}, m})
+      for (const std::int64_t of_column : {std::int64_t{1}, n})
+        forms.push_back({of_batch, of_row, of_column});
+  for (const Dims& form : forms)
+    problems.push_back({.batch = b, .m = m, .n = n, .k = k, .side_inputs = {form}});
+  problems.push_back({.batch = b, .m = m, .n = n, .k = k, .side_inputs = forms});
+  problems.push_back({.batch = b,
+                      .m = 1,
+                      .n = n,
+                      .k = k,
+                      .side_inputs = {{b, 1, n}, {1, 1, n}, {b, 1, 1}},
+                      .numbered = true});
+  problems.push_back({.batch = b, .m = m, .n = n, .k = k, .numbered = true});
+  problems.push_back({.batch = b, .m = m, .n = n, .k = k, .dropped = true});
+  problems.push_back({.batch = b,
+                      .m = m,
+                      .n = n,
+                      .k = k,
+                      .a_stride = by_rows,
+                      .c_stride = results_by_rows,
+                      .dropped = true});
+  for (const Dims& scale : {Dims{b, m, 1}, Dims{b, 1, 1}, Dims{1, m, 1}, Dims{1, 1, k}})
+    problems.push_back({.batch = b, .m = m, .n = n, .k = k, .scale = scale});
+  // In parts of k.
+  problems.push_back({.batch = b, .m = 4, .n = 40, .k = 16384, .side_inputs = {{b, 4, 40}}});
+  // Totals of all rows, of those of a batch, and both at once.
+  for (const std::vector<Dims>& totals : std::vector<std::vector<Dims>>{
+           {{1, 1, n}}, {{b, 1, n}}, {{b, m, 1}}, {{1, 1, 1}, {1, 1, n}, {b, 1, n}}})
+    problems.push_back({.batch = b, .m = m, .n = n, .k = k, .totals = totals});
+  for (const std::int64_t rows : {std::int64_t{1}, m}) {
+    problems.push_back({.batch = b, .m = rows, .n = n, .k = k, .two_products = true});
+    problems.push_back({.batch = b,
+                        .m = rows,
+                        .n = n,
+                        .k = k,
+                        .side_inputs = {{1, 1, n}, {b, rows, n}},
+                        .totals = {{1, 1, n}},
+                        .two_products = true});
+  }
+  // Batches of columns.
+  const Dims columns_together{n, b * n, 1};
+  problems.push_back({.batch = b, .m = m, .n = n, .k = k, .share_left = true});
+  problems.push_back(
+      {.batch = b, .m = m, .n = n, .k = k, .c_stride = columns_together, .share_left = true});
+  problems.push_back({.batch = b, .m = 64, .n = 1, .k = k, .share_left = true});
+  problems.push_back({.batch = b,
+                      .m = m,
+                      .n = n,
+                      .k = k,
+                      .c_stride = columns_together,
+                      .side_inputs = {{1, m, 1}},
+                      .two_products = true,
+                      .share_left = true});
+  std::vector<GraphSource> all;
+  for (const Batches& p : problems)
+    all.push_back({text(p), all.size(), [p] { return graph_of(p, text(p)); }, {}});
+  run_as_chosen(all);
+}
