@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <iterator>
 #include <numeric>
 
@@ -15,15 +14,20 @@
 namespace sinter {
 namespace {
 
-constexpr int kLine = 128;         // bytes of k in a stage
 constexpr int kLooseBytes = 1024;  // lost where the ring starts at a multiple of 1024
 constexpr int kBarrierBytes = 16;  // two of a stage
 constexpr int kMostStages = 16;
+constexpr int kMostColumns = 256;  // of a multiplication
+constexpr int kSwizzledRows = 8;   // after which the swizzle repeats
+constexpr int kSlabColumns = 64;
 
-int rows_of_consumer(const Tile& t) { return t.alternate ? t.m : t.m / t.consumers; }
+// A consumer's, side by side.
+int multiplications(const Tile& t) {
+  return (t.alternate ? t.m : t.m / t.consumers) / kInstructionRows;
+}
 
 int stage_bytes(const TileProblem& p, const Tile& t) {
-  return (rows_brought(p, t) + t.n) * kLine + kBarrierBytes;
+  return (rows_brought(p, t) + t.n) * kStageLine + kBarrierBytes;
 }
 // Of shared memory besides the stages.
 int fixed_bytes(const Tile& t) { return kLooseBytes + t.consumers * 4 * kSlabBytes; }
@@ -47,11 +51,12 @@ double clusters_at_once(int blocks) {
 // 39.4 us where two warpgroups share those of the long side, 47.6 with one, 45.7 where they share
 // those of the short side.)
 double hindrance(const TileProblem& p, const Tile& t) {
-  constexpr double kInstruction = 64, kFew = 256, kHindered = 1.03;
+  constexpr double kFew = 256, kHindered = 1.03;
   const bool short_rows = p.rows < p.columns;
   const double shorter = std::min(p.rows, p.columns);
   const bool hindered = t.consumers == 1 || (short_rows ? t.cluster_n : t.cluster_m) > 1;
-  return p.batches == 1 && shorter > kInstruction && shorter <= kFew && hindered ? kHindered : 1;
+  const bool few = p.batches == 1 && shorter > kInstructionRows && shorter <= kFew;
+  return few && hindered ? kHindered : 1;
 }
 
 // Microseconds, roughly, for ranking: what a multiprocessor spends on its tiles, but no less than
@@ -78,16 +83,18 @@ double estimate(const TileProblem& p, const Tile& t) {
   const double multiply = 2.0 * t.m * std::max(t.n, kFewestColumns) * depth / (8192.0 / p.bytes);
   const double rows = rows_brought(p, t);
   const double moved = (rows / t.cluster_n + static_cast<double>(t.n) / t.cluster_m) * depth_bytes;
-  // Every 64 rows of A are read with all columns of B.
-  const double shared = (kRead * t.m / 64 * (64 + t.n) + (rows + t.n)) * depth_bytes / kShared;
+  // Every multiplication's rows of A are read with all columns of B.
+  const double reads = kRead * t.m / kInstructionRows * (kInstructionRows + t.n);
+  const double shared = (reads + (rows + t.n)) * depth_bytes / kShared;
   // Moving costs power, and with it clocks, also where it is hidden.
   const double main = std::max({multiply, moved / kMove, shared}) + 0.1 * moved / 64 +
                       (t.cluster_m * t.cluster_n > 1 ? kNeighbours : 0);
-  const double slabs = rows_of_consumer(t) / 64.0 * std::ceil(t.n / 64.0);
-  const bool slow = rows_of_consumer(t) > 64 || has_little_room(t);
+  const double across = static_cast<double>(t.n) / kSlabColumns,
+               slabs = multiplications(t) * std::ceil(across);
+  const bool slow = multiplications(t) > 1 || has_little_room(t);
   const double read = !p.reads ? 0 : slow ? kSlabReadSlow : kSlabRead;
   const double finish = slabs * (kSlab + read + (p.products > 1 ? kSlabTwo : 0)) +
-                        (p.along_columns ? 0 : kAlongRows * rows_of_consumer(t) / 64 * t.n / 64) +
+                        (p.along_columns ? 0 : kAlongRows * multiplications(t) * across) +
                         (t.split > 1 ? kParts + kPart * t.split : 0);
   double clocks = rounds * (main + finish);
   if (t.alternate)
@@ -107,45 +114,60 @@ double estimate(const TileProblem& p, const Tile& t) {
          (kStart - (blocks_that_fit(p, t) > 1 ? kReady : 0)) / kClock;
 }
 
-// Columns that one instruction multiplies.
+// Columns of a multiplication: those whose sums core/wgmma.cuh lists, though the instruction takes
+// any eight up to the most, and 24 columns of integers.
 bool multipliable(int columns, bool integers) {
-  return columns % 8 == 0 && columns <= 256 &&
-         (columns % 16 == 0 || columns <= (integers ? 8 : 128));
+  return columns % 16 == 0 || columns <= (integers ? 8 : 128);
+}
+
+// What a block's part of an operand is a multiple of: rows after which the swizzle repeats, or,
+// with k not fastest, those that lie in a line.
+int unit_of_part(const TileProblem& p, bool k_fastest) {
+  return k_fastest ? kSwizzledRows : kStageLine / p.bytes;
+}
+
+// The kernel counts in 32 bits: rows and columns to the ends of the last clusters, tiles to the one
+// that a block would take next, and those of a group.
+bool countable(const TileProblem& p, const Tile& t) {
+  constexpr double kMost = 0x1p31;
+  const double rows = t.m * t.cluster_m, columns = t.n * t.cluster_n;
+  return p.rows + rows < kMost && (p.columns + columns) / p.products < kMost &&
+         tiles_of(p, t) + kMultiprocessors < kMost &&
+         t.group * std::ceil(p.columns / columns) < kMost;
 }
 
 bool legal(const TileProblem& p, const Tile& t) {
-  const int rows = rows_of_consumer(t), brought = rows_brought(p, t);
-  if (rows % 64 != 0 || !multipliable(t.n, p.integers)) return false;
+  // Blocks that would own no results in any cluster.
+  if ((t.cluster_m - 1) * t.m >= p.rows || (t.cluster_n - 1) * t.n >= p.columns) return false;
   // What more sums would spill; of two warpgroups the producer gives up registers for 192.
   if (sums_per_thread(t) > (t.consumers == 1 ? 160 : 192)) return false;
   // The sums, and those of two stages.
   if (p.settle && sums_per_thread(t) > 64) return false;
-  if (brought / t.cluster_n > 256 || t.n / t.cluster_m > 256) return false;
-  const int columns = t.n / p.products, part_m = brought / t.cluster_n,
-            part_n = columns / t.cluster_m;
-  if (part_m % 8 != 0 || part_n % 8 != 0) return false;
+  const int brought = rows_brought(p, t), columns = t.n / p.products;
+  if (brought / t.cluster_n % unit_of_part(p, p.a_k_fastest) != 0) return false;
+  if (columns / t.cluster_m % unit_of_part(p, p.b_k_fastest) != 0) return false;
+  if (p.reduces && columns % kReducedTogether != 0) return false;
   if (t.split > 1) {
     if (t.alternate || tiles_of(p, t) * t.split > 4 * kMultiprocessors) return false;
-    if (std::ceil(p.depth * p.bytes / kLine) < 2 * t.split) return false;
-    const int slab = 64 / p.products, across = (columns + slab - 1) / slab * 64;
-    if (t.m * across * 4 > t.stages * (brought + t.n) * kLine) return false;
+    if (std::ceil(p.depth * p.bytes / kStageLine) < 2 * t.split) return false;
+    const int slab = kSlabColumns / p.products, slabs = (columns + slab - 1) / slab;
+    if (t.m * slabs * kSlabColumns * 4 > t.stages * (brought + t.n) * kStageLine) return false;
   }
-  if (!p.a_k_fastest && part_m % 64 != 0) return false;
-  if (!p.b_k_fastest && part_n % 64 != 0) return false;
-  if (p.reduces && columns % kReducedTogether != 0) return false;
-  return t.stages >= 2;
+  return countable(p, t);
 }
 
-// The least width of which one round of tiles covers the result, or 0.
+// The least width of a legal tile of which one round covers the result, or 0.
 int width_of_round(const TileProblem& p, const Tile& t) {
   const double rows = p.batches * std::ceil(p.rows / (t.m * t.cluster_m)),
                across = std::floor(clusters_at_once(cluster_blocks(t)) / rows) * t.cluster_n;
   if (across < 1) return 0;
-  const int most = 256;
-  const double unit = 8 * p.products, n = unit * std::ceil(std::ceil(p.columns / across) / unit);
-  if (n > most) return 0;
+  const int part = unit_of_part(p, p.b_k_fastest) * t.cluster_m,
+            together = p.reduces ? static_cast<int>(kReducedTogether) : 1,
+            unit = p.products * std::lcm(part, together);
+  const double n = unit * std::ceil(p.columns / across / unit);
+  if (n > kMostColumns) return 0;
   const int width = static_cast<int>(n);
-  return multipliable(width, p.integers) ? width : width + 8;
+  return multipliable(width, p.integers) ? width : width + unit;
 }
 
 }  // namespace
@@ -156,31 +178,18 @@ std::string to_text(const Tile& t) {
                      t.cluster_n, t.split, t.stages, t.group, t.turned ? ", turned" : "");
 }
 
-std::optional<Tile> tile_from_text(const std::string& text) {
-  Tile t;
-  char how[12] = {};
-  const int read = std::sscanf(
-      text.c_str(), "%dx%d by %d %11[a-z], cluster %dx%d, split %d, stages %d, group %d", &t.m,
-      &t.n, &t.consumers, how, &t.cluster_m, &t.cluster_n, &t.split, &t.stages, &t.group);
-  t.alternate = std::string(how) == "alternating";
-  t.turned = text.ends_with("turned");
-  if (read != 9 || to_text(t) != text) return {};
-  return t;
-}
-
 double tiles_of(const TileProblem& p, const Tile& t) {
   return p.batches * std::ceil(p.rows / (t.m * t.cluster_m)) *
          std::ceil(p.columns / (t.n * t.cluster_n)) * t.cluster_m * t.cluster_n;
 }
 
 int rows_brought(const TileProblem& p, const Tile& t) {
-  constexpr int kRows = 64;
-  if (t.m > kRows || p.rows > kRows || !p.a_k_fastest) return t.m;
-  const double unit = 8 * t.cluster_n;
+  if (t.m > kInstructionRows || p.rows > kInstructionRows || !p.a_k_fastest) return t.m;
+  const double unit = kSwizzledRows * t.cluster_n;
   return std::min(t.m, static_cast<int>(unit * std::ceil(p.rows / unit)));
 }
 
-int sums_per_thread(const Tile& t) { return rows_of_consumer(t) / 64 * t.n / 2; }
+int sums_per_thread(const Tile& t) { return multiplications(t) * t.n / 2; }
 
 bool has_little_room(const Tile& t) {
   constexpr int kRoomy = 128;
@@ -191,7 +200,7 @@ int blocks_that_fit(const TileProblem& p, const Tile& t) {
   constexpr int kNarrowest = 8, kManySteps = 96;
   const bool leaves_room = t.n == kNarrowest && t.consumers == 1 && cluster_blocks(t) == 1 &&
                            tiles_of(p, t) <= kMultiprocessors &&
-                           p.depth * p.bytes >= kManySteps * kLine;
+                           p.depth * p.bytes >= kManySteps * kStageLine;
   return leaves_room ? 2 : 1;
 }
 
@@ -204,7 +213,7 @@ double balanced_grid(double tiles, int cluster) {
   return std::ceil(clusters / std::ceil(clusters / clusters_at_once(cluster))) * cluster;
 }
 
-std::vector<RankedTile> ranked_tiles(const TileProblem& p) {
+std::vector<EstimatedTile> legal_tiles(const TileProblem& p) {
   struct Shape {
     int m, consumers;
     bool alternate;
@@ -218,10 +227,10 @@ std::vector<RankedTile> ranked_tiles(const TileProblem& p) {
                                    {1, 4, 1}, {1, 1, 2}, {1, 1, 3}, {1, 1, 4},
                                    {1, 1, 5}, {1, 1, 6}, {1, 1, 7}, {1, 1, 8}};
   constexpr int kWidths[] = {256, 224, 192, 160, 128, 96, 64, 32, 16, 8};
-  std::vector<RankedTile> ranked;
+  std::vector<EstimatedTile> tiles;
   const auto consider = [&](Tile t) {
     t.stages = std::min(stages_that_fit(p, t, blocks_that_fit(p, t)), kMostStages);
-    if (legal(p, t)) ranked.push_back({estimate(p, t), t});
+    if (legal(p, t)) tiles.push_back({estimate(p, t), t});
   };
   for (const Shape& shape : kShapes)
     for (const Sharing& sharing : kSharings) {
@@ -239,10 +248,7 @@ std::vector<RankedTile> ranked_tiles(const TileProblem& p) {
       if (t.n > 0 && std::find(std::begin(kWidths), std::end(kWidths), t.n) == std::end(kWidths))
         consider(t);
     }
-  std::stable_sort(ranked.begin(), ranked.end(), [](const RankedTile& a, const RankedTile& b) {
-    return a.microseconds < b.microseconds;
-  });
-  return ranked;
+  return tiles;
 }
 
 }  // namespace sinter

@@ -1,15 +1,17 @@
-// The tiles in which a contraction can be multiplied on the tensor cores of sm_90a, ranked by an
-// estimate of the time that they take. A pure function of the problem and the device model.
+// The tiles in which a contraction can be multiplied on the tensor cores of sm_90a, with an
+// estimate of the time that each takes. A pure function of the problem and the device model.
 #pragma once
-#include <optional>
 #include <string>
 #include <vector>
 
 namespace sinter {
 
+inline constexpr int kStageLine = 128;       // bytes of k in a stage
+inline constexpr int kInstructionRows = 64;  // of one multiplication; sides up to it are short
+
 // What can be chosen freely.
 struct Tile {
-  bool turned = false;  // rows and columns of the problem have changed places
+  bool turned = false;  // rows and columns lie the other way round than they usually do
   int m = 128, n = 256;
   int consumers = 2;                 // warpgroups that multiply
   bool alternate = false;            // each consumer has tiles of its own
@@ -17,10 +19,8 @@ struct Tile {
   int split = 1;                     // blocks that share a tile and sum a part of k each
   int stages = 4;
   int group = 8;  // rows of tiles that run side by side
-  bool operator==(const Tile&) const = default;
 };
 std::string to_text(const Tile& tile);
-std::optional<Tile> tile_from_text(const std::string& text);
 
 constexpr int cluster_blocks(const Tile& t) { return t.cluster_m * t.cluster_n * t.split; }
 
@@ -53,11 +53,11 @@ int shared_bytes(const TileProblem& p, const Tile& t);
 // The fewest blocks that take no more rounds: the others would only make heat.
 double balanced_grid(double tiles, int cluster);
 
-struct RankedTile {
-  double microseconds;  // estimated
+struct EstimatedTile {
+  double microseconds;
   Tile tile;
 };
-// The legal tiles, the likeliest first.
-std::vector<RankedTile> ranked_tiles(const TileProblem& p);
+// The tiles that the kernel can have, unsorted.
+std::vector<EstimatedTile> legal_tiles(const TileProblem& p);
 
 }  // namespace sinter

@@ -3,16 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "emit/index_order.hpp"
 #include "plan/access.hpp"
-#include "plan/device_model.hpp"
 
 namespace sinter {
 namespace {
 
-constexpr int kLine = 128;  // bytes of k in a stage
 constexpr std::int64_t kMostExtent = std::int64_t{1} << 31;
 
 // All indices of m and n but the innermost become batch indices: a tile then lies in two of them.
@@ -70,7 +67,7 @@ std::optional<BoxedOperand> boxed(const KernelSpec& spec, const Body& body, Data
   o.port = body.statements.front().port;
   o.map.type = rounded ? DataType::tf32 : p.type;  // the accelerator rounds
   o.map.offset = a.offset * bytes;
-  o.map.swizzle = kLine;
+  o.map.swizzle = kStageLine;
   const auto steps = [&](std::int64_t stride) {
     return stride > 0 && stride * bytes % 16 == 0 && stride * bytes < (std::int64_t{1} << 40);
   };
@@ -107,7 +104,7 @@ bool sums_fit(DataType a, DataType b, std::int64_t depth) {
 
 // The box that one instruction brings: `rows` of the tile's.
 void set_box(BoxedOperand& o, int rows) {
-  const int elements = kLine / info(o.map.type).bytes;
+  const int elements = kStageLine / info(o.map.type).bytes;
   o.map.box = Dims::filled(o.map.dim.size(), 1);
   o.map.box[0] = elements;
   o.map.box[1] = o.k_fastest ? rows : elements;
@@ -185,16 +182,16 @@ std::string problem_text(const Orientation& o) {
                      p.extra_bytes, e.n_fastest ? "" : " along m", e.b2 ? ", two products" : "");
 }
 
-bool sooner(const RankedTile& a, const RankedTile& b) { return a.microseconds < b.microseconds; }
+bool sooner(const EstimatedTile& a, const EstimatedTile& b) {
+  return a.microseconds < b.microseconds;
+}
 
-// What follows from the tile. False where the result has too many of them.
-bool complete(Orientation& o, const RankedTile& choice) {
+// What follows from the tile.
+void complete(Orientation& o, const EstimatedTile& choice) {
   TensorCores& e = o.engine;
   const TileProblem& p = o.problem;
   const Tile& t = e.tile = choice.tile;
   const double tiles = tiles_of(p, t);
-  if (tiles >= 0x1p31 || p.rows + t.m * 2.0 >= 0x1p31 || p.columns + t.n * 2.0 >= 0x1p31)
-    return false;
   e.microseconds = choice.microseconds;
   e.rows_brought = rows_brought(p, t);
   set_box(e.a, e.rows_brought / t.cluster_n);
@@ -209,9 +206,9 @@ bool complete(Orientation& o, const RankedTile& choice) {
   // same columns of memory. (64 x 8192 x 8192 of bf16 on an H200: 35.8 us, 34.6 with five steps
   // from one to the next; with 1, 3, 31 it gains less. Wider tiles whose k is split lose: 32.3
   // and 34.1 us for 64 x 4096 x 14336.)
-  constexpr int kShort = 64, kNarrow = 32, kApart = 5;
-  const bool streams_a = t.n <= kShort && p.columns <= t.n * t.cluster_n,
-             streams_b = p.rows <= kShort,
+  constexpr int kNarrow = 32, kApart = 5;
+  const bool streams_a = t.n <= kInstructionRows && p.columns <= t.n * t.cluster_n,
+             streams_b = p.rows <= kInstructionRows,
              wide = t.split > 1 && (streams_a ? t.n : e.rows_brought) > kNarrow;
   e.rotate = (streams_a || streams_b) && !wide ? kApart : 0;
   if (p.reduces && e.packing.width == 1) e.unroll = std::max(e.unroll, 2);
@@ -229,7 +226,6 @@ bool complete(Orientation& o, const RankedTile& choice) {
   e.grid =
       static_cast<std::uint32_t>(t.split > 1 ? tiles * t.split : balanced_grid(tiles, cluster));
   e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(p, t));
-  return true;
 }
 
 }  // namespace
@@ -250,6 +246,14 @@ bool of_whole_tile(const KernelSpec& spec, const KernelPort& port) {
   return !port.written && varies(m, n) && varies(n, k);
 }
 
+TileChoice::operator KernelChoice() const {
+  std::vector<EstimatedTile> ranked = tiles;
+  std::stable_sort(ranked.begin(), ranked.end(), sooner);
+  KernelChoice choice{problem, {}};
+  for (const EstimatedTile& t : ranked) choice.configurations.push_back(to_text(t.tile));
+  return choice;
+}
+
 std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const Tuning& tuning) {
   if (given.family != Family::contraction || given.rows.on || given.k != 1 ||
       reads_joined_indices(given))
@@ -262,39 +266,33 @@ std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const T
   widen_batch(spec);
   // A short side may lie along the tile's rows or its columns; of others, what lies together in
   // memory lies along the columns. Two products share rows.
-  constexpr double kShort = 64;
   const bool columns_together = !prefers(spec, spec.body, n_index(spec), m_index(spec), is_store);
   const double rows = extent(spec, m_index(spec)), columns = extent(spec, n_index(spec));
-  const bool short_m = rows <= kShort && columns > rows,
-             short_n = columns <= kShort && rows > columns;
+  const bool short_m = rows <= kInstructionRows && columns > rows,
+             short_n = columns <= kInstructionRows && rows > columns;
   if (two && !columns_together && !short_n) return {};
-  const bool turned = !two && (short_m || (!columns_together && !short_n));
-  auto usual = orient(spec, columns_together, turned);
+  const bool swapped = !two && (short_m || (!columns_together && !short_n));
+  auto usual = orient(spec, columns_together, swapped);
   if (!usual) return {};
-  std::vector<RankedTile> ranked = ranked_tiles(usual->problem);
+  TileChoice choice{problem_text(*usual), legal_tiles(usual->problem)};
   std::optional<Orientation> other;
-  if (!two && (rows <= kShort || columns <= kShort))
-    other = orient(spec, columns_together, !turned);
-  if (other) {
-    const auto middle = static_cast<std::ptrdiff_t>(ranked.size());
-    for (RankedTile r : ranked_tiles(other->problem)) {
-      r.tile.turned = true;
-      ranked.push_back(r);
+  if (!two && std::min(rows, columns) <= kInstructionRows)
+    other = orient(spec, columns_together, !swapped);
+  if (other)
+    for (EstimatedTile t : legal_tiles(other->problem)) {
+      t.tile.turned = true;
+      choice.tiles.push_back(t);
     }
-    std::inplace_merge(ranked.begin(), ranked.begin() + middle, ranked.end(), sooner);
-  }
-  if (ranked.empty()) return {};
-  KernelChoice choice;
-  choice.problem = problem_text(*usual);
-  for (const RankedTile& r : ranked) choice.configurations.push_back(to_text(r.tile));
-  RankedTile best = ranked.front();
+  if (choice.tiles.empty()) return {};
+  auto best = std::min_element(choice.tiles.begin(), choice.tiles.end(), sooner);
   if (const auto tuned = tuning.best.find(choice.problem); tuned != tuning.best.end())
     if (const auto at =
-            std::find(choice.configurations.begin(), choice.configurations.end(), tuned->second);
-        at != choice.configurations.end())
-      best = ranked[static_cast<std::size_t>(at - choice.configurations.begin())];
-  Orientation& chosen = best.tile.turned ? *other : *usual;
-  if (!complete(chosen, best)) return {};
+            std::find_if(choice.tiles.begin(), choice.tiles.end(),
+                         [&](const EstimatedTile& t) { return to_text(t.tile) == tuned->second; });
+        at != choice.tiles.end())
+      best = at;
+  Orientation& chosen = best->tile.turned ? *other : *usual;
+  complete(chosen, *best);
   return TensorCorePlan{std::move(chosen.spec), std::move(chosen.engine), std::move(choice)};
 }
 

@@ -2,7 +2,9 @@
 // accelerator can bring, tiles, clusters and the ring of stages; see
 // codegen/device/family/contraction_wgmma.cuh. A pure function of the spec and the device model.
 #pragma once
+#include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "emit/packing.hpp"
@@ -40,10 +42,18 @@ struct TensorCores {
   double microseconds = 0;  // estimated
 };
 
+// What a plan was chosen from. Planning compares plans by the dozen and wants no texts: to rank the
+// tiles and to write hundreds of texts is left to whoever takes it as a KernelChoice.
+struct TileChoice {
+  std::string problem;
+  std::vector<EstimatedTile> tiles;
+  operator KernelChoice() const;
+};
+
 struct TensorCorePlan {
   KernelSpec spec;  // the given one with its indices in the order that the kernel wants
   TensorCores engine;
-  KernelChoice choice;
+  TileChoice choice;
 };
 
 // Whether the tensor cores multiply two such operands as they are: floats or integers of 8 bits.

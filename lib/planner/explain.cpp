@@ -50,6 +50,9 @@ std::string how_on_sm_90a(const PlanKernel& k) {
   s += get("alternate") ? "; two warpgroups take tiles in turn, one multiplies while one finishes"
        : k.block > 256  ? "; two warpgroups share a tile"
                         : "; one warpgroup multiplies";
+  if (get("rows_brought") < get("tile_m"))
+    s += fmt::format("; as A has few rows, no more than {} are brought to a tile",
+                     get("rows_brought"));
   if (get("cluster_m") * get("cluster_n") > 1)
     s += fmt::format("; clusters of {} x {} tiles share an operand", get("cluster_m"),
                      get("cluster_n"));

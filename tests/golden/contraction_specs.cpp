@@ -186,6 +186,19 @@ KernelSpec hopper_few_rows() {
   return b.spec;
 }
 
+}  // namespace
+
+KernelSpec hopper_columns(std::int64_t columns) {
+  auto b = contraction({64, columns, 64}, 0, 1, 1, 1);
+  b.into(b.spec.a).load("a", b.port("a", bf16, strided({64, 0, 1})));
+  b.into(b.spec.b).load("b", b.port("b", bf16, strided({0, 64, 1})));
+  b.into(b.spec.body);
+  b.store(b.accumulator("y"), b.port("y", bf16, strided({columns, 1, 0}), true));
+  return b.spec;
+}
+
+namespace {
+
 // Numbers of 8 bits, result stored transposed in f32.
 KernelSpec hopper_bytes() {
   auto b = contraction({512, 768, 4096}, 0, 1, 1, 1);

@@ -1,6 +1,7 @@
 // The generated text of the hand-built specs, compared with files that people read and approve:
 // SINTER_APPROVE=1 writes them anew. Every kernel must also compile for each supported target.
 #include <elf.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
@@ -12,9 +13,11 @@
 
 #include "emit/emit.hpp"
 #include "golden/specs.hpp"
+#include "plan/device_model.hpp"
 #include "plan/plan_data.hpp"
 #include "planner/make_plan.hpp"
 #include "runtime/compiler.hpp"
+#include "runtime/nvrtc.hpp"
 #include "sinter/json.hpp"
 #include "support/catch.hpp"
 #include "support/environment.hpp"
@@ -79,6 +82,30 @@ TEST_CASE("kernels for sm_90a compile without a complaint") {
       CHECK(log.find("spill") == std::string::npos);
     }
   }
+}
+
+// So that every list of sums in core/wgmma.cuh is compiled.
+TEST_CASE("tiles of every width compile", "[nvrtc]") {
+  if (!nvrtc()) {
+    WARN("no NVRTC on this machine: nothing is compiled");
+    return;
+  }
+  std::vector<EmittedKernel> kernels;
+  for (int width = 8; width <= 256; width += width < 128 ? 8 : 16) {
+    INFO(width << " columns");
+    const KernelSpec spec = hopper_columns(kMultiprocessors * width);  // one round of tiles
+    const auto choice = emit_kernel(spec, "sm_90a").choice;
+    const std::string start = fmt::format("64x{} by 1 together, cluster 1x1, split 1,", width);
+    const auto at = std::find_if(
+        choice.configurations.begin(), choice.configurations.end(),
+        [&](const std::string& c) { return c.starts_with(start) && c.ends_with(", turned"); });
+    REQUIRE(at != choice.configurations.end());
+    kernels.push_back(emit_kernel(spec, "sm_90a", {{{choice.problem, *at}}}));
+  }
+  std::vector<CompileRequest> requests;
+  for (const EmittedKernel& k : kernels) requests.push_back({k.source, k.entry, "sm_90a"});
+  for (const auto& code : compile_kernels(requests))
+    if (!code) FAIL_CHECK(code.error().message());
 }
 
 TEST_CASE("generated text holds no mechanism and no user text") {

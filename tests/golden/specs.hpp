@@ -20,6 +20,8 @@ std::vector<NamedSpec> contraction_specs();
 std::vector<NamedSpec> all_specs();
 // For the tensor cores of sm_90a, which all_specs() leaves out.
 std::vector<NamedSpec> hopper_specs();
+// A small product of 64 rows for them, without a golden text.
+KernelSpec hopper_columns(std::int64_t columns);
 
 // Every pointwise mode over one f32 operand list, in one kernel; no golden text, it only must
 // compile.

@@ -19,12 +19,15 @@ struct Problem {
   bool a_by_rows = true, b_by_columns = true, c_by_rows = true;  // where memory is contiguous
   DataType io = bf16, result = bf16;
   bool side_inputs = false, totals = false, two_products = false;
+  DataType compute = f32;  // but where the result is i32
 };
 
 Shared<Graph> graph_of(const Problem& p, const std::string& name) {
-  const DataType between = p.result == i32 ? i32 : f32;
-  auto g = Shared<Graph>::make(
-      GraphOptions{.name = name, .io = p.io, .intermediate = between, .compute = between});
+  const bool whole = p.result == i32;
+  auto g = Shared<Graph>::make(GraphOptions{.name = name,
+                                            .io = p.io,
+                                            .intermediate = whole ? i32 : f32,
+                                            .compute = whole ? i32 : p.compute});
   const Dims by_rows{p.m * p.k, p.k, 1}, by_columns{p.m * p.k, 1, p.m};
   const auto a = g->tensor(
       {.name = "a", .dim = {p.batch, p.m, p.k}, .stride = p.a_by_rows ? by_rows : by_columns});
@@ -73,7 +76,8 @@ void run_as_chosen(const std::vector<GraphSource>& all) {
 // What of a configuration decides which code runs: all but the sizes.
 std::string kind_of(const std::string& configuration) {
   const auto from = configuration.find(" by "), to = configuration.find(", stages");
-  return configuration.substr(from, to - from);
+  return configuration.substr(from, to - from) +
+         (configuration.ends_with("turned") ? " turned" : "");
 }
 
 // Its properties by twos: rows and warpgroups, columns, how blocks share the work. One stands for
@@ -139,6 +143,15 @@ TEST_CASE("matmuls of few rows in every configuration", "[contraction]") {
            {.batch = 1, .m = 24, .n = 616, .k = 400, .io = i8, .result = i32}});
 }
 
+TEST_CASE("matmuls of few rows of every kind", "[contraction]") {
+  run_all({{.batch = 3, .m = 40, .n = 136, .k = 72, .side_inputs = true},
+           {.batch = 1, .m = 16, .n = 200, .k = 272, .io = f8e4m3, .result = f32},
+           {.batch = 1, .m = 20, .n = 136, .k = 100, .io = f32, .result = f32, .compute = tf32},
+           {.batch = 1, .m = 40, .n = 136, .k = 200, .side_inputs = true, .two_products = true},
+           {.batch = 1, .m = 48, .n = 136, .k = 136, .a_by_rows = false}},
+          true);
+}
+
 TEST_CASE("matmuls in every configuration, other types", "[contraction]") {
   run_all({{.batch = 2, .m = 200, .n = 392, .k = 400, .io = f8e4m3, .result = bf16},
            {.batch = 1, .m = 136, .n = 264, .k = 144, .io = f8e5m2, .result = f32},
@@ -171,7 +184,8 @@ TEST_CASE("matmuls of every kind for the sanitizer", "[sanitize]") {
   run_all({{.batch = 1, .m = 72, .n = 136, .k = 200, .totals = true, .two_products = true},
            {.batch = 1, .m = 72, .n = 136, .k = 200, .totals = true},
            {.batch = 1, .m = 136, .n = 200, .k = 392, .side_inputs = true},
-           {.batch = 1, .m = 136, .n = 136, .k = 272, .io = f8e4m3}},
+           {.batch = 1, .m = 136, .n = 136, .k = 272, .io = f8e4m3},
+           {.batch = 1, .m = 24, .n = 40, .k = 72}},
           true);
 }
 

@@ -578,20 +578,56 @@ TEST_CASE("a virtual operand in memory is stored in the type that it is multipli
   }
 }
 
-TEST_CASE("tiles have a text that reads back") {
-  Tile t{.m = 64,
-         .n = 224,
-         .consumers = 2,
-         .alternate = true,
-         .cluster_n = 2,
-         .stages = 5,
-         .group = 16};
-  REQUIRE(tile_from_text(to_text(t)));
-  CHECK(*tile_from_text(to_text(t)) == t);
-  for (const char* bad :
-       {"", "64x224", "64x224 by 2 alternating, cluster 1x2, split 1, stages 5, group 16 ",
-        "64x224 by 2 sometimes, cluster 1x2, split 1, stages 5, group 16"})
-    CHECK_FALSE(tile_from_text(bad));
+TEST_CASE("tiles hold what the kernel can count, and blocks of a cluster own results") {
+  const auto has = [](const TileProblem& p, auto what) {
+    const std::vector<EstimatedTile> tiles = legal_tiles(p);
+    return std::any_of(tiles.begin(), tiles.end(),
+                       [&](const EstimatedTile& t) { return what(t.tile); });
+  };
+  const auto rows = [](const Tile& t) { return t.m * t.cluster_m; };
+  const auto columns = [](const Tile& t) { return t.n * t.cluster_n; };
+  // The ends of large clusters lie past what 32 bits hold; others do not.
+  for (const double most : {0x1p31 - 300, 0x1p31 - 1000}) {
+    const TileProblem tall{.rows = most, .columns = 256, .depth = 64},
+        wide{.rows = 256, .columns = most, .depth = 64};
+    CHECK(has(tall, [&](const Tile& t) { return rows(t) == 256; }));
+    CHECK(has(wide, [&](const Tile& t) { return columns(t) == 256; }));
+    CHECK_FALSE(has(tall, [&](const Tile& t) { return most + rows(t) >= 0x1p31; }));
+    CHECK_FALSE(has(wide, [&](const Tile& t) { return most + columns(t) >= 0x1p31; }));
+  }
+  const TileProblem few{.rows = 72, .columns = 40, .depth = 4096};
+  CHECK(has(few, [](const Tile& t) { return t.cluster_m == 2; }));
+  CHECK_FALSE(has(few, [](const Tile& t) { return t.cluster_m == 4; }));
+  CHECK_FALSE(has(few, [](const Tile& t) { return t.cluster_n == 2 && t.n >= 40; }));
+}
+
+TEST_CASE("the width that one round of tiles needs is one that a tile can have") {
+  // Of tiles of 64 rows by one warpgroup; it comes after the usual widths.
+  const auto width = [](const TileProblem& p, int cluster_m) {
+    int last = 0;
+    for (const auto& [us, t] : legal_tiles(p))
+      if (t.m == 64 && t.consumers == 1 && t.cluster_m == cluster_m && t.cluster_n * t.split == 1)
+        last = t.n;
+    return last;
+  };
+  const TileProblem usual{.rows = 64, .columns = 132 * 40, .depth = 4096};
+  CHECK(width(usual, 1) == 40);
+  TileProblem p = usual;
+  p.reduces = true;
+  CHECK(width(p, 1) == 48);
+  p = usual;
+  p.products = 2;
+  CHECK(width(p, 1) == 48);
+  p = usual;
+  p.integers = true;
+  CHECK(width(p, 1) == 48);
+  p = usual;
+  p.columns = 132 * 136;
+  CHECK(width(p, 1) == 144);
+  p = usual;
+  p.rows = 128;
+  p.columns = 66 * 40;  // so many clusters of two
+  CHECK(width(p, 2) == 48);
 }
 
 TEST_CASE("a measured configuration is taken where it is legal") {

@@ -33,7 +33,11 @@ struct Shape {
   static constexpr int line = 128;                           // bytes
   static constexpr int step = line / Config::operand_bytes;  // elements of k in a stage
   static constexpr int steps = static_cast<int>(ceil_divide(P::depth, step));
+  // Where the result has few rows, no more of A are brought. Multiplications read on past those,
+  // into B and what follows: for rows of the result that do not exist.
   static constexpr int a_bytes = Config::rows_brought * line, b_bytes = Config::tile_n * line;
+  static_assert(Config::rows_brought == Config::tile_m ||
+                (Config::rows_brought >= P::rows && Config::tile_m == 64));
   // Of the result: with two products, half of the tile's columns belong to each.
   static constexpr int columns = Config::tile_n / Config::products,
                        slab_columns = Slab::columns / Config::products;
@@ -46,6 +50,7 @@ struct Shape {
   static_assert(rows % 64 == 0 && rows * (Config::alternate ? 1 : consumers) == Config::tile_m);
   static_assert(!Config::alternate || consumers == 2);
   static_assert((Config::cluster_m > 1) + (Config::cluster_n > 1) + (Config::split > 1) <= 1);
+  static_assert(Config::stages >= 2);
 
   // Tiles of a cluster.
   static constexpr int tiles_m =
@@ -69,7 +74,8 @@ struct Shape {
   // Shared memory, from a multiple of 1024 on.
   static constexpr int slabs = Config::stages * stage_bytes;
   static constexpr int full = slabs + consumers * 4 * static_cast<int>(sizeof(Slab)),
-                       empty = full + Config::stages * 8;
+                       empty = full + Config::stages * 8, end = empty + Config::stages * 8;
+  static_assert((Config::stages - 1) * stage_bytes + Config::tile_m * line <= end);  // read on
 };
 
 // A tile's batch entry and first row and column.
@@ -399,8 +405,8 @@ SINTER_DEVICE void finish_parts(const Args& args, unsigned char* memory, int con
   const int warp = static_cast<int>(threadIdx.x) / 32 % 4,
             lane = static_cast<int>(threadIdx.x) % 32;
   using Sum = typename Config::Sum;
-  constexpr int together = Config::split <= 2 ? 8 : Config::split <= 4 ? 4 : 2;
-  static_assert(Slab::rows * Slab::columns % (together * 128) == 0);
+  constexpr int at_once = Config::split <= 2 ? 8 : Config::split <= 4 ? 4 : 2;
+  static_assert(Slab::rows * Slab::columns % (at_once * 128) == 0);
   const TilePlace<Config> place(static_cast<int>(blockIdx.x) / S::cluster, 0);
   Slab& slab = reinterpret_cast<Slab*>(memory + S::slabs)[consumer * 4 + warp];
   const Slab* parts = reinterpret_cast<const Slab*>(memory) + (consumer * 4 + warp) * S::parts;
@@ -408,16 +414,16 @@ SINTER_DEVICE void finish_parts(const Args& args, unsigned char* memory, int con
   for (int s = 0; s < S::parts; ++s) {
     if ((s + warp) % Config::split != rank) continue;
 #pragma unroll 1
-    for (int i = lane * 4; i < Slab::rows * Slab::columns; i += together * 128) {
+    for (int i = lane * 4; i < Slab::rows * Slab::columns; i += at_once * 128) {
       // All are asked for before the first is added: another block's memory is far away.
-      float4 part[Config::split][together];
+      float4 part[Config::split][at_once];
 #pragma unroll
       for (int r = 0; r < Config::split; ++r)
 #pragma unroll
-        for (int j = 0; j < together; ++j)
+        for (int j = 0; j < at_once; ++j)
           part[r][j] = hopper::read_block(parts[s].at + i + j * 128, r);
 #pragma unroll
-      for (int j = 0; j < together; ++j) {
+      for (int j = 0; j < at_once; ++j) {
         float4 sum = part[0][j];
 #pragma unroll
         for (int r = 1; r < Config::split; ++r) {
