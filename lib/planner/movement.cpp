@@ -57,7 +57,7 @@ class Movement {
     if (op == OpKind::reduction) return reduce_in_two_steps(n) || reduce_halves(views_, n);
     if (!is_view_op(op)) return false;
     return undo(n) || convert_apart(n) || slice_parts(n) || halve_product(views_, n) ||
-           redimension(views_, n) || hoist(n) || sink(n) || store_twice(n);
+           redimension(views_, n) || hoist(n) || compute_part(n) || sink(n) || store_twice(n);
   }
 
   // A view of what is computed: what it shows is computed instead.
@@ -82,6 +82,60 @@ class Movement {
       g_.make(y, OpKind::pointwise, PointwiseAttributes{}, {part}, id);
     }
     return true;
+  }
+
+  // ---- a slice of what nobody else reads: only that is computed (the logits of the last token)
+
+  bool compute_part(NodeId id) {
+    const Node n = g_.node(id);
+    const TensorId t = n.inputs[0], y = n.outputs[0];
+    const auto* s = std::get_if<SliceAttributes>(&n.attributes);
+    const bool small = 2 * count(g_[y].dim) <= count(g_[t].dim);
+    if (!s || !small || !g_.is_virtual(t) || g_.readers(t).size() != 1 || g_.producer(t) < 0)
+      return false;
+    for (std::int64_t step : s->step)
+      if (step != 1) return false;
+    const Node p = g_.node(g_.producer(t));
+    std::vector<TensorId> inputs;
+    if (elementwise(g_, t)) {
+      const View v = views_.of_node(id);
+      if (!every_other_operand(g_.producer(t), kNoTensor,
+                               [&](TensorId x) { return views_.shows(x, v); }))
+        return false;
+      for (TensorId x : p.inputs) inputs.push_back(x < 0 ? x : views_.operand(x, v, id));
+    } else if (p.op == OpKind::reduction) {
+      inputs = {cut(p.inputs[0], n, -1)};
+    } else if (p.op == OpKind::matmul) {
+      const int rank = g_[t].dim.size();
+      inputs = {cut(p.inputs[0], n, rank - 1), cut(p.inputs[1], n, rank - 2)};
+    } else {
+      return false;
+    }
+    const bool same = g_.type(t) == g_.type(y);
+    const TensorId part = same ? y : g_.tensor_like(t, g_[y].dim, g_.type(t), "_part");
+    g_.make(part, p.op, p.attributes, std::move(inputs), g_.producer(t));
+    if (!same) g_.make(y, OpKind::pointwise, PointwiseAttributes{}, {part}, id);
+    return true;
+  }
+
+  // What the slice of a result shows of an operand. Its last dims go with the result's, but for the
+  // `whole` one and those of extent 1 in either.
+  TensorId cut(TensorId x, const Node& slice, int whole) {
+    const auto& s = *std::get_if<SliceAttributes>(&slice.attributes);
+    const Dims result = g_[slice.inputs[0]].dim, from = g_[x].dim;
+    const int before = result.size() - from.size();
+    SliceAttributes part{Dims::filled(from.size(), 0), from, {}};
+    Dims to = from;
+    for (int i = 0; i < from.size(); ++i) {
+      const int r = i + before;
+      if (r < 0 || r == whole || from[i] == 1 || result[r] == 1) continue;
+      part.start[i] = s.start[r];
+      part.limit[i] = s.limit[r];
+      to[i] = part.limit[i] - part.start[i];
+    }
+    return to == from
+               ? x
+               : views_.view(x, {OpKind::slice, part, from, to}, g_.producer(slice.outputs[0]));
   }
 
   // ---- a reshape or transpose of what is computed, or that needs a copy: what reads it is

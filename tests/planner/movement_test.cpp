@@ -295,6 +295,31 @@ TEST_CASE("a result that is stored as it is and turned is computed once") {
   CHECK(kernels(g).size() == 1);
 }
 
+TEST_CASE("only what a slice shows of a result is computed") {
+  Graph g{{.io = bf16}};
+  auto x = g.tensor({.name = "x", .dim = {4, 64, 128}}),
+       w = g.tensor({.name = "w", .dim = {128, 96}}),
+       scale = g.tensor({.name = "scale", .dim = {1, 1, 128}}),
+       bias = g.tensor({.name = "bias", .dim = {1, 1, 96}});
+  const Tensor y = matmul(rmsnorm(x, scale, Tensor{}, 1e-5).y, w) + bias;
+  // The last of the rows, and some columns.
+  g.output(slice(y, {{0, 63, 16}, {4, 64, 48}, {}}), "y");
+  CHECK(kernels(g).size() == 2);
+  CHECK(moved_bytes(g) == 2 * (4 * 128 + 128 + 4 * 128) + 2 * (4 * 128 + 128 * 32 + 32 + 4 * 32));
+}
+
+TEST_CASE("a result that is mostly shown, or read by others, is computed once") {
+  for (const bool read : {false, true}) {
+    Graph g{{.io = bf16}};
+    auto x = g.tensor({.name = "x", .dim = {64, 128}}),
+         w = g.tensor({.name = "w", .dim = {128, 96}});
+    const Tensor y = matmul(x, w);
+    if (read) g.output(reduction(y, ReductionMode::add, {1, 96}), "sums");
+    g.output(slice(y, {{0, 0}, {read ? 4 : 40, 96}, {}}), "y");
+    CHECK(operations(kernels(g)[0]) == 2.0 * 64 * 96 * 128);
+  }
+}
+
 TEST_CASE("a slice that rounds is a slice and a conversion") {
   Graph g{{.io = f32, .intermediate = bf16}};
   auto x = g.tensor({.name = "x", .dim = {8, 32}});
