@@ -5,6 +5,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include <cmath>
 #include <set>
 
 #include "emit/config_text.hpp"
@@ -343,7 +344,18 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
   kernel.block = static_cast<std::uint32_t>(schedule.threads);
   for (const auto& c : config_constants(spec, schedule))
     kernel.config.emplace_back(c.name, c.value);
-  if (mma) {  // for explain
+  // For explain.
+  const auto add_estimate = [&](double microseconds) {
+    kernel.config.emplace_back("estimated_ns", std::llround(microseconds * 1000));
+  };
+  if (engine) {
+    add_estimate(engine->engine.microseconds);
+    kernel.config.emplace_back("legal_tiles",
+                               static_cast<std::int64_t>(engine->choice.tiles.size()));
+    kernel.config.emplace_back("tuned", engine->tuned);
+  }
+  if (mma) {
+    add_estimate(mma->engine.microseconds);
     const MmaOperand &left = mma->engine.a, &right = mma->engine.b;
     kernel.config.emplace_back("a_copied", left.copied);
     kernel.config.emplace_back("a_width", left.packing.width);

@@ -285,15 +285,18 @@ std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const T
     }
   if (choice.tiles.empty()) return {};
   auto best = std::min_element(choice.tiles.begin(), choice.tiles.end(), sooner);
-  if (const auto tuned = tuning.best.find(choice.problem); tuned != tuning.best.end())
+  bool tuned = false;
+  if (const auto known = tuning.best.find(choice.problem); known != tuning.best.end())
     if (const auto at =
             std::find_if(choice.tiles.begin(), choice.tiles.end(),
-                         [&](const EstimatedTile& t) { return to_text(t.tile) == tuned->second; });
-        at != choice.tiles.end())
+                         [&](const EstimatedTile& t) { return to_text(t.tile) == known->second; });
+        at != choice.tiles.end()) {
       best = at;
+      tuned = true;
+    }
   Orientation& chosen = best->tile.turned ? *other : *usual;
   complete(chosen, *best);
-  return TensorCorePlan{std::move(chosen.spec), std::move(chosen.engine), std::move(choice)};
+  return TensorCorePlan{std::move(chosen.spec), std::move(chosen.engine), std::move(choice), tuned};
 }
 
 }  // namespace sinter

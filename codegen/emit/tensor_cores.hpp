@@ -54,6 +54,7 @@ struct TensorCorePlan {
   KernelSpec spec;  // the given one with its indices in the order that the kernel wants
   TensorCores engine;
   TileChoice choice;
+  bool tuned = false;  // the tile is the measured one, not the one estimated to be the fastest
 };
 
 // Whether the tensor cores multiply two such operands as they are: floats or integers of 8 bits.

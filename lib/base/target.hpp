@@ -6,6 +6,8 @@ namespace sinter {
 
 // What a diagnostic allows where the text is no target.
 inline constexpr const char* kTargetExamples = "sm_80, sm_90a and the like";
+// The first that has what all kernels use (asynchronous copies, bf16).
+inline constexpr const char* kOldestTarget = "sm_80";
 
 // "sm_" and two or three digits, with "a" or "f" behind them where the target has one: nothing else
 // may reach the compiler's options.

@@ -43,6 +43,12 @@ std::string moved(std::string_view name, std::int64_t copied, std::int64_t width
                       name, together);
 }
 
+// What planning reckoned with.
+std::string estimated(const PlanKernel& k) {
+  return fmt::format("estimated at {:.1f} us on an H200",
+                     static_cast<double>(chosen(k, "estimated_ns")) / 1000);
+}
+
 std::string how_on_sm_90a(const PlanKernel& k) {
   const auto get = [&](std::string_view key) { return chosen(k, key); };
   std::string s = fmt::format(
@@ -59,7 +65,9 @@ std::string how_on_sm_90a(const PlanKernel& k) {
   if (get("products") > 1) s += "; two products share A, a tile holds as many columns of each";
   if (get("split") > 1) s += fmt::format("; {} blocks a tile sum a part of k each", get("split"));
   if (get("settle")) s += "; sums are settled in f32 every 128 terms";
-  return s + "; estimated, or measured by sinter tune, to be the fastest";
+  return s + fmt::format("; {} of {} tiles, {}",
+                         get("tuned") ? "measured to be the fastest" : "the likeliest",
+                         get("legal_tiles"), estimated(k));
 }
 
 std::string how_contraction(const PlanKernel& k) {
@@ -79,7 +87,8 @@ std::string how_contraction(const PlanKernel& k) {
            moved("B", get("b_copied"), get("b_width")) +
            (get("settle") > 0 ? fmt::format("; sums move to 32-bit integers every {} terms",
                                             get("settle") * get("tile_k"))
-                              : "");
+                              : "") +
+           "; " + estimated(k);
   return fmt::format("tiles of {0} x {0} results on ordinary cores, as ", get("tile")) +
          (get("annihilating_zero")
               ? "products with a zero of A are zero also where B is infinite, and operands are "

@@ -75,11 +75,13 @@ void add_argument(PlanKernel& k, const EmittedArgument& a, const KernelSpec& spe
 }
 
 Status check_architecture(const Graph& graph, const std::string& architecture) {
-  if (architecture.empty() || valid_target(architecture)) return Done{};
+  const bool valid = valid_target(architecture);
+  if (architecture.empty() || (valid && target_fits(kOldestTarget, architecture))) return Done{};
   return Diagnostic{.rule = Rule::compiler_error,
                     .attribute = fmt::format("the plan of '{}':", graph.options().name),
                     .seen = fmt::format("architecture \"{}\"", architecture),
-                    .allowed = kTargetExamples};
+                    .allowed = valid ? fmt::format("{} and later", kOldestTarget)
+                                     : std::string(kTargetExamples)};
 }
 
 Status check_target(const PlanData& plan, const std::string& target) {

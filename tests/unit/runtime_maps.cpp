@@ -233,6 +233,9 @@ TEST_CASE("an architecture must be a target, and machine code one that it fits")
     CHECK(plan.error().rule == Rule::compiler_error);
     CHECK(plan.error().allowed == kTargetExamples);
   }
+  const auto old = Plan::make(g, {.architecture = "sm_75"});
+  REQUIRE_FALSE(old);
+  CHECK(old.error().allowed == "sm_80 and later");
   const auto plan = Plan::make(g, {.architecture = "sm_90a"});
   REQUIRE(plan);
   CHECK(plan->data().architecture == "sm_90a");
