@@ -7,8 +7,9 @@
 //                                                      what the first one gave (softmax, norms)
 //
 // Nodes run over the full domain F, or over R: F with the reduced axes 1. Values over F may also be
-// reduced down the columns, over the axes that R keeps (the gradients of a norm's scale and bias);
-// such a result is complete only when the kernel has ended.
+// reduced down the columns, over the axes that R keeps (the gradients of a norm's scale and bias)
+// or some of them (one scale and bias for every image); such a result is complete only when the
+// kernel has ended.
 #include "fusion_patterns/pattern.hpp"
 #include "planner/body_builder.hpp"
 
@@ -18,15 +19,23 @@ namespace {
 // A thread keeps the running results of its columns in registers.
 constexpr std::int64_t kMaxColumns = 24576;
 
-// The node reduces exactly the axes that the rows keep, and a row is contiguous.
+// Rows that a column of its own reduces: fewer are not worth a walk, nor are odd rows.
+constexpr std::int64_t kLeastRows = 16, kMaxKinds = 4096, kWholePacks = 8;
+
+// The node reduces axes that the rows keep and no others, and a row is contiguous.
 bool reduces_columns(const Graph& g, const Node& n, const Dims& full, const Dims& kept) {
   const Dims& from = g[n.inputs[0]].dim;
   const Dims& to = g[n.outputs[0]].dim;
   const int last = full.size() - 1;
   if (from != full || full[last] == kept[last] || count(kept) < 2) return false;
-  for (int i = 0; i <= last; ++i)
-    if (to[i] != (full[i] != kept[i] ? full[i] : 1)) return false;
-  return true;
+  std::int64_t kinds = 1;  // of rows: as many results has a column
+  for (int i = 0; i <= last; ++i) {
+    const bool of_row = full[i] != kept[i];
+    if (to[i] != full[i] && (of_row || to[i] != 1)) return false;
+    if (!of_row) kinds *= to[i];
+  }
+  return kinds == 1 || (kinds <= kMaxKinds && count(kept) >= kLeastRows * kinds &&
+                        count(full) / count(kept) % kWholePacks == 0);
 }
 
 class RowwisePattern final : public Pattern {
@@ -53,6 +62,9 @@ class RowwisePattern final : public Pattern {
       if (other.op == OpKind::reduction) {
         if (g[other.inputs[0]].dim == full && g[other.outputs[0]].dim == kept) return {};
         if (is_column(n)) {
+          for (NodeId c : m.nodes)
+            if (is_column(c) && g[state.node(c).outputs[0]].dim != g[other.outputs[0]].dim)
+              return "the kernel's columns are reduced over other rows";
           for (NodeId c : state.consumers(other.outputs[0]))
             if (contains(m.nodes, c)) return "the kernel needs a column's total";
           if (count(full) / count(kept) > kMaxColumns)

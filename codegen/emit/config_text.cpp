@@ -131,6 +131,7 @@ std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Sched
       c.insert(c.end(), {{"ring", s.ring},
                          {"under_way", s.under_way},
                          {"slot_bytes", s.slot_bytes},
+                         {"kinds", column_kinds(spec)},
                          {"by_lanes", s.by_lanes, true}});
   } else if (spec.family == Family::contraction) {
     c.insert(c.end(), {{"batch", spec.batch}, {"m", spec.m}, {"n", spec.n}, {"k", spec.k}});

@@ -316,7 +316,8 @@ double choose_places(const KernelSpec& spec, int widest, Schedule& s) {
   const double row_bytes = columns * s.packing.narrowest;
   const bool is_short = spec.columns.empty() ? row_bytes < kShortSkewed : columns <= kShortRow;
   const bool apart = s.packing.width * s.packing.narrowest <= (row_bytes > kLongRow ? 4 : 2);
-  if (apart && !is_short && choose_skewed_rows(spec, widest, s.packing, s.skew))
+  if (apart && !is_short && column_kinds(spec) == 1 &&
+      choose_skewed_rows(spec, widest, s.packing, s.skew))
     return std::floor((columns - 2) / s.packing.width) + 2;
   return columns / s.packing.width;
 }

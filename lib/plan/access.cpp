@@ -82,4 +82,16 @@ bool rows_lie_together(const KernelSpec& spec) {
   return balance > 0;
 }
 
+int column_kinds_from(const KernelSpec& spec) {
+  int from = spec.kept;
+  for (const ColumnReduction& c : spec.columns)
+    for (int i = 0; i < from; ++i)
+      if (spec.extent[i] > 1 && moves_along(c.result.access, i)) from = i;
+  return from;
+}
+
+std::int64_t column_kinds(const KernelSpec& spec) {
+  return count(spec.extent, column_kinds_from(spec), spec.kept);
+}
+
 }  // namespace sinter

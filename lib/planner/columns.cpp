@@ -105,8 +105,11 @@ Walk choose_walk(const KernelSpec& spec, std::string_view architecture) {
   // Rows that start anywhere are walked over in kinds that start alike, of equal numbers of slots;
   // fewer slots than kinds are left as they are, and the rows' elements move one by one. (Short
   // rows do that anyway, but 65536 x 127 takes 21 us with 128 slots and took 27 with 132.)
-  const auto of_kinds = [kinds = columns % 8 == 0 ? 1 : 8](std::int64_t slots) {
-    return slots < kinds ? slots : slots / kinds * kinds;
+  // Where kinds of rows have results of their own, each has slots.
+  const std::int64_t own = column_kinds(spec), alike = columns % 8 == 0 ? 1 : 8;
+  const auto of_kinds = [own, alike](std::int64_t slots) {
+    if (own > 1) return std::max<std::int64_t>(1, slots / own) * own;
+    return slots < alike ? slots : slots / alike * alike;
   };
   if (columns <= kShortRow && rows * columns >= kMultiprocessors * large_block)
     return {of_kinds(kMultiprocessors)};
@@ -150,11 +153,18 @@ std::vector<KernelSpec> finish_columns(KernelSpec spec, std::string_view archite
   const Access written = packed_access(rank, spec.kept, columns);
   Dims partial_dim = columns;
   partial_dim.insert(0, spec.slots);
+  // A slot's number tells the kind of its rows first.
+  const int kinds_from = column_kinds_from(spec);
+  const std::int64_t kinds = column_kinds(spec);
+  const Access of_kind = packed_access(rank, kinds_from, part_of(spec.extent, kinds_from, rank));
   std::vector<int> kept;
-  for (int i = spec.kept; i < rank; ++i) kept.push_back(i);
-  Finish whole(spec, kept, {spec.slots});
-  for (auto& c : spec.columns)
-    whole.add(c, add_parts(spec, c, partial_dim, written, temporaries), {count(columns)});
+  for (int i = kinds_from; i < rank; ++i) kept.push_back(i);
+  Finish whole(spec, kept, {spec.slots / kinds});
+  for (auto& c : spec.columns) {
+    KernelPort parts = add_parts(spec, c, partial_dim, written, temporaries);
+    parts.access = of_kind;
+    whole.add(c, parts, {kinds * count(columns)});
+  }
   return {std::move(spec), whole.kernel()};
 }
 

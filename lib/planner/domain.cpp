@@ -120,7 +120,9 @@ void simplify_domain(KernelSpec& spec) {
   if (spec.family == Family::contraction) groups = {&spec.batch, &spec.m, &spec.n, &spec.k};
   int whole = spec.extent.size(), inner = spec.extent.size() - spec.kept;
   if (spec.family == Family::pointwise) groups = {&whole};
-  if (spec.family == Family::rowwise) groups = {&spec.kept, &inner};
+  // Those that tell kinds of rows apart stay behind the others (column_kinds).
+  int rows = spec.family == Family::rowwise ? column_kinds_from(spec) : 0, kinds = spec.kept - rows;
+  if (spec.family == Family::rowwise) groups = {&rows, &kinds, &inner};
   int begin = 0;
   for (int* size : groups) {
     for (int i = begin; i < begin + *size;)
@@ -142,6 +144,7 @@ void simplify_domain(KernelSpec& spec) {
       }
     begin += *size;
   }
+  if (spec.family == Family::rowwise) spec.kept = rows + kinds;
 }
 
 namespace {

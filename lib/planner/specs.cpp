@@ -52,12 +52,21 @@ KernelSpec rowwise_spec(const FusionState& state, const std::vector<NodeId>& nod
   KernelSpec spec;
   spec.family = Family::rowwise;
   spec.nodes = nodes;
-  std::vector<int> order;  // the axes of X: kept ones first
-  for (bool inner : {false, true})
+  std::vector<NodeId> columns;
+  for (NodeId n : nodes)
+    if (state.node(n).op == OpKind::reduction && g[state.node(n).outputs[0]].dim != kept)
+      columns.push_back(n);
+  // The axes of X: first those that the rows keep, of these last what the columns keep, too.
+  const auto place = [&](int i) {
+    if (full[i] != kept[i]) return 2;
+    return !columns.empty() && g[state.node(columns[0]).outputs[0]].dim[i] != 1 ? 1 : 0;
+  };
+  std::vector<int> order;
+  for (const int at : {0, 1, 2})
     for (int i = 0; i < full.size(); ++i)
-      if ((full[i] != kept[i]) == inner) {
+      if (place(i) == at) {
         order.push_back(i);
-        if (!inner) ++spec.kept;
+        if (at < 2) ++spec.kept;
         spec.extent.push_back(full[i]);
       }
   std::vector<Coordinate> coordinates(order.size());
@@ -65,11 +74,10 @@ KernelSpec rowwise_spec(const FusionState& state, const std::vector<NodeId>& nod
     coordinates[static_cast<std::size_t>(order[i])] =
         index_coordinate(full.size(), static_cast<int>(i));
   BodyBuilder body(state, spec, spec.body, nodes, full, coordinates);
-  std::vector<NodeId> columns;
-  for (NodeId n : nodes)
-    if (state.node(n).op == OpKind::reduction && g[state.node(n).outputs[0]].dim != kept)
-      columns.push_back(n);
   store_results(state, nodes, body, columns);
+  for (std::size_t i = 0; i < order.size(); ++i)
+    if (place(order[i]) == 0)
+      for (auto& c : spec.columns) c.result.access.stride[static_cast<int>(i)] = 0;
   for (const auto& s : spec.body.statements) spec.phases = std::max(spec.phases, s.phase + 1);
   simplify_domain(spec);
   return spec;

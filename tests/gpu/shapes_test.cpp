@@ -39,6 +39,28 @@ void layernorm_gradients(Graph& g, Shape s) {
   g.output(d.dscale, "dscale", {.data_type = f32});
   g.output(d.dbias, "dbias");
 }
+// A scale and a bias for each of six images, which lie one behind another or row by row.
+void image_gradients(Graph& g, Shape s) {
+  const auto image = [&](const char* name, Dims dim, DataType type = {}) {
+    return g.tensor({.name = name, .dim = dim, .data_type = type});
+  };
+  const Dims all{6, s.rows, s.columns}, rows{6, s.rows, 1};
+  const auto d = adaptive_layernorm_backward(
+      image("dy", all), image("x", all), image("scale", {6, 1, s.columns}),
+      image("mean", rows, f32), image("inv_variance", rows, f32));
+  g.output(d.dx, "dx");
+  g.output(d.dscale, "dscale", {.data_type = f32});
+  g.output(d.dbias, "dbias");
+}
+void interleaved_image_gradients(Graph& g, Shape s) {
+  const auto dy = g.tensor({.name = "dy", .dim = {s.rows, 6, s.columns}}),
+             x = g.tensor({.name = "x", .dim = {s.rows, 6, s.columns}}),
+             inv = g.tensor({.name = "inv", .dim = {s.rows, 6, 1}, .data_type = f32});
+  const auto normalised = x * inv, product = dy * normalised;
+  const auto slope = reduction(product, ReductionMode::avg, {s.rows, 6, 1});
+  g.output((dy - normalised * slope) * inv, "dx");
+  g.output(reduction(product, ReductionMode::add, {1, 6, s.columns}), "dscale");
+}
 void totals(Graph& g, Shape s) {
   const auto x = g.tensor({.name = "x", .dim = {s.rows, s.columns}});
   g.output(reduction(x, ReductionMode::add, {s.rows, 1}), "rows", {.data_type = f32});
@@ -147,6 +169,8 @@ constexpr Kind kFewResults[] = {{"batchnorm_last", batchnorm_last},
                                 {"batchnorm_first", batchnorm_first},
                                 {"instancenorm_last", instancenorm_last}};
 constexpr Kind kGroupnorm[] = {{"groupnorm_last", groupnorm_last}};
+constexpr Kind kImageKinds[] = {{"image_gradients", image_gradients},
+                                {"interleaved_image_gradients", interleaved_image_gradients}};
 constexpr Kind kKinds[] = {{"softmax_and_norm", softmax_and_norm},
                            {"residual_norm", residual_norm},
                            {"norm_gradients", layernorm_gradients},
@@ -200,6 +224,20 @@ TEST_CASE("many long rows", "[shapes][long]") {
 // Clusters of 2, 4 and 8 small blocks, with packs of eight or of four.
 TEST_CASE("very many rows of small clusters", "[shapes][long]") {
   check({{517, 5120}, {1031, 8192}, {515, 10240}, {513, 32768}}, kSoftmaxAndNorms);
+}
+
+TEST_CASE("gradients of every image's own scale", "[shapes]") {
+  check({{16, 8},
+         {20, 24},
+         {33, 64},
+         {300, 256},
+         {129, 1152},
+         {40, 2560},
+         {25, 5120},
+         {24, 12288},
+         {19, 18432},
+         {40, 100}},
+        kImageKinds);
 }
 
 // Blocks that walk over many of them, with several rows each or one that is fetched by lanes.

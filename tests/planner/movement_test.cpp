@@ -295,6 +295,23 @@ TEST_CASE("a result that is stored as it is and turned is computed once") {
   CHECK(kernels(g).size() == 1);
 }
 
+TEST_CASE("gradients of every image's own scale are summed in the pass that computes DX") {
+  Graph g{{.io = bf16}};
+  const auto x = g.tensor({.name = "x", .dim = {4, 64, 128}}),
+             dy = g.tensor({.name = "dy", .dim = {4, 64, 128}}),
+             scale = g.tensor({.name = "scale", .dim = {4, 1, 128}}),
+             mean = g.tensor({.name = "mean", .dim = {4, 64, 1}, .data_type = f32}),
+             inv = g.tensor({.name = "inv", .dim = {4, 64, 1}, .data_type = f32});
+  const auto d = adaptive_layernorm_backward(dy, x, scale, mean, inv);
+  g.output(d.dx, "dx");
+  g.output(d.dscale, "dscale");
+  g.output(d.dbias, "dbias");
+  const auto k = kernels(g);
+  REQUIRE(k.size() == 2);  // and one that finishes
+  CHECK(k[0].columns.size() == 2);
+  CHECK(k[0].slots % 4 == 0);
+}
+
 TEST_CASE("only what a slice shows of a result is computed") {
   Graph g{{.io = bf16}};
   auto x = g.tensor({.name = "x", .dim = {4, 64, 128}}),

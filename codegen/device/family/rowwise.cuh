@@ -116,11 +116,13 @@ struct Rows {
   // Number of what takes a row: a block or, of a long row, the blocks of a cluster.
   static SINTER_DEVICE Index walker() { return static_cast<Index>(blockIdx.x) / blocks; }
 
-  // Rows of one kind start at the same distance from where memory is aligned.
+  // Rows of one kind have the same columns' results (Config::kinds, the last indices of the rows)
+  // and start at the same distance from where memory is aligned.
   static constexpr SINTER_DEVICE Index count_kinds() {
     Index n = 1;
+    if constexpr (has_columns) n = Config::kinds;
     if constexpr (skewed && has_columns) {
-      static_assert(Config::kept == 1);
+      static_assert(Config::kept == 1 && Config::kinds == 1);
       while (n * Config::Skew::Stride::at(0) % width != 0) n *= 2;
     }
     return n;

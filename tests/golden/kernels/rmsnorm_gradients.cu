@@ -24,6 +24,7 @@ struct Config {
   static constexpr int ring = 2;
   static constexpr int under_way = 1;
   static constexpr int slot_bytes = 16384;
+  static constexpr int kinds = 1;
   static constexpr bool by_lanes = false;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<4096, 1>; };
   struct DyAccess : sinter::Strided { using Stride = sinter::Dims<4096, 1>; };
@@ -176,7 +177,7 @@ struct Columns : ColumnReductions {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 2)
-void sinter_reduce_avg_mul_sub_de8b765f(const __grid_constant__ Args args) {
+void sinter_reduce_avg_mul_sub_9d866e3d(const __grid_constant__ Args args) {
   sinter::rowwise::RowsOf<Config, Args, Place<Config::width>, RowPlace, Reductions, Columns> rows(args);
   sinter::rowwise::start<Config>(Phases{}, rows);
   rows.walk(Phases{});
