@@ -22,12 +22,19 @@ constexpr std::int64_t kMaxColumns = 24576;
 // Rows that a column of its own reduces: fewer are not worth a walk, nor are odd rows.
 constexpr std::int64_t kLeastRows = 16, kMaxKinds = 4096, kWholePacks = 8;
 
-// The node reduces axes that the rows keep and no others, and a row is contiguous.
+// Whether neighbours in a row are neighbours in memory.
+bool rows_are_contiguous(const Location& at, const Dims& full, const Dims& kept) {
+  for (int i = full.size() - 1; i >= 0; --i)
+    if (full[i] > 1 && at.stride[i] == 1) return full[i] != kept[i];
+  return full[full.size() - 1] != kept[full.size() - 1];
+}
+
+// The node reduces axes that the rows keep and no others.
 bool reduces_columns(const Graph& g, const Node& n, const Dims& full, const Dims& kept) {
   const Dims& from = g[n.inputs[0]].dim;
   const Dims& to = g[n.outputs[0]].dim;
   const int last = full.size() - 1;
-  if (from != full || full[last] == kept[last] || count(kept) < 2) return false;
+  if (from != full || count(kept) < 2) return false;
   std::int64_t kinds = 1;  // of rows: as many results has a column
   for (int i = 0; i <= last; ++i) {
     const bool of_row = full[i] != kept[i];
@@ -49,8 +56,11 @@ class RowwisePattern final : public Pattern {
     const Dims full = g[reduction.inputs[0]].dim, kept = g[reduction.outputs[0]].dim;
     const Dims full_domain = without_leading_ones(full), row_domain = without_leading_ones(kept);
     Match m{{anchor}, anchor, 0};
+    const bool contiguous =
+        full.size() > 0 && rows_are_contiguous(state.storage()[reduction.inputs[0]], full, kept);
     const auto is_column = [&](NodeId n) {
-      return state.node(n).op == OpKind::reduction && reduces_columns(g, state.node(n), full, kept);
+      return contiguous && state.node(n).op == OpKind::reduction &&
+             reduces_columns(g, state.node(n), full, kept);
     };
     grow(state, m.nodes, {name(), count(full), explain}, [&](NodeId n) -> std::string {
       const Node& other = state.node(n);

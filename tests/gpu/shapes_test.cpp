@@ -61,6 +61,19 @@ void interleaved_image_gradients(Graph& g, Shape s) {
   g.output((dy - normalised * slope) * inv, "dx");
   g.output(reduction(product, ReductionMode::add, {1, 6, s.columns}), "dscale");
 }
+// Normalised over channels, which are the second index but lie last.
+void channel_gradients(Graph& g, Shape s) {
+  const Dims all{2, s.columns, s.rows}, last{s.rows * s.columns, 1, s.columns};
+  const auto dy = g.tensor({.name = "dy", .dim = all, .stride = last}),
+             x = g.tensor({.name = "x", .dim = all, .stride = last}),
+             scale = g.tensor({.name = "scale", .dim = {1, s.columns, 1}}),
+             inv = g.tensor({.name = "inv", .dim = {2, 1, s.rows}, .data_type = f32});
+  const auto normalised = x * inv, scaled = dy * scale;
+  const auto slope = reduction(scaled * normalised, ReductionMode::avg, {2, 1, s.rows});
+  g.output((scaled - normalised * slope) * inv, "dx", {.stride = last});
+  g.output(reduction(dy * normalised, ReductionMode::add, {1, s.columns, 1}), "dscale");
+  g.output(reduction(dy, ReductionMode::add, {1, s.columns, 1}), "dbias", {.data_type = f32});
+}
 void totals(Graph& g, Shape s) {
   const auto x = g.tensor({.name = "x", .dim = {s.rows, s.columns}});
   g.output(reduction(x, ReductionMode::add, {s.rows, 1}), "rows", {.data_type = f32});
@@ -170,7 +183,8 @@ constexpr Kind kFewResults[] = {{"batchnorm_last", batchnorm_last},
                                 {"instancenorm_last", instancenorm_last}};
 constexpr Kind kGroupnorm[] = {{"groupnorm_last", groupnorm_last}};
 constexpr Kind kImageKinds[] = {{"image_gradients", image_gradients},
-                                {"interleaved_image_gradients", interleaved_image_gradients}};
+                                {"interleaved_image_gradients", interleaved_image_gradients},
+                                {"channel_gradients", channel_gradients}};
 constexpr Kind kKinds[] = {{"softmax_and_norm", softmax_and_norm},
                            {"residual_norm", residual_norm},
                            {"norm_gradients", layernorm_gradients},
@@ -226,7 +240,7 @@ TEST_CASE("very many rows of small clusters", "[shapes][long]") {
   check({{517, 5120}, {1031, 8192}, {515, 10240}, {513, 32768}}, kSoftmaxAndNorms);
 }
 
-TEST_CASE("gradients of every image's own scale", "[shapes]") {
+TEST_CASE("gradients of images", "[shapes]") {
   check({{16, 8},
          {20, 24},
          {33, 64},
