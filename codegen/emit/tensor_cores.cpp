@@ -176,10 +176,11 @@ std::string problem_text(const Orientation& o) {
   const auto type = [&](const BoxedOperand& operand) {
     return name(o.spec.ports[static_cast<std::size_t>(operand.port)].type);
   };
-  return fmt::format("{}{} x {}{}, batch {}, m {}, n {}, k {}, {} bytes a result{}{}", type(e.a),
+  return fmt::format("{}{} x {}{}, batch {}, m {}, n {}, k {}, {} bytes a result{}{}{}", type(e.a),
                      e.a.k_fastest ? "" : " transposed", type(e.b),
                      e.b.k_fastest ? "" : " transposed", p.batches, p.rows, p.columns, p.depth,
-                     p.extra_bytes, e.n_fastest ? "" : " along m", e.b2 ? ", two products" : "");
+                     p.extra_bytes, e.n_fastest ? "" : " along m", e.b2 ? ", two products" : "",
+                     p.reduces ? ", with totals" : "");
 }
 
 bool sooner(const EstimatedTile& a, const EstimatedTile& b) {

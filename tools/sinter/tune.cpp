@@ -134,7 +134,7 @@ class Tuner {
       fmt::print("{}: {}\n", printable(graph_.options().name), printable(choice.problem));
     // A device that was idle has power to spare: what it runs first looks faster than it is.
     (void)time(tunings[0]);
-    std::size_t fastest = 0;
+    std::size_t fastest = 0, compared = 0;
     for (std::size_t i = 0; i < candidates.size(); ++i) {
       if (i > 0 && !in_time()) {
         note(fmt::format("{} seconds used up after {} of {}", options_.seconds, i,
@@ -146,6 +146,7 @@ class Tuner {
       const Progress progress(fmt::format("[{}{}] {} of {}", std::string(full, '#'),
                                           std::string(cells - full, '.'), i, candidates.size()));
       auto timing = time(tunings[i]);
+      compared += timing ? 1 : 0;
       if (timing)
         c.timing = *timing;
       else
@@ -154,7 +155,8 @@ class Tuner {
       if (c.error.empty() && (!b.error.empty() || c.timing.us < b.timing.us)) fastest = i;
       print_candidate(options_, graph_.options().name, c, candidates[0].timing.us);
     }
-    if (candidates[fastest].error.empty())
+    // One that met no other is no measured choice: it would hide later, better estimates.
+    if (compared > 1 || (compared == 1 && candidates.size() == 1))
       best.best[choice.problem] = candidates[fastest].configuration;
     return Done{};
   }
