@@ -320,7 +320,7 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
   out.blank();
 
   EmittedKernel kernel;
-  if (engine) kernel.choice = engine->choice;
+  if (engine) kernel.choice = std::move(engine->choice);
   // The digest stands for the whole text, so that a profiler's line leads to one kernel.
   const std::string tail = call(spec, names, schedule);
   const std::string digested = out.text() + tail;
@@ -351,7 +351,7 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
   if (engine) {
     add_estimate(engine->engine.microseconds);
     kernel.config.emplace_back("legal_tiles",
-                               static_cast<std::int64_t>(engine->choice.tiles.size()));
+                               static_cast<std::int64_t>(kernel.choice.tiles.size()));
     kernel.config.emplace_back("tuned", engine->tuned);
   }
   if (mma) {

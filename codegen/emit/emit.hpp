@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "emit/tensor_cores.hpp"
 #include "plan/kernel_spec.hpp"
 #include "plan/tensor_map.hpp"
 #include "plan/tuning.hpp"
@@ -29,7 +30,7 @@ struct EmittedKernel {
   bool takes_turn = true;          // as every family does; see hardware::take_turn
   std::vector<std::pair<std::string, std::int64_t>> config;
   std::vector<EmittedArgument> arguments;
-  KernelChoice choice;  // empty where there is nothing to measure
+  TileChoice choice;  // no tiles where there is nothing to measure
 };
 
 // `architecture` is the target whose engines the kernel may use, as in PlanData.

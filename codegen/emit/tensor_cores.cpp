@@ -247,11 +247,11 @@ bool of_whole_tile(const KernelSpec& spec, const KernelPort& port) {
   return !port.written && varies(m, n) && varies(n, k);
 }
 
-TileChoice::operator KernelChoice() const {
-  std::vector<EstimatedTile> ranked = tiles;
-  std::stable_sort(ranked.begin(), ranked.end(), sooner);
+KernelChoice TileChoice::ranked() const {
+  std::vector<EstimatedTile> sorted = tiles;
+  std::stable_sort(sorted.begin(), sorted.end(), sooner);
   KernelChoice choice{problem, {}};
-  for (const EstimatedTile& t : ranked) choice.configurations.push_back(to_text(t.tile));
+  for (const EstimatedTile& t : sorted) choice.configurations.push_back(to_text(t.tile));
   return choice;
 }
 

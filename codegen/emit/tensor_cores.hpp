@@ -42,12 +42,12 @@ struct TensorCores {
   double microseconds = 0;  // estimated
 };
 
-// What a plan was chosen from. Planning compares plans by the dozen and wants no texts: to rank the
-// tiles and to write hundreds of texts is left to whoever takes it as a KernelChoice.
+// What a plan was chosen from. Planning compares plans by the dozen and wants no texts: only who
+// measures ranks the tiles and has hundreds of texts written.
 struct TileChoice {
   std::string problem;
   std::vector<EstimatedTile> tiles;
-  operator KernelChoice() const;
+  KernelChoice ranked() const;
 };
 
 struct TensorCorePlan {

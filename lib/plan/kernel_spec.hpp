@@ -23,11 +23,11 @@
 namespace sinter {
 
 enum class Family : std::uint8_t { pointwise, rowwise, contraction };
-enum class ZeroOf : std::uint8_t { neither, a, b };
 template <>
 struct EnumNames<Family> {
   static constexpr std::string_view names[] = {"pointwise", "rowwise", "contraction"};
 };
+enum class ZeroOf : std::uint8_t { neither, a, b };  // operands of a contraction
 
 // A coordinate that may fall outside its tensor (convolution padding, parts of a concatenation):
 // c = (base + sum coefficient[i] * index[i]) / divisor. The element exists when the division is

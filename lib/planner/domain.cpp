@@ -121,7 +121,7 @@ void simplify_domain(KernelSpec& spec) {
   int whole = spec.extent.size(), inner = spec.extent.size() - spec.kept;
   if (spec.family == Family::pointwise) groups = {&whole};
   // Those that tell kinds of rows apart stay behind the others (column_kinds).
-  int rows = spec.family == Family::rowwise ? column_kinds_from(spec) : 0, kinds = spec.kept - rows;
+  int rows = column_kinds_from(spec), kinds = spec.kept - rows;
   if (spec.family == Family::rowwise) groups = {&rows, &kinds, &inner};
   int begin = 0;
   for (int* size : groups) {
@@ -144,7 +144,7 @@ void simplify_domain(KernelSpec& spec) {
       }
     begin += *size;
   }
-  if (spec.family == Family::rowwise) spec.kept = rows + kinds;
+  spec.kept = rows + kinds;
 }
 
 namespace {

@@ -77,11 +77,11 @@ void add_argument(PlanKernel& k, const EmittedArgument& a, const KernelSpec& spe
 Status check_architecture(const Graph& graph, const std::string& architecture) {
   const bool valid = valid_target(architecture);
   if (architecture.empty() || (valid && target_fits(kOldestTarget, architecture))) return Done{};
-  return Diagnostic{.rule = Rule::compiler_error,
-                    .attribute = fmt::format("the plan of '{}':", graph.options().name),
-                    .seen = fmt::format("architecture \"{}\"", architecture),
-                    .allowed = valid ? fmt::format("{} and later", kOldestTarget)
-                                     : std::string(kTargetExamples)};
+  return Diagnostic{
+      .rule = Rule::compiler_error,
+      .attribute = fmt::format("the plan of '{}':", graph.options().name),
+      .seen = fmt::format("architecture \"{}\"", architecture),
+      .allowed = valid ? fmt::format("{} and later", kOldestTarget) : std::string(kTargetExamples)};
 }
 
 Status check_target(const PlanData& plan, const std::string& target) {
@@ -119,7 +119,7 @@ Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
   data.cuts = parts.cuts;
   for (const auto& spec : parts.kernels) {
     EmittedKernel e = emit_kernel(spec, data.architecture, tuning);
-    if (choices && !e.choice.configurations.empty()) choices->push_back(std::move(e.choice));
+    if (choices && !e.choice.tiles.empty()) choices->push_back(e.choice.ranked());
     PlanKernel k;
     k.entry = std::move(e.entry);
     k.family = spec.family;

@@ -37,9 +37,11 @@ bool constant_along_k(const KernelSpec& spec, const Body& body, int i, std::set<
                      [&](int operand) { return constant_along_k(spec, body, operand, needed); });
 }
 
+// An 8-bit tensor, but not of powers of two: their products may leave the range of f32.
 bool loads_bytes(const KernelSpec& spec, const Statement& s) {
   if (s.kind != StatementKind::load || !s.args.empty()) return false;
-  return info(spec.ports[static_cast<std::size_t>(s.port)].type).bytes == 1;
+  const DataType type = spec.ports[static_cast<std::size_t>(s.port)].type;
+  return info(type).bytes == 1 && type != DataType::f8e8m0;
 }
 
 struct Scale {

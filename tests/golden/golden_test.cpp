@@ -66,7 +66,7 @@ TEST_CASE("generated kernels are the approved ones, for sm_90a") {
 // wait for each other and says so; where registers do not suffice, it says that, too.
 TEST_CASE("kernels for sm_90a compile without a complaint") {
   for (const auto& [name, spec] : hopper_specs()) {
-    const auto choice = emit_kernel(spec, "sm_90a").choice;
+    const auto choice = emit_kernel(spec, "sm_90a").choice.ranked();
     REQUIRE(choice.configurations.size() > 20);
     const std::size_t every = choice.configurations.size() / 6;
     for (std::size_t i = 0; i < choice.configurations.size(); i += every) {
@@ -94,7 +94,7 @@ TEST_CASE("tiles of every width compile", "[nvrtc]") {
   for (int width = 8; width <= 256; width += width < 128 ? 8 : 16) {
     INFO(width << " columns");
     const KernelSpec spec = hopper_columns(kMultiprocessors * width);  // one round of tiles
-    const auto choice = emit_kernel(spec, "sm_90a").choice;
+    const auto choice = emit_kernel(spec, "sm_90a").choice.ranked();
     const std::string start = fmt::format("64x{} by 1 together, cluster 1x1, split 1,", width);
     const auto at = std::find_if(
         choice.configurations.begin(), choice.configurations.end(),

@@ -146,11 +146,12 @@ class Tuner {
       const Progress progress(fmt::format("[{}{}] {} of {}", std::string(full, '#'),
                                           std::string(cells - full, '.'), i, candidates.size()));
       auto timing = time(tunings[i]);
-      compared += timing ? 1 : 0;
-      if (timing)
+      if (timing) {
         c.timing = *timing;
-      else
+        ++compared;
+      } else {
         c.error = timing.error().message();
+      }
       const Candidate& b = candidates[fastest];
       if (c.error.empty() && (!b.error.empty() || c.timing.us < b.timing.us)) fastest = i;
       print_candidate(options_, graph_.options().name, c, candidates[0].timing.us);
