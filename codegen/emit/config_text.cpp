@@ -224,7 +224,8 @@ void print_args(TextWriter& out, const KernelSpec& spec, const KernelNames& name
                 const Schedule& schedule) {
   out.open("struct Args {{");
   if (const auto& e = schedule.tensor_cores)
-    out.line("sinter::TensorMap map_a, map_b{};", e->b2 ? ", map_b2" : "");
+    out.line("sinter::TensorMap {}map_b{};", spec.rows.gathers() ? "" : "map_a, ",
+             e->b2 ? ", map_b2" : "");
   for (std::size_t i = 0; i < spec.ports.size(); ++i)
     out.line("{}{}* {};", spec.ports[i].written ? "" : "const ", storage_type(spec.ports[i].type),
              names.port[i]);

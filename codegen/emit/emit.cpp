@@ -173,10 +173,6 @@ std::string call(const KernelSpec& spec, const KernelNames& names, const Schedul
     default:
       break;
   }
-  if (schedule.tensor_cores)
-    return fmt::format(
-        "sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, {}, Body>(args);",
-        spec.two_products() ? "OperandB2" : "OperandB");
   std::string rows = "sinter::AllRows{}";
   if (spec.rows.on) {
     const std::string offsets = "args." + names.port[static_cast<std::size_t>(spec.rows.offsets)];
@@ -185,6 +181,10 @@ std::string call(const KernelSpec& spec, const KernelNames& names, const Schedul
                                   : offsets;
     rows = fmt::format("Rows{{{}, {}}}", offsets, index);
   }
+  if (schedule.tensor_cores)
+    return fmt::format(
+        "sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, {}, Body>(args{});",
+        spec.two_products() ? "OperandB2" : "OperandB", spec.rows.on ? ", " + rows : "");
   if (schedule.mma)
     return fmt::format(
         "sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, {});", rows);
@@ -293,9 +293,13 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
       break;
     }
     case Family::contraction:
+      if (spec.rows.on) out.line("using Rows = {};", rows_type(spec, names));
       if (schedule.tensor_cores) {
         print_place(out, spec, names, schedule, body);
-        print_boxed_operand(out, schedule.tensor_cores->a, "OperandA", "map_a");
+        if (spec.rows.gathers())
+          print_gathered_operand(out, spec, names, schedule.tensor_cores->a, "OperandA");
+        else
+          print_boxed_operand(out, schedule.tensor_cores->a, "OperandA", "map_a");
         print_boxed_operand(out, schedule.tensor_cores->b, "OperandB", "map_b");
         if (const auto& b2 = schedule.tensor_cores->b2)
           print_boxed_operand(out, *b2, "OperandB2", "map_b2");
@@ -303,7 +307,6 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
         print_packed_epilogue(out, spec, names, body, &*schedule.tensor_cores);
         break;
       }
-      if (spec.rows.on) out.line("using Rows = {};", rows_type(spec, names));
       if (schedule.mma) {
         print_place(out, spec, names, schedule, body);
         print_mma_operand(out, spec, names, a, schedule.mma->a, "OperandA");
@@ -353,6 +356,10 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
     kernel.config.emplace_back("legal_tiles",
                                static_cast<std::int64_t>(kernel.choice.tiles.size()));
     kernel.config.emplace_back("tuned", engine->tuned);
+    if (spec.rows.on) {
+      kernel.config.emplace_back("groups", spec.extent[0]);
+      kernel.config.emplace_back("gathered", spec.rows.gathers());
+    }
   }
   if (mma) {
     add_estimate(mma->engine.microseconds);
@@ -366,7 +373,7 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
     const auto add_map = [&](const BoxedOperand& o) {
       kernel.arguments.push_back({.index = o.port, .map = o.map});
     };
-    add_map(e->a);
+    if (!spec.rows.gathers()) add_map(e->a);
     add_map(e->b);
     if (e->b2) add_map(*e->b2);
   }

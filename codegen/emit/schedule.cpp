@@ -53,7 +53,7 @@ double reach(const Gather& g) {
 
 bool needs_wide_index(const KernelSpec& spec) {
   // The rows that a table names are known to the caller only.
-  if (spec.rows.on && spec.rows.mode == MoeMode::gather) return true;
+  if (spec.rows.gathers()) return true;
   const int rank = spec.extent.size();
   double most = 0;
   if (spec.family == Family::contraction) {

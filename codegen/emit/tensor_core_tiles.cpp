@@ -19,6 +19,7 @@ constexpr int kBarrierBytes = 16;  // two of a stage
 constexpr int kMostStages = 16;
 constexpr int kMostColumns = 256;  // of a multiplication
 constexpr int kSwizzledRows = 8;   // after which the swizzle repeats
+constexpr int kCopiedRows = 16;    // at once, where threads copy
 constexpr int kSlabColumns = 64;
 
 // A consumer's, side by side.
@@ -57,6 +58,18 @@ double hindrance(const TileProblem& p, const Tile& t) {
   const bool hindered = t.consumers == 1 || (short_rows ? t.cluster_n : t.cluster_m) > 1;
   const bool few = p.batches == 1 && shorter > kInstructionRows && shorter <= kFew;
   return few && hindered ? kHindered : 1;
+}
+
+// Batch entries that have a row at all, where rows fall into groups at random.
+double batches_with_rows(const TileProblem& p) {
+  return p.grouped ? p.batches * (1 - std::exp(-p.rows_each())) : p.batches;
+}
+
+// Rows of tiles that all batches have together. Groups end anywhere in a tile.
+double tile_rows(const TileProblem& p, const Tile& t) {
+  const double step = t.m * t.cluster_m;
+  if (!p.grouped) return p.batches * std::ceil(p.rows / step);
+  return std::max(batches_with_rows(p), p.rows / step + 0.5 * p.batches);
 }
 
 // Microseconds, roughly, for ranking: what a multiprocessor spends on its tiles, but no less than
@@ -99,8 +112,9 @@ double estimate(const TileProblem& p, const Tile& t) {
   double clocks = rounds * (main + finish);
   if (t.alternate)
     clocks = std::max(rounds * (main + kTurn) + finish, std::ceil(rounds / 2) * (main + finish));
-  const double results = p.batches * p.rows * p.columns * p.extra_bytes;
-  const double memory = p.batches * (p.rows + p.columns) * p.depth * p.bytes + results;
+  const double results = p.batches * p.rows_each() * p.columns * p.extra_bytes;
+  const double memory =
+      (p.batches * p.rows_each() + batches_with_rows(p) * p.columns) * p.depth * p.bytes + results;
   const double cached = tiles * t.split * moved + results;
   // The accelerator takes as long for zeros past the ends of the operands.
   const double past = tiles * t.split *
@@ -132,13 +146,17 @@ bool countable(const TileProblem& p, const Tile& t) {
   constexpr double kMost = 0x1p31;
   const double rows = t.m * t.cluster_m, columns = t.n * t.cluster_n;
   return p.rows + rows < kMost && (p.columns + columns) / p.products < kMost &&
-         tiles_of(p, t) + kMultiprocessors < kMost &&
+         most_tiles(p, t) + kMultiprocessors < kMost &&
          t.group * std::ceil(p.columns / columns) < kMost;
 }
 
 bool legal(const TileProblem& p, const Tile& t) {
+  // A group's tiles are counted as the kernel runs; who copies rows has registers for 128.
+  if (p.grouped && t.split > 1) return false;
+  if (p.gathered && (t.m > 128 || t.cluster_n > 1)) return false;
   // Blocks that would own no results in any cluster.
-  if ((t.cluster_m - 1) * t.m >= p.rows || (t.cluster_n - 1) * t.n >= p.columns) return false;
+  if ((t.cluster_m - 1) * t.m >= p.rows_each() || (t.cluster_n - 1) * t.n >= p.columns)
+    return false;
   // What more sums would spill; of two warpgroups the producer gives up registers for 192.
   if (sums_per_thread(t) > (t.consumers == 1 ? 160 : 192)) return false;
   // The sums, and those of two stages.
@@ -158,6 +176,7 @@ bool legal(const TileProblem& p, const Tile& t) {
 
 // The least width of a legal tile of which one round covers the result, or 0.
 int width_of_round(const TileProblem& p, const Tile& t) {
+  if (p.grouped) return 0;
   const double rows = p.batches * std::ceil(p.rows / (t.m * t.cluster_m)),
                across = std::floor(clusters_at_once(cluster_blocks(t)) / rows) * t.cluster_n;
   if (across < 1) return 0;
@@ -179,13 +198,17 @@ std::string to_text(const Tile& t) {
 }
 
 double tiles_of(const TileProblem& p, const Tile& t) {
-  return p.batches * std::ceil(p.rows / (t.m * t.cluster_m)) *
-         std::ceil(p.columns / (t.n * t.cluster_n)) * t.cluster_m * t.cluster_n;
+  return tile_rows(p, t) * std::ceil(p.columns / (t.n * t.cluster_n)) * t.cluster_m * t.cluster_n;
+}
+
+double most_tiles(const TileProblem& p, const Tile& t) {
+  const double rows = p.batches * std::ceil(p.rows / (t.m * t.cluster_m));
+  return rows * std::ceil(p.columns / (t.n * t.cluster_n)) * t.cluster_m * t.cluster_n;
 }
 
 int rows_brought(const TileProblem& p, const Tile& t) {
   if (t.m > kInstructionRows || p.rows > kInstructionRows || !p.a_k_fastest) return t.m;
-  const double unit = kSwizzledRows * t.cluster_n;
+  const double unit = p.gathered ? kCopiedRows : kSwizzledRows * t.cluster_n;
   return std::min(t.m, static_cast<int>(unit * std::ceil(p.rows / unit)));
 }
 

@@ -27,6 +27,8 @@ constexpr int cluster_blocks(const Tile& t) { return t.cluster_m * t.cluster_n *
 // What is multiplied, as tiles see it.
 struct TileProblem {
   double batches = 1, rows = 1, columns = 1, depth = 1;
+  bool grouped = false;    // the batches share the rows: each has a part of them
+  bool gathered = false;   // rows of A, by threads
   int bytes = 2;           // of an operand's element
   double extra_bytes = 0;  // read and written for an element of the result
   bool reads = false;      // some are read
@@ -36,9 +38,14 @@ struct TileProblem {
   bool integers = false;      // are multiplied
   bool settle = false;        // sums of a stage are added apart
   int products = 1;           // columns are those of all
+
+  // Of a batch entry; of a group, on average.
+  double rows_each() const { return grouped ? rows / batches : rows; }
 };
 
 double tiles_of(const TileProblem& p, const Tile& t);
+// As many as they can be: of groups, where each has all rows.
+double most_tiles(const TileProblem& p, const Tile& t);
 // Rows of A that a tile brings; B's are its columns.
 int rows_brought(const TileProblem& p, const Tile& t);
 int sums_per_thread(const Tile& t);

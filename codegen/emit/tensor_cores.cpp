@@ -125,12 +125,16 @@ struct Orientation {
 // Nothing where the accelerator cannot bring the operands, or they are not multiplied as they are.
 std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool swapped) {
   if (swapped) swap_operands(spec);
-  const bool two = spec.two_products();
+  const bool two = spec.two_products(), gathers = spec.rows.gathers();
   const int k = spec.extent.size() - 1;
   TensorCores e;
   auto a = boxed(spec, spec.a, spec.a_type, m_index(spec), k),
        b = boxed(spec, spec.b, spec.b_type, n_index(spec), k);
   if (!a || !b) return {};
+  // Threads copy 16 bytes, and round nothing.
+  if (gathers && (!a->k_fastest || a->map.type == DataType::tf32 ||
+                  spec.extent[k] * info(a->map.type).bytes % 16 != 0))
+    return {};
   if (two) {
     e.b2 = boxed(spec, spec.b2, spec.b_type, n_index(spec), k);
     if (!e.b2 || e.b2->map.type != b->map.type || e.b2->k_fastest != b->k_fastest) return {};
@@ -153,6 +157,8 @@ std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool s
   p.rows = extent(spec, m_index(spec));
   p.columns = extent(spec, n_index(spec)) * p.products;
   p.depth = extent(spec, k);
+  p.grouped = spec.rows.on;
+  p.gathered = gathers;
   p.bytes = e.operand_bytes;
   p.a_k_fastest = e.a.k_fastest;
   p.b_k_fastest = e.b.k_fastest;
@@ -176,11 +182,14 @@ std::string problem_text(const Orientation& o) {
   const auto type = [&](const BoxedOperand& operand) {
     return name(o.spec.ports[static_cast<std::size_t>(operand.port)].type);
   };
-  return fmt::format("{}{} x {}{}, batch {}, m {}, n {}, k {}, {} bytes a result{}{}{}", type(e.a),
-                     e.a.k_fastest ? "" : " transposed", type(e.b),
-                     e.b.k_fastest ? "" : " transposed", p.batches, p.rows, p.columns, p.depth,
-                     p.extra_bytes, e.n_fastest ? "" : " along m", e.b2 ? ", two products" : "",
-                     p.reduces ? ", with totals" : "");
+  return fmt::format(
+      "{}{} x {}{}, {} {}, m {}, n {}, k {}, {} bytes a result{}{}{}", type(e.a),
+      e.a.k_fastest ? "" : " transposed", type(e.b), e.b.k_fastest ? "" : " transposed",
+      p.gathered  ? "gathered groups"
+      : p.grouped ? "groups"
+                  : "batch",
+      p.batches, p.rows, p.columns, p.depth, p.extra_bytes, e.n_fastest ? "" : " along m",
+      e.b2 ? ", two products" : "", p.reduces ? ", with totals" : "");
 }
 
 bool sooner(const EstimatedTile& a, const EstimatedTile& b) {
@@ -209,7 +218,7 @@ void complete(Orientation& o, const EstimatedTile& choice) {
   // and 34.1 us for 64 x 4096 x 14336.)
   constexpr int kNarrow = 32, kApart = 5;
   const bool streams_a = t.n <= kInstructionRows && p.columns <= t.n * t.cluster_n,
-             streams_b = p.rows <= kInstructionRows,
+             streams_b = p.rows_each() <= kInstructionRows,
              wide = t.split > 1 && (streams_a ? t.n : e.rows_brought) > kNarrow;
   e.rotate = (streams_a || streams_b) && !wide ? kApart : 0;
   if (p.reduces && e.packing.width == 1) e.unroll = std::max(e.unroll, 2);
@@ -221,11 +230,13 @@ void complete(Orientation& o, const EstimatedTile& choice) {
   const int kept = sums_per_thread(t) * (e.settle ? 3 : 1) + (e.ahead ? 64 : 0);
   e.producer_registers = kept >= 192 ? 24 : 40;
   e.consumer_registers = t.consumers == 1 ? 248 : kept >= 192 ? 240 : 232;
+  if (p.gathered) e.producer_registers = 56, e.consumer_registers = 224;
   e.blocks = blocks_that_fit(p, t);
   if (e.blocks > 1) e.consumer_registers = 216;  // with the producer's, half of all
   const int cluster = t.cluster_m * t.cluster_n;
-  e.grid =
-      static_cast<std::uint32_t>(t.split > 1 ? tiles * t.split : balanced_grid(tiles, cluster));
+  // Of groups nobody knows the tiles: they may be a few more than on average.
+  e.grid = static_cast<std::uint32_t>(
+      t.split > 1 ? tiles * t.split : balanced_grid(p.grouped ? most_tiles(p, t) : tiles, cluster));
   e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(p, t));
 }
 
@@ -256,9 +267,7 @@ KernelChoice TileChoice::ranked() const {
 }
 
 std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const Tuning& tuning) {
-  if (given.family != Family::contraction || given.rows.on || given.k != 1 ||
-      reads_joined_indices(given))
-    return {};
+  if (given.family != Family::contraction || given.k != 1 || reads_joined_indices(given)) return {};
   // Rows and columns of reductions are numbered over all indices of m and of n.
   const bool two = given.two_products();
   if ((two || !given.columns.empty()) && (given.m != 1 || given.n != 1)) return {};
@@ -272,12 +281,14 @@ std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const T
   const bool short_m = rows <= kInstructionRows && columns > rows,
              short_n = columns <= kInstructionRows && rows > columns;
   if (two && !columns_together && !short_n) return {};
-  const bool swapped = !two && (short_m || (!columns_together && !short_n));
+  // Rows of groups are rows of tiles, and begin anywhere.
+  if (given.rows.on && (!columns_together || given.annihilates != ZeroOf::neither)) return {};
+  const bool swapped = !two && !given.rows.on && (short_m || (!columns_together && !short_n));
   auto usual = orient(spec, columns_together, swapped);
   if (!usual) return {};
   TileChoice choice{problem_text(*usual), legal_tiles(usual->problem)};
   std::optional<Orientation> other;
-  if (!two && std::min(rows, columns) <= kInstructionRows)
+  if (!two && !given.rows.on && std::min(rows, columns) <= kInstructionRows)
     other = orient(spec, columns_together, !swapped);
   if (other)
     for (EstimatedTile t : legal_tiles(other->problem)) {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "emit/spelling.hpp"
+
 namespace sinter {
 
 void print_multiplication(TextWriter& out, const TensorCores& e) {
@@ -51,6 +53,17 @@ void print_boxed_operand(TextWriter& out, const BoxedOperand& o, std::string_vie
   out.line("sinter::hopper::load_box(args.{}, to, barrier, blocks, {}{});", map,
            o.k_fastest ? "k, row" : "row, k", batch);
   out.close("}");
+  out.close("};");
+}
+
+void print_gathered_operand(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                            const BoxedOperand& o, std::string_view struct_name) {
+  const auto port = static_cast<std::size_t>(o.port);
+  out.open("struct {} {{", struct_name);
+  out.line("static constexpr bool k_fastest = true;");
+  out.line("using Access = Config::{};", names.access[port]);
+  out.line("SINTER_DEVICE static const {}* base(const Args& args) {{ return args.{}; }}",
+           storage_type(spec.ports[port].type), names.port[port]);
   out.close("};");
 }
 

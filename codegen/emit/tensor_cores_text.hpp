@@ -1,5 +1,6 @@
 // The parts of a generated file that only kernels for the tensor cores of sm_90a have.
 #pragma once
+#include "emit/kernel_names.hpp"
 #include "emit/tensor_cores.hpp"
 #include "emit/text_writer.hpp"
 
@@ -11,5 +12,9 @@ void print_multiplication(TextWriter& out, const TensorCores& e);
 // An operand that the tensor memory accelerator brings.
 void print_boxed_operand(TextWriter& out, const BoxedOperand& o, std::string_view struct_name,
                          std::string_view map);
+
+// One whose rows a table names, which threads copy.
+void print_gathered_operand(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                            const BoxedOperand& o, std::string_view struct_name);
 
 }  // namespace sinter

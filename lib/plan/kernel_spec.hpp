@@ -169,6 +169,7 @@ struct GroupedRows {
   bool on = false;
   int offsets = -1, index = -1;  // ports with raw integers, packed
   MoeMode mode = MoeMode::none;
+  bool gathers() const { return on && mode == MoeMode::gather; }
 };
 
 struct KernelSpec {

@@ -302,9 +302,12 @@ std::string product_refuses(const FusionState& state, const std::vector<NodeId>&
   const Graph& g = state.graph();
   const Node &first = state.node(contraction), &second = state.node(other);
   const auto dim = [&](TensorId t) { return g[t].dim; };
-  if (first.op != OpKind::matmul || second.op != OpKind::matmul ||
+  const bool grouped = first.op == OpKind::moe_grouped_matmul;
+  if ((first.op != OpKind::matmul && !grouped) || second.op != first.op ||
       first.inputs[0] != second.inputs[0])
     return "it reads its operands from memory";
+  if (grouped && (first.inputs[2] != second.inputs[2] || first.inputs[3] != second.inputs[3]))
+    return "its groups of rows are others";
   for (NodeId n : nodes)
     if (n != contraction && is_contraction(state.node(n).op))
       return "a kernel holds the sums of two products at most";

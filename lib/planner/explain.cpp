@@ -65,6 +65,9 @@ std::string how_on_sm_90a(const PlanKernel& k) {
   if (get("products") > 1) s += "; two products share A, a tile holds as many columns of each";
   if (get("split") > 1) s += fmt::format("; {} blocks a tile sum a part of k each", get("split"));
   if (get("settle")) s += "; sums are settled in f32 every 128 terms";
+  if (get("groups") > 0)
+    s += fmt::format("; rows of {} groups, reckoned to be alike", get("groups"));
+  if (get("gathered")) s += "; threads copy the rows of A that the table names";
   return s + fmt::format("; {} of {} tiles, {}",
                          get("tuned") ? "measured to be the fastest" : "the likeliest",
                          get("legal_tiles"), estimated(k));

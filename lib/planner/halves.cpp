@@ -38,8 +38,9 @@ class Halves {
         return false;
       product = next;
     }
-    const Node* matmul = g_.made_by(product, OpKind::matmul);
-    if (!matmul || !g_.is_virtual(product)) return false;
+    if (!g_.is_virtual(product) || (!g_.made_by(product, OpKind::matmul) &&
+                                    !g_.made_by(product, OpKind::moe_grouped_matmul)))
+      return false;
     for (NodeId h : halves) make_half(h, product);
     return true;
   }

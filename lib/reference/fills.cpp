@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <numeric>
 
 #include "reference/box.hpp"
@@ -149,6 +150,21 @@ std::vector<std::int64_t> indices_below(std::int64_t limit, std::int64_t n, std:
   return result;
 }
 
+// The ends of `groups` parts of `rows`, behind a 0: all alike, or of very different sizes with some
+// empty ones among them.
+std::vector<std::int64_t> ends_of_groups(std::int64_t rows, std::int64_t groups, bool alike,
+                                         std::uint64_t seed) {
+  constexpr std::int64_t kShares[] = {1, 0, 3, 1, 0, 14, 2};
+  std::vector<std::int64_t> shares{0};
+  for (std::int64_t i = 0; i < groups; ++i)
+    shares.push_back(shares.back() +
+                     (alike ? 1 : kShares[(seed = mix(seed)) % std::size(kShares)]));
+  const std::int64_t all = shares.back();
+  if (all == 0) shares.back() = 1;
+  for (auto& end : shares) end = rows * end / std::max<std::int64_t>(all, 1);
+  return shares;
+}
+
 class TensorFill {
  public:
   TensorFill(const Graph& graph, TensorId tensor, Fill fill, std::uint64_t seed)
@@ -165,6 +181,9 @@ class TensorFill {
                                use_.port == input_index(use_.node->op, "Page_table_V") ? 2 : 1, 0),
                         n, seed_);
     if (use_.role == Role::token_index) indices_ = indices_below(tokens(), n, seed_);
+    if (use_.role == Role::token_offsets)
+      indices_ =
+          ends_of_groups(rows(), std::max<std::int64_t>(n - 1, 1), fill == Fill::normal, seed_);
     if (use_.role == Role::window_index)
       for (auto w : std::get<ResampleAttributes>(use_.node->attributes).window) window_ *= w;
   }
@@ -191,11 +210,8 @@ class TensorFill {
         return static_cast<double>(bits >> 32 & 255);
       case Role::page_table:
       case Role::token_index:
+      case Role::token_offsets:
         return static_cast<double>(indices_[static_cast<std::size_t>(element)]);
-      case Role::token_offsets: {
-        const std::int64_t experts = std::max<std::int64_t>(count(dim_) - 1, 1);
-        return static_cast<double>(rows() * element / experts);
-      }
       default:
         return static_cast<double>(bits % static_cast<std::uint64_t>(window_));
     }

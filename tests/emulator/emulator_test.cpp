@@ -53,6 +53,14 @@ void deep_product(Graph& g) {
   g.output(matmul(a, b), "c");
 }
 
+void gathered_groups(Graph& g) {
+  const auto tokens = g.tensor({.name = "tokens", .dim = {1, 100, 1032}}),
+             weights = g.tensor({.name = "weights", .dim = {3, 1032, 72}}),
+             offsets = g.tensor({.name = "offsets", .dim = {4}, .data_type = i32});
+  const auto index = g.tensor({.name = "index", .dim = {100}, .data_type = i32});
+  g.output(moe_grouped_matmul(tokens, weights, offsets, index, {.mode = MoeMode::gather}), "y");
+}
+
 constexpr const char *kAsyncCopy = "sinter/device/core/async_copy.cuh",
                      *kClippedPack = "sinter/device/core/clipped_pack.cuh",
                      *kRowwise = "sinter/device/family/rowwise.cuh",
@@ -60,6 +68,7 @@ constexpr const char *kAsyncCopy = "sinter/device/core/async_copy.cuh",
                      *kTiled = "sinter/device/family/tiled.cuh",
                      *kTiledFlat = "sinter/device/family/tiled_flat.cuh",
                      *kMma = "sinter/device/family/contraction_mma.cuh",
+                     *kProducer = "sinter/device/family/contraction_producer.cuh",
                      *kWgmma = "sinter/device/family/contraction_wgmma.cuh";
 
 struct Mutant {
@@ -127,7 +136,7 @@ const Mutant kMutants[] = {
     {"a stage filled while it is multiplied",
      product,
      "sm_90a",
-     {kWgmma, "hopper::wait(empty, turn.parity ^ 1);", ""}},
+     {kProducer, "hopper::wait(empty, turn.parity ^ 1);", ""}},
     {"a stage given back while it is multiplied",
      product,
      "sm_90a",
@@ -137,6 +146,14 @@ const Mutant kMutants[] = {
      product,
      "sm_90a",
      {kWgmma, "done_waiting();\n  hopper::multiply_wait<0>();", "done_waiting();"}},
+    {"a stage handed over before its rows came",
+     gathered_groups,
+     "sm_90a",
+     {kProducer, "warp_matrix::wait<most_under_way>();", ""}},
+    {"the last stages handed over before their rows came",
+     gathered_groups,
+     "sm_90a",
+     {kProducer, "warp_matrix::wait<0>();", ""}},
     {"parts of a sum read before all blocks wrote them",
      deep_product,
      "sm_90a",

@@ -24,6 +24,7 @@ inline void arrive_and_expect(unsigned barrier, int bytes) {
 inline void wait(unsigned barrier, int parity) { machine->barrier_wait(barrier, parity); }
 inline void wait_for_cluster(unsigned barrier, int parity) { wait(barrier, parity); }
 
+inline void written_for_multiplications() {}
 inline void prefetch(const TensorMap&) {}
 template <class... At>
 void load_box(const TensorMap& map, unsigned to, unsigned barrier, unsigned blocks, At... at) {

@@ -254,6 +254,8 @@ std::vector<NamedSpec> hopper_specs() {
           {"hopper_bytes", hopper_bytes()},
           {"hopper_pair", hopper_pair()},
           {"hopper_annihilating_zero", annihilating_zero()},
+          {"hopper_groups", moe(MoeMode::scatter)},
+          {"hopper_gathered_rows", moe(MoeMode::gather)},
           {"hopper_integers", integers()}};
 }
 

@@ -1,11 +1,7 @@
 // Matmuls in every configuration that planning may choose, on sizes around the edges of their
 // tiles: lengths of k that end in, before and after a stage and wrap the ring, odd counts of tiles,
 // every layout of the operands, and results along either index.
-#include <array>
-#include <set>
-
-#include "gpu/gpu_support.hpp"
-#include "planner/make_plan.hpp"
+#include "gpu/configurations.hpp"
 #include "sinter/operations.hpp"
 #include "support/catch.hpp"
 
@@ -63,66 +59,11 @@ std::string text(const Problem& p) {
          std::to_string(p.k) + " " + std::string(name(p.io));
 }
 
-// Each graph in the configuration that planning chooses.
-void run_as_chosen(const std::vector<GraphSource>& all) {
-  Failures failures;
-  const Totals t =
-      run_graphs(all, {.samples = 1000, .repeatable = true, .reloaded = true}, failures);
-  CHECK(t.graphs == static_cast<std::int64_t>(all.size()));
-  INFO(failures.text());
-  CHECK(failures.all().empty());
-}
-
-// What of a configuration decides which code runs: all but the sizes.
-std::string kind_of(const std::string& configuration) {
-  const auto from = configuration.find(" by "), to = configuration.find(", stages");
-  return configuration.substr(from, to - from) +
-         (configuration.ends_with("turned") ? " turned" : "");
-}
-
-// Its properties by twos: rows and warpgroups, columns, how blocks share the work. One stands for
-// all widths that only a problem's own extent asks for.
-std::array<std::string, 3> pairs_of(const std::string& configuration) {
-  const auto x = configuration.find('x'), by = configuration.find(" by "),
-             cluster = configuration.find(", cluster"), stages = configuration.find(", stages");
-  const int width = std::stoi(configuration.substr(x + 1));
-  const std::string rows = configuration.substr(0, x) + configuration.substr(by, cluster - by) +
-                           (configuration.ends_with("turned") ? " turned" : ""),
-                    columns =
-                        width % 32 == 0 || width <= 16 ? ", " + std::to_string(width) : ", cut",
-                    shared = configuration.substr(cluster, stages - cluster);
-  return {rows + columns, rows + shared, columns + shared};
-}
-
-// Of each graph's one kernel, as many configurations that every two properties that go together
-// stand in one of them, or one of each kind.
 void run_all(const std::vector<Problem>& problems, bool one_of_a_kind = false) {
   std::vector<GraphSource> all;
-  for (const Problem& p : problems) {
-    const auto make = [p] { return graph_of(p, text(p)); };
-    std::vector<KernelChoice> choices;
-    const auto plan = make_plan(*make(), {.architecture = "sm_90a"}, {}, &choices);
-    REQUIRE(plan);
-    REQUIRE(choices.size() == 1);
-    std::set<std::string> seen;
-    for (const auto& configuration : choices[0].configurations) {
-      bool fresh = false;
-      if (one_of_a_kind)
-        fresh = seen.insert(kind_of(configuration)).second;
-      else
-        for (const auto& pair : pairs_of(configuration)) fresh |= seen.insert(pair).second;
-      if (!fresh) continue;
-      all.push_back({text(p) + ", " + configuration, all.size(), make, {}});
-      all.back().tuning.best[choices[0].problem] = configuration;
-    }
-  }
-  Failures failures;
-  const Totals t = run_graphs(all, {.samples = 400, .repeatable = true}, failures);
-  CHECK(t.graphs == static_cast<std::int64_t>(all.size()));
-  WARN(t.graphs << " configurations, " << t.compared << " elements, worst " << t.worst_ratio
-                << " of the bound");
-  INFO(failures.text());
-  CHECK(failures.all().empty());
+  for (const Problem& p : problems)
+    all.push_back({text(p), all.size(), [p] { return graph_of(p, text(p)); }, {}});
+  run_configurations(all, {.one_of_a_kind = one_of_a_kind});
 }
 
 TEST_CASE("matmuls in every configuration", "[contraction]") {

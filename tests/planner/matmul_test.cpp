@@ -487,6 +487,32 @@ TEST_CASE("a gated pair with one row in each of many batches is one kernel") {
   check_values(*g);
 }
 
+TEST_CASE("a gated pair of grouped matmuls is one kernel where its groups are the same") {
+  for (const bool other_offsets : {false, true})
+    for (const MoeMode mode : {MoeMode::none, MoeMode::gather, MoeMode::scatter}) {
+      auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+      const auto tokens = g->tensor({.name = "tokens", .dim = {1, 70, 64}});
+      Tensor index;
+      if (mode != MoeMode::none)
+        index = g->tensor({.name = "index", .dim = {70}, .data_type = i32});
+      const auto offsets = [&](const char* name) {
+        return g->tensor({.name = name, .dim = {5}, .data_type = i32});
+      };
+      const auto product = [&](const char* name, const Tensor& ends) {
+        const auto w = g->tensor({.name = name, .dim = {4, 64, 96}, .stride = {6144, 1, 64}});
+        return moe_grouped_matmul(tokens, w, ends, index, {.mode = mode});
+      };
+      const auto ends = offsets("ends");
+      const auto up = product("up", other_offsets ? offsets("other_ends") : ends);
+      g->output(swish(product("gate", ends)) * up, "y");
+      INFO(name(mode) << (other_offsets ? " other groups" : ""));
+      const auto p = for_sm_90a(*g);
+      REQUIRE(p.kernels.size() == (other_offsets ? 2 : 1));
+      CHECK(p.kernels[0].two_products() == !other_offsets);
+      check_values(*g);
+    }
+}
+
 TEST_CASE("indices that are values keep batches apart from rows") {
   for (const std::int64_t rows : {1, 4}) {
     auto g = Shared<Graph>::make(GraphOptions{.io = bf16});

@@ -391,6 +391,18 @@ TEST_CASE("a gated unit over both halves of one product is a pair of products") 
     REQUIRE(k.size() == 1);
     CHECK(k[0].two_products());
   }
+  // Groups of rows, each with a weight that holds both.
+  {
+    Graph g{{.io = bf16}};
+    const auto tokens = g.tensor({.name = "tokens", .dim = {1, 70, 64}}),
+               w = g.tensor({.name = "w", .dim = {4, 64, 192}}),
+               ends = g.tensor({.name = "ends", .dim = {5}, .data_type = i32});
+    const Tensor c = moe_grouped_matmul(tokens, w, ends);
+    g.output(swish(half(c, 0)) * half(c, 1), "y");
+    const auto k = kernels(g);
+    REQUIRE(k.size() == 1);
+    CHECK(k[0].two_products());
+  }
   // Heads that never meet stay parts of one product.
   Graph g{{.io = bf16}};
   auto x = g.tensor({.name = "x", .dim = {64, 32}}), w = g.tensor({.name = "w", .dim = {32, 128}});

@@ -152,6 +152,11 @@ SINTER_DEVICE void load_box(const TensorMap& map, unsigned to, unsigned barrier,
         : "memory");
 }
 
+// Makes what this thread has written to shared memory visible to multiplications.
+SINTER_DEVICE void written_for_multiplications() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
 // ---- warpgroup matrix multiplications
 
 // The accumulators are settled before the next multiplications use them.

@@ -114,8 +114,9 @@ SINTER_DEVICE void finish(const Args& args, Slab& slab, const SlabPlace<Config>&
 
 // Brings the lines that a warp's epilogue will read closer, while there is time: `rows` x `columns`
 // from the place on.
-template <class Config, class Body, int rows, int columns, class Args>
-SINTER_DEVICE void prefetch_tile(const Args& args, const SlabPlace<Config>& place) {
+template <class Config, class Body, int rows, int columns, class Args, class Rows>
+SINTER_DEVICE void prefetch_tile(const Args& args, const SlabPlace<Config>& place,
+                                 const Rows& numbers) {
   using P = Problem<Config>;
   using Index = typename Config::Index;
   constexpr int step = 32;  // elements: 128 bytes of the widest type
@@ -127,8 +128,10 @@ SINTER_DEVICE void prefetch_tile(const Args& args, const SlabPlace<Config>& plac
     const Index row = place.row + (Config::n_fastest ? line : begin),
                 column = place.column + (Config::n_fastest ? begin : line);
     if (row >= place.row_end || column >= place.column_end) continue;
+    const Index target = numbers.target(row);
+    if (target < 0 || target >= P::rows) continue;
     typename P::Coord c = place.batch;
-    P::set_m(c, row);
+    P::set_m(c, target);
     P::set_n(c, column);
     Body::prefetch(args, c);
   }

@@ -6,7 +6,7 @@ namespace sinter {
 
 // Every batch entry has all rows.
 struct AllRows {
-  static constexpr bool grouped = false;
+  static constexpr bool grouped = false, gathers = false;
   template <class Index>
   SINTER_DEVICE Index begin(Index, Index) const {
     return 0;
@@ -33,7 +33,7 @@ template <MoeMode mode, class OffsetsAccess, class IndexAccess, class Offset, cl
 struct GroupedRows {
   const Offset* offsets;
   const Number* index;
-  static constexpr bool grouped = true;
+  static constexpr bool grouped = true, gathers = mode == MoeMode::gather;
 
   template <class Index>
   SINTER_DEVICE Index begin(Index expert, Index rows) const {

@@ -1,0 +1,163 @@
+// The shape of a tile on the tensor cores of sm_90a, its place in the result, and which tiles a block
+// walks over; see contraction_wgmma.cuh.
+#pragma once
+#include "sinter/device/family/contraction_rows.cuh"
+#include "sinter/device/family/contraction_slab.cuh"
+
+namespace sinter::contraction {
+
+template <class Config>
+struct Shape {
+  using P = Problem<Config>;
+  static constexpr int neighbours = Config::cluster_m * Config::cluster_n;  // share operands
+  static constexpr int cluster = neighbours * Config::split;
+  static constexpr int line = 128;                           // bytes
+  static constexpr int step = line / Config::operand_bytes;  // elements of k in a stage
+  static constexpr int steps = static_cast<int>(ceil_divide(P::depth, step));
+  // Where the result has few rows, no more of A are brought. Multiplications read on past those,
+  // into B and what follows: for rows of the result that do not exist.
+  static constexpr int a_bytes = Config::rows_brought * line, b_bytes = Config::tile_n * line;
+  static_assert(Config::rows_brought == Config::tile_m ||
+                (Config::rows_brought >= P::rows && Config::tile_m == 64));
+  // Of the result: with two products, half of the tile's columns belong to each.
+  static constexpr int columns = Config::tile_n / Config::products,
+                       slab_columns = Slab::columns / Config::products;
+  static constexpr int stage_bytes = a_bytes + b_bytes;
+  static constexpr int consumers = Config::threads / 128 - 1;
+  // Of the warpgroups that share a tile.
+  static constexpr int rows = Config::alternate ? Config::tile_m : Config::tile_m / consumers;
+  static constexpr int blocks = rows / 64;  // of a multiplication
+  static constexpr int sharing = Config::alternate ? 1 : consumers;
+  static_assert(rows % 64 == 0 && rows * (Config::alternate ? 1 : consumers) == Config::tile_m);
+  static_assert(!Config::alternate || consumers == 2);
+  static_assert((Config::cluster_m > 1) + (Config::cluster_n > 1) + (Config::split > 1) <= 1);
+  static_assert(Config::stages >= 2);
+
+  // Tiles of a cluster.
+  static constexpr int tiles_m =
+                           static_cast<int>(ceil_divide(P::rows, Config::tile_m*Config::cluster_m)),
+                       tiles_n =
+                           static_cast<int>(ceil_divide(P::columns, columns*Config::cluster_n));
+  static constexpr int tiles = static_cast<int>(P::batches) * tiles_m * tiles_n;
+  // With `split` a block has one tile, and its ring ends as room for the slabs of the sums.
+  static constexpr int across = (columns + slab_columns - 1) / slab_columns;
+  static constexpr int parts = blocks * across;  // slabs of a warp
+  static_assert(Config::split == 1 ||
+                (!Config::alternate && consumers * 4 * parts * static_cast<int>(sizeof(Slab)) <=
+                                           Config::stages * stage_bytes));
+  static SINTER_DEVICE int first_step(int rank) {
+    return Config::split > 1 ? steps * rank / Config::split : 0;
+  }
+  static SINTER_DEVICE int end_step(int rank) {
+    return Config::split > 1 ? steps * (rank + 1) / Config::split : steps;
+  }
+
+  // Shared memory, from a multiple of 1024 on.
+  static constexpr int slabs = Config::stages * stage_bytes;
+  static constexpr int full = slabs + consumers * 4 * static_cast<int>(sizeof(Slab)),
+                       empty = full + Config::stages * 8, end = empty + Config::stages * 8;
+  static_assert((Config::stages - 1) * stage_bytes + Config::tile_m * line <= end);  // read on
+};
+
+// A tile's batch entry, its first row and column, and where the batch entry's rows end.
+template <class Config>
+struct TilePlace {
+  int batch, row, column, row_end;
+
+  // Tile number `tile` of a batch entry with its rows from `begin` to `end` on, of which it has
+  // `tiles_m` rows of tiles. They are numbered so that those which run at once lie in a patch:
+  // `group` rows of them, one column after another.
+  SINTER_DEVICE TilePlace(int entry, int tile, int rank, int tiles_m, int begin, int end)
+      : batch(entry), row_end(end) {
+    using S = Shape<Config>;
+    constexpr int in_group = Config::group * S::tiles_n;
+    const int first = tile / in_group * Config::group;
+    const int height = tiles_m - first < Config::group ? tiles_m - first : Config::group;
+    tile %= in_group;
+    const int m = first + tile % height, n = tile / height;
+    row = begin + (m * Config::cluster_m + (Config::cluster_m > 1 ? rank : 0)) * Config::tile_m;
+    column = (n * Config::cluster_n + (Config::cluster_n > 1 ? rank : 0)) * S::columns;
+  }
+};
+
+// The tiles of a block, one after another: each cluster takes every so many-th.
+template <class Config, class Rows>
+class TileWalk;
+
+template <class Config>
+class TileWalk<Config, AllRows> {
+  using S = Shape<Config>;
+
+ public:
+  int tile = static_cast<int>(blockIdx.x) / S::cluster;
+
+  SINTER_DEVICE explicit TileWalk(const AllRows&) {}
+  SINTER_DEVICE bool more() const { return tile < S::tiles; }
+  SINTER_DEVICE void advance() { tile += static_cast<int>(gridDim.x) / S::cluster; }
+  SINTER_DEVICE TilePlace<Config> place(int rank) const {
+    constexpr int in_batch = S::tiles_m * S::tiles_n;
+    const int batch = tile / in_batch;
+    return {batch, tile - batch * in_batch, rank, S::tiles_m, 0, Problem<Config>::rows};
+  }
+};
+
+// How many tiles a group of rows has is known only here: the walk goes from group to group.
+template <class Config, class Rows>
+class TileWalk {
+  using S = Shape<Config>;
+  using P = Problem<Config>;
+  static constexpr int all_rows = static_cast<int>(P::rows), groups = static_cast<int>(P::batches);
+  static_assert(Rows::grouped && Config::split == 1);
+
+  Rows rows_;
+  int group_ = 0, first_ = 0;  // its first tile
+  int begin_, end_;            // its rows
+
+  SINTER_DEVICE int tiles_m() const {
+    constexpr int step = Config::tile_m * Config::cluster_m;
+    return end_ > begin_ ? (end_ - begin_ + step - 1) / step : 0;
+  }
+  // Goes on to the group of the tile.
+  SINTER_DEVICE void find() {
+    while (group_ < groups) {
+      const int next = first_ + tiles_m() * S::tiles_n;
+      if (tile < next) return;
+      first_ = next;
+      if (++group_ == groups) return;
+      begin_ = end_;
+      end_ = rows_.end(group_, all_rows);
+    }
+  }
+
+ public:
+  int tile = static_cast<int>(blockIdx.x) / S::cluster;
+
+  SINTER_DEVICE explicit TileWalk(const Rows& rows)
+      : rows_(rows), begin_(rows.begin(0, all_rows)), end_(rows.end(0, all_rows)) {
+    find();
+  }
+  SINTER_DEVICE bool more() const { return group_ < groups; }
+  SINTER_DEVICE void advance() {
+    tile += static_cast<int>(gridDim.x) / S::cluster;
+    find();
+  }
+  SINTER_DEVICE TilePlace<Config> place(int rank) const {
+    return {group_, tile - first_, rank, tiles_m(), begin_, end_};
+  }
+};
+
+// A stage of the ring and the parity of its current use.
+template <int stages>
+struct Turn {
+  int stage = 0, parity = 0;
+  SINTER_DEVICE void advance() {
+    if (++stage == stages) stage = 0, parity ^= 1;
+  }
+  SINTER_DEVICE void skip(int steps) {
+    stage += steps % stages;
+    parity ^= steps / stages & 1;
+    if (stage >= stages) stage -= stages, parity ^= 1;
+  }
+};
+
+}  // namespace sinter::contraction

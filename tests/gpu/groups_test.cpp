@@ -1,0 +1,154 @@
+// Grouped matmuls: groups of rows of very different sizes and empty ones, which end anywhere in a
+// tile; rows that a table names, read or written.
+#include "gpu/configurations.hpp"
+#include "sinter/operations.hpp"
+#include "support/catch.hpp"
+
+using namespace sinter;
+using namespace sinter::test;
+
+namespace {
+
+struct Groups {
+  std::int64_t experts, tokens, n, k;
+  MoeMode mode = MoeMode::none;
+  std::int64_t rows = 0;   // of the result; 0: the tokens
+  bool by_columns = true;  // of the weights, k is contiguous
+  DataType io = bf16, result = bf16;
+  bool side_inputs = false, two_products = false;
+  bool halves = false;  // of one product's columns: as two products
+};
+
+Shared<Graph> graph_of(const Groups& p, const std::string& name) {
+  const bool whole = p.result == i32;
+  auto g = Shared<Graph>::make(GraphOptions{
+      .name = name, .io = p.io, .intermediate = whole ? i32 : f32, .compute = whole ? i32 : f32});
+  const std::int64_t rows = p.rows ? p.rows : p.tokens;
+  const auto tokens = g->tensor({.name = "tokens", .dim = {1, p.tokens, p.k}}),
+             offsets = g->tensor({.name = "offsets", .dim = {p.experts + 1}, .data_type = i32});
+  Tensor index;
+  if (p.mode != MoeMode::none)
+    index = g->tensor({.name = "index", .dim = {rows}, .data_type = i32});
+  const auto product = [&](const char* name) {
+    const Dims by_columns{p.n * p.k, 1, p.k}, by_rows{p.n * p.k, p.n, 1};
+    const auto weights = g->tensor({.name = name,
+                                    .dim = {p.experts, p.k, p.n},
+                                    .stride = p.by_columns ? by_columns : by_rows});
+    return moe_grouped_matmul(tokens, weights, offsets, index, {.mode = p.mode});
+  };
+  auto y = product("weights");
+  if (p.two_products) y = relu(y) * product("more_weights");
+  if (p.halves)
+    y = relu(slice(y, {.start = {0, 0, 0}, .limit = {1, rows, p.n / 2}})) *
+        slice(y, {.start = {0, 0, p.n / 2}, .limit = {1, rows, p.n}});
+  if (p.side_inputs) {
+    y = y + g->tensor({.name = "bias", .dim = {1, 1, p.n}});
+    y = relu(y) * g->tensor({.name = "scale", .dim = {1, rows, 1}, .data_type = f32});
+    y = y + g->tensor({.name = "residual", .dim = {1, rows, p.n}, .data_type = p.result});
+  }
+  g->output(y, "y", {.data_type = p.result});
+  return g;
+}
+
+std::string text(const Groups& p) {
+  return std::to_string(p.experts) + " groups of " + std::to_string(p.tokens) + "x" +
+         std::to_string(p.n) + "x" + std::to_string(p.k) + " " + std::string(name(p.io)) + " " +
+         std::string(name(p.mode)) + (p.two_products ? " pair" : "");
+}
+
+std::vector<GraphSource> sources(const std::vector<Groups>& problems) {
+  std::vector<GraphSource> all;
+  for (const Groups& p : problems)
+    all.push_back({text(p), all.size(), [p] { return graph_of(p, text(p)); }, {}});
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("groups of rows in every configuration", "[contraction]") {
+  run_configurations(sources({{.experts = 7, .tokens = 600, .n = 328, .k = 200},
+                              {.experts = 5,
+                               .tokens = 72,
+                               .n = 264,
+                               .k = 136,
+                               .mode = MoeMode::gather,
+                               .rows = 401,
+                               .result = f32}}),
+                     {.fill = Fill::ternary});
+}
+
+TEST_CASE("groups of rows of every kind", "[contraction]") {
+  for (const Fill fill : {Fill::ternary, Fill::uniform})
+    run_configurations(
+        sources({{.experts = 9,
+                  .tokens = 300,
+                  .n = 136,
+                  .k = 72,
+                  .mode = MoeMode::scatter,
+                  .side_inputs = true},
+                 {.experts = 3, .tokens = 200, .n = 136, .k = 144, .io = f8e4m3, .result = f32},
+                 {.experts = 4,
+                  .tokens = 130,
+                  .n = 72,
+                  .k = 272,
+                  .mode = MoeMode::gather,
+                  .rows = 260,
+                  .io = i8,
+                  .result = i32},
+                 {.experts = 6,
+                  .tokens = 40,
+                  .n = 136,
+                  .k = 200,
+                  .mode = MoeMode::gather,
+                  .rows = 48,
+                  .by_columns = false,
+                  .io = f16,
+                  .side_inputs = true},
+                 {.experts = 6, .tokens = 260, .n = 136, .k = 200, .two_products = true},
+                 {.experts = 2, .tokens = 150, .n = 272, .k = 72, .halves = true},
+                 {.experts = 6,
+                  .tokens = 100,
+                  .n = 136,
+                  .k = 136,
+                  .mode = MoeMode::gather,
+                  .rows = 290,
+                  .side_inputs = true,
+                  .two_products = true}}),
+        {.one_of_a_kind = true, .fill = fill});
+}
+
+TEST_CASE("groups of rows for the sanitizer", "[sanitize]") {
+  run_configurations(sources({{.experts = 3,
+                               .tokens = 140,
+                               .n = 72,
+                               .k = 136,
+                               .mode = MoeMode::scatter,
+                               .side_inputs = true},
+                              {.experts = 4,
+                               .tokens = 60,
+                               .n = 72,
+                               .k = 136,
+                               .mode = MoeMode::gather,
+                               .rows = 100,
+                               .two_products = true}}),
+                     {.one_of_a_kind = true, .fill = Fill::ternary});
+}
+
+// Rows and types that the tensor memory accelerator does not bring, results along the tokens, and
+// more groups than rows.
+TEST_CASE("groups of rows on every engine", "[contraction]") {
+  run_as_chosen(
+      sources({{.experts = 3, .tokens = 100, .n = 40, .k = 77},
+               {.experts = 300, .tokens = 50, .n = 40, .k = 64},
+               {.experts = 1, .tokens = 33, .n = 129, .k = 64},
+               {.experts = 12, .tokens = 2000, .n = 264, .k = 1032},
+               {.experts = 4, .tokens = 100, .n = 72, .k = 68, .mode = MoeMode::gather, .rows = 50},
+               {.experts = 4, .tokens = 100, .n = 72, .k = 64, .io = f32, .result = f32},
+               {.experts = 4,
+                .tokens = 100,
+                .n = 72,
+                .k = 64,
+                .mode = MoeMode::gather,
+                .io = f32,
+                .result = f32}}));
+}
