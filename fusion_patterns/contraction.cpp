@@ -56,11 +56,17 @@ class ContractionPattern final : public Pattern {
     if (!is_contraction(state.node(anchor).op)) return std::nullopt;
     // The most that some engine can do.
     Match m;
-    for (const Extras extras :
-         {Extras{true, true}, Extras{true, false}, Extras{false, true}, Extras{false, false}}) {
-      m = grown(state, anchor, extras, explain);
-      for (int port : {0, 1}) add_prologue(state, m, port, explain);
-      if (possible(state, m)) break;
+    for (const bool blocks : {true, false}) {
+      if (blocks && !has_blocks(state, anchor)) continue;
+      for (const Extras extras :
+           {Extras{true, true}, Extras{true, false}, Extras{false, true}, Extras{false, false}}) {
+        m = grown(state, anchor, extras, explain);
+        add_prologues(state, m, blocks, explain);
+        if (possible(state, m, blocks)) {
+          m.saved_bytes = saved_bytes(state, m.nodes);
+          return m;
+        }
+      }
     }
     m.saved_bytes = saved_bytes(state, m.nodes);
     return m;
@@ -76,14 +82,21 @@ class ContractionPattern final : public Pattern {
     bool product, reductions;
   };
 
-  bool possible(const FusionState& state, const Match& m) const {
-    const bool extra = std::any_of(m.nodes.begin(), m.nodes.end(), [&](NodeId n) {
-      const OpKind op = state.node(n).op;
-      return n != m.anchor && (is_contraction(op) || op == OpKind::reduction);
-    });
+  // Scales for blocks of k are taken by the tensor cores of sm_90a alone.
+  static bool has_blocks(const FusionState& state, NodeId anchor) {
+    return state.architecture() == "sm_90a" &&
+           (prologue_blocks(state, anchor, 0).k > 0 || prologue_blocks(state, anchor, 1).k > 0);
+  }
+
+  bool possible(const FusionState& state, const Match& m, bool blocks) const {
+    const bool extra = blocks || std::any_of(m.nodes.begin(), m.nodes.end(), [&](NodeId n) {
+                         const OpKind op = state.node(n).op;
+                         return n != m.anchor && (is_contraction(op) || op == OpKind::reduction);
+                       });
     if (!extra) return true;
     KernelSpec spec = contraction_spec(state, m.nodes, m.anchor);
     narrow_alone(state, spec);
+    if (blocks && !is_accelerated(spec, state.architecture())) return false;
     return fits_one_kernel(spec, state.architecture());
   }
 
@@ -119,11 +132,27 @@ class ContractionPattern final : public Pattern {
     return m;
   }
 
+  // Of both operands; where the right one has one, also of that of a second product.
+  void add_prologues(FusionState& state, Match& m, bool blocks, bool explain) const {
+    for (int port : {0, 1}) add_prologue(state, m, m.anchor, port, blocks, explain);
+    const TensorId right = prologue_tensor(state, m.nodes, m.anchor, 1);
+    if (right < 0 || !contains(m.nodes, state.producer(right))) return;
+    for (NodeId n : std::vector(m.nodes))
+      if (n != m.anchor && is_contraction(state.node(n).op))
+        add_prologue(state, m, n, 1, blocks, explain);
+  }
+
   // Walks up from an operand through elementwise nodes that nobody else needs.
-  void add_prologue(FusionState& state, Match& m, int port, bool explain) const {
-    const TensorId operand = state.node(m.anchor).inputs[static_cast<std::size_t>(port)];
-    const TensorId source = prologue_tensor(state, m.anchor, port);
+  void add_prologue(FusionState& state, Match& m, NodeId product, int port, bool blocks,
+                    bool explain) const {
+    const TensorId operand = state.node(product).inputs[static_cast<std::size_t>(port)];
+    const TensorId source = prologue_tensor(state, m.nodes, product, port);
     if (source < 0) return;
+    if (const Blocks own = prologue_blocks(state, product, port); own.k > 0) {
+      const auto other = prologue_blocks(state, m.anchor, 1 - port).k;
+      if (!blocks || (other > 0 && other != own.k) || own != prologue_blocks(state, m.anchor, port))
+        return;
+    }
     const NodeId first = state.producer(source);
     if (first < 0 || !state.free(first)) return;
     // The views between source and operand are part of the kernel.
@@ -135,7 +164,7 @@ class ContractionPattern final : public Pattern {
     const auto refuse = [&](TensorId t, std::string why) {
       if (explain) state.cut(name(), m.anchor, state.producer(t), t, std::move(why));
     };
-    const auto ends = ends_before(state, m.anchor, source);
+    const auto ends = ends_before(state, product, source);
     if (auto why = collect_prologue(state, kernel, ends, source, nodes); !why.empty())
       return refuse(source, "as a prologue: " + why);
     if (!loads_whole(state, nodes, state.graph()[source].dim))

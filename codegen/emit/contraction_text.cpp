@@ -85,10 +85,14 @@ void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const Kernel
   out.close("};");
 }
 
-// One operand of a contraction: its last statement is the value.
 void print_operand(TextWriter& out, const BodyText& body, std::string_view struct_name) {
-  const int last = body.size() - 1;
+  print_value(out, body, body.size() - 1, struct_name);
+}
+
+void print_value(TextWriter& out, const BodyText& body, int last, std::string_view struct_name,
+                 std::string_view constant) {
   out.open("struct {} {{", struct_name);
+  if (!constant.empty()) out.line("static constexpr bool {};", constant);
   out.line("const Args& args;");
   out.open("SINTER_DEVICE {} value(const Coord& c) const {{",
            value_type(body.statement(last).arithmetic));

@@ -183,8 +183,9 @@ std::string call(const KernelSpec& spec, const KernelNames& names, const Schedul
   }
   if (schedule.tensor_cores)
     return fmt::format(
-        "sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, {}, Body>(args{});",
-        spec.two_products() ? "OperandB2" : "OperandB", spec.rows.on ? ", " + rows : "");
+        "sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, {}, Body{}>(args{});",
+        spec.two_products() ? "OperandB2" : "OperandB",
+        schedule.tensor_cores->scaled() ? ", Scales" : "", spec.rows.on ? ", " + rows : "");
   if (schedule.mma)
     return fmt::format(
         "sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, {});", rows);
@@ -303,6 +304,7 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
         print_boxed_operand(out, schedule.tensor_cores->b, "OperandB", "map_b");
         if (const auto& b2 = schedule.tensor_cores->b2)
           print_boxed_operand(out, *b2, "OperandB2", "map_b2");
+        if (schedule.tensor_cores->scaled()) print_scales(out, spec, names, *schedule.tensor_cores);
         print_annihilation(out, spec, names);
         print_packed_epilogue(out, spec, names, body, &*schedule.tensor_cores);
         break;
@@ -356,6 +358,7 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
     kernel.config.emplace_back("legal_tiles",
                                static_cast<std::int64_t>(kernel.choice.tiles.size()));
     kernel.config.emplace_back("tuned", engine->tuned);
+    kernel.config.emplace_back("scaled", engine->engine.scaled());
     if (spec.rows.on) {
       kernel.config.emplace_back("groups", spec.extent[0]);
       kernel.config.emplace_back("gathered", spec.rows.gathers());

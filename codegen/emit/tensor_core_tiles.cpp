@@ -62,14 +62,14 @@ double hindrance(const TileProblem& p, const Tile& t) {
 
 // Batch entries that have a row at all, where rows fall into groups at random.
 double batches_with_rows(const TileProblem& p) {
-  return p.grouped ? p.batches * (1 - std::exp(-p.rows_each())) : p.batches;
+  return p.groups > 0 ? p.batches * (1 - std::exp(-p.rows_each())) : p.batches;
 }
 
 // Rows of tiles that all batches have together. Groups end anywhere in a tile.
 double tile_rows(const TileProblem& p, const Tile& t) {
   const double step = t.m * t.cluster_m;
-  if (!p.grouped) return p.batches * std::ceil(p.rows / step);
-  return std::max(batches_with_rows(p), p.rows / step + 0.5 * p.batches);
+  if (p.groups == 0) return p.batches * std::ceil(p.rows / step);
+  return std::max(batches_with_rows(p), p.batches * (p.rows_each() / step + 0.5));
 }
 
 // Microseconds, roughly, for ranking: what a multiprocessor spends on its tiles, but no less than
@@ -152,7 +152,7 @@ bool countable(const TileProblem& p, const Tile& t) {
 
 bool legal(const TileProblem& p, const Tile& t) {
   // A group's tiles are counted as the kernel runs; who copies rows has registers for 128.
-  if (p.grouped && t.split > 1) return false;
+  if (p.groups > 0 && t.split > 1) return false;
   if (p.gathered && (t.m > 128 || t.cluster_n > 1)) return false;
   // Blocks that would own no results in any cluster.
   if ((t.cluster_m - 1) * t.m >= p.rows_each() || (t.cluster_n - 1) * t.n >= p.columns)
@@ -176,7 +176,7 @@ bool legal(const TileProblem& p, const Tile& t) {
 
 // The least width of a legal tile of which one round covers the result, or 0.
 int width_of_round(const TileProblem& p, const Tile& t) {
-  if (p.grouped) return 0;
+  if (p.groups > 0) return 0;
   const double rows = p.batches * std::ceil(p.rows / (t.m * t.cluster_m)),
                across = std::floor(clusters_at_once(cluster_blocks(t)) / rows) * t.cluster_n;
   if (across < 1) return 0;

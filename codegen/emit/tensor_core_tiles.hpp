@@ -27,7 +27,7 @@ constexpr int cluster_blocks(const Tile& t) { return t.cluster_m * t.cluster_n *
 // What is multiplied, as tiles see it.
 struct TileProblem {
   double batches = 1, rows = 1, columns = 1, depth = 1;
-  bool grouped = false;    // the batches share the rows: each has a part of them
+  double groups = 0;       // of batches: they share the rows, each has a part of them
   bool gathered = false;   // rows of A, by threads
   int bytes = 2;           // of an operand's element
   double extra_bytes = 0;  // read and written for an element of the result
@@ -40,7 +40,7 @@ struct TileProblem {
   int products = 1;           // columns are those of all
 
   // Of a batch entry; of a group, on average.
-  double rows_each() const { return grouped ? rows / batches : rows; }
+  double rows_each() const { return groups > 0 ? rows / groups : rows; }
 };
 
 double tiles_of(const TileProblem& p, const Tile& t);

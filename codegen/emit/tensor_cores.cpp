@@ -12,6 +12,10 @@ namespace {
 
 constexpr std::int64_t kMostExtent = std::int64_t{1} << 31;
 
+std::int64_t depth_of(const KernelSpec& spec) {
+  return count(spec.extent, spec.extent.size() - spec.k, spec.extent.size());
+}
+
 // All indices of m and n but the innermost become batch indices: a tile then lies in two of them.
 void widen_batch(KernelSpec& spec) {
   const int m = std::max(0, spec.m - 1), n = std::max(0, spec.n - 1);
@@ -48,14 +52,59 @@ void swap_operands(KernelSpec& spec) {
   for (auto& c : spec.columns) std::swap(c.slot_m, c.slot_n);
 }
 
+// Whether a value of the body is the same wherever it stands along the index.
+bool constant_along(const KernelSpec& spec, const Body& body, int value, int index) {
+  const Statement& s = body.statements[static_cast<std::size_t>(value)];
+  if (is_load(s)) {
+    const Access& a = spec.ports[static_cast<std::size_t>(s.port)].access;
+    if (!s.args.empty() || !a.windows.empty() || !a.via.empty() || moves_along(a, index))
+      return false;
+  } else if (s.kind != StatementKind::scalar && s.kind != StatementKind::pointwise &&
+             s.kind != StatementKind::convert) {
+    return false;
+  }
+  return std::all_of(s.args.begin(), s.args.end(),
+                     [&](int x) { return constant_along(spec, body, x, index); });
+}
+
+// An operand whose value is a plain load, or an 8-bit float times a scale that is the same for a
+// whole block of k, its innermost index. Tensor cores sum 8-bit products with fewer bits than f32
+// has: that is for products which may be rounded, too.
+struct Loaded {
+  const KernelPort* port = nullptr;
+  int number = -1, scale = -1;  // of the port; statement
+};
+Loaded loaded(const KernelSpec& spec, const Body& body, DataType type) {
+  if (const KernelPort* const p = plainly_loaded(spec, body))
+    return {p, body.statements.front().port, -1};
+  const Statement& last = body.statements.back();
+  if (type == DataType::f32 || spec.k != 2 || last.kind != StatementKind::pointwise ||
+      last.mode != PointwiseMode::mul || last.arithmetic != DataType::f32)
+    return {};
+  for (int side : {0, 1}) {
+    const Statement& s =
+        body.statements[static_cast<std::size_t>(last.args[static_cast<std::size_t>(side)])];
+    const int scale = last.args[static_cast<std::size_t>(1 - side)];
+    if (!is_load(s) || !s.args.empty() ||
+        !constant_along(spec, body, scale, spec.extent.size() - 1))
+      continue;
+    const KernelPort& p = spec.ports[static_cast<std::size_t>(s.port)];
+    if (p.access.windows.empty() && p.access.via.empty() && multiplied_as_bytes(p.type, p.type) &&
+        is_floating(p.type))
+      return {&p, s.port, scale};
+  }
+  return {};
+}
+
 // The operand as a tensor of two indices and batches, where the accelerator can bring it: one of
 // the two is contiguous, every other step a multiple of 16 bytes. `row`: its index of the domain,
 // -1 where there is one row. `type`: what the operand may be rounded to.
-std::optional<BoxedOperand> boxed(const KernelSpec& spec, const Body& body, DataType type, int row,
-                                  int k) {
-  const KernelPort* const loaded = plainly_loaded(spec, body);
-  if (!loaded) return {};
-  const KernelPort& p = *loaded;
+std::optional<BoxedOperand> boxed(const KernelSpec& spec, const Body& body, DataType type,
+                                  int row) {
+  const Loaded from = loaded(spec, body, type);
+  if (!from.port) return {};
+  const KernelPort& p = *from.port;
+  const int k = spec.extent.size() - 1;
   const Access& a = p.access;
   const std::int64_t bytes = info(p.type).bytes;
   const bool pairs = p.type == DataType::bf16 || p.type == DataType::f16;
@@ -64,15 +113,18 @@ std::optional<BoxedOperand> boxed(const KernelSpec& spec, const Body& body, Data
   if (!pairs && !single && !rounded) return {};
   if (p.alignment < 16 || a.offset * bytes % 16 != 0) return {};
   BoxedOperand o;
-  o.port = body.statements.front().port;
+  o.port = from.number;
+  o.scale = from.scale;
+  o.one_scale = row < 0 || (from.scale >= 0 && constant_along(spec, body, from.scale, row));
   o.map.type = rounded ? DataType::tf32 : p.type;  // the accelerator rounds
   o.map.offset = a.offset * bytes;
   o.map.swizzle = kStageLine;
   const auto steps = [&](std::int64_t stride) {
     return stride > 0 && stride * bytes % 16 == 0 && stride * bytes < (std::int64_t{1} << 40);
   };
-  const std::int64_t rows = row < 0 ? 1 : spec.extent[row], depth = spec.extent[k];
+  const std::int64_t rows = row < 0 ? 1 : spec.extent[row], depth = depth_of(spec);
   const std::int64_t of_row = row < 0 ? 0 : a.stride[row], of_k = a.stride[k];
+  if (spec.k == 2 && a.stride[k - 1] != of_k * spec.extent[k]) return {};  // blocks lie apart
   if (of_k == 1 && (rows == 1 || steps(of_row))) {
     o.k_fastest = true;
     o.map.dim = {depth, rows};
@@ -126,27 +178,30 @@ struct Orientation {
 std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool swapped) {
   if (swapped) swap_operands(spec);
   const bool two = spec.two_products(), gathers = spec.rows.gathers();
-  const int k = spec.extent.size() - 1;
+  const std::int64_t depth = depth_of(spec);
   TensorCores e;
-  auto a = boxed(spec, spec.a, spec.a_type, m_index(spec), k),
-       b = boxed(spec, spec.b, spec.b_type, n_index(spec), k);
+  auto a = boxed(spec, spec.a, spec.a_type, m_index(spec)),
+       b = boxed(spec, spec.b, spec.b_type, n_index(spec));
   if (!a || !b) return {};
   // Threads copy 16 bytes, and round nothing.
-  if (gathers && (!a->k_fastest || a->map.type == DataType::tf32 ||
-                  spec.extent[k] * info(a->map.type).bytes % 16 != 0))
+  if (gathers &&
+      (!a->k_fastest || a->map.type == DataType::tf32 || depth * info(a->map.type).bytes % 16 != 0))
     return {};
   if (two) {
-    e.b2 = boxed(spec, spec.b2, spec.b_type, n_index(spec), k);
-    if (!e.b2 || e.b2->map.type != b->map.type || e.b2->k_fastest != b->k_fastest) return {};
+    e.b2 = boxed(spec, spec.b2, spec.b_type, n_index(spec));
+    if (!e.b2 || (e.b2->scale < 0) != (b->scale < 0) || e.b2->map.type != b->map.type ||
+        e.b2->k_fastest != b->k_fastest)
+      return {};
   }
   // Of 8-bit floats any two are multiplied, and of 8-bit integers; of others equal ones.
   if (a->map.type != b->map.type && !multiplied_as_bytes(a->map.type, b->map.type)) return {};
   e.integers = !is_floating(a->map.type);
-  if (e.integers ? !sums_fit(a->map.type, b->map.type, spec.extent[k])
-                 : spec.accumulate != DataType::f32)
+  if (e.integers ? !sums_fit(a->map.type, b->map.type, depth) : spec.accumulate != DataType::f32)
     return {};
   e.a = *a;
   e.b = *b;
+  // Each stage lies in one block, and its sums are those that are settled.
+  if (spec.k == 2 && (!e.scaled() || e.integers || spec.extent.back() % kStageLine != 0)) return {};
   e.operand_bytes = info(a->map.type).bytes;
   e.settle = e.operand_bytes == 1 && !e.integers;
   e.n_fastest = columns_together != swapped;
@@ -156,8 +211,8 @@ std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool s
   p.batches = static_cast<double>(count(spec.extent, 0, spec.batch));
   p.rows = extent(spec, m_index(spec));
   p.columns = extent(spec, n_index(spec)) * p.products;
-  p.depth = extent(spec, k);
-  p.grouped = spec.rows.on;
+  p.depth = static_cast<double>(depth);
+  if (spec.rows.on) p.groups = static_cast<double>(spec.extent[0]);
   p.gathered = gathers;
   p.bytes = e.operand_bytes;
   p.a_k_fastest = e.a.k_fastest;
@@ -182,14 +237,15 @@ std::string problem_text(const Orientation& o) {
   const auto type = [&](const BoxedOperand& operand) {
     return name(o.spec.ports[static_cast<std::size_t>(operand.port)].type);
   };
-  return fmt::format(
-      "{}{} x {}{}, {} {}, m {}, n {}, k {}, {} bytes a result{}{}{}", type(e.a),
-      e.a.k_fastest ? "" : " transposed", type(e.b), e.b.k_fastest ? "" : " transposed",
-      p.gathered  ? "gathered groups"
-      : p.grouped ? "groups"
-                  : "batch",
-      p.batches, p.rows, p.columns, p.depth, p.extra_bytes, e.n_fastest ? "" : " along m",
-      e.b2 ? ", two products" : "", p.reduces ? ", with totals" : "");
+  return fmt::format("{}{} x {}{}, {} {}, m {}, n {}, k {}, {} bytes a result{}{}{}{}", type(e.a),
+                     e.a.k_fastest ? "" : " transposed", type(e.b),
+                     e.b.k_fastest ? "" : " transposed",
+                     p.gathered     ? "gathered groups"
+                     : p.groups > 0 ? "groups"
+                                    : "batch",
+                     p.batches, p.rows, p.columns, p.depth, p.extra_bytes,
+                     e.n_fastest ? "" : " along m", e.scaled() ? ", scaled by blocks" : "",
+                     e.b2 ? ", two products" : "", p.reduces ? ", with totals" : "");
 }
 
 bool sooner(const EstimatedTile& a, const EstimatedTile& b) {
@@ -220,7 +276,8 @@ void complete(Orientation& o, const EstimatedTile& choice) {
   const bool streams_a = t.n <= kInstructionRows && p.columns <= t.n * t.cluster_n,
              streams_b = p.rows_each() <= kInstructionRows,
              wide = t.split > 1 && (streams_a ? t.n : e.rows_brought) > kNarrow;
-  e.rotate = (streams_a || streams_b) && !wide ? kApart : 0;
+  // Scales are found by their place in k, which is then the same for all.
+  e.rotate = (streams_a || streams_b) && !wide && !e.scaled() ? kApart : 0;
   if (p.reduces && e.packing.width == 1) e.unroll = std::max(e.unroll, 2);
   if (e.b2) e.unroll = std::min(e.unroll, 2);  // slabs of half the columns
   const int lane_packs = 1024 / p.products / 32 / e.packing.width;
@@ -236,7 +293,8 @@ void complete(Orientation& o, const EstimatedTile& choice) {
   const int cluster = t.cluster_m * t.cluster_n;
   // Of groups nobody knows the tiles: they may be a few more than on average.
   e.grid = static_cast<std::uint32_t>(
-      t.split > 1 ? tiles * t.split : balanced_grid(p.grouped ? most_tiles(p, t) : tiles, cluster));
+      t.split > 1 ? tiles * t.split
+                  : balanced_grid(p.groups > 0 ? most_tiles(p, t) : tiles, cluster));
   e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(p, t));
 }
 
@@ -267,10 +325,12 @@ KernelChoice TileChoice::ranked() const {
 }
 
 std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const Tuning& tuning) {
-  if (given.family != Family::contraction || given.k != 1 || reads_joined_indices(given)) return {};
+  if (given.family != Family::contraction || given.k < 1 || given.k > 2 ||
+      reads_joined_indices(given))
+    return {};
   // Rows and columns of reductions are numbered over all indices of m and of n.
   const bool two = given.two_products();
-  if ((two || !given.columns.empty()) && (given.m != 1 || given.n != 1)) return {};
+  if (!given.columns.empty() && (given.m != 1 || given.n != 1)) return {};
   if (two && given.annihilates != ZeroOf::neither) return {};
   KernelSpec spec = given;
   widen_batch(spec);

@@ -17,6 +17,9 @@ namespace sinter {
 // An operand that is loaded in boxes.
 struct BoxedOperand {
   int port = -1;
+  int scale = -1;          // statement: what its elements are multiplied with, the same for a block
+                           // of k; -1: nothing
+  bool one_scale = false;  // for all rows of a batch entry
   bool k_fastest = true;   // in memory; else its row index is
   std::vector<int> batch;  // the domain's indices of the map's dims from the third on
   TensorMap map;
@@ -30,11 +33,12 @@ struct TensorCores {
   int rows_brought = 128;  // of A, by a tile
   bool integers = false;   // factors and sums
   bool settle = false;     // add the sums of each stage in f32
-  bool n_fastest = true;   // along which index the result lies in memory
-  int unroll = 1;          // of the epilogue
-  bool prefetch = false;   // what the epilogue reads of the tile comes to the cache early
-  bool ahead = false;      // and to registers while the slab before leaves
-  int rotate = 0;          // steps of k by which neighbouring tiles start apart
+  bool scaled() const { return a.scale >= 0 || b.scale >= 0 || (b2 && b2->scale >= 0); }
+  bool n_fastest = true;  // along which index the result lies in memory
+  int unroll = 1;         // of the epilogue
+  bool prefetch = false;  // what the epilogue reads of the tile comes to the cache early
+  bool ahead = false;     // and to registers while the slab before leaves
+  int rotate = 0;         // steps of k by which neighbouring tiles start apart
   int producer_registers = 40, consumer_registers = 232;
   int threads = 384, blocks = 1;  // of a multiprocessor
   std::uint32_t grid = 1, shared_bytes = 0;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "emit/contraction_text.hpp"
 #include "emit/spelling.hpp"
 
 namespace sinter {
@@ -54,6 +55,23 @@ void print_boxed_operand(TextWriter& out, const BoxedOperand& o, std::string_vie
            o.k_fastest ? "k, row" : "row, k", batch);
   out.close("}");
   out.close("};");
+}
+
+void print_scales(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                  const TensorCores& e) {
+  std::string types;
+  const auto print = [&](const BoxedOperand& o, const Body& body, std::string_view struct_name) {
+    if (o.scale >= 0)
+      print_value(out, BodyText(spec, names, body, nullptr), o.scale, struct_name,
+                  o.one_scale ? "same = true" : "same = false");
+    else
+      out.line("using {} = sinter::contraction::Unscaled;", struct_name);
+    types += fmt::format("{}{}", types.empty() ? "" : ", ", struct_name);
+  };
+  print(e.a, spec.a, "ScaleA");
+  print(e.b, spec.b, "ScaleB");
+  if (e.b2) print(*e.b2, spec.b2, "ScaleB2");
+  out.line("using Scales = sinter::contraction::BlockScales<{}>;", types);
 }
 
 void print_gathered_operand(TextWriter& out, const KernelSpec& spec, const KernelNames& names,

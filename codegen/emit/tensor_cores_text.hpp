@@ -13,6 +13,10 @@ void print_multiplication(TextWriter& out, const TensorCores& e);
 void print_boxed_operand(TextWriter& out, const BoxedOperand& o, std::string_view struct_name,
                          std::string_view map);
 
+// The scales of operands that have one for each block of k.
+void print_scales(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                  const TensorCores& e);
+
 // One whose rows a table names, which threads copy.
 void print_gathered_operand(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
                             const BoxedOperand& o, std::string_view struct_name);

@@ -12,27 +12,6 @@
 namespace sinter {
 namespace {
 
-// The iteration space of a contraction: extents of batch, m, n, k indices in this order, and for
-// the operands a, b and the result, where each of their axes stands.
-struct Space {
-  Dims extent;
-  int batch = 0, m = 0, n = 0, k = 0;
-  TensorId a = kNoTensor, b = kNoTensor, c = kNoTensor;
-  std::vector<Coordinate> a_at, b_at, c_at;
-
-  int add(int& group, std::int64_t n_) {
-    ++group;
-    extent.push_back(n_);
-    return extent.size() - 1;
-  }
-  // Index lists grow while the space is built; coordinates are widened at the end.
-  void finish() {
-    for (auto* list : {&a_at, &b_at, &c_at})
-      for (auto& c_ : *list)
-        while (c_.coefficient.size() < extent.size()) c_.coefficient.push_back(0);
-  }
-};
-
 Coordinate at_index(int i, std::int64_t coefficient = 1, std::int64_t base = 0) {
   Coordinate c;
   c.coefficient = Dims::filled(i + 1, 0);
@@ -52,7 +31,39 @@ Coordinate plus(Coordinate a, const Coordinate& b) {
   return a;
 }
 
-Space matmul_space(const Graph& g, const Node& n) {
+// What indices are cut into; 0: nothing.
+struct Cuts {
+  std::int64_t m = 0, n = 0, k = 0;
+};
+
+// The iteration space of a contraction: extents of batch, m, n, k indices in this order, and for
+// the operands a, b and the result, where each of their axes stands.
+struct Space {
+  Dims extent;
+  int batch = 0, m = 0, n = 0, k = 0;
+  TensorId a = kNoTensor, b = kNoTensor, c = kNoTensor;
+  std::vector<Coordinate> a_at, b_at, c_at;
+
+  int add(int& group, std::int64_t n_) {
+    ++group;
+    extent.push_back(n_);
+    return extent.size() - 1;
+  }
+  // One index, or two where it is cut.
+  Coordinate add_cut(int& group, std::int64_t n_, std::int64_t block) {
+    if (block == 0) return at_index(add(group, n_));
+    const int outer = add(group, n_ / block), inner = add(group, block);
+    return plus(at_index(outer, block), at_index(inner));
+  }
+  // Index lists grow while the space is built; coordinates are widened at the end.
+  void finish() {
+    for (auto* list : {&a_at, &b_at, &c_at})
+      for (auto& c_ : *list)
+        while (c_.coefficient.size() < extent.size()) c_.coefficient.push_back(0);
+  }
+};
+
+Space matmul_space(const Graph& g, const Node& n, const Cuts& cuts) {
   Space s;
   s.a = n.inputs[0];
   s.b = n.inputs[1];
@@ -74,15 +85,16 @@ Space matmul_space(const Graph& g, const Node& n) {
       batch_b.push_back(y == 1 ? at_zero() : at_index(index));
     }
   }
-  const int m = s.add(s.m, c[rank - 2]), n_ = s.add(s.n, c[rank - 1]), k = s.add(s.k, a.back());
+  const Coordinate m = s.add_cut(s.m, c[rank - 2], cuts.m),
+                   n_ = s.add_cut(s.n, c[rank - 1], cuts.n), k = s.add_cut(s.k, a.back(), cuts.k);
   s.a_at.assign(batch_a.begin() + (rank - a.size()), batch_a.end());
   s.b_at.assign(batch_b.begin() + (rank - b.size()), batch_b.end());
-  s.a_at.push_back(at_index(m));
-  s.a_at.push_back(at_index(k));
-  s.b_at.push_back(at_index(k));
-  s.b_at.push_back(at_index(n_));
-  s.c_at.push_back(at_index(m));
-  s.c_at.push_back(at_index(n_));
+  s.a_at.push_back(m);
+  s.a_at.push_back(k);
+  s.b_at.push_back(k);
+  s.b_at.push_back(n_);
+  s.c_at.push_back(m);
+  s.c_at.push_back(n_);
   s.finish();
   return s;
 }
@@ -171,24 +183,43 @@ Space conv_space(const Graph& g, const Node& n) {
   return s;
 }
 
-Space moe_space(const Graph& g, const Node& n) {
+Space moe_space(const Graph& g, const Node& n, const Cuts& cuts) {
   Space s;
   s.a = n.inputs[0];
   s.b = n.inputs[1];
   s.c = n.outputs[0];
   const Dims &w = g[s.b].dim, &y = g[s.c].dim;
-  const int e = s.add(s.batch, w[0]), m = s.add(s.m, y[1]), n_ = s.add(s.n, w[2]),
-            k = s.add(s.k, w[1]);
-  s.a_at = {at_zero(), at_index(m), at_index(k)};
-  s.b_at = {at_index(e), at_index(k), at_index(n_)};
-  s.c_at = {at_zero(), at_index(m), at_index(n_)};
+  const Coordinate e = at_index(s.add(s.batch, w[0])), m = at_index(s.add(s.m, y[1])),
+                   n_ = s.add_cut(s.n, w[2], cuts.n), k = s.add_cut(s.k, w[1], cuts.k);
+  s.a_at = {at_zero(), m, k};
+  s.b_at = {e, k, n_};
+  s.c_at = {at_zero(), m, n_};
   s.finish();
   return s;
 }
 
-Space space_of(const Graph& g, const Node& n) {
-  if (n.op == OpKind::matmul) return matmul_space(g, n);
-  return n.op == OpKind::moe_grouped_matmul ? moe_space(g, n) : conv_space(g, n);
+Space space_of(const Graph& g, const Node& n, const Cuts& cuts = {}) {
+  if (n.op == OpKind::matmul) return matmul_space(g, n, cuts);
+  return n.op == OpKind::moe_grouped_matmul ? moe_space(g, n, cuts) : conv_space(g, n);
+}
+
+// For each axis of `x`, the one of `y` that a reshape makes of it, or of it and a neighbour; -1 for
+// one of extent 1 that is left out. Empty where the reshape does more.
+std::vector<int> joined_axes(const Dims& x, const Dims& y) {
+  std::vector<int> axes;
+  int to = 0;
+  for (int i = 0; i < x.size(); ++i) {
+    while (to < y.size() && y[to] == 1 && x[i] != 1) ++to;
+    const bool left_out = x[i] == 1 && (to == y.size() || y[to] != 1);
+    const bool two =
+        !left_out && to < y.size() && x[i] != y[to] && i + 1 < x.size() && x[i] * x[i + 1] == y[to];
+    if (!left_out && !two && (to == y.size() || x[i] != y[to])) return {};
+    axes.push_back(left_out ? -1 : to);
+    if (two) axes.push_back(to), ++i;
+    if (!left_out) ++to;
+  }
+  while (to < y.size() && y[to] == 1) ++to;
+  return to == y.size() ? axes : std::vector<int>{};
 }
 
 // The coordinates of the source that a chain of views shows as `operand`.
@@ -200,6 +231,33 @@ std::vector<Coordinate> through_views(const FusionState& state, TensorId operand
       auto from = at;
       for (std::size_t i = 0; i < at.size(); ++i)
         from[static_cast<std::size_t>(t->permutation[static_cast<int>(i)])] = at[i];
+      at = from;
+    } else if (n.op == OpKind::reshape) {
+      const Graph& g = state.graph();
+      const auto joined = joined_axes(g[n.inputs[0]].dim, g[n.outputs[0]].dim);
+      std::vector<Coordinate> from;
+      for (std::size_t i = 0; i < joined.size(); ++i) {
+        if (joined[i] < 0) {
+          from.push_back(at_zero());
+          from.back().coefficient = Dims::filled(at[0].coefficient.size(), 0);
+          continue;
+        }
+        const Coordinate& whole = at[static_cast<std::size_t>(joined[i])];
+        const bool first = i + 1 < joined.size() && joined[i + 1] == joined[i],
+                   second = i > 0 && joined[i - 1] == joined[i];
+        if (!first && !second) {
+          from.push_back(whole);
+          continue;
+        }
+        // Its index is in two parts, the outer one first.
+        const Dims& c = whole.coefficient;
+        int part = 0;
+        while (c[part] == 0) ++part;
+        if (second) do
+            ++part;
+          while (c[part] == 0);
+        from.push_back(index_coordinate(c.size(), part));
+      }
       at = from;
     } else {
       const auto& a = *std::get_if<SliceAttributes>(&n.attributes);
@@ -218,7 +276,7 @@ std::vector<Coordinate> through_views(const FusionState& state, TensorId operand
 void operand_body(const FusionState& state, KernelSpec& spec, Body& body,
                   const std::vector<NodeId>& nodes, NodeId contraction, int port, TensorId operand,
                   const std::vector<Coordinate>& at) {
-  const TensorId source = prologue_tensor(state, contraction, port);
+  const TensorId source = prologue_tensor(state, nodes, contraction, port);
   std::vector<NodeId> prologue;
   if (source >= 0) collect_ancestors(state, nodes, source, prologue);
   if (prologue.empty()) {
@@ -250,22 +308,71 @@ void collect_ancestors(const FusionState& state, const std::vector<NodeId>& node
     if (x >= 0) collect_ancestors(state, nodes, x, found);
 }
 
-TensorId prologue_tensor(const FusionState& state, NodeId contraction, int port) {
+TensorId prologue_tensor(const FusionState& state, const std::vector<NodeId>& nodes,
+                         NodeId contraction, int port) {
+  const Graph& g = state.graph();
   const Node& n = state.node(contraction);
-  if (n.op == OpKind::moe_grouped_matmul) return kNoTensor;
+  const bool blocks = prologue_blocks(state, contraction, port).k > 0,
+             windowed = n.op != OpKind::matmul && n.op != OpKind::moe_grouped_matmul;
+  if (n.op == OpKind::moe_grouped_matmul && !blocks) return kNoTensor;
   TensorId t = n.inputs[static_cast<std::size_t>(port)];
   if (n.inputs[0] == n.inputs[1]) return kNoTensor;
-  const bool windowed = n.op != OpKind::matmul;
+  bool shared = false;  // with the kernel's other product
   while (true) {
-    if (!state.graph().is_virtual(t) || state.consumers(t).size() != 1) return kNoTensor;
+    const auto& readers = state.consumers(t);
+    const auto inside = [&](NodeId reader) {
+      return reader == contraction || contains(nodes, reader);
+    };
+    if (!g.is_virtual(t) ||
+        (readers.size() != 1 && !std::all_of(readers.begin(), readers.end(), inside)))
+      return kNoTensor;
+    shared |= readers.size() != 1;
     const NodeId p = state.producer(t);
-    const OpKind op = state.node(p).op;
-    if (!is_view_op(op)) return op == OpKind::pointwise ? t : kNoTensor;
+    const Node& from = state.node(p);
+    if (!is_view_op(from.op)) {
+      if (from.op != OpKind::pointwise) return kNoTensor;
+      const bool scales = std::any_of(from.inputs.begin(), from.inputs.end(), [&](TensorId x) {
+        return x >= 0 && info(g.type(x)).bytes == 1;
+      });
+      return shared && !scales ? kNoTensor : t;  // others are computed once
+    }
     // A view of a padded operand would need windows of windows.
-    if (!state.storage().folded(p) || op == OpKind::reshape || windowed) return kNoTensor;
-    if (state.graph().type(t) != state.graph().type(state.node(p).inputs[0])) return kNoTensor;
-    t = state.node(p).inputs[0];
+    if (!state.storage().folded(p) || windowed) return kNoTensor;
+    if (from.op == OpKind::reshape && !blocks) return kNoTensor;
+    if (g.type(t) != g.type(from.inputs[0])) return kNoTensor;
+    t = from.inputs[0];
   }
+}
+
+Blocks prologue_blocks(const FusionState& state, NodeId contraction, int port) {
+  const Node& n = state.node(contraction);
+  if (n.op != OpKind::matmul && n.op != OpKind::moe_grouped_matmul) return {};
+  const Graph& g = state.graph();
+  TensorId t = n.inputs[static_cast<std::size_t>(port)];
+  const int last = g[t].dim.size() - 1;
+  int k = port == 0 ? last : last - 1, row = port == 0 ? last - 1 : last;  // axes
+  while (g.is_virtual(t) && state.producer(t) >= 0) {
+    const Node& view = state.node(state.producer(t));
+    if (view.op == OpKind::reshape) {
+      const Dims& from = g[view.inputs[0]].dim;
+      const auto joined = joined_axes(from, g[t].dim);
+      // The inner extent where the axis is joined of two.
+      const auto inner = [&](int axis) -> std::int64_t {
+        const auto at = std::find(joined.begin(), joined.end(), axis);
+        if (at == joined.end() || at + 1 == joined.end() || at[1] != axis) return 0;
+        return from[static_cast<int>(at - joined.begin()) + 1];
+      };
+      for (int axis = 0; axis < g[t].dim.size(); ++axis)
+        if (axis != k && axis != row && inner(axis) > 0) return {};
+      return inner(k) > 0 ? Blocks{inner(k), inner(row)} : Blocks{};
+    }
+    const auto* turned = std::get_if<TransposeAttributes>(&view.attributes);
+    if (!turned) return {};
+    k = static_cast<int>(turned->permutation[k]);
+    row = static_cast<int>(turned->permutation[row]);
+    t = view.inputs[0];
+  }
+  return {};
 }
 
 std::string epilogue_refuses(const FusionState& state, NodeId contraction, NodeId other) {
@@ -360,7 +467,17 @@ KernelSpec contraction_spec(const FusionState& state, const std::vector<NodeId>&
                             NodeId contraction) {
   const Graph& g = state.graph();
   const Node& n = state.node(contraction);
-  const Space space = space_of(g, n);
+  Cuts cuts;
+  for (NodeId product : nodes)
+    for (int port : {0, 1}) {
+      if (!is_contraction(state.node(product).op)) continue;
+      const TensorId t = prologue_tensor(state, nodes, product, port);
+      if (t < 0 || !contains(nodes, state.producer(t))) continue;
+      const Blocks blocks = prologue_blocks(state, product, port);
+      cuts.k = std::max(cuts.k, blocks.k);
+      (port == 0 ? cuts.m : cuts.n) = std::max(port == 0 ? cuts.m : cuts.n, blocks.row);
+    }
+  const Space space = space_of(g, n, cuts);
   KernelSpec spec;
   spec.family = Family::contraction;
   spec.nodes = nodes;
@@ -378,9 +495,11 @@ KernelSpec contraction_spec(const FusionState& state, const std::vector<NodeId>&
   operand_body(state, spec, spec.b, nodes, contraction, 1, space.b, space.b_at);
 
   std::vector<NodeId> prologues;
-  for (int port : {0, 1})
-    if (const TensorId t = prologue_tensor(state, contraction, port); t >= 0)
-      collect_ancestors(state, nodes, t, prologues);
+  for (NodeId product : nodes)
+    for (int port : {0, 1})
+      if (is_contraction(state.node(product).op))
+        if (const TensorId t = prologue_tensor(state, nodes, product, port); t >= 0)
+          collect_ancestors(state, nodes, t, prologues);
   std::vector<NodeId> epilogue;
   for (NodeId m : nodes)
     if (!contains(prologues, m)) epilogue.push_back(m);
@@ -395,7 +514,7 @@ KernelSpec contraction_spec(const FusionState& state, const std::vector<NodeId>&
   add_product(space.c);
   for (NodeId other : nodes)
     if (other != contraction && is_contraction(state.node(other).op)) {
-      const Space second = space_of(g, state.node(other));
+      const Space second = space_of(g, state.node(other), cuts);
       operand_body(state, spec, spec.b2, nodes, other, 1, second.b, second.b_at);
       add_product(second.c);
     }

@@ -9,8 +9,19 @@
 namespace sinter {
 
 // The tensor whose producer could become a prologue of this operand: the operand itself, or what a
-// chain of views shows of it; kNoTensor where somebody else reads it too.
-TensorId prologue_tensor(const FusionState& state, NodeId contraction, int port);
+// chain of views shows of it; kNoTensor where somebody else reads it too. The left operand of two
+// products of one kernel of `nodes` is one where it only scales what has 8 bits.
+TensorId prologue_tensor(const FusionState& state, const std::vector<NodeId>& nodes,
+                         NodeId contraction, int port);
+
+// Where that is what a reshape shows of blocks, as a scale for each of them has it, their extents
+// along k and along the operand's rows (B's are columns); 0 where there are none. Such a prologue
+// only the tensor cores of sm_90a take.
+struct Blocks {
+  std::int64_t k = 0, row = 0;
+  bool operator==(const Blocks&) const = default;
+};
+Blocks prologue_blocks(const FusionState& state, NodeId contraction, int port);
 
 // Adds the nodes among `nodes` that `t` is computed from.
 void collect_ancestors(const FusionState& state, const std::vector<NodeId>& nodes, TensorId t,

@@ -16,6 +16,9 @@ struct DepthParts {
 };
 DepthParts choose_depth_parts(const KernelSpec& contraction, std::string_view architecture);
 
+// Whether sm_90a's fastest engine does the contraction as it is.
+bool is_accelerated(const KernelSpec& contraction, std::string_view architecture);
+
 // Whether a second product and reduced results, where the contraction has them, are better made by
 // its kernel than by others: an engine on tensor cores does them, the same one as without the
 // reductions, and the sums would not be cut.

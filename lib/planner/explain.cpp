@@ -64,7 +64,9 @@ std::string how_on_sm_90a(const PlanKernel& k) {
                      get("cluster_n"));
   if (get("products") > 1) s += "; two products share A, a tile holds as many columns of each";
   if (get("split") > 1) s += fmt::format("; {} blocks a tile sum a part of k each", get("split"));
-  if (get("settle")) s += "; sums are settled in f32 every 128 terms";
+  if (get("settle"))
+    s += fmt::format("; sums are {}settled in f32 every 128 terms",
+                     get("scaled") ? "scaled by blocks and " : "");
   if (get("groups") > 0)
     s += fmt::format("; rows of {} groups, reckoned to be alike", get("groups"));
   if (get("gathered")) s += "; threads copy the rows of A that the table names";

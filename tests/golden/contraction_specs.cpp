@@ -248,6 +248,23 @@ KernelSpec integers() {
 
 }  // namespace
 
+// Both operands have a scale for every 128 of k.
+KernelSpec hopper_blocks() {
+  auto b = contraction({300, 272, 5, 128}, 0, 1, 1, 2);
+  const auto scaled = [&](Body& body, const char* name, Dims values, const char* scale,
+                          Dims scales) {
+    b.into(body);
+    const int x = b.load(name, b.port(name, f8e4m3, strided(values)));
+    b.op(std::string(name) + "_scaled", M::mul,
+         {x, b.load(scale, b.port(scale, f32, strided(scales)))});
+  };
+  scaled(b.spec.a, "a", {640, 0, 128, 1}, "of_a", {5, 0, 1, 0});
+  scaled(b.spec.b, "b", {0, 640, 128, 1}, "of_b", {0, 1, 272, 0});
+  b.into(b.spec.body);
+  b.store(b.accumulator("c"), b.port("c", bf16, strided({272, 1, 0, 0}), true));
+  return b.spec;
+}
+
 std::vector<NamedSpec> hopper_specs() {
   return {{"hopper_residual", hopper_residual()},
           {"hopper_few_rows", hopper_few_rows()},
@@ -256,6 +273,7 @@ std::vector<NamedSpec> hopper_specs() {
           {"hopper_annihilating_zero", annihilating_zero()},
           {"hopper_groups", moe(MoeMode::scatter)},
           {"hopper_gathered_rows", moe(MoeMode::gather)},
+          {"hopper_blocks", hopper_blocks()},
           {"hopper_integers", integers()}};
 }
 

@@ -47,6 +47,7 @@ void run_configurations(const std::vector<GraphSource>& graphs, const Configurat
     std::vector<KernelChoice> choices;
     const auto plan = make_plan(*graph.make(), {.architecture = "sm_90a"}, {}, &choices);
     REQUIRE(plan);
+    INFO(graph.name);
     REQUIRE(choices.size() == 1);
     std::set<std::string> seen;
     for (const auto& configuration : choices[0].configurations) {

@@ -16,24 +16,48 @@ struct Groups {
   bool by_columns = true;  // of the weights, k is contiguous
   DataType io = bf16, result = bf16;
   bool side_inputs = false, two_products = false;
-  bool halves = false;  // of one product's columns: as two products
+  bool halves = false;              // of one product's columns: as two products
+  std::int64_t scaled_columns = 0;  // 8-bit operands have scales of 128 of k, for so many columns
 };
 
 Shared<Graph> graph_of(const Groups& p, const std::string& name) {
   const bool whole = p.result == i32;
-  auto g = Shared<Graph>::make(GraphOptions{
-      .name = name, .io = p.io, .intermediate = whole ? i32 : f32, .compute = whole ? i32 : f32});
+  auto g = Shared<Graph>::make(GraphOptions{.name = name,
+                                            .io = p.scaled_columns > 0 ? p.result : p.io,
+                                            .intermediate = whole ? i32 : f32,
+                                            .compute = whole ? i32 : f32});
   const std::int64_t rows = p.rows ? p.rows : p.tokens;
-  const auto tokens = g->tensor({.name = "tokens", .dim = {1, p.tokens, p.k}}),
-             offsets = g->tensor({.name = "offsets", .dim = {p.experts + 1}, .data_type = i32});
+  auto tokens = g->tensor({.name = "tokens", .dim = {1, p.tokens, p.k}, .data_type = p.io});
+  const std::int64_t blocks = p.k / 128, across = p.scaled_columns > 0 ? p.n / p.scaled_columns : 0;
+  const auto scale = [&](const std::string& name, Dims dim) {
+    return g->tensor({.name = name, .dim = dim, .data_type = f32});
+  };
+  if (across > 0)
+    tokens = block_scale_dequantize(tokens, scale("of_tokens", {1, p.tokens, blocks}),
+                                    {.block_size = 128});
+  const auto offsets = g->tensor({.name = "offsets", .dim = {p.experts + 1}, .data_type = i32});
   Tensor index;
   if (p.mode != MoeMode::none)
     index = g->tensor({.name = "index", .dim = {rows}, .data_type = i32});
   const auto product = [&](const char* name) {
     const Dims by_columns{p.n * p.k, 1, p.k}, by_rows{p.n * p.k, p.n, 1};
-    const auto weights = g->tensor({.name = name,
-                                    .dim = {p.experts, p.k, p.n},
-                                    .stride = p.by_columns ? by_columns : by_rows});
+    Tensor weights;
+    if (p.scaled_columns > 1)
+      weights = reshape(g->tensor({.name = name,
+                                   .dim = {p.experts, blocks, 128, across, p.scaled_columns},
+                                   .stride = {p.n * p.k, 128, 1, p.k * p.scaled_columns, p.k},
+                                   .data_type = p.io}) *
+                            scale(std::string("of_") + name, {p.experts, blocks, 1, across, 1}),
+                        {p.experts, p.k, p.n});
+    else
+      weights = g->tensor({.name = name,
+                           .dim = {p.experts, p.k, p.n},
+                           .stride = p.by_columns ? by_columns : by_rows,
+                           .data_type = p.io});
+    if (p.scaled_columns == 1)
+      weights = block_scale_dequantize(weights,
+                                       scale(std::string("of_") + name, {p.experts, blocks, p.n}),
+                                       {.block_size = 128, .axis = 1});
     return moe_grouped_matmul(tokens, weights, offsets, index, {.mode = p.mode});
   };
   auto y = product("weights");
@@ -106,6 +130,32 @@ TEST_CASE("groups of rows of every kind", "[contraction]") {
                   .side_inputs = true},
                  {.experts = 6, .tokens = 260, .n = 136, .k = 200, .two_products = true},
                  {.experts = 2, .tokens = 150, .n = 272, .k = 72, .halves = true},
+                 {.experts = 4,
+                  .tokens = 90,
+                  .n = 136,
+                  .k = 384,
+                  .mode = MoeMode::gather,
+                  .rows = 150,
+                  .io = f8e4m3,
+                  .result = bf16,
+                  .two_products = true,
+                  .scaled_columns = 1},
+                 {.experts = 3,
+                  .tokens = 160,
+                  .n = 192,
+                  .k = 256,
+                  .mode = MoeMode::scatter,
+                  .io = f8e4m3,
+                  .result = bf16,
+                  .scaled_columns = 64},
+                 {.experts = 3,
+                  .tokens = 100,
+                  .n = 128,
+                  .k = 256,
+                  .io = f8e4m3,
+                  .result = bf16,
+                  .two_products = true,
+                  .scaled_columns = 64},
                  {.experts = 6,
                   .tokens = 100,
                   .n = 136,

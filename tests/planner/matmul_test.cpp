@@ -49,8 +49,10 @@ std::vector<Family> families(const Partition& p) {
 const std::vector kAlone{Family::contraction}, kOneFirst{Family::pointwise, Family::contraction},
     kBothFirst{Family::pointwise, Family::pointwise, Family::contraction};
 
-// The kernels for sm_90a.
-Partition for_sm_90a(const Graph& g) { return partition(*lower(g).graph, true, "sm_90a"); }
+Partition for_target(const Graph& g, std::string_view target) {
+  return partition(*lower(g).graph, true, target);
+}
+Partition for_sm_90a(const Graph& g) { return for_target(g, "sm_90a"); }
 
 DataType written_type(const KernelSpec& spec) {
   return std::find_if(spec.ports.begin(), spec.ports.end(),
@@ -397,6 +399,36 @@ Shape shape_of(const KernelSpec& s) {
 }
 
 }  // namespace
+
+// As checkpoints of DeepSeek-V3's kind have them: of activations for 128 of k, of weights for 128
+// of k and one or 128 columns.
+TEST_CASE("scales of blocks of k multiply parts of the sum") {
+  for (const std::int64_t columns : {1, 128})
+    for (const std::int64_t block : {32, 128})
+      for (const bool pair : {false, true}) {
+        auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+        const auto input = [&](const char* name, Dims dim, DataType type, Dims stride = {}) {
+          return g->tensor({.name = name, .dim = dim, .stride = stride, .data_type = type});
+        };
+        const auto a =
+            block_scale_dequantize(input("a", {1, 72, 512}, f8e4m3),
+                                   input("of_a", {1, 72, 512 / block}, f32), {.block_size = block});
+        const auto weights = [&](const char* name, const char* scale) {
+          const std::int64_t n = 256, across = n / columns, blocks = 512 / block;
+          const auto w = input(name, {1, blocks, block, across, columns}, f8e4m3,
+                               {n * 512, block, 1, 512 * columns, 512});
+          return reshape(w * input(scale, {1, blocks, 1, across, 1}, f32), {1, 512, n});
+        };
+        auto y = matmul(a, weights("b", "of_b"));
+        if (pair) y = swish(y) * matmul(a, weights("c", "of_c"));
+        g->output(y, "y");
+        INFO(columns << " columns, " << block << " of k" << (pair ? ", pair" : ""));
+        const auto kernels = for_sm_90a(*g).kernels;
+        CHECK((kernels.size() == 1) == (block == 128));
+        CHECK(for_target(*g, "sm_80").kernels.size() > 1);
+        check_values(*g);
+      }
+}
 
 TEST_CASE("batches that share an operand are rows of one product, or its columns") {
   struct Case {

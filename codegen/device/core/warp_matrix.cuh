@@ -121,17 +121,17 @@ SINTER_DEVICE unsigned get_word(unsigned at) {
 // d += a b, for 32 bytes of k. Blocks of a: rows 0 to 7 and 8 to 15 of the first 16 bytes, then of
 // the others; of b: the first 16 bytes and the others. The thread holds of d what it holds of a row
 // of pairs: two elements of row lane / 4, two of the row eight further down.
-#define SINTER_MULTIPLY(Number, shape, type)                                                       \
+#define SINTER_MULTIPLY_BLOCKS(Number, shape, type)                                                \
   SINTER_DEVICE void multiply(Number, float* d, const unsigned(&a)[4], unsigned b0, unsigned b1) { \
     asm volatile("mma.sync.aligned." shape ".row.col.f32." type "." type                           \
                  ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"            \
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                  \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));                  \
   }
-SINTER_MULTIPLY(f16, "m16n8k16", "f16")
-SINTER_MULTIPLY(bf16, "m16n8k16", "bf16")
-SINTER_MULTIPLY(tf32, "m16n8k8", "tf32")
-#undef SINTER_MULTIPLY
+SINTER_MULTIPLY_BLOCKS(f16, "m16n8k16", "f16")
+SINTER_MULTIPLY_BLOCKS(bf16, "m16n8k16", "bf16")
+SINTER_MULTIPLY_BLOCKS(tf32, "m16n8k8", "tf32")
+#undef SINTER_MULTIPLY_BLOCKS
 
 }  // namespace warp_matrix
 }  // namespace sinter

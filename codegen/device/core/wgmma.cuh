@@ -43,6 +43,12 @@ template <int set, int other>
 SINTER_DEVICE void add_sums() {
   for (int i = 0; i < SINTER_SUM_COUNT; ++i) sums<set>()[i] += sums<other>()[i];
 }
+template <int set, int other, int first>
+SINTER_DEVICE void add_scaled(float f0, float f1, float f2, float f3) {
+  const float factors[] = {f0, f1, f2, f3};
+  for (int i = 0; i < 4; ++i)
+    sums<set>()[first + i] += sums<other>()[first + i] * factors[i];
+}
 template <int set, int first, int below>
 SINTER_DEVICE void store_sums(unsigned to) {
   store_shared(to, &sums<set>()[first], 8);
@@ -163,6 +169,19 @@ template <int set, int other>
 SINTER_DEVICE void add_sums() {
   asm volatile(SINTER_EACH(SINTER_SUM_COUNT, SINTER_ADD, " ", "s%0_", "s%1_")::"n"(set),
                "n"(other));
+}
+// Of four sums from the `first` on, a multiple of 4, adds the other set's times a factor each.
+template <int set, int other, int first>
+SINTER_DEVICE void add_scaled(float f0, float f1, float f2, float f3) {
+  static_assert(first % 4 == 0);
+  constexpr int group = first / 16, place = first % 16;
+#define SINTER_ADD_SCALED(at, factor) \
+  "fma.rn.f32 s%0_%2_" at ", s%1_%2_" at ", " factor ", s%0_%2_" at "; "
+  asm volatile(SINTER_ADD_SCALED("%3", "%7") SINTER_ADD_SCALED("%4", "%8") SINTER_ADD_SCALED(
+                   "%5", "%9") SINTER_ADD_SCALED("%6", "%10")::"n"(set),
+               "n"(other), "n"(group), "n"(place), "n"(place + 1), "n"(place + 2), "n"(place + 3),
+               "f"(f0), "f"(f1), "f"(f2), "f"(f3));
+#undef SINTER_ADD_SCALED
 }
 // Stores four sums from the `first` on, a multiple of 4: two at `to` and two `below` bytes further.
 template <int set, int first, int below>

@@ -106,26 +106,28 @@ template <class Config, class Rows>
 class TileWalk {
   using S = Shape<Config>;
   using P = Problem<Config>;
-  static constexpr int all_rows = static_cast<int>(P::rows), groups = static_cast<int>(P::batches);
+  static constexpr int all_rows = static_cast<int>(P::rows), batches = static_cast<int>(P::batches);
+  static constexpr int each = batches / static_cast<int>(Config::Extent::at(0));  // of a group
   static_assert(Rows::grouped && Config::split == 1);
 
   Rows rows_;
-  int group_ = 0, first_ = 0;  // its first tile
-  int begin_, end_;            // its rows
+  int batch_ = 0, first_ = 0;  // its first tile
+  int begin_, end_;            // its group's rows
 
   SINTER_DEVICE int tiles_m() const {
     constexpr int step = Config::tile_m * Config::cluster_m;
     return end_ > begin_ ? (end_ - begin_ + step - 1) / step : 0;
   }
-  // Goes on to the group of the tile.
+  // Goes on to the batch entry of the tile.
   SINTER_DEVICE void find() {
-    while (group_ < groups) {
+    while (batch_ < batches) {
       const int next = first_ + tiles_m() * S::tiles_n;
       if (tile < next) return;
       first_ = next;
-      if (++group_ == groups) return;
+      if (++batch_ == batches) return;
+      if (batch_ % each != 0) continue;
       begin_ = end_;
-      end_ = rows_.end(group_, all_rows);
+      end_ = rows_.end(batch_ / each, all_rows);
     }
   }
 
@@ -136,13 +138,13 @@ class TileWalk {
       : rows_(rows), begin_(rows.begin(0, all_rows)), end_(rows.end(0, all_rows)) {
     find();
   }
-  SINTER_DEVICE bool more() const { return group_ < groups; }
+  SINTER_DEVICE bool more() const { return batch_ < batches; }
   SINTER_DEVICE void advance() {
     tile += static_cast<int>(gridDim.x) / S::cluster;
     find();
   }
   SINTER_DEVICE TilePlace<Config> place(int rank) const {
-    return {group_, tile - first_, rank, tiles_m(), begin_, end_};
+    return {batch_, tile - first_, rank, tiles_m(), begin_, end_};
   }
 };
 

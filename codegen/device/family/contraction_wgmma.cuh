@@ -23,6 +23,7 @@
 #include "sinter/device/core/wgmma.cuh"
 #include "sinter/device/family/contraction_epilogue.cuh"
 #include "sinter/device/family/contraction_producer.cuh"
+#include "sinter/device/family/contraction_scales.cuh"
 
 namespace sinter::contraction {
 
@@ -155,6 +156,49 @@ SINTER_DEVICE void multiply_and_settle(unsigned long long a0, unsigned long long
   done_waiting();
 }
 
+// The same where the stage's sums are scaled on the way. `room`: of the warp.
+template <class Config, class A, class B, class Scales, class Args, class Rows, class DoneWaiting>
+SINTER_DEVICE void multiply_and_scale(const Args& args, const Rows& rows,
+                                      const TilePlace<Config>& tile, int first_row, float* room,
+                                      unsigned long long a0, unsigned long long b0,
+                                      unsigned shared, int first_step, int end_step,
+                                      Turn<Config::stages>& turn,
+                                      const DoneWaiting& done_waiting) {
+  using S = Shape<Config>;
+  constexpr int even = S::blocks, odd = 2 * S::blocks;  // their first sets
+  StageScales<Config, Scales> of_even, of_odd;
+  const auto fetch = [&](auto& scales, int step) {
+    if (step < end_step) scales.fetch(args, rows, tile, first_row, step);
+  };
+  fetch(of_even, first_step);
+  fetch(of_odd, first_step + 1);
+  for_each_number<S::blocks>([]<int set>() { hopper::clear_sums<set>(); });
+#pragma unroll 1
+  for (int step = first_step; step + 1 < end_step; step += 2) {
+    const int first = turn.stage;
+    multiply_stage<Config, A, B, even>(a0, b0, shared, turn, false);
+    turn.advance();
+    multiply_stage<Config, A, B, odd>(a0, b0, shared, turn, false);
+    hopper::multiply_wait<1>();
+    release<Config>(shared + S::empty + first * 8);
+    of_even.template settle<even>(room);
+    fetch(of_even, step + 2);
+    hopper::multiply_wait<0>();
+    release<Config>(shared + S::empty + turn.stage * 8);
+    of_odd.template settle<odd>(room);
+    fetch(of_odd, step + 3);
+    turn.advance();
+  }
+  if ((end_step - first_step) % 2 != 0) {
+    multiply_stage<Config, A, B, even>(a0, b0, shared, turn, false);
+    hopper::multiply_wait<0>();
+    release<Config>(shared + S::empty + turn.stage * 8);
+    of_even.template settle<even>(room);
+    turn.advance();
+  }
+  done_waiting();
+}
+
 // Where slab number `part` of a warp lies in the result.
 template <class Config>
 SINTER_DEVICE SlabPlace<Config> slab_place(const TilePlace<Config>& tile, int first_row, int part) {
@@ -208,7 +252,7 @@ SINTER_DEVICE void finish_tile(const Args& args, const Rows& rows, const TilePla
   }
 }
 
-template <class Config, class A, class B, class Body, class Args, class Rows>
+template <class Config, class A, class B, class Body, class Scales, class Args, class Rows>
 SINTER_DEVICE void consume(const Args& args, const Rows& rows, unsigned char* memory,
                            unsigned shared, int consumer, int rank) {
   using S = Shape<Config>;
@@ -238,7 +282,11 @@ SINTER_DEVICE void consume(const Args& args, const Rows& rows, unsigned char* me
     const auto done_waiting = [&] {
       if (Config::alternate && more) give_turn(consumer);
     };
-    if constexpr (Config::settle)
+    if constexpr (Scales::on)
+      multiply_and_scale<Config, A, B, Scales>(args, rows, place, first_row, slab.at, a0, b0,
+                                               shared, S::first_step(rank), S::end_step(rank), turn,
+                                               done_waiting);
+    else if constexpr (Config::settle)
       multiply_and_settle<Config, A, B>(a0, b0, shared, S::first_step(rank), S::end_step(rank),
                                         turn, done_waiting);
     else
@@ -304,7 +352,8 @@ SINTER_DEVICE void finish_parts(const Args& args, unsigned char* memory, int con
 }
 
 // The whole kernel. `memory` starts at a multiple of 1024 bytes.
-template <class Config, class A, class B, class B2, class Body, class Args, class Rows = AllRows>
+template <class Config, class A, class B, class B2, class Body, class Scales = NoScales, class Args,
+          class Rows = AllRows>
 SINTER_DEVICE void run_on_tensor_cores(const Args& args, const Rows& rows = {}) {
   using S = Shape<Config>;
   constexpr bool gathers = Rows::gathers;
@@ -339,7 +388,7 @@ SINTER_DEVICE void run_on_tensor_cores(const Args& args, const Rows& rows = {}) 
     if constexpr (Config::split > 1) hardware::cluster_barrier();
   } else {
     hopper::take_registers<Config::consumer_registers>();
-    consume<Config, A, B, Body>(args, rows, memory, shared, warpgroup - 1, rank);
+    consume<Config, A, B, Body, Scales>(args, rows, memory, shared, warpgroup - 1, rank);
     if constexpr (Config::split > 1) {  // here, where a thread has the consumers' registers
       hardware::cluster_barrier();
       finish_parts<Config, Body>(args, memory, warpgroup - 1, rank);
