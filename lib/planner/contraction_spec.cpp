@@ -7,6 +7,7 @@
 #include "planner/body_copy.hpp"
 #include "planner/domain.hpp"
 #include "planner/scales.hpp"
+#include "planner/views.hpp"
 #include "sinter/ops/shapes_contraction.hpp"
 
 namespace sinter {
@@ -201,25 +202,6 @@ Space moe_space(const Graph& g, const Node& n, const Cuts& cuts) {
 Space space_of(const Graph& g, const Node& n, const Cuts& cuts = {}) {
   if (n.op == OpKind::matmul) return matmul_space(g, n, cuts);
   return n.op == OpKind::moe_grouped_matmul ? moe_space(g, n, cuts) : conv_space(g, n);
-}
-
-// For each axis of `x`, the one of `y` that a reshape makes of it, or of it and a neighbour; -1 for
-// one of extent 1 that is left out. Empty where the reshape does more.
-std::vector<int> joined_axes(const Dims& x, const Dims& y) {
-  std::vector<int> axes;
-  int to = 0;
-  for (int i = 0; i < x.size(); ++i) {
-    while (to < y.size() && y[to] == 1 && x[i] != 1) ++to;
-    const bool left_out = x[i] == 1 && (to == y.size() || y[to] != 1);
-    const bool two =
-        !left_out && to < y.size() && x[i] != y[to] && i + 1 < x.size() && x[i] * x[i + 1] == y[to];
-    if (!left_out && !two && (to == y.size() || x[i] != y[to])) return {};
-    axes.push_back(left_out ? -1 : to);
-    if (two) axes.push_back(to), ++i;
-    if (!left_out) ++to;
-  }
-  while (to < y.size() && y[to] == 1) ++to;
-  return to == y.size() ? axes : std::vector<int>{};
 }
 
 // The coordinates of the source that a chain of views shows as `operand`.

@@ -18,7 +18,11 @@ class Halves {
     TensorId t = n.inputs[0];
     if (n.op != OpKind::slice || !g_.is_virtual(t)) return false;
     const std::vector<NodeId> halves = g_.readers(t);
-    if (halves.size() != 2 || !meets(halves) || !are_halves(t, halves)) return false;
+    if (halves.size() != 2 || !are_halves(t, halves)) return false;
+    const auto result = [&](int i) {
+      return g_.node(halves[static_cast<std::size_t>(i)]).outputs[0];
+    };
+    if (!meet(g_, {result(0), result(1)})) return false;
     for (NodeId h : halves)
       if (g_.type(g_.node(h).outputs[0]) != g_.type(t)) return false;
     const auto other_than_products = [&](TensorId x) {
@@ -38,8 +42,8 @@ class Halves {
         return false;
       product = next;
     }
-    if (!g_.is_virtual(product) || (!g_.made_by(product, OpKind::matmul) &&
-                                    !g_.made_by(product, OpKind::moe_grouped_matmul)))
+    if (!g_.is_virtual(product) ||
+        (!g_.made_by(product, OpKind::matmul) && !g_.made_by(product, OpKind::moe_grouped_matmul)))
       return false;
     for (NodeId h : halves) make_half(h, product);
     return true;
@@ -61,23 +65,6 @@ class Halves {
       second |= 2 * a->start[last] == dim[last];
     }
     return first && second && count(dim) > 0;
-  }
-
-  // What both are computed to, element by element, is one tensor.
-  bool meets(const std::vector<NodeId>& nodes) const {
-    std::vector<std::vector<TensorId>> reached;
-    for (NodeId n : nodes) {
-      std::vector<TensorId> r{g_.node(n).outputs[0]};
-      for (std::size_t i = 0; i < r.size() && r.size() < kMostChained; ++i)
-        for (NodeId reader : g_.readers(r[i]))
-          if (const TensorId z = g_.node(reader).outputs[0];
-              elementwise(g_, z) && std::count(r.begin(), r.end(), z) == 0)
-            r.push_back(z);
-      reached.push_back(std::move(r));
-    }
-    return std::any_of(reached[0].begin(), reached[0].end(), [&](TensorId z) {
-      return std::count(reached[1].begin(), reached[1].end(), z) > 0;
-    });
   }
 
   // Makes the slice by a product of B's slice, and what stood between them.

@@ -15,6 +15,22 @@ const Node* elementwise(const Rewriter& g, TensorId t) {
   return index ? nullptr : n;
 }
 
+bool meet(const Rewriter& g, const std::array<TensorId, 2>& tensors) {
+  std::array<std::vector<TensorId>, 2> reached;
+  for (std::size_t i = 0; i < 2; ++i) {
+    auto& r = reached[i];
+    r.push_back(tensors[i]);
+    for (std::size_t at = 0; at < r.size() && r.size() < kMostChained; ++at)
+      for (NodeId reader : g.readers(r[at]))
+        if (const TensorId z = g.node(reader).outputs[0];
+            elementwise(g, z) && std::count(r.begin(), r.end(), z) == 0)
+          r.push_back(z);
+  }
+  return std::any_of(reached[0].begin(), reached[0].end(), [&](TensorId z) {
+    return std::count(reached[1].begin(), reached[1].end(), z) > 0;
+  });
+}
+
 View MovedViews::of_node(NodeId n) const {
   const Node& v = g.node(n);
   return {v.op, v.attributes, g[v.inputs[0]].dim, g[v.outputs[0]].dim};

@@ -1,6 +1,7 @@
 // Views of the tensors of a graph that is being rewritten: what they show, what of it lies in
 // memory anyway, and computing on them instead of on the whole.
 #pragma once
+#include <array>
 #include <optional>
 #include <vector>
 
@@ -14,6 +15,8 @@ inline constexpr int kMostChained = 24;
 
 // The pointwise node that makes a tensor element by element from its operands alone, or null.
 const Node* elementwise(const Rewriter& g, TensorId t);
+// What the two are computed to, element by element, is one tensor.
+bool meet(const Rewriter& g, const std::array<TensorId, 2>& tensors);
 
 class MovedViews {
  public:

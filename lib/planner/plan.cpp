@@ -10,6 +10,7 @@
 #include "planner/make_plan.hpp"
 #include "planner/movement.hpp"
 #include "planner/planner.hpp"
+#include "planner/shared_scales.hpp"
 #include "runtime/compiler.hpp"
 #include "sinter/compile.hpp"
 #include "sinter/json.hpp"
@@ -108,6 +109,9 @@ Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
   if (options.fuse)
     if (Lowered moved = move_data_movement(lowered); moved.graph->diagnostics().empty())
       lowered = std::move(moved);
+  if (options.fuse && options.architecture == "sm_90a")
+    if (Lowered unshared = unshare_scales(lowered); unshared.graph->diagnostics().empty())
+      lowered = std::move(unshared);
   const Partition parts = partition(*lowered.graph, options.fuse, options.architecture);
   PlanData data;
   data.version = SINTER_VERSION;

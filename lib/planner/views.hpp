@@ -1,6 +1,7 @@
 // How a transpose, slice or reshape of a result applies to the operands that it is computed from.
 #pragma once
 #include <optional>
+#include <vector>
 
 #include "sinter/ops/op_table.hpp"
 
@@ -24,5 +25,9 @@ struct OperandView {
   std::optional<View> view;
 };
 std::optional<OperandView> operand_view(const View& v, const Dims& operand);
+
+// For each axis of `x`, the one of `y` that a reshape makes of it, or of it and a neighbour; -1 for
+// one of extent 1 that is left out. Empty where the reshape does more.
+std::vector<int> joined_axes(const Dims& x, const Dims& y);
 
 }  // namespace sinter

@@ -303,33 +303,38 @@ struct Scaled {
   std::int64_t block = 128, columns = 1;
   DataType a = f8e4m3, b = f8e4m3;
   bool by_scale_first = false;
+  int products = 1;  // of the same left operand
 };
 
 Shared<Graph> graph_of(const Scaled& p, const std::string& name) {
   auto g = Shared<Graph>::make(GraphOptions{.name = name, .io = bf16});
   const std::int64_t blocks = p.k / p.block;
-  const auto input = [&](const char* name, Dims dim, DataType type, Dims stride = {}) {
+  const auto input = [&](const std::string& name, Dims dim, DataType type, Dims stride = {}) {
     return g->tensor({.name = name, .dim = dim, .stride = stride, .data_type = type});
   };
   auto a = input("a", {p.batch, p.m, p.k}, p.a);
   if (p.left)
     a = block_scale_dequantize(a, input("of_a", {p.batch, p.m, blocks}, f32),
                                {.block_size = p.block});
-  Tensor b;
-  if (p.right && p.columns == 1) {
-    b = block_scale_dequantize(input("b", {1, p.k, p.n}, p.b, {p.k * p.n, 1, p.k}),
-                               input("of_b", {1, blocks, p.n}, f32),
-                               {.block_size = p.block, .axis = 1});
-  } else if (p.right) {
-    const std::int64_t across = p.n / p.columns;
-    const auto values = input("b", {blocks, p.block, across, p.columns}, p.b,
-                              {p.block, 1, p.k * p.columns, p.k}),
-               scale = input("of_b", {blocks, 1, across, 1}, f32);
-    b = reshape(p.by_scale_first ? scale * values : values * scale, {1, p.k, p.n});
-  } else {
-    b = input("b", {1, p.k, p.n}, p.b, {p.k * p.n, 1, p.k});
+  const auto bias = input("bias", {1, 1, p.n}, bf16);
+  for (int i = 0; i < p.products; ++i) {
+    const std::string b_name = "b" + std::to_string(i), of_b = "of_b" + std::to_string(i);
+    Tensor b;
+    if (p.right && p.columns == 1) {
+      b = block_scale_dequantize(input(b_name, {1, p.k, p.n}, p.b, {p.k * p.n, 1, p.k}),
+                                 input(of_b, {1, blocks, p.n}, f32),
+                                 {.block_size = p.block, .axis = 1});
+    } else if (p.right) {
+      const std::int64_t across = p.n / p.columns;
+      const auto values = input(b_name, {blocks, p.block, across, p.columns}, p.b,
+                                {p.block, 1, p.k * p.columns, p.k}),
+                 scale = input(of_b, {blocks, 1, across, 1}, f32);
+      b = reshape(p.by_scale_first ? scale * values : values * scale, {1, p.k, p.n});
+    } else {
+      b = input(b_name, {1, p.k, p.n}, p.b, {p.k * p.n, 1, p.k});
+    }
+    g->output(relu(matmul(a, b) + bias), "y" + std::to_string(i));
   }
-  g->output(relu(matmul(a, b) + input("bias", {1, 1, p.n}, bf16)), "y");
   return g;
 }
 
@@ -368,6 +373,8 @@ TEST_CASE("matmuls with scales of other blocks", "[contraction]") {
   run_as_chosen(sources({{.batch = 1, .m = 70, .n = 72, .k = 256, .block = 32},
                          {.batch = 1, .m = 70, .n = 72, .k = 300, .block = 100},
                          {.batch = 1, .m = 70, .n = 72, .k = 128},
+                         {.batch = 1, .m = 70, .n = 72, .k = 256, .products = 3},
+                         {.batch = 1, .m = 70, .n = 72, .k = 256, .block = 64, .products = 2},
                          {.batch = 1, .m = 70, .n = 72, .k = 256, .a = i8, .b = i8},
                          {.batch = 1, .m = 1, .n = 72, .k = 256},
                          {.batch = 5, .m = 1, .n = 72, .k = 256},

@@ -430,6 +430,35 @@ TEST_CASE("scales of blocks of k multiply parts of the sum") {
       }
 }
 
+// The planning of a whole graph shares out what scales an operand of several products.
+TEST_CASE("products that share scaled 8-bit activations load the 8 bits each") {
+  for (const std::int64_t block : {0, 32, 128})
+    for (const int products : {2, 3}) {
+      auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+      const auto input = [&](const std::string& name, Dims dim, DataType type, Dims stride = {}) {
+        return g->tensor({.name = name, .dim = dim, .stride = stride, .data_type = type});
+      };
+      const auto scaled = [&](const std::string& name, Dims dim, Dims stride, Dims scales,
+                              std::int64_t axis) {
+        const auto x = input(name, dim, f8e4m3, stride), scale = input("of_" + name, scales, f32);
+        return block == 0 ? x * scale
+                          : block_scale_dequantize(x, scale, {.block_size = block, .axis = axis});
+      };
+      const std::int64_t blocks = block == 0 ? 1 : 512 / block;
+      const auto x = scaled("x", {1, 72, 512}, {}, {1, 72, blocks}, 2);
+      for (int i = 0; i < products; ++i) {
+        const auto w =
+            scaled("w" + std::to_string(i), {1, 512, 96}, {512 * 96, 1, 512}, {1, blocks, 96}, 1);
+        g->output(matmul(x, w), "y" + std::to_string(i));
+      }
+      INFO(products << " products, blocks of " << block);
+      const auto plan = make_plan(*g, {.architecture = "sm_90a"}, {}, nullptr);
+      REQUIRE(plan);
+      CHECK(plan->data().kernels.size() ==
+            static_cast<std::size_t>(block == 32 ? 1 + 2 * products : products));
+    }
+}
+
 TEST_CASE("batches that share an operand are rows of one product, or its columns") {
   struct Case {
     Dims a, b;
