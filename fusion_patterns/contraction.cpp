@@ -56,13 +56,13 @@ class ContractionPattern final : public Pattern {
     if (!is_contraction(state.node(anchor).op)) return std::nullopt;
     // The most that some engine can do.
     Match m;
-    for (const bool blocks : {true, false}) {
-      if (blocks && !has_blocks(state, anchor)) continue;
+    for (const bool accelerated : {true, false}) {
+      if (accelerated && !for_accelerator(state, anchor)) continue;
       for (const Extras extras :
            {Extras{true, true}, Extras{true, false}, Extras{false, true}, Extras{false, false}}) {
         m = grown(state, anchor, extras, explain);
-        add_prologues(state, m, blocks, explain);
-        if (possible(state, m, blocks)) {
+        add_prologues(state, m, accelerated, explain);
+        if (possible(state, m, accelerated)) {
           m.saved_bytes = saved_bytes(state, m.nodes);
           return m;
         }
@@ -82,21 +82,21 @@ class ContractionPattern final : public Pattern {
     bool product, reductions;
   };
 
-  // Scales for blocks of k are taken by the tensor cores of sm_90a alone.
-  static bool has_blocks(const FusionState& state, NodeId anchor) {
+  // Some prologues are taken by the tensor cores of sm_90a alone.
+  static bool for_accelerator(const FusionState& state, NodeId anchor) {
     return state.architecture() == "sm_90a" &&
-           (prologue_blocks(state, anchor, 0).k > 0 || prologue_blocks(state, anchor, 1).k > 0);
+           (only_accelerated(state, anchor, 0) || only_accelerated(state, anchor, 1));
   }
 
-  bool possible(const FusionState& state, const Match& m, bool blocks) const {
-    const bool extra = blocks || std::any_of(m.nodes.begin(), m.nodes.end(), [&](NodeId n) {
+  bool possible(const FusionState& state, const Match& m, bool accelerated) const {
+    const bool extra = accelerated || std::any_of(m.nodes.begin(), m.nodes.end(), [&](NodeId n) {
                          const OpKind op = state.node(n).op;
                          return n != m.anchor && (is_contraction(op) || op == OpKind::reduction);
                        });
     if (!extra) return true;
     KernelSpec spec = contraction_spec(state, m.nodes, m.anchor);
     narrow_alone(state, spec);
-    if (blocks && !is_accelerated(spec, state.architecture())) return false;
+    if (accelerated && !is_accelerated(spec, state.architecture())) return false;
     return fits_one_kernel(spec, state.architecture());
   }
 
@@ -133,25 +133,25 @@ class ContractionPattern final : public Pattern {
   }
 
   // Of both operands; where the right one has one, also of that of a second product.
-  void add_prologues(FusionState& state, Match& m, bool blocks, bool explain) const {
-    for (int port : {0, 1}) add_prologue(state, m, m.anchor, port, blocks, explain);
+  void add_prologues(FusionState& state, Match& m, bool accelerated, bool explain) const {
+    for (int port : {0, 1}) add_prologue(state, m, m.anchor, port, accelerated, explain);
     const TensorId right = prologue_tensor(state, m.nodes, m.anchor, 1);
     if (right < 0 || !contains(m.nodes, state.producer(right))) return;
     for (NodeId n : std::vector(m.nodes))
       if (n != m.anchor && is_contraction(state.node(n).op))
-        add_prologue(state, m, n, 1, blocks, explain);
+        add_prologue(state, m, n, 1, accelerated, explain);
   }
 
   // Walks up from an operand through elementwise nodes that nobody else needs.
-  void add_prologue(FusionState& state, Match& m, NodeId product, int port, bool blocks,
+  void add_prologue(FusionState& state, Match& m, NodeId product, int port, bool accelerated,
                     bool explain) const {
     const TensorId operand = state.node(product).inputs[static_cast<std::size_t>(port)];
     const TensorId source = prologue_tensor(state, m.nodes, product, port);
     if (source < 0) return;
+    if (!accelerated && only_accelerated(state, product, port)) return;
     if (const Blocks own = prologue_blocks(state, product, port); own.k > 0) {
       const auto other = prologue_blocks(state, m.anchor, 1 - port).k;
-      if (!blocks || (other > 0 && other != own.k) || own != prologue_blocks(state, m.anchor, port))
-        return;
+      if ((other > 0 && other != own.k) || own != prologue_blocks(state, m.anchor, port)) return;
     }
     const NodeId first = state.producer(source);
     if (first < 0 || !state.free(first)) return;

@@ -68,8 +68,9 @@ bool constant_along(const KernelSpec& spec, const Body& body, int value, int ind
 }
 
 // An operand whose value is a plain load, or an 8-bit float times a scale that is the same for a
-// whole block of k, its innermost index. Tensor cores sum 8-bit products with fewer bits than f32
-// has: that is for products which may be rounded, too.
+// whole block of k, its innermost index; of groups, whose results may be renumbered, for all of k.
+// Tensor cores sum 8-bit products with fewer bits than f32 has: that is for products which may be
+// rounded, too.
 struct Loaded {
   const KernelPort* port = nullptr;
   int number = -1, scale = -1;  // of the port; statement
@@ -78,8 +79,9 @@ Loaded loaded(const KernelSpec& spec, const Body& body, DataType type) {
   if (const KernelPort* const p = plainly_loaded(spec, body))
     return {p, body.statements.front().port, -1};
   const Statement& last = body.statements.back();
-  if (type == DataType::f32 || spec.k != 2 || last.kind != StatementKind::pointwise ||
-      last.mode != PointwiseMode::mul || last.arithmetic != DataType::f32)
+  if (type == DataType::f32 || (spec.k != 2 && !spec.rows.on) ||
+      last.kind != StatementKind::pointwise || last.mode != PointwiseMode::mul ||
+      last.arithmetic != DataType::f32)
     return {};
   for (int side : {0, 1}) {
     const Statement& s =

@@ -296,7 +296,7 @@ TensorId prologue_tensor(const FusionState& state, const std::vector<NodeId>& no
   const Node& n = state.node(contraction);
   const bool blocks = prologue_blocks(state, contraction, port).k > 0,
              windowed = n.op != OpKind::matmul && n.op != OpKind::moe_grouped_matmul;
-  if (n.op == OpKind::moe_grouped_matmul && !blocks) return kNoTensor;
+  const bool grouped = n.op == OpKind::moe_grouped_matmul;
   TensorId t = n.inputs[static_cast<std::size_t>(port)];
   if (n.inputs[0] == n.inputs[1]) return kNoTensor;
   bool shared = false;  // with the kernel's other product
@@ -316,7 +316,8 @@ TensorId prologue_tensor(const FusionState& state, const std::vector<NodeId>& no
       const bool scales = std::any_of(from.inputs.begin(), from.inputs.end(), [&](TensorId x) {
         return x >= 0 && info(g.type(x)).bytes == 1;
       });
-      return shared && !scales ? kNoTensor : t;  // others are computed once
+      // Others are computed once, and not for every group's rows.
+      return (shared || grouped) && !scales ? kNoTensor : t;
     }
     // A view of a padded operand would need windows of windows.
     if (!state.storage().folded(p) || windowed) return kNoTensor;
@@ -355,6 +356,11 @@ Blocks prologue_blocks(const FusionState& state, NodeId contraction, int port) {
     t = view.inputs[0];
   }
   return {};
+}
+
+bool only_accelerated(const FusionState& state, NodeId contraction, int port) {
+  return state.node(contraction).op == OpKind::moe_grouped_matmul ||
+         prologue_blocks(state, contraction, port).k > 0;
 }
 
 std::string epilogue_refuses(const FusionState& state, NodeId contraction, NodeId other) {

@@ -15,13 +15,16 @@ TensorId prologue_tensor(const FusionState& state, const std::vector<NodeId>& no
                          NodeId contraction, int port);
 
 // Where that is what a reshape shows of blocks, as a scale for each of them has it, their extents
-// along k and along the operand's rows (B's are columns); 0 where there are none. Such a prologue
-// only the tensor cores of sm_90a take.
+// along k and along the operand's rows (B's are columns); 0 where there are none.
 struct Blocks {
   std::int64_t k = 0, row = 0;
   bool operator==(const Blocks&) const = default;
 };
 Blocks prologue_blocks(const FusionState& state, NodeId contraction, int port);
+
+// Whether the operand has a prologue for the tensor cores of sm_90a alone: scales for blocks, or of
+// a grouped product.
+bool only_accelerated(const FusionState& state, NodeId contraction, int port);
 
 // Adds the nodes among `nodes` that `t` is computed from.
 void collect_ancestors(const FusionState& state, const std::vector<NodeId>& nodes, TensorId t,

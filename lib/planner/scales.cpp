@@ -14,13 +14,23 @@ const Statement& at(const Body& body, int i) {
   return body.statements[static_cast<std::size_t>(i)];
 }
 
+// Whether the rows of a grouped product along which the tensor lies have other numbers where the
+// results are.
+bool renumbered(const KernelSpec& spec, const Access& a) {
+  if (!spec.rows.on || spec.rows.mode == MoeMode::none) return false;
+  for (int m = spec.batch; m < spec.batch + spec.m; ++m)
+    if (moves_along(a, m)) return true;
+  return false;
+}
+
 // Whether a statement and what it needs is the same for all of k; gathers what it needs.
 bool constant_along_k(const KernelSpec& spec, const Body& body, int i, std::set<int>& needed) {
   const Statement& s = at(body, i);
   switch (s.kind) {
     case StatementKind::load: {
       const Access& a = spec.ports[static_cast<std::size_t>(s.port)].access;
-      if (!s.args.empty() || !a.windows.empty() || !a.via.empty()) return false;
+      if (!s.args.empty() || !a.windows.empty() || !a.via.empty() || renumbered(spec, a))
+        return false;
       for (int k = spec.batch + spec.m + spec.n; k < spec.extent.size(); ++k)
         if (moves_along(a, k)) return false;
       break;
@@ -113,8 +123,7 @@ void scale_sum(KernelSpec& spec, const Body& operand, const std::vector<Scale>& 
 }  // namespace
 
 void move_scales_behind_sums(KernelSpec& spec) {
-  // Rows of a grouped product are renumbered on their way.
-  if (spec.rows.on || spec.accumulate != DataType::f32 || !spec.gathers.empty()) return;
+  if (spec.accumulate != DataType::f32 || !spec.gathers.empty()) return;
   struct Operand {
     Body KernelSpec::*body;
     DataType KernelSpec::*type;

@@ -17,21 +17,24 @@ struct Groups {
   DataType io = bf16, result = bf16;
   bool side_inputs = false, two_products = false;
   bool halves = false;              // of one product's columns: as two products
+  bool scaled_rows = false;         // 8-bit operands have a scale for every row and every column
   std::int64_t scaled_columns = 0;  // 8-bit operands have scales of 128 of k, for so many columns
 };
 
 Shared<Graph> graph_of(const Groups& p, const std::string& name) {
   const bool whole = p.result == i32;
-  auto g = Shared<Graph>::make(GraphOptions{.name = name,
-                                            .io = p.scaled_columns > 0 ? p.result : p.io,
-                                            .intermediate = whole ? i32 : f32,
-                                            .compute = whole ? i32 : f32});
+  auto g = Shared<Graph>::make(
+      GraphOptions{.name = name,
+                   .io = p.scaled_columns > 0 || p.scaled_rows ? p.result : p.io,
+                   .intermediate = whole ? i32 : f32,
+                   .compute = whole ? i32 : f32});
   const std::int64_t rows = p.rows ? p.rows : p.tokens;
   auto tokens = g->tensor({.name = "tokens", .dim = {1, p.tokens, p.k}, .data_type = p.io});
   const std::int64_t blocks = p.k / 128, across = p.scaled_columns > 0 ? p.n / p.scaled_columns : 0;
   const auto scale = [&](const std::string& name, Dims dim) {
     return g->tensor({.name = name, .dim = dim, .data_type = f32});
   };
+  if (p.scaled_rows) tokens = tokens * scale("of_tokens", {1, p.tokens, 1});
   if (across > 0)
     tokens = block_scale_dequantize(tokens, scale("of_tokens", {1, p.tokens, blocks}),
                                     {.block_size = 128});
@@ -58,6 +61,7 @@ Shared<Graph> graph_of(const Groups& p, const std::string& name) {
       weights = block_scale_dequantize(weights,
                                        scale(std::string("of_") + name, {p.experts, blocks, p.n}),
                                        {.block_size = 128, .axis = 1});
+    if (p.scaled_rows) weights = weights * scale(std::string("of_") + name, {p.experts, 1, p.n});
     return moe_grouped_matmul(tokens, weights, offsets, index, {.mode = p.mode});
   };
   auto y = product("weights");
@@ -148,6 +152,32 @@ TEST_CASE("groups of rows of every kind", "[contraction]") {
                   .io = f8e4m3,
                   .result = bf16,
                   .scaled_columns = 64},
+                 {.experts = 3,
+                  .tokens = 70,
+                  .n = 72,
+                  .k = 208,
+                  .mode = MoeMode::gather,
+                  .rows = 120,
+                  .io = f8e4m3,
+                  .result = bf16,
+                  .scaled_rows = true},
+                 {.experts = 3,
+                  .tokens = 70,
+                  .n = 72,
+                  .k = 208,
+                  .io = f8e5m2,
+                  .result = bf16,
+                  .two_products = true,
+                  .scaled_rows = true},
+                 {.experts = 3,
+                  .tokens = 70,
+                  .n = 72,
+                  .k = 96,
+                  .mode = MoeMode::scatter,
+                  .io = f8e4m3,
+                  .result = bf16,
+                  .side_inputs = true,
+                  .scaled_rows = true},
                  {.experts = 3,
                   .tokens = 100,
                   .n = 128,

@@ -574,6 +574,33 @@ TEST_CASE("a gated pair of grouped matmuls is one kernel where its groups are th
     }
 }
 
+// Rows have scales of their own, or all have one; a table may renumber them.
+TEST_CASE("scales of the 8-bit operands of a grouped matmul multiply the sums") {
+  for (const std::int64_t rows : {1, 70})
+    for (const bool pair : {false, true})
+      for (const MoeMode mode : {MoeMode::none, MoeMode::gather, MoeMode::scatter}) {
+        auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+        const auto input = [&](const std::string& name, Dims dim, DataType type, Dims stride = {}) {
+          return g->tensor({.name = name, .dim = dim, .stride = stride, .data_type = type});
+        };
+        const auto tokens = input("x", {1, 70, 64}, f8e4m3) * input("of_x", {1, rows, 1}, f32),
+                   ends = input("ends", {5}, i32);
+        Tensor index;
+        if (mode != MoeMode::none) index = input("index", {70}, i32);
+        const auto product = [&](const std::string& name) {
+          const auto w = input(name, {4, 64, 96}, f8e4m3, {6144, 1, 64});
+          return moe_grouped_matmul(tokens, w * input("of_" + name, {4, 1, 96}, f32), ends, index,
+                                    {.mode = mode});
+        };
+        auto y = product("w");
+        if (pair) y = swish(y) * product("v");
+        g->output(y, "y");
+        INFO(name(mode) << ", " << rows << " scales of rows" << (pair ? ", pair" : ""));
+        CHECK(for_sm_90a(*g).kernels.size() == 1);
+        check_values(*g);
+      }
+}
+
 TEST_CASE("indices that are values keep batches apart from rows") {
   for (const std::int64_t rows : {1, 4}) {
     auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
