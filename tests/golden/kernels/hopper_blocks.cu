@@ -74,6 +74,7 @@ struct OperandB {
   }
 };
 struct ScaleA {
+  static constexpr bool same = false;
   const Args& args;
   SINTER_DEVICE float value(const Coord& c) const {
     const float of_a = sinter::load<Config::OfAAccess, float>(args.of_a, c);
@@ -81,6 +82,7 @@ struct ScaleA {
   }
 };
 struct ScaleB {
+  static constexpr bool same = false;
   const Args& args;
   SINTER_DEVICE float value(const Coord& c) const {
     const float of_b = sinter::load<Config::OfBAccess, float>(args.of_b, c);
@@ -107,6 +109,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_5c0eb7bd(const __grid_constant__ Args args) {
+void sinter_contraction_5d421fce(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body, Scales>(args);
 }
