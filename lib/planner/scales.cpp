@@ -131,12 +131,19 @@ void move_scales_behind_sums(KernelSpec& spec) {
     int loaded = -1;
     std::vector<Scale> scales{};
   };
+  // Tensor cores sum products of 8-bit floats with fewer bits than f32 has: not where the products
+  // are to be those of f32.
+  const auto may_be_summed = [](const KernelSpec& s, const Operand& o) {
+    const auto port = static_cast<std::size_t>(at(s.*o.body, o.loaded).port);
+    return s.*o.type != DataType::f32 || !is_floating(s.ports[port].type);
+  };
   Operand operands[] = {{&KernelSpec::a, &KernelSpec::a_type, {0, 1}},
                         {&KernelSpec::b, &KernelSpec::b_type, {0}},
                         {&KernelSpec::b2, &KernelSpec::b_type, {1}}};
   for (Operand& o : operands)
     if (const Body& body = spec.*o.body; !body.statements.empty())
-      if (auto scales = scales_of(spec, body, o.loaded)) o.scales = std::move(*scales);
+      if (auto scales = scales_of(spec, body, o.loaded); scales && may_be_summed(spec, o))
+        o.scales = std::move(*scales);
   // Both products multiply the same type.
   if (spec.two_products() && operands[1].scales.empty() != operands[2].scales.empty())
     operands[1].scales = operands[2].scales = {};

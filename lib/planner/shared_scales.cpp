@@ -31,8 +31,9 @@ class Unsharing {
     for (NodeId reader : readers) {
       const Node n = g_.node(reader);
       const auto pair = std::find_if(owned.begin(), owned.end(), [&](const Own& o) {
-        return !o.taken && n.inputs[0] == operand &&
-               meet(g_, {g_.node(o.reader).outputs[0], n.outputs[0]});
+        const Node& other = g_.node(o.reader);
+        return !o.taken && n.inputs[0] == operand && other.inputs[0] == operand &&
+               meet(g_, {other.outputs[0], n.outputs[0]});
       });
       TensorId own = operand;
       if (pair != owned.end()) {
@@ -112,7 +113,9 @@ class Unsharing {
 
 Lowered unshare_scales(const Lowered& lowered) {
   Unsharing unsharing(lowered);
-  const NodeId all = unsharing.nodes();
+  const DataType io = lowered.graph->options().io;
+  // Products of f32 do not multiply 8 bits.
+  const NodeId all = io == DataType::f16 || io == DataType::bf16 ? unsharing.nodes() : 0;
   for (NodeId id = 0; id < all; ++id)
     if (is_product(unsharing.node(id)))
       for (TensorId operand : {unsharing.node(id).inputs[0], unsharing.node(id).inputs[1]})
