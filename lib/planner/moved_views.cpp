@@ -104,14 +104,18 @@ bool MovedViews::shows(TensorId t, const View& v) const {
 
 // ---- a view of what is computed: what it shows is computed instead
 
-bool MovedViews::hoists(TensorId t, const View& v, int& budget) const {
+bool MovedViews::hoists(TensorId t, const View& v, int& budget, Small small) const {
+  constexpr std::int64_t kSmall = 16;  // of so many, one
   const auto o = operand_view(v, g[t].dim);
   if (!o) return false;
   if (!o->view) return true;  // the same for all that the view shows
+  if (small == Small::stored && g.is_virtual(t) && g[t].dim != v.from &&
+      kSmall * count(g[t].dim) <= count(v.from))
+    return o->view->op == OpKind::reshape;
   if (const Node* n = recomputed(t)) {
     if (g[t].dim != v.from || --budget < 0) return false;
     return std::all_of(n->inputs.begin(), n->inputs.end(),
-                       [&](TensorId x) { return x < 0 || hoists(x, v, budget); });
+                       [&](TensorId x) { return x < 0 || hoists(x, v, budget, small); });
   }
   if (in_memory(t) || stored_anyway(t)) return shows(t, v);
   return o->dim == g[t].dim && shown(t, *o->view) != kNoTensor;
@@ -136,7 +140,7 @@ bool MovedViews::stored_anyway(TensorId t) const {
 TensorId MovedViews::hoisted(TensorId t, const View& v, NodeId like) {
   const OperandView o = operand_view(v, g[t].dim).value_or(OperandView{});
   if (!o.view) return t;
-  if (!recomputed(t)) return operand(t, v, like);
+  if (!recomputed(t) || g[t].dim != v.from) return operand(t, v, like);
   for (const auto& [from, view, to] : hoisted_)
     if (from == t && view.op == v.op && view.attributes == v.attributes && view.to == v.to)
       return to;

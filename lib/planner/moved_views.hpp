@@ -39,8 +39,10 @@ class MovedViews {
   bool stored_anyway(TensorId t) const;
   // The node that is computed again on what a view shows, or null.
   const Node* recomputed(TensorId t) const;
-  // Whether what `v` shows of a tensor can be computed from tensors that are in memory anyway.
-  bool hoists(TensorId t, const View& v, int& budget) const;
+  // Whether what `v` shows of a tensor can be computed from tensors that are in memory anyway, or
+  // also from small ones that `stored` says are stored for it.
+  enum class Small { computed, stored };
+  bool hoists(TensorId t, const View& v, int& budget, Small small = Small::computed) const;
   // Computes it: as a tensor of its own, or as `y`.
   TensorId hoisted(TensorId t, const View& v, NodeId like);
   void hoisted_into(TensorId y, TensorId t, const View& v);

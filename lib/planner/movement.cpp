@@ -72,8 +72,10 @@ class Movement {
     // The only movement of a result is where it is written.
     if (g_[y].output && n.op != OpKind::slice && readers.size() == 1) return false;
     const View v = views_.of_node(id);
-    int budget = kMostChained;
-    if (!views_.hoists(t, v, budget)) return false;
+    int budget = kMostChained, again = kMostChained;
+    if (!views_.hoists(t, v, budget) &&
+        !(reduced_in_blocks(y, v) && views_.hoists(t, v, again, MovedViews::Small::stored)))
+      return false;
     if (g_.type(t) == g_.type(y)) {
       views_.hoisted_into(y, t, v);
     } else {
@@ -82,6 +84,32 @@ class Movement {
       g_.make(y, OpKind::pointwise, PointwiseAttributes{}, {part}, id);
     }
     return true;
+  }
+
+  // What a reshape shows is reduced along a part of an axis (a norm's result, quantised by blocks):
+  // by another kernel than whole rows are. That computes it then, from what the rows gave.
+  bool reduced_in_blocks(TensorId y, const View& v) const {
+    if (v.op != OpKind::reshape) return false;
+    const std::vector<int> axes = joined_axes(v.to, v.from);
+    const auto in_blocks = [&](const Node& n) {
+      if (n.op != OpKind::reduction || g_[n.inputs[0]].dim != v.to) return false;
+      const Dims& kept = g_[n.outputs[0]].dim;
+      for (int i = 1; i < v.to.size(); ++i)
+        if (axes[static_cast<std::size_t>(i)] == axes[static_cast<std::size_t>(i - 1)] &&
+            v.to[i - 1] > 1 && kept[i - 1] == v.to[i - 1] && v.to[i] > 1 && kept[i] == 1)
+          return true;
+      return false;
+    };
+    std::vector<TensorId> same{y};  // element by element
+    for (std::size_t i = 0; i < same.size() && i < kMostChained && !axes.empty(); ++i)
+      for (NodeId r : g_.readers(same[i])) {
+        if (in_blocks(g_.node(r))) return true;
+        const TensorId z = g_.node(r).outputs[0];
+        if (elementwise(g_, z) && g_[z].dim == v.to &&
+            std::find(same.begin(), same.end(), z) == same.end())
+          same.push_back(z);
+      }
+    return false;
   }
 
   // ---- a slice of what nobody else reads: only that is computed (the logits of the last token)

@@ -151,6 +151,27 @@ def quantised():
     g.output(g.transpose("z", "z_turned", [1, 0]), data_type="f8e4m3")
 
 
+def quantised_by_blocks():
+    """Residual and norm, quantised by blocks of 128, and a product with a weight of such blocks."""
+    g = Graph("region_quantised_by_blocks", "bf16")
+    for t in ("x", "residual"):
+        g.tensor(t, [10, 256])
+    g.tensor("w", [1, 256])
+    g.tensor("weight", [256, 24], data_type="f8e4m3", stride=[1, 256])
+    g.tensor("weight_scale", [2, 24], data_type="f32")
+    g.output(g.pointwise("add", "h", "x", "residual"))
+    rmsnorm(g, "h", "normal", "w")
+    g.node("block_scale_quantize", {"X": "normal"}, {"Y": "q", "Scale": "q_scale"},
+           block_size=128, axis=-1)
+    g.output("q", data_type="f8e4m3")
+    g.output("q_scale", data_type="f32")
+    g.node("block_scale_dequantize", {"X": "q", "Scale": "q_scale"}, "values", block_size=128)
+    g.node("block_scale_dequantize", {"X": "weight", "Scale": "weight_scale"}, "weights",
+           block_size=128, axis=0)
+    g.matmul("values", "weights", "y")
+    g.output("y")
+
+
 def cross_entropy_by_hand():
     """Targets in i32, compared with the index; rows of the targets lie beside each other."""
     g = Graph("region_cross_entropy_by_hand", "bf16")
@@ -196,7 +217,7 @@ def centred_behind():
 
 
 for region in (before_attention, after_attention, gated, groupnorm_residual, joined_channels,
-               quantised, cross_entropy_by_hand, norm_over_channels, centred_behind):
+               quantised, quantised_by_blocks, cross_entropy_by_hand, norm_over_channels, centred_behind):
     region()
 groupnorm_pieces("10", "f16", [2, 40, 8, 9], 4)
 groupnorm_pieces("3", "bf16", [3, 24, 8, 6], 8, training=True)

@@ -429,6 +429,32 @@ TEST_CASE("gradients of a groupnorm sum up each channel once") {
   CHECK(moved_bytes(g) < 6 * bytes);  // both read twice, the result written
 }
 
+TEST_CASE(
+    "a norm that is quantised by blocks is computed where they are, from the rows' statistics") {
+  for (const bool centred : {false, true}) {
+    Graph g{{.io = bf16}};
+    const auto x = g.tensor({.name = "x", .dim = {64, 512}}),
+               w = g.tensor({.name = "w", .dim = {1, 512}});
+    const Tensor y = centred ? layernorm(x, w, Tensor{}, 1e-5).y : rmsnorm(x, w, Tensor{}, 1e-5).y;
+    const auto q = block_scale_quantize(y, {.block_size = 128}, f8e4m3, f32);
+    g.output(q.y, "q");
+    g.output(q.scale, "scale");
+    CHECK(kernels(g).size() == 2);
+    // Twice the rows; less than once what they would be in f32.
+    CHECK(moved_bytes(g) < (2 * 2 + 1) * 64 * 512 + 4096);
+  }
+  // Who reads whole rows besides has them in memory.
+  Graph g{{.io = bf16}};
+  const Tensor y = rmsnorm(g.tensor({.name = "x", .dim = {64, 512}}),
+                           g.tensor({.name = "w", .dim = {1, 512}}), Tensor{}, 1e-5)
+                       .y;
+  const auto q = block_scale_quantize(y, {.block_size = 128}, f8e4m3, f32);
+  g.output(q.y, "q");
+  g.output(q.scale, "scale");
+  g.output(y, "y");
+  CHECK(moved_bytes(g) < (2 + 2 + 2 + 1) * 64 * 512 + 4096);
+}
+
 TEST_CASE("a norm and the rotary embedding of its result are one kernel") {
   Graph g{{.io = bf16}};
   auto x = g.tensor({.name = "x", .dim = {2, 8, 3, 32}}),
