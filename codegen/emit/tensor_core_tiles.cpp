@@ -221,8 +221,8 @@ bool has_little_room(const Tile& t) {
 
 int blocks_that_fit(const TileProblem& p, const Tile& t) {
   constexpr int kNarrowest = 8, kManySteps = 96;
-  const bool leaves_room = t.n == kNarrowest && t.consumers == 1 && cluster_blocks(t) == 1 &&
-                           tiles_of(p, t) <= kMultiprocessors &&
+  const bool leaves_room = !p.gathered && t.n == kNarrowest && t.consumers == 1 &&
+                           cluster_blocks(t) == 1 && tiles_of(p, t) <= kMultiprocessors &&
                            p.depth * p.bytes >= kManySteps * kStageLine;
   return leaves_room ? 2 : 1;
 }

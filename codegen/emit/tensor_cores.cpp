@@ -239,15 +239,14 @@ std::string problem_text(const Orientation& o) {
   const auto type = [&](const BoxedOperand& operand) {
     return name(o.spec.ports[static_cast<std::size_t>(operand.port)].type);
   };
-  return fmt::format("{}{} x {}{}, {} {}, m {}, n {}, k {}, {} bytes a result{}{}{}{}", type(e.a),
-                     e.a.k_fastest ? "" : " transposed", type(e.b),
-                     e.b.k_fastest ? "" : " transposed",
-                     p.gathered     ? "gathered groups"
-                     : p.groups > 0 ? "groups"
-                                    : "batch",
-                     p.batches, p.rows, p.columns, p.depth, p.extra_bytes,
-                     e.n_fastest ? "" : " along m", e.scaled() ? ", scaled by blocks" : "",
-                     e.b2 ? ", two products" : "", p.reduces ? ", with totals" : "");
+  return fmt::format(
+      "{}{} x {}{}, {} {}, m {}, n {}, k {}, {} bytes a result{}{}{}{}", type(e.a),
+      e.a.k_fastest ? "" : " transposed", type(e.b), e.b.k_fastest ? "" : " transposed",
+      p.gathered     ? "gathered groups"
+      : p.groups > 0 ? "groups"
+                     : "batch",
+      p.batches, p.rows, p.columns, p.depth, p.extra_bytes, e.n_fastest ? "" : " along m",
+      e.scaled() ? ", scaled" : "", e.b2 ? ", two products" : "", p.reduces ? ", with totals" : "");
 }
 
 bool sooner(const EstimatedTile& a, const EstimatedTile& b) {
@@ -278,8 +277,9 @@ void complete(Orientation& o, const EstimatedTile& choice) {
   const bool streams_a = t.n <= kInstructionRows && p.columns <= t.n * t.cluster_n,
              streams_b = p.rows_each() <= kInstructionRows,
              wide = t.split > 1 && (streams_a ? t.n : e.rows_brought) > kNarrow;
-  // Scales are found by their place in k, which is then the same for all.
-  e.rotate = (streams_a || streams_b) && !wide && !e.scaled() ? kApart : 0;
+  // Scales are found by their place in k, which is then the same for all; who copies rows walks
+  // from its start.
+  e.rotate = (streams_a || streams_b) && !wide && !e.scaled() && !p.gathered ? kApart : 0;
   if (p.reduces && e.packing.width == 1) e.unroll = std::max(e.unroll, 2);
   if (e.b2) e.unroll = std::min(e.unroll, 2);  // slabs of half the columns
   const int lane_packs = 1024 / p.products / 32 / e.packing.width;

@@ -347,6 +347,9 @@ Blocks prologue_blocks(const FusionState& state, NodeId contraction, int port) {
       };
       for (int axis = 0; axis < g[t].dim.size(); ++axis)
         if (axis != k && axis != row && inner(axis) > 0) return {};
+      // A group's rows begin anywhere in a block of them.
+      const bool cut_rows = port == 0 && inner(row) > 0;
+      if (cut_rows && n.op == OpKind::moe_grouped_matmul) return {};
       return inner(k) > 0 ? Blocks{inner(k), inner(row)} : Blocks{};
     }
     const auto* turned = std::get_if<TransposeAttributes>(&view.attributes);

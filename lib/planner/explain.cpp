@@ -66,7 +66,7 @@ std::string how_on_sm_90a(const PlanKernel& k) {
   if (get("split") > 1) s += fmt::format("; {} blocks a tile sum a part of k each", get("split"));
   if (get("settle"))
     s += fmt::format("; sums are {}settled in f32 every 128 terms",
-                     get("scaled") ? "scaled by blocks and " : "");
+                     get("scaled") ? "scaled and " : "");
   if (get("groups") > 0)
     s += fmt::format("; rows of {} groups, reckoned to be alike", get("groups"));
   if (get("gathered")) s += "; threads copy the rows of A that the table names";

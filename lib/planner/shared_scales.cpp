@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "emit/tensor_cores.hpp"
 #include "planner/moved_views.hpp"
 
 namespace sinter {
@@ -16,12 +17,9 @@ class Unsharing {
   explicit Unsharing(const Lowered& lowered) : g_(lowered) {}
 
   void give_each_its_own(TensorId operand) {
-    if (!g_.is_virtual(operand) || scaled_from(operand) == kNoTensor) return;
+    if (!g_.is_virtual(operand)) return;
     const std::vector<NodeId> readers = g_.readers(operand);
-    if (readers.size() < 2 || !std::all_of(readers.begin(), readers.end(), [&](NodeId n) {
-          return is_product(g_.node(n)) && multiplies_bytes(n);
-        }))
-      return;
+    if (readers.size() < 2 || !scaled(operand, readers)) return;
     struct Own {
       NodeId reader;
       TensorId operand;
@@ -57,43 +55,68 @@ class Unsharing {
   Lowered finish() const { return g_.finish(); }
 
  private:
-  bool has_bytes(TensorId t) const { return t >= 0 && info(g_.type(t)).bytes == 1; }
-
-  // What a chain of views shows, where they join nothing but blocks that tensor cores settle at
-  // once; else none.
-  TensorId shown(TensorId t) const {
-    constexpr std::int64_t kSettled = 128;
+  // What an operand shows: an 8-bit tensor in memory, or its product with scales; of blocks of k as
+  // many as tensor cores settle at once.
+  struct Bytes {
+    DataType type = DataType::none;  // none: the operand is nothing of the kind
+    bool scaled = false, blocks = false, together = false;  // along k
+  };
+  Bytes bytes_of(NodeId product, int port) const {
+    constexpr std::int64_t kSettled = 128, kAligned = 16, kSmall = 16;
+    TensorId t = g_.node(product).inputs[static_cast<std::size_t>(port)];
+    int k = g_[t].dim.size() - 1 - port;  // the axis
+    if (k < 0 || g_[t].dim[k] % kAligned != 0) return {};
+    Bytes bytes;
     while (g_.is_virtual(t) && is_view_op(g_.node(g_.producer(t)).op)) {
       const Node& view = g_.node(g_.producer(t));
-      const Dims& from = g_[view.inputs[0]].dim;
-      if (view.op == OpKind::reshape) {
+      if (const auto* turned = std::get_if<TransposeAttributes>(&view.attributes)) {
+        k = static_cast<int>(turned->permutation[k]);
+      } else if (view.op == OpKind::reshape) {
+        const Dims& from = g_[view.inputs[0]].dim;
         const std::vector<int> axes = joined_axes(from, g_[t].dim);
-        if (axes.empty()) return kNoTensor;
-        for (std::size_t i = 1; i < axes.size(); ++i)
-          if (axes[i] >= 0 && axes[i] == axes[i - 1] && from[static_cast<int>(i)] % kSettled != 0)
-            return kNoTensor;
+        const auto first = std::find(axes.begin(), axes.end(), k);
+        if (first == axes.end()) return {};
+        k = static_cast<int>(first - axes.begin());
+        if (first + 1 != axes.end() && first[1] == *first) {
+          bytes.blocks = true;
+          if (from[++k] % kSettled != 0) return {};
+        }
+      } else {
+        return {};
       }
       t = view.inputs[0];
     }
-    return t;
-  }
-  // The product of an 8-bit tensor and scales that an operand shows, or none.
-  TensorId scaled_from(TensorId operand) const {
-    const TensorId t = shown(operand);
-    if (t < 0 || !g_.is_virtual(t)) return kNoTensor;
-    const Node* n = g_.made_by(t, OpKind::pointwise);
-    if (!n) return kNoTensor;
-    const auto mode = std::get_if<PointwiseAttributes>(&n->attributes)->mode;
-    const bool scales = mode == PointwiseMode::mul || mode == PointwiseMode::div;
-    return scales && std::any_of(n->inputs.begin(), n->inputs.end(),
-                                 [&](TensorId x) { return has_bytes(x); })
-               ? t
-               : kNoTensor;
+    TensorId values = t;
+    if (const Node* n = g_.is_virtual(t) ? g_.made_by(t, OpKind::pointwise) : nullptr) {
+      const auto mode = std::get_if<PointwiseAttributes>(&n->attributes)->mode;
+      if (mode != PointwiseMode::mul && mode != PointwiseMode::div) return {};
+      values = kNoTensor;
+      for (TensorId x : n->inputs)
+        if (x >= 0 && g_[x].dim == g_[t].dim && info(g_.type(x)).bytes == 1)
+          values = x;
+        else if (x >= 0 && kSmall * count(g_[x].dim) > count(g_[t].dim))
+          return {};
+      if (values == kNoTensor) return {};
+      bytes.scaled = true;
+    }
+    const auto at = g_.location(values);
+    if (!at) return {};
+    bytes.together = at->stride[k] == 1;
+    bytes.type = g_.type(values);
+    return bytes;
   }
   bool multiplies_bytes(NodeId product) const {
-    const Node& n = g_.node(product);
-    return std::all_of(n.inputs.begin(), n.inputs.begin() + 2, [&](TensorId x) {
-      return has_bytes(shown(x)) || scaled_from(x) != kNoTensor;
+    const Bytes a = bytes_of(product, 0), b = bytes_of(product, 1);
+    if (a.type == DataType::none || b.type == DataType::none) return false;
+    if ((a.blocks || b.blocks) && !(is_floating(a.type) && a.together && b.together)) return false;
+    return multiplied_as_bytes(a.type, b.type);
+  }
+  // As an operand of those that read it.
+  bool scaled(TensorId operand, const std::vector<NodeId>& readers) const {
+    return std::all_of(readers.begin(), readers.end(), [&](NodeId n) {
+      const Node& product = g_.node(n);
+      return is_product(product) && multiplies_bytes(n) &&
+             bytes_of(n, product.inputs[0] == operand ? 0 : 1).scaled;
     });
   }
   TensorId copied(TensorId t) {

@@ -97,8 +97,8 @@ std::vector<int> joined_axes(const Dims& x, const Dims& y) {
   for (int i = 0; i < x.size(); ++i) {
     while (to < y.size() && y[to] == 1 && x[i] != 1) ++to;
     const bool left_out = x[i] == 1 && (to == y.size() || y[to] != 1);
-    const bool two =
-        !left_out && to < y.size() && x[i] != y[to] && i + 1 < x.size() && x[i] * x[i + 1] == y[to];
+    const bool two = !left_out && to < y.size() && y[to] > 0 && x[i] != y[to] && i + 1 < x.size() &&
+                     x[i] * x[i + 1] == y[to];
     if (!left_out && !two && (to == y.size() || x[i] != y[to])) return {};
     axes.push_back(left_out ? -1 : to);
     if (two) axes.push_back(to), ++i;

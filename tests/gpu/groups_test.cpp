@@ -217,18 +217,19 @@ TEST_CASE("groups of rows for the sanitizer", "[sanitize]") {
 // Rows and types that the tensor memory accelerator does not bring, results along the tokens, and
 // more groups than rows.
 TEST_CASE("groups of rows on every engine", "[contraction]") {
-  run_as_chosen(
-      sources({{.experts = 3, .tokens = 100, .n = 40, .k = 77},
-               {.experts = 300, .tokens = 50, .n = 40, .k = 64},
-               {.experts = 1, .tokens = 33, .n = 129, .k = 64},
-               {.experts = 12, .tokens = 2000, .n = 264, .k = 1032},
-               {.experts = 4, .tokens = 100, .n = 72, .k = 68, .mode = MoeMode::gather, .rows = 50},
-               {.experts = 4, .tokens = 100, .n = 72, .k = 64, .io = f32, .result = f32},
-               {.experts = 4,
-                .tokens = 100,
-                .n = 72,
-                .k = 64,
-                .mode = MoeMode::gather,
-                .io = f32,
-                .result = f32}}));
+  run_as_chosen(sources(
+      {{.experts = 3, .tokens = 100, .n = 40, .k = 77},
+       {.experts = 300, .tokens = 50, .n = 40, .k = 64},
+       {.experts = 1, .tokens = 16, .n = 512, .k = 8192, .mode = MoeMode::gather, .rows = 16},
+       {.experts = 1, .tokens = 33, .n = 129, .k = 64},
+       {.experts = 12, .tokens = 2000, .n = 264, .k = 1032},
+       {.experts = 4, .tokens = 100, .n = 72, .k = 68, .mode = MoeMode::gather, .rows = 50},
+       {.experts = 4, .tokens = 100, .n = 72, .k = 64, .io = f32, .result = f32},
+       {.experts = 4,
+        .tokens = 100,
+        .n = 72,
+        .k = 64,
+        .mode = MoeMode::gather,
+        .io = f32,
+        .result = f32}}));
 }

@@ -437,30 +437,32 @@ TEST_CASE("scales of blocks of k multiply parts of the sum") {
 // The planning of a whole graph shares out what scales an operand of several products.
 TEST_CASE("products that share scaled 8-bit activations load the 8 bits each") {
   for (const std::int64_t block : {0, 32, 128})
-    for (const int products : {2, 3}) {
-      auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
-      const auto input = [&](const std::string& name, Dims dim, DataType type, Dims stride = {}) {
-        return g->tensor({.name = name, .dim = dim, .stride = stride, .data_type = type});
-      };
-      const auto scaled = [&](const std::string& name, Dims dim, Dims stride, Dims scales,
-                              std::int64_t axis) {
-        const auto x = input(name, dim, f8e4m3, stride), scale = input("of_" + name, scales, f32);
-        return block == 0 ? x * scale
-                          : block_scale_dequantize(x, scale, {.block_size = block, .axis = axis});
-      };
-      const std::int64_t blocks = block == 0 ? 1 : 512 / block;
-      const auto x = scaled("x", {1, 72, 512}, {}, {1, 72, blocks}, 2);
-      for (int i = 0; i < products; ++i) {
-        const auto w =
-            scaled("w" + std::to_string(i), {1, 512, 96}, {512 * 96, 1, 512}, {1, blocks, 96}, 1);
-        g->output(matmul(x, w), "y" + std::to_string(i));
+    for (const int products : {2, 3})
+      for (const DataType type : {f8e4m3, i8}) {
+        auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+        const auto input = [&](const std::string& name, Dims dim, DataType type, Dims stride = {}) {
+          return g->tensor({.name = name, .dim = dim, .stride = stride, .data_type = type});
+        };
+        const auto scaled = [&](const std::string& name, Dims dim, Dims stride, Dims scales,
+                                std::int64_t axis) {
+          const auto x = input(name, dim, type, stride), scale = input("of_" + name, scales, f32);
+          return block == 0 ? x * scale
+                            : block_scale_dequantize(x, scale, {.block_size = block, .axis = axis});
+        };
+        const std::int64_t blocks = block == 0 ? 1 : 512 / block;
+        const auto x = scaled("x", {1, 72, 512}, {}, {1, 72, blocks}, 2);
+        for (int i = 0; i < products; ++i) {
+          const auto w =
+              scaled("w" + std::to_string(i), {1, 512, 96}, {512 * 96, 1, 512}, {1, blocks, 96}, 1);
+          g->output(matmul(x, w), "y" + std::to_string(i));
+        }
+        const bool multiplied = block == 0 || (block == 128 && type == f8e4m3);
+        INFO(products << " products, blocks of " << block << " of " << name(type));
+        const auto plan = make_plan(*g, {.architecture = "sm_90a"}, {}, nullptr);
+        REQUIRE(plan);
+        CHECK(plan->data().kernels.size() ==
+              static_cast<std::size_t>(multiplied ? products : 1 + 2 * products));
       }
-      INFO(products << " products, blocks of " << block);
-      const auto plan = make_plan(*g, {.architecture = "sm_90a"}, {}, nullptr);
-      REQUIRE(plan);
-      CHECK(plan->data().kernels.size() ==
-            static_cast<std::size_t>(block == 32 ? 1 + 2 * products : products));
-    }
 }
 
 TEST_CASE("batches that share an operand are rows of one product, or its columns") {
@@ -603,6 +605,41 @@ TEST_CASE("scales of the 8-bit operands of a grouped matmul multiply the sums") 
         CHECK(for_sm_90a(*g).kernels.size() == 1);
         check_values(*g);
       }
+}
+
+TEST_CASE("rows of a grouped matmul that lie in blocks of a scale are scaled first") {
+  auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+  const auto input = [&](const char* name, Dims dim, DataType type, Dims stride = {}) {
+    return g->tensor({.name = name, .dim = dim, .stride = stride, .data_type = type});
+  };
+  const auto x = reshape(
+      input("x", {1, 5, 10, 2, 128}, f8e4m3) * input("of_x", {1, 5, 1, 2, 1}, f32), {1, 50, 256});
+  const auto w =
+      block_scale_dequantize(input("w", {3, 256, 128}, f8e4m3, {32768, 1, 256}),
+                             input("of_w", {3, 2, 128}, f32), {.block_size = 128, .axis = 1});
+  g->output(moe_grouped_matmul(x, w, input("ends", {4}, i32)), "y");
+  CHECK(for_sm_90a(*g).kernels.size() == 3);
+  check_values(*g);
+}
+
+// Its producer needs the registers that a second block of the multiprocessor would have.
+TEST_CASE("a kernel whose threads copy rows has the multiprocessor alone") {
+  for (const MoeMode mode : {MoeMode::none, MoeMode::gather}) {
+    auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+    const auto input = [&](const char* name, Dims dim, DataType type, Dims stride = {}) {
+      return g->tensor({.name = name, .dim = dim, .stride = stride, .data_type = type});
+    };
+    Tensor index;
+    if (mode != MoeMode::none) index = input("index", {16}, i32);
+    g->output(moe_grouped_matmul(input("x", {1, 16, 8192}, bf16),
+                                 input("w", {1, 8192, 512}, bf16, {4194304, 1, 8192}),
+                                 input("ends", {2}, i32), index, {.mode = mode}),
+              "y");
+    const auto plan = make_plan(*g, {.architecture = "sm_90a"}, {}, nullptr);
+    REQUIRE(plan);
+    const std::string& source = plan->data().kernels[0].source;
+    CHECK((source.find("Config::threads, 1)") != std::string::npos) == (mode == MoeMode::gather));
+  }
 }
 
 TEST_CASE("indices that are values keep batches apart from rows") {

@@ -3,7 +3,8 @@
 //
 // A block holds one producer and several consumer warpgroups and walks over tiles of the result.
 // One thread of the producer keeps the tensor memory accelerator filling a ring of stages, each 128
-// bytes of k of both operands; the consumers multiply from there and give each stage back. A tile
+// bytes of k of both operands (rows that a table names, all of its threads copy); the consumers
+// multiply from there and give each stage back. A tile
 // belongs to all consumers, 64 rows or a multiple each, or, with `alternate`, to one of them, so
 // that one multiplies while the other finishes its tile. The producer runs ahead into the next tile
 // either way. The blocks of a cluster stand beside each other along m or n and load the operand

@@ -33,7 +33,7 @@ struct Config {
   static constexpr bool settle = false;
   static constexpr bool prefetch = false;
   static constexpr bool ahead = false;
-  static constexpr int rotate = 5;
+  static constexpr int rotate = 0;
   static constexpr bool n_fastest = true;
   struct FirstTokenOffsetAccess : sinter::Strided { using Stride = sinter::Dims<0, 0, 0, 0>; };
   struct TokenIndexAccess : sinter::Strided { using Stride = sinter::Dims<0, 0, 0, 0>; };
@@ -89,6 +89,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_grouped_contraction_1ff76ee0(const __grid_constant__ Args args) {
+void sinter_grouped_contraction_4f819eff(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args, Rows{args.first_token_offset, args.token_index});
 }
