@@ -1,0 +1,184 @@
+// What planning makes of scaled 8-bit operands, of matmuls and of grouped ones.
+#include "planner/make_plan.hpp"
+#include "planner/planned.hpp"
+#include "sinter/operations.hpp"
+
+using namespace sinter;
+using namespace sinter::test;
+
+TEST_CASE("scales of 8-bit operands multiply the sum") {
+  for (const DataType type : {f8e4m3, i8})
+    for (const DataType io : {bf16, f32}) {
+      const auto g = Shared<Graph>::make(GraphOptions{.io = io});
+      const auto input = [&](const char* name, Dims dim, DataType t) {
+        return g->tensor({.name = name, .dim = dim, .data_type = t});
+      };
+      const auto a = input("a", {72, 48}, type) * input("of_rows", {72, 1}, f32) / 3.0;
+      const auto b =
+          g->tensor({.name = "b", .dim = {48, 40}, .stride = {1, 48}, .data_type = type});
+      g->output(relu(matmul(a, input("of_columns", {1, 40}, f32) * b)), "y");
+      const Partition p = for_sm_90a(*g);
+      REQUIRE(families(p) == std::vector{Family::contraction});
+      // Products of f32 are not summed with the bits that 8-bit floats get.
+      const bool moved = io == bf16 || type == i8;
+      CHECK((p.kernels[0].a.statements.size() == 1) == moved);
+      CHECK((p.kernels[0].b.statements.size() == 1) == moved);
+      check_values(*g);
+    }
+  // One that changes along k stays with its operand.
+  const auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+  const auto a = g->tensor({.name = "a", .dim = {72, 48}, .data_type = i8}),
+             s = g->tensor({.name = "s", .dim = {1, 48}, .data_type = f32});
+  g->output(matmul(a * s, g->tensor({.name = "b", .dim = {48, 40}})), "y");
+  CHECK(partition(*lower(*g).graph, true).kernels[0].a.statements.size() == 3);
+  check_values(*g);
+}
+
+// As checkpoints of DeepSeek-V3's kind have them: of activations for 128 of k, of weights for 128
+// of k and one or 128 columns.
+TEST_CASE("scales of blocks of k multiply parts of the sum") {
+  for (const std::int64_t columns : {1, 128})
+    for (const std::int64_t block : {32, 128})
+      for (const bool pair : {false, true}) {
+        auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+        const auto input = [&](const char* name, Dims dim, DataType type, Dims stride = {}) {
+          return g->tensor({.name = name, .dim = dim, .stride = stride, .data_type = type});
+        };
+        const auto a =
+            block_scale_dequantize(input("a", {1, 72, 512}, f8e4m3),
+                                   input("of_a", {1, 72, 512 / block}, f32), {.block_size = block});
+        const auto weights = [&](const char* name, const char* scale) {
+          const std::int64_t n = 256, across = n / columns, blocks = 512 / block;
+          const auto w = input(name, {1, blocks, block, across, columns}, f8e4m3,
+                               {n * 512, block, 1, 512 * columns, 512});
+          return reshape(w * input(scale, {1, blocks, 1, across, 1}, f32), {1, 512, n});
+        };
+        auto y = matmul(a, weights("b", "of_b"));
+        if (pair) y = swish(y) * matmul(a, weights("c", "of_c"));
+        g->output(y, "y");
+        INFO(columns << " columns, " << block << " of k" << (pair ? ", pair" : ""));
+        const auto kernels = for_sm_90a(*g).kernels;
+        CHECK((kernels.size() == 1) == (block == 128));
+        CHECK(for_target(*g, "sm_80").kernels.size() > 1);
+        check_values(*g);
+      }
+}
+
+// The planning of a whole graph shares out what scales an operand of several products.
+TEST_CASE("products that share scaled 8-bit activations load the 8 bits each") {
+  for (const std::int64_t block : {0, 32, 128})
+    for (const int products : {2, 3})
+      for (const DataType type : {f8e4m3, i8}) {
+        auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+        const auto input = [&](const std::string& name, Dims dim, DataType type, Dims stride = {}) {
+          return g->tensor({.name = name, .dim = dim, .stride = stride, .data_type = type});
+        };
+        const auto scaled = [&](const std::string& name, Dims dim, Dims stride, Dims scales,
+                                std::int64_t axis) {
+          const auto x = input(name, dim, type, stride), scale = input("of_" + name, scales, f32);
+          return block == 0 ? x * scale
+                            : block_scale_dequantize(x, scale, {.block_size = block, .axis = axis});
+        };
+        const std::int64_t blocks = block == 0 ? 1 : 512 / block;
+        const auto x = scaled("x", {1, 72, 512}, {}, {1, 72, blocks}, 2);
+        for (int i = 0; i < products; ++i) {
+          const auto w =
+              scaled("w" + std::to_string(i), {1, 512, 96}, {512 * 96, 1, 512}, {1, blocks, 96}, 1);
+          g->output(matmul(x, w), "y" + std::to_string(i));
+        }
+        const bool multiplied = block == 0 || (block == 128 && type == f8e4m3);
+        INFO(products << " products, blocks of " << block << " of " << name(type));
+        const auto plan = make_plan(*g, {.architecture = "sm_90a"}, {}, nullptr);
+        REQUIRE(plan);
+        CHECK(plan->data().kernels.size() ==
+              static_cast<std::size_t>(multiplied ? products : 1 + 2 * products));
+      }
+}
+
+TEST_CASE("a gated pair of grouped matmuls is one kernel where its groups are the same") {
+  for (const bool other_offsets : {false, true})
+    for (const MoeMode mode : {MoeMode::none, MoeMode::gather, MoeMode::scatter}) {
+      auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+      const auto tokens = g->tensor({.name = "tokens", .dim = {1, 70, 64}});
+      Tensor index;
+      if (mode != MoeMode::none)
+        index = g->tensor({.name = "index", .dim = {70}, .data_type = i32});
+      const auto offsets = [&](const char* name) {
+        return g->tensor({.name = name, .dim = {5}, .data_type = i32});
+      };
+      const auto product = [&](const char* name, const Tensor& ends) {
+        const auto w = g->tensor({.name = name, .dim = {4, 64, 96}, .stride = {6144, 1, 64}});
+        return moe_grouped_matmul(tokens, w, ends, index, {.mode = mode});
+      };
+      const auto ends = offsets("ends");
+      const auto up = product("up", other_offsets ? offsets("other_ends") : ends);
+      g->output(swish(product("gate", ends)) * up, "y");
+      INFO(name(mode) << (other_offsets ? " other groups" : ""));
+      const auto p = for_sm_90a(*g);
+      REQUIRE(p.kernels.size() == (other_offsets ? 2 : 1));
+      CHECK(p.kernels[0].two_products() == !other_offsets);
+      check_values(*g);
+    }
+}
+
+// Rows have scales of their own, or all have one; a table may renumber them.
+TEST_CASE("scales of the 8-bit operands of a grouped matmul multiply the sums") {
+  for (const std::int64_t rows : {1, 70})
+    for (const bool pair : {false, true})
+      for (const MoeMode mode : {MoeMode::none, MoeMode::gather, MoeMode::scatter}) {
+        auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+        const auto input = [&](const std::string& name, Dims dim, DataType type, Dims stride = {}) {
+          return g->tensor({.name = name, .dim = dim, .stride = stride, .data_type = type});
+        };
+        const auto tokens = input("x", {1, 70, 64}, f8e4m3) * input("of_x", {1, rows, 1}, f32),
+                   ends = input("ends", {5}, i32);
+        Tensor index;
+        if (mode != MoeMode::none) index = input("index", {70}, i32);
+        const auto product = [&](const std::string& name) {
+          const auto w = input(name, {4, 64, 96}, f8e4m3, {6144, 1, 64});
+          return moe_grouped_matmul(tokens, w * input("of_" + name, {4, 1, 96}, f32), ends, index,
+                                    {.mode = mode});
+        };
+        auto y = product("w");
+        if (pair) y = swish(y) * product("v");
+        g->output(y, "y");
+        INFO(name(mode) << ", " << rows << " scales of rows" << (pair ? ", pair" : ""));
+        CHECK(for_sm_90a(*g).kernels.size() == 1);
+        check_values(*g);
+      }
+}
+
+TEST_CASE("rows of a grouped matmul that lie in blocks of a scale are scaled first") {
+  auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+  const auto input = [&](const char* name, Dims dim, DataType type, Dims stride = {}) {
+    return g->tensor({.name = name, .dim = dim, .stride = stride, .data_type = type});
+  };
+  const auto x = reshape(
+      input("x", {1, 5, 10, 2, 128}, f8e4m3) * input("of_x", {1, 5, 1, 2, 1}, f32), {1, 50, 256});
+  const auto w =
+      block_scale_dequantize(input("w", {3, 256, 128}, f8e4m3, {32768, 1, 256}),
+                             input("of_w", {3, 2, 128}, f32), {.block_size = 128, .axis = 1});
+  g->output(moe_grouped_matmul(x, w, input("ends", {4}, i32)), "y");
+  CHECK(for_sm_90a(*g).kernels.size() == 3);
+  check_values(*g);
+}
+
+// Its producer needs the registers that a second block of the multiprocessor would have.
+TEST_CASE("a kernel whose threads copy rows has the multiprocessor alone") {
+  for (const MoeMode mode : {MoeMode::none, MoeMode::gather}) {
+    auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+    const auto input = [&](const char* name, Dims dim, DataType type, Dims stride = {}) {
+      return g->tensor({.name = name, .dim = dim, .stride = stride, .data_type = type});
+    };
+    Tensor index;
+    if (mode != MoeMode::none) index = input("index", {16}, i32);
+    g->output(moe_grouped_matmul(input("x", {1, 16, 8192}, bf16),
+                                 input("w", {1, 8192, 512}, bf16, {4194304, 1, 8192}),
+                                 input("ends", {2}, i32), index, {.mode = mode}),
+              "y");
+    const auto plan = make_plan(*g, {.architecture = "sm_90a"}, {}, nullptr);
+    REQUIRE(plan);
+    const std::string& source = plan->data().kernels[0].source;
+    CHECK((source.find("Config::threads, 1)") != std::string::npos) == (mode == MoeMode::gather));
+  }
+}
