@@ -96,8 +96,8 @@ class ContractionPattern final : public Pattern {
     if (!extra) return true;
     KernelSpec spec = contraction_spec(state, m.nodes, m.anchor);
     narrow_alone(state, spec);
-    if (accelerated && !is_accelerated(spec, state.architecture())) return false;
-    return fits_one_kernel(spec, state.architecture());
+    return fits_one_kernel(spec, state.architecture(),
+                           accelerated ? Engines::fastest : Engines::any);
   }
 
   Match grown(FusionState& state, NodeId anchor, Extras extras, bool explain) const {

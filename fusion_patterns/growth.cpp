@@ -17,9 +17,11 @@ bool is_elementwise(const FusionState& state, NodeId n) {
   }
 }
 
+bool is_matmul(OpKind op) { return op == OpKind::matmul || op == OpKind::moe_grouped_matmul; }
+
 bool is_contraction(OpKind op) {
-  return op == OpKind::matmul || op == OpKind::conv_fprop || op == OpKind::conv_dgrad ||
-         op == OpKind::conv_wgrad || op == OpKind::moe_grouped_matmul;
+  return is_matmul(op) || op == OpKind::conv_fprop || op == OpKind::conv_dgrad ||
+         op == OpKind::conv_wgrad;
 }
 
 Dims without_leading_ones(const Dims& d) {

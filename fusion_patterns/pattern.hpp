@@ -46,6 +46,7 @@ inline constexpr int kMaxKernelTensors = 96;
 // True for the nodes that a body computes element by element over their output's dims.
 bool is_elementwise(const FusionState& state, NodeId n);
 bool is_contraction(OpKind op);
+bool is_matmul(OpKind op);  // also of groups of rows
 
 // Dims without leading ones: what decides whether two tensors run over the same domain.
 Dims without_leading_ones(const Dims& d);

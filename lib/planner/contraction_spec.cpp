@@ -220,8 +220,7 @@ std::vector<Coordinate> through_views(const FusionState& state, TensorId operand
       std::vector<Coordinate> from;
       for (std::size_t i = 0; i < joined.size(); ++i) {
         if (joined[i] < 0) {
-          from.push_back(at_zero());
-          from.back().coefficient = Dims::filled(at[0].coefficient.size(), 0);
+          from.push_back({.coefficient = Dims::filled(at[0].coefficient.size(), 0)});
           continue;
         }
         const Coordinate& whole = at[static_cast<std::size_t>(joined[i])];
@@ -233,11 +232,11 @@ std::vector<Coordinate> through_views(const FusionState& state, TensorId operand
         }
         // Its index is in two parts, the outer one first.
         const Dims& c = whole.coefficient;
-        int part = 0;
-        while (c[part] == 0) ++part;
-        if (second) do
-            ++part;
-          while (c[part] == 0);
+        const auto part_from = [&c](int i) {
+          while (c[i] == 0) ++i;
+          return i;
+        };
+        const int outer = part_from(0), part = second ? part_from(outer + 1) : outer;
         from.push_back(index_coordinate(c.size(), part));
       }
       at = from;
@@ -294,9 +293,8 @@ TensorId prologue_tensor(const FusionState& state, const std::vector<NodeId>& no
                          NodeId contraction, int port) {
   const Graph& g = state.graph();
   const Node& n = state.node(contraction);
-  const bool blocks = prologue_blocks(state, contraction, port).k > 0,
-             windowed = n.op != OpKind::matmul && n.op != OpKind::moe_grouped_matmul;
-  const bool grouped = n.op == OpKind::moe_grouped_matmul;
+  const bool blocks = prologue_blocks(state, contraction, port).k > 0, windowed = !is_matmul(n.op),
+             grouped = n.op == OpKind::moe_grouped_matmul;
   TensorId t = n.inputs[static_cast<std::size_t>(port)];
   if (n.inputs[0] == n.inputs[1]) return kNoTensor;
   bool shared = false;  // with the kernel's other product
@@ -329,7 +327,7 @@ TensorId prologue_tensor(const FusionState& state, const std::vector<NodeId>& no
 
 Blocks prologue_blocks(const FusionState& state, NodeId contraction, int port) {
   const Node& n = state.node(contraction);
-  if (n.op != OpKind::matmul && n.op != OpKind::moe_grouped_matmul) return {};
+  if (!is_matmul(n.op)) return {};
   const Graph& g = state.graph();
   TensorId t = n.inputs[static_cast<std::size_t>(port)];
   const int last = g[t].dim.size() - 1;
@@ -459,11 +457,13 @@ KernelSpec contraction_spec(const FusionState& state, const std::vector<NodeId>&
   const Graph& g = state.graph();
   const Node& n = state.node(contraction);
   Cuts cuts;
+  std::vector<NodeId> prologues;
   for (NodeId product : nodes)
     for (int port : {0, 1}) {
       if (!is_contraction(state.node(product).op)) continue;
       const TensorId t = prologue_tensor(state, nodes, product, port);
       if (t < 0 || !contains(nodes, state.producer(t))) continue;
+      collect_ancestors(state, nodes, t, prologues);
       const Blocks blocks = prologue_blocks(state, product, port);
       cuts.k = std::max(cuts.k, blocks.k);
       (port == 0 ? cuts.m : cuts.n) = std::max(port == 0 ? cuts.m : cuts.n, blocks.row);
@@ -485,12 +485,6 @@ KernelSpec contraction_spec(const FusionState& state, const std::vector<NodeId>&
   operand_body(state, spec, spec.a, nodes, contraction, 0, space.a, space.a_at);
   operand_body(state, spec, spec.b, nodes, contraction, 1, space.b, space.b_at);
 
-  std::vector<NodeId> prologues;
-  for (NodeId product : nodes)
-    for (int port : {0, 1})
-      if (is_contraction(state.node(product).op))
-        if (const TensorId t = prologue_tensor(state, nodes, product, port); t >= 0)
-          collect_ancestors(state, nodes, t, prologues);
   std::vector<NodeId> epilogue;
   for (NodeId m : nodes)
     if (!contains(prologues, m)) epilogue.push_back(m);

@@ -157,13 +157,10 @@ DepthParts choose_depth_parts(const KernelSpec& c, std::string_view architecture
   return best;
 }
 
-bool is_accelerated(const KernelSpec& c, std::string_view architecture) {
-  return architecture == "sm_90a" && plan_tensor_cores(c, {});
-}
-
-bool fits_one_kernel(const KernelSpec& c, std::string_view architecture) {
-  const bool accelerated = is_accelerated(c, architecture);
-  if (!accelerated && (c.two_products() || !plan_mma(c))) return false;
+bool fits_one_kernel(const KernelSpec& c, std::string_view architecture, Engines engines) {
+  const bool accelerated = architecture == "sm_90a" && plan_tensor_cores(c, {});
+  if (!accelerated && (engines == Engines::fastest || c.two_products() || !plan_mma(c)))
+    return false;
   if (c.columns.empty()) return true;
   KernelSpec plain = c;
   plain.columns.clear();  // statements that name them are not looked at here

@@ -16,13 +16,12 @@ struct DepthParts {
 };
 DepthParts choose_depth_parts(const KernelSpec& contraction, std::string_view architecture);
 
-// Whether sm_90a's fastest engine does the contraction as it is.
-bool is_accelerated(const KernelSpec& contraction, std::string_view architecture);
-
 // Whether a second product and reduced results, where the contraction has them, are better made by
 // its kernel than by others: an engine on tensor cores does them, the same one as without the
 // reductions, and the sums would not be cut.
-bool fits_one_kernel(const KernelSpec& contraction, std::string_view architecture);
+// `engines`: which may do them, any or that of sm_90a alone.
+enum class Engines { any, fastest };
+bool fits_one_kernel(const KernelSpec& contraction, std::string_view architecture, Engines engines);
 
 // The kernels in place of the contraction, in order; `cuts` gets the reason.
 std::vector<KernelSpec> split_depth(KernelSpec contraction, const FusionState& state,

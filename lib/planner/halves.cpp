@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "fusion_patterns/pattern.hpp"
+
 namespace sinter {
 namespace {
 
@@ -42,9 +44,7 @@ class Halves {
         return false;
       product = next;
     }
-    if (!g_.is_virtual(product) ||
-        (!g_.made_by(product, OpKind::matmul) && !g_.made_by(product, OpKind::moe_grouped_matmul)))
-      return false;
+    if (!g_.is_virtual(product) || !is_matmul(g_.node(g_.producer(product)).op)) return false;
     for (NodeId h : halves) make_half(h, product);
     return true;
   }

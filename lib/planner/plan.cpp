@@ -110,8 +110,8 @@ Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
     if (Lowered moved = move_data_movement(lowered); moved.graph->diagnostics().empty())
       lowered = std::move(moved);
   if (options.fuse && options.architecture == "sm_90a")
-    if (Lowered unshared = unshare_scales(lowered); unshared.graph->diagnostics().empty())
-      lowered = std::move(unshared);
+    if (auto unshared = unshare_scales(lowered); unshared && unshared->graph->diagnostics().empty())
+      lowered = std::move(*unshared);
   const Partition parts = partition(*lowered.graph, options.fuse, options.architecture);
   PlanData data;
   data.version = SINTER_VERSION;

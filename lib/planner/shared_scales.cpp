@@ -3,19 +3,27 @@
 #include <algorithm>
 
 #include "emit/tensor_cores.hpp"
+#include "fusion_patterns/pattern.hpp"
 #include "planner/moved_views.hpp"
 
 namespace sinter {
 namespace {
 
-bool is_product(const Node& n) {
-  return n.op == OpKind::matmul || n.op == OpKind::moe_grouped_matmul;
-}
-
 class Unsharing {
  public:
   explicit Unsharing(const Lowered& lowered) : g_(lowered) {}
 
+  std::optional<Lowered> run() {
+    const NodeId all = g_.nodes();
+    for (NodeId id = 0; id < all; ++id)
+      if (is_matmul(g_.node(id).op))
+        for (TensorId operand : {g_.node(id).inputs[0], g_.node(id).inputs[1]})
+          give_each_its_own(operand);
+    if (!changed_) return {};
+    return g_.finish();
+  }
+
+ private:
   void give_each_its_own(TensorId operand) {
     if (!g_.is_virtual(operand)) return;
     const std::vector<NodeId> readers = g_.readers(operand);
@@ -42,6 +50,7 @@ class Unsharing {
         owned.push_back({reader, own, false});
       }
       if (own == operand) continue;
+      changed_ = true;
       std::vector<TensorId> inputs = n.inputs;
       for (int port : {0, 1})
         if (inputs[static_cast<std::size_t>(port)] == operand)
@@ -50,11 +59,6 @@ class Unsharing {
     }
   }
 
-  NodeId nodes() const { return g_.nodes(); }
-  const Node& node(NodeId n) const { return g_.node(n); }
-  Lowered finish() const { return g_.finish(); }
-
- private:
   // What an operand shows: an 8-bit tensor in memory, or its product with scales; of blocks of k as
   // many as tensor cores settle at once.
   struct Bytes {
@@ -62,7 +66,7 @@ class Unsharing {
     bool scaled = false, blocks = false, together = false;  // along k
   };
   Bytes bytes_of(NodeId product, int port) const {
-    constexpr std::int64_t kSettled = 128, kAligned = 16, kSmall = 16;
+    constexpr std::int64_t kAligned = 16, kSmall = 16;
     TensorId t = g_.node(product).inputs[static_cast<std::size_t>(port)];
     int k = g_[t].dim.size() - 1 - port;  // the axis
     if (k < 0 || g_[t].dim[k] % kAligned != 0) return {};
@@ -79,7 +83,7 @@ class Unsharing {
         k = static_cast<int>(first - axes.begin());
         if (first + 1 != axes.end() && first[1] == *first) {
           bytes.blocks = true;
-          if (from[++k] % kSettled != 0) return {};
+          if (from[++k] % kStageLine != 0) return {};
         }
       } else {
         return {};
@@ -115,7 +119,7 @@ class Unsharing {
   bool scaled(TensorId operand, const std::vector<NodeId>& readers) const {
     return std::all_of(readers.begin(), readers.end(), [&](NodeId n) {
       const Node& product = g_.node(n);
-      return is_product(product) && multiplies_bytes(n) &&
+      return is_matmul(product.op) && multiplies_bytes(n) &&
              bytes_of(n, product.inputs[0] == operand ? 0 : 1).scaled;
     });
   }
@@ -130,20 +134,16 @@ class Unsharing {
   }
 
   Rewriter g_;
+  bool changed_ = false;
 };
 
 }  // namespace
 
-Lowered unshare_scales(const Lowered& lowered) {
-  Unsharing unsharing(lowered);
-  const DataType io = lowered.graph->options().io;
+std::optional<Lowered> unshare_scales(const Lowered& lowered) {
   // Products of f32 do not multiply 8 bits.
-  const NodeId all = io == DataType::f16 || io == DataType::bf16 ? unsharing.nodes() : 0;
-  for (NodeId id = 0; id < all; ++id)
-    if (is_product(unsharing.node(id)))
-      for (TensorId operand : {unsharing.node(id).inputs[0], unsharing.node(id).inputs[1]})
-        unsharing.give_each_its_own(operand);
-  return unsharing.finish();
+  const DataType io = lowered.graph->options().io;
+  if (io != DataType::f16 && io != DataType::bf16) return {};
+  return Unsharing(lowered).run();
 }
 
 }  // namespace sinter

@@ -67,7 +67,8 @@ TEST_CASE("generated kernels are the approved ones, for sm_90a") {
 TEST_CASE("kernels for sm_90a compile without a complaint") {
   for (const auto& [name, spec] : hopper_specs()) {
     const auto choice = emit_kernel(spec, "sm_90a").choice.ranked();
-    REQUIRE(choice.configurations.size() > 12);
+    // Who copies rows shares none with tiles beside.
+    REQUIRE(choice.configurations.size() > (spec.rows.gathers() ? 12 : 20));
     const std::size_t every = choice.configurations.size() / 6;
     for (std::size_t i = 0; i < choice.configurations.size(); i += every) {
       INFO("kernel " << name << ", " << choice.configurations[i]);

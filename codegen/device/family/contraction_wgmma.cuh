@@ -122,16 +122,54 @@ SINTER_DEVICE void multiply_tile(unsigned long long a0, unsigned long long b0, u
   release<Config>(shared + S::empty + previous * 8);
 }
 
+// How the sums of stages, in turn those of an even and of an odd number, are added up: as they are.
+template <class Config>
+struct PlainStages {
+  SINTER_DEVICE void start(int) {}
+  template <int from>
+  SINTER_DEVICE void settle(int) {
+    contraction::settle<Shape<Config>::blocks, from>();
+  }
+};
+
+// Or scaled. `room`: of the warp. Scales of a stage are fetched when those of the one two before it
+// have been used.
+template <class Config, class Scales, class Args, class Rows>
+struct ScaledStages {
+  const Args& args;
+  const Rows& rows;
+  const TilePlace<Config>& tile;
+  int first_row, end_step;
+  float* room;
+  StageScales<Config, Scales> of_even{}, of_odd{};
+
+  SINTER_DEVICE void fetch(StageScales<Config, Scales>& scales, int step) {
+    if (step < end_step) scales.fetch(args, rows, tile, first_row, step);
+  }
+  SINTER_DEVICE void start(int step) {
+    fetch(of_even, step);
+    fetch(of_odd, step + 1);
+  }
+  // `next`: the step whose scales take the place of those used.
+  template <int from>
+  SINTER_DEVICE void settle(int next) {
+    auto& scales = from == Shape<Config>::blocks ? of_even : of_odd;
+    scales.template settle<from>(room);
+    fetch(scales, next);
+  }
+};
+
 // The same where the sums of each stage are settled: while those of one stage are added, another is
 // multiplied. Two at a time, since the compiler gives up on multiplications that are under way
 // across the end of a loop's body.
-template <class Config, class A, class B, class DoneWaiting>
-SINTER_DEVICE void multiply_and_settle(unsigned long long a0, unsigned long long b0,
+template <class Config, class A, class B, class Stages, class DoneWaiting>
+SINTER_DEVICE void multiply_and_settle(Stages stages, unsigned long long a0, unsigned long long b0,
                                        unsigned shared, int first_step, int end_step,
                                        Turn<Config::stages>& turn,
                                        const DoneWaiting& done_waiting) {
   using S = Shape<Config>;
   constexpr int even = S::blocks, odd = 2 * S::blocks;  // their first sets
+  stages.start(first_step);
   for_each_number<S::blocks>([]<int set>() { hopper::clear_sums<set>(); });
 #pragma unroll 1
   for (int step = first_step; step + 1 < end_step; step += 2) {
@@ -141,60 +179,17 @@ SINTER_DEVICE void multiply_and_settle(unsigned long long a0, unsigned long long
     multiply_stage<Config, A, B, odd>(a0, b0, shared, turn, false);
     hopper::multiply_wait<1>();
     release<Config>(shared + S::empty + first * 8);
-    settle<S::blocks, even>();
+    stages.template settle<even>(step + 2);
     hopper::multiply_wait<0>();
     release<Config>(shared + S::empty + turn.stage * 8);
-    settle<S::blocks, odd>();
+    stages.template settle<odd>(step + 3);
     turn.advance();
   }
   if ((end_step - first_step) % 2 != 0) {
     multiply_stage<Config, A, B, even>(a0, b0, shared, turn, false);
     hopper::multiply_wait<0>();
     release<Config>(shared + S::empty + turn.stage * 8);
-    settle<S::blocks, even>();
-    turn.advance();
-  }
-  done_waiting();
-}
-
-// The same where the stage's sums are scaled on the way. `room`: of the warp.
-template <class Config, class A, class B, class Scales, class Args, class Rows, class DoneWaiting>
-SINTER_DEVICE void multiply_and_scale(const Args& args, const Rows& rows,
-                                      const TilePlace<Config>& tile, int first_row, float* room,
-                                      unsigned long long a0, unsigned long long b0,
-                                      unsigned shared, int first_step, int end_step,
-                                      Turn<Config::stages>& turn,
-                                      const DoneWaiting& done_waiting) {
-  using S = Shape<Config>;
-  constexpr int even = S::blocks, odd = 2 * S::blocks;  // their first sets
-  StageScales<Config, Scales> of_even, of_odd;
-  const auto fetch = [&](auto& scales, int step) {
-    if (step < end_step) scales.fetch(args, rows, tile, first_row, step);
-  };
-  fetch(of_even, first_step);
-  fetch(of_odd, first_step + 1);
-  for_each_number<S::blocks>([]<int set>() { hopper::clear_sums<set>(); });
-#pragma unroll 1
-  for (int step = first_step; step + 1 < end_step; step += 2) {
-    const int first = turn.stage;
-    multiply_stage<Config, A, B, even>(a0, b0, shared, turn, false);
-    turn.advance();
-    multiply_stage<Config, A, B, odd>(a0, b0, shared, turn, false);
-    hopper::multiply_wait<1>();
-    release<Config>(shared + S::empty + first * 8);
-    of_even.template settle<even>(room);
-    fetch(of_even, step + 2);
-    hopper::multiply_wait<0>();
-    release<Config>(shared + S::empty + turn.stage * 8);
-    of_odd.template settle<odd>(room);
-    fetch(of_odd, step + 3);
-    turn.advance();
-  }
-  if ((end_step - first_step) % 2 != 0) {
-    multiply_stage<Config, A, B, even>(a0, b0, shared, turn, false);
-    hopper::multiply_wait<0>();
-    release<Config>(shared + S::empty + turn.stage * 8);
-    of_even.template settle<even>(room);
+    stages.template settle<even>(end_step);
     turn.advance();
   }
   done_waiting();
@@ -283,16 +278,16 @@ SINTER_DEVICE void consume(const Args& args, const Rows& rows, unsigned char* me
     const auto done_waiting = [&] {
       if (Config::alternate && more) give_turn(consumer);
     };
+    const int first_step = S::first_step(rank), end_step = S::end_step(rank);
     if constexpr (Scales::on)
-      multiply_and_scale<Config, A, B, Scales>(args, rows, place, first_row, slab.at, a0, b0,
-                                               shared, S::first_step(rank), S::end_step(rank), turn,
-                                               done_waiting);
+      multiply_and_settle<Config, A, B>(
+          ScaledStages<Config, Scales, Args, Rows>{args, rows, place, first_row, end_step, slab.at},
+          a0, b0, shared, first_step, end_step, turn, done_waiting);
     else if constexpr (Config::settle)
-      multiply_and_settle<Config, A, B>(a0, b0, shared, S::first_step(rank), S::end_step(rank),
+      multiply_and_settle<Config, A, B>(PlainStages<Config>{}, a0, b0, shared, first_step, end_step,
                                         turn, done_waiting);
     else
-      multiply_tile<Config, A, B>(a0, b0, shared, S::first_step(rank), S::end_step(rank), turn,
-                                  done_waiting);
+      multiply_tile<Config, A, B>(a0, b0, shared, first_step, end_step, turn, done_waiting);
     if constexpr (Config::split > 1) {
       const Slab::Fragment fragment;
       hopper::wait_at<1, S::consumers * 128>();  // nobody reads the ring any more
