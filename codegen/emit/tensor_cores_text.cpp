@@ -68,9 +68,10 @@ void print_scales(TextWriter& out, const KernelSpec& spec, const KernelNames& na
       out.line("using {} = sinter::contraction::Unscaled;", struct_name);
     types += fmt::format("{}{}", types.empty() ? "" : ", ", struct_name);
   };
-  print(e.a, spec.a, "ScaleA");
-  print(e.b, spec.b, "ScaleB");
-  if (e.b2) print(*e.b2, spec.b2, "ScaleB2");
+  const ContractionSpec& c = spec.contraction();
+  print(e.a, c.a().body, "ScaleA");
+  print(e.b, c.b().body, "ScaleB");
+  if (e.b2) print(*e.b2, c.b(1).body, "ScaleB2");
   out.line("using Scales = sinter::contraction::BlockScales<{}>;", types);
 }
 

@@ -54,6 +54,11 @@ bool depends_on(const KernelSpec& spec, const Body& body, int i) {
   });
 }
 
+int outer_rank(const KernelSpec& spec) {
+  const RowwiseSpec* const r = spec.as_rowwise();
+  return r ? r->outer_rank : 0;
+}
+
 std::int64_t elements_reached(const Dims& extent, const Access& a) {
   const auto elsewhere = [&](int i) {  // a window may only say which of them count
     return a.stride[i] != 0 ||
@@ -68,9 +73,9 @@ std::int64_t elements_reached(const Dims& extent, const Access& a) {
 
 // What is the same for all rows, or along a row, is little beside what differs.
 bool rows_lie_together(const KernelSpec& spec) {
-  const int rank = spec.extent.size(), row = spec.kept - 1,
-            column = rank > spec.kept ? rank - 1 : -1;
-  if (spec.kept == 0 || count(spec.extent, 0, spec.kept) <= 1) return false;
+  const int rank = spec.extent.size(), outer = spec.rowwise().outer_rank, row = outer - 1,
+            column = rank > outer ? rank - 1 : -1;
+  if (outer == 0 || count(spec.extent, 0, outer) <= 1) return false;
   double balance = 0;
   for (const auto& s : spec.body.statements) {
     if (!is_load(s) && !is_store(s)) continue;
@@ -83,7 +88,7 @@ bool rows_lie_together(const KernelSpec& spec) {
 }
 
 int column_kinds_from(const KernelSpec& spec) {
-  int from = spec.kept;
+  int from = spec.rowwise().outer_rank;
   for (const ColumnReduction& c : spec.columns)
     for (int i = 0; i < from; ++i)
       if (spec.extent[i] > 1 && moves_along(c.result.access, i)) from = i;
@@ -91,7 +96,7 @@ int column_kinds_from(const KernelSpec& spec) {
 }
 
 std::int64_t column_kinds(const KernelSpec& spec) {
-  return count(spec.extent, column_kinds_from(spec), spec.kept);
+  return count(spec.extent, column_kinds_from(spec), spec.rowwise().outer_rank);
 }
 
 }  // namespace sinter

@@ -30,6 +30,8 @@ std::int64_t step(const Access& access, int i);
 bool moves_along(const Access& access, int i);
 // Whether a value of the body depends on index i of the domain.
 bool depends_on(const KernelSpec& spec, const Body& body, int i);
+// rowwise: the indices that name a row; none in other families.
+int outer_rank(const KernelSpec& spec);
 // The elements that it reaches, where different indices reach different ones.
 std::int64_t elements_reached(const Dims& extent, const Access& access);
 
