@@ -225,6 +225,7 @@ KernelSpec hopper_pair() {
   auto b = contraction({1000, 704, 520}, 0, 1, 1, 1);
   b.into(b.spec.contraction().a().body).load("a", b.port("a", bf16, strided({520, 0, 1})));
   b.into(b.spec.contraction().b().body).load("gate", b.port("gate", bf16, strided({0, 520, 1})));
+  b.spec.contraction().products.emplace_back();
   b.into(b.spec.contraction().b(1).body).load("up", b.port("up", bf16, strided({0, 520, 1})));
   b.into(b.spec.body);
   const int gate = b.accumulator("gated", 0), up = b.accumulator("raised", 1);
