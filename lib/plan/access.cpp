@@ -45,6 +45,11 @@ bool moves_along(const Access& a, int i) {
   return moves;
 }
 
+bool varies(const KernelSpec& spec, int i) {
+  const bool of_rows = i >= spec.batch && i < spec.batch + spec.m;
+  return spec.extent[i] > 1 || (spec.rows.gathers() && of_rows);
+}
+
 bool depends_on(const KernelSpec& spec, const Body& body, int i) {
   return std::any_of(body.statements.begin(), body.statements.end(), [&](const Statement& s) {
     if (s.kind == StatementKind::index) return s.dim == i;

@@ -19,6 +19,7 @@ struct Groups {
   bool halves = false;              // of one product's columns: as two products
   bool scaled_rows = false;         // 8-bit operands have a scale for every row and every column
   std::int64_t scaled_columns = 0;  // 8-bit operands have scales of 128 of k, for so many columns
+  Dims stride;                      // of the tokens, where they are not packed
 };
 
 Shared<Graph> graph_of(const Groups& p, const std::string& name) {
@@ -29,7 +30,8 @@ Shared<Graph> graph_of(const Groups& p, const std::string& name) {
                    .intermediate = whole ? i32 : f32,
                    .compute = whole ? i32 : f32});
   const std::int64_t rows = p.rows ? p.rows : p.tokens;
-  auto tokens = g->tensor({.name = "tokens", .dim = {1, p.tokens, p.k}, .data_type = p.io});
+  auto tokens = g->tensor(
+      {.name = "tokens", .dim = {1, p.tokens, p.k}, .stride = p.stride, .data_type = p.io});
   const std::int64_t blocks = p.k / 128, across = p.scaled_columns > 0 ? p.n / p.scaled_columns : 0;
   const auto scale = [&](const std::string& name, Dims dim) {
     return g->tensor({.name = name, .dim = dim, .data_type = f32});
@@ -224,6 +226,18 @@ TEST_CASE("groups of rows on every engine", "[contraction]") {
        {.experts = 1, .tokens = 33, .n = 129, .k = 64},
        {.experts = 12, .tokens = 2000, .n = 264, .k = 1032},
        {.experts = 4, .tokens = 100, .n = 72, .k = 68, .mode = MoeMode::gather, .rows = 50},
+       // Groups begin at rows that boxes along the rows cannot begin at.
+       {.experts = 6, .tokens = 100, .n = 72, .k = 1},
+       {.experts = 5, .tokens = 104, .n = 72, .k = 64, .stride = {6656, 1, 104}},
+       // One row, which may be any of those that lie apart by no multiple of 16 bytes.
+       {.experts = 7, .tokens = 14, .n = 5, .k = 97, .mode = MoeMode::gather, .rows = 1},
+       {.experts = 3,
+        .tokens = 30,
+        .n = 72,
+        .k = 64,
+        .mode = MoeMode::gather,
+        .rows = 1,
+        .stride = {1950, 65, 1}},
        {.experts = 4, .tokens = 100, .n = 72, .k = 64, .io = f32, .result = f32},
        {.experts = 4,
         .tokens = 100,
