@@ -80,6 +80,7 @@ class EmulatedCluster final : public emulator::Machine {
 
   static void enter(unsigned high, unsigned low);
   static void carry_out(const Copy& copy);
+  void expect_multiple(std::uintptr_t at, unsigned bytes, const char* what);
   Thread& running() { return threads_[rank * count_ + thread.x]; }
   unsigned warp_number() const { return rank * warps_of_block_ + thread.x / emulator::kWarp; }
   std::byte* stack_of(const Thread& t) const;
