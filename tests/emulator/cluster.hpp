@@ -38,6 +38,7 @@ class EmulatedCluster final : public emulator::Machine {
   void wait_for_copies(int groups_left) override;
   void cluster_arrive() override;
   void cluster_wait() override;
+  void fault(const char* what) override { fault_ = what; }
   void named_barrier(unsigned id, unsigned threads, bool waits) override;
   void barrier_arrive(unsigned of, unsigned barrier, int expected_bytes) override;
   void barrier_wait(unsigned barrier, int parity) override;
