@@ -48,10 +48,11 @@ int alignment(const KernelSpec& spec, const KernelPort& p, int dim, int width) {
   const Access& a = p.access;
   const auto fits = [&](std::int64_t n) {
     if (n * bytes > kMoveBytes || n * bytes > p.alignment || !multiple(a.offset, n)) return false;
-    const Dims& extent = a.via.empty() ? spec.extent : a.via;
     const int along = a.via.empty() ? dim : a.via.size() - 1;
-    for (int i = 0; i < a.stride.size(); ++i)
-      if (i != along && extent[i] > 1 && !multiple(a.stride[i], n)) return false;
+    for (int i = 0; i < a.stride.size(); ++i) {
+      const bool moves = a.via.empty() ? varies(spec, i) : a.via[i] > 1;
+      if (i != along && moves && !multiple(a.stride[i], n)) return false;
+    }
     for (const auto& w : a.windows)
       if (w.coefficient[dim] == 0 && !multiple(w.stride, n)) return false;
     return true;

@@ -127,14 +127,15 @@ std::optional<BoxedOperand> boxed(const KernelSpec& spec, const ProductOperand& 
   const auto steps = [&](std::int64_t stride) {
     return stride > 0 && stride * bytes % 16 == 0 && stride * bytes < (std::int64_t{1} << 40);
   };
+  const bool one_row = row < 0 || !varies(spec, row);
   const std::int64_t rows = row < 0 ? 1 : spec.extent[row], depth = depth_of(spec);
   const std::int64_t of_row = row < 0 ? 0 : a.stride[row], of_k = a.stride[k];
   if (c.has_scale_blocks() && a.stride[k - 1] != of_k * spec.extent[k])
     return {};  // blocks lie apart
-  if (of_k == 1 && (rows == 1 || steps(of_row))) {
+  if (of_k == 1 && (one_row || steps(of_row))) {
     o.k_fastest = true;
     o.map.dim = {depth, rows};
-    o.map.stride = {rows == 1 ? (depth * bytes + 15) / 16 * 16 : of_row * bytes};
+    o.map.stride = {one_row ? (depth * bytes + 15) / 16 * 16 : of_row * bytes};
   } else if (pairs && of_row == 1 && (depth == 1 || steps(of_k))) {
     o.k_fastest = false;
     o.map.dim = {rows, depth};
@@ -195,9 +196,11 @@ std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool s
   TensorCores e;
   auto a = boxed(spec, c.a(), m_index(spec)), b = boxed(spec, c.b(), n_index(spec));
   if (!a || !b) return {};
+  // Groups begin at any row, boxes at multiples of 16 bytes (UTMALDG stops at another coordinate
+  // of the innermost index as at an illegal instruction).
+  if (c.rows.on && !a->k_fastest) return {};
   // Threads copy 16 bytes, and round nothing.
-  if (gathers &&
-      (!a->k_fastest || a->map.type == DataType::tf32 || depth * info(a->map.type).bytes % 16 != 0))
+  if (gathers && (a->map.type == DataType::tf32 || depth * info(a->map.type).bytes % 16 != 0))
     return {};
   if (two) {
     e.b2 = boxed(spec, c.b(1), n_index(spec));

@@ -45,6 +45,12 @@ bool moves_along(const Access& a, int i) {
   return moves;
 }
 
+bool varies(const KernelSpec& spec, int i) {
+  const ContractionSpec* const c = spec.as_contraction();
+  const bool of_rows = c && i >= c->first_m() && i < c->first_n();
+  return spec.extent[i] > 1 || (of_rows && c->rows.gathers());
+}
+
 bool depends_on(const KernelSpec& spec, const Body& body, int i) {
   return std::any_of(body.statements.begin(), body.statements.end(), [&](const Statement& s) {
     if (s.kind == StatementKind::index) return s.dim == i;

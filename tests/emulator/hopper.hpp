@@ -130,6 +130,22 @@ inline double number_of(const char* type, const char* p) {
                       : number_at<u8>(p);
 }
 
+// The sum of 32 products of 8-bit floats and what was summed before: each is cut off 13 bits behind
+// the first of the largest, see lib/reference/engine_contraction.cpp.
+inline double sum_of_bytes(const double (&products)[32], double before) {
+  double largest = std::fabs(before);
+  for (const double x : products) largest = x != x ? x : std::fmax(largest, std::fabs(x));
+  double sum = before;
+  if (largest == 0 || !std::isfinite(largest)) {
+    for (const double x : products) sum += x;
+    return sum;
+  }
+  const double unit = std::ldexp(1.0, std::ilogb(largest) - 13);
+  sum = std::trunc(before / unit);
+  for (const double x : products) sum += std::trunc(x / unit);
+  return sum * unit;
+}
+
 // What a thread holds of 64 rows and `count / 2` columns: of every eight columns, two of row
 // lane / 4 of its warp's sixteen and two of the row eight further down.
 template <class Sum, int count>
@@ -164,15 +180,16 @@ struct Multiplication {
         rows[half][k] = number_of(type_a, a.at(warp * 16 + lane / 4 + 8 * half, k));
     for (int i = 0; i < count; i += 4)
       for (int j = 0; j < 2; ++j) {
-        double sums[2] = {};
+        double products[2][32] = {}, sums[2] = {};
         for (int k = 0; k < depth; ++k) {
           const double x = number_of(type_b, b.at(i * 2 + lane % 4 * 2 + j, k));
-          sums[0] += rows[0][k] * x;
-          sums[1] += rows[1][k] * x;
+          for (int half = 0; half < 2; ++half) sums[half] += products[half][k] = rows[half][k] * x;
         }
         for (int half = 0; half < 2; ++half) {
           Sum& sum = d[i + 2 * half + j];
-          sum = static_cast<Sum>((keep ? static_cast<double>(sum) : 0) + sums[half]);
+          const double before = keep ? static_cast<double>(sum) : 0;
+          sum = static_cast<Sum>(*type_a == 'e' ? sum_of_bytes(products[half], before)
+                                                : before + sums[half]);
         }
       }
   }
