@@ -60,6 +60,14 @@ class CommandLine(unittest.TestCase):
                                           for word in (" elements compared", " not judged"))
                     self.assertLess(unjudged, compared / 2, line)
 
+    def test_the_benchmark_graphs_are_valid(self):
+        root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+        folder = self.path("graphs")
+        subprocess.run([sys.executable, os.path.join(root, "tools/benchmarks/graphs.py"), folder], check=True)
+        graphs = [os.path.join(folder, name) for name in os.listdir(folder)]
+        self.assertGreater(len(graphs), 80)
+        self.assertEqual(self.sinter("check", *graphs).stdout.count("valid graph"), len(graphs))
+
     def add_graph(self):
         # The name of the second input holds '=' and its layout is column-major.
         return self.path("add.json", graph(
