@@ -284,8 +284,8 @@ void operand_body(const FusionState& state, KernelSpec& spec, Body& body,
   builder.value_inside_windows(source);
 }
 
-// What the values of an operand may be rounded to (SPEC.md): virtual f32 operands to the 16-bit
-// type that the graph's tensors have, f32 ones to tf32 where they are computed in it.
+// What the values of an operand may be rounded to (GRAPH_JSON.md): virtual f32 operands to the
+// 16-bit type that the graph's tensors have, f32 ones to tf32 where they are computed in it.
 DataType operand_type(const Graph& g, const Node& n, TensorId operand) {
   const DataType type = g.type(operand), io = g.options().io;
   if (type != DataType::f32) return type;

@@ -102,7 +102,7 @@ Operand Engine::narrowed(const Operand& operand, TensorId tensor, const Box& box
 }
 
 // Virtual f32 operands may be rounded to the graph's 16-bit io type, and f32 ones to tf32 where the
-// compute type says so (SPEC.md).
+// compute type says so (GRAPH_JSON.md).
 void Engine::prepare_contraction(Job& job, const std::vector<Box>& needed) {
   const DataType io = graph_.options().io;
   const bool tf32_allowed = graph_.compute(*job.node) == tf32;

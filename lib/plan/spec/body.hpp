@@ -15,7 +15,7 @@ enum class StatementKind : std::uint8_t {
   scalar,       // scalars[port]
   index,        // the value of index `dim` of the domain
   pointwise,    // mode, args, params
-  convert,      // args[0] rounded to `type` (SPEC.md's conversion) and back
+  convert,      // args[0] rounded to `type` (GRAPH_JSON.md's conversion) and back
   random,       // rng; ports[port] is Seed and ports[port2] Offset (raw integers; when negative,
                 // scalars[-1 - port]); `access` without windows gives the row-major logical index
   gather,       // one element of resample, resample_backward, page_gather or block_mask, see Gather
