@@ -293,12 +293,9 @@ namespace rowwise {
 inline thread_local alignas(1024) unsigned char dynamic_memory[kMostShared + kMargin];
 }
 namespace contraction {
-#ifdef EMULATOR_WGMMA
-inline thread_local alignas(1024) unsigned char dynamic_memory[kMostShared + kMargin];
-#else
 inline thread_local alignas(1024) uint4 dynamic_memory[(kMostShared + kMargin) / sizeof(uint4)];
-#endif
 }  // namespace contraction
+inline thread_local alignas(1024) unsigned char engine_memory[kMostShared + kMargin];
 
 }  // namespace sinter
 

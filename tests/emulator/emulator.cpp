@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <sstream>
 
 #include "embed/embedded.hpp"
@@ -93,9 +94,7 @@ class HostKernels {
 
  private:
   Status compile(const PlanKernel& k, bool hopper, const std::string& at) const {
-    const bool wgmma = k.source.find("SINTER_WGMMA") != std::string::npos;
     std::ofstream(at + ".cpp") << "#define __CUDA_ARCH__ " << (hopper ? 900 : 800)
-                               << (wgmma ? "\n#define EMULATOR_WGMMA" : "")
                                << "\n#include \"emulator/device.hpp\"\n"
                                << k.source << "\n#define EMULATOR_ENTRY " << k.entry
                                << "\n#include \"emulator/launch.hpp\"\n";
@@ -180,6 +179,18 @@ Status run_plan(const Plan& plan, GraphCase& memory, HostKernels& kernels) {
 }
 
 }  // namespace
+
+Status emulate_kernel(const PlanKernel& kernel, std::span<const std::byte> arguments,
+                      const Edit& edit) {
+  static HostKernels unchanged;
+  std::optional<HostKernels> changed;
+  if (!edit.file.empty()) changed.emplace(edit);
+  auto compiled = (changed ? *changed : unchanged).get(kernel, true);
+  SINTER_TRY(compiled);
+  GuardedBuffer image(arguments.size());  // aligned as tensor maps are
+  std::memcpy(image.data(), arguments.data(), arguments.size());
+  return run(kernel, *compiled, image.data());
+}
 
 Status emulate(const Plan& plan, GraphCase& memory) {
   static HostKernels kernels;

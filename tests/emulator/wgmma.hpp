@@ -7,7 +7,7 @@ namespace sinter::wgmma {
 
 // The 18 bits of an address that a descriptor holds, within the shared memory of a launch.
 inline unsigned whole_address(unsigned bits) {
-  const unsigned start = shared_address(contraction::dynamic_memory);
+  const unsigned start = shared_address(engine_memory);
   return start + ((bits - start) & 0x3ffff);
 }
 

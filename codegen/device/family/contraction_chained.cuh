@@ -28,6 +28,7 @@
 // launch has Config::threads threads and ChainedShape::shared_bytes bytes of shared memory, and any
 // number of CTAs.
 #pragma once
+#include "sinter/device/engine/shared_memory.cuh"
 #include "sinter/device/engine/wgmma.cuh"
 #include "sinter/device/family/contraction_epilogue.cuh"
 #include "sinter/device/family/contraction_producer.cuh"
@@ -197,8 +198,8 @@ template <class Config, class First, class A, class B, class C, class Middle, cl
 SINTER_DEVICE void run(const Args& args) {
   using S = ChainedShape<Config, First, A, B, C>;
   using contraction::EpilogueTile;
-  extern __shared__ unsigned char dynamic_memory[];
-  const unsigned start = hopper::address(dynamic_memory), shared = (start + 1023) & ~1023u;
+  const SharedMemory memory;
+  const unsigned shared = memory.address;
   const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
   if (threadIdx.x == 0) {
     A::prefetch(args), B::prefetch(args), C::prefetch(args);
@@ -215,8 +216,7 @@ SINTER_DEVICE void run(const Args& args) {
   }
   hopper::take_registers<Config::consumer_registers>();
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32 - 4, 0);
-  EpilogueTile& slab =
-      reinterpret_cast<EpilogueTile*>(dynamic_memory + (shared - start) + S::slabs)[warp];
+  EpilogueTile& slab = reinterpret_cast<EpilogueTile*>(memory.pointer + S::slabs)[warp];
   Consumer<Config, S, Middle, Args> consumer(shared, warpgroup - 1);
   const EpilogueTile::Fragment fragment;
   for (int tile = static_cast<int>(blockIdx.x); tile < S::tiles;

@@ -20,6 +20,7 @@
 // memory, a line of 128 bytes of k for every row; else, for every 64 rows, a line of them for every
 // k.
 #pragma once
+#include "sinter/device/engine/shared_memory.cuh"
 #include "sinter/device/engine/wgmma.cuh"
 #include "sinter/device/family/contraction_epilogue.cuh"
 #include "sinter/device/family/contraction_producer.cuh"
@@ -338,16 +339,16 @@ SINTER_DEVICE void finish_parts(const Args& args, unsigned char* memory, int con
   }
 }
 
-// The whole kernel. `memory` starts at a multiple of 1024 bytes.
+// The whole kernel.
 template <class Config, class A, class B, class B2, class Body, class Scales = NoScales, class Args,
           class Rows = AllRows>
 SINTER_DEVICE void run_on_tensor_cores(const Args& args, const Rows& rows = {}) {
   using S = Shape<Config>;
   constexpr bool gathers = Rows::gathers;
   TileSums<Config>::declare();
-  extern __shared__ unsigned char dynamic_memory[];
-  const unsigned start = hopper::address(dynamic_memory), shared = (start + 1023) & ~1023u;
-  unsigned char* memory = dynamic_memory + (shared - start);
+  const SharedMemory all;
+  const unsigned shared = all.address;
+  unsigned char* memory = all.pointer;
   const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
   const int rank = S::cluster > 1 ? hardware::cluster_rank() : 0;
   if (threadIdx.x == 0) {
