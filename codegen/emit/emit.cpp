@@ -52,7 +52,6 @@ bool uses(const KernelSpec& spec, StatementKind kind) {
 }
 
 void print_includes(TextWriter& out, const KernelSpec& spec, const Schedule& schedule) {
-  if (schedule.tensor_cores) print_multiplication(out, *schedule.tensor_cores);
   out.line("#include \"sinter/device/family/{}.cuh\"",
            family_text(family_of(spec), schedule).header);
   std::set<std::string> gathers;
@@ -60,6 +59,7 @@ void print_includes(TextWriter& out, const KernelSpec& spec, const Schedule& sch
   for (const auto& g : gathers) out.line("#include \"sinter/device/gather/{}.cuh\"", g);
   if (uses(spec, StatementKind::random)) out.line("#include \"sinter/device/core/philox.cuh\"");
   if (uses(spec, StatementKind::pointwise)) out.line("#include \"sinter/ops/pointwise.hpp\"");
+  if (schedule.tensor_cores) print_multiplication(out, *schedule.tensor_cores);
 }
 
 // The tiles of a block in shared memory.

@@ -8,38 +8,13 @@
 namespace sinter {
 
 void print_multiplication(TextWriter& out, const TensorCores& e) {
-  const auto type = [&](const BoxedOperand& o) -> std::string_view {
-    switch (o.map.type) {
-      case DataType::tf32:
-        return "tf32";
-      case DataType::f16:
-        return "f16";
-      case DataType::f8e4m3:
-        return "e4m3";
-      case DataType::f8e5m2:
-        return "e5m2";
-      case DataType::i8:
-        return "s8";
-      case DataType::u8:
-        return "u8";
-      default:
-        return "bf16";
-    }
-  };
-  const std::string_view sum = e.integers ? "s32" : "f32";
-  out.line("#define SINTER_MULTIPLY \"n{}k{}.{}.{}.{}\"", e.tile.n, 32 / e.operand_bytes, sum,
-           type(e.a), type(e.b));
-  std::string end = e.integers ? "" : ", 1, 1";
-  if (e.operand_bytes == 2)
-    end += fmt::format(", {}, {}", e.a.k_fastest ? 0 : 1, e.b.k_fastest ? 0 : 1);
-  out.line("#define SINTER_MULTIPLY_END \"{}\"", end);
-  out.line("#define SINTER_SUM_COUNT {}", e.tile.n / 2);
-  out.line("#define SINTER_SUM_TYPE {}", sum);
+  out.line("SINTER_WGMMA_NAMED({}, {})", e.tile.n, e.integers ? "s32" : "f32");
 }
 
 void print_boxed_operand(TextWriter& out, const BoxedOperand& o, std::string_view struct_name,
                          std::string_view map) {
   out.open("struct {} {{", struct_name);
+  out.line("using Number = sinter::{};", name(o.map.type));
   out.line("static constexpr bool k_fastest = {};", o.k_fastest);
   out.line(
       "SINTER_DEVICE static void prefetch(const Args& args) {{ sinter::hopper::prefetch(args.{}); "
@@ -79,6 +54,7 @@ void print_gathered_operand(TextWriter& out, const KernelSpec& spec, const Kerne
                             const BoxedOperand& o, std::string_view struct_name) {
   const auto port = static_cast<std::size_t>(o.port);
   out.open("struct {} {{", struct_name);
+  out.line("using Number = sinter::{};", name(o.map.type));
   out.line("static constexpr bool k_fastest = true;");
   out.line("using Access = Config::{};", names.access[port]);
   out.line("SINTER_DEVICE static const {}* base(const Args& args) {{ return args.{}; }}",

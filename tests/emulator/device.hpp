@@ -3,6 +3,7 @@
 // Pointers to shared memory are numbers of 32 bits, counted from `anchor`.
 #pragma once
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 #include "emulator/machine.hpp"
@@ -129,7 +130,7 @@ void meet(int number) {
   machine->named_barrier(static_cast<unsigned>(number), threads, true);
 }
 inline constexpr bool kernels_overlap = false, has_clusters = __CUDA_ARCH__ >= 900;
-inline void take_turn() {}
+inline void grid_dependency_wait() {}
 inline int cluster_rank() { return static_cast<int>(machine->rank); }
 inline void cluster_arrive() { machine->cluster_arrive(); }
 inline void cluster_wait() { machine->cluster_wait(); }
@@ -298,13 +299,11 @@ namespace rowwise {
 inline thread_local alignas(1024) unsigned char dynamic_memory[kMostShared + kMargin];
 }
 namespace contraction {
-#ifdef EMULATOR_WGMMA
-inline thread_local alignas(1024) unsigned char dynamic_memory[kMostShared + kMargin];
-#else
 inline thread_local alignas(1024) uint4 dynamic_memory[(kMostShared + kMargin) / sizeof(uint4)];
-#endif
 }  // namespace contraction
+inline thread_local alignas(1024) unsigned char engine_memory[kMostShared + kMargin];
 
 }  // namespace sinter
 
 #include "emulator/hopper.hpp"
+#include "emulator/wgmma.hpp"
