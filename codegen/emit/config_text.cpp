@@ -1,8 +1,8 @@
 #include "emit/config_text.hpp"
 
-#include "emit/gathering.hpp"
 #include "emit/spelling.hpp"
 #include "plan/access.hpp"
+#include "schedule/gathering.hpp"
 #include "sinter/ops/shapes_layout.hpp"
 
 namespace sinter {

@@ -1,7 +1,7 @@
 // The structs of a generated file that hold constants and arguments.
 #pragma once
 #include "emit/body_text.hpp"
-#include "emit/schedule.hpp"
+#include "schedule/schedule.hpp"
 
 namespace sinter {
 

@@ -1,7 +1,7 @@
 // The bodies of a contraction as text, for all of its engines.
 #pragma once
 #include "emit/body_text.hpp"
-#include "emit/tensor_cores.hpp"
+#include "schedule/contraction/wgmma.hpp"
 
 namespace sinter {
 

@@ -10,7 +10,6 @@
 
 #include "emit/config_text.hpp"
 #include "emit/contraction_text.hpp"
-#include "emit/gathering.hpp"
 #include "emit/mma_text.hpp"
 #include "emit/place_text.hpp"
 #include "emit/rowwise_text.hpp"
@@ -18,6 +17,7 @@
 #include "emit/tensor_cores_text.hpp"
 #include "plan/access.hpp"
 #include "plan/liveness.hpp"
+#include "schedule/gathering.hpp"
 
 namespace sinter {
 namespace {
@@ -240,15 +240,14 @@ std::string_view cluster_of(const Schedule& s) {
 
 }  // namespace
 
-EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture,
+EmittedKernel emit_kernel(const KernelSpec& given, const DeviceModel& device,
                           const Tuning& tuning) {
-  std::optional<TensorCorePlan> engine;
-  if (architecture == "sm_90a") engine = plan_tensor_cores(given, tuning);
+  std::optional<TensorCorePlan> engine = plan_tensor_cores(given, device, tuning);
   std::optional<MmaPlan> mma;
-  if (!engine) mma = plan_mma(given);
+  if (!engine) mma = plan_mma(given, device);
   const KernelSpec& spec = engine ? engine->spec : mma ? mma->spec : given;
   const KernelNames names(spec);
-  Schedule schedule = choose_schedule(spec, architecture);
+  Schedule schedule = choose_schedule(spec, device);
   if (engine) use_tensor_cores(engine->engine, schedule);
   if (mma) use_mma(mma->engine, schedule);
   for (const auto& s : spec.body.statements)

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "emit/tensor_cores.hpp"
 #include "plan/kernel_spec.hpp"
 #include "plan/tensor_map.hpp"
 #include "plan/tuning.hpp"
+#include "schedule/contraction/wgmma.hpp"
 
 namespace sinter {
 
@@ -33,8 +33,12 @@ struct EmittedKernel {
   TileChoice choice;  // no tiles where there is nothing to measure
 };
 
-// `architecture` is the target whose engines the kernel may use, as in PlanData.
-EmittedKernel emit_kernel(const KernelSpec& spec, std::string_view architecture = {},
+// `device`: whose engines the kernel may use.
+EmittedKernel emit_kernel(const KernelSpec& spec, const DeviceModel& device,
                           const Tuning& tuning = {});
+inline EmittedKernel emit_kernel(const KernelSpec& spec, std::string_view target = {},
+                                 const Tuning& tuning = {}) {
+  return emit_kernel(spec, device_model(target), tuning);
+}
 
 }  // namespace sinter

@@ -1,7 +1,7 @@
 #include "emit/place_text.hpp"
 
-#include "emit/gathering.hpp"
 #include "emit/spelling.hpp"
+#include "schedule/gathering.hpp"
 
 namespace sinter {
 namespace {

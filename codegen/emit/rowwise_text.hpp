@@ -3,7 +3,7 @@
 #include <set>
 
 #include "emit/body_text.hpp"
-#include "emit/schedule.hpp"
+#include "schedule/schedule.hpp"
 
 namespace sinter {
 

@@ -1,8 +1,8 @@
 // The parts of a generated file that only kernels for the tensor cores of sm_90a have.
 #pragma once
 #include "emit/kernel_names.hpp"
-#include "emit/tensor_cores.hpp"
 #include "emit/text_writer.hpp"
+#include "schedule/contraction/wgmma.hpp"
 
 namespace sinter {
 

@@ -4,9 +4,9 @@
 #include <limits>
 #include <vector>
 
-#include "emit/index_order.hpp"
-#include "emit/mma.hpp"
 #include "plan/access.hpp"
+#include "schedule/contraction/index_order.hpp"
+#include "schedule/contraction/mma.hpp"
 
 namespace sinter {
 namespace {
@@ -155,9 +155,10 @@ constexpr std::int64_t kFewRows = 8;
 
 // Batch index i becomes the index of rows (columns) or a part of it. False where there is one that
 // it does not step together with.
-bool leave_batch(KernelSpec& spec, int i, bool columns) {
+bool leave_batch(KernelSpec& spec, int i, bool columns, const DeviceModel& device) {
   int& size = columns ? spec.n : spec.m;
-  if (size > 1 || (size == 0 && spec.extent[i] <= kFewRows && !plan_mma(spec))) return false;
+  if (size > 1 || (size == 0 && spec.extent[i] <= kFewRows && !plan_mma(spec, device)))
+    return false;
   Indexed indexed(spec);
   const int own = spec.batch + (columns ? spec.m : 0);  // where the group begins
   bool outer = false;
@@ -176,7 +177,7 @@ bool leave_batch(KernelSpec& spec, int i, bool columns) {
 }
 
 // Of the batch indices on which an operand does not depend, makes one part of the rows (columns).
-bool leave_batch(KernelSpec& spec, bool columns) {
+bool leave_batch(KernelSpec& spec, bool columns, const DeviceModel& device) {
   const auto constant = [&](int i) {
     return columns ? !depends_on(spec, spec.a, i)
                    : !depends_on(spec, spec.b, i) && !depends_on(spec, spec.b2, i);
@@ -188,16 +189,16 @@ bool leave_batch(KernelSpec& spec, bool columns) {
   std::stable_sort(indices.begin(), indices.end(),
                    [&](int i, int j) { return spec.extent[i] > spec.extent[j]; });
   return std::any_of(indices.begin(), indices.end(),
-                     [&](int i) { return leave_batch(spec, i, columns); });
+                     [&](int i) { return leave_batch(spec, i, columns, device); });
 }
 
 }  // namespace
 
-void join_batches(KernelSpec& spec) {
+void join_batches(KernelSpec& spec, const DeviceModel& device) {
   if (spec.rows.on || reads_joined_indices(spec) || count(spec.extent, 0, spec.extent.size()) == 0)
     return;
   for (const bool columns : {false, true})
-    while (leave_batch(spec, columns)) {
+    while (leave_batch(spec, columns, device)) {
     }
 }
 

@@ -4,9 +4,6 @@
 
 #include <algorithm>
 
-#include "emit/index_order.hpp"
-#include "emit/mma.hpp"
-#include "emit/tensor_cores.hpp"
 #include "fusion_patterns/pattern.hpp"
 #include "plan/access.hpp"
 #include "planner/body_copy.hpp"
@@ -14,6 +11,9 @@
 #include "planner/depth.hpp"
 #include "planner/domain.hpp"
 #include "planner/estimate.hpp"
+#include "schedule/contraction/index_order.hpp"
+#include "schedule/contraction/mma.hpp"
+#include "schedule/contraction/wgmma.hpp"
 
 namespace sinter {
 namespace {
@@ -179,16 +179,16 @@ void narrow_operands(const Graph& lowered, std::vector<KernelSpec>& kernels) {
 
 std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState& state,
                                              Temporaries& temporaries, std::vector<PlanCut>& cuts) {
-  const bool candidate = state.architecture() == "sm_90a" && spec.family == Family::contraction &&
+  const bool candidate = state.device().has_wgmma && spec.family == Family::contraction &&
                          spec.k == 1 && !spec.rows.on && !reads_joined_indices(spec);
-  if (!candidate || plan_tensor_cores(spec, {})) return {std::move(spec)};
+  if (!candidate || plan_tensor_cores(spec, state.device(), {})) return {std::move(spec)};
   const int m = spec.batch, n = m + spec.m;
   const Operand a{0, &KernelSpec::a, &KernelSpec::a_type, m, spec.m},
       b{1, &KernelSpec::b, &KernelSpec::b_type, n, spec.n};
   const bool as_they_are = multiplied_as_bytes(spec.a_type, spec.b_type);
   const DataType factor = as_they_are ? DataType::none : factor_type(spec);
   if (!as_they_are && factor == DataType::none) return {std::move(spec)};
-  const double fused = choose_depth_parts(spec, {}).microseconds;
+  const double fused = choose_depth_parts(spec, state.device()).microseconds;
   // One of them may do as it is.
   for (const auto& operands : {std::vector{b}, {a}, {a, b}}) {
     KernelSpec contraction = spec;
@@ -198,7 +198,7 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
     double us = 0;
     for (const Operand& o : operands) {
       KernelSpec first = written_first(contraction, o, as_they_are ? spec.*o.type : factor, tried);
-      us += pointwise_microseconds(first);
+      us += pointwise_microseconds(first, state.device());
       divide_nodes(state, o, first, contraction);
       reasons.push_back({"contraction",
                          state.graph().label(state.node(first.nodes.front())),
@@ -206,12 +206,12 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
                          {}});
       kernels.push_back(std::move(first));
     }
-    if (!plan_tensor_cores(contraction, {})) continue;
-    us += choose_depth_parts(contraction, state.architecture()).microseconds;
+    if (!plan_tensor_cores(contraction, state.device(), {})) continue;
+    us += choose_depth_parts(contraction, state.device()).microseconds;
     if (us > fused) continue;
     for (auto& r : reasons) {
       r.reason = fmt::format(
-          "it is written to memory first, where sm_90a's fastest engine reads it: about {:.1f} us "
+          "it is written to memory first, where the fastest engine reads it: about {:.1f} us "
           "in all, {:.1f} us as part of that kernel",
           us, fused);
       cuts.push_back(std::move(r));

@@ -1,12 +1,12 @@
 // Which kernels a graph becomes. Each case names the fusion or the cut that it expects.
 #include <algorithm>
 
-#include "emit/schedule.hpp"
 #include "lower/lower.hpp"
 #include "plan/access.hpp"
 #include "planner/fusion_state.hpp"
 #include "planner/planner.hpp"
 #include "planner/storage.hpp"
+#include "schedule/schedule.hpp"
 #include "sinter/operations.hpp"
 #include "support/catch.hpp"
 #include "support/norm_gradients.hpp"
@@ -290,7 +290,7 @@ TEST_CASE("gradients of long rows belong to clusters, where there are any") {
     g.output(d.dscale, "dscale");
     g.output(d.dbias, "dbias");
     const KernelSpec spec = partition(*lower(g).graph, true, architecture).kernels[0];
-    const Schedule s = choose_schedule(spec, architecture);
+    const Schedule s = choose_schedule(spec, device_model(architecture));
     CHECK(s.grid == spec.slots * s.blocks_per_row);
     CHECK(s.threads == s.threads_per_row * s.rows_per_block);
     CHECK(s.threads <= 1024);
@@ -331,7 +331,7 @@ TEST_CASE("sums of what is expensive to compute are held by more threads") {
   const auto threads = [](const auto& make, GraphOptions options = {.io = bf16}) {
     Graph g{options};
     g.output(make(g.tensor({.name = "x", .dim = {64, 256, 4096}})), "y");
-    return choose_schedule(plan(g).partition.kernels[0], "sm_90a").threads;
+    return choose_schedule(plan(g).partition.kernels[0], device_model("sm_90a")).threads;
   };
   const auto normalised = [](const Tensor& x) { return softmax(x, {.axis = 1}); };
   CHECK(threads(normalised) == 512);
@@ -396,7 +396,7 @@ void check_statistics(const Dims& dim, const Dims& channels, const std::string& 
   REQUIRE(kernels.size() == 3);
   const KernelSpec &parts = kernels[0], &whole = kernels[1];
   CHECK(parts.phases == 3);
-  CHECK(choose_schedule(parts, architecture).resident);
+  CHECK(choose_schedule(parts, device_model(architecture)).resident);
   // Each part has an average of its own; together they have as many elements as there are.
   REQUIRE(parts.reductions.size() == 2);
   const std::int64_t length = count(parts.extent, parts.kept, parts.extent.size());
@@ -482,7 +482,7 @@ TEST_CASE("pixels that are shuffled into a larger image are written in pairs") {
   const auto written = std::find_if(k.ports.begin(), k.ports.end(),
                                     [](const KernelPort& port) { return port.written; });
   CHECK(written->together == 2);
-  CHECK(choose_schedule(k).packing.width == 4);
+  CHECK(choose_schedule(k, device_model()).packing.width == 4);
 }
 
 TEST_CASE("threads have several short rows under way, where rows do not stay") {
@@ -490,7 +490,7 @@ TEST_CASE("threads have several short rows under way, where rows do not stay") {
     Graph g{{.io = bf16}};
     auto x = g.tensor({.name = "x", .dim = dim});
     g.output(normalised ? softmax(x) : reduction(x, ReductionMode::add, {dim[0], 1}), "y");
-    return choose_schedule(plan(g).partition.kernels[0], "sm_90a").rows_at_once;
+    return choose_schedule(plan(g).partition.kernels[0], device_model("sm_90a")).rows_at_once;
   };
   CHECK(rows({1 << 20, 32}, false) == 2);
   CHECK(rows({1 << 20, 131}, false) == 4);
@@ -509,7 +509,7 @@ TEST_CASE("rows that few threads cannot hold are held by more") {
   g.output(y / scale, "y", {.data_type = f8e4m3});
   const auto p = plan(g);
   REQUIRE(p.partition.kernels.size() == 1);
-  CHECK(choose_schedule(p.partition.kernels[0], "sm_90a").resident);
+  CHECK(choose_schedule(p.partition.kernels[0], device_model("sm_90a")).resident);
 }
 
 TEST_CASE("gradients of norms over no columns are planned, and nothing writes past them") {

@@ -1,5 +1,5 @@
-// How a contraction runs on the tensor cores of sm_90a: which operands the tensor memory
-// accelerator can bring, tiles, clusters and the ring of stages; see
+// How a contraction runs on tensor cores that take whole warpgroups (wgmma): which operands the
+// tensor memory accelerator can bring, tiles, clusters and the ring of stages; see
 // codegen/device/family/contraction_wgmma.cuh. A pure function of the spec and the device model.
 #pragma once
 #include <cstdint>
@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "emit/packing.hpp"
-#include "emit/tensor_core_tiles.hpp"
 #include "plan/tensor_map.hpp"
 #include "plan/tuning.hpp"
+#include "schedule/contraction/wgmma_tiles.hpp"
+#include "schedule/packing.hpp"
 
 namespace sinter {
 
@@ -67,7 +67,9 @@ bool multiplied_as_bytes(DataType a, DataType b);
 // The epilogue reads an element of the port for every element of the result.
 bool of_whole_tile(const KernelSpec& spec, const KernelPort& port);
 
-// Nothing where the operands' types or layouts are not for it.
-std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& spec, const Tuning& tuning);
+// Nothing where the device has no such tensor cores, or the operands' types or layouts are not for
+// them.
+std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& spec, const DeviceModel& device,
+                                                const Tuning& tuning);
 
 }  // namespace sinter

@@ -1,9 +1,9 @@
-#include "emit/mma.hpp"
+#include "schedule/contraction/mma.hpp"
 
 #include <algorithm>
 
-#include "emit/mma_tiles.hpp"
 #include "plan/access.hpp"
+#include "schedule/contraction/mma_tiles.hpp"
 
 namespace sinter {
 namespace {
@@ -71,7 +71,7 @@ bool light(const KernelSpec& spec, const Mma& e) {
 
 DataType factor_type(const KernelSpec& spec) { return Factors(spec).number(); }
 
-std::optional<MmaPlan> plan_mma(const KernelSpec& given) {
+std::optional<MmaPlan> plan_mma(const KernelSpec& given, const DeviceModel& device) {
   if (given.family != Family::contraction) return {};
   if (given.annihilates != ZeroOf::neither && !given.gathers.empty()) return {};
   const Factors factors(given);
@@ -105,13 +105,13 @@ std::optional<MmaPlan> plan_mma(const KernelSpec& given) {
   for (const auto& s : spec.body.statements)
     if (is_load(s) || is_store(s))
       w.extra_bytes += info(spec.ports[static_cast<std::size_t>(s.port)].type).bytes;
-  const auto tile = choose_tile(w);
+  const auto tile = choose_tile(w, device);
   if (!tile) return {};
   e.tile = *tile;
   e.settle = run / (e.tile.line / info(e.number).bytes);  // a run is longer than a step
   e.blocks = least_blocks(w, e.tile);
   e.tiles = tiles_of(w, e.tile);
-  e.microseconds = microseconds(w, e.tile);
+  e.microseconds = microseconds(w, e.tile, device);
   const bool packs = e.n_fastest || !spec.rows.on;  // rows of a group start anywhere
   e.packing = choose_packing(spec, e.n_fastest ? n.last : m.last, packs ? 8 : 1);
   e.unroll = e.packing.width >= 8 ? 2 : 4;

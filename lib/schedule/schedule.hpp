@@ -2,11 +2,10 @@
 // be. A pure function of the spec.
 #pragma once
 #include <cstdint>
-#include <string_view>
 
-#include "emit/mma.hpp"
-#include "emit/tensor_cores.hpp"
-#include "emit/tiling.hpp"
+#include "schedule/contraction/mma.hpp"
+#include "schedule/contraction/wgmma.hpp"
+#include "schedule/pointwise/tiling.hpp"
 
 namespace sinter {
 
@@ -44,7 +43,6 @@ struct Schedule {
   std::optional<Mma> mma;
 };
 
-// `architecture`: as in PlanData; without one, for any GPU.
-Schedule choose_schedule(const KernelSpec& spec, std::string_view architecture = {});
+Schedule choose_schedule(const KernelSpec& spec, const DeviceModel& device);
 
 }  // namespace sinter

@@ -1,13 +1,12 @@
-#include "emit/schedule.hpp"
+#include "schedule/schedule.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 
-#include "emit/gathering.hpp"
-#include "emit/schedule_parts.hpp"
 #include "plan/access.hpp"
-#include "plan/device_model.hpp"
+#include "schedule/gathering.hpp"
+#include "schedule/schedule_parts.hpp"
 
 namespace sinter {
 namespace {
@@ -181,9 +180,9 @@ void share_columns(const KernelSpec& spec, int cost, Schedule& s) {
   }
 }
 
-void schedule_pointwise(const KernelSpec& spec, Schedule& s) {
+void schedule_pointwise(const KernelSpec& spec, const DeviceModel& device, Schedule& s) {
   const int rank = spec.extent.size();
-  if ((s.tiling = choose_tiling(spec, widest_pack(spec), s.packing)).on) {
+  if ((s.tiling = choose_tiling(spec, widest_pack(spec), device, s.packing)).on) {
     s.threads = s.tiling.threads;
     s.skew = s.tiling.skew;
     const int most = kMostCode / std::max(1, element_cost(spec, spec.body) * s.packing.width);
@@ -206,16 +205,16 @@ void schedule_pointwise(const KernelSpec& spec, Schedule& s) {
     s.unroll = power_of_two_to(std::min(kMostCode / std::max(cost, 1), kFlightBytes / 2 / own), 16);
     share_columns(spec, cost, s);
   }
-  while (s.unroll > 1 && places / (s.threads * s.unroll) < kEnoughBlocks) s.unroll /= 2;
+  while (s.unroll > 1 && places / (s.threads * s.unroll) < device.enough_ctas) s.unroll /= 2;
   // Few results, of which each may read a large window, are spread over the multiprocessors.
   const bool resamples = std::any_of(spec.gathers.begin(), spec.gathers.end(),
                                      [](const Gather& g) { return g.resamples(); });
-  while (resamples && s.threads > 32 && places / (s.threads * s.unroll) < kMultiprocessors)
+  while (resamples && s.threads > 32 && places / (s.threads * s.unroll) < device.sms)
     s.threads /= 2;
   s.grid = clamp_grid(std::ceil(places / (s.threads * s.unroll)));
 }
 
-void schedule_contraction(const KernelSpec& spec, Schedule& s) {
+void schedule_contraction(const KernelSpec& spec, const DeviceModel& device, Schedule& s) {
   const int m = spec.batch, n = m + spec.m, k = n + spec.n;
   const int last_m = spec.m ? n - 1 : -1, last_n = spec.n ? k - 1 : -1,
             last_k = spec.k ? k + spec.k - 1 : -1;
@@ -234,8 +233,7 @@ void schedule_contraction(const KernelSpec& spec, Schedule& s) {
   constexpr int kOperands = kLargeTile / 16;  // that a thread loads of each in a step
   const bool large =
       spec.accumulate == DataType::f32 && spec.annihilates == ZeroOf::neither && !spec.rows.on &&
-      3 * tiles(kLargeTile) >= 2 * kMultiprocessors &&
-      4 * tiles(kLargeTile) <= 1.3 * tiles(kSmallTile) &&
+      3 * tiles(kLargeTile) >= 2 * device.sms && 4 * tiles(kLargeTile) <= 1.3 * tiles(kSmallTile) &&
       (element_cost(spec, spec.a) + element_cost(spec, spec.b)) * kOperands <= kMostCode;
   s.tile = large ? kLargeTile : kSmallTile;
   s.grid = clamp_grid(tiles(s.tile));
@@ -243,18 +241,18 @@ void schedule_contraction(const KernelSpec& spec, Schedule& s) {
 
 }  // namespace
 
-Schedule choose_schedule(const KernelSpec& spec, std::string_view architecture) {
+Schedule choose_schedule(const KernelSpec& spec, const DeviceModel& device) {
   Schedule s;
   s.wide_index = needs_wide_index(spec);
   switch (spec.family) {
     case Family::rowwise:
-      schedule_rowwise(spec, architecture, s);
+      schedule_rowwise(spec, device, s);
       break;
     case Family::contraction:
-      schedule_contraction(spec, s);
+      schedule_contraction(spec, device, s);
       break;
     case Family::pointwise:
-      schedule_pointwise(spec, s);
+      schedule_pointwise(spec, device, s);
       break;
   }
   return s;

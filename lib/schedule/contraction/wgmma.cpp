@@ -1,11 +1,11 @@
-#include "emit/tensor_cores.hpp"
+#include "schedule/contraction/wgmma.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "emit/index_order.hpp"
 #include "plan/access.hpp"
+#include "schedule/contraction/index_order.hpp"
 
 namespace sinter {
 namespace {
@@ -254,7 +254,7 @@ bool sooner(const EstimatedTile& a, const EstimatedTile& b) {
 }
 
 // What follows from the tile.
-void complete(Orientation& o, const EstimatedTile& choice) {
+void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& device) {
   TensorCores& e = o.engine;
   const TileProblem& p = o.problem;
   const Tile& t = e.tile = choice.tile;
@@ -290,13 +290,13 @@ void complete(Orientation& o, const EstimatedTile& choice) {
   e.producer_registers = kept >= 192 ? 24 : 40;
   e.consumer_registers = t.consumers == 1 ? 248 : kept >= 192 ? 240 : 232;
   if (p.gathered) e.producer_registers = 56, e.consumer_registers = 224;
-  e.blocks = blocks_that_fit(p, t);
+  e.blocks = blocks_that_fit(p, t, device);
   if (e.blocks > 1) e.consumer_registers = 216;  // with the producer's, half of all
   const int cluster = t.cluster_m * t.cluster_n;
   // Of groups nobody knows the tiles: they may be a few more than on average.
   e.grid = static_cast<std::uint32_t>(
       t.split > 1 ? tiles * t.split
-                  : balanced_grid(p.groups > 0 ? most_tiles(p, t) : tiles, cluster));
+                  : balanced_grid(p.groups > 0 ? most_tiles(p, t) : tiles, cluster, device));
   e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(p, t));
 }
 
@@ -326,7 +326,9 @@ KernelChoice TileChoice::ranked() const {
   return choice;
 }
 
-std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const Tuning& tuning) {
+std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const DeviceModel& device,
+                                                const Tuning& tuning) {
+  if (!device.has_wgmma || !device.has_tma) return {};
   if (given.family != Family::contraction || given.k < 1 || given.k > 2 ||
       reads_joined_indices(given))
     return {};
@@ -348,12 +350,12 @@ std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const T
   const bool swapped = !two && !given.rows.on && (short_m || (!columns_together && !short_n));
   auto usual = orient(spec, columns_together, swapped);
   if (!usual) return {};
-  TileChoice choice{problem_text(*usual), legal_tiles(usual->problem)};
+  TileChoice choice{problem_text(*usual), legal_tiles(usual->problem, device)};
   std::optional<Orientation> other;
   if (!two && !given.rows.on && std::min(rows, columns) <= kInstructionRows)
     other = orient(spec, columns_together, !swapped);
   if (other)
-    for (EstimatedTile t : legal_tiles(other->problem)) {
+    for (EstimatedTile t : legal_tiles(other->problem, device)) {
       t.tile.turned = true;
       choice.tiles.push_back(t);
     }
@@ -369,7 +371,7 @@ std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const T
       tuned = true;
     }
   Orientation& chosen = best->tile.turned ? *other : *usual;
-  complete(chosen, *best);
+  complete(chosen, *best, device);
   return TensorCorePlan{std::move(chosen.spec), std::move(chosen.engine), std::move(choice), tuned};
 }
 

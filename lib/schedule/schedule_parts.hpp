@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-#include "emit/schedule.hpp"
+#include "schedule/schedule.hpp"
 
 namespace sinter {
 
@@ -27,6 +27,6 @@ int power_of_two_from(double n, int largest);
 int power_of_two_to(double n, int largest);
 
 // Rows with reductions along them, and columns that are reduced with them.
-void schedule_rowwise(const KernelSpec& spec, std::string_view architecture, Schedule& s);
+void schedule_rowwise(const KernelSpec& spec, const DeviceModel& device, Schedule& s);
 
 }  // namespace sinter

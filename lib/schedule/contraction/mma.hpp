@@ -4,7 +4,8 @@
 #pragma once
 #include <optional>
 
-#include "emit/packing.hpp"
+#include "schedule/packing.hpp"
+#include "target/device_model.hpp"
 
 namespace sinter {
 
@@ -50,6 +51,6 @@ struct MmaPlan {
 DataType factor_type(const KernelSpec& spec);
 
 // Nothing where there is no such type, or every tile would make too much code.
-std::optional<MmaPlan> plan_mma(const KernelSpec& spec);
+std::optional<MmaPlan> plan_mma(const KernelSpec& spec, const DeviceModel& device);
 
 }  // namespace sinter
