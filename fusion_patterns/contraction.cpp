@@ -96,7 +96,7 @@ class ContractionPattern final : public Pattern {
     if (!extra) return true;
     KernelSpec spec = contraction_spec(state, m.nodes, m.anchor);
     narrow_alone(state, spec);
-    return fits_one_kernel(spec, state.device(), accelerated ? Engines::fastest : Engines::any);
+    return fits_one_kernel(spec, state.context(), accelerated ? Engines::fastest : Engines::any);
   }
 
   Match grown(FusionState& state, NodeId anchor, Extras extras, bool explain) const {

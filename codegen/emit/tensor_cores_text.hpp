@@ -7,7 +7,7 @@
 namespace sinter {
 
 // What core/wgmma.cuh wants to know; stands before it is included.
-void print_multiplication(TextWriter& out, const TensorCores& e);
+void print_multiplication(TextWriter& out, const WgmmaConfig& e);
 
 // An operand that the tensor memory accelerator brings.
 void print_boxed_operand(TextWriter& out, const BoxedOperand& o, std::string_view struct_name,
@@ -15,7 +15,7 @@ void print_boxed_operand(TextWriter& out, const BoxedOperand& o, std::string_vie
 
 // The scales of operands that have one for each block of k.
 void print_scales(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                  const TensorCores& e);
+                  const WgmmaConfig& e);
 
 // One whose rows a table names, which threads copy.
 void print_gathered_operand(TextWriter& out, const KernelSpec& spec, const KernelNames& names,

@@ -9,7 +9,6 @@
 #include "planner/body_copy.hpp"
 #include "planner/contraction_spec.hpp"
 #include "planner/domain.hpp"
-#include "planner/estimate.hpp"
 #include "schedule/contraction/index_order.hpp"
 #include "schedule/contraction/mma.hpp"
 #include "schedule/contraction/wgmma.hpp"
@@ -132,8 +131,9 @@ KernelSpec total_of_parts(const KernelSpec& c, std::int64_t parts, const KernelP
 
 }  // namespace
 
-DepthParts choose_depth_parts(const KernelSpec& c, const DeviceModel& device) {
-  const double whole = contraction_microseconds(c, device);
+DepthParts choose_depth_parts(const KernelSpec& c, const PlanContext& context) {
+  const DeviceModel& device = context.device;
+  const double whole = schedule_kernel(c, context).microseconds;
   DepthParts best{{}, whole, whole};
   if (!divisible(c)) return best;
   const std::int64_t results = results_of(c), depth = depth_of(c);
@@ -149,28 +149,28 @@ DepthParts choose_depth_parts(const KernelSpec& c, const DeviceModel& device) {
     if (parts.empty()) continue;
     const KernelSpec sums = sums_of_parts(c, parts, none);
     const double bytes = static_cast<double>(results) * info(c.accumulate).bytes * n;
-    const double us = contraction_microseconds(sums, device) + device.launch_microseconds +
+    const double us = schedule_kernel(sums, context).microseconds + device.launch_microseconds +
                       bytes / device.memory_bandwidth;
     if (us < best.microseconds && us < kGain * whole - kLeastGain) best = {parts, us, whole};
   }
   return best;
 }
 
-bool fits_one_kernel(const KernelSpec& c, const DeviceModel& device, Engines engines) {
-  const bool accelerated = plan_tensor_cores(c, device, {}).has_value();
-  if (!accelerated && (engines == Engines::fastest || c.two_products() || !plan_mma(c, device)))
+bool fits_one_kernel(const KernelSpec& c, const PlanContext& context, Engines engines) {
+  const ScheduledKernel one = schedule_kernel(c, context);
+  if (one.simt() || (!one.wgmma() && (engines == Engines::fastest || c.two_products())))
     return false;
   if (c.columns.empty()) return true;
   KernelSpec plain = c;
   plain.columns.clear();  // statements that name them are not looked at here
-  if (!accelerated && plan_tensor_cores(plain, device, {})) return false;
-  return choose_depth_parts(plain, device).parts.empty();
+  if (!one.wgmma() && schedule_kernel(plain, context).wgmma()) return false;
+  return choose_depth_parts(plain, context).parts.empty();
 }
 
 std::vector<KernelSpec> split_depth(KernelSpec c, const FusionState& state,
                                     Temporaries& temporaries, std::vector<PlanCut>& cuts) {
   if (c.family != Family::contraction) return {std::move(c)};
-  const DepthParts chosen = choose_depth_parts(c, state.device());
+  const DepthParts chosen = choose_depth_parts(c, state.context());
   if (chosen.parts.empty()) return {std::move(c)};
   cuts.push_back({"contraction", state.graph().label(state.node(contraction_of(state, c))), "",
                   fmt::format("its sums are cut in {} parts side by side, which a second kernel "

@@ -5,8 +5,8 @@
 namespace sinter {
 
 FusionState::FusionState(const Graph& graph, const Storage& storage, bool recompute,
-                         const DeviceModel& device)
-    : graph_(graph), storage_(storage), device_(device) {
+                         const PlanContext& context)
+    : graph_(graph), storage_(storage), context_(context) {
   group_.assign(graph.nodes().size(), -1);
   find_consumers();
   recompute_.assign(graph.nodes().size(), false);

@@ -7,8 +7,8 @@
 
 #include "plan/plan_data.hpp"
 #include "planner/storage.hpp"
+#include "schedule/scheduled_kernel.hpp"
 #include "sinter/graph.hpp"
-#include "target/device_model.hpp"
 
 namespace sinter {
 
@@ -17,13 +17,14 @@ class FusionState {
   // `recompute`: results that a few operations make from nothing but indices and constants (masks,
   // positions), or from small inputs of the graph that are broadcast (1 + scale), are made where
   // they are read, and have no kernel and no memory.
-  // `device`: what it has may be used.
+  // `context`: the device whose engines may be used, and what was measured on it.
   FusionState(const Graph& graph, const Storage& storage, bool recompute,
-              const DeviceModel& device);
+              const PlanContext& context);
 
   const Graph& graph() const { return graph_; }
   const Storage& storage() const { return storage_; }
-  const DeviceModel& device() const { return device_; }
+  const PlanContext& context() const { return context_; }
+  const DeviceModel& device() const { return context_.device; }
   const Node& node(NodeId n) const { return graph_.nodes()[static_cast<std::size_t>(n)]; }
   NodeId producer(TensorId t) const { return graph_[t].producer; }
   const std::vector<NodeId>& consumers(TensorId t) const {
@@ -59,7 +60,7 @@ class FusionState {
  private:
   const Graph& graph_;
   const Storage& storage_;
-  const DeviceModel device_;
+  const PlanContext& context_;
   std::vector<std::vector<NodeId>> consumers_;
   std::vector<int> group_;
   std::vector<std::vector<NodeId>> groups_;

@@ -10,10 +10,10 @@
 #include "planner/contraction_spec.hpp"
 #include "planner/depth.hpp"
 #include "planner/domain.hpp"
-#include "planner/estimate.hpp"
 #include "schedule/contraction/index_order.hpp"
 #include "schedule/contraction/mma.hpp"
 #include "schedule/contraction/wgmma.hpp"
+#include "schedule/scheduled_kernel.hpp"
 
 namespace sinter {
 namespace {
@@ -181,14 +181,14 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
                                              Temporaries& temporaries, std::vector<PlanCut>& cuts) {
   const bool candidate = state.device().has_wgmma && spec.family == Family::contraction &&
                          spec.k == 1 && !spec.rows.on && !reads_joined_indices(spec);
-  if (!candidate || plan_tensor_cores(spec, state.device(), {})) return {std::move(spec)};
+  if (!candidate || schedule_kernel(spec, state.context()).wgmma()) return {std::move(spec)};
   const int m = spec.batch, n = m + spec.m;
   const Operand a{0, &KernelSpec::a, &KernelSpec::a_type, m, spec.m},
       b{1, &KernelSpec::b, &KernelSpec::b_type, n, spec.n};
   const bool as_they_are = multiplied_as_bytes(spec.a_type, spec.b_type);
   const DataType factor = as_they_are ? DataType::none : factor_type(spec);
   if (!as_they_are && factor == DataType::none) return {std::move(spec)};
-  const double fused = choose_depth_parts(spec, state.device()).microseconds;
+  const double fused = choose_depth_parts(spec, state.context()).microseconds;
   // One of them may do as it is.
   for (const auto& operands : {std::vector{b}, {a}, {a, b}}) {
     KernelSpec contraction = spec;
@@ -198,7 +198,7 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
     double us = 0;
     for (const Operand& o : operands) {
       KernelSpec first = written_first(contraction, o, as_they_are ? spec.*o.type : factor, tried);
-      us += pointwise_microseconds(first, state.device());
+      us += schedule_kernel(first, state.context()).microseconds;
       divide_nodes(state, o, first, contraction);
       reasons.push_back({"contraction",
                          state.graph().label(state.node(first.nodes.front())),
@@ -206,8 +206,8 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
                          {}});
       kernels.push_back(std::move(first));
     }
-    if (!plan_tensor_cores(contraction, state.device(), {})) continue;
-    us += choose_depth_parts(contraction, state.device()).microseconds;
+    if (!schedule_kernel(contraction, state.context()).wgmma()) continue;
+    us += choose_depth_parts(contraction, state.context()).microseconds;
     if (us > fused) continue;
     for (auto& r : reasons) {
       r.reason = fmt::format(

@@ -109,11 +109,11 @@ Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
   if (options.fuse)
     if (Lowered moved = move_data_movement(lowered); moved.graph->diagnostics().empty())
       lowered = std::move(moved);
-  const DeviceModel device = device_model(options.architecture);
-  if (options.fuse && device.has_wgmma)
+  const PlanContext context{device_model(options.architecture), tuning};
+  if (options.fuse && context.device.has_wgmma)
     if (auto unshared = unshare_scales(lowered); unshared && unshared->graph->diagnostics().empty())
       lowered = std::move(*unshared);
-  const Partition parts = partition(*lowered.graph, options.fuse, device);
+  const Partition parts = partition(*lowered.graph, options.fuse, context);
   PlanData data;
   data.version = SINTER_VERSION;
   data.graph_json = graph_to_json(graph);
@@ -123,8 +123,9 @@ Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
   data.workspace_bytes = parts.workspace_bytes;
   data.cuts = parts.cuts;
   for (const auto& spec : parts.kernels) {
-    EmittedKernel e = emit_kernel(spec, device, tuning);
-    if (choices && !e.choice.tiles.empty()) choices->push_back(e.choice.ranked());
+    const ScheduledKernel scheduled = schedule_kernel(spec, context);
+    EmittedKernel e = emit_kernel(scheduled);
+    if (choices && !scheduled.choice.tiles.empty()) choices->push_back(scheduled.choice.ranked());
     PlanKernel k;
     k.entry = std::move(e.entry);
     k.family = spec.family;

@@ -10,7 +10,7 @@
 #include "planner/columns.hpp"
 #include "planner/domain.hpp"
 #include "planner/statistics.hpp"
-#include "schedule/schedule.hpp"
+#include "schedule/rowwise/rowwise.hpp"
 
 namespace sinter {
 namespace {
@@ -60,7 +60,7 @@ bool divisible(const KernelSpec& s) {
 
 // Whether clusters of blocks hold whole rows in their registers: then even one row takes them less
 // time than several kernels.
-bool held_by_clusters(const Schedule& s, const DeviceModel& device) {
+bool held_by_clusters(const RowwiseConfig& s, const DeviceModel& device) {
   return device.has_clusters && s.resident && s.blocks_per_row > 1;
 }
 
@@ -303,7 +303,7 @@ std::vector<KernelSpec> split_statistics(const KernelSpec& spec, bool pieces, st
       if ((rows.parts == 1 && !pieces) || !rows.even) continue;
       Temporaries with_parts = tried;
       std::vector<KernelSpec> kernels = cut_rows(first, std::move(rows), pieces, with_parts);
-      const Schedule schedule = choose_schedule(kernels.front(), device);
+      const RowwiseConfig schedule = schedule_rowwise(kernels.front(), device);
       if (!schedule.resident || schedule.blocks_per_row > 1 || schedule.threads > most) continue;
       temporaries = std::move(with_parts);
       if (std::any_of(rest.body.statements.begin(), rest.body.statements.end(), acts))
@@ -343,7 +343,7 @@ std::vector<KernelSpec> split(KernelSpec spec, const DeviceModel& device,
   const std::int64_t wished = wished_parts(spec);
   if (has_later_elements(spec)) {
     if (elements / least < kFewBlocks) return {std::move(spec)};
-    const Schedule whole = choose_schedule(spec, device);
+    const RowwiseConfig whole = schedule_rowwise(spec, device);
     if (const std::int64_t piece = short_piece(spec);
         piece > 1 && spec.phases == 3 &&
         (!whole.resident || elements / piece / least >= kManyPieces))

@@ -128,10 +128,10 @@ TEST_CASE("tiles fit in shared memory and registers") {
     const auto plan = plan_mma(spec, device_model());
     if (!plan) continue;
     INFO("kernel " << name);
-    const Mma& e = plan->engine;
+    const MmaConfig& e = plan->engine;
     CHECK(e.shared_bytes <= 160u << 10);
-    CHECK(e.threads() <= 256);
-    CHECK(e.tile.m * e.tile.n / e.threads() <= 128);
+    CHECK(e.threads <= 256);
+    CHECK(e.tile.m * e.tile.n / e.threads <= 128);
   }
 }
 

@@ -8,11 +8,11 @@
 #include "planner/planner.hpp"
 #include "planner/storage.hpp"
 #include "planner/views.hpp"
-#include "schedule/schedule.hpp"
 #include "sinter/compile.hpp"
 #include "sinter/operations.hpp"
 #include "support/catch.hpp"
 #include "support/random_graph.hpp"
+#include "support/scheduled.hpp"
 
 using namespace sinter;
 
@@ -134,14 +134,14 @@ TEST_CASE("groups of few channels, which lie last, are normalised for each chann
       REQUIRE(found.size() == count_of_kernels);
       if (count_of_kernels == 1) continue;
       const KernelSpec &parts = found[0], &whole = found[1], &rest = found[2];
-      const Schedule first = choose_schedule(parts, device_model(architecture));
+      const RowwiseConfig first = schedule_rowwise(parts, device_model(architecture));
       CHECK(first.rows_fastest);
       CHECK(first.resident);
       CHECK(first.packing.width == 8);
       CHECK(count(whole.extent, 0, whole.kept) == dim[0] * groups);
       CHECK(rest.family == Family::pointwise);
       CHECK(rest.extent[rest.extent.size() - 1] == channels);
-      CHECK(choose_schedule(rest, device_model(architecture)).packing.width == 8);
+      CHECK(scheduled(rest, architecture).packing()->width == 8);
     }
 }
 

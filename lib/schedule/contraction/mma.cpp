@@ -4,6 +4,7 @@
 
 #include "plan/access.hpp"
 #include "schedule/contraction/mma_tiles.hpp"
+#include "schedule/schedule_parts.hpp"
 
 namespace sinter {
 namespace {
@@ -58,7 +59,7 @@ struct Factors {
 };
 
 // Whether operands come in whole copies whose addresses are simple.
-bool light(const KernelSpec& spec, const Mma& e) {
+bool light(const KernelSpec& spec, const MmaConfig& e) {
   if (spec.k != 1) return false;
   for (const MmaOperand* o : {&e.a, &e.b})
     if (!o->copied || o->ragged || o->packing.width * info(e.number).bytes < kMoveBytes ||
@@ -78,7 +79,7 @@ std::optional<MmaPlan> plan_mma(const KernelSpec& given, const DeviceModel& devi
   if (given.accumulate != DataType::f32 && !factors.integers) return {};
   MmaPlan plan{given, {}};
   KernelSpec& spec = plan.spec;
-  Mma& e = plan.engine;
+  MmaConfig& e = plan.engine;
   e.number = factors.number();
   if (e.number == DataType::none) return {};
   const int run = factors.exact_run();
@@ -109,8 +110,11 @@ std::optional<MmaPlan> plan_mma(const KernelSpec& given, const DeviceModel& devi
   if (!tile) return {};
   e.tile = *tile;
   e.settle = run / (e.tile.line / info(e.number).bytes);  // a run is longer than a step
-  e.blocks = least_blocks(w, e.tile);
+  e.wide_index = needs_wide_index(spec);
+  e.threads = 32 * e.tile.warps_m * e.tile.warps_n;
+  e.least_blocks = least_blocks(w, e.tile);
   e.tiles = tiles_of(w, e.tile);
+  e.grid = clamp_grid(e.tiles);
   e.microseconds = microseconds(w, e.tile, device);
   const bool packs = e.n_fastest || !spec.rows.on;  // rows of a group start anywhere
   e.packing = choose_packing(spec, e.n_fastest ? n.last : m.last, packs ? 8 : 1);

@@ -4,6 +4,7 @@
 #pragma once
 #include <optional>
 
+#include "schedule/launch.hpp"
 #include "schedule/packing.hpp"
 #include "target/device_model.hpp"
 
@@ -25,7 +26,7 @@ struct MmaTile {
   int stages = 4;
 };
 
-struct Mma {
+struct MmaConfig : Launch {
   DataType number{};  // of the factors: f16, bf16 or tf32
   MmaOperand a, b;
   MmaTile tile;
@@ -33,18 +34,14 @@ struct Mma {
   int group = 8;          // rows of tiles that run side by side
   int unroll = 1;         // of the epilogue
   int settle = 0;         // of integers: steps whose sums f32 holds exactly; 0: all of them
-  int blocks = 1;         // that a multiprocessor should hold at once: limits registers
   double tiles = 1;
   double microseconds = 0;  // estimated
-  std::uint32_t shared_bytes = 0;
-  Packing packing;  // of the epilogue
-
-  int threads() const { return 32 * tile.warps_m * tile.warps_n; }
+  Packing packing;          // of the epilogue
 };
 
 struct MmaPlan {
   KernelSpec spec;  // the given one with its indices in the order that the kernel wants
-  Mma engine;
+  MmaConfig engine;
 };
 
 // The type in which tensor cores multiply the operands; none where no such type holds their values.

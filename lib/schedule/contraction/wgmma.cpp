@@ -6,6 +6,7 @@
 
 #include "plan/access.hpp"
 #include "schedule/contraction/index_order.hpp"
+#include "schedule/schedule_parts.hpp"
 
 namespace sinter {
 namespace {
@@ -172,7 +173,7 @@ double extent(const KernelSpec& s, int i) { return i < 0 ? 1 : static_cast<doubl
 // The problem with its rows and columns as tiles have them.
 struct Orientation {
   KernelSpec spec;
-  TensorCores engine;
+  WgmmaConfig engine;
   TileProblem problem;
 };
 
@@ -181,7 +182,7 @@ std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool s
   if (swapped) swap_operands(spec);
   const bool two = spec.two_products(), gathers = spec.rows.gathers();
   const std::int64_t depth = depth_of(spec);
-  TensorCores e;
+  WgmmaConfig e;
   auto a = boxed(spec, spec.a, spec.a_type, m_index(spec)),
        b = boxed(spec, spec.b, spec.b_type, n_index(spec));
   if (!a || !b) return {};
@@ -234,7 +235,7 @@ std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool s
 }
 
 std::string problem_text(const Orientation& o) {
-  const TensorCores& e = o.engine;
+  const WgmmaConfig& e = o.engine;
   const TileProblem& p = o.problem;
   const auto type = [&](const BoxedOperand& operand) {
     return name(o.spec.ports[static_cast<std::size_t>(operand.port)].type);
@@ -255,7 +256,7 @@ bool sooner(const EstimatedTile& a, const EstimatedTile& b) {
 
 // What follows from the tile.
 void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& device) {
-  TensorCores& e = o.engine;
+  WgmmaConfig& e = o.engine;
   const TileProblem& p = o.problem;
   const Tile& t = e.tile = choice.tile;
   const double tiles = tiles_of(p, t);
@@ -290,8 +291,9 @@ void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& de
   e.producer_registers = kept >= 192 ? 24 : 40;
   e.consumer_registers = t.consumers == 1 ? 248 : kept >= 192 ? 240 : 232;
   if (p.gathered) e.producer_registers = 56, e.consumer_registers = 224;
-  e.blocks = blocks_that_fit(p, t, device);
-  if (e.blocks > 1) e.consumer_registers = 216;  // with the producer's, half of all
+  e.wide_index = needs_wide_index(o.spec);
+  e.least_blocks = blocks_that_fit(p, t, device);
+  if (e.least_blocks > 1) e.consumer_registers = 216;  // with the producer's, half of all
   const int cluster = t.cluster_m * t.cluster_n;
   // Of groups nobody knows the tiles: they may be a few more than on average.
   e.grid = static_cast<std::uint32_t>(
@@ -326,8 +328,8 @@ KernelChoice TileChoice::ranked() const {
   return choice;
 }
 
-std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const DeviceModel& device,
-                                                const Tuning& tuning) {
+std::optional<WgmmaPlan> plan_wgmma(const KernelSpec& given, const DeviceModel& device,
+                                    const Tuning& tuning) {
   if (!device.has_wgmma || !device.has_tma) return {};
   if (given.family != Family::contraction || given.k < 1 || given.k > 2 ||
       reads_joined_indices(given))
@@ -372,7 +374,7 @@ std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const D
     }
   Orientation& chosen = best->tile.turned ? *other : *usual;
   complete(chosen, *best, device);
-  return TensorCorePlan{std::move(chosen.spec), std::move(chosen.engine), std::move(choice), tuned};
+  return WgmmaPlan{std::move(chosen.spec), std::move(chosen.engine), std::move(choice), tuned};
 }
 
 }  // namespace sinter

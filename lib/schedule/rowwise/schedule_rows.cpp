@@ -6,6 +6,7 @@
 #include "plan/access.hpp"
 #include "plan/liveness.hpp"
 #include "schedule/rowwise/column_walk.hpp"
+#include "schedule/rowwise/rowwise.hpp"
 #include "schedule/schedule_parts.hpp"
 
 namespace sinter {
@@ -60,7 +61,7 @@ constexpr int kKeptValues = 32;  // that a thread has computed and keeps from ph
 
 // Rows that lie together, of several phases, stay in registers where so few threads side by side
 // that they still move whole lines of memory leave enough others along the rows.
-bool hold_across(const KernelSpec& spec, double columns, Schedule& s) {
+bool hold_across(const KernelSpec& spec, double columns, RowwiseConfig& s) {
   constexpr int kBytes = 128, kLine = 128;  // that a thread holds; of memory
   if (!has_later_elements(spec)) return false;
   const int width = s.packing.width, cost = element_cost(spec, spec.body) * width;
@@ -116,7 +117,7 @@ double rows_in_line(const KernelSpec& spec, const Packing& packing) {
 // Packs across the rows. Where these start anywhere in memory, packs are cut out of the pieces
 // around them if there are enough for all multiprocessors. Returns the rows, with those that two
 // packs hold counted twice.
-double choose_across(const KernelSpec& spec, const DeviceModel& device, Schedule& s) {
+double choose_across(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s) {
   constexpr int kLeast = 8;  // packs side by side, of a multiprocessor
   const int widest = std::min(8, widest_pack(spec)), dim = spec.kept - 1;
   const double runs = elements(spec.extent, 0, dim);
@@ -141,7 +142,7 @@ double choose_across(const KernelSpec& spec, const DeviceModel& device, Schedule
 // H200: 38.1 us with 160 blocks of 256 threads, 35.9 with 40 of 512; of 1024 x 5120, 16.2
 // and 14.8.)
 bool hold_parts(const KernelSpec& spec, double rows, double columns, const DeviceModel& device,
-                Schedule& s) {
+                RowwiseConfig& s) {
   constexpr double kMostCached = 0.64;                         // of the cache, surely still there
   constexpr int kThreads = 512, kSide = 32, kHeldPacks = 320;  // bytes
   const double cached = kMostCached * static_cast<double>(device.l2_bytes);
@@ -160,7 +161,7 @@ bool hold_parts(const KernelSpec& spec, double rows, double columns, const Devic
 
 // The threads of a block, side by side and along the rows, and what each holds.
 void divide_across(const KernelSpec& spec, double rows, double columns, const DeviceModel& device,
-                   Schedule& s) {
+                   RowwiseConfig& s) {
   const int width = s.packing.width;
   if (hold_parts(spec, rows, columns, device, s)) return;
   // Narrower blocks, down to a line of memory, where there are few; down to a sector, with many
@@ -200,7 +201,7 @@ void divide_across(const KernelSpec& spec, double rows, double columns, const De
 }
 
 // Neighbouring threads hold neighbouring rows: columns of a matrix that are summed up.
-void schedule_across(const KernelSpec& spec, const DeviceModel& device, Schedule& s) {
+void schedule_across(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s) {
   const double rows = choose_across(spec, device, s),
                columns = elements(spec.extent, spec.kept, spec.extent.size());
   divide_across(spec, rows, columns, device, s);
@@ -311,7 +312,7 @@ int blocks_for_row(const KernelSpec& spec, double rows, double places, int held,
 // Packs along the rows. Rows that start anywhere in memory are cut where it is aligned, but short
 // ones are not: their ends cost more than that saves, the more so if two elements would move
 // together. Returns the places of a row.
-double choose_places(const KernelSpec& spec, int widest, Schedule& s) {
+double choose_places(const KernelSpec& spec, int widest, RowwiseConfig& s) {
   const int rank = spec.extent.size();
   const double columns = elements(spec.extent, spec.kept, rank);
   // Short rows of gradients keep wide packs, as instructions bound them. (From bf16 to f32, 1152
@@ -332,7 +333,7 @@ double choose_places(const KernelSpec& spec, int widest, Schedule& s) {
 // little. (Sums of 32 columns on an H200: 81 -> 65 us; of 131, 151 -> 87; softmax of 197, 69 -> 67;
 // norms of 128 columns are 3 % slower so.)
 int rows_for_thread(const KernelSpec& spec, double rows, double each, int bytes,
-                    const DeviceModel& device, const Schedule& s) {
+                    const DeviceModel& device, const RowwiseConfig& s) {
   constexpr int kUnderWay = 32, kMost = 4;  // bytes; rows
   if (!s.resident || s.threads_per_row > 32 || s.blocks_per_row > 1) return 1;
   const double of_row = each * std::max(bytes, 1);
@@ -350,7 +351,7 @@ int rows_for_thread(const KernelSpec& spec, double rows, double each, int bytes,
 // Threads for a row of so many places in each of the blocks that share it; `held`: bytes at a
 // place.
 int usual_threads(const KernelSpec& spec, double rows, double places, int held,
-                  const DeviceModel& device, const Schedule& s) {
+                  const DeviceModel& device, const RowwiseConfig& s) {
   const int width = s.packing.width;
   // A thread holds more places where they are narrow, as long as there is a warp for each row; few
   // rows get more threads each. A short row's places go to neighbouring threads of one warp.
@@ -394,7 +395,8 @@ struct Holding {
 };
 
 // False where the way does not apply.
-bool schedule_along(const KernelSpec& spec, const DeviceModel& device, Holding way, Schedule& s) {
+bool schedule_along(const KernelSpec& spec, const DeviceModel& device, Holding way,
+                    RowwiseConfig& s) {
   const double rows = elements(spec.extent, 0, spec.kept),
                places_of_row = choose_places(spec, widest_pack(spec), s);
   if (way.late && !fetch_late(spec, s.packing)) return false;
@@ -533,7 +535,7 @@ bool loads_row_numbers(const KernelSpec& spec) {
 // Blocks that walk over the rows and keep running results of the columns. The planner gives as many
 // slots as pay (columns.cpp): fewer than there are multiprocessors, or some on each, which then
 // share its threads.
-void schedule_columns(const KernelSpec& spec, const DeviceModel& device, Schedule& s) {
+void schedule_columns(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s) {
   // For the rings of a multiprocessor's blocks, beside what their totals take: 192 KB of 228, 80 of
   // 100.
   const int ring_bytes = device.shared_per_sm / 100 * 85 >> 14 << 14;
@@ -632,16 +634,16 @@ void schedule_columns(const KernelSpec& spec, const DeviceModel& device, Schedul
   s.grid = static_cast<std::uint32_t>(spec.slots * s.blocks_per_row);
 }
 
-void choose_rowwise(const KernelSpec& spec, const DeviceModel& device, Schedule& s) {
+void choose_rowwise(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s) {
   if (!spec.columns.empty()) return schedule_columns(spec, device, s);
   s.rows_fastest = rows_lie_together(spec);
   if (s.rows_fastest) return schedule_across(spec, device, s);
-  const Schedule start = s;
+  const RowwiseConfig start = s;
   schedule_along(spec, device, {}, s);
   if (s.resident || !has_later_elements(spec)) return;
   constexpr Holding kWays[] = {{.late = true}, {.late = true, .more = true}, {.more = true}};
   for (const Holding& way : kWays) {
-    Schedule other = start;
+    RowwiseConfig other = start;
     if (schedule_along(spec, device, way, other) && other.resident) {
       s = other;
       return;
@@ -651,16 +653,20 @@ void choose_rowwise(const KernelSpec& spec, const DeviceModel& device, Schedule&
 
 // Blocks that run at once, at the most, if they should prefetch: rows that are needed in several
 // phases.
-int early_blocks(const KernelSpec& spec, const DeviceModel& device, const Schedule& s) {
+int early_blocks(const KernelSpec& spec, const DeviceModel& device, const RowwiseConfig& s) {
   if (!s.resident || !has_later_elements(spec)) return 0;
   return device.sms * device.threads_per_sm / s.threads;
 }
 
 }  // namespace
 
-void schedule_rowwise(const KernelSpec& spec, const DeviceModel& device, Schedule& s) {
+RowwiseConfig schedule_rowwise(const KernelSpec& spec, const DeviceModel& device) {
+  RowwiseConfig s;
+  s.wide_index = needs_wide_index(spec);
   choose_rowwise(spec, device, s);
   s.early = early_blocks(spec, device, s);
+  s.shared_bytes = static_cast<std::uint32_t>(s.ring * s.slot_bytes);
+  return s;
 }
 
 }  // namespace sinter
