@@ -1,9 +1,10 @@
-#include "emit/mma.hpp"
+#include "schedule/contraction/mma.hpp"
 
 #include <algorithm>
 
-#include "emit/mma_tiles.hpp"
 #include "plan/access.hpp"
+#include "schedule/contraction/mma_tiles.hpp"
+#include "schedule/schedule_parts.hpp"
 
 namespace sinter {
 namespace {
@@ -59,7 +60,7 @@ struct Factors {
 };
 
 // Whether operands come in whole copies whose addresses are simple.
-bool light(const KernelSpec& spec, const Mma& e) {
+bool light(const KernelSpec& spec, const MmaConfig& e) {
   if (spec.contraction().k() != 1) return false;
   for (const MmaOperand* o : {&e.a, &e.b})
     if (!o->copied || o->ragged || o->packing.width * info(e.number).bytes < kMoveBytes ||
@@ -72,14 +73,14 @@ bool light(const KernelSpec& spec, const Mma& e) {
 
 DataType factor_type(const KernelSpec& spec) { return Factors(spec).number(); }
 
-std::optional<MmaPlan> plan_mma(const KernelSpec& given) {
+std::optional<MmaPlan> plan_mma(const KernelSpec& given, const DeviceModel& device) {
   if (!given.as_contraction()) return {};
   if (given.contraction().zero_dominates != ZeroOf::neither && !given.gathers.empty()) return {};
   const Factors factors(given);
   if (given.contraction().accumulate != DataType::f32 && !factors.integers) return {};
   MmaPlan plan{given, {}};
   KernelSpec& spec = plan.spec;
-  Mma& e = plan.engine;
+  MmaConfig& e = plan.engine;
   e.number = factors.number();
   if (e.number == DataType::none) return {};
   const int run = factors.exact_run();
@@ -107,13 +108,16 @@ std::optional<MmaPlan> plan_mma(const KernelSpec& given) {
   for (const auto& s : spec.body.statements)
     if (is_load(s) || is_store(s))
       w.extra_bytes += info(spec.ports[static_cast<std::size_t>(s.port)].type).bytes;
-  const auto tile = choose_tile(w);
+  const auto tile = choose_tile(w, device);
   if (!tile) return {};
   e.tile = *tile;
   e.settle = run / (e.tile.line / info(e.number).bytes);  // a run is longer than a step
-  e.blocks = least_blocks(w, e.tile);
+  e.wide_index = needs_wide_index(spec);
+  e.threads = 32 * e.tile.warps_m * e.tile.warps_n;
+  e.least_blocks = least_blocks(w, e.tile);
   e.tiles = tiles_of(w, e.tile);
-  e.microseconds = microseconds(w, e.tile);
+  e.grid = clamp_grid(e.tiles);
+  e.microseconds = microseconds(w, e.tile, device);
   const bool packs = e.n_fastest || !c.rows.on;  // rows of a group start anywhere
   e.packing = choose_packing(spec, e.n_fastest ? n.last : m.last, packs ? 8 : 1);
   e.unroll = e.packing.width >= 8 ? 2 : 4;

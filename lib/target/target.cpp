@@ -1,4 +1,4 @@
-#include "base/target.hpp"
+#include "target/target.hpp"
 
 #include <algorithm>
 

@@ -1,8 +1,10 @@
-// The tiles in which a contraction can be multiplied on the tensor cores of sm_90a, with an
+// The tiles in which a contraction can be multiplied by warpgroups (wgmma), with an
 // estimate of the time that each takes. A pure function of the problem and the device model.
 #pragma once
 #include <string>
 #include <vector>
+
+#include "target/device_model.hpp"
 
 namespace sinter {
 
@@ -55,16 +57,17 @@ bool has_little_room(const Tile& t);
 // tiles streams A, one leaves room for the next kernel's, which then is ready when this one ends.
 // (8 x 8192 x 8192 of bf16 on an H200: 32.1 us with 12 stages and the multiprocessor alone, 31.6
 // with 10 and half of it. Short sums miss the stages: 10.1 and 10.6 us for 8 x 4096 x 4096.)
-int blocks_that_fit(const TileProblem& p, const Tile& t);
+int blocks_that_fit(const TileProblem& p, const Tile& t, const DeviceModel& device);
 int shared_bytes(const TileProblem& p, const Tile& t);
-// The fewest blocks that take no more rounds: the others would only make heat.
-double balanced_grid(double tiles, int cluster);
+// The fewest blocks that take no more rounds of tiles than all SMs would: more of them would cost
+// power, and with it clocks, but no less time.
+double balanced_grid(double tiles, int cluster, const DeviceModel& device);
 
 struct EstimatedTile {
   double microseconds;
   Tile tile;
 };
 // The tiles that the kernel can have, unsorted.
-std::vector<EstimatedTile> legal_tiles(const TileProblem& p);
+std::vector<EstimatedTile> legal_tiles(const TileProblem& p, const DeviceModel& device);
 
 }  // namespace sinter

@@ -1,5 +1,5 @@
-// How a contraction runs on the tensor cores of sm_90a: which operands the tensor memory
-// accelerator can bring, tiles, clusters and the ring of stages; see
+// How a contraction runs on tensor cores that take whole warpgroups (wgmma): which operands the
+// tensor memory accelerator can bring, tiles, clusters and the ring of stages; see
 // codegen/device/family/contraction_wgmma.cuh. A pure function of the spec and the device model.
 #pragma once
 #include <cstdint>
@@ -7,10 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "emit/packing.hpp"
-#include "emit/tensor_core_tiles.hpp"
 #include "plan/tensor_map.hpp"
 #include "plan/tuning.hpp"
+#include "schedule/contraction/wgmma_tiles.hpp"
+#include "schedule/launch.hpp"
+#include "schedule/packing.hpp"
 
 namespace sinter {
 
@@ -25,7 +26,7 @@ struct BoxedOperand {
   TensorMap map;
 };
 
-struct TensorCores {
+struct WgmmaConfig : Launch {
   Tile tile;
   BoxedOperand a, b;
   std::optional<BoxedOperand> b2;  // of a second product; the tile's columns are shared
@@ -40,8 +41,6 @@ struct TensorCores {
   bool ahead = false;     // and to registers while the slab before leaves
   int rotate = 0;         // steps of k by which neighbouring tiles start apart
   int producer_registers = 40, consumer_registers = 232;
-  int threads = 384, blocks = 1;  // of a multiprocessor
-  std::uint32_t grid = 1, shared_bytes = 0;
   Packing packing;          // of the epilogue
   double microseconds = 0;  // estimated
 };
@@ -54,9 +53,9 @@ struct TileChoice {
   KernelChoice ranked() const;
 };
 
-struct TensorCorePlan {
+struct WgmmaPlan {
   KernelSpec spec;  // the given one with its indices in the order that the kernel wants
-  TensorCores engine;
+  WgmmaConfig engine;
   TileChoice choice;
   bool tuned = false;  // the tile is the measured one, not the one estimated to be the fastest
 };
@@ -67,7 +66,9 @@ bool multiplied_as_bytes(DataType a, DataType b);
 // The epilogue reads an element of the port for every element of the result.
 bool of_whole_tile(const KernelSpec& spec, const KernelPort& port);
 
-// Nothing where the operands' types or layouts are not for it.
-std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& spec, const Tuning& tuning);
+// Nothing where the device has no such tensor cores, or the operands' types or layouts are not for
+// them.
+std::optional<WgmmaPlan> plan_wgmma(const KernelSpec& spec, const DeviceModel& device,
+                                    const Tuning& tuning);
 
 }  // namespace sinter

@@ -1,6 +1,6 @@
 // The tile of a contraction on the tensor cores of any GPU, by a model of what limits it.
 #pragma once
-#include "emit/mma_operands.hpp"
+#include "schedule/contraction/mma_operands.hpp"
 
 namespace sinter {
 
@@ -15,12 +15,12 @@ struct MmaWork {
 
 double tiles_of(const MmaWork& w, const MmaTile& t);
 int shared_bytes(const MmaTile& t);
-double microseconds(const MmaWork& w, const MmaTile& t);  // roughly
+double microseconds(const MmaWork& w, const MmaTile& t, const DeviceModel& device);  // roughly
 // Blocks that a multiprocessor must hold, at the cost of registers: where each waits for memory in
 // every step, there should be others.
 int least_blocks(const MmaWork& w, const MmaTile& t);
 
 // Nothing where every tile makes too much code.
-std::optional<MmaTile> choose_tile(const MmaWork& w);
+std::optional<MmaTile> choose_tile(const MmaWork& w, const DeviceModel& device);
 
 }  // namespace sinter

@@ -3,10 +3,11 @@
 #include <cmath>
 #include <initializer_list>
 
-#include "emit/schedule_parts.hpp"
 #include "plan/access.hpp"
-#include "plan/device_model.hpp"
 #include "plan/liveness.hpp"
+#include "schedule/rowwise/column_walk.hpp"
+#include "schedule/rowwise/rowwise.hpp"
+#include "schedule/schedule_parts.hpp"
 
 namespace sinter {
 namespace {
@@ -60,7 +61,7 @@ constexpr int kKeptValues = 32;  // that a thread has computed and keeps from ph
 
 // Rows that lie together, of several phases, stay in registers where so few threads side by side
 // that they still move whole lines of memory leave enough others along the rows.
-bool hold_across(const KernelSpec& spec, double columns, Schedule& s) {
+bool hold_across(const KernelSpec& spec, double columns, RowwiseConfig& s) {
   constexpr int kBytes = 128, kLine = 128;  // that a thread holds; of memory
   if (!has_later_elements(spec)) return false;
   const int width = s.packing.width, cost = element_cost(spec, spec.body) * width;
@@ -116,7 +117,7 @@ double rows_in_line(const KernelSpec& spec, const Packing& packing) {
 // Packs across the rows. Where these start anywhere in memory, packs are cut out of the pieces
 // around them if there are enough for all multiprocessors. Returns the rows, with those that two
 // packs hold counted twice.
-double choose_across(const KernelSpec& spec, Schedule& s) {
+double choose_across(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s) {
   constexpr int kLeast = 8;  // packs side by side, of a multiprocessor
   const int widest = std::min(8, widest_pack(spec)), dim = spec.rowwise().outer_rank - 1;
   const double runs = elements(spec.extent, 0, dim);
@@ -126,7 +127,7 @@ double choose_across(const KernelSpec& spec, Schedule& s) {
   int skew = -1;
   if (moves_narrowly(spec, s.packing) && choose_skewed_across(spec, widest, cut, skew)) {
     const double packs = runs * std::ceil(beside / cut.width);
-    if (packs >= kLeast * kMultiprocessors) {
+    if (packs >= kLeast * device.sms) {
       s.packing = std::move(cut);
       s.skew = skew;
       return packs * s.packing.width;
@@ -140,11 +141,12 @@ double choose_across(const KernelSpec& spec, Schedule& s) {
 // leave idle, the kernel after can take. (The gradients of a layernorm of 4096 x 5120 on an
 // H200: 38.1 us with 160 blocks of 256 threads, 35.9 with 40 of 512; of 1024 x 5120, 16.2
 // and 14.8.)
-bool hold_parts(const KernelSpec& spec, double rows, double columns, Schedule& s) {
+bool hold_parts(const KernelSpec& spec, double rows, double columns, const DeviceModel& device,
+                RowwiseConfig& s) {
+  constexpr double kMostCached = 0.64;                         // of the cache, surely still there
   constexpr int kThreads = 512, kSide = 32, kHeldPacks = 320;  // bytes
-  constexpr double kCached = 32 << 20;
-  if (!spec.rowwise().combines_partials || has_later_elements(spec) ||
-      rows * columns * s.packing.narrowest > kCached)
+  const double cached = kMostCached * static_cast<double>(device.l2_bytes);
+  if (!spec.rowwise().combines_partials || has_later_elements(spec) || rows * columns * s.packing.narrowest > cached)
     return false;
   const int side = power_of_two_from(rows / s.packing.width, kSide),
             along = power_of_two_from(columns, kThreads / side);
@@ -158,17 +160,19 @@ bool hold_parts(const KernelSpec& spec, double rows, double columns, Schedule& s
 }
 
 // The threads of a block, side by side and along the rows, and what each holds.
-void divide_across(const KernelSpec& spec, double rows, double columns, Schedule& s) {
+void divide_across(const KernelSpec& spec, double rows, double columns, const DeviceModel& device,
+                   RowwiseConfig& s) {
   const int width = s.packing.width;
-  if (hold_parts(spec, rows, columns, s)) return;
+  if (hold_parts(spec, rows, columns, device, s)) return;
   // Narrower blocks, down to a line of memory, where there are few; down to a sector, with many
   // threads along a row, where rows are long and all surely lies in the second-level cache.
-  constexpr double kCached = 4 << 20, kLong = 1024;
-  const bool cached = columns >= kLong && rows * columns * s.packing.narrowest <= kCached;
+  constexpr double kCached = 0.08, kLong = 1024;  // of the cache; columns
+  const bool cached = columns >= kLong && rows * columns * s.packing.narrowest <=
+                                              kCached * static_cast<double>(device.l2_bytes);
   const int least = cached ? 2 : 8;
   s.threads = cached ? 1024 : 256;
   s.rows_per_block = power_of_two_from(rows / width, 32);
-  while (s.rows_per_block > least && rows / (width * s.rows_per_block) < kMultiprocessors)
+  while (s.rows_per_block > least && rows / (width * s.rows_per_block) < device.sms)
     s.rows_per_block /= 2;
   // No wider than rows do lie together, if the rows are long enough for the threads.
   const double beside = rows_in_line(spec, s.packing) / width;
@@ -197,10 +201,10 @@ void divide_across(const KernelSpec& spec, double rows, double columns, Schedule
 }
 
 // Neighbouring threads hold neighbouring rows: columns of a matrix that are summed up.
-void schedule_across(const KernelSpec& spec, Schedule& s) {
-  const double rows = choose_across(spec, s),
+void schedule_across(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s) {
+  const double rows = choose_across(spec, device, s),
                columns = elements(spec.extent, spec.rowwise().outer_rank, spec.extent.size());
-  divide_across(spec, rows, columns, s);
+  divide_across(spec, rows, columns, device, s);
   s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * s.packing.width)));
 }
 
@@ -285,10 +289,11 @@ int small_blocks(double places, bool weights) {
 
 // Blocks that share a row: where it is too long for one block's registers, or where few rows would
 // leave multiprocessors idle. Rows of several reductions wait so often that a block should not fill
-// a multiprocessor alone, if there surely are clusters instead. `held`: bytes at a place, of which
+// a multiprocessor alone, if the device has clusters instead. `held`: bytes at a place, of which
 // none costs less than a whole pack. `weights`: some are read by all rows.
 int blocks_for_row(const KernelSpec& spec, double rows, double places, int held, bool weights,
-                   bool clusters) {
+                   const DeviceModel& device) {
+  const bool clusters = device.has_clusters;
   if (!has_later_elements(spec)) return 1;
   const double bytes = places * std::max(held, kMoveBytes);
   const bool waits = clusters && spec.rowwise().phases > 2 && held >= kMoveBytes;
@@ -300,7 +305,7 @@ int blocks_for_row(const KernelSpec& spec, double rows, double places, int held,
     blocks = small_blocks(places, weights);
   if (bytes > (waits ? kHalf : kWhole))
     while (blocks < 8 && bytes / blocks > kHalf) blocks *= 2;
-  while (blocks < 8 && rows * blocks * 2 <= 2 * kMultiprocessors && bytes / (blocks * 2) >= kLeast)
+  while (blocks < 8 && rows * blocks * 2 <= 2 * device.sms && bytes / (blocks * 2) >= kLeast)
     blocks *= 2;
   return blocks;
 }
@@ -308,7 +313,7 @@ int blocks_for_row(const KernelSpec& spec, double rows, double places, int held,
 // Packs along the rows. Rows that start anywhere in memory are cut where it is aligned, but short
 // ones are not: their ends cost more than that saves, the more so if two elements would move
 // together. Returns the places of a row.
-double choose_places(const KernelSpec& spec, int widest, Schedule& s) {
+double choose_places(const KernelSpec& spec, int widest, RowwiseConfig& s) {
   const int rank = spec.extent.size();
   const double columns = elements(spec.extent, spec.rowwise().outer_rank, rank);
   // Short rows of gradients keep wide packs, as instructions bound them. (From bf16 to f32, 1152
@@ -330,7 +335,7 @@ double choose_places(const KernelSpec& spec, int widest, Schedule& s) {
 // little. (Sums of 32 columns on an H200: 81 -> 65 us; of 131, 151 -> 87; softmax of 197, 69 -> 67;
 // norms of 128 columns are 3 % slower so.)
 int rows_for_thread(const KernelSpec& spec, double rows, double each, int bytes,
-                    const Schedule& s) {
+                    const DeviceModel& device, const RowwiseConfig& s) {
   constexpr int kUnderWay = 32, kMost = 4;  // bytes; rows
   if (!s.resident || s.threads_per_row > 32 || s.blocks_per_row > 1) return 1;
   const double of_row = each * std::max(bytes, 1);
@@ -340,18 +345,19 @@ int rows_for_thread(const KernelSpec& spec, double rows, double each, int bytes,
   const double code = each * s.packing.width * element_cost(spec, spec.body);
   int n = 1;
   while (n < most && 2 * n * code <= kMostCode &&
-         rows / (2 * n * s.rows_per_block) >= kEnoughBlocks)
+         rows / (2 * n * s.rows_per_block) >= device.enough_ctas)
     n *= 2;
   return n;
 }
 
 // Threads for a row of so many places in each of the blocks that share it; `held`: bytes at a
 // place.
-int usual_threads(const KernelSpec& spec, double rows, double places, int held, const Schedule& s) {
+int usual_threads(const KernelSpec& spec, double rows, double places, int held,
+                  const DeviceModel& device, const RowwiseConfig& s) {
   const int width = s.packing.width;
   // A thread holds more places where they are narrow, as long as there is a warp for each row; few
   // rows get more threads each. A short row's places go to neighbouring threads of one warp.
-  const bool few = rows < kEnoughBlocks;
+  const bool few = rows < device.enough_ctas;
   double narrow = kFlightBytes / (width * s.packing.narrowest);
   // What a third phase needs of the first two is computed again unless it stays in registers.
   if (spec.rowwise().phases > 2)
@@ -379,7 +385,7 @@ int usual_threads(const KernelSpec& spec, double rows, double places, int held, 
   if ((s.blocks_per_row > 1 || spec.rowwise().phases > 2) && threads_per_row > 512) {
     const double most = std::max(1, kHeldBytes / std::max(held, 1));  // places of a thread
     const double beside = std::min(std::floor(kThreadsTogether / threads_for(places, most)),
-                                   std::ceil(rows * s.blocks_per_row / kMultiprocessors));
+                                   std::ceil(rows * s.blocks_per_row / device.sms));
     if (beside > 1)
       threads_per_row = threads_for(places, std::min(most, std::ceil(places * beside / 1024)));
   }
@@ -393,16 +399,15 @@ struct Holding {
 };
 
 // False where the way does not apply.
-bool schedule_along(const KernelSpec& spec, std::string_view architecture, Holding way,
-                    Schedule& s) {
+bool schedule_along(const KernelSpec& spec, const DeviceModel& device, Holding way,
+                    RowwiseConfig& s) {
   const double rows = elements(spec.extent, 0, spec.rowwise().outer_rank),
                places_of_row = choose_places(spec, widest_pack(spec), s);
   if (way.late && !fetch_late(spec, s.packing)) return false;
   const int cost = element_cost(spec, spec.body), width = s.packing.width;
   const PlaceBytes bytes = place_bytes(spec, s.packing);
   const int held = std::max(bytes.row, bytes.kept);
-  s.blocks_per_row =
-      blocks_for_row(spec, rows, places_of_row, held, bytes.weights > 0, architecture == "sm_90a");
+  s.blocks_per_row = blocks_for_row(spec, rows, places_of_row, held, bytes.weights > 0, device);
   const double places = std::ceil(places_of_row / s.blocks_per_row);  // of one block
   if (way.more) {
     const double most =
@@ -411,11 +416,11 @@ bool schedule_along(const KernelSpec& spec, std::string_view architecture, Holdi
     s.threads_per_row = threads_to_hold(places, most);
     if (s.blocks_per_row > 1 || s.threads_per_row == 0) return false;
   } else {
-    s.threads_per_row = usual_threads(spec, rows, places, held, s);
+    s.threads_per_row = usual_threads(spec, rows, places, held, device, s);
   }
   s.rows_per_block = s.blocks_per_row > 1 ? 1 : std::max(1, 256 / s.threads_per_row);
   while (s.rows_per_block > 1 && s.rows_per_block * s.threads_per_row > 32 &&
-         rows / s.rows_per_block < kEnoughBlocks)
+         rows / s.rows_per_block < device.enough_ctas)
     s.rows_per_block /= 2;
   s.threads = s.threads_per_row * s.rows_per_block;
   const double each = std::ceil(places / s.threads_per_row);
@@ -447,7 +452,7 @@ bool schedule_along(const KernelSpec& spec, std::string_view architecture, Holdi
   if (!s.resident || s.blocks_per_row > 1)  // what has no clusters streams such rows
     s.unroll = power_of_two_to(
         std::min(kMostCode / std::max(cost * width, 1), kFlightBytes / std::max(all, 1)), 4);
-  s.rows_at_once = rows_for_thread(spec, rows, each, bytes.row, s);
+  s.rows_at_once = rows_for_thread(spec, rows, each, bytes.row, device, s);
   s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * s.rows_at_once)) * s.blocks_per_row);
   return true;
 }
@@ -469,10 +474,10 @@ int bytes_ahead(const KernelSpec& spec, const Packing& packing) {
 
 // Registers that each thread can have where so many share a multiprocessor. Each quarter of it has
 // its own, for whole warps.
-double registers_with(int threads) {
-  constexpr int kOfQuarter = 16384;
+double registers_with(const DeviceModel& device, int threads) {
+  const int of_quarter = device.registers_per_sm / 4;
   const int warps = (threads + 127) / 128;  // of a quarter
-  return std::min(kOfQuarter / (32 * warps) / 8 * 8, 248);
+  return std::min(of_quarter / (32 * warps) / 8 * 8, 248);
 }
 
 constexpr double kBesideHeld = 24, kBesideValues = 20;  // registers, beside what a thread holds
@@ -486,7 +491,8 @@ constexpr double kLongWalk = 10;  // rows, in which a ring pays for its filling
 struct Division {
   int threads_per_row = 0, rows = 0;
 };
-Division divide_block(double places, double numbers, double walk, int place_bytes) {
+Division divide_block(double places, double numbers, double walk, int place_bytes,
+                      const DeviceModel& device) {
   constexpr int kThreads = 640, kFewThreads = 384, kEnoughWarps = 16, kSlotBytes = 56 << 10;
   constexpr double kShort = 288;  // places of a row, which instructions bound rather than memory
   Division best;
@@ -496,7 +502,7 @@ Division divide_block(double places, double numbers, double walk, int place_byte
     int most = 0;  // rows that fit
     while ((most + 1) * kLongWalk <= walk && (most + 1) * threads <= kThreads &&
            (most + 1) * threads * each * place_bytes <= kSlotBytes &&
-           registers_with((most + 1) * threads) >= each * numbers + kBesideHeld)
+           registers_with(device, (most + 1) * threads) >= each * numbers + kBesideHeld)
       ++most;
     const double busy = busy_share(places, each);
     // Among equals, of long rows, those that leave a block more than one.
@@ -533,10 +539,10 @@ bool loads_row_numbers(const KernelSpec& spec) {
 // Blocks that walk over the rows and keep running results of the columns. The planner gives as many
 // slots as pay (columns.cpp): fewer than there are multiprocessors, or some on each, which then
 // share its threads.
-void schedule_columns(const KernelSpec& spec, std::string_view architecture, Schedule& s) {
-  // For the rings of a multiprocessor's blocks, beside what their totals take: on sm_90a, and what
-  // every GPU has.
-  const int ring_bytes = architecture == "sm_90a" ? 192 << 10 : 80 << 10;
+void schedule_columns(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s) {
+  // For the rings of a multiprocessor's blocks, beside what their totals take: 192 KB of 228, 80 of
+  // 100.
+  const int ring_bytes = device.shared_per_sm / 100 * 85 >> 14 << 14;
   constexpr double kLeastBusy = 0.85;      // of a row's warps
   constexpr double kFewNumbers = 20;       // that a thread holds beside what else it needs
   constexpr std::size_t kLittleCode = 24;  // statements
@@ -546,12 +552,11 @@ void schedule_columns(const KernelSpec& spec, std::string_view architecture, Sch
                columns = elements(spec.extent, r.outer_rank, rank);
   const double slots = static_cast<double>(r.num_partials), beside = r.rows_per_cta;
   s.blocks_per_row =
-      column_cluster(static_cast<std::int64_t>(columns), spec.columns.size(), architecture);
+      column_cluster(static_cast<std::int64_t>(columns), spec.columns.size(), device);
   const double places =
       std::ceil(choose_places(spec, std::min(8, widest_pack(spec) / 2), s) / s.blocks_per_row);
   // Of a multiprocessor: its blocks, and the rows that it takes side by side.
-  const double blocks = std::ceil(slots * s.blocks_per_row / kMultiprocessors),
-               walkers = blocks * beside;
+  const double blocks = std::ceil(slots * s.blocks_per_row / device.sms), walkers = blocks * beside;
   const PlaceBytes bytes = place_bytes(spec, s.packing);
   const double numbers = s.packing.width * static_cast<double>(spec.columns.size()) +
                          (bytes.row + bytes.weights) / 4;  // of a place
@@ -569,8 +574,8 @@ void schedule_columns(const KernelSpec& spec, std::string_view architecture, Sch
       !doubles && numbers <= kFewNumbers && spec.body.statements.size() <= kLittleCode;
   // Where columns have several results, a body that needs more registers gets half as many threads.
   const bool several = spec.columns.size() > 1,
-             heavy =
-                 several && numbers + bytes.values + kBesideValues > registers_with(kColumnThreads);
+             heavy = several && numbers + bytes.values + kBesideValues >
+                                    registers_with(device, kColumnThreads);
   const double together = idle || heavy ? kColumnThreads / 2
                           : light       ? kLightColumnThreads
                                         : kColumnThreads;
@@ -579,7 +584,7 @@ void schedule_columns(const KernelSpec& spec, std::string_view architecture, Sch
   constexpr int kMany = 640, kFewer = 512;
   const bool fewer = (several || s.blocks_per_row > 1) && places > kMany &&
                      std::ceil(places / static_cast<double>(kFewer)) * numbers + kBesideHeld <=
-                         registers_with(kFewer);
+                         registers_with(device, kFewer);
   // A block has at most 1024, of the rows that it takes side by side.
   const double most = std::min(fewer ? kFewer : 1024.0, std::floor(1024 / beside / 32) * 32),
                threads = std::min(together / walkers, most);
@@ -600,9 +605,9 @@ void schedule_columns(const KernelSpec& spec, std::string_view architecture, Sch
       spec.columns.begin(), spec.columns.end(),
       [](const ColumnReduction& c) { return partial_type(c.mode, c.arithmetic) == DataType::f64; });
   Division divided;
-  if (several && narrow_sums && s.blocks_per_row == 1 && slots <= kMultiprocessors &&
+  if (several && narrow_sums && s.blocks_per_row == 1 && slots <= device.sms &&
       columns > kShortRow && rows >= kLongWalk * slots && place_ahead > 0)
-    divided = divide_block(places, numbers, rows / slots, place_ahead);
+    divided = divide_block(places, numbers, rows / slots, place_ahead, device);
   if (divided.rows > 0) {
     s.threads_per_row = divided.threads_per_row;
     s.rows_per_block = divided.rows;
@@ -613,7 +618,7 @@ void schedule_columns(const KernelSpec& spec, std::string_view architecture, Sch
   // Weights stay in registers where these suffice; a row's values are computed again from its packs
   // where they would not fit beside those.
   const double each = std::ceil(places / s.threads_per_row),
-               registers = registers_with(s.threads * s.least_blocks);
+               registers = registers_with(device, s.threads * s.least_blocks);
   s.prefetch = each * numbers + kBesideHeld <= registers;
   s.renew = each * (numbers + bytes.values) + kBesideValues > registers;
   const int slot_bytes = s.threads * static_cast<int>(each) * place_ahead;
@@ -634,17 +639,17 @@ void schedule_columns(const KernelSpec& spec, std::string_view architecture, Sch
   s.grid = static_cast<std::uint32_t>(spec.rowwise().num_partials * s.blocks_per_row);
 }
 
-void choose_rowwise(const KernelSpec& spec, std::string_view architecture, Schedule& s) {
-  if (!spec.columns.empty()) return schedule_columns(spec, architecture, s);
+void choose_rowwise(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s) {
+  if (!spec.columns.empty()) return schedule_columns(spec, device, s);
   s.rows_fastest = rows_lie_together(spec);
-  if (s.rows_fastest) return schedule_across(spec, s);
-  const Schedule start = s;
-  schedule_along(spec, architecture, {}, s);
+  if (s.rows_fastest) return schedule_across(spec, device, s);
+  const RowwiseConfig start = s;
+  schedule_along(spec, device, {}, s);
   if (s.resident || !has_later_elements(spec)) return;
   constexpr Holding kWays[] = {{.late = true}, {.late = true, .more = true}, {.more = true}};
   for (const Holding& way : kWays) {
-    Schedule other = start;
-    if (schedule_along(spec, architecture, way, other) && other.resident) {
+    RowwiseConfig other = start;
+    if (schedule_along(spec, device, way, other) && other.resident) {
       s = other;
       return;
     }
@@ -653,17 +658,20 @@ void choose_rowwise(const KernelSpec& spec, std::string_view architecture, Sched
 
 // Blocks that run at once, at the most, if they should prefetch: rows that are needed in several
 // phases.
-int early_blocks(const KernelSpec& spec, const Schedule& s) {
-  constexpr int kThreads = 2048;  // of a multiprocessor
+int early_blocks(const KernelSpec& spec, const DeviceModel& device, const RowwiseConfig& s) {
   if (!s.resident || !has_later_elements(spec)) return 0;
-  return kMultiprocessors * kThreads / s.threads;
+  return device.sms * device.threads_per_sm / s.threads;
 }
 
 }  // namespace
 
-void schedule_rowwise(const KernelSpec& spec, std::string_view architecture, Schedule& s) {
-  choose_rowwise(spec, architecture, s);
-  s.early = early_blocks(spec, s);
+RowwiseConfig schedule_rowwise(const KernelSpec& spec, const DeviceModel& device) {
+  RowwiseConfig s;
+  s.wide_index = needs_wide_index(spec);
+  choose_rowwise(spec, device, s);
+  s.early = early_blocks(spec, device, s);
+  s.shared_bytes = static_cast<std::uint32_t>(s.ring * s.slot_bytes);
+  return s;
 }
 
 }  // namespace sinter

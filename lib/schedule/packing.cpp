@@ -1,11 +1,11 @@
-#include "emit/packing.hpp"
+#include "schedule/packing.hpp"
 
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
 
-#include "emit/gathering.hpp"
 #include "plan/access.hpp"
+#include "schedule/gathering.hpp"
 
 namespace sinter {
 namespace {

@@ -1,10 +1,8 @@
-#include "emit/mma_tiles.hpp"
+#include "schedule/contraction/mma_tiles.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
-
-#include "plan/device_model.hpp"
 
 namespace sinter {
 namespace {
@@ -46,20 +44,21 @@ double code_size(const MmaWork& w, const MmaTile& t) {
 }
 
 int stage_bytes(const MmaTile& t) { return (t.m + t.n) * t.line; }
-// Blocks that a multiprocessor holds, by shared memory and registers.
-int blocks_of(const MmaWork& w, const MmaTile& t) {
-  constexpr int kShared = 160 << 10, kRegisters = 65536;
+// Blocks that a multiprocessor holds, by shared memory and registers. kShared was fitted with the
+// other numbers of this estimate and is no GPU's own figure.
+int blocks_of(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {
+  constexpr int kShared = 160 << 10;
   const int warps = t.warps_m * t.warps_n;
   const int each = held_sums(w, t) + 96 + static_cast<int>(held_registers(w, t));
   const int registers = std::min(255, each) * warps * 32;
-  const int blocks = std::max(kRegisters / registers, least_blocks(w, t));
+  const int blocks = std::max(device.registers_per_sm / registers, least_blocks(w, t));
   return std::clamp(std::min(kShared / shared_bytes(t), blocks), 1, 8);
 }
 
 // Clocks of a multiprocessor, roughly.
-double estimate(const MmaWork& w, const MmaTile& t) {
-  const double tiles = tiles_of(w, t), each = std::ceil(tiles / kMultiprocessors);
-  const double beside = std::min<double>(blocks_of(w, t), each);
+double estimate(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {
+  const double tiles = tiles_of(w, t), each = std::ceil(tiles / device.sms);
+  const double beside = std::min<double>(blocks_of(w, t, device), each);
   const int warps = t.warps_m * t.warps_n;
   // Of one element of k: multiplications, fragments read from shared memory, what comes from
   // memory.
@@ -78,7 +77,7 @@ double estimate(const MmaWork& w, const MmaTile& t) {
 }
 
 // The best tile with operands of at most so much code.
-std::optional<MmaTile> choose_tile(const MmaWork& w, double most_code) {
+std::optional<MmaTile> choose_tile(const MmaWork& w, double most_code, const DeviceModel& device) {
   std::optional<MmaTile> best;
   double least = std::numeric_limits<double>::infinity();
   const int registers = (w.a.held > 0) + (w.b.held > 0);
@@ -91,7 +90,7 @@ std::optional<MmaTile> choose_tile(const MmaWork& w, double most_code) {
     for (; t.line <= 128; t.line *= 2) {
       const double held = held_registers(w, t);
       if (held > kMostHeld || held + sums > 96 + 32 * w.light || code_size(w, t) > most_code) break;
-      const double clocks = estimate(w, t);
+      const double clocks = estimate(w, t, device);
       if (clocks < least) least = clocks, best = t;
       if (registers == 0) break;
     }
@@ -109,9 +108,8 @@ double tiles_of(const MmaWork& w, const MmaTile& t) {
   return w.batches * std::ceil(w.rows / t.m) * std::ceil(w.columns / t.n);
 }
 
-double microseconds(const MmaWork& w, const MmaTile& t) {
-  constexpr double kClock = 1600;  // MHz
-  return estimate(w, t) / kClock;
+double microseconds(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {
+  return estimate(w, t, device) / device.clock;
 }
 
 int least_blocks(const MmaWork& w, const MmaTile& t) {
@@ -120,9 +118,9 @@ int least_blocks(const MmaWork& w, const MmaTile& t) {
   return waits(w) && threads == 256 && kept <= 52 ? 2 : 1;
 }
 
-std::optional<MmaTile> choose_tile(const MmaWork& w) {
+std::optional<MmaTile> choose_tile(const MmaWork& w, const DeviceModel& device) {
   for (double limit : kMostCode)
-    if (const auto tile = choose_tile(w, limit)) return tile;
+    if (const auto tile = choose_tile(w, limit, device)) return tile;
   return {};
 }
 

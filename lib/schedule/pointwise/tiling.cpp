@@ -1,4 +1,4 @@
-#include "emit/tiling.hpp"
+#include "schedule/pointwise/tiling.hpp"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "plan/access.hpp"
-#include "plan/device_model.hpp"
 
 namespace sinter {
 namespace {
@@ -109,7 +108,8 @@ bool fits(const KernelSpec& spec, const Pair& pair) {
 }
 
 // Extents of the tile, and how threads stand in it.
-void choose_tile(const KernelSpec& spec, const Pair& pair, int width, Tiling& t) {
+void choose_tile(const KernelSpec& spec, const Pair& pair, int width, const DeviceModel& device,
+                 Tiling& t) {
   const std::int64_t n = spec.extent[pair.along], m = spec.extent[pair.across];
   // Side by side, threads reach a whole segment of the ports that they move directly.
   const int side = kSegment / (width * pair.widest_direct);
@@ -165,10 +165,10 @@ void choose_tile(const KernelSpec& spec, const Pair& pair, int width, Tiling& t)
     };
     for (std::int64_t room = std::max(1, most / 2 / (rows * columns)); room > 0; --room) {
       together = of_equal_blocks(room);
-      if (tiles() >= kEnoughBlocks) break;
+      if (tiles() >= device.enough_ctas) break;
     }
   }
-  while (tiles() < kEnoughBlocks) {
+  while (tiles() < device.enough_ctas) {
     const bool wide = columns * pair.widest_staged >= rows * pair.widest_direct;
     if (!all_columns && columns > segment / 2 && wide)
       columns /= 2;
@@ -236,13 +236,13 @@ struct Choice {
 // The fewest bytes that are left to be reached element by element, then the fewest instructions
 // that move an element, then rather staged loads than staged stores.
 Choice make_choice(const KernelSpec& spec, const std::vector<bool>& used, const Pair& pair,
-                   int widest) {
+                   int widest, const DeviceModel& device) {
   Choice c;
   Tiling& t = c.tiling;
   t.along = pair.along;
   t.across = pair.across;
   c.packing = choose_packing(spec, t.along, widest);
-  choose_tile(spec, pair, c.packing.width, t);
+  choose_tile(spec, pair, c.packing.width, device, t);
   double moves = 0;
   int shared = 0;
   for (std::size_t i = 0; i < used.size(); ++i) {
@@ -274,7 +274,8 @@ int skewed_bytes(const KernelPort& p, const Tiling& t, int width) {
 }
 
 // Tiles of long, narrow memory lines: what lies next to them is fetched in part, too.
-void choose_skewed_tile(const KernelSpec& spec, const Pair& pair, int width, Tiling& t) {
+void choose_skewed_tile(const KernelSpec& spec, const Pair& pair, int width,
+                        const DeviceModel& device, Tiling& t) {
   const std::int64_t n = spec.extent[pair.along], m = spec.extent[pair.across];
   t.lanes = 8;
   const int unit = t.lanes * width, early = width - 1;
@@ -284,7 +285,7 @@ void choose_skewed_tile(const KernelSpec& spec, const Pair& pair, int width, Til
            std::ceil(static_cast<double>(n + early) / rows) *
            std::ceil(static_cast<double>(m) / columns);
   };
-  while (tiles() < kEnoughBlocks && (columns > 32 || rows > unit))
+  while (tiles() < device.enough_ctas && (columns > 32 || rows > unit))
     (rows > unit && rows * pair.widest_direct >= columns * pair.widest_staged ? rows : columns) /=
         2;
   // Tiles of equal size, in steps of what a warp takes side by side.
@@ -300,7 +301,7 @@ void choose_skewed_tile(const KernelSpec& spec, const Pair& pair, int width, Til
 
 // Packs that start where memory is aligned, column by column. Only loads are staged.
 Choice make_skewed_choice(const KernelSpec& spec, const std::vector<bool>& used, const Pair& pair,
-                          int widest) {
+                          int widest, const DeviceModel& device) {
   Choice c;
   Tiling& t = c.tiling;
   t.along = pair.along;
@@ -321,7 +322,7 @@ Choice make_skewed_choice(const KernelSpec& spec, const std::vector<bool>& used,
   const KernelPort& by = spec.ports[static_cast<std::size_t>(t.skew)];
   const int width = c.packing.width = std::min(widest, kMoveBytes / most);
   if (width < 2) return c;
-  choose_skewed_tile(spec, pair, width, t);
+  choose_skewed_tile(spec, pair, width, device, t);
   if (spec.extent[t.along] < t.tile_along || spec.extent[t.across] < kFewest) return c;
   c.packing.narrowest = bytes_of(by);
   double moves = 0;
@@ -374,7 +375,7 @@ bool tile_moves_narrowly(const KernelSpec& spec, const Choice& c) {
 // The matrices of all that is moved follow one another without gaps. What does not lie so has no
 // place in this: packs cross the ends of columns. Only loads are staged.
 Choice make_flat_choice(const KernelSpec& spec, const std::vector<bool>& used, const Pair& pair,
-                        int widest) {
+                        int widest, const DeviceModel& device) {
   // Neighbouring threads gather packs out of banks of shared memory that are the more different the
   // smaller these are.
   constexpr int kPack = 8;  // bytes
@@ -427,7 +428,7 @@ Choice make_flat_choice(const KernelSpec& spec, const std::vector<bool>& used, c
   if (matrix_bytes > kSharedBytes) return c;
   std::int64_t together = std::clamp<std::int64_t>(kFlatBytes / matrix_bytes, 1, matrices);
   const auto blocks = [&] { return (matrices + together - 1) / together; };
-  while (together > 1 && static_cast<double>(blocks()) < kEnoughBlocks) together /= 2;
+  while (together > 1 && static_cast<double>(blocks()) < device.enough_ctas) together /= 2;
   together = (matrices + blocks() - 1) / blocks();  // about as many in every block
   t.along = pair.along;
   t.across = pair.across;
@@ -448,7 +449,8 @@ Choice make_flat_choice(const KernelSpec& spec, const std::vector<bool>& used, c
 
 }  // namespace
 
-Tiling choose_tiling(const KernelSpec& spec, int widest, Packing& packing) {
+Tiling choose_tiling(const KernelSpec& spec, int widest, const DeviceModel& device,
+                     Packing& packing) {
   const int rank = spec.extent.size();
   if (rank < 2 || elements(spec) == 0) return {};
   for (const auto& p : spec.ports)
@@ -467,11 +469,11 @@ Tiling choose_tiling(const KernelSpec& spec, int widest, Packing& packing) {
       if (pair.apart < untiled && fits(spec, pair)) pairs.push_back(pair);
     }
   for (const Pair& pair : pairs) {
-    consider(make_choice(spec, used, pair, widest));
-    consider(make_skewed_choice(spec, used, pair, widest));
+    consider(make_choice(spec, used, pair, widest, device));
+    consider(make_skewed_choice(spec, used, pair, widest, device));
   }
   if (tile_moves_narrowly(spec, best))
-    for (const Pair& pair : pairs) consider(make_flat_choice(spec, used, pair, widest));
+    for (const Pair& pair : pairs) consider(make_flat_choice(spec, used, pair, widest, device));
   if (best.tiling.on) packing = std::move(best.packing);
   return best.tiling;
 }

@@ -1,11 +1,12 @@
-#include "emit/tensor_cores.hpp"
+#include "schedule/contraction/wgmma.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "emit/index_order.hpp"
 #include "plan/access.hpp"
+#include "schedule/contraction/index_order.hpp"
+#include "schedule/schedule_parts.hpp"
 
 namespace sinter {
 namespace {
@@ -183,7 +184,7 @@ double extent(const KernelSpec& s, int i) { return i < 0 ? 1 : static_cast<doubl
 // The problem with its rows and columns as tiles have them.
 struct Orientation {
   KernelSpec spec;
-  TensorCores engine;
+  WgmmaConfig engine;
   TileProblem problem;
 };
 
@@ -193,7 +194,7 @@ std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool s
   const ContractionSpec& c = spec.contraction();
   const bool two = c.paired(), gathers = c.rows.gathers();
   const std::int64_t depth = depth_of(spec);
-  TensorCores e;
+  WgmmaConfig e;
   auto a = boxed(spec, c.a(), m_index(spec)), b = boxed(spec, c.b(), n_index(spec));
   if (!a || !b) return {};
   // Groups begin at any row, boxes at multiples of 16 bytes (UTMALDG stops at another coordinate
@@ -248,7 +249,7 @@ std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool s
 }
 
 std::string problem_text(const Orientation& o) {
-  const TensorCores& e = o.engine;
+  const WgmmaConfig& e = o.engine;
   const TileProblem& p = o.problem;
   const auto type = [&](const BoxedOperand& operand) {
     return name(o.spec.ports[static_cast<std::size_t>(operand.port)].type);
@@ -268,8 +269,8 @@ bool sooner(const EstimatedTile& a, const EstimatedTile& b) {
 }
 
 // What follows from the tile.
-void complete(Orientation& o, const EstimatedTile& choice) {
-  TensorCores& e = o.engine;
+void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& device) {
+  WgmmaConfig& e = o.engine;
   const TileProblem& p = o.problem;
   const Tile& t = e.tile = choice.tile;
   const double tiles = tiles_of(p, t);
@@ -304,13 +305,14 @@ void complete(Orientation& o, const EstimatedTile& choice) {
   e.producer_registers = kept >= 192 ? 24 : 40;
   e.consumer_registers = t.consumers == 1 ? 248 : kept >= 192 ? 240 : 232;
   if (p.gathered) e.producer_registers = 56, e.consumer_registers = 224;
-  e.blocks = blocks_that_fit(p, t);
-  if (e.blocks > 1) e.consumer_registers = 216;  // with the producer's, half of all
+  e.wide_index = needs_wide_index(o.spec);
+  e.least_blocks = blocks_that_fit(p, t, device);
+  if (e.least_blocks > 1) e.consumer_registers = 216;  // with the producer's, half of all
   const int cluster = t.cluster_m * t.cluster_n;
   // Of groups nobody knows the tiles: they may be a few more than on average.
   e.grid = static_cast<std::uint32_t>(
       t.split > 1 ? tiles * t.split
-                  : balanced_grid(p.groups > 0 ? most_tiles(p, t) : tiles, cluster));
+                  : balanced_grid(p.groups > 0 ? most_tiles(p, t) : tiles, cluster, device));
   e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(p, t));
 }
 
@@ -341,7 +343,9 @@ KernelChoice TileChoice::ranked() const {
   return choice;
 }
 
-std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const Tuning& tuning) {
+std::optional<WgmmaPlan> plan_wgmma(const KernelSpec& given, const DeviceModel& device,
+                                    const Tuning& tuning) {
+  if (!device.has_wgmma || !device.has_tma) return {};
   const ContractionSpec* const c = given.as_contraction();
   if (!c || c->k() != (c->has_scale_blocks() ? 2 : 1) || reads_joined_indices(given)) return {};
   // Rows and columns of reductions are numbered over all indices of m and of n.
@@ -363,12 +367,12 @@ std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const T
   const bool swapped = !two && !c->rows.on && (short_m || (!columns_together && !short_n));
   auto usual = orient(spec, columns_together, swapped);
   if (!usual) return {};
-  TileChoice choice{problem_text(*usual), legal_tiles(usual->problem)};
+  TileChoice choice{problem_text(*usual), legal_tiles(usual->problem, device)};
   std::optional<Orientation> other;
   if (!two && !c->rows.on && std::min(rows, columns) <= kInstructionRows)
     other = orient(spec, columns_together, !swapped);
   if (other)
-    for (EstimatedTile t : legal_tiles(other->problem)) {
+    for (EstimatedTile t : legal_tiles(other->problem, device)) {
       t.tile.turned = true;
       choice.tiles.push_back(t);
     }
@@ -384,8 +388,8 @@ std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const T
       tuned = true;
     }
   Orientation& chosen = best->tile.turned ? *other : *usual;
-  complete(chosen, *best);
-  return TensorCorePlan{std::move(chosen.spec), std::move(chosen.engine), std::move(choice), tuned};
+  complete(chosen, *best, device);
+  return WgmmaPlan{std::move(chosen.spec), std::move(chosen.engine), std::move(choice), tuned};
 }
 
 }  // namespace sinter

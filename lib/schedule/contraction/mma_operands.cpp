@@ -1,9 +1,9 @@
-#include "emit/mma_operands.hpp"
+#include "schedule/contraction/mma_operands.hpp"
 
 #include <algorithm>
 
-#include "emit/index_order.hpp"
 #include "plan/access.hpp"
+#include "schedule/contraction/index_order.hpp"
 
 namespace sinter {
 namespace {

@@ -4,7 +4,9 @@
 #pragma once
 #include <optional>
 
-#include "emit/packing.hpp"
+#include "schedule/launch.hpp"
+#include "schedule/packing.hpp"
+#include "target/device_model.hpp"
 
 namespace sinter {
 
@@ -24,7 +26,7 @@ struct MmaTile {
   int stages = 4;
 };
 
-struct Mma {
+struct MmaConfig : Launch {
   DataType number{};  // of the factors: f16, bf16 or tf32
   MmaOperand a, b;
   MmaTile tile;
@@ -32,24 +34,20 @@ struct Mma {
   int group = 8;          // rows of tiles that run side by side
   int unroll = 1;         // of the epilogue
   int settle = 0;         // of integers: steps whose sums f32 holds exactly; 0: all of them
-  int blocks = 1;         // that a multiprocessor should hold at once: limits registers
   double tiles = 1;
   double microseconds = 0;  // estimated
-  std::uint32_t shared_bytes = 0;
-  Packing packing;  // of the epilogue
-
-  int threads() const { return 32 * tile.warps_m * tile.warps_n; }
+  Packing packing;          // of the epilogue
 };
 
 struct MmaPlan {
   KernelSpec spec;  // the given one with its indices in the order that the kernel wants
-  Mma engine;
+  MmaConfig engine;
 };
 
 // The type in which tensor cores multiply the operands; none where no such type holds their values.
 DataType factor_type(const KernelSpec& spec);
 
 // Nothing where there is no such type, or every tile would make too much code.
-std::optional<MmaPlan> plan_mma(const KernelSpec& spec);
+std::optional<MmaPlan> plan_mma(const KernelSpec& spec, const DeviceModel& device);
 
 }  // namespace sinter

@@ -1,6 +1,6 @@
 // How the operands of a contraction come to shared memory for the tensor cores of any GPU.
 #pragma once
-#include "emit/mma.hpp"
+#include "schedule/contraction/mma.hpp"
 
 namespace sinter {
 

@@ -1,9 +1,9 @@
-#include "emit/gathering.hpp"
+#include "schedule/gathering.hpp"
 
 #include <algorithm>
 #include <cmath>
 
-#include "emit/packing.hpp"
+#include "schedule/packing.hpp"
 #include "sinter/ops/shapes_layout.hpp"
 
 namespace sinter {

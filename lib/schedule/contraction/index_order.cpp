@@ -1,4 +1,4 @@
-#include "emit/index_order.hpp"
+#include "schedule/contraction/index_order.hpp"
 
 #include <algorithm>
 

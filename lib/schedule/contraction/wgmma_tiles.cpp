@@ -1,4 +1,4 @@
-#include "emit/tensor_core_tiles.hpp"
+#include "schedule/contraction/wgmma_tiles.hpp"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,8 @@
 #include <iterator>
 #include <numeric>
 
-#include "emit/packing.hpp"
-#include "plan/device_model.hpp"
 #include "plan/kernel_spec.hpp"
+#include "schedule/packing.hpp"
 
 namespace sinter {
 namespace {
@@ -33,17 +32,13 @@ int stage_bytes(const TileProblem& p, const Tile& t) {
 // Of shared memory besides the stages.
 int fixed_bytes(const Tile& t) { return kLooseBytes + t.consumers * 4 * kSlabBytes; }
 // `blocks` share a multiprocessor, which keeps some for each.
-int stages_that_fit(const TileProblem& p, const Tile& t, int blocks) {
-  constexpr int kShared = 228 << 10, kKept = 1 << 10;
-  return (kShared / blocks - kKept - fixed_bytes(t)) / stage_bytes(p, t);
+int stages_that_fit(const TileProblem& p, const Tile& t, int blocks, const DeviceModel& device) {
+  return (device.shared_per_sm / blocks - device.shared_reserved - fixed_bytes(t)) /
+         stage_bytes(p, t);
 }
 
-// Clusters of so many blocks that run at once on an H200, as its driver tells: their blocks lie in
-// one group of multiprocessors, of which larger ones leave some over.
-double clusters_at_once(int blocks) {
-  constexpr int kAtOnce[] = {132, 66, 39, 30, 22, 17, 14, 14};
-  static_assert(kAtOnce[0] == kMultiprocessors);
-  return kAtOnce[blocks - 1];
+double clusters_at_once(const DeviceModel& device, int blocks) {
+  return device.clusters_at_once[static_cast<std::size_t>(blocks - 1)];
 }
 
 // What more than one instruction's rows, but few, suffer from, as measured: where blocks share the
@@ -72,12 +67,10 @@ double tile_rows(const TileProblem& p, const Tile& t) {
   return std::max(batches_with_rows(p), p.batches * (p.rows_each() / step + 0.5));
 }
 
-// Microseconds, roughly, for ranking: what a multiprocessor spends on its tiles, but no less than
-// the time of memory and of the second-level cache.
-double estimate(const TileProblem& p, const Tile& t) {
-  constexpr double kClock = 1600;  // MHz
-  // Bytes a microsecond, the last from memory to one multiprocessor.
-  constexpr double kMemory = 4.3e6, kCache = 14.6e6, kOne = 8e4;
+// Microseconds, roughly, for ranking, with costs fitted on an H200: what a multiprocessor spends on
+// its tiles, but no less than the time of memory and of the second-level cache.
+double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) {
+  constexpr double kStreams = 1.075;  // of what another streaming kernel reaches, large boxes do
   constexpr double kShared = 128, kMove = 80;  // bytes a clock
   constexpr double kRead = 0.66;               // what reading one costs of kShared
   constexpr double kStart = 4200, kTurn = 350, kNeighbours = 200;  // clocks: until the first stage
@@ -89,7 +82,7 @@ double estimate(const TileProblem& p, const Tile& t) {
   constexpr double kReady = 500;      // of the start, where the kernel before left room
   constexpr int kFewestColumns = 80;  // narrower multiplications wait for the rows of A
   const int cluster = cluster_blocks(t);
-  const double tiles = tiles_of(p, t), at_once = cluster * clusters_at_once(cluster),
+  const double tiles = tiles_of(p, t), at_once = cluster * clusters_at_once(device, cluster),
                rounds = std::ceil(tiles * t.split / at_once),
                busy = std::min(tiles * t.split / rounds, at_once);  // multiprocessors
   const double depth = p.depth / t.split, depth_bytes = depth * p.bytes;
@@ -119,13 +112,14 @@ double estimate(const TileProblem& p, const Tile& t) {
   // The accelerator takes as long for zeros past the ends of the operands.
   const double past = tiles * t.split *
                       (std::max(0.0, rows - p.rows) + std::max(0.0, t.n - p.columns)) * depth_bytes;
-  const double exposed = kExposed * finish / kClock;
-  const double times[] = {clocks / kClock, memory / kMemory + exposed,
-                          (memory + past) / (busy * kOne) + exposed, cached / kCache};
+  const double exposed = kExposed * finish / device.clock;
+  const double times[] = {
+      clocks / device.clock, memory / (kStreams * device.memory_bandwidth) + exposed,
+      (memory + past) / (busy * device.sm_bandwidth) + exposed, cached / device.l2_bandwidth};
   // The slowest counts; the others a little, so that equals do not waste power.
   const double sum = std::accumulate(std::begin(times), std::end(times), 0.0);
   return (*std::max_element(std::begin(times), std::end(times)) + 0.07 * sum) * hindrance(p, t) +
-         (kStart - (blocks_that_fit(p, t) > 1 ? kReady : 0)) / kClock;
+         (kStart - (blocks_that_fit(p, t, device) > 1 ? kReady : 0)) / device.clock;
 }
 
 // Columns of a multiplication: those whose sums core/wgmma.cuh lists, though the instruction takes
@@ -142,15 +136,14 @@ int unit_of_part(const TileProblem& p, bool k_fastest) {
 
 // The kernel counts in 32 bits: rows and columns to the ends of the last clusters, tiles to the one
 // that a block would take next, and those of a group.
-bool countable(const TileProblem& p, const Tile& t) {
+bool countable(const TileProblem& p, const Tile& t, const DeviceModel& device) {
   constexpr double kMost = 0x1p31;
   const double rows = t.m * t.cluster_m, columns = t.n * t.cluster_n;
   return p.rows + rows < kMost && (p.columns + columns) / p.products < kMost &&
-         most_tiles(p, t) + kMultiprocessors < kMost &&
-         t.group * std::ceil(p.columns / columns) < kMost;
+         most_tiles(p, t) + device.sms < kMost && t.group * std::ceil(p.columns / columns) < kMost;
 }
 
-bool legal(const TileProblem& p, const Tile& t) {
+bool legal(const TileProblem& p, const Tile& t, const DeviceModel& device) {
   // A group's tiles are counted as the kernel runs; who copies rows has registers for 128.
   if (p.groups > 0 && t.split > 1) return false;
   if (p.gathered && (t.m > 128 || t.cluster_n > 1)) return false;
@@ -166,19 +159,20 @@ bool legal(const TileProblem& p, const Tile& t) {
   if (columns / t.cluster_m % unit_of_part(p, p.b_k_fastest) != 0) return false;
   if (p.reduces && columns % kReducedTogether != 0) return false;
   if (t.split > 1) {
-    if (t.alternate || tiles_of(p, t) * t.split > 4 * kMultiprocessors) return false;
+    if (t.alternate || tiles_of(p, t) * t.split > 4 * device.sms) return false;
     if (std::ceil(p.depth * p.bytes / kStageLine) < 2 * t.split) return false;
     const int slab = kSlabColumns / p.products, slabs = (columns + slab - 1) / slab;
     if (t.m * slabs * kSlabColumns * 4 > t.stages * (brought + t.n) * kStageLine) return false;
   }
-  return countable(p, t);
+  return countable(p, t, device);
 }
 
 // The least width of a legal tile of which one round covers the result, or 0.
-int width_of_round(const TileProblem& p, const Tile& t) {
+int width_of_round(const TileProblem& p, const Tile& t, const DeviceModel& device) {
   if (p.groups > 0) return 0;
   const double rows = p.batches * std::ceil(p.rows / (t.m * t.cluster_m)),
-               across = std::floor(clusters_at_once(cluster_blocks(t)) / rows) * t.cluster_n;
+               across =
+                   std::floor(clusters_at_once(device, cluster_blocks(t)) / rows) * t.cluster_n;
   if (across < 1) return 0;
   const int part = unit_of_part(p, p.b_k_fastest) * t.cluster_m,
             together = p.reduces ? static_cast<int>(kReducedTogether) : 1,
@@ -219,10 +213,10 @@ bool has_little_room(const Tile& t) {
   return sums_per_thread(t) > kRoomy;
 }
 
-int blocks_that_fit(const TileProblem& p, const Tile& t) {
+int blocks_that_fit(const TileProblem& p, const Tile& t, const DeviceModel& device) {
   constexpr int kNarrowest = 8, kManySteps = 96;
   const bool leaves_room = !p.gathered && t.n == kNarrowest && t.consumers == 1 &&
-                           cluster_blocks(t) == 1 && tiles_of(p, t) <= kMultiprocessors &&
+                           cluster_blocks(t) == 1 && tiles_of(p, t) <= device.sms &&
                            p.depth * p.bytes >= kManySteps * kStageLine;
   return leaves_room ? 2 : 1;
 }
@@ -231,12 +225,12 @@ int shared_bytes(const TileProblem& p, const Tile& t) {
   return fixed_bytes(t) + t.stages * stage_bytes(p, t);
 }
 
-double balanced_grid(double tiles, int cluster) {
+double balanced_grid(double tiles, int cluster, const DeviceModel& device) {
   const double clusters = tiles / cluster;
-  return std::ceil(clusters / std::ceil(clusters / clusters_at_once(cluster))) * cluster;
+  return std::ceil(clusters / std::ceil(clusters / clusters_at_once(device, cluster))) * cluster;
 }
 
-std::vector<EstimatedTile> legal_tiles(const TileProblem& p) {
+std::vector<EstimatedTile> legal_tiles(const TileProblem& p, const DeviceModel& device) {
   struct Shape {
     int m, consumers;
     bool alternate;
@@ -252,8 +246,8 @@ std::vector<EstimatedTile> legal_tiles(const TileProblem& p) {
   constexpr int kWidths[] = {256, 224, 192, 160, 128, 96, 64, 32, 16, 8};
   std::vector<EstimatedTile> tiles;
   const auto consider = [&](Tile t) {
-    t.stages = std::min(stages_that_fit(p, t, blocks_that_fit(p, t)), kMostStages);
-    if (legal(p, t)) tiles.push_back({estimate(p, t), t});
+    t.stages = std::min(stages_that_fit(p, t, blocks_that_fit(p, t, device), device), kMostStages);
+    if (legal(p, t, device)) tiles.push_back({estimate(p, t, device), t});
   };
   for (const Shape& shape : kShapes)
     for (const Sharing& sharing : kSharings) {
@@ -267,7 +261,7 @@ std::vector<EstimatedTile> legal_tiles(const TileProblem& p) {
         t.n = n;
         consider(t);
       }
-      t.n = width_of_round(p, t);
+      t.n = width_of_round(p, t, device);
       if (t.n > 0 && std::find(std::begin(kWidths), std::end(kWidths), t.n) == std::end(kWidths))
         consider(t);
     }

@@ -2,9 +2,12 @@
 #pragma once
 #include <cstdint>
 
-#include "emit/schedule.hpp"
+#include "schedule/packing.hpp"
 
 namespace sinter {
+
+// Whether offsets of the kernel need 64 bits.
+bool needs_wide_index(const KernelSpec& spec);
 
 // The product of the extents [from, to).
 double elements(const Dims& extent, int from, int to);
@@ -25,8 +28,5 @@ std::uint32_t clamp_grid(double blocks);
 // The power of two from n on, or up to n; between 1 and `largest`.
 int power_of_two_from(double n, int largest);
 int power_of_two_to(double n, int largest);
-
-// Rows with reductions along them, and columns that are reduced with them.
-void schedule_rowwise(const KernelSpec& spec, std::string_view architecture, Schedule& s);
 
 }  // namespace sinter
