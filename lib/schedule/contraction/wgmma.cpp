@@ -378,6 +378,7 @@ std::optional<WgmmaPlan> plan_wgmma(const KernelSpec& given, const DeviceModel& 
     }
   if (choice.tiles.empty()) return {};
   auto best = std::min_element(choice.tiles.begin(), choice.tiles.end(), sooner);
+  const double least = best->microseconds;
   bool tuned = false;
   if (const auto known = tuning.best.find(choice.problem); known != tuning.best.end())
     if (const auto at =
@@ -389,7 +390,8 @@ std::optional<WgmmaPlan> plan_wgmma(const KernelSpec& given, const DeviceModel& 
     }
   Orientation& chosen = best->tile.turned ? *other : *usual;
   complete(chosen, *best, device);
-  return WgmmaPlan{std::move(chosen.spec), std::move(chosen.engine), std::move(choice), tuned};
+  return WgmmaPlan{std::move(chosen.spec), std::move(chosen.engine), std::move(choice), tuned,
+                   least};
 }
 
 }  // namespace sinter
