@@ -186,8 +186,7 @@ std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool s
   auto a = boxed(spec, spec.a, spec.a_type, m_index(spec)),
        b = boxed(spec, spec.b, spec.b_type, n_index(spec));
   if (!a || !b) return {};
-  // Groups begin at any row, boxes at multiples of 16 bytes (UTMALDG stops at another coordinate
-  // of the innermost index as at an illegal instruction).
+  // Groups begin at any row, boxes of neighbouring rows at multiples of 16 bytes (load_box).
   if (spec.rows.on && !a->k_fastest) return {};
   // Threads copy 16 bytes, and round nothing.
   if (gathers && (a->map.type == DataType::tf32 || depth * info(a->map.type).bytes % 16 != 0))

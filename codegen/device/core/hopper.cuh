@@ -87,8 +87,9 @@ SINTER_DEVICE void prefetch(const TensorMap& map) {
 }
 
 // A box of the tensor from these coordinates on, innermost first, to shared memory; what lies
-// outside of the tensor becomes zeros. `blocks`: a bit for each block of the cluster that receives
-// it, at the same place; 0 for this block alone.
+// outside of the tensor becomes zeros. The innermost coordinate is a multiple of 16 bytes, else the
+// machine stops as at an illegal instruction; `to` is one of 128. `blocks`: a bit for each block of
+// the cluster that receives it, at the same place; 0 for this block alone.
 SINTER_DEVICE void load_box(const TensorMap& map, unsigned to, unsigned barrier, unsigned blocks,
                             int x, int y) {
   if (blocks)
