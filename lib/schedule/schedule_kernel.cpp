@@ -82,7 +82,7 @@ ScheduledKernel schedule_contraction(const KernelSpec& spec, const DeviceModel& 
                                      const Tuning& tuning) {
   auto wgmma = plan_wgmma(spec, device, tuning);
   std::optional<MmaPlan> mma;
-  if (!wgmma || !spec.two_products()) mma = plan_mma(spec, device);
+  if (!wgmma || !spec.contraction().paired()) mma = plan_mma(spec, device);
   if (wgmma && mma &&
       kSurelyFaster * microseconds_of(mma->spec, mma->engine, device) < wgmma->microseconds)
     wgmma.reset();

@@ -197,8 +197,7 @@ std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool s
   WgmmaConfig e;
   auto a = boxed(spec, c.a(), m_index(spec)), b = boxed(spec, c.b(), n_index(spec));
   if (!a || !b) return {};
-  // Groups begin at any row, boxes at multiples of 16 bytes (UTMALDG stops at another coordinate
-  // of the innermost index as at an illegal instruction).
+  // Groups begin at any row, boxes of neighbouring rows at multiples of 16 bytes (load_box).
   if (c.rows.on && !a->k_fastest) return {};
   // Threads copy 16 bytes, and round nothing.
   if (gathers && (a->map.type == DataType::tf32 || depth * info(a->map.type).bytes % 16 != 0))
