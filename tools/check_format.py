@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks C++ and CUDA sources against .clang-format: check_format.py [--fix] [FILE...]
 
-Needs clang-format 14 (Debian 12, Ubuntu 22.04): versions differ in what they write. Where that version is missing, nothing is
+Needs clang-format 14 (package clang-format of Debian 12, clang-format-14 of Ubuntu): versions differ in what they write. Where that version is missing, nothing is
 checked and the exit code is 77, which tools/test counts as skipped. Files in tools/unformatted.txt are not checked; --fix formats
 the others, or the files that are named, and takes from that list what is formatted.
 """
