@@ -84,8 +84,7 @@ std::vector<bool> accessed_ports(const KernelSpec& spec) {
   const auto mark = [&](int port) {
     if (port >= 0) accessed[static_cast<std::size_t>(port)] = true;
   };
-  mark(spec.rows.offsets);
-  mark(spec.rows.index);
+  if (const auto* const c = spec.as_contraction()) mark(c->rows.offsets), mark(c->rows.index);
   for (const Body* body : spec.bodies())
     for (const auto& s : body->statements)
       if (names_ports(s)) mark(s.port), mark(s.port2);
@@ -97,7 +96,7 @@ std::vector<bool> accessed_ports(const KernelSpec& spec) {
 
 std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Schedule& s) {
   std::vector<ConfigConstant> c = {{"threads", s.threads}};
-  if (spec.family != Family::contraction || s.tensor_cores || s.mma) {
+  if (!spec.as_contraction() || s.tensor_cores || s.mma) {
     c.push_back({"unroll", s.unroll});
     c.push_back({"width", s.packing.width});
   }
@@ -113,8 +112,8 @@ std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Sched
                        {"staged_stores", s.tiling.stores, true},
                        {"skewed", s.skew >= 0, true}});
   if (s.places > 0) c.insert(c.end(), {{"places", s.places}, {"skewed", 1, true}});
-  if (spec.family == Family::rowwise) {
-    c.insert(c.end(), {{"kept", spec.kept},
+  if (const RowwiseSpec* const rows = spec.as_rowwise()) {
+    c.insert(c.end(), {{"kept", rows->outer_rank},
                        {"threads_per_row", s.threads_per_row},
                        {"rows_per_block", s.rows_per_block},
                        {"blocks_per_row", s.blocks_per_row},
@@ -126,15 +125,16 @@ std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Sched
                        {"renew", s.renew, true},
                        {"early", s.early},
                        {"skewed", s.skew >= 0, true},
-                       {"slots", spec.slots}});
-    if (spec.slots > 0)
+                       {"slots", rows->num_partials}});
+    if (rows->num_partials > 0)
       c.insert(c.end(), {{"ring", s.ring},
                          {"under_way", s.under_way},
                          {"slot_bytes", s.slot_bytes},
                          {"kinds", column_kinds(spec)},
                          {"by_lanes", s.by_lanes, true}});
-  } else if (spec.family == Family::contraction) {
-    c.insert(c.end(), {{"batch", spec.batch}, {"m", spec.m}, {"n", spec.n}, {"k", spec.k}});
+  } else if (const ContractionSpec* const space = spec.as_contraction()) {
+    c.insert(c.end(),
+             {{"batch", space->batch}, {"m", space->m}, {"n", space->n}, {"k", space->k()}});
     if (!spec.columns.empty()) c.push_back({"totals", static_cast<int>(spec.columns.size())});
     if (s.tensor_cores) {
       const TensorCores& e = *s.tensor_cores;
@@ -176,7 +176,7 @@ std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Sched
                        {"a_k_fastest", s.a_k_fastest, true},
                        {"b_k_fastest", s.b_k_fastest, true},
                        {"n_fastest", s.n_fastest, true},
-                       {"annihilating_zero", spec.annihilates == ZeroOf::a, true}});
+                       {"annihilating_zero", space->zero_dominates == ZeroOf::a, true}});
   }
   return c;
 }
@@ -186,8 +186,8 @@ void print_config(TextWriter& out, const KernelSpec& spec, const KernelNames& na
   out.open("struct Config {{");
   out.line("using Index = {};", schedule.wide_index ? "long long" : "int");
   out.line("using Extent = {};", dims_type(spec.extent));
-  if (spec.family == Family::contraction)
-    out.line("using Accumulator = {};", value_type(spec.accumulate));
+  if (const ContractionSpec* const c = spec.as_contraction())
+    out.line("using Accumulator = {};", value_type(c->accumulate));
   const bool integers = (schedule.tensor_cores && schedule.tensor_cores->integers) ||
                         (schedule.mma && schedule.mma->settle > 0);
   if (schedule.mma || schedule.tensor_cores)
@@ -224,7 +224,7 @@ void print_args(TextWriter& out, const KernelSpec& spec, const KernelNames& name
                 const Schedule& schedule) {
   out.open("struct Args {{");
   if (const auto& e = schedule.tensor_cores)
-    out.line("sinter::TensorMap {}map_b{};", spec.rows.gathers() ? "" : "map_a, ",
+    out.line("sinter::TensorMap {}map_b{};", spec.contraction().rows.gathers() ? "" : "map_a, ",
              e->b2 ? ", map_b2" : "");
   for (std::size_t i = 0; i < spec.ports.size(); ++i)
     out.line("{}{}* {};", spec.ports[i].written ? "" : "const ", storage_type(spec.ports[i].type),

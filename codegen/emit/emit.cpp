@@ -52,13 +52,14 @@ bool uses(const KernelSpec& spec, StatementKind kind) {
 }
 
 void print_includes(TextWriter& out, const KernelSpec& spec, const Schedule& schedule) {
-  if (schedule.tensor_cores) print_multiplication(out, *schedule.tensor_cores);
-  out.line("#include \"sinter/device/family/{}.cuh\"", family_text(spec.family, schedule).header);
+  out.line("#include \"sinter/device/family/{}.cuh\"",
+           family_text(family_of(spec), schedule).header);
   std::set<std::string> gathers;
   for (const auto& g : spec.gathers) gathers.insert(std::string(name(g.op)));
   for (const auto& g : gathers) out.line("#include \"sinter/device/gather/{}.cuh\"", g);
   if (uses(spec, StatementKind::random)) out.line("#include \"sinter/device/core/philox.cuh\"");
   if (uses(spec, StatementKind::pointwise)) out.line("#include \"sinter/ops/pointwise.hpp\"");
+  if (schedule.tensor_cores) print_multiplication(out, *schedule.tensor_cores);
 }
 
 // The tiles of a block in shared memory.
@@ -140,7 +141,7 @@ void print_pointwise(TextWriter& out, const KernelSpec& spec, const KernelNames&
 }
 
 std::string rows_type(const KernelSpec& spec, const KernelNames& names) {
-  const GroupedRows& r = spec.rows;
+  const GroupedRows& r = spec.contraction().rows;
   const auto port = [](int i) { return static_cast<std::size_t>(i); };
   const int index = r.index >= 0 ? r.index : r.offsets;  // not read without an index
   return fmt::format("sinter::GroupedRows<sinter::MoeMode::{}, Config::{}, Config::{}, {}, {}>",
@@ -154,14 +155,15 @@ std::string rowwise_calls(const KernelSpec& spec) {
       "sinter::rowwise::RowsOf<Config, Args, Place<Config::width>, RowPlace, Reductions{}> "
       "rows(args);\n  sinter::rowwise::start<Config>(Phases{{}}, rows);",
       spec.columns.empty() ? "" : ", Columns");
-  if (spec.slots > 0) return text + "\n  rows.walk(Phases{});";
-  for (int p = 0; p < spec.phases; ++p) text += fmt::format("\n  rows.run_phase<Phase{}>();", p);
+  const RowwiseSpec& r = spec.rowwise();
+  if (r.num_partials > 0) return text + "\n  rows.walk(Phases{});";
+  for (int p = 0; p < r.phases; ++p) text += fmt::format("\n  rows.run_phase<Phase{}>();", p);
   return text;
 }
 
 // The calls of the family's templates.
 std::string call(const KernelSpec& spec, const KernelNames& names, const Schedule& schedule) {
-  switch (spec.family) {
+  switch (family_of(spec)) {
     case Family::pointwise:
       if (schedule.tiling.on)
         return fmt::format("sinter::tiled{}::run<Config, Body, Staged>(args);",
@@ -173,19 +175,19 @@ std::string call(const KernelSpec& spec, const KernelNames& names, const Schedul
     default:
       break;
   }
+  const ContractionSpec& c = spec.contraction();
   std::string rows = "sinter::AllRows{}";
-  if (spec.rows.on) {
-    const std::string offsets = "args." + names.port[static_cast<std::size_t>(spec.rows.offsets)];
-    const std::string index = spec.rows.index >= 0
-                                  ? "args." + names.port[static_cast<std::size_t>(spec.rows.index)]
-                                  : offsets;
+  if (c.rows.on) {
+    const auto port = [&](int i) { return "args." + names.port[static_cast<std::size_t>(i)]; };
+    const std::string offsets = port(c.rows.offsets),
+                      index = c.rows.index >= 0 ? port(c.rows.index) : offsets;
     rows = fmt::format("Rows{{{}, {}}}", offsets, index);
   }
   if (schedule.tensor_cores)
     return fmt::format(
         "sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, {}, Body{}>(args{});",
-        spec.two_products() ? "OperandB2" : "OperandB",
-        schedule.tensor_cores->scaled() ? ", Scales" : "", spec.rows.on ? ", " + rows : "");
+        c.paired() ? "OperandB2" : "OperandB", schedule.tensor_cores->scaled() ? ", Scales" : "",
+        c.rows.on ? ", " + rows : "");
   if (schedule.mma)
     return fmt::format(
         "sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, {});", rows);
@@ -201,8 +203,15 @@ std::string entry_stem(const KernelSpec& spec) {
     if (words.size() < 4 && std::find(words.begin(), words.end(), word) == words.end())
       words.emplace_back(word);
   };
-  if (spec.family == Family::contraction) add(spec.rows.on ? "grouped_contraction" : "contraction");
-  for (const auto& r : spec.reductions) add(fmt::format("reduce_{}", name(r.mode)));
+  std::visit(Overloaded{[](const PointwiseSpec&) {},
+                        [&](const RowwiseSpec& rows) {
+                          for (const auto& r : rows.reductions)
+                            add(fmt::format("reduce_{}", name(r.mode)));
+                        },
+                        [&](const ContractionSpec& c) {
+                          add(c.rows.on ? "grouped_contraction" : "contraction");
+                        }},
+             spec.family);
   for (const auto& s : spec.body.statements) {
     if (s.kind == StatementKind::pointwise) add(name(s.mode));
     if (s.kind == StatementKind::random) add("rng");
@@ -255,14 +264,18 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
     schedule.packing.drawn.push_back(s.kind == StatementKind::random
                                          ? drawn_together(spec, schedule.packing, schedule.skew, s)
                                          : 0);
-  const bool packs = spec.family != Family::contraction || schedule.tensor_cores || schedule.mma;
+  const bool packs = !spec.as_contraction() || schedule.tensor_cores || schedule.mma;
+  const ContractionSpec* const factors = spec.as_contraction();
+  const Body none;
   const BodyText body(spec, names, spec.body, packs ? &schedule.packing : nullptr),
-      a(spec, names, spec.a, schedule.mma ? &schedule.mma->a.packing : nullptr),
-      b(spec, names, spec.b, schedule.mma ? &schedule.mma->b.packing : nullptr);
+      a(spec, names, factors ? factors->a().body : none,
+        schedule.mma ? &schedule.mma->a.packing : nullptr),
+      b(spec, names, factors ? factors->b().body : none,
+        schedule.mma ? &schedule.mma->b.packing : nullptr);
 
   TextWriter out;
-  out.line("// {}: {}. Generated by sinter.", name(spec.family),
-           family_text(spec.family, schedule).what);
+  out.line("// {}: {}. Generated by sinter.", name(family_of(spec)),
+           family_text(family_of(spec), schedule).what);
   print_includes(out, spec, schedule);
   out.blank();
   print_config(out, spec, names, schedule, {&body, &a, &b});
@@ -273,7 +286,7 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
   out.blank();
   print_args(out, spec, names, schedule);
   out.blank();
-  switch (spec.family) {
+  switch (family_of(spec)) {
     case Family::pointwise:
       print_place(out, spec, names, schedule, body);
       if (schedule.tiling.on) print_tiles(out, spec, names, schedule);
@@ -285,7 +298,7 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
       print_row_place(out, spec, names, schedule, body);
       std::string phases;
       Known known;
-      for (int p = 0; p < spec.phases; ++p) {
+      for (int p = 0; p < spec.rowwise().phases; ++p) {
         print_phase(out, names, body, schedule, p, !spec.columns.empty(), known);
         phases += fmt::format("{}Phase{}", p ? ", " : "", p);
       }
@@ -294,10 +307,10 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
       break;
     }
     case Family::contraction:
-      if (spec.rows.on) out.line("using Rows = {};", rows_type(spec, names));
+      if (factors->rows.on) out.line("using Rows = {};", rows_type(spec, names));
       if (schedule.tensor_cores) {
         print_place(out, spec, names, schedule, body);
-        if (spec.rows.gathers())
+        if (factors->rows.gathers())
           print_gathered_operand(out, spec, names, schedule.tensor_cores->a, "OperandA");
         else
           print_boxed_operand(out, schedule.tensor_cores->a, "OperandA", "map_a");
@@ -359,9 +372,9 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
                                static_cast<std::int64_t>(kernel.choice.tiles.size()));
     kernel.config.emplace_back("tuned", engine->tuned);
     kernel.config.emplace_back("scaled", engine->engine.scaled());
-    if (spec.rows.on) {
+    if (factors->rows.on) {
       kernel.config.emplace_back("groups", spec.extent[0]);
-      kernel.config.emplace_back("gathered", spec.rows.gathers());
+      kernel.config.emplace_back("gathered", factors->rows.gathers());
     }
   }
   if (mma) {
@@ -376,7 +389,7 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
     const auto add_map = [&](const BoxedOperand& o) {
       kernel.arguments.push_back({.index = o.port, .map = o.map});
     };
-    if (!spec.rows.gathers()) add_map(e->a);
+    if (!factors->rows.gathers()) add_map(e->a);
     add_map(e->b);
     if (e->b2) add_map(*e->b2);
   }

@@ -27,7 +27,7 @@ struct EmittedKernel {
   std::string entry, source;
   std::uint32_t grid = 1, block = 1;
   std::uint32_t shared_bytes = 0;  // dynamic shared memory
-  bool takes_turn = true;          // as every family does; see hardware::take_turn
+  bool takes_turn = true;          // as every family does; see hardware::grid_dependency_wait
   std::vector<std::pair<std::string, std::int64_t>> config;
   std::vector<EmittedArgument> arguments;
   TileChoice choice;  // no tiles where there is nothing to measure

@@ -15,6 +15,12 @@ void reorder(KernelSpec& spec, const std::vector<int>& order) {
     if (a.via.empty()) permute(a.stride);
     for (auto& w : a.windows) permute(w.coefficient);
   };
+  if (auto* const c = spec.as_contraction()) {  // indices of k stay among themselves
+    const auto before = c->k_indices;
+    const auto first = static_cast<std::size_t>(c->first_k());
+    for (std::size_t i = 0; i < before.size(); ++i)
+      c->k_indices[i] = before[static_cast<std::size_t>(order[first + i]) - first];
+  }
   permute(spec.extent);
   for (auto& p : spec.ports) access(p.access);
   for (auto& c : spec.columns) access(c.result.access);

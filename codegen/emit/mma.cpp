@@ -18,13 +18,13 @@ bool holds(DataType to, DataType from) {
 }
 
 // The type of the operand's values where it is plainly loaded, else what they may be rounded to.
-DataType operand_type(const KernelSpec& spec, const Body& body, DataType declared) {
-  const Statement& s = body.statements.back();
-  if (body.statements.size() == 1 && is_load(s)) {
+DataType operand_type(const KernelSpec& spec, const ProductOperand& o) {
+  const Statement& s = o.body.statements.back();
+  if (o.body.statements.size() == 1 && is_load(s)) {
     const DataType stored = spec.ports[static_cast<std::size_t>(s.port)].type;
     if (info(stored).precision <= 11) return stored;
   }
-  return declared;
+  return o.type;
 }
 
 // What is multiplied. Sums of integers alone must come out as on ordinary cores, none rounded.
@@ -34,12 +34,13 @@ struct Factors {
   double largest_product = 0, depth;  // of integers
 
   explicit Factors(const KernelSpec& spec)
-      : a(operand_type(spec, spec.a, spec.a_type)), b(operand_type(spec, spec.b, spec.b_type)) {
+      : a(operand_type(spec, spec.contraction().a())),
+        b(operand_type(spec, spec.contraction().b())) {
     const auto largest = [](DataType t) { return std::max(-info(t).lowest, info(t).largest); };
     integers = !is_floating(a) && !is_floating(b);
     largest_product = largest(a) * largest(b);
     const int end = spec.extent.size();
-    depth = static_cast<double>(count(spec.extent, end - spec.k, end));
+    depth = static_cast<double>(count(spec.extent, end - spec.contraction().k(), end));
   }
 
   // The type that holds both; none where there is no such type, or sums may leave 32 bits.
@@ -59,7 +60,7 @@ struct Factors {
 
 // Whether operands come in whole copies whose addresses are simple.
 bool light(const KernelSpec& spec, const Mma& e) {
-  if (spec.k != 1) return false;
+  if (spec.contraction().k() != 1) return false;
   for (const MmaOperand* o : {&e.a, &e.b})
     if (!o->copied || o->ragged || o->packing.width * info(e.number).bytes < kMoveBytes ||
         (e.number == DataType::tf32 && !o->k_fastest))
@@ -72,10 +73,10 @@ bool light(const KernelSpec& spec, const Mma& e) {
 DataType factor_type(const KernelSpec& spec) { return Factors(spec).number(); }
 
 std::optional<MmaPlan> plan_mma(const KernelSpec& given) {
-  if (given.family != Family::contraction) return {};
-  if (given.annihilates != ZeroOf::neither && !given.gathers.empty()) return {};
+  if (!given.as_contraction()) return {};
+  if (given.contraction().zero_dominates != ZeroOf::neither && !given.gathers.empty()) return {};
   const Factors factors(given);
-  if (given.accumulate != DataType::f32 && !factors.integers) return {};
+  if (given.contraction().accumulate != DataType::f32 && !factors.integers) return {};
   MmaPlan plan{given, {}};
   KernelSpec& spec = plan.spec;
   Mma& e = plan.engine;
@@ -83,10 +84,11 @@ std::optional<MmaPlan> plan_mma(const KernelSpec& given) {
   if (e.number == DataType::none) return {};
   const int run = factors.exact_run();
   order_depth(spec);
-  const int first_m = spec.batch, first_n = first_m + spec.m, first_k = first_n + spec.n;
-  const Group m{spec.m ? first_n - 1 : -1, spec.m}, n{spec.n ? first_k - 1 : -1, spec.n};
-  e.a = choose_operand(spec, spec.a, e.number, m, spec.rows.on);
-  e.b = choose_operand(spec, spec.b, e.number, n, false);
+  const ContractionSpec& c = spec.contraction();
+  const int first_m = c.first_m(), first_n = c.first_n(), first_k = c.first_k();
+  const Group m{c.m ? first_n - 1 : -1, c.m}, n{c.n ? first_k - 1 : -1, c.n};
+  e.a = choose_operand(spec, c.a().body, e.number, m, c.rows.on);
+  e.b = choose_operand(spec, c.b().body, e.number, n, false);
   e.n_fastest = !prefers(spec, spec.body, n.last, m.last, is_store);
 
   const auto extent = [&](int from, int to) {
@@ -100,8 +102,8 @@ std::optional<MmaPlan> plan_mma(const KernelSpec& given) {
             0,
             light(spec, e),
             run > 0,
-            weigh(spec, spec.a, e.a),
-            weigh(spec, spec.b, e.b)};
+            weigh(spec, c.a().body, e.a),
+            weigh(spec, c.b().body, e.b)};
   for (const auto& s : spec.body.statements)
     if (is_load(s) || is_store(s))
       w.extra_bytes += info(spec.ports[static_cast<std::size_t>(s.port)].type).bytes;
@@ -112,7 +114,7 @@ std::optional<MmaPlan> plan_mma(const KernelSpec& given) {
   e.blocks = least_blocks(w, e.tile);
   e.tiles = tiles_of(w, e.tile);
   e.microseconds = microseconds(w, e.tile);
-  const bool packs = e.n_fastest || !spec.rows.on;  // rows of a group start anywhere
+  const bool packs = e.n_fastest || !c.rows.on;  // rows of a group start anywhere
   e.packing = choose_packing(spec, e.n_fastest ? n.last : m.last, packs ? 8 : 1);
   e.unroll = e.packing.width >= 8 ? 2 : 4;
   e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(e.tile));

@@ -101,7 +101,7 @@ double load_cost(const MmaOperand& o) {
 
 // Whether all that the body knows of the indices of k is how far they are behind one another.
 bool joins_depth(const KernelSpec& spec, const Body& body) {
-  const int first = spec.extent.size() - spec.k;
+  const int first = spec.extent.size() - spec.contraction().k();
   for (const auto& s : body.statements) {
     if (s.kind == StatementKind::index || s.kind == StatementKind::random ||
         s.kind == StatementKind::gather || s.kind == StatementKind::inside)
@@ -115,12 +115,12 @@ bool joins_depth(const KernelSpec& spec, const Body& body) {
         if (w.coefficient[i] != 0) return false;
     }
   }
-  return spec.k > 1;
+  return spec.contraction().k() > 1;
 }
 
 // The spec with one index of k.
 KernelSpec with_joined_depth(KernelSpec spec) {
-  const int last = spec.extent.size() - 1, first = last - spec.k + 1;
+  const int last = spec.extent.size() - 1, first = last - spec.contraction().k() + 1;
   const std::int64_t depth = count(spec.extent, first, last + 1);
   for (int i = first; i < last; ++i) spec.extent[i] = 1;
   spec.extent[last] = depth;
@@ -130,15 +130,16 @@ KernelSpec with_joined_depth(KernelSpec spec) {
 }  // namespace
 
 void order_depth(KernelSpec& spec) {
-  if (spec.k < 2 || reads_joined_indices(spec)) return;
-  const int first = spec.extent.size() - spec.k;
+  if (spec.contraction().k() < 2 || reads_joined_indices(spec)) return;
+  const int first = spec.extent.size() - spec.contraction().k();
   int best = -1, most = 0;
   for (int i = first; i < spec.extent.size(); ++i) {
     int weight = 0;
-    for (const Body* body : {&spec.a, &spec.b})
+    const ContractionSpec& c = spec.contraction();
+    for (const Body* body : {&c.a().body, &c.b().body})
       for (const auto& s : body->statements)
         if (is_load(s) && step(spec.ports[static_cast<std::size_t>(s.port)].access, i) == 1)
-          weight += body == &spec.a ? 2 : 1;
+          weight += body == &c.a().body ? 2 : 1;
     if (weight >= most && weight > 0) most = weight, best = i;
   }
   if (best < 0) return;
@@ -153,14 +154,14 @@ MmaOperand choose_operand(const KernelSpec& given, const Body& body, DataType nu
                           bool renumbered) {
   const bool joined = joins_depth(given, body);
   const KernelSpec spec = joined ? with_joined_depth(given) : given;
-  const int k = spec.k > 0 ? spec.extent.size() - 1 : -1;
+  const int k = spec.contraction().k() > 0 ? spec.extent.size() - 1 : -1;
   const auto along = [&](bool k_fastest) {
     MmaOperand o;
     o.k_fastest = k_fastest;
     o.joined = joined;
     // Rows of a table are no neighbours.
-    const Group group = k_fastest    ? Group{k, joined ? 1 : spec.k}
-                        : renumbered ? Group{rows.last, 0}
+    const Group group = k_fastest    ? Group{k, joined ? 1 : spec.contraction().k()}
+                           : renumbered ? Group{rows.last, 0}
                                      : rows;
     o.packing.dim = group.last;
     o.packing.ports.resize(spec.ports.size());

@@ -48,10 +48,11 @@ int alignment(const KernelSpec& spec, const KernelPort& p, int dim, int width) {
   const Access& a = p.access;
   const auto fits = [&](std::int64_t n) {
     if (n * bytes > kMoveBytes || n * bytes > p.alignment || !multiple(a.offset, n)) return false;
-    const Dims& extent = a.via.empty() ? spec.extent : a.via;
     const int along = a.via.empty() ? dim : a.via.size() - 1;
-    for (int i = 0; i < a.stride.size(); ++i)
-      if (i != along && extent[i] > 1 && !multiple(a.stride[i], n)) return false;
+    for (int i = 0; i < a.stride.size(); ++i) {
+      const bool moves = a.via.empty() ? varies(spec, i) : a.via[i] > 1;
+      if (i != along && moves && !multiple(a.stride[i], n)) return false;
+    }
     for (const auto& w : a.windows)
       if (w.coefficient[dim] == 0 && !multiple(w.stride, n)) return false;
     return true;
@@ -104,8 +105,8 @@ void share_packs(const KernelSpec& spec, Packing& packing) {
 
 // Rowwise: what a row reads does not depend on which row it is.
 bool same_for_all_rows(const KernelSpec& spec, const Access& a) {
-  if (spec.family != Family::rowwise || !a.via.empty()) return false;
-  for (int i = 0; i < spec.kept; ++i) {
+  if (!spec.as_rowwise() || !a.via.empty()) return false;
+  for (int i = 0; i < spec.rowwise().outer_rank; ++i) {
     if (a.stride[i] != 0) return false;
     for (const auto& w : a.windows)
       if (w.coefficient[i] != 0) return false;
@@ -143,11 +144,10 @@ Packing choose_packing(const KernelSpec& spec, int dim, int widest, bool stores)
     moved.add(p.together * info(p.type).bytes);
   }
   // Results that are reduced and not stored have no port here.
-  if (spec.family == Family::contraction && !spec.columns.empty())
-    moved.least = std::min(moved.least, 4);
+  if (spec.as_contraction() && !spec.columns.empty()) moved.least = std::min(moved.least, 4);
   int width = moved.width(widest);
   if (stores) width = std::min(width, width_of_stores(spec, dim));
-  const bool ragged = spec.family == Family::pointwise && spec.extent.size() == 1;
+  const bool ragged = spec.as_pointwise() && spec.extent.size() == 1;
   // A port that would have to go element by element for the width alone makes it narrower.
   const auto works = [&](int w) {
     if (!ragged && !multiple(spec.extent[dim], w)) return false;
@@ -268,7 +268,7 @@ bool same_along(const Access& a, int dim) {
 
 bool choose_skewed_rows(const KernelSpec& spec, int widest, Packing& packing, int& skew) {
   const int dim = spec.extent.size() - 1;
-  if (spec.kept != dim) return false;
+  if (spec.rowwise().outer_rank != dim) return false;
   const std::vector<bool> used = reached_ports(spec);
   Packing p;
   p.dim = dim;
@@ -314,9 +314,10 @@ bool choose_skewed_rows(const KernelSpec& spec, int widest, Packing& packing, in
     }
   }
   // Blocks that walk over the rows take those that start alike, and write where they do.
-  if (spec.slots > 0) {
+  const RowwiseSpec& rows = spec.rowwise();
+  if (rows.num_partials > 0) {
     const Access& a = spec.ports[static_cast<std::size_t>(by)].access;
-    if (spec.kept != 1 || spec.slots % p.width != 0 || !multiple(a.offset, p.width) ||
+    if (rows.outer_rank != 1 || rows.num_partials % p.width != 0 || !multiple(a.offset, p.width) ||
         !multiple(a.stride[0] - spec.extent[1], p.width))
       return false;
   }
@@ -326,7 +327,7 @@ bool choose_skewed_rows(const KernelSpec& spec, int widest, Packing& packing, in
 }
 
 bool choose_skewed_across(const KernelSpec& spec, int widest, Packing& packing, int& skew) {
-  const int dim = spec.kept - 1;
+  const int dim = spec.rowwise().outer_rank - 1;
   if (dim < 0) return false;
   const std::vector<bool> used = reached_ports(spec);
   const auto cut = [&](std::size_t i) {
@@ -334,7 +335,7 @@ bool choose_skewed_across(const KernelSpec& spec, int widest, Packing& packing, 
   };
   // Pieces around all but the last element of a row lie in the tensor.
   const auto apart = [&](const Access& a, int width) {
-    for (int i = spec.kept; i < a.stride.size(); ++i)
+    for (int i = spec.rowwise().outer_rank; i < a.stride.size(); ++i)
       if (spec.extent[i] > 1 && a.stride[i] < 2 * width) return false;
     return true;
   };

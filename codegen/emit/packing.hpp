@@ -51,8 +51,8 @@ struct Packing {
   int runs_beside = 4;  // of these runs, that go side by side at the most; a power of two
 };
 
-// Of shared memory, that a warp's epilogue of a contraction on tensor cores takes: struct Slab of
-// codegen/device/family/contraction_epilogue.cuh.
+// Of shared memory, that a warp's epilogue of a contraction on tensor cores takes: struct
+// EpilogueTile of codegen/device/family/contraction_epilogue_tile.cuh.
 inline constexpr int kSlabBytes = 16 * 64 * 4;
 
 inline constexpr int kMoveBytes = 16;  // the most that one instruction moves

@@ -84,7 +84,7 @@ void print_place(TextWriter& out, const KernelSpec& spec, const KernelNames& nam
   print_random(out, body);
   if (schedule.ring > 0) {
     print_ahead(out, names, ports_of_rows(spec, packing));
-  } else if (spec.slots > 0) {
+  } else if (const RowwiseSpec* const rows = spec.as_rowwise(); rows && rows->num_partials > 0) {
     out.open("SINTER_DEVICE void advance(const Place& next) {{");
     for (int p : ports_of_rows(spec, packing))
       out.line("{0} = next.{0};", names.port[static_cast<std::size_t>(p)]);

@@ -38,8 +38,9 @@ bool reaches_memory(const Statement& s) {
 }  // namespace
 
 void print_reductions(TextWriter& out, const KernelSpec& spec, const KernelNames& names) {
-  for (std::size_t i = 0; i < spec.reductions.size(); ++i)
-    print_reduction(out, spec.reductions[i], names.reduction[i], spec.reductions[i].phase);
+  const auto& reductions = spec.rowwise().reductions;
+  for (std::size_t i = 0; i < reductions.size(); ++i)
+    print_reduction(out, reductions[i], names.reduction[i], reductions[i].phase);
   out.line("using Reductions = sinter::Reductions<{}>;",
            fmt::join(names.reduction.begin(), names.reduction.end(), ", "));
   for (std::size_t i = 0; i < spec.columns.size(); ++i)
@@ -58,7 +59,7 @@ void print_column_stores(TextWriter& out, const KernelSpec& spec, const KernelNa
       "const Columns* columns) {{");
   for (std::size_t i = 0; i < spec.columns.size(); ++i) {
     const auto port = static_cast<std::size_t>(spec.columns[i].port);
-    const std::int64_t row = count(spec.extent, spec.kept, spec.extent.size());
+    const std::int64_t row = count(spec.extent, spec.rowwise().outer_rank, spec.extent.size());
     out.line("sinter::store_partials<Config::{}, {}, width>(args.{} + slot * {}, c, columns);",
              names.access[port], names.column[i], names.port[port], row);
   }

@@ -53,20 +53,25 @@ double reach(const Gather& g) {
 
 bool needs_wide_index(const KernelSpec& spec) {
   // The rows that a table names are known to the caller only.
-  if (spec.rows.gathers()) return true;
+  const ContractionSpec* const c = spec.as_contraction();
+  if (c && c->rows.gathers()) return true;
   const int rank = spec.extent.size();
   double most = 0;
-  if (spec.family == Family::contraction) {
+  const auto count_to = [&](std::initializer_list<int> ends) {
     int from = 0;
-    for (int size : {spec.batch, spec.m, spec.n, spec.k}) {
-      most = std::max(most, elements(spec.extent, from, from + size));
-      from += size;
+    for (int to : ends) {
+      most = std::max(most, elements(spec.extent, from, to));
+      from = to;
     }
-  } else if (spec.family == Family::rowwise) {
-    most = std::max(elements(spec.extent, 0, spec.kept), elements(spec.extent, spec.kept, rank));
-  } else {
-    most = elements(spec.extent, 0, rank);
-  }
+  };
+  std::visit(Overloaded{[&](const PointwiseSpec&) { count_to({rank}); },
+                        [&](const RowwiseSpec& r) {
+                          count_to({r.outer_rank, rank});
+                        },
+                        [&](const ContractionSpec& of) {
+                          count_to({of.first_m(), of.first_n(), of.first_k(), rank});
+                        }},
+             spec.family);
   for (const auto& p : spec.ports) {
     if (!p.access.via.empty()) most = std::max(most, elements(spec.extent, 0, rank));
     most = std::max(most, reach(p.access, spec.extent));
@@ -216,11 +221,12 @@ void schedule_pointwise(const KernelSpec& spec, Schedule& s) {
 }
 
 void schedule_contraction(const KernelSpec& spec, Schedule& s) {
-  const int m = spec.batch, n = m + spec.m, k = n + spec.n;
-  const int last_m = spec.m ? n - 1 : -1, last_n = spec.n ? k - 1 : -1,
-            last_k = spec.k ? k + spec.k - 1 : -1;
-  s.a_k_fastest = !prefers(spec, spec.a, last_k, last_m, is_load);
-  s.b_k_fastest = !prefers(spec, spec.b, last_k, last_n, is_load);
+  const ContractionSpec& c = spec.contraction();
+  const int m = c.first_m(), n = c.first_n(), k = c.first_k();
+  const int last_m = c.m ? n - 1 : -1, last_n = c.n ? k - 1 : -1,
+            last_k = c.k() ? k + c.k() - 1 : -1;
+  s.a_k_fastest = !prefers(spec, c.a().body, last_k, last_m, is_load);
+  s.b_k_fastest = !prefers(spec, c.b().body, last_k, last_n, is_load);
   s.n_fastest = !prefers(spec, spec.body, last_n, last_m, is_store);
   // Large tiles read half as many factors for each product and are 1.3 times as fast, but need
   // enough results to occupy most multiprocessors, and four times the registers: those of doubles
@@ -229,14 +235,14 @@ void schedule_contraction(const KernelSpec& spec, Schedule& s) {
     const auto along = [&](int from, int size) {
       return std::ceil(elements(spec.extent, from, from + size) / tile);
     };
-    return elements(spec.extent, 0, spec.batch) * along(m, spec.m) * along(n, spec.n);
+    return elements(spec.extent, 0, m) * along(m, c.m) * along(n, c.n);
   };
   constexpr int kOperands = kLargeTile / 16;  // that a thread loads of each in a step
   const bool large =
-      spec.accumulate == DataType::f32 && spec.annihilates == ZeroOf::neither && !spec.rows.on &&
+      c.accumulate == DataType::f32 && c.zero_dominates == ZeroOf::neither && !c.rows.on &&
       3 * tiles(kLargeTile) >= 2 * kMultiprocessors &&
       4 * tiles(kLargeTile) <= 1.3 * tiles(kSmallTile) &&
-      (element_cost(spec, spec.a) + element_cost(spec, spec.b)) * kOperands <= kMostCode;
+      (element_cost(spec, c.a().body) + element_cost(spec, c.b().body)) * kOperands <= kMostCode;
   s.tile = large ? kLargeTile : kSmallTile;
   s.grid = clamp_grid(tiles(s.tile));
 }
@@ -246,17 +252,10 @@ void schedule_contraction(const KernelSpec& spec, Schedule& s) {
 Schedule choose_schedule(const KernelSpec& spec, std::string_view architecture) {
   Schedule s;
   s.wide_index = needs_wide_index(spec);
-  switch (spec.family) {
-    case Family::rowwise:
-      schedule_rowwise(spec, architecture, s);
-      break;
-    case Family::contraction:
-      schedule_contraction(spec, s);
-      break;
-    case Family::pointwise:
-      schedule_pointwise(spec, s);
-      break;
-  }
+  std::visit(Overloaded{[&](const PointwiseSpec&) { schedule_pointwise(spec, s); },
+                        [&](const RowwiseSpec&) { schedule_rowwise(spec, architecture, s); },
+                        [&](const ContractionSpec&) { schedule_contraction(spec, s); }},
+             spec.family);
   return s;
 }
 

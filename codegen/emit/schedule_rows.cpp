@@ -18,7 +18,7 @@ struct PlaceBytes {
 };
 PlaceBytes place_bytes(const KernelSpec& spec, const Packing& packing) {
   std::vector<int> phases(spec.ports.size());
-  for (int p = 0; p < spec.phases; ++p) {
+  for (int p = 0; p < spec.rowwise().phases; ++p) {
     std::vector<bool> used(spec.ports.size());
     const auto live = live_statements(spec.body, effects(spec.body, p));
     for (std::size_t i = 0; i < live.size(); ++i)
@@ -106,7 +106,7 @@ double rows_in_line(const KernelSpec& spec, const Packing& packing) {
     const PortPack::Kind kind = packing.ports[static_cast<std::size_t>(p)].kind;
     if (kind != PortPack::Kind::pack && kind != PortPack::Kind::shifted) continue;
     std::int64_t rows = 1;
-    for (int i = spec.kept - 1; a.via.empty() && i >= 0 && a.stride[i] == rows; --i)
+    for (int i = spec.rowwise().outer_rank - 1; a.via.empty() && i >= 0 && a.stride[i] == rows; --i)
       rows *= spec.extent[i];
     most = std::max(most, static_cast<double>(rows));
   }
@@ -118,7 +118,7 @@ double rows_in_line(const KernelSpec& spec, const Packing& packing) {
 // packs hold counted twice.
 double choose_across(const KernelSpec& spec, Schedule& s) {
   constexpr int kLeast = 8;  // packs side by side, of a multiprocessor
-  const int widest = std::min(8, widest_pack(spec)), dim = spec.kept - 1;
+  const int widest = std::min(8, widest_pack(spec)), dim = spec.rowwise().outer_rank - 1;
   const double runs = elements(spec.extent, 0, dim);
   const auto beside = static_cast<double>(spec.extent[dim]);
   s.packing = choose_packing(spec, dim, widest, true);
@@ -143,7 +143,8 @@ double choose_across(const KernelSpec& spec, Schedule& s) {
 bool hold_parts(const KernelSpec& spec, double rows, double columns, Schedule& s) {
   constexpr int kThreads = 512, kSide = 32, kHeldPacks = 320;  // bytes
   constexpr double kCached = 32 << 20;
-  if (!spec.finishes || has_later_elements(spec) || rows * columns * s.packing.narrowest > kCached)
+  if (!spec.rowwise().combines_partials || has_later_elements(spec) ||
+      rows * columns * s.packing.narrowest > kCached)
     return false;
   const int side = power_of_two_from(rows / s.packing.width, kSide),
             along = power_of_two_from(columns, kThreads / side);
@@ -189,16 +190,16 @@ void divide_across(const KernelSpec& spec, double rows, double columns, Schedule
   const double each = std::ceil(columns / s.threads_per_row);
   s.resident = !has_later_elements(spec) && 2 * each <= 3 * s.unroll;
   // With so many registers the compiler leaves all packs of a round under way.
-  const bool light =
-      spec.reductions.size() == 1 &&
-      partial_type(spec.reductions[0].mode, spec.reductions[0].arithmetic) == DataType::f32;
+  const bool light = spec.rowwise().reductions.size() == 1 &&
+                     partial_type(spec.rowwise().reductions[0].mode,
+                                  spec.rowwise().reductions[0].arithmetic) == DataType::f32;
   if (light && s.threads == 256) s.least_blocks = 4;
 }
 
 // Neighbouring threads hold neighbouring rows: columns of a matrix that are summed up.
 void schedule_across(const KernelSpec& spec, Schedule& s) {
   const double rows = choose_across(spec, s),
-               columns = elements(spec.extent, spec.kept, spec.extent.size());
+               columns = elements(spec.extent, spec.rowwise().outer_rank, spec.extent.size());
   divide_across(spec, rows, columns, s);
   s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * s.packing.width)));
 }
@@ -290,11 +291,12 @@ int blocks_for_row(const KernelSpec& spec, double rows, double places, int held,
                    bool clusters) {
   if (!has_later_elements(spec)) return 1;
   const double bytes = places * std::max(held, kMoveBytes);
-  const bool waits = clusters && spec.phases > 2 && held >= kMoveBytes;
+  const bool waits = clusters && spec.rowwise().phases > 2 && held >= kMoveBytes;
   constexpr double kHalf = kThreadsTogether / 2 * kHeldBytes, kWhole = 128 << 10, kLeast = 16 << 10;
   int blocks = 1;
   // Weights that are fetched between two waits would delay the whole cluster.
-  if (clusters && held >= kMoveBytes && held < 2 * kMoveBytes && !(weights && spec.phases > 2))
+  if (clusters && held >= kMoveBytes && held < 2 * kMoveBytes &&
+      !(weights && spec.rowwise().phases > 2))
     blocks = small_blocks(places, weights);
   if (bytes > (waits ? kHalf : kWhole))
     while (blocks < 8 && bytes / blocks > kHalf) blocks *= 2;
@@ -308,11 +310,12 @@ int blocks_for_row(const KernelSpec& spec, double rows, double places, int held,
 // together. Returns the places of a row.
 double choose_places(const KernelSpec& spec, int widest, Schedule& s) {
   const int rank = spec.extent.size();
-  const double columns = elements(spec.extent, spec.kept, rank);
+  const double columns = elements(spec.extent, spec.rowwise().outer_rank, rank);
   // Short rows of gradients keep wide packs, as instructions bound them. (From bf16 to f32, 1152
   // columns take 80 us with 32 bytes a thread and 86 with 16; 5120 columns 62 and 46.)
   const bool stores = spec.columns.empty() || columns > kShortWalk;
-  s.packing = choose_packing(spec, rank > spec.kept ? rank - 1 : -1, widest, stores);
+  s.packing =
+      choose_packing(spec, rank > spec.rowwise().outer_rank ? rank - 1 : -1, widest, stores);
   const double row_bytes = columns * s.packing.narrowest;
   const bool is_short = spec.columns.empty() ? row_bytes < kShortSkewed : columns <= kShortRow;
   const bool apart = s.packing.width * s.packing.narrowest <= (row_bytes > kLongRow ? 4 : 2);
@@ -351,13 +354,15 @@ int usual_threads(const KernelSpec& spec, double rows, double places, int held, 
   const bool few = rows < kEnoughBlocks;
   double narrow = kFlightBytes / (width * s.packing.narrowest);
   // What a third phase needs of the first two is computed again unless it stays in registers.
-  if (spec.phases > 2) narrow = std::min(narrow, static_cast<double>(kKeptValues) / width);
+  if (spec.rowwise().phases > 2)
+    narrow = std::min(narrow, static_cast<double>(kKeptValues) / width);
   // No more than registers hold, if other packs are wider.
   if (has_later_elements(spec)) narrow = std::min<double>(narrow, kHeldByFew / std::max(held, 1));
   const double usual = std::max<double>(kUsualPlaces, std::min(narrow, std::ceil(places / 32)));
   const bool narrow_places = width * s.packing.narrowest <= 2 && s.skew < 0 && !few;
   int threads_per_row;
-  if (const int n = narrow_places ? threads_of_narrow(places, spec.reductions.size()) : 0; n > 0)
+  if (const int n = narrow_places ? threads_of_narrow(places, spec.rowwise().reductions.size()) : 0;
+      n > 0)
     threads_per_row = n;
   else if (places <= 128 && !few)
     threads_per_row = threads_of_warp(places);
@@ -371,7 +376,7 @@ int usual_threads(const KernelSpec& spec, double rows, double places, int held, 
     threads_per_row = fewer;
   // Instead of a large block, as many as can hold their rows share a multiprocessor, with all its
   // threads: one computes while others wait.
-  if ((s.blocks_per_row > 1 || spec.phases > 2) && threads_per_row > 512) {
+  if ((s.blocks_per_row > 1 || spec.rowwise().phases > 2) && threads_per_row > 512) {
     const double most = std::max(1, kHeldBytes / std::max(held, 1));  // places of a thread
     const double beside = std::min(std::floor(kThreadsTogether / threads_for(places, most)),
                                    std::ceil(rows * s.blocks_per_row / kMultiprocessors));
@@ -390,7 +395,7 @@ struct Holding {
 // False where the way does not apply.
 bool schedule_along(const KernelSpec& spec, std::string_view architecture, Holding way,
                     Schedule& s) {
-  const double rows = elements(spec.extent, 0, spec.kept),
+  const double rows = elements(spec.extent, 0, spec.rowwise().outer_rank),
                places_of_row = choose_places(spec, widest_pack(spec), s);
   if (way.late && !fetch_late(spec, s.packing)) return false;
   const int cost = element_cost(spec, spec.body), width = s.packing.width;
@@ -430,7 +435,7 @@ bool schedule_along(const KernelSpec& spec, std::string_view architecture, Holdi
     constexpr double kThird = 48;
     const double numbers = each * std::max(width, bytes.values) * (computes_doubles(spec) ? 2 : 1);
     const double packs = each * (bytes.row + (s.prefetch ? bytes.weights : 0)) / 4;
-    const bool third = s.threads == 256 && spec.phases > 2 && numbers + packs > kThird;
+    const bool third = s.threads == 256 && spec.rowwise().phases > 2 && numbers + packs > kThird;
     const int together = third ? 768 : 1024,
               least = std::max(1, (together + s.threads / 2) / s.threads);
     const bool limited =
@@ -536,9 +541,10 @@ void schedule_columns(const KernelSpec& spec, std::string_view architecture, Sch
   constexpr double kFewNumbers = 20;       // that a thread holds beside what else it needs
   constexpr std::size_t kLittleCode = 24;  // statements
   const int rank = spec.extent.size();
-  const double rows = elements(spec.extent, 0, spec.kept),
-               columns = elements(spec.extent, spec.kept, rank);
-  const double slots = static_cast<double>(spec.slots), beside = spec.rows_beside;
+  const RowwiseSpec& r = spec.rowwise();
+  const double rows = elements(spec.extent, 0, r.outer_rank),
+               columns = elements(spec.extent, r.outer_rank, rank);
+  const double slots = static_cast<double>(r.num_partials), beside = r.rows_per_cta;
   s.blocks_per_row =
       column_cluster(static_cast<std::int64_t>(columns), spec.columns.size(), architecture);
   const double places =
@@ -588,7 +594,7 @@ void schedule_columns(const KernelSpec& spec, std::string_view architecture, Sch
                                                rows / std::max(slots * beside, 1.0)),
                                       1024));
   if (s.blocks_per_row > 1) s.rows_per_block = 1;
-  s.rows_per_block *= spec.rows_beside;
+  s.rows_per_block *= spec.rowwise().rows_per_cta;
   const int place_ahead = bytes_ahead(spec, s.packing);
   const bool narrow_sums = std::none_of(
       spec.columns.begin(), spec.columns.end(),
@@ -625,7 +631,7 @@ void schedule_columns(const KernelSpec& spec, std::string_view architecture, Sch
                  s.threads_per_row % 32 == 0 && loads_row_numbers(spec);
   }
   s.ahead = s.ring > 0 || s.prefetch;
-  s.grid = static_cast<std::uint32_t>(spec.slots * s.blocks_per_row);
+  s.grid = static_cast<std::uint32_t>(spec.rowwise().num_partials * s.blocks_per_row);
 }
 
 void choose_rowwise(const KernelSpec& spec, std::string_view architecture, Schedule& s) {

@@ -13,43 +13,44 @@ namespace {
 constexpr std::int64_t kMostExtent = std::int64_t{1} << 31;
 
 std::int64_t depth_of(const KernelSpec& spec) {
-  return count(spec.extent, spec.extent.size() - spec.k, spec.extent.size());
+  return count(spec.extent, spec.extent.size() - spec.contraction().k(), spec.extent.size());
 }
 
 // All indices of m and n but the innermost become batch indices: a tile then lies in two of them.
 void widen_batch(KernelSpec& spec) {
-  const int m = std::max(0, spec.m - 1), n = std::max(0, spec.n - 1);
+  ContractionSpec& c = spec.contraction();
+  const int m = std::max(0, c.m - 1), n = std::max(0, c.n - 1);
   std::vector<int> order;
   const auto take = [&](int from, int count) {
     for (int i = 0; i < count; ++i) order.push_back(from + i);
   };
-  const int first_m = spec.batch, first_n = first_m + spec.m, first_k = first_n + spec.n;
-  take(0, spec.batch + m);
+  const int first_m = c.first_m(), first_n = c.first_n(), first_k = c.first_k();
+  take(0, c.batch + m);
   take(first_n, n);
-  take(first_m + m, spec.m - m);
-  take(first_n + n, spec.n - n);
-  take(first_k, spec.k);
+  take(first_m + m, c.m - m);
+  take(first_n + n, c.n - n);
+  take(first_k, c.k());
   reorder(spec, order);
-  spec.batch += m + n;
-  spec.m -= m;
-  spec.n -= n;
+  c.batch += m + n;
+  c.m -= m;
+  c.n -= n;
 }
 
 // The operands change places, and with them rows and columns.
 void swap_operands(KernelSpec& spec) {
   std::vector<int> order;
-  const int first_m = spec.batch, first_n = first_m + spec.m, first_k = first_n + spec.n;
-  for (int i = 0; i < spec.batch; ++i) order.push_back(i);
+  ContractionSpec& c = spec.contraction();
+  const int first_m = c.first_m(), first_n = c.first_n(), first_k = c.first_k();
+  for (int i = 0; i < c.batch; ++i) order.push_back(i);
   for (int i = first_n; i < first_k; ++i) order.push_back(i);
   for (int i = first_m; i < first_n; ++i) order.push_back(i);
   for (int i = first_k; i < spec.extent.size(); ++i) order.push_back(i);
   reorder(spec, order);
-  std::swap(spec.a, spec.b);
-  std::swap(spec.a_type, spec.b_type);
-  std::swap(spec.m, spec.n);
-  if (spec.annihilates != ZeroOf::neither)
-    spec.annihilates = spec.annihilates == ZeroOf::a ? ZeroOf::b : ZeroOf::a;
-  for (auto& c : spec.columns) std::swap(c.slot_m, c.slot_n);
+  std::swap(c.a(), c.b());
+  std::swap(c.m, c.n);
+  if (c.zero_dominates != ZeroOf::neither)
+    c.zero_dominates = c.zero_dominates == ZeroOf::a ? ZeroOf::b : ZeroOf::a;
+  for (auto& reduction : spec.columns) std::swap(reduction.slot_m, reduction.slot_n);
 }
 
 // Whether a value of the body is the same wherever it stands along the index.
@@ -76,10 +77,11 @@ struct Loaded {
   int number = -1, scale = -1;  // of the port; statement
 };
 Loaded loaded(const KernelSpec& spec, const Body& body, DataType type) {
+  const ContractionSpec& c = spec.contraction();
   if (const KernelPort* const p = plainly_loaded(spec, body))
     return {p, body.statements.front().port, -1};
   const Statement& last = body.statements.back();
-  if (type == DataType::f32 || (spec.k != 2 && !spec.rows.on) ||
+  if (type == DataType::f32 || (!c.has_scale_blocks() && !c.rows.on) ||
       last.kind != StatementKind::pointwise || last.mode != PointwiseMode::mul ||
       last.arithmetic != DataType::f32)
     return {};
@@ -101,8 +103,9 @@ Loaded loaded(const KernelSpec& spec, const Body& body, DataType type) {
 // The operand as a tensor of two indices and batches, where the accelerator can bring it: one of
 // the two is contiguous, every other step a multiple of 16 bytes. `row`: its index of the domain,
 // -1 where there is one row. `type`: what the operand may be rounded to.
-std::optional<BoxedOperand> boxed(const KernelSpec& spec, const Body& body, DataType type,
-                                  int row) {
+std::optional<BoxedOperand> boxed(const KernelSpec& spec, const ProductOperand& operand, int row) {
+  const auto& [body, type] = operand;
+  const ContractionSpec& c = spec.contraction();
   const Loaded from = loaded(spec, body, type);
   if (!from.port) return {};
   const KernelPort& p = *from.port;
@@ -124,13 +127,15 @@ std::optional<BoxedOperand> boxed(const KernelSpec& spec, const Body& body, Data
   const auto steps = [&](std::int64_t stride) {
     return stride > 0 && stride * bytes % 16 == 0 && stride * bytes < (std::int64_t{1} << 40);
   };
+  const bool one_row = row < 0 || !varies(spec, row);
   const std::int64_t rows = row < 0 ? 1 : spec.extent[row], depth = depth_of(spec);
   const std::int64_t of_row = row < 0 ? 0 : a.stride[row], of_k = a.stride[k];
-  if (spec.k == 2 && a.stride[k - 1] != of_k * spec.extent[k]) return {};  // blocks lie apart
-  if (of_k == 1 && (rows == 1 || steps(of_row))) {
+  if (c.has_scale_blocks() && a.stride[k - 1] != of_k * spec.extent[k])
+    return {};  // blocks lie apart
+  if (of_k == 1 && (one_row || steps(of_row))) {
     o.k_fastest = true;
     o.map.dim = {depth, rows};
-    o.map.stride = {rows == 1 ? (depth * bytes + 15) / 16 * 16 : of_row * bytes};
+    o.map.stride = {one_row ? (depth * bytes + 15) / 16 * 16 : of_row * bytes};
   } else if (pairs && of_row == 1 && (depth == 1 || steps(of_k))) {
     o.k_fastest = false;
     o.map.dim = {rows, depth};
@@ -138,7 +143,7 @@ std::optional<BoxedOperand> boxed(const KernelSpec& spec, const Body& body, Data
   } else {
     return {};
   }
-  for (int i = spec.batch - 1; i >= 0; --i) {
+  for (int i = c.batch - 1; i >= 0; --i) {
     if (a.stride[i] == 0 || spec.extent[i] == 1) continue;
     if (!steps(a.stride[i]) || o.map.dim.size() == 5) return {};
     o.batch.push_back(i);
@@ -165,8 +170,14 @@ void set_box(BoxedOperand& o, int rows) {
 }
 
 // The innermost index of rows, or of columns; -1 where there is none.
-int m_index(const KernelSpec& s) { return s.m > 0 ? s.batch + s.m - 1 : -1; }
-int n_index(const KernelSpec& s) { return s.n > 0 ? s.batch + s.m + s.n - 1 : -1; }
+int m_index(const KernelSpec& s) {
+  const ContractionSpec& c = s.contraction();
+  return c.m > 0 ? c.first_n() - 1 : -1;
+}
+int n_index(const KernelSpec& s) {
+  const ContractionSpec& c = s.contraction();
+  return c.n > 0 ? c.first_k() - 1 : -1;
+}
 double extent(const KernelSpec& s, int i) { return i < 0 ? 1 : static_cast<double>(s.extent[i]); }
 
 // The problem with its rows and columns as tiles have them.
@@ -179,18 +190,20 @@ struct Orientation {
 // Nothing where the accelerator cannot bring the operands, or they are not multiplied as they are.
 std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool swapped) {
   if (swapped) swap_operands(spec);
-  const bool two = spec.two_products(), gathers = spec.rows.gathers();
+  const ContractionSpec& c = spec.contraction();
+  const bool two = c.paired(), gathers = c.rows.gathers();
   const std::int64_t depth = depth_of(spec);
   TensorCores e;
-  auto a = boxed(spec, spec.a, spec.a_type, m_index(spec)),
-       b = boxed(spec, spec.b, spec.b_type, n_index(spec));
+  auto a = boxed(spec, c.a(), m_index(spec)), b = boxed(spec, c.b(), n_index(spec));
   if (!a || !b) return {};
+  // Groups begin at any row, boxes at multiples of 16 bytes (UTMALDG stops at another coordinate
+  // of the innermost index as at an illegal instruction).
+  if (c.rows.on && !a->k_fastest) return {};
   // Threads copy 16 bytes, and round nothing.
-  if (gathers &&
-      (!a->k_fastest || a->map.type == DataType::tf32 || depth * info(a->map.type).bytes % 16 != 0))
+  if (gathers && (a->map.type == DataType::tf32 || depth * info(a->map.type).bytes % 16 != 0))
     return {};
   if (two) {
-    e.b2 = boxed(spec, spec.b2, spec.b_type, n_index(spec));
+    e.b2 = boxed(spec, c.b(1), n_index(spec));
     if (!e.b2 || (e.b2->scale < 0) != (b->scale < 0) || e.b2->map.type != b->map.type ||
         e.b2->k_fastest != b->k_fastest)
       return {};
@@ -198,23 +211,24 @@ std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool s
   // Of 8-bit floats any two are multiplied, and of 8-bit integers; of others equal ones.
   if (a->map.type != b->map.type && !multiplied_as_bytes(a->map.type, b->map.type)) return {};
   e.integers = !is_floating(a->map.type);
-  if (e.integers ? !sums_fit(a->map.type, b->map.type, depth) : spec.accumulate != DataType::f32)
+  if (e.integers ? !sums_fit(a->map.type, b->map.type, depth) : c.accumulate != DataType::f32)
     return {};
   e.a = *a;
   e.b = *b;
   // Each stage lies in one block, and its sums are those that are settled.
-  if (spec.k == 2 && (!e.scaled() || e.integers || spec.extent.back() % kStageLine != 0)) return {};
+  if (c.has_scale_blocks() && (!e.scaled() || e.integers || spec.extent.back() % kStageLine != 0))
+    return {};
   e.operand_bytes = info(a->map.type).bytes;
   e.settle = e.operand_bytes == 1 && !e.integers;
   e.n_fastest = columns_together != swapped;
 
   TileProblem p;
   p.products = two ? 2 : 1;
-  p.batches = static_cast<double>(count(spec.extent, 0, spec.batch));
+  p.batches = static_cast<double>(count(spec.extent, 0, c.batch));
   p.rows = extent(spec, m_index(spec));
   p.columns = extent(spec, n_index(spec)) * p.products;
   p.depth = static_cast<double>(depth);
-  if (spec.rows.on) p.groups = static_cast<double>(spec.extent[0]);
+  if (c.rows.on) p.groups = static_cast<double>(spec.extent[0]);
   p.gathered = gathers;
   p.bytes = e.operand_bytes;
   p.a_k_fastest = e.a.k_fastest;
@@ -309,7 +323,8 @@ bool multiplied_as_bytes(DataType a, DataType b) {
 }
 
 bool of_whole_tile(const KernelSpec& spec, const KernelPort& port) {
-  const int m = spec.batch, n = m + spec.m, k = n + spec.n;
+  const ContractionSpec& c = spec.contraction();
+  const int m = c.first_m(), n = c.first_n(), k = c.first_k();
   const auto varies = [&](int from, int to) {
     for (int i = from; i < to; ++i)
       if (step(port.access, i) != 0) return true;
@@ -327,13 +342,13 @@ KernelChoice TileChoice::ranked() const {
 }
 
 std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const Tuning& tuning) {
-  if (given.family != Family::contraction || given.k < 1 || given.k > 2 ||
-      reads_joined_indices(given))
-    return {};
+  const ContractionSpec* const c = given.as_contraction();
+  if (!c || c->k() != (c->has_scale_blocks() ? 2 : 1) || reads_joined_indices(given)) return {};
   // Rows and columns of reductions are numbered over all indices of m and of n.
-  const bool two = given.two_products();
-  if (!given.columns.empty() && (given.m != 1 || given.n != 1)) return {};
-  if (two && given.annihilates != ZeroOf::neither) return {};
+  const bool two = c->paired(), dominated = c->zero_dominates != ZeroOf::neither;
+  if (c->chained()) return {};
+  if (!given.columns.empty() && (c->m != 1 || c->n != 1)) return {};
+  if (two && dominated) return {};
   KernelSpec spec = given;
   widen_batch(spec);
   // A short side may lie along the tile's rows or its columns; of others, what lies together in
@@ -344,13 +359,13 @@ std::optional<TensorCorePlan> plan_tensor_cores(const KernelSpec& given, const T
              short_n = columns <= kInstructionRows && rows > columns;
   if (two && !columns_together && !short_n) return {};
   // Rows of groups are rows of tiles, and begin anywhere.
-  if (given.rows.on && (!columns_together || given.annihilates != ZeroOf::neither)) return {};
-  const bool swapped = !two && !given.rows.on && (short_m || (!columns_together && !short_n));
+  if (c->rows.on && (!columns_together || dominated)) return {};
+  const bool swapped = !two && !c->rows.on && (short_m || (!columns_together && !short_n));
   auto usual = orient(spec, columns_together, swapped);
   if (!usual) return {};
   TileChoice choice{problem_text(*usual), legal_tiles(usual->problem)};
   std::optional<Orientation> other;
-  if (!two && !given.rows.on && std::min(rows, columns) <= kInstructionRows)
+  if (!two && !c->rows.on && std::min(rows, columns) <= kInstructionRows)
     other = orient(spec, columns_together, !swapped);
   if (other)
     for (EstimatedTile t : legal_tiles(other->problem)) {

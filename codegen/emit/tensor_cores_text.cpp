@@ -8,38 +8,13 @@
 namespace sinter {
 
 void print_multiplication(TextWriter& out, const TensorCores& e) {
-  const auto type = [&](const BoxedOperand& o) -> std::string_view {
-    switch (o.map.type) {
-      case DataType::tf32:
-        return "tf32";
-      case DataType::f16:
-        return "f16";
-      case DataType::f8e4m3:
-        return "e4m3";
-      case DataType::f8e5m2:
-        return "e5m2";
-      case DataType::i8:
-        return "s8";
-      case DataType::u8:
-        return "u8";
-      default:
-        return "bf16";
-    }
-  };
-  const std::string_view sum = e.integers ? "s32" : "f32";
-  out.line("#define SINTER_MULTIPLY \"n{}k{}.{}.{}.{}\"", e.tile.n, 32 / e.operand_bytes, sum,
-           type(e.a), type(e.b));
-  std::string end = e.integers ? "" : ", 1, 1";
-  if (e.operand_bytes == 2)
-    end += fmt::format(", {}, {}", e.a.k_fastest ? 0 : 1, e.b.k_fastest ? 0 : 1);
-  out.line("#define SINTER_MULTIPLY_END \"{}\"", end);
-  out.line("#define SINTER_SUM_COUNT {}", e.tile.n / 2);
-  out.line("#define SINTER_SUM_TYPE {}", sum);
+  out.line("SINTER_WGMMA_NAMED({}, {})", e.tile.n, e.integers ? "s32" : "f32");
 }
 
 void print_boxed_operand(TextWriter& out, const BoxedOperand& o, std::string_view struct_name,
                          std::string_view map) {
   out.open("struct {} {{", struct_name);
+  out.line("using Number = sinter::{};", name(o.map.type));
   out.line("static constexpr bool k_fastest = {};", o.k_fastest);
   out.line(
       "SINTER_DEVICE static void prefetch(const Args& args) {{ sinter::hopper::prefetch(args.{}); "
@@ -68,9 +43,10 @@ void print_scales(TextWriter& out, const KernelSpec& spec, const KernelNames& na
       out.line("using {} = sinter::contraction::Unscaled;", struct_name);
     types += fmt::format("{}{}", types.empty() ? "" : ", ", struct_name);
   };
-  print(e.a, spec.a, "ScaleA");
-  print(e.b, spec.b, "ScaleB");
-  if (e.b2) print(*e.b2, spec.b2, "ScaleB2");
+  const ContractionSpec& c = spec.contraction();
+  print(e.a, c.a().body, "ScaleA");
+  print(e.b, c.b().body, "ScaleB");
+  if (e.b2) print(*e.b2, c.b(1).body, "ScaleB2");
   out.line("using Scales = sinter::contraction::BlockScales<{}>;", types);
 }
 
@@ -78,6 +54,7 @@ void print_gathered_operand(TextWriter& out, const KernelSpec& spec, const Kerne
                             const BoxedOperand& o, std::string_view struct_name) {
   const auto port = static_cast<std::size_t>(o.port);
   out.open("struct {} {{", struct_name);
+  out.line("using Number = sinter::{};", name(o.map.type));
   out.line("static constexpr bool k_fastest = true;");
   out.line("using Access = Config::{};", names.access[port]);
   out.line("SINTER_DEVICE static const {}* base(const Args& args) {{ return args.{}; }}",

@@ -6,7 +6,7 @@
 
 namespace sinter {
 
-// What core/wgmma.cuh wants to know; stands before it is included.
+// The number of columns and the type of sums that core/wgmma_named.cuh is to provide.
 void print_multiplication(TextWriter& out, const TensorCores& e);
 
 // An operand that the tensor memory accelerator brings.

@@ -20,10 +20,9 @@ class Finish {
   // row.
   Finish(const KernelSpec& spec, std::vector<int> kept, const Dims& parts)
       : kept_(std::move(kept)), body_(spec, whole_, 0) {
-    whole_.family = Family::rowwise;
+    whole_.family =
+        RowwiseSpec{.outer_rank = static_cast<int>(kept_.size()), .combines_partials = true};
     whole_.nodes = spec.nodes;
-    whole_.kept = static_cast<int>(kept_.size());
-    whole_.finishes = true;
     for (int i : kept_) whole_.extent.push_back(spec.extent[i]);
     for (std::int64_t n : parts) whole_.extent.push_back(n);
   }
@@ -97,8 +96,9 @@ struct Walk {
   int rows_beside = 1;     // that one block takes
 };
 Walk choose_walk(const KernelSpec& spec, std::string_view architecture) {
-  const std::int64_t rows = count(spec.extent, 0, spec.kept),
-                     columns = count(spec.extent, spec.kept, spec.extent.size());
+  const int outer = spec.rowwise().outer_rank;
+  const std::int64_t rows = count(spec.extent, 0, outer),
+                     columns = count(spec.extent, outer, spec.extent.size());
   const std::size_t reductions = spec.columns.size();
   constexpr std::int64_t one = 1, large_block = 8192;  // elements that a block takes at once
   constexpr std::int64_t few_steps = 64;               // each gets a block of its own
@@ -146,20 +146,21 @@ Walk choose_walk(const KernelSpec& spec, std::string_view architecture) {
 std::vector<KernelSpec> finish_columns(KernelSpec spec, std::string_view architecture,
                                        Temporaries& temporaries) {
   const Walk walk = choose_walk(spec, architecture);
-  spec.slots = walk.slots;
-  spec.rows_beside = walk.rows_beside;
+  RowwiseSpec& r = spec.rowwise();
+  r.num_partials = walk.slots;
+  r.rows_per_cta = walk.rows_beside;
   const int rank = spec.extent.size();
-  const Dims columns = part_of(spec.extent, spec.kept, rank);
-  const Access written = packed_access(rank, spec.kept, columns);
+  const Dims columns = part_of(spec.extent, r.outer_rank, rank);
+  const Access written = packed_access(rank, r.outer_rank, columns);
   Dims partial_dim = columns;
-  partial_dim.insert(0, spec.slots);
+  partial_dim.insert(0, r.num_partials);
   // A slot's number tells the kind of its rows first.
   const int kinds_from = column_kinds_from(spec);
   const std::int64_t kinds = column_kinds(spec);
   const Access of_kind = packed_access(rank, kinds_from, part_of(spec.extent, kinds_from, rank));
   std::vector<int> kept;
   for (int i = kinds_from; i < rank; ++i) kept.push_back(i);
-  Finish whole(spec, kept, {spec.slots / kinds});
+  Finish whole(spec, kept, {r.num_partials / kinds});
   for (auto& c : spec.columns) {
     KernelPort parts = add_parts(spec, c, partial_dim, written, temporaries);
     parts.access = of_kind;
@@ -180,7 +181,8 @@ struct ResultParts {
 
   ResultParts(const KernelSpec& spec, ColumnReduction& c) {
     const Dims& result = c.result.access.stride;
-    const int m = spec.batch, n = m + spec.m, k = n + spec.n;
+    const ContractionSpec& space = spec.contraction();
+    const int m = space.first_m(), n = space.first_n(), k = space.first_k();
     std::vector<int> index;  // of the domain, for each dim; -1: parts of some rows or columns
     const auto add_index = [&](int i) {
       index.push_back(i);
@@ -240,8 +242,7 @@ std::vector<KernelSpec> finish_results(KernelSpec spec, std::string_view archite
 
 std::vector<KernelSpec> split_columns(KernelSpec spec, std::string_view architecture,
                                       Temporaries& temporaries) {
-  if (spec.family == Family::contraction)
-    return finish_results(std::move(spec), architecture, temporaries);
+  if (spec.as_contraction()) return finish_results(std::move(spec), architecture, temporaries);
   return finish_columns(std::move(spec), architecture, temporaries);
 }
 

@@ -25,15 +25,16 @@ constexpr std::int64_t kTile = 128 * 128;
 // Estimates are rough: of the time without parts, at most so much, and this many microseconds less.
 constexpr double kGain = 0.9, kLeastGain = 2;
 
-int first_k(const KernelSpec& c) { return c.batch + c.m + c.n; }
+int first_k(const KernelSpec& c) { return c.contraction().first_k(); }
 std::int64_t results_of(const KernelSpec& c) { return count(c.extent, 0, first_k(c)); }
 std::int64_t depth_of(const KernelSpec& c) { return count(c.extent, first_k(c), c.extent.size()); }
 
 bool divisible(const KernelSpec& c) {
-  if (c.family != Family::contraction || c.k == 0 || c.rows.on || c.two_products() ||
+  const ContractionSpec* const space = c.as_contraction();
+  if (!space || space->k() == 0 || space->rows.on || space->products.size() > 1 ||
       !c.columns.empty() || reads_joined_indices(c))
     return false;
-  for (const Body* operand : {&c.a, &c.b})
+  for (const Body* operand : {&space->a().body, &space->b().body})
     for (const auto& s : operand->statements)
       if (s.kind == StatementKind::index || s.kind == StatementKind::random) return false;
   return results_of(c) > 0 && depth_of(c) >= 2 * kLeastDepth;
@@ -88,18 +89,20 @@ KernelSpec sums_of_parts(const KernelSpec& c, const Dims& parts, Temporaries& te
     const int d = first_k(sums) + i;  // behind the indices that are new
     if (parts[i] == 1) continue;
     cut_index(sums, d, parts[i], sums.extent[d] / parts[i]);
-    ++sums.batch;
+    ++sums.contraction().batch;
   }
   const std::int64_t results = results_of(c), n = count(parts, 0, parts.size());
   Access written;
   std::int64_t stride = results * n;
-  for (int i = 0; i < sums.batch - c.batch; ++i) written.stride.push_back(stride /= sums.extent[i]);
+  const int added = sums.contraction().batch - c.contraction().batch;
+  for (int i = 0; i < added; ++i) written.stride.push_back(stride /= sums.extent[i]);
   for (std::int64_t s : packed_as_results(c).stride) written.stride.push_back(s);
   const Statement acc = c.body.statements.front();
-  Statement store = statement(StatementKind::store, c.accumulate, "");
+  const DataType type = c.contraction().accumulate;
+  Statement store = statement(StatementKind::store, type, "");
   store.args = {0};
   store.port = static_cast<int>(sums.ports.size());
-  sums.ports.push_back(temporaries.add(acc.label + "_parts", c.accumulate, {n, results}, written));
+  sums.ports.push_back(temporaries.add(acc.label + "_parts", type, {n, results}, written));
   sums.body.statements = {acc, store};
   drop_unused(sums);
   simplify_domain(sums);
@@ -109,18 +112,18 @@ KernelSpec sums_of_parts(const KernelSpec& c, const Dims& parts, Temporaries& te
 // The kernel that adds up the parts and runs the epilogue; `written`: the port of `sums_of_parts`.
 KernelSpec total_of_parts(const KernelSpec& c, std::int64_t parts, const KernelPort& written) {
   KernelSpec t;
-  t.family = Family::rowwise;
+  const int results = first_k(c);
+  t.family = RowwiseSpec{.outer_rank = results};
   t.nodes = c.nodes;
   t.scalars = c.scalars;
-  t.kept = first_k(c);
-  t.extent = part_of(c.extent, 0, t.kept);
+  t.extent = part_of(c.extent, 0, results);
   t.extent.push_back(parts);
   Access read;
-  read.stride = part_of(packed_as_results(c).stride, 0, t.kept);
+  read.stride = part_of(packed_as_results(c).stride, 0, results);
   read.stride.push_back(results_of(c));
-  BodyCopy body(c, t, t.kept);
-  const int sum = finish_parts(t, body, read_back(written, read), ReductionMode::add, c.accumulate,
-                               parts, c.body.statements.front().label);
+  BodyCopy body(c, t, results);
+  const int sum = finish_parts(t, body, read_back(written, read), ReductionMode::add,
+                               c.contraction().accumulate, parts, c.body.statements.front().label);
   body.set(0, sum);
   for (int i = 0; i < static_cast<int>(c.body.statements.size()); ++i)
     if (is_store(c.body.statements[static_cast<std::size_t>(i)])) body.copy(i);
@@ -140,7 +143,8 @@ DepthParts choose_depth_parts(const KernelSpec& c, std::string_view architecture
   const std::int64_t results = results_of(c), depth = depth_of(c);
   // With so many parts there are a few tiles for every multiprocessor; of integers, short sums fit
   // the 32 bits of tensor cores where long ones may not.
-  const bool integers = !is_floating(c.a_type) && !is_floating(c.b_type);
+  const ContractionSpec& space = c.contraction();
+  const bool integers = !is_floating(space.a().type) && !is_floating(space.b().type);
   const std::int64_t useful =
       integers ? depth / kLeastDepth : 4 * kMultiprocessors * kTile / std::max(results, kTile / 4);
   const std::int64_t most = std::min({kMostParts, useful, depth / kLeastDepth});
@@ -149,7 +153,7 @@ DepthParts choose_depth_parts(const KernelSpec& c, std::string_view architecture
     const Dims parts = shared_out(c, n);
     if (parts.empty()) continue;
     const KernelSpec sums = sums_of_parts(c, parts, none);
-    const double bytes = static_cast<double>(results) * info(c.accumulate).bytes * n;
+    const double bytes = static_cast<double>(results) * info(space.accumulate).bytes * n;
     const double us =
         contraction_microseconds(sums, architecture) + kLaunchMicroseconds + bytes / kStreamedBytes;
     if (us < best.microseconds && us < kGain * whole - kLeastGain) best = {parts, us, whole};
@@ -159,7 +163,7 @@ DepthParts choose_depth_parts(const KernelSpec& c, std::string_view architecture
 
 bool fits_one_kernel(const KernelSpec& c, std::string_view architecture, Engines engines) {
   const bool accelerated = architecture == "sm_90a" && plan_tensor_cores(c, {});
-  if (!accelerated && (engines == Engines::fastest || c.two_products() || !plan_mma(c)))
+  if (!accelerated && (engines == Engines::fastest || c.contraction().paired() || !plan_mma(c)))
     return false;
   if (c.columns.empty()) return true;
   KernelSpec plain = c;
@@ -170,7 +174,7 @@ bool fits_one_kernel(const KernelSpec& c, std::string_view architecture, Engines
 
 std::vector<KernelSpec> split_depth(KernelSpec c, const FusionState& state,
                                     Temporaries& temporaries, std::vector<PlanCut>& cuts) {
-  if (c.family != Family::contraction) return {std::move(c)};
+  if (!c.as_contraction()) return {std::move(c)};
   const DepthParts chosen = choose_depth_parts(c, state.architecture());
   if (chosen.parts.empty()) return {std::move(c)};
   cuts.push_back({"contraction", state.graph().label(state.node(contraction_of(state, c))), "",

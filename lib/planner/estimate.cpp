@@ -29,7 +29,8 @@ double bytes_moved(const KernelSpec& spec) {
 // On ordinary cores, in tiles of which a multiprocessor works on one at a time or on several more
 // slowly.
 double ordinary_microseconds(const KernelSpec& spec) {
-  const int m = spec.batch, n = m + spec.m, k = n + spec.n;
+  const ContractionSpec& c = spec.contraction();
+  const int m = c.first_m(), n = c.first_n(), k = c.first_k();
   const auto extent = [&](int from, int to) {
     return static_cast<double>(count(spec.extent, from, to));
   };
@@ -61,7 +62,8 @@ double contraction_microseconds(const KernelSpec& spec, std::string_view archite
     const KernelPort* const port = plainly_loaded(mma->spec, body);
     return !o.copied && port && port->type == e.number;
   };
-  const bool odd = lies_odd(e.a, mma->spec.a) || lies_odd(e.b, mma->spec.b);
+  const ContractionSpec& c = mma->spec.contraction();
+  const bool odd = lies_odd(e.a, c.a().body) || lies_odd(e.b, c.b().body);
   const bool copied = e.a.copied && e.b.copied;
   const double operations = 2.0 * static_cast<double>(count(spec.extent, 0, spec.extent.size()));
   return std::max(

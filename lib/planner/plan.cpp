@@ -126,7 +126,7 @@ Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
     if (choices && !e.choice.tiles.empty()) choices->push_back(e.choice.ranked());
     PlanKernel k;
     k.entry = std::move(e.entry);
-    k.family = spec.family;
+    k.family = family_of(spec);
     k.nodes = node_labels(graph, lowered, spec);
     k.config = std::move(e.config);
     k.source = std::move(e.source);

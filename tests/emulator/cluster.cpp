@@ -49,6 +49,7 @@ std::string EmulatedCluster::run(unsigned first, unsigned of, unsigned turn) {
     t.waits_for = nullptr;
     t.cluster_turn = 0;
     t.copies = {};
+    t.stores = {};
     t.multiplications = {};
     std::memcpy(stack_of(t), &kCanary, sizeof kCanary);
   }
@@ -91,6 +92,8 @@ void EmulatedCluster::enter(unsigned high, unsigned low) {
   self.kernels_[self.rank].run(self, self.arguments_);
   Thread& t = self.running();
   t.done = true;
+  if (!t.stores.open.empty() || !t.stores.groups.empty())
+    if (self.late) self.fault_ = "a thread ends while its stores still read shared memory";
   if (t.cluster_turn > self.cluster_phase_) --self.cluster_arrived_;  // it did not wait
   --self.live_;
   --self.live_of_block_[self.rank];
@@ -214,7 +217,15 @@ void EmulatedCluster::carry_out(const Copy& c) {
   std::memcpy(c.to, c.from, static_cast<std::size_t>(c.valid));
   std::memset(static_cast<char*>(c.to) + c.valid, 0, static_cast<std::size_t>(c.bytes - c.valid));
 }
+// The machine stops where asynchronous work begins at another address than a multiple of its size.
+void EmulatedCluster::expect_multiple(std::uintptr_t at, unsigned bytes, const char* what) {
+  if (at % bytes != 0)
+    fault_ = std::string(what) + " begins at no multiple of " + std::to_string(bytes) + " bytes";
+}
 void EmulatedCluster::copy(void* to, const void* from, int bytes, int valid) {
+  for (const void* p : {static_cast<const void*>(to), from})
+    if (p == to || valid > 0)  // of no bytes the address is not looked at
+      expect_multiple(reinterpret_cast<std::uintptr_t>(p), static_cast<unsigned>(bytes), "a copy");
   const Copy c{to, from, bytes, valid};
   late ? running().copies.open.push_back(c) : carry_out(c);
 }
@@ -248,34 +259,85 @@ void EmulatedCluster::later(std::function<void()> work) {
   late ? under_way_.push_back(std::move(work)) : work();
 }
 
+namespace {
+
+std::int64_t elements_of(const emulator::BoxMap& map) {
+  std::int64_t elements = 1;
+  for (int d = 0; d < (map.base_step[0] > 0 ? 2 : map.rank); ++d) elements *= map.box[d];
+  return elements;
+}
+
+// Where element number `e` of a box lies in the tensor, or null outside of it.
+const char* element_of(const emulator::BoxMap& map, const emulator::BoxPlace& place,
+                       std::int64_t e) {
+  std::int64_t index[5] = {};
+  if (map.base_step[0] > 0) {
+    // The pixel's base: so many steps behind the first, w fastest, within the bounds of bases.
+    std::int64_t carry = e / map.box[0];
+    index[0] = place.at[0] + e % map.box[0];
+    const int spatial = map.rank - 2;
+    for (int d = 0; d < spatial; ++d) {
+      const std::int64_t bases =
+          (map.extent[1 + d] - 1 + map.upper[d] - map.lower[d]) / map.base_step[d] + 1;
+      const std::int64_t base = (place.at[1 + d] - map.lower[d]) / map.base_step[d] + carry;
+      carry = base / bases;
+      index[1 + d] = map.lower[d] + base % bases * map.base_step[d] + place.offset[d];
+    }
+    index[map.rank - 1] = place.at[map.rank - 1] + carry;
+  } else {
+    for (int d = 0; d < map.rank; e /= map.box[d++]) index[d] = place.at[d] + e % map.box[d];
+  }
+  const char* from = map.tensor;
+  for (int d = 0; d < map.rank; ++d) {
+    if (index[d] < 0 || index[d] >= map.extent[d]) return nullptr;
+    from += index[d] * map.step[d];
+  }
+  return from;
+}
+
+}  // namespace
+
 // What lies outside of the tensor becomes zeros.
 void EmulatedCluster::move_box(const emulator::BoxMap& map, unsigned to, unsigned of,
                                emulator::BoxPlace place) {
-  std::int64_t elements = 1;
-  for (int d = 0; d < map.rank; ++d) elements *= map.box[d];
+  const std::int64_t elements = elements_of(map);
   for (std::int64_t e = 0; e < elements; ++e) {
-    std::int64_t rest = e;
-    const char* from = map.tensor;
-    bool inside = true;
-    for (int d = 0; d < map.rank; ++d) {
-      const std::int64_t index = place.at[d] + rest % map.box[d];
-      rest /= map.box[d];
-      inside &= index >= 0 && index < map.extent[d];
-      from += index * map.step[d];
-    }
-    auto address = to + static_cast<unsigned>(e * map.bytes);
-    if (map.swizzled) address = emulator::swizzled(address);
+    const char* from = element_of(map, place, e);
+    const unsigned address =
+        emulator::swizzled(to + static_cast<unsigned>(e * map.bytes), map.swizzle);
     std::uint32_t value[2] = {};
-    if (inside) std::memcpy(value, from, map.bytes);
+    if (from) std::memcpy(value, from, map.bytes);
     if (map.tf32) value[0] = emulator::rounded_to_tf32(value[0]);
     std::memcpy(memory_of(of, address), value, map.bytes);
   }
 }
 
+// What lies outside of the tensor is left out.
+void EmulatedCluster::store_out(const Store& s) {
+  const std::int64_t elements = elements_of(s.map);
+  for (std::int64_t e = 0; e < elements; ++e)
+    if (const char* to = element_of(s.map, s.place, e))
+      std::memcpy(
+          const_cast<char*>(to),
+          memory_of(rank, emulator::swizzled(s.from + static_cast<unsigned>(e * s.map.bytes),
+                                             s.map.swizzle)),
+          s.map.bytes);
+}
+void EmulatedCluster::store_box(const emulator::BoxMap& map, unsigned from,
+                                emulator::BoxPlace place) {
+  const Store s{map, from, place};
+  late ? running().stores.open.push_back(s) : store_out(s);
+}
+void EmulatedCluster::commit_stores() { running().stores.commit(); }
+void EmulatedCluster::wait_for_stores(int groups_left) {
+  running().stores.finish(groups_left, [this](const Store& s) { store_out(s); });
+}
+
 void EmulatedCluster::load_box(const emulator::BoxMap& map, unsigned to, unsigned barrier,
                                unsigned blocks, emulator::BoxPlace place) {
-  int bytes = map.bytes;
-  for (int d = 0; d < map.rank; ++d) bytes *= map.box[d];
+  expect_multiple(static_cast<unsigned>(place.at[0]) * map.bytes, 16, "a box of the tensor");
+  expect_multiple(to, 128, "a box in shared memory");
+  const int bytes = map.bytes * static_cast<int>(elements_of(map));
   if (blocks == 0) blocks = 1u << rank;
   for (unsigned b = 0; b < kernels_.size(); ++b)
     if (blocks >> b & 1)

@@ -38,11 +38,15 @@ class EmulatedCluster final : public emulator::Machine {
   void wait_for_copies(int groups_left) override;
   void cluster_arrive() override;
   void cluster_wait() override;
+  void fault(const char* what) override { fault_ = what; }
   void named_barrier(unsigned id, unsigned threads, bool waits) override;
   void barrier_arrive(unsigned of, unsigned barrier, int expected_bytes) override;
   void barrier_wait(unsigned barrier, int parity) override;
   void load_box(const emulator::BoxMap& map, unsigned to, unsigned barrier, unsigned blocks,
                 emulator::BoxPlace place) override;
+  void store_box(const emulator::BoxMap& map, unsigned from, emulator::BoxPlace place) override;
+  void commit_stores() override;
+  void wait_for_stores(int groups_left) override;
   void read(unsigned block, unsigned from, void* to, int bytes) override;
   void send(unsigned to, unsigned barrier, unsigned block, const void* from, int bytes) override;
   void multiply(const emulator::Later& multiplication) override;
@@ -54,6 +58,11 @@ class EmulatedCluster final : public emulator::Machine {
     void* to;
     const void* from;
     int bytes, valid;
+  };
+  struct Store {
+    emulator::BoxMap map;
+    unsigned from;
+    emulator::BoxPlace place;
   };
   // Asynchronous work of one kind, in groups.
   template <class Work>
@@ -75,11 +84,13 @@ class EmulatedCluster final : public emulator::Machine {
     const void* waits_for = nullptr;
     unsigned cluster_turn = 0;
     Queue<Copy> copies;
+    Queue<Store> stores;
     Queue<emulator::Later> multiplications;
   };
 
   static void enter(unsigned high, unsigned low);
   static void carry_out(const Copy& copy);
+  void expect_multiple(std::uintptr_t at, unsigned bytes, const char* what);
   Thread& running() { return threads_[rank * count_ + thread.x]; }
   unsigned warp_number() const { return rank * warps_of_block_ + thread.x / emulator::kWarp; }
   std::byte* stack_of(const Thread& t) const;
@@ -96,6 +107,7 @@ class EmulatedCluster final : public emulator::Machine {
   void end_phase(emulator::Barrier& barrier);
   void later(std::function<void()> work);
   void move_box(const emulator::BoxMap& map, unsigned to, unsigned block, emulator::BoxPlace place);
+  void store_out(const Store& store);
 
   std::vector<HostKernel> kernels_;
   const void* arguments_;

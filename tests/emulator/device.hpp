@@ -3,6 +3,7 @@
 // Pointers to shared memory are numbers of 32 bits, counted from `anchor`.
 #pragma once
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 #include "emulator/machine.hpp"
@@ -25,6 +26,12 @@
 
 inline thread_local emulator::Machine* machine = nullptr;
 inline thread_local alignas(1024) char anchor[1024];
+
+// What g++ -fsanitize=alignment calls before memory is read or written as a type whose alignment
+// the address has not.
+extern "C" inline __attribute__((used)) void __ubsan_handle_type_mismatch_v1(void*, void*) {
+  machine->fault("memory is read or written at a misaligned address");
+}
 
 struct uint2 {
   unsigned x, y;
@@ -123,7 +130,7 @@ void meet(int number) {
   machine->named_barrier(static_cast<unsigned>(number), threads, true);
 }
 inline constexpr bool kernels_overlap = false, has_clusters = __CUDA_ARCH__ >= 900;
-inline void take_turn() {}
+inline void grid_dependency_wait() {}
 inline int cluster_rank() { return static_cast<int>(machine->rank); }
 inline void cluster_arrive() { machine->cluster_arrive(); }
 inline void cluster_wait() { machine->cluster_wait(); }
@@ -292,13 +299,11 @@ namespace rowwise {
 inline thread_local alignas(1024) unsigned char dynamic_memory[kMostShared + kMargin];
 }
 namespace contraction {
-#ifdef EMULATOR_WGMMA
-inline thread_local alignas(1024) unsigned char dynamic_memory[kMostShared + kMargin];
-#else
 inline thread_local alignas(1024) uint4 dynamic_memory[(kMostShared + kMargin) / sizeof(uint4)];
-#endif
 }  // namespace contraction
+inline thread_local alignas(1024) unsigned char engine_memory[kMostShared + kMargin];
 
 }  // namespace sinter
 
 #include "emulator/hopper.hpp"
+#include "emulator/wgmma.hpp"

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <sstream>
 
 #include "embed/embedded.hpp"
@@ -27,6 +28,13 @@ namespace fs = std::filesystem;
 // Without these, libraries would share the variables of their inline functions, and look for
 // initialisers of those that are declared in a function.
 constexpr const char* kOwnVariables = "-fno-gnu-unique -fno-extern-tls-init";
+
+// SINTER_EMULATOR_OPTIONS: more for the compiler; -fsanitize=alignment makes kernels stop where
+// they read or write at misaligned addresses, and takes half as long again to compile.
+std::string more_options() {
+  const char* options = std::getenv("SINTER_EMULATOR_OPTIONS");
+  return options ? options : "";
+}
 
 Diagnostic failure(const PlanKernel& k, std::string seen, Rule rule = Rule::device_error) {
   return {
@@ -93,9 +101,7 @@ class HostKernels {
 
  private:
   Status compile(const PlanKernel& k, bool hopper, const std::string& at) const {
-    const bool wgmma = k.source.find("SINTER_SUM_COUNT") != std::string::npos;
     std::ofstream(at + ".cpp") << "#define __CUDA_ARCH__ " << (hopper ? 900 : 800)
-                               << (wgmma ? "\n#define EMULATOR_WGMMA" : "")
                                << "\n#include \"emulator/device.hpp\"\n"
                                << k.source << "\n#define EMULATOR_ENTRY " << k.entry
                                << "\n#include \"emulator/launch.hpp\"\n";
@@ -103,8 +109,9 @@ class HostKernels {
     // contracted. g++ 12's induction variables lead it to drop calls that write through pointers.
     const std::string command = fmt::format(
         "'{}' -std=c++20 -O1 -w -fPIC -shared -fvisibility=hidden {} -fno-strict-aliasing "
-        "-fno-ivopts -ffp-contract=off -I'{}/tests' -I'{}' -o '{}.0.so' '{}.cpp' 2> '{}.log'",
-        SINTER_HOST_CXX, kOwnVariables, source_tree(), folder_ / "include", at, at, at);
+        "-fno-ivopts -ffp-contract=off {} -I'{}/tests' -I'{}' -o '{}.0.so' '{}.cpp' 2> '{}.log'",
+        SINTER_HOST_CXX, kOwnVariables, more_options(), source_tree(), folder_ / "include", at, at,
+        at);
     if (std::system(command.c_str()) != 0)
       return failure(k, first_lines(at + ".log"), Rule::compiler_error);
     return Done{};
@@ -132,7 +139,7 @@ emulator::BoxMap box_map(const TensorMap& map, const std::byte* pointer) {
   box.tensor = reinterpret_cast<const char*>(pointer + map.offset);
   box.rank = static_cast<std::uint8_t>(map.dim.size());
   box.bytes = static_cast<std::uint8_t>(info(map.type).bytes);
-  box.swizzled = map.swizzle == 128;
+  box.swizzle = static_cast<std::uint8_t>(map.swizzle);
   box.tf32 = map.type == DataType::tf32;
   for (int d = 0; d < map.dim.size(); ++d) {
     box.extent[d] = map.dim[d];
@@ -165,7 +172,6 @@ Status run_plan(const Plan& plan, GraphCase& memory, HostKernels& kernels) {
     }
     for (const auto& p : image->maps) {
       const PlanMap& m = k.maps[static_cast<std::size_t>(p.map)];
-      if (m.map.swizzle != 0 && m.map.swizzle != 128) return failure(k, "another swizzle");
       const auto map = box_map(m.map, memory_at(m.workspace, m.value));
       std::memcpy(image->bytes.data() + p.offset, &map, sizeof map);
     }
@@ -181,6 +187,18 @@ Status run_plan(const Plan& plan, GraphCase& memory, HostKernels& kernels) {
 }
 
 }  // namespace
+
+Status emulate_kernel(const PlanKernel& kernel, std::span<const std::byte> arguments,
+                      const Edit& edit) {
+  static HostKernels unchanged;
+  std::optional<HostKernels> changed;
+  if (!edit.file.empty()) changed.emplace(edit);
+  auto compiled = (changed ? *changed : unchanged).get(kernel, true);
+  SINTER_TRY(compiled);
+  GuardedBuffer image(arguments.size());  // aligned as tensor maps are
+  std::memcpy(image.data(), arguments.data(), arguments.size());
+  return run(kernel, *compiled, image.data());
+}
 
 Status emulate(const Plan& plan, GraphCase& memory) {
   static HostKernels kernels;

@@ -4,8 +4,10 @@
 // library, their barriers and asynchronous work. Machine instructions are replaced one by one, by
 // what they are defined to do (device.hpp, hopper.hpp).
 #pragma once
+#include <span>
 #include <string_view>
 
+#include "plan/plan_data.hpp"
 #include "sinter/compile.hpp"
 #include "support/run_graph.hpp"
 
@@ -24,5 +26,10 @@ struct Edit {
   std::string_view file, text, instead;
 };
 Status emulate(const Plan& plan, GraphCase& memory, const Edit& edit);
+
+// A kernel for sm_90a that belongs to no plan: its text, entry, config (of a cluster) and launch.
+// `arguments`: its struct Args, with an emulator::BoxMap in place of each tensor map.
+Status emulate_kernel(const PlanKernel& kernel, std::span<const std::byte> arguments,
+                      const Edit& edit = {});
 
 }  // namespace sinter::test

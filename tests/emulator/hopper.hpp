@@ -1,4 +1,5 @@
-// What kernels for sm_90a ask of the hardware: sinter/device/core/hopper.cuh and wgmma.cuh.
+// What kernels for sm_90a ask of the hardware: sinter/device/core/hopper.cuh and tma.cuh; for
+// products of matrices see wgmma.hpp.
 // Included by device.hpp.
 #pragma once
 
@@ -25,10 +26,68 @@ inline void wait(unsigned barrier, int parity) { machine->barrier_wait(barrier, 
 inline void wait_for_cluster(unsigned barrier, int parity) { wait(barrier, parity); }
 
 inline void written_for_multiplications() {}
+
+// ---- sinter/device/core/tma.cuh
+
+inline const emulator::BoxMap& box_map(const TensorMap& map) {
+  return reinterpret_cast<const emulator::BoxMap&>(map);
+}
 inline void prefetch(const TensorMap&) {}
 template <class... At>
 void load_box(const TensorMap& map, unsigned to, unsigned barrier, unsigned blocks, At... at) {
-  machine->load_box(reinterpret_cast<const emulator::BoxMap&>(map), to, barrier, blocks, {{at...}});
+  machine->load_box(box_map(map), to, barrier, blocks, {{at...}, {}});
+}
+struct PixelOffsets1 {
+  unsigned short w;
+};
+struct PixelOffsets2 {
+  unsigned short w, h;
+};
+struct PixelOffsets3 {
+  unsigned short w, h, d;
+};
+template <class Offsets, class... At>
+void load_pixels(const TensorMap& map, unsigned to, unsigned barrier, unsigned blocks,
+                 const Offsets& tap, At... at) {
+  emulator::BoxPlace place{{at...}, {}};
+  for (unsigned d = 0; d < sizeof tap / 2; ++d)
+    place.offset[d] = reinterpret_cast<const unsigned short*>(&tap)[d];
+  machine->load_box(box_map(map), to, barrier, blocks, place);
+}
+template <class... At>
+void store_box(const TensorMap& map, unsigned from, At... at) {
+  machine->store_box(box_map(map), from, {{at...}, {}});
+}
+inline void commit_stores() { machine->commit_stores(); }
+template <int groups>
+void wait_for_stores() {
+  machine->wait_for_stores(groups);
+}
+
+// ---- of a warp
+
+// Lane 8 i + j names line j of block i.
+template <bool transposed>
+void put_blocks_of(unsigned line, const unsigned (&blocks)[4]) {
+  const unsigned lane = threadIdx.x % emulator::kWarp;
+  look_around(line, [&](const auto& of) {
+    for (unsigned i = 0; i < 4; ++i)
+      if constexpr (transposed) {
+        for (unsigned j = 0; j < 2; ++j) {
+          const auto half = static_cast<unsigned short>(blocks[i] >> 16 * j);
+          std::memcpy(shared_pointer(of(8 * i + lane % 4 * 2 + j)) + lane / 4 * 2, &half, 2);
+        }
+      } else {
+        std::memcpy(shared_pointer(of(8 * i + lane / 4)) + lane % 4 * 4, &blocks[i], 4);
+      }
+    return 0;
+  });
+}
+inline void put_blocks(unsigned line, const unsigned (&blocks)[4]) {
+  put_blocks_of<false>(line, blocks);
+}
+inline void put_blocks_transposed(unsigned line, const unsigned (&blocks)[4]) {
+  put_blocks_of<true>(line, blocks);
 }
 
 inline float4 read_block(const float* shared, int rank) {
@@ -54,139 +113,11 @@ void keep_registers() {}
 template <int registers>
 void take_registers() {}
 
-// ---- warpgroup matrix multiplications
-
 inline void multiply_fence() { machine->warp_barrier(); }
 inline void multiply_commit() { machine->commit_multiplications(); }
 template <int groups>
 void multiply_wait() {
   machine->wait_for_multiplications(groups);
-}
-// What kernels keep in registers that they name themselves. They start with any bits.
-inline constexpr int kMostThreads = 384;  // of a block that multiplies
-template <int set, class Sum, int count>
-Sum (&thread_sums())[count] {
-  thread_local Sum sums[kMostThreads][count];
-  return sums[threadIdx.x];
-}
-template <class Sum, int count>
-void forget(Sum (&sums)[count]) {
-  std::memset(sums, 0xff, sizeof sums);
-}
-inline void store_shared(unsigned to, const void* from, std::size_t bytes) {
-  std::memcpy(shared_pointer(to), from, bytes);
-}
-
-// The 18 bits of an address that a descriptor holds, within the shared memory of a launch.
-inline unsigned whole_address(unsigned bits) {
-  const unsigned start = shared_address(contraction::dynamic_memory);
-  return start + ((bits - start) & 0x3ffff);
-}
-
-// An operand: rows of k, or, transposed, columns.
-struct Operand {
-  unsigned start, leading, stride;
-  bool transposed;
-  int bytes;
-  Operand(unsigned long long d, bool across, int size)
-      : start(whole_address(static_cast<unsigned>(d & 0x3fff) << 4)),
-        leading(static_cast<unsigned>(d >> 16 & 0x3fff) << 4),
-        stride(static_cast<unsigned>(d >> 32 & 0x3fff) << 4),
-        transposed(across),
-        bytes(size) {}
-  const char* at(int row, int k) const {
-    unsigned a = start;
-    if (transposed)
-      a += k % 8 * 128 + k / 8 * stride + row / 64 * leading + row % 64 * bytes;
-    else
-      a += row % 8 * 128 + row / 8 * stride + k * bytes;
-    return shared_pointer(emulator::swizzled(a));
-  }
-};
-
-template <class Number>
-double number_at(const char* p) {
-  Number x;
-  std::memcpy(&x, p, sizeof x);
-  return Format<Number>::decode(x);
-}
-struct Tf32Bits {};
-template <>
-inline double number_at<Tf32Bits>(const char* p) {
-  unsigned bits;
-  std::memcpy(&bits, p, sizeof bits);
-  return __uint_as_float(bits & 0xffffe000u);
-}
-inline double number_of(const char* type, const char* p) {
-  const auto is = [&](const char* name) {
-    return std::strncmp(type, name, std::strlen(name)) == 0;
-  };
-  return is("bf16")   ? number_at<bf16>(p)
-         : is("f16")  ? number_at<f16>(p)
-         : is("tf32") ? number_at<Tf32Bits>(p)
-         : is("e4m3") ? number_at<f8e4m3>(p)
-         : is("e5m2") ? number_at<f8e5m2>(p)
-         : is("s8")   ? number_at<i8>(p)
-                      : number_at<u8>(p);
-}
-
-// What a thread holds of 64 rows and `count / 2` columns: of every eight columns, two of row
-// lane / 4 of its warp's sixteen and two of the row eight further down.
-template <class Sum, int count>
-struct Multiplication {
-  const char* types;  // "n64k16.f32.bf16.bf16, 1, 1, 0, 0"
-  int lane, warp;
-  Sum* d;
-
-  static void run(void* self, std::uint64_t a, std::uint64_t b, int keep) {
-    const auto* m = static_cast<Multiplication*>(self);
-    m->add(a, b, keep != 0);
-    delete m;
-  }
-  void add(std::uint64_t first, std::uint64_t second, bool keep) const {
-    int depth = 0;
-    const char* type = std::strchr(types, 'k') + 1;
-    for (; *type != '.'; ++type) depth = 10 * depth + (*type - '0');
-    const char* type_a = std::strchr(type + 1, '.') + 1;
-    const char* type_b = std::strchr(type_a, '.') + 1;
-    const int bytes = 32 / depth;
-    const char* end = std::strchr(type_b, ',');
-    bool across[2] = {};
-    if (bytes == 2 && end) {
-      const std::size_t length = std::strlen(end);
-      across[0] = end[length - 4] == '1';
-      across[1] = end[length - 1] == '1';
-    }
-    const Operand a(first, across[0], bytes), b(second, across[1], bytes);
-    double rows[2][32];
-    for (int half = 0; half < 2; ++half)
-      for (int k = 0; k < depth; ++k)
-        rows[half][k] = number_of(type_a, a.at(warp * 16 + lane / 4 + 8 * half, k));
-    for (int i = 0; i < count; i += 4)
-      for (int j = 0; j < 2; ++j) {
-        double sums[2] = {};
-        for (int k = 0; k < depth; ++k) {
-          const double x = number_of(type_b, b.at(i * 2 + lane % 4 * 2 + j, k));
-          sums[0] += rows[0][k] * x;
-          sums[1] += rows[1][k] * x;
-        }
-        for (int half = 0; half < 2; ++half) {
-          Sum& sum = d[i + 2 * half + j];
-          sum = static_cast<Sum>((keep ? static_cast<double>(sum) : 0) + sums[half]);
-        }
-      }
-  }
-};
-
-template <int step_a, int step_b, class Sum, int count>
-void multiply_as(const char* types, Sum (&d)[count], unsigned long long a, unsigned long long b,
-                 bool keep) {
-  using M = Multiplication<Sum, count>;
-  const int lane = static_cast<int>(threadIdx.x % 32),
-            warp = static_cast<int>(threadIdx.x / 32 % 4);
-  for (int i = 0; i < 4; ++i)
-    machine->multiply(
-        {&M::run, new M{types, lane, warp, d}, a + i* step_a, b + i* step_b, keep || i > 0});
 }
 
 }  // namespace hopper

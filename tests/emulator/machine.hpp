@@ -20,18 +20,25 @@ struct Warp {
 // In place of what the driver encodes of a tensor. Extents and steps innermost first.
 struct BoxMap {
   const char* tensor;
-  std::int64_t extent[5], step[5];  // elements; bytes
-  std::int32_t box[5];
-  std::uint8_t rank, bytes, swizzled, tf32;
+  std::int64_t extent[5], step[5];          // elements; bytes
+  std::int32_t box[5];                      // im2col: channels, pixels
+  std::uint8_t rank, bytes, swizzle, tf32;  // swizzle: bytes of a line, or 0
+  // im2col (base_step[0] > 0): base pixels of w, h, d lie from `lower` to extent - 1 + `upper`,
+  // `base_step` apart.
+  std::int16_t lower[3], upper[3];
+  std::uint8_t base_step[3];
 };
 static_assert(sizeof(BoxMap) <= 128);
 
 struct BoxPlace {
   int at[5];
+  int offset[3];  // im2col: of the filter's tap, w, h, d
 };
-// Where tensor maps put, and multiplications find, what lies at an address: pieces of 16 bytes
-// exchange places within 1024.
-inline unsigned swizzled(unsigned address) { return address ^ (address >> 7 & 7) << 4; }
+// Where tensor maps put, and products find, what lies at an address: pieces of 16 bytes exchange
+// places within eight lines of `swizzle` bytes.
+inline unsigned swizzled(unsigned address, unsigned swizzle) {
+  return swizzle == 0 ? address : address ^ (address >> 7 & (swizzle / 16 - 1)) << 4;
+}
 // The bits of a float, to nearest, ties away from zero.
 inline std::uint32_t rounded_to_tf32(std::uint32_t x) {
   return (x & 0x7f800000u) == 0x7f800000u ? x : (x + 0x1000u) & ~0x1fffu;
@@ -62,6 +69,7 @@ class Machine {
   // Of each block of the cluster: where its shared memory is counted from.
   char* anchor[kMostBlocks] = {};
 
+  virtual void fault(const char* what) = 0;  // the machine would stop
   virtual void block_barrier() = 0;
   virtual void warp_barrier() = 0;
 
@@ -79,6 +87,10 @@ class Machine {
   // Copies to the same place in the shared memory of each block, and tells the barrier there.
   virtual void load_box(const BoxMap& map, unsigned to, unsigned barrier, unsigned blocks,
                         BoxPlace place) = 0;
+  // From this block's shared memory, by this thread.
+  virtual void store_box(const BoxMap& map, unsigned from, BoxPlace place) = 0;
+  virtual void commit_stores() = 0;
+  virtual void wait_for_stores(int groups_left) = 0;
   virtual void read(unsigned block, unsigned from, void* to, int bytes) = 0;
   virtual void send(unsigned to, unsigned barrier, unsigned block, const void* from, int bytes) = 0;
   virtual void multiply(const Later& multiplication) = 0;

@@ -57,7 +57,7 @@ TEST_CASE("generated kernels are the approved ones, for sm_90a") {
     if (approving()) std::ofstream(kernel_path(name), std::ios::binary) << kernel.source;
     CHECK(kernel.source == read_file(kernel_path(name)));
     CHECK(kernel.arguments[0].map);
-    CHECK(kernel.arguments[1].map.has_value() == !spec.rows.gathers());
+    CHECK(kernel.arguments[1].map.has_value() == !spec.contraction().rows.gathers());
     CHECK_FALSE(emit_kernel(spec, "sm_80").arguments[0].map);
   }
 }
@@ -68,7 +68,7 @@ TEST_CASE("kernels for sm_90a compile without a complaint") {
   for (const auto& [name, spec] : hopper_specs()) {
     const auto choice = emit_kernel(spec, "sm_90a").choice.ranked();
     // Who copies rows shares none with tiles beside.
-    REQUIRE(choice.configurations.size() > (spec.rows.gathers() ? 12 : 20));
+    REQUIRE(choice.configurations.size() > (spec.contraction().rows.gathers() ? 12 : 20));
     const std::size_t every = choice.configurations.size() / 6;
     for (std::size_t i = 0; i < choice.configurations.size(); i += every) {
       INFO("kernel " << name << ", " << choice.configurations[i]);

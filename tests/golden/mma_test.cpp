@@ -11,10 +11,11 @@ namespace {
 // A product of 256 x 256 x `depth`; B lies along k as A does. `declared`: what A may be rounded to.
 KernelSpec product(DataType a, DataType b, std::int64_t depth, DataType declared = DataType::none) {
   SpecBuilder s(Family::contraction, {256, 256, depth});
-  s.spec.m = s.spec.n = s.spec.k = 1;
-  s.spec.a_type = declared;
-  s.into(s.spec.a).load("a", s.port("a", a, strided({depth, 0, 1})));
-  s.into(s.spec.b).load("b", s.port("b", b, strided({0, depth, 1})));
+  s.spec.contraction().m = s.spec.contraction().n = 1;
+  s.spec.contraction().k_indices = {KIndex::channels};
+  s.spec.contraction().a().type = declared;
+  s.into(s.spec.contraction().a().body).load("a", s.port("a", a, strided({depth, 0, 1})));
+  s.into(s.spec.contraction().b().body).load("b", s.port("b", b, strided({0, depth, 1})));
   s.into(s.spec.body);
   s.store(s.accumulator("c"), s.port("c", f32, strided({256, 1, 0}), true));
   return s.spec;
@@ -53,19 +54,19 @@ TEST_CASE("what tensor cores would round stays on ordinary cores") {
   CHECK(number(product(i8, i8, 131071)) == f16);
   CHECK(number(product(i8, i8, 131072)) == DataType::none);
   KernelSpec spec = product(bf16, bf16, 64);
-  spec.annihilates = ZeroOf::a;
+  spec.contraction().zero_dominates = ZeroOf::a;
   CHECK(plan_mma(spec));
   spec.gathers.emplace_back();
   CHECK_FALSE(plan_mma(spec));
   spec.gathers.clear();
-  spec.accumulate = f64;
+  spec.contraction().accumulate = f64;
   CHECK_FALSE(plan_mma(spec));
 }
 
 TEST_CASE("sums of integers leave f32 before it would round them") {
   const auto settle = [](DataType a, DataType b, std::int64_t depth) {
     KernelSpec spec = product(a, b, depth);
-    spec.accumulate = f64;  // as for i32
+    spec.contraction().accumulate = f64;  // as for i32
     const auto plan = plan_mma(spec);
     REQUIRE(plan);
     return plan->engine.settle * plan->engine.tile.line / 2;  // elements of k

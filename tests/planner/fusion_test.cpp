@@ -21,7 +21,7 @@ struct Planned {
 
   std::vector<Family> families() const {
     std::vector<Family> f;
-    for (const auto& k : partition.kernels) f.push_back(k.family);
+    for (const auto& k : partition.kernels) f.push_back(family_of(k));
     return f;
   }
   bool has_cut(std::string_view reason) const {
@@ -71,7 +71,7 @@ TEST_CASE("softmax is one rowwise kernel of three phases") {
   g.output(softmax(x), "y");
   const auto p = plan(g);
   REQUIRE(p.families() == std::vector{Family::rowwise});
-  CHECK(p.partition.kernels[0].phases == 3);
+  CHECK(p.partition.kernels[0].rowwise().phases == 3);
 }
 
 TEST_CASE("residual add and layernorm with both results are one kernel") {
@@ -245,7 +245,7 @@ TEST_CASE("a norm's gradients are one pass over the rows and a kernel that finis
   const KernelSpec &walk = p.partition.kernels[0], &finish = p.partition.kernels[1];
   CHECK(walk.columns.size() == 2);
   // 300 steps of four rows: six times the root of that.
-  CHECK(walk.slots == 103);
+  CHECK(walk.rowwise().num_partials == 103);
   CHECK(finish.extent == Dims{512, 103});
   CHECK(p.partition.workspace_bytes == 2 * 103 * 512 * 4);
 }
@@ -259,7 +259,7 @@ TEST_CASE("as many blocks sum up columns as pay") {
     return plan(g).partition.kernels[0];
   };
   const auto slots = [&](std::int64_t rows, std::int64_t columns) {
-    return walk(rows, columns).slots;
+    return walk(rows, columns).rowwise().num_partials;
   };
   CHECK(slots(50, 2048) == 50);     // few steps: a block each
   CHECK(slots(100, 2048) == 64);    // the least
@@ -268,8 +268,8 @@ TEST_CASE("as many blocks sum up columns as pay") {
   CHECK(slots(2048, 2048) == 264);
   CHECK(slots(8192, 2048) == 264);   // no more than two,
   CHECK(slots(16384, 2048) == 264);  // but each then takes two rows side by side
-  CHECK(walk(8192, 2048).rows_beside == 1);
-  CHECK(walk(16384, 2048).rows_beside == 2);
+  CHECK(walk(8192, 2048).rowwise().rows_per_cta == 1);
+  CHECK(walk(16384, 2048).rowwise().rows_per_cta == 2);
   CHECK(slots(32768, 4096) == 264);  // until threads run out
   CHECK(slots(32768, 8192) == 132);
   CHECK(slots(131072, 128) == 132);  // large blocks take short rows
@@ -291,7 +291,7 @@ TEST_CASE("gradients of long rows belong to clusters, where there are any") {
     g.output(d.dbias, "dbias");
     const KernelSpec spec = partition(*lower(g).graph, true, architecture).kernels[0];
     const Schedule s = choose_schedule(spec, architecture);
-    CHECK(s.grid == spec.slots * s.blocks_per_row);
+    CHECK(s.grid == spec.rowwise().num_partials * s.blocks_per_row);
     CHECK(s.threads == s.threads_per_row * s.rows_per_block);
     CHECK(s.threads <= 1024);
     CHECK((s.threads < 32 || s.threads % 32 == 0));
@@ -367,7 +367,7 @@ TEST_CASE("large reductions to few results are cut in parts that a second kernel
     const KernelSpec& cut = p.partition.kernels[static_cast<std::size_t>(i)];
     const KernelSpec& whole = p.partition.kernels[static_cast<std::size_t>(i + 1)];
     std::int64_t parts = 1;
-    for (int d = 0; d < cut.kept; ++d) parts *= cut.extent[d];
+    for (int d = 0; d < cut.rowwise().outer_rank; ++d) parts *= cut.extent[d];
     CHECK(parts == count(whole.extent));
     CHECK(p.partition.temporaries.size() == 2);
   }
@@ -379,7 +379,7 @@ TEST_CASE("several phases over few large rows become a kernel a phase") {
   g.output(softmax(x, {.axis = 0}), "y");
   const auto p = plan(g);
   REQUIRE(p.partition.kernels.size() == 5);  // two reductions of two kernels, and the quotient
-  CHECK(p.partition.kernels.back().family == Family::pointwise);
+  CHECK(family_of(p.partition.kernels.back()) == Family::pointwise);
 }
 
 // Of [8192, 64] and its transpose: as many channels as there are rows or columns.
@@ -395,15 +395,15 @@ void check_statistics(const Dims& dim, const Dims& channels, const std::string& 
   const auto kernels = partition(*lower(g).graph, true, architecture).kernels;
   REQUIRE(kernels.size() == 3);
   const KernelSpec &parts = kernels[0], &whole = kernels[1];
-  CHECK(parts.phases == 3);
+  CHECK(parts.rowwise().phases == 3);
   CHECK(choose_schedule(parts, architecture).resident);
   // Each part has an average of its own; together they have as many elements as there are.
-  REQUIRE(parts.reductions.size() == 2);
-  const std::int64_t length = count(parts.extent, parts.kept, parts.extent.size());
-  CHECK(parts.reductions[0].length == length);
+  REQUIRE(parts.rowwise().reductions.size() == 2);
+  const std::int64_t length = count(parts.extent, parts.rowwise().outer_rank, parts.extent.size());
+  CHECK(parts.rowwise().reductions[0].length == length);
   CHECK(count(whole.extent) * length == count(dim));
-  CHECK(whole.phases == 3);
-  CHECK(kernels[2].family == Family::pointwise);
+  CHECK(whole.rowwise().phases == 3);
+  CHECK(family_of(kernels[2]) == Family::pointwise);
 }
 
 TEST_CASE("averages and squared distances from them take one pass over few large rows") {
@@ -520,5 +520,6 @@ TEST_CASE("gradients of norms over no columns are planned, and nothing writes pa
   const auto r = rmsnorm_backward(dy, x, w, inv);
   g.output(r.dx, "dx");
   g.output(r.dscale, "dscale");
-  for (const auto& k : plan(g).partition.kernels) CHECK(count(k.extent, 0, k.kept) > 0);
+  for (const auto& k : plan(g).partition.kernels)
+    CHECK(count(k.extent, 0, k.rowwise().outer_rank) > 0);
 }

@@ -53,7 +53,7 @@ TEST_CASE("a product with one row is a sum along each row of the weights") {
     const auto g = matmul_graph(m, n, 96);
     const auto p = partition(*lower(*g).graph, true);
     CHECK(families(p) == std::vector{Family::rowwise});
-    CHECK(p.kernels[0].kept == 1);
+    CHECK(p.kernels[0].rowwise().outer_rank == 1);
     check_values(*g);
   }
 }
@@ -81,7 +81,7 @@ TEST_CASE("a computed operand is written first where the faster engine makes up 
   CHECK(families(partition(*lower(*wide).graph, true)) == kAlone);
   // Few rows: then the weights are read once, and fewer bytes of them are better.
   const auto decode = for_sm_90a(*quantised_graph({1, 16, 4096}, {1, 1, 16384}, 16384));
-  CHECK(decode.kernels[0].family == Family::contraction);
+  CHECK(family_of(decode.kernels[0]) == Family::contraction);
 
   const auto scale_a_row = quantised_graph({1, 65, 2222}, {1, 2222, 1}, 33);
   CHECK(families(for_sm_90a(*scale_a_row)) == kBothFirst);  // x has odd rows
@@ -103,7 +103,7 @@ TEST_CASE("long sums with few results are cut in parts, which a second kernel ad
   for (const char* architecture : {"sm_90a", ""}) {
     const auto p = partition(*lower(*g).graph, true, architecture);
     REQUIRE(families(p) == kInParts);
-    CHECK(p.kernels[0].batch == 1);
+    CHECK(p.kernels[0].contraction().batch == 1);
     CHECK(p.kernels[1].scalars.empty());
     CHECK(p.kernels[1].ports.size() == 3);  // sums, bias, y
   }
@@ -184,10 +184,10 @@ TEST_CASE("totals of the result are part of the kernel and finished by small one
       total(y, ReductionMode::amax, {1, 1, 1}, "amax");
     }
     const auto p = for_sm_90a(*g);
-    CHECK(p.kernels[0].family == Family::contraction);
+    CHECK(family_of(p.kernels[0]) == Family::contraction);
     CHECK(p.kernels[0].columns.size() == (convolution ? 2 : 4));
     for (std::size_t i = 1; i < p.kernels.size(); ++i) {
-      CHECK(p.kernels[i].family == Family::rowwise);
+      CHECK(family_of(p.kernels[i]) == Family::rowwise);
       CHECK(compulsory_bytes(*lower(*g).graph, p.kernels[i]) < 10000);
     }
     check_values(*g);
@@ -205,7 +205,7 @@ TEST_CASE("totals of a matmul whose operands are written first") {
     g->output(reduction(y, ReductionMode::add, {1, 40}), "sum", {.data_type = f32});
     g->output(y, "y");
     const auto p = for_sm_90a(*g);
-    CHECK(p.kernels[0].family == Family::pointwise);
+    CHECK(family_of(p.kernels[0]) == Family::pointwise);
     std::size_t totals = 0;
     for (const auto& k : p.kernels) totals += k.columns.size();
     CHECK(totals == 2);
@@ -223,7 +223,7 @@ TEST_CASE("totals that would keep a product from a faster kernel are kernels of 
   const auto p = for_sm_90a(*g);
   CHECK(p.kernels.size() >= 3);  // parts, their sums, amax
   CHECK(p.kernels[0].columns.empty());
-  CHECK(p.kernels[0].batch == 1);
+  CHECK(p.kernels[0].contraction().batch == 1);
 }
 
 TEST_CASE("f32 operands stay as they are where they are not multiplied in 16 bits") {
@@ -275,7 +275,7 @@ TEST_CASE("a gated pair of matmuls that share their left operand is one kernel o
     const auto g = graph(72, 40, stored);
     const auto p = for_sm_90a(*g);
     REQUIRE(families(p) == kAlone);
-    CHECK(p.kernels[0].two_products());
+    CHECK(p.kernels[0].contraction().paired());
     CHECK(operations(p.kernels[0]) == 4.0 * 2 * 72 * 40 * 24);
     check_values(*g);
   }
@@ -298,7 +298,7 @@ TEST_CASE("what follows a gated pair row by row is one kernel") {
   g->output(y / (largest / 448.0), "quantised", {.data_type = f8e4m3});
   const Partition p = for_sm_90a(*g);
   CHECK(families(p) == std::vector{Family::contraction, Family::rowwise});
-  CHECK(p.kernels[0].two_products());
+  CHECK(p.kernels[0].contraction().paired());
 }
 
 // x + gelu(norm(x) w1 + b1) w2 + b2, with every tensor between them in f32.
@@ -332,7 +332,7 @@ TEST_CASE("a gated pair reads a norm that is virtual") {
   g->output(swish(matmul(normed, gate)) * matmul(normed, up), "y");
   const Partition p = for_sm_90a(*g);
   REQUIRE(families(p) == std::vector{Family::rowwise, Family::contraction});
-  CHECK(p.kernels[1].two_products());
+  CHECK(p.kernels[1].contraction().paired());
   CHECK(written_type(p.kernels[0]) == bf16);
 }
 
@@ -344,8 +344,8 @@ struct Shape {
   bool operator==(const Shape&) const = default;
 };
 Shape shape_of(const KernelSpec& s) {
-  const int m = s.batch, n = m + s.m;
-  return {count(s.extent, 0, m), count(s.extent, m, n), count(s.extent, n, n + s.n)};
+  const int m = s.contraction().batch, n = m + s.contraction().m;
+  return {count(s.extent, 0, m), count(s.extent, m, n), count(s.extent, n, n + s.contraction().n)};
 }
 
 }  // namespace
@@ -405,7 +405,7 @@ TEST_CASE("on ordinary cores few rows are summed one by one") {
               "y");
     const auto p = for_sm_90a(*g);
     REQUIRE(p.kernels.size() == 1);
-    CHECK(p.kernels[0].family == (batch == 8 ? Family::rowwise : Family::contraction));
+    CHECK(family_of(p.kernels[0]) == (batch == 8 ? Family::rowwise : Family::contraction));
     check_values(*g);
   }
 }
@@ -434,7 +434,7 @@ TEST_CASE("a gated pair with one row in each of many batches is one kernel") {
   g->output(swish(matmul(x, gate)) * matmul(x, up), "y");
   const auto p = for_sm_90a(*g);
   REQUIRE(families(p) == kAlone);
-  CHECK(p.kernels[0].two_products());
+  CHECK(p.kernels[0].contraction().paired());
   CHECK(shape_of(p.kernels[0]) == Shape{1, 16, 96});
   check_values(*g);
 }

@@ -48,7 +48,7 @@ inline constexpr bool kernels_overlap = false;
 // one start as early. Every thread calls it before it reads or writes memory. In the other order a
 // row of small kernels all start at once and hinder each other while they wait (2.3 instead of
 // 1.3 us for 64 x 5120 results of bf16 on an H200).
-SINTER_DEVICE void take_turn() {
+SINTER_DEVICE void grid_dependency_wait() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;" ::: "memory");
 #endif
@@ -146,8 +146,8 @@ SINTER_DEVICE float from_f8e5m2(unsigned char bits) {
 namespace sinter::hardware {
 
 // What lies at an address that no thread of this kernel writes. An ordinary load: those of the
-// read-only path (ld.global.nc, __ldg) the assembler may move ahead of take_turn's wait, where the
-// kernel before may still write.
+// read-only path (ld.global.nc, __ldg) the assembler may move ahead of grid_dependency_wait's wait,
+// where the kernel before may still write.
 template <class T>
 SINTER_DEVICE T load(const T* p) {
   return *p;

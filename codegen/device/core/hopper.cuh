@@ -1,33 +1,20 @@
-// The asynchronous machinery of sm_90a: barriers in shared memory, the tensor memory accelerator,
-// and the order of warpgroup matrix multiplications. One instruction a function; addresses of
-// shared memory are 32 bits wide.
+// The asynchronous machinery of sm_90a: barriers in shared memory and the order of warpgroup matrix
+// multiplications; for copies see tma.cuh. One instruction a function; addresses of shared memory
+// are 32 bits wide.
 //
 // A barrier's phase ends when all arrivals and all announced bytes have come. A waiter names the
 // parity of the phase that it waits for: 0 for the first; a wait for parity 1 on a fresh barrier
 // passes at once.
 #pragma once
 #include "sinter/device/core/device.cuh"
+#include "sinter/device/core/tma.cuh"
 
 namespace sinter {
-
-// What the driver encodes of a tensor; an argument of the kernel.
-struct alignas(64) TensorMap {
-  char bytes[128];
-};
 
 namespace hopper {
 
 SINTER_DEVICE unsigned address(const void* shared) {
   return static_cast<unsigned>(__cvta_generic_to_shared(shared));
-}
-
-// An operand in shared memory with a swizzle of 128 bytes. `leading` and `stride` are bytes: for
-// rows of k, `stride` leads to the next eight rows; for columns (k outermost), `leading` leads to
-// the next 64 elements and `stride` to the next eight of k.
-SINTER_DEVICE unsigned long long operand(unsigned shared, int leading, int stride) {
-  return static_cast<unsigned long long>((shared & 0x3ffff) >> 4) |
-         static_cast<unsigned long long>(leading >> 4) << 16 |
-         static_cast<unsigned long long>(stride >> 4) << 32 | 1ull << 62;
 }
 
 }  // namespace hopper
@@ -80,84 +67,26 @@ SINTER_DEVICE void wait_for_cluster(unsigned barrier, int parity) {
 }
 #undef SINTER_WAIT
 
-// ---- the tensor memory accelerator
-
-SINTER_DEVICE void prefetch(const TensorMap& map) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
-}
-
-// A box of the tensor from these coordinates on, innermost first, to shared memory; what lies
-// outside of the tensor becomes zeros. `blocks`: a bit for each block of the cluster that receives
-// it, at the same place; 0 for this block alone.
-SINTER_DEVICE void load_box(const TensorMap& map, unsigned to, unsigned barrier, unsigned blocks,
-                            int x, int y) {
-  if (blocks)
-    asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-        ".multicast::cluster [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(to),
-        "l"(&map), "r"(barrier), "r"(x), "r"(y), "h"(static_cast<unsigned short>(blocks))
-        : "memory");
-  else
-    asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-        " [%0], [%1, {%3, %4}], [%2];" ::"r"(to),
-        "l"(&map), "r"(barrier), "r"(x), "r"(y)
-        : "memory");
-}
-SINTER_DEVICE void load_box(const TensorMap& map, unsigned to, unsigned barrier, unsigned blocks,
-                            int x, int y, int z) {
-  if (blocks)
-    asm volatile(
-        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
-        ".multicast::cluster [%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(to),
-        "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "h"(static_cast<unsigned short>(blocks))
-        : "memory");
-  else
-    asm volatile(
-        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
-        " [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(to),
-        "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z)
-        : "memory");
-}
-SINTER_DEVICE void load_box(const TensorMap& map, unsigned to, unsigned barrier, unsigned blocks,
-                            int x, int y, int z, int u) {
-  if (blocks)
-    asm volatile(
-        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
-        ".multicast::cluster [%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(to),
-        "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(u),
-        "h"(static_cast<unsigned short>(blocks))
-        : "memory");
-  else
-    asm volatile(
-        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
-        " [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
-        "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(u)
-        : "memory");
-}
-SINTER_DEVICE void load_box(const TensorMap& map, unsigned to, unsigned barrier, unsigned blocks,
-                            int x, int y, int z, int u, int v) {
-  if (blocks)
-    asm volatile(
-        "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes"
-        ".multicast::cluster [%0], [%1, {%3, %4, %5, %6, %7}], [%2], %8;" ::"r"(to),
-        "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(u), "r"(v),
-        "h"(static_cast<unsigned short>(blocks))
-        : "memory");
-  else
-    asm volatile(
-        "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes"
-        " [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(to),
-        "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(u), "r"(v)
-        : "memory");
-}
-
-// Makes what this thread has written to shared memory visible to multiplications.
+// Makes what this thread has written to shared memory visible to multiplications and to TMA.
 SINTER_DEVICE void written_for_multiplications() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
 // ---- warpgroup matrix multiplications
+
+// Four 8 x 8 blocks of 16-bit elements from registers to shared memory: lane 8 i + j names line j
+// of block i, 16 bytes; of each line, lane 4 j + q holds elements 2 q and 2 q + 1.
+SINTER_DEVICE void put_blocks(unsigned line, const unsigned (&blocks)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(line),
+               "r"(blocks[0]), "r"(blocks[1]), "r"(blocks[2]), "r"(blocks[3])
+               : "memory");
+}
+// The same where a line is a column of its block.
+SINTER_DEVICE void put_blocks_transposed(unsigned line, const unsigned (&blocks)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(line),
+               "r"(blocks[0]), "r"(blocks[1]), "r"(blocks[2]), "r"(blocks[3])
+               : "memory");
+}
 
 // The accumulators are settled before the next multiplications use them.
 SINTER_DEVICE void multiply_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }

@@ -16,12 +16,13 @@ template <class Config, class Body>
 struct Packs {
   using P = Problem<Config>;
   using Index = typename Config::Index;
-  using Reduced = SlabReductions<Config, Body>;
+  using Reduced = EpilogueReductions<Config, Body>;
   static constexpr int width = Config::width, unroll = Config::unroll, products = Config::products;
   static constexpr bool along_columns = Config::n_fastest;
-  static constexpr int columns = Slab::columns / products;                       // of the result
-  static constexpr int beside = (along_columns ? columns : Slab::rows) / width;  // packs in a line
-  static constexpr int count = Slab::rows * columns / width;
+  static constexpr int columns = EpilogueTile::columns / products;  // of the result
+  static constexpr int beside =
+      (along_columns ? columns : EpilogueTile::rows) / width;  // packs in a line
+  static constexpr int count = EpilogueTile::rows * columns / width;
   static_assert(count % (32 * unroll) == 0);
 
   typename Body::template Place<width> held[unroll];
@@ -36,7 +37,7 @@ struct Packs {
 
   // `first`: the number of the lane's first pack.
   template <class Args, class Rows>
-  SINTER_DEVICE void fetch(const Args& args, const SlabPlace<Config>& place, const Rows& rows,
+  SINTER_DEVICE void fetch(const Args& args, const EpiloguePlace<Config>& place, const Rows& rows,
                            int first) {
 #pragma unroll
     for (int u = 0; u < unroll; ++u) {
@@ -47,8 +48,9 @@ struct Packs {
   }
 
   template <class Args, class Rows>
-  SINTER_DEVICE void compute(const Args& args, Slab& slab, const SlabPlace<Config>& place,
-                             const Rows& rows, int first, Reduced& reduced) {
+  SINTER_DEVICE void compute(const Args& args, EpilogueTile& slab,
+                             const EpiloguePlace<Config>& place, const Rows& rows, int first,
+                             Reduced& reduced) {
     constexpr int last = along_columns ? P::first_k - 1 : P::first_n - 1, dim = last < 0 ? 0 : last;
 #pragma unroll
     for (int u = 0; u < unroll; ++u) {
@@ -83,7 +85,7 @@ struct Packs {
  private:
   // The coordinates of a pack, and whether there is such a place in the result.
   template <class Rows>
-  static SINTER_DEVICE bool locate(const SlabPlace<Config>& place, const Rows& rows, int pack,
+  static SINTER_DEVICE bool locate(const EpiloguePlace<Config>& place, const Rows& rows, int pack,
                                    typename P::Coord& c) {
     const Index row = place.row + row_of(pack), column = place.column + column_of(pack);
     const bool inside = row < place.row_end && column < place.column_end;
@@ -97,11 +99,11 @@ struct Packs {
 
 // Runs the epilogue over a slab; the whole warp takes part.
 template <class Config, class Body, class Args, class Rows>
-SINTER_DEVICE void finish(const Args& args, Slab& slab, const SlabPlace<Config>& place,
+SINTER_DEVICE void finish(const Args& args, EpilogueTile& slab, const EpiloguePlace<Config>& place,
                           const Rows& rows) {
   using Some = Packs<Config, Body>;
   mend<Config, Body>(args, slab, place, rows);
-  SlabReductions<Config, Body> reduced;
+  EpilogueReductions<Config, Body> reduced;
   reduced.start();
 #pragma unroll 1
   for (int first = static_cast<int>(threadIdx.x) % 32; first < Some::count;
@@ -115,7 +117,7 @@ SINTER_DEVICE void finish(const Args& args, Slab& slab, const SlabPlace<Config>&
 // Brings the lines that a warp's epilogue will read closer, while there is time: `rows` x `columns`
 // from the place on.
 template <class Config, class Body, int rows, int columns, class Args, class Rows>
-SINTER_DEVICE void prefetch_tile(const Args& args, const SlabPlace<Config>& place,
+SINTER_DEVICE void prefetch_tile(const Args& args, const EpiloguePlace<Config>& place,
                                  const Rows& numbers) {
   using P = Problem<Config>;
   using Index = typename Config::Index;

@@ -4,7 +4,7 @@
 // taken again from memory, without those products.
 #pragma once
 #include "sinter/device/core/math.cuh"
-#include "sinter/device/family/contraction_slab.cuh"
+#include "sinter/device/family/contraction_epilogue_tile.cuh"
 
 namespace sinter::contraction {
 
@@ -32,10 +32,11 @@ struct Annihilation {
 
 // Whether a slab holds a NaN: a sum of four with one among them is one. The other way round, the
 // sum of two infinities costs no more than a second look.
-SINTER_DEVICE bool may_hold_nan(const Slab& slab) {
+SINTER_DEVICE bool may_hold_nan(const EpilogueTile& slab) {
   bool found = false;
 #pragma unroll
-  for (int i = static_cast<int>(threadIdx.x) % 32 * 4; i < Slab::rows * Slab::columns; i += 128) {
+  for (int i = static_cast<int>(threadIdx.x) % 32 * 4;
+       i < EpilogueTile::rows * EpilogueTile::columns; i += 128) {
     const float4 four = *reinterpret_cast<const float4*>(slab.at + i);
     const float sum = four.x + four.y + four.z + four.w;
     found = found || sum != sum;
@@ -45,17 +46,18 @@ SINTER_DEVICE bool may_hold_nan(const Slab& slab) {
 
 // Takes the slab's NaNs again; the whole warp takes part.
 template <class Config, class Body, class Args, class Rows>
-SINTER_DEVICE void mend(const Args& args, Slab& slab, const SlabPlace<Config>& place,
+SINTER_DEVICE void mend(const Args& args, EpilogueTile& slab, const EpiloguePlace<Config>& place,
                         const Rows& rows) {
   if constexpr (requires { typename Body::Annihilation; }) {
     using P = Problem<Config>;
     static_assert(Config::products == 1);
     if (!may_hold_nan(slab)) return;
 #pragma unroll 1
-    for (int i = 0; i < Slab::rows * Slab::columns; ++i) {
-      const int row = i / Slab::columns, column = i % Slab::columns;
-      float& sum = slab.at[Slab::place(row, column)];
-      const bool inside = place.row + row < place.row_end && place.column + column < place.column_end;
+    for (int i = 0; i < EpilogueTile::rows * EpilogueTile::columns; ++i) {
+      const int row = i / EpilogueTile::columns, column = i % EpilogueTile::columns;
+      float& sum = slab.at[EpilogueTile::place(row, column)];
+      const bool inside =
+          place.row + row < place.row_end && place.column + column < place.column_end;
       if (!inside || sum == sum) continue;
       typename P::Coord c = place.batch;
       P::set_m(c, rows.source(place.row + row));

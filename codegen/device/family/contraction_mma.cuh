@@ -178,19 +178,19 @@ SINTER_DEVICE void run_by_warps(const Args& args, const Rows& rows) {
   using P = Problem<Config>;
   using T = WarpTiles<Config>;
   using Index = typename Config::Index;
-  hardware::take_turn();
+  hardware::grid_dependency_wait();
   extern __shared__ uint4 dynamic_memory[];
   const unsigned shared = warp_matrix::address(dynamic_memory);
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
   const int row = warp / Config::warps_n * T::rows, column = warp % Config::warps_n * T::columns;
-  Slab& slab = reinterpret_cast<Slab*>(dynamic_memory)[warp];
+  EpilogueTile& slab = reinterpret_cast<EpilogueTile*>(dynamic_memory)[warp];
   for (long long tile = blockIdx.x; tile < T::tiles; tile += gridDim.x) {
     const WarpTilePlace<Config> at(tile);
     const Index batch = static_cast<Index>(at.batch), row_end = rows.end(batch, P::rows);
     const Index row0 = rows.begin(batch, P::rows) + static_cast<Index>(at.m) * Config::tile_m;
     const Index column0 = static_cast<Index>(at.n) * Config::tile_n;
     if (row0 >= row_end) continue;  // of a group that has no more rows; the same for all threads
-    SlabPlace<Config> place;
+    EpiloguePlace<Config> place;
     P::set_batch(place.batch, batch);
     Loader<Config, A, Rows, Config::tile_m, true> a;
     Loader<Config, B, Rows, Config::tile_n, false> b;
@@ -202,15 +202,15 @@ SINTER_DEVICE void run_by_warps(const Args& args, const Rows& rows) {
     place.row_end = row_end;
     const Index end = column0 + column + T::columns;
     place.column_end = end < P::columns ? end : P::columns;
-    constexpr int across = (T::columns + Slab::columns - 1) / Slab::columns;
-    const Slab::Fragment fragment;
+    constexpr int across = (T::columns + EpilogueTile::columns - 1) / EpilogueTile::columns;
+    const EpilogueTile::Fragment fragment;
     const auto finished = sums.finished();
 #pragma unroll 1
     for (int s = 0; s < T::blocks_m * across; ++s) {
-      put_slab<0, across, 1>(slab, fragment, finished, s);
+      put_tile<0, across, 1>(slab, fragment, finished, s);
       __syncwarp();
       place.row = row0 + row + s / across * 16;
-      place.column = column0 + column + s % across * Slab::columns;
+      place.column = column0 + column + s % across * EpilogueTile::columns;
       finish<Config, Body>(args, slab, place, rows);
       __syncwarp();
     }

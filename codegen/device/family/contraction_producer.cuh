@@ -1,7 +1,6 @@
-// The producer of a contraction on the tensor cores of sm_90a: it keeps the ring of stages full; see
-// contraction_wgmma.cuh.
+// The producer of a contraction on the tensor cores of sm_90a: it keeps the pipeline's stages full;
+// see contraction_wgmma.cuh.
 #pragma once
-#include "sinter/device/core/hopper.cuh"
 #include "sinter/device/core/warp_matrix.cuh"
 #include "sinter/device/family/contraction_tiles.cuh"
 
@@ -40,7 +39,8 @@ template <class Config, class A, class B, class B2, class Args, class Rows>
 SINTER_DEVICE void produce(const Args& args, const Rows& rows, unsigned shared, int rank) {
   using P = Problem<Config>;
   using S = Shape<Config>;
-  Turn<Config::stages> turn;
+  const StagePipeline<Config> pipeline{shared + S::full};
+  typename StagePipeline<Config>::State state;
   for (TileWalk<Config, Rows> walk(rows); walk.more(); walk.advance()) {
     const TilePlace<Config> place = walk.place(rank);
     typename P::Coord c;
@@ -49,12 +49,10 @@ SINTER_DEVICE void produce(const Args& args, const Rows& rows, unsigned shared, 
               count = end_step - first_step;
     int step = first_step + (Config::rotate > 0 ? walk.tile % count * Config::rotate % count : 0);
 #pragma unroll 1
-    for (int i = 0; i < count; ++i, turn.advance()) {
-      const unsigned stage = shared + turn.stage * S::stage_bytes,
-                     full = shared + S::full + turn.stage * 8,
-                     empty = shared + S::empty + turn.stage * 8;
-      hopper::wait(empty, turn.parity ^ 1);
-      hopper::arrive_and_expect(full, S::stage_bytes);
+    for (int i = 0; i < count; ++i, state.advance()) {
+      const unsigned stage = shared + state.stage * S::stage_bytes, full = pipeline.full(state);
+      pipeline.acquire(state);
+      pipeline.expect(state, S::stage_bytes);
       load_operand<A, Config::rows_brought, Config::cluster_n>(args, c, place.row, step * S::step,
                                                                rank, stage, full);
       load_columns<Config, B, B2>(args, c, place.column, step * S::step, rank, stage + S::a_bytes,
@@ -64,9 +62,9 @@ SINTER_DEVICE void produce(const Args& args, const Rows& rows, unsigned shared, 
   }
 }
 
-// Rows of A that a table names. The accelerator brings boxes of neighbours only, so that all threads
-// of the producer copy: 16 bytes of a step, the same ones of every step and of several rows, to
-// where the accelerator would have put them.
+// Rows of A that a table names. The accelerator brings boxes of neighbours only, so that all
+// threads of the producer copy: 16 bytes of a step, the same ones of every step and of several
+// rows, to where the accelerator would have put them.
 template <class Config, class A>
 class RowCopies {
   using P = Problem<Config>;
@@ -112,13 +110,13 @@ SINTER_DEVICE void produce_gathered(const Args& args, const Rows& rows, unsigned
   using P = Problem<Config>;
   using S = Shape<Config>;
   static_assert(Config::cluster_n == 1 && Config::split == 1);
-  constexpr int most_under_way = Config::stages < 6 ? Config::stages - 2 : 4;
+  constexpr int most_in_flight = Config::stages < 6 ? Config::stages - 2 : 4;
   RowCopies<Config, A> copies;
-  Turn<Config::stages> turn, oldest;  // of those under way
-  int under_way = 0;
+  const StagePipeline<Config> pipeline{shared + S::full};
+  typename StagePipeline<Config>::State state, oldest;  // of those in flight
+  int in_flight = 0;
   const auto hand_over = [&] {
-    hopper::written_for_multiplications();
-    hopper::arrive(shared + S::full + oldest.stage * 8);
+    pipeline.commit(oldest);
     oldest.advance();
   };
   for (TileWalk<Config, Rows> walk(rows); walk.more(); walk.advance()) {
@@ -127,28 +125,26 @@ SINTER_DEVICE void produce_gathered(const Args& args, const Rows& rows, unsigned
     P::set_batch(c, place.batch);
     copies.aim(args, rows, place);
 #pragma unroll 1
-    for (int step = 0; step < S::steps; ++step, turn.advance()) {
-      const unsigned stage = shared + turn.stage * S::stage_bytes,
-                     full = shared + S::full + turn.stage * 8,
-                     empty = shared + S::empty + turn.stage * 8;
-      hopper::wait(empty, turn.parity ^ 1);
+    for (int step = 0; step < S::steps; ++step, state.advance()) {
+      const unsigned stage = shared + state.stage * S::stage_bytes, full = pipeline.full(state);
+      pipeline.acquire(state);
       if (threadIdx.x == 0) {
-        hopper::arrive_and_expect(full, S::b_bytes);
+        pipeline.expect(state, S::b_bytes);
         load_columns<Config, B, B2>(args, c, place.column, step * S::step, rank, stage + S::a_bytes,
                                     full);
       }
       copies.copy(step, stage);
       warp_matrix::commit();
-      if (under_way == most_under_way) {
-        warp_matrix::wait<most_under_way>();
+      if (in_flight == most_in_flight) {
+        warp_matrix::wait<most_in_flight>();
         hand_over();
       } else {
-        ++under_way;
+        ++in_flight;
       }
     }
   }
   warp_matrix::wait<0>();
-  for (; under_way > 0; --under_way) hand_over();
+  for (; in_flight > 0; --in_flight) hand_over();
 }
 
 }  // namespace sinter::contraction

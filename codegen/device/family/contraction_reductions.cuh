@@ -4,7 +4,7 @@
 // 16 x 16 elements; the next kernel finishes it. Slabs lie at multiples of 16, so that parts and
 // their order do not depend on the tiles.
 #pragma once
-#include "sinter/device/family/contraction_slab.cuh"
+#include "sinter/device/family/contraction_epilogue_tile.cuh"
 #include "sinter/device/family/reductions.cuh"
 
 namespace sinter::contraction {
@@ -12,15 +12,15 @@ namespace sinter::contraction {
 inline constexpr int kReducedTogether = 16;
 
 template <class Config, class Body>
-struct SlabReductions {
+struct EpilogueReductions {
   using P = Problem<Config>;
   using Index = typename Config::Index;
   using All = typename Body::Reductions;
   static constexpr int width = Config::width;
   static constexpr bool along_columns = Config::n_fastest;
   // Packs in a line of the slab, those of them side by side in a warp, and how many a lane has.
-  static constexpr int columns = Slab::columns / Config::products,
-                       beside = (along_columns ? columns : Slab::rows) / width,
+  static constexpr int columns = EpilogueTile::columns / Config::products,
+                       beside = (along_columns ? columns : EpilogueTile::rows) / width,
                        across = beside < 32 ? beside : 32, spots = beside / across;
   static constexpr int neighbours = kReducedTogether / width;  // lanes that share a part of a line
   static constexpr bool any = All::count > 0;
@@ -56,8 +56,8 @@ struct SlabReductions {
   // The end of 16 lines, of which `line` is the first. Along columns they end with the slab, whose
   // memory is free then.
   template <class Args>
-  SINTER_DEVICE void end_lines(const Args& args, Slab& slab, const SlabPlace<Config>& place,
-                               int line) {
+  SINTER_DEVICE void end_lines(const Args& args, EpilogueTile& slab,
+                               const EpiloguePlace<Config>& place, int line) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     for_reductions(at[0][0], [&]<class R>(R*) {
       if constexpr (goes_across<R>) {
@@ -127,7 +127,7 @@ struct SlabReductions {
     return total;
   }
   template <class R, class Args, class Partial>
-  static SINTER_DEVICE void store(const Args& args, const SlabPlace<Config>& place, int line,
+  static SINTER_DEVICE void store(const Args& args, const EpiloguePlace<Config>& place, int line,
                                   int position, Partial value) {
     const Index row = place.row + (along_columns ? line : position),
                 column = place.column + (along_columns ? position : line);

@@ -1,10 +1,15 @@
 // Operands of 8-bit floats with a scale for every so many elements of k (DeepSeek-V3's blocks of
-// 128): a stage's sums are multiplied with the scales of its block as they are settled.
+// 128): a stage's sums are multiplied with the scales of its block as they are promoted (added in
+// f32).
 #pragma once
-#include "sinter/device/core/wgmma.cuh"
+#include "sinter/device/engine/named_accumulator.cuh"
 #include "sinter/device/family/contraction_tiles.cuh"
 
 namespace sinter::contraction {
+
+// A set of a warpgroup's sums: number 64 r of its rows, of a stage's own sums further ones.
+template <class Config, int set>
+using Sums = NamedAccumulator<typename Config::Sum, Config::tile_n, set>;
 
 struct NoScales {
   static constexpr bool on = false;
@@ -76,7 +81,7 @@ class StageScales {
   // Adds the stage's sums, the sets from `from` on, to those of the stages before. `room`: the
   // warp's, for a number of each column.
   template <int from>
-  SINTER_DEVICE void settle(float* room) const {
+  SINTER_DEVICE void promote(float* room) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     if constexpr (!same) {
 #pragma unroll
@@ -84,15 +89,15 @@ class StageScales {
       __syncwarp();
     }
     for_each_number<S::blocks>([&]<int block>() {
-      for_each_number<SINTER_SUM_COUNT / 4>([&]<int four>() {
+      for_each_number<Config::tile_n / 8>([&]<int four>() {
         const float first = row_[2 * block], second = row_[2 * block + 1];
         float2 of;
         if constexpr (same)
           of.x = of.y = column_[four * 8 / S::columns];
         else
           of = *reinterpret_cast<float2*>(room + four * 8 + lane % 4 * 2);
-        hopper::add_scaled<block, from + block, four * 4>(first * of.x, first * of.y,
-                                                          second * of.x, second * of.y);
+        Sums<Config, block>{}.template add_scaled<four * 4>(
+            Sums<Config, from + block>{}, first * of.x, first * of.y, second * of.x, second * of.y);
       });
     });
     if constexpr (!same) __syncwarp();

@@ -167,7 +167,7 @@ SINTER_DEVICE void sum_tile(const A& a, const B& b, const typename Problem<Confi
 
 template <class Config, class A, class B, class Epilogue, class Rows>
 SINTER_DEVICE void run(const A& a, const B& b, const Epilogue& epilogue, const Rows& rows) {
-  hardware::take_turn();
+  hardware::grid_dependency_wait();
   using P = Problem<Config>;
   using Tiles = Tiling<Config>;
   using Index = typename Config::Index;

@@ -1,8 +1,10 @@
-// The shape of a tile on the tensor cores of sm_90a, its place in the result, and which tiles a block
-// walks over; see contraction_wgmma.cuh.
+// The shape of a tile on the tensor cores of sm_90a, its place in the result, and which tiles a
+// block walks over; see contraction_wgmma.cuh.
 #pragma once
+#include "sinter/device/engine/pipeline.cuh"
+#include "sinter/device/engine/shared_tile.cuh"
+#include "sinter/device/family/contraction_epilogue_tile.cuh"
 #include "sinter/device/family/contraction_rows.cuh"
-#include "sinter/device/family/contraction_slab.cuh"
 
 namespace sinter::contraction {
 
@@ -21,7 +23,7 @@ struct Shape {
                 (Config::rows_brought >= P::rows && Config::tile_m == 64));
   // Of the result: with two products, half of the tile's columns belong to each.
   static constexpr int columns = Config::tile_n / Config::products,
-                       slab_columns = Slab::columns / Config::products;
+                       slab_columns = EpilogueTile::columns / Config::products;
   static constexpr int stage_bytes = a_bytes + b_bytes;
   static constexpr int consumers = Config::threads / 128 - 1;
   // Of the warpgroups that share a tile.
@@ -43,8 +45,9 @@ struct Shape {
   static constexpr int across = (columns + slab_columns - 1) / slab_columns;
   static constexpr int parts = blocks * across;  // slabs of a warp
   static_assert(Config::split == 1 ||
-                (!Config::alternate && consumers * 4 * parts * static_cast<int>(sizeof(Slab)) <=
-                                           Config::stages * stage_bytes));
+                (!Config::alternate &&
+                 consumers * 4 * parts * static_cast<int>(sizeof(EpilogueTile)) <=
+                     Config::stages * stage_bytes));
   static SINTER_DEVICE int first_step(int rank) {
     return Config::split > 1 ? steps * rank / Config::split : 0;
   }
@@ -54,10 +57,17 @@ struct Shape {
 
   // Shared memory, from a multiple of 1024 on.
   static constexpr int slabs = Config::stages * stage_bytes;
-  static constexpr int full = slabs + consumers * 4 * static_cast<int>(sizeof(Slab)),
+  static constexpr int full = slabs + consumers * 4 * static_cast<int>(sizeof(EpilogueTile)),
                        empty = full + Config::stages * 8, end = empty + Config::stages * 8;
   static_assert((Config::stages - 1) * stage_bytes + Config::tile_m * line <= end);  // read on
 };
+
+// Stages hold 128 bytes of k of `extent` rows of A, or columns of B.
+template <class Operand, int extent>
+using StageTile = SharedTile<typename Operand::Number, Operand::k_fastest ? Major::k : Major::mn,
+                             extent, 128 / static_cast<int>(sizeof(typename Operand::Number))>;
+template <class Config>
+using StagePipeline = Pipeline<Config::stages, Shape<Config>::neighbours>;
 
 // A tile's batch entry, its first row and column, and where the batch entry's rows end.
 template <class Config>
@@ -145,20 +155,6 @@ class TileWalk {
   }
   SINTER_DEVICE TilePlace<Config> place(int rank) const {
     return {batch_, tile - first_, rank, tiles_m(), begin_, end_};
-  }
-};
-
-// A stage of the ring and the parity of its current use.
-template <int stages>
-struct Turn {
-  int stage = 0, parity = 0;
-  SINTER_DEVICE void advance() {
-    if (++stage == stages) stage = 0, parity ^= 1;
-  }
-  SINTER_DEVICE void skip(int steps) {
-    stage += steps % stages;
-    parity ^= steps / stages & 1;
-    if (stage >= stages) stage -= stages, parity ^= 1;
   }
 };
 

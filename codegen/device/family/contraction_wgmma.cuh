@@ -20,56 +20,35 @@
 // memory, a line of 128 bytes of k for every row; else, for every 64 rows, a line of them for every
 // k.
 #pragma once
-#include "sinter/device/core/hopper.cuh"
-#include "sinter/device/core/wgmma.cuh"
+#include "sinter/device/engine/shared_memory.cuh"
+#include "sinter/device/engine/wgmma.cuh"
 #include "sinter/device/family/contraction_epilogue.cuh"
 #include "sinter/device/family/contraction_producer.cuh"
 #include "sinter/device/family/contraction_scales.cuh"
 
 namespace sinter::contraction {
 
-// An operand's descriptor at the start of a stage, and how far the next 32 bytes of k lie, in units
-// of 16 bytes.
-template <class Operand>
-SINTER_DEVICE unsigned long long descriptor(unsigned shared) {
-  return Operand::k_fastest ? hopper::operand(shared, 16, 1024)
-                            : hopper::operand(shared, 8192, 1024);
-}
-template <class Operand>
-inline constexpr int kStride = Operand::k_fastest ? 2 : 128;
-
+// A warpgroup's sums: a set for every 64 rows. With `settle` those of two stages follow.
 template <class Config>
-SINTER_DEVICE void release(unsigned empty) {
-  constexpr int neighbours = Shape<Config>::neighbours;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  if constexpr (neighbours > 1) {
-    if (lane < neighbours) hopper::arrive_in_block(empty, lane);
-  } else {
-    if (lane == 0) hopper::arrive(empty);
-  }
-}
-
-// A warpgroup's sums, a set for every 64 rows. With `settle` those of two stages follow.
-template <class Config>
-struct NamedSums {
+struct TileSums {
   static constexpr int blocks = Shape<Config>::blocks, count = Config::tile_n / 2,
                        sets = blocks * (Config::settle ? 3 : 1);
 
   static SINTER_DEVICE void declare() {
-    for_each_number<sets>([]<int set>() { hopper::declare_sums<set>(); });
+    for_each_number<sets>([]<int set>() { Sums<Config, set>::declare(); });
   }
   template <int block, int first>
   SINTER_DEVICE void store(float* to) const {
-    constexpr int below = 8 * Slab::columns * static_cast<int>(sizeof(float));
-    hopper::store_sums<block, first, below>(hopper::address(to));
+    Sums<Config, block>{}.template store<first, 8 * EpilogueTile::columns>(to);
   }
 };
 
-// Adds a stage's sums to those of the stages before it: the tensor cores add 8-bit products with
-// fewer bits than f32 has.
-template <int blocks, int from>
-SINTER_DEVICE void settle() {
-  for_each_number<blocks>([]<int set>() { hopper::add_sums<set, from + set>(); });
+// Adds a stage's sums, the sets from `from` on, to those of the stages before it: the tensor cores
+// add 8-bit products with fewer bits than f32 has.
+template <class Config, int from>
+SINTER_DEVICE void promote_accumulators() {
+  for_each_number<Shape<Config>::blocks>(
+      []<int set>() { Sums<Config, set>{}.add(Sums<Config, from + set>{}); });
 }
 
 // With `alternate` a consumer may wait for a stage only when the other one has waited for all of
@@ -87,39 +66,54 @@ SINTER_DEVICE void give_turn(int consumer) {
     hopper::pass<2, 256>();
 }
 
-// Waits for a stage and starts its multiplications, to the sets from `first` on.
-template <class Config, class A, class B, int first = 0>
-SINTER_DEVICE void multiply_stage(unsigned long long a0, unsigned long long b0, unsigned shared,
-                                  const Turn<Config::stages>& turn, bool keep) {
+// The ring as a consumer sees it, and where its warpgroup's operands lie in the first stage.
+template <class Config, class A, class B>
+struct Consumer {
   using S = Shape<Config>;
-  const int offset = turn.stage * (S::stage_bytes / 16);
-  hopper::wait(shared + S::full + turn.stage * 8, turn.parity);
-  hopper::multiply_fence();
-  const unsigned long long a = a0 + offset, b = b0 + offset;
-  for_each_number<S::blocks>([&]<int block>() {
-    hopper::multiply<first + block, kStride<A>, kStride<B>>(a + block * 512, b, keep);
-  });
-  hopper::multiply_commit();
-}
+  using TileA = StageTile<A, Config::tile_m>;
+  using TileB = StageTile<B, Config::tile_n>;
+  using Product =
+      Mma<sinter::Shape<64, Config::tile_n>,
+          Types<typename A::Number, typename B::Number, typename Config::Sum>, TileA, TileB>;
+  StagePipeline<Config> pipeline;
+  unsigned long long a, b;  // descriptors
+  typename StagePipeline<Config>::State state;
+
+  SINTER_DEVICE Consumer(unsigned shared, int first_row)
+      : pipeline{shared + S::full},
+        a(TileA::descriptor(shared + TileA::further(first_row))),
+        b(TileB::descriptor(shared + S::a_bytes)) {}
+
+  // Waits for a stage and starts its products, to the sets of sums from `first` on.
+  template <int first = 0>
+  SINTER_DEVICE void multiply_stage(bool keep) const {
+    const int offset = state.stage * (S::stage_bytes / 16);
+    pipeline.wait(state);
+    wgmma::fence();
+    for_each_number<S::blocks>([&]<int block>() {
+      Product::multiply(Sums<Config, first + block>{}, a + offset + TileA::further(block * 64) / 16,
+                        b + offset, keep);
+    });
+    wgmma::commit();
+  }
+};
 
 // Multiplies one tile's stages; `done_waiting` is called when the last stage has come.
 template <class Config, class A, class B, class DoneWaiting>
-SINTER_DEVICE void multiply_tile(unsigned long long a0, unsigned long long b0, unsigned shared,
-                                 int first_step, int end_step, Turn<Config::stages>& turn,
+SINTER_DEVICE void multiply_tile(Consumer<Config, A, B>& consumer, int first_step, int end_step,
                                  const DoneWaiting& done_waiting) {
-  using S = Shape<Config>;
   int previous = 0;
 #pragma unroll 1
   for (int step = first_step; step < end_step; ++step) {
-    multiply_stage<Config, A, B>(a0, b0, shared, turn, step > first_step);
-    hopper::multiply_wait<1>();
-    if (step > first_step) release<Config>(shared + S::empty + previous * 8);
-    previous = turn.stage;
-    turn.advance();
+    consumer.multiply_stage(step > first_step);
+    wgmma::wait<1>();
+    if (step > first_step) consumer.pipeline.release_stage(previous);
+    previous = consumer.state.stage;
+    consumer.state.advance();
   }
   done_waiting();
-  hopper::multiply_wait<0>();
-  release<Config>(shared + S::empty + previous * 8);
+  wgmma::wait<0>();
+  consumer.pipeline.release_stage(previous);
 }
 
 // How the sums of stages, in turn those of an even and of an odd number, are added up: as they are.
@@ -127,8 +121,8 @@ template <class Config>
 struct PlainStages {
   SINTER_DEVICE void start(int) {}
   template <int from>
-  SINTER_DEVICE void settle(int) {
-    contraction::settle<Shape<Config>::blocks, from>();
+  SINTER_DEVICE void promote(int) {
+    promote_accumulators<Config, from>();
   }
 };
 
@@ -152,56 +146,55 @@ struct ScaledStages {
   }
   // `next`: the step whose scales take the place of those used.
   template <int from>
-  SINTER_DEVICE void settle(int next) {
+  SINTER_DEVICE void promote(int next) {
     auto& scales = from == Shape<Config>::blocks ? of_even : of_odd;
-    scales.template settle<from>(room);
+    scales.template promote<from>(room);
     fetch(scales, next);
   }
 };
 
-// The same where the sums of each stage are settled: while those of one stage are added, another is
-// multiplied. Two at a time, since the compiler gives up on multiplications that are under way
-// across the end of a loop's body.
+// The same where the sums of each stage are promoted: while those of one stage are added, another
+// is multiplied. Two at a time, since the compiler gives up on products that are in flight across
+// the end of a loop's body.
 template <class Config, class A, class B, class Stages, class DoneWaiting>
-SINTER_DEVICE void multiply_and_settle(Stages stages, unsigned long long a0, unsigned long long b0,
-                                       unsigned shared, int first_step, int end_step,
-                                       Turn<Config::stages>& turn,
-                                       const DoneWaiting& done_waiting) {
-  using S = Shape<Config>;
-  constexpr int even = S::blocks, odd = 2 * S::blocks;  // their first sets
+SINTER_DEVICE void multiply_and_promote(Stages stages, Consumer<Config, A, B>& consumer,
+                                        int first_step, int end_step,
+                                        const DoneWaiting& done_waiting) {
+  constexpr int even = Shape<Config>::blocks, odd = 2 * even;  // their first sets
   stages.start(first_step);
-  for_each_number<S::blocks>([]<int set>() { hopper::clear_sums<set>(); });
+  for_each_number<even>([]<int set>() { Sums<Config, set>{}.clear(); });
 #pragma unroll 1
   for (int step = first_step; step + 1 < end_step; step += 2) {
-    const int first = turn.stage;
-    multiply_stage<Config, A, B, even>(a0, b0, shared, turn, false);
-    turn.advance();
-    multiply_stage<Config, A, B, odd>(a0, b0, shared, turn, false);
-    hopper::multiply_wait<1>();
-    release<Config>(shared + S::empty + first * 8);
-    stages.template settle<even>(step + 2);
-    hopper::multiply_wait<0>();
-    release<Config>(shared + S::empty + turn.stage * 8);
-    stages.template settle<odd>(step + 3);
-    turn.advance();
+    const int first = consumer.state.stage;
+    consumer.template multiply_stage<even>(false);
+    consumer.state.advance();
+    consumer.template multiply_stage<odd>(false);
+    wgmma::wait<1>();
+    consumer.pipeline.release_stage(first);
+    stages.template promote<even>(step + 2);
+    wgmma::wait<0>();
+    consumer.pipeline.release(consumer.state);
+    stages.template promote<odd>(step + 3);
+    consumer.state.advance();
   }
   if ((end_step - first_step) % 2 != 0) {
-    multiply_stage<Config, A, B, even>(a0, b0, shared, turn, false);
-    hopper::multiply_wait<0>();
-    release<Config>(shared + S::empty + turn.stage * 8);
-    stages.template settle<even>(end_step);
-    turn.advance();
+    consumer.template multiply_stage<even>(false);
+    wgmma::wait<0>();
+    consumer.pipeline.release(consumer.state);
+    stages.template promote<even>(end_step);
+    consumer.state.advance();
   }
   done_waiting();
 }
 
 // Where slab number `part` of a warp lies in the result.
 template <class Config>
-SINTER_DEVICE SlabPlace<Config> slab_place(const TilePlace<Config>& tile, int first_row, int part) {
+SINTER_DEVICE EpiloguePlace<Config> epilogue_place(const TilePlace<Config>& tile, int first_row,
+                                                   int part) {
   using P = Problem<Config>;
   using S = Shape<Config>;
   const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
-  SlabPlace<Config> place;
+  EpiloguePlace<Config> place;
   P::set_batch(place.batch, tile.batch);
   const int column_end = tile.column + S::columns;
   place.row = tile.row + first_row + part / S::across * 64 + warp * 16;
@@ -215,34 +208,34 @@ SINTER_DEVICE SlabPlace<Config> slab_place(const TilePlace<Config>& tile, int fi
 // and what the next one reads is fetched before this one leaves.
 template <class Config, class Body, class Args, class Rows>
 SINTER_DEVICE void finish_tile(const Args& args, const Rows& rows, const TilePlace<Config>& tile,
-                               int first_row, Slab& slab) {
+                               int first_row, EpilogueTile& slab) {
   using S = Shape<Config>;
-  const Slab::Fragment fragment;
+  const EpilogueTile::Fragment fragment;
   if constexpr (Config::ahead) {
     using All = Packs<Config, Body>;
     static_assert(All::count == 32 * All::unroll);
     const int lane = static_cast<int>(threadIdx.x) % 32;
     All current;
-    current.fetch(args, slab_place(tile, first_row, 0), rows, lane);
+    current.fetch(args, epilogue_place(tile, first_row, 0), rows, lane);
 #pragma unroll 1
     for (int s = 0; s < S::parts; ++s) {
       All next = current;
-      if (s + 1 < S::parts) next.fetch(args, slab_place(tile, first_row, s + 1), rows, lane);
-      put_slab<0, S::across, Config::products>(slab, fragment, NamedSums<Config>{}, s);
+      if (s + 1 < S::parts) next.fetch(args, epilogue_place(tile, first_row, s + 1), rows, lane);
+      put_tile<0, S::across, Config::products>(slab, fragment, TileSums<Config>{}, s);
       __syncwarp();
-      mend<Config, Body>(args, slab, slab_place(tile, first_row, s), rows);
-      SlabReductions<Config, Body> reduced;
+      mend<Config, Body>(args, slab, epilogue_place(tile, first_row, s), rows);
+      EpilogueReductions<Config, Body> reduced;
       reduced.start();
-      current.compute(args, slab, slab_place(tile, first_row, s), rows, lane, reduced);
+      current.compute(args, slab, epilogue_place(tile, first_row, s), rows, lane, reduced);
       __syncwarp();
       current = next;
     }
   } else {
 #pragma unroll 1
     for (int s = 0; s < S::parts; ++s) {
-      put_slab<0, S::across, Config::products>(slab, fragment, NamedSums<Config>{}, s);
+      put_tile<0, S::across, Config::products>(slab, fragment, TileSums<Config>{}, s);
       __syncwarp();
-      finish<Config, Body>(args, slab, slab_place(tile, first_row, s), rows);
+      finish<Config, Body>(args, slab, epilogue_place(tile, first_row, s), rows);
       __syncwarp();
     }
   }
@@ -254,22 +247,20 @@ SINTER_DEVICE void consume(const Args& args, const Rows& rows, unsigned char* me
   using S = Shape<Config>;
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32 % 4, 0);
   const int first_row = Config::alternate ? 0 : consumer * S::rows;
-  Slab& slab = reinterpret_cast<Slab*>(memory + S::slabs)[consumer * 4 + warp];
-  const unsigned long long a0 = descriptor<A>(shared + first_row * S::line),
-                           b0 = descriptor<B>(shared + S::a_bytes);
-  Turn<Config::stages> turn;
+  EpilogueTile& slab = reinterpret_cast<EpilogueTile*>(memory + S::slabs)[consumer * 4 + warp];
+  Consumer<Config, A, B> operands(shared, first_row);
   int number = 0;  // of the block's tile
   TileWalk<Config, Rows> walk(rows), next = walk;
   for (; walk.more(); walk = next, ++number) {
     next.advance();
     if (Config::alternate && number % S::consumers != consumer) {
-      turn.skip(S::steps);
+      operands.state.skip(S::steps);
       continue;
     }
     const TilePlace<Config> place = walk.place(rank);
     if constexpr (Config::prefetch) {
       // Warps own 16 rows of every 64; the lines of all four are shared out evenly.
-      SlabPlace<Config> own = slab_place(place, first_row, 0);
+      EpiloguePlace<Config> own = epilogue_place(place, first_row, 0);
       own.row += (S::rows / 4 - 16) * warp;
       prefetch_tile<Config, Body, S::rows / 4, S::columns>(args, own, rows);
     }
@@ -280,21 +271,21 @@ SINTER_DEVICE void consume(const Args& args, const Rows& rows, unsigned char* me
     };
     const int first_step = S::first_step(rank), end_step = S::end_step(rank);
     if constexpr (Scales::on)
-      multiply_and_settle<Config, A, B>(
+      multiply_and_promote(
           ScaledStages<Config, Scales, Args, Rows>{args, rows, place, first_row, end_step, slab.at},
-          a0, b0, shared, first_step, end_step, turn, done_waiting);
+          operands, first_step, end_step, done_waiting);
     else if constexpr (Config::settle)
-      multiply_and_settle<Config, A, B>(PlainStages<Config>{}, a0, b0, shared, first_step, end_step,
-                                        turn, done_waiting);
+      multiply_and_promote(PlainStages<Config>{}, operands, first_step, end_step, done_waiting);
     else
-      multiply_tile<Config, A, B>(a0, b0, shared, first_step, end_step, turn, done_waiting);
+      multiply_tile(operands, first_step, end_step, done_waiting);
     if constexpr (Config::split > 1) {
-      const Slab::Fragment fragment;
+      const EpilogueTile::Fragment fragment;
       hopper::wait_at<1, S::consumers * 128>();  // nobody reads the ring any more
-      Slab* parts = reinterpret_cast<Slab*>(memory) + (consumer * 4 + warp) * S::parts;
+      EpilogueTile* parts =
+          reinterpret_cast<EpilogueTile*>(memory) + (consumer * 4 + warp) * S::parts;
 #pragma unroll 1
       for (int s = 0; s < S::parts; ++s)
-        put_slab<0, S::across, Config::products>(parts[s], fragment, NamedSums<Config>{}, s);
+        put_tile<0, S::across, Config::products>(parts[s], fragment, TileSums<Config>{}, s);
     } else {
       finish_tile<Config, Body>(args, rows, place, first_row, slab);
     }
@@ -314,15 +305,16 @@ SINTER_DEVICE void finish_parts(const Args& args, unsigned char* memory, int con
             lane = static_cast<int>(threadIdx.x) % 32;
   using Sum = typename Config::Sum;
   constexpr int at_once = Config::split <= 2 ? 8 : Config::split <= 4 ? 4 : 2;
-  static_assert(Slab::rows * Slab::columns % (at_once * 128) == 0);
+  static_assert(EpilogueTile::rows * EpilogueTile::columns % (at_once * 128) == 0);
   const TilePlace<Config> place = TileWalk<Config, AllRows>(AllRows{}).place(0);
-  Slab& slab = reinterpret_cast<Slab*>(memory + S::slabs)[consumer * 4 + warp];
-  const Slab* parts = reinterpret_cast<const Slab*>(memory) + (consumer * 4 + warp) * S::parts;
+  EpilogueTile& slab = reinterpret_cast<EpilogueTile*>(memory + S::slabs)[consumer * 4 + warp];
+  const EpilogueTile* parts =
+      reinterpret_cast<const EpilogueTile*>(memory) + (consumer * 4 + warp) * S::parts;
 #pragma unroll 1
   for (int s = 0; s < S::parts; ++s) {
     if ((s + warp) % Config::split != rank) continue;
 #pragma unroll 1
-    for (int i = lane * 4; i < Slab::rows * Slab::columns; i += at_once * 128) {
+    for (int i = lane * 4; i < EpilogueTile::rows * EpilogueTile::columns; i += at_once * 128) {
       // All are asked for before the first is added: another block's memory is far away.
       float4 part[Config::split][at_once];
 #pragma unroll
@@ -342,38 +334,35 @@ SINTER_DEVICE void finish_parts(const Args& args, unsigned char* memory, int con
       }
     }
     __syncwarp();
-    finish<Config, Body>(args, slab, slab_place(place, consumer * S::rows, s), AllRows{});
+    finish<Config, Body>(args, slab, epilogue_place(place, consumer * S::rows, s), AllRows{});
     __syncwarp();
   }
 }
 
-// The whole kernel. `memory` starts at a multiple of 1024 bytes.
+// The whole kernel.
 template <class Config, class A, class B, class B2, class Body, class Scales = NoScales, class Args,
           class Rows = AllRows>
 SINTER_DEVICE void run_on_tensor_cores(const Args& args, const Rows& rows = {}) {
   using S = Shape<Config>;
   constexpr bool gathers = Rows::gathers;
-  NamedSums<Config>::declare();
-  extern __shared__ unsigned char dynamic_memory[];
-  const unsigned start = hopper::address(dynamic_memory), shared = (start + 1023) & ~1023u;
-  unsigned char* memory = dynamic_memory + (shared - start);
+  TileSums<Config>::declare();
+  const SharedMemory all;
+  const unsigned shared = all.address;
+  unsigned char* memory = all.pointer;
   const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
   const int rank = S::cluster > 1 ? hardware::cluster_rank() : 0;
   if (threadIdx.x == 0) {
     if constexpr (!gathers) A::prefetch(args);
     B::prefetch(args);
     if constexpr (Config::products > 1) B2::prefetch(args);
-    for (int i = 0; i < Config::stages; ++i) {
-      hopper::barrier_init(shared + S::full + i * 8, gathers ? 129 : 1);
-      hopper::barrier_init(shared + S::empty + i * 8, S::sharing * 4 * S::neighbours);
-    }
+    StagePipeline<Config>{shared + S::full}.init(gathers ? 129 : 1, S::sharing * 4);
     hopper::barriers_are_ready();
   }
   if constexpr (S::cluster > 1)
     hardware::cluster_barrier();
   else
     __syncthreads();
-  hardware::take_turn();
+  hardware::grid_dependency_wait();
   if (warpgroup == 0) {
     hopper::keep_registers<Config::producer_registers>();
     if constexpr (gathers)

@@ -55,7 +55,7 @@ SINTER_DEVICE void places(const Args& args, typename Config::Index first) {
 
 template <class Config, class Body, class Args>
 SINTER_DEVICE void run(const Args& args) {
-  hardware::take_turn();
+  hardware::grid_dependency_wait();
   using Index = typename Config::Index;
   constexpr int width = Config::width;
   constexpr Index elements = static_cast<Index>(Config::Extent::product);

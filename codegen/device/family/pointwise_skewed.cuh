@@ -43,7 +43,7 @@ SINTER_DEVICE void skewed_places(const Args& args, Index first) {
 
 template <class Config, class Body, class Args>
 SINTER_DEVICE void run_skewed(const Args& args) {
-  hardware::take_turn();
+  hardware::grid_dependency_wait();
   using Index = typename Config::Index;
   using Extent = typename Config::Extent;
   constexpr long long row = Extent::at(Extent::size - 1);

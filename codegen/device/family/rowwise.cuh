@@ -611,7 +611,7 @@ SINTER_DEVICE void start(List<Phases...>, Row& rows) {
                           : Row::rows;
   if constexpr (hardware::kernels_overlap && Config::early > 0 && Row::resident)
     if (blockIdx.x < Config::early) rows.template prefetch<Phases...>(block * count);
-  hardware::take_turn();
+  hardware::grid_dependency_wait();
   if constexpr (Config::slots == 0) rows.template begin<Phases...>(block * count);
 }
 

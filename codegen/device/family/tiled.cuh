@@ -154,7 +154,7 @@ SINTER_DEVICE void turn(const Args& args, const Corner& corner, Staged& staged) 
 
 template <class Config, class Body, class Staged, class Args>
 SINTER_DEVICE void run(const Args& args) {
-  hardware::take_turn();
+  hardware::grid_dependency_wait();
   using S = Shape<Config>;
   __shared__ Staged staged;
   const auto c = S::corner(blockIdx.x);

@@ -102,7 +102,7 @@ SINTER_DEVICE void turn(const Args& args, const Staged& staged, Index number) {
 
 template <class Config, class Body, class Staged, class Args>
 SINTER_DEVICE void run(const Args& args) {
-  hardware::take_turn();
+  hardware::grid_dependency_wait();
   using S = Shape<Config>;
   using Index = typename S::Index;
   constexpr int width = Config::width, threads = Config::threads, unroll = Config::unroll;

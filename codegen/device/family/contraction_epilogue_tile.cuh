@@ -19,7 +19,7 @@ SINTER_DEVICE Sum sum_of(float word) {
 // share their left operand, as many columns of each. Chunks are permuted so that neither the pairs
 // of a fragment nor the packs of eight that leave meet in a bank: even chunks lie in the first half
 // of a row and odd ones in the second, each turned by the row.
-struct Slab {
+struct EpilogueTile {
   static constexpr int rows = 16, columns = 64;
   float at[rows * columns];
 
@@ -80,24 +80,25 @@ struct HeldSums {
   SINTER_DEVICE void store(float* to) const {
     const Sum* sums = at[block] + first;
     *reinterpret_cast<float2*>(to) = {word(sums[0]), word(sums[1])};
-    *reinterpret_cast<float2*>(to + 8 * Slab::columns) = {word(sums[2]), word(sums[3])};
+    *reinterpret_cast<float2*>(to + 8 * EpilogueTile::columns) = {word(sums[2]), word(sums[3])};
   }
 };
 
-// Slab number `which` of a warp's sums; registers have no index, so each number is a branch, and
-// what the branches have in common comes from outside: it costs time to compile.
+// EpilogueTile number `which` of a warp's sums; registers have no index, so each number is a
+// branch, and what the branches have in common comes from outside: it costs time to compile.
 template <int number, int across, int products, class Sums>
-SINTER_DEVICE void put_slab(Slab& slab, const Slab::Fragment& fragment, const Sums& sums,
-                            int which) {
+SINTER_DEVICE void put_tile(EpilogueTile& slab, const EpilogueTile::Fragment& fragment,
+                            const Sums& sums, int which) {
   if (which == number)
-    slab.put<number / across, number % across*(Slab::columns / products), products>(fragment, sums);
+    slab.put<number / across, number % across*(EpilogueTile::columns / products), products>(
+        fragment, sums);
   if constexpr (number + 1 < Sums::blocks * across)
-    put_slab<number + 1, across, products>(slab, fragment, sums, which);
+    put_tile<number + 1, across, products>(slab, fragment, sums, which);
 }
 
 // Where a warp's slab lies in the result; rows and columns end before `row_end` and `column_end`.
 template <class Config>
-struct SlabPlace {
+struct EpiloguePlace {
   typename Problem<Config>::Coord batch;
   typename Config::Index row, column, row_end, column_end;
 };

@@ -1,0 +1,163 @@
+// The instruction wgmma.mma_async (PTX ISA): d = keep * d + a b for 64 rows and a number of
+// columns, by the 128 threads of a warpgroup. `b` lies in shared memory and is named by a
+// descriptor; `a` lies there too or comes in registers (engine/fragment.cuh says which thread holds
+// what).
+//
+// The text of the instruction lists every register of d, so each number of columns is a text of its
+// own. A file says which ones it uses, outside of all namespaces, since each costs time to compile:
+//
+//   SINTER_WGMMA(128, f32)    128 columns, sums of type float
+//   SINTER_WGMMA(64, s32)     64 columns, sums of type int
+//
+// and has sinter::wgmma::Instruction<128, float>. The rest of the text comes from arrays of char:
+// Text::Depth::kText, "16"; Text::A::kText and Text::B::kText, "bf16"; Text::End::kText, the
+// immediates behind the operands, ", 1, 1, 0, 0" (signs of a and b; of 16-bit types, 1 where m or n
+// is fastest and not k).
+#pragma once
+#include "sinter/device/core/device.cuh"
+
+// For the registers of d: F(tens, ones) of the first, M(tens, ones) of each of the others.
+#define SINTER_EACH_8(F, M) F(0, 0) M(0, 1) M(0, 2) M(0, 3)
+#define SINTER_EACH_16(F, M) SINTER_EACH_8(F, M) M(0, 4) M(0, 5) M(0, 6) M(0, 7)
+#define SINTER_EACH_24(F, M) SINTER_EACH_16(F, M) M(0, 8) M(0, 9) M(1, 0) M(1, 1)
+#define SINTER_EACH_32(F, M) SINTER_EACH_24(F, M) M(1, 2) M(1, 3) M(1, 4) M(1, 5)
+#define SINTER_EACH_40(F, M) SINTER_EACH_32(F, M) M(1, 6) M(1, 7) M(1, 8) M(1, 9)
+#define SINTER_EACH_48(F, M) SINTER_EACH_40(F, M) M(2, 0) M(2, 1) M(2, 2) M(2, 3)
+#define SINTER_EACH_56(F, M) SINTER_EACH_48(F, M) M(2, 4) M(2, 5) M(2, 6) M(2, 7)
+#define SINTER_EACH_64(F, M) SINTER_EACH_56(F, M) M(2, 8) M(2, 9) M(3, 0) M(3, 1)
+#define SINTER_EACH_72(F, M) SINTER_EACH_64(F, M) M(3, 2) M(3, 3) M(3, 4) M(3, 5)
+#define SINTER_EACH_80(F, M) SINTER_EACH_72(F, M) M(3, 6) M(3, 7) M(3, 8) M(3, 9)
+#define SINTER_EACH_88(F, M) SINTER_EACH_80(F, M) M(4, 0) M(4, 1) M(4, 2) M(4, 3)
+#define SINTER_EACH_96(F, M) SINTER_EACH_88(F, M) M(4, 4) M(4, 5) M(4, 6) M(4, 7)
+#define SINTER_EACH_104(F, M) SINTER_EACH_96(F, M) M(4, 8) M(4, 9) M(5, 0) M(5, 1)
+#define SINTER_EACH_112(F, M) SINTER_EACH_104(F, M) M(5, 2) M(5, 3) M(5, 4) M(5, 5)
+#define SINTER_EACH_120(F, M) SINTER_EACH_112(F, M) M(5, 6) M(5, 7) M(5, 8) M(5, 9)
+#define SINTER_EACH_128(F, M) SINTER_EACH_120(F, M) M(6, 0) M(6, 1) M(6, 2) M(6, 3)
+#define SINTER_EACH_144(F, M) \
+  SINTER_EACH_128(F, M) M(6, 4) M(6, 5) M(6, 6) M(6, 7) M(6, 8) M(6, 9) M(7, 0) M(7, 1)
+#define SINTER_EACH_160(F, M) \
+  SINTER_EACH_144(F, M) M(7, 2) M(7, 3) M(7, 4) M(7, 5) M(7, 6) M(7, 7) M(7, 8) M(7, 9)
+#define SINTER_EACH_176(F, M) \
+  SINTER_EACH_160(F, M) M(8, 0) M(8, 1) M(8, 2) M(8, 3) M(8, 4) M(8, 5) M(8, 6) M(8, 7)
+#define SINTER_EACH_192(F, M) \
+  SINTER_EACH_176(F, M) M(8, 8) M(8, 9) M(9, 0) M(9, 1) M(9, 2) M(9, 3) M(9, 4) M(9, 5)
+#define SINTER_EACH_208(F, M) \
+  SINTER_EACH_192(F, M) M(9, 6) M(9, 7) M(9, 8) M(9, 9) M(10, 0) M(10, 1) M(10, 2) M(10, 3)
+#define SINTER_EACH_224(F, M) \
+  SINTER_EACH_208(F, M) M(10, 4) M(10, 5) M(10, 6) M(10, 7) M(10, 8) M(10, 9) M(11, 0) M(11, 1)
+#define SINTER_EACH_240(F, M) \
+  SINTER_EACH_224(F, M) M(11, 2) M(11, 3) M(11, 4) M(11, 5) M(11, 6) M(11, 7) M(11, 8) M(11, 9)
+#define SINTER_EACH_256(F, M) \
+  SINTER_EACH_240(F, M) M(12, 0) M(12, 1) M(12, 2) M(12, 3) M(12, 4) M(12, 5) M(12, 6) M(12, 7)
+
+// The numbers of the operands that follow the registers.
+#define SINTER_AFTER_8 "%4", "%5", "%6", "%7", "%8", "%9", "%10", "%11", "%12", "%13"
+#define SINTER_AFTER_16 "%8", "%9", "%10", "%11", "%12", "%13", "%14", "%15", "%16", "%17"
+#define SINTER_AFTER_24 "%12", "%13", "%14", "%15", "%16", "%17", "%18", "%19", "%20", "%21"
+#define SINTER_AFTER_32 "%16", "%17", "%18", "%19", "%20", "%21", "%22", "%23", "%24", "%25"
+#define SINTER_AFTER_40 "%20", "%21", "%22", "%23", "%24", "%25", "%26", "%27", "%28", "%29"
+#define SINTER_AFTER_48 "%24", "%25", "%26", "%27", "%28", "%29", "%30", "%31", "%32", "%33"
+#define SINTER_AFTER_56 "%28", "%29", "%30", "%31", "%32", "%33", "%34", "%35", "%36", "%37"
+#define SINTER_AFTER_64 "%32", "%33", "%34", "%35", "%36", "%37", "%38", "%39", "%40", "%41"
+#define SINTER_AFTER_72 "%36", "%37", "%38", "%39", "%40", "%41", "%42", "%43", "%44", "%45"
+#define SINTER_AFTER_80 "%40", "%41", "%42", "%43", "%44", "%45", "%46", "%47", "%48", "%49"
+#define SINTER_AFTER_88 "%44", "%45", "%46", "%47", "%48", "%49", "%50", "%51", "%52", "%53"
+#define SINTER_AFTER_96 "%48", "%49", "%50", "%51", "%52", "%53", "%54", "%55", "%56", "%57"
+#define SINTER_AFTER_104 "%52", "%53", "%54", "%55", "%56", "%57", "%58", "%59", "%60", "%61"
+#define SINTER_AFTER_112 "%56", "%57", "%58", "%59", "%60", "%61", "%62", "%63", "%64", "%65"
+#define SINTER_AFTER_120 "%60", "%61", "%62", "%63", "%64", "%65", "%66", "%67", "%68", "%69"
+#define SINTER_AFTER_128 "%64", "%65", "%66", "%67", "%68", "%69", "%70", "%71", "%72", "%73"
+#define SINTER_AFTER_144 "%72", "%73", "%74", "%75", "%76", "%77", "%78", "%79", "%80", "%81"
+#define SINTER_AFTER_160 "%80", "%81", "%82", "%83", "%84", "%85", "%86", "%87", "%88", "%89"
+#define SINTER_AFTER_176 "%88", "%89", "%90", "%91", "%92", "%93", "%94", "%95", "%96", "%97"
+#define SINTER_AFTER_192 "%96", "%97", "%98", "%99", "%100", "%101", "%102", "%103", "%104", "%105"
+#define SINTER_AFTER_208 \
+  "%104", "%105", "%106", "%107", "%108", "%109", "%110", "%111", "%112", "%113"
+#define SINTER_AFTER_224 \
+  "%112", "%113", "%114", "%115", "%116", "%117", "%118", "%119", "%120", "%121"
+#define SINTER_AFTER_240 \
+  "%120", "%121", "%122", "%123", "%124", "%125", "%126", "%127", "%128", "%129"
+#define SINTER_AFTER_256 \
+  "%128", "%129", "%130", "%131", "%132", "%133", "%134", "%135", "%136", "%137"
+
+#define SINTER_D_FIRST(t, i) "%" #t #i
+#define SINTER_D(t, i) ", %" #t #i
+#define SINTER_REGISTERS_f32_FIRST(t, i) "+f"(d[t * 10 + i])
+#define SINTER_REGISTERS_f32(t, i) , "+f"(d[t * 10 + i])
+#define SINTER_REGISTERS_s32_FIRST(t, i) "+r"(d[t * 10 + i])
+#define SINTER_REGISTERS_s32(t, i) , "+r"(d[t * 10 + i])
+#define SINTER_CALL(M, ...) M(__VA_ARGS__)
+
+#define SINTER_TYPE_OF_f32 float
+#define SINTER_TYPE_OF_s32 int
+
+namespace sinter::wgmma {
+
+template <int columns, class Sum>
+struct Instruction;
+
+}  // namespace sinter::wgmma
+
+#ifdef SINTER_OWN_WGMMA
+// The host's has the same functions, which follow the strings of `Text`.
+#define SINTER_WGMMA(columns, sum)                                 \
+  template <>                                                      \
+  struct sinter::wgmma::Instruction<columns, SINTER_TYPE_OF_##sum> \
+      : sinter::wgmma::HostInstruction<columns, SINTER_TYPE_OF_##sum> {};
+#else
+#define SINTER_WGMMA(columns, sum)                                 \
+  SINTER_CALL(SINTER_WGMMA_OF, columns, sum, SINTER_TYPE_OF_##sum, \
+              SINTER_EACH_##columns(SINTER_D_FIRST, SINTER_D), SINTER_AFTER_##columns)
+#define SINTER_ONE_WGMMA(columns, sum, list, a, b, keep, k, of_a, of_b, end)                      \
+  "wgmma.mma_async.sync.aligned.m64n" #columns "k" k "." #sum "." of_a "." of_b " {" list "}, " a \
+  ", " b ", " keep end "; "
+#define SINTER_NEXT_WGMMA(columns, sum, list, step_a, step_b, ...) \
+  "add.s64 a, a, " step_a "; add.s64 b, b, " step_b                \
+  "; " SINTER_ONE_WGMMA(columns, sum, list, "a", "b", "more", __VA_ARGS__)
+// Four in one statement, which takes the compiler less time than four. `keep`: a predicate's value.
+#define SINTER_FOUR_WGMMA(columns, sum, list, a, b, keep_, step_a, step_b, ...) \
+  "{.reg .pred keep, more; setp.ne.b32 keep, " keep_                            \
+  ", 0; setp.eq.b32 more, 0, 0; "                                               \
+  ".reg .b64 a, b; mov.b64 a, " a "; mov.b64 b, " b                             \
+  "; " SINTER_ONE_WGMMA(columns, sum, list, "a", "b", "keep", __VA_ARGS__)      \
+      SINTER_NEXT_WGMMA(columns, sum, list, step_a, step_b, __VA_ARGS__)        \
+          SINTER_NEXT_WGMMA(columns, sum, list, step_a, step_b, __VA_ARGS__)    \
+              SINTER_NEXT_WGMMA(columns, sum, list, step_a, step_b, __VA_ARGS__) "}"
+#define SINTER_WGMMA_STRINGS \
+  "C"(Text::Depth::kText), "C"(Text::A::kText), "C"(Text::B::kText), "C"(Text::End::kText)
+
+#define SINTER_WGMMA_OF(columns, sum, Sum, list, n0, n1, n2, n3, n4, n5, n6, n7, n8, n9)           \
+  template <>                                                                                      \
+  struct sinter::wgmma::Instruction<columns, Sum> {                                                \
+    /* For 32 bytes of k. */                                                                       \
+    template <class Text>                                                                          \
+    static SINTER_DEVICE void run(Sum (&d)[columns / 2], unsigned long long a,                     \
+                                  unsigned long long b, bool keep) {                               \
+      asm volatile("{.reg .pred keep; setp.ne.b32 keep, " n2 ", 0; " SINTER_ONE_WGMMA(             \
+                       columns, sum, list, n0, n1, "keep", n3, n4, n5, n6) "}"                     \
+                   : SINTER_EACH_##columns(SINTER_REGISTERS_##sum##_FIRST, SINTER_REGISTERS_##sum) \
+                   : "l"(a), "l"(b), "r"(static_cast<int>(keep)), SINTER_WGMMA_STRINGS);           \
+    }                                                                                              \
+    /* For 128 bytes of k. Operands lie `step_a` and `step_b` further each time, in units of 16    \
+       bytes. */                                                                                   \
+    template <class Text, int step_a, int step_b>                                                  \
+    static SINTER_DEVICE void run_four(Sum (&d)[columns / 2], unsigned long long a,                \
+                                       unsigned long long b, bool keep) {                          \
+      asm volatile(SINTER_FOUR_WGMMA(columns, sum, list, n0, n1, n2, n3, n4, n5, n6, n7, n8)       \
+                   : SINTER_EACH_##columns(SINTER_REGISTERS_##sum##_FIRST, SINTER_REGISTERS_##sum) \
+                   : "l"(a), "l"(b), "r"(static_cast<int>(keep)), "n"(step_a), "n"(step_b),        \
+                     SINTER_WGMMA_STRINGS);                                                        \
+    }                                                                                              \
+    /* For 32 bytes of k, `a` in registers. */                                                     \
+    template <class Text>                                                                          \
+    static SINTER_DEVICE void run(Sum (&d)[columns / 2], const unsigned (&a)[4],                   \
+                                  unsigned long long b, bool keep) {                               \
+      asm volatile("{.reg .pred keep; setp.ne.b32 keep, " n5 ", 0; " SINTER_ONE_WGMMA(             \
+                       columns, sum, list, "{" n0 ", " n1 ", " n2 ", " n3 "}", n4, "keep", n6, n7, \
+                       n8, n9) "}"                                                                 \
+                   : SINTER_EACH_##columns(SINTER_REGISTERS_##sum##_FIRST, SINTER_REGISTERS_##sum) \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b),                           \
+                     "r"(static_cast<int>(keep)), SINTER_WGMMA_STRINGS);                           \
+    }                                                                                              \
+  };
+#endif

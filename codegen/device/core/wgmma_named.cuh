@@ -1,0 +1,101 @@
+// wgmma.mma_async with the results in registers of PTX that have names of their own: s2_0_0 to
+// s2_0_9, s2_1_0, ... are those of set 2. C++ never sees them. Following some hundred values
+// through a kernel takes the compiler a fifth of its time (n = 256: 432 instead of 338 ms; n = 96:
+// 241 instead of 210), so kernels that only sum and store use this form; those that compute with
+// the sums use wgmma_instruction.cuh. The statements that name registers stay in their order: all
+// are volatile.
+//
+//   SINTER_WGMMA_NAMED(192, f32)    outside of all namespaces: 192 columns, sums of type float
+//
+// gives sinter::wgmma::NamedInstruction<192, float>.
+#pragma once
+#include "sinter/device/core/wgmma_instruction.cuh"
+
+namespace sinter::wgmma {
+
+template <int columns, class Sum>
+struct NamedInstruction;
+
+}  // namespace sinter::wgmma
+
+#ifdef SINTER_OWN_WGMMA
+#define SINTER_WGMMA_NAMED(columns, sum)                                \
+  template <>                                                           \
+  struct sinter::wgmma::NamedInstruction<columns, SINTER_TYPE_OF_##sum> \
+      : sinter::wgmma::HostNamedInstruction<columns, SINTER_TYPE_OF_##sum> {};
+#else
+
+// Text for one register of set %0, or of sets %0 and %1.
+#define SINTER_NAMED_FIRST(t, i) "s%0_" #t "_" #i
+#define SINTER_NAMED(t, i) ", s%0_" #t "_" #i
+#define SINTER_CLEAR_f32(t, i) "mov.f32 s%0_" #t "_" #i ", 0f00000000; "
+#define SINTER_CLEAR_s32(t, i) "mov.s32 s%0_" #t "_" #i ", 0; "
+#define SINTER_ADD_f32(t, i) "add.f32 s%0_" #t "_" #i ", s%0_" #t "_" #i ", s%1_" #t "_" #i "; "
+#define SINTER_ADD_s32(t, i) "add.s32 s%0_" #t "_" #i ", s%0_" #t "_" #i ", s%1_" #t "_" #i "; "
+
+namespace sinter::wgmma {
+
+struct NamedRegisters {
+  // To four registers from the `first` on, a multiple of 4, adds the other set's times a factor
+  // each.
+  template <int set, int other, int first>
+  static SINTER_DEVICE void add_scaled(float f0, float f1, float f2, float f3) {
+#define SINTER_ADD_SCALED(t, i, factor) \
+  "fma.rn.f32 s%0_" t "_" i ", s%1_" t "_" i ", " factor ", s%0_" t "_" i "; "
+    asm volatile(SINTER_ADD_SCALED("%2", "%3", "%10") SINTER_ADD_SCALED("%4", "%5", "%11")
+                     SINTER_ADD_SCALED("%6", "%7", "%12")
+                         SINTER_ADD_SCALED("%8", "%9", "%13")::"n"(set),
+                 "n"(other), "n"(first / 10), "n"(first % 10), "n"((first + 1) / 10),
+                 "n"((first + 1) % 10), "n"((first + 2) / 10), "n"((first + 2) % 10),
+                 "n"((first + 3) / 10), "n"((first + 3) % 10), "f"(f0), "f"(f1), "f"(f2), "f"(f3));
+#undef SINTER_ADD_SCALED
+  }
+  // Stores four registers from the `first` on: two at `to` and two `below` bytes further.
+  template <int set, int first, int below>
+  static SINTER_DEVICE void store(unsigned to) {
+    asm volatile(
+        "st.shared.v2.b32 [%9], {s%0_%1_%2, s%0_%3_%4}; "
+        "st.shared.v2.b32 [%9 + %10], {s%0_%5_%6, s%0_%7_%8};" ::"n"(set),
+        "n"(first / 10), "n"(first % 10), "n"((first + 1) / 10), "n"((first + 1) % 10),
+        "n"((first + 2) / 10), "n"((first + 2) % 10), "n"((first + 3) / 10), "n"((first + 3) % 10),
+        "r"(to), "n"(below)
+        : "memory");
+  }
+};
+
+}  // namespace sinter::wgmma
+
+#define SINTER_WGMMA_NAMED(columns, sum)                                     \
+  SINTER_CALL(SINTER_WGMMA_NAMED_OF, columns, sum, SINTER_TYPE_OF_##sum,     \
+              SINTER_EACH_##columns(SINTER_NAMED_FIRST, SINTER_NAMED),       \
+              SINTER_EACH_##columns(SINTER_CLEAR_##sum, SINTER_CLEAR_##sum), \
+              SINTER_EACH_##columns(SINTER_ADD_##sum, SINTER_ADD_##sum))
+#define SINTER_WGMMA_NAMED_OF(columns, sum, Sum, list, clear_all, add_all)                         \
+  template <>                                                                                      \
+  struct sinter::wgmma::NamedInstruction<columns, Sum> : sinter::wgmma::NamedRegisters {           \
+    /* To be called once a kernel: a register is declared once in a function. */                   \
+    template <int set, int tens = 0>                                                               \
+    static SINTER_DEVICE void declare() {                                                          \
+      asm volatile(".reg ." #sum " s%0_%1_<10>;" ::"n"(set), "n"(tens));                           \
+      if constexpr ((tens + 1) * 20 < columns) declare<set, tens + 1>();                           \
+    }                                                                                              \
+    /* For 128 bytes of k. Operands lie `step_a` and `step_b` further each time, in units of 16    \
+       bytes. */                                                                                   \
+    template <class Text, int set, int step_a, int step_b>                                         \
+    static SINTER_DEVICE void run_four(unsigned long long a, unsigned long long b, bool keep) {    \
+      asm volatile(SINTER_FOUR_WGMMA(columns, sum, list, "%1", "%2", "%3", "%4", "%5", "%6", "%7", \
+                                     "%8", "%9")::"n"(set),                                        \
+                   "l"(a), "l"(b), "r"(static_cast<int>(keep)), "n"(step_a), "n"(step_b),          \
+                   SINTER_WGMMA_STRINGS);                                                          \
+    }                                                                                              \
+    template <int set>                                                                             \
+    static SINTER_DEVICE void clear() {                                                            \
+      asm volatile(clear_all ::"n"(set));                                                          \
+    }                                                                                              \
+    template <int set, int other>                                                                  \
+    static SINTER_DEVICE void add() {                                                              \
+      asm volatile(add_all ::"n"(set), "n"(other));                                                \
+    }                                                                                              \
+  };
+
+#endif

@@ -1,0 +1,37 @@
+// An accumulator whose sums C++ never sees: what Accumulator offers to kernels that only sum and
+// store, in less time to compile (see core/wgmma_named.cuh). `set`: which of the kernel's sets of
+// registers.
+#pragma once
+#include "sinter/device/core/hopper.cuh"
+#include "sinter/device/core/wgmma_named.cuh"
+
+namespace sinter {
+
+template <class Sum_, int columns_, int set_>
+struct NamedAccumulator {
+  using Sum = Sum_;
+  using Instruction = wgmma::NamedInstruction<columns_, Sum>;
+  static constexpr int columns = columns_, count = columns / 2, set = set_;
+
+  // Once a kernel, at its start.
+  static SINTER_DEVICE void declare() { Instruction::template declare<set>(); }
+  SINTER_DEVICE void clear() const { Instruction::template clear<set>(); }
+  template <int other>
+  SINTER_DEVICE void add(NamedAccumulator<Sum, columns, other>) const {
+    Instruction::template add<set, other>();
+  }
+  template <int first, int other>
+  SINTER_DEVICE void add_scaled(NamedAccumulator<Sum, columns, other>, float f0, float f1, float f2,
+                                float f3) const {
+    static_assert(first % 4 == 0);
+    Instruction::template add_scaled<set, other, first>(f0, f1, f2, f3);
+  }
+  // Four from the `first` on: two neighbours, and two `below` elements further.
+  template <int first, int below>
+  SINTER_DEVICE void store(float* to) const {
+    static_assert(first % 4 == 0);
+    Instruction::template store<set, first, below * 4>(hopper::address(to));
+  }
+};
+
+}  // namespace sinter
