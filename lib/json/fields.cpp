@@ -80,9 +80,13 @@ bool Fields::read(const Value& v, const Place& at, Dims& out, Rule rule) {
 }
 
 bool Fields::read(const Value& v, const Place& at, DataType& out, bool compute) {
-  static constexpr std::string_view storage[] = {"f64",    "f32",    "f16",    "bf16", "f8e4m3",
-                                                 "f8e5m2", "f8e8m0", "f4e2m1", "i8",   "u8",
-                                                 "i32",    "i64",    "bool"};
+  static const auto storage = [] {
+    std::vector<std::string_view> names;
+    for (const auto& t : kDataTypes)
+      if (t.name != info(DataType::none).name && t.name != info(DataType::tf32).name)
+        names.push_back(t.name);
+    return names;
+  }();
   static constexpr std::string_view computing[] = {"f64",  "f32", "tf32", "f16",
                                                    "bf16", "i32", "i64"};
   if (!is(Kind::string, v, at)) return false;

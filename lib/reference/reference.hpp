@@ -52,7 +52,7 @@ struct Comparison {
   std::int64_t exact = 0;      // bound zero: had to agree bit for bit
   double max_rel_error = 0;    // |y - r| / max(|r|, row scale) over the trusted
   double worst_ratio = 0;      // |y - r| / bound over the trusted; above 1 is wrong
-  bool slope_ok = true;        // no systematic scale error (RELIABILITY part 2, check C)
+  bool slope_ok = true;        // no systematic scale error (slope.hpp)
   std::string first_wrong;     // tensor, element, seen, expected, bound
   bool ok() const { return wrong == 0 && slope_ok; }
   void merge(const Comparison& other);
