@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "emit/gathering.hpp"
 #include "emit/spelling.hpp"
 #include "plan/liveness.hpp"
+#include "schedule/gathering.hpp"
 
 namespace sinter {
 namespace {
@@ -63,8 +63,7 @@ BodyText::BodyText(const KernelSpec& spec, const KernelNames& names, const Body&
 int BodyText::divisor(int i) const {
   const Statement& s = statement(i);
   const bool divides = s.kind == StatementKind::pointwise && s.mode == PointwiseMode::div;
-  if (spec_.family != Family::rowwise || !divides || s.per_row || s.arithmetic != DataType::f32)
-    return -1;
+  if (!spec_.as_rowwise() || !divides || s.per_row || s.arithmetic != DataType::f32) return -1;
   const Statement& by = statement(s.args[1]);
   return by.per_row && by.arithmetic == DataType::f32 ? s.args[1] : -1;
 }
@@ -94,7 +93,7 @@ bool BodyText::staged(int i) const {
 
 bool BodyText::copied(int i) const {
   const Statement& s = statement(i);
-  if (spec_.family != Family::pointwise) return false;
+  if (!spec_.as_pointwise()) return false;
   if (s.kind != StatementKind::store || !packed(i)) return false;
   const Statement& from = statement(s.args[0]);
   if (from.kind != StatementKind::load || !packed(s.args[0])) return false;
@@ -145,13 +144,14 @@ std::string BodyText::accumulation(const Statement& s) const {
   const std::string_view all = column ? "columns" : "reductions";
   const std::string& reduction = at(column ? kernel_.column : kernel_.reduction, s.port);
   const auto i = static_cast<std::size_t>(s.port);
-  const ReductionMode mode = column ? spec_.columns[i].mode : spec_.reductions[i].mode;
-  const DataType type = column ? spec_.columns[i].arithmetic : spec_.reductions[i].arithmetic;
+  const KernelReduction* const r = column ? nullptr : &spec_.rowwise().reductions[i];
+  const ReductionMode mode = column ? spec_.columns[i].mode : r->mode;
+  const DataType type = column ? spec_.columns[i].arithmetic : r->arithmetic;
   const Statement& term = statement(s.args[0]);
   const bool product = term.kind == StatementKind::pointwise && term.mode == PointwiseMode::mul &&
                        !term.per_row && term.arithmetic == type &&
                        (mode == ReductionMode::add || mode == ReductionMode::avg);
-  if (product && spec_.family == Family::rowwise)
+  if (product && spec_.as_rowwise())
     return fmt::format("{}.accumulate_product<{}>({}, {}{})", all, reduction, operand(term, 0),
                        operand(term, 1), condition(s));
   return fmt::format("{}.accumulate<{}>({}{})", all, reduction, name(s.args[0]), condition(s));
@@ -194,7 +194,7 @@ std::string BodyText::load(const Statement& s, int i) const {
   const bool joined = packed(i) && !ports_of_pack(s.port).empty();
   const std::string otherwise = windows && !joined && !s.args.empty() ? ", " + operand(s, 0) : "";
   // One of the parts has each element of the domain, unless rows were cut unevenly.
-  const bool leaves = joined ? spec_.family == Family::rowwise : windows;
+  const bool leaves = joined ? spec_.as_rowwise() != nullptr : windows;
   const std::string outside =
       leaves && otherwise.empty() ? ", " + literal(0, s.arithmetic) : otherwise;
   if (packed(i))
@@ -291,8 +291,8 @@ std::string BodyText::expression(int i) const {
     }
     case StatementKind::index:
       // Of neighbours, one index is converted, which is slow, and the distance added to it.
-      if (spec_.family != Family::contraction && packing_ && packing_->width > 1 &&
-          packing_->dim == s.dim && s.arithmetic == DataType::f32 && !s.per_row)
+      if (!spec_.as_contraction() && packing_ && packing_->width > 1 && packing_->dim == s.dim &&
+          s.arithmetic == DataType::f32 && !s.per_row)
         return fmt::format("static_cast<float>(c.at[{0}] - e) + static_cast<float>(e)", s.dim);
       return fmt::format("static_cast<{}>(c.at[{}])", value_type(s.arithmetic), s.dim);
     case StatementKind::pointwise:
@@ -304,12 +304,14 @@ std::string BodyText::expression(int i) const {
     case StatementKind::gather:
       return gather(s, i);
     case StatementKind::accumulator:
-      return cast(packing_ ? fmt::format("acc[{}]", s.dim) : "acc", spec_.accumulate, s.arithmetic);
+      return cast(packing_ ? fmt::format("acc[{}]", s.dim) : "acc", spec_.contraction().accumulate,
+                  s.arithmetic);
     case StatementKind::reduced:
       return cast(fmt::format("reductions.result<{}>()", at(kernel_.reduction, s.port)),
-                  spec_.reductions[static_cast<std::size_t>(s.port)].arithmetic, s.arithmetic);
+                  spec_.rowwise().reductions[static_cast<std::size_t>(s.port)].arithmetic,
+                  s.arithmetic);
     case StatementKind::partial: {
-      const KernelReduction& r = spec_.reductions[static_cast<std::size_t>(s.port)];
+      const KernelReduction& r = spec_.rowwise().reductions[static_cast<std::size_t>(s.port)];
       return cast(fmt::format("reductions.partial<{}>()", at(kernel_.reduction, s.port)),
                   partial_type(r.mode, r.arithmetic), s.arithmetic);
     }

@@ -43,22 +43,24 @@ void print_epilogue(TextWriter& out, const BodyText& body) {
 }
 
 void print_annihilation(TextWriter& out, const KernelSpec& spec, const KernelNames& names) {
-  if (spec.annihilates == ZeroOf::neither) return;
-  print_operand(out, BodyText(spec, names, spec.a, nullptr), "ElementA");
-  print_operand(out, BodyText(spec, names, spec.b, nullptr), "ElementB");
+  const ContractionSpec& c = spec.contraction();
+  if (c.zero_dominates == ZeroOf::neither) return;
+  print_operand(out, BodyText(spec, names, c.a().body, nullptr), "ElementA");
+  print_operand(out, BodyText(spec, names, c.b().body, nullptr), "ElementB");
 }
 
 // The epilogue of a contraction where a thread holds packs of neighbours.
 void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                           const BodyText& body, const TensorCores* engine) {
+                           const BodyText& body, const WgmmaConfig* engine) {
   const std::vector<bool> live = live_statements(body.body(), effects(body.body(), 0));
   print_result_reductions(out, spec, names);
   out.open("struct Body {{");
   out.line("using Reductions = sinter::Reductions<{}>;",
            fmt::join(names.column.begin(), names.column.end(), ", "));
-  if (spec.annihilates != ZeroOf::neither)
+  if (spec.contraction().zero_dominates != ZeroOf::neither)
     out.line("using Annihilation = sinter::contraction::Annihilation<{}>;",
-             spec.annihilates == ZeroOf::a ? "ElementA, ElementB" : "ElementB, ElementA");
+             spec.contraction().zero_dominates == ZeroOf::a ? "ElementA, ElementB"
+                                                            : "ElementB, ElementA");
   out.line("template <int width>");
   out.line("using Place = ::Place<width>;");
   const std::set<int> loads = packed_ports(body, live, StatementKind::load);

@@ -49,8 +49,9 @@ KernelNames::KernelNames(const KernelSpec& spec) {
     gather.push_back(fmt::format("{}{}", pascal_case(name(spec.gathers[i].op)), i));
     gathered.push_back(members.add(std::string(name(spec.gathers[i].op)), "g"));
   }
-  for (std::size_t i = 0; i < spec.reductions.size(); ++i)
-    reduction.push_back(fmt::format("{}{}", pascal_case(name(spec.reductions[i].mode)), i));
+  if (const RowwiseSpec* const rows = spec.as_rowwise())
+    for (std::size_t i = 0; i < rows->reductions.size(); ++i)
+      reduction.push_back(fmt::format("{}{}", pascal_case(name(rows->reductions[i].mode)), i));
   for (std::size_t i = 0; i < spec.columns.size(); ++i)
     column.push_back(fmt::format("Column{}{}", pascal_case(name(spec.columns[i].mode)), i));
 }

@@ -38,8 +38,9 @@ bool reaches_memory(const Statement& s) {
 }  // namespace
 
 void print_reductions(TextWriter& out, const KernelSpec& spec, const KernelNames& names) {
-  for (std::size_t i = 0; i < spec.reductions.size(); ++i)
-    print_reduction(out, spec.reductions[i], names.reduction[i], spec.reductions[i].phase);
+  const auto& reductions = spec.rowwise().reductions;
+  for (std::size_t i = 0; i < reductions.size(); ++i)
+    print_reduction(out, reductions[i], names.reduction[i], reductions[i].phase);
   out.line("using Reductions = sinter::Reductions<{}>;",
            fmt::join(names.reduction.begin(), names.reduction.end(), ", "));
   for (std::size_t i = 0; i < spec.columns.size(); ++i)
@@ -58,7 +59,7 @@ void print_column_stores(TextWriter& out, const KernelSpec& spec, const KernelNa
       "const Columns* columns) {{");
   for (std::size_t i = 0; i < spec.columns.size(); ++i) {
     const auto port = static_cast<std::size_t>(spec.columns[i].port);
-    const std::int64_t row = count(spec.extent, spec.kept, spec.extent.size());
+    const std::int64_t row = count(spec.extent, spec.rowwise().outer_rank, spec.extent.size());
     out.line("sinter::store_partials<Config::{}, {}, width>(args.{} + slot * {}, c, columns);",
              names.access[port], names.column[i], names.port[port], row);
   }
@@ -68,7 +69,7 @@ void print_column_stores(TextWriter& out, const KernelSpec& spec, const KernelNa
 
 // What a thread holds of a row as a whole.
 void print_row_place(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                     const Schedule& schedule, const BodyText& body) {
+                     const RowwiseConfig& schedule, const BodyText& body) {
   std::set<std::size_t> ports;
   for (int i = 0; i < body.size(); ++i)
     if (body.of_row(i)) ports.insert(static_cast<std::size_t>(body.statement(i).port));
@@ -95,7 +96,7 @@ void print_row_place(TextWriter& out, const KernelSpec& spec, const KernelNames&
 // Everything that a phase's stores and reduces need. Values of the row become members, where the
 // elements and the stores of the row find them.
 void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body,
-                 const Schedule& schedule, int phase, bool columns, Known& known) {
+                 const RowwiseConfig& schedule, int phase, bool columns, Known& known) {
   const Packing& packing = schedule.packing;
   const std::vector<bool> live = live_statements(body.body(), effects(body.body(), phase));
   std::vector<int> row, element, row_stores;

@@ -1,4 +1,4 @@
-// Graph JSON (SPEC.md), on strings only.
+// Graph JSON (GRAPH_JSON.md beside this file), on strings only.
 #pragma once
 #include <string>
 #include <string_view>

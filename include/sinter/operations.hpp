@@ -1,6 +1,6 @@
-// Named builders for every operation of SPEC.md, and operators for the pointwise ones. Attributes
-// are designated initialisers; results that are not asked for come back poisoned. A pointwise
-// operand may be a number: it becomes an f32 pass-by-value scalar.
+// Named builders for every operation of GRAPH_JSON.md, and operators for the pointwise ones.
+// Attributes are designated initialisers; results that are not asked for come back poisoned. A
+// pointwise operand may be a number: it becomes an f32 pass-by-value scalar.
 #pragma once
 #include <initializer_list>
 
@@ -97,56 +97,18 @@ inline Tensor pointwise(PointwiseAttributes a, Operand x, Operand y, Operand z) 
   return detail::add_node(OpKind::pointwise, a, {x, y, z}, {detail::kNew})[0];
 }
 
-#define SINTER_UNARY(function, mode_) \
+// The builders that pointwise_modes.hpp names; a backward mode takes dy, x. The others follow.
+#define SINTER_UNARY(mode_, formula, function, ...) \
   inline Tensor function(Operand x) { return pointwise({.mode = PointwiseMode::mode_}, x); }
-#define SINTER_BINARY(function, mode_)            \
-  inline Tensor function(Operand a, Operand b) { \
+#define SINTER_BINARY(mode_, formula, function, ...)        \
+  inline Tensor function(Operand a, Operand b) {            \
     return pointwise({.mode = PointwiseMode::mode_}, a, b); \
   }
-SINTER_UNARY(identity, identity)
-SINTER_UNARY(operator-, neg)
-SINTER_UNARY(abs, abs)
-SINTER_UNARY(ceil, ceil)
-SINTER_UNARY(floor, floor)
-SINTER_UNARY(round, round)
-SINTER_UNARY(sqrt, sqrt)
-SINTER_UNARY(rsqrt, rsqrt)
-SINTER_UNARY(reciprocal, reciprocal)
-SINTER_UNARY(exp, exp)
-SINTER_UNARY(log, log)
-SINTER_UNARY(sin, sin)
-SINTER_UNARY(cos, cos)
-SINTER_UNARY(tan, tan)
-SINTER_UNARY(erf, erf)
-SINTER_UNARY(tanh, tanh_fwd)
-SINTER_UNARY(sigmoid, sigmoid_fwd)
-SINTER_UNARY(gelu, gelu_fwd)
-SINTER_UNARY(gelu_tanh, gelu_approx_tanh_fwd)
-SINTER_UNARY(logical_not, logical_not)
-SINTER_BINARY(operator+, add)
-SINTER_BINARY(operator-, sub)
-SINTER_BINARY(operator*, mul)
-SINTER_BINARY(operator/, div)
-SINTER_BINARY(pow, pow)
-SINTER_BINARY(mod, mod)
-SINTER_BINARY(min, min)
-SINTER_BINARY(max, max)
-SINTER_BINARY(add_square, add_square)
-SINTER_BINARY(atan2, atan2)
-SINTER_BINARY(logical_and, logical_and)
-SINTER_BINARY(logical_or, logical_or)
-SINTER_BINARY(equal, cmp_eq)
-SINTER_BINARY(not_equal, cmp_neq)
-SINTER_BINARY(operator>, cmp_gt)
-SINTER_BINARY(operator>=, cmp_ge)
-SINTER_BINARY(operator<, cmp_lt)
-SINTER_BINARY(operator<=, cmp_le)
-SINTER_BINARY(tanh_backward, tanh_bwd)        // operands dy, x, as in all of these
-SINTER_BINARY(sigmoid_backward, sigmoid_bwd)
-SINTER_BINARY(gelu_backward, gelu_bwd)
-SINTER_BINARY(gelu_tanh_backward, gelu_approx_tanh_bwd)
+#define SINTER_OTHER(...)
+SINTER_POINTWISE_MODES(SINTER_UNARY, SINTER_BINARY, SINTER_OTHER, SINTER_OTHER)
 #undef SINTER_UNARY
 #undef SINTER_BINARY
+#undef SINTER_OTHER
 
 struct ReluOptions {
   double lower_clip = 0, upper_clip = kInfinity, slope = 0;

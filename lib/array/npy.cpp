@@ -120,7 +120,7 @@ class HeaderParser {
   std::size_t at_ = 0;
 };
 
-// Element bytes of the types that SPEC.md knows; 0 for the others.
+// Element bytes of the types that GRAPH_JSON.md knows; 0 for the others.
 int descr_bytes(std::string_view descr) {
   for (auto known : {"<f8", "<f4", "<f2", "<u2", "|u1", "|i1", "<i4", "<i8", "|b1"})
     if (descr == known) return descr[2] - '0';

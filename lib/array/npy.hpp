@@ -1,5 +1,5 @@
-// Arrays in NumPy's .npy format (versions 1 and 2, C order, little endian), as SPEC.md maps data
-// types to it, and the moves between packed arrays and the stride layouts of tensors.
+// Arrays in NumPy's .npy format (versions 1 and 2, C order, little endian), as GRAPH_JSON.md maps
+// data types to it, and the moves between packed arrays and the stride layouts of tensors.
 #pragma once
 #include <string>
 #include <string_view>

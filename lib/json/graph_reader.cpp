@@ -1,5 +1,5 @@
-// Graph JSON to a checked Graph (SPEC.md). Everything wrong with the document is reported at once;
-// what follows from an error that was reported is not reported again.
+// Graph JSON to a checked Graph (GRAPH_JSON.md). Everything wrong with the document is reported at
+// once; what follows from an error that was reported is not reported again.
 #include <algorithm>
 #include <cmath>
 #include <queue>

@@ -5,7 +5,6 @@
 #include <map>
 #include <set>
 
-#include "base/target.hpp"
 #include "json/base64.hpp"
 #include "json/fields.hpp"
 #include "json/graph_json.hpp"
@@ -14,6 +13,7 @@
 #include "plan/map_problem.hpp"
 #include "sinter/compile.hpp"
 #include "sinter/json.hpp"
+#include "target/target.hpp"
 
 namespace sinter::json {
 namespace {

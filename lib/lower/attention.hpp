@@ -1,6 +1,6 @@
-// What attention and its gradient share: keys and values through page tables, the scores of SPEC.md
-// (attn_scale, softcap, Bias, ALiBi) and the masks, of which only the pieces that a node asks for
-// are made.
+// What attention and its gradient share: keys and values through page tables, the scores of
+// GRAPH_JSON.md (attn_scale, softcap, Bias, ALiBi) and the masks, of which only the pieces that a
+// node asks for are made.
 #pragma once
 #include "lower/expansion.hpp"
 

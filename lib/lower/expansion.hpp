@@ -126,17 +126,13 @@ inline int positive_axis(std::int64_t axis, const Dims& dim) {
   return static_cast<int>(axis < 0 ? axis + dim.size() : axis);
 }
 
-// ---- the families
+// ---- the expansions that op_table.hpp names; some serve several operations
 
-void softmax(Expansion& e);
-void softmax_backward(Expansion& e);
-void norm(Expansion& e);
-void batchnorm_inference(Expansion& e);
-void norm_backward(Expansion& e);
-void sdpa(Expansion& e);
-void sdpa_backward(Expansion& e);
-void resample_backward(Expansion& e);
-void block_scale_quantize(Expansion& e);
-void block_scale_dequantize(Expansion& e);
+#define SINTER_COMPOSITE(name, inputs, outputs, attributes, rule, expansion) \
+  void expansion(Expansion& e);
+#define SINTER_OTHER(...)
+SINTER_OPERATIONS(SINTER_OTHER, SINTER_COMPOSITE, SINTER_OTHER, SINTER_OTHER)
+#undef SINTER_COMPOSITE
+#undef SINTER_OTHER
 
 }  // namespace sinter::lowering

@@ -16,36 +16,13 @@ using Expand = void (*)(Expansion&);
 
 Expand expansion_of(OpKind op) {
   switch (op) {
-    case OpKind::softmax:
-      return softmax;
-    case OpKind::softmax_backward:
-      return softmax_backward;
-    case OpKind::layernorm:
-    case OpKind::rmsnorm:
-    case OpKind::adaptive_layernorm:
-    case OpKind::instancenorm:
-    case OpKind::groupnorm:
-    case OpKind::batchnorm:
-      return norm;
-    case OpKind::batchnorm_inference:
-      return batchnorm_inference;
-    case OpKind::layernorm_backward:
-    case OpKind::rmsnorm_backward:
-    case OpKind::adaptive_layernorm_backward:
-    case OpKind::instancenorm_backward:
-    case OpKind::groupnorm_backward:
-    case OpKind::batchnorm_backward:
-      return norm_backward;
-    case OpKind::sdpa:
-      return sdpa;
-    case OpKind::sdpa_backward:
-      return sdpa_backward;
-    case OpKind::resample_backward:
-      return resample_backward;
-    case OpKind::block_scale_quantize:
-      return block_scale_quantize;
-    case OpKind::block_scale_dequantize:
-      return block_scale_dequantize;
+#define SINTER_COMPOSITE(name, inputs, outputs, attributes, rule, expansion) \
+  case OpKind::name:                                                        \
+    return expansion;
+#define SINTER_OTHER(...)
+    SINTER_OPERATIONS(SINTER_OTHER, SINTER_COMPOSITE, SINTER_OTHER, SINTER_OTHER)
+#undef SINTER_COMPOSITE
+#undef SINTER_OTHER
     default:
       return nullptr;
   }

@@ -1,6 +1,6 @@
 // The normalisations and their gradients: one formula each, over axes that the operation chooses.
-// SPEC.md: biased variance, epsilon inside the square root; the variance is the mean of squared
-// distances from the mean (two passes), which does not cancel.
+// GRAPH_JSON.md: biased variance, epsilon inside the square root; the variance is the mean of
+// squared distances from the mean (two passes), which does not cancel.
 #include "lower/expansion.hpp"
 
 namespace sinter::lowering {

@@ -55,7 +55,7 @@ Tensor summed_groups(Expansion& e, const std::string& step, Tensor t, const Dims
                  result);
 }
 
-// The operand of a product, in the 16-bit io type where there is one (SPEC.md allows it).
+// The operand of a product, in the 16-bit io type where there is one (GRAPH_JSON.md allows it).
 Tensor operand(Expansion& e, const char* step, Tensor t) {
   if (e.operand_type() == e.arithmetic()) return t;
   return e.typed(e.operand_type(), e.named(step, identity(t)));

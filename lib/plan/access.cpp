@@ -45,6 +45,12 @@ bool moves_along(const Access& a, int i) {
   return moves;
 }
 
+bool varies(const KernelSpec& spec, int i) {
+  const ContractionSpec* const c = spec.as_contraction();
+  const bool of_rows = c && i >= c->first_m() && i < c->first_n();
+  return spec.extent[i] > 1 || (of_rows && c->rows.gathers());
+}
+
 bool depends_on(const KernelSpec& spec, const Body& body, int i) {
   return std::any_of(body.statements.begin(), body.statements.end(), [&](const Statement& s) {
     if (s.kind == StatementKind::index) return s.dim == i;
@@ -52,6 +58,11 @@ bool depends_on(const KernelSpec& spec, const Body& body, int i) {
     if (!is_load(s) && s.kind != StatementKind::inside) return false;
     return moves_along(spec.ports[static_cast<std::size_t>(s.port)].access, i);
   });
+}
+
+int outer_rank(const KernelSpec& spec) {
+  const RowwiseSpec* const r = spec.as_rowwise();
+  return r ? r->outer_rank : 0;
 }
 
 std::int64_t elements_reached(const Dims& extent, const Access& a) {
@@ -68,9 +79,9 @@ std::int64_t elements_reached(const Dims& extent, const Access& a) {
 
 // What is the same for all rows, or along a row, is little beside what differs.
 bool rows_lie_together(const KernelSpec& spec) {
-  const int rank = spec.extent.size(), row = spec.kept - 1,
-            column = rank > spec.kept ? rank - 1 : -1;
-  if (spec.kept == 0 || count(spec.extent, 0, spec.kept) <= 1) return false;
+  const int rank = spec.extent.size(), outer = spec.rowwise().outer_rank, row = outer - 1,
+            column = rank > outer ? rank - 1 : -1;
+  if (outer == 0 || count(spec.extent, 0, outer) <= 1) return false;
   double balance = 0;
   for (const auto& s : spec.body.statements) {
     if (!is_load(s) && !is_store(s)) continue;
@@ -83,7 +94,7 @@ bool rows_lie_together(const KernelSpec& spec) {
 }
 
 int column_kinds_from(const KernelSpec& spec) {
-  int from = spec.kept;
+  int from = spec.rowwise().outer_rank;
   for (const ColumnReduction& c : spec.columns)
     for (int i = 0; i < from; ++i)
       if (spec.extent[i] > 1 && moves_along(c.result.access, i)) from = i;
@@ -91,7 +102,7 @@ int column_kinds_from(const KernelSpec& spec) {
 }
 
 std::int64_t column_kinds(const KernelSpec& spec) {
-  return count(spec.extent, column_kinds_from(spec), spec.kept);
+  return count(spec.extent, column_kinds_from(spec), spec.rowwise().outer_rank);
 }
 
 }  // namespace sinter

@@ -28,8 +28,13 @@ const KernelPort* plainly_loaded(const KernelSpec& spec, const Body& body);
 std::int64_t step(const Access& access, int i);
 // Whether the access, which splits no joined indices, depends on index i.
 bool moves_along(const Access& access, int i);
+// Whether index i is ever other than 0: of gathered rows also where there is one, since a table
+// says which.
+bool varies(const KernelSpec& spec, int i);
 // Whether a value of the body depends on index i of the domain.
 bool depends_on(const KernelSpec& spec, const Body& body, int i);
+// rowwise: the indices that name a row; none in other families.
+int outer_rank(const KernelSpec& spec);
 // The elements that it reaches, where different indices reach different ones.
 std::int64_t elements_reached(const Dims& extent, const Access& access);
 

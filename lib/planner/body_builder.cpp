@@ -71,7 +71,7 @@ int BodyBuilder::add(Statement s) {
     s.phase = std::max(s.phase, operand.phase);
     s.per_row = s.per_row && operand.per_row;
   }
-  if (spec_.family != Family::rowwise) s.per_row = false;
+  if (!spec_.as_rowwise()) s.per_row = false;
   body_.statements.push_back(std::move(s));
   return static_cast<int>(body_.statements.size()) - 1;
 }
@@ -112,7 +112,7 @@ void BodyBuilder::store(TensorId t) {
   // A value that is the same along a row is still written to every element of the row.
   Statement& stored = body_.statements[static_cast<std::size_t>(statement)];
   const Access& to = spec_.ports[static_cast<std::size_t>(stored.port)].access;
-  for (int i = spec_.kept; i < to.stride.size(); ++i)
+  for (int i = outer_rank(spec_); i < to.stride.size(); ++i)
     if (to.stride[i] != 0) stored.per_row = false;
 }
 
@@ -182,7 +182,8 @@ int BodyBuilder::load(TensorId t, DataType arithmetic, Access at, std::vector<in
   s.label = state_.graph()[t].name;
   s.args = std::move(otherwise);
   s.per_row = at.via.empty();
-  for (int i = spec_.kept; i < at.stride.size(); ++i) s.per_row = s.per_row && !moves_along(at, i);
+  for (int i = outer_rank(spec_); i < at.stride.size(); ++i)
+    s.per_row = s.per_row && !moves_along(at, i);
   s.port = add_port(spec_, state_.graph(), t, state_.storage()[t], std::move(at), false);
   return add(std::move(s));
 }
@@ -330,7 +331,7 @@ int BodyBuilder::index(const Node& n) {
     s.kind = StatementKind::index;
     s.arithmetic = arithmetic;
     s.dim = i;
-    s.per_row = i < spec_.kept;
+    s.per_row = i < outer_rank(spec_);
     s.label = y.name;
     int term = add(std::move(s));
     if (c.coefficient[i] != 1) term = combine(PointwiseMode::mul, term, constant(c.coefficient[i]));
@@ -347,10 +348,10 @@ int BodyBuilder::reduction(const Node& n) {
   r.mode = *a.mode;
   r.arithmetic = state_.graph().arithmetic(n);
   r.length = 1;
-  for (int i = spec_.kept; i < spec_.extent.size(); ++i) r.length *= spec_.extent[i];
+  for (int i = outer_rank(spec_); i < spec_.extent.size(); ++i) r.length *= spec_.extent[i];
   r.phase = body_.statements[static_cast<std::size_t>(x)].phase;
-  const int id = static_cast<int>(spec_.reductions.size());
-  spec_.reductions.push_back(r);
+  const int id = static_cast<int>(spec_.rowwise().reductions.size());
+  spec_.rowwise().reductions.push_back(r);
   Statement reduce;
   reduce.kind = StatementKind::reduce;
   reduce.arithmetic = r.arithmetic;
@@ -420,7 +421,7 @@ int BodyBuilder::random(const Node& n) {
   packed.stride = packed_strides(y.dim);
   s.access = access(y.dim, packed);
   s.per_row = true;
-  for (int i = spec_.kept; i < s.access.stride.size(); ++i)
+  for (int i = outer_rank(spec_); i < s.access.stride.size(); ++i)
     s.per_row = s.per_row && s.access.stride[i] == 0;
   return add(std::move(s));
 }

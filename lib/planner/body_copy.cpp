@@ -49,7 +49,7 @@ int BodyCopy::add(Statement s) {
     if (is_load(s)) per_row = per_row && s.per_row;
     if (!acts(s) || !per_row) s.per_row = per_row;
   }
-  if (to_.family != Family::rowwise) s.per_row = false;
+  if (!to_.as_rowwise()) s.per_row = false;
   to_.body.statements.push_back(std::move(s));
   return static_cast<int>(to_.body.statements.size()) - 1;
 }
@@ -106,12 +106,13 @@ KernelPort read_back(KernelPort port, Access access) {
 int finish_parts(KernelSpec& spec, BodyCopy& body, const KernelPort& partials, ReductionMode mode,
                  DataType arithmetic, std::int64_t length, const std::string& label) {
   const DataType type = partial_type(mode, arithmetic);
+  RowwiseSpec& rows = spec.rowwise();
   Statement load = statement(StatementKind::load, type, label);
   load.port = body.add_port(partials);
   Statement reduce = statement(StatementKind::reduce, type, label);
   reduce.args = {body.add(std::move(load))};
-  reduce.port = static_cast<int>(spec.reductions.size());
-  spec.reductions.push_back({combining(mode), type, spec.extent.back(), 0});
+  reduce.port = static_cast<int>(rows.reductions.size());
+  rows.reductions.push_back({combining(mode), type, spec.extent.back(), 0});
   const int reduction = reduce.port;
   body.add(std::move(reduce));
   Statement reduced = statement(StatementKind::reduced, type, label);
@@ -136,7 +137,7 @@ int finish_parts(KernelSpec& spec, BodyCopy& body, const KernelPort& partials, R
     result = body.add(std::move(root));
     if (arithmetic != type) result = body.add_convert(result, arithmetic, arithmetic, label);
   }
-  spec.phases = std::max(spec.phases, 2);
+  rows.phases = std::max(rows.phases, 2);
   return result;
 }
 

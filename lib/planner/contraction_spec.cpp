@@ -41,7 +41,8 @@ struct Cuts {
 // the operands a, b and the result, where each of their axes stands.
 struct Space {
   Dims extent;
-  int batch = 0, m = 0, n = 0, k = 0;
+  int batch = 0, m = 0, n = 0;
+  std::vector<KIndex> k_indices;
   TensorId a = kNoTensor, b = kNoTensor, c = kNoTensor;
   std::vector<Coordinate> a_at, b_at, c_at;
 
@@ -50,10 +51,21 @@ struct Space {
     extent.push_back(n_);
     return extent.size() - 1;
   }
+  int add_k(std::int64_t n_, KIndex what) {
+    k_indices.push_back(what);
+    extent.push_back(n_);
+    return extent.size() - 1;
+  }
   // One index, or two where it is cut.
   Coordinate add_cut(int& group, std::int64_t n_, std::int64_t block) {
     if (block == 0) return at_index(add(group, n_));
     const int outer = add(group, n_ / block), inner = add(group, block);
+    return plus(at_index(outer, block), at_index(inner));
+  }
+  Coordinate add_cut_k(std::int64_t n_, std::int64_t block) {
+    if (block == 0) return at_index(add_k(n_, KIndex::channels));
+    const int outer = add_k(n_ / block, KIndex::scale_block),
+              inner = add_k(block, KIndex::channels);
     return plus(at_index(outer, block), at_index(inner));
   }
   // Index lists grow while the space is built; coordinates are widened at the end.
@@ -87,7 +99,7 @@ Space matmul_space(const Graph& g, const Node& n, const Cuts& cuts) {
     }
   }
   const Coordinate m = s.add_cut(s.m, c[rank - 2], cuts.m),
-                   n_ = s.add_cut(s.n, c[rank - 1], cuts.n), k = s.add_cut(s.k, a.back(), cuts.k);
+                   n_ = s.add_cut(s.n, c[rank - 1], cuts.n), k = s.add_cut_k(a.back(), cuts.k);
   s.a_at.assign(batch_a.begin() + (rank - a.size()), batch_a.end());
   s.b_at.assign(batch_b.begin() + (rank - b.size()), batch_b.end());
   s.a_at.push_back(m);
@@ -136,24 +148,27 @@ Space conv_space(const Graph& g, const Node& n) {
   const auto add_spatial = [&](int& size, const Dims& dim, std::vector<int>& list) {
     for (int i = 0; i < geo.spatial; ++i) list.push_back(s.add(size, dim[i + 2]));
   };
+  const auto add_spatial_k = [&](KIndex what, const Dims& dim, std::vector<int>& list) {
+    for (int i = 0; i < geo.spatial; ++i) list.push_back(s.add_k(dim[i + 2], what));
+  };
   if (fprop) {
     image = s.add(s.m, yd[0]);
     add_spatial(s.m, yd, moving);
     out_channel = s.add(s.n, kg);
-    in_channel = s.add(s.k, cg);
-    add_spatial(s.k, wd, filter);
+    in_channel = s.add_k(cg, KIndex::channels);
+    add_spatial_k(KIndex::filter_tap, wd, filter);
   } else if (dgrad) {
     image = s.add(s.m, xd[0]);
     add_spatial(s.m, xd, moving);
     in_channel = s.add(s.n, cg);
-    out_channel = s.add(s.k, kg);
-    add_spatial(s.k, wd, filter);
+    out_channel = s.add_k(kg, KIndex::channels);
+    add_spatial_k(KIndex::filter_tap, wd, filter);
   } else {
     out_channel = s.add(s.m, kg);
     in_channel = s.add(s.n, cg);
     add_spatial(s.n, wd, filter);
-    image = s.add(s.k, yd[0]);
-    add_spatial(s.k, yd, moving);
+    image = s.add_k(yd[0], KIndex::pixels);
+    add_spatial_k(KIndex::pixels, yd, moving);
   }
   std::vector<Coordinate> x_at{at_index(image), in_group(in_channel, cg)},
       y_at{at_index(image), in_group(out_channel, kg)},
@@ -191,7 +206,7 @@ Space moe_space(const Graph& g, const Node& n, const Cuts& cuts) {
   s.c = n.outputs[0];
   const Dims &w = g[s.b].dim, &y = g[s.c].dim;
   const Coordinate e = at_index(s.add(s.batch, w[0])), m = at_index(s.add(s.m, y[1])),
-                   n_ = s.add_cut(s.n, w[2], cuts.n), k = s.add_cut(s.k, w[1], cuts.k);
+                   n_ = s.add_cut(s.n, w[2], cuts.n), k = s.add_cut_k(w[1], cuts.k);
   s.a_at = {at_zero(), m, k};
   s.b_at = {e, k, n_};
   s.c_at = {at_zero(), m, n_};
@@ -269,8 +284,8 @@ void operand_body(const FusionState& state, KernelSpec& spec, Body& body,
   builder.value_inside_windows(source);
 }
 
-// What the values of an operand may be rounded to (SPEC.md): virtual f32 operands to the 16-bit
-// type that the graph's tensors have, f32 ones to tf32 where they are computed in it.
+// What the values of an operand may be rounded to (GRAPH_JSON.md): virtual f32 operands to the
+// 16-bit type that the graph's tensors have, f32 ones to tf32 where they are computed in it.
 DataType operand_type(const Graph& g, const Node& n, TensorId operand) {
   const DataType type = g.type(operand), io = g.options().io;
   if (type != DataType::f32) return type;
@@ -470,38 +485,42 @@ KernelSpec contraction_spec(const FusionState& state, const std::vector<NodeId>&
     }
   const Space space = space_of(g, n, cuts);
   KernelSpec spec;
-  spec.family = Family::contraction;
+  spec.family = ContractionSpec{};
   spec.nodes = nodes;
   spec.extent = space.extent;
-  spec.batch = space.batch;
-  spec.m = space.m;
-  spec.n = space.n;
-  spec.k = space.k;
-  spec.accumulate = g.arithmetic(n);
-  spec.a_type = operand_type(g, n, space.a);
-  spec.b_type = operand_type(g, n, space.b);
+  ContractionSpec& c = spec.contraction();
+  c.batch = space.batch;
+  c.m = space.m;
+  c.n = space.n;
+  c.k_indices = space.k_indices;
+  c.accumulate = g.arithmetic(n);
+  c.a().type = operand_type(g, n, space.a);
+  c.b().type = operand_type(g, n, space.b);
   if (const auto* a = std::get_if<MatmulAttributes>(&n.attributes))
-    if (a->annihilating_zero) spec.annihilates = ZeroOf::a;
-  operand_body(state, spec, spec.a, nodes, contraction, 0, space.a, space.a_at);
-  operand_body(state, spec, spec.b, nodes, contraction, 1, space.b, space.b_at);
+    if (a->annihilating_zero) c.zero_dominates = ZeroOf::a;
+  operand_body(state, spec, c.a().body, nodes, contraction, 0, space.a, space.a_at);
+  operand_body(state, spec, c.b().body, nodes, contraction, 1, space.b, space.b_at);
 
   std::vector<NodeId> epilogue;
   for (NodeId m : nodes)
     if (!contains(prologues, m)) epilogue.push_back(m);
 
   BodyBuilder body(state, spec, spec.body, epilogue, g[space.c].dim, space.c_at);
-  const auto add_product = [&](TensorId c) {
-    Statement acc = statement(StatementKind::accumulator, spec.accumulate, g[c].name);
+  const auto add_sums = [&](TensorId result) {
+    Statement acc = statement(StatementKind::accumulator, c.accumulate, g[result].name);
     acc.dim = static_cast<int>(spec.body.statements.size());
     spec.body.statements.push_back(acc);
-    body.define(c, acc.dim);
+    body.define(result, acc.dim);
   };
-  add_product(space.c);
+  add_sums(space.c);
   for (NodeId other : nodes)
     if (other != contraction && is_contraction(state.node(other).op)) {
       const Space second = space_of(g, state.node(other), cuts);
-      operand_body(state, spec, spec.b2, nodes, other, 1, second.b, second.b_at);
-      add_product(second.c);
+      Product paired;
+      paired.b.type = c.b().type;
+      operand_body(state, spec, paired.b.body, nodes, other, 1, second.b, second.b_at);
+      c.products.push_back(std::move(paired));
+      add_sums(second.c);
     }
   for (NodeId m : epilogue)
     for (TensorId t : state.node(m).outputs)
@@ -514,14 +533,14 @@ KernelSpec contraction_spec(const FusionState& state, const std::vector<NodeId>&
       access.stride = Dims::filled(spec.extent.size(), 0);
       return add_port(spec, g, t, state.storage()[t], access, false);
     };
-    spec.rows.on = true;
-    spec.rows.mode = a->mode;
-    spec.rows.offsets = raw_port(n.inputs[2]);
-    if (a->mode != MoeMode::none) spec.rows.index = raw_port(n.inputs[3]);
+    c.rows.on = true;
+    c.rows.mode = a->mode;
+    c.rows.offsets = raw_port(n.inputs[2]);
+    if (a->mode != MoeMode::none) c.rows.index = raw_port(n.inputs[3]);
   }
   move_scales_behind_sums(spec);
   simplify_domain(spec);
-  join_batches(spec);
+  join_batches(spec, state.device());
   return spec;
 }
 

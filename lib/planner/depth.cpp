@@ -5,15 +5,13 @@
 #include <algorithm>
 #include <numeric>
 
-#include "emit/index_order.hpp"
-#include "emit/mma.hpp"
-#include "emit/tensor_cores.hpp"
 #include "plan/access.hpp"
-#include "plan/device_model.hpp"
 #include "planner/body_copy.hpp"
 #include "planner/contraction_spec.hpp"
 #include "planner/domain.hpp"
-#include "planner/estimate.hpp"
+#include "schedule/contraction/index_order.hpp"
+#include "schedule/contraction/mma.hpp"
+#include "schedule/contraction/wgmma.hpp"
 
 namespace sinter {
 namespace {
@@ -25,15 +23,16 @@ constexpr std::int64_t kTile = 128 * 128;
 // Estimates are rough: of the time without parts, at most so much, and this many microseconds less.
 constexpr double kGain = 0.9, kLeastGain = 2;
 
-int first_k(const KernelSpec& c) { return c.batch + c.m + c.n; }
+int first_k(const KernelSpec& c) { return c.contraction().first_k(); }
 std::int64_t results_of(const KernelSpec& c) { return count(c.extent, 0, first_k(c)); }
 std::int64_t depth_of(const KernelSpec& c) { return count(c.extent, first_k(c), c.extent.size()); }
 
 bool divisible(const KernelSpec& c) {
-  if (c.family != Family::contraction || c.k == 0 || c.rows.on || c.two_products() ||
+  const ContractionSpec* const space = c.as_contraction();
+  if (!space || space->k() == 0 || space->rows.on || space->products.size() > 1 ||
       !c.columns.empty() || reads_joined_indices(c))
     return false;
-  for (const Body* operand : {&c.a, &c.b})
+  for (const Body* operand : {&space->a().body, &space->b().body})
     for (const auto& s : operand->statements)
       if (s.kind == StatementKind::index || s.kind == StatementKind::random) return false;
   return results_of(c) > 0 && depth_of(c) >= 2 * kLeastDepth;
@@ -88,18 +87,20 @@ KernelSpec sums_of_parts(const KernelSpec& c, const Dims& parts, Temporaries& te
     const int d = first_k(sums) + i;  // behind the indices that are new
     if (parts[i] == 1) continue;
     cut_index(sums, d, parts[i], sums.extent[d] / parts[i]);
-    ++sums.batch;
+    ++sums.contraction().batch;
   }
   const std::int64_t results = results_of(c), n = count(parts, 0, parts.size());
   Access written;
   std::int64_t stride = results * n;
-  for (int i = 0; i < sums.batch - c.batch; ++i) written.stride.push_back(stride /= sums.extent[i]);
+  const int added = sums.contraction().batch - c.contraction().batch;
+  for (int i = 0; i < added; ++i) written.stride.push_back(stride /= sums.extent[i]);
   for (std::int64_t s : packed_as_results(c).stride) written.stride.push_back(s);
   const Statement acc = c.body.statements.front();
-  Statement store = statement(StatementKind::store, c.accumulate, "");
+  const DataType type = c.contraction().accumulate;
+  Statement store = statement(StatementKind::store, type, "");
   store.args = {0};
   store.port = static_cast<int>(sums.ports.size());
-  sums.ports.push_back(temporaries.add(acc.label + "_parts", c.accumulate, {n, results}, written));
+  sums.ports.push_back(temporaries.add(acc.label + "_parts", type, {n, results}, written));
   sums.body.statements = {acc, store};
   drop_unused(sums);
   simplify_domain(sums);
@@ -109,18 +110,18 @@ KernelSpec sums_of_parts(const KernelSpec& c, const Dims& parts, Temporaries& te
 // The kernel that adds up the parts and runs the epilogue; `written`: the port of `sums_of_parts`.
 KernelSpec total_of_parts(const KernelSpec& c, std::int64_t parts, const KernelPort& written) {
   KernelSpec t;
-  t.family = Family::rowwise;
+  const int results = first_k(c);
+  t.family = RowwiseSpec{.outer_rank = results};
   t.nodes = c.nodes;
   t.scalars = c.scalars;
-  t.kept = first_k(c);
-  t.extent = part_of(c.extent, 0, t.kept);
+  t.extent = part_of(c.extent, 0, results);
   t.extent.push_back(parts);
   Access read;
-  read.stride = part_of(packed_as_results(c).stride, 0, t.kept);
+  read.stride = part_of(packed_as_results(c).stride, 0, results);
   read.stride.push_back(results_of(c));
-  BodyCopy body(c, t, t.kept);
-  const int sum = finish_parts(t, body, read_back(written, read), ReductionMode::add, c.accumulate,
-                               parts, c.body.statements.front().label);
+  BodyCopy body(c, t, results);
+  const int sum = finish_parts(t, body, read_back(written, read), ReductionMode::add,
+                               c.contraction().accumulate, parts, c.body.statements.front().label);
   body.set(0, sum);
   for (int i = 0; i < static_cast<int>(c.body.statements.size()); ++i)
     if (is_store(c.body.statements[static_cast<std::size_t>(i)])) body.copy(i);
@@ -133,45 +134,47 @@ KernelSpec total_of_parts(const KernelSpec& c, std::int64_t parts, const KernelP
 
 }  // namespace
 
-DepthParts choose_depth_parts(const KernelSpec& c, std::string_view architecture) {
-  const double whole = contraction_microseconds(c, architecture);
+DepthParts choose_depth_parts(const KernelSpec& c, const PlanContext& context) {
+  const DeviceModel& device = context.device;
+  const double whole = schedule_kernel(c, context).microseconds;
   DepthParts best{{}, whole, whole};
   if (!divisible(c)) return best;
   const std::int64_t results = results_of(c), depth = depth_of(c);
   // With so many parts there are a few tiles for every multiprocessor; of integers, short sums fit
   // the 32 bits of tensor cores where long ones may not.
-  const bool integers = !is_floating(c.a_type) && !is_floating(c.b_type);
+  const ContractionSpec& space = c.contraction();
+  const bool integers = !is_floating(space.a().type) && !is_floating(space.b().type);
   const std::int64_t useful =
-      integers ? depth / kLeastDepth : 4 * kMultiprocessors * kTile / std::max(results, kTile / 4);
+      integers ? depth / kLeastDepth : 4 * device.sms * kTile / std::max(results, kTile / 4);
   const std::int64_t most = std::min({kMostParts, useful, depth / kLeastDepth});
   Temporaries none(0);
   for (std::int64_t n = 2; n <= most; n += n < 8 ? 1 : n < 32 ? 4 : n < 64 ? 8 : 32) {
     const Dims parts = shared_out(c, n);
     if (parts.empty()) continue;
     const KernelSpec sums = sums_of_parts(c, parts, none);
-    const double bytes = static_cast<double>(results) * info(c.accumulate).bytes * n;
-    const double us =
-        contraction_microseconds(sums, architecture) + kLaunchMicroseconds + bytes / kStreamedBytes;
+    const double bytes = static_cast<double>(results) * info(space.accumulate).bytes * n;
+    const double us = schedule_kernel(sums, context).microseconds + device.launch_microseconds +
+                      bytes / device.memory_bandwidth;
     if (us < best.microseconds && us < kGain * whole - kLeastGain) best = {parts, us, whole};
   }
   return best;
 }
 
-bool fits_one_kernel(const KernelSpec& c, std::string_view architecture, Engines engines) {
-  const bool accelerated = architecture == "sm_90a" && plan_tensor_cores(c, {});
-  if (!accelerated && (engines == Engines::fastest || c.two_products() || !plan_mma(c)))
+bool fits_one_kernel(const KernelSpec& c, const PlanContext& context, Engines engines) {
+  const ScheduledKernel one = schedule_kernel(c, context);
+  if (one.simt() || (!one.wgmma() && (engines == Engines::fastest || c.contraction().paired())))
     return false;
   if (c.columns.empty()) return true;
   KernelSpec plain = c;
   plain.columns.clear();  // statements that name them are not looked at here
-  if (!accelerated && architecture == "sm_90a" && plan_tensor_cores(plain, {})) return false;
-  return choose_depth_parts(plain, architecture).parts.empty();
+  if (!one.wgmma() && schedule_kernel(plain, context).wgmma()) return false;
+  return choose_depth_parts(plain, context).parts.empty();
 }
 
 std::vector<KernelSpec> split_depth(KernelSpec c, const FusionState& state,
                                     Temporaries& temporaries, std::vector<PlanCut>& cuts) {
-  if (c.family != Family::contraction) return {std::move(c)};
-  const DepthParts chosen = choose_depth_parts(c, state.architecture());
+  if (!c.as_contraction()) return {std::move(c)};
+  const DepthParts chosen = choose_depth_parts(c, state.context());
   if (chosen.parts.empty()) return {std::move(c)};
   cuts.push_back({"contraction", state.graph().label(state.node(contraction_of(state, c))), "",
                   fmt::format("its sums are cut in {} parts side by side, which a second kernel "
@@ -181,7 +184,7 @@ std::vector<KernelSpec> split_depth(KernelSpec c, const FusionState& state,
   std::vector<KernelSpec> kernels{sums_of_parts(c, chosen.parts, temporaries)};
   KernelSpec total =
       total_of_parts(c, count(chosen.parts, 0, chosen.parts.size()), kernels[0].ports.back());
-  for (auto& k : split(std::move(total), state.architecture(), temporaries))
+  for (auto& k : split(std::move(total), state.device(), temporaries))
     kernels.push_back(std::move(k));
   return kernels;
 }

@@ -4,9 +4,9 @@
 #include <limits>
 #include <vector>
 
-#include "emit/index_order.hpp"
-#include "emit/mma.hpp"
 #include "plan/access.hpp"
+#include "schedule/contraction/index_order.hpp"
+#include "schedule/contraction/mma.hpp"
 
 namespace sinter {
 namespace {
@@ -44,6 +44,7 @@ class Indexed {
 
   void join(int i) {
     spec_.extent[i + 1] *= spec_.extent[i];
+    if (KIndex* const k = k_index(i); k && *k != k[1]) k[1] = KIndex::channels;
     erase(i);
   }
 
@@ -54,6 +55,10 @@ class Indexed {
         if (j != i) r.push_back(d[j]);
       d = r;
     };
+    if (KIndex* const k = k_index(i)) {
+      auto& all = spec_.contraction().k_indices;
+      all.erase(all.begin() + (k - all.data()));
+    }
     without(spec_.extent);
     for (Access* a : accesses_) {
       without(a->stride);
@@ -65,6 +70,7 @@ class Indexed {
 
   void swap(int i, int j) {
     const auto exchange = [i, j](Dims& d) { std::swap(d[i], d[j]); };
+    if (KIndex* const x = k_index(i), * const y = k_index(j); x && y) std::swap(*x, *y);
     exchange(spec_.extent);
     for (Access* a : accesses_) {
       exchange(a->stride);
@@ -100,6 +106,13 @@ class Indexed {
   }
 
  private:
+  // What index i of the domain runs over, where it is one of k, which are the last ones.
+  KIndex* k_index(int i) const {
+    ContractionSpec* const c = spec_.as_contraction();
+    const int first = c ? spec_.extent.size() - c->k() : 0;
+    return c && i >= first ? &c->k_indices[static_cast<std::size_t>(i - first)] : nullptr;
+  }
+
   KernelSpec& spec_;
   std::vector<Access*> accesses_;
   std::vector<int*> indices_;
@@ -110,19 +123,27 @@ class Indexed {
 void simplify_domain(KernelSpec& spec) {
   // Renumbered rows are no function of the index; of gathers, only resampling knows its indices by
   // number.
-  if (spec.rows.on) return;
+  if (const auto* c = spec.as_contraction(); c && c->rows.on) return;
   for (const auto& g : spec.gathers)
     if (g.indices.empty()) return;
   for (const auto& p : spec.ports)
     if (!p.access.via.empty()) return;
   Indexed indexed(spec);
   std::vector<int*> groups;  // sizes of the index groups, in order
-  if (spec.family == Family::contraction) groups = {&spec.batch, &spec.m, &spec.n, &spec.k};
-  int whole = spec.extent.size(), inner = spec.extent.size() - spec.kept;
-  if (spec.family == Family::pointwise) groups = {&whole};
-  // Those that tell kinds of rows apart stay behind the others (column_kinds).
-  int rows = column_kinds_from(spec), kinds = spec.kept - rows;
-  if (spec.family == Family::rowwise) groups = {&rows, &kinds, &inner};
+  int whole = spec.extent.size(), rows = 0, kinds = 0, last = 0;
+  std::visit(Overloaded{[&](PointwiseSpec&) { groups = {&whole}; },
+                        [&](RowwiseSpec& r) {
+                          // Those that tell kinds of rows apart stay behind the others.
+                          rows = column_kinds_from(spec);
+                          kinds = r.outer_rank - rows;
+                          last = whole - r.outer_rank;
+                          groups = {&rows, &kinds, &last};
+                        },
+                        [&](ContractionSpec& c) {
+                          last = c.k();
+                          groups = {&c.batch, &c.m, &c.n, &last};
+                        }},
+             spec.family);
   int begin = 0;
   for (int* size : groups) {
     for (int i = begin; i < begin + *size;)
@@ -144,7 +165,7 @@ void simplify_domain(KernelSpec& spec) {
       }
     begin += *size;
   }
-  spec.kept = rows + kinds;
+  if (spec.as_rowwise()) spec.rowwise().outer_rank = rows + kinds;
 }
 
 namespace {
@@ -155,11 +176,13 @@ constexpr std::int64_t kFewRows = 8;
 
 // Batch index i becomes the index of rows (columns) or a part of it. False where there is one that
 // it does not step together with.
-bool leave_batch(KernelSpec& spec, int i, bool columns) {
-  int& size = columns ? spec.n : spec.m;
-  if (size > 1 || (size == 0 && spec.extent[i] <= kFewRows && !plan_mma(spec))) return false;
+bool leave_batch(KernelSpec& spec, int i, bool columns, const DeviceModel& device) {
+  ContractionSpec& c = spec.contraction();
+  int& size = columns ? c.n : c.m;
+  if (size > 1 || (size == 0 && spec.extent[i] <= kFewRows && !plan_mma(spec, device)))
+    return false;
   Indexed indexed(spec);
-  const int own = spec.batch + (columns ? spec.m : 0);  // where the group begins
+  const int own = columns ? c.first_n() : c.first_m();  // where the group begins
   bool outer = false;
   if (size == 1) {
     outer = indexed.steps_over(i, own);
@@ -167,7 +190,7 @@ bool leave_batch(KernelSpec& spec, int i, bool columns) {
       return false;
   }
   for (int j = i; j + 1 < own; ++j) indexed.swap(j, j + 1);
-  --spec.batch;
+  --c.batch;
   if (size++ == 0) return true;
   if (!outer) indexed.swap(own - 1, own);
   indexed.join(own - 1);
@@ -176,28 +199,31 @@ bool leave_batch(KernelSpec& spec, int i, bool columns) {
 }
 
 // Of the batch indices on which an operand does not depend, makes one part of the rows (columns).
-bool leave_batch(KernelSpec& spec, bool columns) {
+bool leave_batch(KernelSpec& spec, bool columns, const DeviceModel& device) {
+  const ContractionSpec& c = spec.contraction();
   const auto constant = [&](int i) {
-    return columns ? !depends_on(spec, spec.a, i)
-                   : !depends_on(spec, spec.b, i) && !depends_on(spec, spec.b2, i);
+    return std::none_of(c.products.begin(), c.products.end(), [&](const Product& p) {
+      return depends_on(spec, columns ? p.a.body : p.b.body, i);
+    });
   };
   std::vector<int> indices;
-  for (int i = spec.batch - 1; i >= 0; --i)
+  for (int i = c.batch - 1; i >= 0; --i)
     if (spec.extent[i] > 1 && constant(i)) indices.push_back(i);
   // Where there is one row, the longest takes its place.
   std::stable_sort(indices.begin(), indices.end(),
                    [&](int i, int j) { return spec.extent[i] > spec.extent[j]; });
   return std::any_of(indices.begin(), indices.end(),
-                     [&](int i) { return leave_batch(spec, i, columns); });
+                     [&](int i) { return leave_batch(spec, i, columns, device); });
 }
 
 }  // namespace
 
-void join_batches(KernelSpec& spec) {
-  if (spec.rows.on || reads_joined_indices(spec) || count(spec.extent, 0, spec.extent.size()) == 0)
+void join_batches(KernelSpec& spec, const DeviceModel& device) {
+  if (spec.contraction().rows.on || reads_joined_indices(spec) ||
+      count(spec.extent, 0, spec.extent.size()) == 0)
     return;
   for (const bool columns : {false, true})
-    while (leave_batch(spec, columns)) {
+    while (leave_batch(spec, columns, device)) {
     }
 }
 
@@ -272,8 +298,7 @@ void drop_unused(KernelSpec& spec) {
     for (auto& g : spec.gathers)
       for (int& p : g.ports) use_port(p);
     for (auto& c : spec.columns) use_port(c.port);
-    use_port(spec.rows.offsets);
-    use_port(spec.rows.index);
+    if (auto* const c = spec.as_contraction()) use_port(c->rows.offsets), use_port(c->rows.index);
   });
   drop(spec.scalars, [&](const auto& use) {
     each_number([&](const Statement& s, int& p) {

@@ -4,16 +4,16 @@
 
 #include <algorithm>
 
-#include "emit/index_order.hpp"
-#include "emit/mma.hpp"
-#include "emit/tensor_cores.hpp"
 #include "fusion_patterns/pattern.hpp"
 #include "plan/access.hpp"
 #include "planner/body_copy.hpp"
 #include "planner/contraction_spec.hpp"
 #include "planner/depth.hpp"
 #include "planner/domain.hpp"
-#include "planner/estimate.hpp"
+#include "schedule/contraction/index_order.hpp"
+#include "schedule/contraction/mma.hpp"
+#include "schedule/contraction/wgmma.hpp"
+#include "schedule/scheduled_kernel.hpp"
 
 namespace sinter {
 namespace {
@@ -21,20 +21,25 @@ namespace {
 // ---- one operand
 
 struct Operand {
-  int input;  // of the node
-  Body KernelSpec::*body;
-  DataType KernelSpec::*type;
+  int input;      // of the node: 0 for A, 1 for B
   int row, rows;  // its own group of indices
 };
+
+const ProductOperand& in(const KernelSpec& spec, const Operand& o) {
+  return o.input == 0 ? spec.contraction().a() : spec.contraction().b();
+}
+ProductOperand& in(KernelSpec& spec, const Operand& o) {
+  return o.input == 0 ? spec.contraction().a() : spec.contraction().b();
+}
 
 // The indices that tell the operand's elements apart, in the order in which they are written: all
 // of its rows and of k, and of the batch those on which it depends. Of the two last ones that comes
 // behind which lies together in what is read, but k where the multiplication wants it there.
 std::vector<int> indices_of(const KernelSpec& spec, const Operand& o, DataType type) {
-  const Body& body = spec.*o.body;
+  const Body& body = in(spec, o).body;
   const int k = spec.extent.size() - 1;
   std::vector<int> indices;
-  for (int i = 0; i < spec.batch; ++i)
+  for (int i = 0; i < spec.contraction().batch; ++i)
     if (depends_on(spec, body, i)) indices.push_back(i);
   for (int i = o.row; i < o.row + o.rows; ++i) indices.push_back(i);
   indices.push_back(k);
@@ -52,7 +57,7 @@ std::vector<int> indices_of(const KernelSpec& spec, const Operand& o, DataType t
 // The kernel that writes the operand as `type`; the contraction then loads what it wrote.
 KernelSpec written_first(KernelSpec& contraction, const Operand& o, DataType type,
                          Temporaries& temporaries) {
-  Body& body = contraction.*o.body;
+  Body& body = in(contraction, o).body;
   const std::vector<int> indices = indices_of(contraction, o, type);
   const auto place = [&](int i) {
     return static_cast<int>(std::find(indices.begin(), indices.end(), i) - indices.begin());
@@ -67,7 +72,6 @@ KernelSpec written_first(KernelSpec& contraction, const Operand& o, DataType typ
     for (auto& w : a.windows) w.coefficient = these(w.coefficient);
   };
   KernelSpec kernel;
-  kernel.family = Family::pointwise;
   kernel.extent = these(contraction.extent);
   kernel.ports = contraction.ports;
   kernel.scalars = contraction.scalars;
@@ -104,7 +108,7 @@ KernelSpec written_first(KernelSpec& contraction, const Operand& o, DataType typ
   load.port = static_cast<int>(contraction.ports.size());
   contraction.ports.push_back(read_back(std::move(port), std::move(read)));
   body.statements = {std::move(load)};
-  contraction.*o.type = type;
+  in(contraction, o).type = type;
   drop_unused(contraction);
   return kernel;
 }
@@ -131,7 +135,8 @@ bool may_be_narrow(const Graph& lowered, const KernelPort& p) {
 // The type in which the kernel multiplies the port's elements, where it does nothing else with
 // them; else none.
 DataType multiplied_as(const KernelSpec& spec, int port) {
-  if (spec.family != Family::contraction || spec.accumulate != DataType::f32) return DataType::none;
+  const ContractionSpec* const c = spec.as_contraction();
+  if (!c || c->accumulate != DataType::f32) return DataType::none;
   for (const Body* body : spec.bodies())
     for (const auto& s : body->statements) {
       if (!names_ports(s) || (s.port != port && s.port2 != port)) continue;
@@ -179,16 +184,15 @@ void narrow_operands(const Graph& lowered, std::vector<KernelSpec>& kernels) {
 
 std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState& state,
                                              Temporaries& temporaries, std::vector<PlanCut>& cuts) {
-  const bool candidate = state.architecture() == "sm_90a" && spec.family == Family::contraction &&
-                         spec.k == 1 && !spec.rows.on && !reads_joined_indices(spec);
-  if (!candidate || plan_tensor_cores(spec, {})) return {std::move(spec)};
-  const int m = spec.batch, n = m + spec.m;
-  const Operand a{0, &KernelSpec::a, &KernelSpec::a_type, m, spec.m},
-      b{1, &KernelSpec::b, &KernelSpec::b_type, n, spec.n};
-  const bool as_they_are = multiplied_as_bytes(spec.a_type, spec.b_type);
+  const ContractionSpec* const c = spec.as_contraction();
+  const bool candidate =
+      state.device().has_wgmma && c && c->k() == 1 && !c->rows.on && !reads_joined_indices(spec);
+  if (!candidate || schedule_kernel(spec, state.context()).wgmma()) return {std::move(spec)};
+  const Operand a{0, c->first_m(), c->m}, b{1, c->first_n(), c->n};
+  const bool as_they_are = multiplied_as_bytes(c->a().type, c->b().type);
   const DataType factor = as_they_are ? DataType::none : factor_type(spec);
   if (!as_they_are && factor == DataType::none) return {std::move(spec)};
-  const double fused = choose_depth_parts(spec, {}).microseconds;
+  const double fused = choose_depth_parts(spec, state.context()).microseconds;
   // One of them may do as it is.
   for (const auto& operands : {std::vector{b}, {a}, {a, b}}) {
     KernelSpec contraction = spec;
@@ -197,8 +201,9 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
     std::vector<PlanCut> reasons;
     double us = 0;
     for (const Operand& o : operands) {
-      KernelSpec first = written_first(contraction, o, as_they_are ? spec.*o.type : factor, tried);
-      us += pointwise_microseconds(first);
+      KernelSpec first =
+          written_first(contraction, o, as_they_are ? in(spec, o).type : factor, tried);
+      us += schedule_kernel(first, state.context()).microseconds;
       divide_nodes(state, o, first, contraction);
       reasons.push_back({"contraction",
                          state.graph().label(state.node(first.nodes.front())),
@@ -206,12 +211,12 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
                          {}});
       kernels.push_back(std::move(first));
     }
-    if (!plan_tensor_cores(contraction, {})) continue;
-    us += choose_depth_parts(contraction, state.architecture()).microseconds;
+    if (!schedule_kernel(contraction, state.context()).wgmma()) continue;
+    us += choose_depth_parts(contraction, state.context()).microseconds;
     if (us > fused) continue;
     for (auto& r : reasons) {
       r.reason = fmt::format(
-          "it is written to memory first, where sm_90a's fastest engine reads it: about {:.1f} us "
+          "it is written to memory first, where the fastest engine reads it: about {:.1f} us "
           "in all, {:.1f} us as part of that kernel",
           us, fused);
       cuts.push_back(std::move(r));

@@ -129,18 +129,19 @@ std::vector<std::size_t> order(const FusionState& state, const std::vector<Candi
 
 bool nothing_to_do(const KernelSpec& spec) {
   std::int64_t results = 1;
-  int outer = spec.extent.size();
-  if (spec.family == Family::rowwise) outer = spec.kept;
-  if (spec.family == Family::contraction) outer = spec.batch + spec.m + spec.n;
+  const int outer = std::visit(Overloaded{[&](const PointwiseSpec&) { return spec.extent.size(); },
+                                          [](const RowwiseSpec& r) { return r.outer_rank; },
+                                          [](const ContractionSpec& c) { return c.first_k(); }},
+                               spec.family);
   for (int i = 0; i < outer; ++i) results *= spec.extent[i];
   return results == 0;
 }
 
 }  // namespace
 
-Partition partition(const Graph& lowered, bool fuse, std::string_view architecture) {
+Partition partition(const Graph& lowered, bool fuse, const PlanContext& context) {
   const Storage storage(lowered);
-  FusionState state(lowered, storage, fuse, architecture);
+  FusionState state(lowered, storage, fuse, context);
   const auto chosen = choose(state, fuse);
   Partition result;
   Temporaries temporaries(static_cast<TensorId>(lowered.tensors().size()));
@@ -148,7 +149,7 @@ Partition partition(const Graph& lowered, bool fuse, std::string_view architectu
   for (std::size_t i : order(state, chosen))
     for (auto& spec : chosen[i].pattern->lower(state, chosen[i].match))
       if (!nothing_to_do(spec))
-        for (auto& part : split(std::move(spec), architecture, temporaries))
+        for (auto& part : split(std::move(spec), context.device, temporaries))
           if (!nothing_to_do(part)) kernels.push_back(std::move(part));
   narrow_operands(lowered, kernels);
   result.cuts = state.cuts();
@@ -168,6 +169,7 @@ std::int64_t compulsory_bytes(const Graph& lowered, const KernelSpec& spec) {
     int bytes = 0;
   };
   std::map<std::pair<TensorId, bool>, Touched> tensors;
+  const ContractionSpec* const c = spec.as_contraction();
   for (const auto& p : spec.ports) {
     std::int64_t elements = std::numeric_limits<std::int64_t>::max(),
                  touched = p.together * elements_reached(spec.extent, p.access);
@@ -177,7 +179,7 @@ std::int64_t compulsory_bytes(const Graph& lowered, const KernelSpec& spec) {
       elements = 1;
       for (int i = 0; i < dim.size(); ++i) elements *= stride[i] != 0 ? dim[i] : 1;
     }
-    if (!spec.gathers.empty() || spec.rows.on) touched = elements;
+    if (!spec.gathers.empty() || (c && c->rows.on)) touched = elements;
     Touched& t = tensors[{p.tensor, p.written}];
     const std::int64_t room = elements - t.elements;
     t.elements += std::min(room, touched);
@@ -189,8 +191,10 @@ std::int64_t compulsory_bytes(const Graph& lowered, const KernelSpec& spec) {
 }
 
 double operations(const KernelSpec& spec) {
-  double n = spec.family != Family::contraction ? 0 : spec.two_products() ? 4 : 2;
-  for (int i = spec.rows.on ? spec.batch : 0; i < spec.extent.size(); ++i)
+  const ContractionSpec* const c = spec.as_contraction();
+  if (!c) return 0;
+  double n = 2.0 * static_cast<double>(c->products.size());
+  for (int i = c->rows.on ? c->batch : 0; i < spec.extent.size(); ++i)
     n *= static_cast<double>(spec.extent[i]);
   return n;
 }

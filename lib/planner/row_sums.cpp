@@ -8,9 +8,10 @@ namespace sinter {
 namespace {
 
 bool applies(const KernelSpec& c) {
-  if (c.family != Family::contraction || (c.m > 0 && c.n > 0) || c.k == 0) return false;
-  if (c.annihilates != ZeroOf::neither || c.rows.on || !c.gathers.empty() || c.two_products() ||
-      !c.columns.empty())
+  const ContractionSpec* const space = c.as_contraction();
+  if (!space || (space->m > 0 && space->n > 0) || space->k() == 0) return false;
+  if (space->zero_dominates != ZeroOf::neither || space->rows.on || !c.gathers.empty() ||
+      space->products.size() > 1 || !c.columns.empty())
     return false;
   return std::all_of(c.ports.begin(), c.ports.end(), [](const KernelPort& p) {
     return p.access.windows.empty() && p.access.via.empty();
@@ -52,8 +53,8 @@ class RowBody {
     if (s.kind == StatementKind::load)
       access = &spec_.ports[static_cast<std::size_t>(s.port)].access;
     if (s.kind == StatementKind::random) access = &s.access;
-    if (s.kind == StatementKind::index) return s.dim < spec_.kept;
-    for (int i = spec_.kept; access && i < access->stride.size(); ++i)
+    if (s.kind == StatementKind::index) return s.dim < spec_.rowwise().outer_rank;
+    for (int i = spec_.rowwise().outer_rank; access && i < access->stride.size(); ++i)
       if (access->stride[i] != 0) return false;
     return true;
   }
@@ -65,27 +66,26 @@ class RowBody {
 
 KernelSpec as_row_sums(KernelSpec c) {
   if (!applies(c)) return c;
+  const ContractionSpec& space = c.contraction();
   KernelSpec r = c;  // ports, scalars and extents stay as they are
-  r.family = Family::rowwise;
-  r.kept = c.batch + c.m + c.n;
-  r.batch = r.m = r.n = r.k = 0;
-  r.body = r.a = r.b = {};
-  r.phases = 2;
+  r.body = {};
   std::int64_t length = 1;
-  for (int i = r.kept; i < r.extent.size(); ++i) length *= r.extent[i];
-  r.reductions = {{ReductionMode::add, c.accumulate, length, 0}};
+  for (int i = space.first_k(); i < r.extent.size(); ++i) length *= r.extent[i];
+  r.family = RowwiseSpec{.outer_rank = space.first_k(),
+                         .phases = 2,
+                         .reductions = {{ReductionMode::add, space.accumulate, length, 0}}};
   RowBody body(r);
   Statement product;
   product.kind = StatementKind::pointwise;
   product.mode = PointwiseMode::mul;
-  product.arithmetic = c.accumulate;
+  product.arithmetic = space.accumulate;
   product.label = "product";
-  product.args = {body.add(c.a)};
-  product.args.push_back(body.add(c.b));
+  product.args = {body.add(space.a().body)};
+  product.args.push_back(body.add(space.b().body));
   Statement reduce;
   reduce.kind = StatementKind::reduce;
   reduce.port = 0;
-  reduce.arithmetic = c.accumulate;
+  reduce.arithmetic = space.accumulate;
   reduce.args = {body.add(product)};
   body.add(reduce);
   Statement sum = c.body.statements.front();  // the accumulator, with its label

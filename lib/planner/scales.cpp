@@ -17,8 +17,9 @@ const Statement& at(const Body& body, int i) {
 // Whether the rows of a grouped product along which the tensor lies have other numbers where the
 // results are.
 bool renumbered(const KernelSpec& spec, const Access& a) {
-  if (!spec.rows.on || spec.rows.mode == MoeMode::none) return false;
-  for (int m = spec.batch; m < spec.batch + spec.m; ++m)
+  const ContractionSpec& c = spec.contraction();
+  if (!c.rows.on || c.rows.mode == MoeMode::none) return false;
+  for (int m = c.first_m(); m < c.first_n(); ++m)
     if (moves_along(a, m)) return true;
   return false;
 }
@@ -31,7 +32,7 @@ bool constant_along_k(const KernelSpec& spec, const Body& body, int i, std::set<
       const Access& a = spec.ports[static_cast<std::size_t>(s.port)].access;
       if (!s.args.empty() || !a.windows.empty() || !a.via.empty() || renumbered(spec, a))
         return false;
-      for (int k = spec.batch + spec.m + spec.n; k < spec.extent.size(); ++k)
+      for (int k = spec.contraction().first_k(); k < spec.extent.size(); ++k)
         if (moves_along(a, k)) return false;
       break;
     }
@@ -123,36 +124,34 @@ void scale_sum(KernelSpec& spec, const Body& operand, const std::vector<Scale>& 
 }  // namespace
 
 void move_scales_behind_sums(KernelSpec& spec) {
-  if (spec.accumulate != DataType::f32 || !spec.gathers.empty()) return;
+  ContractionSpec& c = spec.contraction();
+  if (c.accumulate != DataType::f32 || !spec.gathers.empty()) return;
   struct Operand {
-    Body KernelSpec::*body;
-    DataType KernelSpec::*type;
-    std::vector<int> products;
+    ProductOperand* of;
+    std::vector<int> products;  // that multiply it
     int loaded = -1;
     std::vector<Scale> scales{};
   };
   // Tensor cores sum products of 8-bit floats with fewer bits than f32 has: not where the products
   // are to be those of f32.
-  const auto may_be_summed = [](const KernelSpec& s, const Operand& o) {
-    const auto port = static_cast<std::size_t>(at(s.*o.body, o.loaded).port);
-    return s.*o.type != DataType::f32 || !is_floating(s.ports[port].type);
+  const auto may_be_summed = [&](const Operand& o) {
+    const auto port = static_cast<std::size_t>(at(o.of->body, o.loaded).port);
+    return o.of->type != DataType::f32 || !is_floating(spec.ports[port].type);
   };
-  Operand operands[] = {{&KernelSpec::a, &KernelSpec::a_type, {0, 1}},
-                        {&KernelSpec::b, &KernelSpec::b_type, {0}},
-                        {&KernelSpec::b2, &KernelSpec::b_type, {1}}};
+  std::vector<Operand> operands{{&c.a(), {0, 1}}, {&c.b(), {0}}};
+  if (c.paired()) operands.push_back({&c.b(1), {1}});
   for (Operand& o : operands)
-    if (const Body& body = spec.*o.body; !body.statements.empty())
-      if (auto scales = scales_of(spec, body, o.loaded); scales && may_be_summed(spec, o))
-        o.scales = std::move(*scales);
+    if (auto scales = scales_of(spec, o.of->body, o.loaded); scales && may_be_summed(o))
+      o.scales = std::move(*scales);
   // Both products multiply the same type.
-  if (spec.two_products() && operands[1].scales.empty() != operands[2].scales.empty())
+  if (c.paired() && operands[1].scales.empty() != operands[2].scales.empty())
     operands[1].scales = operands[2].scales = {};
   for (const Operand& o : operands) {
     if (o.scales.empty()) continue;
-    Body& body = spec.*o.body;
+    Body& body = o.of->body;
     for (int product : o.products) scale_sum(spec, body, o.scales, product);
     Statement load = at(body, o.loaded);
-    spec.*o.type = spec.ports[static_cast<std::size_t>(load.port)].type;
+    o.of->type = spec.ports[static_cast<std::size_t>(load.port)].type;
     body.statements = {std::move(load)};
   }
 }

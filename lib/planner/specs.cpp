@@ -30,7 +30,6 @@ void store_results(const FusionState& state, const std::vector<NodeId>& nodes, B
 KernelSpec pointwise_spec(const FusionState& state, const std::vector<NodeId>& nodes) {
   const Graph& g = state.graph();
   KernelSpec spec;
-  spec.family = Family::pointwise;
   spec.nodes = nodes;
   // The domain has the rank of a gather where there is one, since its indices are the node's.
   NodeId shape = nodes.front();
@@ -50,7 +49,7 @@ KernelSpec rowwise_spec(const FusionState& state, const std::vector<NodeId>& nod
   const Dims full = g[state.node(anchor).inputs[0]].dim,
              kept = g[state.node(anchor).outputs[0]].dim;
   KernelSpec spec;
-  spec.family = Family::rowwise;
+  spec.family = RowwiseSpec{};
   spec.nodes = nodes;
   std::vector<NodeId> columns;
   for (NodeId n : nodes)
@@ -66,7 +65,7 @@ KernelSpec rowwise_spec(const FusionState& state, const std::vector<NodeId>& nod
     for (int i = 0; i < full.size(); ++i)
       if (place(i) == at) {
         order.push_back(i);
-        if (at < 2) ++spec.kept;
+        if (at < 2) ++spec.rowwise().outer_rank;
         spec.extent.push_back(full[i]);
       }
   std::vector<Coordinate> coordinates(order.size());
@@ -78,7 +77,8 @@ KernelSpec rowwise_spec(const FusionState& state, const std::vector<NodeId>& nod
   for (std::size_t i = 0; i < order.size(); ++i)
     if (place(order[i]) == 0)
       for (auto& c : spec.columns) c.result.access.stride[static_cast<int>(i)] = 0;
-  for (const auto& s : spec.body.statements) spec.phases = std::max(spec.phases, s.phase + 1);
+  RowwiseSpec& r = spec.rowwise();
+  for (const auto& s : spec.body.statements) r.phases = std::max(r.phases, s.phase + 1);
   simplify_domain(spec);
   return spec;
 }
@@ -90,7 +90,6 @@ KernelSpec copy_spec(const FusionState& state, NodeId n, TensorId x, const Acces
                      const Location& to, const Dims& domain) {
   const Graph& g = state.graph();
   KernelSpec spec;
-  spec.family = Family::pointwise;
   spec.nodes = {n};
   spec.extent = domain;
   const Location& at = state.storage()[x];

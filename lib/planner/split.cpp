@@ -4,13 +4,13 @@
 #include <charconv>
 
 #include "base/env.hpp"
-#include "emit/schedule.hpp"
 #include "plan/access.hpp"
 #include "plan/liveness.hpp"
 #include "planner/body_copy.hpp"
 #include "planner/columns.hpp"
 #include "planner/domain.hpp"
 #include "planner/statistics.hpp"
+#include "schedule/rowwise/rowwise.hpp"
 
 namespace sinter {
 namespace {
@@ -41,8 +41,10 @@ std::int64_t elements_a_block() {
 
 std::int64_t shortest_part() { return std::min(kShortestPart, elements_a_block()); }
 
-std::int64_t rows_of(const KernelSpec& s) { return count(s.extent, 0, s.kept); }
-std::int64_t columns_of(const KernelSpec& s) { return count(s.extent, s.kept, s.extent.size()); }
+std::int64_t rows_of(const KernelSpec& s) { return count(s.extent, 0, s.rowwise().outer_rank); }
+std::int64_t columns_of(const KernelSpec& s) {
+  return count(s.extent, s.rowwise().outer_rank, s.extent.size());
+}
 
 std::int64_t blocks_of(const KernelSpec& s) {
   const std::int64_t rows = rows_of(s);
@@ -54,29 +56,29 @@ bool divisible(const KernelSpec& s) {
   for (const auto& p : s.ports)
     if (!p.access.via.empty()) return false;
   for (const auto& x : s.body.statements)
-    if (x.kind == StatementKind::index && x.dim >= s.kept) return false;
+    if (x.kind == StatementKind::index && x.dim >= s.rowwise().outer_rank) return false;
   return true;
 }
 
 // Whether clusters of blocks hold whole rows in their registers: then even one row takes them less
 // time than several kernels.
-bool held_by_clusters(const Schedule& s, std::string_view architecture) {
-  return architecture == "sm_90a" && s.resident && s.blocks_per_row > 1;
+bool held_by_clusters(const RowwiseConfig& s, const DeviceModel& device) {
+  return device.has_clusters && s.resident && s.blocks_per_row > 1;
 }
 
 // Elements of a row that lie together where the next row goes on behind them: the last index. 1: no
 // such pieces, or none that are short.
 std::int64_t short_piece(const KernelSpec& spec) {
   const int last = spec.extent.size() - 1;
-  if (spec.kept == 0 || last <= spec.kept) return 1;
+  if (spec.rowwise().outer_rank == 0 || last <= spec.rowwise().outer_rank) return 1;
   const KernelPort* most = nullptr;
   for (const auto& p : spec.ports)
     if (!most ||
         elements_reached(spec.extent, p.access) > elements_reached(spec.extent, most->access))
       most = &p;
   const std::int64_t piece = spec.extent[last];
-  const bool beside =
-      most && step(most->access, last) == 1 && step(most->access, spec.kept - 1) == piece;
+  const bool beside = most && step(most->access, last) == 1 &&
+                      step(most->access, spec.rowwise().outer_rank - 1) == piece;
   return beside && piece * info(most->type).bytes < kLine ? piece : 1;
 }
 
@@ -112,21 +114,19 @@ std::pair<KernelSpec, KernelSpec> peel(const KernelSpec& spec, int count, bool p
   KernelSpec first = spec, rest = spec;
   for (KernelSpec* part : {&first, &rest}) {
     part->body.statements.clear();
-    part->reductions.clear();
+    part->rowwise().reductions.clear();
     part->ports.clear();
   }
-  const Dims copies = part_of(spec.extent, 0, spec.kept + pieces);
+  const Dims copies = part_of(spec.extent, 0, spec.rowwise().outer_rank + pieces);
   const Access copied = packed_access(rank, 0, copies);
   const std::vector<bool> handed = handed_over(spec, count);
 
-  first.phases = count + 1;
-  rest.phases = spec.phases - count;
-  if (rest.phases == 1) {
-    rest.family = Family::pointwise;
-    rest.kept = 0;
-  }
+  const RowwiseSpec& rows = spec.rowwise();
+  first.rowwise().phases = count + 1;
+  rest.rowwise().phases = rows.phases - count;
+  if (rows.phases - count == 1) rest.family = PointwiseSpec{};
   BodyCopy head(spec, first, rank), tail(spec, rest, rank);
-  std::vector<int> renumbered(spec.reductions.size(), -1);
+  std::vector<int> renumbered(rows.reductions.size(), -1);
   for (std::size_t i = 0; i < spec.body.statements.size(); ++i) {
     const Statement& s = spec.body.statements[i];
     const int id = static_cast<int>(i);
@@ -135,18 +135,18 @@ std::pair<KernelSpec, KernelSpec> peel(const KernelSpec& spec, int count, bool p
       const bool first_rows = s.per_row && s.phase <= count;
       s.phase < count || first_rows ? head.copy(id) : tail.copy(id);
     } else if (s.kind == StatementKind::reduce) {
-      KernelReduction reduction = spec.reductions[r];
+      KernelReduction reduction = rows.reductions[r];
       const bool early = s.phase < count;
       KernelSpec& part = early ? first : rest;
       if (!early) reduction.phase -= count;
-      renumbered[r] = static_cast<int>(part.reductions.size());
-      part.reductions.push_back(reduction);
+      renumbered[r] = static_cast<int>(part.rowwise().reductions.size());
+      part.rowwise().reductions.push_back(reduction);
       const int copy = early ? head.copy(id) : tail.copy(id);
       part.body.statements[static_cast<std::size_t>(copy)].port = renumbered[r];
     } else if (s.kind == StatementKind::reduced) {
       Statement reduced = s;
       reduced.port = renumbered[r];
-      const bool early = spec.reductions[r].phase < count;
+      const bool early = rows.reductions[r].phase < count;
       if (!early) reduced.phase -= count;
       BodyCopy& part = early ? head : tail;
       part.set(id, part.add(std::move(reduced)));
@@ -189,13 +189,13 @@ struct CutRows {
 
 CutRows in_parts(const KernelSpec& spec, std::int64_t wished) {
   CutRows cut{spec};
-  for (int d = spec.kept; d < spec.extent.size() && wished > 1; ++d) {
+  for (int d = spec.rowwise().outer_rank; d < spec.extent.size() && wished > 1; ++d) {
     const std::int64_t extent = spec.extent[d];
     const auto [n, size] =
         extent <= wished ? std::pair{extent, std::int64_t{1}} : parts_of(extent, wished);
     if (n <= 1) continue;
     cut_index(cut.spec, d + cut.added, n, size);
-    ++cut.spec.kept;
+    ++cut.spec.rowwise().outer_rank;
     ++cut.added;
     cut.even &= n * size == extent;
     cut.parts *= n;
@@ -211,17 +211,17 @@ CutRows in_parts(const KernelSpec& spec, std::int64_t wished) {
 std::vector<KernelSpec> cut_rows(const KernelSpec& spec, CutRows rows, bool pieces,
                                  Temporaries& temporaries) {
   if (rows.parts == 1 && !pieces) return {spec};
-  const int shared = spec.kept + pieces;
+  const int shared = spec.rowwise().outer_rank + pieces;
   KernelSpec cut = std::move(rows.spec), whole;
 
   // Partial results lie part by part, so that neighbouring rows stay neighbours.
-  const Dims partial_dim = part_of(cut.extent, 0, cut.kept);
+  const Dims partial_dim = part_of(cut.extent, 0, cut.rowwise().outer_rank);
   const Access written = packed_access(cut.extent.size(), 0, partial_dim);
   const std::int64_t size = columns_of(cut);
 
-  whole.family = Family::rowwise;
+  const RowwiseSpec& of_rows = spec.rowwise();
+  whole.family = RowwiseSpec{.outer_rank = of_rows.outer_rank};
   whole.nodes = spec.nodes;
-  whole.kept = spec.kept;
   whole.extent = part_of(spec.extent, 0, shared);
   whole.extent.push_back(rows.parts);
   Access read;
@@ -231,8 +231,8 @@ std::vector<KernelSpec> cut_rows(const KernelSpec& spec, CutRows rows, bool piec
 
   const KernelSpec source = cut;
   // What the parts of each reduction are read from, and the statement with its result.
-  std::vector<KernelPort> parts(spec.reductions.size());
-  std::vector<int> results(spec.reductions.size());
+  std::vector<KernelPort> parts(of_rows.reductions.size());
+  std::vector<int> results(of_rows.reductions.size());
   cut.body.statements.clear();
   cut.ports.clear();
   whole.scalars = cut.scalars;
@@ -252,7 +252,7 @@ std::vector<KernelSpec> cut_rows(const KernelSpec& spec, CutRows rows, bool piec
       whole.ports[static_cast<std::size_t>(copy.port)].access.windows.push_back(std::move(first));
     } else if (s.kind == StatementKind::reduced) {
       const auto number = static_cast<std::size_t>(s.port);
-      const KernelReduction& r = spec.reductions[number];
+      const KernelReduction& r = of_rows.reductions[number];
       const DataType type = partial_type(r.mode, r.arithmetic);
       Statement partial = statement(StatementKind::partial, type, s.label);
       partial.port = s.port;
@@ -262,8 +262,8 @@ std::vector<KernelSpec> cut_rows(const KernelSpec& spec, CutRows rows, bool piec
       head.add_store(head.add(std::move(partial)), type, port, true);
       parts[number] = read_back(port, read);
       if (r.phase == 0) {
-        cut.reductions[number].length = size;
-        if (spec.phases > 2) head.set(id, head.add(s));  // of the part alone
+        cut.rowwise().reductions[number].length = size;
+        if (of_rows.phases > 2) head.set(id, head.add(s));  // of the part alone
         results[number] =
             finish_parts(whole, tail, parts[number], r.mode, r.arithmetic, r.length, s.label);
       } else {
@@ -290,12 +290,12 @@ std::int64_t wished_parts(const KernelSpec& spec) {
 // registers, and of the whole from these. Empty where there are none, or no such parts.
 // `pieces`: as for cut_rows.
 std::vector<KernelSpec> split_statistics(const KernelSpec& spec, bool pieces, std::int64_t wished,
-                                         std::string_view architecture, Temporaries& temporaries) {
+                                         const DeviceModel& device, Temporaries& temporaries) {
   if (!has_statistics(spec)) return {};
   Temporaries tried = temporaries;
   auto [first, rest] = peel(spec, 2, pieces, tried);
   KernelSpec fine = first;
-  fine.kept += pieces;
+  fine.rowwise().outer_rank += pieces;
   // Blocks of few threads leave room for others on a multiprocessor while they wait.
   for (const int most : {256, 1024})
     for (std::int64_t n = wished; columns_of(fine) / n >= shortest_part(); n *= 2) {
@@ -303,12 +303,11 @@ std::vector<KernelSpec> split_statistics(const KernelSpec& spec, bool pieces, st
       if ((rows.parts == 1 && !pieces) || !rows.even) continue;
       Temporaries with_parts = tried;
       std::vector<KernelSpec> kernels = cut_rows(first, std::move(rows), pieces, with_parts);
-      const Schedule schedule = choose_schedule(kernels.front(), architecture);
+      const RowwiseConfig schedule = schedule_rowwise(kernels.front(), device);
       if (!schedule.resident || schedule.blocks_per_row > 1 || schedule.threads > most) continue;
       temporaries = std::move(with_parts);
       if (std::any_of(rest.body.statements.begin(), rest.body.statements.end(), acts))
-        for (auto& k : split(std::move(rest), architecture, temporaries))
-          kernels.push_back(std::move(k));
+        for (auto& k : split(std::move(rest), device, temporaries)) kernels.push_back(std::move(k));
       return kernels;
     }
   return {};
@@ -317,14 +316,14 @@ std::vector<KernelSpec> split_statistics(const KernelSpec& spec, bool pieces, st
 // The same of rows whose memory is short pieces, for each place of the pieces: as these lie
 // together, whole lines of memory are moved. The values of the row that later kernels need are
 // stored for each such place, too, so that they also move what lies together.
-std::vector<KernelSpec> split_pieces(KernelSpec spec, std::string_view architecture,
+std::vector<KernelSpec> split_pieces(KernelSpec spec, const DeviceModel& device,
                                      Temporaries& temporaries) {
-  move_index(spec, spec.extent.size() - 1, spec.kept);
+  move_index(spec, spec.extent.size() - 1, spec.rowwise().outer_rank);
   KernelSpec fine = spec;
-  ++fine.kept;
+  ++fine.rowwise().outer_rank;
   if (!rows_lie_together(fine)) return {};
   const std::int64_t wished = std::min(wished_parts(fine), columns_of(fine) / shortest_part());
-  return split_statistics(spec, true, std::max<std::int64_t>(wished, 1), architecture, temporaries);
+  return split_statistics(spec, true, std::max<std::int64_t>(wished, 1), device, temporaries);
 }
 
 }  // namespace
@@ -334,22 +333,21 @@ KernelPort Temporaries::add(std::string name, DataType type, const Dims& dim, Ac
   return {next_++, std::move(name), type, std::move(access), true, 256};
 }
 
-std::vector<KernelSpec> split(KernelSpec spec, std::string_view architecture,
+std::vector<KernelSpec> split(KernelSpec spec, const DeviceModel& device,
                               Temporaries& temporaries) {
-  if (!spec.columns.empty()) return split_columns(std::move(spec), architecture, temporaries);
-  if (spec.family != Family::rowwise) return {std::move(spec)};
+  if (!spec.columns.empty()) return split_columns(std::move(spec), device, temporaries);
+  if (!spec.as_rowwise()) return {std::move(spec)};
   const std::int64_t least = elements_a_block(), blocks = blocks_of(spec),
                      elements = rows_of(spec) * columns_of(spec);
   if (!divisible(spec) || elements == 0) return {std::move(spec)};
   const std::int64_t wished = wished_parts(spec);
   if (has_later_elements(spec)) {
     if (elements / least < kFewBlocks) return {std::move(spec)};
-    const Schedule whole = choose_schedule(spec, architecture);
+    const RowwiseConfig whole = schedule_rowwise(spec, device);
     if (const std::int64_t piece = short_piece(spec);
-        piece > 1 && spec.phases == 3 &&
+        piece > 1 && spec.rowwise().phases == 3 &&
         (!whole.resident || elements / piece / least >= kManyPieces))
-      if (auto kernels = split_pieces(spec, architecture, temporaries); !kernels.empty())
-        return kernels;
+      if (auto kernels = split_pieces(spec, device, temporaries); !kernels.empty()) return kernels;
     // A row alone may be shared by a cluster of blocks; where each phase reads it again, parts of
     // it can just as well be a kernel's own rows. (Batchnorm's gradients of 64 rows of 802,816
     // elements on an H200: 213 us in one kernel, 184 in three.)
@@ -357,16 +355,15 @@ std::vector<KernelSpec> split(KernelSpec spec, std::string_view architecture,
                              : whole.resident        ? kFewBlocks / 2
                                                      : kEnoughLong;
     const bool busy = blocks >= few;
-    if ((busy && whole.resident) || held_by_clusters(whole, architecture)) return {std::move(spec)};
+    if ((busy && whole.resident) || held_by_clusters(whole, device)) return {std::move(spec)};
     if (wished > 1)
-      if (auto kernels = split_statistics(spec, false, wished, architecture, temporaries);
+      if (auto kernels = split_statistics(spec, false, wished, device, temporaries);
           !kernels.empty())
         return kernels;
     if (busy) return {std::move(spec)};
     auto [first, rest] = peel(spec, 1, false, temporaries);
-    std::vector<KernelSpec> kernels = split(std::move(first), architecture, temporaries);
-    for (auto& k : split(std::move(rest), architecture, temporaries))
-      kernels.push_back(std::move(k));
+    std::vector<KernelSpec> kernels = split(std::move(first), device, temporaries);
+    for (auto& k : split(std::move(rest), device, temporaries)) kernels.push_back(std::move(k));
     return kernels;
   }
   const std::int64_t enough = rows_lie_together(spec) ? kEnoughAcross : kEnoughLong;

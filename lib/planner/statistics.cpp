@@ -18,7 +18,8 @@ int centre_of(const KernelSpec& spec, int r) {
   const auto at = [&](int i) -> const Statement& {
     return spec.body.statements[static_cast<std::size_t>(i)];
   };
-  const ReductionMode mode = spec.reductions[static_cast<std::size_t>(r)].mode;
+  const auto& reductions = spec.rowwise().reductions;
+  const ReductionMode mode = reductions[static_cast<std::size_t>(r)].mode;
   const Statement& sum = accumulating(spec, r);
   const Statement& square = at(sum.args[0]);
   if ((mode != ReductionMode::avg && mode != ReductionMode::add) ||
@@ -29,7 +30,7 @@ int centre_of(const KernelSpec& spec, int r) {
   if (centred.kind != StatementKind::pointwise || centred.mode != PointwiseMode::sub) return -1;
   const Statement& centre = at(centred.args[1]);
   if (centre.kind != StatementKind::reduced) return -1;
-  const KernelReduction& mean = spec.reductions[static_cast<std::size_t>(centre.port)];
+  const KernelReduction& mean = reductions[static_cast<std::size_t>(centre.port)];
   const Statement& values = accumulating(spec, centre.port);
   const bool same = values.args[0] == centred.args[0] && values.arithmetic == sum.arithmetic &&
                     centred.arithmetic == sum.arithmetic && square.arithmetic == sum.arithmetic &&
@@ -39,8 +40,9 @@ int centre_of(const KernelSpec& spec, int r) {
 
 bool has_statistics(const KernelSpec& spec) {
   bool any = false;
-  for (std::size_t r = 0; r < spec.reductions.size(); ++r) {
-    if (spec.reductions[r].phase != 1) continue;
+  const auto& reductions = spec.rowwise().reductions;
+  for (std::size_t r = 0; r < reductions.size(); ++r) {
+    if (reductions[r].phase != 1) continue;
     any = true;
     if (centre_of(spec, static_cast<int>(r)) < 0) return false;
   }
@@ -79,14 +81,15 @@ int finish_squares(KernelSpec& spec, BodyCopy& body, const KernelPort& sums,
               "between");
   Statement reduce = statement(StatementKind::reduce, r.arithmetic, label);
   reduce.args = {compute(PointwiseMode::add, load(squares), between, "part_squares")};
-  reduce.port = static_cast<int>(spec.reductions.size());
-  spec.reductions.push_back({ReductionMode::add, r.arithmetic, spec.extent.back(), 1});
+  RowwiseSpec& rows = spec.rowwise();
+  reduce.port = static_cast<int>(rows.reductions.size());
+  rows.reductions.push_back({ReductionMode::add, r.arithmetic, spec.extent.back(), 1});
   Statement reduced = statement(StatementKind::reduced, r.arithmetic, label);
   reduced.port = reduce.port;
   reduced.per_row = true;
   reduced.phase = 2;
   body.add(std::move(reduce));
-  spec.phases = 3;
+  rows.phases = 3;
   const int sum = body.add(std::move(reduced));
   if (r.mode != ReductionMode::avg) return sum;
   return compute(PointwiseMode::div, sum, number(r.length, "length"), label);

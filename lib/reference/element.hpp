@@ -1,4 +1,5 @@
-// Stored numbers as doubles and back, for every storage type, with SPEC.md's conversion rules.
+// Stored numbers as doubles and back, for every storage type, with GRAPH_JSON.md's conversion
+// rules.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -28,6 +28,19 @@ bool holds_every_value(DataType to, DataType from) {
 bool is_16_bit_float(DataType t) { return t == f16 || t == bf16; }
 bool is_narrow_float(DataType t) { return is_floating(t) && info(t).precision <= 11; }
 
+// Whether the operand holds 8-bit floats as they are: a view of them, whatever type it has, is read
+// where they lie.
+bool eight_bits(const Graph& graph, TensorId x) {
+  while (graph.type(x) != f8e4m3 && graph.type(x) != f8e5m2) {
+    if (!graph.is_virtual(x)) return false;
+    const Node& from = graph.nodes()[static_cast<std::size_t>(graph[x].producer)];
+    if (from.op != OpKind::transpose && from.op != OpKind::slice && from.op != OpKind::reshape)
+      return false;
+    x = from.inputs[0];
+  }
+  return true;
+}
+
 }  // namespace
 
 // A power of two that divides all finite elements of the box; tiny where there is no useful one.
@@ -89,7 +102,7 @@ Operand Engine::narrowed(const Operand& operand, TensorId tensor, const Box& box
 }
 
 // Virtual f32 operands may be rounded to the graph's 16-bit io type, and f32 ones to tf32 where the
-// compute type says so (SPEC.md).
+// compute type says so (GRAPH_JSON.md).
 void Engine::prepare_contraction(Job& job, const std::vector<Box>& needed) {
   const DataType io = graph_.options().io;
   const bool tf32_allowed = graph_.compute(*job.node) == tf32;
@@ -113,10 +126,7 @@ void Engine::prepare_contraction(Job& job, const std::vector<Box>& needed) {
   // 14 bits"). Kernels add their results up in f32 every 128 terms, so that four such steps follow
   // one another: 4 * 33 * 2^-13 of the sum of magnitudes at most, in units of f32's round-off.
   // Sevenfold 2^-13 was seen on an H200.
-  const auto eight_bits = [&](TensorId x) {
-    return graph_.type(x) == f8e4m3 || graph_.type(x) == f8e5m2;
-  };
-  if (eight_bits(job.node->inputs[0]) && eight_bits(job.node->inputs[1])) {
+  if (eight_bits(graph_, job.node->inputs[0]) && eight_bits(graph_, job.node->inputs[1])) {
     job.tensor_core_floor = 4 * 33 * 0x1p11;
     job.precision.integers = 0x1p13;  // sums up to here lose nothing
   }

@@ -1,4 +1,4 @@
-// Random numbers of SPEC.md: a pure function of Seed, Offset and the logical index.
+// Random numbers of GRAPH_JSON.md: a pure function of Seed, Offset and the logical index.
 #include <cmath>
 
 #include "reference/bounded_math.hpp"

@@ -1,7 +1,8 @@
 // Numbers for a graph's inputs: a pure function of the seed, the tensor's name and the element, the
 // same on every platform. What an input means decides its values where the fill alone would make no
-// sense: variances are positive, indices valid (SPEC.md, "random inputs"). Rows of a grouped matmul
-// are split evenly by `normal`, by the others into groups of very different sizes, also empty ones.
+// sense: variances are positive, indices valid (GRAPH_JSON.md, "random inputs"). Rows of a grouped
+// matmul are split evenly by `normal`, by the others into groups of very different sizes, also
+// empty ones.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -217,7 +217,15 @@ void EmulatedCluster::carry_out(const Copy& c) {
   std::memcpy(c.to, c.from, static_cast<std::size_t>(c.valid));
   std::memset(static_cast<char*>(c.to) + c.valid, 0, static_cast<std::size_t>(c.bytes - c.valid));
 }
+// The machine stops where asynchronous work begins at another address than a multiple of its size.
+void EmulatedCluster::expect_multiple(std::uintptr_t at, unsigned bytes, const char* what) {
+  if (at % bytes != 0)
+    fault_ = std::string(what) + " begins at no multiple of " + std::to_string(bytes) + " bytes";
+}
 void EmulatedCluster::copy(void* to, const void* from, int bytes, int valid) {
+  for (const void* p : {static_cast<const void*>(to), from})
+    if (p == to || valid > 0)  // of no bytes the address is not looked at
+      expect_multiple(reinterpret_cast<std::uintptr_t>(p), static_cast<unsigned>(bytes), "a copy");
   const Copy c{to, from, bytes, valid};
   late ? running().copies.open.push_back(c) : carry_out(c);
 }
@@ -327,6 +335,8 @@ void EmulatedCluster::wait_for_stores(int groups_left) {
 
 void EmulatedCluster::load_box(const emulator::BoxMap& map, unsigned to, unsigned barrier,
                                unsigned blocks, emulator::BoxPlace place) {
+  expect_multiple(static_cast<unsigned>(place.at[0]) * map.bytes, 16, "a box of the tensor");
+  expect_multiple(to, 128, "a box in shared memory");
   const int bytes = map.bytes * static_cast<int>(elements_of(map));
   if (blocks == 0) blocks = 1u << rank;
   for (unsigned b = 0; b < kernels_.size(); ++b)

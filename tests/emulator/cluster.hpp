@@ -38,6 +38,7 @@ class EmulatedCluster final : public emulator::Machine {
   void wait_for_copies(int groups_left) override;
   void cluster_arrive() override;
   void cluster_wait() override;
+  void fault(const char* what) override { fault_ = what; }
   void named_barrier(unsigned id, unsigned threads, bool waits) override;
   void barrier_arrive(unsigned of, unsigned barrier, int expected_bytes) override;
   void barrier_wait(unsigned barrier, int parity) override;
@@ -89,6 +90,7 @@ class EmulatedCluster final : public emulator::Machine {
 
   static void enter(unsigned high, unsigned low);
   static void carry_out(const Copy& copy);
+  void expect_multiple(std::uintptr_t at, unsigned bytes, const char* what);
   Thread& running() { return threads_[rank * count_ + thread.x]; }
   unsigned warp_number() const { return rank * warps_of_block_ + thread.x / emulator::kWarp; }
   std::byte* stack_of(const Thread& t) const;

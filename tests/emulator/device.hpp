@@ -27,6 +27,12 @@
 inline thread_local emulator::Machine* machine = nullptr;
 inline thread_local alignas(1024) char anchor[1024];
 
+// What g++ -fsanitize=alignment calls before memory is read or written as a type whose alignment
+// the address has not.
+extern "C" inline __attribute__((used)) void __ubsan_handle_type_mismatch_v1(void*, void*) {
+  machine->fault("memory is read or written at a misaligned address");
+}
+
 struct uint2 {
   unsigned x, y;
 } __attribute__((aligned(8)));

@@ -69,6 +69,7 @@ class Machine {
   // Of each block of the cluster: where its shared memory is counted from.
   char* anchor[kMostBlocks] = {};
 
+  virtual void fault(const char* what) = 0;  // the machine would stop
   virtual void block_barrier() = 0;
   virtual void warp_barrier() = 0;
 

@@ -60,6 +60,22 @@ inline double number_of(const char* type, const char* p) {
                       : number_at<u8>(p);
 }
 
+// The sum of 32 products of 8-bit floats and what was summed before: each is cut off 13 bits behind
+// the first of the largest, see lib/reference/engine_contraction.cpp.
+inline double sum_of_bytes(const double (&products)[32], double before) {
+  double largest = std::fabs(before);
+  for (const double x : products) largest = x != x ? x : std::fmax(largest, std::fabs(x));
+  double sum = before;
+  if (largest == 0 || !std::isfinite(largest)) {
+    for (const double x : products) sum += x;
+    return sum;
+  }
+  const double unit = std::ldexp(1.0, std::ilogb(largest) - 13);
+  sum = std::trunc(before / unit);
+  for (const double x : products) sum += std::trunc(x / unit);
+  return sum * unit;
+}
+
 // One product as a thread carries it out, when the program has waited for it: sums of exact
 // products in double, rounded once. engine/fragment.cuh says what a thread holds. The left
 // operand's registers are those of the quad's lanes at that time.
@@ -94,15 +110,16 @@ struct Product {
       }
     for (int i = 0; i < columns / 2; i += 4)
       for (int j = 0; j < 2; ++j) {
-        double sums[2] = {};
+        double products[2][32] = {}, sums[2] = {};
         for (int k = 0; k < depth; ++k) {
           const double x = number_of(Text::B::kText, b.at(i * 2 + lane % 4 * 2 + j, k));
-          sums[0] += rows[0][k] * x;
-          sums[1] += rows[1][k] * x;
+          for (int half = 0; half < 2; ++half) sums[half] += products[half][k] = rows[half][k] * x;
         }
         for (int half = 0; half < 2; ++half) {
           Sum& sum = d[i + 2 * half + j];
-          sum = static_cast<Sum>((keep ? static_cast<double>(sum) : 0) + sums[half]);
+          const double before = keep ? static_cast<double>(sum) : 0;
+          sum = static_cast<Sum>(Text::A::kText[0] == 'e' ? sum_of_bytes(products[half], before)
+                                                          : before + sums[half]);
         }
       }
   }

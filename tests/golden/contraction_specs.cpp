@@ -9,18 +9,19 @@ using M = PointwiseMode;
 // Sizes of the index groups batch, m, n, k.
 SpecBuilder contraction(Dims extent, int batch, int m, int n, int k) {
   SpecBuilder b(Family::contraction, extent);
-  b.spec.batch = batch;
-  b.spec.m = m;
-  b.spec.n = n;
-  b.spec.k = k;
+  ContractionSpec& c = b.spec.contraction();
+  c.batch = batch;
+  c.m = m;
+  c.n = n;
+  c.k_indices.assign(static_cast<std::size_t>(k), KIndex::channels);
   return b;
 }
 
 // gelu(a @ b + bias), B as k x n.
 KernelSpec matmul_bias_gelu() {
   auto b = contraction({3, 100, 130, 72}, 1, 1, 1, 1);
-  b.into(b.spec.a).load("a", b.port("a", bf16, strided({7200, 72, 0, 1})));
-  b.into(b.spec.b).load("b", b.port("b", bf16, strided({9360, 0, 1, 130})));
+  b.into(b.spec.contraction().a().body).load("a", b.port("a", bf16, strided({7200, 72, 0, 1})));
+  b.into(b.spec.contraction().b().body).load("b", b.port("b", bf16, strided({9360, 0, 1, 130})));
   b.into(b.spec.body);
   const int product = b.convert("product", bf16, b.accumulator("product"));
   const int bias = b.load("bias", b.port("bias", bf16, strided({0, 0, 1, 0})));
@@ -32,12 +33,12 @@ KernelSpec matmul_bias_gelu() {
 // A scaled and rounded operand, products of doubles, result stored transposed.
 KernelSpec prologue_f64() {
   auto b = contraction({65, 63, 17}, 0, 1, 1, 1);
-  b.spec.accumulate = DataType::f64;
-  b.into(b.spec.a);
+  b.spec.contraction().accumulate = DataType::f64;
+  b.into(b.spec.contraction().a().body);
   const int a = b.load("a", b.port("a", f8e4m3, strided({1, 0, 65})));
   const int half = b.scalar("half", b.scalar_input("half", f32, 0.5));
   b.convert("scaled", f16, b.op("scaled", M::mul, {a, half}));
-  b.into(b.spec.b).load("b", b.port("b", f64, strided({0, 17, 1})));
+  b.into(b.spec.contraction().b().body).load("b", b.port("b", f64, strided({0, 17, 1})));
   b.into(b.spec.body);
   b.store(b.accumulator("c"), b.port("c", f64, strided({1, 65, 0}), true));
   return b.spec;
@@ -46,9 +47,9 @@ KernelSpec prologue_f64() {
 // Attention's second product: a masked probability of zero reads nothing.
 KernelSpec annihilating_zero() {
   auto b = contraction({8, 70, 64, 200}, 1, 1, 1, 1);
-  b.spec.annihilates = ZeroOf::a;
-  b.into(b.spec.a).load("p", b.port("p", f16, strided({14000, 200, 0, 1})));
-  b.into(b.spec.b).load("v", b.port("v", f16, strided({12800, 0, 1, 64})));
+  b.spec.contraction().zero_dominates = ZeroOf::a;
+  b.into(b.spec.contraction().a().body).load("p", b.port("p", f16, strided({14000, 200, 0, 1})));
+  b.into(b.spec.contraction().b().body).load("v", b.port("v", f16, strided({12800, 0, 1, 64})));
   b.into(b.spec.body);
   b.store(b.accumulator("o"), b.port("o", f16, strided({4480, 64, 1, 0}), true));
   return b.spec;
@@ -58,7 +59,7 @@ KernelSpec annihilating_zero() {
 // Indices: m = image, p, q; n = filter; k = r, s, channel. A prologue makes x + 1, zero outside.
 KernelSpec conv_fprop() {
   auto b = contraction({2, 7, 7, 32, 3, 3, 16}, 0, 3, 1, 3);
-  b.into(b.spec.a);
+  b.into(b.spec.contraction().a().body);
   const int port = b.port(
       "x", bf16,
       {.stride = {3136, 0, 0, 0, 0, 0, 1},
@@ -68,7 +69,8 @@ KernelSpec conv_fprop() {
        .via = {}});
   const int one = b.scalar("one", b.scalar_input("one", f32, 1));
   b.inside(b.op("moved", M::add, {b.load("x", port), one}), port);
-  b.into(b.spec.b).load("w", b.port("w", bf16, strided({0, 0, 0, 144, 48, 16, 1})));
+  b.into(b.spec.contraction().b().body)
+      .load("w", b.port("w", bf16, strided({0, 0, 0, 144, 48, 16, 1})));
   b.into(b.spec.body);
   b.store(b.accumulator("y"), b.port("y", bf16, strided({1568, 224, 32, 1, 0, 0, 0}), true));
   return b.spec;
@@ -77,21 +79,23 @@ KernelSpec conv_fprop() {
 // The gradient of that image: p = (h + 1 - r) / 2 where the division is exact.
 KernelSpec conv_dgrad() {
   auto b = contraction({2, 14, 14, 16, 32, 3, 3}, 0, 3, 1, 3);
-  b.into(b.spec.a).load("dy", b.port("dy", bf16,
-                                     {.stride = {1568, 0, 0, 0, 1, 0, 0},
-                                      .offset = 0,
-                                      .windows = {{.coefficient = {0, 1, 0, 0, 0, -1, 0},
-                                                   .base = 1,
-                                                   .divisor = 2,
-                                                   .extent = 7,
-                                                   .stride = 224},
-                                                  {.coefficient = {0, 0, 1, 0, 0, 0, -1},
-                                                   .base = 1,
-                                                   .divisor = 2,
-                                                   .extent = 7,
-                                                   .stride = 32}},
-                                      .via = {}}));
-  b.into(b.spec.b).load("w", b.port("w", bf16, strided({0, 0, 0, 1, 144, 48, 16})));
+  b.into(b.spec.contraction().a().body)
+      .load("dy", b.port("dy", bf16,
+                         {.stride = {1568, 0, 0, 0, 1, 0, 0},
+                          .offset = 0,
+                          .windows = {{.coefficient = {0, 1, 0, 0, 0, -1, 0},
+                                       .base = 1,
+                                       .divisor = 2,
+                                       .extent = 7,
+                                       .stride = 224},
+                                      {.coefficient = {0, 0, 1, 0, 0, 0, -1},
+                                       .base = 1,
+                                       .divisor = 2,
+                                       .extent = 7,
+                                       .stride = 32}},
+                          .via = {}}));
+  b.into(b.spec.contraction().b().body)
+      .load("w", b.port("w", bf16, strided({0, 0, 0, 1, 144, 48, 16})));
   b.into(b.spec.body);
   b.store(b.accumulator("dx"), b.port("dx", bf16, strided({3136, 224, 16, 1, 0, 0, 0}), true));
   return b.spec;
@@ -99,11 +103,14 @@ KernelSpec conv_dgrad() {
 
 KernelSpec moe(MoeMode mode) {
   auto b = contraction({4, 150, 96, 80}, 1, 1, 1, 1);
-  b.spec.rows = {.on = true, .offsets = 0, .index = mode == MoeMode::none ? -1 : 1, .mode = mode};
+  b.spec.contraction().rows = {
+      .on = true, .offsets = 0, .index = mode == MoeMode::none ? -1 : 1, .mode = mode};
   b.port("first_token_offset", i32, strided({0, 0, 0, 0}));
   if (mode != MoeMode::none) b.port("token_index", i64, strided({0, 0, 0, 0}));
-  b.into(b.spec.a).load("token", b.port("token", bf16, strided({0, 80, 0, 1})));
-  b.into(b.spec.b).load("weight", b.port("weight", bf16, strided({7680, 0, 1, 96})));
+  b.into(b.spec.contraction().a().body)
+      .load("token", b.port("token", bf16, strided({0, 80, 0, 1})));
+  b.into(b.spec.contraction().b().body)
+      .load("weight", b.port("weight", bf16, strided({7680, 0, 1, 96})));
   b.into(b.spec.body);
   b.store(b.accumulator("y"), b.port("y", bf16, strided({0, 96, 1, 0}), true));
   return b.spec;
@@ -112,8 +119,8 @@ KernelSpec moe(MoeMode mode) {
 // Rows that start anywhere: A is cut out of aligned words, B copied.
 KernelSpec odd_rows() {
   auto b = contraction({300, 512, 111}, 0, 1, 1, 1);
-  b.into(b.spec.a).load("a", b.port("a", bf16, strided({111, 0, 1})));
-  b.into(b.spec.b).load("b", b.port("b", bf16, strided({0, 1, 512})));
+  b.into(b.spec.contraction().a().body).load("a", b.port("a", bf16, strided({111, 0, 1})));
+  b.into(b.spec.contraction().b().body).load("b", b.port("b", bf16, strided({0, 1, 512})));
   b.into(b.spec.body);
   b.store(b.accumulator("c"), b.port("c", bf16, strided({512, 1, 0}), true));
   return b.spec;
@@ -122,12 +129,12 @@ KernelSpec odd_rows() {
 // A scaled f8 operand, and integers: both become f16 on the way.
 KernelSpec widened() {
   auto b = contraction({96, 128, 80}, 0, 1, 1, 1);
-  b.into(b.spec.a);
+  b.into(b.spec.contraction().a().body);
   const int a = b.load("a", b.port("a", f8e4m3, strided({80, 0, 1})));
   const int scale = b.load("scale", b.port("scale", f32, strided({1, 0, 0})));
   b.convert("scaled", f16, b.op("scaled", M::mul, {a, scale}));
-  b.spec.a_type = f16;
-  b.into(b.spec.b).load("b", b.port("b", i8, strided({0, 80, 1})));
+  b.spec.contraction().a().type = f16;
+  b.into(b.spec.contraction().b().body).load("b", b.port("b", i8, strided({0, 80, 1})));
   b.into(b.spec.body);
   b.store(b.accumulator("c"), b.port("c", f32, strided({128, 1, 0}), true));
   return b.spec;
@@ -137,16 +144,19 @@ KernelSpec widened() {
 // one, filters are as if k were one index.
 KernelSpec conv_channels_first() {
   auto b = contraction({2, 16, 16, 24, 8, 3, 3}, 0, 3, 1, 3);
-  b.into(b.spec.a).load(
-      "x",
-      b.port("x", f16,
-             {.stride = {2048, 0, 0, 0, 256, 0, 0},
-              .offset = 0,
-              .windows =
-                  {{.coefficient = {0, 1, 0, 0, 0, 1, 0}, .base = -1, .extent = 16, .stride = 16},
-                   {.coefficient = {0, 0, 1, 0, 0, 0, 1}, .base = -1, .extent = 16, .stride = 1}},
-              .via = {}}));
-  b.into(b.spec.b).load("w", b.port("w", f16, strided({0, 0, 0, 72, 9, 3, 1})));
+  b.into(b.spec.contraction().a().body)
+      .load(
+          "x",
+          b.port(
+              "x", f16,
+              {.stride = {2048, 0, 0, 0, 256, 0, 0},
+               .offset = 0,
+               .windows =
+                   {{.coefficient = {0, 1, 0, 0, 0, 1, 0}, .base = -1, .extent = 16, .stride = 16},
+                    {.coefficient = {0, 0, 1, 0, 0, 0, 1}, .base = -1, .extent = 16, .stride = 1}},
+               .via = {}}));
+  b.into(b.spec.contraction().b().body)
+      .load("w", b.port("w", f16, strided({0, 0, 0, 72, 9, 3, 1})));
   b.into(b.spec.body);
   b.store(b.accumulator("y"), b.port("y", f16, strided({6144, 16, 1, 256, 0, 0, 0}), true));
   return b.spec;
@@ -155,8 +165,8 @@ KernelSpec conv_channels_first() {
 // No products at all: the result is zeros.
 KernelSpec empty_sum() {
   auto b = contraction({5, 6, 0}, 0, 1, 1, 1);
-  b.into(b.spec.a).load("a", b.port("a", f32, strided({1, 0, 1})));
-  b.into(b.spec.b).load("b", b.port("b", f32, strided({0, 1, 6})));
+  b.into(b.spec.contraction().a().body).load("a", b.port("a", f32, strided({1, 0, 1})));
+  b.into(b.spec.contraction().b().body).load("b", b.port("b", f32, strided({0, 1, 6})));
   b.into(b.spec.body);
   b.store(b.accumulator("c"), b.port("c", f32, strided({6, 1, 0}), true));
   return b.spec;
@@ -165,8 +175,8 @@ KernelSpec empty_sum() {
 // relu(a @ b + bias) + residual, b as n x k.
 KernelSpec hopper_residual() {
   auto b = contraction({4, 1000, 3000, 520}, 1, 1, 1, 1);
-  b.into(b.spec.a).load("a", b.port("a", bf16, strided({520000, 520, 0, 1})));
-  b.into(b.spec.b).load("b", b.port("b", bf16, strided({0, 0, 520, 1})));
+  b.into(b.spec.contraction().a().body).load("a", b.port("a", bf16, strided({520000, 520, 0, 1})));
+  b.into(b.spec.contraction().b().body).load("b", b.port("b", bf16, strided({0, 0, 520, 1})));
   b.into(b.spec.body);
   const int bias = b.load("bias", b.port("bias", bf16, strided({0, 0, 1, 0})));
   const int sum = b.op("sum", M::add, {b.accumulator("product"), bias});
@@ -179,8 +189,9 @@ KernelSpec hopper_residual() {
 // 16 rows of f16, weights as k x n: the operands change places, and parts of k are added up.
 KernelSpec hopper_few_rows() {
   auto b = contraction({16, 1024, 8192}, 0, 1, 1, 1);
-  b.into(b.spec.a).load("token", b.port("token", f16, strided({8192, 0, 1})));
-  b.into(b.spec.b).load("weight", b.port("weight", f16, strided({0, 1, 1024})));
+  b.into(b.spec.contraction().a().body).load("token", b.port("token", f16, strided({8192, 0, 1})));
+  b.into(b.spec.contraction().b().body)
+      .load("weight", b.port("weight", f16, strided({0, 1, 1024})));
   b.into(b.spec.body);
   b.store(b.accumulator("y"), b.port("y", f16, strided({1024, 1, 0}), true));
   return b.spec;
@@ -190,8 +201,8 @@ KernelSpec hopper_few_rows() {
 
 KernelSpec hopper_columns(std::int64_t columns) {
   auto b = contraction({64, columns, 64}, 0, 1, 1, 1);
-  b.into(b.spec.a).load("a", b.port("a", bf16, strided({64, 0, 1})));
-  b.into(b.spec.b).load("b", b.port("b", bf16, strided({0, 64, 1})));
+  b.into(b.spec.contraction().a().body).load("a", b.port("a", bf16, strided({64, 0, 1})));
+  b.into(b.spec.contraction().b().body).load("b", b.port("b", bf16, strided({0, 64, 1})));
   b.into(b.spec.body);
   b.store(b.accumulator("y"), b.port("y", bf16, strided({columns, 1, 0}), true));
   return b.spec;
@@ -202,8 +213,8 @@ namespace {
 // Numbers of 8 bits, result stored transposed in f32.
 KernelSpec hopper_bytes() {
   auto b = contraction({512, 768, 4096}, 0, 1, 1, 1);
-  b.into(b.spec.a).load("a", b.port("a", f8e4m3, strided({4096, 0, 1})));
-  b.into(b.spec.b).load("b", b.port("b", f8e5m2, strided({0, 4096, 1})));
+  b.into(b.spec.contraction().a().body).load("a", b.port("a", f8e4m3, strided({4096, 0, 1})));
+  b.into(b.spec.contraction().b().body).load("b", b.port("b", f8e5m2, strided({0, 4096, 1})));
   b.into(b.spec.body);
   b.store(b.accumulator("y"), b.port("y", f32, strided({1, 512, 0}), true));
   return b.spec;
@@ -212,9 +223,10 @@ KernelSpec hopper_bytes() {
 // swish(a @ b) * (a @ b2) + residual, whose columns are added up in parts of 16 rows.
 KernelSpec hopper_pair() {
   auto b = contraction({1000, 704, 520}, 0, 1, 1, 1);
-  b.into(b.spec.a).load("a", b.port("a", bf16, strided({520, 0, 1})));
-  b.into(b.spec.b).load("gate", b.port("gate", bf16, strided({0, 520, 1})));
-  b.into(b.spec.b2).load("up", b.port("up", bf16, strided({0, 520, 1})));
+  b.into(b.spec.contraction().a().body).load("a", b.port("a", bf16, strided({520, 0, 1})));
+  b.into(b.spec.contraction().b().body).load("gate", b.port("gate", bf16, strided({0, 520, 1})));
+  b.spec.contraction().products.emplace_back();
+  b.into(b.spec.contraction().b(1).body).load("up", b.port("up", bf16, strided({0, 520, 1})));
   b.into(b.spec.body);
   const int gate = b.accumulator("gated", 0), up = b.accumulator("raised", 1);
   const int h = b.op("h", M::mul, {b.op("active", M::swish_fwd, {gate}), up});
@@ -238,9 +250,9 @@ KernelSpec hopper_pair() {
 // i8 into i32.
 KernelSpec integers() {
   auto b = contraction({512, 768, 4096}, 0, 1, 1, 1);
-  b.spec.accumulate = f64;
-  b.into(b.spec.a).load("a", b.port("a", i8, strided({4096, 0, 1})));
-  b.into(b.spec.b).load("b", b.port("b", i8, strided({0, 4096, 1})));
+  b.spec.contraction().accumulate = f64;
+  b.into(b.spec.contraction().a().body).load("a", b.port("a", i8, strided({4096, 0, 1})));
+  b.into(b.spec.contraction().b().body).load("b", b.port("b", i8, strided({0, 4096, 1})));
   b.into(b.spec.body);
   b.store(b.accumulator("y"), b.port("y", i32, strided({768, 1, 0}), true));
   return b.spec;
@@ -258,8 +270,9 @@ KernelSpec hopper_blocks() {
     b.op(std::string(name) + "_scaled", M::mul,
          {x, b.load(scale, b.port(scale, f32, strided(scales)))});
   };
-  scaled(b.spec.a, "a", {640, 0, 128, 1}, "of_a", {5, 0, 1, 0});
-  scaled(b.spec.b, "b", {0, 640, 128, 1}, "of_b", {0, 1, 272, 0});
+  b.spec.contraction().k_indices = {KIndex::scale_block, KIndex::channels};
+  scaled(b.spec.contraction().a().body, "a", {640, 0, 128, 1}, "of_a", {5, 0, 1, 0});
+  scaled(b.spec.contraction().b().body, "b", {0, 640, 128, 1}, "of_b", {0, 1, 272, 0});
   b.into(b.spec.body);
   b.store(b.accumulator("c"), b.port("c", bf16, strided({272, 1, 0, 0}), true));
   return b.spec;

@@ -10,7 +10,7 @@ using R = ReductionMode;
 // softmax with stats: maximum, then the sum of exponentials, then the quotient.
 KernelSpec softmax(std::int64_t rows, std::int64_t columns) {
   SpecBuilder b(Family::rowwise, {rows, columns});
-  b.spec.kept = 1;
+  b.spec.rowwise().outer_rank = 1;
   const int x = b.packed("x", bf16);
   const int top = b.reduce("top", R::max, x);
   const int e = b.op("e", M::exp, {b.op("shifted", M::sub, {x, top})});
@@ -24,7 +24,7 @@ KernelSpec softmax(std::int64_t rows, std::int64_t columns) {
 // The sum over all but the last dim of a matrix: neighbouring threads take neighbouring columns.
 KernelSpec column_sum(std::int64_t columns, std::int64_t rows) {
   SpecBuilder b(Family::rowwise, {columns, rows});  // kept: columns; reduced: rows
-  b.spec.kept = 1;
+  b.spec.rowwise().outer_rank = 1;
   const int x = b.load("dy", b.port("dy", bf16, strided({1, columns})));
   b.store(b.reduce("sum", R::add, x), b.port("dbias", f32, strided({1, 0}), true));
   return b.spec;
@@ -48,7 +48,7 @@ KernelSpec all_modes() {
 // A reduction over an extent of 0.
 KernelSpec empty_rows() {
   SpecBuilder b(Family::rowwise, {5, 0});
-  b.spec.kept = 1;
+  b.spec.rowwise().outer_rank = 1;
   b.store(b.reduce("least", R::min, b.packed("x", f16)), b.port("y", f16, strided({1, 0}), true));
   return b.spec;
 }
@@ -56,7 +56,7 @@ KernelSpec empty_rows() {
 // layernorm over the last two dims of a permuted tensor, with a scale along the row.
 KernelSpec layernorm() {
   SpecBuilder b(Family::rowwise, {12, 20, 40});
-  b.spec.kept = 1;
+  b.spec.rowwise().outer_rank = 1;
   const int x = b.load("x", b.port("x", f32, strided({800, 1, 20})));
   const int scale = b.load("scale", b.port("scale", f32, strided({0, 40, 1})));
   const int epsilon = b.scalar("epsilon", b.scalar_input("epsilon", f32, 1e-5));
@@ -74,8 +74,8 @@ KernelSpec layernorm() {
 // Of an rmsnorm: the gradients of its input and of its scale.
 KernelSpec rmsnorm_gradients(std::int64_t rows, std::int64_t columns, std::int64_t slots) {
   SpecBuilder b(Family::rowwise, {rows, columns});
-  b.spec.kept = 1;
-  b.spec.slots = slots;
+  b.spec.rowwise().outer_rank = 1;
+  b.spec.rowwise().num_partials = slots;
   const int x = b.packed("x", bf16), dy = b.packed("dy", bf16);
   // A name that the text uses itself.
   const int scale = b.load("scale", b.port("width", bf16, strided({0, 1})));

@@ -2,6 +2,7 @@
 #pragma once
 #include <utility>
 
+#include "plan/access.hpp"
 #include "plan/kernel_spec.hpp"
 
 namespace sinter::golden {
@@ -13,7 +14,8 @@ inline Access strided(Dims stride, std::int64_t offset = 0) {
 class SpecBuilder {
  public:
   SpecBuilder(Family family, Dims extent) {
-    spec.family = family;
+    if (family == Family::rowwise) spec.family = RowwiseSpec{};
+    if (family == Family::contraction) spec.family = ContractionSpec{};
     spec.extent = extent;
   }
 
@@ -38,7 +40,7 @@ class SpecBuilder {
     // As the planner does: a value belongs to the latest phase and the widest level of its
     // operands.
     const bool leaf = s.args.empty();
-    if (!leaf) s.per_row = spec.family == Family::rowwise;
+    if (!leaf) s.per_row = spec.as_rowwise() != nullptr;
     for (int a : s.args) {
       const Statement& operand = b.statements[static_cast<std::size_t>(a)];
       s.phase = std::max(s.phase, operand.phase);
@@ -52,9 +54,9 @@ class SpecBuilder {
     s.port = port;
     const KernelPort& p = spec.ports[static_cast<std::size_t>(port)];
     s.arithmetic = fits_f32(p.type) ? DataType::f32 : DataType::f64;
-    if (spec.family == Family::rowwise && s.args.empty()) {
+    if (spec.as_rowwise() && s.args.empty()) {
       s.per_row = p.access.windows.empty() && p.access.via.empty();
-      for (int i = spec.kept; i < p.access.stride.size(); ++i)
+      for (int i = spec.rowwise().outer_rank; i < p.access.stride.size(); ++i)
         s.per_row = s.per_row && p.access.stride[i] == 0;
     }
     return add(std::move(s));
@@ -69,13 +71,13 @@ class SpecBuilder {
     s.port = scalar;
     s.arithmetic = fits_f32(spec.scalars[static_cast<std::size_t>(scalar)].type) ? DataType::f32
                                                                                  : DataType::f64;
-    s.per_row = spec.family == Family::rowwise;
+    s.per_row = spec.as_rowwise() != nullptr;
     return add(std::move(s));
   }
   int index(std::string label, int dim) {
     Statement s = make(StatementKind::index, std::move(label), {});
     s.dim = dim;
-    s.per_row = spec.family == Family::rowwise && dim < spec.kept;
+    s.per_row = dim < outer_rank(spec);
     return add(std::move(s));
   }
   int op(std::string label, PointwiseMode mode, std::vector<int> args,
@@ -94,7 +96,7 @@ class SpecBuilder {
   }
   int accumulator(std::string label, int product = 0) {
     Statement s = make(StatementKind::accumulator, std::move(label), {});
-    s.arithmetic = spec.accumulate;
+    s.arithmetic = spec.contraction().accumulate;
     s.dim = product;
     return add(std::move(s));
   }
@@ -110,11 +112,11 @@ class SpecBuilder {
     r.mode = mode;
     r.arithmetic = arithmetic;
     r.length = 1;
-    for (int i = spec.kept; i < spec.extent.size(); ++i) r.length *= spec.extent[i];
+    for (int i = spec.rowwise().outer_rank; i < spec.extent.size(); ++i) r.length *= spec.extent[i];
     r.phase = spec.body.statements[static_cast<std::size_t>(value)].phase;
-    spec.reductions.push_back(r);
+    spec.rowwise().reductions.push_back(r);
     Statement s = make(StatementKind::reduce, label, {value});
-    s.port = static_cast<int>(spec.reductions.size()) - 1;
+    s.port = static_cast<int>(spec.rowwise().reductions.size()) - 1;
     add(s);
     spec.body.statements.back().per_row = false;
     Statement result = make(StatementKind::reduced, std::move(label), {});
@@ -122,7 +124,7 @@ class SpecBuilder {
     result.phase = r.phase + 1;
     result.per_row = true;
     result.arithmetic = arithmetic;
-    spec.phases = std::max(spec.phases, r.phase + 2);
+    spec.rowwise().phases = std::max(spec.rowwise().phases, r.phase + 2);
     return add(std::move(result));
   }
   // Reduces `value` down the columns of a domain of two indices.

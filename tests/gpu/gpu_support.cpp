@@ -189,10 +189,13 @@ std::vector<GraphSource> random_graphs(int count, std::uint64_t first_seed, bool
   } else {
     for (int i = 0; i < count; ++i) seeds.push_back(first_seed + static_cast<std::uint64_t>(i));
   }
+  const char* const chosen = std::getenv("SINTER_GPU_OFTEN");
+  const std::string_view often = chosen ? chosen : "";
   std::vector<GraphSource> result;
   for (const std::uint64_t seed : seeds)
-    result.push_back({(exact_only ? "exact_" : "random_") + std::to_string(seed), seed,
-                      [=] { return random_graph({.seed = seed, .exact_only = exact_only}); }});
+    result.push_back(
+        {(exact_only ? "exact_" : "random_") + std::to_string(seed), seed,
+         [=] { return random_graph({.seed = seed, .exact_only = exact_only, .often = often}); }});
   return result;
 }
 

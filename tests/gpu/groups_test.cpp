@@ -3,6 +3,8 @@
 #include "gpu/configurations.hpp"
 #include "sinter/operations.hpp"
 #include "support/catch.hpp"
+#include "support/environment.hpp"
+#include "support/random.hpp"
 
 using namespace sinter;
 using namespace sinter::test;
@@ -19,6 +21,7 @@ struct Groups {
   bool halves = false;              // of one product's columns: as two products
   bool scaled_rows = false;         // 8-bit operands have a scale for every row and every column
   std::int64_t scaled_columns = 0;  // 8-bit operands have scales of 128 of k, for so many columns
+  Dims stride = {};                 // of the tokens, where they are not packed
 };
 
 Shared<Graph> graph_of(const Groups& p, const std::string& name) {
@@ -29,7 +32,8 @@ Shared<Graph> graph_of(const Groups& p, const std::string& name) {
                    .intermediate = whole ? i32 : f32,
                    .compute = whole ? i32 : f32});
   const std::int64_t rows = p.rows ? p.rows : p.tokens;
-  auto tokens = g->tensor({.name = "tokens", .dim = {1, p.tokens, p.k}, .data_type = p.io});
+  auto tokens = g->tensor(
+      {.name = "tokens", .dim = {1, p.tokens, p.k}, .stride = p.stride, .data_type = p.io});
   const std::int64_t blocks = p.k / 128, across = p.scaled_columns > 0 ? p.n / p.scaled_columns : 0;
   const auto scale = [&](const std::string& name, Dims dim) {
     return g->tensor({.name = name, .dim = dim, .data_type = f32});
@@ -81,7 +85,35 @@ Shared<Graph> graph_of(const Groups& p, const std::string& name) {
 std::string text(const Groups& p) {
   return std::to_string(p.experts) + " groups of " + std::to_string(p.tokens) + "x" +
          std::to_string(p.n) + "x" + std::to_string(p.k) + " " + std::string(name(p.io)) + " " +
-         std::string(name(p.mode)) + (p.two_products ? " pair" : "");
+         std::string(name(p.mode)) + (p.two_products ? " pair" : "") +
+         (p.rows ? ", " + std::to_string(p.rows) + " rows" : "") +
+         (p.stride.empty() ? "" : ", strides " + to_string(p.stride));
+}
+
+// Any number of rows, none among them; k of a part of a stage and of several; odd columns; tokens
+// that lie in rows, in columns or apart.
+Groups random_groups(std::uint64_t seed) {
+  Random random(seed);
+  Groups p{.experts = random.between(1, 9),
+           .tokens = random.pick<std::int64_t>({0, 1, 7, 16, 33, 64, 100, 257}),
+           .n = random.pick<std::int64_t>({1, 5, 8, 24, 40, 72, 129, 136}),
+           .k = random.pick<std::int64_t>({1, 8, 16, 40, 64, 77, 96, 128, 200, 272})};
+  p.mode = random.pick({MoeMode::none, MoeMode::gather, MoeMode::scatter});
+  if (p.mode == MoeMode::gather && p.tokens > 0)
+    p.rows = random.pick<std::int64_t>({1, 5, 64, 200, 3 * p.tokens});
+  p.io = random.pick({bf16, bf16, f16, f8e4m3, f8e4m3, f8e5m2, f32, i8});
+  const bool eight_bits = p.io == f8e4m3 || p.io == f8e5m2;
+  p.result = p.io == i8 ? i32 : eight_bits ? random.pick({f32, bf16, p.io}) : p.io;
+  p.by_columns = random.chance(0.7);
+  if (p.tokens > 1 && random.chance(0.5)) {
+    const auto apart = random.pick<std::int64_t>({0, 1, 8, 16});
+    const bool rows = random.chance(0.6);
+    const std::int64_t line = (rows ? p.k : p.tokens) + apart;
+    p.stride = {line * (rows ? p.tokens : p.k), rows ? line : 1, rows ? 1 : line};
+  }
+  p.side_inputs = p.io != i8 && random.chance(0.25);
+  p.two_products = p.io != i8 && random.chance(0.25);
+  return p;
 }
 
 std::vector<GraphSource> sources(const std::vector<Groups>& problems) {
@@ -224,6 +256,18 @@ TEST_CASE("groups of rows on every engine", "[contraction]") {
        {.experts = 1, .tokens = 33, .n = 129, .k = 64},
        {.experts = 12, .tokens = 2000, .n = 264, .k = 1032},
        {.experts = 4, .tokens = 100, .n = 72, .k = 68, .mode = MoeMode::gather, .rows = 50},
+       // Groups begin at rows that boxes along the rows cannot begin at.
+       {.experts = 6, .tokens = 100, .n = 72, .k = 1},
+       {.experts = 5, .tokens = 104, .n = 72, .k = 64, .stride = {6656, 1, 104}},
+       // One row, which may be any of those that lie apart by no multiple of 16 bytes.
+       {.experts = 7, .tokens = 14, .n = 5, .k = 97, .mode = MoeMode::gather, .rows = 1},
+       {.experts = 3,
+        .tokens = 30,
+        .n = 72,
+        .k = 64,
+        .mode = MoeMode::gather,
+        .rows = 1,
+        .stride = {1950, 65, 1}},
        {.experts = 4, .tokens = 100, .n = 72, .k = 64, .io = f32, .result = f32},
        {.experts = 4,
         .tokens = 100,
@@ -232,4 +276,13 @@ TEST_CASE("groups of rows on every engine", "[contraction]") {
         .mode = MoeMode::gather,
         .io = f32,
         .result = f32}}));
+}
+
+TEST_CASE("random groups of rows", "[random]") {
+  std::vector<Groups> problems;
+  const int count = from_environment("SINTER_GPU_GRAPHS", 1000) / 4,
+            first = from_environment("SINTER_GPU_FIRST", 50000);
+  for (int i = 0; i < count; ++i)
+    problems.push_back(random_groups(static_cast<std::uint64_t>(first) + i));
+  run_as_chosen(sources(problems));
 }

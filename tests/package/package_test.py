@@ -110,37 +110,11 @@ class Package(unittest.TestCase):
         run(*COMPILER, source, "-o", program)
         self.assertIn("matmul-contraction", run(program))
 
-    def test_the_program_of_the_readme_is_twenty_lines_or_so(self):
+    def test_the_readme_is_short_and_so_is_its_program(self):
+        with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
+            self.assertLessEqual(len(file.readlines()), 200)
         lines = [line for line in readme_program().splitlines() if line.strip()]
         self.assertLessEqual(len(lines), 26)
-
-
-    def test_the_readme_lists_every_environment_variable(self):
-        row = r'\{"(SINTER_\w+)",\s*"([^"]*)"\}'
-        with open(os.path.join(ROOT, "lib/base/env.cpp"), encoding="utf-8") as file:
-            registry = re.findall(row, file.read())
-        with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
-            table = re.findall(r"^\| `(SINTER_\w+)` \| (.*) \|$", file.read(), re.M)
-        self.assertGreater(len(registry), 5)
-        self.assertEqual(table, registry)
-
-    def test_the_readme_lists_every_operation_and_mode(self):
-        def read(path):
-            with open(os.path.join(ROOT, path), encoding="utf-8") as file:
-                return file.read()
-
-        readme = read("README.md")
-        operations = re.findall(r'^    \{"(\w+)", ports::.*\},$', read("include/sinter/ops/op_table.hpp"), re.M)
-        modes = re.search(r"EnumNames<PointwiseMode> \{.*?\{(.*?)\}", read("include/sinter/ops/attributes.hpp"),
-                          re.S).group(1)
-        internal = {"page_gather", "block_mask"}
-        self.assertGreater(len(operations), 30)
-        for name in set(operations) - internal:
-            short = re.sub(r"^\w+norm_backward$", "*norm_backward", name)
-            self.assertIn(f"`{short}`", readme)
-        for name in re.findall(r'"(\w+)"', modes):
-            mentioned = name.replace("_bwd", "_fwd")
-            self.assertRegex(readme, rf"[`\s]{mentioned}[`\s]")
 
 
 class Headers(unittest.TestCase):

@@ -1,7 +1,6 @@
 // Which kernels a graph becomes. Each case names the fusion or the cut that it expects.
 #include <algorithm>
 
-#include "emit/schedule.hpp"
 #include "lower/lower.hpp"
 #include "plan/access.hpp"
 #include "planner/fusion_state.hpp"
@@ -10,6 +9,7 @@
 #include "sinter/operations.hpp"
 #include "support/catch.hpp"
 #include "support/norm_gradients.hpp"
+#include "support/scheduled.hpp"
 
 using namespace sinter;
 
@@ -21,7 +21,7 @@ struct Planned {
 
   std::vector<Family> families() const {
     std::vector<Family> f;
-    for (const auto& k : partition.kernels) f.push_back(k.family);
+    for (const auto& k : partition.kernels) f.push_back(family_of(k));
     return f;
   }
   bool has_cut(std::string_view reason) const {
@@ -71,7 +71,7 @@ TEST_CASE("softmax is one rowwise kernel of three phases") {
   g.output(softmax(x), "y");
   const auto p = plan(g);
   REQUIRE(p.families() == std::vector{Family::rowwise});
-  CHECK(p.partition.kernels[0].phases == 3);
+  CHECK(p.partition.kernels[0].rowwise().phases == 3);
 }
 
 TEST_CASE("residual add and layernorm with both results are one kernel") {
@@ -206,7 +206,8 @@ TEST_CASE("kernels that would wait for each other are found, whatever the number
   g.output(sqrt(v), "z");     // 3
   g.output(sqrt(u), "last");  // 4
   const Storage storage(g);
-  FusionState state(g, storage, false, "");
+  const PlanContext context{device_model(), {}};
+  FusionState state(g, storage, false, context);
   CHECK_FALSE(state.makes_cycle({1}, 3));
   state.take({0, 2});  // which needs node 1
   CHECK(state.makes_cycle({1}, 3));
@@ -245,7 +246,7 @@ TEST_CASE("a norm's gradients are one pass over the rows and a kernel that finis
   const KernelSpec &walk = p.partition.kernels[0], &finish = p.partition.kernels[1];
   CHECK(walk.columns.size() == 2);
   // 300 steps of four rows: six times the root of that.
-  CHECK(walk.slots == 103);
+  CHECK(walk.rowwise().num_partials == 103);
   CHECK(finish.extent == Dims{512, 103});
   CHECK(p.partition.workspace_bytes == 2 * 103 * 512 * 4);
 }
@@ -259,7 +260,7 @@ TEST_CASE("as many blocks sum up columns as pay") {
     return plan(g).partition.kernels[0];
   };
   const auto slots = [&](std::int64_t rows, std::int64_t columns) {
-    return walk(rows, columns).slots;
+    return walk(rows, columns).rowwise().num_partials;
   };
   CHECK(slots(50, 2048) == 50);     // few steps: a block each
   CHECK(slots(100, 2048) == 64);    // the least
@@ -268,8 +269,8 @@ TEST_CASE("as many blocks sum up columns as pay") {
   CHECK(slots(2048, 2048) == 264);
   CHECK(slots(8192, 2048) == 264);   // no more than two,
   CHECK(slots(16384, 2048) == 264);  // but each then takes two rows side by side
-  CHECK(walk(8192, 2048).rows_beside == 1);
-  CHECK(walk(16384, 2048).rows_beside == 2);
+  CHECK(walk(8192, 2048).rowwise().rows_per_cta == 1);
+  CHECK(walk(16384, 2048).rowwise().rows_per_cta == 2);
   CHECK(slots(32768, 4096) == 264);  // until threads run out
   CHECK(slots(32768, 8192) == 132);
   CHECK(slots(131072, 128) == 132);  // large blocks take short rows
@@ -290,8 +291,8 @@ TEST_CASE("gradients of long rows belong to clusters, where there are any") {
     g.output(d.dscale, "dscale");
     g.output(d.dbias, "dbias");
     const KernelSpec spec = partition(*lower(g).graph, true, architecture).kernels[0];
-    const Schedule s = choose_schedule(spec, architecture);
-    CHECK(s.grid == spec.slots * s.blocks_per_row);
+    const RowwiseConfig s = schedule_rowwise(spec, device_model(architecture));
+    CHECK(s.grid == spec.rowwise().num_partials * s.blocks_per_row);
     CHECK(s.threads == s.threads_per_row * s.rows_per_block);
     CHECK(s.threads <= 1024);
     CHECK((s.threads < 32 || s.threads % 32 == 0));
@@ -308,7 +309,7 @@ TEST_CASE("gradients of long rows belong to clusters, where there are any") {
 
   // Long walks: few threads with some places each, and as many rows as fit.
   const auto divided = [&](std::int64_t rows, std::int64_t columns) {
-    const Schedule s = walk(columns, "sm_90a", bf16, rows);
+    const RowwiseConfig s = walk(columns, "sm_90a", bf16, rows);
     return std::vector<int>{s.threads_per_row, s.rows_per_block, s.by_lanes, s.under_way};
   };
   CHECK(divided(32768, 1152) == std::vector<int>{64, 8, true, 0});
@@ -331,7 +332,7 @@ TEST_CASE("sums of what is expensive to compute are held by more threads") {
   const auto threads = [](const auto& make, GraphOptions options = {.io = bf16}) {
     Graph g{options};
     g.output(make(g.tensor({.name = "x", .dim = {64, 256, 4096}})), "y");
-    return choose_schedule(plan(g).partition.kernels[0], "sm_90a").threads;
+    return schedule_rowwise(plan(g).partition.kernels[0], device_model("sm_90a")).threads;
   };
   const auto normalised = [](const Tensor& x) { return softmax(x, {.axis = 1}); };
   CHECK(threads(normalised) == 512);
@@ -367,7 +368,7 @@ TEST_CASE("large reductions to few results are cut in parts that a second kernel
     const KernelSpec& cut = p.partition.kernels[static_cast<std::size_t>(i)];
     const KernelSpec& whole = p.partition.kernels[static_cast<std::size_t>(i + 1)];
     std::int64_t parts = 1;
-    for (int d = 0; d < cut.kept; ++d) parts *= cut.extent[d];
+    for (int d = 0; d < cut.rowwise().outer_rank; ++d) parts *= cut.extent[d];
     CHECK(parts == count(whole.extent));
     CHECK(p.partition.temporaries.size() == 2);
   }
@@ -379,7 +380,7 @@ TEST_CASE("several phases over few large rows become a kernel a phase") {
   g.output(softmax(x, {.axis = 0}), "y");
   const auto p = plan(g);
   REQUIRE(p.partition.kernels.size() == 5);  // two reductions of two kernels, and the quotient
-  CHECK(p.partition.kernels.back().family == Family::pointwise);
+  CHECK(family_of(p.partition.kernels.back()) == Family::pointwise);
 }
 
 // Of [8192, 64] and its transpose: as many channels as there are rows or columns.
@@ -395,15 +396,15 @@ void check_statistics(const Dims& dim, const Dims& channels, const std::string& 
   const auto kernels = partition(*lower(g).graph, true, architecture).kernels;
   REQUIRE(kernels.size() == 3);
   const KernelSpec &parts = kernels[0], &whole = kernels[1];
-  CHECK(parts.phases == 3);
-  CHECK(choose_schedule(parts, architecture).resident);
+  CHECK(parts.rowwise().phases == 3);
+  CHECK(schedule_rowwise(parts, device_model(architecture)).resident);
   // Each part has an average of its own; together they have as many elements as there are.
-  REQUIRE(parts.reductions.size() == 2);
-  const std::int64_t length = count(parts.extent, parts.kept, parts.extent.size());
-  CHECK(parts.reductions[0].length == length);
+  REQUIRE(parts.rowwise().reductions.size() == 2);
+  const std::int64_t length = count(parts.extent, parts.rowwise().outer_rank, parts.extent.size());
+  CHECK(parts.rowwise().reductions[0].length == length);
   CHECK(count(whole.extent) * length == count(dim));
-  CHECK(whole.phases == 3);
-  CHECK(kernels[2].family == Family::pointwise);
+  CHECK(whole.rowwise().phases == 3);
+  CHECK(family_of(kernels[2]) == Family::pointwise);
 }
 
 TEST_CASE("averages and squared distances from them take one pass over few large rows") {
@@ -482,7 +483,7 @@ TEST_CASE("pixels that are shuffled into a larger image are written in pairs") {
   const auto written = std::find_if(k.ports.begin(), k.ports.end(),
                                     [](const KernelPort& port) { return port.written; });
   CHECK(written->together == 2);
-  CHECK(choose_schedule(k).packing.width == 4);
+  CHECK(scheduled(k).packing()->width == 4);
 }
 
 TEST_CASE("threads have several short rows under way, where rows do not stay") {
@@ -490,7 +491,7 @@ TEST_CASE("threads have several short rows under way, where rows do not stay") {
     Graph g{{.io = bf16}};
     auto x = g.tensor({.name = "x", .dim = dim});
     g.output(normalised ? softmax(x) : reduction(x, ReductionMode::add, {dim[0], 1}), "y");
-    return choose_schedule(plan(g).partition.kernels[0], "sm_90a").rows_at_once;
+    return schedule_rowwise(plan(g).partition.kernels[0], device_model("sm_90a")).rows_at_once;
   };
   CHECK(rows({1 << 20, 32}, false) == 2);
   CHECK(rows({1 << 20, 131}, false) == 4);
@@ -509,7 +510,7 @@ TEST_CASE("rows that few threads cannot hold are held by more") {
   g.output(y / scale, "y", {.data_type = f8e4m3});
   const auto p = plan(g);
   REQUIRE(p.partition.kernels.size() == 1);
-  CHECK(choose_schedule(p.partition.kernels[0], "sm_90a").resident);
+  CHECK(schedule_rowwise(p.partition.kernels[0], device_model("sm_90a")).resident);
 }
 
 TEST_CASE("gradients of norms over no columns are planned, and nothing writes past them") {
@@ -520,5 +521,6 @@ TEST_CASE("gradients of norms over no columns are planned, and nothing writes pa
   const auto r = rmsnorm_backward(dy, x, w, inv);
   g.output(r.dx, "dx");
   g.output(r.dscale, "dscale");
-  for (const auto& k : plan(g).partition.kernels) CHECK(count(k.extent, 0, k.kept) > 0);
+  for (const auto& k : plan(g).partition.kernels)
+    CHECK(count(k.extent, 0, k.rowwise().outer_rank) > 0);
 }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "emit/schedule.hpp"
 #include "lower/lower.hpp"
 #include "plan/access.hpp"
 #include "planner/planner.hpp"
@@ -13,6 +12,7 @@
 #include "sinter/operations.hpp"
 #include "support/catch.hpp"
 #include "support/random_graph.hpp"
+#include "support/scheduled.hpp"
 
 using namespace sinter;
 
@@ -93,7 +93,7 @@ TEST_CASE("heads that are joined, a residual and a norm are one kernel") {
   g.output(rmsnorm(h, w, Tensor{}, 1e-5).y, "y");
   const auto k = kernels(g);
   REQUIRE(k.size() == 1);
-  CHECK(k[0].family == Family::rowwise);
+  CHECK(family_of(k[0]) == Family::rowwise);
 }
 
 TEST_CASE("what follows a groupnorm is in its kernel") {
@@ -134,14 +134,14 @@ TEST_CASE("groups of few channels, which lie last, are normalised for each chann
       REQUIRE(found.size() == count_of_kernels);
       if (count_of_kernels == 1) continue;
       const KernelSpec &parts = found[0], &whole = found[1], &rest = found[2];
-      const Schedule first = choose_schedule(parts, architecture);
+      const RowwiseConfig first = schedule_rowwise(parts, device_model(architecture));
       CHECK(first.rows_fastest);
       CHECK(first.resident);
       CHECK(first.packing.width == 8);
-      CHECK(count(whole.extent, 0, whole.kept) == dim[0] * groups);
-      CHECK(rest.family == Family::pointwise);
+      CHECK(count(whole.extent, 0, whole.rowwise().outer_rank) == dim[0] * groups);
+      CHECK(family_of(rest) == Family::pointwise);
       CHECK(rest.extent[rest.extent.size() - 1] == channels);
-      CHECK(choose_schedule(rest, architecture).packing.width == 8);
+      CHECK(scheduled(rest, architecture).packing()->width == 8);
     }
 }
 
@@ -249,7 +249,7 @@ TEST_CASE("a norm and the windows of its result are one kernel") {
     g.output(reshape(transpose(reshape(norm.y, split), {0, 1, 3, 2, 4, 5}), windows), "y");
     const auto k = kernels(g);
     REQUIRE(k.size() == 1);
-    CHECK(k[0].family == Family::rowwise);
+    CHECK(family_of(k[0]) == Family::rowwise);
   }
   // Another kernel computes with the norm's result as it is.
   Graph g{{.io = bf16}};
@@ -309,7 +309,7 @@ TEST_CASE("gradients of every image's own scale are summed in the pass that comp
   const auto k = kernels(g);
   REQUIRE(k.size() == 2);  // and one that finishes
   CHECK(k[0].columns.size() == 2);
-  CHECK(k[0].slots % 4 == 0);
+  CHECK(k[0].rowwise().num_partials % 4 == 0);
 }
 
 TEST_CASE("only what a slice shows of a result is computed") {
@@ -389,7 +389,7 @@ TEST_CASE("a gated unit over both halves of one product is a pair of products") 
     g.output(swish(half(c, 0)) * half(c, 1), "y");
     const auto k = kernels(g);
     REQUIRE(k.size() == 1);
-    CHECK(k[0].two_products());
+    CHECK(k[0].contraction().paired());
   }
   // Groups of rows, each with a weight that holds both.
   {
@@ -401,7 +401,7 @@ TEST_CASE("a gated unit over both halves of one product is a pair of products") 
     g.output(swish(half(c, 0)) * half(c, 1), "y");
     const auto k = kernels(g);
     REQUIRE(k.size() == 1);
-    CHECK(k[0].two_products());
+    CHECK(k[0].contraction().paired());
   }
   // Heads that never meet stay parts of one product.
   Graph g{{.io = bf16}};
@@ -411,7 +411,7 @@ TEST_CASE("a gated unit over both halves of one product is a pair of products") 
   g.output(relu(half(c, 1)), "v");
   const auto k = kernels(g);
   CHECK(std::count_if(k.begin(), k.end(),
-                      [](const auto& s) { return s.family == Family::contraction; }) == 1);
+                      [](const auto& s) { return family_of(s) == Family::contraction; }) == 1);
 }
 
 TEST_CASE("gradients of a groupnorm sum up each channel once") {
@@ -465,7 +465,7 @@ TEST_CASE("a norm and the rotary embedding of its result are one kernel") {
   g.output(transpose(concatenate({a * c - b * s, b * c + a * s}, -1), {0, 2, 1, 3}), "y");
   const auto k = kernels(g);
   REQUIRE(k.size() == 1);
-  CHECK(k[0].family == Family::rowwise);
+  CHECK(family_of(k[0]) == Family::rowwise);
 }
 
 TEST_CASE("interleaved pairs are read and written together") {
@@ -492,7 +492,8 @@ TEST_CASE("two slices of the same part are not both halves") {
   g.output(middle() * middle() * squares, "y");
   const auto k = kernels(g);
   CHECK(std::any_of(k.begin(), k.end(), [](const KernelSpec& s) {
-    return std::any_of(s.reductions.begin(), s.reductions.end(),
+    return s.as_rowwise() &&
+           std::any_of(s.rowwise().reductions.begin(), s.rowwise().reductions.end(),
                        [](const auto& r) { return r.length == 32; });
   }));
 }

@@ -12,7 +12,7 @@ namespace sinter::test {
 
 inline std::vector<Family> families(const Partition& p) {
   std::vector<Family> f;
-  for (const auto& k : p.kernels) f.push_back(k.family);
+  for (const auto& k : p.kernels) f.push_back(family_of(k));
   return f;
 }
 

@@ -21,8 +21,8 @@ TEST_CASE("scales of 8-bit operands multiply the sum") {
       REQUIRE(families(p) == std::vector{Family::contraction});
       // Products of f32 are not summed with the bits that 8-bit floats get.
       const bool moved = io == bf16 || type == i8;
-      CHECK((p.kernels[0].a.statements.size() == 1) == moved);
-      CHECK((p.kernels[0].b.statements.size() == 1) == moved);
+      CHECK((p.kernels[0].contraction().a().body.statements.size() == 1) == moved);
+      CHECK((p.kernels[0].contraction().b().body.statements.size() == 1) == moved);
       check_values(*g);
     }
   // One that changes along k stays with its operand.
@@ -30,7 +30,7 @@ TEST_CASE("scales of 8-bit operands multiply the sum") {
   const auto a = g->tensor({.name = "a", .dim = {72, 48}, .data_type = i8}),
              s = g->tensor({.name = "s", .dim = {1, 48}, .data_type = f32});
   g->output(matmul(a * s, g->tensor({.name = "b", .dim = {48, 40}})), "y");
-  CHECK(partition(*lower(*g).graph, true).kernels[0].a.statements.size() == 3);
+  CHECK(partition(*lower(*g).graph, true).kernels[0].contraction().a().body.statements.size() == 3);
   check_values(*g);
 }
 
@@ -116,7 +116,7 @@ TEST_CASE("a gated pair of grouped matmuls is one kernel where its groups are th
       INFO(name(mode) << (other_offsets ? " other groups" : ""));
       const auto p = for_sm_90a(*g);
       REQUIRE(p.kernels.size() == (other_offsets ? 2 : 1));
-      CHECK(p.kernels[0].two_products() == !other_offsets);
+      CHECK(p.kernels[0].contraction().paired() == !other_offsets);
       check_values(*g);
     }
 }

@@ -1,5 +1,5 @@
 """Writes oracle.json: small graphs with the results that they must give, computed here from the
-definitions of SPEC.md alone. Run it again after changing a definition; the file is committed."""
+definitions of GRAPH_JSON.md alone. Run it again after changing a definition; the file is committed."""
 import json
 import pathlib
 import sys

@@ -22,14 +22,10 @@ class Kernel {
       : spec_(spec), memory_(std::move(memory)) {}
 
   void run() {
-    switch (spec_.family) {
-      case Family::pointwise:
-        return run_pointwise();
-      case Family::rowwise:
-        return run_rowwise();
-      case Family::contraction:
-        return run_contraction();
-    }
+    std::visit(Overloaded{[&](const PointwiseSpec&) { run_pointwise(); },
+                          [&](const RowwiseSpec& rows) { run_rowwise(rows); },
+                          [&](const ContractionSpec& c) { run_contraction(c); }},
+               spec_.family);
   }
 
  private:
@@ -195,12 +191,11 @@ class Kernel {
           break;
         case StatementKind::reduce:
           if (!s.access.stride.empty() && !locate(s.access, at).inside) break;
-          accumulate(spec_.reductions[port], partial_[port], x);
+          accumulate(spec_.rowwise().reductions[port], partial_[port], x);
           break;
         case StatementKind::column:
           accumulate(spec_.columns[port],
-                     spec_.family == Family::contraction ? part(s.port, at) : column(s.port, at),
-                     x);
+                     spec_.as_contraction() ? part(s.port, at) : column(s.port, at), x);
           break;
       }
     }
@@ -210,8 +205,8 @@ class Kernel {
 
   // The running result of a column in the slot of the row that is being computed.
   double& column(int c, const Index& at) {
-    Index key(at.begin() + spec_.kept, at.end());
-    key.push_back(row_ % spec_.slots);
+    Index key(at.begin() + spec_.rowwise().outer_rank, at.end());
+    key.push_back(row_ % spec_.rowwise().num_partials);
     key.push_back(c);
     const auto mode = spec_.columns[static_cast<std::size_t>(c)].mode;
     return columns_.try_emplace(key, identity(mode)).first->second;
@@ -222,10 +217,10 @@ class Kernel {
     for (std::size_t c = 0; c < spec_.columns.size(); ++c) {
       const auto& port = spec_.ports[static_cast<std::size_t>(spec_.columns[c].port)];
       std::int64_t row = 1;
-      for (int i = spec_.kept; i < rank; ++i) row *= spec_.extent[i];
-      for (row_ = 0; row_ < spec_.slots; ++row_) {
+      for (int i = spec_.rowwise().outer_rank; i < rank; ++i) row *= spec_.extent[i];
+      for (row_ = 0; row_ < spec_.rowwise().num_partials; ++row_) {
         Index at(static_cast<std::size_t>(rank), 0);
-        for_indices(at, spec_.kept, rank, std::function<void()>([&] {
+        for_indices(at, spec_.rowwise().outer_rank, rank, std::function<void()>([&] {
                       store_element(port.type,
                                     memory_[static_cast<std::size_t>(spec_.columns[c].port)],
                                     locate(port.access, at).offset + row_ * row,
@@ -236,8 +231,9 @@ class Kernel {
   }
 
   // The running result of some rows or columns of a contraction's results.
-  double& part(int c, const Index& at) {
-    const auto& r = spec_.columns[static_cast<std::size_t>(c)];
+  double& part(int number, const Index& at) {
+    const ContractionSpec& c = spec_.contraction();
+    const auto& r = spec_.columns[static_cast<std::size_t>(number)];
     const auto group = [&](int from, int count) {
       std::int64_t i = 0;
       for (int d = from; d < from + count; ++d)
@@ -246,8 +242,8 @@ class Kernel {
     };
     const std::int64_t place =
         locate(spec_.ports[static_cast<std::size_t>(r.port)].access, at).offset +
-        group(spec_.batch, spec_.m) * r.slot_m + group(spec_.batch + spec_.m, spec_.n) * r.slot_n;
-    return columns_.try_emplace(Index{c, place}, identity(r.mode)).first->second;
+        group(c.first_m(), c.m) * r.slot_m + group(c.first_n(), c.n) * r.slot_n;
+    return columns_.try_emplace(Index{number, place}, identity(r.mode)).first->second;
   }
   void store_parts() {
     for (const auto& [key, value] : columns_) {
@@ -302,7 +298,7 @@ class Kernel {
     }
   }
   double finish(int r) const {
-    const auto& k = spec_.reductions[static_cast<std::size_t>(r)];
+    const auto& k = spec_.rowwise().reductions[static_cast<std::size_t>(r)];
     const double p = partial_[static_cast<std::size_t>(r)];
     if (k.mode == ReductionMode::norm2) return rounded(k.arithmetic, std::sqrt(p));
     if (k.mode == ReductionMode::avg)
@@ -330,26 +326,26 @@ class Kernel {
                 std::function<void()>([&] { run(spec_.body, at, v, [](auto&) { return true; }); }));
   }
 
-  void run_rowwise() {
+  void run_rowwise(const RowwiseSpec& rows) {
     const int rank = spec_.extent.size();
     Index at(static_cast<std::size_t>(rank), 0);
     std::vector<double> v;
     row_ = 0;
     for_indices(
-        at, 0, spec_.kept, std::function<void()>([&] {
+        at, 0, rows.outer_rank, std::function<void()>([&] {
           partial_.clear();
-          for (const auto& r : spec_.reductions) partial_.push_back(identity(r.mode));
-          finished_.assign(spec_.reductions.size(), std::numeric_limits<double>::quiet_NaN());
-          for (int phase = 0; phase < spec_.phases; ++phase) {
+          for (const auto& r : rows.reductions) partial_.push_back(identity(r.mode));
+          finished_.assign(rows.reductions.size(), std::numeric_limits<double>::quiet_NaN());
+          for (int phase = 0; phase < rows.phases; ++phase) {
             run(spec_.body, at, v,
                 [&](const Statement& s) { return s.per_row && s.phase <= phase && !acts(s); });
-            for_indices(at, spec_.kept, rank, std::function<void()>([&] {
+            for_indices(at, rows.outer_rank, rank, std::function<void()>([&] {
                           run(spec_.body, at, v, [&](const Statement& s) {
                             return !s.per_row && s.phase <= phase && (!acts(s) || s.phase == phase);
                           });
                         }));
-            for (std::size_t r = 0; r < spec_.reductions.size(); ++r)
-              if (spec_.reductions[r].phase == phase) finished_[r] = finish(static_cast<int>(r));
+            for (std::size_t r = 0; r < rows.reductions.size(); ++r)
+              if (rows.reductions[r].phase == phase) finished_[r] = finish(static_cast<int>(r));
             run(spec_.body, at, v, [&](const Statement& s) {
               return s.per_row && s.phase == phase && s.kind == StatementKind::store;
             });
@@ -364,39 +360,36 @@ class Kernel {
     return v.back();
   }
 
-  void run_contraction() {
-    const int m = spec_.batch, n = m + spec_.m, k = n + spec_.n, rank = k + spec_.k;
+  void run_contraction(const ContractionSpec& c) {
+    const int m = c.first_m(), k = c.first_k(), rank = k + c.k();
     Index at(static_cast<std::size_t>(rank), 0);
     std::vector<double> va, vb, v;
-    const auto rows = [&](const char* what, std::int64_t i) {
-      const int port = what[0] == 'o' ? spec_.rows.offsets : spec_.rows.index;
+    const auto rows = [&](int port, std::int64_t i) {
       const auto& p = spec_.ports[static_cast<std::size_t>(port)];
       return static_cast<std::int64_t>(
           load_element(p.type, memory_[static_cast<std::size_t>(port)], p.access.offset + i));
     };
     for_indices(at, 0, k, std::function<void()>([&] {
-                  const std::int64_t row = spec_.rows.on ? at[static_cast<std::size_t>(m)] : 0;
-                  if (spec_.rows.on) {
+                  const std::int64_t row = c.rows.on ? at[static_cast<std::size_t>(m)] : 0;
+                  if (c.rows.on) {
                     const std::int64_t e = at[0];
-                    if (row < rows("offsets", e) || row >= rows("offsets", e + 1)) return;
-                    if (spec_.rows.mode == MoeMode::gather)
-                      at[static_cast<std::size_t>(m)] = rows("index", row);
+                    if (row < rows(c.rows.offsets, e) || row >= rows(c.rows.offsets, e + 1)) return;
+                    if (c.rows.gathers()) at[static_cast<std::size_t>(m)] = rows(c.rows.index, row);
                   }
-                  for (const bool second : {false, true}) {
-                    if (second && !spec_.two_products()) continue;
-                    double& acc = accumulator_[second] = 0;
+                  for (std::size_t p = 0; p < c.products.size(); ++p) {
+                    double& acc = accumulator_[p] = 0;
                     for_indices(at, k, rank, std::function<void()>([&] {
-                                  const double a = operand(spec_.a, at, va),
-                                               b = operand(second ? spec_.b2 : spec_.b, at, vb);
-                                  if (spec_.annihilates == ZeroOf::a && a == 0) return;
-                                  acc = rounded(spec_.accumulate, acc + a * b);
+                                  const double a = operand(c.a().body, at, va),
+                                               b = operand(c.products[p].b.body, at, vb);
+                                  if (c.zero_dominates == ZeroOf::a && a == 0) return;
+                                  acc = rounded(c.accumulate, acc + a * b);
                                 }));
                   }
-                  if (spec_.rows.on)
+                  if (c.rows.on)
                     at[static_cast<std::size_t>(m)] =
-                        spec_.rows.mode == MoeMode::scatter ? rows("index", row) : row;
+                        c.rows.mode == MoeMode::scatter ? rows(c.rows.index, row) : row;
                   run(spec_.body, at, v, [](auto&) { return true; });
-                  if (spec_.rows.on) at[static_cast<std::size_t>(m)] = row;
+                  if (c.rows.on) at[static_cast<std::size_t>(m)] = row;
                 }));
     store_parts();
   }

@@ -10,33 +10,34 @@ namespace sinter::test {
 namespace {
 
 struct Maker {
+  std::string_view name;
   void (*grow)(Grower&);
   double weight;
   bool exact;  // has modes that are exact on integers
 };
 
 constexpr Maker kMakers[] = {
-    {grow_pointwise, 36, true},
-    {grow_reduction, 8, true},
-    {grow_softmax, 3, false},
-    {grow_softmax_backward, 2, false},
-    {grow_rng, 2, false},
-    {grow_block_scale_quantize, 2, false},
-    {grow_block_scale_dequantize, 2, false},
-    {grow_matmul, 10, true},
-    {grow_convolution, 8, true},
-    {grow_moe, 3, true},
-    {grow_norm, 6, false},
-    {grow_norm_backward, 6, false},
-    {grow_batchnorm_inference, 1.5, false},
-    {grow_sdpa, 5, false},
-    {grow_sdpa_backward, 4, false},
-    {grow_resample, 4, true},
-    {grow_resample_backward, 3, false},
-    {grow_reshape, 3, true},
-    {grow_transpose, 3, true},
-    {grow_slice, 3, true},
-    {grow_concatenate, 3, true},
+    {"pointwise", grow_pointwise, 36, true},
+    {"reduction", grow_reduction, 8, true},
+    {"softmax", grow_softmax, 3, false},
+    {"softmax_backward", grow_softmax_backward, 2, false},
+    {"rng", grow_rng, 2, false},
+    {"block_scale_quantize", grow_block_scale_quantize, 2, false},
+    {"block_scale_dequantize", grow_block_scale_dequantize, 2, false},
+    {"matmul", grow_matmul, 10, true},
+    {"convolution", grow_convolution, 8, true},
+    {"moe", grow_moe, 3, true},
+    {"norm", grow_norm, 6, false},
+    {"norm_backward", grow_norm_backward, 6, false},
+    {"batchnorm_inference", grow_batchnorm_inference, 1.5, false},
+    {"sdpa", grow_sdpa, 5, false},
+    {"sdpa_backward", grow_sdpa_backward, 4, false},
+    {"resample", grow_resample, 4, true},
+    {"resample_backward", grow_resample_backward, 3, false},
+    {"reshape", grow_reshape, 3, true},
+    {"transpose", grow_transpose, 3, true},
+    {"slice", grow_slice, 3, true},
+    {"concatenate", grow_concatenate, 3, true},
 };
 
 struct Types {
@@ -74,8 +75,10 @@ Shared<Graph> random_graph(const RandomGraphOptions& options) {
   auto graph = Shared<Graph>::make(std::move(graph_options));
   Grower grower(*graph, options, random.bits());
   std::vector<std::pair<const Maker*, double>> makers;
+  constexpr double often = 120;  // as much as all others together, and a little more
   for (const auto& m : kMakers)
-    if (m.exact || !options.exact_only) makers.emplace_back(&m, m.weight);
+    if (m.exact || !options.exact_only)
+      makers.emplace_back(&m, m.name == options.often ? often : m.weight);
   while (grower.nodes_left() > 0) grower.random.weighted(makers)->grow(grower);
   grower.finish();
   return graph;

@@ -3,6 +3,7 @@
 // reach is what fuzzing covers, so it draws every operation, port, attribute, layout and type.
 #pragma once
 #include <cstdint>
+#include <string_view>
 
 #include "sinter/base/shared.hpp"
 #include "sinter/graph.hpp"
@@ -17,6 +18,8 @@ struct RandomGraphOptions {
   // Only operations and types that are exact on small integers, sized so that every sum stays exact
   // for inputs out of {-1, 0, 1}: all kernels must then agree bit for bit.
   bool exact_only = false;
+  // The maker of this name (random_graph.cpp) makes every second node; empty: none does.
+  std::string_view often = {};
   // Names with quotes, newlines, keywords and the like. Without, the same seed gives the same graph
   // under plain names.
   bool hostile_names = true;

@@ -38,6 +38,36 @@ class CommandLine(unittest.TestCase):
             self.assertTrue(line.startswith(("error: ", "note: ", "    ")), line)
         return done
 
+    def test_the_sample_graphs_are_valid_plan_and_run(self):
+        root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+        folder = os.path.join(root, "samples", "graphs")
+        with open(os.path.join(root, "README.md"), encoding="utf-8") as f:
+            readme = f.read()
+        names = sorted(os.listdir(folder))
+        self.assertGreaterEqual(len(names), 6)
+        for name in names:
+            with self.subTest(name):
+                self.assertIn(f"| `{name}` |", readme)
+                graph = os.path.join(folder, name)
+                self.assertIn("valid graph", self.sinter("check", graph).stdout)
+                self.assertIn("kernel 0", self.sinter("explain", graph).stdout)
+                checks = [line for line in self.sinter("run", graph, "--check", "--device", "cpu").stdout.splitlines()
+                          if line.startswith("check ")]
+                self.assertTrue(checks)
+                for line in checks:
+                    self.assertIn(": ok,", line)
+                    compared, unjudged = (int(line.split(word)[0].split()[-1])
+                                          for word in (" elements compared", " not judged"))
+                    self.assertLess(unjudged, compared / 2, line)
+
+    def test_the_benchmark_graphs_are_valid(self):
+        root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+        folder = self.path("graphs")
+        subprocess.run([sys.executable, os.path.join(root, "tools/benchmarks/graphs.py"), folder], check=True)
+        graphs = [os.path.join(folder, name) for name in os.listdir(folder)]
+        self.assertGreater(len(graphs), 80)
+        self.assertEqual(self.sinter("check", *graphs).stdout.count("valid graph"), len(graphs))
+
     def add_graph(self):
         # The name of the second input holds '=' and its layout is column-major.
         return self.path("add.json", graph(

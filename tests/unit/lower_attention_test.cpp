@@ -1,5 +1,5 @@
-// The values of attention through its expansion: against a dense loop written from SPEC.md's table,
-// and the contract on masked rows and columns.
+// The values of attention through its expansion: against a dense loop written from GRAPH_JSON.md's
+// table, and the contract on masked rows and columns.
 #include <limits>
 
 #include "unit/attention_inputs.hpp"
@@ -25,7 +25,7 @@ std::vector<double> uniform(const Arrays& in, Dims dim) {
   return run_graph(g, seeds).at("u").values;
 }
 
-// One row of attention after SPEC.md, for all that does not need a formula of its own.
+// One row of attention after GRAPH_JSON.md, for all that does not need a formula of its own.
 struct Dense {
   const Arrays& in;
   SdpaAttributes a;
@@ -114,7 +114,7 @@ void check_against_dense(const Arrays& in, SdpaAttributes a) {
       }
 }
 
-TEST_CASE("attention gives what a dense loop after SPEC.md gives, mask by mask") {
+TEST_CASE("attention gives what a dense loop after GRAPH_JSON.md gives, mask by mask") {
   check_against_dense(grouped(), {});
   check_against_dense(grouped(), {.attn_scale = 0.5, .causal_mask = true});
   check_against_dense(grouped(), {.causal_mask_bottom_right = true});

@@ -1,5 +1,5 @@
-// Values of expansions where SPEC.md states a number: running statistics, block scales, statistics
-// that are stored narrower than they are used, and empty extents.
+// Values of expansions where GRAPH_JSON.md states a number: running statistics, block scales,
+// statistics that are stored narrower than they are used, and empty extents.
 #include <cmath>
 #include <limits>
 

@@ -26,7 +26,7 @@ class TensorSet {
   std::vector<Memory> memories_;
 };
 
-// Fills every input with values that fit its role, from the seed (SPEC.md, "random inputs").
+// Fills every input with values that fit its role, from the seed (GRAPH_JSON.md, "random inputs").
 Status fill_set(const Graph& graph, std::span<const PlanTensor> tensors, std::uint64_t seed,
                 TensorSet& host);
 

@@ -1,7 +1,7 @@
 // The storage types of tensors and their conversions from and to float and double, the two types in
-// which kernels compute. SPEC.md's rules: f16 and bf16 overflow to infinity, f8 and f4 saturate,
-// f8e8m0 rounds up to a power of two, integers round to nearest even and saturate, NaN to an
-// integer is 0 and to bool is true. A double is rounded once, never through a rounded float.
+// which kernels compute. The rules of GRAPH_JSON.md: f16 and bf16 overflow to infinity, f8 and f4
+// saturate, f8e8m0 rounds up to a power of two, integers round to nearest even and saturate, NaN to
+// an integer is 0 and to bool is true. A double is rounded once, never through a rounded float.
 #pragma once
 #include "sinter/device/core/hardware.cuh"
 #include "sinter/device/core/minifloat.cuh"

@@ -8,18 +8,18 @@
 
 #include "sinter/base/data_type.hpp"
 #include "sinter/base/dims.hpp"
+#include "sinter/ops/pointwise_modes.hpp"
 
 namespace sinter {
 
 // ---- enumerations and their spellings in graph JSON (an enumerator's row is its value)
 
+// The list of pointwise_modes.hpp as enumerators and, below, as their names.
+#define SINTER_MODE(name, ...) name,
 enum class PointwiseMode : std::uint8_t {
-  identity, add, sub, mul, div, pow, mod, min, max, add_square, abs, ceil, floor, round, neg, sqrt,
-  rsqrt, reciprocal, exp, log, sin, cos, tan, erf, logical_and, logical_or, logical_not, cmp_eq,
-  cmp_neq, cmp_gt, cmp_ge, cmp_lt, cmp_le, binary_select, gen_index, atan2,
-  relu_fwd, tanh_fwd, sigmoid_fwd, elu_fwd, gelu_fwd, gelu_approx_tanh_fwd, softplus_fwd, swish_fwd,
-  relu_bwd, tanh_bwd, sigmoid_bwd, elu_bwd, gelu_bwd, gelu_approx_tanh_bwd, softplus_bwd, swish_bwd,
+  SINTER_POINTWISE_MODES(SINTER_MODE, SINTER_MODE, SINTER_MODE, SINTER_MODE)
 };
+#undef SINTER_MODE
 enum class ReductionMode : std::uint8_t {
   add, mul, min, max, amax, avg, norm1, norm2, mul_no_zeros,
 };
@@ -35,14 +35,10 @@ enum class MoeMode : std::uint8_t { none, gather, scatter };
 template <class E>
 struct EnumNames;  // specialised with `static constexpr std::string_view names[]`
 template <> struct EnumNames<PointwiseMode> {
+#define SINTER_MODE(name, ...) #name,
   static constexpr std::string_view names[] = {
-      "identity", "add", "sub", "mul", "div", "pow", "mod", "min", "max", "add_square", "abs",
-      "ceil", "floor", "round", "neg", "sqrt", "rsqrt", "reciprocal", "exp", "log", "sin", "cos",
-      "tan", "erf", "logical_and", "logical_or", "logical_not", "cmp_eq", "cmp_neq", "cmp_gt",
-      "cmp_ge", "cmp_lt", "cmp_le", "binary_select", "gen_index", "atan2", "relu_fwd", "tanh_fwd",
-      "sigmoid_fwd", "elu_fwd", "gelu_fwd", "gelu_approx_tanh_fwd", "softplus_fwd", "swish_fwd",
-      "relu_bwd", "tanh_bwd", "sigmoid_bwd", "elu_bwd", "gelu_bwd", "gelu_approx_tanh_bwd",
-      "softplus_bwd", "swish_bwd"};
+      SINTER_POINTWISE_MODES(SINTER_MODE, SINTER_MODE, SINTER_MODE, SINTER_MODE)};
+#undef SINTER_MODE
 };
 template <> struct EnumNames<ReductionMode> {
   static constexpr std::string_view names[] = {"add", "mul", "min", "max", "amax", "avg",
@@ -220,8 +216,8 @@ struct MoeAttributes {
   bool operator==(const MoeAttributes&) const = default;
 };
 
-// Matmul has no attribute of SPEC.md; `annihilating_zero` is set by expansions alone: a zero of A
-// makes its product zero whatever B holds, because masked columns are not read.
+// Matmul has no attribute of GRAPH_JSON.md; `annihilating_zero` is set by expansions alone: a zero
+// of A makes its product zero whatever B holds, because masked columns are not read.
 struct MatmulAttributes {
   bool annihilating_zero = false;
   SINTER_FIELDS()

@@ -4,16 +4,59 @@
 
 namespace sinter {
 
+// THE list of operations, one row each:
+//   PRIMITIVE(name, inputs, outputs, attributes, shape rule)             planned and computed as it is
+//   COMPOSITE(name, inputs, outputs, attributes, shape rule, expansion)  written in others by lib/lower
+//   VARIADIC(...)  like PRIMITIVE, with inputs IN_0, IN_1, ... without end
+//   INTERNAL(...)  like PRIMITIVE, made by expansions; no graph file holds them
+// The enumeration, the table of ports, the dispatch to shape rules (shapes_*.hpp) and expansions
+// (lib/lower) and the table of GRAPH_JSON.md are made from it. Inputs and outputs are port tables
+// that stand below.
+// clang-format off
+#define SINTER_OPERATIONS(PRIMITIVE, COMPOSITE, VARIADIC, INTERNAL) \
+  PRIMITIVE(matmul, A_B, C, MatmulAttributes, matmul) \
+  PRIMITIVE(conv_fprop, X_W, Y, ConvAttributes, conv_fprop) \
+  PRIMITIVE(conv_dgrad, DY_W, DX, ConvAttributes, conv_dgrad) \
+  PRIMITIVE(conv_wgrad, DY_X, DW, ConvAttributes, conv_wgrad) \
+  PRIMITIVE(pointwise, IN, OUT, PointwiseAttributes, pointwise) \
+  PRIMITIVE(reduction, X, Y, ReductionAttributes, reduction) \
+  COMPOSITE(softmax, X, softmax_out, SoftmaxAttributes, softmax, softmax) \
+  COMPOSITE(softmax_backward, Y_DY, DX, SoftmaxAttributes, softmax_backward, softmax_backward) \
+  COMPOSITE(layernorm, norm_in, norm_out, NormAttributes, norm, norm) \
+  COMPOSITE(rmsnorm, norm_in, rms_out, NormAttributes, norm, norm) \
+  COMPOSITE(adaptive_layernorm, norm_in, norm_out, NormAttributes, norm, norm) \
+  COMPOSITE(instancenorm, norm_in, norm_out, NormAttributes, norm, norm) \
+  COMPOSITE(groupnorm, norm_in, norm_out, GroupNormAttributes, norm, norm) \
+  COMPOSITE(batchnorm, batchnorm_in, batchnorm_out, NoAttributes, batchnorm, norm) \
+  COMPOSITE(batchnorm_inference, inference_in, Y, NoAttributes, batchnorm_inference, batchnorm_inference) \
+  COMPOSITE(layernorm_backward, norm_backward_in, norm_backward_out, NoAttributes, norm_backward, norm_backward) \
+  COMPOSITE(rmsnorm_backward, rms_backward_in, norm_backward_out, NoAttributes, norm_backward, norm_backward) \
+  COMPOSITE(adaptive_layernorm_backward, norm_backward_in, norm_backward_out, NoAttributes, norm_backward, norm_backward) \
+  COMPOSITE(instancenorm_backward, norm_backward_in, norm_backward_out, NoAttributes, norm_backward, norm_backward) \
+  COMPOSITE(groupnorm_backward, norm_backward_in, norm_backward_out, GroupNormBackwardAttributes, norm_backward, norm_backward) \
+  COMPOSITE(batchnorm_backward, norm_backward_in, norm_backward_out, NoAttributes, norm_backward, norm_backward) \
+  COMPOSITE(sdpa, sdpa_in, sdpa_out, SdpaAttributes, sdpa, sdpa) \
+  COMPOSITE(sdpa_backward, sdpa_backward_in, sdpa_backward_out, SdpaAttributes, sdpa_backward, sdpa_backward) \
+  PRIMITIVE(resample, X, resample_out, ResampleAttributes, resample) \
+  COMPOSITE(resample_backward, resample_backward_in, DX, ResampleAttributes, resample_backward, resample_backward) \
+  PRIMITIVE(reshape, X, Y, ReshapeAttributes, reshape) \
+  PRIMITIVE(transpose, X, Y, TransposeAttributes, transpose) \
+  PRIMITIVE(slice, X, Y, SliceAttributes, slice) \
+  VARIADIC(concatenate, concatenate_in, Y, ConcatenateAttributes, concatenate) \
+  PRIMITIVE(rng, seed_offset, Y, RngAttributes, rng) \
+  COMPOSITE(block_scale_quantize, X, Y_Scale, BlockScaleAttributes, block_scale_quantize, block_scale_quantize) \
+  COMPOSITE(block_scale_dequantize, X_Scale, Y, BlockScaleAttributes, block_scale_dequantize, block_scale_dequantize) \
+  PRIMITIVE(moe_grouped_matmul, moe_in, Y, MoeAttributes, moe_grouped_matmul) \
+  INTERNAL(page_gather, page_in, Y, NoAttributes, page_gather) \
+  INTERNAL(block_mask, mask_in, Y, NoAttributes, block_mask)
+// clang-format on
+
+#define SINTER_OPERATION(name, ...) name,
 enum class OpKind : std::uint8_t {
-  matmul, conv_fprop, conv_dgrad, conv_wgrad, pointwise, reduction, softmax, softmax_backward,
-  layernorm, rmsnorm, adaptive_layernorm, instancenorm, groupnorm, batchnorm, batchnorm_inference,
-  layernorm_backward, rmsnorm_backward, adaptive_layernorm_backward, instancenorm_backward,
-  groupnorm_backward, batchnorm_backward, sdpa, sdpa_backward, resample, resample_backward, reshape,
-  transpose, slice, concatenate, rng, block_scale_quantize, block_scale_dequantize,
-  moe_grouped_matmul,
-  page_gather, block_mask,  // made by expanding sdpa; no graph file holds them
+  SINTER_OPERATIONS(SINTER_OPERATION, SINTER_OPERATION, SINTER_OPERATION, SINTER_OPERATION)
   last_,
 };
+#undef SINTER_OPERATION
 
 struct Port {
   std::string_view name;
@@ -38,7 +81,7 @@ struct OpInfo {
   std::string_view name;
   Ports inputs, outputs;
   int attributes;            // which alternative of Attributes it takes
-  bool internal = false;     // not part of SPEC.md
+  bool internal = false;     // not part of GRAPH_JSON.md
   bool variadic = false;     // inputs IN_0, IN_1, ... without end (concatenate)
 };
 
@@ -90,43 +133,16 @@ inline constexpr Port A_B[] = {{"A"}, {"B"}}, C[] = {{"C"}}, X_W[] = {{"X"}, {"W
 }  // namespace ports
 
 inline constexpr OpInfo kOps[] = {
-    {"matmul", ports::A_B, ports::C, kIs<MatmulAttributes>},
-    {"conv_fprop", ports::X_W, ports::Y, kIs<ConvAttributes>},
-    {"conv_dgrad", ports::DY_W, ports::DX, kIs<ConvAttributes>},
-    {"conv_wgrad", ports::DY_X, ports::DW, kIs<ConvAttributes>},
-    {"pointwise", ports::IN, ports::OUT, kIs<PointwiseAttributes>},
-    {"reduction", ports::X, ports::Y, kIs<ReductionAttributes>},
-    {"softmax", ports::X, ports::softmax_out, kIs<SoftmaxAttributes>},
-    {"softmax_backward", ports::Y_DY, ports::DX, kIs<SoftmaxAttributes>},
-    {"layernorm", ports::norm_in, ports::norm_out, kIs<NormAttributes>},
-    {"rmsnorm", ports::norm_in, ports::rms_out, kIs<NormAttributes>},
-    {"adaptive_layernorm", ports::norm_in, ports::norm_out, kIs<NormAttributes>},
-    {"instancenorm", ports::norm_in, ports::norm_out, kIs<NormAttributes>},
-    {"groupnorm", ports::norm_in, ports::norm_out, kIs<GroupNormAttributes>},
-    {"batchnorm", ports::batchnorm_in, ports::batchnorm_out, kIs<NoAttributes>},
-    {"batchnorm_inference", ports::inference_in, ports::Y, kIs<NoAttributes>},
-    {"layernorm_backward", ports::norm_backward_in, ports::norm_backward_out, kIs<NoAttributes>},
-    {"rmsnorm_backward", ports::rms_backward_in, ports::norm_backward_out, kIs<NoAttributes>},
-    {"adaptive_layernorm_backward", ports::norm_backward_in, ports::norm_backward_out,
-     kIs<NoAttributes>},
-    {"instancenorm_backward", ports::norm_backward_in, ports::norm_backward_out, kIs<NoAttributes>},
-    {"groupnorm_backward", ports::norm_backward_in, ports::norm_backward_out,
-     kIs<GroupNormBackwardAttributes>},
-    {"batchnorm_backward", ports::norm_backward_in, ports::norm_backward_out, kIs<NoAttributes>},
-    {"sdpa", ports::sdpa_in, ports::sdpa_out, kIs<SdpaAttributes>},
-    {"sdpa_backward", ports::sdpa_backward_in, ports::sdpa_backward_out, kIs<SdpaAttributes>},
-    {"resample", ports::X, ports::resample_out, kIs<ResampleAttributes>},
-    {"resample_backward", ports::resample_backward_in, ports::DX, kIs<ResampleAttributes>},
-    {"reshape", ports::X, ports::Y, kIs<ReshapeAttributes>},
-    {"transpose", ports::X, ports::Y, kIs<TransposeAttributes>},
-    {"slice", ports::X, ports::Y, kIs<SliceAttributes>},
-    {"concatenate", ports::concatenate_in, ports::Y, kIs<ConcatenateAttributes>, false, true},
-    {"rng", ports::seed_offset, ports::Y, kIs<RngAttributes>},
-    {"block_scale_quantize", ports::X, ports::Y_Scale, kIs<BlockScaleAttributes>},
-    {"block_scale_dequantize", ports::X_Scale, ports::Y, kIs<BlockScaleAttributes>},
-    {"moe_grouped_matmul", ports::moe_in, ports::Y, kIs<MoeAttributes>},
-    {"page_gather", ports::page_in, ports::Y, kIs<NoAttributes>, true},
-    {"block_mask", ports::mask_in, ports::Y, kIs<NoAttributes>, true},
+#define SINTER_PRIMITIVE(name, inputs, outputs, attributes, ...) \
+  {#name, ports::inputs, ports::outputs, kIs<attributes>},
+#define SINTER_VARIADIC(name, inputs, outputs, attributes, ...) \
+  {#name, ports::inputs, ports::outputs, kIs<attributes>, false, true},
+#define SINTER_INTERNAL(name, inputs, outputs, attributes, ...) \
+  {#name, ports::inputs, ports::outputs, kIs<attributes>, true},
+    SINTER_OPERATIONS(SINTER_PRIMITIVE, SINTER_PRIMITIVE, SINTER_VARIADIC, SINTER_INTERNAL)
+#undef SINTER_PRIMITIVE
+#undef SINTER_VARIADIC
+#undef SINTER_INTERNAL
 };
 static_assert(std::size(kOps) == static_cast<std::size_t>(OpKind::last_));
 
@@ -202,30 +218,32 @@ constexpr bool is_index_port(OpKind k, int port) {
 
 // ---- pointwise modes: operands and attributes of each
 
-struct PointwiseInfo {
-  int arity;
+struct PointwiseParameters {
   int params;  // how many of the attributes below the formula takes after its operands
   double PointwiseAttributes::*param[3];
 };
-constexpr PointwiseInfo info(PointwiseMode m) {
-  using P = PointwiseAttributes;
-  using M = PointwiseMode;
-  switch (m) {
-    case M::relu_fwd: case M::relu_bwd:
-      return {m == M::relu_fwd ? 1 : 2, 3,
-              {&P::relu_lower_clip, &P::relu_upper_clip, &P::relu_lower_clip_slope}};
-    case M::elu_fwd: case M::elu_bwd: return {m == M::elu_fwd ? 1 : 2, 1, {&P::elu_alpha}};
-    case M::swish_fwd: case M::swish_bwd: return {m == M::swish_fwd ? 1 : 2, 1, {&P::swish_beta}};
-    case M::softplus_fwd: case M::softplus_bwd:
-      return {m == M::softplus_fwd ? 1 : 2, 1, {&P::softplus_beta}};
-    case M::identity: case M::abs: case M::ceil: case M::floor: case M::round: case M::neg:
-    case M::sqrt: case M::rsqrt: case M::reciprocal: case M::exp: case M::log: case M::sin:
-    case M::cos: case M::tan: case M::erf: case M::logical_not: case M::gen_index:
-    case M::tanh_fwd: case M::sigmoid_fwd: case M::gelu_fwd: case M::gelu_approx_tanh_fwd:
-      return {1, 0, {}};
-    case M::binary_select: return {3, 0, {}};
-    default: return {2, 0, {}};
-  }
+namespace pointwise_parameters {
+using P = PointwiseAttributes;
+inline constexpr PointwiseParameters none{0, {}},
+    relu{3, {&P::relu_lower_clip, &P::relu_upper_clip, &P::relu_lower_clip_slope}},
+    elu{1, {&P::elu_alpha}}, swish{1, {&P::swish_beta}}, softplus{1, {&P::softplus_beta}};
+}  // namespace pointwise_parameters
+
+struct PointwiseInfo : PointwiseParameters {
+  int arity;
+};
+inline constexpr PointwiseInfo kPointwiseModes[] = {
+#define SINTER_UNARY(...) {pointwise_parameters::none, 1},
+#define SINTER_BINARY(...) {pointwise_parameters::none, 2},
+#define SINTER_OTHER(mode, formula, operands, parameters, ...) \
+  {pointwise_parameters::parameters, operands},
+    SINTER_POINTWISE_MODES(SINTER_UNARY, SINTER_BINARY, SINTER_OTHER, SINTER_UNARY)
+#undef SINTER_UNARY
+#undef SINTER_BINARY
+#undef SINTER_OTHER
+};
+constexpr const PointwiseInfo& info(PointwiseMode m) {
+  return kPointwiseModes[static_cast<int>(m)];
 }
 
 }  // namespace sinter

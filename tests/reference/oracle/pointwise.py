@@ -1,4 +1,4 @@
-"""Pointwise modes on grids with special values, from the definitions in SPEC.md."""
+"""Pointwise modes on grids with special values, from the definitions in GRAPH_JSON.md."""
 import math
 
 import numpy as np

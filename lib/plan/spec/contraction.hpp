@@ -1,0 +1,81 @@
+// The contraction family: products of matrices, convolutions and grouped matmuls.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "plan/spec/body.hpp"
+
+namespace sinter {
+
+enum class ZeroOf : std::uint8_t { neither, a, b };  // operands of a product
+
+// One operand of a product: a body of its own over (batch, m, k) or (batch, n, k), whose last
+// statement is the value.
+struct ProductOperand {
+  Body body;
+  // What the values may be rounded to without a change of meaning: their tensor's type, a 16-bit io
+  // type or tf32; none: they stay as computed.
+  DataType type{};
+};
+
+// sum over k of a(batch, m, k) * b(batch, n, k). Where A comes from, its body says:
+//   statements of its own     loaded, or computed from what is loaded (prologue)
+//   none                      the A of the product before: paired products (gated units)
+//   an accumulator statement  the sums of the product before: chained products (attention); that
+//                             product's columns are this one's k
+struct Product {
+  ProductOperand a, b;
+};
+
+// What an index of k runs over.
+enum class KIndex : std::uint8_t {
+  channels,     // elements that are multiplied alike: k of a matmul, channels of a convolution
+  filter_tap,   // positions of a convolution's filter in one spatial dim
+  pixels,       // conv_wgrad: positions of the image, batch entries included
+  scale_block,  // blocks of the index that follows it, each with a scale of its own
+};
+
+// moe_grouped_matmul: batch index e is the expert; its rows m run over
+// [offsets[e], offsets[e+1]); `index` renumbers rows of A (gather) or of the result (scatter).
+struct GroupedRows {
+  bool on = false;
+  int offsets = -1, index = -1;  // ports with raw integers, packed
+  MoeMode mode = MoeMode::none;
+  bool gathers() const { return on && mode == MoeMode::gather; }
+};
+
+// The indices of the domain are batch, m, n, k in this order; KernelSpec::body is the epilogue, run
+// once an element of (batch, m, n). Its accumulator statements name the products. Its values may
+// also be reduced over all of m, of n or of both: KernelSpec::columns, in parts of 16 rows or
+// columns.
+struct ContractionSpec {
+  int batch = 0, m = 0, n = 0;    // how many indices each group has
+  std::vector<KIndex> k_indices;  // of each index of k, the outermost first
+  std::vector<Product> products{1};
+  DataType accumulate = DataType::f32;      // f32 or f64
+  ZeroOf zero_dominates = ZeroOf::neither;  // whose zero makes a product zero, even with an
+                                            // infinite or NaN factor
+  GroupedRows rows;
+
+  int k() const { return static_cast<int>(k_indices.size()); }
+  int first_m() const { return batch; }
+  int first_n() const { return batch + m; }
+  int first_k() const { return batch + m + n; }
+  bool has_scale_blocks() const {
+    return std::find(k_indices.begin(), k_indices.end(), KIndex::scale_block) != k_indices.end();
+  }
+
+  ProductOperand& a() { return products.front().a; }
+  const ProductOperand& a() const { return products.front().a; }
+  ProductOperand& b(int product = 0) { return products[static_cast<std::size_t>(product)].b; }
+  const ProductOperand& b(int product = 0) const {
+    return products[static_cast<std::size_t>(product)].b;
+  }
+  // Two products with the same A.
+  bool paired() const { return products.size() == 2 && products[1].a.body.statements.empty(); }
+  // The second product's A is made of the first one's sums.
+  bool chained() const { return products.size() == 2 && !paired(); }
+};
+
+}  // namespace sinter

@@ -1,0 +1,23 @@
+// The rowwise family: reductions along rows, with what stands before, between and behind them.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "plan/spec/reductions.hpp"
+
+namespace sinter {
+
+// The first `outer_rank` indices of the domain name a row, the rest run along it. The body is split
+// in phases: phase p sees the reductions that phases before p finished. Values marked `per_row` do
+// not depend on the inner indices and run once a row and phase. Values may also be reduced down the
+// columns, over all rows: KernelSpec::columns, in `num_partials` partial results.
+struct RowwiseSpec {
+  int outer_rank = 0;
+  int phases = 1;
+  std::vector<KernelReduction> reductions{};
+  std::int64_t num_partials = 0;   // partial results of each of the column reductions
+  int rows_per_cta = 1;            // with num_partials: rows that one CTA takes side by side
+  bool combines_partials = false;  // what it reduces are partial results of the kernel before
+};
+
+}  // namespace sinter

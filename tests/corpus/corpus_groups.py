@@ -1,0 +1,53 @@
+"""Grouped matmuls whose rows lie where hardware cannot start, and 8-bit operands seen through views."""
+from corpus_graph import Graph
+
+
+def grouped(g, name, tokens, weights, experts, gathered=None):
+    """`tokens` [1, T, K] with `weights` [experts, K, N]; where rows are gathered, so many."""
+    inputs = {"Token": tokens, "Weight": weights,
+              "FirstTokenOffset": g.tensor(name + "_offsets", [experts + 1], data_type="i32")}
+    if gathered:
+        inputs["TokenIndex"] = g.tensor(name + "_index", [gathered], data_type="i32")
+    g.output(name)
+    return g.node("moe_grouped_matmul", inputs, name, mode="gather" if gathered else "none")
+
+
+def groups_that_begin_anywhere():
+    # Tokens that lie along the rows of a tile, whose groups begin at any of them.
+    g = Graph("groups_that_begin_anywhere", "bf16")
+    g.tensor("column", [1, 100, 1])
+    g.tensor("of_column", [6, 1, 72])
+    grouped(g, "outer_products", "column", "of_column", 6)
+    g.tensor("columns", [1, 104, 64], stride=[6656, 1, 104])
+    g.tensor("of_columns", [5, 64, 72])
+    grouped(g, "along_rows", "columns", "of_columns", 5)
+
+
+def gathered_single_rows():
+    # One row of a table's choice, of rows that are no multiple of 16 bytes apart.
+    g = Graph("gathered_single_rows", "bf16")
+    g.tensor("odd", [1, 14, 97])
+    g.tensor("of_odd", [7, 97, 5])
+    g.tensor("apart", [1, 30, 64], stride=[1950, 65, 1])
+    g.tensor("of_apart", [3, 64, 72], stride=[4608, 1, 64])
+    for i in range(4):
+        grouped(g, f"one_odd_{i}", "odd", "of_odd", 7, gathered=1)
+        grouped(g, f"one_apart_{i}", "apart", "of_apart", 3, gathered=1)
+
+
+def fp8_views():
+    # Views have the intermediate type, but are multiplied as the 8-bit floats that they show.
+    g = Graph("fp8_views", "f8e4m3")
+    g.tensor("x", [33, 96])
+    g.tensor("w", [24, 96])
+    g.matmul("x", g.transpose("w", "turned", [1, 0]), "product")
+    g.output("product", data_type="f32")
+    g.tensor("tokens", [1, 1, 25])
+    g.transpose("tokens", "weight", [0, 2, 1])
+    grouped(g, "square", "tokens", "weight", 1)
+    g.output("square", data_type="f32")
+
+
+groups_that_begin_anywhere()
+gathered_single_rows()
+fp8_views()
