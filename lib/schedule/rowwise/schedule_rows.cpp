@@ -666,6 +666,8 @@ RowwiseConfig schedule_rowwise(const KernelSpec& spec, const DeviceModel& device
   choose_rowwise(spec, device, s);
   s.early = early_blocks(spec, device, s);
   s.shared_bytes = static_cast<std::uint32_t>(s.ring * s.slot_bytes);
+  // As if memory were all that it waits for.
+  s.microseconds = device.launch_microseconds + bytes_moved(spec) / device.memory_bandwidth;
   return s;
 }
 
