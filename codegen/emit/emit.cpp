@@ -332,9 +332,7 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
   // For explain.
   // Of the tile that runs, which may be a measured one.
   if (wgmma || mma)
-    kernel.config.emplace_back(
-        "estimated_ns",
-        std::llround((wgmma ? wgmma->microseconds : scheduled.microseconds) * 1000));
+    kernel.config.emplace_back("estimated_ns", std::llround(launch.microseconds * 1000));
   if (wgmma) {
     kernel.config.emplace_back("legal_tiles",
                                static_cast<std::int64_t>(scheduled.choice.tiles.size()));

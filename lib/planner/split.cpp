@@ -16,10 +16,10 @@ namespace sinter {
 namespace {
 
 // Blocks of a kernel: two or four on each multiprocessor, or too few to be worth a kernel.
-constexpr std::int64_t kManyBlocks = 528, kFewBlocks = 32;
+constexpr std::int64_t kManyOfSm = 4, kFewBlocks = 32;
 constexpr std::int64_t kAcross = 256;  // rows that one block takes side by side
 // A block takes up to 1024 threads along one row, and 256 across rows.
-constexpr std::int64_t kEnoughLong = 128, kEnoughAcross = 264;
+constexpr std::int64_t kEnoughLong = 128, kEnoughAcrossOfSm = 2;
 // Of a row, that is worth two partial results.
 constexpr std::int64_t kShortestPart = 64;
 // Of rows that are pieces of memory: shorter ones than a line of it are better moved with what lies
@@ -280,9 +280,9 @@ std::vector<KernelSpec> cut_rows(const KernelSpec& spec, CutRows rows, bool piec
 }
 
 // How many parts of each row, or of what a row has at one place of a piece, give enough blocks.
-std::int64_t wished_parts(const KernelSpec& spec) {
+std::int64_t wished_parts(const KernelSpec& spec, const DeviceModel& device) {
   const std::int64_t blocks = std::max<std::int64_t>(blocks_of(spec), 1);
-  return std::min(kManyBlocks / blocks,
+  return std::min(kManyOfSm * device.sms / blocks,
                   rows_of(spec) * columns_of(spec) / blocks / elements_a_block());
 }
 
@@ -322,7 +322,8 @@ std::vector<KernelSpec> split_pieces(KernelSpec spec, const DeviceModel& device,
   KernelSpec fine = spec;
   ++fine.rowwise().outer_rank;
   if (!rows_lie_together(fine)) return {};
-  const std::int64_t wished = std::min(wished_parts(fine), columns_of(fine) / shortest_part());
+  const std::int64_t wished =
+      std::min(wished_parts(fine, device), columns_of(fine) / shortest_part());
   return split_statistics(spec, true, std::max<std::int64_t>(wished, 1), device, temporaries);
 }
 
@@ -340,7 +341,7 @@ std::vector<KernelSpec> split(KernelSpec spec, const DeviceModel& device,
   const std::int64_t least = elements_a_block(), blocks = blocks_of(spec),
                      elements = rows_of(spec) * columns_of(spec);
   if (!divisible(spec) || elements == 0) return {std::move(spec)};
-  const std::int64_t wished = wished_parts(spec);
+  const std::int64_t wished = wished_parts(spec, device);
   if (has_later_elements(spec)) {
     if (elements / least < kFewBlocks) return {std::move(spec)};
     const RowwiseConfig whole = schedule_rowwise(spec, device);
@@ -366,7 +367,8 @@ std::vector<KernelSpec> split(KernelSpec spec, const DeviceModel& device,
     for (auto& k : split(std::move(rest), device, temporaries)) kernels.push_back(std::move(k));
     return kernels;
   }
-  const std::int64_t enough = rows_lie_together(spec) ? kEnoughAcross : kEnoughLong;
+  const std::int64_t enough =
+      rows_lie_together(spec) ? kEnoughAcrossOfSm * device.sms : kEnoughLong;
   if (blocks >= enough || wished < 2) return {std::move(spec)};
   return cut_rows(spec, in_parts(spec, wished), false, temporaries);
 }

@@ -1,4 +1,5 @@
-// What every kernel's configuration has: how it is launched, and what bounds its registers.
+// What every kernel's configuration has: how it is launched, what bounds its registers, and how
+// long it is thought to take.
 #pragma once
 #include <cstdint>
 
@@ -10,6 +11,7 @@ struct Launch {
   int least_blocks = 1;            // that an SM should hold at once: limits registers
   std::uint32_t grid = 1;          // thread blocks
   std::uint32_t shared_bytes = 0;  // dynamic shared memory
+  double microseconds = 0;         // estimated, from launch to end
 };
 
 }  // namespace sinter

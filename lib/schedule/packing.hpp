@@ -82,7 +82,7 @@ std::int64_t common_step(const KernelSpec& spec, const Access& a, int dim, int w
 // along `dim` is a multiple of the width.
 int alignment(const KernelSpec& spec, const KernelPort& p, int dim, int width);
 
-// What Packing::drawn says of a random statement. `skew`: as in Schedule.
+// What Packing::drawn says of a random statement. `skew`: as in PointwiseConfig and RowwiseConfig.
 int drawn_together(const KernelSpec& spec, const Packing& packing, int skew, const Statement& s);
 
 // Whether packs that are aligned in one of the ports are so in the other, wherever they start.

@@ -106,6 +106,13 @@ int element_cost(const KernelSpec& spec, const Body& body) {
   return cost;
 }
 
+double bytes_moved(const KernelSpec& spec) {
+  double bytes = 0;
+  for (const auto& p : spec.ports)
+    bytes += static_cast<double>(elements_reached(spec.extent, p.access)) * info(p.type).bytes;
+  return bytes;
+}
+
 std::uint32_t clamp_grid(double blocks) {
   return static_cast<std::uint32_t>(std::clamp(blocks, 1.0, 0x1p31 - 1));
 }

@@ -22,6 +22,9 @@ int widest_pack(const KernelSpec& spec);
 // Whether some port moves by so little that packs which start where memory is aligned are better.
 bool moves_narrowly(const KernelSpec& spec, const Packing& packing);
 
+// What all ports move, if the caches keep what is read more than once.
+double bytes_moved(const KernelSpec& spec);
+
 inline constexpr int kFlightBytes = 64;  // that a thread should have under way at once
 
 std::uint32_t clamp_grid(double blocks);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "plan/plan_data.hpp"
 #include "support/catch.hpp"
 #include "target/target.hpp"
 
@@ -24,6 +25,7 @@ TEST_CASE("every target's table is complete") {
     CHECK(d.registers_per_sm == 65536);
     CHECK(d.shared_reserved > 0);
     CHECK(d.shared_per_cta + d.shared_reserved <= d.shared_per_sm);
+    CHECK(static_cast<std::uint32_t>(d.shared_per_cta) <= kMaxSharedBytes);
     CHECK(d.l2_bytes >= 40 << 20);
     CHECK(d.clock > 1000);
     CHECK(d.memory_bandwidth > 0);

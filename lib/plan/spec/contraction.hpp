@@ -45,13 +45,16 @@ struct GroupedRows {
   bool gathers() const { return on && mode == MoeMode::gather; }
 };
 
-// The indices of the domain are batch, m, n, k in this order; KernelSpec::body is the epilogue, run
-// once an element of (batch, m, n). Its accumulator statements name the products. Its values may
+// The indices of the domain are batch, m, n, k in this order, and of chained products behind them
+// those that the first product sums over: its columns are k. KernelSpec::body is the epilogue, run
+// once an element of (batch, m, n). Its accumulator statements name the product, of those whose sums
+// reach the epilogue: of paired products both, of chained ones the last alone. Its values may
 // also be reduced over all of m, of n or of both: KernelSpec::columns, in parts of 16 rows or
 // columns.
 struct ContractionSpec {
   int batch = 0, m = 0, n = 0;    // how many indices each group has
   std::vector<KIndex> k_indices;  // of each index of k, the outermost first
+  int chained_k = 0;              // indices of the first of chained products' k
   std::vector<Product> products{1};
   DataType accumulate = DataType::f32;      // f32 or f64
   ZeroOf zero_dominates = ZeroOf::neither;  // whose zero makes a product zero, even with an

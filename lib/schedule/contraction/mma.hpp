@@ -35,8 +35,7 @@ struct MmaConfig : Launch {
   int unroll = 1;         // of the epilogue
   int settle = 0;         // of integers: steps whose sums f32 holds exactly; 0: all of them
   double tiles = 1;
-  double microseconds = 0;  // estimated
-  Packing packing;          // of the epilogue
+  Packing packing;  // of the epilogue
 };
 
 struct MmaPlan {

@@ -108,7 +108,7 @@ double tiles_of(const MmaWork& w, const MmaTile& t) {
   return w.batches * std::ceil(w.rows / t.m) * std::ceil(w.columns / t.n);
 }
 
-double microseconds(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {
+double tile_microseconds(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {
   return estimate(w, t, device) / device.clock;
 }
 

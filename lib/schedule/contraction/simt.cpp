@@ -1,11 +1,29 @@
 #include "schedule/contraction/simt.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "plan/access.hpp"
 #include "schedule/schedule_parts.hpp"
 
 namespace sinter {
+
+namespace {
+
+// In tiles of which an SM works on one at a time, or on several more slowly.
+double microseconds(const KernelSpec& spec, int tile, double tiles, const DeviceModel& device) {
+  // Operations a microsecond, in small tiles and in large ones, fitted on an H200.
+  constexpr double kOrdinary = 15e6, kOrdinaryLarge = 35e6;
+  const double rounds = std::ceil(tiles / device.sms),
+               depth = elements(spec.extent, spec.extent.size() - spec.contraction().k(),
+                                spec.extent.size()),
+               rate = tile == kLargeTile ? kOrdinaryLarge : kOrdinary;
+  return device.launch_microseconds +
+         std::max(rounds * device.sms * 2.0 * tile * tile * depth / rate,
+                  bytes_moved(spec) / device.memory_bandwidth);
+}
+
+}  // namespace
 
 SimtConfig schedule_simt(const KernelSpec& spec, const DeviceModel& device) {
   SimtConfig s;
@@ -33,6 +51,7 @@ SimtConfig schedule_simt(const KernelSpec& spec, const DeviceModel& device) {
       (element_cost(spec, c.a().body) + element_cost(spec, c.b().body)) * kOperands <= kMostCode;
   s.tile = large ? kLargeTile : kSmallTile;
   s.grid = clamp_grid(tiles(s.tile));
+  s.microseconds = microseconds(spec, s.tile, tiles(s.tile), device);
   return s;
 }
 

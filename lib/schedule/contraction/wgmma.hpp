@@ -41,8 +41,7 @@ struct WgmmaConfig : Launch {
   bool ahead = false;     // and to registers while the slab before leaves
   int rotate = 0;         // steps of k by which neighbouring tiles start apart
   int producer_registers = 40, consumer_registers = 232;
-  Packing packing;          // of the epilogue
-  double microseconds = 0;  // estimated
+  Packing packing;  // of the epilogue
 };
 
 // What a plan was chosen from. Planning compares plans by the dozen and wants no texts: only who
@@ -58,8 +57,8 @@ struct WgmmaPlan {
   WgmmaConfig engine;
   TileChoice choice;
   bool tuned = false;  // the tile is the measured one, not the one estimated to be the fastest
-  // Of the tile estimated to be the fastest, also where another one was measured to be: that one takes
-  // no longer. So what is measured never changes which kernels there are.
+  // Of the tile estimated to be the fastest, also where another one was measured to be: that one
+  // takes no longer. So what is measured never changes which kernels there are.
   double microseconds = 0;
 };
 

@@ -1,0 +1,197 @@
+// Rows whose columns are reduced, too: blocks walk over the rows and keep running results.
+#include "schedule/rowwise/column_walk.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "plan/access.hpp"
+#include "schedule/rowwise/rowwise_parts.hpp"
+
+namespace sinter {
+namespace {
+
+// Bytes that a place brings of its row to shared memory, or 0 where something cannot be brought so.
+int bytes_ahead(const KernelSpec& spec, const Packing& packing) {
+  int bytes = 0;
+  for (int i : ports_of_rows(spec, packing)) {
+    const KernelPort& p = spec.ports[static_cast<std::size_t>(i)];
+    const PortPack& pack = packing.ports[static_cast<std::size_t>(i)];
+    const int size = info(p.type).bytes;
+    if (pack.kind != PortPack::Kind::pack || !p.access.windows.empty() ||
+        std::min(pack.aligned, packing.width) * size < 4)
+      return 0;
+    bytes += packing.width * size;
+  }
+  return bytes;
+}
+
+// Registers that each thread can have where so many share a multiprocessor. Each quarter of it has
+// its own, for whole warps.
+double registers_with(const DeviceModel& device, int threads) {
+  const int of_quarter = device.registers_per_sm / 4;
+  const int warps = (threads + 127) / 128;  // of a quarter
+  return std::min(of_quarter / (32 * warps) / 8 * 8, 248);
+}
+
+constexpr double kBesideHeld = 24, kBesideValues = 20;  // registers, beside what a thread holds
+constexpr double kLongWalk = 10;  // rows, in which a ring pays for its filling
+
+// How the threads of a block that has a multiprocessor for itself are divided among rows, where
+// columns have several results; `numbers`: registers of a place, `walk`: rows of each block. What a
+// step costs a warp beside its elements is a third of all, so that a thread holds some places: the
+// threads of a row are few, and there are more rows. (A layernorm's gradients on an H200: 2560
+// columns 71.8 -> 66.0 us, 3072 81.5 -> 77.5, 1152 66.8 -> 60.7.) 0 rows: not divided.
+struct Division {
+  int threads_per_row = 0, rows = 0;
+};
+Division divide_block(double places, double numbers, double walk, int place_bytes,
+                      const DeviceModel& device) {
+  constexpr int kThreads = 640, kFewThreads = 384, kEnoughWarps = 16, kSlotBytes = 56 << 10;
+  constexpr double kShort = 288;  // places of a row, which instructions bound rather than memory
+  Division best;
+  double busiest = 0;
+  for (int each : {2, 3}) {
+    const int threads = threads_for(places, each);
+    int most = 0;  // rows that fit
+    while ((most + 1) * kLongWalk <= walk && (most + 1) * threads <= kThreads &&
+           (most + 1) * threads * each * place_bytes <= kSlotBytes &&
+           registers_with(device, (most + 1) * threads) >= each * numbers + kBesideHeld)
+      ++most;
+    const double busy = busy_share(places, each);
+    // Among equals, of long rows, those that leave a block more than one.
+    if (most * threads < kFewThreads || busy < busiest ||
+        (busy == busiest && places > kShort && best.rows > 1))
+      continue;
+    busiest = busy;
+    best = {threads, 0};
+    // Whole quarters of a multiprocessor, and a last step that is whole, too.
+    double fullest = 0;
+    for (int rows = most; 2 * rows > most; --rows) {
+      if (rows * threads % 32 != 0) continue;  // no whole warps
+      const double warps = rows * threads / 32.0, steps = walk / rows,
+                   full = warps / (4 * std::ceil(warps / 4)) * steps / std::ceil(steps) *
+                          std::min(1.0, warps / kEnoughWarps);
+      if (full > fullest) fullest = full, best.rows = rows;
+    }
+  }
+  return best;
+}
+
+// Whether all that belongs to rows as a whole are numbers of f32 at places of their own.
+bool loads_row_numbers(const KernelSpec& spec) {
+  int loads = 0;
+  for (const auto& s : spec.body.statements) {
+    if (s.kind != StatementKind::load || !s.per_row) continue;
+    const KernelPort& p = spec.ports[static_cast<std::size_t>(s.port)];
+    if (p.type != DataType::f32 || !p.access.windows.empty()) return false;
+    ++loads;
+  }
+  return loads > 0;
+}
+
+}  // namespace
+
+// Blocks that walk over the rows and keep running results of the columns. The planner gives as many
+// slots as pay (columns.cpp): fewer than there are multiprocessors, or some on each, which then
+// share its threads.
+void schedule_columns(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s) {
+  // For the rings of a multiprocessor's blocks, beside what their totals take: 192 KB of 228, 80 of
+  // 100.
+  const int ring_bytes = device.shared_per_sm / 100 * 85 >> 14 << 14;
+  constexpr double kLeastBusy = 0.85;      // of a row's warps
+  constexpr double kFewNumbers = 20;       // that a thread holds beside what else it needs
+  constexpr std::size_t kLittleCode = 24;  // statements
+  const int rank = spec.extent.size();
+  const double rows = elements(spec.extent, 0, spec.rowwise().outer_rank),
+               columns = elements(spec.extent, spec.rowwise().outer_rank, rank);
+  const double slots = static_cast<double>(spec.rowwise().num_partials),
+               beside = spec.rowwise().rows_per_cta;
+  s.blocks_per_row =
+      column_cluster(static_cast<std::int64_t>(columns), spec.columns.size(), device);
+  const double places =
+      std::ceil(choose_places(spec, std::min(8, widest_pack(spec) / 2), s) / s.blocks_per_row);
+  // Of a multiprocessor: its blocks, and the rows that it takes side by side.
+  const double blocks = std::ceil(slots * s.blocks_per_row / device.sms), walkers = blocks * beside;
+  const PlaceBytes bytes = place_bytes(spec, s.packing);
+  const double numbers = s.packing.width * static_cast<double>(spec.columns.size()) +
+                         (bytes.row + bytes.weights) / 4;  // of a place
+  // Sums of doubles take twice the registers.
+  const bool doubles = spec.sums_doubles();
+  // A short row's places go to neighbouring threads of one warp, which need no barrier; so do those
+  // of a longer one whose warps would idle, to half as many threads. (Gradients of 517 and 777
+  // columns on an H200: 61 -> 34 us and 42 -> 34; of 1001, which 126 of 128 threads take: 33
+  // and 34.)
+  const bool idle = places > 32 && places <= 32 * kUsualPlaces &&
+                    places / (std::ceil(places / 32) * 32) < kLeastBusy;
+  const bool one_warp = columns <= kShortRow || idle;
+  // With 48 registers there are more threads: 5120 columns in 64 instead of 78 us.
+  const bool light =
+      !doubles && numbers <= kFewNumbers && spec.body.statements.size() <= kLittleCode;
+  // Where columns have several results, a body that needs more registers gets half as many threads.
+  const bool several = spec.columns.size() > 1,
+             heavy = several && numbers + bytes.values + kBesideValues >
+                                    registers_with(device, kColumnThreads);
+  const double together = idle || heavy ? kColumnThreads / 2
+                          : light       ? kLightColumnThreads
+                                        : kColumnThreads;
+  // Long rows then take fewer threads, too, if these can hold them. (A layernorm's gradients of
+  // 8192 x 7168 on an H200: 103 us with 896 threads, 95 with 448.)
+  constexpr int kMany = 640, kFewer = 512;
+  const bool fewer = (several || s.blocks_per_row > 1) && places > kMany &&
+                     std::ceil(places / static_cast<double>(kFewer)) * numbers + kBesideHeld <=
+                         registers_with(device, kFewer);
+  // A block has at most 1024, of the rows that it takes side by side.
+  const double most = std::min(fewer ? kFewer : 1024.0, std::floor(1024 / beside / 32) * 32),
+               threads = std::min(together / walkers, most);
+  s.threads_per_row = threads_for(places, std::ceil(places / (one_warp ? 32 : threads)));
+  // (An rmsnorm's gradients of 4096 x 20480: 136 us with 448 threads of three places, 123 with 640
+  // of two. A layernorm's are 2 % slower so.)
+  if (fewer && !several && places <= 2 * kMany && busy_share(places, 2) > busy_share(places, 3))
+    s.threads_per_row = threads_for(places, 2);
+  const int least = std::max(1, 32 / s.threads_per_row);  // rows of a warp
+  s.rows_per_block =
+      std::max(least, power_of_two_to(std::min(threads / (doubles ? 2 : 1) / s.threads_per_row,
+                                               rows / std::max(slots * beside, 1.0)),
+                                      1024));
+  if (s.blocks_per_row > 1) s.rows_per_block = 1;
+  s.rows_per_block *= spec.rowwise().rows_per_cta;
+  const int place_ahead = bytes_ahead(spec, s.packing);
+  const bool narrow_sums = std::none_of(
+      spec.columns.begin(), spec.columns.end(),
+      [](const ColumnReduction& c) { return partial_type(c.mode, c.arithmetic) == DataType::f64; });
+  Division divided;
+  if (several && narrow_sums && s.blocks_per_row == 1 && slots <= device.sms &&
+      columns > kShortRow && rows >= kLongWalk * slots && place_ahead > 0)
+    divided = divide_block(places, numbers, rows / slots, place_ahead, device);
+  if (divided.rows > 0) {
+    s.threads_per_row = divided.threads_per_row;
+    s.rows_per_block = divided.rows;
+  }
+  s.threads = s.threads_per_row * s.rows_per_block;
+  s.least_blocks = doubles ? 1 : static_cast<int>(blocks);
+  s.resident = true;
+  // Weights stay in registers where these suffice; a row's values are computed again from its packs
+  // where they would not fit beside those.
+  const double each = std::ceil(places / s.threads_per_row),
+               registers = registers_with(device, s.threads * s.least_blocks);
+  s.prefetch = each * numbers + kBesideHeld <= registers;
+  s.renew = each * (numbers + bytes.values) + kBesideValues > registers;
+  const int slot_bytes = s.threads * static_cast<int>(each) * place_ahead;
+  const bool few = rows < kLongWalk * slots * s.rows_per_block;
+  if (slot_bytes > 0 && !few)
+    s.ring = std::min(2, ring_bytes / static_cast<int>(blocks) / slot_bytes);
+  if (s.ring > 0) {
+    // More on their way at once than keep memory busy hinder each other. (12288 columns: 91 -> 84
+    // us; with dropout and a residual, 4096 columns, 194 -> 183.)
+    constexpr int kUnderWay = 48 << 10;
+    s.slot_bytes = slot_bytes;
+    s.under_way = divided.rows > 0 && slot_bytes >= kUnderWay ? 0 : s.ring - 1;
+    // (12288 columns: 97 -> 91 us; 10240: 77 -> 64; 2304: 57.1 -> 56.0; but 4096: 54 -> 57.)
+    s.by_lanes = divided.rows > 0 && (s.rows_per_block == 1 || columns <= kShortWalk) &&
+                 s.threads_per_row % 32 == 0 && loads_row_numbers(spec);
+  }
+  s.ahead = s.ring > 0 || s.prefetch;
+  s.grid = static_cast<std::uint32_t>(spec.rowwise().num_partials * s.blocks_per_row);
+}
+
+}  // namespace sinter

@@ -1,0 +1,241 @@
+// Rows that are shared by threads which lie along them.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "plan/access.hpp"
+#include "plan/liveness.hpp"
+#include "schedule/rowwise/column_walk.hpp"
+#include "schedule/rowwise/rowwise_parts.hpp"
+
+namespace sinter {
+namespace {
+
+// Threads of one warp for a row of at most 128 places, so that as few of them as possible idle.
+int threads_of_warp(double places) {
+  const auto taken = [&](int threads) { return threads * std::ceil(places / threads); };
+  int best = 32;
+  for (int n = 16; n >= 1 && std::ceil(places / n) <= kUsualPlaces; n /= 2)
+    if (taken(n) < taken(best)) best = n;
+  return best;
+}
+
+// Threads of one warp for a short row that moves element by element: few, as instructions are what
+// takes the time, but enough that they read whole sectors of memory together. Counts what each
+// place and each step of exchanging a reduction take. (Softmax of 49 columns on an H200: 160 -> 86
+// us; of 127 columns it is slower so.)
+int threads_of_narrow(double places, std::size_t reductions) {
+  constexpr int kLeast = 8, kPlace = 12, kExchange = 2;
+  constexpr double kMostPlaces = 8, kMostRow = 64;
+  if (places > kMostRow) return 0;
+  int best = 0;
+  double least = 0;
+  for (int n = 32; n >= kLeast; n /= 2) {
+    const double each = std::ceil(places / n);
+    if (each > kMostPlaces) break;
+    const double cost = n * (each * kPlace + std::bit_width(static_cast<unsigned>(n) / 2) *
+                                                 kExchange * static_cast<double>(reductions));
+    if (best == 0 || cost < least) best = n, least = cost;
+  }
+  return best;
+}
+
+// Threads of a block for a row of which each has at most `most` places, so that few of them idle;
+// 0 where so few cannot take it.
+int threads_to_hold(double places, double most) {
+  constexpr int kMostThreads = 512;
+  int best = 0;
+  double busiest = 0;
+  for (double each = most; each >= 1; --each) {
+    const int threads = threads_for(places, each);
+    const double busy = busy_share(places, each);
+    if (threads <= kMostThreads && busy > busiest) best = threads, busiest = busy;
+  }
+  return best;
+}
+
+constexpr int kHeldBytes = 128;            // of a row, that a thread holds in 56 or 64 registers
+constexpr int kHeldByFew = 192;            // in blocks of at most 512 threads
+constexpr double kThreadsTogether = 1152;  // of a multiprocessor's blocks, with 56 registers each
+
+// Blocks of at most 256 threads that share a row, so that several rows are under way on a
+// multiprocessor; 1 where their threads would idle too much. With weights the shares must be equal
+// (109 and 137 us for an rmsnorm of 2048 x 50257 on an H200; a softmax is 14 % faster so).
+int small_blocks(double places, bool weights) {
+  constexpr double kLeast = 0.85;  // of the threads are busy
+  for (int blocks = 1; blocks <= 8; blocks *= 2) {
+    const double threads = places / (kUsualPlaces * blocks);
+    if (threads > 256) continue;
+    const double busy = threads / (std::ceil(threads / 32) * 32);
+    return busy >= (weights ? 1 : kLeast) ? blocks : 1;
+  }
+  return 1;
+}
+
+// Blocks that share a row: where it is too long for one block's registers, or where few rows would
+// leave multiprocessors idle. Rows of several reductions wait so often that a block should not fill
+// a multiprocessor alone, if the device has clusters instead. `held`: bytes at a place, of which
+// none costs less than a whole pack. `weights`: some are read by all rows.
+int blocks_for_row(const KernelSpec& spec, double rows, double places, int held, bool weights,
+                   const DeviceModel& device) {
+  const bool clusters = device.has_clusters;
+  if (!has_later_elements(spec)) return 1;
+  const double bytes = places * std::max(held, kMoveBytes);
+  const bool waits = clusters && spec.rowwise().phases > 2 && held >= kMoveBytes;
+  constexpr double kHalf = kThreadsTogether / 2 * kHeldBytes, kWhole = 128 << 10, kLeast = 16 << 10;
+  int blocks = 1;
+  // Weights that are fetched between two waits would delay the whole cluster.
+  if (clusters && held >= kMoveBytes && held < 2 * kMoveBytes &&
+      !(weights && spec.rowwise().phases > 2))
+    blocks = small_blocks(places, weights);
+  if (bytes > (waits ? kHalf : kWhole))
+    while (blocks < 8 && bytes / blocks > kHalf) blocks *= 2;
+  while (blocks < 8 && rows * blocks * 2 <= 2 * device.sms && bytes / (blocks * 2) >= kLeast)
+    blocks *= 2;
+  return blocks;
+}
+
+// Rows that a thread has under way at once: several where one alone leaves memory idle. Rows that
+// stay for later phases occupy registers, so that only what moves element by element gains, a
+// little. (Sums of 32 columns on an H200: 81 -> 65 us; of 131, 151 -> 87; softmax of 197, 69 -> 67;
+// norms of 128 columns are 3 % slower so.)
+int rows_for_thread(const KernelSpec& spec, double rows, double each, int bytes,
+                    const DeviceModel& device, const RowwiseConfig& s) {
+  constexpr int kUnderWay = 32, kMost = 4;  // bytes; rows
+  if (!s.resident || s.threads_per_row > 32 || s.blocks_per_row > 1) return 1;
+  const double of_row = each * std::max(bytes, 1);
+  const bool narrow = s.packing.width * s.packing.narrowest <= 2;
+  int most = power_of_two_from(kUnderWay / of_row, kMost);
+  if (has_later_elements(spec)) most = narrow && 2 * of_row < kUnderWay ? 2 : 1;
+  const double code = each * s.packing.width * element_cost(spec, spec.body);
+  int n = 1;
+  while (n < most && 2 * n * code <= kMostCode &&
+         rows / (2 * n * s.rows_per_block) >= device.enough_ctas)
+    n *= 2;
+  return n;
+}
+
+// Threads for a row of so many places in each of the blocks that share it; `held`: bytes at a
+// place.
+int usual_threads(const KernelSpec& spec, double rows, double places, int held,
+                  const DeviceModel& device, const RowwiseConfig& s) {
+  const int width = s.packing.width;
+  // A thread holds more places where they are narrow, as long as there is a warp for each row; few
+  // rows get more threads each. A short row's places go to neighbouring threads of one warp.
+  const bool few = rows < device.enough_ctas;
+  double narrow = kFlightBytes / (width * s.packing.narrowest);
+  // What a third phase needs of the first two is computed again unless it stays in registers.
+  if (spec.rowwise().phases > 2)
+    narrow = std::min(narrow, static_cast<double>(kKeptValues) / width);
+  // No more than registers hold, if other packs are wider.
+  if (has_later_elements(spec)) narrow = std::min<double>(narrow, kHeldByFew / std::max(held, 1));
+  const double usual = std::max<double>(kUsualPlaces, std::min(narrow, std::ceil(places / 32)));
+  const bool narrow_places = width * s.packing.narrowest <= 2 && s.skew < 0 && !few;
+  int threads_per_row;
+  if (const int n = narrow_places ? threads_of_narrow(places, spec.rowwise().reductions.size()) : 0;
+      n > 0)
+    threads_per_row = n;
+  else if (places <= 128 && !few)
+    threads_per_row = threads_of_warp(places);
+  else
+    threads_per_row = threads_for(places, few ? 1 : usual);
+  // A warp less, with more places each, where many threads would idle.
+  const auto busy = [&](int threads) { return places / (threads * std::ceil(places / threads)); };
+  if (const int fewer = threads_per_row - 32; !few && fewer >= 32 && fewer <= 96 &&
+                                              busy(threads_per_row) < 0.8 &&
+                                              busy(fewer) > busy(threads_per_row))
+    threads_per_row = fewer;
+  // Instead of a large block, as many as can hold their rows share a multiprocessor, with all its
+  // threads: one computes while others wait.
+  if ((s.blocks_per_row > 1 || spec.rowwise().phases > 2) && threads_per_row > 512) {
+    const double most = std::max(1, kHeldBytes / std::max(held, 1));  // places of a thread
+    const double beside = std::min(std::floor(kThreadsTogether / threads_for(places, most)),
+                                   std::ceil(rows * s.blocks_per_row / device.sms));
+    if (beside > 1)
+      threads_per_row = threads_for(places, std::min(most, std::ceil(places * beside / 1024)));
+  }
+  return threads_per_row;
+}
+
+// A row can be held in two other ways than the usual.
+struct Holding {
+  bool late = false;  // what many rows share is not held with the row, if there is such a thing
+  bool more = false;  // by as many threads of a block as can hold it
+};
+
+// False where the way does not apply.
+bool schedule_along(const KernelSpec& spec, const DeviceModel& device, Holding way,
+                    RowwiseConfig& s) {
+  const double rows = elements(spec.extent, 0, spec.rowwise().outer_rank),
+               places_of_row = choose_places(spec, widest_pack(spec), s);
+  if (way.late && !fetch_late(spec, s.packing)) return false;
+  const int cost = element_cost(spec, spec.body), width = s.packing.width;
+  const PlaceBytes bytes = place_bytes(spec, s.packing);
+  const int held = std::max(bytes.row, bytes.kept);
+  s.blocks_per_row = blocks_for_row(spec, rows, places_of_row, held, bytes.weights > 0, device);
+  const double places = std::ceil(places_of_row / s.blocks_per_row);  // of one block
+  if (way.more) {
+    const double most =
+        std::floor(std::min(static_cast<double>(kHeldByFew) / std::max(held, 1),
+                            static_cast<double>(kMostCode) / std::max(width * cost, 1)));
+    s.threads_per_row = threads_to_hold(places, most);
+    if (s.blocks_per_row > 1 || s.threads_per_row == 0) return false;
+  } else {
+    s.threads_per_row = usual_threads(spec, rows, places, held, device, s);
+  }
+  s.rows_per_block = s.blocks_per_row > 1 ? 1 : std::max(1, 256 / s.threads_per_row);
+  while (s.rows_per_block > 1 && s.rows_per_block * s.threads_per_row > 32 &&
+         rows / s.rows_per_block < device.enough_ctas)
+    s.rows_per_block /= 2;
+  s.threads = s.threads_per_row * s.rows_per_block;
+  const double each = std::ceil(places / s.threads_per_row);
+  const int all = bytes.row + bytes.weights + bytes.late;
+  s.resident = each * held <= (s.threads > 512 ? kHeldBytes : kHeldByFew) &&
+               each * width * cost <= kMostCode;
+  if (s.resident) {
+    // Values that many registers would hold are cheaper to compute again from the packs.
+    const bool many = s.threads > 256 || s.blocks_per_row > 1;
+    const int values = many ? std::max(width, bytes.values) : width;
+    s.renew = s.threads > 512 || each * values > kKeptValues;
+    s.prefetch = !way.late && s.threads <= 256 && each * all <= 128;
+    // A block of many threads occupies registers in large steps. Smaller ones are limited, too,
+    // where 64 registers hold a thread's values.
+    // What is held beside them for a third phase needs 80. (An rmsnorm scaled to f8 by its rows'
+    // largest values on an H200: 75 -> 64 us.)
+    constexpr double kThird = 48;
+    const double numbers = each * std::max(width, bytes.values) * (computes_doubles(spec) ? 2 : 1);
+    const double packs = each * (bytes.row + (s.prefetch ? bytes.weights : 0)) / 4;
+    const bool third = s.threads == 256 && spec.rowwise().phases > 2 && numbers + packs > kThird;
+    const int together = third ? 768 : 1024,
+              least = std::max(1, (together + s.threads / 2) / s.threads);
+    const bool limited =
+        s.threads > 256 || (s.threads == 256 && s.blocks_per_row == 1 && numbers <= 32);
+    if (limited && least * s.threads <= kThreadsTogether) s.least_blocks = least;
+    // Beside what is held there is room for one run of random numbers.
+    if (s.threads > 256) s.packing.runs_beside = 1;
+  }
+  if (!s.resident || s.blocks_per_row > 1)  // what has no clusters streams such rows
+    s.unroll = power_of_two_to(
+        std::min(kMostCode / std::max(cost * width, 1), kFlightBytes / std::max(all, 1)), 4);
+  s.rows_at_once = rows_for_thread(spec, rows, each, bytes.row, device, s);
+  s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * s.rows_at_once)) * s.blocks_per_row);
+  return true;
+}
+
+}  // namespace
+
+void schedule_along(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s) {
+  const RowwiseConfig start = s;
+  schedule_along(spec, device, {}, s);
+  if (s.resident || !has_later_elements(spec)) return;
+  constexpr Holding kWays[] = {{.late = true}, {.late = true, .more = true}, {.more = true}};
+  for (const Holding& way : kWays) {
+    RowwiseConfig other = start;
+    if (schedule_along(spec, device, way, other) && other.resident) {
+      s = other;
+      return;
+    }
+  }
+}
+
+}  // namespace sinter

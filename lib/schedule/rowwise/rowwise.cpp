@@ -1,0 +1,117 @@
+#include "schedule/rowwise/rowwise.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "plan/access.hpp"
+#include "plan/liveness.hpp"
+#include "schedule/rowwise/column_walk.hpp"
+#include "schedule/rowwise/rowwise_parts.hpp"
+
+namespace sinter {
+
+PlaceBytes place_bytes(const KernelSpec& spec, const Packing& packing) {
+  std::vector<int> phases(spec.ports.size());
+  for (int p = 0; p < spec.rowwise().phases; ++p) {
+    std::vector<bool> used(spec.ports.size());
+    const auto live = live_statements(spec.body, effects(spec.body, p));
+    for (std::size_t i = 0; i < live.size(); ++i)
+      if (const Statement& s = spec.body.statements[i];
+          live[i] && s.kind == StatementKind::load && !s.per_row)
+        used[static_cast<std::size_t>(s.port)] = true;
+    for (std::size_t i = 0; i < used.size(); ++i) phases[i] += used[i];
+  }
+  PlaceBytes bytes;
+  for (std::size_t i = 0; i < phases.size(); ++i) {
+    const PortPack::Kind kind = packing.ports[i].kind;
+    if (phases[i] == 0 || !has_pack(packing.ports[i])) continue;
+    const bool shifted = kind == PortPack::Kind::shifted;
+    const int values = kind == PortPack::Kind::pack || shifted ? packing.width : 1;
+    const int moved = info(spec.ports[i].type).bytes * values +
+                      (shifted ? std::min(kMoveBytes, info(spec.ports[i].type).bytes * values) : 0);
+    const PortPack& pack = packing.ports[i];
+    (pack.weight ? bytes.weights : pack.late ? bytes.late : bytes.row) += moved;
+    if (!pack.weight && !pack.late) bytes.values += values;
+    if (phases[i] > 1) bytes.kept += moved;
+  }
+  // Numbers that are drawn stay, too; of Bernoulli's there is but a bit each.
+  for (const auto& s : spec.body.statements) {
+    if (s.kind != StatementKind::random || s.per_row) continue;
+    if (s.rng.distribution == Distribution::bernoulli) continue;
+    bytes.row += info(s.arithmetic).bytes * packing.width;
+    bytes.kept += info(s.arithmetic).bytes * packing.width;
+    bytes.values += packing.width;
+  }
+  return bytes;
+}
+
+bool computes_doubles(const KernelSpec& spec) {
+  return std::any_of(spec.body.statements.begin(), spec.body.statements.end(),
+                     [](const Statement& s) { return s.arithmetic == DataType::f64; });
+}
+
+// Threads for a row so that each has `each` places: whole warps where one is not enough.
+int threads_for(double places, double each) {
+  each = std::max({each, std::ceil(places / 1024), 1.0});
+  const double n = std::ceil(places / each);
+  if (n <= 32) return power_of_two_from(n, 32);
+  return static_cast<int>(std::ceil(n / 32) * 32);
+}
+
+// The share of those threads that have work.
+double busy_share(double places, double each) {
+  return places / (threads_for(places, each) * each);
+}
+
+namespace {
+
+constexpr int kLongRow = 32 << 10, kShortSkewed = 1536;  // bytes
+
+}  // namespace
+
+double choose_places(const KernelSpec& spec, int widest, RowwiseConfig& s) {
+  const int rank = spec.extent.size();
+  const double columns = elements(spec.extent, spec.rowwise().outer_rank, rank);
+  // Short rows of gradients keep wide packs, as instructions bound them. (From bf16 to f32, 1152
+  // columns take 80 us with 32 bytes a thread and 86 with 16; 5120 columns 62 and 46.)
+  const bool stores = spec.columns.empty() || columns > kShortWalk;
+  s.packing =
+      choose_packing(spec, rank > spec.rowwise().outer_rank ? rank - 1 : -1, widest, stores);
+  const double row_bytes = columns * s.packing.narrowest;
+  const bool is_short = spec.columns.empty() ? row_bytes < kShortSkewed : columns <= kShortRow;
+  const bool apart = s.packing.width * s.packing.narrowest <= (row_bytes > kLongRow ? 4 : 2);
+  if (apart && !is_short && column_kinds(spec) == 1 &&
+      choose_skewed_rows(spec, widest, s.packing, s.skew))
+    return std::floor((columns - 2) / s.packing.width) + 2;
+  return columns / s.packing.width;
+}
+
+namespace {
+
+// Blocks that run at once, at the most, if they should prefetch: rows that are needed in several
+// phases.
+int early_blocks(const KernelSpec& spec, const DeviceModel& device, const RowwiseConfig& s) {
+  if (!s.resident || !has_later_elements(spec)) return 0;
+  return device.sms * device.threads_per_sm / s.threads;
+}
+
+}  // namespace
+
+RowwiseConfig schedule_rowwise(const KernelSpec& spec, const DeviceModel& device) {
+  RowwiseConfig s;
+  s.wide_index = needs_wide_index(spec);
+  s.rows_fastest = spec.columns.empty() && rows_lie_together(spec);
+  if (!spec.columns.empty())
+    schedule_columns(spec, device, s);
+  else if (s.rows_fastest)
+    schedule_across(spec, device, s);
+  else
+    schedule_along(spec, device, s);
+  s.early = early_blocks(spec, device, s);
+  s.shared_bytes = static_cast<std::uint32_t>(s.ring * s.slot_bytes);
+  // As if memory were all that it waits for.
+  s.microseconds = device.launch_microseconds + bytes_moved(spec) / device.memory_bandwidth;
+  return s;
+}
+
+}  // namespace sinter

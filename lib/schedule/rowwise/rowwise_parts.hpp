@@ -1,0 +1,39 @@
+// What the schedules of rowwise kernels share.
+#pragma once
+#include "schedule/rowwise/rowwise.hpp"
+#include "schedule/schedule_parts.hpp"
+
+namespace sinter {
+
+// What the loads of one place move, in bytes: those of the row, and those that all rows share or
+// (`late`) that many do; `kept`: of all, what several phases need. `values`: elements of the row.
+struct PlaceBytes {
+  int row = 0, weights = 0, late = 0, kept = 0, values = 0;
+};
+PlaceBytes place_bytes(const KernelSpec& spec, const Packing& packing);
+
+bool computes_doubles(const KernelSpec& spec);
+
+inline constexpr int kKeptValues = 32;  // that a thread has computed and keeps from phase to phase
+inline constexpr int kUsualPlaces = 4;  // of a long row, that a thread holds
+// Columns of rows that are walked over, up to which instructions bound them rather than memory.
+inline constexpr int kShortWalk = 2304;
+
+// Threads for a row so that each has `each` places: whole warps where one is not enough.
+int threads_for(double places, double each);
+// The share of those threads that have work.
+double busy_share(double places, double each);
+
+// Packs along the rows. Rows that start anywhere in memory are cut where it is aligned, but short
+// ones are not: their ends cost more than that saves, the more so if two elements would move
+// together. Returns the places of a row.
+double choose_places(const KernelSpec& spec, int widest, RowwiseConfig& s);
+
+// Neighbouring threads hold neighbouring rows: columns of a matrix that are summed up.
+void schedule_across(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s);
+// A row is shared by threads that lie along it.
+void schedule_along(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s);
+// Blocks that walk over the rows and keep running results of the columns.
+void schedule_columns(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s);
+
+}  // namespace sinter
