@@ -52,6 +52,7 @@ SINTER_DEVICE void store_tile(const Args& args, const TilePlace<Config>& tile, i
   using S = Shape<Config>;
   static_assert(Config::products == 1 && Config::n_fastest && Config::split == 1 && !Rows::grouped,
                 "TMA stores whole tiles of one product");
+  static_assert(!requires { typename Body::Annihilation; }, "sums are final as they are");
   static_assert(S::columns % 64 == 0, "a box has 64 columns of one tile");
   static_assert(is_same<typename Config::Sum, float>);
   static_assert(!EpilogueReductions<Config, Body>::any, "tiles are stored without reductions");
