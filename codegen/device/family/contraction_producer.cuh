@@ -53,8 +53,8 @@ SINTER_DEVICE void produce(const Args& args, const Rows& rows, unsigned shared, 
       const unsigned stage = shared + state.stage * S::stage_bytes, full = pipeline.full(state);
       pipeline.acquire(state);
       pipeline.expect(state, S::stage_bytes);
-      load_operand<A, Config::rows_brought, Config::cluster_n>(args, c, place.row, step * S::step,
-                                                               rank, stage, full);
+      load_operand<A, Config::loaded_rows, Config::cluster_n>(args, c, place.row, step * S::step,
+                                                              rank, stage, full);
       load_columns<Config, B, B2>(args, c, place.column, step * S::step, rank, stage + S::a_bytes,
                                   full);
       if (++step == end_step) step = first_step;
@@ -65,7 +65,7 @@ SINTER_DEVICE void produce(const Args& args, const Rows& rows, unsigned shared, 
 // Rows of A that a table names.
 template <class Config, class A>
 using TableRows =
-    GatheredRows<StageTile<A, Config::rows_brought>, static_cast<int>(Problem<Config>::depth)>;
+    GatheredRows<StageTile<A, Config::loaded_rows>, static_cast<int>(Problem<Config>::depth)>;
 template <class Config, class A, class Args, class Rows>
 SINTER_DEVICE void aim(TableRows<Config, A>& loader, const Args& args, const Rows& rows,
                        const TilePlace<Config>& place) {
