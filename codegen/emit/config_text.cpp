@@ -109,23 +109,23 @@ void add_constants(const KernelSpec&, const PointwiseConfig& s, std::vector<Conf
 
 void add_constants(const KernelSpec& spec, const RowwiseConfig& s, std::vector<ConfigConstant>& c) {
   const RowwiseSpec& rows = spec.rowwise();
-  c.insert(c.end(), {{"kept", rows.outer_rank},
+  c.insert(c.end(), {{"outer_rank", rows.outer_rank},
                      {"threads_per_row", s.threads_per_row},
                      {"rows_per_block", s.rows_per_block},
                      {"blocks_per_row", s.blocks_per_row},
                      {"rows_at_once", s.rows_at_once},
                      {"rows_fastest", s.rows_fastest, true},
-                     {"resident", s.resident, true},
+                     {"register_resident", s.resident, true},
                      {"prefetch", s.prefetch, true},
                      {"ahead", s.ahead, true},
-                     {"renew", s.renew, true},
+                     {"recompute", s.renew, true},
                      {"early", s.early},
                      {"skewed", s.skew >= 0, true},
-                     {"slots", rows.num_partials}});
+                     {"num_partials", rows.num_partials}});
   if (rows.num_partials > 0)
-    c.insert(c.end(), {{"ring", s.ring},
-                       {"under_way", s.under_way},
-                       {"slot_bytes", s.slot_bytes},
+    c.insert(c.end(), {{"pipeline_stages", s.ring},
+                       {"in_flight", s.under_way},
+                       {"stage_bytes", s.slot_bytes},
                        {"kinds", column_kinds(spec)},
                        {"by_lanes", s.by_lanes, true}});
 }
@@ -141,7 +141,7 @@ void add_constants(const KernelSpec& spec, const WgmmaConfig& e, std::vector<Con
   add_groups(spec, c);
   c.insert(c.end(), {{"tile_m", e.tile.m},
                      {"tile_n", e.tile.n},
-                     {"rows_brought", e.rows_brought},
+                     {"loaded_rows", e.rows_brought},
                      {"stages", e.tile.stages},
                      {"cluster_m", e.tile.cluster_m},
                      {"cluster_n", e.tile.cluster_n},
@@ -152,7 +152,7 @@ void add_constants(const KernelSpec& spec, const WgmmaConfig& e, std::vector<Con
                      {"producer_registers", e.producer_registers},
                      {"consumer_registers", e.consumer_registers},
                      {"alternate", e.tile.alternate, true},
-                     {"settle", e.settle, true},
+                     {"promote_accumulators", e.settle, true},
                      {"prefetch", e.prefetch, true},
                      {"ahead", e.ahead, true},
                      {"rotate", e.rotate},
@@ -169,7 +169,7 @@ void add_constants(const KernelSpec& spec, const MmaConfig& e, std::vector<Confi
                      {"warps_n", t.warps_n},
                      {"stages", t.stages},
                      {"group", e.group},
-                     {"settle", e.settle},
+                     {"promote_every", e.settle},
                      {"products", 1},
                      {"n_fastest", e.n_fastest, true}});
 }
@@ -180,7 +180,7 @@ void add_constants(const KernelSpec& spec, const SimtConfig& s, std::vector<Conf
                      {"a_k_fastest", s.a_k_fastest, true},
                      {"b_k_fastest", s.b_k_fastest, true},
                      {"n_fastest", s.n_fastest, true},
-                     {"annihilating_zero", spec.contraction().zero_dominates == ZeroOf::a, true}});
+                     {"zero_dominates", spec.contraction().zero_dominates == ZeroOf::a, true}});
 }
 
 }  // namespace

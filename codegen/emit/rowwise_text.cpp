@@ -158,10 +158,10 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
     if (body.statement(i).rng.distribution == Distribution::bernoulli)
       renewed.push_back("random." + body.name(i));
   if (renewed.empty()) {
-    out.line("SINTER_DEVICE static void renew(Place<width>& place) {{}}");
+    out.line("SINTER_DEVICE static void recompute(Place<width>& place) {{}}");
   } else {
-    out.open("SINTER_DEVICE static void renew(Place<width>& place) {{");
-    for (const auto& name : renewed) out.line("sinter::renew(place.{});", name);
+    out.open("SINTER_DEVICE static void recompute(Place<width>& place) {{");
+    for (const auto& name : renewed) out.line("sinter::recompute(place.{});", name);
     out.close("}");
   }
   out.line("template <int width>");

@@ -78,15 +78,15 @@ std::string how_by_warpgroups(Config& get, std::uint32_t threads, std::string_vi
   s += get("alternate") ? "; two warpgroups take tiles in turn, one multiplies while one finishes"
        : threads > 256  ? "; two warpgroups share a tile"
                         : "; one warpgroup multiplies";
-  if (get("rows_brought") < get("tile_m"))
+  if (get("loaded_rows") < get("tile_m"))
     s += fmt::format("; as A has few rows, no more than {} are brought to a tile",
-                     get("rows_brought"));
+                     get("loaded_rows"));
   if (get("cluster_m") * get("cluster_n") > 1)
     s += fmt::format("; clusters of {} x {} tiles share an operand", get("cluster_m"),
                      get("cluster_n"));
   if (get("products") > 1) s += "; two products share A, a tile holds as many columns of each";
   if (get("split") > 1) s += fmt::format("; {} blocks a tile sum a part of k each", get("split"));
-  if (get("settle"))
+  if (get("promote_accumulators"))
     s += fmt::format("; sums are {}settled in f32 every 128 terms",
                      get("scaled") ? "scaled and " : "");
   if (get.some("groups") > 0)
@@ -100,7 +100,7 @@ std::string how_by_warpgroups(Config& get, std::uint32_t threads, std::string_vi
 std::string how_contraction(Config& get, std::uint32_t threads, std::string_view gpu) {
   if (get.has("tile"))
     return fmt::format("tiles of {0} x {0} results on ordinary cores, as ", get("tile")) +
-           (get("annihilating_zero")
+           (get("zero_dominates")
                 ? "products with a zero of A are zero also where B is infinite, and operands are "
                   "gathered or of types that tensor cores do not multiply"
                 : "tensor cores multiply no type that holds both operands, or their code is long");
@@ -115,8 +115,8 @@ std::string how_contraction(Config& get, std::uint32_t threads, std::string_view
          fmt::format("tensor cores, {} x {} warps, {} steps of {} in shared memory", get("warps_m"),
                      get("warps_n"), get("stages"), get("tile_k")) +
          moved("A", get("a_copied"), get("a_width")) + moved("B", get("b_copied"), get("b_width")) +
-         (get("settle") > 0 ? fmt::format("; sums move to 32-bit integers every {} terms",
-                                          get("settle") * get("tile_k"))
+         (get("promote_every") > 0 ? fmt::format("; sums move to 32-bit integers every {} terms",
+                                          get("promote_every") * get("tile_k"))
                             : "") +
          "; " + estimated(get, gpu);
 }
@@ -151,11 +151,11 @@ std::string how(const PlanKernel& k, Config& get, std::string_view gpu) {
         "multiprocessor",
         get("blocks_per_row"));
   if (get("rows_per_block") > 1) s += fmt::format(", {} rows a block", get("rows_per_block"));
-  s += get("resident") ? "; a row is read once and stays in registers"
-                       : "; a row does not fit in registers, each phase reads it again";
-  if (get("slots") > 0)
+  s += get("register_resident") ? "; a row is read once and stays in registers"
+                                : "; a row does not fit in registers, each phase reads it again";
+  if (get("num_partials") > 0)
     s += fmt::format("; {} {} walk over the rows and sum up columns, finished by the next kernel",
-                     get("slots"), get("blocks_per_row") > 1 ? "clusters" : "blocks");
+                     get("num_partials"), get("blocks_per_row") > 1 ? "clusters" : "blocks");
   if (get("skewed")) s += skewed;
   return s + "; " + moves;
 }

@@ -98,7 +98,7 @@ const Mutant kMutants[] = {
     {"a ring's row taken before it came",
      gradients,
      "",
-     {kRowwise, "wait_for_groups_but<Config::under_way>();", ""}},
+     {kRowwise, "wait_for_groups_but<Config::in_flight>();", ""}},
     {"numbers of another row", long_rows, "", {kRowwise, "(steps % 32)", "((steps + 1) % 32)"}},
     {"sums written over rows that are still read",
      rows_that_meet,

@@ -253,5 +253,93 @@ TEST_CASE("engine: a contraction's results stored by TMA") {
   }
 }
 
+// ---- fragments.cu: y[i, n] = sum over p of (sum over k of a[i, k] b[p, k]) c[n, p]
+
+TEST_CASE("engine: accumulators become operands of every width") {
+  constexpr int kSize = 64, kDepth = 16;
+  // One 1 in each row of a, so that all sums are small integers.
+  std::vector<float> a(kSize * kDepth), b(kSize * kDepth), c(kSize * kSize), y(kSize * kSize, -1);
+  const auto at = [](std::vector<float>& of, int row, int columns, int column) -> float& {
+    return of[static_cast<std::size_t>(row * columns + column)];
+  };
+  const Numbers b_numbers = small_integers(kSize * kDepth, 12),
+                c_numbers = small_integers(kSize * kSize, 13);
+  for (int i = 0; i < kSize; ++i) at(a, i, kDepth, i * 5 % kDepth) = 1;
+  for (std::size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(b_numbers.values[i]);
+  for (std::size_t i = 0; i < c.size(); ++i) c[i] = static_cast<float>(c_numbers.values[i]);
+  const std::pair<const char*, int> types[] = {
+      {"bf16", 128}, {"f16", 64}, {"tf32", 128}, {"f8e4m3", 64}, {"f8e5m2", 32}};
+  for (const auto& [type, swizzle] : types) {
+    INFO(type);
+    ArgumentImage arguments;
+    for (const void* p : {a.data(), b.data(), c.data(), y.data()}) arguments.add(p);
+    const PlanKernel kernel =
+        kernel_of("fragments",
+                  changed(device_text("fragments"),
+                          {{"using Number = bf16;", fmt::format("using Number = {};", type)},
+                           {"kSwizzle = 128", fmt::format("kSwizzle = {}", swizzle)}}),
+                  1, 128, 4096 + 4096 + 16384);
+    check_compiles(kernel);
+    const auto ran = emulate_kernel(kernel, arguments.bytes());
+    INFO((ran ? "" : ran.error().message()));
+    REQUIRE(ran);
+    int wrong = 0;
+    for (int i = 0; i < kSize; ++i)
+      for (int n = 0; n < kSize; ++n) {
+        float want = 0;
+        for (int p = 0; p < kSize; ++p)
+          want += at(b, p, kDepth, i * 5 % kDepth) * at(c, n, kSize, p);
+        wrong += at(y, i, kSize, n) != want;
+      }
+    CHECK(wrong == 0);
+  }
+}
+
+// ---- attention.cu: 200 queries, 300 keys, 64 numbers each
+
+TEST_CASE("engine: attention, two products a block with the softmax on the sums between them") {
+  constexpr int kQueries = 200, kKeys = 300, kSize = 64;
+  const Numbers q = small_integers(kQueries * kSize, 9), k = small_integers(kKeys * kSize, 10),
+                v = small_integers(kKeys * kSize, 11);
+  std::vector<float> y(kQueries * kSize, -100);
+  ArgumentImage arguments;
+  arguments.add(box_map(q.bits.data(), {kSize, kQueries}, {1, kSize}, {64, 128}));
+  arguments.add(box_map(k.bits.data(), {kSize, kKeys}, {1, kSize}, {64, 128}));
+  arguments.add(box_map(v.bits.data(), {kSize, kKeys}, {1, kSize}, {64, 128}));
+  arguments.add(y.data());
+  const PlanKernel kernel =
+      kernel_of("attention", device_text("attention"), 2, 384, 5 * 16384 + 80);
+  check_compiles(kernel);
+  const auto ran = emulate_kernel(kernel, arguments.bytes());
+  INFO((ran ? "" : ran.error().message()));
+  REQUIRE(ran);
+  const auto at = [](const Numbers& of, int row, int i) {
+    return of.values[static_cast<std::size_t>(row * kSize + i)];
+  };
+  for (int i = 0; i < kQueries; ++i) {
+    std::vector<double> weight;
+    double largest = -1e300, total = 0;
+    for (int j = 0; j < kKeys; ++j) {
+      double score = 0;
+      for (int d = 0; d < kSize; ++d) score += at(q, i, d) * at(k, j, d) / 8;
+      weight.push_back(score);
+      largest = std::fmax(largest, score);
+    }
+    for (double& w : weight) total += w = std::exp(w - largest);
+    for (int d = 0; d < kSize; ++d) {
+      double want = 0;
+      for (int j = 0; j < kKeys; ++j)
+        want += weight[static_cast<std::size_t>(j)] / total * at(v, j, d);
+      // Each weight is rounded to 8 bits, by 2^-9 of itself at most, and no value is above 2;
+      // weights and sums of f32 add less than as much again.
+      const double got = y[static_cast<std::size_t>(i * kSize + d)];
+      if (!(std::fabs(got - want) <= 2 * 2 * 0x1p-9)) {
+        FAIL_CHECK("y[" << i << ", " << d << "] is " << got << ", not " << want);
+        return;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sinter::test

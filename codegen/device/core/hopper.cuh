@@ -88,7 +88,7 @@ SINTER_DEVICE void put_blocks_transposed(unsigned line, const unsigned (&blocks)
                : "memory");
 }
 
-// The accumulators are settled before the next multiplications use them.
+// Registers that were written otherwise are in place before the next multiplications use them.
 SINTER_DEVICE void multiply_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 SINTER_DEVICE void multiply_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");

@@ -174,7 +174,7 @@ SINTER_DEVICE void copy(Pack<Element, width, aligned>& pack, int e, const Held& 
 // Hides from the compiler that it has seen the pack before: what was computed from it is then
 // computed again where it is needed, instead of being kept in registers.
 template <class Element, int width, int aligned>
-SINTER_DEVICE void renew(Pack<Element, width, aligned>& pack) {
+SINTER_DEVICE void recompute(Pack<Element, width, aligned>& pack) {
   if constexpr (sizeof(pack.at) % 4 == 0) {
 #pragma unroll
     for (int i = 0; i < static_cast<int>(sizeof(pack.at) / 4); ++i)
@@ -182,7 +182,7 @@ SINTER_DEVICE void renew(Pack<Element, width, aligned>& pack) {
   }
 }
 template <class Element>
-SINTER_DEVICE void renew(Same<Element>&) {}
+SINTER_DEVICE void recompute(Same<Element>&) {}
 
 // `c` moved on by `e` along one index.
 template <int dim, class Coord>

@@ -126,7 +126,7 @@ SINTER_DEVICE T drawn(const RandomBits<width>& pack, int e) {
 
 // As for packs of memory: what is made of the bits is made again.
 template <int width>
-SINTER_DEVICE void renew(RandomBits<width>& pack) {
+SINTER_DEVICE void recompute(RandomBits<width>& pack) {
 #pragma unroll
   for (int i = 0; i < (width + 3) / 4; ++i) asm volatile("" : "+r"(pack.word[i]));
 }

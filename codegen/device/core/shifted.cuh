@@ -76,7 +76,7 @@ struct Shifted {
 };
 
 template <class Element, int width>
-SINTER_DEVICE void renew(Shifted<Element, width>& pack) {
+SINTER_DEVICE void recompute(Shifted<Element, width>& pack) {
 #pragma unroll
   for (int i = 0; i < Shifted<Element, width>::words; ++i) asm volatile("" : "+r"(pack.at[i]));
 }

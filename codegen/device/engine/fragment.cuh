@@ -106,21 +106,32 @@ SINTER_DEVICE constexpr int column_of_k(int k) {
   if constexpr (sizeof(Number) == 1) return k / 16 * 16 + k % 4 / 2 * 8 + k % 16 / 4 * 2 + k % 2;
   return k;
 }
+// Two neighbouring columns, and the two that lie eight further.
+template <class Number>
+SINTER_DEVICE unsigned four_bytes(const float* sums) {
+  if constexpr (requires { Number::encode_pair(0.0f, 0.0f); })
+    return Number::encode_pair(sums[0], sums[1]) | Number::encode_pair(sums[4], sums[5]) << 16;
+  else
+    return Number::encode(sums[0]).bits | Number::encode(sums[1]).bits << 8 |
+           Number::encode(sums[4]).bits << 16 |
+           static_cast<unsigned>(Number::encode(sums[5]).bits) << 24;
+}
 template <class Number, int columns>
 SINTER_DEVICE OperandFragment<Number, columns> to_operand(const Accumulator<float, columns>& sums) {
-  static_assert(sizeof(Number) == 2 || is_same<Number, tf32>,
-                "accumulators become operands of 16 bits or tf32");
-  OperandFragment<Number, columns> a;
-  constexpr int steps = OperandFragment<Number, columns>::steps;
+  using Operand = OperandFragment<Number, columns>;
+  Operand a;
 #pragma unroll
-  for (int j = 0; j < steps; ++j)
+  for (int j = 0; j < Operand::steps; ++j)
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
+      const int row = i % 2 * 2, half = i / 2;  // of the 32 bytes
       if constexpr (sizeof(Number) == 2)
-        a.at[j][i] =
-            warp_matrix::pair(Number{}, sums.at[8 * j + 2 * i], sums.at[8 * j + 2 * i + 1]);
-      else  // a register a column: rows l / 4 and l / 4 + 8 of the first, then of the second
-        a.at[j][i] = Number::encode(sums.at[4 * j + i % 2 * 2 + i / 2]).bits;
+        a.at[j][i] = warp_matrix::pair(Number{}, sums.at[8 * j + 4 * half + row],
+                                       sums.at[8 * j + 4 * half + row + 1]);
+      else if constexpr (sizeof(Number) == 4)
+        a.at[j][i] = Number::encode(sums.at[4 * j + row + half]).bits;
+      else
+        a.at[j][i] = four_bytes<Number>(&sums.at[16 * j + 8 * half + row]);
     }
   return a;
 }

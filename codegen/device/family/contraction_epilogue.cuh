@@ -4,7 +4,7 @@
 #pragma once
 #include "sinter/device/core/math.cuh"
 #include "sinter/device/core/pack.cuh"
-#include "sinter/device/family/contraction_mend.cuh"
+#include "sinter/device/family/contraction_recompute.cuh"
 #include "sinter/device/family/contraction_reductions.cuh"
 #include "sinter/device/family/contraction_rows.cuh"
 
@@ -102,7 +102,7 @@ template <class Config, class Body, class Args, class Rows>
 SINTER_DEVICE void finish(const Args& args, EpilogueTile& slab, const EpiloguePlace<Config>& place,
                           const Rows& rows) {
   using Some = Packs<Config, Body>;
-  mend<Config, Body>(args, slab, place, rows);
+  recompute_nonfinite<Config, Body>(args, slab, place, rows);
   EpilogueReductions<Config, Body> reduced;
   reduced.start();
 #pragma unroll 1

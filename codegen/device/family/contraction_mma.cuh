@@ -2,7 +2,7 @@
 // sum over k of a(batch, m, k) * b(batch, n, k), then the epilogue once an element. Each of the
 // four may be several indices of the domain, which are unravelled from one number.
 //
-// The warps of a block share a tile of the result and walk over k in steps. A ring of stages in
+// The warps of a block share a tile of the result and walk over k in steps. A pipeline of stages in
 // shared memory holds the steps ahead. Operands whose elements lie together come there by
 // asynchronous copies; others pass through registers, where their bodies are computed: they are
 // fetched before the current step is multiplied and put after it. One barrier a step suffices,
@@ -84,30 +84,30 @@ struct Fragments {
   }
 };
 
-// A warp's sums: those that the tensor cores add to, and, with Config::settle, integers of 32 bits
-// to which these move before they leave the range where f32 holds every integer.
+// A warp's sums: those that the tensor cores add to, and, with Config::promote_every, integers of
+// 32 bits to which these move before they leave the range where f32 holds every integer.
 template <class Config>
 struct WarpSums {
   using T = WarpTiles<Config>;
   using Sum = typename Config::Sum;
-  static constexpr bool settles = Config::settle > 0;
+  static constexpr bool promotes = Config::promote_every > 0;
   static constexpr int blocks = T::blocks_m, count = T::columns / 2;
   float acc[blocks][count] = {};
-  int settled[settles ? blocks : 1][settles ? count : 1] = {};
+  int promoted[promotes ? blocks : 1][promotes ? count : 1] = {};
 
-  SINTER_DEVICE void settle() {
-    if constexpr (settles)
+  SINTER_DEVICE void promote() {
+    if constexpr (promotes)
 #pragma unroll
       for (int i = 0; i < blocks; ++i)
 #pragma unroll
         for (int j = 0; j < count; ++j) {
-          settled[i][j] += static_cast<int>(acc[i][j]);
+          promoted[i][j] += static_cast<int>(acc[i][j]);
           acc[i][j] = 0;
         }
   }
   SINTER_DEVICE HeldSums<Sum, blocks, count> finished() const {
-    if constexpr (settles)
-      return {settled};
+    if constexpr (promotes)
+      return {promoted};
     else
       return {acc};
   }
@@ -166,10 +166,10 @@ SINTER_DEVICE void sum_warp_tile(const Args& args, const LoaderA& a, const Loade
     __syncthreads();
     if (step >= -1 && step + 1 < T::steps) read(fragments[0], current, 0);
     if (step >= 0) multiply(fragments[1]);
-    if constexpr (Config::settle > 0)
-      if (step >= 0 && (step + 1) % Config::settle == 0) sums.settle();
+    if constexpr (Config::promote_every > 0)
+      if (step >= 0 && (step + 1) % Config::promote_every == 0) sums.promote();
   }
-  sums.settle();
+  sums.promote();
 }
 
 // The whole kernel.

@@ -1,7 +1,7 @@
 // The producer of a contraction on the tensor cores of sm_90a: it keeps the pipeline's stages full;
 // see contraction_wgmma.cuh.
 #pragma once
-#include "sinter/device/core/warp_matrix.cuh"
+#include "sinter/device/engine/loader/gathered_rows.cuh"
 #include "sinter/device/family/contraction_tiles.cuh"
 
 namespace sinter::contraction {
@@ -53,8 +53,8 @@ SINTER_DEVICE void produce(const Args& args, const Rows& rows, unsigned shared, 
       const unsigned stage = shared + state.stage * S::stage_bytes, full = pipeline.full(state);
       pipeline.acquire(state);
       pipeline.expect(state, S::stage_bytes);
-      load_operand<A, Config::rows_brought, Config::cluster_n>(args, c, place.row, step * S::step,
-                                                               rank, stage, full);
+      load_operand<A, Config::loaded_rows, Config::cluster_n>(args, c, place.row, step * S::step,
+                                                              rank, stage, full);
       load_columns<Config, B, B2>(args, c, place.column, step * S::step, rank, stage + S::a_bytes,
                                   full);
       if (++step == end_step) step = first_step;
@@ -62,46 +62,22 @@ SINTER_DEVICE void produce(const Args& args, const Rows& rows, unsigned shared, 
   }
 }
 
-// Rows of A that a table names. The accelerator brings boxes of neighbours only, so that all
-// threads of the producer copy: 16 bytes of a step, the same ones of every step and of several
-// rows, to where the accelerator would have put them.
+// Rows of A that a table names.
 template <class Config, class A>
-class RowCopies {
+using TableRows =
+    GatheredRows<StageTile<A, Config::loaded_rows>, static_cast<int>(Problem<Config>::depth)>;
+template <class Config, class A, class Args, class Rows>
+SINTER_DEVICE void aim(TableRows<Config, A>& loader, const Args& args, const Rows& rows,
+                       const TilePlace<Config>& place) {
   using P = Problem<Config>;
-  using S = Shape<Config>;
-  static constexpr int chunk = 16, beside = S::line / chunk, apart = 128 / beside;  // rows
-  static constexpr int own = Config::rows_brought / apart, each = chunk / Config::operand_bytes;
-  static_assert(A::k_fastest && P::depth % each == 0 && Config::rows_brought % apart == 0);
-
-  const int row_ = static_cast<int>(threadIdx.x) / beside,
-            column_ = static_cast<int>(threadIdx.x) % beside;
-  const char* from_[own];
-  bool exists_[own];
-
- public:
-  template <class Args, class Rows>
-  SINTER_DEVICE void aim(const Args& args, const Rows& rows, const TilePlace<Config>& place) {
-#pragma unroll
-    for (int i = 0; i < own; ++i) {
-      const int row = place.row + row_ + i * apart;
-      exists_[i] = row < place.row_end;
-      typename P::Coord c;
-      P::set_m(c, exists_[i] ? rows.source(static_cast<typename P::Index>(row)) : 0);
-      const auto* const from = A::base(args) + locate<typename A::Access>(c).offset;
-      from_[i] = reinterpret_cast<const char*>(from) + column_ * chunk;
-    }
-  }
-  // Rows that do not exist, and what lies past the last k, become zeros.
-  SINTER_DEVICE void copy(int step, unsigned stage) const {
-    static_assert(apart % 8 == 0);  // after which the swizzle repeats
-    const unsigned to = stage + row_ * S::line + (column_ ^ (row_ & 7)) * chunk;
-    const bool inside = step * S::step + column_ * each < P::depth;
-#pragma unroll
-    for (int i = 0; i < own; ++i)
-      warp_matrix::copy<chunk>(to + i * apart * S::line, from_[i] + step * S::line,
-                               inside && exists_[i]);
-  }
-};
+  loader.aim([&](int i, bool& exists) {
+    const int row = place.row + i;
+    exists = row < place.row_end;
+    typename P::Coord c;
+    P::set_m(c, exists ? rows.source(static_cast<typename P::Index>(row)) : 0);
+    return A::base(args) + locate<typename A::Access>(c).offset;
+  });
+}
 
 // What all threads of the producer do then. A stage is handed over when the copies of some stages
 // after it have been started.
@@ -111,7 +87,7 @@ SINTER_DEVICE void produce_gathered(const Args& args, const Rows& rows, unsigned
   using S = Shape<Config>;
   static_assert(Config::cluster_n == 1 && Config::split == 1);
   constexpr int most_in_flight = Config::stages < 6 ? Config::stages - 2 : 4;
-  RowCopies<Config, A> copies;
+  TableRows<Config, A> copies;
   const StagePipeline<Config> pipeline{shared + S::full};
   typename StagePipeline<Config>::State state, oldest;  // of those in flight
   int in_flight = 0;
@@ -123,7 +99,7 @@ SINTER_DEVICE void produce_gathered(const Args& args, const Rows& rows, unsigned
     const TilePlace<Config> place = walk.place(rank);
     typename P::Coord c;
     P::set_batch(c, place.batch);
-    copies.aim(args, rows, place);
+    aim<Config, A>(copies, args, rows, place);
 #pragma unroll 1
     for (int step = 0; step < S::steps; ++step, state.advance()) {
       const unsigned stage = shared + state.stage * S::stage_bytes, full = pipeline.full(state);
@@ -133,7 +109,7 @@ SINTER_DEVICE void produce_gathered(const Args& args, const Rows& rows, unsigned
         load_columns<Config, B, B2>(args, c, place.column, step * S::step, rank, stage + S::a_bytes,
                                     full);
       }
-      copies.copy(step, stage);
+      copies.load(args, step, stage, full);
       warp_matrix::commit();
       if (in_flight == most_in_flight) {
         warp_matrix::wait<most_in_flight>();

@@ -20,7 +20,7 @@
 namespace sinter::contraction {
 
 inline constexpr int kStep = 16, kThreads = 256;
-inline constexpr int kRun = 32;  // steps after which running sums are settled
+inline constexpr int kRun = 32;  // steps after which running sums are folded
 
 template <class T>
 struct alignas(16) Quad {
@@ -75,7 +75,7 @@ struct StepPlace {
   }
 };
 
-template <bool annihilating_zero, class T, int each>
+template <bool zero_dominates, class T, int each>
 SINTER_DEVICE void multiply(const T* a, const T* b, T (&acc)[each][each]) {
   constexpr int pitch = Shared<T, each * 16>::pitch;
 #pragma unroll 8
@@ -90,7 +90,7 @@ SINTER_DEVICE void multiply(const T* a, const T* b, T (&acc)[each][each]) {
     for (int i = 0; i < each; ++i)
 #pragma unroll
       for (int j = 0; j < each; ++j)
-        if (!annihilating_zero || x[i / 4].at[i % 4] != T(0))
+        if (!zero_dominates || x[i / 4].at[i % 4] != T(0))
           acc[i][j] = math::fma(x[i / 4].at[i % 4], y[j / 4].at[j % 4], acc[i][j]);
   }
 }
@@ -121,14 +121,14 @@ SINTER_DEVICE void put(const T (&values)[each], T* shared) {
   }
 }
 
-// Moves the running sums to the settled ones.
+// Adds the running sums to the folded ones, so that they stay small.
 template <class T, int each>
-SINTER_DEVICE void settle(T (&acc)[each][each], T (&settled)[each][each]) {
+SINTER_DEVICE void fold_partials(T (&acc)[each][each], T (&folded)[each][each]) {
 #pragma unroll
   for (int i = 0; i < each; ++i)
 #pragma unroll
     for (int j = 0; j < each; ++j) {
-      settled[i][j] += acc[i][j];
+      folded[i][j] += acc[i][j];
       acc[i][j] = T(0);
     }
 }
@@ -157,12 +157,12 @@ SINTER_DEVICE void sum_tile(const A& a, const B& b, const typename Problem<Confi
     const bool more = step + 1 < steps;
     if (more) load_step(step + 1);
     if (step >= 0)
-      multiply<Config::annihilating_zero>(shared.step(current, 0), shared.step(current, 1), acc);
+      multiply<Config::zero_dominates>(shared.step(current, 0), shared.step(current, 1), acc);
     if (more) put_step(current ^ 1);
-    if (steps > kRun && step % kRun == kRun - 1) settle(acc, sum);
+    if (steps > kRun && step % kRun == kRun - 1) fold_partials(acc, sum);
     __syncthreads();
   }
-  settle(acc, sum);
+  fold_partials(acc, sum);
 }
 
 template <class Config, class A, class B, class Epilogue, class Rows>

@@ -52,6 +52,8 @@ SINTER_DEVICE void store_tile(const Args& args, const TilePlace<Config>& tile, i
   using S = Shape<Config>;
   static_assert(Config::products == 1 && Config::n_fastest && Config::split == 1 && !Rows::grouped,
                 "TMA stores whole tiles of one product");
+  static_assert(
+      !requires { typename Body::Annihilation; }, "sums are final as they are");
   static_assert(S::columns % 64 == 0, "a box has 64 columns of one tile");
   static_assert(is_same<typename Config::Sum, float>);
   static_assert(!EpilogueReductions<Config, Body>::any, "tiles are stored without reductions");
@@ -65,7 +67,8 @@ SINTER_DEVICE void store_tile(const Args& args, const TilePlace<Config>& tile, i
   for_each_number<S::blocks>([&]<int block>() {
     const int row = tile.row + first_row + block * 64 + warp * 16;
     for_each_number<S::columns / 64>([&]<int part>() {
-      const unsigned to = hopper::address(&slab) + (block * (S::columns / 64) + part) % 2 * StoreTile::bytes;
+      const unsigned to =
+          hopper::address(&slab) + (block * (S::columns / 64) + part) % 2 * StoreTile::bytes;
       hopper::wait_for_stores<1>();  // the one before the last has left; of the lane that stored it
       __syncwarp();
       for_each_number<4>([&]<int sixteen>() {

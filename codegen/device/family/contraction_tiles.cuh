@@ -16,11 +16,11 @@ struct Shape {
   static constexpr int line = 128;                           // bytes
   static constexpr int step = line / Config::operand_bytes;  // elements of k in a stage
   static constexpr int steps = static_cast<int>(ceil_divide(P::depth, step));
-  // Where the result has few rows, no more of A are brought. Multiplications read on past those,
+  // Where the result has few rows, no more of A are loaded. Multiplications read on past those,
   // into B and what follows: for rows of the result that do not exist.
-  static constexpr int a_bytes = Config::rows_brought * line, b_bytes = Config::tile_n * line;
-  static_assert(Config::rows_brought == Config::tile_m ||
-                (Config::rows_brought >= P::rows && Config::tile_m == 64));
+  static constexpr int a_bytes = Config::loaded_rows * line, b_bytes = Config::tile_n * line;
+  static_assert(Config::loaded_rows == Config::tile_m ||
+                (Config::loaded_rows >= P::rows && Config::tile_m == 64));
   // Of the result: with two products, half of the tile's columns belong to each.
   static constexpr int columns = Config::tile_n / Config::products,
                        slab_columns = EpilogueTile::columns / Config::products;
@@ -41,7 +41,7 @@ struct Shape {
                        tiles_n =
                            static_cast<int>(ceil_divide(P::columns, columns*Config::cluster_n));
   static constexpr int tiles = static_cast<int>(P::batches) * tiles_m * tiles_n;
-  // With `split` a block has one tile, and its ring ends as room for the slabs of the sums.
+  // With `split` a block has one tile, and its stages end as room for the slabs of the sums.
   static constexpr int across = (columns + slab_columns - 1) / slab_columns;
   static constexpr int parts = blocks * across;  // slabs of a warp
   static_assert(Config::split == 1 ||

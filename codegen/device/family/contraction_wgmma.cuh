@@ -29,11 +29,12 @@
 
 namespace sinter::contraction {
 
-// A warpgroup's sums: a set for every 64 rows. With `settle` those of two stages follow.
+// A warpgroup's sums: a set for every 64 rows. With promote_accumulators those of
+// two stages follow.
 template <class Config>
 struct TileSums {
   static constexpr int blocks = Shape<Config>::blocks, count = Config::tile_n / 2,
-                       sets = blocks * (Config::settle ? 3 : 1);
+                       sets = blocks * (Config::promote_accumulators ? 3 : 1);
 
   static SINTER_DEVICE void declare() {
     for_each_number<sets>([]<int set>() { Sums<Config, set>::declare(); });
@@ -224,7 +225,7 @@ SINTER_DEVICE void finish_tile(const Args& args, const Rows& rows, const TilePla
       if (s + 1 < S::parts) next.fetch(args, epilogue_place(tile, first_row, s + 1), rows, lane);
       put_tile<0, S::across, Config::products>(slab, fragment, TileSums<Config>{}, s);
       __syncwarp();
-      mend<Config, Body>(args, slab, epilogue_place(tile, first_row, s), rows);
+      recompute_nonfinite<Config, Body>(args, slab, epilogue_place(tile, first_row, s), rows);
       EpilogueReductions<Config, Body> reduced;
       reduced.start();
       current.compute(args, slab, epilogue_place(tile, first_row, s), rows, lane, reduced);
@@ -275,7 +276,7 @@ SINTER_DEVICE void consume(const Args& args, const Rows& rows, unsigned char* me
       multiply_and_promote(
           ScaledStages<Config, Scales, Args, Rows>{args, rows, place, first_row, end_step, slab.at},
           operands, first_step, end_step, done_waiting);
-    else if constexpr (Config::settle)
+    else if constexpr (Config::promote_accumulators)
       multiply_and_promote(PlainStages<Config>{}, operands, first_step, end_step, done_waiting);
     else
       multiply_tile(operands, first_step, end_step, done_waiting);

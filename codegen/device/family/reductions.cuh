@@ -24,18 +24,18 @@ struct Reduction {
   using Mode = ReductionMode;
   using Value = typename R::Value;
   using Partial = typename PartialType<R::mode, Value>::Type;
-  Partial partial;  // of the elements since the last `settle`
-  Partial settled;
+  Partial partial;  // of the elements since the last `fold_partials`
+  Partial folded;
   Value result;
 
-  SINTER_DEVICE void start() { partial = settled = identity(); }
+  SINTER_DEVICE void start() { partial = folded = identity(); }
   // Keeps runs of additions short, so that rounding errors of like terms cannot pile up.
-  SINTER_DEVICE void settle() {
-    settled = combine(settled, partial);
+  SINTER_DEVICE void fold_partials() {
+    folded = combine(folded, partial);
     partial = identity();
   }
-  // What the elements since `start` make, where all are of one run, or after `settle`.
-  SINTER_DEVICE Partial unfinished(bool one_run) const { return one_run ? partial : settled; }
+  // What the elements since `start` make, where all are of one run, or after `fold_partials`.
+  SINTER_DEVICE Partial unfinished(bool one_run) const { return one_run ? partial : folded; }
 
   static SINTER_DEVICE Partial identity() {
     switch (R::mode) {
@@ -78,7 +78,7 @@ struct Reduction {
   }
   SINTER_DEVICE void finish(Partial total) {
     if (identity() == Partial(0)) total += Partial(0);  // a sum of nothing but -0 is +0
-    settled = total;
+    folded = total;
     if (R::mode == Mode::norm2) total = math::sqrt(total);
     if (R::mode == Mode::avg)  // over nothing: NaN
       total = math::divide_by_constant(total, static_cast<Partial>(R::length));
@@ -108,8 +108,8 @@ struct Reductions : Reduction<Rs>... {
     (Reduction<Some>::start(), ...);
   }
   template <class... Some>
-  SINTER_DEVICE void settle(List<Some...>) {
-    (Reduction<Some>::settle(), ...);
+  SINTER_DEVICE void fold_partials(List<Some...>) {
+    (Reduction<Some>::fold_partials(), ...);
   }
   template <class R, class T>
   SINTER_DEVICE void accumulate(T x) {
@@ -131,7 +131,7 @@ struct Reductions : Reduction<Rs>... {
   // What other parts of the same reduction are combined with.
   template <class R>
   SINTER_DEVICE auto partial() const {
-    return Reduction<R>::settled;
+    return Reduction<R>::folded;
   }
 };
 

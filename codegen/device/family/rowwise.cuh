@@ -1,15 +1,15 @@
-// The rowwise family. The first Config::kept indices name a row, the others run along it. A block
-// shares Config::threads_per_row threads among each of its rows and takes them through the phases
-// of the body, one after another:
+// The rowwise family. The first Config::outer_rank indices name a row, the others run along it. A
+// block shares Config::threads_per_row threads among each of its rows and takes them through the
+// phases of the body, one after another:
 //   Phase::row        values that do not depend on the place in the row, by every thread
 //   Phase::element    once for every place of the row; accumulates the phase's reductions
 //   the reductions of the phase are combined over the threads of the row
 //   Phase::store_row  once a row
 // A thread holds Config::width neighbouring elements as one place. Neighbours lie along the row,
 // or, with Config::rows_fastest, across as many rows, whose reductions the thread then keeps apart.
-// Where a row's places fit in registers (Config::resident) they are fetched once and stay there
-// from phase to phase; else every phase fetches what it needs. What all rows share (weights) is
-// fetched when a phase first needs it, or before the first one with Config::prefetch.
+// Where a row's places fit in registers (Config::register_resident) they are fetched once and stay
+// there from phase to phase; else every phase fetches what it needs. What all rows share (weights)
+// is fetched when a phase first needs it, or before the first one with Config::prefetch.
 //
 // Where a row is short, a thread has several under way at once (Config::rows_at_once), so that
 // enough of memory is: those of so many successive blocks, in numbers of blocks with one each.
@@ -18,11 +18,11 @@
 // first Config::early blocks then ask for their rows to come to the second-level cache: that takes
 // nothing from memory yet, and what is still written is written there, too.
 //
-// With Config::slots, values are also reduced down the columns: as many blocks (of long rows,
-// clusters) walk over the rows, every thread keeps the running results of its columns, and each
-// block writes them once at its end. With Config::ahead the next row is fetched while one is worked
-// on: to registers, or, with Config::ring, so many rows to shared memory, of which
-// Config::under_way may still be on their way when the next one is taken.
+// With Config::num_partials, values are also reduced down the columns: as many blocks (of long
+// rows, clusters) walk over the rows, every thread keeps the running results of its columns, and
+// each block writes them once at its end. With Config::ahead the next row is fetched while one is
+// worked on: to registers, or, with Config::pipeline_stages, so many rows to shared memory, of
+// which Config::in_flight may still be on their way when the next one is taken.
 //
 // With Config::skewed, rows start anywhere in memory: a row's places start where Config::Skew, the
 // access of what moves by packs, is aligned. The first and the last two may reach out of the row;
@@ -33,8 +33,8 @@
 // (Phase::anywhere), and do not count.
 //
 // Where rows lie together, Config::skewed says that neighbours start anywhere: they are cut out of
-// the aligned pieces around them. The last ones along index `kept - 1` end with it, so that some of
-// them are also held by the thread before, which alone stores what belongs to them.
+// the aligned pieces around them. The last ones along index `outer_rank - 1` end with it, so that
+// some of them are also held by the thread before, which alone stores what belongs to them.
 //
 // What crosses threads goes through RowThreads::total, which holds all barriers; threads whose row
 // lies past the end reach them too, with nothing to add.
@@ -52,10 +52,9 @@ struct NoColumns {};
 template <template <class, class> class Kind, class Config>
 using CoordinatesAs = Kind<typename Config::Index, typename Config::Extent>;
 template <class Config>
-using CoordinatesOf =
-    Choice<!Config::skewed, CoordinatesAs<Coordinates, Config>,
-           Choice<Config::rows_fastest, CoordinatesAs<CutCoordinates, Config>,
-                  CoordinatesAs<ClippedCoordinates, Config>>>;
+using CoordinatesOf = Choice<!Config::skewed, CoordinatesAs<Coordinates, Config>,
+                             Choice<Config::rows_fastest, CoordinatesAs<CutCoordinates, Config>,
+                                    CoordinatesAs<ClippedCoordinates, Config>>>;
 
 template <class Config, class Args, class Place, class RowPlace, class All, class Columns>
 struct Rows {
@@ -70,15 +69,15 @@ struct Rows {
   }
   static constexpr bool shifted = Config::skewed && across;
   // Rows that lie side by side, and the numbers that they take.
-  static constexpr int line = Config::kept - (across ? 1 : 0);
-  static constexpr Index beside = product(line, Config::kept);
+  static constexpr int line = Config::outer_rank - (across ? 1 : 0);
+  static constexpr Index beside = product(line, Config::outer_rank);
   static constexpr Index numbers = shifted ? (beside + width - 1) / width * width : beside;
   static constexpr Index rows = product(0, line) * numbers;
-  static constexpr Index row_length = product(Config::kept, rank);
+  static constexpr Index row_length = product(Config::outer_rank, rank);
   // A long row belongs to a cluster of blocks. Where the hardware has none, the first of them takes
   // the row alone.
   static constexpr int blocks = hardware::has_clusters ? Config::blocks_per_row : 1;
-  static constexpr bool resident = Config::resident && blocks == Config::blocks_per_row;
+  static constexpr bool resident = Config::register_resident && blocks == Config::blocks_per_row;
   static constexpr Index lanes = Config::threads_per_row * blocks;
   // Along a row: places, how many elements each moves on, and how many a thread has.
   static constexpr Index stride = across ? 1 : width;
@@ -107,7 +106,7 @@ struct Rows {
   bool active[states];
   All reductions[states];
   Place place[held];
-  static constexpr bool has_columns = Config::slots > 0;
+  static constexpr bool has_columns = Config::num_partials > 0;
   Columns columns[has_columns && each > 0 ? each : 1][has_columns ? width : 1];
   int turn = 0;
 
@@ -122,14 +121,15 @@ struct Rows {
     Index n = 1;
     if constexpr (has_columns) n = Config::kinds;
     if constexpr (skewed && has_columns) {
-      static_assert(Config::kept == 1 && Config::kinds == 1);
+      static_assert(Config::outer_rank == 1 && Config::kinds == 1);
       while (n * Config::Skew::Stride::at(0) % width != 0) n *= 2;
     }
     return n;
   }
   static constexpr Index kinds = count_kinds();
   static_assert(Config::threads <= 1024);
-  static_assert(!has_columns || (Config::slots % kinds == 0 && blocks == Config::blocks_per_row));
+  static_assert(!has_columns ||
+                (Config::num_partials % kinds == 0 && blocks == Config::blocks_per_row));
   static constexpr Index block_rows = static_cast<Index>(Config::rows_per_block) * states;
   SINTER_DEVICE Index row_number(Index block, int s) const {
     return (block / kinds * block_rows + threads.row * states + s) * kinds + block % kinds;
@@ -142,7 +142,7 @@ struct Rows {
       unravel<0, line>(run, c);
       c.at[line] = past > 0 ? i - past : i;
     } else {
-      unravel<0, Config::kept>(r, c);
+      unravel<0, Config::outer_rank>(r, c);
     }
     return c;
   }
@@ -171,14 +171,14 @@ struct Rows {
   // The first element of place number i in a row; `whole`: i is known to lie below `ends`.
   static SINTER_DEVICE Coord at(Coord c, Index i, bool whole = false) {
     if constexpr (skewed) {
-      static_assert(Config::kept == rank - 1 && !across);
+      static_assert(Config::outer_rank == rank - 1 && !across);
       const Index place = !whole && i == places - 1 ? 0 : i + 1;
       c.at[rank - 1] = 0;
       c.at[rank - 1] = place * width - (locate<typename Config::Skew>(c).offset & (width - 1));
       c.whole = whole;
       return c;
     }
-    unravel<Config::kept, rank - Config::kept>(i * stride, c);
+    unravel<Config::outer_rank, rank - Config::outer_rank>(i * stride, c);
     if constexpr (shifted) c.whole = whole;
     return c;
   }
@@ -196,7 +196,7 @@ struct Rows {
       if constexpr (skewed)
         if (!Phase::anywhere && !inside_row(c, e)) continue;
       const int s = across ? e : 0;
-      const Coord d = neighbour < across ? Config::kept - 1 : rank - 1 > (c, e);
+      const Coord d = neighbour < across ? Config::outer_rank - 1 : rank - 1 > (c, e);
       if constexpr (has_columns)
         phase[s].element(args, d, e, p, reductions[s], columns[k][e]);
       else
@@ -299,9 +299,9 @@ struct Rows {
   using ReductionsOf = typename All::template Of<Phase::number>;
 
   template <class Phase>
-  SINTER_DEVICE void settle() {
+  SINTER_DEVICE void fold_partials() {
 #pragma unroll
-    for (int s = 0; s < states; ++s) reductions[s].settle(ReductionsOf<Phase>());
+    for (int s = 0; s < states; ++s) reductions[s].fold_partials(ReductionsOf<Phase>());
   }
 
   // What the thread has of them, and what all of its row have.
@@ -334,7 +334,7 @@ struct Rows {
           const Index i = threads.lane + k * lanes;
           if (!in_row(k, i) || !active[0]) continue;
           if (k % together == 0) fetch_late<Phase>(k);
-          if constexpr (Config::renew) Phase::renew(place[k]);
+          if constexpr (Config::recompute) Phase::recompute(place[k]);
           visit(phase, k, i, place[k], whole_at(k));
         }
       } else if (active[0]) {
@@ -346,7 +346,7 @@ struct Rows {
 #pragma unroll
           for (int u = 0; u < Config::unroll; ++u)
             visit(phase, u, from + u * lanes, place[u], true);
-          settle<Phase>();
+          fold_partials<Phase>();
         }
         // The rest is under way at once, too.
 #pragma unroll
@@ -357,7 +357,7 @@ struct Rows {
         for (int u = 0; u < rest; ++u)
           if (const Index i = in_rounds + u * lanes + threads.lane; i < places)
             visit(phase, u, i, place[u], in_rounds + (u + 1) * lanes <= ends);
-        settle<Phase>();
+        fold_partials<Phase>();
       }
     }
     if constexpr (ReductionsOf<Phase>::size > 0) {
@@ -380,19 +380,20 @@ struct Rows {
       for (int e = 0; e < width; ++e)
         if (in_row(k, threads.lane + k * lanes)) columns[k][e].start(typename Columns::All());
   }
-  SINTER_DEVICE void settle_columns() {
+  SINTER_DEVICE void fold_columns() {
 #pragma unroll
     for (int k = 0; k < each; ++k)
 #pragma unroll
       for (int e = 0; e < width; ++e)
-        if (in_row(k, threads.lane + k * lanes)) columns[k][e].settle(typename Columns::All());
+        if (in_row(k, threads.lane + k * lanes))
+          columns[k][e].fold_partials(typename Columns::All());
   }
 
   template <class R>
   SINTER_DEVICE void add_up_columns() {
     // The rows that were under way have left shared memory.
     void* ring = nullptr;
-    if constexpr (Config::ring > 0) ring = &slot(0);
+    if constexpr (Config::pipeline_stages > 0) ring = &slot(0);
     typename Reduction<R>::Partial all[(each > 0 ? each : 1) * width];
 #pragma unroll
     for (int k = 0; k < each; ++k)
@@ -400,16 +401,17 @@ struct Rows {
       for (int e = 0; e < width; ++e)
         if (in_row(k, threads.lane + k * lanes)) {
           Reduction<R>& r = columns[k][e];
-          r.settle();
-          all[k * width + e] = r.settled;
+          r.fold_partials();
+          all[k * width + e] = r.folded;
         }
-    threads.template total_of_rows<Reduction<R>, Config::ring * Config::slot_bytes>(all, ring);
+    threads.template total_of_rows<Reduction<R>, Config::pipeline_stages * Config::stage_bytes>(
+        all, ring);
 #pragma unroll
     for (int k = 0; k < each; ++k)
 #pragma unroll
       for (int e = 0; e < width; ++e)
         if (in_row(k, threads.lane + k * lanes))
-          columns[k][e].Reduction<R>::settled = all[k * width + e];
+          columns[k][e].Reduction<R>::folded = all[k * width + e];
   }
   // Two threads side by side exchange halves of their places: the first then has the first halves
   // of both, as the first and the second half of its own.
@@ -418,7 +420,7 @@ struct Rows {
     const bool second = threadIdx.x % 2 != 0;
 #pragma unroll
     for (int e = 0; e < width / 2; ++e) {
-      auto &low = of[e].Reduction<R>::settled, &high = of[e + width / 2].Reduction<R>::settled;
+      auto &low = of[e].Reduction<R>::folded, &high = of[e + width / 2].Reduction<R>::folded;
       const auto other = __shfl_xor_sync(0xffffffffu, second ? low : high, 1);
       second ? low = other : high = other;
     }
@@ -451,11 +453,11 @@ struct Rows {
     }
   }
 
-  // ---- rows under way to shared memory: Config::ring slots for one row of each thread
+  // ---- rows under way to shared memory: Config::pipeline_stages slots for one row of each thread
 
   static SINTER_DEVICE auto& slot(int i) {
     using Ahead = typename Place::template Ahead<Config::threads * each>;
-    static_assert(sizeof(Ahead) == Config::slot_bytes);
+    static_assert(sizeof(Ahead) == Config::stage_bytes);
     extern __shared__ __align__(16) unsigned char dynamic_memory[];
     return reinterpret_cast<Ahead*>(dynamic_memory)[i];
   }
@@ -473,13 +475,13 @@ struct Rows {
   // it need not wait for any other. But copies are not ordered with the thread's own reads: the
   // refill might overwrite what is still to be read. Behind the warp's barrier its reads are done.
   SINTER_DEVICE void take_and_refill(Index block, int i) {
-    wait_for_groups_but<Config::under_way>();
+    wait_for_groups_but<Config::in_flight>();
 #pragma unroll
     for (int k = 0; k < each; ++k)
       if (in_row(k, threads.lane + k * lanes))
         slot(i).take(k * Config::threads + threadIdx.x, place[k]);
     __syncwarp();
-    bring(block + Config::ring * Config::slots, i);
+    bring(block + Config::pipeline_stages * Config::num_partials, i);
     // Loads that follow stay behind the copies: ahead of them they make all wait (114 instead of
     // 103 us for the gradients of an rmsnorm of 16384 x 4096 on an H200).
     __syncwarp();
@@ -494,7 +496,7 @@ struct Rows {
   };
   SINTER_DEVICE void start_rows(RowsAhead& ahead) {
     if constexpr (Config::by_lanes)
-      fetch_rows(walker() + lane_of_warp() * Config::slots, ahead.later);
+      fetch_rows(walker() + lane_of_warp() * Config::num_partials, ahead.later);
     else
       fetch_rows(walker(), of_row);
   }
@@ -503,12 +505,12 @@ struct Rows {
       if (steps % 32 == 0) {
 #pragma unroll
         for (int s = 0; s < states; ++s) ahead.next[s] = ahead.later[s];
-        fetch_rows(block + (32 + lane_of_warp()) * Config::slots, ahead.later);
+        fetch_rows(block + (32 + lane_of_warp()) * Config::num_partials, ahead.later);
       }
 #pragma unroll
       for (int s = 0; s < states; ++s) of_row[s] = ahead.next[s].of_lane(steps % 32);
     } else {
-      fetch_rows(block + Config::slots, ahead.next);
+      fetch_rows(block + Config::num_partials, ahead.next);
     }
   }
   static SINTER_DEVICE int lane_of_warp() { return static_cast<int>(threadIdx.x % 32); }
@@ -518,9 +520,10 @@ struct Rows {
     constexpr Index of_kind = (rows + kinds - 1) / kinds,
                     blocks = (of_kind + block_rows - 1) / block_rows * kinds;
     start_columns();
-    if constexpr (Config::ring > 0)
+    if constexpr (Config::pipeline_stages > 0)
 #pragma unroll 1
-      for (int i = 0; i < Config::ring; ++i) bring(walker() + i * Config::slots, i);
+      for (int i = 0; i < Config::pipeline_stages; ++i)
+        bring(walker() + i * Config::num_partials, i);
     if constexpr (Config::prefetch) fetch_weights<Phases...>();
     if constexpr (Config::prefetch && skewed)
 #pragma unroll
@@ -528,26 +531,26 @@ struct Rows {
         if (in_row(k, threads.lane + k * lanes)) (Phases::cut(place[k]), ...);
     RowsAhead rows_ahead;
     if constexpr (Config::ahead) {
-      if constexpr (Config::ring == 0) fetch<Phases...>(walker(), place);
+      if constexpr (Config::pipeline_stages == 0) fetch<Phases...>(walker(), place);
       start_rows(rows_ahead);
     }
     int steps = 0;
 #pragma unroll 1
-    for (Index block = walker(); block < blocks; block += Config::slots) {
+    for (Index block = walker(); block < blocks; block += Config::num_partials) {
       take(block);
       Place next[held];
       if constexpr (Config::ahead) {
-        if constexpr (Config::ring > 0)
-          take_and_refill(block, steps % Config::ring);
+        if constexpr (Config::pipeline_stages > 0)
+          take_and_refill(block, steps % Config::pipeline_stages);
         else
-          fetch<Phases...>(block + Config::slots, next);
+          fetch<Phases...>(block + Config::num_partials, next);
         take_rows(rows_ahead, block, steps);
       } else {
         fetch_rows(block, of_row);
       }
       (run_phase<Phases>(), ...);
       if constexpr (Config::ahead) {
-        if constexpr (Config::ring == 0)
+        if constexpr (Config::pipeline_stages == 0)
 #pragma unroll
           for (int k = 0; k < held; ++k) place[k].advance(next[k]);
         if constexpr (!Config::by_lanes)
@@ -555,8 +558,8 @@ struct Rows {
           for (int s = 0; s < states; ++s) of_row[s] = rows_ahead.next[s];
       }
       ++steps;
-      if constexpr (blocks > Config::slots * kRun)
-        if (steps % kRun == 0) settle_columns();
+      if constexpr (blocks > Config::num_partials * kRun)
+        if (steps % kRun == 0) fold_columns();
     }
     store_columns(typename Columns::All());
   }
@@ -602,7 +605,7 @@ SINTER_DEVICE void start(List<Phases...>, Row& rows) {
   using Index = typename Config::Index;
   constexpr int count = Config::rows_at_once;
   static_assert(count == 1 || (Config::threads_per_row <= 32 && Row::resident && !Row::across &&
-                               Config::slots == 0));
+                               Config::num_partials == 0));
   rows.threads.arrive();
   // Of blocks that would share a row, but cannot, all but the first have one past the end.
   const bool first = blockIdx.x % Config::blocks_per_row == 0;
@@ -612,7 +615,7 @@ SINTER_DEVICE void start(List<Phases...>, Row& rows) {
   if constexpr (hardware::kernels_overlap && Config::early > 0 && Row::resident)
     if (blockIdx.x < Config::early) rows.template prefetch<Phases...>(block * count);
   hardware::grid_dependency_wait();
-  if constexpr (Config::slots == 0) rows.template begin<Phases...>(block * count);
+  if constexpr (Config::num_partials == 0) rows.template begin<Phases...>(block * count);
 }
 
 }  // namespace sinter::rowwise

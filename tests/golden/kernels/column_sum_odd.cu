@@ -7,19 +7,19 @@ struct Config {
   static constexpr int threads = 256;
   static constexpr int unroll = 8;
   static constexpr int width = 4;
-  static constexpr int kept = 1;
+  static constexpr int outer_rank = 1;
   static constexpr int threads_per_row = 8;
   static constexpr int rows_per_block = 32;
   static constexpr int blocks_per_row = 1;
   static constexpr int rows_at_once = 1;
   static constexpr bool rows_fastest = true;
-  static constexpr bool resident = false;
+  static constexpr bool register_resident = false;
   static constexpr bool prefetch = false;
   static constexpr bool ahead = false;
-  static constexpr bool renew = false;
+  static constexpr bool recompute = false;
   static constexpr int early = 0;
   static constexpr bool skewed = true;
-  static constexpr int slots = 0;
+  static constexpr int num_partials = 0;
   struct DyAccess : sinter::Strided { using Stride = sinter::Dims<1, 100003>; };
   struct DbiasAccess : sinter::Strided { using Stride = sinter::Dims<1, 0>; };
   using Skew = DyAccess;
@@ -63,7 +63,7 @@ struct Phase0 {
   template <int width>
   SINTER_DEVICE static void cut_again(Place<width>& place) {}
   template <int width>
-  SINTER_DEVICE static void renew(Place<width>& place) {}
+  SINTER_DEVICE static void recompute(Place<width>& place) {}
   template <int width>
   SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {
     const float dy = sinter::get<float>(place.dy, e);
@@ -92,7 +92,7 @@ struct Phase1 {
   template <int width>
   SINTER_DEVICE static void cut_again(Place<width>& place) {}
   template <int width>
-  SINTER_DEVICE static void renew(Place<width>& place) {}
+  SINTER_DEVICE static void recompute(Place<width>& place) {}
   template <int width>
   SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {}
   template <int width>
@@ -104,7 +104,7 @@ struct Phase1 {
 using Phases = sinter::List<Phase0, Phase1>;
 
 extern "C" __global__ __launch_bounds__(Config::threads, 4)
-void sinter_reduce_add_45f91df5(const __grid_constant__ Args args) {
+void sinter_reduce_add_14b48b78(const __grid_constant__ Args args) {
   sinter::rowwise::RowsOf<Config, Args, Place<Config::width>, RowPlace, Reductions> rows(args);
   sinter::rowwise::start<Config>(Phases{}, rows);
   rows.run_phase<Phase0>();

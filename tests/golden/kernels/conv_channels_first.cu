@@ -21,7 +21,7 @@ struct Config {
   static constexpr int warps_n = 4;
   static constexpr int stages = 3;
   static constexpr int group = 8;
-  static constexpr int settle = 0;
+  static constexpr int promote_every = 0;
   static constexpr int products = 1;
   static constexpr bool n_fastest = false;
   struct XAccess : sinter::Strided {
@@ -92,6 +92,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_a6e8f9b9(const __grid_constant__ Args args) {
+void sinter_contraction_9a93cd47(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

@@ -21,7 +21,7 @@ struct Config {
   static constexpr int warps_n = 4;
   static constexpr int stages = 4;
   static constexpr int group = 8;
-  static constexpr int settle = 0;
+  static constexpr int promote_every = 0;
   static constexpr int products = 1;
   static constexpr bool n_fastest = true;
   struct DyAccess : sinter::Strided {
@@ -84,6 +84,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_c72f637b(const __grid_constant__ Args args) {
+void sinter_contraction_29067231(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

@@ -15,7 +15,7 @@ struct Config {
   static constexpr bool a_k_fastest = true;
   static constexpr bool b_k_fastest = true;
   static constexpr bool n_fastest = true;
-  static constexpr bool annihilating_zero = false;
+  static constexpr bool zero_dominates = false;
   struct XAccess : sinter::Strided {
     using Stride = sinter::Dims<3136, 0, 0, 0, 0, 0, 1>;
     struct Window0 {
@@ -66,6 +66,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_504a1a9d(const __grid_constant__ Args args) {
+void sinter_contraction_d2b230b5(const __grid_constant__ Args args) {
   sinter::contraction::run<Config>(OperandA{args}, OperandB{args}, Body{args}, sinter::AllRows{});
 }

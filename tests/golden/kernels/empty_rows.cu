@@ -7,19 +7,19 @@ struct Config {
   static constexpr int threads = 8;
   static constexpr int unroll = 8;
   static constexpr int width = 1;
-  static constexpr int kept = 1;
+  static constexpr int outer_rank = 1;
   static constexpr int threads_per_row = 1;
   static constexpr int rows_per_block = 8;
   static constexpr int blocks_per_row = 1;
   static constexpr int rows_at_once = 1;
   static constexpr bool rows_fastest = true;
-  static constexpr bool resident = true;
+  static constexpr bool register_resident = true;
   static constexpr bool prefetch = false;
   static constexpr bool ahead = false;
-  static constexpr bool renew = false;
+  static constexpr bool recompute = false;
   static constexpr int early = 0;
   static constexpr bool skewed = false;
-  static constexpr int slots = 0;
+  static constexpr int num_partials = 0;
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<1, 0>; };
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<1, 1>; };
 };
@@ -55,7 +55,7 @@ struct Phase0 {
   template <int width>
   SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
-  SINTER_DEVICE static void renew(Place<width>& place) {}
+  SINTER_DEVICE static void recompute(Place<width>& place) {}
   template <int width>
   SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {
     const float x = sinter::get<float>(place.x, e);
@@ -79,7 +79,7 @@ struct Phase1 {
   template <int width>
   SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
-  SINTER_DEVICE static void renew(Place<width>& place) {}
+  SINTER_DEVICE static void recompute(Place<width>& place) {}
   template <int width>
   SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {}
   template <int width>
@@ -91,7 +91,7 @@ struct Phase1 {
 using Phases = sinter::List<Phase0, Phase1>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_min_d90fde86(const __grid_constant__ Args args) {
+void sinter_reduce_min_a3477c2c(const __grid_constant__ Args args) {
   sinter::rowwise::RowsOf<Config, Args, Place<Config::width>, RowPlace, Reductions> rows(args);
   sinter::rowwise::start<Config>(Phases{}, rows);
   rows.run_phase<Phase0>();

@@ -14,7 +14,7 @@ struct Config {
   static constexpr bool a_k_fastest = true;
   static constexpr bool b_k_fastest = false;
   static constexpr bool n_fastest = true;
-  static constexpr bool annihilating_zero = false;
+  static constexpr bool zero_dominates = false;
   struct AAccess : sinter::Strided { using Stride = sinter::Dims<1, 0, 1>; };
   struct BAccess : sinter::Strided { using Stride = sinter::Dims<0, 1, 6>; };
   struct CTAccess : sinter::Strided { using Stride = sinter::Dims<6, 1, 0>; };
@@ -50,6 +50,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_362da3b2(const __grid_constant__ Args args) {
+void sinter_contraction_82264fd6(const __grid_constant__ Args args) {
   sinter::contraction::run<Config>(OperandA{args}, OperandB{args}, Body{args}, sinter::AllRows{});
 }

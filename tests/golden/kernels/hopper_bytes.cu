@@ -16,7 +16,7 @@ struct Config {
   static constexpr int k = 1;
   static constexpr int tile_m = 64;
   static constexpr int tile_n = 48;
-  static constexpr int rows_brought = 64;
+  static constexpr int loaded_rows = 64;
   static constexpr int stages = 14;
   static constexpr int cluster_m = 2;
   static constexpr int cluster_n = 1;
@@ -27,7 +27,7 @@ struct Config {
   static constexpr int producer_registers = 40;
   static constexpr int consumer_registers = 248;
   static constexpr bool alternate = false;
-  static constexpr bool settle = true;
+  static constexpr bool promote_accumulators = true;
   static constexpr bool prefetch = false;
   static constexpr bool ahead = false;
   static constexpr int rotate = 0;
@@ -86,6 +86,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1) SINTER_CLUSTER(Config::cluster_m * Config::cluster_n * Config::split)
-void sinter_contraction_1f9a4241(const __grid_constant__ Args args) {
+void sinter_contraction_12ed746c(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args);
 }

@@ -16,7 +16,7 @@ struct Config {
   static constexpr int k = 1;
   static constexpr int tile_m = 64;
   static constexpr int tile_n = 64;
-  static constexpr int rows_brought = 64;
+  static constexpr int loaded_rows = 64;
   static constexpr int stages = 13;
   static constexpr int cluster_m = 1;
   static constexpr int cluster_n = 1;
@@ -27,7 +27,7 @@ struct Config {
   static constexpr int producer_registers = 56;
   static constexpr int consumer_registers = 224;
   static constexpr bool alternate = false;
-  static constexpr bool settle = false;
+  static constexpr bool promote_accumulators = false;
   static constexpr bool prefetch = false;
   static constexpr bool ahead = false;
   static constexpr int rotate = 0;
@@ -88,6 +88,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_grouped_contraction_02c1a11f(const __grid_constant__ Args args) {
+void sinter_grouped_contraction_46b7df46(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args, Rows{args.first_token_offset, args.token_index});
 }

@@ -18,7 +18,7 @@ struct Config {
   static constexpr int totals = 1;
   static constexpr int tile_m = 128;
   static constexpr int tile_n = 96;
-  static constexpr int rows_brought = 128;
+  static constexpr int loaded_rows = 128;
   static constexpr int stages = 6;
   static constexpr int cluster_m = 1;
   static constexpr int cluster_n = 1;
@@ -29,7 +29,7 @@ struct Config {
   static constexpr int producer_registers = 40;
   static constexpr int consumer_registers = 232;
   static constexpr bool alternate = false;
-  static constexpr bool settle = false;
+  static constexpr bool promote_accumulators = false;
   static constexpr bool prefetch = true;
   static constexpr bool ahead = false;
   static constexpr int rotate = 0;
@@ -126,6 +126,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_swish_fwd_mul_add_ba875afc(const __grid_constant__ Args args) {
+void sinter_contraction_swish_fwd_mul_add_05d4d924(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB2, Body>(args);
 }

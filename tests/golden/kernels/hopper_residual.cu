@@ -17,7 +17,7 @@ struct Config {
   static constexpr int k = 1;
   static constexpr int tile_m = 64;
   static constexpr int tile_n = 256;
-  static constexpr int rows_brought = 64;
+  static constexpr int loaded_rows = 64;
   static constexpr int stages = 4;
   static constexpr int cluster_m = 2;
   static constexpr int cluster_n = 1;
@@ -28,7 +28,7 @@ struct Config {
   static constexpr int producer_registers = 24;
   static constexpr int consumer_registers = 240;
   static constexpr bool alternate = true;
-  static constexpr bool settle = false;
+  static constexpr bool promote_accumulators = false;
   static constexpr bool prefetch = true;
   static constexpr bool ahead = true;
   static constexpr int rotate = 0;
@@ -104,6 +104,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1) SINTER_CLUSTER(Config::cluster_m * Config::cluster_n * Config::split)
-void sinter_contraction_add_relu_fwd_5f11e0da(const __grid_constant__ Args args) {
+void sinter_contraction_add_relu_fwd_ed8cc102(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args);
 }

@@ -21,7 +21,7 @@ struct Config {
   static constexpr int warps_n = 4;
   static constexpr int stages = 2;
   static constexpr int group = 8;
-  static constexpr int settle = 16;
+  static constexpr int promote_every = 16;
   static constexpr int products = 1;
   static constexpr bool n_fastest = true;
   struct AAccess : sinter::Strided { using Stride = sinter::Dims<4096, 0, 1>; };
@@ -89,6 +89,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_dcd1216e(const __grid_constant__ Args args) {
+void sinter_contraction_78108d38(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

@@ -22,7 +22,7 @@ struct Config {
   static constexpr int warps_n = 4;
   static constexpr int stages = 4;
   static constexpr int group = 8;
-  static constexpr int settle = 0;
+  static constexpr int promote_every = 0;
   static constexpr int products = 1;
   static constexpr bool n_fastest = true;
   struct AAccess : sinter::Strided { using Stride = sinter::Dims<7200, 72, 0, 1>; };
@@ -83,6 +83,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_add_gelu_approx_tanh_fwd_c933b89a(const __grid_constant__ Args args) {
+void sinter_contraction_add_gelu_approx_tanh_fwd_847fee86(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

@@ -21,7 +21,7 @@ struct Config {
   static constexpr int warps_n = 4;
   static constexpr int stages = 4;
   static constexpr int group = 8;
-  static constexpr int settle = 0;
+  static constexpr int promote_every = 0;
   static constexpr int products = 1;
   static constexpr bool n_fastest = true;
   struct FirstTokenOffsetAccess : sinter::Strided { using Stride = sinter::Dims<0, 0, 0, 0>; };
@@ -76,6 +76,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_grouped_contraction_7cfd336e(const __grid_constant__ Args args) {
+void sinter_grouped_contraction_7c1f2a9f(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, Rows{args.first_token_offset, args.first_token_offset});
 }

@@ -21,7 +21,7 @@ struct Config {
   static constexpr int warps_n = 4;
   static constexpr int stages = 3;
   static constexpr int group = 8;
-  static constexpr int settle = 0;
+  static constexpr int promote_every = 0;
   static constexpr int products = 1;
   static constexpr bool n_fastest = true;
   struct AAccess : sinter::Strided { using Stride = sinter::Dims<111, 0, 1>; };
@@ -81,6 +81,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_114bbb94(const __grid_constant__ Args args) {
+void sinter_contraction_fa247d1c(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

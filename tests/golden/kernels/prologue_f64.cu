@@ -15,7 +15,7 @@ struct Config {
   static constexpr bool a_k_fastest = false;
   static constexpr bool b_k_fastest = true;
   static constexpr bool n_fastest = false;
-  static constexpr bool annihilating_zero = false;
+  static constexpr bool zero_dominates = false;
   struct AAccess : sinter::Strided { using Stride = sinter::Dims<1, 0, 65>; };
   struct BAccess : sinter::Strided { using Stride = sinter::Dims<0, 17, 1>; };
   struct CTAccess : sinter::Strided { using Stride = sinter::Dims<1, 65, 0>; };
@@ -55,6 +55,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_3c2d8541(const __grid_constant__ Args args) {
+void sinter_contraction_7559c243(const __grid_constant__ Args args) {
   sinter::contraction::run<Config>(OperandA{args}, OperandB{args}, Body{args}, sinter::AllRows{});
 }

@@ -8,22 +8,22 @@ struct Config {
   static constexpr int threads = 256;
   static constexpr int unroll = 1;
   static constexpr int width = 8;
-  static constexpr int kept = 1;
+  static constexpr int outer_rank = 1;
   static constexpr int threads_per_row = 128;
   static constexpr int rows_per_block = 2;
   static constexpr int blocks_per_row = 1;
   static constexpr int rows_at_once = 1;
   static constexpr bool rows_fastest = false;
-  static constexpr bool resident = true;
+  static constexpr bool register_resident = true;
   static constexpr bool prefetch = true;
   static constexpr bool ahead = true;
-  static constexpr bool renew = false;
+  static constexpr bool recompute = false;
   static constexpr int early = 1056;
   static constexpr bool skewed = true;
-  static constexpr int slots = 496;
-  static constexpr int ring = 2;
-  static constexpr int under_way = 1;
-  static constexpr int slot_bytes = 8192;
+  static constexpr int num_partials = 496;
+  static constexpr int pipeline_stages = 2;
+  static constexpr int in_flight = 1;
+  static constexpr int stage_bytes = 8192;
   static constexpr int kinds = 1;
   static constexpr bool by_lanes = false;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<1001, 1>; };
@@ -115,7 +115,7 @@ struct Phase0 {
   template <int width>
   SINTER_DEVICE static void cut_again(Place<width>& place) {}
   template <int width>
-  SINTER_DEVICE static void renew(Place<width>& place) {}
+  SINTER_DEVICE static void recompute(Place<width>& place) {}
   template <int width>
   SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions, ColumnReductions& columns) const {
     const float x = sinter::get<float>(place.x, e);
@@ -160,10 +160,10 @@ struct Phase1 {
     place.width_t.settle();
   }
   template <int width>
-  SINTER_DEVICE static void renew(Place<width>& place) {
-    sinter::renew(place.x);
-    sinter::renew(place.dy);
-    sinter::renew(place.width_t);
+  SINTER_DEVICE static void recompute(Place<width>& place) {
+    sinter::recompute(place.x);
+    sinter::recompute(place.dy);
+    sinter::recompute(place.width_t);
   }
   template <int width>
   SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions, ColumnReductions& columns) const {
@@ -192,7 +192,7 @@ struct Columns : ColumnReductions {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 4)
-void sinter_reduce_avg_mul_sub_1184c4a2(const __grid_constant__ Args args) {
+void sinter_reduce_avg_mul_sub_c4f980bd(const __grid_constant__ Args args) {
   sinter::rowwise::RowsOf<Config, Args, Place<Config::width>, RowPlace, Reductions, Columns> rows(args);
   sinter::rowwise::start<Config>(Phases{}, rows);
   rows.walk(Phases{});

@@ -8,22 +8,22 @@ struct Config {
   static constexpr int threads = 1024;
   static constexpr int unroll = 1;
   static constexpr int width = 8;
-  static constexpr int kept = 1;
+  static constexpr int outer_rank = 1;
   static constexpr int threads_per_row = 16;
   static constexpr int rows_per_block = 64;
   static constexpr int blocks_per_row = 1;
   static constexpr int rows_at_once = 1;
   static constexpr bool rows_fastest = false;
-  static constexpr bool resident = true;
+  static constexpr bool register_resident = true;
   static constexpr bool prefetch = true;
   static constexpr bool ahead = true;
-  static constexpr bool renew = false;
+  static constexpr bool recompute = false;
   static constexpr int early = 264;
   static constexpr bool skewed = false;
-  static constexpr int slots = 132;
-  static constexpr int ring = 2;
-  static constexpr int under_way = 1;
-  static constexpr int slot_bytes = 32768;
+  static constexpr int num_partials = 132;
+  static constexpr int pipeline_stages = 2;
+  static constexpr int in_flight = 1;
+  static constexpr int stage_bytes = 32768;
   static constexpr int kinds = 1;
   static constexpr bool by_lanes = false;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<128, 1>; };
@@ -107,7 +107,7 @@ struct Phase0 {
   template <int width>
   SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
-  SINTER_DEVICE static void renew(Place<width>& place) {}
+  SINTER_DEVICE static void recompute(Place<width>& place) {}
   template <int width>
   SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions, ColumnReductions& columns) const {
     const float x = sinter::get<float>(place.x, e);
@@ -145,10 +145,10 @@ struct Phase1 {
     sinter::fetch<Config::WidthTAccess>(args.width_t, c, place.width_t);
   }
   template <int width>
-  SINTER_DEVICE static void renew(Place<width>& place) {
-    sinter::renew(place.x);
-    sinter::renew(place.dy);
-    sinter::renew(place.width_t);
+  SINTER_DEVICE static void recompute(Place<width>& place) {
+    sinter::recompute(place.x);
+    sinter::recompute(place.dy);
+    sinter::recompute(place.width_t);
   }
   template <int width>
   SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions, ColumnReductions& columns) const {
@@ -177,7 +177,7 @@ struct Columns : ColumnReductions {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_avg_mul_sub_2638906d(const __grid_constant__ Args args) {
+void sinter_reduce_avg_mul_sub_05665196(const __grid_constant__ Args args) {
   sinter::rowwise::RowsOf<Config, Args, Place<Config::width>, RowPlace, Reductions, Columns> rows(args);
   sinter::rowwise::start<Config>(Phases{}, rows);
   rows.walk(Phases{});

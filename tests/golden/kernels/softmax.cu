@@ -8,19 +8,19 @@ struct Config {
   static constexpr int threads = 128;
   static constexpr int unroll = 1;
   static constexpr int width = 8;
-  static constexpr int kept = 1;
+  static constexpr int outer_rank = 1;
   static constexpr int threads_per_row = 128;
   static constexpr int rows_per_block = 1;
   static constexpr int blocks_per_row = 1;
   static constexpr int rows_at_once = 1;
   static constexpr bool rows_fastest = false;
-  static constexpr bool resident = true;
+  static constexpr bool register_resident = true;
   static constexpr bool prefetch = true;
   static constexpr bool ahead = false;
-  static constexpr bool renew = false;
+  static constexpr bool recompute = false;
   static constexpr int early = 2112;
   static constexpr bool skewed = false;
-  static constexpr int slots = 0;
+  static constexpr int num_partials = 0;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<1000, 1>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<1000, 1>; };
   struct StatsAccess : sinter::Strided { using Stride = sinter::Dims<1, 0>; };
@@ -68,7 +68,7 @@ struct Phase0 {
   template <int width>
   SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
-  SINTER_DEVICE static void renew(Place<width>& place) {}
+  SINTER_DEVICE static void recompute(Place<width>& place) {}
   template <int width>
   SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {
     const float x = sinter::get<float>(place.x, e);
@@ -95,8 +95,8 @@ struct Phase1 {
     sinter::fetch<Config::XAccess>(args.x, c, place.x);
   }
   template <int width>
-  SINTER_DEVICE static void renew(Place<width>& place) {
-    sinter::renew(place.x);
+  SINTER_DEVICE static void recompute(Place<width>& place) {
+    sinter::recompute(place.x);
   }
   template <int width>
   SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {
@@ -133,8 +133,8 @@ struct Phase2 {
     sinter::fetch<Config::XAccess>(args.x, c, place.x);
   }
   template <int width>
-  SINTER_DEVICE static void renew(Place<width>& place) {
-    sinter::renew(place.x);
+  SINTER_DEVICE static void recompute(Place<width>& place) {
+    sinter::recompute(place.x);
   }
   template <int width>
   SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {
@@ -155,7 +155,7 @@ struct Phase2 {
 using Phases = sinter::List<Phase0, Phase1, Phase2>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_max_reduce_add_sub_exp_82ea132b(const __grid_constant__ Args args) {
+void sinter_reduce_max_reduce_add_sub_exp_e77d03b7(const __grid_constant__ Args args) {
   sinter::rowwise::RowsOf<Config, Args, Place<Config::width>, RowPlace, Reductions> rows(args);
   sinter::rowwise::start<Config>(Phases{}, rows);
   rows.run_phase<Phase0>();

@@ -8,19 +8,19 @@ struct Config {
   static constexpr int threads = 512;
   static constexpr int unroll = 4;
   static constexpr int width = 8;
-  static constexpr int kept = 1;
+  static constexpr int outer_rank = 1;
   static constexpr int threads_per_row = 512;
   static constexpr int rows_per_block = 1;
   static constexpr int blocks_per_row = 4;
   static constexpr int rows_at_once = 1;
   static constexpr bool rows_fastest = false;
-  static constexpr bool resident = true;
+  static constexpr bool register_resident = true;
   static constexpr bool prefetch = false;
   static constexpr bool ahead = false;
-  static constexpr bool renew = true;
+  static constexpr bool recompute = true;
   static constexpr int early = 528;
   static constexpr bool skewed = false;
-  static constexpr int slots = 0;
+  static constexpr int num_partials = 0;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<131072, 1>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<131072, 1>; };
   struct StatsAccess : sinter::Strided { using Stride = sinter::Dims<1, 0>; };
@@ -68,7 +68,7 @@ struct Phase0 {
   template <int width>
   SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
-  SINTER_DEVICE static void renew(Place<width>& place) {}
+  SINTER_DEVICE static void recompute(Place<width>& place) {}
   template <int width>
   SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {
     const float x = sinter::get<float>(place.x, e);
@@ -95,8 +95,8 @@ struct Phase1 {
     sinter::fetch<Config::XAccess>(args.x, c, place.x);
   }
   template <int width>
-  SINTER_DEVICE static void renew(Place<width>& place) {
-    sinter::renew(place.x);
+  SINTER_DEVICE static void recompute(Place<width>& place) {
+    sinter::recompute(place.x);
   }
   template <int width>
   SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {
@@ -133,8 +133,8 @@ struct Phase2 {
     sinter::fetch<Config::XAccess>(args.x, c, place.x);
   }
   template <int width>
-  SINTER_DEVICE static void renew(Place<width>& place) {
-    sinter::renew(place.x);
+  SINTER_DEVICE static void recompute(Place<width>& place) {
+    sinter::recompute(place.x);
   }
   template <int width>
   SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {
@@ -155,7 +155,7 @@ struct Phase2 {
 using Phases = sinter::List<Phase0, Phase1, Phase2>;
 
 extern "C" __global__ __launch_bounds__(Config::threads, 2) SINTER_CLUSTER(Config::blocks_per_row)
-void sinter_reduce_max_reduce_add_sub_exp_26458ef6(const __grid_constant__ Args args) {
+void sinter_reduce_max_reduce_add_sub_exp_85a37f2c(const __grid_constant__ Args args) {
   sinter::rowwise::RowsOf<Config, Args, Place<Config::width>, RowPlace, Reductions> rows(args);
   sinter::rowwise::start<Config>(Phases{}, rows);
   rows.run_phase<Phase0>();

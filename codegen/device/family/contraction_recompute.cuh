@@ -46,8 +46,8 @@ SINTER_DEVICE bool may_hold_nan(const EpilogueTile& slab) {
 
 // Takes the slab's NaNs again; the whole warp takes part.
 template <class Config, class Body, class Args, class Rows>
-SINTER_DEVICE void mend(const Args& args, EpilogueTile& slab, const EpiloguePlace<Config>& place,
-                        const Rows& rows) {
+SINTER_DEVICE void recompute_nonfinite(const Args& args, EpilogueTile& slab,
+                                       const EpiloguePlace<Config>& place, const Rows& rows) {
   if constexpr (requires { typename Body::Annihilation; }) {
     using P = Problem<Config>;
     static_assert(Config::products == 1);
