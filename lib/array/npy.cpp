@@ -190,6 +190,8 @@ Diagnostic cut_off(const std::string& path, std::size_t header) {
   return wrong(path, "a header of " + std::to_string(header) + " bytes", "one within the file");
 }
 
+std::size_t header_begin(std::string_view prefix) { return prefix[6] == 1 ? 10 : 12; }
+
 // Bytes from the begin of the file to its elements, as its first kPrefix bytes say.
 Result<std::size_t> header_bytes(std::string_view prefix, const std::string& path) {
   if (!prefix.starts_with(kMagic) || prefix.size() < 10)
@@ -200,7 +202,7 @@ Result<std::size_t> header_bytes(std::string_view prefix, const std::string& pat
   const std::size_t major = byte(6);
   if (major != 1 && major != 2)
     return wrong(path, "version " + std::to_string(major), "version 1 or 2");
-  const std::size_t begin = major == 1 ? 10 : 12;
+  const std::size_t begin = header_begin(prefix);
   if (prefix.size() < begin) return wrong(path, "a header that is cut off", "");
   const std::size_t length = major == 1 ? byte(8) | byte(9) << 8
                                         : byte(8) | byte(9) << 8 | byte(10) << 16 | byte(11) << 24;
@@ -210,7 +212,7 @@ Result<std::size_t> header_bytes(std::string_view prefix, const std::string& pat
 
 // `begin`: the file up to its elements. The array has no elements yet.
 Result<NpyArray> parse_header(std::string_view begin, const std::string& path) {
-  HeaderParser header(begin.substr(begin[6] == 1 ? 10 : 12));
+  HeaderParser header(begin.substr(header_begin(begin)));
   if (!header.parse()) return wrong(path, header.problem, "a header as NumPy writes it");
   if (header.fortran)
     return wrong(path, "Fortran order", "C order; save numpy.ascontiguousarray(x)");
@@ -248,7 +250,7 @@ Result<NpyArray> read_array(const std::string& path, DataType type, const Dims& 
   auto rest = file->read(std::max(*length, kPrefix) - kPrefix);
   SINTER_TRY(rest);
   std::string header = *begin + *rest;
-  if (header.size() < *length) return cut_off(path, *length);
+  if (header.size() < *length) return cut_off(path, *length - header_begin(header));
   auto array = parse_header(std::string_view(header).substr(0, *length), path);
   SINTER_TRY(array);
   if (array->descr != npy_descr(type) || array->dim != dim)
@@ -296,7 +298,7 @@ std::string_view npy_descr(DataType type) {
 Result<NpyArray> npy_from_bytes(std::string_view file, const std::string& path) {
   const auto length = header_bytes(file.substr(0, kPrefix), path);
   SINTER_TRY(length);
-  if (*length > file.size()) return cut_off(path, *length);
+  if (*length > file.size()) return cut_off(path, *length - header_begin(file));
   auto array = parse_header(file.substr(0, *length), path);
   SINTER_TRY(array);
   const std::string_view data = file.substr(*length);

@@ -61,7 +61,7 @@ std::size_t cluster_of(const PlanKernel& k) {
 // libraries stay open.
 class HostKernels {
  public:
-  explicit HostKernels(const Edit& edit = {}) {
+  explicit HostKernels(const Edit& edit = {}) : lasting_(edit.file.empty()) {
     for (const auto& file : embedded_files()) {
       const fs::path path = fs::path(folder_.path()) / "include" / file.name;
       fs::create_directories(path.parent_path());
@@ -100,23 +100,44 @@ class HostKernels {
   }
 
  private:
-  Status compile(const PlanKernel& k, bool hopper, const std::string& at) const {
-    std::ofstream(at + ".cpp") << "#define __CUDA_ARCH__ " << (hopper ? 900 : 800)
-                               << "\n#include \"emulator/device.hpp\"\n"
+  // Device code looks at memory through words of any type, and its products and sums are not
+  // contracted. g++ 12's induction variables lead it to drop calls that write through pointers.
+  std::string compiler() const {
+    return fmt::format(
+        "'{}' -std=c++20 -O1 -w -fPIC -fvisibility=hidden {} -fno-strict-aliasing -fno-ivopts "
+        "-ffp-contract=off {} -I'{}/tests' -I'{}'",
+        SINTER_HOST_CXX, kOwnVariables, more_options(), source_tree(), folder_ / "include");
+  }
+
+  // What stands in front of a kernel's text. To parse it is a third to a half of what a kernel
+  // costs, so it is precompiled where more than one kernel will come. A compiler that cannot use
+  // that reads the text beside it.
+  std::string beginning(bool hopper) {
+    const std::lock_guard lock(mutex_);
+    const std::string path = folder_ / fmt::format("begin_{:d}.hpp", hopper);
+    if (fs::exists(path)) return path;
+    std::ofstream(path) << "#define __CUDA_ARCH__ " << (hopper ? 900 : 800)
+                        << "\n#include \"emulator/device.hpp\"\n";
+    if (!lasting_) return path;
+    // Where this fails, so does the kernel that includes it, and says why.
+    const std::string command =
+        fmt::format("{} -x c++-header -o '{}.gch' '{}' 2> /dev/null", compiler(), path, path);
+    if (std::system(command.c_str()) != 0) fs::remove(path + ".gch");
+    return path;
+  }
+
+  Status compile(const PlanKernel& k, bool hopper, const std::string& at) {
+    std::ofstream(at + ".cpp") << "#include \"" << beginning(hopper) << "\"\n"
                                << k.source << "\n#define EMULATOR_ENTRY " << k.entry
                                << "\n#include \"emulator/launch.hpp\"\n";
-    // Device code looks at memory through words of any type, and its products and sums are not
-    // contracted. g++ 12's induction variables lead it to drop calls that write through pointers.
-    const std::string command = fmt::format(
-        "'{}' -std=c++20 -O1 -w -fPIC -shared -fvisibility=hidden {} -fno-strict-aliasing "
-        "-fno-ivopts -ffp-contract=off {} -I'{}/tests' -I'{}' -o '{}.0.so' '{}.cpp' 2> '{}.log'",
-        SINTER_HOST_CXX, kOwnVariables, more_options(), source_tree(), folder_ / "include", at, at,
-        at);
+    const std::string command =
+        fmt::format("{} -shared -o '{}.0.so' '{}.cpp' 2> '{}.log'", compiler(), at, at, at);
     if (std::system(command.c_str()) != 0)
       return failure(k, first_lines(at + ".log"), Rule::compiler_error);
     return Done{};
   }
 
+  bool lasting_;  // for all kernels of the process
   TemporaryDirectory folder_;
   std::mutex mutex_;
   std::map<std::pair<std::string, bool>, std::vector<HostKernel>> found_;

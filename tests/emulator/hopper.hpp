@@ -4,7 +4,6 @@
 #pragma once
 
 #define SINTER_OWN_HOPPER
-#define SINTER_OWN_WGMMA
 #include "sinter/device/core/hopper.cuh"
 namespace sinter {
 namespace hopper {

@@ -192,6 +192,43 @@ TEST_CASE("judging single elements gives what judging all gives", "[reference][c
   }
 }
 
+TEST_CASE("outputs that are judged together get what each gets alone, for the price of the last",
+          "[reference][compare]") {
+  Graph g({.io = bf16});
+  constexpr int kLayers = 6;
+  Tensor x = g.tensor({.name = "X", .dim = {32, 32}});
+  for (int i = 0; i < kLayers; ++i) {  // each is stored in bf16, and the next reads it so
+    x = matmul(x, g.tensor({.name = text({"W", i}), .dim = {32, 32}})) * 0.25;
+    g.output(x, text({"Y", i}));
+  }
+  REQUIRE(g.check().empty());
+  const Lowered lowered = lower(g);
+  auto arrays = random_inputs(g, Fill::normal, 3);
+  REQUIRE(arrays);
+  HostPointers inputs;
+  for (auto& [t, pointer] : arrays->pointers()) inputs[*lowered.graph->find(g[t].name)] = pointer;
+  const auto every = reference::sample_elements({32, 32}, 0, 0);
+  std::vector<JudgeRequest> requests;
+  for (int i = 0; i < kLayers; ++i)
+    requests.push_back({*lowered.graph->find(text({"Y", i})), every});
+  const auto together = judge(*lowered.graph, inputs, requests);
+  REQUIRE(together);
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const auto alone = judge(*lowered.graph, inputs, requests[i].tensor, every);
+    REQUIRE(alone);
+    bool same = true;
+    for (std::size_t j = 0; j < every.size(); ++j)
+      same &= (*alone)[j].value == (*together)[i][j].value &&
+              (*alone)[j].error == (*together)[i][j].error;
+    CHECK(same);
+  }
+  CHECK(judge_cost(*lowered.graph, requests) ==
+        judge_cost(*lowered.graph, std::span(requests).last(1)));
+  const TensorId last = requests.back().tensor;
+  CHECK(compare_cost(*lowered.graph, std::span(&last, 1), 1) <
+        compare_cost(*lowered.graph, std::span(&last, 1), 0));
+}
+
 TEST_CASE("a jump inside the bound is not judged, and counted", "[reference][compare]") {
   Graph g({.io = f32});
   const Tensor x = g.tensor({.name = "X", .dim = {64, 32}});

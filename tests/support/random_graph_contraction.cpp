@@ -64,6 +64,7 @@ void draw_spatial(Grower& g, Convolution& c, std::int64_t x, std::int64_t room, 
   if (usual && x + pre + post < reach) post = reach - x - pre;  // else the output is empty
   const auto slack = x + pre + post - reach;
   if (slack >= 0) stride = std::max(stride, slack / at_least_one(room) + 1);
+  if (x > 0) stride = std::max(stride, -slack);  // an output is empty, and not refused
   c.w.push_back(filter);
   c.a.pre_padding.push_back(pre);
   c.a.post_padding.push_back(post);

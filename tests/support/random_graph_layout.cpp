@@ -35,6 +35,8 @@ Pooling draw_pooling(Grower& g, ResampleMode mode, const Dims& x) {
     const auto slack = extent + pre + post - window;
     const auto room = Grower::room(g.most(), used);
     if (slack >= 0) stride = static_cast<int>(std::max<std::int64_t>(stride, slack / room + 1));
+    if (extent > 0)
+      stride = static_cast<int>(std::max<std::int64_t>(stride, -slack));  // else refused
     taps *= window;
     p.a.window.push_back(window);
     p.a.stride.push_back(stride);

@@ -115,9 +115,9 @@ class ShapeRules {
 // Places where a window fits into a padded extent, by the usual formula
 //   floor((x + padding - window) / stride) + 1.
 // 0 is an output without elements, which is legal: the window is larger than the padded extent by
-// at most the stride. Below 0 the formula gives no extent at all (-1): such a window is a mistake in
-// the graph, and an empty result in its place would hide it. An empty image (x = 0) has no places for
-// any window that its padding does not hold, and no mistake is seen in that.
+// at most the stride. Below 0 the formula gives no extent at all (-1): such a window is a mistake
+// in the graph, and an empty result in its place would hide it. An empty image (x = 0) has no
+// places for any window that its padding does not hold, and no mistake is seen in that.
 constexpr std::int64_t window_positions(std::int64_t x, std::int64_t padding, std::int64_t window,
                                         std::int64_t stride) {
   const std::int64_t room = x + padding - window;
