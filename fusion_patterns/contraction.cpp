@@ -82,9 +82,9 @@ class ContractionPattern final : public Pattern {
     bool product, reductions;
   };
 
-  // Some prologues are taken by the tensor cores of sm_90a alone.
+  // Some prologues are taken by one engine alone, that of warpgroups.
   static bool for_accelerator(const FusionState& state, NodeId anchor) {
-    return state.architecture() == "sm_90a" &&
+    return state.device().has_wgmma &&
            (only_accelerated(state, anchor, 0) || only_accelerated(state, anchor, 1));
   }
 
@@ -96,8 +96,7 @@ class ContractionPattern final : public Pattern {
     if (!extra) return true;
     KernelSpec spec = contraction_spec(state, m.nodes, m.anchor);
     narrow_alone(state, spec);
-    return fits_one_kernel(spec, state.architecture(),
-                           accelerated ? Engines::fastest : Engines::any);
+    return fits_one_kernel(spec, state.context(), accelerated ? Engines::fastest : Engines::any);
   }
 
   Match grown(FusionState& state, NodeId anchor, Extras extras, bool explain) const {

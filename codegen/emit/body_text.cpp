@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "emit/gathering.hpp"
 #include "emit/spelling.hpp"
 #include "plan/liveness.hpp"
+#include "schedule/gathering.hpp"
 
 namespace sinter {
 namespace {

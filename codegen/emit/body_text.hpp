@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "emit/kernel_names.hpp"
-#include "emit/packing.hpp"
 #include "emit/text_writer.hpp"
+#include "schedule/packing.hpp"
 
 namespace sinter {
 

@@ -1,8 +1,8 @@
 #include "emit/config_text.hpp"
 
-#include "emit/gathering.hpp"
 #include "emit/spelling.hpp"
 #include "plan/access.hpp"
+#include "schedule/gathering.hpp"
 #include "sinter/ops/shapes_layout.hpp"
 
 namespace sinter {
@@ -92,14 +92,7 @@ std::vector<bool> accessed_ports(const KernelSpec& spec) {
   return accessed;
 }
 
-}  // namespace
-
-std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Schedule& s) {
-  std::vector<ConfigConstant> c = {{"threads", s.threads}};
-  if (!spec.as_contraction() || s.tensor_cores || s.mma) {
-    c.push_back({"unroll", s.unroll});
-    c.push_back({"width", s.packing.width});
-  }
+void add_constants(const KernelSpec&, const PointwiseConfig& s, std::vector<ConfigConstant>& c) {
   if (s.tiling.on)
     c.insert(c.end(), {{"along", s.tiling.along},
                        {"across", s.tiling.across},
@@ -112,88 +105,112 @@ std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Sched
                        {"staged_stores", s.tiling.stores, true},
                        {"skewed", s.skew >= 0, true}});
   if (s.places > 0) c.insert(c.end(), {{"places", s.places}, {"skewed", 1, true}});
-  if (const RowwiseSpec* const rows = spec.as_rowwise()) {
-    c.insert(c.end(), {{"kept", rows->outer_rank},
-                       {"threads_per_row", s.threads_per_row},
-                       {"rows_per_block", s.rows_per_block},
-                       {"blocks_per_row", s.blocks_per_row},
-                       {"rows_at_once", s.rows_at_once},
-                       {"rows_fastest", s.rows_fastest, true},
-                       {"resident", s.resident, true},
-                       {"prefetch", s.prefetch, true},
-                       {"ahead", s.ahead, true},
-                       {"renew", s.renew, true},
-                       {"early", s.early},
-                       {"skewed", s.skew >= 0, true},
-                       {"slots", rows->num_partials}});
-    if (rows->num_partials > 0)
-      c.insert(c.end(), {{"ring", s.ring},
-                         {"under_way", s.under_way},
-                         {"slot_bytes", s.slot_bytes},
-                         {"kinds", column_kinds(spec)},
-                         {"by_lanes", s.by_lanes, true}});
-  } else if (const ContractionSpec* const space = spec.as_contraction()) {
-    c.insert(c.end(),
-             {{"batch", space->batch}, {"m", space->m}, {"n", space->n}, {"k", space->k()}});
-    if (!spec.columns.empty()) c.push_back({"totals", static_cast<int>(spec.columns.size())});
-    if (s.tensor_cores) {
-      const TensorCores& e = *s.tensor_cores;
-      c.insert(c.end(), {{"tile_m", e.tile.m},
-                         {"tile_n", e.tile.n},
-                         {"rows_brought", e.rows_brought},
-                         {"stages", e.tile.stages},
-                         {"cluster_m", e.tile.cluster_m},
-                         {"cluster_n", e.tile.cluster_n},
-                         {"split", e.tile.split},
-                         {"group", e.tile.group},
-                         {"products", e.b2 ? 2 : 1},
-                         {"operand_bytes", e.operand_bytes},
-                         {"producer_registers", e.producer_registers},
-                         {"consumer_registers", e.consumer_registers},
-                         {"alternate", e.tile.alternate, true},
-                         {"settle", e.settle, true},
-                         {"prefetch", e.prefetch, true},
-                         {"ahead", e.ahead, true},
-                         {"rotate", e.rotate},
-                         {"n_fastest", e.n_fastest, true}});
-      return c;
-    }
-    if (s.mma) {
-      const MmaTile& t = s.mma->tile;
-      c.insert(c.end(), {{"tile_m", t.m},
-                         {"tile_n", t.n},
-                         {"tile_k", t.line / info(s.mma->number).bytes},
-                         {"warps_m", t.warps_m},
-                         {"warps_n", t.warps_n},
-                         {"stages", t.stages},
-                         {"group", s.mma->group},
-                         {"settle", s.mma->settle},
-                         {"products", 1},
-                         {"n_fastest", s.mma->n_fastest, true}});
-      return c;
-    }
-    c.insert(c.end(), {{"tile", s.tile},
-                       {"a_k_fastest", s.a_k_fastest, true},
-                       {"b_k_fastest", s.b_k_fastest, true},
-                       {"n_fastest", s.n_fastest, true},
-                       {"annihilating_zero", space->zero_dominates == ZeroOf::a, true}});
+}
+
+void add_constants(const KernelSpec& spec, const RowwiseConfig& s, std::vector<ConfigConstant>& c) {
+  const RowwiseSpec& rows = spec.rowwise();
+  c.insert(c.end(), {{"kept", rows.outer_rank},
+                     {"threads_per_row", s.threads_per_row},
+                     {"rows_per_block", s.rows_per_block},
+                     {"blocks_per_row", s.blocks_per_row},
+                     {"rows_at_once", s.rows_at_once},
+                     {"rows_fastest", s.rows_fastest, true},
+                     {"resident", s.resident, true},
+                     {"prefetch", s.prefetch, true},
+                     {"ahead", s.ahead, true},
+                     {"renew", s.renew, true},
+                     {"early", s.early},
+                     {"skewed", s.skew >= 0, true},
+                     {"slots", rows.num_partials}});
+  if (rows.num_partials > 0)
+    c.insert(c.end(), {{"ring", s.ring},
+                       {"under_way", s.under_way},
+                       {"slot_bytes", s.slot_bytes},
+                       {"kinds", column_kinds(spec)},
+                       {"by_lanes", s.by_lanes, true}});
+}
+
+// The groups of a contraction's indices.
+void add_groups(const KernelSpec& spec, std::vector<ConfigConstant>& c) {
+  const ContractionSpec& of = spec.contraction();
+  c.insert(c.end(), {{"batch", of.batch}, {"m", of.m}, {"n", of.n}, {"k", of.k()}});
+  if (!spec.columns.empty()) c.push_back({"totals", static_cast<int>(spec.columns.size())});
+}
+
+void add_constants(const KernelSpec& spec, const WgmmaConfig& e, std::vector<ConfigConstant>& c) {
+  add_groups(spec, c);
+  c.insert(c.end(), {{"tile_m", e.tile.m},
+                     {"tile_n", e.tile.n},
+                     {"rows_brought", e.rows_brought},
+                     {"stages", e.tile.stages},
+                     {"cluster_m", e.tile.cluster_m},
+                     {"cluster_n", e.tile.cluster_n},
+                     {"split", e.tile.split},
+                     {"group", e.tile.group},
+                     {"products", e.b2 ? 2 : 1},
+                     {"operand_bytes", e.operand_bytes},
+                     {"producer_registers", e.producer_registers},
+                     {"consumer_registers", e.consumer_registers},
+                     {"alternate", e.tile.alternate, true},
+                     {"settle", e.settle, true},
+                     {"prefetch", e.prefetch, true},
+                     {"ahead", e.ahead, true},
+                     {"rotate", e.rotate},
+                     {"n_fastest", e.n_fastest, true}});
+}
+
+void add_constants(const KernelSpec& spec, const MmaConfig& e, std::vector<ConfigConstant>& c) {
+  add_groups(spec, c);
+  const MmaTile& t = e.tile;
+  c.insert(c.end(), {{"tile_m", t.m},
+                     {"tile_n", t.n},
+                     {"tile_k", t.line / info(e.number).bytes},
+                     {"warps_m", t.warps_m},
+                     {"warps_n", t.warps_n},
+                     {"stages", t.stages},
+                     {"group", e.group},
+                     {"settle", e.settle},
+                     {"products", 1},
+                     {"n_fastest", e.n_fastest, true}});
+}
+
+void add_constants(const KernelSpec& spec, const SimtConfig& s, std::vector<ConfigConstant>& c) {
+  add_groups(spec, c);
+  c.insert(c.end(), {{"tile", s.tile},
+                     {"a_k_fastest", s.a_k_fastest, true},
+                     {"b_k_fastest", s.b_k_fastest, true},
+                     {"n_fastest", s.n_fastest, true},
+                     {"annihilating_zero", spec.contraction().zero_dominates == ZeroOf::a, true}});
+}
+
+}  // namespace
+
+std::vector<ConfigConstant> config_constants(const ScheduledKernel& kernel) {
+  const KernelSpec& spec = kernel.spec;
+  std::vector<ConfigConstant> c = {{"threads", kernel.launch().threads}};
+  if (const Packing* const packing = kernel.packing()) {
+    c.push_back({"unroll", kernel.unroll()});
+    c.push_back({"width", packing->width});
   }
+  std::visit([&](const auto& config) { add_constants(spec, config, c); }, kernel.config);
   return c;
 }
 
-void print_config(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                  const Schedule& schedule, const std::vector<const BodyText*>& bodies) {
+void print_config(TextWriter& out, const ScheduledKernel& kernel, const KernelNames& names,
+                  const std::vector<const BodyText*>& bodies) {
+  const KernelSpec& spec = kernel.spec;
+  const MmaConfig* const mma = kernel.mma();
+  const WgmmaConfig* const wgmma = kernel.wgmma();
+  const Packing* const packing = kernel.packing();
   out.open("struct Config {{");
-  out.line("using Index = {};", schedule.wide_index ? "long long" : "int");
+  out.line("using Index = {};", kernel.launch().wide_index ? "long long" : "int");
   out.line("using Extent = {};", dims_type(spec.extent));
-  if (const ContractionSpec* const c = spec.as_contraction())
-    out.line("using Accumulator = {};", value_type(c->accumulate));
-  const bool integers = (schedule.tensor_cores && schedule.tensor_cores->integers) ||
-                        (schedule.mma && schedule.mma->settle > 0);
-  if (schedule.mma || schedule.tensor_cores)
-    out.line("using Sum = {};", integers ? "int" : "float");
-  if (schedule.mma) out.line("using Number = sinter::{};", name(schedule.mma->number));
-  for (const auto& c : config_constants(spec, schedule))
+  if (spec.as_contraction())
+    out.line("using Accumulator = {};", value_type(spec.contraction().accumulate));
+  const bool integers = (wgmma && wgmma->integers) || (mma && mma->settle > 0);
+  if (mma || wgmma) out.line("using Sum = {};", integers ? "int" : "float");
+  if (mma) out.line("using Number = sinter::{};", name(mma->number));
+  for (const auto& c : config_constants(kernel))
     if (c.flag)
       out.line("static constexpr bool {} = {};", c.name, c.value != 0);
     else
@@ -201,8 +218,8 @@ void print_config(TextWriter& out, const KernelSpec& spec, const KernelNames& na
   const std::vector<bool> accessed = accessed_ports(spec);
   for (std::size_t i = 0; i < spec.ports.size(); ++i)
     if (accessed[i]) print_access(out, spec.ports[i].access, names.access[i]);
-  if (schedule.skew >= 0)
-    out.line("using Skew = {};", names.access[static_cast<std::size_t>(schedule.skew)]);
+  if (const int skew = kernel.skew(); skew >= 0)
+    out.line("using Skew = {};", names.access[static_cast<std::size_t>(skew)]);
   for (const BodyText* body : bodies)
     for (int i = 0; i < body->size(); ++i)
       if (const Statement& s = body->statement(i); s.kind == StatementKind::random)
@@ -213,17 +230,17 @@ void print_config(TextWriter& out, const KernelSpec& spec, const KernelNames& na
   for (std::size_t i = 0; i < spec.gathers.size(); ++i) {
     const int number = static_cast<int>(i);
     const GatherPack apart,
-        &pack = schedule.packing.gathers.empty() ? apart : schedule.packing.gathers[i];
+        &pack = packing && !packing->gathers.empty() ? packing->gathers[i] : apart;
     if (gathered_with(spec, number) == number)
-      print_gather(out, spec, number, schedule.packing.dim, pack, names.gather[i]);
+      print_gather(out, spec, number, packing ? packing->dim : -1, pack, names.gather[i]);
   }
   out.close("};");
 }
 
-void print_args(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                const Schedule& schedule) {
+void print_args(TextWriter& out, const ScheduledKernel& kernel, const KernelNames& names) {
+  const KernelSpec& spec = kernel.spec;
   out.open("struct Args {{");
-  if (const auto& e = schedule.tensor_cores)
+  if (const WgmmaConfig* const e = kernel.wgmma())
     out.line("sinter::TensorMap {}map_b{};", spec.contraction().rows.gathers() ? "" : "map_a, ",
              e->b2 ? ", map_b2" : "");
   for (std::size_t i = 0; i < spec.ports.size(); ++i)

@@ -1,7 +1,7 @@
 // The structs of a generated file that hold constants and arguments.
 #pragma once
 #include "emit/body_text.hpp"
-#include "emit/schedule.hpp"
+#include "schedule/scheduled_kernel.hpp"
 
 namespace sinter {
 
@@ -11,11 +11,10 @@ struct ConfigConstant {
   std::int64_t value;
   bool flag = false;  // a bool, not an int
 };
-std::vector<ConfigConstant> config_constants(const KernelSpec& spec, const Schedule& schedule);
+std::vector<ConfigConstant> config_constants(const ScheduledKernel& kernel);
 
-void print_config(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                  const Schedule& schedule, const std::vector<const BodyText*>& bodies);
-void print_args(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                const Schedule& schedule);
+void print_config(TextWriter& out, const ScheduledKernel& kernel, const KernelNames& names,
+                  const std::vector<const BodyText*>& bodies);
+void print_args(TextWriter& out, const ScheduledKernel& kernel, const KernelNames& names);
 
 }  // namespace sinter

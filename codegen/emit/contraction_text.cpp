@@ -51,7 +51,7 @@ void print_annihilation(TextWriter& out, const KernelSpec& spec, const KernelNam
 
 // The epilogue of a contraction where a thread holds packs of neighbours.
 void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                           const BodyText& body, const TensorCores* engine) {
+                           const BodyText& body, const WgmmaConfig* engine) {
   const std::vector<bool> live = live_statements(body.body(), effects(body.body(), 0));
   print_result_reductions(out, spec, names);
   out.open("struct Body {{");

@@ -1,7 +1,7 @@
 // The bodies of a contraction as text, for all of its engines.
 #pragma once
 #include "emit/body_text.hpp"
-#include "emit/tensor_cores.hpp"
+#include "schedule/contraction/wgmma.hpp"
 
 namespace sinter {
 
@@ -20,6 +20,6 @@ void print_annihilation(TextWriter& out, const KernelSpec& spec, const KernelNam
 
 // The epilogue where a thread holds packs of neighbours. `engine`: null on the portable one.
 void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                           const BodyText& body, const TensorCores* engine);
+                           const BodyText& body, const WgmmaConfig* engine);
 
 }  // namespace sinter

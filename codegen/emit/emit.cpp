@@ -10,7 +10,6 @@
 
 #include "emit/config_text.hpp"
 #include "emit/contraction_text.hpp"
-#include "emit/gathering.hpp"
 #include "emit/mma_text.hpp"
 #include "emit/place_text.hpp"
 #include "emit/rowwise_text.hpp"
@@ -18,6 +17,7 @@
 #include "emit/tensor_cores_text.hpp"
 #include "plan/access.hpp"
 #include "plan/liveness.hpp"
+#include "schedule/gathering.hpp"
 
 namespace sinter {
 namespace {
@@ -26,20 +26,20 @@ namespace {
 struct FamilyText {
   std::string_view header, what;
 };
-FamilyText family_text(Family f, const Schedule& schedule) {
-  switch (f) {
+FamilyText family_text(const ScheduledKernel& kernel) {
+  switch (family_of(kernel.spec)) {
     case Family::pointwise:
-      if (schedule.tiling.on)
-        return {schedule.tiling.flat ? "tiled_flat" : "tiled",
+      if (const Tiling& tiling = kernel.pointwise()->tiling; tiling.on)
+        return {tiling.flat ? "tiled_flat" : "tiled",
                 "every element on its own, turned around in tiles"};
-      if (schedule.skew >= 0)
+      if (kernel.skew() >= 0)
         return {"pointwise_skewed", "every element on its own, in rows that start anywhere"};
       return {"pointwise", "every element on its own"};
     case Family::rowwise:
       return {"rowwise", "rows with reductions along them"};
     default:
-      if (schedule.tensor_cores) return {"contraction_wgmma", "sums of products on tensor cores"};
-      if (schedule.mma) return {"contraction_mma", "sums of products on tensor cores"};
+      if (kernel.wgmma()) return {"contraction_wgmma", "sums of products on tensor cores"};
+      if (kernel.mma()) return {"contraction_mma", "sums of products on tensor cores"};
       return {"contraction_simt", "sums of products"};
   }
 }
@@ -51,20 +51,20 @@ bool uses(const KernelSpec& spec, StatementKind kind) {
   return false;
 }
 
-void print_includes(TextWriter& out, const KernelSpec& spec, const Schedule& schedule) {
-  out.line("#include \"sinter/device/family/{}.cuh\"",
-           family_text(family_of(spec), schedule).header);
+void print_includes(TextWriter& out, const ScheduledKernel& kernel) {
+  const KernelSpec& spec = kernel.spec;
+  out.line("#include \"sinter/device/family/{}.cuh\"", family_text(kernel).header);
   std::set<std::string> gathers;
   for (const auto& g : spec.gathers) gathers.insert(std::string(name(g.op)));
   for (const auto& g : gathers) out.line("#include \"sinter/device/gather/{}.cuh\"", g);
   if (uses(spec, StatementKind::random)) out.line("#include \"sinter/device/core/philox.cuh\"");
   if (uses(spec, StatementKind::pointwise)) out.line("#include \"sinter/ops/pointwise.hpp\"");
-  if (schedule.tensor_cores) print_multiplication(out, *schedule.tensor_cores);
+  if (const WgmmaConfig* const e = kernel.wgmma()) print_multiplication(out, *e);
 }
 
 // The tiles of a block in shared memory.
 void print_tiles(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                 const Schedule& schedule) {
+                 const PointwiseConfig& schedule) {
   out.open("struct Staged {{");
   for (std::size_t i = 0; i < spec.ports.size(); ++i) {
     const PortPack& pack = schedule.packing.ports[i];
@@ -110,7 +110,7 @@ void print_tile_moves(TextWriter& out, const KernelNames& names, const std::set<
 }
 
 void print_pointwise(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                     const Schedule& schedule, const BodyText& body) {
+                     const PointwiseConfig& schedule, const BodyText& body) {
   const std::vector<bool> live = live_statements(body.body(), effects(body.body(), 0));
   const auto loads = packed_ports(body, live, StatementKind::load),
              stores = packed_ports(body, live, StatementKind::store);
@@ -162,14 +162,15 @@ std::string rowwise_calls(const KernelSpec& spec) {
 }
 
 // The calls of the family's templates.
-std::string call(const KernelSpec& spec, const KernelNames& names, const Schedule& schedule) {
+std::string call(const ScheduledKernel& kernel, const KernelNames& names) {
+  const KernelSpec& spec = kernel.spec;
   switch (family_of(spec)) {
     case Family::pointwise:
-      if (schedule.tiling.on)
+      if (const Tiling& tiling = kernel.pointwise()->tiling; tiling.on)
         return fmt::format("sinter::tiled{}::run<Config, Body, Staged>(args);",
-                           schedule.tiling.flat ? "_flat" : "");
+                           tiling.flat ? "_flat" : "");
       return fmt::format("sinter::pointwise::run{}<Config, Body>(args);",
-                         schedule.skew >= 0 ? "_skewed" : "");
+                         kernel.skew() >= 0 ? "_skewed" : "");
     case Family::rowwise:
       return rowwise_calls(spec);
     default:
@@ -183,12 +184,12 @@ std::string call(const KernelSpec& spec, const KernelNames& names, const Schedul
                       index = c.rows.index >= 0 ? port(c.rows.index) : offsets;
     rows = fmt::format("Rows{{{}, {}}}", offsets, index);
   }
-  if (schedule.tensor_cores)
+  if (const WgmmaConfig* const e = kernel.wgmma())
     return fmt::format(
         "sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, {}, Body{}>(args{});",
-        c.paired() ? "OperandB2" : "OperandB", schedule.tensor_cores->scaled() ? ", Scales" : "",
+        c.paired() ? "OperandB2" : "OperandB", e->scaled() ? ", Scales" : "",
         c.rows.on ? ", " + rows : "");
-  if (schedule.mma)
+  if (kernel.mma())
     return fmt::format(
         "sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, {});", rows);
   return fmt::format(
@@ -222,84 +223,55 @@ std::string entry_stem(const KernelSpec& spec) {
   return fmt::format("sinter_{}", fmt::join(words, "_"));
 }
 
-void use_tensor_cores(const TensorCores& e, Schedule& s) {
-  s.tensor_cores = e;
-  s.threads = e.threads;
-  s.grid = e.grid;
-  s.packing = e.packing;
-  s.unroll = e.unroll;
-  s.least_blocks = e.blocks;
-}
-
-void use_mma(const Mma& e, Schedule& s) {
-  s.mma = e;
-  s.threads = e.threads();
-  s.grid = static_cast<std::uint32_t>(std::clamp(e.tiles, 1.0, 0x1p31 - 1));
-  s.packing = e.packing;
-  s.unroll = e.unroll;
-  s.least_blocks = e.blocks;
-}
-
-std::string_view cluster_of(const Schedule& s) {
-  if (s.blocks_per_row > 1) return " SINTER_CLUSTER(Config::blocks_per_row)";
-  if (s.tensor_cores && cluster_blocks(s.tensor_cores->tile) > 1)
+std::string_view cluster_of(const ScheduledKernel& kernel) {
+  if (const RowwiseConfig* const s = kernel.rowwise(); s && s->blocks_per_row > 1)
+    return " SINTER_CLUSTER(Config::blocks_per_row)";
+  if (const WgmmaConfig* const e = kernel.wgmma(); e && cluster_blocks(e->tile) > 1)
     return " SINTER_CLUSTER(Config::cluster_m * Config::cluster_n * Config::split)";
   return "";
 }
 
 }  // namespace
 
-EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture,
-                          const Tuning& tuning) {
-  std::optional<TensorCorePlan> engine;
-  if (architecture == "sm_90a") engine = plan_tensor_cores(given, tuning);
-  std::optional<MmaPlan> mma;
-  if (!engine) mma = plan_mma(given);
-  const KernelSpec& spec = engine ? engine->spec : mma ? mma->spec : given;
+EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
+  const KernelSpec& spec = scheduled.spec;
   const KernelNames names(spec);
-  Schedule schedule = choose_schedule(spec, architecture);
-  if (engine) use_tensor_cores(engine->engine, schedule);
-  if (mma) use_mma(mma->engine, schedule);
-  for (const auto& s : spec.body.statements)
-    schedule.packing.drawn.push_back(s.kind == StatementKind::random
-                                         ? drawn_together(spec, schedule.packing, schedule.skew, s)
-                                         : 0);
-  const bool packs = !spec.as_contraction() || schedule.tensor_cores || schedule.mma;
+  const PointwiseConfig* const pointwise = scheduled.pointwise();
+  const RowwiseConfig* const rowwise = scheduled.rowwise();
+  const MmaConfig* const mma = scheduled.mma();
+  const WgmmaConfig* const wgmma = scheduled.wgmma();
   const ContractionSpec* const factors = spec.as_contraction();
   const Body none;
-  const BodyText body(spec, names, spec.body, packs ? &schedule.packing : nullptr),
-      a(spec, names, factors ? factors->a().body : none,
-        schedule.mma ? &schedule.mma->a.packing : nullptr),
-      b(spec, names, factors ? factors->b().body : none,
-        schedule.mma ? &schedule.mma->b.packing : nullptr);
+  const BodyText body(spec, names, spec.body, scheduled.packing()),
+      a(spec, names, factors ? factors->a().body : none, mma ? &mma->a.packing : nullptr),
+      b(spec, names, factors ? factors->b().body : none, mma ? &mma->b.packing : nullptr);
 
   TextWriter out;
-  out.line("// {}: {}. Generated by sinter.", name(family_of(spec)),
-           family_text(family_of(spec), schedule).what);
-  print_includes(out, spec, schedule);
+  out.line("// {}: {}. Generated by sinter.", name(family_of(spec)), family_text(scheduled).what);
+  print_includes(out, scheduled);
   out.blank();
-  print_config(out, spec, names, schedule, {&body, &a, &b});
+  print_config(out, scheduled, names, {&body, &a, &b});
   out.line("using Coord = sinter::{}Coordinates<Config::Index, Config::Extent>;",
-           schedule.packing.clipped                      ? "Clipped"
-           : schedule.rows_fastest && schedule.skew >= 0 ? "Cut"
-                                                         : "");
+           scheduled.packing() && scheduled.packing()->clipped      ? "Clipped"
+           : rowwise && rowwise->rows_fastest && rowwise->skew >= 0 ? "Cut"
+                                                                    : "");
   out.blank();
-  print_args(out, spec, names, schedule);
+  print_args(out, scheduled, names);
   out.blank();
   switch (family_of(spec)) {
     case Family::pointwise:
-      print_place(out, spec, names, schedule, body);
-      if (schedule.tiling.on) print_tiles(out, spec, names, schedule);
-      print_pointwise(out, spec, names, schedule, body);
+      print_place(out, scheduled, names, body);
+      if (pointwise->tiling.on) print_tiles(out, spec, names, *pointwise);
+      print_pointwise(out, spec, names, *pointwise, body);
       break;
     case Family::rowwise: {
       print_reductions(out, spec, names);
-      print_place(out, spec, names, schedule, body);
-      print_row_place(out, spec, names, schedule, body);
+      print_place(out, scheduled, names, body);
+      print_row_place(out, spec, names, *rowwise, body);
       std::string phases;
       Known known;
       for (int p = 0; p < spec.rowwise().phases; ++p) {
-        print_phase(out, names, body, schedule, p, !spec.columns.empty(), known);
+        print_phase(out, names, body, *rowwise, p, !spec.columns.empty(), known);
         phases += fmt::format("{}Phase{}", p ? ", " : "", p);
       }
       out.line("using Phases = sinter::List<{}>;", phases);
@@ -308,24 +280,23 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
     }
     case Family::contraction:
       if (factors->rows.on) out.line("using Rows = {};", rows_type(spec, names));
-      if (schedule.tensor_cores) {
-        print_place(out, spec, names, schedule, body);
+      if (wgmma) {
+        print_place(out, scheduled, names, body);
         if (factors->rows.gathers())
-          print_gathered_operand(out, spec, names, schedule.tensor_cores->a, "OperandA");
+          print_gathered_operand(out, spec, names, wgmma->a, "OperandA");
         else
-          print_boxed_operand(out, schedule.tensor_cores->a, "OperandA", "map_a");
-        print_boxed_operand(out, schedule.tensor_cores->b, "OperandB", "map_b");
-        if (const auto& b2 = schedule.tensor_cores->b2)
-          print_boxed_operand(out, *b2, "OperandB2", "map_b2");
-        if (schedule.tensor_cores->scaled()) print_scales(out, spec, names, *schedule.tensor_cores);
+          print_boxed_operand(out, wgmma->a, "OperandA", "map_a");
+        print_boxed_operand(out, wgmma->b, "OperandB", "map_b");
+        if (const auto& b2 = wgmma->b2) print_boxed_operand(out, *b2, "OperandB2", "map_b2");
+        if (wgmma->scaled()) print_scales(out, spec, names, *wgmma);
         print_annihilation(out, spec, names);
-        print_packed_epilogue(out, spec, names, body, &*schedule.tensor_cores);
+        print_packed_epilogue(out, spec, names, body, wgmma);
         break;
       }
-      if (schedule.mma) {
-        print_place(out, spec, names, schedule, body);
-        print_mma_operand(out, spec, names, a, schedule.mma->a, "OperandA");
-        print_mma_operand(out, spec, names, b, schedule.mma->b, "OperandB");
+      if (mma) {
+        print_place(out, scheduled, names, body);
+        print_mma_operand(out, spec, names, a, mma->a, "OperandA");
+        print_mma_operand(out, spec, names, b, mma->b, "OperandB");
         print_annihilation(out, spec, names);
         print_packed_epilogue(out, spec, names, body, nullptr);
         break;
@@ -338,60 +309,56 @@ EmittedKernel emit_kernel(const KernelSpec& given, std::string_view architecture
   out.blank();
 
   EmittedKernel kernel;
-  if (engine) kernel.choice = std::move(engine->choice);
   // The digest stands for the whole text, so that a profiler's line leads to one kernel.
-  const std::string tail = call(spec, names, schedule);
+  const std::string tail = call(scheduled, names);
   const std::string digested = out.text() + tail;
   kernel.entry =
       fmt::format("{}_{:08x}", entry_stem(spec),
                   static_cast<std::uint32_t>(XXH3_64bits(digested.data(), digested.size()) >> 32));
-  const std::string blocks = schedule.tensor_cores || schedule.least_blocks > 1
-                                 ? fmt::format(", {}", schedule.least_blocks)
-                                 : "";
+  const Launch& launch = scheduled.launch();
+  const std::string blocks =
+      wgmma || launch.least_blocks > 1 ? fmt::format(", {}", launch.least_blocks) : "";
   out.line("extern \"C\" __global__ __launch_bounds__(Config::threads{}){}", blocks,
-           cluster_of(schedule));
+           cluster_of(scheduled));
   out.open("void {}(const __grid_constant__ Args args) {{", kernel.entry);
   out.line("{}", tail);
   out.close("}");
 
   kernel.source = out.text();
-  kernel.grid = schedule.grid;
-  kernel.shared_bytes = static_cast<std::uint32_t>(schedule.ring * schedule.slot_bytes);
-  if (schedule.tensor_cores) kernel.shared_bytes = schedule.tensor_cores->shared_bytes;
-  if (schedule.mma) kernel.shared_bytes = schedule.mma->shared_bytes;
-  kernel.block = static_cast<std::uint32_t>(schedule.threads);
-  for (const auto& c : config_constants(spec, schedule))
-    kernel.config.emplace_back(c.name, c.value);
+  kernel.grid = launch.grid;
+  kernel.shared_bytes = launch.shared_bytes;
+  kernel.block = static_cast<std::uint32_t>(launch.threads);
+  for (const auto& c : config_constants(scheduled)) kernel.config.emplace_back(c.name, c.value);
   // For explain.
-  const auto add_estimate = [&](double microseconds) {
-    kernel.config.emplace_back("estimated_ns", std::llround(microseconds * 1000));
-  };
-  if (engine) {
-    add_estimate(engine->engine.microseconds);
+  // Of the tile that runs, which may be a measured one.
+  if (wgmma || mma)
+    kernel.config.emplace_back(
+        "estimated_ns",
+        std::llround((wgmma ? wgmma->microseconds : scheduled.microseconds) * 1000));
+  if (wgmma) {
     kernel.config.emplace_back("legal_tiles",
-                               static_cast<std::int64_t>(kernel.choice.tiles.size()));
-    kernel.config.emplace_back("tuned", engine->tuned);
-    kernel.config.emplace_back("scaled", engine->engine.scaled());
+                               static_cast<std::int64_t>(scheduled.choice.tiles.size()));
+    kernel.config.emplace_back("tuned", scheduled.tuned);
+    kernel.config.emplace_back("scaled", wgmma->scaled());
     if (factors->rows.on) {
       kernel.config.emplace_back("groups", spec.extent[0]);
       kernel.config.emplace_back("gathered", factors->rows.gathers());
     }
   }
   if (mma) {
-    add_estimate(mma->engine.microseconds);
-    const MmaOperand &left = mma->engine.a, &right = mma->engine.b;
+    const MmaOperand &left = mma->a, &right = mma->b;
     kernel.config.emplace_back("a_copied", left.copied);
     kernel.config.emplace_back("a_width", left.packing.width);
     kernel.config.emplace_back("b_copied", right.copied);
     kernel.config.emplace_back("b_width", right.packing.width);
   }
-  if (const auto& e = schedule.tensor_cores) {
+  if (wgmma) {
     const auto add_map = [&](const BoxedOperand& o) {
       kernel.arguments.push_back({.index = o.port, .map = o.map});
     };
-    if (!factors->rows.gathers()) add_map(e->a);
-    add_map(e->b);
-    if (e->b2) add_map(*e->b2);
+    if (!factors->rows.gathers()) add_map(wgmma->a);
+    add_map(wgmma->b);
+    if (wgmma->b2) add_map(*wgmma->b2);
   }
   for (auto& a : kernel_arguments(spec, names)) kernel.arguments.push_back(std::move(a));
   return kernel;

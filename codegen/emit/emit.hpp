@@ -1,4 +1,5 @@
-// From a KernelSpec to the text of one kernel. A pure function: the same spec gives the same bytes.
+// From a scheduled kernel to its text. A pure function that decides nothing: the same kernel gives
+// the same bytes.
 // No user text reaches the source; names become identifiers of [a-z0-9_] first.
 #pragma once
 #include <cstdint>
@@ -8,10 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "emit/tensor_cores.hpp"
-#include "plan/kernel_spec.hpp"
 #include "plan/tensor_map.hpp"
-#include "plan/tuning.hpp"
+#include "schedule/scheduled_kernel.hpp"
 
 namespace sinter {
 
@@ -30,11 +29,8 @@ struct EmittedKernel {
   bool takes_turn = true;          // as every family does; see hardware::grid_dependency_wait
   std::vector<std::pair<std::string, std::int64_t>> config;
   std::vector<EmittedArgument> arguments;
-  TileChoice choice;  // no tiles where there is nothing to measure
 };
 
-// `architecture` is the target whose engines the kernel may use, as in PlanData.
-EmittedKernel emit_kernel(const KernelSpec& spec, std::string_view architecture = {},
-                          const Tuning& tuning = {});
+EmittedKernel emit_kernel(const ScheduledKernel& kernel);
 
 }  // namespace sinter

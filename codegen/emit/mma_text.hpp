@@ -1,7 +1,7 @@
 // The operands of a contraction on tensor cores as text.
 #pragma once
 #include "emit/body_text.hpp"
-#include "emit/mma.hpp"
+#include "schedule/contraction/mma.hpp"
 
 namespace sinter {
 

@@ -1,7 +1,7 @@
 #include "emit/place_text.hpp"
 
-#include "emit/gathering.hpp"
 #include "emit/spelling.hpp"
+#include "schedule/gathering.hpp"
 
 namespace sinter {
 namespace {
@@ -53,9 +53,11 @@ void print_statements(TextWriter& out, const BodyText& body, const std::vector<b
 }
 
 // What a thread holds at one place of the domain.
-void print_place(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                 const Schedule& schedule, const BodyText& body) {
-  const Packing& packing = schedule.packing;
+void print_place(TextWriter& out, const ScheduledKernel& kernel, const KernelNames& names,
+                 const BodyText& body) {
+  const KernelSpec& spec = kernel.spec;
+  const Packing& packing = *kernel.packing();
+  const RowwiseConfig* const rowwise = kernel.rowwise();
   out.line("template <int width>");
   out.open("struct Place {{");
   for (std::size_t i = 0; i < spec.ports.size(); ++i) {
@@ -82,7 +84,7 @@ void print_place(TextWriter& out, const KernelSpec& spec, const KernelNames& nam
       out.line("sinter::Resampled<Config::{}, {}, width> {};", names.gather[i],
                value_type(arithmetic_of(spec, number)), names.gathered[i]);
   print_random(out, body);
-  if (schedule.ring > 0) {
+  if (rowwise && rowwise->ring > 0) {
     print_ahead(out, names, ports_of_rows(spec, packing));
   } else if (const RowwiseSpec* const rows = spec.as_rowwise(); rows && rows->num_partials > 0) {
     out.open("SINTER_DEVICE void advance(const Place& next) {{");

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "emit/body_text.hpp"
-#include "emit/schedule.hpp"
+#include "schedule/scheduled_kernel.hpp"
 
 namespace sinter {
 
@@ -11,8 +11,8 @@ namespace sinter {
 void print_statements(TextWriter& out, const BodyText& body, const std::vector<bool>& live);
 
 // struct Place.
-void print_place(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                 const Schedule& schedule, const BodyText& body);
+void print_place(TextWriter& out, const ScheduledKernel& kernel, const KernelNames& names,
+                 const BodyText& body);
 
 // A function that moves packs between memory and a place: `ports` through `verb`, then `more`
 // lines.

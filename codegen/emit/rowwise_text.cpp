@@ -69,7 +69,7 @@ void print_column_stores(TextWriter& out, const KernelSpec& spec, const KernelNa
 
 // What a thread holds of a row as a whole.
 void print_row_place(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                     const Schedule& schedule, const BodyText& body) {
+                     const RowwiseConfig& schedule, const BodyText& body) {
   std::set<std::size_t> ports;
   for (int i = 0; i < body.size(); ++i)
     if (body.of_row(i)) ports.insert(static_cast<std::size_t>(body.statement(i).port));
@@ -96,7 +96,7 @@ void print_row_place(TextWriter& out, const KernelSpec& spec, const KernelNames&
 // Everything that a phase's stores and reduces need. Values of the row become members, where the
 // elements and the stores of the row find them.
 void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body,
-                 const Schedule& schedule, int phase, bool columns, Known& known) {
+                 const RowwiseConfig& schedule, int phase, bool columns, Known& known) {
   const Packing& packing = schedule.packing;
   const std::vector<bool> live = live_statements(body.body(), effects(body.body(), phase));
   std::vector<int> row, element, row_stores;

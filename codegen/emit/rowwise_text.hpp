@@ -3,7 +3,7 @@
 #include <set>
 
 #include "emit/body_text.hpp"
-#include "emit/schedule.hpp"
+#include "schedule/scheduled_kernel.hpp"
 
 namespace sinter {
 
@@ -14,7 +14,7 @@ void print_column_stores(TextWriter& out, const KernelSpec& spec, const KernelNa
 
 // What a thread holds of a row as a whole.
 void print_row_place(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                     const Schedule& schedule, const BodyText& body);
+                     const RowwiseConfig& schedule, const BodyText& body);
 
 // What the phases before have put into a place: ports, and statements that draw numbers.
 struct Known {
@@ -23,6 +23,6 @@ struct Known {
 
 // Everything that a phase's stores and reduces need. `columns`: values are reduced down them, too.
 void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body,
-                 const Schedule& schedule, int phase, bool columns, Known& known);
+                 const RowwiseConfig& schedule, int phase, bool columns, Known& known);
 
 }  // namespace sinter

@@ -7,7 +7,7 @@
 
 namespace sinter {
 
-void print_multiplication(TextWriter& out, const TensorCores& e) {
+void print_multiplication(TextWriter& out, const WgmmaConfig& e) {
   out.line("SINTER_WGMMA_NAMED({}, {})", e.tile.n, e.integers ? "s32" : "f32");
 }
 
@@ -33,7 +33,7 @@ void print_boxed_operand(TextWriter& out, const BoxedOperand& o, std::string_vie
 }
 
 void print_scales(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                  const TensorCores& e) {
+                  const WgmmaConfig& e) {
   std::string types;
   const auto print = [&](const BoxedOperand& o, const Body& body, std::string_view struct_name) {
     if (o.scale >= 0)

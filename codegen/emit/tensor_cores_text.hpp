@@ -1,13 +1,13 @@
 // The parts of a generated file that only kernels for the tensor cores of sm_90a have.
 #pragma once
 #include "emit/kernel_names.hpp"
-#include "emit/tensor_cores.hpp"
 #include "emit/text_writer.hpp"
+#include "schedule/contraction/wgmma.hpp"
 
 namespace sinter {
 
 // The number of columns and the type of sums that core/wgmma_named.cuh is to provide.
-void print_multiplication(TextWriter& out, const TensorCores& e);
+void print_multiplication(TextWriter& out, const WgmmaConfig& e);
 
 // An operand that the tensor memory accelerator brings.
 void print_boxed_operand(TextWriter& out, const BoxedOperand& o, std::string_view struct_name,
@@ -15,7 +15,7 @@ void print_boxed_operand(TextWriter& out, const BoxedOperand& o, std::string_vie
 
 // The scales of operands that have one for each block of k.
 void print_scales(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                  const TensorCores& e);
+                  const WgmmaConfig& e);
 
 // One whose rows a table names, which threads copy.
 void print_gathered_operand(TextWriter& out, const KernelSpec& spec, const KernelNames& names,

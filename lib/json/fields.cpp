@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
+
+#include "base/edit_distance.hpp"
 
 namespace sinter::json {
 
@@ -127,25 +128,13 @@ std::string Fields::one_of(std::span<const std::string_view> words) {
 
 std::string Fields::suggestion(std::string_view word, std::span<const std::string_view> known) {
   if (word.size() > 64) return {};
-  // Levenshtein's distance, one row at a time.
   std::string_view best;
   std::size_t best_distance = 3;
   for (auto candidate : known) {
-    std::vector<std::size_t> row(candidate.size() + 1);
-    std::iota(row.begin(), row.end(), std::size_t{0});
-    for (std::size_t i = 0; i < word.size(); ++i) {
-      std::size_t diagonal = row[0];
-      row[0] = i + 1;
-      for (std::size_t j = 0; j < candidate.size(); ++j) {
-        const std::size_t change = diagonal + (word[i] != candidate[j]);
-        diagonal = row[j + 1];
-        row[j + 1] = std::min({change, row[j] + 1, diagonal + 1});
-      }
-    }
-    if (row.back() < best_distance && row.back() < candidate.size()) {
-      best_distance = row.back();
-      best = candidate;
-    }
+    const std::size_t distance = edit_distance(word, candidate);
+    if (distance >= best_distance || distance >= candidate.size()) continue;
+    best_distance = distance;
+    best = candidate;
   }
   return best.empty() ? std::string{} : "did you mean '" + std::string(best) + "'";
 }

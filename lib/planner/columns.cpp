@@ -6,9 +6,9 @@
 #include <memory>
 
 #include "plan/access.hpp"
-#include "plan/device_model.hpp"
 #include "planner/body_copy.hpp"
 #include "planner/domain.hpp"
+#include "schedule/rowwise/column_walk.hpp"
 
 namespace sinter {
 namespace {
@@ -95,7 +95,7 @@ struct Walk {
   std::int64_t slots = 0;  // walkers: blocks or, of long rows, clusters; each has partial results
   int rows_beside = 1;     // that one block takes
 };
-Walk choose_walk(const KernelSpec& spec, std::string_view architecture) {
+Walk choose_walk(const KernelSpec& spec, const DeviceModel& device) {
   const int outer = spec.rowwise().outer_rank;
   const std::int64_t rows = count(spec.extent, 0, outer),
                      columns = count(spec.extent, outer, spec.extent.size());
@@ -111,41 +111,41 @@ Walk choose_walk(const KernelSpec& spec, std::string_view architecture) {
     if (own > 1) return std::max<std::int64_t>(1, slots / own) * own;
     return slots < alike ? slots : slots / alike * alike;
   };
-  if (columns <= kShortRow && rows * columns >= kMultiprocessors * large_block)
-    return {of_kinds(kMultiprocessors)};
+  if (columns <= kShortRow && rows * columns >= device.sms * large_block)
+    return {of_kinds(device.sms)};
   const std::int64_t a_multiprocessor = blocks_together(columns, reductions);
   const std::int64_t steps = std::max(one, rows / std::max(one, 2048 / std::max(columns, one)));
-  if (column_cluster(columns, reductions, architecture) > 1)
-    return {of_kinds(std::clamp<std::int64_t>(rows, 1, kColumnClusters))};
+  if (column_cluster(columns, reductions, device) > 1)
+    return {of_kinds(std::clamp<std::int64_t>(rows, 1, device.sms / kColumnCluster))};
   // One more slot makes the others shorter by 1 / slots of all steps, and the end longer by what it
   // adds up. On an H200, for rmsnorm's gradients with 64, 132, 264 and 528 slots:
   // 256 x 2048 in 3.9, 3.6, 4.3, 4.3 us; 1024 x 1024 in 5.3, 4.5, 5.4, 6.7; 2048 x 2048 in 11.8,
   // 10.5, 10.1, 10.9; 8192 x 2048 in 27.2 with 264, 28.6 with 528.
   const double root = std::sqrt(static_cast<double>(steps));
   const auto best =
-      static_cast<std::int64_t>(std::max(std::min(6 * root, 2.0 * kMultiprocessors), 4 * root));
-  Walk walk{std::clamp(best, std::min(steps, few_steps),
-                       std::min(steps, kMultiprocessors * a_multiprocessor))};
-  if (walk.slots > kMultiprocessors) walk.slots = walk.slots / kMultiprocessors * kMultiprocessors;
+      static_cast<std::int64_t>(std::max(std::min(6 * root, 2.0 * device.sms), 4 * root));
+  Walk walk{
+      std::clamp(best, std::min(steps, few_steps), std::min(steps, device.sms * a_multiprocessor))};
+  if (walk.slots > device.sms) walk.slots = walk.slots / device.sms * device.sms;
   // Blocks that would share a multiprocessor are one, as long as its threads are enough: that
   // leaves fewer partial results. (Gradients of a layernorm of 4096 x 5120 on an H200: 45.7 us with
   // 264 slots, 39.3 with 132; of 1152 columns, 69 with 396 and 67 with 132.) Four are two, though:
   // 100.6 and 99.1 us for 65536 x 1024. But where several results need more registers, as those of
   // odd rows do, one is enough. (1001 columns: 66 and 32 us; 777: 48 and 38; 333: 42 and 36.)
-  const std::int64_t blocks = walk.slots / kMultiprocessors;
+  const std::int64_t blocks = walk.slots / device.sms;
   const bool together = !spec.sums_doubles();  // have the registers
   const bool alone = reductions > 1 && columns % 8 != 0;
   if (blocks > 2 && a_multiprocessor == 4 && together && !alone)
-    walk = {2 * kMultiprocessors, 2};
+    walk = {2 * device.sms, 2};
   else if (blocks > 1 && reductions > 1 && together)
-    walk = {kMultiprocessors, static_cast<int>(blocks)};
+    walk = {device.sms, static_cast<int>(blocks)};
   walk.slots = of_kinds(walk.slots);
   return walk;
 }
 
-std::vector<KernelSpec> finish_columns(KernelSpec spec, std::string_view architecture,
+std::vector<KernelSpec> finish_columns(KernelSpec spec, const DeviceModel& device,
                                        Temporaries& temporaries) {
-  const Walk walk = choose_walk(spec, architecture);
+  const Walk walk = choose_walk(spec, device);
   RowwiseSpec& r = spec.rowwise();
   r.num_partials = walk.slots;
   r.rows_per_cta = walk.rows_beside;
@@ -218,7 +218,7 @@ struct ResultParts {
   }
 };
 
-std::vector<KernelSpec> finish_results(KernelSpec spec, std::string_view architecture,
+std::vector<KernelSpec> finish_results(KernelSpec spec, const DeviceModel& device,
                                        Temporaries& temporaries) {
   std::vector<std::unique_ptr<Finish>> finishes;
   std::vector<ResultParts> shapes;
@@ -234,16 +234,16 @@ std::vector<KernelSpec> finish_results(KernelSpec spec, std::string_view archite
   }
   std::vector<KernelSpec> kernels{std::move(spec)};
   for (auto& f : finishes)
-    for (auto& k : split(f->kernel(), architecture, temporaries)) kernels.push_back(std::move(k));
+    for (auto& k : split(f->kernel(), device, temporaries)) kernels.push_back(std::move(k));
   return kernels;
 }
 
 }  // namespace
 
-std::vector<KernelSpec> split_columns(KernelSpec spec, std::string_view architecture,
+std::vector<KernelSpec> split_columns(KernelSpec spec, const DeviceModel& device,
                                       Temporaries& temporaries) {
-  if (spec.as_contraction()) return finish_results(std::move(spec), architecture, temporaries);
-  return finish_columns(std::move(spec), architecture, temporaries);
+  if (spec.as_contraction()) return finish_results(std::move(spec), device, temporaries);
+  return finish_columns(std::move(spec), device, temporaries);
 }
 
 }  // namespace sinter

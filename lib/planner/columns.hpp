@@ -3,7 +3,6 @@
 //                it walks over
 //   contraction  results reduced over rows, columns or both: 16 of them at a time
 #pragma once
-#include <string_view>
 #include <vector>
 
 #include "planner/split.hpp"
@@ -11,7 +10,7 @@
 namespace sinter {
 
 // The kernels that compute a spec with column reductions, in order.
-std::vector<KernelSpec> split_columns(KernelSpec spec, std::string_view architecture,
+std::vector<KernelSpec> split_columns(KernelSpec spec, const DeviceModel& device,
                                       Temporaries& temporaries);
 
 }  // namespace sinter

@@ -540,7 +540,7 @@ KernelSpec contraction_spec(const FusionState& state, const std::vector<NodeId>&
   }
   move_scales_behind_sums(spec);
   simplify_domain(spec);
-  join_batches(spec);
+  join_batches(spec, state.device());
   return spec;
 }
 

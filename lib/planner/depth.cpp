@@ -5,15 +5,13 @@
 #include <algorithm>
 #include <numeric>
 
-#include "emit/index_order.hpp"
-#include "emit/mma.hpp"
-#include "emit/tensor_cores.hpp"
 #include "plan/access.hpp"
-#include "plan/device_model.hpp"
 #include "planner/body_copy.hpp"
 #include "planner/contraction_spec.hpp"
 #include "planner/domain.hpp"
-#include "planner/estimate.hpp"
+#include "schedule/contraction/index_order.hpp"
+#include "schedule/contraction/mma.hpp"
+#include "schedule/contraction/wgmma.hpp"
 
 namespace sinter {
 namespace {
@@ -23,7 +21,7 @@ constexpr std::int64_t kLeastRun = 16;    // elements of a part that lie togethe
 constexpr std::int64_t kLeastDepth = 64;  // of a part
 constexpr std::int64_t kTile = 128 * 128;
 // Estimates are rough: of the time without parts, at most so much, and this many microseconds less.
-constexpr double kGain = 0.9, kLeastGain = 2;
+constexpr double kGain = 0.9, kLeastGain = 1.8;
 
 int first_k(const KernelSpec& c) { return c.contraction().first_k(); }
 std::int64_t results_of(const KernelSpec& c) { return count(c.extent, 0, first_k(c)); }
@@ -136,8 +134,9 @@ KernelSpec total_of_parts(const KernelSpec& c, std::int64_t parts, const KernelP
 
 }  // namespace
 
-DepthParts choose_depth_parts(const KernelSpec& c, std::string_view architecture) {
-  const double whole = contraction_microseconds(c, architecture);
+DepthParts choose_depth_parts(const KernelSpec& c, const PlanContext& context) {
+  const DeviceModel& device = context.device;
+  const double whole = schedule_kernel(c, context).microseconds;
   DepthParts best{{}, whole, whole};
   if (!divisible(c)) return best;
   const std::int64_t results = results_of(c), depth = depth_of(c);
@@ -146,7 +145,7 @@ DepthParts choose_depth_parts(const KernelSpec& c, std::string_view architecture
   const ContractionSpec& space = c.contraction();
   const bool integers = !is_floating(space.a().type) && !is_floating(space.b().type);
   const std::int64_t useful =
-      integers ? depth / kLeastDepth : 4 * kMultiprocessors * kTile / std::max(results, kTile / 4);
+      integers ? depth / kLeastDepth : 4 * device.sms * kTile / std::max(results, kTile / 4);
   const std::int64_t most = std::min({kMostParts, useful, depth / kLeastDepth});
   Temporaries none(0);
   for (std::int64_t n = 2; n <= most; n += n < 8 ? 1 : n < 32 ? 4 : n < 64 ? 8 : 32) {
@@ -154,28 +153,28 @@ DepthParts choose_depth_parts(const KernelSpec& c, std::string_view architecture
     if (parts.empty()) continue;
     const KernelSpec sums = sums_of_parts(c, parts, none);
     const double bytes = static_cast<double>(results) * info(space.accumulate).bytes * n;
-    const double us =
-        contraction_microseconds(sums, architecture) + kLaunchMicroseconds + bytes / kStreamedBytes;
+    const double us = schedule_kernel(sums, context).microseconds + device.launch_microseconds +
+                      bytes / device.memory_bandwidth;
     if (us < best.microseconds && us < kGain * whole - kLeastGain) best = {parts, us, whole};
   }
   return best;
 }
 
-bool fits_one_kernel(const KernelSpec& c, std::string_view architecture, Engines engines) {
-  const bool accelerated = architecture == "sm_90a" && plan_tensor_cores(c, {});
-  if (!accelerated && (engines == Engines::fastest || c.contraction().paired() || !plan_mma(c)))
+bool fits_one_kernel(const KernelSpec& c, const PlanContext& context, Engines engines) {
+  const ScheduledKernel one = schedule_kernel(c, context);
+  if (one.simt() || (!one.wgmma() && (engines == Engines::fastest || c.contraction().paired())))
     return false;
   if (c.columns.empty()) return true;
   KernelSpec plain = c;
   plain.columns.clear();  // statements that name them are not looked at here
-  if (!accelerated && architecture == "sm_90a" && plan_tensor_cores(plain, {})) return false;
-  return choose_depth_parts(plain, architecture).parts.empty();
+  if (!one.wgmma() && schedule_kernel(plain, context).wgmma()) return false;
+  return choose_depth_parts(plain, context).parts.empty();
 }
 
 std::vector<KernelSpec> split_depth(KernelSpec c, const FusionState& state,
                                     Temporaries& temporaries, std::vector<PlanCut>& cuts) {
   if (!c.as_contraction()) return {std::move(c)};
-  const DepthParts chosen = choose_depth_parts(c, state.architecture());
+  const DepthParts chosen = choose_depth_parts(c, state.context());
   if (chosen.parts.empty()) return {std::move(c)};
   cuts.push_back({"contraction", state.graph().label(state.node(contraction_of(state, c))), "",
                   fmt::format("its sums are cut in {} parts side by side, which a second kernel "
@@ -185,7 +184,7 @@ std::vector<KernelSpec> split_depth(KernelSpec c, const FusionState& state,
   std::vector<KernelSpec> kernels{sums_of_parts(c, chosen.parts, temporaries)};
   KernelSpec total =
       total_of_parts(c, count(chosen.parts, 0, chosen.parts.size()), kernels[0].ports.back());
-  for (auto& k : split(std::move(total), state.architecture(), temporaries))
+  for (auto& k : split(std::move(total), state.device(), temporaries))
     kernels.push_back(std::move(k));
   return kernels;
 }

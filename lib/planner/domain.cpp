@@ -4,9 +4,9 @@
 #include <limits>
 #include <vector>
 
-#include "emit/index_order.hpp"
-#include "emit/mma.hpp"
 #include "plan/access.hpp"
+#include "schedule/contraction/index_order.hpp"
+#include "schedule/contraction/mma.hpp"
 
 namespace sinter {
 namespace {
@@ -176,10 +176,11 @@ constexpr std::int64_t kFewRows = 8;
 
 // Batch index i becomes the index of rows (columns) or a part of it. False where there is one that
 // it does not step together with.
-bool leave_batch(KernelSpec& spec, int i, bool columns) {
+bool leave_batch(KernelSpec& spec, int i, bool columns, const DeviceModel& device) {
   ContractionSpec& c = spec.contraction();
   int& size = columns ? c.n : c.m;
-  if (size > 1 || (size == 0 && spec.extent[i] <= kFewRows && !plan_mma(spec))) return false;
+  if (size > 1 || (size == 0 && spec.extent[i] <= kFewRows && !plan_mma(spec, device)))
+    return false;
   Indexed indexed(spec);
   const int own = columns ? c.first_n() : c.first_m();  // where the group begins
   bool outer = false;
@@ -198,7 +199,7 @@ bool leave_batch(KernelSpec& spec, int i, bool columns) {
 }
 
 // Of the batch indices on which an operand does not depend, makes one part of the rows (columns).
-bool leave_batch(KernelSpec& spec, bool columns) {
+bool leave_batch(KernelSpec& spec, bool columns, const DeviceModel& device) {
   const ContractionSpec& c = spec.contraction();
   const auto constant = [&](int i) {
     return std::none_of(c.products.begin(), c.products.end(), [&](const Product& p) {
@@ -212,17 +213,17 @@ bool leave_batch(KernelSpec& spec, bool columns) {
   std::stable_sort(indices.begin(), indices.end(),
                    [&](int i, int j) { return spec.extent[i] > spec.extent[j]; });
   return std::any_of(indices.begin(), indices.end(),
-                     [&](int i) { return leave_batch(spec, i, columns); });
+                     [&](int i) { return leave_batch(spec, i, columns, device); });
 }
 
 }  // namespace
 
-void join_batches(KernelSpec& spec) {
+void join_batches(KernelSpec& spec, const DeviceModel& device) {
   if (spec.contraction().rows.on || reads_joined_indices(spec) ||
       count(spec.extent, 0, spec.extent.size()) == 0)
     return;
   for (const bool columns : {false, true})
-    while (leave_batch(spec, columns)) {
+    while (leave_batch(spec, columns, device)) {
     }
 }
 

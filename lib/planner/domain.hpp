@@ -2,6 +2,7 @@
 // that always step together, drop those of extent 1. What is computed stays the same.
 #pragma once
 #include "plan/kernel_spec.hpp"
+#include "target/device_model.hpp"
 
 namespace sinter {
 
@@ -9,7 +10,7 @@ void simplify_domain(KernelSpec& spec);
 
 // Contraction: batches that share their right operand are rows of one product, those that share the
 // left one its columns, wherever one index can number them.
-void join_batches(KernelSpec& spec);
+void join_batches(KernelSpec& spec, const DeviceModel& device);
 
 // Index d becomes two: a new first one that counts parts, and the place in the part. The last part
 // may be short: rowwise kernels then skip what lies behind the end.

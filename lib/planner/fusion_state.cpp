@@ -5,8 +5,8 @@
 namespace sinter {
 
 FusionState::FusionState(const Graph& graph, const Storage& storage, bool recompute,
-                         std::string_view architecture)
-    : graph_(graph), storage_(storage), architecture_(architecture) {
+                         const PlanContext& context)
+    : graph_(graph), storage_(storage), context_(context) {
   group_.assign(graph.nodes().size(), -1);
   find_consumers();
   recompute_.assign(graph.nodes().size(), false);
@@ -47,12 +47,28 @@ constexpr int kManyReaders = 8;    // elements for each of a result that is made
 bool cheap(PointwiseMode m) {
   using M = PointwiseMode;
   switch (m) {
-    case M::identity: case M::add: case M::sub: case M::mul: case M::min: case M::max: case M::abs:
-    case M::neg: case M::logical_and: case M::logical_or: case M::logical_not: case M::cmp_eq:
-    case M::cmp_neq: case M::cmp_gt: case M::cmp_ge: case M::cmp_lt: case M::cmp_le:
-    case M::binary_select: case M::gen_index:
+    case M::identity:
+    case M::add:
+    case M::sub:
+    case M::mul:
+    case M::min:
+    case M::max:
+    case M::abs:
+    case M::neg:
+    case M::logical_and:
+    case M::logical_or:
+    case M::logical_not:
+    case M::cmp_eq:
+    case M::cmp_neq:
+    case M::cmp_gt:
+    case M::cmp_ge:
+    case M::cmp_lt:
+    case M::cmp_le:
+    case M::binary_select:
+    case M::gen_index:
       return true;
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -147,8 +163,8 @@ NodeId FusionState::latest(NodeId n) const {
 }
 
 // A cycle needs a path that leaves the joined set and comes back. Nodes are numbered in an order of
-// execution and every kernel taken so far is a unit, so the walk goes from the set's inputs upwards,
-// through whole kernels, looking for the set again.
+// execution and every kernel taken so far is a unit, so the walk goes from the set's inputs
+// upwards, through whole kernels, looking for the set again.
 bool FusionState::makes_cycle(const std::vector<NodeId>& nodes, NodeId extra) const {
   std::vector<char> inside(graph_.nodes().size(), 0), seen(graph_.nodes().size(), 0);
   for (NodeId n : nodes) inside[static_cast<std::size_t>(n)] = 1;
@@ -208,7 +224,8 @@ std::vector<PlanCut> FusionState::cuts() const {
   std::vector<PlanCut> result;
   for (const auto& c : cuts_) {
     if (group(c.kernel) == group(c.node)) continue;
-    PlanCut cut{std::string(c.pattern), graph_.label(node(c.node)), graph_.label(c.tensor), c.reason};
+    PlanCut cut{std::string(c.pattern), graph_.label(node(c.node)), graph_.label(c.tensor),
+                c.reason};
     const bool known = std::any_of(result.begin(), result.end(), [&](const PlanCut& o) {
       return o.node == cut.node && o.tensor == cut.tensor && o.reason == cut.reason;
     });

@@ -5,8 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "planner/storage.hpp"
 #include "plan/plan_data.hpp"
+#include "planner/storage.hpp"
+#include "schedule/scheduled_kernel.hpp"
 #include "sinter/graph.hpp"
 
 namespace sinter {
@@ -16,13 +17,14 @@ class FusionState {
   // `recompute`: results that a few operations make from nothing but indices and constants (masks,
   // positions), or from small inputs of the graph that are broadcast (1 + scale), are made where
   // they are read, and have no kernel and no memory.
-  // `architecture`: as in PlanOptions; what only it has may be used.
+  // `context`: the device whose engines may be used, and what was measured on it.
   FusionState(const Graph& graph, const Storage& storage, bool recompute,
-              std::string_view architecture);
+              const PlanContext& context);
 
   const Graph& graph() const { return graph_; }
   const Storage& storage() const { return storage_; }
-  std::string_view architecture() const { return architecture_; }
+  const PlanContext& context() const { return context_; }
+  const DeviceModel& device() const { return context_.device; }
   const Node& node(NodeId n) const { return graph_.nodes()[static_cast<std::size_t>(n)]; }
   NodeId producer(TensorId t) const { return graph_[t].producer; }
   const std::vector<NodeId>& consumers(TensorId t) const {
@@ -45,9 +47,7 @@ class FusionState {
   bool makes_cycle(const std::vector<NodeId>& nodes, NodeId extra) const;
 
   // The tensor's size in memory.
-  std::int64_t bytes(TensorId t) const {
-    return count(graph_[t].dim) * info(graph_.type(t)).bytes;
-  }
+  std::int64_t bytes(TensorId t) const { return count(graph_[t].dim) * info(graph_.type(t)).bytes; }
   // True when a reader outside `nodes` (or the caller) needs the tensor in memory.
   bool needed_outside(TensorId t, const std::vector<NodeId>& nodes) const;
 
@@ -60,7 +60,7 @@ class FusionState {
  private:
   const Graph& graph_;
   const Storage& storage_;
-  std::string_view architecture_;
+  const PlanContext& context_;
   std::vector<std::vector<NodeId>> consumers_;
   std::vector<int> group_;
   std::vector<std::vector<NodeId>> groups_;
@@ -74,7 +74,7 @@ class FusionState {
   NodeId latest(NodeId n) const;
   void find_consumers();
   void find_recomputed();
-  bool given(TensorId t) const;  // a value, or in memory before the graph is run
+  bool given(TensorId t) const;           // a value, or in memory before the graph is run
   std::vector<bool> unread_, recompute_;  // unread: nobody needs what the node makes
   std::vector<Cut> cuts_;
   mutable std::vector<NodeId> latest_;  // empty: to be found again

@@ -4,16 +4,16 @@
 
 #include <algorithm>
 
-#include "emit/index_order.hpp"
-#include "emit/mma.hpp"
-#include "emit/tensor_cores.hpp"
 #include "fusion_patterns/pattern.hpp"
 #include "plan/access.hpp"
 #include "planner/body_copy.hpp"
 #include "planner/contraction_spec.hpp"
 #include "planner/depth.hpp"
 #include "planner/domain.hpp"
-#include "planner/estimate.hpp"
+#include "schedule/contraction/index_order.hpp"
+#include "schedule/contraction/mma.hpp"
+#include "schedule/contraction/wgmma.hpp"
+#include "schedule/scheduled_kernel.hpp"
 
 namespace sinter {
 namespace {
@@ -185,14 +185,14 @@ void narrow_operands(const Graph& lowered, std::vector<KernelSpec>& kernels) {
 std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState& state,
                                              Temporaries& temporaries, std::vector<PlanCut>& cuts) {
   const ContractionSpec* const c = spec.as_contraction();
-  const bool candidate = state.architecture() == "sm_90a" && c && c->k() == 1 && !c->rows.on &&
-                         !reads_joined_indices(spec);
-  if (!candidate || plan_tensor_cores(spec, {})) return {std::move(spec)};
+  const bool candidate =
+      state.device().has_wgmma && c && c->k() == 1 && !c->rows.on && !reads_joined_indices(spec);
+  if (!candidate || schedule_kernel(spec, state.context()).wgmma()) return {std::move(spec)};
   const Operand a{0, c->first_m(), c->m}, b{1, c->first_n(), c->n};
   const bool as_they_are = multiplied_as_bytes(c->a().type, c->b().type);
   const DataType factor = as_they_are ? DataType::none : factor_type(spec);
   if (!as_they_are && factor == DataType::none) return {std::move(spec)};
-  const double fused = choose_depth_parts(spec, {}).microseconds;
+  const double fused = choose_depth_parts(spec, state.context()).microseconds;
   // One of them may do as it is.
   for (const auto& operands : {std::vector{b}, {a}, {a, b}}) {
     KernelSpec contraction = spec;
@@ -203,7 +203,7 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
     for (const Operand& o : operands) {
       KernelSpec first =
           written_first(contraction, o, as_they_are ? in(spec, o).type : factor, tried);
-      us += pointwise_microseconds(first);
+      us += schedule_kernel(first, state.context()).microseconds;
       divide_nodes(state, o, first, contraction);
       reasons.push_back({"contraction",
                          state.graph().label(state.node(first.nodes.front())),
@@ -211,14 +211,14 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
                          {}});
       kernels.push_back(std::move(first));
     }
-    if (!plan_tensor_cores(contraction, {})) continue;
-    us += choose_depth_parts(contraction, state.architecture()).microseconds;
+    if (!schedule_kernel(contraction, state.context()).wgmma()) continue;
+    us += choose_depth_parts(contraction, state.context()).microseconds;
     if (us > fused) continue;
     for (auto& r : reasons) {
       r.reason = fmt::format(
-          "it is written to memory first, where sm_90a's fastest engine reads it: about {:.1f} us "
+          "it is written to memory first, where {}'s fastest engine reads it: about {:.1f} us "
           "in all, {:.1f} us as part of that kernel",
-          us, fused);
+          state.device().target, us, fused);
       cuts.push_back(std::move(r));
     }
     kernels.push_back(std::move(contraction));

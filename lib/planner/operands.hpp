@@ -10,7 +10,7 @@ void narrow_operands(const Graph& lowered, std::vector<KernelSpec>& kernels);
 // The same of one kernel, before the others are known.
 void narrow_alone(const FusionState& state, KernelSpec& spec);
 
-// The kernels in place of the contraction, in order. The tensor memory accelerator of sm_90a brings
+// The kernels in place of the contraction, in order. The tensor memory accelerator brings
 // operands only as they lie in memory. One that is computed or converted, or lies where it cannot
 // reach, is first written to where it can by a pointwise kernel, if the estimates say that this is
 // faster than to bring it through registers; `cuts` then gets the reason.

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "emit/packing.hpp"
 #include "lower/expansion.hpp"
 #include "planner/rewriter.hpp"
+#include "schedule/packing.hpp"
 
 namespace sinter {
 namespace {

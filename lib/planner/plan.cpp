@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "base/target.hpp"
 #include "emit/emit.hpp"
 #include "lower/lower.hpp"
 #include "plan/plan_data.hpp"
@@ -14,6 +13,7 @@
 #include "runtime/compiler.hpp"
 #include "sinter/compile.hpp"
 #include "sinter/json.hpp"
+#include "target/target.hpp"
 #include "tuning/tuning_file.hpp"
 
 namespace sinter {
@@ -109,10 +109,11 @@ Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
   if (options.fuse)
     if (Lowered moved = move_data_movement(lowered); moved.graph->diagnostics().empty())
       lowered = std::move(moved);
-  if (options.fuse && options.architecture == "sm_90a")
+  const PlanContext context{device_model(options.architecture), tuning};
+  if (options.fuse && context.device.has_wgmma)
     if (auto unshared = unshare_scales(lowered); unshared && unshared->graph->diagnostics().empty())
       lowered = std::move(*unshared);
-  const Partition parts = partition(*lowered.graph, options.fuse, options.architecture);
+  const Partition parts = partition(*lowered.graph, options.fuse, context);
   PlanData data;
   data.version = SINTER_VERSION;
   data.graph_json = graph_to_json(graph);
@@ -122,8 +123,9 @@ Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
   data.workspace_bytes = parts.workspace_bytes;
   data.cuts = parts.cuts;
   for (const auto& spec : parts.kernels) {
-    EmittedKernel e = emit_kernel(spec, data.architecture, tuning);
-    if (choices && !e.choice.tiles.empty()) choices->push_back(e.choice.ranked());
+    const ScheduledKernel scheduled = schedule_kernel(spec, context);
+    EmittedKernel e = emit_kernel(scheduled);
+    if (choices && !scheduled.choice.tiles.empty()) choices->push_back(scheduled.choice.ranked());
     PlanKernel k;
     k.entry = std::move(e.entry);
     k.family = family_of(spec);

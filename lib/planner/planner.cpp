@@ -139,9 +139,9 @@ bool nothing_to_do(const KernelSpec& spec) {
 
 }  // namespace
 
-Partition partition(const Graph& lowered, bool fuse, std::string_view architecture) {
+Partition partition(const Graph& lowered, bool fuse, const PlanContext& context) {
   const Storage storage(lowered);
-  FusionState state(lowered, storage, fuse, architecture);
+  FusionState state(lowered, storage, fuse, context);
   const auto chosen = choose(state, fuse);
   Partition result;
   Temporaries temporaries(static_cast<TensorId>(lowered.tensors().size()));
@@ -149,7 +149,7 @@ Partition partition(const Graph& lowered, bool fuse, std::string_view architectu
   for (std::size_t i : order(state, chosen))
     for (auto& spec : chosen[i].pattern->lower(state, chosen[i].match))
       if (!nothing_to_do(spec))
-        for (auto& part : split(std::move(spec), architecture, temporaries))
+        for (auto& part : split(std::move(spec), context.device, temporaries))
           if (!nothing_to_do(part)) kernels.push_back(std::move(part));
   narrow_operands(lowered, kernels);
   result.cuts = state.cuts();

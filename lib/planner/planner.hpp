@@ -9,6 +9,7 @@
 #include "lower/lower.hpp"
 #include "plan/kernel_spec.hpp"
 #include "plan/plan_data.hpp"
+#include "schedule/scheduled_kernel.hpp"
 
 namespace sinter {
 
@@ -20,8 +21,11 @@ struct Partition {
   std::int64_t workspace_bytes = 0;
 };
 
-// `architecture`: whose engines the kernels may use, as in PlanData.
-Partition partition(const Graph& lowered, bool fuse, std::string_view architecture = {});
+// `context`: the device whose engines the kernels may use, and what was measured on it.
+Partition partition(const Graph& lowered, bool fuse, const PlanContext& context);
+inline Partition partition(const Graph& lowered, bool fuse, std::string_view target = {}) {
+  return partition(lowered, fuse, PlanContext{device_model(target), {}});
+}
 
 // Byte offsets for the tensors that kernels hand to each other; two share memory when no kernel
 // from the first write to the last read of one touches the other.

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "emit/tensor_cores.hpp"
 #include "fusion_patterns/pattern.hpp"
 #include "planner/moved_views.hpp"
+#include "schedule/contraction/wgmma.hpp"
 
 namespace sinter {
 namespace {

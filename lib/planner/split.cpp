@@ -4,13 +4,13 @@
 #include <charconv>
 
 #include "base/env.hpp"
-#include "emit/schedule.hpp"
 #include "plan/access.hpp"
 #include "plan/liveness.hpp"
 #include "planner/body_copy.hpp"
 #include "planner/columns.hpp"
 #include "planner/domain.hpp"
 #include "planner/statistics.hpp"
+#include "schedule/rowwise/rowwise.hpp"
 
 namespace sinter {
 namespace {
@@ -62,8 +62,8 @@ bool divisible(const KernelSpec& s) {
 
 // Whether clusters of blocks hold whole rows in their registers: then even one row takes them less
 // time than several kernels.
-bool held_by_clusters(const Schedule& s, std::string_view architecture) {
-  return architecture == "sm_90a" && s.resident && s.blocks_per_row > 1;
+bool held_by_clusters(const RowwiseConfig& s, const DeviceModel& device) {
+  return device.has_clusters && s.resident && s.blocks_per_row > 1;
 }
 
 // Elements of a row that lie together where the next row goes on behind them: the last index. 1: no
@@ -290,7 +290,7 @@ std::int64_t wished_parts(const KernelSpec& spec) {
 // registers, and of the whole from these. Empty where there are none, or no such parts.
 // `pieces`: as for cut_rows.
 std::vector<KernelSpec> split_statistics(const KernelSpec& spec, bool pieces, std::int64_t wished,
-                                         std::string_view architecture, Temporaries& temporaries) {
+                                         const DeviceModel& device, Temporaries& temporaries) {
   if (!has_statistics(spec)) return {};
   Temporaries tried = temporaries;
   auto [first, rest] = peel(spec, 2, pieces, tried);
@@ -303,12 +303,11 @@ std::vector<KernelSpec> split_statistics(const KernelSpec& spec, bool pieces, st
       if ((rows.parts == 1 && !pieces) || !rows.even) continue;
       Temporaries with_parts = tried;
       std::vector<KernelSpec> kernels = cut_rows(first, std::move(rows), pieces, with_parts);
-      const Schedule schedule = choose_schedule(kernels.front(), architecture);
+      const RowwiseConfig schedule = schedule_rowwise(kernels.front(), device);
       if (!schedule.resident || schedule.blocks_per_row > 1 || schedule.threads > most) continue;
       temporaries = std::move(with_parts);
       if (std::any_of(rest.body.statements.begin(), rest.body.statements.end(), acts))
-        for (auto& k : split(std::move(rest), architecture, temporaries))
-          kernels.push_back(std::move(k));
+        for (auto& k : split(std::move(rest), device, temporaries)) kernels.push_back(std::move(k));
       return kernels;
     }
   return {};
@@ -317,14 +316,14 @@ std::vector<KernelSpec> split_statistics(const KernelSpec& spec, bool pieces, st
 // The same of rows whose memory is short pieces, for each place of the pieces: as these lie
 // together, whole lines of memory are moved. The values of the row that later kernels need are
 // stored for each such place, too, so that they also move what lies together.
-std::vector<KernelSpec> split_pieces(KernelSpec spec, std::string_view architecture,
+std::vector<KernelSpec> split_pieces(KernelSpec spec, const DeviceModel& device,
                                      Temporaries& temporaries) {
   move_index(spec, spec.extent.size() - 1, spec.rowwise().outer_rank);
   KernelSpec fine = spec;
   ++fine.rowwise().outer_rank;
   if (!rows_lie_together(fine)) return {};
   const std::int64_t wished = std::min(wished_parts(fine), columns_of(fine) / shortest_part());
-  return split_statistics(spec, true, std::max<std::int64_t>(wished, 1), architecture, temporaries);
+  return split_statistics(spec, true, std::max<std::int64_t>(wished, 1), device, temporaries);
 }
 
 }  // namespace
@@ -334,9 +333,9 @@ KernelPort Temporaries::add(std::string name, DataType type, const Dims& dim, Ac
   return {next_++, std::move(name), type, std::move(access), true, 256};
 }
 
-std::vector<KernelSpec> split(KernelSpec spec, std::string_view architecture,
+std::vector<KernelSpec> split(KernelSpec spec, const DeviceModel& device,
                               Temporaries& temporaries) {
-  if (!spec.columns.empty()) return split_columns(std::move(spec), architecture, temporaries);
+  if (!spec.columns.empty()) return split_columns(std::move(spec), device, temporaries);
   if (!spec.as_rowwise()) return {std::move(spec)};
   const std::int64_t least = elements_a_block(), blocks = blocks_of(spec),
                      elements = rows_of(spec) * columns_of(spec);
@@ -344,12 +343,11 @@ std::vector<KernelSpec> split(KernelSpec spec, std::string_view architecture,
   const std::int64_t wished = wished_parts(spec);
   if (has_later_elements(spec)) {
     if (elements / least < kFewBlocks) return {std::move(spec)};
-    const Schedule whole = choose_schedule(spec, architecture);
+    const RowwiseConfig whole = schedule_rowwise(spec, device);
     if (const std::int64_t piece = short_piece(spec);
         piece > 1 && spec.rowwise().phases == 3 &&
         (!whole.resident || elements / piece / least >= kManyPieces))
-      if (auto kernels = split_pieces(spec, architecture, temporaries); !kernels.empty())
-        return kernels;
+      if (auto kernels = split_pieces(spec, device, temporaries); !kernels.empty()) return kernels;
     // A row alone may be shared by a cluster of blocks; where each phase reads it again, parts of
     // it can just as well be a kernel's own rows. (Batchnorm's gradients of 64 rows of 802,816
     // elements on an H200: 213 us in one kernel, 184 in three.)
@@ -357,16 +355,15 @@ std::vector<KernelSpec> split(KernelSpec spec, std::string_view architecture,
                              : whole.resident        ? kFewBlocks / 2
                                                      : kEnoughLong;
     const bool busy = blocks >= few;
-    if ((busy && whole.resident) || held_by_clusters(whole, architecture)) return {std::move(spec)};
+    if ((busy && whole.resident) || held_by_clusters(whole, device)) return {std::move(spec)};
     if (wished > 1)
-      if (auto kernels = split_statistics(spec, false, wished, architecture, temporaries);
+      if (auto kernels = split_statistics(spec, false, wished, device, temporaries);
           !kernels.empty())
         return kernels;
     if (busy) return {std::move(spec)};
     auto [first, rest] = peel(spec, 1, false, temporaries);
-    std::vector<KernelSpec> kernels = split(std::move(first), architecture, temporaries);
-    for (auto& k : split(std::move(rest), architecture, temporaries))
-      kernels.push_back(std::move(k));
+    std::vector<KernelSpec> kernels = split(std::move(first), device, temporaries);
+    for (auto& k : split(std::move(rest), device, temporaries)) kernels.push_back(std::move(k));
     return kernels;
   }
   const std::int64_t enough = rows_lie_together(spec) ? kEnoughAcross : kEnoughLong;

@@ -5,15 +5,16 @@
 //     distances from them are made together, part by part (statistics.hpp);
 //   - so are those of rows whose memory is many short pieces (a group's channels, which lie
 //     together at each pixel), for each channel apart: then a kernel moves all that lies together;
-//   - column reductions of a rowwise kernel, and reductions of a contraction's results, are finished
+//   - column reductions of a rowwise kernel, and reductions of a contraction's results, are
+//   finished
 //     by a kernel of their own (columns.hpp).
 // Parts and their order depend on the shapes alone, so results do not change from run to run.
 #pragma once
 #include <map>
-#include <string_view>
 #include <vector>
 
 #include "plan/kernel_spec.hpp"
+#include "target/device_model.hpp"
 
 namespace sinter {
 
@@ -30,8 +31,7 @@ class Temporaries {
   std::map<TensorId, std::int64_t> bytes_;
 };
 
-// The kernels that compute the spec, in order. `architecture`: as in PlanData.
-std::vector<KernelSpec> split(KernelSpec spec, std::string_view architecture,
-                              Temporaries& temporaries);
+// The kernels that compute the spec, in order.
+std::vector<KernelSpec> split(KernelSpec spec, const DeviceModel& device, Temporaries& temporaries);
 
 }  // namespace sinter

@@ -12,10 +12,10 @@
 #include <utility>
 
 #include "base/env.hpp"
-#include "base/target.hpp"
 #include "embed/embedded.hpp"
 #include "runtime/cache.hpp"
 #include "runtime/nvrtc.hpp"
+#include "target/target.hpp"
 
 namespace sinter {
 namespace {

@@ -1,6 +1,6 @@
 #include "runtime/launch.hpp"
 
-#include "base/target.hpp"
+#include "target/target.hpp"
 
 namespace sinter {
 namespace {

@@ -7,10 +7,10 @@
 #include <map>
 #include <utility>
 
-#include "base/target.hpp"
 #include "runtime/compiler.hpp"
 #include "runtime/executable.hpp"
 #include "sinter/json.hpp"
+#include "target/target.hpp"
 
 namespace sinter {
 namespace {

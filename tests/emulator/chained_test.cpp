@@ -69,47 +69,10 @@ std::uint32_t shared_bytes(const Chained& c) {
                                     1023);
 }
 
-struct Numbers {
-  std::vector<std::uint16_t> bits;
-  std::vector<double> values;
-};
-
-// The nearest of `digits` binary digits, ties to even; here far from the ends of the range.
-double rounded(double x, int digits) {
-  if (x == 0) return 0;
-  const int exponent = std::ilogb(x) - digits + 1;
-  return std::ldexp(std::nearbyint(std::ldexp(x, -exponent)), exponent);
-}
-std::uint16_t encoded(double x, bool half) {
-  if (half) {
-    if (x == 0) return 0;
-    const int exponent = std::ilogb(x);
-    const auto fraction =
-        static_cast<std::uint16_t>(std::ldexp(std::fabs(x), 10 - exponent) - 1024);
-    return static_cast<std::uint16_t>((x < 0 ? 0x8000 : 0) | (exponent + 15) << 10 | fraction);
-  }
-  const auto f = static_cast<float>(x);
-  std::uint32_t u;
-  std::memcpy(&u, &f, 4);
-  return static_cast<std::uint16_t>(u >> 16);
-}
-
-// Small integers, so that all sums are exact and only the two roundings to 16 bits are not.
-Numbers integers(int count, int seed, bool half) {
-  Numbers n;
-  std::uint32_t state = static_cast<std::uint32_t>(seed) * 2654435761u + 1;
-  for (int i = 0; i < count; ++i) {
-    state = state * 1664525u + 1013904223u;
-    n.values.push_back(static_cast<int>(state >> 16) % 5 - 2);
-    n.bits.push_back(encoded(n.values.back(), half));
-  }
-  return n;
-}
-
 // Empty, or what is wrong.
 std::string run(const Chained& c, const Edit& edit = {}) {
-  const Numbers a = integers(c.m * c.k, 1, c.half), b = integers(c.p * c.k, 2, c.half),
-                cc = integers(c.n * c.p, 3, c.half), bias = integers(c.p, 4, c.half);
+  const Numbers a = small_integers(c.m * c.k, 1, c.half), b = small_integers(c.p * c.k, 2, c.half),
+                cc = small_integers(c.n * c.p, 3, c.half), bias = small_integers(c.p, 4, c.half);
   std::vector<std::uint16_t> y(static_cast<std::size_t>(c.m * c.n), 0x7fff);
   // a[m, k] and the like: rows and k as they lie.
   const auto map = [&](const Numbers& of, int rows, int k, bool k_fastest, int box_rows) {

@@ -1,6 +1,8 @@
 // Kernels that belong to no plan: their text from a file of tests/golden/device, changed in places,
 // and the image of their arguments.
 #pragma once
+#include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <fstream>
 #include <sstream>
@@ -49,6 +51,45 @@ class ArgumentImage {
  private:
   std::vector<std::byte> bytes_;
 };
+
+// ---- numbers of 16 bits
+
+struct Numbers {
+  std::vector<std::uint16_t> bits;
+  std::vector<double> values;
+};
+
+// The nearest of `digits` binary digits, ties to even; here far from the ends of the range.
+inline double rounded(double x, int digits) {
+  if (x == 0) return 0;
+  const int exponent = std::ilogb(x) - digits + 1;
+  return std::ldexp(std::nearbyint(std::ldexp(x, -exponent)), exponent);
+}
+inline std::uint16_t encoded(double x, bool half = false) {
+  if (half) {
+    if (x == 0) return 0;
+    const int exponent = std::ilogb(x);
+    const auto fraction =
+        static_cast<std::uint16_t>(std::ldexp(std::fabs(x), 10 - exponent) - 1024);
+    return static_cast<std::uint16_t>((x < 0 ? 0x8000 : 0) | (exponent + 15) << 10 | fraction);
+  }
+  const auto f = static_cast<float>(x);
+  std::uint32_t u;
+  std::memcpy(&u, &f, 4);
+  return static_cast<std::uint16_t>(u >> 16);
+}
+
+// Small integers, so that all sums are exact and only the two roundings to 16 bits are not.
+inline Numbers small_integers(int count, int seed, bool half = false) {
+  Numbers n;
+  std::uint32_t state = static_cast<std::uint32_t>(seed) * 2654435761u + 1;
+  for (int i = 0; i < count; ++i) {
+    state = state * 1664525u + 1013904223u;
+    n.values.push_back(static_cast<int>(state >> 16) % 5 - 2);
+    n.bits.push_back(encoded(n.values.back(), half));
+  }
+  return n;
+}
 
 // A tensor of 16-bit elements as TMA sees it; extents, and elements from one to the next, innermost
 // first.

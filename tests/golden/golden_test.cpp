@@ -11,9 +11,7 @@
 #include <regex>
 #include <sstream>
 
-#include "emit/emit.hpp"
 #include "golden/specs.hpp"
-#include "plan/device_model.hpp"
 #include "plan/plan_data.hpp"
 #include "planner/make_plan.hpp"
 #include "runtime/compiler.hpp"
@@ -21,6 +19,7 @@
 #include "sinter/json.hpp"
 #include "support/catch.hpp"
 #include "support/environment.hpp"
+#include "support/scheduled.hpp"
 
 namespace sinter::golden {
 namespace {
@@ -44,7 +43,7 @@ bool approving() {
 TEST_CASE("generated kernels are the approved ones") {
   for (const auto& [name, spec] : all_specs()) {
     INFO("kernel " << name << "; SINTER_APPROVE=1 rewrites it");
-    const EmittedKernel kernel = emit_kernel(spec);
+    const EmittedKernel kernel = emitted(spec);
     if (approving()) std::ofstream(kernel_path(name), std::ios::binary) << kernel.source;
     CHECK(kernel.source == read_file(kernel_path(name)));
   }
@@ -53,12 +52,12 @@ TEST_CASE("generated kernels are the approved ones") {
 TEST_CASE("generated kernels are the approved ones, for sm_90a") {
   for (const auto& [name, spec] : hopper_specs()) {
     INFO("kernel " << name << "; SINTER_APPROVE=1 rewrites it");
-    const EmittedKernel kernel = emit_kernel(spec, "sm_90a");
+    const EmittedKernel kernel = emitted(spec, "sm_90a");
     if (approving()) std::ofstream(kernel_path(name), std::ios::binary) << kernel.source;
     CHECK(kernel.source == read_file(kernel_path(name)));
     CHECK(kernel.arguments[0].map);
     CHECK(kernel.arguments[1].map.has_value() == !spec.contraction().rows.gathers());
-    CHECK_FALSE(emit_kernel(spec, "sm_80").arguments[0].map);
+    CHECK_FALSE(emitted(spec, "sm_80").arguments[0].map);
   }
 }
 
@@ -66,14 +65,14 @@ TEST_CASE("generated kernels are the approved ones, for sm_90a") {
 // wait for each other and says so; where registers do not suffice, it says that, too.
 TEST_CASE("kernels for sm_90a compile without a complaint") {
   for (const auto& [name, spec] : hopper_specs()) {
-    const auto choice = emit_kernel(spec, "sm_90a").choice.ranked();
+    const auto choice = scheduled(spec, "sm_90a").choice.ranked();
     // Who copies rows shares none with tiles beside.
     REQUIRE(choice.configurations.size() > (spec.contraction().rows.gathers() ? 12 : 20));
     const std::size_t every = choice.configurations.size() / 6;
     for (std::size_t i = 0; i < choice.configurations.size(); i += every) {
       INFO("kernel " << name << ", " << choice.configurations[i]);
       const Tuning tuning{{{choice.problem, choice.configurations[i]}}};
-      const EmittedKernel kernel = emit_kernel(spec, "sm_90a", tuning);
+      const EmittedKernel kernel = emitted(spec, "sm_90a", tuning);
       std::string log;
       const auto code = compile_uncached({kernel.source, kernel.entry, "sm_90a"}, &log);
       if (!code) FAIL(code.error().message());
@@ -94,14 +93,15 @@ TEST_CASE("tiles of every width compile", "[nvrtc]") {
   std::vector<EmittedKernel> kernels;
   for (int width = 8; width <= 256; width += width < 128 ? 8 : 16) {
     INFO(width << " columns");
-    const KernelSpec spec = hopper_columns(kMultiprocessors * width);  // one round of tiles
-    const auto choice = emit_kernel(spec, "sm_90a").choice.ranked();
+    const KernelSpec spec =
+        hopper_columns(device_model("sm_90a").sms * width);  // one round of tiles
+    const auto choice = scheduled(spec, "sm_90a").choice.ranked();
     const std::string start = fmt::format("64x{} by 1 together, cluster 1x1, split 1,", width);
     const auto at = std::find_if(
         choice.configurations.begin(), choice.configurations.end(),
         [&](const std::string& c) { return c.starts_with(start) && c.ends_with(", turned"); });
     REQUIRE(at != choice.configurations.end());
-    kernels.push_back(emit_kernel(spec, "sm_90a", {{{choice.problem, *at}}}));
+    kernels.push_back(emitted(spec, "sm_90a", {{{choice.problem, *at}}}));
   }
   std::vector<CompileRequest> requests;
   for (const EmittedKernel& k : kernels) requests.push_back({k.source, k.entry, "sm_90a"});
@@ -118,9 +118,9 @@ TEST_CASE("generated text holds no mechanism and no user text") {
   CHECK(std::regex_search("#include \"/etc/passwd\"\n", include));
   const std::regex allowed(R"([\x20-\x7e\n]*)");
   std::vector<std::pair<std::string, EmittedKernel>> kernels;
-  for (const auto& [name, spec] : all_specs()) kernels.emplace_back(name, emit_kernel(spec));
+  for (const auto& [name, spec] : all_specs()) kernels.emplace_back(name, emitted(spec));
   for (const auto& [name, spec] : hopper_specs())
-    kernels.emplace_back(name, emit_kernel(spec, "sm_90a"));
+    kernels.emplace_back(name, emitted(spec, "sm_90a"));
   for (const auto& [name, kernel] : kernels) {
     INFO("kernel " << name);
     const std::string& source = kernel.source;
@@ -139,7 +139,7 @@ TEST_CASE("the same spec gives the same bytes, and another text another entry") 
   const auto specs = all_specs();
   std::vector<std::string> entries;
   for (const auto& [name, spec] : specs) {
-    const EmittedKernel first = emit_kernel(spec), second = emit_kernel(spec);
+    const EmittedKernel first = emitted(spec), second = emitted(spec);
     CHECK(first.source == second.source);
     CHECK(first.entry == second.entry);
     CHECK(first.source.find("void " + first.entry + "(") != std::string::npos);
@@ -153,7 +153,7 @@ TEST_CASE("arguments name every port in order and carry the bits of the scalars"
   const auto specs = pointwise_specs();
   const auto dropout = std::find_if(specs.begin(), specs.end(),
                                     [](const NamedSpec& s) { return s.name == "dropout"; });
-  const EmittedKernel kernel = emit_kernel(dropout->spec);
+  const EmittedKernel kernel = emitted(dropout->spec);
   REQUIRE(kernel.arguments.size() == 5);
   for (int i = 0; i < 3; ++i) {
     CHECK_FALSE(kernel.arguments[static_cast<std::size_t>(i)].scalar);
@@ -163,7 +163,7 @@ TEST_CASE("arguments name every port in order and carry the bits of the scalars"
   CHECK(kernel.arguments[3].bytes == 8);
   CHECK(kernel.arguments[3].bits == 77);
   CHECK(kernel.arguments[4].bits == 5);
-  const EmittedKernel relu = emit_kernel(specs.front().spec);
+  const EmittedKernel relu = emitted(specs.front().spec);
   CHECK(relu.arguments.back().bytes == 4);
   CHECK(relu.arguments.back().bits == 0x3e000000u);  // 0.125f
 }
@@ -226,7 +226,7 @@ void compile_for_all_targets(const std::string& name, const EmittedKernel& kerne
 TEST_CASE("every generated kernel compiles for each supported target") {
   std::vector<double> milliseconds;
   for (const auto& [name, spec] : all_specs())
-    compile_for_all_targets(name, emit_kernel(spec), milliseconds);
+    compile_for_all_targets(name, emitted(spec), milliseconds);
   std::nth_element(milliseconds.begin(), milliseconds.begin() + milliseconds.size() / 2,
                    milliseconds.end());
   WARN("median compile time " << milliseconds[milliseconds.size() / 2] << " ms");
@@ -252,8 +252,7 @@ TEST_CASE("kernels load nothing before they have waited for the one ahead") {
 
 TEST_CASE("every pointwise mode has a formula that compiles in float and double") {
   std::vector<double> milliseconds;
-  compile_for_all_targets("every_pointwise_mode", emit_kernel(every_pointwise_mode()),
-                          milliseconds);
+  compile_for_all_targets("every_pointwise_mode", emitted(every_pointwise_mode()), milliseconds);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // What the portable tensor-core engine is chosen for, and how it brings the operands.
-#include "emit/mma.hpp"
+#include "schedule/contraction/mma.hpp"
 
 #include "golden/spec_builder.hpp"
 #include "golden/specs.hpp"
@@ -22,7 +22,7 @@ KernelSpec product(DataType a, DataType b, std::int64_t depth, DataType declared
 }
 
 DataType number(const KernelSpec& spec) {
-  const auto plan = plan_mma(spec);
+  const auto plan = plan_mma(spec, device_model());
   return plan ? plan->engine.number : DataType::none;
 }
 
@@ -55,19 +55,19 @@ TEST_CASE("what tensor cores would round stays on ordinary cores") {
   CHECK(number(product(i8, i8, 131072)) == DataType::none);
   KernelSpec spec = product(bf16, bf16, 64);
   spec.contraction().zero_dominates = ZeroOf::a;
-  CHECK(plan_mma(spec));
+  CHECK(plan_mma(spec, device_model()));
   spec.gathers.emplace_back();
-  CHECK_FALSE(plan_mma(spec));
+  CHECK_FALSE(plan_mma(spec, device_model()));
   spec.gathers.clear();
   spec.contraction().accumulate = f64;
-  CHECK_FALSE(plan_mma(spec));
+  CHECK_FALSE(plan_mma(spec, device_model()));
 }
 
 TEST_CASE("sums of integers leave f32 before it would round them") {
   const auto settle = [](DataType a, DataType b, std::int64_t depth) {
     KernelSpec spec = product(a, b, depth);
     spec.contraction().accumulate = f64;  // as for i32
-    const auto plan = plan_mma(spec);
+    const auto plan = plan_mma(spec, device_model());
     REQUIRE(plan);
     return plan->engine.settle * plan->engine.tile.line / 2;  // elements of k
   };
@@ -80,16 +80,16 @@ TEST_CASE("sums of integers leave f32 before it would round them") {
 }
 
 TEST_CASE("operands are copied where they lie as the tensor cores want them") {
-  const auto copied = plan_mma(product(bf16, bf16, 64));
+  const auto copied = plan_mma(product(bf16, bf16, 64), device_model());
   REQUIRE(copied);
   CHECK(copied->engine.a.copied);
   CHECK(copied->engine.a.packing.width == 8);
   CHECK_FALSE(copied->engine.a.ragged);
-  const auto narrow = plan_mma(product(bf16, bf16, 66));  // 4 bytes at a time
+  const auto narrow = plan_mma(product(bf16, bf16, 66), device_model());  // 4 bytes at a time
   REQUIRE(narrow);
   CHECK(narrow->engine.a.copied);
   CHECK(narrow->engine.a.packing.width == 2);
-  const auto odd = plan_mma(product(bf16, f8e4m3, 67));
+  const auto odd = plan_mma(product(bf16, f8e4m3, 67), device_model());
   REQUIRE(odd);
   for (const MmaOperand* o : {&odd->engine.a, &odd->engine.b}) {
     CHECK_FALSE(o->copied);
@@ -103,7 +103,7 @@ TEST_CASE("operands are copied where they lie as the tensor cores want them") {
 
 TEST_CASE("an operand that is computed passes through registers") {
   const auto specs = contraction_specs();
-  const auto widened = plan_mma(named(specs, "widened"));
+  const auto widened = plan_mma(named(specs, "widened"), device_model());
   REQUIRE(widened);
   CHECK_FALSE(widened->engine.a.copied);
   CHECK_FALSE(widened->engine.a.plain);
@@ -114,7 +114,7 @@ TEST_CASE("an operand that is computed passes through registers") {
 
 TEST_CASE("filters are read along k as if it were one index") {
   const auto specs = contraction_specs();
-  const auto conv = plan_mma(named(specs, "conv_channels_first"));
+  const auto conv = plan_mma(named(specs, "conv_channels_first"), device_model());
   REQUIRE(conv);
   CHECK(conv->engine.b.joined);
   CHECK(conv->engine.b.copied);
@@ -126,13 +126,13 @@ TEST_CASE("filters are read along k as if it were one index") {
 
 TEST_CASE("tiles fit in shared memory and registers") {
   for (const auto& [name, spec] : contraction_specs()) {
-    const auto plan = plan_mma(spec);
+    const auto plan = plan_mma(spec, device_model());
     if (!plan) continue;
     INFO("kernel " << name);
-    const Mma& e = plan->engine;
+    const MmaConfig& e = plan->engine;
     CHECK(e.shared_bytes <= 160u << 10);
-    CHECK(e.threads() <= 256);
-    CHECK(e.tile.m * e.tile.n / e.threads() <= 128);
+    CHECK(e.threads <= 256);
+    CHECK(e.tile.m * e.tile.n / e.threads <= 128);
   }
 }
 

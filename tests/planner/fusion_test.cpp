@@ -1,7 +1,6 @@
 // Which kernels a graph becomes. Each case names the fusion or the cut that it expects.
 #include <algorithm>
 
-#include "emit/schedule.hpp"
 #include "lower/lower.hpp"
 #include "plan/access.hpp"
 #include "planner/fusion_state.hpp"
@@ -10,6 +9,7 @@
 #include "sinter/operations.hpp"
 #include "support/catch.hpp"
 #include "support/norm_gradients.hpp"
+#include "support/scheduled.hpp"
 
 using namespace sinter;
 
@@ -206,7 +206,8 @@ TEST_CASE("kernels that would wait for each other are found, whatever the number
   g.output(sqrt(v), "z");     // 3
   g.output(sqrt(u), "last");  // 4
   const Storage storage(g);
-  FusionState state(g, storage, false, "");
+  const PlanContext context{device_model(), {}};
+  FusionState state(g, storage, false, context);
   CHECK_FALSE(state.makes_cycle({1}, 3));
   state.take({0, 2});  // which needs node 1
   CHECK(state.makes_cycle({1}, 3));
@@ -290,7 +291,7 @@ TEST_CASE("gradients of long rows belong to clusters, where there are any") {
     g.output(d.dscale, "dscale");
     g.output(d.dbias, "dbias");
     const KernelSpec spec = partition(*lower(g).graph, true, architecture).kernels[0];
-    const Schedule s = choose_schedule(spec, architecture);
+    const RowwiseConfig s = schedule_rowwise(spec, device_model(architecture));
     CHECK(s.grid == spec.rowwise().num_partials * s.blocks_per_row);
     CHECK(s.threads == s.threads_per_row * s.rows_per_block);
     CHECK(s.threads <= 1024);
@@ -308,7 +309,7 @@ TEST_CASE("gradients of long rows belong to clusters, where there are any") {
 
   // Long walks: few threads with some places each, and as many rows as fit.
   const auto divided = [&](std::int64_t rows, std::int64_t columns) {
-    const Schedule s = walk(columns, "sm_90a", bf16, rows);
+    const RowwiseConfig s = walk(columns, "sm_90a", bf16, rows);
     return std::vector<int>{s.threads_per_row, s.rows_per_block, s.by_lanes, s.under_way};
   };
   CHECK(divided(32768, 1152) == std::vector<int>{64, 8, true, 0});
@@ -331,7 +332,7 @@ TEST_CASE("sums of what is expensive to compute are held by more threads") {
   const auto threads = [](const auto& make, GraphOptions options = {.io = bf16}) {
     Graph g{options};
     g.output(make(g.tensor({.name = "x", .dim = {64, 256, 4096}})), "y");
-    return choose_schedule(plan(g).partition.kernels[0], "sm_90a").threads;
+    return schedule_rowwise(plan(g).partition.kernels[0], device_model("sm_90a")).threads;
   };
   const auto normalised = [](const Tensor& x) { return softmax(x, {.axis = 1}); };
   CHECK(threads(normalised) == 512);
@@ -396,7 +397,7 @@ void check_statistics(const Dims& dim, const Dims& channels, const std::string& 
   REQUIRE(kernels.size() == 3);
   const KernelSpec &parts = kernels[0], &whole = kernels[1];
   CHECK(parts.rowwise().phases == 3);
-  CHECK(choose_schedule(parts, architecture).resident);
+  CHECK(schedule_rowwise(parts, device_model(architecture)).resident);
   // Each part has an average of its own; together they have as many elements as there are.
   REQUIRE(parts.rowwise().reductions.size() == 2);
   const std::int64_t length = count(parts.extent, parts.rowwise().outer_rank, parts.extent.size());
@@ -482,7 +483,7 @@ TEST_CASE("pixels that are shuffled into a larger image are written in pairs") {
   const auto written = std::find_if(k.ports.begin(), k.ports.end(),
                                     [](const KernelPort& port) { return port.written; });
   CHECK(written->together == 2);
-  CHECK(choose_schedule(k).packing.width == 4);
+  CHECK(scheduled(k).packing()->width == 4);
 }
 
 TEST_CASE("threads have several short rows under way, where rows do not stay") {
@@ -490,7 +491,7 @@ TEST_CASE("threads have several short rows under way, where rows do not stay") {
     Graph g{{.io = bf16}};
     auto x = g.tensor({.name = "x", .dim = dim});
     g.output(normalised ? softmax(x) : reduction(x, ReductionMode::add, {dim[0], 1}), "y");
-    return choose_schedule(plan(g).partition.kernels[0], "sm_90a").rows_at_once;
+    return schedule_rowwise(plan(g).partition.kernels[0], device_model("sm_90a")).rows_at_once;
   };
   CHECK(rows({1 << 20, 32}, false) == 2);
   CHECK(rows({1 << 20, 131}, false) == 4);
@@ -509,7 +510,7 @@ TEST_CASE("rows that few threads cannot hold are held by more") {
   g.output(y / scale, "y", {.data_type = f8e4m3});
   const auto p = plan(g);
   REQUIRE(p.partition.kernels.size() == 1);
-  CHECK(choose_schedule(p.partition.kernels[0], "sm_90a").resident);
+  CHECK(schedule_rowwise(p.partition.kernels[0], device_model("sm_90a")).resident);
 }
 
 TEST_CASE("gradients of norms over no columns are planned, and nothing writes past them") {

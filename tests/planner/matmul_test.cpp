@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <fstream>
 
-#include "emit/tensor_cores.hpp"
 #include "plan/access.hpp"
 #include "planner/explain.hpp"
 #include "planner/make_plan.hpp"
 #include "planner/planned.hpp"
+#include "schedule/contraction/wgmma.hpp"
 #include "sinter/operations.hpp"
 #include "support/temporary_directory.hpp"
 #include "tuning/tuning_file.hpp"
@@ -63,7 +63,7 @@ TEST_CASE("operands with odd rows are copied for the accelerator where that is f
   const auto p = for_sm_90a(*g);
   REQUIRE(families(p) == kBothFirst);
   CHECK(p.workspace.size() == 2);
-  CHECK(plan_tensor_cores(p.kernels[2], {}));
+  CHECK(plan_wgmma(p.kernels[2], device_model("sm_90a"), {}));
   CHECK(families(partition(*lower(*g).graph, true)) == kAlone);
   CHECK(families(for_sm_90a(*matmul_graph(8, 8, 75))) == kAlone);
   check_values(*matmul_graph(65, 40, 1111));
@@ -74,7 +74,7 @@ TEST_CASE("a computed operand is written first where the faster engine makes up 
   const auto p = for_sm_90a(*wide);
   REQUIRE(families(p) == kOneFirst);
   CHECK(written_type(p.kernels[0]) == bf16);
-  CHECK(plan_tensor_cores(p.kernels[1], {}));
+  CHECK(plan_wgmma(p.kernels[1], device_model("sm_90a"), {}));
   CHECK(p.kernels[0].nodes.size() == 1);
   CHECK(p.kernels[1].nodes.size() == 1);
   CHECK(p.kernels[1].ports.size() == 4);
@@ -132,7 +132,7 @@ TEST_CASE("products of 8-bit integers are summed in 32 bits, as many as these ho
     g->output(matmul(x, w), "y", {.data_type = i32});
     const auto p = for_sm_90a(*g);
     CHECK(p.kernels.size() == (fits ? 1 : 2));  // else in parts that fit
-    const auto plan = plan_tensor_cores(p.kernels[0], {});
+    const auto plan = plan_wgmma(p.kernels[0], device_model("sm_90a"), {});
     REQUIRE(plan);
     CHECK(plan->engine.integers);
   }
@@ -140,21 +140,22 @@ TEST_CASE("products of 8-bit integers are summed in 32 bits, as many as these ho
 
 TEST_CASE("few rows stream the weights: they start apart, and the narrowest leave room") {
   const auto engine = [](std::int64_t m, std::int64_t n, std::int64_t k) {
-    const auto plan = plan_tensor_cores(for_sm_90a(*matmul_graph(m, n, k)).kernels[0], {});
+    const auto plan =
+        plan_wgmma(for_sm_90a(*matmul_graph(m, n, k)).kernels[0], device_model("sm_90a"), {});
     REQUIRE(plan);
     return plan->engine;
   };
-  const TensorCores eight = engine(8, 8192, 8192);
-  CHECK(eight.blocks == 2);
+  const WgmmaConfig eight = engine(8, 8192, 8192);
+  CHECK(eight.least_blocks == 2);
   CHECK(2 * (eight.shared_bytes + 1024) <= 228 << 10);
   CHECK(128 * (eight.producer_registers + eight.consumer_registers) <= 65536 / 2);
-  CHECK(engine(8, 4096, 4096).blocks == 1);  // misses the stages
+  CHECK(engine(8, 4096, 4096).least_blocks == 1);  // misses the stages
   CHECK(engine(64, 8192, 8192).rotate > 0);
-  const TensorCores split = engine(64, 2048, 7168);
+  const WgmmaConfig split = engine(64, 2048, 7168);
   CHECK(split.tile.split > 1);
   CHECK(split.rotate == 0);
   // Tiles as wide as one round of them needs; no more rows are brought than there are.
-  const TensorCores fitted = engine(16, 5120, 5120);
+  const WgmmaConfig fitted = engine(16, 5120, 5120);
   CHECK(fitted.tile.n == 40);
   CHECK(fitted.rows_brought == 16);
   CHECK(engine(4096, 4096, 4096).rotate == 0);
@@ -462,7 +463,7 @@ TEST_CASE("both operands can be written first") {
   g->output(matmul(gelu_tanh_backward(dy, h), w * scale * mask), "dx");
   const auto p = for_sm_90a(*g);
   REQUIRE(families(p) == kBothFirst);
-  CHECK(plan_tensor_cores(p.kernels[2], {}));
+  CHECK(plan_wgmma(p.kernels[2], device_model("sm_90a"), {}));
   check_values(*g);
 
   const auto plan = make_plan(*g, {.architecture = "sm_90a"}, {}, nullptr);
@@ -489,7 +490,7 @@ TEST_CASE("operands of different types are converted to one that holds both") {
     INFO(sinter::name(c.x) << " times " << sinter::name(c.w));
     REQUIRE(families(p) == c.families);
     if (p.kernels.size() > 1) CHECK(written_type(p.kernels[0]) == c.written);
-    CHECK(plan_tensor_cores(p.kernels.back(), {}));
+    CHECK(plan_wgmma(p.kernels.back(), device_model("sm_90a"), {}));
     check_values(*g);
   }
 }
@@ -508,7 +509,7 @@ TEST_CASE("operands that lie apart, or across what the engine multiplies, are co
     g->output(matmul(x, w), "y");
     const auto p = for_sm_90a(*g);
     REQUIRE(families(p) == kOneFirst);
-    CHECK(plan_tensor_cores(p.kernels[1], {}));
+    CHECK(plan_wgmma(p.kernels[1], device_model("sm_90a"), {}));
     check_values(*g);
   }
 }
@@ -525,14 +526,14 @@ TEST_CASE("a virtual operand in memory is stored in the type that it is multipli
     const auto p = for_sm_90a(*g);
     REQUIRE(p.kernels.size() == 2);
     CHECK(written_type(p.kernels[0]) == (also_added ? f32 : bf16));
-    CHECK(plan_tensor_cores(p.kernels[1], {}).has_value() == !also_added);
+    CHECK(plan_wgmma(p.kernels[1], device_model("sm_90a"), {}).has_value() == !also_added);
     check_values(*g);
   }
 }
 
 TEST_CASE("tiles hold what the kernel can count, and blocks of a cluster own results") {
   const auto has = [](const TileProblem& p, auto what) {
-    const std::vector<EstimatedTile> tiles = legal_tiles(p);
+    const std::vector<EstimatedTile> tiles = legal_tiles(p, device_model("sm_90a"));
     return std::any_of(tiles.begin(), tiles.end(),
                        [&](const EstimatedTile& t) { return what(t.tile); });
   };
@@ -557,7 +558,7 @@ TEST_CASE("the width that one round of tiles needs is one that a tile can have")
   // Of tiles of 64 rows by one warpgroup; it comes after the usual widths.
   const auto width = [](const TileProblem& p, int cluster_m) {
     int last = 0;
-    for (const auto& [us, t] : legal_tiles(p))
+    for (const auto& [us, t] : legal_tiles(p, device_model("sm_90a")))
       if (t.m == 64 && t.consumers == 1 && t.cluster_m == cluster_m && t.cluster_n * t.split == 1)
         last = t.n;
     return last;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "emit/schedule.hpp"
 #include "lower/lower.hpp"
 #include "plan/access.hpp"
 #include "planner/planner.hpp"
@@ -13,6 +12,7 @@
 #include "sinter/operations.hpp"
 #include "support/catch.hpp"
 #include "support/random_graph.hpp"
+#include "support/scheduled.hpp"
 
 using namespace sinter;
 
@@ -134,14 +134,14 @@ TEST_CASE("groups of few channels, which lie last, are normalised for each chann
       REQUIRE(found.size() == count_of_kernels);
       if (count_of_kernels == 1) continue;
       const KernelSpec &parts = found[0], &whole = found[1], &rest = found[2];
-      const Schedule first = choose_schedule(parts, architecture);
+      const RowwiseConfig first = schedule_rowwise(parts, device_model(architecture));
       CHECK(first.rows_fastest);
       CHECK(first.resident);
       CHECK(first.packing.width == 8);
       CHECK(count(whole.extent, 0, whole.rowwise().outer_rank) == dim[0] * groups);
       CHECK(family_of(rest) == Family::pointwise);
       CHECK(rest.extent[rest.extent.size() - 1] == channels);
-      CHECK(choose_schedule(rest, architecture).packing.width == 8);
+      CHECK(scheduled(rest, architecture).packing()->width == 8);
     }
 }
 

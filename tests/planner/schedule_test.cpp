@@ -1,12 +1,12 @@
 // How the kernels of whole graphs are laid out.
-#include "emit/schedule.hpp"
-
 #include "lower/lower.hpp"
 #include "planner/planner.hpp"
+#include "schedule/scheduled_kernel.hpp"
 #include "sinter/compile.hpp"
 #include "sinter/operations.hpp"
 #include "support/catch.hpp"
 #include "support/norm_gradients.hpp"
+#include "support/scheduled.hpp"
 
 using namespace sinter;
 
@@ -48,7 +48,7 @@ TEST_CASE("threads write at most 16 bytes of a tensor at once") {
       CAPTURE(dim[0], axis, name(in), name(out), stats, architecture);
       const auto found = kernels(g, architecture);
       REQUIRE(found.size() == 1);
-      CHECK(choose_schedule(found[0], architecture).packing.width == width);
+      CHECK(scheduled(found[0], architecture).packing()->width == width);
     }
 }
 
@@ -61,7 +61,7 @@ TEST_CASE("gradients of long rows write at most 16 bytes of a tensor at once") {
     g.output(d.dscale, "dscale", {.data_type = f32});
     const auto found = kernels(g, "sm_90a");
     REQUIRE(found.size() == 2);
-    CHECK(choose_schedule(found[0], "sm_90a").packing.width == width);
+    CHECK(scheduled(found[0], "sm_90a").packing()->width == width);
   }
 }
 
@@ -73,7 +73,7 @@ TEST_CASE("threads of a softmax hold no more values than registers do") {
     g.output(softmax(x).y, "y");
     const auto found = kernels(g, "sm_90a");
     REQUIRE(found.size() == 1);
-    const Schedule s = choose_schedule(found[0], "sm_90a");
+    const RowwiseConfig s = schedule_rowwise(found[0], device_model("sm_90a"));
     CAPTURE(name(in));
     CHECK(s.threads_per_row == 128);
     CHECK(!s.renew);
@@ -89,7 +89,7 @@ TEST_CASE("rows that start where memory is aligned are not cut") {
     const auto found = kernels(g, "sm_90a");
     CAPTURE(columns);
     REQUIRE(found.size() == 1);
-    const Schedule s = choose_schedule(found[0], "sm_90a");
+    const RowwiseConfig s = schedule_rowwise(found[0], device_model("sm_90a"));
     CHECK(s.packing.width == 2);
     CHECK((s.skew >= 0) == skewed);
   }
@@ -112,7 +112,7 @@ TEST_CASE("partial results of columns are finished by few large blocks") {
     CAPTURE(rows, columns);
     REQUIRE(found.size() == 2);
     CHECK(found[1].rowwise().combines_partials);
-    const Schedule s = choose_schedule(found[1], "sm_90a");
+    const RowwiseConfig s = schedule_rowwise(found[1], device_model("sm_90a"));
     CHECK(s.threads == 512);
     CHECK(s.resident);
     CHECK(s.grid == blocks);

@@ -2,7 +2,6 @@
 #include <cstring>
 #include <utility>
 
-#include "base/target.hpp"
 #include "plan/plan_data.hpp"
 #include "runtime/driver.hpp"
 #include "sinter/compile.hpp"
@@ -11,6 +10,7 @@
 #include "support/fake_gpu.hpp"
 #include "support/fake_machine_code.hpp"
 #include "support/temporary_directory.hpp"
+#include "target/target.hpp"
 
 using namespace sinter;
 

@@ -50,6 +50,17 @@ struct NamedRegisters {
                  "n"((first + 3) / 10), "n"((first + 3) % 10), "f"(f0), "f"(f1), "f"(f2), "f"(f3));
 #undef SINTER_ADD_SCALED
   }
+  // Four registers from the `first` on, a multiple of 4, as values.
+  template <int set, int first>
+  static SINTER_DEVICE void get(float (&sums)[4]) {
+    asm volatile(
+        "mov.b32 %0, s%4_%5_%6; mov.b32 %1, s%4_%7_%8; mov.b32 %2, s%4_%9_%10; "
+        "mov.b32 %3, s%4_%11_%12;"
+        : "=f"(sums[0]), "=f"(sums[1]), "=f"(sums[2]), "=f"(sums[3])
+        : "n"(set), "n"(first / 10), "n"(first % 10), "n"((first + 1) / 10), "n"((first + 1) % 10),
+          "n"((first + 2) / 10), "n"((first + 2) % 10), "n"((first + 3) / 10),
+          "n"((first + 3) % 10));
+  }
   // Stores four registers from the `first` on: two at `to` and two `below` bytes further.
   template <int set, int first, int below>
   static SINTER_DEVICE void store(unsigned to) {

@@ -26,6 +26,12 @@ struct NamedAccumulator {
     static_assert(first % 4 == 0);
     Instruction::template add_scaled<set, other, first>(f0, f1, f2, f3);
   }
+  // Four from the `first` on, as values.
+  template <int first>
+  SINTER_DEVICE void get(float (&sums)[4]) const {
+    static_assert(first % 4 == 0);
+    Instruction::template get<set, first>(sums);
+  }
   // Four from the `first` on: two neighbours, and two `below` elements further.
   template <int first, int below>
   SINTER_DEVICE void store(float* to) const {

@@ -25,6 +25,7 @@
 #include "sinter/device/family/contraction_epilogue.cuh"
 #include "sinter/device/family/contraction_producer.cuh"
 #include "sinter/device/family/contraction_scales.cuh"
+#include "sinter/device/family/contraction_store.cuh"
 
 namespace sinter::contraction {
 
@@ -286,10 +287,13 @@ SINTER_DEVICE void consume(const Args& args, const Rows& rows, unsigned char* me
 #pragma unroll 1
       for (int s = 0; s < S::parts; ++s)
         put_tile<0, S::across, Config::products>(parts[s], fragment, TileSums<Config>{}, s);
+    } else if constexpr (StoresTiles<Body>) {
+      store_tile<Config, Body, Rows>(args, place, first_row, slab);
     } else {
       finish_tile<Config, Body>(args, rows, place, first_row, slab);
     }
   }
+  if constexpr (StoresTiles<Body>) hopper::wait_for_stores<0>();
 }
 
 template <class Sum>
@@ -355,6 +359,7 @@ SINTER_DEVICE void run_on_tensor_cores(const Args& args, const Rows& rows = {}) 
     if constexpr (!gathers) A::prefetch(args);
     B::prefetch(args);
     if constexpr (Config::products > 1) B2::prefetch(args);
+    if constexpr (StoresTiles<Body>) Body::TileStore::prefetch(args);
     StagePipeline<Config>{shared + S::full}.init(gathers ? 129 : 1, S::sharing * 4);
     hopper::barriers_are_ready();
   }

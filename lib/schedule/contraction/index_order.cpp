@@ -1,0 +1,45 @@
+#include "schedule/contraction/index_order.hpp"
+
+#include <algorithm>
+
+namespace sinter {
+
+void reorder(KernelSpec& spec, const std::vector<int>& order) {
+  const auto permute = [&](Dims& d) {
+    if (d.empty()) return;
+    Dims r;
+    for (int i : order) r.push_back(d[i]);
+    d = r;
+  };
+  const auto access = [&](Access& a) {
+    if (a.via.empty()) permute(a.stride);
+    for (auto& w : a.windows) permute(w.coefficient);
+  };
+  if (auto* const c = spec.as_contraction()) {  // indices of k stay among themselves
+    const auto before = c->k_indices;
+    const auto first = static_cast<std::size_t>(c->first_k());
+    for (std::size_t i = 0; i < before.size(); ++i)
+      c->k_indices[i] = before[static_cast<std::size_t>(order[first + i]) - first];
+  }
+  permute(spec.extent);
+  for (auto& p : spec.ports) access(p.access);
+  for (auto& c : spec.columns) access(c.result.access);
+  for (Body* body : spec.bodies())
+    for (auto& s : body->statements) {
+      access(s.access);
+      if (s.kind == StatementKind::index)
+        s.dim = static_cast<int>(std::find(order.begin(), order.end(), s.dim) - order.begin());
+    }
+}
+
+bool reads_joined_indices(const KernelSpec& spec) {
+  if (!spec.gathers.empty()) return true;
+  for (const auto& p : spec.ports)
+    if (!p.access.via.empty()) return true;
+  for (const Body* body : spec.bodies())
+    for (const auto& s : body->statements)
+      if (s.kind == StatementKind::random && !s.access.via.empty()) return true;
+  return false;
+}
+
+}  // namespace sinter

@@ -1,0 +1,128 @@
+#include "schedule/contraction/mma.hpp"
+
+#include <algorithm>
+
+#include "plan/access.hpp"
+#include "schedule/contraction/mma_tiles.hpp"
+#include "schedule/schedule_parts.hpp"
+
+namespace sinter {
+namespace {
+
+// Whether every value of type `from` is one of floating type `to`.
+bool holds(DataType to, DataType from) {
+  if (from == DataType::none) return false;
+  const auto &t = info(to), &f = info(from);
+  if (!f.floating) return f.bytes == 1;  // at most eight significant bits
+  return t.precision >= f.precision && t.largest >= f.largest &&
+         t.min_exponent - t.precision <= f.min_exponent - f.precision;
+}
+
+// The type of the operand's values where it is plainly loaded, else what they may be rounded to.
+DataType operand_type(const KernelSpec& spec, const ProductOperand& o) {
+  const Statement& s = o.body.statements.back();
+  if (o.body.statements.size() == 1 && is_load(s)) {
+    const DataType stored = spec.ports[static_cast<std::size_t>(s.port)].type;
+    if (info(stored).precision <= 11) return stored;
+  }
+  return o.type;
+}
+
+// What is multiplied. Sums of integers alone must come out as on ordinary cores, none rounded.
+struct Factors {
+  DataType a, b;
+  bool integers;
+  double largest_product = 0, depth;  // of integers
+
+  explicit Factors(const KernelSpec& spec)
+      : a(operand_type(spec, spec.contraction().a())),
+        b(operand_type(spec, spec.contraction().b())) {
+    const auto largest = [](DataType t) { return std::max(-info(t).lowest, info(t).largest); };
+    integers = !is_floating(a) && !is_floating(b);
+    largest_product = largest(a) * largest(b);
+    const int end = spec.extent.size();
+    depth = static_cast<double>(count(spec.extent, end - spec.contraction().k(), end));
+  }
+
+  // The type that holds both; none where there is no such type, or sums may leave 32 bits.
+  DataType number() const {
+    if (integers && !(depth * largest_product < 0x1p31)) return DataType::none;
+    for (DataType t : {DataType::f16, DataType::bf16, DataType::tf32})
+      if (holds(t, a) && holds(t, b)) return t;
+    return DataType::none;
+  }
+  // How many products f32 adds up without rounding; 0: as many as there are.
+  int exact_run() const {
+    constexpr double exact = 0x1p24;
+    return integers && depth * largest_product > exact ? static_cast<int>(exact / largest_product)
+                                                       : 0;
+  }
+};
+
+// Whether operands come in whole copies whose addresses are simple.
+bool light(const KernelSpec& spec, const MmaConfig& e) {
+  if (spec.contraction().k() != 1) return false;
+  for (const MmaOperand* o : {&e.a, &e.b})
+    if (!o->copied || o->ragged || o->packing.width * info(e.number).bytes < kMoveBytes ||
+        (e.number == DataType::tf32 && !o->k_fastest))
+      return false;
+  return true;
+}
+
+}  // namespace
+
+DataType factor_type(const KernelSpec& spec) { return Factors(spec).number(); }
+
+std::optional<MmaPlan> plan_mma(const KernelSpec& given, const DeviceModel& device) {
+  if (!given.as_contraction()) return {};
+  if (given.contraction().zero_dominates != ZeroOf::neither && !given.gathers.empty()) return {};
+  const Factors factors(given);
+  if (given.contraction().accumulate != DataType::f32 && !factors.integers) return {};
+  MmaPlan plan{given, {}};
+  KernelSpec& spec = plan.spec;
+  MmaConfig& e = plan.engine;
+  e.number = factors.number();
+  if (e.number == DataType::none) return {};
+  const int run = factors.exact_run();
+  order_depth(spec);
+  const ContractionSpec& c = spec.contraction();
+  const int first_m = c.first_m(), first_n = c.first_n(), first_k = c.first_k();
+  const Group m{c.m ? first_n - 1 : -1, c.m}, n{c.n ? first_k - 1 : -1, c.n};
+  e.a = choose_operand(spec, c.a().body, e.number, m, c.rows.on);
+  e.b = choose_operand(spec, c.b().body, e.number, n, false);
+  e.n_fastest = !prefers(spec, spec.body, n.last, m.last, is_store);
+
+  const auto extent = [&](int from, int to) {
+    return static_cast<double>(count(spec.extent, from, to));
+  };
+  MmaWork w{extent(0, first_m),
+            extent(first_m, first_n),
+            extent(first_n, first_k),
+            extent(first_k, spec.extent.size()),
+            e.number == DataType::tf32 ? 4 : 2,
+            0,
+            light(spec, e),
+            run > 0,
+            weigh(spec, c.a().body, e.a),
+            weigh(spec, c.b().body, e.b)};
+  for (const auto& s : spec.body.statements)
+    if (is_load(s) || is_store(s))
+      w.extra_bytes += info(spec.ports[static_cast<std::size_t>(s.port)].type).bytes;
+  const auto tile = choose_tile(w, device);
+  if (!tile) return {};
+  e.tile = *tile;
+  e.settle = run / (e.tile.line / info(e.number).bytes);  // a run is longer than a step
+  e.wide_index = needs_wide_index(spec);
+  e.threads = 32 * e.tile.warps_m * e.tile.warps_n;
+  e.least_blocks = least_blocks(w, e.tile);
+  e.tiles = tiles_of(w, e.tile);
+  e.grid = clamp_grid(e.tiles);
+  e.microseconds = microseconds(w, e.tile, device);
+  const bool packs = e.n_fastest || !c.rows.on;  // rows of a group start anywhere
+  e.packing = choose_packing(spec, e.n_fastest ? n.last : m.last, packs ? 8 : 1);
+  e.unroll = e.packing.width >= 8 ? 2 : 4;
+  e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(e.tile));
+  return plan;
+}
+
+}  // namespace sinter

@@ -1,0 +1,25 @@
+// How the operands of a contraction come to shared memory for the tensor cores of any GPU.
+#pragma once
+#include "schedule/contraction/mma.hpp"
+
+namespace sinter {
+
+struct Group {  // of indices: the rows of an operand, or k
+  int last = -1, size = 0;
+};
+
+// Moves the index of k along which the operands lie together behind the others: A's, else B's.
+void order_depth(KernelSpec& spec);
+
+// `number`: the type of the factors; `rows`: m or n; `renumbered`: rows come out of a table.
+MmaOperand choose_operand(const KernelSpec& spec, const Body& body, DataType number, Group rows,
+                          bool renumbered);
+
+// What an operand that passes through registers takes of a thread for an element: registers that
+// hold it until it is used, and instructions to load and to compute it. Copied ones take none.
+struct OperandWeight {
+  double held = 0, code = 0;
+};
+OperandWeight weigh(const KernelSpec& spec, const Body& body, const MmaOperand& o);
+
+}  // namespace sinter

@@ -1,0 +1,127 @@
+#include "schedule/contraction/mma_tiles.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace sinter {
+namespace {
+
+constexpr MmaTile kTiles[] = {{128, 256, 2, 4},
+                              {256, 128, 4, 2},
+                              {128, 128, 2, 2},
+                              {128, 128, 2, 4},
+                              {64, 128, 2, 2},
+                              {128, 64, 2, 2},
+                              {64, 64, 2, 2},
+                              {32, 128, 1, 4},
+                              {128, 32, 4, 1},
+                              {32, 64, 2, 2},
+                              {64, 32, 2, 2},
+                              {16, 128, 1, 4},
+                              {128, 16, 4, 1},
+                              {16, 64, 1, 4},
+                              {64, 16, 4, 1},
+                              // For operands that pass through registers: more threads share them.
+                              {64, 128, 2, 4},
+                              {128, 64, 4, 2},
+                              {64, 64, 4, 2}};
+constexpr double kMostHeld = 48;
+// Instructions that the operands of a step may take of a thread: they cost time to compile. The
+// second limit is for bodies that keep within the first in no tile.
+constexpr double kMostCode[] = {200, 640};
+
+// Registers that the operands of a tile occupy in a thread while they wait.
+double held_registers(const MmaWork& w, const MmaTile& t) {
+  return (t.m * w.a.held + t.n * w.b.held) * t.line / w.bytes / (32 * t.warps_m * t.warps_n);
+}
+int held_sums(const MmaWork& w, const MmaTile& t) {
+  return t.m * t.n / (32 * t.warps_m * t.warps_n) * (w.settles ? 2 : 1);
+}
+bool waits(const MmaWork& w) { return w.a.held + w.b.held > 0; }
+double code_size(const MmaWork& w, const MmaTile& t) {
+  return (t.m * w.a.code + t.n * w.b.code) * t.line / w.bytes / (32 * t.warps_m * t.warps_n);
+}
+
+int stage_bytes(const MmaTile& t) { return (t.m + t.n) * t.line; }
+// Blocks that a multiprocessor holds, by shared memory and registers. kShared was fitted with the
+// other numbers of this estimate and is no GPU's own figure.
+int blocks_of(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {
+  constexpr int kShared = 160 << 10;
+  const int warps = t.warps_m * t.warps_n;
+  const int each = held_sums(w, t) + 96 + static_cast<int>(held_registers(w, t));
+  const int registers = std::min(255, each) * warps * 32;
+  const int blocks = std::max(device.registers_per_sm / registers, least_blocks(w, t));
+  return std::clamp(std::min(kShared / shared_bytes(t), blocks), 1, 8);
+}
+
+// Clocks of a multiprocessor, roughly.
+double estimate(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {
+  const double tiles = tiles_of(w, t), each = std::ceil(tiles / device.sms);
+  const double beside = std::min<double>(blocks_of(w, t, device), each);
+  const int warps = t.warps_m * t.warps_n;
+  // Of one element of k: multiplications, fragments read from shared memory, what comes from
+  // memory.
+  const double multiply = 1.0 * t.m * t.n * w.bytes / 2 / 1200,
+               read = (t.m / t.warps_m + t.n / t.warps_n) * warps * w.bytes / 100.0,
+               move = (t.m + t.n) * w.bytes / 48.0;
+  // Few warps do not keep a multiprocessor busy.
+  const double busy = std::min(1.0, 0.25 + 0.1 * warps * beside);
+  constexpr double kLatency = 1500, kWait = 1000;  // until the first step has come, and others
+  // Registers hold one step, so that each waits for memory, but for what other blocks do meanwhile.
+  const double compute = (t.m * w.a.code + t.n * w.b.code) / 100;
+  const double wait = waits(w) ? (kWait * w.bytes / t.line + compute) / beside : 0;
+  const double steps = w.depth * std::max(std::max({multiply, read, move}) / busy + compute, wait);
+  const double epilogue = t.m * t.n * (4.0 + w.extra_bytes) / 64;
+  return each * (steps + epilogue) + std::ceil(each / beside) * kLatency;
+}
+
+// The best tile with operands of at most so much code.
+std::optional<MmaTile> choose_tile(const MmaWork& w, double most_code, const DeviceModel& device) {
+  std::optional<MmaTile> best;
+  double least = std::numeric_limits<double>::infinity();
+  const int registers = (w.a.held > 0) + (w.b.held > 0);
+  for (MmaTile t : kTiles) {
+    // Small tiles take longer steps, so that as many bytes are under way.
+    if (t.m * t.n <= 64 * 64 && registers == 0) t.line = 128;
+    const int sums = held_sums(w, t);
+    if (!w.light && sums > 64) continue;
+    t.stages = 4 - registers;
+    for (; t.line <= 128; t.line *= 2) {
+      const double held = held_registers(w, t);
+      if (held > kMostHeld || held + sums > 96 + 32 * w.light || code_size(w, t) > most_code) break;
+      const double clocks = estimate(w, t, device);
+      if (clocks < least) least = clocks, best = t;
+      if (registers == 0) break;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+int shared_bytes(const MmaTile& t) {
+  return std::max(t.stages * stage_bytes(t), t.warps_m * t.warps_n * kSlabBytes);
+}
+
+double tiles_of(const MmaWork& w, const MmaTile& t) {
+  return w.batches * std::ceil(w.rows / t.m) * std::ceil(w.columns / t.n);
+}
+
+double microseconds(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {
+  return estimate(w, t, device) / device.clock;
+}
+
+int least_blocks(const MmaWork& w, const MmaTile& t) {
+  const int threads = 32 * t.warps_m * t.warps_n;
+  const double kept = held_sums(w, t) + held_registers(w, t);
+  return waits(w) && threads == 256 && kept <= 52 ? 2 : 1;
+}
+
+std::optional<MmaTile> choose_tile(const MmaWork& w, const DeviceModel& device) {
+  for (double limit : kMostCode)
+    if (const auto tile = choose_tile(w, limit, device)) return tile;
+  return {};
+}
+
+}  // namespace sinter

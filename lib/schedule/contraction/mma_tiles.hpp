@@ -1,0 +1,26 @@
+// The tile of a contraction on the tensor cores of any GPU, by a model of what limits it.
+#pragma once
+#include "schedule/contraction/mma_operands.hpp"
+
+namespace sinter {
+
+struct MmaWork {
+  double batches, rows, columns, depth;
+  int bytes;           // of a factor
+  double extra_bytes;  // an element of the result moves in the epilogue
+  bool light;          // loading takes few registers
+  bool settles;        // sums are kept twice
+  OperandWeight a, b;
+};
+
+double tiles_of(const MmaWork& w, const MmaTile& t);
+int shared_bytes(const MmaTile& t);
+double microseconds(const MmaWork& w, const MmaTile& t, const DeviceModel& device);  // roughly
+// Blocks that a multiprocessor must hold, at the cost of registers: where each waits for memory in
+// every step, there should be others.
+int least_blocks(const MmaWork& w, const MmaTile& t);
+
+// Nothing where every tile makes too much code.
+std::optional<MmaTile> choose_tile(const MmaWork& w, const DeviceModel& device);
+
+}  // namespace sinter

@@ -1,0 +1,20 @@
+// How a contraction runs on ordinary cores; see codegen/device/family/contraction_simt.cuh. A pure
+// function of the spec and the device model.
+#pragma once
+#include "plan/kernel_spec.hpp"
+#include "schedule/launch.hpp"
+#include "target/device_model.hpp"
+
+namespace sinter {
+
+inline constexpr int kSmallTile = 64, kLargeTile = 128;  // of contraction_simt.cuh
+
+struct SimtConfig : Launch {
+  int tile = kSmallTile;  // its rows and columns
+  // Along which index neighbouring threads read A and B and write the result.
+  bool a_k_fastest = true, b_k_fastest = true, n_fastest = true;
+};
+
+SimtConfig schedule_simt(const KernelSpec& spec, const DeviceModel& device);
+
+}  // namespace sinter

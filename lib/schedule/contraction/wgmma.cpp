@@ -1,0 +1,396 @@
+#include "schedule/contraction/wgmma.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "plan/access.hpp"
+#include "schedule/contraction/index_order.hpp"
+#include "schedule/schedule_parts.hpp"
+
+namespace sinter {
+namespace {
+
+constexpr std::int64_t kMostExtent = std::int64_t{1} << 31;
+
+std::int64_t depth_of(const KernelSpec& spec) {
+  return count(spec.extent, spec.extent.size() - spec.contraction().k(), spec.extent.size());
+}
+
+// All indices of m and n but the innermost become batch indices: a tile then lies in two of them.
+void widen_batch(KernelSpec& spec) {
+  ContractionSpec& c = spec.contraction();
+  const int m = std::max(0, c.m - 1), n = std::max(0, c.n - 1);
+  std::vector<int> order;
+  const auto take = [&](int from, int count) {
+    for (int i = 0; i < count; ++i) order.push_back(from + i);
+  };
+  const int first_m = c.first_m(), first_n = c.first_n(), first_k = c.first_k();
+  take(0, c.batch + m);
+  take(first_n, n);
+  take(first_m + m, c.m - m);
+  take(first_n + n, c.n - n);
+  take(first_k, c.k());
+  reorder(spec, order);
+  c.batch += m + n;
+  c.m -= m;
+  c.n -= n;
+}
+
+// The operands change places, and with them rows and columns.
+void swap_operands(KernelSpec& spec) {
+  std::vector<int> order;
+  ContractionSpec& c = spec.contraction();
+  const int first_m = c.first_m(), first_n = c.first_n(), first_k = c.first_k();
+  for (int i = 0; i < c.batch; ++i) order.push_back(i);
+  for (int i = first_n; i < first_k; ++i) order.push_back(i);
+  for (int i = first_m; i < first_n; ++i) order.push_back(i);
+  for (int i = first_k; i < spec.extent.size(); ++i) order.push_back(i);
+  reorder(spec, order);
+  std::swap(c.a(), c.b());
+  std::swap(c.m, c.n);
+  if (c.zero_dominates != ZeroOf::neither)
+    c.zero_dominates = c.zero_dominates == ZeroOf::a ? ZeroOf::b : ZeroOf::a;
+  for (auto& reduction : spec.columns) std::swap(reduction.slot_m, reduction.slot_n);
+}
+
+// Whether a value of the body is the same wherever it stands along the index.
+bool constant_along(const KernelSpec& spec, const Body& body, int value, int index) {
+  const Statement& s = body.statements[static_cast<std::size_t>(value)];
+  if (is_load(s)) {
+    const Access& a = spec.ports[static_cast<std::size_t>(s.port)].access;
+    if (!s.args.empty() || !a.windows.empty() || !a.via.empty() || moves_along(a, index))
+      return false;
+  } else if (s.kind != StatementKind::scalar && s.kind != StatementKind::pointwise &&
+             s.kind != StatementKind::convert) {
+    return false;
+  }
+  return std::all_of(s.args.begin(), s.args.end(),
+                     [&](int x) { return constant_along(spec, body, x, index); });
+}
+
+// An operand whose value is a plain load, or an 8-bit float times a scale that is the same for a
+// whole block of k, its innermost index; of groups, whose results may be renumbered, for all of k.
+// Tensor cores sum 8-bit products with fewer bits than f32 has: that is for products which may be
+// rounded, too.
+struct Loaded {
+  const KernelPort* port = nullptr;
+  int number = -1, scale = -1;  // of the port; statement
+};
+Loaded loaded(const KernelSpec& spec, const Body& body, DataType type) {
+  const ContractionSpec& c = spec.contraction();
+  if (const KernelPort* const p = plainly_loaded(spec, body))
+    return {p, body.statements.front().port, -1};
+  const Statement& last = body.statements.back();
+  if (type == DataType::f32 || (!c.has_scale_blocks() && !c.rows.on) ||
+      last.kind != StatementKind::pointwise || last.mode != PointwiseMode::mul ||
+      last.arithmetic != DataType::f32)
+    return {};
+  for (int side : {0, 1}) {
+    const Statement& s =
+        body.statements[static_cast<std::size_t>(last.args[static_cast<std::size_t>(side)])];
+    const int scale = last.args[static_cast<std::size_t>(1 - side)];
+    if (!is_load(s) || !s.args.empty() ||
+        !constant_along(spec, body, scale, spec.extent.size() - 1))
+      continue;
+    const KernelPort& p = spec.ports[static_cast<std::size_t>(s.port)];
+    if (p.access.windows.empty() && p.access.via.empty() && multiplied_as_bytes(p.type, p.type) &&
+        is_floating(p.type))
+      return {&p, s.port, scale};
+  }
+  return {};
+}
+
+// The operand as a tensor of two indices and batches, where the accelerator can bring it: one of
+// the two is contiguous, every other step a multiple of 16 bytes. `row`: its index of the domain,
+// -1 where there is one row. `type`: what the operand may be rounded to.
+std::optional<BoxedOperand> boxed(const KernelSpec& spec, const ProductOperand& operand, int row) {
+  const auto& [body, type] = operand;
+  const ContractionSpec& c = spec.contraction();
+  const Loaded from = loaded(spec, body, type);
+  if (!from.port) return {};
+  const KernelPort& p = *from.port;
+  const int k = spec.extent.size() - 1;
+  const Access& a = p.access;
+  const std::int64_t bytes = info(p.type).bytes;
+  const bool pairs = p.type == DataType::bf16 || p.type == DataType::f16;
+  const bool single = multiplied_as_bytes(p.type, p.type);
+  const bool rounded = p.type == DataType::f32 && type == DataType::tf32;
+  if (!pairs && !single && !rounded) return {};
+  if (p.alignment < 16 || a.offset * bytes % 16 != 0) return {};
+  BoxedOperand o;
+  o.port = from.number;
+  o.scale = from.scale;
+  o.one_scale = row < 0 || (from.scale >= 0 && constant_along(spec, body, from.scale, row));
+  o.map.type = rounded ? DataType::tf32 : p.type;  // the accelerator rounds
+  o.map.offset = a.offset * bytes;
+  o.map.swizzle = kStageLine;
+  const auto steps = [&](std::int64_t stride) {
+    return stride > 0 && stride * bytes % 16 == 0 && stride * bytes < (std::int64_t{1} << 40);
+  };
+  const bool one_row = row < 0 || !varies(spec, row);
+  const std::int64_t rows = row < 0 ? 1 : spec.extent[row], depth = depth_of(spec);
+  const std::int64_t of_row = row < 0 ? 0 : a.stride[row], of_k = a.stride[k];
+  if (c.has_scale_blocks() && a.stride[k - 1] != of_k * spec.extent[k])
+    return {};  // blocks lie apart
+  if (of_k == 1 && (one_row || steps(of_row))) {
+    o.k_fastest = true;
+    o.map.dim = {depth, rows};
+    o.map.stride = {one_row ? (depth * bytes + 15) / 16 * 16 : of_row * bytes};
+  } else if (pairs && of_row == 1 && (depth == 1 || steps(of_k))) {
+    o.k_fastest = false;
+    o.map.dim = {rows, depth};
+    o.map.stride = {depth == 1 ? (rows * bytes + 15) / 16 * 16 : of_k * bytes};
+  } else {
+    return {};
+  }
+  for (int i = c.batch - 1; i >= 0; --i) {
+    if (a.stride[i] == 0 || spec.extent[i] == 1) continue;
+    if (!steps(a.stride[i]) || o.map.dim.size() == 5) return {};
+    o.batch.push_back(i);
+    o.map.dim.push_back(spec.extent[i]);
+    o.map.stride.push_back(a.stride[i] * bytes);
+  }
+  for (std::int64_t n : o.map.dim)
+    if (n < 1 || n >= kMostExtent) return {};
+  return o;
+}
+
+// Whether no sum of so many products of integers leaves 32 bits.
+bool sums_fit(DataType a, DataType b, std::int64_t depth) {
+  const auto largest = [](DataType t) { return std::max(-info(t).lowest, info(t).largest); };
+  return static_cast<double>(depth) * largest(a) * largest(b) < 0x1p31;
+}
+
+// The box that one instruction brings: `rows` of the tile's.
+void set_box(BoxedOperand& o, int rows) {
+  const int elements = kStageLine / info(o.map.type).bytes;
+  o.map.box = Dims::filled(o.map.dim.size(), 1);
+  o.map.box[0] = elements;
+  o.map.box[1] = o.k_fastest ? rows : elements;
+}
+
+// The innermost index of rows, or of columns; -1 where there is none.
+int m_index(const KernelSpec& s) {
+  const ContractionSpec& c = s.contraction();
+  return c.m > 0 ? c.first_n() - 1 : -1;
+}
+int n_index(const KernelSpec& s) {
+  const ContractionSpec& c = s.contraction();
+  return c.n > 0 ? c.first_k() - 1 : -1;
+}
+double extent(const KernelSpec& s, int i) { return i < 0 ? 1 : static_cast<double>(s.extent[i]); }
+
+// The problem with its rows and columns as tiles have them.
+struct Orientation {
+  KernelSpec spec;
+  WgmmaConfig engine;
+  TileProblem problem;
+};
+
+// Nothing where the accelerator cannot bring the operands, or they are not multiplied as they are.
+std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool swapped) {
+  if (swapped) swap_operands(spec);
+  const ContractionSpec& c = spec.contraction();
+  const bool two = c.paired(), gathers = c.rows.gathers();
+  const std::int64_t depth = depth_of(spec);
+  WgmmaConfig e;
+  auto a = boxed(spec, c.a(), m_index(spec)), b = boxed(spec, c.b(), n_index(spec));
+  if (!a || !b) return {};
+  // Groups begin at any row, boxes of neighbouring rows at multiples of 16 bytes (load_box).
+  if (c.rows.on && !a->k_fastest) return {};
+  // Threads copy 16 bytes, and round nothing.
+  if (gathers && (a->map.type == DataType::tf32 || depth * info(a->map.type).bytes % 16 != 0))
+    return {};
+  if (two) {
+    e.b2 = boxed(spec, c.b(1), n_index(spec));
+    if (!e.b2 || (e.b2->scale < 0) != (b->scale < 0) || e.b2->map.type != b->map.type ||
+        e.b2->k_fastest != b->k_fastest)
+      return {};
+  }
+  // Of 8-bit floats any two are multiplied, and of 8-bit integers; of others equal ones.
+  if (a->map.type != b->map.type && !multiplied_as_bytes(a->map.type, b->map.type)) return {};
+  e.integers = !is_floating(a->map.type);
+  if (e.integers ? !sums_fit(a->map.type, b->map.type, depth) : c.accumulate != DataType::f32)
+    return {};
+  e.a = *a;
+  e.b = *b;
+  // Each stage lies in one block, and its sums are those that are settled.
+  if (c.has_scale_blocks() && (!e.scaled() || e.integers || spec.extent.back() % kStageLine != 0))
+    return {};
+  e.operand_bytes = info(a->map.type).bytes;
+  e.settle = e.operand_bytes == 1 && !e.integers;
+  e.n_fastest = columns_together != swapped;
+
+  TileProblem p;
+  p.products = two ? 2 : 1;
+  p.batches = static_cast<double>(count(spec.extent, 0, c.batch));
+  p.rows = extent(spec, m_index(spec));
+  p.columns = extent(spec, n_index(spec)) * p.products;
+  p.depth = static_cast<double>(depth);
+  if (c.rows.on) p.groups = static_cast<double>(spec.extent[0]);
+  p.gathered = gathers;
+  p.bytes = e.operand_bytes;
+  p.a_k_fastest = e.a.k_fastest;
+  p.b_k_fastest = e.b.k_fastest;
+  p.reduces = !spec.columns.empty();
+  p.integers = e.integers;
+  p.settle = e.settle;
+  p.along_columns = e.n_fastest;
+  for (const auto& s : spec.body.statements) {
+    if (!is_load(s) && !is_store(s)) continue;
+    const KernelPort& port = spec.ports[static_cast<std::size_t>(s.port)];
+    p.reads |= of_whole_tile(spec, port);
+    if (of_whole_tile(spec, port) || port.written) p.extra_bytes += info(port.type).bytes;
+  }
+  p.extra_bytes /= p.products;
+  return Orientation{std::move(spec), std::move(e), p};
+}
+
+std::string problem_text(const Orientation& o) {
+  const WgmmaConfig& e = o.engine;
+  const TileProblem& p = o.problem;
+  const auto type = [&](const BoxedOperand& operand) {
+    return name(o.spec.ports[static_cast<std::size_t>(operand.port)].type);
+  };
+  return fmt::format(
+      "{}{} x {}{}, {} {}, m {}, n {}, k {}, {} bytes a result{}{}{}{}", type(e.a),
+      e.a.k_fastest ? "" : " transposed", type(e.b), e.b.k_fastest ? "" : " transposed",
+      p.gathered     ? "gathered groups"
+      : p.groups > 0 ? "groups"
+                     : "batch",
+      p.batches, p.rows, p.columns, p.depth, p.extra_bytes, e.n_fastest ? "" : " along m",
+      e.scaled() ? ", scaled" : "", e.b2 ? ", two products" : "", p.reduces ? ", with totals" : "");
+}
+
+bool sooner(const EstimatedTile& a, const EstimatedTile& b) {
+  return a.microseconds < b.microseconds;
+}
+
+// What follows from the tile.
+void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& device) {
+  WgmmaConfig& e = o.engine;
+  const TileProblem& p = o.problem;
+  const Tile& t = e.tile = choice.tile;
+  const double tiles = tiles_of(p, t);
+  e.microseconds = choice.microseconds;
+  e.rows_brought = rows_brought(p, t);
+  set_box(e.a, e.rows_brought / t.cluster_n);
+  set_box(e.b, t.n / p.products / t.cluster_m);
+  if (e.b2) set_box(*e.b2, t.n / p.products / t.cluster_m);
+  e.packing = choose_packing(o.spec, e.n_fastest ? n_index(o.spec) : m_index(o.spec), 8);
+  // Where every result reads memory of its own, several packs are read before one is computed.
+  e.prefetch = p.reads;
+  e.unroll = e.settle ? 1 : 2;
+  if (e.prefetch) e.unroll = p.extra_bytes > 8 || has_little_room(t) ? 2 : 4;
+  // Where a long side is read by one tile alone, those that run at once should not all read the
+  // same columns of memory. (64 x 8192 x 8192 of bf16 on an H200: 35.8 us, 34.6 with five steps
+  // from one to the next; with 1, 3, 31 it gains less. Wider tiles whose k is split lose: 32.3
+  // and 34.1 us for 64 x 4096 x 14336.)
+  constexpr int kNarrow = 32, kApart = 5;
+  const bool streams_a = t.n <= kInstructionRows && p.columns <= t.n * t.cluster_n,
+             streams_b = p.rows_each() <= kInstructionRows,
+             wide = t.split > 1 && (streams_a ? t.n : e.rows_brought) > kNarrow;
+  // Scales are found by their place in k, which is then the same for all; who copies rows walks
+  // from its start.
+  e.rotate = (streams_a || streams_b) && !wide && !e.scaled() && !p.gathered ? kApart : 0;
+  if (p.reduces && e.packing.width == 1) e.unroll = std::max(e.unroll, 2);
+  if (e.b2) e.unroll = std::min(e.unroll, 2);  // slabs of half the columns
+  const int lane_packs = 1024 / p.products / 32 / e.packing.width;
+  e.ahead = e.prefetch && t.split == 1 && e.unroll == lane_packs;
+  e.threads = 128 * (t.consumers + 1);
+  // Of the 504 that three warpgroups have, in steps of eight.
+  const int kept = sums_per_thread(t) * (e.settle ? 3 : 1) + (e.ahead ? 64 : 0);
+  e.producer_registers = kept >= 192 ? 24 : 40;
+  e.consumer_registers = t.consumers == 1 ? 248 : kept >= 192 ? 240 : 232;
+  if (p.gathered) e.producer_registers = 56, e.consumer_registers = 224;
+  e.wide_index = needs_wide_index(o.spec);
+  e.least_blocks = blocks_that_fit(p, t, device);
+  if (e.least_blocks > 1) e.consumer_registers = 216;  // with the producer's, half of all
+  const int cluster = t.cluster_m * t.cluster_n;
+  // Of groups nobody knows the tiles: they may be a few more than on average.
+  e.grid = static_cast<std::uint32_t>(
+      t.split > 1 ? tiles * t.split
+                  : balanced_grid(p.groups > 0 ? most_tiles(p, t) : tiles, cluster, device));
+  e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(p, t));
+}
+
+}  // namespace
+
+bool multiplied_as_bytes(DataType a, DataType b) {
+  const auto of_floats = [](DataType t) { return t == DataType::f8e4m3 || t == DataType::f8e5m2; };
+  const auto of_integers = [](DataType t) { return t == DataType::i8 || t == DataType::u8; };
+  return (of_floats(a) && of_floats(b)) || (of_integers(a) && of_integers(b));
+}
+
+bool of_whole_tile(const KernelSpec& spec, const KernelPort& port) {
+  const ContractionSpec& c = spec.contraction();
+  const int m = c.first_m(), n = c.first_n(), k = c.first_k();
+  const auto varies = [&](int from, int to) {
+    for (int i = from; i < to; ++i)
+      if (step(port.access, i) != 0) return true;
+    return false;
+  };
+  return !port.written && varies(m, n) && varies(n, k);
+}
+
+KernelChoice TileChoice::ranked() const {
+  std::vector<EstimatedTile> sorted = tiles;
+  std::stable_sort(sorted.begin(), sorted.end(), sooner);
+  KernelChoice choice{problem, {}};
+  for (const EstimatedTile& t : sorted) choice.configurations.push_back(to_text(t.tile));
+  return choice;
+}
+
+std::optional<WgmmaPlan> plan_wgmma(const KernelSpec& given, const DeviceModel& device,
+                                    const Tuning& tuning) {
+  if (!device.has_wgmma || !device.has_tma) return {};
+  const ContractionSpec* const c = given.as_contraction();
+  if (!c || c->k() != (c->has_scale_blocks() ? 2 : 1) || reads_joined_indices(given)) return {};
+  // Rows and columns of reductions are numbered over all indices of m and of n.
+  const bool two = c->paired(), dominated = c->zero_dominates != ZeroOf::neither;
+  if (c->chained()) return {};
+  if (!given.columns.empty() && (c->m != 1 || c->n != 1)) return {};
+  if (two && dominated) return {};
+  KernelSpec spec = given;
+  widen_batch(spec);
+  // A short side may lie along the tile's rows or its columns; of others, what lies together in
+  // memory lies along the columns. Two products share rows.
+  const bool columns_together = !prefers(spec, spec.body, n_index(spec), m_index(spec), is_store);
+  const double rows = extent(spec, m_index(spec)), columns = extent(spec, n_index(spec));
+  const bool short_m = rows <= kInstructionRows && columns > rows,
+             short_n = columns <= kInstructionRows && rows > columns;
+  if (two && !columns_together && !short_n) return {};
+  // Rows of groups are rows of tiles, and begin anywhere.
+  if (c->rows.on && (!columns_together || dominated)) return {};
+  const bool swapped = !two && !c->rows.on && (short_m || (!columns_together && !short_n));
+  auto usual = orient(spec, columns_together, swapped);
+  if (!usual) return {};
+  TileChoice choice{problem_text(*usual), legal_tiles(usual->problem, device)};
+  std::optional<Orientation> other;
+  if (!two && !c->rows.on && std::min(rows, columns) <= kInstructionRows)
+    other = orient(spec, columns_together, !swapped);
+  if (other)
+    for (EstimatedTile t : legal_tiles(other->problem, device)) {
+      t.tile.turned = true;
+      choice.tiles.push_back(t);
+    }
+  if (choice.tiles.empty()) return {};
+  auto best = std::min_element(choice.tiles.begin(), choice.tiles.end(), sooner);
+  const double least = best->microseconds;
+  bool tuned = false;
+  if (const auto known = tuning.best.find(choice.problem); known != tuning.best.end())
+    if (const auto at =
+            std::find_if(choice.tiles.begin(), choice.tiles.end(),
+                         [&](const EstimatedTile& t) { return to_text(t.tile) == known->second; });
+        at != choice.tiles.end()) {
+      best = at;
+      tuned = true;
+    }
+  Orientation& chosen = best->tile.turned ? *other : *usual;
+  complete(chosen, *best, device);
+  return WgmmaPlan{std::move(chosen.spec), std::move(chosen.engine), std::move(choice), tuned,
+                   least};
+}
+
+}  // namespace sinter

@@ -1,0 +1,77 @@
+// How a contraction runs on tensor cores that take whole warpgroups (wgmma): which operands the
+// tensor memory accelerator can bring, tiles, clusters and the ring of stages; see
+// codegen/device/family/contraction_wgmma.cuh. A pure function of the spec and the device model.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/tensor_map.hpp"
+#include "plan/tuning.hpp"
+#include "schedule/contraction/wgmma_tiles.hpp"
+#include "schedule/launch.hpp"
+#include "schedule/packing.hpp"
+
+namespace sinter {
+
+// An operand that is loaded in boxes.
+struct BoxedOperand {
+  int port = -1;
+  int scale = -1;          // statement: what its elements are multiplied with, the same for a block
+                           // of k; -1: nothing
+  bool one_scale = false;  // for all rows of a batch entry
+  bool k_fastest = true;   // in memory; else its row index is
+  std::vector<int> batch;  // the domain's indices of the map's dims from the third on
+  TensorMap map;
+};
+
+struct WgmmaConfig : Launch {
+  Tile tile;
+  BoxedOperand a, b;
+  std::optional<BoxedOperand> b2;  // of a second product; the tile's columns are shared
+  int operand_bytes = 2;
+  int rows_brought = 128;  // of A, by a tile
+  bool integers = false;   // factors and sums
+  bool settle = false;     // add the sums of each stage in f32
+  bool scaled() const { return a.scale >= 0 || b.scale >= 0 || (b2 && b2->scale >= 0); }
+  bool n_fastest = true;  // along which index the result lies in memory
+  int unroll = 1;         // of the epilogue
+  bool prefetch = false;  // what the epilogue reads of the tile comes to the cache early
+  bool ahead = false;     // and to registers while the slab before leaves
+  int rotate = 0;         // steps of k by which neighbouring tiles start apart
+  int producer_registers = 40, consumer_registers = 232;
+  Packing packing;          // of the epilogue
+  double microseconds = 0;  // estimated
+};
+
+// What a plan was chosen from. Planning compares plans by the dozen and wants no texts: only who
+// measures ranks the tiles and has hundreds of texts written.
+struct TileChoice {
+  std::string problem;
+  std::vector<EstimatedTile> tiles;
+  KernelChoice ranked() const;
+};
+
+struct WgmmaPlan {
+  KernelSpec spec;  // the given one with its indices in the order that the kernel wants
+  WgmmaConfig engine;
+  TileChoice choice;
+  bool tuned = false;  // the tile is the measured one, not the one estimated to be the fastest
+  // Of the tile estimated to be the fastest, also where another one was measured to be: that one takes
+  // no longer. So what is measured never changes which kernels there are.
+  double microseconds = 0;
+};
+
+// Whether the tensor cores multiply two such operands as they are: floats or integers of 8 bits.
+bool multiplied_as_bytes(DataType a, DataType b);
+
+// The epilogue reads an element of the port for every element of the result.
+bool of_whole_tile(const KernelSpec& spec, const KernelPort& port);
+
+// Nothing where the device has no such tensor cores, or the operands' types or layouts are not for
+// them.
+std::optional<WgmmaPlan> plan_wgmma(const KernelSpec& spec, const DeviceModel& device,
+                                    const Tuning& tuning);
+
+}  // namespace sinter

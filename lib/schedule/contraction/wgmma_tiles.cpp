@@ -1,0 +1,271 @@
+#include "schedule/contraction/wgmma_tiles.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <numeric>
+
+#include "plan/kernel_spec.hpp"
+#include "schedule/packing.hpp"
+
+namespace sinter {
+namespace {
+
+constexpr int kLooseBytes = 1024;  // lost where the ring starts at a multiple of 1024
+constexpr int kBarrierBytes = 16;  // two of a stage
+constexpr int kMostStages = 16;
+constexpr int kMostColumns = 256;  // of a multiplication
+constexpr int kSwizzledRows = 8;   // after which the swizzle repeats
+constexpr int kCopiedRows = 16;    // at once, where threads copy
+constexpr int kSlabColumns = 64;
+
+// A consumer's, side by side.
+int multiplications(const Tile& t) {
+  return (t.alternate ? t.m : t.m / t.consumers) / kInstructionRows;
+}
+
+int stage_bytes(const TileProblem& p, const Tile& t) {
+  return (rows_brought(p, t) + t.n) * kStageLine + kBarrierBytes;
+}
+// Of shared memory besides the stages.
+int fixed_bytes(const Tile& t) { return kLooseBytes + t.consumers * 4 * kSlabBytes; }
+// `blocks` share a multiprocessor, which keeps some for each.
+int stages_that_fit(const TileProblem& p, const Tile& t, int blocks, const DeviceModel& device) {
+  return (device.shared_per_sm / blocks - device.shared_reserved - fixed_bytes(t)) /
+         stage_bytes(p, t);
+}
+
+double clusters_at_once(const DeviceModel& device, int blocks) {
+  return device.clusters_at_once[static_cast<std::size_t>(blocks - 1)];
+}
+
+// What more than one instruction's rows, but few, suffer from, as measured: where blocks share the
+// operand of the short side, the long side's comes from memory to several clusters; and one
+// warpgroup alone waits for every stage. (128 x 8192 x 8192 of bf16 on an H200, 128 columns a tile:
+// 39.4 us where two warpgroups share those of the long side, 47.6 with one, 45.7 where they share
+// those of the short side.)
+double hindrance(const TileProblem& p, const Tile& t) {
+  constexpr double kFew = 256, kHindered = 1.03;
+  const bool short_rows = p.rows < p.columns;
+  const double shorter = std::min(p.rows, p.columns);
+  const bool hindered = t.consumers == 1 || (short_rows ? t.cluster_n : t.cluster_m) > 1;
+  const bool few = p.batches == 1 && shorter > kInstructionRows && shorter <= kFew;
+  return few && hindered ? kHindered : 1;
+}
+
+// Batch entries that have a row at all, where rows fall into groups at random.
+double batches_with_rows(const TileProblem& p) {
+  return p.groups > 0 ? p.batches * (1 - std::exp(-p.rows_each())) : p.batches;
+}
+
+// Rows of tiles that all batches have together. Groups end anywhere in a tile.
+double tile_rows(const TileProblem& p, const Tile& t) {
+  const double step = t.m * t.cluster_m;
+  if (p.groups == 0) return p.batches * std::ceil(p.rows / step);
+  return std::max(batches_with_rows(p), p.batches * (p.rows_each() / step + 0.5));
+}
+
+// Microseconds, roughly, for ranking, with costs fitted on an H200: what a multiprocessor spends on
+// its tiles, but no less than the time of memory and of the second-level cache.
+double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) {
+  constexpr double kStreams = 1.075;  // of what another streaming kernel reaches, large boxes do
+  constexpr double kShared = 128, kMove = 80;  // bytes a clock
+  constexpr double kRead = 0.66;               // what reading one costs of kShared
+  constexpr double kStart = 4200, kTurn = 350, kNeighbours = 200;  // clocks: until the first stage
+                                                                   // has come; a turn; a tile
+  constexpr double kSlab = 1150, kSlabRead = 300, kSlabReadSlow = 1600, kSlabTwo = 600,
+                   kAlongRows = 500;
+  constexpr double kParts = 1400, kPart = 400;
+  constexpr double kExposed = 0.3;    // of finishing, that memory waits for
+  constexpr double kReady = 500;      // of the start, where the kernel before left room
+  constexpr int kFewestColumns = 80;  // narrower multiplications wait for the rows of A
+  const int cluster = cluster_blocks(t);
+  const double tiles = tiles_of(p, t), at_once = cluster * clusters_at_once(device, cluster),
+               rounds = std::ceil(tiles * t.split / at_once),
+               busy = std::min(tiles * t.split / rounds, at_once);  // multiprocessors
+  const double depth = p.depth / t.split, depth_bytes = depth * p.bytes;
+  const double multiply = 2.0 * t.m * std::max(t.n, kFewestColumns) * depth / (8192.0 / p.bytes);
+  const double rows = rows_brought(p, t);
+  const double moved = (rows / t.cluster_n + static_cast<double>(t.n) / t.cluster_m) * depth_bytes;
+  // Every multiplication's rows of A are read with all columns of B.
+  const double reads = kRead * t.m / kInstructionRows * (kInstructionRows + t.n);
+  const double shared = (reads + (rows + t.n)) * depth_bytes / kShared;
+  // Moving costs power, and with it clocks, also where it is hidden.
+  const double main = std::max({multiply, moved / kMove, shared}) + 0.1 * moved / 64 +
+                      (t.cluster_m * t.cluster_n > 1 ? kNeighbours : 0);
+  const double across = static_cast<double>(t.n) / kSlabColumns,
+               slabs = multiplications(t) * std::ceil(across);
+  const bool slow = multiplications(t) > 1 || has_little_room(t);
+  const double read = !p.reads ? 0 : slow ? kSlabReadSlow : kSlabRead;
+  const double finish = slabs * (kSlab + read + (p.products > 1 ? kSlabTwo : 0)) +
+                        (p.along_columns ? 0 : kAlongRows * multiplications(t) * across) +
+                        (t.split > 1 ? kParts + kPart * t.split : 0);
+  double clocks = rounds * (main + finish);
+  if (t.alternate)
+    clocks = std::max(rounds * (main + kTurn) + finish, std::ceil(rounds / 2) * (main + finish));
+  const double results = p.batches * p.rows_each() * p.columns * p.extra_bytes;
+  const double memory =
+      (p.batches * p.rows_each() + batches_with_rows(p) * p.columns) * p.depth * p.bytes + results;
+  const double cached = tiles * t.split * moved + results;
+  // The accelerator takes as long for zeros past the ends of the operands.
+  const double past = tiles * t.split *
+                      (std::max(0.0, rows - p.rows) + std::max(0.0, t.n - p.columns)) * depth_bytes;
+  const double exposed = kExposed * finish / device.clock;
+  const double times[] = {
+      clocks / device.clock, memory / (kStreams * device.memory_bandwidth) + exposed,
+      (memory + past) / (busy * device.sm_bandwidth) + exposed, cached / device.l2_bandwidth};
+  // The slowest counts; the others a little, so that equals do not waste power.
+  const double sum = std::accumulate(std::begin(times), std::end(times), 0.0);
+  return (*std::max_element(std::begin(times), std::end(times)) + 0.07 * sum) * hindrance(p, t) +
+         (kStart - (blocks_that_fit(p, t, device) > 1 ? kReady : 0)) / device.clock;
+}
+
+// Columns of a multiplication: those whose sums core/wgmma.cuh lists, though the instruction takes
+// any eight up to the most, and 24 columns of integers.
+bool multipliable(int columns, bool integers) {
+  return columns % 16 == 0 || columns <= (integers ? 8 : 128);
+}
+
+// What a block's part of an operand is a multiple of: rows after which the swizzle repeats, or,
+// with k not fastest, those that lie in a line.
+int unit_of_part(const TileProblem& p, bool k_fastest) {
+  return k_fastest ? kSwizzledRows : kStageLine / p.bytes;
+}
+
+// The kernel counts in 32 bits: rows and columns to the ends of the last clusters, tiles to the one
+// that a block would take next, and those of a group.
+bool countable(const TileProblem& p, const Tile& t, const DeviceModel& device) {
+  constexpr double kMost = 0x1p31;
+  const double rows = t.m * t.cluster_m, columns = t.n * t.cluster_n;
+  return p.rows + rows < kMost && (p.columns + columns) / p.products < kMost &&
+         most_tiles(p, t) + device.sms < kMost && t.group * std::ceil(p.columns / columns) < kMost;
+}
+
+bool legal(const TileProblem& p, const Tile& t, const DeviceModel& device) {
+  // A group's tiles are counted as the kernel runs; who copies rows has registers for 128.
+  if (p.groups > 0 && t.split > 1) return false;
+  if (p.gathered && (t.m > 128 || t.cluster_n > 1)) return false;
+  // Blocks that would own no results in any cluster.
+  if ((t.cluster_m - 1) * t.m >= p.rows_each() || (t.cluster_n - 1) * t.n >= p.columns)
+    return false;
+  // What more sums would spill; of two warpgroups the producer gives up registers for 192.
+  if (sums_per_thread(t) > (t.consumers == 1 ? 160 : 192)) return false;
+  // The sums, and those of two stages.
+  if (p.settle && sums_per_thread(t) > 64) return false;
+  const int brought = rows_brought(p, t), columns = t.n / p.products;
+  if (brought / t.cluster_n % unit_of_part(p, p.a_k_fastest) != 0) return false;
+  if (columns / t.cluster_m % unit_of_part(p, p.b_k_fastest) != 0) return false;
+  if (p.reduces && columns % kReducedTogether != 0) return false;
+  if (t.split > 1) {
+    if (t.alternate || tiles_of(p, t) * t.split > 4 * device.sms) return false;
+    if (std::ceil(p.depth * p.bytes / kStageLine) < 2 * t.split) return false;
+    const int slab = kSlabColumns / p.products, slabs = (columns + slab - 1) / slab;
+    if (t.m * slabs * kSlabColumns * 4 > t.stages * (brought + t.n) * kStageLine) return false;
+  }
+  return countable(p, t, device);
+}
+
+// The least width of a legal tile of which one round covers the result, or 0.
+int width_of_round(const TileProblem& p, const Tile& t, const DeviceModel& device) {
+  if (p.groups > 0) return 0;
+  const double rows = p.batches * std::ceil(p.rows / (t.m * t.cluster_m)),
+               across =
+                   std::floor(clusters_at_once(device, cluster_blocks(t)) / rows) * t.cluster_n;
+  if (across < 1) return 0;
+  const int part = unit_of_part(p, p.b_k_fastest) * t.cluster_m,
+            together = p.reduces ? static_cast<int>(kReducedTogether) : 1,
+            unit = p.products * std::lcm(part, together);
+  const double n = unit * std::ceil(p.columns / across / unit);
+  if (n > kMostColumns) return 0;
+  const int width = static_cast<int>(n);
+  return multipliable(width, p.integers) ? width : width + unit;
+}
+
+}  // namespace
+
+std::string to_text(const Tile& t) {
+  return fmt::format("{}x{} by {} {}, cluster {}x{}, split {}, stages {}, group {}{}", t.m, t.n,
+                     t.consumers, t.alternate ? "alternating" : "together", t.cluster_m,
+                     t.cluster_n, t.split, t.stages, t.group, t.turned ? ", turned" : "");
+}
+
+double tiles_of(const TileProblem& p, const Tile& t) {
+  return tile_rows(p, t) * std::ceil(p.columns / (t.n * t.cluster_n)) * t.cluster_m * t.cluster_n;
+}
+
+double most_tiles(const TileProblem& p, const Tile& t) {
+  const double rows = p.batches * std::ceil(p.rows / (t.m * t.cluster_m));
+  return rows * std::ceil(p.columns / (t.n * t.cluster_n)) * t.cluster_m * t.cluster_n;
+}
+
+int rows_brought(const TileProblem& p, const Tile& t) {
+  if (t.m > kInstructionRows || p.rows > kInstructionRows || !p.a_k_fastest) return t.m;
+  const double unit = p.gathered ? kCopiedRows : kSwizzledRows * t.cluster_n;
+  return std::min(t.m, static_cast<int>(unit * std::ceil(p.rows / unit)));
+}
+
+int sums_per_thread(const Tile& t) { return multiplications(t) * t.n / 2; }
+
+bool has_little_room(const Tile& t) {
+  constexpr int kRoomy = 128;
+  return sums_per_thread(t) > kRoomy;
+}
+
+int blocks_that_fit(const TileProblem& p, const Tile& t, const DeviceModel& device) {
+  constexpr int kNarrowest = 8, kManySteps = 96;
+  const bool leaves_room = !p.gathered && t.n == kNarrowest && t.consumers == 1 &&
+                           cluster_blocks(t) == 1 && tiles_of(p, t) <= device.sms &&
+                           p.depth * p.bytes >= kManySteps * kStageLine;
+  return leaves_room ? 2 : 1;
+}
+
+int shared_bytes(const TileProblem& p, const Tile& t) {
+  return fixed_bytes(t) + t.stages * stage_bytes(p, t);
+}
+
+double balanced_grid(double tiles, int cluster, const DeviceModel& device) {
+  const double clusters = tiles / cluster;
+  return std::ceil(clusters / std::ceil(clusters / clusters_at_once(device, cluster))) * cluster;
+}
+
+std::vector<EstimatedTile> legal_tiles(const TileProblem& p, const DeviceModel& device) {
+  struct Shape {
+    int m, consumers;
+    bool alternate;
+  };
+  struct Sharing {
+    int cluster_m, cluster_n, split;
+  };
+  constexpr Shape kShapes[] = {{128, 2, false}, {256, 2, false}, {64, 2, true},
+                               {128, 2, true},  {64, 1, false},  {128, 1, false}};
+  constexpr Sharing kSharings[] = {{1, 1, 1}, {2, 1, 1}, {1, 2, 1}, {4, 1, 1},
+                                   {1, 4, 1}, {1, 1, 2}, {1, 1, 3}, {1, 1, 4},
+                                   {1, 1, 5}, {1, 1, 6}, {1, 1, 7}, {1, 1, 8}};
+  constexpr int kWidths[] = {256, 224, 192, 160, 128, 96, 64, 32, 16, 8};
+  std::vector<EstimatedTile> tiles;
+  const auto consider = [&](Tile t) {
+    t.stages = std::min(stages_that_fit(p, t, blocks_that_fit(p, t, device), device), kMostStages);
+    if (legal(p, t, device)) tiles.push_back({estimate(p, t, device), t});
+  };
+  for (const Shape& shape : kShapes)
+    for (const Sharing& sharing : kSharings) {
+      Tile t{.m = shape.m,
+             .consumers = shape.consumers,
+             .alternate = shape.alternate,
+             .cluster_m = sharing.cluster_m,
+             .cluster_n = sharing.cluster_n,
+             .split = sharing.split};
+      for (int n : kWidths) {
+        t.n = n;
+        consider(t);
+      }
+      t.n = width_of_round(p, t, device);
+      if (t.n > 0 && std::find(std::begin(kWidths), std::end(kWidths), t.n) == std::end(kWidths))
+        consider(t);
+    }
+  return tiles;
+}
+
+}  // namespace sinter

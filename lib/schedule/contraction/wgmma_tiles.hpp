@@ -1,0 +1,73 @@
+// The tiles in which a contraction can be multiplied by warpgroups (wgmma), with an
+// estimate of the time that each takes. A pure function of the problem and the device model.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "target/device_model.hpp"
+
+namespace sinter {
+
+inline constexpr int kStageLine = 128;       // bytes of k in a stage
+inline constexpr int kInstructionRows = 64;  // of one multiplication; sides up to it are short
+
+// What can be chosen freely.
+struct Tile {
+  bool turned = false;  // rows and columns lie the other way round than they usually do
+  int m = 128, n = 256;
+  int consumers = 2;                 // warpgroups that multiply
+  bool alternate = false;            // each consumer has tiles of its own
+  int cluster_m = 1, cluster_n = 1;  // blocks that share an operand
+  int split = 1;                     // blocks that share a tile and sum a part of k each
+  int stages = 4;
+  int group = 8;  // rows of tiles that run side by side
+};
+std::string to_text(const Tile& tile);
+
+constexpr int cluster_blocks(const Tile& t) { return t.cluster_m * t.cluster_n * t.split; }
+
+// What is multiplied, as tiles see it.
+struct TileProblem {
+  double batches = 1, rows = 1, columns = 1, depth = 1;
+  double groups = 0;       // of batches: they share the rows, each has a part of them
+  bool gathered = false;   // rows of A, by threads
+  int bytes = 2;           // of an operand's element
+  double extra_bytes = 0;  // read and written for an element of the result
+  bool reads = false;      // some are read
+  bool a_k_fastest = true, b_k_fastest = true;
+  bool along_columns = true;  // the result lies in memory
+  bool reduces = false;       // results
+  bool integers = false;      // are multiplied
+  bool settle = false;        // sums of a stage are added apart
+  int products = 1;           // columns are those of all
+
+  // Of a batch entry; of a group, on average.
+  double rows_each() const { return groups > 0 ? rows / groups : rows; }
+};
+
+double tiles_of(const TileProblem& p, const Tile& t);
+// As many as they can be: of groups, where each has all rows.
+double most_tiles(const TileProblem& p, const Tile& t);
+// Rows of A that a tile brings; B's are its columns.
+int rows_brought(const TileProblem& p, const Tile& t);
+int sums_per_thread(const Tile& t);
+// The sums leave a thread few registers for packs of what the epilogue reads.
+bool has_little_room(const Tile& t);
+// Blocks that share a multiprocessor, and shared memory of each. Where one round of the narrowest
+// tiles streams A, one leaves room for the next kernel's, which then is ready when this one ends.
+// (8 x 8192 x 8192 of bf16 on an H200: 32.1 us with 12 stages and the multiprocessor alone, 31.6
+// with 10 and half of it. Short sums miss the stages: 10.1 and 10.6 us for 8 x 4096 x 4096.)
+int blocks_that_fit(const TileProblem& p, const Tile& t, const DeviceModel& device);
+int shared_bytes(const TileProblem& p, const Tile& t);
+// The fewest blocks that take no more rounds of tiles than all SMs would: more of them would cost
+// power, and with it clocks, but no less time.
+double balanced_grid(double tiles, int cluster, const DeviceModel& device);
+
+struct EstimatedTile {
+  double microseconds;
+  Tile tile;
+};
+// The tiles that the kernel can have, unsorted.
+std::vector<EstimatedTile> legal_tiles(const TileProblem& p, const DeviceModel& device);
+
+}  // namespace sinter

@@ -1,0 +1,20 @@
+// How a pointwise kernel is run: which neighbours move together, in rows or in tiles. A pure
+// function of the spec and the device model.
+#pragma once
+#include "schedule/launch.hpp"
+#include "schedule/packing.hpp"
+#include "schedule/pointwise/tiling.hpp"
+
+namespace sinter {
+
+struct PointwiseConfig : Launch {
+  int unroll = 1;  // places that a thread fetches before it computes
+  Packing packing;
+  Tiling tiling;
+  int skew = -1;  // the port by which packs are aligned where rows start anywhere; -1: none
+  std::int64_t places = 0;  // with such packs: of a row
+};
+
+PointwiseConfig schedule_pointwise(const KernelSpec& spec, const DeviceModel& device);
+
+}  // namespace sinter

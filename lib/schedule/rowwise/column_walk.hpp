@@ -1,0 +1,23 @@
+// Rowwise kernels whose values are also reduced down the columns: numbers fitted on an H200 that
+// planning (how many blocks walk over the rows) and scheduling (how large they are) share.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "target/device_model.hpp"
+
+namespace sinter {
+
+// Of rows up to this long a large block takes many at once, and one block an SM is enough.
+inline constexpr int kShortRow = 256;
+// Threads of an SM's blocks with column reductions; of light ones, in 48 registers each.
+inline constexpr int kColumnThreads = 1024, kLightColumnThreads = 1280;
+// Blocks of a cluster that share each row where one block's registers would not hold its columns'
+// running results.
+inline constexpr int kColumnCluster = 2;
+inline int column_cluster(std::int64_t columns, std::size_t reductions, const DeviceModel& device) {
+  const bool held = columns <= (reductions > 1 ? 12288 : 16384);
+  return held || !device.has_clusters ? 1 : kColumnCluster;
+}
+
+}  // namespace sinter

@@ -1,0 +1,32 @@
+// What schedules of all families are made of.
+#pragma once
+#include <cstdint>
+
+#include "schedule/packing.hpp"
+
+namespace sinter {
+
+// Whether offsets of the kernel need 64 bits.
+bool needs_wide_index(const KernelSpec& spec);
+
+// The product of the extents [from, to).
+double elements(const Dims& extent, int from, int to);
+
+// What an element costs to compute, in simple instructions, roughly.
+int element_cost(const KernelSpec& spec, const Body& body);
+// The copies of a body that unrolling may make: they cost time to compile.
+inline constexpr int kMostCode = 1200;
+// The widest pack of the body that does not make too much code.
+int widest_pack(const KernelSpec& spec);
+
+// Whether some port moves by so little that packs which start where memory is aligned are better.
+bool moves_narrowly(const KernelSpec& spec, const Packing& packing);
+
+inline constexpr int kFlightBytes = 64;  // that a thread should have under way at once
+
+std::uint32_t clamp_grid(double blocks);
+// The power of two from n on, or up to n; between 1 and `largest`.
+int power_of_two_from(double n, int largest);
+int power_of_two_to(double n, int largest);
+
+}  // namespace sinter

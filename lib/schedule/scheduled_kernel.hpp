@@ -1,0 +1,53 @@
+// A kernel with everything decided: which engine runs it, in what tiles, with how many threads.
+// Made once, by schedule_kernel(); planning compares its time, emission prints it, `sinter tune`
+// measures its other choices.
+#pragma once
+#include <variant>
+
+#include "plan/tuning.hpp"
+#include "schedule/contraction/mma.hpp"
+#include "schedule/contraction/simt.hpp"
+#include "schedule/contraction/wgmma.hpp"
+#include "schedule/pointwise/pointwise.hpp"
+#include "schedule/rowwise/rowwise.hpp"
+
+namespace sinter {
+
+using KernelConfig =
+    std::variant<PointwiseConfig, RowwiseConfig, SimtConfig, MmaConfig, WgmmaConfig>;
+
+struct ScheduledKernel {
+  KernelSpec spec;  // the given one with its indices in the order that the engine wants
+  KernelConfig config;
+  // Estimated, from launch to end. What was measured does not change it: a measured tile takes no
+  // longer than the one that this is the estimate of.
+  double microseconds = 0;
+  TileChoice choice;        // what could be measured; no tiles where there is nothing to choose
+  bool tuned = false;       // the tile is the measured one, not the one estimated to be the fastest
+
+  const PointwiseConfig* pointwise() const { return std::get_if<PointwiseConfig>(&config); }
+  const RowwiseConfig* rowwise() const { return std::get_if<RowwiseConfig>(&config); }
+  const SimtConfig* simt() const { return std::get_if<SimtConfig>(&config); }
+  const MmaConfig* mma() const { return std::get_if<MmaConfig>(&config); }
+  const WgmmaConfig* wgmma() const { return std::get_if<WgmmaConfig>(&config); }
+  const Launch& launch() const;
+  // Of the body, or of a contraction's epilogue; null on ordinary cores, where elements move alone.
+  const Packing* packing() const;
+  int unroll() const;
+  int skew() const;  // of pointwise and rowwise kernels; -1: none
+};
+
+// `tuning`: configurations that were measured to be the fastest of their problem.
+ScheduledKernel schedule_kernel(const KernelSpec& spec, const DeviceModel& device,
+                                const Tuning& tuning);
+
+// What every decision of planning is made from.
+struct PlanContext {
+  DeviceModel device;
+  Tuning tuning;
+};
+inline ScheduledKernel schedule_kernel(const KernelSpec& spec, const PlanContext& context) {
+  return schedule_kernel(spec, context.device, context.tuning);
+}
+
+}  // namespace sinter

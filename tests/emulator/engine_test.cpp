@@ -1,0 +1,257 @@
+// The parts of codegen/device/engine in small kernels: swizzles and layouts of operands, loaders,
+// an im2col convolution, results stored by TMA. They compile for sm_90a without a complaint and are
+// exact in the emulator, and wrong or refused there where a wait is left out.
+#include <fmt/format.h>
+
+#include "emulator/emulator.hpp"
+#include "emulator/hand_written.hpp"
+#include "runtime/compiler.hpp"
+#include "runtime/nvrtc.hpp"
+
+namespace sinter::test {
+namespace {
+
+PlanKernel kernel_of(const std::string& name, std::string source, unsigned grid, unsigned threads,
+                     unsigned shared_bytes) {
+  PlanKernel k;
+  k.entry = "sinter_" + name;
+  k.source = std::move(source);
+  k.grid = grid;
+  k.block = threads;
+  k.shared_bytes = shared_bytes + 1023;
+  return k;
+}
+
+void check_compiles(const PlanKernel& k) {
+  if (!nvrtc()) return;
+  std::string log;
+  const auto code = compile_uncached({k.source, k.entry, "sm_90a"}, &log);
+  if (!code) FAIL_CHECK(code.error().message());
+  CAPTURE(log);
+  CHECK(log.find("serialized") == std::string::npos);
+  CHECK(log.find("spill") == std::string::npos);
+}
+
+// ---- loaders.cu: y[i, j] = sum over k of a[i, k] b[j, k], 64 x 64 x 200
+
+enum class Source { boxes, gathered, computed, pages };
+struct LoadersCase {
+  int swizzle_a = 128, swizzle_b = 128;
+  bool k_a = true, k_b = true;  // k is fastest
+  Source a = Source::boxes, b = Source::boxes;
+  int depth = 64;  // of a stage
+};
+
+std::string text_of(const LoadersCase& c) {
+  const auto tile = [&](const char* name, bool k_fastest, int swizzle) {
+    return Change{fmt::format("using {} = SharedTile<bf16, Major::k, 64, 64>;", name),
+                  fmt::format("using {} = SharedTile<bf16, Major::{}, 64, {}, {}>;", name,
+                              k_fastest ? "k" : "mn", c.depth, swizzle)};
+  };
+  std::vector<Change> changes = {tile("TileA", c.k_a, c.swizzle_a),
+                                 tile("TileB", c.k_b, c.swizzle_b)};
+  const auto turn = [&](const char* boxes, const char* map) {
+    changes.push_back(
+        {fmt::format("struct {} : Boxes {{", boxes),
+         fmt::format("struct {} {{\n  static constexpr bool k_fastest = false;", boxes)});
+    changes.push_back({fmt::format("args.{}, to, barrier, blocks, k, row)", map),
+                       fmt::format("args.{}, to, barrier, blocks, row, k)", map)});
+  };
+  if (!c.k_a) turn("BoxesA", "map_a");
+  if (!c.k_b) turn("BoxesB", "map_b");
+  if (c.a == Source::gathered)
+    changes.push_back({"using LoadA = TiledA", "using LoadA = Gathered"});
+  if (c.a == Source::computed) changes.push_back({"using LoadA = TiledA", "using LoadA = Made"});
+  if (c.b == Source::pages) changes.push_back({"using LoadB = TiledB", "using LoadB = Paged"});
+  // What is not used need not fit the tiles.
+  if (c.a != Source::gathered)
+    changes.push_back({"using Gathered = GatheredRows<TileA, kDepth>;", "struct Gathered;"}),
+        changes.push_back({"SINTER_DEVICE Gathered aimed_a",
+                           "template <class Gathered> SINTER_DEVICE Gathered aimed_a"});
+  return changed(device_text("loaders"), changes);
+}
+
+std::string run(const LoadersCase& c, const Edit& edit = {}, bool compile = false) {
+  constexpr int kRows = 64, kDepth = 200, kPage = 16;
+  const Numbers a = small_integers(kRows * kDepth, 1), b = small_integers(kRows * kDepth, 2);
+  // Element [i, k] lies at i * depth + k, or at k * rows + i.
+  const auto at = [&](const Numbers& of, bool k_fastest, int i, int k) {
+    return of.values[static_cast<std::size_t>(k_fastest ? i * kDepth + k : k * kRows + i)];
+  };
+  const auto map = [&](const Numbers& of, bool k_fastest, int swizzle) {
+    return k_fastest
+               ? box_map(of.bits.data(), {kDepth, kRows}, {1, kDepth}, {swizzle / 2, 64}, swizzle)
+               : box_map(of.bits.data(), {kRows, kDepth}, {1, kRows}, {swizzle / 2, c.depth},
+                         swizzle);
+  };
+  std::vector<std::int32_t> table;
+  for (int i = 0; i < kRows; ++i)
+    table.push_back(c.b == Source::pages ? (i * 7 + 3) % (kRows / kPage)
+                                         : (i % 9 == 4 ? -1 : i * 37 % kRows));
+  std::vector<float> y(kRows * kRows, -1);
+  ArgumentImage arguments;
+  arguments.add(map(a, c.k_a, c.swizzle_a));
+  arguments.add(c.b == Source::pages
+                    ? box_map(b.bits.data(), {kDepth, kPage, kRows / kPage},
+                              {1, kDepth, kPage * kDepth}, {c.swizzle_b / 2, kPage, 1}, c.swizzle_b)
+                    : map(b, c.k_b, c.swizzle_b));
+  arguments.add(a.bits.data());
+  arguments.add(table.data());
+  arguments.add(y.data());
+  const unsigned stage = static_cast<unsigned>(2 * 64 * c.depth * 2);
+  const PlanKernel kernel = kernel_of("loaders", text_of(c), 1, 256, 3 * stage + 48);
+  if (compile) check_compiles(kernel);
+  if (auto ran = emulate_kernel(kernel, arguments.bytes(), edit); !ran)
+    return ran.error().message();
+  for (int i = 0; i < kRows; ++i)
+    for (int j = 0; j < kRows; ++j) {
+      const int of_a = c.a == Source::gathered ? table[static_cast<std::size_t>(i)] : i,
+                of_b = c.b == Source::pages
+                           ? table[static_cast<std::size_t>(j / kPage)] * kPage + j % kPage
+                           : j;
+      double want = 0;
+      for (int k = 0; k < kDepth && of_a >= 0; ++k)
+        want += at(a, c.k_a, of_a, k) * at(b, c.k_b, of_b, k);
+      const float got = y[static_cast<std::size_t>(i * kRows + j)];
+      if (got != static_cast<float>(want))
+        return fmt::format("y[{}, {}] is {}, not {}", i, j, got, want);
+    }
+  return "";
+}
+
+TEST_CASE("engine: operands of every layout, swizzle and loader") {
+  const LoadersCase cases[] = {
+      {},
+      {.swizzle_a = 64, .swizzle_b = 64, .depth = 32},
+      {.swizzle_a = 32, .swizzle_b = 32, .depth = 16},
+      {.k_a = false, .k_b = false},
+      {.swizzle_a = 64, .swizzle_b = 32, .k_a = false, .k_b = false},
+      {.swizzle_a = 64, .k_b = false, .depth = 32},
+      {.a = Source::gathered},
+      {.a = Source::computed},
+      {.swizzle_a = 64, .swizzle_b = 64, .a = Source::computed, .depth = 32},
+      {.b = Source::pages},
+      {.a = Source::gathered, .b = Source::pages},
+  };
+  for (const LoadersCase& c : cases) {
+    INFO("swizzle " << c.swizzle_a << ", " << c.swizzle_b << "; k fastest " << c.k_a << c.k_b
+                    << "; loaders " << static_cast<int>(c.a) << static_cast<int>(c.b));
+    CHECK(run(c, {}, true) == "");
+  }
+}
+
+TEST_CASE("engine: the emulator finds what loaders leave out") {
+  constexpr const char *kLoader = "sinter/device/engine/loader/loader.cuh",
+                       *kPipeline = "sinter/device/engine/pipeline.cuh";
+  const LoadersCase gathered{.a = Source::gathered};
+  const Edit edits[] = {
+      {kLoader, "warp_matrix::wait<in_flight>();", ""},
+      {kLoader, "warp_matrix::wait<0>();", ""},
+      {kLoader, "pipeline.acquire(state);", ""},
+      {kPipeline, "hopper::wait(full(s), s.parity);", ""},
+  };
+  for (const Edit& e : edits) {
+    INFO("without " << e.text);
+    CHECK(run(gathered, e) != "");
+  }
+}
+
+// ---- convolution.cu: 3 x 3 taps of 72 channels, stride 2, 7 images of 9 x 8 pixels, 64 outputs
+
+std::string run_convolution(const Edit& edit = {}, bool compile = false) {
+  constexpr int kImages = 7, kHeight = 9, kWidth = 8, kChannels = 72, kOutputs = 64, kH = 5, kW = 4;
+  const Numbers x = small_integers(kImages * kHeight * kWidth * kChannels, 5),
+                w = small_integers(kOutputs * 9 * kChannels, 6);
+  std::vector<std::uint16_t> y(kImages * kH * kW * kOutputs, 0x7fff);
+  emulator::BoxMap image =
+      box_map(x.bits.data(), {kChannels, kWidth, kHeight, kImages},
+              {1, kChannels, kChannels * kWidth, kChannels * kWidth * kHeight}, {64, 64, 1, 1});
+  image.lower[0] = image.lower[1] = -1;
+  image.upper[0] = (kW - 1) * 2 + 1 - kWidth - 1;
+  image.upper[1] = (kH - 1) * 2 + 1 - kHeight - 1;
+  image.base_step[0] = image.base_step[1] = 2;
+  ArgumentImage arguments;
+  arguments.add(image);
+  arguments.add(
+      box_map(w.bits.data(), {kChannels, 9, kOutputs}, {1, kChannels, 9 * kChannels}, {64, 1, 64}));
+  arguments.add(box_map(y.data(), {kOutputs, kImages * kH * kW}, {1, kOutputs}, {64, 16}));
+  const PlanKernel kernel =
+      kernel_of("convolution", device_text("convolution"), 3, 256, 3 * 16384 + 4 * 2048 + 48);
+  if (compile) check_compiles(kernel);
+  if (auto ran = emulate_kernel(kernel, arguments.bytes(), edit); !ran)
+    return ran.error().message();
+  for (int n = 0; n < kImages; ++n)
+    for (int h = 0; h < kH; ++h)
+      for (int v = 0; v < kW; ++v)
+        for (int o = 0; o < kOutputs; ++o) {
+          double sum = 0;
+          for (int t = 0; t < 9; ++t) {
+            const int row = 2 * h - 1 + t / 3, column = 2 * v - 1 + t % 3;
+            if (row < 0 || row >= kHeight || column < 0 || column >= kWidth) continue;
+            for (int c = 0; c < kChannels; ++c)
+              sum += x.values[static_cast<std::size_t>(
+                         ((n * kHeight + row) * kWidth + column) * kChannels + c)] *
+                     w.values[static_cast<std::size_t>((o * 9 + t) * kChannels + c)];
+          }
+          const std::uint16_t
+              want = encoded(rounded(sum, 8), false),
+              got = y[static_cast<std::size_t>(((n * kH + h) * kW + v) * kOutputs + o)];
+          if (got != want)
+            return fmt::format("y[{}, {}, {}, {}] has {:04x}, not {:04x}", n, h, v, o, got, want);
+        }
+  return "";
+}
+
+TEST_CASE("engine: a convolution by TMA im2col, stmatrix and TMA stores") {
+  CHECK(run_convolution({}, true) == "");
+  CHECK(run_convolution({"sinter/device/engine/loader/tma_im2col.cuh", "at = tap - rest * count;",
+                         "at = 0;"}) != "");
+}
+
+// ---- stored.cu: a contraction whose results leave by TMA
+
+std::string run_stored(const Edit& edit = {}, bool compile = false) {
+  constexpr int kRows = 200, kColumns = 200, kDepth = 136;
+  const Numbers a = small_integers(kRows * kDepth, 7), b = small_integers(kDepth * kColumns, 8);
+  std::vector<std::uint16_t> y(kRows * kColumns, 0x7fff);
+  ArgumentImage arguments;
+  arguments.add(box_map(a.bits.data(), {kDepth, kRows}, {1, kDepth}, {64, 128}));
+  arguments.add(box_map(b.bits.data(), {kColumns, kDepth}, {1, kColumns}, {64, 64}));
+  arguments.add(box_map(y.data(), {kColumns, kRows}, {1, kColumns}, {64, 16}));
+  arguments.add(a.bits.data());
+  arguments.add(b.bits.data());
+  arguments.add(y.data());
+  const PlanKernel kernel =
+      kernel_of("stored", device_text("stored"), 2, 384, 2 * 32768 + 8 * 4096 + 32);
+  if (compile) check_compiles(kernel);
+  if (auto ran = emulate_kernel(kernel, arguments.bytes(), edit); !ran)
+    return ran.error().message();
+  for (int i = 0; i < kRows; ++i)
+    for (int j = 0; j < kColumns; ++j) {
+      double sum = 3;
+      for (int k = 0; k < kDepth; ++k)
+        sum += a.values[static_cast<std::size_t>(i * kDepth + k)] *
+               b.values[static_cast<std::size_t>(k * kColumns + j)];
+      const std::uint16_t want = encoded(rounded(sum, 8), false),
+                          got = y[static_cast<std::size_t>(i * kColumns + j)];
+      if (got != want) return fmt::format("y[{}, {}] has {:04x}, not {:04x}", i, j, got, want);
+    }
+  return "";
+}
+
+TEST_CASE("engine: a contraction's results stored by TMA") {
+  CHECK(run_stored({}, true) == "");
+  constexpr const char *kStore = "sinter/device/family/contraction_store.cuh",
+                       *kWgmma = "sinter/device/family/contraction_wgmma.cuh";
+  const Edit edits[] = {
+      {kStore, "hopper::wait_for_stores<1>();", ""},
+      {kWgmma, "hopper::wait_for_stores<0>();", ""},
+  };
+  for (const Edit& e : edits) {
+    INFO("without " << e.text);
+    CHECK(run_stored(e) != "");
+  }
+}
+
+}  // namespace
+}  // namespace sinter::test
