@@ -22,8 +22,8 @@ struct ScheduledKernel {
   // Estimated, from launch to end. What was measured does not change it: a measured tile takes no
   // longer than the one that this is the estimate of.
   double microseconds = 0;
-  TileChoice choice;        // what could be measured; no tiles where there is nothing to choose
-  bool tuned = false;       // the tile is the measured one, not the one estimated to be the fastest
+  TileChoice choice;   // what could be measured; no tiles where there is nothing to choose
+  bool tuned = false;  // the tile is the measured one, not the one estimated to be the fastest
 
   const PointwiseConfig* pointwise() const { return std::get_if<PointwiseConfig>(&config); }
   const RowwiseConfig* rowwise() const { return std::get_if<RowwiseConfig>(&config); }

@@ -65,7 +65,8 @@ SINTER_DEVICE void store_tile(const Args& args, const TilePlace<Config>& tile, i
   for_each_number<S::blocks>([&]<int block>() {
     const int row = tile.row + first_row + block * 64 + warp * 16;
     for_each_number<S::columns / 64>([&]<int part>() {
-      const unsigned to = hopper::address(&slab) + (block * (S::columns / 64) + part) % 2 * StoreTile::bytes;
+      const unsigned to =
+          hopper::address(&slab) + (block * (S::columns / 64) + part) % 2 * StoreTile::bytes;
       hopper::wait_for_stores<1>();  // the one before the last has left; of the lane that stored it
       __syncwarp();
       for_each_number<4>([&]<int sixteen>() {

@@ -146,7 +146,8 @@ bool hold_parts(const KernelSpec& spec, double rows, double columns, const Devic
   constexpr double kMostCached = 0.64;                         // of the cache, surely still there
   constexpr int kThreads = 512, kSide = 32, kHeldPacks = 320;  // bytes
   const double cached = kMostCached * static_cast<double>(device.l2_bytes);
-  if (!spec.rowwise().combines_partials || has_later_elements(spec) || rows * columns * s.packing.narrowest > cached)
+  if (!spec.rowwise().combines_partials || has_later_elements(spec) ||
+      rows * columns * s.packing.narrowest > cached)
     return false;
   const int side = power_of_two_from(rows / s.packing.width, kSide),
             along = power_of_two_from(columns, kThreads / side);
