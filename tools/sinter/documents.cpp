@@ -8,11 +8,11 @@
 #include <charconv>
 
 #include "array/file.hpp"
-#include "base/target.hpp"
 #include "console.hpp"
 #include "json/graph_json.hpp"
 #include "plan/plan_data.hpp"
 #include "sinter/json.hpp"
+#include "target/target.hpp"
 
 namespace sinter::cli {
 
