@@ -1,10 +1,13 @@
 // Products on the tensor cores of sm_90a by a warpgroup: Mma<Shape, Types, A, B> is one shape of
 // wgmma with its operands' places, and a kernel may use several.
 //
-//   using Product = Mma<Shape<64, 128>, Types<bf16, bf16, float>, TileA, TileB>;   // both
-//   SharedTiles Product::Sums sums;                                                             //
-//   Accumulator<float, 128> wgmma::fence(sums); Product::multiply(sums, TileA::descriptor(a),
-//   TileB::descriptor(b), keep);      // all of the tiles' k wgmma::commit(); wgmma::wait<0>(sums);
+//   // TileA and TileB are SharedTiles
+//   using Product = Mma<Shape<64, 128>, Types<bf16, bf16, float>, TileA, TileB>;
+//   Product::Sums sums;  // Accumulator<float, 128>
+//   wgmma::fence(sums);
+//   Product::multiply(sums, TileA::descriptor(a), TileB::descriptor(b), keep);  // all of k
+//   wgmma::commit();
+//   wgmma::wait<0>(sums);
 //   // now sums can be read
 //
 // With A = Registers the left operand is an OperandFragment, such as to_operand makes of another
