@@ -191,7 +191,8 @@ class ContractionPattern final : public Pattern {
     }
 
     bool contains(NodeId n) {
-      while (!ends_.contains(n) && next_ < open_.size() && next_ < kMostVisited) visit(open_[next_++]);
+      while (!ends_.contains(n) && next_ < open_.size() && next_ < kMostVisited)
+        visit(open_[next_++]);
       return ends_.contains(n);
     }
 
@@ -228,8 +229,7 @@ class ContractionPattern final : public Pattern {
 
   // `ends`: nodes of kernels before this one.
   std::string collect_prologue(const FusionState& state, const std::vector<NodeId>& kernel,
-                               EndsBefore& ends, TensorId t,
-                               std::vector<NodeId>& nodes) const {
+                               EndsBefore& ends, TensorId t, std::vector<NodeId>& nodes) const {
     const NodeId p = state.producer(t);
     if (contains(nodes, p)) return {};
     const Node& n = state.node(p);

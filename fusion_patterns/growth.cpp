@@ -1,6 +1,7 @@
 // What all patterns share: which operations fuse element by element, and growing a set of nodes
 // over one domain.
 #include <algorithm>
+#include <unordered_set>
 
 #include "fusion_patterns/pattern.hpp"
 
@@ -10,10 +11,15 @@ bool is_elementwise(const FusionState& state, NodeId n) {
   switch (state.node(n).op) {
     case OpKind::concatenate:
       return !state.storage().parts(n).empty();
-    case OpKind::pointwise: case OpKind::rng: case OpKind::resample: case OpKind::resample_backward:
-    case OpKind::page_gather: case OpKind::block_mask:
+    case OpKind::pointwise:
+    case OpKind::rng:
+    case OpKind::resample:
+    case OpKind::resample_backward:
+    case OpKind::page_gather:
+    case OpKind::block_mask:
       return true;
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -47,9 +53,8 @@ MarkPool::Borrowed marked(const FusionState& state, const std::vector<NodeId>& n
 // Whether the caller or a reader outside needs the tensor in memory.
 bool leaves(const FusionState& state, TensorId t, const MarkPool::Borrowed& inside) {
   const auto& readers = state.consumers(t);
-  return state.graph()[t].output || !std::all_of(readers.begin(), readers.end(), [&](NodeId c) {
-           return inside.contains(c);
-         });
+  return state.graph()[t].output ||
+         !std::all_of(readers.begin(), readers.end(), [&](NodeId c) { return inside.contains(c); });
 }
 
 bool reads(const FusionState& state, NodeId n, TensorId t) {
@@ -113,11 +118,11 @@ struct Refusal {
   bool full = false;
 };
 
-// Why `extra` cannot join a kernel of `nodes`.
-Refusal joining_fails(const FusionState& state, std::vector<NodeId>& nodes, NodeId extra) {
+// Why `extra` cannot join a kernel of `nodes`, which are marked in `inside`.
+Refusal joining_fails(const FusionState& state, std::vector<NodeId>& nodes,
+                      MarkPool::Borrowed& inside, NodeId extra) {
   if (static_cast<int>(nodes.size()) >= kMaxKernelNodes)
     return {"the kernel already has " + std::to_string(kMaxKernelNodes) + " nodes", true};
-  auto inside = marked(state, nodes);
   for (TensorId t : state.node(extra).outputs)
     if (t >= 0)
       for (NodeId c : nodes)
@@ -133,6 +138,7 @@ Refusal joining_fails(const FusionState& state, std::vector<NodeId>& nodes, Node
   inside.insert(extra);
   const bool fits = tensors_reached(state, nodes, inside) <= kMaxKernelTensors;
   nodes.pop_back();
+  inside.erase(extra);
   if (fits) return {};
   return {"the kernel would reach more than " + std::to_string(kMaxKernelTensors) + " tensors",
           true};
@@ -150,7 +156,7 @@ bool grow(FusionState& state, std::vector<NodeId>& nodes, const Growth& growth,
   const auto consider = [&](NodeId c, TensorId through, int& refusals) {
     if (c < 0 || inside.contains(c) || refused.contains(c) || !state.free(c)) return false;
     Refusal r{refuse(c)};
-    if (r.why.empty()) r = joining_fails(state, nodes, c);
+    if (r.why.empty()) r = joining_fails(state, nodes, inside, c);
     if (r.why.empty()) {
       nodes.push_back(c);
       inside.insert(c);
@@ -162,9 +168,11 @@ bool grow(FusionState& state, std::vector<NodeId>& nodes, const Growth& growth,
     if (growth.explain) state.cut(growth.pattern, nodes.front(), c, through, r.why);
     return false;
   };
+  std::unordered_set<TensorId> asked;  // tensors whose readers were asked
   const auto consider_readers = [&](TensorId t) {
     bool grown = false;
     int refusals = 0;
+    if (!asked.insert(t).second) return false;
     for (NodeId c : state.consumers(t)) {
       grown |= consider(c, t, refusals);
       if (refusals == kMostRefused) break;
@@ -173,6 +181,7 @@ bool grow(FusionState& state, std::vector<NodeId>& nodes, const Growth& growth,
   };
   for (bool grown = true; grown;) {
     grown = false;
+    asked.clear();
     for (std::size_t i = 0; i < nodes.size(); ++i) {
       const Node& n = state.node(nodes[i]);
       for (TensorId t : n.outputs)
@@ -195,8 +204,7 @@ std::string refuse_other_domain(const FusionState& state, NodeId n, const Dims& 
   if (!is_elementwise(state, n))
     return std::string(name(state.node(n).op)) + " is not computed element by element";
   const Dims d = without_leading_ones(state.graph()[state.node(n).outputs[0]].dim);
-  if (d != domain)
-    return "it runs over " + to_string(d) + ", the kernel over " + to_string(domain);
+  if (d != domain) return "it runs over " + to_string(d) + ", the kernel over " + to_string(domain);
   return {};
 }
 

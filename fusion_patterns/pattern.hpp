@@ -28,13 +28,11 @@ class Pattern {
   // that says so is asked; each node is some pattern's anchor.
   virtual bool anchors(const FusionState& state, NodeId n) const = 0;
   // The largest legal set of free nodes around an anchor, or nothing. Refused neighbours are
-  // recorded in `state` when `explain` is set. What `state` says of nodes decides, and nothing else:
-  // a proposal is kept until that has changed.
+  // recorded in `state` when `explain` is set. What `state` says of nodes decides, and nothing
+  // else: a proposal is kept until that has changed.
   virtual std::optional<Match> propose(FusionState& state, NodeId anchor, bool explain) const = 0;
   // Whether the set is proposed from `other`, another anchor in it, too: one of them is enough.
-  virtual bool same_from(const FusionState&, const Match&, NodeId /*other*/) const {
-    return false;
-  }
+  virtual bool same_from(const FusionState&, const Match&, NodeId /*other*/) const { return false; }
   // A match may need several kernels (a concatenation of parts that stay where they are).
   virtual std::vector<KernelSpec> lower(const FusionState& state, const Match& match) const = 0;
 };

@@ -1,4 +1,5 @@
-// Pointwise: any connected set of elementwise nodes over one domain, with as many results as it has.
+// Pointwise: any connected set of elementwise nodes over one domain, with as many results as it
+// has.
 //
 //     a   b   c            every node runs over the same dims (leading ones apart);
 //      \ / \ /             operands from outside broadcast and may have any strides;
@@ -23,15 +24,14 @@ class PointwisePattern final : public Pattern {
   std::optional<Match> propose(FusionState& state, NodeId anchor, bool explain) const override {
     const Dims domain = without_leading_ones(state.graph()[state.node(anchor).outputs[0]].dim);
     Match m{{anchor}, anchor, 0};
-    m.full = grow(state, m.nodes, {name(), count(domain), explain},
-         [&](NodeId n) -> std::string {
-           // A gather's indices are those of its own dims, leading ones included.
-           if (reads_from_memory(state.node(n).op) &&
-               state.graph()[state.node(n).outputs[0]].dim !=
-                   state.graph()[state.node(anchor).outputs[0]].dim)
-             return "it needs a domain of its own rank";
-           return refuse_other_domain(state, n, domain);
-         });
+    m.full = grow(state, m.nodes, {name(), count(domain), explain}, [&](NodeId n) -> std::string {
+      // A gather's indices are those of its own dims, leading ones included.
+      if (reads_from_memory(state.node(n).op) &&
+          state.graph()[state.node(n).outputs[0]].dim !=
+              state.graph()[state.node(anchor).outputs[0]].dim)
+        return "it needs a domain of its own rank";
+      return refuse_other_domain(state, n, domain);
+    });
     m.saved_bytes = saved_bytes(state, m.nodes);
     return m;
   }

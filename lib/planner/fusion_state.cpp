@@ -14,12 +14,16 @@ constexpr int kMostVisited = 4096;
 }  // namespace
 
 FusionState::FusionState(const Graph& graph, const Storage& storage, bool recompute,
-                         std::string_view architecture)
+                         std::string_view architecture, std::span<const Region> regions)
     : graph_(graph),
       storage_(storage),
       architecture_(architecture),
+      regions_(regions),
+      region_(graph.nodes().size(), -1),
       pool_(graph.nodes().size()),
       seen_(graph.nodes().size()) {
+  for (std::size_t r = 0; r < regions.size(); ++r)
+    for (NodeId n : regions[r].nodes) region_[static_cast<std::size_t>(n)] = static_cast<int>(r);
   group_.assign(graph.nodes().size(), -1);
   latest_.resize(graph.nodes().size());
   std::iota(latest_.begin(), latest_.end(), 0);
@@ -49,6 +53,11 @@ void FusionState::find_consumers() {
   for (auto& c : consumers_) std::reverse(c.begin(), c.end());
 }
 
+const Region* FusionState::region_of(NodeId n) const {
+  const int r = region_[static_cast<std::size_t>(n)];
+  return r < 0 ? nullptr : &regions_[static_cast<std::size_t>(r)];
+}
+
 std::span<const TensorId> FusionState::operands(NodeId n) const {
   const auto* a = std::get_if<PointwiseAttributes>(&node(n).attributes);
   if (a && a->mode == PointwiseMode::gen_index) return {};
@@ -64,12 +73,28 @@ constexpr int kManyReaders = 8;    // elements for each of a result that is made
 bool cheap(PointwiseMode m) {
   using M = PointwiseMode;
   switch (m) {
-    case M::identity: case M::add: case M::sub: case M::mul: case M::min: case M::max: case M::abs:
-    case M::neg: case M::logical_and: case M::logical_or: case M::logical_not: case M::cmp_eq:
-    case M::cmp_neq: case M::cmp_gt: case M::cmp_ge: case M::cmp_lt: case M::cmp_le:
-    case M::binary_select: case M::gen_index:
+    case M::identity:
+    case M::add:
+    case M::sub:
+    case M::mul:
+    case M::min:
+    case M::max:
+    case M::abs:
+    case M::neg:
+    case M::logical_and:
+    case M::logical_or:
+    case M::logical_not:
+    case M::cmp_eq:
+    case M::cmp_neq:
+    case M::cmp_gt:
+    case M::cmp_ge:
+    case M::cmp_lt:
+    case M::cmp_le:
+    case M::binary_select:
+    case M::gen_index:
       return true;
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -189,8 +214,8 @@ void FusionState::free_reserved() {
 }
 
 // A cycle needs a path that leaves the joined set and comes back. Nodes are numbered in an order of
-// execution and every kernel taken so far is a unit, so the walk goes from the set's inputs upwards,
-// through whole kernels, looking for the set again.
+// execution and every kernel taken so far is a unit, so the walk goes from the set's inputs
+// upwards, through whole kernels, looking for the set again.
 bool FusionState::makes_cycle(const std::vector<NodeId>& nodes, NodeId extra) const {
   MarkPool::Borrowed inside = marks(), seen = marks();
   NodeId first = extra;
@@ -248,7 +273,8 @@ std::vector<PlanCut> FusionState::cuts() const {
   std::set<std::tuple<std::string, std::string, std::string_view>> known;
   for (const auto& c : cuts_) {
     if (group(c.kernel) == group(c.node)) continue;
-    PlanCut cut{std::string(c.pattern), graph_.label(node(c.node)), graph_.label(c.tensor), c.reason};
+    PlanCut cut{std::string(c.pattern), graph_.label(node(c.node)), graph_.label(c.tensor),
+                c.reason};
     if (known.emplace(cut.node, cut.tensor, c.reason).second) result.push_back(std::move(cut));
   }
   return result;

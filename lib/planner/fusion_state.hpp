@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "lower/region.hpp"
 #include "plan/plan_data.hpp"
 #include "planner/node_marks.hpp"
 #include "planner/storage.hpp"
@@ -18,12 +19,16 @@ class FusionState {
   // positions), or from small inputs of the graph that are broadcast (1 + scale), are made where
   // they are read, and have no kernel and no memory.
   // `architecture`: as in PlanOptions; what only it has may be used.
+  // `regions`: attention that a pattern may take as a whole.
   FusionState(const Graph& graph, const Storage& storage, bool recompute,
-              std::string_view architecture);
+              std::string_view architecture, std::span<const Region> regions = {});
 
   const Graph& graph() const { return graph_; }
   const Storage& storage() const { return storage_; }
   std::string_view architecture() const { return architecture_; }
+  std::span<const Region> regions() const { return regions_; }
+  // The one that a node belongs to, or null.
+  const Region* region_of(NodeId n) const;
   const Node& node(NodeId n) const { return graph_.nodes()[static_cast<std::size_t>(n)]; }
   NodeId producer(TensorId t) const { return graph_[t].producer; }
   const std::vector<NodeId>& consumers(TensorId t) const {
@@ -77,9 +82,7 @@ class FusionState {
   MarkPool::Borrowed marks() const { return MarkPool::Borrowed(pool_); }
 
   // The tensor's size in memory.
-  std::int64_t bytes(TensorId t) const {
-    return count(graph_[t].dim) * info(graph_.type(t)).bytes;
-  }
+  std::int64_t bytes(TensorId t) const { return count(graph_[t].dim) * info(graph_.type(t)).bytes; }
   // True when a reader outside `nodes` (or the caller) needs the tensor in memory.
   bool needed_outside(TensorId t, const std::vector<NodeId>& nodes) const;
 
@@ -93,6 +96,8 @@ class FusionState {
   const Graph& graph_;
   const Storage& storage_;
   std::string_view architecture_;
+  std::span<const Region> regions_;
+  std::vector<int> region_;  // by node; -1: none
   std::vector<std::vector<NodeId>> consumers_;
   std::vector<int> group_;
   std::vector<std::vector<NodeId>> groups_;
@@ -110,7 +115,7 @@ class FusionState {
   }
   void find_consumers();
   void find_recomputed();
-  bool given(TensorId t) const;  // a value, or in memory before the graph is run
+  bool given(TensorId t) const;           // a value, or in memory before the graph is run
   std::vector<bool> unread_, recompute_;  // unread: nobody needs what the node makes
   std::vector<Cut> cuts_;
   // The largest number of a node that runs before this one, or with it, as kernels stand now.

@@ -23,8 +23,7 @@ struct Piece {
 // Adds the pieces of a concatenation that begins at `start`. False where some part is not in
 // memory.
 template <class G>
-bool collect(const G& g, NodeId id, const Dims& start, std::vector<Piece>& pieces,
-             int nested = 0) {
+bool collect(const G& g, NodeId id, const Dims& start, std::vector<Piece>& pieces, int nested = 0) {
   const Node& n = node_of(g, id);
   const TensorId y = n.outputs[0];
   if (g.type(y) == DataType::i64) return false;

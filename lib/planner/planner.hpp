@@ -3,6 +3,7 @@
 // pattern joins becomes one kernel a node.
 #pragma once
 #include <map>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -21,7 +22,9 @@ struct Partition {
 };
 
 // `architecture`: whose engines the kernels may use, as in PlanData.
-Partition partition(const Graph& lowered, bool fuse, std::string_view architecture = {});
+// `regions`: of the lowered graph, see Lowered.
+Partition partition(const Graph& lowered, bool fuse, std::string_view architecture = {},
+                    std::span<const Region> regions = {});
 
 // Byte offsets for the tensors that kernels hand to each other; two share memory when no kernel
 // from the first write to the last read of one touches the other.

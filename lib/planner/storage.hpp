@@ -69,7 +69,8 @@ inline const Node& node_of(const Graph& g, NodeId n) {
   return g.nodes()[static_cast<std::size_t>(n)];
 }
 
-// Where a tensor's elements lie that is no view: in a buffer of its own. `g`: a graph or a Rewriter.
+// Where a tensor's elements lie that is no view: in a buffer of its own. `g`: a graph or a
+// Rewriter.
 template <class G>
 Location stored_by_itself(const G& g, TensorId t) {
   const TensorDesc& d = g[t];
