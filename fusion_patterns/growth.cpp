@@ -1,6 +1,7 @@
 // What all patterns share: which operations fuse element by element, and growing a set of nodes
 // over one domain.
 #include <algorithm>
+#include <unordered_set>
 
 #include "fusion_patterns/pattern.hpp"
 
@@ -117,11 +118,11 @@ struct Refusal {
   bool full = false;
 };
 
-// Why `extra` cannot join a kernel of `nodes`.
-Refusal joining_fails(const FusionState& state, std::vector<NodeId>& nodes, NodeId extra) {
+// Why `extra` cannot join a kernel of `nodes`, which are marked in `inside`.
+Refusal joining_fails(const FusionState& state, std::vector<NodeId>& nodes,
+                      MarkPool::Borrowed& inside, NodeId extra) {
   if (static_cast<int>(nodes.size()) >= kMaxKernelNodes)
     return {"the kernel already has " + std::to_string(kMaxKernelNodes) + " nodes", true};
-  auto inside = marked(state, nodes);
   for (TensorId t : state.node(extra).outputs)
     if (t >= 0)
       for (NodeId c : nodes)
@@ -137,6 +138,7 @@ Refusal joining_fails(const FusionState& state, std::vector<NodeId>& nodes, Node
   inside.insert(extra);
   const bool fits = tensors_reached(state, nodes, inside) <= kMaxKernelTensors;
   nodes.pop_back();
+  inside.erase(extra);
   if (fits) return {};
   return {"the kernel would reach more than " + std::to_string(kMaxKernelTensors) + " tensors",
           true};
@@ -154,7 +156,7 @@ bool grow(FusionState& state, std::vector<NodeId>& nodes, const Growth& growth,
   const auto consider = [&](NodeId c, TensorId through, int& refusals) {
     if (c < 0 || inside.contains(c) || refused.contains(c) || !state.free(c)) return false;
     Refusal r{refuse(c)};
-    if (r.why.empty()) r = joining_fails(state, nodes, c);
+    if (r.why.empty()) r = joining_fails(state, nodes, inside, c);
     if (r.why.empty()) {
       nodes.push_back(c);
       inside.insert(c);
@@ -166,9 +168,11 @@ bool grow(FusionState& state, std::vector<NodeId>& nodes, const Growth& growth,
     if (growth.explain) state.cut(growth.pattern, nodes.front(), c, through, r.why);
     return false;
   };
+  std::unordered_set<TensorId> asked;  // tensors whose readers were asked
   const auto consider_readers = [&](TensorId t) {
     bool grown = false;
     int refusals = 0;
+    if (!asked.insert(t).second) return false;
     for (NodeId c : state.consumers(t)) {
       grown |= consider(c, t, refusals);
       if (refusals == kMostRefused) break;
@@ -177,6 +181,7 @@ bool grow(FusionState& state, std::vector<NodeId>& nodes, const Growth& growth,
   };
   for (bool grown = true; grown;) {
     grown = false;
+    asked.clear();
     for (std::size_t i = 0; i < nodes.size(); ++i) {
       const Node& n = state.node(nodes[i]);
       for (TensorId t : n.outputs)

@@ -8,9 +8,12 @@ namespace sinter {
 
 inline std::string Graph::label(const Node& n) const {
   if (!n.name.empty()) return n.name;
-  for (std::size_t i = 0; i < nodes_.size(); ++i)
-    if (&nodes_[i] == &n) return text({sinter::name(n.op), " #", i});
-  return text({sinter::name(n.op), " #", nodes_.size()});
+  // Its place among the graph's nodes, or behind them where it is none of these yet.
+  const std::less<const Node*> before;
+  const Node* const first = nodes_.data();
+  const bool ours = !before(&n, first) && before(&n, first + nodes_.size());
+  return text({sinter::name(n.op), " #",
+               ours ? static_cast<std::size_t>(&n - first) : nodes_.size()});
 }
 
 inline std::string Graph::label(TensorId id) const {

@@ -3,7 +3,15 @@
 
 #include <cmath>
 
-namespace sinter::lowering {
+namespace sinter {
+
+SdpaBand sdpa_band(const SdpaAttributes& a) {
+  const bool causal = a.causal_mask || a.causal_mask_bottom_right;
+  return {a.left_bound, causal ? std::optional<std::int64_t>(0) : a.right_bound,
+          a.causal_mask_bottom_right};
+}
+
+namespace lowering {
 
 namespace {
 
@@ -91,7 +99,7 @@ Tensor Attention::length(int port, std::int64_t otherwise) {
 
 // The column that lies on the diagonal, for each row.
 Tensor Attention::diagonal() {
-  if (!a_.causal_mask_bottom_right) return row();
+  if (!sdpa_band(a_).bottom_right) return row();
   if (!e_.has(ports_.seq_q) && !e_.has(ports_.seq_kv)) {
     if (sq_ == skv_) return row();
     return index_value("diagonal", row() + number(static_cast<double>(skv_ - sq_)));
@@ -128,14 +136,13 @@ void Attention::also(const char* step, Tensor condition) {
 Tensor Attention::keep() {
   if (keep_made_) return keep_;
   keep_made_ = true;
-  auto right = a_.right_bound;
-  if (a_.causal_mask || a_.causal_mask_bottom_right) right = 0;
+  const SdpaBand band = sdpa_band(a_);
   const auto shifted = [&](std::int64_t by) {
     const Tensor d = diagonal();
     return by == 0 ? d : index_value("bound", d + number(static_cast<double>(by)));
   };
-  if (right) also("keep_right", column() <= shifted(*right));
-  if (a_.left_bound) also("keep_left", column() > shifted(-*a_.left_bound));
+  if (band.right) also("keep_right", column() <= shifted(*band.right));
+  if (band.left) also("keep_left", column() > shifted(-*band.left));
   if (a_.padding_mask) {
     also("keep_columns", column() < length(ports_.seq_kv, skv_));
     also("keep_rows", row() < length(ports_.seq_q, sq_));
@@ -169,4 +176,5 @@ Tensor Attention::after_dropout(const std::string& step, Tensor t) {
   return e_.named(step + "_kept", select(dropped(), 0.0, scaled));
 }
 
-}  // namespace sinter::lowering
+}  // namespace lowering
+}  // namespace sinter

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "lower/region.hpp"
 #include "sinter/operations.hpp"
 
 namespace sinter::lowering {
@@ -25,6 +26,8 @@ struct Scratch {
   std::vector<NodeId> nodes;          // by node of `graph`: node of the user's graph
   std::vector<TensorId> of_user;  // by tensor of the user's graph; kNoTensor where there is none
   std::vector<bool> needed;       // by tensor of the user's graph: an output depends on it
+  // What attention was expanded to; tensors are those of the user's graph, nodes those of `graph`.
+  std::vector<Region> regions;
 };
 
 class Expansion {

@@ -3,6 +3,7 @@
 // compute types and data types that the expansions left open.
 #include "lower/lower.hpp"
 
+#include <map>
 #include <set>
 
 #include "lower/expansion.hpp"
@@ -149,9 +150,16 @@ void expand_all(const Graph& user, Scratch& s) {
     const auto& node = user.nodes()[at(n)];
     if (!is_live(node, s.needed) || !s.graph.diagnostics().empty()) continue;
     if (const Expand expand = expansion_of(node.op)) {
+      const auto first = static_cast<NodeId>(s.graph.nodes().size());
       Expansion e(user, n, s);
       expand(e);
       e.finish();
+      if (const auto* a = std::get_if<SdpaAttributes>(&node.attributes)) {
+        Region r{n, node.op, *a, sdpa_band(*a), node.inputs, node.outputs, {}};
+        for (NodeId made = first; made < static_cast<NodeId>(s.graph.nodes().size()); ++made)
+          r.nodes.push_back(made);
+        s.regions.push_back(std::move(r));
+      }
     } else {
       copy_node(user, n, s);
     }
@@ -162,7 +170,10 @@ void expand_all(const Graph& user, Scratch& s) {
 class Writer {
  public:
   Writer(const Graph& user, const Scratch& scratch)
-      : user_(user), scratch_(scratch), written_(scratch.graph.tensors().size(), kNoTensor) {
+      : user_(user),
+        scratch_(scratch),
+        written_(scratch.graph.tensors().size(), kNoTensor),
+        written_nodes_(scratch.graph.nodes().size(), -1) {
     for (const auto& t : user.tensors())
       if (!t.name.empty()) names_.insert(t.name);
   }
@@ -177,6 +188,7 @@ class Writer {
       if (g[t].producer < 0 && scratch_.tensors[at(t)].user != kNoTensor) tensor(t);
     for (NodeId n = 0; at(n) < g.nodes().size(); ++n)
       if (is_live(g.nodes()[at(n)], needed)) node(n);
+    for (const Region& r : scratch_.regions) region(r);
     lowered_.graph->check();  // names what neither the user nor an expansion named
     return std::move(lowered_);
   }
@@ -196,7 +208,21 @@ class Writer {
     options.compute = composite.compute;
     lowered_.graph->add(n.op, n.attributes, std::move(inputs), std::move(outputs),
                         std::move(options), composite.where);
+    written_nodes_[at(id)] = static_cast<NodeId>(lowered_.origin.size());
     lowered_.origin.push_back(origin);
+  }
+
+  void region(Region r) {
+    for (auto* tensors : {&r.inputs, &r.outputs})
+      for (TensorId& t : *tensors) {
+        const TensorId made = t < 0 ? kNoTensor : scratch_.of_user[at(t)];
+        t = made < 0 ? kNoTensor : written_[at(made)];
+      }
+    std::vector<NodeId> nodes;
+    for (NodeId n : r.nodes)
+      if (written_nodes_[at(n)] >= 0) nodes.push_back(written_nodes_[at(n)]);
+    r.nodes = std::move(nodes);
+    if (!r.nodes.empty()) lowered_.regions.push_back(std::move(r));
   }
 
   // What an expansion's tensor is called after the label of its node.
@@ -235,16 +261,18 @@ class Writer {
   }
 
   std::string unique(const std::string& name) {
-    std::string candidate = name;
-    for (int i = 2; !names_.insert(candidate).second; ++i)
-      candidate = name + "_" + std::to_string(i);
-    return candidate;
+    if (names_.insert(name).second) return name;
+    for (int& i = last_suffix_.try_emplace(name, 1).first->second;;)
+      if (std::string next = name + "_" + std::to_string(++i); names_.insert(next).second)
+        return next;
   }
 
   const Graph& user_;
   const Scratch& scratch_;
   std::vector<TensorId> written_;
+  std::vector<NodeId> written_nodes_;
   std::set<std::string> names_;
+  std::map<std::string, int> last_suffix_;  // of a name that was asked for again
   Lowered lowered_;
 };
 

@@ -1,12 +1,13 @@
 // Lowering: the user's graph rewritten into primitives, which are all that the planner, the kernels
 // and the reference know: pointwise, reduction, matmul, the convolutions, moe_grouped_matmul,
-// reshape, transpose, slice, concatenate, resample, resample_backward (with Index for maxpool), rng,
-// page_gather and block_mask. The composite operations (softmax, norms, attention, block scaling)
-// are declared here, once; that expansion is their meaning.
+// reshape, transpose, slice, concatenate, resample, resample_backward (with Index for maxpool),
+// rng, page_gather and block_mask. The composite operations (softmax, norms, attention, block
+// scaling) are declared here, once; that expansion is their meaning.
 #pragma once
 #include <memory>
 #include <vector>
 
+#include "lower/region.hpp"
 #include "sinter/graph.hpp"
 
 namespace sinter {
@@ -14,6 +15,7 @@ namespace sinter {
 struct Lowered {
   std::unique_ptr<Graph> graph;  // checked; inputs, outputs and scalars keep their names
   std::vector<NodeId> origin;    // lowered node -> node of the user's graph
+  std::vector<Region> regions;   // attention that stands in `graph` as a whole
 };
 
 // `graph` must be free of diagnostics. Nodes stand in an order that can be executed. Nodes that no

@@ -14,12 +14,16 @@ constexpr int kMostVisited = 4096;
 }  // namespace
 
 FusionState::FusionState(const Graph& graph, const Storage& storage, bool recompute,
-                         const PlanContext& context)
+                         const PlanContext& context, std::span<const Region> regions)
     : graph_(graph),
       storage_(storage),
       context_(context),
+      regions_(regions),
+      region_(graph.nodes().size(), -1),
       pool_(graph.nodes().size()),
       seen_(graph.nodes().size()) {
+  for (std::size_t r = 0; r < regions.size(); ++r)
+    for (NodeId n : regions[r].nodes) region_[static_cast<std::size_t>(n)] = static_cast<int>(r);
   group_.assign(graph.nodes().size(), -1);
   latest_.resize(graph.nodes().size());
   std::iota(latest_.begin(), latest_.end(), 0);
@@ -47,6 +51,11 @@ void FusionState::find_consumers() {
     }
   }
   for (auto& c : consumers_) std::reverse(c.begin(), c.end());
+}
+
+const Region* FusionState::region_of(NodeId n) const {
+  const int r = region_[static_cast<std::size_t>(n)];
+  return r < 0 ? nullptr : &regions_[static_cast<std::size_t>(r)];
 }
 
 std::span<const TensorId> FusionState::operands(NodeId n) const {

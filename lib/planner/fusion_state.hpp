@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "lower/region.hpp"
 #include "plan/plan_data.hpp"
 #include "planner/node_marks.hpp"
 #include "planner/storage.hpp"
@@ -19,13 +20,17 @@ class FusionState {
   // positions), or from small inputs of the graph that are broadcast (1 + scale), are made where
   // they are read, and have no kernel and no memory.
   // `context`: the device whose engines may be used, and what was measured on it.
+  // `regions`: attention that a pattern may take as a whole.
   FusionState(const Graph& graph, const Storage& storage, bool recompute,
-              const PlanContext& context);
+              const PlanContext& context, std::span<const Region> regions = {});
 
   const Graph& graph() const { return graph_; }
   const Storage& storage() const { return storage_; }
   const PlanContext& context() const { return context_; }
   const DeviceModel& device() const { return context_.device; }
+  std::span<const Region> regions() const { return regions_; }
+  // The one that a node belongs to, or null.
+  const Region* region_of(NodeId n) const;
   const Node& node(NodeId n) const { return graph_.nodes()[static_cast<std::size_t>(n)]; }
   NodeId producer(TensorId t) const { return graph_[t].producer; }
   const std::vector<NodeId>& consumers(TensorId t) const {
@@ -93,6 +98,8 @@ class FusionState {
   const Graph& graph_;
   const Storage& storage_;
   const PlanContext& context_;
+  std::span<const Region> regions_;
+  std::vector<int> region_;  // by node; -1: none
   std::vector<std::vector<NodeId>> consumers_;
   std::vector<int> group_;
   std::vector<std::vector<NodeId>> groups_;

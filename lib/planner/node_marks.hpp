@@ -22,6 +22,7 @@ class NodeMarks {
     stamp = now_;
     return true;
   }
+  void erase(NodeId n) { stamps_[static_cast<std::size_t>(n)] = 0; }
 
  private:
   std::vector<std::uint64_t> stamps_;
@@ -48,6 +49,7 @@ class MarkPool {
 
     bool contains(NodeId n) const { return marks_->contains(n); }
     bool insert(NodeId n) { return marks_->insert(n); }
+    void erase(NodeId n) { marks_->erase(n); }
     void clear() { marks_->clear(); }
 
    private:

@@ -2,14 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "emit/emit.hpp"
 #include "lower/lower.hpp"
 #include "plan/plan_data.hpp"
 #include "planner/make_plan.hpp"
-#include "planner/movement.hpp"
 #include "planner/planner.hpp"
-#include "planner/shared_scales.hpp"
+#include "planner/rewrite/pass.hpp"
 #include "runtime/compiler.hpp"
 #include "sinter/compile.hpp"
 #include "sinter/json.hpp"
@@ -34,6 +34,8 @@ std::vector<PlanTensor> plan_tensors(const Graph& graph) {
   return result;
 }
 
+using Places = std::unordered_map<std::string_view, std::int64_t>;
+
 // The user's names of the nodes that a kernel computes, each once, in order.
 std::vector<std::string> node_labels(const Graph& graph, const Lowered& lowered,
                                      const KernelSpec& spec) {
@@ -47,26 +49,23 @@ std::vector<std::string> node_labels(const Graph& graph, const Lowered& lowered,
   return labels;
 }
 
-// Where the memory behind a port is.
+// Where the memory behind a port is. `places`: of the caller's tensors, by name.
 KernelArgument pointer(const EmittedArgument& a, const KernelSpec& spec, const Graph& lowered,
-                       const Partition& partition, const std::vector<PlanTensor>& tensors) {
+                       const Partition& partition, const Places& places) {
   const TensorId t = spec.ports[static_cast<std::size_t>(a.index)].tensor;
   if (const auto it = partition.workspace.find(t); it != partition.workspace.end())
     return {KernelArgument::Kind::workspace, it->second, 8};
-  const auto same = [&](const PlanTensor& p) { return p.name == lowered[t].name; };
-  const auto at = std::find_if(tensors.begin(), tensors.end(), same) - tensors.begin();
-  return {KernelArgument::Kind::tensor, at, 8};
+  return {KernelArgument::Kind::tensor, places.at(lowered[t].name), 8};
 }
 
 void add_argument(PlanKernel& k, const EmittedArgument& a, const KernelSpec& spec,
-                  const Graph& lowered, const Partition& partition,
-                  const std::vector<PlanTensor>& tensors) {
+                  const Graph& lowered, const Partition& partition, const Places& places) {
   using enum KernelArgument::Kind;
   if (a.scalar) {
     k.arguments.push_back({scalar, static_cast<std::int64_t>(a.bits), a.bytes});
     return;
   }
-  const KernelArgument memory = pointer(a, spec, lowered, partition, tensors);
+  const KernelArgument memory = pointer(a, spec, lowered, partition, places);
   if (!a.map) {
     k.arguments.push_back(memory);
     return;
@@ -105,15 +104,9 @@ Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
   Lowered lowered = lower(graph);
   // An expansion may need a tensor that is too large to address.
   if (Diagnostics d = lowered.graph->check(); !d.empty()) return d;
-  // Should the rewritten graph be refused, which no test has seen, the given one is planned.
-  if (options.fuse)
-    if (Lowered moved = move_data_movement(lowered); moved.graph->diagnostics().empty())
-      lowered = std::move(moved);
   const PlanContext context{device_model(options.architecture), tuning};
-  if (options.fuse && context.device.has_wgmma)
-    if (auto unshared = unshare_scales(lowered); unshared && unshared->graph->diagnostics().empty())
-      lowered = std::move(*unshared);
-  const Partition parts = partition(*lowered.graph, options.fuse, context);
+  if (options.fuse) lowered = rewritten(std::move(lowered), context.device);
+  const Partition parts = partition(*lowered.graph, options.fuse, context, lowered.regions);
   PlanData data;
   data.version = SINTER_VERSION;
   data.graph_json = graph_to_json(graph);
@@ -122,6 +115,9 @@ Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
   data.tensors = plan_tensors(graph);
   data.workspace_bytes = parts.workspace_bytes;
   data.cuts = parts.cuts;
+  Places places;
+  for (const auto& t : data.tensors)
+    places.emplace(t.name, static_cast<std::int64_t>(places.size()));
   for (const auto& spec : parts.kernels) {
     const ScheduledKernel scheduled = schedule_kernel(spec, context);
     EmittedKernel e = emit_kernel(scheduled);
@@ -136,7 +132,7 @@ Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
     k.block = e.block;
     k.shared_bytes = e.shared_bytes;
     k.takes_turn = e.takes_turn;
-    for (const auto& a : e.arguments) add_argument(k, a, spec, *lowered.graph, parts, data.tensors);
+    for (const auto& a : e.arguments) add_argument(k, a, spec, *lowered.graph, parts, places);
     k.bytes = compulsory_bytes(*lowered.graph, spec);
     k.flops = operations(spec);
     data.kernels.push_back(std::move(k));

@@ -56,6 +56,7 @@ struct Ranked {
   NodeId anchor;
   int rank;
   std::int64_t saved_bytes;
+  std::vector<NodeId> covered;  // of a full kernel: its nodes, of which others were not asked
 };
 
 // What the patterns propose for the nodes that are free. Nodes that a full kernel of a pattern
@@ -73,8 +74,8 @@ std::vector<Ranked> propose_all(FusionState& state, Proposals& proposals, bool e
       for (NodeId other : m->nodes)
         if (other != n && &pattern_of(state, other) == &p && p.same_from(state, *m, other))
           covered[static_cast<std::size_t>(other)] = 1;
-      if (m->full) state.reserve(m->nodes, rank);
-      ranked.push_back({n, rank, m->saved_bytes});
+      ranked.push_back({n, rank, m->saved_bytes, {}});
+      if (m->full) state.reserve(ranked.back().covered = m->nodes, rank);
     }
     state.look_as(-1);
   }
@@ -107,21 +108,26 @@ std::vector<Candidate> choose(FusionState& state) {
     if (ranked.empty()) return chosen;
     bool first = true;
     MarkPool::Borrowed waiting = state.marks();
+    const auto wait = [&](const std::vector<NodeId>& nodes) {
+      for (NodeId n : nodes) waiting.insert(n);
+    };
     for (const Ranked& r : ranked) {
-      if (!state.free(r.anchor)) continue;
-      // What was taken in this pass may have closed a circle or changed what is best. Then it is
-      // ranked again in the next one, and until then nothing that saves less takes its nodes.
-      const auto& m = proposals.of(r.anchor, false);
-      if (!m) continue;
-      const bool held = std::any_of(m->nodes.begin(), m->nodes.end(),
-                                    [&](NodeId n) { return waiting.contains(n); });
-      if (!first && (held || m->saved_bytes != r.saved_bytes)) {
-        for (NodeId n : m->nodes) waiting.insert(n);
-        continue;
+      const auto* m = state.free(r.anchor) ? &proposals.of(r.anchor, false) : nullptr;
+      if (m && *m) {
+        const auto& nodes = (*m)->nodes;
+        const bool held =
+            std::any_of(nodes.begin(), nodes.end(), [&](NodeId n) { return waiting.contains(n); });
+        // What was taken in this pass may have closed a circle or changed what is best. Then it is
+        // ranked again in the next one, and until then nothing that saves less takes its nodes.
+        if (!first && (held || (*m)->saved_bytes != r.saved_bytes)) {
+          wait(nodes);
+        } else {
+          first = false;
+          state.take(nodes);
+          chosen.push_back({patterns()[static_cast<std::size_t>(r.rank)], **m});
+        }
       }
-      first = false;
-      state.take(m->nodes);
-      chosen.push_back({patterns()[static_cast<std::size_t>(r.rank)], *m});
+      wait(r.covered);
     }
   }
 }
@@ -177,9 +183,10 @@ bool nothing_to_do(const KernelSpec& spec) {
 
 }  // namespace
 
-Partition partition(const Graph& lowered, bool fuse, const PlanContext& context) {
+Partition partition(const Graph& lowered, bool fuse, const PlanContext& context,
+                    std::span<const Region> regions) {
   const Storage storage(lowered);
-  FusionState state(lowered, storage, fuse, context);
+  FusionState state(lowered, storage, fuse, context, regions);
   const auto chosen = fuse ? choose(state) : choose_alone(state);
   Partition result;
   Temporaries temporaries(static_cast<TensorId>(lowered.tensors().size()));

@@ -3,6 +3,7 @@
 // pattern joins becomes one kernel a node.
 #pragma once
 #include <map>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -22,9 +23,12 @@ struct Partition {
 };
 
 // `context`: the device whose engines the kernels may use, and what was measured on it.
-Partition partition(const Graph& lowered, bool fuse, const PlanContext& context);
-inline Partition partition(const Graph& lowered, bool fuse, std::string_view target = {}) {
-  return partition(lowered, fuse, PlanContext{device_model(target), {}});
+// `regions`: of the lowered graph, see Lowered.
+Partition partition(const Graph& lowered, bool fuse, const PlanContext& context,
+                    std::span<const Region> regions = {});
+inline Partition partition(const Graph& lowered, bool fuse, std::string_view target = {},
+                           std::span<const Region> regions = {}) {
+  return partition(lowered, fuse, PlanContext{device_model(target), {}}, regions);
 }
 
 // Byte offsets for the tensors that kernels hand to each other; two share memory when no kernel

@@ -13,10 +13,17 @@ Rewriter::Rewriter(const Lowered& lowered)
     : options_(lowered.graph->options()),
       tensors_(lowered.graph->tensors()),
       nodes_(lowered.graph->nodes()),
-      origin_(lowered.origin) {
+      origin_(lowered.origin),
+      regions_(lowered.regions),
+      region_(lowered.origin.size(), -1) {
   for (TensorId t = 0; at(t) < tensors_.size(); ++t) {
     tensors_[at(t)].data_type = lowered.graph->type(t);
     names_.insert(tensors_[at(t)].name);
+  }
+  for (int r = 0; at(r) < regions_.size(); ++r) {
+    for (NodeId n : regions_[at(r)].nodes) region_[at(n)] = r;
+    for (TensorId t : regions_[at(r)].inputs)
+      if (t >= 0) read_by_[t].push_back(r);
   }
   placed_.resize(tensors_.size());
   find_readers();
@@ -183,6 +190,11 @@ void Rewriter::make(TensorId y, OpKind op, Attributes attributes, std::vector<Te
   nodes_.push_back(std::move(n));
   uses_.push_back(0);
   origin_.push_back(origin_[at(like)]);
+  region_.push_back(region_[at(like)]);
+  if (before >= 0 && region_[at(before)] >= 0) {  // one with this output is dropped
+    auto& outputs = regions_[at(region_[at(before)])].outputs;
+    if (std::find(outputs.begin(), outputs.end(), y) != outputs.end()) outputs.clear();
+  }
   forget_location(y);
   tensors_[at(y)].producer = id;
   if (!needed(y)) return;
@@ -204,9 +216,39 @@ void Rewriter::redirect(TensorId from, TensorId to) {
     const auto place = std::lower_bound(readers.begin(), readers.end(), n);
     if (place == readers.end() || *place != n) readers.insert(place, n);
   }
+  if (const auto regions = read_by_.find(from); regions != read_by_.end()) {
+    const std::vector<int> readers = std::move(regions->second);
+    read_by_.erase(regions);
+    for (int r : readers) {
+      auto& inputs = regions_[at(r)].inputs;
+      std::replace(inputs.begin(), inputs.end(), from, to);
+      read_by_[to].push_back(r);
+    }
+  }
   if (readers_[at(from)].empty()) return;
   readers_[at(from)].clear();
   if (!needed(from)) drop_use(producer(from));
+}
+
+// Its outputs are those that it had, and all else that its nodes make stays among them.
+bool Rewriter::whole(int region, const std::vector<NodeId>& members) const {
+  const Region& r = regions_[at(region)];
+  const auto among = [](const std::vector<TensorId>& tensors, TensorId t) {
+    return std::find(tensors.begin(), tensors.end(), t) != tensors.end();
+  };
+  const auto inside = [&](NodeId n) { return n >= 0 && region_[at(n)] == region; };
+  for (TensorId t : r.outputs)
+    if (t >= 0 && (!needed(t) || !inside(producer(t)))) return false;
+  for (NodeId n : members) {
+    for (TensorId t : node(n).inputs)
+      if (t >= 0 && !(*this)[t].has_value && !inside(producer(t)) && !among(r.inputs, t))
+        return false;
+    for (TensorId t : node(n).outputs)
+      if (t >= 0 && producer(t) == n && !among(r.outputs, t) &&
+          ((*this)[t].output || !std::all_of(readers(t).begin(), readers(t).end(), inside)))
+        return false;
+  }
+  return !r.outputs.empty() && !members.empty();
 }
 
 Lowered Rewriter::finish() const {
@@ -215,6 +257,8 @@ Lowered Rewriter::finish() const {
   Graph& g = *result.graph;
   std::vector<TensorId> written(tensors_.size(), kNoTensor);
   std::vector<char> done(nodes_.size(), 0);
+  std::vector<NodeId> new_id(nodes_.size(), -1);
+  std::vector<std::vector<NodeId>> members(regions_.size());
   const auto tensor = [&](TensorId t) {
     if (written[at(t)] != kNoTensor) return written[at(t)];
     TensorDesc d = tensors_[at(t)];
@@ -229,6 +273,8 @@ Lowered Rewriter::finish() const {
     for (TensorId t : n.outputs)
       outputs.push_back(t < 0 || producer(t) != id ? kNoTensor : tensor(t));
     g.add(n.op, n.attributes, std::move(inputs), std::move(outputs), {n.name, n.compute}, n.where);
+    if (region_[at(id)] >= 0) members[at(region_[at(id)])].push_back(id);
+    new_id[at(id)] = static_cast<NodeId>(result.origin.size());
     result.origin.push_back(origin_[at(id)]);
   };
   struct Open {
@@ -258,6 +304,15 @@ Lowered Rewriter::finish() const {
     if (producer(t) < 0) tensor(t);
   for (NodeId id = 0; id < nodes(); ++id)
     if (live(id)) write_behind_operands(id);
+  for (std::size_t i = 0; i < regions_.size(); ++i) {
+    if (!whole(static_cast<int>(i), members[i])) continue;
+    Region r = regions_[i];
+    for (auto* tensors : {&r.inputs, &r.outputs})
+      for (TensorId& t : *tensors) t = t < 0 ? kNoTensor : written[at(t)];
+    r.nodes.clear();
+    for (NodeId n : members[i]) r.nodes.push_back(new_id[at(n)]);
+    result.regions.push_back(std::move(r));
+  }
   g.check();
   return result;
 }

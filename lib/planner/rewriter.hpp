@@ -1,5 +1,7 @@
 // A lowered graph that can be changed: nodes are replaced and added in any order, and finish()
-// writes the live ones into a new graph in an order that can be executed.
+// writes the live ones into a new graph in an order that can be executed. Nodes made in place of
+// those of an attention region belong to it; a region whose outputs are made anew, or that reads or
+// is read across its border afterwards, is none any more, and its nodes are like all others.
 #pragma once
 #include <optional>
 #include <string>
@@ -17,6 +19,7 @@ class Rewriter {
  public:
   explicit Rewriter(const Lowered& lowered);
 
+  const GraphOptions& options() const { return options_; }
   const Node& node(NodeId n) const { return nodes_[static_cast<std::size_t>(n)]; }
   NodeId nodes() const { return static_cast<NodeId>(nodes_.size()); }
   const TensorDesc& operator[](TensorId t) const { return tensors_[static_cast<std::size_t>(t)]; }
@@ -54,11 +57,15 @@ class Rewriter {
   void drop_use(NodeId producer);
   void forget_location(TensorId t);
   TensorId add_tensor(TensorDesc d, const std::string& name);
+  bool whole(int region, const std::vector<NodeId>& members) const;
 
   GraphOptions options_;
   std::vector<TensorDesc> tensors_;  // their data types are resolved
   std::vector<Node> nodes_;
   std::vector<NodeId> origin_;
+  std::vector<Region> regions_;
+  std::vector<int> region_;                                 // by node: of regions_, or -1
+  std::unordered_map<TensorId, std::vector<int>> read_by_;  // by tensor: regions with this input
   std::unordered_set<std::string> names_;
   std::unordered_map<std::string, int> last_suffix_;  // of a name that was asked for again
 

@@ -132,7 +132,34 @@ const Block& Engine::block(TensorId tensor, const Box& box) const {
                        [&](const Block& b) { return b.box.contains(box); });
 }
 
+// Through the movements that are views themselves, up to what is stored.
 View Engine::view(TensorId tensor, const Box& box) {
+  std::vector<const Node*> movements;
+  Box region = box;
+  while (region.volume() > 0 && !graph_[tensor].has_value && alias_[index(tensor)]) {
+    movements.push_back(alias_[index(tensor)]);
+    region = needed_region(graph_, *movements.back(), 0, 0, region);
+    tensor = movements.back()->inputs[0];
+  }
+  View view = stored_view(tensor, region);
+  for (; !movements.empty(); movements.pop_back()) {
+    const Node& node = *movements.back();
+    const View base = view;
+    for (int i = 0; i < base.stride.size(); ++i) {
+      if (node.op == OpKind::transpose) {
+        const auto& p = std::get<TransposeAttributes>(node.attributes).permutation;
+        view.stride[i] = base.stride[static_cast<int>(p[i])];
+      } else {
+        const auto& a = std::get<SliceAttributes>(node.attributes);
+        view.offset += a.start[i] * base.stride[i];
+        view.stride[i] *= a.step.empty() ? 1 : a.step[i];
+      }
+    }
+  }
+  return view;
+}
+
+View Engine::stored_view(TensorId tensor, const Box& box) {
   View view;
   const auto& desc = graph_[tensor];
   if (desc.has_value) {
@@ -148,21 +175,6 @@ View Engine::view(TensorId tensor, const Box& box) {
     view.memory = memory_.at(tensor);
     view.type = graph_.type(tensor);
     view.stride = graph_.stride(tensor);
-    return view;
-  }
-  if (const Node* node = alias_[index(tensor)]) {
-    const View base = this->view(node->inputs[0], needed_region(graph_, *node, 0, 0, box));
-    view = base;
-    for (int i = 0; i < desc.dim.size(); ++i) {
-      if (node->op == OpKind::transpose) {
-        const auto& p = std::get<TransposeAttributes>(node->attributes).permutation;
-        view.stride[i] = base.stride[static_cast<int>(p[i])];
-      } else {
-        const auto& a = std::get<SliceAttributes>(node->attributes);
-        view.offset += a.start[i] * base.stride[i];
-        view.stride[i] *= a.step.empty() ? 1 : a.step[i];
-      }
-    }
     return view;
   }
   const Block& b = block(tensor, box);

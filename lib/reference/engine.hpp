@@ -43,6 +43,7 @@ class Engine {
   static void round(std::vector<Block>& blocks, DataType type);
   Job make_job(const Node& node, int port, const Box& box);
   View view(TensorId tensor, const Box& box);
+  View stored_view(TensorId tensor, const Box& box);
   const Block& block(TensorId tensor, const Box& box) const;
   void prepare_contraction(Job& job, const std::vector<Box>& needed);
   Operand narrowed(const Operand& operand, TensorId tensor, const Box& box, DataType type);

@@ -1,11 +1,10 @@
 // Data movement between computations: which kernels are left when it has been moved out of the way.
-#include "planner/movement.hpp"
-
 #include <algorithm>
 
 #include "lower/lower.hpp"
 #include "plan/access.hpp"
 #include "planner/planner.hpp"
+#include "planner/rewrite/pass.hpp"
 #include "planner/storage.hpp"
 #include "planner/views.hpp"
 #include "sinter/compile.hpp"
@@ -20,7 +19,7 @@ namespace {
 
 std::vector<KernelSpec> kernels(Graph& g, std::string_view architecture = "sm_90a") {
   for (const auto& d : g.check()) FAIL(d.message());
-  const Lowered moved = move_data_movement(lower(g));
+  const Lowered moved = rewritten(lower(g), device_model());
   for (const auto& d : moved.graph->diagnostics()) FAIL(d.message());
   return partition(*moved.graph, true, architecture).kernels;
 }
@@ -28,7 +27,7 @@ std::vector<KernelSpec> kernels(Graph& g, std::string_view architecture = "sm_90
 // The bytes that the kernels move in all.
 std::int64_t moved_bytes(Graph& g) {
   std::int64_t bytes = 0;
-  const Lowered moved = move_data_movement(lower(g));
+  const Lowered moved = rewritten(lower(g), device_model());
   for (const auto& k : partition(*moved.graph, true, "sm_90a").kernels)
     bytes += compulsory_bytes(*moved.graph, k);
   return bytes;
@@ -369,7 +368,7 @@ TEST_CASE("random graphs stay valid when data movement is moved", "[fuzz]") {
     o.max_nodes = seed % 5 == 0 ? 40 : 12;
     const auto graph = test::random_graph(o);
     REQUIRE(graph->check().empty());
-    const Lowered moved = move_data_movement(lower(*graph));
+    const Lowered moved = rewritten(lower(*graph), device_model());
     CHECK(moved.graph->diagnostics().empty());
     CHECK(moved.origin.size() == moved.graph->nodes().size());
     const Storage storage(*moved.graph);
@@ -503,7 +502,7 @@ TEST_CASE("nested concatenations do not multiply what reads them") {
   Tensor n = g.tensor({.name = "x", .dim = {1, 4}});
   for (int i = 0; i < 14; ++i) n = -concatenate({n, n}, 0);
   g.output(n, "y");
-  CHECK(move_data_movement(lower(g)).graph->nodes().size() < 1000);
+  CHECK(rewritten(lower(g), device_model()).graph->nodes().size() < 1000);
 }
 
 TEST_CASE("halves of an empty product stay slices") {
@@ -514,7 +513,7 @@ TEST_CASE("halves of an empty product stay slices") {
   g.output(reduction(half(y, 0) * half(y, 1), ReductionMode::add, {1, 4}), "z");
   CHECK(Plan::make(g, {}));
   for (const auto& p : Plan::make(g, {})->tensors()) CHECK_FALSE(p.name.empty());
-  const Lowered moved = move_data_movement(lower(g));
+  const Lowered moved = rewritten(lower(g), device_model());
   CHECK(std::count_if(moved.graph->nodes().begin(), moved.graph->nodes().end(),
                       [](const auto& n) { return n.op == OpKind::matmul; }) == 1);
 }

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "plan/liveness.hpp"
-#include "planner/movement.hpp"
+#include "planner/rewrite/pass.hpp"
 #include "reference/apply.hpp"
 #include "reference/element.hpp"
 #include "reference/job.hpp"
@@ -420,11 +420,12 @@ void interpret(const Partition& p, const HostPointers& memory) {
 
 void interpret_fused(const Lowered& lowered, std::string_view architecture,
                      const HostPointers& memory) {
-  const Lowered moved = move_data_movement(lowered);
+  const auto moved = run_passes(lowered, rewrite_passes()[0]);
+  const Graph& graph = moved ? *moved->graph : *lowered.graph;
   HostPointers by_name;
   for (const auto& [t, pointer] : memory)
-    if (const auto id = moved.graph->find((*lowered.graph)[t].name)) by_name[*id] = pointer;
-  interpret(partition(*moved.graph, true, architecture), by_name);
+    if (const auto id = graph.find((*lowered.graph)[t].name)) by_name[*id] = pointer;
+  interpret(partition(graph, true, architecture), by_name);
 }
 
 }  // namespace sinter::test

@@ -1,6 +1,12 @@
-#include "planner/redimension.hpp"
-
+// A kernel with reductions whose result is split into more dims and moved by whole rows (a norm and
+// the windows of an image), where strides of the result cannot undo the split.
+//
+//     x [B, HW, C] -> norm -> reshape [B, h, 8, w, 8, C] -> transpose -> y
+// =>
+//     x [B, h, 8, w, 8, C] (a view) -> norm -> transpose -> y
 #include <algorithm>
+
+#include "planner/rewrite/pass.hpp"
 
 namespace sinter {
 namespace {
@@ -16,9 +22,9 @@ int long_axes(const Dims& dim) {
   return static_cast<int>(std::count_if(dim.begin(), dim.end(), [](auto e) { return e != 1; }));
 }
 
-class Redimension {
+class Cluster {
  public:
-  Redimension(MovedViews& views, NodeId reshape)
+  Cluster(MovedViews& views, NodeId reshape)
       : views_(views), g_(views.g), reshape_(reshape), view_(views.of_node(reshape)) {}
 
   bool run() {
@@ -117,8 +123,14 @@ class Redimension {
   bool reduced_ = false;
 };
 
+bool run(MovedViews& views, NodeId id) { return Cluster(views, id).run(); }
+
 }  // namespace
 
-bool redimension(MovedViews& views, NodeId n) { return Redimension(views, n).run(); }
+extern constinit const Pass propagate_reshape_pass{
+    "propagate_reshape",
+    "What a row kernel computes over some dims it can compute over the dims into which a reshape "
+    "splits those that its rows keep.",
+    at_views, run};
 
 }  // namespace sinter

@@ -1,33 +1,29 @@
-#include "planner/shared_scales.hpp"
-
+// Products that share a scaled 8-bit operand (the activations of a query, a key and a value).
+//
+//                                   .-> matmul with Wq          X8 * scales -> matmul with Wq
+//     X8 * scales -> (bf16, stored)-+-> matmul with Wk    =>    X8 * scales -> matmul with Wk
+//                                   '-> matmul with Wv          X8 * scales -> matmul with Wv
+//
+// Two products that meet again (gated units) keep one copy, as one kernel's.
 #include <algorithm>
 
 #include "fusion_patterns/pattern.hpp"
-#include "planner/moved_views.hpp"
+#include "planner/rewrite/pass.hpp"
 #include "schedule/contraction/wgmma.hpp"
 
 namespace sinter {
 namespace {
 
-class Unsharing {
+class Clones {
  public:
-  explicit Unsharing(const Lowered& lowered) : g_(lowered) {}
+  explicit Clones(Rewriter& g) : g_(g) {}
 
-  std::optional<Lowered> run() {
-    const NodeId all = g_.nodes();
-    for (NodeId id = 0; id < all; ++id)
-      if (is_matmul(g_.node(id).op))
-        for (TensorId operand : {g_.node(id).inputs[0], g_.node(id).inputs[1]})
-          give_each_its_own(operand);
-    if (!changed_) return {};
-    return g_.finish();
-  }
-
- private:
-  void give_each_its_own(TensorId operand) {
-    if (!g_.is_virtual(operand)) return;
+  // True where the operand's readers got clones.
+  bool give_each_its_own(TensorId operand) {
+    if (!g_.is_virtual(operand)) return false;
     const std::vector<NodeId> readers = g_.readers(operand);
-    if (readers.size() < 2 || !scaled(operand, readers)) return;
+    if (readers.size() < 2 || !scaled(operand, readers)) return false;
+    bool changed = false;
     struct Own {
       NodeId reader;
       TensorId operand;
@@ -50,15 +46,17 @@ class Unsharing {
         owned.push_back({reader, own, false});
       }
       if (own == operand) continue;
-      changed_ = true;
+      changed = true;
       std::vector<TensorId> inputs = n.inputs;
       for (int port : {0, 1})
         if (inputs[static_cast<std::size_t>(port)] == operand)
           inputs[static_cast<std::size_t>(port)] = own;
       g_.make(n.outputs[0], n.op, n.attributes, std::move(inputs), reader);
     }
+    return changed;
   }
 
+ private:
   // What an operand shows: an 8-bit tensor in memory, or its product with scales; of blocks of k as
   // many as tensor cores settle at once.
   struct Bytes {
@@ -123,27 +121,47 @@ class Unsharing {
              bytes_of(n, product.inputs[0] == operand ? 0 : 1).scaled;
     });
   }
+  // What scales the operand, made again, and the views between them.
   TensorId copied(TensorId t) {
-    const NodeId p = g_.producer(t);
-    const Node n = g_.node(p);
-    std::vector<TensorId> inputs = n.inputs;
-    if (is_view_op(n.op)) inputs[0] = copied(inputs[0]);
-    const TensorId copy = g_.tensor_like(t, g_[t].dim, g_.type(t), "_again");
-    g_.make(copy, n.op, n.attributes, std::move(inputs), p);
+    std::vector<TensorId> views{t};  // from the result to what is made again
+    while (is_view_op(g_.node(g_.producer(views.back())).op))
+      views.push_back(g_.node(g_.producer(views.back())).inputs[0]);
+    TensorId copy = kNoTensor;
+    for (std::size_t i = views.size(); i-- > 0;) {
+      const NodeId p = g_.producer(views[i]);
+      const Node n = g_.node(p);
+      std::vector<TensorId> inputs = n.inputs;
+      if (copy != kNoTensor) inputs[0] = copy;
+      copy = g_.tensor_like(views[i], g_[views[i]].dim, g_.type(views[i]), "_again");
+      g_.make(copy, n.op, n.attributes, std::move(inputs), p);
+    }
     return copy;
   }
 
-  Rewriter g_;
-  bool changed_ = false;
+  Rewriter& g_;
 };
+
+bool at_products(OpKind op) { return is_matmul(op); }
+
+bool run(MovedViews& views, NodeId id) {
+  Rewriter& g = views.g;
+  // Products of f32 do not multiply 8 bits.
+  const DataType io = g.options().io;
+  if (io != DataType::f16 && io != DataType::bf16) return false;
+  Clones clones(g);
+  bool changed = false;
+  for (int port : {0, 1})
+    changed |= clones.give_each_its_own(g.node(id).inputs[static_cast<std::size_t>(port)]);
+  return changed;
+}
 
 }  // namespace
 
-std::optional<Lowered> unshare_scales(const Lowered& lowered) {
-  // Products of f32 do not multiply 8 bits.
-  const DataType io = lowered.graph->options().io;
-  if (io != DataType::f16 && io != DataType::bf16) return {};
-  return Unsharing(lowered).run();
-}
+extern constinit const Pass clone_dequantize_pass{
+    "clone_dequantize",
+    "Each product that multiplies a scaled 8-bit tensor with another of 8 bits has its own copy of "
+    "the nodes that scale it: it loads the 8 bits and scales its sums, and nothing is written "
+    "between.",
+    at_products, run};
 
 }  // namespace sinter

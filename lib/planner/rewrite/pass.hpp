@@ -1,0 +1,64 @@
+// Rewrites of the lowered graph before it is partitioned, as a list of passes. A pass is a function
+// of one node that looks around it and changes the graph, or leaves it alone; values, their types
+// and their roundings stay, but sums may be added in another order.
+#pragma once
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "lower/lower.hpp"
+#include "planner/moved_views.hpp"
+#include "target/device_model.hpp"
+
+namespace sinter {
+
+struct Pass {
+  std::string_view name;
+  std::string_view law;                      // what stays true and what is gained, in one sentence
+  bool (*at)(OpKind op);                     // the nodes that it is tried on
+  bool (*run)(MovedViews& views, NodeId n);  // false: nothing changed
+};
+
+// Passes that work on one graph: those of `repeated` in turn, until none finds anything, and then
+// those of `once`, each node once.
+struct PassGroup {
+  std::span<const Pass*const> repeated, once;
+  bool needs_wgmma = false;  // only for devices that have it
+};
+
+// In the order in which they run, each group on what the one before it made.
+std::span<const PassGroup> rewrite_passes();
+
+// The graph as all of them leave it. Should a rewritten graph be refused by its own checks, which
+// no test has seen, the one before it is kept.
+Lowered rewritten(Lowered lowered, const DeviceModel& device);
+
+// Nothing where no pass of the group finds anything.
+std::optional<Lowered> run_passes(const Lowered& lowered, const PassGroup& group);
+
+// ---- for passes
+
+inline bool at_views(OpKind op) { return is_view_op(op); }
+inline bool at_reductions(OpKind op) { return op == OpKind::reduction; }
+
+// True where all operands fit, apart from `but`.
+template <class Fits>
+bool all_operands(const Node& n, TensorId but, const Fits& fits) {
+  return std::all_of(n.inputs.begin(), n.inputs.end(),
+                     [&](TensorId x) { return x < 0 || x == but || fits(x); });
+}
+
+// Neighbours in memory stay neighbours where a view moves elements.
+inline bool keeps_neighbours(const Node& movement) {
+  const auto* a = std::get_if<TransposeAttributes>(&movement.attributes);
+  return !a || a->permutation.back() == a->permutation.size() - 1;
+}
+
+// A pointwise node whose result has the dims of its operand `y`.
+inline bool computes_over(const Rewriter& g, const Node& n, TensorId y) {
+  const TensorId z = n.outputs[0];
+  return elementwise(g, z) && g[z].dim == g[y].dim;
+}
+
+}  // namespace sinter

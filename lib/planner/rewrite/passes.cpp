@@ -1,0 +1,80 @@
+// The list of passes, and the driver.
+#include "planner/rewrite/pass.hpp"
+
+namespace sinter {
+
+// A new pass is a file of its own and two lines here.
+extern const Pass sink_concatenation_pass, split_reduction_pass, split_reduction_halves_pass,
+    cancel_views_pass, separate_conversion_pass, slice_parts_pass, split_product_halves_pass,
+    propagate_reshape_pass, hoist_view_pass, slice_operands_pass, sink_view_pass, store_copy_pass,
+    propagate_layout_pass, clone_dequantize_pass;
+
+namespace {
+
+constexpr int kMostGrowth = 8, kMostExtra = 256;  // nodes made for each of the graph's, and besides
+
+// At a node, the first that finds something wins, so that the order says what is preferred:
+// - a view that is none is cancelled before anything computes through it, and one that rounds is
+//   made a conversion before others move it, which want it to hold what it shows;
+// - a slice is a pair's half (slice_parts, split_product_halves) before it is moved or computed for
+//   itself, which leaves the other half alone;
+// - a whole row kernel takes over a reshape's dims (propagate_reshape) before its elementwise end
+//   is moved for itself (hoist_view);
+// - upwards (hoist_view, slice_operands) before downwards (sink_view), and a second store
+//   (store_copy) where neither does.
+const Pass* const kMovement[] = {
+    &sink_concatenation_pass,   &split_reduction_pass,     &split_reduction_halves_pass,
+    &cancel_views_pass,         &separate_conversion_pass, &slice_parts_pass,
+    &split_product_halves_pass, &propagate_reshape_pass,   &hoist_view_pass,
+    &slice_operands_pass,       &sink_view_pass,           &store_copy_pass,
+};
+// Behind all that moves, since a layout is taken over from where the operand lies in the end.
+const Pass* const kLayout[] = {&propagate_layout_pass};
+// Behind both: it asks where operands lie. What it makes must not be joined again.
+const Pass* const kScales[] = {&clone_dequantize_pass};
+
+const PassGroup kGroups[] = {
+    {.repeated = kMovement, .once = kLayout},
+    {.repeated = {}, .once = kScales, .needs_wgmma = true},
+};
+
+bool run_at(MovedViews& views, NodeId n, std::span<const Pass* const> passes) {
+  const Node& node = views.g.node(n);
+  if (!views.g.live(n) || node.outputs.empty() || node.outputs[0] < 0) return false;
+  for (const Pass* p : passes)
+    if (p->at(node.op) && p->run(views, n)) return true;
+  return false;
+}
+
+}  // namespace
+
+std::span<const PassGroup> rewrite_passes() { return kGroups; }
+
+std::optional<Lowered> run_passes(const Lowered& lowered, const PassGroup& group) {
+  MovedViews views(lowered);
+  // Every pass moves a movement past a node, upwards to what lies in memory or downwards to a
+  // result, or makes what needs no other; views that were made stay (made_here), and the number of
+  // nodes is bounded: nested concatenations would double what reads them again and again.
+  const NodeId most = kMostGrowth * views.g.nodes() + kMostExtra;
+  bool found = false;
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (NodeId n = 0; n < views.g.nodes() && views.g.nodes() <= most; ++n)
+      changed |= run_at(views, n, group.repeated);
+    found |= changed;
+  }
+  for (NodeId n = 0; n < views.g.nodes(); ++n) found |= run_at(views, n, group.once);
+  if (!found) return std::nullopt;
+  return views.g.finish();
+}
+
+Lowered rewritten(Lowered lowered, const DeviceModel& device) {
+  for (const PassGroup& group : rewrite_passes()) {
+    if (group.needs_wgmma && !device.has_wgmma) continue;
+    if (auto next = run_passes(lowered, group); next && next->graph->diagnostics().empty())
+      lowered = std::move(*next);
+  }
+  return lowered;
+}
+
+}  // namespace sinter

@@ -1,0 +1,66 @@
+// Where intermediate results lie: as what they are computed from, so that channels that are last in
+// memory stay last.
+//
+//     x (NHWC) -> conv -> (NCHW) -> relu -> y        =>        x (NHWC) -> conv -> (NHWC) -> relu
+//     -> y
+#include <algorithm>
+
+#include "planner/rewrite/pass.hpp"
+
+namespace sinter {
+namespace {
+
+// Whether a node's result may lie in any order of its dims, and whether it reads any.
+bool may_be_ordered(OpKind op) {
+  return op == OpKind::pointwise || op == OpKind::conv_fprop || op == OpKind::conv_dgrad ||
+         op == OpKind::resample;
+}
+bool reads_any_order(OpKind op) {
+  return may_be_ordered(op) || op == OpKind::reduction || op == OpKind::conv_wgrad;
+}
+
+// Strides of packed elements whose dims lie in the order of x's; nullopt where x broadcasts.
+std::optional<Dims> ordered_as(const Rewriter& g, TensorId x, const Dims& dim) {
+  const auto at = g.location(x);
+  if (!at) return std::nullopt;
+  std::vector<int> order;  // innermost first
+  for (int i = dim.size() - 1; i >= 0; --i) order.push_back(i);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return at->stride[a] < at->stride[b]; });
+  Dims stride = Dims::filled(dim.size(), 1);
+  std::int64_t step = 1;
+  for (int i : order) {
+    if (at->stride[i] == 0 && dim[i] > 1) return std::nullopt;
+    stride[i] = step;
+    step *= std::max<std::int64_t>(1, dim[i]);
+  }
+  return stride;
+}
+
+bool run(MovedViews& views, NodeId id) {
+  Rewriter& g = views.g;
+  const Node& n = g.node(id);
+  const TensorId y = n.outputs.empty() ? kNoTensor : n.outputs[0];
+  if (y < 0 || !g.is_virtual(y) || !may_be_ordered(n.op) || g[y].dim.size() < 3) return false;
+  for (NodeId r : g.readers(y))
+    if (!reads_any_order(g.node(r).op)) return false;
+  const bool same_dims = n.op == OpKind::pointwise;
+  for (TensorId x : n.inputs) {
+    if (x < 0 || g[x].dim.size() != g[y].dim.size() || (same_dims && g[x].dim != g[y].dim))
+      continue;
+    const auto stride = ordered_as(g, x, g[y].dim);
+    if (stride) g.set_stride(y, *stride);
+    return stride.has_value();
+  }
+  return false;
+}
+
+}  // namespace
+
+extern constinit const Pass propagate_layout_pass{
+    "propagate_layout",
+    "A virtual result that may lie in any order of its dims lies in the order of its first operand "
+    "of the same rank.",
+    may_be_ordered, run};
+
+}  // namespace sinter

@@ -1,0 +1,71 @@
+// Of a result of which only a slice is read (the logits of the last token), only that is computed.
+//
+//     A, B -> matmul -> slice of rows -> y        =>        A -> slice of rows -> matmul with B ->
+//     y
+#include <algorithm>
+
+#include "planner/rewrite/pass.hpp"
+
+namespace sinter {
+namespace {
+
+// What the slice of a result shows of an operand. Its last dims go with the result's, but for the
+// `whole` one and those of extent 1 in either.
+TensorId cut(MovedViews& views, TensorId x, const Node& slice, int whole) {
+  Rewriter& g = views.g;
+  const auto& s = *std::get_if<SliceAttributes>(&slice.attributes);
+  const Dims result = g[slice.inputs[0]].dim, from = g[x].dim;
+  const int before = result.size() - from.size();
+  SliceAttributes part{Dims::filled(from.size(), 0), from, {}};
+  Dims to = from;
+  for (int i = 0; i < from.size(); ++i) {
+    const int r = i + before;
+    if (r < 0 || r == whole || from[i] == 1 || result[r] == 1) continue;
+    part.start[i] = s.start[r];
+    part.limit[i] = s.limit[r];
+    to[i] = part.limit[i] - part.start[i];
+  }
+  return to == from ? x
+                    : views.view(x, {OpKind::slice, part, from, to}, g.producer(slice.outputs[0]));
+}
+
+bool run(MovedViews& views, NodeId id) {
+  Rewriter& g = views.g;
+  const Node n = g.node(id);
+  const TensorId t = n.inputs[0], y = n.outputs[0];
+  const auto* s = std::get_if<SliceAttributes>(&n.attributes);
+  const bool small = 2 * count(g[y].dim) <= count(g[t].dim);
+  if (!s || !small || !g.is_virtual(t) || g.readers(t).size() != 1 || g.producer(t) < 0)
+    return false;
+  for (std::int64_t step : s->step)
+    if (step != 1) return false;
+  const Node p = g.node(g.producer(t));
+  std::vector<TensorId> inputs;
+  if (elementwise(g, t)) {
+    const View v = views.of_node(id);
+    if (!all_operands(p, kNoTensor, [&](TensorId x) { return views.shows(x, v); })) return false;
+    for (TensorId x : p.inputs) inputs.push_back(x < 0 ? x : views.operand(x, v, id));
+  } else if (p.op == OpKind::reduction) {
+    inputs = {cut(views, p.inputs[0], n, -1)};
+  } else if (p.op == OpKind::matmul) {
+    const int rank = g[t].dim.size();
+    inputs = {cut(views, p.inputs[0], n, rank - 1), cut(views, p.inputs[1], n, rank - 2)};
+  } else {
+    return false;
+  }
+  const bool same = g.type(t) == g.type(y);
+  const TensorId part = same ? y : g.tensor_like(t, g[y].dim, g.type(t), "_part");
+  g.make(part, p.op, p.attributes, std::move(inputs), g.producer(t));
+  if (!same) g.make(y, OpKind::pointwise, PointwiseAttributes{}, {part}, id);
+  return true;
+}
+
+}  // namespace
+
+extern constinit const Pass slice_operands_pass{
+    "slice_operands",
+    "A slice of at most half of an elementwise result, a reduction or a product that nobody else "
+    "reads is computed from slices of the operands.",
+    at_views, run};
+
+}  // namespace sinter

@@ -1,0 +1,158 @@
+// Graphs of very many nodes: planned in about n log n, and on a small stack.
+#include <pthread.h>
+#include <time.h>
+
+#include <functional>
+#include <map>
+
+#include "planner/planner.hpp"
+#include "planner/rewrite/pass.hpp"
+#include "reference/reference.hpp"
+#include "sinter/compile.hpp"
+#include "sinter/operations.hpp"
+#include "support/catch.hpp"
+
+using namespace sinter;
+
+namespace {
+
+double cpu_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+// In a thread whose stack has one MB.
+void on_small_stack(std::function<void()> work) {
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, 1 << 20);
+  pthread_t thread;
+  const auto run = [](void* f) -> void* {
+    (*static_cast<std::function<void()>*>(f))();
+    return nullptr;
+  };
+  REQUIRE(pthread_create(&thread, &attributes, run, &work) == 0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&attributes);
+}
+
+Tensor chain(Graph& g, int n, const std::function<Tensor(Tensor, int)>& next) {
+  Tensor x = g.tensor({.name = "x", .dim = {32, 32}});
+  for (int i = 0; i < n; ++i) x = next(x, i);
+  return x;
+}
+
+Tensor node(Graph& g, OpKind op, Attributes a, std::vector<TensorId> inputs,
+            std::string name = {}) {
+  return {&g, g.add(op, std::move(a), std::move(inputs), {Graph::kNewTensor},
+                    {.name = std::move(name)}, Where::current())[0]};
+}
+
+// What grew with the square or the cube of the nodes, or deeper than a stack.
+const std::map<std::string, std::function<void(Graph&, int)>> kShapes{
+    {"a chain",
+     [](Graph& g, int n) { g.output(chain(g, n, [](Tensor x, int) { return relu(x); }), "y"); }},
+    {"readers of one input",
+     [](Graph& g, int n) {
+       const Tensor x = g.tensor({.name = "x", .dim = {32, 32}});
+       for (int i = 0; i < n; ++i) g.output(relu(x), "y" + std::to_string(i));
+     }},
+    {"a chain of softmaxes",
+     [](Graph& g, int n) {
+       g.output(chain(g, n / 6, [](Tensor x, int) { return softmax(x, {.axis = 1}).y; }), "y");
+     }},
+    {"softmaxes of one input",
+     [](Graph& g, int n) {
+       const Tensor x = g.tensor({.name = "x", .dim = {32, 32}});
+       for (int i = 0; i < n / 6; ++i) g.output(softmax(x, {.axis = 1}).y, "y" + std::to_string(i));
+     }},
+    {"residuals with products",
+     [](Graph& g, int n) {
+       const Tensor w = g.tensor({.name = "w", .dim = {32, 32}});
+       g.output(chain(g, n / 3, [&](Tensor x, int) { return x + matmul(relu(x), w); }), "y");
+     }},
+    {"products",
+     [](Graph& g, int n) {
+       const Tensor w = g.tensor({.name = "w", .dim = {32, 32}});
+       for (int i = 0; i < n / 4; ++i)
+         g.output(matmul(g.tensor({.name = "x" + std::to_string(i), .dim = {32, 32}}), w),
+                  "y" + std::to_string(i));
+     }},
+    {"a tree of additions",
+     [](Graph& g, int n) {
+       std::vector<Tensor> level;
+       for (int i = 0; i < n; ++i)
+         level.push_back(g.tensor({.name = "x" + std::to_string(i), .dim = {32, 32}}));
+       while (level.size() > 1) {
+         std::vector<Tensor> next;
+         for (std::size_t i = 0; i < level.size(); i += 2)
+           next.push_back(i + 1 < level.size() ? level[i] + level[i + 1] : level[i]);
+         level = std::move(next);
+       }
+       g.output(level[0], "y");
+     }},
+    {"a concatenation",
+     [](Graph& g, int n) {
+       std::vector<TensorId> parts;
+       for (int i = 0; i < n; ++i)
+         parts.push_back(g.tensor({.name = "x" + std::to_string(i), .dim = {4, 1}}).id());
+       g.output(node(g, OpKind::concatenate, ConcatenateAttributes{.axis = 1}, parts), "y");
+     }},
+    {"slices of one result",
+     [](Graph& g, int n) {
+       const Tensor r = relu(g.tensor({.name = "x", .dim = {n, 8}}));
+       for (int i = 0; i < n / 2; ++i)
+         g.output(tanh(slice(r, {.start = {i, 0}, .limit = {i + 1, 8}})), "y" + std::to_string(i));
+     }},
+    {"a chain of views",
+     [](Graph& g, int n) {
+       Tensor x = g.tensor({.name = "x", .dim = {8, 8, 16}});
+       for (int i = 0; i < n; ++i) x = transpose(x, {1, 2, 0});
+       g.output(relu(x), "y");
+     }},
+    {"nodes of one name",
+     [](Graph& g, int n) {
+       g.output(chain(g, n / 6,
+                      [](Tensor x, int) {
+                        return node(*x.graph(), OpKind::softmax, SoftmaxAttributes{}, {x.id()},
+                                    "same");
+                      }),
+                "y");
+     }},
+};
+
+}  // namespace
+
+TEST_CASE("10,000 nodes of any shape plan in seconds") {
+  for (const auto& [name, build] : kShapes) {
+    INFO(name);
+    Graph g{{.io = bf16}};
+    build(g, 10000);
+    REQUIRE(g.check().empty());
+    const double begin = cpu_seconds();
+    CHECK(Plan::make(g, {.architecture = "sm_90a"}));
+    const double seconds = cpu_seconds() - begin;
+    INFO(seconds << " s");
+    CHECK(seconds < 8);  // at most 2 where nothing else runs; minutes to hours before
+  }
+}
+
+TEST_CASE("chains of 100,000 nodes are planned and computed on a stack of one MB") {
+  for (const char* name : {"a chain", "a chain of views"}) {
+    INFO(name);
+    Graph g;
+    bool planned = false, computed = false;
+    on_small_stack([&] {
+      kShapes.at(name)(g, 100000);
+      planned = g.check().empty() && Plan::make(g, {});
+      const Lowered l = lower(g);
+      std::vector<float> x(32 * 32, 1), y(32 * 32);
+      computed = bool(evaluate(*l.graph, {{*l.graph->find("x"), x.data()},
+                                          {*l.graph->find("y"), y.data()}})) &&
+                 y[5] == 1;
+    });
+    CHECK(planned);
+    CHECK(computed);
+  }
+}

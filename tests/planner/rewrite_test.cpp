@@ -1,0 +1,234 @@
+// Each rewrite pass alone: that it finds its case, what the graph is then, and that this gives the
+// same values.
+#include <algorithm>
+#include <functional>
+#include <set>
+
+#include "planner/rewrite/pass.hpp"
+#include "reference/reference.hpp"
+#include "sinter/operations.hpp"
+#include "support/catch.hpp"
+#include "support/run_graph.hpp"
+
+using namespace sinter;
+
+namespace {
+
+std::vector<const Pass*> all_passes() {
+  std::vector<const Pass*> all;
+  for (const PassGroup& group : rewrite_passes())
+    for (const auto passes : {group.repeated, group.once})
+      all.insert(all.end(), passes.begin(), passes.end());
+  return all;
+}
+
+int nodes(const Lowered& l, OpKind op) {
+  const auto& nodes = l.graph->nodes();
+  return static_cast<int>(
+      std::count_if(nodes.begin(), nodes.end(), [&](const Node& n) { return n.op == op; }));
+}
+
+const Node& first(const Lowered& l, OpKind op) {
+  const auto& nodes = l.graph->nodes();
+  return *std::find_if(nodes.begin(), nodes.end(), [&](const Node& n) { return n.op == op; });
+}
+
+// The graph after this pass, each of whose nodes was visited once.
+Lowered after(std::string_view name, Graph& g) {
+  for (const auto& d : g.check()) FAIL(d.message());
+  test::GraphCase c(g, Fill::normal, 3);
+  const auto passes = all_passes();
+  const auto pass =
+      std::find_if(passes.begin(), passes.end(), [&](const Pass* p) { return p->name == name; });
+  REQUIRE(pass != passes.end());
+  auto changed = run_passes(c.lowering(), {{}, {pass, 1}, {}});
+  REQUIRE(changed);
+  REQUIRE(changed->graph->diagnostics().empty());
+  CHECK(changed->origin.size() == changed->graph->nodes().size());
+  c.clear_outputs();
+  HostPointers memory;
+  for (const auto& [t, pointer] : c.memory())
+    if (const auto id = changed->graph->find(c.lowered()[t].name)) memory[*id] = pointer;
+  REQUIRE(evaluate(*changed->graph, memory));
+  const Comparison r = c.judge();
+  INFO(r.first_wrong);
+  CHECK(r.ok());
+  return std::move(*changed);
+}
+
+Tensor rows(Tensor x, std::int64_t from, std::int64_t to) {
+  SliceAttributes a{Dims::filled(x.dim().size(), 0), x.dim(), {}};
+  a.start[0] = from;
+  a.limit[0] = to;
+  return slice(x, a);
+}
+
+Tensor half(Tensor x, std::int64_t first) {
+  SliceAttributes a{Dims::filled(x.dim().size(), 0), x.dim(), {}};
+  const int last = x.dim().size() - 1;
+  a.start[last] = first * x.dim()[last] / 2;
+  a.limit[last] = (first + 1) * x.dim()[last] / 2;
+  return slice(x, a);
+}
+
+const std::map<std::string_view, std::function<void(std::string_view)>> kCases{
+    {"cancel_views",
+     [](std::string_view name) {
+       Graph g;
+       auto x = g.tensor({.name = "x", .dim = {4, 8}});
+       g.output(tanh(transpose(transpose(relu(x), {1, 0}), {1, 0})), "y");
+       CHECK(nodes(after(name, g), OpKind::transpose) == 0);
+     }},
+    {"separate_conversion",
+     [](std::string_view name) {
+       Graph g;
+       auto x = g.tensor({.name = "x", .dim = {4, 8}});
+       const Tensor part = rows(relu(x), 0, 2);
+       g.edit(part.id()).data_type = bf16;
+       g.output(tanh(part), "y");
+       CHECK(nodes(after(name, g), OpKind::pointwise) == 3);
+     }},
+    {"slice_parts",
+     [](std::string_view name) {
+       Graph g;
+       auto a = g.tensor({.name = "a", .dim = {4, 32}}),
+            b = g.tensor({.name = "b", .dim = {4, 32}});
+       g.output(tanh(rows(concatenate({a, b}, 1), 0, 2)), "y");
+       const Lowered l = after(name, g);
+       CHECK(nodes(l, OpKind::slice) == 2);
+       CHECK(l.graph->is_input(first(l, OpKind::slice).inputs[0]));
+     }},
+    {"split_product_halves",
+     [](std::string_view name) {
+       Graph g{{.io = bf16, .intermediate = bf16}};
+       auto x = g.tensor({.name = "x", .dim = {8, 16}}),
+            w = g.tensor({.name = "w", .dim = {16, 32}}),
+            b = g.tensor({.name = "b", .dim = {1, 32}});
+       const Tensor product = matmul(x, w) + b;
+       g.output(swish(half(product, 0)) * half(product, 1), "y");
+       const Lowered l = after(name, g);
+       CHECK(nodes(l, OpKind::matmul) == 2);
+       CHECK((*l.graph)[first(l, OpKind::matmul).outputs[0]].dim == Dims{8, 16});
+     }},
+    {"propagate_reshape",
+     [](std::string_view name) {
+       Graph g;
+       auto x = g.tensor({.name = "x", .dim = {64, 32}});
+       const Tensor m = reduction(x * x, ReductionMode::avg, {64, 1});
+       const Tensor windows = reshape(x * rsqrt(m + 1.0), {2, 4, 2, 4, 32});
+       g.output(transpose(windows, {0, 2, 1, 3, 4}), "y");
+       const Lowered l = after(name, g);
+       CHECK((*l.graph)[first(l, OpKind::reduction).inputs[0]].dim == Dims{2, 4, 2, 4, 32});
+     }},
+    {"hoist_view",
+     [](std::string_view name) {
+       Graph g;
+       auto x = g.tensor({.name = "x", .dim = {4, 8}});
+       g.output(tanh(rows(relu(x), 0, 3)), "y");
+       const Lowered l = after(name, g);
+       CHECK(l.graph->is_input(first(l, OpKind::slice).inputs[0]));
+     }},
+    {"slice_operands",
+     [](std::string_view name) {
+       Graph g;
+       auto x = g.tensor({.name = "x", .dim = {8, 16}}),
+            w = g.tensor({.name = "w", .dim = {16, 4}});
+       g.output(relu(rows(matmul(x, w), 7, 8)), "y");
+       const Lowered l = after(name, g);
+       CHECK((*l.graph)[first(l, OpKind::matmul).outputs[0]].dim == Dims{1, 4});
+     }},
+    {"sink_view",
+     [](std::string_view name) {
+       Graph g;
+       auto x = g.tensor({.name = "x", .dim = {4, 16}}),
+            w = g.tensor({.name = "w", .dim = {16, 8}}), b = g.tensor({.name = "b", .dim = {8}});
+       g.output(reshape(matmul(x, w), {2, 2, 8}) + b, "y");
+       const Lowered l = after(name, g);
+       CHECK((*l.graph)[first(l, OpKind::pointwise).outputs[0]].dim == Dims{4, 8});
+     }},
+    {"store_copy",
+     [](std::string_view name) {
+       Graph g;
+       auto x = g.tensor({.name = "x", .dim = {4, 8}});
+       const Tensor r = relu(x);
+       g.output(transpose(r, {1, 0}), "turned");
+       g.output(r, "y");
+       CHECK(nodes(after(name, g), OpKind::pointwise) == 2);
+     }},
+    {"sink_concatenation",
+     [](std::string_view name) {
+       Graph g;
+       auto a = g.tensor({.name = "a", .dim = {4, 32}}),
+            b = g.tensor({.name = "b", .dim = {4, 32}});
+       g.output(tanh(concatenate({relu(a), relu(b)}, 1)), "y");
+       const Lowered l = after(name, g);
+       CHECK(nodes(l, OpKind::pointwise) == 4);
+       CHECK((*l.graph)[first(l, OpKind::concatenate).outputs[0]].output);
+     }},
+    {"split_reduction",
+     [](std::string_view name) {
+       Graph g;
+       auto x = g.tensor({.name = "x", .dim = {8, 16}});
+       const Tensor y = x * reduction(x, ReductionMode::max, {8, 1});
+       g.output(reduction(y, ReductionMode::add, {1, 1}), "total");
+       CHECK(nodes(after(name, g), OpKind::reduction) == 3);
+     }},
+    {"split_reduction_halves",
+     [](std::string_view name) {
+       Graph g;
+       auto x = g.tensor({.name = "x", .dim = {4, 32}});
+       const Tensor m = reduction(x * x, ReductionMode::avg, {4, 1});
+       g.output(half(x, 0) * rsqrt(m), "left");
+       g.output(half(x, 1) * rsqrt(m), "right");
+       const Lowered l = after(name, g);
+       CHECK(nodes(l, OpKind::reduction) == 2);
+       CHECK((*l.graph)[first(l, OpKind::reduction).inputs[0]].dim == Dims{4, 16});
+     }},
+    {"propagate_layout",
+     [](std::string_view name) {
+       Graph g;
+       const Dims channels_last{36, 1, 12, 4};
+       auto x = g.tensor({.name = "x", .dim = {2, 4, 3, 3}, .stride = channels_last});
+       g.output(reduction(relu(x), ReductionMode::add, {1, 4, 1, 1}), "y");
+       const Lowered l = after(name, g);
+       CHECK(l.graph->stride(first(l, OpKind::pointwise).outputs[0]) == channels_last);
+     }},
+    {"clone_dequantize",
+     [](std::string_view name) {
+       Graph g{{.io = bf16}};
+       const auto input = [&](const char* n, Dims dim, DataType type) {
+         return g.tensor({.name = n, .dim = dim, .data_type = type});
+       };
+       const Tensor x = input("x", {32, 64}, f8e4m3) * input("scale", {32, 1}, f32);
+       for (const char* w : {"q", "k", "v"})
+         g.output(matmul(x, input(w, {64, 32}, f8e4m3)), std::string("by_") + w);
+       CHECK(nodes(after(name, g), OpKind::pointwise) == 3);
+     }},
+};
+
+}  // namespace
+
+TEST_CASE("every rewrite pass has a name of its own, a law and a case") {
+  std::set<std::string_view> names;
+  for (const Pass* p : all_passes()) {
+    INFO(p->name);
+    CHECK(names.insert(p->name).second);
+    CHECK(p->law.ends_with('.'));
+    CHECK(kCases.count(p->name) == 1);
+  }
+  CHECK(names.size() == kCases.size());
+}
+
+TEST_CASE("a rewrite pass finds its case and keeps the values") {
+  for (const auto& [name, check] : kCases) DYNAMIC_SECTION(name) {
+      check(name);
+    }
+}
+
+TEST_CASE("a graph in which no pass finds anything is left as it is") {
+  Graph g;
+  g.output(relu(g.tensor({.name = "x", .dim = {4, 8}})), "y");
+  REQUIRE(g.check().empty());
+  const Lowered l = lower(g);
+  for (const PassGroup& group : rewrite_passes()) CHECK_FALSE(run_passes(l, group));
+}
