@@ -110,6 +110,18 @@ Bounded<A> operator*(const Bounded<A>& a, const Bounded<A>& b) {
   const double p = std::fabs(a.v) * b.e + std::fabs(b.v) * a.e + a.e * b.e;
   return rounded<A>(v, p, p > 0 ? 0 : std::fma(a.v, b.v, -v));
 }
+// A product that the kernel rounds on its own: one past the largest number for certain is infinity
+// there, whatever this one is in double. For the formulas in which that infinity does no harm.
+template <class A>
+Bounded<A> product(const Bounded<A>& a, const Bounded<A>& b) {
+  const double v = a.v * b.v;
+  if (ordinary(a) && ordinary(b)) {
+    const double p = std::fabs(a.v) * b.e + std::fabs(b.v) * a.e + a.e * b.e;
+    if (std::fabs(v) - p > (1 + Arithmetic<A>::u) * Arithmetic<A>::largest)
+      return {std::copysign(std::numeric_limits<double>::infinity(), v), 0};
+  }
+  return a * b;
+}
 // How far the quotient of a division of many floats by one (math.cuh) may lie from the rounded one,
 // or the exact quotient from where it would be rounded the other way.
 template <class A>
@@ -213,6 +225,14 @@ Bounded<A> minimum(const Bounded<A>& a, const Bounded<A>& b) {
 template <class A>
 Bounded<A> maximum(const Bounded<A>& a, const Bounded<A>& b) {
   return extremum(a, b, math::maximum<double>);
+}
+template <class A>
+Bounded<A> largest(const Bounded<A>&) {
+  return {Arithmetic<A>::largest, 0};
+}
+template <class A>
+Bounded<A> clamp_magnitude(const Bounded<A>& x, const Bounded<A>& limit) {
+  return maximum(minimum(x, limit), -limit);
 }
 
 }  // namespace sinter::reference

@@ -95,7 +95,7 @@ Bounded<A> rsqrt(const Bounded<A>& x) {
 // For operands that are far from zero and infinity.
 template <class A>
 Bounded<A> fast_reciprocal(const Bounded<A>& x) {
-  if (x.trusted() && x.may_be_zero()) return untrusted<A>(1 / x.v);
+  if (x.trusted() && !x.exact_nan() && x.may_be_zero()) return untrusted<A>(1 / x.v);
   return monotone([](double t) { return 1 / t; }, x, ulps::fast_reciprocal);
 }
 

@@ -38,14 +38,14 @@ double round_floating(const DataTypeInfo& t, bool has_nan, double x) {
   return std::copysign(t.saturates ? t.largest : kInfinity, x);
 }
 
-// As cvt.rp.satfinite.ue8m0x2: the sign is not looked at, the magnitude goes up to a power of two.
+// Up to a power of two. There are no negative ones: what lies below zero is NaN, zero of either sign
+// is the smallest number.
 double round_power_of_two(double x) {
-  if (x != x) return kNaN;
-  const double a = std::fabs(x);
-  if (a >= 0x1p127) return 0x1p127;
-  if (a <= 0x1p-127) return 0x1p-127;
-  const double p = power_of_two(exponent_of(a));
-  return p == a ? p : 2 * p;
+  if (!(x >= 0)) return kNaN;
+  if (x >= 0x1p127) return 0x1p127;
+  if (x <= 0x1p-127) return 0x1p-127;
+  const double p = power_of_two(exponent_of(x));
+  return p == x ? p : 2 * p;
 }
 
 double round_integer(const DataTypeInfo& t, double x) {

@@ -123,7 +123,7 @@ struct ProductState {
       const bool infinite = special && exact && std::isinf(v);
       return {v, infinite ? 0 : kUntrusted};
     }
-    if (zero && exact) return {0, 0};
+    if (zero && exact) return {v, 0};
     const bool small = least < 0x1p-120;  // a partial product may lose bits or vanish
     if (exact && !small && odd <= c.precision.integers) return {v, 0};
     if (small && v != 0) return {v, std::fabs(v) + reach + most * 0x1p-120};

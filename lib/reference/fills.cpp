@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <iterator>
+#include <limits>
 #include <numeric>
 
 #include "reference/box.hpp"
@@ -34,6 +35,27 @@ double normal(std::uint64_t bits) {
   return (sum * 0x1p-16 - 2) * 1.7320508075688772;
 }
 
+double limit_value(DataType type, std::uint64_t bits) {
+  const auto& t = info(type);
+  const double points[] = {0,
+                           kInfinity,
+                           std::numeric_limits<double>::quiet_NaN(),
+                           1,
+                           0.5,
+                           3,
+                           9.5,
+                           90,
+                           750,
+                           1.9e19,
+                           1.4e154,
+                           8.6e37,
+                           t.largest,
+                           std::ldexp(1.0, t.min_exponent),
+                           std::ldexp(1.0, t.min_exponent - t.precision + 1)};
+  const double v = points[bits % std::size(points)];
+  return bits >> 63 ? -v : v;
+}
+
 double plain_value(Fill fill, DataType type, std::uint64_t bits) {
   const auto small = static_cast<double>(bits % 9);
   switch (type) {
@@ -57,6 +79,8 @@ double plain_value(Fill fill, DataType type, std::uint64_t bits) {
       return unit(bits);
     case Fill::ternary:
       return static_cast<double>(bits % 3) - 1;
+    case Fill::limits:
+      return limit_value(type, bits);
     default: {
       const double exponent = 4 * normal(mix(bits));
       return std::ldexp(bits & 1 ? 1 + unit(bits) : -1 - unit(bits),

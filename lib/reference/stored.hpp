@@ -17,12 +17,10 @@ struct Stored {
 inline Stored stored(DataType type, double v, double e) {
   const double r = round_to(type, v);
   if (e == 0) return {r, r, r};
-  const bool jump = type == DataType::boolean && std::fabs(v) <= e;  // zero or not zero
+  // Zero or not zero, and a number or, below zero, NaN.
+  const bool jump = (type == DataType::boolean && std::fabs(v) <= e) ||
+                    (type == DataType::f8e8m0 && v - e < 0 && v + e >= 0);
   if (!(e < kUntrusted) || jump) return {r, r, r, false};
-  if (type == DataType::f8e8m0) {  // looks at magnitudes only
-    const double a = std::fabs(v);
-    return {r, round_to(type, std::max(a - e, 0.0)), round_to(type, a + e)};
-  }
   return {r, round_to(type, v - e), round_to(type, v + e)};
 }
 

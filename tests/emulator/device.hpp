@@ -118,6 +118,9 @@ inline float maximum(float a, float b) {
 inline float minimum(float a, float b) {
   return a != a ? a : b != b ? b : a == b ? (std::signbit(a) ? a : b) : a < b ? a : b;
 }
+inline float clamp_magnitude(float x, float limit) {
+  return std::fabs(x) > limit ? std::copysign(limit, x) : x;
+}
 inline float reciprocal(float x) {
   const auto flushed = [](float y) {
     return std::fabs(y) < 0x1p-126f ? std::copysign(0.0f, y) : y;

@@ -1,6 +1,7 @@
 // The arithmetic of the device library that needs no GPU, compiled for the host: number formats and
-// random numbers, against independent definitions. A namespace of its own keeps the device's types
-// apart from the host library's names.
+// random numbers, against independent definitions.
+#include "support/device_on_host.hpp"
+
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -14,67 +15,9 @@
 #include "sinter/ops/pointwise_host.hpp"
 #include "support/catch.hpp"
 
-inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
-inline double rsqrt(double x) { return 1 / std::sqrt(x); }
-inline double normcdf(double x) { return sinter::math::normal_cdf(x); }
-
 namespace on_device {
-
-// What NVRTC has built in.
-#define SINTER_DEVICE inline
-#include "support/cuda_builtins.hpp"
-inline void sincospi(double x, double* sine, double* cosine) {
-  *sine = std::sin(3.14159265358979323846 * x);
-  *cosine = std::cos(3.14159265358979323846 * x);
-}
-inline void sincospif(float x, float* sine, float* cosine) {
-  *sine = static_cast<float>(std::sin(3.14159265358979323846 * x));
-  *cosine = static_cast<float>(std::cos(3.14159265358979323846 * x));
-}
-struct uint2 {
-  unsigned x, y;
-};
-struct uint4 {
-  unsigned x, y, z, w;
-};
-
-// What hardware does, defined independently of it.
-#define SINTER_OWN_HARDWARE
-namespace sinter::hardware {
-inline float converted(::sinter::DataType type, float x) {
-  return static_cast<float>(::sinter::round_to(type, x));
-}
-inline float maximum(float a, float b) { return ::sinter::math::maximum(a, b); }
-inline float minimum(float a, float b) { return ::sinter::math::minimum(a, b); }
-// Either neighbour of the exact value: both lie within one ulp of it.
-inline float reciprocal(float x) {
-  static unsigned turn = 0;
-  const double exact = 1.0 / x;
-  const float near = static_cast<float>(exact);
-  if (near == exact || near != near || ++turn % 3 == 0) return near;
-  return std::nextafter(near, near < exact ? 2 * near : 0.0f);
-}
-inline unsigned short to_f16(float x) {
-  unsigned short bits;
-  ::sinter::store_element(::sinter::f16, &bits, 0, x);
-  return bits;
-}
-inline float from_f16(unsigned short bits) {
-  return static_cast<float>(::sinter::load_element(::sinter::f16, &bits, 0));
-}
-inline unsigned short to_bf16(float x) {
-  unsigned short bits;
-  ::sinter::store_element(::sinter::bf16, &bits, 0, x);
-  return bits;
-}
-inline void prefetch(const void*) {}
-inline float rounded_to_bf16(float x) { return converted(::sinter::bf16, x); }
-}  // namespace sinter::hardware
-
-#include "sinter/device/core/math.cuh"
 #include "sinter/device/core/philox.cuh"
 #include "sinter/device/core/types.cuh"
-
 }  // namespace on_device
 
 namespace {
@@ -170,20 +113,27 @@ TEST_CASE("device f4e2m1 rounds once to nearest even, saturates, and has no NaN"
   CHECK(device::f4e2m1::encode(-NAN).bits == 7);
 }
 
-TEST_CASE("device f8e8m0 goes up to the next power of two and has no sign") {
+TEST_CASE("device f8e8m0 goes up to the next power of two and has no negative numbers") {
   for (int code = 0; code < 256; ++code) {
     const device::f8e8m0 e{static_cast<unsigned char>(code)};
     CHECK(same(e.decode(), code == 255 ? NAN : std::ldexp(1.0, code - 127)));
     if (code == 255) continue;
     const double v = e.decode();
     CHECK(device::Format<device::f8e8m0>::encode(v).bits == code);
-    CHECK(device::Format<device::f8e8m0>::encode(-v).bits == code);
+    CHECK(device::Format<device::f8e8m0>::encode(-v).bits == 255);
+    CHECK(std::isnan(sinter::round_to(sinter::f8e8m0, -v)));
     const int above = std::min(code + 1, 254);
     CHECK(device::Format<device::f8e8m0>::encode(std::nextafter(v, 1e300)).bits == above);
     CHECK(device::Format<device::f8e8m0>::encode(std::nextafter(v, 0.0)).bits == code);
   }
   CHECK(device::f8e8m0::encode(0.0f).bits == 0);
-  CHECK(device::f8e8m0::encode(NAN).bits == 255);
+  CHECK(device::f8e8m0::encode(-0.0f).bits == 0);
+  CHECK(sinter::round_to(sinter::f8e8m0, -0.0) == 0x1p-127);
+  for (const float x : {NAN, -INFINITY, -0x1p-149f}) {
+    CHECK(device::f8e8m0::encode(x).bits == 255);
+    CHECK(std::isnan(sinter::round_to(sinter::f8e8m0, x)));
+  }
+  CHECK(device::Format<device::f8e8m0>::encode(-1e-300).bits == 255);
   CHECK(device::f8e8m0::encode(INFINITY).bits == 254);
 }
 

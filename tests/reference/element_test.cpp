@@ -106,6 +106,7 @@ TEST_CASE("f8e8m0 rounds up to a power of two", "[reference][element]") {
   CHECK(round_to(f8e8m0, 0.75) == 1);
   CHECK(round_to(f8e8m0, 0) == 0x1p-127);
   CHECK(round_to(f8e8m0, 1e-50) == 0x1p-127);
+  CHECK(std::isnan(round_to(f8e8m0, -1)));
   CHECK(round_to(f8e8m0, 1e50) == 0x1p127);
   CHECK(code_of(f8e8m0, 1) == 127);
   CHECK(value_of(f8e8m0, 0) == 0x1p-127);

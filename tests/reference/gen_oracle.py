@@ -9,13 +9,14 @@ sys.path.insert(0, str(HERE / "oracle"))
 
 import attention  # noqa: E402
 import case  # noqa: E402
+import limits  # noqa: E402
 import linear  # noqa: E402
 import norm  # noqa: E402
 import pointwise  # noqa: E402
 import random_numbers  # noqa: E402
 import resample  # noqa: E402
 
-for module in (pointwise, linear, norm, attention, resample, random_numbers):
+for module in (pointwise, limits, linear, norm, attention, resample, random_numbers):
     module.cases()
 names = [c["name"] for c in case.CASES]
 assert len(set(names)) == len(names), "two cases have one name"

@@ -58,6 +58,15 @@ void store(const Graph& graph, TensorId t, const Json& values, void* memory) {
   }
 }
 
+// At the limits: no allowance for large numbers beside small ones, and zeros have signs, but for
+// gradients, which may vanish from either side.
+bool agrees_closely(double seen, double expected, bool signs) {
+  if (std::isinf(expected) && seen != expected) return false;
+  if (seen == expected) return !signs || std::signbit(seen) == std::signbit(expected);
+  if (expected != expected) return seen != seen;
+  return std::fabs(seen - expected) <= 1e-11 * std::fabs(expected) + 0x1p-1070;
+}
+
 bool agrees(double seen, double expected, double scale, bool exact) {
   if (expected != expected) return seen != seen;
   if (seen == expected) return true;
@@ -95,6 +104,7 @@ Loaded load(const Json& c) {
 
 void check_outputs(const Json& c, const Loaded& l) {
   const Graph& g = *l.lowered.graph;
+  const std::string name = c.at("name");
   for (const auto& [output, values] : c.at("outputs").items()) {
     const TensorId t = *g.find(output);
     REQUIRE(static_cast<std::int64_t>(values.size()) == count(g[t].dim));
@@ -106,7 +116,10 @@ void check_outputs(const Json& c, const Loaded& l) {
                    seen = load_element(g.type(t), l.memory.pointers.at(t),
                                        static_cast<std::int64_t>(i));
       CAPTURE(output, i, seen, expected);
-      REQUIRE(agrees(seen, expected, scale, c.at("exact") || !is_floating(g.type(t))));
+      if (c.contains("limits"))
+        CHECK(agrees_closely(seen, expected, !name.ends_with("_bwd")));
+      else
+        REQUIRE(agrees(seen, expected, scale, c.at("exact") || !is_floating(g.type(t))));
     }
   }
 }

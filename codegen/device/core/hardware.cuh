@@ -18,6 +18,16 @@ SINTER_DEVICE float minimum(float a, float b) {
   asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
   return r;
 }
+// x, but at most `limit` (0 or more) in magnitude; NaN stays. One instruction from sm_86 on.
+SINTER_DEVICE float clamp_magnitude(float x, float limit) {
+#if __CUDA_ARCH__ >= 860
+  float r;
+  asm("min.NaN.xorsign.abs.f32 %0, %1, %2;" : "=f"(r) : "f"(x), "f"(limit));
+  return r;
+#else
+  return maximum(minimum(x, limit), -limit);
+#endif
+}
 
 // 1 / x within one ulp; subnormals count as zeros.
 SINTER_DEVICE float reciprocal(float x) {

@@ -102,6 +102,20 @@ SINTER_DEVICE double maximum(double a, double b) {
   const double equal = __longlong_as_double(__double_as_longlong(a) & __double_as_longlong(b));
   return a != a ? a : b != b ? b : a == b ? equal : a < b ? b : a;
 }
+SINTER_DEVICE float largest(float) { return __int_as_float(0x7f7fffff); }
+SINTER_DEVICE double largest(double) { return __longlong_as_double(0x7fefffffffffffffll); }
+// x, but at most `limit` in magnitude; NaN stays.
+SINTER_DEVICE float clamp_magnitude(float x, float limit) {
+  return hardware::clamp_magnitude(x, limit);
+}
+SINTER_DEVICE double clamp_magnitude(double x, double limit) {
+  return x < -limit ? -limit : limit < x ? limit : x;
+}
+// The error-carrying reference knows what becomes of its overflow.
+template <class T>
+SINTER_DEVICE T product(T a, T b) {
+  return a * b;
+}
 
 // The distribution function of the standard normal. For t >= 0 the tail at -t is exp(-t^2 / 2) times
 // a slowly falling function, here a quotient of polynomials with positive coefficients (minimax for

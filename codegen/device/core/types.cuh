@@ -73,11 +73,11 @@ using f8e4m3 = Minifloat<3, 7, 0x7e, 0x7f, 0x7f, kNone, 7>;
 using f8e5m2 = Minifloat<2, 15, 0x7b, 0x7f, 0x7d, 0x7c, 7>;
 using f4e2m1 = Minifloat<1, 1, 0x7, 0x7, kNone, kNone, 3>;  // no NaN: it becomes the largest
 
-struct f8e8m0 {  // 2^(bits - 127); 0xff is NaN. There is no sign: it is dropped, as hardware does.
+struct f8e8m0 {  // 2^(bits - 127); 0xff is NaN. There is no sign: numbers below zero are NaN.
   unsigned char bits;
   static SINTER_DEVICE f8e8m0 encode(float x) {
     const unsigned magnitude = __float_as_uint(x) & 0x7fffffffu;
-    if (magnitude > kFloatInfinity) return {0xff};
+    if (magnitude > kFloatInfinity || x < 0.0f) return {0xff};
     if (magnitude <= 0x400000u) return {0};  // 2^-127 and what lies below it
     const unsigned up = (magnitude + 0x7fffffu) >> 23;
     return {static_cast<unsigned char>(up < 0xfe ? up : 0xfe)};

@@ -23,7 +23,8 @@ using math::abs, math::ceil, math::floor, math::rint, math::sqrt, math::rsqrt, m
     math::exp2, math::fma, math::fast_reciprocal, math::normal_cdf, math::log, math::sin, math::cos,
     math::tan, math::erf, math::tanh, math::log1p_unit, math::expm1_nonpositive, math::pow,
     math::fmod, math::atan2, math::minimum, math::maximum, math::less, math::less_equal,
-    math::equal, math::either, math::both, math::select, math::reciprocal;
+    math::equal, math::either, math::both, math::select, math::reciprocal, math::product,
+    math::clamp_magnitude, math::largest;
 
 #define SINTER_OP1(Name, expression)                 \
   struct Name {                                      \
@@ -47,7 +48,7 @@ SINTER_OP2(Pow, pow(a, b));
 SINTER_OP2(Mod, fmod(a, b));  // the sign of the dividend
 SINTER_OP2(Min, minimum(a, b));
 SINTER_OP2(Max, maximum(a, b));
-SINTER_OP2(AddSquare, a + b * b);
+SINTER_OP2(AddSquare, (fma(b, b, a)));  // a square that overflows may leave a finite sum
 SINTER_OP2(Atan2, atan2(a, b));
 SINTER_OP1(Abs, abs(x));
 SINTER_OP1(Ceil, ceil(x));
@@ -90,6 +91,15 @@ struct BinarySelect {  // IN_2 != 0 ? IN_0 : IN_1
   }
 };
 
+// Near infinity a factor of these formulas becomes 0 (or 1) exactly. Times an infinite other factor
+// that would be NaN where the limit is a number, so the other one is bounded: by what changes no
+// finite operand, or by a bound behind which the first factor is 0 in double as well. Every bound is
+// one instruction, a maximum; products whose overflow is harmless are written `product`.
+template <class T>
+SINTER_HD T above_negative_infinity(T x) { return maximum(x, -largest(x)); }
+template <class T>
+SINTER_HD T below_infinity(T x) { return minimum(x, largest(x)); }
+
 // The logistic function of x by e = exp(-|x|), so that nothing overflows and neither side loses its
 // relative accuracy: 1 / (1 + e), for negative x times e.
 template <class T>
@@ -104,19 +114,30 @@ struct Logistic {
 template <class T>
 SINTER_HD Logistic<T> logistic(T x) { return {x, exp(-abs(x))}; }
 
+// The attributes are constants of a kernel, so that the compiler decides what they decide alone. A
+// clip that is infinite is none. A slope of 0 is no factor: it gives the clip, and the derivative 0,
+// whatever x or dy is. The straight line starts from its value at 0, which does not overflow for
+// slopes between 0 and 1.
 struct ReluFwd {
   static constexpr int arity = 1, params = 3;
   template <class T>
   static SINTER_HD T apply(T x, T lower, T upper, T slope) {
-    const T low = lower + slope * (x - lower);
-    return select(less_equal(x, lower), low, select(less_equal(upper, x), upper, x));
+    const auto flat = is_zero(slope);
+    const T capped = select(less_equal(upper, largest(x)), minimum(x, upper), x);
+    const T low = select(either(flat, less(lower, -largest(x))), lower,
+                         fma(slope, x, lower - slope * lower));
+    return select(both(flat, less_equal(lower, upper)), maximum(capped, lower),
+                  select(less_equal(x, lower), low, capped));
   }
 };
 struct ReluBwd {
   static constexpr int arity = 2, params = 3;
   template <class T>
   static SINTER_HD T apply(T dy, T x, T lower, T upper, T slope) {
-    return select(less_equal(x, lower), dy * slope, select(less_equal(upper, x), T(0.0f), dy));
+    const T low = select(is_zero(slope), T(0.0f), dy * slope);
+    const auto is_low = both(less_equal(-largest(x), lower), less_equal(x, lower));
+    const auto is_high = both(less_equal(upper, largest(x)), less_equal(upper, x));
+    return select(is_low, low, select(is_high, T(0.0f), dy));
   }
 };
 
@@ -125,8 +146,8 @@ struct TanhBwd {
   static constexpr int arity = 2, params = 0;
   template <class T>
   static SINTER_HD T apply(T dy, T x) {
-    const T t = tanh(x);
-    return dy * (T(1.0f) - t * t);
+    // 1 - tanh(x)^2 without its cancellation.
+    return dy * (T(4.0f) * logistic(product(T(2.0f), x)).slope);
   }
 };
 
@@ -159,16 +180,17 @@ struct GeluFwd {
   static constexpr int arity = 1, params = 0;
   template <class T>
   static SINTER_HD T apply(T x) {
-    return x * normal_cdf(x);
+    return above_negative_infinity(x) * normal_cdf(x);
   }
 };
 struct GeluBwd {
   static constexpr int arity = 2, params = 0;
   template <class T>
   static SINTER_HD T apply(T dy, T x) {
-    // exp(-x^2 / 2) as the power of two that the distribution takes, too.
-    const T pdf = T(0.39894228040143267794) * exp2(T(-0.72134752044448170368) * (x * x));
-    return dy * fma(x, pdf, normal_cdf(x));
+    const T t = clamp_magnitude(x, T(64.0f));  // where the density is 0
+    // exp(-t^2 / 2) as the power of two that the distribution takes, too.
+    const T pdf = T(0.39894228040143267794) * exp2(T(-0.72134752044448170368) * (t * t));
+    return dy * fma(t, pdf, normal_cdf(t));
   }
 };
 
@@ -177,40 +199,43 @@ struct GeluBwd {
 // power of two.
 template <class T>
 SINTER_HD Logistic<T> gelu_gate(T x, T square) {
-  const T z = x * fma(T(0.10294323958002349), square, T(2.3022081981443249));
+  const T z = product(x, fma(T(0.10294323958002349), square, T(2.3022081981443249)));
   return {z, exp2(-abs(z))};
 }
 struct GeluApproxTanhFwd {
   static constexpr int arity = 1, params = 0;
   template <class T>
   static SINTER_HD T apply(T x) {
-    return x * gelu_gate(x, x * x).value;
+    return above_negative_infinity(x) * gelu_gate(x, product(x, x)).value;
   }
 };
 struct GeluApproxTanhBwd {
   static constexpr int arity = 2, params = 0;
   template <class T>
   static SINTER_HD T apply(T dy, T x) {
-    const T square = x * x;
-    const Logistic<T> s = gelu_gate(x, square);
+    const T t = clamp_magnitude(x, T(32.0f));  // where the gate's slope is 0
+    const T square = t * t;
+    const Logistic<T> s = gelu_gate(t, square);
     const T slope = fma(T(0.21406444881780077), square, T(1.5957691216057307));
-    return dy * fma(x * s.slope, slope, s.value);
+    return dy * fma(t * s.slope, slope, s.value);
   }
 };
 
-struct SoftplusFwd {  // log(1 + exp(beta x)) / beta
+// log(1 + exp(beta x)) / beta. Its straight part max(beta x, 0) / beta is x, which does not overflow.
+struct SoftplusFwd {
   static constexpr int arity = 1, params = 1;
   template <class T>
   static SINTER_HD T apply(T x, T beta) {
-    const T z = beta * x;
-    return (maximum(z, T(0.0f)) + log1p_unit(exp(-abs(z)))) / beta;
+    const T straight =
+        select(less(beta, T(0.0f)), minimum(x, T(0.0f)), maximum(x, T(0.0f)));
+    return straight + log1p_unit(exp(-abs(product(beta, x)))) * reciprocal(beta);
   }
 };
 struct SoftplusBwd {
   static constexpr int arity = 2, params = 1;
   template <class T>
   static SINTER_HD T apply(T dy, T x, T beta) {
-    return dy * logistic(beta * x).value;
+    return dy * logistic(product(beta, x)).value;
   }
 };
 
@@ -218,14 +243,16 @@ struct SwishFwd {  // x sigmoid(beta x)
   static constexpr int arity = 1, params = 1;
   template <class T>
   static SINTER_HD T apply(T x, T beta) {
-    return x * logistic(beta * x).value;
+    const T bounded =
+        select(less(beta, T(0.0f)), below_infinity(x), above_negative_infinity(x));
+    return bounded * logistic(product(beta, x)).value;
   }
 };
 struct SwishBwd {
   static constexpr int arity = 2, params = 1;
   template <class T>
   static SINTER_HD T apply(T dy, T x, T beta) {
-    const T z = beta * x;
+    const T z = clamp_magnitude(product(beta, x), T(1000.0f));  // where exp(-|z|) is 0
     const Logistic<T> s = logistic(z);
     return dy * fma(z, s.slope, s.value);
   }

@@ -3,6 +3,7 @@
 #pragma once
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 namespace sinter::math {
 
@@ -34,5 +35,12 @@ template <HostFloat T> T minimum(T a, T b) {
 template <HostFloat T> T maximum(T a, T b) {
   return a != a ? a : b != b ? b : a < b || (a == b && std::signbit(a)) ? b : a;
 }
+template <HostFloat T> T largest(T) { return std::numeric_limits<T>::max(); }
+// x, but at most `limit` in magnitude.
+template <HostFloat T> T clamp_magnitude(T x, T limit) {
+  return x < -limit ? -limit : limit < x ? limit : x;
+}
+// a * b where a product past the largest number may count as infinity.
+template <HostFloat T> T product(T a, T b) { return a * b; }
 
 }  // namespace sinter::math

@@ -58,13 +58,15 @@ class Graph:
         self.nodes.append({"op": op, "inputs": inputs, "outputs": outputs, **attributes})
         return self
 
-    def done(self, exact=False):
+    def done(self, exact=False, limits=False):
         document = {"format": "sinter.graph", "version": 1, "name": self.name,
                     "io_data_type": "f64", "intermediate_data_type": "f64",
                     "compute_data_type": "f64", "tensors": self.tensors, "nodes": self.nodes}
         CASES.append({"name": self.name, "graph": document, "exact": exact,
                       "inputs": {k: flat(v) for k, v in self.inputs.items()},
                       "outputs": {k: flat(v) for k, v in self.outputs.items()}})
+        if limits:  # every element to its own last bits, with the sign of a zero
+            CASES[-1]["limits"] = True
 
 
 def gradient(forward, arrays, which, dy):

@@ -130,10 +130,11 @@ SMOOTH = {
 }
 
 
-def pointwise(name, mode, arrays, expected, **attributes):
+def pointwise(name, mode, arrays, expected, limits=False, **attributes):
     g = Graph(name)
     inputs = {f"IN_{i}": g.input(f"x{i}", a) for i, a in enumerate(arrays)}
-    g.node("pointwise", inputs, {"OUT_0": g.output("y", expected)}, mode=mode, **attributes).done()
+    g.node("pointwise", inputs, {"OUT_0": g.output("y", expected)}, mode=mode, **attributes).done(
+        limits=limits)
 
 
 def cases():
