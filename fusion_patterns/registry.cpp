@@ -5,14 +5,16 @@
 
 namespace sinter {
 
+const Pattern& chained_pattern();
 const Pattern& contraction_pattern();
 const Pattern& rowwise_pattern();
 const Pattern& pointwise_pattern();
 const Pattern& data_movement_pattern();
 
 std::span<const Pattern* const> patterns() {
-  static const Pattern* const all[] = {&contraction_pattern(), &rowwise_pattern(),
-                                       &pointwise_pattern(), &data_movement_pattern()};
+  static const Pattern* const all[] = {&chained_pattern(), &contraction_pattern(),
+                                       &rowwise_pattern(), &pointwise_pattern(),
+                                       &data_movement_pattern()};
   return all;
 }
 

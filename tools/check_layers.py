@@ -15,7 +15,7 @@ ALLOWED = {
     "include/sinter/graph": ["include/sinter/base", "include/sinter/ops"],
     "include/sinter": ["include/sinter/base", "include/sinter/ops", "include/sinter/graph"],
     "lib/base": ["include"],
-    "lib/target": ["include"],
+    "lib/target": ["include", "lib/base"],
     "lib/array": ["include", "lib/base"],
     "lib/plan": ["include"],
     "lib/schedule": ["include", "lib/plan", "lib/target"],

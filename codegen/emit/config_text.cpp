@@ -183,6 +183,23 @@ void add_constants(const KernelSpec& spec, const SimtConfig& s, std::vector<Conf
                      {"zero_dominates", spec.contraction().zero_dominates == ZeroOf::a, true}});
 }
 
+void add_constants(const KernelSpec& spec, const ChainedConfig& e, std::vector<ConfigConstant>& c) {
+  add_groups(spec, c);
+  c.insert(c.end(), {{"tile_m", e.tile_m},
+                     {"stages", e.stages},
+                     {"stages_c", e.stages_c},
+                     {"products", 1},
+                     {"producer_registers", e.producer_registers},
+                     {"consumer_registers", e.consumer_registers},
+                     {"n_fastest", e.n_fastest, true}});
+}
+
+void print_accesses(TextWriter& out, const KernelSpec& spec, const KernelNames& names) {
+  const std::vector<bool> accessed = accessed_ports(spec);
+  for (std::size_t i = 0; i < spec.ports.size(); ++i)
+    if (accessed[i]) print_access(out, spec.ports[i].access, names.access[i]);
+}
+
 }  // namespace
 
 std::vector<ConfigConstant> config_constants(const ScheduledKernel& kernel) {
@@ -208,16 +225,14 @@ void print_config(TextWriter& out, const ScheduledKernel& kernel, const KernelNa
   if (spec.as_contraction())
     out.line("using Accumulator = {};", value_type(spec.contraction().accumulate));
   const bool integers = (wgmma && wgmma->integers) || (mma && mma->settle > 0);
-  if (mma || wgmma) out.line("using Sum = {};", integers ? "int" : "float");
+  if (mma || wgmma || kernel.chained()) out.line("using Sum = {};", integers ? "int" : "float");
   if (mma) out.line("using Number = sinter::{};", name(mma->number));
   for (const auto& c : config_constants(kernel))
     if (c.flag)
       out.line("static constexpr bool {} = {};", c.name, c.value != 0);
     else
       out.line("static constexpr int {} = {};", c.name, c.value);
-  const std::vector<bool> accessed = accessed_ports(spec);
-  for (std::size_t i = 0; i < spec.ports.size(); ++i)
-    if (accessed[i]) print_access(out, spec.ports[i].access, names.access[i]);
+  print_accesses(out, spec, names);
   if (const int skew = kernel.skew(); skew >= 0)
     out.line("using Skew = {};", names.access[static_cast<std::size_t>(skew)]);
   for (const BodyText* body : bodies)
@@ -237,12 +252,24 @@ void print_config(TextWriter& out, const ScheduledKernel& kernel, const KernelNa
   out.close("};");
 }
 
+void print_first_config(TextWriter& out, const ChainedConfig& e, const KernelNames& names) {
+  const ContractionSpec& c = e.first.contraction();
+  out.open("struct First {{");
+  out.line("using Index = {};", e.wide_index ? "long long" : "int");
+  out.line("using Extent = {};", dims_type(e.first.extent));
+  out.line("static constexpr int batch = {}, m = {}, n = {}, k = {};", c.batch, c.m, c.n, c.k());
+  print_accesses(out, e.first, names);
+  out.close("};");
+  out.line("using FirstCoord = sinter::Coordinates<First::Index, First::Extent>;");
+}
+
 void print_args(TextWriter& out, const ScheduledKernel& kernel, const KernelNames& names) {
   const KernelSpec& spec = kernel.spec;
   out.open("struct Args {{");
   if (const WgmmaConfig* const e = kernel.wgmma())
     out.line("sinter::TensorMap {}map_b{};", spec.contraction().rows.gathers() ? "" : "map_a, ",
              e->b2 ? ", map_b2" : "");
+  if (kernel.chained()) out.line("sinter::TensorMap map_a, map_b, map_c;");
   for (std::size_t i = 0; i < spec.ports.size(); ++i)
     out.line("{}{}* {};", spec.ports[i].written ? "" : "const ", storage_type(spec.ports[i].type),
              names.port[i]);

@@ -15,6 +15,8 @@ std::vector<ConfigConstant> config_constants(const ScheduledKernel& kernel);
 
 void print_config(TextWriter& out, const ScheduledKernel& kernel, const KernelNames& names,
                   const std::vector<const BodyText*>& bodies);
+// `First`: what of the first of chained products is known when its kernel is compiled.
+void print_first_config(TextWriter& out, const ChainedConfig& config, const KernelNames& names);
 void print_args(TextWriter& out, const ScheduledKernel& kernel, const KernelNames& names);
 
 }  // namespace sinter

@@ -38,6 +38,7 @@ FamilyText family_text(const ScheduledKernel& kernel) {
     case Family::rowwise:
       return {"rowwise", "rows with reductions along them"};
     default:
+      if (kernel.chained()) return {"contraction_chained", "two products on tensor cores"};
       if (kernel.wgmma()) return {"contraction_wgmma", "sums of products on tensor cores"};
       if (kernel.mma()) return {"contraction_mma", "sums of products on tensor cores"};
       return {"contraction_simt", "sums of products"};
@@ -60,6 +61,10 @@ void print_includes(TextWriter& out, const ScheduledKernel& kernel) {
   if (uses(spec, StatementKind::random)) out.line("#include \"sinter/device/core/philox.cuh\"");
   if (uses(spec, StatementKind::pointwise)) out.line("#include \"sinter/ops/pointwise.hpp\"");
   if (const WgmmaConfig* const e = kernel.wgmma()) print_multiplication(out, *e);
+  if (const ChainedConfig* const e = kernel.chained()) {
+    out.line("SINTER_WGMMA({}, f32)", e->middle);
+    if (e->columns != e->middle) out.line("SINTER_WGMMA({}, f32)", e->columns);
+  }
 }
 
 // The tiles of a block in shared memory.
@@ -184,6 +189,8 @@ std::string call(const ScheduledKernel& kernel, const KernelNames& names) {
                       index = c.rows.index >= 0 ? port(c.rows.index) : offsets;
     rows = fmt::format("Rows{{{}, {}}}", offsets, index);
   }
+  if (kernel.chained())
+    return "sinter::chained::run<Config, First, OperandA, OperandB, OperandC, Middle, Body>(args);";
   if (const WgmmaConfig* const e = kernel.wgmma())
     return fmt::format(
         "sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, {}, Body{}>(args{});",
@@ -240,6 +247,7 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
   const RowwiseConfig* const rowwise = scheduled.rowwise();
   const MmaConfig* const mma = scheduled.mma();
   const WgmmaConfig* const wgmma = scheduled.wgmma();
+  const ChainedConfig* const chained = scheduled.chained();
   const ContractionSpec* const factors = spec.as_contraction();
   const Body none;
   const BodyText body(spec, names, spec.body, scheduled.packing()),
@@ -255,6 +263,7 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
            scheduled.packing() && scheduled.packing()->clipped      ? "Clipped"
            : rowwise && rowwise->rows_fastest && rowwise->skew >= 0 ? "Cut"
                                                                     : "");
+  if (chained) print_first_config(out, *chained, names);
   out.blank();
   print_args(out, scheduled, names);
   out.blank();
@@ -280,6 +289,12 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
     }
     case Family::contraction:
       if (factors->rows.on) out.line("using Rows = {};", rows_type(spec, names));
+      if (chained) {
+        print_place(out, scheduled, names, body);
+        print_chained(out, *chained, names);
+        print_packed_epilogue(out, spec, names, body, nullptr);
+        break;
+      }
       if (wgmma) {
         print_place(out, scheduled, names, body);
         if (factors->rows.gathers())
@@ -317,7 +332,7 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
                   static_cast<std::uint32_t>(XXH3_64bits(digested.data(), digested.size()) >> 32));
   const Launch& launch = scheduled.launch();
   const std::string blocks =
-      wgmma || launch.least_blocks > 1 ? fmt::format(", {}", launch.least_blocks) : "";
+      wgmma || chained || launch.least_blocks > 1 ? fmt::format(", {}", launch.least_blocks) : "";
   out.line("extern \"C\" __global__ __launch_bounds__(Config::threads{}){}", blocks,
            cluster_of(scheduled));
   out.open("void {}(const __grid_constant__ Args args) {{", kernel.entry);
@@ -331,7 +346,7 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
   for (const auto& c : config_constants(scheduled)) kernel.config.emplace_back(c.name, c.value);
   // For explain.
   // Of the tile that runs, which may be a measured one.
-  if (wgmma || mma)
+  if (wgmma || mma || chained)
     kernel.config.emplace_back("estimated_ns", std::llround(launch.microseconds * 1000));
   if (wgmma) {
     kernel.config.emplace_back("legal_tiles",
@@ -358,6 +373,9 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
     add_map(wgmma->b);
     if (wgmma->b2) add_map(*wgmma->b2);
   }
+  if (chained)
+    for (const BoxedOperand* o : {&chained->a, &chained->b, &chained->c})
+      kernel.arguments.push_back({.index = o->port, .map = o->map});
   for (auto& a : kernel_arguments(spec, names)) kernel.arguments.push_back(std::move(a));
   return kernel;
 }

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include "emit/contraction_text.hpp"
+#include "emit/place_text.hpp"
 #include "emit/spelling.hpp"
+#include "plan/liveness.hpp"
 
 namespace sinter {
 
@@ -12,7 +14,7 @@ void print_multiplication(TextWriter& out, const WgmmaConfig& e) {
 }
 
 void print_boxed_operand(TextWriter& out, const BoxedOperand& o, std::string_view struct_name,
-                         std::string_view map) {
+                         std::string_view map, std::string_view coordinates) {
   out.open("struct {} {{", struct_name);
   out.line("using Number = sinter::{};", name(o.map.type));
   out.line("static constexpr bool k_fastest = {};", o.k_fastest);
@@ -21,13 +23,30 @@ void print_boxed_operand(TextWriter& out, const BoxedOperand& o, std::string_vie
       "}}",
       map);
   out.line(
-      "SINTER_DEVICE static void load(const Args& args, const Coord& c, int row, int k, unsigned "
-      "to,");
+      "SINTER_DEVICE static void load(const Args& args, const {}& c, int row, int k, unsigned "
+      "to,",
+      coordinates);
   out.open("                               unsigned barrier, unsigned blocks) {{");
   std::string batch;
   for (int i : o.batch) batch += fmt::format(", static_cast<int>(c.at[{}])", i);
   out.line("sinter::hopper::load_box(args.{}, to, barrier, blocks, {}{});", map,
            o.k_fastest ? "k, row" : "row, k", batch);
+  out.close("}");
+  out.close("};");
+}
+
+void print_chained(TextWriter& out, const ChainedConfig& e, const KernelNames& names) {
+  print_boxed_operand(out, e.a, "OperandA", "map_a", "FirstCoord");
+  print_boxed_operand(out, e.b, "OperandB", "map_b", "FirstCoord");
+  print_boxed_operand(out, e.c, "OperandC", "map_c");
+  const BodyText middle(e.first, names, e.first.body, nullptr);
+  const int last = middle.size() - 1;
+  out.open("struct Middle {{");
+  out.line("using Config = First;");
+  out.open(
+      "SINTER_DEVICE static float element(const Args& args, const FirstCoord& c, float acc) {{");
+  print_statements(out, middle, live_statements(middle.body(), {last}));
+  out.line("return {};", middle.name(last));
   out.close("}");
   out.close("};");
 }

@@ -2,7 +2,7 @@
 #pragma once
 #include "emit/kernel_names.hpp"
 #include "emit/text_writer.hpp"
-#include "schedule/contraction/wgmma.hpp"
+#include "schedule/contraction/chained.hpp"
 
 namespace sinter {
 
@@ -11,7 +11,10 @@ void print_multiplication(TextWriter& out, const WgmmaConfig& e);
 
 // An operand that the tensor memory accelerator brings.
 void print_boxed_operand(TextWriter& out, const BoxedOperand& o, std::string_view struct_name,
-                         std::string_view map);
+                         std::string_view map, std::string_view coordinates = "Coord");
+
+// The operands of chained products, and what lies between these.
+void print_chained(TextWriter& out, const ChainedConfig& config, const KernelNames& names);
 
 // The scales of operands that have one for each block of k.
 void print_scales(TextWriter& out, const KernelSpec& spec, const KernelNames& names,

@@ -110,14 +110,20 @@ std::string how_contraction(Config& get, std::uint32_t threads, std::string_view
     tiles =
         "results are also reduced, in parts of 16 rows or columns that the next kernel adds up; " +
         tiles;
+  if (get.has("stages_c"))
+    return fmt::format(
+        "two products in tiles of {} rows on tensor cores: the sums of the first stay in "
+        "registers, "
+        "where they become the left operand of the second; {}",
+        get("tile_m"), estimated(get, gpu));
   if (get.has("cluster_m")) return tiles + how_by_warpgroups(get, threads, gpu);
   return tiles +
          fmt::format("tensor cores, {} x {} warps, {} steps of {} in shared memory", get("warps_m"),
                      get("warps_n"), get("stages"), get("tile_k")) +
          moved("A", get("a_copied"), get("a_width")) + moved("B", get("b_copied"), get("b_width")) +
          (get("promote_every") > 0 ? fmt::format("; sums move to 32-bit integers every {} terms",
-                                          get("promote_every") * get("tile_k"))
-                            : "") +
+                                                 get("promote_every") * get("tile_k"))
+                                   : "") +
          "; " + estimated(get, gpu);
 }
 

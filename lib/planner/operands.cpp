@@ -186,7 +186,7 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
                                              Temporaries& temporaries, std::vector<PlanCut>& cuts) {
   const ContractionSpec* const c = spec.as_contraction();
   const bool candidate =
-      state.device().has_wgmma && c && c->k() == 1 && !c->rows.on && !reads_joined_indices(spec);
+      state.device().has_wgmma && c && c->k() == 1 && !c->chained() && !c->rows.on && !reads_joined_indices(spec);
   if (!candidate || schedule_kernel(spec, state.context()).wgmma()) return {std::move(spec)};
   const Operand a{0, c->first_m(), c->m}, b{1, c->first_n(), c->n};
   const bool as_they_are = multiplied_as_bytes(c->a().type, c->b().type);

@@ -238,6 +238,12 @@ std::int64_t compulsory_bytes(const Graph& lowered, const KernelSpec& spec) {
 double operations(const KernelSpec& spec) {
   const ContractionSpec* const c = spec.as_contraction();
   if (!c) return 0;
+  if (c->chained()) {  // columns of the first product are the second one's k
+    const auto extent = [&](int i) { return static_cast<double>(spec.extent[i]); };
+    const int k = c->first_k();
+    return 2.0 * static_cast<double>(count(spec.extent, 0, c->first_n())) * extent(k) *
+           (extent(k + 1) + extent(k - 1));
+  }
   double n = 2.0 * static_cast<double>(c->products.size());
   for (int i = c->rows.on ? c->batch : 0; i < spec.extent.size(); ++i)
     n *= static_cast<double>(spec.extent[i]);

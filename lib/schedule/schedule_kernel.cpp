@@ -19,6 +19,10 @@ constexpr double kSurelyFaster = 1.5;
 // Ordinary cores are for what no tensor core multiplies.
 ScheduledKernel schedule_contraction(const KernelSpec& spec, const DeviceModel& device,
                                      const Tuning& tuning) {
+  if (spec.contraction().chained()) {  // which no other engine runs: its pattern has asked this one
+    auto chained = plan_chained(spec, device);
+    return scheduled(std::move(chained->spec), std::move(chained->engine));
+  }
   auto wgmma = plan_wgmma(spec, device, tuning);
   std::optional<MmaPlan> mma;
   if (!spec.contraction().paired()) mma = plan_mma(spec, device);

@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "plan/tuning.hpp"
+#include "schedule/contraction/chained.hpp"
 #include "schedule/contraction/mma.hpp"
 #include "schedule/contraction/simt.hpp"
 #include "schedule/contraction/wgmma.hpp"
@@ -14,7 +15,7 @@
 namespace sinter {
 
 using KernelConfig =
-    std::variant<PointwiseConfig, RowwiseConfig, SimtConfig, MmaConfig, WgmmaConfig>;
+    std::variant<PointwiseConfig, RowwiseConfig, SimtConfig, MmaConfig, WgmmaConfig, ChainedConfig>;
 
 struct ScheduledKernel {
   KernelSpec spec;  // the given one with its indices in the order that the engine wants
@@ -30,6 +31,7 @@ struct ScheduledKernel {
   const SimtConfig* simt() const { return std::get_if<SimtConfig>(&config); }
   const MmaConfig* mma() const { return std::get_if<MmaConfig>(&config); }
   const WgmmaConfig* wgmma() const { return std::get_if<WgmmaConfig>(&config); }
+  const ChainedConfig* chained() const { return std::get_if<ChainedConfig>(&config); }
   const Launch& launch() const;
   // Of the body, or of a contraction's epilogue; null on ordinary cores, where elements move alone.
   const Packing* packing() const;

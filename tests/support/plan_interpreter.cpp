@@ -360,7 +360,39 @@ class Kernel {
     return v.back();
   }
 
+  // f(A B) C, of which every element of the row of f(A B) is computed once for each result.
+  void run_chained(const ContractionSpec& c) {
+    const int n = c.first_n(), k = c.first_k(), depth = k + c.k(), rank = depth + c.chained_k;
+    Index at(static_cast<std::size_t>(rank), 0);
+    std::vector<double> va, vb, v;
+    const auto sum_over = [&](int from, int to, const auto& left, const Body& right) {
+      double acc = 0;
+      for_indices(at, from, to, std::function<void()>([&] {
+                    const double a = left();
+                    acc = rounded(c.accumulate, acc + a * operand(right, at, vb));
+                  }));
+      return acc;
+    };
+    for_indices(at, 0, n, std::function<void()>([&] {
+                  std::vector<double> row;  // f(A B), as the second product's type
+                  for_indices(at, k, depth, std::function<void()>([&] {
+                                accumulator_[0] = sum_over(
+                                    depth, rank, [&] { return operand(c.a().body, at, va); },
+                                    c.b().body);
+                                const double y = operand(c.products[1].a.body, at, v);
+                                row.push_back(rounded(c.products[1].a.type, y));
+                              }));
+                  for_indices(at, n, k, std::function<void()>([&] {
+                                std::size_t next = 0;
+                                accumulator_[0] = sum_over(
+                                    k, depth, [&] { return row[next++]; }, c.b(1).body);
+                                run(spec_.body, at, v, [](auto&) { return true; });
+                              }));
+                }));
+  }
+
   void run_contraction(const ContractionSpec& c) {
+    if (c.chained()) return run_chained(c);
     const int m = c.first_m(), k = c.first_k(), rank = k + c.k();
     Index at(static_cast<std::size_t>(rank), 0);
     std::vector<double> va, vb, v;

@@ -101,9 +101,8 @@ Loaded loaded(const KernelSpec& spec, const Body& body, DataType type) {
   return {};
 }
 
-// The operand as a tensor of two indices and batches, where the accelerator can bring it: one of
-// the two is contiguous, every other step a multiple of 16 bytes. `row`: its index of the domain,
-// -1 where there is one row. `type`: what the operand may be rounded to.
+}  // namespace
+
 std::optional<BoxedOperand> boxed(const KernelSpec& spec, const ProductOperand& operand, int row) {
   const auto& [body, type] = operand;
   const ContractionSpec& c = spec.contraction();
@@ -156,18 +155,19 @@ std::optional<BoxedOperand> boxed(const KernelSpec& spec, const ProductOperand& 
   return o;
 }
 
-// Whether no sum of so many products of integers leaves 32 bits.
-bool sums_fit(DataType a, DataType b, std::int64_t depth) {
-  const auto largest = [](DataType t) { return std::max(-info(t).lowest, info(t).largest); };
-  return static_cast<double>(depth) * largest(a) * largest(b) < 0x1p31;
-}
-
-// The box that one instruction brings: `rows` of the tile's.
 void set_box(BoxedOperand& o, int rows) {
   const int elements = kStageLine / info(o.map.type).bytes;
   o.map.box = Dims::filled(o.map.dim.size(), 1);
   o.map.box[0] = elements;
   o.map.box[1] = o.k_fastest ? rows : elements;
+}
+
+namespace {
+
+// Whether no sum of so many products of integers leaves 32 bits.
+bool sums_fit(DataType a, DataType b, std::int64_t depth) {
+  const auto largest = [](DataType t) { return std::max(-info(t).lowest, info(t).largest); };
+  return static_cast<double>(depth) * largest(a) * largest(b) < 0x1p31;
 }
 
 // The innermost index of rows, or of columns; -1 where there is none.

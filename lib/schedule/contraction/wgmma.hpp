@@ -62,6 +62,13 @@ struct WgmmaPlan {
   double microseconds = 0;
 };
 
+// The operand of a contraction as a tensor of two indices and batches, where TMA can load it: one
+// of the two is contiguous, every other step a multiple of 16 bytes. `row`: its index of the
+// domain, -1 where there is one row.
+std::optional<BoxedOperand> boxed(const KernelSpec& spec, const ProductOperand& operand, int row);
+// The box that one instruction loads: `rows` of the tile's.
+void set_box(BoxedOperand& operand, int rows);
+
 // Whether the tensor cores multiply two such operands as they are: floats or integers of 8 bits.
 bool multiplied_as_bytes(DataType a, DataType b);
 

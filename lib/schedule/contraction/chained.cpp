@@ -1,0 +1,124 @@
+#include "schedule/contraction/chained.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "plan/access.hpp"
+#include "schedule/schedule_parts.hpp"
+
+namespace sinter {
+namespace {
+
+constexpr std::int64_t kMostColumns = 256;   // of either product
+constexpr int kTogether = 64;                // columns, and elements of p in a stage
+constexpr int kLine = 128;                   // bytes of k in a stage
+constexpr int kEpilogueBytes = 16 * 64 * 4;  // of a warp
+
+int rounded_up(std::int64_t columns) {
+  return static_cast<int>((columns + kTogether - 1) / kTogether * kTogether);
+}
+
+// Without index i of the domain, on which nothing that is left depends.
+KernelSpec without_index(KernelSpec spec, int i) {
+  const auto drop = [i](Dims& dims) {
+    Dims left;
+    for (int j = 0; j < dims.size(); ++j)
+      if (j != i) left.push_back(dims[j]);
+    dims = left;
+  };
+  drop(spec.extent);
+  for (auto& p : spec.ports) {
+    drop(p.access.stride);
+    for (auto& w : p.access.windows) drop(w.coefficient);
+  }
+  for (Body* body : spec.bodies())
+    for (auto& s : body->statements)
+      if (s.kind == StatementKind::index && s.dim > i) --s.dim;
+  return spec;
+}
+
+// Whether it is straight-line f32 arithmetic on loads and scalars.
+bool is_simple(const KernelSpec& spec, const Body& body) {
+  return std::all_of(body.statements.begin(), body.statements.end(), [&](const Statement& s) {
+    if (s.arithmetic != DataType::f32) return false;
+    if (is_load(s)) {
+      const Access& a = spec.ports[static_cast<std::size_t>(s.port)].access;
+      return s.args.empty() && a.windows.empty() && a.via.empty();
+    }
+    return s.kind == StatementKind::scalar || s.kind == StatementKind::index ||
+           s.kind == StatementKind::pointwise || s.kind == StatementKind::convert ||
+           s.kind == StatementKind::accumulator || s.kind == StatementKind::store;
+  });
+}
+
+}  // namespace
+
+std::optional<ChainedPlan> plan_chained(const KernelSpec& spec, const DeviceModel& device) {
+  const ContractionSpec& c = spec.contraction();
+  if (!device.has_wgmma || !device.has_tma || !c.chained() || c.rows.on || !spec.columns.empty() ||
+      !spec.gathers.empty())
+    return {};
+  const int n = c.first_n(), p = c.first_k(), k = p + 1;
+  if (c.m != 1 || c.n != 1 || c.k() != 1 || c.chained_k != 1) return {};
+  if (spec.extent[n] > kMostColumns || spec.extent[p] > kMostColumns) return {};
+  if (count(spec.extent, 0, spec.extent.size()) == 0) return {};
+  if (!is_simple(spec, spec.body) || !is_simple(spec, c.products[1].a.body)) return {};
+
+  ChainedPlan plan{without_index(spec, k), {}};
+  ContractionSpec& second = plan.spec.contraction();
+  second.chained_k = 0;
+  second.products = {Product{{}, c.products[1].b}};
+  ChainedConfig& e = plan.engine;
+  e.first = without_index(spec, n);
+  e.first.body = c.products[1].a.body;
+  ContractionSpec& first = e.first.contraction();
+  first.chained_k = 0;
+  first.products = {c.products[0]};
+  const auto a = boxed(e.first, first.a(), first.first_m()),
+             b = boxed(e.first, first.b(), first.first_n()),
+             right = boxed(plan.spec, second.b(), second.first_n());
+  if (!a || !b || !right || a->map.type != b->map.type) return {};
+  for (const BoxedOperand* o : {&*a, &*b, &*right})
+    if (info(o->map.type).bytes != 2) return {};
+
+  e.a = *a, e.b = *b, e.c = *right;
+  e.middle = rounded_up(spec.extent[p]);
+  e.columns = rounded_up(spec.extent[n]);
+  const std::int64_t rows = spec.extent[n - 1], batches = count(spec.extent, 0, c.batch);
+  const int consumers = rows > kTogether ? 2 : 1;
+  e.tile_m = kTogether * consumers;
+  set_box(e.a, e.tile_m);
+  set_box(e.b, e.middle);
+  set_box(e.c, e.columns);
+  e.threads = 128 * (consumers + 1);
+  e.stages_c = std::min(2, e.middle / kTogether);
+  const auto bytes = [&](int stages) {
+    return 1023 + stages * (e.tile_m + e.middle) * kLine + e.stages_c * e.columns * kLine +
+           consumers * 4 * kEpilogueBytes + 16 * (stages + e.stages_c);
+  };
+  constexpr int kMostStages = 6;
+  e.stages = kMostStages;
+  while (e.stages > 1 && bytes(e.stages) > device.shared_per_cta) --e.stages;
+  if (e.stages < 2) return {};
+  e.shared_bytes = static_cast<std::uint32_t>(bytes(e.stages));
+  e.wide_index = needs_wide_index(plan.spec) || needs_wide_index(e.first);
+  const std::int64_t tiles = batches * ((rows + e.tile_m - 1) / e.tile_m);
+  e.grid = clamp_grid(static_cast<double>(std::min<std::int64_t>(tiles, device.sms)));
+  const ContractionSpec& of = plan.spec.contraction();
+  e.n_fastest = !prefers(plan.spec, plan.spec.body, of.first_n(), of.first_m(), is_store);
+  e.packing = choose_packing(plan.spec, e.n_fastest ? of.first_n() : of.first_m(), 8);
+
+  // What an SM multiplies of its tiles, 4096 operations a clock, or what memory brings.
+  constexpr double kOperations = 4096, kStart = 3;  // a clock; microseconds
+  const double depth = static_cast<double>(spec.extent[k]),
+               rounds = std::ceil(static_cast<double>(tiles) / device.sms);
+  const double tile = 2.0 * e.tile_m * e.middle * (depth + e.columns);
+  e.microseconds = kStart + std::max(rounds * tile / kOperations / device.clock,
+                                     bytes_moved(spec) / device.memory_bandwidth);
+  // A chain is not split along k: with few tiles most SMs would idle through a long one.
+  constexpr double kShort = 1024;
+  if (2 * tiles < device.sms && depth > kShort) return {};
+  return plan;
+}
+
+}  // namespace sinter
