@@ -45,8 +45,10 @@ FamilyText family_text(const ScheduledKernel& kernel) {
   }
 }
 
-bool uses(const KernelSpec& spec, StatementKind kind) {
-  for (const Body* body : spec.bodies())
+bool uses(const ScheduledKernel& kernel, StatementKind kind) {
+  std::vector<const Body*> bodies = kernel.spec.bodies();
+  if (const ChainedConfig* const e = kernel.chained()) bodies.push_back(&e->first.body);
+  for (const Body* body : bodies)
     for (const auto& s : body->statements)
       if (s.kind == kind) return true;
   return false;
@@ -58,8 +60,8 @@ void print_includes(TextWriter& out, const ScheduledKernel& kernel) {
   std::set<std::string> gathers;
   for (const auto& g : spec.gathers) gathers.insert(std::string(name(g.op)));
   for (const auto& g : gathers) out.line("#include \"sinter/device/gather/{}.cuh\"", g);
-  if (uses(spec, StatementKind::random)) out.line("#include \"sinter/device/core/philox.cuh\"");
-  if (uses(spec, StatementKind::pointwise)) out.line("#include \"sinter/ops/pointwise.hpp\"");
+  if (uses(kernel, StatementKind::random)) out.line("#include \"sinter/device/core/philox.cuh\"");
+  if (uses(kernel, StatementKind::pointwise)) out.line("#include \"sinter/ops/pointwise.hpp\"");
   if (const WgmmaConfig* const e = kernel.wgmma()) print_multiplication(out, *e);
   if (const ChainedConfig* const e = kernel.chained()) {
     out.line("SINTER_WGMMA({}, f32)", e->middle);

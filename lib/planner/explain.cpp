@@ -104,18 +104,18 @@ std::string how_contraction(Config& get, std::uint32_t threads, std::string_view
                 ? "products with a zero of A are zero also where B is infinite, and operands are "
                   "gathered or of types that tensor cores do not multiply"
                 : "tensor cores multiply no type that holds both operands, or their code is long");
-  std::string tiles = fmt::format("tiles of {} x {} results on ", get("tile_m"),
-                                  get("tile_n") / std::max<std::int64_t>(1, get("products")));
-  if (get.some("totals") > 0)
-    tiles =
-        "results are also reduced, in parts of 16 rows or columns that the next kernel adds up; " +
-        tiles;
   if (get.has("stages_c"))
     return fmt::format(
         "two products in tiles of {} rows on tensor cores: the sums of the first stay in "
         "registers, "
         "where they become the left operand of the second; {}",
         get("tile_m"), estimated(get, gpu));
+  std::string tiles = fmt::format("tiles of {} x {} results on ", get("tile_m"),
+                                  get("tile_n") / std::max<std::int64_t>(1, get("products")));
+  if (get.some("totals") > 0)
+    tiles =
+        "results are also reduced, in parts of 16 rows or columns that the next kernel adds up; " +
+        tiles;
   if (get.has("cluster_m")) return tiles + how_by_warpgroups(get, threads, gpu);
   return tiles +
          fmt::format("tensor cores, {} x {} warps, {} steps of {} in shared memory", get("warps_m"),

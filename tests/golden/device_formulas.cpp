@@ -4,11 +4,13 @@
 #include <utility>
 
 #include "reference/bounded_math.hpp"
+#include "sinter/ops/op_table.hpp"
 #include "support/device_on_host.hpp"
 
 #define __CUDACC_RTC__  // the device's functions, not those of a host program
 namespace on_device {
 namespace sinter {
+using ::sinter::info;
 using ::sinter::PointwiseMode;
 }
 #include "reference/apply.hpp"

@@ -19,7 +19,6 @@ struct ChainedConfig : Launch {
   bool n_fastest = true;    // along which index the result lies in memory
   int unroll = 2;           // of the epilogue
   Packing packing;          // of the epilogue
-  double microseconds = 0;  // estimated
 };
 
 struct ChainedPlan {
