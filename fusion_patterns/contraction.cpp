@@ -52,8 +52,11 @@ class ContractionPattern final : public Pattern {
  public:
   std::string_view name() const override { return "contraction"; }
 
+  bool anchors(const FusionState& state, NodeId n) const override {
+    return is_contraction(state.node(n).op);
+  }
+
   std::optional<Match> propose(FusionState& state, NodeId anchor, bool explain) const override {
-    if (!is_contraction(state.node(anchor).op)) return std::nullopt;
     // The most that some engine can do.
     Match m;
     for (const bool accelerated : {true, false}) {
@@ -163,7 +166,7 @@ class ContractionPattern final : public Pattern {
     const auto refuse = [&](TensorId t, std::string why) {
       if (explain) state.cut(name(), m.anchor, state.producer(t), t, std::move(why));
     };
-    const auto ends = ends_before(state, product, source);
+    EndsBefore ends(*this, state, product, source);
     if (auto why = collect_prologue(state, kernel, ends, source, nodes); !why.empty())
       return refuse(source, "as a prologue: " + why);
     if (!loads_whole(state, nodes, state.graph()[source].dim))
@@ -175,40 +178,62 @@ class ContractionPattern final : public Pattern {
     m.nodes.insert(m.nodes.end(), nodes.begin(), nodes.end());
   }
 
-  // The nodes behind contractions and reductions on the way to the tensor, that end their kernels.
-  std::vector<NodeId> ends_before(FusionState& state, NodeId anchor, TensorId source) const {
-    std::vector<NodeId> ends, seen;
-    std::vector<TensorId> open{source};
-    while (!open.empty()) {
-      const NodeId n = state.producer(open.back());
-      open.pop_back();
-      if (n < 0 || n == anchor || contains(seen, n) || (!state.free(n) && !state.no_kernel(n)))
-        continue;
-      seen.push_back(n);
-      const OpKind op = state.node(n).op;
+  // The nodes with which kernels before this one end: those of contractions and reductions on the
+  // way to the tensor. Found as far as is asked for, the nearest kernels first.
+  class EndsBefore {
+   public:
+    EndsBefore(const ContractionPattern& pattern, FusionState& state, NodeId anchor,
+               TensorId source)
+        : pattern_(pattern), state_(state), seen_(state.marks()), ends_(state.marks()) {
+      seen_.insert(anchor);
+      reach(state.producer(source));
+    }
+
+    bool contains(NodeId n) {
+      while (!ends_.contains(n) && next_ < open_.size() && next_ < kMostVisited)
+        visit(open_[next_++]);
+      return ends_.contains(n);
+    }
+
+   private:
+    // A kernel has kMaxKernelNodes: what lies further away does not end here.
+    static constexpr std::size_t kMostVisited = 4 * kMaxKernelNodes;
+
+    void reach(NodeId n) {
+      if (n >= 0 && (state_.free(n) || state_.no_kernel(n)) && seen_.insert(n)) open_.push_back(n);
+    }
+
+    void visit(NodeId n) {
+      const OpKind op = state_.node(n).op;
       if (is_contraction(op)) {
-        const Match before = grown(state, n, {true, true}, false);
-        ends.insert(ends.end(), before.nodes.begin(), before.nodes.end());
+        add(pattern_.grown(state_, n, {true, true}, false).nodes);
       } else if (op == OpKind::reduction) {
-        if (const auto before = rowwise_pattern().propose(state, n, false))
-          ends.insert(ends.end(), before->nodes.begin(), before->nodes.end());
+        if (const auto before = pattern_of(state_, n).propose(state_, n, false)) add(before->nodes);
       } else {
-        for (TensorId t : state.node(n).inputs)
-          if (t >= 0) open.push_back(t);
+        for (TensorId t : state_.node(n).inputs)
+          if (t >= 0) reach(state_.producer(t));
       }
     }
-    return ends;
-  }
+
+    void add(const std::vector<NodeId>& nodes) {
+      for (NodeId n : nodes) ends_.insert(n);
+    }
+
+    const ContractionPattern& pattern_;
+    FusionState& state_;
+    MarkPool::Borrowed seen_, ends_;
+    std::vector<NodeId> open_;
+    std::size_t next_ = 0;
+  };
 
   // `ends`: nodes of kernels before this one.
   std::string collect_prologue(const FusionState& state, const std::vector<NodeId>& kernel,
-                               const std::vector<NodeId>& ends, TensorId t,
-                               std::vector<NodeId>& nodes) const {
+                               EndsBefore& ends, TensorId t, std::vector<NodeId>& nodes) const {
     const NodeId p = state.producer(t);
     if (contains(nodes, p)) return {};
     const Node& n = state.node(p);
     if (n.op != OpKind::pointwise) return "it is not pointwise";
-    if (contains(ends, p)) return "it ends the kernel before";
+    if (ends.contains(p)) return "it ends the kernel before";
     // Padding and strides shift what a convolution's element is; an index has nothing to load
     // there.
     if (std::get_if<PointwiseAttributes>(&n.attributes)->mode == PointwiseMode::gen_index)

@@ -17,26 +17,30 @@ struct Match {
   std::vector<NodeId> nodes;
   NodeId anchor = -1;
   std::int64_t saved_bytes = 0;  // memory traffic that fusing avoids
+  bool full = false;             // more would fit but for kMaxKernelNodes or kMaxKernelTensors
 };
 
 class Pattern {
  public:
   virtual ~Pattern() = default;
   virtual std::string_view name() const = 0;
-  // The largest legal set of free nodes around the anchor, or nothing where the anchor is not of
-  // this pattern. Refused neighbours are recorded in `state` when `explain` is set.
+  // Whether kernels of this pattern are built around such a node. The first pattern of the list
+  // that says so is asked; each node is some pattern's anchor.
+  virtual bool anchors(const FusionState& state, NodeId n) const = 0;
+  // The largest legal set of free nodes around an anchor, or nothing. Refused neighbours are
+  // recorded in `state` when `explain` is set. What `state` says of nodes decides, and nothing
+  // else: a proposal is kept until that has changed.
   virtual std::optional<Match> propose(FusionState& state, NodeId anchor, bool explain) const = 0;
+  // Whether the set is proposed from `other`, another anchor in it, too: one of them is enough.
+  virtual bool same_from(const FusionState&, const Match&, NodeId /*other*/) const { return false; }
   // A match may need several kernels (a concatenation of parts that stay where they are).
   virtual std::vector<KernelSpec> lower(const FusionState& state, const Match& match) const = 0;
 };
 
-// In order of preference between equal savings. The last one matches every node alone.
+// In order of preference between equal savings.
 std::span<const Pattern* const> patterns();
-
-const Pattern& contraction_pattern();
-const Pattern& rowwise_pattern();
-const Pattern& pointwise_pattern();
-const Pattern& data_movement_pattern();
+// The one that the node anchors.
+const Pattern& pattern_of(const FusionState& state, NodeId n);
 
 // Limits that keep one kernel compilable and its arguments within 4 KB: 8 bytes a tensor, and at
 // most two constants of 8 bytes a node.
@@ -53,26 +57,21 @@ Dims without_leading_ones(const Dims& d);
 
 // Memory traffic that joining `nodes` saves: what would be written and read between them.
 std::int64_t saved_bytes(const FusionState& state, const std::vector<NodeId>& nodes);
-// Distinct tensors in memory that a kernel of these nodes reaches; every part of a concatenation
-// counts.
-int tensors_reached(const FusionState& state, const std::vector<NodeId>& nodes);
 
 // Gathers and contractions: their operands must lie in memory when their kernel starts.
 bool reads_from_memory(OpKind op);
-// Why `extra` cannot join a kernel of `nodes`; empty when it can.
-std::string joining_fails(const FusionState& state, const std::vector<NodeId>& nodes, NodeId extra);
 // Why node n does not compute element by element over this domain; empty when it does.
 std::string refuse_other_domain(const FusionState& state, NodeId n, const Dims& domain);
 
 // Grows `nodes` by free neighbours that `refuse` does not refuse with a reason: consumers,
 // producers, and nodes that read the same tensors, where these have at least `shared` elements, so
-// that reading them once is worth it.
+// that reading them once is worth it. True where only the limits of a kernel kept some out.
 struct Growth {
   std::string_view pattern;
   std::int64_t shared = std::numeric_limits<std::int64_t>::max();
   bool explain = false;
 };
-void grow(FusionState& state, std::vector<NodeId>& nodes, const Growth& growth,
+bool grow(FusionState& state, std::vector<NodeId>& nodes, const Growth& growth,
           const std::function<std::string(NodeId)>& refuse);
 
 }  // namespace sinter

@@ -1,4 +1,5 @@
-// Pointwise: any connected set of elementwise nodes over one domain, with as many results as it has.
+// Pointwise: any connected set of elementwise nodes over one domain, with as many results as it
+// has.
 //
 //     a   b   c            every node runs over the same dims (leading ones apart);
 //      \ / \ /             operands from outside broadcast and may have any strides;
@@ -14,19 +15,23 @@ class PointwisePattern final : public Pattern {
  public:
   std::string_view name() const override { return "pointwise"; }
 
+  bool anchors(const FusionState& state, NodeId n) const override {
+    return is_elementwise(state, n);
+  }
+  // Growing is the same from each, apart from what a kernel has no room for.
+  bool same_from(const FusionState&, const Match&, NodeId) const override { return true; }
+
   std::optional<Match> propose(FusionState& state, NodeId anchor, bool explain) const override {
-    if (!is_elementwise(state, anchor)) return std::nullopt;
     const Dims domain = without_leading_ones(state.graph()[state.node(anchor).outputs[0]].dim);
     Match m{{anchor}, anchor, 0};
-    grow(state, m.nodes, {name(), count(domain), explain},
-         [&](NodeId n) -> std::string {
-           // A gather's indices are those of its own dims, leading ones included.
-           if (reads_from_memory(state.node(n).op) &&
-               state.graph()[state.node(n).outputs[0]].dim !=
-                   state.graph()[state.node(anchor).outputs[0]].dim)
-             return "it needs a domain of its own rank";
-           return refuse_other_domain(state, n, domain);
-         });
+    m.full = grow(state, m.nodes, {name(), count(domain), explain}, [&](NodeId n) -> std::string {
+      // A gather's indices are those of its own dims, leading ones included.
+      if (reads_from_memory(state.node(n).op) &&
+          state.graph()[state.node(n).outputs[0]].dim !=
+              state.graph()[state.node(anchor).outputs[0]].dim)
+        return "it needs a domain of its own rank";
+      return refuse_other_domain(state, n, domain);
+    });
     m.saved_bytes = saved_bytes(state, m.nodes);
     return m;
   }
@@ -43,9 +48,12 @@ class DataMovementPattern final : public Pattern {
  public:
   std::string_view name() const override { return "data_movement"; }
 
-  std::optional<Match> propose(FusionState& state, NodeId anchor, bool) const override {
-    const OpKind op = state.node(anchor).op;
-    if (!is_view_op(op) && op != OpKind::concatenate) return std::nullopt;
+  bool anchors(const FusionState& state, NodeId n) const override {
+    const OpKind op = state.node(n).op;
+    return is_view_op(op) || op == OpKind::concatenate;
+  }
+
+  std::optional<Match> propose(FusionState&, NodeId anchor, bool) const override {
     return Match{{anchor}, anchor, 0};
   }
 

@@ -49,9 +49,20 @@ class RowwisePattern final : public Pattern {
  public:
   std::string_view name() const override { return "rowwise"; }
 
+  bool anchors(const FusionState& state, NodeId n) const override {
+    return state.node(n).op == OpKind::reduction;
+  }
+  // A set that is not full may grow further from another reduction, since the order in which
+  // neighbours are asked decides what a cycle keeps out.
+  bool same_from(const FusionState& state, const Match& m, NodeId other) const override {
+    const Graph& g = state.graph();
+    const Node &a = state.node(m.anchor), &b = state.node(other);
+    return m.full && g[a.inputs[0]].dim == g[b.inputs[0]].dim &&
+           g[a.outputs[0]].dim == g[b.outputs[0]].dim;
+  }
+
   std::optional<Match> propose(FusionState& state, NodeId anchor, bool explain) const override {
     const Node& reduction = state.node(anchor);
-    if (reduction.op != OpKind::reduction) return std::nullopt;
     const Graph& g = state.graph();
     const Dims full = g[reduction.inputs[0]].dim, kept = g[reduction.outputs[0]].dim;
     const Dims full_domain = without_leading_ones(full), row_domain = without_leading_ones(kept);
@@ -62,7 +73,7 @@ class RowwisePattern final : public Pattern {
       return contiguous && state.node(n).op == OpKind::reduction &&
              reduces_columns(g, state.node(n), full, kept);
     };
-    grow(state, m.nodes, {name(), count(full), explain}, [&](NodeId n) -> std::string {
+    m.full = grow(state, m.nodes, {name(), count(full), explain}, [&](NodeId n) -> std::string {
       const Node& other = state.node(n);
       for (TensorId t : other.inputs) {
         const NodeId p = t >= 0 ? state.producer(t) : -1;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks which part of the project includes which, and where outside headers may be used.
 
-The picture is in README.md ("How it is made"). An include that is not allowed here fails; a new
+The picture is in lib/README.md. An include that is not allowed here fails; a new
 direction is a decision and is added to the table with the change that needs it.
 """
 import os

@@ -330,8 +330,11 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
   kernel.block = static_cast<std::uint32_t>(launch.threads);
   for (const auto& c : config_constants(scheduled)) kernel.config.emplace_back(c.name, c.value);
   // For explain.
+  // Of the tile that runs, which may be a measured one.
   if (wgmma || mma)
-    kernel.config.emplace_back("estimated_ns", std::llround(scheduled.microseconds * 1000));
+    kernel.config.emplace_back(
+        "estimated_ns",
+        std::llround((wgmma ? wgmma->microseconds : scheduled.microseconds) * 1000));
   if (wgmma) {
     kernel.config.emplace_back("legal_tiles",
                                static_cast<std::int64_t>(scheduled.choice.tiles.size()));

@@ -2,6 +2,7 @@
 // are believed only where the bytes behind it agree.
 #include "array/npy.hpp"
 
+#include <algorithm>
 #include <cctype>
 #include <cstring>
 
@@ -181,6 +182,92 @@ void move_all(const void* from, void* to, int bytes, const Dims& dim, const Dims
   }
 }
 
+// ---- the parts of a file: prefix, header, elements
+
+constexpr std::size_t kPrefix = 12;  // magic, version, and the header's length in either version
+
+Diagnostic cut_off(const std::string& path, std::size_t header) {
+  return wrong(path, "a header of " + std::to_string(header) + " bytes", "one within the file");
+}
+
+// Bytes from the begin of the file to its elements, as its first kPrefix bytes say.
+Result<std::size_t> header_bytes(std::string_view prefix, const std::string& path) {
+  if (!prefix.starts_with(kMagic) || prefix.size() < 10)
+    return wrong(path, "no .npy file", "a file that begins with \\x93NUMPY");
+  const auto byte = [&](std::size_t i) {
+    return static_cast<std::size_t>(static_cast<unsigned char>(prefix[i]));
+  };
+  const std::size_t major = byte(6);
+  if (major != 1 && major != 2)
+    return wrong(path, "version " + std::to_string(major), "version 1 or 2");
+  const std::size_t begin = major == 1 ? 10 : 12;
+  if (prefix.size() < begin) return wrong(path, "a header that is cut off", "");
+  const std::size_t length = major == 1 ? byte(8) | byte(9) << 8
+                                        : byte(8) | byte(9) << 8 | byte(10) << 16 | byte(11) << 24;
+  if (length > kMaxHeader) return cut_off(path, length);
+  return begin + length;
+}
+
+// `begin`: the file up to its elements. The array has no elements yet.
+Result<NpyArray> parse_header(std::string_view begin, const std::string& path) {
+  HeaderParser header(begin.substr(begin[6] == 1 ? 10 : 12));
+  if (!header.parse()) return wrong(path, header.problem, "a header as NumPy writes it");
+  if (header.fortran)
+    return wrong(path, "Fortran order", "C order; save numpy.ascontiguousarray(x)");
+  if (header.descr.starts_with('>'))
+    return wrong(path, "big-endian elements '" + header.descr + "'", "little-endian elements");
+  if (descr_bytes(header.descr) == 0)
+    return wrong(path, "element type '" + header.descr.substr(0, 40) + "'",
+                 "<f8, <f4, <f2, <u2, |u1, |i1, <i4, <i8 or |b1");
+  return NpyArray{std::move(header.descr), header.dim, {}};
+}
+
+// What the header promises; above kMaxFile where it promises too much.
+std::size_t element_bytes(const NpyArray& array) {
+  auto n = static_cast<std::size_t>(descr_bytes(array.descr));
+  for (auto d : array.dim)
+    n = d > 0 && n > kMaxFile / static_cast<std::size_t>(d) ? kMaxFile + 1
+                                                            : n * static_cast<std::size_t>(d);
+  return n;
+}
+
+std::string size_allowed(const NpyArray& array, std::size_t n) {
+  return n > kMaxFile ? "a size within 2^40 bytes"
+                      : std::to_string(n) + " bytes for dims " + to_string(array.dim);
+}
+
+// Reads no more than the header of an array of this type and these dims promises.
+Result<NpyArray> read_array(const std::string& path, DataType type, const Dims& dim) {
+  auto file = InputFile::open(path);
+  SINTER_TRY(file);
+  auto begin = file->read(kPrefix);
+  SINTER_TRY(begin);
+  const auto length = header_bytes(*begin, path);
+  SINTER_TRY(length);
+  // A header of version 1 without anything in it ends before the prefix does.
+  auto rest = file->read(std::max(*length, kPrefix) - kPrefix);
+  SINTER_TRY(rest);
+  std::string header = *begin + *rest;
+  if (header.size() < *length) return cut_off(path, *length);
+  auto array = parse_header(std::string_view(header).substr(0, *length), path);
+  SINTER_TRY(array);
+  if (array->descr != npy_descr(type) || array->dim != dim)
+    return wrong(path, "'" + array->descr + "' of dims " + to_string(array->dim),
+                 "'" + std::string(npy_descr(type)) + "' (" + std::string(name(type)) +
+                     ") of dims " + to_string(dim));
+  const std::size_t n = element_bytes(*array);
+  if (n > kMaxFile) return wrong(path, "dims " + to_string(dim), size_allowed(*array, n));
+  auto bytes = file->read(n + 1);  // one more, to see whether the file ends
+  SINTER_TRY(bytes);
+  if (bytes->size() != n)
+    return wrong(path,
+                 (bytes->size() > n ? "more than " : "") +
+                     std::to_string(std::min(bytes->size(), n)) + " bytes of elements",
+                 size_allowed(*array, n));
+  array->bytes = std::move(*bytes);
+  return array;
+}
+
 }  // namespace
 
 std::string_view npy_descr(DataType type) {
@@ -207,43 +294,16 @@ std::string_view npy_descr(DataType type) {
 }
 
 Result<NpyArray> npy_from_bytes(std::string_view file, const std::string& path) {
-  if (!file.starts_with(kMagic) || file.size() < 10)
-    return wrong(path, "no .npy file", "a file that begins with \\x93NUMPY");
-  const auto byte = [&](std::size_t i) {
-    return static_cast<std::size_t>(static_cast<unsigned char>(file[i]));
-  };
-  const std::size_t major = byte(6);
-  if (major != 1 && major != 2)
-    return wrong(path, "version " + std::to_string(major), "version 1 or 2");
-  const std::size_t begin = major == 1 ? 10 : 12;
-  if (file.size() < begin) return wrong(path, "a header that is cut off", "");
-  const std::size_t length = major == 1 ? byte(8) | byte(9) << 8
-                                        : byte(8) | byte(9) << 8 | byte(10) << 16 | byte(11) << 24;
-  if (length > kMaxHeader || length > file.size() - begin)
-    return wrong(path, "a header of " + std::to_string(length) + " bytes", "one within the file");
-
-  HeaderParser header(file.substr(begin, length));
-  if (!header.parse()) return wrong(path, header.problem, "a header as NumPy writes it");
-  if (header.fortran)
-    return wrong(path, "Fortran order", "C order; save numpy.ascontiguousarray(x)");
-  if (header.descr.starts_with('>'))
-    return wrong(path, "big-endian elements '" + header.descr + "'", "little-endian elements");
-  const int bytes = descr_bytes(header.descr);
-  if (bytes == 0)
-    return wrong(path, "element type '" + header.descr.substr(0, 40) + "'",
-                 "<f8, <f4, <f2, <u2, |u1, |i1, <i4, <i8 or |b1");
-
-  NpyArray array{std::move(header.descr), header.dim, {}};
-  const std::string_view data = file.substr(begin + length);
-  std::size_t n = static_cast<std::size_t>(bytes);
-  for (auto d : array.dim)
-    n = d > 0 && n > kMaxFile / static_cast<std::size_t>(d) ? kMaxFile + 1
-                                                            : n * static_cast<std::size_t>(d);
+  const auto length = header_bytes(file.substr(0, kPrefix), path);
+  SINTER_TRY(length);
+  if (*length > file.size()) return cut_off(path, *length);
+  auto array = parse_header(file.substr(0, *length), path);
+  SINTER_TRY(array);
+  const std::string_view data = file.substr(*length);
+  const std::size_t n = element_bytes(*array);
   if (n != data.size())
-    return wrong(path, std::to_string(data.size()) + " bytes of elements",
-                 n > kMaxFile ? "a size within 2^40 bytes"
-                              : std::to_string(n) + " bytes for dims " + to_string(array.dim));
-  array.bytes = data;
+    return wrong(path, std::to_string(data.size()) + " bytes of elements", size_allowed(*array, n));
+  array->bytes = data;
   return array;
 }
 
@@ -266,13 +326,7 @@ std::string npy_to_bytes(DataType type, const Dims& dim, std::string_view packed
 
 Result<std::string> read_npy(const std::string& path, DataType type, const Dims& dim,
                              std::string_view tensor) {
-  const auto file = read_file(path, kMaxFile);
-  SINTER_TRY(file);
-  auto array = npy_from_bytes(*file, path);
-  if (array && (array->descr != npy_descr(type) || array->dim != dim))
-    array = wrong(path, "'" + array->descr + "' of dims " + to_string(array->dim),
-                  "'" + std::string(npy_descr(type)) + "' (" + std::string(name(type)) +
-                      ") of dims " + to_string(dim));
+  auto array = read_array(path, type, dim);
   if (!array) {
     Diagnostics errors = array.errors();
     for (auto& d : errors) d.tensor = tensor;

@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
+
+#include "base/edit_distance.hpp"
 
 namespace sinter::json {
 
@@ -79,9 +80,13 @@ bool Fields::read(const Value& v, const Place& at, Dims& out, Rule rule) {
 }
 
 bool Fields::read(const Value& v, const Place& at, DataType& out, bool compute) {
-  static constexpr std::string_view storage[] = {"f64",    "f32",    "f16",    "bf16", "f8e4m3",
-                                                 "f8e5m2", "f8e8m0", "f4e2m1", "i8",   "u8",
-                                                 "i32",    "i64",    "bool"};
+  static const auto storage = [] {
+    std::vector<std::string_view> names;
+    for (const auto& t : kDataTypes)
+      if (t.name != info(DataType::none).name && t.name != info(DataType::tf32).name)
+        names.push_back(t.name);
+    return names;
+  }();
   static constexpr std::string_view computing[] = {"f64",  "f32", "tf32", "f16",
                                                    "bf16", "i32", "i64"};
   if (!is(Kind::string, v, at)) return false;
@@ -123,25 +128,13 @@ std::string Fields::one_of(std::span<const std::string_view> words) {
 
 std::string Fields::suggestion(std::string_view word, std::span<const std::string_view> known) {
   if (word.size() > 64) return {};
-  // Levenshtein's distance, one row at a time.
   std::string_view best;
   std::size_t best_distance = 3;
   for (auto candidate : known) {
-    std::vector<std::size_t> row(candidate.size() + 1);
-    std::iota(row.begin(), row.end(), std::size_t{0});
-    for (std::size_t i = 0; i < word.size(); ++i) {
-      std::size_t diagonal = row[0];
-      row[0] = i + 1;
-      for (std::size_t j = 0; j < candidate.size(); ++j) {
-        const std::size_t change = diagonal + (word[i] != candidate[j]);
-        diagonal = row[j + 1];
-        row[j + 1] = std::min({change, row[j] + 1, diagonal + 1});
-      }
-    }
-    if (row.back() < best_distance && row.back() < candidate.size()) {
-      best_distance = row.back();
-      best = candidate;
-    }
+    const std::size_t distance = edit_distance(word, candidate);
+    if (distance >= best_distance || distance >= candidate.size()) continue;
+    best_distance = distance;
+    best = candidate;
   }
   return best.empty() ? std::string{} : "did you mean '" + std::string(best) + "'";
 }

@@ -142,10 +142,17 @@ bool PlanReader::read_graph_and_tensors() {
     if (!names.insert(plan_.tensors.back().name).second)
       return fail(at, v.line, "the second of this name", "each tensor once");
   }
-  for (const auto& t : graph_->tensors())
-    if (t.output && !names.contains(t.name))
-      return fail("tensors", document_.find("tensors")->line, "no tensor '" + t.name + "'",
-                  "every output of the graph");
+  // A call binds what the table lists: with one missing it could bind all that it is told of and
+  // still lack a pointer.
+  for (std::size_t i = 0; i < graph_->tensors().size(); ++i) {
+    const auto& t = graph_->tensors()[i];
+    const bool input = graph_->is_input(static_cast<TensorId>(i));
+    if ((input || t.output) && !names.contains(t.name))
+      return fields_.fail(Rule::plan_format, {"", t.name, "tensors"},
+                          document_.find("tensors")->line,
+                          text({"no entry for this ", input ? "input" : "output"}),
+                          "every input and every output of the graph");
+  }
   return true;
 }
 

@@ -13,6 +13,8 @@
 #include <numeric>
 #include <set>
 
+#include "sinter/base/text.hpp"
+
 namespace sinter::json {
 namespace {
 
@@ -74,10 +76,7 @@ class CountingIterator {
   Position* position_;
 };
 
-std::string shortened(std::string_view text) {
-  constexpr std::size_t most = 160;
-  return text.size() <= most ? std::string(text) : std::string(text.substr(0, most)) + "..";
-}
+constexpr std::size_t kQuoted = 160;  // bytes of the document that an error quotes
 
 class TreeBuilder {
  public:
@@ -152,11 +151,16 @@ class TreeBuilder {
                    const nlohmann::detail::exception& e) {
     const std::size_t at = byte > 0 ? byte - 1 : 0;
     // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error while ..."
-    if (e.id == 406) return fail(Rule::json_number, at, shortened(last), "finite numbers");
+    if (e.id == 406) {
+      fail(Rule::json_number, at, shortened(last, kQuoted),
+           "numbers of up to 1.8e308 (64-bit floating point)");
+      errors.back().attribute = text({path(), ", ", errors.back().attribute});
+      return false;
+    }
     std::string_view what = e.what();
     if (const auto found = what.find("syntax error "); found != std::string_view::npos)
       what.remove_prefix(found);
-    return fail(Rule::json_syntax, at, shortened(what), "");
+    return fail(Rule::json_syntax, at, shortened(what, kQuoted), "");
   }
   bool fail(Rule rule, std::size_t offset, std::string seen, std::string allowed) {
     Diagnostic d;
@@ -172,6 +176,17 @@ class TreeBuilder {
   }
 
  private:
+  // Of the value that is read next: "tensors.half.value", "nodes[3].relu_upper_clip".
+  std::string path() const {
+    std::string s;
+    for (const Value* v : stack_) {
+      if (v->kind == Kind::array)  // an item that is open is in the list already
+        s += text({"[", v->items.size() - (v == stack_.back() ? 0 : 1), "]"});
+      else if (!v->members.empty())
+        s += (s.empty() ? "" : ".") + shortened(v->members.back().key, kQuoted);
+    }
+    return s.empty() ? "the document" : s;
+  }
   Value* add(Kind kind) {
     if (++count_ > kMaxValues) {
       fail(Rule::json_format, position_.consumed, "more values",
@@ -205,7 +220,7 @@ class TreeBuilder {
       if (members[order[i - 1]].key != second.key) continue;
       Diagnostic d;
       d.rule = Rule::json_duplicate;
-      d.attribute = "key '" + second.key + "'";
+      d.attribute = "key '" + shortened(second.key, kQuoted) + "'";
       d.seen = "line " + std::to_string(members[order[i - 1]].value.line) + " and line " +
                std::to_string(second.value.line);
       d.allowed = "each key once in an object";
@@ -240,9 +255,9 @@ std::string Value::describe() const {
       return boolean ? "true" : "false";
     case Kind::integer:
     case Kind::real:
-      return text.size() > 40 ? text.substr(0, 40) + ".." : text;
+      return shortened(text, 40);
     case Kind::string:
-      return "'" + (text.size() > 60 ? text.substr(0, 60) + ".." : text) + "'";
+      return "'" + shortened(text, 60) + "'";
     case Kind::array:
       return "an array of " + std::to_string(items.size());
     case Kind::object:

@@ -17,7 +17,7 @@ using Expand = void (*)(Expansion&);
 Expand expansion_of(OpKind op) {
   switch (op) {
 #define SINTER_COMPOSITE(name, inputs, outputs, attributes, rule, expansion) \
-  case OpKind::name:                                                        \
+  case OpKind::name:                                                         \
     return expansion;
 #define SINTER_OTHER(...)
     SINTER_OPERATIONS(SINTER_OTHER, SINTER_COMPOSITE, SINTER_OTHER, SINTER_OTHER)

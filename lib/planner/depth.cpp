@@ -21,7 +21,7 @@ constexpr std::int64_t kLeastRun = 16;    // elements of a part that lie togethe
 constexpr std::int64_t kLeastDepth = 64;  // of a part
 constexpr std::int64_t kTile = 128 * 128;
 // Estimates are rough: of the time without parts, at most so much, and this many microseconds less.
-constexpr double kGain = 0.9, kLeastGain = 2;
+constexpr double kGain = 0.9, kLeastGain = 1.8;
 
 int first_k(const KernelSpec& c) { return c.contraction().first_k(); }
 std::int64_t results_of(const KernelSpec& c) { return count(c.extent, 0, first_k(c)); }

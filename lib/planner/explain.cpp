@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+
+#include "target/device_model.hpp"
 
 namespace sinter {
 namespace {
@@ -26,11 +29,31 @@ std::string quoted(std::string_view text) {
   return s + "\"";
 }
 
-std::int64_t chosen(const PlanKernel& k, std::string_view key) {
-  for (const auto& [name, value] : k.config)
-    if (name == key) return value;
-  return 0;
-}
+// What the generator chose for a kernel, by name. A plan file may lack what an explanation needs:
+// the first such name is kept, and stands in the explanation's place.
+class Config {
+ public:
+  explicit Config(const PlanKernel& kernel) : kernel_(kernel) {}
+  // What every kernel of its kind has.
+  std::int64_t operator()(std::string_view key) {
+    const auto value = find(key);
+    if (!value && missing_.empty()) missing_ = key;
+    return value.value_or(0);
+  }
+  // What only some have, 0 in others.
+  std::int64_t some(std::string_view key) const { return find(key).value_or(0); }
+  bool has(std::string_view key) const { return find(key).has_value(); }
+  const std::string& missing() const { return missing_; }
+
+ private:
+  std::optional<std::int64_t> find(std::string_view key) const {
+    for (const auto& [name, value] : kernel_.config)
+      if (name == key) return value;
+    return {};
+  }
+  const PlanKernel& kernel_;
+  std::string missing_;
+};
 
 // How an operand of a contraction comes to the tensor cores of any GPU.
 std::string moved(std::string_view name, std::int64_t copied, std::int64_t width) {
@@ -44,17 +67,16 @@ std::string moved(std::string_view name, std::int64_t copied, std::int64_t width
 }
 
 // What planning reckoned with.
-std::string estimated(const PlanKernel& k) {
-  return fmt::format("estimated at {:.1f} us on an H200",
-                     static_cast<double>(chosen(k, "estimated_ns")) / 1000);
+std::string estimated(Config& get, std::string_view gpu) {
+  return fmt::format("estimated at {:.1f} us on {}",
+                     static_cast<double>(get("estimated_ns")) / 1000, gpu);
 }
 
-std::string how_on_sm_90a(const PlanKernel& k) {
-  const auto get = [&](std::string_view key) { return chosen(k, key); };
+std::string how_by_warpgroups(Config& get, std::uint32_t threads, std::string_view gpu) {
   std::string s = fmt::format(
       "the tensor cores of sm_90a, {} stages of 128 bytes of k in shared memory", get("stages"));
   s += get("alternate") ? "; two warpgroups take tiles in turn, one multiplies while one finishes"
-       : k.block > 256  ? "; two warpgroups share a tile"
+       : threads > 256  ? "; two warpgroups share a tile"
                         : "; one warpgroup multiplies";
   if (get("loaded_rows") < get("tile_m"))
     s += fmt::format("; as A has few rows, no more than {} are brought to a tile",
@@ -67,48 +89,45 @@ std::string how_on_sm_90a(const PlanKernel& k) {
   if (get("promote_accumulators"))
     s += fmt::format("; sums are {}settled in f32 every 128 terms",
                      get("scaled") ? "scaled and " : "");
-  if (get("groups") > 0)
+  if (get.some("groups") > 0)
     s += fmt::format("; rows of {} groups, reckoned to be alike", get("groups"));
-  if (get("gathered")) s += "; threads copy the rows of A that the table names";
+  if (get.some("gathered")) s += "; threads copy the rows of A that the table names";
   return s + fmt::format("; {} of {} tiles, {}",
                          get("tuned") ? "measured to be the fastest" : "the likeliest",
-                         get("legal_tiles"), estimated(k));
+                         get("legal_tiles"), estimated(get, gpu));
 }
 
-std::string how_contraction(const PlanKernel& k) {
-  const auto get = [&](std::string_view key) { return chosen(k, key); };
+std::string how_contraction(Config& get, std::uint32_t threads, std::string_view gpu) {
+  if (get.has("tile"))
+    return fmt::format("tiles of {0} x {0} results on ordinary cores, as ", get("tile")) +
+           (get("zero_dominates")
+                ? "products with a zero of A are zero also where B is infinite, and operands are "
+                  "gathered or of types that tensor cores do not multiply"
+                : "tensor cores multiply no type that holds both operands, or their code is long");
   std::string tiles = fmt::format("tiles of {} x {} results on ", get("tile_m"),
                                   get("tile_n") / std::max<std::int64_t>(1, get("products")));
-  if (get("totals") > 0)
+  if (get.some("totals") > 0)
     tiles =
         "results are also reduced, in parts of 16 rows or columns that the next kernel adds up; " +
         tiles;
-  if (get("cluster_m") > 0) return tiles + how_on_sm_90a(k);
-  if (get("warps_m") > 0)
-    return tiles +
-           fmt::format("tensor cores, {} x {} warps, {} steps of {} in shared memory",
-                       get("warps_m"), get("warps_n"), get("stages"), get("tile_k")) +
-           moved("A", get("a_copied"), get("a_width")) +
-           moved("B", get("b_copied"), get("b_width")) +
-           (get("promote_every") > 0 ? fmt::format("; sums move to 32-bit integers every {} terms",
-                                                   get("promote_every") * get("tile_k"))
-                                     : "") +
-           "; " + estimated(k);
-  return fmt::format("tiles of {0} x {0} results on ordinary cores, as ", get("tile")) +
-         (get("zero_dominates")
-              ? "products with a zero of A are zero also where B is infinite, and operands are "
-                "gathered or of types that tensor cores do not multiply"
-              : "tensor cores multiply no type that holds both operands, or their code is long");
+  if (get.has("cluster_m")) return tiles + how_by_warpgroups(get, threads, gpu);
+  return tiles +
+         fmt::format("tensor cores, {} x {} warps, {} steps of {} in shared memory", get("warps_m"),
+                     get("warps_n"), get("stages"), get("tile_k")) +
+         moved("A", get("a_copied"), get("a_width")) + moved("B", get("b_copied"), get("b_width")) +
+         (get("promote_every") > 0 ? fmt::format("; sums move to 32-bit integers every {} terms",
+                                                 get("promote_every") * get("tile_k"))
+                                   : "") +
+         "; " + estimated(get, gpu);
 }
 
-// How the kernel works and why, from what the generator chose (codegen/emit/schedule.cpp).
-std::string how(const PlanKernel& k) {
-  const auto get = [&](std::string_view key) { return chosen(k, key); };
+std::string how(const PlanKernel& k, Config& get, std::string_view gpu) {
+  if (k.family == Family::contraction) return how_contraction(get, k.block, gpu);
   const auto width = get("width");
   const std::string moves = width > 1 ? fmt::format("{} neighbours move together", width)
                                       : "elements move one by one, as extents, strides or "
                                         "alignments allow no more or the rows are short";
-  if (k.family == Family::pointwise && get("tile_along") > 0)
+  if (k.family == Family::pointwise && get.has("tile_along"))
     return fmt::format(
         "tensors lie across each other: tiles of {} x {} elements{} are turned around "
         "in shared memory{}; {}",
@@ -120,8 +139,7 @@ std::string how(const PlanKernel& k) {
   constexpr std::string_view skewed = "; rows start anywhere, packs where memory is aligned";
   if (k.family == Family::pointwise)
     return fmt::format("{}; a thread has {} such under way{}", moves, get("unroll"),
-                       get("skewed") > 0 ? skewed : "");
-  if (k.family != Family::rowwise) return how_contraction(k);
+                       get.some("skewed") > 0 ? skewed : "");
   if (get("rows_fastest"))
     return fmt::format("rows lie together: {} threads side by side and {} along a row; {}{}",
                        get("rows_per_block"), get("threads_per_row"), moves,
@@ -142,12 +160,22 @@ std::string how(const PlanKernel& k) {
   return s + "; " + moves;
 }
 
+// How the kernel works and why, from what was chosen for it (lib/schedule).
+std::string explained(const PlanKernel& k, std::string_view gpu) {
+  Config get(k);
+  const std::string text = how(k, get, gpu);
+  return get.missing().empty()
+             ? text
+             : fmt::format("unknown, as the plan's config has no '{}'", get.missing());
+}
+
 }  // namespace
 
 std::string explain_text(const PlanData& p) {
   std::string s = fmt::format("{}: {} kernel{}, workspace {} bytes", p.name, p.kernels.size(),
                               p.kernels.size() == 1 ? "" : "s", p.workspace_bytes);
   s += p.architecture.empty() ? "\n" : fmt::format(", for {}\n", p.architecture);
+  const std::string gpu = device_model(p.architecture).gpu;
   for (std::size_t i = 0; i < p.kernels.size(); ++i) {
     const auto& k = p.kernels[i];
     s += fmt::format("\nkernel {}  {}\n  family  {}\n  nodes   {}\n", i, k.entry, name(k.family),
@@ -156,7 +184,7 @@ std::string explain_text(const PlanData& p) {
     if (k.shared_bytes > 0) s += fmt::format(", {} bytes of shared memory", k.shared_bytes);
     s += "\n  config ";
     for (const auto& [key, value] : k.config) s += fmt::format(" {}={}", key, value);
-    s += fmt::format("\n  how     {}\n  moves   {} bytes", how(k), k.bytes);
+    s += fmt::format("\n  how     {}\n  moves   {} bytes", explained(k, gpu), k.bytes);
     if (k.flops > 0) s += fmt::format(", {:.6g} operations", k.flops);
     s += "\n";
     for (const auto& [target, code] : k.machine_code)

@@ -1,13 +1,30 @@
 #include "planner/fusion_state.hpp"
 
 #include <algorithm>
+#include <numeric>
+#include <set>
+#include <tuple>
 
 namespace sinter {
+namespace {
+
+// Nodes that are visited to find out whether one kernel must wait for another.
+constexpr int kMostVisited = 4096;
+
+}  // namespace
 
 FusionState::FusionState(const Graph& graph, const Storage& storage, bool recompute,
                          const PlanContext& context)
-    : graph_(graph), storage_(storage), context_(context) {
+    : graph_(graph),
+      storage_(storage),
+      context_(context),
+      pool_(graph.nodes().size()),
+      seen_(graph.nodes().size()) {
   group_.assign(graph.nodes().size(), -1);
+  latest_.resize(graph.nodes().size());
+  std::iota(latest_.begin(), latest_.end(), 0);
+  changed_.assign(graph.nodes().size(), 0);
+  reserved_.assign(graph.nodes().size(), 0);
   find_consumers();
   recompute_.assign(graph.nodes().size(), false);
   if (recompute) find_recomputed();
@@ -130,80 +147,102 @@ void FusionState::find_recomputed() {
 int FusionState::take(std::vector<NodeId> nodes) {
   const int id = static_cast<int>(groups_.size());
   std::sort(nodes.begin(), nodes.end());
-  for (NodeId n : nodes) group_[static_cast<std::size_t>(n)] = id;
-  if (nodes.size() > 1) latest_.clear();
-  groups_.push_back(std::move(nodes));
+  groups_.push_back(nodes);
+  NodeId last = -1;
+  for (NodeId n : nodes) {
+    group_[static_cast<std::size_t>(n)] = id;
+    changed_[static_cast<std::size_t>(n)] = id + 1;
+    last = std::max(last, latest_[static_cast<std::size_t>(n)]);
+  }
+  for (NodeId n : nodes) raise(n, last);
   return id;
 }
 
-NodeId FusionState::latest(NodeId n) const {
-  if (latest_.empty()) {
-    latest_.assign(graph_.nodes().size(), -1);
-    // Nodes of a kernel share one number, which stands at the first of them. Numbers only grow, and
-    // operands come before their readers but for those of kernels, so that few turns are needed.
-    const auto shared = [&](NodeId i) -> NodeId& {
-      const int g = group(i);
-      return latest_[static_cast<std::size_t>(
-          g < 0 ? i : groups_[static_cast<std::size_t>(g)].front())];
+// Nodes are numbered in an order of execution, so that what waits for a node has a larger number,
+// and only kernels wait for larger ones than their first: the walk ends soon.
+void FusionState::raise(NodeId node, NodeId number) {
+  std::vector<NodeId> work{node};
+  while (!work.empty()) {
+    const NodeId n = work.back();
+    work.pop_back();
+    const auto visit = [&](NodeId m) {
+      if (latest_[static_cast<std::size_t>(m)] >= number) return;
+      latest_[static_cast<std::size_t>(m)] = number;
+      changed_[static_cast<std::size_t>(m)] = kernels();
+      work.push_back(m);
     };
-    for (bool changed = true; changed;) {
-      changed = false;
-      for (NodeId i = 0; i < static_cast<NodeId>(latest_.size()); ++i) {
-        NodeId last = std::max(shared(i), i);
-        for (TensorId t : operands(i))
-          if (t >= 0 && producer(t) >= 0) last = std::max(last, shared(producer(t)));
-        changed = changed || last != shared(i);
-        shared(i) = last;
-      }
-    }
-    for (NodeId i = 0; i < static_cast<NodeId>(latest_.size()); ++i)
-      latest_[static_cast<std::size_t>(i)] = shared(i);
+    visit(n);
+    if (group(n) >= 0)
+      for (NodeId m : groups_[static_cast<std::size_t>(group(n))]) visit(m);
+    for (TensorId t : this->node(n).outputs)
+      if (t >= 0)
+        for (NodeId c : consumers(t)) visit(c);
   }
-  return latest_[static_cast<std::size_t>(n)];
+}
+
+void FusionState::start_looking() const {
+  looking_ = true;
+  narrowed_ = false;
+  seen_.clear();
+  looked_at_.clear();
+}
+
+std::vector<NodeId> FusionState::looked_at() const {
+  looking_ = false;
+  return std::move(looked_at_);
+}
+
+void FusionState::reserve(const std::vector<NodeId>& nodes, int by) {
+  for (NodeId n : nodes) {
+    reserved_[static_cast<std::size_t>(n)] |= std::uint32_t{1} << by;
+    reserved_nodes_.push_back(n);
+  }
+}
+
+void FusionState::free_reserved() {
+  for (NodeId n : reserved_nodes_) reserved_[static_cast<std::size_t>(n)] = 0;
+  reserved_nodes_.clear();
 }
 
 // A cycle needs a path that leaves the joined set and comes back. Nodes are numbered in an order of
 // execution and every kernel taken so far is a unit, so the walk goes from the set's inputs
 // upwards, through whole kernels, looking for the set again.
 bool FusionState::makes_cycle(const std::vector<NodeId>& nodes, NodeId extra) const {
-  std::vector<char> inside(graph_.nodes().size(), 0), seen(graph_.nodes().size(), 0);
-  for (NodeId n : nodes) inside[static_cast<std::size_t>(n)] = 1;
-  inside[static_cast<std::size_t>(extra)] = 1;
+  MarkPool::Borrowed inside = marks(), seen = marks();
   NodeId first = extra;
-  for (NodeId n : nodes) first = std::min(first, n);
+  inside.insert(extra);
+  for (NodeId n : nodes) {
+    inside.insert(n);
+    first = std::min(first, n);
+  }
   std::vector<NodeId> work;
+  int visited = 0;
   const auto push_inputs = [&](NodeId n, bool from_inside) -> bool {
     for (TensorId t : operands(n)) {
       if (t < 0) continue;
       const NodeId p = producer(t);
       if (p < 0) continue;
-      if (inside[static_cast<std::size_t>(p)]) {
+      if (inside.contains(p)) {
         if (!from_inside) return true;
         continue;
       }
       // What runs before `p` has smaller numbers than all that is inside.
-      if (latest(p) < first) continue;
-      if (!seen[static_cast<std::size_t>(p)]) {
-        seen[static_cast<std::size_t>(p)] = 1;
-        work.push_back(p);
-      }
+      look_at(p);
+      if (latest_[static_cast<std::size_t>(p)] < first) continue;
+      if (seen.insert(p)) work.push_back(p);
     }
     return false;
   };
-  const auto is_inside = [&](NodeId n) { return inside[static_cast<std::size_t>(n)] != 0; };
   for (NodeId n : nodes) push_inputs(n, true);
   push_inputs(extra, true);
   while (!work.empty()) {
     const NodeId n = work.back();
     work.pop_back();
-    if (is_inside(n)) return true;
+    if (inside.contains(n) || ++visited > kMostVisited) return true;
     if (push_inputs(n, false)) return true;
     if (group(n) < 0) continue;
     for (NodeId m : groups_[static_cast<std::size_t>(group(n))])
-      if (!seen[static_cast<std::size_t>(m)]) {
-        seen[static_cast<std::size_t>(m)] = 1;
-        work.push_back(m);
-      }
+      if (seen.insert(m)) work.push_back(m);
   }
   return false;
 }
@@ -222,14 +261,12 @@ void FusionState::cut(std::string_view pattern, NodeId kernel, NodeId n, TensorI
 
 std::vector<PlanCut> FusionState::cuts() const {
   std::vector<PlanCut> result;
+  std::set<std::tuple<std::string, std::string, std::string_view>> known;
   for (const auto& c : cuts_) {
     if (group(c.kernel) == group(c.node)) continue;
     PlanCut cut{std::string(c.pattern), graph_.label(node(c.node)), graph_.label(c.tensor),
                 c.reason};
-    const bool known = std::any_of(result.begin(), result.end(), [&](const PlanCut& o) {
-      return o.node == cut.node && o.tensor == cut.tensor && o.reason == cut.reason;
-    });
-    if (!known) result.push_back(std::move(cut));
+    if (known.emplace(cut.node, cut.tensor, c.reason).second) result.push_back(std::move(cut));
   }
   return result;
 }

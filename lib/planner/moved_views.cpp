@@ -49,7 +49,7 @@ TensorId MovedViews::view(TensorId t, const View& v, NodeId like) {
                                                               : "_shaped";
   const TensorId y = g.tensor_like(t, v.to, g.type(t), suffix);
   g.make(y, v.op, v.attributes, {t}, like);
-  made_.push_back(y);
+  made_.insert(y);
   return y;
 }
 
@@ -141,12 +141,11 @@ TensorId MovedViews::hoisted(TensorId t, const View& v, NodeId like) {
   const OperandView o = operand_view(v, g[t].dim).value_or(OperandView{});
   if (!o.view) return t;
   if (!recomputed(t) || g[t].dim != v.from) return operand(t, v, like);
-  for (const auto& [from, view, to] : hoisted_)
-    if (from == t && view.op == v.op && view.attributes == v.attributes && view.to == v.to)
-      return to;
+  for (const auto& [view, to] : hoisted_[t])
+    if (view.op == v.op && view.attributes == v.attributes && view.to == v.to) return to;
   const TensorId y = g.tensor_like(t, v.to, g.type(t), "_part");
   hoisted_into(y, t, v);
-  hoisted_.push_back({t, v, y});
+  hoisted_[t].push_back({v, y});
   return y;
 }
 
@@ -158,8 +157,6 @@ void MovedViews::hoisted_into(TensorId y, TensorId t, const View& v) {
   g.make(y, n.op, n.attributes, std::move(inputs), p);
 }
 
-bool MovedViews::made_here(TensorId t) const {
-  return std::count(made_.begin(), made_.end(), t) > 0;
-}
+bool MovedViews::made_here(TensorId t) const { return made_.count(t) > 0; }
 
 }  // namespace sinter

@@ -3,6 +3,8 @@
 #pragma once
 #include <array>
 #include <optional>
+#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "planner/rewriter.hpp"
@@ -54,12 +56,11 @@ class MovedViews {
                       const Dims& dim) const;
 
   struct Hoisted {
-    TensorId from;
     View view;
     TensorId to;
   };
-  std::vector<TensorId> made_;
-  std::vector<Hoisted> hoisted_;
+  std::unordered_set<TensorId> made_;
+  std::unordered_map<TensorId, std::vector<Hoisted>> hoisted_;  // by what the view is of
 };
 
 }  // namespace sinter

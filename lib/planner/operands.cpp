@@ -216,9 +216,9 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
     if (us > fused) continue;
     for (auto& r : reasons) {
       r.reason = fmt::format(
-          "it is written to memory first, where the fastest engine reads it: about {:.1f} us "
+          "it is written to memory first, where {}'s fastest engine reads it: about {:.1f} us "
           "in all, {:.1f} us as part of that kernel",
-          us, fused);
+          state.device().target, us, fused);
       cuts.push_back(std::move(r));
     }
     kernels.push_back(std::move(contraction));

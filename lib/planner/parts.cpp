@@ -10,6 +10,7 @@ namespace sinter {
 namespace {
 
 constexpr std::size_t kMostParts = 8;  // each takes a load and a select of every element
+constexpr int kMostNested = 32;        // concatenations of concatenations that are looked through
 
 // A part, or what a slice shows of one.
 struct Piece {
@@ -22,7 +23,7 @@ struct Piece {
 // Adds the pieces of a concatenation that begins at `start`. False where some part is not in
 // memory.
 template <class G>
-bool collect(const G& g, NodeId id, const Dims& start, std::vector<Piece>& pieces) {
+bool collect(const G& g, NodeId id, const Dims& start, std::vector<Piece>& pieces, int nested = 0) {
   const Node& n = node_of(g, id);
   const TensorId y = n.outputs[0];
   if (g.type(y) == DataType::i64) return false;
@@ -37,7 +38,7 @@ bool collect(const G& g, NodeId id, const Dims& start, std::vector<Piece>& piece
     const NodeId p = g[x].producer;
     if (g.is_virtual(x) && node_of(g, p).op == OpKind::concatenate) {
       const std::size_t first = pieces.size();
-      if (!collect(g, p, from, pieces)) return false;
+      if (nested == kMostNested || !collect(g, p, from, pieces, nested + 1)) return false;
       // Values skip the rounding to the type of the inner one.
       for (std::size_t i = first; i < pieces.size(); ++i)
         if (!holds(g.type(x), pieces[i].type)) return false;

@@ -19,71 +19,109 @@ struct Candidate {
   Match match;
 };
 
-const Pattern& pattern_of(const FusionState& state, NodeId n) {
-  const OpKind op = state.node(n).op;
-  if (is_contraction(op)) return contraction_pattern();
-  if (op == OpKind::reduction) return rowwise_pattern();
-  return is_elementwise(state, n) ? pointwise_pattern() : data_movement_pattern();
-}
+// The proposals of a graph's nodes, each kept until something that it depends on has changed.
+class Proposals {
+ public:
+  explicit Proposals(FusionState& state) : state_(state), kept_(state.graph().nodes().size()) {}
 
-std::ptrdiff_t rank(const Pattern* p) {
+  const std::optional<Match>& of(NodeId anchor, bool explain) {
+    Kept& k = kept_[static_cast<std::size_t>(anchor)];
+    const auto same = [&](NodeId n) { return state_.changed(n) <= k.kernels; };
+    if (k.until >= pass_ && std::all_of(k.looked_at.begin(), k.looked_at.end(), same))
+      return k.match;
+    state_.start_looking();
+    k.match = pattern_of(state_, anchor).propose(state_, anchor, explain);
+    k.looked_at = state_.looked_at();
+    k.kernels = state_.kernels();
+    k.until = state_.narrowed() ? pass_ : std::numeric_limits<int>::max();
+    return k.match;
+  }
+  // What was proposed next to reserved nodes is not kept any longer.
+  void next_pass() { ++pass_; }
+
+ private:
+  struct Kept {
+    int until = -1;   // the last pass for which it is kept
+    int kernels = 0;  // that there were when it was made
+    std::optional<Match> match;
+    std::vector<NodeId> looked_at;
+  };
+  FusionState& state_;
+  std::vector<Kept> kept_;
+  int pass_ = 0;
+};
+
+// A proposal of one pass, ordered by what it saves and then by the pattern's place.
+struct Ranked {
+  NodeId anchor;
+  int rank;
+  std::int64_t saved_bytes;
+};
+
+// What the patterns propose for the nodes that are free. Nodes that a full kernel of a pattern
+// would take are not proposed again with others by that pattern.
+std::vector<Ranked> propose_all(FusionState& state, Proposals& proposals, bool explain) {
   const auto all = patterns();
-  return std::find(all.begin(), all.end(), p) - all.begin();
+  std::vector<Ranked> ranked;
+  std::vector<char> covered(state.graph().nodes().size(), 0);
+  for (NodeId n = 0; n < static_cast<NodeId>(covered.size()); ++n) {
+    if (!state.free(n) || covered[static_cast<std::size_t>(n)]) continue;
+    const Pattern& p = pattern_of(state, n);
+    const int rank = static_cast<int>(std::find(all.begin(), all.end(), &p) - all.begin());
+    state.look_as(rank);
+    if (const auto& m = proposals.of(n, explain)) {
+      for (NodeId other : m->nodes)
+        if (other != n && &pattern_of(state, other) == &p && p.same_from(state, *m, other))
+          covered[static_cast<std::size_t>(other)] = 1;
+      if (m->full) state.reserve(m->nodes, rank);
+      ranked.push_back({n, rank, m->saved_bytes});
+    }
+    state.look_as(-1);
+  }
+  state.free_reserved();
+  std::stable_sort(ranked.begin(), ranked.end(), [](const Ranked& a, const Ranked& b) {
+    if (a.saved_bytes != b.saved_bytes) return a.saved_bytes > b.saved_bytes;
+    return a.rank < b.rank;
+  });
+  return ranked;
 }
 
-// Repeats: ask every pattern about every free node, take the best proposals whose nodes are still
-// free. A pass takes at least one, so this ends.
-std::vector<Candidate> choose(FusionState& state, bool fuse) {
+std::vector<Candidate> choose_alone(FusionState& state) {
   std::vector<Candidate> chosen;
-  const auto count = static_cast<NodeId>(state.graph().nodes().size());
-  const auto free = [&](NodeId n) { return state.free(n); };
+  for (NodeId n = 0; n < static_cast<NodeId>(state.graph().nodes().size()); ++n) {
+    if (!state.free(n)) continue;
+    state.take({n});
+    chosen.push_back({&pattern_of(state, n), {{n}, n, 0}});
+  }
+  return chosen;
+}
+
+// Repeats: ask the patterns about every free node, take the best proposals whose nodes are still
+// free. A pass takes at least one, so this ends.
+std::vector<Candidate> choose(FusionState& state) {
+  std::vector<Candidate> chosen;
+  Proposals proposals(state);
   // Refusals are recorded while nothing is taken yet, so that each is the first reason.
-  for (bool explain = true;; explain = false) {
-    std::vector<Candidate> proposals;
-    std::vector<char> covered(static_cast<std::size_t>(count), 0);
-    for (NodeId n = 0; n < count; ++n) {
-      if (!free(n)) continue;
-      const Pattern& p = pattern_of(state, n);
-      if (!fuse) {
-        state.take({n});
-        chosen.push_back({&p, {{n}, n, 0}});
-        continue;
-      }
-      // Inside a pointwise set every anchor grows to the same set: one of them is enough.
-      if (&p == &pointwise_pattern() && covered[static_cast<std::size_t>(n)]) continue;
-      auto m = p.propose(state, n, explain);
-      if (!m) continue;
-      if (&p == &pointwise_pattern())
-        for (NodeId k : m->nodes) covered[static_cast<std::size_t>(k)] = 1;
-      proposals.push_back({&p, std::move(*m)});
-    }
-    if (proposals.empty()) return chosen;
-    std::stable_sort(proposals.begin(), proposals.end(), [](const auto& a, const auto& b) {
-      if (a.match.saved_bytes != b.match.saved_bytes)
-        return a.match.saved_bytes > b.match.saved_bytes;
-      return rank(a.pattern) < rank(b.pattern);
-    });
+  for (bool explain = true;; explain = false, proposals.next_pass()) {
+    const auto ranked = propose_all(state, proposals, explain);
+    if (ranked.empty()) return chosen;
     bool first = true;
-    std::vector<char> waiting(static_cast<std::size_t>(count), 0);
-    for (auto& c : proposals) {
-      if (!free(c.match.anchor)) continue;
+    MarkPool::Borrowed waiting = state.marks();
+    for (const Ranked& r : ranked) {
+      if (!state.free(r.anchor)) continue;
       // What was taken in this pass may have closed a circle or changed what is best. Then it is
       // ranked again in the next one, and until then nothing that saves less takes its nodes.
-      if (!first) {
-        auto again = c.pattern->propose(state, c.match.anchor, false);
-        if (!again) continue;
-        const bool held = std::any_of(again->nodes.begin(), again->nodes.end(), [&](NodeId n) {
-          return waiting[static_cast<std::size_t>(n)];
-        });
-        if (held || again->saved_bytes != c.match.saved_bytes) {
-          for (NodeId n : again->nodes) waiting[static_cast<std::size_t>(n)] = 1;
-          continue;
-        }
-        c.match = std::move(*again);
+      const auto& m = proposals.of(r.anchor, false);
+      if (!m) continue;
+      const bool held = std::any_of(m->nodes.begin(), m->nodes.end(),
+                                    [&](NodeId n) { return waiting.contains(n); });
+      if (!first && (held || m->saved_bytes != r.saved_bytes)) {
+        for (NodeId n : m->nodes) waiting.insert(n);
+        continue;
       }
       first = false;
-      state.take(c.match.nodes);
-      chosen.push_back(std::move(c));
+      state.take(m->nodes);
+      chosen.push_back({patterns()[static_cast<std::size_t>(r.rank)], *m});
     }
   }
 }
@@ -142,7 +180,7 @@ bool nothing_to_do(const KernelSpec& spec) {
 Partition partition(const Graph& lowered, bool fuse, const PlanContext& context) {
   const Storage storage(lowered);
   FusionState state(lowered, storage, fuse, context);
-  const auto chosen = choose(state, fuse);
+  const auto chosen = fuse ? choose(state) : choose_alone(state);
   Partition result;
   Temporaries temporaries(static_cast<TensorId>(lowered.tensors().size()));
   std::vector<KernelSpec> kernels;

@@ -14,8 +14,12 @@ Rewriter::Rewriter(const Lowered& lowered)
       tensors_(lowered.graph->tensors()),
       nodes_(lowered.graph->nodes()),
       origin_(lowered.origin) {
-  for (TensorId t = 0; at(t) < tensors_.size(); ++t)
+  for (TensorId t = 0; at(t) < tensors_.size(); ++t) {
     tensors_[at(t)].data_type = lowered.graph->type(t);
+    names_.insert(tensors_[at(t)].name);
+  }
+  placed_.resize(tensors_.size());
+  find_readers();
 }
 
 const Node* Rewriter::made_by(TensorId t, OpKind op) const {
@@ -23,28 +27,106 @@ const Node* Rewriter::made_by(TensorId t, OpKind op) const {
   return p >= 0 && node(p).op == op ? &node(p) : nullptr;
 }
 
-void Rewriter::find_readers() const {
-  if (known_) return;
-  known_ = true;
-  readers_.assign(tensors_.size(), {});
-  live_.assign(nodes_.size(), 0);
-  const auto visit = [&](const auto& self, NodeId n) -> void {
-    if (n < 0 || live_[at(n)]) return;
-    live_[at(n)] = 1;
+// ---- who reads what
+
+bool Rewriter::needed(TensorId t) const { return (*this)[t].output || !readers_[at(t)].empty(); }
+
+// From the last node to the first: the graph stands in an order that can be executed.
+void Rewriter::find_readers() {
+  reads_.resize(tensors_.size());
+  readers_.resize(tensors_.size());
+  uses_.assign(nodes_.size(), 0);
+  for (NodeId n = nodes() - 1; n >= 0; --n) {
+    for (TensorId t : node(n).outputs)
+      if (t >= 0 && producer(t) == n && needed(t)) ++uses_[at(n)];
+    for (TensorId t : node(n).inputs) {
+      if (t < 0) continue;
+      for (auto* nodes : {&reads_[at(t)], live(n) ? &readers_[at(t)] : nullptr})
+        if (nodes && (nodes->empty() || nodes->back() != n)) nodes->push_back(n);
+    }
+  }
+  for (auto& readers : readers_) std::reverse(readers.begin(), readers.end());
+}
+
+// One more result of the node is needed. If it is the first, the node reads its operands from now
+// on, and so on upwards.
+void Rewriter::add_use(NodeId producer_node) {
+  std::vector<NodeId> used{producer_node};
+  while (!used.empty()) {
+    const NodeId n = used.back();
+    used.pop_back();
+    if (n < 0 || uses_[at(n)]++ > 0) continue;
     for (TensorId t : node(n).inputs) {
       if (t < 0) continue;
       auto& readers = readers_[at(t)];
-      if (readers.empty() || readers.back() != n) readers.push_back(n);
-      self(self, producer(t));
+      const auto place = std::lower_bound(readers.begin(), readers.end(), n);
+      if (place != readers.end() && *place == n) continue;
+      if (!needed(t)) used.push_back(producer(t));
+      readers.insert(place, n);
     }
-  };
-  for (TensorId t = 0; at(t) < tensors_.size(); ++t)
-    if ((*this)[t].output) visit(visit, producer(t));
-  for (auto& readers : readers_) {
-    std::sort(readers.begin(), readers.end());
-    readers.erase(std::unique(readers.begin(), readers.end()), readers.end());
   }
 }
+
+// The opposite.
+void Rewriter::drop_use(NodeId producer_node) {
+  std::vector<NodeId> dropped{producer_node};
+  while (!dropped.empty()) {
+    const NodeId n = dropped.back();
+    dropped.pop_back();
+    if (n < 0 || --uses_[at(n)] > 0) continue;
+    for (TensorId t : node(n).inputs) {
+      if (t < 0) continue;
+      auto& readers = readers_[at(t)];
+      const auto place = std::lower_bound(readers.begin(), readers.end(), n);
+      if (place == readers.end() || *place != n) continue;
+      readers.erase(place);
+      if (!needed(t)) dropped.push_back(producer(t));
+    }
+  }
+}
+
+bool Rewriter::live(NodeId n) const { return uses_[at(n)] > 0; }
+
+const std::vector<NodeId>& Rewriter::readers(TensorId t) const { return readers_[at(t)]; }
+
+// ---- where tensors lie
+
+std::optional<Location> Rewriter::location(TensorId t) const {
+  std::vector<TensorId> views{t};  // whose locations are not known, from the result to the source
+  while (!placed_[at(views.back())].known) {
+    const TensorDesc& d = (*this)[views.back()];
+    if (d.producer < 0 || d.output || !is_view_op(node(d.producer).op)) {
+      placed_[at(views.back())] = {true, stored_by_itself(*this, views.back())};
+      break;
+    }
+    views.push_back(node(d.producer).inputs[0]);
+  }
+  for (std::size_t i = views.size() - 1; i-- > 0;)
+    placed_[at(views[i])] = {true, seen_through(*this, views[i], node(producer(views[i])),
+                                                placed_[at(views[i + 1])].at)};
+  return placed_[at(t)].at;
+}
+
+// Of the tensor, and of its views.
+void Rewriter::forget_location(TensorId t) {
+  std::vector<TensorId> changed{t};
+  while (!changed.empty()) {
+    Placed& p = placed_[at(changed.back())];
+    const auto& reads = reads_[at(changed.back())];
+    changed.pop_back();
+    if (!p.known) continue;
+    p = {};
+    for (NodeId n : reads)
+      if (is_view_op(node(n).op)) changed.push_back(node(n).outputs[0]);
+  }
+}
+
+void Rewriter::set_stride(TensorId t, const Dims& stride) {
+  tensors_[at(t)].stride = stride;
+  forget_location(t);
+}
+
+// ---- changes
 
 DataType Rewriter::partial_type(const Node& n, TensorId y) const {
   bool narrow =
@@ -53,24 +135,19 @@ DataType Rewriter::partial_type(const Node& n, TensorId y) const {
   return narrow ? DataType::f32 : DataType::f64;
 }
 
-bool Rewriter::live(NodeId n) const {
-  find_readers();
-  return live_[at(n)] != 0;
-}
-
-const std::vector<NodeId>& Rewriter::readers(TensorId t) const {
-  find_readers();
-  return readers_[at(t)];
-}
-
-std::string Rewriter::unused_name(const std::string& base) const {
-  const auto taken = [&](const std::string& name) {
-    return std::any_of(tensors_.begin(), tensors_.end(),
-                       [&](const auto& t) { return t.name == name; });
-  };
-  std::string name = base;
-  for (int i = 2; taken(name); ++i) name = base + "_" + std::to_string(i);
-  return name;
+// A name that no tensor has: `name` or, where it is taken, with the next free number behind it.
+TensorId Rewriter::add_tensor(TensorDesc d, const std::string& name) {
+  d.name = name;
+  if (!names_.insert(name).second)
+    for (int& i = last_suffix_.try_emplace(name, 1).first->second;;) {
+      d.name = name + "_" + std::to_string(++i);
+      if (names_.insert(d.name).second) break;
+    }
+  tensors_.push_back(std::move(d));
+  reads_.emplace_back();
+  readers_.emplace_back();
+  placed_.emplace_back();
+  return static_cast<TensorId>(tensors_.size()) - 1;
 }
 
 TensorId Rewriter::tensor_like(TensorId t, const Dims& dim, DataType type,
@@ -80,10 +157,7 @@ TensorId Rewriter::tensor_like(TensorId t, const Dims& dim, DataType type,
   d.dim_known = true;
   d.data_type = type;
   d.where = (*this)[t].where;
-  d.name = unused_name((*this)[t].name + std::string(suffix));
-  known_ = false;
-  tensors_.push_back(std::move(d));
-  return static_cast<TensorId>(tensors_.size()) - 1;
+  return add_tensor(std::move(d), (*this)[t].name + std::string(suffix));
 }
 
 TensorId Rewriter::scalar(double value, DataType type) {
@@ -93,10 +167,7 @@ TensorId Rewriter::scalar(double value, DataType type) {
   d.data_type = type;
   d.has_value = true;
   d.value = value;
-  d.name = unused_name("constant");
-  known_ = false;
-  tensors_.push_back(std::move(d));
-  return static_cast<TensorId>(tensors_.size()) - 1;
+  return add_tensor(std::move(d), "constant");
 }
 
 void Rewriter::make(TensorId y, OpKind op, Attributes attributes, std::vector<TensorId> inputs,
@@ -106,15 +177,36 @@ void Rewriter::make(TensorId y, OpKind op, Attributes attributes, std::vector<Te
   n.attributes = std::move(attributes);
   n.inputs = std::move(inputs);
   n.outputs = {y};
+  const NodeId id = nodes(), before = producer(y);
+  for (TensorId t : n.inputs)
+    if (t >= 0) reads_[at(t)].push_back(id);
   nodes_.push_back(std::move(n));
+  uses_.push_back(0);
   origin_.push_back(origin_[at(like)]);
-  known_ = false;
-  tensors_[at(y)].producer = nodes() - 1;
+  forget_location(y);
+  tensors_[at(y)].producer = id;
+  if (!needed(y)) return;
+  add_use(id);
+  drop_use(before);
 }
 
 void Rewriter::redirect(TensorId from, TensorId to) {
-  for (auto& n : nodes_) std::replace(n.inputs.begin(), n.inputs.end(), from, to);
-  known_ = false;
+  const std::vector<NodeId> nodes = std::move(reads_[at(from)]);
+  reads_[at(from)].clear();
+  for (NodeId n : nodes) {
+    if (is_view_op(node(n).op)) forget_location(node(n).outputs[0]);
+    auto& inputs = nodes_[at(n)].inputs;
+    std::replace(inputs.begin(), inputs.end(), from, to);
+    reads_[at(to)].push_back(n);
+    if (!live(n)) continue;
+    if (!needed(to)) add_use(producer(to));
+    auto& readers = readers_[at(to)];
+    const auto place = std::lower_bound(readers.begin(), readers.end(), n);
+    if (place == readers.end() || *place != n) readers.insert(place, n);
+  }
+  if (readers_[at(from)].empty()) return;
+  readers_[at(from)].clear();
+  if (!needed(from)) drop_use(producer(from));
 }
 
 Lowered Rewriter::finish() const {
@@ -130,12 +222,8 @@ Lowered Rewriter::finish() const {
     d.read = false;
     return written[at(t)] = g.declare(std::move(d));
   };
-  const auto write = [&](const auto& self, NodeId id) -> void {
-    if (id < 0 || done[at(id)]) return;
-    done[at(id)] = 1;
+  const auto write = [&](NodeId id) {
     const Node& n = node(id);
-    for (TensorId t : n.inputs)
-      if (t >= 0) self(self, producer(t));
     std::vector<TensorId> inputs, outputs;
     for (TensorId t : n.inputs) inputs.push_back(t < 0 ? kNoTensor : tensor(t));
     for (TensorId t : n.outputs)
@@ -143,10 +231,33 @@ Lowered Rewriter::finish() const {
     g.add(n.op, n.attributes, std::move(inputs), std::move(outputs), {n.name, n.compute}, n.where);
     result.origin.push_back(origin_[at(id)]);
   };
+  struct Open {
+    NodeId node;
+    std::size_t next;  // input whose producer is to be written
+  };
+  std::vector<Open> open;
+  const auto begin = [&](NodeId id) {
+    if (id < 0 || done[at(id)]) return;
+    done[at(id)] = 1;
+    open.push_back({id, 0});
+  };
+  const auto write_behind_operands = [&](NodeId id) {
+    begin(id);
+    while (!open.empty()) {
+      const auto& inputs = node(open.back().node).inputs;
+      if (open.back().next < inputs.size()) {
+        const TensorId t = inputs[open.back().next++];
+        if (t >= 0) begin(producer(t));
+      } else {
+        write(open.back().node);
+        open.pop_back();
+      }
+    }
+  };
   for (TensorId t = 0; at(t) < tensors_.size(); ++t)  // what the caller gives, in his order
     if (producer(t) < 0) tensor(t);
   for (NodeId id = 0; id < nodes(); ++id)
-    if (live(id)) write(write, id);
+    if (live(id)) write_behind_operands(id);
   g.check();
   return result;
 }

@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "lower/lower.hpp"
@@ -29,8 +31,8 @@ class Rewriter {
   // Nodes that read a tensor, each once. Nodes that no output depends on do not count.
   const std::vector<NodeId>& readers(TensorId t) const;
   bool live(NodeId n) const;
-  // See location_of().
-  std::optional<Location> location(TensorId t) const { return location_of(*this, t); }
+  // Where a tensor's elements lie, if what only moves data is done by strides; else nullopt.
+  std::optional<Location> location(TensorId t) const;
 
   // A new virtual tensor like `t`, called after it.
   TensorId tensor_like(TensorId t, const Dims& dim, DataType type, std::string_view suffix);
@@ -41,25 +43,39 @@ class Rewriter {
             NodeId like);
   // All that read `from` read `to`.
   void redirect(TensorId from, TensorId to);
-  void set_stride(TensorId t, const Dims& stride) {
-    tensors_[static_cast<std::size_t>(t)].stride = stride;
-  }
+  void set_stride(TensorId t, const Dims& stride);
 
   Lowered finish() const;
 
  private:
-  void find_readers() const;
-  std::string unused_name(const std::string& base) const;
+  bool needed(TensorId t) const;
+  void find_readers();
+  void add_use(NodeId producer);
+  void drop_use(NodeId producer);
+  void forget_location(TensorId t);
+  TensorId add_tensor(TensorDesc d, const std::string& name);
 
   GraphOptions options_;
   std::vector<TensorDesc> tensors_;  // their data types are resolved
   std::vector<Node> nodes_;
   std::vector<NodeId> origin_;
-  mutable bool known_ = false;  // what follows is that of the nodes as they are
-  mutable std::vector<std::vector<NodeId>> readers_;
-  mutable std::vector<char> live_;
+  std::unordered_set<std::string> names_;
+  std::unordered_map<std::string, int> last_suffix_;  // of a name that was asked for again
+
+  // Kept up to date by make() and redirect(), so that a rewrite costs no walk over the graph.
+  std::vector<std::vector<NodeId>> reads_;    // by tensor: nodes that name it, live or not
+  std::vector<std::vector<NodeId>> readers_;  // by tensor: the live ones, sorted
+  std::vector<int> uses_;  // by node: of its results, those that are outputs or have live readers
+
+  // By tensor, found when it is asked for. A view's is known only while its source's is.
+  struct Placed {
+    bool known = false;
+    std::optional<Location> at;
+  };
+  mutable std::vector<Placed> placed_;
 };
 
 inline const Node& node_of(const Rewriter& g, NodeId n) { return g.node(n); }
+inline std::optional<Location> location_of(const Rewriter& g, TensorId t) { return g.location(t); }
 
 }  // namespace sinter

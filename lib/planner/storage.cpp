@@ -82,6 +82,17 @@ std::optional<Location> source_of(const Dims& x, const Node& n, const Dims& y, c
   return from;
 }
 
+std::optional<Location> location_of(const Graph& g, TensorId t) {
+  std::vector<TensorId> views{t};  // from the result to the source
+  while (g[views.back()].producer >= 0 && !g[views.back()].output &&
+         is_view_op(node_of(g, g[views.back()].producer).op))
+    views.push_back(node_of(g, g[views.back()].producer).inputs[0]);
+  std::optional<Location> at = stored_by_itself(g, views.back());
+  for (std::size_t i = views.size() - 1; i-- > 0;)
+    at = seen_through(g, views[i], node_of(g, g[views[i]].producer), at);
+  return at;
+}
+
 Storage::Storage(const Graph& graph) {
   const auto tensors = graph.tensors().size(), nodes = graph.nodes().size();
   locations_.resize(tensors);

@@ -69,18 +69,25 @@ inline const Node& node_of(const Graph& g, NodeId n) {
   return g.nodes()[static_cast<std::size_t>(n)];
 }
 
-// Where a tensor's elements lie, if what only moves data is done by strides; nullopt where it is
-// not. `g`: a graph or a Rewriter.
+// Where a tensor's elements lie that is no view: in a buffer of its own. `g`: a graph or a
+// Rewriter.
 template <class G>
-std::optional<Location> location_of(const G& g, TensorId t) {
+Location stored_by_itself(const G& g, TensorId t) {
   const TensorDesc& d = g[t];
-  if (d.producer < 0 || !is_view_op(node_of(g, d.producer).op) || d.output)
-    return Location{t, d.stride.empty() ? packed_strides(d.dim) : d.stride, 0, g.type(t)};
-  const Node& n = node_of(g, d.producer);
-  const TensorId x = n.inputs[0];
-  const auto from = location_of(g, x);
-  if (!from || !holds(g.type(t), g.type(x))) return std::nullopt;
-  return view_of(g[x].dim, n.attributes, d.dim, *from);
+  return {t, d.stride.empty() ? packed_strides(d.dim) : d.stride, 0, g.type(t)};
 }
+
+// And of the view `t` that `movement` makes of a source at `from`, if strides can do that.
+template <class G>
+std::optional<Location> seen_through(const G& g, TensorId t, const Node& movement,
+                                     const std::optional<Location>& from) {
+  const TensorId x = movement.inputs[0];
+  if (!from || !holds(g.type(t), g.type(x))) return std::nullopt;
+  return view_of(g[x].dim, movement.attributes, g[t].dim, *from);
+}
+
+// Where a tensor's elements lie, if what only moves data is done by strides; nullopt where it is
+// not.
+std::optional<Location> location_of(const Graph& g, TensorId t);
 
 }  // namespace sinter

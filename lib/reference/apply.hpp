@@ -12,9 +12,9 @@ namespace sinter::reference {
 template <class F>
 void with_formula(PointwiseMode mode, F&& f) {
   switch (mode) {
-#define SINTER_MODE(mode, Formula, ...)                                   \
-  case PointwiseMode::mode:                                               \
-    static_assert(op::Formula::arity == info(PointwiseMode::mode).arity && \
+#define SINTER_MODE(mode, Formula, ...)                                     \
+  case PointwiseMode::mode:                                                 \
+    static_assert(op::Formula::arity == info(PointwiseMode::mode).arity &&  \
                   op::Formula::params == info(PointwiseMode::mode).params); \
     return f(op::Formula{});
 #define SINTER_INDEX(mode, ...) \

@@ -108,30 +108,66 @@ void Comparison::merge(const Comparison& other) {
   if (first_wrong.empty()) first_wrong = other.first_wrong;
 }
 
-Result<Comparison> compare(const Graph& lowered, const HostPointers& inputs, TensorId tensor,
-                           const void* written, std::int64_t samples) {
+namespace {
+
+std::vector<std::int64_t> chosen(const Graph& lowered, TensorId tensor, std::int64_t samples) {
+  return reference::sample_elements(lowered[tensor].dim, samples,
+                                    static_cast<std::uint64_t>(tensor) + 1);
+}
+
+Comparison compared(const Graph& lowered, const Written& output,
+                    std::span<const std::int64_t> elements, std::span<const Judged> judged) {
+  const Dims &dim = lowered[output.tensor].dim, stride = lowered.stride(output.tensor);
+  Comparer comparer(lowered, output.tensor);
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    const Dims c = reference::coordinates(elements[i], dim);
+    std::int64_t at = 0;
+    for (int d = 0; d < c.size(); ++d) at += c[d] * stride[d];
+    comparer.add(elements[i], load_element(lowered.type(output.tensor), output.memory, at),
+                 judged[i]);
+  }
+  return comparer.result();
+}
+
+}  // namespace
+
+Result<std::vector<Comparison>> compare(const Graph& lowered, const HostPointers& inputs,
+                                        std::span<const Written> outputs, std::int64_t samples) {
   try {
-    const Dims& dim = lowered[tensor].dim;
-    const auto elements =
-        reference::sample_elements(dim, samples, static_cast<std::uint64_t>(tensor) + 1);
-    const auto judged = judge(lowered, inputs, tensor, elements);
+    std::vector<std::vector<std::int64_t>> elements;
+    std::vector<JudgeRequest> requests;
+    for (const auto& output : outputs) elements.push_back(chosen(lowered, output.tensor, samples));
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      requests.push_back({outputs[i].tensor, elements[i]});
+    const auto judged = judge(lowered, inputs, requests);
     if (!judged) return judged.errors();
-    const Dims stride = lowered.stride(tensor);
-    Comparer comparer(lowered, tensor);
-    for (std::size_t i = 0; i < elements.size(); ++i) {
-      const Dims c = reference::coordinates(elements[i], dim);
-      std::int64_t at = 0;
-      for (int d = 0; d < c.size(); ++d) at += c[d] * stride[d];
-      comparer.add(elements[i], load_element(lowered.type(tensor), written, at), (*judged)[i]);
-    }
-    return comparer.result();
+    std::vector<Comparison> results;
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      results.push_back(compared(lowered, outputs[i], elements[i], (*judged)[i]));
+    return results;
   } catch (const std::exception& e) {  // std::bad_alloc and its like
     Diagnostic d;
     d.rule = Rule::tensor_size;
-    d.tensor = lowered.label(tensor);
+    d.attribute = "the check of its outputs";
     d.seen = e.what();
     return d;
   }
+}
+
+Result<Comparison> compare(const Graph& lowered, const HostPointers& inputs, TensorId tensor,
+                           const void* written, std::int64_t samples) {
+  const Written output{tensor, written};
+  auto all = compare(lowered, inputs, std::span(&output, 1), samples);
+  if (!all) return all.errors();
+  return std::move(all->front());
+}
+
+double compare_cost(const Graph& lowered, std::span<const TensorId> outputs, std::int64_t samples) {
+  std::vector<std::vector<std::int64_t>> elements;
+  std::vector<JudgeRequest> requests;
+  for (const TensorId t : outputs) elements.push_back(chosen(lowered, t, samples));
+  for (std::size_t i = 0; i < outputs.size(); ++i) requests.push_back({outputs[i], elements[i]});
+  return judge_cost(lowered, requests);
 }
 
 }  // namespace sinter

@@ -34,8 +34,8 @@ void round_part(DataType type, std::int64_t n, double* v, double* e) {
 
 }  // namespace
 
-Engine::Engine(const Graph& graph, const HostPointers& memory, bool judging, TensorId unrounded)
-    : graph_(graph), memory_(memory), judging_(judging), unrounded_(unrounded) {
+Engine::Engine(const Graph& graph, const HostPointers& memory, bool judging)
+    : graph_(graph), memory_(memory), judging_(judging) {
   const std::size_t n = graph.tensors().size();
   wanted_.resize(n);
   blocks_.resize(n);
@@ -231,13 +231,16 @@ void Engine::compute(std::vector<Job>& jobs, std::vector<Block>& blocks, DataTyp
     std::size_t job;
     std::int64_t begin, end;
   };
+  if (jobs.empty()) return;
+  // All jobs are of one node.
+  const double each = cost_per_element(graph_, *jobs[0].node, judging_);
   double total = 0;
-  for (const Job& j : jobs) total += cost_per_element(j) * static_cast<double>(j.box.volume());
+  for (const Job& j : jobs) total += each * static_cast<double>(j.box.volume());
   const double per_piece = std::max(total / (16.0 * worker_threads()), 1e5);
   std::vector<Piece> pieces;
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     const std::int64_t n = jobs[i].box.volume();
-    auto step = static_cast<std::int64_t>(per_piece / cost_per_element(jobs[i])) + 1;
+    auto step = static_cast<std::int64_t>(per_piece / each) + 1;
     const std::int64_t run = jobs[i].box.size[run_axis(jobs[i].box)];
     if (run > 0 && run <= 65536) step = (step + run - 1) / run * run;
     for (std::int64_t begin = 0; begin < n; begin += step)
@@ -257,6 +260,18 @@ void Engine::compute(std::vector<Job>& jobs, std::vector<Block>& blocks, DataTyp
   }
 }
 
+void Engine::round(std::vector<Block>& blocks, DataType type) {
+  constexpr std::int64_t kPiece = 1 << 14;
+  for (Block& b : blocks) {
+    const auto n = static_cast<std::int64_t>(b.v.size());
+    parallel_for((n + kPiece - 1) / kPiece, [&](std::int64_t i) {
+      const std::int64_t begin = i * kPiece;
+      round_part(type, std::min(kPiece, n - begin), b.v.data() + begin,
+                 b.e.empty() ? nullptr : b.e.data() + begin);
+    });
+  }
+}
+
 void Engine::evaluate(const Node& node, int port) {
   const TensorId y = node.outputs[static_cast<std::size_t>(port)];
   std::vector<Job> jobs;
@@ -267,10 +282,24 @@ void Engine::evaluate(const Node& node, int port) {
     if (judging_) b.e.resize(b.v.size());
     blocks.push_back(std::move(b));
   }
-  compute(jobs, blocks, y == unrounded_ ? DataType::none : graph_.type(y));
+  compute(jobs, blocks, judging_ && target_[index(y)] ? DataType::none : graph_.type(y));
   for (Block& b : blocks)
     if (std::all_of(b.e.begin(), b.e.end(), [](double e) { return e == 0; })) b.e = {};
   narrowed_.clear();
+}
+
+double Engine::cost() {
+  for (std::size_t i = 0; i < wanted_.size(); ++i) target_[i] = !wanted_[i].empty();
+  resolve_aliases();
+  collect_demand();
+  double steps = 0;
+  for (const Node& node : graph_.nodes())
+    for (const TensorId y : node.outputs) {
+      if (y < 0 || alias_[index(y)]) continue;
+      const double each = cost_per_element(graph_, node, judging_);
+      for (const Box& b : wanted_[index(y)]) steps += each * static_cast<double>(b.volume());
+    }
+  return steps;
 }
 
 Status Engine::run(const std::function<void(TensorId, const Block&)>& finished) {
@@ -283,8 +312,10 @@ Status Engine::run(const std::function<void(TensorId, const Block&)>& finished) 
       const TensorId y = node.outputs[port];
       if (y < 0 || wanted_[index(y)].empty()) continue;
       if (!alias_[index(y)]) evaluate(node, static_cast<int>(port));
-      if (target_[index(y)])
+      if (target_[index(y)]) {
         for (const Block& b : blocks_[index(y)]) finished(y, b);
+        if (judging_ && readers_[index(y)] > 0) round(blocks_[index(y)], graph_.type(y));
+      }
       for (const TensorId x : node.inputs)
         if (x >= 0 && --readers_[index(x)] == 0) blocks_[index(x)] = {};
       if (readers_[index(y)] == 0) blocks_[index(y)] = {};

@@ -22,13 +22,14 @@ struct Block {
 class Engine {
  public:
   // With `judging`, error bounds are computed. Values are rounded to their tensor's type where they
-  // are made, except those of tensor `unrounded`.
-  Engine(const Graph& graph, const HostPointers& memory, bool judging,
-         TensorId unrounded = kNoTensor);
+  // are made; what was asked for is handed over before that where it is judged.
+  Engine(const Graph& graph, const HostPointers& memory, bool judging);
 
   // Inputs that the wanted boxes depend on must be bound; the error names the one that is not.
   void want(TensorId tensor, Box box) { wanted_[index(tensor)].push_back(box); }
   Status run(const std::function<void(TensorId, const Block&)>& finished);
+  // Steps (see cost_per_element) that run() would take; in its place, not before it.
+  double cost();
 
  private:
   static std::size_t index(TensorId t) { return static_cast<std::size_t>(t); }
@@ -37,7 +38,9 @@ class Engine {
   void simplify(TensorId tensor);
   Status check_bindings() const;
   void evaluate(const Node& node, int port);
+  // Rounds to `type` as well, where it is one.
   void compute(std::vector<Job>& jobs, std::vector<Block>& blocks, DataType type);
+  static void round(std::vector<Block>& blocks, DataType type);
   Job make_job(const Node& node, int port, const Box& box);
   View view(TensorId tensor, const Box& box);
   const Block& block(TensorId tensor, const Box& box) const;
@@ -49,7 +52,6 @@ class Engine {
   const Graph& graph_;
   const HostPointers& memory_;
   bool judging_;
-  TensorId unrounded_;
   std::vector<std::vector<Box>> wanted_;    // by tensor
   std::vector<std::vector<Block>> blocks_;  // by tensor, sorted by box
   std::vector<double> scalars_;             // by tensor: pass-by-value scalars

@@ -28,30 +28,31 @@ void evaluate_part(const Job& job, std::int64_t begin, std::int64_t end, double*
   }
 }
 
-double cost_per_element(const Job& job) {
-  switch (job.node->op) {
+double cost_per_element(const Graph& graph, const Node& node, bool judging) {
+  const auto in = [&](std::size_t i) -> const Dims& { return graph[node.inputs[i]].dim; };
+  switch (node.op) {
     case OpKind::matmul:
-      return 4.0 * static_cast<double>(job.in[0].dim.back()) + 10;
+      return 4.0 * static_cast<double>(in(0).back()) + 10;
     case OpKind::moe_grouped_matmul:
-      return 4.0 * static_cast<double>(job.in[0].dim[2]) + 10;
+      return 4.0 * static_cast<double>(in(0)[2]) + 10;
     case OpKind::conv_fprop:
     case OpKind::conv_dgrad: {
-      const Dims& w = job.in[1].dim;
+      const Dims& w = in(1);
       return 8.0 * static_cast<double>(count(w)) /
                  static_cast<double>(
-                     std::max<std::int64_t>(job.node->op == OpKind::conv_fprop ? w[0] : w[1], 1)) +
+                     std::max<std::int64_t>(node.op == OpKind::conv_fprop ? w[0] : w[1], 1)) +
              10;
     }
     case OpKind::conv_wgrad:
-      return 8.0 * static_cast<double>(count(job.in[0].dim)) /
-                 static_cast<double>(std::max<std::int64_t>(job.in[0].dim[1], 1)) +
+      return 8.0 * static_cast<double>(count(in(0))) /
+                 static_cast<double>(std::max<std::int64_t>(in(0)[1], 1)) +
              10;
     case OpKind::reduction:
-      return 4.0 * static_cast<double>(count(job.in[0].dim)) /
-                 static_cast<double>(std::max<std::int64_t>(count(job.dim), 1)) +
+      return 4.0 * static_cast<double>(count(in(0))) /
+                 static_cast<double>(std::max<std::int64_t>(count(graph[node.outputs[0]].dim), 1)) +
              10;
     case OpKind::pointwise:
-      return job.judging ? 60 : 10;
+      return judging ? 60 : 10;
     default:
       return 20;
   }

@@ -71,8 +71,9 @@ void evaluate_rng(const Job& job, std::int64_t begin, std::int64_t end, double* 
 // What the job needs beside its views, filled in once before its parts run.
 void prepare_moe(Job& job);
 
-// Roughly how many steps one element takes, to cut the work evenly.
-double cost_per_element(const Job& job);
+// Roughly how many steps one element of a node's result takes, to cut the work evenly and to say
+// how long it takes: a core does about 10^9 of them in a second.
+double cost_per_element(const Graph& graph, const Node& node, bool judging);
 
 // ---- sums with error bounds
 

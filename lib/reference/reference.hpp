@@ -27,10 +27,22 @@ struct Judged {
   double error = 0;
 };
 
-// The outputs' values and bounds before they are stored: for output `tensor`, the elements with
-// these row-major logical indices. Only what they depend on is computed.
+// Elements of one output, as row-major logical indices.
+struct JudgeRequest {
+  TensorId tensor{};
+  std::span<const std::int64_t> elements;
+};
+
+// The values and bounds of outputs before they are stored, in the order of the requests, of which
+// each names another tensor. Only what the elements depend on is computed, and what several outputs
+// share only once.
+Result<std::vector<std::vector<Judged>>> judge(const Graph& lowered, const HostPointers& inputs,
+                                               std::span<const JudgeRequest> requests);
 Result<std::vector<Judged>> judge(const Graph& lowered, const HostPointers& inputs, TensorId tensor,
                                   std::span<const std::int64_t> elements);
+// How long that takes, in steps of which one core does about 10^9 a second. A single element can
+// cost as much as all of them: the last one of a deep network depends on everything.
+double judge_cost(const Graph& lowered, std::span<const JudgeRequest> requests);
 
 // How a kernel's outputs compare with the reference.
 struct Comparison {
@@ -40,15 +52,24 @@ struct Comparison {
   std::int64_t exact = 0;      // bound zero: had to agree bit for bit
   double max_rel_error = 0;    // |y - r| / max(|r|, row scale) over the trusted
   double worst_ratio = 0;      // |y - r| / bound over the trusted; above 1 is wrong
-  bool slope_ok = true;        // no systematic scale error (RELIABILITY part 2, check C)
+  bool slope_ok = true;        // no systematic scale error (slope.hpp)
   std::string first_wrong;     // tensor, element, seen, expected, bound
   bool ok() const { return wrong == 0 && slope_ok; }
   void merge(const Comparison& other);
 };
 
-// Compares what a kernel wrote for output `tensor`. At most `samples` elements are judged, spread
-// over the tensor with its corners; 0 means all.
+// What a kernel wrote for an output.
+struct Written {
+  TensorId tensor{};
+  const void* memory = nullptr;
+};
+// Compares outputs with the reference, in their order. At most `samples` elements of each are
+// judged, spread over the tensor with its corners; 0 means all.
+Result<std::vector<Comparison>> compare(const Graph& lowered, const HostPointers& inputs,
+                                        std::span<const Written> outputs, std::int64_t samples);
 Result<Comparison> compare(const Graph& lowered, const HostPointers& inputs, TensorId tensor,
                            const void* written, std::int64_t samples = 0);
+// The judge_cost of comparing them.
+double compare_cost(const Graph& lowered, std::span<const TensorId> outputs, std::int64_t samples);
 
 }  // namespace sinter

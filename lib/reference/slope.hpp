@@ -1,5 +1,5 @@
 // Looks for a systematic scale error beneath the roundings: a factor of 0.999 hides in every single
-// 16-bit element, but not in the sum over many (RELIABILITY part 2, check C).
+// 16-bit element, but not in the sum over many.
 #pragma once
 #include <vector>
 

@@ -110,6 +110,20 @@ std::string temporary_name() {
   return fmt::format("{}{}.{:016x}{:016x}", kTemporaryPrefix, getpid(), random[0], random[1]);
 }
 
+// A folder of an entry's name cannot be replaced by a file. An empty one goes; what is in another
+// is not ours, so it is kept under a name that is no entry's.
+bool clear_place(int directory, const std::string& name) {
+  if (unlinkat(directory, name.c_str(), AT_REMOVEDIR) == 0) return true;
+  const std::string aside = fmt::format("moved.{}.{}", temporary_name(), name);
+  return renameat(directory, name.c_str(), directory, aside.c_str()) == 0;
+}
+
+bool rename_entry(int directory, const std::string& from, const std::string& to) {
+  const auto rename = [&] { return renameat(directory, from.c_str(), directory, to.c_str()) == 0; };
+  return rename() ||
+         ((errno == EISDIR || errno == ENOTDIR) && clear_place(directory, to) && rename());
+}
+
 struct Found {
   std::string name;
   std::int64_t bytes;
@@ -203,7 +217,7 @@ bool DiskCache::write(const CacheKey& key, std::string_view body) {
   // Without fsync a power cut could leave the name with no contents; the check would find that, but
   // every start would then pay for it.
   if (!write_all(file.fd(), encode_entry(key, body)) || fsync(file.fd()) != 0 ||
-      renameat(directory.fd(), temporary.c_str(), directory.fd(), entry_name(key).c_str()) != 0) {
+      !rename_entry(directory.fd(), temporary, entry_name(key))) {
     unlinkat(directory.fd(), temporary.c_str(), 0);
     return false;
   }

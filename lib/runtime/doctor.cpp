@@ -10,6 +10,7 @@
 #include "runtime/driver.hpp"
 #include "runtime/nvrtc.hpp"
 #include "sinter/compile.hpp"
+#include "sinter/operations.hpp"
 
 #ifndef SINTER_VERSION
 #define SINTER_VERSION "unknown"
@@ -77,6 +78,18 @@ DoctorReport::Trial try_compiler(std::string target) {
   return t;
 }
 
+std::string try_cpu() {
+  Graph graph;
+  auto x = graph.tensor({.name = "x", .dim = {2}});
+  graph.output(x + x, "y");
+  auto executable = compile(graph, Device::cpu());
+  if (!executable) return executable.error().message();
+  float in[2] = {1, 2}, out[2] = {};
+  auto executed = executable->execute(nullptr, {{"x", in}, {"y", out}});
+  if (!executed) return executed.error().message();
+  return out[0] == 2 && out[1] == 4 ? "" : fmt::format("1 + 1 gives {}", out[0]);
+}
+
 void print_library(std::string& s, const char* title, const DoctorReport::Library& l) {
   s += fmt::format("{:<10}{}{}{}\n", title, l.path.empty() ? "not found" : l.path,
                    l.version.empty() ? "" : ", version ", l.version);
@@ -102,12 +115,24 @@ DoctorReport examine() {
     for (int i = 0; i < (*d)->devices; ++i) r.gpus.push_back(examine_gpu(**d, i));
   const bool known = !r.gpus.empty() && !r.gpus.front().target.empty();
   if (r.nvrtc.problem.empty()) r.trial = try_compiler(known ? r.gpus.front().target : kTrialTarget);
+  r.cpu_problem = try_cpu();
   r.cache = kernel_cache().status();
   for (const auto& variable : env_variables())
     if (auto value = env_value(variable.name.data()); !value.empty())
       r.environment.emplace_back(variable.name, std::move(value));
   r.unknown_variables = unknown_env_variables();
   return r;
+}
+
+std::vector<std::string> DoctorReport::missing() const {
+  std::vector<std::string> all;
+  if (!driver.problem.empty())
+    all.emplace_back("an NVIDIA GPU with its driver, to run on");
+  else if (gpus.empty())
+    all.emplace_back("an NVIDIA GPU, to run on");
+  if (!can_compile()) all.emplace_back("NVRTC, to compile kernels");
+  if (!cache.usable) all.emplace_back("a folder for compiled kernels, to start faster");
+  return all;
 }
 
 std::string doctor_text(const DoctorReport& r) {
@@ -134,8 +159,12 @@ std::string doctor_text(const DoctorReport& r) {
     s += "variables that are read:\n";
     for (const auto& v : env_variables()) s += fmt::format("  {:<24}{}\n", v.name, v.says);
   }
-  s += fmt::format("compiling kernels: {}\nrunning on a GPU:  {}\nrunning on the CPU: yes\n",
-                   r.can_compile() ? "yes" : "no", r.can_execute() ? "yes" : "no");
+  s += fmt::format("compiling kernels: {}\nrunning on a GPU:  {}\nrunning on the CPU: {}\n",
+                   r.can_compile() ? "yes" : "no", r.can_execute() ? "yes" : "no",
+                   r.can_run_on_cpu() ? "yes" : "no, " + r.cpu_problem);
+  const auto missing = r.missing();
+  s += fmt::format("missing: {}\n",
+                   missing.empty() ? "nothing" : fmt::format("{}", fmt::join(missing, "; ")));
   return s;
 }
 

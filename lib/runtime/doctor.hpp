@@ -29,7 +29,8 @@ struct DoctorReport {
   };
   std::string version;  // of this library
   Library driver, nvrtc;
-  Trial trial{};  // one small kernel, compiled afresh
+  Trial trial{};              // one small kernel, compiled afresh
+  std::string cpu_problem{};  // of a small graph on the CPU backend; empty: it gave the right sum
   std::vector<Gpu> gpus{};
   CacheStatus cache{};
   std::vector<std::pair<std::string, std::string>> environment{};  // the variables that are set
@@ -37,6 +38,9 @@ struct DoctorReport {
 
   bool can_compile() const { return nvrtc.problem.empty() && trial.problem.empty(); }
   bool can_execute() const { return driver.problem.empty() && !gpus.empty(); }
+  bool can_run_on_cpu() const { return cpu_problem.empty(); }
+  // What a machine that does everything would have besides, and what then would work.
+  std::vector<std::string> missing() const;
 };
 
 DoctorReport examine();

@@ -2,9 +2,9 @@
 // blocks then take up multiprocessors as they become free and are ready when their turn comes.
 //
 // That is safe because every kernel of ours waits for the end of the one before it, and sees its
-// writes, before it reads or writes memory (hardware::grid_dependency_wait; a prefetch is neither). So a
-// kernel ends only after all that was before it in the stream has, and the one behind it has to
-// wait for it alone. A caller's kernel or copy ahead of ours is waited for in the same way. One
+// writes, before it reads or writes memory (hardware::grid_dependency_wait; a prefetch is neither).
+// So a kernel ends only after all that was before it in the stream has, and the one behind it has
+// to wait for it alone. A caller's kernel or copy ahead of ours is waited for in the same way. One
 // behind ours is launched without the attribute and starts when ours has ended, as usual. Captured
 // into a graph, the attribute becomes an edge between kernels that means the same.
 #pragma once

@@ -45,7 +45,8 @@ double microseconds_of(const KernelSpec& spec, const SimtConfig& s, const Device
   const double rounds = std::ceil(tiles / device.sms);
   const double depth = extent(k, spec.extent.size());
   const double rate = s.tile == kLargeTile ? kOrdinaryLarge : kOrdinary;
-  return std::max(rounds * device.sms * 2.0 * s.tile * s.tile * depth / rate,
+  return device.launch_microseconds +
+         std::max(rounds * device.sms * 2.0 * s.tile * s.tile * depth / rate,
                   bytes_moved(spec) / device.memory_bandwidth);
 }
 
@@ -63,22 +64,30 @@ double microseconds_of(const KernelSpec& spec, const MmaConfig& e, const DeviceM
   const bool odd = lies_odd(e.a, c.a().body) || lies_odd(e.b, c.b().body);
   const bool copied = e.a.copied && e.b.copied;
   const double operations = 2.0 * static_cast<double>(count(spec.extent, 0, spec.extent.size()));
-  return std::max(
-      {e.microseconds * (copied ? 1 : kThroughRegisters), odd ? operations / kOdd : 0, memory});
+  return device.launch_microseconds + std::max({e.microseconds * (copied ? 1 : kThroughRegisters),
+                                                odd ? operations / kOdd : 0, memory});
 }
 
 // ---- engines
 
-// Of the engines that can run the contraction the one with the least estimated time. Ordinary cores
-// are for what no tensor core multiplies.
+// The engines' estimates were fitted one by one, and differ by so much where measurements are
+// alike.
+constexpr double kSurelyFaster = 1.5;
+
+// Of the engines on tensor cores the one with the least estimated time: that of warpgroups (wgmma),
+// unless the other is surely faster. (Where it is, the operands lie in steps: of a strided 1 x 1
+// convolution only the pixels of one line make up the rows of a tile, so that most of it is empty.)
+// Ordinary cores are for what no tensor core multiplies.
 ScheduledKernel schedule_contraction(const KernelSpec& spec, const DeviceModel& device,
                                      const Tuning& tuning) {
   auto wgmma = plan_wgmma(spec, device, tuning);
   std::optional<MmaPlan> mma;
-  if (!wgmma) mma = plan_mma(spec, device);
+  if (!wgmma || !spec.contraction().paired()) mma = plan_mma(spec, device);
+  if (wgmma && mma &&
+      kSurelyFaster * microseconds_of(mma->spec, mma->engine, device) < wgmma->microseconds)
+    wgmma.reset();
   if (wgmma) {
-    const double microseconds = wgmma->engine.microseconds;
-    return {std::move(wgmma->spec), std::move(wgmma->engine), microseconds,
+    return {std::move(wgmma->spec), std::move(wgmma->engine), wgmma->microseconds,
             std::move(wgmma->choice), wgmma->tuned};
   }
   if (mma) {

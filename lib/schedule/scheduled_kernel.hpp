@@ -19,7 +19,9 @@ using KernelConfig =
 struct ScheduledKernel {
   KernelSpec spec;  // the given one with its indices in the order that the engine wants
   KernelConfig config;
-  double microseconds = 0;  // estimated
+  // Estimated, from launch to end. What was measured does not change it: a measured tile takes no
+  // longer than the one that this is the estimate of.
+  double microseconds = 0;
   TileChoice choice;        // what could be measured; no tiles where there is nothing to choose
   bool tuned = false;       // the tile is the measured one, not the one estimated to be the fastest
 

@@ -13,6 +13,7 @@ namespace sinter {
 
 struct DeviceModel {
   std::string target;  // whose engines kernels may use; empty: what every GPU from sm_80 on has
+  std::string gpu;     // the one that the figures are of, as in "an H200"
 
   // ---- what the architecture has
   bool has_wgmma = false;        // multiplications of a warpgroup out of shared memory

@@ -1,9 +1,19 @@
 #include "target/target.hpp"
 
 #include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/edit_distance.hpp"
 
 namespace sinter {
 namespace {
+
+// As NVRTC 13.0 knows them. "a": all that the architecture has, "f": what its family shares.
+constexpr std::string_view kTargets[] = {
+    "sm_80",   "sm_86",   "sm_87",   "sm_88",   "sm_89",   "sm_90",  "sm_90a",  "sm_100",
+    "sm_100a", "sm_100f", "sm_103",  "sm_103a", "sm_103f", "sm_110", "sm_110a", "sm_110f",
+    "sm_120",  "sm_120a", "sm_120f", "sm_121",  "sm_121a", "sm_121f"};
 
 bool has_letter(std::string_view target) { return target.ends_with('a') || target.ends_with('f'); }
 
@@ -20,6 +30,20 @@ bool valid_target(std::string_view target) {
   const std::string_view number = digits(target);
   return number.size() >= 2 && number.size() <= 3 &&
          std::all_of(number.begin(), number.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+std::span<const std::string_view> known_targets() { return kTargets; }
+
+std::string_view nearest_target(std::string_view text) {
+  std::string lower(text.substr(0, 16));
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  const auto unlike = [&](std::string_view target) {
+    const auto end = std::mismatch(target.begin(), target.end(), lower.begin(), lower.end()).first;
+    // Of equally distant ones that with the longer common beginning: sm_9 is nearer to sm_90.
+    return std::pair(edit_distance(lower, target), target.end() - end);
+  };
+  return *std::min_element(std::begin(kTargets), std::end(kTargets),
+                           [&](auto a, auto b) { return unlike(a) < unlike(b); });
 }
 
 bool target_fits(std::string_view architecture, std::string_view target) {

@@ -1,5 +1,6 @@
 // The names of GPU architectures that code is made for: "sm_80", "sm_90a", "sm_100f".
 #pragma once
+#include <span>
 #include <string_view>
 
 namespace sinter {
@@ -12,6 +13,11 @@ inline constexpr const char* kOldestTarget = "sm_80";
 // "sm_" and two or three digits, with "a" or "f" behind them where the target has one: nothing else
 // may reach the compiler's options.
 bool valid_target(std::string_view target);
+
+// The targets that exist, in the order of their numbers, from the oldest on.
+std::span<const std::string_view> known_targets();
+// The one of them whose name is most like the text.
+std::string_view nearest_target(std::string_view text);
 
 // Whether code that uses the engines of `architecture` runs on `target`. That of a target with a
 // letter runs there only; other code also on every later one. An empty architecture fits all.

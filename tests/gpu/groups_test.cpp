@@ -1,5 +1,7 @@
 // Grouped matmuls: groups of rows of very different sizes and empty ones, which end anywhere in a
 // tile; rows that a table names, read or written.
+#include <algorithm>
+
 #include "gpu/configurations.hpp"
 #include "sinter/operations.hpp"
 #include "support/catch.hpp"
@@ -96,8 +98,8 @@ Groups random_groups(std::uint64_t seed) {
   Random random(seed);
   Groups p{.experts = random.between(1, 9),
            .tokens = random.pick<std::int64_t>({0, 1, 7, 16, 33, 64, 100, 257}),
-           .n = random.pick<std::int64_t>({1, 5, 8, 24, 40, 72, 129, 136}),
-           .k = random.pick<std::int64_t>({1, 8, 16, 40, 64, 77, 96, 128, 200, 272})};
+           .n = random.pick<std::int64_t>({0, 1, 5, 8, 24, 40, 72, 129, 136}),
+           .k = random.pick<std::int64_t>({0, 1, 8, 16, 40, 64, 77, 96, 128, 200, 272})};
   p.mode = random.pick({MoeMode::none, MoeMode::gather, MoeMode::scatter});
   if (p.mode == MoeMode::gather && p.tokens > 0)
     p.rows = random.pick<std::int64_t>({1, 5, 64, 200, 3 * p.tokens});
@@ -108,7 +110,7 @@ Groups random_groups(std::uint64_t seed) {
   if (p.tokens > 1 && random.chance(0.5)) {
     const auto apart = random.pick<std::int64_t>({0, 1, 8, 16});
     const bool rows = random.chance(0.6);
-    const std::int64_t line = (rows ? p.k : p.tokens) + apart;
+    const std::int64_t line = std::max<std::int64_t>((rows ? p.k : p.tokens) + apart, 1);
     p.stride = {line * (rows ? p.tokens : p.k), rows ? line : 1, rows ? 1 : line};
   }
   p.side_inputs = p.io != i8 && random.chance(0.25);

@@ -136,3 +136,10 @@ TEST_CASE("a set of names tells which it has, however many more come than expect
     CHECK(names.contains(""));
   }
 }
+
+TEST_CASE("a long text is quoted by its begin and its length, and no letter is cut") {
+  CHECK(shortened("abc", 3) == "abc");
+  CHECK(shortened("abcd", 3) == "abc.. (4 bytes)");
+  CHECK(shortened("ab\xc3\xa4z", 3) == "ab.. (5 bytes)");
+  CHECK(shortened(std::string(9, '\x80'), 4) == ".. (9 bytes)");
+}

@@ -115,6 +115,28 @@ TEST_CASE_METHOD(Fixture, "an entry that others could have written is refused") 
   CHECK(cache.read(key) == "code");
 }
 
+TEST_CASE_METHOD(Fixture,
+                 "a folder in the place of an entry is replaced, and kept if it is not empty") {
+  const CacheKey key = key_of("k");
+  REQUIRE(cache.write(key, "code"));
+  fs::remove(file(key));
+  fs::create_directory(file(key));
+  bool full = false;
+  SECTION("empty") {}
+  SECTION("not empty") {
+    full = true;
+    overwrite(file(key) + "/note", "mine");
+  }
+  CHECK_FALSE(cache.read(key));
+  REQUIRE(cache.write(key, "code"));
+  CHECK(cache.read(key) == "code");
+  CHECK(cache.status().entries == 1);
+  int notes = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(directory))
+    notes += entry.path().filename() == "note" && contents(entry.path().string()) == "mine";
+  CHECK(notes == full);
+}
+
 TEST_CASE_METHOD(Fixture, "a directory that others could write to is not used") {
   const CacheKey key = key_of("k");
   REQUIRE(cache.write(key, "code"));

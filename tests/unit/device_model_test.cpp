@@ -17,6 +17,7 @@ TEST_CASE("every target's table is complete") {
     const DeviceModel d = device_model(target);
     CHECK(d.target == target);
     CHECK((target.empty() || valid_target(target)));
+    CHECK(!d.gpu.empty());
     CHECK(d.sms > 0);
     CHECK(d.enough_ctas >= 3 * d.sms);
     CHECK(d.threads_per_sm >= 1024);

@@ -115,6 +115,27 @@ TEST_CASE("a pass-by-value number is rounded to its data type") {
   CHECK(value("\"value\": 1").dim == Dims{1});
 }
 
+TEST_CASE("a window larger than the padded extent by at most the stride gives an extent of 0") {
+  const auto extent = [](const std::string& x, const std::string& node) {
+    const auto g =
+        graph_of(document("\"X\": {\"dim\": [1, 1, " + x + "]}, \"W\": {\"dim\": [1, 1, 3]}, " + kY,
+                          "{" + node + ", \"outputs\": {\"Y\": \"Y\"}}"));
+    return (*g)[*g->find("Y")].dim[2];
+  };
+  const std::string conv = "\"op\": \"conv_fprop\", \"inputs\": {\"X\": \"X\", \"W\": \"W\"}",
+                    pool =
+                        "\"op\": \"resample\", \"mode\": \"maxpool\", \"window\": [3], "
+                        "\"inputs\": {\"X\": \"X\"}";
+  for (const auto& op : {conv, pool}) {
+    CHECK(extent("3", op) == 1);
+    CHECK(extent("2", op) == 0);
+    CHECK(extent("1", op + ", \"stride\": [2]") == 0);
+    CHECK(extent("1", op + ", \"post_padding\": [1]") == 0);
+    CHECK(extent("0", op) == 0);  // an empty image is no mistake
+    CHECK(extent("0", op + ", \"pre_padding\": [3]") == 1);
+  }
+}
+
 TEST_CASE("any JSON string names a tensor, the empty one included") {
   const auto g = graph_of(
       "{\"format\": \"sinter.graph\", \"version\": 1, \"tensors\": {\"\": {\"dim\": [2]}, "

@@ -220,7 +220,13 @@ TEST_CASE("the tensors of a plan have to be those of its graph") {
         p.tensors.pop_back();
         p.kernels.clear();
       },
-      "no tensor 'y'");
+      "tensor 'y', tensors");
+  check_refused(
+      [](auto& p) {
+        p.tensors.erase(p.tensors.begin());
+        p.kernels.clear();
+      },
+      "no entry for this input");
   check_refused([](auto& p) { p.graph_json = "{\"format\": \"sinter.graph\", \"version\": 2}"; },
                 "version");
 }

@@ -99,9 +99,9 @@ TEST_CASE("an array file has to have the tensor's type and dims") {
   CHECK(type.error().tensor == "t");
   CHECK(read_npy(path, bf16, {1, 2}, "t").error().seen.find("[2, 1]") != std::string::npos);
   std::remove(path.c_str());
-  CHECK(read_npy(path, f16, {2, 1}, "t").error().rule == Rule::file_error);
-  CHECK(read_file("/").error().rule == Rule::file_error);
-  CHECK(write_file("/no/such/folder/x", "").error().rule == Rule::file_error);
+  CHECK(read_npy(path, f16, {2, 1}, "t").error().rule == Rule::file_read);
+  CHECK(read_file("/").error().rule == Rule::file_read);
+  CHECK(write_file("/no/such/folder/x", "").error().rule == Rule::file_write);
 }
 
 TEST_CASE("bool arrays hold only 0 and 1 after reading") {

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "runtime/driver.hpp"
+#include "runtime/free_memory.hpp"
 #include "sinter/compile.hpp"
 #include "support/catch.hpp"
 #include "support/fake_gpu.hpp"
@@ -135,6 +136,13 @@ TEST_CASE("[child] copies to and from a GPU wait for its work on both sides", "[
   CHECK(std::string(back) == "abc");
 }
 
+TEST_CASE("[child] the memory that is free is the driver's word", "[.fake_gpu]") {
+  fake_gpu().free_bytes = 12345;
+  CHECK(free_memory(Device::gpu(1)).value() == 12345);
+  CHECK(fake_gpu().allocations == 0);
+  CHECK(free_memory(Device::cpu()).value() > 1 << 20);
+}
+
 TEST_CASE("[child] every failing driver call becomes an error that names it", "[.fake_gpu]") {
   auto memory = Memory::allocate(Device::gpu(0), 4);
   REQUIRE(memory);
@@ -148,6 +156,7 @@ TEST_CASE("[child] every failing driver call becomes an error that names it", "[
   };
   const Device gpu = Device::gpu(0);
   char bytes[4] = {};
+  failure("cuMemGetInfo", [&] { return free_memory(gpu); });
   failure("cuMemAlloc", [&] { return Memory::allocate(gpu, 4); });
   failure("cuMemcpyHtoD", [&] { return memory->copy_in(bytes, 4); });
   failure("cuMemcpyDtoH", [&] { return memory->copy_out(bytes, 4); });

@@ -60,11 +60,12 @@ std::string row_json(const Row& r) {
 }
 
 std::string row_text(const Row& r) {
-  if (!r.error.empty()) return fmt::format("{:<40} error: {}", printable(r.graph), r.error);
+  if (!r.error.empty())
+    return fmt::format("{:<40} error: {}", printable_name(r.graph), printable(r.error));
   return fmt::format(
       "{:<40} {:>10} us ({} to {}), {} TFLOP/s, {} GB/s, {} kernel{}, workspace {} bytes, plan {} "
       "ms cold and {} ms warm, host {} us, {}",
-      printable(r.graph), short_number(r.timing.us), short_number(r.timing.us_min),
+      printable_name(r.graph), short_number(r.timing.us), short_number(r.timing.us_min),
       short_number(r.timing.us_max), short_number(r.tflops), short_number(r.gbps), r.kernels,
       r.kernels == 1 ? "" : "s", r.workspace_bytes, short_number(r.plan_ms_cold),
       short_number(r.plan_ms_warm), short_number(r.timing.host_us),

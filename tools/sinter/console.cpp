@@ -5,10 +5,22 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+
+#include "json/reader.hpp"
+#include "sinter/base/text.hpp"
 
 namespace sinter::cli {
 namespace {
+
+constexpr std::size_t kMostErrors = 20;  // that a person reads
+constexpr std::size_t kMostName = 160;   // bytes
+
+// What cannot be said on stderr cannot be said at all.
+void print_to_stderr(const std::string& text) { (void)std::fputs(text.c_str(), stderr); }
 
 // Bytes of the UTF-8 sequence at the front, 0 where there is none.
 std::size_t sequence_length(std::string_view s) {
@@ -31,6 +43,8 @@ int exit_code(Rule rule) {
     case Rule::compiler_missing:
     case Rule::compiler_error:
     case Rule::plan_target:
+    case Rule::output_lost:
+    case Rule::memory:
       return kMissing;
     case Rule::tuning:  // the fastest configuration gave a wrong result
       return kWrong;
@@ -62,8 +76,11 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+std::string printable_name(std::string_view name) { return printable(shortened(name, kMostName)); }
+
 int report(const Diagnostics& errors) {
-  for (const auto& d : errors) {
+  for (std::size_t i = 0; i < std::min(errors.size(), kMostErrors); ++i) {
+    const Diagnostic& d = errors[i];
     const std::string message = d.message();
     // The compiler's messages have lines of their own, which follow further in.
     std::string line = "error: ";
@@ -74,22 +91,56 @@ int report(const Diagnostics& errors) {
       line += (begin ? "\n    " : "") + printable(message.substr(begin, end - begin));
       begin = end + 1;
     }
-    fmt::print(stderr, "{}\n", line);
+    print_to_stderr(line + "\n");
   }
+  if (errors.size() > kMostErrors)
+    note(fmt::format("note: {} more errors like these (sinter check --json lists them)",
+                     errors.size() - kMostErrors));
   return errors.empty() ? kBadInput : exit_code(errors.front().rule);
 }
 
-void note(std::string_view text) { fmt::print(stderr, "{}\n", printable(text)); }
+void note(std::string_view text) { print_to_stderr(printable(text) + "\n"); }
+
+void print_error(std::string_view text) { note("error: " + std::string(text)); }
+
+std::string to_json(const Diagnostics& errors) {
+  using json::json_string;
+  std::string all;
+  for (const auto& d : errors)
+    all += fmt::format(
+        "{}{{\"rule\": {}, \"says\": {}, \"node\": {}, \"tensor\": {}, \"attribute\": {}, "
+        "\"seen\": {}, \"allowed\": {}, \"fix\": {}, \"file\": {}, \"line\": {}}}",
+        all.empty() ? "" : ",\n  ", json_string(d.id()), json_string(info(d.rule).says),
+        json_string(d.node), json_string(d.tensor), json_string(d.attribute), json_string(d.seen),
+        json_string(d.allowed), json_string(d.fix), json_string(d.file), d.line);
+  return "[" + all + "]";
+}
+
+bool is_stdout(std::string_view path) {
+  return path == "-" || path == "/dev/stdout" || path == "/dev/fd/1" || path == "/proc/self/fd/1";
+}
+
+bool stdout_complete() {
+  const int before = errno;  // of an earlier write, where that one failed
+  errno = 0;
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return true;
+  Diagnostic d;
+  d.rule = Rule::output_lost;
+  d.attribute = "stdout";
+  d.seen = std::strerror(errno ? errno : before);
+  report({d});
+  return false;
+}
 
 Progress::Progress(std::string_view text) : shown_(isatty(STDERR_FILENO) != 0) {
   if (!shown_) return;
-  fmt::print(stderr, "\r\x1b[K{} ...", printable(text.substr(0, 100)));
+  print_to_stderr("\r\x1b[K" + printable(shortened(text, 100)) + " ...");
   std::fflush(stderr);
 }
 
 Progress::~Progress() {
   if (!shown_) return;
-  fmt::print(stderr, "\r\x1b[K");
+  print_to_stderr("\r\x1b[K");
   std::fflush(stderr);
 }
 

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "array/file.hpp"
@@ -11,6 +12,7 @@
 #include "json/graph_json.hpp"
 #include "plan/plan_data.hpp"
 #include "sinter/json.hpp"
+#include "target/target.hpp"
 
 namespace sinter::cli {
 
@@ -54,13 +56,33 @@ Result<Device> device_from(const std::string& text) {
 std::string device_problem(const std::string& text) {
   const bool digits = text.find_first_not_of("0123456789") == std::string::npos;
   if (text == "cpu" || (!text.empty() && text.size() < 6 && digits)) return {};
-  return "'" + text + "' is no device; give cpu or the number of a GPU";
+  return fmt::format("'{}' is no device; give cpu or the number of a GPU", shortened(text, 40));
 }
 
 std::string device_name(Device device) {
   if (device.is_cpu()) return "the CPU";
   const auto target = device.target();
   return fmt::format("GPU {} ({})", device.ordinal(), target ? *target : "?");
+}
+
+std::vector<std::string> split_targets(const std::string& text) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::string target_problem(const std::string& text) {
+  const auto known = known_targets();
+  for (const auto& part : split_targets(text)) {
+    if (std::find(known.begin(), known.end(), part) != known.end()) continue;
+    return fmt::format("'{}' is no target; did you mean '{}'? Targets are {}", shortened(part, 40),
+                       nearest_target(part), fmt::join(known, ", "));
+  }
+  return {};
 }
 
 }  // namespace sinter::cli

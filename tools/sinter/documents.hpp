@@ -2,14 +2,15 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "sinter/compile.hpp"
 
 namespace sinter::cli {
 
 struct Document {
-  Shared<Graph> graph;  // of a plan file: the graph that it embeds
-  std::optional<Plan> plan;      // of a plan file only
+  Shared<Graph> graph;       // of a plan file: the graph that it embeds
+  std::optional<Plan> plan;  // of a plan file only
 };
 
 // Told apart by their "format".
@@ -20,5 +21,10 @@ Result<Document> read_document(const std::string& path);
 Result<Device> device_from(const std::string& text);
 std::string device_problem(const std::string& text);
 std::string device_name(Device device);
+
+// Empty where the text is a list of targets that exist ("sm_90a", "sm_90a,sm_100a"); else which one
+// is none, with the nearest that is.
+std::string target_problem(const std::string& text);
+std::vector<std::string> split_targets(const std::string& text);
 
 }  // namespace sinter::cli

@@ -63,7 +63,7 @@ Result<int> explain(const Options& o) {
   const PlanData& plan = document->plan->data();
   if (!o.dot.empty()) {
     const std::string dot = explain_dot(plan);
-    if (o.dot == "-") {
+    if (is_stdout(o.dot)) {
       fmt::print("{}", dot);
       return kOk;
     }
@@ -83,23 +83,38 @@ Result<int> explain(const Options& o) {
   return kOk;
 }
 
-Result<int> check(const std::vector<std::string>& paths) {
+// One line of `sinter check` about a document that is valid.
+std::string valid_line(const std::string& path, const Document& document, bool json) {
+  const Graph& g = *document.graph;
+  std::size_t inputs = 0, outputs = 0;
+  for (std::size_t i = 0; i < g.tensors().size(); ++i) {
+    inputs += g.is_input(static_cast<TensorId>(i));
+    outputs += g.tensors()[i].output;
+  }
+  const std::string& name = g.options().name;
+  if (json)
+    return fmt::format(
+        "{{\"file\": {}, \"valid\": true, \"format\": \"{}\", \"name\": {}, \"nodes\": {}, "
+        "\"inputs\": {}, \"outputs\": {}}}",
+        json_string(path), document.plan ? "sinter.plan" : "sinter.graph", json_string(name),
+        g.nodes().size(), inputs, outputs);
+  return fmt::format("{}: valid {} '{}': {} nodes, {} inputs, {} outputs", printable(path),
+                     document.plan ? "plan of" : "graph", printable_name(name), g.nodes().size(),
+                     inputs, outputs);
+}
+
+Result<int> check(const std::vector<std::string>& paths, bool json) {
   int code = kOk;
   for (const auto& path : paths) {
     const auto document = read_document(path);
     if (!document) {
       code = report(document.errors());
+      if (json)
+        fmt::print("{{\"file\": {}, \"valid\": false, \"errors\": {}}}\n", json_string(path),
+                   to_json(document.errors()));
       continue;
     }
-    const Graph& g = *document->graph;
-    std::size_t inputs = 0, outputs = 0;
-    for (std::size_t i = 0; i < g.tensors().size(); ++i) {
-      inputs += g.is_input(static_cast<TensorId>(i));
-      outputs += g.tensors()[i].output;
-    }
-    fmt::print("{}: valid {} '{}': {} nodes, {} inputs, {} outputs\n", printable(path),
-               document->plan ? "plan of" : "graph", printable(g.options().name), g.nodes().size(),
-               inputs, outputs);
+    fmt::print("{}\n", valid_line(path, *document, json));
   }
   return code;
 }
@@ -112,18 +127,22 @@ void add_explain(CLI::App& app, int& exit_code) {
   command->add_option("document", o->document, "Graph or plan file")->required();
   command->add_flag("--json", o->json, "For programs");
   command->add_option("--dot", o->dot, "Graphviz file to write, - for stdout");
-  command->add_option("--arch", o->architecture,
-                      "Target whose engines the kernels of a graph use, such as sm_90a (default: "
-                      "what every GPU has)");
+  command
+      ->add_option("--arch", o->architecture,
+                   "Target whose engines the kernels of a graph use, such as sm_90a (default: "
+                   "what every GPU has)")
+      ->check(target_problem);
   command->add_flag("--no-fuse", o->no_fuse, "One kernel a node");
   command->callback([o, &exit_code] { exit_code = finish(explain(*o)); });
 }
 
 void add_check(CLI::App& app, int& exit_code) {
   auto paths = std::make_shared<std::vector<std::string>>();
+  auto json = std::make_shared<bool>(false);
   CLI::App* command = app.add_subcommand("check", "Say whether documents are valid");
   command->add_option("documents", *paths, "Graph or plan files")->required();
-  command->callback([paths, &exit_code] { exit_code = finish(check(*paths)); });
+  command->add_flag("--json", *json, "One JSON object a document, with every error in full");
+  command->callback([paths, json, &exit_code] { exit_code = finish(check(*paths, *json)); });
 }
 
 }  // namespace sinter::cli

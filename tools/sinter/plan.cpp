@@ -18,17 +18,6 @@ struct Options {
   bool no_fuse = false;
 };
 
-std::vector<std::string> split(const std::vector<std::string>& lists) {
-  std::vector<std::string> parts;
-  for (const auto& list : lists)
-    for (std::size_t begin = 0; begin <= list.size();) {
-      const std::size_t end = std::min(list.find(',', begin), list.size());
-      parts.push_back(list.substr(begin, end - begin));
-      begin = end + 1;
-    }
-  return parts;
-}
-
 Status write_sources(const PlanData& plan, const std::string& folder) {
   std::error_code error;  // what could not be made fails as a file that cannot be written
   std::filesystem::create_directories(folder, error);
@@ -43,7 +32,9 @@ Status write_sources(const PlanData& plan, const std::string& folder) {
 Result<int> run(const Options& o) {
   auto document = read_document(o.document);
   SINTER_TRY(document);
-  const std::vector<std::string> targets = split(o.targets);
+  std::vector<std::string> targets;
+  for (const auto& list : o.targets)
+    for (auto& target : split_targets(list)) targets.push_back(std::move(target));
   if (!document->plan) {
     // For one target the kernels use all that it has, for several what they share.
     auto plan = Plan::make(*document->graph,
@@ -64,13 +55,13 @@ Result<int> run(const Options& o) {
     SINTER_TRY(written);
   }
   const std::string text = plan.to_json();
-  if (o.output == "-") {
+  if (is_stdout(o.output)) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     return kOk;
   }
   auto written = write_file(o.output, text);
   SINTER_TRY(written);
-  fmt::print("{}: {} kernel{}, workspace {} bytes, written to {}\n", printable(plan.name()),
+  fmt::print("{}: {} kernel{}, workspace {} bytes, written to {}\n", printable_name(plan.name()),
              plan.kernels(), plan.kernels() == 1 ? "" : "s", plan.workspace_bytes(),
              printable(o.output));
   return kOk;
@@ -88,6 +79,7 @@ void add_plan(CLI::App& app, int& exit_code) {
       ->add_option("--arch", o->targets,
                    "Targets to compile for, such as sm_90a,sm_100a; for one alone the plan uses "
                    "all that it has, for several what every GPU has")
+      ->check(target_problem)
       ->take_all()
       ->expected(1)
       ->allow_extra_args(false);

@@ -34,7 +34,7 @@ Result<Files> files_of(const std::vector<std::string>& arguments,
     const auto at = a.rfind('=');
     Diagnostic d;
     d.rule = Rule::binding_unknown;
-    d.attribute = option + " '" + a + "'";
+    d.attribute = option + " '" + shortened(a, 160) + "'";
     if (at == std::string::npos || at + 1 == a.size()) {
       d.allowed = "NAME=FILE";
       return d;
@@ -102,7 +102,8 @@ void print_summary(const PlanTensor& t, const std::string& packed) {
     high = std::fmax(high, v);
     sum += v;
   }
-  std::string line = fmt::format("{}: {} {}", printable(t.name), name(t.type), to_string(t.dim));
+  std::string line =
+      fmt::format("{}: {} {}", printable_name(t.name), name(t.type), to_string(t.dim));
   if (n > nans)
     line += fmt::format(", min {:.6g}, max {:.6g}, mean {:.6g}", low, high,
                         sum / static_cast<double>(n - nans));
@@ -113,18 +114,35 @@ void print_summary(const PlanTensor& t, const std::string& packed) {
 // Returns whether all is right.
 bool print_check(const std::vector<Checked>& results) {
   bool ok = true;
-  for (const auto& [name, c] : results) {
+  for (const auto& [name, c, elements] : results) {
     ok &= c.ok();
     fmt::print(
-        "check {}: {}, {} elements compared, {} wrong, {} not judged, max relative error "
+        "check {}: {}, {} of {} elements compared, {} wrong, {} not judged, max relative error "
         "{:.3g}, worst error / bound {:.3g}\n",
-        printable(name), c.ok() ? "ok" : "WRONG", c.compared, c.wrong, c.untrusted, c.max_rel_error,
-        c.worst_ratio);
+        printable_name(name), c.ok() ? "ok" : "WRONG", c.compared, elements, c.wrong, c.untrusted,
+        c.max_rel_error, c.worst_ratio);
     if (!c.ok())
-      fmt::print(stderr, "error: output '{}' is wrong: {}\n", printable(name),
-                 c.wrong > 0 ? printable(c.first_wrong) : "it differs by a constant factor");
+      print_error(fmt::format("output '{}' is wrong: {}", shortened(name, 160),
+                              c.wrong > 0 ? c.first_wrong : "it differs by a constant factor"));
   }
   return ok;
+}
+
+Result<int> check(const Options& o, const Graph& graph, const PlanData& plan,
+                  const TensorSet& host) {
+  CheckEffort effort{.samples = o.samples};
+  if (o.samples < 0) effort = check_effort(graph, plan);
+  if (!effort.bearable) {
+    print_error(fmt::format(
+        "not checked: {} elements of each output take the float64 reference about {:.0f} hours of "
+        "one core, because they depend on so much; --samples {} checks them all the same",
+        effort.samples, effort.steps / 3.6e12, effort.samples));
+    return kMissing;
+  }
+  const Progress progress("checking against the float64 reference");
+  const auto checked = check_outputs(graph, plan.tensors, host, effort.samples);
+  SINTER_TRY(checked);
+  return print_check(*checked) ? kOk : kWrong;
 }
 
 Result<int> run(const Options& o) {
@@ -145,6 +163,8 @@ Result<int> run(const Options& o) {
   const auto out = files_of(o.outputs, plan.tensors, true);
   SINTER_TRY(out);
 
+  auto room = check_room(plan.tensors, device->is_cpu() ? 0 : plan.workspace_bytes, *device);
+  SINTER_TRY(room);
   auto host = TensorSet::allocate(plan.tensors, Device::cpu());
   SINTER_TRY(host);
   {
@@ -183,12 +203,7 @@ Result<int> run(const Options& o) {
       SINTER_TRY(written);
     }
   }
-  if (!o.check) return kOk;
-  const Progress progress("checking against the float64 reference");
-  const auto checked = check_outputs(*document->graph, plan.tensors, *host,
-                                     o.samples >= 0 ? o.samples : usual_samples(plan));
-  SINTER_TRY(checked);
-  return print_check(*checked) ? kOk : kWrong;
+  return o.check ? check(o, *document->graph, plan, *host) : Result<int>(kOk);
 }
 
 }  // namespace
@@ -207,7 +222,9 @@ void add_run(CLI::App& app, int& exit_code) {
       ->expected(1);
   command->add_option("--seed", o->seed, "Seed of the random inputs");
   command->add_flag("--check", o->check, "Compare every output with the float64 reference");
-  command->add_option("--samples", o->samples, "Elements to check of each output, 0: all")
+  command
+      ->add_option("--samples", o->samples,
+                   "Elements to check of each output, 0: all (default: as many as take seconds)")
       ->check(CLI::NonNegativeNumber);
   command->add_flag("--no-fuse", o->no_fuse, "One kernel a node");
   command->callback([o, &exit_code] { exit_code = finish(run(*o)); });

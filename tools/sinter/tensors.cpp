@@ -2,14 +2,18 @@
 // them.
 #include "tensors.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
 
 #include "console.hpp"
+#include "documents.hpp"
 #include "lower/lower.hpp"
 #include "reference/fills.hpp"
+#include "runtime/free_memory.hpp"
 #include "runtime/timing.hpp"
 #include "work.hpp"
 
@@ -25,7 +29,33 @@ std::map<std::string_view, TensorId> ids_by_name(const Graph& graph) {
 
 }  // namespace
 
+Status check_room(std::span<const PlanTensor> tensors, std::int64_t workspace_bytes,
+                  Device device) {
+  constexpr std::size_t kNamed = 4;
+  const auto available = free_memory(device);
+  SINTER_TRY(available);
+  double total = static_cast<double>(workspace_bytes);  // a sum of many 2^60 is no 64-bit integer
+  for (const auto& t : tensors) total += static_cast<double>(t.bytes);
+  if (total <= static_cast<double>(*available)) return Done{};
+  std::vector<const PlanTensor*> largest;
+  for (const auto& t : tensors) largest.push_back(&t);
+  std::stable_sort(largest.begin(), largest.end(),
+                   [](auto* a, auto* b) { return a->bytes > b->bytes; });
+  Diagnostic d;
+  d.rule = Rule::memory;
+  d.attribute = "on " + device_name(device);
+  for (std::size_t i = 0; i < std::min(largest.size(), kNamed); ++i)
+    d.seen += fmt::format("'{}' {} {}: {} bytes, ", shortened(largest[i]->name, 80),
+                          name(largest[i]->type), to_string(largest[i]->dim), largest[i]->bytes);
+  if (largest.size() > kNamed) d.seen += fmt::format("{} more, ", largest.size() - kNamed);
+  d.seen += fmt::format("workspace: {} bytes, in all {:.0f}", workspace_bytes, total);
+  d.allowed = fmt::format("{} bytes, which are free", *available);
+  return d;
+}
+
 Result<TensorSet> TensorSet::allocate(std::span<const PlanTensor> tensors, Device device) {
+  auto room = check_room(tensors, 0, device);
+  SINTER_TRY(room);
   TensorSet set;
   set.tensors_ = tensors;
   for (const auto& t : tensors) {
@@ -85,22 +115,39 @@ Result<std::vector<Checked>> check_outputs(const Graph& graph, std::span<const P
   for (std::size_t i = 0; i < tensors.size(); ++i)
     if (const auto found = ids.find(tensors[i].name); !tensors[i].written && found != ids.end())
       inputs[found->second] = host.pointer(i);
+  std::vector<Written> written;
   std::vector<Checked> results;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (!tensors[i].written) continue;
-    auto compared =
-        compare(*lowered.graph, inputs, ids.at(tensors[i].name), host.pointer(i), samples);
-    SINTER_TRY(compared);
-    results.push_back({tensors[i].name, std::move(*compared)});
+    written.push_back({ids.at(tensors[i].name), host.pointer(i)});
+    results.push_back({tensors[i].name, {}, count(tensors[i].dim)});
   }
+  auto compared = compare(*lowered.graph, inputs, written, samples);
+  SINTER_TRY(compared);
+  for (std::size_t i = 0; i < results.size(); ++i)
+    results[i].comparison = std::move((*compared)[i]);
   return results;
 }
 
-std::int64_t usual_samples(const PlanData& plan) {
-  constexpr double kSeconds = 2e8;  // of element operations that the reference does in seconds
+CheckEffort check_effort(const Graph& graph, const PlanData& plan) {
+  constexpr double kLargeWork = 2e8;    // operations and bytes of the kernels
+  constexpr double kSeconds = 1e10;     // steps
+  constexpr double kBearable = 3.6e12;  // an hour of one core
   double work = 0;
   for (const auto& k : plan.kernels) work += k.flops + static_cast<double>(k.bytes);
-  return work < kSeconds ? 0 : 4096;
+  const Lowered lowered = lower(graph);
+  const auto ids = ids_by_name(*lowered.graph);
+  std::vector<TensorId> outputs;
+  for (const auto& t : plan.tensors)
+    if (t.written) outputs.push_back(ids.at(t.name));
+  CheckEffort effort;
+  for (const std::int64_t samples : {0, 4096, 1024, 256, 64, 16}) {
+    if (samples == 0 && work >= kLargeWork) continue;
+    effort = {samples, compare_cost(*lowered.graph, outputs, samples)};
+    if (effort.steps <= kSeconds) return effort;
+  }
+  effort.bearable = effort.steps <= kBearable;
+  return effort;
 }
 
 Result<std::vector<TensorSet>> rotating_sets(const Graph& graph,

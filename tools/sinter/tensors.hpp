@@ -12,6 +12,7 @@ namespace sinter::cli {
 // One memory for each tensor of the plan, in the plan's order and in the tensors' stride layout.
 class TensorSet {
  public:
+  // Refused by Rule::memory where it cannot be held, see check_room.
   static Result<TensorSet> allocate(std::span<const PlanTensor> tensors, Device device);
 
   void* pointer(std::size_t i) const { return memories_[i].data(); }
@@ -26,6 +27,10 @@ class TensorSet {
   std::vector<Memory> memories_;
 };
 
+// Whether memory for the tensors and a workspace is free on the device; else a diagnostic that
+// names the largest tensors, what they need and what there is. Nothing is allocated.
+Status check_room(std::span<const PlanTensor> tensors, std::int64_t workspace_bytes, Device device);
+
 // Fills every input with values that fit its role, from the seed (GRAPH_JSON.md, "random inputs").
 Status fill_set(const Graph& graph, std::span<const PlanTensor> tensors, std::uint64_t seed,
                 TensorSet& host);
@@ -39,6 +44,7 @@ Result<std::vector<TensorSet>> rotating_sets(const Graph& graph,
 struct Checked {
   std::string name;
   Comparison comparison;
+  std::int64_t elements = 0;  // that the output has
 };
 // Each output against the float64 reference. At most `samples` elements each; 0 means all.
 Result<std::vector<Checked>> check_outputs(const Graph& graph, std::span<const PlanTensor> tensors,
@@ -47,7 +53,15 @@ Result<std::vector<Checked>> check_outputs(const Graph& graph, std::span<const P
 Result<Comparison> run_and_check(const Graph& graph, const Executable& executable,
                                  const TensorSet& set, Workspace workspace, TensorSet& host,
                                  std::int64_t samples);
-// As many samples as can be judged within seconds; 0, all, for small graphs.
-std::int64_t usual_samples(const PlanData& plan);
+
+// How many elements of each output to judge where the user does not say.
+struct CheckEffort {
+  std::int64_t samples = 0;  // of each output; 0: all
+  double steps = 0;          // of the reference, about 10^9 a second on one core
+  bool bearable = true;      // false: even the fewest samples take an hour of one core
+};
+// The most that takes seconds: all elements of small graphs, 4096 of large ones, fewer where each
+// depends on much (a row of a softmax, the layers of a network in front of it).
+CheckEffort check_effort(const Graph& graph, const PlanData& plan);
 
 }  // namespace sinter::cli

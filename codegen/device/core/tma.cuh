@@ -22,7 +22,8 @@ SINTER_DEVICE void prefetch(const TensorMap& map) {
 
 // ---- from global to shared memory: what lies outside of the tensor becomes zeros
 
-// A box from these coordinates on. `blocks`: a bit for each CTA of the cluster that receives it, at
+// A box from these coordinates on. The innermost one is a multiple of 16 bytes, else the machine
+// stops as at an illegal instruction; `to` is one of 128. `blocks`: a bit for each CTA of the cluster that receives it, at
 // the same place; 0 for this one alone. `barrier` is told of the whole box's bytes.
 #define SINTER_LOAD_BOX(dims, list, mask, ...)                                                  \
   if (blocks)                                                                                   \

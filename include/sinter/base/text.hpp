@@ -27,4 +27,12 @@ inline std::string text(std::initializer_list<TextPart> parts) {
   return all;
 }
 
+// The text as a message quotes it: of one longer than `most` bytes the begin, and how long it is.
+// No UTF-8 sequence is cut.
+inline std::string shortened(std::string_view s, std::size_t most) {
+  if (s.size() <= most) return std::string(s);
+  while (most > 0 && (static_cast<unsigned char>(s[most]) & 0xc0) == 0x80) --most;
+  return text({s.substr(0, most), ".. (", s.size(), " bytes)"});
+}
+
 }  // namespace sinter

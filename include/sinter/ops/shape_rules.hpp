@@ -93,6 +93,17 @@ class ShapeRules {
     return true;
   }
 
+  // Where window_positions() is negative.
+  bool window_too_large(Rule rule, int spatial, std::int64_t x, std::int64_t padding,
+                        std::int64_t window, std::int64_t stride) {
+    return fail(rule, text({"spatial dim ", spatial}),
+                text({"a window of ", window, " (with its dilation) over an extent of ", x, " and ",
+                      padding, " of padding"}),
+                text({"a window of at most ", x + padding + stride,
+                      ", with which the output has an extent of 0; at most ", x + padding,
+                      " for one of 1"}));
+  }
+
   static constexpr std::int64_t kMaxExtent = std::int64_t{1} << 40;
 
  private:
@@ -100,6 +111,19 @@ class ShapeRules {
   const Node& node_;
   Dims inferred_[kMostOutputs];
 };
+
+// Places where a window fits into a padded extent, by the usual formula
+//   floor((x + padding - window) / stride) + 1.
+// 0 is an output without elements, which is legal: the window is larger than the padded extent by
+// at most the stride. Below 0 the formula gives no extent at all (-1): such a window is a mistake in
+// the graph, and an empty result in its place would hide it. An empty image (x = 0) has no places for
+// any window that its padding does not hold, and no mistake is seen in that.
+constexpr std::int64_t window_positions(std::int64_t x, std::int64_t padding, std::int64_t window,
+                                        std::int64_t stride) {
+  const std::int64_t room = x + padding - window;
+  if (room >= 0) return room / stride + 1;
+  return x == 0 || -room <= stride ? 0 : -1;
+}
 
 // dim i of `d` as if its rank were `rank`, ones in front (NumPy's rule).
 constexpr std::int64_t aligned(const Dims& d, int rank, int i) {

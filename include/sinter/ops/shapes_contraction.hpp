@@ -39,9 +39,10 @@ struct ConvGeometry {
   Dims pre, post, stride, dilation;
   std::int64_t groups = 1;
   bool flip = false;  // mode convolution
-  std::int64_t output_extent(int i, std::int64_t x, std::int64_t filter) const {
-    const auto room = x + pre[i] + post[i] - dilation[i] * (filter - 1) - 1;
-    return room < 0 ? 0 : room / stride[i] + 1;
+  // Elements from the filter's first to its last; 2^60 where they are more than can be counted.
+  std::int64_t window(int i, std::int64_t filter) const {
+    constexpr auto most = std::int64_t{1} << 60;
+    return filter > 1 && dilation[i] > most / filter ? most : dilation[i] * (filter - 1) + 1;
   }
 };
 inline ConvGeometry conv_geometry(const ConvAttributes& a, int rank) {
@@ -74,7 +75,13 @@ inline bool conv(ShapeRules& r, const Dims& x, const Dims& w, Dims& y) {
                   text({"C / groups = ", x[1] / a.groups, " in the filter"}));
   const auto g = conv_geometry(a, rank);
   y = {x[0], w[0]};
-  for (int i = 0; i < n; ++i) y.push_back(g.output_extent(i, x[i + 2], w[i + 2]));
+  for (int i = 0; i < n; ++i) {
+    const auto padding = g.pre[i] + g.post[i], window = g.window(i, w[i + 2]);
+    const auto extent = window_positions(x[i + 2], padding, window, g.stride[i]);
+    if (extent < 0)
+      return r.window_too_large(Rule::conv_extent, i, x[i + 2], padding, window, g.stride[i]);
+    y.push_back(extent);
+  }
   return true;
 }
 

@@ -131,8 +131,12 @@ inline bool resample_extents(ShapeRules& r, const Dims& x, Dims& y) {
   const auto g = resample_geometry(a, x.size());
   y = {x[0], x[1]};
   for (int i = 0; i < n; ++i) {
-    const auto room = x[i + 2] + g.pre[i] + g.post[i] - g.window[i];
-    y.push_back(room < 0 ? 0 : room / g.stride[i] + 1);
+    const auto padding = g.pre[i] + g.post[i];
+    const auto extent = window_positions(x[i + 2], padding, g.window[i], g.stride[i]);
+    if (extent < 0)
+      return r.window_too_large(Rule::resample_shape, i, x[i + 2], padding, g.window[i],
+                                g.stride[i]);
+    y.push_back(extent);
   }
   return true;
 }

@@ -197,8 +197,7 @@ std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool s
   WgmmaConfig e;
   auto a = boxed(spec, c.a(), m_index(spec)), b = boxed(spec, c.b(), n_index(spec));
   if (!a || !b) return {};
-  // Groups begin at any row, boxes at multiples of 16 bytes (UTMALDG stops at another coordinate
-  // of the innermost index as at an illegal instruction).
+  // Groups begin at any row, boxes of neighbouring rows at multiples of 16 bytes (load_box).
   if (c.rows.on && !a->k_fastest) return {};
   // Threads copy 16 bytes, and round nothing.
   if (gathers && (a->map.type == DataType::tf32 || depth * info(a->map.type).bytes % 16 != 0))
@@ -378,6 +377,7 @@ std::optional<WgmmaPlan> plan_wgmma(const KernelSpec& given, const DeviceModel& 
     }
   if (choice.tiles.empty()) return {};
   auto best = std::min_element(choice.tiles.begin(), choice.tiles.end(), sooner);
+  const double least = best->microseconds;
   bool tuned = false;
   if (const auto known = tuning.best.find(choice.problem); known != tuning.best.end())
     if (const auto at =
@@ -389,7 +389,8 @@ std::optional<WgmmaPlan> plan_wgmma(const KernelSpec& given, const DeviceModel& 
     }
   Orientation& chosen = best->tile.turned ? *other : *usual;
   complete(chosen, *best, device);
-  return WgmmaPlan{std::move(chosen.spec), std::move(chosen.engine), std::move(choice), tuned};
+  return WgmmaPlan{std::move(chosen.spec), std::move(chosen.engine), std::move(choice), tuned,
+                   least};
 }
 
 }  // namespace sinter

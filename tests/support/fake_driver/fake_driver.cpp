@@ -175,6 +175,11 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuui
   std::memcpy(map, &pointer, sizeof pointer);
   return CUDA_SUCCESS;
 }
+CUresult cuMemGetInfo(std::size_t* free, std::size_t* total) {
+  FAIL_IF_TOLD("cuMemGetInfo");
+  *free = state.free_bytes;
+  return *total = std::size_t{8} << 30, CUDA_SUCCESS;
+}
 CUresult cuMemAlloc(CUdeviceptr* pointer, std::size_t bytes) {
   FAIL_IF_TOLD("cuMemAlloc");
   void* memory = nullptr;

@@ -27,6 +27,7 @@ struct FakeDriver {
   FakeEncoding encoding;
   int calls = 0;                   // of any kind
   std::size_t argument_bytes = 0;  // copied at each launch; also what the "machine code" declares
+  std::size_t free_bytes = std::size_t{8} << 30;
   const char* failing_call = nullptr;
   int failing_result = 0;
   FakeLaunch log[64];

@@ -1,0 +1,135 @@
+// Which engine runs a contraction, and that what was measured changes tiles but no kernels.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "planner/explain.hpp"
+#include "planner/make_plan.hpp"
+#include "planner/planned.hpp"
+#include "sinter/compile.hpp"
+#include "sinter/operations.hpp"
+#include "support/scheduled.hpp"
+
+using namespace sinter;
+using namespace sinter::test;
+
+namespace {
+
+Shared<Graph> convolution(std::int64_t images, std::int64_t channels, std::int64_t size,
+                          std::int64_t filters, std::int64_t stride) {
+  auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+  const std::int64_t line = size * channels, image = size * line, to = (size + stride - 1) / stride;
+  const auto x = g->tensor({.name = "x",
+                            .dim = {images, channels, size, size},
+                            .stride = {image, 1, line, channels}}),
+             w = g->tensor({.name = "w",
+                            .dim = {filters, channels, 1, 1},
+                            .stride = {channels, 1, channels, channels}});
+  g->output(conv_fprop(x, w, {.stride = {stride, stride}}), "y",
+            {.stride = {to * to * filters, 1, to * filters, filters}});
+  return g;
+}
+
+Shared<Graph> product(std::int64_t m, std::int64_t n, std::int64_t k) {
+  auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+  const auto x = g->tensor({.name = "x", .dim = {m, k}}),
+             w = g->tensor({.name = "w", .dim = {k, n}, .stride = {1, k}});
+  g->output(relu(matmul(x, w)), "y");
+  return g;
+}
+
+std::int64_t config(const PlanKernel& k, std::string_view key) {
+  for (const auto& [name, value] : k.config)
+    if (name == key) return value;
+  FAIL("no " << key << " in the config of " << k.entry);
+  return 0;
+}
+
+// All but the tile: what the kernels of a plan are.
+std::vector<std::string> kernels_of(const PlanData& p) {
+  std::vector<std::string> kernels;
+  for (const auto& k : p.kernels) {
+    std::string text{name(k.family)};
+    for (const auto& n : k.nodes) text += " " + n;
+    kernels.push_back(text + " " + std::to_string(k.bytes) + " " + std::to_string(k.flops));
+  }
+  for (const auto& c : p.cuts) kernels.push_back(c.node + ": " + c.reason);
+  kernels.push_back(std::to_string(p.workspace_bytes));
+  return kernels;
+}
+
+}  // namespace
+
+// Of a strided 1 x 1 convolution only the pixels of one line make up the rows of a wgmma tile.
+TEST_CASE("the cheaper of two engines runs a contraction") {
+  for (const auto& [images, channels, size, filters] :
+       {std::tuple{256, 256, 56, 512}, {32, 256, 56, 512}, {32, 512, 28, 1024}}) {
+    CAPTURE(images, channels, size, filters);
+    const auto strided = for_sm_90a(*convolution(images, channels, size, filters, 2));
+    REQUIRE(strided.kernels.size() == 1);
+    const ScheduledKernel chosen = scheduled(strided.kernels[0], "sm_90a");
+    CHECK(chosen.mma());
+    const auto other = plan_wgmma(strided.kernels[0], device_model("sm_90a"), {});
+    REQUIRE(other);
+    CHECK(chosen.microseconds < other->microseconds);
+    CHECK(
+        scheduled(for_sm_90a(*convolution(images, channels, size, filters, 1)).kernels[0], "sm_90a")
+            .wgmma());
+  }
+}
+
+TEST_CASE("what was measured changes tiles, and no kernels") {
+  struct Case {
+    Shared<Graph> graph;
+    bool split;  // its k
+  };
+  for (const Case& c : {Case{product(8, 104, 16384), true},
+                        {product(64, 256, 100352), true},
+                        {product(512, 512, 512), false},
+                        {product(64, 8192, 8192), false}}) {
+    CAPTURE((*c.graph).options().name, (*c.graph).tensors()[0].dim[0], c.split);
+    std::vector<KernelChoice> choices;
+    const auto usual = make_plan(*c.graph, {.architecture = "sm_90a"}, {}, &choices);
+    REQUIRE(usual);
+    REQUIRE(usual->data().kernels.size() == (c.split ? 2 : 1));
+    REQUIRE(choices.size() == 1);
+    const auto& tiles = choices[0].configurations;
+    REQUIRE(tiles.size() > 4);
+    // The slowest by estimate would be the first to change what planning compares.
+    for (std::size_t i : {std::size_t{0}, std::size_t{1}, tiles.size() / 2, tiles.size() - 1}) {
+      CAPTURE(tiles[i]);
+      const Tuning tuning{{{choices[0].problem, tiles[i]}}};
+      std::vector<KernelChoice> again;
+      const auto plan = make_plan(*c.graph, {.architecture = "sm_90a"}, tuning, &again);
+      REQUIRE(plan);
+      CHECK(kernels_of(plan->data()) == kernels_of(usual->data()));
+      REQUIRE(again.size() == 1);
+      CHECK(again[0].problem == choices[0].problem);
+      const PlanKernel& k = plan->data().kernels[0];
+      // Plan, source and explanation agree.
+      CHECK(config(k, "tuned") == 1);
+      CHECK(fmt::format("{}x{}", config(k, "tile_m"), config(k, "tile_n")) ==
+            tiles[i].substr(0, tiles[i].find(' ')));
+      CHECK(config(k, "stages") == std::stoi(tiles[i].substr(tiles[i].find("stages ") + 7)));
+      for (const char* name : {"tile_m", "tile_n", "stages", "split"})
+        CHECK(k.source.find(fmt::format("int {} = {};", name, config(k, name))) !=
+              std::string::npos);
+      const std::string text = explain_text(plan->data());
+      CHECK(text.find("measured to be the fastest of ") != std::string::npos);
+      CHECK((text.find("its sums are cut in ") != std::string::npos) == c.split);
+    }
+  }
+}
+
+TEST_CASE("an explanation says what a plan's config lacks") {
+  for (const auto& g : {product(512, 512, 512), product(8, 104, 16384)})
+    for (const std::string target : {"", "sm_90a", "sm_80", "sm_120a"}) {
+      const auto plan = make_plan(*g, {.architecture = target}, {}, nullptr);
+      REQUIRE(plan);
+      CHECK(explain_text(plan->data()).find("unknown, as") == std::string::npos);
+      PlanData without = plan->data();
+      std::erase_if(without.kernels[0].config, [](const auto& c) { return c.first == "stages"; });
+      CHECK(explain_text(without).find("unknown, as the plan's config has no 'stages'") !=
+            std::string::npos);
+    }
+}
