@@ -17,7 +17,7 @@ struct Config {
   static constexpr int k = 1;
   static constexpr int tile_m = 128;
   static constexpr int tile_n = 128;
-  static constexpr int rows_brought = 128;
+  static constexpr int loaded_rows = 128;
   static constexpr int stages = 2;
   static constexpr int cluster_m = 1;
   static constexpr int cluster_n = 1;
@@ -28,7 +28,7 @@ struct Config {
   static constexpr int producer_registers = 40;
   static constexpr int consumer_registers = 232;
   static constexpr bool alternate = false;
-  static constexpr bool settle = false;
+  static constexpr bool promote_accumulators = false;
   static constexpr bool prefetch = false;
   static constexpr bool ahead = false;
   static constexpr int rotate = 0;
