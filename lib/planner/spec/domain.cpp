@@ -1,4 +1,4 @@
-#include "planner/domain.hpp"
+#include "planner/spec/domain.hpp"
 
 #include <algorithm>
 #include <limits>

@@ -1,11 +1,11 @@
-#include "planner/scales.hpp"
+#include "planner/spec/scales.hpp"
 
 #include <algorithm>
 #include <optional>
 #include <set>
 
 #include "plan/access.hpp"
-#include "planner/body_copy.hpp"
+#include "planner/spec/body_copy.hpp"
 
 namespace sinter {
 namespace {

@@ -1,4 +1,4 @@
-#include "planner/fusion_state.hpp"
+#include "planner/match/fusion_state.hpp"
 
 #include <algorithm>
 #include <numeric>

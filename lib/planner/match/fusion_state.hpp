@@ -7,8 +7,8 @@
 
 #include "lower/region.hpp"
 #include "plan/plan_data.hpp"
-#include "planner/node_marks.hpp"
-#include "planner/storage.hpp"
+#include "planner/match/node_marks.hpp"
+#include "planner/memory/storage.hpp"
 #include "sinter/graph.hpp"
 
 namespace sinter {

@@ -1,4 +1,4 @@
-#include "planner/row_sums.hpp"
+#include "planner/spec/row_sums.hpp"
 
 #include <algorithm>
 

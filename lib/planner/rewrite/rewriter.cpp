@@ -1,4 +1,4 @@
-#include "planner/rewriter.hpp"
+#include "planner/rewrite/rewriter.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "planner/statistics.hpp"
+#include "planner/split/statistics.hpp"
 
 #include <algorithm>
 

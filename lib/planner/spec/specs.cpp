@@ -3,8 +3,8 @@
 
 #include "fusion_patterns/pattern.hpp"
 #include "lower/expansion.hpp"
-#include "planner/body_builder.hpp"
-#include "planner/domain.hpp"
+#include "planner/spec/body_builder.hpp"
+#include "planner/spec/domain.hpp"
 #include "reference/element.hpp"
 
 namespace sinter {

@@ -1,4 +1,4 @@
-#include "planner/depth.hpp"
+#include "planner/split/depth.hpp"
 
 #include <fmt/format.h>
 
@@ -10,10 +10,10 @@
 #include "emit/tensor_cores.hpp"
 #include "plan/access.hpp"
 #include "plan/device_model.hpp"
-#include "planner/body_copy.hpp"
-#include "planner/contraction_spec.hpp"
-#include "planner/domain.hpp"
-#include "planner/estimate.hpp"
+#include "planner/cost/estimate.hpp"
+#include "planner/spec/body_copy.hpp"
+#include "planner/spec/contraction_spec.hpp"
+#include "planner/spec/domain.hpp"
 
 namespace sinter {
 namespace {

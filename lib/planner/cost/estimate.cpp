@@ -1,4 +1,4 @@
-#include "planner/estimate.hpp"
+#include "planner/cost/estimate.hpp"
 
 #include <algorithm>
 #include <cmath>

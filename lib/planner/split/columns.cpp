@@ -1,4 +1,4 @@
-#include "planner/columns.hpp"
+#include "planner/split/columns.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -7,8 +7,8 @@
 
 #include "plan/access.hpp"
 #include "plan/device_model.hpp"
-#include "planner/body_copy.hpp"
-#include "planner/domain.hpp"
+#include "planner/spec/body_copy.hpp"
+#include "planner/spec/domain.hpp"
 
 namespace sinter {
 namespace {

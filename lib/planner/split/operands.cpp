@@ -1,4 +1,4 @@
-#include "planner/operands.hpp"
+#include "planner/split/operands.hpp"
 
 #include <fmt/format.h>
 
@@ -9,11 +9,11 @@
 #include "emit/tensor_cores.hpp"
 #include "fusion_patterns/pattern.hpp"
 #include "plan/access.hpp"
-#include "planner/body_copy.hpp"
-#include "planner/contraction_spec.hpp"
-#include "planner/depth.hpp"
-#include "planner/domain.hpp"
-#include "planner/estimate.hpp"
+#include "planner/cost/estimate.hpp"
+#include "planner/spec/body_copy.hpp"
+#include "planner/spec/contraction_spec.hpp"
+#include "planner/spec/domain.hpp"
+#include "planner/split/depth.hpp"
 
 namespace sinter {
 namespace {

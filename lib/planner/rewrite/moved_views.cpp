@@ -1,4 +1,4 @@
-#include "planner/moved_views.hpp"
+#include "planner/rewrite/moved_views.hpp"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
-#include "planner/storage.hpp"
+#include "planner/memory/storage.hpp"
 
 #include "lower/expansion.hpp"
-#include "planner/parts.hpp"
+#include "planner/memory/parts.hpp"
 
 namespace sinter {
 

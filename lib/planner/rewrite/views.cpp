@@ -1,4 +1,4 @@
-#include "planner/views.hpp"
+#include "planner/rewrite/views.hpp"
 
 #include "fusion_patterns/pattern.hpp"
 

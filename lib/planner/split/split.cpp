@@ -1,4 +1,4 @@
-#include "planner/split.hpp"
+#include "planner/split/split.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -7,10 +7,10 @@
 #include "emit/schedule.hpp"
 #include "plan/access.hpp"
 #include "plan/liveness.hpp"
-#include "planner/body_copy.hpp"
-#include "planner/columns.hpp"
-#include "planner/domain.hpp"
-#include "planner/statistics.hpp"
+#include "planner/spec/body_copy.hpp"
+#include "planner/spec/domain.hpp"
+#include "planner/split/columns.hpp"
+#include "planner/split/statistics.hpp"
 
 namespace sinter {
 namespace {

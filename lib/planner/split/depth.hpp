@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/fusion_state.hpp"
-#include "planner/split.hpp"
+#include "planner/match/fusion_state.hpp"
+#include "planner/split/split.hpp"
 
 namespace sinter {
 

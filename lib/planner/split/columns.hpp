@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/split.hpp"
+#include "planner/split/split.hpp"
 
 namespace sinter {
 

@@ -7,8 +7,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "planner/rewriter.hpp"
-#include "planner/views.hpp"
+#include "planner/rewrite/rewriter.hpp"
+#include "planner/rewrite/views.hpp"
 
 namespace sinter {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "planner/storage.hpp"
+#include "planner/memory/storage.hpp"
 
 namespace sinter {
 

@@ -1,4 +1,4 @@
-#include "planner/body_builder.hpp"
+#include "planner/spec/body_builder.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "lower/lower.hpp"
-#include "planner/storage.hpp"
+#include "planner/memory/storage.hpp"
 
 namespace sinter {
 

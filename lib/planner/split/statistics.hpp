@@ -2,7 +2,7 @@
 // taken about its own average, so that one pass does and nothing cancels (Chan, Golub, LeVeque:
 // "Updating formulae and a pairwise algorithm for computing sample variances", 1979).
 #pragma once
-#include "planner/body_copy.hpp"
+#include "planner/spec/body_copy.hpp"
 
 namespace sinter {
 

@@ -1,13 +1,13 @@
-#include "planner/contraction_spec.hpp"
+#include "planner/spec/contraction_spec.hpp"
 
 #include <algorithm>
 
 #include "fusion_patterns/pattern.hpp"
-#include "planner/body_builder.hpp"
-#include "planner/body_copy.hpp"
-#include "planner/domain.hpp"
-#include "planner/scales.hpp"
-#include "planner/views.hpp"
+#include "planner/rewrite/views.hpp"
+#include "planner/spec/body_builder.hpp"
+#include "planner/spec/body_copy.hpp"
+#include "planner/spec/domain.hpp"
+#include "planner/spec/scales.hpp"
 #include "sinter/ops/shapes_contraction.hpp"
 
 namespace sinter {

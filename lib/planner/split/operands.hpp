@@ -1,7 +1,7 @@
 // Operands of contractions that go through memory so that the fastest engine can multiply them.
 #pragma once
-#include "planner/fusion_state.hpp"
-#include "planner/split.hpp"
+#include "planner/match/fusion_state.hpp"
+#include "planner/split/split.hpp"
 
 namespace sinter {
 

@@ -1,10 +1,10 @@
-#include "planner/body_copy.hpp"
+#include "planner/spec/body_copy.hpp"
 
 #include <algorithm>
 
 #include "plan/access.hpp"
 #include "plan/liveness.hpp"
-#include "planner/body_builder.hpp"
+#include "planner/spec/body_builder.hpp"
 
 namespace sinter {
 namespace {

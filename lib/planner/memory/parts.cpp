@@ -1,10 +1,10 @@
-#include "planner/parts.hpp"
+#include "planner/memory/parts.hpp"
 
 #include <algorithm>
 
 #include "emit/packing.hpp"
 #include "lower/expansion.hpp"
-#include "planner/rewriter.hpp"
+#include "planner/rewrite/rewriter.hpp"
 
 namespace sinter {
 namespace {
