@@ -10,7 +10,7 @@
 #include <algorithm>
 
 #include "fusion_patterns/pattern.hpp"
-#include "planner/chained_spec.hpp"
+#include "planner/spec/chained_spec.hpp"
 #include "schedule/scheduled_kernel.hpp"
 
 namespace sinter {

@@ -12,10 +12,10 @@
 #include <algorithm>
 
 #include "fusion_patterns/pattern.hpp"
-#include "planner/contraction_spec.hpp"
-#include "planner/depth.hpp"
-#include "planner/operands.hpp"
-#include "planner/row_sums.hpp"
+#include "planner/spec/contraction_spec.hpp"
+#include "planner/spec/row_sums.hpp"
+#include "planner/split/depth.hpp"
+#include "planner/split/operands.hpp"
 
 namespace sinter {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "plan/kernel_spec.hpp"
-#include "planner/fusion_state.hpp"
+#include "planner/match/fusion_state.hpp"
 
 namespace sinter {
 

@@ -6,7 +6,7 @@
 //      add  mul  ...       every result that someone outside reads is stored
 //
 #include "fusion_patterns/pattern.hpp"
-#include "planner/body_builder.hpp"
+#include "planner/spec/body_builder.hpp"
 
 namespace sinter {
 namespace {

@@ -11,7 +11,7 @@
 // or some of them (one scale and bias for every image); such a result is complete only when the
 // kernel has ended.
 #include "fusion_patterns/pattern.hpp"
-#include "planner/body_builder.hpp"
+#include "planner/spec/body_builder.hpp"
 
 namespace sinter {
 namespace {

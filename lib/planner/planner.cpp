@@ -7,9 +7,9 @@
 
 #include "fusion_patterns/pattern.hpp"
 #include "plan/access.hpp"
-#include "planner/depth.hpp"
-#include "planner/operands.hpp"
-#include "planner/split.hpp"
+#include "planner/split/depth.hpp"
+#include "planner/split/operands.hpp"
+#include "planner/split/split.hpp"
 
 namespace sinter {
 namespace {

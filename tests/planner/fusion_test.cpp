@@ -3,9 +3,9 @@
 
 #include "lower/lower.hpp"
 #include "plan/access.hpp"
-#include "planner/fusion_state.hpp"
+#include "planner/match/fusion_state.hpp"
+#include "planner/memory/storage.hpp"
 #include "planner/planner.hpp"
-#include "planner/storage.hpp"
 #include "sinter/operations.hpp"
 #include "support/catch.hpp"
 #include "support/norm_gradients.hpp"

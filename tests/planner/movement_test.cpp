@@ -3,10 +3,10 @@
 
 #include "lower/lower.hpp"
 #include "plan/access.hpp"
+#include "planner/memory/storage.hpp"
 #include "planner/planner.hpp"
 #include "planner/rewrite/pass.hpp"
-#include "planner/storage.hpp"
-#include "planner/views.hpp"
+#include "planner/rewrite/views.hpp"
 #include "sinter/compile.hpp"
 #include "sinter/operations.hpp"
 #include "support/catch.hpp"

@@ -1,7 +1,7 @@
 // Attention keeps what the node said beside its expansion, up to where kernels are chosen.
 #include <algorithm>
 
-#include "planner/fusion_state.hpp"
+#include "planner/match/fusion_state.hpp"
 #include "planner/planner.hpp"
 #include "planner/rewrite/pass.hpp"
 #include "sinter/operations.hpp"

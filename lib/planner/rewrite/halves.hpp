@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "planner/rewriter.hpp"
+#include "planner/rewrite/rewriter.hpp"
 
 namespace sinter {
 

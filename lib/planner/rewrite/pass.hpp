@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "lower/lower.hpp"
-#include "planner/moved_views.hpp"
+#include "planner/rewrite/moved_views.hpp"
 #include "target/device_model.hpp"
 
 namespace sinter {

@@ -9,8 +9,21 @@
 namespace sinter {
 namespace {
 
+// Grouped heads share a batch entry of an operand, which is read as a whole or not cut.
+bool keeps_groups(const Rewriter& g, TensorId x, const Node& slice) {
+  const auto& s = *std::get_if<SliceAttributes>(&slice.attributes);
+  const Dims &result = g[slice.inputs[0]].dim, &from = g[x].dim;
+  const int before = result.size() - from.size();
+  for (int i = 0; i < from.size() - 2; ++i) {
+    const int r = i + before;
+    const bool grouped = r >= 0 && from[i] != 1 && from[i] != result[r];
+    if (grouped && (s.start[r] != 0 || s.limit[r] != result[r])) return false;
+  }
+  return true;
+}
+
 // What the slice of a result shows of an operand. Its last dims go with the result's, but for the
-// `whole` one and those of extent 1 in either.
+// `whole` one and those of another extent.
 TensorId cut(MovedViews& views, TensorId x, const Node& slice, int whole) {
   Rewriter& g = views.g;
   const auto& s = *std::get_if<SliceAttributes>(&slice.attributes);
@@ -20,7 +33,7 @@ TensorId cut(MovedViews& views, TensorId x, const Node& slice, int whole) {
   Dims to = from;
   for (int i = 0; i < from.size(); ++i) {
     const int r = i + before;
-    if (r < 0 || r == whole || from[i] == 1 || result[r] == 1) continue;
+    if (r < 0 || r == whole || from[i] != result[r] || result[r] == 1) continue;
     part.start[i] = s.start[r];
     part.limit[i] = s.limit[r];
     to[i] = part.limit[i] - part.start[i];
@@ -49,6 +62,7 @@ bool run(MovedViews& views, NodeId id) {
     inputs = {cut(views, p.inputs[0], n, -1)};
   } else if (p.op == OpKind::matmul) {
     const int rank = g[t].dim.size();
+    if (!keeps_groups(g, p.inputs[0], n) || !keeps_groups(g, p.inputs[1], n)) return false;
     inputs = {cut(views, p.inputs[0], n, rank - 1), cut(views, p.inputs[1], n, rank - 2)};
   } else {
     return false;

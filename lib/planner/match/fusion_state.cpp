@@ -1,0 +1,283 @@
+#include "planner/match/fusion_state.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <tuple>
+
+namespace sinter {
+namespace {
+
+// Nodes that are visited to find out whether one kernel must wait for another.
+constexpr int kMostVisited = 4096;
+
+}  // namespace
+
+FusionState::FusionState(const Graph& graph, const Storage& storage, bool recompute,
+                         const PlanContext& context, std::span<const Region> regions)
+    : graph_(graph),
+      storage_(storage),
+      context_(context),
+      regions_(regions),
+      region_(graph.nodes().size(), -1),
+      pool_(graph.nodes().size()),
+      seen_(graph.nodes().size()) {
+  for (std::size_t r = 0; r < regions.size(); ++r)
+    for (NodeId n : regions[r].nodes) region_[static_cast<std::size_t>(n)] = static_cast<int>(r);
+  group_.assign(graph.nodes().size(), -1);
+  latest_.resize(graph.nodes().size());
+  std::iota(latest_.begin(), latest_.end(), 0);
+  changed_.assign(graph.nodes().size(), 0);
+  reserved_.assign(graph.nodes().size(), 0);
+  find_consumers();
+  recompute_.assign(graph.nodes().size(), false);
+  if (recompute) find_recomputed();
+}
+
+// From the last node to the first, so that what only unread nodes read is unread, too.
+void FusionState::find_consumers() {
+  consumers_.resize(graph_.tensors().size());
+  unread_.assign(graph_.nodes().size(), false);
+  for (auto i = static_cast<NodeId>(graph_.nodes().size()) - 1; i >= 0; --i) {
+    const auto& outputs = node(i).outputs;
+    unread_[static_cast<std::size_t>(i)] = std::none_of(
+        outputs.begin(), outputs.end(),
+        [&](TensorId t) { return t >= 0 && (graph_[t].output || !consumers(t).empty()); });
+    if (unread_[static_cast<std::size_t>(i)]) continue;
+    for (TensorId t : operands(i)) {
+      if (t < 0) continue;
+      auto& c = consumers_[static_cast<std::size_t>(t)];
+      if (c.empty() || c.back() != i) c.push_back(i);
+    }
+  }
+  for (auto& c : consumers_) std::reverse(c.begin(), c.end());
+}
+
+const Region* FusionState::region_of(NodeId n) const {
+  const int r = region_[static_cast<std::size_t>(n)];
+  return r < 0 ? nullptr : &regions_[static_cast<std::size_t>(r)];
+}
+
+std::span<const TensorId> FusionState::operands(NodeId n) const {
+  const auto* a = std::get_if<PointwiseAttributes>(&node(n).attributes);
+  if (a && a->mode == PointwiseMode::gen_index) return {};
+  return node(n).inputs;
+}
+
+namespace {
+
+constexpr int kRecomputeCost = 8;  // operations an element
+constexpr int kManyReaders = 8;    // elements for each of a result that is made again for them
+
+// Operations that cost about as much as an addition.
+bool cheap(PointwiseMode m) {
+  using M = PointwiseMode;
+  switch (m) {
+    case M::identity:
+    case M::add:
+    case M::sub:
+    case M::mul:
+    case M::min:
+    case M::max:
+    case M::abs:
+    case M::neg:
+    case M::logical_and:
+    case M::logical_or:
+    case M::logical_not:
+    case M::cmp_eq:
+    case M::cmp_neq:
+    case M::cmp_gt:
+    case M::cmp_ge:
+    case M::cmp_lt:
+    case M::cmp_le:
+    case M::binary_select:
+    case M::gen_index:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+bool FusionState::given(TensorId t) const {
+  return graph_[t].has_value || producer(storage_[t].root) < 0;
+}
+
+void FusionState::find_recomputed() {
+  const auto recomputed_operand = [&](TensorId t) {
+    return producer(t) >= 0 && recomputed(producer(t));
+  };
+  std::vector<int> cost(graph_.nodes().size(), 0);
+  std::vector<bool> reads(graph_.nodes().size(), false);  // memory, itself or through its operands
+  for (NodeId i = 0; i < static_cast<NodeId>(graph_.nodes().size()); ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const auto* a = std::get_if<PointwiseAttributes>(&node(i).attributes);
+    if (!a || !cheap(a->mode) || !graph_.is_virtual(node(i).outputs[0])) continue;
+    cost[at] = 1;
+    bool cheap_operands = true;
+    for (TensorId t : operands(i)) {
+      if (t < 0 || graph_[t].has_value) continue;
+      if (recomputed_operand(t)) {
+        cost[at] += cost[static_cast<std::size_t>(producer(t))];
+        reads[at] = reads[at] || reads[static_cast<std::size_t>(producer(t))];
+      } else {
+        reads[at] = true;
+        cheap_operands = cheap_operands && given(t);
+      }
+    }
+    recompute_[at] = cheap_operands && cost[at] <= kRecomputeCost;
+  }
+  // Whoever reads such a result must be a body that can make it, or be made that way itself; and
+  // run over far more elements, where the result is made from memory.
+  for (auto i = static_cast<NodeId>(graph_.nodes().size()) - 1; i >= 0; --i) {
+    if (!recomputed(i)) continue;
+    const TensorId t = node(i).outputs[0];
+    const bool from_memory = reads[static_cast<std::size_t>(i)];
+    const std::int64_t many = kManyReaders * count(graph_[t].dim);
+    bool in_bodies = storage_[t].root == t;
+    for (NodeId c : consumers(t)) {
+      const OpKind op = node(c).op;
+      const bool larger = count(graph_[node(c).outputs[0]].dim) >= many;
+      in_bodies = in_bodies && (op == OpKind::pointwise || op == OpKind::reduction) &&
+                  (!from_memory || recomputed(c) || (op == OpKind::pointwise && larger));
+    }
+    if (!in_bodies) recompute_[static_cast<std::size_t>(i)] = false;
+  }
+  // An operand that lost the property takes it from its readers.
+  for (NodeId i = 0; i < static_cast<NodeId>(graph_.nodes().size()); ++i) {
+    if (!recomputed(i)) continue;
+    for (TensorId t : operands(i))
+      if (t >= 0 && !given(t) && !recomputed_operand(t))
+        recompute_[static_cast<std::size_t>(i)] = false;
+  }
+}
+
+int FusionState::take(std::vector<NodeId> nodes) {
+  const int id = static_cast<int>(groups_.size());
+  std::sort(nodes.begin(), nodes.end());
+  groups_.push_back(nodes);
+  NodeId last = -1;
+  for (NodeId n : nodes) {
+    group_[static_cast<std::size_t>(n)] = id;
+    changed_[static_cast<std::size_t>(n)] = id + 1;
+    last = std::max(last, latest_[static_cast<std::size_t>(n)]);
+  }
+  for (NodeId n : nodes) raise(n, last);
+  return id;
+}
+
+// Nodes are numbered in an order of execution, so that what waits for a node has a larger number,
+// and only kernels wait for larger ones than their first: the walk ends soon.
+void FusionState::raise(NodeId node, NodeId number) {
+  std::vector<NodeId> work{node};
+  while (!work.empty()) {
+    const NodeId n = work.back();
+    work.pop_back();
+    const auto visit = [&](NodeId m) {
+      if (latest_[static_cast<std::size_t>(m)] >= number) return;
+      latest_[static_cast<std::size_t>(m)] = number;
+      changed_[static_cast<std::size_t>(m)] = kernels();
+      work.push_back(m);
+    };
+    visit(n);
+    if (group(n) >= 0)
+      for (NodeId m : groups_[static_cast<std::size_t>(group(n))]) visit(m);
+    for (TensorId t : this->node(n).outputs)
+      if (t >= 0)
+        for (NodeId c : consumers(t)) visit(c);
+  }
+}
+
+void FusionState::start_looking() const {
+  looking_ = true;
+  narrowed_ = false;
+  seen_.clear();
+  looked_at_.clear();
+}
+
+std::vector<NodeId> FusionState::looked_at() const {
+  looking_ = false;
+  return std::move(looked_at_);
+}
+
+void FusionState::reserve(const std::vector<NodeId>& nodes, int by) {
+  for (NodeId n : nodes) {
+    reserved_[static_cast<std::size_t>(n)] |= std::uint32_t{1} << by;
+    reserved_nodes_.push_back(n);
+  }
+}
+
+void FusionState::free_reserved() {
+  for (NodeId n : reserved_nodes_) reserved_[static_cast<std::size_t>(n)] = 0;
+  reserved_nodes_.clear();
+}
+
+// A cycle needs a path that leaves the joined set and comes back. Nodes are numbered in an order of
+// execution and every kernel taken so far is a unit, so the walk goes from the set's inputs
+// upwards, through whole kernels, looking for the set again.
+bool FusionState::makes_cycle(const std::vector<NodeId>& nodes, NodeId extra) const {
+  MarkPool::Borrowed inside = marks(), seen = marks();
+  NodeId first = extra;
+  inside.insert(extra);
+  for (NodeId n : nodes) {
+    inside.insert(n);
+    first = std::min(first, n);
+  }
+  std::vector<NodeId> work;
+  int visited = 0;
+  const auto push_inputs = [&](NodeId n, bool from_inside) -> bool {
+    for (TensorId t : operands(n)) {
+      if (t < 0) continue;
+      const NodeId p = producer(t);
+      if (p < 0) continue;
+      if (inside.contains(p)) {
+        if (!from_inside) return true;
+        continue;
+      }
+      // What runs before `p` has smaller numbers than all that is inside.
+      look_at(p);
+      if (latest_[static_cast<std::size_t>(p)] < first) continue;
+      if (seen.insert(p)) work.push_back(p);
+    }
+    return false;
+  };
+  for (NodeId n : nodes) push_inputs(n, true);
+  push_inputs(extra, true);
+  while (!work.empty()) {
+    const NodeId n = work.back();
+    work.pop_back();
+    if (inside.contains(n) || ++visited > kMostVisited) return true;
+    if (push_inputs(n, false)) return true;
+    if (group(n) < 0) continue;
+    for (NodeId m : groups_[static_cast<std::size_t>(group(n))])
+      if (seen.insert(m)) work.push_back(m);
+  }
+  return false;
+}
+
+bool FusionState::needed_outside(TensorId t, const std::vector<NodeId>& nodes) const {
+  if (graph_[t].output) return true;
+  for (NodeId c : consumers(t))
+    if (!contains(nodes, c)) return true;
+  return false;
+}
+
+void FusionState::cut(std::string_view pattern, NodeId kernel, NodeId n, TensorId t,
+                      std::string reason) {
+  cuts_.push_back({pattern, kernel, n, t, std::move(reason)});
+}
+
+std::vector<PlanCut> FusionState::cuts() const {
+  std::vector<PlanCut> result;
+  std::set<std::tuple<std::string, std::string, std::string_view>> known;
+  for (const auto& c : cuts_) {
+    if (group(c.kernel) == group(c.node)) continue;
+    PlanCut cut{std::string(c.pattern), graph_.label(node(c.node)), graph_.label(c.tensor),
+                c.reason};
+    if (known.emplace(cut.node, cut.tensor, c.reason).second) result.push_back(std::move(cut));
+  }
+  return result;
+}
+
+}  // namespace sinter

@@ -1,0 +1,141 @@
+// What patterns see while a graph is partitioned: which nodes are free, who reads what, and whether
+// joining nodes would make kernels wait for each other in a circle.
+#pragma once
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lower/region.hpp"
+#include "plan/plan_data.hpp"
+#include "planner/match/node_marks.hpp"
+#include "planner/memory/storage.hpp"
+#include "schedule/scheduled_kernel.hpp"
+#include "sinter/graph.hpp"
+
+namespace sinter {
+
+class FusionState {
+ public:
+  // `recompute`: results that a few operations make from nothing but indices and constants (masks,
+  // positions), or from small inputs of the graph that are broadcast (1 + scale), are made where
+  // they are read, and have no kernel and no memory.
+  // `context`: the device whose engines may be used, and what was measured on it.
+  // `regions`: attention that a pattern may take as a whole.
+  FusionState(const Graph& graph, const Storage& storage, bool recompute,
+              const PlanContext& context, std::span<const Region> regions = {});
+
+  const Graph& graph() const { return graph_; }
+  const Storage& storage() const { return storage_; }
+  const PlanContext& context() const { return context_; }
+  const DeviceModel& device() const { return context_.device; }
+  std::span<const Region> regions() const { return regions_; }
+  // The one that a node belongs to, or null.
+  const Region* region_of(NodeId n) const;
+  const Node& node(NodeId n) const { return graph_.nodes()[static_cast<std::size_t>(n)]; }
+  NodeId producer(TensorId t) const { return graph_[t].producer; }
+  const std::vector<NodeId>& consumers(TensorId t) const {
+    return consumers_[static_cast<std::size_t>(t)];
+  }
+  // What a node reads: of its operand, gen_index only takes the dims.
+  std::span<const TensorId> operands(NodeId n) const;
+  // Whether a kernel may take the node.
+  bool free(NodeId n) const {
+    if (group(n) >= 0 || no_kernel(n)) return false;  // and never will be
+    if (reserved(n)) {
+      narrowed_ = true;
+      return false;
+    }
+    look_at(n);
+    return true;
+  }
+  bool recomputed(NodeId n) const { return recompute_[static_cast<std::size_t>(n)]; }
+  bool no_kernel(NodeId n) const {
+    return storage_.folded(n) || recomputed(n) || unread_[static_cast<std::size_t>(n)];
+  }
+  int group(NodeId n) const { return group_[static_cast<std::size_t>(n)]; }
+  int kernels() const { return static_cast<int>(groups_.size()); }
+
+  // Takes the nodes as one kernel.
+  int take(std::vector<NodeId> nodes);
+
+  // True when a kernel of `nodes` plus `extra` would have to run both before and after another, or
+  // where so much lies between them that this is not searched.
+  bool makes_cycle(const std::vector<NodeId>& nodes, NodeId extra) const;
+
+  // ---- what a proposal depends on, so that it is made again only after that has changed
+
+  // From start_looking() on, notes each node whose state (free, what it waits for) was asked for,
+  // once; looked_at() ends that.
+  void start_looking() const;
+  std::vector<NodeId> looked_at() const;
+  // How many kernels had been taken when the node's state changed last.
+  int changed(NodeId n) const { return changed_[static_cast<std::size_t>(n)]; }
+
+  // Nodes that are not free for pattern number `by`, until all are given back: others' proposals
+  // would overlap with theirs.
+  void reserve(const std::vector<NodeId>& nodes, int by);
+  void free_reserved();
+  // Who asks whether nodes are free from now on; for nobody (-1) none is reserved.
+  void look_as(int pattern) { viewer_ = pattern < 0 ? 0 : std::uint32_t{1} << pattern; }
+  // Whether a reserved node was asked for since start_looking().
+  bool narrowed() const { return narrowed_; }
+
+  // An empty set of nodes.
+  MarkPool::Borrowed marks() const { return MarkPool::Borrowed(pool_); }
+
+  // The tensor's size in memory.
+  std::int64_t bytes(TensorId t) const { return count(graph_[t].dim) * info(graph_.type(t)).bytes; }
+  // True when a reader outside `nodes` (or the caller) needs the tensor in memory.
+  bool needed_outside(TensorId t, const std::vector<NodeId>& nodes) const;
+
+  // Why `node` did not join the kernel that `kernel` belongs to.
+  void cut(std::string_view pattern, NodeId kernel, NodeId node, TensorId tensor,
+           std::string reason);
+  // The refusals that held: the two did end up in different kernels.
+  std::vector<PlanCut> cuts() const;
+
+ private:
+  const Graph& graph_;
+  const Storage& storage_;
+  const PlanContext& context_;
+  std::span<const Region> regions_;
+  std::vector<int> region_;  // by node; -1: none
+  std::vector<std::vector<NodeId>> consumers_;
+  std::vector<int> group_;
+  std::vector<std::vector<NodeId>> groups_;
+  struct Cut {
+    std::string_view pattern;
+    NodeId kernel, node;
+    TensorId tensor;
+    std::string reason;
+  };
+  bool reserved(NodeId n) const { return (reserved_[static_cast<std::size_t>(n)] & viewer_) != 0; }
+  // Raises latest_ of the node to `number`, and of what waits for it.
+  void raise(NodeId n, NodeId number);
+  void look_at(NodeId n) const {
+    if (looking_ && seen_.insert(n)) looked_at_.push_back(n);
+  }
+  void find_consumers();
+  void find_recomputed();
+  bool given(TensorId t) const;           // a value, or in memory before the graph is run
+  std::vector<bool> unread_, recompute_;  // unread: nobody needs what the node makes
+  std::vector<Cut> cuts_;
+  // The largest number of a node that runs before this one, or with it, as kernels stand now.
+  std::vector<NodeId> latest_;
+  std::vector<int> changed_;
+  std::vector<std::uint32_t> reserved_;
+  std::vector<NodeId> reserved_nodes_;
+  std::uint32_t viewer_ = 0;
+  mutable MarkPool pool_;
+  mutable bool looking_ = false, narrowed_ = false;
+  mutable NodeMarks seen_;
+  mutable std::vector<NodeId> looked_at_;
+};
+
+inline bool contains(const std::vector<NodeId>& nodes, NodeId n) {
+  for (NodeId m : nodes)
+    if (m == n) return true;
+  return false;
+}
+
+}  // namespace sinter

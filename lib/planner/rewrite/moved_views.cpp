@@ -1,0 +1,162 @@
+#include "planner/rewrite/moved_views.hpp"
+
+#include <algorithm>
+
+#include "fusion_patterns/pattern.hpp"
+#include "lower/expansion.hpp"
+
+namespace sinter {
+
+const Node* elementwise(const Rewriter& g, TensorId t) {
+  const Node* n = g.made_by(t, OpKind::pointwise);
+  if (!n) return nullptr;
+  const bool index =
+      std::get_if<PointwiseAttributes>(&n->attributes)->mode == PointwiseMode::gen_index;
+  return index ? nullptr : n;
+}
+
+bool meet(const Rewriter& g, const std::array<TensorId, 2>& tensors) {
+  std::array<std::vector<TensorId>, 2> reached;
+  for (std::size_t i = 0; i < 2; ++i) {
+    auto& r = reached[i];
+    r.push_back(tensors[i]);
+    for (std::size_t at = 0; at < r.size() && r.size() < kMostChained; ++at)
+      for (NodeId reader : g.readers(r[at]))
+        if (const TensorId z = g.node(reader).outputs[0];
+            elementwise(g, z) && std::count(r.begin(), r.end(), z) == 0)
+          r.push_back(z);
+  }
+  return std::any_of(reached[0].begin(), reached[0].end(), [&](TensorId z) {
+    return std::count(reached[1].begin(), reached[1].end(), z) > 0;
+  });
+}
+
+View MovedViews::of_node(NodeId n) const {
+  const Node& v = g.node(n);
+  return {v.op, v.attributes, g[v.inputs[0]].dim, g[v.outputs[0]].dim};
+}
+
+TensorId MovedViews::view(TensorId t, const View& v, NodeId like) {
+  for (NodeId r : g.readers(t)) {
+    const Node& n = g.node(r);
+    if (n.op != v.op || !(n.attributes == v.attributes)) continue;
+    const TensorId y = n.outputs[0];
+    const bool same = holds(g.type(y), g.type(t)) && fits_f32(g.type(y)) == fits_f32(g.type(t));
+    if (same && g.is_virtual(y) && g[y].dim == v.to) return y;
+  }
+  const std::string_view suffix = v.op == OpKind::slice       ? "_part"
+                                  : v.op == OpKind::transpose ? "_turned"
+                                                              : "_shaped";
+  const TensorId y = g.tensor_like(t, v.to, g.type(t), suffix);
+  g.make(y, v.op, v.attributes, {t}, like);
+  made_.insert(y);
+  return y;
+}
+
+TensorId MovedViews::shown(TensorId t, const View& v) const {
+  const NodeId p = g.producer(t);
+  if (p < 0) return kNoTensor;
+  const Node& n = g.node(p);
+  if (v.op == OpKind::slice) {
+    const auto* c = std::get_if<ConcatenateAttributes>(&n.attributes);
+    return c ? shown_part(n, *c, *std::get_if<SliceAttributes>(&v.attributes), v.to) : kNoTensor;
+  }
+  if (n.op != v.op || g[n.inputs[0]].dim != v.to) return kNoTensor;
+  const View back = inverse(of_node(p));
+  const bool undone = v.op == OpKind::reshape || back.attributes == v.attributes;
+  return undone && g.type(n.inputs[0]) == g.type(t) ? n.inputs[0] : kNoTensor;
+}
+
+TensorId MovedViews::shown_part(const Node& n, const ConcatenateAttributes& c,
+                                const SliceAttributes& s, const Dims& dim) const {
+  const TensorId y = n.outputs[0];
+  const int axis = lowering::positive_axis(*c.axis, g[y].dim);
+  std::int64_t start = 0;
+  for (TensorId x : n.inputs) {
+    if (start == s.start[axis] && g[x].dim == dim && g.type(x) == g.type(y) &&
+        (s.step.empty() || s.step[axis] == 1))
+      return x;
+    start += g[x].dim[axis];
+  }
+  return kNoTensor;
+}
+
+TensorId MovedViews::operand(TensorId t, const View& v, NodeId like) {
+  const OperandView o = operand_view(v, g[t].dim).value_or(OperandView{});
+  if (!o.view) return t;
+  if (o.dim == g[t].dim) {
+    const TensorId s = shown(t, *o.view);
+    return s != kNoTensor ? s : view(t, *o.view, like);
+  }
+  const View ranked{OpKind::reshape, ReshapeAttributes{o.dim}, g[t].dim, o.dim};
+  return view(view(t, ranked, like), *o.view, like);
+}
+
+bool MovedViews::shows(TensorId t, const View& v) const {
+  const auto o = operand_view(v, g[t].dim);
+  if (!o || !o->view) return o.has_value();
+  if (g[t].has_value) return false;
+  if (o->dim == g[t].dim && shown(t, *o->view) != kNoTensor) return true;
+  if (o->view->op != OpKind::reshape) return true;
+  const auto at = g.location(t);
+  return at && reshape_strides(g[t].dim, at->stride, o->view->to);
+}
+
+// ---- a view of what is computed: what it shows is computed instead
+
+bool MovedViews::hoists(TensorId t, const View& v, int& budget, Small small) const {
+  constexpr std::int64_t kSmall = 16;  // of so many, one
+  const auto o = operand_view(v, g[t].dim);
+  if (!o) return false;
+  if (!o->view) return true;  // the same for all that the view shows
+  if (small == Small::stored && g.is_virtual(t) && g[t].dim != v.from &&
+      kSmall * count(g[t].dim) <= count(v.from))
+    return o->view->op == OpKind::reshape;
+  if (const Node* n = recomputed(t)) {
+    if (g[t].dim != v.from || --budget < 0) return false;
+    return std::all_of(n->inputs.begin(), n->inputs.end(),
+                       [&](TensorId x) { return x < 0 || hoists(x, v, budget, small); });
+  }
+  if (in_memory(t) || stored_anyway(t)) return shows(t, v);
+  return o->dim == g[t].dim && shown(t, *o->view) != kNoTensor;
+}
+
+const Node* MovedViews::recomputed(TensorId t) const {
+  return g.is_virtual(t) ? elementwise(g, t) : nullptr;
+}
+
+bool MovedViews::in_memory(TensorId t) const {
+  const auto at = g.location(t);
+  return at && !g.is_virtual(at->root);
+}
+
+bool MovedViews::stored_anyway(TensorId t) const {
+  const auto at = g.location(t);
+  if (!at || g.readers(t).size() < 2) return false;
+  const NodeId p = g.producer(at->root);
+  return p >= 0 && is_contraction(g.node(p).op);
+}
+
+TensorId MovedViews::hoisted(TensorId t, const View& v, NodeId like) {
+  const OperandView o = operand_view(v, g[t].dim).value_or(OperandView{});
+  if (!o.view) return t;
+  if (!recomputed(t) || g[t].dim != v.from) return operand(t, v, like);
+  for (const auto& [view, to] : hoisted_[t])
+    if (view.op == v.op && view.attributes == v.attributes && view.to == v.to) return to;
+  const TensorId y = g.tensor_like(t, v.to, g.type(t), "_part");
+  hoisted_into(y, t, v);
+  hoisted_[t].push_back({v, y});
+  return y;
+}
+
+void MovedViews::hoisted_into(TensorId y, TensorId t, const View& v) {
+  const NodeId p = g.producer(t);
+  const Node n = g.node(p);
+  std::vector<TensorId> inputs;
+  for (TensorId x : n.inputs) inputs.push_back(x < 0 ? x : hoisted(x, v, p));
+  g.make(y, n.op, n.attributes, std::move(inputs), p);
+}
+
+bool MovedViews::made_here(TensorId t) const { return made_.count(t) > 0; }
+
+}  // namespace sinter

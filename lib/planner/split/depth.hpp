@@ -1,0 +1,29 @@
+// Long sums with few results: k is cut in parts that are summed side by side, and a second kernel
+// adds them up and runs the epilogue. It is chosen where the estimates say that it is faster; parts
+// and their order depend on the shapes alone.
+#pragma once
+#include <vector>
+
+#include "planner/match/fusion_state.hpp"
+#include "planner/split/split.hpp"
+
+namespace sinter {
+
+struct DepthParts {
+  Dims parts;  // of each index of k; empty: k stays whole
+  double microseconds = 0, whole_microseconds = 0;
+};
+DepthParts choose_depth_parts(const KernelSpec& contraction, const PlanContext& context);
+
+// Whether a second product and reduced results, where the contraction has them, are better made by
+// its kernel than by others: an engine on tensor cores does them, the same one as without the
+// reductions, and the sums would not be cut.
+// `engines`: which may do them, any on tensor cores or that of warpgroups (wgmma) alone.
+enum class Engines { any, fastest };
+bool fits_one_kernel(const KernelSpec& contraction, const PlanContext& context, Engines engines);
+
+// The kernels in place of the contraction, in order; `cuts` gets the reason.
+std::vector<KernelSpec> split_depth(KernelSpec contraction, const FusionState& state,
+                                    Temporaries& temporaries, std::vector<PlanCut>& cuts);
+
+}  // namespace sinter

@@ -1,0 +1,231 @@
+#include "planner/split/operands.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "fusion_patterns/pattern.hpp"
+#include "plan/access.hpp"
+#include "planner/spec/body_copy.hpp"
+#include "planner/spec/contraction_spec.hpp"
+#include "planner/spec/domain.hpp"
+#include "planner/split/depth.hpp"
+#include "schedule/contraction/index_order.hpp"
+#include "schedule/contraction/mma.hpp"
+#include "schedule/contraction/wgmma.hpp"
+#include "schedule/scheduled_kernel.hpp"
+
+namespace sinter {
+namespace {
+
+// ---- one operand
+
+struct Operand {
+  int input;      // of the node: 0 for A, 1 for B
+  int row, rows;  // its own group of indices
+};
+
+const ProductOperand& in(const KernelSpec& spec, const Operand& o) {
+  return o.input == 0 ? spec.contraction().a() : spec.contraction().b();
+}
+ProductOperand& in(KernelSpec& spec, const Operand& o) {
+  return o.input == 0 ? spec.contraction().a() : spec.contraction().b();
+}
+
+// The indices that tell the operand's elements apart, in the order in which they are written: all
+// of its rows and of k, and of the batch those on which it depends. Of the two last ones that comes
+// behind which lies together in what is read, but k where the multiplication wants it there.
+std::vector<int> indices_of(const KernelSpec& spec, const Operand& o, DataType type) {
+  const Body& body = in(spec, o).body;
+  const int k = spec.extent.size() - 1;
+  std::vector<int> indices;
+  for (int i = 0; i < spec.contraction().batch; ++i)
+    if (depends_on(spec, body, i)) indices.push_back(i);
+  for (int i = o.row; i < o.row + o.rows; ++i) indices.push_back(i);
+  indices.push_back(k);
+  const int row = o.rows > 0 ? o.row + o.rows - 1 : -1;
+  const auto large = [&](const Statement& s) {
+    if (!is_load(s)) return false;
+    const Access& a = spec.ports[static_cast<std::size_t>(s.port)].access;
+    return row >= 0 && moves_along(a, row) && moves_along(a, k);
+  };
+  const bool turned = info(type).bytes == 2 && prefers(spec, body, k, row, large);
+  if (turned) std::swap(indices.back(), indices[indices.size() - 2]);
+  return indices;
+}
+
+// The kernel that writes the operand as `type`; the contraction then loads what it wrote.
+KernelSpec written_first(KernelSpec& contraction, const Operand& o, DataType type,
+                         Temporaries& temporaries) {
+  Body& body = in(contraction, o).body;
+  const std::vector<int> indices = indices_of(contraction, o, type);
+  const auto place = [&](int i) {
+    return static_cast<int>(std::find(indices.begin(), indices.end(), i) - indices.begin());
+  };
+  const auto these = [&](const Dims& dims) {
+    Dims r;
+    for (int i : indices) r.push_back(dims[i]);
+    return r;
+  };
+  const auto project = [&](Access& a) {
+    a.stride = these(a.stride);
+    for (auto& w : a.windows) w.coefficient = these(w.coefficient);
+  };
+  KernelSpec kernel;
+  kernel.extent = these(contraction.extent);
+  kernel.ports = contraction.ports;
+  kernel.scalars = contraction.scalars;
+  kernel.body = body;
+  for (auto& p : kernel.ports) project(p.access);
+  for (auto& s : kernel.body.statements) {
+    if (s.kind == StatementKind::index) s.dim = place(s.dim);
+    if (!s.access.stride.empty()) project(s.access);
+  }
+
+  const DataType stored = type == DataType::tf32 ? DataType::f32 : type;
+  const std::int64_t line = 16 / info(stored).bytes;
+  Dims padded = kernel.extent;
+  padded.back() = (padded.back() + line - 1) / line * line;
+  Access written;
+  written.stride = packed_strides(padded);
+  const Statement value = body.statements.back();
+  std::string name = value.label;
+  if (const KernelPort* const from = plainly_loaded(contraction, body))
+    name += from->type == stored ? "_aligned" : fmt::format("_{}", sinter::name(stored));
+  KernelPort port = temporaries.add(std::move(name), stored, padded, written);
+  Statement store = statement(StatementKind::store, value.arithmetic, "");
+  store.args = {static_cast<int>(body.statements.size()) - 1};
+  store.port = static_cast<int>(kernel.ports.size());
+  kernel.ports.push_back(port);
+  kernel.body.statements.push_back(std::move(store));
+  drop_unused(kernel);
+  simplify_domain(kernel);
+
+  Access read;
+  read.stride = Dims::filled(contraction.extent.size(), 0);
+  for (int i : indices) read.stride[i] = written.stride[place(i)];
+  Statement load = statement(StatementKind::load, DataType::f32, value.label);
+  load.port = static_cast<int>(contraction.ports.size());
+  contraction.ports.push_back(read_back(std::move(port), std::move(read)));
+  body.statements = {std::move(load)};
+  in(contraction, o).type = type;
+  drop_unused(contraction);
+  return kernel;
+}
+
+// ---- all operands
+
+// The nodes of the operand go with it.
+void divide_nodes(const FusionState& state, const Operand& o, KernelSpec& first,
+                  KernelSpec& contraction) {
+  const NodeId node = contraction_of(state, contraction);
+  collect_ancestors(state, contraction.nodes,
+                    state.node(node).inputs[static_cast<std::size_t>(o.input)], first.nodes);
+  std::erase_if(contraction.nodes, [&](NodeId n) { return contains(first.nodes, n); });
+  if (first.nodes.empty()) first.nodes = {node};
+}
+
+// ---- virtual operands in memory
+
+bool may_be_narrow(const Graph& lowered, const KernelPort& p) {
+  return p.tensor < static_cast<TensorId>(lowered.tensors().size()) &&
+         lowered.is_virtual(p.tensor) && p.type == DataType::f32;
+}
+
+// The type in which the kernel multiplies the port's elements, where it does nothing else with
+// them; else none.
+DataType multiplied_as(const KernelSpec& spec, int port) {
+  const ContractionSpec* const c = spec.as_contraction();
+  if (!c || c->accumulate != DataType::f32) return DataType::none;
+  for (const Body* body : spec.bodies())
+    for (const auto& s : body->statements) {
+      if (!names_ports(s) || (s.port != port && s.port2 != port)) continue;
+      if (body == &spec.body || body->statements.size() != 1) return DataType::none;
+    }
+  const DataType type = factor_type(spec);
+  return type == DataType::f16 || type == DataType::bf16 ? type : DataType::none;
+}
+
+}  // namespace
+
+void narrow_alone(const FusionState& state, KernelSpec& spec) {
+  for (std::size_t i = 0; i < spec.ports.size(); ++i) {
+    KernelPort& p = spec.ports[i];
+    if (p.written || !may_be_narrow(state.graph(), p)) continue;
+    const auto& readers = state.consumers(p.tensor);
+    if (!std::all_of(readers.begin(), readers.end(),
+                     [&](NodeId n) { return is_contraction(state.node(n).op); }))
+      continue;
+    if (const DataType type = multiplied_as(spec, static_cast<int>(i)); type != DataType::none)
+      p.type = type;
+  }
+}
+
+void narrow_operands(const Graph& lowered, std::vector<KernelSpec>& kernels) {
+  std::map<TensorId, DataType> types;  // none: somebody needs the f32
+  const auto each_port = [&](const auto& visit) {
+    for (auto& spec : kernels)
+      for (std::size_t i = 0; i < spec.ports.size(); ++i)
+        if (may_be_narrow(lowered, spec.ports[i])) visit(spec, static_cast<int>(i));
+  };
+  each_port([&](const KernelSpec& spec, int i) {
+    const KernelPort& p = spec.ports[static_cast<std::size_t>(i)];
+    if (p.written) return;
+    const DataType type = multiplied_as(spec, i);
+    if (const auto [known, fresh] = types.try_emplace(p.tensor, type); !fresh)
+      if (known->second != type) known->second = DataType::none;
+  });
+  each_port([&](KernelSpec& spec, int i) {
+    KernelPort& p = spec.ports[static_cast<std::size_t>(i)];
+    if (const auto t = types.find(p.tensor); t != types.end() && t->second != DataType::none)
+      p.type = t->second;
+  });
+}
+
+std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState& state,
+                                             Temporaries& temporaries, std::vector<PlanCut>& cuts) {
+  const ContractionSpec* const c = spec.as_contraction();
+  const bool candidate = state.device().has_wgmma && c && c->k() == 1 && !c->chained() &&
+                         !c->rows.on && !reads_joined_indices(spec);
+  if (!candidate || schedule_kernel(spec, state.context()).wgmma()) return {std::move(spec)};
+  const Operand a{0, c->first_m(), c->m}, b{1, c->first_n(), c->n};
+  const bool as_they_are = multiplied_as_bytes(c->a().type, c->b().type);
+  const DataType factor = as_they_are ? DataType::none : factor_type(spec);
+  if (!as_they_are && factor == DataType::none) return {std::move(spec)};
+  const double fused = choose_depth_parts(spec, state.context()).microseconds;
+  // One of them may do as it is.
+  for (const auto& operands : {std::vector{b}, {a}, {a, b}}) {
+    KernelSpec contraction = spec;
+    Temporaries tried = temporaries;
+    std::vector<KernelSpec> kernels;
+    std::vector<PlanCut> reasons;
+    double us = 0;
+    for (const Operand& o : operands) {
+      KernelSpec first =
+          written_first(contraction, o, as_they_are ? in(spec, o).type : factor, tried);
+      us += schedule_kernel(first, state.context()).microseconds;
+      divide_nodes(state, o, first, contraction);
+      reasons.push_back({"contraction",
+                         state.graph().label(state.node(first.nodes.front())),
+                         first.ports.back().name,
+                         {}});
+      kernels.push_back(std::move(first));
+    }
+    if (!schedule_kernel(contraction, state.context()).wgmma()) continue;
+    us += choose_depth_parts(contraction, state.context()).microseconds;
+    if (us > fused) continue;
+    for (auto& r : reasons) {
+      r.reason = fmt::format(
+          "it is written to memory first, where {}'s fastest engine reads it: about {:.1f} us "
+          "in all, {:.1f} us as part of that kernel",
+          state.device().target, us, fused);
+      cuts.push_back(std::move(r));
+    }
+    kernels.push_back(std::move(contraction));
+    temporaries = std::move(tried);
+    return kernels;
+  }
+  return {std::move(spec)};
+}
+
+}  // namespace sinter

@@ -1,0 +1,20 @@
+// Operands of contractions that go through memory so that the fastest engine can multiply them.
+#pragma once
+#include "planner/match/fusion_state.hpp"
+#include "planner/split/split.hpp"
+
+namespace sinter {
+
+// Virtual f32 tensors that contractions alone read, and may round to 16 bits, are stored so.
+void narrow_operands(const Graph& lowered, std::vector<KernelSpec>& kernels);
+// The same of one kernel, before the others are known.
+void narrow_alone(const FusionState& state, KernelSpec& spec);
+
+// The kernels in place of the contraction, in order. The tensor memory accelerator brings
+// operands only as they lie in memory. One that is computed or converted, or lies where it cannot
+// reach, is first written to where it can by a pointwise kernel, if the estimates say that this is
+// faster than to bring it through registers; `cuts` then gets the reason.
+std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState& state,
+                                             Temporaries& temporaries, std::vector<PlanCut>& cuts);
+
+}  // namespace sinter

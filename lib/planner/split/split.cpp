@@ -1,0 +1,376 @@
+#include "planner/split/split.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/env.hpp"
+#include "plan/access.hpp"
+#include "plan/liveness.hpp"
+#include "planner/spec/body_copy.hpp"
+#include "planner/spec/domain.hpp"
+#include "planner/split/columns.hpp"
+#include "planner/split/statistics.hpp"
+#include "schedule/rowwise/rowwise.hpp"
+
+namespace sinter {
+namespace {
+
+// Blocks of a kernel: two or four on each multiprocessor, or too few to be worth a kernel.
+constexpr std::int64_t kManyOfSm = 4, kFewBlocks = 32;
+constexpr std::int64_t kAcross = 256;  // rows that one block takes side by side
+// A block takes up to 1024 threads along one row, and 256 across rows.
+constexpr std::int64_t kEnoughLong = 128, kEnoughAcrossOfSm = 2;
+// Of a row, that is worth two partial results.
+constexpr std::int64_t kShortestPart = 64;
+// Of rows that are pieces of memory: shorter ones than a line of it are better moved with what lies
+// beside them, and so many, for each element that is worth a block, that this pays. (On an H200,
+// one kernel for a groupnorm over channels last takes 3 us and 40 to 90 ps a piece, of 20 to 80
+// bytes; three take 6 us and as long as it takes to read once more and write.)
+constexpr std::int64_t kLine = 128, kManyPieces = 8;
+
+// The fewest elements that are worth a block of their own.
+std::int64_t elements_a_block() {
+  static const std::int64_t n = [] {
+    std::int64_t value = 32768;
+    const std::string text = env_value("SINTER_SPLIT_ELEMENTS");
+    std::from_chars(text.data(), text.data() + text.size(), value);
+    return std::max<std::int64_t>(value, 1);
+  }();
+  return n;
+}
+
+std::int64_t shortest_part() { return std::min(kShortestPart, elements_a_block()); }
+
+std::int64_t rows_of(const KernelSpec& s) { return count(s.extent, 0, s.rowwise().outer_rank); }
+std::int64_t columns_of(const KernelSpec& s) {
+  return count(s.extent, s.rowwise().outer_rank, s.extent.size());
+}
+
+std::int64_t blocks_of(const KernelSpec& s) {
+  const std::int64_t rows = rows_of(s);
+  return rows_lie_together(s) ? (rows + kAcross - 1) / kAcross : rows;
+}
+
+bool divisible(const KernelSpec& s) {
+  if (!s.gathers.empty()) return false;
+  for (const auto& p : s.ports)
+    if (!p.access.via.empty()) return false;
+  for (const auto& x : s.body.statements)
+    if (x.kind == StatementKind::index && x.dim >= s.rowwise().outer_rank) return false;
+  return true;
+}
+
+// Whether clusters of blocks hold whole rows in their registers: then even one row takes them less
+// time than several kernels.
+bool held_by_clusters(const RowwiseConfig& s, const DeviceModel& device) {
+  return device.has_clusters && s.resident && s.blocks_per_row > 1;
+}
+
+// Elements of a row that lie together where the next row goes on behind them: the last index. 1: no
+// such pieces, or none that are short.
+std::int64_t short_piece(const KernelSpec& spec) {
+  const int last = spec.extent.size() - 1;
+  if (spec.rowwise().outer_rank == 0 || last <= spec.rowwise().outer_rank) return 1;
+  const KernelPort* most = nullptr;
+  for (const auto& p : spec.ports)
+    if (!most ||
+        elements_reached(spec.extent, p.access) > elements_reached(spec.extent, most->access))
+      most = &p;
+  const std::int64_t piece = spec.extent[last];
+  const bool beside = most && step(most->access, last) == 1 &&
+                      step(most->access, spec.rowwise().outer_rank - 1) == piece;
+  return beside && piece * info(most->type).bytes < kLine ? piece : 1;
+}
+
+// ---- a kernel a phase
+
+// Which values of a row are finished in the first `count` phases and of use behind them.
+std::vector<bool> handed_over(const KernelSpec& spec, int count) {
+  const auto& all = spec.body.statements;
+  const auto finished = [&](const Statement& s) {
+    return !acts(s) && s.per_row && s.phase > 0 && s.phase <= count;
+  };
+  std::vector<int> later;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (acts(all[i]) && all[i].phase >= count &&
+        !(is_store(all[i]) && all[i].per_row && all[i].phase == count))
+      later.push_back(static_cast<int>(i));
+  const auto live = live_statements(spec.body, later);
+  std::vector<bool> handed(all.size());
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (live[i] && !finished(all[i]))
+      for (int a : all[i].args)
+        handed[static_cast<std::size_t>(a)] =
+            handed[static_cast<std::size_t>(a)] || finished(all[static_cast<std::size_t>(a)]);
+  return handed;
+}
+
+// Everything of the first `count` phases, with temporaries for those of their results that are of
+// use behind them, and all later phases. `pieces`: of these results there is one for each place
+// along the first index of the row, too, so that this index keeps its place in the first spec.
+std::pair<KernelSpec, KernelSpec> peel(const KernelSpec& spec, int count, bool pieces,
+                                       Temporaries& temporaries) {
+  const int rank = spec.extent.size();
+  KernelSpec first = spec, rest = spec;
+  for (KernelSpec* part : {&first, &rest}) {
+    part->body.statements.clear();
+    part->rowwise().reductions.clear();
+    part->ports.clear();
+  }
+  const Dims copies = part_of(spec.extent, 0, spec.rowwise().outer_rank + pieces);
+  const Access copied = packed_access(rank, 0, copies);
+  const std::vector<bool> handed = handed_over(spec, count);
+
+  const RowwiseSpec& rows = spec.rowwise();
+  first.rowwise().phases = count + 1;
+  rest.rowwise().phases = rows.phases - count;
+  if (rows.phases - count == 1) rest.family = PointwiseSpec{};
+  BodyCopy head(spec, first, rank), tail(spec, rest, rank);
+  std::vector<int> renumbered(rows.reductions.size(), -1);
+  for (std::size_t i = 0; i < spec.body.statements.size(); ++i) {
+    const Statement& s = spec.body.statements[i];
+    const int id = static_cast<int>(i);
+    const auto r = static_cast<std::size_t>(std::max(s.port, 0));
+    if (s.kind == StatementKind::store) {
+      const bool first_rows = s.per_row && s.phase <= count;
+      s.phase < count || first_rows ? head.copy(id) : tail.copy(id);
+    } else if (s.kind == StatementKind::reduce) {
+      KernelReduction reduction = rows.reductions[r];
+      const bool early = s.phase < count;
+      KernelSpec& part = early ? first : rest;
+      if (!early) reduction.phase -= count;
+      renumbered[r] = static_cast<int>(part.rowwise().reductions.size());
+      part.rowwise().reductions.push_back(reduction);
+      const int copy = early ? head.copy(id) : tail.copy(id);
+      part.body.statements[static_cast<std::size_t>(copy)].port = renumbered[r];
+    } else if (s.kind == StatementKind::reduced) {
+      Statement reduced = s;
+      reduced.port = renumbered[r];
+      const bool early = rows.reductions[r].phase < count;
+      if (!early) reduced.phase -= count;
+      BodyCopy& part = early ? head : tail;
+      part.set(id, part.add(std::move(reduced)));
+    }
+    if (handed[i]) {
+      const KernelPort port = temporaries.add(s.label, s.arithmetic, copies, copied);
+      head.add_store(head.copy(id), s.arithmetic, port, !pieces);
+      Statement load = statement(StatementKind::load, s.arithmetic, s.label);
+      load.port = tail.add_port(read_back(port, copied));
+      load.per_row = !pieces;
+      tail.set(id, tail.add(std::move(load)));
+    }
+  }
+  if (!pieces) simplify_domain(first);
+  simplify_domain(rest);
+  return {std::move(first), std::move(rest)};
+}
+
+// ---- rows cut in parts
+
+// In how many parts of what size an extent is cut: as wished where that divides it, else in parts
+// that are multiples of 64, the last one short.
+std::pair<std::int64_t, std::int64_t> parts_of(std::int64_t extent, std::int64_t wished) {
+  for (std::int64_t off = 0; off <= wished / 2; ++off)
+    for (const std::int64_t n : {wished + off, wished - off})
+      if (n > 0 && extent % n == 0 && (extent / n % 8 == 0 || extent % 8 != 0))
+        return {n, extent / n};
+  std::int64_t size = (extent + wished - 1) / wished;
+  if (size > 64) size = (size + 63) / 64 * 64;
+  return {(extent + size - 1) / size, size};
+}
+
+// A spec whose rows are parts of the rows of another: the first `added` indices count them.
+struct CutRows {
+  KernelSpec spec;
+  std::int64_t parts = 1;
+  int added = 0;
+  bool even = true;  // all parts have as many elements
+};
+
+CutRows in_parts(const KernelSpec& spec, std::int64_t wished) {
+  CutRows cut{spec};
+  for (int d = spec.rowwise().outer_rank; d < spec.extent.size() && wished > 1; ++d) {
+    const std::int64_t extent = spec.extent[d];
+    const auto [n, size] =
+        extent <= wished ? std::pair{extent, std::int64_t{1}} : parts_of(extent, wished);
+    if (n <= 1) continue;
+    cut_index(cut.spec, d + cut.added, n, size);
+    ++cut.spec.rowwise().outer_rank;
+    ++cut.added;
+    cut.even &= n * size == extent;
+    cut.parts *= n;
+    wished /= n;
+  }
+  return cut;
+}
+
+// Phases of reductions, then values of the row: one kernel for the parts of rows, and one that
+// combines them. There is one phase of reductions, or a second one with what has_statistics()
+// found. `pieces`: the parts are of what a row has at one place along its first index, which both
+// the first kernel's rows and the second one's reductions have, too.
+std::vector<KernelSpec> cut_rows(const KernelSpec& spec, CutRows rows, bool pieces,
+                                 Temporaries& temporaries) {
+  if (rows.parts == 1 && !pieces) return {spec};
+  const int shared = spec.rowwise().outer_rank + pieces;
+  KernelSpec cut = std::move(rows.spec), whole;
+
+  // Partial results lie part by part, so that neighbouring rows stay neighbours.
+  const Dims partial_dim = part_of(cut.extent, 0, cut.rowwise().outer_rank);
+  const Access written = packed_access(cut.extent.size(), 0, partial_dim);
+  const std::int64_t size = columns_of(cut);
+
+  const RowwiseSpec& of_rows = spec.rowwise();
+  whole.family = RowwiseSpec{.outer_rank = of_rows.outer_rank};
+  whole.nodes = spec.nodes;
+  whole.extent = part_of(spec.extent, 0, shared);
+  whole.extent.push_back(rows.parts);
+  Access read;
+  read.stride = Dims::filled(shared + 1, 0);
+  for (int i = 0; i < shared; ++i) read.stride[i] = written.stride[i + rows.added];
+  read.stride[shared] = count(spec.extent, 0, shared);
+
+  const KernelSpec source = cut;
+  // What the parts of each reduction are read from, and the statement with its result.
+  std::vector<KernelPort> parts(of_rows.reductions.size());
+  std::vector<int> results(of_rows.reductions.size());
+  cut.body.statements.clear();
+  cut.ports.clear();
+  whole.scalars = cut.scalars;
+  BodyCopy head(source, cut, source.extent.size()), tail(spec, whole, shared);
+  for (std::size_t i = 0; i < source.body.statements.size(); ++i) {
+    const Statement& s = source.body.statements[i];
+    const int id = static_cast<int>(i);
+    if (s.kind == StatementKind::reduce || (s.kind == StatementKind::store && s.phase == 0)) {
+      head.copy(id);
+    } else if (s.kind == StatementKind::store) {
+      const Statement& copy = whole.body.statements[static_cast<std::size_t>(tail.copy(id))];
+      if (s.per_row) continue;
+      Window first;  // of the parts, each of which comes here
+      first.coefficient = Dims::filled(shared + 1, 0);
+      first.coefficient[shared] = 1;
+      first.extent = 1;
+      whole.ports[static_cast<std::size_t>(copy.port)].access.windows.push_back(std::move(first));
+    } else if (s.kind == StatementKind::reduced) {
+      const auto number = static_cast<std::size_t>(s.port);
+      const KernelReduction& r = of_rows.reductions[number];
+      const DataType type = partial_type(r.mode, r.arithmetic);
+      Statement partial = statement(StatementKind::partial, type, s.label);
+      partial.port = s.port;
+      partial.per_row = true;
+      partial.phase = r.phase + 1;
+      const KernelPort port = temporaries.add(s.label + "_parts", type, partial_dim, written);
+      head.add_store(head.add(std::move(partial)), type, port, true);
+      parts[number] = read_back(port, read);
+      if (r.phase == 0) {
+        cut.rowwise().reductions[number].length = size;
+        if (of_rows.phases > 2) head.set(id, head.add(s));  // of the part alone
+        results[number] =
+            finish_parts(whole, tail, parts[number], r.mode, r.arithmetic, r.length, s.label);
+      } else {
+        const auto centre = static_cast<std::size_t>(centre_of(spec, s.port));
+        results[number] = finish_squares(whole, tail, parts[centre], parts[number], results[centre],
+                                         r, size, s.label);
+      }
+      tail.set(id, results[number]);
+    }
+  }
+  simplify_domain(cut);
+  simplify_domain(whole);
+  return {std::move(cut), std::move(whole)};
+}
+
+// How many parts of each row, or of what a row has at one place of a piece, give enough blocks.
+std::int64_t wished_parts(const KernelSpec& spec, const DeviceModel& device) {
+  const std::int64_t blocks = std::max<std::int64_t>(blocks_of(spec), 1);
+  return std::min(kManyOfSm * device.sms / blocks,
+                  rows_of(spec) * columns_of(spec) / blocks / elements_a_block());
+}
+
+// Averages and squared distances from them in one pass: both of parts that stay in a block's
+// registers, and of the whole from these. Empty where there are none, or no such parts.
+// `pieces`: as for cut_rows.
+std::vector<KernelSpec> split_statistics(const KernelSpec& spec, bool pieces, std::int64_t wished,
+                                         const DeviceModel& device, Temporaries& temporaries) {
+  if (!has_statistics(spec)) return {};
+  Temporaries tried = temporaries;
+  auto [first, rest] = peel(spec, 2, pieces, tried);
+  KernelSpec fine = first;
+  fine.rowwise().outer_rank += pieces;
+  // Blocks of few threads leave room for others on a multiprocessor while they wait.
+  for (const int most : {256, 1024})
+    for (std::int64_t n = wished; columns_of(fine) / n >= shortest_part(); n *= 2) {
+      CutRows rows = in_parts(fine, n);
+      if ((rows.parts == 1 && !pieces) || !rows.even) continue;
+      Temporaries with_parts = tried;
+      std::vector<KernelSpec> kernels = cut_rows(first, std::move(rows), pieces, with_parts);
+      const RowwiseConfig schedule = schedule_rowwise(kernels.front(), device);
+      if (!schedule.resident || schedule.blocks_per_row > 1 || schedule.threads > most) continue;
+      temporaries = std::move(with_parts);
+      if (std::any_of(rest.body.statements.begin(), rest.body.statements.end(), acts))
+        for (auto& k : split(std::move(rest), device, temporaries)) kernels.push_back(std::move(k));
+      return kernels;
+    }
+  return {};
+}
+
+// The same of rows whose memory is short pieces, for each place of the pieces: as these lie
+// together, whole lines of memory are moved. The values of the row that later kernels need are
+// stored for each such place, too, so that they also move what lies together.
+std::vector<KernelSpec> split_pieces(KernelSpec spec, const DeviceModel& device,
+                                     Temporaries& temporaries) {
+  move_index(spec, spec.extent.size() - 1, spec.rowwise().outer_rank);
+  KernelSpec fine = spec;
+  ++fine.rowwise().outer_rank;
+  if (!rows_lie_together(fine)) return {};
+  const std::int64_t wished =
+      std::min(wished_parts(fine, device), columns_of(fine) / shortest_part());
+  return split_statistics(spec, true, std::max<std::int64_t>(wished, 1), device, temporaries);
+}
+
+}  // namespace
+
+KernelPort Temporaries::add(std::string name, DataType type, const Dims& dim, Access access) {
+  bytes_[next_] = count(dim) * info(type).bytes;
+  return {next_++, std::move(name), type, std::move(access), true, 256};
+}
+
+std::vector<KernelSpec> split(KernelSpec spec, const DeviceModel& device,
+                              Temporaries& temporaries) {
+  if (!spec.columns.empty()) return split_columns(std::move(spec), device, temporaries);
+  if (!spec.as_rowwise()) return {std::move(spec)};
+  const std::int64_t least = elements_a_block(), blocks = blocks_of(spec),
+                     elements = rows_of(spec) * columns_of(spec);
+  if (!divisible(spec) || elements == 0) return {std::move(spec)};
+  const std::int64_t wished = wished_parts(spec, device);
+  if (has_later_elements(spec)) {
+    if (elements / least < kFewBlocks) return {std::move(spec)};
+    const RowwiseConfig whole = schedule_rowwise(spec, device);
+    if (const std::int64_t piece = short_piece(spec);
+        piece > 1 && spec.rowwise().phases == 3 &&
+        (!whole.resident || elements / piece / least >= kManyPieces))
+      if (auto kernels = split_pieces(spec, device, temporaries); !kernels.empty()) return kernels;
+    // A row alone may be shared by a cluster of blocks; where each phase reads it again, parts of
+    // it can just as well be a kernel's own rows. (Batchnorm's gradients of 64 rows of 802,816
+    // elements on an H200: 213 us in one kernel, 184 in three.)
+    const std::int64_t few = rows_lie_together(spec) ? kFewBlocks
+                             : whole.resident        ? kFewBlocks / 2
+                                                     : kEnoughLong;
+    const bool busy = blocks >= few;
+    if ((busy && whole.resident) || held_by_clusters(whole, device)) return {std::move(spec)};
+    if (wished > 1)
+      if (auto kernels = split_statistics(spec, false, wished, device, temporaries);
+          !kernels.empty())
+        return kernels;
+    if (busy) return {std::move(spec)};
+    auto [first, rest] = peel(spec, 1, false, temporaries);
+    std::vector<KernelSpec> kernels = split(std::move(first), device, temporaries);
+    for (auto& k : split(std::move(rest), device, temporaries)) kernels.push_back(std::move(k));
+    return kernels;
+  }
+  const std::int64_t enough =
+      rows_lie_together(spec) ? kEnoughAcrossOfSm * device.sms : kEnoughLong;
+  if (blocks >= enough || wished < 2) return {std::move(spec)};
+  return cut_rows(spec, in_parts(spec, wished), false, temporaries);
+}
+
+}  // namespace sinter
