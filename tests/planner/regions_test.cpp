@@ -107,7 +107,7 @@ TEST_CASE("attention and its gradient are a region each, with the tensors that t
   g.output(gradients.dk, "dk");
   g.output(gradients.dv, "dv");
   for (const auto& d : g.check()) FAIL(d.message());
-  const Lowered l = rewritten(lower(g), "sm_90a");
+  const Lowered l = rewritten(lower(g), device_model("sm_90a"));
   REQUIRE(l.regions.size() == 2);
   for (const Region& r : l.regions) {
     CHECK(r.band.bottom_right);
@@ -127,7 +127,7 @@ TEST_CASE("a region with an output that a rewrite touched is dropped") {
   g.output(relu(slice(o, {.start = {0, 0, 31, 0}, .limit = {1, 4, 32, 8}})), "y");
   for (const auto& d : g.check()) FAIL(d.message());
   CHECK(lower(g).regions.size() == 1);
-  const Lowered l = rewritten(lower(g), "sm_90a");
+  const Lowered l = rewritten(lower(g), device_model("sm_90a"));
   CHECK(l.regions.empty());
   CHECK(l.graph->diagnostics().empty());
   CHECK_FALSE(partition(*l.graph, true, "sm_90a", l.regions).kernels.empty());
