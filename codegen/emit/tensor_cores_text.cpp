@@ -38,7 +38,7 @@ void print_boxed_operand(TextWriter& out, const BoxedOperand& o, std::string_vie
 void print_chained(TextWriter& out, const ChainedConfig& e, const KernelNames& names) {
   print_boxed_operand(out, e.a, "OperandA", "map_a", "FirstCoord");
   print_boxed_operand(out, e.b, "OperandB", "map_b", "FirstCoord");
-  print_boxed_operand(out, e.c, "OperandC", "map_c");
+  print_boxed_operand(out, e.c, "OperandC", "map_c", "FirstCoord");
   const BodyText middle(e.first, names, e.first.body, nullptr);
   const int last = middle.size() - 1;
   out.open("struct Middle {{");

@@ -38,8 +38,8 @@ double round_floating(const DataTypeInfo& t, bool has_nan, double x) {
   return std::copysign(t.saturates ? t.largest : kInfinity, x);
 }
 
-// Up to a power of two. There are no negative ones: what lies below zero is NaN, zero of either sign
-// is the smallest number.
+// Up to a power of two. There are no negative ones: what lies below zero is NaN, zero of either
+// sign is the smallest number.
 double round_power_of_two(double x) {
   if (!(x >= 0)) return kNaN;
   if (x >= 0x1p127) return 0x1p127;

@@ -18,7 +18,7 @@ enum class Fill : std::uint8_t {
   uniform,     // [0, 1): all positive, so that a lost term shows
   ternary,     // -1, 0, 1, two thirds not zero: sums of products are exact in any order
   heavy_tail,  // magnitudes over many binades
-  limits,      // zeros, infinities, NaN, the largest and smallest numbers, and where formulas overflow
+  limits,  // zeros, infinities, NaN, the largest and smallest numbers, and where formulas overflow
 };
 
 // Fills the memory of every graph input that `memory` names, as its strides lay it out. Gaps get a

@@ -128,7 +128,7 @@ const Chained kCases[] = {
     {},
     {.half = true},
     {.m = 200, .n = 72, .p = 96, .k = 264, .consumers = 2},
-    {.m = 130, .n = 128, .p = 256, .k = 64},
+    {.m = 130, .n = 128, .p = 192, .k = 64},
     {.m = 64, .n = 256, .p = 64, .k = 200, .c_p = true},
     {.m = 136, .n = 64, .p = 128, .k = 128, .a_k = false, .b_k = false},
 };
@@ -158,7 +158,7 @@ TEST_CASE("chained products compile for sm_90a without a complaint", "[nvrtc]") 
 
 TEST_CASE("chained products: the emulator finds waits that are missing") {
   constexpr const char* kChained = "sinter/device/family/contraction_chained.cuh";
-  const Chained c{.m = 330, .n = 64, .p = 256, .k = 200};
+  const Chained c{.m = 330, .n = 64, .p = 192, .k = 200};
   REQUIRE(run(c) == "");
   const Edit edits[] = {
       {kChained, "pipe_.wait(state_);", ""},      {kChained, "pipe_c_.wait(state_c_);", ""},

@@ -12,7 +12,7 @@ namespace on_device {
 namespace sinter {
 using ::sinter::info;
 using ::sinter::PointwiseMode;
-}
+}  // namespace sinter
 #include "reference/apply.hpp"
 }  // namespace on_device
 

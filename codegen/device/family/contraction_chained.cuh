@@ -4,7 +4,7 @@
 //
 // where the first product's sums never leave the registers: rounded to c's 16-bit type they are the
 // second product's left operand, since a thread holds of an accumulator what it must hold of an
-// operand (engine/fragment.cuh). p and n have at most 256 elements.
+// operand (engine/fragment.cuh). p has at most 192 elements, of more the sums would spill; n 256.
 //
 // One warpgroup produces: one of its threads has TMA fill two pipelines, one with 128 bytes of k of
 // A and B a stage, one with 64 elements of p of C. The others consume, 64 rows of the tile each.
@@ -42,7 +42,8 @@ struct ChainedShape {
   static constexpr int up(long long x) { return static_cast<int>(ceil_divide(x, 64) * 64); }
   static constexpr int consumers = Config::threads / 128 - 1;
   static constexpr int middle = up(Q::columns), columns = up(P::columns);
-  static_assert(middle <= 256 && columns <= 256, "chained products have at most 256 columns each");
+  static_assert(middle <= 192 && columns <= 256,
+                "chained products have at most 192 and 256 columns");
   static_assert(Q::columns == P::depth, "the second product sums over the first one's columns");
   static_assert(Config::tile_m == 64 * consumers, "a consumer has 64 rows");
   static_assert(sizeof(typename C::Number) == 2, "sums become operands of 16 bits");

@@ -47,8 +47,8 @@ struct GroupedRows {
 
 // The indices of the domain are batch, m, n, k in this order, and of chained products behind them
 // those that the first product sums over: its columns are k. KernelSpec::body is the epilogue, run
-// once an element of (batch, m, n). Its accumulator statements name the product, of those whose sums
-// reach the epilogue: of paired products both, of chained ones the last alone. Its values may
+// once an element of (batch, m, n). Its accumulator statements name the product, of those whose
+// sums reach the epilogue: of paired products both, of chained ones the last alone. Its values may
 // also be reduced over all of m, of n or of both: KernelSpec::columns, in parts of 16 rows or
 // columns.
 struct ContractionSpec {

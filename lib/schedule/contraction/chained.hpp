@@ -16,9 +16,9 @@ struct ChainedConfig : Launch {
   int columns = 0;    // of the second
   int stages = 2, stages_c = 2;  // of the pipelines: of A and B, of C
   int producer_registers = 24, consumer_registers = 240;
-  bool n_fastest = true;    // along which index the result lies in memory
-  int unroll = 2;           // of the epilogue
-  Packing packing;          // of the epilogue
+  bool n_fastest = true;  // along which index the result lies in memory
+  int unroll = 2;         // of the epilogue
+  Packing packing;        // of the epilogue
 };
 
 struct ChainedPlan {
