@@ -35,7 +35,7 @@ TEST_CASE("a product of another's results is one kernel where wgmma keeps them i
 
 TEST_CASE("chains that registers do not hold, or that are faster apart, are two kernels") {
   CHECK(kernels_of({.p = 256}, "sm_90a", kRelu) == 2);
-  CHECK(kernels_of({.n = 264}, "sm_90a", kRelu) == 2);
+  CHECK(kernels_of({.n = 136}, "sm_90a", kRelu) == 2);
   CHECK(kernels_of({.m = 1 << 16}, "sm_90a", kRelu) == 2);
   CHECK(kernels_of({.k = 2048}, "sm_90a", kRelu) == 2);
   // A bias would be waited for once an element.

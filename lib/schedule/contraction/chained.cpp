@@ -9,7 +9,10 @@
 namespace sinter {
 namespace {
 
-constexpr std::int64_t kMostMiddle = 192, kMostColumns = 256;  // of the first product, the second
+// Columns of the first product: sums of more would spill. Of the second one: the epilogue of more,
+// which one warpgroup does alone, takes longer than a kernel of its own (2 x 130 x 64 x 64 x 256 on
+// an H200: 4.23 us, 2.98 as two kernels).
+constexpr std::int64_t kMostMiddle = 192, kMostColumns = 128;
 constexpr int kTogether = 64;                // columns, and elements of p in a stage
 constexpr int kLine = 128;                   // bytes of k in a stage
 constexpr int kEpilogueBytes = 16 * 64 * 4;  // of a warp
@@ -87,7 +90,9 @@ std::optional<ChainedPlan> plan_chained(const KernelSpec& spec, const DeviceMode
   e.middle = rounded_up(spec.extent[p]);
   e.columns = rounded_up(spec.extent[n]);
   const std::int64_t rows = spec.extent[n - 1], batches = count(spec.extent, 0, c.batch);
-  const int consumers = rows > kTogether ? 2 : 1;
+  // Two warpgroups share what is loaded of B and C; one where that leaves SMs idle.
+  const std::int64_t tiles_of_one = batches * ((rows + kTogether - 1) / kTogether);
+  const int consumers = tiles_of_one > device.sms ? 2 : 1;
   e.tile_m = kTogether * consumers;
   set_box(e.a, e.tile_m);
   set_box(e.b, e.middle);
