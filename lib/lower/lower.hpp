@@ -23,4 +23,11 @@ struct Lowered {
 // result holds no nodes but the diagnostics that say so.
 Lowered lower(const Graph& graph);
 
+// What an rng node computes in: f64 where its compute type or its result asks for that. Integers as
+// compute type, which Seed and Offset always are, ask for nothing.
+inline DataType random_arithmetic(const Graph& g, const Node& n) {
+  const bool wide = g.compute(n) == DataType::f64 || g.type(n.outputs[0]) == DataType::f64;
+  return wide ? DataType::f64 : DataType::f32;
+}
+
 }  // namespace sinter

@@ -1,6 +1,7 @@
 // Random numbers of GRAPH_JSON.md: a pure function of Seed, Offset and the logical index.
 #include <cmath>
 
+#include "lower/lower.hpp"
 #include "reference/bounded_math.hpp"
 #include "reference/job.hpp"
 #include "reference/philox.hpp"
@@ -71,8 +72,7 @@ double value(const RngAttributes& a, const Lanes& x, int lane) {
 
 void evaluate_rng(const Job& job, std::int64_t begin, std::int64_t end, double* v, double* e) {
   const auto& a = job.attributes<RngAttributes>();
-  // Seed and Offset are integers of 64 bits whatever is made of them: the compute type decides.
-  const bool in_double = e && !fits_f32(job.graph->compute(*job.node));
+  const bool in_double = e && random_arithmetic(*job.graph, *job.node) == DataType::f64;
   std::uint64_t last_counter = 0;
   Lanes lanes = philox(job.seed, job.offset);
   for_runs(job.box, begin, end, [&](const Dims& at, std::int64_t n, std::int64_t position) {

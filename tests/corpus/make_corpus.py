@@ -10,6 +10,7 @@ import corpus_attention  # noqa: F401 (each adds its graphs)
 import corpus_chained  # noqa: F401
 import corpus_groups  # noqa: F401
 import corpus_networks  # noqa: F401
+import corpus_random  # noqa: F401
 import corpus_regions  # noqa: F401
 import corpus_shapes  # noqa: F401
 from corpus_graph import ALL

@@ -5,6 +5,7 @@
 
 #include "fusion_patterns/pattern.hpp"
 #include "lower/expansion.hpp"
+#include "lower/lower.hpp"
 #include "plan/access.hpp"
 #include "reference/element.hpp"
 #include "sinter/ops/shapes_contraction.hpp"
@@ -398,9 +399,7 @@ int BodyBuilder::random(const Node& n) {
   const TensorDesc& y = state_.graph()[n.outputs[0]];
   Statement s;
   s.kind = StatementKind::random;
-  const bool wide = state_.graph().compute(n) == DataType::f64 ||
-                    state_.graph().type(n.outputs[0]) == DataType::f64;
-  s.arithmetic = wide ? DataType::f64 : DataType::f32;
+  s.arithmetic = random_arithmetic(state_.graph(), n);
   s.label = y.name;
   s.rng = *std::get_if<RngAttributes>(&n.attributes);
   const auto source = [&](TensorId t) {
