@@ -89,6 +89,8 @@ inline void put_blocks_transposed(unsigned line, const unsigned (&blocks)[4]) {
   put_blocks_of<true>(line, blocks);
 }
 
+inline void clear_word(unsigned to) { std::memset(shared_pointer(to), 0, 4); }
+
 inline float4 read_block(const float* shared, int rank) {
   float4 x;
   machine->read(static_cast<unsigned>(rank), address(shared), &x, sizeof x);

@@ -72,6 +72,11 @@ SINTER_DEVICE void written_for_multiplications() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+// Four bytes of shared memory become zeros.
+SINTER_DEVICE void clear_word(unsigned to) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(0) : "memory");
+}
+
 // ---- warpgroup matrix multiplications
 
 // Four 8 x 8 blocks of 16-bit elements from registers to shared memory: lane 8 i + j names line j
