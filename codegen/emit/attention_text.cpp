@@ -76,7 +76,7 @@ void print_length(TextWriter& out, const AttentionConfig& e, const KernelNames& 
 
 void print_attention_products(TextWriter& out, const AttentionConfig& e,
                               const KernelSpec& outputs) {
-  const std::int64_t columns = (outputs.extent[AttentionSpec::e] + 7) / 8 * 8;
+  const std::int64_t columns = (outputs.extent[AttentionSpec::e] + 15) / 16 * 16;
   out.line("SINTER_WGMMA({}, f32)", e.tile_k);
   if (columns != e.tile_k) out.line("SINTER_WGMMA({}, f32)", columns);
 }
@@ -97,10 +97,11 @@ void print_attention(TextWriter& out, const AttentionConfig& e, const KernelName
            a.band.left.has_value(), a.band.right.has_value(), a.band.bottom_right);
   out.line("static constexpr bool has_lengths = {}, padding = {};",
            a.length_q >= 0 || a.length_kv >= 0, a.band.padding);
+  out.line("static constexpr bool packed = {};", e.scores.extent[AttentionSpec::member] > 1);
   out.line("static constexpr int left = {}, right = {};", bound(a.band.left), bound(a.band.right));
   if (a.length_q >= 0 || a.length_kv >= 0) {
-    print_length(out, e, names, a.length_q, "queries", e.scores.extent[2]);
-    print_length(out, e, names, a.length_kv, "keys", e.scores.extent[3]);
+    print_length(out, e, names, a.length_q, "queries", e.scores.extent[AttentionSpec::query]);
+    print_length(out, e, names, a.length_kv, "keys", e.scores.extent[AttentionSpec::query + 1]);
   }
   out.close("};");
   print_element(out, e, e.scores.body, names, "Score");
@@ -119,6 +120,15 @@ void print_attention(TextWriter& out, const AttentionConfig& e, const KernelName
     out.line("sinter::store<First::{}>(args.{}, c, x);", names.access[p], names.port[p]);
     out.close("}");
   }
+  out.close("};");
+  if (!e.result) return;
+  out.open("struct Body {{");
+  out.line("SINTER_DEVICE static void store(const Args& args, const Coord& c, int row, int column,");
+  out.open("                                unsigned from) {{");
+  std::string batch;
+  for (int i : e.result->batch) batch += fmt::format(", static_cast<int>(c.at[{}])", i);
+  out.line("sinter::hopper::store_box(args.map_o, from, column, row{});", batch);
+  out.close("}");
   out.close("};");
 }
 

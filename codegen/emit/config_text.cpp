@@ -55,12 +55,14 @@ void print_gather(TextWriter& out, const KernelSpec& spec, int number, int index
     out.line("using Window = {};", dims_type(geometry.window));
     out.line("using Step = {};", dims_type(geometry.stride));
     out.line("using Pre = {};", dims_type(geometry.pre));
-    Dims indices;
-    for (int d = 0; d < g.output_dim.size(); ++d) indices.push_back(g.index(d));
-    out.line("using Indices = {};", dims_type(indices));
     out.line("static constexpr int along = {};", node_dim(g, index));
     if (g.op == OpKind::resample)
       out.line("static constexpr bool positions = {};", wants_positions(spec, number));
+  }
+  if (g.resamples() || g.op == OpKind::block_mask) {
+    Dims indices;
+    for (int d = 0; d < g.output_dim.size(); ++d) indices.push_back(g.index(d));
+    out.line("using Indices = {};", dims_type(indices));
   }
   for (std::size_t p = 0; p < g.ports.size(); ++p) {
     const auto operand = operand_name(g.op, p);
@@ -225,10 +227,12 @@ void add_constants(const KernelSpec& spec, const AttentionConfig& e,
                      {"tile_k", e.tile_k},
                      {"stages", e.stages},
                      {"heads_together", e.heads_together},
+                     {"splits", e.attention.splits},
                      {"products", 1},
                      {"producer_registers", e.producer_registers},
                      {"consumer_registers", e.consumer_registers},
                      {"ping_pong", e.ping_pong, true},
+                     {"store_boxes", e.result.has_value(), true},
                      {"n_fastest", e.n_fastest, true}});
 }
 
@@ -307,7 +311,8 @@ void print_args(TextWriter& out, const ScheduledKernel& kernel, const KernelName
     out.line("sinter::TensorMap {}map_b{};", spec.contraction().rows.gathers() ? "" : "map_a, ",
              e->b2 ? ", map_b2" : "");
   if (kernel.chained()) out.line("sinter::TensorMap map_a, map_b, map_c;");
-  if (kernel.attention()) out.line("sinter::TensorMap map_q, map_k, map_v;");
+  if (const AttentionConfig* const e = kernel.attention())
+    out.line("sinter::TensorMap map_q, map_k, map_v{};", e->result ? ", map_o" : "");
   for (std::size_t i = 0; i < spec.ports.size(); ++i)
     out.line("{}{}* {};", spec.ports[i].written ? "" : "const ", storage_type(spec.ports[i].type),
              names.port[i]);

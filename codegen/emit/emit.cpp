@@ -313,7 +313,7 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
       if (attention) {
         print_place(out, scheduled, names, body);
         print_attention(out, *attention, names);
-        print_packed_epilogue(out, spec, names, body, nullptr);
+        if (!attention->result) print_packed_epilogue(out, spec, names, body, nullptr);
         break;
       }
       if (chained) {
@@ -403,9 +403,12 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
   if (chained)
     for (const BoxedOperand* o : {&chained->a, &chained->b, &chained->c})
       kernel.arguments.push_back({.index = o->port, .map = o->map});
-  if (attention)
+  if (attention) {
     for (const BoxedOperand* o : {&attention->q, &attention->k, &attention->v})
       kernel.arguments.push_back({.index = o->port, .map = o->map});
+    if (const auto& o = attention->result)
+      kernel.arguments.push_back({.index = o->port, .map = o->map});
+  }
   for (auto& a : kernel_arguments(spec, names)) kernel.arguments.push_back(std::move(a));
   return kernel;
 }

@@ -72,7 +72,7 @@ bool needs_wide_index(const KernelSpec& spec) {
                           count_groups({of.first_m(), of.first_n(), of.first_k(), rank});
                         },
                         [&](const AttentionSpec& of) {
-                          count_groups({of.m, of.e, of.n, of.d, rank});
+                          count_groups({of.member, of.e, of.n, of.d, rank});
                         }},
              spec.family);
   for (const auto& p : spec.ports) {
@@ -167,6 +167,9 @@ KernelSpec without_index(KernelSpec spec, int i) {
       if (s.kind == StatementKind::index && s.dim > i) --s.dim;
       if (!s.access.stride.empty()) drop(s.access.stride);
     }
+  for (auto& g : spec.gathers)
+    for (auto& d : g.indices)
+      if (d > i) --d;
   return spec;
 }
 

@@ -89,6 +89,9 @@ inline void put_blocks_transposed(unsigned line, const unsigned (&blocks)[4]) {
   put_blocks_of<true>(line, blocks);
 }
 
+inline void put_half(unsigned to, unsigned short bits) {
+  std::memcpy(shared_pointer(to), &bits, 2);
+}
 inline void clear_word(unsigned to) { std::memset(shared_pointer(to), 0, 4); }
 
 inline float4 read_block(const float* shared, int rank) {

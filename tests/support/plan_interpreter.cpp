@@ -403,7 +403,7 @@ class Kernel {
     std::int64_t first, end;
   };
   Interval seen(const AttentionSpec& a, const Index& at) const {
-    const std::int64_t row = at[AttentionSpec::m], rows = spec_.extent[AttentionSpec::m],
+    const std::int64_t row = at[AttentionSpec::query], rows = spec_.extent[AttentionSpec::query],
                        columns = spec_.extent[AttentionSpec::n];
     const auto length = [&](int port, std::int64_t otherwise) {
       return port < 0 ? otherwise : static_cast<std::int64_t>(of_entry(port, at));
@@ -417,59 +417,66 @@ class Kernel {
     return i;
   }
   void run_attention(const AttentionSpec& a) {
-    using A = AttentionSpec;
     Index at(static_cast<std::size_t>(spec_.extent.size()), 0);
-    std::vector<double> v;
+    for_indices(at, 0, AttentionSpec::e, std::function<void()>([&] {
+                  const Interval keys = seen(a, at);
+                  const std::int64_t each = (std::max<std::int64_t>(0, keys.end - keys.first) +
+                                             a.splits - 1) / a.splits;
+                  for (int i = 0; i < a.splits; ++i) {
+                    const std::int64_t first = keys.first + i * each;
+                    attend(a, at, {first, std::min(keys.end, first + each)}, i);
+                  }
+                }));
+  }
+  // A row's part of the keys; what it gives is written as if it were another batch entry's.
+  void attend(const AttentionSpec& a, Index at, const Interval& keys, int split) {
+    using A = AttentionSpec;
+    constexpr double kNothing = -std::numeric_limits<double>::infinity();
+    std::vector<double> v, weights;
+    Index result = at;
+    result[0] += split * spec_.extent[0];
     const auto shared = [&](const Body& body) {  // of the head that the group shares
       Index own = at;
       own[A::head] /= a.group;
       return operand(body, own, v);
     };
-    for_indices(at, 0, A::e, std::function<void()>([&] {
-                  const Interval keys = seen(a, at);
-                  std::vector<double> weights;
-                  double largest = -std::numeric_limits<double>::infinity(), total = 0;
-                  for (std::int64_t n = keys.first; n < keys.end; ++n) {
-                    at[A::n] = n;
-                    double sum = 0;
-                    for_indices(at, A::d, A::d + 1, std::function<void()>([&] {
-                                  sum = rounded(DataType::f32,
-                                                sum + operand(a.q.body, at, v) * shared(a.k.body));
-                                }));
-                    accumulator_[0] = sum;
-                    weights.push_back(a.score.statements.empty() ? sum * a.scale
-                                                                 : operand(a.score, at, v));
-                    largest = math::maximum(largest, weights.back());
-                  }
-                  const bool nothing = largest == -std::numeric_limits<double>::infinity();
-                  const double sink = a.sink >= 0 ? of_entry(a.sink, at)
-                                                  : -std::numeric_limits<double>::infinity();
-                  const double most = std::max(largest, sink);
-                  for (double& w : weights) total += w = nothing ? 0 : std::exp(w - most);
-                  if (!nothing) total += std::exp(sink - most);
-                  if (a.stats >= 0) {
-                    const auto p = static_cast<std::size_t>(a.stats);
-                    store_element(spec_.ports[p].type, memory_[p],
-                                  locate(spec_.ports[p].access, at).offset,
-                                  nothing ? largest : most + std::log(total));
-                  }
+    double largest = kNothing, total = 0;
+    for (std::int64_t n = keys.first; n < keys.end; ++n) {
+      at[A::n] = n;
+      double sum = 0;
+      for_indices(at, A::d, A::d + 1, std::function<void()>([&] {
+                    sum = rounded(DataType::f32, sum + operand(a.q.body, at, v) * shared(a.k.body));
+                  }));
+      accumulator_[0] = sum;
+      weights.push_back(a.score.statements.empty() ? sum * a.scale : operand(a.score, at, v));
+      largest = math::maximum(largest, weights.back());
+    }
+    const bool nothing = largest == kNothing;
+    const double sink = a.sink >= 0 && split == 0 ? of_entry(a.sink, at) : kNothing,
+                 most = std::max(largest, sink);
+    for (double& w : weights) total += w = nothing ? 0 : std::exp(w - most);
+    if (!nothing) total += std::exp(sink - most);
+    if (a.stats >= 0) {
+      const auto p = static_cast<std::size_t>(a.stats);
+      store_element(spec_.ports[p].type, memory_[p], locate(spec_.ports[p].access, result).offset,
+                    !nothing ? most + std::log(total) : a.splits > 1 ? sink : largest);
+    }
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      at[A::n] = keys.first + static_cast<std::int64_t>(i);
+      accumulator_[0] = nothing ? 0 : weights[i] / total;
+      if (!a.weight.statements.empty()) accumulator_[0] = operand(a.weight, at, v);
+      weights[i] = round_to(a.v.type, accumulator_[0]);
+    }
+    for_indices(at, A::e, A::e + 1, std::function<void()>([&] {
+                  double sum = 0;
                   for (std::size_t i = 0; i < weights.size(); ++i) {
                     at[A::n] = keys.first + static_cast<std::int64_t>(i);
-                    accumulator_[0] = nothing ? 0 : weights[i] / total;
-                    if (!a.weight.statements.empty()) accumulator_[0] = operand(a.weight, at, v);
-                    weights[i] = round_to(a.v.type, accumulator_[0]);
+                    if (weights[i] != 0)
+                      sum = rounded(DataType::f32, sum + weights[i] * shared(a.v.body));
                   }
-                  for_indices(at, A::e, A::e + 1, std::function<void()>([&] {
-                                double sum = 0;
-                                for (std::size_t i = 0; i < weights.size(); ++i) {
-                                  at[A::n] = keys.first + static_cast<std::int64_t>(i);
-                                  if (weights[i] != 0)
-                                    sum = rounded(DataType::f32, sum + weights[i] * shared(a.v.body));
-                                }
-                                at[A::n] = 0;
-                                accumulator_[0] = sum;
-                                run(spec_.body, at, v, [](auto&) { return true; });
-                              }));
+                  accumulator_[0] = sum;
+                  result[A::e] = at[A::e];
+                  run(spec_.body, result, v, [](auto&) { return true; });
                 }));
   }
 

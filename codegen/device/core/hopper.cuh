@@ -79,6 +79,10 @@ SINTER_DEVICE void clear_word(unsigned to) {
 
 // ---- warpgroup matrix multiplications
 
+// One number of 16 bits to shared memory.
+SINTER_DEVICE void put_half(unsigned to, unsigned short bits) {
+  asm volatile("st.shared.u16 [%0], %1;" ::"r"(to), "h"(bits) : "memory");
+}
 // Four 8 x 8 blocks of 16-bit elements from registers to shared memory: lane 8 i + j names line j
 // of block i, 16 bytes; of each line, lane 4 j + q holds elements 2 q and 2 q + 1.
 SINTER_DEVICE void put_blocks(unsigned line, const unsigned (&blocks)[4]) {

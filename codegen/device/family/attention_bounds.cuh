@@ -9,7 +9,8 @@
 //
 //   struct Bounds    bool has_left, has_right, bottom_right, has_lengths, padding; int left, right;
 //                    with lengths, long long queries(args, c) and keys(args, c) of a batch entry;
-//                    padding: rows and columns past them are not seen
+//                    padding: rows and columns past them are not seen; packed: rows are those of
+//                    several heads, `queries` of each one behind another
 #pragma once
 #include "sinter/device/core/index.cuh"
 
@@ -26,6 +27,9 @@ struct Band {
   static constexpr bool bounded = Bounds::has_left || Bounds::has_right || Bounds::padding;
   int rows, columns, shift;  // of the batch entry; from a row to its diagonal
 
+  // The query that a row stands for.
+  static SINTER_DEVICE int query(int row) { return Bounds::packed ? row % queries : row; }
+
   template <class Args, class Coord>
   SINTER_DEVICE Band(const Args& args, const Coord& c) : rows(queries), columns(keys), shift(0) {
     if constexpr (Bounds::has_lengths) {
@@ -39,19 +43,20 @@ struct Band {
 
   SINTER_DEVICE int first(int row) const {
     if constexpr (!Bounds::has_left) return 0;
-    const int at = row + shift - Bounds::left + 1;
+    const int at = query(row) + shift - Bounds::left + 1;
     return at > 0 ? at : 0;
   }
   SINTER_DEVICE int end(int row) const {
     if constexpr (!Bounds::has_right) return columns;
-    const int at = row + shift + Bounds::right + 1;
+    const int at = query(row) + shift + Bounds::right + 1;
     return at < columns ? at : columns;
   }
-  SINTER_DEVICE bool sees_row(int row) const { return row < rows; }
+  SINTER_DEVICE bool sees_row(int row) const { return query(row) < rows; }
 
   // For the rows [from, to), of which those that do not exist do not count.
   template <int tile>
   SINTER_DEVICE KeyTiles tiles(int from, int to) const {
+    if constexpr (Bounds::packed) from = 0, to = queries;
     const int last = (to < rows ? to : rows) - 1;
     if (last < from) return {0, 0, 0, 0};
     const int begin = first(from), stop = end(last);

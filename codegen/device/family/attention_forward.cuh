@@ -20,12 +20,12 @@
 //
 // A generated file defines
 //
-//   SINTER_WGMMA(tile_k, f32) and SINTER_WGMMA(e up to 8, f32), once if they are the same
-//   struct Config     of the second product, as contraction_wgmma.cuh's: Index, Extent (batch, head
-//                     of k, member of its group, m, e, n), Accumulator, Sum, threads, unroll, width,
+//   SINTER_WGMMA(tile_k, f32) and SINTER_WGMMA(e up to 16, f32), once if they are the same
+//   struct Config     of the second product, as contraction_wgmma.cuh's: Index, Extent (batch, m of
+//                     two indices, e, n), Accumulator, Sum, threads, unroll, width,
 //                     batch, m, n, k, products = 1, n_fastest; tile_k; stages; heads_together;
-//                     ping_pong; producer_registers, consumer_registers
-//   struct First      of the first product: Index, Extent (batch, .., m, n, d), batch, m, n, k
+//                     splits; ping_pong; store_boxes; producer_registers, consumer_registers
+//   struct First      of the first product: Index, Extent (batch, m, n, d), batch, m, n, k
 //   struct Args       tensor maps and pointers; OperandQ, OperandK, OperandV as in
 //                     contraction_wgmma.cuh, with float element(args, coordinates of First) of Q
 //                     and K, and of Config for V
@@ -36,7 +36,9 @@
 //                     behind the softmax (dropout)
 //   struct Rows       has_sink, float sink(args, coordinates of First); has_stats, stats(args,
 //                     coordinates of First, float): the logarithm of a row's sum of exponentials
-//   struct Body       the epilogue, as in contraction_wgmma.cuh
+//   struct Body       the epilogue, as in contraction_wgmma.cuh; or, with Config::store_boxes,
+//                     store(args, coordinates of Config, row, column, from): 16 rows of 64 columns
+//                     of 16 bits leave by TMA
 //
 // and calls attention::run_forward<Config, First, OperandQ, OperandK, OperandV, Bounds, Score,
 // Weight, Rows, Body>(args). The launch has Config::threads threads, ForwardShape::shared_bytes
@@ -56,13 +58,15 @@ struct ForwardShape {
   using P = contraction::Problem<Config>;
   using F = contraction::Problem<First>;
   using Number = typename Q::Number;
-  static constexpr int queries = static_cast<int>(F::rows), keys = static_cast<int>(F::columns),
+  // Rows are the queries of a head, or of several, one behind another.
+  static constexpr int queries = static_cast<int>(F::rows),
+                       queries_of_head = static_cast<int>(First::Extent::at(F::first_n - 1)), keys = static_cast<int>(F::columns),
                        entries = static_cast<int>(F::batches), depth = static_cast<int>(F::depth),
                        width = static_cast<int>(P::columns);
   static constexpr int consumers = Config::threads / 128 - 1, tile_q = 64 * consumers,
                        tile_k = Config::tile_k, stages = Config::stages;
   static constexpr int up(int x, int to) { return (x + to - 1) / to * to; }
-  static constexpr int columns = up(width, 8);            // of the second product
+  static constexpr int columns = up(width, 16);  // of the second product
   static constexpr int steps = up(depth, 16) / 16;        // of the first product's k
   static_assert(sizeof(Number) == 2, "attention multiplies numbers of 16 bits");
 
@@ -76,7 +80,9 @@ struct ForwardShape {
   using Pipe = Pipeline<stages>;
   using PipeQ = Pipeline<1>;
 
-  static constexpr int tiles_q = (queries + tile_q - 1) / tile_q, tiles = entries * tiles_q;
+  // A tile's keys are summed in `splits` parts, by one CTA each.
+  static constexpr int tiles_q = (queries + tile_q - 1) / tile_q, tiles = entries * tiles_q,
+                       splits = Config::splits, items = tiles * splits;
   static constexpr int across =
       up(columns, contraction::EpilogueTile::columns) / contraction::EpilogueTile::columns;
 
@@ -91,21 +97,35 @@ struct ForwardShape {
   static_assert(shared_bytes <= 227 << 10, "stages do not fit into shared memory");
 };
 
-// Number i of the tiles in the order in which they run.
+// Number i of the tiles in the order in which they run; of all tiles the first part, then the next.
 struct TileOfRows {
-  int entry, row;
+  int entry, row, split;
 };
 template <class Config, class S>
-SINTER_DEVICE TileOfRows tile_of_rows(int i) {
+SINTER_DEVICE TileOfRows tile_of_rows(int item) {
+  const int split = S::splits > 1 ? item / S::tiles : 0, i = item - split * S::tiles;
   constexpr int together = Config::heads_together, group = together * S::tiles_q;
   const int first = i / group * together, within = i % group;
   const int left = S::entries - first, heads = left < together ? left : together;
-  return {first + within % heads, (S::tiles_q - 1 - within / heads) * S::tile_q};
+  return {first + within % heads, (S::tiles_q - 1 - within / heads) * S::tile_q, split};
 }
 // Of this CTA's, by round; the last one may not exist.
 SINTER_DEVICE int number_of_tile(int round) {
   const int grid = static_cast<int>(gridDim.x), i = static_cast<int>(blockIdx.x);
   return round * grid + (round % 2 == 0 ? i : grid - 1 - i);
+}
+
+// The tiles of keys of its part.
+template <class S, class Band>
+SINTER_DEVICE KeyTiles keys_of(const Band& band, const TileOfRows& tile) {
+  KeyTiles keys = band.template tiles<S::tile_k>(tile.row, tile.row + S::tile_q);
+  if constexpr (S::splits > 1) {
+    const int each = (keys.end - keys.begin + S::splits - 1) / S::splits,
+              first = keys.begin + tile.split * each, end = first + each;
+    keys.begin = first < keys.end ? first : keys.end;
+    keys.end = end < keys.end ? end : keys.end;
+  }
+  return keys;
 }
 
 template <class Operand, class Tile, class Args, class Coord>
@@ -127,12 +147,12 @@ SINTER_DEVICE void produce(const Args& args, unsigned shared) {
   typename S::PipeQ::State state_q;
   typename S::Pipe::State state_k, state_v;
 #pragma unroll 1
-  for (int round = 0, i; (i = number_of_tile(round)) < S::tiles; ++round) {
+  for (int round = 0, i; (i = number_of_tile(round)) < S::items; ++round) {
     const TileOfRows tile = tile_of_rows<Config, S>(i);
     typename S::F::Coord c;
     S::F::set_batch(c, tile.entry);
-    const Band<Bounds, S::queries, S::keys> band(args, c);
-    const KeyTiles keys = band.template tiles<S::tile_k>(tile.row, tile.row + S::tile_q);
+    const Band<Bounds, S::queries_of_head, S::keys> band(args, c);
+    const KeyTiles keys = keys_of<S>(band, tile);
     if (keys.begin == keys.end) continue;
     const auto load_k = [&](int n) {
       pipe_k.acquire(state_k);
@@ -232,7 +252,7 @@ class Consumer {
 
   // The sums of weights times values and what the softmax knows of the rows. `row`: the first.
   SINTER_DEVICE void multiply(typename Outputs::Sums& out, RowSoftmax& softmax, Coord c,
-                              const Band<Bounds, S::queries, S::keys>& band, const KeyTiles& tiles,
+                              const Band<Bounds, S::queries_of_head, S::keys>& band, const KeyTiles& tiles,
                               int row) {
     const KeyTiles own = band.template tiles<S::tile_k>(row, row + 64);
     pipe_q_.wait(state_q_);
@@ -298,12 +318,12 @@ class Consumer {
 
   // Scores of tile n of the keys, masked, and weights made of them.
   SINTER_DEVICE void weigh(typename Scores::Sums& s, RowSoftmax& softmax, const Coord& c,
-                           const Band<Bounds, S::queries, S::keys>& band, const KeyTiles& own,
+                           const Band<Bounds, S::queries_of_head, S::keys>& band, const KeyTiles& own,
                            int row, int n) const {
     const int column = n * S::tile_k;
     if constexpr (!Score::plain) score(s, c, row, column);
     constexpr bool ragged = S::keys % S::tile_k != 0;
-    if (Band<Bounds, S::queries, S::keys>::bounded || ragged)
+    if (Band<Bounds, S::queries_of_head, S::keys>::bounded || ragged)
       if (n < own.full_begin || n >= own.full_end) mask(s, band, row, column);
     softmax.weigh(s, scale);
     if constexpr (!Weight::plain)
@@ -327,7 +347,7 @@ class Consumer {
     });
   }
   SINTER_DEVICE static void mask(typename Scores::Sums& s,
-                                 const Band<Bounds, S::queries, S::keys>& band, int row,
+                                 const Band<Bounds, S::queries_of_head, S::keys>& band, int row,
                                  int column) {
     int first[2], end[2];
 #pragma unroll
@@ -341,7 +361,7 @@ class Consumer {
     });
   }
   // Weights are zeros there, but values may be NaN.
-  SINTER_DEVICE void clear_past_end(const Band<Bounds, S::queries, S::keys>& band, int n) const {
+  SINTER_DEVICE void clear_past_end(const Band<Bounds, S::queries_of_head, S::keys>& band, int n) const {
     if constexpr (Bounds::padding) {
       const int from = band.columns - n * S::tile_k;
       if (from >= S::tile_k) return;
@@ -360,17 +380,20 @@ class Consumer {
 
 // The results of one row again, by a warp, without the products whose weight is zero.
 template <class S, class Q, class K, class V, class Bounds, class Score, class Weight, class Args>
-SINTER_DEVICE void recompute_row(const Args& args, typename S::F::Coord c, typename S::P::Coord at,
-                                 const Band<Bounds, S::queries, S::keys>& band, int row,
+SINTER_DEVICE void recompute_row(const Args& args, typename S::F::Coord c, int entry,
+                                 const KeyTiles& keys, const Band<Bounds, S::queries_of_head, S::keys>& band, int row,
                                  float scale, float largest, float reciprocal,
                                  float (&out)[(S::width + 31) / 32]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
   for (int j = 0; j < (S::width + 31) / 32; ++j) out[j] = 0;
   S::F::set_m(c, row);
+  typename S::P::Coord at;
+  S::P::set_batch(at, entry);
   const float shift = largest == minus_infinity() ? 0.0f : largest * scale;
 #pragma unroll 1
-  for (int n = band.first(row); n < band.end(row); ++n) {
+  for (int n = keys.begin * S::tile_k; n < keys.end * S::tile_k; ++n) {
+    if (n < band.first(row) || n >= band.end(row)) continue;
     S::F::set_n(c, n);
     float sum = 0;
 #pragma unroll 1
@@ -392,6 +415,74 @@ SINTER_DEVICE void recompute_row(const Args& args, typename S::F::Coord c, typen
       S::P::set_n(at, e < S::width ? e : 0);
       if (e < S::width) out[j] = math::fma(weight, V::element(args, at), out[j]);
     }
+  }
+}
+
+// A warp's 16 rows leave as boxes of 64 columns, two at a time. `take_again`: calls put(row, column,
+// result) for rows whose results are others than the sums.
+template <class S, class Body, class Args, class Sums, class Again>
+SINTER_DEVICE void store_boxes(const Args& args, contraction::EpilogueTile& slab, const Sums& out,
+                               const typename S::P::Coord& at, int row, bool again,
+                               const Again& take_again) {
+  using Number = typename S::Number;
+  constexpr int box = 16 * 128, boxes = (S::columns + 63) / 64;  // bytes
+  static_assert(2 * box <= sizeof slab);
+  const unsigned to = hopper::address(&slab);
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int line = lane % 16;  // of its block of 16 rows and columns, a lane names one row's half
+  const auto packed = to_operand<Number>(out);
+  for_each_number<(boxes + 1) / 2>([&]<int pair>() {
+    if (lane == 0) hopper::wait_for_stores<0>();
+    __syncwarp();
+    constexpr int first = pair * 8, left = OperandFragment<Number, Sums::columns>::steps - first,
+                  steps = left < 8 ? left : 8;  // of 16 columns
+    for_each_number<steps>([&]<int i>() {
+      hopper::put_blocks(to + i / 4 * box + line * 128 +
+                             ((i % 4 * 2 + lane / 16) ^ line % 8) * 16,
+                         packed.at[first + i]);
+    });
+    if (again)
+      take_again([&](int r, int column, float result) {
+        const int within = column - pair * 128;
+        if (within >= 0 && within < 128)
+          hopper::put_half(to + within / 64 * box + r * 128 +
+                               ((within % 64 / 8) ^ r % 8) * 16 + within % 8 * 2,
+                           Number::encode(result).bits);
+      });
+    hopper::written_for_multiplications();
+    __syncwarp();
+    if (lane == 0) {
+#pragma unroll
+      for (int b = 0; b < 2 && pair * 2 + b < boxes; ++b)
+        Body::store(args, at, row, (pair * 2 + b) * 64, to + b * box);
+      hopper::commit_stores();
+    }
+  });
+}
+
+// The same through the packs of an epilogue of any kind.
+template <class Config, class S, class Body, class Args, class Sums, class Again>
+SINTER_DEVICE void finish_slabs(const Args& args, contraction::EpilogueTile& slab, const Sums& out,
+                                const typename S::P::Coord& at, int row, bool again,
+                                const Again& take_again) {
+  using contraction::EpilogueTile;
+  const EpilogueTile::Fragment fragment;
+  contraction::EpiloguePlace<Config> place;
+  place.batch = at;
+  place.row = row, place.row_end = S::P::rows, place.column_end = S::P::columns;
+#pragma unroll 1
+  for (int part = 0; part < S::across; ++part) {
+    contraction::put_tile<0, S::across, 1>(slab, fragment, contraction::OneBlock<Sums>{out}, part);
+    __syncwarp();
+    place.column = part * EpilogueTile::columns;
+    if (again)
+      take_again([&](int r, int column, float result) {
+        const int within = column - part * EpilogueTile::columns;
+        if (within >= 0 && within < EpilogueTile::columns)
+          slab.at[EpilogueTile::place(r, within)] = result;
+      });
+    contraction::finish<Config, Body>(args, slab, place, AllRows{});
+    __syncwarp();
   }
 }
 
@@ -423,15 +514,14 @@ SINTER_DEVICE void run_forward(const Args& args) {
   Consumer<Config, S, Q, K, V, Bounds, Score, Weight, Rows, Args> consumer(args, shared,
                                                                           warpgroup - 1);
   constexpr float scale = decltype(consumer)::scale;
-  const EpilogueTile::Fragment fragment;
 #pragma unroll 1
-  for (int round = 0, i; (i = number_of_tile(round)) < S::tiles; ++round) {
+  for (int round = 0, i; (i = number_of_tile(round)) < S::items; ++round) {
     const TileOfRows tile = tile_of_rows<Config, S>(i);
     const int row = tile.row + (warpgroup - 1) * 64;
     typename S::F::Coord c;
     S::F::set_batch(c, tile.entry);
-    const Band<Bounds, S::queries, S::keys> band(args, c);
-    const KeyTiles keys = band.template tiles<S::tile_k>(tile.row, tile.row + S::tile_q);
+    const Band<Bounds, S::queries_of_head, S::keys> band(args, c);
+    const KeyTiles keys = keys_of<S>(band, tile);
     typename S::Outputs::Sums out;
     RowSoftmax softmax;
     if (keys.begin < keys.end) {
@@ -441,6 +531,9 @@ SINTER_DEVICE void run_forward(const Args& args) {
       out.clear();
     }
 
+    // Parts are written as batch entries of their own.
+    typename S::F::Coord own;
+    S::F::set_batch(own, tile.entry + tile.split * S::entries);
     float logarithm[2], factor[2];
     softmax.finish(scale, logarithm);
     bool again = false;  // some result is NaN though its row's weights are numbers
@@ -448,19 +541,22 @@ SINTER_DEVICE void run_forward(const Args& args) {
     for (int r = 0; r < 2; ++r) {
       const int m = row + out.row(2 * r);
       const bool seen = band.sees_row(m) && softmax.total[r] != 0.0f;
-      S::F::set_m(c, m < S::queries ? m : S::queries - 1);
+      const int inside = m < S::queries ? m : S::queries - 1;
+      S::F::set_m(c, inside), S::F::set_m(own, inside);
       factor[r] = seen ? 1.0f / softmax.total[r] : 0.0f;
       if (!seen) logarithm[r] = minus_infinity();
       if constexpr (Rows::has_sink)
-        if (seen) {
+        if (seen && tile.split == 0) {
           const float sink = Rows::sink(args, c), most = ::fmaxf(sink, logarithm[r]);
           const float all = most + math::log(math::exp(sink - most) +
                                              math::exp(logarithm[r] - most));
           factor[r] *= math::exp(logarithm[r] - all);
           logarithm[r] = all;
         }
+      if constexpr (Rows::has_sink && S::splits > 1)
+        if (!seen && tile.split == 0) logarithm[r] = Rows::sink(args, c);
       if constexpr (Rows::has_stats)
-        if (threadIdx.x % 4 == 0 && m < S::queries) Rows::stats(args, c, logarithm[r]);
+        if (threadIdx.x % 4 == 0 && m < S::queries) Rows::stats(args, own, logarithm[r]);
     }
     out.each([&](int e, float& x) {
       const int r = e / 2 % 2;
@@ -468,43 +564,35 @@ SINTER_DEVICE void run_forward(const Args& args) {
       again = again || (x != x && factor[r] == factor[r]);
     });
 
-    contraction::EpiloguePlace<Config> place;
-    S::P::set_batch(place.batch, tile.entry);
-    place.row = row + warp % 4 * 16, place.row_end = S::P::rows, place.column_end = S::P::columns;
     again = __any_sync(0xffffffffu, again);
+    const auto take_again = [&](const auto& put) {
 #pragma unroll 1
-    for (int part = 0; part < S::across; ++part) {
-      contraction::put_tile<0, S::across, 1>(
-          slab, fragment, contraction::OneBlock<typename S::Outputs::Sums>{out}, part);
-      __syncwarp();
-      place.column = part * EpilogueTile::columns;
-      if (again) {
-#pragma unroll 1
-        for (int r = 0; r < 16; ++r) {
-          const int from = r % 8 * 4;  // a lane that holds the row
-          const float largest = __shfl_sync(
-                          0xffffffffu, r < 8 ? softmax.largest[0] : softmax.largest[1], from),
-                      reciprocal =
-                          __shfl_sync(0xffffffffu, r < 8 ? factor[0] : factor[1], from);
-          const int m = static_cast<int>(place.row) + r;
-          if (m >= S::queries || reciprocal == 0.0f || reciprocal != reciprocal) continue;
-          float results[(S::width + 31) / 32];
-          recompute_row<S, Q, K, V, Bounds, Score, Weight>(args, c, place.batch, band, m, scale,
-                                                           largest, reciprocal, results);
+      for (int r = 0; r < 16; ++r) {
+        const int from = r % 8 * 4;  // a lane that holds the row
+        const float largest = __shfl_sync(
+                        0xffffffffu, r < 8 ? softmax.largest[0] : softmax.largest[1], from),
+                    reciprocal = __shfl_sync(0xffffffffu, r < 8 ? factor[0] : factor[1], from);
+        const int m = row + warp % 4 * 16 + r;
+        if (m >= S::queries || reciprocal == 0.0f || reciprocal != reciprocal) continue;
+        float results[(S::width + 31) / 32];
+        recompute_row<S, Q, K, V, Bounds, Score, Weight>(args, c, tile.entry, keys, band, m, scale,
+                                                         largest, reciprocal, results);
 #pragma unroll
-          for (int j = 0; j < (S::width + 31) / 32; ++j) {
-            const int column = static_cast<int>(threadIdx.x) % 32 + 32 * j -
-                               part * EpilogueTile::columns;
-            if (column >= 0 && column < EpilogueTile::columns)
-              slab.at[EpilogueTile::place(r, column)] = results[j];
-          }
-          __syncwarp();
-        }
+        for (int j = 0; j < (S::width + 31) / 32; ++j)
+          put(r, static_cast<int>(threadIdx.x) % 32 + 32 * j, results[j]);
+        __syncwarp();
       }
-      contraction::finish<Config, Body>(args, slab, place, AllRows{});
-      __syncwarp();
-    }
+    };
+    typename S::P::Coord at;
+    S::P::set_batch(at, tile.entry + tile.split * S::entries);
+    const int first_row = row + warp % 4 * 16;
+    if constexpr (Config::store_boxes)
+      store_boxes<S, Body>(args, slab, out, at, first_row, again, take_again);
+    else
+      finish_slabs<Config, S, Body>(args, slab, out, at, first_row, again, take_again);
   }
+  if constexpr (Config::store_boxes)
+    if (threadIdx.x % 32 == 0) hopper::wait_for_stores<0>();
   consumer.finish();
 }
 

@@ -17,11 +17,15 @@ struct AttentionBand {
 
 // result(batch, m, e) = sum over n of weight(batch, m, n) v(batch, n, e), where weight is f of the
 // softmax over n of score(sum over d of q(batch, m, d) k(batch, n, d)). The indices of the domain
-// are batch (entry and head), m, e, n, d in this order. KernelSpec::body is the epilogue, run once
-// an element of (batch, m, e), whose accumulator is the sum.
+// are batch (entry and head), m (member of a group of heads, and query), e, n, d in this order.
+// KernelSpec::body is the epilogue, run once an element of (batch, m, e), whose accumulator is the
+// sum.
+//
+// Heads of q that share one of k and v are either heads of their own, whose index divided by `group`
+// is that of k and v in their accesses; or, where there are few queries, rows of one product: then
+// `head` counts those of k and v, `member` the heads of q that share one, and `group` is 1.
 struct AttentionSpec {
-  static constexpr int batch = 2, head = 1, m = 2, e = 3, n = 4, d = 5;
-  // Heads of q that share one of k and v: in their accesses the index of the head counts those.
+  static constexpr int batch = 2, head = 1, member = 2, query = 3, e = 4, n = 5, d = 6;
   std::int64_t group = 1;
   ProductOperand q, k, v;
   // Over (batch, m, n), from the sum over d (an accumulator statement) to the score. Empty: the
@@ -36,6 +40,10 @@ struct AttentionSpec {
   // a score that takes part in the softmax and has no value. Written, one a row: the logarithm of
   // the sum of exp(score).
   int length_q = -1, length_kv = -1, sink = -1, stats = -1;
+  // Parts of the keys that are summed side by side. Then the body stores results and `stats`
+  // logarithms of one part each, those of part i as if it were batch entry
+  // i * entries + entry, and another kernel combines them.
+  int splits = 1;
 };
 
 }  // namespace sinter

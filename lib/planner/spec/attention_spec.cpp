@@ -81,6 +81,18 @@ std::optional<double> plain_scale(const FusionState& state, const AttentionNodes
   return {};
 }
 
+// Whether the heads that share one of k and v become rows of one product: where they fill its tiles
+// better than queries alone do. What is gathered knows its indices by their place.
+bool packs_heads(const FusionState& state, const AttentionNodes& a, std::int64_t group,
+                 std::int64_t queries) {
+  constexpr std::int64_t kRows = 64;
+  const auto tiles = [](std::int64_t rows) { return (rows + kRows - 1) / kRows; };
+  const bool gathers = std::any_of(a.nodes.begin(), a.nodes.end(), [&](NodeId n) {
+    return state.node(n).op == OpKind::block_mask;
+  });
+  return group > 1 && !gathers && 5 * tiles(queries * group) <= 4 * tiles(queries) * group;
+}
+
 }  // namespace
 
 std::optional<AttentionNodes> attention_at(const FusionState& state, NodeId second) {
@@ -134,26 +146,31 @@ KernelSpec attention_spec(const FusionState& state, const AttentionNodes& a,
   KernelSpec spec;
   spec.family = AttentionSpec{};
   spec.nodes = nodes;
-  spec.extent = {q[0], q[1], q[2], result[3], scores[3], q[3]};
   A& to = spec.attention();
-  to.group = q[1] / k[1];
+  const std::int64_t group = q[1] / k[1];
+  const bool packed = packs_heads(state, a, group, q[2]);
+  to.group = packed ? 1 : group;
+  spec.extent = {q[0], packed ? k[1] : q[1], packed ? group : 1, q[2], result[3], scores[3], q[3]};
   to.band = {a.region->band.left, a.region->band.right, a.region->band.bottom_right,
              a.region->attributes.padding_mask};
-  const auto coordinates = [&](int row, int column) {
-    std::vector<Coordinate> at;
-    for (int i : {0, 1, row, column}) at.push_back(index_coordinate(spec.extent.size(), i));
-    return at;
+  // Of q's heads, or of those of k and v.
+  const auto coordinates = [&](bool of_q, int row, int column) {
+    const int rank = spec.extent.size();
+    Coordinate head = index_coordinate(rank, A::head);
+    if (of_q && packed) head.coefficient[A::head] = group, head.coefficient[A::member] = 1;
+    return std::vector{index_coordinate(rank, 0), head, index_coordinate(rank, row),
+                       index_coordinate(rank, column)};
   };
   const auto operand = [&](ProductOperand& o, TensorId t, int row, int column) {
     o.type = operand_type(state, t);
-    BodyBuilder(state, spec, o.body, {}, g[t].dim, coordinates(row, column)).value(t);
+    BodyBuilder(state, spec, o.body, {}, g[t].dim, coordinates(&o == &to.q, row, column)).value(t);
   };
-  operand(to.q, first.inputs[0], A::m, A::d);
+  operand(to.q, first.inputs[0], A::query, A::d);
   operand(to.k, first.inputs[1], A::d, A::n);
   operand(to.v, last.inputs[1], A::n, A::e);
   // From one tensor of the scores' dims to another: what the body of a score or a weight computes.
   const auto between = [&](Body& body, TensorId from, TensorId until) {
-    BodyBuilder builder(state, spec, body, a.nodes, scores, coordinates(A::m, A::n));
+    BodyBuilder builder(state, spec, body, a.nodes, scores, coordinates(true, A::query, A::n));
     Statement acc = statement(StatementKind::accumulator, DataType::f32, g[from].name);
     acc.dim = 0;
     body.statements.push_back(std::move(acc));
@@ -166,11 +183,12 @@ KernelSpec attention_spec(const FusionState& state, const AttentionNodes& a,
   else
     between(to.score, a.sums, a.score);
   if (a.weight != a.probabilities) between(to.weight, a.probabilities, a.weight);
+  for (Gather& gather : spec.gathers) gather.indices = {0, A::head, A::query, A::n};
 
   std::vector<NodeId> epilogue;
   for (NodeId n : nodes)
     if (!contains(a.nodes, n)) epilogue.push_back(n);
-  BodyBuilder body(state, spec, spec.body, epilogue, result, coordinates(A::m, A::e));
+  BodyBuilder body(state, spec, spec.body, epilogue, result, coordinates(true, A::query, A::e));
   Statement acc = statement(StatementKind::accumulator, DataType::f32, g[last.outputs[0]].name);
   acc.dim = 0;
   spec.body.statements.push_back(std::move(acc));

@@ -9,6 +9,7 @@
 #include "planner/spec/body_copy.hpp"
 #include "planner/spec/contraction_spec.hpp"
 #include "planner/spec/domain.hpp"
+#include "planner/split/attention_splits.hpp"
 #include "schedule/contraction/index_order.hpp"
 #include "schedule/contraction/mma.hpp"
 #include "schedule/contraction/wgmma.hpp"
@@ -173,6 +174,7 @@ bool fits_one_kernel(const KernelSpec& c, const PlanContext& context, Engines en
 
 std::vector<KernelSpec> split_depth(KernelSpec c, const FusionState& state,
                                     Temporaries& temporaries, std::vector<PlanCut>& cuts) {
+  if (c.as_attention()) return split_keys(std::move(c), state.device(), temporaries);
   if (!c.as_contraction()) return {std::move(c)};
   const DepthParts chosen = choose_depth_parts(c, state.context());
   if (chosen.parts.empty()) return {std::move(c)};

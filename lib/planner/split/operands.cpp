@@ -167,7 +167,8 @@ std::vector<KernelSpec> load_attention(KernelSpec& spec, Temporaries& temporarie
     std::vector<int> indices;
     for (int i = 0; i < A::batch; ++i)
       if (depends_on(spec, operand.body, i)) indices.push_back(i);
-    indices.push_back(which == &A::q ? A::m : A::n);
+    if (which == &A::q) indices.push_back(A::member);
+    indices.push_back(which == &A::q ? A::query : A::n);
     indices.push_back(which == &A::v ? A::e : A::d);
     kernels.push_back(written_first(spec, operand, indices, operand.type, temporaries));
     kernels.back().nodes = {spec.nodes.front()};

@@ -19,7 +19,8 @@ int up(std::int64_t x, int to) { return static_cast<int>((x + to - 1) / to * to)
 KernelSpec product(KernelSpec spec, ProductOperand a, ProductOperand b) {
   ContractionSpec c;
   c.batch = AttentionSpec::batch;
-  c.m = c.n = 1;
+  c.m = 2;
+  c.n = 1;
   c.k_indices = {KIndex::channels};
   c.products = {Product{std::move(a), std::move(b)}};
   spec.family = std::move(c);
@@ -36,14 +37,49 @@ KernelSpec outputs_of(const KernelSpec& spec) {
   return product(without_index(spec, AttentionSpec::d), {}, spec.attention().v);
 }
 
+// Rows of q: the queries of a head or, one behind another, those of all members of a group.
+std::optional<BoxedOperand> boxed_rows(const KernelSpec& spec, const ProductOperand& operand) {
+  using A = AttentionSpec;
+  const std::int64_t members = spec.extent[A::member], queries = spec.extent[A::query];
+  if (queries == 1 && members > 1) return boxed(spec, operand, A::member);
+  auto o = boxed(spec, operand, A::query);
+  if (!o || members == 1) return o;
+  const Access& a = spec.ports[static_cast<std::size_t>(o->port)].access;
+  if (a.stride[A::member] != a.stride[A::query] * queries) return {};
+  o->map.dim[o->k_fastest ? 1 : 0] *= members;
+  return o;
+}
+
 // Where heads of q share one of k and v, the map has those alone.
 std::optional<BoxedOperand> boxed_shared(const KernelSpec& spec, const ProductOperand& operand,
                                          int row, std::int64_t group) {
   auto o = boxed(spec, operand, row);
-  if (!o || info(o->map.type).bytes != 2) return {};
+  if (!o) return {};
   for (std::size_t i = 0; i < o->batch.size(); ++i)
     if (o->batch[i] == AttentionSpec::head)
       o->map.dim[static_cast<int>(i) + 2] /= group;
+  return o;
+}
+
+std::int64_t rows_of(const KernelSpec& spec) {
+  return spec.extent[AttentionSpec::member] * spec.extent[AttentionSpec::query];
+}
+
+// The result as TMA stores it, where the epilogue does nothing but store the sums, rounded.
+std::optional<BoxedOperand> boxed_result(const KernelSpec& outputs, DataType type) {
+  const auto& body = outputs.body.statements;
+  if (body.size() != 2 || !is_store(body[1])) return {};
+  ProductOperand stored;
+  Statement load = body[1];
+  load.kind = StatementKind::load;
+  load.args.clear();
+  stored.body.statements = {std::move(load)};
+  stored.type = type;
+  // With columns in place of k.
+  KernelSpec spec = without_index(outputs, outputs.extent.size() - 1);
+  spec.contraction().n = 0;
+  auto o = boxed_rows(spec, stored);
+  if (!o || !o->k_fastest || o->map.type != type) return {};
   return o;
 }
 
@@ -52,7 +88,7 @@ struct Operands {
 };
 Operands operands_of(const KernelSpec& scores, const KernelSpec& outputs, std::int64_t group) {
   const ContractionSpec &first = scores.contraction(), &second = outputs.contraction();
-  return {boxed_shared(scores, first.a(), first.first_m(), 1),
+  return {boxed_rows(scores, first.a()),
           boxed_shared(scores, first.b(), first.first_n(), group),
           boxed_shared(outputs, second.b(), second.first_n(), group)};
 }
@@ -78,7 +114,7 @@ bool draws_or_loads(const KernelSpec& spec, const Body& body) {
 int shared_bytes(const AttentionConfig& e, int depth, int width) {
   const int q = e.consumers * kRows * up(depth, kLine) * 2,
             k = up(e.tile_k, e.k.k_fastest ? 8 : kLine) * up(depth, kLine) * 2,
-            v = up(up(width, 8), kLine) * up(e.tile_k, e.v.k_fastest ? kLine : 8) * 2;
+            v = up(up(width, 16), kLine) * up(e.tile_k, e.v.k_fastest ? kLine : 8) * 2;
   return q + e.stages * (k + v) + e.consumers * 4 * kSlabBytes + 16 + 2 * 16 * e.stages + 1023;
 }
 
@@ -87,17 +123,17 @@ int shared_bytes(const AttentionConfig& e, int depth, int width) {
 // consumers 645 us and two 798; 128, tiles of 128 keys 1,896 us and of 160 1,931.)
 bool choose_tile(AttentionConfig& e, const KernelSpec& scores, int depth, int width, bool plain,
                  const DeviceModel& device) {
-  const std::int64_t rows = scores.extent[AttentionSpec::m];
+  const std::int64_t rows = rows_of(scores);
   const int wide = std::max(depth, width);
   e.consumers = rows <= kRows ? 1 : wide <= 64 && plain && rows > 2 * kRows ? 3 : 2;
   const int registers = e.consumers == 3 ? 160 : 240;
   e.producer_registers = e.consumers == 3 ? 32 : 24;
   e.consumer_registers = registers;
   e.ping_pong = e.consumers == 2;
-  const int most_keys = !plain ? 64 : 128, others = 40;
+  const int most_keys = !plain ? 64 : 128, others = 32;
   for (e.tile_k = most_keys; e.tile_k >= 16; e.tile_k -= 16) {
     e.stages = 2;
-    if (e.tile_k * 3 / 4 + up(width, 8) / 2 + others > registers) continue;
+    if (e.tile_k * 3 / 4 + up(width, 16) / 2 + others > registers) continue;
     if (shared_bytes(e, depth, width) > device.shared_per_cta) continue;
     // One consumer waits for memory rather than for the tensor cores.
     constexpr int kMostStages = 8;
@@ -114,11 +150,54 @@ bool choose_tile(AttentionConfig& e, const KernelSpec& scores, int depth, int wi
   return false;
 }
 
+// How many heads' tiles run side by side. Few, so that others' keys and values do not drive theirs
+// out of the second-level cache, but so many that the SMs' shares of the work are alike: each takes
+// every so-manieth tile, those with the most keys first (tile_of_rows). (b4 h32 s4096 d128 on an
+// H200: 1 head 1,749 us, 2 1,778, 8 1,816, 16 1,896; causal 2 918, 4 1,028, 8, whose shares differ
+// by half, 1,328, all 1,119.)
+std::int64_t choose_heads(const KernelSpec& spec, const AttentionConfig& e, std::int64_t heads,
+                          std::int64_t tiles_q) {
+  const AttentionSpec& a = spec.attention();
+  const std::int64_t group = std::min(heads, a.group);
+  constexpr std::int64_t kMostTiles = 1 << 16, kMostTried = 12;
+  if (!a.band.right || heads * tiles_q > kMostTiles || a.splits > 1) return group;
+  const int grid = static_cast<int>(e.grid);
+  const auto keys = static_cast<double>(spec.extent[AttentionSpec::n]),
+             rows = static_cast<double>(spec.extent[AttentionSpec::query]);
+  const double shift = a.band.bottom_right ? keys - rows : 0;
+  constexpr double kOutside = 0.6;  // of a tile of keys: what a tile of rows costs besides
+  const auto cost = [&](std::int64_t tile) {
+    const double last = std::min(rows, static_cast<double>(tile + 1) * kRows * e.consumers) - 1;
+    const double end = std::min(keys, last + shift + static_cast<double>(*a.band.right) + 1);
+    return std::ceil(std::max(0.0, end) / e.tile_k) + kOutside;
+  };
+  constexpr double kOfHead = 0.004;  // what a head more costs in cache misses
+  std::int64_t best = group;
+  double least = 0;
+  for (std::int64_t n = 1; n <= kMostTried && (n - 1) * group < heads; ++n) {
+    const std::int64_t together = std::min(heads, n * group);
+    std::vector<double> load(static_cast<std::size_t>(grid), 0.0);
+    double all = 0;
+    for (std::int64_t i = 0; i < heads * tiles_q; ++i) {
+      const std::int64_t first = i / (together * tiles_q) * together,
+                         beside = std::min(together, heads - first);
+      const std::int64_t round = i / grid, at = i % grid;
+      const double c = cost(tiles_q - 1 - i % (together * tiles_q) / beside);
+      load[static_cast<std::size_t>(round % 2 == 0 ? at : grid - 1 - at)] += c;
+      all += c;
+    }
+    const double us = *std::max_element(load.begin(), load.end()) / all *
+                      (1 + kOfHead * static_cast<double>(together));
+    if (least == 0 || us < least) least = us, best = together;
+  }
+  return best;
+}
+
 }  // namespace
 
 double seen_share(const KernelSpec& spec) {
   const AttentionBand& band = spec.attention().band;
-  const auto rows = static_cast<double>(spec.extent[AttentionSpec::m]),
+  const auto rows = static_cast<double>(spec.extent[AttentionSpec::query]),
              keys = static_cast<double>(spec.extent[AttentionSpec::n]);
   if (rows == 0 || keys == 0) return 0;
   const double shift = band.bottom_right ? keys - rows : 0;
@@ -152,8 +231,7 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
     return {};
   const std::int64_t depth = spec.extent[AttentionSpec::d], width = spec.extent[AttentionSpec::e];
   if (depth > kWidest || width > kWidest) return {};
-  if (spec.extent[AttentionSpec::m] >= 1 << 30 || spec.extent[AttentionSpec::n] >= 1 << 30)
-    return {};
+  if (rows_of(spec) >= 1 << 30 || spec.extent[AttentionSpec::n] >= 1 << 30) return {};
   if (!is_straight(spec, spec.body, true) || !draws_or_loads(spec, a.score) ||
       !draws_or_loads(spec, a.weight))
     return {};
@@ -163,7 +241,8 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
   e.scores = scores_of(spec);
   e.weight = without_index(spec, AttentionSpec::e).attention().weight;
   const Operands o = operands_of(e.scores, plan.spec, a.group);
-  if (!o.q || !o.k || !o.v || o.q->map.type != o.k->map.type || o.k->map.type != o.v->map.type)
+  if (!o.q || !o.k || !o.v || o.q->map.type != o.k->map.type ||
+      o.k->map.type != o.v->map.type || info(o.q->map.type).bytes != 2)
     return {};
   if (a.band.padding && o.v->k_fastest) return {};
   e.q = *o.q, e.k = *o.k, e.v = *o.v;
@@ -176,35 +255,41 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
   set_lines(e.q, kRows, kRows);
   e.q.map.box[1] = e.q.k_fastest ? kRows : up(depth, kLine);
   set_lines(e.k, e.tile_k, up(depth, kLine));
-  set_lines(e.v, up(up(width, 8), kLine), e.tile_k);
+  set_lines(e.v, up(up(width, 16), kLine), e.tile_k);
   for (const BoxedOperand* b : {&e.q, &e.k, &e.v})
     if (b->map.box[1] > 256) return {};
+  if ((e.result = boxed_result(plan.spec, e.q.map.type))) {
+    e.result->map.box = Dims::filled(e.result->map.dim.size(), 1);
+    e.result->map.box[0] = kLine;
+    e.result->map.box[1] = 16;
+  }
   e.threads = 128 * (e.consumers + 1);
   e.shared_bytes = static_cast<std::uint32_t>(
       shared_bytes(e, static_cast<int>(depth), static_cast<int>(width)));
   e.wide_index = needs_wide_index(plan.spec) || needs_wide_index(e.scores);
   const std::int64_t heads = count(spec.extent, 0, AttentionSpec::batch);
-  const std::int64_t tiles_q = (spec.extent[AttentionSpec::m] + kRows * e.consumers - 1) /
-                               (kRows * e.consumers);
-  if (static_cast<double>(heads) * static_cast<double>(tiles_q) >= 0x1p30) return {};
-  e.grid = clamp_grid(static_cast<double>(std::min<std::int64_t>(heads * tiles_q, device.sms)));
-  // As many heads side by side as there are SMs for, so that others' keys and values do not drive
-  // theirs out of the second-level cache; all that share them.
-  e.heads_together = static_cast<int>(std::min<std::int64_t>(
-      heads, up((device.sms + tiles_q - 1) / tiles_q, static_cast<int>(a.group))));
+  const std::int64_t tiles_q =
+      (rows_of(spec) + kRows * e.consumers - 1) / (kRows * e.consumers);
+  const double items =
+      static_cast<double>(heads) * static_cast<double>(tiles_q) * a.splits;
+  if (items >= 0x1p30) return {};
+  e.grid = clamp_grid(std::min<double>(items, device.sms));
+  e.heads_together = static_cast<int>(choose_heads(spec, e, heads, tiles_q));
   const ContractionSpec& of = plan.spec.contraction();
-  e.n_fastest = !prefers(plan.spec, plan.spec.body, of.first_n(), of.first_m(), is_store);
-  e.packing = choose_packing(plan.spec, e.n_fastest ? of.first_n() : of.first_m(), 8);
+  e.n_fastest = !prefers(plan.spec, plan.spec.body, of.first_n(), of.first_n() - 1, is_store);
+  e.packing = choose_packing(plan.spec, e.n_fastest ? of.first_n() : of.first_n() - 1, 8);
 
-  // What all SMs multiply, 4096 operations a clock each, at the share that was measured; or what
-  // memory brings.
+  // What an SM multiplies, 4096 operations a clock, at the share that was measured, one consumer
+  // without another to overlap with at half of that; or what memory brings to so many SMs.
   constexpr double kOperations = 4096, kReached = 0.65, kStart = 4;  // microseconds
-  const double flops = 2.0 * static_cast<double>(heads) *
-                       static_cast<double>(spec.extent[AttentionSpec::m]) *
-                       static_cast<double>(spec.extent[AttentionSpec::n]) *
-                       static_cast<double>(depth + width) * seen_share(spec);
-  e.microseconds = kStart + std::max(flops / kOperations / kReached / device.clock / e.grid,
-                                     bytes_moved(spec) / device.memory_bandwidth);
+  const double rounds = std::ceil(items / e.grid),
+               tiles_k = std::ceil(static_cast<double>(spec.extent[AttentionSpec::n]) *
+                                   seen_share(spec) / a.splits / e.tile_k);
+  const double tile = 2.0 * kRows * e.consumers * e.tile_k * static_cast<double>(depth + width),
+               reached = e.consumers == 1 ? kReached / 2 : kReached;
+  const double bandwidth = std::min(device.memory_bandwidth, e.grid * device.sm_bandwidth);
+  e.microseconds = kStart + std::max(rounds * tiles_k * tile / kOperations / reached / device.clock,
+                                     bytes_moved(spec) / a.group / bandwidth);
   return plan;
 }
 

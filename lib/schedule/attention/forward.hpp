@@ -21,6 +21,8 @@ struct AttentionConfig : Launch {
   bool n_fastest = true;  // along which index the result lies in memory
   int unroll = 2;         // of the epilogue
   Packing packing;        // of the epilogue
+  // Where the epilogue only stores, in the operands' type: boxes of 16 rows and 64 columns.
+  std::optional<BoxedOperand> result;
 };
 
 struct AttentionPlan {

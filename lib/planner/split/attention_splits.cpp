@@ -1,0 +1,198 @@
+#include "planner/split/attention_splits.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "plan/access.hpp"
+#include "planner/spec/body_copy.hpp"
+#include "planner/spec/domain.hpp"
+#include "schedule/attention/forward.hpp"
+
+namespace sinter {
+namespace {
+
+using A = AttentionSpec;
+
+constexpr int kMostSplits = 128;
+
+// The number of parts with the least estimated time. The combining kernel reads an f32 result for
+// each of them.
+int choose_splits(const KernelSpec& spec, const DeviceModel& device) {
+  const A& a = spec.attention();
+  const auto whole = plan_attention(spec, device);
+  // A row that sees nothing has a logarithm of -inf, which a sink's part does not tell.
+  if (!whole || whole->engine.grid >= static_cast<std::uint32_t>(device.sms) ||
+      (a.sink >= 0 && a.stats >= 0))
+    return 1;
+  const std::int64_t tiles = (spec.extent[A::n] + whole->engine.tile_k - 1) / whole->engine.tile_k;
+  const double results = static_cast<double>(count(spec.extent, 0, A::n));
+  int best = 1;
+  double least = whole->engine.microseconds;
+  for (int n = 2; n <= std::min<std::int64_t>(kMostSplits, tiles / 2); ++n) {
+    KernelSpec parts = spec;
+    parts.attention().splits = n;
+    const auto plan = plan_attention(parts, device);
+    if (!plan) continue;
+    // The results of all parts stay in the second-level cache on their way.
+    const double us = plan->engine.microseconds + device.launch_microseconds + 1 +
+                      2 * 4 * results * n / device.l2_bandwidth;
+    if (us < least) least = us, best = n;
+  }
+  return best;
+}
+
+// Rows of parts: each part's result and logarithm, combined as results of one softmax.
+class Combination {
+ public:
+  // Over the first `kept` indices of the attention's domain.
+  Combination(const KernelSpec& attention, int kept, std::int64_t parts)
+      : body_(attention, spec_, kept) {
+    spec_.family = RowwiseSpec{.outer_rank = kept};
+    spec_.nodes = attention.nodes;
+    spec_.scalars = attention.scalars;
+    spec_.extent = part_of(attention.extent, 0, kept);
+    spec_.extent.push_back(parts);
+  }
+
+  int load(const KernelPort& port, const std::string& label) {
+    Statement s = statement(StatementKind::load, DataType::f32, label);
+    s.port = body_.add_port(port);
+    return body_.add(std::move(s));
+  }
+  int constant(double value) {
+    Statement s = statement(StatementKind::scalar, DataType::f32, "constant");
+    s.per_row = true;
+    s.port = static_cast<int>(spec_.scalars.size());
+    spec_.scalars.push_back({kNoTensor, "constant", DataType::f32, value, 0});
+    return body_.add(std::move(s));
+  }
+  int pointwise(PointwiseMode mode, std::vector<int> args, const char* label) {
+    Statement s = statement(StatementKind::pointwise, DataType::f32, label);
+    s.mode = mode;
+    s.args = std::move(args);
+    return body_.add(std::move(s));
+  }
+  int reduce(ReductionMode mode, int value, const char* label) {
+    RowwiseSpec& rows = spec_.rowwise();
+    const int phase = spec_.body.statements[static_cast<std::size_t>(value)].phase;
+    Statement s = statement(StatementKind::reduce, DataType::f32, label);
+    s.args = {value};
+    s.port = static_cast<int>(rows.reductions.size());
+    rows.reductions.push_back({mode, DataType::f32, spec_.extent.back(), phase});
+    const int number = s.port;
+    body_.add(std::move(s));
+    Statement reduced = statement(StatementKind::reduced, DataType::f32, label);
+    reduced.port = number;
+    reduced.per_row = true;
+    reduced.phase = phase + 1;
+    rows.phases = std::max(rows.phases, phase + 2);
+    return body_.add(std::move(reduced));
+  }
+
+  // exp(logarithm - shift), where shift is the largest logarithm, or 0 where none is finite; and
+  // the sum of these.
+  struct Weights {
+    int shift, weight, total;
+  };
+  Weights weights(const KernelPort& logarithms) {
+    using M = PointwiseMode;
+    const int logarithm = load(logarithms, "logarithm");
+    const int largest = reduce(ReductionMode::max, logarithm, "largest");
+    const int nothing = pointwise(
+        M::cmp_eq, {largest, constant(-std::numeric_limits<double>::infinity())}, "nothing");
+    const int shift = pointwise(M::binary_select, {constant(0), largest, nothing}, "shift");
+    const int weight =
+        pointwise(M::exp, {pointwise(M::sub, {logarithm, shift}, "shifted")}, "weight");
+    return {shift, weight, reduce(ReductionMode::add, weight, "total")};
+  }
+
+  KernelSpec spec_;
+  BodyCopy body_;
+};
+
+// What the attention's body does with a result, on the combined ones.
+KernelSpec combined_results(const KernelSpec& attention, const KernelPort& results,
+                            const KernelPort& logarithms, std::int64_t parts) {
+  using M = PointwiseMode;
+  Combination c(attention, A::n, parts);
+  const auto [shift, weight, total] = c.weights(logarithms);
+  const int weighted = c.pointwise(M::mul, {weight, c.load(results, "result")}, "weighted");
+  const int sum = c.reduce(ReductionMode::add, weighted, "sum");
+  const int nothing = c.pointwise(M::cmp_eq, {total, c.constant(0)}, "no_weight");
+  const int divisor = c.pointwise(M::binary_select, {c.constant(1), total, nothing}, "divisor");
+  const int result = c.pointwise(M::div, {sum, divisor}, "combined");
+  c.body_.set(0, result);
+  const auto& statements = attention.body.statements;
+  for (int i = 0; i < static_cast<int>(statements.size()); ++i)
+    if (is_store(statements[static_cast<std::size_t>(i)])) c.body_.copy(i);
+  auto& made = c.spec_.body.statements;
+  for (std::size_t i = static_cast<std::size_t>(result); i < made.size(); ++i)
+    made[i].per_row = true;
+  drop_unused(c.spec_);
+  simplify_domain(c.spec_);
+  return std::move(c.spec_);
+}
+
+// shift + log(total), -inf where there is nothing.
+KernelSpec combined_logarithms(const KernelSpec& attention, const KernelPort& logarithms,
+                               std::int64_t parts) {
+  using M = PointwiseMode;
+  Combination c(attention, A::e, parts);
+  const auto [shift, weight, total] = c.weights(logarithms);
+  const int sum = c.pointwise(M::add, {shift, c.pointwise(M::log, {total}, "log")}, "stats");
+  KernelPort to = attention.ports[static_cast<std::size_t>(attention.attention().stats)];
+  to.access.stride = part_of(to.access.stride, 0, A::e);
+  to.access.stride.push_back(0);
+  c.body_.add_store(sum, DataType::f32, to, true);
+  drop_unused(c.spec_);
+  simplify_domain(c.spec_);
+  return std::move(c.spec_);
+}
+
+}  // namespace
+
+std::vector<KernelSpec> split_keys(KernelSpec spec, const DeviceModel& device,
+                                   Temporaries& temporaries) {
+  const int parts = choose_splits(spec, device);
+  if (parts == 1) return {std::move(spec)};
+  const int rank = spec.extent.size();
+  const Dims rows = part_of(spec.extent, 0, A::e), results = part_of(spec.extent, 0, A::n);
+  Dims all_rows = rows, all_results = results;
+  all_rows[0] *= parts, all_results[0] *= parts;
+
+  KernelSpec sums = spec;
+  const Statement acc = spec.body.statements.front();
+  Statement store = statement(StatementKind::store, DataType::f32, "");
+  store.args = {0};
+  store.port = static_cast<int>(sums.ports.size());
+  sums.ports.push_back(temporaries.add(acc.label + "_parts", DataType::f32, all_results,
+                                       packed_access(rank, 0, results)));
+  sums.body.statements = {acc, store};
+  sums.attention().stats = static_cast<int>(sums.ports.size());
+  sums.ports.push_back(temporaries.add(acc.label + "_logarithms", DataType::f32, all_rows,
+                                       packed_access(rank, 0, rows)));
+  sums.attention().splits = parts;
+
+  // Each part's lie behind those of the one before.
+  const auto parts_of = [&](const KernelPort& written, const Dims& dim, int kept) {
+    Access a;
+    a.stride = part_of(packed_access(rank, 0, dim).stride, 0, kept);
+    a.stride.push_back(count(dim, 0, dim.size()));
+    return read_back(written, std::move(a));
+  };
+  const KernelPort &result = sums.ports[sums.ports.size() - 2], &logarithm = sums.ports.back();
+  std::vector<KernelSpec> kernels;
+  for (auto& k : split(combined_results(spec, parts_of(result, results, A::n),
+                                        parts_of(logarithm, rows, A::n), parts),
+                       device, temporaries))
+    kernels.push_back(std::move(k));
+  if (spec.attention().stats >= 0)
+    for (auto& k : split(combined_logarithms(spec, parts_of(logarithm, rows, A::e), parts), device,
+                         temporaries))
+      kernels.push_back(std::move(k));
+  drop_unused(sums);
+  kernels.insert(kernels.begin(), std::move(sums));
+  return kernels;
+}
+
+}  // namespace sinter

@@ -1,0 +1,12 @@
+// Attention of few rows and many keys: the keys are cut in parts that CTAs take side by side, and a
+// second kernel combines what they give.
+#pragma once
+#include "planner/split/split.hpp"
+
+namespace sinter {
+
+// The kernels in place of the attention, in order. Parts depend on the shapes alone.
+std::vector<KernelSpec> split_keys(KernelSpec attention, const DeviceModel& device,
+                                   Temporaries& temporaries);
+
+}  // namespace sinter
