@@ -188,9 +188,9 @@ template <class Accumulator>
 struct OneBlock {
   static constexpr int blocks = 1, count = Accumulator::count;
   const Accumulator& sums;
-  template <int block, int first>
-  SINTER_DEVICE void store(float* to) const {
-    sums.template store<first, 8 * contraction::EpilogueTile::columns>(to);
+  template <int block, int first, int fours>
+  SINTER_DEVICE void store(float* to, const int* at) const {
+    sums.template store<first, fours, 8 * contraction::EpilogueTile::columns>(to, at);
   }
 };
 
