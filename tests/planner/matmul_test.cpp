@@ -157,7 +157,7 @@ TEST_CASE("few rows stream the weights: they start apart, and the narrowest leav
   // Tiles as wide as one round of them needs; no more rows are brought than there are.
   const WgmmaConfig fitted = engine(16, 5120, 5120);
   CHECK(fitted.tile.n == 40);
-  CHECK(fitted.rows_brought == 16);
+  CHECK(fitted.loaded_rows == 16);
   CHECK(engine(4096, 4096, 4096).rotate == 0);
 }
 

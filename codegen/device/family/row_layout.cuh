@@ -1,17 +1,17 @@
 // Where the elements of a rowwise kernel (rowwise.cuh) lie: which rows a block takes, which places
 // of a row a thread holds, and where these start.
 //
-// With Config::skewed, rows start anywhere in memory: a row's places start where Config::Skew, the
-// access of what moves by packs, is aligned. The first and the last two may reach out of the row;
-// the first comes last in order, so that what is special about the ends stands in one place. Where
-// columns are reduced, too, a block takes rows of one kind only, which start alike. Weights do not
-// start where rows do: they are fetched as aligned pieces and cut out of them where they are used
-// (Phase::cut). Elements out of the row are computed, too, where that reaches no memory
-// (Phase::anywhere), and do not count.
+// With Config::misaligned, rows start anywhere in memory: a row's places start where
+// Config::AlignedBy, the access of what moves by packs, is aligned. The first and the last two may
+// reach out of the row; the first comes last in order, so that what is special about the ends
+// stands in one place. Where columns are reduced, too, a block takes rows of one kind only, which
+// start alike. Weights do not start where rows do: they are fetched as aligned pieces and cut out
+// of them where they are used (Phase::cut). Elements out of the row are computed, too, where that
+// reaches no memory (Phase::anywhere), and do not count.
 //
-// Where rows lie together, Config::skewed says that neighbours start anywhere: they are cut out of
-// the aligned pieces around them. The last ones along index `outer_rank - 1` end with it, so that
-// some of them are also held by the thread before, which alone stores what belongs to them.
+// Where rows lie together, Config::misaligned says that neighbours start anywhere: they are cut out
+// of the aligned pieces around them. The last ones along index `outer_rank - 1` end with it, so
+// that some of them are also held by the thread before, which alone stores what belongs to them.
 #pragma once
 #include "sinter/device/core/clipped_pack.cuh"
 #include "sinter/device/core/hardware.cuh"
@@ -21,7 +21,7 @@ namespace sinter::rowwise {
 template <template <class, class> class Kind, class Config>
 using CoordinatesAs = Kind<typename Config::Index, typename Config::Extent>;
 template <class Config>
-using CoordinatesOf = Choice<!Config::skewed, CoordinatesAs<Coordinates, Config>,
+using CoordinatesOf = Choice<!Config::misaligned, CoordinatesAs<Coordinates, Config>,
                              Choice<Config::rows_fastest, CoordinatesAs<CutCoordinates, Config>,
                                     CoordinatesAs<ClippedCoordinates, Config>>>;
 
@@ -36,7 +36,7 @@ struct RowLayout {
     for (int i = from; i < to; ++i) p *= static_cast<Index>(Config::Extent::at(i));
     return p;
   }
-  static constexpr bool shifted = Config::skewed && across;
+  static constexpr bool shifted = Config::misaligned && across;
   // Rows that lie side by side, and the numbers that they take.
   static constexpr int line = Config::outer_rank - (across ? 1 : 0);
   static constexpr Index beside = product(line, Config::outer_rank);
@@ -50,8 +50,8 @@ struct RowLayout {
   static constexpr Index lanes = Config::threads_per_row * blocks;
   // Along a row: places, how many elements each moves on, and how many a thread has.
   static constexpr Index stride = across ? 1 : width;
-  static constexpr bool skewed = Config::skewed && !across;
-  static constexpr Index places = (row_length + (skewed ? 2 * width - 2 : 0)) / stride;
+  static constexpr bool misaligned = Config::misaligned && !across;
+  static constexpr Index places = (row_length + (misaligned ? 2 * width - 2 : 0)) / stride;
   static constexpr int each = static_cast<int>((places + lanes - 1) / lanes);
   // Rows whose reductions a thread keeps: its own, or its neighbours across.
   static constexpr int states = across ? width : 1;
@@ -61,7 +61,7 @@ struct RowLayout {
   // Places from here on are at the ends of their row, or beside one that is: the first place, which
   // comes last, before it two that may reach out, and before those a neighbour. Across rows, pieces
   // around the last place alone can lie past the tensor's end.
-  static constexpr Index special = skewed ? 4 : shifted ? 1 : 0;
+  static constexpr Index special = misaligned ? 4 : shifted ? 1 : 0;
   static constexpr Index ends = places > special ? places - special : 0;
   static constexpr Index in_rounds = ends - ends % round;
   static constexpr int rest = static_cast<int>((places - in_rounds + lanes - 1) / lanes);
@@ -78,9 +78,9 @@ struct RowLayout {
   static constexpr SINTER_DEVICE Index count_kinds() {
     Index n = 1;
     if constexpr (has_columns) n = Config::kinds;
-    if constexpr (skewed && has_columns) {
+    if constexpr (misaligned && has_columns) {
       static_assert(Config::outer_rank == 1 && Config::kinds == 1);
-      while (n * Config::Skew::Stride::at(0) % width != 0) n *= 2;
+      while (n * Config::AlignedBy::Stride::at(0) % width != 0) n *= 2;
     }
     return n;
   }
@@ -112,11 +112,11 @@ struct RowLayout {
 
   // The first element of place number i in a row; `whole`: i is known to lie below `ends`.
   static SINTER_DEVICE Coord at(Coord c, Index i, bool whole = false) {
-    if constexpr (skewed) {
+    if constexpr (misaligned) {
       static_assert(Config::outer_rank == rank - 1 && !across);
       const Index place = !whole && i == places - 1 ? 0 : i + 1;
       c.at[rank - 1] = 0;
-      c.at[rank - 1] = place * width - (locate<typename Config::Skew>(c).offset & (width - 1));
+      c.at[rank - 1] = place * width - (locate<typename Config::AlignedBy>(c).offset & (width - 1));
       c.whole = whole;
       return c;
     }

@@ -44,7 +44,7 @@ template <class Config, class Args, class Place, class RowPlace, class All, clas
 struct Rows : RowLayout<Config> {
   using L = RowLayout<Config>;
   using L::rank, L::width, L::across, L::shifted, L::beside, L::numbers, L::rows, L::blocks,
-      L::resident, L::lanes, L::skewed, L::places, L::each, L::states, L::round, L::ends,
+      L::resident, L::lanes, L::misaligned, L::places, L::each, L::states, L::round, L::ends,
       L::in_rounds, L::rest, L::held, L::has_columns, L::kinds, L::block_rows, L::all_active,
       L::walker, L::row_start, L::exists, L::at, L::in_row, L::whole_at, L::line;
   using typename L::Index, typename L::Coord;
@@ -84,12 +84,12 @@ struct Rows : RowLayout<Config> {
   SINTER_DEVICE void visit(Phase (&phase)[states], int k, Index i, Place& p, bool whole) {
     const Coord c = at(row[0], i, whole);
     // Weights that stay for all rows have been cut before the first.
-    if constexpr (Config::skewed && !(has_columns && Config::prefetch)) Phase::cut(p);
-    if constexpr (Config::skewed && !resident) Phase::cut_again(p);
+    if constexpr (Config::misaligned && !(has_columns && Config::prefetch)) Phase::cut(p);
+    if constexpr (Config::misaligned && !resident) Phase::cut_again(p);
     draw_numbers<Phase, !resident>(args, c, p);
 #pragma unroll
     for (int e = 0; e < width; ++e) {
-      if constexpr (skewed)
+      if constexpr (misaligned)
         if (!Phase::anywhere && !inside_row(c, e)) continue;
       const int s = across ? e : 0;
       const Coord d = neighbour < across ? Config::outer_rank - 1 : rank - 1 > (c, e);
@@ -135,7 +135,7 @@ struct Rows : RowLayout<Config> {
     if constexpr (has_columns)
       return row_start(walker() % kinds);
     else
-      return skewed ? row[0] : row_start(0);
+      return misaligned ? row[0] : row_start(0);
   }
   template <class... Phases>
   SINTER_DEVICE void fetch_weights() {
@@ -415,7 +415,7 @@ struct Rows : RowLayout<Config> {
       for (int i = 0; i < Config::pipeline_stages; ++i)
         bring(walker() + i * Config::num_partials, i);
     if constexpr (Config::prefetch) fetch_weights<Phases...>();
-    if constexpr (Config::prefetch && skewed)
+    if constexpr (Config::prefetch && misaligned)
 #pragma unroll
       for (int k = 0; k < each; ++k)
         if (in_row(k, threads.lane + k * lanes)) (Phases::cut(place[k]), ...);
