@@ -105,8 +105,8 @@ void add_constants(const KernelSpec&, const PointwiseConfig& s, std::vector<Conf
                        {"lanes", s.tiling.lanes},
                        {"staged_loads", s.tiling.loads, true},
                        {"staged_stores", s.tiling.stores, true},
-                       {"skewed", s.skew >= 0, true}});
-  if (s.places > 0) c.insert(c.end(), {{"places", s.places}, {"skewed", 1, true}});
+                       {"misaligned", s.aligned_by >= 0, true}});
+  if (s.places > 0) c.insert(c.end(), {{"places", s.places}, {"misaligned", 1, true}});
 }
 
 void add_constants(const KernelSpec& spec, const RowwiseConfig& s, std::vector<ConfigConstant>& c) {
@@ -120,9 +120,9 @@ void add_constants(const KernelSpec& spec, const RowwiseConfig& s, std::vector<C
                      {"register_resident", s.resident, true},
                      {"prefetch", s.prefetch, true},
                      {"ahead", s.ahead, true},
-                     {"recompute", s.renew, true},
+                     {"recompute", s.recompute, true},
                      {"early", s.early},
-                     {"skewed", s.skew >= 0, true},
+                     {"misaligned", s.aligned_by >= 0, true},
                      {"num_partials", rows.num_partials}});
   if (rows.num_partials > 0)
     c.insert(c.end(), {{"pipeline_stages", s.ring},
@@ -143,7 +143,7 @@ void add_constants(const KernelSpec& spec, const WgmmaConfig& e, std::vector<Con
   add_groups(spec, c);
   c.insert(c.end(), {{"tile_m", e.tile.m},
                      {"tile_n", e.tile.n},
-                     {"loaded_rows", e.rows_brought},
+                     {"loaded_rows", e.loaded_rows},
                      {"stages", e.tile.stages},
                      {"cluster_m", e.tile.cluster_m},
                      {"cluster_n", e.tile.cluster_n},
@@ -154,7 +154,7 @@ void add_constants(const KernelSpec& spec, const WgmmaConfig& e, std::vector<Con
                      {"producer_registers", e.producer_registers},
                      {"consumer_registers", e.consumer_registers},
                      {"alternate", e.tile.alternate, true},
-                     {"promote_accumulators", e.settle, true},
+                     {"promote_accumulators", e.promote_accumulators, true},
                      {"prefetch", e.prefetch, true},
                      {"ahead", e.ahead, true},
                      {"rotate", e.rotate},
@@ -171,7 +171,7 @@ void add_constants(const KernelSpec& spec, const MmaConfig& e, std::vector<Confi
                      {"warps_n", t.warps_n},
                      {"stages", t.stages},
                      {"group", e.group},
-                     {"promote_every", e.settle},
+                     {"promote_every", e.promote_every},
                      {"products", 1},
                      {"n_fastest", e.n_fastest, true}});
 }
@@ -260,8 +260,9 @@ void print_config(TextWriter& out, const ScheduledKernel& kernel, const KernelNa
   out.line("using Extent = {};", dims_type(spec.extent));
   if (spec.as_contraction())
     out.line("using Accumulator = {};", value_type(spec.contraction().accumulate));
-  const bool integers = (wgmma && wgmma->integers) || (mma && mma->settle > 0);
-  if (mma || wgmma || kernel.chained() || kernel.attention()) out.line("using Sum = {};", integers ? "int" : "float");
+  const bool integers = (wgmma && wgmma->integers) || (mma && mma->promote_every > 0);
+  if (mma || wgmma || kernel.chained() || kernel.attention())
+    out.line("using Sum = {};", integers ? "int" : "float");
   if (mma) out.line("using Number = sinter::{};", name(mma->number));
   for (const auto& c : config_constants(kernel))
     if (c.flag)
@@ -269,8 +270,8 @@ void print_config(TextWriter& out, const ScheduledKernel& kernel, const KernelNa
     else
       out.line("static constexpr int {} = {};", c.name, c.value);
   print_accesses(out, spec, names);
-  if (const int skew = kernel.skew(); skew >= 0)
-    out.line("using Skew = {};", names.access[static_cast<std::size_t>(skew)]);
+  if (const int aligned_by = kernel.aligned_by(); aligned_by >= 0)
+    out.line("using AlignedBy = {};", names.access[static_cast<std::size_t>(aligned_by)]);
   print_random_accesses(out, bodies);
   for (const BodyText* body : bodies)
     for (int i = 0; i < body->size(); ++i)

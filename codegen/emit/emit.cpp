@@ -34,8 +34,8 @@ FamilyText family_text(const ScheduledKernel& kernel) {
       if (const Tiling& tiling = kernel.pointwise()->tiling; tiling.on)
         return {tiling.flat ? "tiled_flat" : "tiled",
                 "every element on its own, turned around in tiles"};
-      if (kernel.skew() >= 0)
-        return {"pointwise_skewed", "every element on its own, in rows that start anywhere"};
+      if (kernel.aligned_by() >= 0)
+        return {"pointwise_misaligned", "every element on its own, in rows that start anywhere"};
       return {"pointwise", "every element on its own"};
     case Family::rowwise:
       return {"rowwise", "rows with reductions along them"};
@@ -90,8 +90,8 @@ void print_tiles(TextWriter& out, const KernelSpec& spec, const KernelNames& nam
     if (schedule.tiling.flat)
       out.line("sinter::tiled_flat::Tile<Config, Config::{}, {}> {};", names.access[i], type,
                names.port[i]);
-    else if (schedule.skew >= 0)
-      out.line("sinter::SkewedTile<Config, Config::{}, {}> {};", names.access[i], type,
+    else if (schedule.aligned_by >= 0)
+      out.line("sinter::MisalignedTile<Config, Config::{}, {}> {};", names.access[i], type,
                names.port[i]);
     else
       out.line("sinter::Tile<Config, Config::{}, {}, {}> {};", names.access[i], type, pack.aligned,
@@ -187,7 +187,7 @@ std::string call(const ScheduledKernel& kernel, const KernelNames& names) {
         return fmt::format("sinter::tiled{}::run<Config, Body, Staged>(args);",
                            tiling.flat ? "_flat" : "");
       return fmt::format("sinter::pointwise::run{}<Config, Body>(args);",
-                         kernel.skew() >= 0 ? "_skewed" : "");
+                         kernel.aligned_by() >= 0 ? "_misaligned" : "");
     case Family::rowwise:
       return rowwise_calls(spec);
     default:
@@ -280,9 +280,9 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
   out.blank();
   print_config(out, scheduled, names, {&body, &a, &b});
   out.line("using Coord = sinter::{}Coordinates<Config::Index, Config::Extent>;",
-           scheduled.packing() && scheduled.packing()->clipped      ? "Clipped"
-           : rowwise && rowwise->rows_fastest && rowwise->skew >= 0 ? "Cut"
-                                                                    : "");
+           scheduled.packing() && scheduled.packing()->clipped            ? "Clipped"
+           : rowwise && rowwise->rows_fastest && rowwise->aligned_by >= 0 ? "Cut"
+                                                                          : "");
   if (chained) print_first_config(out, *chained, names);
   if (attention) print_scores_config(out, *attention, names);
   out.blank();

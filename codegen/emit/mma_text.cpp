@@ -49,11 +49,11 @@ void print_place(TextWriter& out, const KernelSpec& spec, const KernelNames& nam
              names.port[i], first, end);
   }
   out.close("}");
-  std::string settle;
+  std::string shifts;
   for (std::size_t i : held)
     if (o.packing.ports[i].kind == PortPack::Kind::shifted)
-      settle += fmt::format(" {}.settle();", names.port[i]);
-  out.line("SINTER_DEVICE void settle() {{{}}}", settle.empty() ? "" : settle + " ");
+      shifts += fmt::format(" {}.shift_to_front();", names.port[i]);
+  out.line("SINTER_DEVICE void shift_to_front() {{{}}}", shifts.empty() ? "" : shifts + " ");
   out.close("};");
 }
 

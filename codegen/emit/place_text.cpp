@@ -137,7 +137,7 @@ void print_cut(TextWriter& out, const KernelNames& names, const Packing& packing
       fmt::format("SINTER_DEVICE static void {}(Place<width>& place)", function);
   if (shifted.empty()) return out.line("{} {{}}", signature);
   out.open("{} {{", signature);
-  for (const auto& name : shifted) out.line("place.{}.settle();", name);
+  for (const auto& name : shifted) out.line("place.{}.shift_to_front();", name);
   out.close("}");
 }
 

@@ -141,7 +141,7 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
   print_moves(out, names, body, "fetch", "", weights, "fetch_weights");
   print_moves(out, names, body, "fetch", "", again, "refetch");
   print_draws(out, body, drawn, drawn_again);
-  if (schedule.skew >= 0) {
+  if (schedule.aligned_by >= 0) {
     const bool anywhere = std::none_of(element.begin(), element.end(), [&](int i) {
       return reaches_memory(body.statement(i)) && !body.packed(i);
     });

@@ -55,7 +55,7 @@ bool prefers(const KernelSpec& spec, const Body& body, int usual, int other, Use
 // Rowwise: neighbouring rows lie together, not neighbours along the row.
 bool rows_lie_together(const KernelSpec& spec);
 
-// rowwise: the indices of rows of which each has column results of its own, the last of the kept
+// rowwise: the indices of rows of which each has column results of its own, the last of the outer
 // ones, and how many such rows there are.
 int column_kinds_from(const KernelSpec& spec);
 std::int64_t column_kinds(const KernelSpec& spec);

@@ -87,7 +87,7 @@ std::string how_by_warpgroups(Config& get, std::uint32_t threads, std::string_vi
   if (get("products") > 1) s += "; two products share A, a tile holds as many columns of each";
   if (get("split") > 1) s += fmt::format("; {} blocks a tile sum a part of k each", get("split"));
   if (get("promote_accumulators"))
-    s += fmt::format("; sums are {}settled in f32 every 128 terms",
+    s += fmt::format("; sums are {}promoted to f32 every 128 terms",
                      get("scaled") ? "scaled and " : "");
   if (get.some("groups") > 0)
     s += fmt::format("; rows of {} groups, reckoned to be alike", get("groups"));
@@ -148,17 +148,18 @@ std::string how(const PlanKernel& k, Config& get, std::string_view gpu) {
         "in shared memory{}; {}",
         get("tile_along"), get("tile_across"),
         get("tile_through") > 1 ? fmt::format(" of {} matrices", get("tile_through")) : "",
-        get("skewed") ? ", in packs that start where memory is aligned, as rows start anywhere"
-                      : "",
+        get("misaligned") ? ", in packs that start where memory is aligned, as rows start anywhere"
+                          : "",
         moves);
-  constexpr std::string_view skewed = "; rows start anywhere, packs where memory is aligned";
+  constexpr std::string_view misaligned = "; rows start anywhere, packs where memory is aligned";
   if (k.family == Family::pointwise)
     return fmt::format("{}; a thread has {} such under way{}", moves, get("unroll"),
-                       get.some("skewed") > 0 ? skewed : "");
+                       get.some("misaligned") > 0 ? misaligned : "");
   if (get("rows_fastest"))
-    return fmt::format("rows lie together: {} threads side by side and {} along a row; {}{}",
-                       get("rows_per_block"), get("threads_per_row"), moves,
-                       get("skewed") ? ", cut out of aligned pieces, as they start anywhere" : "");
+    return fmt::format(
+        "rows lie together: {} threads side by side and {} along a row; {}{}",
+        get("rows_per_block"), get("threads_per_row"), moves,
+        get("misaligned") ? ", cut out of aligned pieces, as they start anywhere" : "");
   std::string s = fmt::format("{} threads a row", get("threads_per_row"));
   if (get("blocks_per_row") > 1)
     s += fmt::format(
@@ -171,7 +172,7 @@ std::string how(const PlanKernel& k, Config& get, std::string_view gpu) {
   if (get("num_partials") > 0)
     s += fmt::format("; {} {} walk over the rows and sum up columns, finished by the next kernel",
                      get("num_partials"), get("blocks_per_row") > 1 ? "clusters" : "blocks");
-  if (get("skewed")) s += skewed;
+  if (get("misaligned")) s += misaligned;
   return s + "; " + moves;
 }
 

@@ -218,16 +218,17 @@ bool aligned_alike(const KernelSpec& spec, const KernelPort& p, const KernelPort
   return true;
 }
 
-int drawn_together(const KernelSpec& spec, const Packing& packing, int skew, const Statement& s) {
+int drawn_together(const KernelSpec& spec, const Packing& packing, int aligned_by,
+                   const Statement& s) {
   const int width = std::min(4, packing.width);
   if (s.per_row) return 0;
   if (packing.dim < 0 || common_step(spec, s.access, packing.dim, packing.width) != 1) return 1;
   KernelPort indices;  // a run is what 16 bytes would be of a tensor of 4-byte elements
   indices.type = DataType::i32;
   indices.access = s.access;
-  if (skew < 0) return alignment(spec, indices, packing.dim, width);
-  const KernelPort& by = spec.ports[static_cast<std::size_t>(skew)];
-  if (packing.ports[static_cast<std::size_t>(skew)].kind == PortPack::Kind::shifted) return 1;
+  if (aligned_by < 0) return alignment(spec, indices, packing.dim, width);
+  const KernelPort& by = spec.ports[static_cast<std::size_t>(aligned_by)];
+  if (packing.ports[static_cast<std::size_t>(aligned_by)].kind == PortPack::Kind::shifted) return 1;
   return aligned_alike(spec, indices, by, width) ? width : 1;
 }
 
@@ -266,7 +267,7 @@ bool same_along(const Access& a, int dim) {
 
 }  // namespace
 
-bool choose_skewed_rows(const KernelSpec& spec, int widest, Packing& packing, int& skew) {
+bool choose_misaligned_rows(const KernelSpec& spec, int widest, Packing& packing, int& aligned_by) {
   const int dim = spec.extent.size() - 1;
   if (spec.rowwise().outer_rank != dim) return false;
   const std::vector<bool> used = reached_ports(spec);
@@ -322,11 +323,12 @@ bool choose_skewed_rows(const KernelSpec& spec, int widest, Packing& packing, in
       return false;
   }
   packing = std::move(p);
-  skew = by;
+  aligned_by = by;
   return true;
 }
 
-bool choose_skewed_across(const KernelSpec& spec, int widest, Packing& packing, int& skew) {
+bool choose_misaligned_across(const KernelSpec& spec, int widest, Packing& packing,
+                              int& aligned_by) {
   const int dim = spec.rowwise().outer_rank - 1;
   if (dim < 0) return false;
   const std::vector<bool> used = reached_ports(spec);
@@ -358,7 +360,7 @@ bool choose_skewed_across(const KernelSpec& spec, int widest, Packing& packing, 
     if (cut(i) && can_shift(port, p.width) && apart(port.access, p.width)) {
       p.ports[i] = {.kind = PortPack::Kind::shifted};
       p.fetched_bytes += p.width * bytes + std::min(kMoveBytes, p.width * bytes);
-      skew = static_cast<int>(i);
+      aligned_by = static_cast<int>(i);
     } else if (same_along(port.access, dim)) {
       p.ports[i] = {.kind = PortPack::Kind::same, .weight = same_for_all_rows(spec, port.access)};
       p.fetched_bytes += bytes;
@@ -370,8 +372,8 @@ bool choose_skewed_across(const KernelSpec& spec, int widest, Packing& packing, 
   return true;
 }
 
-bool choose_skewed_packs(const KernelSpec& spec, int widest, Packing& packing, int& skew,
-                         std::int64_t& places) {
+bool choose_misaligned_packs(const KernelSpec& spec, int widest, Packing& packing, int& aligned_by,
+                             std::int64_t& places) {
   const int dim = spec.extent.size() - 1;
   if (dim < 0 || !spec.gathers.empty() || count(spec.extent) == 0) return false;
   const std::vector<bool> used = reached_ports(spec);
@@ -425,7 +427,7 @@ bool choose_skewed_packs(const KernelSpec& spec, int widest, Packing& packing, i
   const std::int64_t of_row = (spec.extent[dim] + early + width - 1) / width;
   if (of_row > std::numeric_limits<int>::max()) return false;
   packing = std::move(p);
-  skew = by;
+  aligned_by = by;
   places = of_row;
   return true;
 }

@@ -82,29 +82,32 @@ std::int64_t common_step(const KernelSpec& spec, const Access& a, int dim, int w
 // along `dim` is a multiple of the width.
 int alignment(const KernelSpec& spec, const KernelPort& p, int dim, int width);
 
-// What Packing::drawn says of a random statement. `skew`: as in PointwiseConfig and RowwiseConfig.
-int drawn_together(const KernelSpec& spec, const Packing& packing, int skew, const Statement& s);
+// What Packing::drawn says of a random statement. `aligned_by`: as in PointwiseConfig and
+// RowwiseConfig.
+int drawn_together(const KernelSpec& spec, const Packing& packing, int aligned_by,
+                   const Statement& s);
 
 // Whether packs that are aligned in one of the ports are so in the other, wherever they start.
 bool aligned_alike(const KernelSpec& spec, const KernelPort& p, const KernelPort& other, int width);
 
 // For rows that start anywhere in memory: packs along the last index, which start where the port
-// `skew` is aligned. False where the ports are not aligned alike, where packs would be no wider
-// than those of `packing`, or where all would be narrower than 16 bytes; with slots also where some
-// would be, where the slots are not as many for rows of each kind of start, or where the partial
-// results, which lie packed, would not start like the rows.
-bool choose_skewed_rows(const KernelSpec& spec, int widest, Packing& packing, int& skew);
+// `aligned_by` is aligned. False where the ports are not aligned alike, where packs would be no
+// wider than those of `packing`, or where all would be narrower than 16 bytes; with slots also
+// where some would be, where the walkers are not as many for rows of each kind of start, or where
+// the partial results, which lie packed, would not start like the rows.
+bool choose_misaligned_rows(const KernelSpec& spec, int widest, Packing& packing, int& aligned_by);
 
-// For rows that lie together and start anywhere along index `kept - 1`: all that is packed is cut
-// out of the pieces around it. False where something is written there or packs would have less than
-// 8 bytes.
-bool choose_skewed_across(const KernelSpec& spec, int widest, Packing& packing, int& skew);
+// For rows that lie together and start anywhere along index `outer_rank - 1`: all that is packed is
+// cut out of the pieces around it. False where something is written there or packs would have less
+// than 8 bytes.
+bool choose_misaligned_across(const KernelSpec& spec, int widest, Packing& packing,
+                              int& aligned_by);
 
 // The same for a pointwise kernel: packs start where the widest port that is written is aligned,
 // and loads that are not aligned alike are cut out of the pieces around them. `places`: packs of a
 // row.
-bool choose_skewed_packs(const KernelSpec& spec, int widest, Packing& packing, int& skew,
-                         std::int64_t& places);
+bool choose_misaligned_packs(const KernelSpec& spec, int widest, Packing& packing, int& aligned_by,
+                             std::int64_t& places);
 
 // The ports whose packs are other ones in each row.
 std::vector<int> ports_of_rows(const KernelSpec& spec, const Packing& packing);

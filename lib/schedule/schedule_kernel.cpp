@@ -75,11 +75,11 @@ int ScheduledKernel::unroll() const {
       config);
 }
 
-int ScheduledKernel::skew() const {
+int ScheduledKernel::aligned_by() const {
   return std::visit(
       [](const auto& c) {
-        if constexpr (requires { c.skew; })
-          return c.skew;
+        if constexpr (requires { c.aligned_by; })
+          return c.aligned_by;
         else
           return -1;
       },
@@ -93,9 +93,10 @@ ScheduledKernel schedule_kernel(const KernelSpec& spec, const DeviceModel& devic
       [&](auto& c) {
         if constexpr (requires { c.packing; })
           for (const auto& s : kernel.spec.body.statements)
-            c.packing.drawn.push_back(s.kind == StatementKind::random
-                                          ? drawn_together(kernel.spec, c.packing, kernel.skew(), s)
-                                          : 0);
+            c.packing.drawn.push_back(
+                s.kind == StatementKind::random
+                    ? drawn_together(kernel.spec, c.packing, kernel.aligned_by(), s)
+                    : 0);
       },
       kernel.config);
   return kernel;

@@ -39,7 +39,7 @@ struct ScheduledKernel {
   // Of the body, or of a contraction's epilogue; null on ordinary cores, where elements move alone.
   const Packing* packing() const;
   int unroll() const;
-  int skew() const;  // of pointwise and rowwise kernels; -1: none
+  int aligned_by() const;  // of pointwise and rowwise kernels; -1: none
 };
 
 // `tuning`: configurations that were measured to be the fastest of their problem.

@@ -197,10 +197,13 @@ struct HostNamedInstruction {
   static void get(float (&four)[4]) {
     std::memcpy(four, &sums<set>()[first], sizeof four);
   }
-  template <int set, int first, int below>
-  static void store(unsigned to) {
-    std::memcpy(shared_pointer(to), &sums<set>()[first], 8);
-    std::memcpy(shared_pointer(to + below), &sums<set>()[first + 2], 8);
+  template <int set, int first, int fours, int below>
+  static void store(unsigned to, const int* at) {
+    for (int i = 0; i < fours; ++i) {
+      const Sum* four = &sums<set>()[first + 4 * i];
+      std::memcpy(shared_pointer(to + 4 * at[i]), four, 8);
+      std::memcpy(shared_pointer(to + 4 * at[i] + below), four + 2, 8);
+    }
   }
 };
 

@@ -99,7 +99,7 @@ TEST_CASE("tiles of every width compile", "[nvrtc]") {
     const std::string start = fmt::format("64x{} by 1 together, cluster 1x1, split 1,", width);
     const auto at = std::find_if(
         choice.configurations.begin(), choice.configurations.end(),
-        [&](const std::string& c) { return c.starts_with(start) && c.ends_with(", turned"); });
+        [&](const std::string& c) { return c.starts_with(start) && c.ends_with(", swap_ab"); });
     REQUIRE(at != choice.configurations.end());
     kernels.push_back(emitted(spec, "sm_90a", {{{choice.problem, *at}}}));
   }

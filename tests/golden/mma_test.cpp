@@ -64,19 +64,19 @@ TEST_CASE("what tensor cores would round stays on ordinary cores") {
 }
 
 TEST_CASE("sums of integers leave f32 before it would round them") {
-  const auto settle = [](DataType a, DataType b, std::int64_t depth) {
+  const auto steps_before = [](DataType a, DataType b, std::int64_t depth) {
     KernelSpec spec = product(a, b, depth);
     spec.contraction().accumulate = f64;  // as for i32
     const auto plan = plan_mma(spec, device_model());
     REQUIRE(plan);
-    return plan->engine.settle * plan->engine.tile.line / 2;  // elements of k
+    return plan->engine.promote_every * plan->engine.tile.line / 2;  // elements of k
   };
-  CHECK(settle(i8, i8, 1024) == 0);  // 2^24: all are exact
-  CHECK(settle(i8, i8, 1025) == 1024);
-  CHECK(settle(u8, u8, 258) == 0);
-  CHECK(settle(u8, u8, 259) == 256);  // whole steps of at most 258
-  CHECK(settle(u8, i8, 2000) == 512);
-  CHECK(settle(boolean, i8, 131072) == 0);
+  CHECK(steps_before(i8, i8, 1024) == 0);  // 2^24: all are exact
+  CHECK(steps_before(i8, i8, 1025) == 1024);
+  CHECK(steps_before(u8, u8, 258) == 0);
+  CHECK(steps_before(u8, u8, 259) == 256);  // whole steps of at most 258
+  CHECK(steps_before(u8, i8, 2000) == 512);
+  CHECK(steps_before(boolean, i8, 131072) == 0);
 }
 
 TEST_CASE("operands are copied where they lie as the tensor cores want them") {

@@ -148,7 +148,7 @@ KernelSpec every_pointwise_mode() {
 }
 
 // Rows that start anywhere become a part of longer ones.
-KernelSpec skewed_rows() {
+KernelSpec misaligned_rows() {
   SpecBuilder b(Family::pointwise, {4096, 1001});
   const int x = b.packed("x", bf16), scale = b.load("scale", b.port("scale", f32, strided({1, 0})));
   const int bias = b.load("bias", b.port("bias", bf16, strided({0, 1})));
@@ -162,7 +162,7 @@ std::vector<NamedSpec> pointwise_specs() {
           {"mixed_precision", mixed_precision()},
           {"integer_mask", integer_mask()},
           {"reshape_copy", reshape_copy()},
-          {"skewed_rows", skewed_rows()},
+          {"misaligned_rows", misaligned_rows()},
           {"concatenate", concatenate()},
           {"dropout", dropout()},
           {"huge", huge()},

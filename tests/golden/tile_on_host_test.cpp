@@ -27,7 +27,7 @@ struct uint4 {
 };
 inline uint2 threadIdx;
 
-#include "sinter/device/core/skewed_tile.cuh"
+#include "sinter/device/core/misaligned_tile.cuh"
 #undef asm
 
 }  // namespace on_device
@@ -142,9 +142,9 @@ void check_tile(bool free_of_conflicts) {
 // A matrix of rows `step` apart whose elements are their own numbers: every pack of every tile
 // holds what it should, and nothing outside of the rows is read.
 template <class C, class Element, long long step>
-void check_skewed_tile() {
+void check_misaligned_tile() {
   constexpr int columns = C::Extent::at(C::across), extent = C::Extent::at(C::along);
-  using Tile = device::SkewedTile<C, Access<step>, Element>;
+  using Tile = device::MisalignedTile<C, Access<step>, Element>;
   using Coord = device::Coordinates<int, typename C::Extent>;
   const auto number = [&](long long row, int column) {
     return static_cast<Element>((row * step + column) * 31 % 251);
@@ -174,10 +174,10 @@ void check_skewed_tile() {
                         static_cast<std::size_t>(bytes));
         });
       for (int p = 0; p < C::tile_along / C::width * C::tile_across; ++p)
-        for (int skew = 0; skew < C::width; ++skew) {
+        for (int misalignment = 0; misalignment < C::width; ++misalignment) {
           device::Spot spot = device::spot_of<C>(static_cast<unsigned>(p));
-          spot.skew = skew;
-          const int row = from + spot.pack * C::width - skew;
+          spot.misalignment = misalignment;
+          const int row = from + spot.pack * C::width - misalignment;
           if (spot.column >= corner.columns || row < 0 || row + C::width > extent) continue;
           device::Pack<Element, C::width> pack;
           tile.read(spot, pack);
@@ -190,11 +190,11 @@ void check_skewed_tile() {
     }
 }
 
-TEST_CASE("skewed tiles hold rows that start anywhere") {
-  check_skewed_tile<Config<64, 32, 8, 8, 67, 150>, short, 67>();
-  check_skewed_tile<Config<128, 68, 8, 8, 131, 200>, short, 136>();
-  check_skewed_tile<Config<32, 32, 4, 8, 61, 99>, float, 61>();
-  check_skewed_tile<Config<128, 36, 16, 8, 41, 170>, unsigned char, 41>();
+TEST_CASE("misaligned tiles hold rows that start anywhere") {
+  check_misaligned_tile<Config<64, 32, 8, 8, 67, 150>, short, 67>();
+  check_misaligned_tile<Config<128, 68, 8, 8, 131, 200>, short, 136>();
+  check_misaligned_tile<Config<32, 32, 4, 8, 61, 99>, float, 61>();
+  check_misaligned_tile<Config<128, 36, 16, 8, 41, 170>, unsigned char, 41>();
 }
 
 TEST_CASE("tiles keep every element once and meet no bank twice") {

@@ -13,7 +13,7 @@ namespace {
 std::string kind_of(const std::string& configuration) {
   const auto from = configuration.find(" by "), to = configuration.find(", stages");
   return configuration.substr(from, to - from) +
-         (configuration.ends_with("turned") ? " turned" : "");
+         (configuration.ends_with("swap_ab") ? " swap_ab" : "");
 }
 
 // Its properties by twos: rows and warpgroups, columns, how blocks share the work. One stands for
@@ -23,7 +23,7 @@ std::array<std::string, 3> pairs_of(const std::string& configuration) {
              cluster = configuration.find(", cluster"), stages = configuration.find(", stages");
   const int width = std::stoi(configuration.substr(x + 1));
   const std::string rows = configuration.substr(0, x) + configuration.substr(by, cluster - by) +
-                           (configuration.ends_with("turned") ? " turned" : ""),
+                           (configuration.ends_with("swap_ab") ? " swap_ab" : ""),
                     columns =
                         width % 32 == 0 || width <= 16 ? ", " + std::to_string(width) : ", cut",
                     shared = configuration.substr(cluster, stages - cluster);

@@ -157,7 +157,7 @@ TEST_CASE("few rows stream the weights: they start apart, and the narrowest leav
   // Tiles as wide as one round of them needs; no more rows are brought than there are.
   const WgmmaConfig fitted = engine(16, 5120, 5120);
   CHECK(fitted.tile.n == 40);
-  CHECK(fitted.rows_brought == 16);
+  CHECK(fitted.loaded_rows == 16);
   CHECK(engine(4096, 4096, 4096).rotate == 0);
 }
 
@@ -337,67 +337,6 @@ TEST_CASE("a gated pair reads a norm that is virtual") {
   CHECK(written_type(p.kernels[0]) == bf16);
 }
 
-namespace {
-
-// The rows and columns of one product, and how many products the kernel computes.
-struct Shape {
-  std::int64_t products, rows, columns;
-  bool operator==(const Shape&) const = default;
-};
-Shape shape_of(const KernelSpec& s) {
-  const int m = s.contraction().batch, n = m + s.contraction().m;
-  return {count(s.extent, 0, m), count(s.extent, m, n), count(s.extent, n, n + s.contraction().n)};
-}
-
-}  // namespace
-
-TEST_CASE("batches that share an operand are rows of one product, or its columns") {
-  struct Case {
-    Dims a, b;
-    std::vector<Dims> side_inputs;
-    Shape shape;
-    Dims a_stride{}, c_stride{};
-  };
-  for (const Case& c : {
-           Case{{16, 1, 64}, {1, 64, 96}, {}, {1, 16, 96}},
-           Case{{16, 4, 64}, {1, 64, 96}, {}, {1, 64, 96}},
-           Case{{3, 7, 5, 64}, {64, 96}, {{1, 96}, {3, 7, 5, 96}}, {1, 105, 96}},
-           Case{{3, 7, 5, 64}, {3, 1, 64, 96}, {}, {3, 35, 96}},
-           // Queries of grouped heads: batch, head of K, heads that share it.
-           Case{{2, 12, 1, 64}, {2, 3, 64, 96}, {}, {6, 4, 96}},
-           // Rows of one number lie together: the batch is the inner part of the index.
-           Case{{16, 4, 64}, {1, 64, 96}, {}, {1, 64, 96}, {64, 1024, 1}, {96, 1536, 1}},
-           // What tells batches from rows keeps them apart, but for one row.
-           Case{{16, 4, 64}, {1, 64, 96}, {}, {16, 4, 96}, {64, 1024, 1}},
-           Case{{16, 4, 64}, {1, 64, 96}, {}, {16, 4, 96}, {320, 64, 1}},
-           Case{{16, 4, 64}, {1, 64, 96}, {{16, 1, 96}}, {16, 4, 96}},
-           Case{{16, 4, 64}, {1, 64, 96}, {{1, 4, 96}}, {16, 4, 96}},
-           Case{{16, 4, 64}, {1, 64, 96}, {{16, 4, 1}}, {1, 64, 96}},
-           Case{{16, 1, 64}, {1, 64, 96}, {{16, 1, 1}, {1, 1, 96}}, {1, 16, 96}},
-           Case{{16, 4, 64}, {16, 64, 96}, {}, {16, 4, 96}},
-           Case{{1, 40, 64}, {16, 64, 1}, {}, {1, 40, 16}},
-           Case{{1, 40, 64}, {16, 64, 8}, {}, {1, 40, 128}, {}, {8, 128, 1}},
-           Case{{1, 40, 64}, {16, 64, 8}, {}, {16, 40, 8}},
-       }) {
-    auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
-    Dims b_stride = packed_strides(c.b);  // columns of B lie one behind another
-    const int rank = c.b.size();
-    b_stride[rank - 2] = 1;
-    b_stride[rank - 1] = c.b[rank - 2];
-    auto y = matmul(g->tensor({.name = "a", .dim = c.a, .stride = c.a_stride}),
-                    g->tensor({.name = "b", .dim = c.b, .stride = b_stride}));
-    for (const Dims& dim : c.side_inputs) y = y + g->tensor({.dim = dim});
-    g->output(y, "y", {.stride = c.c_stride});
-    for (const char* architecture : {"sm_90a", ""}) {
-      const auto p = partition(*lower(*g).graph, true, architecture);
-      INFO(to_string(c.a) << " times " << to_string(c.b));
-      REQUIRE(families(p) == kAlone);
-      CHECK(shape_of(p.kernels[0]) == c.shape);
-    }
-    check_values(*g);
-  }
-}
-
 TEST_CASE("on ordinary cores few rows are summed one by one") {
   for (const std::int64_t batch : {8, 16}) {
     auto g = Shared<Graph>::make(GraphOptions{.io = f32});
@@ -407,48 +346,6 @@ TEST_CASE("on ordinary cores few rows are summed one by one") {
     const auto p = for_sm_90a(*g);
     REQUIRE(p.kernels.size() == 1);
     CHECK(family_of(p.kernels[0]) == (batch == 8 ? Family::rowwise : Family::contraction));
-    check_values(*g);
-  }
-}
-
-TEST_CASE("totals of each batch keep batches apart, those of all rows do not") {
-  for (const auto& [total, shape] : {std::pair{Dims{1, 1, 96}, Shape{1, 64, 96}},
-                                     {Dims{16, 4, 1}, Shape{1, 64, 96}},
-                                     {Dims{16, 1, 96}, Shape{16, 4, 96}}}) {
-    auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
-    const auto y = matmul(g->tensor({.name = "a", .dim = {16, 4, 64}}),
-                          g->tensor({.name = "b", .dim = {1, 64, 96}}));
-    g->output(reduction(y, ReductionMode::add, total), "total", {.data_type = f32});
-    g->output(y, "y");
-    const auto p = for_sm_90a(*g);
-    REQUIRE(p.kernels[0].columns.size() == 1);
-    CHECK(shape_of(p.kernels[0]) == shape);
-    check_values(*g);
-  }
-}
-
-TEST_CASE("a gated pair with one row in each of many batches is one kernel") {
-  auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
-  const auto x = g->tensor({.name = "x", .dim = {16, 1, 64}}),
-             gate = g->tensor({.name = "gate", .dim = {1, 64, 96}}),
-             up = g->tensor({.name = "up", .dim = {1, 64, 96}});
-  g->output(swish(matmul(x, gate)) * matmul(x, up), "y");
-  const auto p = for_sm_90a(*g);
-  REQUIRE(families(p) == kAlone);
-  CHECK(p.kernels[0].contraction().paired());
-  CHECK(shape_of(p.kernels[0]) == Shape{1, 16, 96});
-  check_values(*g);
-}
-
-TEST_CASE("indices that are values keep batches apart from rows") {
-  for (const std::int64_t rows : {1, 4}) {
-    auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
-    const auto y = matmul(g->tensor({.name = "a", .dim = {16, rows, 64}}),
-                          g->tensor({.name = "b", .dim = {1, 64, 96}}));
-    g->output(y + gen_index(y, 0), "y");
-    const auto p = for_sm_90a(*g);
-    REQUIRE(families(p) == kAlone);
-    CHECK(shape_of(p.kernels[0]) == (rows == 1 ? Shape{1, 16, 96} : Shape{16, 4, 96}));
     check_values(*g);
   }
 }
@@ -528,105 +425,5 @@ TEST_CASE("a virtual operand in memory is stored in the type that it is multipli
     CHECK(written_type(p.kernels[0]) == (also_added ? f32 : bf16));
     CHECK(plan_wgmma(p.kernels[1], device_model("sm_90a"), {}).has_value() == !also_added);
     check_values(*g);
-  }
-}
-
-TEST_CASE("tiles hold what the kernel can count, and blocks of a cluster own results") {
-  const auto has = [](const TileProblem& p, auto what) {
-    const std::vector<EstimatedTile> tiles = legal_tiles(p, device_model("sm_90a"));
-    return std::any_of(tiles.begin(), tiles.end(),
-                       [&](const EstimatedTile& t) { return what(t.tile); });
-  };
-  const auto rows = [](const Tile& t) { return t.m * t.cluster_m; };
-  const auto columns = [](const Tile& t) { return t.n * t.cluster_n; };
-  // The ends of large clusters lie past what 32 bits hold; others do not.
-  for (const double most : {0x1p31 - 300, 0x1p31 - 1000}) {
-    const TileProblem tall{.rows = most, .columns = 256, .depth = 64},
-        wide{.rows = 256, .columns = most, .depth = 64};
-    CHECK(has(tall, [&](const Tile& t) { return rows(t) == 256; }));
-    CHECK(has(wide, [&](const Tile& t) { return columns(t) == 256; }));
-    CHECK_FALSE(has(tall, [&](const Tile& t) { return most + rows(t) >= 0x1p31; }));
-    CHECK_FALSE(has(wide, [&](const Tile& t) { return most + columns(t) >= 0x1p31; }));
-  }
-  const TileProblem few{.rows = 72, .columns = 40, .depth = 4096};
-  CHECK(has(few, [](const Tile& t) { return t.cluster_m == 2; }));
-  CHECK_FALSE(has(few, [](const Tile& t) { return t.cluster_m == 4; }));
-  CHECK_FALSE(has(few, [](const Tile& t) { return t.cluster_n == 2 && t.n >= 40; }));
-}
-
-TEST_CASE("the width that one round of tiles needs is one that a tile can have") {
-  // Of tiles of 64 rows by one warpgroup; it comes after the usual widths.
-  const auto width = [](const TileProblem& p, int cluster_m) {
-    int last = 0;
-    for (const auto& [us, t] : legal_tiles(p, device_model("sm_90a")))
-      if (t.m == 64 && t.consumers == 1 && t.cluster_m == cluster_m && t.cluster_n * t.split == 1)
-        last = t.n;
-    return last;
-  };
-  const TileProblem usual{.rows = 64, .columns = 132 * 40, .depth = 4096};
-  CHECK(width(usual, 1) == 40);
-  TileProblem p = usual;
-  p.reduces = true;
-  CHECK(width(p, 1) == 48);
-  p = usual;
-  p.products = 2;
-  CHECK(width(p, 1) == 48);
-  p = usual;
-  p.integers = true;
-  CHECK(width(p, 1) == 48);
-  p = usual;
-  p.columns = 132 * 136;
-  CHECK(width(p, 1) == 144);
-  p = usual;
-  p.rows = 128;
-  p.columns = 66 * 40;  // so many clusters of two
-  CHECK(width(p, 2) == 48);
-}
-
-TEST_CASE("a measured configuration is taken where it is legal") {
-  const auto g = matmul_graph(512, 512, 512);
-  std::vector<KernelChoice> choices;
-  const auto usual = make_plan(*g, {.architecture = "sm_90a"}, {}, &choices);
-  REQUIRE(usual);
-  REQUIRE(choices.size() == 1);
-  const auto source = [&](const std::string& configuration) {
-    const Tuning tuning{{{choices[0].problem, configuration}}};
-    const auto plan = make_plan(*g, {.architecture = "sm_90a"}, tuning, nullptr);
-    REQUIRE(plan);
-    return plan->data().kernels[0].source;
-  };
-  const std::string first = usual->data().kernels[0].source;
-  CHECK(source(choices[0].configurations[0]) == first);
-  CHECK(source(choices[0].configurations[1]) != first);
-  for (const char* bad :
-       {"nonsense", "100x256 by 2 together, cluster 1x1, split 1, stages 4, group 8",
-        "128x256 by 2 together, cluster 1x1, split 1, stages 40, group 8",
-        "128x256 by 1 together, cluster 1x1, split 1, stages 4, group 8",
-        "128x100 by 2 together, cluster 1x1, split 1, stages 4, group 8",
-        "0x0 by 0 together, cluster 0x0, split 0, stages 0, group 0"})
-    CHECK(source(bad) == first);
-}
-
-TEST_CASE("tuning files are written, added to and read, and errors name the field") {
-  const TemporaryDirectory directory;
-  const std::string path = directory / "tuning.json";
-  REQUIRE(read_tuning(path));
-  CHECK(read_tuning(path)->best.empty());
-  REQUIRE(add_to_tuning(path, {{{"one \"problem\"", "this"}}}));
-  REQUIRE(add_to_tuning(path, {{{"another", "that"}}}));
-  const auto tuning = read_tuning(path);
-  REQUIRE(tuning);
-  CHECK(tuning->best ==
-        std::map<std::string, std::string>{{"one \"problem\"", "this"}, {"another", "that"}});
-  for (const auto& [text, seen] :
-       {std::pair<const char*, const char*>{"{", "json"},
-        {R"({"format": "sinter.tuning", "version": 2, "best": {}})", "version 2"},
-        {R"({"format": "sinter.tuning", "version": 1})", "best"},
-        {R"({"format": "sinter.tuning", "version": 1, "best": {"p": 3}})", "p"},
-        {R"({"format": "sinter.tuning", "version": 1, "best": {}, "more": 1})", "more"}}) {
-    std::ofstream(path) << text;
-    const auto read = read_tuning(path);
-    REQUIRE_FALSE(read);
-    CHECK(read.error().message().find(seen) != std::string::npos);
   }
 }

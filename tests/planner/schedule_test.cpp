@@ -76,13 +76,13 @@ TEST_CASE("threads of a softmax hold no more values than registers do") {
     const RowwiseConfig s = schedule_rowwise(found[0], device_model("sm_90a"));
     CAPTURE(name(in));
     CHECK(s.threads_per_row == 128);
-    CHECK(!s.renew);
+    CHECK(!s.recompute);
   }
 }
 
 // Packs that are as wide need no ends that reach out of their row.
 TEST_CASE("rows that start where memory is aligned are not cut") {
-  for (const auto& [columns, skewed] : {std::pair{24576, false}, {24577, true}}) {
+  for (const auto& [columns, misaligned] : {std::pair{24576, false}, {24577, true}}) {
     Graph g{{.io = bf16, .intermediate = f32}};
     const auto r = softmax(g.tensor({.name = "x", .dim = {4096, columns}}), {.axis = -1});
     g.output(r.y, "y", {.data_type = f64});
@@ -91,7 +91,7 @@ TEST_CASE("rows that start where memory is aligned are not cut") {
     REQUIRE(found.size() == 1);
     const RowwiseConfig s = schedule_rowwise(found[0], device_model("sm_90a"));
     CHECK(s.packing.width == 2);
-    CHECK((s.skew >= 0) == skewed);
+    CHECK((s.aligned_by >= 0) == misaligned);
   }
 }
 

@@ -54,7 +54,7 @@ struct Shifted {
   }
   // Moves the elements to the front of the words. They are used behind this only, so that until
   // then the loads may be under way.
-  SINTER_DEVICE void settle() {
+  SINTER_DEVICE void shift_to_front() {
     if constexpr (piece == 16) {
 #pragma unroll
       for (int i = 0; i < words + 2; ++i) at[i] = shift & 8 ? at[i + 2] : at[i];

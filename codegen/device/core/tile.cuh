@@ -30,7 +30,7 @@ struct Corner {
 // Where a thread's pack lies in a tile.
 struct Spot {
   int pack, column;
-  int skew = 0;  // elements that the pack starts early
+  int misalignment = 0;  // elements that the pack starts early
   int matrix = 0;
 };
 
@@ -62,8 +62,8 @@ struct Tile {
   static constexpr int matrix_rows = Config::tile_along, columns = Config::tile_across;
   static constexpr int matrices = Config::tile_through, rows = matrices * matrix_rows;
   static constexpr long long step = Access::Stride::at(Config::along);
-  static constexpr long long matrix_step =
-      matrices > 1 ? Access::Stride::at(Config::through) : matrix_rows * step;
+  static constexpr long long matrix_step = matrices > 1 ? Access::Stride::at(Config::through)
+                                                        : matrix_rows* step;
   // Whole rows that follow one another in memory are one long row: vectors may cross their ends.
   // So may they cross those of matrices that follow one another.
   static constexpr bool joined = columns == Config::Extent::at(Config::across) && step == columns;
@@ -76,8 +76,9 @@ struct Tile {
   static constexpr int pitch = columns * size;  // bytes from row to row
   static constexpr int lanes = Config::lanes;
   static constexpr int beside = lanes > 1 && 32 % lanes == 0 ? 32 / lanes : 1;  // columns
-  static constexpr int spread =
-      most(size, lanes > 16 ? 4 : lanes > 8 ? 8 : most(16, beside * least(size, 4)));
+  static constexpr int spread = most(size, lanes > 16  ? 4
+                                           : lanes > 8 ? 8
+                                                       : most(16, beside* least(size, 4)));
   // What moves as one in shared memory, so that neither rows nor gaps break it.
   static constexpr int piece = least(largest_power_in(width * pitch), least(spread, vector* size));
   static constexpr int gap = (3 * spread - width * pitch % (2 * spread)) % (2 * spread);
@@ -114,10 +115,11 @@ struct Tile {
         const int row = steady ? first / row_length + k * (stride / row_length) : e / row_length;
         const int column = steady ? first % row_length : e % row_length;
         const int matrix = matrices > 1 ? row / matrix_rows : 0;
-        if (Corner::whole || (row - matrix * matrix_rows < corner.rows &&
-                              column < corner.columns && matrix < corner.matrices))
-          f(k, e, matrix * static_cast<Index>(matrix_step - matrix_rows * step) +
-                      row * static_cast<Index>(step) + column);
+        if (Corner::whole || (row - matrix * matrix_rows < corner.rows && column < corner.columns &&
+                              matrix < corner.matrices))
+          f(k, e,
+            matrix * static_cast<Index>(matrix_step - matrix_rows * step) +
+                row * static_cast<Index>(step) + column);
       }
     }
   }

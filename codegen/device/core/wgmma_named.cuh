@@ -61,16 +61,36 @@ struct NamedRegisters {
           "n"((first + 2) / 10), "n"((first + 2) % 10), "n"((first + 3) / 10),
           "n"((first + 3) % 10));
   }
-  // Stores four registers from the `first` on: two at `to` and two `below` bytes further.
-  template <int set, int first, int below>
-  static SINTER_DEVICE void store(unsigned to) {
-    asm volatile(
-        "st.shared.v2.b32 [%9], {s%0_%1_%2, s%0_%3_%4}; "
-        "st.shared.v2.b32 [%9 + %10], {s%0_%5_%6, s%0_%7_%8};" ::"n"(set),
-        "n"(first / 10), "n"(first % 10), "n"((first + 1) / 10), "n"((first + 1) % 10),
-        "n"((first + 2) / 10), "n"((first + 2) % 10), "n"((first + 3) / 10), "n"((first + 3) % 10),
-        "r"(to), "n"(below)
-        : "memory");
+  // Stores `fours` times four registers, from the `first` on: of each four, two at `to` + 4 at[i]
+  // and two `below` bytes further. One statement stores four fours, since each function and each
+  // statement takes the compiler time.
+  template <int set, int first, int fours, int below>
+  static SINTER_DEVICE void store(unsigned to, const int* at) {
+#define SINTER_STORE_FOUR(to, t0, i0, t1, i1, t2, i2, t3, i3)                                \
+  "st.shared.v2.b32 [" to "], {s%0_" t0 "_" i0 ", s%0_" t1 "_" i1 "}; st.shared.v2.b32 [" to \
+  " + %1], {s%0_" t2 "_" i2 ", s%0_" t3 "_" i3 "}; "
+#define SINTER_OF_FOUR(i)                                                                          \
+  "r"(to + 4 * at[i]), "n"((first + 4 * i) / 10), "n"((first + 4 * i) % 10),                       \
+      "n"((first + 4 * i + 1) / 10), "n"((first + 4 * i + 1) % 10), "n"((first + 4 * i + 2) / 10), \
+      "n"((first + 4 * i + 2) % 10), "n"((first + 4 * i + 3) / 10), "n"((first + 4 * i + 3) % 10)
+    constexpr int now = fours >= 4 ? 4 : 1;
+    if constexpr (now == 4)
+      asm volatile(
+          SINTER_STORE_FOUR("%2", "%3", "%4", "%5", "%6", "%7", "%8", "%9", "%10")
+              SINTER_STORE_FOUR("%11", "%12", "%13", "%14", "%15", "%16", "%17", "%18", "%19")
+                  SINTER_STORE_FOUR("%20", "%21", "%22", "%23", "%24", "%25", "%26", "%27", "%28")
+                      SINTER_STORE_FOUR("%29", "%30", "%31", "%32", "%33", "%34", "%35", "%36",
+                                        "%37")::"n"(set),
+          "n"(below), SINTER_OF_FOUR(0), SINTER_OF_FOUR(1), SINTER_OF_FOUR(2), SINTER_OF_FOUR(3)
+          : "memory");
+    else
+      asm volatile(
+          SINTER_STORE_FOUR("%2", "%3", "%4", "%5", "%6", "%7", "%8", "%9", "%10")::"n"(set),
+          "n"(below), SINTER_OF_FOUR(0)
+          : "memory");
+#undef SINTER_OF_FOUR
+#undef SINTER_STORE_FOUR
+    if constexpr (fours > now) store<set, first + 4 * now, fours - now, below>(to, at + now);
   }
 };
 
@@ -85,10 +105,9 @@ struct NamedRegisters {
   template <>                                                                                      \
   struct sinter::wgmma::NamedInstruction<columns, Sum> : sinter::wgmma::NamedRegisters {           \
     /* To be called once a kernel: a register is declared once in a function. */                   \
-    template <int set, int tens = 0>                                                               \
+    template <int set>                                                                             \
     static SINTER_DEVICE void declare() {                                                          \
-      asm volatile(".reg ." #sum " s%0_%1_<10>;" ::"n"(set), "n"(tens));                           \
-      if constexpr ((tens + 1) * 20 < columns) declare<set, tens + 1>();                           \
+      asm volatile(".reg ." #sum " " list ";" ::"n"(set));                                         \
     }                                                                                              \
     /* For 128 bytes of k. Operands lie `step_a` and `step_b` further each time, in units of 16    \
        bytes. */                                                                                   \

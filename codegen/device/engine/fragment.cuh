@@ -46,16 +46,17 @@ struct Accumulator {
     for (int i = 0; i < 4; ++i)
       at[first + i] = math::fma(other.at[first + i], factors[i], at[first + i]);
   }
-  // Four from the `first` on: two neighbours, and two `below` elements further.
-  template <int first, int below>
-  SINTER_DEVICE void store(float* to) const {
+  // `fours` times four, from the `first` on: of each four, two neighbours at to[at[i]], and two
+  // `below` elements further.
+  template <int first, int fours, int below>
+  SINTER_DEVICE void store(float* to, const int* at) const {
     static_assert(sizeof(Sum) == sizeof(float));
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
+    for (int i = 0; i < 4 * fours; ++i)
       if constexpr (is_same<Sum, int>)
-        to[i / 2 * below + i % 2] = __int_as_float(at[first + i]);
+        to[at[i / 4] + i / 2 % 2 * below + i % 2] = __int_as_float(this->at[first + i]);
       else
-        to[i / 2 * below + i % 2] = at[first + i];
+        to[at[i / 4] + i / 2 % 2 * below + i % 2] = this->at[first + i];
   }
   // f(register's number, its sum) for all of them; the number is known when compiling.
   template <class F>

@@ -32,11 +32,12 @@ struct NamedAccumulator {
     static_assert(first % 4 == 0);
     Instruction::template get<set, first>(sums);
   }
-  // Four from the `first` on: two neighbours, and two `below` elements further.
-  template <int first, int below>
-  SINTER_DEVICE void store(float* to) const {
+  // `fours` times four, from the `first` on: of each four, two neighbours at to[at[i]], and two
+  // `below` elements further.
+  template <int first, int fours, int below>
+  SINTER_DEVICE void store(float* to, const int* at) const {
     static_assert(first % 4 == 0);
-    Instruction::template store<set, first, below * 4>(hopper::address(to));
+    Instruction::template store<set, first, fours, below * 4>(hopper::address(to), at);
   }
 };
 

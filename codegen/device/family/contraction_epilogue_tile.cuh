@@ -39,17 +39,17 @@ struct EpilogueTile {
     }
   };
   // Puts columns `from` of the result and the ones after it, of block number `block` of the sums;
-  // of several products, those of the first one, then those of the next. `Sums` tells how many
-  // `blocks` there are and the `count` of a block, and does store<block, first>(to), as HeldSums.
-  template <int block, int from, int products, int i = 0, class Sums>
+  // of two products, those of the first one, then those of the second. `Sums` tells how many
+  // `blocks` there are and the `count` of a block, and does store<block, first, count>(to, at), as
+  // HeldSums.
+  template <int block, int from, int products, class Sums>
   SINTER_DEVICE void put(const Fragment& fragment, const Sums& sums) {
+    static_assert(products <= 2);
     constexpr int each = Sums::count / products, left = (each - from / 2) / 4,
-                  most = columns / 8 / products, chunks = left < most ? left : most;
-    if constexpr (i < products * chunks) {
-      sums.template store<block, i / chunks * each + from / 2 + i % chunks * 4>(
-          at + fragment.at[i / chunks * most + i % chunks]);
-      put<block, from, products, i + 1>(fragment, sums);
-    }
+                  most = columns / 8 / products, fours = left < most ? left : most;
+    sums.template store<block, from / 2, fours>(at, fragment.at);
+    if constexpr (products == 2)
+      sums.template store<block, each + from / 2, fours>(at, fragment.at + most);
   }
 
   // `width` neighbours along the columns or along the rows.
@@ -75,12 +75,18 @@ struct HeldSums {
   static constexpr int blocks = blocks_, count = count_;
   const Sum (&at)[blocks][count];
 
-  // Four from the `first` on: two neighbours, and the two eight rows further down.
-  template <int block, int first>
-  SINTER_DEVICE void store(float* to) const {
-    const Sum* sums = at[block] + first;
-    *reinterpret_cast<float2*>(to) = {word(sums[0]), word(sums[1])};
-    *reinterpret_cast<float2*>(to + 8 * EpilogueTile::columns) = {word(sums[2]), word(sums[3])};
+  // `fours` times four, from the `first` on: of each four, two neighbours at to[at[i]], and the two
+  // eight rows further down.
+  template <int block, int first, int fours>
+  SINTER_DEVICE void store(float* to, const int* at) const {
+#pragma unroll
+    for (int i = 0; i < fours; ++i) {
+      const Sum* sums = this->at[block] + first + 4 * i;
+      float* place = to + at[i];
+      *reinterpret_cast<float2*>(place) = {word(sums[0]), word(sums[1])};
+      *reinterpret_cast<float2*>(place + 8 * EpilogueTile::columns) = {word(sums[2]),
+                                                                       word(sums[3])};
+    }
   }
 };
 
@@ -89,9 +95,9 @@ template <class Accumulator>
 struct OneBlock {
   static constexpr int blocks = 1, count = Accumulator::count;
   const Accumulator& sums;
-  template <int block, int first>
-  SINTER_DEVICE void store(float* to) const {
-    sums.template store<first, 8 * EpilogueTile::columns>(to);
+  template <int block, int first, int fours>
+  SINTER_DEVICE void store(float* to, const int* at) const {
+    sums.template store<first, fours, 8 * EpilogueTile::columns>(to, at);
   }
 };
 

@@ -145,7 +145,7 @@ struct Loader {
     float values[Layout::each];
     for_packs(step, [&](int i, const Coord& c, int count, int place) {
       auto& pack = held.at[i];
-      pack.settle();
+      pack.shift_to_front();
       const int p = i % packs;
       if constexpr (Operand::plain) {
         constexpr int each = width / 2;  // words of a pack

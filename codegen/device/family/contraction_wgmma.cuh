@@ -39,9 +39,9 @@ struct TileSums {
   static SINTER_DEVICE void declare() {
     for_each_number<sets>([]<int set>() { Sums<Config, set>::declare(); });
   }
-  template <int block, int first>
-  SINTER_DEVICE void store(float* to) const {
-    Sums<Config, block>{}.template store<first, 8 * EpilogueTile::columns>(to);
+  template <int block, int first, int fours>
+  SINTER_DEVICE void store(float* to, const int* at) const {
+    Sums<Config, block>{}.template store<first, fours, 8 * EpilogueTile::columns>(to, at);
   }
 };
 

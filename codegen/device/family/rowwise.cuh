@@ -24,24 +24,15 @@
 // worked on: to registers, or, with Config::pipeline_stages, so many rows to shared memory, of
 // which Config::in_flight may still be on their way when the next one is taken.
 //
-// With Config::skewed, rows start anywhere in memory: a row's places start where Config::Skew, the
-// access of what moves by packs, is aligned. The first and the last two may reach out of the row;
-// the first comes last in order, so that what is special about the ends stands in one place. Where
-// columns are reduced, too, a block takes rows of one kind only, which start alike. Weights do not
-// start where rows do: they are fetched as aligned pieces and cut out of them where they are used
-// (Phase::cut). Elements out of the row are computed, too, where that reaches no memory
-// (Phase::anywhere), and do not count.
-//
-// Where rows lie together, Config::skewed says that neighbours start anywhere: they are cut out of
-// the aligned pieces around them. The last ones along index `outer_rank - 1` end with it, so that
-// some of them are also held by the thread before, which alone stores what belongs to them.
+// row_layout.cuh says where rows and places lie.
 //
 // What crosses threads goes through RowThreads::total, which holds all barriers; threads whose row
 // lies past the end reach them too, with nothing to add.
 #pragma once
 #include "sinter/device/core/async_copy.cuh"
-#include "sinter/device/core/clipped_pack.cuh"
-#include "sinter/device/family/reductions.cuh"
+#include "sinter/device/family/row_layout.cuh"
+#include "sinter/device/family/row_threads.cuh"
+#include "sinter/device/family/several_rows.cuh"
 
 namespace sinter::rowwise {
 
@@ -49,55 +40,14 @@ inline constexpr int kRun = 256;  // terms that a column adds up in one go
 
 struct NoColumns {};
 
-template <template <class, class> class Kind, class Config>
-using CoordinatesAs = Kind<typename Config::Index, typename Config::Extent>;
-template <class Config>
-using CoordinatesOf = Choice<!Config::skewed, CoordinatesAs<Coordinates, Config>,
-                             Choice<Config::rows_fastest, CoordinatesAs<CutCoordinates, Config>,
-                                    CoordinatesAs<ClippedCoordinates, Config>>>;
-
 template <class Config, class Args, class Place, class RowPlace, class All, class Columns>
-struct Rows {
-  using Index = typename Config::Index;
-  using Coord = CoordinatesOf<Config>;
-  static constexpr int rank = Config::Extent::size, width = Config::width;
-  static constexpr bool across = Config::rows_fastest;
-  static constexpr SINTER_DEVICE Index product(int from, int to) {
-    Index p = 1;
-    for (int i = from; i < to; ++i) p *= static_cast<Index>(Config::Extent::at(i));
-    return p;
-  }
-  static constexpr bool shifted = Config::skewed && across;
-  // Rows that lie side by side, and the numbers that they take.
-  static constexpr int line = Config::outer_rank - (across ? 1 : 0);
-  static constexpr Index beside = product(line, Config::outer_rank);
-  static constexpr Index numbers = shifted ? (beside + width - 1) / width * width : beside;
-  static constexpr Index rows = product(0, line) * numbers;
-  static constexpr Index row_length = product(Config::outer_rank, rank);
-  // A long row belongs to a cluster of blocks. Where the hardware has none, the first of them takes
-  // the row alone.
-  static constexpr int blocks = hardware::has_clusters ? Config::blocks_per_row : 1;
-  static constexpr bool resident = Config::register_resident && blocks == Config::blocks_per_row;
-  static constexpr Index lanes = Config::threads_per_row * blocks;
-  // Along a row: places, how many elements each moves on, and how many a thread has.
-  static constexpr Index stride = across ? 1 : width;
-  static constexpr bool skewed = Config::skewed && !across;
-  static constexpr Index places = (row_length + (skewed ? 2 * width - 2 : 0)) / stride;
-  static constexpr int each = static_cast<int>((places + lanes - 1) / lanes);
-  // Rows whose reductions a thread keeps: its own, or its neighbours across.
-  static constexpr int states = across ? width : 1;
-  // Streamed rows: what is left when all threads have taken as many rounds of whole places as fit.
-  static constexpr Index round = lanes * Config::unroll;
-
-  // Places from here on are at the ends of their row, or beside one that is: the first place, which
-  // comes last, before it two that may reach out, and before those a neighbour. Across rows, pieces
-  // around the last place alone can lie past the tensor's end.
-  static constexpr Index special = skewed ? 4 : shifted ? 1 : 0;
-  static constexpr Index ends = places > special ? places - special : 0;
-  static constexpr Index in_rounds = ends - ends % round;
-  static constexpr int rest = static_cast<int>((places - in_rounds + lanes - 1) / lanes);
-  static constexpr int streamed = rest > Config::unroll ? rest : Config::unroll;
-  static constexpr int held = !resident ? streamed : each > 0 ? each : 1;
+struct Rows : RowLayout<Config> {
+  using L = RowLayout<Config>;
+  using L::rank, L::width, L::across, L::shifted, L::beside, L::numbers, L::rows, L::blocks,
+      L::resident, L::lanes, L::misaligned, L::places, L::each, L::states, L::round, L::ends,
+      L::in_rounds, L::rest, L::held, L::has_columns, L::kinds, L::block_rows, L::all_active,
+      L::walker, L::row_start, L::exists, L::at, L::in_row, L::whole_at, L::line;
+  using typename L::Index, typename L::Coord;
 
   const Args& args;
   RowThreads<Config::threads_per_row, Config::rows_per_block, across, blocks> threads;
@@ -106,58 +56,19 @@ struct Rows {
   bool active[states];
   All reductions[states];
   Place place[held];
-  static constexpr bool has_columns = Config::num_partials > 0;
   Columns columns[has_columns && each > 0 ? each : 1][has_columns ? width : 1];
   int turn = 0;
 
   SINTER_DEVICE Rows(const Args& a) : args(a) {}
 
-  // Number of what takes a row: a block or, of a long row, the blocks of a cluster.
-  static SINTER_DEVICE Index walker() { return static_cast<Index>(blockIdx.x) / blocks; }
-
-  // Rows of one kind have the same columns' results (Config::kinds, the last indices of the rows)
-  // and start at the same distance from where memory is aligned.
-  static constexpr SINTER_DEVICE Index count_kinds() {
-    Index n = 1;
-    if constexpr (has_columns) n = Config::kinds;
-    if constexpr (skewed && has_columns) {
-      static_assert(Config::outer_rank == 1 && Config::kinds == 1);
-      while (n * Config::Skew::Stride::at(0) % width != 0) n *= 2;
-    }
-    return n;
-  }
-  static constexpr Index kinds = count_kinds();
-  static_assert(Config::threads <= 1024);
-  static_assert(!has_columns ||
-                (Config::num_partials % kinds == 0 && blocks == Config::blocks_per_row));
-  static constexpr Index block_rows = static_cast<Index>(Config::rows_per_block) * states;
   SINTER_DEVICE Index row_number(Index block, int s) const {
     return (block / kinds * block_rows + threads.row * states + s) * kinds + block % kinds;
-  }
-  static SINTER_DEVICE Coord row_start(Index r) {
-    Coord c;
-    if constexpr (shifted) {
-      const Index run = quotient(r, numbers), i = r - run * numbers;
-      const Index past = (i & -width) + width - beside;
-      unravel<0, line>(run, c);
-      c.at[line] = past > 0 ? i - past : i;
-    } else {
-      unravel<0, Config::outer_rank>(r, c);
-    }
-    return c;
   }
   // Whether the thread stores what belongs to its s-th row: not where the thread before holds it.
   SINTER_DEVICE bool stores(int s) const {
     if constexpr (!shifted || numbers == beside) return true;
     constexpr Index last = numbers - width;
     return row[0].at[line] <= last - width || row[s].at[line] >= last;
-  }
-  // Where this holds, the compiler sees that no row lies past the end, but for those ahead. In a
-  // large block a branch around the fetches keeps them together and so saves registers.
-  static constexpr bool all_active =
-      rows % (block_rows * kinds * Config::rows_at_once) == 0 && blocks == Config::blocks_per_row;
-  static SINTER_DEVICE bool exists(Index r) {
-    return (all_active && !Config::ahead && Config::threads <= 256) || r < rows;
   }
   SINTER_DEVICE void take(Index block) {
 #pragma unroll
@@ -168,32 +79,17 @@ struct Rows {
     }
   }
 
-  // The first element of place number i in a row; `whole`: i is known to lie below `ends`.
-  static SINTER_DEVICE Coord at(Coord c, Index i, bool whole = false) {
-    if constexpr (skewed) {
-      static_assert(Config::outer_rank == rank - 1 && !across);
-      const Index place = !whole && i == places - 1 ? 0 : i + 1;
-      c.at[rank - 1] = 0;
-      c.at[rank - 1] = place * width - (locate<typename Config::Skew>(c).offset & (width - 1));
-      c.whole = whole;
-      return c;
-    }
-    unravel<Config::outer_rank, rank - Config::outer_rank>(i * stride, c);
-    if constexpr (shifted) c.whole = whole;
-    return c;
-  }
-
   // Runs the phase's elements at the thread's k-th place, the row's i-th.
   template <class Phase>
   SINTER_DEVICE void visit(Phase (&phase)[states], int k, Index i, Place& p, bool whole) {
     const Coord c = at(row[0], i, whole);
     // Weights that stay for all rows have been cut before the first.
-    if constexpr (Config::skewed && !(has_columns && Config::prefetch)) Phase::cut(p);
-    if constexpr (Config::skewed && !resident) Phase::cut_again(p);
+    if constexpr (Config::misaligned && !(has_columns && Config::prefetch)) Phase::cut(p);
+    if constexpr (Config::misaligned && !resident) Phase::cut_again(p);
     draw_numbers<Phase, !resident>(args, c, p);
 #pragma unroll
     for (int e = 0; e < width; ++e) {
-      if constexpr (skewed)
+      if constexpr (misaligned)
         if (!Phase::anywhere && !inside_row(c, e)) continue;
       const int s = across ? e : 0;
       const Coord d = neighbour < across ? Config::outer_rank - 1 : rank - 1 > (c, e);
@@ -205,12 +101,6 @@ struct Rows {
     Phase::flush(args, c, p);
   }
 
-  // Whether the row has an i-th place, the k-th of a thread.
-  static SINTER_DEVICE bool in_row(int k, Index i) {
-    return (k + 1) * lanes <= places || i < places;
-  }
-  // Whether the k-th place of every thread lies below `ends`: known when compiling.
-  static constexpr SINTER_DEVICE bool whole_at(int k) { return (k + 1) * lanes <= ends; }
   SINTER_DEVICE void fetch_rows(Index block, RowPlace (&to)[states]) {
     if constexpr (!__is_empty(RowPlace))
 #pragma unroll
@@ -245,7 +135,7 @@ struct Rows {
     if constexpr (has_columns)
       return row_start(walker() % kinds);
     else
-      return skewed ? row[0] : row_start(0);
+      return misaligned ? row[0] : row_start(0);
   }
   template <class... Phases>
   SINTER_DEVICE void fetch_weights() {
@@ -525,7 +415,7 @@ struct Rows {
       for (int i = 0; i < Config::pipeline_stages; ++i)
         bring(walker() + i * Config::num_partials, i);
     if constexpr (Config::prefetch) fetch_weights<Phases...>();
-    if constexpr (Config::prefetch && skewed)
+    if constexpr (Config::prefetch && misaligned)
 #pragma unroll
       for (int k = 0; k < each; ++k)
         if (in_row(k, threads.lane + k * lanes)) (Phases::cut(place[k]), ...);
@@ -563,34 +453,6 @@ struct Rows {
     }
     store_columns(typename Columns::All());
   }
-};
-
-// What a thread has of as many rows of successive blocks, worked on side by side.
-template <class Row, int count>
-struct Several : Row {
-  Several<Row, count - 1> others;
-
-  template <class Args>
-  SINTER_DEVICE Several(const Args& args) : Row(args), others(args) {}
-  template <class... Phases>
-  SINTER_DEVICE void prefetch(typename Row::Index block) {
-    Row::template prefetch<Phases...>(block);
-    others.template prefetch<Phases...>(block + 1);
-  }
-  template <class... Phases>
-  SINTER_DEVICE void begin(typename Row::Index block) {
-    Row::template begin<Phases...>(block);
-    others.template begin<Phases...>(block + 1);
-  }
-  template <class Phase>
-  SINTER_DEVICE void run_phase() {
-    Row::template run_phase<Phase>();
-    others.template run_phase<Phase>();
-  }
-};
-template <class Row>
-struct Several<Row, 1> : Row {
-  using Row::Row;
 };
 
 // The rows of a kernel, which calls `start` and then each of its phases, or `walk`. It calls them

@@ -7,12 +7,12 @@
 //   Body::element  once for every index of the domain
 //   Body::scatter  a pack back into a tile
 //   Body::unstage  from the tile to memory, along `across`
-// With Config::skewed, rows of the tensors start anywhere, and tensors are staged for loading only:
-// the packs of each column start where Config::Skew, the access of what is moved by packs, is
-// aligned. Packs that reach out of the domain are taken apart.
+// With Config::misaligned, rows of the tensors start anywhere, and tensors are staged for loading
+// only: the packs of each column start where Config::AlignedBy, the access of what is moved by
+// packs, is aligned. Packs that reach out of the domain are taken apart.
 #pragma once
 #include "sinter/device/core/math.cuh"
-#include "sinter/device/core/skewed_tile.cuh"
+#include "sinter/device/core/misaligned_tile.cuh"
 #include "sinter/device/core/tile.cuh"
 
 namespace sinter::tiled {
@@ -27,12 +27,12 @@ struct Shape {
   static constexpr Index extent_across = static_cast<Index>(Config::Extent::at(Config::across));
   static constexpr int matrices = Config::tile_through;
   static constexpr int through = matrices > 1 ? Config::through : 0;
-  static constexpr Index extent_through =
-      matrices > 1 ? static_cast<Index>(Config::Extent::at(through)) : 1;
-  static constexpr bool even =
-      !Config::skewed && extent_along % rows == 0 && extent_across % columns == 0 &&
-      extent_through % matrices == 0;
-  static constexpr int width = Config::width, early = Config::skewed ? width - 1 : 0;
+  static constexpr Index extent_through = matrices > 1
+                                              ? static_cast<Index>(Config::Extent::at(through))
+                                              : 1;
+  static constexpr bool even = !Config::misaligned && extent_along % rows == 0 &&
+                               extent_across % columns == 0 && extent_through % matrices == 0;
+  static constexpr int width = Config::width, early = Config::misaligned ? width - 1 : 0;
   static constexpr int places = rows / width * columns * matrices;
   static constexpr int rounds = (places + Config::threads - 1) / Config::threads;
   static_assert(rounds % Config::unroll == 0);
@@ -56,9 +56,9 @@ struct Shape {
     return c;
   }
   // How much earlier than at `c` packs of its column are aligned.
-  static SINTER_DEVICE int skew(const Coord& c) {
-    if constexpr (Config::skewed)
-      return static_cast<int>(locate<typename Config::Skew>(c).offset & (width - 1));
+  static SINTER_DEVICE int misalignment(const Coord& c) {
+    if constexpr (Config::misaligned)
+      return static_cast<int>(locate<typename Config::AlignedBy>(c).offset & (width - 1));
     else
       return 0;
   }
@@ -73,12 +73,12 @@ SINTER_DEVICE void turn_ends(const Args& args, const Corner& corner, const Stage
     Spot spot = spot_of<Config>(number);
     auto c = corner.c;
     c.at[Config::across] += spot.column;
-    spot.skew = S::skew(c);
-    const auto first = c.at[Config::along] + spot.pack * S::width - spot.skew;
+    spot.misalignment = S::misalignment(c);
+    const auto first = c.at[Config::along] + spot.pack * S::width - spot.misalignment;
     if (spot.column >= corner.columns || (first >= 0 && first + S::width <= S::extent_along))
       continue;
 #pragma unroll 1
-    for (int e = 0; e < S::width; ++e, --spot.skew) {
+    for (int e = 0; e < S::width; ++e, --spot.misalignment) {
       c.at[Config::along] = first + e;
       if (first + e < 0 || first + e >= S::extent_along) continue;
       typename Body::template Place<1> place;
@@ -103,10 +103,10 @@ SINTER_DEVICE void turn(const Args& args, const Corner& corner, Staged& staged) 
   const auto inside = [&](unsigned number, const Spot& at, const typename S::Coord& c) {
     if (S::places % Config::threads != 0 && number >= S::places) return false;
     if (Corner::whole) return true;
-    if (Config::skewed &&
+    if (Config::misaligned &&
         (c.at[Config::along] < 0 || c.at[Config::along] + width > S::extent_along))
       return false;
-    return (Config::skewed || at.pack * width < corner.rows) && at.column < corner.columns &&
+    return (Config::misaligned || at.pack * width < corner.rows) && at.column < corner.columns &&
            at.matrix < corner.matrices;
   };
   const auto for_places = [&](int from, const auto& f) {
@@ -117,8 +117,8 @@ SINTER_DEVICE void turn(const Args& args, const Corner& corner, Staged& staged) 
       c[u] = corner.c;
       c[u].at[Config::across] += spot[u].column;
       if constexpr (S::matrices > 1) c[u].at[S::through] += spot[u].matrix;
-      spot[u].skew = S::skew(c[u]);
-      c[u].at[Config::along] += spot[u].pack * width - spot[u].skew;
+      spot[u].misalignment = S::misalignment(c[u]);
+      c[u].at[Config::along] += spot[u].pack * width - spot[u].misalignment;
       if (inside(number, spot[u], c[u])) f(u);
     }
   };
@@ -145,7 +145,7 @@ SINTER_DEVICE void turn(const Args& args, const Corner& corner, Staged& staged) 
       Body::flush(args, c[u], place[u]);
     });
   }
-  if constexpr (Config::skewed && !Corner::whole) turn_ends<Config, Body>(args, corner, staged);
+  if constexpr (Config::misaligned && !Corner::whole) turn_ends<Config, Body>(args, corner, staged);
   if constexpr (Config::staged_stores) {
     __syncthreads();
     Body::unstage(args, corner, staged);
@@ -165,7 +165,7 @@ SINTER_DEVICE void run(const Args& args) {
   } else {
     const auto rows = S::extent_along - c.at[Config::along];
     const auto columns = S::extent_across - c.at[Config::across];
-    const bool begins = !Config::skewed || c.at[Config::along] >= S::width;
+    const bool begins = !Config::misaligned || c.at[Config::along] >= S::width;
     const auto matrices = S::matrices > 1 ? S::extent_through - c.at[S::through] : 1;
     const auto at_most = [](auto count, int most) {
       return static_cast<int>(count < most ? count : most);

@@ -16,8 +16,8 @@ struct KernelReduction {
 // A reduction that is complete only when the kernel has ended: it writes partial results to the
 // written port `port`; `result` is where the finishing kernel puts the total
 // (lib/planner/split/columns). rowwise: one value a column, reduced over all rows. There are
-// `slots` partial results of each, `slots` rows one behind another. contraction: reduced over m, n
-// or both. Partial results are of kReducedTogether rows, or columns.
+// `num_partials` partial results of each, as many rows one behind another. contraction: reduced
+// over m, n or both. Partial results are of kReducedTogether rows, or columns.
 struct ColumnReduction {
   ReductionMode mode{};
   DataType arithmetic = DataType::f32;

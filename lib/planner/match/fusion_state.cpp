@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <numeric>
-#include <set>
-#include <tuple>
+#include <string>
+#include <unordered_set>
 
 namespace sinter {
 namespace {
@@ -270,12 +270,13 @@ void FusionState::cut(std::string_view pattern, NodeId kernel, NodeId n, TensorI
 
 std::vector<PlanCut> FusionState::cuts() const {
   std::vector<PlanCut> result;
-  std::set<std::tuple<std::string, std::string, std::string_view>> known;
+  std::unordered_set<std::string> known;  // labels, since nodes of one composite share theirs
   for (const auto& c : cuts_) {
     if (group(c.kernel) == group(c.node)) continue;
     PlanCut cut{std::string(c.pattern), graph_.label(node(c.node)), graph_.label(c.tensor),
                 c.reason};
-    if (known.emplace(cut.node, cut.tensor, c.reason).second) result.push_back(std::move(cut));
+    if (known.insert(cut.node + '\0' + cut.tensor + '\0' + cut.reason).second)
+      result.push_back(std::move(cut));
   }
   return result;
 }

@@ -58,7 +58,7 @@ class Clones {
 
  private:
   // What an operand shows: an 8-bit tensor in memory, or its product with scales; of blocks of k as
-  // many as tensor cores settle at once.
+  // many as tensor cores add up before they are promoted.
   struct Bytes {
     DataType type = DataType::none;  // none: the operand is nothing of the kind
     bool scaled = false, blocks = false, together = false;  // along k

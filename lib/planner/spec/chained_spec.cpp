@@ -27,11 +27,24 @@ bool is_plain_matmul(const FusionState& state, NodeId n) {
   return true;
 }
 
-// Walks from the operand up to one matmul, through pointwise nodes that nobody else reads.
-bool collect(const FusionState& state, TensorId t, Chain& chain) {
+constexpr std::size_t kLongestWalk = 256;  // pointwise nodes one behind another
+
+// Whether a node behind the second product reads it: numbers of nodes follow their order, and so
+// does each list of readers.
+bool read_later(const FusionState& state, TensorId t, const Chain& chain) {
+  const auto& readers = state.consumers(t);
+  return std::any_of(readers.rbegin(), readers.rend(),
+                     [&](NodeId reader) { return reader > chain.second; });
+}
+
+// Walks from the operand up to one matmul, through pointwise nodes that nobody else reads. It ends
+// at values that are read behind the second product: the walk up a chain of residuals, of which
+// each is, would take the square of its length.
+bool collect(const FusionState& state, TensorId t, Chain& chain, std::size_t walked = 0) {
   const Graph& g = state.graph();
   const NodeId p = state.producer(t);
   if (p < 0 || g[t].output || !state.free(p)) return false;
+  if (walked > kLongestWalk || read_later(state, t, chain)) return false;
   if (p == chain.first || contains(chain.middle, p)) return true;
   const Node& n = state.node(p);
   if (n.op == OpKind::matmul) {
@@ -44,7 +57,7 @@ bool collect(const FusionState& state, TensorId t, Chain& chain) {
   for (TensorId x : n.inputs) {
     if (x < 0 || g[x].dim != g[t].dim) continue;
     Chain attempt = chain;
-    if (collect(state, x, attempt)) reaches = true, chain = std::move(attempt);
+    if (collect(state, x, attempt, walked + 1)) reaches = true, chain = std::move(attempt);
   }
   if (reaches) chain.middle.push_back(p);
   return reaches;

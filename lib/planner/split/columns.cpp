@@ -14,11 +14,11 @@ namespace sinter {
 namespace {
 
 // The kernel that finishes column reductions: its rows are their results.
-class Finish {
+class ReductionEpilogue {
  public:
   // `kept`: which of the spec's indices its rows have, in order. `parts`: the partial results of a
   // row.
-  Finish(const KernelSpec& spec, std::vector<int> kept, const Dims& parts)
+  ReductionEpilogue(const KernelSpec& spec, std::vector<int> kept, const Dims& parts)
       : kept_(std::move(kept)), body_(spec, whole_, 0) {
     whole_.family =
         RowwiseSpec{.outer_rank = static_cast<int>(kept_.size()), .combines_partials = true};
@@ -26,8 +26,8 @@ class Finish {
     for (int i : kept_) whole_.extent.push_back(spec.extent[i]);
     for (std::int64_t n : parts) whole_.extent.push_back(n);
   }
-  Finish(const Finish&) = delete;
-  Finish& operator=(const Finish&) = delete;
+  ReductionEpilogue(const ReductionEpilogue&) = delete;
+  ReductionEpilogue& operator=(const ReductionEpilogue&) = delete;
 
   // `parts`: the port that the spec writes its partial results to. `step`: from one of them to the
   // next, along each index of the parts.
@@ -92,8 +92,9 @@ std::int64_t blocks_together(std::int64_t columns, std::size_t reductions) {
 
 // How the blocks of a rowwise kernel with column reductions walk over the rows.
 struct Walk {
-  std::int64_t slots = 0;  // walkers: blocks or, of long rows, clusters; each has partial results
-  int rows_beside = 1;     // that one block takes
+  std::int64_t num_partials =
+      0;                // walkers: blocks or, of long rows, clusters; each has partial results
+  int rows_beside = 1;  // that one block takes
 };
 Walk choose_walk(const KernelSpec& spec, const DeviceModel& device) {
   const int outer = spec.rowwise().outer_rank;
@@ -102,14 +103,14 @@ Walk choose_walk(const KernelSpec& spec, const DeviceModel& device) {
   const std::size_t reductions = spec.columns.size();
   constexpr std::int64_t one = 1, large_block = 8192;  // elements that a block takes at once
   constexpr std::int64_t few_steps = 64;               // each gets a block of its own
-  // Rows that start anywhere are walked over in kinds that start alike, of equal numbers of slots;
-  // fewer slots than kinds are left as they are, and the rows' elements move one by one. (Short
-  // rows do that anyway, but 65536 x 127 takes 21 us with 128 slots and took 27 with 132.)
-  // Where kinds of rows have results of their own, each has slots.
+  // Rows that start anywhere are walked over in kinds that start alike, each by as many walkers;
+  // fewer walkers than kinds are left as they are, and the rows' elements move one by one. (Short
+  // rows do that anyway, but 65536 x 127 takes 21 us with 128 walkers and took 27 with 132.)
+  // Where kinds of rows have results of their own, each has walkers of its own.
   const std::int64_t own = column_kinds(spec), alike = columns % 8 == 0 ? 1 : 8;
-  const auto of_kinds = [own, alike](std::int64_t slots) {
-    if (own > 1) return std::max<std::int64_t>(1, slots / own) * own;
-    return slots < alike ? slots : slots / alike * alike;
+  const auto of_kinds = [own, alike](std::int64_t num_partials) {
+    if (own > 1) return std::max<std::int64_t>(1, num_partials / own) * own;
+    return num_partials < alike ? num_partials : num_partials / alike * alike;
   };
   if (columns <= kShortRow && rows * columns >= device.sms * large_block)
     return {of_kinds(device.sms)};
@@ -117,8 +118,8 @@ Walk choose_walk(const KernelSpec& spec, const DeviceModel& device) {
   const std::int64_t steps = std::max(one, rows / std::max(one, 2048 / std::max(columns, one)));
   if (column_cluster(columns, reductions, device) > 1)
     return {of_kinds(std::clamp<std::int64_t>(rows, 1, device.sms / kColumnCluster))};
-  // One more slot makes the others shorter by 1 / slots of all steps, and the end longer by what it
-  // adds up. On an H200, for rmsnorm's gradients with 64, 132, 264 and 528 slots:
+  // One more walker makes the others shorter by 1 / num_partials of all steps, and the end longer
+  // by what it adds up. On an H200, for rmsnorm's gradients with 64, 132, 264 and 528 walkers:
   // 256 x 2048 in 3.9, 3.6, 4.3, 4.3 us; 1024 x 1024 in 5.3, 4.5, 5.4, 6.7; 2048 x 2048 in 11.8,
   // 10.5, 10.1, 10.9; 8192 x 2048 in 27.2 with 264, 28.6 with 528.
   const double root = std::sqrt(static_cast<double>(steps));
@@ -126,20 +127,22 @@ Walk choose_walk(const KernelSpec& spec, const DeviceModel& device) {
       static_cast<std::int64_t>(std::max(std::min(6 * root, 2.0 * device.sms), 4 * root));
   Walk walk{
       std::clamp(best, std::min(steps, few_steps), std::min(steps, device.sms * a_multiprocessor))};
-  if (walk.slots > device.sms) walk.slots = walk.slots / device.sms * device.sms;
+  if (walk.num_partials > device.sms)
+    walk.num_partials = walk.num_partials / device.sms * device.sms;
   // Blocks that would share a multiprocessor are one, as long as its threads are enough: that
   // leaves fewer partial results. (Gradients of a layernorm of 4096 x 5120 on an H200: 45.7 us with
-  // 264 slots, 39.3 with 132; of 1152 columns, 69 with 396 and 67 with 132.) Four are two, though:
-  // 100.6 and 99.1 us for 65536 x 1024. But where several results need more registers, as those of
-  // odd rows do, one is enough. (1001 columns: 66 and 32 us; 777: 48 and 38; 333: 42 and 36.)
-  const std::int64_t blocks = walk.slots / device.sms;
+  // 264 walkers, 39.3 with 132; of 1152 columns, 69 with 396 and 67 with 132.) Four are two,
+  // though: 100.6 and 99.1 us for 65536 x 1024. But where several results need more registers, as
+  // those of odd rows do, one is enough. (1001 columns: 66 and 32 us; 777: 48 and 38; 333: 42
+  // and 36.)
+  const std::int64_t blocks = walk.num_partials / device.sms;
   const bool together = !spec.sums_doubles();  // have the registers
   const bool alone = reductions > 1 && columns % 8 != 0;
   if (blocks > 2 && a_multiprocessor == 4 && together && !alone)
     walk = {2 * device.sms, 2};
   else if (blocks > 1 && reductions > 1 && together)
     walk = {device.sms, static_cast<int>(blocks)};
-  walk.slots = of_kinds(walk.slots);
+  walk.num_partials = of_kinds(walk.num_partials);
   return walk;
 }
 
@@ -147,7 +150,7 @@ std::vector<KernelSpec> finish_columns(KernelSpec spec, const DeviceModel& devic
                                        Temporaries& temporaries) {
   const Walk walk = choose_walk(spec, device);
   RowwiseSpec& r = spec.rowwise();
-  r.num_partials = walk.slots;
+  r.num_partials = walk.num_partials;
   r.rows_per_cta = walk.rows_beside;
   const int rank = spec.extent.size();
   const Dims columns = part_of(spec.extent, r.outer_rank, rank);
@@ -160,7 +163,7 @@ std::vector<KernelSpec> finish_columns(KernelSpec spec, const DeviceModel& devic
   const Access of_kind = packed_access(rank, kinds_from, part_of(spec.extent, kinds_from, rank));
   std::vector<int> kept;
   for (int i = kinds_from; i < rank; ++i) kept.push_back(i);
-  Finish whole(spec, kept, {r.num_partials / kinds});
+  ReductionEpilogue whole(spec, kept, {r.num_partials / kinds});
   for (auto& c : spec.columns) {
     KernelPort parts = add_parts(spec, c, partial_dim, written, temporaries);
     parts.access = of_kind;
@@ -220,20 +223,20 @@ struct ResultParts {
 
 std::vector<KernelSpec> finish_results(KernelSpec spec, const DeviceModel& device,
                                        Temporaries& temporaries) {
-  std::vector<std::unique_ptr<Finish>> finishes;
+  std::vector<std::unique_ptr<ReductionEpilogue>> epilogues;
   std::vector<ResultParts> shapes;
   for (auto& c : spec.columns) {
     ResultParts parts(spec, c);
     std::size_t i = 0;  // reductions over the same indices are finished together
     while (i < shapes.size() && shapes[i].kept != parts.kept) ++i;
     if (i == shapes.size()) {
-      finishes.push_back(std::make_unique<Finish>(spec, parts.kept, parts.count));
+      epilogues.push_back(std::make_unique<ReductionEpilogue>(spec, parts.kept, parts.count));
       shapes.push_back(parts);
     }
-    finishes[i]->add(c, add_parts(spec, c, parts.dim, parts.written, temporaries), parts.step);
+    epilogues[i]->add(c, add_parts(spec, c, parts.dim, parts.written, temporaries), parts.step);
   }
   std::vector<KernelSpec> kernels{std::move(spec)};
-  for (auto& f : finishes)
+  for (auto& f : epilogues)
     for (auto& k : split(f->kernel(), device, temporaries)) kernels.push_back(std::move(k));
   return kernels;
 }

@@ -130,7 +130,7 @@ std::optional<MmaPlan> plan_mma(const KernelSpec& given, const DeviceModel& devi
   const auto tile = choose_tile(w, device);
   if (!tile) return {};
   e.tile = *tile;
-  e.settle = run / (e.tile.line / info(e.number).bytes);  // a run is longer than a step
+  e.promote_every = run / (e.tile.line / info(e.number).bytes);  // a run is longer than a step
   e.wide_index = needs_wide_index(spec);
   e.threads = 32 * e.tile.warps_m * e.tile.warps_n;
   e.least_blocks = least_blocks(w, e.tile);

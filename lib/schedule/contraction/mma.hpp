@@ -33,7 +33,7 @@ struct MmaConfig : Launch {
   bool n_fastest = true;  // along which index the result lies in memory
   int group = 8;          // rows of tiles that run side by side
   int unroll = 1;         // of the epilogue
-  int settle = 0;         // of integers: steps whose sums f32 holds exactly; 0: all of them
+  int promote_every = 0;  // of integers: steps whose sums f32 holds exactly; 0: all of them
   double tiles = 1;
   Packing packing;  // of the epilogue
 };

@@ -36,7 +36,7 @@ double held_registers(const MmaWork& w, const MmaTile& t) {
   return (t.m * w.a.held + t.n * w.b.held) * t.line / w.bytes / (32 * t.warps_m * t.warps_n);
 }
 int held_sums(const MmaWork& w, const MmaTile& t) {
-  return t.m * t.n / (32 * t.warps_m * t.warps_n) * (w.settles ? 2 : 1);
+  return t.m * t.n / (32 * t.warps_m * t.warps_n) * (w.promotes ? 2 : 1);
 }
 bool waits(const MmaWork& w) { return w.a.held + w.b.held > 0; }
 double code_size(const MmaWork& w, const MmaTile& t) {

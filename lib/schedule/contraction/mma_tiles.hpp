@@ -9,7 +9,7 @@ struct MmaWork {
   int bytes;           // of a factor
   double extra_bytes;  // an element of the result moves in the epilogue
   bool light;          // loading takes few registers
-  bool settles;        // sums are kept twice
+  bool promotes;       // sums are kept twice
   OperandWeight a, b;
 };
 

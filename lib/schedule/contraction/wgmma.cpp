@@ -215,11 +215,11 @@ std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool s
     return {};
   e.a = *a;
   e.b = *b;
-  // Each stage lies in one block, and its sums are those that are settled.
+  // Each stage lies in one block, and its sums are those that are promoted.
   if (c.has_scale_blocks() && (!e.scaled() || e.integers || spec.extent.back() % kStageLine != 0))
     return {};
   e.operand_bytes = info(a->map.type).bytes;
-  e.settle = e.operand_bytes == 1 && !e.integers;
+  e.promote_accumulators = e.operand_bytes == 1 && !e.integers;
   e.n_fastest = columns_together != swapped;
 
   TileProblem p;
@@ -235,7 +235,7 @@ std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool s
   p.b_k_fastest = e.b.k_fastest;
   p.reduces = !spec.columns.empty();
   p.integers = e.integers;
-  p.settle = e.settle;
+  p.promote_accumulators = e.promote_accumulators;
   p.along_columns = e.n_fastest;
   for (const auto& s : spec.body.statements) {
     if (!is_load(s) && !is_store(s)) continue;
@@ -274,14 +274,14 @@ void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& de
   const Tile& t = e.tile = choice.tile;
   const double tiles = tiles_of(p, t);
   e.microseconds = choice.microseconds;
-  e.rows_brought = rows_brought(p, t);
-  set_box(e.a, e.rows_brought / t.cluster_n);
+  e.loaded_rows = loaded_rows(p, t);
+  set_box(e.a, e.loaded_rows / t.cluster_n);
   set_box(e.b, t.n / p.products / t.cluster_m);
   if (e.b2) set_box(*e.b2, t.n / p.products / t.cluster_m);
   e.packing = choose_packing(o.spec, e.n_fastest ? n_index(o.spec) : m_index(o.spec), 8);
   // Where every result reads memory of its own, several packs are read before one is computed.
   e.prefetch = p.reads;
-  e.unroll = e.settle ? 1 : 2;
+  e.unroll = e.promote_accumulators ? 1 : 2;
   if (e.prefetch) e.unroll = p.extra_bytes > 8 || has_little_room(t) ? 2 : 4;
   // Where a long side is read by one tile alone, those that run at once should not all read the
   // same columns of memory. (64 x 8192 x 8192 of bf16 on an H200: 35.8 us, 34.6 with five steps
@@ -290,7 +290,7 @@ void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& de
   constexpr int kNarrow = 32, kApart = 5;
   const bool streams_a = t.n <= kInstructionRows && p.columns <= t.n * t.cluster_n,
              streams_b = p.rows_each() <= kInstructionRows,
-             wide = t.split > 1 && (streams_a ? t.n : e.rows_brought) > kNarrow;
+             wide = t.split > 1 && (streams_a ? t.n : e.loaded_rows) > kNarrow;
   // Scales are found by their place in k, which is then the same for all; who copies rows walks
   // from its start.
   e.rotate = (streams_a || streams_b) && !wide && !e.scaled() && !p.gathered ? kApart : 0;
@@ -300,7 +300,7 @@ void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& de
   e.ahead = e.prefetch && t.split == 1 && e.unroll == lane_packs;
   e.threads = 128 * (t.consumers + 1);
   // Of the 504 that three warpgroups have, in steps of eight.
-  const int kept = sums_per_thread(t) * (e.settle ? 3 : 1) + (e.ahead ? 64 : 0);
+  const int kept = sums_per_thread(t) * (e.promote_accumulators ? 3 : 1) + (e.ahead ? 64 : 0);
   e.producer_registers = kept >= 192 ? 24 : 40;
   e.consumer_registers = t.consumers == 1 ? 248 : kept >= 192 ? 240 : 232;
   if (p.gathered) e.producer_registers = 56, e.consumer_registers = 224;
@@ -372,7 +372,7 @@ std::optional<WgmmaPlan> plan_wgmma(const KernelSpec& given, const DeviceModel& 
     other = orient(spec, columns_together, !swapped);
   if (other)
     for (EstimatedTile t : legal_tiles(other->problem, device)) {
-      t.tile.turned = true;
+      t.tile.swap_ab = true;
       choice.tiles.push_back(t);
     }
   if (choice.tiles.empty()) return {};
@@ -387,7 +387,7 @@ std::optional<WgmmaPlan> plan_wgmma(const KernelSpec& given, const DeviceModel& 
       best = at;
       tuned = true;
     }
-  Orientation& chosen = best->tile.turned ? *other : *usual;
+  Orientation& chosen = best->tile.swap_ab ? *other : *usual;
   complete(chosen, *best, device);
   return WgmmaPlan{std::move(chosen.spec), std::move(chosen.engine), std::move(choice), tuned,
                    least};

@@ -31,9 +31,9 @@ struct WgmmaConfig : Launch {
   BoxedOperand a, b;
   std::optional<BoxedOperand> b2;  // of a second product; the tile's columns are shared
   int operand_bytes = 2;
-  int rows_brought = 128;  // of A, by a tile
-  bool integers = false;   // factors and sums
-  bool settle = false;     // add the sums of each stage in f32
+  int loaded_rows = 128;              // of A, by a tile
+  bool integers = false;              // factors and sums
+  bool promote_accumulators = false;  // add the sums of each stage in f32
   bool scaled() const { return a.scale >= 0 || b.scale >= 0 || (b2 && b2->scale >= 0); }
   bool n_fastest = true;  // along which index the result lies in memory
   int unroll = 1;         // of the epilogue

@@ -27,7 +27,7 @@ int multiplications(const Tile& t) {
 }
 
 int stage_bytes(const TileProblem& p, const Tile& t) {
-  return (rows_brought(p, t) + t.n) * kStageLine + kBarrierBytes;
+  return (loaded_rows(p, t) + t.n) * kStageLine + kBarrierBytes;
 }
 // Of shared memory besides the stages.
 int fixed_bytes(const Tile& t) { return kLooseBytes + t.consumers * 4 * kSlabBytes; }
@@ -87,7 +87,7 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
                busy = std::min(tiles * t.split / rounds, at_once);  // multiprocessors
   const double depth = p.depth / t.split, depth_bytes = depth * p.bytes;
   const double multiply = 2.0 * t.m * std::max(t.n, kFewestColumns) * depth / (8192.0 / p.bytes);
-  const double rows = rows_brought(p, t);
+  const double rows = loaded_rows(p, t);
   const double moved = (rows / t.cluster_n + static_cast<double>(t.n) / t.cluster_m) * depth_bytes;
   // Every multiplication's rows of A are read with all columns of B.
   const double reads = kRead * t.m / kInstructionRows * (kInstructionRows + t.n);
@@ -153,16 +153,16 @@ bool legal(const TileProblem& p, const Tile& t, const DeviceModel& device) {
   // What more sums would spill; of two warpgroups the producer gives up registers for 192.
   if (sums_per_thread(t) > (t.consumers == 1 ? 160 : 192)) return false;
   // The sums, and those of two stages.
-  if (p.settle && sums_per_thread(t) > 64) return false;
-  const int brought = rows_brought(p, t), columns = t.n / p.products;
-  if (brought / t.cluster_n % unit_of_part(p, p.a_k_fastest) != 0) return false;
+  if (p.promote_accumulators && sums_per_thread(t) > 64) return false;
+  const int loaded = loaded_rows(p, t), columns = t.n / p.products;
+  if (loaded / t.cluster_n % unit_of_part(p, p.a_k_fastest) != 0) return false;
   if (columns / t.cluster_m % unit_of_part(p, p.b_k_fastest) != 0) return false;
   if (p.reduces && columns % kReducedTogether != 0) return false;
   if (t.split > 1) {
     if (t.alternate || tiles_of(p, t) * t.split > 4 * device.sms) return false;
     if (std::ceil(p.depth * p.bytes / kStageLine) < 2 * t.split) return false;
     const int slab = kSlabColumns / p.products, slabs = (columns + slab - 1) / slab;
-    if (t.m * slabs * kSlabColumns * 4 > t.stages * (brought + t.n) * kStageLine) return false;
+    if (t.m * slabs * kSlabColumns * 4 > t.stages * (loaded + t.n) * kStageLine) return false;
   }
   return countable(p, t, device);
 }
@@ -188,7 +188,7 @@ int width_of_round(const TileProblem& p, const Tile& t, const DeviceModel& devic
 std::string to_text(const Tile& t) {
   return fmt::format("{}x{} by {} {}, cluster {}x{}, split {}, stages {}, group {}{}", t.m, t.n,
                      t.consumers, t.alternate ? "alternating" : "together", t.cluster_m,
-                     t.cluster_n, t.split, t.stages, t.group, t.turned ? ", turned" : "");
+                     t.cluster_n, t.split, t.stages, t.group, t.swap_ab ? ", swap_ab" : "");
 }
 
 double tiles_of(const TileProblem& p, const Tile& t) {
@@ -200,7 +200,7 @@ double most_tiles(const TileProblem& p, const Tile& t) {
   return rows * std::ceil(p.columns / (t.n * t.cluster_n)) * t.cluster_m * t.cluster_n;
 }
 
-int rows_brought(const TileProblem& p, const Tile& t) {
+int loaded_rows(const TileProblem& p, const Tile& t) {
   if (t.m > kInstructionRows || p.rows > kInstructionRows || !p.a_k_fastest) return t.m;
   const double unit = p.gathered ? kCopiedRows : kSwizzledRows * t.cluster_n;
   return std::min(t.m, static_cast<int>(unit * std::ceil(p.rows / unit)));

@@ -13,7 +13,7 @@ inline constexpr int kInstructionRows = 64;  // of one multiplication; sides up 
 
 // What can be chosen freely.
 struct Tile {
-  bool turned = false;  // rows and columns lie the other way round than they usually do
+  bool swap_ab = false;  // rows and columns lie the other way round than they usually do
   int m = 128, n = 256;
   int consumers = 2;                 // warpgroups that multiply
   bool alternate = false;            // each consumer has tiles of its own
@@ -35,11 +35,11 @@ struct TileProblem {
   double extra_bytes = 0;  // read and written for an element of the result
   bool reads = false;      // some are read
   bool a_k_fastest = true, b_k_fastest = true;
-  bool along_columns = true;  // the result lies in memory
-  bool reduces = false;       // results
-  bool integers = false;      // are multiplied
-  bool settle = false;        // sums of a stage are added apart
-  int products = 1;           // columns are those of all
+  bool along_columns = true;          // the result lies in memory
+  bool reduces = false;               // results
+  bool integers = false;              // are multiplied
+  bool promote_accumulators = false;  // sums of a stage are added apart
+  int products = 1;                   // columns are those of all
 
   // Of a batch entry; of a group, on average.
   double rows_each() const { return groups > 0 ? rows / groups : rows; }
@@ -49,7 +49,7 @@ double tiles_of(const TileProblem& p, const Tile& t);
 // As many as they can be: of groups, where each has all rows.
 double most_tiles(const TileProblem& p, const Tile& t);
 // Rows of A that a tile brings; B's are its columns.
-int rows_brought(const TileProblem& p, const Tile& t);
+int loaded_rows(const TileProblem& p, const Tile& t);
 int sums_per_thread(const Tile& t);
 // The sums leave a thread few registers for packs of what the epilogue reads.
 bool has_little_room(const Tile& t);

@@ -58,7 +58,7 @@ PointwiseConfig choose_pointwise(const KernelSpec& spec, const DeviceModel& devi
   const int rank = spec.extent.size();
   if ((s.tiling = choose_tiling(spec, widest_pack(spec), device, s.packing)).on) {
     s.threads = s.tiling.threads;
-    s.skew = s.tiling.skew;
+    s.aligned_by = s.tiling.aligned_by;
     const int most = kMostCode / std::max(1, element_cost(spec, spec.body) * s.packing.width);
     for (int u = 1; u <= s.tiling.rounds && u <= std::min(most, 16); ++u)
       if (s.tiling.rounds % u == 0) s.unroll = u;
@@ -69,13 +69,13 @@ PointwiseConfig choose_pointwise(const KernelSpec& spec, const DeviceModel& devi
   s.packing = choose_packing(spec, rank - 1, widest, true);
   double places = elements(spec.extent, 0, rank) / s.packing.width;
   if (moves_narrowly(spec, s.packing) &&
-      choose_skewed_packs(spec, widest, s.packing, s.skew, s.places))
+      choose_misaligned_packs(spec, widest, s.packing, s.aligned_by, s.places))
     places = elements(spec.extent, 0, rank - 1) * static_cast<double>(s.places);
   const int cost = element_cost(spec, spec.body) * s.packing.width;
   const int own = own_bytes(spec, s.packing, column_bytes(spec, s.packing, false));
   // In rows that start anywhere a thread has one place: two are no gain. (Joined odd columns on an
   // H200: 56.2 us with two, 55.1 with one, which compiles in 30 ms less.)
-  if (s.skew < 0) {
+  if (s.aligned_by < 0) {
     s.unroll = power_of_two_to(std::min(kMostCode / std::max(cost, 1), kFlightBytes / 2 / own), 16);
     share_columns(spec, cost, s);
   }

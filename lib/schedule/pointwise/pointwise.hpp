@@ -11,7 +11,7 @@ struct PointwiseConfig : Launch {
   int unroll = 1;  // places that a thread fetches before it computes
   Packing packing;
   Tiling tiling;
-  int skew = -1;  // the port by which packs are aligned where rows start anywhere; -1: none
+  int aligned_by = -1;  // the port by which packs are aligned where rows start anywhere; -1: none
   std::int64_t places = 0;  // with such packs: of a row
 };
 

@@ -16,7 +16,7 @@ namespace {
 // 16384 x 3072).
 constexpr int kThreads = 512;
 constexpr int kFewestRounds = 2;
-constexpr int kSkewedThreads = 256;
+constexpr int kMisalignedThreads = 256;
 constexpr int kSegment = 128;              // bytes that lie together: what memory moves at once
 constexpr int kTileBytes = 64 * kThreads;  // that a block should have under way
 constexpr int kSharedBytes = 32 << 10;     // so that several blocks share a multiprocessor
@@ -267,15 +267,15 @@ Choice make_choice(const KernelSpec& spec, const std::vector<bool>& used, const 
 
 // ---- rows that start anywhere
 
-// What the skewed tile of a port takes; as in codegen/device/core/skewed_tile.cuh.
-int skewed_bytes(const KernelPort& p, const Tiling& t, int width) {
+// What the misaligned tile of a port takes; as in codegen/device/core/misaligned_tile.cuh.
+int misaligned_bytes(const KernelPort& p, const Tiling& t, int width) {
   const int pitch = (t.tile_across * bytes_of(p) + 31) / 16 * 16, groups = t.tile_along / width + 1;
   return groups * (width * pitch + (width * pitch % 32 == 0 ? 16 : 0)) + kMoveBytes;
 }
 
 // Tiles of long, narrow memory lines: what lies next to them is fetched in part, too.
-void choose_skewed_tile(const KernelSpec& spec, const Pair& pair, int width,
-                        const DeviceModel& device, Tiling& t) {
+void choose_misaligned_tile(const KernelSpec& spec, const Pair& pair, int width,
+                            const DeviceModel& device, Tiling& t) {
   const std::int64_t n = spec.extent[pair.along], m = spec.extent[pair.across];
   t.lanes = 8;
   const int unit = t.lanes * width, early = width - 1;
@@ -295,13 +295,13 @@ void choose_skewed_tile(const KernelSpec& spec, const Pair& pair, int width,
   t.tile_across = columns;
   t.tiles = tiles();
   const int places = rows / width * columns;
-  t.rounds = (places + kSkewedThreads - 1) / kSkewedThreads;
-  t.threads = kSkewedThreads;
+  t.rounds = (places + kMisalignedThreads - 1) / kMisalignedThreads;
+  t.threads = kMisalignedThreads;
 }
 
 // Packs that start where memory is aligned, column by column. Only loads are staged.
-Choice make_skewed_choice(const KernelSpec& spec, const std::vector<bool>& used, const Pair& pair,
-                          int widest, const DeviceModel& device) {
+Choice make_misaligned_choice(const KernelSpec& spec, const std::vector<bool>& used,
+                              const Pair& pair, int widest, const DeviceModel& device) {
   Choice c;
   Tiling& t = c.tiling;
   t.along = pair.along;
@@ -314,15 +314,15 @@ Choice make_skewed_choice(const KernelSpec& spec, const std::vector<bool>& used,
     const KernelPort& p = spec.ports[i];
     if (!used[i] || common_step(spec, p.access, t.along, 1) != 1) continue;
     most = std::max(most, bytes_of(p));
-    if (p.written &&
-        (t.skew < 0 || bytes_of(p) > bytes_of(spec.ports[static_cast<std::size_t>(t.skew)])))
-      t.skew = static_cast<int>(i);
+    if (p.written && (t.aligned_by < 0 ||
+                      bytes_of(p) > bytes_of(spec.ports[static_cast<std::size_t>(t.aligned_by)])))
+      t.aligned_by = static_cast<int>(i);
   }
-  if (t.skew < 0 || pair.stored > 0) return c;
-  const KernelPort& by = spec.ports[static_cast<std::size_t>(t.skew)];
+  if (t.aligned_by < 0 || pair.stored > 0) return c;
+  const KernelPort& by = spec.ports[static_cast<std::size_t>(t.aligned_by)];
   const int width = c.packing.width = std::min(widest, kMoveBytes / most);
   if (width < 2) return c;
-  choose_skewed_tile(spec, pair, width, device, t);
+  choose_misaligned_tile(spec, pair, width, device, t);
   if (spec.extent[t.along] < t.tile_along || spec.extent[t.across] < kFewest) return c;
   c.packing.narrowest = bytes_of(by);
   double moves = 0;
@@ -349,7 +349,7 @@ Choice make_skewed_choice(const KernelSpec& spec, const std::vector<bool>& used,
       pack.aligned = kMoveBytes / bytes_of(p);
       t.loads = true;
       moves += 1 + 1.0 / pack.aligned;
-      shared += skewed_bytes(p, t, width);
+      shared += misaligned_bytes(p, t, width);
     } else {
       moves += 1;
     }
@@ -470,7 +470,7 @@ Tiling choose_tiling(const KernelSpec& spec, int widest, const DeviceModel& devi
     }
   for (const Pair& pair : pairs) {
     consider(make_choice(spec, used, pair, widest, device));
-    consider(make_skewed_choice(spec, used, pair, widest, device));
+    consider(make_misaligned_choice(spec, used, pair, widest, device));
   }
   if (tile_moves_narrowly(spec, best))
     for (const Pair& pair : pairs) consider(make_flat_choice(spec, used, pair, widest, device));

@@ -18,8 +18,8 @@ struct Tiling {
   int threads = 256, rounds = 1;       // rounds: places of a thread
   double tiles = 1;                    // of the whole domain
   bool loads = false, stores = false;  // there are ports that are staged and read, or written
-  int skew = -1;      // the port by which packs are aligned where rows start anywhere; -1: none
-  bool flat = false;  // matrices that start anywhere, see codegen/device/family/tiled_flat.cuh
+  int aligned_by = -1;  // the port by which packs are aligned where rows start anywhere; -1: none
+  bool flat = false;    // matrices that start anywhere, see codegen/device/family/tiled_flat.cuh
 };
 
 // Chooses the two indices and the tile, and packs the ports for them; not `on`, and `packing` as it

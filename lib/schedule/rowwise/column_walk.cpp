@@ -92,7 +92,7 @@ bool loads_row_numbers(const KernelSpec& spec) {
 }  // namespace
 
 // Blocks that walk over the rows and keep running results of the columns. The planner gives as many
-// slots as pay (columns.cpp): fewer than there are multiprocessors, or some on each, which then
+// walkers as pay (columns.cpp): fewer than there are multiprocessors, or some on each, which then
 // share its threads.
 void schedule_columns(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s) {
   // For the rings of a multiprocessor's blocks, beside what their totals take: 192 KB of 228, 80 of
@@ -104,14 +104,15 @@ void schedule_columns(const KernelSpec& spec, const DeviceModel& device, Rowwise
   const int rank = spec.extent.size();
   const double rows = elements(spec.extent, 0, spec.rowwise().outer_rank),
                columns = elements(spec.extent, spec.rowwise().outer_rank, rank);
-  const double slots = static_cast<double>(spec.rowwise().num_partials),
+  const double num_partials = static_cast<double>(spec.rowwise().num_partials),
                beside = spec.rowwise().rows_per_cta;
   s.blocks_per_row =
       column_cluster(static_cast<std::int64_t>(columns), spec.columns.size(), device);
   const double places =
       std::ceil(choose_places(spec, std::min(8, widest_pack(spec) / 2), s) / s.blocks_per_row);
   // Of a multiprocessor: its blocks, and the rows that it takes side by side.
-  const double blocks = std::ceil(slots * s.blocks_per_row / device.sms), walkers = blocks * beside;
+  const double blocks = std::ceil(num_partials * s.blocks_per_row / device.sms),
+               walkers = blocks * beside;
   const PlaceBytes bytes = place_bytes(spec, s.packing);
   const double numbers = s.packing.width * static_cast<double>(spec.columns.size()) +
                          (bytes.row + bytes.weights) / 4;  // of a place
@@ -151,7 +152,7 @@ void schedule_columns(const KernelSpec& spec, const DeviceModel& device, Rowwise
   const int least = std::max(1, 32 / s.threads_per_row);  // rows of a warp
   s.rows_per_block =
       std::max(least, power_of_two_to(std::min(threads / (doubles ? 2 : 1) / s.threads_per_row,
-                                               rows / std::max(slots * beside, 1.0)),
+                                               rows / std::max(num_partials * beside, 1.0)),
                                       1024));
   if (s.blocks_per_row > 1) s.rows_per_block = 1;
   s.rows_per_block *= spec.rowwise().rows_per_cta;
@@ -160,9 +161,9 @@ void schedule_columns(const KernelSpec& spec, const DeviceModel& device, Rowwise
       spec.columns.begin(), spec.columns.end(),
       [](const ColumnReduction& c) { return partial_type(c.mode, c.arithmetic) == DataType::f64; });
   Division divided;
-  if (several && narrow_sums && s.blocks_per_row == 1 && slots <= device.sms &&
-      columns > kShortRow && rows >= kLongWalk * slots && place_ahead > 0)
-    divided = divide_block(places, numbers, rows / slots, place_ahead, device);
+  if (several && narrow_sums && s.blocks_per_row == 1 && num_partials <= device.sms &&
+      columns > kShortRow && rows >= kLongWalk * num_partials && place_ahead > 0)
+    divided = divide_block(places, numbers, rows / num_partials, place_ahead, device);
   if (divided.rows > 0) {
     s.threads_per_row = divided.threads_per_row;
     s.rows_per_block = divided.rows;
@@ -175,9 +176,9 @@ void schedule_columns(const KernelSpec& spec, const DeviceModel& device, Rowwise
   const double each = std::ceil(places / s.threads_per_row),
                registers = registers_with(device, s.threads * s.least_blocks);
   s.prefetch = each * numbers + kBesideHeld <= registers;
-  s.renew = each * (numbers + bytes.values) + kBesideValues > registers;
+  s.recompute = each * (numbers + bytes.values) + kBesideValues > registers;
   const int slot_bytes = s.threads * static_cast<int>(each) * place_ahead;
-  const bool few = rows < kLongWalk * slots * s.rows_per_block;
+  const bool few = rows < kLongWalk * num_partials * s.rows_per_block;
   if (slot_bytes > 0 && !few)
     s.ring = std::min(2, ring_bytes / static_cast<int>(blocks) / slot_bytes);
   if (s.ring > 0) {

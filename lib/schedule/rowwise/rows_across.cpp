@@ -29,7 +29,7 @@ bool hold_across(const KernelSpec& spec, double columns, RowwiseConfig& s) {
     s.rows_per_block = side;
     s.threads_per_row = static_cast<int>(along);
     s.prefetch = each * (bytes.row + bytes.weights) <= kBytes;
-    s.renew = each * width > kKeptValues;
+    s.recompute = each * width > kKeptValues;
     s.unroll = 1;
     if (light) s.least_blocks = kThreads / threads;
     return true;
@@ -75,12 +75,12 @@ double choose_across(const KernelSpec& spec, const DeviceModel& device, RowwiseC
   const auto beside = static_cast<double>(spec.extent[dim]);
   s.packing = choose_packing(spec, dim, widest, true);
   Packing cut;
-  int skew = -1;
-  if (moves_narrowly(spec, s.packing) && choose_skewed_across(spec, widest, cut, skew)) {
+  int aligned_by = -1;
+  if (moves_narrowly(spec, s.packing) && choose_misaligned_across(spec, widest, cut, aligned_by)) {
     const double packs = runs * std::ceil(beside / cut.width);
     if (packs >= kLeast * device.sms) {
       s.packing = std::move(cut);
-      s.skew = skew;
+      s.aligned_by = aligned_by;
       return packs * s.packing.width;
     }
   }
@@ -140,7 +140,7 @@ void divide_across(const KernelSpec& spec, double rows, double columns, const De
   // 69 us by elements and with eight packs of eight under way, 58 with four; of bf16 86 by
   // elements, 80 and 74 with four and eight packs of four.)
   constexpr int kCut = 32;
-  if (s.skew >= 0) s.unroll = std::min(s.unroll, kCut / width);
+  if (s.aligned_by >= 0) s.unroll = std::min(s.unroll, kCut / width);
   if (hold_across(spec, columns, s)) return;
   // Rows that are not much longer than a round are fetched in one go, which takes less code.
   const double each = std::ceil(columns / s.threads_per_row);

@@ -130,7 +130,7 @@ int usual_threads(const KernelSpec& spec, double rows, double places, int held,
   // No more than registers hold, if other packs are wider.
   if (has_later_elements(spec)) narrow = std::min<double>(narrow, kHeldByFew / std::max(held, 1));
   const double usual = std::max<double>(kUsualPlaces, std::min(narrow, std::ceil(places / 32)));
-  const bool narrow_places = width * s.packing.narrowest <= 2 && s.skew < 0 && !few;
+  const bool narrow_places = width * s.packing.narrowest <= 2 && s.aligned_by < 0 && !few;
   int threads_per_row;
   if (const int n = narrow_places ? threads_of_narrow(places, spec.rowwise().reductions.size()) : 0;
       n > 0)
@@ -196,7 +196,7 @@ bool schedule_along(const KernelSpec& spec, const DeviceModel& device, Holding w
     // Values that many registers would hold are cheaper to compute again from the packs.
     const bool many = s.threads > 256 || s.blocks_per_row > 1;
     const int values = many ? std::max(width, bytes.values) : width;
-    s.renew = s.threads > 512 || each * values > kKeptValues;
+    s.recompute = s.threads > 512 || each * values > kKeptValues;
     s.prefetch = !way.late && s.threads <= 256 && each * all <= 128;
     // A block of many threads occupies registers in large steps. Smaller ones are limited, too,
     // where 64 registers hold a thread's values.

@@ -65,7 +65,7 @@ double busy_share(double places, double each) {
 
 namespace {
 
-constexpr int kLongRow = 32 << 10, kShortSkewed = 1536;  // bytes
+constexpr int kLongRow = 32 << 10, kShortMisaligned = 1536;  // bytes
 
 }  // namespace
 
@@ -78,10 +78,10 @@ double choose_places(const KernelSpec& spec, int widest, RowwiseConfig& s) {
   s.packing =
       choose_packing(spec, rank > spec.rowwise().outer_rank ? rank - 1 : -1, widest, stores);
   const double row_bytes = columns * s.packing.narrowest;
-  const bool is_short = spec.columns.empty() ? row_bytes < kShortSkewed : columns <= kShortRow;
+  const bool is_short = spec.columns.empty() ? row_bytes < kShortMisaligned : columns <= kShortRow;
   const bool apart = s.packing.width * s.packing.narrowest <= (row_bytes > kLongRow ? 4 : 2);
   if (apart && !is_short && column_kinds(spec) == 1 &&
-      choose_skewed_rows(spec, widest, s.packing, s.skew))
+      choose_misaligned_rows(spec, widest, s.packing, s.aligned_by))
     return std::floor((columns - 2) / s.packing.width) + 2;
   return columns / s.packing.width;
 }

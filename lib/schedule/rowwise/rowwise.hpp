@@ -11,15 +11,15 @@ namespace sinter {
 struct RowwiseConfig : Launch {
   int unroll = 1;  // places that a thread fetches before it computes
   Packing packing;
-  int skew = -1;  // the port by which packs are aligned where rows start anywhere, or, where they
-                  // lie together, one that is cut out of aligned pieces; -1: none
+  int aligned_by = -1;  // the port by which packs are aligned where rows start anywhere, or, where
+                        // they lie together, one that is cut out of aligned pieces; -1: none
   int threads_per_row = 1, rows_per_block = 1;
   int blocks_per_row = 1;     // a cluster
   int rows_at_once = 1;       // resident, a warp a row at the most: that a thread has under way
   bool rows_fastest = false;  // neighbouring threads hold neighbouring rows
   bool resident = false;      // a row stays in registers from phase to phase
   bool prefetch = false;      // resident: what all rows share is fetched before the first phase
-  bool renew = false;         // resident: values are computed anew in every phase, not kept
+  bool recompute = false;     // resident: values are computed anew in every phase, not kept
   int early = 0;              // resident: blocks that prefetch while the kernel before still runs
   bool ahead = false;         // column reductions: the next row is fetched before this one ends
   int ring = 0;               // ahead: rows that are under way to shared memory, or 0: to registers

@@ -18,7 +18,7 @@ struct Config {
   static constexpr bool ahead = false;
   static constexpr bool recompute = true;
   static constexpr int early = 0;
-  static constexpr bool skewed = false;
+  static constexpr bool misaligned = false;
   static constexpr int num_partials = 0;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<17, 1>; };
   struct WAccess : sinter::Strided { using Stride = sinter::Dims<17, 1>; };
@@ -228,7 +228,7 @@ struct Phase1 {
 using Phases = sinter::List<Phase0, Phase1>;
 
 extern "C" __global__ __launch_bounds__(Config::threads, 2)
-void sinter_reduce_add_reduce_mul_reduce_min_reduce_max_c6a35b20(const __grid_constant__ Args args) {
+void sinter_reduce_add_reduce_mul_reduce_min_reduce_max_21935bb2(const __grid_constant__ Args args) {
   sinter::rowwise::RowsOf<Config, Args, Place<Config::width>, RowPlace, Reductions> rows(args);
   sinter::rowwise::start<Config>(Phases{}, rows);
   rows.run_phase<Phase0>();

@@ -18,7 +18,7 @@ struct Config {
   static constexpr bool ahead = false;
   static constexpr bool recompute = false;
   static constexpr int early = 0;
-  static constexpr bool skewed = false;
+  static constexpr bool misaligned = false;
   static constexpr int num_partials = 0;
   struct DyAccess : sinter::Strided { using Stride = sinter::Dims<1, 768>; };
   struct DbiasAccess : sinter::Strided { using Stride = sinter::Dims<1, 0>; };
@@ -91,7 +91,7 @@ struct Phase1 {
 using Phases = sinter::List<Phase0, Phase1>;
 
 extern "C" __global__ __launch_bounds__(Config::threads, 4)
-void sinter_reduce_add_9c02ef6c(const __grid_constant__ Args args) {
+void sinter_reduce_add_ede4ad98(const __grid_constant__ Args args) {
   sinter::rowwise::RowsOf<Config, Args, Place<Config::width>, RowPlace, Reductions> rows(args);
   sinter::rowwise::start<Config>(Phases{}, rows);
   rows.run_phase<Phase0>();

@@ -18,11 +18,11 @@ struct Config {
   static constexpr bool ahead = false;
   static constexpr bool recompute = false;
   static constexpr int early = 0;
-  static constexpr bool skewed = true;
+  static constexpr bool misaligned = true;
   static constexpr int num_partials = 0;
   struct DyAccess : sinter::Strided { using Stride = sinter::Dims<1, 100003>; };
   struct DbiasAccess : sinter::Strided { using Stride = sinter::Dims<1, 0>; };
-  using Skew = DyAccess;
+  using AlignedBy = DyAccess;
 };
 using Coord = sinter::CutCoordinates<Config::Index, Config::Extent>;
 
@@ -58,7 +58,7 @@ struct Phase0 {
   static constexpr bool anywhere = true;
   template <int width>
   SINTER_DEVICE static void cut(Place<width>& place) {
-    place.dy.settle();
+    place.dy.shift_to_front();
   }
   template <int width>
   SINTER_DEVICE static void cut_again(Place<width>& place) {}
@@ -104,7 +104,7 @@ struct Phase1 {
 using Phases = sinter::List<Phase0, Phase1>;
 
 extern "C" __global__ __launch_bounds__(Config::threads, 4)
-void sinter_reduce_add_14b48b78(const __grid_constant__ Args args) {
+void sinter_reduce_add_4cde9278(const __grid_constant__ Args args) {
   sinter::rowwise::RowsOf<Config, Args, Place<Config::width>, RowPlace, Reductions> rows(args);
   sinter::rowwise::start<Config>(Phases{}, rows);
   rows.run_phase<Phase0>();

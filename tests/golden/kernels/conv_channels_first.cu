@@ -59,7 +59,7 @@ struct OperandA {
     SINTER_DEVICE void fetch(const Args& args, const Coord& c, int count) {
       sinter::fetch_part<Config::XAccess, 0, 4096>(args.x, c, count, x);
     }
-    SINTER_DEVICE void settle() {}
+    SINTER_DEVICE void shift_to_front() {}
   };
   SINTER_DEVICE static float element(const Args& args, const Coord& c, int e, const Place& place) {
     const float x = sinter::get<float>(place.x, e, 0.0f);
@@ -92,6 +92,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_9a93cd47(const __grid_constant__ Args args) {
+void sinter_contraction_c6829c30(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

@@ -16,7 +16,7 @@ struct Config {
   static constexpr int lanes = 16;
   static constexpr bool staged_loads = false;
   static constexpr bool staged_stores = true;
-  static constexpr bool skewed = false;
+  static constexpr bool misaligned = false;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<150528, 1, 50176>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<150528, 3, 1>; };
 };
@@ -59,6 +59,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_copy_f57a9ec8(const __grid_constant__ Args args) {
+void sinter_copy_115e9458(const __grid_constant__ Args args) {
   sinter::tiled::run<Config, Body, Staged>(args);
 }

@@ -48,7 +48,7 @@ struct OperandA {
     SINTER_DEVICE void fetch(const Args& args, const Coord& c, int count) {
       sinter::fetch_part<Config::AAccess, 0, 2097152>(args.a, c, count, a);
     }
-    SINTER_DEVICE void settle() {}
+    SINTER_DEVICE void shift_to_front() {}
   };
   template <class Number>
   SINTER_DEVICE static unsigned pair(Number number, const Place& place, int i) {
@@ -63,7 +63,7 @@ struct OperandB {
     SINTER_DEVICE void fetch(const Args& args, const Coord& c, int count) {
       sinter::fetch_part<Config::BAccess, 0, 3145728>(args.b, c, count, b);
     }
-    SINTER_DEVICE void settle() {}
+    SINTER_DEVICE void shift_to_front() {}
   };
   template <class Number>
   SINTER_DEVICE static unsigned pair(Number number, const Place& place, int i) {
@@ -89,6 +89,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_78108d38(const __grid_constant__ Args args) {
+void sinter_contraction_53f03410(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

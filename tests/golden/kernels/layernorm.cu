@@ -19,7 +19,7 @@ struct Config {
   static constexpr bool ahead = false;
   static constexpr bool recompute = false;
   static constexpr int early = 1206;
-  static constexpr bool skewed = false;
+  static constexpr bool misaligned = false;
   static constexpr int num_partials = 0;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<800, 1, 20>; };
   struct ScaleAccess : sinter::Strided { using Stride = sinter::Dims<0, 40, 1>; };
@@ -151,7 +151,7 @@ struct Phase2 {
 using Phases = sinter::List<Phase0, Phase1, Phase2>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_avg_sub_mul_add_e4b1186e(const __grid_constant__ Args args) {
+void sinter_reduce_avg_sub_mul_add_dadb3539(const __grid_constant__ Args args) {
   sinter::rowwise::RowsOf<Config, Args, Place<Config::width>, RowPlace, Reductions> rows(args);
   sinter::rowwise::start<Config>(Phases{}, rows);
   rows.run_phase<Phase0>();

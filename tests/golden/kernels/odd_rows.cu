@@ -48,7 +48,7 @@ struct OperandA {
     SINTER_DEVICE void fetch(const Args& args, const Coord& c, int count) {
       sinter::fetch_part<Config::AAccess, 0, 33300>(args.a, c, count, a);
     }
-    SINTER_DEVICE void settle() { a.settle(); }
+    SINTER_DEVICE void shift_to_front() { a.shift_to_front(); }
   };
   template <class Number>
   SINTER_DEVICE static unsigned pair(Number number, const Place& place, int i) {
@@ -81,6 +81,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_fa247d1c(const __grid_constant__ Args args) {
+void sinter_contraction_f36cd006(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

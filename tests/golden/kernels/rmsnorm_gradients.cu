@@ -19,7 +19,7 @@ struct Config {
   static constexpr bool ahead = true;
   static constexpr bool recompute = false;
   static constexpr int early = 528;
-  static constexpr bool skewed = false;
+  static constexpr bool misaligned = false;
   static constexpr int num_partials = 264;
   static constexpr int pipeline_stages = 2;
   static constexpr int in_flight = 1;
@@ -177,7 +177,7 @@ struct Columns : ColumnReductions {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 2)
-void sinter_reduce_avg_mul_sub_2e16347a(const __grid_constant__ Args args) {
+void sinter_reduce_avg_mul_sub_55fc33b4(const __grid_constant__ Args args) {
   sinter::rowwise::RowsOf<Config, Args, Place<Config::width>, RowPlace, Reductions, Columns> rows(args);
   sinter::rowwise::start<Config>(Phases{}, rows);
   rows.walk(Phases{});

@@ -19,7 +19,7 @@ struct Config {
   static constexpr bool ahead = true;
   static constexpr bool recompute = false;
   static constexpr int early = 1056;
-  static constexpr bool skewed = true;
+  static constexpr bool misaligned = true;
   static constexpr int num_partials = 496;
   static constexpr int pipeline_stages = 2;
   static constexpr int in_flight = 1;
@@ -32,7 +32,7 @@ struct Config {
   struct InvVarianceAccess : sinter::Strided { using Stride = sinter::Dims<1, 0>; };
   struct DscalePartsAccess : sinter::Strided { using Stride = sinter::Dims<0, 1>; };
   struct DxAccess : sinter::Strided { using Stride = sinter::Dims<1001, 1>; };
-  using Skew = DxAccess;
+  using AlignedBy = DxAccess;
 };
 using Coord = sinter::ClippedCoordinates<Config::Index, Config::Extent>;
 
@@ -110,7 +110,7 @@ struct Phase0 {
   static constexpr bool anywhere = true;
   template <int width>
   SINTER_DEVICE static void cut(Place<width>& place) {
-    place.width_t.settle();
+    place.width_t.shift_to_front();
   }
   template <int width>
   SINTER_DEVICE static void cut_again(Place<width>& place) {}
@@ -157,7 +157,7 @@ struct Phase1 {
   SINTER_DEVICE static void cut(Place<width>& place) {}
   template <int width>
   SINTER_DEVICE static void cut_again(Place<width>& place) {
-    place.width_t.settle();
+    place.width_t.shift_to_front();
   }
   template <int width>
   SINTER_DEVICE static void recompute(Place<width>& place) {
@@ -192,7 +192,7 @@ struct Columns : ColumnReductions {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 4)
-void sinter_reduce_avg_mul_sub_c4f980bd(const __grid_constant__ Args args) {
+void sinter_reduce_avg_mul_sub_0f587350(const __grid_constant__ Args args) {
   sinter::rowwise::RowsOf<Config, Args, Place<Config::width>, RowPlace, Reductions, Columns> rows(args);
   sinter::rowwise::start<Config>(Phases{}, rows);
   rows.walk(Phases{});

@@ -16,7 +16,7 @@ struct Config {
   static constexpr int lanes = 4;
   static constexpr bool staged_loads = true;
   static constexpr bool staged_stores = false;
-  static constexpr bool skewed = false;
+  static constexpr bool misaligned = false;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<1024, 1, 32>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<1024, 32, 1>; };
 };
@@ -59,6 +59,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_copy_817888ba(const __grid_constant__ Args args) {
+void sinter_copy_832ff53d(const __grid_constant__ Args args) {
   sinter::tiled::run<Config, Body, Staged>(args);
 }

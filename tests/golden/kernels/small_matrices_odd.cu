@@ -16,7 +16,7 @@ struct Config {
   static constexpr int lanes = 1;
   static constexpr bool staged_loads = true;
   static constexpr bool staged_stores = false;
-  static constexpr bool skewed = false;
+  static constexpr bool misaligned = false;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<2401, 1, 49>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<2401, 49, 1>; };
 };
@@ -59,6 +59,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_copy_fc2ffe2d(const __grid_constant__ Args args) {
+void sinter_copy_c05a7429(const __grid_constant__ Args args) {
   sinter::tiled_flat::run<Config, Body, Staged>(args);
 }

@@ -19,7 +19,7 @@ struct Config {
   static constexpr bool ahead = false;
   static constexpr bool recompute = true;
   static constexpr int early = 528;
-  static constexpr bool skewed = false;
+  static constexpr bool misaligned = false;
   static constexpr int num_partials = 0;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<131072, 1>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<131072, 1>; };
@@ -155,7 +155,7 @@ struct Phase2 {
 using Phases = sinter::List<Phase0, Phase1, Phase2>;
 
 extern "C" __global__ __launch_bounds__(Config::threads, 2) SINTER_CLUSTER(Config::blocks_per_row)
-void sinter_reduce_max_reduce_add_sub_exp_85a37f2c(const __grid_constant__ Args args) {
+void sinter_reduce_max_reduce_add_sub_exp_331bce1e(const __grid_constant__ Args args) {
   sinter::rowwise::RowsOf<Config, Args, Place<Config::width>, RowPlace, Reductions> rows(args);
   sinter::rowwise::start<Config>(Phases{}, rows);
   rows.run_phase<Phase0>();

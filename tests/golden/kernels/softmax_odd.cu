@@ -19,12 +19,12 @@ struct Config {
   static constexpr bool ahead = false;
   static constexpr bool recompute = true;
   static constexpr int early = 291;
-  static constexpr bool skewed = true;
+  static constexpr bool misaligned = true;
   static constexpr int num_partials = 0;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<50257, 1>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<50257, 1>; };
   struct StatsAccess : sinter::Strided { using Stride = sinter::Dims<1, 0>; };
-  using Skew = YAccess;
+  using AlignedBy = YAccess;
 };
 using Coord = sinter::ClippedCoordinates<Config::Index, Config::Extent>;
 
@@ -171,7 +171,7 @@ struct Phase2 {
 using Phases = sinter::List<Phase0, Phase1, Phase2>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_max_reduce_add_sub_exp_369998b0(const __grid_constant__ Args args) {
+void sinter_reduce_max_reduce_add_sub_exp_64c615d0(const __grid_constant__ Args args) {
   sinter::rowwise::RowsOf<Config, Args, Place<Config::width>, RowPlace, Reductions> rows(args);
   sinter::rowwise::start<Config>(Phases{}, rows);
   rows.run_phase<Phase0>();

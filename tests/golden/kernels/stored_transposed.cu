@@ -17,7 +17,7 @@ struct Config {
   static constexpr int lanes = 8;
   static constexpr bool staged_loads = false;
   static constexpr bool staged_stores = true;
-  static constexpr bool skewed = false;
+  static constexpr bool misaligned = false;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<3072, 1>; };
   struct ZAccess : sinter::Strided { using Stride = sinter::Dims<3072, 1>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<1, 1024>; };
@@ -67,6 +67,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_add_612d3ca9(const __grid_constant__ Args args) {
+void sinter_add_a3961404(const __grid_constant__ Args args) {
   sinter::tiled::run<Config, Body, Staged>(args);
 }

@@ -16,7 +16,7 @@ struct Config {
   static constexpr int lanes = 16;
   static constexpr bool staged_loads = true;
   static constexpr bool staged_stores = false;
-  static constexpr bool skewed = false;
+  static constexpr bool misaligned = false;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<1, 16384>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<8192, 1>; };
 };
@@ -59,6 +59,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_copy_5e359dc6(const __grid_constant__ Args args) {
+void sinter_copy_564a8688(const __grid_constant__ Args args) {
   sinter::tiled::run<Config, Body, Staged>(args);
 }

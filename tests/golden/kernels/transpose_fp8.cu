@@ -16,7 +16,7 @@ struct Config {
   static constexpr int lanes = 8;
   static constexpr bool staged_loads = true;
   static constexpr bool staged_stores = false;
-  static constexpr bool skewed = false;
+  static constexpr bool misaligned = false;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<1, 4096>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<8192, 1>; };
 };
@@ -59,6 +59,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_copy_43e82fab(const __grid_constant__ Args args) {
+void sinter_copy_1b246d50(const __grid_constant__ Args args) {
   sinter::tiled::run<Config, Body, Staged>(args);
 }

@@ -16,10 +16,10 @@ struct Config {
   static constexpr int lanes = 8;
   static constexpr bool staged_loads = true;
   static constexpr bool staged_stores = false;
-  static constexpr bool skewed = true;
+  static constexpr bool misaligned = true;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<1, 7003>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<5001, 1>; };
-  using Skew = YAccess;
+  using AlignedBy = YAccess;
 };
 using Coord = sinter::Coordinates<Config::Index, Config::Extent>;
 
@@ -34,7 +34,7 @@ struct Place {
   sinter::Pack<sinter::bf16, width> y;
 };
 struct Staged {
-  sinter::SkewedTile<Config, Config::XAccess, sinter::bf16> x;
+  sinter::MisalignedTile<Config, Config::XAccess, sinter::bf16> x;
 };
 struct Body {
   template <int width>
@@ -60,6 +60,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_copy_926abdff(const __grid_constant__ Args args) {
+void sinter_copy_5fa6d45b(const __grid_constant__ Args args) {
   sinter::tiled::run<Config, Body, Staged>(args);
 }

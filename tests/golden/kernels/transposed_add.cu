@@ -17,7 +17,7 @@ struct Config {
   static constexpr int lanes = 8;
   static constexpr bool staged_loads = true;
   static constexpr bool staged_stores = false;
-  static constexpr bool skewed = false;
+  static constexpr bool misaligned = false;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<1, 2048>; };
   struct ZAccess : sinter::Strided { using Stride = sinter::Dims<4096, 1>; };
   struct BiasAccess : sinter::Strided { using Stride = sinter::Dims<0, 1>; };
@@ -75,6 +75,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_add_relu_fwd_edf40bf8(const __grid_constant__ Args args) {
+void sinter_add_relu_fwd_28da7594(const __grid_constant__ Args args) {
   sinter::tiled::run<Config, Body, Staged>(args);
 }

@@ -53,7 +53,7 @@ struct OperandA {
       sinter::fetch_part<Config::AAccess, 0, 7680>(args.a, c, count, a);
       sinter::fetch_part<Config::ScaleAccess, 0, 96>(args.scale, c, count, scale);
     }
-    SINTER_DEVICE void settle() {}
+    SINTER_DEVICE void shift_to_front() {}
   };
   SINTER_DEVICE static float element(const Args& args, const Coord& c, int e, const Place& place) {
     const float a = sinter::get<float>(place.a, e);
@@ -71,7 +71,7 @@ struct OperandB {
     SINTER_DEVICE void fetch(const Args& args, const Coord& c, int count) {
       sinter::fetch_part<Config::BAccess, 0, 10240>(args.b, c, count, b);
     }
-    SINTER_DEVICE void settle() {}
+    SINTER_DEVICE void shift_to_front() {}
   };
   template <class Number>
   SINTER_DEVICE static unsigned pair(Number number, const Place& place, int i) {
@@ -97,6 +97,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_e7920111(const __grid_constant__ Args args) {
+void sinter_contraction_61dcf2ee(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

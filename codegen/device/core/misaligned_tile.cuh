@@ -1,8 +1,8 @@
 // A tile as in tile.cuh, of a tensor whose rows start anywhere in memory. Every row comes in the
 // aligned pieces of 16 bytes that hold it, and lies in shared memory as far behind a multiple of 16
-// bytes as in memory. The packs that are gathered are skewed, too: those of a column start where
-// the tensor that they go to is aligned (Spot::skew elements early). For these the tile has a
-// pack's worth of rows more, ahead of its corner.
+// bytes as in memory. The packs that are gathered are misaligned, too: those of a column start
+// where the tensor that they go to is aligned (Spot::misalignment elements early). For these the
+// tile has a pack's worth of rows more, ahead of its corner.
 //
 // Buffers start at multiples of 16 bytes; nothing is read ahead of them or behind their end.
 #pragma once
@@ -11,7 +11,7 @@
 namespace sinter {
 
 template <class Config, class Access, class Element>
-struct SkewedTile {
+struct MisalignedTile {
   using Index = typename Config::Index;
   static constexpr int size = sizeof(Element), width = Config::width, threads = Config::threads;
   static constexpr int rows = Config::tile_along + width, columns = Config::tile_across;
@@ -84,7 +84,7 @@ struct SkewedTile {
 
   template <int count>
   SINTER_DEVICE void read(const Spot& spot, Pack<Element, count>& pack) const {
-    const int first = spot.pack * width + width - spot.skew, from = start;
+    const int first = spot.pack * width + width - spot.misalignment, from = start;
 #pragma unroll
     for (int e = 0; e < count; ++e) {
       const int row = first + e;

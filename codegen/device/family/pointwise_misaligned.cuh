@@ -1,6 +1,6 @@
 // The pointwise family where rows start anywhere in memory: packs along the last index start where
-// Config::Skew, the access of what is written, is aligned, so that the first and the last of a row
-// may reach out of it. Loads that are aligned elsewhere are cut out of the pieces around them.
+// Config::AlignedBy, the access of what is written, is aligned, so that the first and the last of a
+// row may reach out of it. Loads that are aligned elsewhere are cut out of the pieces around them.
 #pragma once
 #include "sinter/device/core/clipped_pack.cuh"
 #include "sinter/device/family/pointwise.cuh"
@@ -9,7 +9,7 @@ namespace sinter::pointwise {
 
 // The place of this number; a row has Config::places of them.
 template <class Config, class Index>
-SINTER_DEVICE ClippedCoordinates<Index, typename Config::Extent> skewed_place(Index number) {
+SINTER_DEVICE ClippedCoordinates<Index, typename Config::Extent> misaligned_place(Index number) {
   using Extent = typename Config::Extent;
   constexpr int last = Extent::size - 1, width = Config::width;
   constexpr long long places = Config::places;
@@ -18,20 +18,21 @@ SINTER_DEVICE ClippedCoordinates<Index, typename Config::Extent> skewed_place(In
   unravel<0, last>(row, c);
   c.at[last] = 0;
   c.whole = places * width == Extent::at(last);  // every pack of every row is aligned
-  const Index skew = c.whole ? 0 : locate<typename Config::Skew>(c).offset & (width - 1);
-  c.at[last] = (number - row * static_cast<Index>(places)) * width - skew;
+  const Index misalignment =
+      c.whole ? 0 : locate<typename Config::AlignedBy>(c).offset & (width - 1);
+  c.at[last] = (number - row * static_cast<Index>(places)) * width - misalignment;
   return c;
 }
 
 // `count` places; each is Config::threads after the one before it.
 template <class Config, class Body, int count, class Args, class Index>
-SINTER_DEVICE void skewed_places(const Args& args, Index first) {
+SINTER_DEVICE void misaligned_places(const Args& args, Index first) {
   constexpr int width = Config::width;
   ClippedCoordinates<Index, typename Config::Extent> c[count];
   typename Body::template Place<width> place[count];
 #pragma unroll
   for (int u = 0; u < count; ++u) {
-    c[u] = skewed_place<Config>(first + static_cast<Index>(u * Config::threads));
+    c[u] = misaligned_place<Config>(first + static_cast<Index>(u * Config::threads));
     Body::fetch(args, c[u], place[u]);
   }
 #pragma unroll
@@ -42,7 +43,7 @@ SINTER_DEVICE void skewed_places(const Args& args, Index first) {
 }
 
 template <class Config, class Body, class Args>
-SINTER_DEVICE void run_skewed(const Args& args) {
+SINTER_DEVICE void run_misaligned(const Args& args) {
   hardware::grid_dependency_wait();
   using Index = typename Config::Index;
   using Extent = typename Config::Extent;
@@ -52,10 +53,11 @@ SINTER_DEVICE void run_skewed(const Args& args) {
   const Index begin = static_cast<Index>(blockIdx.x) * block;
   const Index first = begin + static_cast<Index>(threadIdx.x);
   if (all % block == 0 || begin + block <= all) {
-    skewed_places<Config, Body, Config::unroll>(args, first);
+    misaligned_places<Config, Body, Config::unroll>(args, first);
   } else {
 #pragma unroll 1
-    for (Index i = first; i < all; i += Config::threads) skewed_places<Config, Body, 1>(args, i);
+    for (Index i = first; i < all; i += Config::threads)
+      misaligned_places<Config, Body, 1>(args, i);
   }
 }
 

@@ -1,0 +1,136 @@
+// Where the elements of a rowwise kernel (rowwise.cuh) lie: which rows a block takes, which places
+// of a row a thread holds, and where these start.
+//
+// With Config::misaligned, rows start anywhere in memory: a row's places start where
+// Config::AlignedBy, the access of what moves by packs, is aligned. The first and the last two may
+// reach out of the row; the first comes last in order, so that what is special about the ends
+// stands in one place. Where columns are reduced, too, a block takes rows of one kind only, which
+// start alike. Weights do not start where rows do: they are fetched as aligned pieces and cut out
+// of them where they are used (Phase::cut). Elements out of the row are computed, too, where that
+// reaches no memory (Phase::anywhere), and do not count.
+//
+// Where rows lie together, Config::misaligned says that neighbours start anywhere: they are cut out
+// of the aligned pieces around them. The last ones along index `outer_rank - 1` end with it, so
+// that some of them are also held by the thread before, which alone stores what belongs to them.
+#pragma once
+#include "sinter/device/core/clipped_pack.cuh"
+#include "sinter/device/core/hardware.cuh"
+
+namespace sinter::rowwise {
+
+template <template <class, class> class Kind, class Config>
+using CoordinatesAs = Kind<typename Config::Index, typename Config::Extent>;
+template <class Config>
+using CoordinatesOf = Choice<!Config::misaligned, CoordinatesAs<Coordinates, Config>,
+                             Choice<Config::rows_fastest, CoordinatesAs<CutCoordinates, Config>,
+                                    CoordinatesAs<ClippedCoordinates, Config>>>;
+
+template <class Config>
+struct RowLayout {
+  using Index = typename Config::Index;
+  using Coord = CoordinatesOf<Config>;
+  static constexpr int rank = Config::Extent::size, width = Config::width;
+  static constexpr bool across = Config::rows_fastest;
+  static constexpr SINTER_DEVICE Index product(int from, int to) {
+    Index p = 1;
+    for (int i = from; i < to; ++i) p *= static_cast<Index>(Config::Extent::at(i));
+    return p;
+  }
+  static constexpr bool shifted = Config::misaligned && across;
+  // Rows that lie side by side, and the numbers that they take.
+  static constexpr int line = Config::outer_rank - (across ? 1 : 0);
+  static constexpr Index beside = product(line, Config::outer_rank);
+  static constexpr Index numbers = shifted ? (beside + width - 1) / width * width : beside;
+  static constexpr Index rows = product(0, line) * numbers;
+  static constexpr Index row_length = product(Config::outer_rank, rank);
+  // A long row belongs to a cluster of blocks. Where the hardware has none, the first of them takes
+  // the row alone.
+  static constexpr int blocks = hardware::has_clusters ? Config::blocks_per_row : 1;
+  static constexpr bool resident = Config::register_resident && blocks == Config::blocks_per_row;
+  static constexpr Index lanes = Config::threads_per_row * blocks;
+  // Along a row: places, how many elements each moves on, and how many a thread has.
+  static constexpr Index stride = across ? 1 : width;
+  static constexpr bool misaligned = Config::misaligned && !across;
+  static constexpr Index places = (row_length + (misaligned ? 2 * width - 2 : 0)) / stride;
+  static constexpr int each = static_cast<int>((places + lanes - 1) / lanes);
+  // Rows whose reductions a thread keeps: its own, or its neighbours across.
+  static constexpr int states = across ? width : 1;
+  // Streamed rows: what is left when all threads have taken as many rounds of whole places as fit.
+  static constexpr Index round = lanes * Config::unroll;
+
+  // Places from here on are at the ends of their row, or beside one that is: the first place, which
+  // comes last, before it two that may reach out, and before those a neighbour. Across rows, pieces
+  // around the last place alone can lie past the tensor's end.
+  static constexpr Index special = misaligned ? 4 : shifted ? 1 : 0;
+  static constexpr Index ends = places > special ? places - special : 0;
+  static constexpr Index in_rounds = ends - ends % round;
+  static constexpr int rest = static_cast<int>((places - in_rounds + lanes - 1) / lanes);
+  static constexpr int streamed = rest > Config::unroll ? rest : Config::unroll;
+  static constexpr int held = !resident ? streamed : each > 0 ? each : 1;
+
+  static constexpr bool has_columns = Config::num_partials > 0;
+
+  // Number of what takes a row: a block or, of a long row, the blocks of a cluster.
+  static SINTER_DEVICE Index walker() { return static_cast<Index>(blockIdx.x) / blocks; }
+
+  // Rows of one kind have the same columns' results (Config::kinds, the last indices of the rows)
+  // and start at the same distance from where memory is aligned.
+  static constexpr SINTER_DEVICE Index count_kinds() {
+    Index n = 1;
+    if constexpr (has_columns) n = Config::kinds;
+    if constexpr (misaligned && has_columns) {
+      static_assert(Config::outer_rank == 1 && Config::kinds == 1);
+      while (n * Config::AlignedBy::Stride::at(0) % width != 0) n *= 2;
+    }
+    return n;
+  }
+  static constexpr Index kinds = count_kinds();
+  static_assert(Config::threads <= 1024);
+  static_assert(!has_columns ||
+                (Config::num_partials % kinds == 0 && blocks == Config::blocks_per_row));
+  static constexpr Index block_rows = static_cast<Index>(Config::rows_per_block) * states;
+
+  static SINTER_DEVICE Coord row_start(Index r) {
+    Coord c;
+    if constexpr (shifted) {
+      const Index run = quotient(r, numbers), i = r - run * numbers;
+      const Index past = (i & -width) + width - beside;
+      unravel<0, line>(run, c);
+      c.at[line] = past > 0 ? i - past : i;
+    } else {
+      unravel<0, Config::outer_rank>(r, c);
+    }
+    return c;
+  }
+  // Where this holds, the compiler sees that no row lies past the end, but for those ahead. In a
+  // large block a branch around the fetches keeps them together and so saves registers.
+  static constexpr bool all_active =
+      rows % (block_rows * kinds * Config::rows_at_once) == 0 && blocks == Config::blocks_per_row;
+  static SINTER_DEVICE bool exists(Index r) {
+    return (all_active && !Config::ahead && Config::threads <= 256) || r < rows;
+  }
+
+  // The first element of place number i in a row; `whole`: i is known to lie below `ends`.
+  static SINTER_DEVICE Coord at(Coord c, Index i, bool whole = false) {
+    if constexpr (misaligned) {
+      static_assert(Config::outer_rank == rank - 1 && !across);
+      const Index place = !whole && i == places - 1 ? 0 : i + 1;
+      c.at[rank - 1] = 0;
+      c.at[rank - 1] = place * width - (locate<typename Config::AlignedBy>(c).offset & (width - 1));
+      c.whole = whole;
+      return c;
+    }
+    unravel<Config::outer_rank, rank - Config::outer_rank>(i * stride, c);
+    if constexpr (shifted) c.whole = whole;
+    return c;
+  }
+
+  // Whether the row has an i-th place, the k-th of a thread.
+  static SINTER_DEVICE bool in_row(int k, Index i) {
+    return (k + 1) * lanes <= places || i < places;
+  }
+  // Whether the k-th place of every thread lies below `ends`: known when compiling.
+  static constexpr SINTER_DEVICE bool whole_at(int k) { return (k + 1) * lanes <= ends; }
+};
+
+}  // namespace sinter::rowwise

@@ -1,0 +1,115 @@
+// Batches of matmuls: which are rows or columns of one product, and which stay apart.
+#include <algorithm>
+
+#include "plan/access.hpp"
+#include "planner/make_plan.hpp"
+#include "planner/planned.hpp"
+#include "sinter/operations.hpp"
+
+using namespace sinter;
+using namespace sinter::test;
+
+namespace {
+
+const std::vector kAlone{Family::contraction};
+
+// The rows and columns of one product, and how many products the kernel computes.
+struct Shape {
+  std::int64_t products, rows, columns;
+  bool operator==(const Shape&) const = default;
+};
+Shape shape_of(const KernelSpec& s) {
+  const int m = s.contraction().batch, n = m + s.contraction().m;
+  return {count(s.extent, 0, m), count(s.extent, m, n), count(s.extent, n, n + s.contraction().n)};
+}
+
+}  // namespace
+
+TEST_CASE("batches that share an operand are rows of one product, or its columns") {
+  struct Case {
+    Dims a, b;
+    std::vector<Dims> side_inputs;
+    Shape shape;
+    Dims a_stride{}, c_stride{};
+  };
+  for (const Case& c : {
+           Case{{16, 1, 64}, {1, 64, 96}, {}, {1, 16, 96}},
+           Case{{16, 4, 64}, {1, 64, 96}, {}, {1, 64, 96}},
+           Case{{3, 7, 5, 64}, {64, 96}, {{1, 96}, {3, 7, 5, 96}}, {1, 105, 96}},
+           Case{{3, 7, 5, 64}, {3, 1, 64, 96}, {}, {3, 35, 96}},
+           // Queries of grouped heads: batch, head of K, heads that share it.
+           Case{{2, 12, 1, 64}, {2, 3, 64, 96}, {}, {6, 4, 96}},
+           // Rows of one number lie together: the batch is the inner part of the index.
+           Case{{16, 4, 64}, {1, 64, 96}, {}, {1, 64, 96}, {64, 1024, 1}, {96, 1536, 1}},
+           // What tells batches from rows keeps them apart, but for one row.
+           Case{{16, 4, 64}, {1, 64, 96}, {}, {16, 4, 96}, {64, 1024, 1}},
+           Case{{16, 4, 64}, {1, 64, 96}, {}, {16, 4, 96}, {320, 64, 1}},
+           Case{{16, 4, 64}, {1, 64, 96}, {{16, 1, 96}}, {16, 4, 96}},
+           Case{{16, 4, 64}, {1, 64, 96}, {{1, 4, 96}}, {16, 4, 96}},
+           Case{{16, 4, 64}, {1, 64, 96}, {{16, 4, 1}}, {1, 64, 96}},
+           Case{{16, 1, 64}, {1, 64, 96}, {{16, 1, 1}, {1, 1, 96}}, {1, 16, 96}},
+           Case{{16, 4, 64}, {16, 64, 96}, {}, {16, 4, 96}},
+           Case{{1, 40, 64}, {16, 64, 1}, {}, {1, 40, 16}},
+           Case{{1, 40, 64}, {16, 64, 8}, {}, {1, 40, 128}, {}, {8, 128, 1}},
+           Case{{1, 40, 64}, {16, 64, 8}, {}, {16, 40, 8}},
+       }) {
+    auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+    Dims b_stride = packed_strides(c.b);  // columns of B lie one behind another
+    const int rank = c.b.size();
+    b_stride[rank - 2] = 1;
+    b_stride[rank - 1] = c.b[rank - 2];
+    auto y = matmul(g->tensor({.name = "a", .dim = c.a, .stride = c.a_stride}),
+                    g->tensor({.name = "b", .dim = c.b, .stride = b_stride}));
+    for (const Dims& dim : c.side_inputs) y = y + g->tensor({.dim = dim});
+    g->output(y, "y", {.stride = c.c_stride});
+    for (const char* architecture : {"sm_90a", ""}) {
+      const auto p = partition(*lower(*g).graph, true, architecture);
+      INFO(to_string(c.a) << " times " << to_string(c.b));
+      REQUIRE(families(p) == kAlone);
+      CHECK(shape_of(p.kernels[0]) == c.shape);
+    }
+    check_values(*g);
+  }
+}
+
+TEST_CASE("totals of each batch keep batches apart, those of all rows do not") {
+  for (const auto& [total, shape] : {std::pair{Dims{1, 1, 96}, Shape{1, 64, 96}},
+                                     {Dims{16, 4, 1}, Shape{1, 64, 96}},
+                                     {Dims{16, 1, 96}, Shape{16, 4, 96}}}) {
+    auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+    const auto y = matmul(g->tensor({.name = "a", .dim = {16, 4, 64}}),
+                          g->tensor({.name = "b", .dim = {1, 64, 96}}));
+    g->output(reduction(y, ReductionMode::add, total), "total", {.data_type = f32});
+    g->output(y, "y");
+    const auto p = for_sm_90a(*g);
+    REQUIRE(p.kernels[0].columns.size() == 1);
+    CHECK(shape_of(p.kernels[0]) == shape);
+    check_values(*g);
+  }
+}
+
+TEST_CASE("a gated pair with one row in each of many batches is one kernel") {
+  auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+  const auto x = g->tensor({.name = "x", .dim = {16, 1, 64}}),
+             gate = g->tensor({.name = "gate", .dim = {1, 64, 96}}),
+             up = g->tensor({.name = "up", .dim = {1, 64, 96}});
+  g->output(swish(matmul(x, gate)) * matmul(x, up), "y");
+  const auto p = for_sm_90a(*g);
+  REQUIRE(families(p) == kAlone);
+  CHECK(p.kernels[0].contraction().paired());
+  CHECK(shape_of(p.kernels[0]) == Shape{1, 16, 96});
+  check_values(*g);
+}
+
+TEST_CASE("indices that are values keep batches apart from rows") {
+  for (const std::int64_t rows : {1, 4}) {
+    auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+    const auto y = matmul(g->tensor({.name = "a", .dim = {16, rows, 64}}),
+                          g->tensor({.name = "b", .dim = {1, 64, 96}}));
+    g->output(y + gen_index(y, 0), "y");
+    const auto p = for_sm_90a(*g);
+    REQUIRE(families(p) == kAlone);
+    CHECK(shape_of(p.kernels[0]) == (rows == 1 ? Shape{1, 16, 96} : Shape{16, 4, 96}));
+    check_values(*g);
+  }
+}

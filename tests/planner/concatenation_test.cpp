@@ -1,0 +1,92 @@
+// Concatenations: parts are computed where they belong, and read where they lie.
+#include <algorithm>
+
+#include "planner/memory/storage.hpp"
+#include "planner/moved.hpp"
+#include "sinter/compile.hpp"
+#include "sinter/operations.hpp"
+#include "support/scheduled.hpp"
+
+using namespace sinter;
+using namespace sinter::test;
+
+TEST_CASE("parts of a concatenation are computed where they belong") {
+  for (bool computed : {false, true}) {
+    Graph g{{.io = bf16}};
+    const std::int64_t width = computed ? 16 : 17;  // or starts where no pack does
+    auto a = g.tensor({.name = "a", .dim = {8, 32}}),
+         b = g.tensor({.name = "b", .dim = {8, width}}),
+         r = g.tensor({.name = "r", .dim = {8, 32 + width}});
+    g.output(relu(concatenate({a, computed ? -b : b}, 1) + r), "y");
+    CHECK(kernels(g).size() == 2);
+    CHECK(moved_bytes(g) == 2 * 3 * 8 * (32 + width));
+  }
+}
+
+TEST_CASE("a concatenation of what lies in memory is part of the kernel that reads it") {
+  Graph g{{.io = bf16}};
+  auto a = g.tensor({.name = "a", .dim = {8, 32}}), b = g.tensor({.name = "b", .dim = {8, 16}}),
+       r = g.tensor({.name = "r", .dim = {8, 48}}), w = g.tensor({.name = "w", .dim = {1, 48}});
+  const Tensor sum = concatenate({a, b}, 1) + r;
+  SECTION("pointwise") {
+    g.output(relu(sum), "y");
+    CHECK(moved_bytes(g) == 2 * 3 * 8 * 48);
+  }
+  SECTION("rowwise") { g.output(rmsnorm(sum, w, Tensor{}, 1e-5).y, "y"); }
+  SECTION("by itself") { g.output(concatenate({a, b}, 1), "y"); }
+  SECTION("stored once, too") {
+    const Tensor both = concatenate({b, a}, -1);
+    g.output(both, "y");
+    g.output(relu(both), "z");
+  }
+  SECTION("a value of each row") {
+    auto p = g.tensor({.name = "p", .dim = {8, 16}}), q = g.tensor({.name = "q", .dim = {8, 16}});
+    const Tensor rows = concatenate({p, q}, 0);
+    g.output(rows / reduction(rows, ReductionMode::add, {16, 1}), "y");
+  }
+  CHECK(kernels(g).size() == 1);
+}
+
+TEST_CASE("what a concatenation joins is read as it is, or copied part by part") {
+  Graph g{{.io = bf16}};
+  const auto tensor = [&](const char* name, DataType type, Dims dim) {
+    return g.tensor({.name = name, .dim = dim, .data_type = type});
+  };
+  auto a = tensor("a", bf16, {8, 32});
+  std::size_t expected = 1;
+  SECTION("empty") { g.output(concatenate({a, tensor("b", bf16, {8, 0}), a}, 1), "y"); }
+  SECTION("of other types") {
+    g.output(concatenate({a, tensor("b", f32, {8, 16}), tensor("c", i32, {8, 32})}, 1), "y");
+  }
+  SECTION("a constant") {
+    expected = 2;
+    auto one = g.scalar(1.0, bf16, "one");
+    g.output(concatenate({tensor("b", bf16, {15}), one}, 0), "y");
+  }
+  SECTION("64-bit integers") {
+    expected = 2;
+    g.output(concatenate({tensor("b", i64, {8, 16}), tensor("c", i64, {8, 32})}, 1), "y",
+             {.data_type = i64});
+  }
+  SECTION("in another order") {
+    expected = 2;
+    g.output(concatenate({a, transpose(tensor("b", bf16, {16, 8}), {1, 0})}, 1), "y");
+  }
+  SECTION("more than eight") {
+    expected = 9;
+    g.output(concatenate({a, a, a, a, a, a, a, a, a}, 0), "y");
+  }
+  SECTION("concatenations") {
+    const Tensor b = concatenate({a, tensor("b", bf16, {8, 16})}, 1);
+    g.output(concatenate({b, b, tensor("c", bf16, {4, 48})}, 0), "y");
+  }
+  CHECK(kernels(g).size() == expected);
+}
+
+TEST_CASE("nested concatenations do not multiply what reads them") {
+  Graph g;
+  Tensor n = g.tensor({.name = "x", .dim = {1, 4}});
+  for (int i = 0; i < 14; ++i) n = -concatenate({n, n}, 0);
+  g.output(n, "y");
+  CHECK(rewritten(lower(g), device_model()).graph->nodes().size() < 1000);
+}
