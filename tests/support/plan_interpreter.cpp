@@ -446,16 +446,19 @@ class Kernel {
                                                   : -std::numeric_limits<double>::infinity();
                   const double most = std::max(largest, sink);
                   for (double& w : weights) total += w = nothing ? 0 : std::exp(w - most);
+                  const bool stands = nothing || (a.written_out && std::isinf(largest));
                   if (!nothing) total += std::exp(sink - most);
                   if (a.stats >= 0) {
                     const auto p = static_cast<std::size_t>(a.stats);
                     store_element(spec_.ports[p].type, memory_[p],
                                   locate(spec_.ports[p].access, at).offset,
-                                  nothing ? largest : most + std::log(total));
+                                  stands ? largest : most + std::log(total));
                   }
                   for (std::size_t i = 0; i < weights.size(); ++i) {
                     at[A::n] = keys.first + static_cast<std::int64_t>(i);
-                    accumulator_[0] = nothing ? 0 : weights[i] / total;
+                    accumulator_[0] = !nothing        ? weights[i] / total
+                                      : a.written_out ? std::numeric_limits<double>::quiet_NaN()
+                                                      : 0;
                     if (!a.weight.statements.empty()) accumulator_[0] = operand(a.weight, at, v);
                     weights[i] = round_to(a.v.type, accumulator_[0]);
                   }
@@ -463,10 +466,12 @@ class Kernel {
                                 double sum = 0;
                                 for (std::size_t i = 0; i < weights.size(); ++i) {
                                   at[A::n] = keys.first + static_cast<std::int64_t>(i);
-                                  if (weights[i] != 0)
+                                  if (weights[i] != 0 || !a.zero_dominates)
                                     sum = rounded(DataType::f32, sum + weights[i] * shared(a.v.body));
                                 }
                                 at[A::n] = 0;
+                                if (nothing && a.written_out)
+                                  sum = std::numeric_limits<double>::quiet_NaN();
                                 accumulator_[0] = sum;
                                 run(spec_.body, at, v, [](auto&) { return true; });
                               }));

@@ -14,8 +14,8 @@
 // values stay in the second-level cache together, every other round backwards. Tiles of keys that no
 // row of a tile sees are not visited; only those that some of the rows do not see wholly are masked.
 //
-// Products with a weight of zero count as zero whatever v holds: values past a batch entry's length
-// are cleared in shared memory, and rows that come out NaN from numbers that are none (NaN or
+// Where a zero weight dominates, its product is zero whatever v holds: values past a batch entry's
+// length are cleared in shared memory, and rows that come out NaN from numbers that are none (NaN or
 // infinite values at masked places) are taken again from memory without those products.
 //
 // A generated file defines
@@ -35,7 +35,8 @@
 //   struct Weight     plain: true; else float element(args, coordinates of First, float weight),
 //                     behind the softmax (dropout)
 //   struct Rows       has_sink, float sink(args, coordinates of First); has_stats, stats(args,
-//                     coordinates of First, float): the logarithm of a row's sum of exponentials
+//                     coordinates of First, float): the logarithm of a row's sum of exponentials;
+//                     written_out, zero_dominates as in AttentionSpec
 //   struct Body       the epilogue, as in contraction_wgmma.cuh
 //
 // and calls attention::run_forward<Config, First, OperandQ, OperandK, OperandV, Bounds, Score,
@@ -449,8 +450,10 @@ SINTER_DEVICE void run_forward(const Args& args) {
       const int m = row + out.row(2 * r);
       const bool seen = band.sees_row(m) && softmax.total[r] != 0.0f;
       S::F::set_m(c, m < S::queries ? m : S::queries - 1);
-      factor[r] = seen ? 1.0f / softmax.total[r] : 0.0f;
+      factor[r] = seen ? 1.0f / softmax.total[r] : Rows::written_out ? not_a_number() : 0.0f;
       if (!seen) logarithm[r] = minus_infinity();
+      if (Rows::written_out && softmax.largest[r] == -minus_infinity())
+        logarithm[r] = softmax.largest[r];
       if constexpr (Rows::has_sink)
         if (seen) {
           const float sink = Rows::sink(args, c), most = ::fmaxf(sink, logarithm[r]);
@@ -465,20 +468,20 @@ SINTER_DEVICE void run_forward(const Args& args) {
     out.each([&](int e, float& x) {
       const int r = e / 2 % 2;
       x = factor[r] == 0.0f ? 0.0f : x * factor[r];
-      again = again || (x != x && factor[r] == factor[r]);
+      if constexpr (Rows::zero_dominates) again = again || (x != x && factor[r] == factor[r]);
     });
 
     contraction::EpiloguePlace<Config> place;
     S::P::set_batch(place.batch, tile.entry);
     place.row = row + warp % 4 * 16, place.row_end = S::P::rows, place.column_end = S::P::columns;
-    again = __any_sync(0xffffffffu, again);
+    if constexpr (Rows::zero_dominates) again = __any_sync(0xffffffffu, again);
 #pragma unroll 1
     for (int part = 0; part < S::across; ++part) {
       contraction::put_tile<0, S::across, 1>(
           slab, fragment, contraction::OneBlock<typename S::Outputs::Sums>{out}, part);
       __syncwarp();
       place.column = part * EpilogueTile::columns;
-      if (again) {
+      if (Rows::zero_dominates && again) {
 #pragma unroll 1
         for (int r = 0; r < 16; ++r) {
           const int from = r % 8 * 4;  // a lane that holds the row
