@@ -544,7 +544,7 @@ void interpret_fused(const Lowered& lowered, std::string_view architecture,
   HostPointers by_name;
   for (const auto& [t, pointer] : memory)
     if (const auto id = graph.find((*lowered.graph)[t].name)) by_name[*id] = pointer;
-  interpret(partition(graph, true, architecture), by_name);
+  interpret(partition(graph, true, architecture, moved ? moved->regions : lowered.regions), by_name);
 }
 
 }  // namespace sinter::test

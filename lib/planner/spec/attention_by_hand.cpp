@@ -54,6 +54,8 @@ class Search {
   bool in_f32(TensorId t) const {
     return g_.arithmetic(state_.node(g_[t].producer)) == DataType::f32;
   }
+  // Which kernels do not round; f32 is what they compute in.
+  bool is_f32(TensorId t) const { return g_.type(t) == DataType::f32; }
   // A reader of `t` of this mode, whose result it is.
   template <class Fits>
   TensorId reader(TensorId t, M mode, const Fits& fits) const {
@@ -80,7 +82,7 @@ class Search {
     Dims d = g_[x].dim;
     if (d.empty()) return false;
     d.back() = 1;
-    return g_[row].dim == d && g_.type(row) != DataType::f16;
+    return g_[row].dim == d && is_f32(row);
   }
   // `t` is x, or select(x == when, otherwise, x) with that equality masking it.
   bool guarded(TensorId t, TensorId x, double when, double otherwise) const {
@@ -102,9 +104,9 @@ class Search {
       guards_shift = guarded(shift, largest, -kInfinity, 0);
       return sub.inputs[0] == x && (shift == largest || guards_shift);
     });
-    if (shifted < 0) return false;
+    if (shifted < 0 || !is_f32(shifted)) return false;
     const TensorId e = reader(shifted, M::exp, [](const Node&) { return true; });
-    const TensorId total = e < 0 ? kNoTensor : sum_of(e);
+    const TensorId total = e < 0 || !is_f32(e) ? kNoTensor : sum_of(e);
     if (total < 0) return false;
     const auto divides = [&](TensorId by) {
       guards_sum = guarded(by, total, 0, 1);
@@ -116,7 +118,8 @@ class Search {
     if (p < 0)
       p = reader(e, M::mul, [&](const Node& node) {
         const TensorId other = node.inputs[node.inputs[0] == e ? 1 : 0];
-        return other != e && made_by(other, M::reciprocal) && divides(input(other, 0));
+        return other != e && made_by(other, M::reciprocal) && is_f32(other) &&
+               divides(input(other, 0));
       });
     if (p < 0) return false;
     a_.score = score_ = x;
@@ -187,8 +190,13 @@ class Search {
         std::get<MatmulAttributes>(state_.node(a.second).attributes).annihilating_zero;
     const DataType type = attention_operand_type(state_, state_.node(a.second).inputs[1]);
     if (attention_operand_type(state_, a.weight) != type) return {};
-    while (a.weight != a.probabilities && made_by(a.weight, M::identity))
+    bool rounds = false;  // before the product, which quotients alone need not await
+    while (is_f32(a.weight) || g_.type(a.weight) == type) {
+      rounds = rounds || !is_f32(a.weight);
+      if (a.weight == a.probabilities || !made_by(a.weight, M::identity)) break;
       a.weight = input(a.weight, 0);
+    }
+    if (a.weight != a.probabilities && (rounds || !is_f32(a.probabilities))) return {};
     if (!is_body(a, a.sums, a.score) || !is_body(a, a.probabilities, a.weight)) return {};
     return is_attention(state_, a) ? std::optional(a) : std::nullopt;
   }

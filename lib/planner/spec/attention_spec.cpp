@@ -56,12 +56,11 @@ bool find_tensors(const FusionState& state, const Region& region, AttentionNodes
   return true;
 }
 
-// A score that is the sums times a constant above zero, whatever the products are rounded to on the
-// way; not where written out in f16, which has no large numbers.
+// A score that is the sums times a constant above zero.
 std::optional<double> plain_scale(const FusionState& state, const AttentionNodes& a) {
   const Graph& g = state.graph();
   double scale = 1;
-  const auto fits = [&](TensorId t) { return !a.written_out || g.type(t) != DataType::f16; };
+  const auto fits = [&](TensorId t) { return g.type(t) == DataType::f32; };  // not rounded
   TensorId t = a.score;
   while (t != a.sums) {
     const NodeId p = state.producer(t);
@@ -142,6 +141,8 @@ bool is_attention(const FusionState& state, const AttentionNodes& a) {
   const Graph& g = state.graph();
   const Node &first = state.node(a.first), &last = state.node(a.second);
   if (g.arithmetic(first) != DataType::f32 || g.arithmetic(last) != DataType::f32) return false;
+  // Between score and weight the kernel rounds nothing.
+  if (!a.written_out && g.type(a.sums) != DataType::f32) return false;
   const TensorId operands[] = {first.inputs[0], first.inputs[1], last.inputs[1]};
   const DataType type = attention_operand_type(state, last.inputs[1]);
   for (TensorId t : operands)
