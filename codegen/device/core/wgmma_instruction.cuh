@@ -33,22 +33,22 @@
 #define SINTER_EACH_112(F, M) SINTER_EACH_104(F, M) M(5, 2) M(5, 3) M(5, 4) M(5, 5)
 #define SINTER_EACH_120(F, M) SINTER_EACH_112(F, M) M(5, 6) M(5, 7) M(5, 8) M(5, 9)
 #define SINTER_EACH_128(F, M) SINTER_EACH_120(F, M) M(6, 0) M(6, 1) M(6, 2) M(6, 3)
-#define SINTER_EACH_144(F, M) \
-  SINTER_EACH_128(F, M) M(6, 4) M(6, 5) M(6, 6) M(6, 7) M(6, 8) M(6, 9) M(7, 0) M(7, 1)
-#define SINTER_EACH_160(F, M) \
-  SINTER_EACH_144(F, M) M(7, 2) M(7, 3) M(7, 4) M(7, 5) M(7, 6) M(7, 7) M(7, 8) M(7, 9)
-#define SINTER_EACH_176(F, M) \
-  SINTER_EACH_160(F, M) M(8, 0) M(8, 1) M(8, 2) M(8, 3) M(8, 4) M(8, 5) M(8, 6) M(8, 7)
-#define SINTER_EACH_192(F, M) \
-  SINTER_EACH_176(F, M) M(8, 8) M(8, 9) M(9, 0) M(9, 1) M(9, 2) M(9, 3) M(9, 4) M(9, 5)
-#define SINTER_EACH_208(F, M) \
-  SINTER_EACH_192(F, M) M(9, 6) M(9, 7) M(9, 8) M(9, 9) M(10, 0) M(10, 1) M(10, 2) M(10, 3)
-#define SINTER_EACH_224(F, M) \
-  SINTER_EACH_208(F, M) M(10, 4) M(10, 5) M(10, 6) M(10, 7) M(10, 8) M(10, 9) M(11, 0) M(11, 1)
-#define SINTER_EACH_240(F, M) \
-  SINTER_EACH_224(F, M) M(11, 2) M(11, 3) M(11, 4) M(11, 5) M(11, 6) M(11, 7) M(11, 8) M(11, 9)
-#define SINTER_EACH_256(F, M) \
-  SINTER_EACH_240(F, M) M(12, 0) M(12, 1) M(12, 2) M(12, 3) M(12, 4) M(12, 5) M(12, 6) M(12, 7)
+#define SINTER_EACH_136(F, M) SINTER_EACH_128(F, M) M(6, 4) M(6, 5) M(6, 6) M(6, 7)
+#define SINTER_EACH_144(F, M) SINTER_EACH_136(F, M) M(6, 8) M(6, 9) M(7, 0) M(7, 1)
+#define SINTER_EACH_152(F, M) SINTER_EACH_144(F, M) M(7, 2) M(7, 3) M(7, 4) M(7, 5)
+#define SINTER_EACH_160(F, M) SINTER_EACH_152(F, M) M(7, 6) M(7, 7) M(7, 8) M(7, 9)
+#define SINTER_EACH_168(F, M) SINTER_EACH_160(F, M) M(8, 0) M(8, 1) M(8, 2) M(8, 3)
+#define SINTER_EACH_176(F, M) SINTER_EACH_168(F, M) M(8, 4) M(8, 5) M(8, 6) M(8, 7)
+#define SINTER_EACH_184(F, M) SINTER_EACH_176(F, M) M(8, 8) M(8, 9) M(9, 0) M(9, 1)
+#define SINTER_EACH_192(F, M) SINTER_EACH_184(F, M) M(9, 2) M(9, 3) M(9, 4) M(9, 5)
+#define SINTER_EACH_200(F, M) SINTER_EACH_192(F, M) M(9, 6) M(9, 7) M(9, 8) M(9, 9)
+#define SINTER_EACH_208(F, M) SINTER_EACH_200(F, M) M(10, 0) M(10, 1) M(10, 2) M(10, 3)
+#define SINTER_EACH_216(F, M) SINTER_EACH_208(F, M) M(10, 4) M(10, 5) M(10, 6) M(10, 7)
+#define SINTER_EACH_224(F, M) SINTER_EACH_216(F, M) M(10, 8) M(10, 9) M(11, 0) M(11, 1)
+#define SINTER_EACH_232(F, M) SINTER_EACH_224(F, M) M(11, 2) M(11, 3) M(11, 4) M(11, 5)
+#define SINTER_EACH_240(F, M) SINTER_EACH_232(F, M) M(11, 6) M(11, 7) M(11, 8) M(11, 9)
+#define SINTER_EACH_248(F, M) SINTER_EACH_240(F, M) M(12, 0) M(12, 1) M(12, 2) M(12, 3)
+#define SINTER_EACH_256(F, M) SINTER_EACH_248(F, M) M(12, 4) M(12, 5) M(12, 6) M(12, 7)
 
 // The numbers of the operands that follow the registers.
 #define SINTER_AFTER_8 "%4", "%5", "%6", "%7", "%8", "%9", "%10", "%11", "%12", "%13"
@@ -67,16 +67,28 @@
 #define SINTER_AFTER_112 "%56", "%57", "%58", "%59", "%60", "%61", "%62", "%63", "%64", "%65"
 #define SINTER_AFTER_120 "%60", "%61", "%62", "%63", "%64", "%65", "%66", "%67", "%68", "%69"
 #define SINTER_AFTER_128 "%64", "%65", "%66", "%67", "%68", "%69", "%70", "%71", "%72", "%73"
+#define SINTER_AFTER_136 "%68", "%69", "%70", "%71", "%72", "%73", "%74", "%75", "%76", "%77"
 #define SINTER_AFTER_144 "%72", "%73", "%74", "%75", "%76", "%77", "%78", "%79", "%80", "%81"
+#define SINTER_AFTER_152 "%76", "%77", "%78", "%79", "%80", "%81", "%82", "%83", "%84", "%85"
 #define SINTER_AFTER_160 "%80", "%81", "%82", "%83", "%84", "%85", "%86", "%87", "%88", "%89"
+#define SINTER_AFTER_168 "%84", "%85", "%86", "%87", "%88", "%89", "%90", "%91", "%92", "%93"
 #define SINTER_AFTER_176 "%88", "%89", "%90", "%91", "%92", "%93", "%94", "%95", "%96", "%97"
+#define SINTER_AFTER_184 "%92", "%93", "%94", "%95", "%96", "%97", "%98", "%99", "%100", "%101"
 #define SINTER_AFTER_192 "%96", "%97", "%98", "%99", "%100", "%101", "%102", "%103", "%104", "%105"
+#define SINTER_AFTER_200 \
+  "%100", "%101", "%102", "%103", "%104", "%105", "%106", "%107", "%108", "%109"
 #define SINTER_AFTER_208 \
   "%104", "%105", "%106", "%107", "%108", "%109", "%110", "%111", "%112", "%113"
+#define SINTER_AFTER_216 \
+  "%108", "%109", "%110", "%111", "%112", "%113", "%114", "%115", "%116", "%117"
 #define SINTER_AFTER_224 \
   "%112", "%113", "%114", "%115", "%116", "%117", "%118", "%119", "%120", "%121"
+#define SINTER_AFTER_232 \
+  "%116", "%117", "%118", "%119", "%120", "%121", "%122", "%123", "%124", "%125"
 #define SINTER_AFTER_240 \
   "%120", "%121", "%122", "%123", "%124", "%125", "%126", "%127", "%128", "%129"
+#define SINTER_AFTER_248 \
+  "%124", "%125", "%126", "%127", "%128", "%129", "%130", "%131", "%132", "%133"
 #define SINTER_AFTER_256 \
   "%128", "%129", "%130", "%131", "%132", "%133", "%134", "%135", "%136", "%137"
 
