@@ -1,8 +1,9 @@
-// Attention: two products with a softmax between them, and what lies behind. The scores are never in
-// memory.
+// Attention: two products with a softmax between them, and what lies behind. The scores are never
+// in memory.
 //
 //     q --.                                                      any DAG over the scores, with side
-//          matmul --> score --> softmax --> weight --.           inputs: scale, bias, softcap, ALiBi
+//          matmul --> score --> softmax --> weight --.           inputs: scale, bias, softcap,
+//          ALiBi
 //     k --'                                           matmul --> epilogue --> y, ...
 //                                                v --'
 #include <algorithm>
@@ -72,7 +73,8 @@ class AttentionPattern final : public Pattern {
         const auto& readers = state.consumers(t);
         return std::all_of(readers.begin(), readers.end(), of_epilogue);
       });
-      return behind || beside ? refuse_other_domain(state, other, domain) : "it is not behind the products";
+      return behind || beside ? refuse_other_domain(state, other, domain)
+                              : "it is not behind the products";
     });
   }
 };

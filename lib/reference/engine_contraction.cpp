@@ -41,8 +41,8 @@ bool eight_bits(const Graph& graph, TensorId x) {
   return true;
 }
 
-// Whether x is a product with, or a quotient by, one number a row (the weights of a softmax), perhaps
-// converted.
+// Whether x is a product with, or a quotient by, one number a row (the weights of a softmax),
+// perhaps converted.
 bool scaled_by_rows(const Graph& graph, TensorId x) {
   for (NodeId p = graph[x].producer; p >= 0;) {
     const Node& from = graph.nodes()[static_cast<std::size_t>(p)];
@@ -88,8 +88,8 @@ double Engine::unit_of(const Operand& operand, TensorId tensor, const Box& box) 
   return unit;
 }
 
-// The operand as a kernel may read it: rounded to `type`, by any rounding to a neighbour. `again`: it
-// was rounded so, and a kernel may have rounded elsewhere.
+// The operand as a kernel may read it: rounded to `type`, by any rounding to a neighbour. `again`:
+// it was rounded so, and a kernel may have rounded elsewhere.
 Operand Engine::narrowed(const Operand& operand, TensorId tensor, const Box& box, DataType type,
                          bool again) {
   const auto [entry, fresh] = narrowed_.try_emplace(std::pair{tensor, box});
@@ -136,8 +136,8 @@ void Engine::prepare_contraction(Job& job, const std::vector<Box>& needed) {
     const TensorId x = job.node->inputs[i];
     const DataType type = graph_.type(x);
     DataType narrow = DataType::none;
-    const bool moved = type == io && is_16_bit_float(io) && graph_.is_virtual(x) &&
-                       i == 0 && scaled_by_rows(graph_, x);
+    const bool moved = type == io && is_16_bit_float(io) && graph_.is_virtual(x) && i == 0 &&
+                       scaled_by_rows(graph_, x);
     if (moved || (type == f32 && graph_.is_virtual(x) && is_16_bit_float(io)))
       narrow = io;
     else if (type == f32 && tf32_allowed)

@@ -39,9 +39,9 @@ void add(Graph& g, const Schedule& s) {
 TEST_CASE("schedules of attention compile without a complaint") {
   if (!nvrtc()) return;
   const Schedule all[] = {
-      {64, 64, 64},                    // one consumer
-      {64, 256, 256},                  //
-      {128, 64, 64},                   // two
+      {64, 64, 64},                      // one consumer
+      {64, 256, 256},                    //
+      {128, 64, 64},                     // two
       {300, 32, 32, false, bf16, true},  // three
       {300, 64, 64},
       {300, 64, 40, false, f16, true},
@@ -95,9 +95,10 @@ TEST_CASE("attention does not read what is masked") {
     return g.tensor({.name = name, .dim = {5, 1, 1, 1}, .data_type = i32});
   };
   const auto q = tensor("q", kQueries), k = tensor("k", kKeys), v = tensor("v", kKeys);
-  const auto r = sdpa(q, k, v, {.attn_scale = 0.2, .causal_mask = true, .padding_mask = true,
-                                .generate_stats = true},
-                      {.seq_len_q = length("length_q"), .seq_len_kv = length("length_kv")});
+  const auto r =
+      sdpa(q, k, v,
+           {.attn_scale = 0.2, .causal_mask = true, .padding_mask = true, .generate_stats = true},
+           {.seq_len_q = length("length_q"), .seq_len_kv = length("length_kv")});
   g.output(r.o, "o");
   g.output(r.stats, "stats", {.data_type = f32});
   GraphCase c(g, Fill::normal, 5);

@@ -1,6 +1,6 @@
 // Attention forward where its tiles end: queries and keys around multiples of 64, head dimensions
-// around those of the swizzle, bounds, lengths, and graphs that write it out. Shapes are as small as
-// the edges allow, for the emulator.
+// around those of the swizzle, bounds, lengths, and graphs that write it out. Shapes are as small
+// as the edges allow, for the emulator.
 #include <fmt/format.h>
 
 #include <limits>
@@ -39,16 +39,14 @@ Tensor written_out(Graph& g, const Case& c, Tensor q, Tensor k, Tensor v) {
   const Tensor row = gen_index(s, 2) + static_cast<double>(c.skv - c.sq), column = gen_index(s, 3);
   const auto hidden = g.scalar(-std::numeric_limits<double>::infinity(), f32);
   if (c.a.causal_mask_bottom_right) s = select(column <= row, s, hidden);
-  if (c.a.left_bound)
-    s = select(column > row - static_cast<double>(*c.a.left_bound), s, hidden);
+  if (c.a.left_bound) s = select(column > row - static_cast<double>(*c.a.left_bound), s, hidden);
   const auto p = softmax(s);
   g.output(p.stats, "stats", {.data_type = f32});
   return matmul(p.y, v);
 }
 
 Shared<Graph> graph_of(const Case& c) {
-  auto g = Shared<Graph>::make(
-      GraphOptions{.name = text(c), .io = c.io, .intermediate = f32});
+  auto g = Shared<Graph>::make(GraphOptions{.name = text(c), .io = c.io, .intermediate = f32});
   const auto q = g->tensor({.name = "q", .dim = {c.b, c.h, c.sq, c.d}}),
              k = g->tensor({.name = "k", .dim = {c.b, c.hk, c.skv, c.d}}),
              v = g->tensor({.name = "v", .dim = {c.b, c.hk, c.skv, c.dv}});
@@ -113,15 +111,15 @@ TEST_CASE("attention of every kind of head dimension", "[attention]") {
   };
   check({of(130, 140, 32, 32), of(70, 140, 40, 40, f16), of(70, 70, 72, 96),
          of(70, 140, 128, 128, f16), of(70, 70, 136, 104), of(70, 70, 192, 128),
-         of(65, 65, 256, 256), of(65, 33, 248, 8),
-         of(65, 33, 36, 20)});  // which are copied first
+         of(65, 65, 256, 256), of(65, 33, 248, 8), of(65, 33, 36, 20)});  // which are copied first
 }
 
 TEST_CASE("attention with lengths", "[attention]") {
   const SdpaAttributes a{.attn_scale = kScale, .padding_mask = true, .generate_stats = true};
   SdpaAttributes corner = a;
   corner.causal_mask_bottom_right = true;
-  check({{.sq = 130, .skv = 150, .a = a, .b = 4}, {.sq = 70, .skv = 150, .a = corner, .b = 4, .h = 2}});
+  check({{.sq = 130, .skv = 150, .a = a, .b = 4},
+         {.sq = 70, .skv = 150, .a = corner, .b = 4, .h = 2}});
 }
 
 TEST_CASE("attention written out", "[attention]") {

@@ -1,4 +1,5 @@
-// Attention forward: what one kernel of sm_90a takes, of sdpa nodes and of graphs that write it out.
+// Attention forward: what one kernel of sm_90a takes, of sdpa nodes and of graphs that write it
+// out.
 #include <limits>
 
 #include "planned.hpp"
@@ -102,8 +103,8 @@ TEST_CASE("attention that one kernel does not hold is the expansion's kernels") 
 
 TEST_CASE("what TMA cannot load is copied first") {
   const auto p = planned({.packed_heads = false}, {}, [](Graph&) { return SdpaInputs{}; });
-  CHECK(families(p) == std::vector{Family::pointwise, Family::pointwise, Family::pointwise,
-                                   Family::attention});
+  CHECK(families(p) ==
+        std::vector{Family::pointwise, Family::pointwise, Family::pointwise, Family::attention});
   CHECK(kernels_of({.d = 36, .dv = 36}) == 4);
 }
 
@@ -153,8 +154,9 @@ Shared<Graph> by_hand(const ByHand& c, const F& mask) {
   Tensor weights = p.y;
   if (c.dropout) {
     const auto seed = g->tensor({.name = "seed", .dim = {1}, .data_type = i64});
-    weights = weights * rng(seed, g->scalar(3, i64), weights.dim(),
-                            {.distribution = Distribution::bernoulli, .probability = 0.8}) *
+    weights = weights *
+              rng(seed, g->scalar(3, i64), weights.dim(),
+                  {.distribution = Distribution::bernoulli, .probability = 0.8}) *
               (1 / 0.8);
   }
   g->output(matmul(weights, v), "o");
@@ -199,9 +201,9 @@ TEST_CASE("attention written out is one kernel") {
 TEST_CASE("attention written out whose scores somebody else reads is several kernels") {
   CHECK(for_sm_90a(*by_hand({.sees_scores = true}, unmasked)).kernels.size() > 1);
   // Over rows rather than keys.
-  CHECK(for_sm_90a(*by_hand({.shape = {.sq = 64, .skv = 64}},
-                            [](Graph&, Tensor x) { return softmax(x, {.axis = 2}).y; }))
-            .kernels.size() > 1);
+  CHECK(for_sm_90a(*by_hand({.shape = {.sq = 64, .skv = 64}}, [](Graph&, Tensor x) {
+          return softmax(x, {.axis = 2}).y;
+        })).kernels.size() > 1);
 }
 
 TEST_CASE("masks by indices are a band") {
@@ -229,16 +231,12 @@ TEST_CASE("masks by indices are a band") {
          const Tensor seen = logical_and(column(x) <= row(x), column(x) > row(x) - 16.0);
          return masked(g, x, seen, -kInfinity);
        },
-       16,
-       0,
-       true},
+       16, 0, true},
       {"twice",
        [](Graph& g, Tensor x) {
          return masked(g, causal(g, x), row(x) - column(x) < 8.0, -kInfinity);
        },
-       8,
-       0,
-       true},
+       8, 0, true},
       {"hidden where above",
        [](Graph& g, Tensor x) { return select(column(x) > row(x), g.scalar(-kInfinity, f32), x); },
        {},

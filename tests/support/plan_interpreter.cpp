@@ -425,57 +425,56 @@ class Kernel {
       own[A::head] /= a.group;
       return operand(body, own, v);
     };
-    for_indices(at, 0, A::e, std::function<void()>([&] {
-                  const Interval keys = seen(a, at);
-                  std::vector<double> weights;
-                  double largest = -std::numeric_limits<double>::infinity(), total = 0;
-                  for (std::int64_t n = keys.first; n < keys.end; ++n) {
-                    at[A::n] = n;
-                    double sum = 0;
-                    for_indices(at, A::d, A::d + 1, std::function<void()>([&] {
-                                  sum = rounded(DataType::f32,
-                                                sum + operand(a.q.body, at, v) * shared(a.k.body));
-                                }));
-                    accumulator_[0] = sum;
-                    weights.push_back(a.score.statements.empty() ? sum * a.scale
-                                                                 : operand(a.score, at, v));
-                    largest = math::maximum(largest, weights.back());
-                  }
-                  const bool nothing = largest == -std::numeric_limits<double>::infinity();
-                  const double sink = a.sink >= 0 ? of_entry(a.sink, at)
-                                                  : -std::numeric_limits<double>::infinity();
-                  const double most = std::max(largest, sink);
-                  for (double& w : weights) total += w = nothing ? 0 : std::exp(w - most);
-                  const bool stands = nothing || (a.written_out && std::isinf(largest));
-                  if (!nothing) total += std::exp(sink - most);
-                  if (a.stats >= 0) {
-                    const auto p = static_cast<std::size_t>(a.stats);
-                    store_element(spec_.ports[p].type, memory_[p],
-                                  locate(spec_.ports[p].access, at).offset,
-                                  stands ? largest : most + std::log(total));
-                  }
-                  for (std::size_t i = 0; i < weights.size(); ++i) {
-                    at[A::n] = keys.first + static_cast<std::int64_t>(i);
-                    accumulator_[0] = !nothing        ? weights[i] / total
-                                      : a.written_out ? std::numeric_limits<double>::quiet_NaN()
-                                                      : 0;
-                    if (!a.weight.statements.empty()) accumulator_[0] = operand(a.weight, at, v);
-                    weights[i] = round_to(a.v.type, accumulator_[0]);
-                  }
-                  for_indices(at, A::e, A::e + 1, std::function<void()>([&] {
-                                double sum = 0;
-                                for (std::size_t i = 0; i < weights.size(); ++i) {
-                                  at[A::n] = keys.first + static_cast<std::int64_t>(i);
-                                  if (weights[i] != 0 || !a.zero_dominates)
-                                    sum = rounded(DataType::f32, sum + weights[i] * shared(a.v.body));
-                                }
-                                at[A::n] = 0;
-                                if (nothing && a.written_out)
-                                  sum = std::numeric_limits<double>::quiet_NaN();
-                                accumulator_[0] = sum;
-                                run(spec_.body, at, v, [](auto&) { return true; });
-                              }));
-                }));
+    for_indices(
+        at, 0, A::e, std::function<void()>([&] {
+          const Interval keys = seen(a, at);
+          std::vector<double> weights;
+          double largest = -std::numeric_limits<double>::infinity(), total = 0;
+          for (std::int64_t n = keys.first; n < keys.end; ++n) {
+            at[A::n] = n;
+            double sum = 0;
+            for_indices(at, A::d, A::d + 1, std::function<void()>([&] {
+                          sum = rounded(DataType::f32,
+                                        sum + operand(a.q.body, at, v) * shared(a.k.body));
+                        }));
+            accumulator_[0] = sum;
+            weights.push_back(a.score.statements.empty() ? sum * a.scale : operand(a.score, at, v));
+            largest = math::maximum(largest, weights.back());
+          }
+          const bool nothing = largest == -std::numeric_limits<double>::infinity();
+          const double sink =
+              a.sink >= 0 ? of_entry(a.sink, at) : -std::numeric_limits<double>::infinity();
+          const double most = std::max(largest, sink);
+          for (double& w : weights) total += w = nothing ? 0 : std::exp(w - most);
+          const bool stands = nothing || (a.written_out && std::isinf(largest));
+          if (!nothing) total += std::exp(sink - most);
+          if (a.stats >= 0) {
+            const auto p = static_cast<std::size_t>(a.stats);
+            store_element(spec_.ports[p].type, memory_[p], locate(spec_.ports[p].access, at).offset,
+                          stands ? largest : most + std::log(total));
+          }
+          for (std::size_t i = 0; i < weights.size(); ++i) {
+            at[A::n] = keys.first + static_cast<std::int64_t>(i);
+            accumulator_[0] = !nothing        ? weights[i] / total
+                              : a.written_out ? std::numeric_limits<double>::quiet_NaN()
+                                              : 0;
+            if (!a.weight.statements.empty()) accumulator_[0] = operand(a.weight, at, v);
+            weights[i] = round_to(a.v.type, accumulator_[0]);
+          }
+          for_indices(at, A::e, A::e + 1, std::function<void()>([&] {
+                        double sum = 0;
+                        for (std::size_t i = 0; i < weights.size(); ++i) {
+                          at[A::n] = keys.first + static_cast<std::int64_t>(i);
+                          if (weights[i] != 0 || !a.zero_dominates)
+                            sum = rounded(DataType::f32, sum + weights[i] * shared(a.v.body));
+                        }
+                        at[A::n] = 0;
+                        if (nothing && a.written_out)
+                          sum = std::numeric_limits<double>::quiet_NaN();
+                        accumulator_[0] = sum;
+                        run(spec_.body, at, v, [](auto&) { return true; });
+                      }));
+        }));
   }
 
   void run_contraction(const ContractionSpec& c) {
@@ -544,7 +543,8 @@ void interpret_fused(const Lowered& lowered, std::string_view architecture,
   HostPointers by_name;
   for (const auto& [t, pointer] : memory)
     if (const auto id = graph.find((*lowered.graph)[t].name)) by_name[*id] = pointer;
-  interpret(partition(graph, true, architecture, moved ? moved->regions : lowered.regions), by_name);
+  interpret(partition(graph, true, architecture, moved ? moved->regions : lowered.regions),
+            by_name);
 }
 
 }  // namespace sinter::test

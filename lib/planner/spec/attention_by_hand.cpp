@@ -45,9 +45,7 @@ class Search {
     const auto* const p = pointwise(t);
     return p && p->mode == mode;
   }
-  TensorId input(TensorId t, std::size_t i) const {
-    return state_.node(g_[t].producer).inputs[i];
-  }
+  TensorId input(TensorId t, std::size_t i) const { return state_.node(g_[t].producer).inputs[i]; }
   bool is_value(TensorId t, double value) const {
     return t >= 0 && g_[t].has_value && g_[t].value == value;
   }
@@ -140,9 +138,8 @@ class Search {
   void find_stats(TensorId largest, TensorId shift, TensorId total) {
     const TensorId log = reader(total, M::log, [](const Node&) { return true; });
     if (log < 0) return;
-    const TensorId sum = reader(log, M::add, [&](const Node& n) {
-      return n.inputs[0] == shift || n.inputs[1] == shift;
-    });
+    const TensorId sum = reader(
+        log, M::add, [&](const Node& n) { return n.inputs[0] == shift || n.inputs[1] == shift; });
     if (sum < 0 || !a_.written_out) {
       a_.stats = sum;
       return;
@@ -186,8 +183,7 @@ class Search {
     a.score = without_index_masks(state_, score_, a.band);
     const bool bounded = a.band.left || a.band.right;
     a.zero_dominates =
-        bounded ||
-        std::get<MatmulAttributes>(state_.node(a.second).attributes).annihilating_zero;
+        bounded || std::get<MatmulAttributes>(state_.node(a.second).attributes).annihilating_zero;
     const DataType type = attention_operand_type(state_, state_.node(a.second).inputs[1]);
     if (attention_operand_type(state_, a.weight) != type) return {};
     bool rounds = false;  // before the product, which quotients alone need not await

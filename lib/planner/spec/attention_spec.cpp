@@ -197,7 +197,8 @@ KernelSpec attention_spec(const FusionState& state, const AttentionNodes& a,
   };
   const auto operand = [&](ProductOperand& o, TensorId t, int row, int column) {
     o.type = attention_operand_type(state, t);
-    BodyBuilder(state, spec, o.body, {}, attention_dims(g[t].dim), coordinates(row, column)).value(t);
+    BodyBuilder(state, spec, o.body, {}, attention_dims(g[t].dim), coordinates(row, column))
+        .value(t);
   };
   operand(to.q, first.inputs[0], A::m, A::d);
   operand(to.k, first.inputs[1], A::d, A::n);

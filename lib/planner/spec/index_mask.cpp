@@ -59,28 +59,38 @@ std::optional<Linear> linear(const FusionState& state, TensorId t) {
 
 M opposite(M m) {
   switch (m) {
-    case M::cmp_lt: return M::cmp_ge;
-    case M::cmp_ge: return M::cmp_lt;
-    case M::cmp_gt: return M::cmp_le;
-    case M::cmp_le: return M::cmp_gt;
-    case M::cmp_eq: return M::cmp_neq;
-    default: return M::cmp_eq;
+    case M::cmp_lt:
+      return M::cmp_ge;
+    case M::cmp_ge:
+      return M::cmp_lt;
+    case M::cmp_gt:
+      return M::cmp_le;
+    case M::cmp_le:
+      return M::cmp_gt;
+    case M::cmp_eq:
+      return M::cmp_neq;
+    default:
+      return M::cmp_eq;
   }
 }
 M mirrored(M m) {  // of -x and 0 for x and 0
   switch (m) {
-    case M::cmp_lt: return M::cmp_gt;
-    case M::cmp_ge: return M::cmp_le;
-    case M::cmp_gt: return M::cmp_lt;
-    case M::cmp_le: return M::cmp_ge;
-    default: return m;
+    case M::cmp_lt:
+      return M::cmp_gt;
+    case M::cmp_ge:
+      return M::cmp_le;
+    case M::cmp_gt:
+      return M::cmp_lt;
+    case M::cmp_le:
+      return M::cmp_ge;
+    default:
+      return m;
   }
 }
 
 bool compared(M mode, const Linear& x, const Linear& y, AttentionBand& band) {
   Linear d{x.row - y.row, x.column - y.column, x.constant - y.constant};
-  if (d.column == -1 && d.row == 1)
-    d = {-1, 1, -d.constant}, mode = mirrored(mode);
+  if (d.column == -1 && d.row == 1) d = {-1, 1, -d.constant}, mode = mirrored(mode);
   if (d.column != 1 || d.row != -1) return false;
   // column - row `mode` bound
   const auto bound = static_cast<std::int64_t>(-d.constant);
@@ -89,12 +99,23 @@ bool compared(M mode, const Linear& x, const Linear& y, AttentionBand& band) {
     band.left = std::min(band.left.value_or(1 - b), 1 - b);
   };
   switch (mode) {
-    case M::cmp_le: most(bound); return true;
-    case M::cmp_lt: most(bound - 1); return true;
-    case M::cmp_ge: least(bound); return true;
-    case M::cmp_gt: least(bound + 1); return true;
-    case M::cmp_eq: most(bound), least(bound); return true;
-    default: return false;
+    case M::cmp_le:
+      most(bound);
+      return true;
+    case M::cmp_lt:
+      most(bound - 1);
+      return true;
+    case M::cmp_ge:
+      least(bound);
+      return true;
+    case M::cmp_gt:
+      least(bound + 1);
+      return true;
+    case M::cmp_eq:
+      most(bound), least(bound);
+      return true;
+    default:
+      return false;
   }
 }
 
