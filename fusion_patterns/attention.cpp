@@ -1,8 +1,9 @@
-// Attention: two products with a softmax between them, and what lies behind. The scores are never in
-// memory.
+// Attention: two products with a softmax between them, and what lies behind. The scores are never
+// in memory.
 //
 //     q --.                                                      any DAG over the scores, with side
-//          matmul --> score --> softmax --> weight --.           inputs: scale, bias, softcap, ALiBi
+//          matmul --> score --> softmax --> weight --.           inputs: scale, bias, softcap,
+//          ALiBi
 //     k --'                                           matmul --> epilogue --> y, ...
 //                                                v --'
 #include <algorithm>
@@ -53,18 +54,27 @@ class AttentionPattern final : public Pattern {
     return can_run_attention(state, attention_spec(state, a, nodes));
   }
 
-  // The elementwise nodes behind the second product.
+  // The elementwise nodes behind the second product, and those that are for these alone (a gate).
   void add_epilogue(FusionState& state, const AttentionNodes& a, Match& m, bool explain) const {
     const Dims domain = without_leading_ones(state.graph()[state.node(m.anchor).outputs[0]].dim);
     grow(state, m.nodes, {.pattern = name(), .explain = explain}, [&](NodeId other) -> std::string {
       const Node& n = state.node(other);
       if (reads_from_memory(n.op) || n.op == OpKind::reduction || n.op == OpKind::concatenate)
         return "it reads its operands from memory";
+      const auto of_epilogue = [&](NodeId p) {
+        return contains(m.nodes, p) && !contains(a.nodes, p);
+      };
       const bool behind = std::any_of(n.inputs.begin(), n.inputs.end(), [&](TensorId t) {
         const NodeId p = t >= 0 ? state.producer(t) : -1;
-        return p == a.second || (p >= 0 && contains(m.nodes, p) && !contains(a.nodes, p));
+        return p == a.second || (p >= 0 && of_epilogue(p));
       });
-      return behind ? refuse_other_domain(state, other, domain) : "it is not behind the products";
+      const bool beside = std::all_of(n.outputs.begin(), n.outputs.end(), [&](TensorId t) {
+        if (t < 0 || state.graph()[t].output) return t < 0;
+        const auto& readers = state.consumers(t);
+        return std::all_of(readers.begin(), readers.end(), of_epilogue);
+      });
+      return behind || beside ? refuse_other_domain(state, other, domain)
+                              : "it is not behind the products";
     });
   }
 };

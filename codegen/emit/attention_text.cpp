@@ -108,6 +108,8 @@ void print_attention(TextWriter& out, const AttentionConfig& e, const KernelName
   print_element(out, e, e.weight, names, "Weight");
   out.open("struct Rows {{");
   out.line("static constexpr bool has_sink = {}, has_stats = {};", a.sink >= 0, a.stats >= 0);
+  out.line("static constexpr bool written_out = {}, zero_dominates = {};", a.written_out,
+           a.zero_dominates);
   if (a.sink >= 0) {
     const auto p = static_cast<std::size_t>(a.sink);
     out.open("SINTER_DEVICE static float sink(const Args& args, const FirstCoord& c) {{");

@@ -36,6 +36,8 @@ attention("alibi", hq=6, hk=6, attn_scale=0.25, alibi_mask=True, causal_mask=Tru
 attention("softcap", attn_scale=0.25, softcap=20.0, io="f16")
 attention("bias", attn_scale=0.25, inputs=[("Bias", [1, 4, 40, 40], None)])
 attention("dropout", attn_scale=0.25, dropout_probability=0.1, inputs=RANDOM, io="f32")
+attention("dropout_bf16", attn_scale=0.25, dropout_probability=0.1, inputs=RANDOM, causal_mask=True,
+          stats=True)
 attention("sink", attn_scale=0.25, causal_mask=True, stats=True,
           inputs=[("SINK_TOKEN", [1, 4, 1, 1], "f32")])
 attention("block_mask", b=1, hq=2, hk=2, sq=150, skv=260, attn_scale=0.25,

@@ -156,6 +156,11 @@ struct HostInstruction {
     });
     Product<Sum, columns, Text>::start(d, of_quad, 0, b, keep);
   }
+  template <class Text, int step_b>
+  static void run_four(Sum (&d)[columns / 2], const unsigned (*a)[4], unsigned long long b,
+                       bool keep) {
+    for (int i = 0; i < 4; ++i) run<Text>(d, a[i], b + i * step_b, keep || i > 0);
+  }
 };
 
 // Registers that kernels name themselves. They start with any bits.

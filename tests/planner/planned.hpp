@@ -17,7 +17,8 @@ inline std::vector<Family> families(const Partition& p) {
 }
 
 inline Partition for_target(const Graph& g, std::string_view target) {
-  return partition(*lower(g).graph, true, target);
+  const Lowered lowered = lower(g);
+  return partition(*lowered.graph, true, target, lowered.regions);
 }
 inline Partition for_sm_90a(const Graph& g) { return for_target(g, "sm_90a"); }
 
@@ -26,7 +27,7 @@ inline void check_values(Graph& g) {
   REQUIRE(g.check().empty());
   GraphCase c(g, Fill::normal, 7);
   c.clear_outputs();
-  interpret(partition(c.lowered(), true, "sm_90a"), c.memory());
+  interpret(partition(c.lowered(), true, "sm_90a", c.lowering().regions), c.memory());
   const Comparison r = c.judge();
   INFO(r.first_wrong);
   CHECK(r.ok());

@@ -456,14 +456,21 @@ class Kernel {
                  most = std::max(largest, sink);
     for (double& w : weights) total += w = nothing ? 0 : std::exp(w - most);
     if (!nothing) total += std::exp(sink - most);
+    const bool stands = a.written_out && std::isinf(largest),
+               undefined = nothing && a.written_out && a.splits == 1;
     if (a.stats >= 0) {
       const auto p = static_cast<std::size_t>(a.stats);
       store_element(spec_.ports[p].type, memory_[p], locate(spec_.ports[p].access, result).offset,
-                    !nothing ? most + std::log(total) : a.splits > 1 ? sink : largest);
+                    stands         ? largest
+                    : !nothing     ? most + std::log(total)
+                    : a.splits > 1 ? sink
+                                   : largest);
     }
     for (std::size_t i = 0; i < weights.size(); ++i) {
       at[A::n] = keys.first + static_cast<std::int64_t>(i);
-      accumulator_[0] = nothing ? 0 : weights[i] / total;
+      accumulator_[0] = undefined ? std::numeric_limits<double>::quiet_NaN()
+                        : nothing ? 0
+                                  : weights[i] / total;
       if (!a.weight.statements.empty()) accumulator_[0] = operand(a.weight, at, v);
       weights[i] = round_to(a.v.type, accumulator_[0]);
     }
@@ -471,9 +478,10 @@ class Kernel {
                   double sum = 0;
                   for (std::size_t i = 0; i < weights.size(); ++i) {
                     at[A::n] = keys.first + static_cast<std::int64_t>(i);
-                    if (weights[i] != 0)
+                    if (weights[i] != 0 || !a.zero_dominates)
                       sum = rounded(DataType::f32, sum + weights[i] * shared(a.v.body));
                   }
+                  if (undefined) sum = std::numeric_limits<double>::quiet_NaN();
                   accumulator_[0] = sum;
                   result[A::e] = at[A::e];
                   run(spec_.body, result, v, [](auto&) { return true; });
@@ -546,7 +554,8 @@ void interpret_fused(const Lowered& lowered, std::string_view architecture,
   HostPointers by_name;
   for (const auto& [t, pointer] : memory)
     if (const auto id = graph.find((*lowered.graph)[t].name)) by_name[*id] = pointer;
-  interpret(partition(graph, true, architecture), by_name);
+  interpret(partition(graph, true, architecture, moved ? moved->regions : lowered.regions),
+            by_name);
 }
 
 }  // namespace sinter::test

@@ -103,24 +103,28 @@ struct TextOf {
 // ---- the order of products
 
 // So that the compiler neither moves the registers' other uses across this place nor keeps copies.
+// Four a statement, since each takes time to compile.
+#define SINTER_PIN(kind, at) \
+  asm volatile("" : "+" kind(at[0]), "+" kind(at[1]), "+" kind(at[2]), "+" kind(at[3])::"memory")
 template <class Sum, int columns>
 SINTER_DEVICE void pin(Accumulator<Sum, columns>& sums) {
 #ifndef SINTER_OWN_WGMMA
 #pragma unroll
-  for (int i = 0; i < columns / 2; ++i)
+  for (int i = 0; i < columns / 2; i += 4)
     if constexpr (is_same<Sum, int>)
-      asm volatile("" : "+r"(sums.at[i])::"memory");
+      SINTER_PIN("r", (sums.at + i));
     else
-      asm volatile("" : "+f"(sums.at[i])::"memory");
+      SINTER_PIN("f", (sums.at + i));
 #endif
 }
 template <class Number, int depth>
 SINTER_DEVICE void pin(OperandFragment<Number, depth>& a) {
 #ifndef SINTER_OWN_WGMMA
 #pragma unroll
-  for (int i = 0; i < a.steps * 4; ++i) asm volatile("" : "+r"(a.at[i / 4][i % 4])::"memory");
+  for (int i = 0; i < a.steps; ++i) SINTER_PIN("r", a.at[i]);
 #endif
 }
+#undef SINTER_PIN
 // Before the first product that uses registers that were written or read otherwise.
 template <class... Held>
 SINTER_DEVICE void fence(Held&... held) {
@@ -200,8 +204,17 @@ struct Mma<Shape_, Types_, Registers, TileB> {
                                      unsigned long long b, bool keep) {
     static_assert(first + steps <= OperandFragment<typename Types::A, depth>::steps,
                   "B's k lies within A's");
-    for_each_number<steps>([&]<int i>() {
-      Instruction::template run<Text>(sums.at, a.at[first + i], b + TileB::step(i), keep || i > 0);
+    // Where four steps lie evenly, one statement has them.
+    constexpr bool even = TileB::major == Major::mn || TileB::swizzle == 128;
+    constexpr int fours = even ? steps / 4 : 0;
+    for_each_number<fours>([&]<int i>() {
+      Instruction::template run_four<Text, TileB::step(1)>(sums.at, a.at + first + 4 * i,
+                                                           b + TileB::step(4 * i), keep || i > 0);
+    });
+    for_each_number<steps - 4 * fours>([&]<int i>() {
+      constexpr int step = 4 * fours + i;
+      Instruction::template run<Text>(sums.at, a.at[first + step], b + TileB::step(step),
+                                      keep || step > 0);
     });
   }
 };

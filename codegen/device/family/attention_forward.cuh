@@ -14,8 +14,8 @@
 // values stay in the second-level cache together, every other round backwards. Tiles of keys that no
 // row of a tile sees are not visited; only those that some of the rows do not see wholly are masked.
 //
-// Products with a weight of zero count as zero whatever v holds: values past a batch entry's length
-// are cleared in shared memory, and rows that come out NaN from numbers that are none (NaN or
+// Where a zero weight dominates, its product is zero whatever v holds: values past a batch entry's
+// length are cleared in shared memory, and rows that come out NaN from numbers that are none (NaN or
 // infinite values at masked places) are taken again from memory without those products.
 //
 // A generated file defines
@@ -35,7 +35,8 @@
 //   struct Weight     plain: true; else float element(args, coordinates of First, float weight),
 //                     behind the softmax (dropout)
 //   struct Rows       has_sink, float sink(args, coordinates of First); has_stats, stats(args,
-//                     coordinates of First, float): the logarithm of a row's sum of exponentials
+//                     coordinates of First, float): the logarithm of a row's sum of exponentials;
+//                     written_out, zero_dominates as in AttentionSpec
 //   struct Body       the epilogue, as in contraction_wgmma.cuh; or, with Config::store_boxes,
 //                     store(args, coordinates of Config, row, column, from): 16 rows of 64 columns
 //                     of 16 bits leave by TMA
@@ -543,8 +544,12 @@ SINTER_DEVICE void run_forward(const Args& args) {
       const bool seen = band.sees_row(m) && softmax.total[r] != 0.0f;
       const int inside = m < S::queries ? m : S::queries - 1;
       S::F::set_m(c, inside), S::F::set_m(own, inside);
-      factor[r] = seen ? 1.0f / softmax.total[r] : 0.0f;
+      // Of parts, the kernel that combines them says so.
+      constexpr bool nan_of_nothing = Rows::written_out && S::splits == 1;
+      factor[r] = seen ? 1.0f / softmax.total[r] : nan_of_nothing ? not_a_number() : 0.0f;
       if (!seen) logarithm[r] = minus_infinity();
+      if (Rows::written_out && softmax.largest[r] == -minus_infinity())
+        logarithm[r] = softmax.largest[r];
       if constexpr (Rows::has_sink)
         if (seen && tile.split == 0) {
           const float sink = Rows::sink(args, c), most = ::fmaxf(sink, logarithm[r]);
@@ -561,10 +566,10 @@ SINTER_DEVICE void run_forward(const Args& args) {
     out.each([&](int e, float& x) {
       const int r = e / 2 % 2;
       x = factor[r] == 0.0f ? 0.0f : x * factor[r];
-      again = again || (x != x && factor[r] == factor[r]);
+      if constexpr (Rows::zero_dominates) again = again || (x != x && factor[r] == factor[r]);
     });
 
-    again = __any_sync(0xffffffffu, again);
+    if constexpr (Rows::zero_dominates) again = __any_sync(0xffffffffu, again);
     const auto take_again = [&](const auto& put) {
 #pragma unroll 1
       for (int r = 0; r < 16; ++r) {

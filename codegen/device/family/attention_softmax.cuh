@@ -12,6 +12,7 @@ namespace sinter::attention {
 
 inline constexpr float kLog2E = 1.44269504f, kLog2 = 0.693147181f;
 SINTER_DEVICE float minus_infinity() { return __int_as_float(static_cast<int>(0xff800000u)); }
+SINTER_DEVICE float not_a_number() { return __int_as_float(0x7fc00000); }
 
 struct RowSoftmax {
   float largest[2], total[2];  // of the thread's two rows; total: of its own columns
@@ -71,8 +72,8 @@ struct RowSoftmax {
   }
 
  private:
-  // NaN is no larger than anything: it comes out in the weights.
-  static SINTER_DEVICE float larger(float a, float b) { return ::fmaxf(a, b); }
+  // NaN is the largest, as in a reduction: statistics may be that number.
+  static SINTER_DEVICE float larger(float a, float b) { return math::maximum(a, b); }
 };
 
 }  // namespace sinter::attention

@@ -36,6 +36,11 @@ struct AttentionSpec {
   // multiplied (dropout). Empty: itself.
   Body weight;
   AttentionBand band;
+  // The softmax is max, exp(x - max), sum, quotient as they stand: a row of -inf alone gives NaN, not
+  // 0, and stats are the largest score where that is not finite.
+  bool written_out = false;
+  // A weight of zero makes its product zero, whatever v holds.
+  bool zero_dominates = true;
   // Ports; -1: none. Of integers, one a batch entry: the lengths that the band counts. One a head:
   // a score that takes part in the softmax and has no value. Written, one a row: the logarithm of
   // the sum of exp(score).

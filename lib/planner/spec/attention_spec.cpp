@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fusion_patterns/pattern.hpp"
+#include "planner/spec/attention_by_hand.hpp"
 #include "planner/spec/body_builder.hpp"
 #include "planner/spec/body_copy.hpp"
 #include "sinter/ops/shapes_sdpa.hpp"
@@ -22,17 +23,6 @@ bool has_mode(const Node& n, PointwiseMode mode) {
   return p && p->mode == mode;
 }
 
-// The type in which an operand is multiplied: 16 bits of its own, or of the graph's io type where
-// it is a virtual f32 tensor (GRAPH_JSON.md).
-DataType operand_type(const FusionState& state, TensorId t) {
-  const Graph& g = state.graph();
-  const DataType type = state.storage()[t].type, io = g.options().io;
-  if (is_16_bits(type)) return type;
-  return type == DataType::f32 && g.is_virtual(state.storage()[t].root) && is_16_bits(io)
-             ? io
-             : DataType::none;
-}
-
 // Adds the region's nodes between `t` and the first product, which come first.
 void collect(const FusionState& state, const Region& region, TensorId t, AttentionNodes& a) {
   const NodeId p = t >= 0 ? state.producer(t) : -1;
@@ -42,7 +32,7 @@ void collect(const FusionState& state, const Region& region, TensorId t, Attenti
 }
 
 // Finds the tensors by what the expansion of sdpa makes (lib/lower/sdpa.cpp).
-bool find_tensors(const FusionState& state, AttentionNodes& a) {
+bool find_tensors(const FusionState& state, const Region& region, AttentionNodes& a) {
   const Graph& g = state.graph();
   a.sums = state.node(a.first).outputs[0];
   a.weight = state.node(a.second).inputs[0];
@@ -59,26 +49,42 @@ bool find_tensors(const FusionState& state, AttentionNodes& a) {
   if (a.score < 0 || a.probabilities < 0 || g[a.score].dim != scores) return false;
   // What the bounds and the lengths mask is masked by the kernel itself.
   const NodeId select = state.producer(a.score);
-  if (select >= 0 && contains(a.nodes, select) && state.region_of(select) == a.region &&
+  if (select >= 0 && contains(a.nodes, select) && state.region_of(select) == &region &&
       has_mode(state.node(select), PointwiseMode::binary_select) &&
-      a.region->inputs[shapes::kSdpaPorts.block_mask] < 0)
+      region.inputs[shapes::kSdpaPorts.block_mask] < 0)
     a.score = state.node(select).inputs[0];
   return true;
 }
 
 // A score that is the sums times a constant above zero.
 std::optional<double> plain_scale(const FusionState& state, const AttentionNodes& a) {
-  if (a.score == a.sums) return 1.0;
   const Graph& g = state.graph();
-  const NodeId p = state.producer(a.score);
-  if (p < 0 || !contains(a.nodes, p) || !has_mode(state.node(p), PointwiseMode::mul)) return {};
-  const Node& n = state.node(p);
-  for (int side : {0, 1}) {
-    const TensorId x = n.inputs[static_cast<std::size_t>(side)],
-                   c = n.inputs[static_cast<std::size_t>(1 - side)];
-    if (x == a.sums && g[c].has_value && g[c].value > 0) return g[c].value;
+  double scale = 1;
+  const auto fits = [&](TensorId t) { return g.type(t) == DataType::f32; };  // not rounded
+  TensorId t = a.score;
+  while (t != a.sums) {
+    const NodeId p = state.producer(t);
+    if (p < 0 || !contains(a.nodes, p) || !pointwise(state.node(p)) || !fits(t)) return {};
+    const Node& n = state.node(p);
+    const auto value = [&](std::size_t i) {
+      return i < n.inputs.size() && n.inputs[i] >= 0 && g[n.inputs[i]].has_value
+                 ? g[n.inputs[i]].value
+                 : 0.0;
+    };
+    if (has_mode(n, PointwiseMode::identity)) {
+      t = n.inputs[0];
+    } else if (has_mode(n, PointwiseMode::mul) && value(1) > 0) {
+      t = n.inputs[0], scale *= value(1);
+    } else if (has_mode(n, PointwiseMode::mul) && value(0) > 0) {
+      t = n.inputs[1], scale *= value(0);
+    } else if (has_mode(n, PointwiseMode::div) && value(1) > 0) {
+      t = n.inputs[0], scale /= value(1);
+    } else {
+      return {};
+    }
   }
-  return {};
+  constexpr double kLeast = 1e-30, kMost = 1e30;  // of f32, with room for log2(e)
+  return fits(a.sums) && scale > kLeast && scale < kMost ? std::optional(scale) : std::nullopt;
 }
 
 // Whether the heads that share one of k and v become rows of one product: where they fill its tiles
@@ -93,28 +99,20 @@ bool packs_heads(const FusionState& state, const AttentionNodes& a, std::int64_t
   return group > 1 && !gathers && 5 * tiles(queries * group) <= 4 * tiles(queries) * group;
 }
 
-}  // namespace
-
-std::optional<AttentionNodes> attention_at(const FusionState& state, NodeId second) {
-  const Graph& g = state.graph();
+// The attention of an sdpa node.
+std::optional<AttentionNodes> attention_of_region(const FusionState& state, NodeId second) {
   const Region* const region = state.region_of(second);
-  if (!region || region->op != OpKind::sdpa || !state.device().has_wgmma || !state.device().has_tma)
-    return {};
+  if (!region || region->op != OpKind::sdpa) return {};
   const Node& last = state.node(second);
-  if (last.op != OpKind::matmul || last.outputs[0] != region->outputs[0] ||
-      g[last.outputs[0]].dim.size() != 4)
-    return {};
+  if (last.op != OpKind::matmul || last.outputs[0] != region->outputs[0]) return {};
   AttentionNodes a;
   a.second = second;
-  a.region = region;
   for (NodeId n : region->nodes)
     if (n != second && state.node(n).op == OpKind::matmul) {
       if (a.first >= 0) return {};
       a.first = n;
     }
-  if (a.first < 0 || g.arithmetic(state.node(a.first)) != DataType::f32 ||
-      g.arithmetic(last) != DataType::f32)
-    return {};
+  if (a.first < 0) return {};
   a.nodes = {a.first};
   collect(state, *region, last.inputs[0], a);
   if (const TensorId stats = region->outputs[1]; stats >= 0) {
@@ -122,18 +120,67 @@ std::optional<AttentionNodes> attention_at(const FusionState& state, NodeId seco
     a.stats = stats;
   }
   a.nodes.push_back(second);
-  for (NodeId n : a.nodes) {
+  if (!find_tensors(state, *region, a)) return {};
+  a.band = {region->band.left, region->band.right, region->band.bottom_right,
+            region->attributes.padding_mask};
+  const auto input = [&](int port) { return region->inputs[static_cast<std::size_t>(port)]; };
+  if (a.band.padding || a.band.bottom_right) {
+    a.length_q = input(shapes::kSdpaPorts.seq_q);
+    a.length_kv = input(shapes::kSdpaPorts.seq_kv);
+  }
+  a.sink = input(shapes::kSdpaPorts.sink);
+  return a;
+}
+
+}  // namespace
+
+DataType attention_operand_type(const FusionState& state, TensorId t) {
+  const Graph& g = state.graph();
+  const DataType type = state.storage()[t].type, io = g.options().io;
+  if (is_16_bits(type)) return type;
+  return type == DataType::f32 && g.is_virtual(state.storage()[t].root) && is_16_bits(io)
+             ? io
+             : DataType::none;
+}
+
+Dims attention_dims(const Dims& d) {
+  Dims r = Dims::filled(4 - d.size(), 1);
+  for (std::int64_t x : d) r.push_back(x);
+  return r;
+}
+
+bool is_attention(const FusionState& state, const AttentionNodes& a) {
+  const Graph& g = state.graph();
+  const Node &first = state.node(a.first), &last = state.node(a.second);
+  if (g.arithmetic(first) != DataType::f32 || g.arithmetic(last) != DataType::f32) return false;
+  // Between score and weight the kernel rounds nothing.
+  if (!a.written_out && g.type(a.sums) != DataType::f32) return false;
+  const TensorId operands[] = {first.inputs[0], first.inputs[1], last.inputs[1]};
+  const DataType type = attention_operand_type(state, last.inputs[1]);
+  for (TensorId t : operands)
+    if (attention_operand_type(state, t) != type || type == DataType::none) return false;
+  for (TensorId t : {operands[0], operands[1], operands[2], a.sums, last.outputs[0]})
+    if (g[t].dim.size() > 4) return false;
+  const Dims result = attention_dims(g[last.outputs[0]].dim), sums = attention_dims(g[a.sums].dim);
+  if (sums[0] != result[0] || sums[1] != result[1]) return false;
+  // Entries are the result's or are broadcast; heads may be shared, by as many in both of k and v.
+  const Dims q = attention_dims(g[operands[0]].dim), k = attention_dims(g[operands[1]].dim),
+             v = attention_dims(g[operands[2]].dim);
+  for (const Dims& d : {q, k, v})
+    if (d[0] != result[0] && d[0] != 1) return false;
+  if (q[1] != result[1] && q[1] != 1) return false;
+  if (k[1] != v[1] && k[1] != 1 && v[1] != 1) return false;
+  for (NodeId n : a.nodes)
     for (TensorId t : state.node(n).outputs)
       if (t >= 0 && t != last.outputs[0] && t != a.stats && state.needed_outside(t, a.nodes))
-        return {};
-  }
-  if (!find_tensors(state, a)) return {};
-  for (TensorId t : {state.node(a.first).inputs[0], state.node(a.first).inputs[1], last.inputs[1]})
-    if (operand_type(state, t) != operand_type(state, last.inputs[1]) ||
-        operand_type(state, t) == DataType::none)
-      return {};
-  const Dims &k = g[state.node(a.first).inputs[1]].dim, &v = g[last.inputs[1]].dim;
-  if (k[1] != v[1]) return {};
+        return false;
+  return true;
+}
+
+std::optional<AttentionNodes> attention_at(const FusionState& state, NodeId second) {
+  if (!state.device().has_wgmma || !state.device().has_tma) return {};
+  auto a = attention_of_region(state, second);
+  if (!a || !is_attention(state, *a)) a = attention_by_hand(state, second);
   return a;
 }
 
@@ -141,18 +188,22 @@ KernelSpec attention_spec(const FusionState& state, const AttentionNodes& a,
                           const std::vector<NodeId>& nodes) {
   const Graph& g = state.graph();
   const Node &first = state.node(a.first), &last = state.node(a.second);
-  const Dims &q = g[first.inputs[0]].dim, &k = g[first.inputs[1]].dim,
-             &result = g[last.outputs[0]].dim, &scores = g[a.sums].dim;
+  const Dims q = attention_dims(g[first.inputs[0]].dim), k = attention_dims(g[first.inputs[1]].dim),
+             v = attention_dims(g[last.inputs[1]].dim),
+             result = attention_dims(g[last.outputs[0]].dim),
+             scores = attention_dims(g[a.sums].dim);
   KernelSpec spec;
   spec.family = AttentionSpec{};
   spec.nodes = nodes;
   A& to = spec.attention();
-  const std::int64_t group = q[1] / k[1];
+  const std::int64_t shared = std::max(k[1], v[1]), group = shared > 0 ? result[1] / shared : 1;
   const bool packed = packs_heads(state, a, group, q[2]);
   to.group = packed ? 1 : group;
-  spec.extent = {q[0], packed ? k[1] : q[1], packed ? group : 1, q[2], result[3], scores[3], q[3]};
-  to.band = {a.region->band.left, a.region->band.right, a.region->band.bottom_right,
-             a.region->attributes.padding_mask};
+  spec.extent = {result[0], packed ? shared : result[1], packed ? group : 1,
+                 q[2],      result[3],                   scores[3],           q[3]};
+  to.band = a.band;
+  to.written_out = a.written_out;
+  to.zero_dominates = a.zero_dominates;
   // Of q's heads, or of those of k and v.
   const auto coordinates = [&](bool of_q, int row, int column) {
     const int rank = spec.extent.size();
@@ -162,8 +213,10 @@ KernelSpec attention_spec(const FusionState& state, const AttentionNodes& a,
                        index_coordinate(rank, column)};
   };
   const auto operand = [&](ProductOperand& o, TensorId t, int row, int column) {
-    o.type = operand_type(state, t);
-    BodyBuilder(state, spec, o.body, {}, g[t].dim, coordinates(&o == &to.q, row, column)).value(t);
+    o.type = attention_operand_type(state, t);
+    BodyBuilder(state, spec, o.body, {}, attention_dims(g[t].dim),
+                coordinates(&o == &to.q, row, column))
+        .value(t);
   };
   operand(to.q, first.inputs[0], A::query, A::d);
   operand(to.k, first.inputs[1], A::d, A::n);
@@ -197,15 +250,10 @@ KernelSpec attention_spec(const FusionState& state, const AttentionNodes& a,
   for (NodeId n : epilogue)
     for (TensorId t : state.node(n).outputs)
       if (t >= 0 && state.needed_outside(t, nodes)) body.store(t);
-  const auto port = [&](int number) {
-    const TensorId t = a.region->inputs[static_cast<std::size_t>(number)];
-    return t < 0 ? -1 : body.port(t, false);
-  };
-  if (to.band.padding || to.band.bottom_right) {
-    to.length_q = port(shapes::kSdpaPorts.seq_q);
-    to.length_kv = port(shapes::kSdpaPorts.seq_kv);
-  }
-  to.sink = port(shapes::kSdpaPorts.sink);
+  const auto port = [&](TensorId t) { return t < 0 ? -1 : body.port(t, false); };
+  to.length_q = port(a.length_q);
+  to.length_kv = port(a.length_kv);
+  to.sink = port(a.sink);
   if (a.stats >= 0 && state.needed_outside(a.stats, nodes)) to.stats = body.port(a.stats, true);
   return spec;
 }

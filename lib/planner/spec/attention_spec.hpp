@@ -1,5 +1,5 @@
-// The kernel of attention forward: a region of the lowered graph, from the product of q and k to the
-// product with v.
+// The kernel of attention forward: from the product of q and k to the product with v, of an sdpa
+// node's region of the lowered graph or written out by a user (attention_by_hand.hpp).
 #pragma once
 #include <optional>
 #include <vector>
@@ -15,9 +15,23 @@ struct AttentionNodes {
   NodeId first = -1, second = -1;  // the products
   TensorId sums = kNoTensor, score = kNoTensor, probabilities = kNoTensor, weight = kNoTensor;
   TensorId stats = kNoTensor;  // where somebody needs it
-  const Region* region = nullptr;
-  std::vector<NodeId> nodes;  // first, what lies between, second
+  AttentionBand band;          // what it masks is not part of the score
+  TensorId length_q = kNoTensor, length_kv = kNoTensor, sink = kNoTensor;
+  bool written_out = false;    // AttentionSpec::written_out
+  bool zero_dominates = true;  // AttentionSpec::zero_dominates
+  std::vector<NodeId> nodes;   // first, what lies between, second
 };
+
+// The type in which an operand is multiplied: 16 bits of its own, or of the graph's io type where
+// it is a virtual f32 tensor (GRAPH_JSON.md); else none.
+DataType attention_operand_type(const FusionState& state, TensorId t);
+
+// With ones in front: [entries, heads, rows, columns].
+Dims attention_dims(const Dims& d);
+
+// What both kinds ask of the tensors that they have found, and that nothing inside is of use to
+// others.
+bool is_attention(const FusionState& state, const AttentionNodes& a);
 
 // The attention whose second product a node is; nothing where it is none, or where what lies inside
 // is of use to others. Its nodes may be taken.

@@ -20,9 +20,10 @@ constexpr int kMostSplits = 128;
 int choose_splits(const KernelSpec& spec, const DeviceModel& device) {
   const A& a = spec.attention();
   const auto whole = plan_attention(spec, device);
-  // A row that sees nothing has a logarithm of -inf, which a sink's part does not tell.
+  // A row that sees nothing has a logarithm of -inf, which a sink's part does not tell; one with an
+  // infinite score, written out, that score's.
   if (!whole || whole->engine.grid >= static_cast<std::uint32_t>(device.sms) ||
-      (a.sink >= 0 && a.stats >= 0))
+      (a.stats >= 0 && (a.sink >= 0 || a.written_out)))
     return 1;
   const std::int64_t tiles = (spec.extent[A::n] + whole->engine.tile_k - 1) / whole->engine.tile_k;
   const double results = static_cast<double>(count(spec.extent, 0, A::n));
@@ -118,8 +119,11 @@ KernelSpec combined_results(const KernelSpec& attention, const KernelPort& resul
   const auto [shift, weight, total] = c.weights(logarithms);
   const int weighted = c.pointwise(M::mul, {weight, c.load(results, "result")}, "weighted");
   const int sum = c.reduce(ReductionMode::add, weighted, "sum");
-  const int nothing = c.pointwise(M::cmp_eq, {total, c.constant(0)}, "no_weight");
-  const int divisor = c.pointwise(M::binary_select, {c.constant(1), total, nothing}, "divisor");
+  int divisor = total;
+  if (!attention.attention().written_out) {
+    const int nothing = c.pointwise(M::cmp_eq, {total, c.constant(0)}, "no_weight");
+    divisor = c.pointwise(M::binary_select, {c.constant(1), total, nothing}, "divisor");
+  }
   const int result = c.pointwise(M::div, {sum, divisor}, "combined");
   c.body_.set(0, result);
   const auto& statements = attention.body.statements;

@@ -1,0 +1,250 @@
+//     q, k -> [ matmul ] -> sums -> scale, bias, masks -> score
+//     score -> max -> x - max -> exp -> sum -> exp / sum -> probabilities -> dropout -> weight
+//     weight, v -> [ matmul ]
+#include "planner/spec/attention_by_hand.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "fusion_patterns/pattern.hpp"
+#include "planner/spec/index_mask.hpp"
+
+namespace sinter {
+namespace {
+
+using M = PointwiseMode;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+class Search {
+ public:
+  Search(const FusionState& state, NodeId second) : state_(state), g_(state.graph()) {
+    a_.second = second;
+    a_.weight = state.node(second).inputs[0];
+  }
+
+  std::optional<AttentionNodes> run() {
+    if (!pointwise(a_.weight)) return {};
+    look_behind(a_.weight);
+    if (products_.empty() || behind_.size() >= kMaxKernelNodes) return {};
+    for (NodeId n : behind_)
+      if (state_.node(n).op == OpKind::reduction && softmax(n)) {
+        // Scores may have other products in them: those are read.
+        std::sort(products_.begin(), products_.end(), std::greater<>());
+        for (NodeId first : products_)
+          if (auto found = between(first)) return found;
+      }
+    return {};
+  }
+
+ private:
+  const PointwiseAttributes* pointwise(TensorId t) const {
+    const NodeId p = t >= 0 ? g_[t].producer : -1;
+    return p >= 0 ? std::get_if<PointwiseAttributes>(&state_.node(p).attributes) : nullptr;
+  }
+  bool made_by(TensorId t, M mode) const {
+    const auto* const p = pointwise(t);
+    return p && p->mode == mode;
+  }
+  TensorId input(TensorId t, std::size_t i) const { return state_.node(g_[t].producer).inputs[i]; }
+  bool is_value(TensorId t, double value) const {
+    return t >= 0 && g_[t].has_value && g_[t].value == value;
+  }
+  bool in_f32(TensorId t) const {
+    return g_.arithmetic(state_.node(g_[t].producer)) == DataType::f32;
+  }
+  // Which kernels do not round; f32 is what they compute in.
+  bool is_f32(TensorId t) const { return g_.type(t) == DataType::f32; }
+  // A reader of `t` of this mode, whose result it is.
+  template <class Fits>
+  TensorId reader(TensorId t, M mode, const Fits& fits) const {
+    for (NodeId n : state_.consumers(t)) {
+      const auto* const p = std::get_if<PointwiseAttributes>(&state_.node(n).attributes);
+      const TensorId y = state_.node(n).outputs[0];
+      if (p && p->mode == mode && in_f32(y) && fits(state_.node(n))) return y;
+    }
+    return kNoTensor;
+  }
+
+  // What `t` is made of element by element or by reductions, up to products and to what is read.
+  void look_behind(TensorId t) {
+    const NodeId p = t >= 0 ? g_[t].producer : -1;
+    if (p < 0 || behind_.size() >= kMaxKernelNodes || contains(behind_, p)) return;
+    const OpKind op = state_.node(p).op;
+    if (op == OpKind::matmul && !contains(products_, p)) products_.push_back(p);
+    if (op != OpKind::reduction && !is_elementwise(state_, p)) return;
+    behind_.push_back(p);
+    for (TensorId x : state_.operands(p)) look_behind(x);
+  }
+
+  bool is_row_of(TensorId row, TensorId x) const {
+    Dims d = g_[x].dim;
+    if (d.empty()) return false;
+    d.back() = 1;
+    return g_[row].dim == d && is_f32(row);
+  }
+  // `t` is x, or select(x == when, otherwise, x) with that equality masking it.
+  bool guarded(TensorId t, TensorId x, double when, double otherwise) const {
+    if (!made_by(t, M::binary_select) || input(t, 1) != x || !is_value(input(t, 0), otherwise))
+      return false;
+    const TensorId c = input(t, 2);
+    return made_by(c, M::cmp_eq) && input(c, 0) == x && is_value(input(c, 1), when);
+  }
+
+  // From the maximum of each row on.
+  bool softmax(NodeId maximum) {
+    const Node& n = state_.node(maximum);
+    if (std::get<ReductionAttributes>(n.attributes).mode != ReductionMode::max) return false;
+    const TensorId x = n.inputs[0], largest = n.outputs[0];
+    if (!is_row_of(largest, x) || g_.arithmetic(n) != DataType::f32) return false;
+    bool guards_shift = false, guards_sum = false;
+    const TensorId shifted = reader(x, M::sub, [&](const Node& sub) {
+      const TensorId shift = sub.inputs[1];
+      guards_shift = guarded(shift, largest, -kInfinity, 0);
+      return sub.inputs[0] == x && (shift == largest || guards_shift);
+    });
+    if (shifted < 0 || !is_f32(shifted)) return false;
+    const TensorId e = reader(shifted, M::exp, [](const Node&) { return true; });
+    const TensorId total = e < 0 || !is_f32(e) ? kNoTensor : sum_of(e);
+    if (total < 0) return false;
+    const auto divides = [&](TensorId by) {
+      guards_sum = guarded(by, total, 0, 1);
+      return by == total || guards_sum;
+    };
+    TensorId p = reader(e, M::div, [&](const Node& node) {
+      return node.inputs[0] == e && divides(node.inputs[1]);
+    });
+    if (p < 0)
+      p = reader(e, M::mul, [&](const Node& node) {
+        const TensorId other = node.inputs[node.inputs[0] == e ? 1 : 0];
+        return other != e && made_by(other, M::reciprocal) && is_f32(other) &&
+               divides(input(other, 0));
+      });
+    if (p < 0) return false;
+    a_.score = score_ = x;
+    a_.probabilities = p;
+    a_.written_out = !(guards_shift && guards_sum);
+    if (guards_shift == guards_sum) find_stats(largest, input(shifted, 1), total);
+    return true;
+  }
+  TensorId sum_of(TensorId e) const {
+    for (NodeId n : state_.consumers(e)) {
+      const auto* const r = std::get_if<ReductionAttributes>(&state_.node(n).attributes);
+      const TensorId y = state_.node(n).outputs[0];
+      if (r && r->mode == ReductionMode::add && is_row_of(y, e) && in_f32(y)) return y;
+    }
+    return kNoTensor;
+  }
+  // shift + log(sum), which a softmax node guards by select(max - max == 0, .., max).
+  void find_stats(TensorId largest, TensorId shift, TensorId total) {
+    const TensorId log = reader(total, M::log, [](const Node&) { return true; });
+    if (log < 0) return;
+    const TensorId sum = reader(
+        log, M::add, [&](const Node& n) { return n.inputs[0] == shift || n.inputs[1] == shift; });
+    if (sum < 0 || !a_.written_out) {
+      a_.stats = sum;
+      return;
+    }
+    a_.stats = reader(sum, M::binary_select, [&](const Node& n) {
+      const TensorId c = n.inputs[2];
+      if (n.inputs[0] != sum || n.inputs[1] != largest) return false;
+      if (!made_by(c, M::cmp_eq) || !is_value(input(c, 1), 0)) return false;
+      const TensorId d = input(c, 0);
+      return made_by(d, M::sub) && input(d, 0) == largest && input(d, 1) == largest;
+    });
+  }
+
+  // With `first` as the product of q and k.
+  std::optional<AttentionNodes> between(NodeId first) const {
+    AttentionNodes a = a_;
+    a.first = first;
+    a.sums = state_.node(first).outputs[0];
+    if (g_[a.sums].dim != g_[a.score].dim || g_[a.sums].dim.size() < 2) return {};
+    // What depends on the sums, of what makes the weights and the statistics.
+    std::vector<NodeId> all = behind_;
+    if (a.stats >= 0) {
+      Search of_stats(state_, a.second);
+      of_stats.look_behind(a.stats);
+      for (NodeId n : of_stats.behind_)
+        if (!contains(all, n)) all.push_back(n);
+    }
+    std::sort(all.begin(), all.end());
+    std::vector<NodeId> others;
+    a.nodes = {first};
+    for (NodeId n : all) {
+      const auto inputs = state_.operands(n);
+      const bool depends = std::any_of(inputs.begin(), inputs.end(), [&](TensorId t) {
+        return t >= 0 && g_[t].producer >= 0 && contains(a.nodes, g_[t].producer);
+      });
+      (depends ? a.nodes : others).push_back(n);
+    }
+    if (!contains(a.nodes, g_[a.weight].producer)) return {};
+    a.nodes.push_back(a.second);
+    add_masks(a, others);
+    a.score = without_index_masks(state_, score_, a.band);
+    const bool bounded = a.band.left || a.band.right;
+    a.zero_dominates =
+        bounded || std::get<MatmulAttributes>(state_.node(a.second).attributes).annihilating_zero;
+    const DataType type = attention_operand_type(state_, state_.node(a.second).inputs[1]);
+    if (attention_operand_type(state_, a.weight) != type) return {};
+    bool rounds = false;  // before the product, which quotients alone need not await
+    while (is_f32(a.weight) || g_.type(a.weight) == type) {
+      rounds = rounds || !is_f32(a.weight);
+      if (a.weight == a.probabilities || !made_by(a.weight, M::identity)) break;
+      a.weight = input(a.weight, 0);
+    }
+    if (a.weight != a.probabilities && (rounds || !is_f32(a.probabilities))) return {};
+    if (!is_body(a, a.sums, a.score) || !is_body(a, a.probabilities, a.weight)) return {};
+    return is_attention(state_, a) ? std::optional(a) : std::nullopt;
+  }
+
+  // Whether elementwise nodes alone make `until`, of `from` and of what is read.
+  bool is_body(const AttentionNodes& a, TensorId from, TensorId until) const {
+    if (until == from) return true;
+    const NodeId p = g_[until].producer;
+    if (p < 0 || !(contains(a.nodes, p) || state_.recomputed(p))) return true;
+    if (!is_elementwise(state_, p)) return false;
+    const auto inputs = state_.operands(p);
+    return std::all_of(inputs.begin(), inputs.end(),
+                       [&](TensorId t) { return t < 0 || is_body(a, from, t); });
+  }
+
+  // Adds what is made for the scores alone of far less than they are: masks and biases, rather than
+  // have them in memory. In a row of [.., columns] it stays a kernel of its own.
+  void add_masks(AttentionNodes& a, const std::vector<NodeId>& others) const {
+    constexpr std::int64_t kExpands = 8;
+    std::vector<std::int64_t> read;  // elements, by place in `others`
+    for (NodeId n : others) {
+      std::int64_t elements = 0;
+      for (TensorId t : state_.operands(n)) {
+        if (t < 0 || g_[t].has_value) continue;
+        const auto p = std::find(others.begin(), others.end(), g_[t].producer);
+        elements += p == others.end() ? count(g_[t].dim)
+                                      : read[static_cast<std::size_t>(p - others.begin())];
+      }
+      read.push_back(elements);
+    }
+    for (std::size_t i = others.size(); i-- > 0;) {
+      const NodeId n = others[i];
+      const TensorId t = state_.node(n).outputs[0];
+      if (state_.no_kernel(n) || state_.node(n).op == OpKind::reduction ||
+          state_.needed_outside(t, a.nodes))
+        continue;
+      if (g_[t].dim == g_[a.sums].dim || count(g_[t].dim) >= kExpands * read[i])
+        a.nodes.push_back(n);
+    }
+  }
+
+  const FusionState& state_;
+  const Graph& g_;
+  AttentionNodes a_;
+  TensorId score_ = kNoTensor;
+  std::vector<NodeId> behind_, products_;
+};
+
+}  // namespace
+
+std::optional<AttentionNodes> attention_by_hand(const FusionState& state, NodeId second) {
+  return state.node(second).op == OpKind::matmul ? Search(state, second).run() : std::nullopt;
+}
+
+}  // namespace sinter

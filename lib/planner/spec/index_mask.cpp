@@ -1,0 +1,197 @@
+#include "planner/spec/index_mask.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "lower/expansion.hpp"
+
+namespace sinter {
+namespace {
+
+using M = PointwiseMode;
+
+const PointwiseAttributes* pointwise(const FusionState& state, TensorId t) {
+  const NodeId p = t >= 0 ? state.producer(t) : -1;
+  return p >= 0 ? std::get_if<PointwiseAttributes>(&state.node(p).attributes) : nullptr;
+}
+TensorId input(const FusionState& state, TensorId t, std::size_t i) {
+  return state.node(state.producer(t)).inputs[i];
+}
+
+// row * (index of the row) + column * (index of the column) + constant.
+struct Linear {
+  int row = 0, column = 0;
+  double constant = 0;
+};
+
+// All are integers that f32 holds, so that no sum is rounded.
+constexpr double kExact = 1 << 22;
+bool exact(DataType t) {
+  return t == DataType::f32 || t == DataType::f64 || t == DataType::i32 || t == DataType::i64;
+}
+
+std::optional<Linear> linear(const FusionState& state, TensorId t) {
+  const Graph& g = state.graph();
+  if (t < 0 || !exact(g.type(t))) return {};
+  if (g[t].has_value) {
+    const double value = g[t].value;
+    if (std::floor(value) != value || std::fabs(value) > kExact) return {};
+    return Linear{0, 0, value};
+  }
+  const auto* const a = pointwise(state, t);
+  if (!a || !exact(g.arithmetic(state.node(state.producer(t))))) return {};
+  if (a->mode == M::gen_index) {
+    const Dims& dim = g[t].dim;
+    const int axis = lowering::positive_axis(*a->axis, dim), from_last = dim.size() - 1 - axis;
+    if (dim[axis] == 1) return Linear{};
+    if (from_last > 1 || static_cast<double>(dim[axis]) > kExact) return {};
+    return from_last == 0 ? Linear{0, 1, 0} : Linear{1, 0, 0};
+  }
+  if (a->mode == M::identity) return linear(state, input(state, t, 0));
+  if (a->mode != M::add && a->mode != M::sub) return {};
+  const auto x = linear(state, input(state, t, 0)), y = linear(state, input(state, t, 1));
+  if (!x || !y) return {};
+  const int sign = a->mode == M::add ? 1 : -1;
+  return Linear{x->row + sign * y->row, x->column + sign * y->column,
+                x->constant + sign * y->constant};
+}
+
+M opposite(M m) {
+  switch (m) {
+    case M::cmp_lt:
+      return M::cmp_ge;
+    case M::cmp_ge:
+      return M::cmp_lt;
+    case M::cmp_gt:
+      return M::cmp_le;
+    case M::cmp_le:
+      return M::cmp_gt;
+    case M::cmp_eq:
+      return M::cmp_neq;
+    default:
+      return M::cmp_eq;
+  }
+}
+M mirrored(M m) {  // of -x and 0 for x and 0
+  switch (m) {
+    case M::cmp_lt:
+      return M::cmp_gt;
+    case M::cmp_ge:
+      return M::cmp_le;
+    case M::cmp_gt:
+      return M::cmp_lt;
+    case M::cmp_le:
+      return M::cmp_ge;
+    default:
+      return m;
+  }
+}
+
+bool compared(M mode, const Linear& x, const Linear& y, AttentionBand& band) {
+  Linear d{x.row - y.row, x.column - y.column, x.constant - y.constant};
+  if (d.column == -1 && d.row == 1) d = {-1, 1, -d.constant}, mode = mirrored(mode);
+  if (d.column != 1 || d.row != -1) return false;
+  // column - row `mode` bound
+  const auto bound = static_cast<std::int64_t>(-d.constant);
+  const auto most = [&](std::int64_t b) { band.right = std::min(band.right.value_or(b), b); };
+  const auto least = [&](std::int64_t b) {
+    band.left = std::min(band.left.value_or(1 - b), 1 - b);
+  };
+  switch (mode) {
+    case M::cmp_le:
+      most(bound);
+      return true;
+    case M::cmp_lt:
+      most(bound - 1);
+      return true;
+    case M::cmp_ge:
+      least(bound);
+      return true;
+    case M::cmp_gt:
+      least(bound + 1);
+      return true;
+    case M::cmp_eq:
+      most(bound), least(bound);
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool is_value(const FusionState& state, TensorId t, double value) {
+  return t >= 0 && state.graph()[t].has_value && state.graph()[t].value == value;
+}
+
+// Where `t` is select(condition, seen, hidden), or with these two exchanged: the other value.
+std::optional<TensorId> selected(const FusionState& state, TensorId t, double hidden, bool& whole,
+                                 AttentionBand& band) {
+  const auto* const a = pointwise(state, t);
+  if (!a || a->mode != M::binary_select) return {};
+  for (std::size_t side : {std::size_t{1}, std::size_t{0}})
+    if (is_value(state, input(state, t, side), hidden)) {
+      whole = narrow_band(state, input(state, t, 2), side == 1, band);
+      return input(state, t, 1 - side);
+    }
+  return {};
+}
+
+}  // namespace
+
+bool narrow_band(const FusionState& state, TensorId condition, bool wanted, AttentionBand& band) {
+  const auto* const a = pointwise(state, condition);
+  if (!a) return false;
+  const auto side = [&](std::size_t i, bool w) {
+    return narrow_band(state, input(state, condition, i), w, band);
+  };
+  switch (a->mode) {
+    case M::identity:
+      return side(0, wanted);
+    case M::logical_not:
+      return side(0, !wanted);
+    case M::logical_and:
+    case M::logical_or: {
+      if ((a->mode == M::logical_and) != wanted) return false;
+      const bool first = side(0, wanted), second = side(1, wanted);
+      return first && second;
+    }
+    case M::cmp_eq:
+    case M::cmp_neq:
+    case M::cmp_gt:
+    case M::cmp_ge:
+    case M::cmp_lt:
+    case M::cmp_le: {
+      const auto x = linear(state, input(state, condition, 0)),
+                 y = linear(state, input(state, condition, 1));
+      return x && y && compared(wanted ? a->mode : opposite(a->mode), *x, *y, band);
+    }
+    default:
+      return false;
+  }
+}
+
+TensorId without_index_masks(const FusionState& state, TensorId score, AttentionBand& band) {
+  constexpr double kHidden = -std::numeric_limits<double>::infinity();
+  const Graph& g = state.graph();
+  const Dims dim = g[score].dim;
+  TensorId at = score;
+  for (bool all = true;;) {
+    bool whole = false;
+    std::optional<TensorId> next = selected(state, at, kHidden, whole, band);
+    const auto* const a = pointwise(state, at);
+    for (std::size_t side : {std::size_t{1}, std::size_t{0}}) {
+      if (next || !a || a->mode != M::add) continue;
+      const TensorId mask = input(state, at, side);
+      const auto zero = selected(state, mask, kHidden, whole, band);
+      if (!zero) continue;
+      whole = whole && is_value(state, *zero, 0);
+      next = input(state, at, 1 - side);
+    }
+    if (!next || g[*next].dim != dim) return score;
+    all = all && whole;
+    at = *next;
+    if (all) score = at;
+  }
+}
+
+}  // namespace sinter

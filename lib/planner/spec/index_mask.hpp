@@ -1,0 +1,17 @@
+// Masks that are functions of a score's row and column: which of them are an interval of columns.
+#pragma once
+#include "plan/spec/attention.hpp"
+#include "planner/match/fusion_state.hpp"
+
+namespace sinter {
+
+// Narrows `band` by what a condition over [.., rows, columns] says where it is (or, with `wanted`
+// false, is not) true: comparisons of row and column indices with constants added, joined by `and`.
+// False where it says more than that; what the band then leaves is not all seen.
+bool narrow_band(const FusionState& state, TensorId condition, bool wanted, AttentionBand& band);
+
+// Takes masks by indices from a score: select(condition, x, -inf), or x plus a mask of 0 and -inf.
+// Returns the score that `band`, which is narrowed by them, masks.
+TensorId without_index_masks(const FusionState& state, TensorId score, AttentionBand& band);
+
+}  // namespace sinter

@@ -1,0 +1,128 @@
+// Attention forward for sm_90a: what every kind of schedule compiles to, and that nothing behind a
+// length or above a bound is of any effect.
+#include <cmath>
+#include <limits>
+
+#include "emulator/emulator.hpp"
+#include "planner/make_plan.hpp"
+#include "runtime/compiler.hpp"
+#include "runtime/nvrtc.hpp"
+#include "sinter/operations.hpp"
+#include "support/catch.hpp"
+
+namespace sinter::test {
+namespace {
+
+struct Schedule {
+  std::int64_t sq, d, dv;
+  bool score = false;  // a body rather than a scale
+  DataType io = bf16;
+  bool causal = false, by_hand = false;
+};
+
+void add(Graph& g, const Schedule& s) {
+  const auto tensor = [&](const char* name, std::int64_t rows, std::int64_t width) {
+    return g.tensor({.name = name, .dim = {2, 2, rows, width}});
+  };
+  const auto q = tensor("q", s.sq, s.d), k = tensor("k", 300, s.d), v = tensor("v", 300, s.dv);
+  if (s.by_hand) {
+    const auto p = softmax(matmul(q, transpose(k, {0, 1, 3, 2})) * 0.125);
+    g.output(p.stats, "stats", {.data_type = f32});
+    g.output(matmul(p.y, v), "o");
+    return;
+  }
+  const SdpaAttributes a{
+      .attn_scale = 0.125, .causal_mask = s.causal, .softcap = s.score ? 20.0 : 0.0};
+  g.output(sdpa(q, k, v, a).o, "o");
+}
+
+TEST_CASE("schedules of attention compile without a complaint") {
+  if (!nvrtc()) return;
+  const Schedule all[] = {
+      {64, 64, 64},                      // one consumer
+      {64, 256, 256},                    //
+      {128, 64, 64},                     // two
+      {300, 32, 32, false, bf16, true},  // three
+      {300, 64, 64},
+      {300, 64, 40, false, f16, true},
+      {300, 72, 72},
+      {300, 96, 96, false, bf16, true},
+      {300, 128, 128, false, bf16, true},
+      {300, 128, 128, true},
+      {300, 192, 128, false, bf16, true},
+      {300, 200, 248},
+      {300, 256, 256, false, bf16, true},
+      {300, 256, 256, true, f16},
+      {300, 64, 64, true, bf16, true},
+      {300, 64, 64, false, bf16, false, true},
+      {300, 128, 128, false, bf16, false, true},
+  };
+  for (const Schedule& s : all) {
+    INFO(s.sq << " queries, head dimensions " << s.d << " and " << s.dv << ", score " << s.score);
+    Graph g({.name = "attention", .io = s.io, .intermediate = f32});
+    add(g, s);
+    const auto plan = make_plan(g, {.architecture = "sm_90a"}, {}, nullptr);
+    REQUIRE(plan);
+    REQUIRE(plan->kernels() == 1);
+    const PlanKernel& k = plan->data().kernels[0];
+    std::string log;
+    const auto code = compile_uncached({k.source, k.entry, "sm_90a"}, &log);
+    if (!code) FAIL_CHECK(code.error().message());
+    CAPTURE(log);
+    CHECK(log.find("serialized") == std::string::npos);
+    CHECK(log.find("setmaxnreg") == std::string::npos);
+    CHECK(log.find("spill") == std::string::npos);
+  }
+}
+
+// Overwrites rows [from, to) of entry and head `at` of a tensor [entries, heads, rows, width].
+void poison(GraphCase& c, const char* name, int at, std::int64_t from, std::int64_t to) {
+  const TensorId t = *c.lowered().find(name);
+  const Dims& dim = c.lowered()[t].dim;
+  auto* const data = static_cast<std::uint16_t*>(c.memory().at(t));
+  const std::uint16_t bad[] = {0x7fc0, 0x7f80, 0xff80};  // of bf16: NaN, infinities
+  for (std::int64_t i = from * dim[3]; i < to * dim[3]; ++i)
+    data[at * dim[2] * dim[3] + i] = bad[i % 3];
+}
+
+TEST_CASE("attention does not read what is masked") {
+  constexpr std::int64_t kQueries = 70, kKeys = 150;
+  Graph g({.name = "attention", .io = bf16, .intermediate = f32});
+  const auto tensor = [&](const char* name, std::int64_t rows) {
+    return g.tensor({.name = name, .dim = {5, 1, rows, 32}});
+  };
+  const auto length = [&](const char* name) {
+    return g.tensor({.name = name, .dim = {5, 1, 1, 1}, .data_type = i32});
+  };
+  const auto q = tensor("q", kQueries), k = tensor("k", kKeys), v = tensor("v", kKeys);
+  const auto r =
+      sdpa(q, k, v,
+           {.attn_scale = 0.2, .causal_mask = true, .padding_mask = true, .generate_stats = true},
+           {.seq_len_q = length("length_q"), .seq_len_kv = length("length_kv")});
+  g.output(r.o, "o");
+  g.output(r.stats, "stats", {.data_type = f32});
+  GraphCase c(g, Fill::normal, 5);
+  const std::int32_t queries[] = {70, 70, 33, 0, 1}, keys[] = {0, 1, 67, 150, 128};
+  std::copy_n(queries, 5, static_cast<std::int32_t*>(c.memory().at(*c.lowered().find("length_q"))));
+  std::copy_n(keys, 5, static_cast<std::int32_t*>(c.memory().at(*c.lowered().find("length_kv"))));
+  for (int i = 0; i < 5; ++i) {
+    for (const char* name : {"k", "v"}) poison(c, name, i, keys[i], kKeys);
+    poison(c, "q", i, queries[i], kQueries);
+  }
+  // Above the diagonal of all rows but the last ones.
+  poison(c, "v", 2, 30, 31);
+  poison(c, "v", 4, 0, 0);
+  const auto plan = make_plan(g, {.architecture = "sm_90a"}, {}, nullptr);
+  REQUIRE(plan);
+  REQUIRE(plan->kernels() == 1);
+  c.clear_outputs();
+  const Status ran = emulate(*plan, c);
+  INFO((ran ? "" : ran.error().message()));
+  REQUIRE(ran);
+  const Comparison compared = c.judge();
+  INFO(compared.first_wrong);
+  CHECK(compared.ok());
+}
+
+}  // namespace
+}  // namespace sinter::test

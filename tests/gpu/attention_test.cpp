@@ -1,0 +1,133 @@
+// Attention forward where its tiles end: queries and keys around multiples of 64, head dimensions
+// around those of the swizzle, bounds, lengths, and graphs that write it out. Shapes are as small
+// as the edges allow, for the emulator.
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "gpu/gpu_support.hpp"
+#include "sinter/operations.hpp"
+#include "support/catch.hpp"
+
+using namespace sinter;
+using namespace sinter::test;
+
+namespace {
+
+struct Case {
+  std::int64_t sq, skv, d = 64, dv = 64;
+  SdpaAttributes a = {};
+  DataType io = bf16;
+  std::int64_t b = 1, h = 1, hk = 1;
+  bool bias = false, sink = false, by_hand = false;
+};
+
+std::string text(const Case& c) {
+  return fmt::format("{}x{} d {} {} b {} h {} {} {}{}{}{}{}{}{}{}", c.sq, c.skv, c.d, c.dv, c.b,
+                     c.h, c.hk, name(c.io), c.a.causal_mask ? " causal" : "",
+                     c.a.causal_mask_bottom_right ? " bottom right" : "",
+                     c.a.left_bound ? fmt::format(" left {}", *c.a.left_bound) : "",
+                     c.a.padding_mask ? " padding" : "", c.bias ? " bias" : "",
+                     c.sink ? " sink" : "", c.by_hand ? " by hand" : "");
+}
+
+// The last rows of a written-out causal mask see the first keys, the first ones nothing where there
+// are more queries than keys.
+Tensor written_out(Graph& g, const Case& c, Tensor q, Tensor k, Tensor v) {
+  Tensor s = matmul(q, transpose(k, {0, 1, 3, 2})) * c.a.attn_scale;
+  if (c.bias) s = s + g.tensor({.name = "bias", .dim = {1, 1, c.sq, c.skv}});
+  const Tensor row = gen_index(s, 2) + static_cast<double>(c.skv - c.sq), column = gen_index(s, 3);
+  const auto hidden = g.scalar(-std::numeric_limits<double>::infinity(), f32);
+  if (c.a.causal_mask_bottom_right) s = select(column <= row, s, hidden);
+  if (c.a.left_bound) s = select(column > row - static_cast<double>(*c.a.left_bound), s, hidden);
+  const auto p = softmax(s);
+  g.output(p.stats, "stats", {.data_type = f32});
+  return matmul(p.y, v);
+}
+
+Shared<Graph> graph_of(const Case& c) {
+  auto g = Shared<Graph>::make(GraphOptions{.name = text(c), .io = c.io, .intermediate = f32});
+  const auto q = g->tensor({.name = "q", .dim = {c.b, c.h, c.sq, c.d}}),
+             k = g->tensor({.name = "k", .dim = {c.b, c.hk, c.skv, c.d}}),
+             v = g->tensor({.name = "v", .dim = {c.b, c.hk, c.skv, c.dv}});
+  if (c.by_hand) {
+    g->output(written_out(*g, c, q, k, v), "o");
+    return g;
+  }
+  SdpaInputs in;
+  if (c.bias) in.bias = g->tensor({.name = "bias", .dim = {1, 1, c.sq, c.skv}});
+  if (c.sink) in.sink_token = g->tensor({.name = "sink", .dim = {1, c.h, 1, 1}});
+  if (c.a.padding_mask) {
+    const auto length = [&](const char* name) {
+      return g->tensor({.name = name, .dim = {c.b, 1, 1, 1}, .data_type = i32});
+    };
+    in.seq_len_q = length("length_q"), in.seq_len_kv = length("length_kv");
+  }
+  const auto r = sdpa(q, k, v, c.a, in);
+  g->output(r.o, "o");
+  if (r.stats) g->output(r.stats, "stats", {.data_type = f32});
+  return g;
+}
+
+void check(const std::vector<Case>& cases, Fill fill = Fill::normal) {
+  std::vector<GraphSource> all;
+  for (const Case& c : cases) all.push_back({text(c), all.size(), [c] { return graph_of(c); }, {}});
+  Failures failures;
+  const Totals t = run_graphs(all, {.fill = fill, .samples = 0, .repeatable = true}, failures);
+  CHECK(t.graphs == static_cast<std::int64_t>(all.size()));
+  INFO(failures.text());
+  CHECK(failures.all().empty());
+}
+
+constexpr double kScale = 0.125;
+
+}  // namespace
+
+TEST_CASE("attention at the edges of its tiles", "[attention]") {
+  const SdpaAttributes full{.attn_scale = kScale, .generate_stats = true},
+      causal{.attn_scale = kScale, .causal_mask = true},
+      corner{.attn_scale = kScale, .causal_mask_bottom_right = true, .generate_stats = true},
+      window{.attn_scale = kScale, .left_bound = 40, .right_bound = 5};
+  check({{.sq = 1, .skv = 1, .a = full},
+         {.sq = 1, .skv = 129, .a = corner},
+         {.sq = 63, .skv = 65, .a = causal},
+         {.sq = 64, .skv = 64, .a = corner},
+         {.sq = 65, .skv = 63, .a = corner},  // two rows see nothing
+         {.sq = 127, .skv = 200, .a = window},
+         {.sq = 129, .skv = 128, .a = full, .h = 2},
+         {.sq = 200, .skv = 127, .a = corner},
+         {.sq = 200, .skv = 1, .a = corner},
+         {.sq = 128, .skv = 129, .a = causal, .b = 2, .h = 2},
+         {.sq = 200, .skv = 200, .a = window, .h = 4, .hk = 2},
+         {.sq = 70, .skv = 70, .a = full, .bias = true},
+         {.sq = 70, .skv = 133, .a = causal, .sink = true}});
+}
+
+TEST_CASE("attention of every kind of head dimension", "[attention]") {
+  const SdpaAttributes a{.attn_scale = kScale, .causal_mask_bottom_right = true};
+  const auto of = [&](std::int64_t sq, std::int64_t skv, std::int64_t d, std::int64_t dv,
+                      DataType io = bf16) {
+    return Case{.sq = sq, .skv = skv, .d = d, .dv = dv, .a = a, .io = io};
+  };
+  check({of(130, 140, 32, 32), of(70, 140, 40, 40, f16), of(70, 70, 72, 96),
+         of(70, 140, 128, 128, f16), of(70, 70, 136, 104), of(70, 70, 192, 128),
+         of(65, 65, 256, 256), of(65, 33, 248, 8), of(65, 33, 36, 20)});  // which are copied first
+}
+
+TEST_CASE("attention with lengths", "[attention]") {
+  const SdpaAttributes a{.attn_scale = kScale, .padding_mask = true, .generate_stats = true};
+  SdpaAttributes corner = a;
+  corner.causal_mask_bottom_right = true;
+  check({{.sq = 130, .skv = 150, .a = a, .b = 4},
+         {.sq = 70, .skv = 150, .a = corner, .b = 4, .h = 2}});
+}
+
+TEST_CASE("attention written out", "[attention]") {
+  const SdpaAttributes full{.attn_scale = kScale},
+      corner{.attn_scale = kScale, .causal_mask_bottom_right = true},
+      window{.attn_scale = kScale, .causal_mask_bottom_right = true, .left_bound = 30};
+  check({{.sq = 65, .skv = 130, .a = full, .by_hand = true},
+         {.sq = 130, .skv = 65, .a = corner, .by_hand = true},  // rows of nothing else are NaN
+         {.sq = 129, .skv = 129, .a = window, .h = 4, .hk = 2, .by_hand = true},
+         {.sq = 40, .skv = 70, .a = full, .bias = true, .by_hand = true}});
+}

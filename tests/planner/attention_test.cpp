@@ -1,0 +1,295 @@
+// Attention forward: what one kernel of sm_90a takes, of sdpa nodes and of graphs that write it
+// out.
+#include <limits>
+
+#include "planned.hpp"
+#include "sinter/sinter.hpp"
+#include "support/catch.hpp"
+
+namespace sinter::test {
+namespace {
+
+struct Shape {
+  std::int64_t b = 1, h = 2, hk = 2, sq = 40, skv = 70, d = 64, dv = 64;
+  std::int64_t hv = 0;  // 0: those of k
+  DataType io = bf16;
+  bool packed_heads = true;  // of q, k and v: each head's rows lie apart by odd strides if not
+};
+
+Shared<Graph> start(const Shape& s) {
+  return Shared<Graph>::make(GraphOptions{.name = "attention", .io = s.io, .intermediate = f32});
+}
+struct Operands {
+  Tensor q, k, v;
+};
+Operands operands(Graph& g, const Shape& s) {
+  const std::int64_t hv = s.hv ? s.hv : s.hk;
+  const auto tensor = [&](const char* name, Dims dim) {
+    const std::int64_t row = dim[3] + 1;
+    const Dims apart{dim[1] * dim[2] * row, dim[2] * row, row, 1};
+    return g.tensor({.name = name, .dim = dim, .stride = s.packed_heads ? Dims{} : apart});
+  };
+  return {tensor("q", {s.b, s.h, s.sq, s.d}), tensor("k", {s.b, s.hk, s.skv, s.d}),
+          tensor("v", {s.b, hv, s.skv, s.dv})};
+}
+
+// What sm_90a runs for one sdpa node with these attributes; `more` adds inputs and what follows.
+template <class F>
+Partition planned(const Shape& s, SdpaAttributes a, const F& inputs) {
+  auto g = start(s);
+  const auto [q, k, v] = operands(*g, s);
+  const SdpaOutputs r = sdpa(q, k, v, a, inputs(*g));
+  g->output(r.o, "o");
+  if (r.stats) g->output(r.stats, "stats", {.data_type = f32});
+  REQUIRE(g->check().empty());
+  return for_sm_90a(*g);
+}
+std::size_t kernels_of(const Shape& s, SdpaAttributes a = {}) {
+  return planned(s, a, [](Graph&) { return SdpaInputs{}; }).kernels.size();
+}
+bool is_one(const Partition& p) { return families(p) == std::vector{Family::attention}; }
+
+}  // namespace
+
+TEST_CASE("sdpa with any of its options is one kernel") {
+  const Shape s{.b = 2};
+  const auto with = [&](SdpaAttributes a, auto inputs) { return is_one(planned(s, a, inputs)); };
+  const auto none = [](Graph&) { return SdpaInputs{}; };
+  CHECK(with({}, none));
+  CHECK(with({.attn_scale = 0.125, .generate_stats = true}, none));
+  CHECK(with({.causal_mask = true}, none));
+  CHECK(with({.causal_mask_bottom_right = true}, none));
+  CHECK(with({.left_bound = 8, .right_bound = 3}, none));
+  CHECK(with({.alibi_mask = true}, none));
+  CHECK(with({.softcap = 20}, none));
+  CHECK(with({}, [&](Graph& g) {
+    return SdpaInputs{.bias = g.tensor({.name = "bias", .dim = {1, s.h, s.sq, s.skv}})};
+  }));
+  CHECK(with({}, [&](Graph& g) {
+    return SdpaInputs{.sink_token = g.tensor({.name = "sink", .dim = {1, s.h, 1, 1}})};
+  }));
+  CHECK(with({.padding_mask = true}, [&](Graph& g) {
+    const auto length = [&](const char* name) {
+      return g.tensor({.name = name, .dim = {s.b, 1, 1, 1}, .data_type = i32});
+    };
+    return SdpaInputs{.seq_len_q = length("sq"), .seq_len_kv = length("skv")};
+  }));
+  CHECK(with({.dropout_probability = 0.25}, [&](Graph& g) {
+    const auto number = [&](const char* name) {
+      return g.tensor({.name = name, .dim = {1}, .data_type = i64});
+    };
+    return SdpaInputs{.seed = number("seed"), .offset = number("offset")};
+  }));
+}
+
+TEST_CASE("attention of every head dimension that registers hold is one kernel") {
+  for (const std::int64_t d : {8, 32, 40, 72, 96, 128, 136, 192, 248, 256})
+    CHECK(kernels_of({.sq = 130, .d = d, .dv = d}) == 1);
+  CHECK(kernels_of({.d = 192, .dv = 128}) == 1);
+  CHECK(kernels_of({.h = 8, .hk = 2, .d = 128, .dv = 128}) == 1);
+  CHECK(kernels_of({.io = f16}) == 1);
+}
+
+TEST_CASE("attention that one kernel does not hold is the expansion's kernels") {
+  CHECK(kernels_of({.d = 264}) > 1);
+  CHECK(kernels_of({.dv = 264}) > 1);
+  CHECK(kernels_of({.io = f32}) > 1);
+  CHECK(kernels_of({.h = 8, .hk = 2, .hv = 4}) > 1);
+  auto g = start({});
+  const auto [q, k, v] = operands(*g, {});
+  g->output(sdpa(q, k, v).o, "o");
+  for (const Family f : families(for_target(*g, "sm_80"))) CHECK(f != Family::attention);
+}
+
+TEST_CASE("what TMA cannot load is copied first") {
+  const auto p = planned({.packed_heads = false}, {}, [](Graph&) { return SdpaInputs{}; });
+  CHECK(families(p) ==
+        std::vector{Family::pointwise, Family::pointwise, Family::pointwise, Family::attention});
+  CHECK(kernels_of({.d = 36, .dv = 36}) == 4);
+}
+
+TEST_CASE("pointwise nodes behind attention are its epilogue") {
+  auto g = start({});
+  const auto [q, k, v] = operands(*g, {});
+  const auto gate = g->tensor({.name = "gate", .dim = {1, 2, 40, 64}});
+  const Tensor o = sdpa(q, k, v, {.causal_mask = true}).o;
+  g->output(o * sigmoid(gate) * 0.5, "y");
+  const auto p = for_sm_90a(*g);
+  CHECK(is_one(p));
+  check_values(*g);
+}
+
+// ---- written out
+
+namespace {
+
+struct ByHand {
+  Shape shape;
+  int rank = 4;
+  bool stats = false, dropout = false, scale_q = false, sees_scores = false;
+};
+// `mask` makes of scores what the softmax takes.
+template <class F>
+Shared<Graph> by_hand(const ByHand& c, const F& mask) {
+  const Shape& s = c.shape;
+  auto g = start(s);
+  const auto tensor = [&](const char* name, std::int64_t heads, std::int64_t rows,
+                          std::int64_t width) {
+    if (c.rank == 2) return g->tensor({.name = name, .dim = {rows, width}});
+    if (c.rank == 3) return g->tensor({.name = name, .dim = {s.b * heads, rows, width}});
+    return g->tensor({.name = name, .dim = {s.b, heads, rows, width}});
+  };
+  Tensor q = tensor("q", s.h, s.sq, s.d);
+  const Tensor k = tensor("k", s.hk, s.skv, s.d), v = tensor("v", s.hk, s.skv, s.dv);
+  Dims order;
+  for (int i = 0; i < c.rank; ++i) order.push_back(i);
+  std::swap(order[c.rank - 1], order[c.rank - 2]);
+  if (c.scale_q) q = q * 0.125;
+  Tensor scores = matmul(q, transpose(k, order));
+  if (!c.scale_q) scores = scores * 0.125;
+  scores = mask(*g, scores);
+  const auto p = softmax(scores);
+  if (c.stats) g->output(p.stats, "stats", {.data_type = f32});
+  if (c.sees_scores) g->output(scores, "scores", {.data_type = f32});
+  Tensor weights = p.y;
+  if (c.dropout) {
+    const auto seed = g->tensor({.name = "seed", .dim = {1}, .data_type = i64});
+    weights = weights *
+              rng(seed, g->scalar(3, i64), weights.dim(),
+                  {.distribution = Distribution::bernoulli, .probability = 0.8}) *
+              (1 / 0.8);
+  }
+  g->output(matmul(weights, v), "o");
+  return g;
+}
+Tensor unmasked(Graph&, Tensor x) { return x; }
+
+Tensor masked(Graph& g, Tensor x, const Tensor& condition, double hidden) {
+  return select(condition, x, g.scalar(hidden, f32));
+}
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+Tensor row(const Tensor& x) { return gen_index(x, x.dim().size() - 2); }
+Tensor column(const Tensor& x) { return gen_index(x, x.dim().size() - 1); }
+Tensor causal(Graph& g, Tensor x) { return masked(g, x, column(x) <= row(x), -kInfinity); }
+
+const AttentionSpec& only(const Partition& p) {
+  REQUIRE(is_one(p));
+  return p.kernels[0].attention();
+}
+
+}  // namespace
+
+TEST_CASE("attention written out is one kernel") {
+  for (const int rank : {2, 3, 4})
+    for (const bool dropout : {false, true}) {
+      INFO("rank " << rank << ", dropout " << dropout);
+      auto g = by_hand({.rank = rank, .stats = true, .dropout = dropout}, unmasked);
+      CHECK(is_one(for_sm_90a(*g)));
+      check_values(*g);
+    }
+  auto shared = by_hand({.shape = {.b = 2, .h = 6, .hk = 2}}, causal);
+  CHECK(only(for_sm_90a(*shared)).group == 3);
+  check_values(*shared);
+  auto shared3 = by_hand({.shape = {.b = 2, .h = 6, .hk = 2}, .rank = 3}, unmasked);
+  CHECK(is_one(for_sm_90a(*shared3)));
+  check_values(*shared3);
+  auto scaled = by_hand({.scale_q = true}, unmasked);
+  CHECK(families(for_sm_90a(*scaled)) == std::vector{Family::pointwise, Family::attention});
+  check_values(*scaled);
+}
+
+TEST_CASE("attention written out whose scores somebody else reads is several kernels") {
+  CHECK(for_sm_90a(*by_hand({.sees_scores = true}, unmasked)).kernels.size() > 1);
+  // Over rows rather than keys.
+  CHECK(for_sm_90a(*by_hand({.shape = {.sq = 64, .skv = 64}}, [](Graph&, Tensor x) {
+          return softmax(x, {.axis = 2}).y;
+        })).kernels.size() > 1);
+}
+
+TEST_CASE("masks by indices are a band") {
+  using Mask = Tensor (*)(Graph&, Tensor);
+  struct Case {
+    const char* name;
+    Mask mask;
+    std::optional<std::int64_t> left, right;
+    bool plain;  // nothing is left of the mask
+  };
+  const Case cases[] = {
+      {"causal", causal, {}, 0, true},
+      {"strictly causal",
+       [](Graph& g, Tensor x) { return masked(g, x, column(x) < row(x), -kInfinity); },
+       {},
+       -1,
+       true},
+      {"bottom right",
+       [](Graph& g, Tensor x) { return masked(g, x, row(x) + 30.0 >= column(x), -kInfinity); },
+       {},
+       30,
+       true},
+      {"window",
+       [](Graph& g, Tensor x) {
+         const Tensor seen = logical_and(column(x) <= row(x), column(x) > row(x) - 16.0);
+         return masked(g, x, seen, -kInfinity);
+       },
+       16, 0, true},
+      {"twice",
+       [](Graph& g, Tensor x) {
+         return masked(g, causal(g, x), row(x) - column(x) < 8.0, -kInfinity);
+       },
+       8, 0, true},
+      {"hidden where above",
+       [](Graph& g, Tensor x) { return select(column(x) > row(x), g.scalar(-kInfinity, f32), x); },
+       {},
+       0,
+       true},
+      {"added",
+       [](Graph& g, Tensor x) {
+         return x + select(column(x) <= row(x), g.scalar(0, f32), g.scalar(-kInfinity, f32));
+       },
+       {},
+       0,
+       true},
+      {"with keys of a tensor",
+       [](Graph& g, Tensor x) {
+         const auto keep = g.tensor({.name = "keep", .dim = {1, 1, 1, 70}, .data_type = boolean});
+         return masked(g, x, logical_and(column(x) <= row(x), keep), -kInfinity);
+       },
+       {},
+       0,
+       false},
+      {"a large number",
+       [](Graph& g, Tensor x) { return masked(g, x, column(x) <= row(x), -1e9); },
+       {},
+       {},
+       false},
+      {"a tensor",
+       [](Graph& g, Tensor x) {
+         return x + g.tensor({.name = "mask", .dim = {40, 70}, .data_type = f32});
+       },
+       {},
+       {},
+       false},
+  };
+  for (const Case& c : cases) {
+    INFO(c.name);
+    auto g = by_hand({}, c.mask);
+    const auto p = for_sm_90a(*g);
+    const AttentionSpec& a = only(p);
+    CHECK(a.band.left == c.left);
+    CHECK(a.band.right == c.right);
+    CHECK(a.score.statements.empty() == c.plain);
+    CHECK(a.written_out);
+    check_values(*g);
+  }
+}
+
+TEST_CASE("rows of -inf alone are NaN where the softmax is written out") {
+  auto g = by_hand({.stats = true}, [](Graph& graph, Tensor x) {
+    return masked(graph, x, column(x) < row(x), -kInfinity);
+  });
+  GraphCase c(*g, Fill::normal, 3);
+  interpret(partition(c.lowered(), true, "sm_90a"), c.memory());
+  CHECK(c.judge().ok());
+}
+
+}  // namespace sinter::test
