@@ -127,6 +127,10 @@ inline float reciprocal(float x) {
   };
   return flushed(static_cast<float>(1.0 / flushed(x)));
 }
+inline float exp2(float x) {
+  const float y = std::exp2(x);
+  return y < 0x1p-126f ? 0.0f : y;
+}
 inline void prefetch(const void*) {}
 template <int threads>
 void meet(int number) {

@@ -26,6 +26,14 @@ inline void wait_for_cluster(unsigned barrier, int parity) { wait(barrier, parit
 
 inline void written_for_multiplications() {}
 
+inline void put_pair(unsigned to, float x, float y) {
+  const float pair[] = {x, y};
+  std::memcpy(shared_pointer(to), pair, sizeof pair);
+}
+inline void add_four(float* to, const float* x) {
+  for (int i = 0; i < 4; ++i) to[i] += x[i];
+}
+
 // ---- sinter/device/core/tma.cuh
 
 inline const emulator::BoxMap& box_map(const TensorMap& map) {
@@ -56,6 +64,18 @@ void load_pixels(const TensorMap& map, unsigned to, unsigned barrier, unsigned b
 template <class... At>
 void store_box(const TensorMap& map, unsigned from, At... at) {
   machine->store_box(box_map(map), from, {{at...}, {}});
+}
+template <class... At>
+void add_box(const TensorMap& map, unsigned from, At... at) {
+  machine->add_box(box_map(map), from, {{at...}, {}});
+}
+inline void add_bytes(float* to, unsigned from, int bytes) {
+  const std::int64_t count = bytes / 4;
+  emulator::BoxMap map{};
+  map.tensor = reinterpret_cast<const char*>(to);
+  map.extent[0] = count, map.step[0] = 4, map.box[0] = static_cast<std::int32_t>(count);
+  map.rank = 1, map.bytes = 4;
+  machine->add_box(map, from, {});
 }
 inline void commit_stores() { machine->commit_stores(); }
 template <int groups>
@@ -88,6 +108,8 @@ inline void put_blocks(unsigned line, const unsigned (&blocks)[4]) {
 inline void put_blocks_transposed(unsigned line, const unsigned (&blocks)[4]) {
   put_blocks_of<true>(line, blocks);
 }
+
+inline void clear_word(unsigned to) { std::memset(shared_pointer(to), 0, 4); }
 
 inline float4 read_block(const float* shared, int rank) {
   float4 x;

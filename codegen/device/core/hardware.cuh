@@ -36,6 +36,13 @@ SINTER_DEVICE float reciprocal(float x) {
   return r;
 }
 
+// 2^x within two ulp; subnormals, of x and of the result, count as zeros.
+SINTER_DEVICE float exp2(float x) {
+  float r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+
 // Asks for a line of memory to come to the second-level cache.
 SINTER_DEVICE void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 

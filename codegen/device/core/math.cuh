@@ -43,6 +43,8 @@ SINTER_DEVICE T reciprocal(T x) {
 // Within one ulp, for x whose magnitude and whose reciprocal's are normal numbers.
 SINTER_DEVICE float fast_reciprocal(float x) { return hardware::reciprocal(x); }
 SINTER_DEVICE double fast_reciprocal(double x) { return 1 / x; }
+// Within two ulp; results below the normal numbers are zeros.
+SINTER_DEVICE float fast_exp2(float x) { return hardware::exp2(x); }
 // Division of many numbers by one, without the branches of x / y: with |y| brought just below 1,
 // and the rounded reciprocal of that, the exact remainder of a first quotient corrects it (Markstein,
 // "Computation of elementary functions on the IBM RISC System/6000 processor", 1990). What is left

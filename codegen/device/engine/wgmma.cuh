@@ -155,13 +155,15 @@ struct Mma {
                     TileB::element == sizeof(typename Types::B),
                 "tiles hold the numbers that are multiplied");
 
+  // `steps`: of 32 bytes of k, where the rest of the tiles is zeros.
+  template <int steps = TileA::steps>
   static SINTER_DEVICE void multiply(Sums& sums, unsigned long long a, unsigned long long b,
                                      bool keep) {
     // Where four steps lie evenly, one statement has them.
     constexpr bool even_a = TileA::major == Major::mn || TileA::swizzle == 128,
                    even_b = TileB::major == Major::mn || TileB::swizzle == 128;
-    constexpr int at_once = even_a && even_b && TileA::steps % 4 == 0 ? 4 : 1;
-    for_each_number<TileA::steps / at_once>([&]<int i>() {
+    constexpr int at_once = even_a && even_b && steps % 4 == 0 ? 4 : 1;
+    for_each_number<steps / at_once>([&]<int i>() {
       constexpr int first = i * at_once;
       const unsigned long long from_a = a + TileA::step(first), from_b = b + TileB::step(first);
       if constexpr (at_once == 4)
@@ -193,12 +195,12 @@ struct Mma<Shape_, Types_, Registers, TileB> {
   static_assert(TileB::element == sizeof(typename Types::B),
                 "tiles hold the numbers that are multiplied");
 
-  template <int first = 0, int depth>
+  template <int first = 0, int steps = TileB::steps, int depth>
   static SINTER_DEVICE void multiply(Sums& sums, const OperandFragment<typename Types::A, depth>& a,
                                      unsigned long long b, bool keep) {
-    static_assert(first + TileB::steps <= OperandFragment<typename Types::A, depth>::steps,
+    static_assert(first + steps <= OperandFragment<typename Types::A, depth>::steps,
                   "B's k lies within A's");
-    for_each_number<TileB::steps>([&]<int i>() {
+    for_each_number<steps>([&]<int i>() {
       Instruction::template run<Text>(sums.at, a.at[first + i], b + TileB::step(i), keep || i > 0);
     });
   }
