@@ -314,7 +314,6 @@ TEST_CASE("attention backward: the emulator finds what is left out") {
       {kConsumer, "wgmma::wait<1>(dq);\n      add_dq<Out>(dq, before);",
        "add_dq<Out>(dq, before);"},
       {kConsumer, "pipe_q().wait(state);", ""},
-      {kConsumer, "hopper::wait(shared_ + S::full_k, 0);", ""},
       {kProducer, "hopper::wait_for_stores<0>();", ""},
       {kProducer, "pipe_q.acquire(state);", ""},
   };
