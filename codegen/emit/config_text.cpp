@@ -200,6 +200,38 @@ void print_accesses(TextWriter& out, const KernelSpec& spec, const KernelNames& 
     if (accessed[i]) print_access(out, spec.ports[i].access, names.access[i]);
 }
 
+void print_random_accesses(TextWriter& out, const std::vector<const BodyText*>& bodies) {
+  for (const BodyText* body : bodies)
+    for (int i = 0; i < body->size(); ++i)
+      if (const Statement& s = body->statement(i); s.kind == StatementKind::random)
+        print_access(out, s.access, random_access_name(body->name(i)));
+}
+
+void print_gathers(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                   const Packing* packing) {
+  for (std::size_t i = 0; i < spec.gathers.size(); ++i) {
+    const int number = static_cast<int>(i);
+    const GatherPack apart,
+        &pack = packing && !packing->gathers.empty() ? packing->gathers[i] : apart;
+    if (gathered_with(spec, number) == number)
+      print_gather(out, spec, number, packing ? packing->dim : -1, pack, names.gather[i]);
+  }
+}
+
+void add_constants(const KernelSpec& spec, const AttentionConfig& e,
+                   std::vector<ConfigConstant>& c) {
+  add_groups(spec, c);
+  c.insert(c.end(), {{"tile_q", 64 * e.consumers},
+                     {"tile_k", e.tile_k},
+                     {"stages", e.stages},
+                     {"heads_together", e.heads_together},
+                     {"products", 1},
+                     {"producer_registers", e.producer_registers},
+                     {"consumer_registers", e.consumer_registers},
+                     {"ping_pong", e.ping_pong, true},
+                     {"n_fastest", e.n_fastest, true}});
+}
+
 }  // namespace
 
 std::vector<ConfigConstant> config_constants(const ScheduledKernel& kernel) {
@@ -225,7 +257,7 @@ void print_config(TextWriter& out, const ScheduledKernel& kernel, const KernelNa
   if (spec.as_contraction())
     out.line("using Accumulator = {};", value_type(spec.contraction().accumulate));
   const bool integers = (wgmma && wgmma->integers) || (mma && mma->settle > 0);
-  if (mma || wgmma || kernel.chained()) out.line("using Sum = {};", integers ? "int" : "float");
+  if (mma || wgmma || kernel.chained() || kernel.attention()) out.line("using Sum = {};", integers ? "int" : "float");
   if (mma) out.line("using Number = sinter::{};", name(mma->number));
   for (const auto& c : config_constants(kernel))
     if (c.flag)
@@ -235,32 +267,37 @@ void print_config(TextWriter& out, const ScheduledKernel& kernel, const KernelNa
   print_accesses(out, spec, names);
   if (const int skew = kernel.skew(); skew >= 0)
     out.line("using Skew = {};", names.access[static_cast<std::size_t>(skew)]);
+  print_random_accesses(out, bodies);
   for (const BodyText* body : bodies)
     for (int i = 0; i < body->size(); ++i)
-      if (const Statement& s = body->statement(i); s.kind == StatementKind::random)
-        print_access(out, s.access, random_access_name(body->name(i)));
-      else if (s.kind == StatementKind::reduce && !s.access.windows.empty())
+      if (const Statement& s = body->statement(i);
+          s.kind == StatementKind::reduce && !s.access.windows.empty())
         print_access(out, s.access,
                      inside_access_name(names.reduction[static_cast<std::size_t>(s.port)]));
-  for (std::size_t i = 0; i < spec.gathers.size(); ++i) {
-    const int number = static_cast<int>(i);
-    const GatherPack apart,
-        &pack = packing && !packing->gathers.empty() ? packing->gathers[i] : apart;
-    if (gathered_with(spec, number) == number)
-      print_gather(out, spec, number, packing ? packing->dim : -1, pack, names.gather[i]);
-  }
+  if (!kernel.attention()) print_gathers(out, spec, names, packing);
   out.close("};");
 }
 
-void print_first_config(TextWriter& out, const ChainedConfig& e, const KernelNames& names) {
-  const ContractionSpec& c = e.first.contraction();
+void print_product_config(TextWriter& out, const KernelSpec& first, bool wide_index,
+                          const KernelNames& names, const std::vector<const BodyText*>& bodies) {
+  const ContractionSpec& c = first.contraction();
   out.open("struct First {{");
-  out.line("using Index = {};", e.wide_index ? "long long" : "int");
-  out.line("using Extent = {};", dims_type(e.first.extent));
+  out.line("using Index = {};", wide_index ? "long long" : "int");
+  out.line("using Extent = {};", dims_type(first.extent));
   out.line("static constexpr int batch = {}, m = {}, n = {}, k = {};", c.batch, c.m, c.n, c.k());
-  print_accesses(out, e.first, names);
+  if (bodies.empty())
+    print_accesses(out, first, names);
+  else  // rows read and write more than the bodies say
+    for (std::size_t i = 0; i < first.ports.size(); ++i)
+      print_access(out, first.ports[i].access, names.access[i]);
+  print_random_accesses(out, bodies);
+  if (!bodies.empty()) print_gathers(out, first, names, nullptr);
   out.close("};");
   out.line("using FirstCoord = sinter::Coordinates<First::Index, First::Extent>;");
+}
+
+void print_first_config(TextWriter& out, const ChainedConfig& e, const KernelNames& names) {
+  print_product_config(out, e.first, e.wide_index, names, {});
 }
 
 void print_args(TextWriter& out, const ScheduledKernel& kernel, const KernelNames& names) {
@@ -270,6 +307,7 @@ void print_args(TextWriter& out, const ScheduledKernel& kernel, const KernelName
     out.line("sinter::TensorMap {}map_b{};", spec.contraction().rows.gathers() ? "" : "map_a, ",
              e->b2 ? ", map_b2" : "");
   if (kernel.chained()) out.line("sinter::TensorMap map_a, map_b, map_c;");
+  if (kernel.attention()) out.line("sinter::TensorMap map_q, map_k, map_v;");
   for (std::size_t i = 0; i < spec.ports.size(); ++i)
     out.line("{}{}* {};", spec.ports[i].written ? "" : "const ", storage_type(spec.ports[i].type),
              names.port[i]);

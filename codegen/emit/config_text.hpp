@@ -17,6 +17,9 @@ void print_config(TextWriter& out, const ScheduledKernel& kernel, const KernelNa
                   const std::vector<const BodyText*>& bodies);
 // `First`: what of the first of chained products is known when its kernel is compiled.
 void print_first_config(TextWriter& out, const ChainedConfig& config, const KernelNames& names);
+// The same of any product with the coordinates FirstCoord; `bodies` run over its domain.
+void print_product_config(TextWriter& out, const KernelSpec& first, bool wide_index,
+                          const KernelNames& names, const std::vector<const BodyText*>& bodies);
 void print_args(TextWriter& out, const ScheduledKernel& kernel, const KernelNames& names);
 
 }  // namespace sinter

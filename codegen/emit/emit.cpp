@@ -8,6 +8,7 @@
 #include <cmath>
 #include <set>
 
+#include "emit/attention_text.hpp"
 #include "emit/config_text.hpp"
 #include "emit/contraction_text.hpp"
 #include "emit/mma_text.hpp"
@@ -27,6 +28,7 @@ struct FamilyText {
   std::string_view header, what;
 };
 FamilyText family_text(const ScheduledKernel& kernel) {
+  if (kernel.attention()) return {"attention_forward", "softmax of products times values"};
   switch (family_of(kernel.spec)) {
     case Family::pointwise:
       if (const Tiling& tiling = kernel.pointwise()->tiling; tiling.on)
@@ -45,9 +47,16 @@ FamilyText family_text(const ScheduledKernel& kernel) {
   }
 }
 
+// The bodies that are none of the spec's own: those between two products.
+std::vector<const Body*> other_bodies(const ScheduledKernel& kernel) {
+  if (const ChainedConfig* const e = kernel.chained()) return {&e->first.body};
+  if (const AttentionConfig* const e = kernel.attention()) return {&e->scores.body, &e->weight};
+  return {};
+}
+
 bool uses(const ScheduledKernel& kernel, StatementKind kind) {
-  std::vector<const Body*> bodies = kernel.spec.bodies();
-  if (const ChainedConfig* const e = kernel.chained()) bodies.push_back(&e->first.body);
+  std::vector<const Body*> bodies = kernel.spec.bodies(), others = other_bodies(kernel);
+  bodies.insert(bodies.end(), others.begin(), others.end());
   for (const Body* body : bodies)
     for (const auto& s : body->statements)
       if (s.kind == kind) return true;
@@ -63,6 +72,7 @@ void print_includes(TextWriter& out, const ScheduledKernel& kernel) {
   if (uses(kernel, StatementKind::random)) out.line("#include \"sinter/device/core/philox.cuh\"");
   if (uses(kernel, StatementKind::pointwise)) out.line("#include \"sinter/ops/pointwise.hpp\"");
   if (const WgmmaConfig* const e = kernel.wgmma()) print_multiplication(out, *e);
+  if (const AttentionConfig* const e = kernel.attention()) print_attention_products(out, *e, spec);
   if (const ChainedConfig* const e = kernel.chained()) {
     out.line("SINTER_WGMMA({}, f32)", e->middle);
     if (e->columns != e->middle) out.line("SINTER_WGMMA({}, f32)", e->columns);
@@ -191,6 +201,9 @@ std::string call(const ScheduledKernel& kernel, const KernelNames& names) {
                       index = c.rows.index >= 0 ? port(c.rows.index) : offsets;
     rows = fmt::format("Rows{{{}, {}}}", offsets, index);
   }
+  if (kernel.attention())
+    return "sinter::attention::run_forward<Config, First, OperandQ, OperandK, OperandV, Bounds, "
+           "Score, Weight, Rows, Body>(args);";
   if (kernel.chained())
     return "sinter::chained::run<Config, First, OperandA, OperandB, OperandC, Middle, Body>(args);";
   if (const WgmmaConfig* const e = kernel.wgmma())
@@ -207,7 +220,8 @@ std::string call(const ScheduledKernel& kernel, const KernelNames& names) {
 }
 
 // At most four words on what the kernel does, from its body.
-std::string entry_stem(const KernelSpec& spec) {
+std::string entry_stem(const ScheduledKernel& kernel) {
+  const KernelSpec& spec = kernel.spec;
   std::vector<std::string> words;
   const auto add = [&words](std::string_view word) {
     if (words.size() < 4 && std::find(words.begin(), words.end(), word) == words.end())
@@ -219,8 +233,11 @@ std::string entry_stem(const KernelSpec& spec) {
                             add(fmt::format("reduce_{}", name(r.mode)));
                         },
                         [&](const ContractionSpec& c) {
-                          add(c.rows.on ? "grouped_contraction" : "contraction");
-                        }},
+                          add(kernel.attention() ? "attention"
+                              : c.rows.on        ? "grouped_contraction"
+                                                 : "contraction");
+                        },
+                        [](const AttentionSpec&) {}},
              spec.family);
   for (const auto& s : spec.body.statements) {
     if (s.kind == StatementKind::pointwise) add(name(s.mode));
@@ -244,12 +261,13 @@ std::string_view cluster_of(const ScheduledKernel& kernel) {
 
 EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
   const KernelSpec& spec = scheduled.spec;
-  const KernelNames names(spec);
+  const KernelNames names(spec, other_bodies(scheduled));
   const PointwiseConfig* const pointwise = scheduled.pointwise();
   const RowwiseConfig* const rowwise = scheduled.rowwise();
   const MmaConfig* const mma = scheduled.mma();
   const WgmmaConfig* const wgmma = scheduled.wgmma();
   const ChainedConfig* const chained = scheduled.chained();
+  const AttentionConfig* const attention = scheduled.attention();
   const ContractionSpec* const factors = spec.as_contraction();
   const Body none;
   const BodyText body(spec, names, spec.body, scheduled.packing()),
@@ -266,6 +284,7 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
            : rowwise && rowwise->rows_fastest && rowwise->skew >= 0 ? "Cut"
                                                                     : "");
   if (chained) print_first_config(out, *chained, names);
+  if (attention) print_scores_config(out, *attention, names);
   out.blank();
   print_args(out, scheduled, names);
   out.blank();
@@ -291,6 +310,12 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
     }
     case Family::contraction:
       if (factors->rows.on) out.line("using Rows = {};", rows_type(spec, names));
+      if (attention) {
+        print_place(out, scheduled, names, body);
+        print_attention(out, *attention, names);
+        print_packed_epilogue(out, spec, names, body, nullptr);
+        break;
+      }
       if (chained) {
         print_place(out, scheduled, names, body);
         print_chained(out, *chained, names);
@@ -330,11 +355,11 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
   const std::string tail = call(scheduled, names);
   const std::string digested = out.text() + tail;
   kernel.entry =
-      fmt::format("{}_{:08x}", entry_stem(spec),
+      fmt::format("{}_{:08x}", entry_stem(scheduled),
                   static_cast<std::uint32_t>(XXH3_64bits(digested.data(), digested.size()) >> 32));
   const Launch& launch = scheduled.launch();
   const std::string blocks =
-      wgmma || chained || launch.least_blocks > 1 ? fmt::format(", {}", launch.least_blocks) : "";
+      wgmma || chained || attention || launch.least_blocks > 1 ? fmt::format(", {}", launch.least_blocks) : "";
   out.line("extern \"C\" __global__ __launch_bounds__(Config::threads{}){}", blocks,
            cluster_of(scheduled));
   out.open("void {}(const __grid_constant__ Args args) {{", kernel.entry);
@@ -348,7 +373,7 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
   for (const auto& c : config_constants(scheduled)) kernel.config.emplace_back(c.name, c.value);
   // For explain.
   // Of the tile that runs, which may be a measured one.
-  if (wgmma || mma || chained)
+  if (wgmma || mma || chained || attention)
     kernel.config.emplace_back("estimated_ns", std::llround(launch.microseconds * 1000));
   if (wgmma) {
     kernel.config.emplace_back("legal_tiles",
@@ -377,6 +402,9 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
   }
   if (chained)
     for (const BoxedOperand* o : {&chained->a, &chained->b, &chained->c})
+      kernel.arguments.push_back({.index = o->port, .map = o->map});
+  if (attention)
+    for (const BoxedOperand* o : {&attention->q, &attention->k, &attention->v})
       kernel.arguments.push_back({.index = o->port, .map = o->map});
   for (auto& a : kernel_arguments(spec, names)) kernel.arguments.push_back(std::move(a));
   return kernel;

@@ -13,9 +13,11 @@ namespace {
 // How scalars are used: as numbers, or as the raw integers of a random number generator.
 struct ScalarUse {
   std::vector<bool> value, integer;
-  explicit ScalarUse(const KernelSpec& spec)
+  ScalarUse(const KernelSpec& spec, const std::vector<const Body*>& others)
       : value(spec.scalars.size()), integer(spec.scalars.size()) {
-    for (const Body* body : spec.bodies())
+    std::vector<const Body*> bodies = spec.bodies();
+    bodies.insert(bodies.end(), others.begin(), others.end());
+    for (const Body* body : bodies)
       for (const auto& s : body->statements) {
         if (s.kind == StatementKind::scalar) value[static_cast<std::size_t>(s.port)] = true;
         if (s.kind != StatementKind::random) continue;
@@ -27,7 +29,7 @@ struct ScalarUse {
 
 }  // namespace
 
-KernelNames::KernelNames(const KernelSpec& spec) {
+KernelNames::KernelNames(const KernelSpec& spec, const std::vector<const Body*>& others) {
   Identifiers members;
   std::set<std::string> taken;
   // Members that differ in underscores only would share the name of their struct.
@@ -40,7 +42,7 @@ KernelNames::KernelNames(const KernelSpec& spec) {
     port.push_back(members.add(p.name, "t"));
     access.push_back(unique(pascal_case(port.back())));
   }
-  const ScalarUse use(spec);
+  const ScalarUse use(spec, others);
   for (std::size_t i = 0; i < spec.scalars.size(); ++i) {
     scalar_value.push_back(use.value[i] ? members.add(spec.scalars[i].name, "s") : "");
     scalar_integer.push_back(use.integer[i] ? members.add(spec.scalars[i].name, "s") : "");

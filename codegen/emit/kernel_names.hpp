@@ -9,7 +9,8 @@
 namespace sinter {
 
 struct KernelNames {
-  explicit KernelNames(const KernelSpec& spec);
+  // `others`: bodies of the kernel that are none of the spec's own.
+  explicit KernelNames(const KernelSpec& spec, const std::vector<const Body*>& others = {});
 
   std::vector<std::string> port;            // member of Args
   std::vector<std::string> access;          // struct in Config

@@ -14,7 +14,7 @@ void print_multiplication(TextWriter& out, const WgmmaConfig& e) {
 }
 
 void print_boxed_operand(TextWriter& out, const BoxedOperand& o, std::string_view struct_name,
-                         std::string_view map, std::string_view coordinates) {
+                         std::string_view map, std::string_view coordinates, Shared shared) {
   out.open("struct {} {{", struct_name);
   out.line("using Number = sinter::{};", name(o.map.type));
   out.line("static constexpr bool k_fastest = {};", o.k_fastest);
@@ -28,7 +28,10 @@ void print_boxed_operand(TextWriter& out, const BoxedOperand& o, std::string_vie
       coordinates);
   out.open("                               unsigned barrier, unsigned blocks) {{");
   std::string batch;
-  for (int i : o.batch) batch += fmt::format(", static_cast<int>(c.at[{}])", i);
+  for (int i : o.batch) {
+    batch += fmt::format(", static_cast<int>(c.at[{}])", i);
+    if (i == shared.index && shared.group > 1) batch += fmt::format(" / {}", shared.group);
+  }
   out.line("sinter::hopper::load_box(args.{}, to, barrier, blocks, {}{});", map,
            o.k_fastest ? "k, row" : "row, k", batch);
   out.close("}");

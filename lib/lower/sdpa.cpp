@@ -55,12 +55,6 @@ Tensor summed_groups(Expansion& e, const std::string& step, Tensor t, const Dims
                  result);
 }
 
-// The operand of a product, in the 16-bit io type where there is one (GRAPH_JSON.md allows it).
-Tensor operand(Expansion& e, const char* step, Tensor t) {
-  if (e.operand_type() == e.arithmetic()) return t;
-  return e.typed(e.operand_type(), e.named(step, identity(t)));
-}
-
 void bias_gradient(Expansion& e, Tensor ds) {
   const Dims bias = e.output_dim(3);
   e.result(3, ds.dim() == bias ? ds : sum(ds, bias));
@@ -73,8 +67,10 @@ void sdpa(Expansion& e) {
   const auto [p, stats] = probabilities(e, attention, e.input(shapes::kSdpaPorts.sink));
   if (stats) e.result(1, stats);
   if (!e.wants(0)) return;
+  // Of f32 and virtual: kernels may round them, before or after the division by their sum
+  // (GRAPH_JSON.md).
   const Tensor weights = attention.after_dropout("probabilities", p);
-  e.result(0, attention.product(e.typed(e.operand_type(), weights), attention.value()));
+  e.result(0, attention.product(weights, attention.value()));
 }
 
 // P = exp(S - Stats) on what is seen; dP = dO V^T; dS = P (dP - sum(dO O)); then
@@ -88,7 +84,7 @@ void sdpa_backward(Expansion& e) {
   const Tensor p = e.named("probabilities",
                            select(live, e.named("exp", exp(e.named("shifted", s - stats))), 0.0));
   if (e.wants(2)) {
-    const Tensor weights = operand(e, "weights", attention.after_dropout("probabilities", p));
+    const Tensor weights = attention.after_dropout("probabilities", p);
     const Tensor dv = attention.product(e.named("weights_transposed", transposed(weights)), d_o);
     e.result(2, summed_groups(e, "dv", dv, e.output_dim(2)));
   }
@@ -108,10 +104,9 @@ void sdpa_backward(Expansion& e) {
   const auto scaled = [&](const char* step, Tensor t) {
     return scale == 1 ? t : e.named(step, t) * scale;
   };
-  const Tensor d_scores = operand(e, "d_scores", ds);
-  if (e.wants(0)) e.result(0, scaled("dq_unscaled", attention.product(d_scores, attention.key())));
+  if (e.wants(0)) e.result(0, scaled("dq_unscaled", attention.product(ds, attention.key())));
   if (e.wants(1)) {
-    const Tensor dk = attention.product(e.named("d_scores_transposed", transposed(d_scores)), q);
+    const Tensor dk = attention.product(e.named("ds_transposed", transposed(ds)), q);
     e.result(1, scaled("dk_unscaled", summed_groups(e, "dk", dk, e.output_dim(1))));
   }
 }

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "plan/spec/attention.hpp"
 #include "plan/spec/contraction.hpp"
 #include "plan/spec/rowwise.hpp"
 
@@ -28,14 +29,14 @@ template <class... Functions>
 Overloaded(Functions...) -> Overloaded<Functions...>;
 
 // The family's name in plans and for people, in the order of KernelSpec::family.
-enum class Family : std::uint8_t { pointwise, rowwise, contraction };
+enum class Family : std::uint8_t { pointwise, rowwise, contraction, attention };
 template <>
 struct EnumNames<Family> {
-  static constexpr std::string_view names[] = {"pointwise", "rowwise", "contraction"};
+  static constexpr std::string_view names[] = {"pointwise", "rowwise", "contraction", "attention"};
 };
 
 struct KernelSpec {
-  std::variant<PointwiseSpec, RowwiseSpec, ContractionSpec> family;
+  std::variant<PointwiseSpec, RowwiseSpec, ContractionSpec, AttentionSpec> family;
   std::vector<NodeId> nodes;  // of the lowered graph, for explain
   Dims extent;                // the domain
   std::vector<KernelPort> ports;
@@ -51,11 +52,15 @@ struct KernelSpec {
   const RowwiseSpec& rowwise() const { return std::get<RowwiseSpec>(family); }
   ContractionSpec& contraction() { return std::get<ContractionSpec>(family); }
   const ContractionSpec& contraction() const { return std::get<ContractionSpec>(family); }
+  AttentionSpec& attention() { return std::get<AttentionSpec>(family); }
+  const AttentionSpec& attention() const { return std::get<AttentionSpec>(family); }
   // Null where it is of another family.
   const PointwiseSpec* as_pointwise() const { return std::get_if<PointwiseSpec>(&family); }
   const RowwiseSpec* as_rowwise() const { return std::get_if<RowwiseSpec>(&family); }
   ContractionSpec* as_contraction() { return std::get_if<ContractionSpec>(&family); }
   const ContractionSpec* as_contraction() const { return std::get_if<ContractionSpec>(&family); }
+  AttentionSpec* as_attention() { return std::get_if<AttentionSpec>(&family); }
+  const AttentionSpec* as_attention() const { return std::get_if<AttentionSpec>(&family); }
 
   // Down the columns.
   bool sums_doubles() const {
@@ -72,6 +77,8 @@ struct KernelSpec {
     std::vector<B*> all{&spec.body};
     if (auto* const c = spec.as_contraction())
       for (auto& p : c->products) all.insert(all.end(), {&p.a.body, &p.b.body});
+    if (auto* const a = spec.as_attention())
+      all.insert(all.end(), {&a->q.body, &a->k.body, &a->v.body, &a->score, &a->weight});
     return all;
   }
 };

@@ -127,7 +127,16 @@ std::string how_contraction(Config& get, std::uint32_t threads, std::string_view
          "; " + estimated(get, gpu);
 }
 
+std::string how_attention(Config& get, std::string_view gpu) {
+  return fmt::format(
+      "tiles of {} rows and {} keys on tensor cores, {} stages of keys and values in shared memory: "
+      "scores and weights stay in registers, tiles that no row sees are not visited, {} heads run "
+      "side by side; {}",
+      get("tile_q"), get("tile_k"), get("stages"), get("heads_together"), estimated(get, gpu));
+}
+
 std::string how(const PlanKernel& k, Config& get, std::string_view gpu) {
+  if (k.family == Family::attention) return how_attention(get, gpu);
   if (k.family == Family::contraction) return how_contraction(get, k.block, gpu);
   const auto width = get("width");
   const std::string moves = width > 1 ? fmt::format("{} neighbours move together", width)

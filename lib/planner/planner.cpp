@@ -10,6 +10,7 @@
 #include "planner/split/depth.hpp"
 #include "planner/split/operands.hpp"
 #include "planner/split/split.hpp"
+#include "schedule/attention/forward.hpp"
 
 namespace sinter {
 namespace {
@@ -175,7 +176,8 @@ bool nothing_to_do(const KernelSpec& spec) {
   std::int64_t results = 1;
   const int outer = std::visit(Overloaded{[&](const PointwiseSpec&) { return spec.extent.size(); },
                                           [](const RowwiseSpec& r) { return r.outer_rank; },
-                                          [](const ContractionSpec& c) { return c.first_k(); }},
+                                          [](const ContractionSpec& c) { return c.first_k(); },
+                               [](const AttentionSpec&) { return AttentionSpec::n; }},
                                spec.family);
   for (int i = 0; i < outer; ++i) results *= spec.extent[i];
   return results == 0;
@@ -236,6 +238,12 @@ std::int64_t compulsory_bytes(const Graph& lowered, const KernelSpec& spec) {
 }
 
 double operations(const KernelSpec& spec) {
+  if (spec.as_attention()) {  // both products, of what the band leaves
+    const auto extent = [&](int i) { return static_cast<double>(spec.extent[i]); };
+    return 2.0 * static_cast<double>(count(spec.extent, 0, AttentionSpec::e)) *
+           extent(AttentionSpec::n) * (extent(AttentionSpec::d) + extent(AttentionSpec::e)) *
+           seen_share(spec);
+  }
   const ContractionSpec* const c = spec.as_contraction();
   if (!c) return 0;
   if (c->chained()) {  // columns of the first product are the second one's k

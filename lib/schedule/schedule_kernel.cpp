@@ -39,7 +39,11 @@ ScheduledKernel schedule_family(const KernelSpec& spec, const DeviceModel& devic
       Overloaded{
           [&](const PointwiseSpec&) { return scheduled(spec, schedule_pointwise(spec, device)); },
           [&](const RowwiseSpec&) { return scheduled(spec, schedule_rowwise(spec, device)); },
-          [&](const ContractionSpec&) { return schedule_contraction(spec, device, tuning); }},
+          [&](const ContractionSpec&) { return schedule_contraction(spec, device, tuning); },
+          [&](const AttentionSpec&) {  // which no other engine runs: its pattern has asked this one
+            auto attention = plan_attention(spec, device);
+            return scheduled(std::move(attention->spec), std::move(attention->engine));
+          }},
       spec.family);
 }
 

@@ -70,6 +70,9 @@ bool needs_wide_index(const KernelSpec& spec) {
                         },
                         [&](const ContractionSpec& of) {
                           count_groups({of.first_m(), of.first_n(), of.first_k(), rank});
+                        },
+                        [&](const AttentionSpec& of) {
+                          count_groups({of.m, of.e, of.n, of.d, rank});
                         }},
              spec.family);
   for (const auto& p : spec.ports) {
@@ -144,6 +147,41 @@ bool moves_narrowly(const KernelSpec& spec, const Packing& packing) {
       return true;
   }
   return false;
+}
+
+// Without index i of the domain, on which nothing that is left depends.
+KernelSpec without_index(KernelSpec spec, int i) {
+  const auto drop = [i](Dims& dims) {
+    Dims left;
+    for (int j = 0; j < dims.size(); ++j)
+      if (j != i) left.push_back(dims[j]);
+    dims = left;
+  };
+  drop(spec.extent);
+  for (auto& p : spec.ports) {
+    drop(p.access.stride);
+    for (auto& w : p.access.windows) drop(w.coefficient);
+  }
+  for (Body* body : spec.bodies())
+    for (auto& s : body->statements) {
+      if (s.kind == StatementKind::index && s.dim > i) --s.dim;
+      if (!s.access.stride.empty()) drop(s.access.stride);
+    }
+  return spec;
+}
+
+// Whether it is straight-line f32 arithmetic, on loads only where these do not wait for each other.
+bool is_straight(const KernelSpec& spec, const Body& body, bool loads) {
+  return std::all_of(body.statements.begin(), body.statements.end(), [&](const Statement& s) {
+    if (s.arithmetic != DataType::f32) return false;
+    if (is_load(s)) {
+      const Access& a = spec.ports[static_cast<std::size_t>(s.port)].access;
+      return loads && s.args.empty() && a.windows.empty() && a.via.empty();
+    }
+    return s.kind == StatementKind::scalar || s.kind == StatementKind::index ||
+           s.kind == StatementKind::pointwise || s.kind == StatementKind::convert ||
+           s.kind == StatementKind::accumulator || s.kind == StatementKind::store;
+  });
 }
 
 }  // namespace sinter

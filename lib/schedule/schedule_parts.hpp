@@ -27,6 +27,12 @@ double bytes_moved(const KernelSpec& spec);
 
 inline constexpr int kFlightBytes = 64;  // that a thread should have under way at once
 
+// The spec without index i of its domain, on which nothing that is left depends.
+KernelSpec without_index(KernelSpec spec, int i);
+// Whether a body is straight-line f32 arithmetic on sums, indices and constants, and, where `loads`
+// says so, on loads that do not wait for each other.
+bool is_straight(const KernelSpec& spec, const Body& body, bool loads);
+
 std::uint32_t clamp_grid(double blocks);
 // The power of two from n on, or up to n; between 1 and `largest`.
 int power_of_two_from(double n, int largest);

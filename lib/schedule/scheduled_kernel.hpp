@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "plan/tuning.hpp"
+#include "schedule/attention/forward.hpp"
 #include "schedule/contraction/chained.hpp"
 #include "schedule/contraction/mma.hpp"
 #include "schedule/contraction/simt.hpp"
@@ -15,7 +16,8 @@
 namespace sinter {
 
 using KernelConfig =
-    std::variant<PointwiseConfig, RowwiseConfig, SimtConfig, MmaConfig, WgmmaConfig, ChainedConfig>;
+    std::variant<PointwiseConfig, RowwiseConfig, SimtConfig, MmaConfig, WgmmaConfig, ChainedConfig,
+                 AttentionConfig>;
 
 struct ScheduledKernel {
   KernelSpec spec;  // the given one with its indices in the order that the engine wants
@@ -32,6 +34,7 @@ struct ScheduledKernel {
   const MmaConfig* mma() const { return std::get_if<MmaConfig>(&config); }
   const WgmmaConfig* wgmma() const { return std::get_if<WgmmaConfig>(&config); }
   const ChainedConfig* chained() const { return std::get_if<ChainedConfig>(&config); }
+  const AttentionConfig* attention() const { return std::get_if<AttentionConfig>(&config); }
   const Launch& launch() const;
   // Of the body, or of a contraction's epilogue; null on ordinary cores, where elements move alone.
   const Packing* packing() const;

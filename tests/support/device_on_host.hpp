@@ -45,6 +45,7 @@ inline float clamp_magnitude(float x, float limit) {
   return ::sinter::math::clamp_magnitude(x, limit);
 }
 // Either neighbour of the exact value: both lie within one ulp of it.
+inline float exp2(float x) { return std::exp2(x); }
 inline float reciprocal(float x) {
   static unsigned turn = 0;
   const double exact = 1.0 / x;

@@ -24,7 +24,8 @@ class Kernel {
   void run() {
     std::visit(Overloaded{[&](const PointwiseSpec&) { run_pointwise(); },
                           [&](const RowwiseSpec& rows) { run_rowwise(rows); },
-                          [&](const ContractionSpec& c) { run_contraction(c); }},
+                          [&](const ContractionSpec& c) { run_contraction(c); },
+                          [&](const AttentionSpec& a) { run_attention(a); }},
                spec_.family);
   }
 
@@ -386,6 +387,87 @@ class Kernel {
                                 std::size_t next = 0;
                                 accumulator_[0] = sum_over(
                                     k, depth, [&] { return row[next++]; }, c.b(1).body);
+                                run(spec_.body, at, v, [](auto&) { return true; });
+                              }));
+                }));
+  }
+
+  // ---- attention
+
+  // An integer or a number of the entry that `at` is in.
+  double of_entry(int port, const Index& at) const {
+    const auto p = static_cast<std::size_t>(port);
+    return load_element(spec_.ports[p].type, memory_[p], locate(spec_.ports[p].access, at).offset);
+  }
+  struct Interval {
+    std::int64_t first, end;
+  };
+  Interval seen(const AttentionSpec& a, const Index& at) const {
+    const std::int64_t row = at[AttentionSpec::m], rows = spec_.extent[AttentionSpec::m],
+                       columns = spec_.extent[AttentionSpec::n];
+    const auto length = [&](int port, std::int64_t otherwise) {
+      return port < 0 ? otherwise : static_cast<std::int64_t>(of_entry(port, at));
+    };
+    const std::int64_t q = length(a.length_q, rows), k = length(a.length_kv, columns);
+    if (a.band.padding && row >= q) return {0, 0};
+    const std::int64_t diagonal = row + (a.band.bottom_right ? k - q : 0);
+    Interval i{0, a.band.padding ? std::min(k, columns) : columns};
+    if (a.band.left) i.first = std::max<std::int64_t>(0, diagonal - *a.band.left + 1);
+    if (a.band.right) i.end = std::min(i.end, diagonal + *a.band.right + 1);
+    return i;
+  }
+  void run_attention(const AttentionSpec& a) {
+    using A = AttentionSpec;
+    Index at(static_cast<std::size_t>(spec_.extent.size()), 0);
+    std::vector<double> v;
+    const auto shared = [&](const Body& body) {  // of the head that the group shares
+      Index own = at;
+      own[A::head] /= a.group;
+      return operand(body, own, v);
+    };
+    for_indices(at, 0, A::e, std::function<void()>([&] {
+                  const Interval keys = seen(a, at);
+                  std::vector<double> weights;
+                  double largest = -std::numeric_limits<double>::infinity(), total = 0;
+                  for (std::int64_t n = keys.first; n < keys.end; ++n) {
+                    at[A::n] = n;
+                    double sum = 0;
+                    for_indices(at, A::d, A::d + 1, std::function<void()>([&] {
+                                  sum = rounded(DataType::f32,
+                                                sum + operand(a.q.body, at, v) * shared(a.k.body));
+                                }));
+                    accumulator_[0] = sum;
+                    weights.push_back(a.score.statements.empty() ? sum * a.scale
+                                                                 : operand(a.score, at, v));
+                    largest = math::maximum(largest, weights.back());
+                  }
+                  const bool nothing = largest == -std::numeric_limits<double>::infinity();
+                  const double sink = a.sink >= 0 ? of_entry(a.sink, at)
+                                                  : -std::numeric_limits<double>::infinity();
+                  const double most = std::max(largest, sink);
+                  for (double& w : weights) total += w = nothing ? 0 : std::exp(w - most);
+                  if (!nothing) total += std::exp(sink - most);
+                  if (a.stats >= 0) {
+                    const auto p = static_cast<std::size_t>(a.stats);
+                    store_element(spec_.ports[p].type, memory_[p],
+                                  locate(spec_.ports[p].access, at).offset,
+                                  nothing ? largest : most + std::log(total));
+                  }
+                  for (std::size_t i = 0; i < weights.size(); ++i) {
+                    at[A::n] = keys.first + static_cast<std::int64_t>(i);
+                    accumulator_[0] = nothing ? 0 : weights[i] / total;
+                    if (!a.weight.statements.empty()) accumulator_[0] = operand(a.weight, at, v);
+                    weights[i] = round_to(a.v.type, accumulator_[0]);
+                  }
+                  for_indices(at, A::e, A::e + 1, std::function<void()>([&] {
+                                double sum = 0;
+                                for (std::size_t i = 0; i < weights.size(); ++i) {
+                                  at[A::n] = keys.first + static_cast<std::int64_t>(i);
+                                  if (weights[i] != 0)
+                                    sum = rounded(DataType::f32, sum + weights[i] * shared(a.v.body));
+                                }
+                                at[A::n] = 0;
+                                accumulator_[0] = sum;
                                 run(spec_.body, at, v, [](auto&) { return true; });
                               }));
                 }));

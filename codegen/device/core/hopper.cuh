@@ -81,12 +81,6 @@ SINTER_DEVICE void clear_word(unsigned to) {
 SINTER_DEVICE void put_pair(unsigned to, float x, float y) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(x), "f"(y) : "memory");
 }
-// Adds four neighbours to sums in global memory, in any order.
-SINTER_DEVICE void add_four(float* to, const float* x) {
-  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x[0]),
-               "f"(x[1]), "f"(x[2]), "f"(x[3])
-               : "memory");
-}
 
 // ---- warpgroup matrix multiplications
 

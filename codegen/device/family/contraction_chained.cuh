@@ -183,17 +183,6 @@ class Consumer {
   }
 };
 
-// An accumulator as the epilogue takes it.
-template <class Accumulator>
-struct OneBlock {
-  static constexpr int blocks = 1, count = Accumulator::count;
-  const Accumulator& sums;
-  template <int block, int first>
-  SINTER_DEVICE void store(float* to) const {
-    sums.template store<first, 8 * contraction::EpilogueTile::columns>(to);
-  }
-};
-
 template <class Config, class First, class A, class B, class C, class Middle, class Body,
           class Args>
 SINTER_DEVICE void run(const Args& args) {
@@ -238,7 +227,7 @@ SINTER_DEVICE void run(const Args& args) {
 #pragma unroll 1
     for (int part = 0; part < S::across; ++part) {
       contraction::put_tile<0, S::across, 1>(slab, fragment,
-                                             OneBlock<typename S::SecondProduct::Sums>{sums}, part);
+                                             contraction::OneBlock<typename S::SecondProduct::Sums>{sums}, part);
       __syncwarp();
       place.column = part * EpilogueTile::columns;
       contraction::finish<Config, Body>(args, slab, place, AllRows{});

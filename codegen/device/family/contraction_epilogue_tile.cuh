@@ -84,6 +84,17 @@ struct HeldSums {
   }
 };
 
+// An accumulator as the epilogue takes it.
+template <class Accumulator>
+struct OneBlock {
+  static constexpr int blocks = 1, count = Accumulator::count;
+  const Accumulator& sums;
+  template <int block, int first>
+  SINTER_DEVICE void store(float* to) const {
+    sums.template store<first, 8 * EpilogueTile::columns>(to);
+  }
+};
+
 // EpilogueTile number `which` of a warp's sums; registers have no index, so each number is a
 // branch, and what the branches have in common comes from outside: it costs time to compile.
 template <int number, int across, int products, class Sums>

@@ -142,7 +142,8 @@ void simplify_domain(KernelSpec& spec) {
                         [&](ContractionSpec& c) {
                           last = c.k();
                           groups = {&c.batch, &c.m, &c.n, &last};
-                        }},
+                        },
+                        [](AttentionSpec&) {}},
              spec.family);
   int begin = 0;
   for (int* size : groups) {
@@ -299,6 +300,8 @@ void drop_unused(KernelSpec& spec) {
       for (int& p : g.ports) use_port(p);
     for (auto& c : spec.columns) use_port(c.port);
     if (auto* const c = spec.as_contraction()) use_port(c->rows.offsets), use_port(c->rows.index);
+    if (auto* const a = spec.as_attention())
+      for (int* p : {&a->length_q, &a->length_kv, &a->sink, &a->stats}) use_port(*p);
   });
   drop(spec.scalars, [&](const auto& use) {
     each_number([&](const Statement& s, int& p) {

@@ -10,6 +10,7 @@
 #include "planner/spec/contraction_spec.hpp"
 #include "planner/spec/domain.hpp"
 #include "planner/split/depth.hpp"
+#include "schedule/attention/forward.hpp"
 #include "schedule/contraction/index_order.hpp"
 #include "schedule/contraction/mma.hpp"
 #include "schedule/contraction/wgmma.hpp"
@@ -54,11 +55,11 @@ std::vector<int> indices_of(const KernelSpec& spec, const Operand& o, DataType t
   return indices;
 }
 
-// The kernel that writes the operand as `type`; the contraction then loads what it wrote.
-KernelSpec written_first(KernelSpec& contraction, const Operand& o, DataType type,
-                         Temporaries& temporaries) {
-  Body& body = in(contraction, o).body;
-  const std::vector<int> indices = indices_of(contraction, o, type);
+// The kernel that writes the operand as `type`, in this order of the indices that tell its elements
+// apart; `spec` then loads what it wrote.
+KernelSpec written_first(KernelSpec& spec, ProductOperand& operand, const std::vector<int>& indices,
+                         DataType type, Temporaries& temporaries) {
+  Body& body = operand.body;
   const auto place = [&](int i) {
     return static_cast<int>(std::find(indices.begin(), indices.end(), i) - indices.begin());
   };
@@ -72,9 +73,12 @@ KernelSpec written_first(KernelSpec& contraction, const Operand& o, DataType typ
     for (auto& w : a.windows) w.coefficient = these(w.coefficient);
   };
   KernelSpec kernel;
-  kernel.extent = these(contraction.extent);
-  kernel.ports = contraction.ports;
-  kernel.scalars = contraction.scalars;
+  kernel.extent = these(spec.extent);
+  if (const AttentionSpec* const a = spec.as_attention(); a && &operand != &a->q)
+    if (const int head = place(AttentionSpec::head); head < kernel.extent.size())
+      kernel.extent[head] /= a->group;
+  kernel.ports = spec.ports;
+  kernel.scalars = spec.scalars;
   kernel.body = body;
   for (auto& p : kernel.ports) project(p.access);
   for (auto& s : kernel.body.statements) {
@@ -90,7 +94,7 @@ KernelSpec written_first(KernelSpec& contraction, const Operand& o, DataType typ
   written.stride = packed_strides(padded);
   const Statement value = body.statements.back();
   std::string name = value.label;
-  if (const KernelPort* const from = plainly_loaded(contraction, body))
+  if (const KernelPort* const from = plainly_loaded(spec, body))
     name += from->type == stored ? "_aligned" : fmt::format("_{}", sinter::name(stored));
   KernelPort port = temporaries.add(std::move(name), stored, padded, written);
   Statement store = statement(StatementKind::store, value.arithmetic, "");
@@ -102,14 +106,14 @@ KernelSpec written_first(KernelSpec& contraction, const Operand& o, DataType typ
   simplify_domain(kernel);
 
   Access read;
-  read.stride = Dims::filled(contraction.extent.size(), 0);
+  read.stride = Dims::filled(spec.extent.size(), 0);
   for (int i : indices) read.stride[i] = written.stride[place(i)];
   Statement load = statement(StatementKind::load, DataType::f32, value.label);
-  load.port = static_cast<int>(contraction.ports.size());
-  contraction.ports.push_back(read_back(std::move(port), std::move(read)));
+  load.port = static_cast<int>(spec.ports.size());
+  spec.ports.push_back(read_back(std::move(port), std::move(read)));
   body.statements = {std::move(load)};
-  in(contraction, o).type = type;
-  drop_unused(contraction);
+  operand.type = type;
+  drop_unused(spec);
   return kernel;
 }
 
@@ -135,6 +139,13 @@ bool may_be_narrow(const Graph& lowered, const KernelPort& p) {
 // The type in which the kernel multiplies the port's elements, where it does nothing else with
 // them; else none.
 DataType multiplied_as(const KernelSpec& spec, int port) {
+  if (const AttentionSpec* const a = spec.as_attention()) {
+    if (port == a->sink || port == a->stats) return DataType::none;
+    for (const Body* body : {&spec.body, &a->score, &a->weight})
+      for (const auto& s : body->statements)
+        if (names_ports(s) && (s.port == port || s.port2 == port)) return DataType::none;
+    return a->q.type;
+  }
   const ContractionSpec* const c = spec.as_contraction();
   if (!c || c->accumulate != DataType::f32) return DataType::none;
   for (const Body* body : spec.bodies())
@@ -146,7 +157,32 @@ DataType multiplied_as(const KernelSpec& spec, int port) {
   return type == DataType::f16 || type == DataType::bf16 ? type : DataType::none;
 }
 
+// Of attention, the operands that TMA cannot load are written to where it can.
+std::vector<KernelSpec> load_attention(KernelSpec& spec, Temporaries& temporaries) {
+  using A = AttentionSpec;
+  std::vector<KernelSpec> kernels;
+  for (ProductOperand A::*which : not_loadable(spec)) {
+    A& a = spec.attention();
+    ProductOperand& operand = a.*which;
+    std::vector<int> indices;
+    for (int i = 0; i < A::batch; ++i)
+      if (depends_on(spec, operand.body, i)) indices.push_back(i);
+    indices.push_back(which == &A::q ? A::m : A::n);
+    indices.push_back(which == &A::v ? A::e : A::d);
+    kernels.push_back(written_first(spec, operand, indices, operand.type, temporaries));
+    kernels.back().nodes = {spec.nodes.front()};
+  }
+  return kernels;
+}
+
 }  // namespace
+
+bool can_run_attention(const FusionState& state, KernelSpec spec) {
+  narrow_alone(state, spec);
+  Temporaries tried(static_cast<TensorId>(state.graph().tensors().size()));
+  load_attention(spec, tried);
+  return static_cast<bool>(plan_attention(spec, state.device()));
+}
 
 void narrow_alone(const FusionState& state, KernelSpec& spec) {
   for (std::size_t i = 0; i < spec.ports.size(); ++i) {
@@ -184,6 +220,11 @@ void narrow_operands(const Graph& lowered, std::vector<KernelSpec>& kernels) {
 
 std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState& state,
                                              Temporaries& temporaries, std::vector<PlanCut>& cuts) {
+  if (spec.as_attention()) {
+    std::vector<KernelSpec> kernels = load_attention(spec, temporaries);
+    kernels.push_back(std::move(spec));
+    return kernels;
+  }
   const ContractionSpec* const c = spec.as_contraction();
   const bool candidate = state.device().has_wgmma && c && c->k() == 1 && !c->chained() &&
                          !c->rows.on && !reads_joined_indices(spec);
@@ -201,8 +242,9 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
     std::vector<PlanCut> reasons;
     double us = 0;
     for (const Operand& o : operands) {
-      KernelSpec first =
-          written_first(contraction, o, as_they_are ? in(spec, o).type : factor, tried);
+      const DataType type = as_they_are ? in(spec, o).type : factor;
+      KernelSpec first = written_first(contraction, in(contraction, o),
+                                       indices_of(contraction, o, type), type, tried);
       us += schedule_kernel(first, state.context()).microseconds;
       divide_nodes(state, o, first, contraction);
       reasons.push_back({"contraction",

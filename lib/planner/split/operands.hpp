@@ -10,6 +10,10 @@ void narrow_operands(const Graph& lowered, std::vector<KernelSpec>& kernels);
 // The same of one kernel, before the others are known.
 void narrow_alone(const FusionState& state, KernelSpec& spec);
 
+// Whether attention runs in one kernel, once the operands that TMA cannot load as they lie have been
+// written to where it can.
+bool can_run_attention(const FusionState& state, KernelSpec attention);
+
 // The kernels in place of the contraction, in order. The tensor memory accelerator brings
 // operands only as they lie in memory. One that is computed or converted, or lies where it cannot
 // reach, is first written to where it can by a pointwise kernel, if the estimates say that this is

@@ -21,39 +21,6 @@ int rounded_up(std::int64_t columns) {
   return static_cast<int>((columns + kTogether - 1) / kTogether * kTogether);
 }
 
-// Without index i of the domain, on which nothing that is left depends.
-KernelSpec without_index(KernelSpec spec, int i) {
-  const auto drop = [i](Dims& dims) {
-    Dims left;
-    for (int j = 0; j < dims.size(); ++j)
-      if (j != i) left.push_back(dims[j]);
-    dims = left;
-  };
-  drop(spec.extent);
-  for (auto& p : spec.ports) {
-    drop(p.access.stride);
-    for (auto& w : p.access.windows) drop(w.coefficient);
-  }
-  for (Body* body : spec.bodies())
-    for (auto& s : body->statements)
-      if (s.kind == StatementKind::index && s.dim > i) --s.dim;
-  return spec;
-}
-
-// Whether it is straight-line f32 arithmetic, on loads only where these do not wait for each other.
-bool is_simple(const KernelSpec& spec, const Body& body, bool loads) {
-  return std::all_of(body.statements.begin(), body.statements.end(), [&](const Statement& s) {
-    if (s.arithmetic != DataType::f32) return false;
-    if (is_load(s)) {
-      const Access& a = spec.ports[static_cast<std::size_t>(s.port)].access;
-      return loads && s.args.empty() && a.windows.empty() && a.via.empty();
-    }
-    return s.kind == StatementKind::scalar || s.kind == StatementKind::index ||
-           s.kind == StatementKind::pointwise || s.kind == StatementKind::convert ||
-           s.kind == StatementKind::accumulator || s.kind == StatementKind::store;
-  });
-}
-
 }  // namespace
 
 std::optional<ChainedPlan> plan_chained(const KernelSpec& spec, const DeviceModel& device) {
@@ -67,7 +34,7 @@ std::optional<ChainedPlan> plan_chained(const KernelSpec& spec, const DeviceMode
   if (count(spec.extent, 0, spec.extent.size()) == 0) return {};
   // f runs element by element on what a thread holds: a load would be waited for once for each.
   // (65536 x 256 x 256 x 256 with a bias on an H200: 159 us, 67 as two kernels.)
-  if (!is_simple(spec, spec.body, true) || !is_simple(spec, c.products[1].a.body, false)) return {};
+  if (!is_straight(spec, spec.body, true) || !is_straight(spec, c.products[1].a.body, false)) return {};
 
   ChainedPlan plan{without_index(spec, k), {}};
   ContractionSpec& second = plan.spec.contraction();

@@ -1,0 +1,511 @@
+// Attention forward in one kernel of sm_90a: for batch entry, head and row m of the scores
+//
+//   result(m, e) = epilogue of the sum over n of weight(m, n) v(n, e)
+//   weight(m, n) = softmax over n of score(sum over d of q(m, d) k(n, d)), of the n that m sees
+//
+// One warpgroup produces: one of its threads has TMA bring the rows of Q of a tile, then K and V
+// tile by tile into two pipelines. Each of the others consumes: it owns 64 rows, takes the scores of
+// the next tile of keys while the weights of the one before are multiplied by V, and makes weights
+// of them in registers, where they are the left operand of that product. Consumers take turns to
+// issue products (ping_pong), so that one's exponentials run beside the other's products. (Shah et
+// al., "FlashAttention-3", 2024, sections 3.1 and 3.2.)
+//
+// A CTA walks over tiles of rows: those with the most keys first, in groups of heads whose keys and
+// values stay in the second-level cache together, every other round backwards. Tiles of keys that no
+// row of a tile sees are not visited; only those that some of the rows do not see wholly are masked.
+//
+// Products with a weight of zero count as zero whatever v holds: values past a batch entry's length
+// are cleared in shared memory, and rows that come out NaN from numbers that are none (NaN or
+// infinite values at masked places) are taken again from memory without those products.
+//
+// A generated file defines
+//
+//   SINTER_WGMMA(tile_k, f32) and SINTER_WGMMA(e up to 8, f32), once if they are the same
+//   struct Config     of the second product, as contraction_wgmma.cuh's: Index, Extent (batch, head
+//                     of k, member of its group, m, e, n), Accumulator, Sum, threads, unroll, width,
+//                     batch, m, n, k, products = 1, n_fastest; tile_k; stages; heads_together;
+//                     ping_pong; producer_registers, consumer_registers
+//   struct First      of the first product: Index, Extent (batch, .., m, n, d), batch, m, n, k
+//   struct Args       tensor maps and pointers; OperandQ, OperandK, OperandV as in
+//                     contraction_wgmma.cuh, with float element(args, coordinates of First) of Q
+//                     and K, and of Config for V
+//   struct Bounds     see attention_bounds.cuh
+//   struct Score      plain: true where a score is its sum times `scale`, above 0; else scale = 1 and
+//                     float element(args, coordinates of First, float sum)
+//   struct Weight     plain: true; else float element(args, coordinates of First, float weight),
+//                     behind the softmax (dropout)
+//   struct Rows       has_sink, float sink(args, coordinates of First); has_stats, stats(args,
+//                     coordinates of First, float): the logarithm of a row's sum of exponentials
+//   struct Body       the epilogue, as in contraction_wgmma.cuh
+//
+// and calls attention::run_forward<Config, First, OperandQ, OperandK, OperandV, Bounds, Score,
+// Weight, Rows, Body>(args). The launch has Config::threads threads, ForwardShape::shared_bytes
+// bytes of shared memory, and any number of CTAs.
+#pragma once
+#include "sinter/device/engine/pipeline.cuh"
+#include "sinter/device/engine/shared_memory.cuh"
+#include "sinter/device/engine/wgmma.cuh"
+#include "sinter/device/family/attention_bounds.cuh"
+#include "sinter/device/family/attention_softmax.cuh"
+#include "sinter/device/family/contraction_epilogue.cuh"
+
+namespace sinter::attention {
+
+template <class Config, class First, class Q, class K, class V>
+struct ForwardShape {
+  using P = contraction::Problem<Config>;
+  using F = contraction::Problem<First>;
+  using Number = typename Q::Number;
+  static constexpr int queries = static_cast<int>(F::rows), keys = static_cast<int>(F::columns),
+                       entries = static_cast<int>(F::batches), depth = static_cast<int>(F::depth),
+                       width = static_cast<int>(P::columns);
+  static constexpr int consumers = Config::threads / 128 - 1, tile_q = 64 * consumers,
+                       tile_k = Config::tile_k, stages = Config::stages;
+  static constexpr int up(int x, int to) { return (x + to - 1) / to * to; }
+  static constexpr int columns = up(width, 8);            // of the second product
+  static constexpr int steps = up(depth, 16) / 16;        // of the first product's k
+  static_assert(sizeof(Number) == 2, "attention multiplies numbers of 16 bits");
+
+  template <class Operand, int extent, int k>
+  using Tile = SharedTile<Number, Operand::k_fastest ? Major::k : Major::mn, extent, k>;
+  using TileQ = Tile<Q, 64, up(depth, 64)>;  // of a consumer
+  using TileK = Tile<K, up(tile_k, K::k_fastest ? 8 : 64), up(depth, 64)>;
+  using TileV = Tile<V, up(columns, 64), up(tile_k, V::k_fastest ? 64 : 8)>;
+  using Scores = Mma<Shape<64, tile_k>, Types<Number, Number, float>, TileQ, TileK>;
+  using Outputs = Mma<Shape<64, columns>, Types<Number, Number, float>, Registers, TileV>;
+  using Pipe = Pipeline<stages>;
+  using PipeQ = Pipeline<1>;
+
+  static constexpr int tiles_q = (queries + tile_q - 1) / tile_q, tiles = entries * tiles_q;
+  static constexpr int across =
+      up(columns, contraction::EpilogueTile::columns) / contraction::EpilogueTile::columns;
+
+  // Shared memory, from a multiple of 1024 on.
+  static constexpr int k = consumers * TileQ::bytes, v = k + stages * TileK::bytes,
+                       slabs = v + stages * TileV::bytes,
+                       pipe_q = slabs +
+                                consumers * 4 * static_cast<int>(sizeof(contraction::EpilogueTile)),
+                       pipe_k = pipe_q + PipeQ::bytes, pipe_v = pipe_k + Pipe::bytes,
+                       end = pipe_v + Pipe::bytes;
+  static constexpr int shared_bytes = end + 1023;
+  static_assert(shared_bytes <= 227 << 10, "stages do not fit into shared memory");
+};
+
+// Number i of the tiles in the order in which they run.
+struct TileOfRows {
+  int entry, row;
+};
+template <class Config, class S>
+SINTER_DEVICE TileOfRows tile_of_rows(int i) {
+  constexpr int together = Config::heads_together, group = together * S::tiles_q;
+  const int first = i / group * together, within = i % group;
+  const int left = S::entries - first, heads = left < together ? left : together;
+  return {first + within % heads, (S::tiles_q - 1 - within / heads) * S::tile_q};
+}
+// Of this CTA's, by round; the last one may not exist.
+SINTER_DEVICE int number_of_tile(int round) {
+  const int grid = static_cast<int>(gridDim.x), i = static_cast<int>(blockIdx.x);
+  return round * grid + (round % 2 == 0 ? i : grid - 1 - i);
+}
+
+template <class Operand, class Tile, class Args, class Coord>
+SINTER_DEVICE void load_tile(const Args& args, const Coord& c, int row, int k, unsigned to,
+                             unsigned full) {
+  constexpr int along = Tile::swizzle / Tile::element;  // of a slab
+#pragma unroll
+  for (int slab = 0; slab < Tile::slabs; ++slab)
+    Operand::load(args, c, row + (Tile::major == Major::k ? 0 : slab * along),
+                  k + (Tile::major == Major::k ? slab * along : 0), to + slab * Tile::slab_bytes,
+                  full, 0);
+}
+
+// One thread of the producer.
+template <class Config, class S, class Q, class K, class V, class Bounds, class Args>
+SINTER_DEVICE void produce(const Args& args, unsigned shared) {
+  const typename S::PipeQ pipe_q{shared + S::pipe_q};
+  const typename S::Pipe pipe_k{shared + S::pipe_k}, pipe_v{shared + S::pipe_v};
+  typename S::PipeQ::State state_q;
+  typename S::Pipe::State state_k, state_v;
+#pragma unroll 1
+  for (int round = 0, i; (i = number_of_tile(round)) < S::tiles; ++round) {
+    const TileOfRows tile = tile_of_rows<Config, S>(i);
+    typename S::F::Coord c;
+    S::F::set_batch(c, tile.entry);
+    const Band<Bounds, S::queries, S::keys> band(args, c);
+    const KeyTiles keys = band.template tiles<S::tile_k>(tile.row, tile.row + S::tile_q);
+    if (keys.begin == keys.end) continue;
+    const auto load_k = [&](int n) {
+      pipe_k.acquire(state_k);
+      pipe_k.expect(state_k, S::TileK::bytes);
+      load_tile<K, typename S::TileK>(args, c, n * S::tile_k, 0,
+                                      shared + S::k + state_k.stage * S::TileK::bytes,
+                                      pipe_k.full(state_k));
+      state_k.advance();
+    };
+    pipe_q.acquire(state_q);
+    pipe_q.expect(state_q, S::consumers * S::TileQ::bytes);
+#pragma unroll
+    for (int consumer = 0; consumer < S::consumers; ++consumer)
+      load_tile<Q, typename S::TileQ>(args, c, tile.row + consumer * 64, 0,
+                                      shared + consumer * S::TileQ::bytes, pipe_q.full(state_q));
+    state_q.advance();
+    load_k(keys.end - 1);
+#pragma unroll 1
+    for (int n = keys.end - 1; n >= keys.begin; --n) {
+      if (n > keys.begin) load_k(n - 1);
+      pipe_v.acquire(state_v);
+      pipe_v.expect(state_v, S::TileV::bytes);
+      load_tile<V, typename S::TileV>(args, c, 0, n * S::tile_k,
+                                      shared + S::v + state_v.stage * S::TileV::bytes,
+                                      pipe_v.full(state_v));
+      state_v.advance();
+    }
+  }
+}
+
+// Turns of the consumers: each waits at a barrier of its own, which the one before passes.
+template <int consumers, bool on>
+struct Turns {
+  static constexpr int first = 1;  // number of the barrier
+  int own;
+
+  SINTER_DEVICE void start() const {
+    if (on && own == consumers - 1) pass();
+  }
+  SINTER_DEVICE void wait() const {
+    if constexpr (on)
+      for_each_number<consumers>([&]<int i>() {
+        if (own == i) hopper::wait_at<first + i, 256>();
+      });
+  }
+  SINTER_DEVICE void pass() const {
+    if constexpr (on)
+      for_each_number<consumers>([&]<int i>() {
+        if (own == i) hopper::pass<first + (i + 1) % consumers, 256>();
+      });
+  }
+  // A barrier of the consumer's own threads.
+  SINTER_DEVICE void meet() const {
+    for_each_number<consumers>([&]<int i>() {
+      if (own == i) hopper::wait_at<first + consumers + i, 128>();
+    });
+  }
+  // Takes back what start() gave.
+  SINTER_DEVICE void finish() const {
+    if (on && own == 0) wait();
+  }
+};
+
+// A warpgroup's 64 rows of a tile.
+template <class Config, class S, class Q, class K, class V, class Bounds, class Score, class Weight,
+          class Rows, class Args>
+class Consumer {
+  using Scores = typename S::Scores;
+  using Outputs = typename S::Outputs;
+  using Weights = OperandFragment<typename S::Number, S::tile_k>;
+  using Coord = typename S::F::Coord;
+  const Args& args_;
+  const typename S::PipeQ pipe_q_;
+  const typename S::Pipe pipe_k_, pipe_v_;
+  typename S::PipeQ::State state_q_;
+  typename S::Pipe::State state_k_, state_v_;
+  const unsigned shared_;
+  const unsigned long long q_, k_, v_;  // descriptors, of the first stages
+  const Turns<S::consumers, Config::ping_pong && (S::consumers > 1)> turns_;
+
+ public:
+  static constexpr float scale = Score::scale * kLog2E;
+
+  SINTER_DEVICE Consumer(const Args& args, unsigned shared, int consumer)
+      : args_(args),
+        pipe_q_{shared + S::pipe_q},
+        pipe_k_{shared + S::pipe_k},
+        pipe_v_{shared + S::pipe_v},
+        shared_(shared),
+        q_(S::TileQ::descriptor(shared + consumer * S::TileQ::bytes)),
+        k_(S::TileK::descriptor(shared + S::k)),
+        v_(S::TileV::descriptor(shared + S::v)),
+        turns_{consumer} {
+    turns_.start();
+  }
+  SINTER_DEVICE void finish() const { turns_.finish(); }
+
+  // The sums of weights times values and what the softmax knows of the rows. `row`: the first.
+  SINTER_DEVICE void multiply(typename Outputs::Sums& out, RowSoftmax& softmax, Coord c,
+                              const Band<Bounds, S::queries, S::keys>& band, const KeyTiles& tiles,
+                              int row) {
+    const KeyTiles own = band.template tiles<S::tile_k>(row, row + 64);
+    pipe_q_.wait(state_q_);
+    typename Scores::Sums s;
+    Weights weights;
+    int n = tiles.end - 1;
+    pipe_k_.wait(state_k_);
+    wgmma::fence(s);
+    issue_scores(s);
+    wgmma::wait<0>(s);
+    release_k();
+    softmax.start();
+    weigh(s, softmax, c, band, own, row, n);
+    out.clear();
+    weights = to_operand<typename S::Number>(s);
+#pragma unroll 1
+    for (--n; n >= tiles.begin; --n) {
+      pipe_k_.wait(state_k_);
+      turns_.wait();
+      wgmma::fence(s);
+      issue_scores(s);
+      pipe_v_.wait(state_v_);
+      clear_past_end(band, n + 1);
+      wgmma::fence(out, weights);
+      issue_outputs(out, weights);
+      turns_.pass();
+      wgmma::wait<1>(s);
+      release_k();
+      weigh(s, softmax, c, band, own, row, n);
+      wgmma::wait<0>(out, weights);
+      release_v();
+      out.each([&](int i, float& x) { x *= softmax.worth[i / 2 % 2]; });
+      weights = to_operand<typename S::Number>(s);
+    }
+    pipe_q_.release(state_q_);
+    state_q_.advance();
+    pipe_v_.wait(state_v_);
+    clear_past_end(band, tiles.begin);
+    wgmma::fence(out, weights);
+    issue_outputs(out, weights);
+    wgmma::wait<0>(out, weights);
+    release_v();
+  }
+
+ private:
+  SINTER_DEVICE void issue_scores(typename Scores::Sums& s) const {
+    Scores::template multiply<S::steps>(s, q_, k_ + state_k_.stage * (S::TileK::bytes / 16), false);
+    wgmma::commit();
+  }
+  SINTER_DEVICE void issue_outputs(typename Outputs::Sums& out, const Weights& weights) const {
+    Outputs::template multiply<0, S::tile_k / 16>(
+        out, weights, v_ + state_v_.stage * (S::TileV::bytes / 16), true);
+    wgmma::commit();
+  }
+  SINTER_DEVICE void release_k() {
+    pipe_k_.release(state_k_);
+    state_k_.advance();
+  }
+  SINTER_DEVICE void release_v() {
+    pipe_v_.release(state_v_);
+    state_v_.advance();
+  }
+
+  // Scores of tile n of the keys, masked, and weights made of them.
+  SINTER_DEVICE void weigh(typename Scores::Sums& s, RowSoftmax& softmax, const Coord& c,
+                           const Band<Bounds, S::queries, S::keys>& band, const KeyTiles& own,
+                           int row, int n) const {
+    const int column = n * S::tile_k;
+    if constexpr (!Score::plain) score(s, c, row, column);
+    constexpr bool ragged = S::keys % S::tile_k != 0;
+    if (Band<Bounds, S::queries, S::keys>::bounded || ragged)
+      if (n < own.full_begin || n >= own.full_end) mask(s, band, row, column);
+    softmax.weigh(s, scale);
+    if constexpr (!Weight::plain)
+      each_place(s, c, row, column, [&](const Coord& at, float& x) {
+        x = Weight::element(args_, at, x);
+      });
+  }
+  SINTER_DEVICE void score(typename Scores::Sums& s, const Coord& c, int row, int column) const {
+    each_place(s, c, row, column,
+               [&](const Coord& at, float& x) { x = Score::element(args_, at, x); });
+  }
+  // f(coordinates, number) for all; places that do not exist count as the last that do.
+  template <class F>
+  SINTER_DEVICE void each_place(typename Scores::Sums& s, Coord c, int row, int column,
+                                const F& f) const {
+    s.each([&](int i, float& x) {
+      const int m = row + s.row(i), n = column + s.column(i);
+      S::F::set_m(c, m < S::queries ? m : S::queries - 1);
+      S::F::set_n(c, n < S::keys ? n : S::keys - 1);
+      f(c, x);
+    });
+  }
+  SINTER_DEVICE static void mask(typename Scores::Sums& s,
+                                 const Band<Bounds, S::queries, S::keys>& band, int row,
+                                 int column) {
+    int first[2], end[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int m = row + s.row(2 * r), base = column + s.column(0);
+      first[r] = band.first(m) - base, end[r] = band.end(m) - base;
+    }
+    s.each([&](int i, float& x) {
+      const int at = i / 4 * 8 + i % 2, r = i / 2 % 2;
+      if (at >= end[r] || (Bounds::has_left && at < first[r])) x = minus_infinity();
+    });
+  }
+  // Weights are zeros there, but values may be NaN.
+  SINTER_DEVICE void clear_past_end(const Band<Bounds, S::queries, S::keys>& band, int n) const {
+    if constexpr (Bounds::padding) {
+      const int from = band.columns - n * S::tile_k;
+      if (from >= S::tile_k) return;
+      static_assert(S::TileV::major == Major::mn, "neighbours along e lie together");
+      const unsigned to = shared_ + S::v + state_v_.stage * S::TileV::bytes;
+      // By all threads of the warpgroup; what others clear meanwhile is the same.
+      constexpr int pieces = S::TileV::extent / 2;
+#pragma unroll 1
+      for (int i = static_cast<int>(threadIdx.x) % 128; i < (S::tile_k - from) * pieces; i += 128)
+        hopper::clear_word(to + S::TileV::place(i % pieces * 2, from + i / pieces));
+      hopper::written_for_multiplications();
+      turns_.meet();
+    }
+  }
+};
+
+// The results of one row again, by a warp, without the products whose weight is zero.
+template <class S, class Q, class K, class V, class Bounds, class Score, class Weight, class Args>
+SINTER_DEVICE void recompute_row(const Args& args, typename S::F::Coord c, typename S::P::Coord at,
+                                 const Band<Bounds, S::queries, S::keys>& band, int row,
+                                 float scale, float largest, float reciprocal,
+                                 float (&out)[(S::width + 31) / 32]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int j = 0; j < (S::width + 31) / 32; ++j) out[j] = 0;
+  S::F::set_m(c, row);
+  const float shift = largest == minus_infinity() ? 0.0f : largest * scale;
+#pragma unroll 1
+  for (int n = band.first(row); n < band.end(row); ++n) {
+    S::F::set_n(c, n);
+    float sum = 0;
+#pragma unroll 1
+    for (int d = lane; d < S::depth; d += 32) {
+      S::F::set_k(c, d);
+      sum = math::fma(Q::element(args, c), K::element(args, c), sum);
+    }
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2)
+      sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+    if constexpr (!Score::plain) sum = Score::element(args, c, sum);
+    float weight = math::fast_exp2(math::fma(sum, scale, -shift)) * reciprocal;
+    if constexpr (!Weight::plain) weight = Weight::element(args, c, weight);
+    if (weight == 0.0f) continue;
+    S::P::set_k(at, n);
+#pragma unroll
+    for (int j = 0; j < (S::width + 31) / 32; ++j) {
+      const int e = lane + 32 * j;
+      S::P::set_n(at, e < S::width ? e : 0);
+      if (e < S::width) out[j] = math::fma(weight, V::element(args, at), out[j]);
+    }
+  }
+}
+
+template <class Config, class First, class Q, class K, class V, class Bounds, class Score,
+          class Weight, class Rows, class Body, class Args>
+SINTER_DEVICE void run_forward(const Args& args) {
+  using S = ForwardShape<Config, First, Q, K, V>;
+  using contraction::EpilogueTile;
+  const SharedMemory memory;
+  const unsigned shared = memory.address;
+  const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
+  if (threadIdx.x == 0) {
+    Q::prefetch(args), K::prefetch(args), V::prefetch(args);
+    typename S::PipeQ{shared + S::pipe_q}.init(1, S::consumers * 4);
+    typename S::Pipe{shared + S::pipe_k}.init(1, S::consumers * 4);
+    typename S::Pipe{shared + S::pipe_v}.init(1, S::consumers * 4);
+    hopper::barriers_are_ready();
+  }
+  __syncthreads();
+  hardware::grid_dependency_wait();
+  if (warpgroup == 0) {
+    hopper::keep_registers<Config::producer_registers>();
+    if (threadIdx.x == 0) produce<Config, S, Q, K, V, Bounds>(args, shared);
+    return;
+  }
+  hopper::take_registers<Config::consumer_registers>();
+  const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32 - 4, 0);
+  EpilogueTile& slab = reinterpret_cast<EpilogueTile*>(memory.pointer + S::slabs)[warp];
+  Consumer<Config, S, Q, K, V, Bounds, Score, Weight, Rows, Args> consumer(args, shared,
+                                                                          warpgroup - 1);
+  constexpr float scale = decltype(consumer)::scale;
+  const EpilogueTile::Fragment fragment;
+#pragma unroll 1
+  for (int round = 0, i; (i = number_of_tile(round)) < S::tiles; ++round) {
+    const TileOfRows tile = tile_of_rows<Config, S>(i);
+    const int row = tile.row + (warpgroup - 1) * 64;
+    typename S::F::Coord c;
+    S::F::set_batch(c, tile.entry);
+    const Band<Bounds, S::queries, S::keys> band(args, c);
+    const KeyTiles keys = band.template tiles<S::tile_k>(tile.row, tile.row + S::tile_q);
+    typename S::Outputs::Sums out;
+    RowSoftmax softmax;
+    if (keys.begin < keys.end) {
+      consumer.multiply(out, softmax, c, band, keys, row);
+    } else {
+      softmax.start();
+      out.clear();
+    }
+
+    float logarithm[2], factor[2];
+    softmax.finish(scale, logarithm);
+    bool again = false;  // some result is NaN though its row's weights are numbers
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int m = row + out.row(2 * r);
+      const bool seen = band.sees_row(m) && softmax.total[r] != 0.0f;
+      S::F::set_m(c, m < S::queries ? m : S::queries - 1);
+      factor[r] = seen ? 1.0f / softmax.total[r] : 0.0f;
+      if (!seen) logarithm[r] = minus_infinity();
+      if constexpr (Rows::has_sink)
+        if (seen) {
+          const float sink = Rows::sink(args, c), most = ::fmaxf(sink, logarithm[r]);
+          const float all = most + math::log(math::exp(sink - most) +
+                                             math::exp(logarithm[r] - most));
+          factor[r] *= math::exp(logarithm[r] - all);
+          logarithm[r] = all;
+        }
+      if constexpr (Rows::has_stats)
+        if (threadIdx.x % 4 == 0 && m < S::queries) Rows::stats(args, c, logarithm[r]);
+    }
+    out.each([&](int e, float& x) {
+      const int r = e / 2 % 2;
+      x = factor[r] == 0.0f ? 0.0f : x * factor[r];
+      again = again || (x != x && factor[r] == factor[r]);
+    });
+
+    contraction::EpiloguePlace<Config> place;
+    S::P::set_batch(place.batch, tile.entry);
+    place.row = row + warp % 4 * 16, place.row_end = S::P::rows, place.column_end = S::P::columns;
+    again = __any_sync(0xffffffffu, again);
+#pragma unroll 1
+    for (int part = 0; part < S::across; ++part) {
+      contraction::put_tile<0, S::across, 1>(
+          slab, fragment, contraction::OneBlock<typename S::Outputs::Sums>{out}, part);
+      __syncwarp();
+      place.column = part * EpilogueTile::columns;
+      if (again) {
+#pragma unroll 1
+        for (int r = 0; r < 16; ++r) {
+          const int from = r % 8 * 4;  // a lane that holds the row
+          const float largest = __shfl_sync(
+                          0xffffffffu, r < 8 ? softmax.largest[0] : softmax.largest[1], from),
+                      reciprocal =
+                          __shfl_sync(0xffffffffu, r < 8 ? factor[0] : factor[1], from);
+          const int m = static_cast<int>(place.row) + r;
+          if (m >= S::queries || reciprocal == 0.0f || reciprocal != reciprocal) continue;
+          float results[(S::width + 31) / 32];
+          recompute_row<S, Q, K, V, Bounds, Score, Weight>(args, c, place.batch, band, m, scale,
+                                                           largest, reciprocal, results);
+#pragma unroll
+          for (int j = 0; j < (S::width + 31) / 32; ++j) {
+            const int column = static_cast<int>(threadIdx.x) % 32 + 32 * j -
+                               part * EpilogueTile::columns;
+            if (column >= 0 && column < EpilogueTile::columns)
+              slab.at[EpilogueTile::place(r, column)] = results[j];
+          }
+          __syncwarp();
+        }
+      }
+      contraction::finish<Config, Body>(args, slab, place, AllRows{});
+      __syncwarp();
+    }
+  }
+  consumer.finish();
+}
+
+}  // namespace sinter::attention

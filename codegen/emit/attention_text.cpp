@@ -1,0 +1,125 @@
+#include "emit/attention_text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "emit/config_text.hpp"
+#include "emit/place_text.hpp"
+#include "emit/spelling.hpp"
+#include "emit/tensor_cores_text.hpp"
+#include "plan/liveness.hpp"
+
+namespace sinter {
+namespace {
+
+constexpr std::string_view kScores = "FirstCoord";
+
+// What TMA loads, and single elements.
+void print_operand(TextWriter& out, const BoxedOperand& o, const KernelNames& names, char which,
+                   std::int64_t group, std::string_view config, std::string_view coordinates) {
+  const auto port = static_cast<std::size_t>(o.port);
+  const std::string load = fmt::format("Load{}", which);
+  print_boxed_operand(out, o, load, fmt::format("map_{}", static_cast<char>(which - 'A' + 'a')),
+                      kScores, {AttentionSpec::head, group});
+  out.open("struct Operand{} : {} {{", which, load);
+  out.open("SINTER_DEVICE static float element(const Args& args, {} c) {{", coordinates);
+  if (group > 1) out.line("c.at[{}] /= {};", AttentionSpec::head, group);
+  out.line("return sinter::load<{}::{}, float>(args.{}, c);", config, names.access[port],
+           names.port[port]);
+  out.close("}");
+  out.close("};");
+}
+
+// struct NAME { plain, or element(args, c, acc) }.
+void print_element(TextWriter& out, const AttentionConfig& e, const Body& body,
+                   const KernelNames& names, std::string_view name) {
+  out.open("struct {} {{", name);
+  out.line("static constexpr bool plain = {};", body.statements.empty());
+  if (name == "Score")
+    out.line("static constexpr float scale = {};", literal(e.attention.scale, DataType::f32));
+  if (!body.statements.empty()) {
+    const BodyText text(e.scores, names, body, nullptr);
+    const int last = text.size() - 1;
+    out.line("using Config = First;");
+    out.open(
+        "SINTER_DEVICE static float element(const Args& args, const FirstCoord& c, float acc) {{");
+    print_statements(out, text, live_statements(text.body(), {last}));
+    out.line("return {};", text.name(last));
+    out.close("}");
+  }
+  out.close("};");
+}
+
+int bound(const std::optional<std::int64_t>& x) {
+  constexpr std::int64_t kMost = 1 << 30;  // as good as none
+  return static_cast<int>(std::clamp(x.value_or(0), -kMost, kMost));
+}
+
+void print_length(TextWriter& out, const AttentionConfig& e, const KernelNames& names, int port,
+                  std::string_view function, std::int64_t otherwise) {
+  out.line("template <class Coord>");
+  out.open("SINTER_DEVICE static long long {}(const Args& args, const Coord& c) {{", function);
+  if (port >= 0) {
+    const auto p = static_cast<std::size_t>(port);
+    out.line(
+        "return static_cast<long long>(sinter::Format<{}>::fetch(args.{} + "
+        "sinter::locate<First::{}>(c).offset));",
+        storage_type(e.scores.ports[p].type), names.port[p], names.access[p]);
+  } else {
+    out.line("return {};", otherwise);
+  }
+  out.close("}");
+}
+
+}  // namespace
+
+void print_attention_products(TextWriter& out, const AttentionConfig& e,
+                              const KernelSpec& outputs) {
+  const std::int64_t columns = (outputs.extent[AttentionSpec::e] + 7) / 8 * 8;
+  out.line("SINTER_WGMMA({}, f32)", e.tile_k);
+  if (columns != e.tile_k) out.line("SINTER_WGMMA({}, f32)", columns);
+}
+
+void print_scores_config(TextWriter& out, const AttentionConfig& e, const KernelNames& names) {
+  const BodyText score(e.scores, names, e.scores.body, nullptr),
+      weight(e.scores, names, e.weight, nullptr);
+  print_product_config(out, e.scores, e.wide_index, names, {&score, &weight});
+}
+
+void print_attention(TextWriter& out, const AttentionConfig& e, const KernelNames& names) {
+  const AttentionSpec& a = e.attention;
+  print_operand(out, e.q, names, 'Q', 1, "First", kScores);
+  print_operand(out, e.k, names, 'K', a.group, "First", kScores);
+  print_operand(out, e.v, names, 'V', a.group, "Config", "Coord");
+  out.open("struct Bounds {{");
+  out.line("static constexpr bool has_left = {}, has_right = {}, bottom_right = {};",
+           a.band.left.has_value(), a.band.right.has_value(), a.band.bottom_right);
+  out.line("static constexpr bool has_lengths = {}, padding = {};",
+           a.length_q >= 0 || a.length_kv >= 0, a.band.padding);
+  out.line("static constexpr int left = {}, right = {};", bound(a.band.left), bound(a.band.right));
+  if (a.length_q >= 0 || a.length_kv >= 0) {
+    print_length(out, e, names, a.length_q, "queries", e.scores.extent[2]);
+    print_length(out, e, names, a.length_kv, "keys", e.scores.extent[3]);
+  }
+  out.close("};");
+  print_element(out, e, e.scores.body, names, "Score");
+  print_element(out, e, e.weight, names, "Weight");
+  out.open("struct Rows {{");
+  out.line("static constexpr bool has_sink = {}, has_stats = {};", a.sink >= 0, a.stats >= 0);
+  if (a.sink >= 0) {
+    const auto p = static_cast<std::size_t>(a.sink);
+    out.open("SINTER_DEVICE static float sink(const Args& args, const FirstCoord& c) {{");
+    out.line("return sinter::load<First::{}, float>(args.{}, c);", names.access[p], names.port[p]);
+    out.close("}");
+  }
+  if (a.stats >= 0) {
+    const auto p = static_cast<std::size_t>(a.stats);
+    out.open("SINTER_DEVICE static void stats(const Args& args, const FirstCoord& c, float x) {{");
+    out.line("sinter::store<First::{}>(args.{}, c, x);", names.access[p], names.port[p]);
+    out.close("}");
+  }
+  out.close("};");
+}
+
+}  // namespace sinter

@@ -1,0 +1,18 @@
+// The parts of a generated file that only attention has.
+#pragma once
+#include "emit/kernel_names.hpp"
+#include "emit/text_writer.hpp"
+#include "schedule/attention/forward.hpp"
+
+namespace sinter {
+
+// What core/wgmma_instruction.cuh is to provide. `outputs`: the second product.
+void print_attention_products(TextWriter& out, const AttentionConfig& e, const KernelSpec& outputs);
+
+// `First`: what of the scores' product is known when the kernel is compiled.
+void print_scores_config(TextWriter& out, const AttentionConfig& e, const KernelNames& names);
+
+// Operands, bounds, score, weight and what a row reads and writes.
+void print_attention(TextWriter& out, const AttentionConfig& e, const KernelNames& names);
+
+}  // namespace sinter

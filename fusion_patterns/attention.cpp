@@ -1,0 +1,79 @@
+// Attention: two products with a softmax between them, and what lies behind. The scores are never in
+// memory.
+//
+//     q --.                                                      any DAG over the scores, with side
+//          matmul --> score --> softmax --> weight --.           inputs: scale, bias, softcap, ALiBi
+//     k --'                                           matmul --> epilogue --> y, ...
+//                                                v --'
+#include <algorithm>
+
+#include "fusion_patterns/pattern.hpp"
+#include "planner/spec/attention_spec.hpp"
+#include "planner/split/operands.hpp"
+#include "schedule/scheduled_kernel.hpp"
+
+namespace sinter {
+namespace {
+
+class AttentionPattern final : public Pattern {
+ public:
+  std::string_view name() const override { return "attention"; }
+
+  bool anchors(const FusionState& state, NodeId n) const override {
+    if (state.node(n).op != OpKind::matmul) return false;
+    const auto attention = attention_at(state, n);
+    return attention && all_free(state, *attention) && fits(state, *attention, attention->nodes);
+  }
+
+  std::optional<Match> propose(FusionState& state, NodeId anchor, bool explain) const override {
+    const auto attention = attention_at(state, anchor);
+    if (!attention || !all_free(state, *attention)) return {};
+    Match m{attention->nodes, anchor, 0};
+    add_epilogue(state, *attention, m, explain);
+    if (!fits(state, *attention, m.nodes)) m.nodes = attention->nodes;
+    m.saved_bytes = saved_bytes(state, m.nodes);
+    return m;
+  }
+
+  std::vector<KernelSpec> lower(const FusionState& state, const Match& m) const override {
+    const auto attention = attention_at(state, m.anchor);
+    return {attention_spec(state, *attention, m.nodes)};
+  }
+
+ private:
+  static bool all_free(const FusionState& state, const AttentionNodes& a) {
+    return std::all_of(a.nodes.begin(), a.nodes.end(), [&](NodeId n) { return state.free(n); });
+  }
+
+  static bool fits(const FusionState& state, const AttentionNodes& a,
+                   const std::vector<NodeId>& nodes) {
+    for (NodeId n : nodes)
+      if (std::vector<NodeId> others = nodes; std::erase(others, n) && state.makes_cycle(others, n))
+        return false;
+    return can_run_attention(state, attention_spec(state, a, nodes));
+  }
+
+  // The elementwise nodes behind the second product.
+  void add_epilogue(FusionState& state, const AttentionNodes& a, Match& m, bool explain) const {
+    const Dims domain = without_leading_ones(state.graph()[state.node(m.anchor).outputs[0]].dim);
+    grow(state, m.nodes, {.pattern = name(), .explain = explain}, [&](NodeId other) -> std::string {
+      const Node& n = state.node(other);
+      if (reads_from_memory(n.op) || n.op == OpKind::reduction || n.op == OpKind::concatenate)
+        return "it reads its operands from memory";
+      const bool behind = std::any_of(n.inputs.begin(), n.inputs.end(), [&](TensorId t) {
+        const NodeId p = t >= 0 ? state.producer(t) : -1;
+        return p == a.second || (p >= 0 && contains(m.nodes, p) && !contains(a.nodes, p));
+      });
+      return behind ? refuse_other_domain(state, other, domain) : "it is not behind the products";
+    });
+  }
+};
+
+}  // namespace
+
+const Pattern& attention_pattern() {
+  static const AttentionPattern pattern;
+  return pattern;
+}
+
+}  // namespace sinter

@@ -1,0 +1,30 @@
+// The kernel of attention forward: a region of the lowered graph, from the product of q and k to the
+// product with v.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "plan/kernel_spec.hpp"
+#include "planner/match/fusion_state.hpp"
+
+namespace sinter {
+
+//   q, k -> [ first ] -> sums -> .. -> score -> softmax -> probabilities -> .. -> weight
+//                                                                     weight, v -> [ second ]
+struct AttentionNodes {
+  NodeId first = -1, second = -1;  // the products
+  TensorId sums = kNoTensor, score = kNoTensor, probabilities = kNoTensor, weight = kNoTensor;
+  TensorId stats = kNoTensor;  // where somebody needs it
+  const Region* region = nullptr;
+  std::vector<NodeId> nodes;  // first, what lies between, second
+};
+
+// The attention whose second product a node is; nothing where it is none, or where what lies inside
+// is of use to others. Its nodes may be taken.
+std::optional<AttentionNodes> attention_at(const FusionState& state, NodeId second);
+
+// `nodes`: those of the attention and of the epilogue.
+KernelSpec attention_spec(const FusionState& state, const AttentionNodes& attention,
+                          const std::vector<NodeId>& nodes);
+
+}  // namespace sinter

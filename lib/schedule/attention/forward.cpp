@@ -1,0 +1,211 @@
+#include "schedule/attention/forward.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "plan/access.hpp"
+#include "schedule/schedule_parts.hpp"
+
+namespace sinter {
+namespace {
+
+constexpr int kRows = 64;             // of a consumer
+constexpr int kLine = 64;             // elements of 16 bits in a line of the swizzle
+constexpr std::int64_t kWidest = 256;  // head dimension: columns of one instruction
+
+int up(std::int64_t x, int to) { return static_cast<int>((x + to - 1) / to * to); }
+
+// A product of the kernel as a contraction of its own.
+KernelSpec product(KernelSpec spec, ProductOperand a, ProductOperand b) {
+  ContractionSpec c;
+  c.batch = AttentionSpec::batch;
+  c.m = c.n = 1;
+  c.k_indices = {KIndex::channels};
+  c.products = {Product{std::move(a), std::move(b)}};
+  spec.family = std::move(c);
+  return spec;
+}
+KernelSpec scores_of(const KernelSpec& spec) {
+  const AttentionSpec& a = spec.attention();
+  KernelSpec first = without_index(spec, AttentionSpec::e);
+  const AttentionSpec own = first.attention();
+  first.body = own.score;
+  return product(std::move(first), a.q, a.k);
+}
+KernelSpec outputs_of(const KernelSpec& spec) {
+  return product(without_index(spec, AttentionSpec::d), {}, spec.attention().v);
+}
+
+// Where heads of q share one of k and v, the map has those alone.
+std::optional<BoxedOperand> boxed_shared(const KernelSpec& spec, const ProductOperand& operand,
+                                         int row, std::int64_t group) {
+  auto o = boxed(spec, operand, row);
+  if (!o || info(o->map.type).bytes != 2) return {};
+  for (std::size_t i = 0; i < o->batch.size(); ++i)
+    if (o->batch[i] == AttentionSpec::head)
+      o->map.dim[static_cast<int>(i) + 2] /= group;
+  return o;
+}
+
+struct Operands {
+  std::optional<BoxedOperand> q, k, v;
+};
+Operands operands_of(const KernelSpec& scores, const KernelSpec& outputs, std::int64_t group) {
+  const ContractionSpec &first = scores.contraction(), &second = outputs.contraction();
+  return {boxed_shared(scores, first.a(), first.first_m(), 1),
+          boxed_shared(scores, first.b(), first.first_n(), group),
+          boxed_shared(outputs, second.b(), second.first_n(), group)};
+}
+
+// One instruction loads a line of the swizzle for all `lines` of the tile.
+void set_lines(BoxedOperand& o, int rows, int k) {
+  o.map.box = Dims::filled(o.map.dim.size(), 1);
+  o.map.box[0] = kLine;
+  o.map.box[1] = o.k_fastest ? rows : k;
+}
+
+bool draws_or_loads(const KernelSpec& spec, const Body& body) {
+  return std::all_of(body.statements.begin(), body.statements.end(), [&](const Statement& s) {
+    if (s.kind == StatementKind::random) return s.arithmetic == DataType::f32;
+    if (s.kind == StatementKind::gather)
+      return spec.gathers[static_cast<std::size_t>(s.gather)].op == OpKind::block_mask;
+    Body one;
+    one.statements = {s};
+    return is_straight(spec, one, true);
+  });
+}
+
+int shared_bytes(const AttentionConfig& e, int depth, int width) {
+  const int q = e.consumers * kRows * up(depth, kLine) * 2,
+            k = up(e.tile_k, e.k.k_fastest ? 8 : kLine) * up(depth, kLine) * 2,
+            v = up(up(width, 8), kLine) * up(e.tile_k, e.v.k_fastest ? kLine : 8) * 2;
+  return q + e.stages * (k + v) + e.consumers * 4 * kSlabBytes + 16 + 2 * 16 * e.stages + 1023;
+}
+
+// Tiles, warpgroups and stages. What a consumer holds of 64 rows: scores and, half as large,
+// weights of a tile of keys, and the results. (b4 h32 s4096 on an H200: head dimension 64, three
+// consumers 645 us and two 798; 128, tiles of 128 keys 1,896 us and of 160 1,931.)
+bool choose_tile(AttentionConfig& e, const KernelSpec& scores, int depth, int width, bool plain,
+                 const DeviceModel& device) {
+  const std::int64_t rows = scores.extent[AttentionSpec::m];
+  const int wide = std::max(depth, width);
+  e.consumers = rows <= kRows ? 1 : wide <= 64 && plain && rows > 2 * kRows ? 3 : 2;
+  const int registers = e.consumers == 3 ? 160 : 240;
+  e.producer_registers = e.consumers == 3 ? 32 : 24;
+  e.consumer_registers = registers;
+  e.ping_pong = e.consumers == 2;
+  const int most_keys = !plain ? 64 : 128, others = 40;
+  for (e.tile_k = most_keys; e.tile_k >= 16; e.tile_k -= 16) {
+    e.stages = 2;
+    if (e.tile_k * 3 / 4 + up(width, 8) / 2 + others > registers) continue;
+    if (shared_bytes(e, depth, width) > device.shared_per_cta) continue;
+    // One consumer waits for memory rather than for the tensor cores.
+    constexpr int kMostStages = 8;
+    const int most = e.consumers == 1 ? kMostStages : 2;
+    while (e.stages < most) {
+      ++e.stages;
+      if (shared_bytes(e, depth, width) > device.shared_per_cta) {
+        --e.stages;
+        break;
+      }
+    }
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+double seen_share(const KernelSpec& spec) {
+  const AttentionBand& band = spec.attention().band;
+  const auto rows = static_cast<double>(spec.extent[AttentionSpec::m]),
+             keys = static_cast<double>(spec.extent[AttentionSpec::n]);
+  if (rows == 0 || keys == 0) return 0;
+  const double shift = band.bottom_right ? keys - rows : 0;
+  constexpr int kSamples = 64;
+  double seen = 0;
+  for (int i = 0; i < kSamples; ++i) {
+    const double at = (i + 0.5) / kSamples * rows + shift;
+    const double end =
+                     band.right ? std::min(keys, at + static_cast<double>(*band.right) + 0.5) : keys,
+                 first = band.left ? std::max(0.0, at - static_cast<double>(*band.left) + 0.5) : 0;
+    seen += std::max(0.0, end - first);
+  }
+  return seen / kSamples / keys;
+}
+
+std::vector<ProductOperand AttentionSpec::*> not_loadable(const KernelSpec& spec) {
+  const AttentionSpec& a = spec.attention();
+  const KernelSpec scores = scores_of(spec), outputs = outputs_of(spec);
+  const Operands o = operands_of(scores, outputs, a.group);
+  std::vector<ProductOperand AttentionSpec::*> left;
+  if (!o.q) left.push_back(&AttentionSpec::q);
+  if (!o.k) left.push_back(&AttentionSpec::k);
+  // Values past a length are cleared along their rows.
+  if (!o.v || (a.band.padding && o.v->k_fastest)) left.push_back(&AttentionSpec::v);
+  return left;
+}
+
+std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const DeviceModel& device) {
+  const AttentionSpec& a = spec.attention();
+  if (!device.has_wgmma || !device.has_tma || count(spec.extent, 0, spec.extent.size()) == 0)
+    return {};
+  const std::int64_t depth = spec.extent[AttentionSpec::d], width = spec.extent[AttentionSpec::e];
+  if (depth > kWidest || width > kWidest) return {};
+  if (spec.extent[AttentionSpec::m] >= 1 << 30 || spec.extent[AttentionSpec::n] >= 1 << 30)
+    return {};
+  if (!is_straight(spec, spec.body, true) || !draws_or_loads(spec, a.score) ||
+      !draws_or_loads(spec, a.weight))
+    return {};
+
+  AttentionPlan plan{outputs_of(spec), {}};
+  AttentionConfig& e = plan.engine;
+  e.scores = scores_of(spec);
+  e.weight = without_index(spec, AttentionSpec::e).attention().weight;
+  const Operands o = operands_of(e.scores, plan.spec, a.group);
+  if (!o.q || !o.k || !o.v || o.q->map.type != o.k->map.type || o.k->map.type != o.v->map.type)
+    return {};
+  if (a.band.padding && o.v->k_fastest) return {};
+  e.q = *o.q, e.k = *o.k, e.v = *o.v;
+  e.attention = a;
+  e.attention.q = e.attention.k = e.attention.v = {};
+  e.attention.score = e.attention.weight = {};
+  const bool plain = a.score.statements.empty() && a.weight.statements.empty();
+  if (!choose_tile(e, e.scores, static_cast<int>(depth), static_cast<int>(width), plain, device))
+    return {};
+  set_lines(e.q, kRows, kRows);
+  e.q.map.box[1] = e.q.k_fastest ? kRows : up(depth, kLine);
+  set_lines(e.k, e.tile_k, up(depth, kLine));
+  set_lines(e.v, up(up(width, 8), kLine), e.tile_k);
+  for (const BoxedOperand* b : {&e.q, &e.k, &e.v})
+    if (b->map.box[1] > 256) return {};
+  e.threads = 128 * (e.consumers + 1);
+  e.shared_bytes = static_cast<std::uint32_t>(
+      shared_bytes(e, static_cast<int>(depth), static_cast<int>(width)));
+  e.wide_index = needs_wide_index(plan.spec) || needs_wide_index(e.scores);
+  const std::int64_t heads = count(spec.extent, 0, AttentionSpec::batch);
+  const std::int64_t tiles_q = (spec.extent[AttentionSpec::m] + kRows * e.consumers - 1) /
+                               (kRows * e.consumers);
+  if (static_cast<double>(heads) * static_cast<double>(tiles_q) >= 0x1p30) return {};
+  e.grid = clamp_grid(static_cast<double>(std::min<std::int64_t>(heads * tiles_q, device.sms)));
+  // As many heads side by side as there are SMs for, so that others' keys and values do not drive
+  // theirs out of the second-level cache; all that share them.
+  e.heads_together = static_cast<int>(std::min<std::int64_t>(
+      heads, up((device.sms + tiles_q - 1) / tiles_q, static_cast<int>(a.group))));
+  const ContractionSpec& of = plan.spec.contraction();
+  e.n_fastest = !prefers(plan.spec, plan.spec.body, of.first_n(), of.first_m(), is_store);
+  e.packing = choose_packing(plan.spec, e.n_fastest ? of.first_n() : of.first_m(), 8);
+
+  // What all SMs multiply, 4096 operations a clock each, at the share that was measured; or what
+  // memory brings.
+  constexpr double kOperations = 4096, kReached = 0.65, kStart = 4;  // microseconds
+  const double flops = 2.0 * static_cast<double>(heads) *
+                       static_cast<double>(spec.extent[AttentionSpec::m]) *
+                       static_cast<double>(spec.extent[AttentionSpec::n]) *
+                       static_cast<double>(depth + width) * seen_share(spec);
+  e.microseconds = kStart + std::max(flops / kOperations / kReached / device.clock / e.grid,
+                                     bytes_moved(spec) / device.memory_bandwidth);
+  return plan;
+}
+
+}  // namespace sinter

@@ -1,0 +1,42 @@
+// How attention forward runs in one kernel of warpgroups (wgmma); see
+// codegen/device/family/attention_forward.cuh. A pure function of the spec and the device model.
+#pragma once
+#include <optional>
+
+#include "schedule/contraction/wgmma.hpp"
+
+namespace sinter {
+
+struct AttentionConfig : Launch {
+  KernelSpec scores;  // the first product: over (batch, m, n, d), its body is the score
+  Body weight;        // over the same domain
+  BoxedOperand q, k, v;
+  AttentionSpec attention;  // what is left of the family's own: band, ports, scale, group
+  int consumers = 2;        // warpgroups of 64 rows
+  int tile_k = 128;         // keys
+  int stages = 2;           // of the pipelines of K and V
+  int heads_together = 1;   // whose tiles of rows run beside each other
+  bool ping_pong = true;    // consumers take turns to issue products
+  int producer_registers = 24, consumer_registers = 240;
+  bool n_fastest = true;  // along which index the result lies in memory
+  int unroll = 2;         // of the epilogue
+  Packing packing;        // of the epilogue
+};
+
+struct AttentionPlan {
+  KernelSpec spec;  // the second product, over (batch, m, e, n), with the epilogue
+  AttentionConfig engine;
+};
+
+// `spec`: of the attention family. Nothing where the device has no such tensor cores, TMA cannot
+// load the operands, heads are wider than registers hold, or a body has more than straight-line
+// arithmetic.
+std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const DeviceModel& device);
+
+// The operands that TMA cannot load as they lie in memory: some of q, k, v.
+std::vector<ProductOperand AttentionSpec::*> not_loadable(const KernelSpec& spec);
+
+// The share of the scores that the band lets rows see, not counting lengths.
+double seen_share(const KernelSpec& spec);
+
+}  // namespace sinter
