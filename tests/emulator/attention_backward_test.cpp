@@ -15,7 +15,7 @@ namespace {
 struct Attention {
   int entries = 1, heads = 1, group = 1, queries = 64, keys = 64, depth = 64, depth_v = 64;
   int left = -1, right = -1;  // bounds, where not negative
-  bool bottom_right = false, half = false, plain = true, overlap = true;
+  bool bottom_right = false, half = false, plain = true;
   std::vector<int> lengths_q = {}, lengths_k = {};
 
   int tile_q() const { return std::max(depth, depth_v) <= 64 ? 128 : 64; }
@@ -56,7 +56,6 @@ std::string text_of(const Attention& a) {
   if (a.bottom_right) changes.push_back(flag("bottom_right", true));
   if (!a.lengths_q.empty()) changes.push_back(flag("has_lengths", true));
   if (!a.plain) changes.push_back(flag("plain", false));
-  if (!a.overlap) changes.push_back(flag("overlap", false));
   if (a.half) changes.push_back({"using Number = bf16;", "using Number = f16;"});
   return changed(device_text("attention_backward"), changes);
 }
@@ -115,7 +114,7 @@ std::string run(const Attention& a, const Edit& edit = {}, bool compile = false)
           const std::size_t key = key0 + static_cast<std::size_t>(n);
           const double x = kScale * dot(q, k, row, key, a.depth), t = std::tanh(x / 2);
           p.push_back(a.sees(e, m, n) ? std::exp(a.plain ? x : 2 * t) : 0);
-          slope.push_back(a.plain ? kScale : kScale * (1 - t * t));
+          slope.push_back(a.plain ? 1 : 1 - t * t);
           dp.push_back(dot(d_o, v, row, key, a.depth_v));
           total += p.back();
         }
@@ -132,8 +131,8 @@ std::string run(const Attention& a, const Edit& edit = {}, bool compile = false)
           const auto depth = static_cast<std::size_t>(a.depth),
                      depth_v = static_cast<std::size_t>(a.depth_v);
           for (std::size_t d = 0; d < depth; ++d) {
-            dq.add(row * depth + d, ds * k.values[(key0 + n) * depth + d]);
-            dk.add((key0 + n) * depth + d, ds * q.values[row * depth + d]);
+            dq.add(row * depth + d, kScale * ds * k.values[(key0 + n) * depth + d]);
+            dk.add((key0 + n) * depth + d, kScale * ds * q.values[row * depth + d]);
           }
           for (std::size_t d = 0; d < depth_v; ++d)
             dv.add((key0 + n) * depth_v + d, p[n] * d_o.values[row * depth_v + d]);
@@ -214,7 +213,7 @@ std::string run(const Attention& a, const Edit& edit = {}, bool compile = false)
     return values;
   };
   std::vector<double> dq_values;
-  for (const float x : sums) dq_values.push_back(a.plain ? kScale * x : x);
+  for (const float x : sums) dq_values.push_back(kScale * x);
   const int digits = a.half ? 11 : 8;
   std::string wrong = dv.judge("dV", decoded(dv_bits), digits);
   if (wrong.empty()) wrong = dk.judge("dK", decoded(dk_bits), digits);
@@ -269,9 +268,9 @@ TEST_CASE("attention backward: groups, bounds, lengths, types and orders") {
       {.queries = 200, .keys = 300, .depth = 40, .depth_v = 32},
       {.queries = 130, .keys = 140, .depth = 128, .depth_v = 64, .half = true},
       {.queries = 130, .keys = 140, .depth = 128, .depth_v = 128, .right = 0, .plain = false},
-      {.queries = 200, .keys = 140, .depth = 64, .right = 0, .overlap = false},
-      {.queries = 200, .keys = 140, .depth = 128, .depth_v = 128, .overlap = false},
-      {.queries = 130, .keys = 140, .depth = 64, .plain = false, .overlap = false},
+      {.queries = 200, .keys = 140, .depth = 64, .right = 0},
+      {.queries = 200, .keys = 140, .depth = 128, .depth_v = 128},
+      {.queries = 130, .keys = 140, .depth = 64, .plain = false},
       {.entries = 5,
        .queries = 200,
        .keys = 300,
@@ -295,7 +294,6 @@ TEST_CASE("attention backward: groups, bounds, lengths, types and orders") {
        .depth_v = 128,
        .left = 20,
        .right = 0,
-       .overlap = false,
        .lengths_q = {150, 3},
        .lengths_k = {100, 200}},
   };
@@ -310,10 +308,9 @@ TEST_CASE("attention backward: the emulator finds what is left out") {
                        *kProducer = "sinter/device/family/attention_backward_producer.cuh";
   const Attention a{.queries = 300, .keys = 200, .depth = 128, .depth_v = 128};
   const Edit edits[] = {
-      {kConsumer, "wgmma::wait<2>(s);", ""},
-      {kConsumer, "wgmma::wait<1>(dq);\n      add_dq<Out>(dq, before);",
-       "add_dq<Out>(dq, before);"},
-      {kConsumer, "pipe_q().wait(state);", ""},
+      {kConsumer, "wgmma::wait<1>(s);", ""},
+      {kConsumer, "wgmma::wait<1>(dq);\n      add_dq(dq);", "add_dq(dq);"},
+      {kConsumer, "pipe_do().wait(state);", ""},
       {kProducer, "hopper::wait_for_stores<0>();", ""},
       {kProducer, "pipe_q.acquire(state);", ""},
   };

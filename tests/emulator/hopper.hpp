@@ -30,9 +30,6 @@ inline void put_pair(unsigned to, float x, float y) {
   const float pair[] = {x, y};
   std::memcpy(shared_pointer(to), pair, sizeof pair);
 }
-inline void add_four(float* to, const float* x) {
-  for (int i = 0; i < 4; ++i) to[i] += x[i];
-}
 
 // ---- sinter/device/core/tma.cuh
 
@@ -68,14 +65,6 @@ void store_box(const TensorMap& map, unsigned from, At... at) {
 template <class... At>
 void add_box(const TensorMap& map, unsigned from, At... at) {
   machine->add_box(box_map(map), from, {{at...}, {}});
-}
-inline void add_bytes(float* to, unsigned from, int bytes) {
-  const std::int64_t count = bytes / 4;
-  emulator::BoxMap map{};
-  map.tensor = reinterpret_cast<const char*>(to);
-  map.extent[0] = count, map.step[0] = 4, map.box[0] = static_cast<std::int32_t>(count);
-  map.rank = 1, map.bytes = 4;
-  machine->add_box(map, from, {});
 }
 inline void commit_stores() { machine->commit_stores(); }
 template <int groups>

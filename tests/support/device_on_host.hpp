@@ -53,7 +53,6 @@ inline float reciprocal(float x) {
   if (near == exact || near != near || ++turn % 3 == 0) return near;
   return std::nextafter(near, near < exact ? 2 * near : 0.0f);
 }
-inline float exp2(float x) { return std::exp2(x); }
 inline unsigned short to_f16(float x) {
   unsigned short bits;
   ::sinter::store_element(::sinter::f16, &bits, 0, x);

@@ -151,13 +151,6 @@ SINTER_DEVICE void add_box(const TensorMap& map, unsigned from, int x, int y, in
   SINTER_ADD_BOX("5", "%2, %3, %4, %5, %6", "r"(x), "r"(y), "r"(z), "r"(u), "r"(v));
 }
 #undef SINTER_ADD_BOX
-// `bytes` that lie together, a multiple of 16 as both addresses are.
-SINTER_DEVICE void add_bytes(float* to, unsigned from, int bytes) {
-  asm volatile(
-      "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to),
-      "r"(from), "r"(bytes)
-      : "memory");
-}
 
 // Ends a group of this thread's stores.
 SINTER_DEVICE void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }

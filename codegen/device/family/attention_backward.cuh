@@ -12,10 +12,11 @@
 //
 // Scores are computed with keys as rows. Then what a thread holds of p and ds is what it must hold
 // of the left operand of dV and dK (engine/fragment.cuh), and only ds goes through shared memory,
-// once, for dQ. While a consumer makes ds of one tile, the scores of its next tile and dQ and dK of
-// this one are multiplied. (Shah et al., "FlashAttention-3", 2024, section 3 and its
-// implementation, hopper/mainloop_bwd_sm90_tma_gmma_ws.hpp, for transposed scores and the warps
-// that add dQ.)
+// once, for dQ. A consumer's products and its arithmetic take turns; those of the other consumer
+// fill the gaps. (Shah et al., "FlashAttention-3", 2024, section 3 and its implementation,
+// hopper/mainloop_bwd_sm90_tma_gmma_ws.hpp, for transposed scores and the warps that add dQ. To
+// multiply the scores of the next tile beside dQ and dK of this one was slower: registers are
+// full.)
 //
 // Pairs that do not see each other have weights of zero whatever their scores are. Rows past a
 // batch entry's lengths are cleared in shared memory, since a weight of zero times NaN would be
@@ -24,32 +25,34 @@
 // A generated file defines
 //
 //   SINTER_WGMMA(columns, f32) once for each of tile_q, head_dim and head_dim_v up to 8, and 64
-//   where
-//                     tile_q is 64
-//   struct Config     Index, Extent (entries, heads of K, members of a group, queries, keys,
-//                     head_dim, head_dim_v), threads, tile_q, stages, heads_together, scale, add_dq
-//                     (an AddDQ), producer_registers, consumer_registers
+//                     where tile_q is 64
+//   struct Config     Index, Extent (batch entries, heads of Q, queries, keys, head_dim,
+//   head_dim_v),
+//                     group (heads of Q that share one of K), threads, tile_q, stages,
+//                     heads_together, producer_registers, consumer_registers
 //   struct Args       tensor maps and pointers; OperandQ, OperandK, OperandV, OperandDO: Number,
 //                     prefetch(args), load(args, coordinates, row, k, to, barrier, blocks): boxes
-//                     of 64 elements of the head's dimension and tile_q queries or 64 keys a
-//                     consumer
+//                     of 64 elements of the head's dimension and tile_q queries, or all keys of the
+//                     tile
 //   struct Bounds     see attention_bounds.cuh
-//   struct Score      plain: true where a score is its sum times `scale`; else, of the sum q k,
-//                     float element(args, coordinates, float sum), the score, and
-//                     float gradient(args, coordinates, float sum, float ds), the sum's derivative
+//   struct Score      scale, of the sums; plain: true where a score is just that, and scale above
+//   0;
+//                     else, of a scaled sum, float element(args, coordinates, float sum), the
+//                     score, and float gradient(args, coordinates, float sum, float ds), its
+//                     derivative from that of the score
 //   struct Rows       float stats(args, coordinates), delta(args, coordinates) of a query
 //   struct SumsDQ     add(args, coordinates, row, column, from): adds a box of 32 columns and 64
-//   rows
-//                     (AddDQ::rows); else float* blob(args, coordinates, tile of queries)
-//   struct ResultDK, ResultDV   prefetch(args), store(args, coordinates, row, column, from): boxes
-//                     of 64 columns and 64 rows; Number, that of the operands
+//                     rows
+//   struct ResultDK, ResultDV   store(args, coordinates, row, column, from): boxes of 64 columns
+//                     and 64 rows of the operands' Number
 //
 // and calls attention::run_backward<Config, Bounds, OperandQ, OperandK, OperandV, OperandDO, Score,
-// Rows, SumsDQ, ResultDK, ResultDV>(args). Coordinates are of entry, head of K, member, query, key.
-// The launch has Config::threads threads, BackwardShape::shared_bytes bytes of shared memory and
-// BackwardShape::tiles CTAs. dQ is what was summed, times Config::scale where the score is plain.
+// Rows, SumsDQ, ResultDK, ResultDV>(args). Coordinates are those of Extent. The launch has
+// Config::threads threads, BackwardShape::shared_bytes bytes of shared memory and
+// BackwardShape::tiles CTAs. dQ is what was summed, times Score::scale.
 #pragma once
 #include "sinter/device/family/attention_backward_producer.cuh"
+#include "sinter/device/family/attention_backward_products.cuh"
 
 namespace sinter::attention {
 
@@ -65,7 +68,8 @@ class BackwardConsumer {
   typename S::Coord c_;
   unsigned char* const pointer_;
   const unsigned shared_;
-  const int consumer_, key_;     // the first of its keys
+  const int consumer_, key_;  // the first of its keys
+  const BackwardProducts<S> multiply_;
   const unsigned line_, piece_;  // where a lane puts ds
 
  public:
@@ -79,53 +83,14 @@ class BackwardConsumer {
         shared_(shared),
         consumer_(consumer),
         key_(band.from + consumer * 64),
+        multiply_{shared, consumer},
         line_(shared + S::ds + (consumer * 64 + warp() * 16 + lane() % 16) * 128),
         piece_((lane() % 8 ^ lane() / 16) * 16) {}
 
   static SINTER_DEVICE int lane() { return static_cast<int>(threadIdx.x) % 32; }
   static SINTER_DEVICE int warp() { return static_cast<int>(threadIdx.x) / 32 % 4; }
 
-  // ---- products, each a group
-
-  SINTER_DEVICE void scores(Sums& s, int stage) const {
-    wgmma::fence(s);
-    S::Scores::template multiply<S::steps>(
-        s, S::TileK::descriptor(shared_ + S::k + S::TileK::further(consumer_ * 64)),
-        S::TileQ::descriptor(shared_ + S::q + stage * S::TileQ::bytes), false);
-    wgmma::commit();
-  }
-  SINTER_DEVICE void weights_gradient(Sums& dp, int stage) const {
-    wgmma::fence(dp);
-    S::DWeights::template multiply<S::steps_v>(
-        dp, S::TileV::descriptor(shared_ + S::v + S::TileV::further(consumer_ * 64)),
-        S::TileDO::descriptor(shared_ + S::d_o + stage * S::TileDO::bytes), false);
-    wgmma::commit();
-  }
-  SINTER_DEVICE void add_dv(typename S::DV::Sums& dv, Weights& p, int stage) const {
-    wgmma::fence(dv, p);
-    S::DV::multiply(dv, p, S::TileDOByLine::descriptor(shared_ + S::d_o + stage * S::TileDO::bytes),
-                    true);
-    wgmma::commit();
-  }
-  SINTER_DEVICE void add_dk(typename S::DK::Sums& dk, Weights& ds, int stage) const {
-    wgmma::fence(dk, ds);
-    S::DK::multiply(dk, ds, S::TileQByLine::descriptor(shared_ + S::q + stage * S::TileQ::bytes),
-                    true);
-    wgmma::commit();
-  }
-  SINTER_DEVICE void multiply_dq(SumsDQ& dq, int half) const {
-    wgmma::fence(dq);
-    S::DQ::multiply(
-        dq,
-        S::TileDS::descriptor(shared_ + S::ds + half * S::TileDS::bytes +
-                              (S::rows_of_dq ? consumer_ * S::TileDS::slab_bytes : 0)),
-        S::TileKByLine::descriptor(shared_ + S::k +
-                                   (S::rows_of_dq ? 0 : consumer_ * S::TileKByLine::slab_bytes)),
-        false);
-    wgmma::commit();
-  }
-
-  // ---- between them
+  // ---- between products
 
   // f(the number of a pair of neighbouring queries, first register, register of the same pair eight
   // keys on, the two numbers at `rows` for them)
@@ -137,8 +102,8 @@ class BackwardConsumer {
   }
   // Scores become weights.
   SINTER_DEVICE void weigh(Sums& s, const QueryTile<S>& at, int stage) const {
-    if (band_.is_cut(at.row())) mask(s, at, -infinity());
-    constexpr float scale = static_cast<float>(Config::scale * 1.4426950408889634);
+    if (band_.is_cut(at.row())) mask(s, at, minus_infinity());
+    constexpr float scale = Score::scale * kLog2E;
     each_pair(S::lse + stage * S::tile_q * 4, [&](int i, float2 lse) {
       s.at[i] = math::fast_exp2(math::fma(s.at[i], scale, lse.x));
       s.at[i + 1] = math::fast_exp2(math::fma(s.at[i + 1], scale, lse.y));
@@ -153,16 +118,16 @@ class BackwardConsumer {
     const float* delta = reinterpret_cast<const float*>(pointer_ + S::delta) + stage * S::tile_q;
     const bool cut = band_.is_cut(at.row());
     typename S::Coord c = c_;
-    c.at[2] = at.member;
+    c.at[1] = at.head;
     s.each([&](int i, float& x) {
       const int column = Sums::column(i), m = at.row() + column, n = key_ + Sums::row(i);
-      c.at[3] = m < S::queries ? m : S::queries - 1;
-      c.at[4] = n < S::keys ? n : S::keys - 1;
-      const float score = Score::element(args_, c, x),
-                  p = math::fast_exp2(math::fma(score, 1.44269504f, lse[column])),
-                  ds = Score::gradient(args_, c, x, p * (dp.at[i] - delta[column]));
+      c.at[2] = m < S::queries ? m : S::queries - 1;
+      c.at[3] = n < S::keys ? n : S::keys - 1;
+      const float sum = x * Score::scale, score = Score::element(args_, c, sum),
+                  p = math::fast_exp2(math::fma(score, kLog2E, lse[column])),
+                  ds = Score::gradient(args_, c, sum, p * (dp.at[i] - delta[column]));
       const bool seen =
-          lse[column] != -infinity() && (!cut || (m >= band_.first(n) && m < band_.stop(n)));
+          lse[column] != minus_infinity() && (!cut || (m >= band_.first(n) && m < band_.stop(n)));
       x = seen ? p : 0.0f;
       dp.at[i] = seen ? ds : 0.0f;
     });
@@ -191,58 +156,16 @@ class BackwardConsumer {
           ds.at[j]);
     hopper::written_for_multiplications();
   }
-  // What is summed of dQ goes to its sums in memory.
-  template <class Out>
-  SINTER_DEVICE void add_dq(const SumsDQ& dq, const QueryTile<S>& at) const {
-    if constexpr (Config::add_dq == AddDQ::registers) {
-      typename S::Coord c = c_;
-      c.at[2] = at.member;
-      float* to = Out::blob(args_, c, at.tile) + consumer_ * 64 * S::columns_of_dq +
-                  static_cast<int>(threadIdx.x) % 128 * 4;
-#pragma unroll
-      for (int i = 0; i < SumsDQ::count; i += 4) hopper::add_four(to + i * 128, &dq.at[i]);
-    } else {
-      wait_at_mine<kEmptyDQ, 160>();
-      const unsigned to = shared_ + S::dq + consumer_ * S::bytes_of_dq;
-      if constexpr (Config::add_dq == AddDQ::blobs) {
-        const unsigned mine = to + static_cast<int>(threadIdx.x) % 128 * 16;
-#pragma unroll
-        for (int i = 0; i < SumsDQ::count; i += 4)
-          warp_matrix::put(mine + i * 512,
-                           uint4{__float_as_uint(dq.at[i]), __float_as_uint(dq.at[i + 1]),
-                                 __float_as_uint(dq.at[i + 2]), __float_as_uint(dq.at[i + 3])});
-      } else {
-        put_rows(dq, to);
-      }
-      hopper::written_for_multiplications();
-      if (consumer_ == 0)
-        hopper::pass<kFullDQ, 160>();
-      else
-        hopper::pass<kFullDQ + 1, 160>();
-    }
+  // What is summed of dQ goes to the warp that adds it.
+  SINTER_DEVICE void add_dq(const SumsDQ& dq) const {
+    wait_at_mine<kEmptyDQ, 160>();
+    put_rows(dq, shared_ + S::dq + consumer_ * S::bytes_of_dq);
+    hopper::written_for_multiplications();
+    if (consumer_ == 0)
+      hopper::pass<kFullDQ, 160>();
+    else
+      hopper::pass<kFullDQ + 1, 160>();
   }
-  // As TMA with a swizzle of 128 bytes reads a box of 32 columns: eight columns are two pieces of
-  // 16 bytes. Rows 2 i and 2 i + 1 have the same pair of pieces, in either order; so that a warp's
-  // rows meet all banks, odd rows write the block of columns two further at the same time.
-  SINTER_DEVICE void put_rows(const SumsDQ& dq, unsigned to) const {
-    const int row = lane() / 4, odd = row & 1;
-    const unsigned mine = to + (warp() * 16 + row) * 128 + lane() % 2 * 8;
-    constexpr int blocks = SumsDQ::count / 4;
-#pragma unroll
-    for (int j = 0; j < (blocks + 3) / 4 * 4; ++j) {
-      const int even_block = j, odd_block = j ^ 2;
-      const unsigned at = mine + j / 4 * 8192 +
-                          (((odd ? odd_block : even_block) % 4 * 2 + lane() % 4 / 2) ^ row) * 16;
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int a = even_block < blocks ? 4 * even_block + 2 * half : 0,
-                  b = odd_block < blocks ? 4 * odd_block + 2 * half : 0;
-        hopper::put_pair(at + half * 1024, odd ? dq.at[b] : dq.at[a],
-                         odd ? dq.at[b + 1] : dq.at[a + 1]);
-      }
-    }
-  }
-
   // ---- rows past the batch entry's lengths
 
   // Clears lines `from` to `lines` of a tile; the others' part of them is cleared by the others.
@@ -288,13 +211,13 @@ class BackwardConsumer {
                                   const typename S::Pipe::State& state) const {
     pipe_q().wait(state);
     clear_queries<typename S::TileQ>(shared_ + S::q + state.stage * S::TileQ::bytes, at.row());
-    scores(s, state.stage);
+    multiply_.scores(s, state.stage);
   }
   SINTER_DEVICE void start_dp(Sums& dp, const QueryTile<S>& at,
                               const typename S::Pipe::State& state) const {
     pipe_do().wait(state);
     clear_queries<typename S::TileDO>(shared_ + S::d_o + state.stage * S::TileDO::bytes, at.row());
-    weights_gradient(dp, state.stage);
+    multiply_.weights_gradient(dp, state.stage);
   }
   // The operands of dV and dK, of weights (or of sums, where the score is a function of these) and
   // of dp. Made 16 queries at a time, so that few registers hold both.
@@ -329,10 +252,7 @@ class BackwardConsumer {
 
   // ---- all tiles
 
-  // Of a tile, each product waits for what it needs: simple, and a consumer's products and its
-  // arithmetic beside each other only as far as the other consumer's fill the gaps.
-  template <class Out>
-  SINTER_DEVICE void run_in_order(typename S::DK::Sums& dk, typename S::DV::Sums& dv) const {
+  SINTER_DEVICE void run(typename S::DK::Sums& dk, typename S::DV::Sums& dv) const {
     QueryTile<S> at(band_);
     typename S::Pipe::State state;
     const int count = band_.count();
@@ -349,71 +269,17 @@ class BackwardConsumer {
       Weights p, ds;
       finish(p, ds, s, dp, at, state.stage);
       store_ds(ds, i & 1);
-      add_dv(dv, p, state.stage);
+      multiply_.add_dv(dv, p, state.stage);
       meet_all();
-      multiply_dq(dq, i & 1);
+      multiply_.dq(dq, i & 1);
       wgmma::wait<1>(dv, p);
       pipe_do().release_stage(state.stage);
-      add_dk(dk, ds, state.stage);
+      multiply_.add_dk(dk, ds, state.stage);
       wgmma::wait<1>(dq);
-      add_dq<Out>(dq, at);
+      add_dq(dq);
       wgmma::wait<0>(dk, ds);
       pipe_q().release_stage(state.stage);
     }
-  }
-  // The scores of the next tile are multiplied as soon as the weights of this one are an operand,
-  // so that they become weights while dQ and dK of this one are multiplied. What is in flight when
-  // the loop comes around: dp of the next tile.
-  template <class Out>
-  SINTER_DEVICE void run(typename S::DK::Sums& dk, typename S::DV::Sums& dv) const {
-    QueryTile<S> at(band_);
-    typename S::Pipe::State state;
-    const int count = band_.count();
-    wait_for_keys();
-    Sums s, dp;
-    start_scores(s, at, state);
-    start_dp(dp, at, state);
-    wgmma::wait<1>(s);
-    if constexpr (Score::plain) weigh(s, at, state.stage);
-#pragma unroll 1
-    for (int i = 1; i < count; ++i) {
-      const QueryTile<S> before = at;
-      const int stage = state.stage;
-      Weights p, ds;
-      SumsDQ dq;
-      wgmma::wait<0>(dp);
-      finish(p, ds, s, dp, before, stage);
-      store_ds(ds, i & 1);
-      add_dv(dv, p, stage);
-      at.advance(), state.advance();
-      start_scores(s, at, state);
-      meet_all();
-      wgmma::wait<1>(dv, p);
-      pipe_do().release_stage(stage);
-      multiply_dq(dq, i & 1);
-      add_dk(dk, ds, stage);
-      wgmma::wait<2>(s);
-      if constexpr (Score::plain) weigh(s, at, state.stage);
-      wgmma::wait<1>(dq);
-      add_dq<Out>(dq, before);
-      // Of long tiles the registers do not hold what dK reads beside dp.
-      if constexpr (S::tile_q == 64) start_dp(dp, at, state);
-      wgmma::wait<S::tile_q == 64 ? 1 : 0>(dk, ds);
-      pipe_q().release_stage(stage);
-      if constexpr (S::tile_q > 64) start_dp(dp, at, state);
-    }
-    Weights p, ds;
-    SumsDQ dq;
-    wgmma::wait<0>(dp);
-    finish(p, ds, s, dp, at, state.stage);
-    store_ds(ds, count & 1);
-    add_dv(dv, p, state.stage);
-    meet_all();
-    multiply_dq(dq, count & 1);
-    add_dk(dk, ds, state.stage);
-    wgmma::wait<1>(dv, p, dq);
-    add_dq<Out>(dq, at);
-    wgmma::wait<0>(dk, ds);
   }
 
   // Of keys that no query sees.
@@ -494,11 +360,10 @@ SINTER_DEVICE void run_backward(const Args& args) {
       if (threadIdx.x == 0) produce_tiles<S, Q, K, V, DO>(args, c, band, shared);
     } else if (warp == 1) {
       produce_rows<S, Rows>(args, c, band, memory.pointer, shared);
-    } else if constexpr (Config::add_dq != AddDQ::registers) {
-      if (warp == 2)
-        add_dq<Config, S, SumsDQ, 0>(args, c, band, shared);
-      else
-        add_dq<Config, S, SumsDQ, 1>(args, c, band, shared);
+    } else if (warp == 2) {
+      add_dq<S, SumsDQ, 0>(args, c, band, shared);
+    } else {
+      add_dq<S, SumsDQ, 1>(args, c, band, shared);
     }
     return;
   }
@@ -514,14 +379,10 @@ SINTER_DEVICE void run_backward(const Args& args) {
     typename S::DK::Sums dk;
     typename S::DV::Sums dv;
     dk.clear(), dv.clear();
-    if constexpr (Config::overlap)
-      consumer.template run<SumsDQ>(dk, dv);
-    else
-      consumer.template run_in_order<SumsDQ>(dk, dv);
+    consumer.run(dk, dv);
     consumer.template put<TileV>(dv, shared + S::v);
     consumer.template store<ResultDV, TileV>(shared + S::v);
-    if constexpr (Score::plain)
-      dk.each([](int, float& x) { x *= static_cast<float>(Config::scale); });
+    dk.each([](int, float& x) { x *= Score::scale; });
     consumer.meet_all();  // nobody reads K any more
     consumer.template put<TileK>(dk, shared + S::k);
   }

@@ -5,30 +5,20 @@
 #include "sinter/device/engine/shared_memory.cuh"
 #include "sinter/device/engine/wgmma.cuh"
 #include "sinter/device/family/attention_bounds.cuh"
+#include "sinter/device/family/attention_softmax.cuh"
 
 namespace sinter::attention {
-
-// How a tile of dQ is added to its sums in memory.
-enum class AddDQ {
-  rows,       // to rows of f32, by TMA from shared memory
-  blobs,      // in the order of the accumulators' registers, by bulk copies from shared memory
-  registers,  // in the same order, by each thread from its registers
-};
-
-SINTER_DEVICE float infinity() { return __int_as_float(0x7f800000); }
 
 template <class Config, class Bounds, class Q, class K, class V, class DO>
 struct BackwardShape {
   using Number = typename Q::Number;
   using Extent = typename Config::Extent;
   using Coord = Coordinates<typename Config::Index, Extent>;
-  static constexpr int entries = static_cast<int>(Extent::at(0)),
-                       heads = static_cast<int>(Extent::at(1)),
-                       group = static_cast<int>(Extent::at(2)),
-                       queries = static_cast<int>(Extent::at(3)),
-                       keys = static_cast<int>(Extent::at(4)),
-                       depth = static_cast<int>(Extent::at(5)),
-                       depth_v = static_cast<int>(Extent::at(6));
+  static constexpr int entries = static_cast<int>(Extent::at(0)), group = Config::group,
+                       heads = static_cast<int>(Extent::at(1)) / group,  // of K
+      queries = static_cast<int>(Extent::at(2)), keys = static_cast<int>(Extent::at(3)),
+                       depth = static_cast<int>(Extent::at(4)),
+                       depth_v = static_cast<int>(Extent::at(5));
   static constexpr int up(int x, int to) { return (x + to - 1) / to * to; }
   static constexpr int consumers = Config::threads / 128 - 1, tile_k = 64 * consumers,
                        tile_q = Config::tile_q, stages = Config::stages;
@@ -66,10 +56,7 @@ struct BackwardShape {
                 "the consumers share a tile of dQ by rows or by slabs");
   static constexpr int columns_of_dq = rows_of_dq ? up(depth, 8) : 64;
   using DQ = Mma<Shape<64, columns_of_dq>, Numbers, TileDS, TileKByLine>;
-  static constexpr int bytes_of_dq = Config::add_dq == AddDQ::registers ? 0
-                                     : Config::add_dq == AddDQ::blobs
-                                         ? 64 * columns_of_dq * 4
-                                         : up(columns_of_dq, 32) * 64 * 4;  // a consumer's
+  static constexpr int bytes_of_dq = up(columns_of_dq, 32) * 64 * 4;  // a consumer's
 
   using Pipe = Pipeline<stages>;
 
@@ -87,8 +74,8 @@ struct BackwardShape {
   static constexpr int tiles_k = (keys + tile_k - 1) / tile_k, tiles = entries * heads * tiles_k;
 };
 
-// The tile of keys of a CTA. Those of some heads run together, the first keys first: under a causal
-// bound these meet the most queries.
+// The tile of keys of a CTA: `head` is the first of those of Q that share it. Tiles of some heads
+// run together, the first keys first: under a causal bound these meet the most queries.
 struct TileOfKeys {
   int entry, head, from;
 };
@@ -98,7 +85,7 @@ SINTER_DEVICE TileOfKeys tile_of_keys(int i) {
   const int first = i / (together * S::tiles_k) * together, within = i % (together * S::tiles_k);
   const int left = all - first, heads = left < together ? left : together;
   const int head = first + within % heads;
-  return {head / S::heads, head % S::heads, within / heads * S::tile_k};
+  return {head / S::heads, head % S::heads * S::group, within / heads * S::tile_k};
 }
 
 // The rows of queries that see a tile of keys, and which tiles of them hold pairs that do not see
@@ -106,12 +93,12 @@ SINTER_DEVICE TileOfKeys tile_of_keys(int i) {
 template <class S, class Bounds>
 struct QueryBand {
   Band<Bounds, S::queries, S::keys> band;
-  int from;        // the first key
+  int head, from;  // the first head of Q and the first key
   int begin, end;  // tiles of queries
 
   template <class Args>
   SINTER_DEVICE QueryBand(const Args& args, const typename S::Coord& c, int key)
-      : band(args, c), from(key) {
+      : band(args, c), head(static_cast<int>(c.at[1])), from(key) {
     const int last = (key + S::tile_k < band.columns ? key + S::tile_k : band.columns) - 1;
     int low = 0, high = band.rows;
     if constexpr (Bounds::has_right) {
@@ -151,14 +138,14 @@ struct QueryBand {
 template <class S>
 struct QueryTile {
   int begin, end;
-  int member = 0, tile;
+  int head, tile;
 
   template <class Bounds>
   SINTER_DEVICE explicit QueryTile(const QueryBand<S, Bounds>& band)
-      : begin(band.begin), end(band.end), tile(band.begin) {}
+      : begin(band.begin), end(band.end), head(band.head), tile(band.begin) {}
   SINTER_DEVICE int row() const { return tile * S::tile_q; }
   SINTER_DEVICE void advance() {
-    if (++tile == end) tile = begin, ++member;
+    if (++tile == end) tile = begin, ++head;
   }
 };
 

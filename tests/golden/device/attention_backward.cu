@@ -10,12 +10,10 @@ using Number = bf16;
 
 struct Config {
   using Index = int;
-  using Extent = Dims<kEntries, kHeads, kGroup, kQueries, kKeys, kDepth, kDepthV>;
+  using Extent = Dims<kEntries, kHeads * kGroup, kQueries, kKeys, kDepth, kDepthV>;
+  static constexpr int group = kGroup;
   static constexpr int threads = 384, tile_q = kTileQ, stages = 2, heads_together = 2;
   static constexpr int producer_registers = 24, consumer_registers = 240;
-  static constexpr double scale = 0.125;
-  static constexpr attention::AddDQ add_dq = attention::AddDQ::rows;
-  static constexpr bool overlap = true;
 };
 using Coord = Coordinates<int, Config::Extent>;
 
@@ -25,7 +23,6 @@ struct Args {
   float* dq;
   const int *lengths_q, *lengths_k;
 };
-SINTER_DEVICE int head(const Coord& c) { return c.at[1] * kGroup + c.at[2]; }
 
 template <TensorMap Args::*map, bool of_queries>
 struct Operand {
@@ -34,12 +31,12 @@ struct Operand {
   SINTER_DEVICE static void prefetch(const Args& args) { hopper::prefetch(args.*map); }
   SINTER_DEVICE static void load(const Args& args, const Coord& c, int row, int k, unsigned to,
                                  unsigned barrier, unsigned blocks) {
-    hopper::load_box(args.*map, to, barrier, blocks, k, row, of_queries ? head(c) : c.at[1],
+    hopper::load_box(args.*map, to, barrier, blocks, k, row, of_queries ? c.at[1] : c.at[1] / kGroup,
                      c.at[0]);
   }
   SINTER_DEVICE static void store(const Args& args, const Coord& c, int row, int column,
                                   unsigned from) {
-    hopper::store_box(args.*map, from, column, row, c.at[1], c.at[0]);
+    hopper::store_box(args.*map, from, column, row, c.at[1] / kGroup, c.at[0]);
   }
 };
 struct Bounds {
@@ -53,20 +50,21 @@ struct Bounds {
     return args.lengths_k[c.at[0]];
   }
 };
-// Where it is not plain: 2 tanh(scale x / 2).
+// Where it is not plain: 2 tanh(x / 2).
 struct Score {
   static constexpr bool plain = true;
+  static constexpr float scale = 0.125f;
   SINTER_DEVICE static float element(const Args&, const Coord&, float x) {
-    return 2.0f * math::tanh(x * 0.0625f);
+    return 2.0f * math::tanh(x * 0.5f);
   }
   SINTER_DEVICE static float gradient(const Args&, const Coord&, float x, float dy) {
-    const float t = math::tanh(x * 0.0625f);
-    return dy * (1.0f - t * t) * 0.125f;
+    const float t = math::tanh(x * 0.5f);
+    return dy * (1.0f - t * t);
   }
 };
 struct Rows {
   SINTER_DEVICE static int at(const Coord& c) {
-    return (c.at[0] * kHeads * kGroup + head(c)) * kQueries + c.at[3];
+    return (c.at[0] * kHeads * kGroup + c.at[1]) * kQueries + c.at[2];
   }
   SINTER_DEVICE static float stats(const Args& args, const Coord& c) { return args.stats[at(c)]; }
   SINTER_DEVICE static float delta(const Args& args, const Coord& c) { return args.delta[at(c)]; }
@@ -74,7 +72,7 @@ struct Rows {
 struct SumsDQ {
   SINTER_DEVICE static void add(const Args& args, const Coord& c, int row, int column,
                                 unsigned from) {
-    hopper::add_box(args.map_dq, from, column, row, head(c), c.at[0]);
+    hopper::add_box(args.map_dq, from, column, row, c.at[1], c.at[0]);
   }
 };
 
