@@ -22,17 +22,6 @@ bool has_mode(const Node& n, PointwiseMode mode) {
   return p && p->mode == mode;
 }
 
-// The type in which an operand is multiplied: 16 bits of its own, or of the graph's io type where
-// it is a virtual f32 tensor (GRAPH_JSON.md).
-DataType operand_type(const FusionState& state, TensorId t) {
-  const Graph& g = state.graph();
-  const DataType type = state.storage()[t].type, io = g.options().io;
-  if (is_16_bits(type)) return type;
-  return type == DataType::f32 && g.is_virtual(state.storage()[t].root) && is_16_bits(io)
-             ? io
-             : DataType::none;
-}
-
 // Adds the region's nodes between `t` and the first product, which come first.
 void collect(const FusionState& state, const Region& region, TensorId t, AttentionNodes& a) {
   const NodeId p = t >= 0 ? state.producer(t) : -1;
@@ -83,6 +72,19 @@ std::optional<double> plain_scale(const FusionState& state, const AttentionNodes
 
 }  // namespace
 
+DataType operand_type(const FusionState& state, TensorId t) {
+  const Graph& g = state.graph();
+  const DataType type = state.storage()[t].type, io = g.options().io;
+  if (is_16_bits(type)) return type;
+  return type == DataType::f32 && g.is_virtual(state.storage()[t].root) && is_16_bits(io)
+             ? io
+             : DataType::none;
+}
+
+bool in_memory(const FusionState& state, TensorId t) {
+  return t < 0 || state.producer(t) < 0 || !state.recomputed(state.producer(t));
+}
+
 std::optional<AttentionNodes> attention_at(const FusionState& state, NodeId second) {
   const Graph& g = state.graph();
   const Region* const region = state.region_of(second);
@@ -92,6 +94,8 @@ std::optional<AttentionNodes> attention_at(const FusionState& state, NodeId seco
   if (last.op != OpKind::matmul || last.outputs[0] != region->outputs[0] ||
       g[last.outputs[0]].dim.size() != 4)
     return {};
+  for (int port : {shapes::kSdpaPorts.seq_q, shapes::kSdpaPorts.seq_kv, shapes::kSdpaPorts.sink})
+    if (!in_memory(state, region->inputs[static_cast<std::size_t>(port)])) return {};
   AttentionNodes a;
   a.second = second;
   a.region = region;

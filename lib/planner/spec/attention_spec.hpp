@@ -19,6 +19,14 @@ struct AttentionNodes {
   std::vector<NodeId> nodes;  // first, what lies between, second
 };
 
+// The type in which an operand is multiplied: 16 bits of its own, or of the graph's io type where
+// it is a virtual f32 tensor (GRAPH_JSON.md). None: neither.
+DataType operand_type(const FusionState& state, TensorId t);
+
+// Whether the tensor, where there is one, is in memory when a kernel starts: not one that is computed
+// where it is read.
+bool in_memory(const FusionState& state, TensorId t);
+
 // The attention whose second product a node is; nothing where it is none, or where what lies inside
 // is of use to others. Its nodes may be taken.
 std::optional<AttentionNodes> attention_at(const FusionState& state, NodeId second);
