@@ -56,7 +56,8 @@ int bound(const std::optional<std::int64_t>& x) {
   return static_cast<int>(std::clamp(x.value_or(0), -kMost, kMost));
 }
 
-void print_length(TextWriter& out, const AttentionConfig& e, const KernelNames& names, int port,
+void print_length(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                  std::string_view config, int port,
                   std::string_view function, std::int64_t otherwise) {
   out.line("template <class Coord>");
   out.open("SINTER_DEVICE static long long {}(const Args& args, const Coord& c) {{", function);
@@ -64,8 +65,8 @@ void print_length(TextWriter& out, const AttentionConfig& e, const KernelNames& 
     const auto p = static_cast<std::size_t>(port);
     out.line(
         "return static_cast<long long>(sinter::Format<{}>::fetch(args.{} + "
-        "sinter::locate<First::{}>(c).offset));",
-        storage_type(e.scores.ports[p].type), names.port[p], names.access[p]);
+        "sinter::locate<{}::{}>(c).offset));",
+        storage_type(spec.ports[p].type), names.port[p], config, names.access[p]);
   } else {
     out.line("return {};", otherwise);
   }
@@ -73,6 +74,23 @@ void print_length(TextWriter& out, const AttentionConfig& e, const KernelNames& 
 }
 
 }  // namespace
+
+void print_bounds(TextWriter& out, const AttentionBand& band, int length_q, int length_kv,
+                  const KernelSpec& spec, const KernelNames& names, std::string_view config,
+                  RowsAndKeys whole) {
+  const bool lengths = length_q >= 0 || length_kv >= 0;
+  out.open("struct Bounds {{");
+  out.line("static constexpr bool has_left = {}, has_right = {}, bottom_right = {};",
+           band.left.has_value(), band.right.has_value(), band.bottom_right);
+  out.line("static constexpr bool has_lengths = {}, padding = {}, packed = {};", lengths,
+           band.padding, whole.packed);
+  out.line("static constexpr int left = {}, right = {};", bound(band.left), bound(band.right));
+  if (lengths) {
+    print_length(out, spec, names, config, length_q, "queries", whole.rows);
+    print_length(out, spec, names, config, length_kv, "keys", whole.keys);
+  }
+  out.close("};");
+}
 
 void print_attention_products(TextWriter& out, const AttentionConfig& e,
                               const KernelSpec& outputs) {
@@ -92,18 +110,9 @@ void print_attention(TextWriter& out, const AttentionConfig& e, const KernelName
   print_operand(out, e.q, names, 'Q', 1, "First", kScores);
   print_operand(out, e.k, names, 'K', a.group, "First", kScores);
   print_operand(out, e.v, names, 'V', a.group, "Config", "Coord");
-  out.open("struct Bounds {{");
-  out.line("static constexpr bool has_left = {}, has_right = {}, bottom_right = {};",
-           a.band.left.has_value(), a.band.right.has_value(), a.band.bottom_right);
-  out.line("static constexpr bool has_lengths = {}, padding = {};",
-           a.length_q >= 0 || a.length_kv >= 0, a.band.padding);
-  out.line("static constexpr bool packed = {};", e.scores.extent[AttentionSpec::member] > 1);
-  out.line("static constexpr int left = {}, right = {};", bound(a.band.left), bound(a.band.right));
-  if (a.length_q >= 0 || a.length_kv >= 0) {
-    print_length(out, e, names, a.length_q, "queries", e.scores.extent[AttentionSpec::query]);
-    print_length(out, e, names, a.length_kv, "keys", e.scores.extent[AttentionSpec::query + 1]);
-  }
-  out.close("};");
+  print_bounds(out, a.band, a.length_q, a.length_kv, e.scores, names, "First",
+               {e.scores.extent[AttentionSpec::query], e.scores.extent[AttentionSpec::query + 1],
+                e.scores.extent[AttentionSpec::member] > 1});
   print_element(out, e, e.scores.body, names, "Score");
   print_element(out, e, e.weight, names, "Weight");
   out.open("struct Rows {{");

@@ -15,4 +15,14 @@ void print_scores_config(TextWriter& out, const AttentionConfig& e, const Kernel
 // Operands, bounds, score, weight and what a row reads and writes.
 void print_attention(TextWriter& out, const AttentionConfig& e, const KernelNames& names);
 
+// Which keys a query sees. `config`: the struct that has the accesses of `spec`'s ports; lengths
+// that have no port are the `whole`.
+struct RowsAndKeys {
+  std::int64_t rows, keys;
+  bool packed = false;  // rows are those of several heads
+};
+void print_bounds(TextWriter& out, const AttentionBand& band, int length_q, int length_kv,
+                  const KernelSpec& spec, const KernelNames& names, std::string_view config,
+                  RowsAndKeys whole);
+
 }  // namespace sinter

@@ -304,7 +304,10 @@ std::string BodyText::expression(int i) const {
     case StatementKind::gather:
       return gather(s, i);
     case StatementKind::accumulator:
-      return cast(packing_ ? fmt::format("acc[{}]", s.dim) : "acc", spec_.contraction().accumulate,
+      return cast(packing_     ? fmt::format("acc[{}]", s.dim)
+                  : s.dim == 0 ? "acc"
+                               : "acc_gradient",
+                  spec_.as_contraction() ? spec_.contraction().accumulate : DataType::f32,
                   s.arithmetic);
     case StatementKind::reduced:
       return cast(fmt::format("reductions.result<{}>()", at(kernel_.reduction, s.port)),

@@ -82,7 +82,8 @@ void print_gather(TextWriter& out, const KernelSpec& spec, int number, int index
 
 // The ports that are reached by an access; a gather finds its way by dims and strides.
 std::vector<bool> accessed_ports(const KernelSpec& spec) {
-  std::vector<bool> accessed(spec.ports.size());
+  // Rows of attention backward read more than its bodies say.
+  std::vector<bool> accessed(spec.ports.size(), spec.as_attention_backward() != nullptr);
   const auto mark = [&](int port) {
     if (port >= 0) accessed[static_cast<std::size_t>(port)] = true;
   };
@@ -236,6 +237,17 @@ void add_constants(const KernelSpec& spec, const AttentionConfig& e,
                      {"n_fastest", e.n_fastest, true}});
 }
 
+void add_constants(const KernelSpec& spec, const AttentionBackwardConfig& e,
+                   std::vector<ConfigConstant>& c) {
+  c.insert(c.end(), {{"tile_q", e.tile_q},
+                     {"tile_k", 64 * e.consumers},
+                     {"stages", e.stages},
+                     {"group", static_cast<int>(spec.attention_backward().group)},
+                     {"heads_together", e.heads_together},
+                     {"producer_registers", e.producer_registers},
+                     {"consumer_registers", e.consumer_registers}});
+}
+
 }  // namespace
 
 std::vector<ConfigConstant> config_constants(const ScheduledKernel& kernel) {
@@ -314,6 +326,8 @@ void print_args(TextWriter& out, const ScheduledKernel& kernel, const KernelName
   if (kernel.chained()) out.line("sinter::TensorMap map_a, map_b, map_c;");
   if (const AttentionConfig* const e = kernel.attention())
     out.line("sinter::TensorMap map_q, map_k, map_v{};", e->result ? ", map_o" : "");
+  if (kernel.attention_backward())
+    out.line("sinter::TensorMap map_q, map_k, map_v, map_do, map_dq, map_dk, map_dv;");
   for (std::size_t i = 0; i < spec.ports.size(); ++i)
     out.line("{}{}* {};", spec.ports[i].written ? "" : "const ", storage_type(spec.ports[i].type),
              names.port[i]);

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <set>
 
+#include "emit/attention_backward_text.hpp"
 #include "emit/attention_text.hpp"
 #include "emit/config_text.hpp"
 #include "emit/contraction_text.hpp"
@@ -29,6 +30,7 @@ struct FamilyText {
 };
 FamilyText family_text(const ScheduledKernel& kernel) {
   if (kernel.attention()) return {"attention_forward", "softmax of products times values"};
+  if (kernel.attention_backward()) return {"attention_backward", "gradients of attention"};
   switch (family_of(kernel.spec)) {
     case Family::pointwise:
       if (const Tiling& tiling = kernel.pointwise()->tiling; tiling.on)
@@ -73,6 +75,7 @@ void print_includes(TextWriter& out, const ScheduledKernel& kernel) {
   if (uses(kernel, StatementKind::pointwise)) out.line("#include \"sinter/ops/pointwise.hpp\"");
   if (const WgmmaConfig* const e = kernel.wgmma()) print_multiplication(out, *e);
   if (const AttentionConfig* const e = kernel.attention()) print_attention_products(out, *e, spec);
+  if (const auto* const e = kernel.attention_backward()) print_backward_products(out, *e, spec);
   if (const ChainedConfig* const e = kernel.chained()) {
     out.line("SINTER_WGMMA({}, f32)", e->middle);
     if (e->columns != e->middle) out.line("SINTER_WGMMA({}, f32)", e->columns);
@@ -190,6 +193,8 @@ std::string call(const ScheduledKernel& kernel, const KernelNames& names) {
                          kernel.aligned_by() >= 0 ? "_misaligned" : "");
     case Family::rowwise:
       return rowwise_calls(spec);
+    case Family::attention_backward:
+      return std::string(backward_call());
     default:
       break;
   }
@@ -237,7 +242,8 @@ std::string entry_stem(const ScheduledKernel& kernel) {
                               : c.rows.on        ? "grouped_contraction"
                                                  : "contraction");
                         },
-                        [](const AttentionSpec&) {}},
+                        [](const AttentionSpec&) {},
+                        [&](const AttentionBackwardSpec&) { add("attention_backward"); }},
              spec.family);
   for (const auto& s : spec.body.statements) {
     if (s.kind == StatementKind::pointwise) add(name(s.mode));
@@ -268,6 +274,7 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
   const WgmmaConfig* const wgmma = scheduled.wgmma();
   const ChainedConfig* const chained = scheduled.chained();
   const AttentionConfig* const attention = scheduled.attention();
+  const AttentionBackwardConfig* const backward = scheduled.attention_backward();
   const ContractionSpec* const factors = spec.as_contraction();
   const Body none;
   const BodyText body(spec, names, spec.body, scheduled.packing()),
@@ -347,6 +354,11 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
       print_operand(out, b, "OperandB");
       print_epilogue(out, body);
       break;
+    case Family::attention:  // is a contraction when it is scheduled
+      break;
+    case Family::attention_backward:
+      print_attention_backward(out, spec, *backward, names);
+      break;
   }
   out.blank();
 
@@ -359,7 +371,7 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
                   static_cast<std::uint32_t>(XXH3_64bits(digested.data(), digested.size()) >> 32));
   const Launch& launch = scheduled.launch();
   const std::string blocks =
-      wgmma || chained || attention || launch.least_blocks > 1 ? fmt::format(", {}", launch.least_blocks) : "";
+      wgmma || chained || attention || backward || launch.least_blocks > 1 ? fmt::format(", {}", launch.least_blocks) : "";
   out.line("extern \"C\" __global__ __launch_bounds__(Config::threads{}){}", blocks,
            cluster_of(scheduled));
   out.open("void {}(const __grid_constant__ Args args) {{", kernel.entry);
@@ -373,7 +385,7 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
   for (const auto& c : config_constants(scheduled)) kernel.config.emplace_back(c.name, c.value);
   // For explain.
   // Of the tile that runs, which may be a measured one.
-  if (wgmma || mma || chained || attention)
+  if (wgmma || mma || chained || attention || backward)
     kernel.config.emplace_back("estimated_ns", std::llround(launch.microseconds * 1000));
   if (wgmma) {
     kernel.config.emplace_back("legal_tiles",
@@ -409,6 +421,9 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
     if (const auto& o = attention->result)
       kernel.arguments.push_back({.index = o->port, .map = o->map});
   }
+  if (backward)
+    for (const BoxedOperand* o : maps_of(*backward))
+      kernel.arguments.push_back({.index = o->port, .map = o->map});
   for (auto& a : kernel_arguments(spec, names)) kernel.arguments.push_back(std::move(a));
   return kernel;
 }

@@ -14,6 +14,7 @@ constexpr std::size_t kMaxLength = 40;
 // Words that generated source cannot use for a variable: the language's lower-case keywords, macros
 // that compilers predefine without underscores, and the generator's own names.
 constexpr std::string_view kReserved[] = {"acc",
+                                          "acc_gradient",
                                           "advance",
                                           "alignas",
                                           "alignof",

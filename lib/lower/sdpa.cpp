@@ -44,15 +44,22 @@ Probabilities probabilities(Expansion& e, Attention& attention, Tensor sink) {
   return r;
 }
 
-// [B, Hq, Skv, D] summed over the heads of Q that share a head: [B, heads, Skv, D].
-Tensor summed_groups(Expansion& e, const std::string& step, Tensor t, const Dims& result) {
+// Times a constant.
+Tensor scaled(Expansion& e, const std::string& step, Tensor t, double scale) {
+  return scale == 1 ? t : e.named(step, t) * scale;
+}
+
+// [B, Hq, Skv, D] summed over the heads of Q that share a head, times `scale`: [B, heads, Skv, D].
+Tensor summed_groups(Expansion& e, const std::string& step, Tensor t, const Dims& result,
+                     double scale) {
   const Dims full = t.dim();
-  if (full == result) return t;
+  if (full == result) return scaled(e, step + "_unscaled", t, scale);
   const auto heads = result[1], shared = heads > 0 ? full[1] / heads : 0;
   const Tensor split =
       e.named(step + "_by_group", reshape(t, {full[0], heads, shared, full[2], full[3]}));
-  return reshape(e.named(step + "_summed", sum(split, {full[0], heads, 1, full[2], full[3]})),
-                 result);
+  const Tensor summed =
+      scaled(e, step + "_unscaled", sum(split, {full[0], heads, 1, full[2], full[3]}), scale);
+  return reshape(e.named(step + "_summed", summed), result);
 }
 
 void bias_gradient(Expansion& e, Tensor ds) {
@@ -86,7 +93,7 @@ void sdpa_backward(Expansion& e) {
   if (e.wants(2)) {
     const Tensor weights = attention.after_dropout("probabilities", p);
     const Tensor dv = attention.product(e.named("weights_transposed", transposed(weights)), d_o);
-    e.result(2, summed_groups(e, "dv", dv, e.output_dim(2)));
+    e.result(2, summed_groups(e, "dv", dv, e.output_dim(2), 1));
   }
   if (!e.wants(0) && !e.wants(1) && !e.wants(3)) return;
   const Tensor delta = e.named("delta", sum(e.named("do_o", d_o * e.input(3)), attention.rows(1)));
@@ -101,13 +108,11 @@ void sdpa_backward(Expansion& e) {
     ds = e.named("ds_uncapped", select(live, e.named("ds_sloped", ds * slope), 0.0));
   }
   const double scale = attention.attributes().attn_scale;
-  const auto scaled = [&](const char* step, Tensor t) {
-    return scale == 1 ? t : e.named(step, t) * scale;
-  };
-  if (e.wants(0)) e.result(0, scaled("dq_unscaled", attention.product(ds, attention.key())));
+  if (e.wants(0))
+    e.result(0, scaled(e, "dq_unscaled", attention.product(ds, attention.key()), scale));
   if (e.wants(1)) {
     const Tensor dk = attention.product(e.named("ds_transposed", transposed(ds)), q);
-    e.result(1, scaled("dk_unscaled", summed_groups(e, "dk", dk, e.output_dim(1))));
+    e.result(1, summed_groups(e, "dk", dk, e.output_dim(1), scale));
   }
 }
 

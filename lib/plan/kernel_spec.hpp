@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "plan/spec/attention.hpp"
+#include "plan/spec/attention_backward.hpp"
 #include "plan/spec/contraction.hpp"
 #include "plan/spec/rowwise.hpp"
 
@@ -29,14 +30,22 @@ template <class... Functions>
 Overloaded(Functions...) -> Overloaded<Functions...>;
 
 // The family's name in plans and for people, in the order of KernelSpec::family.
-enum class Family : std::uint8_t { pointwise, rowwise, contraction, attention };
+enum class Family : std::uint8_t {
+  pointwise,
+  rowwise,
+  contraction,
+  attention,
+  attention_backward,
+};
 template <>
 struct EnumNames<Family> {
-  static constexpr std::string_view names[] = {"pointwise", "rowwise", "contraction", "attention"};
+  static constexpr std::string_view names[] = {"pointwise", "rowwise", "contraction", "attention",
+                                               "attention_backward"};
 };
 
 struct KernelSpec {
-  std::variant<PointwiseSpec, RowwiseSpec, ContractionSpec, AttentionSpec> family;
+  std::variant<PointwiseSpec, RowwiseSpec, ContractionSpec, AttentionSpec, AttentionBackwardSpec>
+      family;
   std::vector<NodeId> nodes;  // of the lowered graph, for explain
   Dims extent;                // the domain
   std::vector<KernelPort> ports;
@@ -54,6 +63,10 @@ struct KernelSpec {
   const ContractionSpec& contraction() const { return std::get<ContractionSpec>(family); }
   AttentionSpec& attention() { return std::get<AttentionSpec>(family); }
   const AttentionSpec& attention() const { return std::get<AttentionSpec>(family); }
+  AttentionBackwardSpec& attention_backward() { return std::get<AttentionBackwardSpec>(family); }
+  const AttentionBackwardSpec& attention_backward() const {
+    return std::get<AttentionBackwardSpec>(family);
+  }
   // Null where it is of another family.
   const PointwiseSpec* as_pointwise() const { return std::get_if<PointwiseSpec>(&family); }
   const RowwiseSpec* as_rowwise() const { return std::get_if<RowwiseSpec>(&family); }
@@ -61,6 +74,12 @@ struct KernelSpec {
   const ContractionSpec* as_contraction() const { return std::get_if<ContractionSpec>(&family); }
   AttentionSpec* as_attention() { return std::get_if<AttentionSpec>(&family); }
   const AttentionSpec* as_attention() const { return std::get_if<AttentionSpec>(&family); }
+  AttentionBackwardSpec* as_attention_backward() {
+    return std::get_if<AttentionBackwardSpec>(&family);
+  }
+  const AttentionBackwardSpec* as_attention_backward() const {
+    return std::get_if<AttentionBackwardSpec>(&family);
+  }
 
   // Down the columns.
   bool sums_doubles() const {
@@ -79,6 +98,9 @@ struct KernelSpec {
       for (auto& p : c->products) all.insert(all.end(), {&p.a.body, &p.b.body});
     if (auto* const a = spec.as_attention())
       all.insert(all.end(), {&a->q.body, &a->k.body, &a->v.body, &a->score, &a->weight});
+    if (auto* const a = spec.as_attention_backward())
+      all.insert(all.end(), {&a->q.body, &a->k.body, &a->v.body, &a->d_o.body, &a->score,
+                             &a->gradient, &a->dq});
     return all;
   }
 };

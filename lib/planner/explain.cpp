@@ -135,8 +135,17 @@ std::string how_attention(Config& get, std::string_view gpu) {
       get("tile_q"), get("tile_k"), get("stages"), get("heads_together"), estimated(get, gpu));
 }
 
+std::string how_attention_backward(Config& get, std::string_view gpu) {
+  return fmt::format(
+      "tiles of {} keys, whose gradients stay in registers, walk over tiles of {} queries on tensor "
+      "cores; weights and their gradients are never in memory, tiles that do not see each other are "
+      "not visited, dQ is added to sums in memory; {} heads run side by side; {}",
+      get("tile_k"), get("tile_q"), get("heads_together"), estimated(get, gpu));
+}
+
 std::string how(const PlanKernel& k, Config& get, std::string_view gpu) {
   if (k.family == Family::attention) return how_attention(get, gpu);
+  if (k.family == Family::attention_backward) return how_attention_backward(get, gpu);
   if (k.family == Family::contraction) return how_contraction(get, k.block, gpu);
   const auto width = get("width");
   const std::string moves = width > 1 ? fmt::format("{} neighbours move together", width)

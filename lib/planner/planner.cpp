@@ -177,7 +177,8 @@ bool nothing_to_do(const KernelSpec& spec) {
   const int outer = std::visit(Overloaded{[&](const PointwiseSpec&) { return spec.extent.size(); },
                                           [](const RowwiseSpec& r) { return r.outer_rank; },
                                           [](const ContractionSpec& c) { return c.first_k(); },
-                               [](const AttentionSpec&) { return AttentionSpec::n; }},
+                               [](const AttentionSpec&) { return AttentionSpec::n; },
+                               [&](const AttentionBackwardSpec&) { return spec.extent.size(); }},
                                spec.family);
   for (int i = 0; i < outer; ++i) results *= spec.extent[i];
   return results == 0;
@@ -243,6 +244,12 @@ double operations(const KernelSpec& spec) {
     return 2.0 * static_cast<double>(count(spec.extent, 0, AttentionSpec::e)) *
            extent(AttentionSpec::n) * (extent(AttentionSpec::d) + extent(AttentionSpec::e)) *
            seen_share(spec);
+  }
+  if (const auto* const a = spec.as_attention_backward()) {  // three products along d, two along e
+    using A = AttentionBackwardSpec;
+    const auto extent = [&](int i) { return static_cast<double>(spec.extent[i]); };
+    return 2.0 * static_cast<double>(count(spec.extent, 0, A::d)) *
+           (3 * extent(A::d) + 2 * extent(A::e)) * seen_share(a->band, extent(A::m), extent(A::n));
   }
   const ContractionSpec* const c = spec.as_contraction();
   if (!c) return 0;

@@ -12,9 +12,11 @@ constexpr int kLastDefectiveDriver = 13010;
 constexpr std::int64_t kDefectiveBelow = 131072;
 constexpr std::array<cuuint32_t, 5> kElementSteps = {1, 1, 1, 1, 1};
 
-// The hardware moves bits: only rounding f32 to tf32 on the way depends on the type.
+// The hardware moves bits: only rounding f32 to tf32 on the way, and adding to f32 in memory,
+// depend on the type.
 CUtensorMapDataType data_type(DataType type) {
   if (type == DataType::tf32) return CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
+  if (type == DataType::f32) return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
   switch (info(type).bytes) {
     case 1:
       return CU_TENSOR_MAP_DATA_TYPE_UINT8;

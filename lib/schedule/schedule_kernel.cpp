@@ -43,6 +43,9 @@ ScheduledKernel schedule_family(const KernelSpec& spec, const DeviceModel& devic
           [&](const AttentionSpec&) {  // which no other engine runs: its pattern has asked this one
             auto attention = plan_attention(spec, device);
             return scheduled(std::move(attention->spec), std::move(attention->engine));
+          },
+          [&](const AttentionBackwardSpec&) {  // the same
+            return scheduled(spec, *plan_attention_backward(spec, device));
           }},
       spec.family);
 }

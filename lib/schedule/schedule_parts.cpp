@@ -73,6 +73,9 @@ bool needs_wide_index(const KernelSpec& spec) {
                         },
                         [&](const AttentionSpec& of) {
                           count_groups({of.member, of.e, of.n, of.d, rank});
+                        },
+                        [&](const AttentionBackwardSpec& of) {
+                          count_groups({of.m, of.n, of.d, of.e, rank});
                         }},
              spec.family);
   for (const auto& p : spec.ports) {

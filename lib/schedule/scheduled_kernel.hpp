@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "plan/tuning.hpp"
+#include "schedule/attention/backward.hpp"
 #include "schedule/attention/forward.hpp"
 #include "schedule/contraction/chained.hpp"
 #include "schedule/contraction/mma.hpp"
@@ -17,7 +18,7 @@ namespace sinter {
 
 using KernelConfig =
     std::variant<PointwiseConfig, RowwiseConfig, SimtConfig, MmaConfig, WgmmaConfig, ChainedConfig,
-                 AttentionConfig>;
+                 AttentionConfig, AttentionBackwardConfig>;
 
 struct ScheduledKernel {
   KernelSpec spec;  // the given one with its indices in the order that the engine wants
@@ -35,6 +36,9 @@ struct ScheduledKernel {
   const WgmmaConfig* wgmma() const { return std::get_if<WgmmaConfig>(&config); }
   const ChainedConfig* chained() const { return std::get_if<ChainedConfig>(&config); }
   const AttentionConfig* attention() const { return std::get_if<AttentionConfig>(&config); }
+  const AttentionBackwardConfig* attention_backward() const {
+    return std::get_if<AttentionBackwardConfig>(&config);
+  }
   const Launch& launch() const;
   // Of the body, or of a contraction's epilogue; null on ordinary cores, where elements move alone.
   const Packing* packing() const;

@@ -63,15 +63,29 @@ def paged_attention():
 paged_attention()
 
 
-def attention_backward(name, inputs=(), dbias=False, hk=4, **attributes):
-    b, hq, s, d = 2, 4, 32, 16
-    g = Graph("attention_backward_" + name, "bf16")
+def attention_backward(name, inputs=(), dbias=False, hk=4, sq=32, skv=32, d=16, dv=16, io="bf16",
+                       layout=None, lengths=None, stored=False, **attributes):
+    b, hq = 2, 4
+    g = Graph("attention_backward_" + name, io)
     ports = {}
-    for port, h in (("Q", hq), ("K", hk), ("V", hk)):
-        ports[port] = g.tensor(port, [b, h, s, d])
+
+    def tensor(port, h, s, w):
+        fields = {"stride": [s * h * w, w, h * w, 1]} if layout == "bshd" else {}
+        return g.tensor(port, [b, h, s, w], **fields)
+
+    for port, h, s, w in (("Q", hq, sq, d), ("K", hk, skv, d), ("V", hk, skv, dv)):
+        ports[port] = tensor(port, h, s, w)
     for port, dim, data_type in inputs:
         ports[port] = g.tensor(port, dim, **({"data_type": data_type} if data_type else {}))
-    g.tensor("dO", [b, hq, s, d])
+    tensor("dO", hq, sq, dv)
+    for port, about in (lengths or {}).items():  # about + 20 times a small random integer
+        g.tensor(f"{port}_drawn", [b, 1, 1, 1], data_type="i32")
+        g.tensor(f"{port}_steps", data_type="i32")
+        g.tensor(port, data_type="i32")
+        g.pointwise("mul", f"{port}_steps", f"{port}_drawn", g.value(f"{port}_step", 20, "i32"))
+        ports[port] = g.pointwise("add", port, f"{port}_steps", g.value(f"{port}_about", about, "i32"))
+        if stored:
+            g.output(port)
     g.node("sdpa", dict(ports), {"O": "O", "Stats": "Stats"}, **attributes)
     g.output("O")
     outputs = {p: p for p in ["dQ", "dK", "dV"] + (["dBias"] if dbias else [])}
@@ -84,3 +98,17 @@ attention_backward("grouped_bias", attn_scale=0.25, hk=2, dbias=True,
                    inputs=[("Bias", [1, 4, 32, 32], None)])
 attention_backward("dropout_softcap", attn_scale=0.25, softcap=15.0, dropout_probability=0.25,
                    inputs=RANDOM)
+attention_backward("grouped", attn_scale=0.125, hk=2, sq=96, skv=160, d=64, dv=64)
+attention_backward("bottom_right", attn_scale=0.125, hk=1, sq=130, skv=70, d=72, dv=128, io="f16",
+                   layout="bshd", causal_mask_bottom_right=True)
+attention_backward("window", attn_scale=0.09, sq=150, skv=150, d=128, dv=128, left_bound=40,
+                   right_bound=3)
+attention_backward("padding", attn_scale=0.25, hk=2, sq=72, skv=140, d=32, dv=40,
+                   causal_mask=True, padding_mask=True, stored=True,
+                   lengths={"SEQ_LEN_Q": 50, "SEQ_LEN_KV": 110})
+attention_backward("padding_computed", attn_scale=0.25, padding_mask=True,
+                   lengths={"SEQ_LEN_Q": 12, "SEQ_LEN_KV": 12})
+attention_backward("softcap", attn_scale=0.25, softcap=3.0, sq=65, skv=67, d=24, dv=24)
+attention_backward("alibi_bias", attn_scale=0.125, hk=4, sq=40, skv=48, d=64, dv=64,
+                   alibi_mask=True, inputs=[("Bias", [1, 4, 1, 48], None)])
+attention_backward("odd", attn_scale=0.3, sq=33, skv=31, d=20, dv=16, io="f16")

@@ -315,17 +315,30 @@ void EmulatedCluster::move_box(const emulator::BoxMap& map, unsigned to, unsigne
 // What lies outside of the tensor is left out.
 void EmulatedCluster::store_out(const Store& s) {
   const std::int64_t elements = elements_of(s.map);
-  for (std::int64_t e = 0; e < elements; ++e)
-    if (const char* to = element_of(s.map, s.place, e))
-      std::memcpy(
-          const_cast<char*>(to),
-          memory_of(rank, emulator::swizzled(s.from + static_cast<unsigned>(e * s.map.bytes),
-                                             s.map.swizzle)),
-          s.map.bytes);
+  for (std::int64_t e = 0; e < elements; ++e) {
+    char* to = const_cast<char*>(element_of(s.map, s.place, e));
+    if (!to) continue;
+    const char* from = memory_of(
+        rank, emulator::swizzled(s.from + static_cast<unsigned>(e * s.map.bytes), s.map.swizzle));
+    if (s.adds) {
+      float sum, x;
+      std::memcpy(&sum, to, sizeof sum);
+      std::memcpy(&x, from, sizeof x);
+      sum += x;
+      std::memcpy(to, &sum, sizeof sum);
+    } else {
+      std::memcpy(to, from, s.map.bytes);
+    }
+  }
 }
 void EmulatedCluster::store_box(const emulator::BoxMap& map, unsigned from,
                                 emulator::BoxPlace place) {
-  const Store s{map, from, place};
+  const Store s{map, from, place, false};
+  late ? running().stores.open.push_back(s) : store_out(s);
+}
+void EmulatedCluster::add_box(const emulator::BoxMap& map, unsigned from,
+                              emulator::BoxPlace place) {
+  const Store s{map, from, place, true};
   late ? running().stores.open.push_back(s) : store_out(s);
 }
 void EmulatedCluster::commit_stores() { running().stores.commit(); }

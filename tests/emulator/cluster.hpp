@@ -45,6 +45,7 @@ class EmulatedCluster final : public emulator::Machine {
   void load_box(const emulator::BoxMap& map, unsigned to, unsigned barrier, unsigned blocks,
                 emulator::BoxPlace place) override;
   void store_box(const emulator::BoxMap& map, unsigned from, emulator::BoxPlace place) override;
+  void add_box(const emulator::BoxMap& map, unsigned from, emulator::BoxPlace place) override;
   void commit_stores() override;
   void wait_for_stores(int groups_left) override;
   void read(unsigned block, unsigned from, void* to, int bytes) override;
@@ -63,6 +64,7 @@ class EmulatedCluster final : public emulator::Machine {
     emulator::BoxMap map;
     unsigned from;
     emulator::BoxPlace place;
+    bool adds;
   };
   // Asynchronous work of one kind, in groups.
   template <class Work>

@@ -26,6 +26,11 @@ inline void wait_for_cluster(unsigned barrier, int parity) { wait(barrier, parit
 
 inline void written_for_multiplications() {}
 
+inline void put_pair(unsigned to, float x, float y) {
+  const float pair[] = {x, y};
+  std::memcpy(shared_pointer(to), pair, sizeof pair);
+}
+
 // ---- sinter/device/core/tma.cuh
 
 inline const emulator::BoxMap& box_map(const TensorMap& map) {
@@ -56,6 +61,10 @@ void load_pixels(const TensorMap& map, unsigned to, unsigned barrier, unsigned b
 template <class... At>
 void store_box(const TensorMap& map, unsigned from, At... at) {
   machine->store_box(box_map(map), from, {{at...}, {}});
+}
+template <class... At>
+void add_box(const TensorMap& map, unsigned from, At... at) {
+  machine->add_box(box_map(map), from, {{at...}, {}});
 }
 inline void commit_stores() { machine->commit_stores(); }
 template <int groups>

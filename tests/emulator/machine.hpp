@@ -89,6 +89,8 @@ class Machine {
                         BoxPlace place) = 0;
   // From this block's shared memory, by this thread.
   virtual void store_box(const BoxMap& map, unsigned from, BoxPlace place) = 0;
+  // The same, of floats that are added to those in memory.
+  virtual void add_box(const BoxMap& map, unsigned from, BoxPlace place) = 0;
   virtual void commit_stores() = 0;
   virtual void wait_for_stores(int groups_left) = 0;
   virtual void read(unsigned block, unsigned from, void* to, int bytes) = 0;

@@ -25,7 +25,8 @@ class Kernel {
     std::visit(Overloaded{[&](const PointwiseSpec&) { run_pointwise(); },
                           [&](const RowwiseSpec& rows) { run_rowwise(rows); },
                           [&](const ContractionSpec& c) { run_contraction(c); },
-                          [&](const AttentionSpec& a) { run_attention(a); }},
+                          [&](const AttentionSpec& a) { run_attention(a); },
+                          [&](const AttentionBackwardSpec& a) { run_attention_backward(a); }},
                spec_.family);
   }
 
@@ -402,9 +403,11 @@ class Kernel {
   struct Interval {
     std::int64_t first, end;
   };
-  Interval seen(const AttentionSpec& a, const Index& at) const {
-    const std::int64_t row = at[AttentionSpec::query], rows = spec_.extent[AttentionSpec::query],
-                       columns = spec_.extent[AttentionSpec::n];
+  // `a`: of either direction.
+  template <class A>
+  Interval seen(const A& a, const Index& at, int query) const {
+    const std::int64_t row = at[static_cast<std::size_t>(query)], rows = spec_.extent[query],
+                       columns = spec_.extent[A::n];
     const auto length = [&](int port, std::int64_t otherwise) {
       return port < 0 ? otherwise : static_cast<std::int64_t>(of_entry(port, at));
     };
@@ -419,7 +422,7 @@ class Kernel {
   void run_attention(const AttentionSpec& a) {
     Index at(static_cast<std::size_t>(spec_.extent.size()), 0);
     for_indices(at, 0, AttentionSpec::e, std::function<void()>([&] {
-                  const Interval keys = seen(a, at);
+                  const Interval keys = seen(a, at, AttentionSpec::query);
                   const std::int64_t each = (std::max<std::int64_t>(0, keys.end - keys.first) +
                                              a.splits - 1) / a.splits;
                   for (int i = 0; i < a.splits; ++i) {
@@ -486,6 +489,83 @@ class Kernel {
                   result[A::e] = at[A::e];
                   run(spec_.body, result, v, [](auto&) { return true; });
                 }));
+  }
+
+  void run_attention_backward(const AttentionBackwardSpec& a) {
+    using A = AttentionBackwardSpec;
+    Index at(static_cast<std::size_t>(spec_.extent.size()), 0);
+    std::vector<double> v;
+    // Sums of f32, by place.
+    const auto index_of = [&](const Index& i, int row, int column) {
+      return Index{i[0], i[1], i[static_cast<std::size_t>(row)],
+                   i[static_cast<std::size_t>(column)]};
+    };
+    std::map<Index, double> dk, dv;
+    const auto add = [&](std::map<Index, double>& to, const Index& i, double x) {
+      double& sum = to[i];
+      sum = rounded(DataType::f32, sum + x);
+    };
+    const auto shared = [&](const Body& body) {  // of the head that the group shares
+      Index own = at;
+      own[A::head] /= a.group;
+      return operand(body, own, v);
+    };
+    const auto dot = [&](const ProductOperand& x, const ProductOperand& y, int along) {
+      double sum = 0;
+      for_indices(at, along, along + 1, std::function<void()>([&] {
+                    sum = rounded(DataType::f32, sum + operand(x.body, at, v) * shared(y.body));
+                  }));
+      return sum;
+    };
+    for_indices(at, 0, A::n, std::function<void()>([&] {
+      const Interval keys = seen(a, at, AttentionBackwardSpec::m);
+      const double stats = of_entry(a.stats, at), delta = of_entry(a.delta, at);
+      if (stats == -std::numeric_limits<double>::infinity()) return;
+      for (std::int64_t n = keys.first; n < keys.end; ++n) {
+        at[A::n] = n;
+        const double sum = rounded(DataType::f32, dot(a.q, a.k, A::d) * a.scale);
+        accumulator_[0] = sum;
+        const double score = a.score.statements.empty() ? sum : operand(a.score, at, v),
+                     weight = std::exp(score - stats),
+                     ds = weight * (dot(a.d_o, a.v, A::e) - delta);
+        accumulator_[0] = sum, accumulator_[1] = ds;
+        const double gradient = round_to(
+                         a.q.type, a.score.statements.empty() ? ds : operand(a.gradient, at, v)),
+                     p = round_to(a.q.type, weight);
+        Index of_key = at;
+        of_key[A::head] /= a.group;
+        for_indices(at, A::d, A::d + 1, std::function<void()>([&] {
+                      of_key[A::d] = at[A::d];
+                      add(dk, index_of(of_key, A::n, A::d), gradient * operand(a.q.body, at, v));
+                      const auto port = static_cast<std::size_t>(a.sums);
+                      const std::int64_t to = locate(spec_.ports[port].access, at).offset;
+                      store_element(DataType::f32, memory_[port], to,
+                                    load_element(DataType::f32, memory_[port], to) +
+                                        gradient * shared(a.k.body));
+                    }));
+        for_indices(at, A::e, A::e + 1, std::function<void()>([&] {
+                      of_key[A::e] = at[A::e];
+                      add(dv, index_of(of_key, A::n, A::e), p * operand(a.d_o.body, at, v));
+                    }));
+      }
+      at[A::n] = 0;
+    }));
+    const auto store = [&](int number, int column, const std::map<Index, double>& sums,
+                           double scale) {
+      const auto port = static_cast<std::size_t>(number);
+      for_indices(at, 0, spec_.extent.size(), std::function<void()>([&] {
+                    const int other = column == A::d ? A::e : A::d;
+                    if (at[A::m] != 0 || at[static_cast<std::size_t>(other)] != 0 ||
+                        at[A::head] >= spec_.extent[A::head] / a.group)
+                      return;
+                    const auto sum = sums.find(index_of(at, A::n, column));
+                    store_element(spec_.ports[port].type, memory_[port],
+                                  locate(spec_.ports[port].access, at).offset,
+                                  sum == sums.end() ? 0 : scale * sum->second);
+                  }));
+    };
+    store(a.dk, A::d, dk, a.scale);
+    store(a.dv, A::e, dv, 1);
   }
 
   void run_contraction(const ContractionSpec& c) {

@@ -77,6 +77,11 @@ SINTER_DEVICE void clear_word(unsigned to) {
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(0) : "memory");
 }
 
+// Two neighbours to shared memory.
+SINTER_DEVICE void put_pair(unsigned to, float x, float y) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(x), "f"(y) : "memory");
+}
+
 // ---- warpgroup matrix multiplications
 
 // One number of 16 bits to shared memory.

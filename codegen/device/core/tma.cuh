@@ -131,6 +131,27 @@ SINTER_DEVICE void store_box(const TensorMap& map, unsigned from, int x, int y, 
       "r"(from), "r"(x), "r"(y), "r"(z), "r"(u), "r"(v)
       : "memory");
 }
+// ---- to sums of f32 in global memory, in any order; groups and waits are those of stores
+
+#define SINTER_ADD_BOX(dims, list, ...)                                                        \
+  asm volatile("cp.reduce.async.bulk.tensor." dims                                             \
+               "d.global.shared::cta.add.tile.bulk_group [%0, {" list "}], [%1];" ::"l"(&map), \
+               "r"(from), __VA_ARGS__                                                          \
+               : "memory")
+SINTER_DEVICE void add_box(const TensorMap& map, unsigned from, int x, int y) {
+  SINTER_ADD_BOX("2", "%2, %3", "r"(x), "r"(y));
+}
+SINTER_DEVICE void add_box(const TensorMap& map, unsigned from, int x, int y, int z) {
+  SINTER_ADD_BOX("3", "%2, %3, %4", "r"(x), "r"(y), "r"(z));
+}
+SINTER_DEVICE void add_box(const TensorMap& map, unsigned from, int x, int y, int z, int u) {
+  SINTER_ADD_BOX("4", "%2, %3, %4, %5", "r"(x), "r"(y), "r"(z), "r"(u));
+}
+SINTER_DEVICE void add_box(const TensorMap& map, unsigned from, int x, int y, int z, int u, int v) {
+  SINTER_ADD_BOX("5", "%2, %3, %4, %5, %6", "r"(x), "r"(y), "r"(z), "r"(u), "r"(v));
+}
+#undef SINTER_ADD_BOX
+
 // Ends a group of this thread's stores.
 SINTER_DEVICE void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 // All but the newest `groups` have read their shared memory, which may be written again. The thread

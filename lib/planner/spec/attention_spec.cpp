@@ -105,6 +105,8 @@ std::optional<AttentionNodes> attention_of_region(const FusionState& state, Node
   if (!region || region->op != OpKind::sdpa) return {};
   const Node& last = state.node(second);
   if (last.op != OpKind::matmul || last.outputs[0] != region->outputs[0]) return {};
+  for (int port : {shapes::kSdpaPorts.seq_q, shapes::kSdpaPorts.seq_kv, shapes::kSdpaPorts.sink})
+    if (!in_memory(state, region->inputs[static_cast<std::size_t>(port)])) return {};
   AttentionNodes a;
   a.second = second;
   for (NodeId n : region->nodes)
@@ -133,6 +135,10 @@ std::optional<AttentionNodes> attention_of_region(const FusionState& state, Node
 }
 
 }  // namespace
+
+bool in_memory(const FusionState& state, TensorId t) {
+  return t < 0 || state.producer(t) < 0 || !state.recomputed(state.producer(t));
+}
 
 DataType attention_operand_type(const FusionState& state, TensorId t) {
   const Graph& g = state.graph();

@@ -33,6 +33,10 @@ Dims attention_dims(const Dims& d);
 // others.
 bool is_attention(const FusionState& state, const AttentionNodes& a);
 
+// Whether the tensor, where there is one, is in memory when a kernel starts: not one that is
+// computed where it is read.
+bool in_memory(const FusionState& state, TensorId t);
+
 // The attention whose second product a node is; nothing where it is none, or where what lies inside
 // is of use to others. Its nodes may be taken.
 std::optional<AttentionNodes> attention_at(const FusionState& state, NodeId second);

@@ -143,7 +143,7 @@ void simplify_domain(KernelSpec& spec) {
                           last = c.k();
                           groups = {&c.batch, &c.m, &c.n, &last};
                         },
-                        [](AttentionSpec&) {}},
+                        [](AttentionSpec&) {}, [](AttentionBackwardSpec&) {}},
              spec.family);
   int begin = 0;
   for (int* size : groups) {
@@ -302,6 +302,9 @@ void drop_unused(KernelSpec& spec) {
     if (auto* const c = spec.as_contraction()) use_port(c->rows.offsets), use_port(c->rows.index);
     if (auto* const a = spec.as_attention())
       for (int* p : {&a->length_q, &a->length_kv, &a->sink, &a->stats}) use_port(*p);
+    if (auto* const a = spec.as_attention_backward())
+      for (int* p : {&a->length_q, &a->length_kv, &a->stats, &a->delta, &a->sums, &a->dk, &a->dv})
+        use_port(*p);
   });
   drop(spec.scalars, [&](const auto& use) {
     each_number([&](const Statement& s, int& p) {

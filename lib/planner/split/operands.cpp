@@ -9,7 +9,9 @@
 #include "planner/spec/body_copy.hpp"
 #include "planner/spec/contraction_spec.hpp"
 #include "planner/spec/domain.hpp"
+#include "planner/split/attention_backward.hpp"
 #include "planner/split/depth.hpp"
+#include "schedule/attention/backward.hpp"
 #include "schedule/attention/forward.hpp"
 #include "schedule/contraction/index_order.hpp"
 #include "schedule/contraction/mma.hpp"
@@ -55,14 +57,17 @@ std::vector<int> indices_of(const KernelSpec& spec, const Operand& o, DataType t
   return indices;
 }
 
-// The kernel that writes the operand as `type`, in this order of the indices that tell its elements
-// apart; `spec` then loads what it wrote.
-KernelSpec written_first(KernelSpec& spec, ProductOperand& operand, const std::vector<int>& indices,
-                         DataType type, Temporaries& temporaries) {
-  Body& body = operand.body;
-  const auto place = [&](int i) {
-    return static_cast<int>(std::find(indices.begin(), indices.end(), i) - indices.begin());
-  };
+// Heads that share one of the operand, whose index counts those.
+std::int64_t group_of(const KernelSpec& spec, const ProductOperand& operand) {
+  if (const AttentionSpec* const a = spec.as_attention()) return &operand == &a->q ? 1 : a->group;
+  if (const AttentionBackwardSpec* const a = spec.as_attention_backward())
+    return &operand == &a->k || &operand == &a->v ? a->group : 1;
+  return 1;
+}
+
+}  // namespace
+
+KernelSpec over_indices(const KernelSpec& spec, const Body& body, const std::vector<int>& indices) {
   const auto these = [&](const Dims& dims) {
     Dims r;
     for (int i : indices) r.push_back(dims[i]);
@@ -74,17 +79,28 @@ KernelSpec written_first(KernelSpec& spec, ProductOperand& operand, const std::v
   };
   KernelSpec kernel;
   kernel.extent = these(spec.extent);
-  if (const AttentionSpec* const a = spec.as_attention(); a && &operand != &a->q)
-    if (const int head = place(AttentionSpec::head); head < kernel.extent.size())
-      kernel.extent[head] /= a->group;
   kernel.ports = spec.ports;
   kernel.scalars = spec.scalars;
   kernel.body = body;
   for (auto& p : kernel.ports) project(p.access);
   for (auto& s : kernel.body.statements) {
-    if (s.kind == StatementKind::index) s.dim = place(s.dim);
+    if (s.kind == StatementKind::index)
+      s.dim = static_cast<int>(std::find(indices.begin(), indices.end(), s.dim) - indices.begin());
     if (!s.access.stride.empty()) project(s.access);
   }
+  return kernel;
+}
+
+KernelSpec written_first(KernelSpec& spec, ProductOperand& operand, const std::vector<int>& indices,
+                         DataType type, Temporaries& temporaries) {
+  Body& body = operand.body;
+  const auto place = [&](int i) {
+    return static_cast<int>(std::find(indices.begin(), indices.end(), i) - indices.begin());
+  };
+  KernelSpec kernel = over_indices(spec, body, indices);
+  const int head = place(AttentionSpec::head);  // of both directions
+  if (const std::int64_t group = group_of(spec, operand); group > 1 && head < kernel.extent.size())
+    kernel.extent[head] /= group;
 
   const DataType stored = type == DataType::tf32 ? DataType::f32 : type;
   const std::int64_t line = 16 / info(stored).bytes;
@@ -117,6 +133,8 @@ KernelSpec written_first(KernelSpec& spec, ProductOperand& operand, const std::v
   return kernel;
 }
 
+namespace {
+
 // ---- all operands
 
 // The nodes of the operand go with it.
@@ -142,6 +160,13 @@ DataType multiplied_as(const KernelSpec& spec, int port) {
   if (const AttentionSpec* const a = spec.as_attention()) {
     if (port == a->sink || port == a->stats) return DataType::none;
     for (const Body* body : {&spec.body, &a->score, &a->weight})
+      for (const auto& s : body->statements)
+        if (names_ports(s) && (s.port == port || s.port2 == port)) return DataType::none;
+    return a->q.type;
+  }
+  if (const AttentionBackwardSpec* const a = spec.as_attention_backward()) {
+    if (port == a->stats || port == a->delta) return DataType::none;
+    for (const Body* body : {&a->score, &a->gradient, &a->dq})
       for (const auto& s : body->statements)
         if (names_ports(s) && (s.port == port || s.port2 == port)) return DataType::none;
     return a->q.type;
@@ -177,6 +202,15 @@ std::vector<KernelSpec> load_attention(KernelSpec& spec, Temporaries& temporarie
 }
 
 }  // namespace
+
+bool can_run_attention_backward(const FusionState& state, KernelSpec spec) {
+  narrow_alone(state, spec);
+  Temporaries tried(static_cast<TensorId>(state.graph().tensors().size()));
+  for (const KernelSpec& kernel : attention_backward_kernels(std::move(spec), tried))
+    if (kernel.as_attention_backward() && !plan_attention_backward(kernel, state.device()))
+      return false;
+  return true;
+}
 
 bool can_run_attention(const FusionState& state, KernelSpec spec) {
   narrow_alone(state, spec);
@@ -221,6 +255,7 @@ void narrow_operands(const Graph& lowered, std::vector<KernelSpec>& kernels) {
 
 std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState& state,
                                              Temporaries& temporaries, std::vector<PlanCut>& cuts) {
+  if (spec.as_attention_backward()) return attention_backward_kernels(std::move(spec), temporaries);
   if (spec.as_attention()) {
     std::vector<KernelSpec> kernels = load_attention(spec, temporaries);
     kernels.push_back(std::move(spec));

@@ -196,9 +196,11 @@ std::int64_t choose_heads(const KernelSpec& spec, const AttentionConfig& e, std:
 }  // namespace
 
 double seen_share(const KernelSpec& spec) {
-  const AttentionBand& band = spec.attention().band;
-  const auto rows = static_cast<double>(spec.extent[AttentionSpec::query]),
-             keys = static_cast<double>(spec.extent[AttentionSpec::n]);
+  return seen_share(spec.attention().band, static_cast<double>(spec.extent[AttentionSpec::query]),
+                    static_cast<double>(spec.extent[AttentionSpec::n]));
+}
+
+double seen_share(const AttentionBand& band, double rows, double keys) {
   if (rows == 0 || keys == 0) return 0;
   const double shift = band.bottom_right ? keys - rows : 0;
   constexpr int kSamples = 64;

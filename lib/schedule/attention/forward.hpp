@@ -40,5 +40,6 @@ std::vector<ProductOperand AttentionSpec::*> not_loadable(const KernelSpec& spec
 
 // The share of the scores that the band lets rows see, not counting lengths.
 double seen_share(const KernelSpec& spec);
+double seen_share(const AttentionBand& band, double rows, double keys);
 
 }  // namespace sinter

@@ -1,0 +1,393 @@
+// Gradients of attention in one kernel of sm_90a. With the scores s(m, n) = score(q(m) . k(n)), the
+// weights p = exp(s - stats(m)), dp(m, n) = do(m) . v(n) and ds = p (dp - delta(m)) of query m and
+// key n:
+//
+//   dv(n) = sum over m of p(m, n) do(m)         dk(n) = sum over m of dscore(m, n) q(m)
+//   dq(m) = sum over n of dscore(m, n) k(n)     delta(m) = do(m) . o(m), of an earlier kernel
+//
+// where dscore(m, n) is the score's derivative times ds(m, n). A CTA owns a tile of keys, whose dK
+// and dV stay in registers, and walks over the tiles of queries of all heads of its group that see
+// one of these keys. So dK and dV are summed in a fixed order. What a tile adds to dQ goes to sums
+// of f32 in memory, which start as zeros.
+//
+// Scores are computed with keys as rows. Then what a thread holds of p and ds is what it must hold
+// of the left operand of dV and dK (engine/fragment.cuh), and only ds goes through shared memory,
+// once, for dQ. A consumer's products and its arithmetic take turns; those of the other consumer
+// fill the gaps. (Shah et al., "FlashAttention-3", 2024, section 3 and its implementation,
+// hopper/mainloop_bwd_sm90_tma_gmma_ws.hpp, for transposed scores and the warps that add dQ. To
+// multiply the scores of the next tile beside dQ and dK of this one was slower: registers are
+// full.)
+//
+// Pairs that do not see each other have weights of zero whatever their scores are. Rows past a
+// batch entry's lengths are cleared in shared memory, since a weight of zero times NaN would be
+// NaN.
+//
+// A generated file defines
+//
+//   SINTER_WGMMA(columns, f32) once for each of tile_q, head_dim and head_dim_v up to 8, and 64
+//                     where tile_q is 64
+//   struct Config     Index, Extent (batch entries, heads of Q, queries, keys, head_dim,
+//   head_dim_v),
+//                     group (heads of Q that share one of K), threads, tile_q, stages,
+//                     heads_together, producer_registers, consumer_registers
+//   struct Args       tensor maps and pointers; OperandQ, OperandK, OperandV, OperandDO: Number,
+//                     prefetch(args), load(args, coordinates, row, k, to, barrier, blocks): boxes
+//                     of 64 elements of the head's dimension and tile_q queries, or all keys of the
+//                     tile
+//   struct Bounds     see attention_bounds.cuh
+//   struct Score      scale, of the sums; plain: true where a score is just that, and scale above
+//   0;
+//                     else, of a scaled sum, float element(args, coordinates, float sum), the
+//                     score, and float gradient(args, coordinates, float sum, float ds), its
+//                     derivative from that of the score
+//   struct Rows       float stats(args, coordinates), delta(args, coordinates) of a query
+//   struct SumsDQ     add(args, coordinates, row, column, from): adds a box of 32 columns and 64
+//                     rows
+//   struct ResultDK, ResultDV   store(args, coordinates, row, column, from): boxes of 64 columns
+//                     and 64 rows of the operands' Number
+//
+// and calls attention::run_backward<Config, Bounds, OperandQ, OperandK, OperandV, OperandDO, Score,
+// Rows, SumsDQ, ResultDK, ResultDV>(args). Coordinates are those of Extent. The launch has
+// Config::threads threads, BackwardShape::shared_bytes bytes of shared memory and
+// BackwardShape::tiles CTAs. dQ is what was summed, times Score::scale.
+#pragma once
+#include "sinter/device/family/attention_backward_producer.cuh"
+#include "sinter/device/family/attention_backward_products.cuh"
+
+namespace sinter::attention {
+
+// A consumer's 64 keys.
+template <class Config, class S, class Bounds, class Score, class Args>
+class BackwardConsumer {
+  using Number = typename S::Number;
+  using Sums = typename S::Scores::Sums;
+  using Weights = OperandFragment<Number, S::tile_q>;
+  using SumsDQ = typename S::DQ::Sums;
+  const Args& args_;
+  const QueryBand<S, Bounds>& band_;
+  typename S::Coord c_;
+  unsigned char* const pointer_;
+  const unsigned shared_;
+  const int consumer_, key_;  // the first of its keys
+  const BackwardProducts<S> multiply_;
+  const unsigned line_, piece_;  // where a lane puts ds
+
+ public:
+  SINTER_DEVICE BackwardConsumer(const Args& args, const QueryBand<S, Bounds>& band,
+                                 const typename S::Coord& c, unsigned char* pointer,
+                                 unsigned shared, int consumer)
+      : args_(args),
+        band_(band),
+        c_(c),
+        pointer_(pointer),
+        shared_(shared),
+        consumer_(consumer),
+        key_(band.from + consumer * 64),
+        multiply_{shared, consumer},
+        line_(shared + S::ds + (consumer * 64 + warp() * 16 + lane() % 16) * 128),
+        piece_((lane() % 8 ^ lane() / 16) * 16) {}
+
+  static SINTER_DEVICE int lane() { return static_cast<int>(threadIdx.x) % 32; }
+  static SINTER_DEVICE int warp() { return static_cast<int>(threadIdx.x) / 32 % 4; }
+
+  // ---- between products
+
+  // f(the number of a pair of neighbouring queries, first register, register of the same pair eight
+  // keys on, the two numbers at `rows` for them)
+  template <class F>
+  SINTER_DEVICE void each_pair(int rows, const F& f) const {
+    const float2* from = reinterpret_cast<const float2*>(pointer_ + rows) + lane() % 4;
+#pragma unroll
+    for (int j = 0; j < Sums::count / 4; ++j) f(4 * j, from[4 * j]);
+  }
+  // Scores become weights.
+  SINTER_DEVICE void weigh(Sums& s, const QueryTile<S>& at, int stage) const {
+    if (band_.is_cut(at.row())) mask(s, at, minus_infinity());
+    constexpr float scale = Score::scale * kLog2E;
+    each_pair(S::lse + stage * S::tile_q * 4, [&](int i, float2 lse) {
+      s.at[i] = math::fast_exp2(math::fma(s.at[i], scale, lse.x));
+      s.at[i + 1] = math::fast_exp2(math::fma(s.at[i + 1], scale, lse.y));
+      s.at[i + 2] = math::fast_exp2(math::fma(s.at[i + 2], scale, lse.x));
+      s.at[i + 3] = math::fast_exp2(math::fma(s.at[i + 3], scale, lse.y));
+    });
+  }
+  // Where the score is a function of the sum: `s` becomes weights, `dp` derivatives of sums.
+  SINTER_DEVICE void weigh_and_differentiate(Sums& s, Sums& dp, const QueryTile<S>& at,
+                                             int stage) const {
+    const float* lse = reinterpret_cast<const float*>(pointer_ + S::lse) + stage * S::tile_q;
+    const float* delta = reinterpret_cast<const float*>(pointer_ + S::delta) + stage * S::tile_q;
+    const bool cut = band_.is_cut(at.row());
+    typename S::Coord c = c_;
+    c.at[1] = at.head;
+    s.each([&](int i, float& x) {
+      const int column = Sums::column(i), m = at.row() + column, n = key_ + Sums::row(i);
+      c.at[2] = m < S::queries ? m : S::queries - 1;
+      c.at[3] = n < S::keys ? n : S::keys - 1;
+      const float sum = x * Score::scale, score = Score::element(args_, c, sum),
+                  p = math::fast_exp2(math::fma(score, kLog2E, lse[column])),
+                  ds = Score::gradient(args_, c, sum, p * (dp.at[i] - delta[column]));
+      const bool seen =
+          lse[column] != minus_infinity() && (!cut || (m >= band_.first(n) && m < band_.stop(n)));
+      x = seen ? p : 0.0f;
+      dp.at[i] = seen ? ds : 0.0f;
+    });
+  }
+  // In place of what belongs to pairs that do not see each other. The queries that see a key are an
+  // interval; counted from the thread's first one, the registers' places are known when compiling.
+  SINTER_DEVICE void mask(Sums& x, const QueryTile<S>& at, float masked) const {
+    const int m = at.row() + Sums::column(0);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int n = key_ + Sums::row(2 * r);
+      const int first = band_.first(n) - m, end = band_.stop(n) - m;
+#pragma unroll
+      for (int i = 2 * r; i < Sums::count; i += i % 2 == 0 ? 1 : 3) {
+        const int column = i / 4 * 8 + i % 2;
+        if ((Bounds::has_right && column < first) || column >= end) x.at[i] = masked;
+      }
+    }
+  }
+  // Into the tile that dQ's product reads: of each four registers, eight keys and eight queries.
+  SINTER_DEVICE void store_ds(const Weights& ds, int half) const {
+#pragma unroll
+    for (int j = 0; j < Weights::steps; ++j)
+      hopper::put_blocks(
+          line_ + half * S::TileDS::bytes + j / 4 * S::TileDS::slab_bytes + (piece_ ^ j % 4 * 32),
+          ds.at[j]);
+    hopper::written_for_multiplications();
+  }
+  // What is summed of dQ goes to the warp that adds it.
+  SINTER_DEVICE void add_dq(const SumsDQ& dq) const {
+    wait_at_mine<kEmptyDQ, 160>();
+    put_rows(dq, shared_ + S::dq + consumer_ * S::bytes_of_dq);
+    hopper::written_for_multiplications();
+    if (consumer_ == 0)
+      hopper::pass<kFullDQ, 160>();
+    else
+      hopper::pass<kFullDQ + 1, 160>();
+  }
+  // ---- rows past the batch entry's lengths
+
+  // Clears lines `from` to `lines` of a tile; the others' part of them is cleared by the others.
+  template <class Tile>
+  SINTER_DEVICE void clear_lines(unsigned tile, int from, int lines) const {
+    for (int i = static_cast<int>(threadIdx.x) - 128; i < (lines - from) * 8;
+         i += S::consumers * 128)
+#pragma unroll
+      for (int slab = 0; slab < Tile::slabs; ++slab)
+        warp_matrix::put(tile + slab * Tile::slab_bytes + from * 128 + i * 16, uint4{0, 0, 0, 0});
+    hopper::written_for_multiplications();
+    meet_all();
+  }
+  template <class Tile>
+  SINTER_DEVICE void clear_queries(unsigned tile, int row) const {
+    if constexpr (Bounds::has_lengths) {
+      const int rows = band_.band.rows;
+      if (row + S::tile_q > rows && rows < S::queries)
+        clear_lines<Tile>(tile, rows - row, S::tile_q);
+    }
+  }
+  template <class Tile>
+  SINTER_DEVICE void clear_keys(unsigned tile) const {
+    if constexpr (Bounds::has_lengths) {
+      const int columns = band_.band.columns, from = band_.from;
+      if (from + S::tile_k > columns && columns < S::keys)
+        clear_lines<Tile>(tile, columns - from, S::tile_k);
+    }
+  }
+
+  // ---- a tile
+
+  SINTER_DEVICE typename S::Pipe pipe_q() const { return {shared_ + S::pipe_q}; }
+  SINTER_DEVICE typename S::Pipe pipe_do() const { return {shared_ + S::pipe_do}; }
+  SINTER_DEVICE void meet_all() const { hopper::wait_at<kAllConsumers, S::consumers * 128>(); }
+  SINTER_DEVICE void wait_for_keys() const {
+    hopper::wait(shared_ + S::full_k, 0);
+    clear_keys<typename S::TileK>(shared_ + S::k);
+    hopper::wait(shared_ + S::full_v, 0);
+    clear_keys<typename S::TileV>(shared_ + S::v);
+  }
+  SINTER_DEVICE void start_scores(Sums& s, const QueryTile<S>& at,
+                                  const typename S::Pipe::State& state) const {
+    pipe_q().wait(state);
+    clear_queries<typename S::TileQ>(shared_ + S::q + state.stage * S::TileQ::bytes, at.row());
+    multiply_.scores(s, state.stage);
+  }
+  SINTER_DEVICE void start_dp(Sums& dp, const QueryTile<S>& at,
+                              const typename S::Pipe::State& state) const {
+    pipe_do().wait(state);
+    clear_queries<typename S::TileDO>(shared_ + S::d_o + state.stage * S::TileDO::bytes, at.row());
+    multiply_.weights_gradient(dp, state.stage);
+  }
+  // The operands of dV and dK, of weights (or of sums, where the score is a function of these) and
+  // of dp. Made 16 queries at a time, so that few registers hold both.
+  SINTER_DEVICE void finish(Weights& p, Weights& ds, Sums& s, Sums& dp, const QueryTile<S>& at,
+                            int stage) const {
+    if constexpr (!Score::plain) {
+      weigh_and_differentiate(s, dp, at, stage);
+    } else if (band_.is_cut(at.row())) {
+      mask(dp, at, 0.0f);
+    }
+    wgmma::pin(s), wgmma::pin(dp);
+    const float2* delta =
+        reinterpret_cast<const float2*>(pointer_ + S::delta + stage * S::tile_q * 4) + lane() % 4;
+#pragma unroll
+    for (int j = 0; j < Weights::steps; ++j) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float x[4];
+        const int i = 8 * j + 4 * half;
+        const float2 row = Score::plain ? delta[i] : float2{};
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          x[e] = Score::plain ? s.at[i + e] * (dp.at[i + e] - (e % 2 == 0 ? row.x : row.y))
+                              : dp.at[i + e];
+        ds.at[j][2 * half] = warp_matrix::pair(Number{}, x[0], x[1]);
+        ds.at[j][2 * half + 1] = warp_matrix::pair(Number{}, x[2], x[3]);
+        p.at[j][2 * half] = warp_matrix::pair(Number{}, s.at[i], s.at[i + 1]);
+        p.at[j][2 * half + 1] = warp_matrix::pair(Number{}, s.at[i + 2], s.at[i + 3]);
+      }
+    }
+  }
+
+  // ---- all tiles
+
+  SINTER_DEVICE void run(typename S::DK::Sums& dk, typename S::DV::Sums& dv) const {
+    QueryTile<S> at(band_);
+    typename S::Pipe::State state;
+    const int count = band_.count();
+    wait_for_keys();
+#pragma unroll 1
+    for (int i = 0; i < count; ++i, at.advance(), state.advance()) {
+      Sums s, dp;
+      SumsDQ dq;
+      start_scores(s, at, state);
+      start_dp(dp, at, state);
+      wgmma::wait<1>(s);
+      if constexpr (Score::plain) weigh(s, at, state.stage);
+      wgmma::wait<0>(dp);
+      Weights p, ds;
+      finish(p, ds, s, dp, at, state.stage);
+      store_ds(ds, i & 1);
+      multiply_.add_dv(dv, p, state.stage);
+      meet_all();
+      multiply_.dq(dq, i & 1);
+      wgmma::wait<1>(dv, p);
+      pipe_do().release_stage(state.stage);
+      multiply_.add_dk(dk, ds, state.stage);
+      wgmma::wait<1>(dq);
+      add_dq(dq);
+      wgmma::wait<0>(dk, ds);
+      pipe_q().release_stage(state.stage);
+    }
+  }
+
+  // Of keys that no query sees.
+  SINTER_DEVICE void clear() const {
+    clear_lines<typename S::TileK>(shared_ + S::k, 0, S::tile_k);
+    clear_lines<typename S::TileV>(shared_ + S::v, 0, S::tile_k);
+  }
+  // 64 rows of a result, into the shared memory of a tile that nobody reads any more.
+  template <class Tile, int columns>
+  SINTER_DEVICE void put(Accumulator<float, columns>& sums, unsigned tile) const {
+    const unsigned line = tile + Tile::further(consumer_ * 64) + (warp() * 16 + lane() % 16) * 128;
+    const auto rounded = to_operand<Number>(widened(sums));
+#pragma unroll
+    for (int j = 0; j < rounded.steps; ++j)
+      hopper::put_blocks(line + j / 4 * Tile::slab_bytes + (piece_ ^ j % 4 * 32), rounded.at[j]);
+    hopper::written_for_multiplications();
+    wait_at_mine<kOneConsumer, 128>();
+  }
+  // And from there to memory, by one thread.
+  template <class Result, class Tile>
+  SINTER_DEVICE void store(unsigned tile) const {
+    if (threadIdx.x % 128 != 0) return;
+#pragma unroll
+    for (int slab = 0; slab < Tile::slabs; ++slab)
+      Result::store(args_, c_, key_, slab * 64,
+                    tile + Tile::further(consumer_ * 64) + slab * Tile::slab_bytes);
+    hopper::commit_stores();
+  }
+
+ private:
+  // The barrier of this consumer; its number is to be known when compiling.
+  template <int first, int threads>
+  SINTER_DEVICE void wait_at_mine() const {
+    if (consumer_ == 0)
+      hopper::wait_at<first, threads>();
+    else
+      hopper::wait_at<first + 1, threads>();
+  }
+  // With whole blocks of 16 columns.
+  template <int columns>
+  static SINTER_DEVICE auto widened(const Accumulator<float, columns>& sums) {
+    if constexpr (columns % 16 == 0) {
+      return sums;
+    } else {
+      Accumulator<float, columns + 8> all;
+#pragma unroll
+      for (int i = 0; i < all.count; ++i) all.at[i] = i < sums.count ? sums.at[i] : 0.0f;
+      return all;
+    }
+  }
+};
+
+template <class Config, class Bounds, class Q, class K, class V, class DO, class Score, class Rows,
+          class SumsDQ, class ResultDK, class ResultDV, class Args>
+SINTER_DEVICE void run_backward(const Args& args) {
+  using S = BackwardShape<Config, Bounds, Q, K, V, DO>;
+  const SharedMemory memory;
+  const unsigned shared = memory.address;
+  const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
+  if (threadIdx.x == 0) {
+    Q::prefetch(args), K::prefetch(args), V::prefetch(args), DO::prefetch(args);
+    typename S::Pipe{shared + S::pipe_q}.init(2, S::consumers * 4);
+    typename S::Pipe{shared + S::pipe_do}.init(2, S::consumers * 4);
+    hopper::barrier_init(shared + S::full_k, 1);
+    hopper::barrier_init(shared + S::full_v, 1);
+    hopper::barriers_are_ready();
+  }
+  __syncthreads();
+  hardware::grid_dependency_wait();
+  const TileOfKeys tile = tile_of_keys<Config, S>(static_cast<int>(blockIdx.x));
+  typename S::Coord c;
+  c.at[0] = tile.entry, c.at[1] = tile.head;
+  const QueryBand<S, Bounds> band(args, c, tile.from);
+  if (warpgroup == 0) {
+    hopper::keep_registers<Config::producer_registers>();
+    const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
+    if (warp == 0) {
+      if (threadIdx.x == 0) produce_tiles<S, Q, K, V, DO>(args, c, band, shared);
+    } else if (warp == 1) {
+      produce_rows<S, Rows>(args, c, band, memory.pointer, shared);
+    } else if (warp == 2) {
+      add_dq<S, SumsDQ, 0>(args, c, band, shared);
+    } else {
+      add_dq<S, SumsDQ, 1>(args, c, band, shared);
+    }
+    return;
+  }
+  hopper::take_registers<Config::consumer_registers>();
+  BackwardConsumer<Config, S, Bounds, Score, Args> consumer(args, band, c, memory.pointer, shared,
+                                                            warpgroup - 1);
+  using TileK = typename S::TileK;
+  using TileV = typename S::TileV;
+  if (band.count() == 0) {
+    consumer.clear();
+    consumer.template store<ResultDV, TileV>(shared + S::v);
+  } else {
+    typename S::DK::Sums dk;
+    typename S::DV::Sums dv;
+    dk.clear(), dv.clear();
+    consumer.run(dk, dv);
+    consumer.template put<TileV>(dv, shared + S::v);
+    consumer.template store<ResultDV, TileV>(shared + S::v);
+    dk.each([](int, float& x) { x *= Score::scale; });
+    consumer.meet_all();  // nobody reads K any more
+    consumer.template put<TileK>(dk, shared + S::k);
+  }
+  consumer.template store<ResultDK, TileK>(shared + S::k);
+  if (threadIdx.x % 128 == 0) hopper::wait_for_stores<0>();
+}
+
+}  // namespace sinter::attention

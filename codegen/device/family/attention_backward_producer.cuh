@@ -1,0 +1,137 @@
+// The warps of attention_backward.cuh's first warpgroup: one has TMA bring tiles, one brings what
+// belongs to single rows, and one for each consumer adds its part of dQ to the sums in memory.
+#pragma once
+#include "sinter/device/family/attention_backward_shape.cuh"
+
+namespace sinter::attention {
+
+// Named barriers; 0 is that of all threads.
+inline constexpr int kAllConsumers = 1, kFullDQ = 2, kEmptyDQ = 4, kOneConsumer = 6;
+
+template <class Operand, class Tile, class Args, class Coord>
+SINTER_DEVICE void load_slabs(const Args& args, const Coord& c, int row, unsigned to,
+                              unsigned full) {
+#pragma unroll
+  for (int slab = 0; slab < Tile::slabs; ++slab)
+    Operand::load(args, c, row, slab * 64, to + slab * Tile::slab_bytes, full, 0);
+}
+
+// One thread.
+template <class S, class Q, class K, class V, class DO, class Args, class Band>
+SINTER_DEVICE void produce_tiles(const Args& args, typename S::Coord c, const Band& band,
+                                 unsigned shared) {
+  const typename S::Pipe pipe_q{shared + S::pipe_q}, pipe_do{shared + S::pipe_do};
+  typename S::Pipe::State state;
+  QueryTile<S> at(band);
+  const int count = band.count();
+#pragma unroll 1
+  for (int i = 0; i < count; ++i, at.advance(), state.advance()) {
+    c.at[1] = at.head;
+    if (i == 0) {
+      hopper::arrive_and_expect(shared + S::full_k, S::TileK::bytes);
+      load_slabs<K, typename S::TileK>(args, c, band.from, shared + S::k, shared + S::full_k);
+    }
+    pipe_q.acquire(state);
+    pipe_q.expect(state, S::TileQ::bytes);
+    load_slabs<Q, typename S::TileQ>(
+        args, c, at.row(), shared + S::q + state.stage * S::TileQ::bytes, pipe_q.full(state));
+    if (i == 0) {
+      hopper::arrive_and_expect(shared + S::full_v, S::TileV::bytes);
+      load_slabs<V, typename S::TileV>(args, c, band.from, shared + S::v, shared + S::full_v);
+    }
+    pipe_do.acquire(state);
+    pipe_do.expect(state, S::TileDO::bytes);
+    load_slabs<DO, typename S::TileDO>(
+        args, c, at.row(), shared + S::d_o + state.stage * S::TileDO::bytes, pipe_do.full(state));
+  }
+}
+
+// A warp. What is added to rows before the exponential, in powers of two: -infinity where there is
+// no row or it sees nothing, so that its weights are zeros; and Delta.
+template <class S, class Rows, class Args, class Band>
+SINTER_DEVICE void produce_rows(const Args& args, typename S::Coord c, const Band& band,
+                                unsigned char* pointer, unsigned shared) {
+  const typename S::Pipe pipe_q{shared + S::pipe_q}, pipe_do{shared + S::pipe_do};
+  typename S::Pipe::State state;
+  QueryTile<S> at(band);
+  const int count = band.count(), lane = static_cast<int>(threadIdx.x) % 32;
+  constexpr int each = S::tile_q / 32;
+#pragma unroll 1
+  for (int i = 0; i < count; ++i, at.advance(), state.advance()) {
+    float lse[each], delta[each];
+    c.at[1] = at.head;
+#pragma unroll
+    for (int r = 0; r < each; ++r) {
+      const int row = at.row() + r * 32 + lane;
+      const bool exists = row < band.band.rows;
+      c.at[2] = exists ? row : 0;
+      const float stats = Rows::stats(args, c), sum = Rows::delta(args, c);
+      lse[r] = exists && stats != minus_infinity() ? -stats * kLog2E : minus_infinity();
+      delta[r] = exists ? sum : 0.0f;
+    }
+    float* to = reinterpret_cast<float*>(pointer + S::lse) + state.stage * S::tile_q + lane;
+    pipe_q.acquire(state);
+#pragma unroll
+    for (int r = 0; r < each; ++r) to[r * 32] = lse[r];
+    __syncwarp();
+    if (lane == 0) hopper::arrive(pipe_q.full(state));
+    to = reinterpret_cast<float*>(pointer + S::delta) + state.stage * S::tile_q + lane;
+    pipe_do.acquire(state);
+#pragma unroll
+    for (int r = 0; r < each; ++r) to[r * 32] = delta[r];
+    __syncwarp();
+    if (lane == 0) hopper::arrive(pipe_do.full(state));
+  }
+}
+
+// A consumer's 64 rows of dQ, as TMA with a swizzle of 128 bytes reads a box of 32 columns: eight
+// columns are two pieces of 16 bytes. Rows 2 i and 2 i + 1 have the same pair of pieces, in either
+// order; so that a warp's rows meet all banks, odd rows write the block of columns two further at
+// the same time.
+template <int columns>
+SINTER_DEVICE void put_rows(const Accumulator<float, columns>& dq, unsigned to) {
+  const int lane = static_cast<int>(threadIdx.x) % 32,
+            warp = static_cast<int>(threadIdx.x) / 32 % 4, row = lane / 4, odd = row & 1;
+  const unsigned mine = to + (warp * 16 + row) * 128 + lane % 2 * 8;
+  constexpr int blocks = columns / 8;
+#pragma unroll
+  for (int j = 0; j < (blocks + 3) / 4 * 4; ++j) {
+    const int even_block = j, odd_block = j ^ 2;
+    const unsigned at =
+        mine + j / 4 * 8192 + (((odd ? odd_block : even_block) % 4 * 2 + lane % 4 / 2) ^ row) * 16;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int a = even_block < blocks ? 4 * even_block + 2 * half : 0,
+                b = odd_block < blocks ? 4 * odd_block + 2 * half : 0;
+      hopper::put_pair(at + half * 1024, odd ? dq.at[b] : dq.at[a],
+                       odd ? dq.at[b + 1] : dq.at[a + 1]);
+    }
+  }
+}
+
+// A warp for each consumer.
+template <class S, class SumsDQ, int consumer, class Args, class Band>
+SINTER_DEVICE void add_dq(const Args& args, typename S::Coord c, const Band& band,
+                          unsigned shared) {
+  QueryTile<S> at(band);
+  const int count = band.count(), lane = static_cast<int>(threadIdx.x) % 32;
+  const unsigned from = shared + S::dq + consumer * S::bytes_of_dq;
+#pragma unroll 1
+  for (int i = 0; i < count; ++i, at.advance()) {
+    hopper::pass<kEmptyDQ + consumer, 160>();
+    c.at[1] = at.head;
+    hopper::wait_at<kFullDQ + consumer, 160>();
+    if (lane == 0) {
+      const int row = at.row() + (S::rows_of_dq ? consumer * 64 : 0),
+                column = S::rows_of_dq ? 0 : consumer * 64;
+#pragma unroll
+      for (int j = 0; j < S::columns_of_dq; j += 32)
+        SumsDQ::add(args, c, row, column + j, from + j * 256);
+      hopper::commit_stores();
+      hopper::wait_for_stores<0>();
+    }
+    __syncwarp();
+  }
+}
+
+}  // namespace sinter::attention

@@ -1,0 +1,152 @@
+// What all parts of attention_backward.cuh know: the products with the places of their operands in
+// shared memory, and the tiles of queries that a tile of keys meets.
+#pragma once
+#include "sinter/device/engine/pipeline.cuh"
+#include "sinter/device/engine/shared_memory.cuh"
+#include "sinter/device/engine/wgmma.cuh"
+#include "sinter/device/family/attention_bounds.cuh"
+#include "sinter/device/family/attention_softmax.cuh"
+
+namespace sinter::attention {
+
+template <class Config, class Bounds, class Q, class K, class V, class DO>
+struct BackwardShape {
+  using Number = typename Q::Number;
+  using Extent = typename Config::Extent;
+  using Coord = Coordinates<typename Config::Index, Extent>;
+  static constexpr int entries = static_cast<int>(Extent::at(0)), group = Config::group,
+                       heads = static_cast<int>(Extent::at(1)) / group,  // of K
+      queries = static_cast<int>(Extent::at(2)), keys = static_cast<int>(Extent::at(3)),
+                       depth = static_cast<int>(Extent::at(4)),
+                       depth_v = static_cast<int>(Extent::at(5));
+  static constexpr int up(int x, int to) { return (x + to - 1) / to * to; }
+  static constexpr int consumers = Config::threads / 128 - 1, tile_k = 64 * consumers,
+                       tile_q = Config::tile_q, stages = Config::stages;
+  static constexpr int slabs = up(depth, 64) / 64, slabs_v = up(depth_v, 64) / 64,
+                       steps = up(depth, 16) / 16, steps_v = up(depth_v, 16) / 16;
+  static_assert(sizeof(Number) == 2, "attention multiplies numbers of 16 bits");
+  static_assert(tile_q % 64 == 0, "queries lie in slabs of 64 in shared memory");
+  static_assert(depth <= 128 && depth_v <= 128, "sums of dK and dV stay in registers");
+
+  // The same bytes are an operand whose k is the head's dimension and one whose k is queries or
+  // keys.
+  template <int lines, int slabs>
+  using ByHead = SharedTile<Number, Major::k, lines, 64 * slabs>;
+  template <int lines, int slabs>
+  using ByLine = SharedTile<Number, Major::mn, 64 * slabs, lines>;
+  using TileQ = ByHead<tile_q, slabs>;
+  using TileDO = ByHead<tile_q, slabs_v>;
+  using TileK = ByHead<tile_k, slabs>;
+  using TileV = ByHead<tile_k, slabs_v>;
+  using TileDS = SharedTile<Number, Major::mn, tile_q, tile_k>;  // a line of queries for each key
+  using TileQByLine = ByLine<tile_q, slabs>;
+  using TileDOByLine = ByLine<tile_q, slabs_v>;
+  using TileKByLine = ByLine<tile_k, slabs>;
+  using Numbers = Types<Number, Number, float>;
+
+  // Of keys and queries: a consumer's 64 keys are the rows, so that what is made of the sums is the
+  // left operand of dV and dK as it lies in the registers.
+  using Scores = Mma<Shape<64, tile_q>, Numbers, TileK, TileQ>;
+  using DWeights = Mma<Shape<64, tile_q>, Numbers, TileV, TileDO>;
+  using DV = Mma<Shape<64, up(depth_v, 8)>, Numbers, Registers, TileDOByLine>;
+  using DK = Mma<Shape<64, up(depth, 8)>, Numbers, Registers, TileQByLine>;
+  // Of dQ's tile a consumer has 64 rows, or 64 columns where there are no more rows.
+  static constexpr bool rows_of_dq = tile_q == tile_k;
+  static_assert(rows_of_dq || (tile_q == 64 && slabs == consumers),
+                "the consumers share a tile of dQ by rows or by slabs");
+  static constexpr int columns_of_dq = rows_of_dq ? up(depth, 8) : 64;
+  using DQ = Mma<Shape<64, columns_of_dq>, Numbers, TileDS, TileKByLine>;
+  static constexpr int bytes_of_dq = up(columns_of_dq, 32) * 64 * 4;  // a consumer's
+
+  using Pipe = Pipeline<stages>;
+
+  // Shared memory, from a multiple of 1024 on.
+  static constexpr int k = 0, v = k + TileK::bytes, q = v + TileV::bytes,
+                       d_o = q + stages * TileQ::bytes, ds = d_o + stages * TileDO::bytes,
+                       dq = ds + 2 * TileDS::bytes, lse = dq + consumers * bytes_of_dq,
+                       delta = lse + stages * tile_q * 4, pipe_q = delta + stages * tile_q * 4,
+                       pipe_do = pipe_q + Pipe::bytes, full_k = pipe_do + Pipe::bytes,
+                       full_v = full_k + 8, end = full_v + 8;
+  static constexpr int shared_bytes = end + 1023;
+  static_assert(shared_bytes <= 227 << 10, "tiles do not fit into shared memory");
+
+  static constexpr int tiles_q = (queries + tile_q - 1) / tile_q;
+  static constexpr int tiles_k = (keys + tile_k - 1) / tile_k, tiles = entries * heads * tiles_k;
+};
+
+// The tile of keys of a CTA: `head` is the first of those of Q that share it. Tiles of some heads
+// run together, the first keys first: under a causal bound these meet the most queries.
+struct TileOfKeys {
+  int entry, head, from;
+};
+template <class Config, class S>
+SINTER_DEVICE TileOfKeys tile_of_keys(int i) {
+  constexpr int all = S::entries * S::heads, together = Config::heads_together;
+  const int first = i / (together * S::tiles_k) * together, within = i % (together * S::tiles_k);
+  const int left = all - first, heads = left < together ? left : together;
+  const int head = first + within % heads;
+  return {head / S::heads, head % S::heads * S::group, within / heads * S::tile_k};
+}
+
+// The rows of queries that see a tile of keys, and which tiles of them hold pairs that do not see
+// each other.
+template <class S, class Bounds>
+struct QueryBand {
+  Band<Bounds, S::queries, S::keys> band;
+  int head, from;  // the first head of Q and the first key
+  int begin, end;  // tiles of queries
+
+  template <class Args>
+  SINTER_DEVICE QueryBand(const Args& args, const typename S::Coord& c, int key)
+      : band(args, c), head(static_cast<int>(c.at[1])), from(key) {
+    const int last = (key + S::tile_k < band.columns ? key + S::tile_k : band.columns) - 1;
+    int low = 0, high = band.rows;
+    if constexpr (Bounds::has_right) {
+      const int row = key - band.shift - Bounds::right;
+      if (row > low) low = row;
+    }
+    if constexpr (Bounds::has_left) {
+      const int row = last - band.shift + Bounds::left;
+      if (row < high) high = row;
+    }
+    begin = low / S::tile_q;
+    end = last < key || high <= low ? begin : (high + S::tile_q - 1) / S::tile_q;
+  }
+  SINTER_DEVICE bool is_cut(int row) const {
+    bool cut =
+        S::keys % S::tile_k != 0 || Bounds::has_lengths ? from + S::tile_k > band.columns : false;
+    if constexpr (Bounds::has_right)
+      cut = cut || from + S::tile_k - 1 > row + band.shift + Bounds::right;
+    if constexpr (Bounds::has_left)
+      cut = cut || from <= row + S::tile_q - 1 + band.shift - Bounds::left;
+    return cut;
+  }
+  // The rows that see a key: [first, stop).
+  SINTER_DEVICE int first(int key) const {
+    return Bounds::has_right ? key - band.shift - Bounds::right : 0;
+  }
+  SINTER_DEVICE int stop(int key) const {
+    return key >= band.columns ? 0
+           : Bounds::has_left  ? key - band.shift + Bounds::left
+                               : S::tiles_q * S::tile_q;
+  }
+  // Of all query heads of the group.
+  SINTER_DEVICE int count() const { return (end - begin) * S::group; }
+};
+
+// Walks over a band's tiles of queries, head by head.
+template <class S>
+struct QueryTile {
+  int begin, end;
+  int head, tile;
+
+  template <class Bounds>
+  SINTER_DEVICE explicit QueryTile(const QueryBand<S, Bounds>& band)
+      : begin(band.begin), end(band.end), head(band.head), tile(band.begin) {}
+  SINTER_DEVICE int row() const { return tile * S::tile_q; }
+  SINTER_DEVICE void advance() {
+    if (++tile == end) tile = begin, ++head;
+  }
+};
+
+}  // namespace sinter::attention

@@ -1,0 +1,101 @@
+#include "emit/attention_backward_text.hpp"
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "emit/attention_text.hpp"
+#include "emit/body_text.hpp"
+#include "emit/place_text.hpp"
+#include "emit/spelling.hpp"
+#include "emit/tensor_cores_text.hpp"
+#include "plan/liveness.hpp"
+
+namespace sinter {
+namespace {
+
+using A = AttentionBackwardSpec;
+
+// Boxes that go from shared memory to where the coordinates say. `shared`: as of operands.
+void print_result(TextWriter& out, const BoxedOperand& o, std::string_view struct_name,
+                  std::string_view map, std::string_view function, std::string_view instruction,
+                  std::int64_t group) {
+  std::string batch;
+  for (int i : o.batch) {
+    batch += fmt::format(", static_cast<int>(c.at[{}])", i);
+    if (i == A::head && group > 1) batch += fmt::format(" / {}", group);
+  }
+  out.open("struct {} {{", struct_name);
+  out.line("SINTER_DEVICE static void {}(const Args& args, const Coord& c, int row, int column,",
+           function);
+  out.open("                                unsigned from) {{");
+  out.line("sinter::hopper::{}(args.{}, from, column, row{});", instruction, map, batch);
+  out.close("}");
+  out.close("};");
+}
+
+// float FUNCTION(args, c, PARAMETERS): the body's last value.
+void print_function(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                    const Body& body, std::string_view function, std::string_view parameters) {
+  const BodyText text(spec, names, body, nullptr);
+  const int last = text.size() - 1;
+  out.open("SINTER_DEVICE static float {}(const Args& args, const Coord& c, {}) {{", function,
+           parameters);
+  print_statements(out, text, live_statements(text.body(), {last}));
+  out.line("return {};", text.name(last));
+  out.close("}");
+}
+
+void print_row_value(TextWriter& out, const KernelNames& names, int port,
+                     std::string_view function) {
+  const auto p = static_cast<std::size_t>(port);
+  out.open("SINTER_DEVICE static float {}(const Args& args, const Coord& c) {{", function);
+  out.line("return sinter::load<Config::{}, float>(args.{}, c);", names.access[p], names.port[p]);
+  out.close("}");
+}
+
+}  // namespace
+
+void print_backward_products(TextWriter& out, const AttentionBackwardConfig& e,
+                             const KernelSpec& spec) {
+  const auto columns = [&](int i) { return (spec.extent[i] + 7) / 8 * 8; };
+  for (const std::int64_t n : std::set<std::int64_t>{e.tile_q, 64, columns(A::d), columns(A::e)})
+    out.line("SINTER_WGMMA({}, f32)", n);
+}
+
+void print_attention_backward(TextWriter& out, const KernelSpec& spec,
+                              const AttentionBackwardConfig& e, const KernelNames& names) {
+  const A& a = spec.attention_backward();
+  print_boxed_operand(out, e.q, "OperandQ", "map_q");
+  print_boxed_operand(out, e.k, "OperandK", "map_k", "Coord", {A::head, a.group});
+  print_boxed_operand(out, e.v, "OperandV", "map_v", "Coord", {A::head, a.group});
+  print_boxed_operand(out, e.d_o, "OperandDO", "map_do");
+  print_bounds(out, a.band, a.length_q, a.length_kv, spec, names, "Config",
+               {spec.extent[A::m], spec.extent[A::n]});
+  out.open("struct Score {{");
+  out.line("static constexpr bool plain = {};", a.score.statements.empty());
+  out.line("static constexpr float scale = {};", literal(a.scale, DataType::f32));
+  if (!a.score.statements.empty()) {
+    print_function(out, spec, names, a.score, "element", "float acc");
+    print_function(out, spec, names, a.gradient, "gradient", "float acc, float acc_gradient");
+  }
+  out.close("};");
+  out.open("struct Rows {{");
+  print_row_value(out, names, a.stats, "stats");
+  print_row_value(out, names, a.delta, "delta");
+  out.close("};");
+  print_result(out, e.sums, "SumsDQ", "map_dq", "add", "add_box", 1);
+  print_result(out, e.dk, "ResultDK", "map_dk", "store", "store_box", a.group);
+  print_result(out, e.dv, "ResultDV", "map_dv", "store", "store_box", a.group);
+}
+
+std::string_view backward_call() {
+  return "sinter::attention::run_backward<Config, Bounds, OperandQ, OperandK, OperandV, OperandDO, "
+         "Score, Rows, SumsDQ, ResultDK, ResultDV>(args);";
+}
+
+std::array<const BoxedOperand*, 7> maps_of(const AttentionBackwardConfig& e) {
+  return {&e.q, &e.k, &e.v, &e.d_o, &e.sums, &e.dk, &e.dv};
+}
+
+}  // namespace sinter

@@ -1,0 +1,34 @@
+// The gradients of attention without the scores in memory.
+#pragma once
+#include "plan/spec/attention.hpp"
+
+namespace sinter {
+
+// With p(batch, m, n) = exp(score - stats), dp = the sum over e of d_o(batch, m, e) v(batch, n, e),
+// ds = the gradient of the scaled sum of score, whose own gradient is p (dp - delta):
+//
+//   dv(batch, n, e) = sum over m of p d_o       dk(batch, n, d) = scale times the sum over m of ds
+//   q dq(batch, m, d) = a body of the sum over n of ds k
+//
+// The indices of the domain are batch (entry and head), m, n, d, e in this order; KernelSpec::body
+// is empty. A kernel adds what it has of dq's sums to numbers in memory, which an earlier one sets
+// to zero and a later one gives to dq's body (planner/split).
+struct AttentionBackwardSpec {
+  static constexpr int batch = 2, head = 1, m = 2, n = 3, d = 4, e = 5;
+  // Heads of q that share one of k and v: in accesses of these, dk and dv the index of the head
+  // counts those.
+  std::int64_t group = 1;
+  ProductOperand q, k, v, d_o;
+  double scale = 1;  // of the sum over d of q k; above 0 where `score` is empty
+  // Over (batch, m, n): from the scaled sum (accumulator 0) to the score, and from the scaled sum
+  // and the score's gradient (accumulator 1) to the scaled sum's. Empty: the same.
+  Body score, gradient;
+  // Over (batch, m, d): from dq's sums (an accumulator statement) to where it is stored.
+  Body dq;
+  AttentionBand band;
+  // Ports. Read: as AttentionSpec's; one a row, stats the logarithm of the sum of exp(score), delta
+  // the sum over e of d_o times the result. Written: dq's sums, -1 until it is split; dk and dv.
+  int length_q = -1, length_kv = -1, stats = -1, delta = -1, sums = -1, dk = -1, dv = -1;
+};
+
+}  // namespace sinter

@@ -1,0 +1,190 @@
+#include "planner/spec/attention_backward_spec.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "planner/spec/attention_spec.hpp"
+#include "planner/spec/body_builder.hpp"
+#include "planner/spec/body_copy.hpp"
+#include "planner/spec/derivative.hpp"
+#include "sinter/ops/shapes_sdpa.hpp"
+
+namespace sinter {
+namespace {
+
+using A = AttentionBackwardSpec;
+
+constexpr shapes::SdpaPorts kPorts = shapes::kSdpaBackwardPorts;
+constexpr std::size_t kQ = 0, kK = 1, kV = 2, kO = 3, kDO = 4, kStats = 5;  // inputs
+constexpr std::size_t kDQ = 0, kDK = 1, kDV = 2, kDBias = 3;                // outputs
+
+bool has_mode(const Node& n, PointwiseMode mode) {
+  const auto* const p = std::get_if<PointwiseAttributes>(&n.attributes);
+  return n.op == OpKind::pointwise && p && p->mode == mode;
+}
+
+TensorId input(const Region& r, int port) { return r.inputs[static_cast<std::size_t>(port)]; }
+
+// Nodes of the region on which `t` depends.
+void collect(const FusionState& state, const Region& region, TensorId t, std::set<NodeId>& nodes) {
+  const NodeId p = t >= 0 ? state.producer(t) : -1;
+  if (p < 0 || state.region_of(p) != &region || !nodes.insert(p).second) return;
+  for (TensorId x : state.operands(p)) collect(state, region, x, nodes);
+}
+
+// What makes the gradients depend on more than the kernel has.
+bool has_other_options(const Region& r) {
+  return r.attributes.dropout_probability > 0 || input(r, kPorts.page_k) >= 0 ||
+         input(r, kPorts.page_v) >= 0 || input(r, kPorts.block_mask) >= 0 || r.outputs[kDBias] >= 0;
+}
+
+// Finds the tensors by what the expansion of sdpa_backward makes (lib/lower/sdpa.cpp).
+bool find_tensors(const FusionState& state, AttentionBackwardNodes& a) {
+  const Graph& g = state.graph();
+  const Region& r = *a.region;
+  const Dims &q = g[r.inputs[kQ]].dim, &k = g[r.inputs[kK]].dim;
+  const Dims scores = {q[0], q[1], q[2], k[2]}, rows = {q[0], q[1], q[2], 1};
+  for (NodeId id : r.nodes) {
+    const Node& n = state.node(id);
+    if (has_mode(n, PointwiseMode::exp) && g[n.outputs[0]].dim == scores) {
+      const NodeId shifted = state.producer(n.inputs[0]);
+      if (shifted < 0 || !has_mode(state.node(shifted), PointwiseMode::sub) ||
+          state.node(shifted).inputs[1] != r.inputs[kStats])
+        return false;
+      a.score = state.node(shifted).inputs[0];
+    }
+    if (n.op != OpKind::reduction || g[n.outputs[0]].dim != rows) continue;
+    const NodeId product = state.producer(n.inputs[0]);
+    if (product < 0 || !has_mode(state.node(product), PointwiseMode::mul)) continue;
+    const auto& of = state.node(product).inputs;
+    if ((of[0] == r.inputs[kDO] && of[1] == r.inputs[kO]) ||
+        (of[1] == r.inputs[kDO] && of[0] == r.inputs[kO]))
+      a.delta = n.outputs[0];
+  }
+  if (a.score < 0 || a.delta < 0) return false;
+  // The score's product, and its sums times the scale.
+  std::set<NodeId> before;
+  collect(state, r, a.score, before);
+  TensorId sums = kNoTensor;
+  for (NodeId id : before)
+    if (state.node(id).op == OpKind::matmul) sums = state.node(id).outputs[0];
+  if (sums < 0) return false;
+  a.scaled = r.attributes.attn_scale == 1 ? sums : kNoTensor;
+  for (NodeId id : before) {
+    const Node& n = state.node(id);
+    if (!has_mode(n, PointwiseMode::mul) || a.scaled >= 0) continue;
+    for (std::size_t side : {0u, 1u})
+      if (n.inputs[side] == sums && g[n.inputs[1 - side]].has_value &&
+          g[n.inputs[1 - side]].value == r.attributes.attn_scale)
+        a.scaled = n.outputs[0];
+  }
+  // dQ is its product, or that times the scale.
+  a.dq_sums = r.outputs[kDQ];
+  const NodeId scaling = state.producer(a.dq_sums);
+  if (scaling >= 0 && has_mode(state.node(scaling), PointwiseMode::mul))
+    for (std::size_t side : {0u, 1u})
+      if (g[state.node(scaling).inputs[1 - side]].has_value)
+        a.dq_sums = state.node(scaling).inputs[side];
+  const NodeId product = state.producer(a.dq_sums);
+  return a.scaled >= 0 && product >= 0 && state.node(product).op == OpKind::matmul;
+}
+
+}  // namespace
+
+std::optional<AttentionBackwardNodes> attention_backward_at(const FusionState& state, NodeId last) {
+  const Graph& g = state.graph();
+  const Region* const region = state.region_of(last);
+  if (!region || region->op != OpKind::sdpa_backward || !state.device().has_wgmma ||
+      !state.device().has_tma || has_other_options(*region))
+    return {};
+  int products = 0;
+  NodeId final = -1;
+  for (NodeId n : region->nodes) {
+    if (state.node(n).op != OpKind::matmul) continue;
+    if (g.arithmetic(state.node(n)) != DataType::f32) return {};
+    ++products, final = n;
+  }
+  if (products != 5 || final != last) return {};
+  for (std::size_t i : {kDQ, kDK, kDV})
+    if (region->outputs[i] < 0) return {};
+  for (int port : {kPorts.seq_q, kPorts.seq_kv, static_cast<int>(kStats)})
+    if (!in_memory(state, input(*region, port))) return {};
+  const DataType type = attention_operand_type(state, region->inputs[kQ]);
+  for (std::size_t i : {kQ, kK, kV, kDO})
+    if (type == DataType::none || attention_operand_type(state, region->inputs[i]) != type) return {};
+  if (g[region->inputs[kK]].dim[1] != g[region->inputs[kV]].dim[1]) return {};
+  AttentionBackwardNodes a;
+  a.region = region;
+  if (!find_tensors(state, a)) return {};
+  std::set<NodeId> of_delta;
+  collect(state, *region, a.delta, of_delta);
+  for (NodeId n : region->nodes)
+    if (!of_delta.contains(n)) a.nodes.push_back(n);
+  for (NodeId n : a.nodes)
+    for (TensorId t : state.node(n).outputs)
+      if (t >= 0 && !contains(region->outputs, t) && state.needed_outside(t, a.nodes)) return {};
+  return a;
+}
+
+std::optional<KernelSpec> attention_backward_spec(const FusionState& state,
+                                                  const AttentionBackwardNodes& attention) {
+  const Graph& g = state.graph();
+  const Region& r = *attention.region;
+  const Dims &q = g[r.inputs[kQ]].dim, &v = g[r.inputs[kV]].dim;
+  KernelSpec spec;
+  spec.family = A{};
+  spec.nodes = attention.nodes;
+  spec.extent = {q[0], q[1], q[2], v[2], q[3], v[3]};
+  A& to = spec.attention_backward();
+  to.group = v[1] > 0 ? q[1] / v[1] : 1;
+  to.scale = r.attributes.attn_scale;
+  to.band = {r.band.left, r.band.right, r.band.bottom_right, r.attributes.padding_mask};
+  const auto builder = [&](Body& body, const Dims& dim, int row, int column) {
+    std::vector<Coordinate> at;
+    for (int i : {0, 1, row, column}) at.push_back(index_coordinate(spec.extent.size(), i));
+    return BodyBuilder(state, spec, body, attention.nodes, dim, std::move(at));
+  };
+  const auto operand = [&](ProductOperand& o, std::size_t port, int row, int column) {
+    const TensorId t = r.inputs[port];
+    o.type = attention_operand_type(state, t);
+    builder(o.body, g[t].dim, row, column).value(t);
+  };
+  operand(to.q, kQ, A::m, A::d);
+  operand(to.k, kK, A::n, A::d);
+  operand(to.v, kV, A::n, A::e);
+  operand(to.d_o, kDO, A::m, A::e);
+  const auto accumulator = [&](TensorId t) {
+    Statement s = statement(StatementKind::accumulator, DataType::f32, g[t].name);
+    s.dim = 0;
+    return s;
+  };
+  if (attention.score != attention.scaled || to.scale <= 0) {
+    to.score.statements.push_back(accumulator(attention.scaled));
+    BodyBuilder body = builder(to.score, {q[0], q[1], q[2], v[2]}, A::m, A::n);
+    body.define(attention.scaled, 0);
+    const int value = body.value(attention.score);
+    to.score.statements.resize(static_cast<std::size_t>(value) + 1);
+    auto gradient = derivative(spec, to.score);
+    if (!gradient) return {};
+    to.gradient = std::move(*gradient);
+  }
+  Body none;
+  const auto port = [&](TensorId t, int row, int column, const Dims& dim, bool written) {
+    return t < 0 ? -1 : builder(none, dim, row, column).port(t, written);
+  };
+  if (to.band.padding || to.band.bottom_right) {
+    to.length_q = port(input(r, kPorts.seq_q), A::m, A::d, q, false);
+    to.length_kv = port(input(r, kPorts.seq_kv), A::m, A::d, q, false);
+  }
+  to.stats = port(r.inputs[kStats], A::m, A::d, q, false);
+  to.delta = port(attention.delta, A::m, A::d, q, false);
+  to.dq.statements.push_back(accumulator(attention.dq_sums));
+  BodyBuilder dq = builder(to.dq, q, A::m, A::d);
+  dq.define(attention.dq_sums, 0);
+  dq.store(r.outputs[kDQ]);
+  to.dk = port(r.outputs[kDK], A::n, A::d, g[r.inputs[kK]].dim, true);
+  to.dv = port(r.outputs[kDV], A::n, A::e, v, true);
+  return spec;
+}
+
+}  // namespace sinter

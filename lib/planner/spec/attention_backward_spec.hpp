@@ -1,0 +1,30 @@
+// The kernel of attention backward: a region of the lowered graph without the sums along rows of dO
+// times O.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "plan/kernel_spec.hpp"
+#include "planner/match/fusion_state.hpp"
+
+namespace sinter {
+
+struct AttentionBackwardNodes {
+  const Region* region = nullptr;
+  TensorId scaled = kNoTensor, score = kNoTensor;  // the score is a function of the scaled sums
+  TensorId delta = kNoTensor;
+  TensorId dq_sums = kNoTensor;  // the product of which dQ is made
+  // Of the region, without those of Delta; also those between them that have no kernel of their
+  // own.
+  std::vector<NodeId> nodes;
+};
+
+// The attention whose last product a node is; nothing where it is none, where the kernel does not
+// have all that its gradients depend on, or where not all three gradients are wanted.
+std::optional<AttentionBackwardNodes> attention_backward_at(const FusionState& state, NodeId last);
+
+// Nothing where the score cannot be differentiated.
+std::optional<KernelSpec> attention_backward_spec(const FusionState& state,
+                                                  const AttentionBackwardNodes& attention);
+
+}  // namespace sinter

@@ -1,0 +1,162 @@
+#include "schedule/attention/backward.hpp"
+
+#include <algorithm>
+
+#include "plan/access.hpp"
+#include "schedule/attention/forward.hpp"
+#include "schedule/schedule_parts.hpp"
+
+namespace sinter {
+namespace {
+
+using A = AttentionBackwardSpec;
+
+constexpr int kRows = 64;              // of a consumer
+constexpr int kLine = 64;              // elements of 16 bits in a line of the swizzle
+constexpr int kSumsLine = 32;          // of f32
+constexpr std::int64_t kWidest = 128;  // head dimension: sums of dK and dV stay in registers
+
+int up(std::int64_t x, int to) { return static_cast<int>((x + to - 1) / to * to); }
+
+// The port as a tensor of (batch, row, column), where columns lie together and TMA reaches it:
+// every other step is a multiple of 16 bytes. Of `group` neighbouring heads it has one.
+std::optional<BoxedOperand> mapped(const KernelSpec& spec, int number, int row, int column,
+                                   std::int64_t group) {
+  const KernelPort& p = spec.ports[static_cast<std::size_t>(number)];
+  const Access& a = p.access;
+  const std::int64_t bytes = info(p.type).bytes;
+  if (!a.windows.empty() || !a.via.empty() || p.alignment < 16 || a.offset * bytes % 16 != 0)
+    return {};
+  const auto steps = [&](int i) {
+    const std::int64_t step = a.stride[i] * bytes;
+    return step > 0 && step % 16 == 0 && step < std::int64_t{1} << 40;
+  };
+  const std::int64_t rows = spec.extent[row], columns = spec.extent[column];
+  if ((a.stride[column] != 1 && columns > 1) || (rows > 1 && !steps(row))) return {};
+  BoxedOperand o;
+  o.port = number;
+  o.map.type = p.type;
+  o.map.offset = a.offset * bytes;
+  o.map.swizzle = 128;
+  o.map.dim = {columns, rows};
+  o.map.stride = {rows > 1 ? a.stride[row] * bytes : up(columns * bytes, 16)};
+  for (int i = A::batch - 1; i >= 0; --i) {
+    const std::int64_t n = i == A::head ? spec.extent[i] / group : spec.extent[i];
+    if (n == 1 || a.stride[i] == 0) continue;
+    if (!steps(i)) return {};
+    o.batch.push_back(i);
+    o.map.dim.push_back(n);
+    o.map.stride.push_back(a.stride[i] * bytes);
+  }
+  return o;
+}
+
+std::optional<BoxedOperand> loaded(const KernelSpec& spec, const ProductOperand& operand, int row,
+                                   int column, std::int64_t group) {
+  const KernelPort* const p = plainly_loaded(spec, operand.body);
+  if (!p || p->type != operand.type) return {};
+  return mapped(spec, static_cast<int>(p - spec.ports.data()), row, column, group);
+}
+
+struct Operands {
+  std::optional<BoxedOperand> q, k, v, d_o;
+};
+Operands operands_of(const KernelSpec& spec) {
+  const A& a = spec.attention_backward();
+  return {loaded(spec, a.q, A::m, A::d, 1), loaded(spec, a.k, A::n, A::d, a.group),
+          loaded(spec, a.v, A::n, A::e, a.group), loaded(spec, a.d_o, A::m, A::e, 1)};
+}
+
+void set_lines(BoxedOperand& o, int columns, int rows) {
+  o.map.box = Dims::filled(o.map.dim.size(), 1);
+  o.map.box[0] = columns;
+  o.map.box[1] = rows;
+}
+
+// As BackwardShape::shared_bytes.
+int shared_bytes(const AttentionBackwardConfig& e, std::int64_t depth, std::int64_t width) {
+  const int tile_k = e.consumers * kRows, both = up(depth, kLine) + up(width, kLine);
+  const int of_dq = e.tile_q == tile_k ? up(up(depth, 8), kSumsLine) : kRows;
+  return 2 * both * (tile_k + e.stages * e.tile_q) + 2 * 2 * e.tile_q * tile_k +
+         e.consumers * of_dq * kRows * 4 + 2 * e.stages * e.tile_q * 4 + 2 * 16 * e.stages + 16 +
+         1023;
+}
+
+}  // namespace
+
+std::vector<ProductOperand A::*> not_loadable_backward(const KernelSpec& spec) {
+  const Operands o = operands_of(spec);
+  std::vector<ProductOperand A::*> left;
+  if (!o.q) left.push_back(&A::q);
+  if (!o.k) left.push_back(&A::k);
+  if (!o.v) left.push_back(&A::v);
+  if (!o.d_o) left.push_back(&A::d_o);
+  return left;
+}
+
+// (b4 h32 s4096 on an H200, causal, head dimension 128: 2,303 us in tiles of 64 queries; 64: 1,326
+// us in tiles of 128.)
+std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec& spec,
+                                                               const DeviceModel& device) {
+  const A& a = spec.attention_backward();
+  if (!device.has_wgmma || !device.has_tma || count(spec.extent, 0, spec.extent.size()) == 0)
+    return {};
+  const std::int64_t depth = spec.extent[A::d], width = spec.extent[A::e],
+                     queries = spec.extent[A::m], keys = spec.extent[A::n];
+  if (depth > kWidest || width > kWidest || queries >= 1 << 30 || keys >= 1 << 30) return {};
+  if (!is_straight(spec, a.score, true) || !is_straight(spec, a.gradient, true)) return {};
+  const Operands o = operands_of(spec);
+  if (!o.q || !o.k || !o.v || !o.d_o) return {};
+  for (const ProductOperand* x : {&a.k, &a.v, &a.d_o})
+    if (x->type != a.q.type) return {};
+  if (info(a.q.type).bytes != 2 || a.sums < 0) return {};
+
+  AttentionBackwardConfig e;
+  const auto result = [&](int port, int column) -> std::optional<BoxedOperand> {
+    if (spec.ports[static_cast<std::size_t>(port)].type != a.q.type) return {};
+    return mapped(spec, port, A::n, column, a.group);
+  };
+  const auto sums = mapped(spec, a.sums, A::m, A::d, 1), dk = result(a.dk, A::d),
+             dv = result(a.dv, A::e);
+  if (!sums || !dk || !dv) return {};
+  e.q = *o.q, e.k = *o.k, e.v = *o.v, e.d_o = *o.d_o;
+  e.sums = *sums, e.dk = *dk, e.dv = *dv;
+
+  // Longer tiles are multiplied with fewer loads; registers hold them beside narrow sums alone. Of
+  // shorter ones the consumers take halves of dQ's columns.
+  const int tile_k = e.consumers * kRows;
+  e.tile_q = std::max(depth, width) <= kLine ? tile_k : kRows;
+  if (e.tile_q < tile_k && depth <= kLine) return {};
+  e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(e, depth, width));
+  if (static_cast<int>(e.shared_bytes) > device.shared_per_cta) return {};
+  set_lines(e.q, kLine, e.tile_q);
+  set_lines(e.d_o, kLine, e.tile_q);
+  set_lines(e.k, kLine, tile_k);
+  set_lines(e.v, kLine, tile_k);
+  set_lines(e.sums, kSumsLine, kRows);
+  set_lines(e.dk, kLine, kRows);
+  set_lines(e.dv, kLine, kRows);
+  e.threads = 128 * (e.consumers + 1);
+  e.wide_index = needs_wide_index(spec);
+  const std::int64_t heads = count(spec.extent, 0, A::batch) / a.group,
+                     tiles = (keys + tile_k - 1) / tile_k;
+  if (static_cast<double>(heads) * static_cast<double>(tiles) >= 0x1p30) return {};
+  e.grid = clamp_grid(static_cast<double>(heads * tiles));
+  // Bounds make tiles unlike each other: those of several heads run the longest first.
+  const std::int64_t many = 2 * tiles > device.sms ? 8 : device.sms / tiles;
+  e.heads_together =
+      static_cast<int>(a.band.left || a.band.right ? std::clamp<std::int64_t>(many, 1, heads) : 1);
+
+  // What all SMs multiply, 4096 operations a clock each, at the share that was measured; or what
+  // memory brings.
+  constexpr double kOperations = 4096, kReached = 0.6, kStart = 4;  // microseconds
+  const double flops = 2.0 * static_cast<double>(heads * a.group) * static_cast<double>(queries) *
+                       static_cast<double>(keys) * static_cast<double>(3 * depth + 2 * width) *
+                       seen_share(a.band, static_cast<double>(queries), static_cast<double>(keys));
+  e.microseconds = kStart + std::max(flops / kOperations / kReached / device.clock /
+                                         std::min<double>(e.grid, static_cast<double>(device.sms)),
+                                     bytes_moved(spec) / device.memory_bandwidth);
+  return e;
+}
+
+}  // namespace sinter

@@ -1,0 +1,29 @@
+// How attention backward runs in one kernel of warpgroups (wgmma); see
+// codegen/device/family/attention_backward.cuh. A pure function of the spec and the device model.
+#pragma once
+#include <optional>
+
+#include "schedule/contraction/wgmma.hpp"
+
+namespace sinter {
+
+struct AttentionBackwardConfig : Launch {
+  BoxedOperand q, k, v, d_o;  // loaded
+  BoxedOperand sums, dk, dv;  // added to and stored
+  int consumers = 2;          // warpgroups of 64 keys
+  int tile_q = 64;            // queries
+  int stages = 2;             // of the pipelines of Q and dO
+  int heads_together = 1;     // of K, whose tiles of keys run beside each other
+  int producer_registers = 24, consumer_registers = 240;
+};
+
+// `spec`: of the attention_backward family, with a place for dQ's sums. Nothing where the device
+// has no such tensor cores, TMA cannot reach operands or results, heads are wider than registers
+// hold, or the score has more than straight-line arithmetic.
+std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec& spec,
+                                                               const DeviceModel& device);
+
+// The operands that TMA cannot load as they lie in memory: some of q, k, v, d_o.
+std::vector<ProductOperand AttentionBackwardSpec::*> not_loadable_backward(const KernelSpec& spec);
+
+}  // namespace sinter

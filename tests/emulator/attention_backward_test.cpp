@@ -1,0 +1,324 @@
+// codegen/device/family/attention_backward.cuh in the emulator, judged by gradients that are
+// computed here in double from their definition.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "emulator/emulator.hpp"
+#include "emulator/hand_written.hpp"
+#include "runtime/compiler.hpp"
+#include "runtime/nvrtc.hpp"
+
+namespace sinter::test {
+namespace {
+
+struct Attention {
+  int entries = 1, heads = 1, group = 1, queries = 64, keys = 64, depth = 64, depth_v = 64;
+  int left = -1, right = -1;  // bounds, where not negative
+  bool bottom_right = false, half = false, plain = true;
+  std::vector<int> lengths_q = {}, lengths_k = {};
+
+  int tile_q() const { return std::max(depth, depth_v) <= 64 ? 128 : 64; }
+  bool sees(int entry, int m, int n) const {
+    const auto e = static_cast<std::size_t>(entry);
+    const int rows = lengths_q.empty() ? queries : lengths_q[e],
+              columns = lengths_k.empty() ? keys : lengths_k[e];
+    const int diagonal = m + (bottom_right ? columns - rows : 0);
+    return m < rows && n < columns && (left < 0 || n > diagonal - left) &&
+           (right < 0 || n <= diagonal + right);
+  }
+};
+
+std::string text_of(const Attention& a) {
+  const int tile_q = a.tile_q();
+  std::string shapes;
+  std::vector<int> all = {(a.depth + 7) / 8 * 8, (a.depth_v + 7) / 8 * 8, tile_q};
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  for (const int n : all)
+    if (n != 64) shapes += fmt::format("SINTER_WGMMA({}, f32)\n", n);
+  const auto set = [](const char* name, int from, int to) {
+    return Change{fmt::format(" {} = {}", name, from), fmt::format(" {} = {}", name, to)};
+  };
+  const auto flag = [](const char* name, bool to) {
+    return Change{fmt::format(" {} = {}", name, !to), fmt::format(" {} = {}", name, to)};
+  };
+  std::vector<Change> changes = {{"// more shapes\n", shapes}};
+  const auto number = [&](const char* name, int from, int to) {
+    if (from != to) changes.push_back(set(name, from, to));
+  };
+  number("kEntries", 1, a.entries), number("kHeads", 1, a.heads), number("kGroup", 1, a.group);
+  number("kQueries", 64, a.queries), number("kKeys", 64, a.keys), number("kDepth", 64, a.depth);
+  number("kDepthV", 64, a.depth_v), number("kTileQ", 64, tile_q);
+  number("left", 0, std::max(a.left, 0)), number("right", 0, std::max(a.right, 0));
+  if (a.left >= 0) changes.push_back(flag("has_left", true));
+  if (a.right >= 0) changes.push_back(flag("has_right", true));
+  if (a.bottom_right) changes.push_back(flag("bottom_right", true));
+  if (!a.lengths_q.empty()) changes.push_back(flag("has_lengths", true));
+  if (!a.plain) changes.push_back(flag("plain", false));
+  if (a.half) changes.push_back({"using Number = bf16;", "using Number = f16;"});
+  return changed(device_text("attention_backward"), changes);
+}
+
+constexpr double kScale = 0.125;
+
+// A result and what its parts sum to without their signs.
+struct Gradient {
+  std::vector<double> sum, size;
+  explicit Gradient(std::size_t count) : sum(count), size(count) {}
+  void add(std::size_t at, double x) { sum[at] += x, size[at] += std::fabs(x); }
+  // Weights and derivatives are rounded to `digits`, results too but for dQ; f32 and exp2.approx
+  // add less than as much again.
+  std::string judge(const char* name, const std::vector<double>& got, int digits) const {
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      const double bound =
+          std::ldexp(2 * size[i] + std::fabs(sum[i]), -digits) + 1e-6 * (1 + size[i]);
+      if (!(std::fabs(got[i] - sum[i]) <= bound))
+        return fmt::format("{}[{}] is {}, not {} within {}", name, i, got[i], sum[i], bound);
+    }
+    return "";
+  }
+};
+
+std::string run(const Attention& a, const Edit& edit = {}, bool compile = false) {
+  const auto size = [](int a0, int a1, int a2, int a3) {
+    return static_cast<std::size_t>(a0 * a1 * a2 * a3);
+  };
+  const int all_heads = a.heads * a.group;
+  const std::size_t of_q = size(a.entries, all_heads, a.queries, a.depth),
+                    of_do = size(a.entries, all_heads, a.queries, a.depth_v),
+                    of_k = size(a.entries, a.heads, a.keys, a.depth),
+                    of_v = size(a.entries, a.heads, a.keys, a.depth_v),
+                    rows = size(a.entries, all_heads, a.queries, 1);
+  Numbers q = small_integers(static_cast<int>(of_q), 1, a.half),
+          k = small_integers(static_cast<int>(of_k), 2, a.half),
+          v = small_integers(static_cast<int>(of_v), 3, a.half),
+          d_o = small_integers(static_cast<int>(of_do), 4, a.half);
+  std::vector<float> stats(rows), delta(rows), sums(of_q, 0.0f);
+  Gradient dq(of_q), dk(of_k), dv(of_v);
+  for (int e = 0; e < a.entries; ++e)
+    for (int h = 0; h < all_heads; ++h)
+      for (int m = 0; m < a.queries; ++m) {
+        const std::size_t row = static_cast<std::size_t>((e * all_heads + h) * a.queries + m),
+                          key0 = static_cast<std::size_t>((e * a.heads + h / a.group) * a.keys);
+        const auto dot = [](const Numbers& x, const Numbers& y, std::size_t i, std::size_t j,
+                            int count) {
+          double sum = 0;
+          const auto n = static_cast<std::size_t>(count);
+          for (std::size_t d = 0; d < n; ++d) sum += x.values[i * n + d] * y.values[j * n + d];
+          return sum;
+        };
+        std::vector<double> p, dp, slope;
+        double total = 0;
+        for (int n = 0; n < a.keys; ++n) {
+          const std::size_t key = key0 + static_cast<std::size_t>(n);
+          const double x = kScale * dot(q, k, row, key, a.depth), t = std::tanh(x / 2);
+          p.push_back(a.sees(e, m, n) ? std::exp(a.plain ? x : 2 * t) : 0);
+          slope.push_back(a.plain ? 1 : 1 - t * t);
+          dp.push_back(dot(d_o, v, row, key, a.depth_v));
+          total += p.back();
+        }
+        stats[row] = static_cast<float>(std::log(total));
+        double mean = 0;
+        for (std::size_t n = 0; n < p.size(); ++n) {
+          p[n] = total > 0 ? p[n] / total : 0;
+          mean += p[n] * dp[n];
+        }
+        delta[row] = static_cast<float>(mean);
+        for (std::size_t n = 0; n < p.size(); ++n) {
+          if (p[n] == 0) continue;
+          const double ds = slope[n] * p[n] * (dp[n] - mean);
+          const auto depth = static_cast<std::size_t>(a.depth),
+                     depth_v = static_cast<std::size_t>(a.depth_v);
+          for (std::size_t d = 0; d < depth; ++d) {
+            dq.add(row * depth + d, kScale * ds * k.values[(key0 + n) * depth + d]);
+            dk.add((key0 + n) * depth + d, kScale * ds * q.values[row * depth + d]);
+          }
+          for (std::size_t d = 0; d < depth_v; ++d)
+            dv.add((key0 + n) * depth_v + d, p[n] * d_o.values[row * depth_v + d]);
+        }
+      }
+  // Past the lengths lies NaN.
+  if (!a.lengths_q.empty()) {
+    const auto poison = [&](Numbers& x, int heads, int count, int width, const auto& lengths) {
+      for (int e = 0; e < a.entries; ++e)
+        for (int h = 0; h < heads; ++h)
+          for (int r = lengths[static_cast<std::size_t>(e)]; r < count; ++r)
+            for (int d = 0; d < width; ++d)
+              x.bits[static_cast<std::size_t>(((e * heads + h) * count + r) * width + d)] = 0x7fff;
+    };
+    poison(q, all_heads, a.queries, a.depth, a.lengths_q);
+    poison(d_o, all_heads, a.queries, a.depth_v, a.lengths_q);
+    poison(k, a.heads, a.keys, a.depth, a.lengths_k);
+    poison(v, a.heads, a.keys, a.depth_v, a.lengths_k);
+    for (int e = 0; e < a.entries; ++e)
+      for (int h = 0; h < all_heads; ++h)
+        for (int m = a.lengths_q[static_cast<std::size_t>(e)]; m < a.queries; ++m)
+          stats[static_cast<std::size_t>((e * all_heads + h) * a.queries + m)] =
+              delta[static_cast<std::size_t>((e * all_heads + h) * a.queries + m)] = std::nanf("");
+  }
+  std::vector<std::uint16_t> dk_bits(of_k, 0x7fff), dv_bits(of_v, 0x7fff);
+  const auto map = [&](const void* tensor, int heads, int count, int width, int lines, int bytes) {
+    emulator::BoxMap m =
+        box_map(tensor, {width, count, heads, a.entries},
+                {1, width, width * count, width * count * heads}, {128 / bytes, lines, 1, 1});
+    for (std::int64_t& step : m.step) step = step / 2 * bytes;
+    m.bytes = static_cast<std::uint8_t>(bytes);
+    return m;
+  };
+  ArgumentImage arguments;
+  arguments.add(map(q.bits.data(), all_heads, a.queries, a.depth, a.tile_q(), 2));
+  arguments.add(map(k.bits.data(), a.heads, a.keys, a.depth, 128, 2));
+  arguments.add(map(v.bits.data(), a.heads, a.keys, a.depth_v, 128, 2));
+  arguments.add(map(d_o.bits.data(), all_heads, a.queries, a.depth_v, a.tile_q(), 2));
+  arguments.add(map(sums.data(), all_heads, a.queries, a.depth, 64, 4));
+  arguments.add(map(dk_bits.data(), a.heads, a.keys, a.depth, 64, 2));
+  arguments.add(map(dv_bits.data(), a.heads, a.keys, a.depth_v, 64, 2));
+  for (const void* p :
+       {static_cast<const void*>(stats.data()), static_cast<const void*>(delta.data()),
+        static_cast<const void*>(sums.data()), static_cast<const void*>(a.lengths_q.data()),
+        static_cast<const void*>(a.lengths_k.data())})
+    arguments.add(p);
+  PlanKernel kernel;
+  kernel.entry = "sinter_attention_backward";
+  kernel.source = text_of(a);
+  kernel.grid = static_cast<unsigned>(a.entries * a.heads * ((a.keys + 127) / 128));
+  kernel.block = 384;
+  kernel.shared_bytes = 227 << 10;
+  if (compile && nvrtc()) {
+    std::string log;
+    const auto code = compile_uncached({kernel.source, kernel.entry, "sm_90a"}, &log);
+    if (!code) return code.error().message();
+    if (log.find("serialized") != std::string::npos) return log;
+    const bool simple =
+        a.plain && a.left < 0 && !a.bottom_right && a.lengths_q.empty() && a.depth % 16 == 0;
+    if (simple && log.find("spill") != std::string::npos) return log;
+  }
+  if (auto ran = emulate_kernel(kernel, arguments.bytes(), edit); !ran)
+    return ran.error().message();
+  const auto decoded = [&](const std::vector<std::uint16_t>& bits) {
+    std::vector<double> values;
+    for (const std::uint16_t b : bits) {
+      const int exponent = b >> 10 & 31;
+      const std::uint32_t u = static_cast<std::uint32_t>(b) << 16;
+      float f;
+      std::memcpy(&f, &u, 4);
+      if (a.half)
+        f = static_cast<float>((b & 0x8000 ? -1 : 1) *
+                               (exponent == 31  ? NAN
+                                : exponent == 0 ? std::ldexp(b & 1023, -24)
+                                                : std::ldexp(1024 + (b & 1023), exponent - 25)));
+      values.push_back(f);
+    }
+    return values;
+  };
+  std::vector<double> dq_values;
+  for (const float x : sums) dq_values.push_back(kScale * x);
+  const int digits = a.half ? 11 : 8;
+  std::string wrong = dv.judge("dV", decoded(dv_bits), digits);
+  if (wrong.empty()) wrong = dk.judge("dK", decoded(dk_bits), digits);
+  if (wrong.empty()) wrong = dq.judge("dQ", dq_values, digits);
+  return wrong;
+}
+
+TEST_CASE("attention backward: tiles of queries and keys, whole and cut") {
+  const int extents[][2] = {{1, 1},     {63, 65},   {64, 64},   {65, 63},  {127, 129},
+                            {128, 128}, {129, 127}, {200, 300}, {300, 200}};
+  for (const int depth : {128, 64})
+    for (const int right : {-1, 0})
+      for (const auto& [queries, keys] : extents) {
+        if (depth == 64 && queries % 2 == 0) continue;
+        INFO(queries << " queries, " << keys << " keys, depth " << depth << ", right " << right);
+        CHECK(run({.queries = queries,
+                   .keys = keys,
+                   .depth = depth,
+                   .depth_v = depth,
+                   .right = right},
+                  {}, queries == 200) == "");
+      }
+}
+
+TEST_CASE("attention backward: groups, bounds, lengths, types and orders") {
+  const Attention cases[] = {
+      {.entries = 2,
+       .heads = 2,
+       .group = 3,
+       .queries = 70,
+       .keys = 130,
+       .depth = 128,
+       .depth_v = 128,
+       .right = 0},
+      {.heads = 2,
+       .group = 2,
+       .queries = 200,
+       .keys = 300,
+       .depth = 64,
+       .right = 0,
+       .bottom_right = true,
+       .half = true},
+      {.queries = 300,
+       .keys = 200,
+       .depth = 128,
+       .depth_v = 128,
+       .right = 0,
+       .bottom_right = true},  // fully masked rows
+      {.queries = 300, .keys = 300, .depth = 128, .depth_v = 128, .left = 70, .right = 0},
+      {.queries = 300, .keys = 500, .depth = 64, .left = 10, .right = 20},
+      {.queries = 200, .keys = 300, .depth = 96, .depth_v = 72, .right = 5},
+      {.queries = 200, .keys = 300, .depth = 40, .depth_v = 32},
+      {.queries = 130, .keys = 140, .depth = 128, .depth_v = 64, .half = true},
+      {.queries = 130, .keys = 140, .depth = 128, .depth_v = 128, .right = 0, .plain = false},
+      {.queries = 200, .keys = 140, .depth = 64, .right = 0},
+      {.queries = 200, .keys = 140, .depth = 128, .depth_v = 128},
+      {.queries = 130, .keys = 140, .depth = 64, .plain = false},
+      {.entries = 5,
+       .queries = 200,
+       .keys = 300,
+       .depth = 128,
+       .depth_v = 128,
+       .lengths_q = {200, 0, 65, 130, 7},
+       .lengths_k = {300, 300, 0, 129, 250}},
+      {.entries = 4,
+       .group = 2,
+       .queries = 300,
+       .keys = 200,
+       .depth = 64,
+       .right = 0,
+       .bottom_right = true,
+       .lengths_q = {300, 257, 20, 100},
+       .lengths_k = {200, 70, 200, 1}},
+      {.entries = 2,
+       .queries = 200,
+       .keys = 200,
+       .depth = 128,
+       .depth_v = 128,
+       .left = 20,
+       .right = 0,
+       .lengths_q = {150, 3},
+       .lengths_k = {100, 200}},
+  };
+  for (const Attention& a : cases) {
+    INFO("case " << &a - cases);
+    CHECK(run(a, {}, true) == "");
+  }
+}
+
+TEST_CASE("attention backward: the emulator finds what is left out") {
+  constexpr const char *kConsumer = "sinter/device/family/attention_backward.cuh",
+                       *kProducer = "sinter/device/family/attention_backward_producer.cuh";
+  const Attention a{.queries = 300, .keys = 200, .depth = 128, .depth_v = 128};
+  const Edit edits[] = {
+      {kConsumer, "wgmma::wait<1>(s);", ""},
+      {kConsumer, "wgmma::wait<1>(dq);\n      add_dq(dq);", "add_dq(dq);"},
+      {kConsumer, "pipe_do().wait(state);", ""},
+      {kProducer, "hopper::wait_for_stores<0>();", ""},
+      {kProducer, "pipe_q.acquire(state);", ""},
+  };
+  for (const Edit& e : edits) {
+    INFO("without " << e.text);
+    CHECK(run(a, e) != "");
+  }
+}
+
+}  // namespace
+}  // namespace sinter::test

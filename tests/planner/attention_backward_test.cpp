@@ -1,0 +1,157 @@
+// The gradients of attention: Delta, zeros for dQ's sums, one kernel on tensor cores, and dQ.
+#include <memory>
+
+#include "emit/emit.hpp"
+#include "planned.hpp"
+#include "planner/rewrite/pass.hpp"
+#include "runtime/compiler.hpp"
+#include "runtime/nvrtc.hpp"
+#include "sinter/sinter.hpp"
+#include "target/device_model.hpp"
+
+namespace sinter::test {
+namespace {
+
+struct Attention {
+  std::int64_t heads = 4, key_heads = 4, queries = 200, keys = 300, d = 64, dv = 64;
+  SdpaAttributes attributes = {};
+  bool bias = false, dbias = false, dv_wanted = true, lengths = false;
+  DataType io = DataType::bf16;
+};
+
+std::unique_ptr<Graph> graph_of(const Attention& a) {
+  auto made = std::make_unique<Graph>(GraphOptions{.io = a.io});
+  Graph& g = *made;
+  const auto input = [&](const char* name, std::int64_t heads, std::int64_t rows, std::int64_t d) {
+    return g.tensor({.name = name, .dim = {2, heads, rows, d}});
+  };
+  const Tensor q = input("q", a.heads, a.queries, a.d), k = input("k", a.key_heads, a.keys, a.d),
+               v = input("v", a.key_heads, a.keys, a.dv), o = input("o", a.heads, a.queries, a.dv),
+               d_o = input("do", a.heads, a.queries, a.dv),
+               stats = g.tensor({.name = "stats",
+                                 .dim = {2, a.heads, a.queries, 1},
+                                 .data_type = DataType::f32});
+  SdpaInputs more;
+  if (a.bias) more.bias = g.tensor({.name = "bias", .dim = {1, a.heads, 1, a.keys}});
+  if (a.lengths) {
+    more.seq_len_q = g.tensor({.name = "lq", .dim = {2, 1, 1, 1}, .data_type = DataType::i32});
+    more.seq_len_kv = g.tensor({.name = "lk", .dim = {2, 1, 1, 1}, .data_type = DataType::i32});
+  }
+  if (a.attributes.dropout_probability > 0) {
+    more.seed = g.tensor({.name = "seed", .dim = {1}, .data_type = DataType::i64});
+    more.offset = g.tensor({.name = "offset", .dim = {1}, .data_type = DataType::i64});
+  }
+  const auto gradients = sdpa_backward(q, k, v, o, d_o, stats, a.attributes, more);
+  g.output(gradients.dq, "dq");
+  g.output(gradients.dk, "dk");
+  if (a.dv_wanted) g.output(gradients.dv, "dv");
+  if (a.dbias) g.output(gradients.dbias, "dbias");
+  for (const auto& d : g.check()) FAIL(d.message());
+  return made;
+}
+
+Partition partitioned(const Graph& g, std::string_view target = "sm_90a") {
+  const Lowered l = rewritten(lower(g), device_model(target));
+  return partition(*l.graph, true, target, l.regions);
+}
+Partition planned(const Attention& a) { return partitioned(*graph_of(a)); }
+
+bool is_fused(const Partition& p) {
+  return std::any_of(p.kernels.begin(), p.kernels.end(),
+                     [](const KernelSpec& k) { return k.as_attention_backward() != nullptr; });
+}
+
+const std::vector<Family> kFused = {Family::rowwise, Family::pointwise, Family::attention_backward,
+                                    Family::pointwise};
+
+}  // namespace
+
+TEST_CASE("attention backward is Delta, zeros, one kernel and dQ") {
+  CHECK(families(planned({})) == kFused);
+  CHECK(families(planned({.key_heads = 2})) == kFused);
+  CHECK(families(planned({.d = 128, .dv = 128, .attributes = {.causal_mask = true}})) == kFused);
+  CHECK(families(planned({.attributes = {.attn_scale = 0.125, .softcap = 20}})) == kFused);
+  CHECK(families(planned({.attributes = {.alibi_mask = true}})) == kFused);
+  CHECK(families(planned({.bias = true})) == kFused);
+  CHECK(families(planned({.attributes = {.padding_mask = true}, .lengths = true})) == kFused);
+}
+
+TEST_CASE("the workspace of attention backward has no scores") {
+  const Attention a{.queries = 2048, .keys = 2048};
+  // dQ's sums and Delta.
+  const std::int64_t rows = 2 * a.heads * a.queries;
+  CHECK(planned(a).workspace_bytes <= rows * 4 * (a.d + 1) + 256);
+}
+
+TEST_CASE("what the kernel of attention backward does not have keeps the expansion") {
+  CHECK_FALSE(is_fused(planned({.d = 256, .dv = 256})));
+  CHECK_FALSE(is_fused(planned({.d = 64, .dv = 128})));
+  CHECK_FALSE(is_fused(planned({.dv_wanted = false})));
+  CHECK_FALSE(is_fused(planned({.bias = true, .dbias = true})));
+  CHECK_FALSE(is_fused(planned({.attributes = {.dropout_probability = 0.1}})));
+  CHECK_FALSE(is_fused(planned({.io = DataType::f32})));
+  CHECK_FALSE(is_fused(partitioned(*graph_of({}), "sm_80")));
+}
+
+TEST_CASE("attention backward's kernels give what the expansion gives") {
+  for (const Attention& a : {Attention{.key_heads = 2, .queries = 20, .keys = 30, .d = 16, .dv = 8},
+                             Attention{.queries = 20,
+                             .keys = 17,
+                             .d = 16,
+                             .dv = 8,
+                             .attributes = {.attn_scale = 0.3, .causal_mask_bottom_right = true}},
+                             Attention{.queries = 20,
+                             .keys = 17,
+                             .d = 16,
+                             .dv = 16,
+                             .attributes = {.attn_scale = 0.3, .left_bound = 5, .softcap = 2},
+                             .bias = true}}) {
+    const auto made = graph_of(a);
+    Graph& g = *made;
+    GraphCase c(g, Fill::normal, 7);
+    c.clear_outputs();
+    interpret(partition(c.lowered(), true, "sm_90a", c.lowering().regions), c.memory());
+    const Comparison r = c.judge();
+    INFO(r.first_wrong);
+    CHECK(r.ok());
+    CHECK(r.compared > 0);
+  }
+}
+
+TEST_CASE("kernels of attention backward compile for sm_90a without a complaint", "[nvrtc]") {
+  if (!nvrtc()) {
+    WARN("no NVRTC on this machine: nothing is compiled");
+    return;
+  }
+  const std::int64_t long_rows = 4096;
+  for (const Attention& a :
+       {Attention{.queries = long_rows, .keys = long_rows, .d = 128, .dv = 128},
+        Attention{.queries = long_rows, .keys = long_rows},
+        Attention{.key_heads = 1,
+        .queries = long_rows,
+        .keys = long_rows,
+        .d = 128,
+        .dv = 128,
+        .attributes = {.causal_mask = true}},
+        Attention{.queries = long_rows, .keys = long_rows, .attributes = {.causal_mask = true}},
+        Attention{.d = 96, .dv = 72, .attributes = {.left_bound = 50, .right_bound = 3}},
+        Attention{.d = 40, .dv = 24, .attributes = {.padding_mask = true}, .lengths = true},
+        Attention{.d = 128, .dv = 128, .attributes = {.softcap = 20}, .bias = true},
+        Attention{.attributes = {.alibi_mask = true}, .io = DataType::f16}}) {
+    const Partition p = planned(a);
+    REQUIRE(is_fused(p));
+    for (const KernelSpec& k : p.kernels) {
+      const EmittedKernel kernel =
+          emit_kernel(schedule_kernel(k, {device_model("sm_90a"), Tuning{}}));
+      INFO("d " << a.d << ", dv " << a.dv << ", kernel " << kernel.entry);
+      std::string log;
+      const auto code = compile_uncached({kernel.source, kernel.entry, "sm_90a"}, &log);
+      if (!code) FAIL(code.error().message());
+      CAPTURE(log);
+      CHECK(log.find("serialized") == std::string::npos);
+      CHECK(log.find("setmaxnreg ignored") == std::string::npos);
+    }
+  }
+}
+
+}  // namespace sinter::test
