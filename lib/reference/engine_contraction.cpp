@@ -41,26 +41,27 @@ bool eight_bits(const Graph& graph, TensorId x) {
   return true;
 }
 
-// Whether x is a product with, or a quotient by, one number a row (the weights of a softmax),
-// perhaps converted.
-bool scaled_by_rows(const Graph& graph, TensorId x) {
-  for (NodeId p = graph[x].producer; p >= 0;) {
-    const Node& from = graph.nodes()[static_cast<std::size_t>(p)];
-    const auto* const a = std::get_if<PointwiseAttributes>(&from.attributes);
-    if (!a) return false;
-    if (a->mode == PointwiseMode::identity && graph.is_virtual(from.inputs[0])) {
-      p = graph[from.inputs[0]].producer;
-      continue;
-    }
-    const Dims& dim = graph[x].dim;
-    const auto of_row = [&](int i) {
-      const Dims& d = graph[from.inputs[static_cast<std::size_t>(i)]].dim;
-      return !d.empty() && d.back() == 1 && !dim.empty() && dim.back() != 1;
-    };
-    return (a->mode == PointwiseMode::div && of_row(1)) ||
-           (a->mode == PointwiseMode::mul && (of_row(0) || of_row(1)));
-  }
-  return false;
+// Whether x is exp(..) times or divided by one number a row: the weights of a softmax, perhaps
+// converted. No wider: what a norm makes is scaled by rows, too, and is rounded as it stands.
+bool is_softmax(const Graph& graph, TensorId x) {
+  const auto pointwise = [&](TensorId t) -> const Node* {
+    const NodeId p = graph[t].producer;
+    const Node* const n = p < 0 ? nullptr : &graph.nodes()[static_cast<std::size_t>(p)];
+    return n && std::holds_alternative<PointwiseAttributes>(n->attributes) ? n : nullptr;
+  };
+  const auto mode = [](const Node& n) { return std::get<PointwiseAttributes>(n.attributes).mode; };
+  const Node* from = pointwise(x);
+  while (from && mode(*from) == PointwiseMode::identity) from = pointwise(from->inputs[0]);
+  if (!from || (mode(*from) != PointwiseMode::div && mode(*from) != PointwiseMode::mul))
+    return false;
+  const auto scales = [&](int e, int row) {
+    const TensorId of = from->inputs[static_cast<std::size_t>(e)];
+    const Node* const exponential = pointwise(of);
+    const Dims& d = graph[from->inputs[static_cast<std::size_t>(row)]].dim;
+    return exponential && mode(*exponential) == PointwiseMode::exp && !d.empty() && d.back() == 1 &&
+           graph[of].dim == graph[x].dim;
+  };
+  return scales(0, 1) || (mode(*from) == PointwiseMode::mul && scales(1, 0));
 }
 
 }  // namespace
@@ -127,8 +128,9 @@ Operand Engine::narrowed(const Operand& operand, TensorId tensor, const Box& box
   return narrow;
 }
 
-// Virtual f32 operands may be rounded to the graph's 16-bit io type, those of that type before they
-// are scaled by rows, and f32 ones to tf32 where the compute type says so (GRAPH_JSON.md).
+// Virtual f32 operands may be rounded to the graph's 16-bit io type, weights of a softmax
+// of that type before they are divided, and f32 ones to tf32 where the compute type says so
+// (GRAPH_JSON.md).
 void Engine::prepare_contraction(Job& job, const std::vector<Box>& needed) {
   const DataType io = graph_.options().io;
   const bool tf32_allowed = graph_.compute(*job.node) == tf32;
@@ -137,7 +139,7 @@ void Engine::prepare_contraction(Job& job, const std::vector<Box>& needed) {
     const DataType type = graph_.type(x);
     DataType narrow = DataType::none;
     const bool moved = type == io && is_16_bit_float(io) && graph_.is_virtual(x) && i == 0 &&
-                       scaled_by_rows(graph_, x);
+                       is_softmax(graph_, x);
     if (moved || (type == f32 && graph_.is_virtual(x) && is_16_bit_float(io)))
       narrow = io;
     else if (type == f32 && tf32_allowed)

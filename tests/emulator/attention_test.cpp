@@ -50,6 +50,7 @@ TEST_CASE("schedules of attention compile without a complaint") {
       {300, 128, 128, false, bf16, true},
       {300, 128, 128, true},
       {300, 192, 128, false, bf16, true},
+      {300, 136, 136},
       {300, 200, 248},
       {300, 256, 256, false, bf16, true},
       {300, 256, 256, true, f16},
@@ -63,8 +64,8 @@ TEST_CASE("schedules of attention compile without a complaint") {
     add(g, s);
     const auto plan = make_plan(g, {.architecture = "sm_90a"}, {}, nullptr);
     REQUIRE(plan);
-    REQUIRE(plan->kernels() == 1);
-    const PlanKernel& k = plan->data().kernels[0];
+    const PlanKernel& k = plan->data().kernels[0];  // another one may combine parts of the keys
+    REQUIRE(k.source.find("attention::run_forward") != std::string::npos);
     std::string log;
     const auto code = compile_uncached({k.source, k.entry, "sm_90a"}, &log);
     if (!code) FAIL_CHECK(code.error().message());
