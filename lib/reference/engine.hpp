@@ -46,8 +46,7 @@ class Engine {
   View stored_view(TensorId tensor, const Box& box);
   const Block& block(TensorId tensor, const Box& box) const;
   void prepare_contraction(Job& job, const std::vector<Box>& needed);
-  Operand narrowed(const Operand& operand, TensorId tensor, const Box& box, DataType type,
-                   bool again);
+  Operand narrowed(const Operand& operand, TensorId tensor, const Box& box, DataType type);
   double unit_of(const Operand& operand, TensorId tensor, const Box& box);
   std::uint64_t raw_integer(TensorId tensor);
 

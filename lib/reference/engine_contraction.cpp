@@ -41,29 +41,6 @@ bool eight_bits(const Graph& graph, TensorId x) {
   return true;
 }
 
-// Whether x is exp(..) times or divided by one number a row: the weights of a softmax, perhaps
-// converted. No wider: what a norm makes is scaled by rows, too, and is rounded as it stands.
-bool is_softmax(const Graph& graph, TensorId x) {
-  const auto pointwise = [&](TensorId t) -> const Node* {
-    const NodeId p = graph[t].producer;
-    const Node* const n = p < 0 ? nullptr : &graph.nodes()[static_cast<std::size_t>(p)];
-    return n && std::holds_alternative<PointwiseAttributes>(n->attributes) ? n : nullptr;
-  };
-  const auto mode = [](const Node& n) { return std::get<PointwiseAttributes>(n.attributes).mode; };
-  const Node* from = pointwise(x);
-  while (from && mode(*from) == PointwiseMode::identity) from = pointwise(from->inputs[0]);
-  if (!from || (mode(*from) != PointwiseMode::div && mode(*from) != PointwiseMode::mul))
-    return false;
-  const auto scales = [&](int e, int row) {
-    const TensorId of = from->inputs[static_cast<std::size_t>(e)];
-    const Node* const exponential = pointwise(of);
-    const Dims& d = graph[from->inputs[static_cast<std::size_t>(row)]].dim;
-    return exponential && mode(*exponential) == PointwiseMode::exp && !d.empty() && d.back() == 1 &&
-           graph[of].dim == graph[x].dim;
-  };
-  return scales(0, 1) || (mode(*from) == PointwiseMode::mul && scales(1, 0));
-}
-
 }  // namespace
 
 // A power of two that divides all finite elements of the box; tiny where there is no useful one.
@@ -89,19 +66,16 @@ double Engine::unit_of(const Operand& operand, TensorId tensor, const Box& box) 
   return unit;
 }
 
-// The operand as a kernel may read it: rounded to `type`, by any rounding to a neighbour. `again`:
-// it was rounded so, and a kernel may have rounded elsewhere.
-Operand Engine::narrowed(const Operand& operand, TensorId tensor, const Box& box, DataType type,
-                         bool again) {
+// The operand as a kernel may read it: rounded to `type`, by any rounding to a neighbour.
+Operand Engine::narrowed(const Operand& operand, TensorId tensor, const Box& box, DataType type) {
   const auto [entry, fresh] = narrowed_.try_emplace(std::pair{tensor, box});
   Block& b = entry->second;
   if (fresh) {
     b.box = box;
     b.v.resize(static_cast<std::size_t>(box.volume()));
     b.e.resize(b.v.size());
-    const double times = again ? 2 : 1;
-    const double u = std::ldexp(times, -info(type).precision),
-                 eta = std::ldexp(times, info(type).min_exponent - info(type).precision);
+    const double u = std::ldexp(1.0, -info(type).precision),
+                 eta = std::ldexp(1.0, info(type).min_exponent - info(type).precision);
     const int axis = run_axis(box);
     for_runs(box, axis, 0, box.volume(),
              [&](const Dims& at, std::int64_t n, std::int64_t position) {
@@ -111,8 +85,7 @@ Operand Engine::narrowed(const Operand& operand, TensorId tensor, const Box& box
                view.read(start, step, n, v);
                if (view.error) view.read_errors(start, step, n, e);
                for (std::int64_t i = 0; i < n; ++i) {
-                 const bool as_it_is = again ? v[i] == 0 : round_to(type, v[i]) == v[i];
-                 if (e[i] == 0 && (as_it_is || v[i] != v[i])) continue;
+                 if (e[i] == 0 && (round_to(type, v[i]) == v[i] || v[i] != v[i])) continue;
                  const double reach = std::fabs(v[i]) + e[i];
                  e[i] = reach <= info(type).largest ? e[i] + u * reach + eta : kUntrusted;
                }
@@ -128,9 +101,8 @@ Operand Engine::narrowed(const Operand& operand, TensorId tensor, const Box& box
   return narrow;
 }
 
-// Virtual f32 operands may be rounded to the graph's 16-bit io type, weights of a softmax
-// of that type before they are divided, and f32 ones to tf32 where the compute type says so
-// (GRAPH_JSON.md).
+// Virtual f32 operands may be rounded to the graph's 16-bit io type, and f32 ones to tf32 where the
+// compute type says so (GRAPH_JSON.md).
 void Engine::prepare_contraction(Job& job, const std::vector<Box>& needed) {
   const DataType io = graph_.options().io;
   const bool tf32_allowed = graph_.compute(*job.node) == tf32;
@@ -138,9 +110,7 @@ void Engine::prepare_contraction(Job& job, const std::vector<Box>& needed) {
     const TensorId x = job.node->inputs[i];
     const DataType type = graph_.type(x);
     DataType narrow = DataType::none;
-    const bool moved = type == io && is_16_bit_float(io) && graph_.is_virtual(x) && i == 0 &&
-                       is_softmax(graph_, x);
-    if (moved || (type == f32 && graph_.is_virtual(x) && is_16_bit_float(io)))
+    if (type == f32 && graph_.is_virtual(x) && is_16_bit_float(io))
       narrow = io;
     else if (type == f32 && tf32_allowed)
       narrow = tf32;
@@ -149,7 +119,7 @@ void Engine::prepare_contraction(Job& job, const std::vector<Box>& needed) {
     // What is read in place from a graph input of a narrow type loses nothing.
     const bool exact = holds_every_value(narrow, job.in[i].view.type);
     if (narrow != DataType::none && !exact && needed[i].volume() > 0 && !graph_[x].has_value)
-      job.in[i] = narrowed(job.in[i], x, needed[i], narrow, moved);
+      job.in[i] = narrowed(job.in[i], x, needed[i], narrow);
   }
   // Hopper's tensor cores align 32 products of 8-bit numbers and the sum so far to the largest of
   // the 33 and cut each off 13 bits behind its first (DeepSeek-V3 technical report, 3.3.2: "around

@@ -341,8 +341,9 @@ SINTER_DEVICE void run_backward(const Args& args) {
   const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
   if (threadIdx.x == 0) {
     Q::prefetch(args), K::prefetch(args), V::prefetch(args), DO::prefetch(args);
-    typename S::Pipe{shared + S::pipe_q}.init(2, S::consumers * 4);
-    typename S::Pipe{shared + S::pipe_do}.init(2, S::consumers * 4);
+    constexpr int producers = 1 + 32;  // who has TMA bring the tile, and the warp that writes rows
+    typename S::Pipe{shared + S::pipe_q}.init(producers, S::consumers * 4);
+    typename S::Pipe{shared + S::pipe_do}.init(producers, S::consumers * 4);
     hopper::barrier_init(shared + S::full_k, 1);
     hopper::barrier_init(shared + S::full_v, 1);
     hopper::barriers_are_ready();

@@ -73,14 +73,12 @@ SINTER_DEVICE void produce_rows(const Args& args, typename S::Coord c, const Ban
     pipe_q.acquire(state);
 #pragma unroll
     for (int r = 0; r < each; ++r) to[r * 32] = lse[r];
-    __syncwarp();
-    if (lane == 0) hopper::arrive(pipe_q.full(state));
+    hopper::arrive(pipe_q.full(state));
     to = reinterpret_cast<float*>(pointer + S::delta) + state.stage * S::tile_q + lane;
     pipe_do.acquire(state);
 #pragma unroll
     for (int r = 0; r < each; ++r) to[r * 32] = delta[r];
-    __syncwarp();
-    if (lane == 0) hopper::arrive(pipe_do.full(state));
+    hopper::arrive(pipe_do.full(state));
   }
 }
 

@@ -184,15 +184,14 @@ class Search {
     const bool bounded = a.band.left || a.band.right;
     a.zero_dominates =
         bounded || std::get<MatmulAttributes>(state_.node(a.second).attributes).annihilating_zero;
+    // Weights are rounded before their row's factor, which is allowed of f32 ones alone.
     const DataType type = attention_operand_type(state_, state_.node(a.second).inputs[1]);
-    if (attention_operand_type(state_, a.weight) != type) return {};
-    bool rounds = false;  // before the product, which quotients alone need not await
-    while (is_f32(a.weight) || g_.type(a.weight) == type) {
-      rounds = rounds || !is_f32(a.weight);
-      if (a.weight == a.probabilities || !made_by(a.weight, M::identity)) break;
+    if (!is_f32(a.weight) || attention_operand_type(state_, a.weight) != type) return {};
+    while (a.weight != a.probabilities && made_by(a.weight, M::identity)) {
       a.weight = input(a.weight, 0);
+      if (!is_f32(a.weight)) return {};
     }
-    if (a.weight != a.probabilities && (rounds || !is_f32(a.probabilities))) return {};
+    if (!is_f32(a.probabilities)) return {};
     if (!is_body(a, a.sums, a.score) || !is_body(a, a.probabilities, a.weight)) return {};
     return is_attention(state_, a) ? std::optional(a) : std::nullopt;
   }

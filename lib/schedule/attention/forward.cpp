@@ -118,34 +118,41 @@ int shared_bytes(const AttentionConfig& e, int depth, int width) {
   return q + e.stages * (k + v) + e.consumers * 4 * kSlabBytes + 16 + 2 * 16 * e.stages + 1023;
 }
 
+// Warpgroups of 64 rows, the registers of each, the producer's, and the keys of a tile.
+struct Consumers {
+  int count, registers, producer_registers, most_keys;
+  double time;  // of a row, beside the others'
+};
+// Three take heads of up to 64 elements, two more. Four, of fewer keys a tile, where they leave
+// fewer rows of the last tile empty. (d64 on an H200, us with two, three, four: b4 h32 s4096 causal
+// 798, 639, 711; b32 h16 s512 113, 100, 92.)
+Consumers choose_consumers(std::int64_t rows, int wide, bool plain) {
+  constexpr Consumers one{1, 240, 24, 128, 1}, two{2, 240, 24, 128, 1.24}, three{3, 160, 32, 128, 1},
+      four{4, 112, 24, 64, 1.08};
+  if (rows <= kRows) return one;
+  if (wide > 64 || !plain) return two;
+  const auto time = [&](const Consumers& c) { return up(rows, kRows * c.count) * c.time; };
+  return std::min({three, four, two},
+                  [&](const Consumers& a, const Consumers& b) { return time(a) < time(b); });
+}
+
 // Tiles, warpgroups and stages. What a consumer holds of 64 rows: scores and, half as large,
-// weights of a tile of keys, and the results. (b4 h32 s4096 on an H200: head dimension 64, three
-// consumers 645 us and two 798; 128, tiles of 128 keys 1,896 us and of 160 1,931.)
+// weights of a tile of keys, and the results. (b4 h32 s4096 d128 on an H200: tiles of 128 keys
+// 1,896 us and of 160 1,931.)
 bool choose_tile(AttentionConfig& e, const KernelSpec& scores, int depth, int width, bool plain,
                  const DeviceModel& device) {
-  const std::int64_t rows = rows_of(scores);
-  const int wide = std::max(depth, width);
-  e.consumers = rows <= kRows ? 1 : wide <= 64 && plain && rows > 2 * kRows ? 3 : 2;
-  const int registers = e.consumers == 3 ? 160 : 240;
-  e.producer_registers = e.consumers == 3 ? 32 : 24;
-  e.consumer_registers = registers;
+  const Consumers c = choose_consumers(rows_of(scores), std::max(depth, width), plain);
+  e.consumers = c.count;
+  e.producer_registers = c.producer_registers;
+  e.consumer_registers = c.registers;
   e.ping_pong = e.consumers == 2;
-  const int most_keys = !plain ? 64 : 128, others = 32;
+  const int most_keys = plain ? c.most_keys : 64, others = 32;
+  // One consumer waits for memory rather than for the tensor cores; short tiles are soon read.
+  const int most_stages = c.count == 1 ? 8 : c.count == 4 ? 3 : 2;
   for (e.tile_k = most_keys; e.tile_k >= 16; e.tile_k -= 16) {
-    e.stages = 2;
-    if (e.tile_k * 3 / 4 + up(width, 16) / 2 + others > registers) continue;
-    if (shared_bytes(e, depth, width) > device.shared_per_cta) continue;
-    // One consumer waits for memory rather than for the tensor cores.
-    constexpr int kMostStages = 8;
-    const int most = e.consumers == 1 ? kMostStages : 2;
-    while (e.stages < most) {
-      ++e.stages;
-      if (shared_bytes(e, depth, width) > device.shared_per_cta) {
-        --e.stages;
-        break;
-      }
-    }
-    return true;
+    if (e.tile_k * 3 / 4 + up(width, 16) / 2 + others > c.registers) continue;
+    for (e.stages = most_stages; e.stages >= 2; --e.stages)
+      if (shared_bytes(e, depth, width) <= device.shared_per_cta) return true;
   }
   return false;
 }

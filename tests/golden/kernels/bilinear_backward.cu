@@ -15,8 +15,8 @@ struct Config {
     using Window = sinter::Dims<1, 1>;
     using Step = sinter::Dims<1, 1>;
     using Pre = sinter::Dims<0, 0>;
-    using Indices = sinter::Dims<0, 1, 2, 3>;
     static constexpr int along = 3;
+    using Indices = sinter::Dims<0, 1, 2, 3>;
     struct DY {
       static constexpr long long offset = 0;
       using Dim = sinter::Dims<1, 2, 13, 4>;
@@ -57,6 +57,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_resample_backward_7004ebee(const __grid_constant__ Args args) {
+void sinter_resample_backward_608ca265(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

@@ -10,6 +10,7 @@ struct Config {
   static constexpr int width = 4;
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<1320000, 330000, 1100, 1>; };
   struct BlockMask0 {
+    using Indices = sinter::Dims<0, 1, 2, 3>;
     struct Mask {
       static constexpr long long offset = 0;
       using Dim = sinter::Dims<2, 4, 3, 2>;
@@ -46,6 +47,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_block_mask_c99d8b86(const __grid_constant__ Args args) {
+void sinter_block_mask_642370d4(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

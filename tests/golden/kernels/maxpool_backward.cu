@@ -15,8 +15,8 @@ struct Config {
     using Window = sinter::Dims<3, 3>;
     using Step = sinter::Dims<2, 2>;
     using Pre = sinter::Dims<1, 1>;
-    using Indices = sinter::Dims<0, 1, 2, 3>;
     static constexpr int along = 3;
+    using Indices = sinter::Dims<0, 1, 2, 3>;
     struct DY {
       static constexpr long long offset = 0;
       using Dim = sinter::Dims<2, 3, 5, 4>;
@@ -64,6 +64,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_resample_backward_146bd432(const __grid_constant__ Args args) {
+void sinter_resample_backward_97d737d6(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

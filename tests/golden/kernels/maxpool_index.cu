@@ -15,9 +15,9 @@ struct Config {
     using Window = sinter::Dims<3, 3>;
     using Step = sinter::Dims<2, 2>;
     using Pre = sinter::Dims<1, 1>;
-    using Indices = sinter::Dims<0, 1, 2, 3>;
     static constexpr int along = 3;
     static constexpr bool positions = true;
+    using Indices = sinter::Dims<0, 1, 2, 3>;
     struct X {
       static constexpr long long offset = 0;
       using Dim = sinter::Dims<2, 3, 9, 7>;
@@ -58,6 +58,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_resample_bf85e81b(const __grid_constant__ Args args) {
+void sinter_resample_12e59ae5(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

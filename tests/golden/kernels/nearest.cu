@@ -15,9 +15,9 @@ struct Config {
     using Window = sinter::Dims<1>;
     using Step = sinter::Dims<1>;
     using Pre = sinter::Dims<0>;
-    using Indices = sinter::Dims<0, 1, 2>;
     static constexpr int along = 2;
     static constexpr bool positions = false;
+    using Indices = sinter::Dims<0, 1, 2>;
     struct X {
       static constexpr long long offset = 0;
       using Dim = sinter::Dims<1, 2, 5>;
@@ -58,6 +58,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_resample_d8a1c402(const __grid_constant__ Args args) {
+void sinter_resample_6656b002(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }
