@@ -14,10 +14,10 @@ const Pattern& pointwise_pattern();
 const Pattern& data_movement_pattern();
 
 std::span<const Pattern* const> patterns() {
-  static const Pattern* const all[] = {
-      &attention_pattern(),   &attention_backward_pattern(), &chained_pattern(),
-      &contraction_pattern(), &rowwise_pattern(),            &pointwise_pattern(),
-      &data_movement_pattern()};
+  static const Pattern* const all[] = {&attention_pattern(),    &attention_backward_pattern(),
+                                       &chained_pattern(),      &contraction_pattern(),
+                                       &rowwise_pattern(),      &pointwise_pattern(),
+                                       &data_movement_pattern()};
   return all;
 }
 

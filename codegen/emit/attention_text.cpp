@@ -57,8 +57,8 @@ int bound(const std::optional<std::int64_t>& x) {
 }
 
 void print_length(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                  std::string_view config, int port,
-                  std::string_view function, std::int64_t otherwise) {
+                  std::string_view config, int port, std::string_view function,
+                  std::int64_t otherwise) {
   out.line("template <class Coord>");
   out.open("SINTER_DEVICE static long long {}(const Args& args, const Coord& c) {{", function);
   if (port >= 0) {
@@ -134,7 +134,8 @@ void print_attention(TextWriter& out, const AttentionConfig& e, const KernelName
   out.close("};");
   if (!e.result) return;
   out.open("struct Body {{");
-  out.line("SINTER_DEVICE static void store(const Args& args, const Coord& c, int row, int column,");
+  out.line(
+      "SINTER_DEVICE static void store(const Args& args, const Coord& c, int row, int column,");
   out.open("                                unsigned from) {{");
   std::string batch;
   for (int i : e.result->batch) batch += fmt::format(", static_cast<int>(c.at[{}])", i);

@@ -370,8 +370,9 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
       fmt::format("{}_{:08x}", entry_stem(scheduled),
                   static_cast<std::uint32_t>(XXH3_64bits(digested.data(), digested.size()) >> 32));
   const Launch& launch = scheduled.launch();
-  const std::string blocks =
-      wgmma || chained || attention || backward || launch.least_blocks > 1 ? fmt::format(", {}", launch.least_blocks) : "";
+  const std::string blocks = wgmma || chained || attention || backward || launch.least_blocks > 1
+                                 ? fmt::format(", {}", launch.least_blocks)
+                                 : "";
   out.line("extern \"C\" __global__ __launch_bounds__(Config::threads{}){}", blocks,
            cluster_of(scheduled));
   out.open("void {}(const __grid_constant__ Args args) {{", kernel.entry);

@@ -129,7 +129,8 @@ std::string how_contraction(Config& get, std::uint32_t threads, std::string_view
 
 std::string how_attention(Config& get, std::string_view gpu) {
   return fmt::format(
-      "tiles of {} rows and {} keys on tensor cores, {} stages of keys and values in shared memory: "
+      "tiles of {} rows and {} keys on tensor cores, {} stages of keys and values in shared "
+      "memory: "
       "scores and weights stay in registers, tiles that no row sees are not visited, {} heads run "
       "side by side; {}",
       get("tile_q"), get("tile_k"), get("stages"), get("heads_together"), estimated(get, gpu));
@@ -137,8 +138,10 @@ std::string how_attention(Config& get, std::string_view gpu) {
 
 std::string how_attention_backward(Config& get, std::string_view gpu) {
   return fmt::format(
-      "tiles of {} keys, whose gradients stay in registers, walk over tiles of {} queries on tensor "
-      "cores; weights and their gradients are never in memory, tiles that do not see each other are "
+      "tiles of {} keys, whose gradients stay in registers, walk over tiles of {} queries on "
+      "tensor "
+      "cores; weights and their gradients are never in memory, tiles that do not see each other "
+      "are "
       "not visited, dQ is added to sums in memory; {} heads run side by side; {}",
       get("tile_k"), get("tile_q"), get("heads_together"), estimated(get, gpu));
 }

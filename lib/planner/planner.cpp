@@ -174,12 +174,13 @@ std::vector<std::size_t> order(const FusionState& state, const std::vector<Candi
 
 bool nothing_to_do(const KernelSpec& spec) {
   std::int64_t results = 1;
-  const int outer = std::visit(Overloaded{[&](const PointwiseSpec&) { return spec.extent.size(); },
-                                          [](const RowwiseSpec& r) { return r.outer_rank; },
-                                          [](const ContractionSpec& c) { return c.first_k(); },
-                               [](const AttentionSpec&) { return AttentionSpec::n; },
-                               [&](const AttentionBackwardSpec&) { return spec.extent.size(); }},
-                               spec.family);
+  const int outer =
+      std::visit(Overloaded{[&](const PointwiseSpec&) { return spec.extent.size(); },
+                            [](const RowwiseSpec& r) { return r.outer_rank; },
+                            [](const ContractionSpec& c) { return c.first_k(); },
+                            [](const AttentionSpec&) { return AttentionSpec::n; },
+                            [&](const AttentionBackwardSpec&) { return spec.extent.size(); }},
+                 spec.family);
   for (int i = 0; i < outer; ++i) results *= spec.extent[i];
   return results == 0;
 }

@@ -423,8 +423,8 @@ class Kernel {
     Index at(static_cast<std::size_t>(spec_.extent.size()), 0);
     for_indices(at, 0, AttentionSpec::e, std::function<void()>([&] {
                   const Interval keys = seen(a, at, AttentionSpec::query);
-                  const std::int64_t each = (std::max<std::int64_t>(0, keys.end - keys.first) +
-                                             a.splits - 1) / a.splits;
+                  const std::int64_t each =
+                      (std::max<std::int64_t>(0, keys.end - keys.first) + a.splits - 1) / a.splits;
                   for (int i = 0; i < a.splits; ++i) {
                     const std::int64_t first = keys.first + i * each;
                     attend(a, at, {first, std::min(keys.end, first + each)}, i);
@@ -517,39 +517,42 @@ class Kernel {
                   }));
       return sum;
     };
-    for_indices(at, 0, A::n, std::function<void()>([&] {
-      const Interval keys = seen(a, at, AttentionBackwardSpec::m);
-      const double stats = of_entry(a.stats, at), delta = of_entry(a.delta, at);
-      if (stats == -std::numeric_limits<double>::infinity()) return;
-      for (std::int64_t n = keys.first; n < keys.end; ++n) {
-        at[A::n] = n;
-        const double sum = rounded(DataType::f32, dot(a.q, a.k, A::d) * a.scale);
-        accumulator_[0] = sum;
-        const double score = a.score.statements.empty() ? sum : operand(a.score, at, v),
-                     weight = std::exp(score - stats),
-                     ds = weight * (dot(a.d_o, a.v, A::e) - delta);
-        accumulator_[0] = sum, accumulator_[1] = ds;
-        const double gradient = round_to(
-                         a.q.type, a.score.statements.empty() ? ds : operand(a.gradient, at, v)),
-                     p = round_to(a.q.type, weight);
-        Index of_key = at;
-        of_key[A::head] /= a.group;
-        for_indices(at, A::d, A::d + 1, std::function<void()>([&] {
-                      of_key[A::d] = at[A::d];
-                      add(dk, index_of(of_key, A::n, A::d), gradient * operand(a.q.body, at, v));
-                      const auto port = static_cast<std::size_t>(a.sums);
-                      const std::int64_t to = locate(spec_.ports[port].access, at).offset;
-                      store_element(DataType::f32, memory_[port], to,
-                                    load_element(DataType::f32, memory_[port], to) +
-                                        gradient * shared(a.k.body));
-                    }));
-        for_indices(at, A::e, A::e + 1, std::function<void()>([&] {
-                      of_key[A::e] = at[A::e];
-                      add(dv, index_of(of_key, A::n, A::e), p * operand(a.d_o.body, at, v));
-                    }));
-      }
-      at[A::n] = 0;
-    }));
+    for_indices(
+        at, 0, A::n, std::function<void()>([&] {
+          const Interval keys = seen(a, at, AttentionBackwardSpec::m);
+          const double stats = of_entry(a.stats, at), delta = of_entry(a.delta, at);
+          if (stats == -std::numeric_limits<double>::infinity()) return;
+          for (std::int64_t n = keys.first; n < keys.end; ++n) {
+            at[A::n] = n;
+            const double sum = rounded(DataType::f32, dot(a.q, a.k, A::d) * a.scale);
+            accumulator_[0] = sum;
+            const double score = a.score.statements.empty() ? sum : operand(a.score, at, v),
+                         weight = std::exp(score - stats),
+                         ds = weight * (dot(a.d_o, a.v, A::e) - delta);
+            accumulator_[0] = sum, accumulator_[1] = ds;
+            const double gradient =
+                             round_to(a.q.type,
+                                      a.score.statements.empty() ? ds : operand(a.gradient, at, v)),
+                         p = round_to(a.q.type, weight);
+            Index of_key = at;
+            of_key[A::head] /= a.group;
+            for_indices(
+                at, A::d, A::d + 1, std::function<void()>([&] {
+                  of_key[A::d] = at[A::d];
+                  add(dk, index_of(of_key, A::n, A::d), gradient * operand(a.q.body, at, v));
+                  const auto port = static_cast<std::size_t>(a.sums);
+                  const std::int64_t to = locate(spec_.ports[port].access, at).offset;
+                  store_element(
+                      DataType::f32, memory_[port], to,
+                      load_element(DataType::f32, memory_[port], to) + gradient * shared(a.k.body));
+                }));
+            for_indices(at, A::e, A::e + 1, std::function<void()>([&] {
+                          of_key[A::e] = at[A::e];
+                          add(dv, index_of(of_key, A::n, A::e), p * operand(a.d_o.body, at, v));
+                        }));
+          }
+          at[A::n] = 0;
+        }));
     const auto store = [&](int number, int column, const std::map<Index, double>& sums,
                            double scale) {
       const auto port = static_cast<std::size_t>(number);

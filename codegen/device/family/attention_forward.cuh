@@ -4,19 +4,20 @@
 //   weight(m, n) = softmax over n of score(sum over d of q(m, d) k(n, d)), of the n that m sees
 //
 // One warpgroup produces: one of its threads has TMA bring the rows of Q of a tile, then K and V
-// tile by tile into two pipelines. Each of the others consumes: it owns 64 rows, takes the scores of
-// the next tile of keys while the weights of the one before are multiplied by V, and makes weights
-// of them in registers, where they are the left operand of that product. Consumers take turns to
-// issue products (ping_pong), so that one's exponentials run beside the other's products. (Shah et
-// al., "FlashAttention-3", 2024, sections 3.1 and 3.2.)
+// tile by tile into two pipelines. Each of the others consumes: it owns 64 rows, takes the scores
+// of the next tile of keys while the weights of the one before are multiplied by V, and makes
+// weights of them in registers, where they are the left operand of that product. Consumers take
+// turns to issue products (ping_pong), so that one's exponentials run beside the other's products.
+// (Shah et al., "FlashAttention-3", 2024, sections 3.1 and 3.2.)
 //
 // A CTA walks over tiles of rows: those with the most keys first, in groups of heads whose keys and
-// values stay in the second-level cache together, every other round backwards. Tiles of keys that no
-// row of a tile sees are not visited; only those that some of the rows do not see wholly are masked.
+// values stay in the second-level cache together, every other round backwards. Tiles of keys that
+// no row of a tile sees are not visited; only those that some of the rows do not see wholly are
+// masked.
 //
 // Where a zero weight dominates, its product is zero whatever v holds: values past a batch entry's
-// length are cleared in shared memory, and rows that come out NaN from numbers that are none (NaN or
-// infinite values at masked places) are taken again from memory without those products.
+// length are cleared in shared memory, and rows that come out NaN from numbers that are none (NaN
+// or infinite values at masked places) are taken again from memory without those products.
 //
 // A generated file defines
 //
@@ -30,7 +31,8 @@
 //                     contraction_wgmma.cuh, with float element(args, coordinates of First) of Q
 //                     and K, and of Config for V
 //   struct Bounds     see attention_bounds.cuh
-//   struct Score      plain: true where a score is its sum times `scale`, above 0; else scale = 1 and
+//   struct Score      plain: true where a score is its sum times `scale`, above 0; else scale = 1
+//   and
 //                     float element(args, coordinates of First, float sum)
 //   struct Weight     plain: true; else float element(args, coordinates of First, float weight),
 //                     behind the softmax (dropout)
@@ -45,144 +47,10 @@
 // Weight, Rows, Body>(args). The launch has Config::threads threads, ForwardShape::shared_bytes
 // bytes of shared memory, and any number of CTAs.
 #pragma once
-#include "sinter/device/engine/pipeline.cuh"
 #include "sinter/device/engine/shared_memory.cuh"
-#include "sinter/device/engine/wgmma.cuh"
-#include "sinter/device/family/attention_bounds.cuh"
-#include "sinter/device/family/attention_softmax.cuh"
-#include "sinter/device/family/contraction_epilogue.cuh"
+#include "sinter/device/family/attention_forward_store.cuh"
 
 namespace sinter::attention {
-
-template <class Config, class First, class Q, class K, class V>
-struct ForwardShape {
-  using P = contraction::Problem<Config>;
-  using F = contraction::Problem<First>;
-  using Number = typename Q::Number;
-  // Rows are the queries of a head, or of several, one behind another.
-  static constexpr int queries = static_cast<int>(F::rows),
-                       queries_of_head = static_cast<int>(First::Extent::at(F::first_n - 1)), keys = static_cast<int>(F::columns),
-                       entries = static_cast<int>(F::batches), depth = static_cast<int>(F::depth),
-                       width = static_cast<int>(P::columns);
-  static constexpr int consumers = Config::threads / 128 - 1, tile_q = 64 * consumers,
-                       tile_k = Config::tile_k, stages = Config::stages;
-  static constexpr int up(int x, int to) { return (x + to - 1) / to * to; }
-  static constexpr int columns = up(width, 16);  // of the second product
-  static constexpr int steps = up(depth, 16) / 16;        // of the first product's k
-  static_assert(sizeof(Number) == 2, "attention multiplies numbers of 16 bits");
-
-  template <class Operand, int extent, int k>
-  using Tile = SharedTile<Number, Operand::k_fastest ? Major::k : Major::mn, extent, k>;
-  using TileQ = Tile<Q, 64, up(depth, 64)>;  // of a consumer
-  using TileK = Tile<K, up(tile_k, K::k_fastest ? 8 : 64), up(depth, 64)>;
-  using TileV = Tile<V, up(columns, 64), up(tile_k, V::k_fastest ? 64 : 8)>;
-  using Scores = Mma<Shape<64, tile_k>, Types<Number, Number, float>, TileQ, TileK>;
-  using Outputs = Mma<Shape<64, columns>, Types<Number, Number, float>, Registers, TileV>;
-  using Pipe = Pipeline<stages>;
-  using PipeQ = Pipeline<1>;
-
-  // A tile's keys are summed in `splits` parts, by one CTA each.
-  static constexpr int tiles_q = (queries + tile_q - 1) / tile_q, tiles = entries * tiles_q,
-                       splits = Config::splits, items = tiles * splits;
-  static constexpr int across =
-      up(columns, contraction::EpilogueTile::columns) / contraction::EpilogueTile::columns;
-
-  // Shared memory, from a multiple of 1024 on.
-  static constexpr int k = consumers * TileQ::bytes, v = k + stages * TileK::bytes,
-                       slabs = v + stages * TileV::bytes,
-                       pipe_q = slabs +
-                                consumers * 4 * static_cast<int>(sizeof(contraction::EpilogueTile)),
-                       pipe_k = pipe_q + PipeQ::bytes, pipe_v = pipe_k + Pipe::bytes,
-                       end = pipe_v + Pipe::bytes;
-  static constexpr int shared_bytes = end + 1023;
-  static_assert(shared_bytes <= 227 << 10, "stages do not fit into shared memory");
-};
-
-// Number i of the tiles in the order in which they run; of all tiles the first part, then the next.
-struct TileOfRows {
-  int entry, row, split;
-};
-template <class Config, class S>
-SINTER_DEVICE TileOfRows tile_of_rows(int item) {
-  const int split = S::splits > 1 ? item / S::tiles : 0, i = item - split * S::tiles;
-  constexpr int together = Config::heads_together, group = together * S::tiles_q;
-  const int first = i / group * together, within = i % group;
-  const int left = S::entries - first, heads = left < together ? left : together;
-  return {first + within % heads, (S::tiles_q - 1 - within / heads) * S::tile_q, split};
-}
-// Of this CTA's, by round; the last one may not exist.
-SINTER_DEVICE int number_of_tile(int round) {
-  const int grid = static_cast<int>(gridDim.x), i = static_cast<int>(blockIdx.x);
-  return round * grid + (round % 2 == 0 ? i : grid - 1 - i);
-}
-
-// The tiles of keys of its part.
-template <class S, class Band>
-SINTER_DEVICE KeyTiles keys_of(const Band& band, const TileOfRows& tile) {
-  KeyTiles keys = band.template tiles<S::tile_k>(tile.row, tile.row + S::tile_q);
-  if constexpr (S::splits > 1) {
-    const int each = (keys.end - keys.begin + S::splits - 1) / S::splits,
-              first = keys.begin + tile.split * each, end = first + each;
-    keys.begin = first < keys.end ? first : keys.end;
-    keys.end = end < keys.end ? end : keys.end;
-  }
-  return keys;
-}
-
-template <class Operand, class Tile, class Args, class Coord>
-SINTER_DEVICE void load_tile(const Args& args, const Coord& c, int row, int k, unsigned to,
-                             unsigned full) {
-  constexpr int along = Tile::swizzle / Tile::element;  // of a slab
-#pragma unroll
-  for (int slab = 0; slab < Tile::slabs; ++slab)
-    Operand::load(args, c, row + (Tile::major == Major::k ? 0 : slab * along),
-                  k + (Tile::major == Major::k ? slab * along : 0), to + slab * Tile::slab_bytes,
-                  full, 0);
-}
-
-// One thread of the producer.
-template <class Config, class S, class Q, class K, class V, class Bounds, class Args>
-SINTER_DEVICE void produce(const Args& args, unsigned shared) {
-  const typename S::PipeQ pipe_q{shared + S::pipe_q};
-  const typename S::Pipe pipe_k{shared + S::pipe_k}, pipe_v{shared + S::pipe_v};
-  typename S::PipeQ::State state_q;
-  typename S::Pipe::State state_k, state_v;
-#pragma unroll 1
-  for (int round = 0, i; (i = number_of_tile(round)) < S::items; ++round) {
-    const TileOfRows tile = tile_of_rows<Config, S>(i);
-    typename S::F::Coord c;
-    S::F::set_batch(c, tile.entry);
-    const Band<Bounds, S::queries_of_head, S::keys> band(args, c);
-    const KeyTiles keys = keys_of<S>(band, tile);
-    if (keys.begin == keys.end) continue;
-    const auto load_k = [&](int n) {
-      pipe_k.acquire(state_k);
-      pipe_k.expect(state_k, S::TileK::bytes);
-      load_tile<K, typename S::TileK>(args, c, n * S::tile_k, 0,
-                                      shared + S::k + state_k.stage * S::TileK::bytes,
-                                      pipe_k.full(state_k));
-      state_k.advance();
-    };
-    pipe_q.acquire(state_q);
-    pipe_q.expect(state_q, S::consumers * S::TileQ::bytes);
-#pragma unroll
-    for (int consumer = 0; consumer < S::consumers; ++consumer)
-      load_tile<Q, typename S::TileQ>(args, c, tile.row + consumer * 64, 0,
-                                      shared + consumer * S::TileQ::bytes, pipe_q.full(state_q));
-    state_q.advance();
-    load_k(keys.end - 1);
-#pragma unroll 1
-    for (int n = keys.end - 1; n >= keys.begin; --n) {
-      if (n > keys.begin) load_k(n - 1);
-      pipe_v.acquire(state_v);
-      pipe_v.expect(state_v, S::TileV::bytes);
-      load_tile<V, typename S::TileV>(args, c, 0, n * S::tile_k,
-                                      shared + S::v + state_v.stage * S::TileV::bytes,
-                                      pipe_v.full(state_v));
-      state_v.advance();
-    }
-  }
-}
 
 // Turns of the consumers: each waits at a barrier of its own, which the one before passes.
 template <int consumers, bool on>
@@ -253,8 +121,8 @@ class Consumer {
 
   // The sums of weights times values and what the softmax knows of the rows. `row`: the first.
   SINTER_DEVICE void multiply(typename Outputs::Sums& out, RowSoftmax& softmax, Coord c,
-                              const Band<Bounds, S::queries_of_head, S::keys>& band, const KeyTiles& tiles,
-                              int row) {
+                              const Band<Bounds, S::queries_of_head, S::keys>& band,
+                              const KeyTiles& tiles, int row) {
     const KeyTiles own = band.template tiles<S::tile_k>(row, row + 64);
     pipe_q_.wait(state_q_);
     typename Scores::Sums s;
@@ -285,7 +153,7 @@ class Consumer {
       weigh(s, softmax, c, band, own, row, n);
       wgmma::wait<0>(out, weights);
       release_v();
-      out.each([&](int i, float& x) { x *= softmax.worth[i / 2 % 2]; });
+      if (softmax.outgrown) out.each([&](int i, float& x) { x *= softmax.worth[i / 2 % 2]; });
       weights = to_operand<typename S::Number>(s);
     }
     pipe_q_.release(state_q_);
@@ -319,8 +187,8 @@ class Consumer {
 
   // Scores of tile n of the keys, masked, and weights made of them.
   SINTER_DEVICE void weigh(typename Scores::Sums& s, RowSoftmax& softmax, const Coord& c,
-                           const Band<Bounds, S::queries_of_head, S::keys>& band, const KeyTiles& own,
-                           int row, int n) const {
+                           const Band<Bounds, S::queries_of_head, S::keys>& band,
+                           const KeyTiles& own, int row, int n) const {
     const int column = n * S::tile_k;
     if constexpr (!Score::plain) score(s, c, row, column);
     constexpr bool ragged = S::keys % S::tile_k != 0;
@@ -328,9 +196,8 @@ class Consumer {
       if (n < own.full_begin || n >= own.full_end) mask(s, band, row, column);
     softmax.weigh(s, scale);
     if constexpr (!Weight::plain)
-      each_place(s, c, row, column, [&](const Coord& at, float& x) {
-        x = Weight::element(args_, at, x);
-      });
+      each_place(s, c, row, column,
+                 [&](const Coord& at, float& x) { x = Weight::element(args_, at, x); });
   }
   SINTER_DEVICE void score(typename Scores::Sums& s, const Coord& c, int row, int column) const {
     each_place(s, c, row, column,
@@ -362,7 +229,8 @@ class Consumer {
     });
   }
   // Weights are zeros there, but values may be NaN.
-  SINTER_DEVICE void clear_past_end(const Band<Bounds, S::queries_of_head, S::keys>& band, int n) const {
+  SINTER_DEVICE void clear_past_end(const Band<Bounds, S::queries_of_head, S::keys>& band,
+                                    int n) const {
     if constexpr (Bounds::padding) {
       const int from = band.columns - n * S::tile_k;
       if (from >= S::tile_k) return;
@@ -378,114 +246,6 @@ class Consumer {
     }
   }
 };
-
-// The results of one row again, by a warp, without the products whose weight is zero.
-template <class S, class Q, class K, class V, class Bounds, class Score, class Weight, class Args>
-SINTER_DEVICE void recompute_row(const Args& args, typename S::F::Coord c, int entry,
-                                 const KeyTiles& keys, const Band<Bounds, S::queries_of_head, S::keys>& band, int row,
-                                 float scale, float largest, float reciprocal,
-                                 float (&out)[(S::width + 31) / 32]) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-#pragma unroll
-  for (int j = 0; j < (S::width + 31) / 32; ++j) out[j] = 0;
-  S::F::set_m(c, row);
-  typename S::P::Coord at;
-  S::P::set_batch(at, entry);
-  const float shift = largest == minus_infinity() ? 0.0f : largest * scale;
-#pragma unroll 1
-  for (int n = keys.begin * S::tile_k; n < keys.end * S::tile_k; ++n) {
-    if (n < band.first(row) || n >= band.end(row)) continue;
-    S::F::set_n(c, n);
-    float sum = 0;
-#pragma unroll 1
-    for (int d = lane; d < S::depth; d += 32) {
-      S::F::set_k(c, d);
-      sum = math::fma(Q::element(args, c), K::element(args, c), sum);
-    }
-#pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2)
-      sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-    if constexpr (!Score::plain) sum = Score::element(args, c, sum);
-    float weight = math::fast_exp2(math::fma(sum, scale, -shift)) * reciprocal;
-    if constexpr (!Weight::plain) weight = Weight::element(args, c, weight);
-    if (weight == 0.0f) continue;
-    S::P::set_k(at, n);
-#pragma unroll
-    for (int j = 0; j < (S::width + 31) / 32; ++j) {
-      const int e = lane + 32 * j;
-      S::P::set_n(at, e < S::width ? e : 0);
-      if (e < S::width) out[j] = math::fma(weight, V::element(args, at), out[j]);
-    }
-  }
-}
-
-// A warp's 16 rows leave as boxes of 64 columns, two at a time. `take_again`: calls put(row, column,
-// result) for rows whose results are others than the sums.
-template <class S, class Body, class Args, class Sums, class Again>
-SINTER_DEVICE void store_boxes(const Args& args, contraction::EpilogueTile& slab, const Sums& out,
-                               const typename S::P::Coord& at, int row, bool again,
-                               const Again& take_again) {
-  using Number = typename S::Number;
-  constexpr int box = 16 * 128, boxes = (S::columns + 63) / 64;  // bytes
-  static_assert(2 * box <= sizeof slab);
-  const unsigned to = hopper::address(&slab);
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int line = lane % 16;  // of its block of 16 rows and columns, a lane names one row's half
-  const auto packed = to_operand<Number>(out);
-  for_each_number<(boxes + 1) / 2>([&]<int pair>() {
-    if (lane == 0) hopper::wait_for_stores<0>();
-    __syncwarp();
-    constexpr int first = pair * 8, left = OperandFragment<Number, Sums::columns>::steps - first,
-                  steps = left < 8 ? left : 8;  // of 16 columns
-    for_each_number<steps>([&]<int i>() {
-      hopper::put_blocks(to + i / 4 * box + line * 128 +
-                             ((i % 4 * 2 + lane / 16) ^ line % 8) * 16,
-                         packed.at[first + i]);
-    });
-    if (again)
-      take_again([&](int r, int column, float result) {
-        const int within = column - pair * 128;
-        if (within >= 0 && within < 128)
-          hopper::put_half(to + within / 64 * box + r * 128 +
-                               ((within % 64 / 8) ^ r % 8) * 16 + within % 8 * 2,
-                           Number::encode(result).bits);
-      });
-    hopper::written_for_multiplications();
-    __syncwarp();
-    if (lane == 0) {
-#pragma unroll
-      for (int b = 0; b < 2 && pair * 2 + b < boxes; ++b)
-        Body::store(args, at, row, (pair * 2 + b) * 64, to + b * box);
-      hopper::commit_stores();
-    }
-  });
-}
-
-// The same through the packs of an epilogue of any kind.
-template <class Config, class S, class Body, class Args, class Sums, class Again>
-SINTER_DEVICE void finish_slabs(const Args& args, contraction::EpilogueTile& slab, const Sums& out,
-                                const typename S::P::Coord& at, int row, bool again,
-                                const Again& take_again) {
-  using contraction::EpilogueTile;
-  const EpilogueTile::Fragment fragment;
-  contraction::EpiloguePlace<Config> place;
-  place.batch = at;
-  place.row = row, place.row_end = S::P::rows, place.column_end = S::P::columns;
-#pragma unroll 1
-  for (int part = 0; part < S::across; ++part) {
-    contraction::put_tile<0, S::across, 1>(slab, fragment, contraction::OneBlock<Sums>{out}, part);
-    __syncwarp();
-    place.column = part * EpilogueTile::columns;
-    if (again)
-      take_again([&](int r, int column, float result) {
-        const int within = column - part * EpilogueTile::columns;
-        if (within >= 0 && within < EpilogueTile::columns)
-          slab.at[EpilogueTile::place(r, within)] = result;
-      });
-    contraction::finish<Config, Body>(args, slab, place, AllRows{});
-    __syncwarp();
-  }
-}
 
 template <class Config, class First, class Q, class K, class V, class Bounds, class Score,
           class Weight, class Rows, class Body, class Args>
@@ -513,7 +273,7 @@ SINTER_DEVICE void run_forward(const Args& args) {
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32 - 4, 0);
   EpilogueTile& slab = reinterpret_cast<EpilogueTile*>(memory.pointer + S::slabs)[warp];
   Consumer<Config, S, Q, K, V, Bounds, Score, Weight, Rows, Args> consumer(args, shared,
-                                                                          warpgroup - 1);
+                                                                           warpgroup - 1);
   constexpr float scale = decltype(consumer)::scale;
 #pragma unroll 1
   for (int round = 0, i; (i = number_of_tile(round)) < S::items; ++round) {
@@ -553,8 +313,8 @@ SINTER_DEVICE void run_forward(const Args& args) {
       if constexpr (Rows::has_sink)
         if (seen && tile.split == 0) {
           const float sink = Rows::sink(args, c), most = ::fmaxf(sink, logarithm[r]);
-          const float all = most + math::log(math::exp(sink - most) +
-                                             math::exp(logarithm[r] - most));
+          const float all =
+              most + math::log(math::exp(sink - most) + math::exp(logarithm[r] - most));
           factor[r] *= math::exp(logarithm[r] - all);
           logarithm[r] = all;
         }
@@ -574,8 +334,8 @@ SINTER_DEVICE void run_forward(const Args& args) {
 #pragma unroll 1
       for (int r = 0; r < 16; ++r) {
         const int from = r % 8 * 4;  // a lane that holds the row
-        const float largest = __shfl_sync(
-                        0xffffffffu, r < 8 ? softmax.largest[0] : softmax.largest[1], from),
+        const float largest = __shfl_sync(0xffffffffu,
+                                          r < 8 ? softmax.largest[0] : softmax.largest[1], from),
                     reciprocal = __shfl_sync(0xffffffffu, r < 8 ? factor[0] : factor[1], from);
         const int m = row + warp % 4 * 16 + r;
         if (m >= S::queries || reciprocal == 0.0f || reciprocal != reciprocal) continue;

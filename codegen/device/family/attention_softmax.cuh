@@ -1,7 +1,9 @@
 // The softmax of attention while its scores come tile by tile (Milakov and Gimelshein, "Online
 // normalizer calculation for softmax", 2018; Dao et al., "FlashAttention", 2022): the largest score
 // so far and the sum of exp(score - largest). Where the largest grows, what was summed before is
-// multiplied by exp(old - new).
+// multiplied by exp(old - new); but not while it grows little, since weights may be larger than 1
+// (Zadouri et al., "FlashAttention-4", 2026): a warp goes on with the old one while no row of it
+// has outgrown it by more than 2^8.
 //
 // Scores are in units of `scale` times log 2 here, so that a weight is one multiply-add and one
 // exp2. A thread holds of two rows a quarter each (engine/fragment.cuh).
@@ -16,7 +18,8 @@ SINTER_DEVICE float not_a_number() { return __int_as_float(0x7fc00000); }
 
 struct RowSoftmax {
   float largest[2], total[2];  // of the thread's two rows; total: of its own columns
-  float worth[2];              // what was summed before is to be multiplied by this
+  bool outgrown;               // what was summed before is to be multiplied by `worth`
+  float worth[2];
 
   SINTER_DEVICE void start() {
 #pragma unroll
@@ -39,14 +42,24 @@ struct RowSoftmax {
         most[r][1] = larger(most[r][1], s.at[i + 1]);
       }
     }
-    float shift[2];
+    float now[2], shift[2];
+    bool grows = false;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const float now = join_quad(larger(most[r][0], most[r][1]), larger);
-      shift[r] = now == minus_infinity() ? 0.0f : now * scale;
-      worth[r] = math::fast_exp2(math::fma(largest[r], scale, -shift[r]));
-      largest[r] = now;
+      now[r] = join_quad(larger(most[r][0], most[r][1]), larger);
+      grows = grows || !(now[r] * scale - largest[r] * scale <= kSlack);  // and where NaN
     }
+    outgrown = __any_sync(0xffffffffu, grows);
+    if (outgrown) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        worth[r] = math::fast_exp2(math::fma(largest[r], scale, -shift_of(now[r], scale)));
+        largest[r] = now[r];
+        total[r] *= worth[r];
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < 2; ++r) shift[r] = shift_of(largest[r], scale);
     float sums[2][2] = {};
 #pragma unroll
     for (int i = 0; i < count; ++i) {
@@ -55,8 +68,7 @@ struct RowSoftmax {
       sums[r][i % 2] += s.at[i];
     }
 #pragma unroll
-    for (int r = 0; r < 2; ++r)
-      total[r] = math::fma(total[r], worth[r], sums[r][0] + sums[r][1]);
+    for (int r = 0; r < 2; ++r) total[r] += sums[r][0] + sums[r][1];
   }
 
   // The whole row's sum, and the logarithm of the sum of exp(score) over the row; -inf where no
@@ -65,13 +77,16 @@ struct RowSoftmax {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       total[r] = join_quad(total[r], [](float a, float b) { return a + b; });
-      logarithm[r] = total[r] == 0.0f
-                         ? minus_infinity()
-                         : math::fma(largest[r] * scale, kLog2, math::log(total[r]));
+      logarithm[r] = total[r] == 0.0f ? minus_infinity()
+                                      : math::fma(largest[r] * scale, kLog2, math::log(total[r]));
     }
   }
 
  private:
+  static constexpr float kSlack = 8;
+  static SINTER_DEVICE float shift_of(float largest, float scale) {
+    return largest == minus_infinity() ? 0.0f : largest * scale;
+  }
   // NaN is the largest, as in a reduction: statistics may be that number.
   static SINTER_DEVICE float larger(float a, float b) { return math::maximum(a, b); }
 };

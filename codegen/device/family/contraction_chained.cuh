@@ -226,8 +226,8 @@ SINTER_DEVICE void run(const Args& args) {
     place.row = row + warp % 4 * 16, place.row_end = S::P::rows, place.column_end = S::P::columns;
 #pragma unroll 1
     for (int part = 0; part < S::across; ++part) {
-      contraction::put_tile<0, S::across, 1>(slab, fragment,
-                                             contraction::OneBlock<typename S::SecondProduct::Sums>{sums}, part);
+      contraction::put_tile<0, S::across, 1>(
+          slab, fragment, contraction::OneBlock<typename S::SecondProduct::Sums>{sums}, part);
       __syncwarp();
       place.column = part * EpilogueTile::columns;
       contraction::finish<Config, Body>(args, slab, place, AllRows{});

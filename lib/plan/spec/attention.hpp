@@ -21,9 +21,10 @@ struct AttentionBand {
 // KernelSpec::body is the epilogue, run once an element of (batch, m, e), whose accumulator is the
 // sum.
 //
-// Heads of q that share one of k and v are either heads of their own, whose index divided by `group`
-// is that of k and v in their accesses; or, where there are few queries, rows of one product: then
-// `head` counts those of k and v, `member` the heads of q that share one, and `group` is 1.
+// Heads of q that share one of k and v are either heads of their own, whose index divided by
+// `group` is that of k and v in their accesses; or, where there are few queries, rows of one
+// product: then `head` counts those of k and v, `member` the heads of q that share one, and `group`
+// is 1.
 struct AttentionSpec {
   static constexpr int batch = 2, head = 1, member = 2, query = 3, e = 4, n = 5, d = 6;
   std::int64_t group = 1;
@@ -36,8 +37,8 @@ struct AttentionSpec {
   // multiplied (dropout). Empty: itself.
   Body weight;
   AttentionBand band;
-  // The softmax is max, exp(x - max), sum, quotient as they stand: a row of -inf alone gives NaN, not
-  // 0, and stats are the largest score where that is not finite.
+  // The softmax is max, exp(x - max), sum, quotient as they stand: a row of -inf alone gives NaN,
+  // not 0, and stats are the largest score where that is not finite.
   bool written_out = false;
   // A weight of zero makes its product zero, whatever v holds.
   bool zero_dominates = true;

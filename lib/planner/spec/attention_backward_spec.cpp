@@ -111,7 +111,8 @@ std::optional<AttentionBackwardNodes> attention_backward_at(const FusionState& s
     if (!in_memory(state, input(*region, port))) return {};
   const DataType type = attention_operand_type(state, region->inputs[kQ]);
   for (std::size_t i : {kQ, kK, kV, kDO})
-    if (type == DataType::none || attention_operand_type(state, region->inputs[i]) != type) return {};
+    if (type == DataType::none || attention_operand_type(state, region->inputs[i]) != type)
+      return {};
   if (g[region->inputs[kK]].dim[1] != g[region->inputs[kV]].dim[1]) return {};
   AttentionBackwardNodes a;
   a.region = region;

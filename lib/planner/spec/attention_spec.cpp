@@ -143,7 +143,8 @@ bool in_memory(const FusionState& state, TensorId t) {
 DataType attention_operand_type(const FusionState& state, TensorId t) {
   const Graph& g = state.graph();
   const DataType type = state.storage()[t].type, io = g.options().io;
-  if (is_16_bits(type)) return type;
+  // Weights are rounded to it, too, which is allowed of the io type alone.
+  if (is_16_bits(type)) return type == io ? type : DataType::none;
   return type == DataType::f32 && g.is_virtual(state.storage()[t].root) && is_16_bits(io)
              ? io
              : DataType::none;
@@ -205,8 +206,8 @@ KernelSpec attention_spec(const FusionState& state, const AttentionNodes& a,
   const std::int64_t shared = std::max(k[1], v[1]), group = shared > 0 ? result[1] / shared : 1;
   const bool packed = packs_heads(state, a, group, q[2]);
   to.group = packed ? 1 : group;
-  spec.extent = {result[0], packed ? shared : result[1], packed ? group : 1,
-                 q[2],      result[3],                   scores[3],           q[3]};
+  spec.extent = {
+      result[0], packed ? shared : result[1], packed ? group : 1, q[2], result[3], scores[3], q[3]};
   to.band = a.band;
   to.written_out = a.written_out;
   to.zero_dominates = a.zero_dominates;

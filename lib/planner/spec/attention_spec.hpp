@@ -22,8 +22,8 @@ struct AttentionNodes {
   std::vector<NodeId> nodes;   // first, what lies between, second
 };
 
-// The type in which an operand is multiplied: 16 bits of its own, or of the graph's io type where
-// it is a virtual f32 tensor (GRAPH_JSON.md); else none.
+// The type in which an operand is multiplied: the graph's io type of 16 bits, where the operand has
+// it or is a virtual f32 tensor (GRAPH_JSON.md); else none.
 DataType attention_operand_type(const FusionState& state, TensorId t);
 
 // With ones in front: [entries, heads, rows, columns].

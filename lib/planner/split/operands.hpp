@@ -10,13 +10,13 @@ void narrow_operands(const Graph& lowered, std::vector<KernelSpec>& kernels);
 // The same of one kernel, before the others are known.
 void narrow_alone(const FusionState& state, KernelSpec& spec);
 
-// Whether attention runs in one kernel, once the operands that TMA cannot load as they lie have been
-// written to where it can.
+// Whether attention runs in one kernel, once the operands that TMA cannot load as they lie have
+// been written to where it can.
 bool can_run_attention(const FusionState& state, KernelSpec attention);
 bool can_run_attention_backward(const FusionState& state, KernelSpec attention);
 
-// A pointwise kernel of a body of `spec` that depends on these indices of its domain alone, which are
-// the kernel's.
+// A pointwise kernel of a body of `spec` that depends on these indices of its domain alone, which
+// are the kernel's.
 KernelSpec over_indices(const KernelSpec& spec, const Body& body, const std::vector<int>& indices);
 // The kernel that writes the operand as `type`, in this order of the indices that tell its elements
 // apart; `spec` then loads what it wrote.

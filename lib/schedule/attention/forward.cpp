@@ -9,8 +9,8 @@
 namespace sinter {
 namespace {
 
-constexpr int kRows = 64;             // of a consumer
-constexpr int kLine = 64;             // elements of 16 bits in a line of the swizzle
+constexpr int kRows = 64;              // of a consumer
+constexpr int kLine = 64;              // elements of 16 bits in a line of the swizzle
 constexpr std::int64_t kWidest = 256;  // head dimension: columns of one instruction
 
 int up(std::int64_t x, int to) { return static_cast<int>((x + to - 1) / to * to); }
@@ -56,8 +56,7 @@ std::optional<BoxedOperand> boxed_shared(const KernelSpec& spec, const ProductOp
   auto o = boxed(spec, operand, row);
   if (!o) return {};
   for (std::size_t i = 0; i < o->batch.size(); ++i)
-    if (o->batch[i] == AttentionSpec::head)
-      o->map.dim[static_cast<int>(i) + 2] /= group;
+    if (o->batch[i] == AttentionSpec::head) o->map.dim[static_cast<int>(i) + 2] /= group;
   return o;
 }
 
@@ -88,8 +87,7 @@ struct Operands {
 };
 Operands operands_of(const KernelSpec& scores, const KernelSpec& outputs, std::int64_t group) {
   const ContractionSpec &first = scores.contraction(), &second = outputs.contraction();
-  return {boxed_rows(scores, first.a()),
-          boxed_shared(scores, first.b(), first.first_n(), group),
+  return {boxed_rows(scores, first.a()), boxed_shared(scores, first.b(), first.first_n(), group),
           boxed_shared(outputs, second.b(), second.first_n(), group)};
 }
 
@@ -127,8 +125,8 @@ struct Consumers {
 // fewer rows of the last tile empty. (d64 on an H200, us with two, three, four: b4 h32 s4096 causal
 // 798, 639, 711; b32 h16 s512 113, 100, 92.)
 Consumers choose_consumers(std::int64_t rows, int wide, bool plain) {
-  constexpr Consumers one{1, 240, 24, 128, 1}, two{2, 240, 24, 128, 1.24}, three{3, 160, 32, 128, 1},
-      four{4, 112, 24, 64, 1.08};
+  constexpr Consumers one{1, 240, 24, 128, 1}, two{2, 240, 24, 128, 1.24},
+      three{3, 160, 32, 128, 1}, four{4, 112, 24, 64, 1.08};
   if (rows <= kRows) return one;
   if (wide > 64 || !plain) return two;
   const auto time = [&](const Consumers& c) { return up(rows, kRows * c.count) * c.time; };
@@ -214,8 +212,8 @@ double seen_share(const AttentionBand& band, double rows, double keys) {
   double seen = 0;
   for (int i = 0; i < kSamples; ++i) {
     const double at = (i + 0.5) / kSamples * rows + shift;
-    const double end =
-                     band.right ? std::min(keys, at + static_cast<double>(*band.right) + 0.5) : keys,
+    const double end = band.right ? std::min(keys, at + static_cast<double>(*band.right) + 0.5)
+                                  : keys,
                  first = band.left ? std::max(0.0, at - static_cast<double>(*band.left) + 0.5) : 0;
     seen += std::max(0.0, end - first);
   }
@@ -250,8 +248,8 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
   e.scores = scores_of(spec);
   e.weight = without_index(spec, AttentionSpec::e).attention().weight;
   const Operands o = operands_of(e.scores, plan.spec, a.group);
-  if (!o.q || !o.k || !o.v || o.q->map.type != o.k->map.type ||
-      o.k->map.type != o.v->map.type || info(o.q->map.type).bytes != 2)
+  if (!o.q || !o.k || !o.v || o.q->map.type != o.k->map.type || o.k->map.type != o.v->map.type ||
+      info(o.q->map.type).bytes != 2)
     return {};
   if (a.band.padding && o.v->k_fastest) return {};
   e.q = *o.q, e.k = *o.k, e.v = *o.v;
@@ -273,14 +271,12 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
     e.result->map.box[1] = 16;
   }
   e.threads = 128 * (e.consumers + 1);
-  e.shared_bytes = static_cast<std::uint32_t>(
-      shared_bytes(e, static_cast<int>(depth), static_cast<int>(width)));
+  e.shared_bytes =
+      static_cast<std::uint32_t>(shared_bytes(e, static_cast<int>(depth), static_cast<int>(width)));
   e.wide_index = needs_wide_index(plan.spec) || needs_wide_index(e.scores);
   const std::int64_t heads = count(spec.extent, 0, AttentionSpec::batch);
-  const std::int64_t tiles_q =
-      (rows_of(spec) + kRows * e.consumers - 1) / (kRows * e.consumers);
-  const double items =
-      static_cast<double>(heads) * static_cast<double>(tiles_q) * a.splits;
+  const std::int64_t tiles_q = (rows_of(spec) + kRows * e.consumers - 1) / (kRows * e.consumers);
+  const double items = static_cast<double>(heads) * static_cast<double>(tiles_q) * a.splits;
   if (items >= 0x1p30) return {};
   e.grid = clamp_grid(std::min<double>(items, device.sms));
   e.heads_together = static_cast<int>(choose_heads(spec, e, heads, tiles_q));

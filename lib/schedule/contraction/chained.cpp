@@ -34,7 +34,8 @@ std::optional<ChainedPlan> plan_chained(const KernelSpec& spec, const DeviceMode
   if (count(spec.extent, 0, spec.extent.size()) == 0) return {};
   // f runs element by element on what a thread holds: a load would be waited for once for each.
   // (65536 x 256 x 256 x 256 with a bias on an H200: 159 us, 67 as two kernels.)
-  if (!is_straight(spec, spec.body, true) || !is_straight(spec, c.products[1].a.body, false)) return {};
+  if (!is_straight(spec, spec.body, true) || !is_straight(spec, c.products[1].a.body, false))
+    return {};
 
   ChainedPlan plan{without_index(spec, k), {}};
   ContractionSpec& second = plan.spec.contraction();
