@@ -27,8 +27,8 @@ struct RowSoftmax {
   }
 
   // Weights in place of scores, of which each is worth `scale` (above 0) powers of two. A row
-  // whose scores all are -inf so far has weights of 0.
-  template <int columns>
+  // whose scores all are -inf so far has weights of 0. `lazy`: the old largest serves while it may.
+  template <bool lazy, int columns>
   SINTER_DEVICE void weigh(Accumulator<float, columns>& s, float scale) {
     constexpr int count = columns / 2;
     // Several chains a row: one would wait for each of its steps.
@@ -49,7 +49,7 @@ struct RowSoftmax {
       now[r] = join_quad(larger(most[r][0], most[r][1]), larger);
       grows = grows || !(now[r] * scale - largest[r] * scale <= kSlack);  // and where NaN
     }
-    outgrown = __any_sync(0xffffffffu, grows);
+    outgrown = !lazy || __any_sync(0xffffffffu, grows);
     if (outgrown) {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {

@@ -160,6 +160,8 @@ bool choose_tile(AttentionConfig& e, const KernelSpec& scores, int depth, int wi
 // every so-manieth tile, those with the most keys first (tile_of_rows). (b4 h32 s4096 d128 on an
 // H200: 1 head 1,749 us, 2 1,778, 8 1,816, 16 1,896; causal 2 918, 4 1,028, 8, whose shares differ
 // by half, 1,328, all 1,119.)
+// They have a tile for each SM at least. (d64, of which a head has 22 tiles: 2 heads 691 us, 4 682,
+// 7 642, 16 645.)
 std::int64_t choose_heads(const KernelSpec& spec, const AttentionConfig& e, std::int64_t heads,
                           std::int64_t tiles_q) {
   const AttentionSpec& a = spec.attention();
@@ -179,8 +181,9 @@ std::int64_t choose_heads(const KernelSpec& spec, const AttentionConfig& e, std:
   constexpr double kOfHead = 0.004;  // what a head more costs in cache misses
   std::int64_t best = group;
   double least = 0;
-  for (std::int64_t n = 1; n <= kMostTried && (n - 1) * group < heads; ++n) {
-    const std::int64_t together = std::min(heads, n * group);
+  const std::int64_t fewest = (grid + tiles_q * group - 1) / (tiles_q * group);
+  for (std::int64_t n = 0; n < kMostTried && (fewest + n - 1) * group < heads; ++n) {
+    const std::int64_t together = std::min(heads, (fewest + n) * group);
     std::vector<double> load(static_cast<std::size_t>(grid), 0.0);
     double all = 0;
     for (std::int64_t i = 0; i < heads * tiles_q; ++i) {
