@@ -129,6 +129,28 @@ def filter_gradient(n, c, h, k):
     return g.output(y, dim=[k, c, 3, 3], stride=[9 * c, 1, 3 * c, c])
 
 
+def attention(b, heads, shared, queries, keys, d, causal=False, backward=False, bottom_right=False):
+    g = Graph()
+    of_q = lambda name: g.input(name, b, heads, queries, d)
+    ports = {"Q": of_q("Q"), **{name: g.input(name, b, shared, keys, d) for name in ("K", "V")}}
+    options = {"attn_scale": d ** -0.5, **({"causal_mask": True} if causal else {}),
+               **({"causal_mask_bottom_right": True} if bottom_right else {})}
+    if not backward:
+        return g.output(g.node("sdpa", ports, "O", **options))
+    ports |= {"O": of_q("O"), "dO": of_q("dO"), "Stats": g.input("Stats", b, heads, queries, 1, dtype="f32")}
+    for result in g.node("sdpa_backward", ports, "dQ", "dK", "dV", **options):
+        g.output(result)
+    return g
+
+
+ATTENTION = {
+    "4 x 32 heads, 4096, d 128": (4, 32, 32, 4096, 4096, 128),
+    "4 x 32 heads, 4096, d 128, causal": (4, 32, 32, 4096, 4096, 128, True),
+    "1 x 64 heads, 8 of K, 16384, d 128, causal": (1, 64, 8, 16384, 16384, 128, True),
+    "4 x 32 heads, 4096, d 64, causal": (4, 32, 32, 4096, 4096, 64, True),
+    "32 x 16 heads, 512, d 64": (32, 16, 16, 512, 512, 64),
+}
+
 TABLES = {  # by table, the rows in the words of RESULTS.md; "traffic" or "rate" is what counts
     "memory-bound": ("traffic", {
         **{f"{op} {r} x {c}": norm(op, r, c) for op, r, c in [
@@ -188,6 +210,14 @@ TABLES = {  # by table, the rows in the words of RESULTS.md; "traffic" or "rate"
         "64 x 32768 rows gathered, swish(x @ gate) * (x @ up), 1408 x 2048": experts(64, 32768, 1408, 2048, "gather", True),
         "128 x 1024 rows gathered, swish(x @ gate) * (x @ up), 768 x 2048": experts(128, 1024, 768, 2048, "gather", True),
         "8 x 64 rows gathered, swish(x @ gate) * (x @ up), 14336 x 4096": experts(8, 64, 14336, 4096, "gather", True)}),
+    "attention": ("rate", {
+        **{row: attention(*shape) for row, shape in ATTENTION.items()},
+        "4 x 16 heads, 2048, d 96, causal": attention(4, 16, 16, 2048, 2048, 96, True)}),
+    "gradients of attention": ("rate", {
+        row: attention(*shape, backward=True) for row, shape in ATTENTION.items()}),
+    "decode": ("traffic", {
+        f"{b} x 64 heads, 8 of K, one query, {keys} keys, d 128": attention(b, 64, 8, 1, keys, 128)
+        for b, keys in [(1, 8192), (4, 131072), (16, 4096), (64, 1024)]}),
 }
 
 
