@@ -35,7 +35,8 @@ TEST_CASE("a split or transposed tensor keeps the type of what it views") {
   const Lowered lowered = checked_lower(g);
   CHECK(find_tensor(*lowered.graph, "sdpa #0/keys_transposed").data_type == bf16);
   CHECK(find_tensor(*lowered.graph, "sdpa #0/scores").data_type == f32);
-  CHECK(find_tensor(*lowered.graph, "sdpa #0/probabilities").data_type == bf16);
+  // Which kernels may round, before or behind the division by their sum.
+  CHECK(find_tensor(*lowered.graph, "sdpa #0/probabilities").data_type == f32);
 }
 
 TEST_CASE("attention without masks has none and multiplies plainly") {
