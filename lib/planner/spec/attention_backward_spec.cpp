@@ -18,11 +18,6 @@ constexpr shapes::SdpaPorts kPorts = shapes::kSdpaBackwardPorts;
 constexpr std::size_t kQ = 0, kK = 1, kV = 2, kO = 3, kDO = 4, kStats = 5;  // inputs
 constexpr std::size_t kDQ = 0, kDK = 1, kDV = 2, kDBias = 3;                // outputs
 
-bool has_mode(const Node& n, PointwiseMode mode) {
-  const auto* const p = std::get_if<PointwiseAttributes>(&n.attributes);
-  return n.op == OpKind::pointwise && p && p->mode == mode;
-}
-
 TensorId input(const Region& r, int port) { return r.inputs[static_cast<std::size_t>(port)]; }
 
 // Nodes of the region on which `t` depends.

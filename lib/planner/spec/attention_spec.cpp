@@ -9,6 +9,12 @@
 #include "sinter/ops/shapes_sdpa.hpp"
 
 namespace sinter {
+
+bool has_mode(const Node& n, PointwiseMode mode) {
+  const auto* const p = std::get_if<PointwiseAttributes>(&n.attributes);
+  return p && p->mode == mode;
+}
+
 namespace {
 
 using A = AttentionSpec;
@@ -17,10 +23,6 @@ bool is_16_bits(DataType t) { return t == DataType::f16 || t == DataType::bf16; 
 
 const PointwiseAttributes* pointwise(const Node& n) {
   return std::get_if<PointwiseAttributes>(&n.attributes);
-}
-bool has_mode(const Node& n, PointwiseMode mode) {
-  const auto* const p = pointwise(n);
-  return p && p->mode == mode;
 }
 
 // Adds the region's nodes between `t` and the first product, which come first.

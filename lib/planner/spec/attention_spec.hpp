@@ -22,6 +22,9 @@ struct AttentionNodes {
   std::vector<NodeId> nodes;   // first, what lies between, second
 };
 
+// Whether the node is pointwise, of this mode.
+bool has_mode(const Node& n, PointwiseMode mode);
+
 // The type in which an operand is multiplied: the graph's io type of 16 bits, where the operand has
 // it or is a virtual f32 tensor (GRAPH_JSON.md); else none.
 DataType attention_operand_type(const FusionState& state, TensorId t);

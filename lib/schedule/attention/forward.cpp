@@ -262,8 +262,7 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
   const bool plain = a.score.statements.empty() && a.weight.statements.empty();
   if (!choose_tile(e, e.scores, static_cast<int>(depth), static_cast<int>(width), plain, device))
     return {};
-  set_lines(e.q, kRows, kRows);
-  e.q.map.box[1] = e.q.k_fastest ? kRows : up(depth, kLine);
+  set_lines(e.q, kRows, up(depth, kLine));
   set_lines(e.k, e.tile_k, up(depth, kLine));
   set_lines(e.v, up(up(width, 16), kLine), e.tile_k);
   for (const BoxedOperand* b : {&e.q, &e.k, &e.v})
