@@ -1,6 +1,7 @@
 #include "emit/config_text.hpp"
 
 #include "emit/spelling.hpp"
+#include "emit/window_text.hpp"
 #include "plan/access.hpp"
 #include "schedule/gathering.hpp"
 #include "sinter/ops/shapes_layout.hpp"
@@ -281,6 +282,7 @@ void print_config(TextWriter& out, const ScheduledKernel& kernel, const KernelNa
       out.line("static constexpr bool {} = {};", c.name, c.value != 0);
     else
       out.line("static constexpr int {} = {};", c.name, c.value);
+  if (wgmma && wgmma->window) print_window(out, *wgmma->window, kStageLine / wgmma->operand_bytes);
   print_accesses(out, spec, names);
   if (const int aligned_by = kernel.aligned_by(); aligned_by >= 0)
     out.line("using AlignedBy = {};", names.access[static_cast<std::size_t>(aligned_by)]);

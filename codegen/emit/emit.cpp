@@ -17,6 +17,7 @@
 #include "emit/rowwise_text.hpp"
 #include "emit/spelling.hpp"
 #include "emit/tensor_cores_text.hpp"
+#include "emit/window_text.hpp"
 #include "plan/access.hpp"
 #include "plan/liveness.hpp"
 #include "schedule/gathering.hpp"
@@ -71,6 +72,8 @@ void print_includes(TextWriter& out, const ScheduledKernel& kernel) {
   std::set<std::string> gathers;
   for (const auto& g : spec.gathers) gathers.insert(std::string(name(g.op)));
   for (const auto& g : gathers) out.line("#include \"sinter/device/gather/{}.cuh\"", g);
+  if (const WgmmaConfig* const e = kernel.wgmma(); e && e->window)
+    out.line("#include \"sinter/device/family/contraction_window.cuh\"");
   if (uses(kernel, StatementKind::random)) out.line("#include \"sinter/device/core/philox.cuh\"");
   if (uses(kernel, StatementKind::pointwise)) out.line("#include \"sinter/ops/pointwise.hpp\"");
   if (const WgmmaConfig* const e = kernel.wgmma()) print_multiplication(out, *e);
@@ -224,6 +227,15 @@ std::string call(const ScheduledKernel& kernel, const KernelNames& names) {
       rows);
 }
 
+void print_operand_of_tiles(TextWriter& out, const KernelSpec& spec, const WgmmaConfig& e,
+                            const BoxedOperand& o, std::string_view struct_name,
+                            std::string_view map) {
+  if (o.source == BoxedOperand::Source::boxes)
+    print_boxed_operand(out, o, struct_name, map);
+  else
+    print_window_operand(out, spec, o, *e.window, struct_name, map);
+}
+
 // At most four words on what the kernel does, from its body.
 std::string entry_stem(const ScheduledKernel& kernel) {
   const KernelSpec& spec = kernel.spec;
@@ -334,8 +346,8 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
         if (factors->rows.gathers())
           print_gathered_operand(out, spec, names, wgmma->a, "OperandA");
         else
-          print_boxed_operand(out, wgmma->a, "OperandA", "map_a");
-        print_boxed_operand(out, wgmma->b, "OperandB", "map_b");
+          print_operand_of_tiles(out, spec, *wgmma, wgmma->a, "OperandA", "map_a");
+        print_operand_of_tiles(out, spec, *wgmma, wgmma->b, "OperandB", "map_b");
         if (const auto& b2 = wgmma->b2) print_boxed_operand(out, *b2, "OperandB2", "map_b2");
         if (wgmma->scaled()) print_scales(out, spec, names, *wgmma);
         print_annihilation(out, spec, names);

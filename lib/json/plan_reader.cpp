@@ -256,13 +256,18 @@ bool PlanReader::read_map(const Value& v, const std::string& at, PlanKernel& k) 
   PlanMap m;
   m.workspace = v.kind == Kind::object && v.find("workspace");
   const std::string_view memory = m.workspace ? "workspace" : "tensor";
-  const std::string_view keys[] = {memory, "data_type", "dim",   "stride",
-                                   "box",  "swizzle",   "offset"};
+  std::vector<std::string_view> keys = {memory, "data_type", "dim",   "stride",
+                                        "box",  "swizzle",   "offset"};
+  const bool pixels = v.kind == Kind::object && v.find("step");
+  if (pixels) keys.insert(keys.end(), {"lower", "upper", "step"});
   std::string type;
   std::int64_t swizzle = 0;
   if (!object(v, at, keys) || !field(v, at, memory, m.value) || !field(v, at, "data_type", type) ||
       !field(v, at, "dim", m.map.dim) || !field(v, at, "box", m.map.box) ||
       !range(v, at, "swizzle", 0, 128, swizzle) || !field(v, at, "offset", m.map.offset))
+    return false;
+  if (pixels && (!field(v, at, "lower", m.map.lower) || !field(v, at, "upper", m.map.upper) ||
+                 !field(v, at, "step", m.map.step)))
     return false;
   const auto found = data_type_from_name(type);  // also tf32, to which the hardware rounds
   if (!found) return fail(path(at, "data_type"), v.line, "'" + type + "'", "a data type");

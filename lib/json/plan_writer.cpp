@@ -48,12 +48,17 @@ std::string argument_text(const KernelArgument& a) {
 }
 
 std::string map_text(const PlanMap& m) {
+  const std::string pixels =
+      m.map.walks_pixels()
+          ? fmt::format(", \"lower\": {}, \"upper\": {}, \"step\": {}", to_string(m.map.lower),
+                        to_string(m.map.upper), to_string(m.map.step))
+          : "";
   return fmt::format(
       "{{\"{}\": {}, \"data_type\": {}, \"dim\": {}, \"stride\": {}, \"box\": {}, "
-      "\"swizzle\": {}, \"offset\": {}}}",
+      "\"swizzle\": {}, \"offset\": {}{}}}",
       m.workspace ? "workspace" : "tensor", m.value, json_string(name(m.map.type)),
       to_string(m.map.dim), to_string(m.map.stride), to_string(m.map.box), m.map.swizzle,
-      m.map.offset);
+      m.map.offset, pixels);
 }
 
 std::string kernel_text(const PlanKernel& k) {

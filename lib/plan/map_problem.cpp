@@ -1,4 +1,4 @@
-// The numbers are those of cuTensorMapEncodeTiled without interleaving.
+// The numbers are those of cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col without interleaving.
 #include "plan/map_problem.hpp"
 
 #include <algorithm>
@@ -11,6 +11,10 @@ constexpr std::int64_t kMostExtent = std::int64_t{1} << 32;
 constexpr std::int64_t kStrideEnd = std::int64_t{1} << 40;
 constexpr std::int64_t kMostBox = 256;
 constexpr std::int64_t kUnit = 16;  // bytes, what all addresses are multiples of
+// im2col
+constexpr int kFewestDims = 3;
+constexpr std::int64_t kMostPixels = 1024, kMostPixelStep = 8;
+constexpr std::int64_t kCornerEnd[] = {32768, 128, 16};  // of images of 1, 2 and 3 dims
 
 using Problem = std::optional<MapProblem>;
 
@@ -47,17 +51,45 @@ Problem dims_problem(const TensorMap& m) {
     return MapProblem{"dim", to_string(m.dim), "1 to 5 entries"};
   if (m.stride.size() != m.dim.size() - 1)
     return MapProblem{"stride", to_string(m.stride), "one entry fewer than dim"};
-  if (m.box.size() != m.dim.size())
-    return MapProblem{"box", to_string(m.box), "as many entries as dim"};
+  if (m.walks_pixels() ? m.box.size() != 2 : m.box.size() != m.dim.size())
+    return MapProblem{"box", to_string(m.box),
+                      m.walks_pixels() ? "channels and pixels" : "as many entries as dim"};
   for (int i = 0; i < m.dim.size(); ++i)
     if (m.dim[i] < 1 || m.dim[i] > kMostExtent)
       return problem(member("dim", i), m.dim[i], up_to(1, kMostExtent));
   for (int i = 0; i < m.stride.size(); ++i)
     if (m.stride[i] < 0 || m.stride[i] >= kStrideEnd || m.stride[i] % kUnit != 0)
       return problem(member("stride", i), m.stride[i], "multiples of 16 below 2^40");
-  for (int i = 0; i < m.box.size(); ++i)
-    if (m.box[i] < 1 || m.box[i] > kMostBox)
-      return problem(member("box", i), m.box[i], up_to(1, kMostBox));
+  for (int i = 0; i < m.box.size(); ++i) {
+    const std::int64_t most = m.walks_pixels() && i == 1 ? kMostPixels : kMostBox;
+    if (m.box[i] < 1 || m.box[i] > most) return problem(member("box", i), m.box[i], up_to(1, most));
+  }
+  return {};
+}
+
+Problem pixels_problem(const TensorMap& m) {
+  if (!m.walks_pixels()) {
+    if (!m.lower.empty() || !m.upper.empty())
+      return MapProblem{"step", to_string(m.step), "as many entries as lower and upper"};
+    return {};
+  }
+  const int spatial = m.dim.size() - 2;
+  if (m.dim.size() < kFewestDims) return MapProblem{"dim", to_string(m.dim), "3 to 5 entries"};
+  for (const auto& [name, list] : {std::pair{"lower", &m.lower}, std::pair{"upper", &m.upper},
+                                   std::pair{"step", &m.step}})
+    if (list->size() != spatial)
+      return MapProblem{name, to_string(*list), "two entries fewer than dim"};
+  const std::int64_t end = kCornerEnd[spatial - 1];
+  for (int i = 0; i < spatial; ++i) {
+    if (m.step[i] < 1 || m.step[i] > kMostPixelStep)
+      return problem(member("step", i), m.step[i], up_to(1, kMostPixelStep));
+    if (m.lower[i] < -end || m.lower[i] >= end)
+      return problem(member("lower", i), m.lower[i], up_to(-end, end - 1));
+    if (m.upper[i] < -end || m.upper[i] >= end)
+      return problem(member("upper", i), m.upper[i], up_to(-end, end - 1));
+    if (m.dim[i + 1] - 1 + m.upper[i] < m.lower[i])
+      return problem(member("upper", i), m.upper[i], "corners with a base pixel between them");
+  }
   return {};
 }
 
@@ -100,6 +132,7 @@ std::optional<MapProblem> map_problem(const PlanData& plan, const PlanMap& m) {
   if (auto p = memory_problem(plan, m)) return p;
   if (info(m.map.type).bytes == 0) return MapProblem{"data_type", "none", "a type with a size"};
   if (auto p = dims_problem(m.map)) return p;
+  if (auto p = pixels_problem(m.map)) return p;
   if (auto p = box_problem(m.map)) return p;
   return reach_problem(plan, m);
 }

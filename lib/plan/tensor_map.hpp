@@ -1,5 +1,5 @@
-// What a TMA instruction is told of a tensor: extents and byte strides, innermost first, and the
-// box that one instruction moves.
+// What a TMA instruction is told of a tensor: extents and byte strides, innermost first, and what
+// one instruction moves: a box, or pixels of an image (im2col).
 #pragma once
 #include <cstdint>
 
@@ -12,9 +12,13 @@ struct TensorMap {
   DataType type{};
   Dims dim;                 // 1 to 5 extents in elements, innermost first, each 1 to 2^32
   Dims stride;              // bytes, of dims 1.. (one fewer than dim): multiples of 16, below 2^40
-  Dims box;                 // elements, one a dim, 1 to 256
+  Dims box;                 // elements, one a dim, 1 to 256; im2col: channels, pixels
   int swizzle = 0;          // bytes: 0, 32, 64 or 128
   std::int64_t offset = 0;  // bytes from the tensor's pointer, a multiple of 16
+  // im2col: dims are channels, w, [h, [d,]] image. An instruction walks over base pixels, w fastest:
+  // along each of w, h, d from `lower` to its extent - 1 + `upper`, `step` apart. Empty: boxes.
+  Dims lower, upper, step;
+  bool walks_pixels() const { return !step.empty(); }
   bool operator==(const TensorMap&) const = default;
 };
 

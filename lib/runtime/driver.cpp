@@ -58,6 +58,7 @@ const char* resolve(void* library, Driver& d) {
       symbol("cuFuncGetParamInfo", d.func_get_param_info, false),
       symbol("cuFuncSetAttribute", d.func_set_attribute),
       symbol("cuTensorMapEncodeTiled", d.tensor_map_encode_tiled, false),
+      symbol("cuTensorMapEncodeIm2col", d.tensor_map_encode_im2col, false),
       symbol("cuMemGetInfo_v2", d.mem_get_info),
       symbol("cuMemAlloc_v2", d.mem_alloc),
       symbol("cuMemFree_v2", d.mem_free),

@@ -38,6 +38,7 @@ struct Driver {
   decltype(&::cuFuncGetParamInfo) func_get_param_info = nullptr;  // null before driver 12.4
   decltype(&::cuFuncSetAttribute) func_set_attribute = nullptr;
   decltype(&::cuTensorMapEncodeTiled) tensor_map_encode_tiled = nullptr;  // null before driver 12.0
+  decltype(&::cuTensorMapEncodeIm2col) tensor_map_encode_im2col = nullptr;  // the same
   decltype(&::cuMemGetInfo_v2) mem_get_info = nullptr;
   decltype(&::cuMemAlloc_v2) mem_alloc = nullptr;
   decltype(&::cuMemFree_v2) mem_free = nullptr;

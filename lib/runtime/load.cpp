@@ -104,7 +104,8 @@ std::map<UnitKey, Unit> make_units(const PlanData& plan, const std::string& targ
 }
 
 Status check_maps(const Driver& driver, const PlanKernel& k, const ArgumentImage& image) {
-  if (image.maps.empty() || driver.tensor_map_encode_tiled) return Done{};
+  if (image.maps.empty() || (driver.tensor_map_encode_tiled && driver.tensor_map_encode_im2col))
+    return Done{};
   return Diagnostic{.rule = Rule::device_error,
                     .attribute = fmt::format("kernel {} takes tensor maps:", k.entry),
                     .seen = fmt::format("{} has no cuTensorMapEncodeTiled", driver.path),

@@ -10,7 +10,6 @@ namespace {
 
 constexpr int kLastDefectiveDriver = 13010;
 constexpr std::int64_t kDefectiveBelow = 131072;
-constexpr std::array<cuuint32_t, 5> kElementSteps = {1, 1, 1, 1, 1};
 
 // The hardware moves bits: only rounding f32 to tf32 on the way, and adding to f32 in memory,
 // depend on the type.
@@ -51,6 +50,10 @@ MapPatch map_patch(const PlanMap& m, std::uint32_t offset, std::int64_t position
   std::copy(m.map.dim.begin(), m.map.dim.end(), p.dim.begin());
   std::copy(m.map.stride.begin(), m.map.stride.end(), p.stride.begin());
   std::copy(m.map.box.begin(), m.map.box.end(), p.box.begin());
+  p.walks_pixels = m.map.walks_pixels();
+  std::copy(m.map.lower.begin(), m.map.lower.end(), p.lower.begin());
+  std::copy(m.map.upper.begin(), m.map.upper.end(), p.upper.begin());
+  std::copy(m.map.step.begin(), m.map.step.end(), p.step.begin() + 1);
   p.clear_bit_21 = map_span(m.map) < kDefectiveBelow;
   return p;
 }
@@ -62,10 +65,17 @@ CUresult encode_map(const Driver& driver, const MapPatch& p, std::byte* memory,
   // What lies outside the extents is read as zeros.
   // Larger pieces for the second-level cache (256 bytes) would cost 4 % where memory is the limit
   // (33.4 instead of 32.2 us for 8 x 8192 x 8192 of bf16 on an H200), and gain nothing elsewhere.
-  const CUresult r = driver.tensor_map_encode_tiled(
-      &map, p.type, p.rank, memory + p.pointer_offset, p.dim.data(), p.stride.data(), p.box.data(),
-      kElementSteps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, p.swizzle,
-      CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult r =
+      p.walks_pixels
+          ? driver.tensor_map_encode_im2col(
+                &map, p.type, p.rank, memory + p.pointer_offset, p.dim.data(), p.stride.data(),
+                p.lower.data(), p.upper.data(), p.box[0], p.box[1], p.step.data(),
+                CU_TENSOR_MAP_INTERLEAVE_NONE, p.swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)
+          : driver.tensor_map_encode_tiled(
+                &map, p.type, p.rank, memory + p.pointer_offset, p.dim.data(), p.stride.data(),
+                p.box.data(), p.step.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, p.swizzle,
+                CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (r != CUDA_SUCCESS) return r;
   // A known defect of drivers up to 13.1: they set this bit for small tensors too, where it must
   // not be set.

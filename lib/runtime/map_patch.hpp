@@ -18,7 +18,11 @@ struct MapPatch {
   CUtensorMapSwizzle swizzle{};
   std::uint32_t rank = 0;
   std::array<cuuint64_t, 5> dim{}, stride{};
-  std::array<cuuint32_t, 5> box{};
+  std::array<cuuint32_t, 5> box{};  // im2col: channels, pixels
+  // im2col, of each spatial dim; steps also of the dims around them
+  bool walks_pixels = false;
+  std::array<int, 3> lower{}, upper{};
+  std::array<cuuint32_t, 5> step{1, 1, 1, 1, 1};
   bool clear_bit_21 = false;  // see encode_map
 };
 

@@ -8,6 +8,7 @@ import pathlib
 
 import corpus_attention  # noqa: F401 (each adds its graphs)
 import corpus_chained  # noqa: F401
+import corpus_convolution  # noqa: F401
 import corpus_groups  # noqa: F401
 import corpus_networks  # noqa: F401
 import corpus_random  # noqa: F401

@@ -165,8 +165,11 @@ emulator::BoxMap box_map(const TensorMap& map, const std::byte* pointer) {
   for (int d = 0; d < map.dim.size(); ++d) {
     box.extent[d] = map.dim[d];
     box.step[d] = d == 0 ? box.bytes : map.stride[d - 1];
-    box.box[d] = static_cast<std::int32_t>(map.box[d]);
   }
+  std::copy(map.box.begin(), map.box.end(), box.box);
+  std::copy(map.lower.begin(), map.lower.end(), box.lower);
+  std::copy(map.upper.begin(), map.upper.end(), box.upper);
+  std::copy(map.step.begin(), map.step.end(), box.base_step);
   return box;
 }
 

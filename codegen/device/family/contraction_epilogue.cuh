@@ -93,7 +93,7 @@ struct Packs {
     c = place.batch;
     P::set_m(c, target);
     P::set_n(c, column);
-    return inside && target >= 0 && target < P::rows;
+    return inside && target >= 0 && target < P::rows && P::exists(c);
   }
 };
 
@@ -135,7 +135,7 @@ SINTER_DEVICE void prefetch_tile(const Args& args, const EpiloguePlace<Config>& 
     typename P::Coord c = place.batch;
     P::set_m(c, target);
     P::set_n(c, column);
-    Body::prefetch(args, c);
+    if (P::exists(c)) Body::prefetch(args, c);
   }
 }
 

@@ -45,8 +45,8 @@ SINTER_DEVICE void produce(const Args& args, const Rows& rows, unsigned shared, 
     const TilePlace<Config> place = walk.place(rank);
     typename P::Coord c;
     P::set_batch(c, place.batch);
-    const int first_step = S::first_step(rank), end_step = S::end_step(rank),
-              count = end_step - first_step;
+    const int steps = S::steps(place.batch), first_step = S::first_step(steps, rank),
+              end_step = S::end_step(steps, rank), count = end_step - first_step;
     int step = first_step + (Config::rotate > 0 ? walk.tile % count * Config::rotate % count : 0);
 #pragma unroll 1
     for (int i = 0; i < count; ++i, state.advance()) {
@@ -101,7 +101,7 @@ SINTER_DEVICE void produce_gathered(const Args& args, const Rows& rows, unsigned
     P::set_batch(c, place.batch);
     aim<Config, A>(copies, args, rows, place);
 #pragma unroll 1
-    for (int step = 0; step < S::steps; ++step, state.advance()) {
+    for (int step = 0; step < S::steps(place.batch); ++step, state.advance()) {
       const unsigned stage = shared + state.stage * S::stage_bytes, full = pipeline.full(state);
       pipeline.acquire(state);
       if (threadIdx.x == 0) {

@@ -5,6 +5,13 @@
 
 namespace sinter::contraction {
 
+// coefficients . index < end
+template <long long end_, class Coefficient_>
+struct Bound {
+  static constexpr long long end = end_;
+  using Coefficient = Coefficient_;
+};
+
 template <class Config>
 struct Problem {
   using Index = typename Config::Index;
@@ -19,10 +26,23 @@ struct Problem {
   static constexpr Index batches = product(0, Config::batch), rows = product(first_m, Config::m),
                          columns = product(first_n, Config::n), depth = product(first_k, Config::k);
 
+  // Of indices whose extents are rounded up (phases, lines of channels), whether a result exists.
+  static SINTER_DEVICE bool exists(const Coord& c) {
+    if constexpr (requires { typename Config::Bounds; })
+      return within(typename Config::Bounds{}, c);
+    return true;
+  }
+
   static SINTER_DEVICE void set_batch(Coord& c, Index i) { unravel<0, Config::batch>(i, c); }
   static SINTER_DEVICE void set_m(Coord& c, Index i) { unravel<first_m, Config::m>(i, c); }
   static SINTER_DEVICE void set_n(Coord& c, Index i) { unravel<first_n, Config::n>(i, c); }
   static SINTER_DEVICE void set_k(Coord& c, Index i) { unravel<first_k, Config::k>(i, c); }
+
+ private:
+  template <class... Bound>
+  static SINTER_DEVICE bool within(List<Bound...>, const Coord& c) {
+    return ((dot(typename Bound::Coefficient{}, c.at) < static_cast<Index>(Bound::end)) && ...);
+  }
 };
 
 }  // namespace sinter::contraction

@@ -8,6 +8,12 @@
 
 namespace sinter::contraction {
 
+// A convolution whose k has the filter's taps, and one that has phases; contraction_window.cuh.
+template <class Config>
+concept TapsInK = requires { typename Config::Window; } && Config::Window::taps_in_k;
+template <class Config>
+concept PhasedWindow = TapsInK<Config> && Config::Window::phased;
+
 template <class Config>
 struct Shape {
   using P = Problem<Config>;
@@ -15,7 +21,16 @@ struct Shape {
   static constexpr int cluster = neighbours * Config::split;
   static constexpr int line = 128;                           // bytes
   static constexpr int step = line / Config::operand_bytes;  // elements of k in a stage
-  static constexpr int steps = static_cast<int>(ceil_divide(P::depth, step));
+  // Of k, in a batch entry. Phases of a strided data gradient have some each, or none.
+  static constexpr bool may_be_empty = PhasedWindow<Config>;
+  static SINTER_DEVICE int steps(int batch) {
+    if constexpr (TapsInK<Config>) {
+      typename P::Coord c;
+      P::set_batch(c, static_cast<typename P::Index>(batch));
+      return Config::Window::steps(c);
+    }
+    return static_cast<int>(ceil_divide(P::depth, step));
+  }
   // Where the result has few rows, no more of A are loaded. Multiplications read on past those,
   // into B and what follows: for rows of the result that do not exist.
   static constexpr int a_bytes = Config::loaded_rows * line, b_bytes = Config::tile_n * line;
@@ -48,10 +63,10 @@ struct Shape {
                 (!Config::alternate &&
                  consumers * 4 * parts * static_cast<int>(sizeof(EpilogueTile)) <=
                      Config::stages * stage_bytes));
-  static SINTER_DEVICE int first_step(int rank) {
+  static SINTER_DEVICE int first_step(int steps, int rank) {
     return Config::split > 1 ? steps * rank / Config::split : 0;
   }
-  static SINTER_DEVICE int end_step(int rank) {
+  static SINTER_DEVICE int end_step(int steps, int rank) {
     return Config::split > 1 ? steps * (rank + 1) / Config::split : steps;
   }
 

@@ -104,6 +104,12 @@ struct Consumer {
 template <class Config, class A, class B, class DoneWaiting>
 SINTER_DEVICE void multiply_tile(Consumer<Config, A, B>& consumer, int first_step, int end_step,
                                  const DoneWaiting& done_waiting) {
+  if constexpr (Shape<Config>::may_be_empty) {
+    if (first_step == end_step) {
+      for_each_number<Shape<Config>::blocks>([]<int set>() { Sums<Config, set>{}.clear(); });
+      return done_waiting();
+    }
+  }
   int previous = 0;
 #pragma unroll 1
   for (int step = first_step; step < end_step; ++step) {
@@ -255,11 +261,12 @@ SINTER_DEVICE void consume(const Args& args, const Rows& rows, unsigned char* me
   TileWalk<Config, Rows> walk(rows), next = walk;
   for (; walk.more(); walk = next, ++number) {
     next.advance();
+    const TilePlace<Config> place = walk.place(rank);
+    const int steps = S::steps(place.batch);
     if (Config::alternate && number % S::consumers != consumer) {
-      operands.state.skip(S::steps);
+      operands.state.skip(steps);
       continue;
     }
-    const TilePlace<Config> place = walk.place(rank);
     if constexpr (Config::prefetch) {
       // Warps own 16 rows of every 64; the lines of all four are shared out evenly.
       EpiloguePlace<Config> own = epilogue_place(place, first_row, 0);
@@ -271,7 +278,7 @@ SINTER_DEVICE void consume(const Args& args, const Rows& rows, unsigned char* me
     const auto done_waiting = [&] {
       if (Config::alternate && more) give_turn(consumer);
     };
-    const int first_step = S::first_step(rank), end_step = S::end_step(rank);
+    const int first_step = S::first_step(steps, rank), end_step = S::end_step(steps, rank);
     if constexpr (Scales::on)
       multiply_and_promote(
           ScaledStages<Config, Scales, Args, Rows>{args, rows, place, first_row, end_step, slab.at},

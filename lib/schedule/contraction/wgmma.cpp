@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "plan/access.hpp"
+#include "schedule/contraction/implicit_gemm.hpp"
 #include "schedule/contraction/index_order.hpp"
 #include "schedule/schedule_parts.hpp"
 
@@ -157,9 +159,10 @@ std::optional<BoxedOperand> boxed(const KernelSpec& spec, const ProductOperand& 
 
 void set_box(BoxedOperand& o, int rows) {
   const int elements = kStageLine / info(o.map.type).bytes;
-  o.map.box = Dims::filled(o.map.dim.size(), 1);
+  const bool pixels = o.source == BoxedOperand::Source::pixels;
+  o.map.box = Dims::filled(pixels ? 2 : o.map.dim.size(), 1);
   o.map.box[0] = elements;
-  o.map.box[1] = o.k_fastest ? rows : elements;
+  o.map.box[1 + static_cast<int>(o.filter_axes.size())] = o.k_fastest ? rows : elements;
 }
 
 namespace {
@@ -187,6 +190,17 @@ struct Orientation {
   WgmmaConfig engine;
   TileProblem problem;
 };
+
+// What an epilogue does with memory.
+void count_epilogue(const KernelSpec& spec, TileProblem& p) {
+  for (const auto& s : spec.body.statements) {
+    if (!is_load(s) && !is_store(s)) continue;
+    const KernelPort& port = spec.ports[static_cast<std::size_t>(s.port)];
+    p.reads |= of_whole_tile(spec, port);
+    if (of_whole_tile(spec, port) || port.written) p.extra_bytes += info(port.type).bytes;
+  }
+  p.extra_bytes /= p.products;
+}
 
 // Nothing where the accelerator cannot bring the operands, or they are not multiplied as they are.
 std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool swapped) {
@@ -237,14 +251,58 @@ std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool s
   p.integers = e.integers;
   p.promote_accumulators = e.promote_accumulators;
   p.along_columns = e.n_fastest;
-  for (const auto& s : spec.body.statements) {
-    if (!is_load(s) && !is_store(s)) continue;
-    const KernelPort& port = spec.ports[static_cast<std::size_t>(s.port)];
-    p.reads |= of_whole_tile(spec, port);
-    if (of_whole_tile(spec, port) || port.written) p.extra_bytes += info(port.type).bytes;
-  }
-  p.extra_bytes /= p.products;
+  count_epilogue(spec, p);
   return Orientation{std::move(spec), std::move(e), p};
+}
+
+// A convolution. `image_is_a` before the operands change places.
+std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
+                                              bool columns_together, bool swapped) {
+  if (swapped) swap_operands(spec);
+  const bool image_left = image_is_a != swapped;
+  auto gemm = implicit_gemm(spec, image_left);
+  if (!gemm) return {};
+  const ContractionSpec& c = gemm->spec.contraction();
+  const ConvolutionWindow& window = gemm->window;
+  WgmmaConfig e;
+  e.a = image_left ? gemm->image : gemm->other;
+  e.b = image_left ? gemm->other : gemm->image;
+  e.operand_bytes = info(e.a.map.type).bytes;
+  e.n_fastest = columns_together != swapped;
+  TileProblem p;
+  p.rows = static_cast<double>(count(gemm->spec.extent, c.first_m(), c.first_n()));
+  p.columns = static_cast<double>(count(gemm->spec.extent, c.first_n(), c.first_k()));
+  p.batches = static_cast<double>(count(gemm->spec.extent, 0, c.batch));
+  p.bytes = e.operand_bytes;
+  if (window.taps_of == ConvolutionWindow::Taps::k) {
+    const int line = kStageLine / e.operand_bytes;
+    double taps = 1, phases = 1;  // of all phases together
+    for (const WindowAxis& axis : window.axes) {
+      taps *= std::accumulate(axis.taps.begin(), axis.taps.end(), 0.0);
+      phases *= axis.taps.size();
+    }
+    p.depth = taps / phases * line * static_cast<double>((window.channels + line - 1) / line);
+  } else {
+    p.depth = static_cast<double>(depth_of(gemm->spec));
+    // A part's last stage reads on into the next one's pixels.
+    if (!gemm->image.image_steps.empty() && depth_of(gemm->spec) % (kStageLine / p.bytes) != 0)
+      return {};
+  }
+  p.a_k_fastest = e.a.k_fastest;
+  p.b_k_fastest = e.b.k_fastest;
+  p.reduces = !gemm->spec.columns.empty();
+  p.along_columns = e.n_fastest;
+  count_epilogue(gemm->spec, p);
+  e.window = std::move(gemm->window);
+  return Orientation{std::move(gemm->spec), std::move(e), p};
+}
+
+std::string window_text(const ConvolutionWindow& w) {
+  std::string text = fmt::format(", window of {} channels", w.channels);
+  for (const WindowAxis& axis : w.axes)
+    text += fmt::format(", {} pixels by {} taps {}, {} apart", axis.result, to_string(axis.taps),
+                        axis.step, axis.offset_step);
+  return text;
 }
 
 std::string problem_text(const Orientation& o) {
@@ -254,13 +312,15 @@ std::string problem_text(const Orientation& o) {
     return name(o.spec.ports[static_cast<std::size_t>(operand.port)].type);
   };
   return fmt::format(
-      "{}{} x {}{}, {} {}, m {}, n {}, k {}, {} bytes a result{}{}{}{}", type(e.a),
+             "{}{} x {}{}, {} {}, m {}, n {}, k {}, {} bytes a result{}{}{}{}", type(e.a),
       e.a.k_fastest ? "" : " transposed", type(e.b), e.b.k_fastest ? "" : " transposed",
       p.gathered     ? "gathered groups"
       : p.groups > 0 ? "groups"
                      : "batch",
       p.batches, p.rows, p.columns, p.depth, p.extra_bytes, e.n_fastest ? "" : " along m",
-      e.scaled() ? ", scaled" : "", e.b2 ? ", two products" : "", p.reduces ? ", with totals" : "");
+             e.scaled() ? ", scaled" : "", e.b2 ? ", two products" : "",
+             p.reduces ? ", with totals" : "") +
+         (e.window ? window_text(*e.window) : "");
 }
 
 bool sooner(const EstimatedTile& a, const EstimatedTile& b) {
@@ -279,6 +339,9 @@ void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& de
   set_box(e.b, t.n / p.products / t.cluster_m);
   if (e.b2) set_box(*e.b2, t.n / p.products / t.cluster_m);
   e.packing = choose_packing(o.spec, e.n_fastest ? n_index(o.spec) : m_index(o.spec), 8);
+  if (e.window && !e.window->bounds.empty() && e.packing.dim >= 0)
+    for (const auto& b : e.window->bounds)  // packs lie within or past an end as a whole
+      if (b.coefficient[e.packing.dim] != 0) e.packing = choose_packing(o.spec, e.packing.dim, 1);
   // Where every result reads memory of its own, several packs are read before one is computed.
   e.prefetch = p.reads;
   e.unroll = e.promote_accumulators ? 1 : 2;
@@ -293,7 +356,7 @@ void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& de
              wide = t.split > 1 && (streams_a ? t.n : e.loaded_rows) > kNarrow;
   // Scales are found by their place in k, which is then the same for all; who copies rows walks
   // from its start.
-  e.rotate = (streams_a || streams_b) && !wide && !e.scaled() && !p.gathered ? kApart : 0;
+  e.rotate = (streams_a || streams_b) && !wide && !e.scaled() && !p.gathered && !e.window ? kApart : 0;
   if (p.reduces && e.packing.width == 1) e.unroll = std::max(e.unroll, 2);
   if (e.b2) e.unroll = std::min(e.unroll, 2);  // slabs of half the columns
   const int lane_packs = 1024 / p.products / 32 / e.packing.width;
@@ -342,34 +405,14 @@ KernelChoice TileChoice::ranked() const {
   return choice;
 }
 
-std::optional<WgmmaPlan> plan_wgmma(const KernelSpec& given, const DeviceModel& device,
-                                    const Tuning& tuning) {
-  if (!device.has_wgmma || !device.has_tma) return {};
-  const ContractionSpec* const c = given.as_contraction();
-  if (!c || c->k() != (c->has_scale_blocks() ? 2 : 1) || reads_joined_indices(given)) return {};
-  // Rows and columns of reductions are numbered over all indices of m and of n.
-  const bool two = c->paired(), dominated = c->zero_dominates != ZeroOf::neither;
-  if (c->chained()) return {};
-  if (!given.columns.empty() && (c->m != 1 || c->n != 1)) return {};
-  if (two && dominated) return {};
-  KernelSpec spec = given;
-  widen_batch(spec);
-  // A short side may lie along the tile's rows or its columns; of others, what lies together in
-  // memory lies along the columns. Two products share rows.
-  const bool columns_together = !prefers(spec, spec.body, n_index(spec), m_index(spec), is_store);
-  const double rows = extent(spec, m_index(spec)), columns = extent(spec, n_index(spec));
-  const bool short_m = rows <= kInstructionRows && columns > rows,
-             short_n = columns <= kInstructionRows && rows > columns;
-  if (two && !columns_together && !short_n) return {};
-  // Rows of groups are rows of tiles, and begin anywhere.
-  if (c->rows.on && (!columns_together || dominated)) return {};
-  const bool swapped = !two && !c->rows.on && (short_m || (!columns_together && !short_n));
-  auto usual = orient(spec, columns_together, swapped);
-  if (!usual) return {};
+namespace {
+
+// Of the orientations' tiles the one that was measured to be the fastest, else the one estimated
+// to be.
+std::optional<WgmmaPlan> choose_tile(std::optional<Orientation> usual,
+                                     std::optional<Orientation> other, const DeviceModel& device,
+                                     const Tuning& tuning) {
   TileChoice choice{problem_text(*usual), legal_tiles(usual->problem, device)};
-  std::optional<Orientation> other;
-  if (!two && !c->rows.on && std::min(rows, columns) <= kInstructionRows)
-    other = orient(spec, columns_together, !swapped);
   if (other)
     for (EstimatedTile t : legal_tiles(other->problem, device)) {
       t.tile.swap_ab = true;
@@ -391,6 +434,71 @@ std::optional<WgmmaPlan> plan_wgmma(const KernelSpec& given, const DeviceModel& 
   complete(chosen, *best, device);
   return WgmmaPlan{std::move(chosen.spec), std::move(chosen.engine), std::move(choice), tuned,
                    least};
+}
+
+
+// Operands in boxes of rows and one index of k.
+std::optional<WgmmaPlan> plan_boxes(const KernelSpec& given, const DeviceModel& device,
+                                    const Tuning& tuning) {
+  const ContractionSpec* const c = given.as_contraction();
+  if (c->k() != (c->has_scale_blocks() ? 2 : 1)) return {};
+  // Rows and columns of reductions are numbered over all indices of m and of n.
+  const bool two = c->paired(), dominated = c->zero_dominates != ZeroOf::neither;
+  if (c->chained()) return {};
+  if (!given.columns.empty() && (c->m != 1 || c->n != 1)) return {};
+  if (two && dominated) return {};
+  KernelSpec spec = given;
+  widen_batch(spec);
+  // A short side may lie along the tile's rows or its columns; of others, what lies together in
+  // memory lies along the columns. Two products share rows.
+  const bool columns_together = !prefers(spec, spec.body, n_index(spec), m_index(spec), is_store);
+  const double rows = extent(spec, m_index(spec)), columns = extent(spec, n_index(spec));
+  const bool short_m = rows <= kInstructionRows && columns > rows,
+             short_n = columns <= kInstructionRows && rows > columns;
+  if (two && !columns_together && !short_n) return {};
+  // Rows of groups are rows of tiles, and begin anywhere.
+  if (c->rows.on && (!columns_together || dominated)) return {};
+  const bool swapped = !two && !c->rows.on && (short_m || (!columns_together && !short_n));
+  auto usual = orient(spec, columns_together, swapped);
+  if (!usual) return {};
+  std::optional<Orientation> other;
+  if (!two && !c->rows.on && std::min(rows, columns) <= kInstructionRows)
+    other = orient(spec, columns_together, !swapped);
+  return choose_tile(std::move(usual), std::move(other), device, tuning);
+}
+
+// Convolutions.
+std::optional<WgmmaPlan> plan_window(const KernelSpec& given, const DeviceModel& device,
+                                     const Tuning& tuning) {
+  const ContractionSpec& c = given.contraction();
+  // What a pixel is multiplied by lies along k or, of a filter's gradient, along the columns.
+  const bool gradient = std::find(c.k_indices.begin(), c.k_indices.end(), KIndex::pixels) !=
+                        c.k_indices.end();
+  const bool image_is_a = !gradient;
+  const bool columns_together = !prefers(given, given.body, n_index(given), m_index(given), is_store);
+  const bool swapped = !columns_together;
+  auto usual = orient_convolution(given, image_is_a, columns_together, swapped);
+  if (!usual) return {};
+  std::optional<Orientation> other;
+  if (std::min(usual->problem.rows, usual->problem.columns) <= kInstructionRows &&
+      !usual->problem.reduces)
+    other = orient_convolution(given, image_is_a, columns_together, !swapped);
+  return choose_tile(std::move(usual), std::move(other), device, tuning);
+}
+
+}  // namespace
+
+std::optional<WgmmaPlan> plan_wgmma(const KernelSpec& given, const DeviceModel& device,
+                                    const Tuning& tuning) {
+  if (!device.has_wgmma || !device.has_tma) return {};
+  const ContractionSpec* const c = given.as_contraction();
+  if (!c || reads_joined_indices(given)) return {};
+  auto plain = plan_boxes(given, device, tuning);
+  if (!may_be_convolution(*c)) return plain;
+  auto convolution = plan_window(given, device, tuning);
+  if (!plain || (convolution && convolution->microseconds < plain->microseconds))
+    return convolution;
+  return plain;
 }
 
 }  // namespace sinter

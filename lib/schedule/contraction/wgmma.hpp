@@ -15,8 +15,45 @@
 
 namespace sinter {
 
-// An operand that is loaded in boxes.
+// A spatial dim of a convolution's image, as TMA walks over it. Results are numbered within a
+// phase: a strided data gradient has as many as its stride, others one. Of each phase: how many of
+// the filter's taps it sees, the first of them, and by how much that one moves the base pixels.
+struct WindowAxis {
+  std::int64_t result = 1;           // pixels of the rows, or of k
+  std::int64_t first = 0, step = 1;  // base pixel of result 0; from result to result
+  std::int64_t tap_step = 1, offset_step = 0;
+  int phase_index = -1;  // of the domain
+  Dims taps = {1}, first_tap = {0}, first_offset = {0};
+};
+
+// See codegen/device/family/contraction_window.cuh.
+struct ConvolutionWindow {
+  std::vector<WindowAxis> axes;                        // innermost first
+  enum class Taps : std::uint8_t { k, columns, batch } taps_of{};  // what numbers the taps
+  std::vector<int> tap_batch;  // batch: the domain's indices of the taps, outermost first
+  std::int64_t channels = 0;
+  // Results exist where coefficient . index < end; indices whose extents are rounded up.
+  struct Bound {
+    Dims coefficient;
+    std::int64_t end = 0;
+  };
+  std::vector<Bound> bounds;
+};
+
+// An operand that is loaded in boxes, or by im2col.
 struct BoxedOperand {
+  enum class Source : std::uint8_t {
+    boxes,   // rows and k
+    pixels,  // an image, im2col
+    filter,  // k is taps and channels; the taps are dims of the map
+  } source = Source::boxes;
+  // pixels, filter: what batch indices add to a coordinate, so much for each of their steps.
+  struct BatchStep {
+    int index;
+    std::int64_t step;
+  };
+  std::vector<BatchStep> image_steps, channel_steps;
+  std::vector<int> filter_axes;  // filter: of the window, whose taps are its dims 1..
   int port = -1;
   int scale = -1;          // statement: what its elements are multiplied with, the same for a block
                            // of k; -1: nothing
@@ -30,6 +67,7 @@ struct WgmmaConfig : Launch {
   Tile tile;
   BoxedOperand a, b;
   std::optional<BoxedOperand> b2;  // of a second product; the tile's columns are shared
+  std::optional<ConvolutionWindow> window;  // of a convolution
   int operand_bytes = 2;
   int loaded_rows = 128;              // of A, by a tile
   bool integers = false;              // factors and sums

@@ -175,6 +175,28 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuui
   std::memcpy(map, &pointer, sizeof pointer);
   return CUDA_SUCCESS;
 }
+CUresult cuTensorMapEncodeIm2col(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank,
+                                 void* pointer, const cuuint64_t* dim, const cuuint64_t* stride,
+                                 const int* lower, const int* upper, cuuint32_t channels,
+                                 cuuint32_t pixels, const cuuint32_t* element_steps,
+                                 CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+                                 CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill) {
+  FAIL_IF_TOLD("cuTensorMapEncodeIm2col");
+  if (rank < 3 || rank > 5) return CUDA_ERROR_INVALID_VALUE;
+  ++state.encodings;
+  FakeEncoding& e = state.encoding = {};
+  e.type = type, e.swizzle = swizzle, e.promotion = promotion;
+  e.interleave = interleave, e.fill = fill, e.rank = rank;
+  e.box[0] = channels, e.box[1] = pixels, e.walks_pixels = true;
+  for (unsigned i = 0; i < rank; ++i) {
+    e.dim[i] = dim[i], e.element_steps[i] = element_steps[i];
+    if (i + 1 < rank) e.stride[i] = stride[i];
+    if (i + 2 < rank) e.lower[i] = lower[i], e.upper[i] = upper[i];
+  }
+  std::memset(map, 0xff, sizeof *map);
+  std::memcpy(map, &pointer, sizeof pointer);
+  return CUDA_SUCCESS;
+}
 CUresult cuMemGetInfo(std::size_t* free, std::size_t* total) {
   FAIL_IF_TOLD("cuMemGetInfo");
   *free = state.free_bytes;

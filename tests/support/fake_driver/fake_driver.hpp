@@ -12,10 +12,12 @@ struct FakeLaunch {
   unsigned char arguments[512];
 };
 
-struct FakeEncoding {  // the last call of cuTensorMapEncodeTiled
+struct FakeEncoding {  // the last call of cuTensorMapEncodeTiled or cuTensorMapEncodeIm2col
   int type, swizzle, promotion, interleave, fill;
   unsigned rank, box[5], element_steps[5];
   unsigned long long dim[5], stride[4];
+  bool walks_pixels;
+  int lower[3], upper[3];
 };
 
 struct FakeDriver {

@@ -1,0 +1,135 @@
+// Convolutions as products of matrices (implicit GEMM) on the tensor cores of sm_90a. The image's
+// pixels are the rows, and k is the filter's taps with the channels, in whole stages, fastest
+// (forward, data gradient); or the pixels are k, and taps and channels are the columns (filter
+// gradient). TMA walks over base pixels and moves each by a tap's offset (im2col): what lies
+// outside of the image is zero, and tiles may begin and end anywhere in it.
+//
+// A data gradient of stride s falls into phases: of every s neighbouring pixels each sees taps of
+// its own, and may see none. Phases are batch entries, so that no product with an inserted zero is
+// computed (transposed convolution without zero insertion, as in CUTLASS's strided dgrad).
+//
+// A generated Config has `using Window = sinter::contraction::Window<...>`.
+#pragma once
+#include "sinter/device/core/index.cuh"
+#include "sinter/device/core/tma.cuh"
+
+namespace sinter::contraction {
+
+template <class Values>
+SINTER_DEVICE int select(int i) {
+  int value = static_cast<int>(Values::at(0));
+#pragma unroll
+  for (int j = 1; j < Values::size; ++j) value = i == j ? static_cast<int>(Values::at(j)) : value;
+  return value;
+}
+
+// One spatial dim. Of each phase: how many taps, the first one, and its offset from the base pixel.
+// `result`: pixels; `first`: base pixel of result 0; `step`: from result to result; `phase_index`:
+// the batch index that numbers the phases.
+template <int result_, int first_, int step_, int tap_step_, int offset_step_, int phase_index_,
+          class Taps_, class FirstTaps_, class FirstOffsets_>
+struct Axis {
+  static constexpr int result = result_, first = first_, step = step_, tap_step = tap_step_,
+                       offset_step = offset_step_, phases = Taps_::size;
+  using Taps = Taps_;
+  using FirstTaps = FirstTaps_;
+  using FirstOffsets = FirstOffsets_;
+
+  template <class Coord>
+  static SINTER_DEVICE int phase(const Coord& c) {
+    if constexpr (phases > 1) return static_cast<int>(c.at[phase_index_]);
+    return 0;
+  }
+};
+
+enum class TapsOf { k, columns, batch };
+
+// Axes innermost first. `taps_of`: what numbers the taps, with the channels behind them, in lines
+// of `line`; where batch entries do, columns are channels alone.
+template <TapsOf taps_of_, int channels, int line, class... Axes>
+struct Window {
+  static constexpr bool taps_in_k = taps_of_ == TapsOf::k;
+  static constexpr int rank = sizeof...(Axes), lines = (channels + line - 1) / line;
+  static_assert(rank >= 1 && rank <= 3, "TMA knows images of one to three dims");
+  static constexpr bool phased = ((Axes::phases > 1) || ...);
+
+  template <class Coord>
+  static SINTER_DEVICE int taps(const Coord& c) {
+    return (select<typename Axes::Taps>(Axes::phase(c)) * ...);
+  }
+  // Of k, where it has the taps.
+  template <class Coord>
+  static SINTER_DEVICE int steps(const Coord& c) {
+    return taps(c) * lines;
+  }
+};
+
+template <int rank>
+struct PixelOffsetsOf;
+template <>
+struct PixelOffsetsOf<1> {
+  using Type = hopper::PixelOffsets1;
+};
+template <>
+struct PixelOffsetsOf<2> {
+  using Type = hopper::PixelOffsets2;
+};
+template <>
+struct PixelOffsetsOf<3> {
+  using Type = hopper::PixelOffsets3;
+};
+
+// What one step of k brings of an operand: channels from `channel` on, at a tap of each axis
+// (innermost first) with its offset from the base pixels, which start at `at` of an image.
+template <class WindowType>
+struct WindowPlace;
+template <TapsOf taps_of, int channels, int line, class... Axes>
+struct WindowPlace<Window<taps_of, channels, line, Axes...>> {
+  using W = Window<taps_of, channels, line, Axes...>;
+  static constexpr int rank = W::rank;
+  int channel, image, at[rank], tap[rank];
+  unsigned short offset[rank];
+
+  // `row`: of the pixels or of the filter, or the column of a filter gradient; `k`: the step's
+  // first; `number`: of the tap, where batch entries number it.
+  template <class Coord>
+  SINTER_DEVICE WindowPlace(const Coord& c, int row, int k, int number = 0) {
+    const int along = taps_of == TapsOf::k ? k : row, lines_before = along / line;
+    channel = row;
+    if constexpr (taps_of != TapsOf::batch) {
+      number = quotient(lines_before, W::lines);
+      channel = (lines_before - number * W::lines) * line;
+    }
+    image = taps_of == TapsOf::k ? row : k;
+    int i = 0;
+    (set_axis<Axes>(c, i++, number), ...);
+  }
+  SINTER_DEVICE typename PixelOffsetsOf<rank>::Type offsets() const {
+    typename PixelOffsetsOf<rank>::Type all;
+    all.w = offset[0];
+    if constexpr (rank > 1) all.h = offset[1];
+    if constexpr (rank > 2) all.d = offset[2];
+    return all;
+  }
+
+ private:
+  // Takes the axis off the tap's number and off the pixel's.
+  template <class A, class Coord>
+  SINTER_DEVICE void set_axis(const Coord& c, int i, int& number) {
+    const int phase = A::phase(c);
+    int nth = 0;
+    if constexpr (A::phases > 1 || A::Taps::product > 1) {
+      const int count = select<typename A::Taps>(phase), rest = quotient(number, count);
+      nth = number - rest * count;
+      number = rest;
+    }
+    tap[i] = select<typename A::FirstTaps>(phase) + nth * A::tap_step;
+    offset[i] = static_cast<unsigned short>(select<typename A::FirstOffsets>(phase) +
+                                            nth * A::offset_step);
+    const int rest = quotient(image, A::result);
+    at[i] = A::first + (image - rest * A::result) * A::step;
+    image = rest;
+  }
+};
+
+}  // namespace sinter::contraction

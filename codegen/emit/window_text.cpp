@@ -1,0 +1,89 @@
+#include "emit/window_text.hpp"
+
+#include <fmt/format.h>
+
+#include "emit/spelling.hpp"
+
+namespace sinter {
+namespace {
+
+// Coordinates of an operand of a convolution.
+std::string window_coordinates(const BoxedOperand& o, const ConvolutionWindow& w) {
+  const auto stepped = [](std::string at, const std::vector<BoxedOperand::BatchStep>& steps) {
+    for (const auto& b : steps)
+      at += b.step == 1 ? fmt::format(" + static_cast<int>(c.at[{}])", b.index)
+                        : fmt::format(" + static_cast<int>(c.at[{}]) * {}", b.index, b.step);
+    return at;
+  };
+  const std::string channel = stepped("at.channel", o.channel_steps);
+  if (o.source == BoxedOperand::Source::pixels) {
+    std::string text = channel;
+    for (std::size_t i = 0; i < w.axes.size(); ++i) text += fmt::format(", at.at[{}]", i);
+    return text + ", " + stepped("at.image", o.image_steps);
+  }
+  std::string text = o.k_fastest ? channel : "row";
+  for (int i : o.filter_axes) text += fmt::format(", at.tap[{}]", i);
+  text += o.k_fastest ? ", row" : ", " + channel;
+  for (int i : o.batch) text += fmt::format(", static_cast<int>(c.at[{}])", i);
+  return text;
+}
+
+// The number of the tap, where batch entries number it.
+std::string tap_of_batch(const ConvolutionWindow& w, const Dims& extent) {
+  std::string text;
+  for (int i : w.tap_batch)
+    text = text.empty() ? fmt::format("static_cast<int>(c.at[{}])", i)
+                        : fmt::format("({}) * {} + static_cast<int>(c.at[{}])", text, extent[i], i);
+  return text.empty() ? "" : ", " + text;
+}
+
+}  // namespace
+
+void print_window_operand(TextWriter& out, const KernelSpec& spec, const BoxedOperand& o,
+                          const ConvolutionWindow& w, std::string_view struct_name,
+                          std::string_view map) {
+  out.open("struct {} {{", struct_name);
+  out.line("using Number = sinter::{};", name(o.map.type));
+  out.line("static constexpr bool k_fastest = {};", o.k_fastest);
+  out.line(
+      "SINTER_DEVICE static void prefetch(const Args& args) {{ sinter::hopper::prefetch(args.{}); "
+      "}}",
+      map);
+  out.line(
+      "SINTER_DEVICE static void load(const Args& args, const Coord& c, int row, int k, unsigned "
+      "to,");
+  out.open("                               unsigned barrier, unsigned blocks) {{");
+  out.line("const sinter::contraction::WindowPlace<Config::Window> at(c, row, k{});",
+           tap_of_batch(w, spec.extent));
+  if (o.source == BoxedOperand::Source::pixels)
+    out.line("sinter::hopper::load_pixels(args.{}, to, barrier, blocks, at.offsets(), {});", map,
+             window_coordinates(o, w));
+  else
+    out.line("sinter::hopper::load_box(args.{}, to, barrier, blocks, {});", map,
+             window_coordinates(o, w));
+  out.close("}");
+  out.close("};");
+}
+
+void print_window(TextWriter& out, const ConvolutionWindow& w, int line) {
+  using Taps = ConvolutionWindow::Taps;
+  std::string axes;
+  for (const WindowAxis& a : w.axes)
+    axes += fmt::format(
+        ",\n      sinter::contraction::Axis<{}, {}, {}, {}, {}, {}, {}, {}, {}>", a.result, a.first,
+        a.step, a.tap_step, a.offset_step, a.phase_index, dims_type(a.taps), dims_type(a.first_tap),
+        dims_type(a.first_offset));
+  const std::string_view of = w.taps_of == Taps::k         ? "k"
+                              : w.taps_of == Taps::columns ? "columns"
+                                                           : "batch";
+  out.line("using Window = sinter::contraction::Window<sinter::contraction::TapsOf::{}, {}, {}{}>;",
+           of, w.channels, line, axes);
+  if (w.bounds.empty()) return;
+  std::string bounds;
+  for (const auto& b : w.bounds)
+    bounds += fmt::format("{}sinter::contraction::Bound<{}, {}>", bounds.empty() ? "" : ", ", b.end,
+                          dims_type(b.coefficient));
+  out.line("using Bounds = sinter::List<{}>;", bounds);
+}
+
+}  // namespace sinter

@@ -1,0 +1,18 @@
+// The parts of a generated file that only convolutions on the tensor cores of sm_90a have.
+#pragma once
+#include <string_view>
+
+#include "emit/text_writer.hpp"
+#include "schedule/contraction/wgmma.hpp"
+
+namespace sinter {
+
+// The constants of the window, and which results exist. `line`: elements of k in a stage.
+void print_window(TextWriter& out, const ConvolutionWindow& window, int line);
+
+// An operand that TMA brings by im2col, or out of the filter.
+void print_window_operand(TextWriter& out, const KernelSpec& spec, const BoxedOperand& operand,
+                          const ConvolutionWindow& window, std::string_view struct_name,
+                          std::string_view map);
+
+}  // namespace sinter

@@ -1,0 +1,25 @@
+// A convolution as a product of matrices (implicit GEMM) whose operands TMA brings: pixels of the
+// image by im2col maps, the filter and the gradient of the result in boxes. Read from the spec's
+// accesses alone: nothing here knows which direction of a convolution it is.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "schedule/contraction/wgmma.hpp"
+
+namespace sinter {
+
+// Nothing where no operand is an image with its channels fastest, or where TMA cannot walk over it:
+// corners, offsets and steps have limits (map_problem.cpp). `image_is_a`: which operand it is.
+struct ImplicitGemm {
+  KernelSpec spec;  // the given one, its indices in the order that the kernel wants
+  ConvolutionWindow window;
+  BoxedOperand image, other;
+};
+std::optional<ImplicitGemm> implicit_gemm(const KernelSpec& spec, bool image_is_a);
+
+// Whether the spec may be one, for its indices.
+bool may_be_convolution(const ContractionSpec& contraction);
+
+}  // namespace sinter

@@ -1,0 +1,104 @@
+"""Convolutions in all three directions, channels last: windows, strides and phases, groups."""
+from corpus_graph import Graph
+
+
+def channels_last(dim):
+    stride, size = [0] * len(dim), 1
+    for axis in [1, *range(len(dim) - 1, 1, -1), 0]:
+        stride[axis], size = size, size * dim[axis]
+    return stride
+
+
+def image(g, name, dim, **fields):
+    return g.tensor(name, dim, stride=channels_last(dim), **fields)
+
+
+def directions(name, x, w, io="bf16", stride=None, pre=None, post=None, dilation=None, groups=1,
+               mode="cross_correlation", which="fdw"):
+    """Forward, data gradient and filter gradient of one convolution."""
+    spatial = len(x) - 2
+    stride, dilation = stride or [1] * spatial, dilation or [1] * spatial
+    pre = pre or [0] * spatial
+    post = post or pre
+    g = Graph("convolution_" + name, io)
+    image(g, "x", x)
+    image(g, "w", w)
+    y = [x[0], w[0]] + [
+        (x[i + 2] + pre[i] + post[i] - (w[i + 2] - 1) * dilation[i] - 1) // stride[i] + 1
+        for i in range(spatial)
+    ]
+    attributes = {"stride": stride, "pre_padding": pre, "post_padding": post, "dilation": dilation,
+                  "mode": mode}
+    if groups > 1:
+        attributes["groups"] = groups
+    image(g, "dy", y)
+    if "f" in which:
+        g.conv("x", "w", "y", **attributes)
+        image(g, "y", y, output=True)
+    if "d" in which:
+        g.node("conv_dgrad", {"DY": "dy", "W": "w"}, {"DX": "dx"}, **attributes)
+        image(g, "dx", x, output=True)
+    if "w" in which:
+        g.node("conv_wgrad", {"DY": "dy", "X": "x"}, {"DW": "dw"}, **attributes)
+        image(g, "dw", w, output=True)
+    for unused, needs in {"x": "fw", "w": "fd", "dy": "dw"}.items():
+        if not set(needs) & set(which):
+            del g.tensors[unused]
+
+
+directions("3x3", [3, 64, 13, 11], [72, 64, 3, 3], pre=[1, 1])
+directions("3x3_stride_2", [2, 64, 14, 15], [64, 64, 3, 3], stride=[2, 2], pre=[1, 1])
+directions("1x1_stride_2", [2, 64, 10, 12], [128, 64, 1, 1], stride=[2, 2])
+directions("dilated_flipped", [2, 72, 12, 10], [64, 72, 3, 2], io="f16", pre=[3, 0], post=[1, 2],
+           dilation=[2, 3], mode="convolution")
+directions("unpadded", [2, 64, 9, 9], [64, 64, 3, 3])
+directions("unpadded_stride_2", [2, 64, 9, 11], [64, 64, 3, 3], stride=[2, 2], which="fw")
+directions("7x7_stride_2", [2, 16, 21, 20], [64, 16, 7, 7], stride=[2, 2], pre=[3, 3])
+directions("stride_3_of_2", [2, 64, 11, 9], [64, 64, 2, 2], stride=[3, 3])
+directions("stride_2_dilation_2", [2, 64, 12, 11], [64, 64, 3, 3], stride=[2, 2],
+           dilation=[2, 2], pre=[2, 2])
+directions("1d_causal", [3, 64, 50], [128, 64, 4], pre=[6], post=[0], dilation=[2])
+directions("1d_stride_4", [2, 64, 66], [64, 64, 5], pre=[2], stride=[4])
+directions("3d", [2, 64, 5, 6, 7], [64, 64, 3, 3, 3], pre=[1, 1, 1])
+directions("3d_stride_2", [1, 32, 6, 7, 5], [64, 32, 3, 2, 3], pre=[1, 0, 1], stride=[2, 1, 2])
+directions("2_groups", [2, 128, 8, 9], [128, 64, 3, 3], pre=[1, 1], groups=2)
+directions("one_image", [1, 64, 20, 17], [64, 64, 3, 3], pre=[1, 1])
+directions("one_line", [4, 64, 1, 40], [64, 64, 1, 3], pre=[0, 1])
+directions("few_outputs", [4, 64, 12, 12], [8, 64, 3, 3], pre=[1, 1])
+directions("24_channels", [2, 24, 12, 12], [64, 24, 3, 3], pre=[1, 1])
+
+
+def epilogue():
+    """Scale, bias, residual, relu behind a convolution, and the sums of a batch norm."""
+    g = Graph("convolution_epilogue", "bf16")
+    image(g, "x", [2, 64, 12, 12])
+    image(g, "w", [96, 64, 3, 3])
+    for t in ("scale", "bias"):
+        g.tensor(t, [1, 96, 1, 1])
+    image(g, "residual", [2, 96, 12, 12])
+    g.conv("x", "w", "c", pre_padding=[1, 1], post_padding=[1, 1])
+    g.pointwise("mul", "scaled", "c", "scale")
+    g.pointwise("add", "biased", "scaled", "bias")
+    g.pointwise("add", "sum", "biased", "residual")
+    g.pointwise("relu_fwd", "y", "sum")
+    image(g, "y", [2, 96, 12, 12], output=True)
+
+
+epilogue()
+
+
+def statistics():
+    """A convolution with the sums and sums of squares of each channel."""
+    g = Graph("convolution_statistics", "bf16")
+    image(g, "x", [2, 64, 12, 13])
+    image(g, "w", [64, 64, 3, 3])
+    g.conv("x", "w", "c", pre_padding=[1, 1], post_padding=[1, 1])
+    g.pointwise("mul", "square", "c", "c")
+    g.reduction("add", "c", "sum", [1, 64, 1, 1])
+    g.reduction("add", "square", "squares", [1, 64, 1, 1])
+    g.pointwise("identity", "y", "c")
+    image(g, "y", [2, 64, 12, 13], output=True)
+    g.output("sum", "squares", data_type="f32")
+
+
+statistics()
