@@ -161,6 +161,7 @@ void add_constants(const KernelSpec& spec, const WgmmaConfig& e, std::vector<Con
                      {"ahead", e.ahead, true},
                      {"rotate", e.rotate},
                      {"n_fastest", e.n_fastest, true}});
+  if (e.resident) c.push_back({"window_stages", e.tile.window_stages});
 }
 
 void add_constants(const KernelSpec& spec, const MmaConfig& e, std::vector<ConfigConstant>& c) {

@@ -84,6 +84,18 @@ void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const Kernel
   out.close("}");
   print_moves(out, names, body, "flush", "const ", packed_ports(body, live, StatementKind::store),
               "flush");
+  if (engine && engine->stored_rows >= 0) {
+    const auto port = static_cast<std::size_t>(engine->stored_rows);
+    out.line("static constexpr bool stores_rows = true;");
+    out.open("SINTER_DEVICE static {}* row(const Args& args, const Coord& c) {{",
+             storage_type(spec.ports[port].type));
+    out.line("return args.{} + sinter::locate<Config::{}>(c).offset;", names.port[port],
+             names.access[port]);
+    out.close("}");
+    out.open("SINTER_DEVICE static const auto& result(const Place<2>& place) {{");
+    out.line("return place.{};", names.port[port]);
+    out.close("}");
+  }
   out.close("};");
 }
 

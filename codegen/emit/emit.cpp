@@ -73,7 +73,8 @@ void print_includes(TextWriter& out, const ScheduledKernel& kernel) {
   for (const auto& g : spec.gathers) gathers.insert(std::string(name(g.op)));
   for (const auto& g : gathers) out.line("#include \"sinter/device/gather/{}.cuh\"", g);
   if (const WgmmaConfig* const e = kernel.wgmma(); e && e->window)
-    out.line("#include \"sinter/device/family/contraction_window.cuh\"");
+    out.line("#include \"sinter/device/family/contraction_window{}.cuh\"",
+             e->resident ? "_resident" : "");
   if (uses(kernel, StatementKind::random)) out.line("#include \"sinter/device/core/philox.cuh\"");
   if (uses(kernel, StatementKind::pointwise)) out.line("#include \"sinter/ops/pointwise.hpp\"");
   if (const WgmmaConfig* const e = kernel.wgmma()) print_multiplication(out, *e);
@@ -214,6 +215,8 @@ std::string call(const ScheduledKernel& kernel, const KernelNames& names) {
            "Score, Weight, Rows, Body>(args);";
   if (kernel.chained())
     return "sinter::chained::run<Config, First, OperandA, OperandB, OperandC, Middle, Body>(args);";
+  if (const WgmmaConfig* const e = kernel.wgmma(); e && e->resident)
+    return "sinter::contraction::run_window<Config, OperandA, OperandB, Body>(args);";
   if (const WgmmaConfig* const e = kernel.wgmma())
     return fmt::format(
         "sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, {}, Body{}>(args{});",
@@ -233,7 +236,7 @@ void print_operand_of_tiles(TextWriter& out, const KernelSpec& spec, const Wgmma
   if (o.source == BoxedOperand::Source::boxes)
     print_boxed_operand(out, o, struct_name, map);
   else
-    print_window_operand(out, spec, o, *e.window, struct_name, map);
+    print_window_operand(out, spec, o, *e.window, e.resident, struct_name, map);
 }
 
 // At most four words on what the kernel does, from its body.

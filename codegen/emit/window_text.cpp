@@ -40,7 +40,7 @@ std::string tap_of_batch(const ConvolutionWindow& w, const Dims& extent) {
 }  // namespace
 
 void print_window_operand(TextWriter& out, const KernelSpec& spec, const BoxedOperand& o,
-                          const ConvolutionWindow& w, std::string_view struct_name,
+                          const ConvolutionWindow& w, bool resident, std::string_view struct_name,
                           std::string_view map) {
   out.open("struct {} {{", struct_name);
   out.line("using Number = sinter::{};", name(o.map.type));
@@ -56,8 +56,8 @@ void print_window_operand(TextWriter& out, const KernelSpec& spec, const BoxedOp
   out.line("const sinter::contraction::WindowPlace<Config::Window> at(c, row, k{});",
            tap_of_batch(w, spec.extent));
   if (o.source == BoxedOperand::Source::pixels)
-    out.line("sinter::hopper::load_pixels(args.{}, to, barrier, blocks, at.offsets(), {});", map,
-             window_coordinates(o, w));
+    out.line("sinter::hopper::load_pixels(args.{}, to, barrier, blocks, {}, {});", map,
+             resident ? "at.no_offsets()" : "at.offsets()", window_coordinates(o, w));
   else
     out.line("sinter::hopper::load_box(args.{}, to, barrier, blocks, {});", map,
              window_coordinates(o, w));

@@ -10,9 +10,10 @@ namespace sinter {
 // The constants of the window, and which results exist. `line`: elements of k in a stage.
 void print_window(TextWriter& out, const ConvolutionWindow& window, int line);
 
-// An operand that TMA brings by im2col, or out of the filter.
+// An operand that TMA brings by im2col, or out of the filter. `resident`: its pixels stay for all
+// taps.
 void print_window_operand(TextWriter& out, const KernelSpec& spec, const BoxedOperand& operand,
-                          const ConvolutionWindow& window, std::string_view struct_name,
-                          std::string_view map);
+                          const ConvolutionWindow& window, bool resident,
+                          std::string_view struct_name, std::string_view map);
 
 }  // namespace sinter

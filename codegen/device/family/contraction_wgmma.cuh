@@ -297,6 +297,8 @@ SINTER_DEVICE void consume(const Args& args, const Rows& rows, unsigned char* me
         put_tile<0, S::across, Config::products>(parts[s], fragment, TileSums<Config>{}, s);
     } else if constexpr (StoresTiles<Body>) {
       store_tile<Config, Body, Rows>(args, place, first_row, slab);
+    } else if constexpr (StoresRows<Body>) {
+      store_rows<Config, Body>(args, place, first_row, slab);
     } else {
       finish_tile<Config, Body>(args, rows, place, first_row, slab);
     }

@@ -35,6 +35,12 @@ struct Axis {
   using FirstTaps = FirstTaps_;
   using FirstOffsets = FirstOffsets_;
 
+  // Of the first phase: its taps' offsets lie from 0 to this one.
+  static constexpr int first_offset = static_cast<int>(FirstOffsets::at(0)),
+                       last_offset = first_offset +
+                                     (static_cast<int>(Taps::at(0)) - 1) * offset_step,
+                       most_offset = first_offset > last_offset ? first_offset : last_offset;
+
   template <class Coord>
   static SINTER_DEVICE int phase(const Coord& c) {
     if constexpr (phases > 1) return static_cast<int>(c.at[phase_index_]);
@@ -52,6 +58,28 @@ struct Window {
   static constexpr int rank = sizeof...(Axes), lines = (channels + line - 1) / line;
   static_assert(rank >= 1 && rank <= 3, "TMA knows images of one to three dims");
   static constexpr bool phased = ((Axes::phases > 1) || ...);
+
+  // Of one phase, whose base pixels are kept in shared memory, one line each: how many taps, by
+  // how many lines a tap moves them, and the most of these.
+  static constexpr int all_taps = static_cast<int>((Axes::Taps::at(0) * ...));
+  static constexpr int reach = [] {
+    int lines = 0, pitch = 1;
+    ((lines += Axes::most_offset * pitch, pitch *= Axes::result), ...);
+    return lines;
+  }();
+  static SINTER_DEVICE int shift(int tap) {
+    int lines = 0, pitch = 1;
+    (
+        [&] {
+          constexpr int count = static_cast<int>(Axes::Taps::at(0));
+          const int rest = quotient(tap, count);
+          lines += (Axes::first_offset + (tap - rest * count) * Axes::offset_step) * pitch;
+          tap = rest;
+          pitch *= Axes::result;
+        }(),
+        ...);
+    return lines;
+  }
 
   template <class Coord>
   static SINTER_DEVICE int taps(const Coord& c) {
@@ -104,6 +132,7 @@ struct WindowPlace<Window<taps_of, channels, line, Axes...>> {
     int i = 0;
     (set_axis<Axes>(c, i++, number), ...);
   }
+  static SINTER_DEVICE typename PixelOffsetsOf<rank>::Type no_offsets() { return {}; }
   SINTER_DEVICE typename PixelOffsetsOf<rank>::Type offsets() const {
     typename PixelOffsetsOf<rank>::Type all;
     all.w = offset[0];

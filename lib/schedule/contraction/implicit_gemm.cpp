@@ -220,6 +220,12 @@ std::optional<WindowAxis> axis_of(const SpatialDim& d, const Dims& extent, int r
   return axis;
 }
 
+// The largest offset of a tap, of the first phase.
+std::int64_t most_offset(const WindowAxis& axis) {
+  return std::max(axis.first_offset[0],
+                  axis.first_offset[0] + (axis.taps[0] - 1) * axis.offset_step);
+}
+
 // Index i becomes two: one that counts runs of `run`, and behind it the place in the run.
 void split_index(KernelSpec& spec, int i, std::int64_t run) {
   const auto split = [&](Dims& dims, std::int64_t outer, std::int64_t inner) {
@@ -386,7 +392,52 @@ std::optional<BoxedOperand> gradient_operand(const KernelSpec& spec, const Roles
   return o;
 }
 
+// Neighbouring lines of pixels share the zeros between them: positions of a line, so that what a
+// tap reads past its end is zero and lies at the start of the next. `extent`: pixels of the image.
+std::int64_t pitch_of(const WindowAxis& axis, std::int64_t extent) {
+  const std::int64_t reach = most_offset(axis), apart = axis.result + reach;
+  if (axis.first > 0) return apart;
+  return std::min(apart, std::max(apart + axis.first, extent - axis.first));
+}
+
 }  // namespace
+
+bool keep_pixels(ImplicitGemm& g, bool image_is_a) {
+  const ContractionSpec& c = g.spec.contraction();
+  ConvolutionWindow& w = g.window;
+  if (!image_is_a || w.taps_of != ConvolutionWindow::Taps::k || !g.spec.columns.empty()) return false;
+  std::int64_t taps = 1;
+  for (const WindowAxis& axis : w.axes) {
+    if (axis.taps.size() > 1 || axis.step != 1) return false;
+    taps *= axis.taps[0];
+  }
+  if (taps == 1) return false;
+  const std::int64_t end = kCornerEnd[w.axes.size() - 1];
+  for (std::size_t i = 0; i < w.axes.size(); ++i) {
+    WindowAxis& axis = w.axes[i];
+    const int index = c.first_n() - 1 - static_cast<int>(i), d = static_cast<int>(i);
+    const std::int64_t extent = g.image.map.dim[d + 1], pitch = pitch_of(axis, extent);
+    if (names_index(g.spec, index)) return false;
+    if (pitch != axis.result) {
+      ConvolutionWindow::Bound bound{Dims::filled(g.spec.extent.size(), 0), axis.result};
+      bound.coefficient[index] = 1;
+      w.bounds.push_back(std::move(bound));
+    }
+    g.spec.extent[index] = axis.result = pitch;
+    g.image.map.upper[d] = axis.first + pitch - extent;
+    if (g.image.map.upper[d] < -end || g.image.map.upper[d] >= end) return false;
+  }
+  return true;
+}
+
+std::int64_t reach_of(const ConvolutionWindow& w) {
+  std::int64_t lines = 0, pitch = 1;
+  for (const WindowAxis& axis : w.axes) {
+    lines += most_offset(axis) * pitch;
+    pitch *= axis.result;
+  }
+  return lines;
+}
 
 bool may_be_convolution(const ContractionSpec& c) {
   return c.products.size() == 1 && !c.rows.on && c.zero_dominates == ZeroOf::neither &&

@@ -19,6 +19,12 @@ struct ImplicitGemm {
 };
 std::optional<ImplicitGemm> implicit_gemm(const KernelSpec& spec, bool image_is_a);
 
+// Makes it one whose pixels stay in shared memory for all taps (contraction_window_resident.cuh):
+// rows run over the zeros beside the image, too. False where that cannot be.
+bool keep_pixels(ImplicitGemm& gemm, bool image_is_a);
+// Lines of pixels that its taps reach over.
+std::int64_t reach_of(const ConvolutionWindow& window);
+
 // Whether the spec may be one, for its indices.
 bool may_be_convolution(const ContractionSpec& contraction);
 

@@ -13,7 +13,8 @@
 namespace sinter {
 namespace {
 
-constexpr std::int64_t kMostExtent = std::int64_t{1} << 31;
+constexpr std::int64_t kMostExtent = std::int64_t{1} << 31, kMostReach = 1024;
+constexpr int kStoredTogether = 16;  // columns that stmatrix puts
 
 std::int64_t depth_of(const KernelSpec& spec) {
   return count(spec.extent, spec.extent.size() - spec.contraction().k(), spec.extent.size());
@@ -189,6 +190,7 @@ struct Orientation {
   KernelSpec spec;
   WgmmaConfig engine;
   TileProblem problem;
+  bool other_way = false;  // rows and columns lie the other way round than they usually do
 };
 
 // What an epilogue does with memory.
@@ -255,13 +257,48 @@ std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool s
   return Orientation{std::move(spec), std::move(e), p};
 }
 
+// The port of the one result, where it may leave as it is summed: 16 bits, columns together and at
+// multiples of 16 bytes, and an epilogue that reads the same for all rows; -1 else.
+int stored_as_summed(const KernelSpec& spec, const WgmmaConfig& e) {
+  const ContractionSpec& c = spec.contraction();
+  constexpr int kTogether = 8;
+  if (!e.n_fastest || e.b2 || e.scaled() || e.integers || e.promote_accumulators || c.rows.on ||
+      c.n != 1 || !spec.columns.empty() || c.zero_dominates != ZeroOf::neither)
+    return -1;
+  const int column = c.first_n();
+  int result = -1;
+  for (const auto& s : spec.body.statements) {
+    if (s.kind == StatementKind::random || s.kind == StatementKind::gather ||
+        s.kind == StatementKind::index || s.kind == StatementKind::inside)
+      return -1;
+    if (!is_load(s) && !is_store(s)) continue;
+    const KernelPort& p = spec.ports[static_cast<std::size_t>(s.port)];
+    const Access& a = p.access;
+    if (!a.windows.empty() || !a.via.empty()) return -1;
+    if (is_load(s)) {
+      for (int i = c.first_m(); i < c.first_n(); ++i)
+        if (moves_along(a, i)) return -1;
+      continue;
+    }
+    if (result >= 0 || (p.type != DataType::bf16 && p.type != DataType::f16) || p.alignment < 16)
+      return -1;
+    if (a.stride[column] != 1 || spec.extent[column] % kTogether != 0 || a.offset % kTogether != 0)
+      return -1;
+    for (int i = 0; i < column; ++i)
+      if (a.stride[i] % kTogether != 0) return -1;
+    result = s.port;
+  }
+  return result;
+}
+
 // A convolution. `image_is_a` before the operands change places.
 std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
-                                              bool columns_together, bool swapped) {
+                                              bool columns_together, bool swapped,
+                                              bool resident = false) {
   if (swapped) swap_operands(spec);
   const bool image_left = image_is_a != swapped;
   auto gemm = implicit_gemm(spec, image_left);
-  if (!gemm) return {};
+  if (!gemm || (resident && !keep_pixels(*gemm, image_left))) return {};
   const ContractionSpec& c = gemm->spec.contraction();
   const ConvolutionWindow& window = gemm->window;
   WgmmaConfig e;
@@ -274,25 +311,35 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
   p.columns = static_cast<double>(count(gemm->spec.extent, c.first_n(), c.first_k()));
   p.batches = static_cast<double>(count(gemm->spec.extent, 0, c.batch));
   p.bytes = e.operand_bytes;
+  double taps = 1, steps = 1;  // of all phases together
+  for (const WindowAxis& axis : window.axes) {
+    taps *= static_cast<double>(std::accumulate(axis.taps.begin(), axis.taps.end(), std::int64_t{0}));
+    steps *= static_cast<double>(axis.step);
+  }
   if (window.taps_of == ConvolutionWindow::Taps::k) {
     const int line = kStageLine / e.operand_bytes;
-    double taps = 1, phases = 1;  // of all phases together
-    for (const WindowAxis& axis : window.axes) {
-      taps *= std::accumulate(axis.taps.begin(), axis.taps.end(), 0.0);
-      phases *= axis.taps.size();
-    }
+    double phases = 1;
+    for (const WindowAxis& axis : window.axes) phases *= axis.taps.size();
     p.depth = taps / phases * line * static_cast<double>((window.channels + line - 1) / line);
+    if (resident) {
+      p.taps = static_cast<int>(taps);
+      p.reach = static_cast<int>(std::min<std::int64_t>(reach_of(window), kMostReach));
+      e.resident = true;
+    }
   } else {
     p.depth = static_cast<double>(depth_of(gemm->spec));
     // A part's last stage reads on into the next one's pixels.
     if (!gemm->image.image_steps.empty() && depth_of(gemm->spec) % (kStageLine / p.bytes) != 0)
       return {};
   }
+  (image_left ? p.a_again : p.b_again) = std::max(1.0, taps / steps);
   p.a_k_fastest = e.a.k_fastest;
   p.b_k_fastest = e.b.k_fastest;
   p.reduces = !gemm->spec.columns.empty();
   p.along_columns = e.n_fastest;
   count_epilogue(gemm->spec, p);
+  e.stored_rows = stored_as_summed(gemm->spec, e);
+  p.stores_rows = e.stored_rows >= 0;
   e.window = std::move(gemm->window);
   return Orientation{std::move(gemm->spec), std::move(e), p};
 }
@@ -335,7 +382,7 @@ void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& de
   const double tiles = tiles_of(p, t);
   e.microseconds = choice.microseconds;
   e.loaded_rows = loaded_rows(p, t);
-  set_box(e.a, e.loaded_rows / t.cluster_n);
+  set_box(e.a, e.resident ? window_pixels(p, t) : e.loaded_rows / t.cluster_n);
   set_box(e.b, t.n / p.products / t.cluster_m);
   if (e.b2) set_box(*e.b2, t.n / p.products / t.cluster_m);
   e.packing = choose_packing(o.spec, e.n_fastest ? n_index(o.spec) : m_index(o.spec), 8);
@@ -357,6 +404,7 @@ void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& de
   // Scales are found by their place in k, which is then the same for all; who copies rows walks
   // from its start.
   e.rotate = (streams_a || streams_b) && !wide && !e.scaled() && !p.gathered && !e.window ? kApart : 0;
+  if (t.split > 1 || t.n % kStoredTogether != 0) e.stored_rows = -1;
   if (p.reduces && e.packing.width == 1) e.unroll = std::max(e.unroll, 2);
   if (e.b2) e.unroll = std::min(e.unroll, 2);  // slabs of half the columns
   const int lane_packs = 1024 / p.products / 32 / e.packing.width;
@@ -408,16 +456,19 @@ KernelChoice TileChoice::ranked() const {
 namespace {
 
 // Of the orientations' tiles the one that was measured to be the fastest, else the one estimated
-// to be.
-std::optional<WgmmaPlan> choose_tile(std::optional<Orientation> usual,
-                                     std::optional<Orientation> other, const DeviceModel& device,
-                                     const Tuning& tuning) {
-  TileChoice choice{problem_text(*usual), legal_tiles(usual->problem, device)};
-  if (other)
-    for (EstimatedTile t : legal_tiles(other->problem, device)) {
-      t.tile.swap_ab = true;
+// to be. The usual orientation comes first; of the others, tiles say which one they are of.
+std::optional<WgmmaPlan> choose_tile(std::vector<std::optional<Orientation>> orientations,
+                                     const DeviceModel& device, const Tuning& tuning) {
+  TileChoice choice{problem_text(*orientations.front()), {}};
+  std::vector<std::size_t> from;
+  for (std::size_t i = 0; i < orientations.size(); ++i) {
+    if (!orientations[i]) continue;
+    for (EstimatedTile t : legal_tiles(orientations[i]->problem, device)) {
+      t.tile.swap_ab = orientations[i]->other_way;
       choice.tiles.push_back(t);
+      from.push_back(i);
     }
+  }
   if (choice.tiles.empty()) return {};
   auto best = std::min_element(choice.tiles.begin(), choice.tiles.end(), sooner);
   const double least = best->microseconds;
@@ -430,7 +481,8 @@ std::optional<WgmmaPlan> choose_tile(std::optional<Orientation> usual,
       best = at;
       tuned = true;
     }
-  Orientation& chosen = best->tile.swap_ab ? *other : *usual;
+  Orientation& chosen =
+      *orientations[from[static_cast<std::size_t>(best - choice.tiles.begin())]];
   complete(chosen, *best, device);
   return WgmmaPlan{std::move(chosen.spec), std::move(chosen.engine), std::move(choice), tuned,
                    least};
@@ -464,7 +516,8 @@ std::optional<WgmmaPlan> plan_boxes(const KernelSpec& given, const DeviceModel& 
   std::optional<Orientation> other;
   if (!two && !c->rows.on && std::min(rows, columns) <= kInstructionRows)
     other = orient(spec, columns_together, !swapped);
-  return choose_tile(std::move(usual), std::move(other), device, tuning);
+  if (other) other->other_way = true;
+  return choose_tile({std::move(usual), std::move(other)}, device, tuning);
 }
 
 // Convolutions.
@@ -483,7 +536,9 @@ std::optional<WgmmaPlan> plan_window(const KernelSpec& given, const DeviceModel&
   if (std::min(usual->problem.rows, usual->problem.columns) <= kInstructionRows &&
       !usual->problem.reduces)
     other = orient_convolution(given, image_is_a, columns_together, !swapped);
-  return choose_tile(std::move(usual), std::move(other), device, tuning);
+  if (other) other->other_way = true;
+  auto resident = orient_convolution(given, image_is_a, columns_together, swapped, true);
+  return choose_tile({std::move(usual), std::move(other), std::move(resident)}, device, tuning);
 }
 
 }  // namespace

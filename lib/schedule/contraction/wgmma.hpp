@@ -68,12 +68,14 @@ struct WgmmaConfig : Launch {
   BoxedOperand a, b;
   std::optional<BoxedOperand> b2;  // of a second product; the tile's columns are shared
   std::optional<ConvolutionWindow> window;  // of a convolution
+  bool resident = false;                    // its pixels stay in shared memory for all taps
   int operand_bytes = 2;
   int loaded_rows = 128;              // of A, by a tile
   bool integers = false;              // factors and sums
   bool promote_accumulators = false;  // add the sums of each stage in f32
   bool scaled() const { return a.scale >= 0 || b.scale >= 0 || (b2 && b2->scale >= 0); }
   bool n_fastest = true;  // along which index the result lies in memory
+  int stored_rows = -1;   // port whose results leave as summed, in whole rows (store_rows)
   int unroll = 1;         // of the epilogue
   bool prefetch = false;  // what the epilogue reads of the tile comes to the cache early
   bool ahead = false;     // and to registers while the slab before leaves

@@ -20,6 +20,7 @@ constexpr int kMostColumns = 256;  // of a multiplication
 constexpr int kSwizzledRows = 8;   // after which the swizzle repeats
 constexpr int kCopiedRows = 16;    // at once, where threads copy
 constexpr int kSlabColumns = 64;
+constexpr int kFewestFilterStages = 3, kMostPixels = 1024;  // of one im2col instruction
 
 // A consumer's, side by side.
 int multiplications(const Tile& t) {
@@ -27,13 +28,20 @@ int multiplications(const Tile& t) {
 }
 
 int stage_bytes(const TileProblem& p, const Tile& t) {
-  return (loaded_rows(p, t) + t.n) * kStageLine + kBarrierBytes;
+  return ((p.taps > 0 ? 0 : loaded_rows(p, t)) + t.n) * kStageLine + kBarrierBytes;
+}
+// Of pixels that stay for all taps.
+int window_bytes(const TileProblem& p, const Tile& t) {
+  const int bytes = window_pixels(p, t) * kStageLine;
+  return t.window_stages *
+         ((bytes + kLooseBytes - 1) / kLooseBytes * kLooseBytes + kBarrierBytes);
 }
 // Of shared memory besides the stages.
 int fixed_bytes(const Tile& t) { return kLooseBytes + t.consumers * 4 * kSlabBytes; }
 // `blocks` share a multiprocessor, which keeps some for each.
 int stages_that_fit(const TileProblem& p, const Tile& t, int blocks, const DeviceModel& device) {
-  return (device.shared_per_sm / blocks - device.shared_reserved - fixed_bytes(t)) /
+  return (device.shared_per_sm / blocks - device.shared_reserved - fixed_bytes(t) -
+          window_bytes(p, t)) /
          stage_bytes(p, t);
 }
 
@@ -75,7 +83,7 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   constexpr double kRead = 0.66;               // what reading one costs of kShared
   constexpr double kStart = 4200, kTurn = 350, kNeighbours = 200;  // clocks: until the first stage
                                                                    // has come; a turn; a tile
-  constexpr double kSlab = 1150, kSlabRead = 300, kSlabReadSlow = 1600, kSlabTwo = 600,
+  constexpr double kSlab = 1150, kSlabStored = 500, kSlabRead = 300, kSlabReadSlow = 1600, kSlabTwo = 600,
                    kAlongRows = 500;
   constexpr double kParts = 1400, kPart = 400;
   constexpr double kExposed = 0.3;    // of finishing, that memory waits for
@@ -87,7 +95,9 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
                busy = std::min(tiles * t.split / rounds, at_once);  // multiprocessors
   const double depth = p.depth / t.split, depth_bytes = depth * p.bytes;
   const double multiply = 2.0 * t.m * std::max(t.n, kFewestColumns) * depth / (8192.0 / p.bytes);
-  const double rows = loaded_rows(p, t);
+  // Rows of A that come for a step of k; of pixels that stay, a tap's share.
+  const double rows = p.taps > 0 ? static_cast<double>(window_pixels(p, t)) / p.taps
+                                 : loaded_rows(p, t);
   const double moved = (rows / t.cluster_n + static_cast<double>(t.n) / t.cluster_m) * depth_bytes;
   // Every multiplication's rows of A are read with all columns of B.
   const double reads = kRead * t.m / kInstructionRows * (kInstructionRows + t.n);
@@ -99,7 +109,7 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
                slabs = multiplications(t) * std::ceil(across);
   const bool slow = multiplications(t) > 1 || has_little_room(t);
   const double read = !p.reads ? 0 : slow ? kSlabReadSlow : kSlabRead;
-  const double finish = slabs * (kSlab + read + (p.products > 1 ? kSlabTwo : 0)) +
+  const double finish = slabs * ((p.stores_rows && t.split == 1 ? kSlabStored : kSlab) + read + (p.products > 1 ? kSlabTwo : 0)) +
                         (p.along_columns ? 0 : kAlongRows * multiplications(t) * across) +
                         (t.split > 1 ? kParts + kPart * t.split : 0);
   double clocks = rounds * (main + finish);
@@ -107,7 +117,9 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
     clocks = std::max(rounds * (main + kTurn) + finish, std::ceil(rounds / 2) * (main + finish));
   const double results = p.batches * p.rows_each() * p.columns * p.extra_bytes;
   const double memory =
-      (p.batches * p.rows_each() + batches_with_rows(p) * p.columns) * p.depth * p.bytes + results;
+      (p.batches * p.rows_each() / p.a_again + batches_with_rows(p) * p.columns / p.b_again) *
+          p.depth * p.bytes +
+      results;
   const double cached = tiles * t.split * moved + results;
   // The accelerator takes as long for zeros past the ends of the operands.
   const double past = tiles * t.split *
@@ -147,6 +159,10 @@ bool legal(const TileProblem& p, const Tile& t, const DeviceModel& device) {
   // A group's tiles are counted as the kernel runs; who copies rows has registers for 128.
   if (p.groups > 0 && t.split > 1) return false;
   if (p.gathered && (t.m > 128 || t.cluster_n > 1)) return false;
+  if (t.alternate && t.m > 128 && p.taps == 0) return false;
+  if (p.taps > 0 && (t.split > 1 || t.cluster_n > 1 || t.stages < kFewestFilterStages ||
+                     window_pixels(p, t) > kMostPixels))
+    return false;
   // Blocks that would own no results in any cluster.
   if ((t.cluster_m - 1) * t.m >= p.rows_each() || (t.cluster_n - 1) * t.n >= p.columns)
     return false;
@@ -154,7 +170,7 @@ bool legal(const TileProblem& p, const Tile& t, const DeviceModel& device) {
   if (sums_per_thread(t) > (t.consumers == 1 ? 160 : 192)) return false;
   // The sums, and those of two stages.
   if (p.promote_accumulators && sums_per_thread(t) > 64) return false;
-  const int loaded = loaded_rows(p, t), columns = t.n / p.products;
+  const int loaded = p.taps > 0 ? t.m : loaded_rows(p, t), columns = t.n / p.products;
   if (loaded / t.cluster_n % unit_of_part(p, p.a_k_fastest) != 0) return false;
   if (columns / t.cluster_m % unit_of_part(p, p.b_k_fastest) != 0) return false;
   if (p.reduces && columns % kReducedTogether != 0) return false;
@@ -186,9 +202,10 @@ int width_of_round(const TileProblem& p, const Tile& t, const DeviceModel& devic
 }  // namespace
 
 std::string to_text(const Tile& t) {
-  return fmt::format("{}x{} by {} {}, cluster {}x{}, split {}, stages {}, group {}{}", t.m, t.n,
+  return fmt::format("{}x{} by {} {}, cluster {}x{}, split {}, stages {}, group {}{}{}", t.m, t.n,
                      t.consumers, t.alternate ? "alternating" : "together", t.cluster_m,
-                     t.cluster_n, t.split, t.stages, t.group, t.swap_ab ? ", swap_ab" : "");
+                     t.cluster_n, t.split, t.stages, t.group, t.swap_ab ? ", swap_ab" : "",
+                     t.window_stages > 0 ? fmt::format(", window {}", t.window_stages) : "");
 }
 
 double tiles_of(const TileProblem& p, const Tile& t) {
@@ -201,9 +218,13 @@ double most_tiles(const TileProblem& p, const Tile& t) {
 }
 
 int loaded_rows(const TileProblem& p, const Tile& t) {
-  if (t.m > kInstructionRows || p.rows > kInstructionRows || !p.a_k_fastest) return t.m;
+  if (p.taps > 0 || t.m > kInstructionRows || p.rows > kInstructionRows || !p.a_k_fastest) return t.m;
   const double unit = p.gathered ? kCopiedRows : kSwizzledRows * t.cluster_n;
   return std::min(t.m, static_cast<int>(unit * std::ceil(p.rows / unit)));
+}
+
+int window_pixels(const TileProblem& p, const Tile& t) {
+  return (t.m + p.reach + kSwizzledRows - 1) / kSwizzledRows * kSwizzledRows;
 }
 
 int sums_per_thread(const Tile& t) { return multiplications(t) * t.n / 2; }
@@ -215,14 +236,14 @@ bool has_little_room(const Tile& t) {
 
 int blocks_that_fit(const TileProblem& p, const Tile& t, const DeviceModel& device) {
   constexpr int kNarrowest = 8, kManySteps = 96;
-  const bool leaves_room = !p.gathered && t.n == kNarrowest && t.consumers == 1 &&
+  const bool leaves_room = !p.gathered && p.taps == 0 && t.n == kNarrowest && t.consumers == 1 &&
                            cluster_blocks(t) == 1 && tiles_of(p, t) <= device.sms &&
                            p.depth * p.bytes >= kManySteps * kStageLine;
   return leaves_room ? 2 : 1;
 }
 
 int shared_bytes(const TileProblem& p, const Tile& t) {
-  return fixed_bytes(t) + t.stages * stage_bytes(p, t);
+  return fixed_bytes(t) + window_bytes(p, t) + t.stages * stage_bytes(p, t);
 }
 
 double balanced_grid(double tiles, int cluster, const DeviceModel& device) {
@@ -239,13 +260,15 @@ std::vector<EstimatedTile> legal_tiles(const TileProblem& p, const DeviceModel& 
     int cluster_m, cluster_n, split;
   };
   constexpr Shape kShapes[] = {{128, 2, false}, {256, 2, false}, {64, 2, true},
-                               {128, 2, true},  {64, 1, false},  {128, 1, false}};
+                               {128, 2, true},  {64, 1, false},  {128, 1, false},
+                               {256, 2, true}};  // the last of convolutions alone
   constexpr Sharing kSharings[] = {{1, 1, 1}, {2, 1, 1}, {1, 2, 1}, {4, 1, 1},
                                    {1, 4, 1}, {1, 1, 2}, {1, 1, 3}, {1, 1, 4},
                                    {1, 1, 5}, {1, 1, 6}, {1, 1, 7}, {1, 1, 8}};
   constexpr int kWidths[] = {256, 224, 192, 160, 128, 96, 64, 32, 16, 8};
   std::vector<EstimatedTile> tiles;
   const auto consider = [&](Tile t) {
+    if (p.taps > 0) t.window_stages = 2;
     t.stages = std::min(stages_that_fit(p, t, blocks_that_fit(p, t, device), device), kMostStages);
     if (legal(p, t, device)) tiles.push_back({estimate(p, t, device), t});
   };

@@ -20,7 +20,8 @@ struct Tile {
   int cluster_m = 1, cluster_n = 1;  // blocks that share an operand
   int split = 1;                     // blocks that share a tile and sum a part of k each
   int stages = 4;
-  int group = 8;  // rows of tiles that run side by side
+  int window_stages = 0;  // of pixels that stay for all taps; `stages` are then the filter's
+  int group = 8;          // rows of tiles that run side by side
 };
 std::string to_text(const Tile& tile);
 
@@ -36,10 +37,16 @@ struct TileProblem {
   bool reads = false;      // some are read
   bool a_k_fastest = true, b_k_fastest = true;
   bool along_columns = true;          // the result lies in memory
+  bool stores_rows = false;           // results leave as they are summed
   bool reduces = false;               // results
   bool integers = false;              // are multiplied
   bool promote_accumulators = false;  // sums of a stage are added apart
   int products = 1;                   // columns are those of all
+  // Of a convolution whose pixels stay in shared memory for all taps: taps, and how many lines of
+  // pixels a tile has besides its rows. 0: pixels are loaded for each tap.
+  int taps = 0, reach = 0;
+  // How many times a convolution reads each element of an operand, which the caches see.
+  double a_again = 1, b_again = 1;
 
   // Of a batch entry; of a group, on average.
   double rows_each() const { return groups > 0 ? rows / groups : rows; }
@@ -50,6 +57,8 @@ double tiles_of(const TileProblem& p, const Tile& t);
 double most_tiles(const TileProblem& p, const Tile& t);
 // Rows of A that a tile brings; B's are its columns.
 int loaded_rows(const TileProblem& p, const Tile& t);
+// Lines of pixels that a tile takes for each line of channels, where they stay for all taps.
+int window_pixels(const TileProblem& p, const Tile& t);
 int sums_per_thread(const Tile& t);
 // The sums leave a thread few registers for packs of what the epilogue reads.
 bool has_little_room(const Tile& t);

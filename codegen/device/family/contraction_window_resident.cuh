@@ -1,0 +1,177 @@
+// A convolution of stride 1 on the tensor cores of sm_90a whose pixels stay in shared memory while
+// all taps of the filter are multiplied.
+//
+// The image is walked in lines of 128 bytes of channels, one a pixel, with the zeros beside it: a
+// row of pixels is followed by as many zeros as the next row's taps reach back over, and rows of an
+// image by such rows. In that order a tap of the filter is a constant number of lines, so that the
+// pixels of every tap are the same lines of shared memory from another one on. (The swizzle goes by
+// addresses: wgmma reads what begins at any line, with a base offset of 0 in the descriptor; seen on
+// an H200 for A with k fastest and B with n fastest.) Of a tile's pixels each comes from the cache
+// once, and not once for each tap: 2 to 4 times fewer bytes, which is what costs power.
+//
+// Results at the zeros are computed, too, and left out (Config::Bounds).
+//
+// There are two rings of stages: of pixels, a line of channels each, and of the filter, a tap and a
+// line of channels each. All else is as in contraction_wgmma.cuh.
+#pragma once
+#include "sinter/device/family/contraction_wgmma.cuh"
+#include "sinter/device/family/contraction_window.cuh"
+
+namespace sinter::contraction {
+
+template <class Config>
+struct WindowShape {
+  using S = Shape<Config>;
+  using W = typename Config::Window;
+  static_assert(Config::split == 1 && Config::cluster_n == 1 && !W::phased && W::taps_in_k);
+  static constexpr int pixels = (Config::tile_m + W::reach + 7) / 8 * 8;
+  static constexpr int pixel_bytes = (pixels * S::line + 1023) / 1024 * 1024;  // of a stage
+  static constexpr int steps = W::all_taps * W::lines;
+
+  // Shared memory, from a multiple of 1024 on.
+  static constexpr int filter = Config::window_stages * pixel_bytes,
+                       slabs = filter + Config::stages * S::b_bytes,
+                       pixel_barriers =
+                           slabs + S::consumers * 4 * static_cast<int>(sizeof(EpilogueTile)),
+                       filter_barriers = pixel_barriers + Config::window_stages * 16;
+  using Pixels = Pipeline<Config::window_stages>;
+  using Filter = Pipeline<Config::stages, S::neighbours>;
+};
+
+template <class Config, class A, class B, class Args>
+SINTER_DEVICE void produce_window(const Args& args, unsigned shared, int rank) {
+  using P = Problem<Config>;
+  using S = Shape<Config>;
+  using R = WindowShape<Config>;
+  using W = typename Config::Window;
+  const typename R::Pixels pixels{shared + R::pixel_barriers};
+  const typename R::Filter filter{shared + R::filter_barriers};
+  typename R::Pixels::State pixel_state;
+  typename R::Filter::State filter_state;
+  for (TileWalk<Config, AllRows> walk(AllRows{}); walk.more(); walk.advance()) {
+    const TilePlace<Config> place = walk.place(rank);
+    typename P::Coord c;
+    P::set_batch(c, place.batch);
+#pragma unroll 1
+    for (int line = 0; line < W::lines; ++line, pixel_state.advance()) {
+      pixels.acquire(pixel_state);
+      pixels.expect(pixel_state, R::pixels * S::line);
+      A::load(args, c, place.row, line * S::step, shared + pixel_state.stage * R::pixel_bytes,
+              pixels.full(pixel_state), 0);
+#pragma unroll 1
+      for (int tap = 0; tap < W::all_taps; ++tap, filter_state.advance()) {
+        const unsigned full = filter.full(filter_state);
+        filter.acquire(filter_state);
+        filter.expect(filter_state, S::b_bytes);
+        load_operand<B, S::columns, Config::cluster_m>(
+            args, c, place.column, (tap * W::lines + line) * S::step, rank,
+            shared + R::filter + filter_state.stage * S::b_bytes, full);
+      }
+    }
+  }
+}
+
+template <class Config, class A, class B, class Body, class Args>
+SINTER_DEVICE void consume_window(const Args& args, unsigned char* memory, unsigned shared,
+                                  int consumer, int rank) {
+  using S = Shape<Config>;
+  using R = WindowShape<Config>;
+  using W = typename Config::Window;
+  using TileA = StageTile<A, Config::tile_m>;
+  using TileB = StageTile<B, Config::tile_n>;
+  using Product = Mma<sinter::Shape<64, Config::tile_n>,
+                      Types<typename A::Number, typename B::Number, float>, TileA, TileB>;
+  const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32 % 4, 0);
+  const int first_row = Config::alternate ? 0 : consumer * S::rows;
+  EpilogueTile& slab = reinterpret_cast<EpilogueTile*>(memory + R::slabs)[consumer * 4 + warp];
+  const typename R::Pixels pixels{shared + R::pixel_barriers};
+  const typename R::Filter filter{shared + R::filter_barriers};
+  typename R::Pixels::State pixel_state;
+  typename R::Filter::State filter_state;
+  const unsigned long long a = TileA::descriptor(shared + TileA::further(first_row)),
+                           b = TileB::descriptor(shared + R::filter);
+  int number = 0;  // of the block's tile
+  TileWalk<Config, AllRows> walk{AllRows{}}, next = walk;
+  for (; walk.more(); walk = next, ++number) {
+    next.advance();
+    if (Config::alternate && number % S::consumers != consumer) {
+      pixel_state.skip(W::lines);
+      filter_state.skip(R::steps);
+      continue;
+    }
+    const TilePlace<Config> place = walk.place(rank);
+    if constexpr (Config::prefetch) {
+      EpiloguePlace<Config> own = epilogue_place(place, first_row, 0);
+      own.row += (S::rows / 4 - 16) * warp;
+      prefetch_tile<Config, Body, S::rows / 4, S::columns>(args, own, AllRows{});
+    }
+    if (Config::alternate && number > 0) wait_for_turn(consumer);
+    int previous_pixels = 0, previous_filter = 0;
+#pragma unroll 1
+    for (int line = 0; line < W::lines; ++line) {
+      const int of_pixels = pixel_state.stage * (R::pixel_bytes / 16);
+      pixels.wait(pixel_state);
+#pragma unroll 1
+      for (int tap = 0; tap < W::all_taps; ++tap) {
+        const int from = of_pixels + W::shift(tap) * (S::line / 16),
+                  of_filter = filter_state.stage * (S::b_bytes / 16);
+        filter.wait(filter_state);
+        wgmma::fence();
+        for_each_number<S::blocks>([&]<int block>() {
+          Product::multiply(Sums<Config, block>{}, a + from + TileA::further(block * 64) / 16,
+                            b + of_filter, line + tap > 0);
+        });
+        wgmma::commit();
+        wgmma::wait<1>();
+        if (line + tap > 0) filter.release_stage(previous_filter);
+        if (tap == 0 && line > 0) pixels.release_stage(previous_pixels);
+        previous_filter = filter_state.stage;
+        filter_state.advance();
+      }
+      previous_pixels = pixel_state.stage;
+      pixel_state.advance();
+    }
+    if (Config::alternate && next.more()) give_turn(consumer);
+    wgmma::wait<0>();
+    filter.release_stage(previous_filter);
+    pixels.release_stage(previous_pixels);
+    if constexpr (StoresRows<Body>)
+      store_rows<Config, Body>(args, place, first_row, slab);
+    else
+      finish_tile<Config, Body>(args, AllRows{}, place, first_row, slab);
+  }
+}
+
+// The whole kernel.
+template <class Config, class A, class B, class Body, class Args>
+SINTER_DEVICE void run_window(const Args& args) {
+  using S = Shape<Config>;
+  using R = WindowShape<Config>;
+  TileSums<Config>::declare();
+  const SharedMemory all;
+  const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
+  const int rank = S::cluster > 1 ? hardware::cluster_rank() : 0;
+  if (threadIdx.x == 0) {
+    A::prefetch(args);
+    B::prefetch(args);
+    typename R::Pixels{all.address + R::pixel_barriers}.init(1, S::sharing * 4);
+    typename R::Filter{all.address + R::filter_barriers}.init(1, S::sharing * 4);
+    hopper::barriers_are_ready();
+  }
+  if constexpr (S::cluster > 1)
+    hardware::cluster_barrier();
+  else
+    __syncthreads();
+  hardware::grid_dependency_wait();
+  if (warpgroup == 0) {
+    hopper::keep_registers<Config::producer_registers>();
+    if (threadIdx.x == 0) produce_window<Config, A, B>(args, all.address, rank);
+    __syncwarp();
+  } else {
+    hopper::take_registers<Config::consumer_registers>();
+    consume_window<Config, A, B, Body>(args, all.pointer, all.address, warpgroup - 1, rank);
+  }
+  if constexpr (S::cluster > 1) hardware::cluster_barrier();
+}
+
+}  // namespace sinter::contraction
