@@ -66,6 +66,12 @@ directions("one_image", [1, 64, 20, 17], [64, 64, 3, 3], pre=[1, 1])
 directions("one_line", [4, 64, 1, 40], [64, 64, 1, 3], pre=[0, 1])
 directions("few_outputs", [4, 64, 12, 12], [8, 64, 3, 3], pre=[1, 1])
 directions("24_channels", [2, 24, 12, 12], [64, 24, 3, 3], pre=[1, 1])
+# Few channels, which join neighbouring pixels.
+directions("first_layer", [2, 3, 38, 42], [32, 3, 7, 7], stride=[2, 2], pre=[3, 3])
+directions("first_layer_odd", [2, 3, 41, 39], [32, 3, 3, 5], stride=[2, 2], pre=[1, 2])
+directions("one_channel", [2, 1, 40, 36], [32, 1, 3, 3], pre=[1, 1])
+directions("5_channels_stride_3", [2, 5, 36, 35], [32, 5, 4, 4], stride=[3, 3], pre=[1, 0])
+directions("audio", [2, 1, 800], [64, 1, 10], stride=[5], pre=[3])
 
 
 def epilogue():

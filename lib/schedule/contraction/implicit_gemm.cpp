@@ -17,12 +17,27 @@ constexpr std::int64_t kMostStep = 8, kMostExtent = std::int64_t{1} << 31;
 // Of images of 1, 2 and 3 dims.
 constexpr std::int64_t kCornerEnd[] = {32768, 128, 16}, kOffsetEnd[] = {65535, 255, 31};
 
-// The indices of the domain by what they are. All lists have the outermost first.
+// The indices of the domain by what they are, the outermost first. `side`: of the other operand's
+// rows or columns. Channels are one index, or several that lie as one in the image; so do the
+// side's in the other operand.
 struct Roles {
-  std::vector<int> batch, pixels, taps;
-  int channel = -1, side = -1;  // side: of the other operand's rows or columns
+  std::vector<int> batch, pixels, taps, channels, side;
   bool pixels_in_k = false;
 };
+
+// The elements of indices that step as one, and how far apart these lie; 0 where they do not.
+std::int64_t count_of(const KernelSpec& spec, const std::vector<int>& indices) {
+  std::int64_t n = 1;
+  for (int i : indices) n *= spec.extent[i];
+  return n;
+}
+std::int64_t joint_stride(const KernelSpec& spec, const Access& a, const std::vector<int>& indices) {
+  const std::int64_t least = a.stride[indices.back()];
+  std::int64_t n = 1;
+  for (auto i = indices.rbegin(); i != indices.rend(); n *= spec.extent[*i++])
+    if (a.stride[*i] != least * n) return 0;
+  return least;
+}
 
 std::optional<Roles> roles_of(const KernelSpec& spec, bool image_is_a) {
   const ContractionSpec& c = spec.contraction();
@@ -31,8 +46,8 @@ std::optional<Roles> roles_of(const KernelSpec& spec, bool image_is_a) {
   const int image_from = image_is_a ? c.first_m() : c.first_n(),
             image_size = image_is_a ? c.m : c.n,
             side_from = image_is_a ? c.first_n() : c.first_m(), side_size = image_is_a ? c.n : c.m;
-  if (side_size != 1) return {};
-  r.side = side_from;
+  for (int i = side_from; i < side_from + side_size; ++i) r.side.push_back(i);
+  if (r.side.empty()) return {};
   std::vector<int> of_k;
   for (int i = 0; i < c.k(); ++i) {
     const int index = c.first_k() + i;
@@ -45,8 +60,7 @@ std::optional<Roles> roles_of(const KernelSpec& spec, bool image_is_a) {
         r.taps.push_back(index);
         break;
       case KIndex::channels:
-        if (r.channel >= 0) return {};
-        r.channel = index;
+        r.channels.push_back(index);
         break;
       case KIndex::scale_block:
         return {};
@@ -55,17 +69,19 @@ std::optional<Roles> roles_of(const KernelSpec& spec, bool image_is_a) {
   for (int i = image_from; i < image_from + image_size; ++i)
     (r.pixels_in_k ? r.taps : r.pixels).push_back(i);
   if (r.pixels_in_k) {
-    if (r.channel >= 0) return {};
+    if (!r.channels.empty()) return {};
     // Of taps and channels, which are the columns, the channels lie together.
     const Body& image = (image_is_a ? c.a() : c.b()).body;
-    const KernelPort* const port = plainly_loaded(spec, image);
-    if (!port && !(image.statements.size() == 1 && is_load(image.statements.front()))) return {};
+    if (image.statements.size() != 1 || !is_load(image.statements.front())) return {};
     const Access& a = spec.ports[static_cast<std::size_t>(image.statements.front().port)].access;
-    for (int i : r.taps)
-      if (a.stride[i] == 1) r.channel = i;
-    std::erase(r.taps, r.channel);
+    std::int64_t next = 1;
+    while (!r.taps.empty() && a.stride[r.taps.back()] == next) {
+      next *= spec.extent[r.taps.back()];
+      r.channels.insert(r.channels.begin(), r.taps.back());
+      r.taps.pop_back();
+    }
   }
-  if (r.channel < 0 || r.pixels.empty()) return {};
+  if (r.channels.empty() || r.pixels.empty()) return {};
   return r;
 }
 
@@ -273,11 +289,12 @@ std::optional<BoxedOperand> image_operand(const KernelSpec& spec, const Roles& r
   o.k_fastest = !r.pixels_in_k;
   o.map.type = p.type;
   o.map.swizzle = kStageLine;
-  std::int64_t channels = spec.extent[r.channel],
+  std::int64_t channels = count_of(spec, r.channels),
                images = image_index < 0 ? 1 : spec.extent[image_index],
                image_step = image_index < 0 ? 0 : a.stride[image_index];
   std::int64_t span = 0;  // of one image
   for (const SpatialDim& d : dims) span = std::max(span, d.stride * d.extent);
+  if (joint_stride(spec, a, r.channels) != 1) return {};
   for (int b : r.batch) {
     const std::int64_t s = a.stride[b];
     for (const Window& w : a.windows)
@@ -290,7 +307,7 @@ std::optional<BoxedOperand> image_operand(const KernelSpec& spec, const Roles& r
     } else if (s > 0 && s * bytes % 16 == 0) {
       // Lines of channels end where the group's do, or all that is past them is masked.
       const int line = kStageLine / bytes;
-      if (!r.pixels_in_k && spec.extent[r.channel] % line != 0) return {};
+      if (!r.pixels_in_k && count_of(spec, r.channels) % line != 0) return {};
       o.channel_steps.push_back({b, s});
       channels += s * (spec.extent[b] - 1);
     } else {
@@ -336,10 +353,11 @@ std::optional<BoxedOperand> filter_operand(const KernelSpec& spec, const Roles& 
   o.map.type = p.type;
   o.map.swizzle = kStageLine;
   o.map.offset = a.offset * bytes;
-  o.k_fastest = a.stride[r.channel] == 1;
-  const int first = o.k_fastest ? r.channel : r.side, last = o.k_fastest ? r.side : r.channel;
-  if (a.stride[first] != 1) return {};
-  o.map.dim = {spec.extent[first]};
+  o.k_fastest = joint_stride(spec, a, r.channels) == 1;
+  const std::vector<int>&first = o.k_fastest ? r.channels : r.side,
+                        &last = o.k_fastest ? r.side : r.channels;
+  if (joint_stride(spec, a, first) != 1) return {};
+  o.map.dim = {count_of(spec, first)};
   const auto add = [&](std::int64_t extent, std::int64_t stride) {
     if (!loadable_step(stride, bytes)) return false;
     o.map.dim.push_back(extent);
@@ -351,7 +369,7 @@ std::optional<BoxedOperand> filter_operand(const KernelSpec& spec, const Roles& 
       o.filter_axes.push_back(static_cast<int>(dims.size() - 1 - i));
       if (!add(spec.extent[t], a.stride[t])) return {};
     }
-  if (!add(spec.extent[last], a.stride[last])) return {};
+  if (!add(count_of(spec, last), joint_stride(spec, a, last))) return {};
   for (auto b = r.batch.rbegin(); b != r.batch.rend(); ++b) {
     if (a.stride[*b] == 0 || spec.extent[*b] == 1) continue;
     o.batch.push_back(*b);
@@ -366,20 +384,15 @@ std::optional<BoxedOperand> gradient_operand(const KernelSpec& spec, const Roles
                                              const KernelPort& p, int number) {
   const Access& a = p.access;
   const int bytes = info(p.type).bytes;
-  if (!a.windows.empty() || a.stride[r.side] != 1) return {};
-  const std::int64_t pixel = a.stride[r.pixels.back()];
-  std::int64_t pixels = 1;
-  for (auto i = r.pixels.rbegin(); i != r.pixels.rend(); ++i) {
-    if (a.stride[*i] != pixel * pixels) return {};
-    pixels *= spec.extent[*i];
-  }
+  if (!a.windows.empty() || joint_stride(spec, a, r.side) != 1) return {};
+  const std::int64_t pixel = joint_stride(spec, a, r.pixels), pixels = count_of(spec, r.pixels);
   BoxedOperand o;
   o.port = number;
   o.k_fastest = false;
   o.map.type = p.type;
   o.map.swizzle = kStageLine;
   o.map.offset = a.offset * bytes;
-  o.map.dim = {spec.extent[r.side], pixels};
+  o.map.dim = {count_of(spec, r.side), pixels};
   if (!loadable_step(pixel, bytes)) return {};
   o.map.stride = {pixel * bytes};
   for (auto b = r.batch.rbegin(); b != r.batch.rend(); ++b) {
@@ -476,7 +489,7 @@ std::optional<ImplicitGemm> implicit_gemm(const KernelSpec& given, bool image_is
                         ? gradient_operand(spec, *roles, *other, other_port)
                         : filter_operand(spec, *roles, *other, other_port, *dims);
   if (!from_image || !from_other) return {};
-  g.window.channels = spec.extent[roles->channel];
+  g.window.channels = count_of(spec, roles->channels);
   const int line = kStageLine / info(image->type).bytes;
 
   // The indices in their new order: batch entries, with phases and taps that batch entries number
@@ -492,15 +505,13 @@ std::optional<ImplicitGemm> implicit_gemm(const KernelSpec& given, bool image_is
     for (int& i : list)
       if (i > from) ++i;
   };
-  int channel = roles->channel, side = roles->side;
+  std::vector<int> channels = roles->channels, side = roles->side;
   for (const SpatialDim& d : *dims) {
     const int at = d.pixel_index + added;
     if (d.divisor > 1) {
       ConvolutionWindow::Bound bound{Dims::filled(spec.extent.size() + 1, 0), spec.extent[at]};
       split_index(spec, at, d.divisor);
-      for (auto* list : {&batch, &pixels, &taps}) moved(*list, at);
-      for (int* i : {&channel, &side})
-        if (*i > at) ++*i;
+      for (auto* list : {&batch, &pixels, &taps, &channels, &side}) moved(*list, at);
       phases.push_back(at + 1);
       ++added;
       if (bound.end % d.divisor != 0) {
@@ -539,18 +550,18 @@ std::optional<ImplicitGemm> implicit_gemm(const KernelSpec& given, bool image_is
   std::vector<int> image_side, k;
   if (roles->pixels_in_k) {
     if (!taps_in_batch) image_side = taps;
-    image_side.push_back(channel);
+    image_side.insert(image_side.end(), channels.begin(), channels.end());
     k = pixels;
   } else {
     image_side = pixels;
     k = taps;
-    k.push_back(channel);
+    k.insert(k.end(), channels.begin(), channels.end());
   }
   const auto append = [&](const std::vector<int>& list) {
     order.insert(order.end(), list.begin(), list.end());
   };
   if (image_is_a) append(image_side);
-  order.push_back(side);
+  append(side);
   if (!image_is_a) append(image_side);
   append(k);
   // Results that are reduced are numbered in the order that they had.
@@ -558,7 +569,7 @@ std::optional<ImplicitGemm> implicit_gemm(const KernelSpec& given, bool image_is
     return {};
   c.batch = new_batch;
   (image_is_a ? c.m : c.n) = static_cast<int>(image_side.size());
-  (image_is_a ? c.n : c.m) = 1;
+  (image_is_a ? c.n : c.m) = static_cast<int>(side.size());
   reorder(spec, order);
   for (auto& b : g.window.bounds) {
     Dims r;

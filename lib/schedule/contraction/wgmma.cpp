@@ -311,6 +311,7 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
   p.columns = static_cast<double>(count(gemm->spec.extent, c.first_n(), c.first_k()));
   p.batches = static_cast<double>(count(gemm->spec.extent, 0, c.batch));
   p.bytes = e.operand_bytes;
+  p.window = true;
   double taps = 1, steps = 1;  // of all phases together
   for (const WindowAxis& axis : window.axes) {
     taps *= static_cast<double>(std::accumulate(axis.taps.begin(), axis.taps.end(), std::int64_t{0}));

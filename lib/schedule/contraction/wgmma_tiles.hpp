@@ -45,6 +45,7 @@ struct TileProblem {
   // Of a convolution whose pixels stay in shared memory for all taps: taps, and how many lines of
   // pixels a tile has besides its rows. 0: pixels are loaded for each tap.
   int taps = 0, reach = 0;
+  bool window = false;  // a convolution
   // How many times a convolution reads each element of an operand, which the caches see.
   double a_again = 1, b_again = 1;
 

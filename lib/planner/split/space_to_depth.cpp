@@ -1,0 +1,420 @@
+#include "planner/split/space_to_depth.hpp"
+
+#include <algorithm>
+
+#include "plan/access.hpp"
+#include "planner/spec/body_copy.hpp"
+#include "planner/spec/domain.hpp"
+#include "schedule/contraction/index_order.hpp"
+#include "sinter/ops/shapes_layout.hpp"
+
+namespace sinter {
+namespace {
+
+constexpr std::int64_t kMostChannels = 16, kLineBytes = 16;
+
+// What an index of the old domain is on the new one. `bounded`: it may fall outside of its extent.
+struct Affine {
+  Dims coefficient;
+  std::int64_t base = 0;
+  bool bounded = false;
+};
+
+// The new domain while it is listed: extents in the order of the groups.
+struct NewDomain {
+  Dims extent;
+  int add(std::int64_t n) {
+    extent.push_back(n);
+    return extent.size() - 1;
+  }
+};
+
+Affine affine(std::initializer_list<std::pair<int, std::int64_t>> terms, std::int64_t base = 0,
+              bool bounded = false) {
+  Affine a;
+  for (const auto& [index, coefficient] : terms) {
+    while (a.coefficient.size() <= index) a.coefficient.push_back(0);
+    a.coefficient[index] = coefficient;
+  }
+  a.base = base;
+  a.bounded = bounded;
+  return a;
+}
+
+Access mapped(const Access& a, const Dims& old_extent, const std::vector<Affine>& old, int rank) {
+  Access r;
+  r.offset = a.offset;
+  r.stride = Dims::filled(rank, 0);
+  const auto add = [](Dims& to, const Affine& of, std::int64_t times) {
+    for (int j = 0; j < of.coefficient.size(); ++j) to[j] += times * of.coefficient[j];
+  };
+  for (const Window& w : a.windows) {
+    Window v = w;
+    v.coefficient = Dims::filled(rank, 0);
+    for (int i = 0; i < w.coefficient.size(); ++i) {
+      add(v.coefficient, old[static_cast<std::size_t>(i)], w.coefficient[i]);
+      v.base += w.coefficient[i] * old[static_cast<std::size_t>(i)].base;
+    }
+    const auto divided = [&](std::int64_t x) { return x % w.divisor == 0; };
+    if (divided(v.base) && std::all_of(v.coefficient.begin(), v.coefficient.end(), divided)) {
+      for (auto& x : v.coefficient) x /= w.divisor;
+      v.base /= w.divisor;
+      v.divisor = 1;
+    }
+    r.windows.push_back(std::move(v));
+  }
+  for (int i = 0; i < a.stride.size(); ++i) {
+    const Affine& of = old[static_cast<std::size_t>(i)];
+    if (a.stride[i] == 0) continue;
+    if (!of.bounded) {
+      add(r.stride, of, a.stride[i]);
+      r.offset += a.stride[i] * of.base;
+      continue;
+    }
+    Window v;
+    v.coefficient = Dims::filled(rank, 0);
+    add(v.coefficient, of, 1);
+    v.base = of.base;
+    v.extent = old_extent[i];
+    v.stride = a.stride[i];
+    r.windows.push_back(std::move(v));
+  }
+  return r;
+}
+
+// A spatial dim: x = stride p + t - pre of a pixel index and a tap index.
+struct SpatialDim {
+  int pixel = -1, tap = -1;
+  std::int64_t stride = 1, pre = 0, taps = 1, extent = 0;
+  std::int64_t shift = 0, cut_taps = 0, first = 0;  // of t = stride j + a - shift; see above
+};
+
+// What the operands of the convolution are.
+struct FewChannels {
+  enum class Direction { forward, data_gradient, filter_gradient } direction{};
+  std::vector<SpatialDim> dims;  // outermost first
+  int channel = -1;              // the index with few values
+  const KernelPort *image = nullptr, *other = nullptr;
+};
+
+const KernelPort* loaded_alone(const KernelSpec& spec, const ProductOperand& operand) {
+  const auto& all = operand.body.statements;
+  if (all.size() != 1 || !is_load(all.front()) || !all.front().args.empty()) return nullptr;
+  const KernelPort& p = spec.ports[static_cast<std::size_t>(all.front().port)];
+  return p.access.via.empty() && (p.type == DataType::bf16 || p.type == DataType::f16) ? &p
+                                                                                         : nullptr;
+}
+
+std::optional<FewChannels> few_channels(const KernelSpec& spec) {
+  using D = FewChannels::Direction;
+  const ContractionSpec* const c = spec.as_contraction();
+  if (!c || c->batch != 0 || c->products.size() != 1 || c->rows.on || !spec.columns.empty() ||
+      c->zero_dominates != ZeroOf::neither || c->accumulate != DataType::f32 ||
+      reads_joined_indices(spec))
+    return {};
+  for (const Body* body : spec.bodies())
+    for (const auto& s : body->statements)
+      if (s.kind == StatementKind::index || s.kind == StatementKind::random) return {};
+  FewChannels f;
+  const KernelPort *a = loaded_alone(spec, c->a()), *b = loaded_alone(spec, c->b());
+  if (!a || !b || a->type != b->type) return {};
+  f.image = !a->access.windows.empty() ? a : b;
+  f.other = f.image == a ? b : a;
+  if (f.image->access.windows.empty() || !f.other->access.windows.empty()) return {};
+  bool gradient = false;
+  std::vector<int> taps;
+  for (int i = 0; i < c->k(); ++i) {
+    const KIndex what = c->k_indices[static_cast<std::size_t>(i)];
+    gradient |= what == KIndex::pixels;
+    if (what == KIndex::filter_tap) taps.push_back(c->first_k() + i);
+    if (what == KIndex::channels) f.channel = c->first_k() + i;
+  }
+  if (gradient) {
+    if (f.image != b) return {};
+    f.direction = D::filter_gradient;
+    for (int i = c->first_n(); i < c->first_k(); ++i) taps.push_back(i);
+  } else if (f.image != a) {
+    return {};
+  }
+  std::vector<int> seen;
+  for (const Window& w : f.image->access.windows) {
+    SpatialDim d;
+    d.pre = -w.base;
+    d.extent = w.extent;
+    for (int i = 0; i < w.coefficient.size(); ++i) {
+      if (w.coefficient[i] == 0) continue;
+      const bool tap = std::find(taps.begin(), taps.end(), i) != taps.end();
+      int& of = tap ? d.tap : d.pixel;
+      if (of >= 0 || f.image->access.stride[i] != 0) return {};
+      of = i;
+      if (!tap) d.stride = w.coefficient[i];
+      if (tap && w.coefficient[i] != (w.divisor == 1 ? 1 : -1)) return {};
+    }
+    if (d.pixel < 0 || d.tap < 0 || d.stride < 1) return {};
+    d.taps = spec.extent[d.tap];
+    if (w.divisor > 1) {
+      if (d.stride != 1 || gradient) return {};
+      f.direction = D::data_gradient;
+      d.stride = w.divisor;
+      d.pre = w.base;
+    }
+    std::erase(taps, d.tap);
+    seen.push_back(w.divisor > 1);
+    f.dims.push_back(d);
+  }
+  // All dims are strided gradients, or none is.
+  if (std::count(seen.begin(), seen.end(), seen.front()) != static_cast<long>(seen.size()))
+    return {};
+  if (gradient) {
+    if (taps.size() != 1) return {};
+    f.channel = taps.front();
+  } else if (!taps.empty()) {
+    return {};
+  }
+  if (f.direction == D::data_gradient) {
+    if (c->n != 1) return {};
+    f.channel = c->first_n();
+  }
+  std::sort(f.dims.begin(), f.dims.end(),
+            [](const SpatialDim& x, const SpatialDim& y) { return x.pixel < y.pixel; });
+  if (f.channel < 0 || spec.extent[f.channel] > kMostChannels || f.dims.size() > 3) return {};
+  for (SpatialDim& d : f.dims) {
+    const std::int64_t u = d.stride;
+    if (f.direction == D::data_gradient) {
+      d.first = (u - 1 + d.pre) / u;
+      d.shift = u * d.first - d.pre;
+    } else {
+      d.shift = ((-d.pre) % u + u) % u;
+      d.first = (d.pre + d.shift) / u;
+    }
+    d.cut_taps = (d.taps + d.shift + u - 1) / u;
+  }
+  return f;
+}
+
+// A kernel that writes what `load` reads to a packed temporary.
+KernelSpec copy_kernel(const KernelSpec& from, const KernelPort& load, const Dims& extent,
+                       const std::string& name, Temporaries& temporaries, KernelPort& written) {
+  KernelSpec k;
+  k.nodes = from.nodes;
+  k.extent = extent;
+  k.ports.push_back(load);
+  Access packed;
+  packed.stride = packed_strides(extent);
+  written = temporaries.add(name, load.type, extent, packed);
+  k.ports.push_back(written);
+  Statement value = statement(StatementKind::load, DataType::f32, load.name);
+  value.port = 0;
+  Statement store = statement(StatementKind::store, DataType::f32, "");
+  store.args = {0};
+  store.port = 1;
+  k.body.statements = {value, store};
+  simplify_domain(k);
+  return k;
+}
+
+void read_instead(KernelSpec& spec, ProductOperand& operand, const KernelPort& written,
+                  Access access) {
+  Statement& load = operand.body.statements.front();
+  load.port = static_cast<int>(spec.ports.size());
+  spec.ports.push_back(read_back(written, std::move(access)));
+}
+
+}  // namespace
+
+std::vector<KernelSpec> space_to_depth(const KernelSpec& given, Temporaries& temporaries) {
+  using D = FewChannels::Direction;
+  const auto found = few_channels(given);
+  if (!found) return {};
+  const FewChannels& f = *found;
+  const ContractionSpec& old = given.contraction();
+  const bool data_gradient = f.direction == D::data_gradient;
+  const std::int64_t bytes = info(f.image->type).bytes;
+  std::int64_t joined = 1;
+  for (const SpatialDim& d : f.dims) joined *= d.stride;
+  std::int64_t channels = given.extent[f.channel];
+  if (data_gradient) {
+    if (joined == 1) return {};
+  } else {
+    while (joined * channels * bytes % kLineBytes != 0) ++channels;
+  }
+
+  // The new domain, group by group.
+  NewDomain domain;
+  std::vector<Affine> of(static_cast<std::size_t>(given.extent.size()));
+  const auto keep = [&](int i) { of[static_cast<std::size_t>(i)] = affine({{domain.add(given.extent[i]), 1}}); };
+  const auto dim_of = [&](int i, bool tap) {
+    for (std::size_t d = 0; d < f.dims.size(); ++d)
+      if ((tap ? f.dims[d].tap : f.dims[d].pixel) == i) return static_cast<int>(d);
+    return -1;
+  };
+  std::vector<int> position, tap, rest;  // v, j and a of each dim
+  std::vector<int> others;               // old indices of pixels that are no spatial dims
+  int few = -1;
+  const auto add_rests = [&] {
+    for (const SpatialDim& d : f.dims) rest.push_back(domain.add(d.stride));
+    few = domain.add(channels);
+  };
+  const auto add_taps = [&] {
+    for (const SpatialDim& d : f.dims) tap.push_back(domain.add(d.cut_taps));
+  };
+  const auto add_pixels = [&](int from, int to) {
+    for (int i = from; i < to; ++i) {
+      const int d = dim_of(i, false);
+      if (d < 0) {
+        others.push_back(i);
+        keep(i);
+      } else {
+        const std::int64_t u = f.dims[static_cast<std::size_t>(d)].stride;
+        position.push_back(domain.add(data_gradient ? (given.extent[i] + u - 1) / u
+                                                    : given.extent[i]));
+        if (!data_gradient) of[static_cast<std::size_t>(i)] = affine({{position.back(), 1}});
+      }
+    }
+  };
+  std::vector<KIndex> k_indices;
+  int m = 0, n = 0;
+  const int first_m = old.first_m(), first_n = old.first_n(), first_k = old.first_k(),
+            end = given.extent.size();
+  switch (f.direction) {
+    case D::forward:
+      add_pixels(first_m, first_n);
+      m = domain.extent.size();
+      for (int i = first_n; i < first_k; ++i) keep(i);
+      n = domain.extent.size() - m;
+      add_taps();
+      k_indices.assign(f.dims.size(), KIndex::filter_tap);
+      add_rests();
+      k_indices.insert(k_indices.end(), f.dims.size() + 1, KIndex::channels);
+      break;
+    case D::data_gradient:
+      add_pixels(first_m, first_n);
+      m = domain.extent.size();
+      add_rests();
+      n = domain.extent.size() - m;
+      add_taps();
+      k_indices.assign(f.dims.size(), KIndex::filter_tap);
+      for (int i = first_k; i < end; ++i)
+        if (dim_of(i, true) < 0) {
+          keep(i);
+          k_indices.push_back(KIndex::channels);
+        }
+      break;
+    case D::filter_gradient:
+      for (int i = first_m; i < first_n; ++i) keep(i);
+      m = domain.extent.size();
+      add_taps();
+      add_rests();
+      n = domain.extent.size() - m;
+      add_pixels(first_k, end);
+      k_indices.assign(static_cast<std::size_t>(old.k()), KIndex::pixels);
+      break;
+  }
+  const int rank = domain.extent.size();
+  for (std::size_t d = 0; d < f.dims.size(); ++d) {
+    const SpatialDim& dim = f.dims[d];
+    of[static_cast<std::size_t>(dim.tap)] =
+        affine({{tap[d], dim.stride}, {rest[d], 1}}, -dim.shift, true);
+    if (data_gradient) {
+      const bool over = given.extent[dim.pixel] % dim.stride != 0;
+      of[static_cast<std::size_t>(dim.pixel)] =
+          affine({{position[d], dim.stride}, {rest[d], 1}}, 0, over);
+    }
+  }
+  of[static_cast<std::size_t>(f.channel)] =
+      affine({{few, 1}}, 0, channels > given.extent[f.channel]);
+
+  KernelSpec spec = given;
+  spec.extent = domain.extent;
+  for (auto& p : spec.ports) p.access = mapped(p.access, given.extent, of, rank);
+  ContractionSpec& c = spec.contraction();
+  c.m = m;
+  c.n = n;
+  c.k_indices = k_indices;
+  const bool image_is_a = f.direction != D::filter_gradient;
+  ProductOperand &image = image_is_a ? c.a() : c.b(), &other = image_is_a ? c.b() : c.a();
+  std::vector<KernelSpec> kernels;
+  if (!data_gradient) {
+    // Z: what the pixels' other indices tell apart, positions with the padding, (a, c).
+    Dims extent;
+    std::vector<Affine> on(static_cast<std::size_t>(given.extent.size()));
+    Access read;
+    read.stride = Dims::filled(rank, 0);
+    for (int i : others) {
+      on[static_cast<std::size_t>(i)] = affine({{extent.size(), 1}});
+      extent.push_back(given.extent[i]);
+    }
+    const int first_v = extent.size(), dims = static_cast<int>(f.dims.size());
+    for (std::size_t d = 0; d < f.dims.size(); ++d)
+      extent.push_back(given.extent[f.dims[d].pixel] + f.dims[d].cut_taps - 1);
+    for (const SpatialDim& d : f.dims) extent.push_back(d.stride);
+    extent.push_back(channels);
+    for (int d = 0; d < dims; ++d) {
+      const SpatialDim& dim = f.dims[static_cast<std::size_t>(d)];
+      // x = u v + a - shift - pre, as if at tap 0 and position v + a / u.
+      on[static_cast<std::size_t>(dim.tap)] =
+          affine({{first_v + d, dim.stride}, {first_v + dims + d, 1}}, -dim.shift);
+      on[static_cast<std::size_t>(dim.pixel)] = affine({});
+    }
+    on[static_cast<std::size_t>(f.channel)] =
+        affine({{extent.size() - 1, 1}}, 0, channels > given.extent[f.channel]);
+    for (auto& a : on)
+      if (a.coefficient.empty()) a = affine({});
+    KernelPort load = *f.image, written;
+    load.access = mapped(load.access, given.extent, on, extent.size());
+    kernels.push_back(copy_kernel(given, load, extent, load.name + "_blocks", temporaries, written));
+    const Dims packed = packed_strides(extent);
+    for (std::size_t i = 0; i < others.size(); ++i)
+      for (int j = 0; j < rank; ++j)
+        if (j < of[static_cast<std::size_t>(others[i])].coefficient.size())
+          read.stride[j] += of[static_cast<std::size_t>(others[i])].coefficient[j] *
+                            packed[static_cast<int>(i)];
+    for (int d = 0; d < dims; ++d) {
+      const auto at = static_cast<std::size_t>(d);
+      read.stride[position[at]] = read.stride[tap[at]] = packed[first_v + d];
+      read.stride[rest[at]] = packed[first_v + dims + d];
+    }
+    read.stride[few] = 1;
+    read_instead(spec, image, written, std::move(read));
+  }
+  if (f.direction != D::filter_gradient) {
+    // W': its other indices, taps, (a, c); of a data gradient (a, c), taps, the other ones.
+    Dims extent;
+    std::vector<int> order;
+    const auto add = [&](int i) {
+      order.push_back(i);
+      extent.push_back(domain.extent[i]);
+    };
+    if (data_gradient) {
+      for (int i = m; i < m + n; ++i) add(i);
+      for (int i = m + n; i < rank; ++i) add(i);
+    } else {
+      for (int i = m; i < rank; ++i) add(i);
+    }
+    KernelPort load = spec.ports[static_cast<std::size_t>(other.body.statements.front().port)];
+    Access on;
+    on.offset = load.access.offset;
+    for (int i : order) on.stride.push_back(load.access.stride[i]);
+    for (Window w : load.access.windows) {
+      Dims these;
+      for (int i : order) these.push_back(w.coefficient[i]);
+      w.coefficient = these;
+      on.windows.push_back(std::move(w));
+    }
+    load.access = on;
+    KernelPort written;
+    kernels.push_back(copy_kernel(given, load, extent, load.name + "_blocks", temporaries, written));
+    Access read;
+    read.stride = Dims::filled(rank, 0);
+    const Dims packed = packed_strides(extent);
+    for (std::size_t i = 0; i < order.size(); ++i)
+      read.stride[order[i]] = packed[static_cast<int>(i)];
+    read_instead(spec, other, written, std::move(read));
+  }
+  drop_unused(spec);
+  simplify_domain(spec);
+  kernels.push_back(std::move(spec));
+  return kernels;
+}
+
+}  // namespace sinter
