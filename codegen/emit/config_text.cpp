@@ -161,7 +161,10 @@ void add_constants(const KernelSpec& spec, const WgmmaConfig& e, std::vector<Con
                      {"ahead", e.ahead, true},
                      {"rotate", e.rotate},
                      {"n_fastest", e.n_fastest, true}});
-  if (e.resident) c.push_back({"window_stages", e.tile.window_stages});
+  if (e.taps_each > 0)
+    c.push_back({"taps_each", e.taps_each});
+  else if (e.resident)
+    c.push_back({"window_stages", e.tile.window_stages});
 }
 
 void add_constants(const KernelSpec& spec, const MmaConfig& e, std::vector<ConfigConstant>& c) {
@@ -283,7 +286,7 @@ void print_config(TextWriter& out, const ScheduledKernel& kernel, const KernelNa
       out.line("static constexpr bool {} = {};", c.name, c.value != 0);
     else
       out.line("static constexpr int {} = {};", c.name, c.value);
-  if (wgmma && wgmma->window) print_window(out, *wgmma->window, kStageLine / wgmma->operand_bytes);
+  if (wgmma && wgmma->window) print_window(out, *wgmma);
   print_accesses(out, spec, names);
   if (const int aligned_by = kernel.aligned_by(); aligned_by >= 0)
     out.line("using AlignedBy = {};", names.access[static_cast<std::size_t>(aligned_by)]);

@@ -49,6 +49,41 @@ void print_annihilation(TextWriter& out, const KernelSpec& spec, const KernelNam
   print_operand(out, BodyText(spec, names, c.b().body, nullptr), "ElementB");
 }
 
+namespace {
+
+// Where results are stored, and what differs from row to row is read, in whole rows.
+void print_rows(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                const WgmmaConfig& engine) {
+  const auto result = static_cast<std::size_t>(engine.stored_rows);
+  out.line("static constexpr bool stores_rows = true;");
+  out.line("static constexpr int sources = {};", engine.row_sources.size());
+  out.line("using Stored = {};", storage_type(spec.ports[result].type));
+  out.open("SINTER_DEVICE static Stored* row(const Args& args, const Coord& c) {{");
+  out.line("return args.{} + sinter::locate<Config::{}>(c).offset;", names.port[result],
+           names.access[result]);
+  out.close("}");
+  out.open("SINTER_DEVICE static const auto& result(const Place<2>& place) {{");
+  out.line("return place.{};", names.port[result]);
+  out.close("}");
+  out.line("template <int i>");
+  out.open("SINTER_DEVICE static const Stored* source(const Args& args, const Coord& c) {{");
+  for (std::size_t i = 0; i < engine.row_sources.size(); ++i) {
+    const auto port = static_cast<std::size_t>(engine.row_sources[i]);
+    out.line("if constexpr (i == {}) return args.{} + sinter::locate<Config::{}>(c).offset;", i,
+             names.port[port], names.access[port]);
+  }
+  out.line("return nullptr;");
+  out.close("}");
+  out.line("template <int i>");
+  out.open("SINTER_DEVICE static void set_source(Place<2>& place, unsigned word) {{");
+  for (std::size_t i = 0; i < engine.row_sources.size(); ++i)
+    out.line("if constexpr (i == {}) place.{}.set_word(0, word);", i,
+             names.port[static_cast<std::size_t>(engine.row_sources[i])]);
+  out.close("}");
+}
+
+}  // namespace
+
 // The epilogue of a contraction where a thread holds packs of neighbours.
 void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
                            const BodyText& body, const WgmmaConfig* engine) {
@@ -85,16 +120,10 @@ void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const Kernel
   print_moves(out, names, body, "flush", "const ", packed_ports(body, live, StatementKind::store),
               "flush");
   if (engine && engine->stored_rows >= 0) {
-    const auto port = static_cast<std::size_t>(engine->stored_rows);
-    out.line("static constexpr bool stores_rows = true;");
-    out.open("SINTER_DEVICE static {}* row(const Args& args, const Coord& c) {{",
-             storage_type(spec.ports[port].type));
-    out.line("return args.{} + sinter::locate<Config::{}>(c).offset;", names.port[port],
-             names.access[port]);
-    out.close("}");
-    out.open("SINTER_DEVICE static const auto& result(const Place<2>& place) {{");
-    out.line("return place.{};", names.port[port]);
-    out.close("}");
+    std::set<int> columns = loads;
+    for (int i : engine->row_sources) columns.erase(i);
+    print_moves(out, names, body, "fetch", "", columns, "fetch_columns");
+    print_rows(out, spec, names, *engine);
   }
   out.close("};");
 }

@@ -74,7 +74,9 @@ void print_includes(TextWriter& out, const ScheduledKernel& kernel) {
   for (const auto& g : gathers) out.line("#include \"sinter/device/gather/{}.cuh\"", g);
   if (const WgmmaConfig* const e = kernel.wgmma(); e && e->window)
     out.line("#include \"sinter/device/family/contraction_window{}.cuh\"",
-             e->resident ? "_resident" : "");
+             e->taps_each > 0 ? "_gradient"
+             : e->resident    ? "_resident"
+                              : "");
   if (uses(kernel, StatementKind::random)) out.line("#include \"sinter/device/core/philox.cuh\"");
   if (uses(kernel, StatementKind::pointwise)) out.line("#include \"sinter/ops/pointwise.hpp\"");
   if (const WgmmaConfig* const e = kernel.wgmma()) print_multiplication(out, *e);
@@ -216,7 +218,8 @@ std::string call(const ScheduledKernel& kernel, const KernelNames& names) {
   if (kernel.chained())
     return "sinter::chained::run<Config, First, OperandA, OperandB, OperandC, Middle, Body>(args);";
   if (const WgmmaConfig* const e = kernel.wgmma(); e && e->resident)
-    return "sinter::contraction::run_window<Config, OperandA, OperandB, Body>(args);";
+    return fmt::format("sinter::contraction::{}<Config, OperandA, OperandB, Body>(args);",
+                       e->taps_each > 0 ? "run_filter_gradient" : "run_window");
   if (const WgmmaConfig* const e = kernel.wgmma())
     return fmt::format(
         "sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, {}, Body{}>(args{});",

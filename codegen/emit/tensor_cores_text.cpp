@@ -10,7 +10,9 @@
 namespace sinter {
 
 void print_multiplication(TextWriter& out, const WgmmaConfig& e) {
-  out.line("SINTER_WGMMA_NAMED({}, {})", e.tile.n, e.integers ? "s32" : "f32");
+  // Of a filter gradient the columns of one tap.
+  const int columns = e.taps_each > 0 ? kStageLine / e.operand_bytes : e.tile.n;
+  out.line("SINTER_WGMMA_NAMED({}, {})", columns, e.integers ? "s32" : "f32");
 }
 
 void print_boxed_operand(TextWriter& out, const BoxedOperand& o, std::string_view struct_name,

@@ -53,8 +53,8 @@ void print_window_operand(TextWriter& out, const KernelSpec& spec, const BoxedOp
       "SINTER_DEVICE static void load(const Args& args, const Coord& c, int row, int k, unsigned "
       "to,");
   out.open("                               unsigned barrier, unsigned blocks) {{");
-  out.line("const sinter::contraction::WindowPlace<Config::Window> at(c, row, k{});",
-           tap_of_batch(w, spec.extent));
+  out.line("const sinter::contraction::WindowPlace<Config::{}> at(c, row, k{});",
+           o.of_result ? "ResultWindow" : "Window", tap_of_batch(w, spec.extent));
   if (o.source == BoxedOperand::Source::pixels)
     out.line("sinter::hopper::load_pixels(args.{}, to, barrier, blocks, {}, {});", map,
              resident ? "at.no_offsets()" : "at.offsets()", window_coordinates(o, w));
@@ -65,19 +65,32 @@ void print_window_operand(TextWriter& out, const KernelSpec& spec, const BoxedOp
   out.close("};");
 }
 
-void print_window(TextWriter& out, const ConvolutionWindow& w, int line) {
+namespace {
+
+// `of_result`: base pixels are those of results.
+void print_window(TextWriter& out, const ConvolutionWindow& w, int line, std::string_view name,
+                  bool of_result) {
   using Taps = ConvolutionWindow::Taps;
   std::string axes;
   for (const WindowAxis& a : w.axes)
-    axes += fmt::format(
-        ",\n      sinter::contraction::Axis<{}, {}, {}, {}, {}, {}, {}, {}, {}>", a.result, a.first,
-        a.step, a.tap_step, a.offset_step, a.phase_index, dims_type(a.taps), dims_type(a.first_tap),
-        dims_type(a.first_offset));
+    axes += fmt::format(",\n      sinter::contraction::Axis<{}, {}, {}, {}, {}, {}, {}, {}, {}>",
+                        a.result, of_result ? 0 : a.first, a.step, a.tap_step, a.offset_step,
+                        a.phase_index, dims_type(a.taps), dims_type(a.first_tap),
+                        dims_type(a.first_offset));
   const std::string_view of = w.taps_of == Taps::k         ? "k"
                               : w.taps_of == Taps::columns ? "columns"
                                                            : "batch";
-  out.line("using Window = sinter::contraction::Window<sinter::contraction::TapsOf::{}, {}, {}{}>;",
-           of, w.channels, line, axes);
+  out.line("using {} = sinter::contraction::Window<sinter::contraction::TapsOf::{}, {}, {}{}>;",
+           name, of, w.channels, line, axes);
+}
+
+}  // namespace
+
+void print_window(TextWriter& out, const WgmmaConfig& e) {
+  const ConvolutionWindow& w = *e.window;
+  const int line = kStageLine / e.operand_bytes;
+  print_window(out, w, line, "Window", false);
+  if (e.taps_each > 0) print_window(out, w, line, "ResultWindow", true);
   if (w.bounds.empty()) return;
   std::string bounds;
   for (const auto& b : w.bounds)

@@ -7,8 +7,8 @@
 
 namespace sinter {
 
-// The constants of the window, and which results exist. `line`: elements of k in a stage.
-void print_window(TextWriter& out, const ConvolutionWindow& window, int line);
+// The constants of the window, and which results exist.
+void print_window(TextWriter& out, const WgmmaConfig& config);
 
 // An operand that TMA brings by im2col, or out of the filter. `resident`: its pixels stay for all
 // taps.

@@ -75,8 +75,8 @@ Problem pixels_problem(const TensorMap& m) {
   }
   const int spatial = m.dim.size() - 2;
   if (m.dim.size() < kFewestDims) return MapProblem{"dim", to_string(m.dim), "3 to 5 entries"};
-  for (const auto& [name, list] : {std::pair{"lower", &m.lower}, std::pair{"upper", &m.upper},
-                                   std::pair{"step", &m.step}})
+  for (const auto& [name, list] :
+       {std::pair{"lower", &m.lower}, std::pair{"upper", &m.upper}, std::pair{"step", &m.step}})
     if (list->size() != spatial)
       return MapProblem{name, to_string(*list), "two entries fewer than dim"};
   const std::int64_t end = kCornerEnd[spatial - 1];

@@ -9,11 +9,16 @@
 namespace sinter::test {
 namespace {
 
+// Which operands change places, and whether pixels stay: what follows the last number of a size.
+std::string way_of(const std::string& configuration) {
+  const auto group = configuration.find(", group"), end = configuration.find(',', group + 1);
+  return end == std::string::npos ? "" : configuration.substr(end);
+}
+
 // What of a configuration decides which code runs: all but the sizes.
 std::string kind_of(const std::string& configuration) {
   const auto from = configuration.find(" by "), to = configuration.find(", stages");
-  return configuration.substr(from, to - from) +
-         (configuration.ends_with("swap_ab") ? " swap_ab" : "");
+  return configuration.substr(from, to - from) + way_of(configuration);
 }
 
 // Its properties by twos: rows and warpgroups, columns, how blocks share the work. One stands for
@@ -23,7 +28,7 @@ std::array<std::string, 3> pairs_of(const std::string& configuration) {
              cluster = configuration.find(", cluster"), stages = configuration.find(", stages");
   const int width = std::stoi(configuration.substr(x + 1));
   const std::string rows = configuration.substr(0, x) + configuration.substr(by, cluster - by) +
-                           (configuration.ends_with("swap_ab") ? " swap_ab" : ""),
+                           way_of(configuration),
                     columns =
                         width % 32 == 0 || width <= 16 ? ", " + std::to_string(width) : ", cut",
                     shared = configuration.substr(cluster, stages - cluster);

@@ -60,21 +60,24 @@ std::vector<std::string> kernels_of(const PlanData& p) {
 
 }  // namespace
 
-// Of a strided 1 x 1 convolution only the pixels of one line make up the rows of a wgmma tile.
-TEST_CASE("the cheaper of two engines runs a contraction") {
+// A strided 1 x 1 convolution is a matmul of pixels that lie in steps, or a convolution whose window
+// is one pixel: the latter's tiles are full.
+TEST_CASE("the cheaper of two plans for wgmma runs a strided convolution") {
   for (const auto& [images, channels, size, filters] :
        {std::tuple{256, 256, 56, 512}, {32, 256, 56, 512}, {32, 512, 28, 1024}}) {
     CAPTURE(images, channels, size, filters);
     const auto strided = for_sm_90a(*convolution(images, channels, size, filters, 2));
     REQUIRE(strided.kernels.size() == 1);
     const ScheduledKernel chosen = scheduled(strided.kernels[0], "sm_90a");
-    CHECK(chosen.mma());
-    const auto other = plan_wgmma(strided.kernels[0], device_model("sm_90a"), {});
+    REQUIRE(chosen.wgmma());
+    CHECK(chosen.wgmma()->window);
+    const auto other = plan_mma(strided.kernels[0], device_model("sm_90a"));
     REQUIRE(other);
-    CHECK(chosen.microseconds < other->microseconds);
-    CHECK(
-        scheduled(for_sm_90a(*convolution(images, channels, size, filters, 1)).kernels[0], "sm_90a")
-            .wgmma());
+    CHECK(chosen.microseconds < other->engine.microseconds);
+    const auto whole = for_sm_90a(*convolution(images, channels, size, filters, 1));
+    const ScheduledKernel matmul = scheduled(whole.kernels[0], "sm_90a");
+    REQUIRE(matmul.wgmma());
+    CHECK(!matmul.wgmma()->window);
   }
 }
 

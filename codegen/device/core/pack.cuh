@@ -25,6 +25,7 @@ struct Pack : HalfOfPair<Element> {
 
   SINTER_DEVICE Element element(int e) const { return at[e]; }
   SINTER_DEVICE unsigned word(int i) const { return reinterpret_cast<const unsigned*>(at)[i]; }
+  SINTER_DEVICE void set_word(int i, unsigned x) { reinterpret_cast<unsigned*>(at)[i] = x; }
 };
 
 // One element that stands for all places of a pack.

@@ -1,7 +1,6 @@
-// The end of a contraction with one result of 16 bits, n fastest, whose epilogue reads nothing that
-// differs from row to row: the epilogue is computed where the sums are, and stmatrix brings 16 rows x
-// 64 columns of a warp to shared memory as they are stored. No float passes through shared memory.
-// From there they leave in one of two ways.
+// The end of a contraction with one result of 16 bits, n fastest: the epilogue is computed where
+// the sums are, and stmatrix brings 16 rows x 64 columns of a warp to shared memory as they are
+// stored. No float passes through shared memory. From there they leave in one of two ways.
 //
 // TMA stores them while the warp goes on with the next ones, where a generated file has, in its
 // Body,
@@ -17,12 +16,17 @@
 // The warp stores them, 16 bytes a lane and a whole row's 128 bytes side by side, where Body has
 //
 //   row(args, coordinates)   where the result of these is
+//   sources                  how many operands differ from row to row, 16 bits each: up to two
+//   source<i>(args, coordinates), set_source<i>(place, word)   where they are, and two of them
 //
-// Rows may then lie anywhere, and not exist (Config::Bounds). Either way Body has
+// Rows may then lie anywhere, and not exist (Config::Bounds). What differs from row to row is read
+// as results are stored, and comes to where the sums are by ldmatrix. Either way Body has
 //
-//   result(place)       the Pack of the result in a Place
+//   fetch_columns(args, coordinates, place)   reads what is the same for all rows
+//   result(place)                             the Pack of the result in a Place
 #pragma once
 #include "sinter/device/core/hopper.cuh"
+#include "sinter/device/core/warp_matrix.cuh"
 #include "sinter/device/engine/fragment.cuh"
 #include "sinter/device/engine/shared_tile.cuh"
 #include "sinter/device/family/contraction_epilogue.cuh"
@@ -56,7 +60,7 @@ SINTER_DEVICE unsigned results(const Args& args, const Coord& c,
 
 // The results of block `block` of 16 rows a warp, of columns `part` * 64 of the tile and the ones
 // after it, to a StoreTile at `to`. `batch`: the coordinates of the batch entry; `row`: the warp's.
-template <class Config, class Body, int block, int part, class Args, class Coord>
+template <class Config, class Body, int block, int part, int sources = 0, class Args, class Coord>
 SINTER_DEVICE void put_results(const Args& args, const Coord& batch, int row, int column,
                                unsigned to) {
   using P = Problem<Config>;
@@ -68,7 +72,11 @@ SINTER_DEVICE void put_results(const Args& args, const Coord& batch, int row, in
   // next eight.
   const int line = lane % 16, half = lane / 16;
   for_each_number<(left < 4 ? left : 4)>([&]<int sixteen>() {
-    unsigned blocks[4];
+    const int place_of_line = StoreTile::place(line, sixteen * 16 + half * 8);
+    unsigned blocks[4], read[sources + 1][4];
+    for_each_number<sources>([&]<int source>() {
+      warp_matrix::get(read[source], to + source * StoreTile::bytes + place_of_line);
+    });
     for_each_number<2>([&]<int eight>() {
       constexpr int first = part * 64 + sixteen * 16 + eight * 8;
       float sums[4];
@@ -80,11 +88,17 @@ SINTER_DEVICE void put_results(const Args& args, const Coord& batch, int row, in
         return c;
       };
       typename Body::template Place<2> place;
-      if (column + first < P::columns) Body::fetch(args, at(0), place);
-      blocks[2 * eight] = results<Config, Body>(args, at(0), place, sums[0], sums[1]);
-      blocks[2 * eight + 1] = results<Config, Body>(args, at(8), place, sums[2], sums[3]);
+      if (column + first < P::columns) Body::fetch_columns(args, at(0), place);
+      for_each_number<2>([&]<int lower>() {
+        if constexpr (sources > 0)
+          for_each_number<sources>([&]<int source>() {
+            Body::template set_source<source>(place, read[source][2 * eight + lower]);
+          });
+        blocks[2 * eight + lower] =
+            results<Config, Body>(args, at(8 * lower), place, sums[2 * lower], sums[2 * lower + 1]);
+      });
     });
-    hopper::put_blocks(to + StoreTile::place(line, sixteen * 16 + half * 8), blocks);
+    hopper::put_blocks(to + place_of_line, blocks);
   });
 }
 
@@ -131,45 +145,93 @@ SINTER_DEVICE void store_tile(const Args& args, const TilePlace<Config>& tile, i
   });
 }
 
+// A lane's part of rows of 16 bits, 64 columns each: 8 columns of every fourth row.
+template <class Element>
+struct RowPieces {
+  static constexpr int together = 8, beside = 64 / together, apart = 32 / beside, own = 16 / apart;
+  Element* at[own];  // the first piece of each row
+  uint4 held[own];
+
+  static SINTER_DEVICE int row(int i) {
+    return static_cast<int>(threadIdx.x) % 32 / beside + i * apart;
+  }
+  static SINTER_DEVICE int column() {
+    return static_cast<int>(threadIdx.x) % 32 % beside * together;
+  }
+  SINTER_DEVICE void load(const bool (&exists)[own], int column) {
+#pragma unroll
+    for (int i = 0; i < own; ++i)
+      held[i] = exists[i] ? *reinterpret_cast<const uint4*>(at[i] + column) : uint4{};
+  }
+  SINTER_DEVICE void store(const bool (&exists)[own], int column) const {
+#pragma unroll
+    for (int i = 0; i < own; ++i)
+      if (exists[i]) *reinterpret_cast<uint4*>(at[i] + column) = held[i];
+  }
+  SINTER_DEVICE void put(unsigned char* tile) const {
+#pragma unroll
+    for (int i = 0; i < own; ++i)
+      *reinterpret_cast<uint4*>(tile + StoreTile::place(row(i), column())) = held[i];
+  }
+  SINTER_DEVICE void get(const unsigned char* tile) {
+#pragma unroll
+    for (int i = 0; i < own; ++i)
+      held[i] = *reinterpret_cast<const uint4*>(tile + StoreTile::place(row(i), column()));
+  }
+};
+
 template <class Config, class Body, class Args>
 SINTER_DEVICE void store_rows(const Args& args, const TilePlace<Config>& tile, int first_row,
                               EpilogueTile& slab) {
   using P = Problem<Config>;
   using S = Shape<Config>;
   static_assert(stores_as_summed<Config, Body>());
-  constexpr int together = 8, beside = 64 / together, apart = 32 / beside, own = 16 / apart;
-  const int lane = static_cast<int>(threadIdx.x) % 32,
-            warp = static_cast<int>(threadIdx.x) / 32 % 4;
-  const int column = lane % beside * together;  // of the slab
+  constexpr int sources = Body::sources;
+  static_assert(sources <= 2, "a warp has room for two tiles");
+  const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
   typename P::Coord batch;
   P::set_batch(batch, tile.batch);
+  using Result = RowPieces<typename Body::Stored>;
+  const int end = P::columns < tile.column + S::columns ? P::columns : tile.column + S::columns,
+            columns = end - tile.column - Result::column();  // from the lane's first on
   for_each_number<S::blocks>([&]<int block>() {
     const int row = tile.row + first_row + block * 64 + warp * 16;
-    decltype(Body::row(args, batch)) at[own];  // of the lane's rows
-    bool exists[own];
+    Result result;
+    RowPieces<const typename Body::Stored> source[sources + 1];
+    bool exists[Result::own];
 #pragma unroll
-    for (int i = 0; i < own; ++i) {
-      const int own_row = row + lane / beside + i * apart;
+    for (int i = 0; i < Result::own; ++i) {
+      const int own_row = row + Result::row(i);
       typename P::Coord c = batch;
       P::set_m(c, own_row);
       exists[i] = own_row < tile.row_end && P::exists(c);
-      at[i] = Body::row(args, c) + tile.column + column;
+      P::set_n(c, tile.column + Result::column());
+      result.at[i] = Body::row(args, c);
+      for_each_number<sources>(
+          [&]<int s>() { source[s].at[i] = Body::template source<s>(args, c); });
     }
+    const auto load_part = [&](int part) {
+      for_each_number<sources>([&]<int s>() {
+        if (part * 64 < columns) source[s].load(exists, part * 64);
+      });
+    };
+    load_part(0);
     for_each_number<S::across>([&]<int part>() {
-      const unsigned char* from =
-          reinterpret_cast<const unsigned char*>(&slab) +
-          (block * S::across + part) % 2 * StoreTile::bytes;
-      __syncwarp();  // the tile before the last has been read
-      put_results<Config, Body, block, part>(args, batch, row, tile.column,
-                                             hopper::address(from));
+      unsigned char* const tiles =
+          reinterpret_cast<unsigned char*>(&slab) +
+          (sources > 0 ? 0 : (block * S::across + part) % 2) * StoreTile::bytes;
+      __syncwarp();  // the tile that was here has been read
+      for_each_number<sources>([&]<int s>() { source[s].put(tiles + s * StoreTile::bytes); });
+      if constexpr (sources > 0) {
+        if constexpr (part + 1 < S::across) load_part(part + 1);
+        __syncwarp();
+      }
+      put_results<Config, Body, block, part, sources>(args, batch, row, tile.column,
+                                                      hopper::address(tiles));
       __syncwarp();
-      const int end = P::columns < tile.column + S::columns ? P::columns : tile.column + S::columns;
-      if (tile.column + part * 64 + column < end) {
-#pragma unroll
-        for (int i = 0; i < own; ++i)
-          if (exists[i])
-            *reinterpret_cast<uint4*>(at[i] + part * 64) = *reinterpret_cast<const uint4*>(
-                from + StoreTile::place(lane / beside + i * apart, column));
+      if (part * 64 < columns) {
+        result.get(tiles);
+        result.store(exists, part * 64);
       }
     });
   });

@@ -10,9 +10,18 @@ namespace sinter::contraction {
 
 // A convolution whose k has the filter's taps, and one that has phases; contraction_window.cuh.
 template <class Config>
-concept TapsInK = requires { typename Config::Window; } && Config::Window::taps_in_k;
+concept TapsInK = requires {
+  typename Config::Window;
+}
+&&Config::Window::taps_in_k;
 template <class Config>
 concept PhasedWindow = TapsInK<Config> && Config::Window::phased;
+
+// All consumers multiply the same rows, with columns of their own.
+template <class Config>
+concept SharesRows = requires {
+  Config::taps_each;
+};
 
 template <class Config>
 struct Shape {
@@ -42,10 +51,11 @@ struct Shape {
   static constexpr int stage_bytes = a_bytes + b_bytes;
   static constexpr int consumers = Config::threads / 128 - 1;
   // Of the warpgroups that share a tile.
-  static constexpr int rows = Config::alternate ? Config::tile_m : Config::tile_m / consumers;
+  static constexpr bool whole = Config::alternate || SharesRows<Config>;  // a consumer has all rows
+  static constexpr int rows = whole ? Config::tile_m : Config::tile_m / consumers;
   static constexpr int blocks = rows / 64;  // of a multiplication
   static constexpr int sharing = Config::alternate ? 1 : consumers;
-  static_assert(rows % 64 == 0 && rows * (Config::alternate ? 1 : consumers) == Config::tile_m);
+  static_assert(rows % 64 == 0 && rows * (whole ? 1 : consumers) == Config::tile_m);
   static_assert(!Config::alternate || consumers == 2);
   static_assert((Config::cluster_m > 1) + (Config::cluster_n > 1) + (Config::split > 1) <= 1);
   static_assert(Config::stages >= 2);
@@ -120,6 +130,15 @@ class TileWalk<Config, AllRows> {
   SINTER_DEVICE bool more() const { return tile < S::tiles; }
   SINTER_DEVICE void advance() { tile += static_cast<int>(gridDim.x) / S::cluster; }
   SINTER_DEVICE TilePlace<Config> place(int rank) const {
+    if constexpr (PhasedWindow<Config>) {
+      // Phases of one place run side by side, as their results are neighbours in memory; each block
+      // has all of them in turn, as they take unlike times.
+      constexpr int phases = static_cast<int>(Problem<Config>::batches);
+      const int at = tile / phases,
+                turn =
+                    static_cast<int>(static_cast<unsigned>(at * phases * S::cluster) / gridDim.x);
+      return {(tile - at * phases + turn) % phases, at, rank, S::tiles_m, 0, Problem<Config>::rows};
+    }
     constexpr int in_batch = S::tiles_m * S::tiles_n;
     const int batch = tile / in_batch;
     return {batch, tile - batch * in_batch, rank, S::tiles_m, 0, Problem<Config>::rows};

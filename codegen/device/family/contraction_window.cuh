@@ -37,8 +37,8 @@ struct Axis {
 
   // Of the first phase: its taps' offsets lie from 0 to this one.
   static constexpr int first_offset = static_cast<int>(FirstOffsets::at(0)),
-                       last_offset = first_offset +
-                                     (static_cast<int>(Taps::at(0)) - 1) * offset_step,
+                       last_offset =
+                           first_offset + (static_cast<int>(Taps::at(0)) - 1) * offset_step,
                        most_offset = first_offset > last_offset ? first_offset : last_offset;
 
   template <class Coord>
@@ -153,8 +153,8 @@ struct WindowPlace<Window<taps_of, channels, line, Axes...>> {
       number = rest;
     }
     tap[i] = select<typename A::FirstTaps>(phase) + nth * A::tap_step;
-    offset[i] = static_cast<unsigned short>(select<typename A::FirstOffsets>(phase) +
-                                            nth * A::offset_step);
+    offset[i] =
+        static_cast<unsigned short>(select<typename A::FirstOffsets>(phase) + nth * A::offset_step);
     const int rest = quotient(image, A::result);
     at[i] = A::first + (image - rest * A::result) * A::step;
     image = rest;

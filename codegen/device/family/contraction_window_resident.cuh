@@ -5,9 +5,9 @@
 // row of pixels is followed by as many zeros as the next row's taps reach back over, and rows of an
 // image by such rows. In that order a tap of the filter is a constant number of lines, so that the
 // pixels of every tap are the same lines of shared memory from another one on. (The swizzle goes by
-// addresses: wgmma reads what begins at any line, with a base offset of 0 in the descriptor; seen on
-// an H200 for A with k fastest and B with n fastest.) Of a tile's pixels each comes from the cache
-// once, and not once for each tap: 2 to 4 times fewer bytes, which is what costs power.
+// addresses: wgmma reads what begins at any line, with a base offset of 0 in the descriptor; seen
+// on an H200 for A with k fastest and B with n fastest.) Of a tile's pixels each comes from the
+// cache once, and not once for each tap: 2 to 4 times fewer bytes, which is what costs power.
 //
 // Results at the zeros are computed, too, and left out (Config::Bounds).
 //

@@ -102,7 +102,7 @@ const KernelPort* loaded_alone(const KernelSpec& spec, const ProductOperand& ope
   if (all.size() != 1 || !is_load(all.front()) || !all.front().args.empty()) return nullptr;
   const KernelPort& p = spec.ports[static_cast<std::size_t>(all.front().port)];
   return p.access.via.empty() && (p.type == DataType::bf16 || p.type == DataType::f16) ? &p
-                                                                                         : nullptr;
+                                                                                       : nullptr;
 }
 
 std::optional<FewChannels> few_channels(const KernelSpec& spec) {
@@ -242,7 +242,9 @@ std::vector<KernelSpec> space_to_depth(const KernelSpec& given, Temporaries& tem
   // The new domain, group by group.
   NewDomain domain;
   std::vector<Affine> of(static_cast<std::size_t>(given.extent.size()));
-  const auto keep = [&](int i) { of[static_cast<std::size_t>(i)] = affine({{domain.add(given.extent[i]), 1}}); };
+  const auto keep = [&](int i) {
+    of[static_cast<std::size_t>(i)] = affine({{domain.add(given.extent[i]), 1}});
+  };
   const auto dim_of = [&](int i, bool tap) {
     for (std::size_t d = 0; d < f.dims.size(); ++d)
       if ((tap ? f.dims[d].tap : f.dims[d].pixel) == i) return static_cast<int>(d);
@@ -266,8 +268,8 @@ std::vector<KernelSpec> space_to_depth(const KernelSpec& given, Temporaries& tem
         keep(i);
       } else {
         const std::int64_t u = f.dims[static_cast<std::size_t>(d)].stride;
-        position.push_back(domain.add(data_gradient ? (given.extent[i] + u - 1) / u
-                                                    : given.extent[i]));
+        position.push_back(
+            domain.add(data_gradient ? (given.extent[i] + u - 1) / u : given.extent[i]));
         if (!data_gradient) of[static_cast<std::size_t>(i)] = affine({{position.back(), 1}});
       }
     }
@@ -362,13 +364,14 @@ std::vector<KernelSpec> space_to_depth(const KernelSpec& given, Temporaries& tem
       if (a.coefficient.empty()) a = affine({});
     KernelPort load = *f.image, written;
     load.access = mapped(load.access, given.extent, on, extent.size());
-    kernels.push_back(copy_kernel(given, load, extent, load.name + "_blocks", temporaries, written));
+    kernels.push_back(
+        copy_kernel(given, load, extent, load.name + "_blocks", temporaries, written));
     const Dims packed = packed_strides(extent);
     for (std::size_t i = 0; i < others.size(); ++i)
       for (int j = 0; j < rank; ++j)
         if (j < of[static_cast<std::size_t>(others[i])].coefficient.size())
-          read.stride[j] += of[static_cast<std::size_t>(others[i])].coefficient[j] *
-                            packed[static_cast<int>(i)];
+          read.stride[j] +=
+              of[static_cast<std::size_t>(others[i])].coefficient[j] * packed[static_cast<int>(i)];
     for (int d = 0; d < dims; ++d) {
       const auto at = static_cast<std::size_t>(d);
       read.stride[position[at]] = read.stride[tap[at]] = packed[first_v + d];
@@ -403,7 +406,8 @@ std::vector<KernelSpec> space_to_depth(const KernelSpec& given, Temporaries& tem
     }
     load.access = on;
     KernelPort written;
-    kernels.push_back(copy_kernel(given, load, extent, load.name + "_blocks", temporaries, written));
+    kernels.push_back(
+        copy_kernel(given, load, extent, load.name + "_blocks", temporaries, written));
     Access read;
     read.stride = Dims::filled(rank, 0);
     const Dims packed = packed_strides(extent);

@@ -1,14 +1,15 @@
 // Convolutions of few channels, such as a network's first layer, become such as tensor cores and
 // TMA take. With windows of stride u along each spatial dim, a position x of the image is written
-// u v + a: `a` joins the channels, and the filter's t = u j + a - shift leaves ceil((T + shift) / u)
-// taps j of stride 1.
+// u v + a: `a` joins the channels, and the filter's t = u j + a - shift leaves ceil((T + shift) /
+// u) taps j of stride 1.
 //
 //   forward          Z[n, v, (a, c)] = X[n, u v + a - pre - shift, c], 0 outside; the same of the
-//                    filter; Y[n, p, k] = sum over j and (a, c) of Z[n, p + j, (a, c)] W'[k, j, (a, c)].
-//                    As Z has its padding in it, the innermost j joins (a, c): a line of Z holds all
-//                    that a row of the filter sees.
+//                    filter; Y[n, p, k] = sum over j and (a, c) of Z[n, p + j, (a, c)] W'[k, j, (a,
+//                    c)]. As Z has its padding in it, the innermost j joins (a, c): a line of Z
+//                    holds all that a row of the filter sees.
 //   filter gradient  the same of X; results at taps that the filter does not have are not stored
-//   data gradient    dX[n, u v + a, c] = sum over j and k of dY[n, v + first - j, k] W'[(a, c), j, k]:
+//   data gradient    dX[n, u v + a, c] = sum over j and k of dY[n, v + first - j, k] W'[(a, c), j,
+//   k]:
 //                    phases are columns, so that one product computes all of them
 //
 // (Space-to-depth of first layers, as MLPerf's ResNet-50 entries for TPUs and GPUs do by hand.)

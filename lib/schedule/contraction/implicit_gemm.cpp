@@ -31,7 +31,8 @@ std::int64_t count_of(const KernelSpec& spec, const std::vector<int>& indices) {
   for (int i : indices) n *= spec.extent[i];
   return n;
 }
-std::int64_t joint_stride(const KernelSpec& spec, const Access& a, const std::vector<int>& indices) {
+std::int64_t joint_stride(const KernelSpec& spec, const Access& a,
+                          const std::vector<int>& indices) {
   const std::int64_t least = a.stride[indices.back()];
   std::int64_t n = 1;
   for (auto i = indices.rbegin(); i != indices.rend(); n *= spec.extent[*i++])
@@ -44,8 +45,8 @@ std::optional<Roles> roles_of(const KernelSpec& spec, bool image_is_a) {
   Roles r;
   for (int i = 0; i < c.batch; ++i) r.batch.push_back(i);
   const int image_from = image_is_a ? c.first_m() : c.first_n(),
-            image_size = image_is_a ? c.m : c.n,
-            side_from = image_is_a ? c.first_n() : c.first_m(), side_size = image_is_a ? c.n : c.m;
+            image_size = image_is_a ? c.m : c.n, side_from = image_is_a ? c.first_n() : c.first_m(),
+            side_size = image_is_a ? c.n : c.m;
   for (int i = side_from; i < side_from + side_size; ++i) r.side.push_back(i);
   if (r.side.empty()) return {};
   std::vector<int> of_k;
@@ -189,9 +190,8 @@ std::optional<std::vector<SpatialDim>> spatial_dims(const KernelSpec& spec, cons
     dims.push_back(d);
   }
   if (dims.empty() || dims.size() > kMostAxes) return {};
-  std::sort(dims.begin(), dims.end(), [](const SpatialDim& x, const SpatialDim& y) {
-    return x.pixel_index < y.pixel_index;
-  });
+  std::sort(dims.begin(), dims.end(),
+            [](const SpatialDim& x, const SpatialDim& y) { return x.pixel_index < y.pixel_index; });
   return dims;
 }
 
@@ -205,7 +205,9 @@ std::optional<WindowAxis> axis_of(const SpatialDim& d, const Dims& extent, int r
   axis.taps = axis.first_tap = axis.first_offset = Dims::filled(static_cast<int>(u), 0);
   axis.step = u == 1 ? d.pixel : 1;
   // A tap of a phase reads the pixel at y + floor, of the phase's result y.
-  const auto at = [&](std::int64_t phase, std::int64_t tap) { return d.base + phase + d.tap * tap; };
+  const auto at = [&](std::int64_t phase, std::int64_t tap) {
+    return d.base + phase + d.tap * tap;
+  };
   const auto seen = [&](std::int64_t phase, std::int64_t tap) { return at(phase, tap) % u == 0; };
   std::int64_t least = 0, most = 0;
   bool any = false;
@@ -355,7 +357,7 @@ std::optional<BoxedOperand> filter_operand(const KernelSpec& spec, const Roles& 
   o.map.offset = a.offset * bytes;
   o.k_fastest = joint_stride(spec, a, r.channels) == 1;
   const std::vector<int>&first = o.k_fastest ? r.channels : r.side,
-                        &last = o.k_fastest ? r.side : r.channels;
+        &last = o.k_fastest ? r.side : r.channels;
   if (joint_stride(spec, a, first) != 1) return {};
   o.map.dim = {count_of(spec, first)};
   const auto add = [&](std::int64_t extent, std::int64_t stride) {
@@ -418,7 +420,8 @@ std::int64_t pitch_of(const WindowAxis& axis, std::int64_t extent) {
 bool keep_pixels(ImplicitGemm& g, bool image_is_a) {
   const ContractionSpec& c = g.spec.contraction();
   ConvolutionWindow& w = g.window;
-  if (!image_is_a || w.taps_of != ConvolutionWindow::Taps::k || !g.spec.columns.empty()) return false;
+  if (!image_is_a || w.taps_of != ConvolutionWindow::Taps::k || !g.spec.columns.empty())
+    return false;
   std::int64_t taps = 1;
   for (const WindowAxis& axis : w.axes) {
     if (axis.taps.size() > 1 || axis.step != 1) return false;
@@ -440,6 +443,123 @@ bool keep_pixels(ImplicitGemm& g, bool image_is_a) {
     g.image.map.upper[d] = axis.first + pitch - extent;
     if (g.image.map.upper[d] < -end || g.image.map.upper[d] >= end) return false;
   }
+  return true;
+}
+
+bool keep_gradient_pixels(ImplicitGemm& g, bool image_is_a) {
+  using Taps = ConvolutionWindow::Taps;
+  ConvolutionWindow& w = g.window;
+  KernelSpec& spec = g.spec;
+  ContractionSpec& c = spec.contraction();
+  if (image_is_a || w.taps_of == Taps::k || !w.bounds.empty() || !spec.columns.empty() ||
+      c.m != 1 || g.image.image_steps.size() > 1 || !g.image.channel_steps.empty())
+    return false;
+  std::int64_t taps = 1;
+  int tapped = 0;
+  for (const WindowAxis& axis : w.axes) {
+    if (axis.step != 1) return false;
+    taps *= axis.taps[0];
+    tapped += axis.taps[0] > 1;
+  }
+  if (taps == 1) return false;
+  // Taps and channels: the innermost columns, or batch entries and all columns.
+  const bool in_batch = w.taps_of == Taps::batch;
+  if (c.n != (in_batch ? 1 : tapped + 1)) return false;
+  const int rank = static_cast<int>(w.axes.size()), images = c.k() - rank;  // indices
+  const bool parts = !g.image.image_steps.empty();
+  if (images < 0 || images > 1 || (parts && (images == 0 || rank == kMostAxes))) return false;
+  const int line = kStageLine / info(g.image.map.type).bytes;
+
+  // The result's gradient, by pixels instead of boxes of joined ones.
+  const Access of_result = spec.ports[static_cast<std::size_t>(g.other.port)].access;
+  const int bytes = info(g.other.map.type).bytes;
+  BoxedOperand result = g.other;
+  result.source = Source::pixels;
+  result.of_result = true;
+  result.batch.clear();
+  result.image_steps = g.image.image_steps;
+  result.map.dim = {g.other.map.dim[0]};
+  result.map.stride = {};
+  const int first_k = c.first_k();
+  const std::int64_t end = kCornerEnd[static_cast<std::size_t>(rank - 1 + parts)];
+  for (int i = 0; i < rank; ++i) {
+    WindowAxis& axis = w.axes[static_cast<std::size_t>(i)];
+    const int index = first_k + c.k() - 1 - i;
+    const std::int64_t extent = g.image.map.dim[i + 1], pixels = axis.result,
+                       pitch = pitch_of(axis, extent);
+    result.map.dim.push_back(pixels);
+    result.map.stride.push_back(of_result.stride[index] * bytes);
+    result.map.lower.push_back(0);
+    result.map.upper.push_back(pitch - pixels);
+    result.map.step.push_back(1);
+    spec.extent[index] = axis.result = pitch;
+    g.image.map.upper[i] = axis.first + pitch - extent;
+    for (const BoxedOperand* o : {&g.image, &result})
+      if (o->map.lower[i] < -end || o->map.upper[i] < -end || o->map.upper[i] >= end) return false;
+  }
+  // Images of a part are a dim of their own, so that a part's last stage reads no other part's.
+  const std::int64_t each = images > 0 ? spec.extent[first_k] : 1;
+  const std::int64_t result_step =
+      images > 0 ? of_result.stride[first_k] * bytes
+                 : (result.map.dim[rank] * result.map.stride[rank - 1] + 15) / 16 * 16;
+  result.map.dim.push_back(each);
+  result.map.stride.push_back(result_step);
+  if (parts) {
+    const auto& part = g.image.image_steps.front();
+    const std::int64_t count = spec.extent[part.index];
+    if (part.step != each || of_result.stride[part.index] != of_result.stride[first_k] * each)
+      return false;
+    for (BoxedOperand* o : {&g.image, &result}) {
+      o->map.dim[rank + 1] = each;
+      o->map.dim.push_back(count);
+      o->map.stride.push_back(o->map.stride[rank] * each);
+      o->map.lower.push_back(0);
+      o->map.upper.push_back(1);
+      o->map.step.push_back(1);
+      o->image_steps = {{part.index, 1}};
+    }
+    WindowAxis of_images;
+    of_images.result = each + 1;
+    w.axes.push_back(of_images);
+  }
+  g.other = std::move(result);
+
+  // Columns: lines of channels, taps, channels.
+  const int channel = c.first_k() - 1;
+  if (w.channels % line != 0) {
+    ConvolutionWindow::Bound bound{Dims::filled(spec.extent.size() + 1, 0), w.channels};
+    bound.coefficient[channel] = line;
+    bound.coefficient[channel + 1] = 1;
+    w.bounds.push_back(std::move(bound));
+  }
+  split_index(spec, channel, line);  // its line is at `channel` then
+  std::vector<int> order, of_taps;
+  for (int i = 0; i < c.batch; ++i)
+    (std::find(w.tap_batch.begin(), w.tap_batch.end(), i) != w.tap_batch.end() ? of_taps : order)
+        .push_back(i);
+  const int batch = static_cast<int>(order.size());
+  for (int i = c.first_m(); i < c.first_n(); ++i) order.push_back(i);
+  for (int i = c.first_n(); i < channel; ++i) of_taps.push_back(i);
+  order.push_back(channel);
+  order.insert(order.end(), of_taps.begin(), of_taps.end());
+  order.push_back(channel + 1);
+  for (int i = channel + 2; i < spec.extent.size(); ++i) order.push_back(i);
+  c.n = static_cast<int>(of_taps.size()) + 2;
+  c.batch = batch;
+  reorder(spec, order);
+  for (auto& b : w.bounds) {
+    Dims r;
+    for (int i : order) r.push_back(b.coefficient[i]);
+    b.coefficient = r;
+  }
+  const auto renumber = [&](std::vector<BoxedOperand::BatchStep>& steps) {
+    for (auto& s : steps)
+      s.index = static_cast<int>(std::find(order.begin(), order.end(), s.index) - order.begin());
+  };
+  renumber(g.image.image_steps);
+  renumber(g.other.image_steps);
+  w.taps_of = Taps::batch;
+  w.tap_batch.clear();
   return true;
 }
 
@@ -483,11 +603,10 @@ std::optional<ImplicitGemm> implicit_gemm(const KernelSpec& given, bool image_is
       return {};
     g.window.axes.push_back(std::move(*axis));
   }
-  auto from_image = image_operand(spec, *roles, *image, image_port, *dims, g.window.axes,
-                                  image_index, offset);
-  auto from_other = roles->pixels_in_k
-                        ? gradient_operand(spec, *roles, *other, other_port)
-                        : filter_operand(spec, *roles, *other, other_port, *dims);
+  auto from_image =
+      image_operand(spec, *roles, *image, image_port, *dims, g.window.axes, image_index, offset);
+  auto from_other = roles->pixels_in_k ? gradient_operand(spec, *roles, *other, other_port)
+                                       : filter_operand(spec, *roles, *other, other_port, *dims);
   if (!from_image || !from_other) return {};
   g.window.channels = count_of(spec, roles->channels);
   const int line = kStageLine / info(image->type).bytes;

@@ -22,6 +22,9 @@ std::optional<ImplicitGemm> implicit_gemm(const KernelSpec& spec, bool image_is_
 // Makes it one whose pixels stay in shared memory for all taps (contraction_window_resident.cuh):
 // rows run over the zeros beside the image, too. False where that cannot be.
 bool keep_pixels(ImplicitGemm& gemm, bool image_is_a);
+// The same of a filter gradient (contraction_window_gradient.cuh): k runs over the zeros, too, and
+// columns are lines of channels, taps and channels.
+bool keep_gradient_pixels(ImplicitGemm& gemm, bool image_is_a);
 // Lines of pixels that its taps reach over.
 std::int64_t reach_of(const ConvolutionWindow& window);
 

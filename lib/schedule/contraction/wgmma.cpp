@@ -257,38 +257,55 @@ std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool s
   return Orientation{std::move(spec), std::move(e), p};
 }
 
-// The port of the one result, where it may leave as it is summed: 16 bits, columns together and at
-// multiples of 16 bytes, and an epilogue that reads the same for all rows; -1 else.
-int stored_as_summed(const KernelSpec& spec, const WgmmaConfig& e) {
-  const ContractionSpec& c = spec.contraction();
+// Elements of 16 bits whose columns lie together, at multiples of 16 bytes.
+bool lies_in_rows(const KernelSpec& spec, const KernelPort& p) {
+  const Access& a = p.access;
   constexpr int kTogether = 8;
+  const int column = spec.contraction().first_n();
+  if ((p.type != DataType::bf16 && p.type != DataType::f16) || p.alignment < 16) return false;
+  if (a.stride[column] != 1 || spec.extent[column] % kTogether != 0 || a.offset % kTogether != 0)
+    return false;
+  for (int i = 0; i < column; ++i)
+    if (a.stride[i] % kTogether != 0) return false;
+  return true;
+}
+
+// Fills in the port of the one result, and of what is read in the same way, where it may leave as
+// it is summed.
+void store_as_summed(const KernelSpec& spec, WgmmaConfig& e) {
+  const ContractionSpec& c = spec.contraction();
+  constexpr std::size_t kMostSources = 2;
   if (!e.n_fastest || e.b2 || e.scaled() || e.integers || e.promote_accumulators || c.rows.on ||
       c.n != 1 || !spec.columns.empty() || c.zero_dominates != ZeroOf::neither)
-    return -1;
-  const int column = c.first_n();
+    return;
   int result = -1;
+  std::vector<int> sources;
   for (const auto& s : spec.body.statements) {
     if (s.kind == StatementKind::random || s.kind == StatementKind::gather ||
         s.kind == StatementKind::index || s.kind == StatementKind::inside)
-      return -1;
+      return;
     if (!is_load(s) && !is_store(s)) continue;
     const KernelPort& p = spec.ports[static_cast<std::size_t>(s.port)];
     const Access& a = p.access;
-    if (!a.windows.empty() || !a.via.empty()) return -1;
-    if (is_load(s)) {
-      for (int i = c.first_m(); i < c.first_n(); ++i)
-        if (moves_along(a, i)) return -1;
+    if (!a.windows.empty() || !a.via.empty()) return;
+    if (is_store(s)) {
+      if (result >= 0 || !lies_in_rows(spec, p)) return;
+      result = s.port;
       continue;
     }
-    if (result >= 0 || (p.type != DataType::bf16 && p.type != DataType::f16) || p.alignment < 16)
-      return -1;
-    if (a.stride[column] != 1 || spec.extent[column] % kTogether != 0 || a.offset % kTogether != 0)
-      return -1;
-    for (int i = 0; i < column; ++i)
-      if (a.stride[i] % kTogether != 0) return -1;
-    result = s.port;
+    bool same = true;  // for all rows
+    for (int i = c.first_m(); i < c.first_n(); ++i) same &= !moves_along(a, i);
+    if (same || std::find(sources.begin(), sources.end(), s.port) != sources.end()) continue;
+    if (!lies_in_rows(spec, p)) return;
+    sources.push_back(s.port);
   }
-  return result;
+  if (result < 0 || sources.size() > kMostSources) return;
+  for (int i : sources)
+    if (spec.ports[static_cast<std::size_t>(i)].type !=
+        spec.ports[static_cast<std::size_t>(result)].type)
+      return;
+  e.stored_rows = result;
+  e.row_sources = std::move(sources);
 }
 
 // A convolution. `image_is_a` before the operands change places.
@@ -298,7 +315,9 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
   if (swapped) swap_operands(spec);
   const bool image_left = image_is_a != swapped;
   auto gemm = implicit_gemm(spec, image_left);
-  if (!gemm || (resident && !keep_pixels(*gemm, image_left))) return {};
+  if (!gemm ||
+      (resident && !keep_pixels(*gemm, image_left) && !keep_gradient_pixels(*gemm, image_left)))
+    return {};
   const ContractionSpec& c = gemm->spec.contraction();
   const ConvolutionWindow& window = gemm->window;
   WgmmaConfig e;
@@ -314,7 +333,8 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
   p.window = true;
   double taps = 1, steps = 1;  // of all phases together
   for (const WindowAxis& axis : window.axes) {
-    taps *= static_cast<double>(std::accumulate(axis.taps.begin(), axis.taps.end(), std::int64_t{0}));
+    taps *=
+        static_cast<double>(std::accumulate(axis.taps.begin(), axis.taps.end(), std::int64_t{0}));
     steps *= static_cast<double>(axis.step);
   }
   if (window.taps_of == ConvolutionWindow::Taps::k) {
@@ -329,8 +349,15 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
     }
   } else {
     p.depth = static_cast<double>(depth_of(gemm->spec));
+    if (resident) {
+      e.resident = true;
+      p.gradient = true;
+      p.taps = static_cast<int>(taps);
+      p.reach = static_cast<int>(std::min<std::int64_t>(reach_of(window), kMostReach));
+    }
     // A part's last stage reads on into the next one's pixels.
-    if (!gemm->image.image_steps.empty() && depth_of(gemm->spec) % (kStageLine / p.bytes) != 0)
+    if (!resident && !gemm->image.image_steps.empty() &&
+        depth_of(gemm->spec) % (kStageLine / p.bytes) != 0)
       return {};
   }
   (image_left ? p.a_again : p.b_again) = std::max(1.0, taps / steps);
@@ -339,7 +366,7 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
   p.reduces = !gemm->spec.columns.empty();
   p.along_columns = e.n_fastest;
   count_epilogue(gemm->spec, p);
-  e.stored_rows = stored_as_summed(gemm->spec, e);
+  store_as_summed(gemm->spec, e);
   p.stores_rows = e.stored_rows >= 0;
   e.window = std::move(gemm->window);
   return Orientation{std::move(gemm->spec), std::move(e), p};
@@ -359,15 +386,15 @@ std::string problem_text(const Orientation& o) {
   const auto type = [&](const BoxedOperand& operand) {
     return name(o.spec.ports[static_cast<std::size_t>(operand.port)].type);
   };
-  return fmt::format(
-             "{}{} x {}{}, {} {}, m {}, n {}, k {}, {} bytes a result{}{}{}{}", type(e.a),
-      e.a.k_fastest ? "" : " transposed", type(e.b), e.b.k_fastest ? "" : " transposed",
-      p.gathered     ? "gathered groups"
-      : p.groups > 0 ? "groups"
-                     : "batch",
-      p.batches, p.rows, p.columns, p.depth, p.extra_bytes, e.n_fastest ? "" : " along m",
-             e.scaled() ? ", scaled" : "", e.b2 ? ", two products" : "",
-             p.reduces ? ", with totals" : "") +
+  return fmt::format("{}{} x {}{}, {} {}, m {}, n {}, k {}, {} bytes a result{}{}{}{}", type(e.a),
+                     e.a.k_fastest ? "" : " transposed", type(e.b),
+                     e.b.k_fastest ? "" : " transposed",
+                     p.gathered     ? "gathered groups"
+                     : p.groups > 0 ? "groups"
+                                    : "batch",
+                     p.batches, p.rows, p.columns, p.depth, p.extra_bytes,
+                     e.n_fastest ? "" : " along m", e.scaled() ? ", scaled" : "",
+                     e.b2 ? ", two products" : "", p.reduces ? ", with totals" : "") +
          (e.window ? window_text(*e.window) : "");
 }
 
@@ -383,13 +410,18 @@ void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& de
   const double tiles = tiles_of(p, t);
   e.microseconds = choice.microseconds;
   e.loaded_rows = loaded_rows(p, t);
-  set_box(e.a, e.resident ? window_pixels(p, t) : e.loaded_rows / t.cluster_n);
+  set_box(e.a, p.taps > 0 && !p.gradient ? window_pixels(p, t) : e.loaded_rows / t.cluster_n);
   set_box(e.b, t.n / p.products / t.cluster_m);
+  if (p.gradient) {
+    e.b.map.box[1] = gradient_pixels(p);
+    e.taps_each = (p.taps + t.consumers - 1) / t.consumers;
+  }
   if (e.b2) set_box(*e.b2, t.n / p.products / t.cluster_m);
   e.packing = choose_packing(o.spec, e.n_fastest ? n_index(o.spec) : m_index(o.spec), 8);
   if (e.window && !e.window->bounds.empty() && e.packing.dim >= 0)
     for (const auto& b : e.window->bounds)  // packs lie within or past an end as a whole
-      if (b.coefficient[e.packing.dim] != 0) e.packing = choose_packing(o.spec, e.packing.dim, 1);
+      if (b.coefficient[e.packing.dim] != 0 && b.end % e.packing.width != 0)
+        e.packing = choose_packing(o.spec, e.packing.dim, 1);
   // Where every result reads memory of its own, several packs are read before one is computed.
   e.prefetch = p.reads;
   e.unroll = e.promote_accumulators ? 1 : 2;
@@ -404,8 +436,12 @@ void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& de
              wide = t.split > 1 && (streams_a ? t.n : e.loaded_rows) > kNarrow;
   // Scales are found by their place in k, which is then the same for all; who copies rows walks
   // from its start.
-  e.rotate = (streams_a || streams_b) && !wide && !e.scaled() && !p.gathered && !e.window ? kApart : 0;
+  e.rotate =
+      (streams_a || streams_b) && !wide && !e.scaled() && !p.gathered && !e.window ? kApart : 0;
   if (t.split > 1 || t.n % kStoredTogether != 0) e.stored_rows = -1;
+  for (int i : e.row_sources)
+    if (e.packing.ports[static_cast<std::size_t>(i)].kind != PortPack::Kind::pack)
+      e.stored_rows = -1;
   if (p.reduces && e.packing.width == 1) e.unroll = std::max(e.unroll, 2);
   if (e.b2) e.unroll = std::min(e.unroll, 2);  // slabs of half the columns
   const int lane_packs = 1024 / p.products / 32 / e.packing.width;
@@ -415,6 +451,10 @@ void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& de
   const int kept = sums_per_thread(t) * (e.promote_accumulators ? 3 : 1) + (e.ahead ? 64 : 0);
   e.producer_registers = kept >= 192 ? 24 : 40;
   e.consumer_registers = t.consumers == 1 ? 248 : kept >= 192 ? 240 : 232;
+  if (p.gradient) {  // of three consumers' and one producer's warps
+    e.producer_registers = 24;
+    e.consumer_registers = t.consumers == 3 ? 160 : 240;
+  }
   if (p.gathered) e.producer_registers = 56, e.consumer_registers = 224;
   e.wide_index = needs_wide_index(o.spec);
   e.least_blocks = blocks_that_fit(p, t, device);
@@ -482,13 +522,11 @@ std::optional<WgmmaPlan> choose_tile(std::vector<std::optional<Orientation>> ori
       best = at;
       tuned = true;
     }
-  Orientation& chosen =
-      *orientations[from[static_cast<std::size_t>(best - choice.tiles.begin())]];
+  Orientation& chosen = *orientations[from[static_cast<std::size_t>(best - choice.tiles.begin())]];
   complete(chosen, *best, device);
   return WgmmaPlan{std::move(chosen.spec), std::move(chosen.engine), std::move(choice), tuned,
                    least};
 }
-
 
 // Operands in boxes of rows and one index of k.
 std::optional<WgmmaPlan> plan_boxes(const KernelSpec& given, const DeviceModel& device,
@@ -526,10 +564,11 @@ std::optional<WgmmaPlan> plan_window(const KernelSpec& given, const DeviceModel&
                                      const Tuning& tuning) {
   const ContractionSpec& c = given.contraction();
   // What a pixel is multiplied by lies along k or, of a filter's gradient, along the columns.
-  const bool gradient = std::find(c.k_indices.begin(), c.k_indices.end(), KIndex::pixels) !=
-                        c.k_indices.end();
+  const bool gradient =
+      std::find(c.k_indices.begin(), c.k_indices.end(), KIndex::pixels) != c.k_indices.end();
   const bool image_is_a = !gradient;
-  const bool columns_together = !prefers(given, given.body, n_index(given), m_index(given), is_store);
+  const bool columns_together =
+      !prefers(given, given.body, n_index(given), m_index(given), is_store);
   const bool swapped = !columns_together;
   auto usual = orient_convolution(given, image_is_a, columns_together, swapped);
   if (!usual) return {};
@@ -552,9 +591,11 @@ std::optional<WgmmaPlan> plan_wgmma(const KernelSpec& given, const DeviceModel& 
   auto plain = plan_boxes(given, device, tuning);
   if (!may_be_convolution(*c)) return plain;
   auto convolution = plan_window(given, device, tuning);
-  if (!plain || (convolution && convolution->microseconds < plain->microseconds))
-    return convolution;
-  return plain;
+  if (!plain || !convolution) return plain ? plain : convolution;
+  const bool windows = plain->tuned == convolution->tuned
+                           ? convolution->microseconds < plain->microseconds
+                           : convolution->tuned;
+  return windows ? convolution : plain;
 }
 
 }  // namespace sinter

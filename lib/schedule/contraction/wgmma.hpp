@@ -28,7 +28,7 @@ struct WindowAxis {
 
 // See codegen/device/family/contraction_window.cuh.
 struct ConvolutionWindow {
-  std::vector<WindowAxis> axes;                        // innermost first
+  std::vector<WindowAxis> axes;                                    // innermost first
   enum class Taps : std::uint8_t { k, columns, batch } taps_of{};  // what numbers the taps
   std::vector<int> tap_batch;  // batch: the domain's indices of the taps, outermost first
   std::int64_t channels = 0;
@@ -53,6 +53,7 @@ struct BoxedOperand {
     std::int64_t step;
   };
   std::vector<BatchStep> image_steps, channel_steps;
+  bool of_result = false;        // pixels: walked over in the window's order, but where results are
   std::vector<int> filter_axes;  // filter: of the window, whose taps are its dims 1..
   int port = -1;
   int scale = -1;          // statement: what its elements are multiplied with, the same for a block
@@ -66,16 +67,20 @@ struct BoxedOperand {
 struct WgmmaConfig : Launch {
   Tile tile;
   BoxedOperand a, b;
-  std::optional<BoxedOperand> b2;  // of a second product; the tile's columns are shared
+  std::optional<BoxedOperand> b2;           // of a second product; the tile's columns are shared
   std::optional<ConvolutionWindow> window;  // of a convolution
   bool resident = false;                    // its pixels stay in shared memory for all taps
+  int taps_each = 0;                        // of a consumer, in a filter gradient of that kind
   int operand_bytes = 2;
   int loaded_rows = 128;              // of A, by a tile
   bool integers = false;              // factors and sums
   bool promote_accumulators = false;  // add the sums of each stage in f32
   bool scaled() const { return a.scale >= 0 || b.scale >= 0 || (b2 && b2->scale >= 0); }
   bool n_fastest = true;  // along which index the result lies in memory
-  int stored_rows = -1;   // port whose results leave as summed, in whole rows (store_rows)
+  // The port whose results leave as they are summed, in whole rows (store_rows), and those that
+  // differ from row to row and are read so; -1: through slabs of floats.
+  int stored_rows = -1;
+  std::vector<int> row_sources;
   int unroll = 1;         // of the epilogue
   bool prefetch = false;  // what the epilogue reads of the tile comes to the cache early
   bool ahead = false;     // and to registers while the slab before leaves

@@ -33,8 +33,7 @@ int stage_bytes(const TileProblem& p, const Tile& t) {
 // Of pixels that stay for all taps.
 int window_bytes(const TileProblem& p, const Tile& t) {
   const int bytes = window_pixels(p, t) * kStageLine;
-  return t.window_stages *
-         ((bytes + kLooseBytes - 1) / kLooseBytes * kLooseBytes + kBarrierBytes);
+  return t.window_stages * ((bytes + kLooseBytes - 1) / kLooseBytes * kLooseBytes + kBarrierBytes);
 }
 // Of shared memory besides the stages.
 int fixed_bytes(const Tile& t) { return kLooseBytes + t.consumers * 4 * kSlabBytes; }
@@ -83,10 +82,10 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   constexpr double kRead = 0.66;               // what reading one costs of kShared
   constexpr double kStart = 4200, kTurn = 350, kNeighbours = 200;  // clocks: until the first stage
                                                                    // has come; a turn; a tile
-  constexpr double kSlab = 1150, kSlabStored = 500, kSlabRead = 300, kSlabReadSlow = 1600, kSlabTwo = 600,
-                   kAlongRows = 500;
+  constexpr double kSlab = 1150, kSlabStored = 500, kSlabRead = 300, kSlabReadSlow = 1600,
+                   kSlabTwo = 600, kAlongRows = 500;
   constexpr double kParts = 1400, kPart = 400;
-  constexpr double kExposed = 0.3;    // of finishing, that memory waits for
+  constexpr double kExposed = 0.3;  // of finishing, that memory waits for
   // Neighbouring tiles of a convolution are not in step with each other. (L2-resident reads of
   // tens of MiB: 9.6 TB/s.)
   constexpr double kWindowCache = 0.66;
@@ -99,8 +98,8 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   const double depth = p.depth / t.split, depth_bytes = depth * p.bytes;
   const double multiply = 2.0 * t.m * std::max(t.n, kFewestColumns) * depth / (8192.0 / p.bytes);
   // Rows of A that come for a step of k; of pixels that stay, a tap's share.
-  const double rows = p.taps > 0 ? static_cast<double>(window_pixels(p, t)) / p.taps
-                                 : loaded_rows(p, t);
+  const double rows =
+      p.taps > 0 ? static_cast<double>(window_pixels(p, t)) / p.taps : loaded_rows(p, t);
   const double moved = (rows / t.cluster_n + static_cast<double>(t.n) / t.cluster_m) * depth_bytes;
   // Every multiplication's rows of A are read with all columns of B.
   const double reads = kRead * t.m / kInstructionRows * (kInstructionRows + t.n);
@@ -112,7 +111,8 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
                slabs = multiplications(t) * std::ceil(across);
   const bool slow = multiplications(t) > 1 || has_little_room(t);
   const double read = !p.reads ? 0 : slow ? kSlabReadSlow : kSlabRead;
-  const double finish = slabs * ((p.stores_rows && t.split == 1 ? kSlabStored : kSlab) + read + (p.products > 1 ? kSlabTwo : 0)) +
+  const double finish = slabs * ((p.stores_rows && t.split == 1 ? kSlabStored : kSlab) + read +
+                                 (p.products > 1 ? kSlabTwo : 0)) +
                         (p.along_columns ? 0 : kAlongRows * multiplications(t) * across) +
                         (t.split > 1 ? kParts + kPart * t.split : 0);
   double clocks = rounds * (main + finish);
@@ -128,9 +128,10 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   const double past = tiles * t.split *
                       (std::max(0.0, rows - p.rows) + std::max(0.0, t.n - p.columns)) * depth_bytes;
   const double exposed = kExposed * finish / device.clock;
-  const double times[] = {
-      clocks / device.clock, memory / (kStreams * device.memory_bandwidth) + exposed,
-      (memory + past) / (busy * device.sm_bandwidth) + exposed, cached / (device.l2_bandwidth * (p.window ? kWindowCache : 1))};
+  const double times[] = {clocks / device.clock,
+                          memory / (kStreams * device.memory_bandwidth) + exposed,
+                          (memory + past) / (busy * device.sm_bandwidth) + exposed,
+                          cached / (device.l2_bandwidth * (p.window ? kWindowCache : 1))};
   // The slowest counts; the others a little, so that equals do not waste power.
   const double sum = std::accumulate(std::begin(times), std::end(times), 0.0);
   return (*std::max_element(std::begin(times), std::end(times)) + 0.07 * sum) * hindrance(p, t) +
@@ -186,6 +187,30 @@ bool legal(const TileProblem& p, const Tile& t, const DeviceModel& device) {
   return countable(p, t, device);
 }
 
+// Of a filter gradient whose pixels stay: the result's gradient and the pixels of all taps.
+int gradient_stage_bytes(const TileProblem& p) {
+  const int pixels = gradient_pixels(p) * kStageLine;
+  return kInstructionRows * kStageLine + (pixels + kLooseBytes - 1) / kLooseBytes * kLooseBytes +
+         kBarrierBytes;
+}
+
+double estimate_gradient(const TileProblem& p, const Tile& t, const DeviceModel& device) {
+  constexpr double kMove = 64, kStart = 4200, kSlab = 1150, kStep = 80;
+  const double tiles = tiles_of(p, t), rounds = std::ceil(tiles / device.sms),
+               steps = std::ceil(p.depth * p.bytes / kStageLine);
+  const int each = (p.taps + t.consumers - 1) / t.consumers;
+  const double multiply = 2.0 * t.m * t.n * (kStageLine / p.bytes) / (8192.0 / p.bytes),
+               moved = static_cast<double>(kInstructionRows + gradient_pixels(p)) * kStageLine;
+  const double clocks =
+      rounds * (steps * (std::max(multiply, moved / kMove) + kStep) + each * kSlab);
+  const double memory = (p.rows + p.columns / p.taps) * p.depth * p.batches * p.bytes +
+                        p.batches * p.rows * p.columns * p.extra_bytes;
+  return std::max({clocks / device.clock, memory / device.memory_bandwidth,
+                   tiles * steps * moved / device.l2_bandwidth}) *
+             1.07 +
+         kStart / device.clock;
+}
+
 // The least width of a legal tile of which one round covers the result, or 0.
 int width_of_round(const TileProblem& p, const Tile& t, const DeviceModel& device) {
   if (p.groups > 0) return 0;
@@ -221,13 +246,19 @@ double most_tiles(const TileProblem& p, const Tile& t) {
 }
 
 int loaded_rows(const TileProblem& p, const Tile& t) {
-  if (p.taps > 0 || t.m > kInstructionRows || p.rows > kInstructionRows || !p.a_k_fastest) return t.m;
+  if (p.taps > 0 || t.m > kInstructionRows || p.rows > kInstructionRows || !p.a_k_fastest)
+    return t.m;
   const double unit = p.gathered ? kCopiedRows : kSwizzledRows * t.cluster_n;
   return std::min(t.m, static_cast<int>(unit * std::ceil(p.rows / unit)));
 }
 
 int window_pixels(const TileProblem& p, const Tile& t) {
   return (t.m + p.reach + kSwizzledRows - 1) / kSwizzledRows * kSwizzledRows;
+}
+
+int gradient_pixels(const TileProblem& p) {
+  const int pixels = kStageLine / p.bytes + p.reach;
+  return (pixels + kSwizzledRows - 1) / kSwizzledRows * kSwizzledRows;
 }
 
 int sums_per_thread(const Tile& t) { return multiplications(t) * t.n / 2; }
@@ -246,6 +277,7 @@ int blocks_that_fit(const TileProblem& p, const Tile& t, const DeviceModel& devi
 }
 
 int shared_bytes(const TileProblem& p, const Tile& t) {
+  if (p.gradient) return fixed_bytes(t) + t.stages * gradient_stage_bytes(p);
   return fixed_bytes(t) + window_bytes(p, t) + t.stages * stage_bytes(p, t);
 }
 
@@ -254,7 +286,32 @@ double balanced_grid(double tiles, int cluster, const DeviceModel& device) {
   return std::ceil(clusters / std::ceil(clusters / clusters_at_once(device, cluster))) * cluster;
 }
 
+namespace {
+
+// Filter gradients whose pixels stay for all taps: one shape, in as many stages as fit. What a
+// consumer sums lies in up to 128 registers.
+std::vector<EstimatedTile> gradient_tiles(const TileProblem& p, const DeviceModel& device) {
+  constexpr int kMostTapsEach = 4, kFewestStages = 2;
+  std::vector<EstimatedTile> tiles;
+  for (int consumers : {3, 2}) {
+    Tile t{.m = kInstructionRows,
+           .n = p.taps * kStageLine / p.bytes,
+           .consumers = consumers,
+           .window_stages = 1};
+    if (p.taps < consumers || (p.taps + consumers - 1) / consumers > kMostTapsEach) continue;
+    t.stages = std::min(
+        (device.shared_per_sm - device.shared_reserved - fixed_bytes(t)) / gradient_stage_bytes(p),
+        kMostStages);
+    if (t.stages < kFewestStages || !countable(p, t, device)) continue;
+    tiles.push_back({estimate_gradient(p, t, device), t});
+  }
+  return tiles;
+}
+
+}  // namespace
+
 std::vector<EstimatedTile> legal_tiles(const TileProblem& p, const DeviceModel& device) {
+  if (p.gradient) return gradient_tiles(p, device);
   struct Shape {
     int m, consumers;
     bool alternate;
@@ -262,9 +319,9 @@ std::vector<EstimatedTile> legal_tiles(const TileProblem& p, const DeviceModel& 
   struct Sharing {
     int cluster_m, cluster_n, split;
   };
-  constexpr Shape kShapes[] = {{128, 2, false}, {256, 2, false}, {64, 2, true},
-                               {128, 2, true},  {64, 1, false},  {128, 1, false},
-                               {256, 2, true}};  // the last of convolutions alone
+  constexpr Shape kShapes[] = {
+      {128, 2, false}, {256, 2, false}, {64, 2, true}, {128, 2, true},
+      {64, 1, false},  {128, 1, false}, {256, 2, true}};  // the last of convolutions alone
   constexpr Sharing kSharings[] = {{1, 1, 1}, {2, 1, 1}, {1, 2, 1}, {4, 1, 1},
                                    {1, 4, 1}, {1, 1, 2}, {1, 1, 3}, {1, 1, 4},
                                    {1, 1, 5}, {1, 1, 6}, {1, 1, 7}, {1, 1, 8}};

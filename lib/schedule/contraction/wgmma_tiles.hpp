@@ -45,7 +45,8 @@ struct TileProblem {
   // Of a convolution whose pixels stay in shared memory for all taps: taps, and how many lines of
   // pixels a tile has besides its rows. 0: pixels are loaded for each tap.
   int taps = 0, reach = 0;
-  bool window = false;  // a convolution
+  bool gradient = false;  // of a filter of that kind: columns are lines of channels of all taps
+  bool window = false;    // a convolution
   // How many times a convolution reads each element of an operand, which the caches see.
   double a_again = 1, b_again = 1;
 
@@ -60,6 +61,8 @@ double most_tiles(const TileProblem& p, const Tile& t);
 int loaded_rows(const TileProblem& p, const Tile& t);
 // Lines of pixels that a tile takes for each line of channels, where they stay for all taps.
 int window_pixels(const TileProblem& p, const Tile& t);
+// The same of a filter gradient's stage.
+int gradient_pixels(const TileProblem& p);
 int sums_per_thread(const Tile& t);
 // The sums leave a thread few registers for packs of what the epilogue reads.
 bool has_little_room(const Tile& t);

@@ -73,7 +73,7 @@ struct Body {
   template <int width>
   using Place = ::Place<width>;
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void fetch_columns(const Args& args, const Coord& c, Place<width>& place) {}
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
                                     const Config::Accumulator (&acc)[Config::products], Place<width>& place, Reductions& columns) {
