@@ -164,7 +164,7 @@ struct HostInstruction {
 };
 
 // Registers that kernels name themselves. They start with any bits.
-inline constexpr int kMostThreads = 384;  // of a CTA that multiplies
+inline constexpr int kMostThreads = 512;  // of a CTA that multiplies
 template <int set, class Sum, int count>
 Sum (&named_registers())[count] {
   thread_local Sum sums[kMostThreads][count];
