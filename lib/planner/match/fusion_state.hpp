@@ -1,18 +1,22 @@
 // What patterns see while a graph is partitioned: which nodes are free, who reads what, and whether
 // joining nodes would make kernels wait for each other in a circle.
 #pragma once
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "lower/region.hpp"
 #include "plan/plan_data.hpp"
+#include "planner/match/interned.hpp"
 #include "planner/match/node_marks.hpp"
 #include "planner/memory/storage.hpp"
 #include "schedule/scheduled_kernel.hpp"
 #include "sinter/graph.hpp"
 
 namespace sinter {
+
+class JoinedNodes;
 
 class FusionState {
  public:
@@ -60,6 +64,7 @@ class FusionState {
 
   // True when a kernel of `nodes` plus `extra` would have to run both before and after another, or
   // where so much lies between them that this is not searched.
+  bool makes_cycle(const JoinedNodes& nodes, NodeId extra) const;
   bool makes_cycle(const std::vector<NodeId>& nodes, NodeId extra) const;
 
   // ---- what a proposal depends on, so that it is made again only after that has changed
@@ -90,7 +95,7 @@ class FusionState {
 
   // Why `node` did not join the kernel that `kernel` belongs to.
   void cut(std::string_view pattern, NodeId kernel, NodeId node, TensorId tensor,
-           std::string reason);
+           const std::string& reason);
   // The refusals that held: the two did end up in different kernels.
   std::vector<PlanCut> cuts() const;
 
@@ -103,11 +108,12 @@ class FusionState {
   std::vector<std::vector<NodeId>> consumers_;
   std::vector<int> group_;
   std::vector<std::vector<NodeId>> groups_;
+  // Of many neighbours refused around many nodes; few reasons differ.
   struct Cut {
     std::string_view pattern;
     NodeId kernel, node;
     TensorId tensor;
-    std::string reason;
+    int reason;
   };
   bool reserved(NodeId n) const { return (reserved_[static_cast<std::size_t>(n)] & viewer_) != 0; }
   // Raises latest_ of the node to `number`, and of what waits for it.
@@ -120,6 +126,7 @@ class FusionState {
   bool given(TensorId t) const;           // a value, or in memory before the graph is run
   std::vector<bool> unread_, recompute_;  // unread: nobody needs what the node makes
   std::vector<Cut> cuts_;
+  Interned reasons_;
   // The largest number of a node that runs before this one, or with it, as kernels stand now.
   std::vector<NodeId> latest_;
   std::vector<int> changed_;
@@ -130,6 +137,24 @@ class FusionState {
   mutable bool looking_ = false, narrowed_ = false;
   mutable NodeMarks seen_;
   mutable std::vector<NodeId> looked_at_;
+};
+
+// The nodes of a kernel that grows, with what is asked for every node that might join.
+class JoinedNodes {
+ public:
+  JoinedNodes(const FusionState& state, const std::vector<NodeId>& nodes);
+  void add(NodeId n);
+
+  bool contains(NodeId n) const { return inside_.contains(n); }
+  NodeId first() const { return first_; }
+  // Nodes that a member reads, each once; those that have joined since are among them.
+  const std::vector<NodeId>& read() const { return read_; }
+
+ private:
+  const FusionState& state_;
+  MarkPool::Borrowed inside_, listed_;
+  NodeId first_ = std::numeric_limits<NodeId>::max();
+  std::vector<NodeId> read_;
 };
 
 inline bool contains(const std::vector<NodeId>& nodes, NodeId n) {
