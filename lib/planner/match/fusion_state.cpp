@@ -10,6 +10,9 @@ namespace {
 
 // Nodes that are visited to find out whether one kernel must wait for another.
 constexpr int kMostVisited = 4096;
+// Kernels that refuse a node for one reason, which are kept: more than nodes fit into one kernel, so
+// that one of them is another than the node's.
+constexpr int kMostRefusals = 256;
 
 }  // namespace
 
@@ -196,9 +199,9 @@ void FusionState::start_looking() const {
   looked_at_.clear();
 }
 
-std::vector<NodeId> FusionState::looked_at() const {
+const std::vector<NodeId>& FusionState::looked_at() const {
   looking_ = false;
-  return std::move(looked_at_);
+  return looked_at_;
 }
 
 void FusionState::reserve(const std::vector<NodeId>& nodes, int by) {
@@ -273,7 +276,11 @@ bool FusionState::needed_outside(TensorId t, const std::vector<NodeId>& nodes) c
 
 void FusionState::cut(std::string_view pattern, NodeId kernel, NodeId n, TensorId t,
                       const std::string& reason) {
-  cuts_.push_back({pattern, kernel, n, t, reasons_(reason)});
+  const Refused what{n, t, reasons_(reason)};
+  Refusals& before = refusals_[what];
+  if (before.last_kernel == kernel || before.kernels == kMostRefusals) return;
+  before = {kernel, before.kernels + 1};
+  cuts_.push_back({pattern, kernel, what});
 }
 
 std::vector<PlanCut> FusionState::cuts() const {
@@ -284,24 +291,14 @@ std::vector<PlanCut> FusionState::cuts() const {
     int& known = numbers[static_cast<std::size_t>(id)];
     return known < 0 ? known = labels(graph_.label(labelled)) : known;
   };
-  struct Key {
-    int node, tensor, reason;
-    bool operator==(const Key&) const = default;
-  };
-  const auto hash = [](const Key& k) {
-    std::size_t h = 0;
-    for (int part : {k.node, k.tensor, k.reason})
-      h = (h ^ static_cast<std::size_t>(part)) * 0x9E3779B97F4A7C15;
-    return h ^ h >> 32;
-  };
-  std::unordered_set<Key, decltype(hash)> known(0, hash);
-  for (const auto& c : cuts_) {
-    if (group(c.kernel) == group(c.node)) continue;
-    const Key key{number(of_node, c.node, node(c.node)), number(of_tensor, c.tensor, c.tensor),
-                  c.reason};
-    if (known.insert(key).second)
-      result.push_back({std::string(c.pattern), labels[key.node], labels[key.tensor],
-                        reasons_[key.reason]});
+  std::unordered_set<Refused, Refused::Hash> listed;  // by the numbers of labels
+  for (const auto& [pattern, kernel, what] : cuts_) {
+    if (group(kernel) == group(what.node)) continue;
+    const Refused labelled{number(of_node, what.node, node(what.node)),
+                           number(of_tensor, what.tensor, what.tensor), what.reason};
+    if (listed.insert(labelled).second)
+      result.push_back({std::string(pattern), labels[labelled.node], labels[labelled.tensor],
+                        reasons_[what.reason]});
   }
   return result;
 }

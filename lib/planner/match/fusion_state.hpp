@@ -4,6 +4,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "lower/region.hpp"
@@ -72,7 +73,7 @@ class FusionState {
   // From start_looking() on, notes each node whose state (free, what it waits for) was asked for,
   // once; looked_at() ends that.
   void start_looking() const;
-  std::vector<NodeId> looked_at() const;
+  const std::vector<NodeId>& looked_at() const;
   // How many kernels had been taken when the node's state changed last.
   int changed(NodeId n) const { return changed_[static_cast<std::size_t>(n)]; }
 
@@ -100,6 +101,18 @@ class FusionState {
   std::vector<PlanCut> cuts() const;
 
  private:
+  struct Refused {
+    std::int32_t node, tensor, reason;  // their numbers
+    bool operator==(const Refused&) const = default;
+    struct Hash {
+      std::size_t operator()(const Refused& r) const {
+        std::size_t h = 0;
+        for (const std::int32_t part : {r.node, r.tensor, r.reason})
+          h = (h ^ static_cast<std::size_t>(part)) * 0x9E3779B97F4A7C15;
+        return h ^ h >> 32;
+      }
+    };
+  };
   const Graph& graph_;
   const Storage& storage_;
   const PlanContext& context_;
@@ -108,12 +121,10 @@ class FusionState {
   std::vector<std::vector<NodeId>> consumers_;
   std::vector<int> group_;
   std::vector<std::vector<NodeId>> groups_;
-  // Of many neighbours refused around many nodes; few reasons differ.
   struct Cut {
     std::string_view pattern;
-    NodeId kernel, node;
-    TensorId tensor;
-    int reason;
+    NodeId kernel;
+    Refused what;
   };
   bool reserved(NodeId n) const { return (reserved_[static_cast<std::size_t>(n)] & viewer_) != 0; }
   // Raises latest_ of the node to `number`, and of what waits for it.
@@ -127,6 +138,11 @@ class FusionState {
   std::vector<bool> unread_, recompute_;  // unread: nobody needs what the node makes
   std::vector<Cut> cuts_;
   Interned reasons_;
+  struct Refusals {
+    NodeId last_kernel = -1;
+    int kernels = 0;
+  };
+  std::unordered_map<Refused, Refusals, Refused::Hash> refusals_;
   // The largest number of a node that runs before this one, or with it, as kernels stand now.
   std::vector<NodeId> latest_;
   std::vector<int> changed_;
