@@ -221,12 +221,17 @@ bool grow(FusionState& state, std::vector<NodeId>& nodes, const Growth& growth,
   return full;
 }
 
+bool runs_over(const FusionState& state, NodeId n, const Dims& domain) {
+  return is_elementwise(state, n) &&
+         without_leading_ones(state.graph()[state.node(n).outputs[0]].dim) == domain;
+}
+
 std::string refuse_other_domain(const FusionState& state, NodeId n, const Dims& domain) {
+  if (runs_over(state, n, domain)) return {};
   if (!is_elementwise(state, n))
     return std::string(name(state.node(n).op)) + " is not computed element by element";
   const Dims d = without_leading_ones(state.graph()[state.node(n).outputs[0]].dim);
-  if (d != domain) return "it runs over " + to_string(d) + ", the kernel over " + to_string(domain);
-  return {};
+  return "it runs over " + to_string(d) + ", the kernel over " + to_string(domain);
 }
 
 }  // namespace sinter

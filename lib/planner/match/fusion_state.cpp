@@ -233,7 +233,7 @@ void JoinedNodes::add(NodeId n) {
 // execution and every kernel taken so far is a unit, so the walk goes from the set's inputs
 // upwards, through whole kernels, looking for the set again.
 bool FusionState::makes_cycle(const JoinedNodes& nodes, NodeId extra) const {
-  MarkPool::Borrowed seen = marks();
+  MarkPool::Borrowed seen = marks(), seen_kernels = marks();
   const NodeId first = std::min(nodes.first(), extra);
   const auto inside = [&](NodeId n) { return n == extra || nodes.contains(n); };
   std::vector<NodeId> work;
@@ -256,7 +256,7 @@ bool FusionState::makes_cycle(const JoinedNodes& nodes, NodeId extra) const {
       if (inside(p)) return true;
       visit(p);
     }
-    if (group(n) < 0) continue;
+    if (group(n) < 0 || !seen_kernels.insert(group(n))) continue;
     for (NodeId m : groups_[static_cast<std::size_t>(group(n))])
       if (seen.insert(m)) work.push_back(m);
   }
