@@ -343,7 +343,7 @@ KernelChoice TileChoice::ranked() const {
 }
 
 std::optional<WgmmaPlan> plan_wgmma(const KernelSpec& given, const DeviceModel& device,
-                                    const Tuning& tuning) {
+                                    const Tuning& tuning, KnownTiles& tiles) {
   if (!device.has_wgmma || !device.has_tma) return {};
   const ContractionSpec* const c = given.as_contraction();
   if (!c || c->k() != (c->has_scale_blocks() ? 2 : 1) || reads_joined_indices(given)) return {};
@@ -366,12 +366,12 @@ std::optional<WgmmaPlan> plan_wgmma(const KernelSpec& given, const DeviceModel& 
   const bool swapped = !two && !c->rows.on && (short_m || (!columns_together && !short_n));
   auto usual = orient(spec, columns_together, swapped);
   if (!usual) return {};
-  TileChoice choice{problem_text(*usual), legal_tiles(usual->problem, device)};
+  TileChoice choice{problem_text(*usual), tiles.of(usual->problem, device)};
   std::optional<Orientation> other;
   if (!two && !c->rows.on && std::min(rows, columns) <= kInstructionRows)
     other = orient(spec, columns_together, !swapped);
   if (other)
-    for (EstimatedTile t : legal_tiles(other->problem, device)) {
+    for (EstimatedTile t : tiles.of(other->problem, device)) {
       t.tile.swap_ab = true;
       choice.tiles.push_back(t);
     }

@@ -78,6 +78,6 @@ bool of_whole_tile(const KernelSpec& spec, const KernelPort& port);
 // Nothing where the device has no such tensor cores, or the operands' types or layouts are not for
 // them.
 std::optional<WgmmaPlan> plan_wgmma(const KernelSpec& spec, const DeviceModel& device,
-                                    const Tuning& tuning);
+                                    const Tuning& tuning, KnownTiles& tiles);
 
 }  // namespace sinter
