@@ -28,7 +28,7 @@ Partition partition(const Graph& lowered, bool fuse, const PlanContext& context,
                     std::span<const Region> regions = {});
 inline Partition partition(const Graph& lowered, bool fuse, std::string_view target = {},
                            std::span<const Region> regions = {}) {
-  return partition(lowered, fuse, PlanContext{device_model(target), {}, {}}, regions);
+  return partition(lowered, fuse, PlanContext{device_model(target), {}}, regions);
 }
 
 // Byte offsets for the tensors that kernels hand to each other; two share memory when no kernel

@@ -49,13 +49,13 @@ struct ScheduledKernel {
 // What every decision of planning is made from.
 struct PlanContext {
   DeviceModel device;
-  Tuning tuning;             // configurations that were measured to be the fastest of their problem
-  mutable KnownTiles tiles;  // of the device, kept; so a context is not shared between threads
+  Tuning tuning;  // configurations that were measured to be the fastest of their problem
+  mutable KnownTiles tiles{};  // of the device, kept; so a context is not shared between threads
 };
 ScheduledKernel schedule_kernel(const KernelSpec& spec, const PlanContext& context);
 inline ScheduledKernel schedule_kernel(const KernelSpec& spec, const DeviceModel& device,
                                        const Tuning& tuning) {
-  return schedule_kernel(spec, PlanContext{device, tuning, {}});
+  return schedule_kernel(spec, PlanContext{device, tuning});
 }
 
 }  // namespace sinter

@@ -10,8 +10,8 @@ namespace {
 
 // Nodes that are visited to find out whether one kernel must wait for another.
 constexpr int kMostVisited = 4096;
-// Kernels that refuse a node for one reason, which are kept: more than nodes fit into one kernel, so
-// that one of them is another than the node's.
+// Kernels that refuse a node for one reason, which are kept: more than nodes fit into one kernel,
+// so that one of them is another than the node's.
 constexpr int kMostRefusals = 256;
 
 }  // namespace

@@ -20,7 +20,7 @@ class Interned {
 
  private:
   std::unordered_map<std::string, int> numbers_;
-  int last_ = -1;  // that was asked for, and often is again
+  int last_ = -1;                          // that was asked for, and often is again
   std::vector<const std::string*> texts_;  // keys of the map, which stay where they are
 };
 
