@@ -1,6 +1,6 @@
 // What {fmt} does not define in its headers, once, instead of in every file that formats, where it
-// takes as long as many such files do. Its namespace is the library's own (CMakeLists.txt), so that a
-// program may link another {fmt}.
+// takes as long as many such files do. Its namespace is the library's own (CMakeLists.txt), so that
+// a program may link another {fmt}.
 #ifndef FMT_HEADER_ONLY
 #include <fmt/format-inl.h>
 

@@ -32,17 +32,18 @@ class KernelStatements {
   };
   Place locate(const Access& a, const Index& at) const {
     Place p{a.offset, true};
-    Index index = at;
+    Index joined;
     if (!a.via.empty()) {
       std::int64_t linear = 0;
       for (int i = 0; i < spec_.extent.size(); ++i)
         linear = linear * spec_.extent[i] + at[static_cast<std::size_t>(i)];
-      index.assign(static_cast<std::size_t>(a.via.size()), 0);
+      joined.assign(static_cast<std::size_t>(a.via.size()), 0);
       for (int i = a.via.size() - 1; i >= 0; --i) {
-        index[static_cast<std::size_t>(i)] = linear % a.via[i];
+        joined[static_cast<std::size_t>(i)] = linear % a.via[i];
         linear /= a.via[i];
       }
     }
+    const Index& index = a.via.empty() ? at : joined;
     for (int i = 0; i < a.stride.size(); ++i)
       p.offset += a.stride[i] * index[static_cast<std::size_t>(i)];
     for (const auto& w : a.windows) {
@@ -305,7 +306,7 @@ class KernelStatements {
 
   // Calls f with every combination of the indices [from, to).
   template <class F>
-  void for_indices(Index& at, int from, int to, F f) const {
+  void for_indices(Index& at, int from, int to, const F& f) const {
     if (from == to) return f();
     for (std::int64_t i = 0; i < spec_.extent[from]; ++i) {
       at[static_cast<std::size_t>(from)] = i;
