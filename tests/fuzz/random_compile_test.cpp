@@ -9,7 +9,6 @@
 #include <map>
 #include <mutex>
 #include <set>
-#include <sstream>
 #include <string>
 #include <thread>
 
@@ -19,6 +18,7 @@
 #include "sinter/compile.hpp"
 #include "support/catch.hpp"
 #include "support/environment.hpp"
+#include "support/joined_kernels.hpp"
 #include "support/random_graph.hpp"
 
 using namespace sinter;
@@ -70,71 +70,31 @@ bool same_but_names(const std::string& a, const std::string& b) {
 
 int graphs_to_compile() { return test::from_environment("SINTER_FUZZ_COMPILE", 2000); }
 
-// Kernels that include the same headers, which NVRTC reads once for all of them.
-struct Batch {
-  std::string headers;
-  std::vector<std::pair<std::string, std::string>> kernels;  // source and entry
-};
-constexpr std::size_t kBatch = 8;
-
-std::vector<Batch> batches(const std::map<std::string, std::string>& entry_of_source) {
-  std::map<std::string, std::vector<Batch>> of_headers;
-  for (const auto& kernel : entry_of_source) {
-    std::string headers;
-    std::istringstream lines(kernel.first);
-    for (std::string line; std::getline(lines, line);)
-      if (line.starts_with("#include")) headers += line + "\n";
-    auto& all = of_headers[headers];
-    if (all.empty() || all.back().kernels.size() == kBatch) all.push_back({headers, {}});
-    all.back().kernels.push_back(kernel);
-  }
-  std::vector<Batch> result;
-  for (auto& [headers, all] : of_headers) result.insert(result.end(), all.begin(), all.end());
-  return result;
-}
-
-// Behind their headers, each kernel in a namespace of its own.
-std::string joined(const Batch& batch) {
-  std::string text = batch.headers;
-  for (const auto& [source, entry] : batch.kernels) {
-    text += "namespace " + entry + "_alone {\n";
-    std::istringstream lines(source);
-    for (std::string line; std::getline(lines, line);) {
-      if (line.starts_with("#include")) continue;
-      const std::string global = "= ::Place<";
-      if (const auto at = line.find(global); at != std::string::npos)
-        line.replace(at, global.size(), "= " + entry + "_alone::Place<");
-      text += line + "\n";
-    }
-    text += "}\n";
-  }
-  return text;
-}
-
 struct Compiled {
-  std::vector<double> ms;  // of the batches
+  std::vector<double> ms;  // each time
   std::vector<std::string> failures;
 };
 
-// Every batch once, on as many threads as there are processors. Where one fails, each of its
-// kernels alone says which.
-Compiled compile_all(const std::vector<Batch>& work) {
+// Every source once, some joined, on as many threads as there are processors. Where joined ones
+// fail, each alone says which.
+Compiled compile_all(const std::vector<std::vector<const PlanKernel*>>& work) {
   std::atomic<std::size_t> next = 0;
   std::mutex mutex;
   Compiled result;
   const auto worker = [&] {
     for (std::size_t i; (i = next++) < work.size();) {
+      const std::string text = test::joined(work[i]);
       const auto start = std::chrono::steady_clock::now();
-      const auto code = compile_kernel({joined(work[i]), work[i].kernels[0].second, "sm_90a"});
+      const auto code = compile_kernel({text, work[i].front()->entry, "sm_90a"});
       const std::chrono::duration<double, std::milli> took =
           std::chrono::steady_clock::now() - start;
       const std::lock_guard lock(mutex);
       result.ms.push_back(took.count());
       if (code) continue;
-      result.failures.push_back(code.error().message() + "\n" + joined(work[i]));
-      for (const auto& [source, entry] : work[i].kernels)
-        if (const auto alone = compile_kernel({source, entry, "sm_90a"}); !alone)
-          result.failures.push_back(alone.error().message() + "\n" + source);
+      result.failures.push_back(code.error().message() + "\n" + text);
+      for (const PlanKernel* k : work[i])
+        if (const auto alone = compile_kernel({k->source, k->entry, "sm_90a"}); !alone)
+          result.failures.push_back(alone.error().message() + "\n" + k->source);
     }
   };
   std::vector<std::thread> threads(std::max(1u, std::thread::hardware_concurrency()));
@@ -166,21 +126,23 @@ TEST_CASE("the kernels of random graphs compile", "[fuzz][nvrtc]") {
     return;
   }
   const int graphs = graphs_to_compile();
-  std::map<std::string, std::string> sources;
+  std::map<std::string, PlanKernel> kernels;  // by source
   for (int seed = 0; seed < graphs; ++seed) {
     auto options = options_of(seed);
     options.max_nodes = 1;  // every operation, type and layout, few kernels each
     const Plan plan = plan_of(options, seed % 4 != 3);
-    for (const auto& k : plan.data().kernels) sources.emplace(k.source, k.entry);
+    for (const auto& k : plan.data().kernels) kernels.emplace(k.source, k);
   }
-  Compiled result = compile_all(batches(sources));
+  std::vector<const PlanKernel*> each;
+  for (const auto& [source, k] : kernels) each.push_back(&k);
+  Compiled result = compile_all(test::joinable(each, [](const PlanKernel&) { return 0; }));
   for (std::size_t i = 0; i < std::min<std::size_t>(result.failures.size(), 3); ++i)
     FAIL_CHECK(result.failures[i]);
   CHECK(result.failures.size() == 0);
   REQUIRE_FALSE(result.ms.empty());
   std::sort(result.ms.begin(), result.ms.end());
   std::printf(
-      "%d random graphs, %zu kernels in %zu batches compiled or found: median %.0f ms a batch, "
+      "%d random graphs, %zu kernels in %zu texts compiled or found: median %.0f ms a text, "
       "longest %.0f ms\n",
-      graphs, sources.size(), result.ms.size(), result.ms[result.ms.size() / 2], result.ms.back());
+      graphs, kernels.size(), result.ms.size(), result.ms[result.ms.size() / 2], result.ms.back());
 }
