@@ -163,8 +163,8 @@ class ContractionPattern final : public Pattern {
       views.push_back(state.producer(t));
     auto kernel = m.nodes;
     kernel.insert(kernel.end(), views.begin(), views.end());
-    const auto refuse = [&](TensorId t, std::string why) {
-      if (explain) state.cut(name(), m.anchor, state.producer(t), t, std::move(why));
+    const auto refuse = [&](TensorId t, const std::string& why) {
+      if (explain) state.cut(name(), m.anchor, state.producer(t), t, why);
     };
     EndsBefore ends(*this, state, product, source);
     if (auto why = collect_prologue(state, kernel, ends, source, nodes); !why.empty())

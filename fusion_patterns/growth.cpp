@@ -44,17 +44,11 @@ bool reads_from_memory(OpKind op) {
 
 namespace {
 
-MarkPool::Borrowed marked(const FusionState& state, const std::vector<NodeId>& nodes) {
-  MarkPool::Borrowed inside = state.marks();
-  for (NodeId n : nodes) inside.insert(n);
-  return inside;
-}
-
-// Whether the caller or a reader outside needs the tensor in memory.
-bool leaves(const FusionState& state, TensorId t, const MarkPool::Borrowed& inside) {
+// Whether the caller or a reader outside needs the tensor in memory. `inside`: whether a node is.
+template <class Inside>
+bool leaves(const FusionState& state, TensorId t, const Inside& inside) {
   const auto& readers = state.consumers(t);
-  return state.graph()[t].output ||
-         !std::all_of(readers.begin(), readers.end(), [&](NodeId c) { return inside.contains(c); });
+  return state.graph()[t].output || !std::all_of(readers.begin(), readers.end(), inside);
 }
 
 bool reads(const FusionState& state, NodeId n, TensorId t) {
@@ -65,11 +59,12 @@ bool reads(const FusionState& state, NodeId n, TensorId t) {
 }  // namespace
 
 std::int64_t saved_bytes(const FusionState& state, const std::vector<NodeId>& nodes) {
-  const auto inside = marked(state, nodes);
+  const JoinedNodes joined(state, nodes);
+  const auto inside = [&](NodeId n) { return joined.contains(n); };
   std::vector<TensorId> read;
   for (NodeId n : nodes)
     for (TensorId t : state.operands(n))
-      if (t >= 0 && state.producer(t) >= 0 && inside.contains(state.producer(t))) read.push_back(t);
+      if (t >= 0 && state.producer(t) >= 0 && inside(state.producer(t))) read.push_back(t);
   std::sort(read.begin(), read.end());
   read.erase(std::unique(read.begin(), read.end()), read.end());
   std::int64_t saved = 0;
@@ -79,10 +74,10 @@ std::int64_t saved_bytes(const FusionState& state, const std::vector<NodeId>& no
 
 namespace {
 
-// Distinct tensors in memory that a kernel of these nodes reaches; every part of a concatenation
-// counts.
-int tensors_reached(const FusionState& state, const std::vector<NodeId>& nodes,
-                    const MarkPool::Borrowed& inside) {
+// Distinct tensors in memory that these nodes of a kernel reach, not counting what others `inside`
+// reach; every part of a concatenation counts.
+template <class Inside>
+int tensors_reached(const FusionState& state, std::span<const NodeId> nodes, const Inside& inside) {
   std::vector<TensorId> reached;
   std::size_t joined = 0;
   const auto read = [&](const auto& self, NodeId n) -> void {
@@ -91,7 +86,7 @@ int tensors_reached(const FusionState& state, const std::vector<NodeId>& nodes,
       const NodeId p = state.producer(t);
       if (p >= 0 && state.recomputed(p))
         self(self, p);
-      else if (p < 0 || !inside.contains(p))
+      else if (p < 0 || !inside(p))
         reached.push_back(t);
     }
   };
@@ -118,31 +113,60 @@ struct Refusal {
   bool full = false;
 };
 
-// Why `extra` cannot join a kernel of `nodes`, which are marked in `inside`.
-Refusal joining_fails(const FusionState& state, std::vector<NodeId>& nodes,
-                      MarkPool::Borrowed& inside, NodeId extra) {
-  if (static_cast<int>(nodes.size()) >= kMaxKernelNodes)
-    return {"the kernel already has " + std::to_string(kMaxKernelNodes) + " nodes", true};
-  for (TensorId t : state.node(extra).outputs)
-    if (t >= 0)
-      for (NodeId c : nodes)
-        if (takes_no_values(state.node(c).op) && reads(state, c, t))
-          return {state.graph().label(state.node(c)) + " reads it from memory"};
-  if (takes_no_values(state.node(extra).op))
-    for (TensorId t : state.node(extra).inputs)
-      if (t >= 0 && state.producer(t) >= 0 && inside.contains(state.producer(t)))
-        return {"it reads its operand from memory"};
-  if (state.makes_cycle(nodes, extra))
-    return {"a kernel between them needs the result of one and feeds the other"};
-  nodes.push_back(extra);
-  inside.insert(extra);
-  const bool fits = tensors_reached(state, nodes, inside) <= kMaxKernelTensors;
-  nodes.pop_back();
-  inside.erase(extra);
-  if (fits) return {};
-  return {"the kernel would reach more than " + std::to_string(kMaxKernelTensors) + " tensors",
-          true};
-}
+// A kernel that grows: `nodes`, with what is asked for every node that might join.
+class GrowingKernel {
+ public:
+  GrowingKernel(const FusionState& state, std::vector<NodeId>& nodes)
+      : state_(state), nodes_(nodes), joined_(state, nodes) {
+    for (NodeId n : nodes)
+      if (takes_no_values(state.node(n).op)) from_memory_.push_back(n);
+    most_reached_ = tensors_reached_with(-1, nodes);
+  }
+
+  bool contains(NodeId n) const { return joined_.contains(n); }
+  // Joins a node, or says why it cannot.
+  Refusal join(NodeId extra) {
+    if (static_cast<int>(nodes_.size()) >= kMaxKernelNodes)
+      return {"the kernel already has " + std::to_string(kMaxKernelNodes) + " nodes", true};
+    for (TensorId t : state_.node(extra).outputs)
+      if (t >= 0)
+        for (NodeId c : from_memory_)
+          if (reads(state_, c, t))
+            return {state_.graph().label(state_.node(c)) + " reads it from memory"};
+    const bool from_memory = takes_no_values(state_.node(extra).op);
+    if (from_memory)
+      for (TensorId t : state_.node(extra).inputs)
+        if (t >= 0 && state_.producer(t) >= 0 && contains(state_.producer(t)))
+          return {"it reads its operand from memory"};
+    if (state_.makes_cycle(joined_, extra))
+      return {"a kernel between them needs the result of one and feeds the other"};
+    // What was reached before may be less now, but nothing else is added: counted again only where
+    // that is too much.
+    int reached = most_reached_ + tensors_reached_with(extra, {&extra, 1});
+    nodes_.push_back(extra);
+    if (reached > kMaxKernelTensors) reached = tensors_reached_with(extra, nodes_);
+    if (reached > kMaxKernelTensors) {
+      nodes_.pop_back();
+      return {"the kernel would reach more than " + std::to_string(kMaxKernelTensors) + " tensors",
+              true};
+    }
+    most_reached_ = reached;
+    joined_.add(extra);
+    if (from_memory) from_memory_.push_back(extra);
+    return {};
+  }
+
+ private:
+  int tensors_reached_with(NodeId extra, std::span<const NodeId> nodes) const {
+    return tensors_reached(state_, nodes, [&](NodeId n) { return n == extra || contains(n); });
+  }
+
+  const FusionState& state_;
+  std::vector<NodeId>& nodes_;
+  JoinedNodes joined_;
+  std::vector<NodeId> from_memory_;  // those that take no values
+  int most_reached_;                 // tensors that the kernel reaches, at most
+};
 
 // Of the readers of one tensor, so many may be refused before the others are not asked any more.
 constexpr int kMostRefused = 256;
@@ -152,16 +176,13 @@ constexpr int kMostRefused = 256;
 bool grow(FusionState& state, std::vector<NodeId>& nodes, const Growth& growth,
           const std::function<std::string(NodeId)>& refuse) {
   bool full = false;
-  auto inside = marked(state, nodes), refused = state.marks();
+  GrowingKernel kernel(state, nodes);
+  auto refused = state.marks();
   const auto consider = [&](NodeId c, TensorId through, int& refusals) {
-    if (c < 0 || inside.contains(c) || refused.contains(c) || !state.free(c)) return false;
+    if (c < 0 || kernel.contains(c) || refused.contains(c) || !state.free(c)) return false;
     Refusal r{refuse(c)};
-    if (r.why.empty()) r = joining_fails(state, nodes, inside, c);
-    if (r.why.empty()) {
-      nodes.push_back(c);
-      inside.insert(c);
-      return true;
-    }
+    if (r.why.empty()) r = kernel.join(c);
+    if (r.why.empty()) return true;
     full = full || r.full;
     ++refusals;
     refused.insert(c);
@@ -200,12 +221,17 @@ bool grow(FusionState& state, std::vector<NodeId>& nodes, const Growth& growth,
   return full;
 }
 
+bool runs_over(const FusionState& state, NodeId n, const Dims& domain) {
+  return is_elementwise(state, n) &&
+         without_leading_ones(state.graph()[state.node(n).outputs[0]].dim) == domain;
+}
+
 std::string refuse_other_domain(const FusionState& state, NodeId n, const Dims& domain) {
+  if (runs_over(state, n, domain)) return {};
   if (!is_elementwise(state, n))
     return std::string(name(state.node(n).op)) + " is not computed element by element";
   const Dims d = without_leading_ones(state.graph()[state.node(n).outputs[0]].dim);
-  if (d != domain) return "it runs over " + to_string(d) + ", the kernel over " + to_string(domain);
-  return {};
+  return "it runs over " + to_string(d) + ", the kernel over " + to_string(domain);
 }
 
 }  // namespace sinter

@@ -60,7 +60,8 @@ std::int64_t saved_bytes(const FusionState& state, const std::vector<NodeId>& no
 
 // Gathers and contractions: their operands must lie in memory when their kernel starts.
 bool reads_from_memory(OpKind op);
-// Why node n does not compute element by element over this domain; empty when it does.
+// Whether node n computes element by element over this domain, and why not; empty when it does.
+bool runs_over(const FusionState& state, NodeId n, const Dims& domain);
 std::string refuse_other_domain(const FusionState& state, NodeId n, const Dims& domain);
 
 // Grows `nodes` by free neighbours that `refuse` does not refuse with a reason: consumers,

@@ -97,8 +97,7 @@ class RowwisePattern final : public Pattern {
                to_string(kept);
       }
       if (reads_from_memory(other.op)) return "it reads its operands from memory";
-      const std::string why = refuse_other_domain(state, n, full_domain);
-      return why.empty() ? why : refuse_other_domain(state, n, row_domain);
+      return runs_over(state, n, full_domain) ? "" : refuse_other_domain(state, n, row_domain);
     });
     m.saved_bytes = saved_bytes(state, m.nodes);
     return m;

@@ -12,7 +12,7 @@ class TextWriter {
   template <class... Args>
   void line(fmt::format_string<Args...> format, Args&&... args) {
     text_.append(static_cast<std::size_t>(2 * depth_), ' ');
-    fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
+    text_ += fmt::format(format, std::forward<Args>(args)...);
     text_ += '\n';
   }
   void blank() { text_ += '\n'; }

@@ -18,12 +18,12 @@ constexpr double kSurelyFaster = 1.5;
 // convolution only the pixels of one line make up the rows of a tile, so that most of it is empty.)
 // Ordinary cores are for what no tensor core multiplies.
 ScheduledKernel schedule_contraction(const KernelSpec& spec, const DeviceModel& device,
-                                     const Tuning& tuning) {
+                                     const Tuning& tuning, KnownTiles& tiles) {
   if (spec.contraction().chained()) {  // which no other engine runs: its pattern has asked this one
     auto chained = plan_chained(spec, device);
     return scheduled(std::move(chained->spec), std::move(chained->engine));
   }
-  auto wgmma = plan_wgmma(spec, device, tuning);
+  auto wgmma = plan_wgmma(spec, device, tuning, tiles);
   std::optional<MmaPlan> mma;
   if (!spec.contraction().paired()) mma = plan_mma(spec, device);
   if (wgmma && !(mma && kSurelyFaster * mma->engine.microseconds < wgmma->microseconds))
@@ -34,12 +34,12 @@ ScheduledKernel schedule_contraction(const KernelSpec& spec, const DeviceModel& 
 }
 
 ScheduledKernel schedule_family(const KernelSpec& spec, const DeviceModel& device,
-                                const Tuning& tuning) {
+                                const Tuning& tuning, KnownTiles& tiles) {
   return std::visit(
       Overloaded{
           [&](const PointwiseSpec&) { return scheduled(spec, schedule_pointwise(spec, device)); },
           [&](const RowwiseSpec&) { return scheduled(spec, schedule_rowwise(spec, device)); },
-          [&](const ContractionSpec&) { return schedule_contraction(spec, device, tuning); },
+          [&](const ContractionSpec&) { return schedule_contraction(spec, device, tuning, tiles); },
           [&](const AttentionSpec&) {  // which no other engine runs: its pattern has asked this one
             auto attention = plan_attention(spec, device);
             return scheduled(std::move(attention->spec), std::move(attention->engine));
@@ -89,9 +89,8 @@ int ScheduledKernel::aligned_by() const {
       config);
 }
 
-ScheduledKernel schedule_kernel(const KernelSpec& spec, const DeviceModel& device,
-                                const Tuning& tuning) {
-  ScheduledKernel kernel = schedule_family(spec, device, tuning);
+ScheduledKernel schedule_kernel(const KernelSpec& spec, const PlanContext& context) {
+  ScheduledKernel kernel = schedule_family(spec, context.device, context.tuning, context.tiles);
   std::visit(
       [&](auto& c) {
         if constexpr (requires { c.packing; })

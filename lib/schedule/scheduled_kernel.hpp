@@ -46,17 +46,16 @@ struct ScheduledKernel {
   int aligned_by() const;  // of pointwise and rowwise kernels; -1: none
 };
 
-// `tuning`: configurations that were measured to be the fastest of their problem.
-ScheduledKernel schedule_kernel(const KernelSpec& spec, const DeviceModel& device,
-                                const Tuning& tuning);
-
 // What every decision of planning is made from.
 struct PlanContext {
   DeviceModel device;
-  Tuning tuning;
+  Tuning tuning;  // configurations that were measured to be the fastest of their problem
+  mutable KnownTiles tiles{};  // of the device, kept; so a context is not shared between threads
 };
-inline ScheduledKernel schedule_kernel(const KernelSpec& spec, const PlanContext& context) {
-  return schedule_kernel(spec, context.device, context.tuning);
+ScheduledKernel schedule_kernel(const KernelSpec& spec, const PlanContext& context);
+inline ScheduledKernel schedule_kernel(const KernelSpec& spec, const DeviceModel& device,
+                                       const Tuning& tuning) {
+  return schedule_kernel(spec, PlanContext{device, tuning});
 }
 
 }  // namespace sinter

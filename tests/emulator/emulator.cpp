@@ -11,6 +11,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <sstream>
 
 #include "embed/embedded.hpp"
@@ -18,6 +19,7 @@
 #include "plan/plan_data.hpp"
 #include "runtime/executable.hpp"
 #include "support/environment.hpp"
+#include "support/joined_kernels.hpp"
 #include "support/temporary_directory.hpp"
 
 namespace sinter::test {
@@ -72,31 +74,23 @@ class HostKernels {
     }
   }
 
+  // Compiles the kernels that are new, some of them at once. Where that fails, get() says why.
+  void prepare(std::span<const PlanKernel> kernels, bool hopper) {
+    std::vector<const PlanKernel*> fresh;
+    std::set<std::string_view> sources;
+    for (const PlanKernel& k : kernels)
+      if (!find(k, hopper) && sources.insert(k.source).second) fresh.push_back(&k);
+    const auto copies = [&](const PlanKernel& k) { return copies_of(k, hopper); };
+    for (const auto& part : joinable(fresh, copies))
+      if (part.size() > 1) (void)compile(part, hopper);
+  }
+
   Result<std::vector<HostKernel>> get(const PlanKernel& k, bool hopper) {
-    const std::pair key(k.source, hopper);
-    std::size_t number = 0;
-    {
-      const std::lock_guard lock(mutex_);
-      if (const auto it = found_.find(key); it != found_.end()) return it->second;
-      number = next_++;
+    if (!find(k, hopper)) {
+      auto compiled = compile(std::vector{&k}, hopper);
+      SINTER_TRY(compiled);
     }
-    const std::string at = folder_ / std::to_string(number);
-    auto compiled = compile(k, hopper, at);
-    SINTER_TRY(compiled);
-    std::vector<HostKernel> copies;
-    for (std::size_t i = 0; i < (hopper ? cluster_of(k) : 1); ++i) {
-      const std::string copy = at + "." + std::to_string(i) + ".so";
-      if (i > 0) fs::copy_file(at + ".0.so", copy);
-      void* library = dlopen(copy.c_str(), RTLD_NOW | RTLD_LOCAL);
-      if (!library) return failure(k, dlerror());
-      HostKernel& h = copies.emplace_back();
-      h.run = reinterpret_cast<emulator::Kernel*>(dlsym(library, emulator::kKernelName));
-      h.anchor = reinterpret_cast<emulator::Anchor*>(dlsym(library, emulator::kAnchorName));
-      h.start = reinterpret_cast<emulator::Start*>(dlsym(library, emulator::kStartName));
-      h.end = reinterpret_cast<emulator::End*>(dlsym(library, emulator::kEndName));
-    }
-    const std::lock_guard lock(mutex_);
-    return found_.emplace(key, std::move(copies)).first->second;
+    return *find(k, hopper);
   }
 
  private:
@@ -104,7 +98,8 @@ class HostKernels {
   // contracted. g++ 12's induction variables lead it to drop calls that write through pointers.
   std::string compiler() const {
     return fmt::format(
-        "'{}' -std=c++20 -O1 -w -fPIC -fvisibility=hidden {} -fno-strict-aliasing -fno-ivopts "
+        "'{}' -std=c++20 -O1 -w -fPIC -fvisibility=hidden -nodefaultlibs {} -fno-strict-aliasing "
+        "-fno-ivopts "
         "-ffp-contract=off {} -I'{}/tests' -I'{}'",
         SINTER_HOST_CXX, kOwnVariables, more_options(), source_tree(), folder_ / "include");
   }
@@ -126,14 +121,55 @@ class HostKernels {
     return path;
   }
 
-  Status compile(const PlanKernel& k, bool hopper, const std::string& at) {
-    std::ofstream(at + ".cpp") << "#include \"" << beginning(hopper) << "\"\n"
-                               << k.source << "\n#define EMULATOR_ENTRY " << k.entry
-                               << "\n#include \"emulator/launch.hpp\"\n";
+  static std::size_t copies_of(const PlanKernel& k, bool hopper) {
+    return hopper ? cluster_of(k) : 1;
+  }
+
+  std::optional<std::vector<HostKernel>> find(const PlanKernel& k, bool hopper) {
+    const std::lock_guard lock(mutex_);
+    const auto it = found_.find({k.source, hopper});
+    if (it == found_.end()) return {};
+    return it->second;
+  }
+
+  // One kernel's text as it is, or several joined, which have as many copies.
+  Status compile(const std::vector<const PlanKernel*>& kernels, bool hopper) {
+    const PlanKernel& first = *kernels.front();
+    std::size_t number = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      number = next_++;
+    }
+    const std::string at = folder_ / std::to_string(number);
+    const bool alone = kernels.size() == 1;
+    std::ofstream text(at + ".cpp");
+    text << "#include \"" << beginning(hopper) << "\"\n"
+         << (alone ? first.source : joined(kernels)) << "\n#include \"emulator/launch.hpp\"\n";
+    for (const PlanKernel* k : kernels)
+      text << "EMULATOR_RUN(" << k->entry << ", " << (alone ? "" : space_of(*k)) << ")\n";
+    text.close();
     const std::string command =
         fmt::format("{} -shared -o '{}.0.so' '{}.cpp' 2> '{}.log'", compiler(), at, at, at);
     if (std::system(command.c_str()) != 0)
-      return failure(k, first_lines(at + ".log"), Rule::compiler_error);
+      return failure(first, first_lines(at + ".log"), Rule::compiler_error);
+    std::vector<std::vector<HostKernel>> copies(kernels.size());
+    for (std::size_t i = 0; i < copies_of(first, hopper); ++i) {
+      const std::string copy = at + "." + std::to_string(i) + ".so";
+      if (i > 0) fs::copy_file(at + ".0.so", copy);
+      void* library = dlopen(copy.c_str(), RTLD_NOW | RTLD_LOCAL);
+      if (!library) return failure(first, dlerror());
+      for (std::size_t k = 0; k < kernels.size(); ++k) {
+        HostKernel& h = copies[k].emplace_back();
+        const std::string run = emulator::kKernelName + kernels[k]->entry;
+        h.run = reinterpret_cast<emulator::Kernel*>(dlsym(library, run.c_str()));
+        h.anchor = reinterpret_cast<emulator::Anchor*>(dlsym(library, emulator::kAnchorName));
+        h.start = reinterpret_cast<emulator::Start*>(dlsym(library, emulator::kStartName));
+        h.end = reinterpret_cast<emulator::End*>(dlsym(library, emulator::kEndName));
+      }
+    }
+    const std::lock_guard lock(mutex_);
+    for (std::size_t k = 0; k < kernels.size(); ++k)
+      found_.emplace(std::pair(kernels[k]->source, hopper), std::move(copies[k]));
     return Done{};
   }
 
@@ -183,6 +219,8 @@ Status run_plan(const Plan& plan, GraphCase& memory, HostKernels& kernels) {
   }
   GuardedBuffer workspace(static_cast<std::size_t>(data.workspace_bytes));
   std::memset(workspace.data(), 0xff, workspace.size());
+  const bool hopper = data.architecture == "sm_90a";
+  kernels.prepare(data.kernels, hopper);
   for (const PlanKernel& k : data.kernels) {
     auto image = argument_image(data, k);
     SINTER_TRY(image);
@@ -199,7 +237,7 @@ Status run_plan(const Plan& plan, GraphCase& memory, HostKernels& kernels) {
       const auto map = box_map(m.map, memory_at(m.workspace, m.value));
       std::memcpy(image->bytes.data() + p.offset, &map, sizeof map);
     }
-    auto kernel = kernels.get(k, data.architecture == "sm_90a");
+    auto kernel = kernels.get(k, hopper);
     SINTER_TRY(kernel);
     GuardedBuffer arguments(image->bytes.size());  // aligned as tensor maps are
     std::memcpy(arguments.data(), image->bytes.data(), image->bytes.size());

@@ -17,7 +17,9 @@ EMULATOR_EXPORT bool emulator_end(unsigned shared_bytes) {
       return false;
   return true;
 }
-EMULATOR_EXPORT void emulator_kernel(emulator::Machine& m, const void* arguments) {
-  machine = &m;
-  EMULATOR_ENTRY(*static_cast<const Args*>(arguments));
-}
+// Of a kernel with this entry in namespace `space`.
+#define EMULATOR_RUN(entry, space)                                                            \
+  EMULATOR_EXPORT void emulator_kernel_##entry(emulator::Machine& m, const void* arguments) { \
+    machine = &m;                                                                             \
+    space::entry(*static_cast<const space::Args*>(arguments));                                \
+  }

@@ -111,7 +111,7 @@ using Anchor = char*();
 // whether the margin is still as it was.
 using Start = void(unsigned shared_bytes);
 using End = bool(unsigned shared_bytes);
-inline constexpr const char *kKernelName = "emulator_kernel", *kAnchorName = "emulator_anchor",
+inline constexpr const char *kKernelName = "emulator_kernel_", *kAnchorName = "emulator_anchor",
                             *kStartName = "emulator_start", *kEndName = "emulator_end";
 
 }  // namespace emulator

@@ -18,6 +18,7 @@
 #include "sinter/compile.hpp"
 #include "support/catch.hpp"
 #include "support/environment.hpp"
+#include "support/joined_kernels.hpp"
 #include "support/random_graph.hpp"
 
 using namespace sinter;
@@ -70,26 +71,30 @@ bool same_but_names(const std::string& a, const std::string& b) {
 int graphs_to_compile() { return test::from_environment("SINTER_FUZZ_COMPILE", 2000); }
 
 struct Compiled {
-  std::vector<double> ms;
+  std::vector<double> ms;  // each time
   std::vector<std::string> failures;
 };
 
-// Every source once, on as many threads as there are processors.
-Compiled compile_all(const std::map<std::string, std::string>& entry_of_source) {
-  std::vector<std::pair<std::string, std::string>> work(entry_of_source.begin(),
-                                                        entry_of_source.end());
+// Every source once, some joined, on as many threads as there are processors. Where joined ones
+// fail, each alone says which.
+Compiled compile_all(const std::vector<std::vector<const PlanKernel*>>& work) {
   std::atomic<std::size_t> next = 0;
   std::mutex mutex;
   Compiled result;
   const auto worker = [&] {
     for (std::size_t i; (i = next++) < work.size();) {
+      const std::string text = test::joined(work[i]);
       const auto start = std::chrono::steady_clock::now();
-      const auto code = compile_kernel({work[i].first, work[i].second, "sm_90a"});
+      const auto code = compile_kernel({text, work[i].front()->entry, "sm_90a"});
       const std::chrono::duration<double, std::milli> took =
           std::chrono::steady_clock::now() - start;
       const std::lock_guard lock(mutex);
       result.ms.push_back(took.count());
-      if (!code) result.failures.push_back(code.error().message() + "\n" + work[i].first);
+      if (code) continue;
+      result.failures.push_back(code.error().message() + "\n" + text);
+      for (const PlanKernel* k : work[i])
+        if (const auto alone = compile_kernel({k->source, k->entry, "sm_90a"}); !alone)
+          result.failures.push_back(alone.error().message() + "\n" + k->source);
     }
   };
   std::vector<std::thread> threads(std::max(1u, std::thread::hardware_concurrency()));
@@ -121,19 +126,23 @@ TEST_CASE("the kernels of random graphs compile", "[fuzz][nvrtc]") {
     return;
   }
   const int graphs = graphs_to_compile();
-  std::map<std::string, std::string> sources;
+  std::map<std::string, PlanKernel> kernels;  // by source
   for (int seed = 0; seed < graphs; ++seed) {
     auto options = options_of(seed);
     options.max_nodes = 1;  // every operation, type and layout, few kernels each
     const Plan plan = plan_of(options, seed % 4 != 3);
-    for (const auto& k : plan.data().kernels) sources.emplace(k.source, k.entry);
+    for (const auto& k : plan.data().kernels) kernels.emplace(k.source, k);
   }
-  Compiled result = compile_all(sources);
+  std::vector<const PlanKernel*> each;
+  for (const auto& [source, k] : kernels) each.push_back(&k);
+  Compiled result = compile_all(test::joinable(each, [](const PlanKernel&) { return 0; }));
   for (std::size_t i = 0; i < std::min<std::size_t>(result.failures.size(), 3); ++i)
     FAIL_CHECK(result.failures[i]);
   CHECK(result.failures.size() == 0);
   REQUIRE_FALSE(result.ms.empty());
   std::sort(result.ms.begin(), result.ms.end());
-  std::printf("%d random graphs, %zu kernels compiled or found: median %.0f ms, longest %.0f ms\n",
-              graphs, result.ms.size(), result.ms[result.ms.size() / 2], result.ms.back());
+  std::printf(
+      "%d random graphs, %zu kernels in %zu texts compiled or found: median %.0f ms a text, "
+      "longest %.0f ms\n",
+      graphs, kernels.size(), result.ms.size(), result.ms[result.ms.size() / 2], result.ms.back());
 }

@@ -36,9 +36,8 @@ Shared<Graph> graph_of(const Problem& p, const std::string& name) {
   const std::int64_t h = result(p.height), w = result(p.width);
   const auto tensor = [&](const char* of, std::int64_t n, std::int64_t c, std::int64_t height,
                           std::int64_t width) {
-    return g->tensor({.name = of,
-                      .dim = {n, c, height, width},
-                      .stride = channels_last(c, height, width)});
+    return g->tensor(
+        {.name = of, .dim = {n, c, height, width}, .stride = channels_last(c, height, width)});
   };
   const ConvAttributes options{.pre_padding = {p.pad, p.pad},
                                .post_padding = {p.pad, p.pad},
@@ -58,8 +57,9 @@ Shared<Graph> graph_of(const Problem& p, const std::string& name) {
       break;
     }
     case Direction::dgrad:
-      g->output(conv_dgrad(gradient(), filter(), {p.images, p.channels, p.height, p.width}, options),
-                "dx", {.stride = channels_last(p.channels, p.height, p.width)});
+      g->output(
+          conv_dgrad(gradient(), filter(), {p.images, p.channels, p.height, p.width}, options),
+          "dx", {.stride = channels_last(p.channels, p.height, p.width)});
       break;
     case Direction::wgrad:
       g->output(

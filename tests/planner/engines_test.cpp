@@ -60,8 +60,8 @@ std::vector<std::string> kernels_of(const PlanData& p) {
 
 }  // namespace
 
-// A strided 1 x 1 convolution is a matmul of pixels that lie in steps, or a convolution whose window
-// is one pixel: the latter's tiles are full.
+// A strided 1 x 1 convolution is a matmul of pixels that lie in steps, or a convolution whose
+// window is one pixel: the latter's tiles are full.
 TEST_CASE("the cheaper of two plans for wgmma runs a strided convolution") {
   for (const auto& [images, channels, size, filters] :
        {std::tuple{256, 256, 56, 512}, {32, 256, 56, 512}, {32, 512, 28, 1024}}) {

@@ -10,6 +10,9 @@ namespace {
 
 // Nodes that are visited to find out whether one kernel must wait for another.
 constexpr int kMostVisited = 4096;
+// Kernels that refuse a node for one reason, which are kept: more than nodes fit into one kernel,
+// so that one of them is another than the node's.
+constexpr int kMostRefusals = 256;
 
 }  // namespace
 
@@ -196,9 +199,9 @@ void FusionState::start_looking() const {
   looked_at_.clear();
 }
 
-std::vector<NodeId> FusionState::looked_at() const {
+const std::vector<NodeId>& FusionState::looked_at() const {
   looking_ = false;
-  return std::move(looked_at_);
+  return looked_at_;
 }
 
 void FusionState::reserve(const std::vector<NodeId>& nodes, int by) {
@@ -213,47 +216,55 @@ void FusionState::free_reserved() {
   reserved_nodes_.clear();
 }
 
+JoinedNodes::JoinedNodes(const FusionState& state, const std::vector<NodeId>& nodes)
+    : state_(state), inside_(state.marks()), listed_(state.marks()) {
+  for (NodeId n : nodes) add(n);
+}
+
+void JoinedNodes::add(NodeId n) {
+  inside_.insert(n);
+  first_ = std::min(first_, n);
+  for (TensorId t : state_.operands(n))
+    if (t >= 0 && state_.producer(t) >= 0 && listed_.insert(state_.producer(t)))
+      read_.push_back(state_.producer(t));
+}
+
 // A cycle needs a path that leaves the joined set and comes back. Nodes are numbered in an order of
 // execution and every kernel taken so far is a unit, so the walk goes from the set's inputs
 // upwards, through whole kernels, looking for the set again.
-bool FusionState::makes_cycle(const std::vector<NodeId>& nodes, NodeId extra) const {
-  MarkPool::Borrowed inside = marks(), seen = marks();
-  NodeId first = extra;
-  inside.insert(extra);
-  for (NodeId n : nodes) {
-    inside.insert(n);
-    first = std::min(first, n);
-  }
+bool FusionState::makes_cycle(const JoinedNodes& nodes, NodeId extra) const {
+  MarkPool::Borrowed seen = marks(), seen_kernels = marks();
+  const NodeId first = std::min(nodes.first(), extra);
+  const auto inside = [&](NodeId n) { return n == extra || nodes.contains(n); };
   std::vector<NodeId> work;
-  int visited = 0;
-  const auto push_inputs = [&](NodeId n, bool from_inside) -> bool {
-    for (TensorId t : operands(n)) {
-      if (t < 0) continue;
-      const NodeId p = producer(t);
-      if (p < 0) continue;
-      if (inside.contains(p)) {
-        if (!from_inside) return true;
-        continue;
-      }
-      // What runs before `p` has smaller numbers than all that is inside.
-      look_at(p);
-      if (latest_[static_cast<std::size_t>(p)] < first) continue;
-      if (seen.insert(p)) work.push_back(p);
-    }
-    return false;
+  const auto visit = [&](NodeId p) {
+    // What runs before `p` has smaller numbers than all that is inside.
+    look_at(p);
+    if (latest_[static_cast<std::size_t>(p)] >= first && seen.insert(p)) work.push_back(p);
   };
-  for (NodeId n : nodes) push_inputs(n, true);
-  push_inputs(extra, true);
-  while (!work.empty()) {
+  for (NodeId p : nodes.read())
+    if (!inside(p)) visit(p);
+  for (TensorId t : operands(extra))
+    if (t >= 0 && producer(t) >= 0 && !inside(producer(t))) visit(producer(t));
+  for (int visited = 0; !work.empty();) {
     const NodeId n = work.back();
     work.pop_back();
-    if (inside.contains(n) || ++visited > kMostVisited) return true;
-    if (push_inputs(n, false)) return true;
-    if (group(n) < 0) continue;
+    if (inside(n) || ++visited > kMostVisited) return true;
+    for (TensorId t : operands(n)) {
+      const NodeId p = t < 0 ? -1 : producer(t);
+      if (p < 0) continue;
+      if (inside(p)) return true;
+      visit(p);
+    }
+    if (group(n) < 0 || !seen_kernels.insert(group(n))) continue;
     for (NodeId m : groups_[static_cast<std::size_t>(group(n))])
       if (seen.insert(m)) work.push_back(m);
   }
   return false;
+}
+
+bool FusionState::makes_cycle(const std::vector<NodeId>& nodes, NodeId extra) const {
+  return makes_cycle(JoinedNodes(*this, nodes), extra);
 }
 
 bool FusionState::needed_outside(TensorId t, const std::vector<NodeId>& nodes) const {
@@ -264,19 +275,30 @@ bool FusionState::needed_outside(TensorId t, const std::vector<NodeId>& nodes) c
 }
 
 void FusionState::cut(std::string_view pattern, NodeId kernel, NodeId n, TensorId t,
-                      std::string reason) {
-  cuts_.push_back({pattern, kernel, n, t, std::move(reason)});
+                      const std::string& reason) {
+  const Refused what{n, t, reasons_(reason)};
+  Refusals& before = refusals_[what];
+  if (before.last_kernel == kernel || before.kernels == kMostRefusals) return;
+  before = {kernel, before.kernels + 1};
+  cuts_.push_back({pattern, kernel, what});
 }
 
 std::vector<PlanCut> FusionState::cuts() const {
   std::vector<PlanCut> result;
-  std::unordered_set<std::string> known;  // labels, since nodes of one composite share theirs
-  for (const auto& c : cuts_) {
-    if (group(c.kernel) == group(c.node)) continue;
-    PlanCut cut{std::string(c.pattern), graph_.label(node(c.node)), graph_.label(c.tensor),
-                c.reason};
-    if (known.insert(cut.node + '\0' + cut.tensor + '\0' + cut.reason).second)
-      result.push_back(std::move(cut));
+  Interned labels;  // nodes of one composite share theirs
+  std::vector<int> of_node(graph_.nodes().size(), -1), of_tensor(graph_.tensors().size(), -1);
+  const auto number = [&](std::vector<int>& numbers, std::int32_t id, const auto& labelled) {
+    int& known = numbers[static_cast<std::size_t>(id)];
+    return known < 0 ? known = labels(graph_.label(labelled)) : known;
+  };
+  std::unordered_set<Refused, Refused::Hash> listed;  // by the numbers of labels
+  for (const auto& [pattern, kernel, what] : cuts_) {
+    if (group(kernel) == group(what.node)) continue;
+    const Refused labelled{number(of_node, what.node, node(what.node)),
+                           number(of_tensor, what.tensor, what.tensor), what.reason};
+    if (listed.insert(labelled).second)
+      result.push_back({std::string(pattern), labels[labelled.node], labels[labelled.tensor],
+                        reasons_[what.reason]});
   }
   return result;
 }

@@ -1,18 +1,23 @@
 // What patterns see while a graph is partitioned: which nodes are free, who reads what, and whether
 // joining nodes would make kernels wait for each other in a circle.
 #pragma once
+#include <limits>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "lower/region.hpp"
 #include "plan/plan_data.hpp"
+#include "planner/match/interned.hpp"
 #include "planner/match/node_marks.hpp"
 #include "planner/memory/storage.hpp"
 #include "schedule/scheduled_kernel.hpp"
 #include "sinter/graph.hpp"
 
 namespace sinter {
+
+class JoinedNodes;
 
 class FusionState {
  public:
@@ -60,6 +65,7 @@ class FusionState {
 
   // True when a kernel of `nodes` plus `extra` would have to run both before and after another, or
   // where so much lies between them that this is not searched.
+  bool makes_cycle(const JoinedNodes& nodes, NodeId extra) const;
   bool makes_cycle(const std::vector<NodeId>& nodes, NodeId extra) const;
 
   // ---- what a proposal depends on, so that it is made again only after that has changed
@@ -67,7 +73,7 @@ class FusionState {
   // From start_looking() on, notes each node whose state (free, what it waits for) was asked for,
   // once; looked_at() ends that.
   void start_looking() const;
-  std::vector<NodeId> looked_at() const;
+  const std::vector<NodeId>& looked_at() const;
   // How many kernels had been taken when the node's state changed last.
   int changed(NodeId n) const { return changed_[static_cast<std::size_t>(n)]; }
 
@@ -90,11 +96,23 @@ class FusionState {
 
   // Why `node` did not join the kernel that `kernel` belongs to.
   void cut(std::string_view pattern, NodeId kernel, NodeId node, TensorId tensor,
-           std::string reason);
+           const std::string& reason);
   // The refusals that held: the two did end up in different kernels.
   std::vector<PlanCut> cuts() const;
 
  private:
+  struct Refused {
+    std::int32_t node, tensor, reason;  // their numbers
+    bool operator==(const Refused&) const = default;
+    struct Hash {
+      std::size_t operator()(const Refused& r) const {
+        std::size_t h = 0;
+        for (const std::int32_t part : {r.node, r.tensor, r.reason})
+          h = (h ^ static_cast<std::size_t>(part)) * 0x9E3779B97F4A7C15;
+        return h ^ h >> 32;
+      }
+    };
+  };
   const Graph& graph_;
   const Storage& storage_;
   const PlanContext& context_;
@@ -105,9 +123,8 @@ class FusionState {
   std::vector<std::vector<NodeId>> groups_;
   struct Cut {
     std::string_view pattern;
-    NodeId kernel, node;
-    TensorId tensor;
-    std::string reason;
+    NodeId kernel;
+    Refused what;
   };
   bool reserved(NodeId n) const { return (reserved_[static_cast<std::size_t>(n)] & viewer_) != 0; }
   // Raises latest_ of the node to `number`, and of what waits for it.
@@ -120,6 +137,12 @@ class FusionState {
   bool given(TensorId t) const;           // a value, or in memory before the graph is run
   std::vector<bool> unread_, recompute_;  // unread: nobody needs what the node makes
   std::vector<Cut> cuts_;
+  Interned reasons_;
+  struct Refusals {
+    NodeId last_kernel = -1;
+    int kernels = 0;
+  };
+  std::unordered_map<Refused, Refusals, Refused::Hash> refusals_;
   // The largest number of a node that runs before this one, or with it, as kernels stand now.
   std::vector<NodeId> latest_;
   std::vector<int> changed_;
@@ -130,6 +153,24 @@ class FusionState {
   mutable bool looking_ = false, narrowed_ = false;
   mutable NodeMarks seen_;
   mutable std::vector<NodeId> looked_at_;
+};
+
+// The nodes of a kernel that grows, with what is asked for every node that might join.
+class JoinedNodes {
+ public:
+  JoinedNodes(const FusionState& state, const std::vector<NodeId>& nodes);
+  void add(NodeId n);
+
+  bool contains(NodeId n) const { return inside_.contains(n); }
+  NodeId first() const { return first_; }
+  // Nodes that a member reads, each once; those that have joined since are among them.
+  const std::vector<NodeId>& read() const { return read_; }
+
+ private:
+  const FusionState& state_;
+  MarkPool::Borrowed inside_, listed_;
+  NodeId first_ = std::numeric_limits<NodeId>::max();
+  std::vector<NodeId> read_;
 };
 
 inline bool contains(const std::vector<NodeId>& nodes, NodeId n) {

@@ -499,12 +499,13 @@ namespace {
 // Of the orientations' tiles the one that was measured to be the fastest, else the one estimated
 // to be. The usual orientation comes first; of the others, tiles say which one they are of.
 std::optional<WgmmaPlan> choose_tile(std::vector<std::optional<Orientation>> orientations,
-                                     const DeviceModel& device, const Tuning& tuning) {
+                                     const DeviceModel& device, const Tuning& tuning,
+                                     KnownTiles& tiles) {
   TileChoice choice{problem_text(*orientations.front()), {}};
   std::vector<std::size_t> from;
   for (std::size_t i = 0; i < orientations.size(); ++i) {
     if (!orientations[i]) continue;
-    for (EstimatedTile t : legal_tiles(orientations[i]->problem, device)) {
+    for (EstimatedTile t : tiles.of(orientations[i]->problem, device)) {
       t.tile.swap_ab = orientations[i]->other_way;
       choice.tiles.push_back(t);
       from.push_back(i);
@@ -530,7 +531,7 @@ std::optional<WgmmaPlan> choose_tile(std::vector<std::optional<Orientation>> ori
 
 // Operands in boxes of rows and one index of k.
 std::optional<WgmmaPlan> plan_boxes(const KernelSpec& given, const DeviceModel& device,
-                                    const Tuning& tuning) {
+                                    const Tuning& tuning, KnownTiles& tiles) {
   const ContractionSpec* const c = given.as_contraction();
   if (c->k() != (c->has_scale_blocks() ? 2 : 1)) return {};
   // Rows and columns of reductions are numbered over all indices of m and of n.
@@ -556,12 +557,12 @@ std::optional<WgmmaPlan> plan_boxes(const KernelSpec& given, const DeviceModel& 
   if (!two && !c->rows.on && std::min(rows, columns) <= kInstructionRows)
     other = orient(spec, columns_together, !swapped);
   if (other) other->other_way = true;
-  return choose_tile({std::move(usual), std::move(other)}, device, tuning);
+  return choose_tile({std::move(usual), std::move(other)}, device, tuning, tiles);
 }
 
 // Convolutions.
 std::optional<WgmmaPlan> plan_window(const KernelSpec& given, const DeviceModel& device,
-                                     const Tuning& tuning) {
+                                     const Tuning& tuning, KnownTiles& tiles) {
   const ContractionSpec& c = given.contraction();
   // What a pixel is multiplied by lies along k or, of a filter's gradient, along the columns.
   const bool gradient =
@@ -578,19 +579,20 @@ std::optional<WgmmaPlan> plan_window(const KernelSpec& given, const DeviceModel&
     other = orient_convolution(given, image_is_a, columns_together, !swapped);
   if (other) other->other_way = true;
   auto resident = orient_convolution(given, image_is_a, columns_together, swapped, true);
-  return choose_tile({std::move(usual), std::move(other), std::move(resident)}, device, tuning);
+  return choose_tile({std::move(usual), std::move(other), std::move(resident)}, device, tuning,
+                     tiles);
 }
 
 }  // namespace
 
 std::optional<WgmmaPlan> plan_wgmma(const KernelSpec& given, const DeviceModel& device,
-                                    const Tuning& tuning) {
+                                    const Tuning& tuning, KnownTiles& tiles) {
   if (!device.has_wgmma || !device.has_tma) return {};
   const ContractionSpec* const c = given.as_contraction();
   if (!c || reads_joined_indices(given)) return {};
-  auto plain = plan_boxes(given, device, tuning);
+  auto plain = plan_boxes(given, device, tuning, tiles);
   if (!may_be_convolution(*c)) return plain;
-  auto convolution = plan_window(given, device, tuning);
+  auto convolution = plan_window(given, device, tuning, tiles);
   if (!plain || !convolution) return plain ? plain : convolution;
   const bool windows = plain->tuned == convolution->tuned
                            ? convolution->microseconds < plain->microseconds

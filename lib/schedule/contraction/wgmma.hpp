@@ -121,8 +121,13 @@ bool multiplied_as_bytes(DataType a, DataType b);
 bool of_whole_tile(const KernelSpec& spec, const KernelPort& port);
 
 // Nothing where the device has no such tensor cores, or the operands' types or layouts are not for
-// them.
+// them. `tiles`: those that are known, to which the kernel's are added.
 std::optional<WgmmaPlan> plan_wgmma(const KernelSpec& spec, const DeviceModel& device,
-                                    const Tuning& tuning);
+                                    const Tuning& tuning, KnownTiles& tiles);
+inline std::optional<WgmmaPlan> plan_wgmma(const KernelSpec& spec, const DeviceModel& device,
+                                           const Tuning& tuning) {
+  KnownTiles none;
+  return plan_wgmma(spec, device, tuning, none);
+}
 
 }  // namespace sinter

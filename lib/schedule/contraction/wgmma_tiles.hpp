@@ -1,6 +1,8 @@
 // The tiles in which a contraction can be multiplied by warpgroups (wgmma), with an
 // estimate of the time that each takes. A pure function of the problem and the device model.
 #pragma once
+#include <compare>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -52,6 +54,8 @@ struct TileProblem {
 
   // Of a batch entry; of a group, on average.
   double rows_each() const { return groups > 0 ? rows / groups : rows; }
+
+  auto operator<=>(const TileProblem&) const = default;
 };
 
 double tiles_of(const TileProblem& p, const Tile& t);
@@ -82,5 +86,19 @@ struct EstimatedTile {
 };
 // The tiles that the kernel can have, unsorted.
 std::vector<EstimatedTile> legal_tiles(const TileProblem& p, const DeviceModel& device);
+
+// Those of the problems that planning for one device has met: layers repeat, and every kernel is
+// scheduled several times before it is emitted.
+class KnownTiles {
+ public:
+  const std::vector<EstimatedTile>& of(const TileProblem& p, const DeviceModel& device) {
+    const auto [known, fresh] = tiles_.try_emplace(p);
+    if (fresh) known->second = legal_tiles(p, device);
+    return known->second;
+  }
+
+ private:
+  std::map<TileProblem, std::vector<EstimatedTile>> tiles_;
+};
 
 }  // namespace sinter

@@ -1,0 +1,201 @@
+#include "support/interpreted_attention.hpp"
+
+#include "support/kernel_statements.hpp"
+
+namespace sinter::test {
+namespace {
+
+class Attention : KernelStatements {
+ public:
+  using KernelStatements::KernelStatements;
+
+  void run() {
+    if (const auto* const forward = spec_.as_attention()) return run_attention(*forward);
+    run_attention_backward(*spec_.as_attention_backward());
+  }
+
+ private:
+  // An integer or a number of the entry that `at` is in.
+  double of_entry(int port, const Index& at) const {
+    const auto p = static_cast<std::size_t>(port);
+    return load_element(spec_.ports[p].type, memory_[p], locate(spec_.ports[p].access, at).offset);
+  }
+  struct Interval {
+    std::int64_t first, end;
+  };
+  // `a`: of either direction.
+  template <class A>
+  Interval seen(const A& a, const Index& at, int query) const {
+    const std::int64_t row = at[static_cast<std::size_t>(query)], rows = spec_.extent[query],
+                       columns = spec_.extent[A::n];
+    const auto length = [&](int port, std::int64_t otherwise) {
+      return port < 0 ? otherwise : static_cast<std::int64_t>(of_entry(port, at));
+    };
+    const std::int64_t q = length(a.length_q, rows), k = length(a.length_kv, columns);
+    if (a.band.padding && row >= q) return {0, 0};
+    const std::int64_t diagonal = row + (a.band.bottom_right ? k - q : 0);
+    Interval i{0, a.band.padding ? std::min(k, columns) : columns};
+    if (a.band.left) i.first = std::max<std::int64_t>(0, diagonal - *a.band.left + 1);
+    if (a.band.right) i.end = std::min(i.end, diagonal + *a.band.right + 1);
+    return i;
+  }
+  void run_attention(const AttentionSpec& a) {
+    Index at(static_cast<std::size_t>(spec_.extent.size()), 0);
+    for_indices(at, 0, AttentionSpec::e, std::function<void()>([&] {
+                  const Interval keys = seen(a, at, AttentionSpec::query);
+                  const std::int64_t each =
+                      (std::max<std::int64_t>(0, keys.end - keys.first) + a.splits - 1) / a.splits;
+                  for (int i = 0; i < a.splits; ++i) {
+                    const std::int64_t first = keys.first + i * each;
+                    attend(a, at, {first, std::min(keys.end, first + each)}, i);
+                  }
+                }));
+  }
+  // A row's part of the keys; what it gives is written as if it were another batch entry's.
+  void attend(const AttentionSpec& a, Index at, const Interval& keys, int split) {
+    using A = AttentionSpec;
+    constexpr double kNothing = -std::numeric_limits<double>::infinity();
+    std::vector<double> v, weights;
+    Index result = at;
+    result[0] += split * spec_.extent[0];
+    const auto shared = [&](const Body& body) {  // of the head that the group shares
+      Index own = at;
+      own[A::head] /= a.group;
+      return operand(body, own, v);
+    };
+    double largest = kNothing, total = 0;
+    for (std::int64_t n = keys.first; n < keys.end; ++n) {
+      at[A::n] = n;
+      double sum = 0;
+      for_indices(at, A::d, A::d + 1, std::function<void()>([&] {
+                    sum = rounded(DataType::f32, sum + operand(a.q.body, at, v) * shared(a.k.body));
+                  }));
+      accumulator_[0] = sum;
+      weights.push_back(a.score.statements.empty() ? sum * a.scale : operand(a.score, at, v));
+      largest = math::maximum(largest, weights.back());
+    }
+    const bool nothing = largest == kNothing;
+    const double sink = a.sink >= 0 && split == 0 ? of_entry(a.sink, at) : kNothing,
+                 most = std::max(largest, sink);
+    for (double& w : weights) total += w = nothing ? 0 : std::exp(w - most);
+    if (!nothing) total += std::exp(sink - most);
+    const bool stands = a.written_out && std::isinf(largest),
+               undefined = nothing && a.written_out && a.splits == 1;
+    if (a.stats >= 0) {
+      const auto p = static_cast<std::size_t>(a.stats);
+      store_element(spec_.ports[p].type, memory_[p], locate(spec_.ports[p].access, result).offset,
+                    stands         ? largest
+                    : !nothing     ? most + std::log(total)
+                    : a.splits > 1 ? sink
+                                   : largest);
+    }
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      at[A::n] = keys.first + static_cast<std::int64_t>(i);
+      accumulator_[0] = undefined ? std::numeric_limits<double>::quiet_NaN()
+                        : nothing ? 0
+                                  : weights[i] / total;
+      if (!a.weight.statements.empty()) accumulator_[0] = operand(a.weight, at, v);
+      weights[i] = round_to(a.v.type, accumulator_[0]);
+    }
+    for_indices(at, A::e, A::e + 1, std::function<void()>([&] {
+                  double sum = 0;
+                  for (std::size_t i = 0; i < weights.size(); ++i) {
+                    at[A::n] = keys.first + static_cast<std::int64_t>(i);
+                    if (weights[i] != 0 || !a.zero_dominates)
+                      sum = rounded(DataType::f32, sum + weights[i] * shared(a.v.body));
+                  }
+                  if (undefined) sum = std::numeric_limits<double>::quiet_NaN();
+                  accumulator_[0] = sum;
+                  result[A::e] = at[A::e];
+                  compute(spec_.body, result, v, [](auto&) { return true; });
+                }));
+  }
+
+  void run_attention_backward(const AttentionBackwardSpec& a) {
+    using A = AttentionBackwardSpec;
+    Index at(static_cast<std::size_t>(spec_.extent.size()), 0);
+    std::vector<double> v;
+    // Sums of f32, by place.
+    const auto index_of = [&](const Index& i, int row, int column) {
+      return Index{i[0], i[1], i[static_cast<std::size_t>(row)],
+                   i[static_cast<std::size_t>(column)]};
+    };
+    std::map<Index, double> dk, dv;
+    const auto add = [&](std::map<Index, double>& to, const Index& i, double x) {
+      double& sum = to[i];
+      sum = rounded(DataType::f32, sum + x);
+    };
+    const auto shared = [&](const Body& body) {  // of the head that the group shares
+      Index own = at;
+      own[A::head] /= a.group;
+      return operand(body, own, v);
+    };
+    const auto dot = [&](const ProductOperand& x, const ProductOperand& y, int along) {
+      double sum = 0;
+      for_indices(at, along, along + 1, std::function<void()>([&] {
+                    sum = rounded(DataType::f32, sum + operand(x.body, at, v) * shared(y.body));
+                  }));
+      return sum;
+    };
+    for_indices(
+        at, 0, A::n, std::function<void()>([&] {
+          const Interval keys = seen(a, at, AttentionBackwardSpec::m);
+          const double stats = of_entry(a.stats, at), delta = of_entry(a.delta, at);
+          if (stats == -std::numeric_limits<double>::infinity()) return;
+          for (std::int64_t n = keys.first; n < keys.end; ++n) {
+            at[A::n] = n;
+            const double sum = rounded(DataType::f32, dot(a.q, a.k, A::d) * a.scale);
+            accumulator_[0] = sum;
+            const double score = a.score.statements.empty() ? sum : operand(a.score, at, v),
+                         weight = std::exp(score - stats),
+                         ds = weight * (dot(a.d_o, a.v, A::e) - delta);
+            accumulator_[0] = sum, accumulator_[1] = ds;
+            const double gradient =
+                             round_to(a.q.type,
+                                      a.score.statements.empty() ? ds : operand(a.gradient, at, v)),
+                         p = round_to(a.q.type, weight);
+            Index of_key = at;
+            of_key[A::head] /= a.group;
+            for_indices(
+                at, A::d, A::d + 1, std::function<void()>([&] {
+                  of_key[A::d] = at[A::d];
+                  add(dk, index_of(of_key, A::n, A::d), gradient * operand(a.q.body, at, v));
+                  const auto port = static_cast<std::size_t>(a.sums);
+                  const std::int64_t to = locate(spec_.ports[port].access, at).offset;
+                  store_element(
+                      DataType::f32, memory_[port], to,
+                      load_element(DataType::f32, memory_[port], to) + gradient * shared(a.k.body));
+                }));
+            for_indices(at, A::e, A::e + 1, std::function<void()>([&] {
+                          of_key[A::e] = at[A::e];
+                          add(dv, index_of(of_key, A::n, A::e), p * operand(a.d_o.body, at, v));
+                        }));
+          }
+          at[A::n] = 0;
+        }));
+    const auto store = [&](int number, int column, const std::map<Index, double>& sums,
+                           double scale) {
+      const auto port = static_cast<std::size_t>(number);
+      for_indices(at, 0, spec_.extent.size(), std::function<void()>([&] {
+                    const int other = column == A::d ? A::e : A::d;
+                    if (at[A::m] != 0 || at[static_cast<std::size_t>(other)] != 0 ||
+                        at[A::head] >= spec_.extent[A::head] / a.group)
+                      return;
+                    const auto sum = sums.find(index_of(at, A::n, column));
+                    store_element(spec_.ports[port].type, memory_[port],
+                                  locate(spec_.ports[port].access, at).offset,
+                                  sum == sums.end() ? 0 : scale * sum->second);
+                  }));
+    };
+    store(a.dk, A::d, dk, a.scale);
+    store(a.dv, A::e, dv, 1);
+  }
+};
+
+}  // namespace
+
+void interpret_attention(const KernelSpec& spec, std::vector<void*> memory) {
+  Attention(spec, std::move(memory)).run();
+}
+
+}  // namespace sinter::test

@@ -1,0 +1,62 @@
+// Kernels' texts as one, so that a compiler reads the headers that they share once.
+#pragma once
+#include <map>
+#include <span>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "plan/plan_data.hpp"
+
+namespace sinter::test {
+
+inline bool is_include(const std::string& line) { return line.starts_with("#include"); }
+
+// What a kernel's text includes, a line each. Only kernels that include the same are joined, so
+// that none finds a header that it should have included itself.
+inline std::string headers_of(const std::string& source) {
+  std::string headers;
+  std::istringstream lines(source);
+  for (std::string line; std::getline(lines, line);)
+    if (is_include(line)) headers += line + "\n";
+  return headers;
+}
+
+// Where a kernel's names are in the joined text.
+inline std::string space_of(const PlanKernel& k) { return k.entry + "_alone"; }
+
+inline std::string joined(std::span<const PlanKernel* const> kernels) {
+  std::string text = headers_of(kernels.front()->source);
+  for (const PlanKernel* k : kernels) {
+    text += "namespace " + space_of(*k) + " {\n";
+    std::istringstream lines(k->source);
+    for (std::string line; std::getline(lines, line);) {
+      if (is_include(line)) continue;
+      const std::string global = "= ::Place<";
+      if (const auto at = line.find(global); at != std::string::npos)
+        line.replace(at, global.size(), "= " + space_of(*k) + "::Place<");
+      text += line + "\n";
+    }
+    text += "}\n";
+  }
+  return text;
+}
+
+// Kernels that can be joined, in parts of a few. `key`: what else they must have in common.
+template <class Key>
+std::vector<std::vector<const PlanKernel*>> joinable(std::span<const PlanKernel* const> kernels,
+                                                     const Key& key) {
+  constexpr std::size_t kMost = 8;
+  using Part = std::vector<const PlanKernel*>;
+  std::map<std::pair<std::string, decltype(key(*kernels[0]))>, std::vector<Part>> parts;
+  for (const PlanKernel* k : kernels) {
+    auto& like = parts[{headers_of(k->source), key(*k)}];
+    if (like.empty() || like.back().size() == kMost) like.emplace_back();
+    like.back().push_back(k);
+  }
+  std::vector<Part> result;
+  for (auto& [what, like] : parts) result.insert(result.end(), like.begin(), like.end());
+  return result;
+}
+
+}  // namespace sinter::test
