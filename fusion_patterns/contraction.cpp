@@ -16,6 +16,7 @@
 #include "planner/spec/row_sums.hpp"
 #include "planner/split/depth.hpp"
 #include "planner/split/operands.hpp"
+#include "schedule/contraction/depthwise.hpp"
 
 namespace sinter {
 namespace {
@@ -76,7 +77,9 @@ class ContractionPattern final : public Pattern {
   }
 
   std::vector<KernelSpec> lower(const FusionState& state, const Match& m) const override {
-    return {as_row_sums(contraction_spec(state, m.nodes, m.anchor))};
+    KernelSpec spec = contraction_spec(state, m.nodes, m.anchor);
+    if (plan_depthwise(spec, state.device())) return {std::move(spec)};
+    return {as_row_sums(std::move(spec))};
   }
 
  private:

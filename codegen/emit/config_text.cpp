@@ -1,5 +1,6 @@
 #include "emit/config_text.hpp"
 
+#include "emit/depthwise_text.hpp"
 #include "emit/spelling.hpp"
 #include "emit/window_text.hpp"
 #include "plan/access.hpp"
@@ -182,6 +183,18 @@ void add_constants(const KernelSpec& spec, const MmaConfig& e, std::vector<Confi
                      {"n_fastest", e.n_fastest, true}});
 }
 
+void add_constants(const KernelSpec& spec, const DepthwiseConfig& e,
+                   std::vector<ConfigConstant>& c) {
+  add_groups(spec, c);
+  c.insert(c.end(), {{"products", 1},
+                     {"channel", e.channel},
+                     {"lanes", e.lanes},
+                     {"each", e.each},
+                     {"rows", e.rows},
+                     {"columns", e.columns},
+                     {"along_columns", e.along_columns, true}});
+}
+
 void add_constants(const KernelSpec& spec, const SimtConfig& s, std::vector<ConfigConstant>& c) {
   add_groups(spec, c);
   c.insert(c.end(), {{"tile", s.tile},
@@ -287,6 +300,7 @@ void print_config(TextWriter& out, const ScheduledKernel& kernel, const KernelNa
     else
       out.line("static constexpr int {} = {};", c.name, c.value);
   if (wgmma && wgmma->window) print_window(out, *wgmma);
+  if (const auto* const depthwise = kernel.depthwise()) print_depthwise_axes(out, spec, *depthwise);
   print_accesses(out, spec, names);
   if (const int aligned_by = kernel.aligned_by(); aligned_by >= 0)
     out.line("using AlignedBy = {};", names.access[static_cast<std::size_t>(aligned_by)]);

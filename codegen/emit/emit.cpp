@@ -12,6 +12,7 @@
 #include "emit/attention_text.hpp"
 #include "emit/config_text.hpp"
 #include "emit/contraction_text.hpp"
+#include "emit/depthwise_text.hpp"
 #include "emit/mma_text.hpp"
 #include "emit/place_text.hpp"
 #include "emit/rowwise_text.hpp"
@@ -45,6 +46,7 @@ FamilyText family_text(const ScheduledKernel& kernel) {
     default:
       if (kernel.chained()) return {"contraction_chained", "two products on tensor cores"};
       if (kernel.wgmma()) return {"contraction_wgmma", "sums of products on tensor cores"};
+      if (kernel.depthwise()) return {"contraction_depthwise", "sums of products of each channel"};
       if (kernel.mma()) return {"contraction_mma", "sums of products on tensor cores"};
       return {"contraction_simt", "sums of products"};
   }
@@ -225,6 +227,10 @@ std::string call(const ScheduledKernel& kernel, const KernelNames& names) {
         "sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, {}, Body{}>(args{});",
         c.paired() ? "OperandB2" : "OperandB", e->scaled() ? ", Scales" : "",
         c.rows.on ? ", " + rows : "");
+  if (const DepthwiseConfig* const e = kernel.depthwise())
+    return fmt::format(
+        "sinter::depthwise::{}, Body>(args);",
+        e->gradient ? "run_gradient<Config, Gradient, Image" : "run<Config, Image, Filter");
   if (kernel.mma())
     return fmt::format(
         "sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, {});", rows);
@@ -290,6 +296,7 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
   const RowwiseConfig* const rowwise = scheduled.rowwise();
   const MmaConfig* const mma = scheduled.mma();
   const WgmmaConfig* const wgmma = scheduled.wgmma();
+  const DepthwiseConfig* const depthwise = scheduled.depthwise();
   const ChainedConfig* const chained = scheduled.chained();
   const AttentionConfig* const attention = scheduled.attention();
   const AttentionBackwardConfig* const backward = scheduled.attention_backward();
@@ -360,6 +367,12 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
         print_packed_epilogue(out, spec, names, body, wgmma);
         break;
       }
+      if (depthwise) {
+        print_place(out, scheduled, names, body);
+        print_depthwise_operands(out, spec, names, *depthwise);
+        print_packed_epilogue(out, spec, names, body, nullptr);
+        break;
+      }
       if (mma) {
         print_place(out, scheduled, names, body);
         print_mma_operand(out, spec, names, a, mma->a, "OperandA");
@@ -404,7 +417,7 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
   for (const auto& c : config_constants(scheduled)) kernel.config.emplace_back(c.name, c.value);
   // For explain.
   // Of the tile that runs, which may be a measured one.
-  if (wgmma || mma || chained || attention || backward)
+  if (wgmma || mma || depthwise || chained || attention || backward)
     kernel.config.emplace_back("estimated_ns", std::llround(launch.microseconds * 1000));
   if (wgmma) {
     kernel.config.emplace_back("legal_tiles",

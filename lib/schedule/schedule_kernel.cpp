@@ -23,6 +23,9 @@ ScheduledKernel schedule_contraction(const KernelSpec& spec, const DeviceModel& 
     auto chained = plan_chained(spec, device);
     return scheduled(std::move(chained->spec), std::move(chained->engine));
   }
+  // Tensor cores would multiply a tile for the one column or row that a channel has.
+  if (auto depthwise = plan_depthwise(spec, device))
+    return scheduled(std::move(depthwise->spec), std::move(depthwise->engine));
   auto wgmma = plan_wgmma(spec, device, tuning, tiles);
   std::optional<MmaPlan> mma;
   if (!spec.contraction().paired()) mma = plan_mma(spec, device);

@@ -8,6 +8,7 @@
 #include "schedule/attention/backward.hpp"
 #include "schedule/attention/forward.hpp"
 #include "schedule/contraction/chained.hpp"
+#include "schedule/contraction/depthwise.hpp"
 #include "schedule/contraction/mma.hpp"
 #include "schedule/contraction/simt.hpp"
 #include "schedule/contraction/wgmma.hpp"
@@ -17,8 +18,8 @@
 namespace sinter {
 
 using KernelConfig =
-    std::variant<PointwiseConfig, RowwiseConfig, SimtConfig, MmaConfig, WgmmaConfig, ChainedConfig,
-                 AttentionConfig, AttentionBackwardConfig>;
+    std::variant<PointwiseConfig, RowwiseConfig, SimtConfig, MmaConfig, WgmmaConfig,
+                 DepthwiseConfig, ChainedConfig, AttentionConfig, AttentionBackwardConfig>;
 
 struct ScheduledKernel {
   KernelSpec spec;  // the given one with its indices in the order that the engine wants
@@ -34,6 +35,7 @@ struct ScheduledKernel {
   const SimtConfig* simt() const { return std::get_if<SimtConfig>(&config); }
   const MmaConfig* mma() const { return std::get_if<MmaConfig>(&config); }
   const WgmmaConfig* wgmma() const { return std::get_if<WgmmaConfig>(&config); }
+  const DepthwiseConfig* depthwise() const { return std::get_if<DepthwiseConfig>(&config); }
   const ChainedConfig* chained() const { return std::get_if<ChainedConfig>(&config); }
   const AttentionConfig* attention() const { return std::get_if<AttentionConfig>(&config); }
   const AttentionBackwardConfig* attention_backward() const {

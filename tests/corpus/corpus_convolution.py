@@ -73,6 +73,42 @@ directions("one_channel", [2, 1, 40, 36], [32, 1, 3, 3], pre=[1, 1])
 directions("5_channels_stride_3", [2, 5, 36, 35], [32, 5, 4, 4], stride=[3, 3], pre=[1, 0])
 directions("audio", [2, 1, 800], [64, 1, 10], stride=[5], pre=[3])
 
+# Channels that are not summed over.
+directions("depthwise_3x3", [2, 144, 13, 11], [144, 1, 3, 3], pre=[1, 1], groups=144)
+directions("depthwise_7x7", [2, 64, 15, 14], [64, 1, 7, 7], pre=[3, 3], groups=64)
+directions("depthwise_stride_2", [2, 72, 14, 15], [72, 1, 3, 3], stride=[2, 2], pre=[1, 1],
+           groups=72, io="f16")
+directions("depthwise_stride_3_dilation_2", [2, 40, 17, 16], [40, 1, 3, 2], stride=[3, 2],
+           dilation=[2, 3], pre=[2, 1], post=[1, 3], groups=40, mode="convolution")
+directions("depthwise_1d_causal", [2, 96, 70], [96, 1, 4], pre=[3], post=[0], groups=96)
+directions("depthwise_3d", [2, 32, 5, 6, 7], [32, 1, 3, 3, 3], pre=[1, 1, 1], groups=32)
+directions("depthwise_large_filter", [1, 32, 20, 24], [32, 1, 13, 13], pre=[6, 6], groups=32)
+directions("depthwise_odd_channels", [2, 37, 9, 10], [37, 1, 3, 3], pre=[1, 1], groups=37)
+directions("depthwise_f32", [2, 24, 9, 10], [24, 1, 5, 5], pre=[2, 2], groups=24, io="f32")
+directions("depthwise_multiplier", [2, 16, 9, 10], [32, 1, 3, 3], pre=[1, 1], groups=16)
+# Groups of few channels, which are joined.
+directions("groups_of_4", [2, 128, 15, 14], [128, 4, 3, 3], pre=[1, 1], groups=32)
+directions("groups_of_16_stride_2", [3, 128, 15, 14], [256, 16, 3, 3], stride=[2, 2], pre=[1, 1],
+           groups=8)
+directions("groups_of_24", [2, 72, 13, 12], [144, 24, 3, 3], groups=3)
+
+
+def depthwise_block():
+    """ConvNeXt's beginning: a depthwise filter with bias, and a gate that is read in rows."""
+    g = Graph("convolution_depthwise_block", "bf16")
+    image(g, "x", [2, 64, 14, 13])
+    image(g, "w", [64, 1, 7, 7])
+    g.tensor("bias", [1, 64, 1, 1])
+    image(g, "gate", [2, 64, 14, 13])
+    g.conv("x", "w", "c", pre_padding=[3, 3], post_padding=[3, 3], groups=64)
+    g.pointwise("add", "biased", "c", "bias")
+    g.pointwise("mul", "gated", "biased", "gate")
+    g.pointwise("swish_fwd", "y", "gated")
+    image(g, "y", [2, 64, 14, 13], output=True)
+
+
+depthwise_block()
+
 
 def epilogue():
     """Scale, bias, residual, relu behind a convolution, and the sums of a batch norm."""

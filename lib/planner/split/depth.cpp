@@ -168,7 +168,8 @@ bool fits_one_kernel(const KernelSpec& c, const PlanContext& context, Engines en
   if (c.columns.empty()) return true;
   KernelSpec plain = c;
   plain.columns.clear();  // statements that name them are not looked at here
-  if (!one.wgmma() && schedule_kernel(plain, context).wgmma()) return false;
+  const ScheduledKernel without = schedule_kernel(plain, context);
+  if ((without.wgmma() && !one.wgmma()) || (without.depthwise() && !one.depthwise())) return false;
   return choose_depth_parts(plain, context).parts.empty();
 }
 

@@ -10,6 +10,8 @@
 #include "planner/spec/contraction_spec.hpp"
 #include "planner/spec/domain.hpp"
 #include "planner/split/attention_backward.hpp"
+#include "planner/split/block_diagonal.hpp"
+#include "planner/split/channels_last.hpp"
 #include "planner/split/depth.hpp"
 #include "planner/split/space_to_depth.hpp"
 #include "schedule/attention/backward.hpp"
@@ -202,28 +204,59 @@ std::vector<KernelSpec> load_attention(KernelSpec& spec, Temporaries& temporarie
   return kernels;
 }
 
-// Convolutions of few channels: see space_to_depth.hpp. Empty where they are faster as they are.
-std::vector<KernelSpec> join_channels(const KernelSpec& spec, const FusionState& state,
-                                      Temporaries& temporaries, std::vector<PlanCut>& cuts) {
+// Takes `kernels`, of which number `product` multiplies, in place of the contraction where that is
+// faster; `why`: what the others do.
+bool take_faster(const KernelSpec& spec, const std::vector<KernelSpec>& kernels,
+                 std::size_t product, std::string_view why, const FusionState& state,
+                 std::vector<PlanCut>& cuts) {
+  if (kernels.empty() || !schedule_kernel(kernels[product], state.context()).wgmma()) return false;
+  double us = choose_depth_parts(kernels[product], state.context()).microseconds;
+  for (std::size_t i = 0; i < kernels.size(); ++i)
+    if (i != product)
+      us += schedule_kernel(kernels[i], state.context()).microseconds +
+            state.device().launch_microseconds;
+  const double whole = choose_depth_parts(spec, state.context()).microseconds;
+  if (us >= whole) return false;
+  for (std::size_t i = 0; i < kernels.size(); ++i)
+    if (i != product)
+      cuts.push_back({"contraction", state.graph().label(state.node(contraction_of(state, spec))),
+                      kernels[i].ports.back().name,
+                      fmt::format("{}, for {}'s fastest engine: about {:.1f} us in all, {:.1f} us "
+                                  "as it is",
+                                  why, state.device().target, us, whole)});
+  return true;
+}
+
+// Convolutions that tensor cores multiply faster once their operands lie otherwise. Empty where
+// they are faster as they are.
+std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& state,
+                                   Temporaries& temporaries, std::vector<PlanCut>& cuts) {
   if (!state.device().has_wgmma) return {};
   Temporaries tried = temporaries;
   std::vector<KernelSpec> kernels = space_to_depth(spec, tried);
-  if (kernels.empty() || !schedule_kernel(kernels.back(), state.context()).wgmma()) return {};
-  double us = choose_depth_parts(kernels.back(), state.context()).microseconds;
-  for (std::size_t i = 0; i + 1 < kernels.size(); ++i)
-    us += schedule_kernel(kernels[i], state.context()).microseconds +
-          state.device().launch_microseconds;
-  const double whole = choose_depth_parts(spec, state.context()).microseconds;
-  if (us >= whole) return {};
-  for (std::size_t i = 0; i + 1 < kernels.size(); ++i)
-    cuts.push_back({"contraction", state.graph().label(state.node(contraction_of(state, spec))),
-                    kernels[i].ports.back().name,
-                    fmt::format("its few channels are joined with neighbouring pixels in memory "
-                                "first, for {}'s fastest engine: about {:.1f} us in all, {:.1f} us "
-                                "as it is",
-                                state.device().target, us, whole)});
-  temporaries = std::move(tried);
-  return kernels;
+  if (take_faster(spec, kernels, kernels.size() - 1,
+                  "its few channels are joined with neighbouring pixels in memory first", state,
+                  cuts)) {
+    temporaries = std::move(tried);
+    return kernels;
+  }
+  std::size_t product = 0;
+  tried = temporaries;
+  kernels = block_diagonal(spec, tried, product);
+  if (take_faster(spec, kernels, product,
+                  "its groups are joined, with zeros between them in the filter", state, cuts)) {
+    temporaries = std::move(tried);
+    return kernels;
+  }
+  if (schedule_kernel(spec, state.context()).wgmma()) return {};
+  tried = temporaries;
+  kernels = channels_last(spec, tried);
+  if (take_faster(spec, kernels, kernels.size() - 1,
+                  "its channels are put together in memory first", state, cuts)) {
+    temporaries = std::move(tried);
+    return kernels;
+  }
+  return {};
 }
 
 }  // namespace
@@ -286,8 +319,7 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
     kernels.push_back(std::move(spec));
     return kernels;
   }
-  if (auto kernels = join_channels(spec, state, temporaries, cuts); !kernels.empty())
-    return kernels;
+  if (auto kernels = rearranged(spec, state, temporaries, cuts); !kernels.empty()) return kernels;
   const ContractionSpec* const c = spec.as_contraction();
   const bool candidate = state.device().has_wgmma && c && c->k() == 1 && !c->chained() &&
                          !c->rows.on && !reads_joined_indices(spec);

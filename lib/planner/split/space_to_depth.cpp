@@ -5,6 +5,7 @@
 #include "plan/access.hpp"
 #include "planner/spec/body_copy.hpp"
 #include "planner/spec/domain.hpp"
+#include "planner/split/index_map.hpp"
 #include "schedule/contraction/index_order.hpp"
 #include "sinter/ops/shapes_layout.hpp"
 
@@ -12,13 +13,6 @@ namespace sinter {
 namespace {
 
 constexpr std::int64_t kMostChannels = 16, kLineBytes = 16;
-
-// What an index of the old domain is on the new one. `bounded`: it may fall outside of its extent.
-struct Affine {
-  Dims coefficient;
-  std::int64_t base = 0;
-  bool bounded = false;
-};
 
 // The new domain while it is listed: extents in the order of the groups.
 struct NewDomain {
@@ -28,59 +22,6 @@ struct NewDomain {
     return extent.size() - 1;
   }
 };
-
-Affine affine(std::initializer_list<std::pair<int, std::int64_t>> terms, std::int64_t base = 0,
-              bool bounded = false) {
-  Affine a;
-  for (const auto& [index, coefficient] : terms) {
-    while (a.coefficient.size() <= index) a.coefficient.push_back(0);
-    a.coefficient[index] = coefficient;
-  }
-  a.base = base;
-  a.bounded = bounded;
-  return a;
-}
-
-Access mapped(const Access& a, const Dims& old_extent, const std::vector<Affine>& old, int rank) {
-  Access r;
-  r.offset = a.offset;
-  r.stride = Dims::filled(rank, 0);
-  const auto add = [](Dims& to, const Affine& of, std::int64_t times) {
-    for (int j = 0; j < of.coefficient.size(); ++j) to[j] += times * of.coefficient[j];
-  };
-  for (const Window& w : a.windows) {
-    Window v = w;
-    v.coefficient = Dims::filled(rank, 0);
-    for (int i = 0; i < w.coefficient.size(); ++i) {
-      add(v.coefficient, old[static_cast<std::size_t>(i)], w.coefficient[i]);
-      v.base += w.coefficient[i] * old[static_cast<std::size_t>(i)].base;
-    }
-    const auto divided = [&](std::int64_t x) { return x % w.divisor == 0; };
-    if (divided(v.base) && std::all_of(v.coefficient.begin(), v.coefficient.end(), divided)) {
-      for (auto& x : v.coefficient) x /= w.divisor;
-      v.base /= w.divisor;
-      v.divisor = 1;
-    }
-    r.windows.push_back(std::move(v));
-  }
-  for (int i = 0; i < a.stride.size(); ++i) {
-    const Affine& of = old[static_cast<std::size_t>(i)];
-    if (a.stride[i] == 0) continue;
-    if (!of.bounded) {
-      add(r.stride, of, a.stride[i]);
-      r.offset += a.stride[i] * of.base;
-      continue;
-    }
-    Window v;
-    v.coefficient = Dims::filled(rank, 0);
-    add(v.coefficient, of, 1);
-    v.base = of.base;
-    v.extent = old_extent[i];
-    v.stride = a.stride[i];
-    r.windows.push_back(std::move(v));
-  }
-  return r;
-}
 
 // A spatial dim: x = stride p + t - pre of a pixel index and a tap index.
 struct SpatialDim {
@@ -96,14 +37,6 @@ struct FewChannels {
   int channel = -1;              // the index with few values
   const KernelPort *image = nullptr, *other = nullptr;
 };
-
-const KernelPort* loaded_alone(const KernelSpec& spec, const ProductOperand& operand) {
-  const auto& all = operand.body.statements;
-  if (all.size() != 1 || !is_load(all.front()) || !all.front().args.empty()) return nullptr;
-  const KernelPort& p = spec.ports[static_cast<std::size_t>(all.front().port)];
-  return p.access.via.empty() && (p.type == DataType::bf16 || p.type == DataType::f16) ? &p
-                                                                                       : nullptr;
-}
 
 std::optional<FewChannels> few_channels(const KernelSpec& spec) {
   using D = FewChannels::Direction;
@@ -190,34 +123,6 @@ std::optional<FewChannels> few_channels(const KernelSpec& spec) {
     d.cut_taps = (d.taps + d.shift + u - 1) / u;
   }
   return f;
-}
-
-// A kernel that writes what `load` reads to a packed temporary.
-KernelSpec copy_kernel(const KernelSpec& from, const KernelPort& load, const Dims& extent,
-                       const std::string& name, Temporaries& temporaries, KernelPort& written) {
-  KernelSpec k;
-  k.nodes = from.nodes;
-  k.extent = extent;
-  k.ports.push_back(load);
-  Access packed;
-  packed.stride = packed_strides(extent);
-  written = temporaries.add(name, load.type, extent, packed);
-  k.ports.push_back(written);
-  Statement value = statement(StatementKind::load, DataType::f32, load.name);
-  value.port = 0;
-  Statement store = statement(StatementKind::store, DataType::f32, "");
-  store.args = {0};
-  store.port = 1;
-  k.body.statements = {value, store};
-  simplify_domain(k);
-  return k;
-}
-
-void read_instead(KernelSpec& spec, ProductOperand& operand, const KernelPort& written,
-                  Access access) {
-  Statement& load = operand.body.statements.front();
-  load.port = static_cast<int>(spec.ports.size());
-  spec.ports.push_back(read_back(written, std::move(access)));
 }
 
 }  // namespace

@@ -12,18 +12,10 @@ namespace {
 
 using Source = BoxedOperand::Source;
 
-constexpr int kMostAxes = 3, kMostMapDims = 5;
+constexpr int kMostMapDims = 5;
 constexpr std::int64_t kMostStep = 8, kMostExtent = std::int64_t{1} << 31;
-// Of images of 1, 2 and 3 dims.
-constexpr std::int64_t kCornerEnd[] = {32768, 128, 16}, kOffsetEnd[] = {65535, 255, 31};
-
-// The indices of the domain by what they are, the outermost first. `side`: of the other operand's
-// rows or columns. Channels are one index, or several that lie as one in the image; so do the
-// side's in the other operand.
-struct Roles {
-  std::vector<int> batch, pixels, taps, channels, side;
-  bool pixels_in_k = false;
-};
+constexpr std::int64_t kOffsetEnd[] = {65535, 255, 31};  // of images of 1, 2 and 3 dims
+using Roles = ConvolutionRoles;
 
 // The elements of indices that step as one, and how far apart these lie; 0 where they do not.
 std::int64_t count_of(const KernelSpec& spec, const std::vector<int>& indices) {
@@ -76,10 +68,12 @@ std::optional<Roles> roles_of(const KernelSpec& spec, bool image_is_a) {
     if (image.statements.size() != 1 || !is_load(image.statements.front())) return {};
     const Access& a = spec.ports[static_cast<std::size_t>(image.statements.front().port)].access;
     std::int64_t next = 1;
-    while (!r.taps.empty() && a.stride[r.taps.back()] == next) {
-      next *= spec.extent[r.taps.back()];
-      r.channels.insert(r.channels.begin(), r.taps.back());
-      r.taps.pop_back();
+    const auto follows = [&](int i) { return a.stride[i] == next; };
+    for (auto i = std::find_if(r.taps.rbegin(), r.taps.rend(), follows); i != r.taps.rend();
+         i = std::find_if(r.taps.rbegin(), r.taps.rend(), follows)) {
+      next *= spec.extent[*i];
+      r.channels.insert(r.channels.begin(), *i);
+      r.taps.erase(std::next(i).base());
     }
   }
   if (r.channels.empty() || r.pixels.empty()) return {};
@@ -102,103 +96,10 @@ bool loadable_step(std::int64_t stride, int bytes) {
   return stride > 0 && stride * bytes % 16 == 0 && stride * bytes < (std::int64_t{1} << 40);
 }
 
-// Coordinate along a spatial dim: (base + pixel * p + tap * t) / divisor, of `extent`, each
-// coordinate `stride` elements further.
-struct SpatialDim {
-  int pixel_index = -1, tap_index = -1;
-  std::int64_t base = 0, pixel = 1, tap = 0, divisor = 1, extent = 1, stride = 0;
-};
-
-bool contains(const std::vector<int>& list, int x) {
-  return std::find(list.begin(), list.end(), x) != list.end();
-}
-
-std::optional<SpatialDim> windowed_dim(const Window& w, const Roles& r) {
-  SpatialDim d;
-  d.base = w.base;
-  d.divisor = w.divisor;
-  d.extent = w.extent;
-  d.stride = w.stride;
-  for (int i = 0; i < w.coefficient.size(); ++i) {
-    if (w.coefficient[i] == 0) continue;
-    if (contains(r.pixels, i) && d.pixel_index < 0) {
-      d.pixel_index = i;
-      d.pixel = w.coefficient[i];
-    } else if (contains(r.taps, i) && d.tap_index < 0) {
-      d.tap_index = i;
-      d.tap = w.coefficient[i];
-    } else {
-      return {};
-    }
-  }
-  if (d.pixel_index < 0 || d.pixel < 1) return {};
-  if (d.divisor > 1 && d.pixel != 1) return {};
-  return d;
-}
-
-// The spatial dims of the image, in the order of their pixel indices, outermost first. Where no
-// window bounds a dim, its unit is what both of its indices step in; `offset`: of coordinate 0.
-std::optional<std::vector<SpatialDim>> spatial_dims(const KernelSpec& spec, const Roles& r,
-                                                    const Access& a, int& image_index,
-                                                    std::int64_t& offset) {
-  std::vector<SpatialDim> dims;
-  std::vector<int> free_pixels = r.pixels, free_taps = r.taps;
-  for (const Window& w : a.windows) {
-    auto d = windowed_dim(w, r);
-    if (!d || !contains(free_pixels, d->pixel_index)) return {};
-    if (a.stride[d->pixel_index] != 0) return {};
-    std::erase(free_pixels, d->pixel_index);
-    if (d->tap_index >= 0) {
-      if (!contains(free_taps, d->tap_index) || a.stride[d->tap_index] != 0) return {};
-      std::erase(free_taps, d->tap_index);
-    }
-    dims.push_back(*d);
-  }
-  for (int t : free_taps) {  // beside the pixel index whose step is most like its own
-    const std::int64_t step = std::abs(a.stride[t]);
-    const auto unlike = [&](int p) {
-      return std::max(step, a.stride[p]) / std::max<std::int64_t>(1, std::min(step, a.stride[p]));
-    };
-    const auto p = std::min_element(free_pixels.begin(), free_pixels.end(),
-                                    [&](int x, int y) { return unlike(x) < unlike(y); });
-    if (p == free_pixels.end() || step == 0 || a.stride[*p] < 1) return {};
-    SpatialDim d;
-    d.pixel_index = *p;
-    d.tap_index = t;
-    d.stride = std::gcd(step, a.stride[*p]);
-    d.pixel = a.stride[*p] / d.stride;
-    d.tap = a.stride[t] / d.stride;
-    const std::int64_t reach = d.tap * (spec.extent[t] - 1);
-    d.base = reach < 0 ? -reach : 0;
-    offset -= d.base * d.stride;
-    d.extent = d.pixel * (spec.extent[*p] - 1) + std::abs(reach) + 1;
-    free_pixels.erase(p);
-    dims.push_back(d);
-  }
-  // What is left steps by itself; the outermost pixel index tells images apart.
-  image_index = -1;
-  for (int p : free_pixels) {
-    if (a.stride[p] < 1) return {};
-    if (p == r.pixels.front() && r.pixels.size() > 1) {
-      image_index = p;
-      continue;
-    }
-    SpatialDim d;
-    d.pixel_index = p;
-    d.stride = a.stride[p];
-    d.extent = spec.extent[p];
-    dims.push_back(d);
-  }
-  if (dims.empty() || dims.size() > kMostAxes) return {};
-  std::sort(dims.begin(), dims.end(),
-            [](const SpatialDim& x, const SpatialDim& y) { return x.pixel_index < y.pixel_index; });
-  return dims;
-}
-
 std::int64_t floor_divide(std::int64_t a, std::int64_t b) { return (a - (a % b + b) % b) / b; }
 
 // How TMA walks over the dim. `rank`: of the image.
-std::optional<WindowAxis> axis_of(const SpatialDim& d, const Dims& extent, int rank) {
+std::optional<WindowAxis> axis_of(const ImageDim& d, const Dims& extent, int rank) {
   WindowAxis axis;
   const std::int64_t taps = d.tap_index < 0 ? 1 : extent[d.tap_index], u = d.divisor;
   axis.result = (extent[d.pixel_index] + u - 1) / u;
@@ -238,49 +139,10 @@ std::optional<WindowAxis> axis_of(const SpatialDim& d, const Dims& extent, int r
   return axis;
 }
 
-// The largest offset of a tap, of the first phase.
-std::int64_t most_offset(const WindowAxis& axis) {
-  return std::max(axis.first_offset[0],
-                  axis.first_offset[0] + (axis.taps[0] - 1) * axis.offset_step);
-}
-
-// Index i becomes two: one that counts runs of `run`, and behind it the place in the run.
-void split_index(KernelSpec& spec, int i, std::int64_t run) {
-  const auto split = [&](Dims& dims, std::int64_t outer, std::int64_t inner) {
-    if (dims.empty()) return;
-    Dims r;
-    for (int j = 0; j < dims.size(); ++j) {
-      if (j == i) r.push_back(outer);
-      r.push_back(j == i ? inner : dims[j]);
-    }
-    dims = r;
-  };
-  const auto access = [&](Access& a) {
-    if (a.via.empty() && !a.stride.empty()) split(a.stride, a.stride[i] * run, a.stride[i]);
-    for (auto& w : a.windows) split(w.coefficient, w.coefficient[i] * run, w.coefficient[i]);
-  };
-  split(spec.extent, (spec.extent[i] + run - 1) / run, run);
-  for (auto& p : spec.ports) access(p.access);
-  for (Body* body : spec.bodies())
-    for (auto& s : body->statements) {
-      access(s.access);
-      if (s.kind == StatementKind::index && s.dim > i) ++s.dim;
-    }
-  ContractionSpec& c = spec.contraction();
-  ++(i < c.first_m() ? c.batch : i < c.first_n() ? c.m : c.n);
-}
-
-bool names_index(const KernelSpec& spec, int i) {
-  for (const Body* body : spec.bodies())
-    for (const auto& s : body->statements)
-      if (s.kind == StatementKind::index && s.dim == i) return true;
-  return false;
-}
-
 // The image as an im2col map. Its box is set later.
 std::optional<BoxedOperand> image_operand(const KernelSpec& spec, const Roles& r,
                                           const KernelPort& p, int number,
-                                          const std::vector<SpatialDim>& dims,
+                                          const std::vector<ImageDim>& dims,
                                           const std::vector<WindowAxis>& axes, int image_index,
                                           std::int64_t offset) {
   const Access& a = p.access;
@@ -295,7 +157,7 @@ std::optional<BoxedOperand> image_operand(const KernelSpec& spec, const Roles& r
                images = image_index < 0 ? 1 : spec.extent[image_index],
                image_step = image_index < 0 ? 0 : a.stride[image_index];
   std::int64_t span = 0;  // of one image
-  for (const SpatialDim& d : dims) span = std::max(span, d.stride * d.extent);
+  for (const ImageDim& d : dims) span = std::max(span, d.stride * d.extent);
   if (joint_stride(spec, a, r.channels) != 1) return {};
   for (int b : r.batch) {
     const std::int64_t s = a.stride[b];
@@ -345,7 +207,7 @@ std::optional<BoxedOperand> image_operand(const KernelSpec& spec, const Roles& r
 // or the other side lie together.
 std::optional<BoxedOperand> filter_operand(const KernelSpec& spec, const Roles& r,
                                            const KernelPort& p, int number,
-                                           const std::vector<SpatialDim>& dims) {
+                                           const std::vector<ImageDim>& dims) {
   const Access& a = p.access;
   const int bytes = info(p.type).bytes;
   if (!a.windows.empty()) return {};
@@ -407,170 +269,7 @@ std::optional<BoxedOperand> gradient_operand(const KernelSpec& spec, const Roles
   return o;
 }
 
-// Neighbouring lines of pixels share the zeros between them: positions of a line, so that what a
-// tap reads past its end is zero and lies at the start of the next. `extent`: pixels of the image.
-std::int64_t pitch_of(const WindowAxis& axis, std::int64_t extent) {
-  const std::int64_t reach = most_offset(axis), apart = axis.result + reach;
-  if (axis.first > 0) return apart;
-  return std::min(apart, std::max(apart + axis.first, extent - axis.first));
-}
-
 }  // namespace
-
-bool keep_pixels(ImplicitGemm& g, bool image_is_a) {
-  const ContractionSpec& c = g.spec.contraction();
-  ConvolutionWindow& w = g.window;
-  if (!image_is_a || w.taps_of != ConvolutionWindow::Taps::k || !g.spec.columns.empty())
-    return false;
-  std::int64_t taps = 1;
-  for (const WindowAxis& axis : w.axes) {
-    if (axis.taps.size() > 1 || axis.step != 1) return false;
-    taps *= axis.taps[0];
-  }
-  if (taps == 1) return false;
-  const std::int64_t end = kCornerEnd[w.axes.size() - 1];
-  for (std::size_t i = 0; i < w.axes.size(); ++i) {
-    WindowAxis& axis = w.axes[i];
-    const int index = c.first_n() - 1 - static_cast<int>(i), d = static_cast<int>(i);
-    const std::int64_t extent = g.image.map.dim[d + 1], pitch = pitch_of(axis, extent);
-    if (names_index(g.spec, index)) return false;
-    if (pitch != axis.result) {
-      ConvolutionWindow::Bound bound{Dims::filled(g.spec.extent.size(), 0), axis.result};
-      bound.coefficient[index] = 1;
-      w.bounds.push_back(std::move(bound));
-    }
-    g.spec.extent[index] = axis.result = pitch;
-    g.image.map.upper[d] = axis.first + pitch - extent;
-    if (g.image.map.upper[d] < -end || g.image.map.upper[d] >= end) return false;
-  }
-  return true;
-}
-
-bool keep_gradient_pixels(ImplicitGemm& g, bool image_is_a) {
-  using Taps = ConvolutionWindow::Taps;
-  ConvolutionWindow& w = g.window;
-  KernelSpec& spec = g.spec;
-  ContractionSpec& c = spec.contraction();
-  if (image_is_a || w.taps_of == Taps::k || !w.bounds.empty() || !spec.columns.empty() ||
-      c.m != 1 || g.image.image_steps.size() > 1 || !g.image.channel_steps.empty())
-    return false;
-  std::int64_t taps = 1;
-  int tapped = 0;
-  for (const WindowAxis& axis : w.axes) {
-    if (axis.step != 1) return false;
-    taps *= axis.taps[0];
-    tapped += axis.taps[0] > 1;
-  }
-  if (taps == 1) return false;
-  // Taps and channels: the innermost columns, or batch entries and all columns.
-  const bool in_batch = w.taps_of == Taps::batch;
-  if (c.n != (in_batch ? 1 : tapped + 1)) return false;
-  const int rank = static_cast<int>(w.axes.size()), images = c.k() - rank;  // indices
-  const bool parts = !g.image.image_steps.empty();
-  if (images < 0 || images > 1 || (parts && (images == 0 || rank == kMostAxes))) return false;
-  const int line = kStageLine / info(g.image.map.type).bytes;
-
-  // The result's gradient, by pixels instead of boxes of joined ones.
-  const Access of_result = spec.ports[static_cast<std::size_t>(g.other.port)].access;
-  const int bytes = info(g.other.map.type).bytes;
-  BoxedOperand result = g.other;
-  result.source = Source::pixels;
-  result.of_result = true;
-  result.batch.clear();
-  result.image_steps = g.image.image_steps;
-  result.map.dim = {g.other.map.dim[0]};
-  result.map.stride = {};
-  const int first_k = c.first_k();
-  const std::int64_t end = kCornerEnd[static_cast<std::size_t>(rank - 1 + parts)];
-  for (int i = 0; i < rank; ++i) {
-    WindowAxis& axis = w.axes[static_cast<std::size_t>(i)];
-    const int index = first_k + c.k() - 1 - i;
-    const std::int64_t extent = g.image.map.dim[i + 1], pixels = axis.result,
-                       pitch = pitch_of(axis, extent);
-    result.map.dim.push_back(pixels);
-    result.map.stride.push_back(of_result.stride[index] * bytes);
-    result.map.lower.push_back(0);
-    result.map.upper.push_back(pitch - pixels);
-    result.map.step.push_back(1);
-    spec.extent[index] = axis.result = pitch;
-    g.image.map.upper[i] = axis.first + pitch - extent;
-    for (const BoxedOperand* o : {&g.image, &result})
-      if (o->map.lower[i] < -end || o->map.upper[i] < -end || o->map.upper[i] >= end) return false;
-  }
-  // Images of a part are a dim of their own, so that a part's last stage reads no other part's.
-  const std::int64_t each = images > 0 ? spec.extent[first_k] : 1;
-  const std::int64_t result_step =
-      images > 0 ? of_result.stride[first_k] * bytes
-                 : (result.map.dim[rank] * result.map.stride[rank - 1] + 15) / 16 * 16;
-  result.map.dim.push_back(each);
-  result.map.stride.push_back(result_step);
-  if (parts) {
-    const auto& part = g.image.image_steps.front();
-    const std::int64_t count = spec.extent[part.index];
-    if (part.step != each || of_result.stride[part.index] != of_result.stride[first_k] * each)
-      return false;
-    for (BoxedOperand* o : {&g.image, &result}) {
-      o->map.dim[rank + 1] = each;
-      o->map.dim.push_back(count);
-      o->map.stride.push_back(o->map.stride[rank] * each);
-      o->map.lower.push_back(0);
-      o->map.upper.push_back(1);
-      o->map.step.push_back(1);
-      o->image_steps = {{part.index, 1}};
-    }
-    WindowAxis of_images;
-    of_images.result = each + 1;
-    w.axes.push_back(of_images);
-  }
-  g.other = std::move(result);
-
-  // Columns: lines of channels, taps, channels.
-  const int channel = c.first_k() - 1;
-  if (w.channels % line != 0) {
-    ConvolutionWindow::Bound bound{Dims::filled(spec.extent.size() + 1, 0), w.channels};
-    bound.coefficient[channel] = line;
-    bound.coefficient[channel + 1] = 1;
-    w.bounds.push_back(std::move(bound));
-  }
-  split_index(spec, channel, line);  // its line is at `channel` then
-  std::vector<int> order, of_taps;
-  for (int i = 0; i < c.batch; ++i)
-    (std::find(w.tap_batch.begin(), w.tap_batch.end(), i) != w.tap_batch.end() ? of_taps : order)
-        .push_back(i);
-  const int batch = static_cast<int>(order.size());
-  for (int i = c.first_m(); i < c.first_n(); ++i) order.push_back(i);
-  for (int i = c.first_n(); i < channel; ++i) of_taps.push_back(i);
-  order.push_back(channel);
-  order.insert(order.end(), of_taps.begin(), of_taps.end());
-  order.push_back(channel + 1);
-  for (int i = channel + 2; i < spec.extent.size(); ++i) order.push_back(i);
-  c.n = static_cast<int>(of_taps.size()) + 2;
-  c.batch = batch;
-  reorder(spec, order);
-  for (auto& b : w.bounds) {
-    Dims r;
-    for (int i : order) r.push_back(b.coefficient[i]);
-    b.coefficient = r;
-  }
-  const auto renumber = [&](std::vector<BoxedOperand::BatchStep>& steps) {
-    for (auto& s : steps)
-      s.index = static_cast<int>(std::find(order.begin(), order.end(), s.index) - order.begin());
-  };
-  renumber(g.image.image_steps);
-  renumber(g.other.image_steps);
-  w.taps_of = Taps::batch;
-  w.tap_batch.clear();
-  return true;
-}
-
-std::int64_t reach_of(const ConvolutionWindow& w) {
-  std::int64_t lines = 0, pitch = 1;
-  for (const WindowAxis& axis : w.axes) {
-    lines += most_offset(axis) * pitch;
-    pitch *= axis.result;
-  }
-  return lines;
-}
 
 bool may_be_convolution(const ContractionSpec& c) {
   return c.products.size() == 1 && !c.rows.on && c.zero_dominates == ZeroOf::neither &&
@@ -592,14 +291,15 @@ std::optional<ImplicitGemm> implicit_gemm(const KernelSpec& given, bool image_is
   const KernelPort *image = loaded_port(spec, operand(image_is_a), image_port),
                    *other = loaded_port(spec, operand(!image_is_a), other_port);
   if (!image || !other || image->type != other->type) return {};
-  auto dims = spatial_dims(spec, *roles, image->access, image_index, offset);
+  auto dims = image_dims(spec, *roles, image->access, image_index, offset);
   if (!dims) return {};
   const int rank = static_cast<int>(dims->size());
   for (std::size_t i = dims->size(); i-- > 0;) {
-    const SpatialDim& d = (*dims)[i];
+    const ImageDim& d = (*dims)[i];
     auto axis = axis_of(d, spec.extent, rank);
     // Phases number rows, which nothing else may number.
-    if (!axis || (d.divisor > 1 && (roles->pixels_in_k || names_index(spec, d.pixel_index))))
+    if (!axis || !d.parts.empty() ||
+        (d.divisor > 1 && (roles->pixels_in_k || names_index(spec, d.pixel_index))))
       return {};
     g.window.axes.push_back(std::move(*axis));
   }
@@ -616,7 +316,7 @@ std::optional<ImplicitGemm> implicit_gemm(const KernelSpec& given, bool image_is
   const bool taps_in_batch = roles->pixels_in_k && g.window.channels % line != 0;
   std::vector<int> batch = roles->batch, pixels, taps;
   if (image_index >= 0) pixels.push_back(image_index);
-  for (const SpatialDim& d : *dims)
+  for (const ImageDim& d : *dims)
     if (d.tap_index >= 0) taps.push_back(d.tap_index);
   std::vector<int> phases;
   int added = 0;  // by splits before this index
@@ -625,7 +325,7 @@ std::optional<ImplicitGemm> implicit_gemm(const KernelSpec& given, bool image_is
       if (i > from) ++i;
   };
   std::vector<int> channels = roles->channels, side = roles->side;
-  for (const SpatialDim& d : *dims) {
+  for (const ImageDim& d : *dims) {
     const int at = d.pixel_index + added;
     if (d.divisor > 1) {
       ConvolutionWindow::Bound bound{Dims::filled(spec.extent.size() + 1, 0), spec.extent[at]};

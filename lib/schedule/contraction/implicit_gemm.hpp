@@ -6,9 +6,13 @@
 #include <optional>
 #include <vector>
 
+#include "schedule/contraction/convolution_dims.hpp"
 #include "schedule/contraction/wgmma.hpp"
 
 namespace sinter {
+
+// Corners of im2col maps, of images of 1, 2 and 3 dims: from -n to n - 1.
+inline constexpr std::int64_t kCornerEnd[] = {32768, 128, 16};
 
 // Nothing where no operand is an image with its channels fastest, or where TMA cannot walk over it:
 // corners, offsets and steps have limits (map_problem.cpp). `image_is_a`: which operand it is.
@@ -19,8 +23,9 @@ struct ImplicitGemm {
 };
 std::optional<ImplicitGemm> implicit_gemm(const KernelSpec& spec, bool image_is_a);
 
-// Makes it one whose pixels stay in shared memory for all taps (contraction_window_resident.cuh):
-// rows run over the zeros beside the image, too. False where that cannot be.
+// resident_pixels.cpp: makes it one whose pixels stay in shared memory for all taps
+// (contraction_window_resident.cuh): rows run over the zeros beside the image, too. False where
+// that cannot be.
 bool keep_pixels(ImplicitGemm& gemm, bool image_is_a);
 // The same of a filter gradient (contraction_window_gradient.cuh): k runs over the zeros, too, and
 // columns are lines of channels, taps and channels.

@@ -42,4 +42,36 @@ bool reads_joined_indices(const KernelSpec& spec) {
   return false;
 }
 
+void split_index(KernelSpec& spec, int i, std::int64_t run) {
+  const auto split = [&](Dims& dims, std::int64_t outer, std::int64_t inner) {
+    if (dims.empty()) return;
+    Dims r;
+    for (int j = 0; j < dims.size(); ++j) {
+      if (j == i) r.push_back(outer);
+      r.push_back(j == i ? inner : dims[j]);
+    }
+    dims = r;
+  };
+  const auto access = [&](Access& a) {
+    if (a.via.empty() && !a.stride.empty()) split(a.stride, a.stride[i] * run, a.stride[i]);
+    for (auto& w : a.windows) split(w.coefficient, w.coefficient[i] * run, w.coefficient[i]);
+  };
+  split(spec.extent, (spec.extent[i] + run - 1) / run, run);
+  for (auto& p : spec.ports) access(p.access);
+  for (Body* body : spec.bodies())
+    for (auto& s : body->statements) {
+      access(s.access);
+      if (s.kind == StatementKind::index && s.dim > i) ++s.dim;
+    }
+  ContractionSpec& c = spec.contraction();
+  ++(i < c.first_m() ? c.batch : i < c.first_n() ? c.m : c.n);
+}
+
+bool names_index(const KernelSpec& spec, int i) {
+  for (const Body* body : spec.bodies())
+    for (const auto& s : body->statements)
+      if (s.kind == StatementKind::index && s.dim == i) return true;
+  return false;
+}
+
 }  // namespace sinter

@@ -1,5 +1,6 @@
 // The order of a spec's indices, which decides what lies side by side in a tile.
 #pragma once
+#include <cstdint>
 #include <vector>
 
 #include "plan/kernel_spec.hpp"
@@ -11,5 +12,11 @@ void reorder(KernelSpec& spec, const std::vector<int>& order);
 
 // Whether something joins the domain's indices to one number, so that their order has a meaning.
 bool reads_joined_indices(const KernelSpec& spec);
+
+// Index i becomes two: one that counts runs of `run`, and behind it the place in the run.
+void split_index(KernelSpec& spec, int i, std::int64_t run);
+
+// Whether a body asks for the value of index i.
+bool names_index(const KernelSpec& spec, int i);
 
 }  // namespace sinter

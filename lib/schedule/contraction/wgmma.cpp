@@ -13,7 +13,7 @@
 namespace sinter {
 namespace {
 
-constexpr std::int64_t kMostExtent = std::int64_t{1} << 31, kMostReach = 1024;
+constexpr std::int64_t kMostReach = 1024;
 constexpr int kStoredTogether = 16;  // columns that stmatrix puts
 
 std::int64_t depth_of(const KernelSpec& spec) {
@@ -56,117 +56,6 @@ void swap_operands(KernelSpec& spec) {
     c.zero_dominates = c.zero_dominates == ZeroOf::a ? ZeroOf::b : ZeroOf::a;
   for (auto& reduction : spec.columns) std::swap(reduction.slot_m, reduction.slot_n);
 }
-
-// Whether a value of the body is the same wherever it stands along the index.
-bool constant_along(const KernelSpec& spec, const Body& body, int value, int index) {
-  const Statement& s = body.statements[static_cast<std::size_t>(value)];
-  if (is_load(s)) {
-    const Access& a = spec.ports[static_cast<std::size_t>(s.port)].access;
-    if (!s.args.empty() || !a.windows.empty() || !a.via.empty() || moves_along(a, index))
-      return false;
-  } else if (s.kind != StatementKind::scalar && s.kind != StatementKind::pointwise &&
-             s.kind != StatementKind::convert) {
-    return false;
-  }
-  return std::all_of(s.args.begin(), s.args.end(),
-                     [&](int x) { return constant_along(spec, body, x, index); });
-}
-
-// An operand whose value is a plain load, or an 8-bit float times a scale that is the same for a
-// whole block of k, its innermost index; of groups, whose results may be renumbered, for all of k.
-// Tensor cores sum 8-bit products with fewer bits than f32 has: that is for products which may be
-// rounded, too.
-struct Loaded {
-  const KernelPort* port = nullptr;
-  int number = -1, scale = -1;  // of the port; statement
-};
-Loaded loaded(const KernelSpec& spec, const Body& body, DataType type) {
-  const ContractionSpec& c = spec.contraction();
-  if (const KernelPort* const p = plainly_loaded(spec, body))
-    return {p, body.statements.front().port, -1};
-  const Statement& last = body.statements.back();
-  if (type == DataType::f32 || (!c.has_scale_blocks() && !c.rows.on) ||
-      last.kind != StatementKind::pointwise || last.mode != PointwiseMode::mul ||
-      last.arithmetic != DataType::f32)
-    return {};
-  for (int side : {0, 1}) {
-    const Statement& s =
-        body.statements[static_cast<std::size_t>(last.args[static_cast<std::size_t>(side)])];
-    const int scale = last.args[static_cast<std::size_t>(1 - side)];
-    if (!is_load(s) || !s.args.empty() ||
-        !constant_along(spec, body, scale, spec.extent.size() - 1))
-      continue;
-    const KernelPort& p = spec.ports[static_cast<std::size_t>(s.port)];
-    if (p.access.windows.empty() && p.access.via.empty() && multiplied_as_bytes(p.type, p.type) &&
-        is_floating(p.type))
-      return {&p, s.port, scale};
-  }
-  return {};
-}
-
-}  // namespace
-
-std::optional<BoxedOperand> boxed(const KernelSpec& spec, const ProductOperand& operand, int row) {
-  const auto& [body, type] = operand;
-  const ContractionSpec& c = spec.contraction();
-  const Loaded from = loaded(spec, body, type);
-  if (!from.port) return {};
-  const KernelPort& p = *from.port;
-  const int k = spec.extent.size() - 1;
-  const Access& a = p.access;
-  const std::int64_t bytes = info(p.type).bytes;
-  const bool pairs = p.type == DataType::bf16 || p.type == DataType::f16;
-  const bool single = multiplied_as_bytes(p.type, p.type);
-  const bool rounded = p.type == DataType::f32 && type == DataType::tf32;
-  if (!pairs && !single && !rounded) return {};
-  if (p.alignment < 16 || a.offset * bytes % 16 != 0) return {};
-  BoxedOperand o;
-  o.port = from.number;
-  o.scale = from.scale;
-  o.one_scale = row < 0 || (from.scale >= 0 && constant_along(spec, body, from.scale, row));
-  o.map.type = rounded ? DataType::tf32 : p.type;  // the accelerator rounds
-  o.map.offset = a.offset * bytes;
-  o.map.swizzle = kStageLine;
-  const auto steps = [&](std::int64_t stride) {
-    return stride > 0 && stride * bytes % 16 == 0 && stride * bytes < (std::int64_t{1} << 40);
-  };
-  const bool one_row = row < 0 || !varies(spec, row);
-  const std::int64_t rows = row < 0 ? 1 : spec.extent[row], depth = depth_of(spec);
-  const std::int64_t of_row = row < 0 ? 0 : a.stride[row], of_k = a.stride[k];
-  if (c.has_scale_blocks() && a.stride[k - 1] != of_k * spec.extent[k])
-    return {};  // blocks lie apart
-  if (of_k == 1 && (one_row || steps(of_row))) {
-    o.k_fastest = true;
-    o.map.dim = {depth, rows};
-    o.map.stride = {one_row ? (depth * bytes + 15) / 16 * 16 : of_row * bytes};
-  } else if (pairs && of_row == 1 && (depth == 1 || steps(of_k))) {
-    o.k_fastest = false;
-    o.map.dim = {rows, depth};
-    o.map.stride = {depth == 1 ? (rows * bytes + 15) / 16 * 16 : of_k * bytes};
-  } else {
-    return {};
-  }
-  for (int i = c.batch - 1; i >= 0; --i) {
-    if (a.stride[i] == 0 || spec.extent[i] == 1) continue;
-    if (!steps(a.stride[i]) || o.map.dim.size() == 5) return {};
-    o.batch.push_back(i);
-    o.map.dim.push_back(spec.extent[i]);
-    o.map.stride.push_back(a.stride[i] * bytes);
-  }
-  for (std::int64_t n : o.map.dim)
-    if (n < 1 || n >= kMostExtent) return {};
-  return o;
-}
-
-void set_box(BoxedOperand& o, int rows) {
-  const int elements = kStageLine / info(o.map.type).bytes;
-  const bool pixels = o.source == BoxedOperand::Source::pixels;
-  o.map.box = Dims::filled(pixels ? 2 : o.map.dim.size(), 1);
-  o.map.box[0] = elements;
-  o.map.box[1 + static_cast<int>(o.filter_axes.size())] = o.k_fastest ? rows : elements;
-}
-
-namespace {
 
 // Whether no sum of so many products of integers leaves 32 bits.
 bool sums_fit(DataType a, DataType b, std::int64_t depth) {
@@ -468,12 +357,6 @@ void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& de
 }
 
 }  // namespace
-
-bool multiplied_as_bytes(DataType a, DataType b) {
-  const auto of_floats = [](DataType t) { return t == DataType::f8e4m3 || t == DataType::f8e5m2; };
-  const auto of_integers = [](DataType t) { return t == DataType::i8 || t == DataType::u8; };
-  return (of_floats(a) && of_floats(b)) || (of_integers(a) && of_integers(b));
-}
 
 bool of_whole_tile(const KernelSpec& spec, const KernelPort& port) {
   const ContractionSpec& c = spec.contraction();

@@ -1,0 +1,404 @@
+// Depthwise convolutions, whose channels are not summed over: on ordinary cores, in f32.
+//
+// Neighbouring lanes have neighbouring channels, `each` of them, so that a pixel is loaded and
+// stored in whole lines; where pixels of a line lie together instead, there is one such lane. A
+// thread computes a block of `rows` x `columns` results of its channels: it loads each pixel that
+// these see once, and multiplies it by the taps of all results that see it. Which these are is
+// known when compiling, also for steps, dilation and the phases of strided data gradients, so that
+// nothing is computed with a zero between pixels. Neighbouring blocks belong to neighbouring
+// threads, whose common pixels come from the first-level cache.
+//
+// The filter gradient is turned around: a thread walks over blocks of the result's gradient and
+// keeps a sum for each tap; taps of Looped belong to thread blocks of their own. A thread block's
+// sums are added in the order of its threads.
+//
+// A generated Config has
+//
+//   channel                  the index of the domain that counts channels, the last of the batch
+//   lanes, each              threads side by side along channels, and channels of a thread
+//   rows, columns            of a thread's block of results
+//   along_columns            packs of the epilogue lie along a line's pixels, not along channels
+//   using Rows, Columns      Axis of the image's last two dims, or NoAxis
+//   using Looped             List of the Axis whose taps are taken one after another, each with the
+//                            pixels that it moves to: those of a third dim, or of large filters
+//
+// and an Image, a Filter (or Gradient) with `Access`, `base(args)`; Image::offset is that of
+// coordinate 0. Pixels of Looped, of Rows and of Columns are the last indices of m (of k).
+#pragma once
+#include "sinter/device/core/pack.cuh"
+#include "sinter/device/family/contraction_epilogue.cuh"
+
+namespace sinter::contraction {
+
+SINTER_DEVICE float* dynamic_floats() {
+  extern __shared__ uint4 dynamic_memory[];
+  return reinterpret_cast<float*>(dynamic_memory);
+}
+
+}  // namespace sinter::contraction
+
+namespace sinter::depthwise {
+
+// A spatial dim: result `pixel` and tap number `tap` meet at image coordinate
+// (base + step * pixel + apart * tap) / divisor, where that is a whole number, of `extent`, each
+// `stride` elements further. The indices are those of the domain; -1: there is none. Where batch
+// entries are parts of an image, `Parts` . indices moves the coordinate, too.
+template <int pixel_index_, int tap_index_, int taps_, int base_, int step_, int apart_,
+          int divisor_, int extent_, long long stride_, class Parts = Dims<>>
+struct Axis {
+  static constexpr int pixel_index = pixel_index_, tap_index = tap_index_, taps = taps_,
+                       base = base_, step = step_, apart = apart_, divisor = divisor_,
+                       extent = extent_;
+  static constexpr long long stride = stride_;
+
+  // Of a block of results that starts at a multiple of the divisor, whose image coordinates are
+  // relative to its origin.
+  template <class Coord>
+  static SINTER_DEVICE int origin(const Coord& c, int result) {
+    return (divisor > 1 ? result / divisor : result * step) + static_cast<int>(dot(Parts{}, c.at));
+  }
+  // The tap at which result `i` of the block reads coordinate `at`; -1: it does not.
+  static constexpr SINTER_DEVICE int tap_of(int i, int at) {
+    const int rest = at * divisor - base - step * i;
+    if (apart == 0 || taps == 1) return rest == 0 ? 0 : -1;
+    return rest % apart == 0 && rest / apart >= 0 && rest / apart < taps ? rest / apart : -1;
+  }
+  // The first and last coordinate that some result of the block may read.
+  static constexpr SINTER_DEVICE int first(int) {
+    const int reach = apart * (taps - 1), low = base + (reach < 0 ? reach : 0);
+    return low >= 0 ? (low + divisor - 1) / divisor : -(-low / divisor);
+  }
+  static constexpr SINTER_DEVICE int last(int results) {
+    const int reach = apart * (taps - 1),
+              high = base + step * (results - 1) + (reach > 0 ? reach : 0);
+    return high >= 0 ? high / divisor : -((-high + divisor - 1) / divisor);
+  }
+};
+using NoAxis = Axis<-1, -1, 1, 0, 1, 0, 1, 1, 0>;
+
+template <class Looped>
+inline constexpr int taps_of = 1;
+template <class... Axes>
+inline constexpr int taps_of<List<Axes...>> = (Axes::taps * ... * 1);
+
+// What both directions count.
+template <class Config>
+struct Shape {
+  using P = contraction::Problem<Config>;
+  using Coord = typename P::Coord;
+  using Index = typename Config::Index;
+  using Rows = typename Config::Rows;
+  using Columns = typename Config::Columns;
+  static constexpr int each = Config::each, lanes = Config::lanes;
+
+  static constexpr int all_channels = static_cast<int>(Config::Extent::at(Config::channel));
+  static constexpr int channels = lanes * each,  // of a thread block
+      channel_blocks = (all_channels + channels - 1) / channels;
+  static constexpr int beside = Config::threads / lanes;  // blocks of results at once
+  static constexpr int looped_taps = taps_of<typename Config::Looped>,
+                       taps = Rows::taps * Columns::taps;
+  // Batch entries and the first of the pixel indices are planes, each with blocks of results.
+  static constexpr int spatial = (Rows::pixel_index >= 0) + (Columns::pixel_index >= 0);
+  static constexpr SINTER_DEVICE int extent_of(int index) {
+    return index < 0 ? 1 : static_cast<int>(Config::Extent::at(index));
+  }
+  static constexpr int blocks_down =
+                           (extent_of(Rows::pixel_index) + Config::rows - 1) / Config::rows,
+                       blocks_across = (extent_of(Columns::pixel_index) + Config::columns - 1) /
+                                       Config::columns;
+
+  // The tap's indices, the looped axes' outermost.
+  template <class... Axes>
+  static SINTER_DEVICE void set_taps(List<Axes...>, Coord& c, int looped, int tap) {
+    int left = looped;
+    (set_tap<Axes>(c, left), ...);
+    if constexpr (Columns::tap_index >= 0) c.at[Columns::tap_index] = tap % Columns::taps;
+    if constexpr (Rows::tap_index >= 0) c.at[Rows::tap_index] = tap / Columns::taps;
+  }
+  template <class A>
+  static SINTER_DEVICE void set_tap(Coord& c, int& left) {
+    if constexpr (A::tap_index >= 0) c.at[A::tap_index] = left % A::taps;
+    left /= A::taps;
+  }
+  static SINTER_DEVICE void set_pixel(Coord& c, int row, int column) {
+    if constexpr (Rows::pixel_index >= 0) c.at[Rows::pixel_index] = row;
+    if constexpr (Columns::pixel_index >= 0) c.at[Columns::pixel_index] = column;
+  }
+
+  // How far the looped taps move the image's element, and whether they stay inside.
+  template <class... Axes>
+  static SINTER_DEVICE Place<Index> at_looped(List<Axes...>, const Coord& c, int looped) {
+    Place<Index> place{0, true};
+    (
+        [&] {
+          const int tap = looped % Axes::taps,
+                    pixel = Axes::pixel_index < 0 ? 0 : static_cast<int>(c.at[Axes::pixel_index]),
+                    at = Axes::base + Axes::origin(c, 0) + Axes::step * pixel + Axes::apart * tap,
+                    coordinate = at / Axes::divisor;
+          looped /= Axes::taps;
+          place.inside &= at >= 0 && coordinate * Axes::divisor == at && coordinate < Axes::extent;
+          place.offset += static_cast<Index>(coordinate) * static_cast<Index>(Axes::stride);
+        }(),
+        ...);
+    return place;
+  }
+};
+
+// The pixels of one row of the image that a block of results sees.
+template <class Config, class Element>
+struct PixelRow {
+  using Columns = typename Config::Columns;
+  static constexpr int first = Columns::first(Config::columns),
+                       count = Columns::last(Config::columns) - first + 1;
+  Pack<Element, Config::each> at[count];
+
+  // `from`: of the row's coordinate 0; `origin`: of the block.
+  SINTER_DEVICE void load(const Element* from, bool inside, int origin) {
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+      const int column = origin + first + i;
+      at[i] = {};
+      if (inside && static_cast<unsigned>(column) < static_cast<unsigned>(Columns::extent))
+        read_pack(from + column * Columns::stride, at[i]);
+    }
+  }
+};
+
+// The image's element of the channels at `c`, with its spatial coordinates 0.
+template <class Config, class Image, class Args>
+SINTER_DEVICE auto image_at(const Args& args, typename Shape<Config>::Coord c) {
+  using Index = typename Config::Index;
+  using S = Shape<Config>;
+  S::set_pixel(c, 0, 0);
+  const auto clear = [&]<class... Axes>(List<Axes...>) {
+    ((Axes::pixel_index >= 0 ? void(c.at[Axes::pixel_index < 0 ? 0 : Axes::pixel_index] = 0)
+                             : void()),
+     ...);
+  };
+  clear(typename Config::Looped{});
+  return Image::base(args) + static_cast<Index>(Image::offset) +
+         dot(typename Image::Access::Stride{}, c.at);
+}
+
+// Calls visit(row, column, tap, pixel) for each result of the block that sees a pixel.
+template <class Config, class Element, class Visit>
+SINTER_DEVICE void for_taps(const Element* image, bool inside, int row_origin, int column_origin,
+                            const Visit& visit) {
+  using Rows = typename Config::Rows;
+  using Columns = typename Config::Columns;
+  using Line = PixelRow<Config, Element>;
+  constexpr int first = Rows::first(Config::rows), count = Rows::last(Config::rows) - first + 1;
+#pragma unroll
+  for (int i = 0; i < count; ++i) {
+    const int at = row_origin + first + i;
+    Line line;
+    line.load(image + at * Rows::stride,
+              inside && static_cast<unsigned>(at) < static_cast<unsigned>(Rows::extent),
+              column_origin);
+#pragma unroll
+    for (int j = 0; j < Line::count; ++j)
+#pragma unroll
+      for (int v = 0; v < Config::rows; ++v)
+#pragma unroll
+        for (int q = 0; q < Config::columns; ++q) {
+          const int r = Rows::tap_of(v, first + i), s = Columns::tap_of(q, Line::first + j);
+          if (r >= 0 && s >= 0) visit(v, q, r * Columns::taps + s, line.at[j]);
+        }
+  }
+}
+
+// The epilogue of `count` neighbours along index `dim` from `c` on.
+template <class Config, class Body, int dim, int count, class Args, class Coord>
+SINTER_DEVICE void finish(const Args& args, const Coord& c, const float (&sums)[count]) {
+  constexpr int width = Config::width;
+  static_assert(count % width == 0);
+  typename Body::Reductions none;
+#pragma unroll
+  for (int first = 0; first < count; first += width) {
+    const Coord at = neighbour<dim>(c, first);
+    if (Config::along_columns && at.at[dim < 0 ? 0 : dim] >= Coord::Extent::at(dim < 0 ? 0 : dim))
+      break;
+    typename Body::template Place<width> held;
+    Body::fetch(args, at, held);
+    draw_numbers<Body>(args, at, held);
+#pragma unroll
+    for (int e = 0; e < width; ++e) {
+      const typename Config::Accumulator sum[1] = {sums[first + e]};
+      Body::element(args, neighbour<dim>(at, e), e, sum, held, none);
+    }
+    Body::flush(args, at, held);
+  }
+}
+
+// Forward, and the data gradient.
+template <class Config, class Image, class Filter, class Body, class Args>
+SINTER_DEVICE void run(const Args& args) {
+  using S = Shape<Config>;
+  using P = typename S::P;
+  using Rows = typename Config::Rows;
+  using Columns = typename Config::Columns;
+  constexpr int each = S::each;
+  hardware::grid_dependency_wait();
+  float* const filter = contraction::dynamic_floats();  // taps, channels
+  const int thread = static_cast<int>(threadIdx.x), block = static_cast<int>(blockIdx.x);
+  const int first_channel = block % S::channel_blocks * S::channels;
+  // Planes of batch entries and pixels, then rows and columns of blocks; the latter side by side.
+  int item = block / S::channel_blocks * S::beside + thread / S::lanes;
+  constexpr int in_plane = S::blocks_down * S::blocks_across,
+                planes_m = static_cast<int>(P::product(P::first_m, Config::m - S::spatial)),
+                planes = static_cast<int>(P::product(0, Config::batch - 1)) * planes_m;
+  const int plane = item / in_plane;
+  item -= plane * in_plane;
+  const int row = item / S::blocks_across * Config::rows,
+            column = item % S::blocks_across * Config::columns;
+  const auto set_plane = [&](typename S::Coord& c, int p) {
+    unravel<0, Config::batch - 1>(static_cast<typename Config::Index>(p / planes_m), c);
+    unravel<P::first_m, Config::m - S::spatial>(static_cast<typename Config::Index>(p % planes_m),
+                                                c);
+  };
+#pragma unroll 1
+  for (int i = thread; i < S::looped_taps * S::taps * S::channels; i += Config::threads) {
+    const int channel = i / (S::looped_taps * S::taps), tap = i % (S::looped_taps * S::taps);
+    typename S::Coord c;
+    c.at[Config::channel] = first_channel + channel;
+    S::set_taps(typename Config::Looped{}, c, tap / S::taps, tap % S::taps);
+    float value = 0;
+    if (first_channel + channel < S::all_channels)
+      value = load<typename Filter::Access, float>(Filter::base(args), c);
+    filter[tap * S::channels + channel] = value;
+  }
+  __syncthreads();
+  const int own = thread % S::lanes * each;
+  if (plane >= planes || first_channel + own >= S::all_channels) return;
+
+  typename S::Coord c;
+  set_plane(c, plane);
+  c.at[Config::channel] = first_channel + own;
+  const auto* const image = image_at<Config, Image>(args, c);
+  float sums[Config::rows][Config::columns][each] = {};
+#pragma unroll 1
+  for (int looped = 0; looped < S::looped_taps; ++looped) {
+    const auto place = S::at_looped(typename Config::Looped{}, c, looped);
+    if (S::looped_taps > 1 && !place.inside) continue;
+    float factor[S::taps][each];
+#pragma unroll
+    for (int t = 0; t < S::taps; ++t)
+#pragma unroll
+      for (int e = 0; e < each; ++e)
+        factor[t][e] = filter[(looped * S::taps + t) * S::channels + own + e];
+    for_taps<Config>(image + place.offset, place.inside, Rows::origin(c, row),
+                     Columns::origin(c, column), [&](int v, int q, int tap, const auto& pixel) {
+#pragma unroll
+                       for (int e = 0; e < each; ++e)
+                         sums[v][q][e] += get<float>(pixel, e) * factor[tap][e];
+                     });
+  }
+#pragma unroll
+  for (int v = 0; v < Config::rows; ++v) {
+    if (row + v >= S::extent_of(Rows::pixel_index)) break;
+    if constexpr (Config::along_columns) {
+      S::set_pixel(c, row + v, column);
+      float line[Config::columns];
+#pragma unroll
+      for (int q = 0; q < Config::columns; ++q) line[q] = sums[v][q][0];
+      finish<Config, Body, Columns::pixel_index>(args, c, line);
+    } else {
+#pragma unroll
+      for (int q = 0; q < Config::columns; ++q) {
+        if (column + q >= S::extent_of(Columns::pixel_index)) break;
+        S::set_pixel(c, row + v, column + q);
+        finish<Config, Body, Config::channel>(args, c, sums[v][q]);
+      }
+    }
+  }
+}
+
+// The filter gradient.
+template <class Config, class Gradient, class Image, class Body, class Args>
+SINTER_DEVICE void run_gradient(const Args& args) {
+  using S = Shape<Config>;
+  using P = typename S::P;
+  using Rows = typename Config::Rows;
+  using Columns = typename Config::Columns;
+  using Index = typename Config::Index;
+  constexpr int each = S::each;
+  hardware::grid_dependency_wait();
+  float* const totals = contraction::dynamic_floats();  // taps, channels
+  const int thread = static_cast<int>(threadIdx.x), block = static_cast<int>(blockIdx.x);
+  const int first_channel = block % S::channel_blocks * S::channels, own = thread % S::lanes * each;
+  const int rest_of_block = block / S::channel_blocks, looped = rest_of_block % S::looped_taps;
+  typename S::Coord batch;
+  unravel<0, Config::batch - 1>(static_cast<Index>(rest_of_block / S::looped_taps), batch);
+  constexpr int in_plane = S::blocks_down * S::blocks_across,
+                items = static_cast<int>(P::product(P::first_k, Config::k - S::spatial)) * in_plane;
+  float sums[S::taps][each] = {};
+  if (first_channel + own < S::all_channels) {
+#pragma unroll 1
+    for (int item = thread / S::lanes; item < items; item += S::beside) {
+      typename S::Coord c = batch;
+      c.at[Config::channel] = first_channel + own;
+      const int plane = item / in_plane, rest = item - plane * in_plane;
+      unravel<P::first_k, Config::k - S::spatial>(static_cast<Index>(plane), c);
+      const int row = rest / S::blocks_across * Config::rows,
+                column = rest % S::blocks_across * Config::columns;
+      const auto place = S::at_looped(typename Config::Looped{}, c, looped);
+      if (!place.inside) continue;
+      const auto* const image = image_at<Config, Image>(args, c) + place.offset;
+      float gradient[Config::rows][Config::columns][each];
+#pragma unroll
+      for (int v = 0; v < Config::rows; ++v)
+#pragma unroll
+        for (int q = 0; q < Config::columns; ++q) {
+          S::set_pixel(c, row + v, column + q);
+          Pack<typename Gradient::Element, each> pack = {};
+          if (row + v < S::extent_of(Rows::pixel_index) &&
+              column + q < S::extent_of(Columns::pixel_index))
+            read_pack(Gradient::base(args) + locate<typename Gradient::Access>(c).offset, pack);
+#pragma unroll
+          for (int e = 0; e < each; ++e) gradient[v][q][e] = get<float>(pack, e);
+        }
+      for_taps<Config>(image, true, Rows::origin(c, row), Columns::origin(c, column),
+                       [&](int v, int q, int tap, const auto& pixel) {
+#pragma unroll
+                         for (int e = 0; e < each; ++e)
+                           sums[tap][e] += get<float>(pixel, e) * gradient[v][q][e];
+                       });
+    }
+  }
+  // Of a warp first, then warp by warp.
+  constexpr int of_warp = S::lanes < 32 ? S::lanes : 32;
+#pragma unroll
+  for (int t = 0; t < S::taps; ++t)
+#pragma unroll
+    for (int e = 0; e < each; ++e)
+#pragma unroll
+      for (int apart = of_warp; apart < 32; apart *= 2)
+        sums[t][e] += __shfl_xor_sync(~0u, sums[t][e], apart);
+#pragma unroll 1
+  for (int turn = 0; turn < Config::threads / 32; ++turn) {
+    if (thread / 32 == turn && thread % 32 < of_warp) {
+#pragma unroll
+      for (int t = 0; t < S::taps; ++t)
+#pragma unroll
+        for (int e = 0; e < each; ++e) {
+          float& total = totals[t * S::channels + own + e];
+          total = turn == 0 ? sums[t][e] : total + sums[t][e];
+        }
+    }
+    __syncthreads();
+  }
+#pragma unroll 1
+  for (int i = thread; i < S::taps * S::lanes; i += Config::threads) {
+    const int tap = i / S::lanes, channel = i % S::lanes * each;
+    if (first_channel + channel >= S::all_channels) continue;
+    typename S::Coord c = batch;
+    c.at[Config::channel] = first_channel + channel;
+    S::set_taps(typename Config::Looped{}, c, looped, tap);
+    float sum[each];
+#pragma unroll
+    for (int e = 0; e < each; ++e) sum[e] = totals[tap * S::channels + channel + e];
+    finish<Config, Body, Config::channel>(args, c, sum);
+  }
+}
+
+}  // namespace sinter::depthwise

@@ -1,0 +1,54 @@
+#include "emit/depthwise_text.hpp"
+
+#include <fmt/format.h>
+
+#include "emit/spelling.hpp"
+
+namespace sinter {
+namespace {
+
+std::string axis(const KernelSpec& spec, const ImageDim& d) {
+  std::string parts;
+  if (!d.parts.empty()) {
+    Dims coefficient = Dims::filled(spec.extent.size(), 0);
+    for (const auto& [index, step] : d.parts) coefficient[index] = step;
+    parts = ", " + dims_type(coefficient);
+  }
+  return fmt::format("sinter::depthwise::Axis<{}, {}, {}, {}, {}, {}, {}, {}, {}{}>", d.pixel_index,
+                     d.tap_index, d.tap_index < 0 ? 1 : spec.extent[d.tap_index], d.base, d.pixel,
+                     d.tap, d.divisor, d.extent, d.stride, parts);
+}
+std::string axis(const KernelSpec& spec, const std::optional<ImageDim>& d) {
+  return d ? axis(spec, *d) : "sinter::depthwise::NoAxis";
+}
+
+void print_operand_at(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                      const DepthwiseOperand& o, std::string_view struct_name, bool image) {
+  const auto port = static_cast<std::size_t>(o.port);
+  out.open("struct {} {{", struct_name);
+  out.line("using Access = Config::{};", names.access[port]);
+  out.line("using Element = {};", storage_type(spec.ports[port].type));
+  if (image) out.line("static constexpr long long offset = {};", o.offset);
+  out.line("SINTER_DEVICE static const Element* base(const Args& args) {{ return args.{}; }}",
+           names.port[port]);
+  out.close("};");
+}
+
+}  // namespace
+
+void print_depthwise_axes(TextWriter& out, const KernelSpec& spec, const DepthwiseConfig& e) {
+  out.line("using Rows = {};", axis(spec, e.down));
+  out.line("using Columns = {};", axis(spec, e.across));
+  std::string looped;
+  for (const ImageDim& d : e.looped)
+    looped += fmt::format("{}{}", looped.empty() ? "" : ", ", axis(spec, d));
+  out.line("using Looped = sinter::List<{}>;", looped);
+}
+
+void print_depthwise_operands(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                              const DepthwiseConfig& e) {
+  print_operand_at(out, spec, names, e.image, "Image", true);
+  print_operand_at(out, spec, names, e.other, e.gradient ? "Gradient" : "Filter", false);
+}
+
+}  // namespace sinter

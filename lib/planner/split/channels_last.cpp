@@ -1,0 +1,201 @@
+#include "planner/split/channels_last.hpp"
+
+#include <algorithm>
+
+#include "plan/access.hpp"
+#include "planner/spec/domain.hpp"
+#include "planner/split/index_map.hpp"
+#include "schedule/contraction/convolution_dims.hpp"
+#include "schedule/contraction/index_order.hpp"
+#include "sinter/ops/shapes_layout.hpp"
+
+namespace sinter {
+namespace {
+
+constexpr std::int64_t kUnit = 8;  // elements of 16 bytes
+
+bool contains(const std::vector<int>& list, int x) {
+  return std::find(list.begin(), list.end(), x) != list.end();
+}
+
+// What the indices are; of a filter gradient, columns that the image's windows name are taps.
+std::optional<ConvolutionRoles> roles_of(const KernelSpec& spec, const Access& image) {
+  const ContractionSpec& c = spec.contraction();
+  ConvolutionRoles r;
+  for (int i = 0; i < c.batch; ++i) r.batch.push_back(i);
+  for (int i = 0; i < c.k(); ++i) {
+    const int index = c.first_k() + i;
+    switch (c.k_indices[static_cast<std::size_t>(i)]) {
+      case KIndex::pixels:
+        r.pixels_in_k = true;
+        r.pixels.push_back(index);
+        break;
+      case KIndex::filter_tap:
+        r.taps.push_back(index);
+        break;
+      case KIndex::channels:
+        r.channels.push_back(index);
+        break;
+      case KIndex::scale_block:
+        return {};
+    }
+  }
+  for (int i = c.first_m(); i < c.first_n(); ++i) (r.pixels_in_k ? r.side : r.pixels).push_back(i);
+  for (int i = c.first_n(); i < c.first_k(); ++i) {
+    const bool tap = std::any_of(image.windows.begin(), image.windows.end(),
+                                 [&](const Window& w) { return w.coefficient[i] != 0; });
+    (!r.pixels_in_k ? r.side : tap ? r.taps : r.channels).push_back(i);
+  }
+  if (r.taps.empty() || r.channels.empty() || r.pixels.empty() || r.side.empty()) return {};
+  return r;
+}
+
+// A copy while its indices are listed, the outermost first.
+struct Copy {
+  Dims extent;
+  Access read;
+  int add(std::int64_t n, std::int64_t stride) {
+    extent.push_back(n);
+    read.stride.push_back(stride);
+    for (Window& w : read.windows) w.coefficient.push_back(0);
+    return extent.size() - 1;
+  }
+  // The last index, whose extent is rounded up; what is past the end is zero.
+  int add_padded(std::int64_t n, std::int64_t stride) {
+    if (n % kUnit == 0) return add(n, stride);
+    const int at = add((n + kUnit - 1) / kUnit * kUnit, 0);
+    Window w{.coefficient = Dims::filled(at + 1, 0),
+             .base = 0,
+             .divisor = 1,
+             .extent = n,
+             .stride = stride};
+    w.coefficient[at] = 1;
+    read.windows.push_back(std::move(w));
+    return at;
+  }
+};
+
+bool lies_in_lines(const Access& a, int fastest, const std::vector<int>& others) {
+  return a.stride[fastest] == 1 &&
+         std::all_of(others.begin(), others.end(), [&](int i) { return a.stride[i] % kUnit == 0; });
+}
+
+}  // namespace
+
+std::vector<KernelSpec> channels_last(const KernelSpec& given, Temporaries& temporaries) {
+  const ContractionSpec* const old = given.as_contraction();
+  if (!old || old->products.size() != 1 || old->rows.on || old->zero_dominates != ZeroOf::neither ||
+      old->accumulate != DataType::f32 || reads_joined_indices(given))
+    return {};
+  const bool gradient = std::find(old->k_indices.begin(), old->k_indices.end(), KIndex::pixels) !=
+                        old->k_indices.end();
+  KernelSpec spec = given;
+  ContractionSpec& c = spec.contraction();
+  ProductOperand &image = gradient ? c.b() : c.a(), &other = gradient ? c.a() : c.b();
+  const KernelPort *const x = loaded_alone(given, image), *const y = loaded_alone(given, other);
+  if (!x || !y || x->type != y->type || !y->access.windows.empty()) return {};
+  const auto roles = roles_of(given, x->access);
+  if (!roles) return {};
+  int image_index = -1;
+  std::int64_t offset = 0;
+  const auto dims = image_dims(given, *roles, x->access, image_index, offset);
+  if (!dims) return {};
+  for (const ImageDim& d : *dims)
+    if (!d.parts.empty()) return {};
+  const auto moving = [&](const Access& a, const std::vector<int>& list) {
+    std::vector<int> those;
+    for (int i : list)
+      if (moves_along(a, i)) those.push_back(i);
+    return those;
+  };
+  const auto write = [&](ProductOperand& operand, const KernelPort& port, Copy copy,
+                         Access access) {
+    KernelPort load = port, written;
+    copy.read.offset = load.access.offset;
+    load.access = std::move(copy.read);
+    KernelSpec kernel =
+        copy_kernel(given, load, copy.extent, load.name + "_channels_last", temporaries, written);
+    read_instead(spec, operand, written, std::move(access));
+    return kernel;
+  };
+  const int rank = given.extent.size(), channel = roles->channels.back();
+  std::vector<KernelSpec> kernels;
+
+  std::vector<std::int64_t> steps;
+  const auto groups = moving(x->access, roles->batch);
+  bool in_lines = x->access.stride[channel] == 1 && (x->access.offset + offset) % kUnit == 0;
+  for (const ImageDim& d : *dims) in_lines &= d.stride % kUnit == 0;
+  for (int i : groups) in_lines &= x->access.stride[i] % kUnit == 0;
+  if (image_index >= 0) in_lines &= x->access.stride[image_index] % kUnit == 0;
+  if (!in_lines) {
+    Copy copy;
+    const int images =
+        image_index < 0 ? -1 : copy.add(given.extent[image_index], x->access.stride[image_index]);
+    for (const ImageDim& d : *dims) copy.add(d.extent, d.stride);
+    for (int i : groups) copy.add(given.extent[i], x->access.stride[i]);
+    for (int i : roles->channels)
+      if (i != channel) copy.add(given.extent[i], x->access.stride[i]);
+    copy.add_padded(given.extent[channel], x->access.stride[channel]);
+    const Dims packed = packed_strides(copy.extent);
+    Access access;
+    access.stride = Dims::filled(rank, 0);
+    int at = 0;
+    if (images >= 0) access.stride[image_index] = packed[at++];
+    for (const ImageDim& d : *dims) {
+      const std::int64_t step = packed[at++];
+      if (x->access.stride[d.pixel_index] != 0) {  // no window bounds it
+        access.stride[d.pixel_index] = d.pixel * step;
+        if (d.tap_index >= 0) access.stride[d.tap_index] = d.tap * step;
+        access.offset += d.base * step;
+        continue;
+      }
+      Window w{.coefficient = Dims::filled(rank, 0),
+               .base = d.base,
+               .divisor = d.divisor,
+               .extent = d.extent,
+               .stride = step};
+      w.coefficient[d.pixel_index] = d.pixel;
+      if (d.tap_index >= 0) w.coefficient[d.tap_index] = d.tap;
+      access.windows.push_back(std::move(w));
+    }
+    for (int i : groups) access.stride[i] = packed[at++];
+    for (int i : roles->channels) access.stride[i] = i == channel ? 1 : packed[at++];
+    KernelPort shifted = *x;
+    shifted.access.offset += offset;
+    kernels.push_back(write(image, shifted, std::move(copy), std::move(access)));
+  }
+
+  // Of a filter its channels or its other side lie together, of a result's gradient the latter.
+  std::vector<int> all;
+  for (int i = 0; i < rank; ++i)
+    if (moves_along(y->access, i)) all.push_back(i);
+  const auto lines = [&](int fastest) {
+    std::vector<int> others = all;
+    std::erase(others, fastest);
+    return lies_in_lines(y->access, fastest, others) && y->access.offset % kUnit == 0;
+  };
+  if (!lines(roles->side.back()) && (gradient || !lines(channel))) {
+    const std::vector<int>& last = gradient ? roles->side : roles->channels;
+    std::vector<int> order;
+    for (int i : all)
+      if (!contains(last, i)) order.push_back(i);
+    for (int i : last) order.push_back(i);
+    Copy copy;
+    for (std::size_t i = 0; i + 1 < order.size(); ++i)
+      copy.add(given.extent[order[i]], y->access.stride[order[i]]);
+    copy.add_padded(given.extent[order.back()], y->access.stride[order.back()]);
+    const Dims packed = packed_strides(copy.extent);
+    Access access;
+    access.stride = Dims::filled(rank, 0);
+    for (std::size_t i = 0; i < order.size(); ++i)
+      access.stride[order[i]] = packed[static_cast<int>(i)];
+    kernels.push_back(write(other, *y, std::move(copy), std::move(access)));
+  }
+  if (kernels.empty()) return {};
+  drop_unused(spec);
+  simplify_domain(spec);
+  kernels.push_back(std::move(spec));
+  return kernels;
+}
+
+}  // namespace sinter

@@ -1,0 +1,35 @@
+// Rewriting a kernel onto another domain: what its indices are there, and operands that a kernel of
+// their own writes to memory first.
+#pragma once
+#include <initializer_list>
+#include <utility>
+
+#include "planner/split/split.hpp"
+
+namespace sinter {
+
+// What an index of the old domain is on the new one. `bounded`: it may fall outside of its extent.
+struct Affine {
+  Dims coefficient;
+  std::int64_t base = 0;
+  bool bounded = false;
+};
+
+Affine affine(std::initializer_list<std::pair<int, std::int64_t>> terms, std::int64_t base = 0,
+              bool bounded = false);
+
+// The access on the new domain of `rank` indices, of which `old` says what the old ones are.
+Access mapped(const Access& access, const Dims& old_extent, const std::vector<Affine>& old,
+              int rank);
+
+// The port of an operand of 16-bit floats that is loaded as it lies, windows and all; else null.
+const KernelPort* loaded_alone(const KernelSpec& spec, const ProductOperand& operand);
+
+// A kernel that writes what `load` reads to a packed temporary.
+KernelSpec copy_kernel(const KernelSpec& from, const KernelPort& load, const Dims& extent,
+                       const std::string& name, Temporaries& temporaries, KernelPort& written);
+// The operand reads what such a kernel has written.
+void read_instead(KernelSpec& spec, ProductOperand& operand, const KernelPort& written,
+                  Access access);
+
+}  // namespace sinter

@@ -1,0 +1,98 @@
+#include "schedule/contraction/convolution_dims.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+
+namespace sinter {
+namespace {
+
+bool contains(const std::vector<int>& list, int x) {
+  return std::find(list.begin(), list.end(), x) != list.end();
+}
+
+std::optional<ImageDim> windowed_dim(const Window& w, const ConvolutionRoles& r) {
+  ImageDim d;
+  d.base = w.base;
+  d.divisor = w.divisor;
+  d.extent = w.extent;
+  d.stride = w.stride;
+  for (int i = 0; i < w.coefficient.size(); ++i) {
+    if (w.coefficient[i] == 0) continue;
+    if (contains(r.pixels, i) && d.pixel_index < 0) {
+      d.pixel_index = i;
+      d.pixel = w.coefficient[i];
+    } else if (contains(r.taps, i) && d.tap_index < 0) {
+      d.tap_index = i;
+      d.tap = w.coefficient[i];
+    } else if (contains(r.batch, i)) {
+      d.parts.emplace_back(i, w.coefficient[i]);
+    } else {
+      return {};
+    }
+  }
+  if (d.pixel_index < 0 || d.pixel < 1) return {};
+  if (d.divisor > 1 && d.pixel != 1) return {};
+  return d;
+}
+
+}  // namespace
+
+std::optional<std::vector<ImageDim>> image_dims(const KernelSpec& spec, const ConvolutionRoles& r,
+                                                const Access& a, int& image_index,
+                                                std::int64_t& offset) {
+  std::vector<ImageDim> dims;
+  std::vector<int> free_pixels = r.pixels, free_taps = r.taps;
+  for (const Window& w : a.windows) {
+    auto d = windowed_dim(w, r);
+    if (!d || !contains(free_pixels, d->pixel_index)) return {};
+    if (a.stride[d->pixel_index] != 0) return {};
+    std::erase(free_pixels, d->pixel_index);
+    if (d->tap_index >= 0) {
+      if (!contains(free_taps, d->tap_index) || a.stride[d->tap_index] != 0) return {};
+      std::erase(free_taps, d->tap_index);
+    }
+    dims.push_back(*d);
+  }
+  for (int t : free_taps) {  // beside the pixel index whose step is most like its own
+    const std::int64_t step = std::abs(a.stride[t]);
+    const auto unlike = [&](int p) {
+      return std::max(step, a.stride[p]) / std::max<std::int64_t>(1, std::min(step, a.stride[p]));
+    };
+    const auto p = std::min_element(free_pixels.begin(), free_pixels.end(),
+                                    [&](int x, int y) { return unlike(x) < unlike(y); });
+    if (p == free_pixels.end() || step == 0 || a.stride[*p] < 1) return {};
+    ImageDim d;
+    d.pixel_index = *p;
+    d.tap_index = t;
+    d.stride = std::gcd(step, a.stride[*p]);
+    d.pixel = a.stride[*p] / d.stride;
+    d.tap = a.stride[t] / d.stride;
+    const std::int64_t reach = d.tap * (spec.extent[t] - 1);
+    d.base = reach < 0 ? -reach : 0;
+    offset -= d.base * d.stride;
+    d.extent = d.pixel * (spec.extent[*p] - 1) + std::abs(reach) + 1;
+    free_pixels.erase(p);
+    dims.push_back(d);
+  }
+  // What is left steps by itself; the outermost pixel index tells images apart.
+  image_index = -1;
+  for (int p : free_pixels) {
+    if (a.stride[p] < 1) return {};
+    if (p == r.pixels.front() && r.pixels.size() > 1) {
+      image_index = p;
+      continue;
+    }
+    ImageDim d;
+    d.pixel_index = p;
+    d.stride = a.stride[p];
+    d.extent = spec.extent[p];
+    dims.push_back(d);
+  }
+  if (dims.empty() || dims.size() > kMostAxes) return {};
+  std::sort(dims.begin(), dims.end(),
+            [](const ImageDim& x, const ImageDim& y) { return x.pixel_index < y.pixel_index; });
+  return dims;
+}
+
+}  // namespace sinter

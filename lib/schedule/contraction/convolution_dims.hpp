@@ -1,0 +1,39 @@
+// Which index of a contraction is what in a convolution, and how its pixels and taps reach the
+// image: read from the spec's accesses alone, whatever direction of a convolution it is.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "plan/kernel_spec.hpp"
+
+namespace sinter {
+
+inline constexpr int kMostAxes = 3;  // spatial dims of an image
+
+// The indices of the domain by what they are, the outermost first. `side`: of the other operand's
+// rows or columns. Channels are one index, or several that lie as one in the image; so do the
+// side's in the other operand.
+struct ConvolutionRoles {
+  std::vector<int> batch, pixels, taps, channels, side;
+  bool pixels_in_k = false;
+};
+
+// A spatial dim of the image. Coordinate: (base + pixel * p + tap * t) / divisor, of `extent`, each
+// coordinate `stride` elements further.
+struct ImageDim {
+  int pixel_index = -1, tap_index = -1;
+  std::int64_t base = 0, pixel = 1, tap = 0, divisor = 1, extent = 1, stride = 0;
+  // Batch indices that move it, too: parts of an image; with their coefficients.
+  std::vector<std::pair<int, std::int64_t>> parts;
+};
+
+// The spatial dims of the image, in the order of their pixel indices, outermost first. Where no
+// window bounds a dim, its unit is what both of its indices step in; `offset`: of coordinate 0.
+// `image_index` tells images apart; -1 where there is one.
+std::optional<std::vector<ImageDim>> image_dims(const KernelSpec& spec,
+                                                const ConvolutionRoles& roles, const Access& a,
+                                                int& image_index, std::int64_t& offset);
+
+}  // namespace sinter

@@ -1,0 +1,268 @@
+#include "schedule/contraction/depthwise.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "plan/access.hpp"
+#include "schedule/contraction/index_order.hpp"
+#include "schedule/schedule_parts.hpp"
+
+namespace sinter {
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int kMostTaps = 64;        // whose factors, or sums, are registers of a thread
+constexpr int kMostRegisters = 176;  // of factors, sums and pixels
+constexpr int kMostProducts = 1700;  // multiplications of a block: they cost time to compile
+constexpr int kMostPacked = 8;       // pixels of a line that are stored at once
+constexpr double kHidden = 0.5;      // of the time of memory, that instructions may take beside it
+constexpr std::int64_t kMostSide = 1 << 20;  // coordinates are 32 bits wide
+
+// The port of an operand that is loaded as it lies.
+const KernelPort* loaded(const KernelSpec& spec, const ProductOperand& operand, int& number) {
+  const auto& all = operand.body.statements;
+  if (all.size() != 1 || !is_load(all.front()) || !all.front().args.empty()) return nullptr;
+  number = all.front().port;
+  const KernelPort& p = spec.ports[static_cast<std::size_t>(number)];
+  const bool known = p.type == DataType::bf16 || p.type == DataType::f16 || p.type == DataType::f32;
+  return known && p.access.via.empty() ? &p : nullptr;
+}
+
+// The batch index that counts channels: along which all that is walked over lies together, or else
+// the one whose filters are others. -1: none. Of a filter that lies as it likes, `b` is null.
+int channel_of(const ContractionSpec& c, const Access& a, const Access* b, const Access& filter) {
+  for (int i = 0; i < c.batch; ++i)
+    if (a.stride[i] == 1 && (!b || b->stride[i] == 1)) return i;
+  for (int i = c.batch - 1; i >= 0; --i)
+    if (filter.stride[i] != 0) return i;
+  return -1;
+}
+
+bool may_be(const KernelSpec& spec) {
+  const ContractionSpec* const c = spec.as_contraction();
+  if (!c || c->products.size() > 1 || c->rows.on || c->zero_dominates != ZeroOf::neither ||
+      c->accumulate != DataType::f32 || !spec.columns.empty() || reads_joined_indices(spec))
+    return false;
+  const bool gradient = c->m == 0;
+  if (c->batch == 0 || c->k() == 0 || (gradient ? c->n == 0 : c->n > 0)) return false;
+  return std::all_of(c->k_indices.begin(), c->k_indices.end(), [&](KIndex k) {
+    return k == (gradient ? KIndex::pixels : KIndex::filter_tap);
+  });
+}
+
+int taps_of(const KernelSpec& spec, const std::optional<ImageDim>& d) {
+  return d && d->tap_index >= 0 ? static_cast<int>(spec.extent[d->tap_index]) : 1;
+}
+double pixels_of(const KernelSpec& spec, const std::optional<ImageDim>& d) {
+  return d ? static_cast<double>(spec.extent[d->pixel_index]) : 1;
+}
+
+// Coordinates that `results` neighbours read.
+double reach(const KernelSpec& spec, const std::optional<ImageDim>& d, int results) {
+  if (!d) return 1;
+  const double span = static_cast<double>(d->pixel) * (results - 1) +
+                      static_cast<double>(std::abs(d->tap)) * (taps_of(spec, d) - 1);
+  return std::floor(span / static_cast<double>(d->divisor)) + 1;
+}
+
+// Blocks of `rows` x `columns` results in a plane.
+double blocks_of(const KernelSpec& spec, const DepthwiseConfig& e, int rows, int columns) {
+  return std::ceil(pixels_of(spec, e.down) / rows) * std::ceil(pixels_of(spec, e.across) / columns);
+}
+
+// What there is of a kernel's parts. A gradient's thread blocks are batch entries and looped taps.
+struct Extents {
+  double planes, channel_blocks, batches = 1, looped = 1;
+};
+
+// Clocks: those in which all instructions are issued, or a thread's own.
+double clocks_of(const KernelSpec& spec, const DepthwiseConfig& e, int rows, int columns,
+                 const Extents& x, const DeviceModel& device) {
+  constexpr double kPixel = 3, kResult = 10, kFixed = 120;  // instructions, roughly
+  constexpr double kIssued = 3, kAlone = 0.5;               // a clock of an SM, and of one warp
+  const double pixels = reach(spec, e.down, rows) * reach(spec, e.across, columns),
+               taps = taps_of(spec, e.down) * taps_of(spec, e.across);
+  const auto divisor = [](const std::optional<ImageDim>& d) {
+    return d ? static_cast<double>(d->divisor) : 1;
+  };
+  const double products = rows * columns * taps * e.each / (divisor(e.down) * divisor(e.across)),
+               block = products + pixels * (kPixel + e.each),
+               blocks = x.planes * blocks_of(spec, e, rows, columns);
+  const int beside = e.threads / e.lanes, warps = e.threads / 32;
+  double grid, code;
+  if (e.gradient) {
+    grid = x.channel_blocks * x.batches * x.looped;
+    code = std::ceil(blocks / beside) * (block + rows * columns * kPixel) + beside * taps * e.each +
+           kFixed;
+  } else {
+    grid = x.channel_blocks * std::ceil(blocks / beside);
+    code = x.looped * block + rows * columns * kResult + kFixed;
+  }
+  return std::max(grid * warps * code / (kIssued * device.sms), code / kAlone);
+}
+
+// What memory moves: of the image each pixel once, though several taps read it.
+double bytes_of(const KernelSpec& spec, const DepthwiseConfig& e, double image_elements) {
+  double bytes = 0;
+  for (std::size_t i = 0; i < spec.ports.size(); ++i) {
+    const KernelPort& p = spec.ports[i];
+    bytes +=
+        info(p.type).bytes * (static_cast<int>(i) == e.image.port
+                                  ? image_elements
+                                  : static_cast<double>(elements_reached(spec.extent, p.access)));
+  }
+  return bytes;
+}
+
+// Threads side by side along channels: those that waste few.
+int lanes_for(std::int64_t channels, int each) {
+  int best = 32;
+  double least = 2;
+  for (int lanes : {32, 16, 8}) {
+    const double all = std::ceil(static_cast<double>(channels) / (lanes * each)) * lanes * each,
+                 waste = all / static_cast<double>(channels) - 1;
+    if (waste < least - 0.1) least = waste, best = lanes;
+  }
+  return best;
+}
+
+// The spec's indices as the kernel wants them: channels behind the other batch entries.
+void put_channel_last(KernelSpec& spec, int channel) {
+  std::vector<int> order;
+  const int batch = spec.contraction().batch;
+  for (int i = 0; i < spec.extent.size(); ++i) {
+    if (i == batch) order.push_back(channel);
+    if (i != channel) order.push_back(i);
+  }
+  if (spec.extent.size() == batch) order.push_back(channel);
+  reorder(spec, order);
+}
+
+}  // namespace
+
+std::optional<DepthwisePlan> plan_depthwise(const KernelSpec& given, const DeviceModel& device) {
+  if (!may_be(given)) return {};
+  DepthwisePlan plan{given, {}};
+  KernelSpec& spec = plan.spec;
+  const ContractionSpec& c = spec.contraction();
+  DepthwiseConfig& e = plan.engine;
+  e.gradient = c.m == 0;
+  const ProductOperand &with_windows = e.gradient ? c.b() : c.a(),
+                       &factors = e.gradient ? c.a() : c.b();
+  const KernelPort *const image = loaded(spec, with_windows, e.image.port), *const other = loaded(
+                                                                                spec, factors,
+                                                                                e.other.port);
+  if (!image || !other || !other->access.windows.empty()) return {};
+  const int found =
+      channel_of(c, image->access, e.gradient ? &other->access : nullptr, other->access);
+  if (found < 0) return {};
+  put_channel_last(spec, found);
+  e.channel = c.batch - 1;
+
+  ConvolutionRoles roles;
+  for (int i = 0; i < e.channel; ++i) roles.batch.push_back(i);
+  roles.channels = {e.channel};
+  auto &taps = roles.taps, &pixels = roles.pixels;
+  for (int i = c.first_m(); i < spec.extent.size(); ++i)
+    ((i >= c.first_k()) == e.gradient ? pixels : taps).push_back(i);
+  roles.pixels_in_k = e.gradient;
+  int image_index = -1;
+  std::int64_t offset = 0;
+  auto dims = image_dims(spec, roles, image->access, image_index, offset);
+  if (!dims) return {};
+  std::size_t tapped = 0;
+  double image_elements = elements(spec.extent, 0, c.batch) *
+                          (image_index < 0 ? 1 : static_cast<double>(spec.extent[image_index]));
+  for (const ImageDim& d : *dims) {
+    image_elements *= static_cast<double>(d.extent);
+    if (d.extent >= kMostSide || spec.extent[d.pixel_index] >= kMostSide) return {};
+    tapped += d.tap_index >= 0;
+    if (!d.parts.empty() && (!e.gradient || d.divisor > 1)) return {};
+  }
+  if (tapped != taps.size()) return {};
+  e.image.offset = image->access.offset + offset;
+  // The last two are taken at once, the last alone where filters are large.
+  e.across = dims->back();
+  dims->pop_back();
+  if (!dims->empty() && taps_of(spec, e.across) * taps_of(spec, dims->back()) <= kMostTaps) {
+    e.down = dims->back();
+    dims->pop_back();
+  }
+  e.looped = std::move(*dims);
+  if (taps_of(spec, e.across) > kMostTaps) return {};
+
+  // Channels lie together, or else pixels of a line do.
+  const auto together = [&](const KernelPort& p, int width) {
+    return common_step(spec, p.access, e.channel, width) == 1 &&
+           alignment(spec, p, e.channel, width) == width;
+  };
+  const auto walked = [&](int width) {
+    return together(*image, width) && (!e.gradient || together(*other, width));
+  };
+  const std::int64_t channels = spec.extent[e.channel];
+  e.threads = kThreads;
+  if (walked(1)) {
+    e.each = channels % 2 == 0 && walked(2) ? 2 : 1;
+    e.packing = choose_packing(spec, e.channel, e.each);
+    e.lanes = lanes_for(channels, e.each);
+  } else if (e.across->stride == 1) {
+    e.each = e.lanes = 1;
+    e.along_columns = !e.gradient;
+    e.packing = e.gradient ? choose_packing(spec, e.channel, 1)
+                           : choose_packing(spec, e.across->pixel_index, kMostPacked);
+  } else {
+    return {};
+  }
+  const int spatial = 1 + e.down.has_value();
+  Extents x{.planes = e.gradient ? elements(spec.extent, c.first_k(), spec.extent.size() - spatial)
+                                 : elements(spec.extent, 0, e.channel) *
+                                       elements(spec.extent, c.first_m(), c.first_n() - spatial),
+            .channel_blocks = std::ceil(static_cast<double>(channels) / (e.lanes * e.each))};
+  if (e.gradient) x.batches = elements(spec.extent, 0, e.channel);
+  for (const ImageDim& d : e.looped) x.looped *= taps_of(spec, d);
+  const int all_taps = taps_of(spec, e.down) * taps_of(spec, e.across);
+
+  // Blocks that take no longer than memory does are alike: then the one with the fewest registers,
+  // of which more are on their way to a thread's neighbours.
+  constexpr double kReached = 0.85;  // of what a streaming kernel reaches
+  const double memory = bytes_of(spec, e, image_elements) / (kReached * device.memory_bandwidth);
+  struct Choice {
+    double microseconds, held;
+    auto operator<=>(const Choice&) const = default;
+  };
+  std::optional<Choice> best;
+  for (int rows : {1, 2, 3, 4, 6, 7, 8}) {
+    if (rows > 1 && rows > pixels_of(spec, e.down)) continue;
+    if (e.down && rows % e.down->divisor != 0) continue;
+    for (int columns : {1, 2, 3, 4, 6, 7, 8}) {
+      if (columns > 1 && columns > pixels_of(spec, e.across)) continue;
+      if (columns % e.across->divisor != 0) continue;
+      if (e.along_columns && columns % e.packing.width != 0) continue;
+      const double held = (rows * columns + all_taps) * e.each + reach(spec, e.across, columns),
+                   products = rows * columns * all_taps * e.each;
+      if (best && (held > kMostRegisters || products > kMostProducts)) continue;
+      const double clocks = clocks_of(spec, e, rows, columns, x, device);
+      const Choice choice{std::max(clocks / device.clock, kHidden * memory), held};
+      if (best && !(choice < *best)) continue;
+      best = choice;
+      e.rows = rows;
+      e.columns = columns;
+    }
+  }
+  if (!best) return {};
+  e.microseconds = best->microseconds;
+  const double blocks = x.planes * blocks_of(spec, e, e.rows, e.columns),
+               grid = x.channel_blocks *
+                      (e.gradient ? x.batches * x.looped : std::ceil(blocks * e.lanes / e.threads));
+  if (grid >= 0x1p31 || blocks >= 0x1p31) return {};
+  e.microseconds = device.launch_microseconds + std::max(e.microseconds, memory);
+  e.grid = clamp_grid(grid);
+  const double shared = (e.gradient ? 1 : x.looped) * all_taps * e.lanes * e.each * 4;
+  if (shared > 48 << 10) return {};
+  e.shared_bytes = static_cast<std::uint32_t>(shared);
+  e.wide_index = needs_wide_index(spec);
+  return plan;
+}
+
+}  // namespace sinter

@@ -1,0 +1,45 @@
+// How a convolution whose channels are not summed over runs on ordinary cores: which of the
+// domain's indices are its channels, pixels and taps, and the block of results of a thread; see
+// codegen/device/family/contraction_depthwise.cuh. A pure function of the spec and the device
+// model.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "schedule/contraction/convolution_dims.hpp"
+#include "schedule/launch.hpp"
+#include "schedule/packing.hpp"
+#include "target/device_model.hpp"
+
+namespace sinter {
+
+// An operand that is loaded as it lies.
+struct DepthwiseOperand {
+  int port = -1;
+  std::int64_t offset = 0;  // of an image: that of coordinate 0
+};
+
+struct DepthwiseConfig : Launch {
+  bool gradient = false;  // of the filter
+  DepthwiseOperand image, other;
+  bool along_columns = false;            // results of a line lie together, and are stored so
+  int channel = -1;                      // the index of the domain
+  int each = 2;                          // channels of a thread
+  int lanes = 32;                        // threads side by side along channels
+  int rows = 1, columns = 1;             // of a thread's block of results
+  std::optional<ImageDim> down, across;  // whose taps a thread has all at once
+  std::vector<ImageDim> looped;          // the others
+  int unroll = 1;
+  Packing packing;  // of the epilogue
+};
+
+struct DepthwisePlan {
+  KernelSpec spec;  // the given one with its indices in the order that the kernel wants
+  DepthwiseConfig engine;
+};
+
+// Nothing where the spec is no such convolution, channels do not lie together in memory, or its
+// filter is too large for registers.
+std::optional<DepthwisePlan> plan_depthwise(const KernelSpec& spec, const DeviceModel& device);
+
+}  // namespace sinter

@@ -1,0 +1,181 @@
+// Convolutions of stride 1 whose pixels stay in shared memory for all taps.
+#include <algorithm>
+
+#include "schedule/contraction/implicit_gemm.hpp"
+#include "schedule/contraction/index_order.hpp"
+
+namespace sinter {
+namespace {
+
+// The largest offset of a tap, of the first phase.
+std::int64_t most_offset(const WindowAxis& axis) {
+  return std::max(axis.first_offset[0],
+                  axis.first_offset[0] + (axis.taps[0] - 1) * axis.offset_step);
+}
+
+// Neighbouring lines of pixels share the zeros between them: positions of a line, so that what a
+// tap reads past its end is zero and lies at the start of the next. `extent`: pixels of the image.
+std::int64_t pitch_of(const WindowAxis& axis, std::int64_t extent) {
+  const std::int64_t reach = most_offset(axis), apart = axis.result + reach;
+  if (axis.first > 0) return apart;
+  return std::min(apart, std::max(apart + axis.first, extent - axis.first));
+}
+
+}  // namespace
+
+bool keep_pixels(ImplicitGemm& g, bool image_is_a) {
+  const ContractionSpec& c = g.spec.contraction();
+  ConvolutionWindow& w = g.window;
+  if (!image_is_a || w.taps_of != ConvolutionWindow::Taps::k || !g.spec.columns.empty())
+    return false;
+  std::int64_t taps = 1;
+  for (const WindowAxis& axis : w.axes) {
+    if (axis.taps.size() > 1 || axis.step != 1) return false;
+    taps *= axis.taps[0];
+  }
+  if (taps == 1) return false;
+  const std::int64_t end = kCornerEnd[w.axes.size() - 1];
+  for (std::size_t i = 0; i < w.axes.size(); ++i) {
+    WindowAxis& axis = w.axes[i];
+    const int index = c.first_n() - 1 - static_cast<int>(i), d = static_cast<int>(i);
+    const std::int64_t extent = g.image.map.dim[d + 1], pitch = pitch_of(axis, extent);
+    if (names_index(g.spec, index)) return false;
+    if (pitch != axis.result) {
+      ConvolutionWindow::Bound bound{Dims::filled(g.spec.extent.size(), 0), axis.result};
+      bound.coefficient[index] = 1;
+      w.bounds.push_back(std::move(bound));
+    }
+    g.spec.extent[index] = axis.result = pitch;
+    g.image.map.upper[d] = axis.first + pitch - extent;
+    if (g.image.map.upper[d] < -end || g.image.map.upper[d] >= end) return false;
+  }
+  return true;
+}
+
+bool keep_gradient_pixels(ImplicitGemm& g, bool image_is_a) {
+  using Taps = ConvolutionWindow::Taps;
+  ConvolutionWindow& w = g.window;
+  KernelSpec& spec = g.spec;
+  ContractionSpec& c = spec.contraction();
+  if (image_is_a || w.taps_of == Taps::k || !w.bounds.empty() || !spec.columns.empty() ||
+      c.m != 1 || g.image.image_steps.size() > 1 || !g.image.channel_steps.empty())
+    return false;
+  std::int64_t taps = 1;
+  int tapped = 0;
+  for (const WindowAxis& axis : w.axes) {
+    if (axis.step != 1) return false;
+    taps *= axis.taps[0];
+    tapped += axis.taps[0] > 1;
+  }
+  if (taps == 1) return false;
+  // Taps and channels: the innermost columns, or batch entries and all columns.
+  const bool in_batch = w.taps_of == Taps::batch;
+  if (c.n != (in_batch ? 1 : tapped + 1)) return false;
+  const int rank = static_cast<int>(w.axes.size()), images = c.k() - rank;  // indices
+  const bool parts = !g.image.image_steps.empty();
+  if (images < 0 || images > 1 || (parts && (images == 0 || rank == kMostAxes))) return false;
+  const int line = kStageLine / info(g.image.map.type).bytes;
+
+  // The result's gradient, by pixels instead of boxes of joined ones.
+  const Access of_result = spec.ports[static_cast<std::size_t>(g.other.port)].access;
+  const int bytes = info(g.other.map.type).bytes;
+  BoxedOperand result = g.other;
+  result.source = BoxedOperand::Source::pixels;
+  result.of_result = true;
+  result.batch.clear();
+  result.image_steps = g.image.image_steps;
+  result.map.dim = {g.other.map.dim[0]};
+  result.map.stride = {};
+  const int first_k = c.first_k();
+  const std::int64_t end = kCornerEnd[static_cast<std::size_t>(rank - 1 + parts)];
+  for (int i = 0; i < rank; ++i) {
+    WindowAxis& axis = w.axes[static_cast<std::size_t>(i)];
+    const int index = first_k + c.k() - 1 - i;
+    const std::int64_t extent = g.image.map.dim[i + 1], pixels = axis.result,
+                       pitch = pitch_of(axis, extent);
+    result.map.dim.push_back(pixels);
+    result.map.stride.push_back(of_result.stride[index] * bytes);
+    result.map.lower.push_back(0);
+    result.map.upper.push_back(pitch - pixels);
+    result.map.step.push_back(1);
+    spec.extent[index] = axis.result = pitch;
+    g.image.map.upper[i] = axis.first + pitch - extent;
+    for (const BoxedOperand* o : {&g.image, &result})
+      if (o->map.lower[i] < -end || o->map.upper[i] < -end || o->map.upper[i] >= end) return false;
+  }
+  // Images of a part are a dim of their own, so that a part's last stage reads no other part's.
+  const std::int64_t each = images > 0 ? spec.extent[first_k] : 1;
+  const std::int64_t result_step =
+      images > 0 ? of_result.stride[first_k] * bytes
+                 : (result.map.dim[rank] * result.map.stride[rank - 1] + 15) / 16 * 16;
+  result.map.dim.push_back(each);
+  result.map.stride.push_back(result_step);
+  if (parts) {
+    const auto& part = g.image.image_steps.front();
+    const std::int64_t count = spec.extent[part.index];
+    if (part.step != each || of_result.stride[part.index] != of_result.stride[first_k] * each)
+      return false;
+    for (BoxedOperand* o : {&g.image, &result}) {
+      o->map.dim[rank + 1] = each;
+      o->map.dim.push_back(count);
+      o->map.stride.push_back(o->map.stride[rank] * each);
+      o->map.lower.push_back(0);
+      o->map.upper.push_back(1);
+      o->map.step.push_back(1);
+      o->image_steps = {{part.index, 1}};
+    }
+    WindowAxis of_images;
+    of_images.result = each + 1;
+    w.axes.push_back(of_images);
+  }
+  g.other = std::move(result);
+
+  // Columns: lines of channels, taps, channels.
+  const int channel = c.first_k() - 1;
+  if (w.channels % line != 0) {
+    ConvolutionWindow::Bound bound{Dims::filled(spec.extent.size() + 1, 0), w.channels};
+    bound.coefficient[channel] = line;
+    bound.coefficient[channel + 1] = 1;
+    w.bounds.push_back(std::move(bound));
+  }
+  split_index(spec, channel, line);  // its line is at `channel` then
+  std::vector<int> order, of_taps;
+  for (int i = 0; i < c.batch; ++i)
+    (std::find(w.tap_batch.begin(), w.tap_batch.end(), i) != w.tap_batch.end() ? of_taps : order)
+        .push_back(i);
+  const int batch = static_cast<int>(order.size());
+  for (int i = c.first_m(); i < c.first_n(); ++i) order.push_back(i);
+  for (int i = c.first_n(); i < channel; ++i) of_taps.push_back(i);
+  order.push_back(channel);
+  order.insert(order.end(), of_taps.begin(), of_taps.end());
+  order.push_back(channel + 1);
+  for (int i = channel + 2; i < spec.extent.size(); ++i) order.push_back(i);
+  c.n = static_cast<int>(of_taps.size()) + 2;
+  c.batch = batch;
+  reorder(spec, order);
+  for (auto& b : w.bounds) {
+    Dims r;
+    for (int i : order) r.push_back(b.coefficient[i]);
+    b.coefficient = r;
+  }
+  const auto renumber = [&](std::vector<BoxedOperand::BatchStep>& steps) {
+    for (auto& s : steps)
+      s.index = static_cast<int>(std::find(order.begin(), order.end(), s.index) - order.begin());
+  };
+  renumber(g.image.image_steps);
+  renumber(g.other.image_steps);
+  w.taps_of = Taps::batch;
+  w.tap_batch.clear();
+  return true;
+}
+
+std::int64_t reach_of(const ConvolutionWindow& w) {
+  std::int64_t lines = 0, pitch = 1;
+  for (const WindowAxis& axis : w.axes) {
+    lines += most_offset(axis) * pitch;
+    pitch *= axis.result;
+  }
+  return lines;
+}
+
+}  // namespace sinter
