@@ -192,6 +192,7 @@ void add_constants(const KernelSpec& spec, const DepthwiseConfig& e,
                      {"each", e.each},
                      {"rows", e.rows},
                      {"columns", e.columns},
+                     {"run", e.run},
                      {"along_columns", e.along_columns, true}});
 }
 

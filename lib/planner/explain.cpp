@@ -106,10 +106,10 @@ std::string how_contraction(Config& get, std::uint32_t threads, std::string_view
                 : "tensor cores multiply no type that holds both operands, or their code is long");
   if (get.has("lanes"))
     return fmt::format(
-        "channels are not summed over: ordinary cores, {} lanes of {} channels side by side, each "
-        "thread {} {} x {} {} at once; {}",
-        get("lanes"), get("each"), get("m") > 0 ? "computes" : "sums over", get("rows"),
-        get("columns"), get("m") > 0 ? "results" : "gradients", estimated(get, gpu));
+        "channels are not summed over: ordinary cores, {} lanes of {} channels side by side; each "
+        "thread walks down {} rows of {} {}; {}",
+        get("lanes"), get("each"), get("run") * get("rows"), get("columns"),
+        get("m") > 0 ? "results" : "gradients, summing for each tap", estimated(get, gpu));
   if (get.has("stages_c"))
     return fmt::format(
         "two products in tiles of {} rows on tensor cores: the sums of the first stay in "

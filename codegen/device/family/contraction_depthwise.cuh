@@ -1,22 +1,28 @@
 // Depthwise convolutions, whose channels are not summed over: on ordinary cores, in f32.
 //
-// Neighbouring lanes have neighbouring channels, `each` of them, so that a pixel is loaded and
-// stored in whole lines; where pixels of a line lie together instead, there is one such lane. A
-// thread computes a block of `rows` x `columns` results of its channels: it loads each pixel that
-// these see once, and multiplies it by the taps of all results that see it. Which these are is
-// known when compiling, also for steps, dilation and the phases of strided data gradients, so that
-// nothing is computed with a zero between pixels. Neighbouring blocks belong to neighbouring
-// threads, whose common pixels come from the first-level cache.
+// Neighbouring lanes have neighbouring channels, `each` of them, so that a pixel is loaded and stored
+// in whole lines; where pixels of a line lie together instead, there is one such lane. A thread
+// walks down the image and computes `columns` results of each row, or of `rows` of them at once
+// (the phases of strided data gradients): it loads the pixels that these see once, and adds them,
+// times their taps, to the sums of all rows of results that see them. Sums of a row that is complete
+// are stored, and those of the rows below move up. So a pixel of a thread's columns is loaded once,
+// the filter stays in registers, and the loop is short enough for the instruction cache. (A 7 x 7
+// filter with all of a block of 4 x 4 results in straight-line code: 144 us where its instructions
+// are issued in 48.) Which tap a result has for a pixel is known when compiling, also for steps,
+// dilation and the phases of strided data gradients, so that nothing is computed with a zero between
+// pixels. Neighbouring columns belong to neighbouring threads, whose common pixels come from the
+// first-level cache.
 //
-// The filter gradient is turned around: a thread walks over blocks of the result's gradient and
-// keeps a sum for each tap; taps of Looped belong to thread blocks of their own. A thread block's
-// sums are added in the order of its threads.
+// The filter gradient is turned around: a thread keeps a sum for each tap, and the rows of the
+// result's gradient that the pixels meet move up; taps of Looped belong to thread blocks of their
+// own. A thread block's sums are added in the order of its warps.
 //
 // A generated Config has
 //
 //   channel                  the index of the domain that counts channels, the last of the batch
 //   lanes, each              threads side by side along channels, and channels of a thread
 //   rows, columns            of a thread's block of results
+//   run                      blocks down the image that a thread walks over
 //   along_columns            packs of the epilogue lie along a line's pixels, not along channels
 //   using Rows, Columns      Axis of the image's last two dims, or NoAxis
 //   using Looped             List of the Axis whose taps are taken one after another, each with the
@@ -55,7 +61,11 @@ struct Axis {
   // relative to its origin.
   template <class Coord>
   static SINTER_DEVICE int origin(const Coord& c, int result) {
-    return (divisor > 1 ? result / divisor : result * step) + static_cast<int>(dot(Parts{}, c.at));
+    return (divisor > 1 ? result / divisor : result * step) + moved(c);
+  }
+  template <class Coord>
+  static SINTER_DEVICE int moved(const Coord& c) {
+    return static_cast<int>(dot(Parts{}, c.at));
   }
   // The tap at which result `i` of the block reads coordinate `at`; -1: it does not.
   static constexpr SINTER_DEVICE int tap_of(int i, int at) {
@@ -97,6 +107,13 @@ struct Shape {
   static constexpr int beside = Config::threads / lanes;  // blocks of results at once
   static constexpr int looped_taps = taps_of<typename Config::Looped>,
                        taps = Rows::taps * Columns::taps;
+  // Rows of the image that a block sees, from `first_row` on; that the next block's lie further;
+  // and blocks that see a row.
+  static constexpr int first_row = Rows::first(Config::rows),
+                       seen = Rows::last(Config::rows) - first_row + 1,
+                       advance = Rows::divisor > 1 ? Config::rows / Rows::divisor
+                                                   : Config::rows * Rows::step,
+                       slots = (seen + advance - 1) / advance;
   // Batch entries and the first of the pixel indices are planes, each with blocks of results.
   static constexpr int spatial = (Rows::pixel_index >= 0) + (Columns::pixel_index >= 0);
   static constexpr SINTER_DEVICE int extent_of(int index) {
@@ -104,8 +121,10 @@ struct Shape {
   }
   static constexpr int blocks_down =
                            (extent_of(Rows::pixel_index) + Config::rows - 1) / Config::rows,
-                       blocks_across = (extent_of(Columns::pixel_index) + Config::columns - 1) /
-                                       Config::columns;
+                       blocks_across =
+                           (extent_of(Columns::pixel_index) + Config::columns - 1) /
+                           Config::columns,
+                       runs_down = (blocks_down + Config::run - 1) / Config::run;
 
   // The tap's indices, the looped axes' outermost.
   template <class... Axes>
@@ -133,7 +152,7 @@ struct Shape {
         [&] {
           const int tap = looped % Axes::taps,
                     pixel = Axes::pixel_index < 0 ? 0 : static_cast<int>(c.at[Axes::pixel_index]),
-                    at = Axes::base + Axes::origin(c, 0) + Axes::step * pixel + Axes::apart * tap,
+                    at = Axes::base + Axes::moved(c) + Axes::step * pixel + Axes::apart * tap,
                     coordinate = at / Axes::divisor;
           looped /= Axes::taps;
           place.inside &= at >= 0 && coordinate * Axes::divisor == at && coordinate < Axes::extent;
@@ -180,32 +199,51 @@ SINTER_DEVICE auto image_at(const Args& args, typename Shape<Config>::Coord c) {
          dot(typename Image::Access::Stride{}, c.at);
 }
 
-// Calls visit(row, column, tap, pixel) for each result of the block that sees a pixel.
-template <class Config, class Element, class Visit>
-SINTER_DEVICE void for_taps(const Element* image, bool inside, int row_origin, int column_origin,
-                            const Visit& visit) {
+// The rows that come with block `block` of a walk: the last that its results see.
+template <class Config, class Element>
+struct PixelRows {
+  using S = Shape<Config>;
   using Rows = typename Config::Rows;
-  using Columns = typename Config::Columns;
-  using Line = PixelRow<Config, Element>;
-  constexpr int first = Rows::first(Config::rows), count = Rows::last(Config::rows) - first + 1;
+  static constexpr int new_row = S::first_row + (S::slots - 1) * S::advance;
+  PixelRow<Config, Element> row[S::advance];
+  bool any;  // some row is inside
+
+  SINTER_DEVICE void load(const Element* image, bool inside, int block, int moved,
+                          int column_origin) {
+    const int at = block * S::advance + moved + new_row;
+    any = false;
 #pragma unroll
-  for (int i = 0; i < count; ++i) {
-    const int at = row_origin + first + i;
-    Line line;
-    line.load(image + at * Rows::stride,
-              inside && static_cast<unsigned>(at) < static_cast<unsigned>(Rows::extent),
-              column_origin);
-#pragma unroll
-    for (int j = 0; j < Line::count; ++j)
-#pragma unroll
-      for (int v = 0; v < Config::rows; ++v)
-#pragma unroll
-        for (int q = 0; q < Config::columns; ++q) {
-          const int r = Rows::tap_of(v, first + i), s = Columns::tap_of(q, Line::first + j);
-          if (r >= 0 && s >= 0) visit(v, q, r * Columns::taps + s, line.at[j]);
-        }
+    for (int j = 0; j < S::advance; ++j) {
+      const bool exists = inside && static_cast<unsigned>(at + j) < static_cast<unsigned>(Rows::extent);
+      row[j].load(image + (at + j) * Rows::stride, exists, column_origin);
+      any |= exists;
+    }
   }
-}
+
+  // Calls visit(slot, row, column, tap, pixel) for each result that sees a pixel, of the block and
+  // the ones below, of which slot 0 is the block's.
+  template <class Visit>
+  SINTER_DEVICE void for_taps(const Visit& visit) const {
+    using Columns = typename Config::Columns;
+    using Line = PixelRow<Config, Element>;
+#pragma unroll
+    for (int j = 0; j < S::advance; ++j)
+#pragma unroll
+      for (int i = 0; i < Line::count; ++i)
+#pragma unroll
+        for (int slot = 0; slot < S::slots; ++slot)
+#pragma unroll
+          for (int v = 0; v < Config::rows; ++v) {
+            const int r = Rows::tap_of(v, new_row + j - slot * S::advance);
+            if (r < 0) continue;
+#pragma unroll
+            for (int q = 0; q < Config::columns; ++q) {
+              const int s = Columns::tap_of(q, Line::first + i);
+              if (s >= 0) visit(slot, v, q, r * Columns::taps + s, row[j].at[i]);
+            }
+          }
+  }
+};
 
 // The epilogue of `count` neighbours along index `dim` from `c` on.
 template <class Config, class Body, int dim, int count, class Args, class Coord>
@@ -242,14 +280,14 @@ SINTER_DEVICE void run(const Args& args) {
   float* const filter = contraction::dynamic_floats();  // taps, channels
   const int thread = static_cast<int>(threadIdx.x), block = static_cast<int>(blockIdx.x);
   const int first_channel = block % S::channel_blocks * S::channels;
-  // Planes of batch entries and pixels, then rows and columns of blocks; the latter side by side.
+  // Planes of batch entries and pixels, then runs down the image, then columns side by side.
   int item = block / S::channel_blocks * S::beside + thread / S::lanes;
-  constexpr int in_plane = S::blocks_down * S::blocks_across,
+  constexpr int in_plane = S::runs_down * S::blocks_across,
                 planes_m = static_cast<int>(P::product(P::first_m, Config::m - S::spatial)),
                 planes = static_cast<int>(P::product(0, Config::batch - 1)) * planes_m;
   const int plane = item / in_plane;
   item -= plane * in_plane;
-  const int row = item / S::blocks_across * Config::rows,
+  const int first_block = item / S::blocks_across * Config::run,
             column = item % S::blocks_across * Config::columns;
   const auto set_plane = [&](typename S::Coord& c, int p) {
     unravel<0, Config::batch - 1>(static_cast<typename Config::Index>(p / planes_m), c);
@@ -275,40 +313,85 @@ SINTER_DEVICE void run(const Args& args) {
   set_plane(c, plane);
   c.at[Config::channel] = first_channel + own;
   const auto* const image = image_at<Config, Image>(args, c);
-  float sums[Config::rows][Config::columns][each] = {};
-#pragma unroll 1
-  for (int looped = 0; looped < S::looped_taps; ++looped) {
-    const auto place = S::at_looped(typename Config::Looped{}, c, looped);
-    if (S::looped_taps > 1 && !place.inside) continue;
-    float factor[S::taps][each];
+  using Pixels = PixelRows<Config, typename Image::Element>;
+  const int end = first_block + Config::run < S::blocks_down ? first_block + Config::run
+                                                             : S::blocks_down,
+            origin = Columns::origin(c, column), moved = Rows::moved(c);
+  float sums[S::slots][Config::rows][Config::columns][each] = {}, factor[S::taps][each];
+  const auto set_factors = [&](int looped) {
 #pragma unroll
     for (int t = 0; t < S::taps; ++t)
 #pragma unroll
       for (int e = 0; e < each; ++e)
         factor[t][e] = filter[(looped * S::taps + t) * S::channels + own + e];
-    for_taps<Config>(image + place.offset, place.inside, Rows::origin(c, row),
-                     Columns::origin(c, column), [&](int v, int q, int tap, const auto& pixel) {
+  };
+  const auto add = [&](const Pixels& pixels) {
+    pixels.for_taps([&](int slot, int v, int q, int tap, const auto& pixel) {
 #pragma unroll
-                       for (int e = 0; e < each; ++e)
-                         sums[v][q][e] += get<float>(pixel, e) * factor[tap][e];
-                     });
-  }
+      for (int e = 0; e < each; ++e) sums[slot][v][q][e] += get<float>(pixel, e) * factor[tap][e];
+    });
+  };
+  const auto store = [&](int b) {
 #pragma unroll
-  for (int v = 0; v < Config::rows; ++v) {
-    if (row + v >= S::extent_of(Rows::pixel_index)) break;
-    if constexpr (Config::along_columns) {
-      S::set_pixel(c, row + v, column);
-      float line[Config::columns];
+    for (int v = 0; v < Config::rows; ++v) {
+      const int row = b * Config::rows + v;
+      if (row >= S::extent_of(Rows::pixel_index)) break;
+      if constexpr (Config::along_columns) {
+        S::set_pixel(c, row, column);
+        float line[Config::columns];
 #pragma unroll
-      for (int q = 0; q < Config::columns; ++q) line[q] = sums[v][q][0];
-      finish<Config, Body, Columns::pixel_index>(args, c, line);
-    } else {
+        for (int q = 0; q < Config::columns; ++q) line[q] = sums[0][v][q][0];
+        finish<Config, Body, Columns::pixel_index>(args, c, line);
+      } else {
 #pragma unroll
-      for (int q = 0; q < Config::columns; ++q) {
-        if (column + q >= S::extent_of(Columns::pixel_index)) break;
-        S::set_pixel(c, row + v, column + q);
-        finish<Config, Body, Config::channel>(args, c, sums[v][q]);
+        for (int q = 0; q < Config::columns; ++q) {
+          if (column + q >= S::extent_of(Columns::pixel_index)) break;
+          S::set_pixel(c, row, column + q);
+          finish<Config, Body, Config::channel>(args, c, sums[0][v][q]);
+        }
       }
+    }
+  };
+  const auto move_up = [&] {
+#pragma unroll
+    for (int slot = 0; slot < S::slots; ++slot)
+#pragma unroll
+      for (int v = 0; v < Config::rows; ++v)
+#pragma unroll
+        for (int q = 0; q < Config::columns; ++q)
+#pragma unroll
+          for (int e = 0; e < each; ++e)
+            sums[slot][v][q][e] =
+                slot + 1 < S::slots ? sums[slot + 1 < S::slots ? slot + 1 : 0][v][q][e] : 0.0f;
+  };
+  const int begin = first_block - (S::slots - 1);
+  if constexpr (S::looped_taps > 1) {
+#pragma unroll 1
+    for (int b = begin; b < end; ++b) {
+#pragma unroll 1
+      for (int looped = 0; looped < S::looped_taps; ++looped) {
+        const auto place = S::at_looped(typename Config::Looped{}, c, looped);
+        if (!place.inside) continue;
+        set_factors(looped);
+        Pixels pixels;
+        pixels.load(image + place.offset, true, b, moved, origin);
+        if (pixels.any) add(pixels);
+      }
+      if (b >= first_block) store(b);
+      move_up();
+    }
+  } else {
+    const auto place = S::at_looped(typename Config::Looped{}, c, 0);
+    set_factors(0);
+    Pixels now, next;
+    now.load(image + place.offset, place.inside, begin, moved, origin);
+#pragma unroll 1
+    for (int b = begin; b < end; ++b) {
+      next.load(image + place.offset, place.inside && b + 1 < end, b + 1, moved, origin);
+      if (now.any) add(now);
+      if (b >= first_block) store(b);
+      move_up();
+      now = next;
     }
   }
 }
@@ -329,7 +412,7 @@ SINTER_DEVICE void run_gradient(const Args& args) {
   const int rest_of_block = block / S::channel_blocks, looped = rest_of_block % S::looped_taps;
   typename S::Coord batch;
   unravel<0, Config::batch - 1>(static_cast<Index>(rest_of_block / S::looped_taps), batch);
-  constexpr int in_plane = S::blocks_down * S::blocks_across,
+  constexpr int in_plane = S::runs_down * S::blocks_across,
                 items = static_cast<int>(P::product(P::first_k, Config::k - S::spatial)) * in_plane;
   float sums[S::taps][each] = {};
   if (first_channel + own < S::all_channels) {
@@ -339,30 +422,55 @@ SINTER_DEVICE void run_gradient(const Args& args) {
       c.at[Config::channel] = first_channel + own;
       const int plane = item / in_plane, rest = item - plane * in_plane;
       unravel<P::first_k, Config::k - S::spatial>(static_cast<Index>(plane), c);
-      const int row = rest / S::blocks_across * Config::rows,
+      const int first_block = rest / S::blocks_across * Config::run,
                 column = rest % S::blocks_across * Config::columns;
       const auto place = S::at_looped(typename Config::Looped{}, c, looped);
       if (!place.inside) continue;
       const auto* const image = image_at<Config, Image>(args, c) + place.offset;
-      float gradient[Config::rows][Config::columns][each];
+      const int end = first_block + Config::run < S::blocks_down ? first_block + Config::run
+                                                                 : S::blocks_down,
+                origin = Columns::origin(c, column), moved = Rows::moved(c);
+      using Row = Pack<typename Gradient::Element, each>[Config::rows][Config::columns];
+      Row gradient[S::slots] = {}, arriving;  // of the blocks that see a row, the last one new
+      const auto load_gradient = [&](Row& to, int b) {
 #pragma unroll
-      for (int v = 0; v < Config::rows; ++v)
+        for (int v = 0; v < Config::rows; ++v)
 #pragma unroll
-        for (int q = 0; q < Config::columns; ++q) {
-          S::set_pixel(c, row + v, column + q);
-          Pack<typename Gradient::Element, each> pack = {};
-          if (row + v < S::extent_of(Rows::pixel_index) &&
-              column + q < S::extent_of(Columns::pixel_index))
-            read_pack(Gradient::base(args) + locate<typename Gradient::Access>(c).offset, pack);
+          for (int q = 0; q < Config::columns; ++q) {
+            const int row = b * Config::rows + v;
+            S::set_pixel(c, row, column + q);
+            to[v][q] = {};
+            if (b < end && row < S::extent_of(Rows::pixel_index) &&
+                column + q < S::extent_of(Columns::pixel_index))
+              read_pack(Gradient::base(args) + locate<typename Gradient::Access>(c).offset,
+                        to[v][q]);
+          }
+      };
+      PixelRows<Config, typename Image::Element> now, next;
+      const int begin = first_block - (S::slots - 1);
+      now.load(image, true, begin, moved, origin);
+      load_gradient(gradient[S::slots - 1], first_block);
+#pragma unroll 1
+      for (int b = begin; b < end; ++b) {
+        next.load(image, b + 1 < end, b + 1, moved, origin);
+        load_gradient(arriving, b + S::slots);
+        if (now.any)
+          now.for_taps([&](int slot, int v, int q, int tap, const auto& pixel) {
 #pragma unroll
-          for (int e = 0; e < each; ++e) gradient[v][q][e] = get<float>(pack, e);
-        }
-      for_taps<Config>(image, true, Rows::origin(c, row), Columns::origin(c, column),
-                       [&](int v, int q, int tap, const auto& pixel) {
+            for (int e = 0; e < each; ++e)
+              sums[tap][e] += get<float>(pixel, e) * get<float>(gradient[slot][v][q], e);
+          });
 #pragma unroll
-                         for (int e = 0; e < each; ++e)
-                           sums[tap][e] += get<float>(pixel, e) * gradient[v][q][e];
-                       });
+        for (int slot = 0; slot < S::slots; ++slot)
+#pragma unroll
+          for (int v = 0; v < Config::rows; ++v)
+#pragma unroll
+            for (int q = 0; q < Config::columns; ++q)
+              gradient[slot][v][q] = slot + 1 < S::slots
+                                         ? gradient[slot + 1 < S::slots ? slot + 1 : 0][v][q]
+                                         : arriving[v][q];
+        now = next;
+      }
     }
   }
   // Of a warp first, then warp by warp.

@@ -231,7 +231,7 @@ bool take_faster(const KernelSpec& spec, const std::vector<KernelSpec>& kernels,
 // they are faster as they are.
 std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& state,
                                    Temporaries& temporaries, std::vector<PlanCut>& cuts) {
-  if (!state.device().has_wgmma) return {};
+  if (!state.device().has_wgmma || schedule_kernel(spec, state.context()).depthwise()) return {};
   Temporaries tried = temporaries;
   std::vector<KernelSpec> kernels = space_to_depth(spec, tried);
   if (take_faster(spec, kernels, kernels.size() - 1,

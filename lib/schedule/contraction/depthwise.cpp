@@ -15,6 +15,7 @@ constexpr int kThreads = 128;
 constexpr int kMostTaps = 64;        // whose factors, or sums, are registers of a thread
 constexpr int kMostRegisters = 176;  // of factors, sums and pixels
 constexpr int kMostProducts = 1700;  // multiplications of a block: they cost time to compile
+constexpr int kMostPhases = 4;         // of a strided data gradient, along one dim
 constexpr int kMostPacked = 8;       // pixels of a line that are stored at once
 constexpr double kHidden = 0.5;      // of the time of memory, that instructions may take beside it
 constexpr std::int64_t kMostSide = 1 << 20;  // coordinates are 32 bits wide
@@ -58,46 +59,80 @@ double pixels_of(const KernelSpec& spec, const std::optional<ImageDim>& d) {
   return d ? static_cast<double>(spec.extent[d->pixel_index]) : 1;
 }
 
-// Coordinates that `results` neighbours read.
-double reach(const KernelSpec& spec, const std::optional<ImageDim>& d, int results) {
+// Coordinates that `results` neighbours see, and how many of them are read.
+int seen(const KernelSpec& spec, const std::optional<ImageDim>& d, int results) {
   if (!d) return 1;
-  const double span = static_cast<double>(d->pixel) * (results - 1) +
-                      static_cast<double>(std::abs(d->tap)) * (taps_of(spec, d) - 1);
-  return std::floor(span / static_cast<double>(d->divisor)) + 1;
+  const auto span = d->pixel * (results - 1) + std::abs(d->tap) * (taps_of(spec, d) - 1);
+  return static_cast<int>(span / d->divisor) + 1;
+}
+int read(const KernelSpec& spec, const std::optional<ImageDim>& d, int results) {
+  return std::min(seen(spec, d, results), results * taps_of(spec, d));
 }
 
-// Blocks of `rows` x `columns` results in a plane.
-double blocks_of(const KernelSpec& spec, const DepthwiseConfig& e, int rows, int columns) {
-  return std::ceil(pixels_of(spec, e.down) / rows) * std::ceil(pixels_of(spec, e.across) / columns);
-}
+// A thread's block of results and its walk; see the device code.
+struct Walk {
+  int rows, columns, run;
+  int advance, slots;  // rows of the image from block to block, blocks that see one
+  int pixels;          // of the rows that come with a block
+
+  Walk(const KernelSpec& spec, const DepthwiseConfig& e, int rows_, int columns_, int run_)
+      : rows(rows_), columns(columns_), run(run_) {
+    const auto divisor = e.down ? static_cast<int>(e.down->divisor) : 1,
+               step = e.down ? static_cast<int>(e.down->pixel) : 1;
+    advance = divisor > 1 ? rows / divisor : rows * step;
+    slots = (seen(spec, e.down, rows) + advance - 1) / advance;
+    pixels = std::min(advance, rows * taps_of(spec, e.down)) * read(spec, e.across, columns);
+  }
+  // 32-bit registers of sums, taps and pixels.
+  double registers(const DepthwiseConfig& e, int taps, int pixel_bytes) const {
+    const double held = e.each * pixel_bytes / 4.0,
+                 results = static_cast<double>(slots) * rows * columns;
+    return taps * e.each + results * (e.gradient ? std::max(1.0, held) : e.each) +
+           2 * pixels * std::max(1.0, held);
+  }
+};
 
 // What there is of a kernel's parts. A gradient's thread blocks are batch entries and looped taps.
 struct Extents {
   double planes, channel_blocks, batches = 1, looped = 1;
 };
 
+// Blocks of results down the image, and threads' columns times runs of a plane.
+double blocks_down(const KernelSpec& spec, const DepthwiseConfig& e, int rows) {
+  return std::ceil(pixels_of(spec, e.down) / rows);
+}
+double walks_of(const KernelSpec& spec, const DepthwiseConfig& e, const Walk& w) {
+  return std::ceil(blocks_down(spec, e, w.rows) / w.run) *
+         std::ceil(pixels_of(spec, e.across) / w.columns);
+}
+
 // Clocks: those in which all instructions are issued, or a thread's own.
-double clocks_of(const KernelSpec& spec, const DepthwiseConfig& e, int rows, int columns,
-                 const Extents& x, const DeviceModel& device) {
-  constexpr double kPixel = 3, kResult = 10, kFixed = 120;  // instructions, roughly
-  constexpr double kIssued = 3, kAlone = 0.5;               // a clock of an SM, and of one warp
-  const double pixels = reach(spec, e.down, rows) * reach(spec, e.across, columns),
-               taps = taps_of(spec, e.down) * taps_of(spec, e.across);
+double clocks_of(const KernelSpec& spec, const DepthwiseConfig& e, const Walk& w, const Extents& x,
+                 const DeviceModel& device) {
+  constexpr double kPixel = 3, kResult = 8, kFixed = 150;  // instructions, roughly
+  constexpr double kIssued = 2.4, kAlone = 0.4;  // a clock of an SM, and of one warp
   const auto divisor = [](const std::optional<ImageDim>& d) {
     return d ? static_cast<double>(d->divisor) : 1;
   };
-  const double products = rows * columns * taps * e.each / (divisor(e.down) * divisor(e.across)),
-               block = products + pixels * (kPixel + e.each),
-               blocks = x.planes * blocks_of(spec, e, rows, columns);
+  const double taps = taps_of(spec, e.down) * taps_of(spec, e.across),
+               results = static_cast<double>(w.rows) * w.columns,
+               products = results * taps * e.each / (divisor(e.down) * divisor(e.across)),
+               moves = results * (w.slots - 1) + w.pixels,
+               load = w.pixels * (kPixel + e.each);
+  double step = products + load + moves * (e.gradient ? 1 : e.each);
+  step += e.gradient ? results * (kPixel + e.each * w.slots) : results * kResult;
+  if (!e.gradient && x.looped > 1) step = x.looped * (products + load + taps) + results * kResult;
+  // The rows before a run of results, but those in front of the image.
+  const double before = (w.slots - 1) * (w.run < blocks_down(spec, e, w.rows) ? 1 : 0.5);
+  const double walk = (w.run + before) * step, walks = x.planes * walks_of(spec, e, w);
   const int beside = e.threads / e.lanes, warps = e.threads / 32;
   double grid, code;
   if (e.gradient) {
     grid = x.channel_blocks * x.batches * x.looped;
-    code = std::ceil(blocks / beside) * (block + rows * columns * kPixel) + beside * taps * e.each +
-           kFixed;
+    code = std::ceil(walks / beside) * walk + (warps + 5) * taps * e.each + kFixed;
   } else {
-    grid = x.channel_blocks * std::ceil(blocks / beside);
-    code = x.looped * block + rows * columns * kResult + kFixed;
+    grid = x.channel_blocks * std::ceil(walks / beside);
+    code = walk + taps * e.each + kFixed;
   }
   return std::max(grid * warps * code / (kIssued * device.sms), code / kAlone);
 }
@@ -182,15 +217,7 @@ std::optional<DepthwisePlan> plan_depthwise(const KernelSpec& given, const Devic
   }
   if (tapped != taps.size()) return {};
   e.image.offset = image->access.offset + offset;
-  // The last two are taken at once, the last alone where filters are large.
-  e.across = dims->back();
-  dims->pop_back();
-  if (!dims->empty() && taps_of(spec, e.across) * taps_of(spec, dims->back()) <= kMostTaps) {
-    e.down = dims->back();
-    dims->pop_back();
-  }
-  e.looped = std::move(*dims);
-  if (taps_of(spec, e.across) > kMostTaps) return {};
+  if (taps_of(spec, dims->back()) > kMostTaps) return {};
 
   // Channels lie together, or else pixels of a line do.
   const auto together = [&](const KernelPort& p, int width) {
@@ -206,59 +233,67 @@ std::optional<DepthwisePlan> plan_depthwise(const KernelSpec& given, const Devic
     e.each = channels % 2 == 0 && walked(2) ? 2 : 1;
     e.packing = choose_packing(spec, e.channel, e.each);
     e.lanes = lanes_for(channels, e.each);
-  } else if (e.across->stride == 1) {
+  } else if (dims->back().stride == 1) {
     e.each = e.lanes = 1;
     e.along_columns = !e.gradient;
     e.packing = e.gradient ? choose_packing(spec, e.channel, 1)
-                           : choose_packing(spec, e.across->pixel_index, kMostPacked);
+                           : choose_packing(spec, dims->back().pixel_index, kMostPacked);
   } else {
     return {};
   }
-  const int spatial = 1 + e.down.has_value();
-  Extents x{.planes = e.gradient ? elements(spec.extent, c.first_k(), spec.extent.size() - spatial)
-                                 : elements(spec.extent, 0, e.channel) *
-                                       elements(spec.extent, c.first_m(), c.first_n() - spatial),
-            .channel_blocks = std::ceil(static_cast<double>(channels) / (e.lanes * e.each))};
-  if (e.gradient) x.batches = elements(spec.extent, 0, e.channel);
-  for (const ImageDim& d : e.looped) x.looped *= taps_of(spec, d);
-  const int all_taps = taps_of(spec, e.down) * taps_of(spec, e.across);
-
-  // Blocks that take no longer than memory does are alike: then the one with the fewest registers,
-  // of which more are on their way to a thread's neighbours.
+  // The last two dims are walked over, the last alone where filters are large.
   constexpr double kReached = 0.85;  // of what a streaming kernel reaches
   const double memory = bytes_of(spec, e, image_elements) / (kReached * device.memory_bandwidth);
-  struct Choice {
-    double microseconds, held;
-    auto operator<=>(const Choice&) const = default;
-  };
-  std::optional<Choice> best;
-  for (int rows : {1, 2, 3, 4, 6, 7, 8}) {
-    if (rows > 1 && rows > pixels_of(spec, e.down)) continue;
-    if (e.down && rows % e.down->divisor != 0) continue;
-    for (int columns : {1, 2, 3, 4, 6, 7, 8}) {
-      if (columns > 1 && columns > pixels_of(spec, e.across)) continue;
+  const int pixel_bytes = info(image->type).bytes;
+  Extents x{};
+  std::optional<double> least;
+  std::optional<Walk> best;
+  for (const bool both : {true, false}) {
+    if (both && dims->size() < 2) continue;
+    e.looped.assign(dims->begin(), dims->end() - (both ? 2 : 1));
+    e.across = dims->back();
+    e.down = both ? std::optional((*dims)[dims->size() - 2]) : std::nullopt;
+    const int spatial = both ? 2 : 1, all_taps = taps_of(spec, e.down) * taps_of(spec, e.across);
+    x = {.planes = e.gradient
+                       ? elements(spec.extent, c.first_k(), spec.extent.size() - spatial)
+                       : elements(spec.extent, 0, e.channel) *
+                             elements(spec.extent, c.first_m(), c.first_n() - spatial),
+         .channel_blocks = std::ceil(static_cast<double>(channels) / (e.lanes * e.each))};
+    if (e.gradient) x.batches = elements(spec.extent, 0, e.channel);
+    for (const ImageDim& d : e.looped) x.looped *= taps_of(spec, d);
+    const int rows = e.down ? static_cast<int>(e.down->divisor) : 1;
+    if (rows > kMostPhases || e.across->divisor > kMostPhases) continue;
+    const double down = blocks_down(spec, e, rows);
+    for (int columns = 1; columns <= 8; ++columns) {
+      if (columns > 1 && columns >= pixels_of(spec, e.across) + 1) continue;
       if (columns % e.across->divisor != 0) continue;
       if (e.along_columns && columns % e.packing.width != 0) continue;
-      const double held = (rows * columns + all_taps) * e.each + reach(spec, e.across, columns),
-                   products = rows * columns * all_taps * e.each;
-      if (best && (held > kMostRegisters || products > kMostProducts)) continue;
-      const double clocks = clocks_of(spec, e, rows, columns, x, device);
-      const Choice choice{std::max(clocks / device.clock, kHidden * memory), held};
-      if (best && !(choice < *best)) continue;
-      best = choice;
-      e.rows = rows;
-      e.columns = columns;
+      for (double parts = 1; parts <= std::min(down, 16.0); parts *= 2) {
+        const Walk w(spec, e, rows, columns, static_cast<int>(std::ceil(down / parts)));
+        const double products = static_cast<double>(rows) * columns * all_taps * e.each;
+        if (w.registers(e, all_taps, pixel_bytes) > kMostRegisters || products > kMostProducts)
+          continue;
+        const double us =
+            std::max(clocks_of(spec, e, w, x, device) / device.clock, kHidden * memory);
+        if (least && *least <= us) continue;
+        least = us;
+        best = w;
+      }
     }
+    if (best) break;
   }
   if (!best) return {};
-  e.microseconds = best->microseconds;
-  const double blocks = x.planes * blocks_of(spec, e, e.rows, e.columns),
-               grid = x.channel_blocks *
-                      (e.gradient ? x.batches * x.looped : std::ceil(blocks * e.lanes / e.threads));
-  if (grid >= 0x1p31 || blocks >= 0x1p31) return {};
-  e.microseconds = device.launch_microseconds + std::max(e.microseconds, memory);
+  e.rows = best->rows;
+  e.columns = best->columns;
+  e.run = best->run;
+  const double walks = x.planes * walks_of(spec, e, *best),
+               grid = x.channel_blocks * (e.gradient ? x.batches * x.looped
+                                                     : std::ceil(walks * e.lanes / e.threads));
+  if (grid >= 0x1p31 || walks >= 0x1p31) return {};
+  e.microseconds = device.launch_microseconds + std::max(*least, memory);
   e.grid = clamp_grid(grid);
-  const double shared = (e.gradient ? 1 : x.looped) * all_taps * e.lanes * e.each * 4;
+  const double all_taps = taps_of(spec, e.down) * taps_of(spec, e.across),
+               shared = (e.gradient ? 1 : x.looped) * all_taps * e.lanes * e.each * 4;
   if (shared > 48 << 10) return {};
   e.shared_bytes = static_cast<std::uint32_t>(shared);
   e.wide_index = needs_wide_index(spec);
