@@ -13,16 +13,21 @@ def image(g, name, dim, **fields):
     return g.tensor(name, dim, stride=channels_last(dim), **fields)
 
 
+def image_of_lines(g, name, dim, **fields):
+    """Channels outermost, as PyTorch's default is."""
+    return g.tensor(name, dim, **fields)
+
+
 def directions(name, x, w, io="bf16", stride=None, pre=None, post=None, dilation=None, groups=1,
-               mode="cross_correlation", which="fdw"):
-    """Forward, data gradient and filter gradient of one convolution."""
+               mode="cross_correlation", which="fdw", lay=image):
+    """Forward, data gradient and filter gradient of one convolution; `lay`: how tensors lie."""
     spatial = len(x) - 2
     stride, dilation = stride or [1] * spatial, dilation or [1] * spatial
     pre = pre or [0] * spatial
     post = post or pre
     g = Graph("convolution_" + name, io)
-    image(g, "x", x)
-    image(g, "w", w)
+    lay(g, "x", x)
+    lay(g, "w", w)
     y = [x[0], w[0]] + [
         (x[i + 2] + pre[i] + post[i] - (w[i + 2] - 1) * dilation[i] - 1) // stride[i] + 1
         for i in range(spatial)
@@ -31,16 +36,16 @@ def directions(name, x, w, io="bf16", stride=None, pre=None, post=None, dilation
                   "mode": mode}
     if groups > 1:
         attributes["groups"] = groups
-    image(g, "dy", y)
+    lay(g, "dy", y)
     if "f" in which:
         g.conv("x", "w", "y", **attributes)
-        image(g, "y", y, output=True)
+        lay(g, "y", y, output=True)
     if "d" in which:
         g.node("conv_dgrad", {"DY": "dy", "W": "w"}, {"DX": "dx"}, **attributes)
-        image(g, "dx", x, output=True)
+        lay(g, "dx", x, output=True)
     if "w" in which:
         g.node("conv_wgrad", {"DY": "dy", "X": "x"}, {"DW": "dw"}, **attributes)
-        image(g, "dw", w, output=True)
+        lay(g, "dw", w, output=True)
     for unused, needs in {"x": "fw", "w": "fd", "dy": "dw"}.items():
         if not set(needs) & set(which):
             del g.tensors[unused]
@@ -85,12 +90,24 @@ directions("depthwise_3d", [2, 32, 5, 6, 7], [32, 1, 3, 3, 3], pre=[1, 1, 1], gr
 directions("depthwise_large_filter", [1, 32, 20, 24], [32, 1, 13, 13], pre=[6, 6], groups=32)
 directions("depthwise_odd_channels", [2, 37, 9, 10], [37, 1, 3, 3], pre=[1, 1], groups=37)
 directions("depthwise_f32", [2, 24, 9, 10], [24, 1, 5, 5], pre=[2, 2], groups=24, io="f32")
+directions("depthwise_walk", [12, 64, 30, 29], [64, 1, 3, 3], pre=[1, 1], groups=64)
+directions("depthwise_lines", [3, 24, 30, 28], [24, 1, 3, 3], pre=[1, 1], groups=24,
+           lay=image_of_lines)
+directions("depthwise_lines_stride_2", [3, 24, 30, 27], [24, 1, 5, 3], stride=[2, 2], pre=[2, 1],
+           groups=24, lay=image_of_lines)
+directions("depthwise_unpadded", [3, 24, 12, 14], [24, 1, 3, 3], groups=24)
 directions("depthwise_multiplier", [2, 16, 9, 10], [32, 1, 3, 3], pre=[1, 1], groups=16)
 # Groups of few channels, which are joined.
 directions("groups_of_4", [2, 128, 15, 14], [128, 4, 3, 3], pre=[1, 1], groups=32)
 directions("groups_of_16_stride_2", [3, 128, 15, 14], [256, 16, 3, 3], stride=[2, 2], pre=[1, 1],
            groups=8)
 directions("groups_of_24", [2, 72, 13, 12], [144, 24, 3, 3], groups=3)
+# Operands that TMA cannot walk over as they lie.
+directions("channels_first", [4, 64, 14, 13], [72, 64, 3, 3], pre=[1, 1], lay=image_of_lines)
+directions("channels_first_stride_2", [4, 40, 15, 13], [64, 40, 3, 3], stride=[2, 2], pre=[1, 1],
+           lay=image_of_lines)
+directions("odd_channels", [3, 36, 12, 11], [44, 36, 3, 3], pre=[1, 1])
+directions("1x1_stride_3", [2, 64, 12, 15], [72, 64, 1, 1], stride=[3, 3])
 
 
 def depthwise_block():

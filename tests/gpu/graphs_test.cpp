@@ -40,6 +40,14 @@ TEST_CASE("corpus graphs, all-positive numbers", "[corpus]") {
   check("corpus, uniform", corpus_graphs(), {.fill = Fill::uniform});
 }
 
+// With SINTER_REARRANGE=on small convolutions, too, get other operands: channels last, joined groups.
+TEST_CASE("corpus convolutions", "[rearranged]") {
+  std::vector<GraphSource> graphs;
+  for (auto& graph : corpus_graphs())
+    if (graph.name.starts_with("convolution_")) graphs.push_back(std::move(graph));
+  check("convolutions", graphs, {.repeatable = true});
+}
+
 TEST_CASE("random graphs, normal numbers", "[random]") {
   check("random, normal", random_graphs(from_environment("SINTER_GPU_GRAPHS", 1000), first_seed(), false),
         {.unfused = 8, .repeatable = true, .reloaded = true});

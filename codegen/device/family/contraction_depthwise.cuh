@@ -1,17 +1,17 @@
 // Depthwise convolutions, whose channels are not summed over: on ordinary cores, in f32.
 //
-// Neighbouring lanes have neighbouring channels, `each` of them, so that a pixel is loaded and stored
-// in whole lines; where pixels of a line lie together instead, there is one such lane. A thread
-// walks down the image and computes `columns` results of each row, or of `rows` of them at once
-// (the phases of strided data gradients): it loads the pixels that these see once, and adds them,
-// times their taps, to the sums of all rows of results that see them. Sums of a row that is complete
-// are stored, and those of the rows below move up. So a pixel of a thread's columns is loaded once,
-// the filter stays in registers, and the loop is short enough for the instruction cache. (A 7 x 7
-// filter with all of a block of 4 x 4 results in straight-line code: 144 us where its instructions
-// are issued in 48.) Which tap a result has for a pixel is known when compiling, also for steps,
-// dilation and the phases of strided data gradients, so that nothing is computed with a zero between
-// pixels. Neighbouring columns belong to neighbouring threads, whose common pixels come from the
-// first-level cache.
+// Neighbouring lanes have neighbouring channels, `each` of them, so that a pixel is loaded and
+// stored in whole lines; where pixels of a line lie together instead, there is one such lane. A
+// thread walks down the image and computes `columns` results of each row, or of `rows` of them at
+// once (the phases of strided data gradients): it loads the pixels that these see once, and adds
+// them, times their taps, to the sums of all rows of results that see them. Sums of a row that is
+// complete are stored, and those of the rows below move up. So a pixel of a thread's columns is
+// loaded once, the filter stays in registers, and the loop is short enough for the instruction
+// cache. (A 7 x 7 filter with all of a block of 4 x 4 results in straight-line code: 144 us where
+// its instructions are issued in 48.) Which tap a result has for a pixel is known when compiling,
+// also for steps, dilation and the phases of strided data gradients, so that nothing is computed
+// with a zero between pixels. Neighbouring columns belong to neighbouring threads, whose common
+// pixels come from the first-level cache.
 //
 // The filter gradient is turned around: a thread keeps a sum for each tap, and the rows of the
 // result's gradient that the pixels meet move up; taps of Looped belong to thread blocks of their
@@ -112,7 +112,7 @@ struct Shape {
   static constexpr int first_row = Rows::first(Config::rows),
                        seen = Rows::last(Config::rows) - first_row + 1,
                        advance = Rows::divisor > 1 ? Config::rows / Rows::divisor
-                                                   : Config::rows * Rows::step,
+                                                   : Config::rows *Rows::step,
                        slots = (seen + advance - 1) / advance;
   // Batch entries and the first of the pixel indices are planes, each with blocks of results.
   static constexpr int spatial = (Rows::pixel_index >= 0) + (Columns::pixel_index >= 0);
@@ -121,9 +121,8 @@ struct Shape {
   }
   static constexpr int blocks_down =
                            (extent_of(Rows::pixel_index) + Config::rows - 1) / Config::rows,
-                       blocks_across =
-                           (extent_of(Columns::pixel_index) + Config::columns - 1) /
-                           Config::columns,
+                       blocks_across = (extent_of(Columns::pixel_index) + Config::columns - 1) /
+                                       Config::columns,
                        runs_down = (blocks_down + Config::run - 1) / Config::run;
 
   // The tap's indices, the looped axes' outermost.
@@ -214,7 +213,8 @@ struct PixelRows {
     any = false;
 #pragma unroll
     for (int j = 0; j < S::advance; ++j) {
-      const bool exists = inside && static_cast<unsigned>(at + j) < static_cast<unsigned>(Rows::extent);
+      const bool exists =
+          inside && static_cast<unsigned>(at + j) < static_cast<unsigned>(Rows::extent);
       row[j].load(image + (at + j) * Rows::stride, exists, column_origin);
       any |= exists;
     }

@@ -13,11 +13,12 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kMostTaps = 64;        // whose factors, or sums, are registers of a thread
-constexpr int kMostRegisters = 176;  // of factors, sums and pixels
+constexpr int kMostRegisters = 150;  // of factors, sums and pixels
 constexpr int kMostProducts = 1700;  // multiplications of a block: they cost time to compile
-constexpr int kMostPhases = 4;         // of a strided data gradient, along one dim
+constexpr int kMostPhases = 4;       // of a strided data gradient, along one dim
 constexpr int kMostPacked = 8;       // pixels of a line that are stored at once
-constexpr double kHidden = 0.5;      // of the time of memory, that instructions may take beside it
+constexpr double kFlight = 24e3;     // bytes under way of an SM that reach the rate of memory
+constexpr double kExposed = 0.2;     // of the shorter of memory and instructions
 constexpr std::int64_t kMostSide = 1 << 20;  // coordinates are 32 bits wide
 
 // The port of an operand that is loaded as it lies.
@@ -83,11 +84,18 @@ struct Walk {
     slots = (seen(spec, e.down, rows) + advance - 1) / advance;
     pixels = std::min(advance, rows * taps_of(spec, e.down)) * read(spec, e.across, columns);
   }
+  // Of memory, that a warp has under way.
+  double flight_bytes(const DepthwiseConfig& e, int pixel_bytes) const {
+    const double step =
+        e.across && e.across->divisor == 1 ? static_cast<double>(e.across->pixel) : 1;
+    return 32.0 * e.each * pixel_bytes * advance * columns * step;
+  }
   // 32-bit registers of sums, taps and pixels.
   double registers(const DepthwiseConfig& e, int taps, int pixel_bytes) const {
     const double held = e.each * pixel_bytes / 4.0,
                  results = static_cast<double>(slots) * rows * columns;
-    return taps * e.each + results * (e.gradient ? std::max(1.0, held) : e.each) +
+    return taps * e.each +
+           (e.gradient ? (results + rows * columns) * std::max(1.0, held) : results * e.each) +
            2 * pixels * std::max(1.0, held);
   }
 };
@@ -106,21 +114,28 @@ double walks_of(const KernelSpec& spec, const DepthwiseConfig& e, const Walk& w)
          std::ceil(pixels_of(spec, e.across) / w.columns);
 }
 
-// Clocks: those in which all instructions are issued, or a thread's own.
+// Thread blocks of an SM, by registers.
+double blocks_at_once(const DepthwiseConfig& e, double registers, const DeviceModel& device) {
+  constexpr double kOwn = 48;  // besides
+  return std::max(1.0, std::floor(device.registers_per_sm / ((registers + kOwn) * e.threads)));
+}
+
+// Clocks, in rounds of as many thread blocks as registers allow: those in which an SM issues the
+// instructions of all of its warps, or one warp its own.
 double clocks_of(const KernelSpec& spec, const DepthwiseConfig& e, const Walk& w, const Extents& x,
-                 const DeviceModel& device) {
-  constexpr double kPixel = 3, kResult = 8, kFixed = 150;  // instructions, roughly
-  constexpr double kIssued = 2.4, kAlone = 0.4;  // a clock of an SM, and of one warp
+                 double registers, const DeviceModel& device) {
+  // Instructions, roughly; instructions a clock of an SM, and of one warp.
+  constexpr double kPixel = 8, kResult = 15, kFixed = 150, kIssued = 3, kAlone = 0.4;
   const auto divisor = [](const std::optional<ImageDim>& d) {
     return d ? static_cast<double>(d->divisor) : 1;
   };
   const double taps = taps_of(spec, e.down) * taps_of(spec, e.across),
                results = static_cast<double>(w.rows) * w.columns,
                products = results * taps * e.each / (divisor(e.down) * divisor(e.across)),
-               moves = results * (w.slots - 1) + w.pixels,
+               moves = 2 * (results * (w.slots - 1) + w.pixels),
                load = w.pixels * (kPixel + e.each);
   double step = products + load + moves * (e.gradient ? 1 : e.each);
-  step += e.gradient ? results * (kPixel + e.each * w.slots) : results * kResult;
+  step += results * (e.gradient ? kPixel + e.each * w.slots : kResult);
   if (!e.gradient && x.looped > 1) step = x.looped * (products + load + taps) + results * kResult;
   // The rows before a run of results, but those in front of the image.
   const double before = (w.slots - 1) * (w.run < blocks_down(spec, e, w.rows) ? 1 : 0.5);
@@ -134,7 +149,16 @@ double clocks_of(const KernelSpec& spec, const DepthwiseConfig& e, const Walk& w
     grid = x.channel_blocks * std::ceil(walks / beside);
     code = walk + taps * e.each + kFixed;
   }
-  return std::max(grid * warps * code / (kIssued * device.sms), code / kAlone);
+  const double at_once = blocks_at_once(e, registers, device);
+  const auto round = [&](double blocks) {  // of an SM
+    return code * std::max(1 / kAlone, blocks * warps / kIssued);
+  };
+  const double rounds = std::floor(grid / (at_once * device.sms)),
+               left = std::ceil((grid - rounds * at_once * device.sms) / device.sms);
+  // The last blocks of many rounds begin as others end.
+  constexpr double kMany = 4;
+  if (rounds >= kMany) return grid / (at_once * device.sms) * round(at_once);
+  return rounds * round(at_once) + (left > 0 ? round(left) : 0);
 }
 
 // What memory moves: of the image each pixel once, though several taps read it.
@@ -254,30 +278,36 @@ std::optional<DepthwisePlan> plan_depthwise(const KernelSpec& given, const Devic
     e.across = dims->back();
     e.down = both ? std::optional((*dims)[dims->size() - 2]) : std::nullopt;
     const int spatial = both ? 2 : 1, all_taps = taps_of(spec, e.down) * taps_of(spec, e.across);
-    x = {.planes = e.gradient
-                       ? elements(spec.extent, c.first_k(), spec.extent.size() - spatial)
-                       : elements(spec.extent, 0, e.channel) *
-                             elements(spec.extent, c.first_m(), c.first_n() - spatial),
+    x = {.planes = e.gradient ? elements(spec.extent, c.first_k(), spec.extent.size() - spatial)
+                              : elements(spec.extent, 0, e.channel) *
+                                    elements(spec.extent, c.first_m(), c.first_n() - spatial),
          .channel_blocks = std::ceil(static_cast<double>(channels) / (e.lanes * e.each))};
     if (e.gradient) x.batches = elements(spec.extent, 0, e.channel);
     for (const ImageDim& d : e.looped) x.looped *= taps_of(spec, d);
-    const int rows = e.down ? static_cast<int>(e.down->divisor) : 1;
-    if (rows > kMostPhases || e.across->divisor > kMostPhases) continue;
-    const double down = blocks_down(spec, e, rows);
-    for (int columns = 1; columns <= 8; ++columns) {
-      if (columns > 1 && columns >= pixels_of(spec, e.across) + 1) continue;
-      if (columns % e.across->divisor != 0) continue;
-      if (e.along_columns && columns % e.packing.width != 0) continue;
-      for (double parts = 1; parts <= std::min(down, 16.0); parts *= 2) {
-        const Walk w(spec, e, rows, columns, static_cast<int>(std::ceil(down / parts)));
+    const int phases = e.down ? static_cast<int>(e.down->divisor) : 1;
+    if (phases > kMostPhases || e.across->divisor > kMostPhases) continue;
+    for (int rows : {phases, 2 * phases, 4 * phases}) {
+      if (rows > phases && rows >= 2 * pixels_of(spec, e.down)) continue;
+      const double down = blocks_down(spec, e, rows);
+      for (int columns = 1; columns <= 8; ++columns) {
+        if (columns > 1 && columns >= pixels_of(spec, e.across) + 1) continue;
+        if (columns % e.across->divisor != 0) continue;
+        if (e.along_columns && columns % e.packing.width != 0) continue;
         const double products = static_cast<double>(rows) * columns * all_taps * e.each;
-        if (w.registers(e, all_taps, pixel_bytes) > kMostRegisters || products > kMostProducts)
-          continue;
-        const double us =
-            std::max(clocks_of(spec, e, w, x, device) / device.clock, kHidden * memory);
-        if (least && *least <= us) continue;
-        least = us;
-        best = w;
+        for (double parts = 1; parts <= std::min(down, 16.0); parts *= 2) {
+          const Walk w(spec, e, rows, columns, static_cast<int>(std::ceil(down / parts)));
+          const double registers = w.registers(e, all_taps, pixel_bytes);
+          if (registers > kMostRegisters || products > kMostProducts) continue;
+          // Bytes under way keep memory busy, instructions beside it are hidden in part.
+          const double flight = blocks_at_once(e, registers, device) * e.threads / 32 *
+                                w.flight_bytes(e, pixel_bytes),
+                       waited = memory * std::max(1.0, kFlight / flight),
+                       issued = clocks_of(spec, e, w, x, registers, device) / device.clock,
+                       us = std::max(waited, issued) + kExposed * std::min(waited, issued);
+          if (least && *least <= us) continue;
+          least = us;
+          best = w;
+        }
       }
     }
     if (best) break;
@@ -287,10 +317,10 @@ std::optional<DepthwisePlan> plan_depthwise(const KernelSpec& given, const Devic
   e.columns = best->columns;
   e.run = best->run;
   const double walks = x.planes * walks_of(spec, e, *best),
-               grid = x.channel_blocks * (e.gradient ? x.batches * x.looped
-                                                     : std::ceil(walks * e.lanes / e.threads));
+               grid = x.channel_blocks *
+                      (e.gradient ? x.batches * x.looped : std::ceil(walks * e.lanes / e.threads));
   if (grid >= 0x1p31 || walks >= 0x1p31) return {};
-  e.microseconds = device.launch_microseconds + std::max(*least, memory);
+  e.microseconds = device.launch_microseconds + *least;
   e.grid = clamp_grid(grid);
   const double all_taps = taps_of(spec, e.down) * taps_of(spec, e.across),
                shared = (e.gradient ? 1 : x.looped) * all_taps * e.lanes * e.each * 4;

@@ -27,7 +27,7 @@ struct DepthwiseConfig : Launch {
   int each = 2;                          // channels of a thread
   int lanes = 32;                        // threads side by side along channels
   int rows = 1, columns = 1;             // of a thread's block of results
-  int run = 1;                            // blocks down the image that a thread walks over
+  int run = 1;                           // blocks down the image that a thread walks over
   std::optional<ImageDim> down, across;  // whose taps a thread has all at once
   std::vector<ImageDim> looped;          // the others
   int unroll = 1;

@@ -230,6 +230,7 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
     const int line = kStageLine / e.operand_bytes;
     double phases = 1;
     for (const WindowAxis& axis : window.axes) phases *= axis.taps.size();
+    p.phased = phases > 1;
     p.depth = taps / phases * line * static_cast<double>((window.channels + line - 1) / line);
     if (resident) {
       p.taps = static_cast<int>(taps);

@@ -49,6 +49,7 @@ struct TileProblem {
   int taps = 0, reach = 0;
   bool gradient = false;  // of a filter of that kind: columns are lines of channels of all taps
   bool window = false;    // a convolution
+  bool phased = false;    // whose tiles have unlike depths
   // How many times a convolution reads each element of an operand, which the caches see.
   double a_again = 1, b_again = 1;
 
