@@ -92,7 +92,7 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   constexpr double kExposed = 0.3;  // of finishing, that memory waits for
   // Neighbouring tiles of a convolution are not in step with each other. (L2-resident reads of
   // tens of MiB: 9.6 TB/s.)
-  constexpr double kWindowCache = 0.66;
+  constexpr double kWindowCache = 0.66, kPhasedCache = 0.4;
   constexpr double kReady = 500;      // of the start, where the kernel before left room
   constexpr int kFewestColumns = 80;  // narrower multiplications wait for the rows of A
   const int cluster = cluster_blocks(t);
@@ -136,7 +136,9 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   const double times[] = {clocks / device.clock,
                           memory / (kStreams * device.memory_bandwidth) + exposed,
                           (memory + past) / (busy * device.sm_bandwidth) + exposed,
-                          cached / (device.l2_bandwidth * (p.window ? kWindowCache : 1))};
+                          cached / (device.l2_bandwidth * (p.phased   ? kPhasedCache
+                                                           : p.window ? kWindowCache
+                                                                      : 1))};
   // The slowest counts; the others a little, so that equals do not waste power.
   const double sum = std::accumulate(std::begin(times), std::end(times), 0.0);
   return (*std::max_element(std::begin(times), std::end(times)) + 0.07 * sum) * hindrance(p, t) +
