@@ -9,6 +9,8 @@
 // A second product with the same left operand may join where the epilogue uses both (gated units).
 // Values of the epilogue may be reduced over all rows of the result, all columns or both (gradients
 // of a bias, amax); such a total is complete only when the kernel has ended.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "fusion_patterns/pattern.hpp"
@@ -177,8 +179,28 @@ class ContractionPattern final : public Pattern {
     if (bytes_read(state, nodes) > state.bytes(source) + (64 << 10))
       return refuse(source, "as a prologue it would read more than the finished operand " +
                                 state.graph().label(operand));
+    kernel.insert(kernel.end(), nodes.begin(), nodes.end());
+    if (auto why = slower_engine(state, m, kernel, source); !why.empty())
+      return refuse(source, "as a prologue " + why);
     m.nodes = std::move(kernel);
-    m.nodes.insert(m.nodes.end(), nodes.begin(), nodes.end());
+  }
+
+  // A convolution that computes its operand misses the engines that load it as it lies: whether
+  // these, with the operand written and read once, take less.
+  static std::string slower_engine(const FusionState& state, const Match& m,
+                                   const std::vector<NodeId>& with, TensorId source) {
+    const OpKind op = state.node(m.anchor).op;
+    if (op == OpKind::matmul || op == OpKind::moe_grouped_matmul) return {};
+    const auto microseconds = [&](const std::vector<NodeId>& nodes) {
+      return microseconds_of_all(contraction_spec(state, nodes, m.anchor), state);
+    };
+    const DeviceModel& device = state.device();
+    const double apart = 2.0 * static_cast<double>(state.bytes(source)) / device.memory_bandwidth +
+                         device.launch_microseconds + microseconds(m.nodes);
+    const double fused = microseconds(with);
+    if (fused <= apart) return {};
+    return fmt::format("it would take the kernel to a slower engine: {:.1f} us, {:.1f} us apart",
+                       fused, apart);
   }
 
   // The nodes with which kernels before this one end: those of contractions and reductions on the

@@ -46,7 +46,9 @@ FamilyText family_text(const ScheduledKernel& kernel) {
     default:
       if (kernel.chained()) return {"contraction_chained", "two products on tensor cores"};
       if (kernel.wgmma()) return {"contraction_wgmma", "sums of products on tensor cores"};
-      if (kernel.depthwise()) return {"contraction_depthwise", "sums of products of each channel"};
+      if (const auto* const e = kernel.depthwise())
+        return {e->gradient ? "contraction_depthwise_gradient" : "contraction_depthwise",
+                "sums of products of each channel"};
       if (kernel.mma()) return {"contraction_mma", "sums of products on tensor cores"};
       return {"contraction_simt", "sums of products"};
   }

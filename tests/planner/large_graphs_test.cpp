@@ -138,7 +138,8 @@ TEST_CASE("10,000 nodes of any shape plan in seconds") {
     CHECK(Plan::make(g, {.architecture = "sm_90a"}));
     const double seconds = cpu_seconds() - begin;
     INFO(seconds << " s");
-    CHECK(seconds < 3);  // at most 2 where nothing else runs
+    // At most 2 where nothing else runs; what is quadratic takes 20 and more.
+    CHECK(seconds < 8);
   }
 }
 

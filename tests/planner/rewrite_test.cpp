@@ -184,6 +184,16 @@ const std::map<std::string_view, std::function<void(std::string_view)>> kCases{
        CHECK(nodes(l, OpKind::reduction) == 2);
        CHECK((*l.graph)[first(l, OpKind::reduction).inputs[0]].dim == Dims{4, 16});
      }},
+    {"channels_last",
+     [](std::string_view name) {
+       Graph g;
+       auto x = g.tensor({.name = "x", .dim = {2, 3, 6, 5}});
+       auto w = g.tensor({.name = "w", .dim = {4, 3, 3, 3}});
+       g.output(conv_fprop(relu(x), w, {.pre_padding = {1, 1}, .post_padding = {1, 1}}), "y");
+       const Lowered l = after(name, g);
+       const Node& made = first(l, OpKind::pointwise);
+       CHECK(l.graph->stride(made.outputs[0]) == Dims{90, 1, 15, 3});
+     }},
     {"propagate_layout",
      [](std::string_view name) {
        Graph g;

@@ -13,10 +13,6 @@
 // with a zero between pixels. Neighbouring columns belong to neighbouring threads, whose common
 // pixels come from the first-level cache.
 //
-// The filter gradient is turned around: a thread keeps a sum for each tap, and the rows of the
-// result's gradient that the pixels meet move up; taps of Looped belong to thread blocks of their
-// own. A thread block's sums are added in the order of its warps.
-//
 // A generated Config has
 //
 //   channel                  the index of the domain that counts channels, the last of the batch
@@ -28,8 +24,9 @@
 //   using Looped             List of the Axis whose taps are taken one after another, each with the
 //                            pixels that it moves to: those of a third dim, or of large filters
 //
-// and an Image, a Filter (or Gradient) with `Access`, `base(args)`; Image::offset is that of
-// coordinate 0. Pixels of Looped, of Rows and of Columns are the last indices of m (of k).
+// and an Image and a Filter (of a gradient: a Gradient) with `Access`, `base(args)`; Image::offset
+// is that of coordinate 0. Pixels of Looped, of Rows and of Columns are the last indices of m (of
+// k).
 #pragma once
 #include "sinter/device/core/pack.cuh"
 #include "sinter/device/family/contraction_epilogue.cuh"
@@ -393,119 +390,6 @@ SINTER_DEVICE void run(const Args& args) {
       move_up();
       now = next;
     }
-  }
-}
-
-// The filter gradient.
-template <class Config, class Gradient, class Image, class Body, class Args>
-SINTER_DEVICE void run_gradient(const Args& args) {
-  using S = Shape<Config>;
-  using P = typename S::P;
-  using Rows = typename Config::Rows;
-  using Columns = typename Config::Columns;
-  using Index = typename Config::Index;
-  constexpr int each = S::each;
-  hardware::grid_dependency_wait();
-  float* const totals = contraction::dynamic_floats();  // taps, channels
-  const int thread = static_cast<int>(threadIdx.x), block = static_cast<int>(blockIdx.x);
-  const int first_channel = block % S::channel_blocks * S::channels, own = thread % S::lanes * each;
-  const int rest_of_block = block / S::channel_blocks, looped = rest_of_block % S::looped_taps;
-  typename S::Coord batch;
-  unravel<0, Config::batch - 1>(static_cast<Index>(rest_of_block / S::looped_taps), batch);
-  constexpr int in_plane = S::runs_down * S::blocks_across,
-                items = static_cast<int>(P::product(P::first_k, Config::k - S::spatial)) * in_plane;
-  float sums[S::taps][each] = {};
-  if (first_channel + own < S::all_channels) {
-#pragma unroll 1
-    for (int item = thread / S::lanes; item < items; item += S::beside) {
-      typename S::Coord c = batch;
-      c.at[Config::channel] = first_channel + own;
-      const int plane = item / in_plane, rest = item - plane * in_plane;
-      unravel<P::first_k, Config::k - S::spatial>(static_cast<Index>(plane), c);
-      const int first_block = rest / S::blocks_across * Config::run,
-                column = rest % S::blocks_across * Config::columns;
-      const auto place = S::at_looped(typename Config::Looped{}, c, looped);
-      if (!place.inside) continue;
-      const auto* const image = image_at<Config, Image>(args, c) + place.offset;
-      const int end = first_block + Config::run < S::blocks_down ? first_block + Config::run
-                                                                 : S::blocks_down,
-                origin = Columns::origin(c, column), moved = Rows::moved(c);
-      using Row = Pack<typename Gradient::Element, each>[Config::rows][Config::columns];
-      Row gradient[S::slots] = {}, arriving;  // of the blocks that see a row, the last one new
-      const auto load_gradient = [&](Row& to, int b) {
-#pragma unroll
-        for (int v = 0; v < Config::rows; ++v)
-#pragma unroll
-          for (int q = 0; q < Config::columns; ++q) {
-            const int row = b * Config::rows + v;
-            S::set_pixel(c, row, column + q);
-            to[v][q] = {};
-            if (b < end && row < S::extent_of(Rows::pixel_index) &&
-                column + q < S::extent_of(Columns::pixel_index))
-              read_pack(Gradient::base(args) + locate<typename Gradient::Access>(c).offset,
-                        to[v][q]);
-          }
-      };
-      PixelRows<Config, typename Image::Element> now, next;
-      const int begin = first_block - (S::slots - 1);
-      now.load(image, true, begin, moved, origin);
-      load_gradient(gradient[S::slots - 1], first_block);
-#pragma unroll 1
-      for (int b = begin; b < end; ++b) {
-        next.load(image, b + 1 < end, b + 1, moved, origin);
-        load_gradient(arriving, b + S::slots);
-        if (now.any)
-          now.for_taps([&](int slot, int v, int q, int tap, const auto& pixel) {
-#pragma unroll
-            for (int e = 0; e < each; ++e)
-              sums[tap][e] += get<float>(pixel, e) * get<float>(gradient[slot][v][q], e);
-          });
-#pragma unroll
-        for (int slot = 0; slot < S::slots; ++slot)
-#pragma unroll
-          for (int v = 0; v < Config::rows; ++v)
-#pragma unroll
-            for (int q = 0; q < Config::columns; ++q)
-              gradient[slot][v][q] = slot + 1 < S::slots
-                                         ? gradient[slot + 1 < S::slots ? slot + 1 : 0][v][q]
-                                         : arriving[v][q];
-        now = next;
-      }
-    }
-  }
-  // Of a warp first, then warp by warp.
-  constexpr int of_warp = S::lanes < 32 ? S::lanes : 32;
-#pragma unroll
-  for (int t = 0; t < S::taps; ++t)
-#pragma unroll
-    for (int e = 0; e < each; ++e)
-#pragma unroll
-      for (int apart = of_warp; apart < 32; apart *= 2)
-        sums[t][e] += __shfl_xor_sync(~0u, sums[t][e], apart);
-#pragma unroll 1
-  for (int turn = 0; turn < Config::threads / 32; ++turn) {
-    if (thread / 32 == turn && thread % 32 < of_warp) {
-#pragma unroll
-      for (int t = 0; t < S::taps; ++t)
-#pragma unroll
-        for (int e = 0; e < each; ++e) {
-          float& total = totals[t * S::channels + own + e];
-          total = turn == 0 ? sums[t][e] : total + sums[t][e];
-        }
-    }
-    __syncthreads();
-  }
-#pragma unroll 1
-  for (int i = thread; i < S::taps * S::lanes; i += Config::threads) {
-    const int tap = i / S::lanes, channel = i % S::lanes * each;
-    if (first_channel + channel >= S::all_channels) continue;
-    typename S::Coord c = batch;
-    c.at[Config::channel] = first_channel + channel;
-    S::set_taps(typename Config::Looped{}, c, looped, tap);
-    float sum[each];
-#pragma unroll
-    for (int e = 0; e < each; ++e) sum[e] = totals[tap * S::channels + channel + e];
-    finish<Config, Body, Config::channel>(args, c, sum);
   }
 }
 

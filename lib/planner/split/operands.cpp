@@ -238,7 +238,7 @@ bool are_faster(const KernelSpec& spec, const std::vector<KernelSpec>& kernels, 
 // they are faster as they are.
 std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& state,
                                    Temporaries& temporaries, std::vector<PlanCut>& cuts) {
-  if (!state.device().has_wgmma || schedule_kernel(spec, state.context()).depthwise()) return {};
+  if (!state.device().has_wgmma || plan_depthwise(spec, state.device())) return {};
   std::vector<KernelSpec> kernels = empty_phases(spec);
   if (are_faster(spec, kernels, 0, "pixels without products are computed from zeros apart", state,
                  cuts))
@@ -259,9 +259,9 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
     temporaries = std::move(tried);
     return kernels;
   }
-  if (schedule_kernel(spec, state.context()).wgmma()) return {};
   tried = temporaries;
   kernels = channels_last(spec, tried);
+  if (!kernels.empty() && schedule_kernel(spec, state.context()).wgmma()) return {};
   if (are_faster(spec, kernels, kernels.size() - 1, "its channels are put together in memory first",
                  state, cuts)) {
     temporaries = std::move(tried);
@@ -374,6 +374,18 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
     return kernels;
   }
   return {std::move(spec)};
+}
+
+double microseconds_of_all(KernelSpec spec, const FusionState& state) {
+  Temporaries tried(static_cast<TensorId>(state.graph().tensors().size()));
+  std::vector<PlanCut> none;
+  narrow_alone(state, spec);
+  double us = -state.device().launch_microseconds;
+  for (const KernelSpec& kernel : materialise_operands(std::move(spec), state, tried, none))
+    us += state.device().launch_microseconds +
+          (kernel.as_contraction() ? choose_depth_parts(kernel, state.context()).microseconds
+                                   : schedule_kernel(kernel, state.context()).microseconds);
+  return us;
 }
 
 }  // namespace sinter

@@ -30,4 +30,7 @@ KernelSpec written_first(KernelSpec& spec, ProductOperand& operand, const std::v
 std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState& state,
                                              Temporaries& temporaries, std::vector<PlanCut>& cuts);
 
+// What these kernels are thought to take, together.
+double microseconds_of_all(KernelSpec spec, const FusionState& state);
+
 }  // namespace sinter

@@ -1,0 +1,58 @@
+// Where intermediate images lie: with their channels last, as tensor cores multiply them.
+//
+//     x (NCHW) -> relu -> (NCHW) -> conv -> (NCHW) -> tanh -> conv -> y (NCHW)
+//  => x (NCHW) -> relu -> (NHWC) -> conv -> (NHWC) -> tanh -> conv -> y (NCHW)
+#include <algorithm>
+
+#include "planner/rewrite/pass.hpp"
+
+namespace sinter {
+namespace {
+
+bool may_be_ordered(OpKind op) {
+  return op == OpKind::pointwise || op == OpKind::conv_fprop || op == OpKind::conv_dgrad ||
+         op == OpKind::resample;
+}
+bool reads_any_order(OpKind op) {
+  return may_be_ordered(op) || op == OpKind::reduction || op == OpKind::conv_wgrad;
+}
+
+// Whether a convolution reads it as an image whose channels it sums over.
+bool is_image_of(const Rewriter& g, const Node& n, TensorId y) {
+  const auto* const a = std::get_if<ConvAttributes>(&n.attributes);
+  if (!a || (n.inputs[0] != y && !(n.op == OpKind::conv_wgrad && n.inputs[1] == y))) return false;
+  return a->groups < g[y].dim[1];
+}
+
+bool run(MovedViews& views, NodeId id) {
+  Rewriter& g = views.g;
+  const Node& n = g.node(id);
+  const TensorId y = n.outputs.empty() ? kNoTensor : n.outputs[0];
+  if (y < 0 || !g.is_virtual(y) || g[y].dim.size() < 3) return false;
+  bool wanted = false;
+  for (NodeId r : g.readers(y)) {
+    if (!reads_any_order(g.node(r).op)) return false;
+    wanted |= is_image_of(g, g.node(r), y);
+  }
+  if (!wanted) return false;
+  const Dims& dim = g[y].dim;
+  Dims stride = Dims::filled(dim.size(), 1);
+  std::int64_t step = std::max<std::int64_t>(1, dim[1]);
+  for (int i = dim.size() - 1; i >= 0; --i) {
+    if (i == 1) continue;
+    stride[i] = step;
+    step *= std::max<std::int64_t>(1, dim[i]);
+  }
+  g.set_stride(y, stride);
+  return true;
+}
+
+}  // namespace
+
+extern constinit const Pass channels_last_pass{
+    "channels_last",
+    "A virtual image that a convolution reads lies with its channels last, so that a chain of "
+    "convolutions changes the layout of its input and of its result, and no other.",
+    may_be_ordered, run};
+
+}  // namespace sinter
