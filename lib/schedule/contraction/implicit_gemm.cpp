@@ -384,7 +384,8 @@ std::optional<ImplicitGemm> implicit_gemm(const KernelSpec& given, bool image_is
   if (!image_is_a) append(image_side);
   append(k);
   // Results that are reduced are numbered in the order that they had.
-  if (!spec.columns.empty() && (!phases.empty() || !std::is_sorted(order.begin(), order.end())))
+  const auto first_k = order.end() - static_cast<std::ptrdiff_t>(k.size());
+  if (!spec.columns.empty() && (!phases.empty() || !std::is_sorted(order.begin(), first_k)))
     return {};
   c.batch = new_batch;
   (image_is_a ? c.m : c.n) = static_cast<int>(image_side.size());
