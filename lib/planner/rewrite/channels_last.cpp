@@ -11,7 +11,7 @@ namespace {
 
 bool may_be_ordered(OpKind op) {
   return op == OpKind::pointwise || op == OpKind::conv_fprop || op == OpKind::conv_dgrad ||
-         op == OpKind::resample;
+         op == OpKind::resample || op == OpKind::concatenate;
 }
 bool reads_any_order(OpKind op) {
   return may_be_ordered(op) || op == OpKind::reduction || op == OpKind::conv_wgrad;
