@@ -84,10 +84,9 @@ struct Walk {
     slots = (seen(spec, e.down, rows) + advance - 1) / advance;
     pixels = std::min(advance, rows * taps_of(spec, e.down)) * read(spec, e.across, columns);
   }
-  // Of memory, that a warp has under way.
+  // Of memory, that a warp has under way, and its neighbours have not.
   double flight_bytes(const DepthwiseConfig& e, int pixel_bytes) const {
-    const double step =
-        e.across && e.across->divisor == 1 ? static_cast<double>(e.across->pixel) : 1;
+    const double step = e.across->divisor == 1 ? static_cast<double>(e.across->pixel) : 1;
     return 32.0 * e.each * pixel_bytes * advance * columns * step;
   }
   // 32-bit registers of sums, taps and pixels.
@@ -215,9 +214,8 @@ std::optional<DepthwisePlan> plan_depthwise(const KernelSpec& given, const Devic
   e.gradient = c.m == 0;
   const ProductOperand &with_windows = e.gradient ? c.b() : c.a(),
                        &factors = e.gradient ? c.a() : c.b();
-  const KernelPort *const image = loaded(spec, with_windows, e.image.port), *const other = loaded(
-                                                                                spec, factors,
-                                                                                e.other.port);
+  const KernelPort* const image = loaded(spec, with_windows, e.image.port);
+  const KernelPort* const other = loaded(spec, factors, e.other.port);
   if (!image || !other || !other->access.windows.empty()) return {};
   const int found =
       channel_of(c, image->access, e.gradient ? &other->access : nullptr, other->access);
