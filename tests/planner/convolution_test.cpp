@@ -1,0 +1,141 @@
+// Which kernels the planner makes of convolutions, at sizes that models have: engines, copies of
+// operands, and what they are fused with. Values are checked on small shapes: corpus graphs
+// convolution_*, once more with SINTER_REARRANGE=on.
+#include "planner/planned.hpp"
+#include "planner/rewrite/pass.hpp"
+#include "schedule/scheduled_kernel.hpp"
+#include "sinter/operations.hpp"
+
+using namespace sinter;
+using namespace sinter::test;
+
+namespace {
+
+Dims channels_last(const Dims& d) {
+  return {d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]};
+}
+
+// One convolution's tensors; `last`: channels lie together.
+struct Images {
+  Shared<Graph> g = Shared<Graph>::make(GraphOptions{.io = bf16});
+  bool last = true;
+
+  Tensor input(const char* name, Dims dim) const {
+    return g->tensor({.name = name, .dim = dim, .stride = last ? channels_last(dim) : Dims{}});
+  }
+  void output(const Tensor& t, const char* name, const Dims& dim) const {
+    g->output(t, name, {.stride = last ? channels_last(dim) : Dims{}});
+  }
+};
+
+ConvAttributes padded(std::int64_t by, std::int64_t stride = 1, std::int64_t groups = 1) {
+  return {.pre_padding = {by, by},
+          .post_padding = {by, by},
+          .stride = {stride, stride},
+          .groups = groups};
+}
+
+Partition planned(Graph& g) {
+  REQUIRE(g.check().empty());
+  const Lowered l = rewritten(lower(g), device_model("sm_90a"));
+  return partition(*l.graph, true, "sm_90a", l.regions);
+}
+
+// What runs each kernel, in order.
+std::vector<std::string> engines(Graph& g) {
+  std::vector<std::string> names;
+  for (const KernelSpec& spec : planned(g).kernels) {
+    const ScheduledKernel k = schedule_kernel(spec, device_model("sm_90a"), {});
+    names.push_back(k.wgmma()       ? "wgmma"
+                    : k.depthwise() ? "depthwise"
+                    : k.mma()       ? "mma"
+                    : k.pointwise() ? "pointwise"
+                    : k.rowwise()   ? "rowwise"
+                                    : "?");
+  }
+  return names;
+}
+using Engines = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("depthwise convolutions have an engine of their own, whatever lies together") {
+  for (const bool last : {true, false})
+    for (const std::int64_t stride : {1, 2}) {
+      const std::int64_t out = 56 / stride;
+      const Dims x{32, 96, 56, 56}, w{96, 1, 3, 3}, y{32, 96, out, out};
+      INFO("channels last " << last << ", stride " << stride);
+      Images f{.last = last};
+      f.output(conv_fprop(f.input("x", x), f.input("w", w), padded(1, stride, 96)), "y", y);
+      CHECK(engines(*f.g) == Engines{"depthwise"});
+      Images d{.last = last};
+      d.output(conv_dgrad(d.input("dy", y), d.input("w", w), x, padded(1, stride, 96)), "dx", x);
+      CHECK(engines(*d.g) == Engines{"depthwise"});
+      Images g{.last = last};
+      g.output(conv_wgrad(g.input("dy", y), g.input("x", x), w, padded(1, stride, 96)), "dw", w);
+      const Engines made = engines(*g.g);
+      CHECK(made.front() == "depthwise");
+      CHECK((made.size() == 1 || made == Engines{"depthwise", "rowwise"}));
+    }
+}
+
+TEST_CASE("what a depthwise convolution reads is computed apart, what follows is its epilogue") {
+  Images i;
+  const Dims x{32, 96, 56, 56};
+  const auto y = conv_fprop(relu(i.input("x", x)), i.input("w", {96, 1, 7, 7}), padded(3, 1, 96));
+  i.output(relu(y + i.input("bias", {1, 96, 1, 1})), "y", x);
+  CHECK(engines(*i.g) == Engines{"pointwise", "depthwise"});
+}
+
+TEST_CASE("groups of few channels are joined, with zeros between them in the filter") {
+  const Dims x{64, 128, 56, 56}, w{128, 4, 3, 3};
+  Images f;
+  f.output(conv_fprop(f.input("x", x), f.input("w", w), padded(1, 1, 32)), "y", x);
+  CHECK(engines(*f.g) == Engines{"pointwise", "wgmma"});
+  const auto kernels = planned(*f.g).kernels;
+  CHECK(kernels[0].extent == Dims{2, 16, 4 * 3 * 3, 16, 4});  // (a, k and taps, b, c)
+  Images g;
+  g.output(conv_wgrad(g.input("dy", x), g.input("x", x), w, padded(1, 1, 32)), "dw", w);
+  const Engines made = engines(*g.g);
+  CHECK(made.front() == "wgmma");
+  CHECK(made.back() == "pointwise");
+}
+
+TEST_CASE("pixels without products of a strided 1 x 1 data gradient are kernels of their own") {
+  const Dims x{256, 256, 56, 56}, y{256, 512, 28, 28};
+  Images i;
+  i.output(conv_dgrad(i.input("dy", y), i.input("w", {512, 256, 1, 1}), x, padded(0, 2)), "dx", x);
+  CHECK(engines(*i.g) == Engines{"wgmma", "pointwise", "pointwise"});
+  CHECK(planned(*i.g).kernels[0].extent.back() == 512);
+}
+
+TEST_CASE("operands that TMA cannot walk over are copied, of a chain only at its ends") {
+  const Dims x{64, 128, 28, 28}, w{128, 128, 3, 3};
+  Images i{.last = false};
+  i.output(conv_fprop(i.input("x", x), i.input("w", w), padded(1)), "y", x);
+  CHECK(engines(*i.g) == Engines{"pointwise", "pointwise", "wgmma"});
+  Images chain{.last = false};
+  auto z = conv_fprop(chain.input("x", x), chain.input("w", w), padded(1));
+  z = conv_fprop(relu(z), chain.input("v", w), padded(1));
+  chain.output(z, "y", x);
+  CHECK(engines(*chain.g) == Engines{"pointwise", "pointwise", "wgmma", "pointwise", "wgmma"});
+}
+
+TEST_CASE("the sums of a batch norm are formed where the convolution is") {
+  const Dims x{64, 128, 28, 28};
+  Images i;
+  const auto y = conv_fprop(i.input("x", x), i.input("w", {128, 128, 3, 3}), padded(1));
+  i.g->output(reduction(y, ReductionMode::add, {1, 128, 1, 1}), "sum", {.data_type = f32});
+  i.g->output(reduction(y * y, ReductionMode::add, {1, 128, 1, 1}), "squares", {.data_type = f32});
+  i.output(identity(y), "y", x);
+  CHECK(engines(*i.g).front() == "wgmma");
+  CHECK(planned(*i.g).kernels[0].columns.size() == 2);
+}
+
+TEST_CASE("a prologue that would cost a convolution its engine is a kernel of its own") {
+  const Dims x{64, 128, 28, 28};
+  Images i;
+  const auto dy = relu_backward(i.input("dy", x), i.input("z", x));
+  i.output(conv_dgrad(dy, i.input("w", {128, 128, 3, 3}), x, padded(1)), "dx", x);
+  CHECK(engines(*i.g) == Engines{"pointwise", "wgmma"});
+}
