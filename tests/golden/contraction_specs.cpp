@@ -76,6 +76,51 @@ KernelSpec conv_fprop() {
   return b.spec;
 }
 
+// A filter of 3 x 3 for each of 72 channels, stride 2, with a bias; indices: channel; image, p, q;
+// r, s.
+KernelSpec depthwise_fprop() {
+  auto b = contraction({72, 2, 7, 8, 3, 3}, 1, 3, 0, 2);
+  b.spec.contraction().k_indices = {KIndex::filter_tap, KIndex::filter_tap};
+  b.into(b.spec.contraction().a().body)
+      .load("x",
+            b.port(
+                "x", bf16,
+                {.stride = {1, 16128, 0, 0, 0, 0},
+                 .offset = 0,
+                 .windows =
+                     {{.coefficient = {0, 0, 2, 0, 1, 0}, .base = -1, .extent = 14, .stride = 1152},
+                      {.coefficient = {0, 0, 0, 2, 0, 1}, .base = -1, .extent = 16, .stride = 72}},
+                 .via = {}}));
+  b.into(b.spec.contraction().b().body).load("w", b.port("w", bf16, strided({9, 0, 0, 0, 3, 1})));
+  b.into(b.spec.body);
+  const int sum = b.accumulator("sum");
+  const int bias = b.load("bias", b.port("bias", bf16, strided({1, 0, 0, 0, 0, 0})));
+  b.store(b.op("y", M::add, {sum, bias}),
+          b.port("y", bf16, strided({1, 4032, 576, 72, 0, 0}), true));
+  return b.spec;
+}
+
+// The gradient of such filters, stride 1; indices: channel; r, s; image, p, q.
+KernelSpec depthwise_wgrad() {
+  auto b = contraction({72, 3, 3, 2, 14, 16}, 1, 0, 2, 3);
+  b.spec.contraction().k_indices = {KIndex::pixels, KIndex::pixels, KIndex::pixels};
+  b.into(b.spec.contraction().a().body)
+      .load("dy", b.port("dy", bf16, strided({1, 0, 0, 16128, 1152, 72})));
+  b.into(b.spec.contraction().b().body)
+      .load("x",
+            b.port(
+                "x", bf16,
+                {.stride = {1, 0, 0, 16128, 0, 0},
+                 .offset = 0,
+                 .windows =
+                     {{.coefficient = {0, 1, 0, 0, 1, 0}, .base = -1, .extent = 14, .stride = 1152},
+                      {.coefficient = {0, 0, 1, 0, 0, 1}, .base = -1, .extent = 16, .stride = 72}},
+                 .via = {}}));
+  b.into(b.spec.body);
+  b.store(b.accumulator("dw"), b.port("dw", f32, strided({9, 3, 1, 0, 0, 0}), true));
+  return b.spec;
+}
+
 // The gradient of that image: p = (h + 1 - r) / 2 where the division is exact.
 KernelSpec conv_dgrad() {
   auto b = contraction({2, 14, 14, 16, 32, 3, 3}, 0, 3, 1, 3);
@@ -296,6 +341,8 @@ std::vector<NamedSpec> contraction_specs() {
           {"annihilating_zero", annihilating_zero()},
           {"conv_fprop", conv_fprop()},
           {"conv_dgrad", conv_dgrad()},
+          {"depthwise_fprop", depthwise_fprop()},
+          {"depthwise_wgrad", depthwise_wgrad()},
           {"odd_rows", odd_rows()},
           {"widened", widened()},
           {"integers", integers()},

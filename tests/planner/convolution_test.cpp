@@ -11,9 +11,7 @@ using namespace sinter::test;
 
 namespace {
 
-Dims channels_last(const Dims& d) {
-  return {d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]};
-}
+Dims channels_last(const Dims& d) { return {d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]}; }
 
 // One convolution's tensors; `last`: channels lie together.
 struct Images {
