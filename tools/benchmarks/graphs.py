@@ -122,11 +122,43 @@ def experts(e, rows, n, k, mode="none", gated=False):
     return g.output(y)
 
 
-def filter_gradient(n, c, h, k):
-    g = Graph()
-    y = g.node("conv_wgrad", {"DY": g.channels_last("dy", n, k, h, h), "X": g.channels_last("x", n, c, h, h)}, "DW",
-               pre_padding=[1, 1], post_padding=[1, 1], stride=[1, 1], dilation=[1, 1])
-    return g.output(y, dim=[k, c, 3, 3], stride=[9 * c, 1, 3 * c, c])
+def convolution(direction, n, c, size, k, filter_, stride=1, padding=None, groups=1, lines=False):
+    """Forward, or the gradient of the image or of the filter; `lines`: pixels of a line lie together, not channels."""
+    g, rank = Graph(), len(size)
+    padding = filter_ // 2 if padding is None else padding
+    shapes = {"X": (n, c, *size), "W": (k, c // groups, *[filter_] * rank),
+              "Y": (n, k, *[(x + 2 * padding - filter_) // stride + 1 for x in size])}
+    lay = lambda name, of: g.input(name, *shapes[of]) if lines else g.channels_last(name, *shapes[of])
+    first, second, result = {"forward": ("X", "W", "Y"), "image": ("Y", "W", "X"), "filter": ("Y", "X", "W")}[direction]
+    op = {"forward": "conv_fprop", "image": "conv_dgrad", "filter": "conv_wgrad"}[direction]
+    gradient = lambda of: "DY" if of == "Y" else of
+    ports = ({first: lay("x", first), second: lay("w", second)} if direction == "forward"
+             else {gradient(of): lay(of.lower(), of) for of in (first, second)})
+    y = g.node(op, ports, result if direction == "forward" else "D" + result, groups=groups,
+               **{name: [value] * rank for name, value in [("pre_padding", padding), ("post_padding", padding),
+                                                           ("stride", stride), ("dilation", 1)]})
+    lay(y, result)
+    return g.output(y)
+
+
+CONVOLUTIONS = {
+    "256 x 64, 56 x 56, 64 of 3 x 3": (256, 64, (56, 56), 64, 3),
+    "256 x 128, 28 x 28, 128 of 3 x 3": (256, 128, (28, 28), 128, 3),
+    "256 x 256, 14 x 14, 256 of 3 x 3": (256, 256, (14, 14), 256, 3),
+    "32 x 512, 64 x 64, 512 of 3 x 3": (32, 512, (64, 64), 512, 3),
+    "256 x 256, 56 x 56, 512 of 1 x 1, stride 2": (256, 256, (56, 56), 512, 1, 2),
+    "256 x 3, 224 x 224, 64 of 7 x 7, stride 2": (256, 3, (224, 224), 64, 7, 2),
+    "128 x 128, 56 x 56, 128 of 3 x 3, stride 2": (128, 128, (56, 56), 128, 3, 2),
+    "16 x 512, 3000, 1280 of 3": (16, 512, (3000,), 1280, 3),
+    "2 x 64, 16 x 56 x 56, 64 of 3 x 3 x 3": (2, 64, (16, 56, 56), 64, 3),
+    "64 x 36, 56 x 56, 60 of 3 x 3": (64, 36, (56, 56), 60, 3),
+    "128 x 128, 56 x 56, 32 groups of 4, 3 x 3": (128, 128, (56, 56), 128, 3, 1, None, 32),
+    "64 x 384, 28 x 28, depthwise 7 x 7": (64, 384, (28, 28), 384, 7, 1, None, 384),
+    "128 x 144, 56 x 56, depthwise 3 x 3": (128, 144, (56, 56), 144, 3, 1, None, 144),
+    "128 x 144, 56 x 56, depthwise 3 x 3, stride 2": (128, 144, (56, 56), 144, 3, 2, None, 144),
+    "64 x 128, 28 x 28, 128 of 3 x 3, channels first": (64, 128, (28, 28), 128, 3, 1, None, 1, True),
+    "64 x 96, 56 x 56, depthwise 3 x 3, channels first": (64, 96, (56, 56), 96, 3, 1, None, 96, True),
+}
 
 
 def attention(b, heads, shared, queries, keys, d, causal=False, backward=False, bottom_right=False):
@@ -194,8 +226,7 @@ TABLES = {  # by table, the rows in the words of RESULTS.md; "traffic" or "rate"
         "swish(x @ w) * gate, 8192 x 8192 x 8192": gated_product(8192, 8192, 8192, two_weights=False),
         "swish(x @ gate) * (x @ up), 8192 x 14336 x 4096": gated_product(8192, 14336, 4096),
         "8192 x 8192 x 8192, f8e4m3": product(8192, 8192, 8192, io="f8e4m3", out="bf16"),
-        "4096 x 4096 x 4096, f32 that must not be rounded": product(4096, 4096, 4096, io="f32"),
-        "gradient of 128 filters 3 x 3 over 128 channels of 256 images 28 x 28": filter_gradient(256, 128, 28, 128)}),
+        "4096 x 4096 x 4096, f32 that must not be rounded": product(4096, 4096, 4096, io="f32")}),
     "few rows": ("traffic", {
         **{f"{m} x {n} x {k}": product(m, n, k) for m, n, k in [
             (16, 2048, 7168), (16, 5120, 5120), (64, 5120, 5120), (64, 5120, 13824), (64, 7168, 18432), (64, 14336, 4096),
@@ -210,6 +241,9 @@ TABLES = {  # by table, the rows in the words of RESULTS.md; "traffic" or "rate"
         "64 x 32768 rows gathered, swish(x @ gate) * (x @ up), 1408 x 2048": experts(64, 32768, 1408, 2048, "gather", True),
         "128 x 1024 rows gathered, swish(x @ gate) * (x @ up), 768 x 2048": experts(128, 1024, 768, 2048, "gather", True),
         "8 x 64 rows gathered, swish(x @ gate) * (x @ up), 14336 x 4096": experts(8, 64, 14336, 4096, "gather", True)}),
+    **{f"convolutions, {direction}": ("rate", {
+        row: convolution(direction, *shape) for row, shape in CONVOLUTIONS.items()})
+       for direction in ("forward", "image", "filter")},
     "attention": ("rate", {
         **{row: attention(*shape) for row, shape in ATTENTION.items()},
         "4 x 16 heads, 2048, d 96, causal": attention(4, 16, 16, 2048, 2048, 96, True)}),
