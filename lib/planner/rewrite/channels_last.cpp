@@ -9,13 +9,7 @@
 namespace sinter {
 namespace {
 
-bool may_be_ordered(OpKind op) {
-  return op == OpKind::pointwise || op == OpKind::conv_fprop || op == OpKind::conv_dgrad ||
-         op == OpKind::resample || op == OpKind::concatenate;
-}
-bool reads_any_order(OpKind op) {
-  return may_be_ordered(op) || op == OpKind::reduction || op == OpKind::conv_wgrad;
-}
+bool may_be_image(OpKind op) { return may_be_ordered(op) || op == OpKind::concatenate; }
 
 // Whether a convolution reads it as an image whose channels it sums over.
 bool is_image_of(const Rewriter& g, const Node& n, TensorId y) {
@@ -31,7 +25,7 @@ bool run(MovedViews& views, NodeId id) {
   if (y < 0 || !g.is_virtual(y) || g[y].dim.size() < 3) return false;
   bool wanted = false;
   for (NodeId r : g.readers(y)) {
-    if (!reads_any_order(g.node(r).op)) return false;
+    if (!reads_any_order(g.node(r).op) && g.node(r).op != OpKind::concatenate) return false;
     wanted |= is_image_of(g, g.node(r), y);
   }
   if (!wanted) return false;
@@ -53,6 +47,6 @@ extern constinit const Pass channels_last_pass{
     "channels_last",
     "A virtual image that a convolution reads lies with its channels last, so that a chain of "
     "convolutions changes the layout of its input and of its result, and no other.",
-    may_be_ordered, run};
+    may_be_image, run};
 
 }  // namespace sinter

@@ -55,6 +55,15 @@ inline bool keeps_neighbours(const Node& movement) {
   return !a || a->permutation.back() == a->permutation.size() - 1;
 }
 
+// Whether a node's result may lie in any order of its dims, and whether it reads any.
+inline bool may_be_ordered(OpKind op) {
+  return op == OpKind::pointwise || op == OpKind::conv_fprop || op == OpKind::conv_dgrad ||
+         op == OpKind::resample;
+}
+inline bool reads_any_order(OpKind op) {
+  return may_be_ordered(op) || op == OpKind::reduction || op == OpKind::conv_wgrad;
+}
+
 // A pointwise node whose result has the dims of its operand `y`.
 inline bool computes_over(const Rewriter& g, const Node& n, TensorId y) {
   const TensorId z = n.outputs[0];

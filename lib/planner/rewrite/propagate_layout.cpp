@@ -10,15 +10,6 @@
 namespace sinter {
 namespace {
 
-// Whether a node's result may lie in any order of its dims, and whether it reads any.
-bool may_be_ordered(OpKind op) {
-  return op == OpKind::pointwise || op == OpKind::conv_fprop || op == OpKind::conv_dgrad ||
-         op == OpKind::resample;
-}
-bool reads_any_order(OpKind op) {
-  return may_be_ordered(op) || op == OpKind::reduction || op == OpKind::conv_wgrad;
-}
-
 // Strides of packed elements whose dims lie in the order of x's; nullopt where x broadcasts.
 std::optional<Dims> ordered_as(const Rewriter& g, TensorId x, const Dims& dim) {
   const auto at = g.location(x);

@@ -144,12 +144,7 @@ std::vector<KernelSpec> block_diagonal(const KernelSpec& given, Temporaries& tem
     KernelPort written;
     kernels.push_back(
         copy_kernel(given, load, size, load.name + "_diagonal", temporaries, written));
-    Access read;
-    read.stride = Dims::filled(rank, 0);
-    const Dims packed = packed_strides(size);
-    for (std::size_t i = 0; i < order.size(); ++i)
-      read.stride[order[i]] = packed[static_cast<int>(i)];
-    read_instead(spec, other, written, std::move(read));
+    read_instead(spec, other, written, packed_in_order(rank, order, size));
     drop_unused(spec);
     simplify_domain(spec);
     product = kernels.size();
@@ -174,11 +169,7 @@ std::vector<KernelSpec> block_diagonal(const KernelSpec& given, Temporaries& tem
   }
   order.insert(order.end(), channels.begin(), channels.end());
   for (int i : order) size.push_back(extent[i]);
-  const Dims packed = packed_strides(size);
-  Access write;
-  write.stride = Dims::filled(rank, 0);
-  for (std::size_t i = 0; i < order.size(); ++i)
-    write.stride[order[i]] = packed[static_cast<int>(i)];
+  const Access write = packed_in_order(rank, order, size);
   const Statement acc = given.body.statements.front();
   KernelPort all = temporaries.add(acc.label + "_of_all_groups", DataType::f32, size, write);
 

@@ -22,24 +22,7 @@ bool contains(const std::vector<int>& list, int x) {
 std::optional<ConvolutionRoles> roles_of(const KernelSpec& spec, const Access& image) {
   const ContractionSpec& c = spec.contraction();
   ConvolutionRoles r;
-  for (int i = 0; i < c.batch; ++i) r.batch.push_back(i);
-  for (int i = 0; i < c.k(); ++i) {
-    const int index = c.first_k() + i;
-    switch (c.k_indices[static_cast<std::size_t>(i)]) {
-      case KIndex::pixels:
-        r.pixels_in_k = true;
-        r.pixels.push_back(index);
-        break;
-      case KIndex::filter_tap:
-        r.taps.push_back(index);
-        break;
-      case KIndex::channels:
-        r.channels.push_back(index);
-        break;
-      case KIndex::scale_block:
-        return {};
-    }
-  }
+  if (!add_batch_and_k(c, r)) return {};
   for (int i = c.first_m(); i < c.first_n(); ++i) (r.pixels_in_k ? r.side : r.pixels).push_back(i);
   for (int i = c.first_n(); i < c.first_k(); ++i) {
     const bool tap = std::any_of(image.windows.begin(), image.windows.end(),
@@ -184,11 +167,7 @@ std::vector<KernelSpec> channels_last(const KernelSpec& given, Temporaries& temp
     for (std::size_t i = 0; i + 1 < order.size(); ++i)
       copy.add(given.extent[order[i]], y->access.stride[order[i]]);
     copy.add_padded(given.extent[order.back()], y->access.stride[order.back()]);
-    const Dims packed = packed_strides(copy.extent);
-    Access access;
-    access.stride = Dims::filled(rank, 0);
-    for (std::size_t i = 0; i < order.size(); ++i)
-      access.stride[order[i]] = packed[static_cast<int>(i)];
+    Access access = packed_in_order(rank, order, copy.extent);
     kernels.push_back(write(other, *y, std::move(copy), std::move(access)));
   }
   if (kernels.empty()) return {};

@@ -62,6 +62,15 @@ Access mapped(const Access& a, const Dims& old_extent, const std::vector<Affine>
   return r;
 }
 
+Access packed_in_order(int rank, const std::vector<int>& indices, const Dims& extent) {
+  const Dims packed = packed_strides(extent);
+  Access access;
+  access.stride = Dims::filled(rank, 0);
+  for (std::size_t i = 0; i < indices.size(); ++i)
+    access.stride[indices[i]] = packed[static_cast<int>(i)];
+  return access;
+}
+
 const KernelPort* loaded_alone(const KernelSpec& spec, const ProductOperand& operand) {
   const auto& all = operand.body.statements;
   if (all.size() != 1 || !is_load(all.front()) || !all.front().args.empty()) return nullptr;

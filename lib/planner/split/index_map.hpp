@@ -22,6 +22,10 @@ Affine affine(std::initializer_list<std::pair<int, std::int64_t>> terms, std::in
 Access mapped(const Access& access, const Dims& old_extent, const std::vector<Affine>& old,
               int rank);
 
+// Packed over these indices of a domain of `rank`, the outermost first, and their extents; the
+// others do not move it.
+Access packed_in_order(int rank, const std::vector<int>& indices, const Dims& extent);
+
 // The port of an operand of 16-bit floats that is loaded as it lies, windows and all; else null.
 const KernelPort* loaded_alone(const KernelSpec& spec, const ProductOperand& operand);
 

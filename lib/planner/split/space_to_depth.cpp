@@ -313,12 +313,7 @@ std::vector<KernelSpec> space_to_depth(const KernelSpec& given, Temporaries& tem
     KernelPort written;
     kernels.push_back(
         copy_kernel(given, load, extent, load.name + "_blocks", temporaries, written));
-    Access read;
-    read.stride = Dims::filled(rank, 0);
-    const Dims packed = packed_strides(extent);
-    for (std::size_t i = 0; i < order.size(); ++i)
-      read.stride[order[i]] = packed[static_cast<int>(i)];
-    read_instead(spec, other, written, std::move(read));
+    read_instead(spec, other, written, packed_in_order(rank, order, extent));
   }
   drop_unused(spec);
   simplify_domain(spec);

@@ -38,6 +38,28 @@ std::optional<ImageDim> windowed_dim(const Window& w, const ConvolutionRoles& r)
 
 }  // namespace
 
+bool add_batch_and_k(const ContractionSpec& c, ConvolutionRoles& r) {
+  for (int i = 0; i < c.batch; ++i) r.batch.push_back(i);
+  for (int i = 0; i < c.k(); ++i) {
+    const int index = c.first_k() + i;
+    switch (c.k_indices[static_cast<std::size_t>(i)]) {
+      case KIndex::pixels:
+        r.pixels_in_k = true;
+        r.pixels.push_back(index);
+        break;
+      case KIndex::filter_tap:
+        r.taps.push_back(index);
+        break;
+      case KIndex::channels:
+        r.channels.push_back(index);
+        break;
+      case KIndex::scale_block:
+        return false;
+    }
+  }
+  return true;
+}
+
 std::optional<std::vector<ImageDim>> image_dims(const KernelSpec& spec, const ConvolutionRoles& r,
                                                 const Access& a, int& image_index,
                                                 std::int64_t& offset) {

@@ -20,6 +20,9 @@ struct ConvolutionRoles {
   bool pixels_in_k = false;
 };
 
+// Fills in the indices of the batch and of k. False where k has blocks with scales of their own.
+bool add_batch_and_k(const ContractionSpec& contraction, ConvolutionRoles& roles);
+
 // A spatial dim of the image. Coordinate: (base + pixel * p + tap * t) / divisor, of `extent`, each
 // coordinate `stride` elements further.
 struct ImageDim {

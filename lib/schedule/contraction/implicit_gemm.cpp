@@ -35,30 +35,12 @@ std::int64_t joint_stride(const KernelSpec& spec, const Access& a,
 std::optional<Roles> roles_of(const KernelSpec& spec, bool image_is_a) {
   const ContractionSpec& c = spec.contraction();
   Roles r;
-  for (int i = 0; i < c.batch; ++i) r.batch.push_back(i);
+  if (!add_batch_and_k(c, r)) return {};
   const int image_from = image_is_a ? c.first_m() : c.first_n(),
             image_size = image_is_a ? c.m : c.n, side_from = image_is_a ? c.first_n() : c.first_m(),
             side_size = image_is_a ? c.n : c.m;
   for (int i = side_from; i < side_from + side_size; ++i) r.side.push_back(i);
   if (r.side.empty()) return {};
-  std::vector<int> of_k;
-  for (int i = 0; i < c.k(); ++i) {
-    const int index = c.first_k() + i;
-    switch (c.k_indices[static_cast<std::size_t>(i)]) {
-      case KIndex::pixels:
-        r.pixels_in_k = true;
-        r.pixels.push_back(index);
-        break;
-      case KIndex::filter_tap:
-        r.taps.push_back(index);
-        break;
-      case KIndex::channels:
-        r.channels.push_back(index);
-        break;
-      case KIndex::scale_block:
-        return {};
-    }
-  }
   for (int i = image_from; i < image_from + image_size; ++i)
     (r.pixels_in_k ? r.taps : r.pixels).push_back(i);
   if (r.pixels_in_k) {
