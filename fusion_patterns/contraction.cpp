@@ -189,8 +189,7 @@ class ContractionPattern final : public Pattern {
   // these, with the operand written and read once, take less.
   static std::string slower_engine(const FusionState& state, const Match& m,
                                    const std::vector<NodeId>& with, TensorId source) {
-    const OpKind op = state.node(m.anchor).op;
-    if (op == OpKind::matmul || op == OpKind::moe_grouped_matmul) return {};
+    if (is_matmul(state.node(m.anchor).op)) return {};
     const auto microseconds = [&](const std::vector<NodeId>& nodes) {
       return microseconds_of_all(contraction_spec(state, nodes, m.anchor), state);
     };

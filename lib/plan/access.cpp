@@ -24,12 +24,17 @@ Access packed_access(int rank, int first, const Dims& dim) {
   return a;
 }
 
-const KernelPort* plainly_loaded(const KernelSpec& spec, const Body& body) {
+const KernelPort* loaded_as_it_is(const KernelSpec& spec, const Body& body) {
   if (body.statements.size() != 1) return nullptr;
   const Statement& s = body.statements.front();
   if (!is_load(s) || !s.args.empty()) return nullptr;
   const KernelPort& p = spec.ports[static_cast<std::size_t>(s.port)];
-  return p.access.windows.empty() && p.access.via.empty() ? &p : nullptr;
+  return p.access.via.empty() ? &p : nullptr;
+}
+
+const KernelPort* plainly_loaded(const KernelSpec& spec, const Body& body) {
+  const KernelPort* const p = loaded_as_it_is(spec, body);
+  return p && p->access.windows.empty() ? p : nullptr;
 }
 
 std::int64_t step(const Access& a, int i) {

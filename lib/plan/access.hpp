@@ -21,7 +21,9 @@ constexpr bool names_ports(const Statement& s) {
          s.kind == StatementKind::random;
 }
 
-// The port that the body loads as it is, reached by strides alone; null for any other body.
+// The port that the body loads as it is, windows and all; null for any other body.
+const KernelPort* loaded_as_it_is(const KernelSpec& spec, const Body& body);
+// The same, reached by strides alone.
 const KernelPort* plainly_loaded(const KernelSpec& spec, const Body& body);
 
 // How far apart two elements lie that neighbour along index i.

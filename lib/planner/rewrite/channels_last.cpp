@@ -30,14 +30,10 @@ bool run(MovedViews& views, NodeId id) {
   }
   if (!wanted) return false;
   const Dims& dim = g[y].dim;
-  Dims stride = Dims::filled(dim.size(), 1);
-  std::int64_t step = std::max<std::int64_t>(1, dim[1]);
-  for (int i = dim.size() - 1; i >= 0; --i) {
-    if (i == 1) continue;
-    stride[i] = step;
-    step *= std::max<std::int64_t>(1, dim[i]);
-  }
-  g.set_stride(y, stride);
+  std::vector<int> order{1};
+  for (int i = dim.size() - 1; i >= 0; --i)
+    if (i != 1) order.push_back(i);
+  g.set_stride(y, packed_in(order, dim));
   return true;
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "lower/lower.hpp"
 #include "planner/rewrite/moved_views.hpp"
@@ -53,6 +54,17 @@ bool all_operands(const Node& n, TensorId but, const Fits& fits) {
 inline bool keeps_neighbours(const Node& movement) {
   const auto* a = std::get_if<TransposeAttributes>(&movement.attributes);
   return !a || a->permutation.back() == a->permutation.size() - 1;
+}
+
+// Strides of packed elements whose dims lie in this order, the innermost first.
+inline Dims packed_in(const std::vector<int>& order, const Dims& dim) {
+  Dims stride = Dims::filled(dim.size(), 1);
+  std::int64_t step = 1;
+  for (int i : order) {
+    stride[i] = step;
+    step *= std::max<std::int64_t>(1, dim[i]);
+  }
+  return stride;
 }
 
 // Whether a node's result may lie in any order of its dims, and whether it reads any.

@@ -18,14 +18,9 @@ std::optional<Dims> ordered_as(const Rewriter& g, TensorId x, const Dims& dim) {
   for (int i = dim.size() - 1; i >= 0; --i) order.push_back(i);
   std::stable_sort(order.begin(), order.end(),
                    [&](int a, int b) { return at->stride[a] < at->stride[b]; });
-  Dims stride = Dims::filled(dim.size(), 1);
-  std::int64_t step = 1;
-  for (int i : order) {
+  for (int i : order)
     if (at->stride[i] == 0 && dim[i] > 1) return std::nullopt;
-    stride[i] = step;
-    step *= std::max<std::int64_t>(1, dim[i]);
-  }
-  return stride;
+  return packed_in(order, dim);
 }
 
 bool run(MovedViews& views, NodeId id) {

@@ -6,6 +6,7 @@
 #include "planner/spec/body_copy.hpp"
 #include "planner/spec/domain.hpp"
 #include "planner/split/index_map.hpp"
+#include "schedule/contraction/convolution_dims.hpp"
 #include "schedule/contraction/index_order.hpp"
 #include "sinter/ops/shapes_layout.hpp"
 
@@ -23,13 +24,9 @@ struct Groups {
 
 std::optional<Groups> groups_of(const KernelSpec& spec) {
   const ContractionSpec* const c = spec.as_contraction();
-  if (!c || c->products.size() != 1 || c->rows.on || !spec.columns.empty() || c->m == 0 ||
-      c->zero_dominates != ZeroOf::neither || c->accumulate != DataType::f32 ||
-      reads_joined_indices(spec))
+  if (!c || !is_plain_product(*c) || c->m == 0 || !spec.columns.empty() ||
+      reads_joined_indices(spec) || names_numbers(spec))
     return {};
-  for (const Body* body : spec.bodies())
-    for (const auto& s : body->statements)
-      if (s.kind == StatementKind::index || s.kind == StatementKind::random) return {};
   const KernelPort *a = loaded_alone(spec, c->a()), *b = loaded_alone(spec, c->b());
   if (!a || !b || a->type != b->type) return {};
   Groups g;
@@ -64,8 +61,7 @@ std::int64_t joined_groups(std::int64_t groups, std::int64_t channels) {
 
 }  // namespace
 
-std::vector<KernelSpec> block_diagonal(const KernelSpec& given, Temporaries& temporaries,
-                                       std::size_t& product) {
+std::vector<KernelSpec> block_diagonal(const KernelSpec& given, Temporaries& temporaries) {
   const auto found = groups_of(given);
   if (!found) return {};
   const std::int64_t j = joined_groups(given.extent[found->index], found->channels);
@@ -147,7 +143,6 @@ std::vector<KernelSpec> block_diagonal(const KernelSpec& given, Temporaries& tem
     read_instead(spec, other, written, packed_in_order(rank, order, size));
     drop_unused(spec);
     simplify_domain(spec);
-    product = kernels.size();
     kernels.push_back(std::move(spec));
     return kernels;
   }
@@ -192,12 +187,7 @@ std::vector<KernelSpec> block_diagonal(const KernelSpec& given, Temporaries& tem
   }
   Access read;
   for (int i : left) read.stride.push_back(write.stride[i] + (i == a ? write.stride[b] : 0));
-  Statement load = statement(StatementKind::load, DataType::f32, acc.label);
-  load.port = static_cast<int>(diagonal.ports.size());
-  diagonal.ports.push_back(read_back(all, read));
-  diagonal.body.statements.front() = load;
-  drop_unused(diagonal);
-  simplify_domain(diagonal);
+  load_sum(diagonal, read_back(all, read));
 
   Statement store = statement(StatementKind::store, DataType::f32, "");
   store.args = {0};
@@ -206,7 +196,6 @@ std::vector<KernelSpec> block_diagonal(const KernelSpec& given, Temporaries& tem
   spec.body.statements = {acc, store};
   drop_unused(spec);
   simplify_domain(spec);
-  product = 0;
   kernels.push_back(std::move(spec));
   kernels.push_back(std::move(diagonal));
   return kernels;

@@ -12,9 +12,7 @@
 
 namespace sinter {
 
-// The kernels in place of the contraction, in order; `product`: which of them multiplies. Empty
-// where it is no such convolution.
-std::vector<KernelSpec> block_diagonal(const KernelSpec& contraction, Temporaries& temporaries,
-                                       std::size_t& product);
+// The kernels in place of the contraction, in order. Empty where it is no such convolution.
+std::vector<KernelSpec> block_diagonal(const KernelSpec& contraction, Temporaries& temporaries);
 
 }  // namespace sinter

@@ -67,9 +67,7 @@ bool lies_in_lines(const Access& a, int fastest, const std::vector<int>& others)
 
 std::vector<KernelSpec> channels_last(const KernelSpec& given, Temporaries& temporaries) {
   const ContractionSpec* const old = given.as_contraction();
-  if (!old || old->products.size() != 1 || old->rows.on || old->zero_dominates != ZeroOf::neither ||
-      old->accumulate != DataType::f32 || reads_joined_indices(given))
-    return {};
+  if (!old || !is_plain_product(*old) || reads_joined_indices(given)) return {};
   const bool gradient = std::find(old->k_indices.begin(), old->k_indices.end(), KIndex::pixels) !=
                         old->k_indices.end();
   KernelSpec spec = given;
@@ -104,7 +102,6 @@ std::vector<KernelSpec> channels_last(const KernelSpec& given, Temporaries& temp
   const int rank = given.extent.size(), channel = roles->channels.back();
   std::vector<KernelSpec> kernels;
 
-  std::vector<std::int64_t> steps;
   const auto groups = moving(x->access, roles->batch);
   bool in_lines = x->access.stride[channel] == 1 && (x->access.offset + offset) % kUnit == 0;
   for (const ImageDim& d : *dims) in_lines &= d.stride % kUnit == 0;

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "plan/access.hpp"
-#include "planner/spec/body_copy.hpp"
 #include "planner/spec/domain.hpp"
 #include "planner/split/index_map.hpp"
+#include "schedule/contraction/convolution_dims.hpp"
 #include "schedule/contraction/index_order.hpp"
 
 namespace sinter {
@@ -19,12 +19,9 @@ struct Strided {
 
 std::vector<Strided> strided_pixels(const KernelSpec& spec) {
   const ContractionSpec* const c = spec.as_contraction();
-  if (!c || c->products.size() != 1 || c->rows.on || !spec.columns.empty() ||
-      c->zero_dominates != ZeroOf::neither || reads_joined_indices(spec))
+  if (!c || !is_plain_product(*c) || !spec.columns.empty() || reads_joined_indices(spec) ||
+      names_numbers(spec))
     return {};
-  for (const Body* body : spec.bodies())
-    for (const auto& s : body->statements)
-      if (s.kind == StatementKind::index || s.kind == StatementKind::random) return {};
   if (std::any_of(c->k_indices.begin(), c->k_indices.end(),
                   [](KIndex k) { return k != KIndex::channels; }))
     return {};
@@ -86,8 +83,7 @@ std::vector<KernelSpec> empty_phases(const KernelSpec& given) {
     of = unchanged(given.extent);
     for (std::size_t i = 0; i < d; ++i)
       of[static_cast<std::size_t>(pixels[i].index)] = place(pixels[i]);
-    // Behind the one with products, or in front of it: never both, as it is the first or the last
-    // of the stride, or the others are counted around it.
+    // They lie behind the one with products or in front of it, not on both sides.
     const Strided& p = pixels[d];
     if (p.first != 0 && p.first != p.stride - 1) return {};
     of[static_cast<std::size_t>(p.index)] =
@@ -95,7 +91,6 @@ std::vector<KernelSpec> empty_phases(const KernelSpec& given) {
     for (int i = results; i < rank; ++i) of[static_cast<std::size_t>(i)] = affine({});
     for (auto& port : zeros.ports) port.access = mapped(port.access, given.extent, of, results + 1);
     // The sum: an element of the image that is outside of it.
-    const Statement acc = given.body.statements.front();
     KernelPort nothing = given.ports[static_cast<std::size_t>(image)];
     nothing.access = {};
     nothing.access.stride = Dims::filled(results + 1, 0);
@@ -104,12 +99,7 @@ std::vector<KernelSpec> empty_phases(const KernelSpec& given) {
                                      .divisor = 1,
                                      .extent = 1,
                                      .stride = 0}};
-    Statement load = statement(StatementKind::load, DataType::f32, acc.label);
-    load.port = static_cast<int>(zeros.ports.size());
-    zeros.ports.push_back(std::move(nothing));
-    zeros.body.statements.front() = load;
-    drop_unused(zeros);
-    simplify_domain(zeros);
+    load_sum(zeros, std::move(nothing));
     kernels.push_back(std::move(zeros));
   }
   return kernels;

@@ -72,11 +72,25 @@ Access packed_in_order(int rank, const std::vector<int>& indices, const Dims& ex
 }
 
 const KernelPort* loaded_alone(const KernelSpec& spec, const ProductOperand& operand) {
-  const auto& all = operand.body.statements;
-  if (all.size() != 1 || !is_load(all.front()) || !all.front().args.empty()) return nullptr;
-  const KernelPort& p = spec.ports[static_cast<std::size_t>(all.front().port)];
-  return p.access.via.empty() && (p.type == DataType::bf16 || p.type == DataType::f16) ? &p
-                                                                                       : nullptr;
+  const KernelPort* const p = loaded_as_it_is(spec, operand.body);
+  return p && (p->type == DataType::bf16 || p->type == DataType::f16) ? p : nullptr;
+}
+
+bool names_numbers(const KernelSpec& spec) {
+  for (const Body* body : spec.bodies())
+    for (const auto& s : body->statements)
+      if (s.kind == StatementKind::index || s.kind == StatementKind::random) return true;
+  return false;
+}
+
+void load_sum(KernelSpec& spec, KernelPort port) {
+  Statement load =
+      statement(StatementKind::load, DataType::f32, spec.body.statements.front().label);
+  load.port = static_cast<int>(spec.ports.size());
+  spec.ports.push_back(std::move(port));
+  spec.body.statements.front() = load;
+  drop_unused(spec);
+  simplify_domain(spec);
 }
 
 KernelSpec copy_kernel(const KernelSpec& from, const KernelPort& load, const Dims& extent,

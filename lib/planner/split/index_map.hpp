@@ -29,6 +29,14 @@ Access packed_in_order(int rank, const std::vector<int>& indices, const Dims& ex
 // The port of an operand of 16-bit floats that is loaded as it lies, windows and all; else null.
 const KernelPort* loaded_alone(const KernelSpec& spec, const ProductOperand& operand);
 
+// Whether some value depends on where it stands in the domain: on an index, or as it is drawn
+// there.
+bool names_numbers(const KernelSpec& spec);
+
+// Of a contraction's epilogue on its own, whose first statement is the sum: it is loaded from
+// `port`, as f32.
+void load_sum(KernelSpec& epilogue, KernelPort port);
+
 // A kernel that writes what `load` reads to a packed temporary.
 KernelSpec copy_kernel(const KernelSpec& from, const KernelPort& load, const Dims& extent,
                        const std::string& name, Temporaries& temporaries, KernelPort& written);

@@ -206,64 +206,62 @@ std::vector<KernelSpec> load_attention(KernelSpec& spec, Temporaries& temporarie
   return kernels;
 }
 
-// Whether `kernels`, of which number `product` multiplies, are faster than the contraction; says
-// then what the others do and `why` they are there.
-bool are_faster(const KernelSpec& spec, const std::vector<KernelSpec>& kernels, std::size_t product,
-                std::string_view why, const FusionState& state, std::vector<PlanCut>& cuts) {
-  if (kernels.empty() || !schedule_kernel(kernels[product], state.context()).wgmma()) return false;
-  double us = choose_depth_parts(kernels[product], state.context()).microseconds;
-  for (std::size_t i = 0; i < kernels.size(); ++i)
-    if (i != product)
-      us += schedule_kernel(kernels[i], state.context()).microseconds +
-            state.device().launch_microseconds;
-  const double whole = choose_depth_parts(spec, state.context()).microseconds;
-  static const bool always = env_value("SINTER_REARRANGE") == "on";  // for tests on small shapes
-  if (us >= whole && !always) return false;
-  const auto written = [](const KernelSpec& kernel) {
-    return std::find_if(kernel.ports.begin(), kernel.ports.end(),
-                        [](const KernelPort& p) { return p.written; })
-        ->name;
-  };
-  for (std::size_t i = 0; i < kernels.size(); ++i)
-    if (i != product)
-      cuts.push_back({"contraction", state.graph().label(state.node(contraction_of(state, spec))),
-                      written(kernels[i]),
-                      fmt::format("{}, for {}'s fastest engine: about {:.1f} us in all, {:.1f} us "
-                                  "as it is",
-                                  why, state.device().target, us, whole)});
-  return true;
+// One kernel after another.
+double microseconds_of(const std::vector<KernelSpec>& kernels, const FusionState& state) {
+  double us = -state.device().launch_microseconds;
+  for (const KernelSpec& kernel : kernels)
+    us += state.device().launch_microseconds +
+          (kernel.as_contraction() ? choose_depth_parts(kernel, state.context()).microseconds
+                                   : schedule_kernel(kernel, state.context()).microseconds);
+  return us;
 }
+
+// A way in which a convolution becomes several kernels, one of which multiplies; `why`: what the
+// others are there for.
+struct Rearrangement {
+  std::vector<KernelSpec> (*make)(const KernelSpec& spec, Temporaries& temporaries);
+  std::string_view why;
+  bool always = true;  // else only of those that the engine of warpgroups does not run as they are
+};
+constexpr Rearrangement kRearrangements[] = {
+    {[](const KernelSpec& spec, Temporaries&) { return empty_phases(spec); },
+     "pixels without products are computed from zeros apart"},
+    {space_to_depth, "its few channels are joined with neighbouring pixels in memory first"},
+    {block_diagonal, "its groups are joined, with zeros between them in the filter"},
+    {channels_last, "its channels are put together in memory first", false}};
 
 // Convolutions that tensor cores multiply faster once their operands lie otherwise. Empty where
 // they are faster as they are.
 std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& state,
                                    Temporaries& temporaries, std::vector<PlanCut>& cuts) {
-  if (!state.device().has_wgmma || plan_depthwise(spec, state.device())) return {};
-  std::vector<KernelSpec> kernels = empty_phases(spec);
-  if (are_faster(spec, kernels, 0, "pixels without products are computed from zeros apart", state,
-                 cuts))
-    return kernels;
-  Temporaries tried = temporaries;
-  kernels = space_to_depth(spec, tried);
-  if (are_faster(spec, kernels, kernels.size() - 1,
-                 "its few channels are joined with neighbouring pixels in memory first", state,
-                 cuts)) {
-    temporaries = std::move(tried);
-    return kernels;
-  }
-  std::size_t product = 0;
-  tried = temporaries;
-  kernels = block_diagonal(spec, tried, product);
-  if (are_faster(spec, kernels, product,
-                 "its groups are joined, with zeros between them in the filter", state, cuts)) {
-    temporaries = std::move(tried);
-    return kernels;
-  }
-  tried = temporaries;
-  kernels = channels_last(spec, tried);
-  if (!kernels.empty() && schedule_kernel(spec, state.context()).wgmma()) return {};
-  if (are_faster(spec, kernels, kernels.size() - 1, "its channels are put together in memory first",
-                 state, cuts)) {
+  static const bool anyway = env_value("SINTER_REARRANGE") == "on";  // for tests on small shapes
+  if (!spec.as_contraction() || !state.device().has_wgmma) return {};
+  const Node& node = state.node(contraction_of(state, spec));
+  if (is_matmul(node.op) || plan_depthwise(spec, state.device())) return {};
+  const auto by_wgmma = [&](const KernelSpec& kernel) {
+    return schedule_kernel(kernel, state.context()).wgmma() != nullptr;
+  };
+  std::optional<double> whole;
+  for (const Rearrangement& r : kRearrangements) {
+    Temporaries tried = temporaries;
+    std::vector<KernelSpec> kernels = r.make(spec, tried);
+    if (kernels.empty() || (!r.always && by_wgmma(spec))) continue;
+    const auto product = std::find_if(kernels.begin(), kernels.end(), [](const KernelSpec& kernel) {
+      return kernel.as_contraction() != nullptr;
+    });
+    if (!by_wgmma(*product)) continue;
+    const double us = microseconds_of(kernels, state);
+    if (!whole) whole = choose_depth_parts(spec, state.context()).microseconds;
+    if (us >= *whole && !anyway) continue;
+    for (const KernelSpec& kernel : kernels) {
+      if (&kernel == &*product) continue;
+      const auto written = std::find_if(kernel.ports.begin(), kernel.ports.end(),
+                                        [](const KernelPort& p) { return p.written; });
+      cuts.push_back({"contraction", state.graph().label(node), written->name,
+                      fmt::format("{}, for {}'s fastest engine: about {:.1f} us in all, {:.1f} us "
+                                  "as it is",
+                                  r.why, state.device().target, us, *whole)});
+    }
     temporaries = std::move(tried);
     return kernels;
   }
@@ -380,12 +378,7 @@ double microseconds_of_all(KernelSpec spec, const FusionState& state) {
   Temporaries tried(static_cast<TensorId>(state.graph().tensors().size()));
   std::vector<PlanCut> none;
   narrow_alone(state, spec);
-  double us = -state.device().launch_microseconds;
-  for (const KernelSpec& kernel : materialise_operands(std::move(spec), state, tried, none))
-    us += state.device().launch_microseconds +
-          (kernel.as_contraction() ? choose_depth_parts(kernel, state.context()).microseconds
-                                   : schedule_kernel(kernel, state.context()).microseconds);
-  return us;
+  return microseconds_of(materialise_operands(std::move(spec), state, tried, none), state);
 }
 
 }  // namespace sinter

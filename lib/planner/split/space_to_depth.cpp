@@ -6,6 +6,7 @@
 #include "planner/spec/body_copy.hpp"
 #include "planner/spec/domain.hpp"
 #include "planner/split/index_map.hpp"
+#include "schedule/contraction/convolution_dims.hpp"
 #include "schedule/contraction/index_order.hpp"
 #include "sinter/ops/shapes_layout.hpp"
 
@@ -41,13 +42,9 @@ struct FewChannels {
 std::optional<FewChannels> few_channels(const KernelSpec& spec) {
   using D = FewChannels::Direction;
   const ContractionSpec* const c = spec.as_contraction();
-  if (!c || c->batch != 0 || c->products.size() != 1 || c->rows.on || !spec.columns.empty() ||
-      c->zero_dominates != ZeroOf::neither || c->accumulate != DataType::f32 ||
-      reads_joined_indices(spec))
+  if (!c || !is_plain_product(*c) || c->batch != 0 || !spec.columns.empty() ||
+      reads_joined_indices(spec) || names_numbers(spec))
     return {};
-  for (const Body* body : spec.bodies())
-    for (const auto& s : body->statements)
-      if (s.kind == StatementKind::index || s.kind == StatementKind::random) return {};
   FewChannels f;
   const KernelPort *a = loaded_alone(spec, c->a()), *b = loaded_alone(spec, c->b());
   if (!a || !b || a->type != b->type) return {};

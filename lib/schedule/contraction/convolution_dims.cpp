@@ -38,6 +38,11 @@ std::optional<ImageDim> windowed_dim(const Window& w, const ConvolutionRoles& r)
 
 }  // namespace
 
+bool is_plain_product(const ContractionSpec& c) {
+  return c.products.size() == 1 && !c.rows.on && c.zero_dominates == ZeroOf::neither &&
+         c.accumulate == DataType::f32;
+}
+
 bool add_batch_and_k(const ContractionSpec& c, ConvolutionRoles& r) {
   for (int i = 0; i < c.batch; ++i) r.batch.push_back(i);
   for (int i = 0; i < c.k(); ++i) {

@@ -10,6 +10,9 @@
 
 namespace sinter {
 
+// One product of plain operands that is summed in f32.
+bool is_plain_product(const ContractionSpec& contraction);
+
 inline constexpr int kMostAxes = 3;  // spatial dims of an image
 
 // The indices of the domain by what they are, the outermost first. `side`: of the other operand's

@@ -23,12 +23,11 @@ constexpr std::int64_t kMostSide = 1 << 20;  // coordinates are 32 bits wide
 
 // The port of an operand that is loaded as it lies.
 const KernelPort* loaded(const KernelSpec& spec, const ProductOperand& operand, int& number) {
-  const auto& all = operand.body.statements;
-  if (all.size() != 1 || !is_load(all.front()) || !all.front().args.empty()) return nullptr;
-  number = all.front().port;
-  const KernelPort& p = spec.ports[static_cast<std::size_t>(number)];
-  const bool known = p.type == DataType::bf16 || p.type == DataType::f16 || p.type == DataType::f32;
-  return known && p.access.via.empty() ? &p : nullptr;
+  const KernelPort* const p = loaded_as_it_is(spec, operand.body);
+  if (!p || (p->type != DataType::bf16 && p->type != DataType::f16 && p->type != DataType::f32))
+    return nullptr;
+  number = operand.body.statements.front().port;
+  return p;
 }
 
 // The batch index that counts channels: along which all that is walked over lies together, or else
@@ -43,14 +42,14 @@ int channel_of(const ContractionSpec& c, const Access& a, const Access* b, const
 
 bool may_be(const KernelSpec& spec) {
   const ContractionSpec* const c = spec.as_contraction();
-  if (!c || c->products.size() > 1 || c->rows.on || c->zero_dominates != ZeroOf::neither ||
-      c->accumulate != DataType::f32 || !spec.columns.empty() || reads_joined_indices(spec))
-    return false;
+  if (!c || !is_plain_product(*c) || !spec.columns.empty()) return false;
   const bool gradient = c->m == 0;
   if (c->batch == 0 || c->k() == 0 || (gradient ? c->n == 0 : c->n > 0)) return false;
-  return std::all_of(c->k_indices.begin(), c->k_indices.end(), [&](KIndex k) {
+  const auto summed = [&](KIndex k) {
     return k == (gradient ? KIndex::pixels : KIndex::filter_tap);
-  });
+  };
+  return std::all_of(c->k_indices.begin(), c->k_indices.end(), summed) &&
+         !reads_joined_indices(spec);
 }
 
 int taps_of(const KernelSpec& spec, const std::optional<ImageDim>& d) {

@@ -64,14 +64,12 @@ std::optional<Roles> roles_of(const KernelSpec& spec, bool image_is_a) {
 
 // The port that the operand loads as it is, windows and all.
 const KernelPort* loaded_port(const KernelSpec& spec, const ProductOperand& operand, int& number) {
-  const auto& all = operand.body.statements;
-  if (all.size() != 1 || !is_load(all.front()) || !all.front().args.empty()) return nullptr;
-  number = all.front().port;
-  const KernelPort& p = spec.ports[static_cast<std::size_t>(number)];
-  const bool pairs = p.type == DataType::bf16 || p.type == DataType::f16;
-  if (!pairs || p.alignment < 16 || !p.access.via.empty()) return nullptr;
-  if (p.access.offset * info(p.type).bytes % 16 != 0) return nullptr;
-  return &p;
+  const KernelPort* const p = loaded_as_it_is(spec, operand.body);
+  const bool pairs = p && (p->type == DataType::bf16 || p->type == DataType::f16);
+  if (!pairs || p->alignment < 16) return nullptr;
+  if (p->access.offset * info(p->type).bytes % 16 != 0) return nullptr;
+  number = operand.body.statements.front().port;
+  return p;
 }
 
 bool loadable_step(std::int64_t stride, int bytes) {
@@ -254,9 +252,7 @@ std::optional<BoxedOperand> gradient_operand(const KernelSpec& spec, const Roles
 }  // namespace
 
 bool may_be_convolution(const ContractionSpec& c) {
-  return c.products.size() == 1 && !c.rows.on && c.zero_dominates == ZeroOf::neither &&
-         c.accumulate == DataType::f32 && !c.has_scale_blocks() &&
-         (c.k() > 1 || c.m > 1 || c.n > 1);
+  return is_plain_product(c) && !c.has_scale_blocks() && (c.k() > 1 || c.m > 1 || c.n > 1);
 }
 
 std::optional<ImplicitGemm> implicit_gemm(const KernelSpec& given, bool image_is_a) {
