@@ -342,8 +342,8 @@ void print_args(TextWriter& out, const ScheduledKernel& kernel, const KernelName
   const KernelSpec& spec = kernel.spec;
   out.open("struct Args {{");
   if (const WgmmaConfig* const e = kernel.wgmma())
-    out.line("sinter::TensorMap {}map_b{};", spec.contraction().rows.gathers() ? "" : "map_a, ",
-             e->b2 ? ", map_b2" : "");
+    out.line("sinter::TensorMap {}map_b{}{};", spec.contraction().rows.gathers() ? "" : "map_a, ",
+             e->b2 ? ", map_b2" : "", e->result ? ", map_result" : "");
   if (kernel.chained()) out.line("sinter::TensorMap map_a, map_b, map_c;");
   if (const AttentionConfig* const e = kernel.attention())
     out.line("sinter::TensorMap map_q, map_k, map_v{};", e->result ? ", map_o" : "");

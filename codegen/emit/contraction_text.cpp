@@ -55,31 +55,46 @@ namespace {
 void print_rows(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
                 const WgmmaConfig& engine) {
   const auto result = static_cast<std::size_t>(engine.stored_rows);
-  out.line("static constexpr bool stores_rows = true;");
-  out.line("static constexpr int sources = {};", engine.row_sources.size());
-  out.line("using Stored = {};", storage_type(spec.ports[result].type));
-  out.open("SINTER_DEVICE static Stored* row(const Args& args, const Coord& c) {{");
-  out.line("return args.{} + sinter::locate<Config::{}>(c).offset;", names.port[result],
-           names.access[result]);
-  out.close("}");
+  if (!engine.result) {
+    out.line("static constexpr bool stores_rows = true;");
+    out.line("static constexpr int sources = {};", engine.row_sources.size());
+    out.line("using Stored = {};", storage_type(spec.ports[result].type));
+    out.open("SINTER_DEVICE static Stored* row(const Args& args, const Coord& c) {{");
+    out.line("return args.{} + sinter::locate<Config::{}>(c).offset;", names.port[result],
+             names.access[result]);
+    out.close("}");
+  }
   out.open("SINTER_DEVICE static const auto& result(const Place<2>& place) {{");
   out.line("return place.{};", names.port[result]);
   out.close("}");
-  out.line("template <int i>");
-  out.open("SINTER_DEVICE static const Stored* source(const Args& args, const Coord& c) {{");
+  if (engine.result) {
+    std::string batch;
+    for (int i : engine.result->batch) batch += fmt::format(", static_cast<int>(c.at[{}])", i);
+    out.open("struct TileStore {{");
+    out.line(
+        "SINTER_DEVICE static void prefetch(const Args& args) {{ "
+        "sinter::hopper::prefetch(args.map_result); }}");
+    out.line(
+        "SINTER_DEVICE static void store(const Args& args, const Coord& c, int row, int column,");
+    out.open("                                unsigned from) {{");
+    out.line("sinter::hopper::store_box(args.map_result, from, column, row{});", batch);
+    out.close("}");
+    out.close("};");
+    return;
+  }
   for (std::size_t i = 0; i < engine.row_sources.size(); ++i) {
     const auto port = static_cast<std::size_t>(engine.row_sources[i]);
-    out.line("if constexpr (i == {}) return args.{} + sinter::locate<Config::{}>(c).offset;", i,
-             names.port[port], names.access[port]);
+    out.line("SINTER_DEVICE static const Stored* source(sinter::Int<{}>, const Args& args,", i);
+    out.open("                                          const Coord& c) {{");
+    out.line("return args.{} + sinter::locate<Config::{}>(c).offset;", names.port[port],
+             names.access[port]);
+    out.close("}");
+    out.open(
+        "SINTER_DEVICE static void set_source(sinter::Int<{}>, Place<2>& place, unsigned word) {{",
+        i);
+    out.line("place.{}.set_word(0, word);", names.port[port]);
+    out.close("}");
   }
-  out.line("return nullptr;");
-  out.close("}");
-  out.line("template <int i>");
-  out.open("SINTER_DEVICE static void set_source(Place<2>& place, unsigned word) {{");
-  for (std::size_t i = 0; i < engine.row_sources.size(); ++i)
-    out.line("if constexpr (i == {}) place.{}.set_word(0, word);", i,
-             names.port[static_cast<std::size_t>(engine.row_sources[i])]);
-  out.close("}");
 }
 
 }  // namespace

@@ -445,6 +445,7 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
     if (!factors->rows.gathers()) add_map(wgmma->a);
     add_map(wgmma->b);
     if (wgmma->b2) add_map(*wgmma->b2);
+    if (wgmma->result) add_map(*wgmma->result);
   }
   if (chained)
     for (const BoxedOperand* o : {&chained->a, &chained->b, &chained->c})

@@ -198,9 +198,9 @@ struct HostNamedInstruction {
     const float factors[] = {f0, f1, f2, f3};
     for (int i = 0; i < 4; ++i) sums<set>()[first + i] += sums<other>()[first + i] * factors[i];
   }
-  template <int set, int first>
-  static void get(float (&four)[4]) {
-    std::memcpy(four, &sums<set>()[first], sizeof four);
+  template <int set, int first, int fours>
+  static void get(float* to) {
+    std::memcpy(to, &sums<set>()[first], fours * 4 * sizeof *to);
   }
   template <int set, int first, int fours, int below>
   static void store(unsigned to, const int* at) {

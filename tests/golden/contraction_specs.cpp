@@ -231,6 +231,19 @@ KernelSpec hopper_residual() {
   return b.spec;
 }
 
+// gelu(a @ b + bias): TMA stores it.
+KernelSpec hopper_stored() {
+  auto b = contraction({4, 1000, 3072, 520}, 1, 1, 1, 1);
+  b.into(b.spec.contraction().a().body).load("a", b.port("a", bf16, strided({520000, 520, 0, 1})));
+  b.into(b.spec.contraction().b().body).load("b", b.port("b", bf16, strided({0, 0, 520, 1})));
+  b.into(b.spec.body);
+  const int bias = b.load("bias", b.port("bias", bf16, strided({0, 0, 1, 0})));
+  const int sum = b.op("sum", M::add, {b.accumulator("product"), bias});
+  b.store(b.op("y", M::gelu_approx_tanh_fwd, {sum}),
+          b.port("y", bf16, strided({3072000, 3072, 1, 0}), true));
+  return b.spec;
+}
+
 // 16 rows of f16, weights as k x n: the operands change places, and parts of k are added up.
 KernelSpec hopper_few_rows() {
   auto b = contraction({16, 1024, 8192}, 0, 1, 1, 1);
@@ -324,15 +337,12 @@ KernelSpec hopper_blocks() {
 }
 
 std::vector<NamedSpec> hopper_specs() {
-  return {{"hopper_residual", hopper_residual()},
-          {"hopper_few_rows", hopper_few_rows()},
-          {"hopper_bytes", hopper_bytes()},
-          {"hopper_pair", hopper_pair()},
-          {"hopper_annihilating_zero", annihilating_zero()},
-          {"hopper_groups", moe(MoeMode::scatter)},
-          {"hopper_gathered_rows", moe(MoeMode::gather)},
-          {"hopper_blocks", hopper_blocks()},
-          {"hopper_integers", integers()}};
+  return {
+      {"hopper_residual", hopper_residual()},   {"hopper_stored", hopper_stored()},
+      {"hopper_few_rows", hopper_few_rows()},   {"hopper_bytes", hopper_bytes()},
+      {"hopper_pair", hopper_pair()},           {"hopper_annihilating_zero", annihilating_zero()},
+      {"hopper_groups", moe(MoeMode::scatter)}, {"hopper_gathered_rows", moe(MoeMode::gather)},
+      {"hopper_blocks", hopper_blocks()},       {"hopper_integers", integers()}};
 }
 
 std::vector<NamedSpec> contraction_specs() {

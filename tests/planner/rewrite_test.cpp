@@ -203,6 +203,15 @@ const std::map<std::string_view, std::function<void(std::string_view)>> kCases{
        const Lowered l = after(name, g);
        CHECK(l.graph->stride(first(l, OpKind::pointwise).outputs[0]) == channels_last);
      }},
+    {"layout_for_reshape",
+     [](std::string_view name) {
+       Graph g;
+       auto a = g.tensor({.name = "a", .dim = {2, 3, 4, 5}});
+       auto b = g.tensor({.name = "b", .dim = {2, 3, 5, 6}});
+       g.output(relu(reshape(transpose(matmul(a, b), {0, 2, 1, 3}), {2, 4, 18})), "y");
+       const Lowered l = after(name, g);
+       CHECK(l.graph->stride(first(l, OpKind::matmul).outputs[0]) == Dims{72, 6, 18, 1});
+     }},
     {"clone_dequantize",
      [](std::string_view name) {
        Graph g{{.io = bf16}};

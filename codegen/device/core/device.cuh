@@ -47,6 +47,13 @@ SINTER_DEVICE void for_each_number(const F& f) {
   }
 }
 
+// A number that is part of a type: overloads and lambdas tell it from others when they are
+// compiled.
+template <int number>
+struct Int {
+  SINTER_DEVICE constexpr operator int() const { return number; }
+};
+
 constexpr SINTER_DEVICE long long ceil_divide(long long a, long long b) { return (a + b - 1) / b; }
 
 }  // namespace sinter

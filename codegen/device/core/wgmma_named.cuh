@@ -50,16 +50,39 @@ struct NamedRegisters {
                  "n"((first + 3) / 10), "n"((first + 3) % 10), "f"(f0), "f"(f1), "f"(f2), "f"(f3));
 #undef SINTER_ADD_SCALED
   }
-  // Four registers from the `first` on, a multiple of 4, as values.
-  template <int set, int first>
-  static SINTER_DEVICE void get(float (&sums)[4]) {
-    asm volatile(
-        "mov.b32 %0, s%4_%5_%6; mov.b32 %1, s%4_%7_%8; mov.b32 %2, s%4_%9_%10; "
-        "mov.b32 %3, s%4_%11_%12;"
-        : "=f"(sums[0]), "=f"(sums[1]), "=f"(sums[2]), "=f"(sums[3])
-        : "n"(set), "n"(first / 10), "n"(first % 10), "n"((first + 1) / 10), "n"((first + 1) % 10),
-          "n"((first + 2) / 10), "n"((first + 2) % 10), "n"((first + 3) / 10),
-          "n"((first + 3) % 10));
+  // `fours` times four registers from the `first` on, a multiple of 4, as values; four fours a
+  // statement, as store() has them.
+  template <int set, int first, int fours>
+  static SINTER_DEVICE void get(float* to) {
+#define SINTER_GET_FOUR(o0, o1, o2, o3, set, t0, i0, t1, i1, t2, i2, t3, i3)                    \
+  "mov.b32 " o0 ", s" set "_" t0 "_" i0 "; mov.b32 " o1 ", s" set "_" t1 "_" i1 "; mov.b32 " o2 \
+  ", s" set "_" t2 "_" i2 "; mov.b32 " o3 ", s" set "_" t3 "_" i3 "; "
+#define SINTER_OF_FOUR(i)                                                                          \
+  "n"((first + 4 * i) / 10), "n"((first + 4 * i) % 10), "n"((first + 4 * i + 1) / 10),             \
+      "n"((first + 4 * i + 1) % 10), "n"((first + 4 * i + 2) / 10), "n"((first + 4 * i + 2) % 10), \
+      "n"((first + 4 * i + 3) / 10), "n"((first + 4 * i + 3) % 10)
+    constexpr int now = fours >= 4 ? 4 : 1;
+    if constexpr (now == 4)
+      asm volatile(
+          SINTER_GET_FOUR("%0", "%1", "%2", "%3", "%16", "%17", "%18", "%19", "%20", "%21", "%22",
+                          "%23", "%24") SINTER_GET_FOUR("%4", "%5", "%6", "%7", "%16", "%25", "%26",
+                                                        "%27", "%28", "%29", "%30", "%31", "%32")
+              SINTER_GET_FOUR("%8", "%9", "%10", "%11", "%16", "%33", "%34", "%35", "%36", "%37",
+                              "%38", "%39", "%40")
+                  SINTER_GET_FOUR("%12", "%13", "%14", "%15", "%16", "%41", "%42", "%43", "%44",
+                                  "%45", "%46", "%47", "%48")
+          : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3]), "=f"(to[4]), "=f"(to[5]),
+            "=f"(to[6]), "=f"(to[7]), "=f"(to[8]), "=f"(to[9]), "=f"(to[10]), "=f"(to[11]),
+            "=f"(to[12]), "=f"(to[13]), "=f"(to[14]), "=f"(to[15])
+          : "n"(set), SINTER_OF_FOUR(0), SINTER_OF_FOUR(1), SINTER_OF_FOUR(2), SINTER_OF_FOUR(3));
+    else
+      asm volatile(SINTER_GET_FOUR("%0", "%1", "%2", "%3", "%4", "%5", "%6", "%7", "%8", "%9",
+                                   "%10", "%11", "%12")
+                   : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
+                   : "n"(set), SINTER_OF_FOUR(0));
+#undef SINTER_OF_FOUR
+#undef SINTER_GET_FOUR
+    if constexpr (fours > now) get<set, first + 4 * now, fours - now>(to + 4 * now);
   }
   // Stores `fours` times four registers, from the `first` on: of each four, two at `to` + 4 at[i]
   // and two `below` bytes further. One statement stores four fours, since each function and each

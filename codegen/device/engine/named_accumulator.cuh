@@ -26,11 +26,11 @@ struct NamedAccumulator {
     static_assert(first % 4 == 0);
     Instruction::template add_scaled<set, other, first>(f0, f1, f2, f3);
   }
-  // Four from the `first` on, as values.
-  template <int first>
-  SINTER_DEVICE void get(float (&sums)[4]) const {
+  // `fours` times four from the `first` on, as values.
+  template <int first, int fours>
+  SINTER_DEVICE void get(float* sums) const {
     static_assert(first % 4 == 0);
-    Instruction::template get<set, first>(sums);
+    Instruction::template get<set, first, fours>(sums);
   }
   // `fours` times four, from the `first` on: of each four, two neighbours at to[at[i]], and two
   // `below` elements further.

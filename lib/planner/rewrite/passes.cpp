@@ -7,7 +7,7 @@ namespace sinter {
 extern const Pass sink_concatenation_pass, split_reduction_pass, split_reduction_halves_pass,
     cancel_views_pass, separate_conversion_pass, slice_parts_pass, split_product_halves_pass,
     propagate_reshape_pass, hoist_view_pass, slice_operands_pass, sink_view_pass, store_copy_pass,
-    channels_last_pass, propagate_layout_pass, clone_dequantize_pass;
+    channels_last_pass, propagate_layout_pass, layout_for_reshape_pass, clone_dequantize_pass;
 
 namespace {
 
@@ -30,7 +30,8 @@ const Pass* const kMovement[] = {
 };
 // Behind all that moves, since a layout is taken over from where the operand lies in the end; what
 // convolutions read says itself how it lies.
-const Pass* const kLayout[] = {&channels_last_pass, &propagate_layout_pass};
+const Pass* const kLayout[] = {&channels_last_pass, &propagate_layout_pass,
+                               &layout_for_reshape_pass};
 // Behind both: it asks where operands lie. What it makes must not be joined again.
 const Pass* const kScales[] = {&clone_dequantize_pass};
 

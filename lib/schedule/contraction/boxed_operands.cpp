@@ -3,6 +3,7 @@
 
 #include "plan/access.hpp"
 #include "schedule/contraction/wgmma.hpp"
+#include "schedule/schedule_parts.hpp"
 
 namespace sinter {
 namespace {
@@ -108,6 +109,33 @@ std::optional<BoxedOperand> boxed(const KernelSpec& spec, const ProductOperand& 
   }
   for (std::int64_t n : o.map.dim)
     if (n < 1 || n >= kMostExtent) return {};
+  return o;
+}
+
+std::optional<BoxedOperand> boxed_result(const KernelSpec& spec, const Statement& store) {
+  constexpr int kRows = 16;  // of a warp
+  ProductOperand stored;
+  stored.type = spec.ports[static_cast<std::size_t>(store.port)].type;
+  Statement load = store;
+  load.kind = StatementKind::load;
+  load.args.clear();
+  stored.body.statements = {std::move(load)};
+  const ContractionSpec& c = spec.contraction();
+  KernelSpec rows_and_columns = spec;
+  for (int i = spec.extent.size() - 1; i >= c.first_k(); --i)
+    rows_and_columns = without_index(std::move(rows_and_columns), i);
+  rows_and_columns.contraction().n = 0;
+  rows_and_columns.contraction().k_indices = {KIndex::channels};
+  auto o = boxed(rows_and_columns, stored, c.m > 0 ? c.first_n() - 1 : -1);
+  if (!o || !o->k_fastest) return {};
+  // Several indices of rows are one where they lie one behind another.
+  const Dims& step = spec.ports[static_cast<std::size_t>(store.port)].access.stride;
+  for (int i = c.first_n() - 1; i > c.first_m(); --i)
+    if (step[i - 1] != step[i] * spec.extent[i]) return {};
+  if (c.m > 1 && spec.extent[c.first_n() - 1] == 1) return {};  // whose step is any
+  if (c.m > 1) o->map.dim[1] = count(spec.extent, c.first_m(), c.first_n());
+  if (o->map.dim[1] >= kMostExtent) return {};
+  set_box(*o, kRows);
   return o;
 }
 

@@ -14,7 +14,7 @@ namespace sinter {
 namespace {
 
 constexpr std::int64_t kMostReach = 1024;
-constexpr int kStoredTogether = 16;  // columns that stmatrix puts
+constexpr int kStoredBox = 64;  // columns that TMA stores
 
 std::int64_t depth_of(const KernelSpec& spec) {
   return count(spec.extent, spec.extent.size() - spec.contraction().k(), spec.extent.size());
@@ -91,6 +91,61 @@ void count_epilogue(const KernelSpec& spec, TileProblem& p) {
     if (of_whole_tile(spec, port) || port.written) p.extra_bytes += info(port.type).bytes;
   }
   p.extra_bytes /= p.products;
+  p.computes = spec.body.statements.size() > 2;
+}
+
+// Elements of 16 bits whose columns lie together, at multiples of 16 bytes.
+bool lies_in_rows(const KernelSpec& spec, const KernelPort& p) {
+  const Access& a = p.access;
+  constexpr int kTogether = 8;
+  const int column = spec.contraction().first_n();
+  if ((p.type != DataType::bf16 && p.type != DataType::f16) || p.alignment < 16) return false;
+  if (a.stride[column] != 1 || spec.extent[column] % kTogether != 0 || a.offset % kTogether != 0)
+    return false;
+  for (int i = 0; i < column; ++i)
+    if (a.stride[i] % kTogether != 0) return false;
+  return true;
+}
+
+// Fills in the port of the one result, and of what is read in the same way, where it may leave as
+// it is summed.
+void store_as_summed(const KernelSpec& spec, WgmmaConfig& e, bool all_rows_exist = true) {
+  const ContractionSpec& c = spec.contraction();
+  constexpr std::size_t kMostSources = 2;
+  if (!e.n_fastest || e.b2 || e.scaled() || e.integers || c.rows.on || c.n != 1 ||
+      !spec.columns.empty() || c.zero_dominates != ZeroOf::neither)
+    return;
+  int result = -1;
+  const Statement* store = nullptr;
+  std::vector<int> sources;
+  for (const auto& s : spec.body.statements) {
+    if (s.kind == StatementKind::random || s.kind == StatementKind::gather ||
+        s.kind == StatementKind::index || s.kind == StatementKind::inside)
+      return;
+    if (!is_load(s) && !is_store(s)) continue;
+    const KernelPort& p = spec.ports[static_cast<std::size_t>(s.port)];
+    const Access& a = p.access;
+    if (!a.windows.empty() || !a.via.empty()) return;
+    if (is_store(s)) {
+      if (result >= 0 || !lies_in_rows(spec, p)) return;
+      result = s.port;
+      store = &s;
+      continue;
+    }
+    bool same = true;  // for all rows
+    for (int i = c.first_m(); i < c.first_n(); ++i) same &= !moves_along(a, i);
+    if (same || std::find(sources.begin(), sources.end(), s.port) != sources.end()) continue;
+    if (!lies_in_rows(spec, p)) return;
+    sources.push_back(s.port);
+  }
+  if (result < 0 || sources.size() > kMostSources) return;
+  for (int i : sources)
+    if (spec.ports[static_cast<std::size_t>(i)].type !=
+        spec.ports[static_cast<std::size_t>(result)].type)
+      return;
+  e.stored_rows = result;
+  e.row_sources = std::move(sources);
+  if (e.row_sources.empty() && all_rows_exist) e.result = boxed_result(spec, *store);
 }
 
 // Nothing where the accelerator cannot bring the operands, or they are not multiplied as they are.
@@ -143,58 +198,9 @@ std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool s
   p.promote_accumulators = e.promote_accumulators;
   p.along_columns = e.n_fastest;
   count_epilogue(spec, p);
+  store_as_summed(spec, e);
+  p.stores_rows = e.stored_rows >= 0;
   return Orientation{std::move(spec), std::move(e), p};
-}
-
-// Elements of 16 bits whose columns lie together, at multiples of 16 bytes.
-bool lies_in_rows(const KernelSpec& spec, const KernelPort& p) {
-  const Access& a = p.access;
-  constexpr int kTogether = 8;
-  const int column = spec.contraction().first_n();
-  if ((p.type != DataType::bf16 && p.type != DataType::f16) || p.alignment < 16) return false;
-  if (a.stride[column] != 1 || spec.extent[column] % kTogether != 0 || a.offset % kTogether != 0)
-    return false;
-  for (int i = 0; i < column; ++i)
-    if (a.stride[i] % kTogether != 0) return false;
-  return true;
-}
-
-// Fills in the port of the one result, and of what is read in the same way, where it may leave as
-// it is summed.
-void store_as_summed(const KernelSpec& spec, WgmmaConfig& e) {
-  const ContractionSpec& c = spec.contraction();
-  constexpr std::size_t kMostSources = 2;
-  if (!e.n_fastest || e.b2 || e.scaled() || e.integers || e.promote_accumulators || c.rows.on ||
-      c.n != 1 || !spec.columns.empty() || c.zero_dominates != ZeroOf::neither)
-    return;
-  int result = -1;
-  std::vector<int> sources;
-  for (const auto& s : spec.body.statements) {
-    if (s.kind == StatementKind::random || s.kind == StatementKind::gather ||
-        s.kind == StatementKind::index || s.kind == StatementKind::inside)
-      return;
-    if (!is_load(s) && !is_store(s)) continue;
-    const KernelPort& p = spec.ports[static_cast<std::size_t>(s.port)];
-    const Access& a = p.access;
-    if (!a.windows.empty() || !a.via.empty()) return;
-    if (is_store(s)) {
-      if (result >= 0 || !lies_in_rows(spec, p)) return;
-      result = s.port;
-      continue;
-    }
-    bool same = true;  // for all rows
-    for (int i = c.first_m(); i < c.first_n(); ++i) same &= !moves_along(a, i);
-    if (same || std::find(sources.begin(), sources.end(), s.port) != sources.end()) continue;
-    if (!lies_in_rows(spec, p)) return;
-    sources.push_back(s.port);
-  }
-  if (result < 0 || sources.size() > kMostSources) return;
-  for (int i : sources)
-    if (spec.ports[static_cast<std::size_t>(i)].type !=
-        spec.ports[static_cast<std::size_t>(result)].type)
-      return;
-  e.stored_rows = result;
-  e.row_sources = std::move(sources);
 }
 
 // A convolution. `image_is_a` before the operands change places.
@@ -256,7 +262,7 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
   p.reduces = !gemm->spec.columns.empty();
   p.along_columns = e.n_fastest;
   count_epilogue(gemm->spec, p);
-  store_as_summed(gemm->spec, e);
+  store_as_summed(gemm->spec, e, gemm->window.bounds.empty() && !resident);
   p.stores_rows = e.stored_rows >= 0;
   e.window = std::move(gemm->window);
   return Orientation{std::move(gemm->spec), std::move(e), p};
@@ -328,10 +334,11 @@ void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& de
   // from its start.
   e.rotate =
       (streams_a || streams_b) && !wide && !e.scaled() && !p.gathered && !e.window ? kApart : 0;
-  if (t.split > 1 || t.n % kStoredTogether != 0) e.stored_rows = -1;
+  if (!stores_as_summed(p, t)) e.stored_rows = -1;
   for (int i : e.row_sources)
     if (e.packing.ports[static_cast<std::size_t>(i)].kind != PortPack::Kind::pack)
       e.stored_rows = -1;
+  if (e.stored_rows < 0 || t.n % kStoredBox != 0) e.result.reset();
   if (p.reduces && e.packing.width == 1) e.unroll = std::max(e.unroll, 2);
   if (e.b2) e.unroll = std::min(e.unroll, 2);  // slabs of half the columns
   const int lane_packs = 1024 / p.products / 32 / e.packing.width;

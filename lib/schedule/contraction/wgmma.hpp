@@ -81,7 +81,8 @@ struct WgmmaConfig : Launch {
   // differ from row to row and are read so; -1: through slabs of floats.
   int stored_rows = -1;
   std::vector<int> row_sources;
-  int unroll = 1;         // of the epilogue
+  std::optional<BoxedOperand> result;  // set: TMA stores it (store_tile)
+  int unroll = 1;                      // of the epilogue
   bool prefetch = false;  // what the epilogue reads of the tile comes to the cache early
   bool ahead = false;     // and to registers while the slab before leaves
   int rotate = 0;         // steps of k by which neighbouring tiles start apart
@@ -111,6 +112,9 @@ struct WgmmaPlan {
 // of the two is contiguous, every other step a multiple of 16 bytes. `row`: its index of the
 // domain, -1 where there is one row.
 std::optional<BoxedOperand> boxed(const KernelSpec& spec, const ProductOperand& operand, int row);
+// The result that a statement stores as TMA stores it: with columns, which lie together, in place
+// of k, and boxes of 16 rows. Columns have one index.
+std::optional<BoxedOperand> boxed_result(const KernelSpec& spec, const Statement& store);
 // The box that one instruction loads: `rows` of the tile's.
 void set_box(BoxedOperand& operand, int rows);
 

@@ -115,10 +115,12 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
                slabs = multiplications(t) * std::ceil(across);
   const bool slow = multiplications(t) > 1 || has_little_room(t);
   const double read = !p.reads ? 0 : slow ? kSlabReadSlow : kSlabRead;
-  const double finish = slabs * ((p.stores_rows && t.split == 1 ? kSlabStored : kSlab) + read +
-                                 (p.products > 1 ? kSlabTwo : 0)) +
-                        (p.along_columns ? 0 : kAlongRows * multiplications(t) * across) +
-                        (t.split > 1 ? kParts + kPart * t.split : 0);
+  // Of narrow tiles no gain was seen.
+  const bool stored = stores_as_summed(p, t) && t.n >= kSlabColumns;
+  const double finish =
+      slabs * ((stored ? kSlabStored : kSlab) + read + (p.products > 1 ? kSlabTwo : 0)) +
+      (p.along_columns ? 0 : kAlongRows * multiplications(t) * across) +
+      (t.split > 1 ? kParts + kPart * t.split : 0);
   double clocks = rounds * (main + finish);
   // Turns go by tiles, so that unlike ones wait for each other.
   if (t.alternate && !p.phased)
@@ -273,6 +275,15 @@ int sums_per_thread(const Tile& t) { return multiplications(t) * t.n / 2; }
 bool has_little_room(const Tile& t) {
   constexpr int kRoomy = 128;
   return sums_per_thread(t) > kRoomy;
+}
+
+bool stores_as_summed(const TileProblem& p, const Tile& t) {
+  constexpr int kStoredTogether = 16;  // columns that stmatrix puts
+  // Sums beside which there are registers for an epilogue that computes, and one that reads.
+  constexpr int kComputes = 160, kReads = 128;
+  return p.stores_rows && t.split == 1 && t.n % kStoredTogether == 0 &&
+         (!p.computes || sums_per_thread(t) <= kComputes) &&
+         (!p.reads || sums_per_thread(t) <= kReads);
 }
 
 int blocks_that_fit(const TileProblem& p, const Tile& t, const DeviceModel& device) {

@@ -39,7 +39,8 @@ struct TileProblem {
   bool reads = false;      // some are read
   bool a_k_fastest = true, b_k_fastest = true;
   bool along_columns = true;          // the result lies in memory
-  bool stores_rows = false;           // results leave as they are summed
+  bool computes = false;              // more than sums, rounded, is stored
+  bool stores_rows = false;           // results may leave as they are summed
   bool reduces = false;               // results
   bool integers = false;              // are multiplied
   bool promote_accumulators = false;  // sums of a stage are added apart
@@ -71,6 +72,8 @@ int gradient_pixels(const TileProblem& p);
 int sums_per_thread(const Tile& t);
 // The sums leave a thread few registers for packs of what the epilogue reads.
 bool has_little_room(const Tile& t);
+// Results leave as they are summed, through stmatrix (contraction_store.cuh).
+bool stores_as_summed(const TileProblem& p, const Tile& t);
 // Blocks that share a multiprocessor, and shared memory of each. Where one round of the narrowest
 // tiles streams A, one leaves room for the next kernel's, which then is ready when this one ends.
 // (8 x 8192 x 8192 of bf16 on an H200: 32.1 us with 12 stages and the multiprocessor alone, 31.6

@@ -101,9 +101,29 @@ struct Body {
   SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
     sinter::flush<Config::YAccess>(args.y, c, place.y);
   }
+  template <int width>
+  SINTER_DEVICE static void fetch_columns(const Args& args, const Coord& c, Place<width>& place) {
+    sinter::fetch<Config::BiasAccess>(args.bias, c, place.bias);
+  }
+  static constexpr bool stores_rows = true;
+  static constexpr int sources = 1;
+  using Stored = sinter::bf16;
+  SINTER_DEVICE static Stored* row(const Args& args, const Coord& c) {
+    return args.y + sinter::locate<Config::YAccess>(c).offset;
+  }
+  SINTER_DEVICE static const auto& result(const Place<2>& place) {
+    return place.y;
+  }
+  SINTER_DEVICE static const Stored* source(sinter::Int<0>, const Args& args,
+                                            const Coord& c) {
+    return args.residual + sinter::locate<Config::ResidualAccess>(c).offset;
+  }
+  SINTER_DEVICE static void set_source(sinter::Int<0>, Place<2>& place, unsigned word) {
+    place.residual.set_word(0, word);
+  }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1) SINTER_CLUSTER(Config::cluster_m * Config::cluster_n * Config::split)
-void sinter_contraction_add_relu_fwd_ed8cc102(const __grid_constant__ Args args) {
+void sinter_contraction_add_relu_fwd_cc8fa76b(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args);
 }
