@@ -80,6 +80,11 @@ void print_attention_backward(TextWriter& out, const KernelSpec& spec,
     print_function(out, spec, names, a.gradient, "gradient", "float acc, float acc_gradient");
   }
   out.close("};");
+  out.open("struct Weight {{");
+  out.line("static constexpr bool plain = {};", a.weight.statements.empty());
+  if (!a.weight.statements.empty())
+    print_function(out, spec, names, a.weight, "element", "float acc");
+  out.close("};");
   out.open("struct Rows {{");
   print_row_value(out, names, a.stats, "stats");
   print_row_value(out, names, a.delta, "delta");
@@ -91,7 +96,7 @@ void print_attention_backward(TextWriter& out, const KernelSpec& spec,
 
 std::string_view backward_call() {
   return "sinter::attention::run_backward<Config, Bounds, OperandQ, OperandK, OperandV, OperandDO, "
-         "Score, Rows, SumsDQ, ResultDK, ResultDV>(args);";
+         "Score, Weight, Rows, SumsDQ, ResultDK, ResultDV>(args);";
 }
 
 std::array<const BoxedOperand*, 7> maps_of(const AttentionBackwardConfig& e) {

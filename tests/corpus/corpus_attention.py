@@ -98,6 +98,8 @@ attention_backward("grouped_bias", attn_scale=0.25, hk=2, dbias=True,
                    inputs=[("Bias", [1, 4, 32, 32], None)])
 attention_backward("dropout_softcap", attn_scale=0.25, softcap=15.0, dropout_probability=0.25,
                    inputs=RANDOM)
+attention_backward("dropout_causal", attn_scale=0.125, causal_mask=True, dropout_probability=0.1, hk=2, sq=130, skv=130,
+                   d=128, dv=128, io="f16", inputs=RANDOM)
 attention_backward("grouped", attn_scale=0.125, hk=2, sq=96, skv=160, d=64, dv=64)
 attention_backward("bottom_right", attn_scale=0.125, hk=1, sq=130, skv=70, d=72, dv=128, io="f16",
                    layout="bshd", causal_mask_bottom_right=True)

@@ -73,6 +73,7 @@ TEST_CASE("attention backward is Delta, zeros, one kernel and dQ") {
   CHECK(families(planned({.attributes = {.attn_scale = 0.125, .softcap = 20}})) == kFused);
   CHECK(families(planned({.attributes = {.alibi_mask = true}})) == kFused);
   CHECK(families(planned({.bias = true})) == kFused);
+  CHECK(families(planned({.attributes = {.dropout_probability = 0.1}})) == kFused);
   CHECK(families(planned({.attributes = {.padding_mask = true}, .lengths = true})) == kFused);
 }
 
@@ -88,7 +89,6 @@ TEST_CASE("what the kernel of attention backward does not have keeps the expansi
   CHECK_FALSE(is_fused(planned({.d = 64, .dv = 128})));
   CHECK_FALSE(is_fused(planned({.dv_wanted = false})));
   CHECK_FALSE(is_fused(planned({.bias = true, .dbias = true})));
-  CHECK_FALSE(is_fused(planned({.attributes = {.dropout_probability = 0.1}})));
   CHECK_FALSE(is_fused(planned({.io = DataType::f32})));
   CHECK_FALSE(is_fused(partitioned(*graph_of({}), "sm_80")));
 }
@@ -105,7 +105,12 @@ TEST_CASE("attention backward's kernels give what the expansion gives") {
                              .d = 16,
                              .dv = 16,
                              .attributes = {.attn_scale = 0.3, .left_bound = 5, .softcap = 2},
-                             .bias = true}}) {
+                             .bias = true},
+                             Attention{.queries = 20,
+                             .keys = 17,
+                             .d = 16,
+                             .dv = 16,
+                             .attributes = {.dropout_probability = 0.4}}}) {
     const auto made = graph_of(a);
     Graph& g = *made;
     GraphCase c(g, Fill::normal, 7);

@@ -147,8 +147,13 @@ class Attention : KernelStatements {
             const double sum = rounded(DataType::f32, dot(a.q, a.k, A::d) * a.scale);
             accumulator_[0] = sum;
             const double score = a.score.statements.empty() ? sum : operand(a.score, at, v),
-                         weight = std::exp(score - stats),
-                         ds = weight * (dot(a.d_o, a.v, A::e) - delta);
+                         probability = std::exp(score - stats);
+            const auto weighted = [&](double x) {
+              accumulator_[0] = x;
+              return a.weight.statements.empty() ? x : operand(a.weight, at, v);
+            };
+            const double weight = weighted(probability),
+                         ds = probability * (weighted(dot(a.d_o, a.v, A::e)) - delta);
             accumulator_[0] = sum, accumulator_[1] = ds;
             const double gradient =
                              round_to(a.q.type,

@@ -36,10 +36,12 @@
 //                     tile
 //   struct Bounds     see attention_bounds.cuh
 //   struct Score      scale, of the sums; plain: true where a score is just that, and scale above
-//   0;
-//                     else, of a scaled sum, float element(args, coordinates, float sum), the
+//                     0; else, of a scaled sum, float element(args, coordinates, float sum), the
 //                     score, and float gradient(args, coordinates, float sum, float ds), its
 //                     derivative from that of the score
+//   struct Weight     plain: true where weights are probabilities; else float element(args,
+//                     coordinates, float x): of a probability the weight, of a weight's gradient
+//                     the probability's
 //   struct Rows       float stats(args, coordinates), delta(args, coordinates) of a query
 //   struct SumsDQ     add(args, coordinates, row, column, from): adds a box of 32 columns and 64
 //                     rows
@@ -47,7 +49,7 @@
 //                     and 64 rows of the operands' Number
 //
 // and calls attention::run_backward<Config, Bounds, OperandQ, OperandK, OperandV, OperandDO, Score,
-// Rows, SumsDQ, ResultDK, ResultDV>(args). Coordinates are those of Extent. The launch has
+// Weight, Rows, SumsDQ, ResultDK, ResultDV>(args). Coordinates are those of Extent. The launch has
 // Config::threads threads, BackwardShape::shared_bytes bytes of shared memory and
 // BackwardShape::tiles CTAs. dQ is what was summed, times Score::scale.
 #pragma once
@@ -57,8 +59,9 @@
 namespace sinter::attention {
 
 // A consumer's 64 keys.
-template <class Config, class S, class Bounds, class Score, class Args>
+template <class Config, class S, class Bounds, class Score, class Weight, class Args>
 class BackwardConsumer {
+  static constexpr bool plain = Score::plain && Weight::plain;
   using Number = typename S::Number;
   using Sums = typename S::Scores::Sums;
   using Weights = OperandFragment<Number, S::tile_q>;
@@ -111,7 +114,8 @@ class BackwardConsumer {
       s.at[i + 3] = math::fast_exp2(math::fma(s.at[i + 3], scale, lse.y));
     });
   }
-  // Where the score is a function of the sum: `s` becomes weights, `dp` derivatives of sums.
+  // Where the score is a function of the sum, or the weight of the probability: `s` becomes
+  // weights, `dp` derivatives of sums.
   SINTER_DEVICE void weigh_and_differentiate(Sums& s, Sums& dp, const QueryTile<S>& at,
                                              int stage) const {
     const float* lse = reinterpret_cast<const float*>(pointer_ + S::lse) + stage * S::tile_q;
@@ -123,12 +127,17 @@ class BackwardConsumer {
       const int column = Sums::column(i), m = at.row() + column, n = key_ + Sums::row(i);
       c.at[2] = m < S::queries ? m : S::queries - 1;
       c.at[3] = n < S::keys ? n : S::keys - 1;
-      const float sum = x * Score::scale, score = Score::element(args_, c, sum),
-                  p = math::fast_exp2(math::fma(score, kLog2E, lse[column])),
-                  ds = Score::gradient(args_, c, sum, p * (dp.at[i] - delta[column]));
+      const float sum = x * Score::scale;
+      float score = sum, weight, of_weight = dp.at[i];
+      if constexpr (!Score::plain) score = Score::element(args_, c, sum);
+      const float p = weight = math::fast_exp2(math::fma(score, kLog2E, lse[column]));
+      if constexpr (!Weight::plain)
+        weight = Weight::element(args_, c, p), of_weight = Weight::element(args_, c, of_weight);
+      float ds = p * (of_weight - delta[column]);
+      if constexpr (!Score::plain) ds = Score::gradient(args_, c, sum, ds);
       const bool seen =
           lse[column] != minus_infinity() && (!cut || (m >= band_.first(n) && m < band_.stop(n)));
-      x = seen ? p : 0.0f;
+      x = seen ? weight : 0.0f;
       dp.at[i] = seen ? ds : 0.0f;
     });
   }
@@ -223,7 +232,7 @@ class BackwardConsumer {
   // of dp. Made 16 queries at a time, so that few registers hold both.
   SINTER_DEVICE void finish(Weights& p, Weights& ds, Sums& s, Sums& dp, const QueryTile<S>& at,
                             int stage) const {
-    if constexpr (!Score::plain) {
+    if constexpr (!plain) {
       weigh_and_differentiate(s, dp, at, stage);
     } else if (band_.is_cut(at.row())) {
       mask(dp, at, 0.0f);
@@ -237,11 +246,10 @@ class BackwardConsumer {
       for (int half = 0; half < 2; ++half) {
         float x[4];
         const int i = 8 * j + 4 * half;
-        const float2 row = Score::plain ? delta[i] : float2{};
+        const float2 row = plain ? delta[i] : float2{};
 #pragma unroll
         for (int e = 0; e < 4; ++e)
-          x[e] = Score::plain ? s.at[i + e] * (dp.at[i + e] - (e % 2 == 0 ? row.x : row.y))
-                              : dp.at[i + e];
+          x[e] = plain ? s.at[i + e] * (dp.at[i + e] - (e % 2 == 0 ? row.x : row.y)) : dp.at[i + e];
         ds.at[j][2 * half] = warp_matrix::pair(Number{}, x[0], x[1]);
         ds.at[j][2 * half + 1] = warp_matrix::pair(Number{}, x[2], x[3]);
         p.at[j][2 * half] = warp_matrix::pair(Number{}, s.at[i], s.at[i + 1]);
@@ -264,7 +272,7 @@ class BackwardConsumer {
       start_scores(s, at, state);
       start_dp(dp, at, state);
       wgmma::wait<1>(s);
-      if constexpr (Score::plain) weigh(s, at, state.stage);
+      if constexpr (plain) weigh(s, at, state.stage);
       wgmma::wait<0>(dp);
       Weights p, ds;
       finish(p, ds, s, dp, at, state.stage);
@@ -332,8 +340,8 @@ class BackwardConsumer {
   }
 };
 
-template <class Config, class Bounds, class Q, class K, class V, class DO, class Score, class Rows,
-          class SumsDQ, class ResultDK, class ResultDV, class Args>
+template <class Config, class Bounds, class Q, class K, class V, class DO, class Score,
+          class Weight, class Rows, class SumsDQ, class ResultDK, class ResultDV, class Args>
 SINTER_DEVICE void run_backward(const Args& args) {
   using S = BackwardShape<Config, Bounds, Q, K, V, DO>;
   const SharedMemory memory;
@@ -369,8 +377,8 @@ SINTER_DEVICE void run_backward(const Args& args) {
     return;
   }
   hopper::take_registers<Config::consumer_registers>();
-  BackwardConsumer<Config, S, Bounds, Score, Args> consumer(args, band, c, memory.pointer, shared,
-                                                            warpgroup - 1);
+  BackwardConsumer<Config, S, Bounds, Score, Weight, Args> consumer(args, band, c, memory.pointer,
+                                                                    shared, warpgroup - 1);
   using TileK = typename S::TileK;
   using TileV = typename S::TileV;
   if (band.count() == 0) {

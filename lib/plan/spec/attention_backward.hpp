@@ -4,10 +4,12 @@
 
 namespace sinter {
 
-// With p(batch, m, n) = exp(score - stats), dp = the sum over e of d_o(batch, m, e) v(batch, n, e),
-// ds = the gradient of the scaled sum of score, whose own gradient is p (dp - delta):
+// With p(batch, m, n) = exp(score - stats), dp = weight of the sum over e of d_o(batch, m, e)
+// v(batch, n, e), ds = the gradient of the scaled sum of score, whose own gradient is
+// p (dp - delta):
 //
-//   dv(batch, n, e) = sum over m of p d_o       dk(batch, n, d) = scale times the sum over m of ds
+//   dv(batch, n, e) = sum over m of weight(p) d_o
+//   dk(batch, n, d) = scale times the sum over m of ds
 //   q dq(batch, m, d) = a body of the sum over n of ds k
 //
 // The indices of the domain are batch (entry and head), m, n, d, e in this order; KernelSpec::body
@@ -23,6 +25,9 @@ struct AttentionBackwardSpec {
   // Over (batch, m, n): from the scaled sum (accumulator 0) to the score, and from the scaled sum
   // and the score's gradient (accumulator 1) to the scaled sum's. Empty: the same.
   Body score, gradient;
+  // Over (batch, m, n), as AttentionSpec's, and linear: the gradient of a weight is the same body
+  // of the gradient (dropout). Empty: itself.
+  Body weight;
   // Over (batch, m, d): from dq's sums (an accumulator statement) to where it is stored.
   Body dq;
   AttentionBand band;

@@ -29,8 +29,8 @@ void collect(const FusionState& state, const Region& region, TensorId t, std::se
 
 // What makes the gradients depend on more than the kernel has.
 bool has_other_options(const Region& r) {
-  return r.attributes.dropout_probability > 0 || input(r, kPorts.page_k) >= 0 ||
-         input(r, kPorts.page_v) >= 0 || input(r, kPorts.block_mask) >= 0 || r.outputs[kDBias] >= 0;
+  return input(r, kPorts.page_k) >= 0 || input(r, kPorts.page_v) >= 0 ||
+         input(r, kPorts.block_mask) >= 0 || r.outputs[kDBias] >= 0;
 }
 
 // Finds the tensors by what the expansion of sdpa_backward makes (lib/lower/sdpa.cpp).
@@ -57,6 +57,22 @@ bool find_tensors(const FusionState& state, AttentionBackwardNodes& a) {
       a.delta = n.outputs[0];
   }
   if (a.score < 0 || a.delta < 0) return false;
+  // What dV's product multiplies, and the weights that it was before dropout.
+  for (NodeId id : r.nodes) {
+    const Node& n = state.node(id);
+    if (n.op != OpKind::matmul || n.inputs[1] != r.inputs[kDO]) continue;
+    const NodeId transpose = state.producer(n.inputs[0]);
+    if (transpose >= 0 && state.node(transpose).op == OpKind::transpose)
+      a.weights = state.node(transpose).inputs[0];
+  }
+  for (NodeId id : r.nodes) {
+    const Node& n = state.node(id);
+    if (!has_mode(n, PointwiseMode::binary_select)) continue;
+    const NodeId exponential = state.producer(n.inputs[0]);
+    if (exponential >= 0 && has_mode(state.node(exponential), PointwiseMode::exp))
+      a.probabilities = n.outputs[0];
+  }
+  if (a.weights < 0 || a.probabilities < 0) return false;
   // The score's product, and its sums times the scale.
   std::set<NodeId> before;
   collect(state, r, a.score, before);
@@ -163,6 +179,13 @@ std::optional<KernelSpec> attention_backward_spec(const FusionState& state,
     auto gradient = derivative(spec, to.score);
     if (!gradient) return {};
     to.gradient = std::move(*gradient);
+  }
+  if (attention.weights != attention.probabilities) {
+    to.weight.statements.push_back(accumulator(attention.probabilities));
+    BodyBuilder body = builder(to.weight, {q[0], q[1], q[2], v[2]}, A::m, A::n);
+    body.define(attention.probabilities, 0);
+    const int value = body.value(attention.weights);
+    to.weight.statements.resize(static_cast<std::size_t>(value) + 1);
   }
   Body none;
   const auto port = [&](TensorId t, int row, int column, const Dims& dim, bool written) {

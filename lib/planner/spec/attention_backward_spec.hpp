@@ -12,6 +12,7 @@ namespace sinter {
 struct AttentionBackwardNodes {
   const Region* region = nullptr;
   TensorId scaled = kNoTensor, score = kNoTensor;  // the score is a function of the scaled sums
+  TensorId probabilities = kNoTensor, weights = kNoTensor;  // before and after dropout
   TensorId delta = kNoTensor;
   TensorId dq_sums = kNoTensor;  // the product of which dQ is made
   // Of the region, without those of Delta; also those between them that have no kernel of their

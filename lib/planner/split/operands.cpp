@@ -171,7 +171,7 @@ DataType multiplied_as(const KernelSpec& spec, int port) {
   }
   if (const AttentionBackwardSpec* const a = spec.as_attention_backward()) {
     if (port == a->stats || port == a->delta) return DataType::none;
-    for (const Body* body : {&a->score, &a->gradient, &a->dq})
+    for (const Body* body : {&a->score, &a->gradient, &a->weight, &a->dq})
       for (const auto& s : body->statements)
         if (names_ports(s) && (s.port == port || s.port2 == port)) return DataType::none;
     return a->q.type;

@@ -104,7 +104,9 @@ std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec&
   const std::int64_t depth = spec.extent[A::d], width = spec.extent[A::e],
                      queries = spec.extent[A::m], keys = spec.extent[A::n];
   if (depth > kWidest || width > kWidest || queries >= 1 << 30 || keys >= 1 << 30) return {};
-  if (!is_straight(spec, a.score, true) || !is_straight(spec, a.gradient, true)) return {};
+  if (!is_straight(spec, a.score, true) || !is_straight(spec, a.gradient, true) ||
+      !draws_or_loads(spec, a.weight))
+    return {};
   const Operands o = operands_of(spec);
   if (!o.q || !o.k || !o.v || !o.d_o) return {};
   for (const ProductOperand* x : {&a.k, &a.v, &a.d_o})

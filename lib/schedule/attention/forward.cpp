@@ -98,17 +98,6 @@ void set_lines(BoxedOperand& o, int rows, int k) {
   o.map.box[1] = o.k_fastest ? rows : k;
 }
 
-bool draws_or_loads(const KernelSpec& spec, const Body& body) {
-  return std::all_of(body.statements.begin(), body.statements.end(), [&](const Statement& s) {
-    if (s.kind == StatementKind::random) return s.arithmetic == DataType::f32;
-    if (s.kind == StatementKind::gather)
-      return spec.gathers[static_cast<std::size_t>(s.gather)].op == OpKind::block_mask;
-    Body one;
-    one.statements = {s};
-    return is_straight(spec, one, true);
-  });
-}
-
 int shared_bytes(const AttentionConfig& e, int depth, int width) {
   const int q = e.consumers * kRows * up(depth, kLine) * 2,
             k = up(e.tile_k, e.k.k_fastest ? 8 : kLine) * up(depth, kLine) * 2,
@@ -202,6 +191,17 @@ std::int64_t choose_heads(const KernelSpec& spec, const AttentionConfig& e, std:
 }
 
 }  // namespace
+
+bool draws_or_loads(const KernelSpec& spec, const Body& body) {
+  return std::all_of(body.statements.begin(), body.statements.end(), [&](const Statement& s) {
+    if (s.kind == StatementKind::random) return s.arithmetic == DataType::f32;
+    if (s.kind == StatementKind::gather)
+      return spec.gathers[static_cast<std::size_t>(s.gather)].op == OpKind::block_mask;
+    Body one;
+    one.statements = {s};
+    return is_straight(spec, one, true);
+  });
+}
 
 double seen_share(const KernelSpec& spec) {
   return seen_share(spec.attention().band, static_cast<double>(spec.extent[AttentionSpec::query]),

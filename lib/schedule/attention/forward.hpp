@@ -38,6 +38,10 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
 // The operands that TMA cannot load as they lie in memory: some of q, k, v.
 std::vector<ProductOperand AttentionSpec::*> not_loadable(const KernelSpec& spec);
 
+// Whether a body of the score or of a weight is straight-line f32 arithmetic on what is loaded,
+// looked up in block masks, or drawn.
+bool draws_or_loads(const KernelSpec& spec, const Body& body);
+
 // The share of the scores that the band lets rows see, not counting lengths.
 double seen_share(const KernelSpec& spec);
 double seen_share(const AttentionBand& band, double rows, double keys);

@@ -62,6 +62,10 @@ struct Score {
     return dy * (1.0f - t * t);
   }
 };
+struct Weight {
+  static constexpr bool plain = true;
+  SINTER_DEVICE static float element(const Args&, const Coord&, float x) { return x; }
+};
 struct Rows {
   SINTER_DEVICE static int at(const Coord& c) {
     return (c.at[0] * kHeads * kGroup + c.at[1]) * kQueries + c.at[2];
@@ -79,7 +83,7 @@ struct SumsDQ {
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
 void sinter_attention_backward(const __grid_constant__ Args args) {
   attention::run_backward<Config, Bounds, Operand<&Args::map_q, true>, Operand<&Args::map_k, false>,
-                          Operand<&Args::map_v, false>, Operand<&Args::map_do, true>, Score, Rows,
-                          SumsDQ, Operand<&Args::map_dk, false>, Operand<&Args::map_dv, false>>(
+                          Operand<&Args::map_v, false>, Operand<&Args::map_do, true>, Score, Weight,
+                          Rows, SumsDQ, Operand<&Args::map_dk, false>, Operand<&Args::map_dv, false>>(
       args);
 }
