@@ -23,15 +23,16 @@ class AttentionPattern final : public Pattern {
   bool anchors(const FusionState& state, NodeId n) const override {
     if (state.node(n).op != OpKind::matmul) return false;
     const auto attention = attention_at(state, n);
-    return attention && all_free(state, *attention) && fits(state, *attention, attention->nodes);
+    return attention && all_free(state, *attention) &&
+           fits(state, *attention, nodes_of(*attention));
   }
 
   std::optional<Match> propose(FusionState& state, NodeId anchor, bool explain) const override {
     const auto attention = attention_at(state, anchor);
     if (!attention || !all_free(state, *attention)) return {};
-    Match m{attention->nodes, anchor, 0};
+    Match m{nodes_of(*attention), anchor, 0};
     add_epilogue(state, *attention, m, explain);
-    if (!fits(state, *attention, m.nodes)) m.nodes = attention->nodes;
+    if (!fits(state, *attention, m.nodes)) m.nodes = nodes_of(*attention);
     m.saved_bytes = saved_bytes(state, m.nodes);
     return m;
   }
@@ -43,7 +44,9 @@ class AttentionPattern final : public Pattern {
 
  private:
   static bool all_free(const FusionState& state, const AttentionNodes& a) {
-    return std::all_of(a.nodes.begin(), a.nodes.end(), [&](NodeId n) { return state.free(n); });
+    const std::vector<NodeId> nodes = nodes_of(a);
+    return std::all_of(nodes.begin(), nodes.end(),
+                       [&](NodeId n) { return contains(a.views, n) || state.free(n); });
   }
 
   static bool fits(const FusionState& state, const AttentionNodes& a,
@@ -56,14 +59,13 @@ class AttentionPattern final : public Pattern {
 
   // The elementwise nodes behind the second product, and those that are for these alone (a gate).
   void add_epilogue(FusionState& state, const AttentionNodes& a, Match& m, bool explain) const {
+    const std::vector<NodeId> own = nodes_of(a);
     const Dims domain = without_leading_ones(state.graph()[state.node(m.anchor).outputs[0]].dim);
     grow(state, m.nodes, {.pattern = name(), .explain = explain}, [&](NodeId other) -> std::string {
       const Node& n = state.node(other);
       if (reads_from_memory(n.op) || n.op == OpKind::reduction || n.op == OpKind::concatenate)
         return "it reads its operands from memory";
-      const auto of_epilogue = [&](NodeId p) {
-        return contains(m.nodes, p) && !contains(a.nodes, p);
-      };
+      const auto of_epilogue = [&](NodeId p) { return contains(m.nodes, p) && !contains(own, p); };
       const bool behind = std::any_of(n.inputs.begin(), n.inputs.end(), [&](TensorId t) {
         const NodeId p = t >= 0 ? state.producer(t) : -1;
         return p == a.second || (p >= 0 && of_epilogue(p));

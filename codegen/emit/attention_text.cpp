@@ -15,18 +15,68 @@ namespace {
 
 constexpr std::string_view kScores = "FirstCoord";
 
+// An operand of one of the kernel's products.
+struct PrintedOperand {
+  const BoxedOperand& box;
+  const KernelSpec& product;
+  const Body& body;
+  std::string_view config, coordinates;  // of the product
+  std::int64_t group = 1;
+};
+
+// Loads of whole pages: PagedRows' Operand.
+void print_pages(TextWriter& out, const PrintedOperand& o, const KernelNames& names,
+                 std::string_view load, std::string_view map) {
+  const Gather& g = o.product.gathers[static_cast<std::size_t>(o.box.gather)];
+  out.open("struct {} {{", load);
+  out.line("using Number = sinter::{};", name(o.box.map.type));
+  out.line("static constexpr bool k_fastest = {};", o.box.k_fastest);
+  out.line("static constexpr int page_rows = {};", o.box.page);
+  out.line(
+      "SINTER_DEVICE static void prefetch(const Args& args) {{ sinter::hopper::prefetch(args.{}); "
+      "}}",
+      map);
+  out.line("template <class At>");
+  out.open("SINTER_DEVICE static int page(const At& at, int number) {{");
+  out.line("return static_cast<int>(sinter::block_of_page<{}::{}>(at.args.{}, at.c, number));",
+           o.config, names.gather[static_cast<std::size_t>(o.box.gather)],
+           names.port[static_cast<std::size_t>(g.ports[1])]);
+  out.close("}");
+  out.line("template <class At>");
+  out.line(
+      "SINTER_DEVICE static void load(const At& at, int page, int row, int column, unsigned to,");
+  out.open("                               unsigned barrier) {{");
+  out.line(
+      "sinter::hopper::load_box(at.args.{}, to, barrier, 0, column, row, "
+      "static_cast<int>(at.c.at[{}]){}, page);",
+      map, static_cast<int>(AttentionSpec::head), o.group > 1 ? fmt::format(" / {}", o.group) : "");
+  out.close("}");
+  out.close("};");
+}
+
 // What TMA loads, and single elements.
-void print_operand(TextWriter& out, const BoxedOperand& o, const KernelNames& names, char which,
-                   std::int64_t group, std::string_view config, std::string_view coordinates) {
-  const auto port = static_cast<std::size_t>(o.port);
-  const std::string load = fmt::format("Load{}", which);
-  print_boxed_operand(out, o, load, fmt::format("map_{}", static_cast<char>(which - 'A' + 'a')),
-                      kScores, {AttentionSpec::head, group});
+void print_operand(TextWriter& out, const PrintedOperand& o, const KernelNames& names, char which) {
+  const std::string load = fmt::format("Load{}", which),
+                    map = fmt::format("map_{}", static_cast<char>(which - 'A' + 'a'));
+  const bool pages = o.box.source == BoxedOperand::Source::pages;
+  if (pages)
+    print_pages(out, o, names, load, map);
+  else
+    print_boxed_operand(out, o.box, load, map, kScores, {AttentionSpec::head, o.group});
   out.open("struct Operand{} : {} {{", which, load);
-  out.open("SINTER_DEVICE static float element(const Args& args, {} c) {{", coordinates);
-  if (group > 1) out.line("c.at[{}] /= {};", AttentionSpec::head, group);
-  out.line("return sinter::load<{}::{}, float>(args.{}, c);", config, names.access[port],
-           names.port[port]);
+  if (pages && o.config != "Config") out.line("using Config = {};", o.config);
+  out.open("SINTER_DEVICE static float element(const Args& args, {} c) {{", o.coordinates);
+  if (o.group > 1) out.line("c.at[{}] /= {};", static_cast<int>(AttentionSpec::head), o.group);
+  if (pages) {
+    const BodyText text(o.product, names, o.body, nullptr);
+    const int last = text.size() - 1;
+    print_statements(out, text, live_statements(text.body(), {last}));
+    out.line("return {};", text.name(last));
+  } else {
+    const auto port = static_cast<std::size_t>(o.box.port);
+    out.line("return sinter::load<{}::{}, float>(args.{}, c);", o.config, names.access[port],
+             names.port[port]);
+  }
   out.close("}");
   out.close("};");
 }
@@ -105,11 +155,13 @@ void print_scores_config(TextWriter& out, const AttentionConfig& e, const Kernel
   print_product_config(out, e.scores, e.wide_index, names, {&score, &weight});
 }
 
-void print_attention(TextWriter& out, const AttentionConfig& e, const KernelNames& names) {
+void print_attention(TextWriter& out, const KernelSpec& outputs, const AttentionConfig& e,
+                     const KernelNames& names) {
   const AttentionSpec& a = e.attention;
-  print_operand(out, e.q, names, 'Q', 1, "First", kScores);
-  print_operand(out, e.k, names, 'K', a.group, "First", kScores);
-  print_operand(out, e.v, names, 'V', a.group, "Config", "Coord");
+  const ContractionSpec &first = e.scores.contraction(), &second = outputs.contraction();
+  print_operand(out, {e.q, e.scores, first.a().body, "First", kScores}, names, 'Q');
+  print_operand(out, {e.k, e.scores, first.b().body, "First", kScores, a.group}, names, 'K');
+  print_operand(out, {e.v, outputs, second.b().body, "Config", "Coord", a.group}, names, 'V');
   print_bounds(out, a.band, a.length_q, a.length_kv, e.scores, names, "First",
                {e.scores.extent[AttentionSpec::query], e.scores.extent[AttentionSpec::query + 1],
                 e.scores.extent[AttentionSpec::member] > 1});

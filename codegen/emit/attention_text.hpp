@@ -13,7 +13,8 @@ void print_attention_products(TextWriter& out, const AttentionConfig& e, const K
 void print_scores_config(TextWriter& out, const AttentionConfig& e, const KernelNames& names);
 
 // Operands, bounds, score, weight and what a row reads and writes.
-void print_attention(TextWriter& out, const AttentionConfig& e, const KernelNames& names);
+void print_attention(TextWriter& out, const KernelSpec& outputs, const AttentionConfig& e,
+                     const KernelNames& names);
 
 // Which keys a query sees. `config`: the struct that has the accesses of `spec`'s ports; lengths
 // that have no port are the `whole`.

@@ -61,7 +61,7 @@ void print_gather(TextWriter& out, const KernelSpec& spec, int number, int index
     if (g.op == OpKind::resample)
       out.line("static constexpr bool positions = {};", wants_positions(spec, number));
   }
-  if (g.resamples() || g.op == OpKind::block_mask) {
+  if (g.resamples() || g.op == OpKind::block_mask || g.op == OpKind::page_gather) {
     Dims indices;
     for (int d = 0; d < g.output_dim.size(); ++d) indices.push_back(g.index(d));
     out.line("using Indices = {};", dims_type(indices));
@@ -312,7 +312,10 @@ void print_config(TextWriter& out, const ScheduledKernel& kernel, const KernelNa
           s.kind == StatementKind::reduce && !s.access.windows.empty())
         print_access(out, s.access,
                      inside_access_name(names.reduction[static_cast<std::size_t>(s.port)]));
-  if (!kernel.attention()) print_gathers(out, spec, names, packing);
+  const AttentionConfig* const attention = kernel.attention();
+  // Those of scores are printed with the first product.
+  if (!attention || attention->v.gather >= 0)
+    print_gathers(out, spec, names, attention ? nullptr : packing);
   out.close("};");
 }
 

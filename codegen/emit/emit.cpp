@@ -347,7 +347,7 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
       if (factors->rows.on) out.line("using Rows = {};", rows_type(spec, names));
       if (attention) {
         print_place(out, scheduled, names, body);
-        print_attention(out, *attention, names);
+        print_attention(out, spec, *attention, names);
         if (!attention->result) print_packed_epilogue(out, spec, names, body, nullptr);
         break;
       }

@@ -46,21 +46,28 @@ attention("value_width", d=24, dv=40, attn_scale=0.2, io="f16")
 attention("f32", sq=33, skv=65, attn_scale=0.25, io="f32")
 
 
-def paged_attention():
-    g = Graph("attention_paged", "f16")
-    g.tensor("Q", [2, 4, 1, 16])
-    for t in ("K", "V"):
-        g.tensor(t, [10, 2, 16, 16])
+def paged_attention(name="attention_paged", b=2, hq=4, hk=2, sq=1, d=16, dv=16, page=16, pages=5, io="f16", blocks=10,
+                    **attributes):
+    g = Graph(name, io)
+    g.tensor("Q", [b, hq, sq, d])
+    g.tensor("K", [blocks, hk, page, d])
+    g.tensor("V", [blocks, hk, page, dv])
     for t in ("Page_table_K", "Page_table_V"):
-        g.tensor(t, [2, 1, 5, 1], data_type="i32")
+        g.tensor(t, [b, 1, pages, 1], data_type="i32")
     for t in ("SEQ_LEN_Q", "SEQ_LEN_KV"):
-        g.tensor(t, [2, 1, 1, 1], data_type="i32")
+        g.tensor(t, [b, 1, 1, 1], data_type="i32")
     ports = {p: p for p in ("Q", "K", "V", "Page_table_K", "Page_table_V", "SEQ_LEN_Q", "SEQ_LEN_KV")}
-    g.node("sdpa", ports, {"O": "O"}, attn_scale=0.25, padding_mask=True)
+    g.node("sdpa", ports, {"O": "O"}, attn_scale=0.25, padding_mask=True, **attributes)
     g.output("O")
 
 
 paged_attention()
+paged_attention("attention_paged_decode", sq=3, d=128, dv=128, page=8, pages=40, blocks=85)
+paged_attention("attention_paged_prefill", b=3, hq=2, sq=70, d=40, dv=40, page=32, io="bf16", blocks=18,
+                causal_mask_bottom_right=True)
+paged_attention("attention_paged_large_pages", hk=1, sq=5, d=64, dv=64, page=256, pages=1, blocks=3)
+paged_attention("attention_paged_24", hq=2, d=64, dv=64, page=24, pages=3, blocks=9, io="bf16")
+paged_attention("attention_paged_12", d=64, dv=64, page=12, pages=3, blocks=9, io="bf16")
 
 
 def attention_backward(name, inputs=(), dbias=False, hk=4, sq=32, skv=32, d=16, dv=16, io="bf16",

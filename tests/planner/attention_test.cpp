@@ -90,6 +90,33 @@ TEST_CASE("attention of every head dimension that registers hold is one kernel")
   CHECK(kernels_of({.io = f16}) == 1);
 }
 
+TEST_CASE("keys and values in pages are loaded where they lie") {
+  const auto kernels = [](std::int64_t page, bool keys_read_again = false) {
+    auto g = start({});
+    const auto i32_of = [&](const char* name, Dims dim) {
+      return g->tensor({.name = name, .dim = dim, .data_type = DataType::i32});
+    };
+    const Tensor q = g->tensor({.name = "q", .dim = {2, 8, 1, 64}}),
+                 k = g->tensor({.name = "k", .dim = {20, 2, page, 64}}),
+                 v = g->tensor({.name = "v", .dim = {20, 2, page, 64}});
+    SdpaInputs in;
+    in.page_table_k = i32_of("table_k", {2, 1, 6, 1});
+    in.page_table_v = keys_read_again ? in.page_table_k : i32_of("table_v", {2, 1, 6, 1});
+    in.seq_len_q = i32_of("lq", {2, 1, 1, 1});
+    in.seq_len_kv = i32_of("lk", {2, 1, 1, 1});
+    g->output(sdpa(q, k, v, {.padding_mask = true}, in).o, "o");
+    for (const auto& d : g->check()) FAIL(d.message());
+    return families(for_sm_90a(*g));
+  };
+  const std::vector one{Family::attention};
+  CHECK(kernels(16) == one);
+  CHECK(kernels(16, true) == one);
+  CHECK(kernels(8) == one);
+  CHECK(kernels(256) == std::vector{Family::attention, Family::rowwise});  // keys are split
+  // The swizzle repeats after eight rows.
+  CHECK(kernels(12) == std::vector{Family::pointwise, Family::pointwise, Family::attention});
+}
+
 TEST_CASE("attention that one kernel does not hold is the expansion's kernels") {
   CHECK(kernels_of({.d = 264}) > 1);
   CHECK(kernels_of({.dv = 264}) > 1);

@@ -1,6 +1,7 @@
 // What attention_forward.cuh has in shared memory, in which order its CTAs take tiles, and the
 // thread that has TMA bring them.
 #pragma once
+#include "sinter/device/engine/loader/paged_rows.cuh"
 #include "sinter/device/engine/pipeline.cuh"
 #include "sinter/device/engine/wgmma.cuh"
 #include "sinter/device/family/attention_bounds.cuh"
@@ -83,15 +84,32 @@ SINTER_DEVICE KeyTiles keys_of(const Band& band, const TileOfRows& tile) {
   return keys;
 }
 
+// Keys and values that lie in pages: a Load of PagedRows, whose arguments are these.
+template <class Operand>
+concept LiesInPages = requires {
+  Operand::page_rows;
+};
+template <class Args, class Coord>
+struct ArgsAt {
+  const Args& args;
+  const Coord& c;
+};
+
 template <class Operand, class Tile, class Args, class Coord>
 SINTER_DEVICE void load_tile(const Args& args, const Coord& c, int row, int k, unsigned to,
                              unsigned full) {
-  constexpr int along = Tile::swizzle / Tile::element;  // of a slab
+  if constexpr (LiesInPages<Operand>) {
+    constexpr bool keys = Tile::major == Major::k;
+    return PagedRows<Operand, Tile, Operand::page_rows>{keys ? row : 0}.load(
+        ArgsAt<Args, Coord>{args, c}, keys ? 0 : k / Tile::depth, to, full);
+  } else {
+    constexpr int along = Tile::swizzle / Tile::element;  // of a slab
 #pragma unroll
-  for (int slab = 0; slab < Tile::slabs; ++slab)
-    Operand::load(args, c, row + (Tile::major == Major::k ? 0 : slab * along),
-                  k + (Tile::major == Major::k ? slab * along : 0), to + slab * Tile::slab_bytes,
-                  full, 0);
+    for (int slab = 0; slab < Tile::slabs; ++slab)
+      Operand::load(args, c, row + (Tile::major == Major::k ? 0 : slab * along),
+                    k + (Tile::major == Major::k ? slab * along : 0), to + slab * Tile::slab_bytes,
+                    full, 0);
+  }
 }
 
 // One thread of the producer.

@@ -6,6 +6,7 @@
 #include "planner/spec/attention_by_hand.hpp"
 #include "planner/spec/body_builder.hpp"
 #include "planner/spec/body_copy.hpp"
+#include "schedule/attention/forward.hpp"
 #include "sinter/ops/shapes_sdpa.hpp"
 
 namespace sinter {
@@ -186,10 +187,44 @@ bool is_attention(const FusionState& state, const AttentionNodes& a) {
   return true;
 }
 
+std::vector<NodeId> nodes_of(const AttentionNodes& a) {
+  std::vector<NodeId> nodes = a.views;
+  for (NodeId n : {a.pages_k, a.pages_v})
+    if (n >= 0) nodes.push_back(n);
+  nodes.insert(nodes.end(), a.nodes.begin(), a.nodes.end());
+  return nodes;
+}
+
+namespace {
+
+// The gather whose result, or a view of it, is read by this node alone; the view goes to `views`.
+NodeId pages_read_by(const FusionState& state, NodeId reader, TensorId operand,
+                     std::vector<NodeId>& views) {
+  const TensorId root = state.storage()[operand].root;
+  const NodeId gather = state.producer(root);
+  if (gather < 0 || state.node(gather).op != OpKind::page_gather || state.graph()[root].output)
+    return -1;
+  const auto read_alone = [&](TensorId t, NodeId by) {
+    return state.consumers(t) == std::vector<NodeId>{by};
+  };
+  if (operand == root) return read_alone(root, reader) ? gather : -1;
+  const NodeId view = state.producer(operand);
+  if (view < 0 || !read_alone(operand, reader) || !read_alone(root, view)) return -1;
+  views.push_back(view);
+  return gather;
+}
+
+}  // namespace
+
 std::optional<AttentionNodes> attention_at(const FusionState& state, NodeId second) {
   if (!state.device().has_wgmma || !state.device().has_tma) return {};
   auto a = attention_of_region(state, second);
-  if (!a || !is_attention(state, *a)) a = attention_by_hand(state, second);
+  if (!a || !is_attention(state, *a)) return attention_by_hand(state, second);
+  a->pages_k = pages_read_by(state, a->first, state.node(a->first).inputs[1], a->views);
+  a->pages_v = pages_read_by(state, a->second, state.node(a->second).inputs[1], a->views);
+  if ((a->pages_k >= 0 || a->pages_v >= 0) &&
+      !plan_attention(attention_spec(state, *a, nodes_of(*a)), state.device()))
+    a->pages_k = a->pages_v = -1, a->views.clear();
   return a;
 }
 
@@ -228,8 +263,21 @@ KernelSpec attention_spec(const FusionState& state, const AttentionNodes& a,
         .value(t);
   };
   operand(to.q, first.inputs[0], A::query, A::d);
-  operand(to.k, first.inputs[1], A::d, A::n);
-  operand(to.v, last.inputs[1], A::n, A::e);
+  // Rows of pages, as they are before they are gathered.
+  const auto pages = [&](ProductOperand& o, NodeId gather, int column) {
+    const TensorId t = state.node(gather).outputs[0];
+    o.type = attention_operand_type(state, t);
+    BodyBuilder(state, spec, o.body, {gather}, g[t].dim, coordinates(false, A::n, column)).value(t);
+    spec.gathers.back().indices = {0, A::head, A::n, column};
+  };
+  if (a.pages_k >= 0)
+    pages(to.k, a.pages_k, A::d);
+  else
+    operand(to.k, first.inputs[1], A::d, A::n);
+  if (a.pages_v >= 0)
+    pages(to.v, a.pages_v, A::e);
+  else
+    operand(to.v, last.inputs[1], A::n, A::e);
   // From one tensor of the scores' dims to another: what the body of a score or a weight computes.
   const auto between = [&](Body& body, TensorId from, TensorId until) {
     BodyBuilder builder(state, spec, body, a.nodes, scores, coordinates(true, A::query, A::n));
@@ -245,11 +293,13 @@ KernelSpec attention_spec(const FusionState& state, const AttentionNodes& a,
   else
     between(to.score, a.sums, a.score);
   if (a.weight != a.probabilities) between(to.weight, a.probabilities, a.weight);
-  for (Gather& gather : spec.gathers) gather.indices = {0, A::head, A::query, A::n};
+  for (Gather& gather : spec.gathers)
+    if (gather.op == OpKind::block_mask) gather.indices = {0, A::head, A::query, A::n};
 
   std::vector<NodeId> epilogue;
+  const std::vector<NodeId> own = nodes_of(a);
   for (NodeId n : nodes)
-    if (!contains(a.nodes, n)) epilogue.push_back(n);
+    if (!contains(own, n)) epilogue.push_back(n);
   BodyBuilder body(state, spec, spec.body, epilogue, result, coordinates(true, A::query, A::e));
   Statement acc = statement(StatementKind::accumulator, DataType::f32, g[last.outputs[0]].name);
   acc.dim = 0;

@@ -20,7 +20,13 @@ struct AttentionNodes {
   bool written_out = false;    // AttentionSpec::written_out
   bool zero_dominates = true;  // AttentionSpec::zero_dominates
   std::vector<NodeId> nodes;   // first, what lies between, second
+  // Gathers in whose place the kernel loads pages, and the views between them and the products.
+  NodeId pages_k = -1, pages_v = -1;
+  std::vector<NodeId> views;
 };
+
+// The kernel's nodes without an epilogue.
+std::vector<NodeId> nodes_of(const AttentionNodes& a);
 
 // Whether the node is pointwise, of this mode.
 bool has_mode(const Node& n, PointwiseMode mode);

@@ -433,7 +433,7 @@ int BodyBuilder::gather(const Node& n, TensorId t) {
     if (n.outputs[i] == t) e.output = static_cast<int>(i);
   e.attributes = n.attributes;
   e.output_dim = g[t].dim;
-  if (e.resamples())
+  if (e.resamples() || e.op == OpKind::page_gather)
     for (int i = 0; i < e.output_dim.size(); ++i) e.indices.push_back(i);
   for (TensorId x : n.inputs) {
     if (x < 0) {

@@ -50,9 +50,49 @@ std::optional<BoxedOperand> boxed_rows(const KernelSpec& spec, const ProductOper
   return o;
 }
 
+// Keys or values that lie in pages of [blocks, heads, rows, columns], along whose columns TMA
+// loads.
+std::optional<BoxedOperand> paged(const KernelSpec& spec, const ProductOperand& operand,
+                                  bool keys) {
+  const auto& body = operand.body.statements;
+  if (body.empty() || body.size() > 2 || body[0].kind != StatementKind::gather ||
+      (body.size() == 2 && body[1].kind != StatementKind::convert))
+    return {};
+  const Gather& g = spec.gathers[static_cast<std::size_t>(body[0].gather)];
+  if (g.op != OpKind::page_gather) return {};
+  const KernelPort& p = spec.ports[static_cast<std::size_t>(g.ports[0])];
+  const Dims &dim = g.dims[0], &stride = g.strides[0];
+  const std::int64_t bytes = info(p.type).bytes, rows = dim[2];
+  constexpr std::int64_t kSwizzledRows = 8;
+  if (p.type != operand.type || p.alignment < 16 || p.access.offset * bytes % 16 != 0 ||
+      rows % kSwizzledRows != 0 || (body.size() == 2 && body[1].type != p.type) ||
+      (stride[3] != 1 && dim[3] > 1))
+    return {};
+  BoxedOperand o;
+  o.source = BoxedOperand::Source::pages;
+  o.gather = body[0].gather;
+  o.page = rows;
+  o.port = g.ports[0];
+  o.k_fastest = keys;
+  o.map.type = p.type;
+  o.map.offset = p.access.offset * bytes;
+  o.map.swizzle = 128;
+  o.map.dim = {dim[3]};
+  for (int i : {2, 1, 0}) {
+    const std::int64_t step = dim[i] > 1 ? stride[i] * bytes : 16;
+    if (step <= 0 || step % 16 != 0 || step >= std::int64_t{1} << 40) return {};
+    o.map.dim.push_back(dim[i]);
+    o.map.stride.push_back(step);
+  }
+  for (std::int64_t n : o.map.dim)
+    if (n < 1 || n >= std::int64_t{1} << 31) return {};
+  return o;
+}
+
 // Where heads of q share one of k and v, the map has those alone.
 std::optional<BoxedOperand> boxed_shared(const KernelSpec& spec, const ProductOperand& operand,
-                                         int row, std::int64_t group) {
+                                         int row, std::int64_t group, bool keys) {
+  if (auto pages = paged(spec, operand, keys)) return pages;
   auto o = boxed(spec, operand, row);
   if (!o) return {};
   for (std::size_t i = 0; i < o->batch.size(); ++i)
@@ -87,8 +127,9 @@ struct Operands {
 };
 Operands operands_of(const KernelSpec& scores, const KernelSpec& outputs, std::int64_t group) {
   const ContractionSpec &first = scores.contraction(), &second = outputs.contraction();
-  return {boxed_rows(scores, first.a()), boxed_shared(scores, first.b(), first.first_n(), group),
-          boxed_shared(outputs, second.b(), second.first_n(), group)};
+  return {boxed_rows(scores, first.a()),
+          boxed_shared(scores, first.b(), first.first_n(), group, true),
+          boxed_shared(outputs, second.b(), second.first_n(), group, false)};
 }
 
 // One instruction loads a line of the swizzle for all `lines` of the tile.
@@ -96,6 +137,7 @@ void set_lines(BoxedOperand& o, int rows, int k) {
   o.map.box = Dims::filled(o.map.dim.size(), 1);
   o.map.box[0] = kLine;
   o.map.box[1] = o.k_fastest ? rows : k;
+  if (o.page > 0) o.map.box[1] = std::min(o.map.box[1], o.page);
 }
 
 int shared_bytes(const AttentionConfig& e, int depth, int width) {
@@ -138,6 +180,10 @@ bool choose_tile(AttentionConfig& e, const KernelSpec& scores, int depth, int wi
   const int most_stages = c.count == 1 ? 8 : c.count == 4 ? 3 : 2;
   for (e.tile_k = most_keys; e.tile_k >= 16; e.tile_k -= 16) {
     if (e.tile_k * 3 / 4 + up(width, 16) / 2 + others > c.registers) continue;
+    const auto whole = [&](std::int64_t page) {  // pages in a tile, or tiles in a page
+      return page == 0 || e.tile_k % page == 0 || page % e.tile_k == 0;
+    };
+    if (!whole(e.k.page) || !whole(e.v.page)) continue;
     for (e.stages = most_stages; e.stages >= 2; --e.stages)
       if (shared_bytes(e, depth, width) <= device.shared_per_cta) return true;
   }
@@ -295,8 +341,12 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
   const double tile = 2.0 * kRows * e.consumers * e.tile_k * static_cast<double>(depth + width),
                reached = e.consumers == 1 ? kReached / 2 : kReached;
   const double bandwidth = std::min(device.memory_bandwidth, e.grid * device.sm_bandwidth);
+  double bytes = bytes_moved(spec) / a.group;
+  const double keys = static_cast<double>(heads / a.group * spec.extent[AttentionSpec::n]);
+  if (e.k.page > 0) bytes += keys * static_cast<double>(depth) * info(e.k.map.type).bytes;
+  if (e.v.page > 0) bytes += keys * static_cast<double>(width) * info(e.v.map.type).bytes;
   e.microseconds = kStart + std::max(rounds * tiles_k * tile / kOperations / reached / device.clock,
-                                     bytes_moved(spec) / a.group / bandwidth);
+                                     bytes / bandwidth);
   return plan;
 }
 

@@ -46,6 +46,8 @@ struct BoxedOperand {
     boxes,   // rows and k
     pixels,  // an image, im2col
     filter,  // k is taps and channels; the taps are dims of the map
+    pages,   // rows, or k, lie in blocks that a table names: dims of the map are row of the block,
+             // head and block
   } source = Source::boxes;
   // pixels, filter: what batch indices add to a coordinate, so much for each of their steps.
   struct BatchStep {
@@ -55,6 +57,8 @@ struct BoxedOperand {
   std::vector<BatchStep> image_steps, channel_steps;
   bool of_result = false;        // pixels: walked over in the window's order, but where results are
   std::vector<int> filter_axes;  // filter: of the window, whose taps are its dims 1..
+  int gather = -1;               // pages: of KernelSpec::gathers
+  std::int64_t page = 0;         // pages: rows of one
   int port = -1;
   int scale = -1;          // statement: what its elements are multiplied with, the same for a block
                            // of k; -1: nothing

@@ -10,6 +10,7 @@ struct Config {
   static constexpr int width = 8;
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<8192, 4096, 64, 1>; };
   struct PageGather0 {
+    using Indices = sinter::Dims<0, 1, 2, 3>;
     struct X {
       static constexpr long long offset = 0;
       using Dim = sinter::Dims<10, 2, 16, 64>;
@@ -52,6 +53,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_page_gather_ac28a301(const __grid_constant__ Args args) {
+void sinter_page_gather_85b92502(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

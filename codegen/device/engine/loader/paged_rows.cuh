@@ -28,14 +28,16 @@ struct PagedRows {
     constexpr int along = Tile::swizzle / Tile::element;  // of a line
     const int row = Tile::major == Major::k ? first : step * Tile::depth,
               column = Tile::major == Major::k ? step * Tile::depth : first;
+    int number[rows / rows_at_once];  // all are asked for before the first is used
 #pragma unroll
-    for (int r = 0; r < rows; r += rows_at_once) {
-      const int number = Operand::page(args, (row + r) / page);
+    for (int r = 0; r < rows; r += rows_at_once)
+      number[r / rows_at_once] = Operand::page(args, (row + r) / page);
+#pragma unroll
+    for (int r = 0; r < rows; r += rows_at_once)
 #pragma unroll
       for (int slab = 0; slab < Tile::slabs; ++slab)
-        Operand::load(args, number, (row + r) % page, column + slab * along,
+        Operand::load(args, number[r / rows_at_once], (row + r) % page, column + slab * along,
                       to + slab * Tile::slab_bytes + r * Tile::swizzle, full);
-    }
   }
 };
 
