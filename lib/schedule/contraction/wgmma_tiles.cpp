@@ -89,11 +89,13 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   constexpr double kSlab = 1150, kSlabStored = 500, kSlabRead = 300, kSlabReadSlow = 1600,
                    kSlabTwo = 600, kAlongRows = 500;
   constexpr double kParts = 1400, kPart = 400;
-  // Two whose products follow each other, against two that multiply a wider tile together: 8192^3
-  // of bf16 1,632 and 1,599 us, 5120 x 8192 x 5120 652 and 632, 2048 x 128256 x 4096 3,108 and
-  // 3,042.
-  constexpr double kAlternate = 1.015;
-  constexpr double kExposed = 0.3;  // of finishing, that memory waits for
+  // Two whose products follow each other, against two that multiply a wider tile together, which
+  // read less, where power limits the clock: 8192^3 of bf16 1,632 and 1,599 us, 2048 x 128256 x
+  // 4096 3,108 and 3,042, but 3000^3 90.6 and 92.8, and with a gelu 833 and 859 (4096 x 16384 x
+  // 4096).
+  constexpr double kAlternate = 1.015, kSustained = 300;  // microseconds
+  constexpr double kSlabComputes = 400;                   // more than sums, where they lie
+  constexpr double kExposed = 0.3;                        // of finishing, that memory waits for
   // Neighbouring tiles of a convolution are not in step with each other. (L2-resident reads of
   // tens of MiB: 9.6 TB/s.)
   constexpr double kWindowCache = 0.66, kPhasedCache = 0.4;
@@ -121,16 +123,18 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   const double read = !p.reads ? 0 : slow ? kSlabReadSlow : kSlabRead;
   // Of narrow tiles no gain was seen.
   const bool stored = stores_as_summed(p, t) && t.n >= kSlabColumns;
-  const double finish =
-      slabs * ((stored ? kSlabStored : kSlab) + read + (p.products > 1 ? kSlabTwo : 0)) +
-      (p.along_columns ? 0 : kAlongRows * multiplications(t) * across) +
-      (t.split > 1 ? kParts + kPart * t.split : 0);
-  const bool hidden =
-      p.reads || p.window;  // what alternating hides counts for more, or unlike tiles
+  const double computed = p.computes && !p.window ? kSlabComputes : 0,
+               slab = (stored ? kSlabStored + computed : kSlab) + read +
+                      (p.products > 1 ? kSlabTwo : 0);
+  const double finish = slabs * slab +
+                        (p.along_columns ? 0 : kAlongRows * multiplications(t) * across) +
+                        (t.split > 1 ? kParts + kPart * t.split : 0);
+  const bool sustained =
+      rounds * main / device.clock > kSustained && !p.computes && !p.reads && !p.window;
   double clocks = rounds * (main + finish);
   // Turns go by tiles, so that unlike ones wait for each other.
   if (t.alternate && !p.phased)
-    clocks = std::max(rounds * ((hidden ? 1 : kAlternate) * main + kTurn) + finish,
+    clocks = std::max(rounds * ((sustained ? kAlternate : 1) * main + kTurn) + finish,
                       std::ceil(rounds / 2) * (main + finish));
   const double results = p.batches * p.rows_each() * p.columns * p.extra_bytes;
   const double memory =
