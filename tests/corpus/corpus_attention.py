@@ -71,8 +71,7 @@ paged_attention("attention_paged_12", d=64, dv=64, page=12, pages=3, blocks=9, i
 
 
 def attention_backward(name, inputs=(), dbias=False, hk=4, sq=32, skv=32, d=16, dv=16, io="bf16",
-                       layout=None, lengths=None, stored=False, **attributes):
-    b, hq = 2, 4
+                       layout=None, lengths=None, stored=False, b=2, hq=4, **attributes):
     g = Graph("attention_backward_" + name, io)
     ports = {}
 
@@ -120,4 +119,5 @@ attention_backward("padding_computed", attn_scale=0.25, padding_mask=True,
 attention_backward("softcap", attn_scale=0.25, softcap=3.0, sq=65, skv=67, d=24, dv=24)
 attention_backward("alibi_bias", attn_scale=0.125, hk=4, sq=40, skv=48, d=64, dv=64,
                    alibi_mask=True, inputs=[("Bias", [1, 4, 1, 48], None)])
+attention_backward("one_column", b=1, hq=1, hk=1, sq=3, skv=1, d=4, dv=1, attn_scale=0.5)
 attention_backward("odd", attn_scale=0.3, sq=33, skv=31, d=20, dv=16, io="f16")

@@ -333,6 +333,9 @@ void EmulatedCluster::store_out(const Store& s) {
 }
 void EmulatedCluster::store_box(const emulator::BoxMap& map, unsigned from,
                                 emulator::BoxPlace place) {
+  // It writes whole pieces, also past a last column that lies within one.
+  expect_multiple(static_cast<unsigned>(map.extent[0] * map.bytes), 16,
+                  "the columns of a stored tensor");
   const Store s{map, from, place, false};
   late ? running().stores.open.push_back(s) : store_out(s);
 }

@@ -298,7 +298,7 @@ SINTER_DEVICE void run_forward(const Args& args) {
     typename S::F::Coord own;
     S::F::set_batch(own, tile.entry + tile.split * S::entries);
     float logarithm[2], factor[2];
-    softmax.finish(scale, logarithm);
+    softmax.finish(Score::scale, logarithm);
     bool again = false;  // some result is NaN though its row's weights are numbers
 #pragma unroll
     for (int r = 0; r < 2; ++r) {

@@ -12,7 +12,7 @@
 
 namespace sinter::attention {
 
-inline constexpr float kLog2E = 1.44269504f, kLog2 = 0.693147181f;
+inline constexpr float kLog2E = 1.44269504f;
 SINTER_DEVICE float minus_infinity() { return __int_as_float(static_cast<int>(0xff800000u)); }
 SINTER_DEVICE float not_a_number() { return __int_as_float(0x7fc00000); }
 
@@ -72,13 +72,14 @@ struct RowSoftmax {
   }
 
   // The whole row's sum, and the logarithm of the sum of exp(score) over the row; -inf where no
-  // score is above -inf. `scale` as above.
-  SINTER_DEVICE void finish(float scale, float (&logarithm)[2]) {
+  // score is above -inf. `worth`: what a score is worth, not in powers of two: a row of one key has
+  // its score then, without the rounding of log 2.
+  SINTER_DEVICE void finish(float worth, float (&logarithm)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       total[r] = join_quad(total[r], [](float a, float b) { return a + b; });
-      logarithm[r] = total[r] == 0.0f ? minus_infinity()
-                                      : math::fma(largest[r] * scale, kLog2, math::log(total[r]));
+      logarithm[r] =
+          total[r] == 0.0f ? minus_infinity() : math::fma(largest[r], worth, math::log(total[r]));
     }
   }
 

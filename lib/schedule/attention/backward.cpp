@@ -116,7 +116,9 @@ std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec&
   AttentionBackwardConfig e;
   const auto result = [&](int port, int column) -> std::optional<BoxedOperand> {
     if (spec.ports[static_cast<std::size_t>(port)].type != a.q.type) return {};
-    return mapped(spec, port, A::n, column, a.group);
+    auto o = mapped(spec, port, A::n, column, a.group);
+    if (o && !ends_in_whole_pieces(o->map)) return {};
+    return o;
   };
   const auto sums = mapped(spec, a.sums, A::m, A::d, 1), dk = result(a.dk, A::d),
              dv = result(a.dv, A::e);

@@ -118,7 +118,7 @@ std::optional<BoxedOperand> boxed_result(const KernelSpec& outputs, DataType typ
   KernelSpec spec = without_index(outputs, outputs.extent.size() - 1);
   spec.contraction().n = 0;
   auto o = boxed_rows(spec, stored);
-  if (!o || !o->k_fastest || o->map.type != type) return {};
+  if (!o || !o->k_fastest || o->map.type != type || !ends_in_whole_pieces(o->map)) return {};
   return o;
 }
 

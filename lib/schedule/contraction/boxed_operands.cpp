@@ -112,6 +112,11 @@ std::optional<BoxedOperand> boxed(const KernelSpec& spec, const ProductOperand& 
   return o;
 }
 
+bool ends_in_whole_pieces(const TensorMap& map) {
+  constexpr std::int64_t kPiece = 16;  // bytes
+  return map.dim[0] * info(map.type).bytes % kPiece == 0;
+}
+
 std::optional<BoxedOperand> boxed_result(const KernelSpec& spec, const Statement& store) {
   constexpr int kRows = 16;  // of a warp
   ProductOperand stored;
@@ -127,7 +132,7 @@ std::optional<BoxedOperand> boxed_result(const KernelSpec& spec, const Statement
   rows_and_columns.contraction().n = 0;
   rows_and_columns.contraction().k_indices = {KIndex::channels};
   auto o = boxed(rows_and_columns, stored, c.m > 0 ? c.first_n() - 1 : -1);
-  if (!o || !o->k_fastest) return {};
+  if (!o || !o->k_fastest || !ends_in_whole_pieces(o->map)) return {};
   // Several indices of rows are one where they lie one behind another.
   const Dims& step = spec.ports[static_cast<std::size_t>(store.port)].access.stride;
   for (int i = c.first_n() - 1; i > c.first_m(); --i)

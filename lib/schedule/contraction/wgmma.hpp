@@ -116,6 +116,9 @@ struct WgmmaPlan {
 // of the two is contiguous, every other step a multiple of 16 bytes. `row`: its index of the
 // domain, -1 where there is one row.
 std::optional<BoxedOperand> boxed(const KernelSpec& spec, const ProductOperand& operand, int row);
+// Whether TMA may store a tensor of this map: it writes whole pieces of 16 bytes, also where the
+// columns end within one (seen on an H200: one column of 16 bits wrote over what lies behind it).
+bool ends_in_whole_pieces(const TensorMap& map);
 // The result that a statement stores as TMA stores it: with columns, which lie together, in place
 // of k, and boxes of 16 rows. Columns have one index.
 std::optional<BoxedOperand> boxed_result(const KernelSpec& spec, const Statement& store);
