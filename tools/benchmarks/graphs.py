@@ -161,12 +161,19 @@ CONVOLUTIONS = {
 }
 
 
-def attention(b, heads, shared, queries, keys, d, causal=False, backward=False, bottom_right=False):
+def attention(b, heads, shared, queries, keys, d, causal=False, backward=False, bottom_right=False, page=0, dropout=0):
     g = Graph()
     of_q = lambda name: g.input(name, b, heads, queries, d)
-    ports = {"Q": of_q("Q"), **{name: g.input(name, b, shared, keys, d) for name in ("K", "V")}}
+    blocks = (b * keys // page, shared, page, d) if page else (b, shared, keys, d)
+    ports = {"Q": of_q("Q"), **{name: g.input(name, *blocks) for name in ("K", "V")}}
     options = {"attn_scale": d ** -0.5, **({"causal_mask": True} if causal else {}),
-               **({"causal_mask_bottom_right": True} if bottom_right else {})}
+               **({"causal_mask_bottom_right": True} if bottom_right else {}),
+               **({"padding_mask": True} if page else {}), **({"dropout_probability": dropout} if dropout else {})}
+    if page:
+        ports |= {p: g.input(p, b, 1, keys // page, 1, dtype="i32") for p in ("Page_table_K", "Page_table_V")}
+        ports |= {p: g.input(p, b, 1, 1, 1, dtype="i32") for p in ("SEQ_LEN_Q", "SEQ_LEN_KV")}
+    if dropout:
+        ports |= {p: g.input(p, 1, dtype="i64") for p in ("Seed", "Offset")}
     if not backward:
         return g.output(g.node("sdpa", ports, "O", **options))
     ports |= {"O": of_q("O"), "dO": of_q("dO"), "Stats": g.input("Stats", b, heads, queries, 1, dtype="f32")}
@@ -248,7 +255,11 @@ TABLES = {  # by table, the rows in the words of RESULTS.md; "traffic" or "rate"
         **{row: attention(*shape) for row, shape in ATTENTION.items()},
         "4 x 16 heads, 2048, d 96, causal": attention(4, 16, 16, 2048, 2048, 96, True)}),
     "gradients of attention": ("rate", {
-        row: attention(*shape, backward=True) for row, shape in ATTENTION.items()}),
+        **{row: attention(*shape, backward=True) for row, shape in ATTENTION.items()},
+        "4 x 16 heads, 2048, d 128, causal, dropout": attention(4, 16, 16, 2048, 2048, 128, True, backward=True, dropout=0.1)}),
+    "pages": ("traffic", {
+        f"{b} x 64 heads, 8 of K, one query, {keys} keys in pages of {page}, d 128": attention(b, 64, 8, 1, keys, 128, page=page)
+        for b, keys, page in [(16, 4096, 16), (16, 4096, 64), (4, 131072, 64), (64, 1024, 16)]}),
     "decode": ("traffic", {
         f"{b} x 64 heads, 8 of K, one query, {keys} keys, d 128": attention(b, 64, 8, 1, keys, 128)
         for b, keys in [(1, 8192), (4, 131072), (16, 4096), (64, 1024)]}),
