@@ -16,21 +16,11 @@ namespace {
 
 using A = AttentionBackwardSpec;
 
-// Boxes that go from shared memory to where the coordinates say. `shared`: as of operands.
 void print_result(TextWriter& out, const BoxedOperand& o, std::string_view struct_name,
                   std::string_view map, std::string_view function, std::string_view instruction,
                   std::int64_t group) {
-  std::string batch;
-  for (int i : o.batch) {
-    batch += fmt::format(", static_cast<int>(c.at[{}])", i);
-    if (i == A::head && group > 1) batch += fmt::format(" / {}", group);
-  }
   out.open("struct {} {{", struct_name);
-  out.line("SINTER_DEVICE static void {}(const Args& args, const Coord& c, int row, int column,",
-           function);
-  out.open("                                unsigned from) {{");
-  out.line("sinter::hopper::{}(args.{}, from, column, row{});", instruction, map, batch);
-  out.close("}");
+  print_box_store(out, o, map, function, instruction, {A::head, group});
   out.close("};");
 }
 

@@ -186,13 +186,7 @@ void print_attention(TextWriter& out, const KernelSpec& outputs, const Attention
   out.close("};");
   if (!e.result) return;
   out.open("struct Body {{");
-  out.line(
-      "SINTER_DEVICE static void store(const Args& args, const Coord& c, int row, int column,");
-  out.open("                                unsigned from) {{");
-  std::string batch;
-  for (int i : e.result->batch) batch += fmt::format(", static_cast<int>(c.at[{}])", i);
-  out.line("sinter::hopper::store_box(args.map_o, from, column, row{});", batch);
-  out.close("}");
+  print_box_store(out, *e.result, "map_o");
   out.close("};");
 }
 

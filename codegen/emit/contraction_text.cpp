@@ -2,6 +2,7 @@
 
 #include "emit/place_text.hpp"
 #include "emit/spelling.hpp"
+#include "emit/tensor_cores_text.hpp"
 #include "plan/liveness.hpp"
 
 namespace sinter {
@@ -68,17 +69,11 @@ void print_rows(TextWriter& out, const KernelSpec& spec, const KernelNames& name
   out.line("return place.{};", names.port[result]);
   out.close("}");
   if (engine.result) {
-    std::string batch;
-    for (int i : engine.result->batch) batch += fmt::format(", static_cast<int>(c.at[{}])", i);
     out.open("struct TileStore {{");
     out.line(
         "SINTER_DEVICE static void prefetch(const Args& args) {{ "
         "sinter::hopper::prefetch(args.map_result); }}");
-    out.line(
-        "SINTER_DEVICE static void store(const Args& args, const Coord& c, int row, int column,");
-    out.open("                                unsigned from) {{");
-    out.line("sinter::hopper::store_box(args.map_result, from, column, row{});", batch);
-    out.close("}");
+    print_box_store(out, *engine.result, "map_result");
     out.close("};");
     return;
   }

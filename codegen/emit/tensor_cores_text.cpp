@@ -15,8 +15,32 @@ void print_multiplication(TextWriter& out, const WgmmaConfig& e) {
   out.line("SINTER_WGMMA_NAMED({}, {})", columns, e.integers ? "s32" : "f32");
 }
 
+namespace {
+
+// The coordinates of a batch entry in the map, behind those of rows and columns.
+std::string batch_text(const BoxedOperand& o, SharedIndex shared) {
+  std::string text;
+  for (int i : o.batch) {
+    text += fmt::format(", static_cast<int>(c.at[{}])", i);
+    if (i == shared.index && shared.group > 1) text += fmt::format(" / {}", shared.group);
+  }
+  return text;
+}
+
+}  // namespace
+
+void print_box_store(TextWriter& out, const BoxedOperand& o, std::string_view map,
+                     std::string_view function, std::string_view instruction, SharedIndex shared) {
+  out.line("SINTER_DEVICE static void {}(const Args& args, const Coord& c, int row, int column,",
+           function);
+  out.open("                                unsigned from) {{");
+  out.line("sinter::hopper::{}(args.{}, from, column, row{});", instruction, map,
+           batch_text(o, shared));
+  out.close("}");
+}
+
 void print_boxed_operand(TextWriter& out, const BoxedOperand& o, std::string_view struct_name,
-                         std::string_view map, std::string_view coordinates, Shared shared) {
+                         std::string_view map, std::string_view coordinates, SharedIndex shared) {
   out.open("struct {} {{", struct_name);
   out.line("using Number = sinter::{};", name(o.map.type));
   out.line("static constexpr bool k_fastest = {};", o.k_fastest);
@@ -29,13 +53,8 @@ void print_boxed_operand(TextWriter& out, const BoxedOperand& o, std::string_vie
       "to,",
       coordinates);
   out.open("                               unsigned barrier, unsigned blocks) {{");
-  std::string batch;
-  for (int i : o.batch) {
-    batch += fmt::format(", static_cast<int>(c.at[{}])", i);
-    if (i == shared.index && shared.group > 1) batch += fmt::format(" / {}", shared.group);
-  }
   out.line("sinter::hopper::load_box(args.{}, to, barrier, blocks, {}{});", map,
-           o.k_fastest ? "k, row" : "row, k", batch);
+           o.k_fastest ? "k, row" : "row, k", batch_text(o, shared));
   out.close("}");
   out.close("};");
 }

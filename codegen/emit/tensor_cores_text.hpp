@@ -9,16 +9,16 @@ namespace sinter {
 // The number of columns and the type of sums that core/wgmma_named.cuh is to provide.
 void print_multiplication(TextWriter& out, const WgmmaConfig& e);
 
-// An index of the batch whose neighbours share the operand, by so many.
-struct Shared {
-  int index = -1;
-  std::int64_t group = 1;
-};
-
 // An operand that the tensor memory accelerator brings.
 void print_boxed_operand(TextWriter& out, const BoxedOperand& o, std::string_view struct_name,
                          std::string_view map, std::string_view coordinates = "Coord",
-                         Shared shared = {});
+                         SharedIndex shared = {});
+
+// void FUNCTION(args, c, row, column, from): by this instruction, a box from shared memory to where
+// the coordinates say.
+void print_box_store(TextWriter& out, const BoxedOperand& o, std::string_view map,
+                     std::string_view function = "store",
+                     std::string_view instruction = "store_box", SharedIndex shared = {});
 
 // The operands of chained products, and what lies between these.
 void print_chained(TextWriter& out, const ChainedConfig& config, const KernelNames& names);

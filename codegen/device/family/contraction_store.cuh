@@ -10,8 +10,8 @@
 //                       hopper::store_box with a tiled map of the result, [batch...,] m, n; box 64
 //                       columns x 16 rows, swizzle 128
 //
-// The map wants strides that are multiples of 16 bytes. What lies past the last row or column it
-// leaves out.
+// The map wants strides that are multiples of 16 bytes, and columns that end at one: TMA writes
+// whole pieces of 16. Rows and pieces past the last it leaves out.
 //
 // The warp stores them, 16 bytes a lane and a whole row's 128 bytes side by side, where Body has
 //

@@ -170,23 +170,21 @@ std::optional<KernelSpec> attention_backward_spec(const FusionState& state,
     s.dim = 0;
     return s;
   };
+  // From one tensor of the scores' dims to another.
+  const auto between = [&](Body& body, TensorId from, TensorId until) {
+    body.statements.push_back(accumulator(from));
+    BodyBuilder scores = builder(body, {q[0], q[1], q[2], v[2]}, A::m, A::n);
+    scores.define(from, 0);
+    body.statements.resize(static_cast<std::size_t>(scores.value(until)) + 1);
+  };
   if (attention.score != attention.scaled || to.scale <= 0) {
-    to.score.statements.push_back(accumulator(attention.scaled));
-    BodyBuilder body = builder(to.score, {q[0], q[1], q[2], v[2]}, A::m, A::n);
-    body.define(attention.scaled, 0);
-    const int value = body.value(attention.score);
-    to.score.statements.resize(static_cast<std::size_t>(value) + 1);
+    between(to.score, attention.scaled, attention.score);
     auto gradient = derivative(spec, to.score);
     if (!gradient) return {};
     to.gradient = std::move(*gradient);
   }
-  if (attention.weights != attention.probabilities) {
-    to.weight.statements.push_back(accumulator(attention.probabilities));
-    BodyBuilder body = builder(to.weight, {q[0], q[1], q[2], v[2]}, A::m, A::n);
-    body.define(attention.probabilities, 0);
-    const int value = body.value(attention.weights);
-    to.weight.statements.resize(static_cast<std::size_t>(value) + 1);
-  }
+  if (attention.weights != attention.probabilities)
+    between(to.weight, attention.probabilities, attention.weights);
   Body none;
   const auto port = [&](TensorId t, int row, int column, const Dims& dim, bool written) {
     return t < 0 ? -1 : builder(none, dim, row, column).port(t, written);

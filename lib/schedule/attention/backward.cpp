@@ -18,44 +18,12 @@ constexpr std::int64_t kWidest = 128;  // head dimension: sums of dK and dV stay
 
 int up(std::int64_t x, int to) { return static_cast<int>((x + to - 1) / to * to); }
 
-// The port as a tensor of (batch, row, column), where columns lie together and TMA reaches it:
-// every other step is a multiple of 16 bytes. Of `group` neighbouring heads it has one.
-std::optional<BoxedOperand> mapped(const KernelSpec& spec, int number, int row, int column,
-                                   std::int64_t group) {
-  const KernelPort& p = spec.ports[static_cast<std::size_t>(number)];
-  const Access& a = p.access;
-  const std::int64_t bytes = info(p.type).bytes;
-  if (!a.windows.empty() || !a.via.empty() || p.alignment < 16 || a.offset * bytes % 16 != 0)
-    return {};
-  const auto steps = [&](int i) {
-    const std::int64_t step = a.stride[i] * bytes;
-    return step > 0 && step % 16 == 0 && step < std::int64_t{1} << 40;
-  };
-  const std::int64_t rows = spec.extent[row], columns = spec.extent[column];
-  if ((a.stride[column] != 1 && columns > 1) || (rows > 1 && !steps(row))) return {};
-  BoxedOperand o;
-  o.port = number;
-  o.map.type = p.type;
-  o.map.offset = a.offset * bytes;
-  o.map.swizzle = 128;
-  o.map.dim = {columns, rows};
-  o.map.stride = {rows > 1 ? a.stride[row] * bytes : up(columns * bytes, 16)};
-  for (int i = A::batch - 1; i >= 0; --i) {
-    const std::int64_t n = i == A::head ? spec.extent[i] / group : spec.extent[i];
-    if (n == 1 || a.stride[i] == 0) continue;
-    if (!steps(i)) return {};
-    o.batch.push_back(i);
-    o.map.dim.push_back(n);
-    o.map.stride.push_back(a.stride[i] * bytes);
-  }
-  return o;
-}
-
 std::optional<BoxedOperand> loaded(const KernelSpec& spec, const ProductOperand& operand, int row,
                                    int column, std::int64_t group) {
   const KernelPort* const p = plainly_loaded(spec, operand.body);
   if (!p || p->type != operand.type) return {};
-  return mapped(spec, static_cast<int>(p - spec.ports.data()), row, column, group);
+  return boxed_port(spec, static_cast<int>(p - spec.ports.data()), A::batch, {row, row + 1}, column,
+                    {A::head, group});
 }
 
 struct Operands {
@@ -116,12 +84,10 @@ std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec&
   AttentionBackwardConfig e;
   const auto result = [&](int port, int column) -> std::optional<BoxedOperand> {
     if (spec.ports[static_cast<std::size_t>(port)].type != a.q.type) return {};
-    auto o = mapped(spec, port, A::n, column, a.group);
-    if (o && !ends_in_whole_pieces(o->map)) return {};
-    return o;
+    return boxed_result(spec, port, A::batch, {A::n, A::n + 1}, column, {A::head, a.group});
   };
-  const auto sums = mapped(spec, a.sums, A::m, A::d, 1), dk = result(a.dk, A::d),
-             dv = result(a.dv, A::e);
+  const auto sums = boxed_port(spec, a.sums, A::batch, {A::m, A::m + 1}, A::d),
+             dk = result(a.dk, A::d), dv = result(a.dv, A::e);
   if (!sums || !dk || !dv) return {};
   e.q = *o.q, e.k = *o.k, e.v = *o.v, e.d_o = *o.d_o;
   e.sums = *sums, e.dk = *dk, e.dv = *dv;

@@ -105,20 +105,14 @@ std::int64_t rows_of(const KernelSpec& spec) {
 }
 
 // The result as TMA stores it, where the epilogue does nothing but store the sums, rounded.
-std::optional<BoxedOperand> boxed_result(const KernelSpec& outputs, DataType type) {
+std::optional<BoxedOperand> stored_sums(const KernelSpec& outputs, DataType type) {
+  constexpr int kStoredRows = 16;  // of a warp
   const auto& body = outputs.body.statements;
   if (body.size() != 2 || !is_store(body[1])) return {};
-  ProductOperand stored;
-  Statement load = body[1];
-  load.kind = StatementKind::load;
-  load.args.clear();
-  stored.body.statements = {std::move(load)};
-  stored.type = type;
-  // With columns in place of k.
-  KernelSpec spec = without_index(outputs, outputs.extent.size() - 1);
-  spec.contraction().n = 0;
-  auto o = boxed_rows(spec, stored);
-  if (!o || !o->k_fastest || o->map.type != type || !ends_in_whole_pieces(o->map)) return {};
+  const ContractionSpec& c = outputs.contraction();
+  auto o = boxed_result(outputs, body[1].port, c.batch, {c.first_m(), c.first_n()}, c.first_n());
+  if (!o || o->map.type != type) return {};
+  set_box(*o, kStoredRows);
   return o;
 }
 
@@ -313,11 +307,7 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
   set_lines(e.v, up(up(width, 16), kLine), e.tile_k);
   for (const BoxedOperand* b : {&e.q, &e.k, &e.v})
     if (b->map.box[1] > 256) return {};
-  if ((e.result = boxed_result(plan.spec, e.q.map.type))) {
-    e.result->map.box = Dims::filled(e.result->map.dim.size(), 1);
-    e.result->map.box[0] = kLine;
-    e.result->map.box[1] = 16;
-  }
+  e.result = stored_sums(plan.spec, e.q.map.type);
   e.threads = 128 * (e.consumers + 1);
   e.shared_bytes =
       static_cast<std::uint32_t>(shared_bytes(e, static_cast<int>(depth), static_cast<int>(width)));

@@ -3,7 +3,6 @@
 
 #include "plan/access.hpp"
 #include "schedule/contraction/wgmma.hpp"
-#include "schedule/schedule_parts.hpp"
 
 namespace sinter {
 namespace {
@@ -112,36 +111,49 @@ std::optional<BoxedOperand> boxed(const KernelSpec& spec, const ProductOperand& 
   return o;
 }
 
-bool ends_in_whole_pieces(const TensorMap& map) {
-  constexpr std::int64_t kPiece = 16;  // bytes
-  return map.dim[0] * info(map.type).bytes % kPiece == 0;
+std::optional<BoxedOperand> boxed_port(const KernelSpec& spec, int number, int batch,
+                                       IndexRange rows, int column, SharedIndex shared) {
+  const KernelPort& p = spec.ports[static_cast<std::size_t>(number)];
+  const Access& a = p.access;
+  const std::int64_t bytes = info(p.type).bytes, columns = spec.extent[column];
+  if (!a.windows.empty() || !a.via.empty() || p.alignment < 16 || a.offset * bytes % 16 != 0)
+    return {};
+  const auto steps = [&](int i) {
+    const std::int64_t step = a.stride[i] * bytes;
+    return step > 0 && step % 16 == 0 && step < std::int64_t{1} << 40;
+  };
+  int row = -1;  // the innermost index of which there is more than one
+  for (int i = rows.first; i < rows.end; ++i) {
+    if (spec.extent[i] == 1) continue;
+    if (row >= 0 && a.stride[row] != a.stride[i] * spec.extent[i]) return {};
+    row = i;
+  }
+  if ((a.stride[column] != 1 && columns > 1) || (row >= 0 && !steps(row))) return {};
+  BoxedOperand o;
+  o.port = number;
+  o.map.type = p.type;
+  o.map.offset = a.offset * bytes;
+  o.map.swizzle = kStageLine;
+  o.map.dim = {columns, count(spec.extent, rows.first, rows.end)};
+  o.map.stride = {row >= 0 ? a.stride[row] * bytes : (columns * bytes + 15) / 16 * 16};
+  for (int i = batch - 1; i >= 0; --i) {
+    const std::int64_t n = i == shared.index ? spec.extent[i] / shared.group : spec.extent[i];
+    if (n == 1 || a.stride[i] == 0) continue;
+    if (!steps(i) || o.map.dim.size() == 5) return {};
+    o.batch.push_back(i);
+    o.map.dim.push_back(n);
+    o.map.stride.push_back(a.stride[i] * bytes);
+  }
+  for (std::int64_t n : o.map.dim)
+    if (n < 1 || n >= kMostExtent) return {};
+  return o;
 }
 
-std::optional<BoxedOperand> boxed_result(const KernelSpec& spec, const Statement& store) {
-  constexpr int kRows = 16;  // of a warp
-  ProductOperand stored;
-  stored.type = spec.ports[static_cast<std::size_t>(store.port)].type;
-  Statement load = store;
-  load.kind = StatementKind::load;
-  load.args.clear();
-  stored.body.statements = {std::move(load)};
-  const ContractionSpec& c = spec.contraction();
-  KernelSpec rows_and_columns = spec;
-  for (int i = spec.extent.size() - 1; i >= c.first_k(); --i)
-    rows_and_columns = without_index(std::move(rows_and_columns), i);
-  rows_and_columns.contraction().n = 0;
-  rows_and_columns.contraction().k_indices = {KIndex::channels};
-  auto o = boxed(rows_and_columns, stored, c.m > 0 ? c.first_n() - 1 : -1);
-  if (!o || !o->k_fastest || !ends_in_whole_pieces(o->map)) return {};
-  // Several indices of rows are one where they lie one behind another.
-  const Dims& step = spec.ports[static_cast<std::size_t>(store.port)].access.stride;
-  for (int i = c.first_n() - 1; i > c.first_m(); --i)
-    if (step[i - 1] != step[i] * spec.extent[i]) return {};
-  if (c.m > 1 && spec.extent[c.first_n() - 1] == 1) return {};  // whose step is any
-  if (c.m > 1) o->map.dim[1] = count(spec.extent, c.first_m(), c.first_n());
-  if (o->map.dim[1] >= kMostExtent) return {};
-  set_box(*o, kRows);
-  return o;
+std::optional<BoxedOperand> boxed_result(const KernelSpec& spec, int number, int batch,
+                                         IndexRange rows, int column, SharedIndex shared) {
+  constexpr std::int64_t kPiece = 16;  // bytes
+  auto o = boxed_port(spec, number, batch, rows, column, shared);
+  return o && o->map.dim[0] * info(o->map.type).bytes % kPiece == 0 ? o : std::nullopt;
 }
 
 void set_box(BoxedOperand& o, int rows) {

@@ -14,7 +14,8 @@ namespace sinter {
 namespace {
 
 constexpr std::int64_t kMostReach = 1024;
-constexpr int kStoredBox = 64;  // columns that TMA stores
+constexpr int kStoredBox = 64;   // columns that TMA stores
+constexpr int kStoredRows = 16;  // of a warp
 
 std::int64_t depth_of(const KernelSpec& spec) {
   return count(spec.extent, spec.extent.size() - spec.contraction().k(), spec.extent.size());
@@ -116,7 +117,6 @@ void store_as_summed(const KernelSpec& spec, WgmmaConfig& e, bool all_rows_exist
       !spec.columns.empty() || c.zero_dominates != ZeroOf::neither)
     return;
   int result = -1;
-  const Statement* store = nullptr;
   std::vector<int> sources;
   for (const auto& s : spec.body.statements) {
     if (s.kind == StatementKind::random || s.kind == StatementKind::gather ||
@@ -129,7 +129,6 @@ void store_as_summed(const KernelSpec& spec, WgmmaConfig& e, bool all_rows_exist
     if (is_store(s)) {
       if (result >= 0 || !lies_in_rows(spec, p)) return;
       result = s.port;
-      store = &s;
       continue;
     }
     bool same = true;  // for all rows
@@ -145,7 +144,9 @@ void store_as_summed(const KernelSpec& spec, WgmmaConfig& e, bool all_rows_exist
       return;
   e.stored_rows = result;
   e.row_sources = std::move(sources);
-  if (e.row_sources.empty() && all_rows_exist) e.result = boxed_result(spec, *store);
+  if (e.row_sources.empty() && all_rows_exist &&
+      (e.result = boxed_result(spec, result, c.batch, {c.first_m(), c.first_n()}, c.first_n())))
+    set_box(*e.result, kStoredRows);
 }
 
 // Nothing where the accelerator cannot bring the operands, or they are not multiplied as they are.

@@ -116,12 +116,22 @@ struct WgmmaPlan {
 // of the two is contiguous, every other step a multiple of 16 bytes. `row`: its index of the
 // domain, -1 where there is one row.
 std::optional<BoxedOperand> boxed(const KernelSpec& spec, const ProductOperand& operand, int row);
-// Whether TMA may store a tensor of this map: it writes whole pieces of 16 bytes, also where the
-// columns end within one (seen on an H200: one column of 16 bits wrote over what lies behind it).
-bool ends_in_whole_pieces(const TensorMap& map);
-// The result that a statement stores as TMA stores it: with columns, which lie together, in place
-// of k, and boxes of 16 rows. Columns have one index.
-std::optional<BoxedOperand> boxed_result(const KernelSpec& spec, const Statement& store);
+// A port as a tensor of rows, columns and batches, where columns lie together and TMA reaches it:
+// every other step is a multiple of 16 bytes. Rows that have several indices lie one behind
+// another.
+struct IndexRange {
+  int first, end;
+};
+struct SharedIndex {  // an index of which `group` neighbours share one
+  int index = -1;
+  std::int64_t group = 1;
+};
+std::optional<BoxedOperand> boxed_port(const KernelSpec& spec, int number, int batch,
+                                       IndexRange rows, int column, SharedIndex shared = {});
+// The same of a result that TMA stores: it writes whole pieces of 16 bytes, also where the columns
+// end within one (seen on an H200: one column of 16 bits wrote over what lies behind it).
+std::optional<BoxedOperand> boxed_result(const KernelSpec& spec, int number, int batch,
+                                         IndexRange rows, int column, SharedIndex shared = {});
 // The box that one instruction loads: `rows` of the tile's.
 void set_box(BoxedOperand& operand, int rows);
 
