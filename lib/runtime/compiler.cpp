@@ -36,7 +36,11 @@ constexpr const char* kOptions[] = {"-std=c++20", "-fmad=false",
 std::vector<const char*> options_for(const Nvrtc& nvrtc) {
   std::vector<const char*> options(std::begin(kOptions), std::end(kOptions));
   // Leaves out declarations that no kernel uses: textures and the runtime's functions.
-  if (std::pair(nvrtc.major, nvrtc.minor) >= std::pair(12, 4)) options.push_back("-minimal");
+  const auto version = std::pair(nvrtc.major, nvrtc.minor);
+  if (version >= std::pair(12, 4)) options.push_back("-minimal");
+  // NVRTC's cache on disk belongs to the driver: the first compilation of a process initialises
+  // it, which takes 190 ms beside a GPU. Kernels are cached here (runtime/cache.hpp).
+  if (version >= std::pair(12, 9)) options.push_back("--no-cache");
   if (env_value("SINTER_LINE_INFO") == "on") options.push_back("-lineinfo");
   return options;
 }
