@@ -49,7 +49,10 @@ void print_row_value(TextWriter& out, const KernelNames& names, int port,
 void print_backward_products(TextWriter& out, const AttentionBackwardConfig& e,
                              const KernelSpec& spec) {
   const auto columns = [&](int i) { return (spec.extent[i] + 7) / 8 * 8; };
-  for (const std::int64_t n : std::set<std::int64_t>{e.tile_q, 64, columns(A::d), columns(A::e)})
+  const auto shapes = e.wide
+                          ? std::set<std::int64_t>{e.tile_k / 2, e.tile_k, 64}
+                          : std::set<std::int64_t>{e.tile_q, 64, columns(A::d), columns(A::e)};
+  for (const std::int64_t n : shapes)
     out.line("SINTER_WGMMA({}, f32)", n);
 }
 
@@ -84,9 +87,11 @@ void print_attention_backward(TextWriter& out, const KernelSpec& spec,
   print_result(out, e.dv, "ResultDV", "map_dv", "store", "store_box", a.group);
 }
 
-std::string_view backward_call() {
-  return "sinter::attention::run_backward<Config, Bounds, OperandQ, OperandK, OperandV, OperandDO, "
-         "Score, Weight, Rows, SumsDQ, ResultDK, ResultDV>(args);";
+std::string backward_call(const AttentionBackwardConfig& e) {
+  return fmt::format(
+      "sinter::attention::run_{}<Config, Bounds, OperandQ, OperandK, OperandV, OperandDO, Score, "
+      "Weight, Rows, SumsDQ, ResultDK, ResultDV>(args);",
+      e.wide ? "wide_backward" : "backward");
 }
 
 std::array<const BoxedOperand*, 7> maps_of(const AttentionBackwardConfig& e) {

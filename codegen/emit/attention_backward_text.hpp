@@ -1,6 +1,7 @@
 // The parts of a generated file that only attention backward has.
 #pragma once
 #include <array>
+#include <string>
 
 #include "emit/kernel_names.hpp"
 #include "emit/text_writer.hpp"
@@ -16,7 +17,7 @@ void print_backward_products(TextWriter& out, const AttentionBackwardConfig& e,
 void print_attention_backward(TextWriter& out, const KernelSpec& spec,
                               const AttentionBackwardConfig& e, const KernelNames& names);
 
-std::string_view backward_call();
+std::string backward_call(const AttentionBackwardConfig& e);
 
 // In the order of Args.
 std::array<const BoxedOperand*, 7> maps_of(const AttentionBackwardConfig& e);

@@ -259,12 +259,13 @@ void add_constants(const KernelSpec& spec, const AttentionConfig& e,
 void add_constants(const KernelSpec& spec, const AttentionBackwardConfig& e,
                    std::vector<ConfigConstant>& c) {
   c.insert(c.end(), {{"tile_q", e.tile_q},
-                     {"tile_k", 64 * e.consumers},
+                     {"tile_k", e.tile_k},
                      {"stages", e.stages},
                      {"group", static_cast<int>(spec.attention_backward().group)},
                      {"heads_together", e.heads_together},
                      {"producer_registers", e.producer_registers},
                      {"consumer_registers", e.consumer_registers}});
+  if (e.wide) c.push_back({"stages_do", e.stages_do});
 }
 
 }  // namespace

@@ -32,7 +32,8 @@ struct FamilyText {
 };
 FamilyText family_text(const ScheduledKernel& kernel) {
   if (kernel.attention()) return {"attention_forward", "softmax of products times values"};
-  if (kernel.attention_backward()) return {"attention_backward", "gradients of attention"};
+  if (const auto* const e = kernel.attention_backward())
+    return {e->wide ? "attention_backward_wide" : "attention_backward", "gradients of attention"};
   switch (family_of(kernel.spec)) {
     case Family::pointwise:
       if (const Tiling& tiling = kernel.pointwise()->tiling; tiling.on)
@@ -204,7 +205,7 @@ std::string call(const ScheduledKernel& kernel, const KernelNames& names) {
     case Family::rowwise:
       return rowwise_calls(spec);
     case Family::attention_backward:
-      return std::string(backward_call());
+      return backward_call(*kernel.attention_backward());
     default:
       break;
   }

@@ -121,3 +121,12 @@ attention_backward("alibi_bias", attn_scale=0.125, hk=4, sq=40, skv=48, d=64, dv
                    alibi_mask=True, inputs=[("Bias", [1, 4, 1, 48], None)])
 attention_backward("one_column", b=1, hq=1, hk=1, sq=3, skv=1, d=4, dv=1, attn_scale=0.5)
 attention_backward("odd", attn_scale=0.3, sq=33, skv=31, d=20, dv=16, io="f16")
+# Heads of more than 128 elements: blocks of 64 of them, an even number, an odd one, and unlike ones.
+attention_backward("wide_causal", attn_scale=0.0625, b=1, hq=2, hk=2, sq=130, skv=130, d=256, dv=256, causal_mask=True)
+attention_backward("wide_latent", attn_scale=0.07, b=1, hq=2, hk=2, sq=100, skv=100, d=192, dv=128, io="f16", layout="bshd",
+                   causal_mask=True)
+attention_backward("wide_grouped_softcap", attn_scale=0.08, b=1, hk=2, sq=70, skv=161, d=136, dv=136, softcap=5.0)
+attention_backward("wide_padding", attn_scale=0.06, hq=2, hk=1, sq=72, skv=140, d=200, dv=72, padding_mask=True,
+                   left_bound=60, right_bound=10, lengths={"SEQ_LEN_Q": 50, "SEQ_LEN_KV": 110})
+attention_backward("wide_dropout", attn_scale=0.1, b=1, hq=1, hk=1, sq=65, skv=97, d=64, dv=192, dropout_probability=0.2,
+                   inputs=RANDOM)

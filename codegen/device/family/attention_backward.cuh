@@ -18,9 +18,7 @@
 // multiply the scores of the next tile beside dQ and dK of this one was slower: registers are
 // full.)
 //
-// Pairs that do not see each other have weights of zero whatever their scores are. Rows past a
-// batch entry's lengths are cleared in shared memory, since a weight of zero times NaN would be
-// NaN.
+// Pairs that do not see each other have weights of zero whatever their scores are.
 //
 // A generated file defines
 //
@@ -53,13 +51,13 @@
 // Config::threads threads, BackwardShape::shared_bytes bytes of shared memory and
 // BackwardShape::tiles CTAs. dQ is what was summed, times Score::scale.
 #pragma once
-#include "sinter/device/family/attention_backward_producer.cuh"
 #include "sinter/device/family/attention_backward_products.cuh"
+#include "sinter/device/family/attention_backward_stages.cuh"
 
 namespace sinter::attention {
 
 // A consumer's 64 keys.
-template <class Config, class S, class Bounds, class Score, class Weight, class Args>
+template <class S, class Bounds, class Score, class Weight, class Args>
 class BackwardConsumer {
   static constexpr bool plain = Score::plain && Weight::plain;
   using Number = typename S::Number;
@@ -68,6 +66,7 @@ class BackwardConsumer {
   using SumsDQ = typename S::DQ::Sums;
   const Args& args_;
   const QueryBand<S, Bounds>& band_;
+  const BackwardStages<S, Bounds> stages_;
   typename S::Coord c_;
   unsigned char* const pointer_;
   const unsigned shared_;
@@ -81,6 +80,7 @@ class BackwardConsumer {
                                  unsigned shared, int consumer)
       : args_(args),
         band_(band),
+        stages_{band, shared, consumer},
         c_(c),
         pointer_(pointer),
         shared_(shared),
@@ -90,6 +90,31 @@ class BackwardConsumer {
         line_(shared + S::ds + (consumer * 64 + warp() * 16 + lane() % 16) * 128),
         piece_((lane() % 8 ^ lane() / 16) * 16) {}
 
+  // The gradients of a tile of keys.
+  template <class ResultDK, class ResultDV>
+  SINTER_DEVICE void run() const {
+    using TileK = typename S::TileK;
+    using TileV = typename S::TileV;
+    if (band_.count() == 0) {  // no query sees one of them
+      stages_.template clear_lines<TileK>(shared_ + S::k, 0, S::tile_k);
+      stages_.template clear_lines<TileV>(shared_ + S::v, 0, S::tile_k);
+      store<ResultDV, TileV>(shared_ + S::v);
+    } else {
+      typename S::DK::Sums dk;
+      typename S::DV::Sums dv;
+      dk.clear(), dv.clear();
+      sum(dk, dv);
+      put<TileV>(dv, shared_ + S::v);
+      store<ResultDV, TileV>(shared_ + S::v);
+      dk.each([](int, float& x) { x *= Score::scale; });
+      stages_.meet_all();  // nobody reads K any more
+      put<TileK>(dk, shared_ + S::k);
+    }
+    store<ResultDK, TileK>(shared_ + S::k);
+    if (threadIdx.x % 128 == 0) hopper::wait_for_stores<0>();
+  }
+
+ private:
   static SINTER_DEVICE int lane() { return static_cast<int>(threadIdx.x) % 32; }
   static SINTER_DEVICE int warp() { return static_cast<int>(threadIdx.x) / 32 % 4; }
 
@@ -165,67 +190,17 @@ class BackwardConsumer {
           ds.at[j]);
     hopper::written_for_multiplications();
   }
-  // What is summed of dQ goes to the warp that adds it.
-  SINTER_DEVICE void add_dq(const SumsDQ& dq) const {
-    wait_at_mine<kEmptyDQ, 160>();
-    put_rows(dq, shared_ + S::dq + consumer_ * S::bytes_of_dq);
-    hopper::written_for_multiplications();
-    if (consumer_ == 0)
-      hopper::pass<kFullDQ, 160>();
-    else
-      hopper::pass<kFullDQ + 1, 160>();
-  }
-  // ---- rows past the batch entry's lengths
-
-  // Clears lines `from` to `lines` of a tile; the others' part of them is cleared by the others.
-  template <class Tile>
-  SINTER_DEVICE void clear_lines(unsigned tile, int from, int lines) const {
-    for (int i = static_cast<int>(threadIdx.x) - 128; i < (lines - from) * 8;
-         i += S::consumers * 128)
-#pragma unroll
-      for (int slab = 0; slab < Tile::slabs; ++slab)
-        warp_matrix::put(tile + slab * Tile::slab_bytes + from * 128 + i * 16, uint4{0, 0, 0, 0});
-    hopper::written_for_multiplications();
-    meet_all();
-  }
-  template <class Tile>
-  SINTER_DEVICE void clear_queries(unsigned tile, int row) const {
-    if constexpr (Bounds::has_lengths) {
-      const int rows = band_.band.rows;
-      if (row + S::tile_q > rows && rows < S::queries)
-        clear_lines<Tile>(tile, rows - row, S::tile_q);
-    }
-  }
-  template <class Tile>
-  SINTER_DEVICE void clear_keys(unsigned tile) const {
-    if constexpr (Bounds::has_lengths) {
-      const int columns = band_.band.columns, from = band_.from;
-      if (from + S::tile_k > columns && columns < S::keys)
-        clear_lines<Tile>(tile, columns - from, S::tile_k);
-    }
-  }
 
   // ---- a tile
 
-  SINTER_DEVICE typename S::Pipe pipe_q() const { return {shared_ + S::pipe_q}; }
-  SINTER_DEVICE typename S::Pipe pipe_do() const { return {shared_ + S::pipe_do}; }
-  SINTER_DEVICE void meet_all() const { hopper::wait_at<kAllConsumers, S::consumers * 128>(); }
-  SINTER_DEVICE void wait_for_keys() const {
-    hopper::wait(shared_ + S::full_k, 0);
-    clear_keys<typename S::TileK>(shared_ + S::k);
-    hopper::wait(shared_ + S::full_v, 0);
-    clear_keys<typename S::TileV>(shared_ + S::v);
-  }
   SINTER_DEVICE void start_scores(Sums& s, const QueryTile<S>& at,
-                                  const typename S::Pipe::State& state) const {
-    pipe_q().wait(state);
-    clear_queries<typename S::TileQ>(shared_ + S::q + state.stage * S::TileQ::bytes, at.row());
+                                  const typename S::PipeQ::State& state) const {
+    stages_.wait_for_q(state, at.row());
     multiply_.scores(s, state.stage);
   }
   SINTER_DEVICE void start_dp(Sums& dp, const QueryTile<S>& at,
-                              const typename S::Pipe::State& state) const {
-    pipe_do().wait(state);
-    clear_queries<typename S::TileDO>(shared_ + S::d_o + state.stage * S::TileDO::bytes, at.row());
+                              const typename S::PipeQ::State& state) const {
+    stages_.wait_for_do(state, at.row());
     multiply_.weights_gradient(dp, state.stage);
   }
   // The operands of dV and dK, of weights (or of sums, where the score is a function of these) and
@@ -260,11 +235,11 @@ class BackwardConsumer {
 
   // ---- all tiles
 
-  SINTER_DEVICE void run(typename S::DK::Sums& dk, typename S::DV::Sums& dv) const {
+  SINTER_DEVICE void sum(typename S::DK::Sums& dk, typename S::DV::Sums& dv) const {
     QueryTile<S> at(band_);
-    typename S::Pipe::State state;
+    typename S::PipeQ::State state;
     const int count = band_.count();
-    wait_for_keys();
+    stages_.wait_for_keys();
 #pragma unroll 1
     for (int i = 0; i < count; ++i, at.advance(), state.advance()) {
       Sums s, dp;
@@ -278,23 +253,18 @@ class BackwardConsumer {
       finish(p, ds, s, dp, at, state.stage);
       store_ds(ds, i & 1);
       multiply_.add_dv(dv, p, state.stage);
-      meet_all();
+      stages_.meet_all();
       multiply_.dq(dq, i & 1);
       wgmma::wait<1>(dv, p);
-      pipe_do().release_stage(state.stage);
+      stages_.pipe_do().release_stage(state.stage);
       multiply_.add_dk(dk, ds, state.stage);
       wgmma::wait<1>(dq);
-      add_dq(dq);
+      stages_.add_dq(dq);
       wgmma::wait<0>(dk, ds);
-      pipe_q().release_stage(state.stage);
+      stages_.pipe_q().release_stage(state.stage);
     }
   }
 
-  // Of keys that no query sees.
-  SINTER_DEVICE void clear() const {
-    clear_lines<typename S::TileK>(shared_ + S::k, 0, S::tile_k);
-    clear_lines<typename S::TileV>(shared_ + S::v, 0, S::tile_k);
-  }
   // 64 rows of a result, into the shared memory of a tile that nobody reads any more.
   template <class Tile, int columns>
   SINTER_DEVICE void put(Accumulator<float, columns>& sums, unsigned tile) const {
@@ -304,7 +274,7 @@ class BackwardConsumer {
     for (int j = 0; j < rounded.steps; ++j)
       hopper::put_blocks(line + j / 4 * Tile::slab_bytes + (piece_ ^ j % 4 * 32), rounded.at[j]);
     hopper::written_for_multiplications();
-    wait_at_mine<kOneConsumer, 128>();
+    stages_.template wait_at_mine<kOneConsumer, 128>();
   }
   // And from there to memory, by one thread.
   template <class Result, class Tile>
@@ -315,16 +285,6 @@ class BackwardConsumer {
       Result::store(args_, c_, key_, slab * 64,
                     tile + Tile::further(consumer_ * 64) + slab * Tile::slab_bytes);
     hopper::commit_stores();
-  }
-
- private:
-  // The barrier of this consumer; its number is to be known when compiling.
-  template <int first, int threads>
-  SINTER_DEVICE void wait_at_mine() const {
-    if (consumer_ == 0)
-      hopper::wait_at<first, threads>();
-    else
-      hopper::wait_at<first + 1, threads>();
   }
   // With whole blocks of 16 columns.
   template <int columns>
@@ -344,59 +304,8 @@ template <class Config, class Bounds, class Q, class K, class V, class DO, class
           class Weight, class Rows, class SumsDQ, class ResultDK, class ResultDV, class Args>
 SINTER_DEVICE void run_backward(const Args& args) {
   using S = BackwardShape<Config, Bounds, Q, K, V, DO>;
-  const SharedMemory memory;
-  const unsigned shared = memory.address;
-  const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
-  if (threadIdx.x == 0) {
-    Q::prefetch(args), K::prefetch(args), V::prefetch(args), DO::prefetch(args);
-    constexpr int producers = 1 + 32;  // who has TMA bring the tile, and the warp that writes rows
-    typename S::Pipe{shared + S::pipe_q}.init(producers, S::consumers * 4);
-    typename S::Pipe{shared + S::pipe_do}.init(producers, S::consumers * 4);
-    hopper::barrier_init(shared + S::full_k, 1);
-    hopper::barrier_init(shared + S::full_v, 1);
-    hopper::barriers_are_ready();
-  }
-  __syncthreads();
-  hardware::grid_dependency_wait();
-  const TileOfKeys tile = tile_of_keys<Config, S>(static_cast<int>(blockIdx.x));
-  typename S::Coord c;
-  c.at[0] = tile.entry, c.at[1] = tile.head;
-  const QueryBand<S, Bounds> band(args, c, tile.from);
-  if (warpgroup == 0) {
-    hopper::keep_registers<Config::producer_registers>();
-    const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
-    if (warp == 0) {
-      if (threadIdx.x == 0) produce_tiles<S, Q, K, V, DO>(args, c, band, shared);
-    } else if (warp == 1) {
-      produce_rows<S, Rows>(args, c, band, memory.pointer, shared);
-    } else if (warp == 2) {
-      add_dq<S, SumsDQ, 0>(args, c, band, shared);
-    } else {
-      add_dq<S, SumsDQ, 1>(args, c, band, shared);
-    }
-    return;
-  }
-  hopper::take_registers<Config::consumer_registers>();
-  BackwardConsumer<Config, S, Bounds, Score, Weight, Args> consumer(args, band, c, memory.pointer,
-                                                                    shared, warpgroup - 1);
-  using TileK = typename S::TileK;
-  using TileV = typename S::TileV;
-  if (band.count() == 0) {
-    consumer.clear();
-    consumer.template store<ResultDV, TileV>(shared + S::v);
-  } else {
-    typename S::DK::Sums dk;
-    typename S::DV::Sums dv;
-    dk.clear(), dv.clear();
-    consumer.run(dk, dv);
-    consumer.template put<TileV>(dv, shared + S::v);
-    consumer.template store<ResultDV, TileV>(shared + S::v);
-    dk.each([](int, float& x) { x *= Score::scale; });
-    consumer.meet_all();  // nobody reads K any more
-    consumer.template put<TileK>(dk, shared + S::k);
-  }
-  consumer.template store<ResultDK, TileK>(shared + S::k);
-  if (threadIdx.x % 128 == 0) hopper::wait_for_stores<0>();
+  run_tile_of_keys<Config, S, BackwardConsumer<S, Bounds, Score, Weight, Args>, Bounds, Q, K, V, DO,
+                   Rows, SumsDQ, ResultDK, ResultDV>(args);
 }
 
 }  // namespace sinter::attention

@@ -20,29 +20,31 @@ SINTER_DEVICE void load_slabs(const Args& args, const Coord& c, int row, unsigne
 template <class S, class Q, class K, class V, class DO, class Args, class Band>
 SINTER_DEVICE void produce_tiles(const Args& args, typename S::Coord c, const Band& band,
                                  unsigned shared) {
-  const typename S::Pipe pipe_q{shared + S::pipe_q}, pipe_do{shared + S::pipe_do};
-  typename S::Pipe::State state;
+  const typename S::PipeQ pipe_q{shared + S::pipe_q};
+  const typename S::PipeDO pipe_do{shared + S::pipe_do};
+  typename S::PipeQ::State state_q;
+  typename S::PipeDO::State state_do;
   QueryTile<S> at(band);
   const int count = band.count();
 #pragma unroll 1
-  for (int i = 0; i < count; ++i, at.advance(), state.advance()) {
+  for (int i = 0; i < count; ++i, at.advance(), state_q.advance(), state_do.advance()) {
     c.at[1] = at.head;
     if (i == 0) {
       hopper::arrive_and_expect(shared + S::full_k, S::TileK::bytes);
       load_slabs<K, typename S::TileK>(args, c, band.from, shared + S::k, shared + S::full_k);
     }
-    pipe_q.acquire(state);
-    pipe_q.expect(state, S::TileQ::bytes);
+    pipe_q.acquire(state_q);
+    pipe_q.expect(state_q, S::TileQ::bytes);
     load_slabs<Q, typename S::TileQ>(
-        args, c, at.row(), shared + S::q + state.stage * S::TileQ::bytes, pipe_q.full(state));
+        args, c, at.row(), shared + S::q + state_q.stage * S::TileQ::bytes, pipe_q.full(state_q));
     if (i == 0) {
       hopper::arrive_and_expect(shared + S::full_v, S::TileV::bytes);
       load_slabs<V, typename S::TileV>(args, c, band.from, shared + S::v, shared + S::full_v);
     }
-    pipe_do.acquire(state);
-    pipe_do.expect(state, S::TileDO::bytes);
+    pipe_do.acquire(state_do);
+    pipe_do.expect(state_do, S::TileDO::bytes);
     load_slabs<DO, typename S::TileDO>(
-        args, c, at.row(), shared + S::d_o + state.stage * S::TileDO::bytes, pipe_do.full(state));
+        args, c, at.row(), shared + S::d_o + state_do.stage * S::TileDO::bytes, pipe_do.full(state_do));
   }
 }
 
@@ -51,13 +53,15 @@ SINTER_DEVICE void produce_tiles(const Args& args, typename S::Coord c, const Ba
 template <class S, class Rows, class Args, class Band>
 SINTER_DEVICE void produce_rows(const Args& args, typename S::Coord c, const Band& band,
                                 unsigned char* pointer, unsigned shared) {
-  const typename S::Pipe pipe_q{shared + S::pipe_q}, pipe_do{shared + S::pipe_do};
-  typename S::Pipe::State state;
+  const typename S::PipeQ pipe_q{shared + S::pipe_q};
+  const typename S::PipeDO pipe_do{shared + S::pipe_do};
+  typename S::PipeQ::State state_q;
+  typename S::PipeDO::State state_do;
   QueryTile<S> at(band);
   const int count = band.count(), lane = static_cast<int>(threadIdx.x) % 32;
   constexpr int each = S::tile_q / 32;
 #pragma unroll 1
-  for (int i = 0; i < count; ++i, at.advance(), state.advance()) {
+  for (int i = 0; i < count; ++i, at.advance(), state_q.advance(), state_do.advance()) {
     float lse[each], delta[each];
     c.at[1] = at.head;
 #pragma unroll
@@ -69,16 +73,16 @@ SINTER_DEVICE void produce_rows(const Args& args, typename S::Coord c, const Ban
       lse[r] = exists && stats != minus_infinity() ? -stats * kLog2E : minus_infinity();
       delta[r] = exists ? sum : 0.0f;
     }
-    float* to = reinterpret_cast<float*>(pointer + S::lse) + state.stage * S::tile_q + lane;
-    pipe_q.acquire(state);
+    float* to = reinterpret_cast<float*>(pointer + S::lse) + state_q.stage * S::tile_q + lane;
+    pipe_q.acquire(state_q);
 #pragma unroll
     for (int r = 0; r < each; ++r) to[r * 32] = lse[r];
-    hopper::arrive(pipe_q.full(state));
-    to = reinterpret_cast<float*>(pointer + S::delta) + state.stage * S::tile_q + lane;
-    pipe_do.acquire(state);
+    hopper::arrive(pipe_q.full(state_q));
+    to = reinterpret_cast<float*>(pointer + S::delta) + state_do.stage * S::tile_q + lane;
+    pipe_do.acquire(state_do);
 #pragma unroll
     for (int r = 0; r < each; ++r) to[r * 32] = delta[r];
-    hopper::arrive(pipe_do.full(state));
+    hopper::arrive(pipe_do.full(state_do));
   }
 }
 
@@ -116,19 +120,21 @@ SINTER_DEVICE void add_dq(const Args& args, typename S::Coord c, const Band& ban
   const unsigned from = shared + S::dq + consumer * S::bytes_of_dq;
 #pragma unroll 1
   for (int i = 0; i < count; ++i, at.advance()) {
-    hopper::pass<kEmptyDQ + consumer, 160>();
     c.at[1] = at.head;
-    hopper::wait_at<kFullDQ + consumer, 160>();
-    if (lane == 0) {
-      const int row = at.row() + (S::rows_of_dq ? consumer * 64 : 0),
-                column = S::rows_of_dq ? 0 : consumer * 64;
 #pragma unroll
-      for (int j = 0; j < S::columns_of_dq; j += 32)
-        SumsDQ::add(args, c, row, column + j, from + j * 256);
-      hopper::commit_stores();
-      hopper::wait_for_stores<0>();
+    for (int add = 0; add < S::adds_of_dq(consumer); ++add) {
+      hopper::pass<kEmptyDQ + consumer, 160>();
+      hopper::wait_at<kFullDQ + consumer, 160>();
+      if (lane == 0) {
+#pragma unroll
+        for (int j = 0; j < S::columns_of_dq; j += 32)
+          SumsDQ::add(args, c, at.row() + S::row_of_dq(consumer),
+                      S::column_of_dq(consumer, add) + j, from + j * 256);
+        hopper::commit_stores();
+        hopper::wait_for_stores<0>();
+      }
+      __syncwarp();
     }
-    __syncwarp();
   }
 }
 

@@ -9,8 +9,9 @@
 
 namespace sinter::attention {
 
-template <class Config, class Bounds, class Q, class K, class V, class DO>
-struct BackwardShape {
+// The problem and its tiles. `tile_k`: keys of a CTA.
+template <class Config, class Q, int tile_k_>
+struct BackwardTiles {
   using Number = typename Q::Number;
   using Extent = typename Config::Extent;
   using Coord = Coordinates<typename Config::Index, Extent>;
@@ -20,13 +21,12 @@ struct BackwardShape {
                        depth = static_cast<int>(Extent::at(4)),
                        depth_v = static_cast<int>(Extent::at(5));
   static constexpr int up(int x, int to) { return (x + to - 1) / to * to; }
-  static constexpr int consumers = Config::threads / 128 - 1, tile_k = 64 * consumers,
-                       tile_q = Config::tile_q, stages = Config::stages;
+  static constexpr int consumers = Config::threads / 128 - 1, tile_k = tile_k_,
+                       tile_q = Config::tile_q;
   static constexpr int slabs = up(depth, 64) / 64, slabs_v = up(depth_v, 64) / 64,
                        steps = up(depth, 16) / 16, steps_v = up(depth_v, 16) / 16;
   static_assert(sizeof(Number) == 2, "attention multiplies numbers of 16 bits");
   static_assert(tile_q % 64 == 0, "queries lie in slabs of 64 in shared memory");
-  static_assert(depth <= 128 && depth_v <= 128, "sums of dK and dV stay in registers");
 
   // The same bytes are an operand whose k is the head's dimension and one whose k is queries or
   // keys.
@@ -39,10 +39,23 @@ struct BackwardShape {
   using TileK = ByHead<tile_k, slabs>;
   using TileV = ByHead<tile_k, slabs_v>;
   using TileDS = SharedTile<Number, Major::mn, tile_q, tile_k>;  // a line of queries for each key
-  using TileQByLine = ByLine<tile_q, slabs>;
-  using TileDOByLine = ByLine<tile_q, slabs_v>;
   using TileKByLine = ByLine<tile_k, slabs>;
   using Numbers = Types<Number, Number, float>;
+
+  static constexpr int tiles_q = (queries + tile_q - 1) / tile_q;
+  static constexpr int tiles_k = (keys + tile_k - 1) / tile_k, tiles = entries * heads * tiles_k;
+};
+
+template <class Config, class Bounds, class Q, class K, class V, class DO>
+struct BackwardShape : BackwardTiles<Config, Q, 64 * (Config::threads / 128 - 1)> {
+  using B = BackwardTiles<Config, Q, 64 * (Config::threads / 128 - 1)>;
+  using B::consumers, B::tile_k, B::tile_q, B::slabs, B::slabs_v, B::depth, B::depth_v, B::up;
+  using typename B::Number, typename B::Numbers, typename B::TileQ, typename B::TileDO,
+      typename B::TileK, typename B::TileV, typename B::TileDS, typename B::TileKByLine;
+  static constexpr int stages = Config::stages;
+  static_assert(depth <= 128 && depth_v <= 128, "sums of dK and dV stay in registers");
+  using TileQByLine = typename B::template ByLine<tile_q, slabs>;
+  using TileDOByLine = typename B::template ByLine<tile_q, slabs_v>;
 
   // Of keys and queries: a consumer's 64 keys are the rows, so that what is made of the sums is the
   // left operand of dV and dK as it lies in the registers.
@@ -57,21 +70,23 @@ struct BackwardShape {
   static constexpr int columns_of_dq = rows_of_dq ? up(depth, 8) : 64;
   using DQ = Mma<Shape<64, columns_of_dq>, Numbers, TileDS, TileKByLine>;
   static constexpr int bytes_of_dq = up(columns_of_dq, 32) * 64 * 4;  // a consumer's
+  // What a consumer adds at once, how often for a tile of queries, and the place of it.
+  static constexpr int adds_of_dq(int) { return 1; }
+  static constexpr int row_of_dq(int consumer) { return rows_of_dq ? consumer * 64 : 0; }
+  static constexpr int column_of_dq(int consumer, int) { return rows_of_dq ? 0 : consumer * 64; }
 
-  using Pipe = Pipeline<stages>;
+  using PipeQ = Pipeline<stages>;
+  using PipeDO = PipeQ;
 
   // Shared memory, from a multiple of 1024 on.
   static constexpr int k = 0, v = k + TileK::bytes, q = v + TileV::bytes,
                        d_o = q + stages * TileQ::bytes, ds = d_o + stages * TileDO::bytes,
                        dq = ds + 2 * TileDS::bytes, lse = dq + consumers * bytes_of_dq,
                        delta = lse + stages * tile_q * 4, pipe_q = delta + stages * tile_q * 4,
-                       pipe_do = pipe_q + Pipe::bytes, full_k = pipe_do + Pipe::bytes,
+                       pipe_do = pipe_q + PipeQ::bytes, full_k = pipe_do + PipeDO::bytes,
                        full_v = full_k + 8, end = full_v + 8;
   static constexpr int shared_bytes = end + 1023;
   static_assert(shared_bytes <= 227 << 10, "tiles do not fit into shared memory");
-
-  static constexpr int tiles_q = (queries + tile_q - 1) / tile_q;
-  static constexpr int tiles_k = (keys + tile_k - 1) / tile_k, tiles = entries * heads * tiles_k;
 };
 
 // The tile of keys of a CTA: `head` is the first of those of Q that share it. Tiles of some heads

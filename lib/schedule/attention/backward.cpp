@@ -14,7 +14,9 @@ using A = AttentionBackwardSpec;
 constexpr int kRows = 64;              // of a consumer
 constexpr int kLine = 64;              // elements of 16 bits in a line of the swizzle
 constexpr int kSumsLine = 32;          // of f32
-constexpr std::int64_t kWidest = 128;  // head dimension: sums of dK and dV stay in registers
+// Head dimensions up to which a consumer's registers hold the sums of dK and dV for 64 keys, and
+// of the wide kernel.
+constexpr std::int64_t kNarrow = 128, kWidest = 256;
 
 int up(std::int64_t x, int to) { return static_cast<int>((x + to - 1) / to * to); }
 
@@ -41,13 +43,46 @@ void set_lines(BoxedOperand& o, int columns, int rows) {
   o.map.box[1] = rows;
 }
 
-// As BackwardShape::shared_bytes.
+// As BackwardShape::shared_bytes and WideBackwardShape's.
 int shared_bytes(const AttentionBackwardConfig& e, std::int64_t depth, std::int64_t width) {
-  const int tile_k = e.consumers * kRows, both = up(depth, kLine) + up(width, kLine);
-  const int of_dq = e.tile_q == tile_k ? up(up(depth, 8), kSumsLine) : kRows;
-  return 2 * both * (tile_k + e.stages * e.tile_q) + 2 * 2 * e.tile_q * tile_k +
-         e.consumers * of_dq * kRows * 4 + 2 * e.stages * e.tile_q * 4 + 2 * 16 * e.stages + 16 +
-         1023;
+  const int of_q = up(depth, kLine), of_do = up(width, kLine),
+            weights = 2 * 2 * e.tile_q * e.tile_k;  // dS twice, or weights and dS
+  const int of_dq = e.wide                 ? kLine
+                    : e.tile_q == e.tile_k ? up(up(depth, 8), kSumsLine)
+                                           : kRows;
+  return 2 * (of_q * (e.tile_k + e.stages * e.tile_q) + of_do * (e.tile_k + e.stages_do * e.tile_q)) +
+         weights + e.consumers * of_dq * kRows * 4 + (e.stages + e.stages_do) * (e.tile_q * 4 + 16) +
+         16 + 1023;
+}
+
+// Tiles and stages: `wide` first. Nothing where shared memory has too little room.
+bool choose_tile(AttentionBackwardConfig& e, std::int64_t depth, std::int64_t width,
+                 const DeviceModel& device) {
+  const auto fits = [&] {
+    e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(e, depth, width));
+    return static_cast<int>(e.shared_bytes) <= device.shared_per_cta;
+  };
+  e.wide = std::max(depth, width) > kNarrow;
+  if (!e.wide) {
+    // Longer tiles are multiplied with fewer loads; registers hold them beside narrow sums alone.
+    // Of shorter ones the consumers take halves of dQ's columns.
+    e.tile_k = e.consumers * kRows;
+    e.tile_q = std::max(depth, width) <= kLine ? e.tile_k : kRows;
+    return (e.tile_q == e.tile_k || depth > kLine) && fits();
+  }
+  // A consumer holds tile_k / 2 sums of each of its blocks of 64 elements of dK and dV.
+  constexpr int kMostSums = 160;
+  const auto own = [](std::int64_t dim) { return (up(dim, kLine) / kLine + 1) / 2; };
+  e.tile_k = std::min(96, kMostSums * 2 / (own(depth) + own(width)) / 16 * 16);
+  struct Stages {
+    int q, d_o;
+  };
+  for (; e.tile_k >= 32; e.tile_k -= 16)
+    for (const Stages& stages : {Stages{2, 2}, Stages{2, 1}, Stages{1, 1}}) {
+      e.stages = stages.q, e.stages_do = stages.d_o;
+      if (fits()) return true;
+    }
+  return false;
 }
 
 }  // namespace
@@ -92,24 +127,18 @@ std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec&
   e.q = *o.q, e.k = *o.k, e.v = *o.v, e.d_o = *o.d_o;
   e.sums = *sums, e.dk = *dk, e.dv = *dv;
 
-  // Longer tiles are multiplied with fewer loads; registers hold them beside narrow sums alone. Of
-  // shorter ones the consumers take halves of dQ's columns.
-  const int tile_k = e.consumers * kRows;
-  e.tile_q = std::max(depth, width) <= kLine ? tile_k : kRows;
-  if (e.tile_q < tile_k && depth <= kLine) return {};
-  e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(e, depth, width));
-  if (static_cast<int>(e.shared_bytes) > device.shared_per_cta) return {};
+  if (!choose_tile(e, depth, width, device)) return {};
   set_lines(e.q, kLine, e.tile_q);
   set_lines(e.d_o, kLine, e.tile_q);
-  set_lines(e.k, kLine, tile_k);
-  set_lines(e.v, kLine, tile_k);
+  set_lines(e.k, kLine, e.tile_k);
+  set_lines(e.v, kLine, e.tile_k);
   set_lines(e.sums, kSumsLine, kRows);
-  set_lines(e.dk, kLine, kRows);
-  set_lines(e.dv, kLine, kRows);
+  set_lines(e.dk, kLine, e.wide ? e.tile_k : kRows);
+  set_lines(e.dv, kLine, e.wide ? e.tile_k : kRows);
   e.threads = 128 * (e.consumers + 1);
   e.wide_index = needs_wide_index(spec);
   const std::int64_t heads = count(spec.extent, 0, A::batch) / a.group,
-                     tiles = (keys + tile_k - 1) / tile_k;
+                     tiles = (keys + e.tile_k - 1) / e.tile_k;
   if (static_cast<double>(heads) * static_cast<double>(tiles) >= 0x1p30) return {};
   e.grid = clamp_grid(static_cast<double>(heads * tiles));
   // Bounds make tiles unlike each other: those of several heads run the longest first.
@@ -119,11 +148,12 @@ std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec&
 
   // What all SMs multiply, 4096 operations a clock each, at the share that was measured; or what
   // memory brings.
-  constexpr double kOperations = 4096, kReached = 0.6, kStart = 4;  // microseconds
+  constexpr double kOperations = 4096, kStart = 4;  // microseconds
+  const double reached = e.wide ? 0.45 : 0.6;
   const double flops = 2.0 * static_cast<double>(heads * a.group) * static_cast<double>(queries) *
                        static_cast<double>(keys) * static_cast<double>(3 * depth + 2 * width) *
                        seen_share(a.band, static_cast<double>(queries), static_cast<double>(keys));
-  e.microseconds = kStart + std::max(flops / kOperations / kReached / device.clock /
+  e.microseconds = kStart + std::max(flops / kOperations / reached / device.clock /
                                          std::min<double>(e.grid, static_cast<double>(device.sms)),
                                      bytes_moved(spec) / device.memory_bandwidth);
   return e;

@@ -1,5 +1,5 @@
 // How attention backward runs in one kernel of warpgroups (wgmma); see
-// codegen/device/family/attention_backward.cuh. A pure function of the spec and the device model.
+// codegen/device/family/attention_backward.cuh and attention_backward_wide.cuh. A pure function of the spec and the device model.
 #pragma once
 #include <optional>
 
@@ -10,9 +10,12 @@ namespace sinter {
 struct AttentionBackwardConfig : Launch {
   BoxedOperand q, k, v, d_o;  // loaded
   BoxedOperand sums, dk, dv;  // added to and stored
-  int consumers = 2;          // warpgroups of 64 keys
+  bool wide = false;          // attention_backward_wide.cuh
+  int consumers = 2;          // warpgroups
   int tile_q = 64;            // queries
-  int stages = 2;             // of the pipelines of Q and dO
+  int tile_k = 128;           // keys
+  int stages = 2;             // of the pipeline of Q
+  int stages_do = 2;          // and of that of dO
   int heads_together = 1;     // of K, whose tiles of keys run beside each other
   int producer_registers = 24, consumer_registers = 240;
 };

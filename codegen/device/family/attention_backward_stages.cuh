@@ -1,0 +1,128 @@
+// What consumers of attention_backward.cuh and attention_backward_wide.cuh read: tiles in shared
+// memory, of which rows past a batch entry's lengths are cleared, since a weight of zero times NaN
+// would be NaN.
+#pragma once
+#include "sinter/device/family/attention_backward_producer.cuh"
+
+namespace sinter::attention {
+
+template <class S, class Bounds>
+struct BackwardStages {
+  const QueryBand<S, Bounds>& band;
+  const unsigned shared;
+  const int consumer;
+
+  SINTER_DEVICE typename S::PipeQ pipe_q() const { return {shared + S::pipe_q}; }
+  SINTER_DEVICE typename S::PipeDO pipe_do() const { return {shared + S::pipe_do}; }
+  SINTER_DEVICE void meet_all() const { hopper::wait_at<kAllConsumers, S::consumers * 128>(); }
+
+  SINTER_DEVICE void wait_for_keys() const {
+    hopper::wait(shared + S::full_k, 0);
+    clear_keys<typename S::TileK>(shared + S::k);
+    hopper::wait(shared + S::full_v, 0);
+    clear_keys<typename S::TileV>(shared + S::v);
+  }
+  // `row`: the first query of the tile.
+  SINTER_DEVICE void wait_for_q(const typename S::PipeQ::State& state, int row) const {
+    pipe_q().wait(state);
+    clear_queries<typename S::TileQ>(shared + S::q + state.stage * S::TileQ::bytes, row);
+  }
+  SINTER_DEVICE void wait_for_do(const typename S::PipeDO::State& state, int row) const {
+    pipe_do().wait(state);
+    clear_queries<typename S::TileDO>(shared + S::d_o + state.stage * S::TileDO::bytes, row);
+  }
+
+  // The barrier of this consumer; its number is to be known when compiling.
+  template <int first, int threads>
+  SINTER_DEVICE void wait_at_mine() const {
+    if (consumer == 0)
+      hopper::wait_at<first, threads>();
+    else
+      hopper::wait_at<first + 1, threads>();
+  }
+  // What is summed of dQ goes to the warp that adds it.
+  template <int columns>
+  SINTER_DEVICE void add_dq(const Accumulator<float, columns>& dq) const {
+    wait_at_mine<kEmptyDQ, 160>();
+    put_rows(dq, shared + S::dq + consumer * S::bytes_of_dq);
+    hopper::written_for_multiplications();
+    if (consumer == 0)
+      hopper::pass<kFullDQ, 160>();
+    else
+      hopper::pass<kFullDQ + 1, 160>();
+  }
+
+  // Clears lines `from` to `lines` of a tile; the others' part of them is cleared by the others.
+  template <class Tile>
+  SINTER_DEVICE void clear_lines(unsigned tile, int from, int lines) const {
+    for (int i = static_cast<int>(threadIdx.x) - 128; i < (lines - from) * 8;
+         i += S::consumers * 128)
+#pragma unroll
+      for (int slab = 0; slab < Tile::slabs; ++slab)
+        warp_matrix::put(tile + slab * Tile::slab_bytes + from * 128 + i * 16, uint4{0, 0, 0, 0});
+    hopper::written_for_multiplications();
+    meet_all();
+  }
+
+ private:
+  template <class Tile>
+  SINTER_DEVICE void clear_queries(unsigned tile, int row) const {
+    if constexpr (Bounds::has_lengths) {
+      const int rows = band.band.rows;
+      if (row + S::tile_q > rows && rows < S::queries)
+        clear_lines<Tile>(tile, rows - row, S::tile_q);
+    }
+  }
+  template <class Tile>
+  SINTER_DEVICE void clear_keys(unsigned tile) const {
+    if constexpr (Bounds::has_lengths) {
+      const int columns = band.band.columns, from = band.from;
+      if (from + S::tile_k > columns && columns < S::keys)
+        clear_lines<Tile>(tile, columns - from, S::tile_k);
+    }
+  }
+};
+
+// A CTA. `Consumer`: see BackwardConsumer; its run<ResultDK, ResultDV>() has the gradients of the
+// tile's keys.
+template <class Config, class S, class Consumer, class Bounds, class Q, class K, class V, class DO,
+          class Rows, class SumsDQ, class ResultDK, class ResultDV, class Args>
+SINTER_DEVICE void run_tile_of_keys(const Args& args) {
+  const SharedMemory memory;
+  const unsigned shared = memory.address;
+  const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
+  if (threadIdx.x == 0) {
+    Q::prefetch(args), K::prefetch(args), V::prefetch(args), DO::prefetch(args);
+    constexpr int producers = 1 + 32;  // who has TMA bring the tile, and the warp that writes rows
+    typename S::PipeQ{shared + S::pipe_q}.init(producers, S::consumers * 4);
+    typename S::PipeDO{shared + S::pipe_do}.init(producers, S::consumers * 4);
+    hopper::barrier_init(shared + S::full_k, 1);
+    hopper::barrier_init(shared + S::full_v, 1);
+    hopper::barriers_are_ready();
+  }
+  __syncthreads();
+  hardware::grid_dependency_wait();
+  const TileOfKeys tile = tile_of_keys<Config, S>(static_cast<int>(blockIdx.x));
+  typename S::Coord c;
+  c.at[0] = tile.entry, c.at[1] = tile.head;
+  const QueryBand<S, Bounds> band(args, c, tile.from);
+  if (warpgroup == 0) {
+    hopper::keep_registers<Config::producer_registers>();
+    const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
+    if (warp == 0) {
+      if (threadIdx.x == 0) produce_tiles<S, Q, K, V, DO>(args, c, band, shared);
+    } else if (warp == 1) {
+      produce_rows<S, Rows>(args, c, band, memory.pointer, shared);
+    } else if (warp == 2) {
+      add_dq<S, SumsDQ, 0>(args, c, band, shared);
+    } else {
+      add_dq<S, SumsDQ, 1>(args, c, band, shared);
+    }
+    return;
+  }
+  hopper::take_registers<Config::consumer_registers>();
+  const Consumer consumer(args, band, c, memory.pointer, shared, warpgroup - 1);
+  consumer.template run<ResultDK, ResultDV>();
+}
+
+}  // namespace sinter::attention

@@ -1,0 +1,297 @@
+// Gradients of attention as attention_backward.cuh has them, for heads of more than 128 elements:
+// sums of dK and dV for 64 keys are more than a warpgroup's registers hold.
+//
+// Here two consumers share a tile of keys. Each scores half of the keys for the 64 queries of a
+// tile, queries as rows, and writes weights and ds to shared memory, turned: a line of queries for
+// each key. Then each sums half of the head's elements of dK and dV, turned: blocks of 64 elements
+// as rows, the tile's keys as columns, so that the number of keys fits the registers (80 keys where
+// both heads have 256 elements, 96 where dV has half as many). Of dQ it takes the same elements,
+// block by block. (Shah et al., "FlashAttention-3", 2024, hopper/mainloop_bwd_sm90_tma_gmma_ws.hpp,
+// dKV_swapAB.)
+//
+// A generated file defines what attention_backward.cuh says, with SINTER_WGMMA for 64 columns, for
+// tile_k and for half of it; Config also has tile_k, the keys of a CTA, and stages_do, the stages of
+// dO, where `stages` are those of Q; boxes of ResultDK and ResultDV have tile_k rows. It calls
+// attention::run_wide_backward with the same parameters.
+#pragma once
+#include "sinter/device/family/attention_backward_stages.cuh"
+#include "sinter/device/family/attention_backward_wide_shape.cuh"
+
+namespace sinter::attention {
+
+template <class S, class Bounds, class Score, class Weight, class Args>
+class WideBackwardConsumer {
+  static constexpr bool plain = Score::plain && Weight::plain;
+  using Number = typename S::Number;
+  using Sums = typename S::Scores::Sums;
+  using Blocks = typename S::DK::Sums;
+  const Args& args_;
+  const QueryBand<S, Bounds>& band_;
+  const BackwardStages<S, Bounds> stages_;
+  typename S::Coord c_;
+  unsigned char* const pointer_;
+  const unsigned shared_;
+  const int consumer_, key_;  // the first of the keys that it scores
+  const unsigned place_;      // of a tile with a line for each key, where a lane puts blocks
+
+ public:
+  SINTER_DEVICE WideBackwardConsumer(const Args& args, const QueryBand<S, Bounds>& band,
+                                     const typename S::Coord& c, unsigned char* pointer,
+                                     unsigned shared, int consumer)
+      : args_(args),
+        band_(band),
+        stages_{band, shared, consumer},
+        c_(c),
+        pointer_(pointer),
+        shared_(shared),
+        consumer_(consumer),
+        key_(band.from + consumer * S::half),
+        place_((lane() / 16 * 8 + lane() % 8) * 128 +
+               ((warp() * 2 + lane() / 8 % 2) ^ lane() % 8) * 16) {}
+
+  // The gradients of a tile of keys.
+  template <class ResultDK, class ResultDV>
+  SINTER_DEVICE void run() const {
+    if (band_.count() == 0) {  // no query sees one of them
+      stages_.template clear_lines<typename S::TileK>(shared_ + S::k, 0, S::tile_k);
+      stages_.template clear_lines<typename S::TileV>(shared_ + S::v, 0, S::tile_k);
+    } else {
+      Blocks dk[S::own], dv[S::own_v];
+#pragma unroll
+      for (Blocks& block : dk) block.clear();
+#pragma unroll
+      for (Blocks& block : dv) block.clear();
+      sum(dk, dv);
+      stages_.meet_all();  // nobody reads K any more
+      put<S::slabs_v>(dv, shared_ + S::v, 1);
+      put<S::slabs>(dk, shared_ + S::k, Score::scale);
+      hopper::written_for_multiplications();
+      stages_.template wait_at_mine<kOneConsumer, 128>();
+    }
+    if (threadIdx.x % 128 != 0) return;
+    store<ResultDV, typename S::TileV>(shared_ + S::v);
+    store<ResultDK, typename S::TileK>(shared_ + S::k);
+    hopper::commit_stores();
+    hopper::wait_for_stores<0>();
+  }
+
+ private:
+  static SINTER_DEVICE int lane() { return static_cast<int>(threadIdx.x) % 32; }
+  static SINTER_DEVICE int warp() { return static_cast<int>(threadIdx.x) / 32 % 4; }
+  // Of blocks of the head's elements, the j-th of this consumer.
+  template <int blocks>
+  SINTER_DEVICE int block(int j) const {
+    return consumer_ * ((blocks + 1) / 2) + j;
+  }
+  template <int blocks>
+  SINTER_DEVICE bool has_block(int j) const {
+    return blocks % 2 == 0 || j + 1 < (blocks + 1) / 2 || consumer_ == 0;
+  }
+
+  SINTER_DEVICE void sum(Blocks (&dk)[S::own], Blocks (&dv)[S::own_v]) const {
+    QueryTile<S> at(band_);
+    typename S::PipeQ::State state_q;
+    typename S::PipeDO::State state_do;
+    const int count = band_.count();
+    stages_.wait_for_keys();
+#pragma unroll 1
+    for (int i = 0; i < count; ++i, at.advance(), state_q.advance(), state_do.advance()) {
+      Sums s, dp;
+      stages_.wait_for_q(state_q, at.row());
+      score(s, state_q.stage);
+      stages_.wait_for_do(state_do, at.row());
+      differentiate_weights(dp, state_do.stage);
+      wgmma::wait<1>(s);
+      if constexpr (plain) weigh(s, at, state_q.stage);
+      if (i > 0) stages_.meet_all();  // nobody reads the last tile's weights and ds any more
+      if constexpr (plain) put_by_key(s, S::p);
+      wgmma::wait<0>(dp);
+      if constexpr (plain)
+        differentiate(s, dp, at, state_do.stage);
+      else
+        weigh_and_differentiate(s, dp, at, state_q.stage, state_do.stage);
+      if constexpr (!plain) put_by_key(s, S::p);
+      put_by_key(dp, S::ds);
+      hopper::written_for_multiplications();
+      stages_.meet_all();
+      add<S::slabs_v>(dv, shared_ + S::d_o + state_do.stage * S::TileDO::bytes, shared_ + S::p);
+      add<S::slabs>(dk, shared_ + S::q + state_q.stage * S::TileQ::bytes, shared_ + S::ds);
+      typename S::DQ::Sums dq;
+      if (has_block<S::slabs>(0)) multiply_dq(dq, 0);
+      wgmma::commit();
+      wait_for<2>(dv);
+      stages_.pipe_do().release_stage(state_do.stage);
+      wait_for<1>(dk);
+      stages_.pipe_q().release_stage(state_q.stage);
+      wgmma::wait<0>(dq);
+      if (has_block<S::slabs>(0)) stages_.add_dq(dq);
+#pragma unroll
+      for (int j = 1; j < S::own; ++j)
+        if (has_block<S::slabs>(j)) {
+          multiply_dq(dq, j);
+          wgmma::commit();
+          wgmma::wait<0>(dq);
+          stages_.add_dq(dq);
+        }
+    }
+  }
+
+  // ---- products
+
+  SINTER_DEVICE void score(Sums& s, int stage) const {
+    wgmma::fence(s);
+    S::Scores::template multiply<S::steps>(
+        s, S::TileQ::descriptor(shared_ + S::q + stage * S::TileQ::bytes),
+        S::TileK::descriptor(shared_ + S::k + S::TileK::further(consumer_ * S::half)), false);
+    wgmma::commit();
+  }
+  SINTER_DEVICE void differentiate_weights(Sums& dp, int stage) const {
+    wgmma::fence(dp);
+    S::DWeights::template multiply<S::steps_v>(
+        dp, S::TileDO::descriptor(shared_ + S::d_o + stage * S::TileDO::bytes),
+        S::TileV::descriptor(shared_ + S::v + S::TileV::further(consumer_ * S::half)), false);
+    wgmma::commit();
+  }
+  // Adds rows of the turned tile of Q or dO times weights or ds.
+  template <int blocks>
+  SINTER_DEVICE void add(Blocks (&sums)[(blocks + 1) / 2], unsigned rows, unsigned by_key) const {
+#pragma unroll
+    for (int j = 0; j < (blocks + 1) / 2; ++j) {
+      wgmma::fence(sums[j]);
+      if (has_block<blocks>(j))
+        S::DK::multiply(sums[j], S::Block::descriptor(rows + block<blocks>(j) * S::Block::bytes),
+                        S::ByKey::descriptor(by_key), true);
+    }
+    wgmma::commit();
+  }
+  SINTER_DEVICE void multiply_dq(typename S::DQ::Sums& dq, int j) const {
+    wgmma::fence(dq);
+    S::DQ::multiply(dq, S::TileDS::descriptor(shared_ + S::ds),
+                    S::TileKByLine::descriptor(shared_ + S::k + block<S::slabs>(j) *
+                                                                    S::TileKByLine::slab_bytes),
+                    false);
+  }
+  template <int groups, int blocks>
+  static SINTER_DEVICE void wait_for(Blocks (&sums)[blocks]) {
+    wgmma::wait<groups>(sums[0]);
+#pragma unroll
+    for (int j = 1; j < blocks; ++j) wgmma::pin(sums[j]);
+  }
+
+  // ---- between products
+
+  // What belongs to the thread's two queries.
+  SINTER_DEVICE float2 of_rows(int numbers, int stage) const {
+    const float* from = reinterpret_cast<const float*>(pointer_ + numbers) + stage * S::tile_q;
+    return {from[Sums::row(0)], from[Sums::row(2)]};
+  }
+  // Scores become weights.
+  SINTER_DEVICE void weigh(Sums& s, const QueryTile<S>& at, int stage) const {
+    if (band_.is_cut(at.row())) mask(s, at, minus_infinity());
+    constexpr float scale = Score::scale * kLog2E;
+    const float2 lse = of_rows(S::lse, stage);
+    s.each([&](int i, float& x) {
+      x = math::fast_exp2(math::fma(x, scale, i / 2 % 2 == 0 ? lse.x : lse.y));
+    });
+  }
+  // Gradients of weights become ds.
+  SINTER_DEVICE void differentiate(const Sums& p, Sums& dp, const QueryTile<S>& at,
+                                   int stage) const {
+    if (band_.is_cut(at.row())) mask(dp, at, 0.0f);
+    const float2 delta = of_rows(S::delta, stage);
+    dp.each([&](int i, float& x) { x = p.at[i] * (x - (i / 2 % 2 == 0 ? delta.x : delta.y)); });
+  }
+  // Both, where the score is a function of the sum, or the weight of the probability.
+  SINTER_DEVICE void weigh_and_differentiate(Sums& s, Sums& dp, const QueryTile<S>& at, int stage_q,
+                                             int stage_do) const {
+    const float2 lse = of_rows(S::lse, stage_q), delta = of_rows(S::delta, stage_do);
+    const bool cut = band_.is_cut(at.row());
+    typename S::Coord c = c_;
+    c.at[1] = at.head;
+    s.each([&](int i, float& x) {
+      const int m = at.row() + Sums::row(i), n = key_ + Sums::column(i);
+      const float stats = i / 2 % 2 == 0 ? lse.x : lse.y;
+      c.at[2] = m < S::queries ? m : S::queries - 1;
+      c.at[3] = n < S::keys ? n : S::keys - 1;
+      const bool seen =
+          stats != minus_infinity() && (!cut || (m >= band_.first(n) && m < band_.stop(n)));
+      const float sum = x * Score::scale;
+      float score = sum, of_weight = dp.at[i];
+      if constexpr (!Score::plain) score = Score::element(args_, c, sum);
+      const float p = math::fast_exp2(math::fma(score, kLog2E, stats));
+      float weight = p;
+      if constexpr (!Weight::plain)
+        weight = Weight::element(args_, c, p), of_weight = Weight::element(args_, c, of_weight);
+      float ds = p * (of_weight - (i / 2 % 2 == 0 ? delta.x : delta.y));
+      if constexpr (!Score::plain) ds = Score::gradient(args_, c, sum, ds);
+      x = seen ? weight : 0.0f;
+      dp.at[i] = seen ? ds : 0.0f;
+    });
+  }
+  // In place of what belongs to pairs that do not see each other.
+  SINTER_DEVICE void mask(Sums& x, const QueryTile<S>& at, float masked) const {
+    int first[2], end[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int m = at.row() + Sums::row(2 * r), base = key_ + Sums::column(0);
+      first[r] = band_.band.first(m) - base, end[r] = band_.band.end(m) - base;
+    }
+    x.each([&](int i, float& value) {
+      const int column = i / 4 * 8 + i % 2, r = i / 2 % 2;
+      if (column >= end[r] || (Bounds::has_left && column < first[r])) value = masked;
+    });
+  }
+  // The consumer's keys of a tile that has a line for each.
+  SINTER_DEVICE void put_by_key(const Sums& x, int tile) const {
+    put_turned(x, shared_ + tile + consumer_ * S::half * 128);
+  }
+  // Columns become lines of 128 bytes, of which a warp's 16 rows are two pieces.
+  template <int columns>
+  SINTER_DEVICE void put_turned(const Accumulator<float, columns>& x, unsigned to) const {
+    const auto pair = [&](int i) { return warp_matrix::pair(Number{}, x.at[i], x.at[i + 1]); };
+#pragma unroll
+    for (int j = 0; j < columns / 16; ++j) {
+      const unsigned blocks[] = {pair(8 * j), pair(8 * j + 2), pair(8 * j + 4), pair(8 * j + 6)};
+      hopper::put_blocks_transposed(to + place_ + j * 16 * 128, blocks);
+    }
+    if constexpr (columns % 16 != 0) {  // the upper lanes write the same again
+      constexpr int i = columns / 16 * 8;
+      const unsigned blocks[] = {pair(i), pair(i + 2), pair(i), pair(i + 2)};
+      hopper::put_blocks_transposed(to + place_ + (columns / 16 * 16 - lane() / 16 * 8) * 128,
+                                    blocks);
+    }
+  }
+
+  // ---- results
+
+  // Into the shared memory of a tile that nobody reads any more.
+  template <int blocks>
+  SINTER_DEVICE void put(Blocks (&sums)[(blocks + 1) / 2], unsigned tile, float scale) const {
+#pragma unroll
+    for (int j = 0; j < (blocks + 1) / 2; ++j)
+      if (has_block<blocks>(j)) {
+        sums[j].each([&](int, float& x) { x *= scale; });
+        put_turned(sums[j], tile + block<blocks>(j) * S::tile_k * 128);
+      }
+  }
+  // And from there to memory, by one thread.
+  template <class Result, class Tile>
+  SINTER_DEVICE void store(unsigned tile) const {
+#pragma unroll
+    for (int j = 0; j < (Tile::slabs + 1) / 2; ++j)
+      if (has_block<Tile::slabs>(j)) {
+        const int slab = block<Tile::slabs>(j);
+        Result::store(args_, c_, band_.from, slab * 64, tile + slab * Tile::slab_bytes);
+      }
+  }
+};
+
+template <class Config, class Bounds, class Q, class K, class V, class DO, class Score,
+          class Weight, class Rows, class SumsDQ, class ResultDK, class ResultDV, class Args>
+SINTER_DEVICE void run_wide_backward(const Args& args) {
+  using S = WideBackwardShape<Config, Bounds, Q, K, V, DO>;
+  run_tile_of_keys<Config, S, WideBackwardConsumer<S, Bounds, Score, Weight, Args>, Bounds, Q, K, V,
+                   DO, Rows, SumsDQ, ResultDK, ResultDV>(args);
+}
+
+}  // namespace sinter::attention
