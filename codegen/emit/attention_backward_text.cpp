@@ -49,11 +49,9 @@ void print_row_value(TextWriter& out, const KernelNames& names, int port,
 void print_backward_products(TextWriter& out, const AttentionBackwardConfig& e,
                              const KernelSpec& spec) {
   const auto columns = [&](int i) { return (spec.extent[i] + 7) / 8 * 8; };
-  const auto shapes = e.wide
-                          ? std::set<std::int64_t>{e.tile_k / 2, e.tile_k, 64}
-                          : std::set<std::int64_t>{e.tile_q, 64, columns(A::d), columns(A::e)};
-  for (const std::int64_t n : shapes)
-    out.line("SINTER_WGMMA({}, f32)", n);
+  const auto shapes = e.wide ? std::set<std::int64_t>{e.tile_k / 2, e.tile_k, 64}
+                             : std::set<std::int64_t>{e.tile_q, 64, columns(A::d), columns(A::e)};
+  for (const std::int64_t n : shapes) out.line("SINTER_WGMMA({}, f32)", n);
 }
 
 void print_attention_backward(TextWriter& out, const KernelSpec& spec,

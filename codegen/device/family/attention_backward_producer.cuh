@@ -43,8 +43,9 @@ SINTER_DEVICE void produce_tiles(const Args& args, typename S::Coord c, const Ba
     }
     pipe_do.acquire(state_do);
     pipe_do.expect(state_do, S::TileDO::bytes);
-    load_slabs<DO, typename S::TileDO>(
-        args, c, at.row(), shared + S::d_o + state_do.stage * S::TileDO::bytes, pipe_do.full(state_do));
+    load_slabs<DO, typename S::TileDO>(args, c, at.row(),
+                                       shared + S::d_o + state_do.stage * S::TileDO::bytes,
+                                       pipe_do.full(state_do));
   }
 }
 

@@ -10,8 +10,8 @@
 // dKV_swapAB.)
 //
 // A generated file defines what attention_backward.cuh says, with SINTER_WGMMA for 64 columns, for
-// tile_k and for half of it; Config also has tile_k, the keys of a CTA, and stages_do, the stages of
-// dO, where `stages` are those of Q; boxes of ResultDK and ResultDV have tile_k rows. It calls
+// tile_k and for half of it; Config also has tile_k, the keys of a CTA, and stages_do, the stages
+// of dO, where `stages` are those of Q; boxes of ResultDK and ResultDV have tile_k rows. It calls
 // attention::run_wide_backward with the same parameters.
 #pragma once
 #include "sinter/device/family/attention_backward_stages.cuh"
@@ -167,8 +167,8 @@ class WideBackwardConsumer {
   SINTER_DEVICE void multiply_dq(typename S::DQ::Sums& dq, int j) const {
     wgmma::fence(dq);
     S::DQ::multiply(dq, S::TileDS::descriptor(shared_ + S::ds),
-                    S::TileKByLine::descriptor(shared_ + S::k + block<S::slabs>(j) *
-                                                                    S::TileKByLine::slab_bytes),
+                    S::TileKByLine::descriptor(shared_ + S::k +
+                                               block<S::slabs>(j) * S::TileKByLine::slab_bytes),
                     false);
   }
   template <int groups, int blocks>

@@ -18,8 +18,8 @@ struct WideBackwardShape : BackwardTiles<Config, Q, Config::tile_k> {
   using DWeights = Mma<Shape<64, half>, Numbers, TileDO, TileV>;
   // Blocks of 64 elements of the head: the first consumer has as many as the second or one more.
   static constexpr int own = (slabs + 1) / 2, own_v = (slabs_v + 1) / 2;
-  using Block = typename B::template ByLine<tile_q, 1>;     // of Q or dO, turned
-  using ByKey = typename B::template ByHead<tile_k, 1>;     // weights: a line of queries a key
+  using Block = typename B::template ByLine<tile_q, 1>;      // of Q or dO, turned
+  using ByKey = typename B::template ByHead<tile_k, 1>;      // weights: a line of queries a key
   using DK = Mma<Shape<64, tile_k>, Numbers, Block, ByKey>;  // dK or dV, turned
   using DQ = Mma<Shape<64, 64>, Numbers, TileDS, typename B::template ByLine<tile_k, 1>>;
 

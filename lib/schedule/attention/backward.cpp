@@ -11,9 +11,9 @@ namespace {
 
 using A = AttentionBackwardSpec;
 
-constexpr int kRows = 64;              // of a consumer
-constexpr int kLine = 64;              // elements of 16 bits in a line of the swizzle
-constexpr int kSumsLine = 32;          // of f32
+constexpr int kRows = 64;      // of a consumer
+constexpr int kLine = 64;      // elements of 16 bits in a line of the swizzle
+constexpr int kSumsLine = 32;  // of f32
 // Head dimensions up to which a consumer's registers hold the sums of dK and dV for 64 keys, and
 // of the wide kernel.
 constexpr std::int64_t kNarrow = 128, kWidest = 256;
@@ -47,16 +47,16 @@ void set_lines(BoxedOperand& o, int columns, int rows) {
 int shared_bytes(const AttentionBackwardConfig& e, std::int64_t depth, std::int64_t width) {
   const int of_q = up(depth, kLine), of_do = up(width, kLine),
             weights = 2 * 2 * e.tile_q * e.tile_k;  // dS twice, or weights and dS
-  const int of_dq = e.wide                 ? kLine
-                    : e.tile_q == e.tile_k ? up(up(depth, 8), kSumsLine)
-                                           : kRows;
-  return 2 * (of_q * (e.tile_k + e.stages * e.tile_q) + of_do * (e.tile_k + e.stages_do * e.tile_q)) +
-         weights + e.consumers * of_dq * kRows * 4 + (e.stages + e.stages_do) * (e.tile_q * 4 + 16) +
-         16 + 1023;
+  const int of_dq = e.wide ? kLine : e.tile_q == e.tile_k ? up(up(depth, 8), kSumsLine) : kRows;
+  return 2 * (of_q * (e.tile_k + e.stages * e.tile_q) +
+              of_do * (e.tile_k + e.stages_do * e.tile_q)) +
+         weights + e.consumers * of_dq * kRows * 4 +
+         (e.stages + e.stages_do) * (e.tile_q * 4 + 16) + 16 + 1023;
 }
 
-// Tiles and stages: `wide` first. Nothing where shared memory has too little room.
-bool choose_tile(AttentionBackwardConfig& e, std::int64_t depth, std::int64_t width,
+// Tiles and stages. Nothing where shared memory has too little room. `plain`: the score is a scaled
+// sum, and the weight the probability.
+bool choose_tile(AttentionBackwardConfig& e, std::int64_t depth, std::int64_t width, bool plain,
                  const DeviceModel& device) {
   const auto fits = [&] {
     e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(e, depth, width));
@@ -70,10 +70,13 @@ bool choose_tile(AttentionBackwardConfig& e, std::int64_t depth, std::int64_t wi
     e.tile_q = std::max(depth, width) <= kLine ? e.tile_k : kRows;
     return (e.tile_q == e.tile_k || depth > kLine) && fits();
   }
-  // A consumer holds tile_k / 2 sums of each of its blocks of 64 elements of dK and dV.
-  constexpr int kMostSums = 160;
+  // A consumer holds tile_k / 2 sums of each of its blocks of 64 elements of dK and dV, and what a
+  // score's body needs. (b2 h16 s4096 d256 on an H200: 80 keys 3,621 us, 64 3,894; b4 h16 s2048
+  // with a softcap: 80 keys 1,741, 64 1,478. d192 and 128: 96 keys 2,094, 80 2,337; two stages,
+  // one 2,171.)
+  const int most_sums = plain ? 160 : 128;
   const auto own = [](std::int64_t dim) { return (up(dim, kLine) / kLine + 1) / 2; };
-  e.tile_k = std::min(96, kMostSums * 2 / (own(depth) + own(width)) / 16 * 16);
+  e.tile_k = std::min(96, most_sums * 2 / (own(depth) + own(width)) / 16 * 16);
   struct Stages {
     int q, d_o;
   };
@@ -127,7 +130,8 @@ std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec&
   e.q = *o.q, e.k = *o.k, e.v = *o.v, e.d_o = *o.d_o;
   e.sums = *sums, e.dk = *dk, e.dv = *dv;
 
-  if (!choose_tile(e, depth, width, device)) return {};
+  const bool plain = a.score.statements.empty() && a.weight.statements.empty();
+  if (!choose_tile(e, depth, width, plain, device)) return {};
   set_lines(e.q, kLine, e.tile_q);
   set_lines(e.d_o, kLine, e.tile_q);
   set_lines(e.k, kLine, e.tile_k);

@@ -1,5 +1,6 @@
 // How attention backward runs in one kernel of warpgroups (wgmma); see
-// codegen/device/family/attention_backward.cuh and attention_backward_wide.cuh. A pure function of the spec and the device model.
+// codegen/device/family/attention_backward.cuh and attention_backward_wide.cuh. A pure function of
+// the spec and the device model.
 #pragma once
 #include <optional>
 
