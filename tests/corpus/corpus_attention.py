@@ -128,5 +128,6 @@ attention_backward("wide_latent", attn_scale=0.07, b=1, hq=2, hk=2, sq=100, skv=
 attention_backward("wide_grouped_softcap", attn_scale=0.08, b=1, hk=2, sq=70, skv=161, d=136, dv=136, softcap=5.0)
 attention_backward("wide_padding", attn_scale=0.06, hq=2, hk=1, sq=72, skv=140, d=200, dv=72, padding_mask=True,
                    left_bound=60, right_bound=10, stored=True, lengths={"SEQ_LEN_Q": 50, "SEQ_LEN_KV": 110})
+attention_backward("narrow_wide_values", attn_scale=0.15, sq=70, skv=97, d=40, dv=104)
 attention_backward("wide_dropout", attn_scale=0.1, b=1, hq=1, hk=1, sq=65, skv=97, d=64, dv=192, dropout_probability=0.2,
                    inputs=RANDOM)

@@ -305,14 +305,15 @@ TEST_CASE("attention backward: groups, bounds, lengths, types and orders") {
 
 TEST_CASE("attention backward: the emulator finds what is left out") {
   constexpr const char *kConsumer = "sinter/device/family/attention_backward.cuh",
+                       *kStages = "sinter/device/family/attention_backward_stages.cuh",
                        *kProducer = "sinter/device/family/attention_backward_producer.cuh";
   const Attention a{.queries = 300, .keys = 200, .depth = 128, .depth_v = 128};
   const Edit edits[] = {
       {kConsumer, "wgmma::wait<1>(s);", ""},
-      {kConsumer, "wgmma::wait<1>(dq);\n      add_dq(dq);", "add_dq(dq);"},
-      {kConsumer, "pipe_do().wait(state);", ""},
+      {kConsumer, "wgmma::wait<1>(dq);\n      stages_.add_dq(dq);", "stages_.add_dq(dq);"},
+      {kStages, "pipe_do().wait(state);", ""},
       {kProducer, "hopper::wait_for_stores<0>();", ""},
-      {kProducer, "pipe_q.acquire(state);", ""},
+      {kProducer, "pipe_q.acquire(state_q);", ""},
   };
   for (const Edit& e : edits) {
     INFO("without " << e.text);

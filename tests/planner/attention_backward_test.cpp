@@ -70,6 +70,10 @@ TEST_CASE("attention backward is Delta, zeros, one kernel and dQ") {
   CHECK(families(planned({})) == kFused);
   CHECK(families(planned({.key_heads = 2})) == kFused);
   CHECK(families(planned({.d = 128, .dv = 128, .attributes = {.causal_mask = true}})) == kFused);
+  for (const std::int64_t d : {136, 160, 192, 256})
+    CHECK(families(planned({.d = d, .dv = d})) == kFused);
+  CHECK(families(planned({.d = 192, .dv = 128})) == kFused);
+  CHECK(families(planned({.d = 64, .dv = 128})) == kFused);
   CHECK(families(planned({.attributes = {.attn_scale = 0.125, .softcap = 20}})) == kFused);
   CHECK(families(planned({.attributes = {.alibi_mask = true}})) == kFused);
   CHECK(families(planned({.bias = true})) == kFused);
@@ -85,8 +89,7 @@ TEST_CASE("the workspace of attention backward has no scores") {
 }
 
 TEST_CASE("what the kernel of attention backward does not have keeps the expansion") {
-  CHECK_FALSE(is_fused(planned({.d = 256, .dv = 256})));
-  CHECK_FALSE(is_fused(planned({.d = 64, .dv = 128})));
+  CHECK_FALSE(is_fused(planned({.d = 264, .dv = 264})));
   CHECK_FALSE(is_fused(planned({.dv_wanted = false})));
   CHECK_FALSE(is_fused(planned({.bias = true, .dbias = true})));
   CHECK_FALSE(is_fused(planned({.io = DataType::f32})));
@@ -142,6 +145,17 @@ TEST_CASE("kernels of attention backward compile for sm_90a without a complaint"
         Attention{.d = 96, .dv = 72, .attributes = {.left_bound = 50, .right_bound = 3}},
         Attention{.d = 40, .dv = 24, .attributes = {.padding_mask = true}, .lengths = true},
         Attention{.d = 128, .dv = 128, .attributes = {.softcap = 20}, .bias = true},
+        Attention{.queries = long_rows, .keys = long_rows, .d = 256, .dv = 256},
+        Attention{.key_heads = 1,
+        .queries = long_rows,
+        .keys = long_rows,
+        .d = 192,
+        .dv = 128,
+        .attributes = {.causal_mask = true}},
+        Attention{.d = 160, .dv = 160, .attributes = {.padding_mask = true}, .lengths = true},
+        Attention{.d = 64, .dv = 128, .attributes = {.left_bound = 50, .right_bound = 3}},
+        Attention{.d = 256, .dv = 256, .attributes = {.softcap = 20}, .bias = true},
+        Attention{.d = 192, .dv = 256, .attributes = {.dropout_probability = 0.1}},
         Attention{.attributes = {.alibi_mask = true}, .io = DataType::f16}}) {
     const Partition p = planned(a);
     REQUIRE(is_fused(p));

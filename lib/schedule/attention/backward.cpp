@@ -62,13 +62,14 @@ bool choose_tile(AttentionBackwardConfig& e, std::int64_t depth, std::int64_t wi
     e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(e, depth, width));
     return static_cast<int>(e.shared_bytes) <= device.shared_per_cta;
   };
-  e.wide = std::max(depth, width) > kNarrow;
+  // The consumers of the narrow kernel take halves of dQ's columns, two lines of the swizzle; or of
+  // its rows where the tiles of queries are long: they are multiplied with fewer loads, but
+  // registers hold them beside narrow sums alone.
+  e.wide = std::max(depth, width) > kNarrow || (depth <= kLine && width > kLine);
   if (!e.wide) {
-    // Longer tiles are multiplied with fewer loads; registers hold them beside narrow sums alone.
-    // Of shorter ones the consumers take halves of dQ's columns.
     e.tile_k = e.consumers * kRows;
-    e.tile_q = std::max(depth, width) <= kLine ? e.tile_k : kRows;
-    return (e.tile_q == e.tile_k || depth > kLine) && fits();
+    e.tile_q = depth <= kLine ? e.tile_k : kRows;
+    return fits();
   }
   // A consumer holds tile_k / 2 sums of each of its blocks of 64 elements of dK and dV, and what a
   // score's body needs. (b2 h16 s4096 d256 on an H200: 80 keys 3,621 us, 64 3,894; b4 h16 s2048
