@@ -139,32 +139,13 @@ class BackwardConsumer {
       s.at[i + 3] = math::fast_exp2(math::fma(s.at[i + 3], scale, lse.y));
     });
   }
-  // Where the score is a function of the sum, or the weight of the probability: `s` becomes
-  // weights, `dp` derivatives of sums.
   SINTER_DEVICE void weigh_and_differentiate(Sums& s, Sums& dp, const QueryTile<S>& at,
                                              int stage) const {
     const float* lse = reinterpret_cast<const float*>(pointer_ + S::lse) + stage * S::tile_q;
     const float* delta = reinterpret_cast<const float*>(pointer_ + S::delta) + stage * S::tile_q;
-    const bool cut = band_.is_cut(at.row());
-    typename S::Coord c = c_;
-    c.at[1] = at.head;
-    s.each([&](int i, float& x) {
-      const int column = Sums::column(i), m = at.row() + column, n = key_ + Sums::row(i);
-      c.at[2] = m < S::queries ? m : S::queries - 1;
-      c.at[3] = n < S::keys ? n : S::keys - 1;
-      const float sum = x * Score::scale;
-      float score = sum, weight, of_weight = dp.at[i];
-      if constexpr (!Score::plain) score = Score::element(args_, c, sum);
-      const float p = weight = math::fast_exp2(math::fma(score, kLog2E, lse[column]));
-      if constexpr (!Weight::plain)
-        weight = Weight::element(args_, c, p), of_weight = Weight::element(args_, c, of_weight);
-      float ds = p * (of_weight - delta[column]);
-      if constexpr (!Score::plain) ds = Score::gradient(args_, c, sum, ds);
-      const bool seen =
-          lse[column] != minus_infinity() && (!cut || (m >= band_.first(n) && m < band_.stop(n)));
-      x = seen ? weight : 0.0f;
-      dp.at[i] = seen ? ds : 0.0f;
-    });
+    stages_.template weigh_and_differentiate<Score, Weight>(
+        args_, c_, at, lse, delta, s, dp, [](int i) { return Sums::column(i); },
+        [&](int i) { return key_ + Sums::row(i); });
   }
   // In place of what belongs to pairs that do not see each other. The queries that see a key are an
   // interval; counted from the thread's first one, the registers' places are known when compiling.

@@ -52,6 +52,35 @@ struct BackwardStages {
       hopper::pass<kFullDQ + 1, 160>();
   }
 
+  // Where the score is a function of the sum, or the weight of the probability: sums `s` become
+  // weights, gradients of weights `dp` those of sums. Register i belongs to query query(i) of the
+  // tile `at` and to key key(i); `lse`, `delta`: of the tile's first query on.
+  template <class Score, class Weight, class Args, class Sums, class Query, class Key>
+  SINTER_DEVICE void weigh_and_differentiate(const Args& args, typename S::Coord c,
+                                             const QueryTile<S>& at, const float* lse,
+                                             const float* delta, Sums& s, Sums& dp,
+                                             const Query& query, const Key& key) const {
+    const bool cut = band.is_cut(at.row());
+    c.at[1] = at.head;
+    s.each([&](int i, float& x) {
+      const int local = query(i), m = at.row() + local, n = key(i);
+      c.at[2] = m < S::queries ? m : S::queries - 1;
+      c.at[3] = n < S::keys ? n : S::keys - 1;
+      const float sum = x * Score::scale;
+      float score = sum, weight, of_weight = dp.at[i];
+      if constexpr (!Score::plain) score = Score::element(args, c, sum);
+      const float p = weight = math::fast_exp2(math::fma(score, kLog2E, lse[local]));
+      if constexpr (!Weight::plain)
+        weight = Weight::element(args, c, p), of_weight = Weight::element(args, c, of_weight);
+      float ds = p * (of_weight - delta[local]);
+      if constexpr (!Score::plain) ds = Score::gradient(args, c, sum, ds);
+      const bool seen =
+          lse[local] != minus_infinity() && (!cut || (m >= band.first(n) && m < band.stop(n)));
+      x = seen ? weight : 0.0f;
+      dp.at[i] = seen ? ds : 0.0f;
+    });
+  }
+
   // Clears lines `from` to `lines` of a tile; the others' part of them is cleared by the others.
   template <class Tile>
   SINTER_DEVICE void clear_lines(unsigned tile, int from, int lines) const {

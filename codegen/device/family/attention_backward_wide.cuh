@@ -1,5 +1,6 @@
 // Gradients of attention as attention_backward.cuh has them, for heads of more than 128 elements:
-// sums of dK and dV for 64 keys are more than a warpgroup's registers hold.
+// sums of dK and dV for 64 keys are more than a warpgroup's registers hold. Also for V wider than
+// 64 beside narrower K, where that kernel has no columns of dQ to share.
 //
 // Here two consumers share a tile of keys. Each scores half of the keys for the 64 queries of a
 // tile, queries as rows, and writes weights and ds to shared memory, turned: a line of queries for
@@ -81,11 +82,11 @@ class WideBackwardConsumer {
   // Of blocks of the head's elements, the j-th of this consumer.
   template <int blocks>
   SINTER_DEVICE int block(int j) const {
-    return consumer_ * ((blocks + 1) / 2) + j;
+    return consumer_ * S::share(blocks) + j;
   }
   template <int blocks>
   SINTER_DEVICE bool has_block(int j) const {
-    return blocks % 2 == 0 || j + 1 < (blocks + 1) / 2 || consumer_ == 0;
+    return blocks % 2 == 0 || j + 1 < S::share(blocks) || consumer_ == 0;
   }
 
   SINTER_DEVICE void sum(Blocks (&dk)[S::own], Blocks (&dv)[S::own_v]) const {
@@ -106,11 +107,12 @@ class WideBackwardConsumer {
       if (i > 0) stages_.meet_all();  // nobody reads the last tile's weights and ds any more
       if constexpr (plain) put_by_key(s, S::p);
       wgmma::wait<0>(dp);
-      if constexpr (plain)
+      if constexpr (plain) {
         differentiate(s, dp, at, state_do.stage);
-      else
+      } else {
         weigh_and_differentiate(s, dp, at, state_q.stage, state_do.stage);
-      if constexpr (!plain) put_by_key(s, S::p);
+        put_by_key(s, S::p);
+      }
       put_by_key(dp, S::ds);
       hopper::written_for_multiplications();
       stages_.meet_all();
@@ -154,9 +156,9 @@ class WideBackwardConsumer {
   }
   // Adds rows of the turned tile of Q or dO times weights or ds.
   template <int blocks>
-  SINTER_DEVICE void add(Blocks (&sums)[(blocks + 1) / 2], unsigned rows, unsigned by_key) const {
+  SINTER_DEVICE void add(Blocks (&sums)[S::share(blocks)], unsigned rows, unsigned by_key) const {
 #pragma unroll
-    for (int j = 0; j < (blocks + 1) / 2; ++j) {
+    for (int j = 0; j < S::share(blocks); ++j) {
       wgmma::fence(sums[j]);
       if (has_block<blocks>(j))
         S::DK::multiply(sums[j], S::Block::descriptor(rows + block<blocks>(j) * S::Block::bytes),
@@ -180,9 +182,12 @@ class WideBackwardConsumer {
 
   // ---- between products
 
-  // What belongs to the thread's two queries.
+  // A number of each query of a stage; of the thread's two queries.
+  SINTER_DEVICE const float* of_queries(int numbers, int stage) const {
+    return reinterpret_cast<const float*>(pointer_ + numbers) + stage * S::tile_q;
+  }
   SINTER_DEVICE float2 of_rows(int numbers, int stage) const {
-    const float* from = reinterpret_cast<const float*>(pointer_ + numbers) + stage * S::tile_q;
+    const float* from = of_queries(numbers, stage);
     return {from[Sums::row(0)], from[Sums::row(2)]};
   }
   // Scores become weights.
@@ -201,32 +206,11 @@ class WideBackwardConsumer {
     const float2 delta = of_rows(S::delta, stage);
     dp.each([&](int i, float& x) { x = p.at[i] * (x - (i / 2 % 2 == 0 ? delta.x : delta.y)); });
   }
-  // Both, where the score is a function of the sum, or the weight of the probability.
   SINTER_DEVICE void weigh_and_differentiate(Sums& s, Sums& dp, const QueryTile<S>& at, int stage_q,
                                              int stage_do) const {
-    const float2 lse = of_rows(S::lse, stage_q), delta = of_rows(S::delta, stage_do);
-    const bool cut = band_.is_cut(at.row());
-    typename S::Coord c = c_;
-    c.at[1] = at.head;
-    s.each([&](int i, float& x) {
-      const int m = at.row() + Sums::row(i), n = key_ + Sums::column(i);
-      const float stats = i / 2 % 2 == 0 ? lse.x : lse.y;
-      c.at[2] = m < S::queries ? m : S::queries - 1;
-      c.at[3] = n < S::keys ? n : S::keys - 1;
-      const bool seen =
-          stats != minus_infinity() && (!cut || (m >= band_.first(n) && m < band_.stop(n)));
-      const float sum = x * Score::scale;
-      float score = sum, of_weight = dp.at[i];
-      if constexpr (!Score::plain) score = Score::element(args_, c, sum);
-      const float p = math::fast_exp2(math::fma(score, kLog2E, stats));
-      float weight = p;
-      if constexpr (!Weight::plain)
-        weight = Weight::element(args_, c, p), of_weight = Weight::element(args_, c, of_weight);
-      float ds = p * (of_weight - (i / 2 % 2 == 0 ? delta.x : delta.y));
-      if constexpr (!Score::plain) ds = Score::gradient(args_, c, sum, ds);
-      x = seen ? weight : 0.0f;
-      dp.at[i] = seen ? ds : 0.0f;
-    });
+    stages_.template weigh_and_differentiate<Score, Weight>(
+        args_, c_, at, of_queries(S::lse, stage_q), of_queries(S::delta, stage_do), s, dp,
+        [](int i) { return Sums::row(i); }, [&](int i) { return key_ + Sums::column(i); });
   }
   // In place of what belongs to pairs that do not see each other.
   SINTER_DEVICE void mask(Sums& x, const QueryTile<S>& at, float masked) const {
@@ -266,9 +250,9 @@ class WideBackwardConsumer {
 
   // Into the shared memory of a tile that nobody reads any more.
   template <int blocks>
-  SINTER_DEVICE void put(Blocks (&sums)[(blocks + 1) / 2], unsigned tile, float scale) const {
+  SINTER_DEVICE void put(Blocks (&sums)[S::share(blocks)], unsigned tile, float scale) const {
 #pragma unroll
-    for (int j = 0; j < (blocks + 1) / 2; ++j)
+    for (int j = 0; j < S::share(blocks); ++j)
       if (has_block<blocks>(j)) {
         sums[j].each([&](int, float& x) { x *= scale; });
         put_turned(sums[j], tile + block<blocks>(j) * S::tile_k * 128);
@@ -278,7 +262,7 @@ class WideBackwardConsumer {
   template <class Result, class Tile>
   SINTER_DEVICE void store(unsigned tile) const {
 #pragma unroll
-    for (int j = 0; j < (Tile::slabs + 1) / 2; ++j)
+    for (int j = 0; j < S::share(Tile::slabs); ++j)
       if (has_block<Tile::slabs>(j)) {
         const int slab = block<Tile::slabs>(j);
         Result::store(args_, c_, band_.from, slab * 64, tile + slab * Tile::slab_bytes);

@@ -17,7 +17,8 @@ struct WideBackwardShape : BackwardTiles<Config, Q, Config::tile_k> {
   using Scores = Mma<Shape<64, half>, Numbers, TileQ, TileK>;
   using DWeights = Mma<Shape<64, half>, Numbers, TileDO, TileV>;
   // Blocks of 64 elements of the head: the first consumer has as many as the second or one more.
-  static constexpr int own = (slabs + 1) / 2, own_v = (slabs_v + 1) / 2;
+  static constexpr int share(int blocks) { return (blocks + 1) / 2; }
+  static constexpr int own = share(slabs), own_v = share(slabs_v);
   using Block = typename B::template ByLine<tile_q, 1>;      // of Q or dO, turned
   using ByKey = typename B::template ByHead<tile_k, 1>;      // weights: a line of queries a key
   using DK = Mma<Shape<64, tile_k>, Numbers, Block, ByKey>;  // dK or dV, turned

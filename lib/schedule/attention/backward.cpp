@@ -154,7 +154,7 @@ std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec&
   // What all SMs multiply, 4096 operations a clock each, at the share that was measured; or what
   // memory brings.
   constexpr double kOperations = 4096, kStart = 4;  // microseconds
-  const double reached = e.wide ? 0.45 : 0.6;
+  const double reached = e.wide ? 0.45 : 0.6;       // wide: 0.40 (d256), 0.45 (d192 and 128)
   const double flops = 2.0 * static_cast<double>(heads * a.group) * static_cast<double>(queries) *
                        static_cast<double>(keys) * static_cast<double>(3 * depth + 2 * width) *
                        seen_share(a.band, static_cast<double>(queries), static_cast<double>(keys));
