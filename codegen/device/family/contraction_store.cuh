@@ -81,12 +81,11 @@ SINTER_DEVICE void get_part(int which, PartSums& sums) {
     get_part<Config, middle, end>(which, sums);
 }
 
-// Few parts are written out: the next part's sums are on their way while a part leaves (128
-// channels of 28 x 28 pixels, 3 x 3, on an H200: 98.1 us, 99.9 in a loop). Many take too long to
-// compile.
+// In a loop: written out, four parts of an epilogue with a residual took 400 ms to compile. Two are
+// short.
 template <int parts, class Store>
 SINTER_DEVICE void for_each_part(const Store& store) {
-  constexpr int kWrittenOut = 4;
+  constexpr int kWrittenOut = 2;
   if constexpr (parts <= kWrittenOut) {
     for_each_number<parts>([&]<int number>() { store(Int<number>{}); });
   } else {
@@ -95,26 +94,55 @@ SINTER_DEVICE void for_each_part(const Store& store) {
   }
 }
 
+// What the epilogue reads of a part's 64 columns that is the same for all rows: a lane's eight
+// pairs. The next part's are on their way while a part is computed (scale, bias and residual of 256
+// channels of 14 x 14 pixels, 3 x 3: 5 % less).
+template <class Config, class Body>
+struct PartColumns {
+  using P = Problem<Config>;
+  static constexpr int pairs = 8;
+  typename Body::template Place<2> at[pairs];
+
+  // The first column of pair `i` of a lane, of the part's.
+  static SINTER_DEVICE int column(int i) {
+    return i * 8 + static_cast<int>(threadIdx.x) % 4 * 2;
+  }
+  template <class Args, class Coord>
+  SINTER_DEVICE void fetch(const Args& args, Coord c, int part_column, int i) {
+    const int first = part_column + column(i);
+    if (first >= P::columns) return;
+    P::set_n(c, first);
+    Body::fetch_columns(args, c, at[i]);
+  }
+  template <class Args, class Coord>
+  SINTER_DEVICE void fetch(const Args& args, const Coord& batch, int part_column) {
+#pragma unroll
+    for (int i = 0; i < pairs; ++i) fetch(args, batch, part_column, i);
+  }
+};
+
 // The results of a part's sums to a StoreTile at `to`. `batch`: the coordinates of the batch entry;
-// `row`: the warp's first, `column`: the part's; it has `columns`.
+// `row`: the warp's first, `column`: the part's, `next_column`: the next part's; it has `columns`.
 template <class Config, class Body, int sources = 0, class Args, class Coord>
 SINTER_DEVICE void put_results(const Args& args, const Coord& batch, int row, int column,
-                               int columns, const PartSums& sums, unsigned to) {
+                               int next_column, int columns, PartColumns<Config, Body>& read_columns,
+                               const PartSums& sums, unsigned to) {
   using P = Problem<Config>;
-  static_assert(Shape<Config>::columns % 16 == 0, "stmatrix puts 16 columns");
+  using S = Shape<Config>;
+  static_assert(S::columns % 16 == 0, "stmatrix puts 16 columns");
   const int lane = static_cast<int>(threadIdx.x) % 32;
   // Lane 8 i + j names line j of block i: rows 0 to 7 and 8 to 15 of eight columns, then of the
   // next eight.
   const int line = lane % 16, half = lane / 16;
-  const auto at = [&](int below, int across) {
+  const auto at = [&](int below, int pair) {
     Coord c = batch;
     P::set_m(c, row + lane / 4 + below);
-    P::set_n(c, column + across + lane % 4 * 2);
+    P::set_n(c, column + PartColumns<Config, Body>::column(pair));
     return c;
   };
 #pragma unroll
   for (int first = 0; first < 64; first += 16) {
-    if (Shape<Config>::columns % 64 != 0 && first >= columns) break;
+    if (S::columns % 64 != 0 && first >= columns) break;
     const int place_of_line = StoreTile::place(line, first + half * 8);
     unsigned blocks[4], read[sources + 1][4];
     for_each_number<sources>([&]<int source>() {
@@ -122,16 +150,19 @@ SINTER_DEVICE void put_results(const Args& args, const Coord& batch, int row, in
     });
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const int across = first + i / 2 * 8, sum = across / 2 + i % 2 * 2;
-      typename Body::template Place<2> place;
-      if (column + across < P::columns) Body::fetch_columns(args, at(0, across), place);
+      const int pair = first / 8 + i / 2, sum = pair * 4 + i % 2 * 2;
+      auto place = read_columns.at[pair];
       if constexpr (sources > 0)
         for_each_number<sources>(
             [&]<int source>() { Body::set_source(Int<source>{}, place, read[source][i]); });
       blocks[i] =
-          results<Config, Body>(args, at(i % 2 * 8, across), place, sums[sum], sums[sum + 1]);
+          results<Config, Body>(args, at(i % 2 * 8, pair), place, sums[sum], sums[sum + 1]);
     }
     hopper::put_blocks(to + place_of_line, blocks);
+    if constexpr (S::across > 1) {
+      read_columns.fetch(args, batch, next_column, first / 8);
+      read_columns.fetch(args, batch, next_column, first / 8 + 1);
+    }
   }
 }
 
@@ -146,6 +177,12 @@ constexpr bool stores_as_summed() {
   return true;
 }
 
+// The first column of the part after number `part` of a row of parts: behind the last, the first.
+template <class Config>
+SINTER_DEVICE int next_part(const TilePlace<Config>& tile, int part) {
+  return tile.column + (part + 1 < Shape<Config>::across ? (part + 1) * 64 : 0);
+}
+
 // `slab`: of the warp.
 template <class Config, class Body, class Rows, class Args>
 SINTER_DEVICE void store_tile(const Args& args, const TilePlace<Config>& tile, int first_row,
@@ -158,6 +195,8 @@ SINTER_DEVICE void store_tile(const Args& args, const TilePlace<Config>& tile, i
             warp = static_cast<int>(threadIdx.x) / 32 % 4;
   typename P::Coord batch;
   P::set_batch(batch, tile.batch);
+  PartColumns<Config, Body> columns;
+  columns.fetch(args, batch, tile.column);
   for_each_part<S::parts>([&](auto number) {
     const int block = number / S::across, part = number % S::across,
               row = tile.row + first_row + block * 64 + warp * 16, column = tile.column + part * 64;
@@ -166,7 +205,8 @@ SINTER_DEVICE void store_tile(const Args& args, const TilePlace<Config>& tile, i
     get_part<Config>(number, sums);
     hopper::wait_for_stores<1>();  // the one before the last has left; of the lane that stored it
     __syncwarp();
-    put_results<Config, Body>(args, batch, row, column, 64, sums, to);
+    put_results<Config, Body>(args, batch, row, column, next_part<Config>(tile, part), 64, columns,
+                              sums, to);
     hopper::written_for_multiplications();
     __syncwarp();
     if (lane == 0) {
@@ -227,6 +267,8 @@ SINTER_DEVICE void store_rows(const Args& args, const TilePlace<Config>& tile, i
   const int end = P::columns < tile.column + S::columns ? P::columns : tile.column + S::columns,
             columns = end - tile.column - Result::column();  // from the lane's first on
   Result result;
+  PartColumns<Config, Body> read_columns;
+  read_columns.fetch(args, batch, tile.column);
   RowPieces<const typename Body::Stored> source[sources + 1];
   bool exists[Result::own];
   const auto load_part = [&](int part) {
@@ -263,7 +305,8 @@ SINTER_DEVICE void store_rows(const Args& args, const TilePlace<Config>& tile, i
     PartSums sums;
     get_part<Config>(number, sums);
     put_results<Config, Body, sources>(args, batch, row, tile.column + part * 64,
-                                       S::columns - part * 64, sums, hopper::address(tiles));
+                                       next_part<Config>(tile, part), S::columns - part * 64,
+                                       read_columns, sums, hopper::address(tiles));
     __syncwarp();
     if (part * 64 < columns) {
       result.get(tiles);
