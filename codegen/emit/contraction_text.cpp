@@ -133,6 +133,7 @@ void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const Kernel
     std::set<int> columns = loads;
     for (int i : engine->row_sources) columns.erase(i);
     print_moves(out, names, body, "fetch", "", columns, "fetch_columns");
+    out.line("static constexpr bool reads_columns = {};", !columns.empty());
     print_rows(out, spec, names, *engine);
   }
   out.close("};");

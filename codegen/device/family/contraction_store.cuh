@@ -23,7 +23,9 @@
 // Rows may then lie anywhere, and not exist (Config::Bounds). What differs from row to row is read
 // as results are stored, and comes to where the sums are by ldmatrix. Either way Body has
 //
-//   fetch_columns(args, coordinates, place)   reads what is the same for all rows
+//   reads_columns                             whether something is read that is the same for all
+//                                             rows
+//   fetch_columns(args, coordinates, place)   reads it
 //   result(place)                             the Pack of the result in a Place
 #pragma once
 #include "sinter/device/core/hopper.cuh"
@@ -81,12 +83,14 @@ SINTER_DEVICE void get_part(int which, PartSums& sums) {
     get_part<Config, middle, end>(which, sums);
 }
 
-// In a loop: written out, four parts of an epilogue with a residual took 400 ms to compile. Two are
-// short.
-template <int parts, class Store>
+// Few parts are written out: the next part's sums are on their way while a part leaves (2048 x 2048
+// x 2048 3 % less than in a loop, 64 channels of 56 x 56 pixels, 3 x 3, 4 %). Not where the
+// epilogue reads: four parts with scale, bias and residual take 770 ms to compile, a loop 510, and
+// as long to run.
+template <class Body, int parts, int sources, class Store>
 SINTER_DEVICE void for_each_part(const Store& store) {
-  constexpr int kWrittenOut = 2;
-  if constexpr (parts <= kWrittenOut) {
+  constexpr int written_out = Body::reads_columns || sources > 0 ? 2 : 4;
+  if constexpr (parts <= written_out) {
     for_each_number<parts>([&]<int number>() { store(Int<number>{}); });
   } else {
 #pragma unroll 1
@@ -95,8 +99,8 @@ SINTER_DEVICE void for_each_part(const Store& store) {
 }
 
 // What the epilogue reads of a part's 64 columns that is the same for all rows: a lane's eight
-// pairs. The next part's are on their way while a part is computed (scale, bias and residual of 256
-// channels of 14 x 14 pixels, 3 x 3: 5 % less).
+// pairs. The next part's are on their way while a part is computed (scale, bias and residual of
+// 256 channels of 14 x 14 pixels, 3 x 3: 5 % less).
 template <class Config, class Body>
 struct PartColumns {
   using P = Problem<Config>;
@@ -104,9 +108,7 @@ struct PartColumns {
   typename Body::template Place<2> at[pairs];
 
   // The first column of pair `i` of a lane, of the part's.
-  static SINTER_DEVICE int column(int i) {
-    return i * 8 + static_cast<int>(threadIdx.x) % 4 * 2;
-  }
+  static SINTER_DEVICE int column(int i) { return i * 8 + static_cast<int>(threadIdx.x) % 4 * 2; }
   template <class Args, class Coord>
   SINTER_DEVICE void fetch(const Args& args, Coord c, int part_column, int i) {
     const int first = part_column + column(i);
@@ -125,8 +127,9 @@ struct PartColumns {
 // `row`: the warp's first, `column`: the part's, `next_column`: the next part's; it has `columns`.
 template <class Config, class Body, int sources = 0, class Args, class Coord>
 SINTER_DEVICE void put_results(const Args& args, const Coord& batch, int row, int column,
-                               int next_column, int columns, PartColumns<Config, Body>& read_columns,
-                               const PartSums& sums, unsigned to) {
+                               int next_column, int columns,
+                               PartColumns<Config, Body>& read_columns, const PartSums& sums,
+                               unsigned to) {
   using P = Problem<Config>;
   using S = Shape<Config>;
   static_assert(S::columns % 16 == 0, "stmatrix puts 16 columns");
@@ -155,8 +158,7 @@ SINTER_DEVICE void put_results(const Args& args, const Coord& batch, int row, in
       if constexpr (sources > 0)
         for_each_number<sources>(
             [&]<int source>() { Body::set_source(Int<source>{}, place, read[source][i]); });
-      blocks[i] =
-          results<Config, Body>(args, at(i % 2 * 8, pair), place, sums[sum], sums[sum + 1]);
+      blocks[i] = results<Config, Body>(args, at(i % 2 * 8, pair), place, sums[sum], sums[sum + 1]);
     }
     hopper::put_blocks(to + place_of_line, blocks);
     if constexpr (S::across > 1) {
@@ -197,7 +199,7 @@ SINTER_DEVICE void store_tile(const Args& args, const TilePlace<Config>& tile, i
   P::set_batch(batch, tile.batch);
   PartColumns<Config, Body> columns;
   columns.fetch(args, batch, tile.column);
-  for_each_part<S::parts>([&](auto number) {
+  for_each_part<Body, S::parts, 0>([&](auto number) {
     const int block = number / S::across, part = number % S::across,
               row = tile.row + first_row + block * 64 + warp * 16, column = tile.column + part * 64;
     const unsigned to = hopper::address(&slab) + number % 2 * StoreTile::bytes;
@@ -276,7 +278,7 @@ SINTER_DEVICE void store_rows(const Args& args, const TilePlace<Config>& tile, i
       if (part * 64 < columns) source[s].load(exists, part * 64);
     });
   };
-  for_each_part<S::parts>([&](auto number) {
+  for_each_part<Body, S::parts, sources>([&](auto number) {
     const int block = number / S::across, part = number % S::across,
               row = tile.row + first_row + block * 64 + warp * 16;
     if (part == 0) {

@@ -105,6 +105,7 @@ struct Body {
   SINTER_DEVICE static void fetch_columns(const Args& args, const Coord& c, Place<width>& place) {
     sinter::fetch<Config::BiasAccess>(args.bias, c, place.bias);
   }
+  static constexpr bool reads_columns = true;
   static constexpr bool stores_rows = true;
   static constexpr int sources = 1;
   using Stored = sinter::bf16;
@@ -124,6 +125,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1) SINTER_CLUSTER(Config::cluster_m * Config::cluster_n * Config::split)
-void sinter_contraction_add_relu_fwd_cc8fa76b(const __grid_constant__ Args args) {
+void sinter_contraction_add_relu_fwd_ce1a846b(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args);
 }

@@ -96,6 +96,7 @@ struct Body {
   SINTER_DEVICE static void fetch_columns(const Args& args, const Coord& c, Place<width>& place) {
     sinter::fetch<Config::BiasAccess>(args.bias, c, place.bias);
   }
+  static constexpr bool reads_columns = true;
   SINTER_DEVICE static const auto& result(const Place<2>& place) {
     return place.y;
   }
@@ -109,6 +110,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_add_gelu_approx_tanh_fwd_1e026006(const __grid_constant__ Args args) {
+void sinter_contraction_add_gelu_approx_tanh_fwd_a5b07fc3(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args);
 }
