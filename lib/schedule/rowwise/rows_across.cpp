@@ -21,13 +21,17 @@ bool hold_across(const KernelSpec& spec, double columns, RowwiseConfig& s) {
   // What a light body computes with the packs fits in 80 registers with them.
   constexpr int kLight = 6, kThreads = 768;
   const bool light = element_cost(spec, spec.body) <= kLight && !computes_doubles(spec);
+  // Of rows with fewer columns than threads along them, more lie side by side. (Results of 4096
+  // rows of 512 in two parts, on an H100: 60 us with six of eight threads idle.)
+  const int most_along = power_of_two_from(columns, 1024);
   const auto try_side = [&](int threads, int side, int most) {
-    const double along = threads / side, each = std::ceil(columns / along);
+    const int along = std::min(threads / side, most_along);
+    const double each = std::ceil(columns / along);
     if (side > s.rows_per_block || each * held > most || each * cost > kMostCode) return false;
     s.resident = true;
     s.threads = threads;
-    s.rows_per_block = side;
-    s.threads_per_row = static_cast<int>(along);
+    s.rows_per_block = threads / along;
+    s.threads_per_row = along;
     s.prefetch = each * (bytes.row + bytes.weights) <= kBytes;
     s.recompute = each * width > kKeptValues;
     s.unroll = 1;
