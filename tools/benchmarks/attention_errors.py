@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Errors of attention against float64, beside those of PyTorch's fused bf16 attention on the same inputs.
 
-attention_errors.py [--sinter PROGRAM]: needs a GPU and PyTorch. One line a case and result: the root mean square and the
-largest error of both, each divided by the root mean square of the float64 result, and their ratios (ours / PyTorch's).
+attention_errors.py [--sinter PROGRAM] [--seeds N]: needs a GPU and PyTorch. One line a case and result, over N random
+inputs: the root mean square and the largest error of both, each divided by the root mean square of the float64 result,
+and their ratios (ours / PyTorch's). The largest of a few million is that of one unlucky rounding.
 """
 import argparse
 import os
@@ -94,37 +95,42 @@ def pytorch(case, q, k, v, mask, d_o):
     return [o.detach(), *torch.autograd.grad(o, leaves, d_o)]
 
 
+def errors(sinter, case, seed):
+    """By port: the mean square of float64's result, mean squares of our and of PyTorch's error, and their largest."""
+    b, hq, hk, sq, sk, d, factor, causal, lengths = case
+    torch.manual_seed(seed)
+    random = lambda *dim, by=1.0: (torch.randn(*dim, device="cuda") * by).bfloat16()
+    values = {"Q": random(b, hq, sq, d, by=factor), "K": random(b, hk, sk, d), "V": random(b, hk, sk, d), "dO": random(b, hq, sq, d)}
+    mask = torch.ones(sq, sk, dtype=torch.bool, device="cuda").tril() if causal else None
+    if lengths:
+        of_keys = torch.tensor(lengths, dtype=torch.int32, device="cuda")
+        mask = (torch.arange(sk, device="cuda") < of_keys[:, None])[:, None, None, :]
+        values |= {"SEQ_LEN_KV": of_keys.view(b, 1, 1, 1),
+                   "SEQ_LEN_Q": torch.full((b, 1, 1, 1), sq, dtype=torch.int32, device="cuda")}
+    tensors = values["Q"], values["K"], values["V"], mask, values["dO"]
+    right, theirs = exact(case, *tensors), pytorch(case, *tensors)
+    with tempfile.TemporaryDirectory() as folder:
+        forward = run(sinter, folder, case, False, values)
+        backward = run(sinter, folder, case, True, values | forward)
+    ours = [forward["O"], backward["dQ"], backward["dK"], backward["dV"]]
+    return {port: (r.square().mean().item(), *((x.double() - r).square().mean().item() for x in (o, t)),
+                   *((x.double() - r).abs().max().item() for x in (o, t)))
+            for port, r, o, t in zip(("O", "dQ", "dK", "dV"), right, ours, theirs)}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sinter", default=os.path.join(ROOT, "build/tools/sinter/sinter"))
-    sinter = parser.parse_args().sinter
+    parser.add_argument("--seeds", type=int, default=3)
+    arguments = parser.parse_args()
     print("| case | result | rms, ours | rms, PyTorch | ratio | largest, ours | largest, PyTorch | ratio |\n|---|---|---|---|---|---|---|---|")
     for name, case in CASES.items():
-        b, hq, hk, sq, sk, d, factor, causal, lengths = case
-        torch.manual_seed(1)
-        random = lambda *dim, by=1.0: (torch.randn(*dim, device="cuda") * by).bfloat16()
-        values = {"Q": random(b, hq, sq, d, by=factor), "K": random(b, hk, sk, d), "V": random(b, hk, sk, d),
-                  "dO": random(b, hq, sq, d)}
-        mask = None
-        if causal:
-            mask = torch.ones(sq, sk, dtype=torch.bool, device="cuda").tril()
-        if lengths:
-            of_keys = torch.tensor(lengths, dtype=torch.int32, device="cuda")
-            mask = (torch.arange(sk, device="cuda") < of_keys[:, None])[:, None, None, :]
-            values |= {"SEQ_LEN_KV": of_keys.view(b, 1, 1, 1),
-                       "SEQ_LEN_Q": torch.full((b, 1, 1, 1), sq, dtype=torch.int32, device="cuda")}
-        four = values["Q"], values["K"], values["V"], mask, values["dO"]
-        right, theirs = exact(case, *four), pytorch(case, *four)
-        with tempfile.TemporaryDirectory() as folder:
-            forward = run(sinter, folder, case, False, values)
-            backward = run(sinter, folder, case, True, values | forward)
-        ours = [forward["O"], backward["dQ"], backward["dK"], backward["dV"]]
-        for port, r, o, t in zip(("O", "dQ", "dK", "dV"), right, ours, theirs):
-            size = r.square().mean().sqrt()
-            errors = [(x.double() - r) / size for x in (o, t)]
-            rms, most = [e.square().mean().sqrt().item() for e in errors], [e.abs().max().item() for e in errors]
-            print(f"| {name} | {port} | {rms[0]:.2e} | {rms[1]:.2e} | {rms[0] / rms[1]:.2f} | {most[0]:.2e} | {most[1]:.2e} | "
-                  f"{most[0] / most[1]:.2f} |", flush=True)
+        of_seeds = [errors(arguments.sinter, case, seed) for seed in range(arguments.seeds)]
+        for port in of_seeds[0]:
+            size, *rms = (sum(e[port][i] for e in of_seeds) ** 0.5 for i in range(3))
+            most = [max(e[port][i] / e[port][0] ** 0.5 for e in of_seeds) for i in (3, 4)]
+            print(f"| {name} | {port} | {rms[0] / size:.2e} | {rms[1] / size:.2e} | {rms[0] / rms[1]:.2f} | {most[0]:.2e} | "
+                  f"{most[1]:.2e} | {most[0] / most[1]:.2f} |", flush=True)
 
 
 if __name__ == "__main__":
