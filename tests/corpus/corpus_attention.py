@@ -71,7 +71,7 @@ paged_attention("attention_paged_12", d=64, dv=64, page=12, pages=3, blocks=9, i
 
 
 def attention_backward(name, inputs=(), dbias=False, hk=4, sq=32, skv=32, d=16, dv=16, io="bf16",
-                       layout=None, lengths=None, stored=False, b=2, hq=4, **attributes):
+                       layout=None, lengths=None, stored=False, b=2, hq=4, of_dbias=None, **attributes):
     g = Graph("attention_backward_" + name, io)
     ports = {}
 
@@ -96,7 +96,9 @@ def attention_backward(name, inputs=(), dbias=False, hk=4, sq=32, skv=32, d=16, 
     g.output("O")
     outputs = {p: p for p in ["dQ", "dK", "dV"] + (["dBias"] if dbias else [])}
     g.node("sdpa_backward", {**ports, "O": "O", "dO": "dO", "Stats": "Stats"}, outputs, **attributes)
-    g.output(*outputs)
+    g.output("dQ", "dK", "dV")
+    if dbias:
+        g.output("dBias", **({"data_type": of_dbias} if of_dbias else {}))
 
 
 attention_backward("causal", attn_scale=0.25, causal_mask=True)
@@ -135,7 +137,8 @@ attention_backward("wide_dropout", attn_scale=0.1, b=1, hq=1, hk=1, sq=65, skv=9
 
 # Gradients of a bias: one element for each pair of query and key, and what is broadcast along each dimension.
 def dbias(name, dims, of_bias=None, more_inputs=(), **more):
-    attention_backward("dbias_" + name, attn_scale=0.125, dbias=True, inputs=[("Bias", dims, of_bias), *more_inputs], **more)
+    attention_backward("dbias_" + name, attn_scale=0.125, dbias=True, inputs=[("Bias", dims, of_bias), *more_inputs], of_dbias=of_bias,
+                       **more)
 
 
 dbias("full", [2, 4, 70, 97], sq=70, skv=97, d=64, dv=64)

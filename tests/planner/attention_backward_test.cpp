@@ -56,7 +56,7 @@ std::unique_ptr<Graph> graph_of(const Attention& a) {
   g.output(gradients.dq, "dq");
   g.output(gradients.dk, "dk");
   if (a.dv_wanted) g.output(gradients.dv, "dv");
-  if (a.dbias) g.output(gradients.dbias, "dbias");
+  if (a.dbias) g.output(gradients.dbias, "dbias", {.data_type = a.of_bias});
   for (const auto& d : g.check()) FAIL(d.message());
   return made;
 }
