@@ -24,6 +24,52 @@ void print_result(TextWriter& out, const BoxedOperand& o, std::string_view struc
   out.close("};");
 }
 
+// Which blocks a mask hides: Bounds with what attention_backward.cuh says of blocks.
+void print_blocks(TextWriter& out, const KernelSpec& spec, const KernelNames& names) {
+  const Body& mask = spec.attention_backward().block_mask;
+  if (mask.statements.empty()) {
+    out.line("struct Mask : Bounds, sinter::attention::AllBlocks {{}};");
+    return;
+  }
+  const auto at = static_cast<std::size_t>(mask.statements.front().gather);
+  const auto port = static_cast<std::size_t>(spec.gathers[at].ports.front());
+  out.open("struct Mask : Bounds {{");
+  out.line("static constexpr bool has_blocks = true;");
+  out.open("struct Blocks {{");
+  out.line("const Args& args;");
+  out.line("const Config::Index entry, key;");
+  out.open("SINTER_DEVICE bool sees(int head, int row) const {{");
+  out.line("Coord c;");
+  out.line("c.at[0] = entry, c.at[1] = head, c.at[2] = row, c.at[3] = key;");
+  out.line("return sinter::block_mask<Config::{}, int>(args.{}, c) != 0;", names.gather[at],
+           names.port[port]);
+  out.close("}");
+  out.close("};");
+  out.open("SINTER_DEVICE static Blocks blocks(const Args& args, const Coord& c, int key) {{");
+  out.line("return {{args, c.at[0], key}};");
+  out.close("}");
+  out.close("};");
+}
+
+// Where the gradients of scores go.
+void print_bias_gradient(TextWriter& out, const KernelSpec& spec, const BiasGradient& b,
+                         const KernelNames& names) {
+  const int dbias = spec.attention_backward().dbias;
+  if (dbias < 0) {
+    out.line("using BiasGradient = sinter::attention::NoBiasGradient;");
+    return;
+  }
+  const auto p = static_cast<std::size_t>(dbias);
+  out.open("struct BiasGradient {{");
+  out.line("static constexpr bool wanted = true, by_query = {}, by_key = {};", b.by_query,
+           b.by_key);
+  out.open("SINTER_DEVICE static void put(const Args& args, const Coord& c, float x) {{");
+  out.line("sinter::{}<Config::{}>(args.{}, c, x);", b.shared ? "add" : "store", names.access[p],
+           names.port[p]);
+  out.close("}");
+  out.close("};");
+}
+
 // float FUNCTION(args, c, PARAMETERS): the body's last value.
 void print_function(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
                     const Body& body, std::string_view function, std::string_view parameters) {
@@ -63,6 +109,7 @@ void print_attention_backward(TextWriter& out, const KernelSpec& spec,
   print_boxed_operand(out, e.d_o, "OperandDO", "map_do");
   print_bounds(out, a.band, a.length_q, a.length_kv, spec, names, "Config",
                {spec.extent[A::m], spec.extent[A::n]});
+  print_blocks(out, spec, names);
   out.open("struct Score {{");
   out.line("static constexpr bool plain = {};", a.score.statements.empty());
   out.line("static constexpr float scale = {};", literal(a.scale, DataType::f32));
@@ -80,6 +127,7 @@ void print_attention_backward(TextWriter& out, const KernelSpec& spec,
   print_row_value(out, names, a.stats, "stats");
   print_row_value(out, names, a.delta, "delta");
   out.close("};");
+  print_bias_gradient(out, spec, e.dbias, names);
   print_result(out, e.sums, "SumsDQ", "map_dq", "add", "add_box", 1);
   print_result(out, e.dk, "ResultDK", "map_dk", "store", "store_box", a.group);
   print_result(out, e.dv, "ResultDV", "map_dv", "store", "store_box", a.group);
@@ -87,8 +135,8 @@ void print_attention_backward(TextWriter& out, const KernelSpec& spec,
 
 std::string backward_call(const AttentionBackwardConfig& e) {
   return fmt::format(
-      "sinter::attention::run_{}<Config, Bounds, OperandQ, OperandK, OperandV, OperandDO, Score, "
-      "Weight, Rows, SumsDQ, ResultDK, ResultDV>(args);",
+      "sinter::attention::run_{}<Config, Mask, OperandQ, OperandK, OperandV, OperandDO, Score, "
+      "Weight, Rows, BiasGradient, SumsDQ, ResultDK, ResultDV>(args);",
       e.wide ? "wide_backward" : "backward");
 }
 

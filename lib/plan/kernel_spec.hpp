@@ -100,7 +100,7 @@ struct KernelSpec {
       all.insert(all.end(), {&a->q.body, &a->k.body, &a->v.body, &a->score, &a->weight});
     if (auto* const a = spec.as_attention_backward())
       all.insert(all.end(), {&a->q.body, &a->k.body, &a->v.body, &a->d_o.body, &a->score,
-                             &a->gradient, &a->weight, &a->dq});
+                             &a->gradient, &a->weight, &a->dq, &a->block_mask});
     return all;
   }
 };

@@ -71,7 +71,7 @@ paged_attention("attention_paged_12", d=64, dv=64, page=12, pages=3, blocks=9, i
 
 
 def attention_backward(name, inputs=(), dbias=False, hk=4, sq=32, skv=32, d=16, dv=16, io="bf16",
-                       layout=None, lengths=None, stored=False, b=2, hq=4, **attributes):
+                       layout=None, lengths=None, stored=False, b=2, hq=4, of_dbias=None, **attributes):
     g = Graph("attention_backward_" + name, io)
     ports = {}
 
@@ -96,7 +96,9 @@ def attention_backward(name, inputs=(), dbias=False, hk=4, sq=32, skv=32, d=16, 
     g.output("O")
     outputs = {p: p for p in ["dQ", "dK", "dV"] + (["dBias"] if dbias else [])}
     g.node("sdpa_backward", {**ports, "O": "O", "dO": "dO", "Stats": "Stats"}, outputs, **attributes)
-    g.output(*outputs)
+    g.output("dQ", "dK", "dV")
+    if dbias:
+        g.output("dBias", **({"data_type": of_dbias} if of_dbias else {}))
 
 
 attention_backward("causal", attn_scale=0.25, causal_mask=True)
@@ -131,3 +133,39 @@ attention_backward("wide_padding", attn_scale=0.06, hq=2, hk=1, sq=72, skv=140, 
 attention_backward("narrow_wide_values", attn_scale=0.15, sq=70, skv=97, d=40, dv=104)
 attention_backward("wide_dropout", attn_scale=0.1, b=1, hq=1, hk=1, sq=65, skv=97, d=64, dv=192, dropout_probability=0.2,
                    inputs=RANDOM)
+
+
+# Gradients of a bias: one element for each pair of query and key, and what is broadcast along each dimension.
+def dbias(name, dims, of_bias=None, more_inputs=(), **more):
+    attention_backward("dbias_" + name, attn_scale=0.125, dbias=True, inputs=[("Bias", dims, of_bias), *more_inputs], of_dbias=of_bias,
+                       **more)
+
+
+dbias("full", [2, 4, 70, 97], sq=70, skv=97, d=64, dv=64)
+dbias("batch", [1, 4, 70, 97], sq=70, skv=97, d=128, dv=128)
+dbias("heads", [2, 1, 70, 97], sq=70, skv=97, d=64, dv=64, io="f16", of_bias="f32")
+dbias("rows", [2, 1, 1, 197], sq=70, skv=197, d=128, dv=128, hk=2)
+dbias("keys", [1, 4, 150, 1], sq=150, skv=97, d=64, dv=64)
+dbias("one", [1, 1, 1, 1], sq=70, skv=97, d=32, dv=32, of_bias="f32")
+dbias("one_row", [2, 4, 1, 150], sq=1, skv=150, d=64, dv=64)
+dbias("grouped", [2, 4, 97, 140], sq=97, skv=140, d=64, dv=64, hk=1, io="f16")
+dbias("causal_lengths", [2, 4, 150, 150], sq=150, skv=150, d=64, dv=64, causal_mask=True, padding_mask=True, stored=True,
+      of_bias="f32", lengths={"SEQ_LEN_Q": 120, "SEQ_LEN_KV": 90})
+dbias("softcap_alibi", [1, 1, 70, 97], sq=70, skv=97, d=64, dv=64, softcap=4.0, alibi_mask=True)
+dbias("dropout", [1, 4, 1, 97], sq=70, skv=97, d=64, dv=64, dropout_probability=0.2, more_inputs=RANDOM)
+dbias("wide", [2, 2, 70, 97], sq=70, skv=97, d=192, dv=192, hq=2, hk=2)
+dbias("wide_rows", [2, 1, 1, 161], sq=70, skv=161, d=192, dv=128, hq=2, hk=1, io="f16")
+dbias("wide_keys", [1, 2, 70, 1], sq=70, skv=130, d=136, dv=136, hq=2, hk=2, softcap=5.0)
+dbias("wide_one_row", [2, 2, 1, 130], sq=1, skv=130, d=136, dv=136, hq=2, hk=2)
+
+# Masks of blocks of 128 queries and keys; with bounds, and beside a bias.
+attention_backward("block_mask", b=2, hq=2, hk=2, sq=300, skv=400, d=64, dv=64, attn_scale=0.125,
+                   inputs=[("Block_mask", [2, 2, 3, 1], "u8")])
+attention_backward("block_mask_grouped", b=1, hq=4, hk=2, sq=300, skv=300, d=128, dv=128, attn_scale=0.09, io="f16",
+                   causal_mask=True, inputs=[("Block_mask", [1, 4, 3, 1], "u8")])
+attention_backward("block_mask_wide", b=1, hq=2, hk=1, sq=200, skv=300, d=192, dv=128, attn_scale=0.07,
+                   inputs=[("Block_mask", [1, 2, 2, 1], "u8")])
+attention_backward("block_mask_wide_softcap", b=1, hq=1, hk=1, sq=140, skv=260, d=256, dv=256, attn_scale=0.06, softcap=5.0,
+                   inputs=[("Block_mask", [1, 1, 2, 1], "u8")])
+attention_backward("block_mask_dbias", b=2, hq=1, hk=1, sq=260, skv=1100, d=64, dv=64, attn_scale=0.125, dbias=True,
+                   inputs=[("Bias", [2, 1, 260, 1100], None), ("Block_mask", [2, 1, 3, 2], "u8")])

@@ -17,9 +17,18 @@ struct Attention {
   int left = -1, right = -1;  // bounds, where not negative
   bool bottom_right = false, half = false, plain = true;
   std::vector<int> lengths_q = {}, lengths_k = {};
+  bool dbias = false, by_query = true, by_key = true;  // where it is not plain
+  bool blocks = false;  // a mask that hides every third block of 128 queries and keys
 
   int tile_q() const { return std::max(depth, depth_v) <= 64 ? 128 : 64; }
-  bool sees(int entry, int m, int n) const {
+  int blocks_q() const { return (queries + 127) / 128; }
+  int blocks_k() const { return (keys + 127) / 128; }
+  int block(int entry, int head, int m, int n) const {
+    return ((entry * heads * group + head) * blocks_q() + m / 128) * blocks_k() + n / 128;
+  }
+  static bool hides(int block) { return block % 3 == 1; }
+  bool sees(int entry, int head, int m, int n) const {
+    if (blocks && hides(block(entry, head, m, n))) return false;
     const auto e = static_cast<std::size_t>(entry);
     const int rows = lengths_q.empty() ? queries : lengths_q[e],
               columns = lengths_k.empty() ? keys : lengths_k[e];
@@ -56,6 +65,10 @@ std::string text_of(const Attention& a) {
   if (a.bottom_right) changes.push_back(flag("bottom_right", true));
   if (!a.lengths_q.empty()) changes.push_back(flag("has_lengths", true));
   if (!a.plain) changes.push_back(flag("plain", false));
+  if (a.dbias) changes.push_back(flag("wanted", true));
+  if (!a.by_query) changes.push_back(flag("by_query", false));
+  if (!a.by_key) changes.push_back(flag("by_key", false));
+  if (a.blocks) changes.push_back(flag("has_blocks", true));
   if (a.half) changes.push_back({"using Number = bf16;", "using Number = f16;"});
   return changed(device_text("attention_backward"), changes);
 }
@@ -95,7 +108,13 @@ std::string run(const Attention& a, const Edit& edit = {}, bool compile = false)
           v = small_integers(static_cast<int>(of_v), 3, a.half),
           d_o = small_integers(static_cast<int>(of_do), 4, a.half);
   std::vector<float> stats(rows), delta(rows), sums(of_q, 0.0f);
-  Gradient dq(of_q), dk(of_k), dv(of_v);
+  const int bias_rows = a.by_query ? a.queries : 1, bias_columns = a.by_key ? a.keys : 1;
+  const std::size_t of_bias = size(a.entries, all_heads, bias_rows, bias_columns);
+  std::vector<float> bias_sums(of_bias, 0.0f);
+  std::vector<unsigned char> blocks(size(a.entries, all_heads, a.blocks_q(), a.blocks_k()));
+  for (std::size_t i = 0; i < blocks.size(); ++i)
+    blocks[i] = Attention::hides(static_cast<int>(i)) ? 0 : 1;
+  Gradient dq(of_q), dk(of_k), dv(of_v), dbias(of_bias);
   for (int e = 0; e < a.entries; ++e)
     for (int h = 0; h < all_heads; ++h)
       for (int m = 0; m < a.queries; ++m) {
@@ -113,7 +132,7 @@ std::string run(const Attention& a, const Edit& edit = {}, bool compile = false)
         for (int n = 0; n < a.keys; ++n) {
           const std::size_t key = key0 + static_cast<std::size_t>(n);
           const double x = kScale * dot(q, k, row, key, a.depth), t = std::tanh(x / 2);
-          p.push_back(a.sees(e, m, n) ? std::exp(a.plain ? x : 2 * t) : 0);
+          p.push_back(a.sees(e, h, m, n) ? std::exp(a.plain ? x : 2 * t) : 0);
           slope.push_back(a.plain ? 1 : 1 - t * t);
           dp.push_back(dot(d_o, v, row, key, a.depth_v));
           total += p.back();
@@ -124,10 +143,15 @@ std::string run(const Attention& a, const Edit& edit = {}, bool compile = false)
           p[n] = total > 0 ? p[n] / total : 0;
           mean += p[n] * dp[n];
         }
+        if (a.dbias) mean -= 1;  // else what is summed along all keys is nothing
         delta[row] = static_cast<float>(mean);
         for (std::size_t n = 0; n < p.size(); ++n) {
           if (p[n] == 0) continue;
-          const double ds = slope[n] * p[n] * (dp[n] - mean);
+          const double of_score = p[n] * (dp[n] - mean), ds = slope[n] * of_score;
+          dbias.add(static_cast<std::size_t>(((e * all_heads + h) * bias_rows + m % bias_rows) *
+                                                 bias_columns +
+                                             static_cast<int>(n) % bias_columns),
+                    of_score);
           const auto depth = static_cast<std::size_t>(a.depth),
                      depth_v = static_cast<std::size_t>(a.depth_v);
           for (std::size_t d = 0; d < depth; ++d) {
@@ -177,7 +201,8 @@ std::string run(const Attention& a, const Edit& edit = {}, bool compile = false)
   for (const void* p :
        {static_cast<const void*>(stats.data()), static_cast<const void*>(delta.data()),
         static_cast<const void*>(sums.data()), static_cast<const void*>(a.lengths_q.data()),
-        static_cast<const void*>(a.lengths_k.data())})
+        static_cast<const void*>(a.lengths_k.data()), static_cast<const void*>(bias_sums.data()),
+        static_cast<const void*>(blocks.data())})
     arguments.add(p);
   PlanKernel kernel;
   kernel.entry = "sinter_attention_backward";
@@ -190,8 +215,9 @@ std::string run(const Attention& a, const Edit& edit = {}, bool compile = false)
     const auto code = compile_uncached({kernel.source, kernel.entry, "sm_90a"}, &log);
     if (!code) return code.error().message();
     if (log.find("serialized") != std::string::npos) return log;
-    const bool simple =
-        a.plain && a.left < 0 && !a.bottom_right && a.lengths_q.empty() && a.depth % 16 == 0;
+    // Of a mask and long tiles, the warp that brings rows spills, which has 24 registers.
+    const bool simple = a.plain && a.left < 0 && !a.bottom_right && a.lengths_q.empty() &&
+                        a.depth % 16 == 0 && !(a.blocks && a.tile_q() == 128);
     if (simple && log.find("spill") != std::string::npos) return log;
   }
   if (auto ran = emulate_kernel(kernel, arguments.bytes(), edit); !ran)
@@ -218,6 +244,8 @@ std::string run(const Attention& a, const Edit& edit = {}, bool compile = false)
   std::string wrong = dv.judge("dV", decoded(dv_bits), digits);
   if (wrong.empty()) wrong = dk.judge("dK", decoded(dk_bits), digits);
   if (wrong.empty()) wrong = dq.judge("dQ", dq_values, digits);
+  if (wrong.empty() && a.dbias)
+    wrong = dbias.judge("dBias", {bias_sums.begin(), bias_sums.end()}, 18);
   return wrong;
 }
 
@@ -303,6 +331,53 @@ TEST_CASE("attention backward: groups, bounds, lengths, types and orders") {
   }
 }
 
+TEST_CASE("attention backward: the gradient of a bias") {
+  const auto with = [](Attention a, bool by_query, bool by_key) {
+    a.plain = false, a.dbias = true, a.by_query = by_query, a.by_key = by_key;
+    return a;
+  };
+  const Attention cases[] = {
+      {.entries = 2, .heads = 2, .queries = 130, .keys = 140, .depth = 128, .depth_v = 128},
+      {.heads = 1, .group = 2, .queries = 100, .keys = 150, .depth = 64, .right = 0},
+      {.entries = 2,
+       .queries = 200,
+       .keys = 200,
+       .depth = 64,
+       .lengths_q = {150, 3},
+       .lengths_k = {100, 200}},
+      {.queries = 1, .keys = 3, .depth = 64},
+      {.heads = 2, .queries = 260, .keys = 300, .depth = 64, .blocks = true},
+  };
+  for (const Attention& a : cases)
+    for (const bool by_query : {true, false})
+      for (const bool by_key : {true, false}) {
+        INFO("case " << &a - cases << ", by query " << by_query << ", by key " << by_key);
+        CHECK(run(with(a, by_query, by_key), {}, true) == "");
+      }
+}
+
+TEST_CASE("attention backward: masks of blocks") {
+  const Attention cases[] = {
+      {.heads = 2, .queries = 300, .keys = 400, .depth = 128, .depth_v = 128},
+      {.entries = 2, .group = 3, .queries = 300, .keys = 300, .depth = 64, .right = 0},
+      {.heads = 3, .queries = 100, .keys = 100, .depth = 64},  // some heads see nothing
+      {.entries = 2,
+       .group = 2,
+       .queries = 300,
+       .keys = 400,
+       .depth = 64,
+       .lengths_q = {150, 300},
+       .lengths_k = {400, 250}},
+      {.queries = 300, .keys = 300, .depth = 128, .depth_v = 128, .plain = false},
+  };
+  for (const Attention& a : cases) {
+    INFO("case " << &a - cases);
+    Attention masked = a;
+    masked.blocks = true;
+    CHECK(run(masked, {}, true) == "");
+  }
+}
+
 TEST_CASE("attention backward: the emulator finds what is left out") {
   constexpr const char *kConsumer = "sinter/device/family/attention_backward.cuh",
                        *kStages = "sinter/device/family/attention_backward_stages.cuh",
@@ -319,6 +394,25 @@ TEST_CASE("attention backward: the emulator finds what is left out") {
     INFO("without " << e.text);
     CHECK(run(a, e) != "");
   }
+  Attention with_bias = a;
+  with_bias.plain = false, with_bias.dbias = true;
+  const auto sums = [&](bool by_query, bool by_key, const char* text) {
+    INFO("without " << text);
+    with_bias.by_query = by_query, with_bias.by_key = by_key;
+    CHECK(run(with_bias, {"sinter/device/family/attention_bias_gradient.cuh", text, ""}) != "");
+  };
+  sums(true, true, "put(i, ds);");
+  sums(true, false, "sum = i % 4 < 2 ? ds : sum + ds;");
+  sums(true, false, "if (lane() < 4) put(i, all);");
+  sums(false, true, "if (lane() % 4 == 0) put(2 * r, all);");
+  sums(false, false, "if (lane() == 0) put(0, all);");
+  Attention masked = a;
+  masked.blocks = true;
+  CHECK(run(masked, {"sinter/device/family/attention_backward_shape.cuh",
+                     "if (band.seen > 0) at.skip_hidden(band);", ""}) != "");
+  masked.right = 0;
+  CHECK(run(masked, {kProducer, "walked[0] = at.head, walked[1] = at.tile;",
+                     "walked[0] = at.head, walked[1] = 0;"}) != "");
 }
 
 }  // namespace

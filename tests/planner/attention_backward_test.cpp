@@ -17,6 +17,9 @@ struct Attention {
   SdpaAttributes attributes = {};
   bool bias = false, dbias = false, dv_wanted = true, lengths = false;
   DataType io = DataType::bf16;
+  Dims bias_dim = {};  // of [2, heads, queries, keys], 1 where it is broadcast; else one a key
+  DataType of_bias = DataType::none;
+  bool block_mask = false;
 };
 
 std::unique_ptr<Graph> graph_of(const Attention& a) {
@@ -32,7 +35,15 @@ std::unique_ptr<Graph> graph_of(const Attention& a) {
                                  .dim = {2, a.heads, a.queries, 1},
                                  .data_type = DataType::f32});
   SdpaInputs more;
-  if (a.bias) more.bias = g.tensor({.name = "bias", .dim = {1, a.heads, 1, a.keys}});
+  if (a.bias)
+    more.bias = g.tensor({.name = "bias",
+                          .dim = a.bias_dim.size() > 0 ? a.bias_dim : Dims{1, a.heads, 1, a.keys},
+                          .data_type = a.of_bias});
+  if (a.block_mask)
+    more.block_mask =
+        g.tensor({.name = "blocks",
+                  .dim = {2, a.heads, (a.queries + 127) / 128, (a.keys + 1023) / 1024},
+                  .data_type = DataType::u8});
   if (a.lengths) {
     more.seq_len_q = g.tensor({.name = "lq", .dim = {2, 1, 1, 1}, .data_type = DataType::i32});
     more.seq_len_kv = g.tensor({.name = "lk", .dim = {2, 1, 1, 1}, .data_type = DataType::i32});
@@ -45,7 +56,7 @@ std::unique_ptr<Graph> graph_of(const Attention& a) {
   g.output(gradients.dq, "dq");
   g.output(gradients.dk, "dk");
   if (a.dv_wanted) g.output(gradients.dv, "dv");
-  if (a.dbias) g.output(gradients.dbias, "dbias");
+  if (a.dbias) g.output(gradients.dbias, "dbias", {.data_type = a.of_bias});
   for (const auto& d : g.check()) FAIL(d.message());
   return made;
 }
@@ -81,17 +92,50 @@ TEST_CASE("attention backward is Delta, zeros, one kernel and dQ") {
   CHECK(families(planned({.attributes = {.padding_mask = true}, .lengths = true})) == kFused);
 }
 
+TEST_CASE("the gradient of a bias is the kernel's") {
+  const auto with = [](Dims dim, DataType type = DataType::none, SdpaAttributes attributes = {}) {
+    return families(planned(
+        {.attributes = attributes, .bias = true, .dbias = true, .bias_dim = dim, .of_bias = type}));
+  };
+  constexpr Family rows = Family::rowwise, each = Family::pointwise,
+                   fused = Family::attention_backward;
+  // Each element is stored once; before it are zeros where tiles may not be visited.
+  CHECK(with({2, 4, 200, 300}) == kFused);
+  CHECK(with({2, 4, 200, 300}, DataType::f32) == kFused);
+  CHECK(with({2, 4, 200, 300}, DataType::none, {.causal_mask = true}) ==
+        std::vector{rows, each, each, fused, each});
+  // Sums of f32, which start as zeros; a result of 16 bits is converted from them.
+  for (const Dims& dim : {Dims{1, 4, 200, 300}, Dims{2, 1, 200, 300}, Dims{2, 4, 1, 300},
+                          Dims{2, 4, 200, 1}, Dims{2, 1, 1, 300}, Dims{1, 1, 1, 1}}) {
+    CHECK(with(dim) == std::vector{rows, each, each, fused, each, each});
+    CHECK(with(dim, DataType::f32) == std::vector{rows, each, each, fused, each});
+  }
+  CHECK(families(planned({.d = 192, .dv = 192, .bias = true, .dbias = true})) ==
+        std::vector{rows, each, each, fused, each, each});
+}
+
+TEST_CASE("attention backward with a mask of blocks is one kernel") {
+  CHECK(families(planned({.block_mask = true})) == kFused);
+  CHECK(families(planned(
+            {.d = 128, .dv = 128, .attributes = {.causal_mask = true}, .block_mask = true})) ==
+        kFused);
+  CHECK(families(planned({.d = 192, .dv = 128, .block_mask = true})) == kFused);
+}
+
 TEST_CASE("the workspace of attention backward has no scores") {
   const Attention a{.queries = 2048, .keys = 2048};
   // dQ's sums and Delta.
   const std::int64_t rows = 2 * a.heads * a.queries;
   CHECK(planned(a).workspace_bytes <= rows * 4 * (a.d + 1) + 256);
+  Attention with_bias = a;
+  with_bias.bias = with_bias.dbias = true;
+  CHECK(planned(with_bias).workspace_bytes <=
+        rows * 4 * (a.d + 1) + a.heads * a.keys * 4 + 2 * 256);
 }
 
 TEST_CASE("what the kernel of attention backward does not have keeps the expansion") {
   CHECK_FALSE(is_fused(planned({.d = 264, .dv = 264})));
   CHECK_FALSE(is_fused(planned({.dv_wanted = false})));
-  CHECK_FALSE(is_fused(planned({.bias = true, .dbias = true})));
   CHECK_FALSE(is_fused(planned({.io = DataType::f32})));
   CHECK_FALSE(is_fused(partitioned(*graph_of({}), "sm_80")));
 }
@@ -113,7 +157,31 @@ TEST_CASE("attention backward's kernels give what the expansion gives") {
                              .keys = 17,
                              .d = 16,
                              .dv = 16,
-                             .attributes = {.dropout_probability = 0.4}}}) {
+                             .attributes = {.dropout_probability = 0.4}},
+                             Attention{.queries = 20,
+                             .keys = 17,
+                             .d = 16,
+                             .dv = 16,
+                             .attributes = {.causal_mask = true, .softcap = 2},
+                             .bias = true,
+                             .dbias = true,
+                             .bias_dim = {2, 4, 20, 17}},
+                             Attention{.queries = 20,
+                             .keys = 17,
+                             .d = 16,
+                             .dv = 16,
+                             .bias = true,
+                             .dbias = true,
+                             .bias_dim = {1, 4, 1, 17}},
+                             Attention{.queries = 140,
+                             .keys = 150,
+                             .d = 8,
+                             .dv = 8,
+                             .bias = true,
+                             .dbias = true,
+                             .bias_dim = {2, 1, 140, 150},
+                             .of_bias = DataType::f32,
+                             .block_mask = true}}) {
     const auto made = graph_of(a);
     Graph& g = *made;
     GraphCase c(g, Fill::normal, 7);
@@ -156,7 +224,25 @@ TEST_CASE("kernels of attention backward compile for sm_90a without a complaint"
         Attention{.d = 64, .dv = 128, .attributes = {.left_bound = 50, .right_bound = 3}},
         Attention{.d = 256, .dv = 256, .attributes = {.softcap = 20}, .bias = true},
         Attention{.d = 192, .dv = 256, .attributes = {.dropout_probability = 0.1}},
-        Attention{.attributes = {.alibi_mask = true}, .io = DataType::f16}}) {
+        Attention{.attributes = {.alibi_mask = true}, .io = DataType::f16},
+        Attention{.queries = long_rows,
+        .keys = long_rows,
+        .d = 128,
+        .dv = 128,
+        .bias = true,
+        .dbias = true,
+        .bias_dim = {2, 4, long_rows, long_rows}},
+        Attention{.queries = long_rows,
+        .keys = long_rows,
+        .d = 128,
+        .dv = 128,
+        .bias = true,
+        .dbias = true,
+        .bias_dim = {1, 4, long_rows, long_rows}},
+        Attention{.d = 128, .dv = 128, .bias = true, .dbias = true},
+        Attention{.d = 192, .dv = 192, .bias = true, .dbias = true},
+        Attention{.queries = long_rows, .keys = long_rows, .d = 128, .dv = 128, .block_mask = true},
+        Attention{.d = 192, .dv = 128, .block_mask = true}}) {
     const Partition p = planned(a);
     REQUIRE(is_fused(p));
     for (const KernelSpec& k : p.kernels) {

@@ -67,6 +67,7 @@ inline unsigned short to_bf16(float x) {
   return bits;
 }
 inline void prefetch(const void*) {}
+inline void add(float* to, float x) { *to += x; }
 inline float rounded_to_bf16(float x) { return converted(::sinter::bf16, x); }
 }  // namespace sinter::hardware
 

@@ -1,5 +1,6 @@
 #include "support/interpreted_attention.hpp"
 
+#include "schedule/attention/backward.hpp"
 #include "support/kernel_statements.hpp"
 
 namespace sinter::test {
@@ -137,13 +138,26 @@ class Attention : KernelStatements {
                   }));
       return sum;
     };
+    const bool sums_bias = bias_gradient_of(spec_).shared;
+    const auto put_bias = [&](double x) {
+      if (a.dbias < 0) return;
+      const auto port = static_cast<std::size_t>(a.dbias);
+      const DataType type = spec_.ports[port].type;
+      const std::int64_t to = locate(spec_.ports[port].access, at).offset;
+      if (sums_bias) x = rounded(DataType::f32, x + load_element(type, memory_[port], to));
+      store_element(type, memory_[port], to, x);
+    };
     for_indices(
         at, 0, A::n, std::function<void()>([&] {
           const Interval keys = seen(a, at, AttentionBackwardSpec::m);
           const double stats = of_entry(a.stats, at), delta = of_entry(a.delta, at);
-          if (stats == -std::numeric_limits<double>::infinity()) return;
+          const bool row_seen = stats != -std::numeric_limits<double>::infinity();
           for (std::int64_t n = keys.first; n < keys.end; ++n) {
             at[A::n] = n;
+            if (!row_seen) put_bias(0);
+            if (!row_seen ||
+                (!a.block_mask.statements.empty() && operand(a.block_mask, at, v) == 0))
+              continue;
             const double sum = rounded(DataType::f32, dot(a.q, a.k, A::d) * a.scale);
             accumulator_[0] = sum;
             const double score = a.score.statements.empty() ? sum : operand(a.score, at, v),
@@ -154,6 +168,7 @@ class Attention : KernelStatements {
             };
             const double weight = weighted(probability),
                          ds = probability * (weighted(dot(a.d_o, a.v, A::e)) - delta);
+            put_bias(ds);
             accumulator_[0] = sum, accumulator_[1] = ds;
             const double gradient =
                              round_to(a.q.type,

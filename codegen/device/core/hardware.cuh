@@ -100,6 +100,13 @@ SINTER_DEVICE void cluster_arrive() {}
 SINTER_DEVICE void cluster_wait() {}
 #endif
 
+// ---- sums in memory
+
+// Adds to a number that other threads add to, in any order.
+SINTER_DEVICE void add(float* to, float x) {
+  asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(to), "f"(x));
+}
+
 // ---- conversions to nearest even
 
 SINTER_DEVICE unsigned short to_f16(float x) {

@@ -136,6 +136,12 @@ SINTER_DEVICE void store(Element* base, const Coord& c, T x) {
   if (Access::Windows::size == 0 || place.inside) write(base + place.offset, x);
 }
 
+// Adds to the element at `c`, beside other threads.
+template <class Access, class Coord>
+SINTER_DEVICE void add(float* base, const Coord& c, float x) {
+  hardware::add(base + locate<Access>(c).offset, x);
+}
+
 template <class Access, class Coord>
 SINTER_DEVICE bool holds(const Coord& c) {
   return locate<Access>(c).inside;

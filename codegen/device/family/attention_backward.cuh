@@ -32,7 +32,9 @@
 //                     prefetch(args), load(args, coordinates, row, k, to, barrier, blocks): boxes
 //                     of 64 elements of the head's dimension and tile_q queries, or all keys of the
 //                     tile
-//   struct Bounds     see attention_bounds.cuh
+//   struct Bounds     see attention_bounds.cuh; has_blocks: whether a mask hides blocks of 128
+//                     queries and keys; Blocks blocks(args, coordinates, key): those of a tile of
+//                     keys, with bool sees(head, row)
 //   struct Score      scale, of the sums; plain: true where a score is just that, and scale above
 //                     0; else, of a scaled sum, float element(args, coordinates, float sum), the
 //                     score, and float gradient(args, coordinates, float sum, float ds), its
@@ -41,14 +43,15 @@
 //                     coordinates, float x): of a probability the weight, of a weight's gradient
 //                     the probability's
 //   struct Rows       float stats(args, coordinates), delta(args, coordinates) of a query
+//   struct BiasGradient   see attention_bias_gradient.cuh; not wanted where Score is plain
 //   struct SumsDQ     add(args, coordinates, row, column, from): adds a box of 32 columns and 64
 //                     rows
 //   struct ResultDK, ResultDV   store(args, coordinates, row, column, from): boxes of 64 columns
 //                     and 64 rows of the operands' Number
 //
 // and calls attention::run_backward<Config, Bounds, OperandQ, OperandK, OperandV, OperandDO, Score,
-// Weight, Rows, SumsDQ, ResultDK, ResultDV>(args). Coordinates are those of Extent. The launch has
-// Config::threads threads, BackwardShape::shared_bytes bytes of shared memory and
+// Weight, Rows, BiasGradient, SumsDQ, ResultDK, ResultDV>(args). Coordinates are those of Extent.
+// The launch has Config::threads threads, BackwardShape::shared_bytes bytes of shared memory and
 // BackwardShape::tiles CTAs. dQ is what was summed, times Score::scale.
 #pragma once
 #include "sinter/device/family/attention_backward_products.cuh"
@@ -57,7 +60,7 @@
 namespace sinter::attention {
 
 // A consumer's 64 keys.
-template <class S, class Bounds, class Score, class Weight, class Args>
+template <class S, class Bounds, class Score, class Weight, class BiasGradient, class Args>
 class BackwardConsumer {
   static constexpr bool plain = Score::plain && Weight::plain;
   using Number = typename S::Number;
@@ -80,7 +83,7 @@ class BackwardConsumer {
                                  unsigned shared, int consumer)
       : args_(args),
         band_(band),
-        stages_{band, shared, consumer},
+        stages_{band, pointer, shared, consumer},
         c_(c),
         pointer_(pointer),
         shared_(shared),
@@ -143,9 +146,8 @@ class BackwardConsumer {
                                              int stage) const {
     const float* lse = reinterpret_cast<const float*>(pointer_ + S::lse) + stage * S::tile_q;
     const float* delta = reinterpret_cast<const float*>(pointer_ + S::delta) + stage * S::tile_q;
-    stages_.template weigh_and_differentiate<Score, Weight>(
-        args_, c_, at, lse, delta, s, dp, [](int i) { return Sums::column(i); },
-        [&](int i) { return key_ + Sums::row(i); });
+    stages_.template weigh_and_differentiate<Score, Weight, BiasGradient, false>(
+        args_, c_, at, lse, delta, s, dp, key_);
   }
   // In place of what belongs to pairs that do not see each other. The queries that see a key are an
   // interval; counted from the thread's first one, the registers' places are known when compiling.
@@ -174,14 +176,14 @@ class BackwardConsumer {
 
   // ---- a tile
 
-  SINTER_DEVICE void start_scores(Sums& s, const QueryTile<S>& at,
+  SINTER_DEVICE void start_scores(Sums& s, QueryTile<S>& at,
                                   const typename S::PipeQ::State& state) const {
-    stages_.wait_for_q(state, at.row());
+    stages_.wait_for_q(state, at);
     multiply_.scores(s, state.stage);
   }
   SINTER_DEVICE void start_dp(Sums& dp, const QueryTile<S>& at,
                               const typename S::PipeQ::State& state) const {
-    stages_.wait_for_do(state, at.row());
+    stages_.wait_for_do(state, at);
     multiply_.weights_gradient(dp, state.stage);
   }
   // The operands of dV and dK, of weights (or of sums, where the score is a function of these) and
@@ -222,7 +224,7 @@ class BackwardConsumer {
     const int count = band_.count();
     stages_.wait_for_keys();
 #pragma unroll 1
-    for (int i = 0; i < count; ++i, at.advance(), state.advance()) {
+    for (int i = 0; i < count; ++i, stages_.advance(at), state.advance()) {
       Sums s, dp;
       SumsDQ dq;
       start_scores(s, at, state);
@@ -282,11 +284,12 @@ class BackwardConsumer {
 };
 
 template <class Config, class Bounds, class Q, class K, class V, class DO, class Score,
-          class Weight, class Rows, class SumsDQ, class ResultDK, class ResultDV, class Args>
+          class Weight, class Rows, class BiasGradient, class SumsDQ, class ResultDK,
+          class ResultDV, class Args>
 SINTER_DEVICE void run_backward(const Args& args) {
   using S = BackwardShape<Config, Bounds, Q, K, V, DO>;
-  run_tile_of_keys<Config, S, BackwardConsumer<S, Bounds, Score, Weight, Args>, Bounds, Q, K, V, DO,
-                   Rows, SumsDQ, ResultDK, ResultDV>(args);
+  run_tile_of_keys<Config, S, BackwardConsumer<S, Bounds, Score, Weight, BiasGradient, Args>,
+                   Bounds, Q, K, V, DO, Rows, SumsDQ, ResultDK, ResultDV>(args);
 }
 
 }  // namespace sinter::attention

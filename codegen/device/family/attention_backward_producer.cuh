@@ -24,10 +24,10 @@ SINTER_DEVICE void produce_tiles(const Args& args, typename S::Coord c, const Ba
   const typename S::PipeDO pipe_do{shared + S::pipe_do};
   typename S::PipeQ::State state_q;
   typename S::PipeDO::State state_do;
-  QueryTile<S> at(band);
+  QueryTile<S> at = QueryTile<S>::first(band);
   const int count = band.count();
 #pragma unroll 1
-  for (int i = 0; i < count; ++i, at.advance(), state_q.advance(), state_do.advance()) {
+  for (int i = 0; i < count; ++i, at.advance(band), state_q.advance(), state_do.advance()) {
     c.at[1] = at.head;
     if (i == 0) {
       hopper::arrive_and_expect(shared + S::full_k, S::TileK::bytes);
@@ -58,11 +58,11 @@ SINTER_DEVICE void produce_rows(const Args& args, typename S::Coord c, const Ban
   const typename S::PipeDO pipe_do{shared + S::pipe_do};
   typename S::PipeQ::State state_q;
   typename S::PipeDO::State state_do;
-  QueryTile<S> at(band);
+  QueryTile<S> at = QueryTile<S>::first(band);
   const int count = band.count(), lane = static_cast<int>(threadIdx.x) % 32;
   constexpr int each = S::tile_q / 32;
 #pragma unroll 1
-  for (int i = 0; i < count; ++i, at.advance(), state_q.advance(), state_do.advance()) {
+  for (int i = 0; i < count; ++i, at.advance(band), state_q.advance(), state_do.advance()) {
     float lse[each], delta[each];
     c.at[1] = at.head;
 #pragma unroll
@@ -76,6 +76,10 @@ SINTER_DEVICE void produce_rows(const Args& args, typename S::Coord c, const Ban
     }
     float* to = reinterpret_cast<float*>(pointer + S::lse) + state_q.stage * S::tile_q + lane;
     pipe_q.acquire(state_q);
+    if (Band::has_blocks && lane == 0) {
+      int* const walked = reinterpret_cast<int*>(pointer + S::walked) + 2 * state_q.stage;
+      walked[0] = at.head, walked[1] = at.tile;
+    }
 #pragma unroll
     for (int r = 0; r < each; ++r) to[r * 32] = lse[r];
     hopper::arrive(pipe_q.full(state_q));
@@ -116,11 +120,11 @@ SINTER_DEVICE void put_rows(const Accumulator<float, columns>& dq, unsigned to) 
 template <class S, class SumsDQ, int consumer, class Args, class Band>
 SINTER_DEVICE void add_dq(const Args& args, typename S::Coord c, const Band& band,
                           unsigned shared) {
-  QueryTile<S> at(band);
+  QueryTile<S> at = QueryTile<S>::first(band);
   const int count = band.count(), lane = static_cast<int>(threadIdx.x) % 32;
   const unsigned from = shared + S::dq + consumer * S::bytes_of_dq;
 #pragma unroll 1
-  for (int i = 0; i < count; ++i, at.advance()) {
+  for (int i = 0; i < count; ++i, at.advance(band)) {
     c.at[1] = at.head;
 #pragma unroll
     for (int add = 0; add < S::adds_of_dq(consumer); ++add) {

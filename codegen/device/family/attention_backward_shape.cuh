@@ -84,9 +84,22 @@ struct BackwardShape : BackwardTiles<Config, Q, 64 * (Config::threads / 128 - 1)
                        dq = ds + 2 * TileDS::bytes, lse = dq + consumers * bytes_of_dq,
                        delta = lse + stages * tile_q * 4, pipe_q = delta + stages * tile_q * 4,
                        pipe_do = pipe_q + PipeQ::bytes, full_k = pipe_do + PipeDO::bytes,
-                       full_v = full_k + 8, end = full_v + 8;
+                       full_v = full_k + 8, walked = full_v + 8,
+                       end = walked + (Bounds::has_blocks ? stages * 8 : 0);
   static constexpr int shared_bytes = end + 1023;
   static_assert(shared_bytes <= 227 << 10, "tiles do not fit into shared memory");
+};
+
+// Where no mask hides blocks.
+struct AllBlocks {
+  static constexpr bool has_blocks = false;
+  struct Blocks {
+    SINTER_DEVICE bool sees(int, int) const { return true; }
+  };
+  template <class Args, class Coord>
+  static SINTER_DEVICE Blocks blocks(const Args&, const Coord&, int) {
+    return {};
+  }
 };
 
 // The tile of keys of a CTA: `head` is the first of those of Q that share it. Tiles of some heads
@@ -104,16 +117,23 @@ SINTER_DEVICE TileOfKeys tile_of_keys(int i) {
 }
 
 // The rows of queries that see a tile of keys, and which tiles of them hold pairs that do not see
-// each other.
+// each other. Of tiles whose blocks a mask hides nothing is computed.
 template <class S, class Bounds>
 struct QueryBand {
+  static constexpr bool has_blocks = Bounds::has_blocks;
   Band<Bounds, S::queries, S::keys> band;
   int head, from;  // the first head of Q and the first key
   int begin, end;  // tiles of queries
+  const typename Bounds::Blocks blocks;
+  int seen = 0;  // tiles that `blocks` does not hide, of all query heads of the group
 
+  // By whole warps.
   template <class Args>
   SINTER_DEVICE QueryBand(const Args& args, const typename S::Coord& c, int key)
-      : band(args, c), head(static_cast<int>(c.at[1])), from(key) {
+      : band(args, c),
+        head(static_cast<int>(c.at[1])),
+        from(key),
+        blocks(Bounds::blocks(args, c, key)) {
     const int last = (key + S::tile_k < band.columns ? key + S::tile_k : band.columns) - 1;
     int low = 0, high = band.rows;
     if constexpr (Bounds::has_right) {
@@ -126,6 +146,7 @@ struct QueryBand {
     }
     begin = low / S::tile_q;
     end = last < key || high <= low ? begin : (high + S::tile_q - 1) / S::tile_q;
+    if constexpr (Bounds::has_blocks) count_seen();
   }
   SINTER_DEVICE bool is_cut(int row) const {
     bool cut =
@@ -145,11 +166,26 @@ struct QueryBand {
            : Bounds::has_left  ? key - band.shift + Bounds::left
                                : S::tiles_q * S::tile_q;
   }
-  // Of all query heads of the group.
-  SINTER_DEVICE int count() const { return (end - begin) * S::group; }
+  // Tiles of all query heads of the group.
+  SINTER_DEVICE int count() const { return Bounds::has_blocks ? seen : (end - begin) * S::group; }
+  SINTER_DEVICE bool sees(int head, int tile) const { return blocks.sees(head, tile * S::tile_q); }
+
+ private:
+  SINTER_DEVICE void count_seen() {
+    static_assert(!Bounds::has_blocks || (128 % S::tile_q == 0 && 128 % S::tile_k == 0),
+                  "a tile is within a block");
+    const int tiles = end - begin;
+    for (int i = static_cast<int>(threadIdx.x) % 32; i < tiles * S::group; i += 32)
+      seen += sees(head + i / tiles, begin + i % tiles);
+#pragma unroll
+    for (int distance = 1; distance < 32; distance *= 2)
+      seen += __shfl_xor_sync(0xffffffffu, seen, distance);
+  }
 };
 
-// Walks over a band's tiles of queries, head by head.
+// Walks over a band's tiles of queries, head by head, but for those that are hidden. Where there
+// are such, the warps of the first warpgroup look for them; consumers read in shared memory which
+// tile is in a stage, since they have no registers left to look.
 template <class S>
 struct QueryTile {
   int begin, end;
@@ -158,9 +194,27 @@ struct QueryTile {
   template <class Bounds>
   SINTER_DEVICE explicit QueryTile(const QueryBand<S, Bounds>& band)
       : begin(band.begin), end(band.end), head(band.head), tile(band.begin) {}
+  template <class Bounds>
+  static SINTER_DEVICE QueryTile first(const QueryBand<S, Bounds>& band) {
+    QueryTile at(band);
+    if constexpr (Bounds::has_blocks)
+      if (band.seen > 0) at.skip_hidden(band);
+    return at;
+  }
   SINTER_DEVICE int row() const { return tile * S::tile_q; }
-  SINTER_DEVICE void advance() {
+  template <class Bounds>
+  SINTER_DEVICE void advance(const QueryBand<S, Bounds>& band) {
+    step();
+    if constexpr (Bounds::has_blocks) skip_hidden(band);
+  }
+
+ private:
+  SINTER_DEVICE void step() {
     if (++tile == end) tile = begin, ++head;
+  }
+  template <class Bounds>
+  SINTER_DEVICE void skip_hidden(const QueryBand<S, Bounds>& band) {
+    while (head < band.head + S::group && !band.sees(head, tile)) step();
   }
 };
 

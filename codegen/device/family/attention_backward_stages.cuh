@@ -3,12 +3,14 @@
 // would be NaN.
 #pragma once
 #include "sinter/device/family/attention_backward_producer.cuh"
+#include "sinter/device/family/attention_bias_gradient.cuh"
 
 namespace sinter::attention {
 
 template <class S, class Bounds>
 struct BackwardStages {
   const QueryBand<S, Bounds>& band;
+  const unsigned char* const pointer;
   const unsigned shared;
   const int consumer;
 
@@ -22,14 +24,21 @@ struct BackwardStages {
     hopper::wait(shared + S::full_v, 0);
     clear_keys<typename S::TileV>(shared + S::v);
   }
-  // `row`: the first query of the tile.
-  SINTER_DEVICE void wait_for_q(const typename S::PipeQ::State& state, int row) const {
+  SINTER_DEVICE void wait_for_q(const typename S::PipeQ::State& state, QueryTile<S>& at) const {
     pipe_q().wait(state);
-    clear_queries<typename S::TileQ>(shared + S::q + state.stage * S::TileQ::bytes, row);
+    if constexpr (Bounds::has_blocks) {
+      const int* const walked = reinterpret_cast<const int*>(pointer + S::walked) + 2 * state.stage;
+      at.head = walked[0], at.tile = walked[1];
+    }
+    clear_queries<typename S::TileQ>(shared + S::q + state.stage * S::TileQ::bytes, at.row());
   }
-  SINTER_DEVICE void wait_for_do(const typename S::PipeDO::State& state, int row) const {
+  SINTER_DEVICE void wait_for_do(const typename S::PipeDO::State& state,
+                                 const QueryTile<S>& at) const {
     pipe_do().wait(state);
-    clear_queries<typename S::TileDO>(shared + S::d_o + state.stage * S::TileDO::bytes, row);
+    clear_queries<typename S::TileDO>(shared + S::d_o + state.stage * S::TileDO::bytes, at.row());
+  }
+  SINTER_DEVICE void advance(QueryTile<S>& at) const {
+    if constexpr (!Bounds::has_blocks) at.advance(band);
   }
 
   // The barrier of this consumer; its number is to be known when compiling.
@@ -53,17 +62,29 @@ struct BackwardStages {
   }
 
   // Where the score is a function of the sum, or the weight of the probability: sums `s` become
-  // weights, gradients of weights `dp` those of sums. Register i belongs to query query(i) of the
-  // tile `at` and to key key(i); `lse`, `delta`: of the tile's first query on.
-  template <class Score, class Weight, class Args, class Sums, class Query, class Key>
+  // weights, gradients of weights `dp` those of sums. Rows and columns are queries and keys, or
+  // keys and queries; `lse`, `delta`: of the tile's first query on; `key`: the first key.
+  template <class Score, class Weight, class BiasGradient, bool queries_are_rows, class Args,
+            class Sums>
   SINTER_DEVICE void weigh_and_differentiate(const Args& args, typename S::Coord c,
                                              const QueryTile<S>& at, const float* lse,
-                                             const float* delta, Sums& s, Sums& dp,
-                                             const Query& query, const Key& key) const {
+                                             const float* delta, Sums& s, Sums& dp, int key) const {
+    const auto query_of = [](int i) { return queries_are_rows ? Sums::row(i) : Sums::column(i); };
+    const auto key_of = [&](int i) {
+      return key + (queries_are_rows ? Sums::column(i) : Sums::row(i));
+    };
     const bool cut = band.is_cut(at.row());
     c.at[1] = at.head;
+    BiasGradientOfTile<BiasGradient, Sums, queries_are_rows> bias;
+    const auto put_bias = [&](int i, float x) {
+      const int m = at.row() + query_of(i), n = key_of(i);
+      if ((BiasGradient::by_query && m >= S::queries) || (BiasGradient::by_key && n >= S::keys))
+        return;
+      c.at[2] = m, c.at[3] = n;
+      BiasGradient::put(args, c, x);
+    };
     s.each([&](int i, float& x) {
-      const int local = query(i), m = at.row() + local, n = key(i);
+      const int local = query_of(i), m = at.row() + local, n = key_of(i);
       c.at[2] = m < S::queries ? m : S::queries - 1;
       c.at[3] = n < S::keys ? n : S::keys - 1;
       const float sum = x * Score::scale;
@@ -72,12 +93,14 @@ struct BackwardStages {
       const float p = weight = math::fast_exp2(math::fma(score, kLog2E, lse[local]));
       if constexpr (!Weight::plain)
         weight = Weight::element(args, c, p), of_weight = Weight::element(args, c, of_weight);
-      float ds = p * (of_weight - delta[local]);
+      const float of_score = p * (of_weight - delta[local]);
+      float ds = of_score;
       if constexpr (!Score::plain) ds = Score::gradient(args, c, sum, ds);
       const bool seen =
           lse[local] != minus_infinity() && (!cut || (m >= band.first(n) && m < band.stop(n)));
       x = seen ? weight : 0.0f;
       dp.at[i] = seen ? ds : 0.0f;
+      if constexpr (BiasGradient::wanted) bias.add(i, seen ? of_score : 0.0f, put_bias);
     });
   }
 

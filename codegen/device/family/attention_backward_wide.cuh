@@ -20,7 +20,7 @@
 
 namespace sinter::attention {
 
-template <class S, class Bounds, class Score, class Weight, class Args>
+template <class S, class Bounds, class Score, class Weight, class BiasGradient, class Args>
 class WideBackwardConsumer {
   static constexpr bool plain = Score::plain && Weight::plain;
   using Number = typename S::Number;
@@ -41,7 +41,7 @@ class WideBackwardConsumer {
                                      unsigned shared, int consumer)
       : args_(args),
         band_(band),
-        stages_{band, shared, consumer},
+        stages_{band, pointer, shared, consumer},
         c_(c),
         pointer_(pointer),
         shared_(shared),
@@ -96,11 +96,11 @@ class WideBackwardConsumer {
     const int count = band_.count();
     stages_.wait_for_keys();
 #pragma unroll 1
-    for (int i = 0; i < count; ++i, at.advance(), state_q.advance(), state_do.advance()) {
+    for (int i = 0; i < count; ++i, stages_.advance(at), state_q.advance(), state_do.advance()) {
       Sums s, dp;
-      stages_.wait_for_q(state_q, at.row());
+      stages_.wait_for_q(state_q, at);
       score(s, state_q.stage);
-      stages_.wait_for_do(state_do, at.row());
+      stages_.wait_for_do(state_do, at);
       differentiate_weights(dp, state_do.stage);
       wgmma::wait<1>(s);
       if constexpr (plain) weigh(s, at, state_q.stage);
@@ -208,9 +208,8 @@ class WideBackwardConsumer {
   }
   SINTER_DEVICE void weigh_and_differentiate(Sums& s, Sums& dp, const QueryTile<S>& at, int stage_q,
                                              int stage_do) const {
-    stages_.template weigh_and_differentiate<Score, Weight>(
-        args_, c_, at, of_queries(S::lse, stage_q), of_queries(S::delta, stage_do), s, dp,
-        [](int i) { return Sums::row(i); }, [&](int i) { return key_ + Sums::column(i); });
+    stages_.template weigh_and_differentiate<Score, Weight, BiasGradient, true>(
+        args_, c_, at, of_queries(S::lse, stage_q), of_queries(S::delta, stage_do), s, dp, key_);
   }
   // In place of what belongs to pairs that do not see each other.
   SINTER_DEVICE void mask(Sums& x, const QueryTile<S>& at, float masked) const {
@@ -271,11 +270,12 @@ class WideBackwardConsumer {
 };
 
 template <class Config, class Bounds, class Q, class K, class V, class DO, class Score,
-          class Weight, class Rows, class SumsDQ, class ResultDK, class ResultDV, class Args>
+          class Weight, class Rows, class BiasGradient, class SumsDQ, class ResultDK,
+          class ResultDV, class Args>
 SINTER_DEVICE void run_wide_backward(const Args& args) {
   using S = WideBackwardShape<Config, Bounds, Q, K, V, DO>;
-  run_tile_of_keys<Config, S, WideBackwardConsumer<S, Bounds, Score, Weight, Args>, Bounds, Q, K, V,
-                   DO, Rows, SumsDQ, ResultDK, ResultDV>(args);
+  run_tile_of_keys<Config, S, WideBackwardConsumer<S, Bounds, Score, Weight, BiasGradient, Args>,
+                   Bounds, Q, K, V, DO, Rows, SumsDQ, ResultDK, ResultDV>(args);
 }
 
 }  // namespace sinter::attention

@@ -40,7 +40,8 @@ struct WideBackwardShape : BackwardTiles<Config, Q, Config::tile_k> {
                        delta = lse + PipeQ::stages * tile_q * 4,
                        pipe_q = delta + PipeDO::stages * tile_q * 4,
                        pipe_do = pipe_q + PipeQ::bytes, full_k = pipe_do + PipeDO::bytes,
-                       full_v = full_k + 8, end = full_v + 8;
+                       full_v = full_k + 8, walked = full_v + 8,
+                       end = walked + (Bounds::has_blocks ? PipeQ::stages * 8 : 0);
   static constexpr int shared_bytes = end + 1023;
   static_assert(shared_bytes <= 227 << 10, "tiles do not fit into shared memory");
 };

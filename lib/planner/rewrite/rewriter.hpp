@@ -34,6 +34,8 @@ class Rewriter {
   // Nodes that read a tensor, each once. Nodes that no output depends on do not count.
   const std::vector<NodeId>& readers(TensorId t) const;
   bool live(NodeId n) const;
+  // Whether the node is part of an attention region.
+  bool in_region(NodeId n) const { return region_[static_cast<std::size_t>(n)] >= 0; }
   // Where a tensor's elements lie, if what only moves data is done by strides; else nullopt.
   std::optional<Location> location(TensorId t) const;
 

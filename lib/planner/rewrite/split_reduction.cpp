@@ -3,6 +3,8 @@
 //
 //     [B, S, D] norm -> sum to [1, 1, 1]        =>        norm -> sum to [B, S, 1] -> sum to [1, 1,
 //     1]
+//
+// Those of attention stay: its kernel takes the region as it is (dBias).
 #include <algorithm>
 
 #include "planner/rewrite/pass.hpp"
@@ -36,6 +38,7 @@ bool run(MovedViews& views, NodeId id) {
   const Node n = g.node(id);
   const TensorId t = n.inputs[0], y = n.outputs[0];
   const auto mode = *std::get_if<ReductionAttributes>(&n.attributes)->mode;
+  if (g.in_region(id)) return false;
   if (mode == ReductionMode::norm2 || mode == ReductionMode::mul_no_zeros) return false;
   int budget = 4 * kMostChained;
   const Dims rows = rows_of(g, t, g[t].dim, g[y].dim, budget);

@@ -27,10 +27,8 @@ void collect(const FusionState& state, const Region& region, TensorId t, std::se
   for (TensorId x : state.operands(p)) collect(state, region, x, nodes);
 }
 
-// What makes the gradients depend on more than the kernel has.
-bool has_other_options(const Region& r) {
-  return input(r, kPorts.page_k) >= 0 || input(r, kPorts.page_v) >= 0 ||
-         input(r, kPorts.block_mask) >= 0 || r.outputs[kDBias] >= 0;
+bool is_paged(const Region& r) {
+  return input(r, kPorts.page_k) >= 0 || input(r, kPorts.page_v) >= 0;
 }
 
 // Finds the tensors by what the expansion of sdpa_backward makes (lib/lower/sdpa.cpp).
@@ -106,7 +104,7 @@ std::optional<AttentionBackwardNodes> attention_backward_at(const FusionState& s
   const Graph& g = state.graph();
   const Region* const region = state.region_of(last);
   if (!region || region->op != OpKind::sdpa_backward || !state.device().has_wgmma ||
-      !state.device().has_tma || has_other_options(*region))
+      !state.device().has_tma || is_paged(*region))
     return {};
   int products = 0;
   NodeId final = -1;
@@ -118,7 +116,7 @@ std::optional<AttentionBackwardNodes> attention_backward_at(const FusionState& s
   if (products != 5 || final != last) return {};
   for (std::size_t i : {kDQ, kDK, kDV})
     if (region->outputs[i] < 0) return {};
-  for (int port : {kPorts.seq_q, kPorts.seq_kv, static_cast<int>(kStats)})
+  for (int port : {kPorts.seq_q, kPorts.seq_kv, kPorts.block_mask, static_cast<int>(kStats)})
     if (!in_memory(state, input(*region, port))) return {};
   const DataType type = attention_operand_type(state, region->inputs[kQ]);
   for (std::size_t i : {kQ, kK, kV, kDO})
@@ -185,6 +183,11 @@ std::optional<KernelSpec> attention_backward_spec(const FusionState& state,
   }
   if (attention.weights != attention.probabilities)
     between(to.weight, attention.probabilities, attention.weights);
+  for (NodeId n : attention.nodes)
+    if (state.node(n).op == OpKind::block_mask) {
+      builder(to.block_mask, {q[0], q[1], q[2], v[2]}, A::m, A::n).value(state.node(n).outputs[0]);
+      spec.gathers.back().indices = {0, A::head, A::m, A::n};
+    }
   Body none;
   const auto port = [&](TensorId t, int row, int column, const Dims& dim, bool written) {
     return t < 0 ? -1 : builder(none, dim, row, column).port(t, written);
@@ -201,6 +204,7 @@ std::optional<KernelSpec> attention_backward_spec(const FusionState& state,
   dq.store(r.outputs[kDQ]);
   to.dk = port(r.outputs[kDK], A::n, A::d, g[r.inputs[kK]].dim, true);
   to.dv = port(r.outputs[kDV], A::n, A::e, v, true);
+  to.dbias = port(r.outputs[kDBias], A::m, A::n, {q[0], q[1], q[2], v[2]}, true);
   return spec;
 }
 

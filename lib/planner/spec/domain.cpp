@@ -303,7 +303,8 @@ void drop_unused(KernelSpec& spec) {
     if (auto* const a = spec.as_attention())
       for (int* p : {&a->length_q, &a->length_kv, &a->sink, &a->stats}) use_port(*p);
     if (auto* const a = spec.as_attention_backward())
-      for (int* p : {&a->length_q, &a->length_kv, &a->stats, &a->delta, &a->sums, &a->dk, &a->dv})
+      for (int* p :
+           {&a->length_q, &a->length_kv, &a->stats, &a->delta, &a->sums, &a->dk, &a->dv, &a->dbias})
         use_port(*p);
   });
   drop(spec.scalars, [&](const auto& use) {

@@ -11,19 +11,76 @@ namespace {
 
 using A = AttentionBackwardSpec;
 
+Statement moved(StatementKind kind, int port, const std::string& label) {
+  Statement s = statement(kind, DataType::f32, label);
+  s.port = port;
+  return s;
+}
+
 KernelSpec zeros(KernelPort to, const Dims& extent) {
   KernelSpec kernel;
   kernel.extent = extent;
   kernel.scalars = {{kNoTensor, "zero", DataType::f32, 0, 0}};
-  Statement zero = statement(StatementKind::scalar, DataType::f32, "zero");
-  zero.port = 0;
-  Statement store = statement(StatementKind::store, DataType::f32, to.name);
+  const Statement zero = moved(StatementKind::scalar, 0, "zero");
+  Statement store = moved(StatementKind::store, 0, to.name);
   store.args = {0};
-  store.port = 0;
   kernel.ports.push_back(std::move(to));
-  kernel.body.statements = {std::move(zero), std::move(store)};
+  kernel.body.statements = {zero, std::move(store)};
   simplify_domain(kernel);
   return kernel;
+}
+
+// From sums of f32 to where they are stored.
+KernelSpec conversion(KernelPort from, KernelPort to, const Dims& extent) {
+  KernelSpec kernel;
+  kernel.extent = extent;
+  const Statement load = moved(StatementKind::load, 0, from.name);
+  Statement store = moved(StatementKind::store, 1, to.name);
+  store.args = {0};
+  kernel.ports = {std::move(from), std::move(to)};
+  kernel.body.statements = {load, std::move(store)};
+  simplify_domain(kernel);
+  return kernel;
+}
+
+// What runs before and behind the kernel for dBias. Elements that pairs of query and key share
+// start as zeros; they are sums of f32, which a kernel converts where the result has another type.
+// Where each belongs to one pair, the kernel stores it, but not those of tiles that it does not
+// visit.
+void prepare_bias_gradient(KernelSpec& spec, std::vector<KernelSpec>& before,
+                           std::vector<KernelSpec>& behind, Temporaries& temporaries) {
+  const A& a = spec.attention_backward();
+  if (a.dbias < 0) return;
+  KernelPort& port = spec.ports[static_cast<std::size_t>(a.dbias)];
+  std::vector<int> indices;
+  for (const int i : {0, static_cast<int>(A::head), static_cast<int>(A::m), static_cast<int>(A::n)})
+    if (moves_along(port.access, i)) indices.push_back(i);
+  if (indices.empty()) indices.push_back(0);
+  KernelPort result = port;
+  result.access.stride = {};
+  Dims extent;
+  for (const int i : indices) {
+    extent.push_back(moves_along(port.access, i) ? spec.extent[i] : 1);
+    result.access.stride.push_back(port.access.stride[i]);
+  }
+  if (!bias_gradient_of(spec).shared) {
+    if (a.band.left || a.band.right || a.band.padding || !a.block_mask.statements.empty())
+      before.push_back(zeros(result, extent));
+    return;
+  }
+  if (port.type == DataType::f32) {
+    before.push_back(zeros(result, extent));
+    return;
+  }
+  Access packed;
+  packed.stride = packed_strides(extent);
+  const KernelPort sums = temporaries.add("dbias_sums", DataType::f32, extent, packed);
+  before.push_back(zeros(sums, extent));
+  behind.push_back(conversion(read_back(sums, packed), result, extent));
+  port = sums;
+  port.access.stride = Dims::filled(spec.extent.size(), 0);
+  for (std::size_t i = 0; i < indices.size(); ++i)
+    port.access.stride[indices[i]] = packed.stride[static_cast<int>(i)];
 }
 
 }  // namespace
@@ -40,6 +97,9 @@ std::vector<KernelSpec> attention_backward_kernels(KernelSpec spec, Temporaries&
     indices.push_back(which == &A::q || which == &A::k ? A::d : A::e);
     kernels.push_back(written_first(spec, operand, indices, operand.type, temporaries));
   }
+
+  std::vector<KernelSpec> behind;
+  prepare_bias_gradient(spec, kernels, behind, temporaries);
 
   // Lines of the sums begin at multiples of 16 bytes.
   const std::vector<int> indices = {0, 1, A::m, A::d};
@@ -70,10 +130,12 @@ std::vector<KernelSpec> attention_backward_kernels(KernelSpec spec, Temporaries&
   spec.ports.push_back(std::move(added));
   drop_unused(spec);
   const NodeId node = spec.nodes.front();
-  for (KernelSpec& k : kernels) k.nodes = {node};
+  for (std::vector<KernelSpec>* const others : {&kernels, &behind})
+    for (KernelSpec& k : *others) k.nodes = {node};
   last.nodes = {node};
   kernels.push_back(std::move(spec));
   kernels.push_back(std::move(last));
+  for (KernelSpec& k : behind) kernels.push_back(std::move(k));
   return kernels;
 }
 

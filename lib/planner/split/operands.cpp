@@ -170,7 +170,7 @@ DataType multiplied_as(const KernelSpec& spec, int port) {
     return a->q.type;
   }
   if (const AttentionBackwardSpec* const a = spec.as_attention_backward()) {
-    if (port == a->stats || port == a->delta) return DataType::none;
+    if (port == a->stats || port == a->delta || port == a->dbias) return DataType::none;
     for (const Body* body : {&a->score, &a->gradient, &a->weight, &a->dq})
       for (const auto& s : body->statements)
         if (names_ports(s) && (s.port == port || s.port2 == port)) return DataType::none;

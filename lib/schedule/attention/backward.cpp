@@ -44,22 +44,23 @@ void set_lines(BoxedOperand& o, int columns, int rows) {
 }
 
 // As BackwardShape::shared_bytes and WideBackwardShape's.
-int shared_bytes(const AttentionBackwardConfig& e, std::int64_t depth, std::int64_t width) {
+int shared_bytes(const AttentionBackwardConfig& e, std::int64_t depth, std::int64_t width,
+                 bool blocks) {
   const int of_q = up(depth, kLine), of_do = up(width, kLine),
             weights = 2 * 2 * e.tile_q * e.tile_k;  // dS twice, or weights and dS
   const int of_dq = e.wide ? kLine : e.tile_q == e.tile_k ? up(up(depth, 8), kSumsLine) : kRows;
   return 2 * (of_q * (e.tile_k + e.stages * e.tile_q) +
               of_do * (e.tile_k + e.stages_do * e.tile_q)) +
          weights + e.consumers * of_dq * kRows * 4 +
-         (e.stages + e.stages_do) * (e.tile_q * 4 + 16) + 16 + 1023;
+         (e.stages + e.stages_do) * (e.tile_q * 4 + 16) + 16 + (blocks ? e.stages * 8 : 0) + 1023;
 }
 
 // Tiles and stages. Nothing where shared memory has too little room. `plain`: the score is a scaled
-// sum, and the weight the probability.
+// sum, and the weight the probability. `blocks`: tiles lie within blocks of 128 keys.
 bool choose_tile(AttentionBackwardConfig& e, std::int64_t depth, std::int64_t width, bool plain,
-                 const DeviceModel& device) {
+                 bool blocks, const DeviceModel& device) {
   const auto fits = [&] {
-    e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(e, depth, width));
+    e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(e, depth, width, blocks));
     return static_cast<int>(e.shared_bytes) <= device.shared_per_cta;
   };
   // The consumers of the narrow kernel take halves of dQ's columns, two lines of the swizzle; or of
@@ -77,11 +78,12 @@ bool choose_tile(AttentionBackwardConfig& e, std::int64_t depth, std::int64_t wi
   // one 2,171.)
   const int most_sums = plain ? 160 : 128;
   const auto own = [](std::int64_t dim) { return (up(dim, kLine) / kLine + 1) / 2; };
-  e.tile_k = std::min(96, most_sums * 2 / (own(depth) + own(width)) / 16 * 16);
+  const int most = blocks ? 64 : 96, step = blocks ? 32 : 16;
+  e.tile_k = std::min(most, most_sums * 2 / (own(depth) + own(width)) / 16 * 16);
   struct Stages {
     int q, d_o;
   };
-  for (; e.tile_k >= 32; e.tile_k -= 16)
+  for (; e.tile_k >= 32; e.tile_k -= step)
     for (const Stages& stages : {Stages{2, 2}, Stages{2, 1}, Stages{1, 1}}) {
       e.stages = stages.q, e.stages_do = stages.d_o;
       if (fits()) return true;
@@ -101,6 +103,16 @@ std::vector<ProductOperand A::*> not_loadable_backward(const KernelSpec& spec) {
   return left;
 }
 
+BiasGradient bias_gradient_of(const KernelSpec& spec) {
+  const A& a = spec.attention_backward();
+  if (a.dbias < 0) return {};
+  const Access& access = spec.ports[static_cast<std::size_t>(a.dbias)].access;
+  const auto by = [&](int i) { return spec.extent[i] == 1 || moves_along(access, i); };
+  BiasGradient b{by(A::m), by(A::n)};
+  b.shared = !(by(0) && by(A::head) && b.by_query && b.by_key);
+  return b;
+}
+
 // (b4 h32 s4096 on an H200, causal, head dimension 128: 2,303 us in tiles of 64 queries; 64: 1,326
 // us in tiles of 128.)
 std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec& spec,
@@ -112,8 +124,13 @@ std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec&
                      queries = spec.extent[A::m], keys = spec.extent[A::n];
   if (depth > kWidest || width > kWidest || queries >= 1 << 30 || keys >= 1 << 30) return {};
   if (!is_straight(spec, a.score, true) || !is_straight(spec, a.gradient, true) ||
-      !draws_or_loads(spec, a.weight))
+      !draws_or_loads(spec, a.weight) || !draws_or_loads(spec, a.block_mask))
     return {};
+  if (a.dbias >= 0) {
+    // Its element is the score's, of which there is one with a body where there is a bias.
+    const DataType type = spec.ports[static_cast<std::size_t>(a.dbias)].type;
+    if (a.score.statements.empty() || (type != DataType::f32 && info(type).bytes != 2)) return {};
+  }
   const Operands o = operands_of(spec);
   if (!o.q || !o.k || !o.v || !o.d_o) return {};
   for (const ProductOperand* x : {&a.k, &a.v, &a.d_o})
@@ -132,7 +149,8 @@ std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec&
   e.sums = *sums, e.dk = *dk, e.dv = *dv;
 
   const bool plain = a.score.statements.empty() && a.weight.statements.empty();
-  if (!choose_tile(e, depth, width, plain, device)) return {};
+  if (!choose_tile(e, depth, width, plain, !a.block_mask.statements.empty(), device)) return {};
+  e.dbias = bias_gradient_of(spec);
   set_lines(e.q, kLine, e.tile_q);
   set_lines(e.d_o, kLine, e.tile_q);
   set_lines(e.k, kLine, e.tile_k);

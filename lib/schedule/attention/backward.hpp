@@ -8,6 +8,12 @@
 
 namespace sinter {
 
+// Which pairs of query and key have different elements of dbias; `shared`: several have the same.
+struct BiasGradient {
+  bool by_query = true, by_key = true, shared = false;
+};
+BiasGradient bias_gradient_of(const KernelSpec& spec);
+
 struct AttentionBackwardConfig : Launch {
   BoxedOperand q, k, v, d_o;  // loaded
   BoxedOperand sums, dk, dv;  // added to and stored
@@ -18,6 +24,7 @@ struct AttentionBackwardConfig : Launch {
   int stages = 2;             // of the pipeline of Q
   int stages_do = 2;          // and of that of dO
   int heads_together = 1;     // of K, whose tiles of keys run beside each other
+  BiasGradient dbias;
   int producer_registers = 24, consumer_registers = 240;
 };
 

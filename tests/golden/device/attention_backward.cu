@@ -22,6 +22,8 @@ struct Args {
   const float *stats, *delta;
   float* dq;
   const int *lengths_q, *lengths_k;
+  float* dbias;
+  const unsigned char* blocks;  // one a batch entry, head and block of 128 queries and keys
 };
 
 template <TensorMap Args::*map, bool of_queries>
@@ -50,6 +52,21 @@ struct Bounds {
     return args.lengths_k[c.at[0]];
   }
 };
+struct Mask : Bounds {
+  static constexpr bool has_blocks = false;
+  struct Blocks {
+    const Args& args;
+    const int entry, key;
+    SINTER_DEVICE bool sees(int head, int row) const {
+      constexpr int rows = (kQueries + 127) / 128, columns = (kKeys + 127) / 128;
+      return args.blocks[((entry * kHeads * kGroup + head) * rows + row / 128) * columns +
+                         key / 128] != 0;
+    }
+  };
+  SINTER_DEVICE static Blocks blocks(const Args& args, const Coord& c, int key) {
+    return {args, c.at[0], key};
+  }
+};
 // Where it is not plain: 2 tanh(x / 2).
 struct Score {
   static constexpr bool plain = true;
@@ -73,6 +90,14 @@ struct Rows {
   SINTER_DEVICE static float stats(const Args& args, const Coord& c) { return args.stats[at(c)]; }
   SINTER_DEVICE static float delta(const Args& args, const Coord& c) { return args.delta[at(c)]; }
 };
+struct BiasGradient {
+  static constexpr bool wanted = false, by_query = true, by_key = true;
+  SINTER_DEVICE static void put(const Args& args, const Coord& c, float x) {
+    constexpr int rows = by_query ? kQueries : 1, columns = by_key ? kKeys : 1;
+    hardware::add(args.dbias + ((c.at[0] * kHeads * kGroup + c.at[1]) * rows + c.at[2] % rows) *
+                                   columns + c.at[3] % columns, x);
+  }
+};
 struct SumsDQ {
   SINTER_DEVICE static void add(const Args& args, const Coord& c, int row, int column,
                                 unsigned from) {
@@ -82,8 +107,8 @@ struct SumsDQ {
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
 void sinter_attention_backward(const __grid_constant__ Args args) {
-  attention::run_backward<Config, Bounds, Operand<&Args::map_q, true>, Operand<&Args::map_k, false>,
+  attention::run_backward<Config, Mask, Operand<&Args::map_q, true>, Operand<&Args::map_k, false>,
                           Operand<&Args::map_v, false>, Operand<&Args::map_do, true>, Score, Weight,
-                          Rows, SumsDQ, Operand<&Args::map_dk, false>, Operand<&Args::map_dv, false>>(
+                          Rows, BiasGradient, SumsDQ, Operand<&Args::map_dk, false>, Operand<&Args::map_dv, false>>(
       args);
 }

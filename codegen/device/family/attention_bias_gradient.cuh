@@ -1,0 +1,68 @@
+// dBias of a tile: ds, the gradient of the score, goes to the element of dBias that its pair of
+// query and key reads of Bias. Where Bias has one element for a row or a column of the tile, the
+// warp's lanes sum what they hold of it first.
+//
+// A generated file defines
+//
+//   struct BiasGradient   wanted; by_query, by_key: whether different ones have different elements;
+//                         put(args, coordinates, float): adds to an element, or stores it where
+//                         each belongs to one pair
+#pragma once
+#include "sinter/device/engine/fragment.cuh"
+
+namespace sinter::attention {
+
+struct NoBiasGradient {
+  static constexpr bool wanted = false, by_query = true, by_key = true;
+  template <class Args, class Coord>
+  static SINTER_DEVICE void put(const Args&, const Coord&, float) {}
+};
+
+// What a thread sums. Sums: an accumulator of the tile's 64 rows, which are queries or keys.
+template <class BiasGradient, class Sums, bool queries_are_rows>
+class BiasGradientOfTile {
+  static constexpr bool by_row = queries_are_rows ? BiasGradient::by_query : BiasGradient::by_key,
+                        by_column =
+                            queries_are_rows ? BiasGradient::by_key : BiasGradient::by_query;
+  float of_row_[2] = {}, of_column_[2] = {};
+
+  static SINTER_DEVICE int lane() { return static_cast<int>(threadIdx.x) % 32; }
+  // Over the lanes whose numbers differ in the bits `from` to `to`.
+  template <int from, int to>
+  static SINTER_DEVICE float joined(float x) {
+#pragma unroll
+    for (int distance = from; distance <= to; distance *= 2)
+      x += __shfl_xor_sync(0xffffffffu, x, distance);
+    return x;
+  }
+
+ public:
+  // Register i, in their order. put(i, x): adds x to what register i's pair reads.
+  template <class Put>
+  SINTER_DEVICE void add(int i, float ds, const Put& put) {
+    if constexpr (by_row && by_column) {
+      put(i, ds);
+    } else if constexpr (by_column) {  // two rows a thread, then eight lanes
+      float& sum = of_column_[i % 2];
+      sum = i % 4 < 2 ? ds : sum + ds;
+      if (i % 4 < 2) return;
+      const float all = joined<4, 16>(sum);
+      if (lane() < 4) put(i, all);
+    } else {
+      of_row_[i / 2 % 2] += ds;
+      if (i + 1 < Sums::count) return;
+      if constexpr (by_row) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const float all = joined<1, 2>(of_row_[r]);
+          if (lane() % 4 == 0) put(2 * r, all);
+        }
+      } else {
+        const float all = joined<1, 16>(of_row_[0] + of_row_[1]);
+        if (lane() == 0) put(0, all);
+      }
+    }
+  }
+};
+
+}  // namespace sinter::attention
