@@ -144,7 +144,8 @@ void print_bounds(TextWriter& out, const AttentionBand& band, int length_q, int 
 
 void print_attention_products(TextWriter& out, const AttentionConfig& e,
                               const KernelSpec& outputs) {
-  const std::int64_t columns = (outputs.extent[AttentionSpec::e] + 15) / 16 * 16;
+  const std::int64_t width = outputs.extent[AttentionSpec::e],
+                     columns = e.wide ? own_columns(width) : (width + 15) / 16 * 16;
   out.line("SINTER_WGMMA({}, f32)", e.tile_k);
   if (columns != e.tile_k) out.line("SINTER_WGMMA({}, f32)", columns);
 }
@@ -188,6 +189,13 @@ void print_attention(TextWriter& out, const KernelSpec& outputs, const Attention
   out.open("struct Body {{");
   print_box_store(out, *e.result, "map_o");
   out.close("};");
+}
+
+std::string attention_call(const AttentionConfig& e) {
+  return fmt::format(
+      "sinter::attention::run_{}<Config, First, OperandQ, OperandK, OperandV, Bounds, Score, "
+      "Weight, Rows, Body>(args);",
+      e.wide ? "wide_forward" : "forward");
 }
 
 }  // namespace sinter
