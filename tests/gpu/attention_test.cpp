@@ -29,8 +29,7 @@ std::string text(const Case& c) {
                      c.a.causal_mask_bottom_right ? " bottom right" : "",
                      c.a.left_bound ? fmt::format(" left {}", *c.a.left_bound) : "",
                      c.a.padding_mask ? " padding" : "", c.bias ? " bias" : "",
-                     c.sink ? " sink" : "", c.by_hand ? " by hand" : "",
-                     c.v_in_k ? " v in k" : "");
+                     c.sink ? " sink" : "", c.by_hand ? " by hand" : "", c.v_in_k ? " v in k" : "");
 }
 
 // The last rows of a written-out causal mask see the first keys, the first ones nothing where there
@@ -52,7 +51,7 @@ Shared<Graph> graph_of(const Case& c) {
   const Tensor q = g->tensor({.name = "q", .dim = {c.b, c.h, c.sq, c.d}}),
                k = g->tensor({.name = "k", .dim = {c.b, c.hk, c.skv, c.d}}),
                v = c.v_in_k ? slice(k, {.start = {0, 0, 0, 0}, .limit = {c.b, c.hk, c.skv, c.dv}})
-                          : g->tensor({.name = "v", .dim = {c.b, c.hk, c.skv, c.dv}});
+                            : g->tensor({.name = "v", .dim = {c.b, c.hk, c.skv, c.dv}});
   if (c.by_hand) {
     g->output(written_out(*g, c, q, k, v), "o");
     return g;
