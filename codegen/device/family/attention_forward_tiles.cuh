@@ -108,7 +108,7 @@ SINTER_DEVICE void load_tile(const Args& args, const Coord& c, int row, int k, u
   if constexpr (LiesInPages<Operand>) {
     constexpr bool keys = Tile::major == Major::k;
     return PagedRows<Operand, Tile, Operand::page_rows>{keys ? row : 0}.load(
-        ArgsAt<Args, Coord>{args, c}, keys ? 0 : k / Tile::depth, to, full);
+        ArgsAt<Args, Coord>{args, c}, k / Tile::depth, to, full);
   } else {
     constexpr int along = Tile::swizzle / Tile::element;  // of a slab
 #pragma unroll

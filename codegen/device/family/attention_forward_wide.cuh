@@ -135,11 +135,17 @@ class WideConsumer {
   // ---- products
 
   SINTER_DEVICE void score(typename Scores::Sums& s) const {
-    pipe_k().wait(state_k_);
-    wgmma::fence(s);
-    Scores::template multiply<S::steps>(
-        s, S::TileQ::descriptor(shared_ + S::q),
-        S::TileK::descriptor(shared_ + S::k + state_k_.stage * S::TileK::bytes), false);
+    const unsigned q = shared_ + S::q, k = shared_ + S::k + state_k_.stage * S::TileK::bytes;
+    for_each_number<S::parts>([&]<int part>() {
+      using Part = typename S::template PartScores<part>;
+      constexpr int slab = part * S::slabs_of_part, left = S::steps - slab * 4,
+                    steps = left < S::slabs_of_part * 4 ? left : S::slabs_of_part * 4;
+      S::pipe_of_part(shared_, part).wait(state_k_);
+      if constexpr (part == 0) wgmma::fence(s);
+      Part::template multiply<steps>(
+          s, S::TileQ::descriptor(q + slab * S::TileQ::slab_bytes),
+          S::TileK::descriptor(k + slab * S::TileK::slab_bytes), part > 0);
+    });
     wgmma::commit();
   }
   SINTER_DEVICE void multiply_others(Sums& out, RowSoftmax& softmax, const BandOf<S, Bounds>& band,
@@ -157,7 +163,7 @@ class WideConsumer {
 #pragma unroll
       for (int r = 0; r < 2; ++r) softmax.total[r] *= softmax.worth[r];
     }
-    pipe_v().wait(state_v_);
+    wait_for_values();
     clear_past_end(band, n);
     wgmma::fence(out);
     S::OthersOutputs::multiply(
@@ -173,7 +179,7 @@ class WideConsumer {
   SINTER_DEVICE void multiply_own(Sums& out, Weights& weights, const RowSoftmax& softmax,
                                   const BandOf<S, Bounds>& band, int n) {
     if (softmax.outgrown) scale(out, softmax);
-    pipe_v().wait(state_v_);
+    if constexpr (!S::values_in_keys) pipe_v().wait(state_v_);
     clear_past_end(band, n);
     wgmma::fence(out, weights);
     S::Outputs::template multiply<0, S::tile_k / 16>(out, weights, own_values(), true);
@@ -185,6 +191,12 @@ class WideConsumer {
   }
   static SINTER_DEVICE void scale(Sums& out, const RowSoftmax& softmax) {
     out.each([&](int i, float& x) { x *= softmax.worth[i / 2 % 2]; });
+  }
+  SINTER_DEVICE void wait_for_values() const {
+    if constexpr (S::values_in_keys)
+      for (int part = 0; part < S::parts; ++part) S::pipe_of_part(shared_, part).wait(state_v_);
+    else
+      pipe_v().wait(state_v_);
   }
   // Its columns of the next tile's values.
   SINTER_DEVICE unsigned own_columns() const {

@@ -22,6 +22,19 @@ struct WideForwardShape : ForwardTiles<Config, First, Q, 64> {
 
   using TileQ = SharedTile<Number, Major::k, 64, up(depth, 64)>;
   using TileK = SharedTile<Number, Major::k, tile_k, up(depth, 64)>;
+  // K comes in parts of some slabs, so that scores begin with the first one: all have a pipeline's
+  // `full`, the first one its `empty`, too.
+  static constexpr int parts = TileK::slabs < 3 ? TileK::slabs : 3,
+                       slabs_of_part = (TileK::slabs + parts - 1) / parts;
+  template <int part>
+  static constexpr int slabs_in = part + 1 < parts ? slabs_of_part
+                                                   : TileK::slabs - part * slabs_of_part;
+  template <int part>
+  using PartQ = SharedTile<Number, Major::k, 64, 64 * slabs_in<part>>;
+  template <int part>
+  using PartK = SharedTile<Number, Major::k, tile_k, 64 * slabs_in<part>>;
+  template <int part>
+  using PartScores = Mma<Shape<64, tile_k>, Numbers, PartQ<part>, PartK<part>>;
   // The same bytes as the first slabs of K where values are in keys.
   using TileV = SharedTile<Number, Major::mn, 64 * slabs, tile_k>;
   using TileP = SharedTile<Number, Major::k, 64, tile_k,
@@ -59,7 +72,7 @@ struct WideForwardShape : ForwardTiles<Config, First, Q, 64> {
                                               : p + PipeP::stages * TileP::bytes,
                        totals = rows + PipeP::stages * bytes_of_rows,
                        pipe_q = totals + consumers * bytes_of_totals,
-                       pipe_k = pipe_q + PipeQ::bytes, pipe_p = pipe_k + Pipe::bytes,
+                       pipe_k = pipe_q + PipeQ::bytes, pipe_p = pipe_k + parts * Pipe::bytes,
                        pipe_v = values_in_keys ? pipe_k : pipe_p + PipeP::bytes,
                        end = values_in_keys ? pipe_p + PipeP::bytes : pipe_v + Pipe::bytes;
   static constexpr int shared_bytes = end + 1023;
@@ -68,8 +81,12 @@ struct WideForwardShape : ForwardTiles<Config, First, Q, 64> {
   static SINTER_DEVICE void init_barriers(unsigned shared) {
     PipeQ{shared + pipe_q}.init(1, consumers * 4);
     PipeP{shared + pipe_p}.init(4, 4);
-    Pipe{shared + pipe_k}.init(1, values_in_keys ? consumers * 4 : 4);
+    for (int part = 0; part < parts; ++part)
+      pipe_of_part(shared, part).init(1, values_in_keys ? consumers * 4 : 4);
     if constexpr (!values_in_keys) Pipe{shared + pipe_v}.init(1, consumers * 4);
+  }
+  static SINTER_DEVICE Pipe pipe_of_part(unsigned shared, int part) {
+    return {shared + pipe_k + part * Pipe::bytes};
   }
 };
 
@@ -77,7 +94,7 @@ struct WideForwardShape : ForwardTiles<Config, First, Q, 64> {
 template <class Config, class S, class Q, class K, class V, class Bounds, class Args>
 SINTER_DEVICE void produce_wide(const Args& args, unsigned shared) {
   const typename S::PipeQ pipe_q{shared + S::pipe_q};
-  const typename S::Pipe pipe_k{shared + S::pipe_k}, pipe_v{shared + S::pipe_v};
+  const typename S::Pipe pipe_v{shared + S::pipe_v};
   typename S::PipeQ::State state_q;
   typename S::Pipe::State state_k, state_v;
 #pragma unroll 1
@@ -94,11 +111,17 @@ SINTER_DEVICE void produce_wide(const Args& args, unsigned shared) {
       load_tile<Q, typename S::TileQ>(args, c, tile.row, 0, shared + S::q, pipe_q.full(state_q));
     state_q.advance();
     const auto load_k = [&](int n) {
-      pipe_k.acquire(state_k);
-      pipe_k.expect(state_k, S::TileK::bytes);
-      load_tile<K, typename S::TileK>(args, c, n * S::tile_k, 0,
-                                      shared + S::k + state_k.stage * S::TileK::bytes,
-                                      pipe_k.full(state_k));
+      S::pipe_of_part(shared, 0).acquire(state_k);
+      for_each_number<S::parts>([&]<int part>() {
+        using Part = typename S::template PartK<part>;
+        constexpr int slab = part * S::slabs_of_part;
+        const auto pipe = S::pipe_of_part(shared, part);
+        pipe.expect(state_k, Part::bytes);
+        load_tile<K, Part>(
+            args, c, n * S::tile_k, slab * 64,
+            shared + S::k + state_k.stage * S::TileK::bytes + slab * Part::slab_bytes,
+            pipe.full(state_k));
+      });
       state_k.advance();
     };
     if constexpr (S::values_in_keys) {

@@ -184,7 +184,7 @@ int wide_shared_bytes(const AttentionConfig& e, int depth, int width) {
             weights = kRows * e.tile_k * 2;
   const bool weights_in_keys = e.values_in_keys && slabs_k > slabs_v && weights <= slab;
   const int rows = 2 * (2 * kRows * 4) + e.consumers * 128 * 2 * 4,
-            pipes = e.values_in_keys ? 1 : 2;  // of K and V
+            pipes = std::min(slabs_k, 3) + (e.values_in_keys ? 0 : 1);  // of K's parts and V
   return q + e.stages * slab * (slabs_k + (e.values_in_keys ? 0 : slabs_v)) +
          (weights_in_keys ? 0 : 2 * weights) + rows + 16 + 2 * 16 + pipes * 16 * e.stages + 1023;
 }
