@@ -63,21 +63,13 @@ class WideConsumer {
     if (consumer_ == 1) state_k_.advance();
     const auto tile = [&](int i) { return tiles.end - 1 - i; };  // in the order of loads
     int i = consumer_;                                           // own ones: i, i + 2, ...
-    if constexpr (S::scores_first) {
-      if (i == 0) {
-        take_own(out, softmax, weights_of, tile(i));
-        i += 2;
-      }
-#pragma unroll 1
-      for (; i < count; i += 2) take_both(out, softmax, weights_of, tile(i));
-      if (i == count) take_others(out, softmax, band, tile(i - 1));
-    } else {
-#pragma unroll 1
-      for (; i <= count; i += 2) {
-        if (i > 0) take_others(out, softmax, band, tile(i - 1));
-        if (i < count) take_own(out, softmax, weights_of, tile(i));
-      }
+    if (i == 0) {
+      take_own(out, softmax, weights_of, tile(i));
+      i += 2;
     }
+#pragma unroll 1
+    for (; i < count; i += 2) take_both(out, softmax, weights_of, tile(i));
+    if (i == count) take_others(out, softmax, band, tile(i - 1));
     join_totals(softmax);
   }
   // Of the tile's place in shared memory; its results are on their way.
@@ -106,7 +98,7 @@ class WideConsumer {
   // Tile n, which this consumer scores.
   SINTER_DEVICE void take_own(Sums& out, RowSoftmax& softmax, const WeightsOf& weights_of, int n) {
     typename Scores::Sums s;
-    score(s);
+    score<0, S::parts>(s);
     wgmma::wait<0>(s);
     Weights weights = weigh(s, softmax, weights_of, n, state_p_);
     multiply_own(out, weights, softmax, weights_of.band, n);
@@ -121,27 +113,41 @@ class WideConsumer {
   // Tile n + 1, which the other one has scored, and n.
   SINTER_DEVICE void take_both(Sums& out, RowSoftmax& softmax, const WeightsOf& weights_of, int n) {
     typename Scores::Sums s;
-    score(s);
-    multiply_others(out, softmax, weights_of.band, n + 1);
-    wgmma::wait<1>(s);
     auto next = state_p_;
     next.advance();
-    Weights weights = weigh(s, softmax, weights_of, n, next);
-    wgmma::wait<0>(out);
-    release_others();
+    Weights weights;
+    if constexpr (S::scores_first) {
+      score<0, S::parts>(s);
+      multiply_others(out, softmax, weights_of.band, n + 1);
+      wgmma::wait<1>(s);
+      weights = weigh(s, softmax, weights_of, n, next);
+      wgmma::wait<0>(out);
+      release_others();
+    } else {
+      score<0, 1>(s);
+      multiply_others(out, softmax, weights_of.band, n + 1);
+      wgmma::wait<0>(out, s);
+      release_others();
+      score<1, S::parts>(s);
+      wgmma::wait<0>(s);
+      weights = weigh(s, softmax, weights_of, n, state_p_);
+    }
     multiply_own(out, weights, softmax, weights_of.band, n);
   }
 
   // ---- products
 
+  // With parts [first, end) of the next own tile of keys, as they come.
+  template <int first, int end>
   SINTER_DEVICE void score(typename Scores::Sums& s) const {
     const unsigned q = shared_ + S::q, k = shared_ + S::k + state_k_.stage * S::TileK::bytes;
-    for_each_number<S::parts>([&]<int part>() {
+    for_each_number<end - first>([&]<int i>() {
+      constexpr int part = first + i;
       using Part = typename S::template PartScores<part>;
       constexpr int slab = part * S::slabs_of_part, left = S::steps - slab * 4,
                     steps = left < S::slabs_of_part * 4 ? left : S::slabs_of_part * 4;
       S::pipe_of_part(shared_, part).wait(state_k_);
-      if constexpr (part == 0) wgmma::fence(s);
+      if constexpr (i == 0) wgmma::fence(s);
       Part::template multiply<steps>(
           s, S::TileQ::descriptor(q + slab * S::TileQ::slab_bytes),
           S::TileK::descriptor(k + slab * S::TileK::slab_bytes), part > 0);

@@ -48,8 +48,7 @@ struct WideForwardShape : ForwardTiles<Config, First, Q, 64> {
   // Weights lie in a slab of the keys that no values are in, if there is one of their size.
   static constexpr bool weights_in_keys =
       values_in_keys && TileK::slabs > slabs&& TileP::bytes <= TileK::slab_bytes;
-  // Scores of the next tile are multiplied before the tile before is wholly used up, if K has a
-  // stage for that.
+  // Whether K has a stage for all of the next tile before the tile before is used up.
   static constexpr bool scores_first = !values_in_keys || stages > 2;
 
   // What one consumer tells the other of a tile of keys, beside weights: of each row the largest
