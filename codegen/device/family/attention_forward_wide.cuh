@@ -19,8 +19,8 @@
 // used. Else it scores first.
 //
 // A generated file defines what attention_forward.cuh says, with SINTER_WGMMA for tile_k and for
-// WideForwardShape::own_columns; Config also has values_in_keys. It calls
-// attention::run_wide_forward with the same parameters.
+// the columns that each consumer sums (WideForwardShape::slabs_of); Config also has values_in_keys.
+// It calls attention::run_wide_forward with the same parameters.
 #pragma once
 #include "sinter/device/engine/shared_memory.cuh"
 #include "sinter/device/family/attention_forward_rows.cuh"
@@ -29,10 +29,12 @@
 
 namespace sinter::attention {
 
-template <class S, class Bounds, class Score, class Weight, class Args>
+// `columns`: of the result, that it sums.
+template <class S, int columns, class Bounds, class Score, class Weight, class Args>
 class WideConsumer {
   using Scores = typename S::Scores;
-  using Sums = typename S::Outputs::Sums;
+  using Outputs = typename S::template Outputs<columns>;
+  using OthersOutputs = typename S::template OthersOutputs<columns>;
   using Weights = OperandFragment<typename S::Number, S::tile_k>;
   using WeightsOf = WeightsOfRows<S, Bounds, Score, Weight, Args>;
   using Coord = typename S::F::Coord;
@@ -45,6 +47,8 @@ class WideConsumer {
   typename S::PipeP::State state_p_;           // of the next of all tiles
 
  public:
+  using Sums = typename Outputs::Sums;
+
   SINTER_DEVICE WideConsumer(const Args& args, const SharedMemory& memory, int consumer)
       : args_(args), pointer_(memory.pointer), shared_(memory.address), consumer_(consumer) {}
 
@@ -148,9 +152,9 @@ class WideConsumer {
                     steps = left < S::slabs_of_part * 4 ? left : S::slabs_of_part * 4;
       S::pipe_of_part(shared_, part).wait(state_k_);
       if constexpr (i == 0) wgmma::fence(s);
-      Part::template multiply<steps>(
-          s, S::TileQ::descriptor(q + slab * S::TileQ::slab_bytes),
-          S::TileK::descriptor(k + slab * S::TileK::slab_bytes), part > 0);
+      Part::template multiply<steps>(s, S::TileQ::descriptor(q + slab * S::TileQ::slab_bytes),
+                                     S::TileK::descriptor(k + slab * S::TileK::slab_bytes),
+                                     part > 0);
     });
     wgmma::commit();
   }
@@ -172,8 +176,8 @@ class WideConsumer {
     wait_for_values();
     clear_past_end(band, n);
     wgmma::fence(out);
-    S::OthersOutputs::multiply(
-        out, S::TileP::descriptor(weights_at(state_v_.stage, state_p_.stage)), own_values(), true);
+    OthersOutputs::multiply(out, S::TileP::descriptor(weights_at(state_v_.stage, state_p_.stage)),
+                            own_values(), true);
     wgmma::commit();
   }
   SINTER_DEVICE void release_others() {
@@ -188,7 +192,7 @@ class WideConsumer {
     if constexpr (!S::values_in_keys) pipe_v().wait(state_v_);
     clear_past_end(band, n);
     wgmma::fence(out, weights);
-    S::Outputs::template multiply<0, S::tile_k / 16>(out, weights, own_values(), true);
+    Outputs::template multiply<0, S::tile_k / 16>(out, weights, own_values(), true);
     wgmma::commit();
     wgmma::wait<0>(out, weights);
     pipe_v().release(state_v_);
@@ -213,7 +217,7 @@ class WideConsumer {
     return S::TileV::descriptor(own_columns());
   }
   SINTER_DEVICE void clear_past_end(const BandOf<S, Bounds>& band, int n) const {
-    clear_values<S, Bounds>(band, n, own_columns(), S::own_columns, [&] { meet(); });
+    clear_values<S, Bounds>(band, n, own_columns(), columns, [&] { meet(); });
   }
 
   // ---- weights and what belongs to them
@@ -265,31 +269,15 @@ class WideConsumer {
   }
 };
 
-template <class Config, class First, class Q, class K, class V, class Bounds, class Score,
+// What a consumer does with all tiles of rows.
+template <class Config, class S, int columns, class Q, class K, class V, class Bounds, class Score,
           class Weight, class Rows, class Body, class Args>
-SINTER_DEVICE void run_wide_forward(const Args& args) {
-  using S = WideForwardShape<Config, First, Q, K, V>;
+SINTER_DEVICE void consume_wide(const Args& args, const SharedMemory& memory, int which, int warp) {
+  using Consumer = WideConsumer<S, columns, Bounds, Score, Weight, Args>;
+  Consumer consumer(args, memory, which);
   using contraction::EpilogueTile;
-  const SharedMemory memory;
-  const unsigned shared = memory.address;
-  const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
-  if (threadIdx.x == 0) {
-    Q::prefetch(args), K::prefetch(args), V::prefetch(args);
-    S::init_barriers(shared);
-    hopper::barriers_are_ready();
-  }
-  __syncthreads();
-  hardware::grid_dependency_wait();
-  if (warpgroup == 0) {
-    hopper::keep_registers<Config::producer_registers>();
-    if (threadIdx.x == 0) produce_wide<Config, S, Q, K, V, Bounds>(args, shared);
-    return;
-  }
-  hopper::take_registers<Config::consumer_registers>();
-  const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32 - 4, 0),
-            which = warpgroup - 1;
   EpilogueTile& slab = reinterpret_cast<EpilogueTile*>(memory.pointer + S::q)[warp];
-  WideConsumer<S, Bounds, Score, Weight, Args> consumer(args, memory, which);
+  const OwnColumns own{S::first_column(which), S::slabs == 1 && which == 1 ? 64 : 0, which == 0};
 #pragma unroll 1
   for (int round = 0, i; (i = number_of_tile(round)) < S::items; ++round) {
     const TileOfRows tile = tile_of_rows<Config, S>(i);
@@ -297,16 +285,45 @@ SINTER_DEVICE void run_wide_forward(const Args& args) {
     S::F::set_batch(c, tile.entry);
     const BandOf<S, Bounds> band(args, c);
     const KeyTiles keys = keys_of<S>(band, tile);
-    typename S::Outputs::Sums out;
+    typename Consumer::Sums out;
     RowSoftmax softmax;
     consumer.multiply(out, softmax, c, band, keys, tile.row);
     finish_tile<Config, S, Q, K, V, Bounds, Score, Weight, Rows, Body>(
-        args, slab, out, softmax, c, band, keys, tile, tile.row, warp,
-        {S::first_column(which), which == 0 ? 0 : S::skip, which == 0});
+        args, slab, out, softmax, c, band, keys, tile, tile.row, warp, own);
     if constexpr (Config::store_boxes)
       if (threadIdx.x % 32 == 0) hopper::wait_for_stores<0>();
     consumer.release_q();
   }
+}
+
+template <class Config, class First, class Q, class K, class V, class Bounds, class Score,
+          class Weight, class Rows, class Body, class Args>
+SINTER_DEVICE void run_wide_forward(const Args& args) {
+  using S = WideForwardShape<Config, First, Q, K, V>;
+  const SharedMemory memory;
+  const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
+  if (threadIdx.x == 0) {
+    Q::prefetch(args), K::prefetch(args), V::prefetch(args);
+    S::init_barriers(memory.address);
+    hopper::barriers_are_ready();
+  }
+  __syncthreads();
+  hardware::grid_dependency_wait();
+  if (warpgroup == 0) {
+    hopper::keep_registers<Config::producer_registers>();
+    if (threadIdx.x == 0) produce_wide<Config, S, Q, K, V, Bounds>(args, memory.address);
+    return;
+  }
+  hopper::take_registers<Config::consumer_registers>();
+  const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32 - 4, 0);
+  const auto consume = [&]<int slabs>() {
+    consume_wide<Config, S, 64 * slabs, Q, K, V, Bounds, Score, Weight, Rows, Body>(
+        args, memory, warpgroup - 1, warp);
+  };
+  if (S::slabs_of(0) == S::slabs_of(1) || warpgroup == 1)
+    consume.template operator()<S::slabs_of(0)>();
+  else if constexpr (S::slabs_of(0) != S::slabs_of(1))
+    consume.template operator()<S::slabs_of(1)>();
 }
 
 }  // namespace sinter::attention

@@ -14,11 +14,15 @@ struct WideForwardShape : ForwardTiles<Config, First, Q, 64> {
   static_assert(Q::k_fastest && K::k_fastest && !V::k_fastest, "heads' elements lie together");
   static constexpr bool values_in_keys = Config::values_in_keys;
 
-  // Of the slabs of 64 columns of a result, each consumer sums the same number; where there are odd
-  // many, both have the one in the middle, and the first consumer stores it.
-  static constexpr int slabs = up(width, 64) / 64, share = (slabs + 1) / 2,
-                       own_columns = 64 * share, skip = 64 * (2 * share - slabs);
-  static constexpr int first_column(int consumer) { return consumer * (slabs - share) * 64; }
+  // Of the slabs of 64 columns of a result the first consumer sums as many as the second or one
+  // more; a single one both, and the first stores it.
+  static constexpr int slabs = up(width, 64) / 64;
+  static constexpr int slabs_of(int consumer) {
+    return slabs == 1 ? 1 : (slabs + 1 - consumer) / 2;
+  }
+  static constexpr int first_column(int consumer) {
+    return slabs == 1 ? 0 : consumer * slabs_of(0) * 64;
+  }
 
   using TileQ = SharedTile<Number, Major::k, 64, up(depth, 64)>;
   using TileK = SharedTile<Number, Major::k, tile_k, up(depth, 64)>;
@@ -27,8 +31,8 @@ struct WideForwardShape : ForwardTiles<Config, First, Q, 64> {
   static constexpr int parts = TileK::slabs < 3 ? TileK::slabs : 3,
                        slabs_of_part = (TileK::slabs + parts - 1) / parts;
   template <int part>
-  static constexpr int slabs_in = part + 1 < parts ? slabs_of_part
-                                                   : TileK::slabs - part * slabs_of_part;
+  static constexpr int slabs_in =
+      part + 1 < parts ? slabs_of_part : TileK::slabs - part* slabs_of_part;
   template <int part>
   using PartQ = SharedTile<Number, Major::k, 64, 64 * slabs_in<part>>;
   template <int part>
@@ -42,8 +46,10 @@ struct WideForwardShape : ForwardTiles<Config, First, Q, 64> {
                            : tile_k % 32 == 0 ? 64
                                               : 32>;  // weights
   using Scores = Mma<Shape<64, tile_k>, Numbers, TileQ, TileK>;
-  using Outputs = Mma<Shape<64, own_columns>, Numbers, Registers, TileV>;    // of own weights
-  using OthersOutputs = Mma<Shape<64, own_columns>, Numbers, TileP, TileV>;  // of the other's
+  template <int columns>
+  using Outputs = Mma<Shape<64, columns>, Numbers, Registers, TileV>;  // of own weights
+  template <int columns>
+  using OthersOutputs = Mma<Shape<64, columns>, Numbers, TileP, TileV>;  // of the other's
 
   // Weights lie in a slab of the keys that no values are in, if there is one of their size.
   static constexpr bool weights_in_keys =

@@ -328,7 +328,10 @@ double seen_share(const AttentionBand& band, double rows, double keys) {
   return seen / kSamples / keys;
 }
 
-int own_columns(std::int64_t width) { return up(up(width, kLine) / kLine, 2) / 2 * kLine; }
+std::array<int, 2> own_columns(std::int64_t width) {
+  const int slabs = up(width, kLine) / kLine, first = (slabs + 1) / 2;
+  return {first * kLine, std::max(1, slabs - first) * kLine};
+}
 
 std::vector<ProductOperand AttentionSpec::*> not_loadable(const KernelSpec& spec) {
   const AttentionSpec& a = spec.attention();

@@ -2,6 +2,7 @@
 // codegen/device/family/attention_forward.cuh and, for heads of more than 256 elements,
 // attention_forward_wide.cuh. A pure function of the spec and the device model.
 #pragma once
+#include <array>
 #include <optional>
 
 #include "schedule/contraction/wgmma.hpp"
@@ -29,8 +30,8 @@ struct AttentionConfig : Launch {
   std::optional<BoxedOperand> result;
 };
 
-// Columns of the result that a consumer of a wide head sums: half of them, in whole slabs.
-int own_columns(std::int64_t width);
+// Columns of the result that each consumer of a wide head sums: half of them, in whole slabs.
+std::array<int, 2> own_columns(std::int64_t width);
 
 struct AttentionPlan {
   KernelSpec spec;  // the second product, over (batch, m, e, n), with the epilogue
