@@ -144,9 +144,16 @@ void print_bounds(TextWriter& out, const AttentionBand& band, int length_q, int 
 
 void print_attention_products(TextWriter& out, const AttentionConfig& e,
                               const KernelSpec& outputs) {
-  const std::int64_t columns = (outputs.extent[AttentionSpec::e] + 15) / 16 * 16;
-  out.line("SINTER_WGMMA({}, f32)", e.tile_k);
-  if (columns != e.tile_k) out.line("SINTER_WGMMA({}, f32)", columns);
+  const std::int64_t width = outputs.extent[AttentionSpec::e];
+  std::vector<std::int64_t> shapes{e.tile_k};
+  const auto add = [&](std::int64_t columns) {
+    if (!std::count(shapes.begin(), shapes.end(), columns)) shapes.push_back(columns);
+  };
+  if (e.wide)
+    for (const int columns : own_columns(width)) add(columns);
+  else
+    add((width + 15) / 16 * 16);
+  for (const std::int64_t columns : shapes) out.line("SINTER_WGMMA({}, f32)", columns);
 }
 
 void print_scores_config(TextWriter& out, const AttentionConfig& e, const KernelNames& names) {
@@ -188,6 +195,13 @@ void print_attention(TextWriter& out, const KernelSpec& outputs, const Attention
   out.open("struct Body {{");
   print_box_store(out, *e.result, "map_o");
   out.close("};");
+}
+
+std::string attention_call(const AttentionConfig& e) {
+  return fmt::format(
+      "sinter::attention::run_{}<Config, First, OperandQ, OperandK, OperandV, Bounds, Score, "
+      "Weight, Rows, Body>(args);",
+      e.wide ? "wide_forward" : "forward");
 }
 
 }  // namespace sinter

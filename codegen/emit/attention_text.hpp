@@ -1,5 +1,7 @@
 // The parts of a generated file that only attention has.
 #pragma once
+#include <string>
+
 #include "emit/kernel_names.hpp"
 #include "emit/text_writer.hpp"
 #include "schedule/attention/forward.hpp"
@@ -15,6 +17,9 @@ void print_scores_config(TextWriter& out, const AttentionConfig& e, const Kernel
 // Operands, bounds, score, weight and what a row reads and writes.
 void print_attention(TextWriter& out, const KernelSpec& outputs, const AttentionConfig& e,
                      const KernelNames& names);
+
+// The kernel's only statement.
+std::string attention_call(const AttentionConfig& e);
 
 // Which keys a query sees. `config`: the struct that has the accesses of `spec`'s ports; lengths
 // that have no port are the `whole`.

@@ -243,7 +243,7 @@ void print_gathers(TextWriter& out, const KernelSpec& spec, const KernelNames& n
 void add_constants(const KernelSpec& spec, const AttentionConfig& e,
                    std::vector<ConfigConstant>& c) {
   add_groups(spec, c);
-  c.insert(c.end(), {{"tile_q", 64 * e.consumers},
+  c.insert(c.end(), {{"tile_q", e.tile_q},
                      {"tile_k", e.tile_k},
                      {"stages", e.stages},
                      {"heads_together", e.heads_together},
@@ -254,6 +254,7 @@ void add_constants(const KernelSpec& spec, const AttentionConfig& e,
                      {"ping_pong", e.ping_pong, true},
                      {"store_boxes", e.result.has_value(), true},
                      {"n_fastest", e.n_fastest, true}});
+  if (e.wide) c.push_back({"values_in_keys", e.values_in_keys, true});
 }
 
 void add_constants(const KernelSpec& spec, const AttentionBackwardConfig& e,

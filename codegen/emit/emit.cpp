@@ -31,7 +31,9 @@ struct FamilyText {
   std::string_view header, what;
 };
 FamilyText family_text(const ScheduledKernel& kernel) {
-  if (kernel.attention()) return {"attention_forward", "softmax of products times values"};
+  if (const auto* const e = kernel.attention())
+    return {e->wide ? "attention_forward_wide" : "attention_forward",
+            "softmax of products times values"};
   if (const auto* const e = kernel.attention_backward())
     return {e->wide ? "attention_backward_wide" : "attention_backward", "gradients of attention"};
   switch (family_of(kernel.spec)) {
@@ -217,9 +219,7 @@ std::string call(const ScheduledKernel& kernel, const KernelNames& names) {
                       index = c.rows.index >= 0 ? port(c.rows.index) : offsets;
     rows = fmt::format("Rows{{{}, {}}}", offsets, index);
   }
-  if (kernel.attention())
-    return "sinter::attention::run_forward<Config, First, OperandQ, OperandK, OperandV, Bounds, "
-           "Score, Weight, Rows, Body>(args);";
+  if (const AttentionConfig* const e = kernel.attention()) return attention_call(*e);
   if (kernel.chained())
     return "sinter::chained::run<Config, First, OperandA, OperandB, OperandC, Middle, Body>(args);";
   if (const WgmmaConfig* const e = kernel.wgmma(); e && e->resident)

@@ -70,6 +70,63 @@ paged_attention("attention_paged_24", hq=2, d=64, dv=64, page=24, pages=3, block
 paged_attention("attention_paged_12", d=64, dv=64, page=12, pages=3, blocks=9, io="bf16")
 
 
+# Heads of more than 256 elements: two consumers share 64 rows. Results of an even number of slabs of 64 columns and of
+# odd ones; tiles of 64, 48, 32 keys; none, one, few, many of them.
+attention("wide_plain", b=1, hq=2, hk=2, sq=70, skv=130, d=320, dv=320, attn_scale=0.06)
+attention("wide_causal_stats", b=1, hq=2, hk=1, sq=130, skv=130, d=512, dv=512, attn_scale=0.05, causal_mask=True,
+          stats=True, generate_stats=True, io="f16", layout="bshd")
+attention("wide_window", b=1, hq=2, hk=2, sq=150, skv=200, d=384, dv=384, attn_scale=0.05, left_bound=40, right_bound=5)
+attention("wide_values", hq=2, hk=2, sq=66, skv=97, d=72, dv=264, attn_scale=0.12, softcap=4.0)
+attention("wide_keys", hq=2, hk=2, sq=33, skv=1, d=296, dv=40, attn_scale=0.06, io="f16")
+attention("wide_odd", b=1, hq=1, hk=1, sq=35, skv=77, d=300, dv=260, attn_scale=0.06)
+attention("wide_sink_bias", b=1, hq=4, hk=4, sq=67, skv=190, d=264, dv=256, attn_scale=0.06, causal_mask_bottom_right=True,
+          stats=True, generate_stats=True,
+          inputs=[("SINK_TOKEN", [1, 4, 1, 1], "f32"), ("Bias", [1, 4, 67, 190], None)])
+attention("wide_dropout", b=1, hq=2, hk=2, sq=65, skv=129, d=320, dv=448, attn_scale=0.06, dropout_probability=0.2,
+          inputs=RANDOM)
+attention("wide_padding", hq=2, hk=1, sq=90, skv=150, d=288, dv=288, attn_scale=0.06, padding_mask=True, inputs=LENGTHS,
+          stats=True, generate_stats=True)
+attention("wide_block_mask", b=1, hq=2, hk=2, sq=150, skv=260, d=264, dv=264, attn_scale=0.06,
+          inputs=[("Block_mask", [1, 2, 2, 1], "u8")])
+attention("latent_separate", b=1, hq=24, hk=1, sq=3, skv=161, d=576, dv=512, attn_scale=0.04)
+
+
+def latent_attention(name, b=2, hq=16, hk=1, sq=1, skv=130, d=576, dv=512, io="bf16", stats=False, lengths=False, inputs=(),
+                     epilogue=False, page=0, layout=None, **attributes):
+    """The values are the first columns of the keys."""
+    g = Graph("attention_latent_" + name, io)
+    rows = [b * -(-skv // page) + 1, hk, page] if page else [b, hk, skv]
+    fields = {"stride": [skv * hk * d, d, hk * d, 1]} if layout == "bshd" else {}
+    ports = {"Q": g.tensor("Q", [b, hq, sq, d]), "K": g.tensor("K", rows + [d], **fields),
+             "V": g.slice("K", "V", [0, 0, 0, 0], rows + [dv])}
+    for port, dim, data_type in list(inputs) + (LENGTHS if lengths or page else []):
+        ports[port] = g.tensor(port, dim, **({"data_type": data_type} if data_type else {}))
+    if page:
+        ports["Page_table_K"] = ports["Page_table_V"] = g.tensor("table", [b, 1, -(-skv // page), 1], data_type="i32")
+    if lengths or page:
+        attributes["padding_mask"] = True
+    outputs = {"O": "O"}
+    if stats:
+        outputs["Stats"], attributes["generate_stats"] = "Stats", True
+        g.output("Stats", data_type="f32")
+    g.node("sdpa", ports, outputs, attn_scale=0.04, **attributes)
+    g.output(g.pointwise("add", "Y", "O", g.tensor("Residual", [b, hq, sq, dv])) if epilogue else "O")
+
+
+latent_attention("decode", sq=2, stats=True)
+latent_attention("decode_split", b=1, skv=700, epilogue=True)
+latent_attention("many_heads", b=1, hq=128, skv=65, io="f16")
+latent_attention("one_key", b=1, skv=1)
+latent_attention("causal", b=1, hq=2, sq=100, skv=130, causal_mask_bottom_right=True, layout="bshd", hk=2)
+latent_attention("lengths", sq=3, skv=140, lengths=True, stats=True)
+latent_attention("sink_window", b=1, hq=4, sq=90, skv=150, left_bound=50, right_bound=4, stats=True,
+                 inputs=[("SINK_TOKEN", [1, 4, 1, 1], "f32")])
+latent_attention("whole", b=1, hq=2, sq=70, skv=129, d=512, softcap=5.0, epilogue=True)
+latent_attention("small", b=1, hq=8, sq=9, skv=200, d=320, dv=256)
+latent_attention("paged", sq=2, skv=160, page=32)
+latent_attention("paged_large", skv=256, page=128, causal_mask_bottom_right=True, io="f16")
+
+
 def attention_backward(name, inputs=(), dbias=False, hk=4, sq=32, skv=32, d=16, dv=16, io="bf16",
                        layout=None, lengths=None, stored=False, b=2, hq=4, of_dbias=None, **attributes):
     g = Graph("attention_backward_" + name, io)

@@ -20,15 +20,16 @@ struct Case {
   DataType io = bf16;
   std::int64_t b = 1, h = 1, hk = 1;
   bool bias = false, sink = false, by_hand = false;
+  bool v_in_k = false;  // v is the first dv columns of k
 };
 
 std::string text(const Case& c) {
-  return fmt::format("{}x{} d {} {} b {} h {} {} {}{}{}{}{}{}{}{}", c.sq, c.skv, c.d, c.dv, c.b,
+  return fmt::format("{}x{} d {} {} b {} h {} {} {}{}{}{}{}{}{}{}{}", c.sq, c.skv, c.d, c.dv, c.b,
                      c.h, c.hk, name(c.io), c.a.causal_mask ? " causal" : "",
                      c.a.causal_mask_bottom_right ? " bottom right" : "",
                      c.a.left_bound ? fmt::format(" left {}", *c.a.left_bound) : "",
                      c.a.padding_mask ? " padding" : "", c.bias ? " bias" : "",
-                     c.sink ? " sink" : "", c.by_hand ? " by hand" : "");
+                     c.sink ? " sink" : "", c.by_hand ? " by hand" : "", c.v_in_k ? " v in k" : "");
 }
 
 // The last rows of a written-out causal mask see the first keys, the first ones nothing where there
@@ -47,9 +48,10 @@ Tensor written_out(Graph& g, const Case& c, Tensor q, Tensor k, Tensor v) {
 
 Shared<Graph> graph_of(const Case& c) {
   auto g = Shared<Graph>::make(GraphOptions{.name = text(c), .io = c.io, .intermediate = f32});
-  const auto q = g->tensor({.name = "q", .dim = {c.b, c.h, c.sq, c.d}}),
-             k = g->tensor({.name = "k", .dim = {c.b, c.hk, c.skv, c.d}}),
-             v = g->tensor({.name = "v", .dim = {c.b, c.hk, c.skv, c.dv}});
+  const Tensor q = g->tensor({.name = "q", .dim = {c.b, c.h, c.sq, c.d}}),
+               k = g->tensor({.name = "k", .dim = {c.b, c.hk, c.skv, c.d}}),
+               v = c.v_in_k ? slice(k, {.start = {0, 0, 0, 0}, .limit = {c.b, c.hk, c.skv, c.dv}})
+                            : g->tensor({.name = "v", .dim = {c.b, c.hk, c.skv, c.dv}});
   if (c.by_hand) {
     g->output(written_out(*g, c, q, k, v), "o");
     return g;
@@ -112,6 +114,36 @@ TEST_CASE("attention of every kind of head dimension", "[attention]") {
   check({of(130, 140, 32, 32), of(70, 140, 40, 40, f16), of(70, 70, 72, 96),
          of(70, 140, 128, 128, f16), of(70, 70, 136, 104), of(70, 70, 192, 128),
          of(65, 65, 256, 256), of(65, 33, 248, 8), of(65, 33, 36, 20)});  // which are copied first
+}
+
+TEST_CASE("attention of wide heads", "[attention]") {
+  const SdpaAttributes full{.attn_scale = 0.05, .generate_stats = true},
+      causal{.attn_scale = 0.05, .causal_mask = true},
+      corner{.attn_scale = 0.05, .causal_mask_bottom_right = true, .generate_stats = true},
+      window{.attn_scale = 0.05, .left_bound = 40, .right_bound = 5},
+      padding{.attn_scale = 0.05, .padding_mask = true, .generate_stats = true};
+  const auto latent = [](Case c) {
+    c.d = 576, c.dv = 512, c.v_in_k = true;
+    return c;
+  };
+  // None to four tiles of keys, for one consumer or the other last; several tiles of rows a CTA.
+  check({latent({.sq = 1, .skv = 63, .a = full, .h = 16}),
+         latent({.sq = 1, .skv = 128, .a = full, .h = 64}),
+         latent({.sq = 65, .skv = 129, .a = causal}),
+         latent({.sq = 130, .skv = 193, .a = corner}),
+         latent({.sq = 129, .skv = 64, .a = corner}),  // the first tile of rows sees nothing
+         latent({.sq = 70, .skv = 250, .a = window, .io = f16}),
+         latent({.sq = 3, .skv = 150, .a = padding, .b = 4, .h = 8}),
+         latent({.sq = 66, .skv = 130, .a = padding, .b = 4}),
+         {.sq = 66, .skv = 200, .d = 512, .dv = 448, .a = corner, .v_in_k = true},
+         {.sq = 64, .skv = 300, .d = 328, .dv = 256, .a = causal, .v_in_k = true},
+         {.sq = 65, .skv = 100, .d = 264, .dv = 264, .a = full},
+         {.sq = 130, .skv = 97, .d = 576, .dv = 512, .a = corner, .h = 2},
+         {.sq = 100, .skv = 100, .d = 512, .dv = 512, .a = window},
+         {.sq = 70, .skv = 150, .d = 384, .dv = 320, .a = padding, .b = 4},
+         {.sq = 65, .skv = 130, .d = 8, .dv = 512, .a = causal, .sink = true},
+         {.sq = 33, .skv = 33, .d = 300, .dv = 276, .a = causal},  // which are copied first
+         {.sq = 65, .skv = 130, .d = 320, .dv = 320, .a = window, .by_hand = true}});
 }
 
 TEST_CASE("attention with lengths", "[attention]") {

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "planned.hpp"
+#include "schedule/attention/forward.hpp"
 #include "sinter/sinter.hpp"
 #include "support/catch.hpp"
 
@@ -83,11 +84,36 @@ TEST_CASE("sdpa with any of its options is one kernel") {
 }
 
 TEST_CASE("attention of every head dimension that registers hold is one kernel") {
-  for (const std::int64_t d : {8, 32, 40, 72, 96, 128, 136, 192, 248, 256})
+  for (const std::int64_t d : {8, 32, 40, 72, 96, 128, 136, 192, 248, 256, 264, 320, 392, 512})
     CHECK(kernels_of({.sq = 130, .d = d, .dv = d}) == 1);
+  CHECK(kernels_of({.d = 576, .dv = 512}) == 1);
+  CHECK(kernels_of({.d = 16, .dv = 512}) == 1);
+  CHECK(kernels_of({.d = 576, .dv = 8}) == 1);
   CHECK(kernels_of({.d = 192, .dv = 128}) == 1);
   CHECK(kernels_of({.h = 8, .hk = 2, .d = 128, .dv = 128}) == 1);
   CHECK(kernels_of({.io = f16}) == 1);
+}
+
+TEST_CASE("values that are the first columns of the keys are loaded with them") {
+  // From column `first` of k on, or of another tensor of its shape.
+  const auto shared = [](std::int64_t first, bool of_another = false) {
+    auto g = start({});
+    const Tensor q = g->tensor({.name = "q", .dim = {2, 16, 1, 576}}),
+                 k = g->tensor({.name = "k", .dim = {2, 1, 128, 576}}),
+                 other = of_another ? g->tensor({.name = "other", .dim = {2, 1, 128, 576}}) : k,
+                 v = slice(other, {.start = {0, 0, 0, first}, .limit = {2, 1, 128, first + 512}});
+    g->output(sdpa(q, k, v).o, "o");
+    for (const auto& d : g->check()) FAIL(d.message());
+    const auto p = for_sm_90a(*g);
+    REQUIRE(families(p) == std::vector{Family::attention});
+    const auto plan = plan_attention(p.kernels[0], device_model("sm_90a"));
+    REQUIRE(plan);
+    CHECK(plan->engine.wide);
+    return plan->engine.values_in_keys;
+  };
+  CHECK(shared(0));
+  CHECK_FALSE(shared(64));
+  CHECK_FALSE(shared(0, true));
 }
 
 TEST_CASE("keys and values in pages are loaded where they lie") {
@@ -118,8 +144,8 @@ TEST_CASE("keys and values in pages are loaded where they lie") {
 }
 
 TEST_CASE("attention that one kernel does not hold is the expansion's kernels") {
-  CHECK(kernels_of({.d = 264}) > 1);
-  CHECK(kernels_of({.dv = 264}) > 1);
+  CHECK(kernels_of({.d = 584}) > 1);
+  CHECK(kernels_of({.dv = 520}) > 1);
   CHECK(kernels_of({.io = f32}) > 1);
   CHECK(kernels_of({.h = 8, .hk = 2, .hv = 4}) > 1);
   auto g = start({});

@@ -48,6 +48,7 @@
 // bytes of shared memory, and any number of CTAs.
 #pragma once
 #include "sinter/device/engine/shared_memory.cuh"
+#include "sinter/device/family/attention_forward_rows.cuh"
 #include "sinter/device/family/attention_forward_store.cuh"
 
 namespace sinter::attention {
@@ -103,8 +104,6 @@ class Consumer {
   const Turns<S::consumers, Config::ping_pong && (S::consumers > 1)> turns_;
 
  public:
-  static constexpr float scale = Score::scale * kLog2E;
-
   SINTER_DEVICE Consumer(const Args& args, unsigned shared, int consumer)
       : args_(args),
         pipe_q_{shared + S::pipe_q},
@@ -121,9 +120,8 @@ class Consumer {
 
   // The sums of weights times values and what the softmax knows of the rows. `row`: the first.
   SINTER_DEVICE void multiply(typename Outputs::Sums& out, RowSoftmax& softmax, Coord c,
-                              const Band<Bounds, S::queries_of_head, S::keys>& band,
-                              const KeyTiles& tiles, int row) {
-    const KeyTiles own = band.template tiles<S::tile_k>(row, row + 64);
+                              const BandOf<S, Bounds>& band, const KeyTiles& tiles, int row) {
+    const WeightsOfRows<S, Bounds, Score, Weight, Args> weights_of(args_, c, band, row);
     pipe_q_.wait(state_q_);
     typename Scores::Sums s;
     Weights weights;
@@ -134,7 +132,7 @@ class Consumer {
     wgmma::wait<0>(s);
     release_k();
     softmax.start();
-    weigh(s, softmax, c, band, own, row, n);
+    weights_of.weigh(s, softmax, n);
     out.clear();
     weights = to_operand<typename S::Number>(s);
 #pragma unroll 1
@@ -150,7 +148,7 @@ class Consumer {
       turns_.pass();
       wgmma::wait<1>(s);
       release_k();
-      weigh(s, softmax, c, band, own, row, n);
+      weights_of.weigh(s, softmax, n);
       wgmma::wait<0>(out, weights);
       release_v();
       if (softmax.outgrown) out.each([&](int i, float& x) { x *= softmax.worth[i / 2 % 2]; });
@@ -185,67 +183,9 @@ class Consumer {
     state_v_.advance();
   }
 
-  // Scores of tile n of the keys, masked, and weights made of them.
-  SINTER_DEVICE void weigh(typename Scores::Sums& s, RowSoftmax& softmax, const Coord& c,
-                           const Band<Bounds, S::queries_of_head, S::keys>& band,
-                           const KeyTiles& own, int row, int n) const {
-    const int column = n * S::tile_k;
-    if constexpr (!Score::plain) score(s, c, row, column);
-    constexpr bool ragged = S::keys % S::tile_k != 0;
-    if (Band<Bounds, S::queries_of_head, S::keys>::bounded || ragged)
-      if (n < own.full_begin || n >= own.full_end) mask(s, band, row, column);
-    // A branch costs short results more than it saves (b4 h32 s4096 d64 causal on an H200: 678 us
-    // without, 715 with it).
-    softmax.template weigh<(S::columns > 64)>(s, scale);
-    if constexpr (!Weight::plain)
-      each_place(s, c, row, column,
-                 [&](const Coord& at, float& x) { x = Weight::element(args_, at, x); });
-  }
-  SINTER_DEVICE void score(typename Scores::Sums& s, const Coord& c, int row, int column) const {
-    each_place(s, c, row, column,
-               [&](const Coord& at, float& x) { x = Score::element(args_, at, x); });
-  }
-  // f(coordinates, number) for all; places that do not exist count as the last that do.
-  template <class F>
-  SINTER_DEVICE void each_place(typename Scores::Sums& s, Coord c, int row, int column,
-                                const F& f) const {
-    s.each([&](int i, float& x) {
-      const int m = row + s.row(i), n = column + s.column(i);
-      S::F::set_m(c, m < S::queries ? m : S::queries - 1);
-      S::F::set_n(c, n < S::keys ? n : S::keys - 1);
-      f(c, x);
-    });
-  }
-  SINTER_DEVICE static void mask(typename Scores::Sums& s,
-                                 const Band<Bounds, S::queries_of_head, S::keys>& band, int row,
-                                 int column) {
-    int first[2], end[2];
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const int m = row + s.row(2 * r), base = column + s.column(0);
-      first[r] = band.first(m) - base, end[r] = band.end(m) - base;
-    }
-    s.each([&](int i, float& x) {
-      const int at = i / 4 * 8 + i % 2, r = i / 2 % 2;
-      if (at >= end[r] || (Bounds::has_left && at < first[r])) x = minus_infinity();
-    });
-  }
-  // Weights are zeros there, but values may be NaN.
-  SINTER_DEVICE void clear_past_end(const Band<Bounds, S::queries_of_head, S::keys>& band,
-                                    int n) const {
-    if constexpr (Bounds::padding) {
-      const int from = band.columns - n * S::tile_k;
-      if (from >= S::tile_k) return;
-      static_assert(S::TileV::major == Major::mn, "neighbours along e lie together");
-      const unsigned to = shared_ + S::v + state_v_.stage * S::TileV::bytes;
-      // By all threads of the warpgroup; what others clear meanwhile is the same.
-      constexpr int pieces = S::TileV::extent / 2;
-#pragma unroll 1
-      for (int i = static_cast<int>(threadIdx.x) % 128; i < (S::tile_k - from) * pieces; i += 128)
-        hopper::clear_word(to + S::TileV::place(i % pieces * 2, from + i / pieces));
-      hopper::written_for_multiplications();
-      turns_.meet();
-    }
+  SINTER_DEVICE void clear_past_end(const BandOf<S, Bounds>& band, int n) const {
+    clear_values<S, Bounds>(band, n, shared_ + S::v + state_v_.stage * S::TileV::bytes,
+                            S::TileV::extent, [&] { turns_.meet(); });
   }
 };
 
@@ -276,14 +216,13 @@ SINTER_DEVICE void run_forward(const Args& args) {
   EpilogueTile& slab = reinterpret_cast<EpilogueTile*>(memory.pointer + S::slabs)[warp];
   Consumer<Config, S, Q, K, V, Bounds, Score, Weight, Rows, Args> consumer(args, shared,
                                                                            warpgroup - 1);
-  constexpr float scale = decltype(consumer)::scale;
 #pragma unroll 1
   for (int round = 0, i; (i = number_of_tile(round)) < S::items; ++round) {
     const TileOfRows tile = tile_of_rows<Config, S>(i);
     const int row = tile.row + (warpgroup - 1) * 64;
     typename S::F::Coord c;
     S::F::set_batch(c, tile.entry);
-    const Band<Bounds, S::queries_of_head, S::keys> band(args, c);
+    const BandOf<S, Bounds> band(args, c);
     const KeyTiles keys = keys_of<S>(band, tile);
     typename S::Outputs::Sums out;
     RowSoftmax softmax;
@@ -294,69 +233,8 @@ SINTER_DEVICE void run_forward(const Args& args) {
       out.clear();
     }
 
-    // Parts are written as batch entries of their own.
-    typename S::F::Coord own;
-    S::F::set_batch(own, tile.entry + tile.split * S::entries);
-    float logarithm[2], factor[2];
-    softmax.finish(Score::scale, logarithm);
-    bool again = false;  // some result is NaN though its row's weights are numbers
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const int m = row + out.row(2 * r);
-      const bool seen = band.sees_row(m) && softmax.total[r] != 0.0f;
-      const int inside = m < S::queries ? m : S::queries - 1;
-      S::F::set_m(c, inside), S::F::set_m(own, inside);
-      // Of parts, the kernel that combines them says so.
-      constexpr bool nan_of_nothing = Rows::written_out && S::splits == 1;
-      factor[r] = seen ? 1.0f / softmax.total[r] : nan_of_nothing ? not_a_number() : 0.0f;
-      if (!seen) logarithm[r] = minus_infinity();
-      if (Rows::written_out && softmax.largest[r] == -minus_infinity())
-        logarithm[r] = softmax.largest[r];
-      if constexpr (Rows::has_sink)
-        if (seen && tile.split == 0) {
-          const float sink = Rows::sink(args, c), most = ::fmaxf(sink, logarithm[r]);
-          const float all =
-              most + math::log(math::exp(sink - most) + math::exp(logarithm[r] - most));
-          factor[r] *= math::exp(logarithm[r] - all);
-          logarithm[r] = all;
-        }
-      if constexpr (Rows::has_sink && S::splits > 1)
-        if (!seen && tile.split == 0) logarithm[r] = Rows::sink(args, c);
-      if constexpr (Rows::has_stats)
-        if (threadIdx.x % 4 == 0 && m < S::queries) Rows::stats(args, own, logarithm[r]);
-    }
-    out.each([&](int e, float& x) {
-      const int r = e / 2 % 2;
-      x = factor[r] == 0.0f ? 0.0f : x * factor[r];
-      if constexpr (Rows::zero_dominates) again = again || (x != x && factor[r] == factor[r]);
-    });
-
-    if constexpr (Rows::zero_dominates) again = __any_sync(0xffffffffu, again);
-    const auto take_again = [&](const auto& put) {
-#pragma unroll 1
-      for (int r = 0; r < 16; ++r) {
-        const int from = r % 8 * 4;  // a lane that holds the row
-        const float largest = __shfl_sync(0xffffffffu,
-                                          r < 8 ? softmax.largest[0] : softmax.largest[1], from),
-                    reciprocal = __shfl_sync(0xffffffffu, r < 8 ? factor[0] : factor[1], from);
-        const int m = row + warp % 4 * 16 + r;
-        if (m >= S::queries || reciprocal == 0.0f || reciprocal != reciprocal) continue;
-        float results[(S::width + 31) / 32];
-        recompute_row<S, Q, K, V, Bounds, Score, Weight>(args, c, tile.entry, keys, band, m, scale,
-                                                         largest, reciprocal, results);
-#pragma unroll
-        for (int j = 0; j < (S::width + 31) / 32; ++j)
-          put(r, static_cast<int>(threadIdx.x) % 32 + 32 * j, results[j]);
-        __syncwarp();
-      }
-    };
-    typename S::P::Coord at;
-    S::P::set_batch(at, tile.entry + tile.split * S::entries);
-    const int first_row = row + warp % 4 * 16;
-    if constexpr (Config::store_boxes)
-      store_boxes<S, Body>(args, slab, out, at, first_row, again, take_again);
-    else
-      finish_slabs<Config, S, Body>(args, slab, out, at, first_row, again, take_again);
+    finish_tile<Config, S, Q, K, V, Bounds, Score, Weight, Rows, Body>(args, slab, out, softmax, c,
+                                                                       band, keys, tile, row, warp);
   }
   if constexpr (Config::store_boxes)
     if (threadIdx.x % 32 == 0) hopper::wait_for_stores<0>();

@@ -1,21 +1,29 @@
 // How the results of attention_forward.cuh leave registers, and rows that are taken again.
 #pragma once
+#include "sinter/device/family/attention_forward_rows.cuh"
 #include "sinter/device/family/attention_forward_tiles.cuh"
-#include "sinter/device/family/attention_softmax.cuh"
 #include "sinter/device/family/contraction_epilogue.cuh"
 
 namespace sinter::attention {
 
-// The results of one row again, by a warp, without the products whose weight is zero.
-template <class S, class Q, class K, class V, class Bounds, class Score, class Weight, class Args>
+// Of a result's columns those that a warpgroup sums, from `first` on; it stores all but the `skip`
+// ones before them, which another one has, too. Both are multiples of 64. One warpgroup of those
+// that share a row writes what there is one of.
+struct OwnColumns {
+  int first = 0, skip = 0;
+  bool writes_rows = true;
+};
+
+// Some columns of one row's results again, by a warp, without the products whose weight is zero.
+template <class S, class Q, class K, class V, class Bounds, class Score, class Weight, int strips,
+          class Args>
 SINTER_DEVICE void recompute_row(const Args& args, typename S::F::Coord c, int entry,
-                                 const KeyTiles& keys,
-                                 const Band<Bounds, S::queries_of_head, S::keys>& band, int row,
-                                 float scale, float largest, float reciprocal,
-                                 float (&out)[(S::width + 31) / 32]) {
+                                 const KeyTiles& keys, const BandOf<S, Bounds>& band, int row,
+                                 float largest, float reciprocal, int first, float (&out)[strips]) {
+  constexpr float scale = Score::scale * kLog2E;
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
-  for (int j = 0; j < (S::width + 31) / 32; ++j) out[j] = 0;
+  for (int j = 0; j < strips; ++j) out[j] = 0;
   S::F::set_m(c, row);
   typename S::P::Coord at;
   S::P::set_batch(at, entry);
@@ -39,8 +47,8 @@ SINTER_DEVICE void recompute_row(const Args& args, typename S::F::Coord c, int e
     if (weight == 0.0f) continue;
     S::P::set_k(at, n);
 #pragma unroll
-    for (int j = 0; j < (S::width + 31) / 32; ++j) {
-      const int e = lane + 32 * j;
+    for (int j = 0; j < strips; ++j) {
+      const int e = first + lane + 32 * j;
       S::P::set_n(at, e < S::width ? e : 0);
       if (e < S::width) out[j] = math::fma(weight, V::element(args, at), out[j]);
     }
@@ -48,13 +56,13 @@ SINTER_DEVICE void recompute_row(const Args& args, typename S::F::Coord c, int e
 }
 
 // A warp's 16 rows leave as boxes of 64 columns, two at a time. `take_again`: calls put(row,
-// column, result) for rows whose results are others than the sums.
+// column of its own, result) for rows whose results are others than the sums.
 template <class S, class Body, class Args, class Sums, class Again>
 SINTER_DEVICE void store_boxes(const Args& args, contraction::EpilogueTile& slab, const Sums& out,
-                               const typename S::P::Coord& at, int row, bool again,
-                               const Again& take_again) {
+                               const typename S::P::Coord& at, int row, OwnColumns columns,
+                               bool again, const Again& take_again) {
   using Number = typename S::Number;
-  constexpr int box = 16 * 128, boxes = (S::columns + 63) / 64;  // bytes
+  constexpr int box = 16 * 128, boxes = (Sums::columns + 63) / 64;  // bytes
   static_assert(2 * box <= sizeof slab);
   const unsigned to = hopper::address(&slab);
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -82,7 +90,8 @@ SINTER_DEVICE void store_boxes(const Args& args, contraction::EpilogueTile& slab
     if (lane == 0) {
 #pragma unroll
       for (int b = 0; b < 2 && pair * 2 + b < boxes; ++b)
-        Body::store(args, at, row, (pair * 2 + b) * 64, to + b * box);
+        if ((pair * 2 + b) * 64 >= columns.skip)
+          Body::store(args, at, row, columns.first + (pair * 2 + b) * 64, to + b * box);
       hopper::commit_stores();
     }
   });
@@ -91,18 +100,19 @@ SINTER_DEVICE void store_boxes(const Args& args, contraction::EpilogueTile& slab
 // The same through the packs of an epilogue of any kind.
 template <class Config, class S, class Body, class Args, class Sums, class Again>
 SINTER_DEVICE void finish_slabs(const Args& args, contraction::EpilogueTile& slab, const Sums& out,
-                                const typename S::P::Coord& at, int row, bool again,
-                                const Again& take_again) {
+                                const typename S::P::Coord& at, int row, OwnColumns columns,
+                                bool again, const Again& take_again) {
   using contraction::EpilogueTile;
+  constexpr int across = S::up(Sums::columns, EpilogueTile::columns) / EpilogueTile::columns;
   const EpilogueTile::Fragment fragment;
   contraction::EpiloguePlace<Config> place;
   place.batch = at;
   place.row = row, place.row_end = S::P::rows, place.column_end = S::P::columns;
 #pragma unroll 1
-  for (int part = 0; part < S::across; ++part) {
-    contraction::put_tile<0, S::across, 1>(slab, fragment, contraction::OneBlock<Sums>{out}, part);
+  for (int part = columns.skip / EpilogueTile::columns; part < across; ++part) {
+    contraction::put_tile<0, across, 1>(slab, fragment, contraction::OneBlock<Sums>{out}, part);
     __syncwarp();
-    place.column = part * EpilogueTile::columns;
+    place.column = columns.first + part * EpilogueTile::columns;
     if (again)
       take_again([&](int r, int column, float result) {
         const int within = column - part * EpilogueTile::columns;
@@ -112,6 +122,80 @@ SINTER_DEVICE void finish_slabs(const Args& args, contraction::EpilogueTile& sla
     contraction::finish<Config, Body>(args, slab, place, AllRows{});
     __syncwarp();
   }
+}
+
+// The sums of a warpgroup's rows, from `row` on, become results, which leave together with what
+// else is written of a row. `softmax`: with whole rows' sums.
+template <class Config, class S, class Q, class K, class V, class Bounds, class Score, class Weight,
+          class Rows, class Body, class Args, class Sums>
+SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& slab, Sums& out,
+                               RowSoftmax& softmax, typename S::F::Coord c,
+                               const BandOf<S, Bounds>& band, const KeyTiles& keys,
+                               const TileOfRows& tile, int row, int warp, OwnColumns columns = {}) {
+  // Parts are written as batch entries of their own.
+  typename S::F::Coord own;
+  S::F::set_batch(own, tile.entry + tile.split * S::entries);
+  float logarithm[2], factor[2];
+  softmax.finish(Score::scale, logarithm);
+  bool again = false;  // some result is NaN though its row's weights are numbers
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int m = row + out.row(2 * r);
+    const bool seen = band.sees_row(m) && softmax.total[r] != 0.0f;
+    const int inside = m < S::queries ? m : S::queries - 1;
+    S::F::set_m(c, inside), S::F::set_m(own, inside);
+    // Of parts, the kernel that combines them says so.
+    constexpr bool nan_of_nothing = Rows::written_out && S::splits == 1;
+    factor[r] = seen ? 1.0f / softmax.total[r] : nan_of_nothing ? not_a_number() : 0.0f;
+    if (!seen) logarithm[r] = minus_infinity();
+    if (Rows::written_out && softmax.largest[r] == -minus_infinity())
+      logarithm[r] = softmax.largest[r];
+    if constexpr (Rows::has_sink)
+      if (seen && tile.split == 0) {
+        const float sink = Rows::sink(args, c), most = ::fmaxf(sink, logarithm[r]);
+        const float all = most + math::log(math::exp(sink - most) + math::exp(logarithm[r] - most));
+        factor[r] *= math::exp(logarithm[r] - all);
+        logarithm[r] = all;
+      }
+    if constexpr (Rows::has_sink && S::splits > 1)
+      if (!seen && tile.split == 0) logarithm[r] = Rows::sink(args, c);
+    if constexpr (Rows::has_stats)
+      if (threadIdx.x % 4 == 0 && m < S::queries && columns.writes_rows)
+        Rows::stats(args, own, logarithm[r]);
+  }
+  out.each([&](int e, float& x) {
+    const int r = e / 2 % 2;
+    x = factor[r] == 0.0f ? 0.0f : x * factor[r];
+    if constexpr (Rows::zero_dominates) again = again || (x != x && factor[r] == factor[r]);
+  });
+
+  if constexpr (Rows::zero_dominates) again = __any_sync(0xffffffffu, again);
+  const auto take_again = [&](const auto& put) {
+    constexpr int strips = (Sums::columns + 31) / 32;
+#pragma unroll 1
+    for (int r = 0; r < 16; ++r) {
+      const int from = r % 8 * 4;  // a lane that holds the row
+      const float largest = __shfl_sync(0xffffffffu,
+                                        r < 8 ? softmax.largest[0] : softmax.largest[1], from),
+                  reciprocal = __shfl_sync(0xffffffffu, r < 8 ? factor[0] : factor[1], from);
+      const int m = row + warp % 4 * 16 + r;
+      if (m >= S::queries || reciprocal == 0.0f || reciprocal != reciprocal) continue;
+      float results[strips];
+      recompute_row<S, Q, K, V, Bounds, Score, Weight>(args, c, tile.entry, keys, band, m, largest,
+                                                       reciprocal, columns.first, results);
+#pragma unroll
+      for (int j = 0; j < strips; ++j)
+        put(r, static_cast<int>(threadIdx.x) % 32 + 32 * j, results[j]);
+      __syncwarp();
+    }
+  };
+  typename S::P::Coord at;
+  S::P::set_batch(at, tile.entry + tile.split * S::entries);
+  const int first_row = row + warp % 4 * 16;
+  if constexpr (Config::store_boxes)
+    store_boxes<S, Body>(args, slab, out, at, first_row, columns, again, take_again);
+  else
+    finish_slabs<Config, S, Body>(args, slab, out, at, first_row, columns, again, take_again);
 }
 
 }  // namespace sinter::attention

@@ -9,17 +9,19 @@
 
 namespace sinter::attention {
 
-template <class Config, class First, class Q, class K, class V>
-struct ForwardShape {
+// The problem and its tiles. `tile_q_`: rows of a CTA.
+template <class Config, class First, class Q, int tile_q_>
+struct ForwardTiles {
   using P = contraction::Problem<Config>;
   using F = contraction::Problem<First>;
   using Number = typename Q::Number;
+  using Numbers = Types<Number, Number, float>;
   // Rows are the queries of a head, or of several, one behind another.
   static constexpr int queries = static_cast<int>(F::rows),
                        queries_of_head = static_cast<int>(First::Extent::at(F::first_n - 1)),
                        keys = static_cast<int>(F::columns), entries = static_cast<int>(F::batches),
                        depth = static_cast<int>(F::depth), width = static_cast<int>(P::columns);
-  static constexpr int consumers = Config::threads / 128 - 1, tile_q = 64 * consumers,
+  static constexpr int consumers = Config::threads / 128 - 1, tile_q = tile_q_,
                        tile_k = Config::tile_k, stages = Config::stages;
   static constexpr int up(int x, int to) { return (x + to - 1) / to * to; }
   static constexpr int columns = up(width, 16);     // of the second product
@@ -28,19 +30,24 @@ struct ForwardShape {
 
   template <class Operand, int extent, int k>
   using Tile = SharedTile<Number, Operand::k_fastest ? Major::k : Major::mn, extent, k>;
-  using TileQ = Tile<Q, 64, up(depth, 64)>;  // of a consumer
-  using TileK = Tile<K, up(tile_k, K::k_fastest ? 8 : 64), up(depth, 64)>;
-  using TileV = Tile<V, up(columns, 64), up(tile_k, V::k_fastest ? 64 : 8)>;
-  using Scores = Mma<Shape<64, tile_k>, Types<Number, Number, float>, TileQ, TileK>;
-  using Outputs = Mma<Shape<64, columns>, Types<Number, Number, float>, Registers, TileV>;
   using Pipe = Pipeline<stages>;
   using PipeQ = Pipeline<1>;
 
   // A tile's keys are summed in `splits` parts, by one CTA each.
   static constexpr int tiles_q = (queries + tile_q - 1) / tile_q, tiles = entries * tiles_q,
                        splits = Config::splits, items = tiles * splits;
-  static constexpr int across =
-      up(columns, contraction::EpilogueTile::columns) / contraction::EpilogueTile::columns;
+};
+
+template <class Config, class First, class Q, class K, class V>
+struct ForwardShape : ForwardTiles<Config, First, Q, 64 * (Config::threads / 128 - 1)> {
+  using B = ForwardTiles<Config, First, Q, 64 * (Config::threads / 128 - 1)>;
+  using B::consumers, B::tile_k, B::stages, B::depth, B::columns, B::up;
+  using typename B::Numbers, typename B::Pipe, typename B::PipeQ;
+  using TileQ = typename B::template Tile<Q, 64, up(depth, 64)>;  // of a consumer
+  using TileK = typename B::template Tile<K, up(tile_k, K::k_fastest ? 8 : 64), up(depth, 64)>;
+  using TileV = typename B::template Tile<V, up(columns, 64), up(tile_k, V::k_fastest ? 64 : 8)>;
+  using Scores = Mma<Shape<64, tile_k>, Numbers, TileQ, TileK>;
+  using Outputs = Mma<Shape<64, columns>, Numbers, Registers, TileV>;
 
   // Shared memory, from a multiple of 1024 on.
   static constexpr int k = consumers * TileQ::bytes, v = k + stages * TileK::bytes,
@@ -101,7 +108,7 @@ SINTER_DEVICE void load_tile(const Args& args, const Coord& c, int row, int k, u
   if constexpr (LiesInPages<Operand>) {
     constexpr bool keys = Tile::major == Major::k;
     return PagedRows<Operand, Tile, Operand::page_rows>{keys ? row : 0}.load(
-        ArgsAt<Args, Coord>{args, c}, keys ? 0 : k / Tile::depth, to, full);
+        ArgsAt<Args, Coord>{args, c}, k / Tile::depth, to, full);
   } else {
     constexpr int along = Tile::swizzle / Tile::element;  // of a slab
 #pragma unroll

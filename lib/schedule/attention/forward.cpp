@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "plan/access.hpp"
 #include "schedule/schedule_parts.hpp"
@@ -12,6 +13,8 @@ namespace {
 constexpr int kRows = 64;              // of a consumer
 constexpr int kLine = 64;              // elements of 16 bits in a line of the swizzle
 constexpr std::int64_t kWidest = 256;  // head dimension: columns of one instruction
+// Of wide heads: what two consumers hold, and what leaves room for two stages of 64 keys beside Q.
+constexpr std::int64_t kWidestValues = 2 * kWidest, kWidestKeys = 576;
 
 int up(std::int64_t x, int to) { return static_cast<int>((x + to - 1) / to * to); }
 
@@ -116,14 +119,46 @@ std::optional<BoxedOperand> stored_sums(const KernelSpec& outputs, DataType type
   return o;
 }
 
+bool is_wide(const KernelSpec& spec) {
+  return spec.extent[AttentionSpec::d] > kWidest || spec.extent[AttentionSpec::e] > kWidest;
+}
+
 struct Operands {
   std::optional<BoxedOperand> q, k, v;
 };
-Operands operands_of(const KernelSpec& scores, const KernelSpec& outputs, std::int64_t group) {
+Operands operands_of(const KernelSpec& scores, const KernelSpec& outputs, std::int64_t group,
+                     bool wide) {
   const ContractionSpec &first = scores.contraction(), &second = outputs.contraction();
-  return {boxed_rows(scores, first.a()),
-          boxed_shared(scores, first.b(), first.first_n(), group, true),
-          boxed_shared(outputs, second.b(), second.first_n(), group, false)};
+  Operands o{boxed_rows(scores, first.a()),
+             boxed_shared(scores, first.b(), first.first_n(), group, true),
+             boxed_shared(outputs, second.b(), second.first_n(), group, false)};
+  // The elements of a wide head lie together.
+  if (wide && o.q && !o.q->k_fastest) o.q = {};
+  if (wide && o.k && !o.k->k_fastest) o.k = {};
+  if (wide && o.v && o.v->k_fastest) o.v = {};
+  return o;
+}
+
+// Whether v is the first columns of k, in the same memory.
+bool lies_in_keys(const AttentionConfig& e, const KernelSpec& outputs) {
+  const auto tensor = [](const KernelSpec& spec, int port) {
+    return spec.ports[static_cast<std::size_t>(port)].tensor;
+  };
+  const BoxedOperand &k = e.k, &v = e.v;
+  if (tensor(e.scores, k.port) != tensor(outputs, v.port) || k.source != v.source ||
+      k.map.offset != v.map.offset || k.map.stride != v.map.stride || k.batch != v.batch ||
+      v.map.dim[0] > k.map.dim[0])
+    return false;
+  Dims rest = v.map.dim;
+  rest[0] = k.map.dim[0];
+  if (rest != k.map.dim) return false;
+  if (k.source != BoxedOperand::Source::pages) return true;
+  const auto table = [&](const KernelSpec& spec, const BoxedOperand& o) {
+    const Gather& g = spec.gathers[static_cast<std::size_t>(o.gather)];
+    return std::tuple(tensor(spec, g.ports[1]), g.dims[1], g.strides[1],
+                      spec.ports[static_cast<std::size_t>(g.ports[1])].access.offset);
+  };
+  return table(e.scores, k) == table(outputs, v);
 }
 
 // One instruction loads a line of the swizzle for all `lines` of the tile.
@@ -139,6 +174,19 @@ int shared_bytes(const AttentionConfig& e, int depth, int width) {
             k = up(e.tile_k, e.k.k_fastest ? 8 : kLine) * up(depth, kLine) * 2,
             v = up(up(width, 16), kLine) * up(e.tile_k, e.v.k_fastest ? kLine : 8) * 2;
   return q + e.stages * (k + v) + e.consumers * 4 * kSlabBytes + 16 + 2 * 16 * e.stages + 1023;
+}
+
+// WideForwardShape has the same.
+int wide_shared_bytes(const AttentionConfig& e, int depth, int width) {
+  const int slabs_k = up(depth, kLine) / kLine, slabs_v = up(width, kLine) / kLine,
+            slab = e.tile_k * kLine * 2;
+  const int q = std::max(kRows * slabs_k * kLine * 2, e.consumers * 4 * kSlabBytes),
+            weights = kRows * e.tile_k * 2;
+  const bool weights_in_keys = e.values_in_keys && slabs_k > slabs_v && weights <= slab;
+  const int rows = 2 * (2 * kRows * 4) + e.consumers * 128 * 2 * 4,
+            pipes = std::min(slabs_k, 3) + (e.values_in_keys ? 0 : 1);  // of K's parts and V
+  return q + e.stages * slab * (slabs_k + (e.values_in_keys ? 0 : slabs_v)) +
+         (weights_in_keys ? 0 : 2 * weights) + rows + 16 + 2 * 16 + pipes * 16 * e.stages + 1023;
 }
 
 // Warpgroups of 64 rows, the registers of each, the producer's, and the keys of a tile.
@@ -159,6 +207,25 @@ Consumers choose_consumers(std::int64_t rows, int wide, bool plain) {
                   [&](const Consumers& a, const Consumers& b) { return time(a) < time(b); });
 }
 
+// Pages in a tile, or tiles in a page.
+bool has_whole_pages(const AttentionConfig& e) {
+  const auto whole = [&](std::int64_t page) {
+    return page == 0 || e.tile_k % page == 0 || page % e.tile_k == 0;
+  };
+  return whole(e.k.page) && whole(e.v.page);
+}
+
+// Of wide heads the largest tile of keys of which two stages fit.
+bool choose_wide_tile(AttentionConfig& e, int depth, int width, const DeviceModel& device) {
+  e.ping_pong = false;
+  e.tile_q = kRows;
+  constexpr int kMostKeys = 64, kMostStages = 4;
+  for (e.tile_k = kMostKeys; e.tile_k >= 16; e.tile_k -= 16)
+    for (e.stages = kMostStages; has_whole_pages(e) && e.stages >= 2; --e.stages)
+      if (wide_shared_bytes(e, depth, width) <= device.shared_per_cta) return true;
+  return false;
+}
+
 // Tiles, warpgroups and stages. What a consumer holds of 64 rows: scores and, half as large,
 // weights of a tile of keys, and the results. (b4 h32 s4096 d128 on an H200: tiles of 128 keys
 // 1,896 us and of 160 1,931.)
@@ -166,6 +233,7 @@ bool choose_tile(AttentionConfig& e, const KernelSpec& scores, int depth, int wi
                  const DeviceModel& device) {
   const Consumers c = choose_consumers(rows_of(scores), std::max(depth, width), plain);
   e.consumers = c.count;
+  e.tile_q = kRows * c.count;
   e.producer_registers = c.producer_registers;
   e.consumer_registers = c.registers;
   e.ping_pong = e.consumers == 2;
@@ -174,10 +242,7 @@ bool choose_tile(AttentionConfig& e, const KernelSpec& scores, int depth, int wi
   const int most_stages = c.count == 1 ? 8 : c.count == 4 ? 3 : 2;
   for (e.tile_k = most_keys; e.tile_k >= 16; e.tile_k -= 16) {
     if (e.tile_k * 3 / 4 + up(width, 16) / 2 + others > c.registers) continue;
-    const auto whole = [&](std::int64_t page) {  // pages in a tile, or tiles in a page
-      return page == 0 || e.tile_k % page == 0 || page % e.tile_k == 0;
-    };
-    if (!whole(e.k.page) || !whole(e.v.page)) continue;
+    if (!has_whole_pages(e)) continue;
     for (e.stages = most_stages; e.stages >= 2; --e.stages)
       if (shared_bytes(e, depth, width) <= device.shared_per_cta) return true;
   }
@@ -203,7 +268,7 @@ std::int64_t choose_heads(const KernelSpec& spec, const AttentionConfig& e, std:
   const double shift = a.band.bottom_right ? keys - rows : 0;
   constexpr double kOutside = 0.6;  // of a tile of keys: what a tile of rows costs besides
   const auto cost = [&](std::int64_t tile) {
-    const double last = std::min(rows, static_cast<double>(tile + 1) * kRows * e.consumers) - 1;
+    const double last = std::min(rows, static_cast<double>(tile + 1) * e.tile_q) - 1;
     const double end = std::min(keys, last + shift + static_cast<double>(*a.band.right) + 1);
     return std::ceil(std::max(0.0, end) / e.tile_k) + kOutside;
   };
@@ -263,10 +328,15 @@ double seen_share(const AttentionBand& band, double rows, double keys) {
   return seen / kSamples / keys;
 }
 
+std::array<int, 2> own_columns(std::int64_t width) {
+  const int slabs = up(width, kLine) / kLine, first = (slabs + 1) / 2;
+  return {first * kLine, std::max(1, slabs - first) * kLine};
+}
+
 std::vector<ProductOperand AttentionSpec::*> not_loadable(const KernelSpec& spec) {
   const AttentionSpec& a = spec.attention();
   const KernelSpec scores = scores_of(spec), outputs = outputs_of(spec);
-  const Operands o = operands_of(scores, outputs, a.group);
+  const Operands o = operands_of(scores, outputs, a.group, is_wide(spec));
   std::vector<ProductOperand AttentionSpec::*> left;
   if (!o.q) left.push_back(&AttentionSpec::q);
   if (!o.k) left.push_back(&AttentionSpec::k);
@@ -280,7 +350,7 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
   if (!device.has_wgmma || !device.has_tma || count(spec.extent, 0, spec.extent.size()) == 0)
     return {};
   const std::int64_t depth = spec.extent[AttentionSpec::d], width = spec.extent[AttentionSpec::e];
-  if (depth > kWidest || width > kWidest) return {};
+  if (depth > kWidestKeys || width > kWidestValues) return {};
   if (rows_of(spec) >= 1 << 30 || spec.extent[AttentionSpec::n] >= 1 << 30) return {};
   if (!is_straight(spec, spec.body, true) || !draws_or_loads(spec, a.score) ||
       !draws_or_loads(spec, a.weight))
@@ -290,7 +360,8 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
   AttentionConfig& e = plan.engine;
   e.scores = scores_of(spec);
   e.weight = without_index(spec, AttentionSpec::e).attention().weight;
-  const Operands o = operands_of(e.scores, plan.spec, a.group);
+  e.wide = is_wide(spec);
+  const Operands o = operands_of(e.scores, plan.spec, a.group, e.wide);
   if (!o.q || !o.k || !o.v || o.q->map.type != o.k->map.type || o.k->map.type != o.v->map.type ||
       info(o.q->map.type).bytes != 2)
     return {};
@@ -300,7 +371,9 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
   e.attention.q = e.attention.k = e.attention.v = {};
   e.attention.score = e.attention.weight = {};
   const bool plain = a.score.statements.empty() && a.weight.statements.empty();
-  if (!choose_tile(e, e.scores, static_cast<int>(depth), static_cast<int>(width), plain, device))
+  const int d = static_cast<int>(depth), w = static_cast<int>(width);
+  e.values_in_keys = e.wide && lies_in_keys(e, plan.spec);
+  if (!(e.wide ? choose_wide_tile(e, d, w, device) : choose_tile(e, e.scores, d, w, plain, device)))
     return {};
   set_lines(e.q, kRows, up(depth, kLine));
   set_lines(e.k, e.tile_k, up(depth, kLine));
@@ -310,10 +383,10 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
   e.result = stored_sums(plan.spec, e.q.map.type);
   e.threads = 128 * (e.consumers + 1);
   e.shared_bytes =
-      static_cast<std::uint32_t>(shared_bytes(e, static_cast<int>(depth), static_cast<int>(width)));
+      static_cast<std::uint32_t>(e.wide ? wide_shared_bytes(e, d, w) : shared_bytes(e, d, w));
   e.wide_index = needs_wide_index(plan.spec) || needs_wide_index(e.scores);
   const std::int64_t heads = count(spec.extent, 0, AttentionSpec::batch);
-  const std::int64_t tiles_q = (rows_of(spec) + kRows * e.consumers - 1) / (kRows * e.consumers);
+  const std::int64_t tiles_q = (rows_of(spec) + e.tile_q - 1) / e.tile_q;
   const double items = static_cast<double>(heads) * static_cast<double>(tiles_q) * a.splits;
   if (items >= 0x1p30) return {};
   e.grid = clamp_grid(std::min<double>(items, device.sms));
@@ -324,17 +397,26 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
 
   // What an SM multiplies, 4096 operations a clock, at the share that was measured, one consumer
   // without another to overlap with at half of that; or what memory brings to so many SMs.
-  constexpr double kOperations = 4096, kReached = 0.65, kStart = 4;  // microseconds
+  constexpr double kOperations = 4096, kReached = 0.65, kReachedWide = 0.55,
+                   kStart = 4;  // microseconds
   const double rounds = std::ceil(items / e.grid),
                tiles_k = std::ceil(static_cast<double>(spec.extent[AttentionSpec::n]) *
                                    seen_share(spec) / a.splits / e.tile_k);
-  const double tile = 2.0 * kRows * e.consumers * e.tile_k * static_cast<double>(depth + width),
-               reached = e.consumers == 1 ? kReached / 2 : kReached;
+  const double tile = 2.0 * e.tile_q * e.tile_k * static_cast<double>(depth + width),
+               reached = e.wide             ? kReachedWide
+                         : e.consumers == 1 ? kReached / 2
+                                            : kReached;
   const double bandwidth = std::min(device.memory_bandwidth, e.grid * device.sm_bandwidth);
   double bytes = bytes_moved(spec) / a.group;
   const double keys = static_cast<double>(heads / a.group * spec.extent[AttentionSpec::n]);
   if (e.k.page > 0) bytes += keys * static_cast<double>(depth) * info(e.k.map.type).bytes;
-  if (e.v.page > 0) bytes += keys * static_cast<double>(width) * info(e.v.map.type).bytes;
+  if (e.values_in_keys) {
+    if (e.v.page == 0)
+      bytes -= static_cast<double>(elements_reached(
+                   spec.extent, spec.ports[static_cast<std::size_t>(e.v.port)].access)) *
+               info(e.v.map.type).bytes / a.group;
+  } else if (e.v.page > 0)
+    bytes += keys * static_cast<double>(width) * info(e.v.map.type).bytes;
   e.microseconds = kStart + std::max(rounds * tiles_k * tile / kOperations / reached / device.clock,
                                      bytes / bandwidth);
   return plan;

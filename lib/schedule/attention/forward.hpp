@@ -1,6 +1,8 @@
 // How attention forward runs in one kernel of warpgroups (wgmma); see
-// codegen/device/family/attention_forward.cuh. A pure function of the spec and the device model.
+// codegen/device/family/attention_forward.cuh and, for heads of more than 256 elements,
+// attention_forward_wide.cuh. A pure function of the spec and the device model.
 #pragma once
+#include <array>
 #include <optional>
 
 #include "schedule/contraction/wgmma.hpp"
@@ -11,12 +13,15 @@ struct AttentionConfig : Launch {
   KernelSpec scores;  // the first product: over (batch, m, n, d), its body is the score
   Body weight;        // over the same domain
   BoxedOperand q, k, v;
-  AttentionSpec attention;  // what is left of the family's own: band, ports, scale, group
-  int consumers = 2;        // warpgroups of 64 rows
-  int tile_k = 128;         // keys
-  int stages = 2;           // of the pipelines of K and V
-  int heads_together = 1;   // whose tiles of rows run beside each other
-  bool ping_pong = true;    // consumers take turns to issue products
+  AttentionSpec attention;      // what is left of the family's own: band, ports, scale, group
+  bool wide = false;            // attention_forward_wide.cuh: two consumers share 64 rows
+  bool values_in_keys = false;  // wide: v is the first columns of k, which is loaded alone
+  int consumers = 2;            // warpgroups of 64 rows
+  int tile_q = 128;             // rows
+  int tile_k = 128;             // keys
+  int stages = 2;               // of the pipelines of K and V
+  int heads_together = 1;       // whose tiles of rows run beside each other
+  bool ping_pong = true;        // consumers take turns to issue products
   int producer_registers = 24, consumer_registers = 240;
   bool n_fastest = true;  // along which index the result lies in memory
   int unroll = 2;         // of the epilogue
@@ -24,6 +29,9 @@ struct AttentionConfig : Launch {
   // Where the epilogue only stores, in the operands' type: boxes of 16 rows and 64 columns.
   std::optional<BoxedOperand> result;
 };
+
+// Columns of the result that each consumer of a wide head sums: half of them, in whole slabs.
+std::array<int, 2> own_columns(std::int64_t width);
 
 struct AttentionPlan {
   KernelSpec spec;  // the second product, over (batch, m, e, n), with the epilogue

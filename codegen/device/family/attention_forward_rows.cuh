@@ -1,0 +1,92 @@
+// What a consumer of attention forward does with a tile of keys between its products: scores become
+// weights, and values past a length zeros.
+#pragma once
+#include "sinter/device/engine/wgmma.cuh"
+#include "sinter/device/family/attention_bounds.cuh"
+#include "sinter/device/family/attention_softmax.cuh"
+
+namespace sinter::attention {
+
+template <class S, class Bounds>
+using BandOf = Band<Bounds, S::queries_of_head, S::keys>;
+
+// Of a warpgroup's 64 rows, from `row` on.
+template <class S, class Bounds, class Score, class Weight, class Args>
+struct WeightsOfRows {
+  using Sums = typename S::Scores::Sums;
+  using Coord = typename S::F::Coord;
+  const Args& args;
+  const Coord& c;
+  const BandOf<S, Bounds>& band;
+  const int row;
+  const KeyTiles own;
+
+  SINTER_DEVICE WeightsOfRows(const Args& with, const Coord& at, const BandOf<S, Bounds>& of,
+                              int first)
+      : args(with),
+        c(at),
+        band(of),
+        row(first),
+        own(of.template tiles<S::tile_k>(first, first + 64)) {}
+
+  // Scores of tile n of the keys, masked, and weights made of them.
+  SINTER_DEVICE void weigh(Sums& s, RowSoftmax& softmax, int n) const {
+    const int column = n * S::tile_k;
+    if constexpr (!Score::plain)
+      each_place(s, column, [&](const Coord& at, float& x) { x = Score::element(args, at, x); });
+    constexpr bool ragged = S::keys % S::tile_k != 0;
+    if (BandOf<S, Bounds>::bounded || ragged)
+      if (n < own.full_begin || n >= own.full_end) mask(s, column);
+    // A branch costs short results more than it saves (b4 h32 s4096 d64 causal on an H200: 678 us
+    // without, 715 with it).
+    softmax.template weigh<(S::columns > 64)>(s, Score::scale * kLog2E);
+    if constexpr (!Weight::plain)
+      each_place(s, column, [&](const Coord& at, float& x) { x = Weight::element(args, at, x); });
+  }
+
+ private:
+  // f(coordinates, number) for all; places that do not exist count as the last that do.
+  template <class F>
+  SINTER_DEVICE void each_place(Sums& s, int column, const F& f) const {
+    Coord at = c;
+    s.each([&](int i, float& x) {
+      const int m = row + s.row(i), n = column + s.column(i);
+      S::F::set_m(at, m < S::queries ? m : S::queries - 1);
+      S::F::set_n(at, n < S::keys ? n : S::keys - 1);
+      f(at, x);
+    });
+  }
+  SINTER_DEVICE void mask(Sums& s, int column) const {
+    int first[2], end[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int m = row + s.row(2 * r), base = column + s.column(0);
+      first[r] = band.first(m) - base, end[r] = band.end(m) - base;
+    }
+    s.each([&](int i, float& x) {
+      const int at = i / 4 * 8 + i % 2, r = i / 2 % 2;
+      if (at >= end[r] || (Bounds::has_left && at < first[r])) x = minus_infinity();
+    });
+  }
+};
+
+// Of tile n of the keys, `columns` of the values past a length become zeros: weights are zeros
+// there, but values may be NaN. `tile`: where the first of these columns lie, a whole slab or more.
+// By all threads of a warpgroup, which meet(); what others clear meanwhile is the same.
+template <class S, class Bounds, class Meet>
+SINTER_DEVICE void clear_values(const BandOf<S, Bounds>& band, int n, unsigned tile, int columns,
+                                const Meet& meet) {
+  if constexpr (Bounds::padding) {
+    const int from = band.columns - n * S::tile_k;
+    if (from >= S::tile_k) return;
+    static_assert(S::TileV::major == Major::mn, "neighbours along e lie together");
+    const int pieces = columns / 2;
+#pragma unroll 1
+    for (int i = static_cast<int>(threadIdx.x) % 128; i < (S::tile_k - from) * pieces; i += 128)
+      hopper::clear_word(tile + S::TileV::place(i % pieces * 2, from + i / pieces));
+    hopper::written_for_multiplications();
+    meet();
+  }
+}
+
+}  // namespace sinter::attention
