@@ -19,7 +19,7 @@ constexpr EnvVariable kVariables[] = {
      "tests: more for the compiler of emulated kernels; `-fsanitize=alignment` finds misaligned "
      "packs"},
     {"SINTER_DEPTHWISE",
-     "tests: mma or ordinary: where depthwise convolutions run if they can, faster or not"},
+     "tests: mma (as on three SMs) or ordinary: where depthwise convolutions run if they can"},
     {"SINTER_FAILURE_DIR", "tests: folder that takes the graphs that failed"},
     {"SINTER_FUZZ_COMPILE", "tests: how many random graphs are compiled"},
     {"SINTER_FUZZ_GRAPHS", "tests: how many random graphs are planned"},

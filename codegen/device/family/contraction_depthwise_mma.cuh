@@ -79,6 +79,10 @@ struct Bands {
   static constexpr int filter = (S::taps + 1) * lanes * words;  // words
 };
 
+// Hides from the compiler how the number came about: it is kept, and not computed again in a loop.
+SINTER_DEVICE void keep(unsigned& x) { asm volatile("" : "+r"(x)); }
+SINTER_DEVICE void keep(int& x) { asm volatile("" : "+r"(x)); }
+
 // A warp's filters as right operands: lane 4 x + t has, of column x, k = 2 t, 2 t + 1 and eight on.
 template <class Config>
 struct BandMatrices {
@@ -145,25 +149,28 @@ struct RowCopies {
   using Element = typename Image::Element;
   static constexpr int units = B::planes * B::pixels, count = (units + 31) / 32;
   static_assert(count <= 32);
-  const Element* from[count];  // in the image's row 0
-  unsigned to[count];          // in stage 0
-  unsigned inside = 0;         // of the image's columns, a bit for each
+  const Element* image;
+  Index from[count];    // elements of the image's row 0
+  unsigned to[count];   // in stage 0
+  unsigned inside = 0;  // of the image's columns, a bit for each
 
   // `start_of(plane)`: the element where the image's row 0 of a plane begins; `planes`: how many
   // there are.
   template <class StartOf>
-  SINTER_DEVICE void aim(const Element* image, unsigned stages, int column, int planes,
+  SINTER_DEVICE void aim(const Element* base, unsigned stages, int column, int planes,
                          const StartOf& start_of) {
+    image = base;
     const int lane = static_cast<int>(threadIdx.x) % B::lanes;
 #pragma unroll
     for (int i = 0; i < count; ++i) {
       const int unit = static_cast<int>(threadIdx.x) / B::lanes + 32 * i, plane = unit / B::pixels,
                 x = unit % B::pixels, at = column + x;
-      from[i] = image + start_of(plane) +
-                static_cast<Index>(at) * static_cast<Index>(B::Columns::stride) + lane * B::each;
+      from[i] = start_of(plane) + static_cast<Index>(at) * static_cast<Index>(B::Columns::stride) +
+                lane * B::each;
       to[i] = stages + static_cast<unsigned>((plane * B::plane + B::place(x) + lane) * B::bytes);
       if (plane < planes && static_cast<unsigned>(at) < static_cast<unsigned>(B::Columns::extent))
         inside |= 1u << i;
+      keep(to[i]);
     }
   }
   SINTER_DEVICE void start(int stage, int block) const {
@@ -171,6 +178,7 @@ struct RowCopies {
 #pragma unroll
     for (int j = 0; j < B::advance; ++j) {
       const int row = block * B::advance + B::new_row + j;
+      const Index start = static_cast<Index>(row) * static_cast<Index>(Rows::stride);
       const unsigned exist =
           static_cast<unsigned>(row) < static_cast<unsigned>(Rows::extent) ? inside : 0;
 #pragma unroll
@@ -178,7 +186,7 @@ struct RowCopies {
         if (32 * (i + 1) <= units || static_cast<int>(threadIdx.x) < B::lanes * (units - 32 * i))
           warp_matrix::copy<B::bytes>(
               to[i] + static_cast<unsigned>((stage * B::stage + j * B::row) * B::bytes),
-              from[i] + row * Rows::stride, (exist >> i & 1) != 0);
+              image + (start + from[i]), (exist & 1u << i) != 0);
     }
   }
 };
@@ -251,117 +259,106 @@ struct RowOfResults {
   }
 };
 
-template <class Config, class Image, class Filter, class Body, class Args>
-SINTER_DEVICE void run_mma(const Args& args) {
+// A thread block's walk down one group of tiles and planes.
+template <class Config, class Image, class Filter, class Body>
+struct BandWalk {
   using B = Bands<Config>;
   using S = typename B::S;
   using P = typename S::P;
-  using Rows = typename B::Rows;
-  using Columns = typename B::Columns;
+  using Coord = typename S::Coord;
   using Index = typename Config::Index;
   using Element = typename Image::Element;
-  constexpr int each = B::each, lanes = B::lanes;
-  hardware::grid_dependency_wait();
-  float* const results = contraction::dynamic_floats();  // of two rows
-  unsigned* const stages = reinterpret_cast<unsigned*>(results + 2 * B::results);
-  unsigned* const filter = stages + Config::stages * B::stage * B::words;
-  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
-  const int warp = __shfl_sync(~0u, thread / 32, 0);
-
-  // Channels fastest, then tiles across, runs of rows, planes.
-  int block = static_cast<int>(blockIdx.x);
-  const auto part = [&](int count) {
-    const int i = block % count;
-    block /= count;
-    return i;
-  };
-  const int first_channel = part(S::channel_blocks) * S::channels;
-  constexpr int tile_groups = (S::blocks_across + B::across - 1) / B::across;
-  const int first_tile = part(tile_groups) * B::across,
-            first_block = part(S::runs_down) * Config::run;
-  const int first_plane = block * B::planes;
-  constexpr int planes_m = static_cast<int>(P::product(P::first_m, Config::m - S::spatial)),
-                planes = static_cast<int>(P::product(0, Config::batch - 1)) * planes_m;
-  const auto set_plane = [&](typename S::Coord& c, int p) {
-    unravel<0, Config::batch - 1>(static_cast<Index>(p / planes_m), c);
-    unravel<P::first_m, Config::m - S::spatial>(static_cast<Index>(p % planes_m), c);
-  };
-
-  RowCopies<Config, Image> copies;
-  const bool has_channel = first_channel + thread % lanes * each < S::all_channels;
-  copies.aim(Image::base(args), warp_matrix::address(stages), first_tile * B::pitch + B::first,
-             has_channel ? planes - first_plane : 0, [&](int plane) {
-               typename S::Coord c;
-               set_plane(c, first_plane + plane);
-               c.at[Config::channel] = first_channel;
-               return static_cast<Index>(Image::offset) +
-                      dot(typename Image::Access::Stride{}, c.at);
-             });
-  RowOfResults<Config, Image, Filter, Body> finished;
-  finished.aim(first_channel, first_tile, planes - first_plane,
-               [&](typename S::Coord& c, int plane) { set_plane(c, first_plane + plane); });
-  // Blocks begin with the first row that lies in the image: rows before are zeros, as the sums are.
-  constexpr int above =
+  static constexpr int each = B::each, lanes = B::lanes;
+  static constexpr int planes_m = static_cast<int>(P::product(P::first_m, Config::m - S::spatial)),
+                       planes = static_cast<int>(P::product(0, Config::batch - 1)) * planes_m,
+                       tile_groups = (S::blocks_across + B::across - 1) / B::across,
+                       groups = (planes + B::planes - 1) / B::planes * tile_groups;
+  // Rows above the image are zeros, as the sums are: the first block that sees others.
+  static constexpr int top =
       B::new_row <= 0 ? -B::new_row / B::advance : -((B::new_row + B::advance - 1) / B::advance);
-  int begin = first_block - (B::slots - 1);
-  begin = begin < above ? above : begin;
-  begin = begin < first_block ? begin : first_block;
-  const int end =
-      first_block + Config::run < S::blocks_down ? first_block + Config::run : S::blocks_down;
-  // Places that no copy reaches are multiplied by zero.
-#pragma unroll 1
-  for (int i = thread; i < Config::stages * B::stage * B::words; i += Config::threads)
-    stages[i] = 0;
-#pragma unroll 1
-  for (int i = thread; i < B::filter * 2; i += Config::threads) {
-    const int channel = i % S::channels, tap = i / S::channels;
-    typename S::Coord c;
-    c.at[Config::channel] = first_channel + channel;
-    S::set_taps(List<>{}, c, 0, tap);
-    Element value{};
-    if (tap < S::taps && first_channel + channel < S::all_channels)
-      value = hardware::load(Filter::base(args) + locate<typename Filter::Access>(c).offset);
-    reinterpret_cast<Element*>(filter)[i] = value;
-  }
-  __syncthreads();
-#pragma unroll
-  for (int i = 0; i < Config::stages - 1; ++i) {
-    if (begin + i < end) copies.start(i, begin + i);
-    warp_matrix::commit();
-  }
+
+  float* results;    // of two rows
+  unsigned* stages;  // of rows of pixels
+  int first_channel;
   BandMatrices<Config> bands;
-  bands.load(filter, warp);
 
-  const int tile = lane / 4;
-  int tile_at[2];  // vectors of the two tiles' first pixels
+  static SINTER_DEVICE void set_plane(Coord& c, int plane) {
+    unravel<0, Config::batch - 1>(static_cast<Index>(plane / planes_m), c);
+    unravel<P::first_m, Config::m - S::spatial>(static_cast<Index>(plane % planes_m), c);
+  }
+
+  // Rows of results from `first` on, to before `end`.
+  template <class Args>
+  SINTER_DEVICE void run(const Args& args, int group, int first, int end) {
+    keep(first);
+    keep(end);
+    const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
+    const int warp = __shfl_sync(~0u, thread / 32, 0);
+    const int first_tile = group % tile_groups * B::across,
+              first_plane = group / tile_groups * B::planes;
+    RowCopies<Config, Image> copies;
+    const bool has_channel = first_channel + thread % lanes * each < S::all_channels;
+    copies.aim(Image::base(args), warp_matrix::address(stages), first_tile * B::pitch + B::first,
+               has_channel ? planes - first_plane : 0, [&](int plane) {
+                 Coord c;
+                 set_plane(c, first_plane + plane);
+                 c.at[Config::channel] = first_channel;
+                 return static_cast<Index>(Image::offset) +
+                        dot(typename Image::Access::Stride{}, c.at);
+               });
+    RowOfResults<Config, Image, Filter, Body> finished;
+    finished.aim(first_channel, first_tile, planes - first_plane,
+                 [&](Coord& c, int plane) { set_plane(c, first_plane + plane); });
+    int begin = first - (B::slots - 1);
+    begin = begin < top ? top : begin;
+    begin = begin < first ? begin : first;
 #pragma unroll
-  for (int h = 0; h < 2; ++h)
-    tile_at[h] = (tile + 8 * h) / B::across * B::plane +
-                 B::place((tile + 8 * h) % B::across * B::pitch + lane % 4 * 2);
-  float sums[B::slots][each][4] = {};
+    for (int i = 0; i < Config::stages - 1; ++i) {
+      if (begin + i < end) copies.start(i, begin + i);
+      warp_matrix::commit();
+    }
 
-  int filled = Config::stages - 1, current = 0;  // stages
-  const auto following = [](int stage) { return stage == Config::stages - 1 ? 0 : stage + 1; };
+    const int tile = lane / 4;
+    int tile_at[2];  // vectors of the first pixels of the lane's two tiles
+#pragma unroll
+    for (int h = 0; h < 2; ++h)
+      tile_at[h] = (tile + 8 * h) / B::across * B::plane +
+                   B::place((tile + 8 * h) % B::across * B::pitch + lane % 4 * 2);
+    float sums[B::slots][each][4] = {};
+    int filled = Config::stages - 1, current = 0;  // stages
+    const auto following = [](int stage) { return stage == Config::stages - 1 ? 0 : stage + 1; };
 #pragma unroll 1
-  for (int b = begin; b < end; ++b) {
-    // Behind the barrier this step's rows have come, nobody reads the stage before any more, and
-    // the row of results before lies in shared memory.
-    warp_matrix::wait<Config::stages - 2>();
-    __syncthreads();
-    if (b + Config::stages - 1 < end) copies.start(filled, b + Config::stages - 1);
-    warp_matrix::commit();
-    filled = following(filled);
+    for (int b = begin; b < end; ++b) {
+      // Behind the barrier this step's rows have come, nobody reads the stage before any more, and
+      // the row of results before lies in shared memory.
+      warp_matrix::wait<Config::stages - 2>();
+      __syncthreads();
+      if (b + Config::stages - 1 < end) copies.start(filled, b + Config::stages - 1);
+      warp_matrix::commit();
+      filled = following(filled);
 
-    PixelMatrices<Config> pixels[B::advance];
+      PixelMatrices<Config> pixels[B::advance];
 #pragma unroll
-    for (int j = 0; j < B::advance; ++j)
-      pixels[j].load(stages + (current * B::stage + j * B::row + warp) * B::words, tile_at);
-    current = following(current);
+      for (int j = 0; j < B::advance; ++j)
+        pixels[j].load(stages + (current * B::stage + j * B::row + warp) * B::words, tile_at);
+      current = following(current);
+      multiply(sums, pixels);
+      if (b > first) finished.store(args, results + (b - 1 & 1) * B::results, b - 1);
+      if (b >= first) put(results + (b & 1) * B::results + warp * each, tile, sums[0]);
+    }
+    __syncthreads();
+    finished.store(args, results + (end - 1 & 1) * B::results, end - 1);
+  }
+
+ private:
+  // Adds a step's products to the sums that see its rows, each of which moves up a slot.
+  SINTER_DEVICE void multiply(float (&sums)[B::slots][each][4],
+                              const PixelMatrices<Config> (&pixels)[B::advance]) const {
+    constexpr float zero[4] = {};
 #pragma unroll
     for (int slot = 0; slot < B::slots; ++slot)
 #pragma unroll
       for (int e = 0; e < each; ++e) {
-        constexpr float zero[4] = {};
         const float* before =
             slot + 1 < B::slots ? sums[slot + 1 < B::slots ? slot + 1 : 0][e] : zero;
 #pragma unroll
@@ -376,21 +373,65 @@ SINTER_DEVICE void run_mma(const Args& args) {
 #pragma unroll
           for (int i = 0; i < 4; ++i) sums[slot][e][i] = before[i];
       }
-    if (b > first_block) finished.store(args, results + (b - 1) % 2 * B::results, b - 1);
-    if (b < first_block) continue;
-    float* const to = results + b % 2 * B::results + warp * each;
+  }
+  // `to`: the warp's first channel of a row of results.
+  static SINTER_DEVICE void put(float* to, int tile, const float (&sums)[each][4]) {
+    using Move = typename Word<4 * each>::Type;
+    const int column = static_cast<int>(threadIdx.x) % 4 * 2;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       Pack<float, each> pack;
 #pragma unroll
-      for (int e = 0; e < each; ++e) pack.at[e] = sums[0][e][i];
-      using Move = typename Word<4 * each>::Type;
-      *reinterpret_cast<Move*>(to + B::result_at(tile + i / 2 * 8, lane % 4 * 2 + i % 2)) =
+      for (int e = 0; e < each; ++e) pack.at[e] = sums[e][i];
+      *reinterpret_cast<Move*>(to + B::result_at(tile + i / 2 * 8, column + i % 2)) =
           *reinterpret_cast<const Move*>(pack.at);
     }
   }
+};
+
+// Forward, and the data gradient of stride 1. A thread block has `run` rows of the rows of all
+// groups, one behind another; those of other channels lie beside it.
+template <class Config, class Image, class Filter, class Body, class Args>
+SINTER_DEVICE void run_mma(const Args& args) {
+  using Walk = BandWalk<Config, Image, Filter, Body>;
+  using B = typename Walk::B;
+  using S = typename B::S;
+  using Element = typename Image::Element;
+  hardware::grid_dependency_wait();
+  Walk walk;
+  walk.results = contraction::dynamic_floats();
+  walk.stages = reinterpret_cast<unsigned*>(walk.results + 2 * B::results);
+  unsigned* const filter = walk.stages + Config::stages * B::stage * B::words;
+  const int thread = static_cast<int>(threadIdx.x), block = static_cast<int>(blockIdx.x);
+  walk.first_channel = block % S::channel_blocks * S::channels;
+  // Places that no copy reaches are multiplied by zero.
+#pragma unroll 1
+  for (int i = thread; i < Config::stages * B::stage * B::words; i += Config::threads)
+    walk.stages[i] = 0;
+#pragma unroll 1
+  for (int i = thread; i < B::filter * 2; i += Config::threads) {
+    const int channel = walk.first_channel + i % S::channels, tap = i / S::channels;
+    typename S::Coord c;
+    c.at[Config::channel] = channel;
+    S::set_taps(List<>{}, c, 0, tap);
+    Element value{};
+    if (tap < S::taps && channel < S::all_channels)
+      value = hardware::load(Filter::base(args) + locate<typename Filter::Access>(c).offset);
+    reinterpret_cast<Element*>(filter)[i] = value;
+  }
   __syncthreads();
-  finished.store(args, results + (end - 1) % 2 * B::results, end - 1);
+  walk.bands.load(filter, thread / 32);
+
+  constexpr int lines = Walk::groups * S::blocks_down;
+  int line = block / S::channel_blocks * Config::run;
+  const int last = line + Config::run < lines ? line + Config::run : lines;
+#pragma unroll 1
+  while (line < last) {
+    const int first = line % S::blocks_down, rest = first + last - line,
+              end = rest < S::blocks_down ? rest : S::blocks_down;
+    walk.run(args, line / S::blocks_down, first, end);
+    line += end - first;
+  }
 }
 
 }  // namespace sinter::depthwise

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <vector>
 
 #include "schedule/schedule_parts.hpp"
 
@@ -17,17 +18,15 @@ constexpr int kMostRegisters = 240;  // of a thread, of 255
 constexpr double kFlight = 40e3;     // bytes under way of an SM that reach the rate of memory
 constexpr double kExposed = 0.2;     // of the shorter of memory and instructions
 
-std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 // The shape of a thread block, as the device code's Bands has it.
 struct Bands {
-  int each, lanes, columns, across, run;
+  int each, lanes, columns, across;
   int taps, advance, slots;  // rows of the filter, of the image a step, of results in the making
   int pixels, row, plane;    // of a row of the image; vectors
 
   Bands(const KernelSpec& spec, const DepthwiseConfig& parts, int each_, int lanes_, int columns_,
-        int across_, int run_)
-      : each(each_), lanes(lanes_), columns(columns_), across(across_), run(run_) {
+        int across_)
+      : each(each_), lanes(lanes_), columns(columns_), across(across_) {
     const ImageDim &down = *parts.down, &line = *parts.across;
     const auto taps_of = [&](const ImageDim& d) {
       return d.tap_index < 0 ? 1 : static_cast<int>(spec.extent[d.tap_index]);
@@ -47,7 +46,7 @@ struct Bands {
   int vector_bytes() const { return 2 * each; }
   int copies() const { return (planes() * pixels + 31) / 32; }  // of a thread and row
   int registers() const {
-    constexpr int kOwn = 42;
+    constexpr int kOwn = 30;  // at the least, besides
     return slots * each * 4 + taps * each * 2 + advance * each * 4 + 2 * copies() + kOwn;
   }
   int stage_bytes() const { return (plane * planes() + kDepth / 2 * (lanes + 1)) * vector_bytes(); }
@@ -55,18 +54,22 @@ struct Bands {
     const int results = 2 * kTiles * kWidth * (lanes * each + 4) * 4;
     return results + stages * stage_bytes() + (all_taps + 1) * lanes * vector_bytes();
   }
-  double steps(double rows) const {  // of a thread block, those before its results among them
-    const double before = slots - 1;
-    return run + before * (run < rows ? 1 : 0.5);
+  // Steps of a thread block that has `run` of the rows of all groups, `rows` each. Rows before its
+  // results are half outside of the image where a group begins; a walk begins with two steps' wait.
+  double steps(double run, double rows) const {
+    constexpr double kBegin = 2;
+    const double whole = run / rows, before = slots - 1;
+    if (whole == std::floor(whole)) return run + whole * (before / 2 + kBegin);
+    return run + before + kBegin + std::floor(whole) * (before / 2 + kBegin);
   }
 
   // Clocks in which an SM with `ctas` thread blocks makes a step of each. Instructions, roughly,
   // reckoned and not measured; a warp's multiplications hide behind other warps' instructions.
-  double clocks(double ctas, int width) const {
-    constexpr double kCopy = 6, kFixed = 40, kPack = 20, kResult = 4, kMultiplication = 6,
+  double clocks(double ctas, int width, int cost) const {
+    constexpr double kCopy = 6, kFixed = 40, kPack = 20, kResult = 3, kMultiplication = 6,
                      kBarrier = 150, kIssued = 0.9;
     const double code = kCopy * copies() * advance + advance * (8 + 4.0 * each) + each * taps + 8 +
-                        4.0 * each / width * (kPack + kResult * width) + kFixed,
+                        4.0 * each / width * (kPack + (kResult + cost) * width) + kFixed,
                  issued = code / kIssued, multiplied = kMultiplication * each * taps;
     return ctas * lanes / 4 * std::max(issued, multiplied) + std::min(issued, multiplied) +
            kBarrier;
@@ -91,9 +94,9 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
   };
   if (parts.gradient || parts.along_columns || !parts.down || !parts.looped.empty()) return {};
   if (type(parts.image) != type(parts.other) || info(type(parts.image)).bytes != 2) return {};
-  const ImageDim &down = *parts.down, &across = *parts.across;
-  if (vector < 2 || down.divisor != 1 || across.divisor != 1) return {};
-  const int columns = columns_of(spec, across);
+  const ImageDim &down = *parts.down, &line = *parts.across;
+  if (vector < 2 || down.divisor != 1 || line.divisor != 1) return {};
+  const int columns = columns_of(spec, line);
   if (columns < kLeastColumns) return {};
 
   DepthwiseConfig e = parts;
@@ -101,64 +104,64 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
   e.columns = columns;
   e.packing = choose_packing(spec, e.channel, std::min(kWidth, widest_pack(spec)));
   const ContractionSpec& c = spec.contraction();
-  const std::int64_t channels = spec.extent[e.channel], rows = spec.extent[down.pixel_index],
-                     tiles = ceil_divide(spec.extent[across.pixel_index], columns);
+  const double channels = static_cast<double>(spec.extent[e.channel]),
+               rows = static_cast<double>(spec.extent[down.pixel_index]),
+               tiles = std::ceil(static_cast<double>(spec.extent[line.pixel_index]) / columns);
   const double planes =
       elements(spec.extent, 0, e.channel) * elements(spec.extent, c.first_m(), c.first_n() - 2);
   const int all_taps = static_cast<int>(elements(spec.extent, c.first_k(), spec.extent.size()));
+  const int cost = element_cost(spec, spec.body);
+  // Tests: the long walks that few SMs have on small shapes.
+  const double sms = device.depthwise == "mma" ? 3 : device.sms;
   std::optional<double> least;
   for (const int each : {4, 2})
     for (const int lanes : {8, 16})
-      for (int together = 1; together <= kTiles; together *= 2) {
-        if (each > vector || (together > 1 && together >= 2 * tiles)) continue;
-        for (int run_parts = 1; run_parts <= std::min<std::int64_t>(rows, 16); run_parts *= 2) {
-          const Bands b(spec, parts, each, lanes, columns, together,
-                        static_cast<int>(ceil_divide(rows, run_parts)));
-          const int threads = b.threads();
-          const double most = std::floor(device.registers_per_sm /
-                                         (std::min(kMostRegisters, b.registers()) * threads * 1.0));
-          if (b.registers() > kMostRegisters || most < 1) continue;
-          const double grid = static_cast<double>(ceil_divide(channels, lanes * each)) *
-                              static_cast<double>(ceil_divide(tiles, together)) *
-                              static_cast<double>(ceil_divide(rows, b.run)) *
-                              std::ceil(planes / b.planes());
-          if (grid >= 0x1p31) continue;
-          int stages = 3;
-          const double row_bytes =
-              static_cast<double>(b.planes()) * b.pixels * b.advance * lanes * b.vector_bytes();
-          while (stages < kMostStages && (stages - 1) * row_bytes * most < kFlight) ++stages;
-          const auto fits = [&](int n, double ctas) {
-            return ctas * (b.shared_bytes(n, all_taps) + device.shared_reserved) <=
-                   device.shared_per_sm;
-          };
-          while (stages > 2 && !fits(stages, most)) --stages;
-          if (b.shared_bytes(stages, all_taps) > device.shared_per_cta) continue;
-          double ctas = most;
-          while (ctas > 1 && !fits(stages, ctas)) --ctas;
-          // In rounds of as many thread blocks as an SM holds.
-          constexpr double kMany = 4, kBegin = 3;  // steps until the first row has come
-          const double at_once = ctas * device.sms, rounds = std::floor(grid / at_once),
-                       left = std::ceil((grid - rounds * at_once) / device.sms);
-          const auto round = [&](double n) {
-            return (b.steps(static_cast<double>(rows)) + kBegin) * b.clocks(n, e.packing.width);
-          };
-          const double clocks = rounds >= kMany
-                                    ? grid / at_once * round(ctas)
-                                    : rounds * round(ctas) + (left > 0 ? round(left) : 0);
-          const double issued = clocks / device.clock,
-                       waited = memory * std::max(1.0, kFlight / ((stages - 1) * row_bytes * ctas)),
+      for (int across = 1; across <= kTiles; across *= 2) {
+        if (each > vector || (across > 1 && across >= 2 * tiles)) continue;
+        const Bands b(spec, parts, each, lanes, columns, across);
+        const double most = std::floor(static_cast<double>(device.registers_per_sm) /
+                                       (b.registers() * b.threads()));
+        if (b.registers() > kMostRegisters || most < 1) continue;
+        const double blocks = std::ceil(channels / (lanes * each)),
+                     lines = std::ceil(tiles / across) * std::ceil(planes / b.planes()) * rows;
+        const double row_bytes =
+            static_cast<double>(b.planes()) * b.pixels * b.advance * lanes * b.vector_bytes();
+        int stages = 3;
+        while (stages < kMostStages && (stages - 1) * row_bytes * most < kFlight) ++stages;
+        const auto fits = [&](double ctas) {
+          return ctas * (b.shared_bytes(stages, all_taps) + device.shared_reserved) <=
+                 device.shared_per_sm;
+        };
+        while (stages > 2 && !fits(most)) --stages;
+        if (b.shared_bytes(stages, all_taps) > device.shared_per_cta || blocks * lines >= 0x1p31)
+          continue;
+        double ctas = most;
+        while (ctas > 1 && !fits(ctas)) --ctas;
+        const double at_once = ctas * sms,
+                     waited = memory * std::max(1.0, kFlight / ((stages - 1) * row_bytes * ctas));
+        // Rows of a thread block: groups or equal parts of one, or as many as fill whole rounds.
+        std::vector<double> runs;
+        for (const double part : {1.0, 2.0, 4.0, 8.0}) runs.push_back(std::ceil(rows / part));
+        for (double round = 1; round <= 4; ++round)
+          runs.push_back(std::ceil(lines / std::max(1.0, std::floor(round * at_once / blocks))));
+        const auto clocks = [&](double n) { return b.clocks(n, e.packing.width, cost); };
+        for (const double run : runs) {
+          const double grid = blocks * std::ceil(lines / run), rounds = std::floor(grid / at_once),
+                       left = std::ceil((grid - rounds * at_once) / sms),
+                       steps = b.steps(run, rows);
+          const double all = steps * (rounds * clocks(ctas) + (left > 0 ? clocks(left) : 0));
+          const double issued = all / device.clock,
                        us = std::max(waited, issued) + kExposed * std::min(waited, issued);
           if (least && *least <= us) continue;
           least = us;
           e.each = each;
           e.lanes = lanes;
-          e.run = b.run;
-          e.mma = {.across = together, .stages = stages};
-          e.threads = threads;
+          e.run = static_cast<int>(run);
+          e.mma = {.across = across, .stages = stages};
+          e.threads = b.threads();
           e.grid = clamp_grid(grid);
           e.shared_bytes = static_cast<std::uint32_t>(b.shared_bytes(stages, all_taps));
-          // Limits registers to what so many blocks leave each.
-          e.least_blocks = static_cast<int>(ctas);
+          e.least_blocks = static_cast<int>(ctas);  // limits registers to what so many leave each
         }
       }
   if (!least) return {};
