@@ -150,9 +150,9 @@ struct RowCopies {
   static constexpr int units = B::planes * B::pixels, count = (units + 31) / 32;
   static_assert(count <= 32);
   const Element* image;
-  Index from[count];    // elements of the image's row 0
-  unsigned to[count];   // in stage 0
-  unsigned inside = 0;  // of the image's columns, a bit for each
+  Index from[count];   // elements of the image's row 0
+  unsigned to[count];  // in stage 0
+  unsigned inside;     // of the image's columns, a bit for each
 
   // `start_of(plane)`: the element where the image's row 0 of a plane begins; `planes`: how many
   // there are.
@@ -160,6 +160,7 @@ struct RowCopies {
   SINTER_DEVICE void aim(const Element* base, unsigned stages, int column, int planes,
                          const StartOf& start_of) {
     image = base;
+    inside = 0;
     const int lane = static_cast<int>(threadIdx.x) % B::lanes;
 #pragma unroll
     for (int i = 0; i < count; ++i) {
@@ -213,13 +214,14 @@ struct RowOfResults {
   static constexpr int packs = S::channels / Config::width,
                        count = B::tiles * B::width * packs / Config::threads;
   Coord c[count];
-  int at[count];        // floats
-  unsigned exists = 0;  // a bit for each
+  int at[count];    // floats
+  unsigned exists;  // a bit for each
 
   // `set_plane(c, i)`: sets the plane's coordinates; `planes`: how many there are.
   template <class SetPlane>
   SINTER_DEVICE void aim(int first_channel, int first_tile, int planes, const SetPlane& set_plane) {
     using Columns = typename B::Columns;
+    exists = 0;
 #pragma unroll
     for (int n = 0; n < count; ++n) {
       const int i = static_cast<int>(threadIdx.x) + n * Config::threads,
@@ -259,7 +261,43 @@ struct RowOfResults {
   }
 };
 
-// A thread block's walk down one group of tiles and planes.
+// The steps of a thread block: down the rows of results [line, last) of all groups, those of one
+// group of tiles and planes behind those of another.
+template <class Config>
+struct BandSteps {
+  using B = Bands<Config>;
+  // Rows above the image are zeros, as the sums are: the first block that sees others.
+  static constexpr int top =
+      B::new_row <= 0 ? -B::new_row / B::advance : -((B::new_row + B::advance - 1) / B::advance);
+  int line, last;                 // `line`: behind this group's
+  int group, first = 0, end = 0;  // rows of results
+  int begin = 0, block = 0;       // of the group's steps the first, and this one
+
+  SINTER_DEVICE BandSteps(int line, int last) : line(line), last(last) {
+    if (line < last) enter();
+  }
+  SINTER_DEVICE bool more() const { return block < end; }
+  SINTER_DEVICE bool begins() const { return block == begin; }
+  // Whether another group begins.
+  SINTER_DEVICE bool next() {
+    if (++block < end || line == last) return false;
+    enter();
+    return true;
+  }
+
+ private:
+  SINTER_DEVICE void enter() {
+    constexpr int lines = B::S::blocks_down;
+    group = line / lines;
+    first = line - group * lines;
+    end = first + last - line < lines ? first + last - line : lines;
+    line += end - first;
+    begin = first - (B::slots - 1) < top ? top : first - (B::slots - 1);
+    begin = begin < first ? begin : first;
+    block = begin;
+  }
+};
+
 template <class Config, class Image, class Filter, class Body>
 struct BandWalk {
   using B = Bands<Config>;
@@ -273,52 +311,33 @@ struct BandWalk {
                        planes = static_cast<int>(P::product(0, Config::batch - 1)) * planes_m,
                        tile_groups = (S::blocks_across + B::across - 1) / B::across,
                        groups = (planes + B::planes - 1) / B::planes * tile_groups;
-  // Rows above the image are zeros, as the sums are: the first block that sees others.
-  static constexpr int top =
-      B::new_row <= 0 ? -B::new_row / B::advance : -((B::new_row + B::advance - 1) / B::advance);
-
   float* results;    // of two rows
   unsigned* stages;  // of rows of pixels
+  unsigned* filter;
   int first_channel;
+  RowCopies<Config, Image> copies;
+  RowOfResults<Config, Image, Filter, Body> finished;
   BandMatrices<Config> bands;
 
-  static SINTER_DEVICE void set_plane(Coord& c, int plane) {
-    unravel<0, Config::batch - 1>(static_cast<Index>(plane / planes_m), c);
-    unravel<P::first_m, Config::m - S::spatial>(static_cast<Index>(plane % planes_m), c);
-  }
-
-  // Rows of results from `first` on, to before `end`.
   template <class Args>
-  SINTER_DEVICE void run(const Args& args, int group, int first, int end) {
-    keep(first);
-    keep(end);
-    const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
-    const int warp = __shfl_sync(~0u, thread / 32, 0);
-    const int first_tile = group % tile_groups * B::across,
-              first_plane = group / tile_groups * B::planes;
-    RowCopies<Config, Image> copies;
-    const bool has_channel = first_channel + thread % lanes * each < S::all_channels;
-    copies.aim(Image::base(args), warp_matrix::address(stages), first_tile * B::pitch + B::first,
-               has_channel ? planes - first_plane : 0, [&](int plane) {
-                 Coord c;
-                 set_plane(c, first_plane + plane);
-                 c.at[Config::channel] = first_channel;
-                 return static_cast<Index>(Image::offset) +
-                        dot(typename Image::Access::Stride{}, c.at);
-               });
-    RowOfResults<Config, Image, Filter, Body> finished;
-    finished.aim(first_channel, first_tile, planes - first_plane,
-                 [&](Coord& c, int plane) { set_plane(c, first_plane + plane); });
-    int begin = first - (B::slots - 1);
-    begin = begin < top ? top : begin;
-    begin = begin < first ? begin : first;
-#pragma unroll
-    for (int i = 0; i < Config::stages - 1; ++i) {
-      if (begin + i < end) copies.start(i, begin + i);
+  SINTER_DEVICE void run(const Args& args, int line, int last) {
+    const int lane = static_cast<int>(threadIdx.x) % 32, tile = lane / 4;
+    const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
+    BandSteps<Config> ahead(line, last), now = ahead;
+    const auto bring = [&](int stage) {
+      if (ahead.more()) {
+        if (ahead.begins()) aim_copies(args, ahead.group);
+        copies.start(stage, ahead.block);
+        ahead.next();
+      }
       warp_matrix::commit();
-    }
+    };
+#pragma unroll 1
+    for (int i = 0; i < Config::stages - 1; ++i) bring(i);
+    load_filter(args);
+    __syncthreads();
+    bands.load(filter, warp);
 
-    const int tile = lane / 4;
     int tile_at[2];  // vectors of the first pixels of the lane's two tiles
 #pragma unroll
     for (int h = 0; h < 2; ++h)
@@ -327,14 +346,14 @@ struct BandWalk {
     float sums[B::slots][each][4] = {};
     int filled = Config::stages - 1, current = 0;  // stages
     const auto following = [](int stage) { return stage == Config::stages - 1 ? 0 : stage + 1; };
+    int row = -1, turn = 0;  // the row of results to be stored, which lies in the other turn's half
 #pragma unroll 1
-    for (int b = begin; b < end; ++b) {
+    while (now.more()) {
       // Behind the barrier this step's rows have come, nobody reads the stage before any more, and
       // the row of results before lies in shared memory.
       warp_matrix::wait<Config::stages - 2>();
       __syncthreads();
-      if (b + Config::stages - 1 < end) copies.start(filled, b + Config::stages - 1);
-      warp_matrix::commit();
+      bring(filled);
       filled = following(filled);
 
       PixelMatrices<Config> pixels[B::advance];
@@ -343,14 +362,65 @@ struct BandWalk {
         pixels[j].load(stages + (current * B::stage + j * B::row + warp) * B::words, tile_at);
       current = following(current);
       multiply(sums, pixels);
-      if (b > first) finished.store(args, results + (b - 1 & 1) * B::results, b - 1);
-      if (b >= first) put(results + (b & 1) * B::results + warp * each, tile, sums[0]);
+      if (row >= 0) finished.store(args, results + (turn ^ 1) * B::results, row);
+      if (now.begins()) aim_results(now.group);
+      row = -1;
+      if (now.block >= now.first) {
+        put(results + turn * B::results + warp * each, tile, sums[0]);
+        row = now.block;
+        turn ^= 1;
+      }
+      if (now.next()) {
+        keep(turn);  // makes this a branch, not a choice for each sum in every step
+#pragma unroll
+        for (int slot = 0; slot < B::slots; ++slot)
+#pragma unroll
+          for (int i = 0; i < each * 4; ++i) sums[slot][i / 4][i % 4] = 0;
+      }
     }
     __syncthreads();
-    finished.store(args, results + (end - 1 & 1) * B::results, end - 1);
+    if (row >= 0) finished.store(args, results + (turn ^ 1) * B::results, row);
   }
 
  private:
+  static SINTER_DEVICE void set_plane(Coord& c, int plane) {
+    unravel<0, Config::batch - 1>(static_cast<Index>(plane / planes_m), c);
+    unravel<P::first_m, Config::m - S::spatial>(static_cast<Index>(plane % planes_m), c);
+  }
+  static SINTER_DEVICE int first_tile(int group) { return group % tile_groups * B::across; }
+  static SINTER_DEVICE int first_plane(int group) { return group / tile_groups * B::planes; }
+
+  template <class Args>
+  SINTER_DEVICE void aim_copies(const Args& args, int group) {
+    const bool exists =
+        first_channel + static_cast<int>(threadIdx.x) % lanes * each < S::all_channels;
+    copies.aim(
+        Image::base(args), warp_matrix::address(stages), first_tile(group) * B::pitch + B::first,
+        exists ? planes - first_plane(group) : 0, [&](int plane) {
+          Coord c;
+          set_plane(c, first_plane(group) + plane);
+          c.at[Config::channel] = first_channel;
+          return static_cast<Index>(Image::offset) + dot(typename Image::Access::Stride{}, c.at);
+        });
+  }
+  SINTER_DEVICE void aim_results(int group) {
+    finished.aim(first_channel, first_tile(group), planes - first_plane(group),
+                 [&](Coord& c, int plane) { set_plane(c, first_plane(group) + plane); });
+  }
+  template <class Args>
+  SINTER_DEVICE void load_filter(const Args& args) const {
+#pragma unroll 8
+    for (int i = static_cast<int>(threadIdx.x); i < B::filter * 2; i += Config::threads) {
+      const int channel = first_channel + i % S::channels, tap = i / S::channels;
+      Coord c;
+      c.at[Config::channel] = channel;
+      S::set_taps(List<>{}, c, 0, tap);
+      Element value{};
+      if (tap < S::taps && channel < S::all_channels)
+        value = hardware::load(Filter::base(args) + locate<typename Filter::Access>(c).offset);
+      reinterpret_cast<Element*>(filter)[i] = value;
+    }
+  }
   // Adds a step's products to the sums that see its rows, each of which moves up a slot.
   SINTER_DEVICE void multiply(float (&sums)[B::slots][each][4],
                               const PixelMatrices<Config> (&pixels)[B::advance]) const {
@@ -389,49 +459,30 @@ struct BandWalk {
   }
 };
 
-// Forward, and the data gradient of stride 1. A thread block has `run` rows of the rows of all
-// groups, one behind another; those of other channels lie beside it.
+// Forward, and the data gradient of stride 1. A thread block has `run` rows of results of all
+// groups; those of other channels lie beside it.
 template <class Config, class Image, class Filter, class Body, class Args>
 SINTER_DEVICE void run_mma(const Args& args) {
   using Walk = BandWalk<Config, Image, Filter, Body>;
   using B = typename Walk::B;
   using S = typename B::S;
-  using Element = typename Image::Element;
   hardware::grid_dependency_wait();
   Walk walk;
   walk.results = contraction::dynamic_floats();
   walk.stages = reinterpret_cast<unsigned*>(walk.results + 2 * B::results);
-  unsigned* const filter = walk.stages + Config::stages * B::stage * B::words;
-  const int thread = static_cast<int>(threadIdx.x), block = static_cast<int>(blockIdx.x);
-  walk.first_channel = block % S::channel_blocks * S::channels;
+  walk.filter = walk.stages + Config::stages * B::stage * B::words;
   // Places that no copy reaches are multiplied by zero.
+  static_assert(Config::stages * B::stage * B::words % 4 == 0);
 #pragma unroll 1
-  for (int i = thread; i < Config::stages * B::stage * B::words; i += Config::threads)
-    walk.stages[i] = 0;
-#pragma unroll 1
-  for (int i = thread; i < B::filter * 2; i += Config::threads) {
-    const int channel = walk.first_channel + i % S::channels, tap = i / S::channels;
-    typename S::Coord c;
-    c.at[Config::channel] = channel;
-    S::set_taps(List<>{}, c, 0, tap);
-    Element value{};
-    if (tap < S::taps && channel < S::all_channels)
-      value = hardware::load(Filter::base(args) + locate<typename Filter::Access>(c).offset);
-    reinterpret_cast<Element*>(filter)[i] = value;
-  }
+  for (int i = static_cast<int>(threadIdx.x); i < Config::stages * B::stage * B::words / 4;
+       i += Config::threads)
+    reinterpret_cast<uint4*>(walk.stages)[i] = uint4{};
   __syncthreads();
-  walk.bands.load(filter, thread / 32);
-
   constexpr int lines = Walk::groups * S::blocks_down;
-  int line = block / S::channel_blocks * Config::run;
-  const int last = line + Config::run < lines ? line + Config::run : lines;
-#pragma unroll 1
-  while (line < last) {
-    const int first = line % S::blocks_down, rest = first + last - line,
-              end = rest < S::blocks_down ? rest : S::blocks_down;
-    walk.run(args, line / S::blocks_down, first, end);
-    line += end - first;
-  }
+  const int block = static_cast<int>(blockIdx.x);
+  const int line = block / S::channel_blocks * Config::run;
+  walk.first_channel = block % S::channel_blocks * S::channels;
+  walk.run(args, line, line + Config::run < lines ? line + Config::run : lines);
 }
 
 }  // namespace sinter::depthwise
