@@ -70,10 +70,12 @@ struct Bands {
                        stage = plane * planes + depth / 2 * pixel;
   static constexpr bool even = pitch % 2 == 0;
   static SINTER_DEVICE int place(int i) { return (even ? i / 2 + i % 2 * half : i) * pixel; }
-  // Floats of a row of results: a tile's even columns lie before the odd ones of all tiles.
-  static constexpr int result = lanes * each + 4, results = tiles * width * result;
+  // Floats of a row of results: a tile's even columns lie before the odd ones of all tiles, which
+  // lie in other banks, since packs of an even and an odd column are read at once.
+  static constexpr int result = lanes * each + 4, odd = tiles * width / 2 * result + 4,
+                       results = 2 * odd;
   static SINTER_DEVICE int result_at(int tile, int column) {
-    return (column % 2 * (tiles * width / 2) + tile * (width / 2) + column / 2) * result;
+    return column % 2 * odd + (tile * (width / 2) + column / 2) * result;
   }
   // The filter, a line of channels for each tap and one of zeros.
   static constexpr int filter = (S::taps + 1) * lanes * words;  // words

@@ -51,7 +51,7 @@ struct Bands {
   }
   int stage_bytes() const { return (plane * planes() + kDepth / 2 * (lanes + 1)) * vector_bytes(); }
   int shared_bytes(int stages, int all_taps) const {
-    const int results = 2 * kTiles * kWidth * (lanes * each + 4) * 4;
+    const int results = 2 * (kTiles * kWidth * (lanes * each + 4) + 8) * 4;
     return results + stages * stage_bytes() + (all_taps + 1) * lanes * vector_bytes();
   }
   // Steps of a thread block that has `run` of the rows of all groups, `rows` each. Rows before its
@@ -110,6 +110,7 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
   const double planes =
       elements(spec.extent, 0, e.channel) * elements(spec.extent, c.first_m(), c.first_n() - 2);
   const int all_taps = static_cast<int>(elements(spec.extent, c.first_k(), spec.extent.size()));
+  if (channels * rows * tiles * planes * all_taps == 0) return {};
   const int cost = element_cost(spec, spec.body);
   // Tests: the long walks that few SMs have on small shapes.
   const double sms = device.depthwise == "mma" ? 3 : device.sms;
