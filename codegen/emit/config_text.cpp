@@ -194,6 +194,7 @@ void add_constants(const KernelSpec& spec, const DepthwiseConfig& e,
                      {"columns", e.columns},
                      {"run", e.run},
                      {"along_columns", e.along_columns, true}});
+  if (e.mma) c.insert(c.end(), {{"across", e.mma->across}, {"stages", e.mma->stages}});
 }
 
 void add_constants(const KernelSpec& spec, const SimtConfig& s, std::vector<ConfigConstant>& c) {

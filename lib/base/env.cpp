@@ -18,6 +18,8 @@ constexpr EnvVariable kVariables[] = {
     {"SINTER_EMULATOR_OPTIONS",
      "tests: more for the compiler of emulated kernels; `-fsanitize=alignment` finds misaligned "
      "packs"},
+    {"SINTER_DEPTHWISE",
+     "tests: mma (as on three SMs) or ordinary: where depthwise convolutions run if they can"},
     {"SINTER_FAILURE_DIR", "tests: folder that takes the graphs that failed"},
     {"SINTER_FUZZ_COMPILE", "tests: how many random graphs are compiled"},
     {"SINTER_FUZZ_GRAPHS", "tests: how many random graphs are planned"},

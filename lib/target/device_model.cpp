@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/env.hpp"
+
 namespace sinter {
 namespace {
 
@@ -135,10 +137,11 @@ const DeviceModel kModels[] = {
 DeviceModel device_model(std::string_view target) {
   const auto known = std::find_if(std::begin(kModels), std::end(kModels),
                                   [&](const DeviceModel& m) { return m.target == target; });
-  if (known != std::end(kModels)) return *known;
-  DeviceModel unknown = kModels[0];
-  unknown.target = target;
-  return unknown;
+  DeviceModel model = known != std::end(kModels) ? *known : kModels[0];
+  model.target = target;
+  static const std::string depthwise = env_value("SINTER_DEPTHWISE");
+  model.depthwise = depthwise;
+  return model;
 }
 
 std::vector<std::string_view> modelled_targets() {

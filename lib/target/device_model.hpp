@@ -40,6 +40,10 @@ struct DeviceModel {
   double l2_bandwidth = 0;         // from the second-level cache to all SMs
   double sm_bandwidth = 0;         // from memory to one SM
   double launch_microseconds = 0;  // that one more kernel costs
+
+  // For tests on small shapes, from SINTER_DEPTHWISE: the cores that depthwise convolutions run on
+  // where they can, `mma` or `ordinary`, faster or not.
+  std::string depthwise;
 };
 
 // The model of a target that target.hpp calls valid, or of the empty one. A target without a table

@@ -97,6 +97,20 @@ directions("depthwise_lines_stride_2", [3, 24, 30, 27], [24, 1, 5, 3], stride=[2
            groups=24, lay=image_of_lines)
 directions("depthwise_unpadded", [3, 24, 12, 14], [24, 1, 3, 3], groups=24)
 directions("depthwise_multiplier", [2, 16, 9, 10], [32, 1, 3, 3], pre=[1, 1], groups=16)
+# With SINTER_DEPTHWISE=mma on tensor cores: tiles and channels that end anywhere, padding unlike on
+# both sides and wider than the filter, steps and dilation of one dim, walks over several images.
+directions("depthwise_tiles", [3, 40, 11, 19], [40, 1, 5, 5], pre=[1, 3], post=[2, 0], groups=40,
+           io="f16", which="fd")
+directions("depthwise_tiles_dilated", [2, 24, 13, 37], [24, 1, 3, 3], dilation=[2, 2], pre=[2, 2],
+           groups=24, which="fd")
+directions("depthwise_tiles_stride_2", [5, 18, 15, 21], [18, 1, 4, 3], stride=[2, 1], pre=[2, 1],
+           post=[1, 0], groups=18, mode="convolution", which="fd")
+directions("depthwise_tiles_wide_padding", [2, 36, 6, 9], [36, 1, 3, 3], pre=[5, 4], post=[1, 6],
+           groups=36, which="f")
+directions("depthwise_tiles_of_images", [20, 24, 15, 8], [24, 1, 3, 3], pre=[1, 1], groups=24,
+           which="f")
+directions("depthwise_tiles_of_images_9x9", [20, 64, 12, 20], [64, 1, 9, 9], pre=[4, 4], groups=64,
+           which="f")
 # Groups of few channels, which are joined.
 directions("groups_of_4", [2, 128, 15, 14], [128, 4, 3, 3], pre=[1, 1], groups=32)
 directions("groups_of_16_stride_2", [3, 128, 15, 14], [256, 16, 3, 3], stride=[2, 2], pre=[1, 1],

@@ -237,6 +237,9 @@ inline unsigned pair(bf16, float low, float high) {
   return hardware::to_bf16(low) | static_cast<unsigned>(hardware::to_bf16(high)) << 16;
 }
 
+inline unsigned low_halves(unsigned x, unsigned y) { return (x & 0xffffu) | y << 16; }
+inline unsigned high_halves(unsigned x, unsigned y) { return x >> 16 | (y & 0xffff0000u); }
+
 template <bool transposed>
 void get_blocks(unsigned (&blocks)[4], unsigned line) {
   const unsigned lane = threadIdx.x % emulator::kWarp;
@@ -292,6 +295,13 @@ inline void multiply(tf32, float* d, const unsigned (&a)[4], unsigned b0, unsign
   multiply_all<1>(d, a, b0, b1, [](unsigned x, int) {
     return static_cast<double>(__uint_as_float(x & 0xffffe000u));
   });
+}
+
+template <class Number>
+void multiply(Number number, float* d, const float* c, const unsigned (&a)[4], unsigned b0,
+              unsigned b1) {
+  for (int i = 0; i < 4; ++i) d[i] = c[i];
+  multiply(number, d, a, b0, b1);
 }
 
 }  // namespace warp_matrix

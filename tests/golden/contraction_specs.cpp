@@ -100,6 +100,30 @@ KernelSpec depthwise_fprop() {
   return b.spec;
 }
 
+// A filter of 7 x 7 for each of 384 channels, with a residual: on tensor cores.
+KernelSpec depthwise_mma() {
+  auto b = contraction({384, 64, 28, 28, 7, 7}, 1, 3, 0, 2);
+  b.spec.contraction().k_indices = {KIndex::filter_tap, KIndex::filter_tap};
+  b.into(b.spec.contraction().a().body)
+      .load(
+          "x",
+          b.port(
+              "x", bf16,
+              {.stride = {1, 301056, 0, 0, 0, 0},
+               .offset = 0,
+               .windows =
+                   {{.coefficient = {0, 0, 1, 0, 1, 0}, .base = -3, .extent = 28, .stride = 10752},
+                    {.coefficient = {0, 0, 0, 1, 0, 1}, .base = -3, .extent = 28, .stride = 384}},
+               .via = {}}));
+  b.into(b.spec.contraction().b().body).load("w", b.port("w", bf16, strided({49, 0, 0, 0, 7, 1})));
+  b.into(b.spec.body);
+  const int sum = b.accumulator("sum");
+  const Access image = strided({1, 301056, 10752, 384, 0, 0});
+  const int residual = b.load("residual", b.port("residual", bf16, image));
+  b.store(b.op("y", M::add, {sum, residual}), b.port("y", bf16, image, true));
+  return b.spec;
+}
+
 // The gradient of such filters, stride 1; indices: channel; r, s; image, p, q.
 KernelSpec depthwise_wgrad() {
   auto b = contraction({72, 3, 3, 2, 14, 16}, 1, 0, 2, 3);
@@ -352,6 +376,7 @@ std::vector<NamedSpec> contraction_specs() {
           {"conv_fprop", conv_fprop()},
           {"conv_dgrad", conv_dgrad()},
           {"depthwise_fprop", depthwise_fprop()},
+          {"depthwise_mma", depthwise_mma()},
           {"depthwise_wgrad", depthwise_wgrad()},
           {"odd_rows", odd_rows()},
           {"widened", widened()},

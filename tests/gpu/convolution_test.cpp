@@ -81,6 +81,26 @@ void run_all(const std::vector<Problem>& problems) {
   run_configurations(all, {.one_of_a_kind = true});
 }
 
+// Some pixels are infinite or NaN: every `step`-th of those that lie one behind another.
+Shared<Graph> graph_of_nonfinite(std::int64_t filter, std::int64_t stride, double step,
+                                 DataType io) {
+  const Dims dim{3, 40, 17, 22}, w{40, 1, filter, filter};
+  auto g = Shared<Graph>::make(GraphOptions{.io = io});
+  const auto last = [](const Dims& d) { return channels_last(d[1], d[2], d[3]); };
+  const auto x = g->tensor({.name = "x", .dim = dim, .stride = last(dim)});
+  const auto place = gen_index(x, 2) * 22.0 + gen_index(x, 3);
+  const auto pixels = x / (place - floor(place / step) * step > 0.5);
+  g->output(pixels, "pixels", {.stride = last(dim)});
+  const std::int64_t pad = filter / 2;
+  const auto y = conv_fprop(pixels, g->tensor({.name = "w", .dim = w, .stride = last(w)}),
+                            {.pre_padding = {pad, pad},
+                             .post_padding = {pad, pad},
+                             .stride = {stride, stride},
+                             .groups = 40});
+  g->output(y, "y", {.stride = channels_last(40, (17 - 1) / stride + 1, (22 - 1) / stride + 1)});
+  return g;
+}
+
 constexpr auto fprop = Direction::fprop, dgrad = Direction::dgrad, wgrad = Direction::wgrad;
 
 }  // namespace
@@ -100,4 +120,20 @@ TEST_CASE("filter gradients of convolutions, each kind of configuration", "[conv
            {wgrad, 3, 72, 136, 7, 7, 3, 1, 1, 1},
            {wgrad, 4, 32, 64, 8, 8, 2, 1, 1, 0},
            {wgrad, 3, 64, 72, 9, 9, 3, 2, 1, 1}});
+}
+
+// Tensor cores multiply such pixels with the zeros of a band, too. With SINTER_DEPTHWISE=mma this
+// is their kernel.
+TEST_CASE("depthwise convolutions of infinite pixels", "[convolution][depthwise]") {
+  std::vector<GraphSource> all;
+  for (const DataType io : {bf16, f16})
+    for (const std::int64_t filter : {3, 7})
+      for (const std::int64_t stride : {1, 2})
+        for (const double step : {149.0, 11.0}) {
+          const std::string name =
+              fmt::format("{} {}x{} / {}, {}", sinter::name(io), filter, filter, stride, step);
+          all.push_back(
+              {name, all.size(), [=] { return graph_of_nonfinite(filter, stride, step, io); }, {}});
+        }
+  run_as_chosen(all);
 }

@@ -48,6 +48,14 @@ TEST_CASE("corpus convolutions", "[rearranged]") {
   check("convolutions", graphs, {.repeatable = true});
 }
 
+// With SINTER_DEPTHWISE=mma small depthwise convolutions, too, run on tensor cores.
+TEST_CASE("depthwise convolutions of the corpus", "[depthwise]") {
+  std::vector<GraphSource> graphs;
+  for (auto& graph : corpus_graphs())
+    if (graph.name.starts_with("convolution_depthwise")) graphs.push_back(std::move(graph));
+  check("depthwise", graphs, {.repeatable = true});
+}
+
 TEST_CASE("random graphs, normal numbers", "[random]") {
   check("random, normal", random_graphs(from_environment("SINTER_GPU_GRAPHS", 1000), first_seed(), false),
         {.unfused = 8, .repeatable = true, .reloaded = true});

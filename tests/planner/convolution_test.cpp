@@ -1,6 +1,6 @@
 // Which kernels the planner makes of convolutions, at sizes that models have: engines, copies of
 // operands, and what they are fused with. Values are checked on small shapes: corpus graphs
-// convolution_*, once more with SINTER_REARRANGE=on.
+// convolution_*, once more with SINTER_REARRANGE=on and with SINTER_DEPTHWISE=mma.
 #include "planner/planned.hpp"
 #include "planner/rewrite/pass.hpp"
 #include "schedule/scheduled_kernel.hpp"
@@ -75,6 +75,35 @@ TEST_CASE("depthwise convolutions have an engine of their own, whatever lies tog
       CHECK(made.front() == "depthwise");
       CHECK((made.size() == 1 || made == Engines{"depthwise", "rowwise"}));
     }
+}
+
+TEST_CASE("large depthwise convolutions of 16-bit numbers run on tensor cores") {
+  const auto on_tensor_cores = [](DataType io, const Dims& x, std::int64_t filter,
+                                  std::int64_t stride, bool gradient) {
+    Images i{.g = Shared<Graph>::make(GraphOptions{.io = io})};
+    const Dims w{x[1], 1, filter, filter}, y{x[0], x[1], x[2] / stride, x[3] / stride};
+    const ConvAttributes a = padded(filter / 2, stride, x[1]);
+    if (gradient)
+      i.output(conv_dgrad(i.input("dy", y), i.input("w", w), x, a), "dx", x);
+    else
+      i.output(conv_fprop(i.input("x", x), i.input("w", w), a), "y", y);
+    const auto kernels = planned(*i.g).kernels;
+    REQUIRE(kernels.size() == 1);
+    const auto k = schedule_kernel(kernels[0], device_model("sm_90a"), {});
+    REQUIRE(k.depthwise());
+    return k.depthwise()->mma.has_value();
+  };
+  const Dims wide{64, 384, 28, 28}, flat{128, 144, 56, 56};
+  for (const DataType io : {bf16, f16})
+    for (const bool gradient : {false, true}) {
+      CHECK(on_tensor_cores(io, wide, 7, 1, gradient));
+      CHECK(on_tensor_cores(io, flat, 3, 1, gradient));
+    }
+  CHECK(on_tensor_cores(bf16, wide, 7, 2, false));
+  CHECK_FALSE(on_tensor_cores(bf16, wide, 7, 2, true));  // phases
+  CHECK_FALSE(on_tensor_cores(f32, wide, 7, 1, false));
+  CHECK_FALSE(on_tensor_cores(bf16, {64, 385, 28, 28}, 7, 1, false));  // no pairs of channels
+  CHECK_FALSE(on_tensor_cores(bf16, {1, 64, 14, 14}, 7, 1, false));    // too few walks
 }
 
 TEST_CASE("what a depthwise convolution reads is computed apart, what follows is its epilogue") {

@@ -84,6 +84,9 @@ SINTER_DEVICE unsigned pair(bf16, float low, float high) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
   return r;
 }
+// The lower, or the upper, halves of two words.
+SINTER_DEVICE unsigned low_halves(unsigned x, unsigned y) { return __byte_perm(x, y, 0x5410); }
+SINTER_DEVICE unsigned high_halves(unsigned x, unsigned y) { return __byte_perm(x, y, 0x7632); }
 #ifdef SINTER_HARDWARE_F8
 SINTER_DEVICE unsigned pair(f16, f8e4m3 low, f8e4m3 high) {
   unsigned r;
@@ -120,13 +123,21 @@ SINTER_DEVICE unsigned get_word(unsigned at) {
 
 // d += a b, for 32 bytes of k. Blocks of a: rows 0 to 7 and 8 to 15 of the first 16 bytes, then of
 // the others; of b: the first 16 bytes and the others. The thread holds of d what it holds of a row
-// of pairs: two elements of row lane / 4, two of the row eight further down.
+// of pairs: two elements of row lane / 4, two of the row eight further down. With `c`: d = c + a b.
 #define SINTER_MULTIPLY_BLOCKS(Number, shape, type)                                                \
   SINTER_DEVICE void multiply(Number, float* d, const unsigned(&a)[4], unsigned b0, unsigned b1) { \
     asm volatile("mma.sync.aligned." shape ".row.col.f32." type "." type                           \
                  ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"            \
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                  \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));                  \
+  }                                                                                                \
+  SINTER_DEVICE void multiply(Number, float* d, const float* c, const unsigned(&a)[4],             \
+                              unsigned b0, unsigned b1) {                                          \
+    asm volatile("mma.sync.aligned." shape ".row.col.f32." type "." type                           \
+                 ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"        \
+                 : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])                                  \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(c[0]),        \
+                   "f"(c[1]), "f"(c[2]), "f"(c[3]));                                               \
   }
 SINTER_MULTIPLY_BLOCKS(f16, "m16n8k16", "f16")
 SINTER_MULTIPLY_BLOCKS(bf16, "m16n8k16", "bf16")

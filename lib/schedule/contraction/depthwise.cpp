@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "plan/access.hpp"
+#include "schedule/contraction/depthwise_mma.hpp"
 #include "schedule/contraction/index_order.hpp"
 #include "schedule/schedule_parts.hpp"
 
@@ -202,6 +203,78 @@ void put_channel_last(KernelSpec& spec, int channel) {
   reorder(spec, order);
 }
 
+// Rows and columns of a thread's block and its walk; nothing where filters are too large. `memory`:
+// microseconds that memory takes.
+std::optional<DepthwiseConfig> on_ordinary_cores(const KernelSpec& spec, DepthwiseConfig e,
+                                                 const std::vector<ImageDim>& dims, double memory,
+                                                 const DeviceModel& device) {
+  // The last two dims are walked over, the last alone where filters are large.
+  const ContractionSpec& c = spec.contraction();
+  const double channels = static_cast<double>(spec.extent[e.channel]);
+  const int pixel_bytes = info(spec.ports[static_cast<std::size_t>(e.image.port)].type).bytes;
+  Extents x{};
+  std::optional<double> least;
+  std::optional<Walk> best;
+  for (const bool both : {true, false}) {
+    if (both && dims.size() < 2) continue;
+    e.looped.assign(dims.begin(), dims.end() - (both ? 2 : 1));
+    e.across = dims.back();
+    e.down = both ? std::optional(dims[dims.size() - 2]) : std::nullopt;
+    const int spatial = both ? 2 : 1, all_taps = taps_of(spec, e.down) * taps_of(spec, e.across);
+    x = {.planes = e.gradient ? elements(spec.extent, c.first_k(), spec.extent.size() - spatial)
+                              : elements(spec.extent, 0, e.channel) *
+                                    elements(spec.extent, c.first_m(), c.first_n() - spatial),
+         .channel_blocks = std::ceil(channels / (e.lanes * e.each))};
+    if (e.gradient) x.batches = elements(spec.extent, 0, e.channel);
+    for (const ImageDim& d : e.looped) x.looped *= taps_of(spec, d);
+    const int phases = e.down ? static_cast<int>(e.down->divisor) : 1;
+    if (phases > kMostPhases || e.across->divisor > kMostPhases) continue;
+    for (int rows : {phases, 2 * phases, 4 * phases}) {
+      if (rows > phases && rows >= 2 * pixels_of(spec, e.down)) continue;
+      const double down = blocks_down(spec, e, rows);
+      for (int columns = 1; columns <= 8; ++columns) {
+        if (columns > 1 && columns >= pixels_of(spec, e.across) + 1) continue;
+        if (columns % e.across->divisor != 0) continue;
+        if (e.along_columns && columns % e.packing.width != 0) continue;
+        const double products = static_cast<double>(rows) * columns * all_taps * e.each;
+        for (double parts = 1; parts <= std::min(down, 16.0); parts *= 2) {
+          const Walk w(spec, e, rows, columns, static_cast<int>(std::ceil(down / parts)));
+          const double registers = w.registers(e, all_taps, pixel_bytes);
+          if (registers > (e.gradient ? kMostRegistersOfGradient : kMostRegisters) ||
+              products > kMostProducts)
+            continue;
+          // Bytes under way keep memory busy, instructions beside it are hidden in part.
+          const double flight = blocks_at_once(e, registers, grid_of(spec, e, w, x), device) *
+                                e.threads / 32 * w.flight_bytes(e, pixel_bytes),
+                       waited = memory * std::max(1.0, kFlight / flight),
+                       issued = clocks_of(spec, e, w, x, registers, device) / device.clock,
+                       us = std::max(waited, issued) + kExposed * std::min(waited, issued);
+          if (least && *least <= us) continue;
+          least = us;
+          best = w;
+        }
+      }
+    }
+    if (best) break;
+  }
+  if (!best) return {};
+  e.rows = best->rows;
+  e.columns = best->columns;
+  e.run = best->run;
+  const double walks = x.planes * walks_of(spec, e, *best),
+               grid = x.channel_blocks *
+                      (e.gradient ? x.batches * x.looped : std::ceil(walks * e.lanes / e.threads));
+  if (grid >= 0x1p31 || walks >= 0x1p31) return {};
+  e.microseconds = device.launch_microseconds + *least;
+  e.grid = clamp_grid(grid);
+  const double all_taps = taps_of(spec, e.down) * taps_of(spec, e.across),
+               shared = (e.gradient ? 1 : x.looped) * all_taps * e.lanes * e.each * 4;
+  if (shared > 48 << 10) return {};
+  e.shared_bytes = static_cast<std::uint32_t>(shared);
+  e.wide_index = needs_wide_index(spec);
+  return e;
+}
+
 }  // namespace
 
 std::optional<DepthwisePlan> plan_depthwise(const KernelSpec& given, const DeviceModel& device) {
@@ -268,70 +341,20 @@ std::optional<DepthwisePlan> plan_depthwise(const KernelSpec& given, const Devic
   } else {
     return {};
   }
-  // The last two dims are walked over, the last alone where filters are large.
   constexpr double kReached = 0.85;  // of what a streaming kernel reaches
   const double memory = bytes_of(spec, e, image_elements) / (kReached * device.memory_bandwidth);
-  const int pixel_bytes = info(image->type).bytes;
-  Extents x{};
-  std::optional<double> least;
-  std::optional<Walk> best;
-  for (const bool both : {true, false}) {
-    if (both && dims->size() < 2) continue;
-    e.looped.assign(dims->begin(), dims->end() - (both ? 2 : 1));
+  std::optional<DepthwiseConfig> best = on_ordinary_cores(spec, e, *dims, memory, device);
+  if (dims->size() == 2) {
+    const int vector = channels % 4 == 0 && walked(4) ? 4 : e.each;
+    e.down = dims->front();
     e.across = dims->back();
-    e.down = both ? std::optional((*dims)[dims->size() - 2]) : std::nullopt;
-    const int spatial = both ? 2 : 1, all_taps = taps_of(spec, e.down) * taps_of(spec, e.across);
-    x = {.planes = e.gradient ? elements(spec.extent, c.first_k(), spec.extent.size() - spatial)
-                              : elements(spec.extent, 0, e.channel) *
-                                    elements(spec.extent, c.first_m(), c.first_n() - spatial),
-         .channel_blocks = std::ceil(static_cast<double>(channels) / (e.lanes * e.each))};
-    if (e.gradient) x.batches = elements(spec.extent, 0, e.channel);
-    for (const ImageDim& d : e.looped) x.looped *= taps_of(spec, d);
-    const int phases = e.down ? static_cast<int>(e.down->divisor) : 1;
-    if (phases > kMostPhases || e.across->divisor > kMostPhases) continue;
-    for (int rows : {phases, 2 * phases, 4 * phases}) {
-      if (rows > phases && rows >= 2 * pixels_of(spec, e.down)) continue;
-      const double down = blocks_down(spec, e, rows);
-      for (int columns = 1; columns <= 8; ++columns) {
-        if (columns > 1 && columns >= pixels_of(spec, e.across) + 1) continue;
-        if (columns % e.across->divisor != 0) continue;
-        if (e.along_columns && columns % e.packing.width != 0) continue;
-        const double products = static_cast<double>(rows) * columns * all_taps * e.each;
-        for (double parts = 1; parts <= std::min(down, 16.0); parts *= 2) {
-          const Walk w(spec, e, rows, columns, static_cast<int>(std::ceil(down / parts)));
-          const double registers = w.registers(e, all_taps, pixel_bytes);
-          if (registers > (e.gradient ? kMostRegistersOfGradient : kMostRegisters) ||
-              products > kMostProducts)
-            continue;
-          // Bytes under way keep memory busy, instructions beside it are hidden in part.
-          const double flight = blocks_at_once(e, registers, grid_of(spec, e, w, x), device) *
-                                e.threads / 32 * w.flight_bytes(e, pixel_bytes),
-                       waited = memory * std::max(1.0, kFlight / flight),
-                       issued = clocks_of(spec, e, w, x, registers, device) / device.clock,
-                       us = std::max(waited, issued) + kExposed * std::min(waited, issued);
-          if (least && *least <= us) continue;
-          least = us;
-          best = w;
-        }
-      }
-    }
-    if (best) break;
+    const auto mma = plan_depthwise_mma(spec, e, vector, memory, device);
+    const bool faster = mma && (!best || mma->microseconds < best->microseconds);
+    if (mma && (device.depthwise == "mma" || (faster && device.depthwise != "ordinary")))
+      best = mma;
   }
   if (!best) return {};
-  e.rows = best->rows;
-  e.columns = best->columns;
-  e.run = best->run;
-  const double walks = x.planes * walks_of(spec, e, *best),
-               grid = x.channel_blocks *
-                      (e.gradient ? x.batches * x.looped : std::ceil(walks * e.lanes / e.threads));
-  if (grid >= 0x1p31 || walks >= 0x1p31) return {};
-  e.microseconds = device.launch_microseconds + *least;
-  e.grid = clamp_grid(grid);
-  const double all_taps = taps_of(spec, e.down) * taps_of(spec, e.across),
-               shared = (e.gradient ? 1 : x.looped) * all_taps * e.lanes * e.each * 4;
-  if (shared > 48 << 10) return {};
-  e.shared_bytes = static_cast<std::uint32_t>(shared);
-  e.wide_index = needs_wide_index(spec);
+  e = *std::move(best);
   return plan;
 }
 

@@ -1,7 +1,7 @@
-// How a convolution whose channels are not summed over runs on ordinary cores: which of the
-// domain's indices are its channels, pixels and taps, and the block of results of a thread; see
-// codegen/device/family/contraction_depthwise.cuh. A pure function of the spec and the device
-// model.
+// How a convolution whose channels are not summed over runs: which of the domain's indices are its
+// channels, pixels and taps, and the block of results of a thread of ordinary cores, or of a
+// multiplication of tensor cores; see codegen/device/family/contraction_depthwise.cuh and
+// contraction_depthwise_mma.cuh. A pure function of the spec and the device model.
 #pragma once
 #include <optional>
 #include <vector>
@@ -19,17 +19,23 @@ struct DepthwiseOperand {
   std::int64_t offset = 0;  // of an image: that of coordinate 0
 };
 
+// On tensor cores: tiles of results side by side, and rows in shared memory.
+struct DepthwiseTiles {
+  int across = 1, stages = 3;
+};
+
 struct DepthwiseConfig : Launch {
   bool gradient = false;  // of the filter
   DepthwiseOperand image, other;
   bool along_columns = false;            // results of a line lie together, and are stored so
   int channel = -1;                      // the index of the domain
   int each = 2;                          // channels of a thread
-  int lanes = 32;                        // threads side by side along channels
-  int rows = 1, columns = 1;             // of a thread's block of results
-  int run = 1;                           // blocks down the image that a thread walks over
+  int lanes = 32;                        // threads, or warps, side by side along channels
+  int rows = 1, columns = 1;             // of a thread's block of results, or of a tile
+  int run = 1;                           // blocks down the image that it walks over
   std::optional<ImageDim> down, across;  // whose taps a thread has all at once
   std::vector<ImageDim> looped;          // the others
+  std::optional<DepthwiseTiles> mma;     // none: on ordinary cores
   int unroll = 1;
   Packing packing;  // of the epilogue
 };

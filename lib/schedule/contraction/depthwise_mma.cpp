@@ -1,0 +1,174 @@
+#include "schedule/contraction/depthwise_mma.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <vector>
+
+#include "schedule/schedule_parts.hpp"
+
+namespace sinter {
+namespace {
+
+// Of a multiplication: independent tiles, results of a tile, pixels that they see.
+constexpr int kTiles = 16, kWidth = 8, kDepth = 16;
+constexpr int kLeastColumns = 4;     // of a tile: else too few of its products count
+constexpr int kMostStages = 8;       // rows
+constexpr int kMostRegisters = 240;  // of a thread, of 255
+constexpr double kFlight = 40e3;     // bytes under way of an SM that reach the rate of memory
+constexpr double kExposed = 0.2;     // of the shorter of memory and instructions
+
+// The shape of a thread block, as the device code's Bands has it.
+struct Bands {
+  int each, lanes, columns, across;
+  int taps, advance, slots;  // rows of the filter, of the image a step, of results in the making
+  int pixels, row, plane;    // of a row of the image; vectors
+
+  Bands(const KernelSpec& spec, const DepthwiseConfig& parts, int each_, int lanes_, int columns_,
+        int across_)
+      : each(each_), lanes(lanes_), columns(columns_), across(across_) {
+    const ImageDim &down = *parts.down, &line = *parts.across;
+    const auto taps_of = [&](const ImageDim& d) {
+      return d.tap_index < 0 ? 1 : static_cast<int>(spec.extent[d.tap_index]);
+    };
+    taps = taps_of(down);
+    advance = static_cast<int>(down.pixel);
+    const int seen = static_cast<int>(std::abs(down.tap)) * (taps - 1) + 1;
+    slots = (seen + advance - 1) / advance;
+    pixels = static_cast<int>(line.pixel) * (across * columns - 1) +
+             static_cast<int>(std::abs(line.tap)) * (taps_of(line) - 1) + 1;
+    row = (pixels + 1) / 2 * 2 * (lanes + 1);
+    const int bank = 4 * across % 32;
+    plane = (row * advance + 31 - bank) / 32 * 32 + bank;
+  }
+  int threads() const { return 32 * lanes; }
+  int planes() const { return kTiles / across; }
+  int vector_bytes() const { return 2 * each; }
+  int copies() const { return (planes() * pixels + 31) / 32; }  // of a thread and row
+  int registers() const {
+    constexpr int kOwn = 30;  // at the least, besides
+    return slots * each * 4 + taps * each * 2 + advance * each * 4 + 2 * copies() + kOwn;
+  }
+  int stage_bytes() const { return (plane * planes() + kDepth / 2 * (lanes + 1)) * vector_bytes(); }
+  int shared_bytes(int stages, int all_taps) const {
+    const int results = 2 * (kTiles * kWidth * (lanes * each + 4) + 8) * 4;
+    return results + stages * stage_bytes() + (all_taps + 1) * lanes * vector_bytes();
+  }
+  // Steps of a thread block that has `run` of the rows of all groups, `rows` each. Rows before its
+  // results are half outside of the image where a group begins; a walk begins with two steps' wait.
+  double steps(double run, double rows) const {
+    constexpr double kBegin = 2;
+    const double whole = run / rows, before = slots - 1;
+    if (whole == std::floor(whole)) return run + whole * (before / 2 + kBegin);
+    return run + before + kBegin + std::floor(whole) * (before / 2 + kBegin);
+  }
+
+  // Clocks in which an SM with `ctas` thread blocks makes a step of each. Instructions, roughly,
+  // reckoned and not measured; a warp's multiplications hide behind other warps' instructions.
+  double clocks(double ctas, int width, int cost) const {
+    constexpr double kCopy = 6, kFixed = 40, kPack = 20, kResult = 3, kMultiplication = 6,
+                     kBarrier = 150, kIssued = 0.9;
+    const double code = kCopy * copies() * advance + advance * (8 + 4.0 * each) + each * taps + 8 +
+                        4.0 * each / width * (kPack + (kResult + cost) * width) + kFixed,
+                 issued = code / kIssued, multiplied = kMultiplication * each * taps;
+    return ctas * lanes / 4 * std::max(issued, multiplied) + std::min(issued, multiplied) +
+           kBarrier;
+  }
+};
+
+// The most results of a tile whose pixels are no more than the multiplication's.
+int columns_of(const KernelSpec& spec, const ImageDim& d) {
+  const std::int64_t taps = d.tap_index < 0 ? 1 : spec.extent[d.tap_index],
+                     reach = std::abs(d.tap) * (taps - 1);
+  if (reach >= kDepth) return 0;
+  return static_cast<int>(std::min<std::int64_t>(kWidth, (kDepth - 1 - reach) / d.pixel + 1));
+}
+
+}  // namespace
+
+std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
+                                                  const DepthwiseConfig& parts, int vector,
+                                                  double memory, const DeviceModel& device) {
+  const auto type = [&](const DepthwiseOperand& o) {
+    return spec.ports[static_cast<std::size_t>(o.port)].type;
+  };
+  if (parts.gradient || parts.along_columns || !parts.down || !parts.looped.empty()) return {};
+  if (type(parts.image) != type(parts.other) || info(type(parts.image)).bytes != 2) return {};
+  const ImageDim &down = *parts.down, &line = *parts.across;
+  if (vector < 2 || down.divisor != 1 || line.divisor != 1) return {};
+  const int columns = columns_of(spec, line);
+  if (columns < kLeastColumns) return {};
+
+  DepthwiseConfig e = parts;
+  e.rows = 1;
+  e.columns = columns;
+  e.packing = choose_packing(spec, e.channel, std::min(kWidth, widest_pack(spec)));
+  const ContractionSpec& c = spec.contraction();
+  const double channels = static_cast<double>(spec.extent[e.channel]),
+               rows = static_cast<double>(spec.extent[down.pixel_index]),
+               tiles = std::ceil(static_cast<double>(spec.extent[line.pixel_index]) / columns);
+  const double planes =
+      elements(spec.extent, 0, e.channel) * elements(spec.extent, c.first_m(), c.first_n() - 2);
+  const int all_taps = static_cast<int>(elements(spec.extent, c.first_k(), spec.extent.size()));
+  if (channels * rows * tiles * planes * all_taps == 0) return {};
+  const int cost = element_cost(spec, spec.body);
+  // Tests: the long walks that few SMs have on small shapes.
+  const double sms = device.depthwise == "mma" ? 3 : device.sms;
+  std::optional<double> least;
+  for (const int each : {4, 2})
+    for (const int lanes : {8, 16})
+      for (int across = 1; across <= kTiles; across *= 2) {
+        if (each > vector || (across > 1 && across >= 2 * tiles)) continue;
+        const Bands b(spec, parts, each, lanes, columns, across);
+        const double most = std::floor(static_cast<double>(device.registers_per_sm) /
+                                       (b.registers() * b.threads()));
+        if (b.registers() > kMostRegisters || most < 1) continue;
+        const double blocks = std::ceil(channels / (lanes * each)),
+                     lines = std::ceil(tiles / across) * std::ceil(planes / b.planes()) * rows;
+        const double row_bytes =
+            static_cast<double>(b.planes()) * b.pixels * b.advance * lanes * b.vector_bytes();
+        int stages = 3;
+        while (stages < kMostStages && (stages - 1) * row_bytes * most < kFlight) ++stages;
+        const auto fits = [&](double ctas) {
+          return ctas * (b.shared_bytes(stages, all_taps) + device.shared_reserved) <=
+                 device.shared_per_sm;
+        };
+        while (stages > 2 && !fits(most)) --stages;
+        if (b.shared_bytes(stages, all_taps) > device.shared_per_cta || blocks * lines >= 0x1p31)
+          continue;
+        double ctas = most;
+        while (ctas > 1 && !fits(ctas)) --ctas;
+        const double at_once = ctas * sms,
+                     waited = memory * std::max(1.0, kFlight / ((stages - 1) * row_bytes * ctas));
+        // Rows of a thread block: groups or equal parts of one, or as many as fill whole rounds.
+        std::vector<double> runs;
+        for (const double part : {1.0, 2.0, 4.0, 8.0}) runs.push_back(std::ceil(rows / part));
+        for (double round = 1; round <= 4; ++round)
+          runs.push_back(std::ceil(lines / std::max(1.0, std::floor(round * at_once / blocks))));
+        const auto clocks = [&](double n) { return b.clocks(n, e.packing.width, cost); };
+        for (const double run : runs) {
+          const double grid = blocks * std::ceil(lines / run), rounds = std::floor(grid / at_once),
+                       left = std::ceil((grid - rounds * at_once) / sms),
+                       steps = b.steps(run, rows);
+          const double all = steps * (rounds * clocks(ctas) + (left > 0 ? clocks(left) : 0));
+          const double issued = all / device.clock,
+                       us = std::max(waited, issued) + kExposed * std::min(waited, issued);
+          if (least && *least <= us) continue;
+          least = us;
+          e.each = each;
+          e.lanes = lanes;
+          e.run = static_cast<int>(run);
+          e.mma = {.across = across, .stages = stages};
+          e.threads = b.threads();
+          e.grid = clamp_grid(grid);
+          e.shared_bytes = static_cast<std::uint32_t>(b.shared_bytes(stages, all_taps));
+          e.least_blocks = static_cast<int>(ctas);  // limits registers to what so many leave each
+        }
+      }
+  if (!least) return {};
+  e.microseconds = device.launch_microseconds + *least;
+  e.wide_index = needs_wide_index(spec);
+  return e;
+}
+
+}  // namespace sinter

@@ -1,0 +1,19 @@
+// How a depthwise convolution of 16-bit numbers runs on the tensor cores of sm_80 and later; see
+// codegen/device/family/contraction_depthwise_mma.cuh. A pure function of the spec and the device
+// model.
+#pragma once
+#include <optional>
+
+#include "schedule/contraction/depthwise.hpp"
+
+namespace sinter {
+
+// `parts`: what there is of a spec that plan_depthwise has read: image, other, channel, down,
+// across. `vector`: the most neighbouring channels, up to 4, that lie together and aligned in the
+// image. `memory`: microseconds that memory takes. Nothing where the filter's lines are too long
+// for one multiplication or its rows too many for registers.
+std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
+                                                  const DepthwiseConfig& parts, int vector,
+                                                  double memory, const DeviceModel& device);
+
+}  // namespace sinter
