@@ -111,6 +111,11 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
       elements(spec.extent, 0, e.channel) * elements(spec.extent, c.first_m(), c.first_n() - 2);
   const int all_taps = static_cast<int>(elements(spec.extent, c.first_k(), spec.extent.size()));
   if (channels * rows * tiles * planes * all_taps == 0) return {};
+  // Few taps leave ordinary cores idle, too, and these kernels move more through shared memory.
+  // (On an H100, 128 x 144 x 56 x 56: 3 x 3 105 us, and 167 here; 32 x 240 x 28 x 28: 5 x 5 28.9,
+  // and 16.4 here; 64 x 384 x 28 x 28: 7 x 7 114.9, and 48.6 here.)
+  constexpr int kFewestTaps = 25;
+  if (all_taps < kFewestTaps && device.depthwise != "mma") return {};
   const int cost = element_cost(spec, spec.body);
   // Tests: the long walks that few SMs have on small shapes.
   const double sms = device.depthwise == "mma" ? 3 : device.sms;
