@@ -74,6 +74,7 @@ struct Body {
   using Place = ::Place<width>;
   template <int width>
   SINTER_DEVICE static void fetch_columns(const Args& args, const Coord& c, Place<width>& place) {}
+  static constexpr bool reads_columns = false;
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
                                     const Config::Accumulator (&acc)[Config::products], Place<width>& place, Reductions& columns) {
