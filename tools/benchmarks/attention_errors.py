@@ -14,7 +14,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from graph_json import Graph
+from graphs import attention
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -33,28 +33,11 @@ CASES = {
 }
 
 
-def graph(case, backward):
-    b, hq, hk, sq, sk, d, _, causal, lengths = case
-    g = Graph()
-    ports = {"Q": g.input("Q", b, hq, sq, d), "K": g.input("K", b, hk, sk, d), "V": g.input("V", b, hk, sk, d)}
-    options = {"attn_scale": d ** -0.5, **({"causal_mask": True} if causal else {})}
-    if lengths:
-        options["padding_mask"] = True
-        ports |= {p: g.input(p, b, 1, 1, 1, dtype="i32") for p in ("SEQ_LEN_Q", "SEQ_LEN_KV")}
-    if backward:
-        ports |= {"O": g.input("O", b, hq, sq, d), "dO": g.input("dO", b, hq, sq, d),
-                  "Stats": g.input("Stats", b, hq, sq, 1, dtype="f32")}
-        for name, result in zip(("dQ", "dK", "dV"), g.node("sdpa_backward", ports, "dQ", "dK", "dV", **options)):
-            g.output(result)
-        return g, dict(zip(("dQ", "dK", "dV"), list(g.nodes[-1]["outputs"].values())))
-    o, stats = g.node("sdpa", ports, "O", "Stats", generate_stats=True, **options)
-    g.output(o), g.output(stats, "f32")
-    return g, {"O": o, "Stats": stats}
-
-
 def run(sinter, folder, case, backward, values):
     """Our results, by port."""
-    g, names = graph(case, backward)
+    *shape, _, causal, lengths = case
+    g = attention(*shape, causal=causal, backward=backward, padding=lengths is not None, stats=not backward)
+    names = g.nodes[-1]["outputs"]
     path = os.path.join(folder, "graph.json")
     g.write(path, "errors")
     command = [sinter, "run", path]

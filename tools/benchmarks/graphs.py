@@ -161,19 +161,24 @@ CONVOLUTIONS = {
 }
 
 
-def attention(b, heads, shared, queries, keys, d, causal=False, backward=False, bottom_right=False, page=0, dropout=0):
+def attention(b, heads, shared, queries, keys, d, causal=False, backward=False, bottom_right=False, page=0, dropout=0,
+              padding=False, stats=False):
     g = Graph()
     of_q = lambda name: g.input(name, b, heads, queries, d)
     blocks = (b * keys // page, shared, page, d) if page else (b, shared, keys, d)
     ports = {"Q": of_q("Q"), **{name: g.input(name, *blocks) for name in ("K", "V")}}
     options = {"attn_scale": d ** -0.5, **({"causal_mask": True} if causal else {}),
                **({"causal_mask_bottom_right": True} if bottom_right else {}),
-               **({"padding_mask": True} if page else {}), **({"dropout_probability": dropout} if dropout else {})}
+               **({"padding_mask": True} if page or padding else {}), **({"dropout_probability": dropout} if dropout else {})}
     if page:
         ports |= {p: g.input(p, b, 1, keys // page, 1, dtype="i32") for p in ("Page_table_K", "Page_table_V")}
+    if page or padding:
         ports |= {p: g.input(p, b, 1, 1, 1, dtype="i32") for p in ("SEQ_LEN_Q", "SEQ_LEN_KV")}
     if dropout:
         ports |= {p: g.input(p, 1, dtype="i64") for p in ("Seed", "Offset")}
+    if stats:
+        o, of_rows = g.node("sdpa", ports, "O", "Stats", generate_stats=True, **options)
+        return g.output(o).output(of_rows, "f32")
     if not backward:
         return g.output(g.node("sdpa", ports, "O", **options))
     ports |= {"O": of_q("O"), "dO": of_q("dO"), "Stats": g.input("Stats", b, heads, queries, 1, dtype="f32")}

@@ -74,6 +74,14 @@ SINTER_DEVICE T join_quad(T x, const Join& join) {
   x = join(x, __shfl_xor_sync(0xffffffffu, x, 1));
   return join(x, __shfl_xor_sync(0xffffffffu, x, 2));
 }
+// The sum over the lanes whose numbers differ in the bits from `first` to `last`.
+template <int first, int last, class T>
+SINTER_DEVICE T sum_over_lanes(T x) {
+#pragma unroll
+  for (int distance = first; distance <= last; distance *= 2)
+    x += __shfl_xor_sync(0xffffffffu, x, distance);
+  return x;
+}
 // Joins the sums of a thread's row.
 template <class Sum, int columns, class Join>
 SINTER_DEVICE Sum join_row(const Accumulator<Sum, columns>& sums, int row, Sum start,

@@ -177,9 +177,7 @@ struct QueryBand {
     const int tiles = end - begin;
     for (int i = static_cast<int>(threadIdx.x) % 32; i < tiles * S::group; i += 32)
       seen += sees(head + i / tiles, begin + i % tiles);
-#pragma unroll
-    for (int distance = 1; distance < 32; distance *= 2)
-      seen += __shfl_xor_sync(0xffffffffu, seen, distance);
+    seen = sum_over_lanes<1, 16>(seen);
   }
 };
 

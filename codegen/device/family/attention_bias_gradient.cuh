@@ -27,14 +27,6 @@ class BiasGradientOfTile {
   float of_row_[2] = {}, of_column_[2] = {};
 
   static SINTER_DEVICE int lane() { return static_cast<int>(threadIdx.x) % 32; }
-  // Over the lanes whose numbers differ in the bits `from` to `to`.
-  template <int from, int to>
-  static SINTER_DEVICE float joined(float x) {
-#pragma unroll
-    for (int distance = from; distance <= to; distance *= 2)
-      x += __shfl_xor_sync(0xffffffffu, x, distance);
-    return x;
-  }
 
  public:
   // Register i, in their order. put(i, x): adds x to what register i's pair reads.
@@ -46,7 +38,7 @@ class BiasGradientOfTile {
       float& sum = of_column_[i % 2];
       sum = i % 4 < 2 ? ds : sum + ds;
       if (i % 4 < 2) return;
-      const float all = joined<4, 16>(sum);
+      const float all = sum_over_lanes<4, 16>(sum);
       if (lane() < 4) put(i, all);
     } else {
       of_row_[i / 2 % 2] += ds;
@@ -54,11 +46,11 @@ class BiasGradientOfTile {
       if constexpr (by_row) {
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
-          const float all = joined<1, 2>(of_row_[r]);
+          const float all = sum_over_lanes<1, 2>(of_row_[r]);
           if (lane() % 4 == 0) put(2 * r, all);
         }
       } else {
-        const float all = joined<1, 16>(of_row_[0] + of_row_[1]);
+        const float all = sum_over_lanes<1, 16>(of_row_[0] + of_row_[1]);
         if (lane() == 0) put(0, all);
       }
     }

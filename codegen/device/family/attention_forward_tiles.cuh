@@ -119,11 +119,30 @@ SINTER_DEVICE void load_tile(const Args& args, const Coord& c, int row, int k, u
   }
 }
 
+// Of tiles that there are, each one's keys before the values of the one loaded before it.
+template <class S, class V, class Args, class LoadK>
+SINTER_DEVICE void load_keys_and_values(const Args& args, const typename S::F::Coord& c,
+                                        const KeyTiles& keys, unsigned shared,
+                                        typename S::Pipe::State& state_v, const LoadK& load_k) {
+  const typename S::Pipe pipe_v{shared + S::pipe_v};
+  load_k(keys.end - 1);
+#pragma unroll 1
+  for (int n = keys.end - 1; n >= keys.begin; --n) {
+    if (n > keys.begin) load_k(n - 1);
+    pipe_v.acquire(state_v);
+    pipe_v.expect(state_v, S::TileV::bytes);
+    load_tile<V, typename S::TileV>(args, c, 0, n * S::tile_k,
+                                    shared + S::v + state_v.stage * S::TileV::bytes,
+                                    pipe_v.full(state_v));
+    state_v.advance();
+  }
+}
+
 // One thread of the producer.
 template <class Config, class S, class Q, class K, class V, class Bounds, class Args>
 SINTER_DEVICE void produce(const Args& args, unsigned shared) {
   const typename S::PipeQ pipe_q{shared + S::pipe_q};
-  const typename S::Pipe pipe_k{shared + S::pipe_k}, pipe_v{shared + S::pipe_v};
+  const typename S::Pipe pipe_k{shared + S::pipe_k};
   typename S::PipeQ::State state_q;
   typename S::Pipe::State state_k, state_v;
 #pragma unroll 1
@@ -149,17 +168,7 @@ SINTER_DEVICE void produce(const Args& args, unsigned shared) {
       load_tile<Q, typename S::TileQ>(args, c, tile.row + consumer * 64, 0,
                                       shared + consumer * S::TileQ::bytes, pipe_q.full(state_q));
     state_q.advance();
-    load_k(keys.end - 1);
-#pragma unroll 1
-    for (int n = keys.end - 1; n >= keys.begin; --n) {
-      if (n > keys.begin) load_k(n - 1);
-      pipe_v.acquire(state_v);
-      pipe_v.expect(state_v, S::TileV::bytes);
-      load_tile<V, typename S::TileV>(args, c, 0, n * S::tile_k,
-                                      shared + S::v + state_v.stage * S::TileV::bytes,
-                                      pipe_v.full(state_v));
-      state_v.advance();
-    }
+    load_keys_and_values<S, V>(args, c, keys, shared, state_v, load_k);
   }
 }
 

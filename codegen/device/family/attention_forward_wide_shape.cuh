@@ -99,7 +99,6 @@ struct WideForwardShape : ForwardTiles<Config, First, Q, 64> {
 template <class Config, class S, class Q, class K, class V, class Bounds, class Args>
 SINTER_DEVICE void produce_wide(const Args& args, unsigned shared) {
   const typename S::PipeQ pipe_q{shared + S::pipe_q};
-  const typename S::Pipe pipe_v{shared + S::pipe_v};
   typename S::PipeQ::State state_q;
   typename S::Pipe::State state_k, state_v;
 #pragma unroll 1
@@ -132,18 +131,8 @@ SINTER_DEVICE void produce_wide(const Args& args, unsigned shared) {
     if constexpr (S::values_in_keys) {
 #pragma unroll 1
       for (int n = keys.end - 1; n >= keys.begin; --n) load_k(n);
-    } else {
-      if (!none) load_k(keys.end - 1);
-#pragma unroll 1
-      for (int n = keys.end - 1; n >= keys.begin; --n) {
-        if (n > keys.begin) load_k(n - 1);
-        pipe_v.acquire(state_v);
-        pipe_v.expect(state_v, S::TileV::bytes);
-        load_tile<V, typename S::TileV>(args, c, 0, n * S::tile_k,
-                                        shared + S::v + state_v.stage * S::TileV::bytes,
-                                        pipe_v.full(state_v));
-        state_v.advance();
-      }
+    } else if (!none) {
+      load_keys_and_values<S, V>(args, c, keys, shared, state_v, load_k);
     }
   }
 }

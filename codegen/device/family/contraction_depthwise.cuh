@@ -122,6 +122,18 @@ struct Shape {
                                        Config::columns,
                        runs_down = (blocks_down + Config::run - 1) / Config::run;
 
+  // Batch entries times the indices of pixels that are not walked over.
+  static constexpr SINTER_DEVICE int planes_m() {
+    return static_cast<int>(P::product(P::first_m, Config::m - spatial));
+  }
+  static constexpr SINTER_DEVICE int planes() {
+    return static_cast<int>(P::product(0, Config::batch - 1)) * planes_m();
+  }
+  static SINTER_DEVICE void set_plane(Coord& c, int plane) {
+    unravel<0, Config::batch - 1>(static_cast<Index>(plane / planes_m()), c);
+    unravel<P::first_m, Config::m - spatial>(static_cast<Index>(plane % planes_m()), c);
+  }
+
   // The tap's indices, the looped axes' outermost.
   template <class... Axes>
   static SINTER_DEVICE void set_taps(List<Axes...>, Coord& c, int looped, int tap) {
@@ -269,7 +281,6 @@ SINTER_DEVICE void finish(const Args& args, const Coord& c, const float (&sums)[
 template <class Config, class Image, class Filter, class Body, class Args>
 SINTER_DEVICE void run(const Args& args) {
   using S = Shape<Config>;
-  using P = typename S::P;
   using Rows = typename Config::Rows;
   using Columns = typename Config::Columns;
   constexpr int each = S::each;
@@ -279,18 +290,11 @@ SINTER_DEVICE void run(const Args& args) {
   const int first_channel = block % S::channel_blocks * S::channels;
   // Planes of batch entries and pixels, then runs down the image, then columns side by side.
   int item = block / S::channel_blocks * S::beside + thread / S::lanes;
-  constexpr int in_plane = S::runs_down * S::blocks_across,
-                planes_m = static_cast<int>(P::product(P::first_m, Config::m - S::spatial)),
-                planes = static_cast<int>(P::product(0, Config::batch - 1)) * planes_m;
+  constexpr int in_plane = S::runs_down * S::blocks_across;
   const int plane = item / in_plane;
   item -= plane * in_plane;
   const int first_block = item / S::blocks_across * Config::run,
             column = item % S::blocks_across * Config::columns;
-  const auto set_plane = [&](typename S::Coord& c, int p) {
-    unravel<0, Config::batch - 1>(static_cast<typename Config::Index>(p / planes_m), c);
-    unravel<P::first_m, Config::m - S::spatial>(static_cast<typename Config::Index>(p % planes_m),
-                                                c);
-  };
 #pragma unroll 1
   for (int i = thread; i < S::looped_taps * S::taps * S::channels; i += Config::threads) {
     const int channel = i / (S::looped_taps * S::taps), tap = i % (S::looped_taps * S::taps);
@@ -304,10 +308,10 @@ SINTER_DEVICE void run(const Args& args) {
   }
   __syncthreads();
   const int own = thread % S::lanes * each;
-  if (plane >= planes || first_channel + own >= S::all_channels) return;
+  if (plane >= S::planes() || first_channel + own >= S::all_channels) return;
 
   typename S::Coord c;
-  set_plane(c, plane);
+  S::set_plane(c, plane);
   c.at[Config::channel] = first_channel + own;
   const auto* const image = image_at<Config, Image>(args, c);
   using Pixels = PixelRows<Config, typename Image::Element>;

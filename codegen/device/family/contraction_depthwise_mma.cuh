@@ -304,15 +304,12 @@ template <class Config, class Image, class Filter, class Body>
 struct BandWalk {
   using B = Bands<Config>;
   using S = typename B::S;
-  using P = typename S::P;
   using Coord = typename S::Coord;
   using Index = typename Config::Index;
   using Element = typename Image::Element;
   static constexpr int each = B::each, lanes = B::lanes;
-  static constexpr int planes_m = static_cast<int>(P::product(P::first_m, Config::m - S::spatial)),
-                       planes = static_cast<int>(P::product(0, Config::batch - 1)) * planes_m,
-                       tile_groups = (S::blocks_across + B::across - 1) / B::across,
-                       groups = (planes + B::planes - 1) / B::planes * tile_groups;
+  static constexpr int tile_groups = (S::blocks_across + B::across - 1) / B::across,
+                       groups = (S::planes() + B::planes - 1) / B::planes * tile_groups;
   float* results;    // of two rows
   unsigned* stages;  // of rows of pixels
   unsigned* filter;
@@ -385,10 +382,6 @@ struct BandWalk {
   }
 
  private:
-  static SINTER_DEVICE void set_plane(Coord& c, int plane) {
-    unravel<0, Config::batch - 1>(static_cast<Index>(plane / planes_m), c);
-    unravel<P::first_m, Config::m - S::spatial>(static_cast<Index>(plane % planes_m), c);
-  }
   static SINTER_DEVICE int first_tile(int group) { return group % tile_groups * B::across; }
   static SINTER_DEVICE int first_plane(int group) { return group / tile_groups * B::planes; }
 
@@ -398,16 +391,16 @@ struct BandWalk {
         first_channel + static_cast<int>(threadIdx.x) % lanes * each < S::all_channels;
     copies.aim(
         Image::base(args), warp_matrix::address(stages), first_tile(group) * B::pitch + B::first,
-        exists ? planes - first_plane(group) : 0, [&](int plane) {
+        exists ? S::planes() - first_plane(group) : 0, [&](int plane) {
           Coord c;
-          set_plane(c, first_plane(group) + plane);
+          S::set_plane(c, first_plane(group) + plane);
           c.at[Config::channel] = first_channel;
           return static_cast<Index>(Image::offset) + dot(typename Image::Access::Stride{}, c.at);
         });
   }
   SINTER_DEVICE void aim_results(int group) {
-    finished.aim(first_channel, first_tile(group), planes - first_plane(group),
-                 [&](Coord& c, int plane) { set_plane(c, first_plane(group) + plane); });
+    finished.aim(first_channel, first_tile(group), S::planes() - first_plane(group),
+                 [&](Coord& c, int plane) { S::set_plane(c, first_plane(group) + plane); });
   }
   template <class Args>
   SINTER_DEVICE void load_filter(const Args& args) const {

@@ -63,13 +63,11 @@ void prepare_bias_gradient(KernelSpec& spec, std::vector<KernelSpec>& before,
     extent.push_back(moves_along(port.access, i) ? spec.extent[i] : 1);
     result.access.stride.push_back(port.access.stride[i]);
   }
-  if (!bias_gradient_of(spec).shared) {
-    if (a.band.left || a.band.right || a.band.padding || !a.block_mask.statements.empty())
-      before.push_back(zeros(result, extent));
-    return;
-  }
-  if (port.type == DataType::f32) {
-    before.push_back(zeros(result, extent));
+  const bool shared = bias_gradient_of(spec).shared;
+  if (!shared || port.type == DataType::f32) {
+    const bool leaves_out =
+        a.band.left || a.band.right || a.band.padding || !a.block_mask.statements.empty();
+    if (shared || leaves_out) before.push_back(zeros(result, extent));
     return;
   }
   Access packed;

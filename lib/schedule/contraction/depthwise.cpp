@@ -53,9 +53,6 @@ bool may_be(const KernelSpec& spec) {
          !reads_joined_indices(spec);
 }
 
-int taps_of(const KernelSpec& spec, const std::optional<ImageDim>& d) {
-  return d && d->tap_index >= 0 ? static_cast<int>(spec.extent[d->tap_index]) : 1;
-}
 double pixels_of(const KernelSpec& spec, const std::optional<ImageDim>& d) {
   return d ? static_cast<double>(spec.extent[d->pixel_index]) : 1;
 }
@@ -277,6 +274,10 @@ std::optional<DepthwiseConfig> on_ordinary_cores(const KernelSpec& spec, Depthwi
 
 }  // namespace
 
+int taps_of(const KernelSpec& spec, const std::optional<ImageDim>& d) {
+  return d && d->tap_index >= 0 ? static_cast<int>(spec.extent[d->tap_index]) : 1;
+}
+
 std::optional<DepthwisePlan> plan_depthwise(const KernelSpec& given, const DeviceModel& device) {
   if (!may_be(given)) return {};
   DepthwisePlan plan{given, {}};
@@ -349,7 +350,13 @@ std::optional<DepthwisePlan> plan_depthwise(const KernelSpec& given, const Devic
     e.down = dims->front();
     e.across = dims->back();
     const auto mma = plan_depthwise_mma(spec, e, vector, memory, device);
-    const bool faster = mma && (!best || mma->microseconds < best->microseconds);
+    // Few taps leave ordinary cores idle, too, and tensor cores' kernel moves more through shared
+    // memory, which its estimate knows nothing of. (On an H100, ordinary and tensor cores: 128 x
+    // 144 x 56 x 56, 3 x 3 105 and 167 us; 32 x 240 x 28 x 28, 5 x 5 28.9 and 16.4; 64 x 384 x 28 x
+    // 28, 7 x 7 114.9 and 48.6.)
+    constexpr int kFewestTaps = 25;
+    const bool faster = mma && taps_of(spec, e.down) * taps_of(spec, e.across) >= kFewestTaps &&
+                        (!best || mma->microseconds < best->microseconds);
     if (mma && (device.depthwise == "mma" || (faster && device.depthwise != "ordinary")))
       best = mma;
   }

@@ -40,6 +40,9 @@ struct DepthwiseConfig : Launch {
   Packing packing;  // of the epilogue
 };
 
+// Of a dim of the image; 1 where there is none.
+int taps_of(const KernelSpec& spec, const std::optional<ImageDim>& dim);
+
 struct DepthwisePlan {
   KernelSpec spec;  // the given one with its indices in the order that the kernel wants
   DepthwiseConfig engine;

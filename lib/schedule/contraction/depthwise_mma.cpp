@@ -28,15 +28,12 @@ struct Bands {
         int across_)
       : each(each_), lanes(lanes_), columns(columns_), across(across_) {
     const ImageDim &down = *parts.down, &line = *parts.across;
-    const auto taps_of = [&](const ImageDim& d) {
-      return d.tap_index < 0 ? 1 : static_cast<int>(spec.extent[d.tap_index]);
-    };
-    taps = taps_of(down);
+    taps = taps_of(spec, down);
     advance = static_cast<int>(down.pixel);
     const int seen = static_cast<int>(std::abs(down.tap)) * (taps - 1) + 1;
     slots = (seen + advance - 1) / advance;
     pixels = static_cast<int>(line.pixel) * (across * columns - 1) +
-             static_cast<int>(std::abs(line.tap)) * (taps_of(line) - 1) + 1;
+             static_cast<int>(std::abs(line.tap)) * (taps_of(spec, line) - 1) + 1;
     row = (pixels + 1) / 2 * 2 * (lanes + 1);
     const int bank = 4 * across % 32;
     plane = (row * advance + 31 - bank) / 32 * 32 + bank;
@@ -78,8 +75,7 @@ struct Bands {
 
 // The most results of a tile whose pixels are no more than the multiplication's.
 int columns_of(const KernelSpec& spec, const ImageDim& d) {
-  const std::int64_t taps = d.tap_index < 0 ? 1 : spec.extent[d.tap_index],
-                     reach = std::abs(d.tap) * (taps - 1);
+  const std::int64_t reach = std::abs(d.tap) * (taps_of(spec, d) - 1);
   if (reach >= kDepth) return 0;
   return static_cast<int>(std::min<std::int64_t>(kWidth, (kDepth - 1 - reach) / d.pixel + 1));
 }
@@ -111,11 +107,6 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
       elements(spec.extent, 0, e.channel) * elements(spec.extent, c.first_m(), c.first_n() - 2);
   const int all_taps = static_cast<int>(elements(spec.extent, c.first_k(), spec.extent.size()));
   if (channels * rows * tiles * planes * all_taps == 0) return {};
-  // Few taps leave ordinary cores idle, too, and these kernels move more through shared memory.
-  // (On an H100, 128 x 144 x 56 x 56: 3 x 3 105 us, and 167 here; 32 x 240 x 28 x 28: 5 x 5 28.9,
-  // and 16.4 here; 64 x 384 x 28 x 28: 7 x 7 114.9, and 48.6 here.)
-  constexpr int kFewestTaps = 25;
-  if (all_taps < kFewestTaps && device.depthwise != "mma") return {};
   const int cost = element_cost(spec, spec.body);
   // Tests: the long walks that few SMs have on small shapes.
   const double sms = device.depthwise == "mma" ? 3 : device.sms;
