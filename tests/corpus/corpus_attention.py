@@ -199,14 +199,14 @@ def dbias(name, dims, of_bias=None, more_inputs=(), **more):
 
 
 dbias("full", [2, 4, 70, 97], sq=70, skv=97, d=64, dv=64)
-dbias("batch", [1, 4, 70, 97], sq=70, skv=97, d=128, dv=128)
+dbias("batch", [1, 2, 70, 97], sq=70, skv=97, d=128, dv=128, hq=2, hk=2)
 dbias("heads", [2, 1, 70, 97], sq=70, skv=97, d=64, dv=64, io="f16", of_bias="f32")
-dbias("rows", [2, 1, 1, 197], sq=70, skv=197, d=128, dv=128, hk=2)
-dbias("keys", [1, 4, 150, 1], sq=150, skv=97, d=64, dv=64)
+dbias("rows", [2, 1, 1, 197], sq=70, skv=197, d=128, dv=128, hq=2, hk=1)
+dbias("keys", [1, 2, 150, 1], sq=150, skv=97, d=64, dv=64, hq=2, hk=2)
 dbias("one", [1, 1, 1, 1], sq=70, skv=97, d=32, dv=32, of_bias="f32")
 dbias("one_row", [2, 4, 1, 150], sq=1, skv=150, d=64, dv=64)
-dbias("grouped", [2, 4, 97, 140], sq=97, skv=140, d=64, dv=64, hk=1, io="f16")
-dbias("causal_lengths", [2, 4, 150, 150], sq=150, skv=150, d=64, dv=64, causal_mask=True, padding_mask=True, stored=True,
+dbias("grouped", [2, 2, 97, 140], sq=97, skv=140, d=64, dv=64, hq=2, hk=1, io="f16")
+dbias("causal_lengths", [2, 2, 150, 150], sq=150, skv=150, d=64, dv=64, hq=2, hk=2, causal_mask=True, padding_mask=True, stored=True,
       of_bias="f32", lengths={"SEQ_LEN_Q": 120, "SEQ_LEN_KV": 90})
 dbias("softcap_alibi", [1, 1, 70, 97], sq=70, skv=97, d=64, dv=64, softcap=4.0, alibi_mask=True)
 dbias("dropout", [1, 4, 1, 97], sq=70, skv=97, d=64, dv=64, dropout_probability=0.2, more_inputs=RANDOM)
@@ -216,13 +216,13 @@ dbias("wide_keys", [1, 2, 70, 1], sq=70, skv=130, d=136, dv=136, hq=2, hk=2, sof
 dbias("wide_one_row", [2, 2, 1, 130], sq=1, skv=130, d=136, dv=136, hq=2, hk=2)
 
 # Masks of blocks of 128 queries and keys; with bounds, and beside a bias.
-attention_backward("block_mask", b=2, hq=2, hk=2, sq=300, skv=400, d=64, dv=64, attn_scale=0.125,
-                   inputs=[("Block_mask", [2, 2, 3, 1], "u8")])
-attention_backward("block_mask_grouped", b=1, hq=4, hk=2, sq=300, skv=300, d=128, dv=128, attn_scale=0.09, io="f16",
-                   causal_mask=True, inputs=[("Block_mask", [1, 4, 3, 1], "u8")])
-attention_backward("block_mask_wide", b=1, hq=2, hk=1, sq=200, skv=300, d=192, dv=128, attn_scale=0.07,
+attention_backward("block_mask", b=2, hq=1, hk=1, sq=270, skv=250, d=64, dv=64, attn_scale=0.125,
+                   inputs=[("Block_mask", [2, 1, 3, 1], "u8")])
+attention_backward("block_mask_grouped", b=1, hq=4, hk=2, sq=140, skv=250, d=72, dv=72, attn_scale=0.09, io="f16",
+                   causal_mask=True, inputs=[("Block_mask", [1, 4, 2, 1], "u8")])
+attention_backward("block_mask_wide", b=1, hq=2, hk=1, sq=140, skv=260, d=192, dv=128, attn_scale=0.07,
                    inputs=[("Block_mask", [1, 2, 2, 1], "u8")])
 attention_backward("block_mask_wide_softcap", b=1, hq=1, hk=1, sq=140, skv=260, d=256, dv=256, attn_scale=0.06, softcap=5.0,
                    inputs=[("Block_mask", [1, 1, 2, 1], "u8")])
-attention_backward("block_mask_dbias", b=2, hq=1, hk=1, sq=260, skv=1100, d=64, dv=64, attn_scale=0.125, dbias=True,
-                   inputs=[("Bias", [2, 1, 260, 1100], None), ("Block_mask", [2, 1, 3, 2], "u8")])
+attention_backward("block_mask_dbias", b=1, hq=1, hk=1, sq=140, skv=1030, d=64, dv=64, attn_scale=0.125, dbias=True,
+                   inputs=[("Bias", [1, 1, 140, 1030], None), ("Block_mask", [1, 1, 2, 2], "u8")])
