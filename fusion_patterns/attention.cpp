@@ -61,7 +61,7 @@ class AttentionPattern final : public Pattern {
   void add_epilogue(FusionState& state, const AttentionNodes& a, Match& m, bool explain) const {
     const std::vector<NodeId> own = nodes_of(a);
     const Dims domain = without_leading_ones(state.graph()[state.node(m.anchor).outputs[0]].dim);
-    grow(state, m.nodes, {.pattern = name(), .explain = explain}, [&](NodeId other) -> std::string {
+    grow(state, m.nodes, {.pattern = name(), .explain = explain}, [&](NodeId other) -> Refusal {
       const Node& n = state.node(other);
       if (reads_from_memory(n.op) || n.op == OpKind::reduction || n.op == OpKind::concatenate)
         return "it reads its operands from memory";
@@ -76,7 +76,7 @@ class AttentionPattern final : public Pattern {
         return std::all_of(readers.begin(), readers.end(), of_epilogue);
       });
       return behind || beside ? refuse_other_domain(state, other, domain)
-                              : "it is not behind the products";
+                              : Refusal("it is not behind the products");
     });
   }
 };

@@ -65,7 +65,7 @@ class ChainedPattern final : public Pattern {
   void add_epilogue(FusionState& state, Match& m, bool explain) const {
     const Dims domain = without_leading_ones(state.graph()[state.node(m.anchor).outputs[0]].dim);
     const std::vector<NodeId> chain(m.nodes.begin(), m.nodes.end() - 1);
-    grow(state, m.nodes, {.pattern = name(), .explain = explain}, [&](NodeId other) -> std::string {
+    grow(state, m.nodes, {.pattern = name(), .explain = explain}, [&](NodeId other) -> Refusal {
       const Node& n = state.node(other);
       if (reads_from_memory(n.op) || n.op == OpKind::reduction || n.op == OpKind::concatenate)
         return "it reads its operands from memory";
@@ -73,7 +73,8 @@ class ChainedPattern final : public Pattern {
         const NodeId p = t >= 0 ? state.producer(t) : -1;
         return p >= 0 && contains(m.nodes, p) && !contains(chain, p);
       });
-      return behind ? refuse_other_domain(state, other, domain) : "it is not behind the products";
+      return behind ? refuse_other_domain(state, other, domain)
+                    : Refusal("it is not behind the products");
     });
   }
 };

@@ -112,7 +112,7 @@ class ContractionPattern final : public Pattern {
     const Dims domain = without_leading_ones(state.graph()[state.node(anchor).outputs[0]].dim);
     const auto grow_by = [&](bool reductions, bool explain_now) {
       grow(state, m.nodes, {.pattern = name(), .explain = explain_now},
-           [&](NodeId other) -> std::string {
+           [&](NodeId other) -> Refusal {
              const Node& n = state.node(other);
              for (TensorId t : n.inputs) {
                const NodeId p = t >= 0 ? state.producer(t) : -1;
@@ -128,8 +128,7 @@ class ContractionPattern final : public Pattern {
                return product_refuses(state, m.nodes, anchor, other);
              if (reads_from_memory(n.op) || n.op == OpKind::concatenate)
                return "it reads its operands from memory";
-             if (std::string why = refuse_other_domain(state, other, domain); !why.empty())
-               return why;
+             if (Refusal r = refuse_other_domain(state, other, domain); !r.why.empty()) return r;
              return epilogue_refuses(state, anchor, other);
            });
     };
@@ -168,17 +167,20 @@ class ContractionPattern final : public Pattern {
       views.push_back(state.producer(t));
     auto kernel = m.nodes;
     kernel.insert(kernel.end(), views.begin(), views.end());
-    const auto refuse = [&](TensorId t, const std::string& why) {
-      if (explain) state.cut(name(), m.anchor, state.producer(t), t, why);
+    const auto refuse = [&](TensorId t, const Refusal& refusal) {
+      if (explain) state.cut(name(), m.anchor, state.producer(t), t, refusal);
     };
     EndsBefore ends(*this, state, product, source);
     if (auto why = collect_prologue(state, kernel, ends, source, nodes); !why.empty())
       return refuse(source, "as a prologue: " + why);
     if (!loads_whole(state, nodes, state.graph()[source].dim))
-      return refuse(source, "as a prologue: nothing of its size is loaded");
+      return refuse(source,
+                    {"as a prologue: nothing of its size is loaded",
+                     "make it from a tensor of its own size rather than from smaller ones"});
     if (bytes_read(state, nodes) > state.bytes(source) + (64 << 10))
-      return refuse(source, "as a prologue it would read more than the finished operand " +
-                                state.graph().label(operand));
+      return refuse(source, {"as a prologue it would read more than the finished operand " +
+                                 state.graph().label(operand),
+                             "store what it is computed from in narrower types"});
     kernel.insert(kernel.end(), nodes.begin(), nodes.end());
     if (auto why = slower_engine(state, m, kernel, source); !why.empty())
       return refuse(source, "as a prologue " + why);

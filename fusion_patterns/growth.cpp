@@ -108,11 +108,6 @@ bool takes_no_values(OpKind op) {
   return reads_from_memory(op) || op == OpKind::rng || op == OpKind::concatenate;
 }
 
-struct Refusal {
-  std::string why;  // empty: none
-  bool full = false;
-};
-
 // A kernel that grows: `nodes`, with what is asked for every node that might join.
 class GrowingKernel {
  public:
@@ -124,22 +119,24 @@ class GrowingKernel {
   }
 
   bool contains(NodeId n) const { return joined_.contains(n); }
-  // Joins a node, or says why it cannot.
-  Refusal join(NodeId extra) {
-    if (static_cast<int>(nodes_.size()) >= kMaxKernelNodes)
-      return {"the kernel already has " + std::to_string(kMaxKernelNodes) + " nodes", true};
+  // Joins a node, or says why it cannot; `full`: it would but for the limits of a kernel.
+  Refusal join(NodeId extra, bool& full) {
+    if (static_cast<int>(nodes_.size()) >= kMaxKernelNodes) {
+      full = true;
+      return "the kernel already has " + std::to_string(kMaxKernelNodes) + " nodes";
+    }
     for (TensorId t : state_.node(extra).outputs)
       if (t >= 0)
         for (NodeId c : from_memory_)
           if (reads(state_, c, t))
-            return {state_.graph().label(state_.node(c)) + " reads it from memory"};
+            return state_.graph().label(state_.node(c)) + " reads it from memory";
     const bool from_memory = takes_no_values(state_.node(extra).op);
     if (from_memory)
       for (TensorId t : state_.node(extra).inputs)
         if (t >= 0 && state_.producer(t) >= 0 && contains(state_.producer(t)))
-          return {"it reads its operand from memory"};
+          return "it reads its operand from memory";
     if (state_.makes_cycle(joined_, extra))
-      return {"a kernel between them needs the result of one and feeds the other"};
+      return "a kernel between them needs the result of one and feeds the other";
     // What was reached before may be less now, but nothing else is added: counted again only where
     // that is too much.
     int reached = most_reached_ + tensors_reached_with(extra, {&extra, 1});
@@ -147,8 +144,9 @@ class GrowingKernel {
     if (reached > kMaxKernelTensors) reached = tensors_reached_with(extra, nodes_);
     if (reached > kMaxKernelTensors) {
       nodes_.pop_back();
+      full = true;
       return {"the kernel would reach more than " + std::to_string(kMaxKernelTensors) + " tensors",
-              true};
+              "pack small operands into one tensor and slice it"};
     }
     most_reached_ = reached;
     joined_.add(extra);
@@ -174,19 +172,18 @@ constexpr int kMostRefused = 256;
 }  // namespace
 
 bool grow(FusionState& state, std::vector<NodeId>& nodes, const Growth& growth,
-          const std::function<std::string(NodeId)>& refuse) {
+          const std::function<Refusal(NodeId)>& refuse) {
   bool full = false;
   GrowingKernel kernel(state, nodes);
   auto refused = state.marks();
   const auto consider = [&](NodeId c, TensorId through, int& refusals) {
     if (c < 0 || kernel.contains(c) || refused.contains(c) || !state.free(c)) return false;
-    Refusal r{refuse(c)};
-    if (r.why.empty()) r = kernel.join(c);
+    Refusal r = refuse(c);
+    if (r.why.empty()) r = kernel.join(c, full);
     if (r.why.empty()) return true;
-    full = full || r.full;
     ++refusals;
     refused.insert(c);
-    if (growth.explain) state.cut(growth.pattern, nodes.front(), c, through, r.why);
+    if (growth.explain) state.cut(growth.pattern, nodes.front(), c, through, r);
     return false;
   };
   std::unordered_set<TensorId> asked;  // tensors whose readers were asked
@@ -226,12 +223,15 @@ bool runs_over(const FusionState& state, NodeId n, const Dims& domain) {
          without_leading_ones(state.graph()[state.node(n).outputs[0]].dim) == domain;
 }
 
-std::string refuse_other_domain(const FusionState& state, NodeId n, const Dims& domain) {
+Refusal refuse_other_domain(const FusionState& state, NodeId n, const Dims& domain) {
   if (runs_over(state, n, domain)) return {};
   if (!is_elementwise(state, n))
     return std::string(name(state.node(n).op)) + " is not computed element by element";
   const Dims d = without_leading_ones(state.graph()[state.node(n).outputs[0]].dim);
-  return "it runs over " + to_string(d) + ", the kernel over " + to_string(domain);
+  const std::string why = "it runs over " + to_string(d) + ", the kernel over " + to_string(domain);
+  return count(d) == count(domain) ? Refusal(why, "give its result the dims " + to_string(domain) +
+                                                      ", which hold as many elements")
+                                   : Refusal(why);
 }
 
 }  // namespace sinter

@@ -60,9 +60,9 @@ std::int64_t saved_bytes(const FusionState& state, const std::vector<NodeId>& no
 
 // Gathers and contractions: their operands must lie in memory when their kernel starts.
 bool reads_from_memory(OpKind op);
-// Whether node n computes element by element over this domain, and why not; empty when it does.
+// Whether node n computes element by element over this domain, and why not.
 bool runs_over(const FusionState& state, NodeId n, const Dims& domain);
-std::string refuse_other_domain(const FusionState& state, NodeId n, const Dims& domain);
+Refusal refuse_other_domain(const FusionState& state, NodeId n, const Dims& domain);
 
 // Grows `nodes` by free neighbours that `refuse` does not refuse with a reason: consumers,
 // producers, and nodes that read the same tensors, where these have at least `shared` elements, so
@@ -73,6 +73,6 @@ struct Growth {
   bool explain = false;
 };
 bool grow(FusionState& state, std::vector<NodeId>& nodes, const Growth& growth,
-          const std::function<std::string(NodeId)>& refuse);
+          const std::function<Refusal(NodeId)>& refuse);
 
 }  // namespace sinter

@@ -24,12 +24,14 @@ class PointwisePattern final : public Pattern {
   std::optional<Match> propose(FusionState& state, NodeId anchor, bool explain) const override {
     const Dims domain = without_leading_ones(state.graph()[state.node(anchor).outputs[0]].dim);
     Match m{{anchor}, anchor, 0};
-    m.full = grow(state, m.nodes, {name(), count(domain), explain}, [&](NodeId n) -> std::string {
+    m.full = grow(state, m.nodes, {name(), count(domain), explain}, [&](NodeId n) -> Refusal {
+      if (is_contraction(state.node(n).op)) return "it reads its operands from memory";
       // A gather's indices are those of its own dims, leading ones included.
       if (reads_from_memory(state.node(n).op) &&
           state.graph()[state.node(n).outputs[0]].dim !=
               state.graph()[state.node(anchor).outputs[0]].dim)
-        return "it needs a domain of its own rank";
+        return {"it needs a domain of its own rank",
+                "give it and its neighbours as many dims, leading ones included"};
       return refuse_other_domain(state, n, domain);
     });
     m.saved_bytes = saved_bytes(state, m.nodes);

@@ -73,7 +73,7 @@ class RowwisePattern final : public Pattern {
       return contiguous && state.node(n).op == OpKind::reduction &&
              reduces_columns(g, state.node(n), full, kept);
     };
-    m.full = grow(state, m.nodes, {name(), count(full), explain}, [&](NodeId n) -> std::string {
+    m.full = grow(state, m.nodes, {name(), count(full), explain}, [&](NodeId n) -> Refusal {
       const Node& other = state.node(n);
       for (TensorId t : other.inputs) {
         const NodeId p = t >= 0 ? state.producer(t) : -1;
@@ -92,12 +92,14 @@ class RowwisePattern final : public Pattern {
             return "its rows have more than " + std::to_string(kMaxColumns) + " columns";
           return {};
         }
-        return "it reduces " + to_string(g[other.inputs[0]].dim) + " to " +
-               to_string(g[other.outputs[0]].dim) + ", the kernel " + to_string(full) + " to " +
-               to_string(kept);
+        return {"it reduces " + to_string(g[other.inputs[0]].dim) + " to " +
+                    to_string(g[other.outputs[0]].dim) + ", the kernel " + to_string(full) +
+                    " to " + to_string(kept),
+                "reduce over the same axes, or further from that result"};
       }
       if (reads_from_memory(other.op)) return "it reads its operands from memory";
-      return runs_over(state, n, full_domain) ? "" : refuse_other_domain(state, n, row_domain);
+      return runs_over(state, n, full_domain) ? Refusal()
+                                              : refuse_other_domain(state, n, row_domain);
     });
     m.saved_bytes = saved_bytes(state, m.nodes);
     return m;

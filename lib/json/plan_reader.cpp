@@ -42,7 +42,8 @@ class PlanReader {
       : document_(document), file_(file), fields_(file) {}
 
   Result<PlanData> read() {
-    if (read_head() && read_graph_and_tensors() && read_kernels() && read_cuts()) check_hash();
+    if (read_head() && read_graph_and_tensors() && read_buffers() && read_kernels() && read_cuts())
+      check_hash();
     if (!fields_.errors().empty()) return std::move(fields_.errors());
     return std::move(plan_);
   }
@@ -52,7 +53,9 @@ class PlanReader {
   bool read_graph_and_tensors();
   bool read_tensor(const Value& v, const std::string& at);
   bool matches_graph(const PlanTensor& t, unsigned line);
+  bool read_buffers();
   bool read_kernels();
+  bool read_access(const Value& v, const std::string& at, PlanKernel& k);
   bool read_kernel(const Value& v, const std::string& at);
   bool read_map(const Value& v, const std::string& at, PlanKernel& k);
   bool read_argument(const Value& v, const std::string& at, PlanKernel& k);
@@ -110,8 +113,8 @@ bool PlanReader::read_head() {
   if (!version || version->kind != Kind::integer || version->integer != kPlanVersion)
     return fail("version", document_.line, version ? version->describe() : "no such field", "1");
   static constexpr std::string_view keys[] = {
-      "format",          "version", "hash",    "library", "name", "architecture",
-      "workspace_bytes", "graph",   "tensors", "kernels", "cuts"};
+      "format",          "version", "hash",    "library", "name",    "architecture",
+      "workspace_bytes", "graph",   "tensors", "buffers", "kernels", "cuts"};
   if (!object(document_, "", keys) || !field(document_, "", "library", plan_.version) ||
       !field(document_, "", "name", plan_.name) ||
       !field(document_, "", "architecture", plan_.architecture))
@@ -196,6 +199,41 @@ bool PlanReader::matches_graph(const PlanTensor& t, unsigned line) {
   return true;
 }
 
+bool PlanReader::read_buffers() {
+  static constexpr std::string_view keys[] = {"name",  "inside", "data_type", "offset",
+                                              "bytes", "first",  "last"};
+  const auto *buffers = list("buffers"), *kernels = list("kernels");
+  if (!buffers || !kernels) return false;
+  const auto last_kernel = static_cast<std::int64_t>(kernels->size()) - 1;
+  for (std::size_t i = 0; i < buffers->size(); ++i) {
+    const std::string at = "buffers[" + std::to_string(i) + "]";
+    const Value& v = (*buffers)[i];
+    auto& b = plan_.buffers.emplace_back();
+    if (!object(v, at, keys) || !field(v, at, "name", b.name) ||
+        !field(v, at, "inside", b.inside) || !field(v, at, "data_type", b.type) ||
+        !range(v, at, "offset", 0, plan_.workspace_bytes, b.offset) ||
+        !range(v, at, "bytes", 0, plan_.workspace_bytes - b.offset, b.bytes) ||
+        !range(v, at, "first", 0, last_kernel, b.first) ||
+        !range(v, at, "last", b.first, last_kernel, b.last))
+      return false;
+  }
+  return true;
+}
+
+bool PlanReader::read_access(const Value& v, const std::string& at, PlanKernel& k) {
+  PlanAccess a;
+  a.workspace = v.kind == Kind::object && v.find("buffer");
+  const std::string_view memory = a.workspace ? "buffer" : "tensor";
+  const std::string_view keys[] = {memory, "written", "bytes"};
+  const std::size_t known = a.workspace ? plan_.buffers.size() : plan_.tensors.size();
+  if (!object(v, at, keys) ||
+      !range(v, at, memory, 0, static_cast<std::int64_t>(known) - 1, a.value) ||
+      !field(v, at, "written", a.written) || !range(v, at, "bytes", 0, INT64_MAX, a.bytes))
+    return false;
+  k.accesses.push_back(a);
+  return true;
+}
+
 bool PlanReader::read_kernels() {
   const auto* kernels = list("kernels");
   if (!kernels) return false;
@@ -206,8 +244,9 @@ bool PlanReader::read_kernels() {
 
 bool PlanReader::read_kernel(const Value& v, const std::string& at) {
   static constexpr std::string_view keys[] = {
-      "entry",      "family", "nodes", "config",    "grid", "block",  "shared_bytes",
-      "takes_turn", "bytes",  "flops", "arguments", "maps", "source", "machine_code"};
+      "entry",        "family",       "nodes",        "config",  "grid",      "block",
+      "shared_bytes", "takes_turn",   "bytes",        "flops",   "arguments", "maps",
+      "source",       "machine_code", "estimated_us", "accesses"};
   PlanKernel k;
   std::int64_t grid = 0, block = 0, shared_bytes = 0;
   if (!object(v, at, keys) || !field(v, at, "entry", k.entry) ||
@@ -215,7 +254,8 @@ bool PlanReader::read_kernel(const Value& v, const std::string& at) {
       !range(v, at, "block", 1, kMaxBlock, block) ||
       !range(v, at, "shared_bytes", 0, kMaxSharedBytes, shared_bytes) ||
       !field(v, at, "takes_turn", k.takes_turn) || !range(v, at, "bytes", 0, INT64_MAX, k.bytes) ||
-      !field(v, at, "flops", k.flops) || !field(v, at, "source", k.source))
+      !field(v, at, "flops", k.flops) || !field(v, at, "estimated_us", k.microseconds) ||
+      !field(v, at, "source", k.source))
     return false;
   k.grid = static_cast<std::uint32_t>(grid);
   k.block = static_cast<std::uint32_t>(block);
@@ -225,11 +265,13 @@ bool PlanReader::read_kernel(const Value& v, const std::string& at) {
     return fail(at + ".source", v.line, std::to_string(k.source.size()) + " bytes",
                 "at most 4 MiB");
   const Value &nodes = *v.find("nodes"), &config = *v.find("config"),
-              &arguments = *v.find("arguments"), &maps = *v.find("maps");
+              &arguments = *v.find("arguments"), &maps = *v.find("maps"),
+              &accesses = *v.find("accesses");
   if (!fields_.is(Kind::array, nodes, {"", "", at + ".nodes"}) ||
       !fields_.is(Kind::object, config, {"", "", at + ".config"}) ||
       !fields_.is(Kind::array, arguments, {"", "", at + ".arguments"}) ||
-      !fields_.is(Kind::array, maps, {"", "", at + ".maps"}))
+      !fields_.is(Kind::array, maps, {"", "", at + ".maps"}) ||
+      !fields_.is(Kind::array, accesses, {"", "", at + ".accesses"}))
     return false;
   for (const auto& n : nodes.items)
     if (!fields_.read(n, {"", "", at + ".nodes"}, k.nodes.emplace_back())) return false;
@@ -246,6 +288,9 @@ bool PlanReader::read_kernel(const Value& v, const std::string& at) {
     if (!read_map(maps.items[i], at + ".maps[" + std::to_string(i) + "]", k)) return false;
   for (std::size_t i = 0; i < arguments.items.size(); ++i)
     if (!read_argument(arguments.items[i], at + ".arguments[" + std::to_string(i) + "]", k))
+      return false;
+  for (std::size_t i = 0; i < accesses.items.size(); ++i)
+    if (!read_access(accesses.items[i], at + ".accesses[" + std::to_string(i) + "]", k))
       return false;
   if (!read_machine_code(*v.find("machine_code"), at + ".machine_code", k)) return false;
   plan_.kernels.push_back(std::move(k));
@@ -330,7 +375,7 @@ bool PlanReader::read_machine_code(const Value& v, const std::string& at, PlanKe
 }
 
 bool PlanReader::read_cuts() {
-  static constexpr std::string_view keys[] = {"pattern", "node", "tensor", "reason"};
+  static constexpr std::string_view keys[] = {"pattern", "node", "with", "tensor", "reason", "fix"};
   const auto* cuts = list("cuts");
   if (!cuts) return false;
   for (std::size_t i = 0; i < cuts->size(); ++i) {
@@ -339,7 +384,8 @@ bool PlanReader::read_cuts() {
     auto& c = plan_.cuts.emplace_back();
     if (!object(v, at, keys) || !field(v, at, "pattern", c.pattern) ||
         !field(v, at, "node", c.node) || !field(v, at, "tensor", c.tensor) ||
-        !field(v, at, "reason", c.reason))
+        !field(v, at, "reason", c.reason) || !field(v, at, "with", c.with) ||
+        !field(v, at, "fix", c.fix))
       return false;
   }
   return true;

@@ -33,6 +33,19 @@ std::string tensor_text(const PlanTensor& t) {
       t.alignment, t.bytes, t.uid ? fmt::format("\"uid\": {}, ", *t.uid) : "", t.written);
 }
 
+std::string buffer_text(const PlanBuffer& b) {
+  return fmt::format(
+      "    {{\"name\": {}, \"inside\": {}, \"data_type\": {}, \"offset\": {}, \"bytes\": {}, "
+      "\"first\": {}, \"last\": {}}}",
+      json_string(b.name), json_string(b.inside), json_string(name(b.type)), b.offset, b.bytes,
+      b.first, b.last);
+}
+
+std::string access_text(const PlanAccess& a) {
+  return fmt::format("{{\"{}\": {}, \"written\": {}, \"bytes\": {}}}",
+                     a.workspace ? "buffer" : "tensor", a.value, a.written, a.bytes);
+}
+
 std::string argument_text(const KernelArgument& a) {
   switch (a.kind) {
     case KernelArgument::Kind::tensor:
@@ -72,8 +85,10 @@ std::string kernel_text(const PlanKernel& k) {
                    }));
   s += fmt::format(
       "      \"grid\": {}, \"block\": {}, \"shared_bytes\": {}, \"takes_turn\": {}, "
-      "\"bytes\": {}, \"flops\": {},\n",
-      k.grid, k.block, k.shared_bytes, k.takes_turn, k.bytes, number(k.flops));
+      "\"bytes\": {}, \"flops\": {}, \"estimated_us\": {},\n",
+      k.grid, k.block, k.shared_bytes, k.takes_turn, k.bytes, number(k.flops),
+      number(k.microseconds));
+  s += fmt::format("      \"accesses\": [{}],\n", joined(k.accesses, ", ", access_text));
   s += fmt::format("      \"arguments\": [{}],\n", joined(k.arguments, ", ", argument_text));
   s += fmt::format("      \"maps\": [{}],\n", joined(k.maps, ",\n        ", map_text));
   s += fmt::format("      \"source\": {},\n", json_string(k.source));
@@ -85,9 +100,11 @@ std::string kernel_text(const PlanKernel& k) {
 }
 
 std::string cut_text(const PlanCut& c) {
-  return fmt::format("    {{\"pattern\": {}, \"node\": {}, \"tensor\": {}, \"reason\": {}}}",
-                     json_string(c.pattern), json_string(c.node), json_string(c.tensor),
-                     json_string(c.reason));
+  return fmt::format(
+      "    {{\"pattern\": {}, \"node\": {}, \"with\": {}, \"tensor\": {}, \"reason\": {}, "
+      "\"fix\": {}}}",
+      json_string(c.pattern), json_string(c.node), json_string(c.with), json_string(c.tensor),
+      json_string(c.reason), json_string(c.fix));
 }
 
 template <class List, class Text>
@@ -116,6 +133,7 @@ std::string plan_body(const PlanData& p) {
       json_string(p.version), json_string(p.name), json_string(p.architecture), p.workspace_bytes);
   s += fmt::format("  \"graph\": {},\n", indented(p.graph_json));
   s += array_text("tensors", p.tensors, tensor_text) + ",\n";
+  s += array_text("buffers", p.buffers, buffer_text) + ",\n";
   s += array_text("kernels", p.kernels, kernel_text) + ",\n";
   s += array_text("cuts", p.cuts, cut_text) + "\n";
   return s + "}\n";

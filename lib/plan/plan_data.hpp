@@ -40,6 +40,24 @@ struct PlanMap {
   TensorMap map;
 };
 
+// A tensor that kernels hand to each other, in the workspace. Others may lie in the same bytes
+// before `first` and after `last`, the positions of the kernels that touch it.
+struct PlanBuffer {
+  std::string name;
+  std::string inside;  // label of the graph's node that needs it; empty: `name` is of the graph
+  DataType type{};
+  std::int64_t offset = 0, bytes = 0;
+  std::int64_t first = 0, last = 0;
+};
+
+// What a kernel reads or writes of one tensor: compulsory traffic, each element once.
+struct PlanAccess {
+  bool workspace = false;
+  std::int64_t value = 0;  // position in PlanData::tensors, or in PlanData::buffers
+  bool written = false;
+  std::int64_t bytes = 0;
+};
+
 // Of a block, on the GPUs that have most of it.
 inline constexpr std::uint32_t kMaxSharedBytes = 227 << 10;
 
@@ -55,14 +73,18 @@ struct PlanKernel {
   bool takes_turn = false;         // waits for the kernel before it, so that it may start early
   std::vector<KernelArgument> arguments;
   std::vector<PlanMap> maps;
-  std::int64_t bytes = 0;  // compulsory traffic: each operand once
+  std::int64_t bytes = 0;  // compulsory traffic: the sum of `accesses`
+  std::vector<PlanAccess> accesses;
   double flops = 0;
+  double microseconds = 0;                          // that planning estimated, from launch to end
   std::map<std::string, std::string> machine_code;  // target such as "sm_90a" to cubin
 };
 
 // Why two neighbours are not in one kernel, or why a fusion was refused.
 struct PlanCut {
   std::string pattern, node, tensor, reason;
+  std::string with{};  // the node whose kernel `node` did not join; empty: a kernel was divided
+  std::string fix{};   // the change of the graph that would remove it; empty: none is known
 };
 
 struct PlanData {
@@ -73,6 +95,7 @@ struct PlanData {
                              // use what every GPU from sm_80 on has
   std::vector<PlanTensor> tensors;  // inputs, then outputs
   std::int64_t workspace_bytes = 0;
+  std::vector<PlanBuffer> buffers;  // in the order of first use
   std::vector<PlanKernel> kernels;  // in the order they run
   std::vector<PlanCut> cuts;
 };

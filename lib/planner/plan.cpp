@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <tuple>
 #include <unordered_map>
 
 #include "emit/emit.hpp"
@@ -47,6 +49,68 @@ std::vector<std::string> node_labels(const Graph& graph, const Lowered& lowered,
   for (NodeId n : origins)
     labels.push_back(graph.label(graph.nodes()[static_cast<std::size_t>(n)]));
   return labels;
+}
+
+// What kernels hand to each other, in the user's names where it has them.
+std::vector<PlanBuffer> plan_buffers(const Graph& graph, const Lowered& lowered,
+                                     const Partition& partition) {
+  const auto label = [&](NodeId n) {
+    const NodeId origin = lowered.origin[static_cast<std::size_t>(n)];
+    return graph.label(graph.nodes()[static_cast<std::size_t>(origin)]);
+  };
+  std::vector<PlanBuffer> result;
+  for (const auto& l : partition.lifetimes) {
+    PlanBuffer b{l.name, "", l.type, partition.workspace.at(l.tensor), l.bytes, l.first, l.last};
+    if (partition.temporaries.count(l.tensor)) {
+      const auto& nodes = partition.kernels[static_cast<std::size_t>(l.first)].nodes;
+      if (!nodes.empty()) b.inside = label(nodes.front());
+    } else {
+      b.name = lowered.graph->label(l.tensor);
+      if (!graph.find(b.name)) b.inside = label((*lowered.graph)[l.tensor].producer);
+    }
+    result.push_back(std::move(b));
+  }
+  return result;
+}
+
+// The cuts in the user's names; those that say the same of parts of one node are one.
+std::vector<PlanCut> plan_cuts(const Graph& graph, const Lowered& lowered,
+                               const Partition& partition) {
+  std::unordered_map<std::string, std::string> labels;
+  const auto& nodes = lowered.graph->nodes();
+  for (std::size_t n = 0; n < nodes.size(); ++n) {
+    const auto origin = static_cast<std::size_t>(lowered.origin[n]);
+    labels.emplace(lowered.graph->label(nodes[n]), graph.label(graph.nodes()[origin]));
+  }
+  const auto rename = [&](std::string& label) {
+    if (const auto known = labels.find(label); known != labels.end()) label = known->second;
+  };
+  std::set<std::tuple<std::string, std::string, std::string, std::string, std::string>> listed;
+  std::vector<PlanCut> result;
+  for (PlanCut c : partition.cuts) {
+    rename(c.node);
+    rename(c.with);
+    if (listed.emplace(c.pattern, c.node, c.with, c.tensor, c.reason).second)
+      result.push_back(std::move(c));
+  }
+  return result;
+}
+
+using Positions = std::unordered_map<TensorId, std::int64_t>;  // in PlanData::buffers
+
+std::vector<PlanAccess> plan_accesses(const Graph& lowered, const KernelSpec& spec,
+                                      const Partition& partition, const Positions& buffers,
+                                      const Places& places) {
+  std::vector<PlanAccess> result;
+  for (const auto& t : compulsory_traffic(lowered, spec)) {
+    if (const auto buffer = buffers.find(t.tensor); buffer != buffers.end())
+      result.push_back(  // each element once, whatever the windows that reach it
+          {true, buffer->second, t.written,
+           std::min(t.bytes, partition.lifetimes[static_cast<std::size_t>(buffer->second)].bytes)});
+    else if (const auto place = places.find(lowered[t.tensor].name); place != places.end())
+      result.push_back({false, place->second, t.written, t.bytes});
+  }
+  return result;
 }
 
 // Where the memory behind a port is. `places`: of the caller's tensors, by name.
@@ -114,10 +178,14 @@ Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
   data.architecture = std::move(options.architecture);
   data.tensors = plan_tensors(graph);
   data.workspace_bytes = parts.workspace_bytes;
-  data.cuts = parts.cuts;
+  data.cuts = plan_cuts(graph, lowered, parts);
   Places places;
   for (const auto& t : data.tensors)
     places.emplace(t.name, static_cast<std::int64_t>(places.size()));
+  data.buffers = plan_buffers(graph, lowered, parts);
+  Positions buffers;
+  for (const auto& l : parts.lifetimes)
+    buffers.emplace(l.tensor, static_cast<std::int64_t>(buffers.size()));
   for (const auto& spec : parts.kernels) {
     const ScheduledKernel scheduled = schedule_kernel(spec, context);
     EmittedKernel e = emit_kernel(scheduled);
@@ -133,8 +201,10 @@ Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
     k.shared_bytes = e.shared_bytes;
     k.takes_turn = e.takes_turn;
     for (const auto& a : e.arguments) add_argument(k, a, spec, *lowered.graph, parts, places);
-    k.bytes = compulsory_bytes(*lowered.graph, spec);
+    k.accesses = plan_accesses(*lowered.graph, spec, parts, buffers, places);
+    for (const auto& a : k.accesses) k.bytes += a.bytes;
     k.flops = operations(spec);
+    k.microseconds = scheduled.microseconds;
     data.kernels.push_back(std::move(k));
   }
   Plan plan{Shared<const PlanData>::make(std::move(data))};

@@ -211,7 +211,7 @@ Partition partition(const Graph& lowered, bool fuse, const PlanContext& context,
   return result;
 }
 
-std::int64_t compulsory_bytes(const Graph& lowered, const KernelSpec& spec) {
+std::vector<Traffic> compulsory_traffic(const Graph& lowered, const KernelSpec& spec) {
   // Ports of one tensor show different parts of it, or all of it more than once.
   struct Touched {
     std::int64_t elements = 0;
@@ -234,8 +234,15 @@ std::int64_t compulsory_bytes(const Graph& lowered, const KernelSpec& spec) {
     t.elements += std::min(room, touched);
     t.bytes = info(p.type).bytes;
   }
+  std::vector<Traffic> traffic;
+  for (const auto& [key, t] : tensors)
+    traffic.push_back({key.first, key.second, t.elements * t.bytes});
+  return traffic;
+}
+
+std::int64_t compulsory_bytes(const Graph& lowered, const KernelSpec& spec) {
   std::int64_t bytes = 0;
-  for (const auto& [tensor, t] : tensors) bytes += t.elements * t.bytes;
+  for (const auto& t : compulsory_traffic(lowered, spec)) bytes += t.bytes;
   return bytes;
 }
 

@@ -14,11 +14,21 @@
 
 namespace sinter {
 
+// A tensor in the workspace, and the kernels that touch it first and last.
+struct Lifetime {
+  TensorId tensor = kNoTensor;
+  std::string name;  // of the port that touches it first
+  DataType type{};
+  std::int64_t bytes = 0;
+  int first = 0, last = 0;
+};
+
 struct Partition {
   std::vector<KernelSpec> kernels;  // in the order they run; empty domains left out
   std::vector<PlanCut> cuts;
   std::map<TensorId, std::int64_t> workspace;    // virtual tensors in memory: byte offset
   std::map<TensorId, std::int64_t> temporaries;  // that the lowered graph does not have: bytes
+  std::vector<Lifetime> lifetimes;  // of what is in the workspace, in the order of first use
   std::int64_t workspace_bytes = 0;
 };
 
@@ -35,8 +45,16 @@ inline Partition partition(const Graph& lowered, bool fuse, std::string_view tar
 // from the first write to the last read of one touches the other.
 void place_workspace(const Graph& lowered, Partition& partition);
 
-// Distinct bytes that the kernel moves at least, and its multiplications and additions.
+// Distinct bytes that the kernel reads or writes of a tensor at least.
+struct Traffic {
+  TensorId tensor = kNoTensor;
+  bool written = false;
+  std::int64_t bytes = 0;
+};
+std::vector<Traffic> compulsory_traffic(const Graph& lowered, const KernelSpec& spec);
 std::int64_t compulsory_bytes(const Graph& lowered, const KernelSpec& spec);
+
+// Its multiplications and additions.
 double operations(const KernelSpec& spec);
 
 }  // namespace sinter

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "planner/explain.hpp"
+#include "planner/explain/explain.hpp"
 #include "planner/make_plan.hpp"
 #include "planner/planned.hpp"
 #include "sinter/compile.hpp"

@@ -4,7 +4,7 @@
 #include <fstream>
 
 #include "plan/access.hpp"
-#include "planner/explain.hpp"
+#include "planner/explain/explain.hpp"
 #include "planner/make_plan.hpp"
 #include "planner/planned.hpp"
 #include "schedule/contraction/wgmma.hpp"

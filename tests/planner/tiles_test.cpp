@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include "planner/explain.hpp"
+#include "planner/explain/explain.hpp"
 #include "planner/make_plan.hpp"
 #include "planner/planned.hpp"
 #include "schedule/contraction/wgmma.hpp"

@@ -114,6 +114,56 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(len(explained["kernels"]), 1)
         self.assertIn("digraph", self.sinter("explain", self.add_graph(), "--dot", "-").stdout)
 
+    def two_kernels_graph(self):
+        nodes = [{"op": "matmul", "name": "up", "inputs": {"A": "x", "B": "w"}, "outputs": {"C": "h"}},
+                 {"op": "softmax", "name": "down", "inputs": {"X": "h"}, "outputs": {"Y": "y"}}]
+        return self.path("two.json", {"format": "sinter.graph", "version": 1, "name": "two",
+                                           "io_data_type": "bf16", "nodes": nodes,
+                                           "tensors": {"x": {"dim": [512, 512]}, "w": {"dim": [512, 512]},
+                                                       "y": {"output": True}}})
+
+    def test_explain_begins_with_a_table_and_json_holds_all_that_the_text_says(self):
+        g = self.two_kernels_graph()
+        text = self.sinter("explain", g).stdout
+        self.assertLess(text.index("us (est.)"), text.index("cuts: "))
+        self.assertLess(text.index("cuts: "), text.index("\nkernel 0"))
+        said = json.loads(self.sinter("explain", g, "--json").stdout)
+        self.assertAlmostEqual(said["estimated_us"], sum(k["estimated_us"] for k in said["kernels"]))
+        self.assertEqual(said["bytes"], sum(k["bytes"] for k in said["kernels"]))
+        self.assertIn(f"estimated at {said['estimated_us']:.1f} us on {said['device']}", text)
+        for k in said["kernels"]:
+            self.assertEqual(sum(a["bytes"] for a in k["accesses"]), k["bytes"])
+            self.assertIn(k["how"], text)
+        self.assertEqual([(c["tensor"], c["written_by"], c["read_by"]) for c in said["costs"]][:1], [("h", [0], [1])])
+        for cut in said["costs"][0]["cuts"]:
+            self.assertIn(cut["reason"], text)
+        self.assertEqual((said["peak"]["tensors"], said["peak"]["bytes"]), (["h"], 512 * 512 * 4))
+        (hint,) = said["hints"]
+        self.assertEqual((hint["tensor"], hint["narrow"], hint["saved_bytes"]), ("h", "bf16", 512 * 512 * 4))
+        self.assertIn("hint: tensor h is stored as f32, bf16 would save 1.0 MB", text)
+
+    def test_explain_says_the_same_of_a_plan_file_without_its_lines(self):
+        g, plan = self.two_kernels_graph(), self.path("p.json")
+        self.sinter("plan", g, "-o", plan)
+        of_graph, of_plan = (json.loads(self.sinter("explain", f, "--json").stdout) for f in (g, plan))
+        self.assertTrue(of_graph["kernels"][0]["lines"])
+        self.assertEqual(of_graph["file"], g)
+        for k in of_graph["kernels"]:
+            k["lines"] = ""
+        of_graph["file"] = ""
+        self.assertEqual(of_graph, of_plan)
+
+    def test_explain_why_and_diff(self):
+        g = self.two_kernels_graph()
+        self.assertIn("up is in kernel 0, down in kernel 1", self.sinter("explain", g, "--why", "up", "down").stdout)
+        self.assertIn("did you mean 'down'", self.sinter("explain", g, "--why", "up", "dawn", code=2).stderr)
+        self.sinter("explain", g, "--why", "up", code=2)
+        self.assertIn("unchanged: the kernels of 2 sets", self.sinter("explain", g, "--diff", g).stdout)
+        self.assertIn("after   sm_90a: 2 kernels", self.sinter("explain", g, "--diff", "sm_90a").stdout)
+        self.assertIn("did you mean 'sm_90'", self.sinter("explain", g, "--diff", "sm_91", code=2).stderr)
+        self.assertIn("file-read", self.sinter("explain", g, "--diff", self.path("none.json"), code=2).stderr)
+        self.assertIn("runs whole graphs", self.sinter("explain", g, "--device", "cpu", code=2).stderr)
+
     def test_an_architecture_is_asked_for_with_arch(self):
         for arguments, architecture in ((["--arch", "sm_90a"], "sm_90a"), ([], "")):
             explained = self.sinter("explain", self.add_graph(), "--json", *arguments)

@@ -43,12 +43,15 @@ PlanData small_plan() {
                  {KernelArgument::Kind::tensor_map, 1, kTensorMapBytes}};
   k.bytes = 192;
   k.flops = 64.5;
+  k.microseconds = 2.25;
+  k.accesses = {{false, 0, false, 64}, {true, 0, true, 128}};
   k.machine_code = {{"sm_90a", std::string("\x7f"
                                            "ELF\0\1\2",
                                            7)},
                     {"sm_100", "x"}};
   p.kernels = {k, k};
-  p.cuts = {{"pointwise", "exp #0", "x", "because"}};
+  p.buffers = {{"h", "exp #0", f32, 512, 128, 0, 1}};
+  p.cuts = {{"pointwise", "exp #0", "x", "because", "add #1", "do this"}};
   return p;
 }
 
@@ -142,6 +145,11 @@ TEST_CASE("numbers of a plan that would reach memory or a launch are checked") {
   check_refused([](auto& p) { p.kernels[0].source.assign(5 << 20, ' '); }, "4 MiB");
   check_refused([](auto& p) { p.kernels[0].machine_code["../x"] = ""; }, "sm_90a");
   check_refused([](auto& p) { p.kernels[0].bytes = -1; }, "kernels[0].bytes");
+  check_refused([](auto& p) { p.kernels[0].accesses[1].value = 1; }, "accesses[1].buffer");
+  check_refused([](auto& p) { p.kernels[0].accesses[0].value = 2; }, "accesses[0].tensor");
+  check_refused([](auto& p) { p.kernels[0].accesses[0].bytes = -1; }, "accesses[0].bytes");
+  check_refused([](auto& p) { p.buffers[0].bytes = 1024; }, "buffers[0].bytes");
+  check_refused([](auto& p) { p.buffers[0].last = 2; }, "buffers[0].last");
   check_refused([](auto& p) { p.kernels[0].shared_bytes = kMaxSharedBytes + 1; }, "0 to 232448");
   check_refused([](auto& p) { p.kernels[0].arguments[4].value = 2; }, "tensor_map");
   check_refused([](auto& p) { p.kernels[0].arguments[4].value = -1; }, "0 to 1");

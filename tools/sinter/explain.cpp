@@ -1,15 +1,23 @@
 // sinter explain: what a plan does and why; sinter check: whether a document is valid.
-#include "planner/explain.hpp"
+#include "planner/explain/explain.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "array/file.hpp"
+#include "base/edit_distance.hpp"
 #include "commands.hpp"
 #include "documents.hpp"
+#include "explain_json.hpp"
 #include "json/reader.hpp"
+#include "kernel_times.hpp"
 #include "plan/plan_data.hpp"
+#include "sinter/base/text.hpp"
+#include "target/target.hpp"
 
 namespace sinter::cli {
 namespace {
@@ -17,69 +25,107 @@ namespace {
 using json::json_string;
 
 struct Options {
-  std::string document, dot, architecture;
+  std::string document, dot, architecture, device, other;
+  std::vector<std::string> why;  // two nodes
   bool json = false, no_fuse = false;
 };
 
-template <class List, class Text>
-std::string array(const List& list, const char* separator, Text&& text) {
-  std::string s;
-  for (const auto& item : list) s += (s.empty() ? "" : separator) + text(item);
-  return "[" + s + "]";
+void print_lines(const std::string& text) {
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    fmt::print("{}\n", printable(std::string_view(text).substr(begin, end - begin)));
+    begin = end + 1;
+  }
 }
 
-std::string explain_json(const PlanData& p) {
-  const auto kernel = [](const PlanKernel& k) {
-    std::string config;
-    for (const auto& [key, value] : k.config)
-      config += fmt::format("{}{}: {}", config.empty() ? "" : ", ", json_string(key), value);
-    return fmt::format(
-        "{{\"entry\": {}, \"family\": {}, \"nodes\": {}, \"config\": {{{}}}, \"grid\": {}, "
-        "\"block\": {}, \"shared_bytes\": {}, \"bytes\": {}, \"flops\": {}, \"targets\": {}}}",
-        json_string(k.entry), json_string(name(k.family)), array(k.nodes, ", ", json_string),
-        config, k.grid, k.block, k.shared_bytes, k.bytes, json::number(k.flops),
-        array(k.machine_code, ", ", [](const auto& m) { return json_string(m.first); }));
-  };
-  const auto cut = [](const PlanCut& c) {
-    return fmt::format("{{\"pattern\": {}, \"node\": {}, \"tensor\": {}, \"reason\": {}}}",
-                       json_string(c.pattern), json_string(c.node), json_string(c.tensor),
-                       json_string(c.reason));
-  };
-  return fmt::format(
-      "{{\"graph\": {}, \"architecture\": {}, \"workspace_bytes\": {},\n \"kernels\": {},\n "
-      "\"cuts\": {}}}\n",
-      json_string(p.name), json_string(p.architecture), p.workspace_bytes,
-      array(p.kernels, ",\n  ", kernel), array(p.cuts, ",\n  ", cut));
+// The document's plan, or one that is made of its graph.
+Result<Plan> plan_of(Document& document, const Options& o, const std::string& architecture) {
+  if (document.plan) return *document.plan;
+  const Progress progress("planning");
+  return Plan::make(*document.graph, {.fuse = !o.no_fuse, .architecture = architecture});
 }
 
-Result<int> explain(const Options& o) {
+// What --diff names: a target to plan the same graph for, or another document.
+Result<int> diff(const Options& o, Document& document, const PlanData& before) {
+  const auto targets = known_targets();
+  if (std::find(targets.begin(), targets.end(), o.other) != targets.end()) {
+    auto after = Plan::make(*document.graph, {.fuse = !o.no_fuse, .architecture = o.other});
+    SINTER_TRY(after);
+    print_lines(explain_diff(before, after->data()));
+    return kOk;
+  }
+  std::error_code error;
+  if (o.other.starts_with("sm") && !std::filesystem::exists(o.other, error)) {
+    print_error("--diff: no file of this name, and " + target_problem(o.other));
+    return kBadInput;
+  }
+  auto other = read_document(o.other);
+  SINTER_TRY(other);
+  auto after = plan_of(*other, o, o.architecture);
+  SINTER_TRY(after);
+  print_lines(explain_diff(before, after->data()));
+  return kOk;
+}
+
+// Empty where a kernel computes the node.
+std::string unknown_node(const PlanData& plan, const std::string& node) {
+  if (!kernels_with(plan, node).empty()) return {};
+  std::string nearest;
+  for (const auto& k : plan.kernels)
+    for (const auto& n : k.nodes)
+      if (nearest.empty() || edit_distance(n, node) < edit_distance(nearest, node)) nearest = n;
+  return fmt::format("--why: no kernel computes a node '{}'; did you mean '{}'?",
+                     shortened(node, 80), shortened(nearest, 80));
+}
+
+Result<int> why(const Options& o, const PlanData& plan) {
+  for (const auto& node : o.why)
+    if (const std::string problem = unknown_node(plan, node); !problem.empty()) {
+      print_error(problem);
+      return kBadInput;
+    }
+  print_lines(explain_why(plan, o.why[0], o.why[1]));
+  return kOk;
+}
+
+Result<int> explain_document(const Options& o) {
   auto document = read_document(o.document);
   SINTER_TRY(document);
-  if (!document->plan) {
-    auto plan = Plan::make(*document->graph, {.fuse = !o.no_fuse, .architecture = o.architecture});
-    SINTER_TRY(plan);
-    document->plan = std::move(*plan);
+  std::string architecture = o.architecture;
+  std::optional<Device> device;
+  if (!o.device.empty()) {
+    auto found = device_from(o.device);
+    SINTER_TRY(found);
+    device = *found;
+    auto target = device->target();
+    SINTER_TRY(target);
+    if (architecture.empty()) architecture = *target;
   }
-  const PlanData& plan = document->plan->data();
+  const Graph* const graph = &*document->graph;
+  auto made = plan_of(*document, o, architecture);
+  SINTER_TRY(made);
+  const PlanData& plan = made->data();
+  if (!o.why.empty()) return why(o, plan);
+  if (!o.other.empty()) return diff(o, *document, plan);
   if (!o.dot.empty()) {
     const std::string dot = explain_dot(plan);
     if (is_stdout(o.dot)) {
       fmt::print("{}", dot);
       return kOk;
     }
-    auto written = write_file(o.dot, dot);
-    SINTER_TRY(written);
+    auto saved = write_file(o.dot, dot);
+    SINTER_TRY(saved);
   }
-  if (o.json) {
-    fmt::print("{}", explain_json(plan));
-    return kOk;
+  std::vector<double> measured;
+  if (device) {
+    auto times = kernel_times(*document->graph, *made, *device);
+    SINTER_TRY(times);
+    measured = std::move(*times);
   }
-  const std::string text = explain_text(plan);
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    fmt::print("{}\n", printable(std::string_view(text).substr(begin, end - begin)));
-    begin = end + 1;
-  }
+  if (o.json)
+    fmt::print("{}", explain_json(plan, graph, measured));
+  else
+    print_lines(explain_text(plan, graph, measured));
   return kOk;
 }
 
@@ -119,21 +165,35 @@ Result<int> check(const std::vector<std::string>& paths, bool json) {
   return code;
 }
 
+std::string gpu_problem(const std::string& text) {
+  return text == "cpu" ? "the CPU runs whole graphs and no kernels; give the number of a GPU"
+                       : device_problem(text);
+}
+
 }  // namespace
 
 void add_explain(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("explain", "Say what a graph's kernels are, and why");
   command->add_option("document", o->document, "Graph or plan file")->required();
-  command->add_flag("--json", o->json, "For programs");
+  CLI::Option* json = command->add_flag("--json", o->json, "All of it, for programs");
   command->add_option("--dot", o->dot, "Graphviz file to write, - for stdout");
+  command->add_option("--why", o->why, "Two nodes: why they are not in one kernel")
+      ->expected(2)
+      ->excludes(json);
+  command
+      ->add_option("--diff", o->other,
+                   "What changes for another target, or from this document to another")
+      ->excludes(json);
+  command->add_option("--device", o->device, "The number of a GPU, on which each kernel is timed")
+      ->check(gpu_problem);
   command
       ->add_option("--arch", o->architecture,
                    "Target whose engines the kernels of a graph use, such as sm_90a (default: "
                    "what every GPU has)")
       ->check(target_problem);
   command->add_flag("--no-fuse", o->no_fuse, "One kernel a node");
-  command->callback([o, &exit_code] { exit_code = finish(explain(*o)); });
+  command->callback([o, &exit_code] { exit_code = finish(explain_document(*o)); });
 }
 
 void add_check(CLI::App& app, int& exit_code) {

@@ -36,6 +36,7 @@ Result<int> run(const Options& o) {
   for (const auto& list : o.targets)
     for (auto& target : split_targets(list)) targets.push_back(std::move(target));
   if (!document->plan) {
+    const Progress progress("planning");
     // For one target the kernels use all that it has, for several what they share.
     auto plan = Plan::make(*document->graph,
                            {.fuse = !o.no_fuse,

@@ -275,8 +275,11 @@ bool FusionState::needed_outside(TensorId t, const std::vector<NodeId>& nodes) c
 }
 
 void FusionState::cut(std::string_view pattern, NodeId kernel, NodeId n, TensorId t,
-                      const std::string& reason) {
-  const Refused what{n, t, reasons_(reason)};
+                      const Refusal& refusal) {
+  const Refused what{n, t, reasons_(refusal.why)};
+  const auto reason = static_cast<std::size_t>(what.reason);
+  if (reason >= fixes_.size()) fixes_.resize(reason + 1);
+  fixes_[reason] = refusal.fix;
   Refusals& before = refusals_[what];
   if (before.last_kernel == kernel || before.kernels == kMostRefusals) return;
   before = {kernel, before.kernels + 1};
@@ -298,7 +301,8 @@ std::vector<PlanCut> FusionState::cuts() const {
                            number(of_tensor, what.tensor, what.tensor), what.reason};
     if (listed.insert(labelled).second)
       result.push_back({std::string(pattern), labels[labelled.node], labels[labelled.tensor],
-                        reasons_[what.reason]});
+                        reasons_[what.reason], graph_.label(node(kernel)),
+                        fixes_[static_cast<std::size_t>(what.reason)]});
   }
   return result;
 }

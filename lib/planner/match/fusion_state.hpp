@@ -19,6 +19,16 @@ namespace sinter {
 
 class JoinedNodes;
 
+// Why a node does not join a kernel. Empty: it does.
+struct Refusal {
+  Refusal() = default;
+  Refusal(std::string reason, std::string remedy = {})
+      : why(std::move(reason)), fix(std::move(remedy)) {}
+  Refusal(const char* reason, std::string remedy = {}) : why(reason), fix(std::move(remedy)) {}
+  std::string why;
+  std::string fix;  // the change of the graph that would let it join, where one is known
+};
+
 class FusionState {
  public:
   // `recompute`: results that a few operations make from nothing but indices and constants (masks,
@@ -96,7 +106,7 @@ class FusionState {
 
   // Why `node` did not join the kernel that `kernel` belongs to.
   void cut(std::string_view pattern, NodeId kernel, NodeId node, TensorId tensor,
-           const std::string& reason);
+           const Refusal& refusal);
   // The refusals that held: the two did end up in different kernels.
   std::vector<PlanCut> cuts() const;
 
@@ -138,6 +148,7 @@ class FusionState {
   std::vector<bool> unread_, recompute_;  // unread: nobody needs what the node makes
   std::vector<Cut> cuts_;
   Interned reasons_;
+  std::vector<std::string> fixes_;  // of each reason
   struct Refusals {
     NodeId last_kernel = -1;
     int kernels = 0;

@@ -11,16 +11,10 @@ namespace {
 
 constexpr std::int64_t kAlignment = 256;
 
-struct Lifetime {
-  TensorId tensor;
-  std::int64_t bytes;
-  int first, last;
-};
-
 }  // namespace
 
 void place_workspace(const Graph& lowered, Partition& p) {
-  std::vector<Lifetime> tensors;  // in the order of first use
+  auto& tensors = p.lifetimes;
   std::unordered_map<TensorId, std::size_t> places;
   for (std::size_t k = 0; k < p.kernels.size(); ++k)
     for (const auto& port : p.kernels[k].ports) {
@@ -33,7 +27,7 @@ void place_workspace(const Graph& lowered, Partition& p) {
             ours ? temporary->second
                  : span_elements(lowered[port.tensor].dim, lowered.stride(port.tensor)) *
                        info(port.type).bytes;
-        tensors.push_back({port.tensor, bytes, static_cast<int>(k), 0});
+        tensors.push_back({port.tensor, port.name, port.type, bytes, static_cast<int>(k), 0});
       }
       tensors[place->second].last = static_cast<int>(k);
     }

@@ -202,8 +202,8 @@ bool meets_kernel_again(const FusionState& state, const std::vector<NodeId>& nod
 
 }  // namespace
 
-std::string product_refuses(const FusionState& state, const std::vector<NodeId>& nodes,
-                            NodeId contraction, NodeId other) {
+Refusal product_refuses(const FusionState& state, const std::vector<NodeId>& nodes,
+                        NodeId contraction, NodeId other) {
   const Graph& g = state.graph();
   const Node &first = state.node(contraction), &second = state.node(other);
   const auto dim = [&](TensorId t) { return g[t].dim; };
@@ -215,15 +215,17 @@ std::string product_refuses(const FusionState& state, const std::vector<NodeId>&
     return "its groups of rows are others";
   for (NodeId n : nodes)
     if (n != contraction && is_contraction(state.node(n).op))
-      return "a kernel holds the sums of two products at most";
+      return {"a kernel holds the sums of two products at most",
+              "concatenate the right operands and make one product of them"};
   if (first.attributes != second.attributes || g.compute(first) != g.compute(second) ||
       dim(first.inputs[1]) != dim(second.inputs[1]))
-    return "its right operand differs in dims, or its attributes do";
+    return {"its right operand differs in dims, or its attributes do",
+            "concatenate the right operands and make one product of them"};
   return {};
 }
 
-std::string reduction_refuses(const FusionState& state, const std::vector<NodeId>& nodes,
-                              NodeId contraction, NodeId reduction) {
+Refusal reduction_refuses(const FusionState& state, const std::vector<NodeId>& nodes,
+                          NodeId contraction, NodeId reduction) {
   const Graph& g = state.graph();
   const Node& n = state.node(contraction);
   const Dims& from = g[state.node(reduction).inputs[0]].dim;

@@ -34,12 +34,12 @@ void collect_ancestors(const FusionState& state, const std::vector<NodeId>& node
 std::string epilogue_refuses(const FusionState& state, NodeId contraction, NodeId other);
 
 // Why the other contraction cannot be a second product of the kernel; empty when it can.
-std::string product_refuses(const FusionState& state, const std::vector<NodeId>& nodes,
-                            NodeId contraction, NodeId other);
+Refusal product_refuses(const FusionState& state, const std::vector<NodeId>& nodes,
+                        NodeId contraction, NodeId other);
 
 // Why the reduction cannot run on the result's tiles of a kernel of `nodes`; empty when it can.
-std::string reduction_refuses(const FusionState& state, const std::vector<NodeId>& nodes,
-                              NodeId contraction, NodeId reduction);
+Refusal reduction_refuses(const FusionState& state, const std::vector<NodeId>& nodes,
+                          NodeId contraction, NodeId reduction);
 
 // The contraction that a kernel is made around.
 NodeId contraction_of(const FusionState& state, const KernelSpec& spec);

@@ -351,10 +351,14 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
                                        indices_of(contraction, o, type), type, tried);
       us += schedule_kernel(first, state.context()).microseconds;
       divide_nodes(state, o, first, contraction);
-      reasons.push_back({"contraction",
-                         state.graph().label(state.node(first.nodes.front())),
-                         first.ports.back().name,
-                         {}});
+      reasons.push_back(
+          {"contraction",
+           state.graph().label(state.node(first.nodes.front())),
+           first.ports.back().name,
+           {},
+           state.graph().label(state.node(contraction_of(state, contraction))),
+           "let whoever makes the operand store it in the type and layout in which it "
+           "is multiplied"});
       kernels.push_back(std::move(first));
     }
     if (!schedule_kernel(contraction, state.context()).wgmma()) continue;

@@ -1,33 +1,13 @@
-#include "planner/explain.hpp"
-
+// The sentence that says how a kernel works.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <optional>
 
-#include "target/device_model.hpp"
+#include "planner/explain/explain.hpp"
 
 namespace sinter {
 namespace {
-
-std::string joined(const std::vector<std::string>& parts, std::size_t most) {
-  std::string s;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (i == most) return s + fmt::format(", ... {} more", parts.size() - most);
-    s += (i ? ", " : "") + parts[i];
-  }
-  return s;
-}
-
-// A quoted Graphviz string.
-std::string quoted(std::string_view text) {
-  std::string s = "\"";
-  for (char c : text) {
-    if (c == '"' || c == '\\') s += '\\';
-    s += static_cast<unsigned char>(c) < 32 ? ' ' : c;
-  }
-  return s + "\"";
-}
 
 // What the generator chose for a kernel, by name. A plan file may lack what an explanation needs:
 // the first such name is kept, and stands in the explanation's place.
@@ -194,75 +174,14 @@ std::string how(const PlanKernel& k, Config& get, std::string_view gpu) {
   return s + "; " + moves;
 }
 
-// How the kernel works and why, from what was chosen for it (lib/schedule).
-std::string explained(const PlanKernel& k, std::string_view gpu) {
+}  // namespace
+
+std::string how_it_works(const PlanKernel& k, std::string_view gpu) {
   Config get(k);
   const std::string text = how(k, get, gpu);
   return get.missing().empty()
              ? text
              : fmt::format("unknown, as the plan's config has no '{}'", get.missing());
-}
-
-}  // namespace
-
-std::string explain_text(const PlanData& p) {
-  std::string s = fmt::format("{}: {} kernel{}, workspace {} bytes", p.name, p.kernels.size(),
-                              p.kernels.size() == 1 ? "" : "s", p.workspace_bytes);
-  s += p.architecture.empty() ? "\n" : fmt::format(", for {}\n", p.architecture);
-  const std::string gpu = device_model(p.architecture).gpu;
-  for (std::size_t i = 0; i < p.kernels.size(); ++i) {
-    const auto& k = p.kernels[i];
-    s += fmt::format("\nkernel {}  {}\n  family  {}\n  nodes   {}\n", i, k.entry, name(k.family),
-                     joined(k.nodes, 12));
-    s += fmt::format("  launch  {} blocks of {} threads", k.grid, k.block);
-    if (k.shared_bytes > 0) s += fmt::format(", {} bytes of shared memory", k.shared_bytes);
-    s += "\n  config ";
-    for (const auto& [key, value] : k.config) s += fmt::format(" {}={}", key, value);
-    s += fmt::format("\n  how     {}\n  moves   {} bytes", explained(k, gpu), k.bytes);
-    if (k.flops > 0) s += fmt::format(", {:.6g} operations", k.flops);
-    s += "\n";
-    for (const auto& [target, code] : k.machine_code)
-      s += fmt::format("  binary  {} ({} bytes)\n", target, code.size());
-  }
-  if (!p.cuts.empty()) s += "\ncuts: why neighbours are not in one kernel\n";
-  for (const auto& c : p.cuts)
-    s += fmt::format("  {} | {}{}: {}\n", c.pattern, c.node,
-                     c.tensor.empty() ? "" : " through " + c.tensor, c.reason);
-  return s;
-}
-
-std::string explain_dot(const PlanData& p) {
-  std::string s = "digraph " + quoted(p.name) + " {\n  node [shape=box];\n";
-  for (std::size_t i = 0; i < p.kernels.size(); ++i) {
-    const auto& k = p.kernels[i];
-    s += fmt::format("  subgraph cluster_{} {{\n    label={};\n", i, quoted(k.entry));
-    for (const auto& n : k.nodes)
-      s += fmt::format("    {} [label={}];\n", quoted(fmt::format("{}:{}", i, n)), quoted(n));
-    s += fmt::format("    k{} [label={} shape=ellipse];\n  }}\n", i,
-                     quoted(fmt::format("kernel {}", i)));
-  }
-  for (const auto& t : p.tensors) s += fmt::format("  {} [shape=oval];\n", quoted(t.name));
-  for (std::size_t i = 0; i < p.kernels.size(); ++i)
-    for (const auto& a : p.kernels[i].arguments) {
-      using enum KernelArgument::Kind;
-      if (a.kind == scalar) continue;
-      bool in_workspace = a.kind == workspace;
-      std::int64_t value = a.value;
-      if (a.kind == tensor_map) {
-        const PlanMap& m = p.kernels[i].maps[static_cast<std::size_t>(a.value)];
-        in_workspace = m.workspace;
-        value = m.value;
-      }
-      if (!in_workspace) {
-        const auto& t = p.tensors[static_cast<std::size_t>(value)];
-        s += t.written ? fmt::format("  k{} -> {};\n", i, quoted(t.name))
-                       : fmt::format("  {} -> k{};\n", quoted(t.name), i);
-      } else {
-        s += fmt::format("  k{} -> {} [dir=none style=dashed];\n", i,
-                         quoted(fmt::format("workspace+{}", value)));
-      }
-    }
-  return s + "}\n";
 }
 
 }  // namespace sinter

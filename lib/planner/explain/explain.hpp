@@ -1,0 +1,73 @@
+// What a plan does and what that costs, for people and for tools: once as data, from which each
+// presentation is made.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "plan/plan_data.hpp"
+#include "sinter/graph.hpp"
+
+namespace sinter {
+
+// A tensor that moves more bytes than one kernel for the whole graph would: all of an intermediate
+// one; of an input or output what is read again.
+struct Crossing {
+  std::string tensor;  // in the user's names
+  DataType type{};
+  std::vector<int> writers, readers;  // kernels
+  std::int64_t bytes = 0;             // of memory traffic
+  double microseconds = 0;    // that they take, and one more launch: what one kernel in place of
+                              // two would save
+  std::vector<PlanCut> cuts;  // why; empty: no fusion pattern spans both sides
+};
+
+// An intermediate tensor in f32 of a graph whose inputs and outputs have 16 bits.
+struct NarrowingHint {
+  std::string tensor;
+  DataType narrow{};       // the graph's io_data_type
+  std::int64_t bytes = 0;  // of memory traffic that it would save
+  double microseconds = 0;
+};
+
+struct Explanation {
+  std::string device;              // whose figures the estimates are of, as in "an H200"
+  double microseconds = 0;         // estimated, of all kernels
+  double launch_microseconds = 0;  // of which each launch takes about so much
+  std::int64_t bytes = 0;
+  std::vector<std::string> lines;  // of each kernel: where its nodes stand, "12" or "12-17"
+  std::string file;                // that the lines are of; empty: not known
+  int peak_kernel = -1;            // during which most of the workspace is used; -1: none is
+  std::int64_t peak_bytes = 0;
+  std::vector<int> peak_buffers;     // positions in PlanData::buffers, the largest first
+  std::vector<Crossing> crossings;   // the costliest first
+  std::vector<NarrowingHint> hints;  // the same
+};
+
+// `graph`: the user's, which knows its types and, where it was not read from a plan, its lines;
+// null: neither lines nor hints.
+Explanation explain(const PlanData& plan, const Graph* graph);
+
+// How a kernel works and why, from what was chosen for it (lib/schedule).
+std::string how_it_works(const PlanKernel& kernel, std::string_view gpu);
+
+// The name of a buffer for people: one of the graph's tensors, or what a node has inside.
+std::string shown(const PlanBuffer& buffer);
+std::string sentence(const PlanCut& cut);   // "B stays out of the kernel of A: ..."
+std::string megabytes(std::int64_t bytes);  // "50.3 MB", of 1,000,000 bytes
+std::string listed(const std::vector<std::string>& parts, std::size_t most);
+
+// `measured`: microseconds of each kernel; empty: not measured.
+std::string explain_text(const PlanData& plan, const Graph* graph = nullptr,
+                         const std::vector<double>& measured = {});
+std::string explain_dot(const PlanData& plan);  // Graphviz: kernels, and the tensors between them
+
+// The kernels that compute a node, by its label.
+std::vector<int> kernels_with(const PlanData& plan, const std::string& node);
+
+// Whether two nodes of the plan are in one kernel, and why not, by their labels.
+std::string explain_why(const PlanData& plan, const std::string& a, const std::string& b);
+// What changes from one plan to another of the same graph or of a like one.
+std::string explain_diff(const PlanData& before, const PlanData& after);
+
+}  // namespace sinter

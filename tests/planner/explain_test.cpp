@@ -1,0 +1,197 @@
+// What `sinter explain` says of a plan: the times of planning, the user's names and lines, what
+// passes through memory and what would remove it.
+#include "planner/explain/explain.hpp"
+
+#include "plan/plan_data.hpp"
+#include "sinter/compile.hpp"
+#include "sinter/json.hpp"
+#include "sinter/operations.hpp"
+#include "support/catch.hpp"
+#include "target/device_model.hpp"
+
+using namespace sinter;
+
+namespace {
+
+constexpr std::int64_t kRows = 2048, kColumns = 1024;
+
+struct Planned {
+  Shared<Graph> graph;
+  PlanData plan;
+};
+
+Planned planned(const std::string& text, bool fuse = true) {
+  auto graph = graph_from_json(text, "mlp.json");
+  if (!graph) FAIL(graph.error().message());
+  auto plan = Plan::make(**graph, {.fuse = fuse, .architecture = "sm_90a"});
+  if (!plan) FAIL(plan.error().message());
+  return {*graph, plan->data()};
+}
+
+// Two products with what stands between them, a line each.
+std::string products_around(const std::string& tensors, const std::string& node) {
+  return R"({"format": "sinter.graph", "version": 1, "name": "mlp", "io_data_type": "bf16",
+ "tensors": {"x": {"dim": [2048, 1024]}, "w": {"dim": [1024, 1024]}, "v": {"dim": [1024, 1024]},
+             )" +
+         tensors + R"("y": {"output": true}},
+ "nodes": [
+  {"op": "matmul", "name": "up", "inputs": {"A": "x", "B": "w"}, "outputs": {"C": "s"}},
+  )" + node +
+         R"(,
+  {"op": "matmul", "name": "down", "inputs": {"A": "h", "B": "v"}, "outputs": {"C": "y"}}]})";
+}
+
+Planned two_products(const std::string& stored, bool fuse = true) {
+  return planned(products_around(R"("h": {"data_type": ")" + stored + "\"}, ",
+                                 R"({"op": "pointwise", "mode": "relu_fwd", "name": "act",
+   "inputs": {"IN_0": "s"}, "outputs": {"OUT_0": "h"}})"),
+                 fuse);
+}
+
+Crossing crossing(const Explanation& e, const std::string& tensor) {
+  for (const auto& c : e.crossings)
+    if (c.tensor == tensor) return c;
+  FAIL("nothing is said of " << tensor);
+  return {};
+}
+
+bool says(const std::string& text, const std::string& part) {
+  INFO(text);
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("the estimates of explain are those that planning chose by", "[explain]") {
+  const auto p = two_products("bf16");
+  REQUIRE(p.plan.kernels.size() == 2);
+  const Explanation e = explain(p.plan, &*p.graph);
+  double sum = 0;
+  for (const auto& k : p.plan.kernels) {
+    CHECK(k.microseconds > 0);
+    std::int64_t bytes = 0;
+    for (const auto& a : k.accesses) bytes += a.bytes;
+    CHECK(bytes == k.bytes);
+    for (const auto& [name, value] : k.config)
+      if (name == "estimated_ns")
+        CHECK(static_cast<double>(value) == Approx(k.microseconds * 1000).epsilon(0.01));
+    sum += k.microseconds;
+  }
+  CHECK(e.microseconds == Approx(sum));
+}
+
+TEST_CASE("what passes between kernels costs its traffic and a launch, and explain says why",
+          "[explain]") {
+  const auto p = two_products("bf16");
+  const Crossing c = crossing(explain(p.plan, &*p.graph), "h");
+  const std::int64_t stored = kRows * kColumns * 2;
+  CHECK(c.bytes == 2 * stored);
+  const DeviceModel device = device_model("sm_90a");
+  CHECK(c.microseconds == Approx(static_cast<double>(2 * stored) / device.memory_bandwidth +
+                                 device.launch_microseconds));
+  CHECK(c.writers == std::vector<int>{0});
+  CHECK(c.readers == std::vector<int>{1});
+  REQUIRE_FALSE(c.cuts.empty());
+  CHECK(says(explain_text(p.plan, &*p.graph), "down stays out of the kernel of up"));
+}
+
+TEST_CASE("the costliest crossing comes first", "[explain]") {
+  const auto p = two_products("f32", false);
+  const Explanation e = explain(p.plan, &*p.graph);
+  REQUIRE(e.crossings.size() == 2);
+  CHECK(e.crossings[0].microseconds >= e.crossings[1].microseconds);
+}
+
+TEST_CASE("a change of the graph that removes a cut is named", "[explain]") {
+  Graph g({.name = "sums"});
+  auto x = g.tensor({.name = "x", .dim = {512, 256, 64}});
+  auto e = exp(x);
+  g.output(reduction(e, ReductionMode::add, {512, 1, 1}), "totals");
+  g.output(reduction(e, ReductionMode::add, {512, 256, 1}), "rows");
+  auto plan = Plan::make(g);
+  if (!plan) FAIL(plan.error().message());
+  CHECK(says(explain_text(plan->data(), &g), "to remove it: reduce over the same axes"));
+}
+
+TEST_CASE("an f32 tensor between kernels of a bf16 graph gets a hint, a bf16 one does not",
+          "[explain]") {
+  const auto softmax_of = [](const std::string& stored) {
+    return planned(products_around(
+        R"("s": {"data_type": ")" + stored + "\"}, ",
+        R"({"op": "softmax", "name": "act", "inputs": {"X": "s"}, "outputs": {"Y": "h"}})"));
+  };
+  const auto wide = softmax_of("f32"), narrow = softmax_of("bf16");
+  const auto hints = explain(wide.plan, &*wide.graph).hints;
+  REQUIRE(hints.size() == 1);
+  CHECK(hints[0].tensor == "s");
+  // It is written and read in half the bytes.
+  CHECK(hints[0].bytes == 2 * kRows * kColumns * 2);
+  CHECK(says(explain_text(wide.plan, &*wide.graph),
+             "hint: tensor s is stored as f32, bf16 would save 8.4 MB"));
+  CHECK(explain(narrow.plan, &*narrow.graph).hints.empty());
+}
+
+TEST_CASE("the peak of the workspace is listed by tensor", "[explain]") {
+  const auto p = two_products("bf16");
+  const Explanation e = explain(p.plan, &*p.graph);
+  CHECK(e.peak_bytes == kRows * kColumns * 2);
+  REQUIRE(e.peak_buffers.size() == 1);
+  CHECK(p.plan.buffers[static_cast<std::size_t>(e.peak_buffers[0])].name == "h");
+  CHECK(p.plan.workspace_bytes == e.peak_bytes);
+}
+
+TEST_CASE("the table has the user's lines, estimates, and measurements where there are some",
+          "[explain]") {
+  const auto p = two_products("bf16");
+  const Explanation e = explain(p.plan, &*p.graph);
+  CHECK(e.file == "mlp.json");
+  CHECK(e.lines == std::vector<std::string>{"5-6", "8"});
+  const std::string estimated = explain_text(p.plan, &*p.graph);
+  CHECK_FALSE(says(estimated, "us measured"));
+  CHECK(estimated.find("up, act") < estimated.find("kernel 0"));  // the table is first
+  const std::string measured = explain_text(p.plan, &*p.graph, {30, 10});
+  CHECK(says(measured, "us measured"));
+  CHECK(says(measured, "75 %"));
+  CHECK(says(measured, "40.0"));
+}
+
+TEST_CASE("parts of a composite have the user's name of it", "[explain]") {
+  const auto p = planned(products_around(
+      "", R"({"op": "softmax", "name": "weights", "inputs": {"X": "s"}, "outputs": {"Y": "h"}})"));
+  REQUIRE_FALSE(p.plan.cuts.empty());
+  for (const auto& c : p.plan.cuts)
+    for (const auto& label : {c.node, c.with})
+      CHECK((label == "up" || label == "weights" || label == "down" || label.empty()));
+}
+
+TEST_CASE("--why names the kernels, what is between them, and the reason", "[explain]") {
+  const auto p = two_products("bf16");
+  CHECK(explain_why(p.plan, "up", "act") == "up and act are both in kernel 0\n");
+  for (const auto& [a, b] : {std::pair("up", "down"), std::pair("down", "up")}) {
+    const std::string text = explain_why(p.plan, a, b);
+    CHECK(says(text, "between them: h, 8.4 MB"));
+    CHECK(says(text, "it reads its operands from memory"));
+  }
+  CHECK(kernels_with(p.plan, "no such node").empty());
+}
+
+TEST_CASE("--diff shows kernels that changed and counts the others", "[explain]") {
+  const auto fused = two_products("bf16"), apart = two_products("bf16", false);
+  const std::string same = explain_diff(fused.plan, fused.plan);
+  CHECK(says(same, "unchanged: the kernels of 2 sets of nodes"));
+  CHECK_FALSE(says(same, "->"));
+  const std::string text = explain_diff(apart.plan, fused.plan);
+  CHECK(says(text, "up, act: - -> contraction"));
+  CHECK(says(text, "act: pointwise"));
+  CHECK(says(text, "unchanged: the kernels of 1 sets of nodes"));
+}
+
+TEST_CASE("--dot draws each tensor between kernels, from who writes it to who reads it",
+          "[explain]") {
+  const auto p = two_products("bf16");
+  const std::string dot = explain_dot(p.plan);
+  CHECK(says(dot, "b0 [shape=oval style=dashed label=\"h\"]"));
+  CHECK(says(dot, "k0 -> b0 [label=\"4.2 MB\"]"));
+  CHECK(says(dot, "b0 -> k1"));
+  CHECK_FALSE(says(dot, "b0 -> k0"));
+}
