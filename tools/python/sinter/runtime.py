@@ -1,0 +1,104 @@
+"""From a graph to numbers: plan, compile, load, execute."""
+import os
+
+from . import _sinter, arrays
+from ._sinter import Graph, Plan
+
+
+class Executable:
+    """A plan loaded on a device. Any thread may execute it, on any stream."""
+
+    def __init__(self, loaded):
+        self._loaded = loaded
+        self._gpu = loaded.device != "cpu"
+        self._tensors = loaded.plan.tensors()
+
+    @property
+    def plan(self):
+        return self._loaded.plan
+
+    @property
+    def device(self):
+        """'cpu', or the ordinal of the GPU."""
+        return self._loaded.device
+
+    @property
+    def workspace_bytes(self):
+        """Of device memory that execute() needs; 0 on the CPU."""
+        return self._loaded.workspace_bytes
+
+    def execute(self, bindings, *, stream=0, workspace=None):
+        """Runs on arrays by tensor name and gives the outputs by name.
+
+        Arrays are NumPy's on the CPU; on a GPU anything that speaks DLPack or
+        __cuda_array_interface__. They are used where they lie: type, dims and strides must be the
+        plan's. Outputs that are not given are made: NumPy arrays, on a GPU a DeviceArray.
+
+        `stream` is a CUstream as an integer (torch.cuda.current_stream().cuda_stream). On a GPU
+        execute() returns while the kernels run, and the arrays must live until they end. `workspace`
+        is an array of at least workspace_bytes on the GPU; where it is needed and not given,
+        one is made for this call, which then waits for the device.
+        """
+        bindings = dict(bindings)
+        pointers, results = {}, {}
+        for info in self._tensors:
+            name, written = info[0], info[5]
+            array = bindings.pop(name, None)
+            if array is None:
+                if not written:
+                    _sinter.fail("binding-missing", tensor=name)
+                array = arrays.DeviceArray(info, self.device) if self._gpu else arrays.empty(info)
+            if written:
+                results[name] = array
+            pointers[name] = arrays.pointer_of(array, info, self._gpu)
+        for name in bindings:
+            _sinter.fail("binding-unknown", tensor=name,
+                         allowed=", ".join(info[0] for info in self._tensors))
+        needed = self.workspace_bytes
+        made = _sinter.Memory.allocate(self.device, needed) if needed and workspace is None else None
+        if made:
+            place = made.pointer, needed
+        elif workspace is not None:
+            place = arrays.workspace(workspace)
+        else:
+            place = 0, 0
+        self._loaded.execute(stream, pointers, *place)
+        if made:
+            _sinter.synchronize(self.device)
+        return results
+
+    def __call__(self, *, stream=0, workspace=None, **bindings):
+        """execute() with tensors as keywords."""
+        return self.execute(bindings, stream=stream, workspace=workspace)
+
+    def save(self, path):
+        save(self.plan, path)
+
+
+def plan(graph: Graph, *, fuse=True, targets=(), architecture="", tuning_file="") -> Plan:
+    """Plans a graph; needs no GPU. `targets` get machine code, e.g. ["sm_90a"], which needs NVRTC."""
+    return Plan.make(graph, fuse=fuse, targets=list(targets), architecture=architecture,
+                     tuning_file=tuning_file)
+
+
+def compile(graph: Graph, device=None, *, fuse=True, architecture="",
+            tuning_file="") -> Executable:
+    """Plans, generates, compiles and loads. `device` is "cpu", a GPU's ordinal, or None: the
+    current GPU, the CPU where there is none."""
+    return Executable(_sinter.compile(graph, device, fuse=fuse, architecture=architecture,
+                                      tuning_file=tuning_file))
+
+
+def save(what: Plan, path):
+    """Writes a plan as canonical JSON."""
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(what.to_json())
+
+
+def load(source, device=None) -> Executable:
+    """Loads a plan, or the file of one, on a device. A plan is code: load only what you trust."""
+    if not isinstance(source, Plan):
+        path = os.fspath(source)
+        with open(path, encoding="utf-8") as file:
+            source = Plan.from_json(file.read(), path)
+    return Executable(_sinter.load(source, device))

@@ -1,0 +1,153 @@
+// Plans, executables and memory. What takes time runs without the GIL.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include "graph.hpp"
+
+namespace sinter::python {
+namespace {
+
+template <class F>
+auto without_gil(F&& f) {
+  auto result = [&] {
+    nb::gil_scoped_release release;
+    return f();
+  }();
+  return take(std::move(result));
+}
+
+// Python's "cpu", an ordinal, or None for what is there.
+Device device_from(nb::handle v) {
+  if (v.is_none()) return Device::current();
+  int ordinal = 0;
+  if (PyUnicode_Check(v.ptr()) && nb::cast<std::string>(v) == "cpu") return Device::cpu();
+  if (!PyBool_Check(v.ptr()) && nb::try_cast(v, ordinal) && ordinal >= 0)
+    return Device::gpu(ordinal);
+  raise({Diagnostic{.rule = Rule::device_missing,
+                    .attribute = "device",
+                    .seen = nb::cast<std::string>(nb::repr(v)),
+                    .allowed = "'cpu', the ordinal of a GPU, or None"}});
+}
+
+nb::object device_name(Device d) { return d.is_cpu() ? nb::cast("cpu") : nb::cast(d.ordinal()); }
+
+nb::list tensors(const Plan& plan) {
+  nb::list rows;
+  const auto ints = [](const Dims& dims) {
+    nb::list list;
+    for (auto d : dims) list.append(d);
+    return nb::tuple(list);
+  };
+  for (const auto& t : plan.tensors())
+    rows.append(
+        nb::make_tuple(t.name, name(t.type), ints(t.dim), ints(t.stride), t.bytes, t.written));
+  return rows;
+}
+
+void execute(const Executable& self, std::uintptr_t stream, const nb::dict& pointers,
+             std::uintptr_t workspace, std::int64_t workspace_bytes) {
+  std::vector<Binding> bindings;  // the names stay in the keys of the dict
+  for (const auto& [key, v] : pointers) {
+    Py_ssize_t size = 0;
+    const char* name = PyUnicode_AsUTF8AndSize(key.ptr(), &size);
+    if (!name) throw nb::python_error();
+    bindings.emplace_back(std::string_view(name, static_cast<std::size_t>(size)),
+                          reinterpret_cast<void*>(nb::cast<std::uintptr_t>(v)));
+  }
+  without_gil([&] {
+    return self.execute(reinterpret_cast<Stream>(stream), bindings,
+                        Workspace{reinterpret_cast<void*>(workspace), workspace_bytes});
+  });
+}
+
+void bind_memory(nb::module_& m) {
+  nb::class_<Memory>(m, "Memory", "Memory on a device.")
+      .def_static("allocate",
+                  [](nb::handle device, std::int64_t bytes) {
+                    return take(Memory::allocate(device_from(device), bytes));
+                  })
+      .def_prop_ro("pointer",
+                   [](const Memory& self) { return reinterpret_cast<std::uintptr_t>(self.data()); })
+      .def_prop_ro("bytes", &Memory::bytes)
+      .def("copy_out", [](const Memory& self) {
+        auto bytes = nb::steal<nb::bytes>(PyBytes_FromStringAndSize(nullptr, self.bytes()));
+        if (!bytes.is_valid()) throw nb::python_error();
+        take(self.copy_out(PyBytes_AS_STRING(bytes.ptr()), self.bytes()));
+        return bytes;
+      });
+  m.def(
+      "synchronize",
+      [](nb::handle device) {
+        const Device d = device_from(device);
+        without_gil([&] { return synchronize(d); });
+      },
+      nb::arg("device") = nb::none(), "Waits for all work of the device.");
+}
+
+}  // namespace
+
+void bind_runtime(nb::module_& m) {
+  nb::class_<Plan>(m, "Plan", "The kernels of a graph as data. Making one needs no GPU.")
+      .def_static(
+          "make",
+          [](const GraphObject& graph, bool fuse, std::vector<std::string> targets,
+             std::string architecture, std::string tuning_file) {
+            return without_gil([&] {
+              const std::lock_guard lock(*graph.mutex);
+              return Plan::make(*graph.graph, {fuse, targets, architecture, tuning_file});
+            });
+          },
+          nb::arg("graph"), nb::kw_only(), nb::arg("fuse") = true,
+          nb::arg("targets") = std::vector<std::string>{}, nb::arg("architecture") = "",
+          nb::arg("tuning_file") = "")
+      .def_static(
+          "from_json",
+          [](std::string_view text, std::string_view file) {
+            return without_gil([&] { return Plan::from_json(text, file); });
+          },
+          nb::arg("text"), nb::arg("file") = "")
+      .def("to_json", &Plan::to_json, "Canonical text: it reads back to the same bytes.")
+      .def(
+          "with_targets",
+          [](const Plan& self, const std::vector<std::string>& targets) {
+            return without_gil([&] { return self.with_targets(targets); });
+          },
+          nb::arg("targets"), "The plan with machine code for these, such as sm_90a.")
+      .def_prop_ro("name", &Plan::name)
+      .def_prop_ro("kernels", &Plan::kernels)
+      .def_prop_ro("workspace_bytes", &Plan::workspace_bytes)
+      .def("tensors", &tensors, "Rows (name, data type, dim, stride, bytes, written).");
+  nb::class_<Executable>(m, "Loaded", "A plan on a device; takes pointers.")
+      .def("execute", &execute, nb::arg("stream"), nb::arg("pointers"), nb::arg("workspace") = 0,
+           nb::arg("workspace_bytes") = 0)
+      .def_prop_ro("plan", &Executable::plan)
+      .def_prop_ro("workspace_bytes", &Executable::workspace_bytes)
+      .def_prop_ro("device", [](const Executable& self) { return device_name(self.device()); });
+  m.def(
+      "load",
+      [](const Plan& plan, nb::handle device) {
+        const Device d = device_from(device);
+        return without_gil([&] { return load(plan, d); });
+      },
+      nb::arg("plan"), nb::arg("device") = nb::none());
+  m.def(
+      "compile",
+      [](const GraphObject& graph, nb::handle device, bool fuse, std::string architecture,
+         std::string tuning_file) {
+        const Device d = device_from(device);
+        return without_gil([&] {
+          const std::lock_guard lock(*graph.mutex);
+          return compile(*graph.graph, d, {fuse, {}, architecture, tuning_file});
+        });
+      },
+      nb::arg("graph"), nb::arg("device") = nb::none(), nb::kw_only(), nb::arg("fuse") = true,
+      nb::arg("architecture") = "", nb::arg("tuning_file") = "");
+  m.def(
+      "current_device", [] { return device_name(Device::current()); },
+      "'cpu', or the ordinal of the GPU that compile() takes.");
+  bind_memory(m);
+}
+
+}  // namespace sinter::python
