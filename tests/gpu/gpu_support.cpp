@@ -60,8 +60,8 @@ std::vector<std::byte> output_bytes(GraphCase& c) {
 }
 
 // Runs a plan and judges it; the sentence that says what is wrong, empty when nothing is.
-std::string run_and_judge(GraphCase& c, const Result<Plan>& plan, const GraphChecks& checks,
-                          Totals& totals) {
+std::string run_and_judge(GraphCase& c, const Result<Plan>& plan, const GraphSource& source,
+                          const GraphChecks& checks, Totals& totals) {
   if (!plan) return plan.error().message();
   if (interpreted()) {
     c.clear_outputs();
@@ -83,8 +83,9 @@ std::string run_and_judge(GraphCase& c, const Result<Plan>& plan, const GraphChe
   if (!r.ok())
     return std::to_string(r.wrong) + " of " + std::to_string(r.compared) + " wrong, slope " +
            (r.slope_ok ? "ok" : "wrong") + ": " + r.first_wrong;
-  if (auto stray = c.stray_write(); !stray.empty()) return stray;
-  return {};
+  if (r.untrusted * 100 > r.compared * source.most_untrusted)
+    return std::to_string(r.untrusted) + " of " + std::to_string(r.compared) + " are not judged";
+  return c.stray_write();
 }
 
 void run_one(const GraphSource& source, const GraphChecks& checks, Failures& failures,
@@ -99,7 +100,7 @@ void run_one(const GraphSource& source, const GraphChecks& checks, Failures& fai
     };
     ++totals.graphs;
     const auto fused = plan_for_device(*graph, true, source.tuning);
-    if (fail(run_and_judge(c, fused, checks, totals))) return;
+    if (fail(run_and_judge(c, fused, source, checks, totals))) return;
     if (interpreted() || emulated()) return;
     const auto bytes = output_bytes(c);
     const auto same = [&](const char* what, const Result<Plan>& plan) {
@@ -113,7 +114,7 @@ void run_one(const GraphSource& source, const GraphChecks& checks, Failures& fai
     if (checks.reloaded && same("the reloaded plan", Plan::from_json(fused->to_json()))) return;
     if (!checks.unfused || source.seed % static_cast<unsigned>(checks.unfused)) return;
     const auto plain = plan_for_device(*graph, false, source.tuning);
-    if (fail(run_and_judge(c, plain, checks, totals))) return;
+    if (fail(run_and_judge(c, plain, source, checks, totals))) return;
     if (checks.bit_equal && output_bytes(c) != bytes)
       fail("one kernel a node gave other bits than the fused plan");
   } catch (const std::exception& e) {
@@ -168,13 +169,22 @@ std::vector<GraphSource> corpus_graphs() {
   std::vector<GraphSource> result;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".json") continue;
-    result.push_back({entry.path().stem().string(), result.size(), [file = entry.path()] {
+    const std::string name = entry.path().stem().string();
+    // Attention's probabilities may be rounded before or behind the division by their sum, so that
+    // its results are known to a rounding of 16 bits only; two more products and norms behind it
+    // leave 52 % of the elements open.
+    const int most_untrusted = name == "transformer_block" ? 60 : 35;
+    result.push_back({name,
+                      result.size(),
+                      [file = entry.path()] {
                         std::ifstream in(file);
                         const std::string text{std::istreambuf_iterator<char>(in), {}};
                         auto graph = graph_from_json(text, file.filename().string());
                         if (!graph) throw std::runtime_error(graph.error().message());
                         return std::move(*graph);
-                      }});
+                      },
+                      {},
+                      most_untrusted});
   }
   std::sort(result.begin(), result.end(),
             [](const auto& a, const auto& b) { return a.name < b.name; });

@@ -17,7 +17,8 @@ struct GraphSource {
   std::string name;
   std::uint64_t seed = 0;  // of the inputs
   std::function<Shared<Graph>()> make;
-  Tuning tuning{};  // configurations to take
+  Tuning tuning{};           // configurations to take
+  int most_untrusted = 100;  // per cent of the elements whose bound of the error judges nothing
 };
 
 class Failures {

@@ -67,7 +67,7 @@ TEST_CASE("random exact graphs, small integers: all plans agree bit for bit", "[
         {.fill = Fill::ternary, .samples = 0, .unfused = 2, .bit_equal = true});
 }
 
-TEST_CASE("a small set for the sanitizer", "[sanitize]") {
+TEST_CASE("a small set for the sanitizer", "[sanitize][small]") {
   check("sanitize, corpus", corpus_graphs(), {.samples = 16});
   check("sanitize, random",
         random_graphs(from_environment("SINTER_SANITIZE_GRAPHS", 60), 70000, false),
