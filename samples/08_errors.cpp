@@ -75,6 +75,8 @@ void mistakes_in_calls(sinter::Device device) {
          "binding-unknown", "'z'");
   expect("a null pointer", execute({{"x", x}, {"y", static_cast<void*>(nullptr)}}), "binding-null",
          "'y'");
+  expect("memory that is too small", execute({{"x", x}, {"y", y.data(), 64}}), "binding-size",
+         "'y'");
   void* odd = reinterpret_cast<char*>(y.data()) + 2;
   expect("a pointer that is not aligned", execute({{"x", x}, {"y", odd}}), "binding-alignment",
          "'y'");

@@ -64,7 +64,7 @@ class Array {
     return values;
   }
   T* data() const { return static_cast<T*>(memory_.data()); }
-  operator void*() const { return memory_.data(); }
+  operator const sinter::Memory&() const { return memory_; }
 
  private:
   std::size_t size() const { return count_ * sizeof(T); }
@@ -77,7 +77,7 @@ class Scratch {
  public:
   explicit Scratch(const sinter::Executable& e)
       : memory_(need(sinter::Memory::allocate(e.device(), e.workspace_bytes()))) {}
-  operator sinter::Workspace() const { return {memory_.data(), memory_.bytes()}; }
+  operator sinter::Workspace() const { return memory_; }
 
  private:
   sinter::Memory memory_;

@@ -80,16 +80,67 @@ class Plan {
 using Stream =
     void*;  // a CUstream or cudaStream_t; nullptr is the default stream; unused on the CPU
 
+class Memory;
+
+struct Uid {  // that the graph gave a tensor
+  std::int64_t value;
+};
+struct Index {  // of Plan::tensors()
+  std::int64_t value;
+};
+
+// Which input or output a binding is for.
+class TensorKey {
+ public:
+  enum class Kind : std::uint8_t { name, uid, index };
+  TensorKey(const char* name) : name_(name) {}
+  TensorKey(std::string_view name) : name_(name) {}
+  TensorKey(const std::string& name) : name_(name) {}
+  TensorKey(std::string&& name) = delete;  // the key is a view: the text has to outlive it
+  TensorKey(Uid uid) : kind_(Kind::uid), number_(uid.value) {}
+  TensorKey(Index index) : kind_(Kind::index), number_(index.value) {}
+  Kind kind() const { return kind_; }
+  std::string_view name() const { return name_; }
+  std::int64_t number() const { return number_; }  // the uid or the index
+
+ private:
+  Kind kind_ = Kind::name;
+  std::string_view name_;
+  std::int64_t number_ = 0;
+};
+
+// The memory of one input or output: {"x", memory}, {"x", pointer, bytes} or {"x", pointer}. Memory
+// of fewer bytes than the tensor needs (Plan::TensorInfo::bytes) is refused, where the size is
+// known.
 struct Binding {
-  std::string_view name;
+  TensorKey tensor;
   void* pointer;  // device memory (host memory for the CPU backend); inputs are not written
-  Binding(std::string_view n, void* p) : name(n), pointer(p) {}
-  Binding(std::string_view n, const void* p) : name(n), pointer(const_cast<void*>(p)) {}
+  std::int64_t bytes = -1;  // negative: not known
+  Binding(TensorKey t, const void* p, std::int64_t b = -1)
+      : tensor(t), pointer(const_cast<void*>(p)), bytes(b) {}
+  Binding(TensorKey t, const Memory& m);
 };
 
 struct Workspace {
   void* pointer = nullptr;  // 256-byte aligned device memory
   std::int64_t bytes = 0;
+  Workspace() = default;
+  Workspace(void* p, std::int64_t b) : pointer(p), bytes(b) {}
+  Workspace(const Memory& m);
+};
+
+// An executable and the memory it works on: argument structs and tensor maps are complete, so that
+// execute() launches and does nothing else. It may be copied, kept longer than the executable, and
+// used from any thread; calls that may overlap in time need memory of their own.
+class BoundExecutable {
+ public:
+  Status execute(Stream stream) const;
+
+  struct Impl;
+  explicit BoundExecutable(Shared<const Impl> impl) : impl_(std::move(impl)) {}
+
+ private:
+  Shared<const Impl> impl_;
 };
 
 // A plan loaded on a device. execute() is const and may run from any thread on any stream at once,
@@ -99,8 +150,14 @@ class Executable {
   Status execute(Stream stream, std::span<const Binding> bindings, Workspace workspace = {}) const;
   Status execute(Stream stream, std::initializer_list<Binding> bindings,
                  Workspace workspace = {}) const;
+  // Checks the bindings and looks them up once, for calls that only launch.
+  Result<BoundExecutable> bind(std::span<const Binding> bindings, Workspace workspace = {}) const;
+  Result<BoundExecutable> bind(std::initializer_list<Binding> bindings,
+                               Workspace workspace = {}) const;
   const Plan& plan() const;
-  std::int64_t workspace_bytes() const;  // 0 on the CPU
+  // The plan's. The CPU backend asks for it, too, so that a program that works there works on a
+  // GPU.
+  std::int64_t workspace_bytes() const;
   Device device() const;
 
   struct Impl;
@@ -136,6 +193,9 @@ class Memory {
   void* pointer_ = nullptr;
   std::int64_t bytes_ = 0;
 };
+
+inline Binding::Binding(TensorKey t, const Memory& m) : Binding(t, m.data(), m.bytes()) {}
+inline Workspace::Workspace(const Memory& m) : Workspace(m.data(), m.bytes()) {}
 
 Status synchronize(Device device);  // waits for all work of the device
 

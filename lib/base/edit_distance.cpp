@@ -21,4 +21,17 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+std::string suggestion(std::string_view word, std::span<const std::string_view> known) {
+  if (word.size() > 64) return {};
+  std::string_view best;
+  std::size_t best_distance = 3;
+  for (auto candidate : known) {
+    const std::size_t distance = edit_distance(word, candidate);
+    if (distance >= best_distance || distance >= candidate.size()) continue;
+    best_distance = distance;
+    best = candidate;
+  }
+  return best.empty() ? std::string{} : "did you mean '" + std::string(best) + "'";
+}
+
 }  // namespace sinter

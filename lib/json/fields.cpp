@@ -126,17 +126,4 @@ std::string Fields::one_of(std::span<const std::string_view> words) {
   return words.empty() ? "none" : s;
 }
 
-std::string Fields::suggestion(std::string_view word, std::span<const std::string_view> known) {
-  if (word.size() > 64) return {};
-  std::string_view best;
-  std::size_t best_distance = 3;
-  for (auto candidate : known) {
-    const std::size_t distance = edit_distance(word, candidate);
-    if (distance >= best_distance || distance >= candidate.size()) continue;
-    best_distance = distance;
-    best = candidate;
-  }
-  return best.empty() ? std::string{} : "did you mean '" + std::string(best) + "'";
-}
-
 }  // namespace sinter::json

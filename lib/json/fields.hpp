@@ -63,8 +63,6 @@ class Fields {
   const Value* required(const Value& object, const Place& at, std::string_view key, Rule rule);
 
   static std::string one_of(std::span<const std::string_view> words);
-  // "did you mean 'x'", or nothing where no known word is near.
-  static std::string suggestion(std::string_view word, std::span<const std::string_view> known);
 
  private:
   static constexpr std::size_t kMaxErrors = 1000;

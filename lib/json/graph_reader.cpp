@@ -5,6 +5,7 @@
 #include <queue>
 #include <unordered_map>
 
+#include "base/edit_distance.hpp"
 #include "json/fields.hpp"
 #include "json/graph_json.hpp"
 #include "reference/element.hpp"
@@ -233,7 +234,7 @@ void GraphReader::read_fields(const Value& v, PendingNode& n) {
     for (const auto& row : kOps)
       if (!row.internal) known.push_back(row.name);
     fields_.fail(Rule::attribute_value, {n.label, "", "op"}, op->line, op->describe(),
-                 Fields::one_of(known), Fields::suggestion(op->text, known));
+                 Fields::one_of(known), suggestion(op->text, known));
     return;
   }
   n.op = *kind;
@@ -287,7 +288,7 @@ void GraphReader::read_ports(const Value& v, PendingNode& n, std::string_view si
       for (const auto& p : in ? row.inputs : row.outputs) known.push_back(p.name);
       fields_.fail(Rule::port_unknown, at, m.value.line, std::string(side) + "." + m.key,
                    open_ended ? "IN_0, IN_1, ... without gaps" : Fields::one_of(known),
-                   Fields::suggestion(m.key, known));
+                   suggestion(m.key, known));
       continue;
     }
     if (!fields_.is(Kind::string, m.value, at)) continue;

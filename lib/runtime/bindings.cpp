@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <numeric>
+
+#include "base/edit_distance.hpp"
 
 namespace sinter {
 namespace {
@@ -14,6 +17,14 @@ constexpr std::int64_t kMostMoved = 16;
 
 // Null is a legal pointer for a tensor without elements, so "not bound" needs a value of its own.
 char not_bound;
+
+Status check_size(const PlanTensor& tensor, const Binding& binding) {
+  if (binding.bytes < 0 || binding.bytes >= tensor.bytes) return Done{};
+  return Diagnostic{.rule = Rule::binding_size,
+                    .tensor = tensor.name,
+                    .seen = fmt::format("{} bytes", binding.bytes),
+                    .allowed = fmt::format("{} or more", tensor.bytes)};
+}
 
 Status check_pointer(const PlanTensor& tensor, const void* pointer) {
   if (pointer == &not_bound)
@@ -41,22 +52,41 @@ Status check_pointer(const PlanTensor& tensor, const void* pointer) {
 BindingTable::BindingTable(std::span<const PlanTensor> tensors)
     : tensors_(tensors), by_name_(tensors.size()) {
   std::iota(by_name_.begin(), by_name_.end(), 0U);
+  std::copy_if(by_name_.begin(), by_name_.end(), std::back_inserter(by_uid_),
+               [&](std::uint32_t i) { return tensors[i].uid.has_value(); });
   std::sort(by_name_.begin(), by_name_.end(),
             [&](std::uint32_t a, std::uint32_t b) { return tensors[a].name < tensors[b].name; });
+  std::sort(by_uid_.begin(), by_uid_.end(),
+            [&](std::uint32_t a, std::uint32_t b) { return *tensors[a].uid < *tensors[b].uid; });
+}
+
+std::size_t BindingTable::find(const TensorKey& key) const {
+  const auto number = key.number();
+  if (key.kind() == TensorKey::Kind::index)
+    return number >= 0 && number < std::ssize(tensors_) ? static_cast<std::size_t>(number) : kNone;
+  if (key.kind() == TensorKey::Kind::uid) {
+    const auto at = std::lower_bound(
+        by_uid_.begin(), by_uid_.end(), number,
+        [&](std::uint32_t position, std::int64_t uid) { return *tensors_[position].uid < uid; });
+    return at != by_uid_.end() && *tensors_[*at].uid == number ? *at : kNone;
+  }
+  const auto at = std::lower_bound(by_name_.begin(), by_name_.end(), key.name(),
+                                   [&](std::uint32_t position, std::string_view name) {
+                                     return tensors_[position].name < name;
+                                   });
+  return at != by_name_.end() && tensors_[*at].name == key.name() ? *at : kNone;
 }
 
 Status BindingTable::resolve(std::span<const Binding> bindings, std::span<void*> pointers) const {
   std::fill(pointers.begin(), pointers.end(), &not_bound);
   for (const Binding& binding : bindings) {
-    const auto at = std::lower_bound(by_name_.begin(), by_name_.end(), binding.name,
-                                     [&](std::uint32_t position, std::string_view name) {
-                                       return tensors_[position].name < name;
-                                     });
-    if (at == by_name_.end() || tensors_[*at].name != binding.name) return unknown(binding.name);
-    if (pointers[*at] != &not_bound)
-      return Diagnostic{
-          .rule = Rule::binding_unknown, .tensor = tensors_[*at].name, .seen = "a second binding"};
-    pointers[*at] = binding.pointer;
+    const std::size_t at = find(binding.tensor);
+    if (at == kNone) return unknown(binding.tensor);
+    if (pointers[at] != &not_bound)
+      return Diagnostic{.rule = Rule::binding_repeated, .tensor = tensors_[at].name};
+    auto large = check_size(tensors_[at], binding);
+    SINTER_TRY(large);
+    pointers[at] = binding.pointer;
   }
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     auto checked = check_pointer(tensors_[i], pointers[i]);
@@ -65,16 +95,28 @@ Status BindingTable::resolve(std::span<const Binding> bindings, std::span<void*>
   return Done{};
 }
 
-Diagnostic BindingTable::unknown(std::string_view name) const {
-  std::string names;
-  for (const auto& t : tensors_) {
-    if (names.size() > 200) {
-      names += ", ...";
-      break;
-    }
-    names += (names.empty() ? "" : ", ") + t.name;
+Diagnostic BindingTable::unknown(const TensorKey& key) const {
+  Diagnostic d{.rule = Rule::binding_unknown};
+  if (key.kind() == TensorKey::Kind::index) {
+    d.tensor = fmt::format("index {}", key.number());
+    d.allowed = fmt::format("0 to {}", std::ssize(tensors_) - 1);
+    return d;
   }
-  return {.rule = Rule::binding_unknown, .tensor = std::string(name), .allowed = std::move(names)};
+  const bool by_uid = key.kind() == TensorKey::Kind::uid;
+  d.tensor = by_uid ? fmt::format("uid {}", key.number()) : std::string(key.name());
+  std::vector<std::string_view> names;
+  for (const auto& t : tensors_) {
+    names.push_back(t.name);
+    if (by_uid && !t.uid) continue;
+    if (d.allowed.size() > 200) {
+      if (!d.allowed.ends_with(", ...")) d.allowed += ", ...";
+      continue;
+    }
+    d.allowed += (d.allowed.empty() ? "" : ", ") + (by_uid ? std::to_string(*t.uid) : t.name);
+  }
+  if (by_uid && d.allowed.empty()) d.allowed = "a name or an index: no tensor of the graph has a uid";
+  if (!by_uid) d.fix = suggestion(key.name(), names);
+  return d;
 }
 
 Status check_workspace(Workspace workspace, std::int64_t needed) {

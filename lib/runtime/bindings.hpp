@@ -1,5 +1,5 @@
-// From names to pointers: checks what the caller bound against the plan's tensors, without an
-// allocation unless it has an error to report.
+// From names, uids or positions to pointers: checks what the caller bound against the plan's
+// tensors, without an allocation unless it has an error to report.
 #pragma once
 #include <span>
 #include <vector>
@@ -19,9 +19,12 @@ class BindingTable {
   Status resolve(std::span<const Binding> bindings, std::span<void*> pointers) const;
 
  private:
-  Diagnostic unknown(std::string_view name) const;
+  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+  std::size_t find(const TensorKey& key) const;  // the position, or kNone
+  Diagnostic unknown(const TensorKey& key) const;
   std::span<const PlanTensor> tensors_;
-  std::vector<std::uint32_t> by_name_;  // positions in tensors_, sorted by name
+  // Positions in tensors_, sorted by name; of those with a uid, by uid.
+  std::vector<std::uint32_t> by_name_, by_uid_;
 };
 
 Status check_workspace(Workspace workspace, std::int64_t needed);

@@ -55,6 +55,15 @@ Diagnostic map_failure(const Driver& driver, const PlanData& plan, const LoadedK
   return d;
 }
 
+Status launch_one(const Driver& driver, const LoadedKernel& k, CUstream stream,
+                  const std::byte* arguments) {
+  auto launched = launch(driver, k.launch, stream, const_cast<std::byte*>(arguments));
+  if (launched) return launched;
+  Diagnostic d = launched.error();
+  d.attribute = fmt::format("kernel {}:", k.source->entry);
+  return d;
+}
+
 // For very large graphs; allocates once a thread.
 void** many_pointers(std::size_t count) {
   static thread_local std::vector<void*> pointers;
@@ -100,33 +109,57 @@ Result<ArgumentImage> argument_image(const PlanData& plan, const PlanKernel& ker
 Executable::Impl::Impl(Plan p, Device d)
     : plan(std::move(p)), device(d), bindings(plan.data().tensors) {}
 
+Status Executable::Impl::check(std::span<const Binding> found, Workspace workspace,
+                               std::span<void*> pointers) const {
+  auto resolved = bindings.resolve(found, pointers);
+  SINTER_TRY(resolved);
+  return check_workspace(workspace, plan.data().workspace_bytes);
+}
+
+Status Executable::Impl::complete(const LoadedKernel& k, std::span<void* const> pointers,
+                                  Workspace workspace, std::byte* arguments) const {
+  const auto memory = [&](const auto& patch) {
+    return patch.workspace
+               ? static_cast<std::byte*>(workspace.pointer) + patch.value
+               : static_cast<std::byte*>(pointers[static_cast<std::size_t>(patch.value)]);
+  };
+  std::copy(k.arguments.bytes.begin(), k.arguments.bytes.end(), arguments);
+  for (const auto& patch : k.arguments.patches) {
+    const void* pointer = memory(patch);
+    std::memcpy(arguments + patch.offset, &pointer, sizeof pointer);
+  }
+  for (const auto& patch : k.arguments.maps) {
+    const CUresult r = encode_map(*driver, patch, memory(patch), arguments + patch.offset);
+    if (r != CUDA_SUCCESS) return map_failure(*driver, plan.data(), k, patch, r);
+  }
+  return Done{};
+}
+
 Status Executable::Impl::launch(CUstream stream, std::span<void* const> pointers,
                                 Workspace workspace) const {
   ContextScope scope;
   auto entered = scope.enter(*driver, context);
   SINTER_TRY(entered);
   alignas(16) std::array<std::byte, kMaxArgumentBytes> buffer;  // left as it is: filled as needed
-  const auto memory = [&](const auto& patch) {
-    return patch.workspace
-               ? static_cast<std::byte*>(workspace.pointer) + patch.value
-               : static_cast<std::byte*>(pointers[static_cast<std::size_t>(patch.value)]);
-  };
   for (const LoadedKernel& k : kernels) {
     if (k.source->grid == 0) continue;
-    std::copy(k.arguments.bytes.begin(), k.arguments.bytes.end(), buffer.begin());
-    for (const auto& patch : k.arguments.patches) {
-      const void* pointer = memory(patch);
-      std::memcpy(buffer.data() + patch.offset, &pointer, sizeof pointer);
-    }
-    for (const auto& patch : k.arguments.maps) {
-      const CUresult r = encode_map(*driver, patch, memory(patch), buffer.data() + patch.offset);
-      if (r != CUDA_SUCCESS) return map_failure(*driver, plan.data(), k, patch, r);
-    }
-    if (auto launched = sinter::launch(*driver, k.launch, stream, buffer.data()); !launched) {
-      Diagnostic d = launched.error();
-      d.attribute = fmt::format("kernel {}:", k.source->entry);
-      return d;
-    }
+    auto complete = this->complete(k, pointers, workspace, buffer.data());
+    SINTER_TRY(complete);
+    auto launched = launch_one(*driver, k, stream, buffer.data());
+    SINTER_TRY(launched);
+  }
+  return Done{};
+}
+
+Status Executable::Impl::launch(CUstream stream,
+                                std::span<const std::vector<std::byte>> arguments) const {
+  ContextScope scope;
+  auto entered = scope.enter(*driver, context);
+  SINTER_TRY(entered);
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    if (kernels[i].source->grid == 0) continue;
+    auto launched = launch_one(*driver, kernels[i], stream, arguments[i].data());
+    SINTER_TRY(launched);
   }
   return Done{};
 }
@@ -145,11 +178,9 @@ Status Executable::execute(Stream stream, std::span<const Binding> bindings,
   std::array<void*, kTensorsOnStack> few;
   const std::span<void*> pointers(tensors > few.size() ? many_pointers(tensors) : few.data(),
                                   tensors);
-  auto bound = impl.bindings.resolve(bindings, pointers);
-  SINTER_TRY(bound);
+  auto checked = impl.check(bindings, workspace, pointers);
+  SINTER_TRY(checked);
   if (impl.device.is_cpu()) return impl.evaluate_on_cpu(pointers);
-  auto enough = check_workspace(workspace, impl.plan.data().workspace_bytes);
-  SINTER_TRY(enough);
   return impl.launch(static_cast<CUstream>(stream), pointers, workspace);
 }
 
@@ -158,10 +189,34 @@ Status Executable::execute(Stream stream, std::initializer_list<Binding> binding
   return execute(stream, std::span<const Binding>(bindings.begin(), bindings.size()), workspace);
 }
 
+Result<BoundExecutable> Executable::bind(std::span<const Binding> bindings,
+                                         Workspace workspace) const {
+  const Impl& impl = *impl_;
+  BoundExecutable::Impl bound{impl_, {}, std::vector<void*>(impl.plan.data().tensors.size())};
+  auto checked = impl.check(bindings, workspace, bound.pointers);
+  SINTER_TRY(checked);
+  for (const LoadedKernel& k : impl.kernels) {
+    std::vector<std::byte>& arguments = bound.arguments.emplace_back(k.arguments.bytes.size());
+    if (k.source->grid == 0) continue;
+    auto complete = impl.complete(k, bound.pointers, workspace, arguments.data());
+    SINTER_TRY(complete);
+  }
+  return BoundExecutable(Shared<const BoundExecutable::Impl>::make(std::move(bound)));
+}
+
+Result<BoundExecutable> Executable::bind(std::initializer_list<Binding> bindings,
+                                         Workspace workspace) const {
+  return bind(std::span<const Binding>(bindings.begin(), bindings.size()), workspace);
+}
+
+Status BoundExecutable::execute(Stream stream) const {
+  const Executable::Impl& impl = *impl_->executable;
+  if (impl.device.is_cpu()) return impl.evaluate_on_cpu(impl_->pointers);
+  return impl.launch(static_cast<CUstream>(stream), impl_->arguments);
+}
+
 const Plan& Executable::plan() const { return impl_->plan; }
 Device Executable::device() const { return impl_->device; }
-std::int64_t Executable::workspace_bytes() const {
-  return impl_->device.is_cpu() ? 0 : impl_->plan.data().workspace_bytes;
-}
+std::int64_t Executable::workspace_bytes() const { return impl_->plan.data().workspace_bytes; }
 
 }  // namespace sinter

@@ -52,8 +52,22 @@ struct Executable::Impl {
   std::vector<TensorId> lowered_ids;  // of each plan tensor; kNoTensor where nothing reads it
 
   Impl(Plan p, Device d);
+  // pointers[i] becomes the memory of the plan's tensor i, as execute() promises.
+  Status check(std::span<const Binding> found, Workspace workspace,
+               std::span<void*> pointers) const;
+  // Completes a kernel's argument struct: pointers and tensor maps. `arguments` has room for it.
+  Status complete(const LoadedKernel& k, std::span<void* const> pointers, Workspace workspace,
+                  std::byte* arguments) const;
   Status launch(CUstream stream, std::span<void* const> pointers, Workspace workspace) const;
+  // With complete argument structs, one a kernel.
+  Status launch(CUstream stream, std::span<const std::vector<std::byte>> arguments) const;
   Status evaluate_on_cpu(std::span<void* const> pointers) const;
+};
+
+struct BoundExecutable::Impl {
+  Shared<const Executable::Impl> executable;
+  std::vector<std::vector<std::byte>> arguments;  // GPU: one a kernel
+  std::vector<void*> pointers;                    // CPU: one a tensor
 };
 
 }  // namespace sinter

@@ -1,6 +1,7 @@
 #include <elf.h>
 
 #include <cstring>
+#include <type_traits>
 
 #include "runtime/bindings.hpp"
 #include "runtime/executable.hpp"
@@ -85,8 +86,48 @@ TEST_CASE_METHOD(Fixture, "a tensor that is bound twice is refused, null pointer
   auto bindings = good();
   SECTION("to another pointer") { bindings.emplace_back("x", memory); }
   SECTION("to null twice") { bindings.emplace_back("none", static_cast<void*>(nullptr)); }
-  CHECK(error(bindings).rule == Rule::binding_unknown);
+  CHECK(error(bindings).rule == Rule::binding_repeated);
 }
+
+TEST_CASE_METHOD(Fixture, "a uid or a position finds the tensor, too") {
+  tensors[1].uid = -7;
+  tensors[3].uid = 12;
+  table = BindingTable(tensors);
+  REQUIRE(resolve(
+      {{Uid{12}, memory}, {Index{2}, memory}, {Index{0}, memory + 16}, {Uid{-7}, memory + 32}}));
+  CHECK(pointers == std::vector<void*>{memory + 16, memory + 32, memory, memory});
+  CHECK(error({{"w", memory}, {Uid{-7}, memory}}).rule == Rule::binding_repeated);
+  for (const TensorKey key :
+       {TensorKey(Uid{0}), TensorKey(Uid{13}), TensorKey(Index{4}), TensorKey(Index{-1})})
+    CHECK(error({{key, memory}}).rule == Rule::binding_unknown);
+  CHECK(error({{Uid{13}, memory}}).allowed == "-7, 12");
+  CHECK(error({{Index{4}, memory}}).allowed == "0 to 3");
+}
+
+TEST_CASE_METHOD(Fixture, "memory that is too small is refused where its size is known") {
+  auto bindings = good();
+  bindings[2].bytes = 16;
+  CHECK(resolve(bindings));
+  bindings[2].bytes = 15;
+  const Diagnostic d = error(bindings);
+  CHECK(d.rule == Rule::binding_size);
+  CHECK(d.tensor == "x");
+  CHECK(d.seen == "15 bytes");
+  CHECK(d.allowed == "16 or more");
+  const auto too_small = Memory::allocate(Device::cpu(), 8);
+  REQUIRE(too_small);
+  bindings[2] = {"x", *too_small};
+  CHECK(error(bindings).rule == Rule::binding_size);
+}
+
+TEST_CASE_METHOD(Fixture, "a name that is nearly right is guessed") {
+  tensors[0].name = "q_proj";
+  table = BindingTable(tensors);
+  CHECK(error({{"q_prog", memory}}).fix == "did you mean 'q_proj'");
+  CHECK(error({{"elsewhere", memory}}).fix.empty());
+}
+
+static_assert(!std::is_constructible_v<Binding, std::string&&, void*>);  // its name would dangle
 
 TEST_CASE_METHOD(Fixture, "null for a tensor with elements is refused") {
   auto bindings = good();

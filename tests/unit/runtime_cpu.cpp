@@ -1,5 +1,4 @@
-// A plan loaded on the CPU device: the same calls and checks as on a GPU, host pointers, no
-// workspace.
+// A plan loaded on the CPU device: the same calls and checks as on a GPU, host pointers.
 #include "plan/plan_data.hpp"
 #include "sinter/compile.hpp"
 #include "sinter/json.hpp"
@@ -32,15 +31,22 @@ Plan doubling() {
 
 }  // namespace
 
-TEST_CASE("a plan runs on the CPU, without a workspace") {
+TEST_CASE("a plan runs on the CPU, at each call or bound once") {
   const auto e = load(doubling(), Device::cpu());
   REQUIRE(e);
-  CHECK(e->workspace_bytes() == 0);
+  CHECK(e->workspace_bytes() == 4096);
   CHECK(e->device().is_cpu());
   const float x[6] = {1, 2, 3, 4, 5, 6};
   float y[6] = {};
-  REQUIRE(e->execute(nullptr, {{"x", x}, {"y", y}}));
+  const auto workspace = Memory::allocate(Device::cpu(), 4096);
+  REQUIRE(workspace);
+  REQUIRE(e->execute(nullptr, {{"x", x}, {"y", y}}, *workspace));
   for (int i = 0; i < 6; ++i) CHECK(y[i] == 2 * x[i]);
+  float z[6] = {};
+  const auto bound = e->bind({{"x", x}, {"y", z}}, *workspace);
+  REQUIRE(bound);
+  REQUIRE(bound->execute(nullptr));
+  for (int i = 0; i < 6; ++i) CHECK(z[i] == 2 * x[i]);
 }
 
 TEST_CASE("the CPU checks bindings as a GPU does") {
@@ -50,6 +56,8 @@ TEST_CASE("the CPU checks bindings as a GPU does") {
   CHECK(e->execute(nullptr, {{"x", x}}).error().rule == Rule::binding_missing);
   CHECK(e->execute(nullptr, {{"x", x}, {"y", static_cast<void*>(nullptr)}}).error().rule ==
         Rule::binding_null);
+  float y[6] = {};
+  CHECK(e->execute(nullptr, {{"x", x}, {"y", y}}).error().rule == Rule::workspace);
 }
 
 TEST_CASE("a plan whose graph is damaged does not load on the CPU") {
