@@ -95,6 +95,14 @@ class PlanReader {
     return fields_.is(Kind::array, *v, {"", "", std::string(key)}) ? &v->items : nullptr;
   }
 
+  // read(item, "at[i]") of each item, until one is wrong.
+  template <class Read>
+  static bool each(const std::vector<Value>& items, const std::string& at, const Read& read) {
+    for (std::size_t i = 0; i < items.size(); ++i)
+      if (!read(items[i], at + "[" + std::to_string(i) + "]")) return false;
+    return true;
+  }
+
   const Value& document_;
   std::string_view file_;
   Fields fields_;
@@ -138,13 +146,12 @@ bool PlanReader::read_graph_and_tensors() {
   const auto* tensors = list("tensors");
   if (!tensors) return false;
   std::set<std::string> names;
-  for (std::size_t i = 0; i < tensors->size(); ++i) {
-    const std::string at = "tensors[" + std::to_string(i) + "]";
-    const Value& v = (*tensors)[i];
+  const auto read = [&](const Value& v, const std::string& at) {
     if (!read_tensor(v, at) || !matches_graph(plan_.tensors.back(), v.line)) return false;
-    if (!names.insert(plan_.tensors.back().name).second)
-      return fail(at, v.line, "the second of this name", "each tensor once");
-  }
+    return names.insert(plan_.tensors.back().name).second ||
+           fail(at, v.line, "the second of this name", "each tensor once");
+  };
+  if (!each(*tensors, "tensors", read)) return false;
   // A call binds what the table lists: with one missing it could bind all that it is told of and
   // still lack a pointer.
   for (std::size_t i = 0; i < graph_->tensors().size(); ++i) {
@@ -205,19 +212,15 @@ bool PlanReader::read_buffers() {
   const auto *buffers = list("buffers"), *kernels = list("kernels");
   if (!buffers || !kernels) return false;
   const auto last_kernel = static_cast<std::int64_t>(kernels->size()) - 1;
-  for (std::size_t i = 0; i < buffers->size(); ++i) {
-    const std::string at = "buffers[" + std::to_string(i) + "]";
-    const Value& v = (*buffers)[i];
+  return each(*buffers, "buffers", [&](const Value& v, const std::string& at) {
     auto& b = plan_.buffers.emplace_back();
-    if (!object(v, at, keys) || !field(v, at, "name", b.name) ||
-        !field(v, at, "inside", b.inside) || !field(v, at, "data_type", b.type) ||
-        !range(v, at, "offset", 0, plan_.workspace_bytes, b.offset) ||
-        !range(v, at, "bytes", 0, plan_.workspace_bytes - b.offset, b.bytes) ||
-        !range(v, at, "first", 0, last_kernel, b.first) ||
-        !range(v, at, "last", b.first, last_kernel, b.last))
-      return false;
-  }
-  return true;
+    return object(v, at, keys) && field(v, at, "name", b.name) &&
+           field(v, at, "inside", b.inside) && field(v, at, "data_type", b.type) &&
+           range(v, at, "offset", 0, plan_.workspace_bytes, b.offset) &&
+           range(v, at, "bytes", 0, plan_.workspace_bytes - b.offset, b.bytes) &&
+           range(v, at, "first", 0, last_kernel, b.first) &&
+           range(v, at, "last", b.first, last_kernel, b.last);
+  });
 }
 
 bool PlanReader::read_access(const Value& v, const std::string& at, PlanKernel& k) {
@@ -236,10 +239,8 @@ bool PlanReader::read_access(const Value& v, const std::string& at, PlanKernel& 
 
 bool PlanReader::read_kernels() {
   const auto* kernels = list("kernels");
-  if (!kernels) return false;
-  for (std::size_t i = 0; i < kernels->size(); ++i)
-    if (!read_kernel((*kernels)[i], "kernels[" + std::to_string(i) + "]")) return false;
-  return true;
+  return kernels && each(*kernels, "kernels",
+                         [&](const Value& v, const std::string& at) { return read_kernel(v, at); });
 }
 
 bool PlanReader::read_kernel(const Value& v, const std::string& at) {
@@ -284,14 +285,15 @@ bool PlanReader::read_kernel(const Value& v, const std::string& at) {
   if (maps.items.size() > kMaxMaps)
     return fail(at + ".maps", v.line, std::to_string(maps.items.size()),
                 "at most " + std::to_string(kMaxMaps));
-  for (std::size_t i = 0; i < maps.items.size(); ++i)
-    if (!read_map(maps.items[i], at + ".maps[" + std::to_string(i) + "]", k)) return false;
-  for (std::size_t i = 0; i < arguments.items.size(); ++i)
-    if (!read_argument(arguments.items[i], at + ".arguments[" + std::to_string(i) + "]", k))
-      return false;
-  for (std::size_t i = 0; i < accesses.items.size(); ++i)
-    if (!read_access(accesses.items[i], at + ".accesses[" + std::to_string(i) + "]", k))
-      return false;
+  const auto of_kernel = [&](auto read) {
+    return [this, read, &k](const Value& item, const std::string& place) {
+      return (this->*read)(item, place, k);
+    };
+  };
+  if (!each(maps.items, at + ".maps", of_kernel(&PlanReader::read_map)) ||
+      !each(arguments.items, at + ".arguments", of_kernel(&PlanReader::read_argument)) ||
+      !each(accesses.items, at + ".accesses", of_kernel(&PlanReader::read_access)))
+    return false;
   if (!read_machine_code(*v.find("machine_code"), at + ".machine_code", k)) return false;
   plan_.kernels.push_back(std::move(k));
   return true;
@@ -377,18 +379,13 @@ bool PlanReader::read_machine_code(const Value& v, const std::string& at, PlanKe
 bool PlanReader::read_cuts() {
   static constexpr std::string_view keys[] = {"pattern", "node", "with", "tensor", "reason", "fix"};
   const auto* cuts = list("cuts");
-  if (!cuts) return false;
-  for (std::size_t i = 0; i < cuts->size(); ++i) {
-    const std::string at = "cuts[" + std::to_string(i) + "]";
-    const Value& v = (*cuts)[i];
-    auto& c = plan_.cuts.emplace_back();
-    if (!object(v, at, keys) || !field(v, at, "pattern", c.pattern) ||
-        !field(v, at, "node", c.node) || !field(v, at, "tensor", c.tensor) ||
-        !field(v, at, "reason", c.reason) || !field(v, at, "with", c.with) ||
-        !field(v, at, "fix", c.fix))
-      return false;
-  }
-  return true;
+  return cuts && each(*cuts, "cuts", [&](const Value& v, const std::string& at) {
+           auto& c = plan_.cuts.emplace_back();
+           return object(v, at, keys) && field(v, at, "pattern", c.pattern) &&
+                  field(v, at, "node", c.node) && field(v, at, "tensor", c.tensor) &&
+                  field(v, at, "reason", c.reason) && field(v, at, "with", c.with) &&
+                  field(v, at, "fix", c.fix);
+         });
 }
 
 // Over the canonical text of what was read, so that the layout of the file does not matter.

@@ -240,12 +240,6 @@ std::vector<Traffic> compulsory_traffic(const Graph& lowered, const KernelSpec& 
   return traffic;
 }
 
-std::int64_t compulsory_bytes(const Graph& lowered, const KernelSpec& spec) {
-  std::int64_t bytes = 0;
-  for (const auto& t : compulsory_traffic(lowered, spec)) bytes += t.bytes;
-  return bytes;
-}
-
 double operations(const KernelSpec& spec) {
   if (spec.as_attention()) {  // both products, of what the band leaves
     const auto extent = [&](int i) { return static_cast<double>(spec.extent[i]); };

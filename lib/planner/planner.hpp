@@ -52,7 +52,6 @@ struct Traffic {
   std::int64_t bytes = 0;
 };
 std::vector<Traffic> compulsory_traffic(const Graph& lowered, const KernelSpec& spec);
-std::int64_t compulsory_bytes(const Graph& lowered, const KernelSpec& spec);
 
 // Its multiplications and additions.
 double operations(const KernelSpec& spec);

@@ -7,6 +7,7 @@
 #include "planner/explain/explain.hpp"
 #include "planner/make_plan.hpp"
 #include "planner/planned.hpp"
+#include "planner/traffic.hpp"
 #include "schedule/contraction/wgmma.hpp"
 #include "sinter/operations.hpp"
 #include "support/temporary_directory.hpp"

@@ -6,6 +6,7 @@
 #include "plan/access.hpp"
 #include "planner/planner.hpp"
 #include "planner/rewrite/pass.hpp"
+#include "planner/traffic.hpp"
 #include "support/catch.hpp"
 
 namespace sinter::test {

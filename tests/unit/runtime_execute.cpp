@@ -75,6 +75,15 @@ struct Fixture {
   int stream_object = 0;
   Stream stream = &stream_object;
 
+  // Of two_kernels(), bound to x, y and the workspace.
+  void check_arguments(const FakeLaunch& launch) {
+    Args args;
+    std::memcpy(&args, launch.arguments, sizeof args);
+    CHECK(args.x == x);
+    CHECK(args.workspace == workspace + 256);
+    CHECK(args.scale == 2.5F);
+    CHECK(args.y == y);
+  }
   Diagnostic load_error(PlanData data) {
     const auto e = load(plan_of(std::move(data)), Device::gpu(0));
     REQUIRE_FALSE(e);
@@ -104,12 +113,7 @@ TEST_CASE_METHOD(Fixture, "[child] execute launches each kernel with its argumen
     ContextScope scope;
     REQUIRE(scope.enter(1));
     CHECK(launch.context == scope.context());
-    Args args;
-    std::memcpy(&args, launch.arguments, sizeof args);
-    CHECK(args.x == x);
-    CHECK(args.workspace == workspace + 256);
-    CHECK(args.scale == 2.5F);
-    CHECK(args.y == y);
+    check_arguments(launch);
   }
 }
 
@@ -172,12 +176,7 @@ TEST_CASE_METHOD(Fixture,
     CHECK(std::string(launch.function) == first.function);
     CHECK(launch.grid == first.grid);
     CHECK(launch.stream == stream);
-    Args args;
-    std::memcpy(&args, launch.arguments, sizeof args);
-    CHECK(args.x == x);
-    CHECK(args.workspace == workspace + 256);
-    CHECK(args.scale == 2.5F);
-    CHECK(args.y == y);
+    check_arguments(launch);
   }
 }
 

@@ -105,7 +105,7 @@ class Case {
 
  private:
   std::span<const PlanTensor> tensors() const { return executable_->plan().data().tensors; }
-  Workspace scratch() const { return {workspace_->data(), workspace_->bytes()}; }
+  Workspace scratch() const { return *workspace_; }
 
   // Twice: the second time every kernel comes from the cache.
   Status plan(Row& row) {

@@ -31,7 +31,7 @@ Result<std::vector<double>> kernel_times(Graph& graph, const Plan& plan, Device 
   for (const auto& s : *sets) bindings.push_back(s.bindings());
   auto workspace = Memory::allocate(device, data.workspace_bytes);
   SINTER_TRY(workspace);
-  const Workspace scratch{workspace->data(), workspace->bytes()};
+  const Workspace scratch = *workspace;
   std::vector<double> times;
   for (std::size_t k = 0; k < data.kernels.size(); ++k) {
     const Progress progress(fmt::format("timing kernel {} of {}", k + 1, data.kernels.size()));

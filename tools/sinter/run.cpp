@@ -185,8 +185,7 @@ Result<int> run(const Options& o) {
     SINTER_TRY(copied);
     auto workspace = Memory::allocate(*device, executable->workspace_bytes());
     SINTER_TRY(workspace);
-    auto executed =
-        executable->execute(nullptr, memory->bindings(), {workspace->data(), workspace->bytes()});
+    auto executed = executable->execute(nullptr, memory->bindings(), *workspace);
     SINTER_TRY(executed);
     auto finished = synchronize(*device);
     SINTER_TRY(finished);

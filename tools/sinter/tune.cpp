@@ -177,8 +177,7 @@ class Tuner {
     auto executable = loaded(tuning);
     SINTER_TRY(executable);
     return time_calls(device_, static_cast<int>(sets_.size()), [&](int set, Stream stream) {
-      return executable->execute(stream, bindings_[static_cast<std::size_t>(set)],
-                                 {workspace_->data(), workspace_->bytes()});
+      return executable->execute(stream, bindings_[static_cast<std::size_t>(set)], *workspace_);
     });
   }
 
@@ -187,8 +186,8 @@ class Tuner {
     const Progress progress("checking the fastest");
     auto executable = loaded(tuning);
     SINTER_TRY(executable);
-    const auto all = run_and_check(graph_, *executable, sets_.back(),
-                                   {workspace_->data(), workspace_->bytes()}, *host_, kSamples);
+    const auto all =
+        run_and_check(graph_, *executable, sets_.back(), *workspace_, *host_, kSamples);
     SINTER_TRY(all);
     if (!all->ok())
       return Diagnostic{.rule = Rule::tuning,

@@ -48,7 +48,7 @@ class Cuts {
   // and then those between its readers. `inside`: the node whose part the tensor is, or empty.
   std::vector<PlanCut> of(const std::string& tensor, const std::string& inside,
                           const Uses& u) const {
-    const auto written = nodes_of(u.writers), read = nodes_of(u.readers);
+    const auto written = nodes_of(plan_, u.writers), read = nodes_of(plan_, u.readers);
     std::vector<PlanCut> through, beside, readers;
     for (const std::size_t i : candidates(tensor, written)) {
       const PlanCut& c = plan_.cuts[i];
@@ -70,12 +70,6 @@ class Cuts {
   using Names = std::set<std::string_view>;
   using Index = std::unordered_map<std::string_view, std::vector<std::size_t>>;
 
-  Names nodes_of(const std::vector<int>& kernels) const {
-    Names names;
-    for (int k : kernels)
-      for (const auto& n : plan_.kernels[static_cast<std::size_t>(k)].nodes) names.insert(n);
-    return names;
-  }
   // Positions, in the order of the plan.
   std::set<std::size_t> candidates(const std::string& tensor, const Names& written) const {
     std::set<std::size_t> all;
@@ -92,9 +86,10 @@ class Cuts {
   Index by_tensor_, by_node_;
 };
 
-void find_crossings(const PlanData& p, const DeviceModel& device, Explanation& e) {
+void find_crossings(const PlanData& p, const std::map<Memory, Uses>& uses,
+                    const DeviceModel& device, Explanation& e) {
   const Cuts cuts(p);
-  for (const auto& [memory, u] : uses_of(p)) {
+  for (const auto& [memory, u] : uses) {
     const auto position = static_cast<std::size_t>(memory.second);
     const PlanBuffer* buffer = memory.first ? &p.buffers[position] : nullptr;
     const PlanTensor* tensor = memory.first ? nullptr : &p.tensors[position];
@@ -117,10 +112,11 @@ void find_crossings(const PlanData& p, const DeviceModel& device, Explanation& e
                    [](const Crossing& a, const Crossing& b) { return a.bytes > b.bytes; });
 }
 
-void find_hints(const PlanData& p, const Graph& graph, double bandwidth, Explanation& e) {
+void find_hints(const PlanData& p, const std::map<Memory, Uses>& uses, const Graph& graph,
+                double bandwidth, Explanation& e) {
   const DataType narrow = graph.options().io;
   if (narrow != DataType::bf16 && narrow != DataType::f16) return;
-  for (const auto& [memory, u] : uses_of(p)) {
+  for (const auto& [memory, u] : uses) {
     if (!memory.first) continue;
     const PlanBuffer& b = p.buffers[static_cast<std::size_t>(memory.second)];
     if (b.type != DataType::f32 || !b.inside.empty()) continue;
@@ -184,10 +180,11 @@ Explanation explain(const PlanData& p, const Graph* graph) {
     e.microseconds += k.microseconds;
     e.bytes += k.bytes;
   }
-  find_crossings(p, device, e);
+  const auto uses = uses_of(p);
+  find_crossings(p, uses, device, e);
   find_peak(p, e);
   if (graph) {
-    find_hints(p, *graph, device.memory_bandwidth, e);
+    find_hints(p, uses, *graph, device.memory_bandwidth, e);
     find_lines(p, *graph, e);
   }
   return e;
@@ -220,6 +217,19 @@ std::string listed(const std::vector<std::string>& parts, std::size_t most) {
     s += (i ? ", " : "") + parts[i];
   }
   return s;
+}
+
+std::string kernels_listed(const std::vector<int>& kernels, std::size_t most) {
+  std::vector<std::string> numbers;
+  for (int k : kernels) numbers.push_back(std::to_string(k));
+  return (kernels.size() == 1 ? "kernel " : "kernels ") + listed(numbers, most);
+}
+
+std::set<std::string_view> nodes_of(const PlanData& p, const std::vector<int>& kernels) {
+  std::set<std::string_view> names;
+  for (int k : kernels)
+    for (const auto& n : p.kernels[static_cast<std::size_t>(k)].nodes) names.insert(n);
+  return names;
 }
 
 }  // namespace sinter

@@ -2,6 +2,7 @@
 // presentation is made.
 #pragma once
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,9 @@ std::string shown(const PlanBuffer& buffer);
 std::string sentence(const PlanCut& cut);   // "B stays out of the kernel of A: ..."
 std::string megabytes(std::int64_t bytes);  // "50.3 MB", of 1,000,000 bytes
 std::string listed(const std::vector<std::string>& parts, std::size_t most);
+std::string kernels_listed(const std::vector<int>& kernels, std::size_t most);  // "kernels 0, 2"
+// The labels of the nodes that these kernels compute.
+std::set<std::string_view> nodes_of(const PlanData& plan, const std::vector<int>& kernels);
 
 // `measured`: microseconds of each kernel; empty: not measured.
 std::string explain_text(const PlanData& plan, const Graph* graph = nullptr,

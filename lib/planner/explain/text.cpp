@@ -10,13 +10,8 @@
 namespace sinter {
 namespace {
 
-constexpr std::size_t kNodesWidth = 44, kMostReasons = 3, kMostCrossings = 10, kMostBuffers = 8;
-
-std::string kernels_of(const std::vector<int>& kernels) {
-  std::vector<std::string> numbers;
-  for (int k : kernels) numbers.push_back(std::to_string(k));
-  return (kernels.size() == 1 ? "kernel " : "kernels ") + listed(numbers, 8);
-}
+constexpr std::size_t kNodesWidth = 44, kMostKernels = 8, kMostReasons = 3, kMostCrossings = 10,
+                      kMostBuffers = 8;
 
 // As many names as fit into the column.
 std::string fitted(const std::vector<std::string>& nodes) {
@@ -75,9 +70,10 @@ std::string workspace(const PlanData& p, const Explanation& e) {
 std::string crossing(const Crossing& c) {
   std::string s = fmt::format("  {:>6.1f} us  {:>9}  {} ({})", c.microseconds, megabytes(c.bytes),
                               c.tensor, name(c.type));
-  if (!c.writers.empty()) s += fmt::format(" from {}", kernels_of(c.writers));
+  if (!c.writers.empty()) s += fmt::format(" from {}", kernels_listed(c.writers, kMostKernels));
   if (!c.readers.empty())
-    s += fmt::format("{} {}", c.writers.empty() ? " is read by" : " to", kernels_of(c.readers));
+    s += fmt::format("{} {}", c.writers.empty() ? " is read by" : " to",
+                     kernels_listed(c.readers, kMostKernels));
   s += "\n";
   if (c.cuts.empty())
     s += "      no fusion pattern holds both what writes it and what reads it, or none was asked "

@@ -7,11 +7,7 @@
 namespace sinter {
 namespace {
 
-std::string numbers(const std::vector<int>& kernels) {
-  std::vector<std::string> parts;
-  for (int k : kernels) parts.push_back(std::to_string(k));
-  return (kernels.size() == 1 ? "kernel " : "kernels ") + listed(parts, 12);
-}
+constexpr std::size_t kMostKernels = 12;
 
 bool any_in(const std::vector<int>& one, const std::vector<int>& other) {
   return std::any_of(one.begin(), one.end(), [&](int k) {
@@ -54,8 +50,9 @@ std::string explain_why(const PlanData& p, const std::string& a, const std::stri
   for (int k : in_a)
     if (std::find(in_b.begin(), in_b.end(), k) != in_b.end()) both.push_back(k);
   if (!both.empty() && in_a == in_b)
-    return fmt::format("{} and {} are both in {}\n", a, b, numbers(both));
-  std::string s = fmt::format("{} is in {}, {} in {}\n", a, numbers(in_a), b, numbers(in_b));
+    return fmt::format("{} and {} are both in {}\n", a, b, kernels_listed(both, kMostKernels));
+  std::string s = fmt::format("{} is in {}, {} in {}\n", a, kernels_listed(in_a, kMostKernels), b,
+                              kernels_listed(in_b, kMostKernels));
   s += passing(explain(p, nullptr), in_a, in_b);
   bool refused = false;
   for (const auto& c : p.cuts) {
@@ -66,10 +63,10 @@ std::string explain_why(const PlanData& p, const std::string& a, const std::stri
   if (refused) return s;
   // Kernels grow from neighbour to neighbour: what holds a neighbour back holds back what is
   // behind.
+  const auto with_a = nodes_of(p, in_a), with_b = nodes_of(p, in_b);
   for (const auto& c : p.cuts) {
-    const auto of_node = kernels_with(p, c.node), of_with = kernels_with(p, c.with);
-    if (!(any_in(of_node, in_a) && any_in(of_with, in_b)) &&
-        !(any_in(of_node, in_b) && any_in(of_with, in_a)))
+    if (!(with_a.contains(c.node) && with_b.contains(c.with)) &&
+        !(with_b.contains(c.node) && with_a.contains(c.with)))
       continue;
     refused = true;
     s += said(c);

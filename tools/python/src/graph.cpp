@@ -16,12 +16,6 @@ void raise_new(const Graph& graph, std::size_t before) {
     raise(Diagnostics(all.begin() + static_cast<std::ptrdiff_t>(before), all.end()));
 }
 
-nb::tuple tuple_of(const Dims& dims) {
-  nb::list list;
-  for (auto d : dims) list.append(d);
-  return nb::tuple(list);
-}
-
 TensorOptions options_from(std::string name, nb::handle dim, nb::handle stride, nb::handle type,
                            std::optional<std::int64_t> uid, std::int64_t alignment) {
   return {.name = std::move(name),
@@ -150,6 +144,12 @@ void bind_tensor(nb::module_& m) {
 }
 
 }  // namespace
+
+nb::tuple tuple_of(const Dims& dims) {
+  nb::list list;
+  for (auto d : dims) list.append(d);
+  return nb::tuple(list);
+}
 
 void bind_graph(nb::module_& m) {
   nb::class_<GraphObject> graph(m, "Graph",

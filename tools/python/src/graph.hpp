@@ -34,6 +34,8 @@ class GraphLock {
   std::mutex& mutex_;
 };
 
+nb::tuple tuple_of(const Dims& dims);
+
 void bind_graph(nb::module_& m);
 void bind_runtime(nb::module_& m);
 void bind_arrays(nb::module_& m);

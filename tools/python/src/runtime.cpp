@@ -35,14 +35,9 @@ nb::object device_name(Device d) { return d.is_cpu() ? nb::cast("cpu") : nb::cas
 
 nb::list tensors(const Plan& plan) {
   nb::list rows;
-  const auto ints = [](const Dims& dims) {
-    nb::list list;
-    for (auto d : dims) list.append(d);
-    return nb::tuple(list);
-  };
   for (const auto& t : plan.tensors())
-    rows.append(
-        nb::make_tuple(t.name, name(t.type), ints(t.dim), ints(t.stride), t.bytes, t.written));
+    rows.append(nb::make_tuple(t.name, name(t.type), tuple_of(t.dim), tuple_of(t.stride), t.bytes,
+                               t.written));
   return rows;
 }
 
