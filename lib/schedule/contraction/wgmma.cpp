@@ -381,8 +381,11 @@ bool of_whole_tile(const KernelSpec& spec, const KernelPort& port) {
 KernelChoice TileChoice::ranked() const {
   std::vector<EstimatedTile> sorted = tiles;
   std::stable_sort(sorted.begin(), sorted.end(), sooner);
-  KernelChoice choice{problem, {}};
-  for (const EstimatedTile& t : sorted) choice.configurations.push_back(to_text(t.tile));
+  KernelChoice choice{problem, {}, {}};
+  for (const EstimatedTile& t : sorted) {
+    choice.configurations.push_back(to_text(t.tile));
+    choice.microseconds.push_back(t.microseconds);
+  }
   return choice;
 }
 
