@@ -86,6 +86,10 @@ void print_includes(TextWriter& out, const ScheduledKernel& kernel) {
              e->taps_each > 0 ? "_gradient"
              : e->resident    ? "_resident"
                               : "");
+  if (const PointwiseConfig* const s = kernel.pointwise();
+      s && std::any_of(s->packing.ports.begin(), s->packing.ports.end(),
+                       [](const PortPack& p) { return p.kind == PortPack::Kind::each; }))
+    out.line("#include \"sinter/device/core/part_pack.cuh\"");
   if (uses(kernel, StatementKind::random)) out.line("#include \"sinter/device/core/philox.cuh\"");
   if (uses(kernel, StatementKind::pointwise)) out.line("#include \"sinter/ops/pointwise.hpp\"");
   if (const WgmmaConfig* const e = kernel.wgmma()) print_multiplication(out, *e);
