@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "plan/access.hpp"
+#include "schedule/contraction/depthwise_gradient_mma.hpp"
 #include "schedule/contraction/depthwise_mma.hpp"
 #include "schedule/contraction/index_order.hpp"
 #include "schedule/schedule_parts.hpp"
@@ -349,7 +350,8 @@ std::optional<DepthwisePlan> plan_depthwise(const KernelSpec& given, const Devic
     const int vector = channels % 4 == 0 && walked(4) ? 4 : e.each;
     e.down = dims->front();
     e.across = dims->back();
-    const auto mma = plan_depthwise_mma(spec, e, vector, memory, device);
+    const auto mma = e.gradient ? plan_depthwise_gradient_mma(spec, e, memory, device)
+                                : plan_depthwise_mma(spec, e, vector, memory, device);
     // Few taps leave ordinary cores idle, too, and tensor cores' kernel moves more through shared
     // memory, which its estimate knows nothing of. (On an H100, ordinary and tensor cores: 128 x
     // 144 x 56 x 56, 3 x 3 105 and 167 us; 32 x 240 x 28 x 28, 5 x 5 28.9 and 16.4; 64 x 384 x 28 x

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "plan/tensor_map.hpp"
 #include "schedule/contraction/convolution_dims.hpp"
 #include "schedule/launch.hpp"
 #include "schedule/packing.hpp"
@@ -17,9 +18,13 @@ namespace sinter {
 struct DepthwiseOperand {
   int port = -1;
   std::int64_t offset = 0;  // of an image: that of coordinate 0
+  // Where TMA brings it in boxes: of channels, columns, rows, and what these indices count.
+  std::optional<TensorMap> map{};
+  std::vector<int> counted{};
 };
 
-// On tensor cores: tiles of results side by side, and rows in shared memory.
+// On tensor cores: tiles of results side by side, and rows in shared memory; of a gradient, 16
+// pixels a tile, and two rows a stage.
 struct DepthwiseTiles {
   int across = 1, stages = 3;
 };
