@@ -29,9 +29,10 @@ struct LaneLines {
       : at{memory + Lines<lanes>::place(line, unit), memory + Lines<lanes>::place(line + 4, unit)} {
   }
   // `fours`: how many times four lines further, from `bytes` on, a multiple of 1024.
-  SINTER_DEVICE uint4 get(int fours, int bytes) const {
-    return *reinterpret_cast<const uint4*>(at[fours % 2] + fours / 2 * (8 * Lines<lanes>::bytes) +
-                                           bytes);
+  template <class Vector = uint4>
+  SINTER_DEVICE Vector get(int fours, int bytes) const {
+    return *reinterpret_cast<const Vector*>(at[fours % 2] + fours / 2 * (8 * Lines<lanes>::bytes) +
+                                            bytes);
   }
 };
 

@@ -55,4 +55,6 @@ void set_box(DepthwiseOperand& operand, int lanes, int pixels, int rows) {
   map.box[2] = rows;
 }
 
+int line_of_box(int pixels) { return (pixels + 3) / 8 * 8 + 4; }
+
 }  // namespace sinter

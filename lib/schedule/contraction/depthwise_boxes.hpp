@@ -13,4 +13,8 @@ bool set_map(const KernelSpec& spec, const DepthwiseConfig& parts, DepthwiseOper
 // `pixels` and `rows` of them.
 void set_box(DepthwiseOperand& operand, int lanes, int pixels, int rows);
 
+// Lines of a box's row: an odd number of times four, from `pixels` on, so that rows lie in other
+// banks.
+int line_of_box(int pixels);
+
 }  // namespace sinter

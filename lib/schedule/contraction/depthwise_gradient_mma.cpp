@@ -19,9 +19,6 @@ constexpr double kMostCtas = 4;   // of an SM
 constexpr double kFlight = 40e3;  // bytes under way of an SM that reach the rate of memory
 constexpr double kExposed = 0.2;  // of the shorter of memory and instructions
 
-// Lines of a box's row: an odd number of times four, from `pixels` on.
-int line_of(int pixels) { return (pixels + 3) / 8 * 8 + 4; }
-
 std::int64_t stage_bytes(const DepthwiseConfig& e) {
   const auto box = [&](const DepthwiseOperand& o) {
     return (o.map->box[1] * o.map->box[2] * e.lanes * 16 + 1023) / 1024 * 1024;
@@ -69,8 +66,8 @@ std::optional<DepthwiseConfig> plan_depthwise_gradient_mma(const KernelSpec& spe
     e.lanes = lanes;
     e.threads = 32 * lanes + 32;
     e.columns = static_cast<int>(tiles) * kWidth;
-    set_box(e.image, lanes, line_of(e.columns + kMostColumnTaps - 1), kRows);
-    set_box(e.other, lanes, line_of(e.columns), kRows);
+    set_box(e.image, lanes, line_of_box(e.columns + kMostColumnTaps - 1), kRows);
+    set_box(e.other, lanes, line_of_box(e.columns), kRows);
     e.packing = choose_packing(spec, e.channel, std::min(kChannels, widest_pack(spec)));
     const double stage = static_cast<double>(stage_bytes(e));
     const auto shared = [&](int stages) { return stages * (stage + 16) + 1023; };
