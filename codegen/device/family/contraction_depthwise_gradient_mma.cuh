@@ -32,8 +32,8 @@
 #pragma once
 #include "sinter/device/core/warp_matrix.cuh"
 #include "sinter/device/engine/shared_memory.cuh"
-#include "sinter/device/family/contraction_depthwise.cuh"
 #include "sinter/device/family/contraction_depthwise_boxes.cuh"
+#include "sinter/device/family/contraction_depthwise_gradient.cuh"
 
 namespace sinter::depthwise {
 
@@ -74,23 +74,6 @@ struct GradientSteps {
                        walks =
                            static_cast<int>(P::product(P::first_k, Config::k - S::spatial)) * tiles;
 };
-
-// A sum on ordinary cores.
-template <class Config, class Gradient, class Image, class Args>
-SINTER_DEVICE float gradient_alone(const Args& args, typename Shape<Config>::Coord c) {
-  using P = typename Shape<Config>::P;
-  constexpr int pixels = static_cast<int>(P::product(P::first_k, Config::k));
-  float sum = 0;
-#pragma unroll 1
-  for (int pixel = 0; pixel < pixels; ++pixel) {
-    unravel<P::first_k, Config::k>(static_cast<typename Config::Index>(pixel), c);
-    const auto at = locate<typename Image::Access>(c);
-    if (!at.inside) continue;
-    sum = math::fma(load<typename Image::Access, float>(Image::base(args), c),
-                    load<typename Gradient::Access, float>(Gradient::base(args), c), sum);
-  }
-  return sum;
-}
 
 template <class Config, class Gradient, class Image, class Body, class Args>
 SINTER_DEVICE void run_gradient_mma(const Args& args) {

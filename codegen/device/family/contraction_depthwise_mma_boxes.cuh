@@ -28,7 +28,7 @@ struct BoxedBands {
   using B = Bands<Config>;
   static constexpr int units = B::lanes * B::each / 8, line = Config::image_line;
   static_assert(B::advance == 1 && B::Columns::step == 1 && B::pitch == 8 && B::planes > 1 &&
-                B::planes <= 8 && line % 8 == 4 && line >= (B::across - 1) * B::pitch + B::depth);
+                line % 8 == 4 && line >= (B::across - 1) * B::pitch + B::depth);
   static constexpr int box_bytes = B::planes * line * Lines<units>::bytes,
                        stage = (box_bytes + 1023) / 1024 * 1024;
   static constexpr int results = Config::stages * stage, filter = results + 2 * B::results * 4,
@@ -45,7 +45,9 @@ struct BoxedPixels {
 
   template <class Lane>
   SINTER_DEVICE void load(const Lane& lane, int bytes) {
-    constexpr int tiles_on = 8 / B::planes * B::pitch / 4;  // the second tile, in four lines
+    // The second tile, in four lines.
+    constexpr int tiles_on =
+        B::planes > 8 ? 8 * Config::image_line / 4 : 8 / B::planes * B::pitch / 4;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int fours = i % 2 * tiles_on + i / 2 * 2;

@@ -135,69 +135,77 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
   const int cost = element_cost(spec, spec.body);
   // Tests: the long walks that few SMs have on small shapes.
   const double sms = device.depthwise == "mma" ? 3 : device.sms;
-  const bool boxed = fits_boxes(spec, e, planes, device);
   std::optional<double> least;
-  for (const int each : {4, 2})
-    for (const int lanes : {8, 16})
-      for (int across = 1; across <= kTiles; across *= 2) {
-        if (each > vector || (across > 1 && across >= 2 * tiles)) continue;
-        // A line of a box has the channels of 4 or 8 times 16 bytes, a box two planes or more.
-        const int units = lanes * each / 8;
-        if (boxed && (units < 4 || across == 1 || across == kTiles)) continue;
-        const Bands b(spec, parts, each, lanes, columns, across, boxed);
-        const double most = std::floor(static_cast<double>(device.registers_per_sm) /
-                                       (b.registers() * b.threads()));
-        if (b.registers() > kMostRegisters || most < 1) continue;
-        const double blocks = std::ceil(channels / (lanes * each)),
-                     lines = std::ceil(tiles / across) * std::ceil(planes / b.planes()) * rows;
-        const double row_bytes =
-            static_cast<double>(b.planes()) * b.pixels * b.advance * lanes * b.vector_bytes();
-        int stages = boxed ? kBoxedStages : 3;
-        while (stages < kMostStages && (stages - 1) * row_bytes * most < kFlight) ++stages;
-        const auto fits = [&](double ctas) {
-          return ctas * (b.shared_bytes(stages, all_taps) + device.shared_reserved) <=
-                 device.shared_per_sm;
-        };
-        while (stages > 2 && !fits(most)) --stages;
-        if (b.shared_bytes(stages, all_taps) > device.shared_per_cta || blocks * lines >= 0x1p31)
-          continue;
-        double ctas = most;
-        while (ctas > 1 && !fits(ctas)) --ctas;
-        // Pixels beside a block's own come from the second-level cache.
-        const double again = std::ceil(tiles / across) * (b.pixels - across * columns) /
-                             static_cast<double>(line.extent);
-        const double at_once = ctas * sms,
-                     waited = memory * (1 + kAgain * again) *
-                              std::max(1.0, kFlight / ((stages - 1) * row_bytes * ctas));
-        // Rows of a thread block: groups or equal parts of one, or as many as fill whole rounds.
-        std::vector<double> runs;
-        for (const double part : {1.0, 2.0, 4.0, 8.0}) runs.push_back(std::ceil(rows / part));
-        for (double round = 1; round <= 4; ++round)
-          runs.push_back(std::ceil(lines / std::max(1.0, std::floor(round * at_once / blocks))));
-        const auto clocks = [&](double n) { return b.clocks(n, e.packing.width, cost); };
-        for (const double run : runs) {
-          const double grid = blocks * std::ceil(lines / run), rounds = std::floor(grid / at_once),
-                       left = std::ceil((grid - rounds * at_once) / sms),
-                       steps = b.steps(run, rows);
-          const double all = steps * (rounds * clocks(ctas) + (left > 0 ? clocks(left) : 0));
-          const double issued = all / device.clock,
-                       us = std::max(waited, issued) + kExposed * std::min(waited, issued);
-          if (least && *least <= us) continue;
-          least = us;
-          e.each = each;
-          e.lanes = lanes;
-          e.run = static_cast<int>(run);
-          e.mma = {.across = across, .stages = stages};
-          if (boxed) {
-            set_box(e.image, units, b.pixels, 1);
-            e.image.map->box[3] = b.planes();
+  // By TMA if it can.
+  const auto choose = [&](bool boxed) {
+    for (const int each : {4, 2})
+      for (const int lanes : {8, 16})
+        for (int across = 1; across <= kTiles; across *= 2) {
+          if (each > vector || (across > 1 && across >= 2 * tiles)) continue;
+          // A line of a box has 64 or 128 bytes, a box two planes or more.
+          const int units = lanes * each / 8;
+          if (boxed && (units < 4 || across == kTiles)) continue;
+          const Bands b(spec, parts, each, lanes, columns, across, boxed);
+          const double most = std::floor(static_cast<double>(device.registers_per_sm) /
+                                         (b.registers() * b.threads()));
+          if (b.registers() > kMostRegisters || most < 1) continue;
+          const double blocks = std::ceil(channels / (lanes * each)),
+                       lines = std::ceil(tiles / across) * std::ceil(planes / b.planes()) * rows;
+          const double row_bytes =
+              static_cast<double>(b.planes()) * b.pixels * b.advance * lanes * b.vector_bytes();
+          int stages = boxed ? kBoxedStages : 3;
+          while (stages < kMostStages && (stages - 1) * row_bytes * most < kFlight) ++stages;
+          const auto fits = [&](double ctas) {
+            return ctas * (b.shared_bytes(stages, all_taps) + device.shared_reserved) <=
+                   device.shared_per_sm;
+          };
+          while (stages > 2 && !fits(most)) --stages;
+          if (b.shared_bytes(stages, all_taps) > device.shared_per_cta || blocks * lines >= 0x1p31)
+            continue;
+          double ctas = most;
+          while (ctas > 1 && !fits(ctas)) --ctas;
+          // Pixels beside a block's own come from the second-level cache.
+          const double again = std::ceil(tiles / across) * (b.pixels - across * columns) /
+                               static_cast<double>(line.extent);
+          const double at_once = ctas * sms,
+                       waited = memory * (1 + kAgain * again) *
+                                std::max(1.0, kFlight / ((stages - 1) * row_bytes * ctas));
+          // Rows of a thread block: groups or equal parts of one, or as many as fill whole rounds.
+          std::vector<double> runs;
+          for (const double part : {1.0, 2.0, 4.0, 8.0}) runs.push_back(std::ceil(rows / part));
+          for (double round = 1; round <= 4; ++round)
+            runs.push_back(std::ceil(lines / std::max(1.0, std::floor(round * at_once / blocks))));
+          const auto clocks = [&](double n) { return b.clocks(n, e.packing.width, cost); };
+          for (const double run : runs) {
+            const double grid = blocks * std::ceil(lines / run),
+                         rounds = std::floor(grid / at_once),
+                         left = std::ceil((grid - rounds * at_once) / sms),
+                         steps = b.steps(run, rows);
+            const double all = steps * (rounds * clocks(ctas) + (left > 0 ? clocks(left) : 0));
+            const double issued = all / device.clock,
+                         us = std::max(waited, issued) + kExposed * std::min(waited, issued);
+            if (least && *least <= us) continue;
+            least = us;
+            e.each = each;
+            e.lanes = lanes;
+            e.run = static_cast<int>(run);
+            e.mma = {.across = across, .stages = stages};
+            if (boxed) {
+              set_box(e.image, units, b.pixels, 1);
+              e.image.map->box[3] = b.planes();
+            }
+            e.threads = b.threads();
+            e.grid = clamp_grid(grid);
+            e.shared_bytes = static_cast<std::uint32_t>(b.shared_bytes(stages, all_taps));
+            e.least_blocks = static_cast<int>(ctas);  // limits registers to what so many leave each
           }
-          e.threads = b.threads();
-          e.grid = clamp_grid(grid);
-          e.shared_bytes = static_cast<std::uint32_t>(b.shared_bytes(stages, all_taps));
-          e.least_blocks = static_cast<int>(ctas);  // limits registers to what so many leave each
         }
-      }
+  };
+  if (fits_boxes(spec, e, planes, device)) choose(true);
+  if (!least) {
+    e.image.map.reset();
+    choose(false);
+  }
   if (!least) return {};
   e.microseconds = device.launch_microseconds + *least;
   e.wide_index = needs_wide_index(spec);
