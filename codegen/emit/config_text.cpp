@@ -195,6 +195,11 @@ void add_constants(const KernelSpec& spec, const DepthwiseConfig& e,
                      {"run", e.run},
                      {"along_columns", e.along_columns, true}});
   if (e.mma) c.insert(c.end(), {{"across", e.mma->across}, {"stages", e.mma->stages}});
+  if (e.groups)
+    c.insert(c.end(), {{"group", e.groups->channels},
+                       {"inner", e.groups->inner},
+                       {"outer", e.groups->outer},
+                       {"planes", e.groups->planes}});
   if (e.image.map) c.push_back({"image_line", static_cast<int>(e.image.map->box[1])});
   if (e.other.map) c.push_back({"gradient_line", static_cast<int>(e.other.map->box[1])});
 }

@@ -50,7 +50,8 @@ FamilyText family_text(const ScheduledKernel& kernel) {
       if (kernel.chained()) return {"contraction_chained", "two products on tensor cores"};
       if (kernel.wgmma()) return {"contraction_wgmma", "sums of products on tensor cores"};
       if (const auto* const e = kernel.depthwise())
-        return {e->gradient && e->mma    ? "contraction_depthwise_gradient_mma"
+        return {e->groups                ? "contraction_depthwise_groups"
+                : e->gradient && e->mma  ? "contraction_depthwise_gradient_mma"
                 : e->mma && e->image.map ? "contraction_depthwise_mma_boxes"
                 : e->mma                 ? "contraction_depthwise_mma"
                 : e->gradient            ? "contraction_depthwise_gradient"
@@ -236,7 +237,8 @@ std::string call(const ScheduledKernel& kernel, const KernelNames& names) {
         c.rows.on ? ", " + rows : "");
   if (const DepthwiseConfig* const e = kernel.depthwise())
     return fmt::format("sinter::depthwise::{}, Body>(args);",
-                       e->gradient && e->mma    ? "run_gradient_mma<Config, Gradient, Image"
+                       e->groups                ? "run_groups<Config, Image, Filter"
+                       : e->gradient && e->mma  ? "run_gradient_mma<Config, Gradient, Image"
                        : e->mma && e->image.map ? "run_mma_boxes<Config, Image, Filter"
                        : e->mma                 ? "run_mma<Config, Image, Filter"
                        : e->gradient            ? "run_gradient<Config, Gradient, Image"

@@ -194,9 +194,9 @@ struct RowOfResults {
 
 // The steps of a thread block: down the rows of results [line, last) of all groups, those of one
 // group of tiles and planes behind those of another.
-template <class Config>
+template <class Config, class Tiles = Bands<Config>>
 struct BandSteps {
-  using B = Bands<Config>;
+  using B = Tiles;
   // Rows above the image are zeros, as the sums are: the first block that sees others.
   static constexpr int top =
       B::new_row <= 0 ? -B::new_row / B::advance : -((B::new_row + B::advance - 1) / B::advance);

@@ -189,18 +189,6 @@ int lanes_for(std::int64_t channels, int each, bool gradient) {
   return best;
 }
 
-// The spec's indices as the kernel wants them: channels behind the other batch entries.
-void put_channel_last(KernelSpec& spec, int channel) {
-  std::vector<int> order;
-  const int batch = spec.contraction().batch;
-  for (int i = 0; i < spec.extent.size(); ++i) {
-    if (i == batch) order.push_back(channel);
-    if (i != channel) order.push_back(i);
-  }
-  if (spec.extent.size() == batch) order.push_back(channel);
-  reorder(spec, order);
-}
-
 // Rows and columns of a thread's block and its walk; nothing where filters are too large. `memory`:
 // microseconds that memory takes.
 std::optional<DepthwiseConfig> on_ordinary_cores(const KernelSpec& spec, DepthwiseConfig e,
@@ -274,6 +262,17 @@ std::optional<DepthwiseConfig> on_ordinary_cores(const KernelSpec& spec, Depthwi
 }
 
 }  // namespace
+
+void put_channel_last(KernelSpec& spec, int channel) {
+  std::vector<int> order;
+  const int batch = spec.contraction().batch;
+  for (int i = 0; i < spec.extent.size(); ++i) {
+    if (i == batch) order.push_back(channel);
+    if (i != channel) order.push_back(i);
+  }
+  if (spec.extent.size() == batch) order.push_back(channel);
+  reorder(spec, order);
+}
 
 int taps_of(const KernelSpec& spec, const std::optional<ImageDim>& d) {
   return d && d->tap_index >= 0 ? static_cast<int>(spec.extent[d->tap_index]) : 1;

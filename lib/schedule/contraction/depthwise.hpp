@@ -29,6 +29,12 @@ struct DepthwiseTiles {
   int across = 1, stages = 3;
 };
 
+// Groups of `channels` channels: those of the image are counted by index `inner`, those of the
+// result by `outer`. Of `planes` images at once.
+struct DepthwiseGroups {
+  int inner = -1, outer = -1, channels = 1, planes = 1;
+};
+
 struct DepthwiseConfig : Launch {
   bool gradient = false;  // of the filter
   DepthwiseOperand image, other;
@@ -41,12 +47,16 @@ struct DepthwiseConfig : Launch {
   std::optional<ImageDim> down, across;  // whose taps a thread has all at once
   std::vector<ImageDim> looped;          // the others
   std::optional<DepthwiseTiles> mma;     // none: on ordinary cores
+  std::optional<DepthwiseGroups> groups;
   int unroll = 1;
   Packing packing;  // of the epilogue
 };
 
 // Of a dim of the image; 1 where there is none.
 int taps_of(const KernelSpec& spec, const std::optional<ImageDim>& dim);
+
+// The spec's indices as the kernels want them: channels, or groups, behind the other batch entries.
+void put_channel_last(KernelSpec& spec, int channel);
 
 struct DepthwisePlan {
   KernelSpec spec;  // the given one with its indices in the order that the kernel wants

@@ -18,11 +18,14 @@ bool set_map(const KernelSpec& spec, const DepthwiseConfig& parts, DepthwiseOper
   TensorMap map;
   map.type = p.type;
   map.offset = (image ? operand.offset : a.offset) * bytes;
+  // Channels of groups lie together, group by group.
+  const auto& groups = parts.groups;
+  const std::int64_t together = groups ? groups->channels : 1;
   if (p.alignment < kUnit || map.offset < 0 || map.offset % kUnit != 0 || !a.via.empty() ||
-      a.stride[parts.channel] != 1)
+      a.stride[parts.channel] != together || (groups && a.stride[groups->inner] != 1))
     return false;
   operand.counted.clear();
-  map.dim = {spec.extent[parts.channel]};
+  map.dim = {spec.extent[parts.channel] * together};
   const auto add = [&](std::int64_t extent, std::int64_t stride) {
     map.dim.push_back(extent);
     map.stride.push_back(stride * bytes);
@@ -33,8 +36,9 @@ bool set_map(const KernelSpec& spec, const DepthwiseConfig& parts, DepthwiseOper
     else
       add(spec.extent[d->pixel_index], a.stride[d->pixel_index]);
   for (int i = 0; i < spec.extent.size(); ++i) {
-    if (i == parts.channel || a.stride[i] == 0 || i == down.pixel_index || i == down.tap_index ||
-        i == across.pixel_index || i == across.tap_index)
+    if (i == parts.channel || (groups && i == groups->inner) || a.stride[i] == 0 ||
+        i == down.pixel_index || i == down.tap_index || i == across.pixel_index ||
+        i == across.tap_index)
       continue;
     if (map.dim.size() == kMostDims) return false;
     operand.counted.push_back(i);
