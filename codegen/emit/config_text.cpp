@@ -196,6 +196,13 @@ void add_constants(const KernelSpec& spec, const DepthwiseConfig& e,
                      {"run", e.run},
                      {"along_columns", e.along_columns, true}});
   if (e.mma) c.insert(c.end(), {{"across", e.mma->across}, {"stages", e.mma->stages}});
+  if (e.groups)
+    c.insert(c.end(), {{"group", e.groups->channels},
+                       {"inner", e.groups->inner},
+                       {"outer", e.groups->outer},
+                       {"planes", e.groups->planes}});
+  if (e.image.map) c.push_back({"image_line", static_cast<int>(e.image.map->box[1])});
+  if (e.other.map) c.push_back({"gradient_line", static_cast<int>(e.other.map->box[1])});
 }
 
 void add_constants(const KernelSpec& spec, const SimtConfig& s, std::vector<ConfigConstant>& c) {
@@ -351,6 +358,8 @@ void print_args(TextWriter& out, const ScheduledKernel& kernel, const KernelName
   if (const WgmmaConfig* const e = kernel.wgmma())
     out.line("sinter::TensorMap {}map_b{}{};", spec.contraction().rows.gathers() ? "" : "map_a, ",
              e->b2 ? ", map_b2" : "", e->result ? ", map_result" : "");
+  if (const DepthwiseConfig* const e = kernel.depthwise(); e && e->image.map)
+    out.line("sinter::TensorMap map_a{};", e->other.map ? ", map_b" : "");
   if (kernel.chained()) out.line("sinter::TensorMap map_a, map_b, map_c;");
   if (const AttentionConfig* const e = kernel.attention())
     out.line("sinter::TensorMap map_q, map_k, map_v{};", e->result ? ", map_o" : "");

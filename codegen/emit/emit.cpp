@@ -50,9 +50,12 @@ FamilyText family_text(const ScheduledKernel& kernel) {
       if (kernel.chained()) return {"contraction_chained", "two products on tensor cores"};
       if (kernel.wgmma()) return {"contraction_wgmma", "sums of products on tensor cores"};
       if (const auto* const e = kernel.depthwise())
-        return {e->mma        ? "contraction_depthwise_mma"
-                : e->gradient ? "contraction_depthwise_gradient"
-                              : "contraction_depthwise",
+        return {e->groups                ? "contraction_depthwise_groups"
+                : e->gradient && e->mma  ? "contraction_depthwise_gradient_mma"
+                : e->mma && e->image.map ? "contraction_depthwise_mma_boxes"
+                : e->mma                 ? "contraction_depthwise_mma"
+                : e->gradient            ? "contraction_depthwise_gradient"
+                                         : "contraction_depthwise",
                 "sums of products of each channel"};
       if (kernel.mma()) return {"contraction_mma", "sums of products on tensor cores"};
       return {"contraction_simt", "sums of products"};
@@ -238,9 +241,12 @@ std::string call(const ScheduledKernel& kernel, const KernelNames& names) {
         c.rows.on ? ", " + rows : "");
   if (const DepthwiseConfig* const e = kernel.depthwise())
     return fmt::format("sinter::depthwise::{}, Body>(args);",
-                       e->mma        ? "run_mma<Config, Image, Filter"
-                       : e->gradient ? "run_gradient<Config, Gradient, Image"
-                                     : "run<Config, Image, Filter");
+                       e->groups                ? "run_groups<Config, Image, Filter"
+                       : e->gradient && e->mma  ? "run_gradient_mma<Config, Gradient, Image"
+                       : e->mma && e->image.map ? "run_mma_boxes<Config, Image, Filter"
+                       : e->mma                 ? "run_mma<Config, Image, Filter"
+                       : e->gradient            ? "run_gradient<Config, Gradient, Image"
+                                                : "run<Config, Image, Filter");
   if (kernel.mma())
     return fmt::format(
         "sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, {});", rows);
@@ -456,6 +462,9 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
     if (wgmma->b2) add_map(*wgmma->b2);
     if (wgmma->result) add_map(*wgmma->result);
   }
+  if (depthwise)
+    for (const DepthwiseOperand* o : {&depthwise->image, &depthwise->other})
+      if (o->map) kernel.arguments.push_back({.index = o->port, .map = o->map});
   if (chained)
     for (const BoxedOperand* o : {&chained->a, &chained->b, &chained->c})
       kernel.arguments.push_back({.index = o->port, .map = o->map});

@@ -98,7 +98,16 @@ Shared<Graph> graph_of_nonfinite(std::int64_t filter, std::int64_t stride, doubl
                              .post_padding = {pad, pad},
                              .stride = {stride, stride},
                              .groups = 40});
-  g->output(y, "y", {.stride = channels_last(40, (17 - 1) / stride + 1, (22 - 1) / stride + 1)});
+  const std::int64_t p = (17 - 1) / stride + 1, q = (22 - 1) / stride + 1;
+  g->output(y, "y", {.stride = channels_last(40, p, q)});
+  const auto dy =
+      g->tensor({.name = "dy", .dim = {3, 40, p, q}, .stride = channels_last(40, p, q)});
+  g->output(conv_wgrad(dy, pixels, w,
+                       {.pre_padding = {pad, pad},
+                        .post_padding = {pad, pad},
+                        .stride = {stride, stride},
+                        .groups = 40}),
+            "dw", {.data_type = f32});
   return g;
 }
 
