@@ -249,12 +249,13 @@ void add_constants(const KernelSpec& spec, const AttentionConfig& e,
                      {"stages", e.stages},
                      {"heads_together", e.heads_together},
                      {"splits", e.attention.splits},
-                     {"products", 1},
-                     {"producer_registers", e.producer_registers},
-                     {"consumer_registers", e.consumer_registers},
-                     {"ping_pong", e.ping_pong, true},
-                     {"store_boxes", e.result.has_value(), true},
-                     {"n_fastest", e.n_fastest, true}});
+                     {"products", 1}});
+  if (!e.by_warps)
+    c.insert(c.end(), {{"producer_registers", e.producer_registers},
+                       {"consumer_registers", e.consumer_registers},
+                       {"ping_pong", e.ping_pong, true}});
+  c.insert(c.end(),
+           {{"store_boxes", e.result.has_value(), true}, {"n_fastest", e.n_fastest, true}});
   if (e.wide) c.push_back({"values_in_keys", e.values_in_keys, true});
 }
 
@@ -351,7 +352,7 @@ void print_args(TextWriter& out, const ScheduledKernel& kernel, const KernelName
     out.line("sinter::TensorMap {}map_b{}{};", spec.contraction().rows.gathers() ? "" : "map_a, ",
              e->b2 ? ", map_b2" : "", e->result ? ", map_result" : "");
   if (kernel.chained()) out.line("sinter::TensorMap map_a, map_b, map_c;");
-  if (const AttentionConfig* const e = kernel.attention())
+  if (const AttentionConfig* const e = kernel.attention(); e && !e->by_warps)
     out.line("sinter::TensorMap map_q, map_k, map_v{};", e->result ? ", map_o" : "");
   if (kernel.attention_backward())
     out.line("sinter::TensorMap map_q, map_k, map_v, map_do, map_dq, map_dk, map_dv;");

@@ -32,7 +32,9 @@ struct FamilyText {
 };
 FamilyText family_text(const ScheduledKernel& kernel) {
   if (const auto* const e = kernel.attention())
-    return {e->wide ? "attention_forward_wide" : "attention_forward",
+    return {e->by_warps ? "attention_forward_mma"
+            : e->wide   ? "attention_forward_wide"
+                        : "attention_forward",
             "softmax of products times values"};
   if (const auto* const e = kernel.attention_backward())
     return {e->wide ? "attention_backward_wide" : "attention_backward", "gradients of attention"};
@@ -455,7 +457,7 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
   if (chained)
     for (const BoxedOperand* o : {&chained->a, &chained->b, &chained->c})
       kernel.arguments.push_back({.index = o->port, .map = o->map});
-  if (attention) {
+  if (attention && !attention->by_warps) {
     for (const BoxedOperand* o : {&attention->q, &attention->k, &attention->v})
       kernel.arguments.push_back({.index = o->port, .map = o->map});
     if (const auto& o = attention->result)
