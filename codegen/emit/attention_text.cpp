@@ -194,8 +194,10 @@ void print_attention(TextWriter& out, const KernelSpec& outputs, const Attention
   const AttentionSpec& a = e.attention;
   const ContractionSpec &first = e.scores.contraction(), &second = outputs.contraction();
   print_operand(out, {e.q, e.scores, first.a().body, "First", kScores}, names, 'Q', e.by_warps);
-  print_operand(out, {e.k, e.scores, first.b().body, "First", kScores, a.group}, names, 'K', e.by_warps);
-  print_operand(out, {e.v, outputs, second.b().body, "Config", "Coord", a.group}, names, 'V', e.by_warps);
+  print_operand(out, {e.k, e.scores, first.b().body, "First", kScores, a.group}, names, 'K',
+                e.by_warps);
+  print_operand(out, {e.v, outputs, second.b().body, "Config", "Coord", a.group}, names, 'V',
+                e.by_warps);
   print_bounds(out, a.band, a.length_q, a.length_kv, e.scores, names, "First",
                {e.scores.extent[AttentionSpec::query], e.scores.extent[AttentionSpec::query + 1],
                 e.scores.extent[AttentionSpec::member] > 1});

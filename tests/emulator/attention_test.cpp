@@ -94,9 +94,9 @@ TEST_CASE("schedules of attention compile without a complaint") {
 
 TEST_CASE("schedules of attention by warps compile without a complaint") {
   const Schedule all[] = {
-      {40, 64, 64},                      // a block of rows a warp
-      {300, 64, 64},                     // two
-      {300, 64, 64, true, bf16, true},   // a body of scores
+      {40, 64, 64},                     // a block of rows a warp
+      {300, 64, 64},                    // two
+      {300, 64, 64, true, bf16, true},  // a body of scores
       {300, 128, 128, false, f16, true},
       {300, 128, 128, true},
       {300, 192, 128, false, bf16, true},

@@ -33,8 +33,8 @@ namespace sinter::attention {
 template <class Config, class First, class Q>
 struct WarpsShape : ForwardTiles<Config, First, Q, Config::tile_q> {
   using B = ForwardTiles<Config, First, Q, Config::tile_q>;
-  using typename B::Number;
   using B::columns, B::steps, B::stages, B::tile_k, B::tile_q;
+  using typename B::Number;
   static constexpr int warps = Config::threads / 32, blocks = tile_q / (16 * warps);
   static_assert(warps % 4 == 0 && blocks * 16 * warps == tile_q && tile_k % 16 == 0);
 
@@ -233,13 +233,13 @@ SINTER_DEVICE void run_forward_by_warps(const Args& args) {
           S::F::set_n(at, i);
           return K::line(args, at);
         });
-        copy_lines<typename S::TileV, threads, S::width>(
-            stage + S::TileK::bytes, first, band.columns, [&](int i) {
-              typename S::P::Coord at;
-              S::P::set_batch(at, tile.entry);
-              S::P::set_k(at, i);
-              return V::line(args, at);
-            });
+        copy_lines<typename S::TileV, threads, S::width>(stage + S::TileK::bytes, first,
+                                                         band.columns, [&](int i) {
+                                                           typename S::P::Coord at;
+                                                           S::P::set_batch(at, tile.entry);
+                                                           S::P::set_k(at, i);
+                                                           return V::line(args, at);
+                                                         });
       }
       warp_matrix::commit();
       to = to + 1 == stages ? 0 : to + 1;

@@ -330,9 +330,8 @@ std::vector<ProductOperand AttentionSpec::*> not_loadable(const KernelSpec& spec
                                                           const DeviceModel& device) {
   const AttentionSpec& a = spec.attention();
   const KernelSpec scores = scores_of(spec), outputs = outputs_of(spec);
-  const Operands o = has_warpgroups(device)
-                         ? operands_of(scores, outputs, a.group, is_wide(spec))
-                         : copied_operands(scores, outputs);
+  const Operands o = has_warpgroups(device) ? operands_of(scores, outputs, a.group, is_wide(spec))
+                                            : copied_operands(scores, outputs);
   std::vector<ProductOperand AttentionSpec::*> left;
   if (!o.q) left.push_back(&AttentionSpec::q);
   if (!o.k) left.push_back(&AttentionSpec::k);

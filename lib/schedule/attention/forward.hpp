@@ -1,7 +1,7 @@
 // How attention forward runs in one kernel: of warpgroups (wgmma), see
 // codegen/device/family/attention_forward.cuh and, for heads of more than 256 elements,
-// attention_forward_wide.cuh; or of warps (mma.sync), see attention_forward_mma.cuh. A pure function
-// of the spec and the device model.
+// attention_forward_wide.cuh; or of warps (mma.sync), see attention_forward_mma.cuh. A pure
+// function of the spec and the device model.
 #pragma once
 #include <array>
 #include <optional>
@@ -11,9 +11,9 @@
 namespace sinter {
 
 struct AttentionConfig : Launch {
-  KernelSpec scores;  // the first product: over (batch, m, n, d), its body is the score
-  Body weight;        // over the same domain
-  BoxedOperand q, k, v;  // by warps: no boxes, but port, type and pages
+  KernelSpec scores;            // the first product: over (batch, m, n, d), its body is the score
+  Body weight;                  // over the same domain
+  BoxedOperand q, k, v;         // by warps: no boxes, but port, type and pages
   AttentionSpec attention;      // what is left of the family's own: band, ports, scale, group
   bool by_warps = false;        // attention_forward_mma.cuh; else by warpgroups
   bool wide = false;            // attention_forward_wide.cuh: two consumers share 64 rows

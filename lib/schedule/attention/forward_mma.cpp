@@ -10,7 +10,7 @@
 namespace sinter {
 namespace {
 
-constexpr std::int64_t kWidest = 256;  // head dimension, whose sums are 128 registers
+constexpr std::int64_t kWidest = 256;   // head dimension, whose sums are 128 registers
 constexpr int kWarps = 4, kBlock = 16;  // rows of a warp's multiplications
 
 // WarpsShape has the same.
@@ -36,10 +36,10 @@ void choose_tile(AttentionConfig& e, std::int64_t rows, int depth, int width, bo
 // CTAs that an SM holds at once, by shared memory and registers.
 int ctas_beside(const AttentionConfig& e, const DeviceModel& device) {
   constexpr int kRegisters = 224;  // of a thread
-  return std::clamp(std::min(device.shared_per_sm / (static_cast<int>(e.shared_bytes) +
-                                                     device.shared_reserved),
-                             device.registers_per_sm / (kRegisters * e.threads)),
-                    1, 4);
+  return std::clamp(
+      std::min(device.shared_per_sm / (static_cast<int>(e.shared_bytes) + device.shared_reserved),
+               device.registers_per_sm / (kRegisters * e.threads)),
+      1, 4);
 }
 
 }  // namespace
@@ -84,19 +84,17 @@ bool plan_by_warps(const KernelSpec& spec, const DeviceModel& device, AttentionP
   const int beside = ctas_beside(e, device);
   const std::int64_t group = std::min(heads, a.group),
                      wanted = a.band.right ? (device.sms * beside + tiles_q - 1) / tiles_q : 1;
-  e.heads_together =
-      static_cast<int>(std::min(heads, (wanted + group - 1) / group * group));
+  e.heads_together = static_cast<int>(std::min(heads, (wanted + group - 1) / group * group));
 
   // What an SM multiplies by mma.sync, as the estimate of contractions has it, at the share that
   // attention is thought to reach: not measured yet.
   constexpr double kOperations = 2400, kReached = 0.55, kAlone = 0.35, kStart = 4;  // microseconds
-  const double reached = beside > 1 ? kReached : kAlone,
-               each = std::ceil(items / device.sms),
+  const double reached = beside > 1 ? kReached : kAlone, each = std::ceil(items / device.sms),
                tiles_k = std::ceil(static_cast<double>(spec.extent[AttentionSpec::n]) *
                                    seen_share(spec) / a.splits / e.tile_k);
   const double tile = 2.0 * e.tile_q * e.tile_k * (depth + width);
-  const double bandwidth = std::min(device.memory_bandwidth,
-                                    std::min<double>(e.grid, device.sms) * device.sm_bandwidth);
+  const double bandwidth =
+      std::min(device.memory_bandwidth, std::min<double>(e.grid, device.sms) * device.sm_bandwidth);
   e.microseconds = kStart + std::max(each * tiles_k * tile / kOperations / reached / device.clock,
                                      bytes_of_attention(spec, e) / bandwidth);
   return true;

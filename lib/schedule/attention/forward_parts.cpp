@@ -46,8 +46,7 @@ std::optional<BoxedOperand> paged(const KernelSpec& spec, const ProductOperand& 
   const Dims &dim = g.dims[0], &stride = g.strides[0];
   const std::int64_t bytes = info(p.type).bytes;
   if (p.type != operand.type || p.alignment < 16 || p.access.offset * bytes % 16 != 0 ||
-      (body.size() == 2 && body[1].type != p.type) ||
-      (stride[3] != 1 && dim[3] > 1))
+      (body.size() == 2 && body[1].type != p.type) || (stride[3] != 1 && dim[3] > 1))
     return {};
   BoxedOperand o;
   o.source = BoxedOperand::Source::pages;
@@ -74,9 +73,10 @@ double bytes_of_attention(const KernelSpec& spec, const AttentionConfig& e) {
   using A = AttentionSpec;
   const std::int64_t group = e.attention.group;
   double bytes = bytes_moved(spec) / group;
-  const double keys = static_cast<double>(count(spec.extent, 0, A::batch) / group *
-                                          spec.extent[A::n]);
-  if (e.k.page > 0) bytes += keys * static_cast<double>(spec.extent[A::d]) * info(e.k.map.type).bytes;
+  const double keys =
+      static_cast<double>(count(spec.extent, 0, A::batch) / group * spec.extent[A::n]);
+  if (e.k.page > 0)
+    bytes += keys * static_cast<double>(spec.extent[A::d]) * info(e.k.map.type).bytes;
   if (e.values_in_keys) {
     if (e.v.page == 0)
       bytes -= static_cast<double>(elements_reached(
