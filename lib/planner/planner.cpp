@@ -227,8 +227,8 @@ std::vector<Traffic> compulsory_traffic(const Graph& lowered, const KernelSpec& 
       const Dims stride = lowered.stride(p.tensor);
       elements = 1;
       for (int i = 0; i < dim.size(); ++i) elements *= stride[i] != 0 ? dim[i] : 1;
+      if (!spec.gathers.empty() || (c && c->rows.on)) touched = elements;
     }
-    if (!spec.gathers.empty() || (c && c->rows.on)) touched = elements;
     Touched& t = tensors[{p.tensor, p.written}];
     const std::int64_t room = elements - t.elements;
     t.elements += std::min(room, touched);
