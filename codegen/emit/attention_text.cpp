@@ -55,22 +55,19 @@ void print_pages(TextWriter& out, const PrintedOperand& o, const KernelNames& na
 }
 
 // By warps: where a row of the operand lies.
-void print_line(TextWriter& out, const PrintedOperand& o, const KernelNames& names) {
-  const auto port = static_cast<std::size_t>(o.box.port);
-  const std::string_view type = storage_type(o.product.ports[port].type);
+void print_copied(TextWriter& out, const PrintedOperand& o, const KernelNames& names) {
   out.line("using Number = sinter::{};", name(o.box.map.type));
   out.line("static constexpr bool k_fastest = {};", o.box.k_fastest);
-  out.open("SINTER_DEVICE static const {}* line(const Args& args, {} c) {{", type, o.coordinates);
+  if (o.box.source != BoxedOperand::Source::pages)
+    return print_line(out, {o.product, names, o.config, o.coordinates}, o.box.port, o.group);
+  const auto gather = static_cast<std::size_t>(o.box.gather),
+             port = static_cast<std::size_t>(o.box.port);
+  out.open("SINTER_DEVICE static const {}* line(const Args& args, {} c) {{",
+           storage_type(o.product.ports[port].type), o.coordinates);
   if (o.group > 1) out.line("c.at[{}] /= {};", static_cast<int>(AttentionSpec::head), o.group);
-  if (o.box.source == BoxedOperand::Source::pages) {
-    const auto gather = static_cast<std::size_t>(o.box.gather);
-    out.line("return sinter::page_line<{}::{}>(args.{}, args.{}, c);", o.config,
-             names.gather[gather], names.port[port],
-             names.port[static_cast<std::size_t>(o.product.gathers[gather].ports[1])]);
-  } else {
-    out.line("return args.{} + sinter::locate<{}::{}>(c).offset;", names.port[port], o.config,
-             names.access[port]);
-  }
+  out.line("return sinter::page_line<{}::{}>(args.{}, args.{}, c);", o.config, names.gather[gather],
+           names.port[port],
+           names.port[static_cast<std::size_t>(o.product.gathers[gather].ports[1])]);
   out.close("}");
 }
 
@@ -82,7 +79,7 @@ void print_operand(TextWriter& out, const PrintedOperand& o, const KernelNames& 
   const bool pages = o.box.source == BoxedOperand::Source::pages;
   if (by_warps) {
     out.open("struct Operand{} {{", which);
-    print_line(out, o, names);
+    print_copied(out, o, names);
   } else {
     if (pages)
       print_pages(out, o, names, load, map);
@@ -150,6 +147,17 @@ void print_length(TextWriter& out, const KernelSpec& spec, const KernelNames& na
 }
 
 }  // namespace
+
+void print_line(TextWriter& out, const LinesOf& of, int number, std::int64_t group) {
+  const auto port = static_cast<std::size_t>(number);
+  const KernelPort& p = of.spec.ports[port];
+  out.open("SINTER_DEVICE static {}{}* line(const Args& args, {} c) {{", p.written ? "" : "const ",
+           storage_type(p.type), of.coordinates);
+  if (group > 1) out.line("c.at[{}] /= {};", static_cast<int>(AttentionSpec::head), group);
+  out.line("return args.{} + sinter::locate<{}::{}>(c).offset;", of.names.port[port], of.config,
+           of.names.access[port]);
+  out.close("}");
+}
 
 void print_bounds(TextWriter& out, const AttentionBand& band, int length_q, int length_kv,
                   const KernelSpec& spec, const KernelNames& names, std::string_view config,

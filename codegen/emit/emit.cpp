@@ -37,7 +37,10 @@ FamilyText family_text(const ScheduledKernel& kernel) {
                         : "attention_forward",
             "softmax of products times values"};
   if (const auto* const e = kernel.attention_backward())
-    return {e->wide ? "attention_backward_wide" : "attention_backward", "gradients of attention"};
+    return {e->by_warps ? "attention_backward_mma"
+            : e->wide   ? "attention_backward_wide"
+                        : "attention_backward",
+            "gradients of attention"};
   switch (family_of(kernel.spec)) {
     case Family::pointwise:
       if (const Tiling& tiling = kernel.pointwise()->tiling; tiling.on)
@@ -463,7 +466,7 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
     if (const auto& o = attention->result)
       kernel.arguments.push_back({.index = o->port, .map = o->map});
   }
-  if (backward)
+  if (backward && !backward->by_warps)
     for (const BoxedOperand* o : maps_of(*backward))
       kernel.arguments.push_back({.index = o->port, .map = o->map});
   for (auto& a : kernel_arguments(spec, names)) kernel.arguments.push_back(std::move(a));

@@ -24,9 +24,9 @@
 // WarpsShape::items.
 #pragma once
 #include "sinter/device/engine/shared_memory.cuh"
-#include "sinter/device/engine/shared_tile.cuh"
 #include "sinter/device/family/attention_forward_rows.cuh"
 #include "sinter/device/family/attention_forward_store.cuh"
+#include "sinter/device/family/attention_lines.cuh"
 
 namespace sinter::attention {
 
@@ -38,14 +38,9 @@ struct WarpsShape : ForwardTiles<Config, First, Q, Config::tile_q> {
   static constexpr int warps = Config::threads / 32, blocks = tile_q / (16 * warps);
   static_assert(warps % 4 == 0 && blocks * 16 * warps == tile_q && tile_k % 16 == 0);
 
-  static constexpr int swizzle(int elements) {
-    return elements % 64 == 0 ? 128 : elements % 32 == 0 ? 64 : 32;
-  }
-  template <int lines>
-  using Rows = SharedTile<Number, Major::k, lines, 16 * steps, swizzle(16 * steps)>;
-  using TileQ = Rows<tile_q>;
-  using TileK = Rows<tile_k>;
-  using TileV = SharedTile<Number, Major::mn, columns, tile_k, swizzle(columns)>;
+  using TileQ = LinesOf<Number, tile_q, 16 * steps>;
+  using TileK = LinesOf<Number, tile_k, 16 * steps>;
+  using TileV = LinesOf<Number, tile_k, columns>;
   struct Scores {
     using Sums = Accumulator<float, tile_k>;
   };
@@ -59,49 +54,6 @@ struct WarpsShape : ForwardTiles<Config, First, Q, Config::tile_q> {
                        tile_bytes = TileQ::bytes + stages * stage_bytes,
                        slab_bytes = warps * static_cast<int>(sizeof(contraction::EpilogueTile)),
                        shared_bytes = (tile_bytes > slab_bytes ? tile_bytes : slab_bytes) + 1023;
-};
-
-// Lines [first, end) of an operand to a tile in shared memory, and zeros for the others of its
-// lines; a line has `elements`. line(i): where line i lies.
-template <class Tile, int threads, int elements, class Line>
-SINTER_DEVICE void copy_lines(unsigned tile, int first, int end, const Line& line) {
-  constexpr int each = 8, pieces = Tile::fastest / each, all = Tile::lines * pieces;  // of 16 bytes
-#pragma unroll
-  for (int i = 0; i < (all + threads - 1) / threads; ++i) {
-    const int piece = static_cast<int>(threadIdx.x) + i * threads;
-    if (all % threads != 0 && piece >= all) break;
-    const int number = piece / pieces, column = piece % pieces * each;
-    const bool exists = first + number < end;
-    const auto* const from = line(exists ? first + number : 0);
-    const unsigned to = tile + (Tile::major == Major::k ? Tile::place(number, column)
-                                                        : Tile::place(column, number));
-    if constexpr (elements % each == 0) {
-      warp_matrix::copy<16>(to, from + column, exists && from && column < elements);
-    } else {
-      const int left = elements - column, count = left < each ? left : each;
-      warp_matrix::copy_part<16>(to, from + column,
-                                 exists && from && count > 0 ? count * Tile::element : 0);
-    }
-  }
-}
-
-// Where a lane finds its line of four 8 x 8 blocks of a tile: 16 lines, and 16 elements along them.
-// `lines_first`: the second block is that of the next eight lines, else of the next elements.
-template <class Tile, bool lines_first>
-struct LaneLine {
-  int at;
-  SINTER_DEVICE explicit LaneLine(int line) {
-    const int lane = static_cast<int>(threadIdx.x) % 32, block = lane / 8;
-    line += (lines_first ? block % 2 : block / 2) * 8 + lane % 8;
-    const int along = (lines_first ? block / 2 : block % 2) * 8;
-    at = Tile::major == Major::k ? Tile::place(line, along) : Tile::place(along, line);
-  }
-  // `lines` and `along`: how many times 16 further; the permutation of a line is an exclusive or.
-  SINTER_DEVICE int operator()(int lines, int along) const {
-    constexpr int in_slab = Tile::swizzle / 32;
-    return (at ^ along % in_slab * 32) + along / in_slab * Tile::slab_bytes +
-           lines * 16 * Tile::swizzle;
-  }
 };
 
 // A warp's rows of a tile.

@@ -84,8 +84,6 @@ Operands copied_operands(const KernelSpec& scores, const KernelSpec& outputs) {
           copied_rows(outputs, second.b(), second.first_n())};
 }
 
-bool has_warpgroups(const DeviceModel& device) { return device.has_wgmma && device.has_tma; }
-
 // Whether v is the first columns of k, in the same memory.
 bool lies_in_keys(const AttentionConfig& e, const KernelSpec& outputs) {
   const auto tensor = [](const KernelSpec& spec, int port) {

@@ -1,4 +1,4 @@
-// What both ways to run attention forward are made of.
+// What the ways to run attention are made of.
 #pragma once
 #include "schedule/attention/forward.hpp"
 
@@ -6,6 +6,9 @@ namespace sinter {
 
 // The first multiple of `to` from x on.
 inline int up(std::int64_t x, int to) { return static_cast<int>((x + to - 1) / to * to); }
+
+// Whether kernels are of warpgroups.
+inline bool has_warpgroups(const DeviceModel& device) { return device.has_wgmma && device.has_tma; }
 
 // The kernel's products as contractions of their own.
 KernelSpec scores_of(const KernelSpec& spec);
