@@ -18,6 +18,15 @@ void print_scores_config(TextWriter& out, const AttentionConfig& e, const Kernel
 void print_attention(TextWriter& out, const KernelSpec& outputs, const AttentionConfig& e,
                      const KernelNames& names);
 
+// line(args, c): where the elements of a row of the port lie. `group`: heads that share one of it,
+// also backward.
+struct LinesOf {
+  const KernelSpec& spec;
+  const KernelNames& names;
+  std::string_view config, coordinates;
+};
+void print_line(TextWriter& out, const LinesOf& of, int port, std::int64_t group);
+
 // The kernel's only statement.
 std::string attention_call(const AttentionConfig& e);
 

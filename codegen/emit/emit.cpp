@@ -32,10 +32,15 @@ struct FamilyText {
 };
 FamilyText family_text(const ScheduledKernel& kernel) {
   if (const auto* const e = kernel.attention())
-    return {e->wide ? "attention_forward_wide" : "attention_forward",
+    return {e->by_warps ? "attention_forward_mma"
+            : e->wide   ? "attention_forward_wide"
+                        : "attention_forward",
             "softmax of products times values"};
   if (const auto* const e = kernel.attention_backward())
-    return {e->wide ? "attention_backward_wide" : "attention_backward", "gradients of attention"};
+    return {e->by_warps ? "attention_backward_mma"
+            : e->wide   ? "attention_backward_wide"
+                        : "attention_backward",
+            "gradients of attention"};
   switch (family_of(kernel.spec)) {
     case Family::pointwise:
       if (const Tiling& tiling = kernel.pointwise()->tiling; tiling.on)
@@ -468,13 +473,13 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
   if (chained)
     for (const BoxedOperand* o : {&chained->a, &chained->b, &chained->c})
       kernel.arguments.push_back({.index = o->port, .map = o->map});
-  if (attention) {
+  if (attention && !attention->by_warps) {
     for (const BoxedOperand* o : {&attention->q, &attention->k, &attention->v})
       kernel.arguments.push_back({.index = o->port, .map = o->map});
     if (const auto& o = attention->result)
       kernel.arguments.push_back({.index = o->port, .map = o->map});
   }
-  if (backward)
+  if (backward && !backward->by_warps)
     for (const BoxedOperand* o : maps_of(*backward))
       kernel.arguments.push_back({.index = o->port, .map = o->map});
   for (auto& a : kernel_arguments(spec, names)) kernel.arguments.push_back(std::move(a));

@@ -48,7 +48,7 @@
 // bytes of shared memory, and any number of CTAs.
 #pragma once
 #include "sinter/device/engine/shared_memory.cuh"
-#include "sinter/device/family/attention_forward_rows.cuh"
+#include "sinter/device/family/attention_forward_producer.cuh"
 #include "sinter/device/family/attention_forward_store.cuh"
 
 namespace sinter::attention {

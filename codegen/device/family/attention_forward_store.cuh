@@ -1,5 +1,6 @@
 // How the results of attention_forward.cuh leave registers, and rows that are taken again.
 #pragma once
+#include "sinter/device/core/hopper.cuh"
 #include "sinter/device/family/attention_forward_rows.cuh"
 #include "sinter/device/family/attention_forward_tiles.cuh"
 #include "sinter/device/family/contraction_epilogue.cuh"

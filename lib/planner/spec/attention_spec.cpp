@@ -217,7 +217,6 @@ NodeId pages_read_by(const FusionState& state, NodeId reader, TensorId operand,
 }  // namespace
 
 std::optional<AttentionNodes> attention_at(const FusionState& state, NodeId second) {
-  if (!state.device().has_wgmma || !state.device().has_tma) return {};
   auto a = attention_of_region(state, second);
   if (!a || !is_attention(state, *a)) return attention_by_hand(state, second);
   a->pages_k = pages_read_by(state, a->first, state.node(a->first).inputs[1], a->views);
