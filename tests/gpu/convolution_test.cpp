@@ -123,7 +123,9 @@ TEST_CASE("forward convolutions, each kind of configuration", "[convolution]") {
 }
 
 TEST_CASE("data gradients of convolutions, each kind of configuration", "[convolution]") {
-  run_all({{dgrad, 2, 64, 72, 8, 10, 3, 1, 1, 1}, {dgrad, 3, 128, 64, 9, 9, 3, 2, 1, 1}});
+  run_all({{dgrad, 2, 64, 72, 8, 10, 3, 1, 1, 1},
+           {dgrad, 2, 16, 72, 9, 11, 3, 1, 1, 1},
+           {dgrad, 3, 128, 64, 9, 9, 3, 2, 1, 1}});
 }
 
 TEST_CASE("filter gradients of convolutions, each kind of configuration", "[convolution]") {
