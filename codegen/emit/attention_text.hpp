@@ -27,8 +27,11 @@ struct RowsAndKeys {
   std::int64_t rows, keys;
   bool packed = false;  // rows are those of several heads
 };
-void print_bounds(TextWriter& out, const AttentionBand& band, int length_q, int length_kv,
-                  const KernelSpec& spec, const KernelNames& names, std::string_view config,
-                  RowsAndKeys whole);
+void print_bounds(TextWriter& out, const AttentionBand& band, const PackedSequences& sequences,
+                  int length_q, int length_kv, const KernelSpec& spec, const KernelNames& names,
+                  std::string_view config, RowsAndKeys whole);
+
+// at(args, coordinates): where an element of a port lies, in a struct of what is stored.
+void print_element_place(TextWriter& out, const KernelNames& names, int port, SharedIndex shared);
 
 }  // namespace sinter

@@ -2,13 +2,10 @@
 // weights, and values past a length zeros.
 #pragma once
 #include "sinter/device/engine/wgmma.cuh"
-#include "sinter/device/family/attention_bounds.cuh"
+#include "sinter/device/family/attention_forward_tiles.cuh"
 #include "sinter/device/family/attention_softmax.cuh"
 
 namespace sinter::attention {
-
-template <class S, class Bounds>
-using BandOf = Band<Bounds, S::queries_of_head, S::keys>;
 
 // Of a warpgroup's 64 rows, from `row` on.
 template <class S, class Bounds, class Score, class Weight, class Args>
@@ -31,7 +28,7 @@ struct WeightsOfRows {
 
   // Scores of tile n of the keys, masked, and weights made of them.
   SINTER_DEVICE void weigh(Sums& s, RowSoftmax& softmax, int n) const {
-    const int column = n * S::tile_k;
+    const int column = band.first_column + n * S::tile_k;
     if constexpr (!Score::plain)
       each_place(s, column, [&](const Coord& at, float& x) { x = Score::element(args, at, x); });
     constexpr bool ragged = S::keys % S::tile_k != 0;
@@ -77,7 +74,7 @@ template <class S, class Bounds, class Meet>
 SINTER_DEVICE void clear_values(const BandOf<S, Bounds>& band, int n, unsigned tile, int columns,
                                 const Meet& meet) {
   if constexpr (Bounds::padding) {
-    const int from = band.columns - n * S::tile_k;
+    const int from = band.columns - band.first_column - n * S::tile_k;
     if (from >= S::tile_k) return;
     static_assert(S::TileV::major == Major::mn, "neighbours along e lie together");
     const int pieces = columns / 2;

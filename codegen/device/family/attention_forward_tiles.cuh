@@ -9,8 +9,8 @@
 
 namespace sinter::attention {
 
-// The problem and its tiles. `tile_q_`: rows of a CTA.
-template <class Config, class First, class Q, int tile_q_>
+// The problem and its tiles. `tile_q_`: rows of a CTA. `sequences`: packed ones.
+template <class Config, class First, class Q, int tile_q_, int sequences = 0>
 struct ForwardTiles {
   using P = contraction::Problem<Config>;
   using F = contraction::Problem<First>;
@@ -34,13 +34,13 @@ struct ForwardTiles {
   using PipeQ = Pipeline<1>;
 
   // A tile's keys are summed in `splits` parts, by one CTA each.
-  static constexpr int tiles_q = (queries + tile_q - 1) / tile_q, tiles = entries * tiles_q,
+  static constexpr int tiles_q = tiles_of(queries, tile_q, sequences), tiles = entries * tiles_q,
                        splits = Config::splits, items = tiles * splits;
 };
 
-template <class Config, class First, class Q, class K, class V>
-struct ForwardShape : ForwardTiles<Config, First, Q, 64 * (Config::threads / 128 - 1)> {
-  using B = ForwardTiles<Config, First, Q, 64 * (Config::threads / 128 - 1)>;
+template <class Config, class First, class Q, class K, class V, int sequences>
+struct ForwardShape : ForwardTiles<Config, First, Q, 64 * (Config::threads / 128 - 1), sequences> {
+  using B = ForwardTiles<Config, First, Q, 64 * (Config::threads / 128 - 1), sequences>;
   using B::consumers, B::tile_k, B::stages, B::depth, B::columns, B::up;
   using typename B::Numbers, typename B::Pipe, typename B::PipeQ;
   using TileQ = typename B::template Tile<Q, 64, up(depth, 64)>;  // of a consumer
@@ -76,6 +76,28 @@ SINTER_DEVICE TileOfRows tile_of_rows(int item) {
 SINTER_DEVICE int number_of_tile(int round) {
   const int grid = static_cast<int>(gridDim.x), i = static_cast<int>(blockIdx.x);
   return round * grid + (round % 2 == 0 ? i : grid - 1 - i);
+}
+
+// What the rows of a tile see. Of packed sequences, the tile's row was its number times tile_q and
+// becomes its first row.
+template <class S, class Bounds>
+using BandOf = Band<Bounds, S::queries_of_head, S::keys>;
+template <class S, class Bounds, class Args>
+SINTER_DEVICE BandOf<S, Bounds> band_of(const Args& args, const typename S::F::Coord& c,
+                                        TileOfRows& tile) {
+  if constexpr (PacksSequences<Bounds>)
+    return BandOf<S, Bounds>::template of_tile<S::tile_q, false>(args, tile.row / S::tile_q,
+                                                                 tile.row);
+  else
+    return BandOf<S, Bounds>(args, c);
+}
+// Behind the rows that are stored.
+template <class S, class Bounds>
+SINTER_DEVICE int row_end(const BandOf<S, Bounds>& band) {
+  if constexpr (PacksSequences<Bounds>)
+    return band.rows;
+  else
+    return S::queries;
 }
 
 // The tiles of keys of its part.
@@ -120,9 +142,9 @@ SINTER_DEVICE void load_tile(const Args& args, const Coord& c, int row, int k, u
 }
 
 // Of tiles that there are, each one's keys before the values of the one loaded before it.
-template <class S, class V, class Args, class LoadK>
+template <class S, class V, class Args, class Band, class LoadK>
 SINTER_DEVICE void load_keys_and_values(const Args& args, const typename S::F::Coord& c,
-                                        const KeyTiles& keys, unsigned shared,
+                                        const Band& band, const KeyTiles& keys, unsigned shared,
                                         typename S::Pipe::State& state_v, const LoadK& load_k) {
   const typename S::Pipe pipe_v{shared + S::pipe_v};
   load_k(keys.end - 1);
@@ -131,7 +153,7 @@ SINTER_DEVICE void load_keys_and_values(const Args& args, const typename S::F::C
     if (n > keys.begin) load_k(n - 1);
     pipe_v.acquire(state_v);
     pipe_v.expect(state_v, S::TileV::bytes);
-    load_tile<V, typename S::TileV>(args, c, 0, n * S::tile_k,
+    load_tile<V, typename S::TileV>(args, c, 0, band.first_column + n * S::tile_k,
                                     shared + S::v + state_v.stage * S::TileV::bytes,
                                     pipe_v.full(state_v));
     state_v.advance();
@@ -147,16 +169,16 @@ SINTER_DEVICE void produce(const Args& args, unsigned shared) {
   typename S::Pipe::State state_k, state_v;
 #pragma unroll 1
   for (int round = 0, i; (i = number_of_tile(round)) < S::items; ++round) {
-    const TileOfRows tile = tile_of_rows<Config, S>(i);
+    TileOfRows tile = tile_of_rows<Config, S>(i);
     typename S::F::Coord c;
     S::F::set_batch(c, tile.entry);
-    const Band<Bounds, S::queries_of_head, S::keys> band(args, c);
+    const BandOf<S, Bounds> band = band_of<S, Bounds>(args, c, tile);
     const KeyTiles keys = keys_of<S>(band, tile);
     if (keys.begin == keys.end) continue;
     const auto load_k = [&](int n) {
       pipe_k.acquire(state_k);
       pipe_k.expect(state_k, S::TileK::bytes);
-      load_tile<K, typename S::TileK>(args, c, n * S::tile_k, 0,
+      load_tile<K, typename S::TileK>(args, c, band.first_column + n * S::tile_k, 0,
                                       shared + S::k + state_k.stage * S::TileK::bytes,
                                       pipe_k.full(state_k));
       state_k.advance();
@@ -168,7 +190,7 @@ SINTER_DEVICE void produce(const Args& args, unsigned shared) {
       load_tile<Q, typename S::TileQ>(args, c, tile.row + consumer * 64, 0,
                                       shared + consumer * S::TileQ::bytes, pipe_q.full(state_q));
     state_q.advance();
-    load_keys_and_values<S, V>(args, c, keys, shared, state_v, load_k);
+    load_keys_and_values<S, V>(args, c, band, keys, shared, state_v, load_k);
   }
 }
 

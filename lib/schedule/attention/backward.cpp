@@ -161,7 +161,8 @@ std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec&
   e.threads = 128 * (e.consumers + 1);
   e.wide_index = needs_wide_index(spec);
   const std::int64_t heads = count(spec.extent, 0, A::batch) / a.group,
-                     tiles = (keys + e.tile_k - 1) / e.tile_k;
+                     tiles = tiles_of(keys, e.tile_k, a.sequences);
+  if (tiles * e.tile_k >= std::int64_t{1} << 31) return {};
   if (static_cast<double>(heads) * static_cast<double>(tiles) >= 0x1p30) return {};
   e.grid = clamp_grid(static_cast<double>(heads * tiles));
   // Bounds make tiles unlike each other: those of several heads run the longest first.
@@ -173,9 +174,11 @@ std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec&
   // memory brings.
   constexpr double kOperations = 4096, kStart = 4;  // microseconds
   const double reached = e.wide ? 0.45 : 0.6;       // wide: 0.40 (d256), 0.45 (d192 and 128)
+  const auto queries_each = static_cast<double>(length_of(queries, a.sequences)),
+             keys_each = static_cast<double>(length_of(keys, a.sequences));
   const double flops = 2.0 * static_cast<double>(heads * a.group) * static_cast<double>(queries) *
-                       static_cast<double>(keys) * static_cast<double>(3 * depth + 2 * width) *
-                       seen_share(a.band, static_cast<double>(queries), static_cast<double>(keys));
+                       keys_each * static_cast<double>(3 * depth + 2 * width) *
+                       seen_share(a.band, queries_each, keys_each);
   e.microseconds = kStart + std::max(flops / kOperations / reached / device.clock /
                                          std::min<double>(e.grid, static_cast<double>(device.sms)),
                                      bytes_moved(spec) / device.memory_bandwidth);

@@ -231,7 +231,8 @@ bool choose_wide_tile(AttentionConfig& e, int depth, int width, const DeviceMode
 // 1,896 us and of 160 1,931.)
 bool choose_tile(AttentionConfig& e, const KernelSpec& scores, int depth, int width, bool plain,
                  const DeviceModel& device) {
-  const Consumers c = choose_consumers(rows_of(scores), std::max(depth, width), plain);
+  const Consumers c = choose_consumers(length_of(rows_of(scores), e.attention.sequences),
+                                       std::max(depth, width), plain);
   e.consumers = c.count;
   e.tile_q = kRows * c.count;
   e.producer_registers = c.producer_registers;
@@ -249,6 +250,17 @@ bool choose_tile(AttentionConfig& e, const KernelSpec& scores, int depth, int wi
   return false;
 }
 
+// The same of packed sequences, whose lengths are not known: so many that a sequence's keys and
+// values fill half of the second-level cache.
+std::int64_t choose_heads_of_sequences(const KernelSpec& spec, std::int64_t heads,
+                                       std::int64_t group, const DeviceModel& device) {
+  using A = AttentionSpec;
+  const std::int64_t bytes = length_of(spec.extent[A::n], spec.attention().sequences) *
+                             (spec.extent[A::d] + spec.extent[A::e]) * 2,
+                     together = std::max<std::int64_t>(device.l2_bytes / 2 / bytes, 1) * group;
+  return std::min(heads, together);
+}
+
 // How many heads' tiles run side by side. Few, so that others' keys and values do not drive theirs
 // out of the second-level cache, but so many that the SMs' shares of the work are alike: each takes
 // every so-manieth tile, those with the most keys first (tile_of_rows). (b4 h32 s4096 d128 on an
@@ -257,10 +269,11 @@ bool choose_tile(AttentionConfig& e, const KernelSpec& scores, int depth, int wi
 // They have a tile for each SM at least. (d64, of which a head has 22 tiles: 2 heads 691 us, 4 682,
 // 7 642, 16 645.)
 std::int64_t choose_heads(const KernelSpec& spec, const AttentionConfig& e, std::int64_t heads,
-                          std::int64_t tiles_q) {
+                          std::int64_t tiles_q, const DeviceModel& device) {
   const AttentionSpec& a = spec.attention();
   const std::int64_t group = std::min(heads, a.group);
   constexpr std::int64_t kMostTiles = 1 << 16, kMostTried = 12;
+  if (a.sequences.count > 0) return choose_heads_of_sequences(spec, heads, group, device);
   if (!a.band.right || heads * tiles_q > kMostTiles || a.splits > 1) return group;
   const int grid = static_cast<int>(e.grid);
   const auto keys = static_cast<double>(spec.extent[AttentionSpec::n]),
@@ -308,9 +321,18 @@ bool draws_or_loads(const KernelSpec& spec, const Body& body) {
   });
 }
 
+std::int64_t tiles_of(std::int64_t tokens, int tile, const PackedSequences& sequences) {
+  return sequences.count > 0 ? tokens / tile + sequences.count + 2 : (tokens + tile - 1) / tile;
+}
+std::int64_t length_of(std::int64_t tokens, const PackedSequences& sequences) {
+  return sequences.count > 0 ? (tokens + sequences.count - 1) / sequences.count : tokens;
+}
+
 double seen_share(const KernelSpec& spec) {
-  return seen_share(spec.attention().band, static_cast<double>(spec.extent[AttentionSpec::query]),
-                    static_cast<double>(spec.extent[AttentionSpec::n]));
+  const AttentionSpec& a = spec.attention();
+  return seen_share(a.band,
+                    static_cast<double>(length_of(spec.extent[AttentionSpec::query], a.sequences)),
+                    static_cast<double>(length_of(spec.extent[AttentionSpec::n], a.sequences)));
 }
 
 double seen_share(const AttentionBand& band, double rows, double keys) {
@@ -361,6 +383,7 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
   e.scores = scores_of(spec);
   e.weight = without_index(spec, AttentionSpec::e).attention().weight;
   e.wide = is_wide(spec);
+  if (e.wide && a.sequences.count > 0) return {};
   const Operands o = operands_of(e.scores, plan.spec, a.group, e.wide);
   if (!o.q || !o.k || !o.v || o.q->map.type != o.k->map.type || o.k->map.type != o.v->map.type ||
       info(o.q->map.type).bytes != 2)
@@ -386,11 +409,12 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
       static_cast<std::uint32_t>(e.wide ? wide_shared_bytes(e, d, w) : shared_bytes(e, d, w));
   e.wide_index = needs_wide_index(plan.spec) || needs_wide_index(e.scores);
   const std::int64_t heads = count(spec.extent, 0, AttentionSpec::batch);
-  const std::int64_t tiles_q = (rows_of(spec) + e.tile_q - 1) / e.tile_q;
+  const std::int64_t tiles_q = tiles_of(rows_of(spec), e.tile_q, a.sequences);
+  if (tiles_q * e.tile_q >= std::int64_t{1} << 31) return {};
   const double items = static_cast<double>(heads) * static_cast<double>(tiles_q) * a.splits;
   if (items >= 0x1p30) return {};
   e.grid = clamp_grid(std::min<double>(items, device.sms));
-  e.heads_together = static_cast<int>(choose_heads(spec, e, heads, tiles_q));
+  e.heads_together = static_cast<int>(choose_heads(spec, e, heads, tiles_q, device));
   const ContractionSpec& of = plan.spec.contraction();
   e.n_fastest = !prefers(plan.spec, plan.spec.body, of.first_n(), of.first_n() - 1, is_store);
   e.packing = choose_packing(plan.spec, e.n_fastest ? of.first_n() : of.first_n() - 1, 8);
@@ -401,8 +425,9 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
   constexpr double kOperations = 4096, kReached = 0.65, kReachedWide = 0.55,
                    kStart = 4;  // microseconds
   const double rounds = std::ceil(items / e.grid),
-               tiles_k = std::ceil(static_cast<double>(spec.extent[AttentionSpec::n]) *
-                                   seen_share(spec) / a.splits / e.tile_k);
+               tiles_k = std::ceil(
+                   static_cast<double>(length_of(spec.extent[AttentionSpec::n], a.sequences)) *
+                   seen_share(spec) / a.splits / e.tile_k);
   const double tile = 2.0 * e.tile_q * e.tile_k * static_cast<double>(depth + width),
                reached = e.wide             ? kReachedWide
                          : e.consumers == 1 ? kReached / 2
