@@ -83,11 +83,11 @@ struct Band : BandStart<PacksSequences<Bounds>> {
     if constexpr (Bounds::packed) from = 0, to = queries;
     const int last = (to < rows ? to : rows) - 1;
     if (last < from) return {0, 0, 0, 0};
-    const int begin = first(from) - first_column, stop = end(last) - first_column;
+    const int begin = first(from), stop = end(last);
     if (stop <= begin) return {0, 0, 0, 0};
-    const int full = end(from) - first_column;
-    KeyTiles t{begin / tile, (stop + tile - 1) / tile,
-               (first(last) - first_column + tile - 1) / tile, full > 0 ? full / tile : 0};
+    KeyTiles t{(begin - first_column) / tile, (stop - first_column + tile - 1) / tile,
+               (first(last) - first_column + tile - 1) / tile,
+               end(from) > first_column ? (end(from) - first_column) / tile : 0};
     return t;
   }
 

@@ -220,11 +220,14 @@ SINTER_DEVICE void run_forward(const Args& args) {
 #pragma unroll 1
   for (int round = 0, i; (i = number_of_tile(round)) < S::items; ++round) {
     TileOfRows tile = tile_of_rows<Config, S>(i);
+    int row = tile.row + (warpgroup - 1) * 64;
     typename S::F::Coord c;
     S::F::set_batch(c, tile.entry);
     const BandOf<S, Bounds> band = band_of<S, Bounds>(args, c, tile);
-    if (PacksSequences<Bounds> && tile.row >= band.rows) continue;
-    const int row = tile.row + (warpgroup - 1) * 64;
+    if constexpr (PacksSequences<Bounds>) {
+      if (tile.row >= band.rows) continue;
+      row = tile.row + (warpgroup - 1) * 64;
+    }
     const KeyTiles keys = keys_of<S>(band, tile);
     typename S::Outputs::Sums out;
     RowSoftmax softmax;

@@ -174,7 +174,7 @@ SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& slab
     if constexpr (Rows::has_sink && S::splits > 1)
       if (!seen && tile.split == 0) logarithm[r] = Rows::sink(args, c);
     if constexpr (Rows::has_stats)
-      if (threadIdx.x % 4 == 0 && m < row_end<S, Bounds>(band) && columns.writes_rows)
+      if (threadIdx.x % 4 == 0 && m < (PacksSequences<Bounds> ? band.rows : S::queries) && columns.writes_rows)
         Rows::stats(args, own, logarithm[r]);
   }
   out.each([&](int e, float& x) {
@@ -206,12 +206,12 @@ SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& slab
   typename S::P::Coord at;
   S::P::set_batch(at, tile.entry + tile.split * S::entries);
   const int first_row = row + warp % 4 * 16;
-  const int end = row_end<S, Bounds>(band);
   if constexpr (Config::store_boxes)
-    store_boxes<S, PacksSequences<Bounds>, Body>(args, slab, out, at, first_row, end, columns,
-                                                 again, take_again);
+    store_boxes<S, PacksSequences<Bounds>, Body>(args, slab, out, at, first_row,
+                                                 PacksSequences<Bounds> ? band.rows : S::queries,
+                                                 columns, again, take_again);
   else
-    finish_slabs<Config, S, Body>(args, slab, out, at, first_row, end, columns, again, take_again);
+    finish_slabs<Config, S, Body>(args, slab, out, at, first_row, PacksSequences<Bounds> ? band.rows : S::P::rows, columns, again, take_again);
 }
 
 }  // namespace sinter::attention

@@ -91,14 +91,6 @@ SINTER_DEVICE BandOf<S, Bounds> band_of(const Args& args, const typename S::F::C
   else
     return BandOf<S, Bounds>(args, c);
 }
-// Behind the rows that are stored.
-template <class S, class Bounds>
-SINTER_DEVICE int row_end(const BandOf<S, Bounds>& band) {
-  if constexpr (PacksSequences<Bounds>)
-    return band.rows;
-  else
-    return S::queries;
-}
 
 // The tiles of keys of its part.
 template <class S, class Band>
@@ -142,9 +134,9 @@ SINTER_DEVICE void load_tile(const Args& args, const Coord& c, int row, int k, u
 }
 
 // Of tiles that there are, each one's keys before the values of the one loaded before it.
-template <class S, class V, class Args, class Band, class LoadK>
+template <class S, class V, class Args, class LoadK>
 SINTER_DEVICE void load_keys_and_values(const Args& args, const typename S::F::Coord& c,
-                                        const Band& band, const KeyTiles& keys, unsigned shared,
+                                        const KeyTiles& keys, int first_key, unsigned shared,
                                         typename S::Pipe::State& state_v, const LoadK& load_k) {
   const typename S::Pipe pipe_v{shared + S::pipe_v};
   load_k(keys.end - 1);
@@ -153,7 +145,7 @@ SINTER_DEVICE void load_keys_and_values(const Args& args, const typename S::F::C
     if (n > keys.begin) load_k(n - 1);
     pipe_v.acquire(state_v);
     pipe_v.expect(state_v, S::TileV::bytes);
-    load_tile<V, typename S::TileV>(args, c, 0, band.first_column + n * S::tile_k,
+    load_tile<V, typename S::TileV>(args, c, 0, first_key + n * S::tile_k,
                                     shared + S::v + state_v.stage * S::TileV::bytes,
                                     pipe_v.full(state_v));
     state_v.advance();
@@ -190,7 +182,7 @@ SINTER_DEVICE void produce(const Args& args, unsigned shared) {
       load_tile<Q, typename S::TileQ>(args, c, tile.row + consumer * 64, 0,
                                       shared + consumer * S::TileQ::bytes, pipe_q.full(state_q));
     state_q.advance();
-    load_keys_and_values<S, V>(args, c, band, keys, shared, state_v, load_k);
+    load_keys_and_values<S, V>(args, c, keys, band.first_column, shared, state_v, load_k);
   }
 }
 
