@@ -174,7 +174,8 @@ SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& slab
     if constexpr (Rows::has_sink && S::splits > 1)
       if (!seen && tile.split == 0) logarithm[r] = Rows::sink(args, c);
     if constexpr (Rows::has_stats)
-      if (threadIdx.x % 4 == 0 && m < (PacksSequences<Bounds> ? band.rows : S::queries) && columns.writes_rows)
+      if (threadIdx.x % 4 == 0 && m < (PacksSequences<Bounds> ? band.rows : S::queries) &&
+          columns.writes_rows)
         Rows::stats(args, own, logarithm[r]);
   }
   out.each([&](int e, float& x) {
@@ -211,7 +212,9 @@ SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& slab
                                                  PacksSequences<Bounds> ? band.rows : S::queries,
                                                  columns, again, take_again);
   else
-    finish_slabs<Config, S, Body>(args, slab, out, at, first_row, PacksSequences<Bounds> ? band.rows : S::P::rows, columns, again, take_again);
+    finish_slabs<Config, S, Body>(args, slab, out, at, first_row,
+                                  PacksSequences<Bounds> ? band.rows : S::P::rows, columns, again,
+                                  take_again);
 }
 
 }  // namespace sinter::attention
