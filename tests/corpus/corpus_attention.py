@@ -246,7 +246,7 @@ attention_backward("packed_causal", b=1, hk=2, sq=230, skv=230, d=64, dv=64, att
                    layout="bshd", inputs=offsets(5))
 attention_backward("packed_window", b=1, hq=2, hk=1, sq=130, skv=290, d=128, dv=128, attn_scale=0.09, io="f16",
                    causal_mask_bottom_right=True, left_bound=70, layout="bshd", inputs=offsets(3, "i64"))
-attention_backward("packed_softcap", b=1, hq=2, hk=2, sq=90, skv=100, d=40, dv=36, attn_scale=0.15, softcap=4.0,
+attention_backward("packed_softcap", b=1, hq=2, hk=2, sq=90, skv=100, d=40, dv=40, attn_scale=0.15, softcap=4.0,
                    inputs=offsets(9))
 attention_backward("packed_wide", b=1, hq=2, hk=1, sq=140, skv=140, d=192, dv=128, attn_scale=0.07, causal_mask=True,
                    layout="bshd", inputs=offsets(4))
