@@ -18,7 +18,7 @@ struct Schedule {
   bool score = false;  // a body rather than a scale
   DataType io = bf16;
   bool causal = false, by_hand = false;
-  bool v_in_k = false;  // v is the first columns of k
+  bool v_in_k = false;      // v is the first columns of k
   std::int64_t packed = 0;  // sequences
 };
 

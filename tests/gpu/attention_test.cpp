@@ -169,7 +169,8 @@ TEST_CASE("attention of packed sequences", "[attention]") {
   check({{.sq = 300, .skv = 300, .a = causal, .h = 2, .packed = 5},
          {.sq = 130, .skv = 260, .a = corner, .h = 2, .hk = 1, .packed = 3},
          {.sq = 1, .skv = 1, .a = full, .packed = 1},
-         {.sq = 400, .skv = 400, .d = 32, .dv = 32, .a = causal, .h = 16, .packed = 9},  // 2 tiles a CTA
+         {.sq = 400, .skv = 400, .d = 32, .dv = 32, .a = causal, .h = 16, .packed = 9},  // 2 tiles
+                                                                                         // a CTA
          {.sq = 40, .skv = 1, .a = full, .packed = 60},  // most of them empty
          {.sq = 200, .skv = 150, .d = 128, .dv = 128, .a = full, .packed = 4},
          {.sq = 130, .skv = 130, .d = 96, .dv = 72, .a = causal, .io = f16, .packed = 4},

@@ -174,11 +174,8 @@ std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec&
   // memory brings.
   constexpr double kOperations = 4096, kStart = 4;  // microseconds
   const double reached = e.wide ? 0.45 : 0.6;       // wide: 0.40 (d256), 0.45 (d192 and 128)
-  const auto queries_each = static_cast<double>(length_of(queries, a.sequences)),
-             keys_each = static_cast<double>(length_of(keys, a.sequences));
   const double flops = 2.0 * static_cast<double>(heads * a.group) * static_cast<double>(queries) *
-                       keys_each * static_cast<double>(3 * depth + 2 * width) *
-                       seen_share(a.band, queries_each, keys_each);
+                       keys_of_a_row(spec) * static_cast<double>(3 * depth + 2 * width);
   e.microseconds = kStart + std::max(flops / kOperations / reached / device.clock /
                                          std::min<double>(e.grid, static_cast<double>(device.sms)),
                                      bytes_moved(spec) / device.memory_bandwidth);

@@ -328,13 +328,9 @@ std::int64_t length_of(std::int64_t tokens, const PackedSequences& sequences) {
   return sequences.count > 0 ? (tokens + sequences.count - 1) / sequences.count : tokens;
 }
 
-double seen_share(const KernelSpec& spec) {
-  const AttentionSpec& a = spec.attention();
-  return seen_share(a.band,
-                    static_cast<double>(length_of(spec.extent[AttentionSpec::query], a.sequences)),
-                    static_cast<double>(length_of(spec.extent[AttentionSpec::n], a.sequences)));
-}
+namespace {
 
+// The share of the scores that a band lets rows see.
 double seen_share(const AttentionBand& band, double rows, double keys) {
   if (rows == 0 || keys == 0) return 0;
   const double shift = band.bottom_right ? keys - rows : 0;
@@ -348,6 +344,19 @@ double seen_share(const AttentionBand& band, double rows, double keys) {
     seen += std::max(0.0, end - first);
   }
   return seen / kSamples / keys;
+}
+
+}  // namespace
+
+double keys_of_a_row(const KernelSpec& spec) {
+  const auto of = [&](const auto& a, int query, int key) {
+    const auto rows = static_cast<double>(length_of(spec.extent[query], a.sequences)),
+               keys = static_cast<double>(length_of(spec.extent[key], a.sequences));
+    return keys * seen_share(a.band, rows, keys);
+  };
+  if (const auto* const a = spec.as_attention_backward())
+    return of(*a, AttentionBackwardSpec::m, AttentionBackwardSpec::n);
+  return of(spec.attention(), AttentionSpec::query, AttentionSpec::n);
 }
 
 std::array<int, 2> own_columns(std::int64_t width) {
@@ -425,9 +434,7 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
   constexpr double kOperations = 4096, kReached = 0.65, kReachedWide = 0.55,
                    kStart = 4;  // microseconds
   const double rounds = std::ceil(items / e.grid),
-               tiles_k = std::ceil(
-                   static_cast<double>(length_of(spec.extent[AttentionSpec::n], a.sequences)) *
-                   seen_share(spec) / a.splits / e.tile_k);
+               tiles_k = std::ceil(keys_of_a_row(spec) / a.splits / e.tile_k);
   const double tile = 2.0 * e.tile_q * e.tile_k * static_cast<double>(depth + width),
                reached = e.wide             ? kReachedWide
                          : e.consumers == 1 ? kReached / 2
