@@ -22,7 +22,7 @@ void print_result(TextWriter& out, const KernelSpec& spec, const BoxedOperand& o
   const A& a = spec.attention_backward();
   out.open("struct {} {{", struct_name);
   print_box_store(out, o, map, "store", "store_box", {A::head, a.group});
-  if (a.sequences.count > 0) print_element_place(out, names, o.port, {A::head, a.group});
+  if (a.sequences.count > 0) print_line(out, {spec, names, "Config", "Coord"}, o.port, a.group);
   out.close("};");
 }
 
@@ -96,6 +96,7 @@ void print_row_value(TextWriter& out, const KernelNames& names, int port,
 
 void print_backward_products(TextWriter& out, const AttentionBackwardConfig& e,
                              const KernelSpec& spec) {
+  if (e.by_warps) return;
   const auto columns = [&](int i) { return (spec.extent[i] + 7) / 8 * 8; };
   const auto shapes = e.wide ? std::set<std::int64_t>{e.tile_k / 2, e.tile_k, 64}
                              : std::set<std::int64_t>{e.tile_q, 64, columns(A::d), columns(A::e)};
@@ -105,10 +106,23 @@ void print_backward_products(TextWriter& out, const AttentionBackwardConfig& e,
 void print_attention_backward(TextWriter& out, const KernelSpec& spec,
                               const AttentionBackwardConfig& e, const KernelNames& names) {
   const A& a = spec.attention_backward();
-  print_boxed_operand(out, e.q, "OperandQ", "map_q");
-  print_boxed_operand(out, e.k, "OperandK", "map_k", "Coord", {A::head, a.group});
-  print_boxed_operand(out, e.v, "OperandV", "map_v", "Coord", {A::head, a.group});
-  print_boxed_operand(out, e.d_o, "OperandDO", "map_do");
+  const auto lines = [&](std::string_view struct_name, int port, std::int64_t group) {
+    out.open("struct {} {{", struct_name);
+    out.line("using Number = {};", storage_type(spec.ports[static_cast<std::size_t>(port)].type));
+    print_line(out, {spec, names, "Config", "Coord"}, port, group);
+    out.close("};");
+  };
+  if (e.by_warps) {
+    lines("OperandQ", e.q.port, 1);
+    lines("OperandK", e.k.port, a.group);
+    lines("OperandV", e.v.port, a.group);
+    lines("OperandDO", e.d_o.port, 1);
+  } else {
+    print_boxed_operand(out, e.q, "OperandQ", "map_q");
+    print_boxed_operand(out, e.k, "OperandK", "map_k", "Coord", {A::head, a.group});
+    print_boxed_operand(out, e.v, "OperandV", "map_v", "Coord", {A::head, a.group});
+    print_boxed_operand(out, e.d_o, "OperandDO", "map_do");
+  }
   print_bounds(out, a.band, a.sequences, a.length_q, a.length_kv, spec, names, "Config",
                {spec.extent[A::m], spec.extent[A::n]});
   print_blocks(out, spec, names);
@@ -130,6 +144,12 @@ void print_attention_backward(TextWriter& out, const KernelSpec& spec,
   print_row_value(out, names, a.delta, "delta");
   out.close("};");
   print_bias_gradient(out, spec, e.dbias, names);
+  if (e.by_warps) {
+    lines("SumsDQ", a.sums, 1);
+    lines("ResultDK", a.dk, a.group);
+    lines("ResultDV", a.dv, a.group);
+    return;
+  }
   out.open("struct SumsDQ {{");
   print_box_store(out, e.sums, "map_dq", "add", "add_box");
   out.close("};");
@@ -141,7 +161,9 @@ std::string backward_call(const AttentionBackwardConfig& e) {
   return fmt::format(
       "sinter::attention::run_{}<Config, Mask, OperandQ, OperandK, OperandV, OperandDO, Score, "
       "Weight, Rows, BiasGradient, SumsDQ, ResultDK, ResultDV>(args);",
-      e.wide ? "wide_backward" : "backward");
+      e.by_warps ? "backward_by_warps"
+      : e.wide   ? "wide_backward"
+                 : "backward");
 }
 
 std::array<const BoxedOperand*, 7> maps_of(const AttentionBackwardConfig& e) {

@@ -54,16 +54,39 @@ void print_pages(TextWriter& out, const PrintedOperand& o, const KernelNames& na
   out.close("};");
 }
 
-// What TMA loads, and single elements.
-void print_operand(TextWriter& out, const PrintedOperand& o, const KernelNames& names, char which) {
+// By warps: where a row of the operand lies.
+void print_copied(TextWriter& out, const PrintedOperand& o, const KernelNames& names) {
+  out.line("using Number = sinter::{};", name(o.box.map.type));
+  out.line("static constexpr bool k_fastest = {};", o.box.k_fastest);
+  if (o.box.source != BoxedOperand::Source::pages)
+    return print_line(out, {o.product, names, o.config, o.coordinates}, o.box.port, o.group);
+  const auto gather = static_cast<std::size_t>(o.box.gather),
+             port = static_cast<std::size_t>(o.box.port);
+  out.open("SINTER_DEVICE static const {}* line(const Args& args, {} c) {{",
+           storage_type(o.product.ports[port].type), o.coordinates);
+  if (o.group > 1) out.line("c.at[{}] /= {};", static_cast<int>(AttentionSpec::head), o.group);
+  out.line("return sinter::page_line<{}::{}>(args.{}, args.{}, c);", o.config, names.gather[gather],
+           names.port[port],
+           names.port[static_cast<std::size_t>(o.product.gathers[gather].ports[1])]);
+  out.close("}");
+}
+
+// What the kernel loads, and single elements.
+void print_operand(TextWriter& out, const PrintedOperand& o, const KernelNames& names, char which,
+                   bool by_warps) {
   const std::string load = fmt::format("Load{}", which),
                     map = fmt::format("map_{}", static_cast<char>(which - 'A' + 'a'));
   const bool pages = o.box.source == BoxedOperand::Source::pages;
-  if (pages)
-    print_pages(out, o, names, load, map);
-  else
-    print_boxed_operand(out, o.box, load, map, kScores, {AttentionSpec::head, o.group});
-  out.open("struct Operand{} : {} {{", which, load);
+  if (by_warps) {
+    out.open("struct Operand{} {{", which);
+    print_copied(out, o, names);
+  } else {
+    if (pages)
+      print_pages(out, o, names, load, map);
+    else
+      print_boxed_operand(out, o.box, load, map, kScores, {AttentionSpec::head, o.group});
+    out.open("struct Operand{} : {} {{", which, load);
+  }
   if (pages && o.config != "Config") out.line("using Config = {};", o.config);
   out.open("SINTER_DEVICE static float element(const Args& args, {} c) {{", o.coordinates);
   if (o.group > 1) out.line("c.at[{}] /= {};", static_cast<int>(AttentionSpec::head), o.group);
@@ -137,12 +160,14 @@ void print_offset(TextWriter& out, const KernelSpec& spec, const KernelNames& na
 
 }  // namespace
 
-void print_element_place(TextWriter& out, const KernelNames& names, int port, SharedIndex shared) {
-  const auto p = static_cast<std::size_t>(port);
-  out.open("SINTER_DEVICE static auto* at(const Args& args, Coord c) {{");
-  if (shared.group > 1) out.line("c.at[{}] /= {};", shared.index, shared.group);
-  out.line("return args.{} + sinter::locate<Config::{}>(c).offset;", names.port[p],
-           names.access[p]);
+void print_line(TextWriter& out, const LinesOf& of, int number, std::int64_t group) {
+  const auto port = static_cast<std::size_t>(number);
+  const KernelPort& p = of.spec.ports[port];
+  out.open("SINTER_DEVICE static {}{}* line(const Args& args, {} c) {{", p.written ? "" : "const ",
+           storage_type(p.type), of.coordinates);
+  if (group > 1) out.line("c.at[{}] /= {};", static_cast<int>(AttentionSpec::head), group);
+  out.line("return args.{} + sinter::locate<{}::{}>(c).offset;", of.names.port[port], of.config,
+           of.names.access[port]);
   out.close("}");
 }
 
@@ -170,6 +195,7 @@ void print_bounds(TextWriter& out, const AttentionBand& band, const PackedSequen
 
 void print_attention_products(TextWriter& out, const AttentionConfig& e,
                               const KernelSpec& outputs) {
+  if (e.by_warps) return;
   const std::int64_t width = outputs.extent[AttentionSpec::e];
   std::vector<std::int64_t> shapes{e.tile_k};
   const auto add = [&](std::int64_t columns) {
@@ -192,9 +218,11 @@ void print_attention(TextWriter& out, const KernelSpec& outputs, const Attention
                      const KernelNames& names) {
   const AttentionSpec& a = e.attention;
   const ContractionSpec &first = e.scores.contraction(), &second = outputs.contraction();
-  print_operand(out, {e.q, e.scores, first.a().body, "First", kScores}, names, 'Q');
-  print_operand(out, {e.k, e.scores, first.b().body, "First", kScores, a.group}, names, 'K');
-  print_operand(out, {e.v, outputs, second.b().body, "Config", "Coord", a.group}, names, 'V');
+  print_operand(out, {e.q, e.scores, first.a().body, "First", kScores}, names, 'Q', e.by_warps);
+  print_operand(out, {e.k, e.scores, first.b().body, "First", kScores, a.group}, names, 'K',
+                e.by_warps);
+  print_operand(out, {e.v, outputs, second.b().body, "Config", "Coord", a.group}, names, 'V',
+                e.by_warps);
   print_bounds(out, a.band, a.sequences, a.length_q, a.length_kv, e.scores, names, "First",
                {e.scores.extent[AttentionSpec::query], e.scores.extent[AttentionSpec::query + 1],
                 e.scores.extent[AttentionSpec::member] > 1});
@@ -220,7 +248,8 @@ void print_attention(TextWriter& out, const KernelSpec& outputs, const Attention
   if (!e.result) return;
   out.open("struct Body {{");
   print_box_store(out, *e.result, "map_o");
-  if (a.sequences.count > 0) print_element_place(out, names, e.result->port, {});
+  if (a.sequences.count > 0)
+    print_line(out, {outputs, names, "Config", "Coord"}, e.result->port, 1);
   out.close("};");
 }
 
@@ -228,7 +257,9 @@ std::string attention_call(const AttentionConfig& e) {
   return fmt::format(
       "sinter::attention::run_{}<Config, First, OperandQ, OperandK, OperandV, Bounds, Score, "
       "Weight, Rows, Body>(args);",
-      e.wide ? "wide_forward" : "forward");
+      e.by_warps ? "forward_by_warps"
+      : e.wide   ? "wide_forward"
+                 : "forward");
 }
 
 }  // namespace sinter

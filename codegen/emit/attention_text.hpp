@@ -18,6 +18,15 @@ void print_scores_config(TextWriter& out, const AttentionConfig& e, const Kernel
 void print_attention(TextWriter& out, const KernelSpec& outputs, const AttentionConfig& e,
                      const KernelNames& names);
 
+// line(args, c): where the elements of a row of the port lie. `group`: heads that share one of it,
+// also backward.
+struct LinesOf {
+  const KernelSpec& spec;
+  const KernelNames& names;
+  std::string_view config, coordinates;
+};
+void print_line(TextWriter& out, const LinesOf& of, int port, std::int64_t group);
+
 // The kernel's only statement.
 std::string attention_call(const AttentionConfig& e);
 
@@ -30,8 +39,5 @@ struct RowsAndKeys {
 void print_bounds(TextWriter& out, const AttentionBand& band, const PackedSequences& sequences,
                   int length_q, int length_kv, const KernelSpec& spec, const KernelNames& names,
                   std::string_view config, RowsAndKeys whole);
-
-// at(args, coordinates): where an element of a port lies, in a struct of what is stored.
-void print_element_place(TextWriter& out, const KernelNames& names, int port, SharedIndex shared);
 
 }  // namespace sinter

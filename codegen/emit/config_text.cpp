@@ -165,7 +165,8 @@ void add_constants(const KernelSpec& spec, const WgmmaConfig& e, std::vector<Con
   if (e.taps_each > 0)
     c.push_back({"taps_each", e.taps_each});
   else if (e.resident)
-    c.push_back({"window_stages", e.tile.window_stages});
+    c.insert(c.end(),
+             {{"window_stages", e.tile.window_stages}, {"swap_products", swaps_products(e), true}});
 }
 
 void add_constants(const KernelSpec& spec, const MmaConfig& e, std::vector<ConfigConstant>& c) {
@@ -195,6 +196,13 @@ void add_constants(const KernelSpec& spec, const DepthwiseConfig& e,
                      {"run", e.run},
                      {"along_columns", e.along_columns, true}});
   if (e.mma) c.insert(c.end(), {{"across", e.mma->across}, {"stages", e.mma->stages}});
+  if (e.groups)
+    c.insert(c.end(), {{"group", e.groups->channels},
+                       {"inner", e.groups->inner},
+                       {"outer", e.groups->outer},
+                       {"planes", e.groups->planes}});
+  if (e.image.map) c.push_back({"image_line", static_cast<int>(e.image.map->box[1])});
+  if (e.other.map) c.push_back({"gradient_line", static_cast<int>(e.other.map->box[1])});
 }
 
 void add_constants(const KernelSpec& spec, const SimtConfig& s, std::vector<ConfigConstant>& c) {
@@ -249,12 +257,13 @@ void add_constants(const KernelSpec& spec, const AttentionConfig& e,
                      {"stages", e.stages},
                      {"heads_together", e.heads_together},
                      {"splits", e.attention.splits},
-                     {"products", 1},
-                     {"producer_registers", e.producer_registers},
-                     {"consumer_registers", e.consumer_registers},
-                     {"ping_pong", e.ping_pong, true},
-                     {"store_boxes", e.result.has_value(), true},
-                     {"n_fastest", e.n_fastest, true}});
+                     {"products", 1}});
+  if (!e.by_warps)
+    c.insert(c.end(), {{"producer_registers", e.producer_registers},
+                       {"consumer_registers", e.consumer_registers},
+                       {"ping_pong", e.ping_pong, true}});
+  c.insert(c.end(),
+           {{"store_boxes", e.result.has_value(), true}, {"n_fastest", e.n_fastest, true}});
   if (e.wide) c.push_back({"values_in_keys", e.values_in_keys, true});
 }
 
@@ -264,8 +273,9 @@ void add_constants(const KernelSpec& spec, const AttentionBackwardConfig& e,
                      {"tile_k", e.tile_k},
                      {"stages", e.stages},
                      {"group", static_cast<int>(spec.attention_backward().group)},
-                     {"heads_together", e.heads_together},
-                     {"producer_registers", e.producer_registers},
+                     {"heads_together", e.heads_together}});
+  if (e.by_warps) return;
+  c.insert(c.end(), {{"producer_registers", e.producer_registers},
                      {"consumer_registers", e.consumer_registers}});
   if (e.wide) c.push_back({"stages_do", e.stages_do});
 }
@@ -350,10 +360,12 @@ void print_args(TextWriter& out, const ScheduledKernel& kernel, const KernelName
   if (const WgmmaConfig* const e = kernel.wgmma())
     out.line("sinter::TensorMap {}map_b{}{};", spec.contraction().rows.gathers() ? "" : "map_a, ",
              e->b2 ? ", map_b2" : "", e->result ? ", map_result" : "");
+  if (const DepthwiseConfig* const e = kernel.depthwise(); e && e->image.map)
+    out.line("sinter::TensorMap map_a{};", e->other.map ? ", map_b" : "");
   if (kernel.chained()) out.line("sinter::TensorMap map_a, map_b, map_c;");
-  if (const AttentionConfig* const e = kernel.attention())
+  if (const AttentionConfig* const e = kernel.attention(); e && !e->by_warps)
     out.line("sinter::TensorMap map_q, map_k, map_v{};", e->result ? ", map_o" : "");
-  if (kernel.attention_backward())
+  if (const auto* const e = kernel.attention_backward(); e && !e->by_warps)
     out.line("sinter::TensorMap map_q, map_k, map_v, map_do, map_dq, map_dk, map_dv;");
   for (std::size_t i = 0; i < spec.ports.size(); ++i)
     out.line("{}{}* {};", spec.ports[i].written ? "" : "const ", storage_type(spec.ports[i].type),

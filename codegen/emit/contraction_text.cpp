@@ -65,7 +65,8 @@ void print_rows(TextWriter& out, const KernelSpec& spec, const KernelNames& name
              names.access[result]);
     out.close("}");
   }
-  out.open("SINTER_DEVICE static const auto& result(const Place<2>& place) {{");
+  out.line("template <int width>");
+  out.open("SINTER_DEVICE static const auto& result(const Place<width>& place) {{");
   out.line("return place.{};", names.port[result]);
   out.close("}");
   if (engine.result) {

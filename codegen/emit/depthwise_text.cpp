@@ -31,6 +31,16 @@ void print_operand_at(TextWriter& out, const KernelSpec& spec, const KernelNames
   if (image) out.line("static constexpr long long offset = {};", o.offset);
   out.line("SINTER_DEVICE static const Element* base(const Args& args) {{ return args.{}; }}",
            names.port[port]);
+  if (o.map) {
+    out.line("SINTER_DEVICE static void load(const Args& args, const Coord& c, unsigned to,");
+    out.open(
+        "                               unsigned barrier, int channel, int column, int row) {{");
+    std::string counted;
+    for (int i : o.counted) counted += fmt::format(", static_cast<int>(c.at[{}])", i);
+    out.line("sinter::hopper::load_box(args.{}, to, barrier, 0, channel, column, row{});",
+             image ? "map_a" : "map_b", counted);
+    out.close("}");
+  }
   out.close("};");
 }
 

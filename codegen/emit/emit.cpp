@@ -32,10 +32,15 @@ struct FamilyText {
 };
 FamilyText family_text(const ScheduledKernel& kernel) {
   if (const auto* const e = kernel.attention())
-    return {e->wide ? "attention_forward_wide" : "attention_forward",
+    return {e->by_warps ? "attention_forward_mma"
+            : e->wide   ? "attention_forward_wide"
+                        : "attention_forward",
             "softmax of products times values"};
   if (const auto* const e = kernel.attention_backward())
-    return {e->wide ? "attention_backward_wide" : "attention_backward", "gradients of attention"};
+    return {e->by_warps ? "attention_backward_mma"
+            : e->wide   ? "attention_backward_wide"
+                        : "attention_backward",
+            "gradients of attention"};
   switch (family_of(kernel.spec)) {
     case Family::pointwise:
       if (const Tiling& tiling = kernel.pointwise()->tiling; tiling.on)
@@ -50,9 +55,12 @@ FamilyText family_text(const ScheduledKernel& kernel) {
       if (kernel.chained()) return {"contraction_chained", "two products on tensor cores"};
       if (kernel.wgmma()) return {"contraction_wgmma", "sums of products on tensor cores"};
       if (const auto* const e = kernel.depthwise())
-        return {e->mma        ? "contraction_depthwise_mma"
-                : e->gradient ? "contraction_depthwise_gradient"
-                              : "contraction_depthwise",
+        return {e->groups                ? "contraction_depthwise_groups"
+                : e->gradient && e->mma  ? "contraction_depthwise_gradient_mma"
+                : e->mma && e->image.map ? "contraction_depthwise_mma_boxes"
+                : e->mma                 ? "contraction_depthwise_mma"
+                : e->gradient            ? "contraction_depthwise_gradient"
+                                         : "contraction_depthwise",
                 "sums of products of each channel"};
       if (kernel.mma()) return {"contraction_mma", "sums of products on tensor cores"};
       return {"contraction_simt", "sums of products"};
@@ -86,6 +94,10 @@ void print_includes(TextWriter& out, const ScheduledKernel& kernel) {
              e->taps_each > 0 ? "_gradient"
              : e->resident    ? "_resident"
                               : "");
+  if (const PointwiseConfig* const s = kernel.pointwise();
+      s && std::any_of(s->packing.ports.begin(), s->packing.ports.end(),
+                       [](const PortPack& p) { return p.kind == PortPack::Kind::each; }))
+    out.line("#include \"sinter/device/core/part_pack.cuh\"");
   if (uses(kernel, StatementKind::random)) out.line("#include \"sinter/device/core/philox.cuh\"");
   if (uses(kernel, StatementKind::pointwise)) out.line("#include \"sinter/ops/pointwise.hpp\"");
   if (const WgmmaConfig* const e = kernel.wgmma()) print_multiplication(out, *e);
@@ -234,9 +246,12 @@ std::string call(const ScheduledKernel& kernel, const KernelNames& names) {
         c.rows.on ? ", " + rows : "");
   if (const DepthwiseConfig* const e = kernel.depthwise())
     return fmt::format("sinter::depthwise::{}, Body>(args);",
-                       e->mma        ? "run_mma<Config, Image, Filter"
-                       : e->gradient ? "run_gradient<Config, Gradient, Image"
-                                     : "run<Config, Image, Filter");
+                       e->groups                ? "run_groups<Config, Image, Filter"
+                       : e->gradient && e->mma  ? "run_gradient_mma<Config, Gradient, Image"
+                       : e->mma && e->image.map ? "run_mma_boxes<Config, Image, Filter"
+                       : e->mma                 ? "run_mma<Config, Image, Filter"
+                       : e->gradient            ? "run_gradient<Config, Gradient, Image"
+                                                : "run<Config, Image, Filter");
   if (kernel.mma())
     return fmt::format(
         "sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, {});", rows);
@@ -452,16 +467,19 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
     if (wgmma->b2) add_map(*wgmma->b2);
     if (wgmma->result) add_map(*wgmma->result);
   }
+  if (depthwise)
+    for (const DepthwiseOperand* o : {&depthwise->image, &depthwise->other})
+      if (o->map) kernel.arguments.push_back({.index = o->port, .map = o->map});
   if (chained)
     for (const BoxedOperand* o : {&chained->a, &chained->b, &chained->c})
       kernel.arguments.push_back({.index = o->port, .map = o->map});
-  if (attention) {
+  if (attention && !attention->by_warps) {
     for (const BoxedOperand* o : {&attention->q, &attention->k, &attention->v})
       kernel.arguments.push_back({.index = o->port, .map = o->map});
     if (const auto& o = attention->result)
       kernel.arguments.push_back({.index = o->port, .map = o->map});
   }
-  if (backward)
+  if (backward && !backward->by_warps)
     for (const BoxedOperand* o : maps_of(*backward))
       kernel.arguments.push_back({.index = o->port, .map = o->map});
   for (auto& a : kernel_arguments(spec, names)) kernel.arguments.push_back(std::move(a));

@@ -75,6 +75,8 @@ void print_place(TextWriter& out, const ScheduledKernel& kernel, const KernelNam
                    ? fmt::format(", {}", pack.aligned)
                    : "",
                names.port[i]);
+    else if (pack.kind == PortPack::Kind::each)
+      out.line("sinter::Each<{}, width, {}> {};", type, packing.dim, names.port[i]);
     else if (pack.kind == PortPack::Kind::staged)
       out.line("sinter::Pack<{}, width> {};", type, names.port[i]);
   }

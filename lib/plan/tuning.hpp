@@ -16,6 +16,7 @@ struct Tuning {
 struct KernelChoice {
   std::string problem;
   std::vector<std::string> configurations;
+  std::vector<double> microseconds;  // estimated, of each configuration
 };
 
 }  // namespace sinter

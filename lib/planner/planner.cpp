@@ -220,15 +220,15 @@ std::vector<Traffic> compulsory_traffic(const Graph& lowered, const KernelSpec& 
   std::map<std::pair<TensorId, bool>, Touched> tensors;
   const ContractionSpec* const c = spec.as_contraction();
   for (const auto& p : spec.ports) {
-    std::int64_t elements = std::numeric_limits<std::int64_t>::max(),
-                 touched = p.together * elements_reached(spec.extent, p.access);
+    std::int64_t elements = std::numeric_limits<std::int64_t>::max(),  // of a temporary
+        touched = p.together * elements_reached(spec.extent, p.access);
     if (p.tensor < static_cast<TensorId>(lowered.tensors().size())) {
       const Dims& dim = lowered[p.tensor].dim;
       const Dims stride = lowered.stride(p.tensor);
       elements = 1;
       for (int i = 0; i < dim.size(); ++i) elements *= stride[i] != 0 ? dim[i] : 1;
+      if (!spec.gathers.empty() || (c && c->rows.on)) touched = elements;
     }
-    if (!spec.gathers.empty() || (c && c->rows.on)) touched = elements;
     Touched& t = tensors[{p.tensor, p.written}];
     const std::int64_t room = elements - t.elements;
     t.elements += std::min(room, touched);

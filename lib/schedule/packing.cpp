@@ -194,6 +194,37 @@ Packing choose_packing(const KernelSpec& spec, int dim, int widest, bool stores)
   return packing;
 }
 
+bool choose_wide_stores(const KernelSpec& spec, int widest, Packing& packing) {
+  const int dim = spec.extent.size() - 1;
+  if (dim < 0 || !spec.gathers.empty()) return false;
+  const std::vector<bool> used = reached_ports(spec);
+  MovedBytes stored;
+  for (std::size_t i = 0; i < used.size(); ++i)
+    if (used[i] && spec.ports[i].written) stored.add(info(spec.ports[i].type).bytes);
+  int width = stored.width(widest);
+  while (width > 1 && !multiple(spec.extent[dim], width)) width /= 2;
+  if (width * stored.least <= 2 * kNarrowMove) return false;
+  Packing p;
+  p.dim = dim;
+  p.width = width;
+  p.narrowest = stored.least;
+  p.ports.resize(spec.ports.size());
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    if (!used[i]) continue;
+    const KernelPort& port = spec.ports[i];
+    const std::int64_t step = common_step(spec, port.access, dim, width);
+    if (port.together != 1 || !port.access.via.empty() || (port.written && step != 1)) return false;
+    if (step == 1)
+      p.ports[i] = {.kind = PortPack::Kind::pack, .aligned = alignment(spec, port, dim, width)};
+    else
+      p.ports[i].kind = step == 0 ? PortPack::Kind::same : PortPack::Kind::each;
+    if (port.written && p.ports[i].aligned < width) return false;
+    if (!port.written) p.fetched_bytes += info(port.type).bytes * (step == 0 ? 1 : width);
+  }
+  packing = std::move(p);
+  return true;
+}
+
 bool fetch_late(const KernelSpec& spec, Packing& packing) {
   constexpr std::int64_t kMany = 8;
   const std::int64_t all = count(spec.extent);

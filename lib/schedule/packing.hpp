@@ -16,7 +16,7 @@ struct PortPack {
     same,     // one element for all neighbours
     staged,   // neighbours out of a tile in shared memory; see tiling.hpp
     shifted,  // neighbours cut out of the aligned pieces around them
-    each,     // operands of contractions: neighbours fetched one by one
+    each,     // neighbours fetched one by one
     part,     // what port `into` has where this one has nothing, and lies in its pack
   } kind = Kind::apart;
   bool weight = false;  // rowwise: the same for all rows
@@ -108,6 +108,11 @@ bool choose_misaligned_across(const KernelSpec& spec, int widest, Packing& packi
 // row.
 bool choose_misaligned_packs(const KernelSpec& spec, int widest, Packing& packing, int& aligned_by,
                              std::int64_t& places);
+
+// For a pointwise kernel whose loads have no packs as wide as what it stores, such as three
+// channels that become four: they are fetched one by one, and results leave together. False where
+// that is no case of it.
+bool choose_wide_stores(const KernelSpec& spec, int widest, Packing& packing);
 
 // The ports whose packs are other ones in each row.
 std::vector<int> ports_of_rows(const KernelSpec& spec, const Packing& packing);

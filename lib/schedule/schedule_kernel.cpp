@@ -1,3 +1,4 @@
+#include "schedule/contraction/narrow_groups.hpp"
 #include "schedule/scheduled_kernel.hpp"
 
 namespace sinter {
@@ -29,6 +30,12 @@ ScheduledKernel schedule_contraction(const KernelSpec& spec, const DeviceModel& 
   auto wgmma = plan_wgmma(spec, device, tuning, tiles);
   std::optional<MmaPlan> mma;
   if (!spec.contraction().paired()) mma = plan_mma(spec, device);
+  if (auto groups = plan_narrow_groups(spec, device);
+      groups && device.depthwise != "ordinary" &&
+      (device.depthwise == "mma" ||
+       (!(wgmma && wgmma->microseconds < groups->engine.microseconds) &&
+        !(mma && mma->engine.microseconds < groups->engine.microseconds))))
+    return scheduled(std::move(groups->spec), std::move(groups->engine));
   if (wgmma && !(mma && kSurelyFaster * mma->engine.microseconds < wgmma->microseconds))
     return {std::move(wgmma->spec), std::move(wgmma->engine), wgmma->microseconds,
             std::move(wgmma->choice), wgmma->tuned};

@@ -43,6 +43,16 @@ attention("sink", attn_scale=0.25, causal_mask=True, stats=True,
 attention("block_mask", b=1, hq=2, hk=2, sq=150, skv=260, attn_scale=0.25,
           inputs=[("Block_mask", [1, 2, 2, 1], "u8")])
 attention("value_width", d=24, dv=40, attn_scale=0.2, io="f16")
+# Of warps (attention_forward_mma.cuh): two blocks of rows each, a row's registers full, lines of shared memory of each
+# width, and heads whose rows are no whole pieces of 16 bytes.
+attention("two_blocks", b=1, hq=2, hk=2, sq=150, skv=200, d=64, dv=64, attn_scale=0.125, causal_mask=True, stats=True,
+          generate_stats=True)
+attention("two_blocks_128", b=1, hq=2, hk=1, sq=140, skv=170, d=128, dv=128, attn_scale=0.09, left_bound=70,
+          right_bound=20, io="f16", layout="bshd")
+attention("two_blocks_96", hq=1, hk=1, sq=130, skv=130, d=96, dv=96, attn_scale=0.1, padding_mask=True, inputs=LENGTHS)
+attention("one_block_256", b=1, hq=2, hk=1, sq=70, skv=100, d=256, dv=192, attn_scale=0.06,
+          causal_mask_bottom_right=True)
+attention("odd_head", hq=2, hk=2, sq=70, skv=67, d=20, dv=36, attn_scale=0.2, layout="bshd", io="f16")
 attention("f32", sq=33, skv=65, attn_scale=0.25, io="f32")
 
 

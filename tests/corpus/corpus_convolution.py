@@ -111,6 +111,15 @@ directions("depthwise_tiles_of_images", [20, 24, 15, 8], [24, 1, 3, 3], pre=[1, 
            which="f")
 directions("depthwise_tiles_of_images_9x9", [20, 64, 12, 20], [64, 1, 9, 9], pre=[4, 4], groups=64,
            which="f")
+# On sm_90a: filters' gradients of two tiles a row, of channels and rows that end anywhere; of several walks, one tile each.
+directions("depthwise_gradient_tiles", [3, 40, 11, 37], [40, 1, 7, 7], pre=[2, 3], post=[3, 2], groups=40, which="w")
+directions("depthwise_gradient_walks", [5, 72, 10, 34], [72, 1, 5, 8], pre=[1, 0], post=[0, 4], groups=72, io="f16",
+           which="w")
+# On sm_90a groups that lie in units of 8 channels: rows, channels and images that end in a tile, filters that end in a pair of taps.
+directions("narrow_groups_of_4", [3, 24, 9, 37], [24, 4, 3, 3], pre=[1, 1], groups=6, which="fd")
+directions("narrow_groups_of_2", [5, 80, 7, 13], [80, 2, 3, 2], pre=[2, 1], post=[0, 0], groups=40, io="f16", which="fd")
+directions("narrow_groups_of_8", [2, 72, 8, 19], [72, 8, 2, 3], dilation=[2, 2], pre=[0, 2], post=[1, 2], groups=9,
+           which="fd")
 # Groups of few channels, which are joined.
 directions("groups_of_4", [2, 128, 15, 14], [128, 4, 3, 3], pre=[1, 1], groups=32)
 directions("groups_of_16_stride_2", [3, 128, 15, 14], [256, 16, 3, 3], stride=[2, 2], pre=[1, 1],

@@ -1,7 +1,8 @@
-// Attention forward for sm_90a: what every kind of schedule compiles to, and that nothing behind a
-// length or above a bound is of any effect.
+// Attention forward: what every kind of schedule compiles to, and that nothing behind a length or
+// above a bound is of any effect.
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include "emulator/emulator.hpp"
 #include "planner/make_plan.hpp"
@@ -44,8 +45,27 @@ void add(Graph& g, const Schedule& s) {
   g.output(sdpa(q, k, v, a, in).o, "o");
 }
 
-TEST_CASE("schedules of attention compile without a complaint") {
+void check_compiled(std::span<const Schedule> all, const char* target) {
   if (!nvrtc()) return;
+  for (const Schedule& s : all) {
+    INFO(s.sq << " queries, head dimensions " << s.d << " and " << s.dv << ", score " << s.score);
+    Graph g({.name = "attention", .io = s.io, .intermediate = f32});
+    add(g, s);
+    const auto plan = make_plan(g, {.architecture = target}, {}, nullptr);
+    REQUIRE(plan);
+    const PlanKernel& k = plan->data().kernels[0];  // another one may combine parts of the keys
+    REQUIRE(k.source.find("attention::run_") != std::string::npos);
+    std::string log;
+    const auto code = compile_uncached({k.source, k.entry, target}, &log);
+    if (!code) FAIL_CHECK(code.error().message());
+    CAPTURE(log);
+    CHECK(log.find("serialized") == std::string::npos);
+    CHECK(log.find("setmaxnreg") == std::string::npos);
+    CHECK(log.find("spill") == std::string::npos);
+  }
+}
+
+TEST_CASE("schedules of attention compile without a complaint") {
   const Schedule all[] = {
       {64, 64, 64},                      // one consumer
       {64, 256, 256},                    //
@@ -79,22 +99,23 @@ TEST_CASE("schedules of attention compile without a complaint") {
       {256, 64, 64, false, bf16, true, false, false, 1},
       {300, 256, 256, false, bf16, true, false, false, 2},
   };
-  for (const Schedule& s : all) {
-    INFO(s.sq << " queries, head dimensions " << s.d << " and " << s.dv << ", score " << s.score);
-    Graph g({.name = "attention", .io = s.io, .intermediate = f32});
-    add(g, s);
-    const auto plan = make_plan(g, {.architecture = "sm_90a"}, {}, nullptr);
-    REQUIRE(plan);
-    const PlanKernel& k = plan->data().kernels[0];  // another one may combine parts of the keys
-    REQUIRE(k.source.find("attention::run_") != std::string::npos);
-    std::string log;
-    const auto code = compile_uncached({k.source, k.entry, "sm_90a"}, &log);
-    if (!code) FAIL_CHECK(code.error().message());
-    CAPTURE(log);
-    CHECK(log.find("serialized") == std::string::npos);
-    CHECK(log.find("setmaxnreg") == std::string::npos);
-    CHECK(log.find("spill") == std::string::npos);
-  }
+  check_compiled(all, "sm_90a");
+}
+
+TEST_CASE("schedules of attention by warps compile without a complaint") {
+  const Schedule all[] = {
+      {40, 64, 64},                     // a block of rows a warp
+      {300, 64, 64},                    // two
+      {300, 64, 64, true, bf16, true},  // a body of scores
+      {300, 128, 128, false, f16, true},
+      {300, 128, 128, true},
+      {300, 192, 128, false, bf16, true},
+      {300, 256, 256, false, bf16, true},
+      {300, 256, 256, true, f16},
+  };
+  check_compiled(all, "sm_80");
+  check_compiled(std::span(all).last(2), "sm_89");
+  check_compiled(std::span(all).subspan(3, 1), "sm_120a");
 }
 
 // Overwrites rows [from, to) of entry and head `at` of a tensor [entries, heads, rows, width].
@@ -108,8 +129,8 @@ void poison(GraphCase& c, const char* name, int at, std::int64_t from, std::int6
 }
 
 // `v_in_k`: v is the first columns of k.
-void check_masked(std::int64_t d, std::int64_t dv, bool v_in_k) {
-  INFO("head dimensions " << d << " and " << dv);
+void check_masked(const char* target, std::int64_t d, std::int64_t dv, bool v_in_k) {
+  INFO(target << ", head dimensions " << d << " and " << dv);
   constexpr std::int64_t kQueries = 70, kKeys = 150;
   Graph g({.name = "attention", .io = bf16, .intermediate = f32});
   const auto tensor = [&](const char* name, std::int64_t rows, std::int64_t width) {
@@ -138,7 +159,7 @@ void check_masked(std::int64_t d, std::int64_t dv, bool v_in_k) {
   }
   // Above the diagonal of all rows but the last ones.
   if (!v_in_k) poison(c, "v", 2, 30, 31);
-  const auto plan = make_plan(g, {.architecture = "sm_90a"}, {}, nullptr);
+  const auto plan = make_plan(g, {.architecture = target}, {}, nullptr);
   REQUIRE(plan);
   REQUIRE(plan->kernels() == 1);
   c.clear_outputs();
@@ -151,9 +172,11 @@ void check_masked(std::int64_t d, std::int64_t dv, bool v_in_k) {
 }
 
 TEST_CASE("attention does not read what is masked") {
-  check_masked(32, 32, false);
-  check_masked(320, 264, false);
-  check_masked(576, 512, true);
+  check_masked("sm_90a", 32, 32, false);
+  check_masked("sm_90a", 320, 264, false);
+  check_masked("sm_90a", 576, 512, true);
+  check_masked("sm_80", 32, 32, false);
+  check_masked("sm_80", 136, 72, false);
 }
 
 }  // namespace

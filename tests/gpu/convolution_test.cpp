@@ -15,12 +15,13 @@ using namespace sinter::test;
 namespace {
 
 enum class Direction { fprop, dgrad, wgrad };
+enum class Epilogue { none, scale, scale_residual };
 
 struct Problem {
   Direction direction;
   std::int64_t images, channels, filters, height, width, filter;
   std::int64_t stride = 1, dilation = 1, pad = 0;
-  bool epilogue = false;
+  Epilogue epilogue = Epilogue::none;
   DataType io = bf16;
 };
 
@@ -49,10 +50,10 @@ Shared<Graph> graph_of(const Problem& p, const std::string& name) {
   switch (p.direction) {
     case Direction::fprop: {
       auto y = conv_fprop(image(), filter(), options);
-      if (p.epilogue) {
-        y = y * g->tensor({.name = "scale", .dim = {1, p.filters, 1, 1}, .data_type = f32});
+      if (p.epilogue != Epilogue::none)
+        y = relu(y * g->tensor({.name = "scale", .dim = {1, p.filters, 1, 1}, .data_type = f32}));
+      if (p.epilogue == Epilogue::scale_residual)
         y = relu(y + tensor("residual", p.images, p.filters, h, w));
-      }
       g->output(y, "y", {.stride = channels_last(p.filters, h, w)});
       break;
     }
@@ -97,7 +98,16 @@ Shared<Graph> graph_of_nonfinite(std::int64_t filter, std::int64_t stride, doubl
                              .post_padding = {pad, pad},
                              .stride = {stride, stride},
                              .groups = 40});
-  g->output(y, "y", {.stride = channels_last(40, (17 - 1) / stride + 1, (22 - 1) / stride + 1)});
+  const std::int64_t p = (17 - 1) / stride + 1, q = (22 - 1) / stride + 1;
+  g->output(y, "y", {.stride = channels_last(40, p, q)});
+  const auto dy =
+      g->tensor({.name = "dy", .dim = {3, 40, p, q}, .stride = channels_last(40, p, q)});
+  g->output(conv_wgrad(dy, pixels, w,
+                       {.pre_padding = {pad, pad},
+                        .post_padding = {pad, pad},
+                        .stride = {stride, stride},
+                        .groups = 40}),
+            "dw", {.data_type = f32});
   return g;
 }
 
@@ -107,8 +117,9 @@ constexpr auto fprop = Direction::fprop, dgrad = Direction::dgrad, wgrad = Direc
 
 TEST_CASE("forward convolutions, each kind of configuration", "[convolution]") {
   run_all({{fprop, 3, 64, 64, 9, 11, 3, 1, 1, 1},
-           {fprop, 2, 72, 136, 7, 7, 3, 1, 2, 2, true},
-           {fprop, 2, 64, 128, 9, 8, 3, 2, 1, 1, true, f16}});
+           {fprop, 3, 64, 40, 12, 9, 3, 1, 1, 1, Epilogue::scale, f16},
+           {fprop, 2, 72, 136, 7, 7, 3, 1, 2, 2, Epilogue::scale_residual},
+           {fprop, 2, 64, 128, 9, 8, 3, 2, 1, 1, Epilogue::scale_residual, f16}});
 }
 
 TEST_CASE("data gradients of convolutions, each kind of configuration", "[convolution]") {

@@ -148,10 +148,35 @@ TEST_CASE("attention that one kernel does not hold is the expansion's kernels") 
   CHECK(kernels_of({.dv = 520}) > 1);
   CHECK(kernels_of({.io = f32}) > 1);
   CHECK(kernels_of({.h = 8, .hk = 2, .hv = 4}) > 1);
-  auto g = start({});
-  const auto [q, k, v] = operands(*g, {});
-  g->output(sdpa(q, k, v).o, "o");
-  for (const Family f : families(for_target(*g, "sm_80"))) CHECK(f != Family::attention);
+}
+
+TEST_CASE("other GPUs run attention of up to 256 elements a head in one kernel, too") {
+  const auto kernels = [](const Shape& s, std::int64_t page = 0) {
+    auto g = start(s);
+    const auto [q, k, v] = operands(*g, s);
+    SdpaInputs in;
+    const auto integers = [&](const char* name, Dims dim) {
+      return g->tensor({.name = name, .dim = dim, .data_type = i32});
+    };
+    if (page > 0) {
+      in.page_table_k = integers("table_k", {s.b, 1, 2, 1});
+      in.page_table_v = integers("table_v", {s.b, 1, 2, 1});
+      in.seq_len_q = integers("lq", {s.b, 1, 1, 1});
+      in.seq_len_kv = integers("lk", {s.b, 1, 1, 1});
+    }
+    g->output(sdpa(q, k, v, {.padding_mask = page > 0}, in).o, "o");
+    for (const auto& d : g->check()) FAIL(d.message());
+    return families(for_target(*g, "sm_80"));
+  };
+  const std::vector one{Family::attention};
+  for (const std::int64_t d : {8, 40, 64, 72, 128, 136, 256})
+    CHECK(kernels({.sq = 130, .d = d, .dv = d}) == one);
+  CHECK(kernels({.h = 8, .hk = 2, .d = 192, .dv = 128}) == one);
+  CHECK(kernels({.io = f16}) == one);
+  CHECK(kernels({.b = 4, .skv = 12}, 12) == one);  // pages of any size
+  CHECK(kernels({.packed_heads = false}).size() == 4);
+  for (const Family f : kernels({.d = 264})) CHECK(f != Family::attention);
+  for (const Family f : kernels({.io = f32})) CHECK(f != Family::attention);
 }
 
 TEST_CASE("what TMA cannot load is copied first") {

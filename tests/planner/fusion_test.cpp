@@ -56,11 +56,11 @@ TEST_CASE("residual add and layernorm with both results are one kernel") {
   CHECK(plan(g).families() == std::vector{Family::rowwise});
 }
 
-TEST_CASE("causal attention is two contractions and a softmax, its mask has no memory") {
+TEST_CASE("causal attention of wide heads is two contractions and a softmax without a mask") {
   Graph g{{.io = bf16}};
-  auto q = g.tensor({.name = "q", .dim = {2, 4, 64, 32}}),
-       k = g.tensor({.name = "k", .dim = {2, 2, 64, 32}}),
-       v = g.tensor({.name = "v", .dim = {2, 2, 64, 32}});
+  auto q = g.tensor({.name = "q", .dim = {2, 4, 64, 264}}),
+       k = g.tensor({.name = "k", .dim = {2, 2, 64, 264}}),
+       v = g.tensor({.name = "v", .dim = {2, 2, 64, 264}});
   g.output(sdpa(q, k, v, {.attn_scale = 0.5, .causal_mask = true}), "o");
   const auto p = plan(g);
   CHECK(p.families() == std::vector{Family::contraction, Family::rowwise, Family::contraction});

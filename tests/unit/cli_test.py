@@ -3,6 +3,8 @@
 import json, os, stat, struct, subprocess, sys, tempfile, unittest
 
 SINTER = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "sinter"
+# A driver without a GPU, whose launches take 5 us each; built with the unit tests.
+FAKE_DRIVER = os.path.join(os.path.dirname(SINTER), "..", "..", "tests", "libsinter_fake_driver.so")
 
 
 def graph(tensors, *nodes, **top):
@@ -164,6 +166,22 @@ class CommandLine(unittest.TestCase):
         self.assertIn("file-read", self.sinter("explain", g, "--diff", self.path("none.json"), code=2).stderr)
         self.assertIn("runs whole graphs", self.sinter("explain", g, "--device", "cpu", code=2).stderr)
 
+    def test_explain_times_each_kernel_on_a_device(self):
+        g = self.two_kernels_graph()
+        fake = {**os.environ, "SINTER_DRIVER": FAKE_DRIVER, "SINTER_CACHE": "off"}
+        done = subprocess.run([SINTER, "explain", g, "--device", "0", "--json"], capture_output=True, text=True, env=fake)
+        if not json.loads(self.sinter("doctor", "--json").stdout)["can_compile"]:
+            self.assertEqual(done.returncode, 3)
+            self.assertIn("compiler-missing", done.stderr)
+            return
+        self.assertEqual(done.returncode, 0, done.stderr)
+        said = json.loads(done.stdout)
+        self.assertEqual(said["architecture"], "sm_90a")  # that of the device
+        self.assertEqual([round(k["measured_us"], 3) for k in said["kernels"]], [5, 5])
+        text = subprocess.run([SINTER, "explain", g, "--device", "0"], capture_output=True, text=True, env=fake).stdout
+        self.assertIn("us measured", text)
+        self.assertEqual(text.count("50 %"), 2)
+
     def test_an_architecture_is_asked_for_with_arch(self):
         for arguments, architecture in ((["--arch", "sm_90a"], "sm_90a"), ([], "")):
             explained = self.sinter("explain", self.add_graph(), "--json", *arguments)
@@ -181,6 +199,24 @@ class CommandLine(unittest.TestCase):
         self.assertIn("--tuning", self.sinter("tune", "--help").stdout)
         self.sinter("tune", self.add_graph(), "--most", "0", code=2)
         self.sinter("tune", self.add_graph(), "--device", "cpu", code=3)
+
+    def test_tune_lists_its_candidates_without_a_gpu(self):
+        g = self.two_kernels_graph()
+        listed = [json.loads(line) for line in
+                  self.sinter("tune", g, "--dry-run", "--arch", "sm_90a", "--most", "5", "--json").stdout.splitlines()]
+        self.assertEqual(len(listed), 5)
+        self.assertEqual(len({c["configuration"] for c in listed}), 5)
+        estimates = [c["estimated_us"] for c in listed]
+        self.assertEqual(estimates, sorted(estimates))
+        # The likeliest is what planning takes, at the same estimate.
+        product = json.loads(self.sinter("explain", g, "--arch", "sm_90a", "--json").stdout)["kernels"][0]
+        self.assertAlmostEqual(product["estimated_us"], estimates[0], places=2)
+        text = self.sinter("tune", g, "--dry-run", "--arch", "sm_90a").stdout
+        self.assertIn("the likeliest 24 of ", text)
+        self.assertIn("us estimated", text)
+        self.assertIn("no kernel for sm_80", self.sinter("tune", g, "--dry-run", "--arch", "sm_80").stderr)
+        self.sinter("tune", g, "--arch", "sm_90a", code=2)
+        self.sinter("tune", self.path("none.json"), "--dry-run", code=2)
 
     def test_doctor_always_answers(self):
         report = json.loads(self.sinter("doctor", "--json").stdout)

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <set>
 #include <thread>
 
 #include "array/file.hpp"
@@ -23,12 +24,13 @@ namespace {
 
 struct Options {
   std::vector<std::string> documents;
-  std::string device, tuning_file, output;
-  bool json = false;
+  std::string device, tuning_file, output, architecture;
+  bool json = false, dry_run = false;
   double seconds = 30;
   int most = 24;
 };
 
+constexpr std::string_view kTunedTarget = "sm_90a";
 constexpr std::int64_t kSamples = 2000;  // of each output, as in sinter bench
 
 using Clock = std::chrono::steady_clock;
@@ -207,6 +209,42 @@ class Tuner {
   std::vector<std::vector<Binding>> bindings_;
 };
 
+// What would be timed, with the estimates of planning; needs no GPU.
+Status list_candidates(const std::string& path, const Options& o) {
+  auto document = read_document(path);
+  SINTER_TRY(document);
+  const std::string& graph = document->graph->options().name;
+  std::vector<KernelChoice> choices;
+  {
+    const Progress progress("planning " + graph);
+    auto plan = make_plan(*document->graph, {.architecture = o.architecture}, {}, &choices);
+    SINTER_TRY(plan);
+  }
+  if (choices.empty())
+    note(fmt::format("{}: no kernel for {} with a choice to make", graph, o.architecture));
+  std::set<std::string> listed;
+  for (const auto& choice : choices) {
+    if (!listed.insert(choice.problem).second) continue;  // another kernel with the same problem
+    const std::size_t all = choice.configurations.size(),
+                      most = std::min(all, static_cast<std::size_t>(o.most));
+    if (!o.json)
+      fmt::print("{}: {}: the likeliest {} of {} configurations\n", printable(graph),
+                 printable(choice.problem), most, all);
+    for (std::size_t i = 0; i < most; ++i) {
+      const double us = choice.microseconds[i];
+      if (o.json)
+        fmt::print(
+            "{{\"graph\": {}, \"problem\": {}, \"configuration\": {}, \"estimated_us\": {:.5g}}}\n",
+            json::json_string(graph), json::json_string(choice.problem),
+            json::json_string(choice.configurations[i]), us);
+      else
+        fmt::print("  {:>10.5g} us estimated  {:+6.1f} %  {}\n", us,
+                   (us / choice.microseconds[0] - 1) * 100, choice.configurations[i]);
+    }
+  }
+  return Done{};
+}
+
 Status tune(const std::string& path, Device device, const Options& o) {
   auto document = read_document(path);
   SINTER_TRY(document);
@@ -226,7 +264,23 @@ Status tune(const std::string& path, Device device, const Options& o) {
   return write_file(o.output, plan->to_json());
 }
 
-Result<int> run(const Options& o) {
+int dry_run(const Options& o) {
+  int code = kOk;
+  for (const auto& path : o.documents) {
+    const auto done = list_candidates(path, o);
+    if (!done) code = std::max(code, report(done.errors()));
+  }
+  return code;
+}
+
+Result<int> run(Options o) {
+  if (o.dry_run) {
+    // As for the GPU that would measure; without one, the target whose kernels have choices.
+    const auto here = Device::current().target();
+    if (o.architecture.empty())
+      o.architecture = here && !here->empty() ? *here : std::string(kTunedTarget);
+    return dry_run(o);
+  }
   auto device = device_from(o.device);
   SINTER_TRY(device);
   if (device->is_cpu())
@@ -258,6 +312,13 @@ void add_tune(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_option("--device", o->device, "The number of a GPU (default: the current)")
       ->check(device_problem);
+  CLI::Option* dry_run = command->add_flag(
+      "--dry-run", o->dry_run, "List the configurations with their estimates; needs no GPU");
+  command
+      ->add_option("--arch", o->architecture,
+                   "With --dry-run: the target to plan for (default: the current GPU's, or sm_90a)")
+      ->check(target_problem)
+      ->needs(dry_run);
   command->add_flag("--json", o->json, "One JSON object a line");
   command->callback([o, &exit_code] { exit_code = finish(run(*o)); });
 }

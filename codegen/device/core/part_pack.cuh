@@ -115,6 +115,11 @@ SINTER_DEVICE void fetch_part(const Element* base, const Coord& c, int count,
   }
 }
 
+template <class Access, class Element, int width, int dim, class Coord>
+SINTER_DEVICE void fetch(const Element* base, const Coord& c, Each<Element, width, dim>& pack) {
+  fetch_part<Access, 0, 0>(base, c, width, pack);
+}
+
 template <class Access, long long first, long long end, class Element, class Coord>
 SINTER_DEVICE void fetch_part(const Element* base, const Coord& c, int count, Same<Element>& same) {
   if (count > 0) fetch<Access>(base, c, same);

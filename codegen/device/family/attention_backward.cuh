@@ -47,8 +47,8 @@
 //   struct SumsDQ     add(args, coordinates, row, column, from): adds a box of 32 columns and 64
 //                     rows
 //   struct ResultDK, ResultDV   store(args, coordinates, row, column, from): boxes of 64 columns
-//                     and 64 rows of the operands' Number; of packed sequences, at(args,
-//                     coordinates): where an element lies
+//                     and 64 rows of the operands' Number; of packed sequences, line(args,
+//                     coordinates): where a row's elements lie
 //
 // and calls attention::run_backward<Config, Bounds, OperandQ, OperandK, OperandV, OperandDO, Score,
 // Weight, Rows, BiasGradient, SumsDQ, ResultDK, ResultDV>(args). Coordinates are those of Extent.
@@ -147,8 +147,8 @@ class BackwardConsumer {
                                              int stage) const {
     const float* lse = reinterpret_cast<const float*>(pointer_ + S::lse) + stage * S::tile_q;
     const float* delta = reinterpret_cast<const float*>(pointer_ + S::delta) + stage * S::tile_q;
-    stages_.template weigh_and_differentiate<Score, Weight, BiasGradient, false>(
-        args_, c_, at, lse, delta, s, dp, key_);
+    attention::weigh_and_differentiate<Score, Weight, BiasGradient, false>(band_, args_, c_, at,
+                                                                           lse, delta, s, dp, key_);
   }
   // In place of what belongs to pairs that do not see each other. The queries that see a key are an
   // interval; counted from the thread's first one, the registers' places are known when compiling.

@@ -3,7 +3,7 @@
 // would be NaN.
 #pragma once
 #include "sinter/device/family/attention_backward_producer.cuh"
-#include "sinter/device/family/attention_bias_gradient.cuh"
+#include "sinter/device/family/attention_backward_weights.cuh"
 #include "sinter/device/family/attention_store_lines.cuh"
 
 namespace sinter::attention {
@@ -62,49 +62,6 @@ struct BackwardStages {
       hopper::pass<kFullDQ + 1, 160>();
   }
 
-  // Where the score is a function of the sum, or the weight of the probability: sums `s` become
-  // weights, gradients of weights `dp` those of sums. Rows and columns are queries and keys, or
-  // keys and queries; `lse`, `delta`: of the tile's first query on; `key`: the first key.
-  template <class Score, class Weight, class BiasGradient, bool queries_are_rows, class Args,
-            class Sums>
-  SINTER_DEVICE void weigh_and_differentiate(const Args& args, typename S::Coord c,
-                                             const QueryTile<S>& at, const float* lse,
-                                             const float* delta, Sums& s, Sums& dp, int key) const {
-    const auto query_of = [](int i) { return queries_are_rows ? Sums::row(i) : Sums::column(i); };
-    const auto key_of = [&](int i) {
-      return key + (queries_are_rows ? Sums::column(i) : Sums::row(i));
-    };
-    const bool cut = band.is_cut(at.row());
-    c.at[1] = at.head;
-    BiasGradientOfTile<BiasGradient, Sums, queries_are_rows> bias;
-    const auto put_bias = [&](int i, float x) {
-      const int m = at.row() + query_of(i), n = key_of(i);
-      if ((BiasGradient::by_query && m >= S::queries) || (BiasGradient::by_key && n >= S::keys))
-        return;
-      c.at[2] = m, c.at[3] = n;
-      BiasGradient::put(args, c, x);
-    };
-    s.each([&](int i, float& x) {
-      const int local = query_of(i), m = at.row() + local, n = key_of(i);
-      c.at[2] = m < S::queries ? m : S::queries - 1;
-      c.at[3] = n < S::keys ? n : S::keys - 1;
-      const float sum = x * Score::scale;
-      float score = sum, weight, of_weight = dp.at[i];
-      if constexpr (!Score::plain) score = Score::element(args, c, sum);
-      const float p = weight = math::fast_exp2(math::fma(score, kLog2E, lse[local]));
-      if constexpr (!Weight::plain)
-        weight = Weight::element(args, c, p), of_weight = Weight::element(args, c, of_weight);
-      const float of_score = p * (of_weight - delta[local]);
-      float ds = of_score;
-      if constexpr (!Score::plain) ds = Score::gradient(args, c, sum, ds);
-      const bool seen =
-          lse[local] != minus_infinity() && (!cut || (m >= band.first(n) && m < band.stop(n)));
-      x = seen ? weight : 0.0f;
-      dp.at[i] = seen ? ds : 0.0f;
-      if constexpr (BiasGradient::wanted) bias.add(i, seen ? of_score : 0.0f, put_bias);
-    });
-  }
-
   // Clears lines `from` to `lines` of a tile; the others' part of them is cleared by the others.
   template <class Tile>
   SINTER_DEVICE void clear_lines(unsigned tile, int from, int lines) const {
@@ -126,7 +83,7 @@ struct BackwardStages {
                        [&](int line) {
                          auto at = c;
                          at.at[3] = key + line;
-                         return Result::at(args, at);
+                         return Result::line(args, at);
                        });
   }
 

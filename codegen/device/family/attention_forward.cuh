@@ -41,15 +41,15 @@
 //                     written_out, zero_dominates as in AttentionSpec
 //   struct Body       the epilogue, as in contraction_wgmma.cuh; or, with Config::store_boxes,
 //                     store(args, coordinates of Config, row, column, from): 16 rows of 64 columns
-//                     of 16 bits leave by TMA; and, of packed sequences, at(args, coordinates of
-//                     Config): where an element lies
+//                     of 16 bits leave by TMA; and, of packed sequences, line(args, coordinates of
+//                     Config): where a row's elements lie
 //
 // and calls attention::run_forward<Config, First, OperandQ, OperandK, OperandV, Bounds, Score,
 // Weight, Rows, Body>(args). The launch has Config::threads threads, ForwardShape::shared_bytes
 // bytes of shared memory, and any number of CTAs.
 #pragma once
 #include "sinter/device/engine/shared_memory.cuh"
-#include "sinter/device/family/attention_forward_rows.cuh"
+#include "sinter/device/family/attention_forward_producer.cuh"
 #include "sinter/device/family/attention_forward_store.cuh"
 
 namespace sinter::attention {

@@ -1,7 +1,5 @@
-// What a consumer of attention forward does with a tile of keys between its products: scores become
-// weights, and values past a length zeros.
+// What attention forward does with a tile of keys between its products: scores become weights.
 #pragma once
-#include "sinter/device/engine/wgmma.cuh"
 #include "sinter/device/family/attention_forward_tiles.cuh"
 #include "sinter/device/family/attention_softmax.cuh"
 
@@ -66,24 +64,5 @@ struct WeightsOfRows {
     });
   }
 };
-
-// Of tile n of the keys, `columns` of the values past a length become zeros: weights are zeros
-// there, but values may be NaN. `tile`: where the first of these columns lie, a whole slab or more.
-// By all threads of a warpgroup, which meet(); what others clear meanwhile is the same.
-template <class S, class Bounds, class Meet>
-SINTER_DEVICE void clear_values(const BandOf<S, Bounds>& band, int n, unsigned tile, int columns,
-                                const Meet& meet) {
-  if constexpr (Bounds::padding) {
-    const int from = band.columns - band.first_column - n * S::tile_k;
-    if (from >= S::tile_k) return;
-    static_assert(S::TileV::major == Major::mn, "neighbours along e lie together");
-    const int pieces = columns / 2;
-#pragma unroll 1
-    for (int i = static_cast<int>(threadIdx.x) % 128; i < (S::tile_k - from) * pieces; i += 128)
-      hopper::clear_word(tile + S::TileV::place(i % pieces * 2, from + i / pieces));
-    hopper::written_for_multiplications();
-    meet();
-  }
-}
 
 }  // namespace sinter::attention

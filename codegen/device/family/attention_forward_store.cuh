@@ -1,5 +1,6 @@
 // How the results of attention_forward.cuh leave registers, and rows that are taken again.
 #pragma once
+#include "sinter/device/core/hopper.cuh"
 #include "sinter/device/family/attention_forward_rows.cuh"
 #include "sinter/device/family/attention_forward_tiles.cuh"
 #include "sinter/device/family/attention_store_lines.cuh"
@@ -97,7 +98,7 @@ SINTER_DEVICE void store_boxes(const Args& args, contraction::EpilogueTile& slab
                                 row_end - row, (pair * 2 + b) * 64, lane, 32, [&](int r) {
                                   auto c = at;
                                   S::P::set_m(c, row + r);
-                                  return Body::at(args, c);
+                                  return Body::line(args, c);
                                 });
       return;
     }

@@ -1,11 +1,7 @@
-// What attention_forward.cuh has in shared memory, in which order its CTAs take tiles, and the
-// thread that has TMA bring them.
+// The problem of attention forward in tiles of rows, and the order in which CTAs take them.
 #pragma once
-#include "sinter/device/engine/loader/paged_rows.cuh"
-#include "sinter/device/engine/pipeline.cuh"
-#include "sinter/device/engine/wgmma.cuh"
 #include "sinter/device/family/attention_bounds.cuh"
-#include "sinter/device/family/contraction_epilogue_tile.cuh"
+#include "sinter/device/family/contraction_space.cuh"
 
 namespace sinter::attention {
 
@@ -15,49 +11,20 @@ struct ForwardTiles {
   using P = contraction::Problem<Config>;
   using F = contraction::Problem<First>;
   using Number = typename Q::Number;
-  using Numbers = Types<Number, Number, float>;
   // Rows are the queries of a head, or of several, one behind another.
   static constexpr int queries = static_cast<int>(F::rows),
                        queries_of_head = static_cast<int>(First::Extent::at(F::first_n - 1)),
                        keys = static_cast<int>(F::columns), entries = static_cast<int>(F::batches),
                        depth = static_cast<int>(F::depth), width = static_cast<int>(P::columns);
-  static constexpr int consumers = Config::threads / 128 - 1, tile_q = tile_q_,
-                       tile_k = Config::tile_k, stages = Config::stages;
+  static constexpr int tile_q = tile_q_, tile_k = Config::tile_k, stages = Config::stages;
   static constexpr int up(int x, int to) { return (x + to - 1) / to * to; }
   static constexpr int columns = up(width, 16);     // of the second product
   static constexpr int steps = up(depth, 16) / 16;  // of the first product's k
   static_assert(sizeof(Number) == 2, "attention multiplies numbers of 16 bits");
 
-  template <class Operand, int extent, int k>
-  using Tile = SharedTile<Number, Operand::k_fastest ? Major::k : Major::mn, extent, k>;
-  using Pipe = Pipeline<stages>;
-  using PipeQ = Pipeline<1>;
-
   // A tile's keys are summed in `splits` parts, by one CTA each.
   static constexpr int tiles_q = tiles_of(queries, tile_q, sequences), tiles = entries * tiles_q,
                        splits = Config::splits, items = tiles * splits;
-};
-
-template <class Config, class First, class Q, class K, class V, int sequences>
-struct ForwardShape : ForwardTiles<Config, First, Q, 64 * (Config::threads / 128 - 1), sequences> {
-  using B = ForwardTiles<Config, First, Q, 64 * (Config::threads / 128 - 1), sequences>;
-  using B::consumers, B::tile_k, B::stages, B::depth, B::columns, B::up;
-  using typename B::Numbers, typename B::Pipe, typename B::PipeQ;
-  using TileQ = typename B::template Tile<Q, 64, up(depth, 64)>;  // of a consumer
-  using TileK = typename B::template Tile<K, up(tile_k, K::k_fastest ? 8 : 64), up(depth, 64)>;
-  using TileV = typename B::template Tile<V, up(columns, 64), up(tile_k, V::k_fastest ? 64 : 8)>;
-  using Scores = Mma<Shape<64, tile_k>, Numbers, TileQ, TileK>;
-  using Outputs = Mma<Shape<64, columns>, Numbers, Registers, TileV>;
-
-  // Shared memory, from a multiple of 1024 on.
-  static constexpr int k = consumers * TileQ::bytes, v = k + stages * TileK::bytes,
-                       slabs = v + stages * TileV::bytes,
-                       pipe_q = slabs +
-                                consumers * 4 * static_cast<int>(sizeof(contraction::EpilogueTile)),
-                       pipe_k = pipe_q + PipeQ::bytes, pipe_v = pipe_k + Pipe::bytes,
-                       end = pipe_v + Pipe::bytes;
-  static constexpr int shared_bytes = end + 1023;
-  static_assert(shared_bytes <= 227 << 10, "stages do not fit into shared memory");
 };
 
 // Number i of the tiles in the order in which they run; of all tiles the first part, then the next.
@@ -103,87 +70,6 @@ SINTER_DEVICE KeyTiles keys_of(const Band& band, const TileOfRows& tile) {
     keys.end = end < keys.end ? end : keys.end;
   }
   return keys;
-}
-
-// Keys and values that lie in pages: a Load of PagedRows, whose arguments are these.
-template <class Operand>
-concept LiesInPages = requires {
-  Operand::page_rows;
-};
-template <class Args, class Coord>
-struct ArgsAt {
-  const Args& args;
-  const Coord& c;
-};
-
-template <class Operand, class Tile, class Args, class Coord>
-SINTER_DEVICE void load_tile(const Args& args, const Coord& c, int row, int k, unsigned to,
-                             unsigned full) {
-  if constexpr (LiesInPages<Operand>) {
-    constexpr bool keys = Tile::major == Major::k;
-    return PagedRows<Operand, Tile, Operand::page_rows>{keys ? row : 0}.load(
-        ArgsAt<Args, Coord>{args, c}, k / Tile::depth, to, full);
-  } else {
-    constexpr int along = Tile::swizzle / Tile::element;  // of a slab
-#pragma unroll
-    for (int slab = 0; slab < Tile::slabs; ++slab)
-      Operand::load(args, c, row + (Tile::major == Major::k ? 0 : slab * along),
-                    k + (Tile::major == Major::k ? slab * along : 0), to + slab * Tile::slab_bytes,
-                    full, 0);
-  }
-}
-
-// Of tiles that there are, each one's keys before the values of the one loaded before it.
-template <class S, class V, class Args, class LoadK>
-SINTER_DEVICE void load_keys_and_values(const Args& args, const typename S::F::Coord& c,
-                                        const KeyTiles& keys, int first_key, unsigned shared,
-                                        typename S::Pipe::State& state_v, const LoadK& load_k) {
-  const typename S::Pipe pipe_v{shared + S::pipe_v};
-  load_k(keys.end - 1);
-#pragma unroll 1
-  for (int n = keys.end - 1; n >= keys.begin; --n) {
-    if (n > keys.begin) load_k(n - 1);
-    pipe_v.acquire(state_v);
-    pipe_v.expect(state_v, S::TileV::bytes);
-    load_tile<V, typename S::TileV>(args, c, 0, first_key + n * S::tile_k,
-                                    shared + S::v + state_v.stage * S::TileV::bytes,
-                                    pipe_v.full(state_v));
-    state_v.advance();
-  }
-}
-
-// One thread of the producer.
-template <class Config, class S, class Q, class K, class V, class Bounds, class Args>
-SINTER_DEVICE void produce(const Args& args, unsigned shared) {
-  const typename S::PipeQ pipe_q{shared + S::pipe_q};
-  const typename S::Pipe pipe_k{shared + S::pipe_k};
-  typename S::PipeQ::State state_q;
-  typename S::Pipe::State state_k, state_v;
-#pragma unroll 1
-  for (int round = 0, i; (i = number_of_tile(round)) < S::items; ++round) {
-    TileOfRows tile = tile_of_rows<Config, S>(i);
-    typename S::F::Coord c;
-    S::F::set_batch(c, tile.entry);
-    const BandOf<S, Bounds> band = band_of<S, Bounds>(args, c, tile);
-    const KeyTiles keys = keys_of<S>(band, tile);
-    if (keys.begin == keys.end) continue;
-    const auto load_k = [&](int n) {
-      pipe_k.acquire(state_k);
-      pipe_k.expect(state_k, S::TileK::bytes);
-      load_tile<K, typename S::TileK>(args, c, band.first_column + n * S::tile_k, 0,
-                                      shared + S::k + state_k.stage * S::TileK::bytes,
-                                      pipe_k.full(state_k));
-      state_k.advance();
-    };
-    pipe_q.acquire(state_q);
-    pipe_q.expect(state_q, S::consumers * S::TileQ::bytes);
-#pragma unroll
-    for (int consumer = 0; consumer < S::consumers; ++consumer)
-      load_tile<Q, typename S::TileQ>(args, c, tile.row + consumer * 64, 0,
-                                      shared + consumer * S::TileQ::bytes, pipe_q.full(state_q));
-    state_q.advance();
-    load_keys_and_values<S, V>(args, c, keys, band.first_column, shared, state_v, load_k);
-  }
 }
 
 }  // namespace sinter::attention

@@ -1,13 +1,13 @@
 // The products of attention_forward_wide.cuh with the places of their operands in shared memory,
 // and the thread that has TMA bring them.
 #pragma once
-#include "sinter/device/family/attention_forward_tiles.cuh"
+#include "sinter/device/family/attention_forward_producer.cuh"
 
 namespace sinter::attention {
 
 template <class Config, class First, class Q, class K, class V>
-struct WideForwardShape : ForwardTiles<Config, First, Q, 64> {
-  using B = ForwardTiles<Config, First, Q, 64>;
+struct WideForwardShape : LoadedTiles<Config, First, Q, 64> {
+  using B = LoadedTiles<Config, First, Q, 64>;
   using B::consumers, B::tile_k, B::stages, B::depth, B::width, B::columns, B::up;
   using typename B::Number, typename B::Numbers, typename B::Pipe, typename B::PipeQ;
   static_assert(consumers == 2, "two consumers share 64 rows");

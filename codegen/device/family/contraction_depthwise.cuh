@@ -329,7 +329,8 @@ SINTER_DEVICE void run(const Args& args) {
   const auto add = [&](const Pixels& pixels) {
     pixels.for_taps([&](int slot, int v, int q, int tap, const auto& pixel) {
 #pragma unroll
-      for (int e = 0; e < each; ++e) sums[slot][v][q][e] += get<float>(pixel, e) * factor[tap][e];
+      for (int e = 0; e < each; ++e)
+        sums[slot][v][q][e] = math::fma(get<float>(pixel, e), factor[tap][e], sums[slot][v][q][e]);
     });
   };
   const auto store = [&](int b) {

@@ -1,11 +1,29 @@
 // The filter gradient of a depthwise convolution: contraction_depthwise.cuh turned around. A thread
 // keeps a sum for each tap, and the rows of the result's gradient that the pixels meet move up.
 // Taps of Looped belong to thread blocks of their own. A thread block's sums are added in the order
-// of its warps.
+// of its warps. Results and pixels that there are none of are zeros, and make NaN of numbers that
+// are not finite: sums that are NaN are taken again.
 #pragma once
 #include "sinter/device/family/contraction_depthwise.cuh"
 
 namespace sinter::depthwise {
+
+// A sum of nothing but what there is.
+template <class Config, class Gradient, class Image, class Args>
+SINTER_DEVICE float gradient_alone(const Args& args, typename Shape<Config>::Coord c) {
+  using P = typename Shape<Config>::P;
+  constexpr int pixels = static_cast<int>(P::product(P::first_k, Config::k));
+  float sum = 0;
+#pragma unroll 1
+  for (int pixel = 0; pixel < pixels; ++pixel) {
+    unravel<P::first_k, Config::k>(static_cast<typename Config::Index>(pixel), c);
+    const auto at = locate<typename Image::Access>(c);
+    if (!at.inside) continue;
+    sum = math::fma(load<typename Image::Access, float>(Image::base(args), c),
+                    load<typename Gradient::Access, float>(Gradient::base(args), c), sum);
+  }
+  return sum;
+}
 
 template <class Config, class Gradient, class Image, class Body, class Args>
 SINTER_DEVICE void run_gradient(const Args& args) {
@@ -68,7 +86,8 @@ SINTER_DEVICE void run_gradient(const Args& args) {
           now.for_taps([&](int slot, int v, int q, int tap, const auto& pixel) {
 #pragma unroll
             for (int e = 0; e < each; ++e)
-              sums[tap][e] += get<float>(pixel, e) * get<float>(gradient[slot][v][q], e);
+              sums[tap][e] = math::fma(get<float>(pixel, e), get<float>(gradient[slot][v][q], e),
+                                       sums[tap][e]);
           });
 #pragma unroll
         for (int slot = 0; slot < S::slots; ++slot)
@@ -114,7 +133,11 @@ SINTER_DEVICE void run_gradient(const Args& args) {
     S::set_taps(typename Config::Looped{}, c, looped, tap);
     float sum[each];
 #pragma unroll
-    for (int e = 0; e < each; ++e) sum[e] = totals[tap * S::channels + channel + e];
+    for (int e = 0; e < each; ++e) {
+      sum[e] = totals[tap * S::channels + channel + e];
+      if (sum[e] != sum[e])
+        sum[e] = gradient_alone<Config, Gradient, Image>(args, neighbour<Config::channel>(c, e));
+    }
     finish<Config, Body, Config::channel>(args, c, sum);
   }
 }

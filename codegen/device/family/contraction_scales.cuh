@@ -9,7 +9,7 @@ namespace sinter::contraction {
 
 // A set of a warpgroup's sums: number 64 r of its rows, of a stage's own sums further ones.
 template <class Config, int set>
-using Sums = NamedAccumulator<typename Config::Sum, Config::tile_n, set>;
+using Sums = NamedAccumulator<typename Config::Sum, Shape<Config>::product_columns, set>;
 
 struct NoScales {
   static constexpr bool on = false;

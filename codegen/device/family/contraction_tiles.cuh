@@ -23,6 +23,13 @@ concept SharesRows = requires {
   Config::taps_each;
 };
 
+// The products' operands are swapped: B's columns are the rows of a multiplication and A's rows its
+// columns, so that a few columns do not make narrow multiplications, which wait for the rows of A.
+template <class Config>
+concept SwapsProducts = requires {
+  requires Config::swap_products;
+};
+
 template <class Config>
 struct Shape {
   using P = Problem<Config>;
@@ -54,6 +61,7 @@ struct Shape {
   static constexpr bool whole = Config::alternate || SharesRows<Config>;  // a consumer has all rows
   static constexpr int rows = whole ? Config::tile_m : Config::tile_m / consumers;
   static constexpr int blocks = rows / 64;  // of a multiplication
+  static constexpr int product_columns = SwapsProducts<Config> ? rows : Config::tile_n;
   static constexpr int sharing = Config::alternate ? 1 : consumers;
   static_assert(rows % 64 == 0 && rows * (whole ? 1 : consumers) == Config::tile_m);
   static_assert(!Config::alternate || consumers == 2);

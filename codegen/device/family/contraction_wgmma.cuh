@@ -34,7 +34,9 @@ namespace sinter::contraction {
 template <class Config>
 struct TileSums {
   static constexpr int blocks = Shape<Config>::blocks, count = Config::tile_n / 2,
-                       sets = blocks * (Config::promote_accumulators ? 3 : 1);
+                       sets = SwapsProducts<Config>
+                                  ? 1
+                                  : blocks * (Config::promote_accumulators ? 3 : 1);
 
   static SINTER_DEVICE void declare() {
     for_each_number<sets>([]<int set>() { Sums<Config, set>::declare(); });

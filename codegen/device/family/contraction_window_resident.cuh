@@ -11,9 +11,14 @@
 //
 // Results at the zeros are computed, too, and left out (Config::Bounds).
 //
+// With Config::swap_products 64 columns of the filter are the left operand of products of up to 256
+// pixels: those of 64 rows and 64 columns read as many bytes of shared memory a clock as there are,
+// and what TMA writes and the epilogue moves comes on top.
+//
 // There are two rings of stages: of pixels, a line of channels each, and of the filter, a tap and a
 // line of channels each. All else is as in contraction_wgmma.cuh.
 #pragma once
+#include "sinter/device/family/contraction_store_swapped.cuh"
 #include "sinter/device/family/contraction_wgmma.cuh"
 #include "sinter/device/family/contraction_window.cuh"
 
@@ -81,9 +86,11 @@ SINTER_DEVICE void consume_window(const Args& args, unsigned char* memory, unsig
   using TileB = StageTile<B, Config::tile_n>;
   using Product = Mma<sinter::Shape<64, Config::tile_n>,
                       Types<typename A::Number, typename B::Number, float>, TileA, TileB>;
+  using Swapped = Mma<sinter::Shape<64, S::rows>,
+                      Types<typename B::Number, typename A::Number, float>, TileB, TileA>;
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32 % 4, 0);
   const int first_row = Config::alternate ? 0 : consumer * S::rows;
-  EpilogueTile& slab = reinterpret_cast<EpilogueTile*>(memory + R::slabs)[consumer * 4 + warp];
+  EpilogueTile* const slabs = reinterpret_cast<EpilogueTile*>(memory + R::slabs) + consumer * 4;
   const typename R::Pixels pixels{shared + R::pixel_barriers};
   const typename R::Filter filter{shared + R::filter_barriers};
   typename R::Pixels::State pixel_state;
@@ -117,10 +124,13 @@ SINTER_DEVICE void consume_window(const Args& args, unsigned char* memory, unsig
                   of_filter = filter_state.stage * (S::b_bytes / 16);
         filter.wait(filter_state);
         wgmma::fence();
-        for_each_number<S::blocks>([&]<int block>() {
-          Product::multiply(Sums<Config, block>{}, a + from + TileA::further(block * 64) / 16,
-                            b + of_filter, line + tap > 0);
-        });
+        if constexpr (SwapsProducts<Config>)
+          Swapped::multiply(Sums<Config, 0>{}, b + of_filter, a + from, line + tap > 0);
+        else
+          for_each_number<S::blocks>([&]<int block>() {
+            Product::multiply(Sums<Config, block>{}, a + from + TileA::further(block * 64) / 16,
+                              b + of_filter, line + tap > 0);
+          });
         wgmma::commit();
         wgmma::wait<1>();
         if (line + tap > 0) filter.release_stage(previous_filter);
@@ -135,10 +145,12 @@ SINTER_DEVICE void consume_window(const Args& args, unsigned char* memory, unsig
     wgmma::wait<0>();
     filter.release_stage(previous_filter);
     pixels.release_stage(previous_pixels);
-    if constexpr (StoresRows<Body>)
-      store_rows<Config, Body>(args, place, first_row, slab);
+    if constexpr (SwapsProducts<Config>)
+      store_rows_swapped<Config, Body>(args, place, first_row, slabs, consumer);
+    else if constexpr (StoresRows<Body>)
+      store_rows<Config, Body>(args, place, first_row, slabs[warp]);
     else
-      finish_tile<Config, Body>(args, AllRows{}, place, first_row, slab);
+      finish_tile<Config, Body>(args, AllRows{}, place, first_row, slabs[warp]);
   }
 }
 

@@ -36,4 +36,20 @@ SINTER_DEVICE T page_gather(const Element* x, const Entry* table, const Coord& c
                  c.at[At::at(3)] * static_cast<Index>(X::Stride::at(3)));
 }
 
+// Where the row lies whose elements lie together; null where the table names no block.
+template <class G, class Element, class Entry, class Coord>
+SINTER_DEVICE const Element* page_line(const Element* x, const Entry* table, const Coord& c) {
+  using Index = typename Coord::Index;
+  using X = typename G::X;
+  using At = typename G::Indices;
+  constexpr Index block_size = static_cast<Index>(X::Dim::at(2) > 0 ? X::Dim::at(2) : 1);
+  const Index page = c.at[At::at(2)] / block_size, row = c.at[At::at(2)] - page * block_size;
+  const long long block = block_of_page<G>(table, c, page);
+  if (block < 0) return nullptr;
+  return x + static_cast<Index>(X::offset) +
+         static_cast<Index>(block) * static_cast<Index>(X::Stride::at(0)) +
+         c.at[At::at(1)] * static_cast<Index>(X::Stride::at(1)) +
+         row * static_cast<Index>(X::Stride::at(2));
+}
+
 }  // namespace sinter

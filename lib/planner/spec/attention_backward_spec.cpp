@@ -103,9 +103,7 @@ bool find_tensors(const FusionState& state, AttentionBackwardNodes& a) {
 std::optional<AttentionBackwardNodes> attention_backward_at(const FusionState& state, NodeId last) {
   const Graph& g = state.graph();
   const Region* const region = state.region_of(last);
-  if (!region || region->op != OpKind::sdpa_backward || !state.device().has_wgmma ||
-      !state.device().has_tma || is_paged(*region))
-    return {};
+  if (!region || region->op != OpKind::sdpa_backward || is_paged(*region)) return {};
   int products = 0;
   NodeId final = -1;
   for (NodeId n : region->nodes) {

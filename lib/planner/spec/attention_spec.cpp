@@ -152,6 +152,7 @@ bool reads_sequences(const FusionState& state, const Region& region,
   for (int port : {ports.cu_q, ports.cu_kv}) {
     const TensorId t = region.inputs[static_cast<std::size_t>(port)];
     if (t < 0) continue;
+    if (!state.device().has_wgmma || !state.device().has_tma) return false;
     // ALiBi's distances are sums over the offsets, which a kernel's score does not compute.
     if (region.attributes.alibi_mask || !in_memory(state, t) || state.storage()[t].stride[0] != 1)
       return false;
@@ -246,7 +247,6 @@ NodeId pages_read_by(const FusionState& state, NodeId reader, TensorId operand,
 }  // namespace
 
 std::optional<AttentionNodes> attention_at(const FusionState& state, NodeId second) {
-  if (!state.device().has_wgmma || !state.device().has_tma) return {};
   auto a = attention_of_region(state, second);
   if (!a || !is_attention(state, *a)) return attention_by_hand(state, second);
   a->pages_k = pages_read_by(state, a->first, state.node(a->first).inputs[1], a->views);

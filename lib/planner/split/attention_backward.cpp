@@ -83,9 +83,10 @@ void prepare_bias_gradient(KernelSpec& spec, std::vector<KernelSpec>& before,
 
 }  // namespace
 
-std::vector<KernelSpec> attention_backward_kernels(KernelSpec spec, Temporaries& temporaries) {
+std::vector<KernelSpec> attention_backward_kernels(KernelSpec spec, const DeviceModel& device,
+                                                   Temporaries& temporaries) {
   std::vector<KernelSpec> kernels;
-  for (ProductOperand A::*which : not_loadable_backward(spec)) {
+  for (ProductOperand A::*which : not_loadable_backward(spec, device)) {
     A& a = spec.attention_backward();
     ProductOperand& operand = a.*which;
     std::vector<int> indices;

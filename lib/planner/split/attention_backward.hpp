@@ -6,6 +6,7 @@ namespace sinter {
 
 // In order: operands that TMA cannot load, written to where it can; zeros for dQ's sums; the kernel
 // itself; dQ.
-std::vector<KernelSpec> attention_backward_kernels(KernelSpec spec, Temporaries& temporaries);
+std::vector<KernelSpec> attention_backward_kernels(KernelSpec spec, const DeviceModel& device,
+                                                   Temporaries& temporaries);
 
 }  // namespace sinter

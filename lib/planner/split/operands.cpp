@@ -187,11 +187,12 @@ DataType multiplied_as(const KernelSpec& spec, int port) {
   return type == DataType::f16 || type == DataType::bf16 ? type : DataType::none;
 }
 
-// Of attention, the operands that TMA cannot load are written to where it can.
-std::vector<KernelSpec> load_attention(KernelSpec& spec, Temporaries& temporaries) {
+// Of attention, the operands that the kernel cannot load are written to where it can.
+std::vector<KernelSpec> load_attention(KernelSpec& spec, const DeviceModel& device,
+                                       Temporaries& temporaries) {
   using A = AttentionSpec;
   std::vector<KernelSpec> kernels;
-  for (ProductOperand A::*which : not_loadable(spec)) {
+  for (ProductOperand A::*which : not_loadable(spec, device)) {
     A& a = spec.attention();
     ProductOperand& operand = a.*which;
     std::vector<int> indices;
@@ -273,7 +274,8 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
 bool can_run_attention_backward(const FusionState& state, KernelSpec spec) {
   narrow_alone(state, spec);
   Temporaries tried(static_cast<TensorId>(state.graph().tensors().size()));
-  for (const KernelSpec& kernel : attention_backward_kernels(std::move(spec), tried))
+  for (const KernelSpec& kernel :
+       attention_backward_kernels(std::move(spec), state.device(), tried))
     if (kernel.as_attention_backward() && !plan_attention_backward(kernel, state.device()))
       return false;
   return true;
@@ -282,7 +284,7 @@ bool can_run_attention_backward(const FusionState& state, KernelSpec spec) {
 bool can_run_attention(const FusionState& state, KernelSpec spec) {
   narrow_alone(state, spec);
   Temporaries tried(static_cast<TensorId>(state.graph().tensors().size()));
-  load_attention(spec, tried);
+  load_attention(spec, state.device(), tried);
   return static_cast<bool>(plan_attention(spec, state.device()));
 }
 
@@ -322,9 +324,10 @@ void narrow_operands(const Graph& lowered, std::vector<KernelSpec>& kernels) {
 
 std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState& state,
                                              Temporaries& temporaries, std::vector<PlanCut>& cuts) {
-  if (spec.as_attention_backward()) return attention_backward_kernels(std::move(spec), temporaries);
+  if (spec.as_attention_backward())
+    return attention_backward_kernels(std::move(spec), state.device(), temporaries);
   if (spec.as_attention()) {
-    std::vector<KernelSpec> kernels = load_attention(spec, temporaries);
+    std::vector<KernelSpec> kernels = load_attention(spec, state.device(), temporaries);
     kernels.push_back(std::move(spec));
     return kernels;
   }

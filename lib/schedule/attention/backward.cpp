@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "plan/access.hpp"
-#include "schedule/attention/forward.hpp"
+#include "schedule/attention/backward_mma.hpp"
+#include "schedule/attention/forward_mma.hpp"
+#include "schedule/attention/forward_parts.hpp"
 #include "schedule/schedule_parts.hpp"
 
 namespace sinter {
@@ -18,8 +20,6 @@ constexpr int kSumsLine = 32;  // of f32
 // of the wide kernel.
 constexpr std::int64_t kNarrow = 128, kWidest = 256;
 
-int up(std::int64_t x, int to) { return static_cast<int>((x + to - 1) / to * to); }
-
 std::optional<BoxedOperand> loaded(const KernelSpec& spec, const ProductOperand& operand, int row,
                                    int column, std::int64_t group) {
   const KernelPort* const p = plainly_loaded(spec, operand.body);
@@ -31,8 +31,11 @@ std::optional<BoxedOperand> loaded(const KernelSpec& spec, const ProductOperand&
 struct Operands {
   std::optional<BoxedOperand> q, k, v, d_o;
 };
-Operands operands_of(const KernelSpec& spec) {
+Operands operands_of(const KernelSpec& spec, bool by_warps) {
   const A& a = spec.attention_backward();
+  if (by_warps)
+    return {copied_rows(spec, a.q, A::d), copied_rows(spec, a.k, A::d),
+            copied_rows(spec, a.v, A::e), copied_rows(spec, a.d_o, A::e)};
   return {loaded(spec, a.q, A::m, A::d, 1), loaded(spec, a.k, A::n, A::d, a.group),
           loaded(spec, a.v, A::n, A::e, a.group), loaded(spec, a.d_o, A::m, A::e, 1)};
 }
@@ -91,10 +94,60 @@ bool choose_tile(AttentionBackwardConfig& e, std::int64_t depth, std::int64_t wi
   return false;
 }
 
+// Completes a configuration that has its operands. (b4 h32 s4096 on an H200, causal, head dimension
+// 128: 2,303 us in tiles of 64 queries; 64: 1,326 us in tiles of 128.)
+bool plan_backward_by_warpgroups(const KernelSpec& spec, const DeviceModel& device,
+                                 AttentionBackwardConfig& e) {
+  const A& a = spec.attention_backward();
+  const std::int64_t depth = spec.extent[A::d], width = spec.extent[A::e],
+                     queries = spec.extent[A::m], keys = spec.extent[A::n];
+  if (depth > kWidest || width > kWidest) return false;
+  const auto result = [&](int port, int column) -> std::optional<BoxedOperand> {
+    if (spec.ports[static_cast<std::size_t>(port)].type != a.q.type) return {};
+    return boxed_result(spec, port, A::batch, {A::n, A::n + 1}, column, {A::head, a.group});
+  };
+  const auto sums = boxed_port(spec, a.sums, A::batch, {A::m, A::m + 1}, A::d),
+             dk = result(a.dk, A::d), dv = result(a.dv, A::e);
+  if (!sums || !dk || !dv) return false;
+  e.sums = *sums, e.dk = *dk, e.dv = *dv;
+
+  const bool plain = a.score.statements.empty() && a.weight.statements.empty();
+  if (!choose_tile(e, depth, width, plain, !a.block_mask.statements.empty(), device)) return false;
+  set_lines(e.q, kLine, e.tile_q);
+  set_lines(e.d_o, kLine, e.tile_q);
+  set_lines(e.k, kLine, e.tile_k);
+  set_lines(e.v, kLine, e.tile_k);
+  set_lines(e.sums, kSumsLine, kRows);
+  set_lines(e.dk, kLine, e.wide ? e.tile_k : kRows);
+  set_lines(e.dv, kLine, e.wide ? e.tile_k : kRows);
+  e.threads = 128 * (e.consumers + 1);
+  const std::int64_t heads = count(spec.extent, 0, A::batch) / a.group,
+                     tiles = tiles_of(keys, e.tile_k, a.sequences);
+  if (tiles * e.tile_k >= std::int64_t{1} << 31) return false;
+  if (static_cast<double>(heads) * static_cast<double>(tiles) >= 0x1p30) return false;
+  e.grid = clamp_grid(static_cast<double>(heads * tiles));
+  // Bounds make tiles unlike each other: those of several heads run the longest first.
+  const std::int64_t many = 2 * tiles > device.sms ? 8 : device.sms / tiles;
+  e.heads_together =
+      static_cast<int>(a.band.left || a.band.right ? std::clamp<std::int64_t>(many, 1, heads) : 1);
+
+  // What all SMs multiply, 4096 operations a clock each, at the share that was measured; or what
+  // memory brings.
+  constexpr double kOperations = 4096, kStart = 4;  // microseconds
+  const double reached = e.wide ? 0.45 : 0.6;       // wide: 0.40 (d256), 0.45 (d192 and 128)
+  const double flops = 2.0 * static_cast<double>(heads * a.group) * static_cast<double>(queries) *
+                       keys_of_a_row(spec) * static_cast<double>(3 * depth + 2 * width);
+  e.microseconds = kStart + std::max(flops / kOperations / reached / device.clock /
+                                         std::min<double>(e.grid, static_cast<double>(device.sms)),
+                                     bytes_moved(spec) / device.memory_bandwidth);
+  return true;
+}
+
 }  // namespace
 
-std::vector<ProductOperand A::*> not_loadable_backward(const KernelSpec& spec) {
-  const Operands o = operands_of(spec);
+std::vector<ProductOperand A::*> not_loadable_backward(const KernelSpec& spec,
+                                                       const DeviceModel& device) {
+  const Operands o = operands_of(spec, !has_warpgroups(device));
   std::vector<ProductOperand A::*> left;
   if (!o.q) left.push_back(&A::q);
   if (!o.k) left.push_back(&A::k);
@@ -113,16 +166,11 @@ BiasGradient bias_gradient_of(const KernelSpec& spec) {
   return b;
 }
 
-// (b4 h32 s4096 on an H200, causal, head dimension 128: 2,303 us in tiles of 64 queries; 64: 1,326
-// us in tiles of 128.)
 std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec& spec,
                                                                const DeviceModel& device) {
   const A& a = spec.attention_backward();
-  if (!device.has_wgmma || !device.has_tma || count(spec.extent, 0, spec.extent.size()) == 0)
-    return {};
-  const std::int64_t depth = spec.extent[A::d], width = spec.extent[A::e],
-                     queries = spec.extent[A::m], keys = spec.extent[A::n];
-  if (depth > kWidest || width > kWidest || queries >= 1 << 30 || keys >= 1 << 30) return {};
+  if (count(spec.extent, 0, spec.extent.size()) == 0) return {};
+  if (spec.extent[A::m] >= 1 << 30 || spec.extent[A::n] >= 1 << 30) return {};
   if (!is_straight(spec, a.score, true) || !is_straight(spec, a.gradient, true) ||
       !draws_or_loads(spec, a.weight) || !draws_or_loads(spec, a.block_mask))
     return {};
@@ -131,54 +179,21 @@ std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec&
     const DataType type = spec.ports[static_cast<std::size_t>(a.dbias)].type;
     if (a.score.statements.empty() || (type != DataType::f32 && info(type).bytes != 2)) return {};
   }
-  const Operands o = operands_of(spec);
+  AttentionBackwardConfig e;
+  e.by_warps = !has_warpgroups(device);
+  if (e.by_warps && a.sequences.count > 0) return {};
+  const Operands o = operands_of(spec, e.by_warps);
   if (!o.q || !o.k || !o.v || !o.d_o) return {};
   for (const ProductOperand* x : {&a.k, &a.v, &a.d_o})
     if (x->type != a.q.type) return {};
   if (info(a.q.type).bytes != 2 || a.sums < 0) return {};
 
-  AttentionBackwardConfig e;
-  const auto result = [&](int port, int column) -> std::optional<BoxedOperand> {
-    if (spec.ports[static_cast<std::size_t>(port)].type != a.q.type) return {};
-    return boxed_result(spec, port, A::batch, {A::n, A::n + 1}, column, {A::head, a.group});
-  };
-  const auto sums = boxed_port(spec, a.sums, A::batch, {A::m, A::m + 1}, A::d),
-             dk = result(a.dk, A::d), dv = result(a.dv, A::e);
-  if (!sums || !dk || !dv) return {};
   e.q = *o.q, e.k = *o.k, e.v = *o.v, e.d_o = *o.d_o;
-  e.sums = *sums, e.dk = *dk, e.dv = *dv;
-
-  const bool plain = a.score.statements.empty() && a.weight.statements.empty();
-  if (!choose_tile(e, depth, width, plain, !a.block_mask.statements.empty(), device)) return {};
   e.dbias = bias_gradient_of(spec);
-  set_lines(e.q, kLine, e.tile_q);
-  set_lines(e.d_o, kLine, e.tile_q);
-  set_lines(e.k, kLine, e.tile_k);
-  set_lines(e.v, kLine, e.tile_k);
-  set_lines(e.sums, kSumsLine, kRows);
-  set_lines(e.dk, kLine, e.wide ? e.tile_k : kRows);
-  set_lines(e.dv, kLine, e.wide ? e.tile_k : kRows);
-  e.threads = 128 * (e.consumers + 1);
   e.wide_index = needs_wide_index(spec);
-  const std::int64_t heads = count(spec.extent, 0, A::batch) / a.group,
-                     tiles = tiles_of(keys, e.tile_k, a.sequences);
-  if (tiles * e.tile_k >= std::int64_t{1} << 31) return {};
-  if (static_cast<double>(heads) * static_cast<double>(tiles) >= 0x1p30) return {};
-  e.grid = clamp_grid(static_cast<double>(heads * tiles));
-  // Bounds make tiles unlike each other: those of several heads run the longest first.
-  const std::int64_t many = 2 * tiles > device.sms ? 8 : device.sms / tiles;
-  e.heads_together =
-      static_cast<int>(a.band.left || a.band.right ? std::clamp<std::int64_t>(many, 1, heads) : 1);
-
-  // What all SMs multiply, 4096 operations a clock each, at the share that was measured; or what
-  // memory brings.
-  constexpr double kOperations = 4096, kStart = 4;  // microseconds
-  const double reached = e.wide ? 0.45 : 0.6;       // wide: 0.40 (d256), 0.45 (d192 and 128)
-  const double flops = 2.0 * static_cast<double>(heads * a.group) * static_cast<double>(queries) *
-                       keys_of_a_row(spec) * static_cast<double>(3 * depth + 2 * width);
-  e.microseconds = kStart + std::max(flops / kOperations / reached / device.clock /
-                                         std::min<double>(e.grid, static_cast<double>(device.sms)),
-                                     bytes_moved(spec) / device.memory_bandwidth);
+  if (!(e.by_warps ? plan_backward_by_warps(spec, device, e)
+                   : plan_backward_by_warpgroups(spec, device, e)))
+    return {};
   return e;
 }
 

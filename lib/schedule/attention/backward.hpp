@@ -1,6 +1,6 @@
-// How attention backward runs in one kernel of warpgroups (wgmma); see
-// codegen/device/family/attention_backward.cuh and attention_backward_wide.cuh. A pure function of
-// the spec and the device model.
+// How attention backward runs in one kernel: of warpgroups (wgmma), see
+// codegen/device/family/attention_backward.cuh and attention_backward_wide.cuh; or of warps
+// (mma.sync), see attention_backward_mma.cuh. A pure function of the spec and the device model.
 #pragma once
 #include <optional>
 
@@ -15,8 +15,9 @@ struct BiasGradient {
 BiasGradient bias_gradient_of(const KernelSpec& spec);
 
 struct AttentionBackwardConfig : Launch {
-  BoxedOperand q, k, v, d_o;  // loaded
+  BoxedOperand q, k, v, d_o;  // loaded; by warps: no boxes, but port and type
   BoxedOperand sums, dk, dv;  // added to and stored
+  bool by_warps = false;      // attention_backward_mma.cuh; else by warpgroups
   bool wide = false;          // attention_backward_wide.cuh
   int consumers = 2;          // warpgroups
   int tile_q = 64;            // queries
@@ -28,13 +29,15 @@ struct AttentionBackwardConfig : Launch {
   int producer_registers = 24, consumer_registers = 240;
 };
 
-// `spec`: of the attention_backward family, with a place for dQ's sums. Nothing where the device
-// has no such tensor cores, TMA cannot reach operands or results, heads are wider than registers
-// hold, or the score has more than straight-line arithmetic.
+// `spec`: of the attention_backward family, with a place for dQ's sums. Nothing where TMA, or
+// copies of 16 bytes, cannot reach operands or results, heads are wider than registers hold, or the
+// score has more than straight-line arithmetic.
 std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec& spec,
                                                                const DeviceModel& device);
 
-// The operands that TMA cannot load as they lie in memory: some of q, k, v, d_o.
-std::vector<ProductOperand AttentionBackwardSpec::*> not_loadable_backward(const KernelSpec& spec);
+// The operands that TMA, or copies of 16 bytes, cannot load as they lie in memory: some of q, k, v,
+// d_o.
+std::vector<ProductOperand AttentionBackwardSpec::*> not_loadable_backward(
+    const KernelSpec& spec, const DeviceModel& device);
 
 }  // namespace sinter

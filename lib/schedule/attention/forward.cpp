@@ -5,6 +5,8 @@
 #include <tuple>
 
 #include "plan/access.hpp"
+#include "schedule/attention/forward_mma.hpp"
+#include "schedule/attention/forward_parts.hpp"
 #include "schedule/schedule_parts.hpp"
 
 namespace sinter {
@@ -15,30 +17,6 @@ constexpr int kLine = 64;              // elements of 16 bits in a line of the s
 constexpr std::int64_t kWidest = 256;  // head dimension: columns of one instruction
 // Of wide heads: what two consumers hold, and what leaves room for two stages of 64 keys beside Q.
 constexpr std::int64_t kWidestValues = 2 * kWidest, kWidestKeys = 576;
-
-int up(std::int64_t x, int to) { return static_cast<int>((x + to - 1) / to * to); }
-
-// A product of the kernel as a contraction of its own.
-KernelSpec product(KernelSpec spec, ProductOperand a, ProductOperand b) {
-  ContractionSpec c;
-  c.batch = AttentionSpec::batch;
-  c.m = 2;
-  c.n = 1;
-  c.k_indices = {KIndex::channels};
-  c.products = {Product{std::move(a), std::move(b)}};
-  spec.family = std::move(c);
-  return spec;
-}
-KernelSpec scores_of(const KernelSpec& spec) {
-  const AttentionSpec& a = spec.attention();
-  KernelSpec first = without_index(spec, AttentionSpec::e);
-  const AttentionSpec own = first.attention();
-  first.body = own.score;
-  return product(std::move(first), a.q, a.k);
-}
-KernelSpec outputs_of(const KernelSpec& spec) {
-  return product(without_index(spec, AttentionSpec::d), {}, spec.attention().v);
-}
 
 // Rows of q: the queries of a head or, one behind another, those of all members of a group.
 std::optional<BoxedOperand> boxed_rows(const KernelSpec& spec, const ProductOperand& operand) {
@@ -53,58 +31,17 @@ std::optional<BoxedOperand> boxed_rows(const KernelSpec& spec, const ProductOper
   return o;
 }
 
-// Keys or values that lie in pages of [blocks, heads, rows, columns], along whose columns TMA
-// loads.
-std::optional<BoxedOperand> paged(const KernelSpec& spec, const ProductOperand& operand,
-                                  bool keys) {
-  const auto& body = operand.body.statements;
-  if (body.empty() || body.size() > 2 || body[0].kind != StatementKind::gather ||
-      (body.size() == 2 && body[1].kind != StatementKind::convert))
-    return {};
-  const Gather& g = spec.gathers[static_cast<std::size_t>(body[0].gather)];
-  if (g.op != OpKind::page_gather) return {};
-  const KernelPort& p = spec.ports[static_cast<std::size_t>(g.ports[0])];
-  const Dims &dim = g.dims[0], &stride = g.strides[0];
-  const std::int64_t bytes = info(p.type).bytes, rows = dim[2];
-  constexpr std::int64_t kSwizzledRows = 8;
-  if (p.type != operand.type || p.alignment < 16 || p.access.offset * bytes % 16 != 0 ||
-      rows % kSwizzledRows != 0 || (body.size() == 2 && body[1].type != p.type) ||
-      (stride[3] != 1 && dim[3] > 1))
-    return {};
-  BoxedOperand o;
-  o.source = BoxedOperand::Source::pages;
-  o.gather = body[0].gather;
-  o.page = rows;
-  o.port = g.ports[0];
-  o.k_fastest = keys;
-  o.map.type = p.type;
-  o.map.offset = p.access.offset * bytes;
-  o.map.swizzle = 128;
-  o.map.dim = {dim[3]};
-  for (int i : {2, 1, 0}) {
-    const std::int64_t step = dim[i] > 1 ? stride[i] * bytes : 16;
-    if (step <= 0 || step % 16 != 0 || step >= std::int64_t{1} << 40) return {};
-    o.map.dim.push_back(dim[i]);
-    o.map.stride.push_back(step);
-  }
-  for (std::int64_t n : o.map.dim)
-    if (n < 1 || n >= std::int64_t{1} << 31) return {};
-  return o;
-}
-
 // Where heads of q share one of k and v, the map has those alone.
 std::optional<BoxedOperand> boxed_shared(const KernelSpec& spec, const ProductOperand& operand,
                                          int row, std::int64_t group, bool keys) {
-  if (auto pages = paged(spec, operand, keys)) return pages;
+  constexpr std::int64_t kSwizzledRows = 8;
+  if (auto pages = paged(spec, operand, keys); pages && pages->page % kSwizzledRows == 0)
+    return pages;
   auto o = boxed(spec, operand, row);
   if (!o) return {};
   for (std::size_t i = 0; i < o->batch.size(); ++i)
     if (o->batch[i] == AttentionSpec::head) o->map.dim[static_cast<int>(i) + 2] /= group;
   return o;
-}
-
-std::int64_t rows_of(const KernelSpec& spec) {
-  return spec.extent[AttentionSpec::member] * spec.extent[AttentionSpec::query];
 }
 
 // The result as TMA stores it, where the epilogue does nothing but store the sums, rounded.
@@ -137,6 +74,14 @@ Operands operands_of(const KernelSpec& scores, const KernelSpec& outputs, std::i
   if (wide && o.k && !o.k->k_fastest) o.k = {};
   if (wide && o.v && o.v->k_fastest) o.v = {};
   return o;
+}
+
+// Of warps, whose copies take each head's rows as they lie.
+Operands copied_operands(const KernelSpec& scores, const KernelSpec& outputs) {
+  const ContractionSpec &first = scores.contraction(), &second = outputs.contraction();
+  const int d = scores.extent.size() - 1;
+  return {copied_rows(scores, first.a(), d), copied_rows(scores, first.b(), d),
+          copied_rows(outputs, second.b(), second.first_n())};
 }
 
 // Whether v is the first columns of k, in the same memory.
@@ -308,6 +253,52 @@ std::int64_t choose_heads(const KernelSpec& spec, const AttentionConfig& e, std:
   return best;
 }
 
+// Completes a plan that has its operands.
+bool plan_by_warpgroups(const KernelSpec& spec, const DeviceModel& device, AttentionPlan& plan) {
+  const AttentionSpec& a = spec.attention();
+  AttentionConfig& e = plan.engine;
+  const std::int64_t depth = spec.extent[AttentionSpec::d], width = spec.extent[AttentionSpec::e];
+  if (depth > kWidestKeys || width > kWidestValues) return false;
+  if (a.band.padding && e.v.k_fastest) return false;
+  const bool plain = a.score.statements.empty() && a.weight.statements.empty();
+  const int d = static_cast<int>(depth), w = static_cast<int>(width);
+  e.values_in_keys = e.wide && lies_in_keys(e, plan.spec);
+  if (!(e.wide ? choose_wide_tile(e, d, w, device) : choose_tile(e, e.scores, d, w, plain, device)))
+    return false;
+  set_lines(e.q, kRows, up(depth, kLine));
+  set_lines(e.k, e.tile_k, up(depth, kLine));
+  set_lines(e.v, up(up(width, 16), kLine), e.tile_k);
+  for (const BoxedOperand* b : {&e.q, &e.k, &e.v})
+    if (b->map.box[1] > 256) return false;
+  e.result = stored_sums(plan.spec, e.q.map.type);
+  e.threads = 128 * (e.consumers + 1);
+  e.shared_bytes =
+      static_cast<std::uint32_t>(e.wide ? wide_shared_bytes(e, d, w) : shared_bytes(e, d, w));
+  const std::int64_t heads = count(spec.extent, 0, AttentionSpec::batch);
+  const std::int64_t tiles_q = tiles_of(rows_of(spec), e.tile_q, a.sequences);
+  if (tiles_q * e.tile_q >= std::int64_t{1} << 31) return false;
+  const double items = static_cast<double>(heads) * static_cast<double>(tiles_q) * a.splits;
+  if (items >= 0x1p30) return false;
+  e.grid = clamp_grid(std::min<double>(items, device.sms));
+  e.heads_together = static_cast<int>(choose_heads(spec, e, heads, tiles_q, device));
+
+  // What an SM multiplies, 4096 operations a clock, at the share that was measured, one consumer
+  // without another to overlap with at half of that; or what memory brings to so many SMs. (Wide:
+  // 66 x 128 heads 576 and 512, 4096 keys, 162 us reckoned, 148 on an H100.)
+  constexpr double kOperations = 4096, kReached = 0.65, kReachedWide = 0.55,
+                   kStart = 4;  // microseconds
+  const double rounds = std::ceil(items / e.grid),
+               tiles_k = std::ceil(keys_of_a_row(spec) / a.splits / e.tile_k);
+  const double tile = 2.0 * e.tile_q * e.tile_k * static_cast<double>(depth + width),
+               reached = e.wide             ? kReachedWide
+                         : e.consumers == 1 ? kReached / 2
+                                            : kReached;
+  const double bandwidth = std::min(device.memory_bandwidth, e.grid * device.sm_bandwidth);
+  e.microseconds = kStart + std::max(rounds * tiles_k * tile / kOperations / reached / device.clock,
+                                     bytes_of_attention(spec, e) / bandwidth);
+  return true;
+}
+
 }  // namespace
 
 bool draws_or_loads(const KernelSpec& spec, const Body& body) {
@@ -364,10 +355,12 @@ std::array<int, 2> own_columns(std::int64_t width) {
   return {first * kLine, std::max(1, slabs - first) * kLine};
 }
 
-std::vector<ProductOperand AttentionSpec::*> not_loadable(const KernelSpec& spec) {
+std::vector<ProductOperand AttentionSpec::*> not_loadable(const KernelSpec& spec,
+                                                          const DeviceModel& device) {
   const AttentionSpec& a = spec.attention();
   const KernelSpec scores = scores_of(spec), outputs = outputs_of(spec);
-  const Operands o = operands_of(scores, outputs, a.group, is_wide(spec));
+  const Operands o = has_warpgroups(device) ? operands_of(scores, outputs, a.group, is_wide(spec))
+                                            : copied_operands(scores, outputs);
   std::vector<ProductOperand AttentionSpec::*> left;
   if (!o.q) left.push_back(&AttentionSpec::q);
   if (!o.k) left.push_back(&AttentionSpec::k);
@@ -378,10 +371,7 @@ std::vector<ProductOperand AttentionSpec::*> not_loadable(const KernelSpec& spec
 
 std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const DeviceModel& device) {
   const AttentionSpec& a = spec.attention();
-  if (!device.has_wgmma || !device.has_tma || count(spec.extent, 0, spec.extent.size()) == 0)
-    return {};
-  const std::int64_t depth = spec.extent[AttentionSpec::d], width = spec.extent[AttentionSpec::e];
-  if (depth > kWidestKeys || width > kWidestValues) return {};
+  if (count(spec.extent, 0, spec.extent.size()) == 0) return {};
   if (rows_of(spec) >= 1 << 30 || spec.extent[AttentionSpec::n] >= 1 << 30) return {};
   if (!is_straight(spec, spec.body, true) || !draws_or_loads(spec, a.score) ||
       !draws_or_loads(spec, a.weight))
@@ -391,67 +381,24 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
   AttentionConfig& e = plan.engine;
   e.scores = scores_of(spec);
   e.weight = without_index(spec, AttentionSpec::e).attention().weight;
-  e.wide = is_wide(spec);
-  if (e.wide && a.sequences.count > 0) return {};
-  const Operands o = operands_of(e.scores, plan.spec, a.group, e.wide);
+  e.by_warps = !has_warpgroups(device);
+  e.wide = !e.by_warps && is_wide(spec);
+  if (a.sequences.count > 0 && (e.wide || e.by_warps)) return {};
+  const Operands o = e.by_warps ? copied_operands(e.scores, plan.spec)
+                                : operands_of(e.scores, plan.spec, a.group, e.wide);
   if (!o.q || !o.k || !o.v || o.q->map.type != o.k->map.type || o.k->map.type != o.v->map.type ||
       info(o.q->map.type).bytes != 2)
     return {};
-  if (a.band.padding && o.v->k_fastest) return {};
   e.q = *o.q, e.k = *o.k, e.v = *o.v;
   e.attention = a;
   e.attention.q = e.attention.k = e.attention.v = {};
   e.attention.score = e.attention.weight = {};
-  const bool plain = a.score.statements.empty() && a.weight.statements.empty();
-  const int d = static_cast<int>(depth), w = static_cast<int>(width);
-  e.values_in_keys = e.wide && lies_in_keys(e, plan.spec);
-  if (!(e.wide ? choose_wide_tile(e, d, w, device) : choose_tile(e, e.scores, d, w, plain, device)))
-    return {};
-  set_lines(e.q, kRows, up(depth, kLine));
-  set_lines(e.k, e.tile_k, up(depth, kLine));
-  set_lines(e.v, up(up(width, 16), kLine), e.tile_k);
-  for (const BoxedOperand* b : {&e.q, &e.k, &e.v})
-    if (b->map.box[1] > 256) return {};
-  e.result = stored_sums(plan.spec, e.q.map.type);
-  e.threads = 128 * (e.consumers + 1);
-  e.shared_bytes =
-      static_cast<std::uint32_t>(e.wide ? wide_shared_bytes(e, d, w) : shared_bytes(e, d, w));
   e.wide_index = needs_wide_index(plan.spec) || needs_wide_index(e.scores);
-  const std::int64_t heads = count(spec.extent, 0, AttentionSpec::batch);
-  const std::int64_t tiles_q = tiles_of(rows_of(spec), e.tile_q, a.sequences);
-  if (tiles_q * e.tile_q >= std::int64_t{1} << 31) return {};
-  const double items = static_cast<double>(heads) * static_cast<double>(tiles_q) * a.splits;
-  if (items >= 0x1p30) return {};
-  e.grid = clamp_grid(std::min<double>(items, device.sms));
-  e.heads_together = static_cast<int>(choose_heads(spec, e, heads, tiles_q, device));
   const ContractionSpec& of = plan.spec.contraction();
   e.n_fastest = !prefers(plan.spec, plan.spec.body, of.first_n(), of.first_n() - 1, is_store);
   e.packing = choose_packing(plan.spec, e.n_fastest ? of.first_n() : of.first_n() - 1, 8);
-
-  // What an SM multiplies, 4096 operations a clock, at the share that was measured, one consumer
-  // without another to overlap with at half of that; or what memory brings to so many SMs. (Wide:
-  // 66 x 128 heads 576 and 512, 4096 keys, 162 us reckoned, 148 on an H100.)
-  constexpr double kOperations = 4096, kReached = 0.65, kReachedWide = 0.55,
-                   kStart = 4;  // microseconds
-  const double rounds = std::ceil(items / e.grid),
-               tiles_k = std::ceil(keys_of_a_row(spec) / a.splits / e.tile_k);
-  const double tile = 2.0 * e.tile_q * e.tile_k * static_cast<double>(depth + width),
-               reached = e.wide             ? kReachedWide
-                         : e.consumers == 1 ? kReached / 2
-                                            : kReached;
-  const double bandwidth = std::min(device.memory_bandwidth, e.grid * device.sm_bandwidth);
-  double bytes = bytes_moved(spec) / a.group;
-  const double keys = static_cast<double>(heads / a.group * spec.extent[AttentionSpec::n]);
-  if (e.k.page > 0) bytes += keys * static_cast<double>(depth) * info(e.k.map.type).bytes;
-  if (e.values_in_keys) {
-    if (e.v.page == 0)
-      bytes -= static_cast<double>(elements_reached(
-                   spec.extent, spec.ports[static_cast<std::size_t>(e.v.port)].access)) *
-               info(e.v.map.type).bytes / a.group;
-  } else if (e.v.page > 0)
-    bytes += keys * static_cast<double>(width) * info(e.v.map.type).bytes;
-  e.microseconds = kStart + std::max(rounds * tiles_k * tile / kOperations / reached / device.clock,
-                                     bytes / bandwidth);
+  if (!(e.by_warps ? plan_by_warps(spec, device, plan) : plan_by_warpgroups(spec, device, plan)))
+    return {};
   return plan;
 }
 

@@ -1,6 +1,7 @@
-// How attention forward runs in one kernel of warpgroups (wgmma); see
+// How attention forward runs in one kernel: of warpgroups (wgmma), see
 // codegen/device/family/attention_forward.cuh and, for heads of more than 256 elements,
-// attention_forward_wide.cuh. A pure function of the spec and the device model.
+// attention_forward_wide.cuh; or of warps (mma.sync), see attention_forward_mma.cuh. A pure
+// function of the spec and the device model.
 #pragma once
 #include <array>
 #include <optional>
@@ -10,10 +11,11 @@
 namespace sinter {
 
 struct AttentionConfig : Launch {
-  KernelSpec scores;  // the first product: over (batch, m, n, d), its body is the score
-  Body weight;        // over the same domain
-  BoxedOperand q, k, v;
+  KernelSpec scores;            // the first product: over (batch, m, n, d), its body is the score
+  Body weight;                  // over the same domain
+  BoxedOperand q, k, v;         // by warps: no boxes, but port, type and pages
   AttentionSpec attention;      // what is left of the family's own: band, ports, scale, group
+  bool by_warps = false;        // attention_forward_mma.cuh; else by warpgroups
   bool wide = false;            // attention_forward_wide.cuh: two consumers share 64 rows
   bool values_in_keys = false;  // wide: v is the first columns of k, which is loaded alone
   int consumers = 2;            // warpgroups of 64 rows
@@ -38,13 +40,13 @@ struct AttentionPlan {
   AttentionConfig engine;
 };
 
-// `spec`: of the attention family. Nothing where the device has no such tensor cores, TMA cannot
-// load the operands, heads are wider than registers hold, or a body has more than straight-line
-// arithmetic.
+// `spec`: of the attention family. Nothing where TMA, or copies of 16 bytes, cannot load the
+// operands, heads are wider than registers hold, or a body has more than straight-line arithmetic.
 std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const DeviceModel& device);
 
-// The operands that TMA cannot load as they lie in memory: some of q, k, v.
-std::vector<ProductOperand AttentionSpec::*> not_loadable(const KernelSpec& spec);
+// The operands that TMA, or copies of 16 bytes, cannot load as they lie in memory: some of q, k, v.
+std::vector<ProductOperand AttentionSpec::*> not_loadable(const KernelSpec& spec,
+                                                          const DeviceModel& device);
 
 // Whether a body of the score or of a weight is straight-line f32 arithmetic on what is loaded,
 // looked up in block masks, or drawn.

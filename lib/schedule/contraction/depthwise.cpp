@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "plan/access.hpp"
+#include "schedule/contraction/depthwise_gradient_mma.hpp"
 #include "schedule/contraction/depthwise_mma.hpp"
 #include "schedule/contraction/index_order.hpp"
 #include "schedule/schedule_parts.hpp"
@@ -188,18 +189,6 @@ int lanes_for(std::int64_t channels, int each, bool gradient) {
   return best;
 }
 
-// The spec's indices as the kernel wants them: channels behind the other batch entries.
-void put_channel_last(KernelSpec& spec, int channel) {
-  std::vector<int> order;
-  const int batch = spec.contraction().batch;
-  for (int i = 0; i < spec.extent.size(); ++i) {
-    if (i == batch) order.push_back(channel);
-    if (i != channel) order.push_back(i);
-  }
-  if (spec.extent.size() == batch) order.push_back(channel);
-  reorder(spec, order);
-}
-
 // Rows and columns of a thread's block and its walk; nothing where filters are too large. `memory`:
 // microseconds that memory takes.
 std::optional<DepthwiseConfig> on_ordinary_cores(const KernelSpec& spec, DepthwiseConfig e,
@@ -273,6 +262,17 @@ std::optional<DepthwiseConfig> on_ordinary_cores(const KernelSpec& spec, Depthwi
 }
 
 }  // namespace
+
+void put_channel_last(KernelSpec& spec, int channel) {
+  std::vector<int> order;
+  const int batch = spec.contraction().batch;
+  for (int i = 0; i < spec.extent.size(); ++i) {
+    if (i == batch) order.push_back(channel);
+    if (i != channel) order.push_back(i);
+  }
+  if (spec.extent.size() == batch) order.push_back(channel);
+  reorder(spec, order);
+}
 
 int taps_of(const KernelSpec& spec, const std::optional<ImageDim>& d) {
   return d && d->tap_index >= 0 ? static_cast<int>(spec.extent[d->tap_index]) : 1;
@@ -349,7 +349,8 @@ std::optional<DepthwisePlan> plan_depthwise(const KernelSpec& given, const Devic
     const int vector = channels % 4 == 0 && walked(4) ? 4 : e.each;
     e.down = dims->front();
     e.across = dims->back();
-    const auto mma = plan_depthwise_mma(spec, e, vector, memory, device);
+    const auto mma = e.gradient ? plan_depthwise_gradient_mma(spec, e, memory, device)
+                                : plan_depthwise_mma(spec, e, vector, memory, device);
     // Few taps leave ordinary cores idle, too, and tensor cores' kernel moves more through shared
     // memory, which its estimate knows nothing of. (On an H100, ordinary and tensor cores: 128 x
     // 144 x 56 x 56, 3 x 3 105 and 167 us; 32 x 240 x 28 x 28, 5 x 5 28.9 and 16.4; 64 x 384 x 28 x

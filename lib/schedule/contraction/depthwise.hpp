@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "plan/tensor_map.hpp"
 #include "schedule/contraction/convolution_dims.hpp"
 #include "schedule/launch.hpp"
 #include "schedule/packing.hpp"
@@ -17,11 +18,21 @@ namespace sinter {
 struct DepthwiseOperand {
   int port = -1;
   std::int64_t offset = 0;  // of an image: that of coordinate 0
+  // Where TMA brings it in boxes: of channels, columns, rows, and what these indices count.
+  std::optional<TensorMap> map{};
+  std::vector<int> counted{};
 };
 
-// On tensor cores: tiles of results side by side, and rows in shared memory.
+// On tensor cores: tiles of results side by side, and rows in shared memory; of a gradient, 16
+// pixels a tile, and two rows a stage.
 struct DepthwiseTiles {
   int across = 1, stages = 3;
+};
+
+// Groups of `channels` channels: those of the image are counted by index `inner`, those of the
+// result by `outer`. Of `planes` images at once.
+struct DepthwiseGroups {
+  int inner = -1, outer = -1, channels = 1, planes = 1;
 };
 
 struct DepthwiseConfig : Launch {
@@ -36,12 +47,16 @@ struct DepthwiseConfig : Launch {
   std::optional<ImageDim> down, across;  // whose taps a thread has all at once
   std::vector<ImageDim> looped;          // the others
   std::optional<DepthwiseTiles> mma;     // none: on ordinary cores
+  std::optional<DepthwiseGroups> groups;
   int unroll = 1;
   Packing packing;  // of the epilogue
 };
 
 // Of a dim of the image; 1 where there is none.
 int taps_of(const KernelSpec& spec, const std::optional<ImageDim>& dim);
+
+// The spec's indices as the kernels want them: channels, or groups, behind the other batch entries.
+void put_channel_last(KernelSpec& spec, int channel);
 
 struct DepthwisePlan {
   KernelSpec spec;  // the given one with its indices in the order that the kernel wants

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "schedule/contraction/depthwise_boxes.hpp"
 #include "schedule/schedule_parts.hpp"
 
 namespace sinter {
@@ -14,8 +15,10 @@ namespace {
 constexpr int kTiles = 16, kWidth = 8, kDepth = 16;
 constexpr int kLeastColumns = 4;     // of a tile: else too few of its products count
 constexpr int kMostStages = 8;       // rows
+constexpr int kBoxedStages = 6;      // at the least, where shared memory has room
 constexpr int kMostRegisters = 240;  // of a thread, of 255
 constexpr double kFlight = 40e3;     // bytes under way of an SM that reach the rate of memory
+constexpr double kAgain = 0.15;      // of memory's time, for an image that is read once more
 constexpr double kExposed = 0.2;     // of the shorter of memory and instructions
 
 // The shape of a thread block, as the device code's Bands has it.
@@ -23,10 +26,11 @@ struct Bands {
   int each, lanes, columns, across;
   int taps, advance, slots;  // rows of the filter, of the image a step, of results in the making
   int pixels, row, plane;    // of a row of the image; vectors
+  bool boxed;                // by TMA: `pixels` of a box
 
   Bands(const KernelSpec& spec, const DepthwiseConfig& parts, int each_, int lanes_, int columns_,
-        int across_)
-      : each(each_), lanes(lanes_), columns(columns_), across(across_) {
+        int across_, bool boxed_)
+      : each(each_), lanes(lanes_), columns(columns_), across(across_), boxed(boxed_) {
     const ImageDim &down = *parts.down, &line = *parts.across;
     taps = taps_of(spec, down);
     advance = static_cast<int>(down.pixel);
@@ -34,6 +38,7 @@ struct Bands {
     slots = (seen + advance - 1) / advance;
     pixels = static_cast<int>(line.pixel) * (across * columns - 1) +
              static_cast<int>(std::abs(line.tap)) * (taps_of(spec, line) - 1) + 1;
+    if (boxed) pixels = line_of_box((across - 1) * columns + kDepth);
     row = (pixels + 1) / 2 * 2 * (lanes + 1);
     const int bank = 4 * across % 32;
     plane = (row * advance + 31 - bank) / 32 * 32 + bank;
@@ -44,12 +49,17 @@ struct Bands {
   int copies() const { return (planes() * pixels + 31) / 32; }  // of a thread and row
   int registers() const {
     constexpr int kOwn = 30;  // at the least, besides
-    return slots * each * 4 + taps * each * 2 + advance * each * 4 + 2 * copies() + kOwn;
+    return slots * each * 4 + taps * each * 2 + advance * each * 4 + (boxed ? 0 : 2 * copies()) +
+           kOwn;
   }
-  int stage_bytes() const { return (plane * planes() + kDepth / 2 * (lanes + 1)) * vector_bytes(); }
+  int stage_bytes() const {
+    if (boxed) return (planes() * pixels * lanes * vector_bytes() + 1023) / 1024 * 1024;
+    return (plane * planes() + kDepth / 2 * (lanes + 1)) * vector_bytes();
+  }
   int shared_bytes(int stages, int all_taps) const {
-    const int results = 2 * (kTiles * kWidth * (lanes * each + 4) + 8) * 4;
-    return results + stages * stage_bytes() + (all_taps + 1) * lanes * vector_bytes();
+    const int results = 2 * (kTiles * kWidth * (lanes * each + 4) + 8) * 4,
+              barriers = boxed ? 8 * (stages + 1) + 1023 : 0;
+    return results + stages * stage_bytes() + (all_taps + 1) * lanes * vector_bytes() + barriers;
   }
   // Steps of a thread block that has `run` of the rows of all groups, `rows` each. Rows before its
   // results are half outside of the image where a group begins; a walk begins with two steps' wait.
@@ -65,13 +75,28 @@ struct Bands {
   double clocks(double ctas, int width, int cost) const {
     constexpr double kCopy = 6, kFixed = 40, kPack = 20, kResult = 3, kMultiplication = 6,
                      kBarrier = 150, kIssued = 0.9;
-    const double code = kCopy * copies() * advance + advance * (8 + 4.0 * each) + each * taps + 8 +
-                        4.0 * each / width * (kPack + (kResult + cost) * width) + kFixed,
+    const double code = (boxed ? 0 : kCopy * copies() * advance) + advance * (8 + 4.0 * each) +
+                        each * taps + 8 + 4.0 * each / width * (kPack + (kResult + cost) * width) +
+                        kFixed,
                  issued = code / kIssued, multiplied = kMultiplication * each * taps;
     return ctas * lanes / 4 * std::max(issued, multiplied) + std::min(issued, multiplied) +
            kBarrier;
   }
 };
+
+// Whether TMA can bring the pixels; sets the map if so. Planes are what one index counts.
+bool fits_boxes(const KernelSpec& spec, DepthwiseConfig& e, double planes,
+                const DeviceModel& device) {
+  const ImageDim &down = *e.down, &line = *e.across;
+  if (!device.has_tma || !device.has_wgmma || down.pixel != 1 || line.pixel != 1 ||
+      e.columns != kWidth || !down.parts.empty() || !line.parts.empty() ||
+      !set_map(spec, e, e.image))
+    return false;
+  const std::vector<int>& counted = e.image.counted;
+  if (counted.size() == 1 && static_cast<double>(spec.extent[counted[0]]) == planes) return true;
+  e.image.map.reset();
+  return false;
+}
 
 // The most results of a tile whose pixels are no more than the multiplication's.
 int columns_of(const KernelSpec& spec, const ImageDim& d) {
@@ -111,56 +136,76 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
   // Tests: the long walks that few SMs have on small shapes.
   const double sms = device.depthwise == "mma" ? 3 : device.sms;
   std::optional<double> least;
-  for (const int each : {4, 2})
-    for (const int lanes : {8, 16})
-      for (int across = 1; across <= kTiles; across *= 2) {
-        if (each > vector || (across > 1 && across >= 2 * tiles)) continue;
-        const Bands b(spec, parts, each, lanes, columns, across);
-        const double most = std::floor(static_cast<double>(device.registers_per_sm) /
-                                       (b.registers() * b.threads()));
-        if (b.registers() > kMostRegisters || most < 1) continue;
-        const double blocks = std::ceil(channels / (lanes * each)),
-                     lines = std::ceil(tiles / across) * std::ceil(planes / b.planes()) * rows;
-        const double row_bytes =
-            static_cast<double>(b.planes()) * b.pixels * b.advance * lanes * b.vector_bytes();
-        int stages = 3;
-        while (stages < kMostStages && (stages - 1) * row_bytes * most < kFlight) ++stages;
-        const auto fits = [&](double ctas) {
-          return ctas * (b.shared_bytes(stages, all_taps) + device.shared_reserved) <=
-                 device.shared_per_sm;
-        };
-        while (stages > 2 && !fits(most)) --stages;
-        if (b.shared_bytes(stages, all_taps) > device.shared_per_cta || blocks * lines >= 0x1p31)
-          continue;
-        double ctas = most;
-        while (ctas > 1 && !fits(ctas)) --ctas;
-        const double at_once = ctas * sms,
-                     waited = memory * std::max(1.0, kFlight / ((stages - 1) * row_bytes * ctas));
-        // Rows of a thread block: groups or equal parts of one, or as many as fill whole rounds.
-        std::vector<double> runs;
-        for (const double part : {1.0, 2.0, 4.0, 8.0}) runs.push_back(std::ceil(rows / part));
-        for (double round = 1; round <= 4; ++round)
-          runs.push_back(std::ceil(lines / std::max(1.0, std::floor(round * at_once / blocks))));
-        const auto clocks = [&](double n) { return b.clocks(n, e.packing.width, cost); };
-        for (const double run : runs) {
-          const double grid = blocks * std::ceil(lines / run), rounds = std::floor(grid / at_once),
-                       left = std::ceil((grid - rounds * at_once) / sms),
-                       steps = b.steps(run, rows);
-          const double all = steps * (rounds * clocks(ctas) + (left > 0 ? clocks(left) : 0));
-          const double issued = all / device.clock,
-                       us = std::max(waited, issued) + kExposed * std::min(waited, issued);
-          if (least && *least <= us) continue;
-          least = us;
-          e.each = each;
-          e.lanes = lanes;
-          e.run = static_cast<int>(run);
-          e.mma = {.across = across, .stages = stages};
-          e.threads = b.threads();
-          e.grid = clamp_grid(grid);
-          e.shared_bytes = static_cast<std::uint32_t>(b.shared_bytes(stages, all_taps));
-          e.least_blocks = static_cast<int>(ctas);  // limits registers to what so many leave each
+  // By TMA if it can.
+  const auto choose = [&](bool boxed) {
+    for (const int each : {4, 2})
+      for (const int lanes : {8, 16})
+        for (int across = 1; across <= kTiles; across *= 2) {
+          if (each > vector || (across > 1 && across >= 2 * tiles)) continue;
+          // A line of a box has 64 or 128 bytes, a box two planes or more.
+          const int units = lanes * each / 8;
+          if (boxed && (units < 4 || across == kTiles)) continue;
+          const Bands b(spec, parts, each, lanes, columns, across, boxed);
+          const double most = std::floor(static_cast<double>(device.registers_per_sm) /
+                                         (b.registers() * b.threads()));
+          if (b.registers() > kMostRegisters || most < 1) continue;
+          const double blocks = std::ceil(channels / (lanes * each)),
+                       lines = std::ceil(tiles / across) * std::ceil(planes / b.planes()) * rows;
+          const double row_bytes =
+              static_cast<double>(b.planes()) * b.pixels * b.advance * lanes * b.vector_bytes();
+          int stages = boxed ? kBoxedStages : 3;
+          while (stages < kMostStages && (stages - 1) * row_bytes * most < kFlight) ++stages;
+          const auto fits = [&](double ctas) {
+            return ctas * (b.shared_bytes(stages, all_taps) + device.shared_reserved) <=
+                   device.shared_per_sm;
+          };
+          while (stages > 2 && !fits(most)) --stages;
+          if (b.shared_bytes(stages, all_taps) > device.shared_per_cta || blocks * lines >= 0x1p31)
+            continue;
+          double ctas = most;
+          while (ctas > 1 && !fits(ctas)) --ctas;
+          // Pixels beside a block's own come from the second-level cache.
+          const double again = std::ceil(tiles / across) * (b.pixels - across * columns) /
+                               static_cast<double>(line.extent);
+          const double at_once = ctas * sms,
+                       waited = memory * (1 + kAgain * again) *
+                                std::max(1.0, kFlight / ((stages - 1) * row_bytes * ctas));
+          // Rows of a thread block: groups or equal parts of one, or as many as fill whole rounds.
+          std::vector<double> runs;
+          for (const double part : {1.0, 2.0, 4.0, 8.0}) runs.push_back(std::ceil(rows / part));
+          for (double round = 1; round <= 4; ++round)
+            runs.push_back(std::ceil(lines / std::max(1.0, std::floor(round * at_once / blocks))));
+          const auto clocks = [&](double n) { return b.clocks(n, e.packing.width, cost); };
+          for (const double run : runs) {
+            const double grid = blocks * std::ceil(lines / run),
+                         rounds = std::floor(grid / at_once),
+                         left = std::ceil((grid - rounds * at_once) / sms),
+                         steps = b.steps(run, rows);
+            const double all = steps * (rounds * clocks(ctas) + (left > 0 ? clocks(left) : 0));
+            const double issued = all / device.clock,
+                         us = std::max(waited, issued) + kExposed * std::min(waited, issued);
+            if (least && *least <= us) continue;
+            least = us;
+            e.each = each;
+            e.lanes = lanes;
+            e.run = static_cast<int>(run);
+            e.mma = {.across = across, .stages = stages};
+            if (boxed) {
+              set_box(e.image, units, b.pixels, 1);
+              e.image.map->box[3] = b.planes();
+            }
+            e.threads = b.threads();
+            e.grid = clamp_grid(grid);
+            e.shared_bytes = static_cast<std::uint32_t>(b.shared_bytes(stages, all_taps));
+            e.least_blocks = static_cast<int>(ctas);  // limits registers to what so many leave each
+          }
         }
-      }
+  };
+  if (fits_boxes(spec, e, planes, device)) choose(true);
+  if (!least) {
+    e.image.map.reset();
+    choose(false);
+  }
   if (!least) return {};
   e.microseconds = device.launch_microseconds + *least;
   e.wide_index = needs_wide_index(spec);

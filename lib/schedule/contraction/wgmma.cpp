@@ -265,6 +265,7 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
   count_epilogue(gemm->spec, p);
   store_as_summed(gemm->spec, e, gemm->window.bounds.empty() && !resident);
   p.stores_rows = e.stored_rows >= 0;
+  p.swappable = e.resident && !p.gradient && p.stores_rows && e.row_sources.empty();
   e.window = std::move(gemm->window);
   return Orientation{std::move(gemm->spec), std::move(e), p};
 }
@@ -381,8 +382,11 @@ bool of_whole_tile(const KernelSpec& spec, const KernelPort& port) {
 KernelChoice TileChoice::ranked() const {
   std::vector<EstimatedTile> sorted = tiles;
   std::stable_sort(sorted.begin(), sorted.end(), sooner);
-  KernelChoice choice{problem, {}};
-  for (const EstimatedTile& t : sorted) choice.configurations.push_back(to_text(t.tile));
+  KernelChoice choice{problem, {}, {}};
+  for (const EstimatedTile& t : sorted) {
+    choice.configurations.push_back(to_text(t.tile));
+    choice.microseconds.push_back(t.microseconds);
+  }
   return choice;
 }
 
@@ -398,7 +402,7 @@ std::optional<WgmmaPlan> choose_tile(std::vector<std::optional<Orientation>> ori
   for (std::size_t i = 0; i < orientations.size(); ++i) {
     if (!orientations[i]) continue;
     for (EstimatedTile t : tiles.of(orientations[i]->problem, device)) {
-      t.tile.swap_ab = orientations[i]->other_way;
+      t.tile.swap_ab |= orientations[i]->other_way;
       choice.tiles.push_back(t);
       from.push_back(i);
     }

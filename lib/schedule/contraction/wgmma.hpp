@@ -94,6 +94,11 @@ struct WgmmaConfig : Launch {
   Packing packing;  // of the epilogue
 };
 
+// The products of a convolution whose pixels stay have the filter as their left operand.
+inline bool swaps_products(const WgmmaConfig& e) {
+  return e.resident && e.taps_each == 0 && e.tile.swap_ab;
+}
+
 // What a plan was chosen from. Planning compares plans by the dozen and wants no texts: only who
 // measures ranks the tiles and has hundreds of texts written.
 struct TileChoice {

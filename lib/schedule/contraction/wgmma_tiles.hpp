@@ -15,7 +15,9 @@ inline constexpr int kInstructionRows = 64;  // of one multiplication; sides up 
 
 // What can be chosen freely.
 struct Tile {
-  bool swap_ab = false;  // rows and columns lie the other way round than they usually do
+  // Rows and columns lie the other way round than they usually do; with window stages only in the
+  // products, whose left operand is the filter then.
+  bool swap_ab = false;
   int m = 128, n = 256;
   int consumers = 2;                 // warpgroups that multiply
   bool alternate = false;            // each consumer has tiles of its own
@@ -28,6 +30,7 @@ struct Tile {
 std::string to_text(const Tile& tile);
 
 constexpr int cluster_blocks(const Tile& t) { return t.cluster_m * t.cluster_n * t.split; }
+constexpr int rows_of_consumer(const Tile& t) { return t.alternate ? t.m : t.m / t.consumers; }
 
 // What is multiplied, as tiles see it.
 struct TileProblem {
@@ -48,9 +51,10 @@ struct TileProblem {
   // Of a convolution whose pixels stay in shared memory for all taps: taps, and how many lines of
   // pixels a tile has besides its rows. 0: pixels are loaded for each tap.
   int taps = 0, reach = 0;
-  bool gradient = false;  // of a filter of that kind: columns are lines of channels of all taps
-  bool window = false;    // a convolution
-  bool phased = false;    // whose tiles have unlike depths
+  bool swappable = false;  // of these, whose products may have the filter as their left operand
+  bool gradient = false;   // of a filter of that kind: columns are lines of channels of all taps
+  bool window = false;     // a convolution
+  bool phased = false;     // whose tiles have unlike depths
   // How many times a convolution reads each element of an operand, which the caches see.
   double a_again = 1, b_again = 1;
 

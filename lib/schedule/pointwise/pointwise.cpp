@@ -67,6 +67,7 @@ PointwiseConfig choose_pointwise(const KernelSpec& spec, const DeviceModel& devi
   }
   const int widest = widest_pack(spec);
   s.packing = choose_packing(spec, rank - 1, widest, true);
+  if (s.packing.width == 1) choose_wide_stores(spec, widest, s.packing);
   double places = elements(spec.extent, 0, rank) / s.packing.width;
   if (moves_narrowly(spec, s.packing) &&
       choose_misaligned_packs(spec, widest, s.packing, s.aligned_by, s.places))

@@ -23,7 +23,7 @@ struct Config {
   static constexpr int cluster_m = 1;
   static constexpr int cluster_n = 1;
   static constexpr int split = 1;
-  static constexpr int group = 8;
+  static constexpr int group = 1;
   static constexpr int products = 2;
   static constexpr int operand_bytes = 2;
   static constexpr int producer_registers = 40;
@@ -126,6 +126,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_swish_fwd_mul_add_05d4d924(const __grid_constant__ Args args) {
+void sinter_contraction_swish_fwd_mul_add_c803928b(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB2, Body>(args);
 }

@@ -22,7 +22,7 @@ struct Config {
   static constexpr int cluster_m = 2;
   static constexpr int cluster_n = 1;
   static constexpr int split = 1;
-  static constexpr int group = 8;
+  static constexpr int group = 1;
   static constexpr int products = 1;
   static constexpr int operand_bytes = 2;
   static constexpr int producer_registers = 24;
@@ -112,7 +112,8 @@ struct Body {
   SINTER_DEVICE static Stored* row(const Args& args, const Coord& c) {
     return args.y + sinter::locate<Config::YAccess>(c).offset;
   }
-  SINTER_DEVICE static const auto& result(const Place<2>& place) {
+  template <int width>
+  SINTER_DEVICE static const auto& result(const Place<width>& place) {
     return place.y;
   }
   SINTER_DEVICE static const Stored* source(sinter::Int<0>, const Args& args,
@@ -125,6 +126,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1) SINTER_CLUSTER(Config::cluster_m * Config::cluster_n * Config::split)
-void sinter_contraction_add_relu_fwd_ce1a846b(const __grid_constant__ Args args) {
+void sinter_contraction_add_relu_fwd_907c59e6(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args);
 }

@@ -97,7 +97,8 @@ struct Body {
     sinter::fetch<Config::BiasAccess>(args.bias, c, place.bias);
   }
   static constexpr bool reads_columns = true;
-  SINTER_DEVICE static const auto& result(const Place<2>& place) {
+  template <int width>
+  SINTER_DEVICE static const auto& result(const Place<width>& place) {
     return place.y;
   }
   struct TileStore {
@@ -110,6 +111,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_add_gelu_approx_tanh_fwd_a5b07fc3(const __grid_constant__ Args args) {
+void sinter_contraction_add_gelu_approx_tanh_fwd_69591b44(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args);
 }

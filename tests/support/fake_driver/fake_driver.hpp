@@ -35,4 +35,6 @@ struct FakeDriver {
   FakeLaunch log[64];
 };
 
+constexpr float kFakeMicroseconds = 5;  // that each launch takes, as events tell
+
 extern "C" FakeDriver* fake_driver_state();

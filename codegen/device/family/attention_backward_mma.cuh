@@ -1,0 +1,258 @@
+// Gradients of attention on the tensor cores that every GPU from sm_80 on has; what they are is
+// said in attention_backward.cuh.
+//
+// A CTA owns a tile of keys, 16 a warp, whose dK and dV stay in registers, and walks over the tiles
+// of queries that see one of them. Keys are the rows of scores, so that weights and ds are the left
+// operands of dV and dK as they lie. ds also passes through shared memory, for dQ = dS K, of which
+// each warp multiplies 16 queries and every so-manieth 16 columns and adds them to sums of f32 in
+// memory. The next tile of queries is copied meanwhile. (Dao, "FlashAttention-2", 2023, section
+// 3.1.2.)
+//
+// A generated file defines what attention_backward.cuh lists, but for
+//
+//   struct Config     tile_q, tile_k in place of stages and registers
+//   OperandQ, OperandK, OperandV, OperandDO
+//                     Number, const Number* line(args, c): see attention_forward_mma.cuh
+//   struct SumsDQ     float* line(args, c), of a query
+//   struct ResultDK, ResultDV   Number* line(args, c), of a key
+//
+// and calls attention::run_backward_by_warps with the same arguments. The launch has
+// Config::threads threads, BackwardWarpsShape::shared_bytes bytes of shared memory, and a CTA for
+// each of BackwardWarpsShape::tiles.
+#pragma once
+#include "sinter/device/engine/shared_memory.cuh"
+#include "sinter/device/family/attention_backward_weights.cuh"
+#include "sinter/device/family/attention_lines.cuh"
+
+namespace sinter::attention {
+
+template <class Config, class Q>
+struct BackwardWarpsShape : BackwardTiles<Config, Q, Config::tile_k> {
+  using B = BackwardTiles<Config, Q, Config::tile_k>;
+  using B::steps, B::steps_v, B::tile_k, B::tile_q;
+  using typename B::Number;
+  static constexpr int threads = Config::threads, warps = threads / 32, blocks_q = tile_q / 16;
+  static_assert(warps * 16 == tile_k && warps % 4 == 0 && warps % blocks_q == 0 && tile_q <= 128);
+
+  using TileQ = LinesOf<Number, tile_q, 16 * steps>;
+  using TileDO = LinesOf<Number, tile_q, 16 * steps_v>;
+  using TileK = LinesOf<Number, tile_k, 16 * steps>;
+  using TileV = LinesOf<Number, tile_k, 16 * steps_v>;
+  using TileDS = LinesOf<Number, tile_k, tile_q>;
+  using Scores = Accumulator<float, tile_q>;
+  using DK = Accumulator<float, 16 * steps>;
+  using DV = Accumulator<float, 16 * steps_v>;
+
+  // Shared memory, from a multiple of 1024 on; of queries there are two stages.
+  static constexpr int v = TileK::bytes, stages = v + TileV::bytes,
+                       rows = TileQ::bytes + TileDO::bytes, stage_bytes = rows + 2 * tile_q * 4,
+                       ds_from = stages + 2 * stage_bytes, ds = (ds_from + 127) / 128 * 128,
+                       shared_bytes = ds + TileDS::bytes + 1023;
+};
+
+// d += a b, where a lies in registers: k are the lines of `tile`, columns their elements.
+template <class Number, int k, class Tile, int columns>
+SINTER_DEVICE void multiply_lines(Accumulator<float, columns>& d,
+                                  const OperandFragment<Number, k>& a, unsigned tile,
+                                  const LaneLine<Tile, true>& line) {
+#pragma unroll
+  for (int i = 0; i < k / 16; ++i)
+#pragma unroll
+    for (int e = 0; e < columns / 16; ++e) {
+      unsigned b[4];
+      warp_matrix::get_transposed(b, tile + line(i, e));
+      warp_matrix::multiply(Number{}, d.at + e * 8, a.at[i], b[0], b[1]);
+      warp_matrix::multiply(Number{}, d.at + e * 8 + 4, a.at[i], b[2], b[3]);
+    }
+}
+// d = a b: rows are 16 lines of one tile, columns the lines of the other, k their elements.
+template <class Number, int steps, class A, class B, int columns>
+SINTER_DEVICE void multiply_tiles(Accumulator<float, columns>& d, unsigned a,
+                                  const LaneLine<A, true>& line_a, unsigned b,
+                                  const LaneLine<B, false>& line_b) {
+  d.clear();
+#pragma unroll
+  for (int k = 0; k < steps; ++k) {
+    unsigned rows[4];
+    warp_matrix::get(rows, a + line_a(0, k));
+#pragma unroll
+    for (int n = 0; n < columns / 16; ++n) {
+      unsigned two[4];
+      warp_matrix::get(two, b + line_b(n, k));
+      warp_matrix::multiply(Number{}, d.at + n * 8, rows, two[0], two[1]);
+      warp_matrix::multiply(Number{}, d.at + n * 8 + 4, rows, two[2], two[3]);
+    }
+  }
+}
+
+// A warp's 16 keys of a result, of which `elements` exist.
+template <class Result, class Number, int elements, class S, class Args, int columns>
+SINTER_DEVICE void store_keys(const Args& args, typename S::Coord c, int key,
+                              const Accumulator<float, columns>& sums, float scale) {
+  using Sums = Accumulator<float, columns>;
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int n = key + Sums::row(2 * r);
+    if (n >= S::keys) continue;
+    c.at[3] = n;
+    Number* const line = Result::line(args, c);
+#pragma unroll
+    for (int i = 2 * r; i < Sums::count; i += 4) {
+      const int e = Sums::column(i);
+      const unsigned two = warp_matrix::pair(Number{}, sums.at[i] * scale, sums.at[i + 1] * scale);
+      if (e + 1 < elements)
+        *reinterpret_cast<unsigned*>(line + e) = two;
+      else if (e < elements)
+        line[e] = Number{static_cast<unsigned short>(two & 0xffffu)};
+    }
+  }
+}
+
+template <class Config, class Bounds, class Q, class K, class V, class DO, class Score,
+          class Weight, class Rows, class BiasGradient, class SumsDQ, class ResultDK,
+          class ResultDV, class Args>
+SINTER_DEVICE void run_backward_by_warps(const Args& args) {
+  using S = BackwardWarpsShape<Config, Q>;
+  using Number = typename S::Number;
+  constexpr int threads = S::threads;
+  hardware::grid_dependency_wait();
+  const SharedMemory memory;
+  const unsigned k = memory.address, v = k + S::v, ds = k + S::ds;
+  const int thread = static_cast<int>(threadIdx.x), warp = __shfl_sync(~0u, thread / 32, 0),
+            lane = thread % 32;
+  const TileOfKeys tile = tile_of_keys<Config, S>(static_cast<int>(blockIdx.x));
+  typename S::Coord c;
+  c.at[0] = tile.entry, c.at[1] = tile.head;
+  const QueryBand<S, Bounds> band(args, c, tile.from);
+  const int key = tile.from + warp / 4 * 64;  // the first of four warps
+  typename S::DK dk;
+  typename S::DV dv;
+  dk.clear(), dv.clear();
+
+  const int count = band.count();
+  if (count > 0) {
+    const auto lines_of = [&]<class Operand, int index>(Operand*, Int<index>, int head) {
+      return [&args, c, head](int i) {
+        typename S::Coord at = c;
+        at.at[1] = head, at.at[index] = i;
+        return Operand::line(args, at);
+      };
+    };
+    const LaneLine<typename S::TileK, true> keys(warp * 16), keys_as_k(0);
+    const LaneLine<typename S::TileV, true> values(warp * 16);
+    const LaneLine<typename S::TileQ, false> queries(0);
+    const LaneLine<typename S::TileQ, true> queries_as_k(0);
+    const LaneLine<typename S::TileDO, false> outputs(0);
+    const LaneLine<typename S::TileDO, true> outputs_as_k(0);
+    // What belongs to a query: what is added to its scores before the exponential, in powers of
+    // two, -infinity where it sees nothing; and Delta. Fetched a tile ahead, beside the products.
+    float lse = 0, delta = 0;
+    const auto fetch_row = [&](const QueryTile<S>& at) {
+      if (thread >= S::tile_q) return;
+      const int row = at.row() + thread;
+      const bool exists = row < band.band.rows;
+      typename S::Coord of = c;
+      of.at[1] = at.head, of.at[2] = exists ? row : 0;
+      const float stats = Rows::stats(args, of), sum = Rows::delta(args, of);
+      lse = exists && stats != minus_infinity() ? -stats * kLog2E : minus_infinity();
+      delta = exists ? sum : 0.0f;
+    };
+    const auto rows_of = [&](int stage) {
+      return reinterpret_cast<float*>(memory.pointer + S::stages + stage * S::stage_bytes +
+                                      S::rows);
+    };
+    const auto put_row = [&](int stage) {
+      if (thread < S::tile_q)
+        rows_of(stage)[thread] = lse, rows_of(stage)[S::tile_q + thread] = delta;
+    };
+    const auto copy_queries = [&](const QueryTile<S>& at, int stage) {
+      const unsigned to = k + S::stages + stage * S::stage_bytes;
+      copy_lines<typename S::TileQ, threads, S::depth>(
+          to, at.row(), band.band.rows, lines_of(static_cast<Q*>(nullptr), Int<2>{}, at.head));
+      copy_lines<typename S::TileDO, threads, S::depth_v>(
+          to + S::TileQ::bytes, at.row(), band.band.rows,
+          lines_of(static_cast<DO*>(nullptr), Int<2>{}, at.head));
+    };
+    QueryTile<S> next = QueryTile<S>::first(band);
+    copy_lines<typename S::TileK, threads, S::depth>(
+        k, tile.from, band.band.columns, lines_of(static_cast<K*>(nullptr), Int<3>{}, tile.head));
+    copy_lines<typename S::TileV, threads, S::depth_v>(
+        v, tile.from, band.band.columns, lines_of(static_cast<V*>(nullptr), Int<3>{}, tile.head));
+    // The first tile is copied by the same code as the others.
+    QueryTile<S> at = next;
+#pragma unroll 1
+    for (int i = -1, stage = 1; i < count; ++i, stage ^= 1) {
+      if (i >= 0) {
+        warp_matrix::wait<0>();
+        __syncthreads();
+      }
+      if (i + 1 < count) {
+        copy_queries(next, stage ^ 1);
+        warp_matrix::commit();
+        fetch_row(next);
+      }
+      if (i >= 0) {
+        const unsigned q = k + S::stages + stage * S::stage_bytes, d_o = q + S::TileQ::bytes;
+        typename S::Scores s, dp;
+        multiply_tiles<Number, S::steps>(s, k, keys, q, queries);
+        multiply_tiles<Number, S::steps_v>(dp, v, values, d_o, outputs);
+        weigh_and_differentiate<Score, Weight, BiasGradient, false>(
+            band, args, c, at, rows_of(stage), rows_of(stage) + S::tile_q, s, dp, key);
+        const auto weights = to_operand<Number>(s);
+        multiply_lines(dv, weights, d_o, outputs_as_k);
+        const auto gradients = to_operand<Number>(dp);
+#pragma unroll
+        for (int j = 0; j < S::tile_q / 16; ++j)
+#pragma unroll
+          for (int b = 0; b < 4; ++b)
+            *reinterpret_cast<unsigned*>(memory.pointer + S::ds +
+                                         S::TileDS::place(warp * 16 + b % 2 * 8 + lane / 4,
+                                                          j * 16 + b / 2 * 8 + lane % 4 * 2)) =
+                gradients.at[j][b];
+        multiply_lines(dk, gradients, q, queries_as_k);
+        __syncthreads();
+
+        // dQ: rows are queries, k keys.
+        const int block = warp % S::blocks_q;
+        const LaneLine<typename S::TileDS, false> ds_of(0);
+        OperandFragment<Number, S::tile_k> rows;
+#pragma unroll
+        for (int n = 0; n < S::tile_k / 16; ++n)
+          warp_matrix::get_transposed(rows.at[n], ds + ds_of(n, block));
+        typename S::Coord of = c;
+        of.at[1] = at.head;
+        float* to[2];
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const int m = at.row() + block * 16 + lane / 4 + 8 * r;
+          of.at[2] = m;
+          to[r] = m < band.band.rows ? SumsDQ::line(args, of) : nullptr;
+        }
+#pragma unroll 1
+        for (int e = warp / S::blocks_q; e < S::steps; e += S::warps / S::blocks_q) {
+          Accumulator<float, 16> dq;
+          dq.clear();
+#pragma unroll
+          for (int n = 0; n < S::tile_k / 16; ++n) {
+            unsigned b[4];
+            warp_matrix::get_transposed(b, k + keys_as_k(n, e));
+            warp_matrix::multiply(Number{}, dq.at, rows.at[n], b[0], b[1]);
+            warp_matrix::multiply(Number{}, dq.at + 4, rows.at[n], b[2], b[3]);
+          }
+          dq.each([&](int i, float& x) {
+            const int column = e * 16 + dq.column(i);
+            float* const line = to[i / 2 % 2];
+            if (line && column < S::depth) hardware::add(line + column, x);
+          });
+        }
+      }
+      if (i + 1 < count) put_row(stage ^ 1);
+      at = next;
+      if (i + 2 < count) next.advance(band);
+    }
+  }
+  store_keys<ResultDV, Number, S::depth_v, S>(args, c, key, dv, 1.0f);
+  store_keys<ResultDK, Number, S::depth, S>(args, c, key, dk, Score::scale);
+}
+
+}  // namespace sinter::attention

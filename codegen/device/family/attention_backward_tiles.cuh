@@ -1,0 +1,170 @@
+// The problem of attention backward in tiles of keys, and the tiles of queries that each meets.
+#pragma once
+#include "sinter/device/family/attention_bounds.cuh"
+#include "sinter/device/family/attention_softmax.cuh"
+
+namespace sinter::attention {
+
+// The problem and its tiles. `tile_k`: keys of a CTA. `sequences`: packed ones.
+template <class Config, class Q, int tile_k_, int sequences = 0>
+struct BackwardTiles {
+  using Number = typename Q::Number;
+  using Extent = typename Config::Extent;
+  using Coord = Coordinates<typename Config::Index, Extent>;
+  static constexpr int entries = static_cast<int>(Extent::at(0)), group = Config::group,
+                       heads = static_cast<int>(Extent::at(1)) / group,  // of K
+      queries = static_cast<int>(Extent::at(2)), keys = static_cast<int>(Extent::at(3)),
+                       depth = static_cast<int>(Extent::at(4)),
+                       depth_v = static_cast<int>(Extent::at(5));
+  static constexpr int up(int x, int to) { return (x + to - 1) / to * to; }
+  static constexpr int tile_k = tile_k_, tile_q = Config::tile_q;
+  static constexpr int steps = up(depth, 16) / 16, steps_v = up(depth_v, 16) / 16;
+  static_assert(sizeof(Number) == 2, "attention multiplies numbers of 16 bits");
+
+  static constexpr int tiles_q = (queries + tile_q - 1) / tile_q;
+  static constexpr bool packed = sequences > 0;
+  static constexpr int tiles_k = tiles_of(keys, tile_k, sequences),
+                       tiles = entries * heads * tiles_k;
+};
+
+// Where no mask hides blocks.
+struct AllBlocks {
+  static constexpr bool has_blocks = false;
+  struct Blocks {
+    SINTER_DEVICE bool sees(int, int) const { return true; }
+  };
+  template <class Args, class Coord>
+  static SINTER_DEVICE Blocks blocks(const Args&, const Coord&, int) {
+    return {};
+  }
+};
+
+// The tile of keys of a CTA: `head` is the first of those of Q that share it. Tiles of some heads
+// run together, the first keys first: under a causal bound these meet the most queries.
+struct TileOfKeys {
+  int entry, head, from;
+};
+template <class Config, class S>
+SINTER_DEVICE TileOfKeys tile_of_keys(int i) {
+  constexpr int all = S::entries * S::heads, together = Config::heads_together;
+  const int first = i / (together * S::tiles_k) * together, within = i % (together * S::tiles_k);
+  const int left = all - first, heads = left < together ? left : together;
+  const int head = first + within % heads;
+  return {head / S::heads, head % S::heads * S::group, within / heads * S::tile_k};
+}
+
+// The rows of queries that see a tile of keys, and which tiles of them hold pairs that do not see
+// each other. Of tiles whose blocks a mask hides nothing is computed.
+template <class S, class Bounds>
+struct QueryBand {
+  static constexpr bool has_blocks = Bounds::has_blocks;
+  using Of = Band<Bounds, S::queries, S::keys>;
+  Of band;
+  int head, from;  // the first head of Q and the first key
+  int begin, end;  // tiles of queries, from the band's first one on
+  const typename Bounds::Blocks blocks;
+  int seen = 0;  // tiles that `blocks` does not hide, of all query heads of the group
+
+  // By whole warps. `key`: the first one; of packed sequences, the number of the tile times tile_k.
+  template <class Args>
+  SINTER_DEVICE QueryBand(const Args& args, const typename S::Coord& c, int key)
+      : band(band_of(args, c, key)),
+        head(static_cast<int>(c.at[1])),
+        from(key),
+        blocks(Bounds::blocks(args, c, key)) {
+    const int last = (key + S::tile_k < band.columns ? key + S::tile_k : band.columns) - 1;
+    int low = band.first_row, high = band.rows;
+    if constexpr (Bounds::has_right) {
+      const int row = key - band.shift - Bounds::right;
+      if (row > low) low = row;
+    }
+    if constexpr (Bounds::has_left) {
+      const int row = last - band.shift + Bounds::left;
+      if (row < high) high = row;
+    }
+    begin = (low - band.first_row) / S::tile_q;
+    end = last < key || high <= low ? begin : (high - band.first_row + S::tile_q - 1) / S::tile_q;
+    if constexpr (Bounds::has_blocks) count_seen();
+  }
+  SINTER_DEVICE bool is_cut(int row) const {
+    bool cut = S::keys % S::tile_k != 0 || Bounds::has_lengths || S::packed
+                   ? from + S::tile_k > band.columns
+                   : false;
+    if constexpr (Bounds::has_right)
+      cut = cut || from + S::tile_k - 1 > row + band.shift + Bounds::right;
+    if constexpr (Bounds::has_left)
+      cut = cut || from <= row + S::tile_q - 1 + band.shift - Bounds::left;
+    return cut;
+  }
+  // The rows that see a key: [first, stop).
+  SINTER_DEVICE int first(int key) const {
+    return Bounds::has_right ? key - band.shift - Bounds::right : 0;
+  }
+  SINTER_DEVICE int stop(int key) const {
+    return key >= band.columns ? 0
+           : Bounds::has_left  ? key - band.shift + Bounds::left
+                               : S::tiles_q * S::tile_q;
+  }
+  // Tiles of all query heads of the group.
+  SINTER_DEVICE int count() const { return Bounds::has_blocks ? seen : (end - begin) * S::group; }
+  SINTER_DEVICE bool sees(int head, int tile) const { return blocks.sees(head, tile * S::tile_q); }
+  SINTER_DEVICE bool has_keys() const { return from < band.columns; }
+
+ private:
+  template <class Args>
+  static SINTER_DEVICE Of band_of(const Args& args, const typename S::Coord& c, int& key) {
+    if constexpr (S::packed)
+      return Of::template of_tile<S::tile_k, true>(args, key / S::tile_k, key);
+    else
+      return Of(args, c);
+  }
+  SINTER_DEVICE void count_seen() {
+    static_assert(!Bounds::has_blocks || (128 % S::tile_q == 0 && 128 % S::tile_k == 0),
+                  "a tile is within a block");
+    const int tiles = end - begin;
+    for (int i = static_cast<int>(threadIdx.x) % 32; i < tiles * S::group; i += 32)
+      seen += sees(head + i / tiles, begin + i % tiles);
+    seen = sum_over_lanes<1, 16>(seen);
+  }
+};
+
+// Walks over a band's tiles of queries, head by head, but for those that are hidden. Where there
+// are such, the warps of the first warpgroup look for them; consumers read in shared memory which
+// tile is in a stage, since they have no registers left to look.
+template <class S>
+struct QueryTile : BandStart<S::packed> {
+  int begin, end;
+  int head, tile;
+
+  template <class Bounds>
+  SINTER_DEVICE explicit QueryTile(const QueryBand<S, Bounds>& band)
+      : BandStart<S::packed>(band.band),
+        begin(band.begin),
+        end(band.end),
+        head(band.head),
+        tile(band.begin) {}
+  template <class Bounds>
+  static SINTER_DEVICE QueryTile first(const QueryBand<S, Bounds>& band) {
+    QueryTile at(band);
+    if constexpr (Bounds::has_blocks)
+      if (band.seen > 0) at.skip_hidden(band);
+    return at;
+  }
+  SINTER_DEVICE int row() const { return this->first_row + tile * S::tile_q; }
+  template <class Bounds>
+  SINTER_DEVICE void advance(const QueryBand<S, Bounds>& band) {
+    step();
+    if constexpr (Bounds::has_blocks) skip_hidden(band);
+  }
+
+ private:
+  SINTER_DEVICE void step() {
+    if (++tile == end) tile = begin, ++head;
+  }
+  template <class Bounds>
+  SINTER_DEVICE void skip_hidden(const QueryBand<S, Bounds>& band) {
+    while (head < band.head + S::group && !band.sees(head, tile)) step();
+  }
+};
+
+}  // namespace sinter::attention

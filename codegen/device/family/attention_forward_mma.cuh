@@ -1,0 +1,221 @@
+// Attention forward on the tensor cores that every GPU from sm_80 on has; what it computes is said
+// in attention_forward.cuh.
+//
+// Warps by fours own 64 rows of a tile, 16 each, or `blocks` times as many, for which they read
+// keys and values from shared memory once. Scores, weights and results of a row stay in the
+// registers of four lanes. Keys and values come by asynchronous copies, `stages` tiles ahead; one
+// barrier a tile suffices, since a stage is filled again only behind the barrier that follows the
+// products which read it. (Dao, "FlashAttention-2", 2023, section 3; lines in shared memory are
+// permuted as TMA does it, engine/shared_tile.cuh.)
+//
+// A CTA has one tile of rows. Those with the most keys come first. Rows past a length and keys that
+// are not there are zeros in shared memory, whatever lies behind them in memory.
+//
+// A generated file defines what attention_forward.cuh lists, but for
+//
+//   struct Config     tile_q in place of ping_pong and registers; store_boxes = false
+//   OperandQ, OperandK, OperandV
+//                     Number, element(args, c), and const Number* line(args, c): where the elements
+//                     of a head's row lie, one behind another from a multiple of 16 bytes on; null:
+//                     nowhere, they are zeros
+//
+// and calls attention::run_forward_by_warps with the same arguments. The launch has
+// Config::threads threads, WarpsShape::shared_bytes bytes of shared memory, and a CTA for each of
+// WarpsShape::items.
+#pragma once
+#include "sinter/device/engine/shared_memory.cuh"
+#include "sinter/device/family/attention_forward_rows.cuh"
+#include "sinter/device/family/attention_forward_store.cuh"
+#include "sinter/device/family/attention_lines.cuh"
+
+namespace sinter::attention {
+
+template <class Config, class First, class Q>
+struct WarpsShape : ForwardTiles<Config, First, Q, Config::tile_q> {
+  using B = ForwardTiles<Config, First, Q, Config::tile_q>;
+  using B::columns, B::steps, B::stages, B::tile_k, B::tile_q;
+  using typename B::Number;
+  static constexpr int warps = Config::threads / 32, blocks = tile_q / (16 * warps);
+  static_assert(warps % 4 == 0 && blocks * 16 * warps == tile_q && tile_k % 16 == 0);
+
+  using TileQ = LinesOf<Number, tile_q, 16 * steps>;
+  using TileK = LinesOf<Number, tile_k, 16 * steps>;
+  using TileV = LinesOf<Number, tile_k, columns>;
+  struct Scores {
+    using Sums = Accumulator<float, tile_k>;
+  };
+  struct Outputs {
+    using Sums = Accumulator<float, columns>;
+  };
+  // Rows of Q that fit into 32 registers stay there.
+  static constexpr bool keeps_q = blocks * steps <= 8;
+
+  static constexpr int stage_bytes = TileK::bytes + TileV::bytes,
+                       tile_bytes = TileQ::bytes + stages * stage_bytes,
+                       slab_bytes = warps * static_cast<int>(sizeof(contraction::EpilogueTile)),
+                       shared_bytes = (tile_bytes > slab_bytes ? tile_bytes : slab_bytes) + 1023;
+};
+
+// A warp's rows of a tile.
+template <class S, class Bounds, class Score, class Weight, class Args>
+class WarpOfRows {
+  using Number = typename S::Number;
+  using Scores = typename S::Scores::Sums;
+  using Outputs = typename S::Outputs::Sums;
+  static constexpr int blocks = S::blocks, kept = S::keeps_q ? S::steps : 1;
+  const Args& args_;
+  const LaneLine<typename S::TileQ, true> line_q_;
+  const LaneLine<typename S::TileK, false> line_k_;
+  const LaneLine<typename S::TileV, true> line_v_;
+  const unsigned q_;
+  unsigned fragments_[kept][blocks][4];
+
+ public:
+  SINTER_DEVICE WarpOfRows(const Args& args, unsigned q, int warp)
+      : args_(args), line_q_(warp * 16), line_k_(0), line_v_(0), q_(q) {}
+
+  SINTER_DEVICE void keep_rows() {
+    if constexpr (S::keeps_q)
+#pragma unroll
+      for (int d = 0; d < S::steps; ++d) get_rows(fragments_[d], d);
+  }
+
+  // Tile n of the keys, of which all and their values lie from `stage` on; `row`: the first of the
+  // four warps' rows.
+  SINTER_DEVICE void add(Outputs (&out)[blocks], RowSoftmax (&softmax)[blocks],
+                         const typename S::F::Coord& c, const BandOf<S, Bounds>& band,
+                         unsigned stage, int row, int n) {
+    Scores s[blocks];
+    score(s, stage);
+    OperandFragment<Number, S::tile_k> weights[blocks];
+#pragma unroll
+    for (int b = 0; b < blocks; ++b) {
+      const WeightsOfRows<S, Bounds, Score, Weight, Args> weights_of(args_, c, band,
+                                                                     row + b * S::warps * 16);
+      weights_of.weigh(s[b], softmax[b], n);
+      if (softmax[b].outgrown)
+        out[b].each([&](int i, float& x) { x *= softmax[b].worth[i / 2 % 2]; });
+      weights[b] = to_operand<Number>(s[b]);
+    }
+    const unsigned values = stage + S::TileK::bytes;
+#pragma unroll
+    for (int k = 0; k < S::tile_k / 16; ++k)
+#pragma unroll
+      for (int e = 0; e < S::columns / 16; ++e) {
+        unsigned v[4];
+        warp_matrix::get_transposed(v, values + line_v_(k, e));
+#pragma unroll
+        for (int b = 0; b < blocks; ++b) {
+          warp_matrix::multiply(Number{}, out[b].at + e * 8, weights[b].at[k], v[0], v[1]);
+          warp_matrix::multiply(Number{}, out[b].at + e * 8 + 4, weights[b].at[k], v[2], v[3]);
+        }
+      }
+  }
+
+ private:
+  SINTER_DEVICE void get_rows(unsigned (&rows)[blocks][4], int d) const {
+#pragma unroll
+    for (int b = 0; b < blocks; ++b) warp_matrix::get(rows[b], q_ + line_q_(b * S::warps, d));
+  }
+  SINTER_DEVICE void score(Scores (&s)[blocks], unsigned keys) {
+#pragma unroll
+    for (int b = 0; b < blocks; ++b) s[b].clear();
+#pragma unroll
+    for (int d = 0; d < S::steps; ++d) {
+      auto& rows = fragments_[S::keeps_q ? d : 0];
+      if constexpr (!S::keeps_q) get_rows(rows, d);
+#pragma unroll
+      for (int n = 0; n < S::tile_k / 16; ++n) {
+        unsigned k[4];
+        warp_matrix::get(k, keys + line_k_(n, d));
+#pragma unroll
+        for (int b = 0; b < blocks; ++b) {
+          warp_matrix::multiply(Number{}, s[b].at + n * 8, rows[b], k[0], k[1]);
+          warp_matrix::multiply(Number{}, s[b].at + n * 8 + 4, rows[b], k[2], k[3]);
+        }
+      }
+    }
+  }
+};
+
+template <class Config, class First, class Q, class K, class V, class Bounds, class Score,
+          class Weight, class Rows, class Body, class Args>
+SINTER_DEVICE void run_forward_by_warps(const Args& args) {
+  using S = WarpsShape<Config, First, Q>;
+  using contraction::EpilogueTile;
+  constexpr int threads = Config::threads, blocks = S::blocks, stages = S::stages;
+  hardware::grid_dependency_wait();
+  const SharedMemory memory;
+  const unsigned q = memory.address, filled = q + S::TileQ::bytes;
+  const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
+
+  const TileOfRows tile = tile_of_rows<Config, S>(static_cast<int>(blockIdx.x));
+  const int row = tile.row + warp / 4 * 64;
+  typename S::F::Coord c;
+  S::F::set_batch(c, tile.entry);
+  const BandOf<S, Bounds> band(args, c);
+  const KeyTiles keys = keys_of<S>(band, tile);
+  typename S::Outputs::Sums out[blocks];
+  RowSoftmax softmax[blocks];
+#pragma unroll
+  for (int b = 0; b < blocks; ++b) softmax[b].start(), out[b].clear();
+
+  if (keys.begin < keys.end) {
+    copy_lines<typename S::TileQ, threads, S::depth>(q, tile.row, S::queries, [&](int m) {
+      typename S::F::Coord at = c;
+      S::F::set_m(at, m);
+      return Q::line(args, at);
+    });
+    WarpOfRows<S, Bounds, Score, Weight, Args> rows(args, q, warp);
+    // A warp none of whose rows exist only copies.
+    const bool exists = S::queries % S::tile_q == 0 || row + warp % 4 * 16 < S::queries;
+    // The first tiles are loaded by the same code as the others.
+    int to = 0, from = 0;  // stages
+#pragma unroll 1
+    for (int n = keys.end + stages - 2, ahead = keys.end - 1; n >= keys.begin; --n, --ahead) {
+      if (n < keys.end) {
+        warp_matrix::wait<stages - 2>();
+        __syncthreads();
+      }
+      if (ahead >= keys.begin) {
+        const unsigned stage = filled + to * S::stage_bytes;
+        const int first = ahead * S::tile_k;
+        copy_lines<typename S::TileK, threads, S::depth>(stage, first, band.columns, [&](int i) {
+          typename S::F::Coord at = c;
+          S::F::set_n(at, i);
+          return K::line(args, at);
+        });
+        copy_lines<typename S::TileV, threads, S::width>(stage + S::TileK::bytes, first,
+                                                         band.columns, [&](int i) {
+                                                           typename S::P::Coord at;
+                                                           S::P::set_batch(at, tile.entry);
+                                                           S::P::set_k(at, i);
+                                                           return V::line(args, at);
+                                                         });
+      }
+      warp_matrix::commit();
+      to = to + 1 == stages ? 0 : to + 1;
+      if (n >= keys.end) continue;
+      if (exists) {
+        if (n == keys.end - 1) rows.keep_rows();
+        rows.add(out, softmax, c, band, filled + from * S::stage_bytes, row, n);
+      }
+      from = from + 1 == stages ? 0 : from + 1;
+    }
+    warp_matrix::wait<0>();
+    __syncthreads();  // slabs lie where tiles were
+  }
+
+  EpilogueTile& slab = reinterpret_cast<EpilogueTile*>(memory.pointer)[warp];
+  // Registers have no index: the next block's become the first one's, so that what follows is
+  // compiled once.
+#pragma unroll 1
+  for (int b = 0; b < blocks; ++b) {
+    finish_tile<Config, S, Q, K, V, Bounds, Score, Weight, Rows, Body>(
+        args, slab, out[0], softmax[0], c, band, keys, tile, row + b * S::warps * 16, warp);
+#pragma unroll
+    for (int i = 1; i < blocks; ++i) out[i - 1] = out[i], softmax[i - 1] = softmax[i];
+  }
+}
+
+}  // namespace sinter::attention

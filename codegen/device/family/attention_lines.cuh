@@ -1,0 +1,59 @@
+// Operands of attention in shared memory, for the tensor cores of any GPU: a line for each query or
+// key, how lines come there and where warps find their fragments.
+#pragma once
+#include "sinter/device/core/warp_matrix.cuh"
+#include "sinter/device/engine/shared_tile.cuh"
+
+namespace sinter::attention {
+
+// `lines` of so many elements, a multiple of 16. What they are as operands, rows and k or k and
+// rows, is the reader's business.
+template <class Number, int lines, int elements>
+using LinesOf = SharedTile<Number, Major::k, lines, elements,
+                           elements % 64 == 0   ? 128
+                           : elements % 32 == 0 ? 64
+                                                : 32>;
+
+// Lines [first, end) of an operand to a tile in shared memory, and zeros for the others of its
+// lines; a line has `elements`. line(i): where line i lies.
+template <class Tile, int threads, int elements, class Line>
+SINTER_DEVICE void copy_lines(unsigned tile, int first, int end, const Line& line) {
+  constexpr int each = 8, pieces = Tile::fastest / each, all = Tile::lines * pieces;  // of 16 bytes
+#pragma unroll
+  for (int i = 0; i < (all + threads - 1) / threads; ++i) {
+    const int piece = static_cast<int>(threadIdx.x) + i * threads;
+    if (all % threads != 0 && piece >= all) break;
+    const int number = piece / pieces, column = piece % pieces * each;
+    const bool exists = first + number < end;
+    const auto* const from = line(exists ? first + number : 0);
+    const unsigned to = tile + Tile::place(number, column);
+    if constexpr (elements % each == 0) {
+      warp_matrix::copy<16>(to, from + column, exists && from && column < elements);
+    } else {
+      const int left = elements - column, count = left < each ? left : each;
+      warp_matrix::copy_part<16>(to, from + column,
+                                 exists && from && count > 0 ? count * Tile::element : 0);
+    }
+  }
+}
+
+// Where a lane finds its line of four 8 x 8 blocks of a tile: 16 lines, and 16 elements along them.
+// `lines_first`: the second block is that of the next eight lines, else of the next elements.
+template <class Tile, bool lines_first>
+struct LaneLine {
+  int at;
+  SINTER_DEVICE explicit LaneLine(int line) {
+    const int lane = static_cast<int>(threadIdx.x) % 32, block = lane / 8;
+    line += (lines_first ? block % 2 : block / 2) * 8 + lane % 8;
+    const int along = (lines_first ? block / 2 : block % 2) * 8;
+    at = Tile::place(line, along);
+  }
+  // `lines` and `along`: how many times 16 further; the permutation of a line is an exclusive or.
+  SINTER_DEVICE int operator()(int lines, int along) const {
+    constexpr int in_slab = Tile::swizzle / 32;
+    return (at ^ along % in_slab * 32) + along / in_slab * Tile::slab_bytes +
+           lines * 16 * Tile::swizzle;
+  }
+};
+
+}  // namespace sinter::attention

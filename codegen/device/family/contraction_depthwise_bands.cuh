@@ -1,0 +1,309 @@
+// Band matrices: what kernels of depthwise convolutions on tensor cores are made of.
+//
+// Of one channel and one row r of its filter, the results of a tile of `columns` neighbours are
+//
+//   sum(x) = sum over k of pixel(k) * T_r(k, x),   T_r(k, x) = w(r, tap that x has for pixel k),
+//
+// with zeros where x has no tap for the pixel: a band matrix (Toeplitz). With k over the 16 pixels
+// that the tile sees and x over up to 8 results it is the right operand of one multiplication of
+// tensor cores, whose 16 rows are tiles that have nothing to do with each other: `across` of them
+// side by side in an image, of 16 / across planes. Of 7 taps 44 % of the products count, which
+// still are seven times as many as ordinary cores compute. (7 x 7: 115 us on those.)
+//
+// A warp has the `each` channels of a vector, 2 or 4, and walks down its planes. It reads a row's
+// pixels once and multiplies them with the bands of all rows of the filter, which stay in
+// registers, for all rows of results that see them: that of slot s goes on in slot s - 1 with the
+// next row, and that of slot 0 is complete. So nothing but sums moves, and these by the
+// instruction that adds to them, whose result may lie elsewhere than its addend.
+//
+// A register of the left operand holds two neighbouring pixels of a channel, a word of memory two
+// neighbouring channels of a pixel: words of two pixels are mixed.
+//
+// Sums leave through shared memory, where a row of results of all channels comes together, so that
+// they are stored in whole packs; the row before is stored while one is multiplied.
+//
+// A pixel that is infinite or NaN makes NaN of the results beside it that do not see it, by its
+// products with the band's zeros. Sums that are NaN are therefore taken again on ordinary cores.
+//
+// Config is that of contraction_depthwise.cuh with rows = 1, lanes = warps of a block, and `across`
+// and `stages`; Image and Filter are the same.
+#pragma once
+#include "sinter/device/core/warp_matrix.cuh"
+#include "sinter/device/family/contraction_depthwise.cuh"
+
+namespace sinter::depthwise {
+
+// A block's parts and where they lie in shared memory.
+template <class Config>
+struct Bands {
+  using S = Shape<Config>;
+  using Rows = typename Config::Rows;
+  using Columns = typename Config::Columns;
+  static constexpr int tiles = 16, depth = 16, width = 8;  // of a multiplication
+  static constexpr int across = Config::across, planes = tiles / across;
+  static constexpr int each = Config::each, words = each / 2, bytes = 4 * words,
+                       lanes = Config::lanes;
+  static_assert(Config::threads == 32 * lanes && Config::columns <= width && Config::rows == 1);
+  static constexpr bool boxed = requires { Config::image_line; };  // by TMA
+  static_assert(Columns::divisor == 1 && Rows::divisor == 1 && lanes % 2 == 0);
+
+  // Pixels from tile to tile; of a tile that some result sees; of a row.
+  static constexpr int pitch = Config::columns * Columns::step, first = Columns::first(0),
+                       seen = Columns::last(Config::columns) - first + 1,
+                       pixels = (across - 1) * pitch + seen;
+  static_assert(seen <= depth);
+  static constexpr int advance = S::advance, slots = S::slots,
+                       new_row = S::first_row + (slots - 1) * advance;
+  // The tap that the row of results in a slot has for a step's row; -1: none.
+  static constexpr SINTER_DEVICE int tap_of(int slot, int row) {
+    return Rows::tap_of(0, new_row + row - slot * advance);
+  }
+
+  // Tiles lie side by side, behind them those of the next plane; boxed, the other way round.
+  static SINTER_DEVICE int plane_of(int tile) { return boxed ? tile % planes : tile / across; }
+  static SINTER_DEVICE int position_of(int tile) { return boxed ? tile / planes : tile % across; }
+  // Which of a tile's pixels are a lane's elements of k, 0 to 3, `t` the lane's number in its row:
+  // neighbours, as they lie in a register; or, boxed, those that put neighbouring lanes in other
+  // banks.
+  static SINTER_DEVICE int pixel_of(int t, int i) {
+    return boxed ? t + 4 * i : 2 * t + i % 2 + i / 2 * 8;
+  }
+
+  // Vectors: a pixel's are an odd number, those of even pixels lie before those of odd ones. A tile
+  // with fewer than `depth` pixels multiplies others by zero, which at the end of a stage are none.
+  static constexpr int pixel = lanes + 1, half = (pixels + 1) / 2, row = 2 * half * pixel;
+  static constexpr int bank = 4 * across % 32, plane = (row * advance + 31 - bank) / 32 * 32 + bank,
+                       stage = plane * planes + depth / 2 * pixel;
+  static constexpr bool even = pitch % 2 == 0;
+  static SINTER_DEVICE int place(int i) { return (even ? i / 2 + i % 2 * half : i) * pixel; }
+  // Floats of a row of results: a tile's even columns lie before the odd ones of all tiles, which
+  // lie in other banks, since packs of an even and an odd column are read at once.
+  static constexpr int result = lanes * each + 4, odd = tiles * width / 2 * result + 4,
+                       results = 2 * odd;
+  static SINTER_DEVICE int result_at(int tile, int column) {
+    return column % 2 * odd + (tile * (width / 2) + column / 2) * result;
+  }
+  // The filter, a line of channels for each tap and one of zeros.
+  static constexpr int filter = (S::taps + 1) * lanes * words;  // words
+};
+
+// Hides from the compiler how the number came about: it is kept, and not computed again in a loop.
+SINTER_DEVICE void keep(unsigned& x) { asm volatile("" : "+r"(x)); }
+SINTER_DEVICE void keep(int& x) { asm volatile("" : "+r"(x)); }
+
+// A warp's filters as right operands: lane 4 x + t has, of column x, k = 2 t, 2 t + 1 and eight on,
+// which are the pixels that Bands says.
+template <class Config>
+struct BandMatrices {
+  using B = Bands<Config>;
+  unsigned at[B::Rows::taps][B::each][2];
+
+  SINTER_DEVICE void load(const unsigned* filter, int warp) {
+    using Columns = typename B::Columns;
+    const int lane = static_cast<int>(threadIdx.x) % 32, column = lane / 4;
+#pragma unroll
+    for (int r = 0; r < B::Rows::taps; ++r)
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const unsigned* line[2];
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const int s = column < Config::columns
+                            ? Columns::tap_of(column, B::first + B::pixel_of(lane % 4, 2 * h + i))
+                            : -1;
+          line[i] =
+              filter + ((s < 0 ? B::S::taps : r * Columns::taps + s) * B::lanes + warp) * B::words;
+        }
+#pragma unroll
+        for (int w = 0; w < B::words; ++w) {
+          at[r][2 * w][h] = warp_matrix::low_halves(line[0][w], line[1][w]);
+          at[r][2 * w + 1][h] = warp_matrix::high_halves(line[0][w], line[1][w]);
+        }
+      }
+  }
+};
+
+// One result on ordinary cores.
+template <class Config, class Image, class Filter, class Args>
+SINTER_DEVICE float sum_alone(const Args& args, typename Shape<Config>::Coord c) {
+  float sum = 0;
+#pragma unroll 1
+  for (int tap = 0; tap < Shape<Config>::taps; ++tap) {
+    Shape<Config>::set_taps(List<>{}, c, 0, tap);
+    sum += sinter::load<typename Image::Access, float>(Image::base(args), c) *
+           sinter::load<typename Filter::Access, float>(Filter::base(args), c);
+  }
+  return sum;
+}
+
+// The packs of a row of results that a thread stores, the same in every row.
+template <class Config, class Image, class Filter, class Body>
+struct RowOfResults {
+  using B = Bands<Config>;
+  using S = typename B::S;
+  using Coord = typename S::Coord;
+  static constexpr int packs = S::channels / Config::width,
+                       count = B::tiles * B::width * packs / Config::threads;
+  Coord c[count];
+  int at[count];    // floats
+  unsigned exists;  // a bit for each
+
+  // `set_plane(c, i)`: sets the plane's coordinates; `planes`: how many there are.
+  template <class SetPlane>
+  SINTER_DEVICE void aim(int first_channel, int first_tile, int planes, const SetPlane& set_plane) {
+    using Columns = typename B::Columns;
+    exists = 0;
+#pragma unroll
+    for (int n = 0; n < count; ++n) {
+      const int i = static_cast<int>(threadIdx.x) + n * Config::threads,
+                channel = i % packs * Config::width, tile = i / packs / B::width,
+                column = i / packs % B::width, plane = B::plane_of(tile),
+                x = (first_tile + B::position_of(tile)) * Config::columns + column;
+      set_plane(c[n], plane);
+      S::set_pixel(c[n], 0, x);
+      c[n].at[Config::channel] = first_channel + channel;
+      at[n] = B::result_at(tile, column) + channel;
+      if (column < Config::columns && plane < planes && x < S::extent_of(Columns::pixel_index) &&
+          first_channel + channel < S::all_channels)
+        exists |= 1u << n;
+    }
+  }
+  template <class Args>
+  SINTER_DEVICE void store(const Args& args, float* results, int row) {
+#pragma unroll
+    for (int n = 0; n < count; ++n) {
+      if ((exists >> n & 1) == 0) continue;
+      if constexpr (B::Rows::pixel_index >= 0) c[n].at[B::Rows::pixel_index] = row;
+      float* const sums = results + at[n];
+      Pack<float, Config::width> pack;
+      read_pack(sums, pack);
+      float nothing = 0;
+#pragma unroll
+      for (int e = 0; e < Config::width; ++e) nothing = math::fma(pack.at[e], 0.0f, nothing);
+      if (nothing != 0) {  // but NaN: one of them is not finite
+#pragma unroll 1
+        for (int e = 0; e < Config::width; ++e)
+          if (sums[e] != sums[e])
+            sums[e] = sum_alone<Config, Image, Filter>(args, neighbour<Config::channel>(c[n], e));
+        read_pack(sums, pack);
+      }
+      finish<Config, Body, Config::channel>(args, c[n], pack.at);
+    }
+  }
+};
+
+// The steps of a thread block: down the rows of results [line, last) of all groups, those of one
+// group of tiles and planes behind those of another.
+template <class Config, class Tiles = Bands<Config>>
+struct BandSteps {
+  using B = Tiles;
+  // Rows above the image are zeros, as the sums are: the first block that sees others.
+  static constexpr int top =
+      B::new_row <= 0 ? -B::new_row / B::advance : -((B::new_row + B::advance - 1) / B::advance);
+  int line, last;                 // `line`: behind this group's
+  int group, first = 0, end = 0;  // rows of results
+  int begin = 0, block = 0;       // of the group's steps the first, and this one
+
+  SINTER_DEVICE BandSteps(int line, int last) : line(line), last(last) {
+    if (line < last) enter();
+  }
+  SINTER_DEVICE bool more() const { return block < end; }
+  SINTER_DEVICE bool begins() const { return block == begin; }
+  // Whether another group begins.
+  SINTER_DEVICE bool next() {
+    if (++block < end || line == last) return false;
+    enter();
+    return true;
+  }
+
+ private:
+  SINTER_DEVICE void enter() {
+    constexpr int lines = B::S::blocks_down;
+    group = line / lines;
+    first = line - group * lines;
+    end = first + last - line < lines ? first + last - line : lines;
+    line += end - first;
+    begin = first - (B::slots - 1) < top ? top : first - (B::slots - 1);
+    begin = begin < first ? begin : first;
+    block = begin;
+  }
+};
+
+// What a thread block's warps do with rows of pixels, wherever they come from.
+template <class Config, class Image, class Filter, class Body>
+struct BandWork {
+  using B = Bands<Config>;
+  using S = typename B::S;
+  using Coord = typename S::Coord;
+  using Index = typename Config::Index;
+  using Element = typename Image::Element;
+  static constexpr int each = B::each, lanes = B::lanes;
+  static constexpr int tile_groups = (S::blocks_across + B::across - 1) / B::across,
+                       groups = (S::planes() + B::planes - 1) / B::planes * tile_groups;
+  float* results;  // of two rows
+  unsigned* filter;
+  int first_channel;
+  RowOfResults<Config, Image, Filter, Body> finished;
+  BandMatrices<Config> bands;
+
+  static SINTER_DEVICE int first_tile(int group) { return group % tile_groups * B::across; }
+  static SINTER_DEVICE int first_plane(int group) { return group / tile_groups * B::planes; }
+
+  SINTER_DEVICE void aim_results(int group) {
+    finished.aim(first_channel, first_tile(group), S::planes() - first_plane(group),
+                 [&](Coord& c, int plane) { S::set_plane(c, first_plane(group) + plane); });
+  }
+  template <class Args>
+  SINTER_DEVICE void load_filter(const Args& args) const {
+#pragma unroll 8
+    for (int i = static_cast<int>(threadIdx.x); i < B::filter * 2; i += Config::threads) {
+      const int channel = first_channel + i % S::channels, tap = i / S::channels;
+      Coord c;
+      c.at[Config::channel] = channel;
+      S::set_taps(List<>{}, c, 0, tap);
+      Element value{};
+      if (tap < S::taps && channel < S::all_channels)
+        value = hardware::load(Filter::base(args) + locate<typename Filter::Access>(c).offset);
+      reinterpret_cast<Element*>(filter)[i] = value;
+    }
+  }
+  // Adds a step's products to the sums that see its rows, each of which moves up a slot.
+  template <class Pixels>
+  SINTER_DEVICE void multiply(float (&sums)[B::slots][each][4],
+                              const Pixels (&pixels)[B::advance]) const {
+    constexpr float zero[4] = {};
+#pragma unroll
+    for (int slot = 0; slot < B::slots; ++slot)
+#pragma unroll
+      for (int e = 0; e < each; ++e) {
+        const float* before =
+            slot + 1 < B::slots ? sums[slot + 1 < B::slots ? slot + 1 : 0][e] : zero;
+#pragma unroll
+        for (int j = 0; j < B::advance; ++j) {
+          const int r = B::tap_of(slot, j);
+          if (r < 0) continue;
+          warp_matrix::multiply(Element{}, sums[slot][e], before, pixels[j].at[e],
+                                bands.at[r][e][0], bands.at[r][e][1]);
+          before = sums[slot][e];
+        }
+        if (before != sums[slot][e])
+#pragma unroll
+          for (int i = 0; i < 4; ++i) sums[slot][e][i] = before[i];
+      }
+  }
+  // `to`: the warp's first channel of a row of results.
+  static SINTER_DEVICE void put(float* to, int tile, const float (&sums)[each][4]) {
+    using Move = typename Word<4 * each>::Type;
+    const int column = static_cast<int>(threadIdx.x) % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      Pack<float, each> pack;
+#pragma unroll
+      for (int e = 0; e < each; ++e) pack.at[e] = sums[e][i];
+      *reinterpret_cast<Move*>(to + B::result_at(tile + i / 2 * 8, column + i % 2)) =
+          *reinterpret_cast<const Move*>(pack.at);
+    }
+  }
+};
+
+}  // namespace sinter::depthwise

@@ -1,0 +1,215 @@
+// The filter gradient of a depthwise convolution of 16-bit numbers on tensor cores, with operands
+// that TMA brings: sm_90a.
+//
+// Of one channel, with x the image's pixels and dy the result's gradient,
+//
+//   dw(r, s) = sum over rows y and columns p of dy(y, p) x(y + r, p + s).
+//
+// For one row i of pixels this is a product of matrices whose k are 16 columns p: the left operand
+// holds the row moved by each s, h(s, p) = x(i, p + s) (a Hankel matrix), the right one the rows of
+// dy that meet row i at the taps r, d(p, r) = dy(i - r, p). A multiplication m16n8k16 takes two
+// rows of pixels, i and i + 1, the upper and the lower half of its left operand, and eight rows of
+// dy, from i + 1 up: column n is tap r = n - 1 of the upper and r = n of the lower half. Of 7 x 7
+// taps 98 of the 128 sums are wanted, and one accumulator holds them all for the whole walk. (On
+// ordinary cores the multiplications of 7 x 7 taps take twice as long as memory brings the
+// operands.)
+//
+// A warp has 8 channels. It reads 16 bytes of a pixel, all of its channels, and mixes the words of
+// two pixels to registers of each channel. Which columns p a lane's elements of k are is the
+// kernel's choice, as it is the same for both operands: lane 4 g + t has t, t + 4, t + 8, t + 12,
+// so that the lanes of a quarter of a warp read neighbouring pixels, or few and the same.
+//
+// A thread block walks down the images of its batch entry, one tile of columns after another. One
+// thread has TMA fill a ring of stages, two rows of the image and two of dy each; rows of dy stay
+// for four steps. Three steps before a walk bring rows of dy alone: their pixels lie outside of the
+// image. Zeros outside are TMA's. Sums that are NaN are taken again on ordinary cores, since those
+// zeros make NaN of numbers that are not finite.
+//
+// Config is that of contraction_depthwise.cuh with lanes = warps that multiply, each = 8, rows = 2,
+// columns = 16 * across, `across` tiles, `stages`, and the lines of a box's row, `image_line` and
+// `gradient_line`. Image and Gradient have load(args, coordinates, to, barrier, channel, column,
+// row), too.
+#pragma once
+#include "sinter/device/core/warp_matrix.cuh"
+#include "sinter/device/engine/shared_memory.cuh"
+#include "sinter/device/family/contraction_depthwise_boxes.cuh"
+#include "sinter/device/family/contraction_depthwise_gradient.cuh"
+
+namespace sinter::depthwise {
+
+template <class Config>
+struct GradientSteps {
+  using S = Shape<Config>;
+  using P = typename S::P;
+  using Rows = typename Config::Rows;
+  using Columns = typename Config::Columns;
+  static constexpr int lanes = Config::lanes, across = Config::across, width = 16,
+                       channels = lanes * 8;
+  static_assert(Config::threads == 32 * lanes + 32 && Config::each == 8 && Config::rows == 2 &&
+                Config::columns == width * across && S::looped_taps == 1);
+  static_assert(Rows::step == 1 && Rows::apart == 1 && Rows::divisor == 1 && Rows::taps <= 7);
+  static_assert(Columns::step == 1 && Columns::apart == 1 && Columns::divisor == 1 &&
+                Columns::taps <= 8);
+  // Rows of a box lie an odd number of times four lines apart, which keeps neighbouring rows in
+  // other banks.
+  static_assert(Config::image_line % 8 == 4 && Config::gradient_line % 8 == 4);
+  static_assert(Config::image_line >= width * across + 7 &&
+                Config::gradient_line >= width * across);
+
+  static constexpr int kept = 3;  // steps for which rows of dy stay
+  static constexpr int up(int bytes) { return (bytes + 1023) / 1024 * 1024; }
+  static constexpr int image_bytes = 2 * Config::image_line * Lines<lanes>::bytes,
+                       gradient_bytes = 2 * Config::gradient_line * Lines<lanes>::bytes,
+                       gradient = up(image_bytes), stage = gradient + up(gradient_bytes);
+  using Pipe = Pipeline<Config::stages>;
+  static_assert(Config::stages > kept + 1);
+  static constexpr int barriers = Config::stages * stage;
+  // Sums, channels fastest, lie where the stages were.
+  static_assert(S::taps * channels * 4 <= barriers);
+
+  // Image rows of the first and behind the last step.
+  static constexpr int steps = (Rows::extent + 1) / 2;
+  static constexpr int tiles = (S::extent_of(Columns::pixel_index) + Config::columns - 1) /
+                               Config::columns,
+                       walks =
+                           static_cast<int>(P::product(P::first_k, Config::k - S::spatial)) * tiles;
+};
+
+template <class Config, class Gradient, class Image, class Body, class Args>
+SINTER_DEVICE void run_gradient_mma(const Args& args) {
+  using G = GradientSteps<Config>;
+  using S = typename G::S;
+  using P = typename S::P;
+  using Index = typename Config::Index;
+  using Element = typename Image::Element;
+  constexpr int lanes = G::lanes, taps = S::taps, channels = G::channels;
+  const SharedMemory memory;
+  const typename G::Pipe pipe{memory.address + G::barriers};
+  const int thread = static_cast<int>(threadIdx.x), warp = __shfl_sync(~0u, thread / 32, 0),
+            lane = thread % 32, block = static_cast<int>(blockIdx.x);
+  const int first_channel = block % S::channel_blocks * channels;
+  typename S::Coord batch;
+  unravel<0, Config::batch - 1>(static_cast<Index>(block / S::channel_blocks), batch);
+  if (thread == 0) {
+    pipe.init(1, lanes);
+    hopper::barriers_are_ready();
+  }
+  __syncthreads();
+  hardware::grid_dependency_wait();
+  typename G::Pipe::State state;
+  if (warp == lanes) {
+    if (lane == 0) {
+#pragma unroll 1
+      for (int walk = 0; walk < G::walks; ++walk) {
+        typename S::Coord c = batch;
+        unravel<P::first_k, Config::k - S::spatial>(static_cast<Index>(walk / G::tiles), c);
+        const int column = walk % G::tiles * Config::columns;
+#pragma unroll 1
+        for (int step = -G::kept; step < G::steps; ++step) {
+          const int row = 2 * step;
+          const unsigned to = memory.address + static_cast<unsigned>(state.stage * G::stage);
+          pipe.acquire(state);
+          pipe.expect(state, G::image_bytes + G::gradient_bytes);
+          Image::load(args, c, to, pipe.full(state), first_channel, column + G::Columns::base, row);
+          Gradient::load(args, c, to + G::gradient, pipe.full(state), first_channel, column,
+                         row - G::Rows::base);
+          state.advance();
+        }
+      }
+    }
+  } else {
+    const int g = lane / 4, t = lane % 4;
+    float sums[8][4] = {};
+    const LaneLines<lanes> pixels(memory.pointer, t + g, warp),
+        gradient(memory.pointer + G::gradient, t + (1 - g % 2) * Config::gradient_line, warp);
+    const bool exists = first_channel + warp * 8 < S::all_channels;
+    int filled = 0;  // steps, up to those that are kept
+#pragma unroll 1
+    for (int walk = 0; walk < G::walks; ++walk) {
+#pragma unroll 1
+      for (int step = -G::kept; step < G::steps; ++step) {
+        pipe.wait(state);
+        if (step >= 0 && exists) {
+          int before = state.stage - g / 2;  // of the lane's row of dy
+          if (before < 0) before += Config::stages;
+            // One after the other: operands of two tiles at once would be too many registers.
+#pragma unroll 1
+          for (int tile = 0; tile < G::across; ++tile) {
+            constexpr int line = Config::image_line / 4, tile_bytes = 16 * Lines<lanes>::bytes;
+            const int of_pixels = state.stage * G::stage + tile * tile_bytes,
+                      of_gradient = before * G::stage + tile * tile_bytes;
+            uint4 x[2][4], d[4];
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+              x[0][j] = pixels.get(j, of_pixels);
+              x[1][j] = pixels.get(j + line, of_pixels);
+              d[j] = gradient.get(j, of_gradient);
+            }
+            const auto multiply = [&](auto word, float(&low)[4], float(&high)[4]) {
+              const auto both = [&](auto halves, float(&sum)[4]) {
+                const unsigned a[4] = {
+                    halves(word(x[0][0]), word(x[0][1])), halves(word(x[1][0]), word(x[1][1])),
+                    halves(word(x[0][2]), word(x[0][3])), halves(word(x[1][2]), word(x[1][3]))};
+                warp_matrix::multiply(Element{}, sum, a, halves(word(d[0]), word(d[1])),
+                                      halves(word(d[2]), word(d[3])));
+              };
+              both([](unsigned u, unsigned v) { return warp_matrix::low_halves(u, v); }, low);
+              both([](unsigned u, unsigned v) { return warp_matrix::high_halves(u, v); }, high);
+            };
+            multiply([](const uint4& u) { return u.x; }, sums[0], sums[1]);
+            multiply([](const uint4& u) { return u.y; }, sums[2], sums[3]);
+            multiply([](const uint4& u) { return u.z; }, sums[4], sums[5]);
+            multiply([](const uint4& u) { return u.w; }, sums[6], sums[7]);
+          }
+        }
+        __syncwarp();
+        if (filled == G::kept)
+          pipe.release_stage(state.stage >= G::kept ? state.stage - G::kept
+                                                    : state.stage - G::kept + Config::stages);
+        else
+          ++filled;
+        state.advance();
+      }
+    }
+    // Every stage has been read by now: by this warp, and by the others behind the barrier.
+    hopper::wait_at<1, 32 * lanes>();
+    float* const totals = reinterpret_cast<float*>(memory.pointer);  // taps, channels
+    const auto add = [&](int half) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int r = 2 * t + i - 1 + half, s = g;
+        if (r < 0 || r >= G::Rows::taps || s >= G::Columns::taps) continue;
+#pragma unroll
+        for (int e = 0; e < 8; ++e) {
+          float& total = totals[(r * G::Columns::taps + s) * channels + warp * 8 + e];
+          total = half == 0 ? sums[e][i] : total + sums[e][2 + i];
+        }
+      }
+    };
+    add(0);
+    __syncwarp();
+    add(1);
+    hopper::wait_at<1, 32 * lanes>();
+    constexpr int width = Config::width, packs = channels / width;
+#pragma unroll 1
+    for (int i = thread; i < taps * packs; i += 32 * lanes) {
+      const int tap = i / packs, channel = i % packs * width;
+      if (first_channel + channel >= S::all_channels) continue;
+      typename S::Coord c = batch;
+      c.at[Config::channel] = first_channel + channel;
+      S::set_taps(List<>{}, c, 0, tap);
+      float sum[width];
+#pragma unroll 1
+      for (int e = 0; e < width; ++e) {
+        float& total = totals[tap * channels + channel + e];
+        if (total != total)
+          total = gradient_alone<Config, Gradient, Image>(args, neighbour<Config::channel>(c, e));
+      }
+#pragma unroll
+      for (int e = 0; e < width; ++e) sum[e] = totals[tap * channels + channel + e];
+      finish<Config, Body, Config::channel>(args, c, sum);
+    }
+  }
+}
+
+}  // namespace sinter::depthwise

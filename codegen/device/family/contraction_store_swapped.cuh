@@ -1,0 +1,101 @@
+// The end of a convolution whose products have the filter as their left operand: sums lie with the
+// filter's channels as rows and pixels as columns. stmatrix turns blocks of them, so that shared
+// memory has whole pixels, 64 channels each, as the result lies in memory; a warp has 16 channels
+// of all pixels of its warpgroup and stores 16 pixels of every 64 (contraction_store.cuh).
+#pragma once
+#include "sinter/device/family/contraction_store.cuh"
+
+namespace sinter::contraction {
+
+// The warpgroup of a consumer, of up to two.
+SINTER_DEVICE void wait_for_warpgroup(int consumer) {
+  if (consumer == 0)
+    hopper::wait_at<4, 128>();
+  else
+    hopper::wait_at<5, 128>();
+}
+
+// The result of two neighbouring pixels of one channel, of which `read` has what the epilogue
+// reads.
+template <class Config, class Body, class Args, class Coord>
+SINTER_DEVICE unsigned results_of_pixels(const Args& args, const Coord& c,
+                                         const typename Body::template Place<1>& read, float first,
+                                         float second) {
+  typename Body::Reductions none;
+  Pack<typename Body::Stored, 2> pair;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    auto place = read;
+    const typename Config::Accumulator sum[1] = {i == 0 ? first : second};
+    Body::element(args, c, 0, sum, place, none);
+    pair.at[i] = Body::result(place).at[0];
+  }
+  return pair.word(0);
+}
+
+// `slabs`: of the warpgroup's four warps.
+template <class Config, class Body, class Args>
+SINTER_DEVICE void store_rows_swapped(const Args& args, const TilePlace<Config>& tile,
+                                      int first_row, EpilogueTile* slabs, int consumer) {
+  using P = Problem<Config>;
+  using S = Shape<Config>;
+  static_assert(stores_as_summed<Config, Body>() && Body::sources == 0 && S::columns == 64);
+  static_assert(S::rows % 128 == 0, "neighbouring tiles' parts take turns, too");
+  constexpr int in_part = 64 / 16;  // StoreTiles of a part: one of each warp
+  const int lane = static_cast<int>(threadIdx.x) % 32,
+            warp = static_cast<int>(threadIdx.x) / 32 % 4;
+  typename P::Coord batch;
+  P::set_batch(batch, tile.batch);
+  typename P::Coord of_channel[2];
+  typename Body::template Place<1> read[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const int channel = tile.column + warp * 16 + lane / 4 + i * 8;
+    of_channel[i] = batch;
+    P::set_n(of_channel[i], channel);
+    if (channel < P::columns) Body::fetch_columns(args, of_channel[i], read[i]);
+  }
+  using Result = RowPieces<typename Body::Stored>;
+  const int end = P::columns < tile.column + 64 ? P::columns : tile.column + 64;
+  const bool has_columns = tile.column + Result::column() < end;
+  // Lane 8 i + j names line j of block i: eight channels of a pixel. Blocks: of eight pixels the
+  // warp's first and last eight channels, of the next eight likewise.
+  const int line = StoreTile::place(lane / 16 * 8 + lane % 8, warp * 16 + lane / 8 % 2 * 8);
+  for_each_number<S::rows / 64>([&]<int part>() {
+    const auto tile_of = [&](int i) {
+      return reinterpret_cast<unsigned char*>(slabs + i) + part % 2 * StoreTile::bytes;
+    };
+    float sums[in_part * 8];
+    Sums<Config, 0>{}.template get<part * in_part * 8, in_part * 2>(sums);
+#pragma unroll
+    for (int i = 0; i < in_part; ++i) {
+      unsigned blocks[4];
+#pragma unroll
+      for (int block = 0; block < 4; ++block) {
+        const int sum = (i * 2 + block / 2) * 4 + block % 2 * 2;
+        blocks[block] = results_of_pixels<Config, Body>(args, of_channel[block % 2],
+                                                        read[block % 2], sums[sum], sums[sum + 1]);
+      }
+      hopper::put_blocks_transposed(hopper::address(tile_of(i)) + line, blocks);
+    }
+    // All channels of the part's pixels are there; and the part before has been read by all warps,
+    // so that the next one may take its place.
+    wait_for_warpgroup(consumer);
+    const int row = tile.row + first_row + part * 64 + warp * 16;
+    Result result;
+    bool exists[Result::own];
+#pragma unroll
+    for (int i = 0; i < Result::own; ++i) {
+      const int own_row = row + Result::row(i);
+      typename P::Coord c = batch;
+      P::set_m(c, own_row);
+      exists[i] = has_columns && own_row < tile.row_end && P::exists(c);
+      P::set_n(c, tile.column + Result::column());
+      result.at[i] = Body::row(args, c);
+    }
+    result.get(tile_of(warp));
+    result.store(exists, 0);
+  });
+}
+
+}  // namespace sinter::contraction

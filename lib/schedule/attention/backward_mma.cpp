@@ -1,0 +1,58 @@
+#include "schedule/attention/backward_mma.hpp"
+
+#include <algorithm>
+
+#include "plan/access.hpp"
+#include "schedule/attention/forward.hpp"
+#include "schedule/attention/forward_parts.hpp"
+#include "schedule/schedule_parts.hpp"
+
+namespace sinter {
+namespace {
+
+using A = AttentionBackwardSpec;
+
+constexpr std::int64_t kWidest = 128;  // sums of dK and dV of 16 keys a warp are 128 registers
+constexpr int kBlock = 16;
+
+// BackwardWarpsShape has the same.
+int shared_bytes(const AttentionBackwardConfig& e, int depth, int width) {
+  const int tiles = 2 * e.tile_k * (depth + width) +
+                    2 * e.tile_q * (2 * (depth + width) + 2 * static_cast<int>(sizeof(float)));
+  return up(tiles, 128) + 2 * e.tile_k * e.tile_q + 1023;
+}
+
+}  // namespace
+
+bool plan_backward_by_warps(const KernelSpec& spec, const DeviceModel& device,
+                            AttentionBackwardConfig& e) {
+  const A& a = spec.attention_backward();
+  if (std::max(spec.extent[A::d], spec.extent[A::e]) > kWidest) return false;
+  const int depth = up(spec.extent[A::d], kBlock), width = up(spec.extent[A::e], kBlock);
+  // Narrow sums leave registers for longer tiles.
+  const bool narrow = std::max(depth, width) <= 64;
+  e.tile_k = narrow ? 128 : 64;
+  e.tile_q = narrow ? 64 : 32;
+  e.threads = e.tile_k / kBlock * 32;
+  e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(e, depth, width));
+  if (static_cast<int>(e.shared_bytes) > device.shared_per_cta) return false;
+  const std::int64_t heads = count(spec.extent, 0, A::batch) / a.group,
+                     tiles = (spec.extent[A::n] + e.tile_k - 1) / e.tile_k;
+  if (static_cast<double>(heads) * static_cast<double>(tiles) >= 0x1p30) return false;
+  e.grid = clamp_grid(static_cast<double>(heads * tiles));
+  const std::int64_t many = 2 * tiles > device.sms ? 8 : device.sms / tiles;
+  e.heads_together =
+      static_cast<int>(a.band.left || a.band.right ? std::clamp<std::int64_t>(many, 1, heads) : 1);
+
+  // As forward by warps; not measured yet.
+  constexpr double kOperations = 2400, kReached = 0.4, kStart = 4;  // microseconds
+  const double flops = 2.0 * static_cast<double>(heads * a.group) *
+                       static_cast<double>(spec.extent[A::m]) * keys_of_a_row(spec) *
+                       (3.0 * depth + 2.0 * width);
+  e.microseconds = kStart + std::max(flops / kOperations / kReached / device.clock /
+                                         std::min<double>(e.grid, static_cast<double>(device.sms)),
+                                     bytes_moved(spec) / device.memory_bandwidth);
+  return true;
+}
+
+}  // namespace sinter

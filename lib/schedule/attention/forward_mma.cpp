@@ -1,0 +1,108 @@
+#include "schedule/attention/forward_mma.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "plan/access.hpp"
+#include "schedule/attention/forward_parts.hpp"
+#include "schedule/schedule_parts.hpp"
+
+namespace sinter {
+namespace {
+
+constexpr std::int64_t kWidest = 256;   // head dimension, whose sums are 128 registers
+constexpr int kWarps = 4, kBlock = 16;  // rows of a warp's multiplications
+
+// WarpsShape has the same.
+int shared_bytes(const AttentionConfig& e, int depth, int width) {
+  return std::max(2 * (e.tile_q * depth + e.stages * e.tile_k * (depth + width)),
+                  kWarps * kSlabBytes) +
+         1023;
+}
+
+// Two blocks of rows a warp, which share what is read of keys and values, where their sums fit into
+// registers beside their scores and no body makes code of each score. (b4 h16 s2048 on an H100, us:
+// d64 two blocks and 64 keys 220, 32 keys 248, 128 keys 262; one block 258, of eight warps 296.
+// d128 two blocks and 32 keys 418, 64 keys 420; one block and 64 keys 483. With a softcap 32 keys
+// 1,008, 64 keys 933.)
+void choose_tile(AttentionConfig& e, std::int64_t rows, int depth, int width, bool plain,
+                 const DeviceModel& device) {
+  const int wide = std::max(depth, width);
+  const int blocks = plain && wide <= 128 && rows > kWarps * kBlock ? 2 : 1;
+  e.threads = 32 * kWarps;
+  e.tile_q = kWarps * kBlock * blocks;
+  e.stages = 2;
+  for (e.tile_k = plain == (wide <= 64) && wide <= 128 ? 64 : 32; e.tile_k > 16; e.tile_k -= 16)
+    if (shared_bytes(e, depth, width) <= device.shared_per_cta) break;
+}
+
+// CTAs that an SM holds at once, by shared memory and registers.
+int ctas_beside(const AttentionConfig& e, const DeviceModel& device) {
+  constexpr int kRegisters = 224;  // of a thread
+  return std::clamp(
+      std::min(device.shared_per_sm / (static_cast<int>(e.shared_bytes) + device.shared_reserved),
+               device.registers_per_sm / (kRegisters * e.threads)),
+      1, 4);
+}
+
+}  // namespace
+
+std::optional<BoxedOperand> copied_rows(const KernelSpec& product, const ProductOperand& operand,
+                                        int column) {
+  constexpr std::int64_t kPiece = 8;  // elements of 16 bits in 16 bytes
+  const bool keys = column == product.extent.size() - 1;
+  if (auto pages = paged(product, operand, keys)) return pages;
+  const KernelPort* const p = plainly_loaded(product, operand.body);
+  if (!p || info(p->type).bytes != 2 || p->alignment < 16 || p->access.offset % kPiece != 0)
+    return {};
+  for (int i = 0; i < product.extent.size(); ++i) {
+    const std::int64_t stride = p->access.stride[i];
+    if (product.extent[i] > 1 && (i == column ? stride != 1 : stride % kPiece != 0)) return {};
+  }
+  BoxedOperand o;
+  o.port = operand.body.statements.front().port;
+  o.k_fastest = keys;
+  o.map.type = p->type;
+  return o;
+}
+
+bool plan_by_warps(const KernelSpec& spec, const DeviceModel& device, AttentionPlan& plan) {
+  const AttentionSpec& a = spec.attention();
+  AttentionConfig& e = plan.engine;
+  if (std::max(spec.extent[AttentionSpec::d], spec.extent[AttentionSpec::e]) > kWidest)
+    return false;
+  const int depth = up(spec.extent[AttentionSpec::d], kBlock),
+            width = up(spec.extent[AttentionSpec::e], kBlock);
+  const std::int64_t rows = rows_of(spec);
+  choose_tile(e, rows, depth, width, a.score.statements.empty() && a.weight.statements.empty(),
+              device);
+  e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(e, depth, width));
+  const std::int64_t heads = count(spec.extent, 0, AttentionSpec::batch),
+                     tiles_q = (rows + e.tile_q - 1) / e.tile_q;
+  const double items = static_cast<double>(heads) * static_cast<double>(tiles_q) * a.splits;
+  if (items >= 0x1p30) return false;
+  e.grid = clamp_grid(items);
+  // CTAs start in order. Of a band that ends at the diagonal, tiles of so many heads run side by
+  // side that all SMs have some of the same length.
+  const int beside = ctas_beside(e, device);
+  const std::int64_t group = std::min(heads, a.group),
+                     wanted = a.band.right ? (device.sms * beside + tiles_q - 1) / tiles_q : 1;
+  e.heads_together = static_cast<int>(std::min(heads, (wanted + group - 1) / group * group));
+
+  // What an SM multiplies by mma.sync, as the estimate of contractions has it, at the share that
+  // was measured with two blocks of rows a warp and with one. (b4 h16 s2048 on an H100: d64 220 us,
+  // d128 418, causal 142 and 290; d256 1,236.)
+  constexpr double kOperations = 2400, kReached = 0.62, kOneBlock = 0.44,
+                   kStart = 4;  // microseconds
+  const double reached = e.tile_q > kWarps * kBlock ? kReached : kOneBlock,
+               each = std::ceil(items / device.sms),
+               tiles_k = std::ceil(keys_of_a_row(spec) / a.splits / e.tile_k);
+  const double tile = 2.0 * e.tile_q * e.tile_k * (depth + width);
+  const double bandwidth =
+      std::min(device.memory_bandwidth, std::min<double>(e.grid, device.sms) * device.sm_bandwidth);
+  e.microseconds = kStart + std::max(each * tiles_k * tile / kOperations / reached / device.clock,
+                                     bytes_of_attention(spec, e) / bandwidth);
+  return true;
+}
+
+}  // namespace sinter

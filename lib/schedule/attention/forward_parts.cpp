@@ -1,0 +1,90 @@
+#include "schedule/attention/forward_parts.hpp"
+
+#include "plan/access.hpp"
+#include "schedule/schedule_parts.hpp"
+
+namespace sinter {
+namespace {
+
+// A product of the kernel as a contraction of its own.
+KernelSpec product(KernelSpec spec, ProductOperand a, ProductOperand b) {
+  ContractionSpec c;
+  c.batch = AttentionSpec::batch;
+  c.m = 2;
+  c.n = 1;
+  c.k_indices = {KIndex::channels};
+  c.products = {Product{std::move(a), std::move(b)}};
+  spec.family = std::move(c);
+  return spec;
+}
+}  // namespace
+
+KernelSpec scores_of(const KernelSpec& spec) {
+  const AttentionSpec& a = spec.attention();
+  KernelSpec first = without_index(spec, AttentionSpec::e);
+  const AttentionSpec own = first.attention();
+  first.body = own.score;
+  return product(std::move(first), a.q, a.k);
+}
+KernelSpec outputs_of(const KernelSpec& spec) {
+  return product(without_index(spec, AttentionSpec::d), {}, spec.attention().v);
+}
+
+std::int64_t rows_of(const KernelSpec& spec) {
+  return spec.extent[AttentionSpec::member] * spec.extent[AttentionSpec::query];
+}
+
+std::optional<BoxedOperand> paged(const KernelSpec& spec, const ProductOperand& operand,
+                                  bool keys) {
+  const auto& body = operand.body.statements;
+  if (body.empty() || body.size() > 2 || body[0].kind != StatementKind::gather ||
+      (body.size() == 2 && body[1].kind != StatementKind::convert))
+    return {};
+  const Gather& g = spec.gathers[static_cast<std::size_t>(body[0].gather)];
+  if (g.op != OpKind::page_gather) return {};
+  const KernelPort& p = spec.ports[static_cast<std::size_t>(g.ports[0])];
+  const Dims &dim = g.dims[0], &stride = g.strides[0];
+  const std::int64_t bytes = info(p.type).bytes;
+  if (p.type != operand.type || p.alignment < 16 || p.access.offset * bytes % 16 != 0 ||
+      (body.size() == 2 && body[1].type != p.type) || (stride[3] != 1 && dim[3] > 1))
+    return {};
+  BoxedOperand o;
+  o.source = BoxedOperand::Source::pages;
+  o.gather = body[0].gather;
+  o.page = dim[2];
+  o.port = g.ports[0];
+  o.k_fastest = keys;
+  o.map.type = p.type;
+  o.map.offset = p.access.offset * bytes;
+  o.map.swizzle = 128;
+  o.map.dim = {dim[3]};
+  for (int i : {2, 1, 0}) {
+    const std::int64_t step = dim[i] > 1 ? stride[i] * bytes : 16;
+    if (step <= 0 || step % 16 != 0 || step >= std::int64_t{1} << 40) return {};
+    o.map.dim.push_back(dim[i]);
+    o.map.stride.push_back(step);
+  }
+  for (std::int64_t n : o.map.dim)
+    if (n < 1 || n >= std::int64_t{1} << 31) return {};
+  return o;
+}
+
+double bytes_of_attention(const KernelSpec& spec, const AttentionConfig& e) {
+  using A = AttentionSpec;
+  const std::int64_t group = e.attention.group;
+  double bytes = bytes_moved(spec) / group;
+  const double keys =
+      static_cast<double>(count(spec.extent, 0, A::batch) / group * spec.extent[A::n]);
+  if (e.k.page > 0)
+    bytes += keys * static_cast<double>(spec.extent[A::d]) * info(e.k.map.type).bytes;
+  if (e.values_in_keys) {
+    if (e.v.page == 0)
+      bytes -= static_cast<double>(elements_reached(
+                   spec.extent, spec.ports[static_cast<std::size_t>(e.v.port)].access)) *
+               info(e.v.map.type).bytes / group;
+  } else if (e.v.page > 0)
+    bytes += keys * static_cast<double>(spec.extent[A::e]) * info(e.v.map.type).bytes;
+  return bytes;
+}
+
+}  // namespace sinter

@@ -1,0 +1,27 @@
+// What the ways to run attention are made of.
+#pragma once
+#include "schedule/attention/forward.hpp"
+
+namespace sinter {
+
+// The first multiple of `to` from x on.
+inline int up(std::int64_t x, int to) { return static_cast<int>((x + to - 1) / to * to); }
+
+// Whether kernels are of warpgroups.
+inline bool has_warpgroups(const DeviceModel& device) { return device.has_wgmma && device.has_tma; }
+
+// The kernel's products as contractions of their own.
+KernelSpec scores_of(const KernelSpec& spec);
+KernelSpec outputs_of(const KernelSpec& spec);
+
+// Rows of one tile's head: its queries or those of all heads that share one of K and V.
+std::int64_t rows_of(const KernelSpec& spec);
+
+// Keys or values that lie in pages of [blocks, heads, rows, columns], whose columns lie together,
+// with what TMA has to know of them.
+std::optional<BoxedOperand> paged(const KernelSpec& spec, const ProductOperand& operand, bool keys);
+
+// The bytes that a kernel brings from memory; pages are read once.
+double bytes_of_attention(const KernelSpec& spec, const AttentionConfig& e);
+
+}  // namespace sinter

@@ -1,0 +1,64 @@
+#include "schedule/contraction/depthwise_boxes.hpp"
+
+namespace sinter {
+namespace {
+
+constexpr std::int64_t kUnit = 16;  // bytes, what TMA's strides and offsets are multiples of
+constexpr int kMostDims = 5;
+constexpr std::int64_t kMostStride = std::int64_t{1} << 40;
+
+}  // namespace
+
+bool set_map(const KernelSpec& spec, const DepthwiseConfig& parts, DepthwiseOperand& operand) {
+  const KernelPort& p = spec.ports[static_cast<std::size_t>(operand.port)];
+  const Access& a = p.access;
+  const std::int64_t bytes = info(p.type).bytes;
+  const bool image = operand.port == parts.image.port;
+  const ImageDim &down = *parts.down, &across = *parts.across;
+  TensorMap map;
+  map.type = p.type;
+  map.offset = (image ? operand.offset : a.offset) * bytes;
+  // Channels of groups lie together, group by group.
+  const auto& groups = parts.groups;
+  const std::int64_t together = groups ? groups->channels : 1;
+  if (p.alignment < kUnit || map.offset < 0 || map.offset % kUnit != 0 || !a.via.empty() ||
+      a.stride[parts.channel] != together || (groups && a.stride[groups->inner] != 1))
+    return false;
+  operand.counted.clear();
+  map.dim = {spec.extent[parts.channel] * together};
+  const auto add = [&](std::int64_t extent, std::int64_t stride) {
+    map.dim.push_back(extent);
+    map.stride.push_back(stride * bytes);
+  };
+  for (const ImageDim* d : {&across, &down})
+    if (image)
+      add(d->extent, d->stride);
+    else
+      add(spec.extent[d->pixel_index], a.stride[d->pixel_index]);
+  for (int i = 0; i < spec.extent.size(); ++i) {
+    if (i == parts.channel || (groups && i == groups->inner) || a.stride[i] == 0 ||
+        i == down.pixel_index || i == down.tap_index || i == across.pixel_index ||
+        i == across.tap_index)
+      continue;
+    if (map.dim.size() == kMostDims) return false;
+    operand.counted.push_back(i);
+    add(spec.extent[i], a.stride[i]);
+  }
+  for (std::int64_t stride : map.stride)
+    if (stride <= 0 || stride % kUnit != 0 || stride >= kMostStride) return false;
+  operand.map = std::move(map);
+  return true;
+}
+
+void set_box(DepthwiseOperand& operand, int lanes, int pixels, int rows) {
+  TensorMap& map = *operand.map;
+  map.swizzle = lanes * static_cast<int>(kUnit);
+  map.box = Dims::filled(map.dim.size(), 1);
+  map.box[0] = map.swizzle / info(map.type).bytes;
+  map.box[1] = pixels;
+  map.box[2] = rows;
+}
+
+int line_of_box(int pixels) { return (pixels + 3) / 8 * 8 + 4; }
+
+}  // namespace sinter

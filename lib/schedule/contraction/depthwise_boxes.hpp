@@ -1,0 +1,20 @@
+// Which operands of a depthwise convolution TMA can bring in boxes.
+#pragma once
+#include "schedule/contraction/depthwise.hpp"
+
+namespace sinter {
+
+// Gives the image, or the other operand of a gradient, a tensor map of channels, columns, rows and
+// up to two other indices, without its box. `parts`: what is known of the spec, as in
+// plan_depthwise_mma. False where it lies otherwise or is not aligned.
+bool set_map(const KernelSpec& spec, const DepthwiseConfig& parts, DepthwiseOperand& operand);
+
+// Lines of `lanes` * 16 bytes of channels, swizzled so that neighbouring pixels lie in other banks;
+// `pixels` and `rows` of them.
+void set_box(DepthwiseOperand& operand, int lanes, int pixels, int rows);
+
+// Lines of a box's row: an odd number of times four, from `pixels` on, so that rows lie in other
+// banks.
+int line_of_box(int pixels);
+
+}  // namespace sinter

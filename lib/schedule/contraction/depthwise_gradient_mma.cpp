@@ -1,0 +1,113 @@
+#include "schedule/contraction/depthwise_gradient_mma.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "schedule/contraction/depthwise_boxes.hpp"
+#include "schedule/schedule_parts.hpp"
+
+namespace sinter {
+namespace {
+
+constexpr int kChannels = 8, kWidth = 16;             // of a warp; columns of a multiplication
+constexpr int kMostRowTaps = 7, kMostColumnTaps = 8;  // of eight rows and eight shifts
+constexpr int kRows = 2, kKept = 3;                   // of a stage; steps for which it stays
+constexpr int kMostTiles = 2;                         // side by side
+constexpr int kMostStages = 8;
+constexpr int kRegisters = 128;
+constexpr double kMostCtas = 4;   // of an SM
+constexpr double kFlight = 40e3;  // bytes under way of an SM that reach the rate of memory
+constexpr double kExposed = 0.2;  // of the shorter of memory and instructions
+
+std::int64_t stage_bytes(const DepthwiseConfig& e) {
+  const auto box = [&](const DepthwiseOperand& o) {
+    return (o.map->box[1] * o.map->box[2] * e.lanes * 16 + 1023) / 1024 * 1024;
+  };
+  return box(e.image) + box(e.other);
+}
+
+bool plain(const ImageDim& d) { return d.divisor == 1 && d.pixel == 1 && d.tap == 1; }
+
+}  // namespace
+
+std::optional<DepthwiseConfig> plan_depthwise_gradient_mma(const KernelSpec& spec,
+                                                           const DepthwiseConfig& parts,
+                                                           double memory,
+                                                           const DeviceModel& device) {
+  const auto type = [&](const DepthwiseOperand& o) {
+    return spec.ports[static_cast<std::size_t>(o.port)].type;
+  };
+  if (!device.has_tma || !device.has_wgmma || !parts.gradient || !parts.down ||
+      !parts.looped.empty())
+    return {};
+  if (type(parts.image) != type(parts.other) || info(type(parts.image)).bytes != 2) return {};
+  const ImageDim &down = *parts.down, &across = *parts.across;
+  const int taps = taps_of(spec, down) * taps_of(spec, across);
+  if (!plain(down) || !plain(across) || !down.parts.empty() || !across.parts.empty() ||
+      taps_of(spec, down) > kMostRowTaps || taps_of(spec, across) > kMostColumnTaps)
+    return {};
+  DepthwiseConfig e = parts;
+  e.each = kChannels;
+  e.rows = kRows;
+  if (!set_map(spec, e, e.image) || !set_map(spec, e, e.other)) return {};
+
+  const ContractionSpec& c = spec.contraction();
+  const double channels = static_cast<double>(spec.extent[e.channel]),
+               images = elements(spec.extent, c.first_k(), spec.extent.size() - 2),
+               batches = elements(spec.extent, 0, e.channel),
+               width = std::ceil(static_cast<double>(spec.extent[across.pixel_index]) / kWidth);
+  if (channels * images * batches * width == 0) return {};
+  // Walks of equal numbers of tiles.
+  const double walks = std::ceil(width / kMostTiles), tiles = std::ceil(width / walks),
+               steps = images * walks * (std::ceil(static_cast<double>(down.extent) / 2) + kKept);
+  std::optional<double> least;
+  DepthwiseConfig best;
+  for (const int lanes : {4, 8}) {
+    e.lanes = lanes;
+    e.threads = 32 * lanes + 32;
+    e.columns = static_cast<int>(tiles) * kWidth;
+    set_box(e.image, lanes, line_of_box(e.columns + kMostColumnTaps - 1), kRows);
+    set_box(e.other, lanes, line_of_box(e.columns), kRows);
+    e.packing = choose_packing(spec, e.channel, std::min(kChannels, widest_pack(spec)));
+    const double stage = static_cast<double>(stage_bytes(e));
+    const auto shared = [&](int stages) { return stages * (stage + 16) + 1023; };
+    const double grid = std::ceil(channels / (lanes * kChannels)) * batches;
+    for (int stages = kKept + 2; stages <= kMostStages; ++stages) {
+      if (shared(stages) > device.shared_per_cta ||
+          shared(stages) < 4.0 * taps * lanes * kChannels + 1023)
+        continue;
+      const double ctas = std::clamp(
+          std::min(
+              std::floor(device.registers_per_sm / (kRegisters * static_cast<double>(e.threads))),
+              std::floor(device.shared_per_sm / (shared(stages) + device.shared_reserved))),
+          1.0, kMostCtas);
+      // Clocks in which an SM makes a step of `n` thread blocks: instructions, reads of shared
+      // memory, or what a step takes alone.
+      const auto clocks = [&](double n) {
+        constexpr double kStep = 40, kTile = 80, kIssued = 0.8, kRead = 48, kAlone = 300;
+        return std::max(
+            {n * lanes / 4 * (kStep + tiles * kTile) / kIssued, n * lanes * tiles * kRead, kAlone});
+      };
+      const double at_once = ctas * device.sms, rounds = std::floor(grid / at_once),
+                   left = std::ceil((grid - rounds * at_once) / device.sms);
+      const double issued =
+          steps * (rounds * clocks(ctas) + (left > 0 ? clocks(left) : 0)) / device.clock;
+      const double flight = (stages - kKept - 1) * stage * std::min(ctas, grid / device.sms),
+                   waited = memory * std::max(1.0, kFlight / flight),
+                   us = std::max(waited, issued) + kExposed * std::min(waited, issued);
+      if (least && *least <= us) continue;
+      least = us;
+      e.mma = {.across = static_cast<int>(tiles), .stages = stages};
+      e.grid = clamp_grid(grid);
+      e.shared_bytes = static_cast<std::uint32_t>(shared(stages));
+      e.least_blocks = static_cast<int>(ctas);
+      best = e;
+    }
+  }
+  if (!least) return {};
+  best.microseconds = device.launch_microseconds + *least;
+  best.wide_index = needs_wide_index(spec);
+  return best;
+}
+
+}  // namespace sinter

@@ -1,0 +1,168 @@
+#include "schedule/contraction/narrow_groups.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "plan/access.hpp"
+#include "schedule/contraction/depthwise_boxes.hpp"
+#include "schedule/contraction/index_order.hpp"
+#include "schedule/schedule_parts.hpp"
+
+namespace sinter {
+namespace {
+
+constexpr int kUnit = 8, kWarps = 8, kWidth = 16;  // channels, units, pixels of a multiplication
+constexpr int kMostTiles = 4;                      // of a row, or of rows of several images
+constexpr int kMostTaps = 9, kMostSlots = 5;       // that leave registers for two thread blocks
+constexpr int kStages = 6;
+constexpr double kCtas = 2;       // of an SM, by registers and shared memory
+constexpr double kFlight = 40e3;  // bytes under way of an SM that reach the rate of memory
+constexpr double kReached = 0.85, kExposed = 0.2;  // as in depthwise.cpp
+
+const KernelPort* loaded(const KernelSpec& spec, const ProductOperand& operand, int& number) {
+  const KernelPort* const p = loaded_as_it_is(spec, operand.body);
+  if (!p || (p->type != DataType::bf16 && p->type != DataType::f16)) return nullptr;
+  number = operand.body.statements.front().port;
+  return p;
+}
+
+// Indices of k: taps, and the channels of a group.
+bool read_k(const KernelSpec& spec, ConvolutionRoles& roles, DepthwiseGroups& groups) {
+  const ContractionSpec& c = spec.contraction();
+  for (int i = 0; i < c.k(); ++i) {
+    const KIndex what = c.k_indices[static_cast<std::size_t>(i)];
+    if (what == KIndex::filter_tap) {
+      roles.taps.push_back(c.first_k() + i);
+    } else if (what == KIndex::channels && groups.inner < 0) {
+      groups.inner = c.first_k() + i;
+    } else {
+      return false;
+    }
+  }
+  return groups.inner >= 0;
+}
+
+}  // namespace
+
+std::optional<DepthwisePlan> plan_narrow_groups(const KernelSpec& given,
+                                                const DeviceModel& device) {
+  if (!device.has_tma || !device.has_wgmma) return {};
+  const ContractionSpec* const old = given.as_contraction();
+  if (!old || !is_plain_product(*old) || !given.columns.empty() || old->batch == 0 || old->n != 1 ||
+      old->m < 2 || reads_joined_indices(given))
+    return {};
+  DepthwisePlan plan{given, {}};
+  KernelSpec& spec = plan.spec;
+  const ContractionSpec& c = spec.contraction();
+  DepthwiseConfig& e = plan.engine;
+  DepthwiseGroups groups;
+  ConvolutionRoles roles;
+  if (!read_k(spec, roles, groups)) return {};
+  groups.outer = c.first_n();
+  groups.channels = static_cast<int>(std::min<std::int64_t>(spec.extent[groups.inner], kUnit + 1));
+  if (groups.channels < 2 || kUnit % groups.channels != 0 ||
+      spec.extent[groups.outer] != groups.channels)
+    return {};
+  const KernelPort* const image = loaded(spec, c.a(), e.image.port);
+  const KernelPort* const filter = loaded(spec, c.b(), e.other.port);
+  if (!image || !filter || image->type != filter->type || !filter->access.windows.empty())
+    return {};
+  int found = -1;
+  for (int i = 0; i < c.batch; ++i)
+    if (image->access.stride[i] == groups.channels && filter->access.stride[i] != 0) found = i;
+  if (found < 0) return {};
+  put_channel_last(spec, found);
+  e.channel = c.batch - 1;
+  for (int i = 0; i < e.channel; ++i) roles.batch.push_back(i);
+  roles.channels = {e.channel, groups.inner};
+  roles.side = {groups.outer};
+  for (int i = c.first_m(); i < c.first_n(); ++i) roles.pixels.push_back(i);
+  int image_index = -1;
+  std::int64_t offset = 0;
+  const auto dims = image_dims(spec, roles, image->access, image_index, offset);
+  if (!dims || dims->size() != 2) return {};
+  for (const ImageDim& d : *dims)
+    if (d.divisor != 1 || d.pixel != 1 || !d.parts.empty()) return {};
+  e.down = dims->front();
+  e.across = dims->back();
+  e.image.offset = image->access.offset + offset;
+  const int down_taps = taps_of(spec, e.down), line_taps = taps_of(spec, e.across),
+            slots = static_cast<int>(std::abs(e.down->tap)) * (down_taps - 1) + 1,
+            reach = static_cast<int>(std::abs(e.across->tap)) * (line_taps - 1);
+  if (down_taps * ((line_taps + 1) / 2 * 2) > kMostTaps + down_taps || slots > kMostSlots ||
+      roles.taps.size() !=
+          static_cast<std::size_t>((e.down->tap_index >= 0) + (e.across->tap_index >= 0)))
+    return {};
+  e.groups = groups;
+  if (!set_map(spec, e, e.image) || e.image.counted.size() != 1) return {};
+  const double planes = elements(spec.extent, 0, e.channel) *
+                        elements(spec.extent, c.first_m(), c.first_n() - 2),
+               rows = static_cast<double>(spec.extent[e.down->pixel_index]),
+               width = static_cast<double>(spec.extent[e.across->pixel_index]),
+               number = static_cast<double>(spec.extent[e.channel]);
+  if (static_cast<double>(spec.extent[e.image.counted[0]]) != planes ||
+      number * rows * width * planes * down_taps * line_taps == 0)
+    return {};
+
+  // Tiles side by side, as many images as leave no tile unused.
+  const double tiles = std::ceil(width / kWidth), walks = std::ceil(tiles / kMostTiles);
+  const int across = static_cast<int>(std::ceil(tiles / walks)), images = kMostTiles / across,
+            line = (across * kWidth + reach + 7) / 8 * 8;
+  if (line > 256) return {};
+  e.groups->planes = images;
+  e.each = kUnit / groups.channels;
+  e.lanes = kWarps;
+  e.columns = kWidth;
+  e.threads = 32 * kWarps;
+  e.mma = {.across = across, .stages = kStages};
+  set_box(e.image, kWarps, line, 1);
+  e.image.map->box[3] = images;
+  e.packing = choose_packing(spec, groups.outer, std::min(groups.channels, widest_pack(spec)));
+  const double blocks = std::ceil(number / (kWarps * e.each)),
+               lines = walks * std::ceil(planes / images) * rows;
+  const double stage = static_cast<double>(images) * line * kWarps * kUnit * 2,
+               results = 2.0 * across * images * kWidth * (kWarps * kUnit + 8) * 4;
+  const double shared = kStages * stage + results + 8 * (kStages + 1) + 1023;
+  if (shared > device.shared_per_cta || blocks * lines >= 0x1p31) return {};
+  const double ctas = kCtas * (shared + device.shared_reserved) <= device.shared_per_sm ? kCtas : 1,
+               at_once = ctas * device.sms;
+  e.run = static_cast<int>(std::ceil(lines / std::max(1.0, std::floor(at_once / blocks))));
+  const double grid = blocks * std::ceil(lines / e.run);
+
+  // Clocks of a step of a thread block: instructions, roughly, or what shared memory moves.
+  constexpr double kStep = 60, kTile = 10, kMultiplication = 6.5, kPack = 22, kIssued = 0.8,
+                   kBefore = 4;
+  const double drawn = across * images, pairs = (line_taps + 1) / 2,
+               products = drawn * down_taps * pairs,
+               packs = drawn * kWidth * kUnit * kWarps / (e.packing.width * 32.0 * kWarps),
+               code = kStep + drawn * kTile + products +
+                      packs * (kPack + element_cost(spec, spec.body) * e.packing.width),
+               moved = drawn * kWarps * (pairs * 4 + 4 + 4) + stage / 128;
+  const double clocks = ctas * std::max({kWarps / 4 * code / kIssued,
+                                         kWarps / 4 * products * kMultiplication, moved});
+  const double image_elements =
+      elements(spec.extent, 0, c.batch) * groups.channels *
+      (image_index < 0 ? 1 : static_cast<double>(spec.extent[image_index])) *
+      static_cast<double>(e.down->extent) * static_cast<double>(e.across->extent);
+  double bytes = 0;
+  for (std::size_t i = 0; i < spec.ports.size(); ++i) {
+    const KernelPort& p = spec.ports[i];
+    bytes +=
+        info(p.type).bytes * (static_cast<int>(i) == e.image.port
+                                  ? image_elements
+                                  : static_cast<double>(elements_reached(spec.extent, p.access)));
+  }
+  const double memory = bytes / (kReached * device.memory_bandwidth) *
+                        std::max(1.0, kFlight / ((kStages - 1) * stage * ctas)),
+               issued =
+                   std::ceil(grid / at_once) * (e.run + slots + kBefore) * clocks / device.clock;
+  e.microseconds =
+      device.launch_microseconds + std::max(memory, issued) + kExposed * std::min(memory, issued);
+  e.grid = clamp_grid(grid);
+  e.shared_bytes = static_cast<std::uint32_t>(shared);
+  e.least_blocks = static_cast<int>(ctas);
+  e.wide_index = needs_wide_index(spec);
+  return plan;
+}
+
+}  // namespace sinter

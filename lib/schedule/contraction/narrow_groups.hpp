@@ -1,0 +1,12 @@
+// How a convolution of 16-bit numbers in groups of 2, 4 or 8 channels runs on the tensor cores of
+// sm_90a; see codegen/device/family/contraction_depthwise_groups.cuh. A pure function of the spec
+// and the device model.
+#pragma once
+#include "schedule/contraction/depthwise.hpp"
+
+namespace sinter {
+
+// Forward, and the data gradient, of stride 1; nothing for others.
+std::optional<DepthwisePlan> plan_narrow_groups(const KernelSpec& spec, const DeviceModel& device);
+
+}  // namespace sinter
