@@ -16,11 +16,13 @@ namespace {
 
 using A = AttentionBackwardSpec;
 
-void print_result(TextWriter& out, const BoxedOperand& o, std::string_view struct_name,
-                  std::string_view map, std::string_view function, std::string_view instruction,
-                  std::int64_t group) {
+// A result that TMA stores, and of packed sequences threads, too.
+void print_result(TextWriter& out, const KernelSpec& spec, const BoxedOperand& o,
+                  const KernelNames& names, std::string_view struct_name, std::string_view map) {
+  const A& a = spec.attention_backward();
   out.open("struct {} {{", struct_name);
-  print_box_store(out, o, map, function, instruction, {A::head, group});
+  print_box_store(out, o, map, "store", "store_box", {A::head, a.group});
+  if (a.sequences.count > 0) print_line(out, {spec, names, "Config", "Coord"}, o.port, a.group);
   out.close("};");
 }
 
@@ -121,7 +123,7 @@ void print_attention_backward(TextWriter& out, const KernelSpec& spec,
     print_boxed_operand(out, e.v, "OperandV", "map_v", "Coord", {A::head, a.group});
     print_boxed_operand(out, e.d_o, "OperandDO", "map_do");
   }
-  print_bounds(out, a.band, a.length_q, a.length_kv, spec, names, "Config",
+  print_bounds(out, a.band, a.sequences, a.length_q, a.length_kv, spec, names, "Config",
                {spec.extent[A::m], spec.extent[A::n]});
   print_blocks(out, spec, names);
   out.open("struct Score {{");
@@ -148,9 +150,11 @@ void print_attention_backward(TextWriter& out, const KernelSpec& spec,
     lines("ResultDV", a.dv, a.group);
     return;
   }
-  print_result(out, e.sums, "SumsDQ", "map_dq", "add", "add_box", 1);
-  print_result(out, e.dk, "ResultDK", "map_dk", "store", "store_box", a.group);
-  print_result(out, e.dv, "ResultDV", "map_dv", "store", "store_box", a.group);
+  out.open("struct SumsDQ {{");
+  print_box_store(out, e.sums, "map_dq", "add", "add_box");
+  out.close("};");
+  print_result(out, spec, e.dk, names, "ResultDK", "map_dk");
+  print_result(out, spec, e.dv, names, "ResultDV", "map_dv");
 }
 
 std::string backward_call(const AttentionBackwardConfig& e) {

@@ -146,6 +146,18 @@ void print_length(TextWriter& out, const KernelSpec& spec, const KernelNames& na
   out.close("}");
 }
 
+// Number i of the offsets of packed sequences.
+void print_offset(TextWriter& out, const KernelSpec& spec, const KernelNames& names, int port,
+                  std::string_view function) {
+  const auto p = static_cast<std::size_t>(port);
+  const std::int64_t first = spec.ports[p].access.offset;
+  out.open("SINTER_DEVICE static long long {}(const Args& args, int i) {{", function);
+  out.line("return static_cast<long long>(sinter::Format<{}>::fetch(args.{} + {}i));",
+           storage_type(spec.ports[p].type), names.port[p],
+           first > 0 ? fmt::format("{} + ", first) : "");
+  out.close("}");
+}
+
 }  // namespace
 
 void print_line(TextWriter& out, const LinesOf& of, int number, std::int64_t group) {
@@ -159,9 +171,9 @@ void print_line(TextWriter& out, const LinesOf& of, int number, std::int64_t gro
   out.close("}");
 }
 
-void print_bounds(TextWriter& out, const AttentionBand& band, int length_q, int length_kv,
-                  const KernelSpec& spec, const KernelNames& names, std::string_view config,
-                  RowsAndKeys whole) {
+void print_bounds(TextWriter& out, const AttentionBand& band, const PackedSequences& sequences,
+                  int length_q, int length_kv, const KernelSpec& spec, const KernelNames& names,
+                  std::string_view config, RowsAndKeys whole) {
   const bool lengths = length_q >= 0 || length_kv >= 0;
   out.open("struct Bounds {{");
   out.line("static constexpr bool has_left = {}, has_right = {}, bottom_right = {};",
@@ -172,6 +184,11 @@ void print_bounds(TextWriter& out, const AttentionBand& band, int length_q, int 
   if (lengths) {
     print_length(out, spec, names, config, length_q, "queries", whole.rows);
     print_length(out, spec, names, config, length_kv, "keys", whole.keys);
+  }
+  if (sequences.count > 0) {
+    out.line("static constexpr int sequences = {};", sequences.count);
+    print_offset(out, spec, names, sequences.offsets_q, "offset_q");
+    print_offset(out, spec, names, sequences.offsets_kv, "offset_kv");
   }
   out.close("};");
 }
@@ -206,7 +223,7 @@ void print_attention(TextWriter& out, const KernelSpec& outputs, const Attention
                 e.by_warps);
   print_operand(out, {e.v, outputs, second.b().body, "Config", "Coord", a.group}, names, 'V',
                 e.by_warps);
-  print_bounds(out, a.band, a.length_q, a.length_kv, e.scores, names, "First",
+  print_bounds(out, a.band, a.sequences, a.length_q, a.length_kv, e.scores, names, "First",
                {e.scores.extent[AttentionSpec::query], e.scores.extent[AttentionSpec::query + 1],
                 e.scores.extent[AttentionSpec::member] > 1});
   print_element(out, e, e.scores.body, names, "Score");
@@ -231,6 +248,8 @@ void print_attention(TextWriter& out, const KernelSpec& outputs, const Attention
   if (!e.result) return;
   out.open("struct Body {{");
   print_box_store(out, *e.result, "map_o");
+  if (a.sequences.count > 0)
+    print_line(out, {outputs, names, "Config", "Coord"}, e.result->port, 1);
   out.close("};");
 }
 

@@ -36,8 +36,8 @@ struct RowsAndKeys {
   std::int64_t rows, keys;
   bool packed = false;  // rows are those of several heads
 };
-void print_bounds(TextWriter& out, const AttentionBand& band, int length_q, int length_kv,
-                  const KernelSpec& spec, const KernelNames& names, std::string_view config,
-                  RowsAndKeys whole);
+void print_bounds(TextWriter& out, const AttentionBand& band, const PackedSequences& sequences,
+                  int length_q, int length_kv, const KernelSpec& spec, const KernelNames& names,
+                  std::string_view config, RowsAndKeys whole);
 
 }  // namespace sinter

@@ -305,7 +305,7 @@ inline NormGradients batchnorm_backward(Operand dy, Operand x, Operand scale, Op
 
 struct SdpaInputs {  // the optional ones; a poisoned tensor is an input that is not there
   Tensor bias{}, seq_len_q{}, seq_len_kv{}, seed{}, offset{}, page_table_k{}, page_table_v{},
-      sink_token{}, block_mask{};
+      sink_token{}, block_mask{}, cu_seq_len_q{}, cu_seq_len_kv{};
 };
 struct SdpaOutputs {
   Tensor o, stats;
@@ -315,7 +315,8 @@ inline SdpaOutputs sdpa(Operand q, Operand k, Operand v, SdpaAttributes a = {},
                         const SdpaInputs& i = {}) {
   auto r = detail::add_node(OpKind::sdpa, a,
                             {q, k, v, i.bias, i.seq_len_q, i.seq_len_kv, i.seed, i.offset,
-                             i.page_table_k, i.page_table_v, i.sink_token, i.block_mask},
+                             i.page_table_k, i.page_table_v, i.sink_token, i.block_mask,
+                             i.cu_seq_len_q, i.cu_seq_len_kv},
                             {detail::kNew, detail::wanted(a.generate_stats.value_or(false))}, {},
                             3);
   return {r[0], r[1]};
@@ -328,7 +329,7 @@ inline SdpaGradients sdpa_backward(Operand q, Operand k, Operand v, Operand o, O
   auto r = detail::add_node(
       OpKind::sdpa_backward, a,
       {q, k, v, o, d_o, stats, i.bias, i.seq_len_q, i.seq_len_kv, i.seed, i.offset, i.page_table_k,
-       i.page_table_v, i.sink_token, i.block_mask},
+       i.page_table_v, i.sink_token, i.block_mask, i.cu_seq_len_q, i.cu_seq_len_kv},
       {detail::kNew, detail::kNew, detail::kNew, detail::wanted(static_cast<bool>(i.bias))}, {}, 6);
   return {r[0], r[1], r[2], r[3]};
 }

@@ -80,12 +80,19 @@ Tensor Attention::index_value(const char* step, Tensor t) {
   return e_.typed(index_type_, e_.named(step, t));
 }
 Tensor Attention::row() {
-  if (!row_) row_ = e_.named("row", e_.index({1, 1, sq_, 1}, 2, index_type_));
+  if (!row_) row_ = packs_sequences() ? within(Side::rows, false) : token(Side::rows);
   return row_;
 }
 Tensor Attention::column() {
-  if (!column_) column_ = e_.named("column", e_.index({1, 1, 1, skv_}, 3, index_type_));
+  if (!column_) column_ = packs_sequences() ? within(Side::columns, false) : token(Side::columns);
   return column_;
+}
+Tensor Attention::token(Side side) {
+  Tensor& made = token_[static_cast<int>(side)];
+  if (!made)
+    made = side == Side::rows ? e_.named("row", e_.index({1, 1, sq_, 1}, 2, index_type_))
+                              : e_.named("column", e_.index({1, 1, 1, skv_}, 3, index_type_));
+  return made;
 }
 
 // SEQ_LEN_Q or SEQ_LEN_KV, converted once so that the comparisons are not made in f64.
@@ -95,6 +102,42 @@ Tensor Attention::length(int port, std::int64_t otherwise) {
   if (!made)
     made = index_value(port == ports_.seq_q ? "length_q" : "length_kv", identity(e_.input(port)));
   return made;
+}
+
+// ---- packed sequences: of a token t at place i of CU_SEQ_LEN, CU_SEQ_LEN[i] <= t < CU_SEQ_LEN[i +
+// 1]
+
+// Along the axis that the scores have of the other side.
+Tensor Attention::offsets(Side side) {
+  Tensor& made = offsets_[static_cast<int>(side)];
+  if (made) return made;
+  const bool rows = side == Side::rows;
+  const Tensor given = e_.input(rows ? ports_.cu_q : ports_.cu_kv);
+  const std::int64_t n = given.dim()[0];
+  const Tensor along = e_.named(rows ? "offsets_q_along" : "offsets_kv_along",
+                                reshape(given, rows ? Dims{1, 1, 1, n} : Dims{1, 1, n, 1}));
+  return made = index_value(rows ? "offsets_q" : "offsets_kv", identity(along));
+}
+// How many offsets are not behind a token: i + 1, 0 before the first sequence.
+Tensor Attention::sequence(Side side) {
+  const bool rows = side == Side::rows;
+  const char* const step = rows ? "sequence_q" : "sequence_kv";
+  const Tensor begun = index_value(
+      "begun", select(e_.mask("has_begun", token(side) >= offsets(side)), number(1), number(0)));
+  return index_value(step, sum(begun, token(side).dim()));
+}
+// t - CU_SEQ_LEN[i], or t - CU_SEQ_LEN[i + 1]. Of a token of no sequence, something finite.
+Tensor Attention::within(Side side, bool from_end) {
+  const bool rows = side == Side::rows;
+  const auto far = number(static_cast<double>(std::max(sq_, skv_)));
+  const Tensor t = token(side), begun = e_.mask("has_begun", t >= offsets(side));
+  const Tensor apart = index_value("apart", from_end ? offsets(side) - t : t - offsets(side));
+  const Tensor nearest = index_value(
+      "nearest", reduction(index_value("candidates", from_end ? select(begun, far, apart)
+                                                              : select(begun, apart, far)),
+                           ReductionMode::min, t.dim()));
+  return index_value(rows ? "row_of_sequence" : "column_of_sequence",
+                     from_end ? 0.0 - nearest : nearest);
 }
 
 // The column that lies on the diagonal, for each row.
@@ -137,12 +180,24 @@ Tensor Attention::keep() {
   if (keep_made_) return keep_;
   keep_made_ = true;
   const SdpaBand band = sdpa_band(a_);
+  // Of packed sequences, a diagonal that ends in the last row and column counts from their ends.
+  const bool from_end = packs_sequences() && band.bottom_right && (band.right || band.left);
+  const Tensor last_row = from_end ? within(Side::rows, true) : Tensor(),
+               last_column = from_end ? within(Side::columns, true) : Tensor();
   const auto shifted = [&](std::int64_t by) {
-    const Tensor d = diagonal();
+    const Tensor d = from_end ? last_row : diagonal();
     return by == 0 ? d : index_value("bound", d + number(static_cast<double>(by)));
   };
-  if (band.right) also("keep_right", column() <= shifted(*band.right));
-  if (band.left) also("keep_left", column() > shifted(-*band.left));
+  const auto at = [&] { return from_end ? last_column : column(); };
+  if (band.right) also("keep_right", at() <= shifted(*band.right));
+  if (band.left) also("keep_left", at() > shifted(-*band.left));
+  if (packs_sequences()) {
+    const Tensor of_row = sequence(Side::rows);
+    const auto all = static_cast<double>(e_.input(ports_.cu_q).dim()[0]);
+    also("keep_begun", of_row > number(0));
+    also("keep_not_ended", of_row < number(all));
+    also("keep_sequence", equal(of_row, sequence(Side::columns)));
+  }
   if (a_.padding_mask) {
     also("keep_columns", column() < length(ports_.seq_kv, skv_));
     also("keep_rows", row() < length(ports_.seq_q, sq_));

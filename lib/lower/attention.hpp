@@ -40,6 +40,13 @@ class Attention {
   Tensor diagonal();
   Tensor alibi();
   Tensor length(int port, std::int64_t otherwise);
+  bool packs_sequences() const { return e_.has(ports_.cu_q); }
+  // Of each row or column of packed sequences.
+  enum class Side { rows, columns };
+  Tensor token(Side side);
+  Tensor offsets(Side side);
+  Tensor sequence(Side side);
+  Tensor within(Side side, bool from_end);
   void also(const char* step, Tensor condition);
 
   Expansion& e_;
@@ -48,6 +55,7 @@ class Attention {
   std::int64_t b_, hq_, sq_, skv_ = 0;
   Tensor key_, value_;
   DataType index_type_;
+  Tensor token_[2], offsets_[2];
   Tensor row_, column_, length_q_, length_kv_, softcap_tanh_, keep_, dropped_;
   bool keep_made_ = false;
 };

@@ -244,14 +244,13 @@ double operations(const KernelSpec& spec) {
   if (spec.as_attention()) {  // both products, of what the band leaves
     const auto extent = [&](int i) { return static_cast<double>(spec.extent[i]); };
     return 2.0 * static_cast<double>(count(spec.extent, 0, AttentionSpec::e)) *
-           extent(AttentionSpec::n) * (extent(AttentionSpec::d) + extent(AttentionSpec::e)) *
-           seen_share(spec);
+           keys_of_a_row(spec) * (extent(AttentionSpec::d) + extent(AttentionSpec::e));
   }
   if (const auto* const a = spec.as_attention_backward()) {  // three products along d, two along e
     using A = AttentionBackwardSpec;
     const auto extent = [&](int i) { return static_cast<double>(spec.extent[i]); };
     return 2.0 * static_cast<double>(count(spec.extent, 0, A::d)) *
-           (3 * extent(A::d) + 2 * extent(A::e)) * seen_share(a->band, extent(A::m), extent(A::n));
+           (3 * extent(A::d) + 2 * extent(A::e)) * keys_of_a_row(spec);
   }
   const ContractionSpec* const c = spec.as_contraction();
   if (!c) return 0;

@@ -123,6 +123,7 @@ Role role_of(std::string_view port, OpKind op) {
   if (port == "Page_table_K" || port == "Page_table_V") return Role::page_table;
   if (port == "Block_mask") return Role::bits;
   if (port == "FirstTokenOffset") return Role::token_offsets;
+  if (port == "CU_SEQ_LEN_Q" || port == "CU_SEQ_LEN_KV") return Role::token_offsets;
   if (port == "TokenIndex") return Role::token_index;
   if (port == "Index" && op == OpKind::resample_backward) return Role::window_index;
   return Role::plain;
@@ -243,7 +244,12 @@ class TensorFill {
 
  private:
   std::int64_t tokens() const { return extent(graph_, *use_.node, 0, 1); }
-  std::int64_t rows() const { return graph_[use_.node->outputs[0]].dim[1]; }
+  // Those that offsets share out.
+  std::int64_t rows() const {
+    if (use_.node->op == OpKind::moe_grouped_matmul) return graph_[use_.node->outputs[0]].dim[1];
+    return extent(graph_, *use_.node,
+                  use_.port == input_index(use_.node->op, "CU_SEQ_LEN_Q") ? 0 : 1, 2);
+  }
 
   const Graph& graph_;
   Fill fill_;

@@ -236,3 +236,27 @@ attention_backward("block_mask_wide_softcap", b=1, hq=1, hk=1, sq=140, skv=260, 
                    inputs=[("Block_mask", [1, 1, 2, 1], "u8")])
 attention_backward("block_mask_dbias", b=1, hq=1, hk=1, sq=140, skv=1030, d=64, dv=64, attn_scale=0.125, dbias=True,
                    inputs=[("Bias", [1, 1, 140, 1030], None), ("Block_mask", [1, 1, 2, 2], "u8")])
+
+
+# Several sequences in one batch entry, tokens before heads in memory.
+def offsets(sequences, data_type="i32"):
+    return [(t, [sequences + 1, 1, 1, 1], data_type) for t in ("CU_SEQ_LEN_Q", "CU_SEQ_LEN_KV")]
+
+
+attention("packed_causal", b=1, hq=4, hk=2, sq=230, skv=230, d=64, dv=64, attn_scale=0.125, causal_mask=True, layout="bshd",
+          stats=True, generate_stats=True, inputs=offsets(5))
+attention("packed_window", b=1, hq=2, hk=2, sq=150, skv=300, d=128, dv=128, attn_scale=0.09, io="f16",
+          causal_mask_bottom_right=True, left_bound=70, layout="bshd", inputs=offsets(3, "i64"))
+attention("packed_sink_dropout", b=1, hq=2, hk=2, sq=90, skv=100, d=40, dv=36, attn_scale=0.15, dropout_probability=0.2,
+          stats=True, inputs=offsets(9) + RANDOM + [("SINK_TOKEN", [1, 2, 1, 1], "f32")])
+attention("packed_alibi", b=1, hq=2, hk=2, sq=50, skv=60, d=32, dv=32, attn_scale=0.18, alibi_mask=True, inputs=offsets(3))
+attention("packed_wide", b=1, hq=2, hk=2, sq=70, skv=70, d=256, dv=256, attn_scale=0.06, causal_mask=True, inputs=offsets(2))
+attention("packed_wider", b=1, hq=1, hk=1, sq=40, skv=40, d=264, dv=264, attn_scale=0.06, inputs=offsets(2))
+attention_backward("packed_causal", b=1, hk=2, sq=230, skv=230, d=64, dv=64, attn_scale=0.125, causal_mask=True,
+                   layout="bshd", inputs=offsets(5))
+attention_backward("packed_window", b=1, hq=2, hk=1, sq=130, skv=290, d=128, dv=128, attn_scale=0.09, io="f16",
+                   causal_mask_bottom_right=True, left_bound=70, layout="bshd", inputs=offsets(3, "i64"))
+attention_backward("packed_softcap", b=1, hq=2, hk=2, sq=90, skv=100, d=40, dv=40, attn_scale=0.15, softcap=4.0,
+                   inputs=offsets(9))
+attention_backward("packed_wide", b=1, hq=2, hk=1, sq=140, skv=140, d=192, dv=128, attn_scale=0.07, causal_mask=True,
+                   layout="bshd", inputs=offsets(4))

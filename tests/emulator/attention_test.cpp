@@ -19,12 +19,13 @@ struct Schedule {
   bool score = false;  // a body rather than a scale
   DataType io = bf16;
   bool causal = false, by_hand = false;
-  bool v_in_k = false;  // v is the first columns of k
+  bool v_in_k = false;      // v is the first columns of k
+  std::int64_t packed = 0;  // sequences
 };
 
 void add(Graph& g, const Schedule& s) {
   const auto tensor = [&](const char* name, std::int64_t rows, std::int64_t width) {
-    return g.tensor({.name = name, .dim = {2, 2, rows, width}});
+    return g.tensor({.name = name, .dim = {s.packed > 0 ? 1 : 2, 2, rows, width}});
   };
   const Tensor q = tensor("q", s.sq, s.d), k = tensor("k", 300, s.d),
                v = s.v_in_k ? slice(k, {.start = {0, 0, 0, 0}, .limit = {2, 2, 300, s.dv}})
@@ -37,7 +38,11 @@ void add(Graph& g, const Schedule& s) {
   }
   const SdpaAttributes a{
       .attn_scale = 0.125, .causal_mask = s.causal, .softcap = s.score ? 20.0 : 0.0};
-  g.output(sdpa(q, k, v, a).o, "o");
+  SdpaInputs in;
+  if (s.packed > 0)
+    in.cu_seq_len_q = in.cu_seq_len_kv =
+        g.tensor({.name = "offsets", .dim = {s.packed + 1, 1, 1, 1}, .data_type = i32});
+  g.output(sdpa(q, k, v, a, in).o, "o");
 }
 
 void check_compiled(std::span<const Schedule> all, const char* target) {
@@ -88,6 +93,11 @@ TEST_CASE("schedules of attention compile without a complaint") {
       {300, 384, 400},
       {300, 512, 512, false, bf16, true, true},
       {300, 64, 512},
+      {300, 64, 64, false, bf16, true, false, false, 9},  // packed: one, two, three and four
+      {300, 128, 128, false, bf16, true, false, false, 2},
+      {400, 64, 64, false, bf16, false, false, false, 1},
+      {256, 64, 64, false, bf16, true, false, false, 1},
+      {300, 256, 256, false, bf16, true, false, false, 2},
   };
   check_compiled(all, "sm_90a");
 }

@@ -181,12 +181,14 @@ class HostKernels {
 };
 
 // Where the first cluster begins among the four ways to run one follows from the kernel's text.
-Status run(const PlanKernel& k, std::vector<HostKernel> kernels, const std::byte* arguments) {
+Status run(const PlanKernel& k, std::vector<HostKernel> kernels, const std::byte* arguments,
+           bool last_first = false) {
   const auto blocks = static_cast<unsigned>(kernels.size());
   auto turn = static_cast<unsigned>(std::hash<std::string>()(k.source) % 4);
   EmulatedCluster cluster(std::move(kernels), arguments, k.block, k.shared_bytes);
   for (unsigned b = 0; b < k.grid; b += blocks)
-    if (auto fault = cluster.run(b, k.grid, turn++); !fault.empty())
+    if (auto fault = cluster.run(last_first ? k.grid - blocks - b : b, k.grid, turn++);
+        !fault.empty())
       return failure(k, std::move(fault));
   return Done{};
 }
@@ -209,7 +211,7 @@ emulator::BoxMap box_map(const TensorMap& map, const std::byte* pointer) {
   return box;
 }
 
-Status run_plan(const Plan& plan, GraphCase& memory, HostKernels& kernels) {
+Status run_plan(const Plan& plan, GraphCase& memory, HostKernels& kernels, bool last_first) {
   const PlanData& data = plan.data();
   std::vector<void*> tensors;
   const HostPointers pointers = memory.memory();
@@ -241,7 +243,7 @@ Status run_plan(const Plan& plan, GraphCase& memory, HostKernels& kernels) {
     SINTER_TRY(kernel);
     GuardedBuffer arguments(image->bytes.size());  // aligned as tensor maps are
     std::memcpy(arguments.data(), image->bytes.data(), image->bytes.size());
-    auto done = run(k, *kernel, arguments.data());
+    auto done = run(k, *kernel, arguments.data(), last_first);
     SINTER_TRY(done);
     if (!workspace.guards_intact()) return failure(k, "writes outside of the workspace");
   }
@@ -262,13 +264,11 @@ Status emulate_kernel(const PlanKernel& kernel, std::span<const std::byte> argum
   return run(kernel, *compiled, image.data());
 }
 
-Status emulate(const Plan& plan, GraphCase& memory) {
-  static HostKernels kernels;
-  return run_plan(plan, memory, kernels);
-}
-Status emulate(const Plan& plan, GraphCase& memory, const Edit& edit) {
-  HostKernels kernels(edit);
-  return run_plan(plan, memory, kernels);
+Status emulate(const Plan& plan, GraphCase& memory, const Edit& edit, bool last_first) {
+  static HostKernels unchanged;
+  if (edit.file.empty()) return run_plan(plan, memory, unchanged, last_first);
+  HostKernels changed(edit);
+  return run_plan(plan, memory, changed, last_first);
 }
 
 }  // namespace sinter::test

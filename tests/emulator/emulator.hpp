@@ -18,14 +18,12 @@ namespace sinter::test {
 // falling order. The workspace and the shared memory that a launch asks for start as NaN patterns.
 // Errors: what the compiler said; threads that wait for ever; work that nobody waits for, memory of
 // a block that has ended, writes outside of the workspace or the launch's shared memory.
-Status emulate(const Plan& plan, GraphCase& memory);
-
-// The same with one place of the device library changed: the first `text` in `file`, which must be
-// there.
+// `edit`: one place of the device library that is changed, the first `text` in `file`, which must
+// be there. `last_first`: clusters run from the last one to the first.
 struct Edit {
   std::string_view file, text, instead;
 };
-Status emulate(const Plan& plan, GraphCase& memory, const Edit& edit);
+Status emulate(const Plan& plan, GraphCase& memory, const Edit& edit = {}, bool last_first = false);
 
 // A kernel for sm_90a that belongs to no plan: its text, entry, config (of a cluster) and launch.
 // `arguments`: its struct Args, with an emulator::BoxMap in place of each tensor map.

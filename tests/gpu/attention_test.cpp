@@ -20,16 +20,18 @@ struct Case {
   DataType io = bf16;
   std::int64_t b = 1, h = 1, hk = 1;
   bool bias = false, sink = false, by_hand = false;
-  bool v_in_k = false;  // v is the first dv columns of k
+  bool v_in_k = false;      // v is the first dv columns of k
+  std::int64_t packed = 0;  // sequences
 };
 
 std::string text(const Case& c) {
-  return fmt::format("{}x{} d {} {} b {} h {} {} {}{}{}{}{}{}{}{}{}", c.sq, c.skv, c.d, c.dv, c.b,
+  return fmt::format("{}x{} d {} {} b {} h {} {} {}{}{}{}{}{}{}{}{}{}", c.sq, c.skv, c.d, c.dv, c.b,
                      c.h, c.hk, name(c.io), c.a.causal_mask ? " causal" : "",
                      c.a.causal_mask_bottom_right ? " bottom right" : "",
                      c.a.left_bound ? fmt::format(" left {}", *c.a.left_bound) : "",
                      c.a.padding_mask ? " padding" : "", c.bias ? " bias" : "",
-                     c.sink ? " sink" : "", c.by_hand ? " by hand" : "", c.v_in_k ? " v in k" : "");
+                     c.sink ? " sink" : "", c.by_hand ? " by hand" : "", c.v_in_k ? " v in k" : "",
+                     c.packed > 0 ? fmt::format(" {} sequences", c.packed) : "");
 }
 
 // The last rows of a written-out causal mask see the first keys, the first ones nothing where there
@@ -64,6 +66,12 @@ Shared<Graph> graph_of(const Case& c) {
       return g->tensor({.name = name, .dim = {c.b, 1, 1, 1}, .data_type = i32});
     };
     in.seq_len_q = length("length_q"), in.seq_len_kv = length("length_kv");
+  }
+  if (c.packed > 0) {
+    const auto offsets = [&](const char* name) {
+      return g->tensor({.name = name, .dim = {c.packed + 1, 1, 1, 1}, .data_type = i32});
+    };
+    in.cu_seq_len_q = offsets("offsets_q"), in.cu_seq_len_kv = offsets("offsets_kv");
   }
   const auto r = sdpa(q, k, v, c.a, in);
   g->output(r.o, "o");
@@ -152,6 +160,22 @@ TEST_CASE("attention with lengths", "[attention]") {
   corner.causal_mask_bottom_right = true;
   check({{.sq = 130, .skv = 150, .a = a, .b = 4},
          {.sq = 70, .skv = 150, .a = corner, .b = 4, .h = 2}});
+}
+
+TEST_CASE("attention of packed sequences", "[attention]") {
+  const SdpaAttributes full{.attn_scale = kScale, .generate_stats = true},
+      causal{.attn_scale = kScale, .causal_mask = true, .generate_stats = true},
+      corner{.attn_scale = kScale, .causal_mask_bottom_right = true, .left_bound = 40};
+  check({{.sq = 300, .skv = 300, .a = causal, .h = 2, .packed = 5},
+         {.sq = 130, .skv = 260, .a = corner, .h = 2, .hk = 1, .packed = 3},
+         {.sq = 1, .skv = 1, .a = full, .packed = 1},
+         {.sq = 400, .skv = 400, .d = 32, .dv = 32, .a = causal, .h = 16, .packed = 9},  // 2 tiles
+                                                                                         // a CTA
+         {.sq = 40, .skv = 1, .a = full, .packed = 60},  // most of them empty
+         {.sq = 200, .skv = 150, .d = 128, .dv = 128, .a = full, .packed = 4},
+         {.sq = 130, .skv = 130, .d = 96, .dv = 72, .a = causal, .io = f16, .packed = 4},
+         {.sq = 140, .skv = 140, .d = 256, .dv = 256, .a = causal, .packed = 2},
+         {.sq = 150, .skv = 150, .d = 36, .dv = 20, .a = full, .sink = true, .packed = 3}});
 }
 
 TEST_CASE("attention written out", "[attention]") {

@@ -18,6 +18,7 @@ import resample  # noqa: E402
 
 for module in (pointwise, limits, linear, norm, attention, resample, random_numbers):
     module.cases()
+attention.packed_cases()
 names = [c["name"] for c in case.CASES]
 assert len(set(names)) == len(names), "two cases have one name"
 lines = ",\n".join(json.dumps(c, separators=(",", ":")) for c in case.CASES)

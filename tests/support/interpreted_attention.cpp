@@ -24,11 +24,32 @@ class Attention : KernelStatements {
   struct Interval {
     std::int64_t first, end;
   };
+  template <class A>
+  Interval seen_in_sequence(const A& a, std::int64_t row) const {
+    const auto offset = [&](int port, std::int64_t i) {
+      const auto p = static_cast<std::size_t>(port);
+      return static_cast<std::int64_t>(
+          load_element(spec_.ports[p].type, memory_[p], spec_.ports[p].access.offset + i));
+    };
+    for (std::int64_t i = 0; i < a.sequences.count; ++i) {
+      const std::int64_t first = offset(a.sequences.offsets_q, i),
+                         end = offset(a.sequences.offsets_q, i + 1);
+      if (row < first || row >= end) continue;
+      Interval keys{offset(a.sequences.offsets_kv, i), offset(a.sequences.offsets_kv, i + 1)};
+      const std::int64_t diagonal =
+          row + (a.band.bottom_right ? keys.end - end : keys.first - first);
+      if (a.band.left) keys.first = std::max(keys.first, diagonal - *a.band.left + 1);
+      if (a.band.right) keys.end = std::min(keys.end, diagonal + *a.band.right + 1);
+      return keys;
+    }
+    return {0, 0};
+  }
   // `a`: of either direction.
   template <class A>
   Interval seen(const A& a, const Index& at, int query) const {
     const std::int64_t row = at[static_cast<std::size_t>(query)], rows = spec_.extent[query],
                        columns = spec_.extent[A::n];
+    if (a.sequences.count > 0) return seen_in_sequence(a, row);
     const auto length = [&](int port, std::int64_t otherwise) {
       return port < 0 ? otherwise : static_cast<std::int64_t>(of_entry(port, at));
     };

@@ -10,8 +10,8 @@ struct Attention {
   SdpaAttributes a;
   TensorId q = kNoTensor, k = kNoTensor, v = kNoTensor;
   std::int64_t b = 0, hq = 0, sq = 0, skv = 0, dv = 0;
-  // By the order of the optional ports: Bias to Block_mask.
-  std::vector<TensorId> optional = std::vector<TensorId>(9, kNoTensor);
+  // By the order of the optional ports: Bias to CU_SEQ_LEN_KV.
+  std::vector<TensorId> optional = std::vector<TensorId>(11, kNoTensor);
   TensorId& port(int forward_port) {
     return optional[static_cast<std::size_t>(forward_port - shapes::kSdpaPorts.bias)];
   }
@@ -87,6 +87,21 @@ void draw_masks(Grower& g, Attention& t) {
         g.index_input({t.b, t.hq, (t.sq + 127) / 128, (t.skv + 1023) / 1024}, u8);
 }
 
+// Where nothing else forbids it, the only batch entry holds several sequences. Drawn by a copy of
+// the random source, so that other graphs stay what they are.
+void draw_packed(Grower& g, Attention& t) {
+  const auto& p = shapes::kSdpaPorts;
+  for (int port : {p.bias, p.seq_q, p.seq_kv, p.page_k, p.page_v, p.block_mask})
+    if (t.port(port) != kNoTensor) return;
+  Random apart = g.random;
+  if (t.b != 1 || t.a.padding_mask || !apart.chance(0.4)) return;
+  const Dims offsets{apart.between(2, 8), 1, 1, 1};
+  const DataType type = apart.chance(0.7) ? i32 : i64;
+  t.port(p.cu_q) = g.index_input(offsets, type);
+  t.port(p.cu_kv) =
+      t.sq == t.skv && apart.chance(0.5) ? t.port(p.cu_q) : g.index_input(offsets, type);
+}
+
 Attention draw_attention(Grower& g, bool may_page) {
   Attention t;
   auto& r = g.random;
@@ -107,6 +122,7 @@ Attention draw_attention(Grower& g, bool may_page) {
     t.port(p.offset) = g.seed();
   }
   if (r.chance(0.12)) t.port(p.sink) = g.operand({1, t.hq, 1, 1});
+  draw_packed(g, t);
   return t;
 }
 

@@ -74,7 +74,8 @@ void GraphCase::make_ragged(const Graph& graph, TensorId tensor, std::uint64_t s
     for (std::size_t i = 0; i < n.inputs.size(); ++i) {
       if (n.inputs[i] != tensor || info(n.op).variadic) continue;
       const std::string_view port = info(n.op).inputs[i].name;
-      const bool offsets = port == "FirstTokenOffset";
+      const bool packed = port == "CU_SEQ_LEN_Q" || port == "CU_SEQ_LEN_KV";
+      const bool offsets = port == "FirstTokenOffset" || packed;
       if (!offsets && port != "SEQ_LEN_Q" && port != "SEQ_LEN_KV") continue;
       std::vector<std::int64_t> at;
       for_each_offset(graph[tensor].dim, graph.stride(tensor),
@@ -88,8 +89,8 @@ void GraphCase::make_ragged(const Graph& graph, TensorId tensor, std::uint64_t s
       for (std::size_t k = 0; k < at.size(); ++k) values.push_back(random.between(0, full));
       if (offsets) {
         std::sort(values.begin(), values.end());
-        values.front() = 0;
-        values.back() = full;
+        // Tokens may lie before and behind all sequences; experts have all rows.
+        if (!packed) values.front() = 0, values.back() = full;
       }
       for (std::size_t k = 0; k < at.size(); ++k)
         store_element(type, data, at[k], static_cast<double>(values[k]));

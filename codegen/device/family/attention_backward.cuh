@@ -47,7 +47,8 @@
 //   struct SumsDQ     add(args, coordinates, row, column, from): adds a box of 32 columns and 64
 //                     rows
 //   struct ResultDK, ResultDV   store(args, coordinates, row, column, from): boxes of 64 columns
-//                     and 64 rows of the operands' Number
+//                     and 64 rows of the operands' Number; of packed sequences, line(args,
+//                     coordinates): where a row's elements lie
 //
 // and calls attention::run_backward<Config, Bounds, OperandQ, OperandK, OperandV, OperandDO, Score,
 // Weight, Rows, BiasGradient, SumsDQ, ResultDK, ResultDV>(args). Coordinates are those of Extent.
@@ -101,19 +102,19 @@ class BackwardConsumer {
     if (band_.count() == 0) {  // no query sees one of them
       stages_.template clear_lines<TileK>(shared_ + S::k, 0, S::tile_k);
       stages_.template clear_lines<TileV>(shared_ + S::v, 0, S::tile_k);
-      store<ResultDV, TileV>(shared_ + S::v);
+      store<ResultDV, TileV, S::depth_v>(shared_ + S::v);
     } else {
       typename S::DK::Sums dk;
       typename S::DV::Sums dv;
       dk.clear(), dv.clear();
       sum(dk, dv);
       put<TileV>(dv, shared_ + S::v);
-      store<ResultDV, TileV>(shared_ + S::v);
+      store<ResultDV, TileV, S::depth_v>(shared_ + S::v);
       dk.each([](int, float& x) { x *= Score::scale; });
       stages_.meet_all();  // nobody reads K any more
       put<TileK>(dk, shared_ + S::k);
     }
-    store<ResultDK, TileK>(shared_ + S::k);
+    store<ResultDK, TileK, S::depth>(shared_ + S::k);
     if (threadIdx.x % 128 == 0) hopper::wait_for_stores<0>();
   }
 
@@ -259,9 +260,22 @@ class BackwardConsumer {
     hopper::written_for_multiplications();
     stages_.template wait_at_mine<kOneConsumer, 128>();
   }
-  // And from there to memory, by one thread.
-  template <class Result, class Tile>
+  // And from there to memory, by one thread; by all where some of the rows are the next sequence's.
+  template <class Result, class Tile, int width>
   SINTER_DEVICE void store(unsigned tile) const {
+    if constexpr (S::packed) {
+      const int lines = band_.band.columns - key_;
+      if (lines < 64) {
+#pragma unroll
+        for (int slab = 0; slab < Tile::slabs; ++slab)
+          stages_.template store_lines_of<Result, width>(args_, c_,
+                                                         static_cast<int>(tile - shared_) +
+                                                             Tile::further(consumer_ * 64) +
+                                                             slab * Tile::slab_bytes,
+                                                         slab * 64, key_, lines);
+        return;
+      }
+    }
     if (threadIdx.x % 128 != 0) return;
 #pragma unroll
     for (int slab = 0; slab < Tile::slabs; ++slab)

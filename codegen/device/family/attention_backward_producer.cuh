@@ -116,6 +116,21 @@ SINTER_DEVICE void put_rows(const Accumulator<float, columns>& dq, unsigned to) 
   }
 }
 
+// Rows of dQ from number `rows` on, which are the next one's of packed sequences: zeros, which they
+// are but for NaN among a sequence's keys.
+template <class S>
+SINTER_DEVICE void clear_rows(unsigned dq, int rows) {
+  if (rows >= 64) return;
+  const int first = rows > 0 ? rows : 0;
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x) % 32; i < (64 - first) * 8; i += 32)
+#pragma unroll
+    for (int j = 0; j < S::columns_of_dq; j += 32)
+      warp_matrix::put(dq + j * 256 + first * 128 + i * 16, uint4{0, 0, 0, 0});
+  hopper::written_for_multiplications();
+  __syncwarp();
+}
+
 // A warp for each consumer.
 template <class S, class SumsDQ, int consumer, class Args, class Band>
 SINTER_DEVICE void add_dq(const Args& args, typename S::Coord c, const Band& band,
@@ -130,6 +145,8 @@ SINTER_DEVICE void add_dq(const Args& args, typename S::Coord c, const Band& ban
     for (int add = 0; add < S::adds_of_dq(consumer); ++add) {
       hopper::pass<kEmptyDQ + consumer, 160>();
       hopper::wait_at<kFullDQ + consumer, 160>();
+      if constexpr (S::packed)
+        clear_rows<S>(from, band.band.rows - at.row() - S::row_of_dq(consumer));
       if (lane == 0) {
 #pragma unroll
         for (int j = 0; j < S::columns_of_dq; j += 32)

@@ -9,9 +9,9 @@
 namespace sinter::attention {
 
 // Tiles that TMA loads: one warpgroup produces, the others consume.
-template <class Config, class Q, int tile_k>
-struct LoadedBackwardTiles : BackwardTiles<Config, Q, tile_k> {
-  using B = BackwardTiles<Config, Q, tile_k>;
+template <class Config, class Q, int tile_k, int sequences>
+struct LoadedBackwardTiles : BackwardTiles<Config, Q, tile_k, sequences> {
+  using B = BackwardTiles<Config, Q, tile_k, sequences>;
   using B::depth, B::depth_v, B::tile_q, B::up;
   using typename B::Number;
   static constexpr int consumers = Config::threads / 128 - 1, slabs = up(depth, 64) / 64,
@@ -34,8 +34,10 @@ struct LoadedBackwardTiles : BackwardTiles<Config, Q, tile_k> {
 };
 
 template <class Config, class Bounds, class Q, class K, class V, class DO>
-struct BackwardShape : LoadedBackwardTiles<Config, Q, 64 * (Config::threads / 128 - 1)> {
-  using B = LoadedBackwardTiles<Config, Q, 64 * (Config::threads / 128 - 1)>;
+struct BackwardShape
+    : LoadedBackwardTiles<Config, Q, 64 * (Config::threads / 128 - 1), sequences_of<Bounds>()> {
+  using B =
+      LoadedBackwardTiles<Config, Q, 64 * (Config::threads / 128 - 1), sequences_of<Bounds>()>;
   using B::consumers, B::tile_k, B::tile_q, B::slabs, B::slabs_v, B::depth, B::depth_v, B::up;
   using typename B::Number, typename B::Numbers, typename B::TileQ, typename B::TileDO,
       typename B::TileK, typename B::TileV, typename B::TileDS, typename B::TileKByLine;

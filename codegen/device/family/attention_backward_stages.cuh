@@ -4,6 +4,7 @@
 #pragma once
 #include "sinter/device/family/attention_backward_producer.cuh"
 #include "sinter/device/family/attention_backward_weights.cuh"
+#include "sinter/device/family/attention_store_lines.cuh"
 
 namespace sinter::attention {
 
@@ -73,10 +74,23 @@ struct BackwardStages {
     meet_all();
   }
 
+  // Of a box of a result in shared memory, keys from `key` on, the first `lines`; by the threads of
+  // a consumer.
+  template <class Result, int width, class Args>
+  SINTER_DEVICE void store_lines_of(const Args& args, const typename S::Coord& c, int box,
+                                    int column, int key, int lines) const {
+    store_lines<width>(pointer + box, lines, column, static_cast<int>(threadIdx.x) % 128, 128,
+                       [&](int line) {
+                         auto at = c;
+                         at.at[3] = key + line;
+                         return Result::line(args, at);
+                       });
+  }
+
  private:
   template <class Tile>
   SINTER_DEVICE void clear_queries(unsigned tile, int row) const {
-    if constexpr (Bounds::has_lengths) {
+    if constexpr (Bounds::has_lengths || S::packed) {
       const int rows = band.band.rows;
       if (row + S::tile_q > rows && rows < S::queries)
         clear_lines<Tile>(tile, rows - row, S::tile_q);
@@ -84,7 +98,7 @@ struct BackwardStages {
   }
   template <class Tile>
   SINTER_DEVICE void clear_keys(unsigned tile) const {
-    if constexpr (Bounds::has_lengths) {
+    if constexpr (Bounds::has_lengths || S::packed) {
       const int columns = band.band.columns, from = band.from;
       if (from + S::tile_k > columns && columns < S::keys)
         clear_lines<Tile>(tile, columns - from, S::tile_k);
@@ -115,6 +129,7 @@ SINTER_DEVICE void run_tile_of_keys(const Args& args) {
   typename S::Coord c;
   c.at[0] = tile.entry, c.at[1] = tile.head;
   const QueryBand<S, Bounds> band(args, c, tile.from);
+  if (S::packed && !band.has_keys()) return;
   if (warpgroup == 0) {
     hopper::keep_registers<Config::producer_registers>();
     const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);

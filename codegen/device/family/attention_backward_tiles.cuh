@@ -5,8 +5,8 @@
 
 namespace sinter::attention {
 
-// The problem and its tiles. `tile_k`: keys of a CTA.
-template <class Config, class Q, int tile_k_>
+// The problem and its tiles. `tile_k`: keys of a CTA. `sequences`: packed ones.
+template <class Config, class Q, int tile_k_, int sequences = 0>
 struct BackwardTiles {
   using Number = typename Q::Number;
   using Extent = typename Config::Extent;
@@ -22,7 +22,9 @@ struct BackwardTiles {
   static_assert(sizeof(Number) == 2, "attention multiplies numbers of 16 bits");
 
   static constexpr int tiles_q = (queries + tile_q - 1) / tile_q;
-  static constexpr int tiles_k = (keys + tile_k - 1) / tile_k, tiles = entries * heads * tiles_k;
+  static constexpr bool packed = sequences > 0;
+  static constexpr int tiles_k = tiles_of(keys, tile_k, sequences),
+                       tiles = entries * heads * tiles_k;
 };
 
 // Where no mask hides blocks.
@@ -56,21 +58,22 @@ SINTER_DEVICE TileOfKeys tile_of_keys(int i) {
 template <class S, class Bounds>
 struct QueryBand {
   static constexpr bool has_blocks = Bounds::has_blocks;
-  Band<Bounds, S::queries, S::keys> band;
+  using Of = Band<Bounds, S::queries, S::keys>;
+  Of band;
   int head, from;  // the first head of Q and the first key
-  int begin, end;  // tiles of queries
+  int begin, end;  // tiles of queries, from the band's first one on
   const typename Bounds::Blocks blocks;
   int seen = 0;  // tiles that `blocks` does not hide, of all query heads of the group
 
-  // By whole warps.
+  // By whole warps. `key`: the first one; of packed sequences, the number of the tile times tile_k.
   template <class Args>
   SINTER_DEVICE QueryBand(const Args& args, const typename S::Coord& c, int key)
-      : band(args, c),
+      : band(band_of(args, c, key)),
         head(static_cast<int>(c.at[1])),
         from(key),
         blocks(Bounds::blocks(args, c, key)) {
     const int last = (key + S::tile_k < band.columns ? key + S::tile_k : band.columns) - 1;
-    int low = 0, high = band.rows;
+    int low = band.first_row, high = band.rows;
     if constexpr (Bounds::has_right) {
       const int row = key - band.shift - Bounds::right;
       if (row > low) low = row;
@@ -79,13 +82,14 @@ struct QueryBand {
       const int row = last - band.shift + Bounds::left;
       if (row < high) high = row;
     }
-    begin = low / S::tile_q;
-    end = last < key || high <= low ? begin : (high + S::tile_q - 1) / S::tile_q;
+    begin = (low - band.first_row) / S::tile_q;
+    end = last < key || high <= low ? begin : (high - band.first_row + S::tile_q - 1) / S::tile_q;
     if constexpr (Bounds::has_blocks) count_seen();
   }
   SINTER_DEVICE bool is_cut(int row) const {
-    bool cut =
-        S::keys % S::tile_k != 0 || Bounds::has_lengths ? from + S::tile_k > band.columns : false;
+    bool cut = S::keys % S::tile_k != 0 || Bounds::has_lengths || S::packed
+                   ? from + S::tile_k > band.columns
+                   : false;
     if constexpr (Bounds::has_right)
       cut = cut || from + S::tile_k - 1 > row + band.shift + Bounds::right;
     if constexpr (Bounds::has_left)
@@ -104,8 +108,16 @@ struct QueryBand {
   // Tiles of all query heads of the group.
   SINTER_DEVICE int count() const { return Bounds::has_blocks ? seen : (end - begin) * S::group; }
   SINTER_DEVICE bool sees(int head, int tile) const { return blocks.sees(head, tile * S::tile_q); }
+  SINTER_DEVICE bool has_keys() const { return from < band.columns; }
 
  private:
+  template <class Args>
+  static SINTER_DEVICE Of band_of(const Args& args, const typename S::Coord& c, int& key) {
+    if constexpr (S::packed)
+      return Of::template of_tile<S::tile_k, true>(args, key / S::tile_k, key);
+    else
+      return Of(args, c);
+  }
   SINTER_DEVICE void count_seen() {
     static_assert(!Bounds::has_blocks || (128 % S::tile_q == 0 && 128 % S::tile_k == 0),
                   "a tile is within a block");
@@ -120,13 +132,17 @@ struct QueryBand {
 // are such, the warps of the first warpgroup look for them; consumers read in shared memory which
 // tile is in a stage, since they have no registers left to look.
 template <class S>
-struct QueryTile {
+struct QueryTile : BandStart<S::packed> {
   int begin, end;
   int head, tile;
 
   template <class Bounds>
   SINTER_DEVICE explicit QueryTile(const QueryBand<S, Bounds>& band)
-      : begin(band.begin), end(band.end), head(band.head), tile(band.begin) {}
+      : BandStart<S::packed>(band.band),
+        begin(band.begin),
+        end(band.end),
+        head(band.head),
+        tile(band.begin) {}
   template <class Bounds>
   static SINTER_DEVICE QueryTile first(const QueryBand<S, Bounds>& band) {
     QueryTile at(band);
@@ -134,7 +150,7 @@ struct QueryTile {
       if (band.seen > 0) at.skip_hidden(band);
     return at;
   }
-  SINTER_DEVICE int row() const { return tile * S::tile_q; }
+  SINTER_DEVICE int row() const { return this->first_row + tile * S::tile_q; }
   template <class Bounds>
   SINTER_DEVICE void advance(const QueryBand<S, Bounds>& band) {
     step();

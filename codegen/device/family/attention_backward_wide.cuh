@@ -69,6 +69,14 @@ class WideBackwardConsumer {
       hopper::written_for_multiplications();
       stages_.template wait_at_mine<kOneConsumer, 128>();
     }
+    if constexpr (S::packed) {
+      const int lines = band_.band.columns - band_.from;
+      if (lines < S::tile_k) {
+        store_own<ResultDV, typename S::TileV, S::depth_v>(S::v, lines);
+        store_own<ResultDK, typename S::TileK, S::depth>(S::k, lines);
+        return;
+      }
+    }
     if (threadIdx.x % 128 != 0) return;
     store<ResultDV, typename S::TileV>(shared_ + S::v);
     store<ResultDK, typename S::TileK>(shared_ + S::k);
@@ -266,6 +274,17 @@ class WideBackwardConsumer {
       if (has_block<Tile::slabs>(j)) {
         const int slab = block<Tile::slabs>(j);
         Result::store(args_, c_, band_.from, slab * 64, tile + slab * Tile::slab_bytes);
+      }
+  }
+  // The same by all threads, of the first lines alone.
+  template <class Result, class Tile, int width>
+  SINTER_DEVICE void store_own(int tile, int lines) const {
+#pragma unroll
+    for (int j = 0; j < S::share(Tile::slabs); ++j)
+      if (has_block<Tile::slabs>(j)) {
+        const int slab = block<Tile::slabs>(j);
+        stages_.template store_lines_of<Result, width>(args_, c_, tile + slab * Tile::slab_bytes,
+                                                       slab * 64, band_.from, lines);
       }
   }
 };

@@ -5,8 +5,8 @@
 namespace sinter::attention {
 
 template <class Config, class Bounds, class Q, class K, class V, class DO>
-struct WideBackwardShape : LoadedBackwardTiles<Config, Q, Config::tile_k> {
-  using B = LoadedBackwardTiles<Config, Q, Config::tile_k>;
+struct WideBackwardShape : LoadedBackwardTiles<Config, Q, Config::tile_k, sequences_of<Bounds>()> {
+  using B = LoadedBackwardTiles<Config, Q, Config::tile_k, sequences_of<Bounds>()>;
   using B::consumers, B::tile_k, B::tile_q, B::slabs, B::slabs_v;
   using typename B::Number, typename B::Numbers, typename B::TileQ, typename B::TileDO,
       typename B::TileK, typename B::TileV, typename B::TileDS, typename B::TileKByLine;

@@ -10,20 +10,24 @@
 //   struct Bounds    bool has_left, has_right, bottom_right, has_lengths, padding; int left, right;
 //                    with lengths, long long queries(args, c) and keys(args, c) of a batch entry;
 //                    padding: rows and columns past them are not seen; packed: rows are those of
-//                    several heads, `queries` of each one behind another
+//                    several heads, `queries` of each one behind another; or what
+//                    attention_sequences.cuh says: then `padding`, without lengths, and rows and
+//                    columns count from a sequence's first ones
 #pragma once
-#include "sinter/device/core/index.cuh"
+#include "sinter/device/family/attention_sequences.cuh"
 
 namespace sinter::attention {
 
-// Tiles of keys [begin, end); of these, [begin, full_begin) and [full_end, end) hold columns that
-// some of the rows do not see.
+// Tiles of keys [begin, end), counted from the band's first key; of these, [begin, full_begin) and
+// [full_end, end) hold columns that some of the rows do not see.
 struct KeyTiles {
   int begin, end, full_begin, full_end;
 };
 
 template <class Bounds, int queries, int keys>
-struct Band {
+struct Band : BandStart<PacksSequences<Bounds>> {
+  using Start = BandStart<PacksSequences<Bounds>>;
+  using Start::first_row, Start::first_column;
   static constexpr bool bounded = Bounds::has_left || Bounds::has_right || Bounds::padding;
   int rows, columns, shift;  // of the batch entry; from a row to its diagonal
 
@@ -41,10 +45,30 @@ struct Band {
     }
   }
 
+  // Of a tile of rows, or of keys, that is the one of this number among those of all sequences:
+  // what `first` becomes is its first row or key, behind the sequence's where there is no such
+  // tile.
+  template <int tile, bool of_keys, class Args>
+  static SINTER_DEVICE Band of_tile(const Args& args, int number, int& first) {
+    using Rows = Starts<Bounds, queries, false>;
+    using Columns = Starts<Bounds, keys, true>;
+    using Own = Starts<Bounds, of_keys ? keys : queries, of_keys>;
+    const int i = Own::template of_tile<tile>(args, number);
+    first = Own::template row_of_tile<tile>(args, number, i);
+    Band band;
+    band.first_row = Rows::at(args, i), band.rows = Rows::at(args, i + 1);
+    band.first_column = Columns::at(args, i), band.columns = Columns::at(args, i + 1);
+    band.shift =
+        Bounds::bottom_right ? band.columns - band.rows : band.first_column - band.first_row;
+    if (i == 0 || i == Own::sequences - 1)  // is no sequence
+      (of_keys ? band.rows : band.columns) = of_keys ? band.first_row : band.first_column;
+    return band;
+  }
+
   SINTER_DEVICE int first(int row) const {
-    if constexpr (!Bounds::has_left) return 0;
+    if constexpr (!Bounds::has_left) return first_column;
     const int at = query(row) + shift - Bounds::left + 1;
-    return at > 0 ? at : 0;
+    return at > first_column ? at : first_column;
   }
   SINTER_DEVICE int end(int row) const {
     if constexpr (!Bounds::has_right) return columns;
@@ -61,12 +85,14 @@ struct Band {
     if (last < from) return {0, 0, 0, 0};
     const int begin = first(from), stop = end(last);
     if (stop <= begin) return {0, 0, 0, 0};
-    KeyTiles t{begin / tile, (stop + tile - 1) / tile, (first(last) + tile - 1) / tile,
-               end(from) > 0 ? end(from) / tile : 0};
+    KeyTiles t{(begin - first_column) / tile, (stop - first_column + tile - 1) / tile,
+               (first(last) - first_column + tile - 1) / tile,
+               end(from) > first_column ? (end(from) - first_column) / tile : 0};
     return t;
   }
 
  private:
+  Band() = default;
   static SINTER_DEVICE int clamp(long long x, int most) {
     return x < 0 ? 0 : x < most ? static_cast<int>(x) : most;
   }

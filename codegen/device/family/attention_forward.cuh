@@ -41,7 +41,8 @@
 //                     written_out, zero_dominates as in AttentionSpec
 //   struct Body       the epilogue, as in contraction_wgmma.cuh; or, with Config::store_boxes,
 //                     store(args, coordinates of Config, row, column, from): 16 rows of 64 columns
-//                     of 16 bits leave by TMA
+//                     of 16 bits leave by TMA; and, of packed sequences, line(args, coordinates of
+//                     Config): where a row's elements lie
 //
 // and calls attention::run_forward<Config, First, OperandQ, OperandK, OperandV, Bounds, Score,
 // Weight, Rows, Body>(args). The launch has Config::threads threads, ForwardShape::shared_bytes
@@ -192,7 +193,7 @@ class Consumer {
 template <class Config, class First, class Q, class K, class V, class Bounds, class Score,
           class Weight, class Rows, class Body, class Args>
 SINTER_DEVICE void run_forward(const Args& args) {
-  using S = ForwardShape<Config, First, Q, K, V>;
+  using S = ForwardShape<Config, First, Q, K, V, sequences_of<Bounds>()>;
   using contraction::EpilogueTile;
   const SharedMemory memory;
   const unsigned shared = memory.address;
@@ -218,11 +219,15 @@ SINTER_DEVICE void run_forward(const Args& args) {
                                                                            warpgroup - 1);
 #pragma unroll 1
   for (int round = 0, i; (i = number_of_tile(round)) < S::items; ++round) {
-    const TileOfRows tile = tile_of_rows<Config, S>(i);
-    const int row = tile.row + (warpgroup - 1) * 64;
+    TileOfRows tile = tile_of_rows<Config, S>(i);
+    int row = tile.row + (warpgroup - 1) * 64;
     typename S::F::Coord c;
     S::F::set_batch(c, tile.entry);
-    const BandOf<S, Bounds> band(args, c);
+    const BandOf<S, Bounds> band = band_of<S, Bounds>(args, c, tile);
+    if constexpr (PacksSequences<Bounds>) {
+      if (tile.row >= band.rows) continue;
+      row = tile.row + (warpgroup - 1) * 64;
+    }
     const KeyTiles keys = keys_of<S>(band, tile);
     typename S::Outputs::Sums out;
     RowSoftmax softmax;

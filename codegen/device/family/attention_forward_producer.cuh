@@ -10,8 +10,8 @@
 namespace sinter::attention {
 
 // Tiles that TMA loads: one warpgroup produces, the others consume.
-template <class Config, class First, class Q, int tile_q>
-struct LoadedTiles : ForwardTiles<Config, First, Q, tile_q> {
+template <class Config, class First, class Q, int tile_q, int sequences = 0>
+struct LoadedTiles : ForwardTiles<Config, First, Q, tile_q, sequences> {
   using Number = typename Q::Number;
   using Numbers = Types<Number, Number, float>;
   static constexpr int consumers = Config::threads / 128 - 1;
@@ -22,9 +22,9 @@ struct LoadedTiles : ForwardTiles<Config, First, Q, tile_q> {
   using PipeQ = Pipeline<1>;
 };
 
-template <class Config, class First, class Q, class K, class V>
-struct ForwardShape : LoadedTiles<Config, First, Q, 64 * (Config::threads / 128 - 1)> {
-  using B = LoadedTiles<Config, First, Q, 64 * (Config::threads / 128 - 1)>;
+template <class Config, class First, class Q, class K, class V, int sequences>
+struct ForwardShape : LoadedTiles<Config, First, Q, 64 * (Config::threads / 128 - 1), sequences> {
+  using B = LoadedTiles<Config, First, Q, 64 * (Config::threads / 128 - 1), sequences>;
   using B::consumers, B::tile_k, B::stages, B::depth, B::columns, B::up;
   using typename B::Numbers, typename B::Pipe, typename B::PipeQ;
   using TileQ = typename B::template Tile<Q, 64, up(depth, 64)>;  // of a consumer
@@ -75,7 +75,7 @@ SINTER_DEVICE void load_tile(const Args& args, const Coord& c, int row, int k, u
 // Of tiles that there are, each one's keys before the values of the one loaded before it.
 template <class S, class V, class Args, class LoadK>
 SINTER_DEVICE void load_keys_and_values(const Args& args, const typename S::F::Coord& c,
-                                        const KeyTiles& keys, unsigned shared,
+                                        const KeyTiles& keys, int first_key, unsigned shared,
                                         typename S::Pipe::State& state_v, const LoadK& load_k) {
   const typename S::Pipe pipe_v{shared + S::pipe_v};
   load_k(keys.end - 1);
@@ -84,7 +84,7 @@ SINTER_DEVICE void load_keys_and_values(const Args& args, const typename S::F::C
     if (n > keys.begin) load_k(n - 1);
     pipe_v.acquire(state_v);
     pipe_v.expect(state_v, S::TileV::bytes);
-    load_tile<V, typename S::TileV>(args, c, 0, n * S::tile_k,
+    load_tile<V, typename S::TileV>(args, c, 0, first_key + n * S::tile_k,
                                     shared + S::v + state_v.stage * S::TileV::bytes,
                                     pipe_v.full(state_v));
     state_v.advance();
@@ -100,16 +100,16 @@ SINTER_DEVICE void produce(const Args& args, unsigned shared) {
   typename S::Pipe::State state_k, state_v;
 #pragma unroll 1
   for (int round = 0, i; (i = number_of_tile(round)) < S::items; ++round) {
-    const TileOfRows tile = tile_of_rows<Config, S>(i);
+    TileOfRows tile = tile_of_rows<Config, S>(i);
     typename S::F::Coord c;
     S::F::set_batch(c, tile.entry);
-    const Band<Bounds, S::queries_of_head, S::keys> band(args, c);
+    const BandOf<S, Bounds> band = band_of<S, Bounds>(args, c, tile);
     const KeyTiles keys = keys_of<S>(band, tile);
     if (keys.begin == keys.end) continue;
     const auto load_k = [&](int n) {
       pipe_k.acquire(state_k);
       pipe_k.expect(state_k, S::TileK::bytes);
-      load_tile<K, typename S::TileK>(args, c, n * S::tile_k, 0,
+      load_tile<K, typename S::TileK>(args, c, band.first_column + n * S::tile_k, 0,
                                       shared + S::k + state_k.stage * S::TileK::bytes,
                                       pipe_k.full(state_k));
       state_k.advance();
@@ -121,7 +121,7 @@ SINTER_DEVICE void produce(const Args& args, unsigned shared) {
       load_tile<Q, typename S::TileQ>(args, c, tile.row + consumer * 64, 0,
                                       shared + consumer * S::TileQ::bytes, pipe_q.full(state_q));
     state_q.advance();
-    load_keys_and_values<S, V>(args, c, keys, shared, state_v, load_k);
+    load_keys_and_values<S, V>(args, c, keys, band.first_column, shared, state_v, load_k);
   }
 }
 
@@ -132,7 +132,7 @@ template <class S, class Bounds, class Meet>
 SINTER_DEVICE void clear_values(const BandOf<S, Bounds>& band, int n, unsigned tile, int columns,
                                 const Meet& meet) {
   if constexpr (Bounds::padding) {
-    const int from = band.columns - n * S::tile_k;
+    const int from = band.columns - band.first_column - n * S::tile_k;
     if (from >= S::tile_k) return;
     static_assert(S::TileV::major == Major::mn, "neighbours along e lie together");
     const int pieces = columns / 2;

@@ -1,12 +1,9 @@
 // What attention forward does with a tile of keys between its products: scores become weights.
 #pragma once
-#include "sinter/device/family/attention_bounds.cuh"
+#include "sinter/device/family/attention_forward_tiles.cuh"
 #include "sinter/device/family/attention_softmax.cuh"
 
 namespace sinter::attention {
-
-template <class S, class Bounds>
-using BandOf = Band<Bounds, S::queries_of_head, S::keys>;
 
 // Of a warpgroup's 64 rows, from `row` on.
 template <class S, class Bounds, class Score, class Weight, class Args>
@@ -29,7 +26,7 @@ struct WeightsOfRows {
 
   // Scores of tile n of the keys, masked, and weights made of them.
   SINTER_DEVICE void weigh(Sums& s, RowSoftmax& softmax, int n) const {
-    const int column = n * S::tile_k;
+    const int column = band.first_column + n * S::tile_k;
     if constexpr (!Score::plain)
       each_place(s, column, [&](const Coord& at, float& x) { x = Score::element(args, at, x); });
     constexpr bool ragged = S::keys % S::tile_k != 0;

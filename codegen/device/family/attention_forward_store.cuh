@@ -3,6 +3,7 @@
 #include "sinter/device/core/hopper.cuh"
 #include "sinter/device/family/attention_forward_rows.cuh"
 #include "sinter/device/family/attention_forward_tiles.cuh"
+#include "sinter/device/family/attention_store_lines.cuh"
 #include "sinter/device/family/contraction_epilogue.cuh"
 
 namespace sinter::attention {
@@ -30,7 +31,8 @@ SINTER_DEVICE void recompute_row(const Args& args, typename S::F::Coord c, int e
   S::P::set_batch(at, entry);
   const float shift = largest == minus_infinity() ? 0.0f : largest * scale;
 #pragma unroll 1
-  for (int n = keys.begin * S::tile_k; n < keys.end * S::tile_k; ++n) {
+  for (int n = band.first_column + keys.begin * S::tile_k;
+       n < band.first_column + keys.end * S::tile_k; ++n) {
     if (n < band.first(row) || n >= band.end(row)) continue;
     S::F::set_n(c, n);
     float sum = 0;
@@ -57,11 +59,12 @@ SINTER_DEVICE void recompute_row(const Args& args, typename S::F::Coord c, int e
 }
 
 // A warp's 16 rows leave as boxes of 64 columns, two at a time. `take_again`: calls put(row,
-// column of its own, result) for rows whose results are others than the sums.
-template <class S, class Body, class Args, class Sums, class Again>
+// column of its own, result) for rows whose results are others than the sums. Of packed sequences,
+// rows from row_end on are the next one's.
+template <class S, bool partial, class Body, class Args, class Sums, class Again>
 SINTER_DEVICE void store_boxes(const Args& args, contraction::EpilogueTile& slab, const Sums& out,
-                               const typename S::P::Coord& at, int row, OwnColumns columns,
-                               bool again, const Again& take_again) {
+                               const typename S::P::Coord& at, int row, int row_end,
+                               OwnColumns columns, bool again, const Again& take_again) {
   using Number = typename S::Number;
   constexpr int box = 16 * 128, boxes = (Sums::columns + 63) / 64;  // bytes
   static_assert(2 * box <= sizeof slab);
@@ -88,6 +91,17 @@ SINTER_DEVICE void store_boxes(const Args& args, contraction::EpilogueTile& slab
       });
     hopper::written_for_multiplications();
     __syncwarp();
+    if (partial && row + 16 > row_end) {
+      if constexpr (partial)
+        for (int b = 0; b < 2 && pair * 2 + b < boxes; ++b)
+          store_lines<S::width>(reinterpret_cast<const unsigned char*>(&slab) + b * box,
+                                row_end - row, (pair * 2 + b) * 64, lane, 32, [&](int r) {
+                                  auto c = at;
+                                  S::P::set_m(c, row + r);
+                                  return Body::line(args, c);
+                                });
+      return;
+    }
     if (lane == 0) {
 #pragma unroll
       for (int b = 0; b < 2 && pair * 2 + b < boxes; ++b)
@@ -101,14 +115,14 @@ SINTER_DEVICE void store_boxes(const Args& args, contraction::EpilogueTile& slab
 // The same through the packs of an epilogue of any kind.
 template <class Config, class S, class Body, class Args, class Sums, class Again>
 SINTER_DEVICE void finish_slabs(const Args& args, contraction::EpilogueTile& slab, const Sums& out,
-                                const typename S::P::Coord& at, int row, OwnColumns columns,
-                                bool again, const Again& take_again) {
+                                const typename S::P::Coord& at, int row, int row_end,
+                                OwnColumns columns, bool again, const Again& take_again) {
   using contraction::EpilogueTile;
   constexpr int across = S::up(Sums::columns, EpilogueTile::columns) / EpilogueTile::columns;
   const EpilogueTile::Fragment fragment;
   contraction::EpiloguePlace<Config> place;
   place.batch = at;
-  place.row = row, place.row_end = S::P::rows, place.column_end = S::P::columns;
+  place.row = row, place.row_end = row_end, place.column_end = S::P::columns;
 #pragma unroll 1
   for (int part = columns.skip / EpilogueTile::columns; part < across; ++part) {
     contraction::put_tile<0, across, 1>(slab, fragment, contraction::OneBlock<Sums>{out}, part);
@@ -161,7 +175,8 @@ SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& slab
     if constexpr (Rows::has_sink && S::splits > 1)
       if (!seen && tile.split == 0) logarithm[r] = Rows::sink(args, c);
     if constexpr (Rows::has_stats)
-      if (threadIdx.x % 4 == 0 && m < S::queries && columns.writes_rows)
+      if (threadIdx.x % 4 == 0 && m < (PacksSequences<Bounds> ? band.rows : S::queries) &&
+          columns.writes_rows)
         Rows::stats(args, own, logarithm[r]);
   }
   out.each([&](int e, float& x) {
@@ -194,9 +209,13 @@ SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& slab
   S::P::set_batch(at, tile.entry + tile.split * S::entries);
   const int first_row = row + warp % 4 * 16;
   if constexpr (Config::store_boxes)
-    store_boxes<S, Body>(args, slab, out, at, first_row, columns, again, take_again);
+    store_boxes<S, PacksSequences<Bounds>, Body>(args, slab, out, at, first_row,
+                                                 PacksSequences<Bounds> ? band.rows : S::queries,
+                                                 columns, again, take_again);
   else
-    finish_slabs<Config, S, Body>(args, slab, out, at, first_row, columns, again, take_again);
+    finish_slabs<Config, S, Body>(args, slab, out, at, first_row,
+                                  PacksSequences<Bounds> ? band.rows : S::P::rows, columns, again,
+                                  take_again);
 }
 
 }  // namespace sinter::attention

@@ -5,8 +5,8 @@
 
 namespace sinter::attention {
 
-// The problem and its tiles. `tile_q_`: rows of a CTA.
-template <class Config, class First, class Q, int tile_q_>
+// The problem and its tiles. `tile_q_`: rows of a CTA. `sequences`: packed ones.
+template <class Config, class First, class Q, int tile_q_, int sequences = 0>
 struct ForwardTiles {
   using P = contraction::Problem<Config>;
   using F = contraction::Problem<First>;
@@ -23,7 +23,7 @@ struct ForwardTiles {
   static_assert(sizeof(Number) == 2, "attention multiplies numbers of 16 bits");
 
   // A tile's keys are summed in `splits` parts, by one CTA each.
-  static constexpr int tiles_q = (queries + tile_q - 1) / tile_q, tiles = entries * tiles_q,
+  static constexpr int tiles_q = tiles_of(queries, tile_q, sequences), tiles = entries * tiles_q,
                        splits = Config::splits, items = tiles * splits;
 };
 
@@ -43,6 +43,20 @@ SINTER_DEVICE TileOfRows tile_of_rows(int item) {
 SINTER_DEVICE int number_of_tile(int round) {
   const int grid = static_cast<int>(gridDim.x), i = static_cast<int>(blockIdx.x);
   return round * grid + (round % 2 == 0 ? i : grid - 1 - i);
+}
+
+// What the rows of a tile see. Of packed sequences, the tile's row was its number times tile_q and
+// becomes its first row.
+template <class S, class Bounds>
+using BandOf = Band<Bounds, S::queries_of_head, S::keys>;
+template <class S, class Bounds, class Args>
+SINTER_DEVICE BandOf<S, Bounds> band_of(const Args& args, const typename S::F::Coord& c,
+                                        TileOfRows& tile) {
+  if constexpr (PacksSequences<Bounds>)
+    return BandOf<S, Bounds>::template of_tile<S::tile_q, false>(args, tile.row / S::tile_q,
+                                                                 tile.row);
+  else
+    return BandOf<S, Bounds>(args, c);
 }
 
 // The tiles of keys of its part.

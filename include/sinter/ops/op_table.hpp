@@ -117,12 +117,13 @@ inline constexpr Port A_B[] = {{"A"}, {"B"}}, C[] = {{"C"}}, X_W[] = {{"X"}, {"W
     sdpa_in[] = {{"Q"}, {"K"}, {"V"}, {"Bias", false}, {"SEQ_LEN_Q", false},
                  {"SEQ_LEN_KV", false}, {"Seed", false}, {"Offset", false},
                  {"Page_table_K", false}, {"Page_table_V", false}, {"SINK_TOKEN", false},
-                 {"Block_mask", false}},
+                 {"Block_mask", false}, {"CU_SEQ_LEN_Q", false}, {"CU_SEQ_LEN_KV", false}},
     sdpa_out[] = {{"O"}, {"Stats", false}},
     sdpa_backward_in[] = {{"Q"}, {"K"}, {"V"}, {"O"}, {"dO"}, {"Stats"}, {"Bias", false},
                           {"SEQ_LEN_Q", false}, {"SEQ_LEN_KV", false}, {"Seed", false},
                           {"Offset", false}, {"Page_table_K", false}, {"Page_table_V", false},
-                          {"SINK_TOKEN", false}, {"Block_mask", false}},
+                          {"SINK_TOKEN", false}, {"Block_mask", false},
+                          {"CU_SEQ_LEN_Q", false}, {"CU_SEQ_LEN_KV", false}},
     sdpa_backward_out[] = {{"dQ", false}, {"dK", false}, {"dV", false}, {"dBias", false}},
     resample_out[] = {{"Y"}, {"Index", false}},
     resample_backward_in[] = {{"DY"}, {"X", false}, {"Y", false}, {"Index", false}},
@@ -207,8 +208,9 @@ constexpr int output_index(OpKind k, std::string_view port) {
 // the arithmetic of the node. (rng's Seed and Offset are its operands: it computes in f64.)
 constexpr bool is_index_port(OpKind k, int port) {
   switch (k) {
-    case OpKind::sdpa: return port >= 4 && port <= 9;             // SEQ_LEN_Q to Page_table_V
-    case OpKind::sdpa_backward: return port >= 7 && port <= 12;   // the same
+    // SEQ_LEN_Q to Page_table_V, CU_SEQ_LEN_Q and CU_SEQ_LEN_KV
+    case OpKind::sdpa: return (port >= 4 && port <= 9) || port >= 12;
+    case OpKind::sdpa_backward: return (port >= 7 && port <= 12) || port >= 15;  // the same
     case OpKind::resample_backward: return port == 3;             // Index
     case OpKind::moe_grouped_matmul: return port >= 2;            // FirstTokenOffset, TokenIndex
     case OpKind::page_gather: return port == 1;                   // Page_table

@@ -11,10 +11,34 @@ struct SdpaGeometry {
 
 // Input ports that forward and backward share, by position.
 struct SdpaPorts {
-  int bias, seq_q, seq_kv, seed, offset, page_k, page_v, sink, block_mask;
+  int bias, seq_q, seq_kv, seed, offset, page_k, page_v, sink, block_mask, cu_q, cu_kv;
 };
-inline constexpr SdpaPorts kSdpaPorts{3, 4, 5, 6, 7, 8, 9, 10, 11},
-    kSdpaBackwardPorts{6, 7, 8, 9, 10, 11, 12, 13, 14};
+inline constexpr SdpaPorts kSdpaPorts{3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13},
+    kSdpaBackwardPorts{6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+
+// Sequences of any lengths one behind another, from offset i on to offset i + 1.
+inline bool packed_sequences(ShapeRules& r, const SdpaPorts& p, const SdpaGeometry& g) {
+  if (!r.has(p.cu_q) && !r.has(p.cu_kv)) return true;
+  if (!r.has(p.cu_q) || !r.has(p.cu_kv))
+    return r.fail(Rule::sdpa_packed, r.input_name(r.has(p.cu_q) ? p.cu_kv : p.cu_q),
+                  "not connected", "both of CU_SEQ_LEN_Q and CU_SEQ_LEN_KV",
+                  "connect one tensor to both where queries and keys have the same lengths");
+  if (g.b != 1)
+    return r.fail(Rule::sdpa_packed, "port Q", to_string(r.dim(0)),
+                  "one batch entry, [1, heads, tokens of all sequences, head dim]");
+  for (int port : {p.bias, p.seq_q, p.seq_kv, p.page_k, p.page_v, p.block_mask})
+    if (r.has(port))
+      return r.fail(Rule::sdpa_packed, r.input_name(port), "connected", "not connected",
+                    "disconnect it, or CU_SEQ_LEN_Q and CU_SEQ_LEN_KV");
+  for (int port : {p.cu_q, p.cu_kv}) {
+    const Dims& d = r.dim(port);
+    if (d.size() != 4 || d[0] < 2 || d != Dims{r.dim(p.cu_q)[0], 1, 1, 1})
+      return r.fail(Rule::sdpa_packed, r.input_name(port), to_string(d),
+                    "[sequences + 1, 1, 1, 1], the same of queries and keys");
+    if (!r.integer(port)) return false;
+  }
+  return true;
+}
 
 inline bool sdpa_inputs(ShapeRules& r, const SdpaPorts& p, SdpaGeometry& g) {
   const auto& a = r.attributes<SdpaAttributes>();
@@ -24,6 +48,7 @@ inline bool sdpa_inputs(ShapeRules& r, const SdpaPorts& p, SdpaGeometry& g) {
       return r.fail(Rule::sdpa_shape, r.input_name(port), to_string(r.dim(port)),
                     "4 dims [batch, heads, sequence, head dim]");
   g = {q[0], q[1], k[1], v[1], q[2], k[2], q[3], v[3]};
+  if (!packed_sequences(r, p, g)) return false;
   if (r.has(p.page_k) != r.has(p.page_v))
     return r.fail(Rule::sdpa_paged, r.input_name(r.has(p.page_k) ? p.page_v : p.page_k), "", "");
   if (r.has(p.page_k)) {

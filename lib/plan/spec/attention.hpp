@@ -15,6 +15,15 @@ struct AttentionBand {
   bool padding = false;       // rows and columns past the lengths are not seen
 };
 
+// Sequences that lie one behind another in the rows of q and in those of k and v, of one batch
+// entry: of `count` + 1 integers each, offsets number i and i + 1 are the first row of sequence i
+// and the one behind it. A row sees keys of its own sequence alone, and the band counts both from
+// the sequence's first ones. Rows of no sequence see nothing.
+struct PackedSequences {
+  std::int64_t count = 0;               // 0: none
+  int offsets_q = -1, offsets_kv = -1;  // ports, whose elements lie together
+};
+
 // result(batch, m, e) = sum over n of weight(batch, m, n) v(batch, n, e), where weight is f of the
 // softmax over n of score(sum over d of q(batch, m, d) k(batch, n, d)). The indices of the domain
 // are batch (entry and head), m (member of a group of heads, and query), e, n, d in this order.
@@ -37,6 +46,7 @@ struct AttentionSpec {
   // multiplied (dropout). Empty: itself.
   Body weight;
   AttentionBand band;
+  PackedSequences sequences;
   // The softmax is max, exp(x - max), sum, quotient as they stand: a row of -inf alone gives NaN,
   // not 0, and stats are the largest score where that is not finite.
   bool written_out = false;

@@ -33,6 +33,7 @@ struct AttentionBackwardSpec {
   // Over (batch, m, d): from dq's sums (an accumulator statement) to where it is stored.
   Body dq;
   AttentionBand band;
+  PackedSequences sequences;
   // Over (batch, m, n), the bit of a block mask (a gather and its conversion): whether the pair of
   // query and key is seen if the band shows it. Empty: it is.
   Body block_mask;

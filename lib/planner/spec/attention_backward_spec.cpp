@@ -116,6 +116,7 @@ std::optional<AttentionBackwardNodes> attention_backward_at(const FusionState& s
     if (region->outputs[i] < 0) return {};
   for (int port : {kPorts.seq_q, kPorts.seq_kv, kPorts.block_mask, static_cast<int>(kStats)})
     if (!in_memory(state, input(*region, port))) return {};
+  if (!reads_sequences(state, *region, kPorts)) return {};
   const DataType type = attention_operand_type(state, region->inputs[kQ]);
   for (std::size_t i : {kQ, kK, kV, kDO})
     if (type == DataType::none || attention_operand_type(state, region->inputs[i]) != type)
@@ -194,6 +195,8 @@ std::optional<KernelSpec> attention_backward_spec(const FusionState& state,
     to.length_q = port(input(r, kPorts.seq_q), A::m, A::d, q, false);
     to.length_kv = port(input(r, kPorts.seq_kv), A::m, A::d, q, false);
   }
+  to.sequences = packed_sequences(state, spec, input(r, kPorts.cu_q), input(r, kPorts.cu_kv));
+  to.band.padding = to.band.padding || to.sequences.count > 0;
   to.stats = port(r.inputs[kStats], A::m, A::d, q, false);
   to.delta = port(attention.delta, A::m, A::d, q, false);
   to.dq.statements.push_back(accumulator(attention.dq_sums));

@@ -110,6 +110,7 @@ std::optional<AttentionNodes> attention_of_region(const FusionState& state, Node
   if (last.op != OpKind::matmul || last.outputs[0] != region->outputs[0]) return {};
   for (int port : {shapes::kSdpaPorts.seq_q, shapes::kSdpaPorts.seq_kv, shapes::kSdpaPorts.sink})
     if (!in_memory(state, region->inputs[static_cast<std::size_t>(port)])) return {};
+  if (!reads_sequences(state, *region, shapes::kSdpaPorts)) return {};
   AttentionNodes a;
   a.second = second;
   for (NodeId n : region->nodes)
@@ -134,6 +135,9 @@ std::optional<AttentionNodes> attention_of_region(const FusionState& state, Node
     a.length_kv = input(shapes::kSdpaPorts.seq_kv);
   }
   a.sink = input(shapes::kSdpaPorts.sink);
+  a.offsets_q = input(shapes::kSdpaPorts.cu_q);
+  a.offsets_kv = input(shapes::kSdpaPorts.cu_kv);
+  a.band.padding = a.band.padding || a.offsets_q >= 0;
   return a;
 }
 
@@ -141,6 +145,32 @@ std::optional<AttentionNodes> attention_of_region(const FusionState& state, Node
 
 bool in_memory(const FusionState& state, TensorId t) {
   return t < 0 || state.producer(t) < 0 || !state.recomputed(state.producer(t));
+}
+
+bool reads_sequences(const FusionState& state, const Region& region,
+                     const shapes::SdpaPorts& ports) {
+  for (int port : {ports.cu_q, ports.cu_kv}) {
+    const TensorId t = region.inputs[static_cast<std::size_t>(port)];
+    if (t < 0) continue;
+    if (!state.device().has_wgmma || !state.device().has_tma) return false;
+    // ALiBi's distances are sums over the offsets, which a kernel's score does not compute.
+    if (region.attributes.alibi_mask || !in_memory(state, t) || state.storage()[t].stride[0] != 1)
+      return false;
+  }
+  return true;
+}
+
+PackedSequences packed_sequences(const FusionState& state, KernelSpec& spec, TensorId offsets_q,
+                                 TensorId offsets_kv) {
+  if (offsets_q < 0) return {};
+  const auto port = [&](TensorId t) {
+    const Location& at = state.storage()[t];
+    Access access;
+    access.offset = at.offset;
+    access.stride = Dims::filled(spec.extent.size(), 0);
+    return add_port(spec, state.graph(), t, at, access, false);
+  };
+  return {state.graph()[offsets_q].dim[0] - 1, port(offsets_q), port(offsets_kv)};
 }
 
 DataType attention_operand_type(const FusionState& state, TensorId t) {
@@ -240,7 +270,7 @@ KernelSpec attention_spec(const FusionState& state, const AttentionNodes& a,
   spec.nodes = nodes;
   A& to = spec.attention();
   const std::int64_t shared = std::max(k[1], v[1]), group = shared > 0 ? result[1] / shared : 1;
-  const bool packed = packs_heads(state, a, group, q[2]);
+  const bool packed = a.offsets_q < 0 && packs_heads(state, a, group, q[2]);
   to.group = packed ? 1 : group;
   spec.extent = {
       result[0], packed ? shared : result[1], packed ? group : 1, q[2], result[3], scores[3], q[3]};
@@ -311,6 +341,7 @@ KernelSpec attention_spec(const FusionState& state, const AttentionNodes& a,
   const auto port = [&](TensorId t) { return t < 0 ? -1 : body.port(t, false); };
   to.length_q = port(a.length_q);
   to.length_kv = port(a.length_kv);
+  to.sequences = packed_sequences(state, spec, a.offsets_q, a.offsets_kv);
   to.sink = port(a.sink);
   if (a.stats >= 0 && state.needed_outside(a.stats, nodes)) to.stats = body.port(a.stats, true);
   return spec;

@@ -6,6 +6,7 @@
 
 #include "plan/kernel_spec.hpp"
 #include "planner/match/fusion_state.hpp"
+#include "sinter/ops/shapes_sdpa.hpp"
 
 namespace sinter {
 
@@ -17,9 +18,10 @@ struct AttentionNodes {
   TensorId stats = kNoTensor;  // where somebody needs it
   AttentionBand band;          // what it masks is not part of the score
   TensorId length_q = kNoTensor, length_kv = kNoTensor, sink = kNoTensor;
-  bool written_out = false;    // AttentionSpec::written_out
-  bool zero_dominates = true;  // AttentionSpec::zero_dominates
-  std::vector<NodeId> nodes;   // first, what lies between, second
+  TensorId offsets_q = kNoTensor, offsets_kv = kNoTensor;  // of packed sequences
+  bool written_out = false;                                // AttentionSpec::written_out
+  bool zero_dominates = true;                              // AttentionSpec::zero_dominates
+  std::vector<NodeId> nodes;                               // first, what lies between, second
   // Gathers in whose place the kernel loads pages, and the views between them and the products.
   NodeId pages_k = -1, pages_v = -1;
   std::vector<NodeId> views;
@@ -45,6 +47,13 @@ bool is_attention(const FusionState& state, const AttentionNodes& a);
 // Whether the tensor, where there is one, is in memory when a kernel starts: not one that is
 // computed where it is read.
 bool in_memory(const FusionState& state, TensorId t);
+
+// Whether a kernel can read the offsets of a region's packed sequences, if it has such, and has all
+// that depends on them; and what it knows of them.
+bool reads_sequences(const FusionState& state, const Region& region,
+                     const shapes::SdpaPorts& ports);
+PackedSequences packed_sequences(const FusionState& state, KernelSpec& spec, TensorId offsets_q,
+                                 TensorId offsets_kv);
 
 // The attention whose second product a node is; nothing where it is none, or where what lies inside
 // is of use to others. Its nodes may be taken.

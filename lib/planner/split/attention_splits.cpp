@@ -19,6 +19,7 @@ constexpr int kMostSplits = 128;
 // each of them.
 int choose_splits(const KernelSpec& spec, const DeviceModel& device) {
   const A& a = spec.attention();
+  if (a.sequences.count > 0) return 1;
   const auto whole = plan_attention(spec, device);
   // A row that sees nothing has a logarithm of -inf, which a sink's part does not tell; one with an
   // infinite score, written out, that score's.

@@ -122,7 +122,8 @@ bool plan_backward_by_warpgroups(const KernelSpec& spec, const DeviceModel& devi
   set_lines(e.dv, kLine, e.wide ? e.tile_k : kRows);
   e.threads = 128 * (e.consumers + 1);
   const std::int64_t heads = count(spec.extent, 0, A::batch) / a.group,
-                     tiles = (keys + e.tile_k - 1) / e.tile_k;
+                     tiles = tiles_of(keys, e.tile_k, a.sequences);
+  if (tiles * e.tile_k >= std::int64_t{1} << 31) return false;
   if (static_cast<double>(heads) * static_cast<double>(tiles) >= 0x1p30) return false;
   e.grid = clamp_grid(static_cast<double>(heads * tiles));
   // Bounds make tiles unlike each other: those of several heads run the longest first.
@@ -135,8 +136,7 @@ bool plan_backward_by_warpgroups(const KernelSpec& spec, const DeviceModel& devi
   constexpr double kOperations = 4096, kStart = 4;  // microseconds
   const double reached = e.wide ? 0.45 : 0.6;       // wide: 0.40 (d256), 0.45 (d192 and 128)
   const double flops = 2.0 * static_cast<double>(heads * a.group) * static_cast<double>(queries) *
-                       static_cast<double>(keys) * static_cast<double>(3 * depth + 2 * width) *
-                       seen_share(a.band, static_cast<double>(queries), static_cast<double>(keys));
+                       keys_of_a_row(spec) * static_cast<double>(3 * depth + 2 * width);
   e.microseconds = kStart + std::max(flops / kOperations / reached / device.clock /
                                          std::min<double>(e.grid, static_cast<double>(device.sms)),
                                      bytes_moved(spec) / device.memory_bandwidth);
@@ -181,6 +181,7 @@ std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec&
   }
   AttentionBackwardConfig e;
   e.by_warps = !has_warpgroups(device);
+  if (e.by_warps && a.sequences.count > 0) return {};
   const Operands o = operands_of(spec, e.by_warps);
   if (!o.q || !o.k || !o.v || !o.d_o) return {};
   for (const ProductOperand* x : {&a.k, &a.v, &a.d_o})

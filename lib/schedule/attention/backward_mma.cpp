@@ -46,10 +46,9 @@ bool plan_backward_by_warps(const KernelSpec& spec, const DeviceModel& device,
 
   // As forward by warps; not measured yet.
   constexpr double kOperations = 2400, kReached = 0.4, kStart = 4;  // microseconds
-  const double queries = static_cast<double>(spec.extent[A::m]),
-               keys = static_cast<double>(spec.extent[A::n]);
-  const double flops = 2.0 * static_cast<double>(heads * a.group) * queries * keys *
-                       (3.0 * depth + 2.0 * width) * seen_share(a.band, queries, keys);
+  const double flops = 2.0 * static_cast<double>(heads * a.group) *
+                       static_cast<double>(spec.extent[A::m]) * keys_of_a_row(spec) *
+                       (3.0 * depth + 2.0 * width);
   e.microseconds = kStart + std::max(flops / kOperations / kReached / device.clock /
                                          std::min<double>(e.grid, static_cast<double>(device.sms)),
                                      bytes_moved(spec) / device.memory_bandwidth);

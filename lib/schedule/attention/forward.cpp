@@ -176,7 +176,8 @@ bool choose_wide_tile(AttentionConfig& e, int depth, int width, const DeviceMode
 // 1,896 us and of 160 1,931.)
 bool choose_tile(AttentionConfig& e, const KernelSpec& scores, int depth, int width, bool plain,
                  const DeviceModel& device) {
-  const Consumers c = choose_consumers(rows_of(scores), std::max(depth, width), plain);
+  const Consumers c = choose_consumers(length_of(rows_of(scores), e.attention.sequences),
+                                       std::max(depth, width), plain);
   e.consumers = c.count;
   e.tile_q = kRows * c.count;
   e.producer_registers = c.producer_registers;
@@ -194,6 +195,17 @@ bool choose_tile(AttentionConfig& e, const KernelSpec& scores, int depth, int wi
   return false;
 }
 
+// The same of packed sequences, whose lengths are not known: so many that a sequence's keys and
+// values fill half of the second-level cache.
+std::int64_t choose_heads_of_sequences(const KernelSpec& spec, std::int64_t heads,
+                                       std::int64_t group, const DeviceModel& device) {
+  using A = AttentionSpec;
+  const std::int64_t bytes = length_of(spec.extent[A::n], spec.attention().sequences) *
+                             (spec.extent[A::d] + spec.extent[A::e]) * 2,
+                     together = std::max<std::int64_t>(device.l2_bytes / 2 / bytes, 1) * group;
+  return std::min(heads, together);
+}
+
 // How many heads' tiles run side by side. Few, so that others' keys and values do not drive theirs
 // out of the second-level cache, but so many that the SMs' shares of the work are alike: each takes
 // every so-manieth tile, those with the most keys first (tile_of_rows). (b4 h32 s4096 d128 on an
@@ -202,10 +214,11 @@ bool choose_tile(AttentionConfig& e, const KernelSpec& scores, int depth, int wi
 // They have a tile for each SM at least. (d64, of which a head has 22 tiles: 2 heads 691 us, 4 682,
 // 7 642, 16 645.)
 std::int64_t choose_heads(const KernelSpec& spec, const AttentionConfig& e, std::int64_t heads,
-                          std::int64_t tiles_q) {
+                          std::int64_t tiles_q, const DeviceModel& device) {
   const AttentionSpec& a = spec.attention();
   const std::int64_t group = std::min(heads, a.group);
   constexpr std::int64_t kMostTiles = 1 << 16, kMostTried = 12;
+  if (a.sequences.count > 0) return choose_heads_of_sequences(spec, heads, group, device);
   if (!a.band.right || heads * tiles_q > kMostTiles || a.splits > 1) return group;
   const int grid = static_cast<int>(e.grid);
   const auto keys = static_cast<double>(spec.extent[AttentionSpec::n]),
@@ -262,11 +275,12 @@ bool plan_by_warpgroups(const KernelSpec& spec, const DeviceModel& device, Atten
   e.shared_bytes =
       static_cast<std::uint32_t>(e.wide ? wide_shared_bytes(e, d, w) : shared_bytes(e, d, w));
   const std::int64_t heads = count(spec.extent, 0, AttentionSpec::batch);
-  const std::int64_t tiles_q = (rows_of(spec) + e.tile_q - 1) / e.tile_q;
+  const std::int64_t tiles_q = tiles_of(rows_of(spec), e.tile_q, a.sequences);
+  if (tiles_q * e.tile_q >= std::int64_t{1} << 31) return false;
   const double items = static_cast<double>(heads) * static_cast<double>(tiles_q) * a.splits;
   if (items >= 0x1p30) return false;
   e.grid = clamp_grid(std::min<double>(items, device.sms));
-  e.heads_together = static_cast<int>(choose_heads(spec, e, heads, tiles_q));
+  e.heads_together = static_cast<int>(choose_heads(spec, e, heads, tiles_q, device));
 
   // What an SM multiplies, 4096 operations a clock, at the share that was measured, one consumer
   // without another to overlap with at half of that; or what memory brings to so many SMs. (Wide:
@@ -274,8 +288,7 @@ bool plan_by_warpgroups(const KernelSpec& spec, const DeviceModel& device, Atten
   constexpr double kOperations = 4096, kReached = 0.65, kReachedWide = 0.55,
                    kStart = 4;  // microseconds
   const double rounds = std::ceil(items / e.grid),
-               tiles_k = std::ceil(static_cast<double>(spec.extent[AttentionSpec::n]) *
-                                   seen_share(spec) / a.splits / e.tile_k);
+               tiles_k = std::ceil(keys_of_a_row(spec) / a.splits / e.tile_k);
   const double tile = 2.0 * e.tile_q * e.tile_k * static_cast<double>(depth + width),
                reached = e.wide             ? kReachedWide
                          : e.consumers == 1 ? kReached / 2
@@ -299,11 +312,16 @@ bool draws_or_loads(const KernelSpec& spec, const Body& body) {
   });
 }
 
-double seen_share(const KernelSpec& spec) {
-  return seen_share(spec.attention().band, static_cast<double>(spec.extent[AttentionSpec::query]),
-                    static_cast<double>(spec.extent[AttentionSpec::n]));
+std::int64_t tiles_of(std::int64_t tokens, int tile, const PackedSequences& sequences) {
+  return sequences.count > 0 ? tokens / tile + sequences.count + 2 : (tokens + tile - 1) / tile;
+}
+std::int64_t length_of(std::int64_t tokens, const PackedSequences& sequences) {
+  return sequences.count > 0 ? (tokens + sequences.count - 1) / sequences.count : tokens;
 }
 
+namespace {
+
+// The share of the scores that a band lets rows see.
 double seen_share(const AttentionBand& band, double rows, double keys) {
   if (rows == 0 || keys == 0) return 0;
   const double shift = band.bottom_right ? keys - rows : 0;
@@ -317,6 +335,19 @@ double seen_share(const AttentionBand& band, double rows, double keys) {
     seen += std::max(0.0, end - first);
   }
   return seen / kSamples / keys;
+}
+
+}  // namespace
+
+double keys_of_a_row(const KernelSpec& spec) {
+  const auto of = [&](const auto& a, int query, int key) {
+    const auto rows = static_cast<double>(length_of(spec.extent[query], a.sequences)),
+               keys = static_cast<double>(length_of(spec.extent[key], a.sequences));
+    return keys * seen_share(a.band, rows, keys);
+  };
+  if (const auto* const a = spec.as_attention_backward())
+    return of(*a, AttentionBackwardSpec::m, AttentionBackwardSpec::n);
+  return of(spec.attention(), AttentionSpec::query, AttentionSpec::n);
 }
 
 std::array<int, 2> own_columns(std::int64_t width) {
@@ -352,6 +383,7 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
   e.weight = without_index(spec, AttentionSpec::e).attention().weight;
   e.by_warps = !has_warpgroups(device);
   e.wide = !e.by_warps && is_wide(spec);
+  if (a.sequences.count > 0 && (e.wide || e.by_warps)) return {};
   const Operands o = e.by_warps ? copied_operands(e.scores, plan.spec)
                                 : operands_of(e.scores, plan.spec, a.group, e.wide);
   if (!o.q || !o.k || !o.v || o.q->map.type != o.k->map.type || o.k->map.type != o.v->map.type ||

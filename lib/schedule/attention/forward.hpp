@@ -52,8 +52,14 @@ std::vector<ProductOperand AttentionSpec::*> not_loadable(const KernelSpec& spec
 // looked up in block masks, or drawn.
 bool draws_or_loads(const KernelSpec& spec, const Body& body);
 
-// The share of the scores that the band lets rows see, not counting lengths.
-double seen_share(const KernelSpec& spec);
-double seen_share(const AttentionBand& band, double rows, double keys);
+// Of a kernel of either direction, how many keys the band lets a row see on average, not counting
+// lengths.
+double keys_of_a_row(const KernelSpec& spec);
+
+// How many tiles there are of so many tokens: of packed sequences, which begin tiles of their own,
+// as many as there can be (codegen/device/family/attention_sequences.cuh); and what is reckoned for
+// the length of each.
+std::int64_t tiles_of(std::int64_t tokens, int tile, const PackedSequences& sequences);
+std::int64_t length_of(std::int64_t tokens, const PackedSequences& sequences);
 
 }  // namespace sinter

@@ -96,8 +96,7 @@ bool plan_by_warps(const KernelSpec& spec, const DeviceModel& device, AttentionP
                    kStart = 4;  // microseconds
   const double reached = e.tile_q > kWarps * kBlock ? kReached : kOneBlock,
                each = std::ceil(items / device.sms),
-               tiles_k = std::ceil(static_cast<double>(spec.extent[AttentionSpec::n]) *
-                                   seen_share(spec) / a.splits / e.tile_k);
+               tiles_k = std::ceil(keys_of_a_row(spec) / a.splits / e.tile_k);
   const double tile = 2.0 * e.tile_q * e.tile_k * (depth + width);
   const double bandwidth =
       std::min(device.memory_bandwidth, std::min<double>(e.grid, device.sms) * device.sm_bandwidth);

@@ -19,14 +19,27 @@ def press_slopes(heads):
 
 class Attention:
     def __init__(self, q, k, v, bias=None, lengths=None, sink=None, block_mask=None, seeds=None,
-                 pages=None, **attributes):
+                 pages=None, offsets=None, **attributes):
         self.arrays = [q, k, v] + ([bias] if bias is not None else [])
         self.bias, self.lengths, self.sink = bias, lengths, sink
         self.block_mask, self.seeds, self.pages = block_mask, seeds, pages
+        self.offsets = offsets  # of packed sequences
         self.attributes = attributes
+
+    def place(self, side, token):
+        """The sequence of a token, its number there, and how many it has."""
+        for i, (first, end) in enumerate(zip(self.offsets[side], self.offsets[side][1:])):
+            if first <= token < end:
+                return i, token - first, end - first
+        return None, 0, 0
 
     def sees(self, b, h, r, c, rows, columns):
         a = self.attributes
+        if self.offsets is not None:
+            of_row, r, rows = self.place(0, r)
+            of_column, c, columns = self.place(1, c)
+            if of_row is None or of_row != of_column:
+                return False
         length_q, length_kv = rows, columns
         if a.get("padding_mask"):
             length_q, length_kv = self.lengths[0][b], self.lengths[1][b]
@@ -72,7 +85,8 @@ class Attention:
                 if bias is not None:
                     s = s + np.broadcast_to(bias, (batch, heads, rows, columns))[b, h, r, c]
                 if a.get("alibi_mask"):
-                    s = s + press_slopes(heads)[h] * (c - r)
+                    at = (r, c) if self.offsets is None else [self.place(i, t)[1] for i, t in enumerate((r, c))]
+                    s = s + press_slopes(heads)[h] * (at[1] - at[0])
                 scores.append(s)
             masked_row = a.get("padding_mask") and r >= self.lengths[0][b]
             sinks = [self.sink[0, h, 0, 0]] if self.sink is not None and not masked_row else []
@@ -99,6 +113,9 @@ class Attention:
         if self.lengths is not None:
             for n, a in zip(("SEQ_LEN_Q", "SEQ_LEN_KV"), self.lengths):
                 ports[n] = g.input(n, np.reshape(a, (batch, 1, 1, 1)), "i32")
+        if self.offsets is not None:
+            for n, a in zip(("CU_SEQ_LEN_Q", "CU_SEQ_LEN_KV"), self.offsets):
+                ports[n] = g.input(n, np.reshape(a, (-1, 1, 1, 1)), "i32")
         if self.seeds is not None:
             ports["Seed"] = g.input("Seed", np.array([self.seeds[0]]), "i64")
             ports["Offset"] = g.input("Offset", np.array([self.seeds[1]]), "i64")
@@ -173,3 +190,17 @@ def cases():
     rng_rows, columns = 130, 130
     q, k, v = normal(1, 1, rng_rows, 1), normal(1, 1, columns, 1), normal(1, 1, columns, 1)
     Attention(q, k, v, block_mask=block_mask).cases("block mask", backward=False)
+
+
+def packed_cases():
+    q, k, v = qkv(batch=1, rows=11, columns=12)
+    offsets = [[1, 4, 4, 9], [0, 3, 5, 11]]  # tokens of no sequence at both ends, one sequence empty
+    k[0, :, 11:], v[0, :, 11:] = NAN, NAN
+    Attention(q, k, v, offsets=offsets, attn_scale=0.5).cases("packed")
+    q, k, v = qkv(batch=1, rows=7, columns=9)
+    offsets = [[0, 3, 7], [0, 5, 9]]
+    Attention(q, k, v, offsets=offsets, causal_mask=True, alibi_mask=True).cases("packed, causal, alibi")
+    Attention(q, k, v, offsets=offsets, causal_mask_bottom_right=True, left_bound=2).cases(
+        "packed, bottom right, window")
+    Attention(q, k, v, offsets=offsets, causal_mask_bottom_right=True, seeds=(99, 7),
+              dropout_probability=0.25, sink=normal(1, 2, 1, 1)).cases("packed, dropout, sink")
