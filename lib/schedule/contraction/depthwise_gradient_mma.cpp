@@ -19,11 +19,9 @@ constexpr double kMostCtas = 4;   // of an SM
 constexpr double kFlight = 40e3;  // bytes under way of an SM that reach the rate of memory
 constexpr double kExposed = 0.2;  // of the shorter of memory and instructions
 
-std::int64_t stage_bytes(const DepthwiseConfig& e) {
-  const auto box = [&](const DepthwiseOperand& o) {
-    return (o.map->box[1] * o.map->box[2] * e.lanes * 16 + 1023) / 1024 * 1024;
-  };
-  return box(e.image) + box(e.other);
+// Of two rows in shared memory.
+double stage_bytes(const DepthwiseOperand& o, int lanes) {
+  return static_cast<double>((kRows * o.line * lanes * 16 + 1023) / 1024 * 1024);
 }
 
 bool plain(const ImageDim& d) { return d.divisor == 1 && d.pixel == 1 && d.tap == 1; }
@@ -66,13 +64,17 @@ std::optional<DepthwiseConfig> plan_depthwise_gradient_mma(const KernelSpec& spe
     e.lanes = lanes;
     e.threads = 32 * lanes + 32;
     e.columns = static_cast<int>(tiles) * kWidth;
-    set_box(e.image, lanes, line_of_box(e.columns + kMostColumnTaps - 1), kRows);
-    set_box(e.other, lanes, line_of_box(e.columns), kRows);
+    const bool one = tiles == width;
+    const int seen = e.columns + taps_of(spec, across) - 1;
+    set_box(e.image, lanes, line_of_box(e.columns + kMostColumnTaps - 1), seen, across.base, one);
+    set_box(e.other, lanes, line_of_box(e.columns), e.columns, 0, one);
     e.packing = choose_packing(spec, e.channel, std::min(kChannels, widest_pack(spec)));
-    const double stage = static_cast<double>(stage_bytes(e));
-    const auto shared = [&](int stages) { return stages * (stage + 16) + 1023; };
+    const double image = stage_bytes(e.image, lanes), other = stage_bytes(e.other, lanes);
+    const auto shared = [&](int stages) {
+      return (stages - kKept) * (image + 16) + stages * (other + 16) + 1023;
+    };
     const double grid = std::ceil(channels / (lanes * kChannels)) * batches;
-    for (int stages = kKept + 2; stages <= kMostStages; ++stages) {
+    for (int stages = kMostStages; stages >= kKept + 2; --stages) {
       if (shared(stages) > device.shared_per_cta ||
           shared(stages) < 4.0 * taps * lanes * kChannels + 1023)
         continue;
@@ -82,17 +84,19 @@ std::optional<DepthwiseConfig> plan_depthwise_gradient_mma(const KernelSpec& spe
               std::floor(device.shared_per_sm / (shared(stages) + device.shared_reserved))),
           1.0, kMostCtas);
       // Clocks in which an SM makes a step of `n` thread blocks: instructions, reads of shared
-      // memory, or what a step takes alone.
+      // memory, lines that TMA brings, or what a step takes alone.
       const auto clocks = [&](double n) {
-        constexpr double kStep = 40, kTile = 80, kIssued = 0.8, kRead = 48, kAlone = 300;
-        return std::max(
-            {n * lanes / 4 * (kStep + tiles * kTile) / kIssued, n * lanes * tiles * kRead, kAlone});
+        constexpr double kStep = 40, kTile = 80, kIssued = 0.8, kRead = 52, kAlone = 300;
+        const double lines = kRows * static_cast<double>(e.image.map->box[1] + e.other.map->box[1]);
+        return std::max({n * lanes / 4 * (kStep + tiles * kTile) / kIssued,
+                         n * lanes * tiles * kRead, n * lines * kLineClocks, kAlone});
       };
       const double at_once = ctas * device.sms, rounds = std::floor(grid / at_once),
                    left = std::ceil((grid - rounds * at_once) / device.sms);
       const double issued =
           steps * (rounds * clocks(ctas) + (left > 0 ? clocks(left) : 0)) / device.clock;
-      const double flight = (stages - kKept - 1) * stage * std::min(ctas, grid / device.sms),
+      const double flight =
+                       (stages - kKept - 0.5) * (image + other) * std::min(ctas, grid / device.sms),
                    waited = memory * std::max(1.0, kFlight / flight),
                    us = std::max(waited, issued) + kExposed * std::min(waited, issued);
       if (least && *least <= us) continue;

@@ -115,8 +115,9 @@ std::optional<DepthwisePlan> plan_narrow_groups(const KernelSpec& given,
   e.columns = kWidth;
   e.threads = 32 * kWarps;
   e.mma = {.across = across, .stages = kStages};
-  set_box(e.image, kWarps, line, 1);
-  e.image.map->box[3] = images;
+  const std::int64_t first =
+      e.across->base + std::min<std::int64_t>(0, e.across->tap * (line_taps - 1));
+  set_box(e.image, kWarps, line, across * kWidth + reach, first, walks == 1);
   e.packing = choose_packing(spec, groups.outer, std::min(groups.channels, widest_pack(spec)));
   const double blocks = std::ceil(number / (kWarps * e.each)),
                lines = walks * std::ceil(planes / images) * rows;
@@ -137,9 +138,10 @@ std::optional<DepthwisePlan> plan_narrow_groups(const KernelSpec& given,
                packs = drawn * kWidth * kUnit * kWarps / (e.packing.width * 32.0 * kWarps),
                code = kStep + drawn * kTile + products +
                       packs * (kPack + element_cost(spec, spec.body) * e.packing.width),
-               moved = drawn * kWarps * (pairs * 4 + 4 + 4) + stage / 128;
+               moved = drawn * kWarps * (pairs * 4 + 4 + 4) + stage / 128,
+               brought = kLineClocks * images * static_cast<double>(e.image.map->box[1]);
   const double clocks = ctas * std::max({kWarps / 4 * code / kIssued,
-                                         kWarps / 4 * products * kMultiplication, moved});
+                                         kWarps / 4 * products * kMultiplication, moved, brought});
   const double image_elements =
       elements(spec.extent, 0, c.batch) * groups.channels *
       (image_index < 0 ? 1 : static_cast<double>(spec.extent[image_index])) *
