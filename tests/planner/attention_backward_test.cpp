@@ -234,7 +234,8 @@ TEST_CASE("kernels of attention backward by warps compile without a complaint", 
   check_compiled(wide, "sm_89");
   check_compiled(wide, "sm_120a");
   for (const Attention& a :
-       {Attention{}, Attention{.d = 96, .dv = 72, .attributes = {.left_bound = 50, .right_bound = 3}},
+       {Attention{},
+        Attention{.d = 96, .dv = 72, .attributes = {.left_bound = 50, .right_bound = 3}},
         Attention{.d = 40, .dv = 24, .attributes = {.padding_mask = true}, .lengths = true},
         Attention{.d = 128, .dv = 128, .attributes = {.softcap = 20}, .bias = true},
         Attention{.attributes = {.dropout_probability = 0.1}},

@@ -146,7 +146,8 @@ class BackwardConsumer {
                                              int stage) const {
     const float* lse = reinterpret_cast<const float*>(pointer_ + S::lse) + stage * S::tile_q;
     const float* delta = reinterpret_cast<const float*>(pointer_ + S::delta) + stage * S::tile_q;
-    attention::weigh_and_differentiate<Score, Weight, BiasGradient, false>(band_, args_, c_, at, lse, delta, s, dp, key_);
+    attention::weigh_and_differentiate<Score, Weight, BiasGradient, false>(band_, args_, c_, at,
+                                                                           lse, delta, s, dp, key_);
   }
   // In place of what belongs to pairs that do not see each other. The queries that see a key are an
   // interval; counted from the thread's first one, the registers' places are known when compiling.

@@ -1,5 +1,5 @@
-// Gradients of attention on the tensor cores that every GPU from sm_80 on has; what they are is said
-// in attention_backward.cuh.
+// Gradients of attention on the tensor cores that every GPU from sm_80 on has; what they are is
+// said in attention_backward.cuh.
 //
 // A CTA owns a tile of keys, 16 a warp, whose dK and dV stay in registers, and walks over the tiles
 // of queries that see one of them. Keys are the rows of scores, so that weights and ds are the left
@@ -29,8 +29,8 @@ namespace sinter::attention {
 template <class Config, class Q>
 struct BackwardWarpsShape : BackwardTiles<Config, Q, Config::tile_k> {
   using B = BackwardTiles<Config, Q, Config::tile_k>;
-  using typename B::Number;
   using B::steps, B::steps_v, B::tile_k, B::tile_q;
+  using typename B::Number;
   static constexpr int threads = Config::threads, warps = threads / 32, blocks_q = tile_q / 16;
   static_assert(warps * 16 == tile_k && warps % 4 == 0 && warps % blocks_q == 0 && tile_q <= 128);
 
@@ -44,9 +44,10 @@ struct BackwardWarpsShape : BackwardTiles<Config, Q, Config::tile_k> {
   using DV = Accumulator<float, 16 * steps_v>;
 
   // Shared memory, from a multiple of 1024 on; of queries there are two stages.
-  static constexpr int v = TileK::bytes, stages = v + TileV::bytes, rows = TileQ::bytes + TileDO::bytes,
-                       stage_bytes = rows + 2 * tile_q * 4, ds_from = stages + 2 * stage_bytes,
-                       ds = (ds_from + 127) / 128 * 128, shared_bytes = ds + TileDS::bytes + 1023;
+  static constexpr int v = TileK::bytes, stages = v + TileV::bytes,
+                       rows = TileQ::bytes + TileDO::bytes, stage_bytes = rows + 2 * tile_q * 4,
+                       ds_from = stages + 2 * stage_bytes, ds = (ds_from + 127) / 128 * 128,
+                       shared_bytes = ds + TileDS::bytes + 1023;
 };
 
 // d += a b, where a lies in registers: k are the lines of `tile`, columns their elements.
@@ -98,8 +99,7 @@ SINTER_DEVICE void store_keys(const Args& args, typename S::Coord c, int key,
 #pragma unroll
     for (int i = 2 * r; i < Sums::count; i += 4) {
       const int e = Sums::column(i);
-      const unsigned two =
-          warp_matrix::pair(Number{}, sums.at[i] * scale, sums.at[i + 1] * scale);
+      const unsigned two = warp_matrix::pair(Number{}, sums.at[i] * scale, sums.at[i + 1] * scale);
       if (e + 1 < elements)
         *reinterpret_cast<unsigned*>(line + e) = two;
       else if (e < elements)
@@ -118,8 +118,8 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
   hardware::grid_dependency_wait();
   const SharedMemory memory;
   const unsigned k = memory.address, v = k + S::v, ds = k + S::ds;
-  const int thread = static_cast<int>(threadIdx.x),
-            warp = __shfl_sync(~0u, thread / 32, 0), lane = thread % 32;
+  const int thread = static_cast<int>(threadIdx.x), warp = __shfl_sync(~0u, thread / 32, 0),
+            lane = thread % 32;
   const TileOfKeys tile = tile_of_keys<Config, S>(static_cast<int>(blockIdx.x));
   typename S::Coord c;
   c.at[0] = tile.entry, c.at[1] = tile.head;
@@ -160,10 +160,12 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
       delta = exists ? sum : 0.0f;
     };
     const auto rows_of = [&](int stage) {
-      return reinterpret_cast<float*>(memory.pointer + S::stages + stage * S::stage_bytes + S::rows);
+      return reinterpret_cast<float*>(memory.pointer + S::stages + stage * S::stage_bytes +
+                                      S::rows);
     };
     const auto put_row = [&](int stage) {
-      if (thread < S::tile_q) rows_of(stage)[thread] = lse, rows_of(stage)[S::tile_q + thread] = delta;
+      if (thread < S::tile_q)
+        rows_of(stage)[thread] = lse, rows_of(stage)[S::tile_q + thread] = delta;
     };
     const auto copy_queries = [&](const QueryTile<S>& at, int stage) {
       const unsigned to = k + S::stages + stage * S::stage_bytes;
@@ -175,11 +177,9 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
     };
     QueryTile<S> next = QueryTile<S>::first(band);
     copy_lines<typename S::TileK, threads, S::depth>(
-        k, tile.from, band.band.columns,
-        lines_of(static_cast<K*>(nullptr), Int<3>{}, tile.head));
+        k, tile.from, band.band.columns, lines_of(static_cast<K*>(nullptr), Int<3>{}, tile.head));
     copy_lines<typename S::TileV, threads, S::depth_v>(
-        v, tile.from, band.band.columns,
-        lines_of(static_cast<V*>(nullptr), Int<3>{}, tile.head));
+        v, tile.from, band.band.columns, lines_of(static_cast<V*>(nullptr), Int<3>{}, tile.head));
     // The first tile is copied by the same code as the others.
     QueryTile<S> at = next;
 #pragma unroll 1
@@ -208,10 +208,10 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
         for (int j = 0; j < S::tile_q / 16; ++j)
 #pragma unroll
           for (int b = 0; b < 4; ++b)
-            *reinterpret_cast<unsigned*>(
-                memory.pointer + S::ds +
-                S::TileDS::place(warp * 16 + b % 2 * 8 + lane / 4,
-                                 j * 16 + b / 2 * 8 + lane % 4 * 2)) = gradients.at[j][b];
+            *reinterpret_cast<unsigned*>(memory.pointer + S::ds +
+                                         S::TileDS::place(warp * 16 + b % 2 * 8 + lane / 4,
+                                                          j * 16 + b / 2 * 8 + lane % 4 * 2)) =
+                gradients.at[j][b];
         multiply_lines(dk, gradients, q, queries_as_k);
         __syncthreads();
 

@@ -274,7 +274,8 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
 bool can_run_attention_backward(const FusionState& state, KernelSpec spec) {
   narrow_alone(state, spec);
   Temporaries tried(static_cast<TensorId>(state.graph().tensors().size()));
-  for (const KernelSpec& kernel : attention_backward_kernels(std::move(spec), state.device(), tried))
+  for (const KernelSpec& kernel :
+       attention_backward_kernels(std::move(spec), state.device(), tried))
     if (kernel.as_attention_backward() && !plan_attention_backward(kernel, state.device()))
       return false;
   return true;
@@ -323,7 +324,8 @@ void narrow_operands(const Graph& lowered, std::vector<KernelSpec>& kernels) {
 
 std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState& state,
                                              Temporaries& temporaries, std::vector<PlanCut>& cuts) {
-  if (spec.as_attention_backward()) return attention_backward_kernels(std::move(spec), state.device(), temporaries);
+  if (spec.as_attention_backward())
+    return attention_backward_kernels(std::move(spec), state.device(), temporaries);
   if (spec.as_attention()) {
     std::vector<KernelSpec> kernels = load_attention(spec, state.device(), temporaries);
     kernels.push_back(std::move(spec));

@@ -34,8 +34,8 @@ struct Operands {
 Operands operands_of(const KernelSpec& spec, bool by_warps) {
   const A& a = spec.attention_backward();
   if (by_warps)
-    return {copied_rows(spec, a.q, A::d), copied_rows(spec, a.k, A::d), copied_rows(spec, a.v, A::e),
-            copied_rows(spec, a.d_o, A::e)};
+    return {copied_rows(spec, a.q, A::d), copied_rows(spec, a.k, A::d),
+            copied_rows(spec, a.v, A::e), copied_rows(spec, a.d_o, A::e)};
   return {loaded(spec, a.q, A::m, A::d, 1), loaded(spec, a.k, A::n, A::d, a.group),
           loaded(spec, a.v, A::n, A::e, a.group), loaded(spec, a.d_o, A::m, A::e, 1)};
 }

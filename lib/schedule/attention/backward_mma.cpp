@@ -30,9 +30,9 @@ bool plan_backward_by_warps(const KernelSpec& spec, const DeviceModel& device,
   if (std::max(spec.extent[A::d], spec.extent[A::e]) > kWidest) return false;
   const int depth = up(spec.extent[A::d], kBlock), width = up(spec.extent[A::e], kBlock);
   // Narrow sums leave registers for longer tiles; bodies of scores and masks of blocks take some.
-  const bool narrow = std::max(depth, width) <= 64,
-             plain = a.score.statements.empty() && a.weight.statements.empty() &&
-                     a.block_mask.statements.empty();
+  const bool narrow = std::max(depth, width) <= 64, plain = a.score.statements.empty() &&
+                                                            a.weight.statements.empty() &&
+                                                            a.block_mask.statements.empty();
   e.tile_k = narrow ? 128 : 64;
   e.tile_q = (narrow ? 64 : 32) / (plain ? 1 : 2);
   e.threads = e.tile_k / kBlock * 32;

@@ -22,9 +22,9 @@ int shared_bytes(const AttentionConfig& e, int depth, int width) {
 
 // Two blocks of rows a warp, which share what is read of keys and values, where their sums fit into
 // registers beside their scores and no body makes code of each score. (b4 h16 s2048 on an H100, us:
-// d64 two blocks and 64 keys 220, 32 keys 248, 128 keys 262; one block 258, of eight warps 296. d128
-// two blocks and 32 keys 418, 64 keys 420; one block and 64 keys 483. With a softcap 32 keys 1,008,
-// 64 keys 933, but twice as long to compile.)
+// d64 two blocks and 64 keys 220, 32 keys 248, 128 keys 262; one block 258, of eight warps 296.
+// d128 two blocks and 32 keys 418, 64 keys 420; one block and 64 keys 483. With a softcap 32 keys
+// 1,008, 64 keys 933, but twice as long to compile.)
 void choose_tile(AttentionConfig& e, std::int64_t rows, int depth, int width, bool plain,
                  const DeviceModel& device) {
   const int wide = std::max(depth, width);
@@ -89,9 +89,9 @@ bool plan_by_warps(const KernelSpec& spec, const DeviceModel& device, AttentionP
                      wanted = a.band.right ? (device.sms * beside + tiles_q - 1) / tiles_q : 1;
   e.heads_together = static_cast<int>(std::min(heads, (wanted + group - 1) / group * group));
 
-  // What an SM multiplies by mma.sync, as the estimate of contractions has it, at the share that was
-  // measured with two blocks of rows a warp and with one. (b4 h16 s2048 on an H100: d64 220 us, d128
-  // 418, causal 142 and 290; d256 1,236.)
+  // What an SM multiplies by mma.sync, as the estimate of contractions has it, at the share that
+  // was measured with two blocks of rows a warp and with one. (b4 h16 s2048 on an H100: d64 220 us,
+  // d128 418, causal 142 and 290; d256 1,236.)
   constexpr double kOperations = 2400, kReached = 0.62, kOneBlock = 0.44,
                    kStart = 4;  // microseconds
   const double reached = e.tile_q > kWarps * kBlock ? kReached : kOneBlock,
