@@ -91,8 +91,8 @@ bool plan_by_warps(const KernelSpec& spec, const DeviceModel& device, AttentionP
 
   // What an SM multiplies by mma.sync, as the estimate of contractions has it, at the share that
   // was measured with two blocks of rows a warp and with one. (b4 h16 s2048 on an H100: d64 220 us,
-  // d128 418, causal 142 and 290; d256 1,236.)
-  constexpr double kOperations = 2400, kReached = 0.62, kOneBlock = 0.44,
+  // d128 418, causal 142 and 290; d256 1,007.)
+  constexpr double kOperations = 2400, kReached = 0.62, kOneBlock = 0.54,
                    kStart = 4;  // microseconds
   const double reached = e.tile_q > kWarps * kBlock ? kReached : kOneBlock,
                each = std::ceil(items / device.sms),
