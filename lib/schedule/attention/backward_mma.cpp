@@ -29,9 +29,9 @@ bool plan_backward_by_warps(const KernelSpec& spec, const DeviceModel& device,
   const A& a = spec.attention_backward();
   if (std::max(spec.extent[A::d], spec.extent[A::e]) > kWidest) return false;
   const int depth = up(spec.extent[A::d], kBlock), width = up(spec.extent[A::e], kBlock);
-  // Narrow sums leave room for longer tiles; bodies of scores and masks of blocks take registers. (b4
-  // h16 s2048 on an H100, us, keys x queries: d64 128 x 64 882, 128 x 32 1,024, 64 x 64 1,324; d128
-  // 128 x 16 2,070, 64 x 32 2,895, the expansion 2,204. Causal: 511, and 1,146 beside 2,217.)
+  // Narrow sums leave room for longer tiles; bodies of scores and masks of blocks take registers.
+  // (b4 h16 s2048 on an H100, us, keys x queries: d64 128 x 64 882, 128 x 32 1,024, 64 x 64 1,324;
+  // d128 128 x 16 2,070, 64 x 32 2,895, the expansion 2,204. Causal: 511, and 1,146 beside 2,217.)
   const bool narrow = std::max(depth, width) <= 64, plain = a.score.statements.empty() &&
                                                             a.weight.statements.empty() &&
                                                             a.block_mask.statements.empty();
