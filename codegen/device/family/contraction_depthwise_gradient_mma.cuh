@@ -21,11 +21,10 @@
 //
 // A thread block walks down the images of its batch entry, one tile of columns after another. A
 // warp has TMA fill two rings of stages, two rows of the image or of dy each; rows of dy stay for
-// four steps, and three steps before a walk bring rows of dy alone. A row is a box. (TMA takes four
-// to five clocks for a line, real or not: boxes end where the image does, and what lies behind them
-// in shared memory stays zero. Boxes of whole rows of shared memory: 49.5 us of 64 x 384 x 28 x 28,
-// 7 x 7 on an H100.) Other zeros outside are TMA's. Sums that are NaN are taken again on ordinary
-// cores, since those zeros make NaN of numbers that are not finite.
+// four steps, and three steps before a walk bring rows of dy alone. A row is a box, which ends
+// where the image does; what lies behind it in shared memory stays zero. Other zeros outside are
+// TMA's. Sums that are NaN are taken again on ordinary cores, since those zeros make NaN of numbers
+// that are not finite.
 //
 // Config is that of contraction_depthwise.cuh with lanes = warps that multiply, each = 8, rows = 2,
 // columns = 16 * across, `across` tiles, `stages` of dy, and what a row has of lines, `image_line`
@@ -69,8 +68,9 @@ struct GradientSteps {
   using GradientPipe = Pipeline<Config::stages>;
   static constexpr int gradient = image_stages * image_stage,
                        barriers = gradient + Config::stages * gradient_stage;
-  // Sums, channels fastest, lie where the stages were.
-  static_assert(S::taps * channels * 4 <= barriers);
+  // Sums, channels fastest, lie where the stages were; taps of one channel in different banks.
+  static constexpr int pitch = channels + 1;
+  static_assert(S::taps * pitch * 4 <= barriers);
 
   // Image rows of the first and behind the last step.
   static constexpr int steps = (Rows::extent + 1) / 2;
@@ -206,7 +206,7 @@ SINTER_DEVICE void run_gradient_mma(const Args& args) {
         if (r < 0 || r >= G::Rows::taps || s >= G::Columns::taps) continue;
 #pragma unroll
         for (int e = 0; e < 8; ++e) {
-          float& total = totals[(r * G::Columns::taps + s) * channels + warp * 8 + e];
+          float& total = totals[(r * G::Columns::taps + s) * G::pitch + warp * 8 + e];
           total = half == 0 ? sums[e][i] : total + sums[e][2 + i];
         }
       }
@@ -218,7 +218,9 @@ SINTER_DEVICE void run_gradient_mma(const Args& args) {
     constexpr int width = Config::width, packs = channels / width;
 #pragma unroll 1
     for (int i = thread; i < taps * packs; i += 32 * lanes) {
-      const int tap = i / packs, channel = i % packs * width;
+      // Where channels do not lie together, taps do.
+      const int tap = width == 1 ? i % taps : i / packs,
+                channel = width == 1 ? i / taps : i % packs * width;
       if (first_channel + channel >= S::all_channels) continue;
       typename S::Coord c = batch;
       c.at[Config::channel] = first_channel + channel;
@@ -226,12 +228,12 @@ SINTER_DEVICE void run_gradient_mma(const Args& args) {
       float sum[width];
 #pragma unroll 1
       for (int e = 0; e < width; ++e) {
-        float& total = totals[tap * channels + channel + e];
+        float& total = totals[tap * G::pitch + channel + e];
         if (total != total)
           total = gradient_alone<Config, Gradient, Image>(args, neighbour<Config::channel>(c, e));
       }
 #pragma unroll
-      for (int e = 0; e < width; ++e) sum[e] = totals[tap * channels + channel + e];
+      for (int e = 0; e < width; ++e) sum[e] = totals[tap * G::pitch + channel + e];
       finish<Config, Body, Config::channel>(args, c, sum);
     }
   }

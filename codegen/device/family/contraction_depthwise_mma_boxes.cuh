@@ -2,20 +2,19 @@
 // gradient, of stride 1. A row's pixels meet the bands of all rows of the filter
 // (contraction_depthwise_bands.cuh).
 //
-// A stage is a row of `image_line` pixels of each of the tiles' planes, which a box each brings, or
-// `image_box` pixels of them: those behind an image that is one tile wide stay zero, since TMA
-// takes as long for them as for others. What else lies outside are TMA's zeros. Rows of
-// neighbouring planes lie an odd number of times four lines apart, and a lane takes every fourth of
-// a tile's pixels, so that half a warp finds its pixels in all 16-byte units of shared memory, two
-// in each (it wants 8 bytes of a unit).
+// A stage is a box: a row of `image_line` pixels of each of the tiles' planes. What lies outside is
+// zero. (A box for each plane, which ends where the image does, took longer: 64 x 384 x 28 x 28,
+// 7 x 7 on an H100 43.6 us, one box 39.2.) Rows of neighbouring planes lie an odd number of times
+// four lines apart, and a lane takes every fourth of a tile's pixels, so that half a warp finds its
+// pixels in all 16-byte units of shared memory, two in each (it wants 8 bytes of a unit).
 //
 // Nothing stops a warp but its own need: a stage's barrier when pixels have come, and one barrier a
 // step, at which a warp arrives when it has read the step's pixels and left its results, and for
-// which it waits only after it has issued the next step's multiplications. Behind it a warp has
+// which it waits only after it has issued the next step's multiplications. Behind it a thread has
 // TMA fill the stage again, and the row of results of the step before is stored. There is no warp
 // that only loads: with one, each thread could have a third of the registers less.
 //
-// Config is that of contraction_depthwise_bands.cuh with `image_line` and `image_box`; Image has
+// Config is that of contraction_depthwise_bands.cuh with `image_line`; Image has
 // load(args, coordinates, to, barrier, channel, column, row), too.
 #pragma once
 #include "sinter/device/engine/shared_memory.cuh"
@@ -31,9 +30,8 @@ struct BoxedBands {
   static constexpr int units = B::lanes * B::each / 8, line = Config::image_line;
   static_assert(B::advance == 1 && B::Columns::step == 1 && B::pitch == 8 && B::planes > 1 &&
                 line % 8 == 4 && line >= (B::across - 1) * B::pitch + B::depth);
-  static constexpr int plane = line * Lines<units>::bytes,
-                       stage = (B::planes * plane + 1023) / 1024 * 1024,
-                       box_bytes = B::planes * Config::image_box * Lines<units>::bytes;
+  static constexpr int box_bytes = B::planes * line * Lines<units>::bytes,
+                       stage = (box_bytes + 1023) / 1024 * 1024;
   static constexpr int results = Config::stages * stage, filter = results + 2 * B::results * 4,
                        barriers = filter + B::filter * 4;
   static_assert(barriers % 8 == 0);
@@ -89,20 +87,17 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
     const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, tile = lane / 4;
     const int warp = __shfl_sync(~0u, thread / 32, 0);
     BandSteps<Config> ahead(line, last), now = ahead;
-    const auto bring = [&](int stage) {  // by a warp
+    const auto bring = [&](int stage) {  // by one thread
       if (!ahead.more()) return;
-      if (lane == 0) hopper::arrive_and_expect(full(stage), L::box_bytes);
-      if (lane < B::planes) {
-        typename S::Coord c;
-        S::set_plane(c, Work::first_plane(ahead.group) + lane);
-        Image::load(args, c,
-                    memory.address + static_cast<unsigned>(stage * L::stage + lane * L::plane),
-                    full(stage), first_channel, Work::first_tile(ahead.group) * B::pitch + B::first,
-                    ahead.block + B::new_row);
-      }
+      typename S::Coord c;
+      S::set_plane(c, Work::first_plane(ahead.group));
+      hopper::arrive_and_expect(full(stage), L::box_bytes);
+      Image::load(args, c, memory.address + static_cast<unsigned>(stage * L::stage), full(stage),
+                  first_channel, Work::first_tile(ahead.group) * B::pitch + B::first,
+                  ahead.block + B::new_row);
       ahead.next();
     };
-    if (warp == 0)
+    if (thread == 0)
 #pragma unroll 1
       for (int i = 0; i < Config::stages; ++i) bring(i);
     this->load_filter(args);
@@ -128,7 +123,7 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
       this->multiply(sums, pixels);
       if (step > 0) {
         hopper::wait(passed(), (step - 1) & 1);
-        if (warp == 0) bring(before);
+        if (thread == 0) bring(before);
         finish_step();
       }
       if (now.begins()) this->aim_results(now.group);
@@ -169,7 +164,6 @@ SINTER_DEVICE void run_mma_boxes(const Args& args) {
     hopper::barrier_init(walk.passed(), Walk::lanes);
     hopper::barriers_are_ready();
   }
-  clear_stages<Config::threads>(walk.memory.pointer, L::results);
   __syncthreads();
   hardware::grid_dependency_wait();
   constexpr int lines = Walk::groups * S::blocks_down;

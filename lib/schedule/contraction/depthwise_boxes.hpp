@@ -20,10 +20,6 @@ std::int64_t box_pixels(const DepthwiseOperand& operand, int needed, std::int64_
 void set_box(DepthwiseOperand& operand, int lanes, int line, int needed, std::int64_t first,
              bool one_tile);
 
-// Clocks in which TMA brings a line of 64 or 128 bytes, be it zeros. (On an H100, 160 lines a step:
-// 4.2 to 5.1 with one to three thread blocks.)
-inline constexpr double kLineClocks = 4.5;
-
 // Lines of a box's row: an odd number of times four, from `pixels` on, so that rows lie in other
 // banks.
 int line_of_box(int pixels);

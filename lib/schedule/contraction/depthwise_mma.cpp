@@ -72,15 +72,15 @@ struct Bands {
 
   // Clocks in which an SM with `ctas` thread blocks makes a step of each. Instructions, roughly,
   // reckoned and not measured; a warp's multiplications hide behind other warps' instructions.
-  double clocks(double ctas, int width, int cost, double lines) const {
+  double clocks(double ctas, int width, int cost) const {
     constexpr double kCopy = 6, kFixed = 40, kPack = 20, kResult = 3, kMultiplication = 6,
                      kBarrier = 150, kIssued = 0.9;
     const double code = (boxed ? 0 : kCopy * copies() * advance) + advance * (8 + 4.0 * each) +
                         each * taps + 8 + 4.0 * each / width * (kPack + (kResult + cost) * width) +
                         kFixed,
                  issued = code / kIssued, multiplied = kMultiplication * each * taps;
-    return std::max(ctas * lanes / 4 * std::max(issued, multiplied), ctas * lines * kLineClocks) +
-           std::min(issued, multiplied) + kBarrier;
+    return ctas * lanes / 4 * std::max(issued, multiplied) + std::min(issued, multiplied) +
+           kBarrier;
   }
 };
 
@@ -137,9 +137,6 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
   const double sms = device.depthwise == "mma" ? 3 : device.sms;
   std::optional<double> least;
   // By TMA if it can.
-  const int reach = static_cast<int>(std::abs(line.tap)) * (taps_of(spec, line) - 1);
-  const std::int64_t first =
-      line.base + std::min<std::int64_t>(0, line.tap * (taps_of(spec, line) - 1));
   const auto choose = [&](bool boxed) {
     for (const int each : {4, 2})
       for (const int lanes : {8, 16})
@@ -178,11 +175,7 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
           for (const double part : {1.0, 2.0, 4.0, 8.0}) runs.push_back(std::ceil(rows / part));
           for (double round = 1; round <= 4; ++round)
             runs.push_back(std::ceil(lines / std::max(1.0, std::floor(round * at_once / blocks))));
-          const int needed = across * columns + reach;
-          const double brought = boxed ? b.planes() * static_cast<double>(box_pixels(
-                                                          e.image, needed, first, across >= tiles))
-                                       : 0;
-          const auto clocks = [&](double n) { return b.clocks(n, e.packing.width, cost, brought); };
+          const auto clocks = [&](double n) { return b.clocks(n, e.packing.width, cost); };
           for (const double run : runs) {
             const double grid = blocks * std::ceil(lines / run),
                          rounds = std::floor(grid / at_once),
@@ -198,7 +191,8 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
             e.run = static_cast<int>(run);
             e.mma = {.across = across, .stages = stages};
             if (boxed) {
-              set_box(e.image, units, b.pixels, needed, first, across >= tiles);
+              set_box(e.image, units, b.pixels, b.pixels, 0, false);
+              e.image.map->box[3] = b.planes();
             }
             e.threads = b.threads();
             e.grid = clamp_grid(grid);

@@ -138,10 +138,9 @@ std::optional<DepthwisePlan> plan_narrow_groups(const KernelSpec& given,
                packs = drawn * kWidth * kUnit * kWarps / (e.packing.width * 32.0 * kWarps),
                code = kStep + drawn * kTile + products +
                       packs * (kPack + element_cost(spec, spec.body) * e.packing.width),
-               moved = drawn * kWarps * (pairs * 4 + 4 + 4) + stage / 128,
-               brought = kLineClocks * images * static_cast<double>(e.image.map->box[1]);
+               moved = drawn * kWarps * (pairs * 4 + 4 + 4) + stage / 128;
   const double clocks = ctas * std::max({kWarps / 4 * code / kIssued,
-                                         kWarps / 4 * products * kMultiplication, moved, brought});
+                                         kWarps / 4 * products * kMultiplication, moved});
   const double image_elements =
       elements(spec.extent, 0, c.batch) * groups.channels *
       (image_index < 0 ? 1 : static_cast<double>(spec.extent[image_index])) *
