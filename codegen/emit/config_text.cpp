@@ -165,9 +165,8 @@ void add_constants(const KernelSpec& spec, const WgmmaConfig& e, std::vector<Con
   if (e.taps_each > 0)
     c.push_back({"taps_each", e.taps_each});
   else if (e.resident)
-    c.insert(c.end(), {{"window_stages", e.tile.window_stages},
-                       {"swap_products", swaps_products(e), true},
-                       {"left_in_registers", left_in_registers(e), true}});
+    c.insert(c.end(),
+             {{"window_stages", e.tile.window_stages}, {"swap_products", swaps_products(e), true}});
 }
 
 void add_constants(const KernelSpec& spec, const MmaConfig& e, std::vector<ConfigConstant>& c) {
