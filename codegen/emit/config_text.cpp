@@ -165,8 +165,9 @@ void add_constants(const KernelSpec& spec, const WgmmaConfig& e, std::vector<Con
   if (e.taps_each > 0)
     c.push_back({"taps_each", e.taps_each});
   else if (e.resident)
-    c.insert(c.end(),
-             {{"window_stages", e.tile.window_stages}, {"swap_products", swaps_products(e), true}});
+    c.insert(c.end(), {{"window_stages", e.tile.window_stages},
+                       {"swap_products", swaps_products(e), true},
+                       {"left_in_registers", left_in_registers(e), true}});
 }
 
 void add_constants(const KernelSpec& spec, const MmaConfig& e, std::vector<ConfigConstant>& c) {
@@ -201,8 +202,11 @@ void add_constants(const KernelSpec& spec, const DepthwiseConfig& e,
                        {"inner", e.groups->inner},
                        {"outer", e.groups->outer},
                        {"planes", e.groups->planes}});
-  if (e.image.map) c.push_back({"image_line", static_cast<int>(e.image.map->box[1])});
-  if (e.other.map) c.push_back({"gradient_line", static_cast<int>(e.other.map->box[1])});
+  const auto add_box = [&](const DepthwiseOperand& o, const char* line, const char* box) {
+    if (o.map) c.insert(c.end(), {{line, o.line}, {box, static_cast<int>(o.map->box[1])}});
+  };
+  add_box(e.image, "image_line", "image_box");
+  add_box(e.other, "gradient_line", "gradient_box");
 }
 
 void add_constants(const KernelSpec& spec, const SimtConfig& s, std::vector<ConfigConstant>& c) {

@@ -15,6 +15,7 @@ void print_multiplication(TextWriter& out, const WgmmaConfig& e) {
                       : swaps_products(e) ? rows_of_consumer(e.tile)
                                           : e.tile.n;
   out.line("SINTER_WGMMA_NAMED({}, {})", columns, e.integers ? "s32" : "f32");
+  if (left_in_registers(e)) out.line("SINTER_WGMMA_NAMED_HELD({}, f32)", columns);
 }
 
 namespace {

@@ -408,7 +408,7 @@ TEST_CASE("attention backward: the emulator finds what is left out") {
   sums(false, false, "if (lane() == 0) put(0, all);");
   Attention masked = a;
   masked.blocks = true;
-  CHECK(run(masked, {"sinter/device/family/attention_backward_shape.cuh",
+  CHECK(run(masked, {"sinter/device/family/attention_backward_tiles.cuh",
                      "if (band.seen > 0) at.skip_hidden(band);", ""}) != "");
   masked.right = 0;
   CHECK(run(masked, {kProducer, "walked[0] = at.head, walked[1] = at.tile;",

@@ -179,5 +179,44 @@ TEST_CASE("attention does not read what is masked") {
   check_masked("sm_80", 136, 72, false);
 }
 
+// By warps, forward and backward; the same with one place of the device library changed.
+std::string run_by_warps(const Edit& edit) {
+  Graph g({.name = "attention", .io = bf16, .intermediate = f32});
+  const auto tensor = [&](const char* name, std::int64_t rows) {
+    return g.tensor({.name = name, .dim = {1, 1, rows, 64}});
+  };
+  const Tensor q = tensor("q", 150), k = tensor("k", 200), v = tensor("v", 200);
+  const SdpaAttributes a{.attn_scale = 0.125, .causal_mask = true, .generate_stats = true};
+  const auto forward = sdpa(q, k, v, a);
+  const auto backward = sdpa_backward(q, k, v, forward.o, tensor("do", 150), forward.stats, a);
+  g.output(forward.o, "o");
+  g.output(backward.dq, "dq"), g.output(backward.dk, "dk"), g.output(backward.dv, "dv");
+  GraphCase c(g, Fill::normal, 3);
+  const auto plan = make_plan(g, {.architecture = "sm_80"}, {}, nullptr);
+  REQUIRE(plan);
+  c.clear_outputs();
+  const Status ran = edit.file.empty() ? emulate(*plan, c) : emulate(*plan, c, edit);
+  return ran ? c.judge().first_wrong : ran.error().message();
+}
+
+TEST_CASE("attention by warps: the emulator finds what is left out") {
+  constexpr const char *kForward = "sinter/device/family/attention_forward_mma.cuh",
+                       *kBackward = "sinter/device/family/attention_backward_mma.cuh";
+  CHECK(run_by_warps({}) == "");
+  const Edit edits[] = {
+      {kForward, "warp_matrix::wait<stages - 2>();", ""},
+      {kForward, "warp_matrix::wait<stages - 2>();\n        __syncthreads();",
+       "warp_matrix::wait<stages - 2>();"},
+      {kForward, "if (softmax[b].outgrown)", "if (false)"},
+      {kBackward, "warp_matrix::wait<0>();\n        __syncthreads();", "__syncthreads();"},
+      {kBackward, "warp_matrix::wait<0>();\n        __syncthreads();", "warp_matrix::wait<0>();"},
+      {kBackward, "if (i + 1 < count) put_row(stage ^ 1);", ""},
+  };
+  for (const Edit& e : edits) {
+    INFO("without " << e.text);
+    CHECK(run_by_warps(e) != "");
+  }
+}
+
 }  // namespace
 }  // namespace sinter::test

@@ -185,6 +185,10 @@ struct HostNamedInstruction {
   static void run_four(unsigned long long a, unsigned long long b, bool keep) {
     HostInstruction<columns, Sum>::template run_four<Text, step_a, step_b>(sums<set>(), a, b, keep);
   }
+  template <class Text, int set, int step_b>
+  static void run_four_held(const unsigned (&a)[4][4], unsigned long long b, bool keep) {
+    HostInstruction<columns, Sum>::template run_four<Text, step_b>(sums<set>(), a, b, keep);
+  }
   template <int set>
   static void clear() {
     for (Sum& sum : sums<set>()) sum = 0;

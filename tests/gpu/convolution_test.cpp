@@ -83,9 +83,9 @@ void run_all(const std::vector<Problem>& problems) {
 }
 
 // Some pixels are infinite or NaN: every `step`-th of those that lie one behind another.
-Shared<Graph> graph_of_nonfinite(std::int64_t filter, std::int64_t stride, double step,
-                                 DataType io) {
-  const Dims dim{3, 40, 17, 22}, w{40, 1, filter, filter};
+Shared<Graph> graph_of_nonfinite(std::int64_t filter, std::int64_t stride, double step, DataType io,
+                                 std::int64_t of_group = 1) {
+  const Dims dim{3, 40, 17, 22}, w{40, of_group, filter, filter};
   auto g = Shared<Graph>::make(GraphOptions{.io = io});
   const auto last = [](const Dims& d) { return channels_last(d[1], d[2], d[3]); };
   const auto x = g->tensor({.name = "x", .dim = dim, .stride = last(dim)});
@@ -97,9 +97,10 @@ Shared<Graph> graph_of_nonfinite(std::int64_t filter, std::int64_t stride, doubl
                             {.pre_padding = {pad, pad},
                              .post_padding = {pad, pad},
                              .stride = {stride, stride},
-                             .groups = 40});
+                             .groups = 40 / of_group});
   const std::int64_t p = (17 - 1) / stride + 1, q = (22 - 1) / stride + 1;
   g->output(y, "y", {.stride = channels_last(40, p, q)});
+  if (of_group > 1) return g;
   const auto dy =
       g->tensor({.name = "dy", .dim = {3, 40, p, q}, .stride = channels_last(40, p, q)});
   g->output(conv_wgrad(dy, pixels, w,
@@ -123,7 +124,9 @@ TEST_CASE("forward convolutions, each kind of configuration", "[convolution]") {
 }
 
 TEST_CASE("data gradients of convolutions, each kind of configuration", "[convolution]") {
-  run_all({{dgrad, 2, 64, 72, 8, 10, 3, 1, 1, 1}, {dgrad, 3, 128, 64, 9, 9, 3, 2, 1, 1}});
+  run_all({{dgrad, 2, 64, 72, 8, 10, 3, 1, 1, 1},
+           {dgrad, 2, 16, 72, 9, 11, 3, 1, 1, 1},
+           {dgrad, 3, 128, 64, 9, 9, 3, 2, 1, 1}});
 }
 
 TEST_CASE("filter gradients of convolutions, each kind of configuration", "[convolution]") {
@@ -146,5 +149,10 @@ TEST_CASE("depthwise convolutions of infinite pixels", "[convolution][depthwise]
           all.push_back(
               {name, all.size(), [=] { return graph_of_nonfinite(filter, stride, step, io); }, {}});
         }
+  for (const std::int64_t of_group : {2, 4, 8}) {
+    const std::string name = fmt::format("groups of {}", of_group);
+    all.push_back(
+        {name, all.size(), [=] { return graph_of_nonfinite(3, 1, 149.0, bf16, of_group); }, {}});
+  }
   run_as_chosen(all);
 }

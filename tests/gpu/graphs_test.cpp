@@ -48,11 +48,13 @@ TEST_CASE("corpus convolutions", "[rearranged]") {
   check("convolutions", graphs, {.repeatable = true});
 }
 
-// With SINTER_DEPTHWISE=mma small depthwise convolutions, too, run on tensor cores.
+// With SINTER_DEPTHWISE=mma small depthwise convolutions and those in narrow groups, too, run on tensor cores.
 TEST_CASE("depthwise convolutions of the corpus", "[depthwise]") {
   std::vector<GraphSource> graphs;
   for (auto& graph : corpus_graphs())
-    if (graph.name.starts_with("convolution_depthwise")) graphs.push_back(std::move(graph));
+    if (graph.name.starts_with("convolution_depthwise") ||
+        graph.name.starts_with("convolution_narrow_groups"))
+      graphs.push_back(std::move(graph));
   check("depthwise", graphs, {.repeatable = true});
 }
 

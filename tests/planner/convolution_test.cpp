@@ -115,15 +115,50 @@ TEST_CASE("what a depthwise convolution reads is computed apart, what follows is
   CHECK(engines(*i.g) == Engines{"pointwise", "depthwise"});
 }
 
+TEST_CASE("groups of 2, 4 and 8 channels have an engine of their own") {
+  const Dims x{64, 128, 56, 56};
+  for (const std::int64_t channels : {2, 4, 8})
+    for (const std::int64_t stride : {1, 2}) {
+      INFO("groups of " << channels << ", stride " << stride);
+      const Dims w{128, channels, 3, 3}, y{64, 128, 56 / stride, 56 / stride};
+      const ConvAttributes a = padded(1, stride, 128 / channels);
+      Images f, d;
+      f.output(relu(conv_fprop(f.input("x", x), f.input("w", w), a)), "y", y);
+      d.output(conv_dgrad(d.input("dy", y), d.input("w", w), x, a), "dx", x);
+      for (const Images& i : {f, d})
+        CHECK((engines(*i.g) == Engines{"depthwise"}) == (stride == 1));
+    }
+}
+
+TEST_CASE("filter gradients of large depthwise convolutions run on tensor cores of sm_90a") {
+  const auto on_tensor_cores = [](DataType io, std::int64_t filter, std::string_view target) {
+    Images i{.g = Shared<Graph>::make(GraphOptions{.io = io})};
+    const Dims x{64, 384, 28, 28}, w{384, 1, filter, filter};
+    i.output(conv_wgrad(i.input("dy", x), i.input("x", x), w, padded(filter / 2, 1, 384)), "dw", w);
+    const auto k = schedule_kernel(planned(*i.g).kernels[0], device_model(target), {});
+    REQUIRE(k.depthwise());
+    return k.depthwise()->mma.has_value();
+  };
+  for (const DataType io : {bf16, f16}) {
+    CHECK(on_tensor_cores(io, 7, "sm_90a"));
+    CHECK(on_tensor_cores(io, 5, "sm_90a"));
+    CHECK_FALSE(on_tensor_cores(io, 3, "sm_90a"));  // few taps
+    CHECK_FALSE(on_tensor_cores(io, 9, "sm_90a"));  // more than eight rows
+    CHECK_FALSE(on_tensor_cores(io, 7, "sm_80"));
+  }
+  CHECK_FALSE(on_tensor_cores(f32, 7, "sm_90a"));
+}
+
 TEST_CASE("groups of few channels are joined, with zeros between them in the filter") {
-  const Dims x{64, 128, 56, 56}, w{128, 4, 3, 3};
+  const Dims x{64, 128, 56, 56}, w{128, 16, 3, 3};
   Images f;
-  f.output(conv_fprop(f.input("x", x), f.input("w", w), padded(1, 1, 32)), "y", x);
+  f.output(conv_fprop(f.input("x", x), f.input("w", w), padded(1, 1, 8)), "y", x);
   CHECK(engines(*f.g) == Engines{"pointwise", "wgmma"});
   const auto kernels = planned(*f.g).kernels;
-  CHECK(kernels[0].extent == Dims{2, 16, 4 * 3 * 3, 16, 4});  // (a, k and taps, b, c)
+  CHECK(kernels[0].extent == Dims{2, 4, 16 * 3 * 3, 4, 16});  // (a, k and taps, b, c)
   Images g;
-  g.output(conv_wgrad(g.input("dy", x), g.input("x", x), w, padded(1, 1, 32)), "dw", w);
+  const Dims narrow{128, 4, 3, 3};
+  g.output(conv_wgrad(g.input("dy", x), g.input("x", x), narrow, padded(1, 1, 32)), "dw", narrow);
   const Engines made = engines(*g.g);
   CHECK(made.front() == "wgmma");
   CHECK(made.back() == "pointwise");

@@ -7,7 +7,8 @@
 //
 //   SINTER_WGMMA_NAMED(192, f32)    outside of all namespaces: 192 columns, sums of type float
 //
-// gives sinter::wgmma::NamedInstruction<192, float>.
+// gives sinter::wgmma::NamedInstruction<192, float>, and SINTER_WGMMA_NAMED_HELD(16, f32) beside
+// SINTER_WGMMA_NAMED(16, f32) products whose left operand is in registers.
 #pragma once
 #include "sinter/device/core/wgmma_instruction.cuh"
 
@@ -15,6 +16,8 @@ namespace sinter::wgmma {
 
 template <int columns, class Sum>
 struct NamedInstruction;
+template <int columns, class Sum>
+struct NamedHeldInstruction;
 
 }  // namespace sinter::wgmma
 
@@ -22,6 +25,10 @@ struct NamedInstruction;
 #define SINTER_WGMMA_NAMED(columns, sum)                                \
   template <>                                                           \
   struct sinter::wgmma::NamedInstruction<columns, SINTER_TYPE_OF_##sum> \
+      : sinter::wgmma::HostNamedInstruction<columns, SINTER_TYPE_OF_##sum> {};
+#define SINTER_WGMMA_NAMED_HELD(columns, sum)                               \
+  template <>                                                               \
+  struct sinter::wgmma::NamedHeldInstruction<columns, SINTER_TYPE_OF_##sum> \
       : sinter::wgmma::HostNamedInstruction<columns, SINTER_TYPE_OF_##sum> {};
 #else
 
@@ -149,6 +156,30 @@ struct NamedRegisters {
     static SINTER_DEVICE void add() {                                                              \
       asm volatile(add_all ::"n"(set), "n"(other));                                                \
     }                                                                                              \
+  };
+
+#define SINTER_WGMMA_NAMED_HELD(columns, sum)                                 \
+  SINTER_CALL(SINTER_WGMMA_NAMED_HELD_OF, columns, sum, SINTER_TYPE_OF_##sum, \
+              SINTER_EACH_##columns(SINTER_NAMED_FIRST, SINTER_NAMED))
+#define SINTER_WGMMA_NAMED_HELD_OF(columns, sum, Sum, list)                                       \
+  template <>                                                                                     \
+  struct sinter::wgmma::NamedHeldInstruction<columns, Sum> {                                      \
+    /* For 128 bytes of k. The registers of `a` belong to the tensor cores until they are waited  \
+       for. */                                                                                    \
+    template <class Text, int set, int step_b>                                                    \
+    static SINTER_DEVICE void run_four_held(const unsigned (&a)[4][4], unsigned long long b,      \
+                                            bool keep) {                                          \
+      asm volatile(SINTER_FOUR_HELD(columns, sum, list, SINTER_HELD("%1", "%2", "%3", "%4"),      \
+                                    SINTER_HELD("%5", "%6", "%7", "%8"),                          \
+                                    SINTER_HELD("%9", "%10", "%11", "%12"),                       \
+                                    SINTER_HELD("%13", "%14", "%15", "%16"), "%17", "%18", "%19", \
+                                    "%20", "%21", "%22", "%23")::"n"(set),                        \
+                   "r"(a[0][0]), "r"(a[0][1]), "r"(a[0][2]), "r"(a[0][3]), "r"(a[1][0]),          \
+                   "r"(a[1][1]), "r"(a[1][2]), "r"(a[1][3]), "r"(a[2][0]), "r"(a[2][1]),          \
+                   "r"(a[2][2]), "r"(a[2][3]), "r"(a[3][0]), "r"(a[3][1]), "r"(a[3][2]),          \
+                   "r"(a[3][3]), "l"(b), "r"(static_cast<int>(keep)), "n"(step_b),                \
+                   SINTER_WGMMA_STRINGS);                                                         \
+    }                                                                                             \
   };
 
 #endif

@@ -217,6 +217,15 @@ struct Mma<Shape_, Types_, Registers, TileB> {
                                       keep || step > 0);
     });
   }
+  // To sums that C++ does not see, for 128 bytes of k.
+  template <int set, int depth>
+  static SINTER_DEVICE void multiply(NamedAccumulator<typename Types::Sum, Shape::columns, set>,
+                                     const OperandFragment<typename Types::A, depth>& a,
+                                     unsigned long long b, bool keep) {
+    using Named = wgmma::NamedHeldInstruction<Shape::columns, typename Types::Sum>;
+    static_assert(TileB::swizzle == 128 && TileB::steps == 4);
+    Named::template run_four_held<Text, set, TileB::step(1)>(a.at, b, keep);
+  }
 };
 
 }  // namespace sinter

@@ -138,8 +138,10 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
         return Operand::line(args, at);
       };
     };
-    const LaneLine<typename S::TileK, true> keys(warp * 16), keys_as_k(0);
-    const LaneLine<typename S::TileV, true> values(warp * 16);
+    const LaneLine<typename S::TileK, true> keys(0);
+    const LaneLine<typename S::TileV, true> values(0);
+    const unsigned own_k = k + warp * 16 * S::TileK::swizzle,
+                   own_v = v + warp * 16 * S::TileV::swizzle;
     const LaneLine<typename S::TileQ, false> queries(0);
     const LaneLine<typename S::TileQ, true> queries_as_k(0);
     const LaneLine<typename S::TileDO, false> outputs(0);
@@ -194,8 +196,9 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
       if (i >= 0) {
         const unsigned q = k + S::stages + stage * S::stage_bytes, d_o = q + S::TileQ::bytes;
         typename S::Scores s, dp;
-        multiply_tiles<Number, S::steps>(s, k, keys, q, queries);
-        multiply_tiles<Number, S::steps_v>(dp, v, values, d_o, outputs);
+        multiply_tiles<Number, S::steps>(s, own_k, keys, q, queries);
+        multiply_tiles<Number, S::steps_v>(dp, own_v, values, d_o, outputs);
+        __syncwarp();  // what comes behind is not mixed with this: registers are full
         weigh_and_differentiate<Score, Weight, BiasGradient, false>(
             band, args, c, at, rows_of(stage), rows_of(stage) + S::tile_q, s, dp, key);
         const auto weights = to_operand<Number>(s);
@@ -235,7 +238,7 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
 #pragma unroll
           for (int n = 0; n < S::tile_k / 16; ++n) {
             unsigned b[4];
-            warp_matrix::get_transposed(b, k + keys_as_k(n, e));
+            warp_matrix::get_transposed(b, k + keys(n, e));
             warp_matrix::multiply(Number{}, dq.at, rows.at[n], b[0], b[1]);
             warp_matrix::multiply(Number{}, dq.at + 4, rows.at[n], b[2], b[3]);
           }

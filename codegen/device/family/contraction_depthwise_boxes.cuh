@@ -36,4 +36,13 @@ struct LaneLines {
   }
 };
 
+// Zeros, by all threads, in stages of which boxes leave some lines out.
+template <int threads>
+SINTER_DEVICE void clear_stages(unsigned char* stages, int bytes) {
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < bytes / 16; i += threads)
+    reinterpret_cast<uint4*>(stages)[i] = uint4{};
+  hopper::written_for_multiplications();
+}
+
 }  // namespace sinter::depthwise

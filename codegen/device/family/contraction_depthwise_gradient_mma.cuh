@@ -19,16 +19,17 @@
 // kernel's choice, as it is the same for both operands: lane 4 g + t has t, t + 4, t + 8, t + 12,
 // so that the lanes of a quarter of a warp read neighbouring pixels, or few and the same.
 //
-// A thread block walks down the images of its batch entry, one tile of columns after another. One
-// thread has TMA fill a ring of stages, two rows of the image and two of dy each; rows of dy stay
-// for four steps. Three steps before a walk bring rows of dy alone: their pixels lie outside of the
-// image. Zeros outside are TMA's. Sums that are NaN are taken again on ordinary cores, since those
-// zeros make NaN of numbers that are not finite.
+// A thread block walks down the images of its batch entry, one tile of columns after another. A
+// warp has TMA fill two rings of stages, two rows of the image or of dy each; rows of dy stay for
+// four steps, and three steps before a walk bring rows of dy alone. A row is a box, which ends
+// where the image does; what lies behind it in shared memory stays zero. Other zeros outside are
+// TMA's. Sums that are NaN are taken again on ordinary cores, since those zeros make NaN of numbers
+// that are not finite.
 //
 // Config is that of contraction_depthwise.cuh with lanes = warps that multiply, each = 8, rows = 2,
-// columns = 16 * across, `across` tiles, `stages`, and the lines of a box's row, `image_line` and
-// `gradient_line`. Image and Gradient have load(args, coordinates, to, barrier, channel, column,
-// row), too.
+// columns = 16 * across, `across` tiles, `stages` of dy, and what a row has of lines, `image_line`
+// and `gradient_line`, of which boxes bring `image_box` and `gradient_box`. Image and Gradient have
+// load(args, coordinates, to, barrier, channel, column, row), too.
 #pragma once
 #include "sinter/device/core/warp_matrix.cuh"
 #include "sinter/device/engine/shared_memory.cuh"
@@ -58,14 +59,18 @@ struct GradientSteps {
 
   static constexpr int kept = 3;  // steps for which rows of dy stay
   static constexpr int up(int bytes) { return (bytes + 1023) / 1024 * 1024; }
-  static constexpr int image_bytes = 2 * Config::image_line * Lines<lanes>::bytes,
-                       gradient_bytes = 2 * Config::gradient_line * Lines<lanes>::bytes,
-                       gradient = up(image_bytes), stage = gradient + up(gradient_bytes);
-  using Pipe = Pipeline<Config::stages>;
-  static_assert(Config::stages > kept + 1);
-  static constexpr int barriers = Config::stages * stage;
-  // Sums, channels fastest, lie where the stages were.
-  static_assert(S::taps * channels * 4 <= barriers);
+  static constexpr int image_stages = Config::stages - kept;
+  static_assert(image_stages > 1);
+  static constexpr int image_row = Config::image_line * Lines<lanes>::bytes,
+                       gradient_row = Config::gradient_line * Lines<lanes>::bytes,
+                       image_stage = up(2 * image_row), gradient_stage = up(2 * gradient_row);
+  using ImagePipe = Pipeline<image_stages>;
+  using GradientPipe = Pipeline<Config::stages>;
+  static constexpr int gradient = image_stages * image_stage,
+                       barriers = gradient + Config::stages * gradient_stage;
+  // Sums, channels fastest, lie where the stages were; taps of one channel in different banks.
+  static constexpr int pitch = channels + 1;
+  static_assert(S::taps * pitch * 4 <= barriers);
 
   // Image rows of the first and behind the last step.
   static constexpr int steps = (Rows::extent + 1) / 2;
@@ -84,21 +89,25 @@ SINTER_DEVICE void run_gradient_mma(const Args& args) {
   using Element = typename Image::Element;
   constexpr int lanes = G::lanes, taps = S::taps, channels = G::channels;
   const SharedMemory memory;
-  const typename G::Pipe pipe{memory.address + G::barriers};
+  const typename G::ImagePipe image_pipe{memory.address + G::barriers};
+  const typename G::GradientPipe gradient_pipe{image_pipe.barriers + G::ImagePipe::bytes};
   const int thread = static_cast<int>(threadIdx.x), warp = __shfl_sync(~0u, thread / 32, 0),
             lane = thread % 32, block = static_cast<int>(blockIdx.x);
   const int first_channel = block % S::channel_blocks * channels;
   typename S::Coord batch;
   unravel<0, Config::batch - 1>(static_cast<Index>(block / S::channel_blocks), batch);
   if (thread == 0) {
-    pipe.init(1, lanes);
+    image_pipe.init(1, lanes);
+    gradient_pipe.init(1, lanes);
     hopper::barriers_are_ready();
   }
+  clear_stages<Config::threads>(memory.pointer, G::barriers);
   __syncthreads();
   hardware::grid_dependency_wait();
-  typename G::Pipe::State state;
+  typename G::ImagePipe::State of_image;
+  typename G::GradientPipe::State of_gradient;
   if (warp == lanes) {
-    if (lane == 0) {
+    if (lane < 2) {  // one for each row
 #pragma unroll 1
       for (int walk = 0; walk < G::walks; ++walk) {
         typename S::Coord c = batch;
@@ -106,14 +115,24 @@ SINTER_DEVICE void run_gradient_mma(const Args& args) {
         const int column = walk % G::tiles * Config::columns;
 #pragma unroll 1
         for (int step = -G::kept; step < G::steps; ++step) {
-          const int row = 2 * step;
-          const unsigned to = memory.address + static_cast<unsigned>(state.stage * G::stage);
-          pipe.acquire(state);
-          pipe.expect(state, G::image_bytes + G::gradient_bytes);
-          Image::load(args, c, to, pipe.full(state), first_channel, column + G::Columns::base, row);
-          Gradient::load(args, c, to + G::gradient, pipe.full(state), first_channel, column,
-                         row - G::Rows::base);
-          state.advance();
+          const int row = 2 * step + lane;
+          constexpr int line = Lines<lanes>::bytes;
+          const auto to = [&](int stage_bytes) {
+            return memory.address + static_cast<unsigned>(stage_bytes);
+          };
+          gradient_pipe.acquire(of_gradient);
+          if (lane == 0) gradient_pipe.expect(of_gradient, 2 * Config::gradient_box * line);
+          Gradient::load(
+              args, c,
+              to(G::gradient + of_gradient.stage * G::gradient_stage + lane * G::gradient_row),
+              gradient_pipe.full(of_gradient), first_channel, column, row - G::Rows::base);
+          of_gradient.advance();
+          if (step < 0) continue;
+          image_pipe.acquire(of_image);
+          if (lane == 0) image_pipe.expect(of_image, 2 * Config::image_box * line);
+          Image::load(args, c, to(of_image.stage * G::image_stage + lane * G::image_row),
+                      image_pipe.full(of_image), first_channel, column + G::Columns::base, row);
+          of_image.advance();
         }
       }
     }
@@ -128,22 +147,23 @@ SINTER_DEVICE void run_gradient_mma(const Args& args) {
     for (int walk = 0; walk < G::walks; ++walk) {
 #pragma unroll 1
       for (int step = -G::kept; step < G::steps; ++step) {
-        pipe.wait(state);
+        gradient_pipe.wait(of_gradient);
+        if (step >= 0) image_pipe.wait(of_image);
         if (step >= 0 && exists) {
-          int before = state.stage - g / 2;  // of the lane's row of dy
+          int before = of_gradient.stage - g / 2;  // of the lane's row of dy
           if (before < 0) before += Config::stages;
             // One after the other: operands of two tiles at once would be too many registers.
 #pragma unroll 1
           for (int tile = 0; tile < G::across; ++tile) {
             constexpr int line = Config::image_line / 4, tile_bytes = 16 * Lines<lanes>::bytes;
-            const int of_pixels = state.stage * G::stage + tile * tile_bytes,
-                      of_gradient = before * G::stage + tile * tile_bytes;
+            const int image_at = of_image.stage * G::image_stage + tile * tile_bytes,
+                      gradient_at = before * G::gradient_stage + tile * tile_bytes;
             uint4 x[2][4], d[4];
 #pragma unroll
             for (int j = 0; j < 4; ++j) {
-              x[0][j] = pixels.get(j, of_pixels);
-              x[1][j] = pixels.get(j + line, of_pixels);
-              d[j] = gradient.get(j, of_gradient);
+              x[0][j] = pixels.get(j, image_at);
+              x[1][j] = pixels.get(j + line, image_at);
+              d[j] = gradient.get(j, gradient_at);
             }
             const auto multiply = [&](auto word, float(&low)[4], float(&high)[4]) {
               const auto both = [&](auto halves, float(&sum)[4]) {
@@ -163,12 +183,17 @@ SINTER_DEVICE void run_gradient_mma(const Args& args) {
           }
         }
         __syncwarp();
+        if (step >= 0) {
+          image_pipe.release(of_image);
+          of_image.advance();
+        }
         if (filled == G::kept)
-          pipe.release_stage(state.stage >= G::kept ? state.stage - G::kept
-                                                    : state.stage - G::kept + Config::stages);
+          gradient_pipe.release_stage(of_gradient.stage >= G::kept
+                                          ? of_gradient.stage - G::kept
+                                          : of_gradient.stage - G::kept + Config::stages);
         else
           ++filled;
-        state.advance();
+        of_gradient.advance();
       }
     }
     // Every stage has been read by now: by this warp, and by the others behind the barrier.
@@ -181,7 +206,7 @@ SINTER_DEVICE void run_gradient_mma(const Args& args) {
         if (r < 0 || r >= G::Rows::taps || s >= G::Columns::taps) continue;
 #pragma unroll
         for (int e = 0; e < 8; ++e) {
-          float& total = totals[(r * G::Columns::taps + s) * channels + warp * 8 + e];
+          float& total = totals[(r * G::Columns::taps + s) * G::pitch + warp * 8 + e];
           total = half == 0 ? sums[e][i] : total + sums[e][2 + i];
         }
       }
@@ -193,7 +218,9 @@ SINTER_DEVICE void run_gradient_mma(const Args& args) {
     constexpr int width = Config::width, packs = channels / width;
 #pragma unroll 1
     for (int i = thread; i < taps * packs; i += 32 * lanes) {
-      const int tap = i / packs, channel = i % packs * width;
+      // Where channels do not lie together, taps do.
+      const int tap = width == 1 ? i % taps : i / packs,
+                channel = width == 1 ? i / taps : i % packs * width;
       if (first_channel + channel >= S::all_channels) continue;
       typename S::Coord c = batch;
       c.at[Config::channel] = first_channel + channel;
@@ -201,12 +228,12 @@ SINTER_DEVICE void run_gradient_mma(const Args& args) {
       float sum[width];
 #pragma unroll 1
       for (int e = 0; e < width; ++e) {
-        float& total = totals[tap * channels + channel + e];
+        float& total = totals[tap * G::pitch + channel + e];
         if (total != total)
           total = gradient_alone<Config, Gradient, Image>(args, neighbour<Config::channel>(c, e));
       }
 #pragma unroll
-      for (int e = 0; e < width; ++e) sum[e] = totals[tap * channels + channel + e];
+      for (int e = 0; e < width; ++e) sum[e] = totals[tap * G::pitch + channel + e];
       finish<Config, Body, Config::channel>(args, c, sum);
     }
   }

@@ -52,7 +52,7 @@ struct GroupTiles {
 
   static constexpr int result = channels + 8,  // floats of a pixel's results, apart in banks
       results = tiles * width * result;
-  static constexpr int stage = planes * line * Lines<lanes>::bytes;
+  static constexpr int plane = line * Lines<lanes>::bytes, stage = planes * plane;
   static constexpr int rows_of_results = Config::stages * stage,
                        barriers = rows_of_results + 2 * results * 4;
 };
@@ -190,17 +190,22 @@ struct GroupWalk {
     const int warp = __shfl_sync(~0u, thread / 32, 0);
     float* const results = reinterpret_cast<float*>(memory.pointer + G::rows_of_results);
     BandSteps<Config, G> ahead(line, last), now = ahead;
-    const auto bring = [&](int stage) {  // by one thread
+    const auto bring = [&](int stage) {  // by a warp
       if (!ahead.more()) return;
-      typename S::Coord c;
-      S::set_plane(c, first_plane(ahead.group));
-      hopper::arrive_and_expect(full(stage), G::stage);
-      Image::load(args, c, memory.address + static_cast<unsigned>(stage * G::stage), full(stage),
-                  first_group * G::group, first_tile(ahead.group) * G::width + G::first,
-                  ahead.block + G::new_row);
+      if (lane == 0)
+        hopper::arrive_and_expect(full(stage),
+                                  G::planes * Config::image_box * Lines<G::lanes>::bytes);
+      if (lane < G::planes) {
+        typename S::Coord c;
+        S::set_plane(c, first_plane(ahead.group) + lane);
+        Image::load(args, c,
+                    memory.address + static_cast<unsigned>(stage * G::stage + lane * G::plane),
+                    full(stage), first_group * G::group,
+                    first_tile(ahead.group) * G::width + G::first, ahead.block + G::new_row);
+      }
       ahead.next();
     };
-    if (thread == 0)
+    if (warp == 0)
 #pragma unroll 1
       for (int i = 0; i < Config::stages; ++i) bring(i);
     load_filter(args, warp, lane);
@@ -236,7 +241,7 @@ struct GroupWalk {
       }
       if (step > 0) {
         hopper::wait(passed(), (step - 1) & 1);
-        if (thread == 0) bring(before);
+        if (warp == 0) bring(before);
         finish_step();
       }
       if (now.begins())
@@ -281,6 +286,7 @@ SINTER_DEVICE void run_groups(const Args& args) {
     hopper::barrier_init(walk.passed(), Config::lanes);
     hopper::barriers_are_ready();
   }
+  clear_stages<Config::threads>(walk.memory.pointer, Walk::G::rows_of_results);
   __syncthreads();
   hardware::grid_dependency_wait();
   constexpr int lines = Walk::groups * S::blocks_down;

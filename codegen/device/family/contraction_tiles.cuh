@@ -30,6 +30,13 @@ concept SwapsProducts = requires {
   requires Config::swap_products;
 };
 
+// A's rows come to registers first: multiplications of few columns from shared memory wait for
+// them, 41 clocks for 64 rows and 16 bytes of k, seen on an H100, where ldmatrix takes 16.
+template <class Config>
+concept HoldsLeft = requires {
+  requires Config::left_in_registers;
+};
+
 template <class Config>
 struct Shape {
   using P = Problem<Config>;

@@ -15,6 +15,9 @@
 // pixels: those of 64 rows and 64 columns read as many bytes of shared memory a clock as there are,
 // and what TMA writes and the epilogue moves comes on top.
 //
+// With Config::left_in_registers (few filters) pixels go to registers by ldmatrix, those of the
+// next 64 rows while the last are multiplied.
+//
 // There are two rings of stages: of pixels, a line of channels each, and of the filter, a tap and a
 // line of channels each. All else is as in contraction_wgmma.cuh.
 #pragma once
@@ -76,6 +79,19 @@ SINTER_DEVICE void produce_window(const Args& args, unsigned shared, int rank) {
   }
 }
 
+// 64 rows of pixels from line `line` on, 128 bytes of channels each, which begin at `pixels`: the
+// fragments of this warp.
+template <class Number>
+SINTER_DEVICE void get_pixels(OperandFragment<Number, 64>& fragment, unsigned pixels, int line) {
+  const int lane = static_cast<int>(threadIdx.x) % 32,
+            warp = static_cast<int>(threadIdx.x) / 32 % 4;
+  const int own = line + warp * 16 + lane % 16;
+  const unsigned from = pixels + own * 128;
+#pragma unroll
+  for (int step = 0; step < 4; ++step)
+    warp_matrix::get(fragment.at[step], from + (step * 2 + lane / 16 ^ own % 8) * 16);
+}
+
 template <class Config, class A, class B, class Body, class Args>
 SINTER_DEVICE void consume_window(const Args& args, unsigned char* memory, unsigned shared,
                                   int consumer, int rank) {
@@ -86,6 +102,8 @@ SINTER_DEVICE void consume_window(const Args& args, unsigned char* memory, unsig
   using TileB = StageTile<B, Config::tile_n>;
   using Product = Mma<sinter::Shape<64, Config::tile_n>,
                       Types<typename A::Number, typename B::Number, float>, TileA, TileB>;
+  using Held = Mma<sinter::Shape<64, Config::tile_n>,
+                   Types<typename A::Number, typename B::Number, float>, Registers, TileB>;
   using Swapped = Mma<sinter::Shape<64, S::rows>,
                       Types<typename B::Number, typename A::Number, float>, TileB, TileA>;
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32 % 4, 0);
@@ -97,6 +115,7 @@ SINTER_DEVICE void consume_window(const Args& args, unsigned char* memory, unsig
   typename R::Filter::State filter_state;
   const unsigned long long a = TileA::descriptor(shared + TileA::further(first_row)),
                            b = TileB::descriptor(shared + R::filter);
+  OperandFragment<typename A::Number, 64> held[2];
   int number = 0;  // of the block's tile
   TileWalk<Config, AllRows> walk{AllRows{}}, next = walk;
   for (; walk.more(); walk = next, ++number) {
@@ -123,6 +142,23 @@ SINTER_DEVICE void consume_window(const Args& args, unsigned char* memory, unsig
         const int from = of_pixels + W::shift(tap) * (S::line / 16),
                   of_filter = filter_state.stage * (S::b_bytes / 16);
         filter.wait(filter_state);
+        if constexpr (HoldsLeft<Config>) {
+          static_assert(A::k_fastest && S::blocks > 0);
+          const unsigned here = shared + pixel_state.stage * R::pixel_bytes;
+          for_each_number<S::blocks>([&]<int block>() {
+            auto& pixels_of_block = held[block % 2];
+            get_pixels(pixels_of_block, here, first_row + block * 64 + W::shift(tap));
+            wgmma::fence(pixels_of_block);
+            Held::multiply(Sums<Config, block>{}, pixels_of_block, b + of_filter, line + tap > 0);
+            wgmma::commit();
+            wgmma::wait<1>(held[(block + 1) % 2]);
+            if (block == 0 && line + tap > 0) filter.release_stage(previous_filter);
+          });
+          if (tap == 0 && line > 0) pixels.release_stage(previous_pixels);
+          previous_filter = filter_state.stage;
+          filter_state.advance();
+          continue;
+        }
         wgmma::fence();
         if constexpr (SwapsProducts<Config>)
           Swapped::multiply(Sums<Config, 0>{}, b + of_filter, a + from, line + tap > 0);

@@ -4,8 +4,8 @@
 
 namespace sinter {
 
-// In order: operands that TMA cannot load, written to where it can; zeros for dQ's sums; the kernel
-// itself; dQ.
+// In order: operands that the kernel cannot load, written to where it can; zeros for dQ's sums; the
+// kernel itself; dQ.
 std::vector<KernelSpec> attention_backward_kernels(KernelSpec spec, const DeviceModel& device,
                                                    Temporaries& temporaries);
 

@@ -29,10 +29,14 @@ bool plan_backward_by_warps(const KernelSpec& spec, const DeviceModel& device,
   const A& a = spec.attention_backward();
   if (std::max(spec.extent[A::d], spec.extent[A::e]) > kWidest) return false;
   const int depth = up(spec.extent[A::d], kBlock), width = up(spec.extent[A::e], kBlock);
-  // Narrow sums leave registers for longer tiles.
-  const bool narrow = std::max(depth, width) <= 64;
-  e.tile_k = narrow ? 128 : 64;
-  e.tile_q = narrow ? 64 : 32;
+  // Narrow sums leave room for longer tiles; bodies of scores and masks of blocks take registers.
+  // (b4 h16 s2048 on an H100, us, keys x queries: d64 128 x 64 882, 128 x 32 1,024, 64 x 64 1,324;
+  // d128 128 x 16 2,070, 64 x 32 2,895, the expansion 2,204. Causal: 511, and 1,146 beside 2,217.)
+  const bool narrow = std::max(depth, width) <= 64, plain = a.score.statements.empty() &&
+                                                            a.weight.statements.empty() &&
+                                                            a.block_mask.statements.empty();
+  e.tile_k = 128;
+  e.tile_q = !narrow ? 16 : plain ? 64 : 32;
   e.threads = e.tile_k / kBlock * 32;
   e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(e, depth, width));
   if (static_cast<int>(e.shared_bytes) > device.shared_per_cta) return false;
@@ -44,12 +48,13 @@ bool plan_backward_by_warps(const KernelSpec& spec, const DeviceModel& device,
   e.heads_together =
       static_cast<int>(a.band.left || a.band.right ? std::clamp<std::int64_t>(many, 1, heads) : 1);
 
-  // As forward by warps; not measured yet.
-  constexpr double kOperations = 2400, kReached = 0.4, kStart = 4;  // microseconds
+  // As forward by warps, of what was measured.
+  constexpr double kOperations = 2400, kStart = 4;  // microseconds
+  const double reached = narrow ? 0.4 : 0.33;
   const double flops = 2.0 * static_cast<double>(heads * a.group) *
                        static_cast<double>(spec.extent[A::m]) * keys_of_a_row(spec) *
                        (3.0 * depth + 2.0 * width);
-  e.microseconds = kStart + std::max(flops / kOperations / kReached / device.clock /
+  e.microseconds = kStart + std::max(flops / kOperations / reached / device.clock /
                                          std::min<double>(e.grid, static_cast<double>(device.sms)),
                                      bytes_moved(spec) / device.memory_bandwidth);
   return true;

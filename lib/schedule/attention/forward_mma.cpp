@@ -24,7 +24,7 @@ int shared_bytes(const AttentionConfig& e, int depth, int width) {
 // registers beside their scores and no body makes code of each score. (b4 h16 s2048 on an H100, us:
 // d64 two blocks and 64 keys 220, 32 keys 248, 128 keys 262; one block 258, of eight warps 296.
 // d128 two blocks and 32 keys 418, 64 keys 420; one block and 64 keys 483. With a softcap 32 keys
-// 1,008, 64 keys 933.)
+// 1,008, 64 keys 933, but twice as long to compile.)
 void choose_tile(AttentionConfig& e, std::int64_t rows, int depth, int width, bool plain,
                  const DeviceModel& device) {
   const int wide = std::max(depth, width);
@@ -32,7 +32,7 @@ void choose_tile(AttentionConfig& e, std::int64_t rows, int depth, int width, bo
   e.threads = 32 * kWarps;
   e.tile_q = kWarps * kBlock * blocks;
   e.stages = 2;
-  for (e.tile_k = plain == (wide <= 64) && wide <= 128 ? 64 : 32; e.tile_k > 16; e.tile_k -= 16)
+  for (e.tile_k = plain && wide <= 64 ? 64 : 32; e.tile_k > 16; e.tile_k -= 16)
     if (shared_bytes(e, depth, width) <= device.shared_per_cta) break;
 }
 
@@ -91,8 +91,8 @@ bool plan_by_warps(const KernelSpec& spec, const DeviceModel& device, AttentionP
 
   // What an SM multiplies by mma.sync, as the estimate of contractions has it, at the share that
   // was measured with two blocks of rows a warp and with one. (b4 h16 s2048 on an H100: d64 220 us,
-  // d128 418, causal 142 and 290; d256 1,236.)
-  constexpr double kOperations = 2400, kReached = 0.62, kOneBlock = 0.44,
+  // d128 418, causal 142 and 290; d256 1,007.)
+  constexpr double kOperations = 2400, kReached = 0.62, kOneBlock = 0.54,
                    kStart = 4;  // microseconds
   const double reached = e.tile_q > kWarps * kBlock ? kReached : kOneBlock,
                each = std::ceil(items / device.sms),

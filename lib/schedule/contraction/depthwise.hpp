@@ -21,6 +21,7 @@ struct DepthwiseOperand {
   // Where TMA brings it in boxes: of channels, columns, rows, and what these indices count.
   std::optional<TensorMap> map{};
   std::vector<int> counted{};
+  int line = 0;  // pixels of a row in shared memory
 };
 
 // On tensor cores: tiles of results side by side, and rows in shared memory; of a gradient, 16

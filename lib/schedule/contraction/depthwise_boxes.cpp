@@ -1,5 +1,7 @@
 #include "schedule/contraction/depthwise_boxes.hpp"
 
+#include <algorithm>
+
 namespace sinter {
 namespace {
 
@@ -50,13 +52,20 @@ bool set_map(const KernelSpec& spec, const DepthwiseConfig& parts, DepthwiseOper
   return true;
 }
 
-void set_box(DepthwiseOperand& operand, int lanes, int pixels, int rows) {
+std::int64_t box_pixels(const DepthwiseOperand& operand, int needed, std::int64_t first,
+                        bool one_tile) {
+  if (!one_tile) return needed;
+  return std::clamp<std::int64_t>(operand.map->dim[1] - first, 1, needed);
+}
+
+void set_box(DepthwiseOperand& operand, int lanes, int line, int needed, std::int64_t first,
+             bool one_tile) {
   TensorMap& map = *operand.map;
+  operand.line = line;
   map.swizzle = lanes * static_cast<int>(kUnit);
   map.box = Dims::filled(map.dim.size(), 1);
   map.box[0] = map.swizzle / info(map.type).bytes;
-  map.box[1] = pixels;
-  map.box[2] = rows;
+  map.box[1] = box_pixels(operand, needed, first, one_tile);
 }
 
 int line_of_box(int pixels) { return (pixels + 3) / 8 * 8 + 4; }

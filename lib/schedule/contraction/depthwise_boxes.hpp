@@ -9,9 +9,16 @@ namespace sinter {
 // plan_depthwise_mma. False where it lies otherwise or is not aligned.
 bool set_map(const KernelSpec& spec, const DepthwiseConfig& parts, DepthwiseOperand& operand);
 
+// What a box brings of a row of a stage: of the `needed` pixels from `first` on, a row's first of
+// the tensor's columns, those that may be there; where there is one tile of columns, none that lie
+// behind the tensor.
+std::int64_t box_pixels(const DepthwiseOperand& operand, int needed, std::int64_t first,
+                        bool one_tile);
+
 // Lines of `lanes` * 16 bytes of channels, swizzled so that neighbouring pixels lie in other banks;
-// `pixels` and `rows` of them.
-void set_box(DepthwiseOperand& operand, int lanes, int pixels, int rows);
+// `line` of them are a row's place in shared memory.
+void set_box(DepthwiseOperand& operand, int lanes, int line, int needed, std::int64_t first,
+             bool one_tile);
 
 // Lines of a box's row: an odd number of times four, from `pixels` on, so that rows lie in other
 // banks.

@@ -19,11 +19,9 @@ constexpr double kMostCtas = 4;   // of an SM
 constexpr double kFlight = 40e3;  // bytes under way of an SM that reach the rate of memory
 constexpr double kExposed = 0.2;  // of the shorter of memory and instructions
 
-std::int64_t stage_bytes(const DepthwiseConfig& e) {
-  const auto box = [&](const DepthwiseOperand& o) {
-    return (o.map->box[1] * o.map->box[2] * e.lanes * 16 + 1023) / 1024 * 1024;
-  };
-  return box(e.image) + box(e.other);
+// Of two rows in shared memory.
+double stage_bytes(const DepthwiseOperand& o, int lanes) {
+  return static_cast<double>((kRows * o.line * lanes * 16 + 1023) / 1024 * 1024);
 }
 
 bool plain(const ImageDim& d) { return d.divisor == 1 && d.pixel == 1 && d.tap == 1; }
@@ -66,33 +64,37 @@ std::optional<DepthwiseConfig> plan_depthwise_gradient_mma(const KernelSpec& spe
     e.lanes = lanes;
     e.threads = 32 * lanes + 32;
     e.columns = static_cast<int>(tiles) * kWidth;
-    set_box(e.image, lanes, line_of_box(e.columns + kMostColumnTaps - 1), kRows);
-    set_box(e.other, lanes, line_of_box(e.columns), kRows);
+    const bool one = tiles == width;
+    const int seen = e.columns + taps_of(spec, across) - 1;
+    set_box(e.image, lanes, line_of_box(e.columns + kMostColumnTaps - 1), seen, across.base, one);
+    set_box(e.other, lanes, line_of_box(e.columns), e.columns, 0, one);
     e.packing = choose_packing(spec, e.channel, std::min(kChannels, widest_pack(spec)));
-    const double stage = static_cast<double>(stage_bytes(e));
-    const auto shared = [&](int stages) { return stages * (stage + 16) + 1023; };
+    const double image = stage_bytes(e.image, lanes), other = stage_bytes(e.other, lanes);
+    const auto shared = [&](int stages) {
+      return (stages - kKept) * (image + 16) + stages * (other + 16) + 1023;
+    };
     const double grid = std::ceil(channels / (lanes * kChannels)) * batches;
-    for (int stages = kKept + 2; stages <= kMostStages; ++stages) {
+    for (int stages = kMostStages; stages >= kKept + 2; --stages) {
       if (shared(stages) > device.shared_per_cta ||
-          shared(stages) < 4.0 * taps * lanes * kChannels + 1023)
+          shared(stages) < 4.0 * taps * (lanes * kChannels + 1) + 1023 + 16 * kMostStages * 2)
         continue;
       const double ctas = std::clamp(
           std::min(
               std::floor(device.registers_per_sm / (kRegisters * static_cast<double>(e.threads))),
               std::floor(device.shared_per_sm / (shared(stages) + device.shared_reserved))),
           1.0, kMostCtas);
-      // Clocks in which an SM makes a step of `n` thread blocks: instructions, reads of shared
-      // memory, or what a step takes alone.
+      // Clocks of a round of `n` thread blocks on an SM, with what beginning and ending take:
+      // fitted to 64 x 384 x 28 x 28, 7 x 7 on an H100, 384 thread blocks of 4 warps with two
+      // images each (48.7 us), or 768 with one (64). Reads of shared memory are the limit.
       const auto clocks = [&](double n) {
-        constexpr double kStep = 40, kTile = 80, kIssued = 0.8, kRead = 48, kAlone = 300;
-        return std::max(
-            {n * lanes / 4 * (kStep + tiles * kTile) / kIssued, n * lanes * tiles * kRead, kAlone});
+        constexpr double kTile = 62, kAlone = 600, kBegin = 12000;
+        return steps * std::max(n * lanes * tiles * kTile, kAlone) + kBegin;
       };
       const double at_once = ctas * device.sms, rounds = std::floor(grid / at_once),
                    left = std::ceil((grid - rounds * at_once) / device.sms);
-      const double issued =
-          steps * (rounds * clocks(ctas) + (left > 0 ? clocks(left) : 0)) / device.clock;
-      const double flight = (stages - kKept - 1) * stage * std::min(ctas, grid / device.sms),
+      const double issued = (rounds * clocks(ctas) + (left > 0 ? clocks(left) : 0)) / device.clock;
+      const double flight =
+                       (stages - kKept - 0.5) * (image + other) * std::min(ctas, grid / device.sms),
                    waited = memory * std::max(1.0, kFlight / flight),
                    us = std::max(waited, issued) + kExposed * std::min(waited, issued);
       if (least && *least <= us) continue;

@@ -168,7 +168,7 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
           const double again = std::ceil(tiles / across) * (b.pixels - across * columns) /
                                static_cast<double>(line.extent);
           const double at_once = ctas * sms,
-                       waited = memory * (1 + kAgain * again) *
+                       waited = memory * (boxed ? 1 + kAgain * again : 1) *
                                 std::max(1.0, kFlight / ((stages - 1) * row_bytes * ctas));
           // Rows of a thread block: groups or equal parts of one, or as many as fill whole rounds.
           std::vector<double> runs;
@@ -191,7 +191,7 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
             e.run = static_cast<int>(run);
             e.mma = {.across = across, .stages = stages};
             if (boxed) {
-              set_box(e.image, units, b.pixels, 1);
+              set_box(e.image, units, b.pixels, b.pixels, 0, false);
               e.image.map->box[3] = b.planes();
             }
             e.threads = b.threads();

@@ -115,8 +115,9 @@ std::optional<DepthwisePlan> plan_narrow_groups(const KernelSpec& given,
   e.columns = kWidth;
   e.threads = 32 * kWarps;
   e.mma = {.across = across, .stages = kStages};
-  set_box(e.image, kWarps, line, 1);
-  e.image.map->box[3] = images;
+  const std::int64_t first =
+      e.across->base + std::min<std::int64_t>(0, e.across->tap * (line_taps - 1));
+  set_box(e.image, kWarps, line, across * kWidth + reach, first, walks == 1);
   e.packing = choose_packing(spec, groups.outer, std::min(groups.channels, widest_pack(spec)));
   const double blocks = std::ceil(number / (kWarps * e.each)),
                lines = walks * std::ceil(planes / images) * rows;

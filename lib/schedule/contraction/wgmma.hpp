@@ -98,6 +98,10 @@ struct WgmmaConfig : Launch {
 inline bool swaps_products(const WgmmaConfig& e) {
   return e.resident && e.taps_each == 0 && e.tile.swap_ab;
 }
+// Their pixels come to registers before they are multiplied.
+inline bool left_in_registers(const WgmmaConfig& e) {
+  return e.resident && e.taps_each == 0 && holds_left(e.operand_bytes, e.tile);
+}
 
 // What a plan was chosen from. Planning compares plans by the dozen and wants no texts: only who
 // measures ranks the tiles and has hundreds of texts written.

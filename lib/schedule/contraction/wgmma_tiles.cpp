@@ -103,16 +103,17 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   // Neighbouring tiles of a convolution are not in step with each other. (L2-resident reads of
   // tens of MiB: 9.6 TB/s.)
   constexpr double kWindowCache = 0.66, kPhasedCache = 0.4;
-  constexpr double kReady = 500;      // of the start, where the kernel before left room
-  constexpr int kFewestColumns = 80;  // narrower multiplications wait for the rows of A
+  constexpr double kReady = 500;  // of the start, where the kernel before left room
+  // Narrower multiplications wait for the rows of A; those in registers for ldmatrix.
+  constexpr int kFewestColumns = 80, kFewestHeld = 44;
   const int cluster = cluster_blocks(t);
   const double tiles = tiles_of(p, t), at_once = cluster * clusters_at_once(device, cluster),
                rounds = std::ceil(tiles * t.split / at_once),
                busy = std::min(tiles * t.split / rounds, at_once);  // multiprocessors
   const double depth = p.depth / t.split, depth_bytes = depth * p.bytes;
-  const bool swapped = t.window_stages > 0 && t.swap_ab;
-  const double multiply =
-      2.0 * t.m * (swapped ? t.n : std::max(t.n, kFewestColumns)) * depth / (8192.0 / p.bytes);
+  const bool swapped = t.window_stages > 0 && t.swap_ab, held = holds_left(p.bytes, t);
+  const int fewest = swapped ? 0 : held ? kFewestHeld : kFewestColumns;
+  const double multiply = 2.0 * t.m * std::max(t.n, fewest) * depth / (8192.0 / p.bytes);
   // Rows of A that come for a step of k; of pixels that stay, a tap's share.
   const double rows =
       p.taps > 0 ? static_cast<double>(window_pixels(p, t)) / p.taps : loaded_rows(p, t);

@@ -28,6 +28,10 @@ struct Tile {
   int group = 8;          // rows of tiles that run side by side
 };
 std::string to_text(const Tile& tile);
+// Of pixels that stay: rows come to registers before few columns are multiplied.
+constexpr bool holds_left(int operand_bytes, const Tile& t) {
+  return t.window_stages > 0 && !t.swap_ab && operand_bytes == 2 && t.n <= kInstructionRows / 2;
+}
 
 constexpr int cluster_blocks(const Tile& t) { return t.cluster_m * t.cluster_n * t.split; }
 constexpr int rows_of_consumer(const Tile& t) { return t.alternate ? t.m : t.m / t.consumers; }
