@@ -166,7 +166,7 @@ TEST_CASE("packed attention: the emulator finds what is left out") {
   wide.d = wide.dv = 192;
   nan.poisoned = 1;
   wild.offsets_q = {0, 300, 300, 300};
-  wild.backward = wild.defined = false;
+  wild.defined = false;
   const std::string folder = "sinter/device/family/attention_";
   const struct {
     Packed p;
