@@ -60,19 +60,24 @@ bool is_wide(const KernelSpec& spec) {
   return spec.extent[AttentionSpec::d] > kWidest || spec.extent[AttentionSpec::e] > kWidest;
 }
 
+// Whether the elements of a head must lie together: those of wide ones; and where sequences begin
+// at any token, which is no multiple of 16 bytes in a line of tokens, as TMA wants it.
+bool wants_elements_together(const KernelSpec& spec) {
+  return is_wide(spec) || spec.attention().sequences.count > 0;
+}
+
 struct Operands {
   std::optional<BoxedOperand> q, k, v;
 };
 Operands operands_of(const KernelSpec& scores, const KernelSpec& outputs, std::int64_t group,
-                     bool wide) {
+                     bool elements_together) {
   const ContractionSpec &first = scores.contraction(), &second = outputs.contraction();
   Operands o{boxed_rows(scores, first.a()),
              boxed_shared(scores, first.b(), first.first_n(), group, true),
              boxed_shared(outputs, second.b(), second.first_n(), group, false)};
-  // The elements of a wide head lie together.
-  if (wide && o.q && !o.q->k_fastest) o.q = {};
-  if (wide && o.k && !o.k->k_fastest) o.k = {};
-  if (wide && o.v && o.v->k_fastest) o.v = {};
+  if (elements_together && o.q && !o.q->k_fastest) o.q = {};
+  if (elements_together && o.k && !o.k->k_fastest) o.k = {};
+  if (elements_together && o.v && o.v->k_fastest) o.v = {};
   return o;
 }
 
@@ -359,8 +364,9 @@ std::vector<ProductOperand AttentionSpec::*> not_loadable(const KernelSpec& spec
                                                           const DeviceModel& device) {
   const AttentionSpec& a = spec.attention();
   const KernelSpec scores = scores_of(spec), outputs = outputs_of(spec);
-  const Operands o = has_warpgroups(device) ? operands_of(scores, outputs, a.group, is_wide(spec))
-                                            : copied_operands(scores, outputs);
+  const Operands o = has_warpgroups(device)
+                         ? operands_of(scores, outputs, a.group, wants_elements_together(spec))
+                         : copied_operands(scores, outputs);
   std::vector<ProductOperand AttentionSpec::*> left;
   if (!o.q) left.push_back(&AttentionSpec::q);
   if (!o.k) left.push_back(&AttentionSpec::k);
@@ -384,8 +390,9 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
   e.by_warps = !has_warpgroups(device);
   e.wide = !e.by_warps && is_wide(spec);
   if (a.sequences.count > 0 && (e.wide || e.by_warps)) return {};
-  const Operands o = e.by_warps ? copied_operands(e.scores, plan.spec)
-                                : operands_of(e.scores, plan.spec, a.group, e.wide);
+  const Operands o = e.by_warps
+                         ? copied_operands(e.scores, plan.spec)
+                         : operands_of(e.scores, plan.spec, a.group, wants_elements_together(spec));
   if (!o.q || !o.k || !o.v || o.q->map.type != o.k->map.type || o.k->map.type != o.v->map.type ||
       info(o.q->map.type).bytes != 2)
     return {};
