@@ -351,10 +351,10 @@ std::optional<DepthwisePlan> plan_depthwise(const KernelSpec& given, const Devic
     e.across = dims->back();
     const auto mma = e.gradient ? plan_depthwise_gradient_mma(spec, e, memory, device)
                                 : plan_depthwise_mma(spec, e, vector, memory, device);
-    // Few taps leave ordinary cores idle, too, and tensor cores' kernel moves more through shared
-    // memory, which its estimate knows nothing of. (On an H100, ordinary and tensor cores: 128 x
-    // 144 x 56 x 56, 3 x 3 105 and 167 us; 32 x 240 x 28 x 28, 5 x 5 28.9 and 16.4; 64 x 384 x 28 x
-    // 28, 7 x 7 114.9 and 48.6.)
+    // Few taps leave ordinary cores idle, too, and tensor cores' kernels move more through shared
+    // memory, which their estimates know little of. (On an H100, ordinary and tensor cores: 128 x
+    // 144 x 56 x 56, 3 x 3 101 and 98 to 126 us, its filter gradient 99 and 108 to 132; 64 x 384 x
+    // 28 x 28, 7 x 7 106 and 39, its filter gradient 80 and 49.)
     constexpr int kFewestTaps = 25;
     const bool faster = mma && taps_of(spec, e.down) * taps_of(spec, e.across) >= kFewestTaps &&
                         (!best || mma->microseconds < best->microseconds);
