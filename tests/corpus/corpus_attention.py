@@ -12,6 +12,9 @@ def attention(name, b=2, hq=4, hk=4, sq=40, skv=40, d=16, dv=16, io="bf16", stat
         if layout == "bshd":  # sequence before heads in memory
             _, h, s, w = dim
             fields["stride"] = [s * h * w, w, h * w, 1]
+        if layout == "bhds":  # tokens lie together
+            _, h, s, w = dim
+            fields["stride"] = [s * h * w, s * w, 1, s]
         ports[port] = g.tensor(port, dim, **fields)
     for port, dim, data_type in inputs:
         ports[port] = g.tensor(port, dim, **({"data_type": data_type} if data_type else {}))
@@ -245,6 +248,8 @@ def offsets(sequences, data_type="i32"):
 
 attention("packed_causal", b=1, hq=4, hk=2, sq=230, skv=230, d=64, dv=64, attn_scale=0.125, causal_mask=True, layout="bshd",
           stats=True, generate_stats=True, inputs=offsets(5))
+attention("packed_tokens_together", b=1, hq=2, hk=2, sq=64, skv=40, d=24, dv=16, attn_scale=0.25, causal_mask=True, layout="bhds",
+          inputs=offsets(3))
 attention("packed_window", b=1, hq=2, hk=2, sq=150, skv=300, d=128, dv=128, attn_scale=0.09, io="f16",
           causal_mask_bottom_right=True, left_bound=70, layout="bshd", inputs=offsets(3, "i64"))
 attention("packed_sink_dropout", b=1, hq=2, hk=2, sq=90, skv=100, d=40, dv=36, attn_scale=0.15, dropout_probability=0.2,
