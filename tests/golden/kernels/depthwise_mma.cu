@@ -16,13 +16,13 @@ struct Config {
   static constexpr int products = 1;
   static constexpr int channel = 0;
   static constexpr int lanes = 8;
-  static constexpr int each = 2;
+  static constexpr int each = 4;
   static constexpr int rows = 1;
   static constexpr int columns = 8;
-  static constexpr int run = 28;
+  static constexpr int run = 41;
   static constexpr bool along_columns = false;
   static constexpr int across = 2;
-  static constexpr int stages = 8;
+  static constexpr int stages = 4;
   using Rows = sinter::depthwise::Axis<2, 4, 7, -3, 1, 1, 1, 28, 10752>;
   using Columns = sinter::depthwise::Axis<3, 5, 7, -3, 1, 1, 1, 28, 384>;
   using Looped = sinter::List<>;
@@ -90,6 +90,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_add_021b16e0(const __grid_constant__ Args args) {
+void sinter_contraction_add_7aa020e1(const __grid_constant__ Args args) {
   sinter::depthwise::run_mma<Config, Image, Filter, Body>(args);
 }
