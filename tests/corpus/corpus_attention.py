@@ -19,7 +19,7 @@ def attention(name, b=2, hq=4, hk=4, sq=40, skv=40, d=16, dv=16, io="bf16", stat
     for port, dim, data_type in inputs:
         ports[port] = g.tensor(port, dim, **({"data_type": data_type} if data_type else {}))
     outputs = {"O": "O"}
-    g.output("O")
+    g.output("O", **({"stride": [hq * sq * dv, sq * dv, 1, sq]} if layout == "bhds" else {}))
     if stats:
         outputs["Stats"] = "Stats"
         g.output("Stats", data_type="f32")

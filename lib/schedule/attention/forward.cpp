@@ -403,7 +403,10 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
   e.wide_index = needs_wide_index(plan.spec) || needs_wide_index(e.scores);
   const ContractionSpec& of = plan.spec.contraction();
   e.n_fastest = !prefers(plan.spec, plan.spec.body, of.first_n(), of.first_n() - 1, is_store);
-  e.packing = choose_packing(plan.spec, e.n_fastest ? of.first_n() : of.first_n() - 1, 8);
+  // Rows of packed sequences begin at any token: no packs of several of them.
+  const bool any_row = a.sequences.count > 0 && !e.n_fastest;
+  e.packing =
+      choose_packing(plan.spec, e.n_fastest ? of.first_n() : of.first_n() - 1, any_row ? 1 : 8);
   if (!(e.by_warps ? plan_by_warps(spec, device, plan) : plan_by_warpgroups(spec, device, plan)))
     return {};
   return plan;
