@@ -265,3 +265,20 @@ attention_backward("packed_softcap", b=1, hq=2, hk=2, sq=90, skv=100, d=40, dv=4
                    inputs=offsets(9))
 attention_backward("packed_wide", b=1, hq=2, hk=1, sq=140, skv=140, d=192, dv=128, attn_scale=0.07, causal_mask=True,
                    layout="bshd", inputs=offsets(4))
+
+
+# One tensor in several places: dO is Q, so that dK's product and dV's have the same operand.
+def attention_backward_of_itself(name, b=1, heads=2, q=64, kv=42, d=16, sequences=3):
+    g = Graph("attention_backward_of_itself_" + name, "bf16")
+    x, y = g.tensor("X", [b, heads, q, d]), g.tensor("Y", [b, 1, kv, d])
+    ports = {"Q": x, "K": y, "V": y, "O": x, "dO": x, "Stats": g.tensor("Stats", [b, heads, q, 1], data_type="f32")}
+    for port, dim, data_type in offsets(sequences) if sequences else []:
+        ports[port] = g.tensor(port, dim, data_type=data_type)
+    outputs = {port: port for port in ["dQ", "dK", "dV"]}
+    for port in outputs:
+        g.output(port)
+    g.node("sdpa_backward", ports, outputs, attn_scale=-0.5)
+
+
+attention_backward_of_itself("packed")
+attention_backward_of_itself("plain", sequences=0)

@@ -60,8 +60,11 @@ bool find_tensors(const FusionState& state, AttentionBackwardNodes& a) {
     const Node& n = state.node(id);
     if (n.op != OpKind::matmul || n.inputs[1] != r.inputs[kDO]) continue;
     const NodeId transpose = state.producer(n.inputs[0]);
-    if (transpose >= 0 && state.node(transpose).op == OpKind::transpose)
-      a.weights = state.node(transpose).inputs[0];
+    if (transpose < 0 || state.node(transpose).op != OpKind::transpose) continue;
+    // Where dO is Q, dK's product has it, too; what that multiplies depends on delta.
+    std::set<NodeId> before;
+    collect(state, r, state.node(transpose).inputs[0], before);
+    if (!before.contains(state.producer(a.delta))) a.weights = state.node(transpose).inputs[0];
   }
   for (NodeId id : r.nodes) {
     const Node& n = state.node(id);
