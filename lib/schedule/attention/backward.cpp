@@ -123,13 +123,8 @@ bool plan_backward_by_warpgroups(const KernelSpec& spec, const DeviceModel& devi
   e.threads = 128 * (e.consumers + 1);
   const std::int64_t heads = count(spec.extent, 0, A::batch) / a.group,
                      tiles = tiles_of(keys, e.tile_k, a.sequences);
-  if (tiles * e.tile_k >= std::int64_t{1} << 31) return false;
-  if (static_cast<double>(heads) * static_cast<double>(tiles) >= 0x1p30) return false;
-  e.grid = clamp_grid(static_cast<double>(heads * tiles));
-  // Bounds make tiles unlike each other: those of several heads run the longest first.
-  const std::int64_t many = 2 * tiles > device.sms ? 8 : device.sms / tiles;
-  e.heads_together =
-      static_cast<int>(a.band.left || a.band.right ? std::clamp<std::int64_t>(many, 1, heads) : 1);
+  if (tiles * e.tile_k >= std::int64_t{1} << 31 || !order_tiles(a, heads, tiles, device, e))
+    return false;
 
   // What all SMs multiply, 4096 operations a clock each, at the share that was measured; or what
   // memory brings.
@@ -164,6 +159,17 @@ BiasGradient bias_gradient_of(const KernelSpec& spec) {
   BiasGradient b{by(A::m), by(A::n)};
   b.shared = !(by(0) && by(A::head) && b.by_query && b.by_key);
   return b;
+}
+
+bool order_tiles(const AttentionBackwardSpec& a, std::int64_t heads, std::int64_t tiles,
+                 const DeviceModel& device, AttentionBackwardConfig& e) {
+  if (static_cast<double>(heads) * static_cast<double>(tiles) >= 0x1p30) return false;
+  e.grid = clamp_grid(static_cast<double>(heads * tiles));
+  // Bounds make tiles unlike each other: those of several heads run the longest first.
+  const std::int64_t many = 2 * tiles > device.sms ? 8 : device.sms / tiles;
+  e.heads_together =
+      static_cast<int>(a.band.left || a.band.right ? std::clamp<std::int64_t>(many, 1, heads) : 1);
+  return true;
 }
 
 std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec& spec,

@@ -29,6 +29,11 @@ struct AttentionBackwardConfig : Launch {
   int producer_registers = 24, consumer_registers = 240;
 };
 
+// A CTA for each of `tiles` tiles of keys of each of `heads` heads of K, and how many heads' tiles
+// run side by side. False where they are too many to be counted.
+bool order_tiles(const AttentionBackwardSpec& a, std::int64_t heads, std::int64_t tiles,
+                 const DeviceModel& device, AttentionBackwardConfig& e);
+
 // `spec`: of the attention_backward family, with a place for dQ's sums. Nothing where TMA, or
 // copies of 16 bytes, cannot reach operands or results, heads are wider than registers hold, or the
 // score has more than straight-line arithmetic.

@@ -42,11 +42,7 @@ bool plan_backward_by_warps(const KernelSpec& spec, const DeviceModel& device,
   if (static_cast<int>(e.shared_bytes) > device.shared_per_cta) return false;
   const std::int64_t heads = count(spec.extent, 0, A::batch) / a.group,
                      tiles = (spec.extent[A::n] + e.tile_k - 1) / e.tile_k;
-  if (static_cast<double>(heads) * static_cast<double>(tiles) >= 0x1p30) return false;
-  e.grid = clamp_grid(static_cast<double>(heads * tiles));
-  const std::int64_t many = 2 * tiles > device.sms ? 8 : device.sms / tiles;
-  e.heads_together =
-      static_cast<int>(a.band.left || a.band.right ? std::clamp<std::int64_t>(many, 1, heads) : 1);
+  if (!order_tiles(a, heads, tiles, device, e)) return false;
 
   // As forward by warps, of what was measured.
   constexpr double kOperations = 2400, kStart = 4;  // microseconds

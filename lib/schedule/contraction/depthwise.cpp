@@ -160,19 +160,6 @@ double clocks_of(const KernelSpec& spec, const DepthwiseConfig& e, const Walk& w
   return rounds * round(at_once) + (left > 0 ? round(left) : 0);
 }
 
-// What memory moves: of the image each pixel once, though several taps read it.
-double bytes_of(const KernelSpec& spec, const DepthwiseConfig& e, double image_elements) {
-  double bytes = 0;
-  for (std::size_t i = 0; i < spec.ports.size(); ++i) {
-    const KernelPort& p = spec.ports[i];
-    bytes +=
-        info(p.type).bytes * (static_cast<int>(i) == e.image.port
-                                  ? image_elements
-                                  : static_cast<double>(elements_reached(spec.extent, p.access)));
-  }
-  return bytes;
-}
-
 // Threads side by side along channels: those that waste few. 8 of them move 32 bytes at a time, of
 // which the second-level cache takes fewer than of longer pieces. (144 channels of bf16, 3 x 3,
 // stride 2, on an H200: 52 us, 45.5 with 16.) Gradients take 16 at the most, for more thread
@@ -262,6 +249,18 @@ std::optional<DepthwiseConfig> on_ordinary_cores(const KernelSpec& spec, Depthwi
 }
 
 }  // namespace
+
+double bytes_of(const KernelSpec& spec, const DepthwiseConfig& e, double image_elements) {
+  double bytes = 0;
+  for (std::size_t i = 0; i < spec.ports.size(); ++i) {
+    const KernelPort& p = spec.ports[i];
+    bytes +=
+        info(p.type).bytes * (static_cast<int>(i) == e.image.port
+                                  ? image_elements
+                                  : static_cast<double>(elements_reached(spec.extent, p.access)));
+  }
+  return bytes;
+}
 
 void put_channel_last(KernelSpec& spec, int channel) {
   std::vector<int> order;

@@ -59,6 +59,9 @@ int taps_of(const KernelSpec& spec, const std::optional<ImageDim>& dim);
 // The spec's indices as the kernels want them: channels, or groups, behind the other batch entries.
 void put_channel_last(KernelSpec& spec, int channel);
 
+// Bytes that memory moves: of the image each pixel once, though several taps read it.
+double bytes_of(const KernelSpec& spec, const DepthwiseConfig& e, double image_elements);
+
 struct DepthwisePlan {
   KernelSpec spec;  // the given one with its indices in the order that the kernel wants
   DepthwiseConfig engine;

@@ -145,15 +145,7 @@ std::optional<DepthwisePlan> plan_narrow_groups(const KernelSpec& given,
       elements(spec.extent, 0, c.batch) * groups.channels *
       (image_index < 0 ? 1 : static_cast<double>(spec.extent[image_index])) *
       static_cast<double>(e.down->extent) * static_cast<double>(e.across->extent);
-  double bytes = 0;
-  for (std::size_t i = 0; i < spec.ports.size(); ++i) {
-    const KernelPort& p = spec.ports[i];
-    bytes +=
-        info(p.type).bytes * (static_cast<int>(i) == e.image.port
-                                  ? image_elements
-                                  : static_cast<double>(elements_reached(spec.extent, p.access)));
-  }
-  const double memory = bytes / (kReached * device.memory_bandwidth) *
+  const double memory = bytes_of(spec, e, image_elements) / (kReached * device.memory_bandwidth) *
                         std::max(1.0, kFlight / ((kStages - 1) * stage * ctas)),
                issued =
                    std::ceil(grid / at_once) * (e.run + slots + kBefore) * clocks / device.clock;
