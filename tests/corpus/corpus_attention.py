@@ -60,11 +60,11 @@ attention("f32", sq=33, skv=65, attn_scale=0.25, io="f32")
 
 
 def paged_attention(name="attention_paged", b=2, hq=4, hk=2, sq=1, d=16, dv=16, page=16, pages=5, io="f16", blocks=10,
-                    **attributes):
+                    hv=None, **attributes):
     g = Graph(name, io)
     g.tensor("Q", [b, hq, sq, d])
     g.tensor("K", [blocks, hk, page, d])
-    g.tensor("V", [blocks, hk, page, dv])
+    g.tensor("V", [blocks, hv or hk, page, dv])
     for t in ("Page_table_K", "Page_table_V"):
         g.tensor(t, [b, 1, pages, 1], data_type="i32")
     for t in ("SEQ_LEN_Q", "SEQ_LEN_KV"):
@@ -81,6 +81,8 @@ paged_attention("attention_paged_prefill", b=3, hq=2, sq=70, d=40, dv=40, page=3
 paged_attention("attention_paged_large_pages", hk=1, sq=5, d=64, dv=64, page=256, pages=1, blocks=3)
 paged_attention("attention_paged_24", hq=2, d=64, dv=64, page=24, pages=3, blocks=9, io="bf16")
 paged_attention("attention_paged_12", d=64, dv=64, page=12, pages=3, blocks=9, io="bf16")
+paged_attention("attention_paged_shared_values", hk=4, hv=1, sq=20, d=32, page=8, pages=3, blocks=7)
+paged_attention("attention_paged_shared_keys", hk=1, hv=4, sq=20, d=32, page=8, pages=3, blocks=7)
 
 
 # Heads of more than 256 elements: two consumers share 64 rows. Results of an even number of slabs of 64 columns and of

@@ -249,8 +249,14 @@ NodeId pages_read_by(const FusionState& state, NodeId reader, TensorId operand,
 std::optional<AttentionNodes> attention_at(const FusionState& state, NodeId second) {
   auto a = attention_of_region(state, second);
   if (!a || !is_attention(state, *a)) return attention_by_hand(state, second);
-  a->pages_k = pages_read_by(state, a->first, state.node(a->first).inputs[1], a->views);
-  a->pages_v = pages_read_by(state, a->second, state.node(a->second).inputs[1], a->views);
+  const Graph& g = state.graph();
+  const TensorId keys = state.node(a->first).inputs[1], values = state.node(a->second).inputs[1];
+  const Dims k = attention_dims(g[keys].dim), v = attention_dims(g[values].dim);
+  const std::int64_t entries = attention_dims(g[state.node(second).outputs[0]].dim)[0];
+  // Pages are found by entry and head as they are, none of which may be broadcast.
+  if (k[0] == entries && k[1] >= v[1]) a->pages_k = pages_read_by(state, a->first, keys, a->views);
+  if (v[0] == entries && v[1] >= k[1])
+    a->pages_v = pages_read_by(state, a->second, values, a->views);
   if ((a->pages_k >= 0 || a->pages_v >= 0) &&
       !plan_attention(attention_spec(state, *a, nodes_of(*a)), state.device()))
     a->pages_k = a->pages_v = -1, a->views.clear();
