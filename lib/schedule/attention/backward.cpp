@@ -102,8 +102,7 @@ bool plan_backward_by_warpgroups(const KernelSpec& spec, const DeviceModel& devi
   const std::int64_t depth = spec.extent[A::d], width = spec.extent[A::e],
                      queries = spec.extent[A::m], keys = spec.extent[A::n];
   if (depth > kWidest || width > kWidest) return false;
-  const auto result = [&](int port, int column) -> std::optional<BoxedOperand> {
-    if (spec.ports[static_cast<std::size_t>(port)].type != a.q.type) return {};
+  const auto result = [&](int port, int column) {
     return boxed_result(spec, port, A::batch, {A::n, A::n + 1}, column, {A::head, a.group});
   };
   const auto sums = boxed_port(spec, a.sums, A::batch, {A::m, A::m + 1}, A::d),
@@ -193,6 +192,8 @@ std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec&
   for (const ProductOperand* x : {&a.k, &a.v, &a.d_o})
     if (x->type != a.q.type) return {};
   if (info(a.q.type).bytes != 2 || a.sums < 0) return {};
+  for (int result : {a.dk, a.dv})  // are rounded to the operands' type
+    if (spec.ports[static_cast<std::size_t>(result)].type != a.q.type) return {};
 
   e.q = *o.q, e.k = *o.k, e.v = *o.v, e.d_o = *o.d_o;
   e.dbias = bias_gradient_of(spec);
