@@ -306,4 +306,16 @@ struct BandWork {
   }
 };
 
+// A thread block's part: `run` rows of results of all groups, of the channels from `first` on,
+// which the walk holds; those of other channels lie beside it.
+template <class Config, class Walk, class Args>
+SINTER_DEVICE void walk_rows(Walk& walk, const Args& args, int& first) {
+  using S = Shape<Config>;
+  constexpr int lines = Walk::groups * S::blocks_down;
+  const int block = static_cast<int>(blockIdx.x);
+  const int line = block / S::channel_blocks * Config::run;
+  first = block % S::channel_blocks * S::channels;
+  walk.run(args, line, line + Config::run < lines ? line + Config::run : lines);
+}
+
 }  // namespace sinter::depthwise

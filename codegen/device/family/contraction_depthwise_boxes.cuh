@@ -36,6 +36,15 @@ struct LaneLines {
   }
 };
 
+// Of stages that TMA fills, and of the steps of all warps.
+template <class Config, class Walk>
+SINTER_DEVICE void init_barriers(const Walk& walk) {
+  if (threadIdx.x != 0) return;
+  for (int i = 0; i < Config::stages; ++i) hopper::barrier_init(walk.full(i), 1);
+  hopper::barrier_init(walk.passed(), Config::lanes);
+  hopper::barriers_are_ready();
+}
+
 // Zeros, by all threads, in stages of which boxes leave some lines out.
 template <int threads>
 SINTER_DEVICE void clear_stages(unsigned char* stages, int bytes) {

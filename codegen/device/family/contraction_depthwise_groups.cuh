@@ -279,21 +279,12 @@ struct GroupWalk {
 template <class Config, class Image, class Filter, class Body, class Args>
 SINTER_DEVICE void run_groups(const Args& args) {
   using Walk = GroupWalk<Config, Image, Filter, Body>;
-  using S = typename Walk::S;
   Walk walk;
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < Config::stages; ++i) hopper::barrier_init(walk.full(i), 1);
-    hopper::barrier_init(walk.passed(), Config::lanes);
-    hopper::barriers_are_ready();
-  }
+  init_barriers<Config>(walk);
   clear_stages<Config::threads>(walk.memory.pointer, Walk::G::rows_of_results);
   __syncthreads();
   hardware::grid_dependency_wait();
-  constexpr int lines = Walk::groups * S::blocks_down;
-  const int block = static_cast<int>(blockIdx.x);
-  const int line = block / S::channel_blocks * Config::run;
-  walk.first_group = block % S::channel_blocks * S::channels;
-  walk.run(args, line, line + Config::run < lines ? line + Config::run : lines);
+  walk_rows<Config>(walk, args, walk.first_group);
 }
 
 }  // namespace sinter::depthwise

@@ -188,7 +188,6 @@ template <class Config, class Image, class Filter, class Body, class Args>
 SINTER_DEVICE void run_mma(const Args& args) {
   using Walk = BandWalk<Config, Image, Filter, Body>;
   using B = typename Walk::B;
-  using S = typename B::S;
   hardware::grid_dependency_wait();
   Walk walk;
   walk.results = contraction::dynamic_floats();
@@ -201,11 +200,7 @@ SINTER_DEVICE void run_mma(const Args& args) {
        i += Config::threads)
     reinterpret_cast<uint4*>(walk.stages)[i] = uint4{};
   __syncthreads();
-  constexpr int lines = Walk::groups * S::blocks_down;
-  const int block = static_cast<int>(blockIdx.x);
-  const int line = block / S::channel_blocks * Config::run;
-  walk.first_channel = block % S::channel_blocks * S::channels;
-  walk.run(args, line, line + Config::run < lines ? line + Config::run : lines);
+  walk_rows<Config>(walk, args, walk.first_channel);
 }
 
 }  // namespace sinter::depthwise

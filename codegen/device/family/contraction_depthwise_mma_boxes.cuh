@@ -155,22 +155,13 @@ template <class Config, class Image, class Filter, class Body, class Args>
 SINTER_DEVICE void run_mma_boxes(const Args& args) {
   using Walk = BoxedWalk<Config, Image, Filter, Body>;
   using L = BoxedBands<Config>;
-  using S = typename Walk::S;
   Walk walk;
   walk.results = reinterpret_cast<float*>(walk.memory.pointer + L::results);
   walk.filter = reinterpret_cast<unsigned*>(walk.memory.pointer + L::filter);
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < Config::stages; ++i) hopper::barrier_init(walk.full(i), 1);
-    hopper::barrier_init(walk.passed(), Walk::lanes);
-    hopper::barriers_are_ready();
-  }
+  init_barriers<Config>(walk);
   __syncthreads();
   hardware::grid_dependency_wait();
-  constexpr int lines = Walk::groups * S::blocks_down;
-  const int block = static_cast<int>(blockIdx.x);
-  const int line = block / S::channel_blocks * Config::run;
-  walk.first_channel = block % S::channel_blocks * S::channels;
-  walk.run(args, line, line + Config::run < lines ? line + Config::run : lines);
+  walk_rows<Config>(walk, args, walk.first_channel);
 }
 
 }  // namespace sinter::depthwise
