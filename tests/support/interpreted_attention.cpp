@@ -24,51 +24,11 @@ class Attention : KernelStatements {
   struct Interval {
     std::int64_t first, end;
   };
-  // One number for each of some indices' values, the last index fastest: what is asked for at every
-  // pair of query and key, computed once. `group`: heads that share one of the table's.
-  struct Table {
-    std::vector<int> over;
-    std::int64_t group = 1;
-    std::vector<std::int64_t> extent;
-    std::vector<double> values;
-    double* row(const Index& at) {
-      std::int64_t i = 0;
-      for (std::size_t j = 0; j + 1 < over.size(); ++j) {
-        const std::int64_t index = at[static_cast<std::size_t>(over[j])];
-        i = i * extent[j] + (over[j] == AttentionSpec::head ? index / group : index);
-      }
-      return values.data() + i * extent.back();
-    }
-  };
-  Table table(std::vector<int> over, std::int64_t group) const {
-    Table t{std::move(over), group, {}, {}};
-    std::int64_t count = 1;
-    for (const int d : t.over) {
-      t.extent.push_back(spec_.extent[d] / (d == AttentionSpec::head ? group : 1));
-      count *= t.extent.back();
-    }
-    t.values.assign(static_cast<std::size_t>(count), 0);
-    return t;
-  }
-  // `visit(at, number)` for each.
-  template <class Visit>
-  void for_each(Table& t, const Visit& visit) {
-    Index at(static_cast<std::size_t>(spec_.extent.size()), 0);
-    for (std::size_t i = 0; i < t.values.size(); ++i) {
-      std::size_t left = i;
-      for (std::size_t j = t.over.size(); j-- > 0;) {
-        const auto extent = static_cast<std::size_t>(t.extent[j]);
-        at[static_cast<std::size_t>(t.over[j])] = static_cast<std::int64_t>(left % extent);
-        left /= extent;
-      }
-      visit(at, t.values[i]);
-    }
-  }
-  Table values_of(const Body& body, std::vector<int> over, std::int64_t group) {
-    std::vector<double> v;
-    Table t = table(std::move(over), group);
-    for_each(t, [&](const Index& at, double& x) { x = operand(body, at, v); });
-    return t;
+  // Over entry, head and `more`; `group`: heads that share one of the table's.
+  Table over_heads(std::initializer_list<int> more, std::int64_t group) const {
+    std::vector<int> over{0, AttentionSpec::head};
+    over.insert(over.end(), more);
+    return table(std::move(over), 1, AttentionSpec::head, group);
   }
   double dot(const double* x, const double* y, std::int64_t count) const {
     double sum = 0;
@@ -114,9 +74,9 @@ class Attention : KernelStatements {
   }
   void run_attention(const AttentionSpec& a) {
     using A = AttentionSpec;
-    q_ = values_of(a.q.body, {0, A::head, A::member, A::query, A::d}, 1);
-    k_ = values_of(a.k.body, {0, A::head, A::n, A::d}, a.group);
-    v_ = values_of(a.v.body, {0, A::head, A::n, A::e}, a.group);
+    q_ = values_of(a.q.body, over_heads({A::member, A::query, A::d}, 1));
+    k_ = values_of(a.k.body, over_heads({A::n, A::d}, a.group));
+    v_ = values_of(a.v.body, over_heads({A::n, A::e}, a.group));
     Index at(static_cast<std::size_t>(spec_.extent.size()), 0);
     for_indices(at, 0, A::e, std::function<void()>([&] {
                   const Interval keys = seen(a, at, A::query);
@@ -184,11 +144,12 @@ class Attention : KernelStatements {
     using A = AttentionBackwardSpec;
     Index at(static_cast<std::size_t>(spec_.extent.size()), 0);
     std::vector<double> v;
-    Table q = values_of(a.q.body, {0, A::head, A::m, A::d}, 1),
-          k = values_of(a.k.body, {0, A::head, A::n, A::d}, a.group),
-          values = values_of(a.v.body, {0, A::head, A::n, A::e}, a.group),
-          d_o = values_of(a.d_o.body, {0, A::head, A::m, A::e}, 1);
-    Table dq = table(q.over, 1), dk = table(k.over, a.group), dv = table(values.over, a.group);
+    Table q = values_of(a.q.body, over_heads({A::m, A::d}, 1)),
+          k = values_of(a.k.body, over_heads({A::n, A::d}, a.group)),
+          values = values_of(a.v.body, over_heads({A::n, A::e}, a.group)),
+          d_o = values_of(a.d_o.body, over_heads({A::m, A::e}, 1));
+    Table dq = over_heads({A::m, A::d}, 1), dk = over_heads({A::n, A::d}, a.group),
+          dv = over_heads({A::n, A::e}, a.group);
     const auto add = [&](double* sums, double factor, const double* x, std::int64_t count) {
       for (std::int64_t i = 0; i < count; ++i)
         sums[i] = rounded(DataType::f32, sums[i] + factor * x[i]);
