@@ -5,11 +5,9 @@
 #include <set>
 
 #include "emit/attention_text.hpp"
-#include "emit/body_text.hpp"
-#include "emit/place_text.hpp"
+#include "emit/element_text.hpp"
 #include "emit/spelling.hpp"
 #include "emit/tensor_cores_text.hpp"
-#include "plan/liveness.hpp"
 
 namespace sinter {
 namespace {
@@ -72,18 +70,6 @@ void print_bias_gradient(TextWriter& out, const KernelSpec& spec, const BiasGrad
   out.close("};");
 }
 
-// float FUNCTION(args, c, PARAMETERS): the body's last value.
-void print_function(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                    const Body& body, std::string_view function, std::string_view parameters) {
-  const BodyText text(spec, names, body, nullptr);
-  const int last = text.size() - 1;
-  out.open("SINTER_DEVICE static float {}(const Args& args, const Coord& c, {}) {{", function,
-           parameters);
-  print_statements(out, text, live_statements(text.body(), {last}));
-  out.line("return {};", text.name(last));
-  out.close("}");
-}
-
 void print_row_value(TextWriter& out, const KernelNames& names, int port,
                      std::string_view function) {
   const auto p = static_cast<std::size_t>(port);
@@ -129,15 +115,21 @@ void print_attention_backward(TextWriter& out, const KernelSpec& spec,
   out.open("struct Score {{");
   out.line("static constexpr bool plain = {};", a.score.statements.empty());
   out.line("static constexpr float scale = {};", literal(a.scale, DataType::f32));
-  if (!a.score.statements.empty()) {
-    print_function(out, spec, names, a.score, "element", "float acc");
-    print_function(out, spec, names, a.gradient, "gradient", "float acc, float acc_gradient");
-  }
+  const auto print_functions = [&](const std::vector<ElementFunction>& functions) {
+    print_element_functions(out, spec, names, functions, "Coord", {A::m, A::n});
+  };
+  if (a.score.statements.empty())
+    print_functions({});
+  else
+    print_functions({{a.score, "element", "float acc"},
+                     {a.gradient, "gradient", "float acc, float acc_gradient"}});
   out.close("};");
   out.open("struct Weight {{");
   out.line("static constexpr bool plain = {};", a.weight.statements.empty());
-  if (!a.weight.statements.empty())
-    print_function(out, spec, names, a.weight, "element", "float acc");
+  if (a.weight.statements.empty())
+    print_functions({});
+  else
+    print_functions({{a.weight, "element", "float acc"}});
   out.close("};");
   out.open("struct Rows {{");
   print_row_value(out, names, a.stats, "stats");

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "emit/config_text.hpp"
+#include "emit/element_text.hpp"
 #include "emit/place_text.hpp"
 #include "emit/spelling.hpp"
 #include "emit/tensor_cores_text.hpp"
@@ -104,23 +105,25 @@ void print_operand(TextWriter& out, const PrintedOperand& o, const KernelNames& 
   out.close("};");
 }
 
-// struct NAME { plain, or element(args, c, acc) }.
+// The indices of a head's rows and keys. Heads of a group may be rows, too.
+std::vector<int> rows_and_keys(const KernelSpec& scores) {
+  using A = AttentionSpec;
+  std::vector<int> dims{A::query, scores.contraction().first_n()};
+  if (scores.extent[A::member] > 1) dims.push_back(A::member);
+  return dims;
+}
+
+// struct NAME { plain, or element(args, c, of_head, acc) }.
 void print_element(TextWriter& out, const AttentionConfig& e, const Body& body,
                    const KernelNames& names, std::string_view name) {
   out.open("struct {} {{", name);
   out.line("static constexpr bool plain = {};", body.statements.empty());
   if (name == "Score")
     out.line("static constexpr float scale = {};", literal(e.attention.scale, DataType::f32));
-  if (!body.statements.empty()) {
-    const BodyText text(e.scores, names, body, nullptr);
-    const int last = text.size() - 1;
-    out.line("using Config = First;");
-    out.open(
-        "SINTER_DEVICE static float element(const Args& args, const FirstCoord& c, float acc) {{");
-    print_statements(out, text, live_statements(text.body(), {last}));
-    out.line("return {};", text.name(last));
-    out.close("}");
-  }
+  if (!body.statements.empty()) out.line("using Config = First;");
+  std::vector<ElementFunction> functions;
+  if (!body.statements.empty()) functions.push_back({body, "element", "float acc"});
+  print_element_functions(out, e.scores, names, functions, "FirstCoord", rows_and_keys(e.scores));
   out.close("};");
 }
 

@@ -44,9 +44,10 @@ SINTER_DEVICE void recompute_row(const Args& args, typename S::F::Coord c, int e
 #pragma unroll
     for (int distance = 16; distance > 0; distance /= 2)
       sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-    if constexpr (!Score::plain) sum = Score::element(args, c, sum);
+    if constexpr (!Score::plain) sum = Score::element(args, c, Score::of_head(args, c), sum);
     float weight = math::fast_exp2(math::fma(sum, scale, -shift)) * reciprocal;
-    if constexpr (!Weight::plain) weight = Weight::element(args, c, weight);
+    if constexpr (!Weight::plain)
+      weight = Weight::element(args, c, Weight::of_head(args, c), weight);
     if (weight == 0.0f) continue;
     S::P::set_k(at, n);
 #pragma unroll
