@@ -1,7 +1,9 @@
 // Everything that `sinter explain` says as text, for programs.
 #include "explain_json.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <string_view>
 #include <unordered_map>
 
@@ -102,10 +104,13 @@ Json nodes_json(const PlanData& p, const Graph& g) {
   return nodes;
 }
 
+// In the order of their names, as in the graph's canonical document.
 Json tensors_json(const Graph& g) {
+  std::vector<TensorId> ids(g.tensors().size());
+  std::iota(ids.begin(), ids.end(), TensorId{0});
+  std::sort(ids.begin(), ids.end(), [&](TensorId a, TensorId b) { return g[a].name < g[b].name; });
   Json tensors = Json::array();
-  for (std::size_t i = 0; i < g.tensors().size(); ++i) {
-    const auto id = static_cast<TensorId>(i);
+  for (const TensorId id : ids) {
     const TensorDesc& t = g[id];
     Json dims = Json::array();
     for (int d = 0; d < t.dim.size(); ++d) dims.push_back(t.dim[d]);

@@ -136,6 +136,7 @@ function drawMemory(root) {
   data.kernels.forEach((kernel, k) => kernel.accesses.forEach(a => {
     if (a.workspace && a.written && !writer.has(keyOf(a))) writer.set(keyOf(a), k);
   }));
+  svg.classList.toggle("dense", px(1) - px(0) < 4);  // outlines would hide what they surround
   for (const b of drawn) {
     const key = keyOf({...b, tensor: b.name, workspace: true});
     const x = px(b.first), width = px(b.last + 1) - x, y = py(b.offset + b.bytes), height = py(b.offset) - y;
@@ -144,7 +145,7 @@ function drawMemory(root) {
     svgElement("rect", {x: x + 1, y, width: Math.max(1, width - 2), height: Math.max(0.5, height)}, group);
     svgElement("title", {}, group).textContent =
         `${b.name}${b.inside ? `, inside ${b.inside}` : ""}: ${b.data_type}, ${bytesText(b.bytes)}, kernels ${b.first} to ${b.last}`;
-    const text = shorten(b.name, Math.floor((width - 6) / 6.2));
+    const text = shorten(b.name, Math.max(1, Math.floor((width - 6) / 6.2)));
     if (height >= 13 && (text === b.name || text.length > 3)) svgText(group, x + width / 2, y + height / 2 + 4, text, {class: "middle"});
     clickable(root, "tensor", key, group);
   }

@@ -110,14 +110,14 @@ class GraphPane {
       this.draw();
       refresh();
     };
-    const button = (text, by) => {
-      const b = element("button", {type: "button"}, this.note, text);
+    const button = (text, by, title) => {
+      const b = element("button", {type: "button", title}, this.note, text);
       b.onclick = () => step(by);
     };
-    button("earlier", -kMostDrawn);
-    element("span", {}, this.note, ` ${this.what} ${this.first} to ${this.first + count - 1} of ` +
-            `${this.items.length} are drawn, at most ${kMostDrawn} at once `);
-    button("later", kMostDrawn);
+    button("\u2039", -kMostDrawn, "earlier ones");
+    element("span", {title: `at most ${kMostDrawn} are drawn at once; a selection brings its own`}, this.note,
+            ` ${this.first}\u2013${this.first + count - 1} of ${this.items.length} drawn `);
+    button("\u203a", kMostDrawn, "later ones");
   }
 
   // Draws the part that holds the item, where it is not drawn; brings it to the middle.

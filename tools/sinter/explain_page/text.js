@@ -65,7 +65,7 @@ function showKernel(k, selected) {
   fact(facts, "name", kernel.entry);
   const nodes = fact(facts, "nodes", "");
   kernel.nodes.slice(0, 40).forEach(n => clickable(root, "node", n, element("span", {class: "name"}, nodes, n)));
-  if (kernel.nodes.length > 40) element("span", {}, nodes, `${kernel.nodes.length - 40} more`);
+  if (kernel.nodes.length > 40) element("span", {}, nodes, `, ${kernel.nodes.length - 40} more`);
   if (kernel.lines) fact(facts, "lines", `${kernel.lines} of ${data.file}`);
   for (const [what, written] of [["reads", false], ["writes", true]]) {
     const list = fact(facts, what, "");
