@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <cstring>
 #include <iterator>
 #include <numeric>
 
 #include "base/edit_distance.hpp"
+#include "reference/element.hpp"
 
 namespace sinter {
 namespace {
@@ -77,18 +80,57 @@ std::size_t BindingTable::find(const TensorKey& key) const {
   return at != by_name_.end() && tensors_[*at].name == key.name() ? *at : kNone;
 }
 
+Status BindingTable::place(const Binding& binding, bool only_numbers,
+                           std::span<void*> pointers) const {
+  const std::size_t at = find(binding.tensor);
+  if (at == kNone) return unknown(binding.tensor);
+  const PlanTensor& tensor = tensors_[at];
+  if (tensor.by_value && !binding.by_value)
+    return Diagnostic{.rule = Rule::binding_number,
+                      .tensor = tensor.name,
+                      .seen = "a pointer",
+                      .allowed = fmt::format("{{\"{}\", number}}", tensor.name)};
+  if (!tensor.by_value && (binding.by_value || only_numbers))
+    return Diagnostic{.rule = Rule::binding_memory,
+                      .tensor = tensor.name,
+                      .seen = binding.by_value ? "a number" : "a pointer, after it was bound",
+                      .allowed = only_numbers ? "what is passed by value" : "a pointer",
+                      .fix = only_numbers ? "bind the executable again for other memory" : ""};
+  if (!only_numbers && pointers[at] != &not_bound)
+    return Diagnostic{.rule = Rule::binding_repeated, .tensor = tensor.name};
+  if (tensor.by_value) {
+    pointers[at] = const_cast<Number*>(&binding.number);
+    return Done{};
+  }
+  auto large = check_size(tensor, binding);
+  SINTER_TRY(large);
+  pointers[at] = binding.pointer;
+  return Done{};
+}
+
+Status BindingTable::renumber(std::span<const Binding> numbers, std::span<void*> pointers) const {
+  for (const Binding& number : numbers) {
+    auto placed = place(number, true, pointers);
+    SINTER_TRY(placed);
+  }
+  return Done{};
+}
+
 Status BindingTable::resolve(std::span<const Binding> bindings, std::span<void*> pointers) const {
   std::fill(pointers.begin(), pointers.end(), &not_bound);
   for (const Binding& binding : bindings) {
-    const std::size_t at = find(binding.tensor);
-    if (at == kNone) return unknown(binding.tensor);
-    if (pointers[at] != &not_bound)
-      return Diagnostic{.rule = Rule::binding_repeated, .tensor = tensors_[at].name};
-    auto large = check_size(tensors_[at], binding);
-    SINTER_TRY(large);
-    pointers[at] = binding.pointer;
+    auto placed = place(binding, false, pointers);
+    SINTER_TRY(placed);
   }
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const PlanTensor& t = tensors_[i];
+    if (pointers[i] == &not_bound && t.alias >= 0)
+      pointers[i] = pointers[static_cast<std::size_t>(t.alias)];
+    if (pointers[i] == &not_bound && !t.read) {
+      pointers[i] = nullptr;
+      continue;
+    }
+    if (t.by_value && pointers[i] != &not_bound) continue;
     auto checked = check_pointer(tensors_[i], pointers[i]);
     SINTER_TRY(checked);
   }
@@ -122,17 +164,121 @@ Diagnostic BindingTable::unknown(const TensorKey& key) const {
 Status check_workspace(Workspace workspace, std::int64_t needed) {
   if (needed <= 0) return Done{};
   if (workspace.bytes < needed)
-    return Diagnostic{.rule = Rule::workspace,
+    return Diagnostic{.rule = Rule::workspace_size,
                       .attribute = "the workspace",
                       .seen = fmt::format("{} bytes", workspace.bytes),
                       .allowed = fmt::format("{} or more", needed)};
   const auto address = reinterpret_cast<std::uintptr_t>(workspace.pointer);
-  if (!workspace.pointer || address % kWorkspaceAlignment != 0)
-    return Diagnostic{.rule = Rule::workspace,
+  if (!workspace.pointer)
+    return Diagnostic{.rule = Rule::workspace_null, .attribute = "the workspace"};
+  if (address % kWorkspaceAlignment != 0)
+    return Diagnostic{.rule = Rule::workspace_alignment,
                       .attribute = "the workspace's pointer",
                       .seen = fmt::format("{}", workspace.pointer),
-                      .allowed = fmt::format("multiples of {}, not null", kWorkspaceAlignment)};
+                      .allowed = fmt::format("multiples of {}", kWorkspaceAlignment)};
   return Done{};
+}
+
+namespace {
+
+// What a tensor occupies, or the workspace (index -1).
+struct Interval {
+  std::uintptr_t begin = 0, end = 0;
+  std::int32_t index = -1;
+  bool written = true;
+};
+
+constexpr std::size_t kIntervalsOnStack = 512;
+
+Diagnostic overlap(std::span<const PlanTensor> tensors, const Interval& a, const Interval& b) {
+  const bool workspace = a.index < 0 || b.index < 0;
+  const auto name = [&](const Interval& i) -> const std::string& {
+    return tensors[static_cast<std::size_t>(i.index)].name;
+  };
+  if (workspace)
+    return {.rule = Rule::workspace_overlap,
+            .attribute = "the workspace",
+            .seen = fmt::format("memory of '{}'", name(a.index < 0 ? b : a))};
+  const Interval& written = a.written ? a : b;
+  const Interval& other = a.written ? b : a;
+  return {.rule = Rule::binding_overlap,
+          .tensor = name(written),
+          .seen = fmt::format("bytes {} to {} of '{}' in it",
+                              std::max(a.begin, b.begin) - other.begin,
+                              std::min(a.end, b.end) - other.begin - 1, name(other)),
+          .allowed = "memory of its own",
+          .fix = tensors[static_cast<std::size_t>(written.index)].alias >= 0
+                     ? "bind exactly the memory of the input that it is an alias of"
+                     : "or declare it an alias of the input in the graph"};
+}
+
+}  // namespace
+
+Status check_overlaps(std::span<const PlanTensor> tensors, std::span<void* const> pointers,
+                      Workspace workspace, std::int64_t workspace_bytes) {
+  std::array<Interval, kIntervalsOnStack> few;
+  static thread_local std::vector<Interval> many;  // for very large graphs
+  if (tensors.size() + 1 > few.size() && many.size() <= tensors.size())
+    many.resize(tensors.size() + 1);
+  Interval* const all = tensors.size() + 1 > few.size() ? many.data() : few.data();
+  std::size_t n = 0;
+  const auto add = [&](const void* pointer, std::int64_t bytes, std::int32_t index, bool written) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(pointer);
+    if (bytes > 0 && pointer)
+      all[n++] = {begin, begin + static_cast<std::uintptr_t>(bytes), index, written};
+  };
+  add(workspace.pointer, workspace_bytes, -1, true);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const PlanTensor& t = tensors[i];
+    // Of an output in its input's place the input stands for both.
+    const bool in_place = t.alias >= 0 && pointers[i] == pointers[static_cast<std::size_t>(t.alias)];
+    if (!t.by_value && !in_place)
+      add(pointers[i], t.bytes, static_cast<std::int32_t>(i), t.written);
+    if (!in_place) continue;
+    Interval* const input = std::lower_bound(
+        all, all + n, t.alias, [](const Interval& a, std::int64_t at) { return a.index < at; });
+    if (input != all + n && input->index == t.alias) input->written = true;
+  }
+  std::sort(all, all + n, [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+  // Of those before, the one that reaches furthest, and the one of these that are written.
+  const Interval *furthest = nullptr, *written = nullptr;
+  for (std::size_t i = 0; i < n; ++i) {
+    const Interval& t = all[i];
+    const Interval* const before = t.written ? furthest : written;
+    if (before && before->end > t.begin) return overlap(tensors, *before, t);
+    if (!furthest || t.end > furthest->end) furthest = &t;
+    if (t.written && (!written || t.end > written->end)) written = &t;
+  }
+  return Done{};
+}
+
+double rounded(DataType type, const Number& number) {
+  if (!is_floating(type)) return static_cast<double>(integer(type, number));
+  return round_to(type, number.value);
+}
+
+std::int64_t integer(DataType type, const Number& number) {
+  if (type == DataType::i64 && number.is_integer) return number.integer;
+  const double value = round_to(type, number.value);
+  if (value >= -0x1p63 && value < 0x1p63) return static_cast<std::int64_t>(value);
+  return value > 0 ? INT64_MAX : value < 0 ? INT64_MIN : 0;
+}
+
+void store_number(DataType type, const Number& number, void* element) {
+  if (type == DataType::i64) {
+    const std::int64_t value = integer(type, number);
+    std::memcpy(element, &value, sizeof value);
+  } else {
+    store_element(type, element, 0, number.value);
+  }
+}
+
+Binding binding_of(const PlanTensor& tensor, const void* memory) {
+  if (!tensor.by_value) return {tensor.name, memory, tensor.bytes};
+  if (tensor.type != DataType::i64) return {tensor.name, load_element(tensor.type, memory, 0)};
+  std::int64_t value = 0;
+  std::memcpy(&value, memory, sizeof value);
+  return {tensor.name, value};
 }
 
 }  // namespace sinter
