@@ -70,22 +70,6 @@ Status launch_one(const Driver& driver, const LoadedKernel& k, CUstream stream,
   return d;
 }
 
-void put_numbers(const ArgumentImage& image, std::span<void* const> pointers,
-                 std::byte* arguments) {
-  for (const auto& patch : image.numbers) {
-    const auto& number = *static_cast<const Number*>(pointers[static_cast<std::size_t>(patch.tensor)]);
-    const auto put = [&](const auto value) {
-      std::memcpy(arguments + patch.offset, &value, sizeof value);
-    };
-    if (patch.integer)
-      put(integer(patch.type, number));
-    else if (patch.bytes == 4)
-      put(static_cast<float>(rounded(patch.type, number)));
-    else
-      put(rounded(patch.type, number));
-  }
-}
-
 // For very large graphs; allocates once a thread.
 void** many_pointers(std::size_t count) {
   static thread_local std::vector<void*> pointers;
@@ -131,6 +115,22 @@ Result<ArgumentImage> argument_image(const PlanData& plan, const PlanKernel& ker
                       .seen = fmt::format("{} bytes", image.bytes.size()),
                       .allowed = fmt::format("at most {}", kMaxArgumentBytes)};
   return image;
+}
+
+void put_numbers(const ArgumentImage& image, std::span<void* const> pointers,
+                 std::byte* arguments) {
+  for (const auto& patch : image.numbers) {
+    const auto& number = *static_cast<const Number*>(pointers[static_cast<std::size_t>(patch.tensor)]);
+    const auto put = [&](const auto value) {
+      std::memcpy(arguments + patch.offset, &value, sizeof value);
+    };
+    if (patch.integer)
+      put(integer(patch.type, number));
+    else if (patch.bytes == 4)
+      put(static_cast<float>(rounded(patch.type, number)));
+    else
+      put(rounded(patch.type, number));
+  }
 }
 
 Executable::Impl::Impl(Plan p, Device d)

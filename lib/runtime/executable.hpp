@@ -40,6 +40,10 @@ struct ArgumentImage {
 // plan_format where an argument does not fit the plan.
 Result<ArgumentImage> argument_image(const PlanData& plan, const PlanKernel& kernel);
 
+// pointers[i]: to the Number of tensor i, where it is passed by value.
+void put_numbers(const ArgumentImage& image, std::span<void* const> pointers,
+                 std::byte* arguments);
+
 struct LoadedKernel {
   std::shared_ptr<const Module> module;
   Launch launch;

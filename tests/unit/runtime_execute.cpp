@@ -161,7 +161,7 @@ TEST_CASE_METHOD(Fixture,
   auto e = load(plan_of(two_kernels()), Device::gpu(0));
   REQUIRE(e);
   CHECK(e->bind({{"x", x}}, {workspace, 1024}).error().rule == Rule::binding_missing);
-  CHECK(e->bind({{"x", x}, {"y", y}}).error().rule == Rule::workspace);
+  CHECK(e->bind({{"x", x}, {"y", y}}).error().rule == Rule::workspace_size);
   const auto bound = e->bind({{"y", y}, {"x", x}}, {workspace, 1024});
   REQUIRE(bound);
   CHECK(fake_gpu().launches == 0);
@@ -193,9 +193,14 @@ TEST_CASE_METHOD(Fixture, "[child] nothing is launched when a binding or the wor
   CHECK(rule(e->execute(stream, {{"x", static_cast<void*>(nullptr)}, {"y", y}}, w)) ==
         Rule::binding_null);
   CHECK(rule(e->execute(stream, {{"x", odd}, {"y", y}}, w)) == Rule::binding_alignment);
-  CHECK(rule(e->execute(stream, {{"x", x}, {"y", y}})) == Rule::workspace);
-  CHECK(rule(e->execute(stream, {{"x", x}, {"y", y}}, {workspace, 1023})) == Rule::workspace);
-  CHECK(rule(e->execute(stream, {{"x", x}, {"y", y}}, {workspace + 8, 1016})) == Rule::workspace);
+  CHECK(rule(e->execute(stream, {{"x", x}, {"y", y}})) == Rule::workspace_size);
+  CHECK(rule(e->execute(stream, {{"x", x}, {"y", y}}, {workspace, 1023})) ==
+        Rule::workspace_size);
+  CHECK(rule(e->execute(stream, {{"x", x}, {"y", y}}, {workspace + 8, 1024})) ==
+        Rule::workspace_alignment);
+  CHECK(rule(e->execute(stream, {{"x", x}, {"y", y}}, {nullptr, 1024})) == Rule::workspace_null);
+  CHECK(rule(e->execute(stream, {{"x", workspace}, {"y", y}}, w)) == Rule::workspace_overlap);
+  CHECK(rule(e->execute(stream, {{"x", x}, {"y", x}}, w)) == Rule::binding_overlap);
   CHECK(fake_gpu().launches == 0);
   CHECK(rule(e->execute(stream, {{"x", x}, {"y", y}}, w)) == Rule::last_);
   CHECK(fake_gpu().launches == 2);

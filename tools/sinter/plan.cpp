@@ -7,6 +7,7 @@
 #include "array/file.hpp"
 #include "commands.hpp"
 #include "documents.hpp"
+#include "planner/make_plan.hpp"
 #include "plan/plan_data.hpp"
 
 namespace sinter::cli {
@@ -39,14 +40,16 @@ Result<int> run(const Options& o) {
     const Progress progress("planning");
     // For one target the kernels use all that it has, for several what they share.
     auto plan = Plan::make(*document->graph,
-                           {.fuse = !o.no_fuse,
-                            .architecture = targets.size() == 1 ? targets.front() : std::string()});
+                           progress.following({.fuse = !o.no_fuse,
+                                               .architecture = targets.size() == 1
+                                                                   ? targets.front()
+                                                                   : std::string()}));
     SINTER_TRY(plan);
     document->plan = std::move(*plan);
   }
   if (!targets.empty()) {
     const Progress progress("compiling");
-    auto plan = document->plan->with_targets(targets);
+    auto plan = with_machine_code(*document->plan, targets, progress.following({}));
     SINTER_TRY(plan);
     document->plan = std::move(*plan);
   }
