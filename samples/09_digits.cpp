@@ -221,7 +221,8 @@ class Trainer {
   sinter::Executable step_, test_;
   Scratch step_scratch_, test_scratch_;
   State from_, to_;
-  Array<float> pixels_{device_, kTrain * 64}, labels_{device_, kTrain}, loss_{device_, 1}, test_pixels_{device_, kTest * 64}, logits_{device_, kTest*kClasses};
+  Array<float> pixels_{device_, kTrain * 64}, labels_{device_, kTrain}, loss_{device_, 1},
+      test_pixels_{device_, kTest * 64}, logits_{device_, kTest*kClasses};
 };
 
 }  // namespace

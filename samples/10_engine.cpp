@@ -1,6 +1,6 @@
-// What a serving or training engine does beside describing graphs: weights prepared once a model, an
-// executable bound once and called with other numbers, parameters updated in place, and a cache of
-// plans for the batch sizes that come along.
+// What a serving or training engine does beside describing graphs: weights prepared once a model,
+// an executable bound once and called with other numbers, parameters updated in place, and a cache
+// of plans for the batch sizes that come along.
 #include "common.hpp"
 #include "sinter/plan_cache.hpp"
 
@@ -15,7 +15,8 @@ Check check;
 // numbers of each call, no part of the plan.
 void update_in_place(sinter::Device device) {
   sinter::Graph graph({.name = "update"});
-  auto p = graph.tensor("p", {kWidth}), v = graph.tensor("v", {kWidth}), g = graph.tensor("g", {kWidth});
+  auto p = graph.tensor("p", {kWidth}), v = graph.tensor("v", {kWidth}),
+       g = graph.tensor("g", {kWidth});
   auto rate = graph.scalar_input("rate"), m = graph.scalar_input("momentum");
   auto next = (v * m + g).named("velocity");
   graph.output(next, "next_v", {.alias = v});

@@ -17,9 +17,7 @@ class Array {
   Array(Device device, std::size_t count)
       : count_(count), memory_(Memory::allocate(device, size()).value()) {}
   Array(Device device, std::size_t count, T value) : Array(device, std::vector<T>(count, value)) {}
-  Array(Device device, const std::vector<T>& values) : Array(device, values.size()) {
-    set(values);
-  }
+  Array(Device device, const std::vector<T>& values) : Array(device, values.size()) { set(values); }
   // Both wait for the device.
   void set(const std::vector<T>& values) { memory_.copy_in(values.data(), size()).value(); }
   std::vector<T> get() const {

@@ -138,7 +138,8 @@ struct Number {
 // an input: both may be given the same memory, or the output none of its own.
 struct Binding {
   TensorKey tensor;
-  void* pointer = nullptr;  // device memory (host memory for the CPU backend); inputs are not written
+  void* pointer =
+      nullptr;  // device memory (host memory for the CPU backend); inputs are not written
   std::int64_t bytes = -1;  // negative: not known
   bool by_value = false;
   Number number{};
@@ -146,8 +147,7 @@ struct Binding {
       : tensor(t), pointer(const_cast<void*>(p)), bytes(b) {}
   Binding(TensorKey t, const Memory& m);
   template <class T>
-    requires std::is_arithmetic_v<T>
-  Binding(TensorKey t, T value) : tensor(t), by_value(true) {
+  requires std::is_arithmetic_v<T> Binding(TensorKey t, T value) : tensor(t), by_value(true) {
     number.value = static_cast<double>(value);
     number.is_integer = std::is_integral_v<T>;
     if constexpr (std::is_integral_v<T>) number.integer = static_cast<std::int64_t>(value);

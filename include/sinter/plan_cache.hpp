@@ -16,10 +16,10 @@ class GraphBuilder {
  public:
   using Extents = std::span<const std::int64_t>;
   template <class F>
-    requires(!std::is_same_v<F, GraphBuilder>)
-  GraphBuilder(F f)
+  requires(!std::is_same_v<F, GraphBuilder>) GraphBuilder(F f)
       : function_(new F(std::move(f))),
-        call_([](void* g, Graph& graph, Extents extents) { (*static_cast<F*>(g))(graph, extents); }),
+        call_(
+            [](void* g, Graph& graph, Extents extents) { (*static_cast<F*>(g))(graph, extents); }),
         end_([](void* g) { delete static_cast<F*>(g); }) {}
   GraphBuilder(GraphBuilder&& other) noexcept
       : function_(std::exchange(other.function_, nullptr)), call_(other.call_), end_(other.end_) {}
@@ -39,7 +39,8 @@ struct PlanCacheOptions {
   Device device = Device::current();
   PlanOptions plan{};
   GraphOptions graph{};
-  std::size_t capacity = 64;  // executables; of more, the one that was asked for least recently goes
+  std::size_t capacity =
+      64;  // executables; of more, the one that was asked for least recently goes
   // A key that is new is answered with plain kernels, one a node and with what every GPU has, which
   // compile soon; a thread of the cache compiles the fast ones, which later calls get.
   bool background = false;

@@ -31,8 +31,9 @@ std::vector<PlanTensor> plan_tensors(const Graph& graph) {
       if (written ? !t.output : !graph.is_input(id)) continue;
       const Dims stride = graph.stride(id);
       const DataType type = graph.type(id);
-      PlanTensor p{t.name, type, t.dim, stride, t.alignment,
-                   span_elements(t.dim, stride) * info(type).bytes, t.uid, written};
+      PlanTensor p{t.name, type,        t.dim,
+                   stride, t.alignment, span_elements(t.dim, stride) * info(type).bytes,
+                   t.uid,  written};
       p.by_value = t.bound_value;
       p.read = written || t.read;
       for (std::size_t j = 0; written && t.alias >= 0 && j < result.size(); ++j)
@@ -234,8 +235,7 @@ Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
     k.microseconds = scheduled.microseconds;
     data.kernels.push_back(std::move(k));
   }
-  report_progress(options, PlanProgress::Stage::planning, data.kernels.size(),
-                  data.kernels.size());
+  report_progress(options, PlanProgress::Stage::planning, data.kernels.size(), data.kernels.size());
   Plan plan{Shared<const PlanData>::make(std::move(data))};
   if (options.targets.empty()) return plan;
   return with_machine_code(plan, options.targets, options);

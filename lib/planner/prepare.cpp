@@ -81,9 +81,7 @@ class Cut {
         kept.insert(static_cast<TensorId>(t));
     return {kept.begin(), kept.end()};
   }
-  bool computed(TensorId t) const {
-    return g_[t].producer >= 0 && from_[at(t)] == From::constants;
-  }
+  bool computed(TensorId t) const { return g_[t].producer >= 0 && from_[at(t)] == From::constants; }
 
   bool leave_large() {
     const std::size_t before = left_.size();

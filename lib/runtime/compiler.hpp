@@ -26,8 +26,8 @@ std::vector<Result<std::string>> compile_kernels(std::span<const CompileRequest>
 // `log`, where not null: what the compiler remarked.
 Result<std::string> compile_uncached(const CompileRequest& request, std::string* log = nullptr);
 
-inline void report_progress(const PlanOptions& options, PlanProgress::Stage stage,
-                            std::size_t done, std::size_t total) {
+inline void report_progress(const PlanOptions& options, PlanProgress::Stage stage, std::size_t done,
+                            std::size_t total) {
   if (options.progress)
     options.progress(options.progress_context,
                      {stage, static_cast<int>(done), static_cast<int>(total)});

@@ -120,7 +120,8 @@ Result<ArgumentImage> argument_image(const PlanData& plan, const PlanKernel& ker
 void put_numbers(const ArgumentImage& image, std::span<void* const> pointers,
                  std::byte* arguments) {
   for (const auto& patch : image.numbers) {
-    const auto& number = *static_cast<const Number*>(pointers[static_cast<std::size_t>(patch.tensor)]);
+    const auto& number =
+        *static_cast<const Number*>(pointers[static_cast<std::size_t>(patch.tensor)]);
     const auto put = [&](const auto value) {
       std::memcpy(arguments + patch.offset, &value, sizeof value);
     };
@@ -181,8 +182,7 @@ Status Executable::Impl::launch(CUstream stream, std::span<void* const> pointers
   return Done{};
 }
 
-Status Executable::Impl::launch(CUstream stream,
-                                std::span<const std::vector<std::byte>> arguments,
+Status Executable::Impl::launch(CUstream stream, std::span<const std::vector<std::byte>> arguments,
                                 std::span<void* const> pointers) const {
   ContextScope scope;
   auto entered = scope.enter(*driver, context);

@@ -41,8 +41,7 @@ struct ArgumentImage {
 Result<ArgumentImage> argument_image(const PlanData& plan, const PlanKernel& kernel);
 
 // pointers[i]: to the Number of tensor i, where it is passed by value.
-void put_numbers(const ArgumentImage& image, std::span<void* const> pointers,
-                 std::byte* arguments);
+void put_numbers(const ArgumentImage& image, std::span<void* const> pointers, std::byte* arguments);
 
 struct LoadedKernel {
   std::shared_ptr<const Module> module;
@@ -82,7 +81,7 @@ struct BoundExecutable::Impl {
   Shared<const Executable::Impl> executable;
   std::vector<std::vector<std::byte>> arguments;  // GPU: one a kernel
   std::vector<void*> pointers;                    // one a tensor
-  std::vector<Number> numbers;  // one a tensor, where any is passed by value
+  std::vector<Number> numbers;                    // one a tensor, where any is passed by value
 };
 
 }  // namespace sinter

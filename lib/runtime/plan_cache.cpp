@@ -15,7 +15,7 @@ namespace {
 
 struct Entry {
   std::optional<Executable> fast, plain;
-  Diagnostics errors;  // where the first compilation failed
+  Diagnostics errors;   // where the first compilation failed
   bool pending = true;  // neither an executable nor an error yet
   std::uint64_t last_use = 0;
 };
@@ -43,7 +43,8 @@ struct PlanCache::Impl {
 
   bool in_background() const { return options.background && !options.device.is_cpu(); }
   Result<Executable> get(Extents extents);
-  Result<Executable> make(const std::vector<std::int64_t>& key, const std::shared_ptr<Entry>& entry);
+  Result<Executable> make(const std::vector<std::int64_t>& key,
+                          const std::shared_ptr<Entry>& entry);
   void publish(Entry& entry, bool fast, Result<Executable> made);
   void evict();
   void work();
@@ -89,9 +90,8 @@ Result<Executable> PlanCache::Impl::make(const std::vector<std::int64_t>& key,
   };
   try {
     builder(*graph, key);
-    Result<Executable> made = in_background()
-                                  ? compile_plain(*graph, options)
-                                  : compile(*graph, options.device, options.plan);
+    Result<Executable> made = in_background() ? compile_plain(*graph, options)
+                                              : compile(*graph, options.device, options.plan);
     const std::lock_guard lock(mutex);
     if (!made) drop();
     publish(*entry, !in_background(), made);

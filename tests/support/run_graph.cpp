@@ -155,7 +155,8 @@ Status GraphCase::execute(const Executable& executable) {
       const auto same = [&](const Binding& b) { return b.tensor.name() == name; };
       return std::find_if(bindings.begin(), bindings.end(), same) - bindings.begin();
     };
-    const auto in = static_cast<std::size_t>(of(input.name)), out = static_cast<std::size_t>(of(t.name));
+    const auto in = static_cast<std::size_t>(of(input.name)),
+               out = static_cast<std::size_t>(of(t.name));
     Status copied = bound[out].memory.copy_in(bound[in].host->data() - guard, bound[in].bytes);
     SINTER_TRY(copied);
     bindings[in].pointer = bindings[out].pointer;

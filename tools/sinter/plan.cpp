@@ -7,8 +7,8 @@
 #include "array/file.hpp"
 #include "commands.hpp"
 #include "documents.hpp"
-#include "planner/make_plan.hpp"
 #include "plan/plan_data.hpp"
+#include "planner/make_plan.hpp"
 
 namespace sinter::cli {
 namespace {
@@ -39,11 +39,11 @@ Result<int> run(const Options& o) {
   if (!document->plan) {
     const Progress progress("planning");
     // For one target the kernels use all that it has, for several what they share.
-    auto plan = Plan::make(*document->graph,
-                           progress.following({.fuse = !o.no_fuse,
-                                               .architecture = targets.size() == 1
-                                                                   ? targets.front()
-                                                                   : std::string()}));
+    auto plan =
+        Plan::make(*document->graph,
+                   progress.following(
+                       {.fuse = !o.no_fuse,
+                        .architecture = targets.size() == 1 ? targets.front() : std::string()}));
     SINTER_TRY(plan);
     document->plan = std::move(*plan);
   }

@@ -177,8 +177,8 @@ Result<int> run(const Options& o) {
     auto target = device->target();
     SINTER_TRY(target);
     const Progress progress("planning");
-    auto plan = Plan::make(*document->graph, progress.following({.fuse = !o.no_fuse,
-                                                                 .architecture = *target}));
+    auto plan = Plan::make(*document->graph,
+                           progress.following({.fuse = !o.no_fuse, .architecture = *target}));
     SINTER_TRY(plan);
     document->plan = std::move(*plan);
   }
@@ -238,7 +238,10 @@ void add_run(CLI::App& app, int& exit_code) {
   command->add_option("document", o->document, "Graph or plan file")->required();
   command->add_option("--device", o->device, "cpu or the number of a GPU (default: the current)")
       ->check(device_problem);
-  command->add_option("--input", o->inputs, "NAME=FILE.npy, or NAME=NUMBER of what is passed by value; the others are random")
+  command
+      ->add_option(
+          "--input", o->inputs,
+          "NAME=FILE.npy, or NAME=NUMBER of what is passed by value; the others are random")
       ->take_all()
       ->expected(1);
   command->add_option("--output", o->outputs, "NAME=FILE.npy to write an output to")

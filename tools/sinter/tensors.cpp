@@ -62,7 +62,8 @@ Result<TensorSet> TensorSet::allocate(std::span<const PlanTensor> tensors, Devic
   for (const auto& t : tensors) {
     auto memory = Memory::allocate(t.by_value ? Device::cpu() : device, t.bytes);
     SINTER_TRY(memory);
-    if (device.is_cpu() || t.by_value) std::memset(memory->data(), 0, static_cast<std::size_t>(t.bytes));
+    if (device.is_cpu() || t.by_value)
+      std::memset(memory->data(), 0, static_cast<std::size_t>(t.bytes));
     set.memories_.push_back(std::move(*memory));
   }
   return set;

@@ -238,8 +238,8 @@ int BodyBuilder::scalar(TensorId t) {
     if (known.tensor >= 0 && (desc.bound_value || state_.graph()[known.tensor].bound_value)) {
       if (known.tensor == t) s.port = static_cast<int>(i);
     } else if (known.type == type &&
-        std::bit_cast<std::uint64_t>(known.value) == std::bit_cast<std::uint64_t>(value) &&
-        known.tensor >= 0)
+               std::bit_cast<std::uint64_t>(known.value) == std::bit_cast<std::uint64_t>(value) &&
+               known.tensor >= 0)
       s.port = static_cast<int>(i);
   }
   if (s.port < 0) {
