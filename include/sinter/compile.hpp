@@ -138,8 +138,7 @@ struct Number {
 // an input: both may be given the same memory, or the output none of its own.
 struct Binding {
   TensorKey tensor;
-  void* pointer =
-      nullptr;  // device memory (host memory for the CPU backend); inputs are not written
+  void* pointer = nullptr;  // on the device (the host for the CPU backend); inputs are not written
   std::int64_t bytes = -1;  // negative: not known
   bool by_value = false;
   Number number{};

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstring>
 #include <iterator>
@@ -176,79 +175,6 @@ Status check_workspace(Workspace workspace, std::int64_t needed) {
                       .attribute = "the workspace's pointer",
                       .seen = fmt::format("{}", workspace.pointer),
                       .allowed = fmt::format("multiples of {}", kWorkspaceAlignment)};
-  return Done{};
-}
-
-namespace {
-
-// What a tensor occupies, or the workspace (index -1).
-struct Interval {
-  std::uintptr_t begin = 0, end = 0;
-  std::int32_t index = -1;
-  bool written = true;
-};
-
-constexpr std::size_t kIntervalsOnStack = 512;
-
-Diagnostic overlap(std::span<const PlanTensor> tensors, const Interval& a, const Interval& b) {
-  const bool workspace = a.index < 0 || b.index < 0;
-  const auto name = [&](const Interval& i) -> const std::string& {
-    return tensors[static_cast<std::size_t>(i.index)].name;
-  };
-  if (workspace)
-    return {.rule = Rule::workspace_overlap,
-            .attribute = "the workspace",
-            .seen = fmt::format("memory of '{}'", name(a.index < 0 ? b : a))};
-  const Interval& written = a.written ? a : b;
-  const Interval& other = a.written ? b : a;
-  return {.rule = Rule::binding_overlap,
-          .tensor = name(written),
-          .seen = fmt::format("bytes {} to {} of '{}' in it",
-                              std::max(a.begin, b.begin) - other.begin,
-                              std::min(a.end, b.end) - other.begin - 1, name(other)),
-          .allowed = "memory of its own",
-          .fix = tensors[static_cast<std::size_t>(written.index)].alias >= 0
-                     ? "bind exactly the memory of the input that it is an alias of"
-                     : "or declare it an alias of the input in the graph"};
-}
-
-}  // namespace
-
-Status check_overlaps(std::span<const PlanTensor> tensors, std::span<void* const> pointers,
-                      Workspace workspace, std::int64_t workspace_bytes) {
-  std::array<Interval, kIntervalsOnStack> few;
-  static thread_local std::vector<Interval> many;  // for very large graphs
-  if (tensors.size() + 1 > few.size() && many.size() <= tensors.size())
-    many.resize(tensors.size() + 1);
-  Interval* const all = tensors.size() + 1 > few.size() ? many.data() : few.data();
-  std::size_t n = 0;
-  const auto add = [&](const void* pointer, std::int64_t bytes, std::int32_t index, bool written) {
-    const auto begin = reinterpret_cast<std::uintptr_t>(pointer);
-    if (bytes > 0 && pointer)
-      all[n++] = {begin, begin + static_cast<std::uintptr_t>(bytes), index, written};
-  };
-  add(workspace.pointer, workspace_bytes, -1, true);
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const PlanTensor& t = tensors[i];
-    // Of an output in its input's place the input stands for both.
-    const bool in_place = t.alias >= 0 && pointers[i] == pointers[static_cast<std::size_t>(t.alias)];
-    if (!t.by_value && !in_place)
-      add(pointers[i], t.bytes, static_cast<std::int32_t>(i), t.written);
-    if (!in_place) continue;
-    Interval* const input = std::lower_bound(
-        all, all + n, t.alias, [](const Interval& a, std::int64_t at) { return a.index < at; });
-    if (input != all + n && input->index == t.alias) input->written = true;
-  }
-  std::sort(all, all + n, [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
-  // Of those before, the one that reaches furthest, and the one of these that are written.
-  const Interval *furthest = nullptr, *written = nullptr;
-  for (std::size_t i = 0; i < n; ++i) {
-    const Interval& t = all[i];
-    const Interval* const before = t.written ? furthest : written;
-    if (before && before->end > t.begin) return overlap(tensors, *before, t);
-    if (!furthest || t.end > furthest->end) furthest = &t;
-    if (t.written && (!written || t.end > written->end)) written = &t;
-  }
   return Done{};
 }
 
