@@ -166,7 +166,13 @@ void interpret(const Partition& p, const HostPointers& memory) {
       ports.push_back(at != p.workspace.end() ? workspace.data() + at->second
                                               : memory.at(port.tensor));
     }
-    Kernel(spec, std::move(ports)).run();
+    KernelSpec given = spec;  // with the numbers of this call
+    for (KernelScalar& s : given.scalars)
+      if (const auto found = memory.find(s.tensor); found != memory.end()) {
+        s.value = load_element(s.type, found->second, 0);
+        s.integer_value = static_cast<std::int64_t>(s.value);
+      }
+    Kernel(given, std::move(ports)).run();
   }
 }
 

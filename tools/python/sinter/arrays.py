@@ -67,7 +67,7 @@ def packed(dim):
 
 def pointer_of(array, info, gpu):
     """The array's pointer, after all that the tensor of a plan asks for has been checked."""
-    name, data_type, dim, stride, _, written = info
+    name, data_type, dim, stride, _, written = info[:6]
     pointer, seen, seen_dim, seen_stride, on_gpu, read_only = _view(array, name)
 
     def fail(what, seen, allowed, fix=""):
@@ -89,7 +89,7 @@ def pointer_of(array, info, gpu):
 
 def empty(info):
     """A new NumPy array with the strides of a plan's tensor."""
-    _, data_type, dim, stride, size, _ = info
+    _, data_type, dim, stride, size = info[:5]
     dtype = dtype_of(data_type)
     if list(stride) == packed(dim):
         return numpy.empty(dim, dtype)
@@ -102,7 +102,7 @@ class DeviceArray:
     hands it to PyTorch, CuPy and others. Formats that NumPy lacks show as unsigned integers."""
 
     def __init__(self, info, device):
-        _, data_type, self.shape, self._stride, size, _ = info
+        _, data_type, self.shape, self._stride, size = info[:5]
         self.dtype = numpy.dtype(DTYPES[data_type][-1])
         self._memory = _sinter.Memory.allocate(device, size)
 

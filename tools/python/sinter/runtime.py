@@ -32,7 +32,9 @@ class Executable:
 
         Arrays are NumPy's on the CPU; on a GPU anything that speaks DLPack or
         __cuda_array_interface__. They are used where they lie: type, dims and strides must be the
-        plan's. Outputs that are not given are made: NumPy arrays, on a GPU a DeviceArray.
+        plan's. Outputs that are not given are made: NumPy arrays, on a GPU a DeviceArray; one that
+        the graph declares an alias of an input is written in that input's array. An input that is
+        passed by value (Graph.scalar_input) takes a number: lr=0.01.
 
         `stream` is a CUstream as an integer (torch.cuda.current_stream().cuda_stream). On a GPU
         execute() returns while the kernels run, and the arrays must live until they end. `workspace`
@@ -40,16 +42,23 @@ class Executable:
         one is made for this call, which then waits for the device.
         """
         bindings = dict(bindings)
-        pointers, results = {}, {}
+        pointers, inputs, results = {}, {}, {}
         for info in self._tensors:
-            name, written = info[0], info[5]
+            name, written, by_value, alias = info[0], info[5], info[6], info[8]
             array = bindings.pop(name, None)
+            if by_value and array is not None:
+                pointers[name] = [array]  # a number
+                continue
+            if array is None and alias:
+                array = inputs.get(alias)  # in place
             if array is None:
                 if not written:
                     continue  # execute() of the library refuses the call, as it does unknown names
                 array = arrays.DeviceArray(info, self.device) if self._gpu else arrays.empty(info)
             if written:
                 results[name] = array
+            else:
+                inputs[name] = array
             pointers[name] = arrays.pointer_of(array, info, self._gpu)
         pointers.update(dict.fromkeys(bindings, 0))
         needed = self.workspace_bytes
