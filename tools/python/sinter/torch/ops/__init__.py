@@ -1,0 +1,2 @@
+"""The table of operations, one module a kind. Importing it fills sinter.torch.emit.TABLE."""
+from . import attention, contractions, layout, norms, pointwise, reductions  # noqa: F401

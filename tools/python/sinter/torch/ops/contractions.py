@@ -1,0 +1,80 @@
+"""Matrix products and convolutions."""
+import sinter
+import torch
+
+from ..emit import entry, floating
+from ..layouts import Unsupported
+from .reductions import reduce
+
+
+def _product(e, a, b, result):
+    floating(a, "a product")
+    tf32 = a.data_type == "f32" and e.gpu and torch.backends.cuda.matmul.allow_tf32
+    return sinter.matmul(a, b, C=result, compute_data_type="tf32" if tf32 else None)
+
+
+@entry("mm", "bmm")
+def mm(e, a, b):
+    return _product(e, a, b, e.out())
+
+
+@entry("mv", "dot")
+def mv(e, a, b):
+    rows = e.reshape(a, [1, *a.dim] if len(a.dim) == 1 else a.dim)
+    return e.reshape(_product(e, rows, e.reshape(b, [*b.dim, 1]),
+                              {"dim": [rows.dim[0], 1], "data_type": e.type()}), e.layouts[0].dim)
+
+
+@entry("addmm", "baddbmm")
+def addmm(e, bias, a, b, beta=1, alpha=1):
+    product = _product(e, a, b, {"dim": e.dim()})
+    if alpha != 1:
+        product = product * e.operand(float(alpha))
+    if beta == 0:
+        return e.converted(product)
+    if beta != 1:
+        bias = bias * e.operand(float(beta))
+    return sinter.add(product, bias, OUT_0=e.out())
+
+
+def _window(e, stride, padding, dilation, groups, spatial):
+    """Attributes of a convolution. One number stands for all spatial dims."""
+    def each(values):
+        return list(values) * spatial if len(values) == 1 else list(values)
+    tf32 = e.type() == "f32" and e.gpu and torch.backends.cudnn.allow_tf32
+    return {"stride": each(stride), "pre_padding": each(padding), "post_padding": each(padding),
+            "dilation": each(dilation), "groups": groups,
+            "compute_data_type": "tf32" if tf32 else None}
+
+
+@entry("convolution")
+def convolution(e, x, w, bias, stride, padding, dilation, transposed, output_padding, groups):
+    floating(x, "a convolution")
+    window = _window(e, stride, padding, dilation, groups, len(x.dim) - 2)
+    result = e.out() if bias is None else {**e.out(), "data_type": "f32"}
+    if e.type() == "f64":
+        result["data_type"] = "f64"
+    y = sinter.conv_dgrad(x, w, DX=result, **window) if transposed else sinter.conv_fprop(
+        x, w, Y=result, **window)
+    if bias is None:
+        return y
+    return sinter.add(y, e.reshape(bias, [1, *bias.dim] + [1] * (len(x.dim) - 2)),
+                      OUT_0=e.out())
+
+
+@entry("convolution_backward")
+def convolution_backward(e, dy, x, w, bias_sizes, stride, padding, dilation, transposed,
+                         output_padding, groups, mask):
+    dx = dw = db = None
+    floating(x, "a convolution")
+    if transposed:
+        raise Unsupported("gradients of a transposed convolution")
+    window = _window(e, stride, padding, dilation, groups, len(x.dim) - 2)
+    if mask[0]:
+        dx = sinter.conv_dgrad(dy, w, DX=e.out(0), **window)
+    if mask[1]:
+        dw = sinter.conv_wgrad(dy, x, DW=e.out(1), **window)
+    if mask[2]:
+        over = [axis for axis in range(len(dy.dim)) if axis != 1]
+        db = e.reshape(reduce(e, dy, "add", over, e.type(2)), e.layouts[2].dim)
+    return dx, dw, db

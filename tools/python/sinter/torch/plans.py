@@ -1,0 +1,76 @@
+"""Plans by the layouts of their inputs, and their launch on PyTorch's tensors, stream and memory."""
+import threading
+from collections import OrderedDict
+
+import torch
+
+from .. import runtime
+from . import report
+from .layouts import layout_of, row_major
+
+_WORKSPACE_ALIGNMENT = 256
+
+
+class Launch:
+    """A graph loaded on a device. A call allocates the outputs, starts the kernels and returns.
+
+    `inputs` are the names of the tensors that a call gets, in order; `outputs` are the name and the
+    Layout of each that it makes. All memory is PyTorch's, whose allocator keeps it for the current
+    stream: nothing is copied and nothing waits.
+    """
+
+    def __init__(self, graph, inputs, outputs, device):
+        self._device = device
+        self._gpu = device.type == "cuda"
+        self._loaded = runtime.compile(graph, device.index if self._gpu else "cpu")._loaded
+        self.kernels = self._loaded.plan.kernels
+        self.workspace_bytes = self._loaded.workspace_bytes
+        place = {name: i for i, name in enumerate(inputs)}
+        place.update((name, len(inputs) + i) for i, (name, _) in enumerate(outputs))
+        self._order = [place[row[0]] for row in self._loaded.plan.tensors()]
+        self._outputs = [(layout.dim, layout.stride, layout.dtype) for _, layout in outputs]
+
+    def __call__(self, tensors):
+        results = [torch.empty_strided(dim, stride, dtype=dtype, device=self._device)
+                   for dim, stride, dtype in self._outputs]
+        pointers = [t.data_ptr() for t in tensors]
+        pointers.extend(t.data_ptr() for t in results)
+        workspace, size, stream = 0, self.workspace_bytes, 0
+        if size:
+            spare = 0 if self._gpu else _WORKSPACE_ALIGNMENT  # the GPU's allocator aligns by itself
+            memory = torch.empty(size + spare, dtype=torch.uint8, device=self._device)
+            workspace = -(-memory.data_ptr() // _WORKSPACE_ALIGNMENT) * _WORKSPACE_ALIGNMENT
+        if self._gpu:
+            stream = torch._C._cuda_getCurrentRawStream(self._device.index)
+        self._loaded.launch(stream, [pointers[i] for i in self._order], workspace, size)
+        return results
+
+
+class Plans:
+    """Launches by device and layouts of the inputs, made when they are first needed; the least
+    recently used one is dropped where there are more than `limit`.
+
+    `build(layouts)` gives graph, names of the inputs, and names and Layouts of the outputs.
+    """
+
+    def __init__(self, name, build, limit=64):
+        self.name, self._build, self._limit = name, build, limit
+        self._launches = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __call__(self, tensors):
+        return self.launch(tensors[0].device, [layout_of(t) for t in tensors])(tensors)
+
+    def launch(self, device, layouts):
+        key = (device, *layouts)
+        with self._lock:
+            found = self._launches.get(key)
+            if found is not None:
+                self._launches.move_to_end(key)
+                return found
+            made = Launch(*self._build(layouts), device)
+            report.plan_made(self.name, made)
+            self._launches[key] = made
+            if len(self._launches) > self._limit:
+                self._launches.popitem(last=False)
+            return made
