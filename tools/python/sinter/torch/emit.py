@@ -31,8 +31,8 @@ def entry(*names):
 class Emit:
     """What an entry of the table works with: the graph, and the results that PyTorch expects."""
 
-    def __init__(self, graph, value):
-        self.graph = graph
+    def __init__(self, graph, value, reshaped):
+        self.graph, self._reshaped = graph, reshaped
         values = value if isinstance(value, (tuple, list)) else [value]
         self.gpu = any(v.device.type == "cuda" for v in values if is_tensor(v))
         self.layouts = [fake_layout(v) if is_tensor(v) else None for v in values]
@@ -61,14 +61,33 @@ class Emit:
         return sinter.identity(self.operand(float(value)),
                                OUT_0={"dim": list(dim), "data_type": data_type})
 
+    def rows_apart(self, x):
+        """A matrix whose rows are several dims made one, with these dims again; else itself."""
+        for t in reshapes(x, self._reshaped):
+            if len(x.dim) == 2 and len(t.dim) > 2 and t.dim[-1] == x.dim[-1]:
+                return t
+        return x
+
     def reshape(self, x, dim):
-        """The same elements with other dims, in the tensor's own type."""
+        """The same elements with other dims, in the tensor's own type. A reshape back gives the
+        tensor that was there: less stands between kernels."""
         dim = dims(dim)
-        return x if list(x.dim) == dim else sinter.reshape(
-            x, dim=dim, Y={"dim": dim, "data_type": x.data_type})
+        for t in reshapes(x, self._reshaped):
+            if list(t.dim) == dim:
+                return t
+        y = sinter.reshape(x, dim=dim, Y={"dim": dim, "data_type": x.data_type})
+        self._reshaped[y] = x
+        return y
 
     def converted(self, x, k=0):
         return sinter.identity(x, OUT_0=self.out(k))
+
+
+def reshapes(x, reshaped):
+    """x, what it is a reshape of, and so on: tensors of the same elements in the same order."""
+    while x is not None:
+        yield x
+        x = reshaped.get(x)
 
 
 def floating(x, what="arithmetic"):
@@ -84,11 +103,12 @@ def axes(dim, rank):
     return [d % rank for d in (dim if isinstance(dim, (list, tuple)) else [dim])]
 
 
-def emit(graph, node, tensors):
-    """The tensor, or the tuple of tensors, of an FX node; `tensors` are those of its arguments."""
+def emit(graph, node, tensors, reshaped):
+    """The tensor, or the tuple of tensors, of an FX node; `tensors` are those of its arguments, and
+    `reshaped` says for the graph's reshaped tensors what they were."""
     if node.target is operator.getitem:
         return tensors[node.args[0]][node.args[1]]
-    e = Emit(graph, node.meta["val"])
+    e = Emit(graph, node.meta["val"], reshaped)
     args, kwargs = torch.fx.map_arg((node.args, node.kwargs), tensors.__getitem__)
     made = TABLE[node.target](e, *args, **kwargs)
     for k, t in enumerate(made if isinstance(made, tuple) else (made,)):
@@ -118,7 +138,7 @@ def why_not(node):
             return "several devices"
         if devices.pop().type not in ("cpu", "cuda"):
             return "another kind of device"
-        emit(graph, node, tensors)
+        emit(graph, node, tensors, {})
     except Unsupported as reason:
         return str(reason)
     except sinter.Error as error:

@@ -7,8 +7,8 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from . import report
-from .emit import emit, why_not
-from .layouts import FLOATING, Unsupported, add_input, fake_layout, is_tensor
+from .emit import emit, reshapes, why_not
+from .layouts import FLOATING, Unsupported, add_input, dims, fake_layout, row_major
 from .ops.layout import VIEWS
 from .plans import Plans
 
@@ -80,22 +80,25 @@ class Region:
         report.region_made(name, len(compute), launch)
 
     def _build(self, layouts):
-        tensors, names = {}, [f"in_{i}" for i in range(len(self._inputs))]
+        tensors, reshaped, names = {}, {}, [f"in_{i}" for i in range(len(self._inputs))]
         results = [fake_layout(n.meta["val"]) for n in self._written]
         graph = sinter.Graph("torch_region", **_types([*layouts, *results], self._nodes))
         for node, name, layout in zip(self._inputs, names, layouts):
             tensors[node] = add_input(graph, name, layout)
         for node in self._nodes:
             if node.op == "call_function":
-                tensors[node] = emit(graph, node, tensors)
-        outputs, seen = [], {id(tensors[n]) for n in self._inputs}
+                tensors[node] = emit(graph, node, tensors, reshaped)
+        outputs, seen = [], {tensors[n] for n in self._inputs}
         for k, (node, layout) in enumerate(zip(self._written, results)):
-            t, name = tensors[node], f"out_{k}"
-            if id(t) in seen:  # an input, or what another output is already
+            t, stride = tensors[node], list(layout.stride) or [1]
+            if stride == row_major(dims(layout.dim)):  # the same memory with the first one's dims
+                t = [t, *(r for r in reshapes(t, reshaped) if r not in seen)][-1]
+                stride = row_major(t.dim)
+            if t in seen:  # an input, or what another output is already
                 t = sinter.identity(t, OUT_0={"dim": list(t.dim), "data_type": t.data_type})
-            seen.add(id(tensors[node]))
-            graph.output(t, name, stride=list(layout.stride) or [1])
-            outputs.append((name, layout))
+            seen.add(t)
+            graph.output(t, f"out_{k}", stride=stride)
+            outputs.append((f"out_{k}", layout))
         return graph, names, outputs
 
     def __call__(self, *tensors):

@@ -7,34 +7,40 @@ from ..layouts import Unsupported
 from .reductions import reduce
 
 
-def _product(e, a, b, result):
+def _product(e, a, b, data_type):
+    """A product in PyTorch's dims. Where the rows of `a` are several dims that were made one, the
+    product runs over those dims: what follows takes them apart again."""
     floating(a, "a product")
     tf32 = a.data_type == "f32" and e.gpu and torch.backends.cuda.matmul.allow_tf32
-    return sinter.matmul(a, b, C=result, compute_data_type="tf32" if tf32 else None)
+    rows = e.rows_apart(a)
+    c = sinter.matmul(rows, b, C={"dim": [*rows.dim[:-1], b.dim[-1]], "data_type": data_type},
+                      compute_data_type="tf32" if tf32 else None)
+    return e.reshape(c, [*a.dim[:-1], b.dim[-1]])
 
 
 @entry("mm", "bmm")
 def mm(e, a, b):
-    return _product(e, a, b, e.out())
-
-
-@entry("mv", "dot")
-def mv(e, a, b):
-    rows = e.reshape(a, [1, *a.dim] if len(a.dim) == 1 else a.dim)
-    return e.reshape(_product(e, rows, e.reshape(b, [*b.dim, 1]),
-                              {"dim": [rows.dim[0], 1], "data_type": e.type()}), e.layouts[0].dim)
+    return _product(e, a, b, e.type())
 
 
 @entry("addmm", "baddbmm")
 def addmm(e, bias, a, b, beta=1, alpha=1):
-    product = _product(e, a, b, {"dim": e.dim()})
+    product = _product(e, a, b, e.type())
     if alpha != 1:
         product = product * e.operand(float(alpha))
     if beta == 0:
         return e.converted(product)
     if beta != 1:
         bias = bias * e.operand(float(beta))
-    return sinter.add(product, bias, OUT_0=e.out())
+    rows = e.rows_apart(product) if len(bias.dim) == 1 else product
+    y = sinter.add(rows, bias, OUT_0={"dim": list(rows.dim), "data_type": e.type()})
+    return e.reshape(y, e.dim())
+
+
+@entry("mv", "dot")
+def mv(e, a, b):
+    rows = e.reshape(a, [1, *a.dim] if len(a.dim) == 1 else a.dim)
+    return e.reshape(_product(e, rows, e.reshape(b, [*b.dim, 1]), e.type()), e.layouts[0].dim)
 
 
 def _window(e, stride, padding, dilation, groups, spatial):
@@ -51,11 +57,8 @@ def _window(e, stride, padding, dilation, groups, spatial):
 def convolution(e, x, w, bias, stride, padding, dilation, transposed, output_padding, groups):
     floating(x, "a convolution")
     window = _window(e, stride, padding, dilation, groups, len(x.dim) - 2)
-    result = e.out() if bias is None else {**e.out(), "data_type": "f32"}
-    if e.type() == "f64":
-        result["data_type"] = "f64"
-    y = sinter.conv_dgrad(x, w, DX=result, **window) if transposed else sinter.conv_fprop(
-        x, w, Y=result, **window)
+    y = sinter.conv_dgrad(x, w, DX=e.out(), **window) if transposed else sinter.conv_fprop(
+        x, w, Y=e.out(), **window)
     if bias is None:
         return y
     return sinter.add(y, e.reshape(bias, [1, *bias.dim] + [1] * (len(x.dim) - 2)),
