@@ -6,7 +6,7 @@ import torch
 
 from .. import runtime
 from . import report
-from .layouts import layout_of, row_major
+from .layouts import layout_of
 
 _WORKSPACE_ALIGNMENT = 256
 
@@ -58,8 +58,8 @@ class Plans:
         self._launches = OrderedDict()
         self._lock = threading.Lock()
 
-    def __call__(self, tensors):
-        return self.launch(tensors[0].device, [layout_of(t) for t in tensors])(tensors)
+    def __call__(self, tensors, device=None):
+        return self.launch(device or tensors[0].device, [layout_of(t) for t in tensors])(tensors)
 
     def launch(self, device, layouts):
         key = (device, *layouts)

@@ -54,16 +54,19 @@ class Region:
         self._single = not isinstance(result, (tuple, list))
         self._results = [result] if self._single else list(result)
         self._plan_outputs()
+        self._layouts = [_written_layout(fake_layout(n.meta["val"])) for n in self._written]
+        self._device = self._results[0].meta["val"].device
         self._plans = Plans(name, self._build)
 
     def _plan_outputs(self):
         """Which results the kernels write, and which are views of those: (index, size, stride,
-        offset). Two results that are views of one tensor are written once."""
+        offset). Two results that are views of one tensor are written once, and one that shows
+        elements repeatedly is no tensor to write."""
         bases = [_base(n) for n in self._results]
         self._written, self._views = [], []
         for node, base in zip(self._results, bases):
-            shared = sum(b is base for b in bases) > 1 and base.op != "placeholder"
-            target = base if shared else node
+            shared = sum(b is base for b in bases) > 1 or 0 in node.meta["val"].stride()
+            target = base if shared and base.op != "placeholder" else node
             if target not in self._written:
                 self._written.append(target)
             value = node.meta["val"]
@@ -72,24 +75,21 @@ class Region:
 
     def compile(self, name):
         """Plans and compiles for the layouts that the trace has seen; raises where it cannot."""
-        values = [n.meta["val"] for n in self._inputs + self._written]
-        device = values[-1].device
-        launch = self._plans.launch(device, [fake_layout(n.meta["val"]) for n in self._inputs])
+        launch = self._plans.launch(self._device, [fake_layout(n.meta["val"]) for n in self._inputs])
         compute = [n for n in self._nodes if n.op == "call_function"
                    and n.target is not operator.getitem and n.target not in _VIEWS]
         report.region_made(name, len(compute), launch)
 
     def _build(self, layouts):
         tensors, reshaped, names = {}, {}, [f"in_{i}" for i in range(len(self._inputs))]
-        results = [fake_layout(n.meta["val"]) for n in self._written]
-        graph = sinter.Graph("torch_region", **_types([*layouts, *results], self._nodes))
+        graph = sinter.Graph("torch_region", **_types([*layouts, *self._layouts], self._nodes))
         for node, name, layout in zip(self._inputs, names, layouts):
             tensors[node] = add_input(graph, name, layout)
         for node in self._nodes:
             if node.op == "call_function":
                 tensors[node] = emit(graph, node, tensors, reshaped)
         outputs, seen = [], {tensors[n] for n in self._inputs}
-        for k, (node, layout) in enumerate(zip(self._written, results)):
+        for k, (node, layout) in enumerate(zip(self._written, self._layouts)):
             t, stride = tensors[node], list(layout.stride) or [1]
             if stride == row_major(dims(layout.dim)):  # the same memory with the first one's dims
                 t = [t, *(r for r in reshapes(t, reshaped) if r not in seen)][-1]
@@ -102,10 +102,17 @@ class Region:
         return graph, names, outputs
 
     def __call__(self, *tensors):
-        made = self._plans(tensors)
+        made = self._plans(tensors, self._device)
         results = [made[k] if view is None else torch.as_strided(made[k], *view)
                    for k, view in self._views]
         return results[0] if self._single else tuple(results)
+
+
+def _written_layout(layout):
+    """PyTorch's strides, where they are those of a tensor that can be written."""
+    if any(stride == 0 and extent > 1 for extent, stride in zip(layout.dim, layout.stride)):
+        return layout._replace(stride=tuple(row_major(layout.dim)))
+    return layout
 
 
 def _base(node):

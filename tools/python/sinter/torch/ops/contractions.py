@@ -43,11 +43,11 @@ def mv(e, a, b):
     return e.reshape(_product(e, rows, e.reshape(b, [*b.dim, 1]), e.type()), e.layouts[0].dim)
 
 
-def _window(e, stride, padding, dilation, groups, spatial):
+def _window(e, data_type, stride, padding, dilation, groups, spatial):
     """Attributes of a convolution. One number stands for all spatial dims."""
     def each(values):
         return list(values) * spatial if len(values) == 1 else list(values)
-    tf32 = e.type() == "f32" and e.gpu and torch.backends.cudnn.allow_tf32
+    tf32 = data_type == "f32" and e.gpu and torch.backends.cudnn.allow_tf32
     return {"stride": each(stride), "pre_padding": each(padding), "post_padding": each(padding),
             "dilation": each(dilation), "groups": groups,
             "compute_data_type": "tf32" if tf32 else None}
@@ -56,7 +56,7 @@ def _window(e, stride, padding, dilation, groups, spatial):
 @entry("convolution")
 def convolution(e, x, w, bias, stride, padding, dilation, transposed, output_padding, groups):
     floating(x, "a convolution")
-    window = _window(e, stride, padding, dilation, groups, len(x.dim) - 2)
+    window = _window(e, x.data_type, stride, padding, dilation, groups, len(x.dim) - 2)
     y = sinter.conv_dgrad(x, w, DX=e.out(), **window) if transposed else sinter.conv_fprop(
         x, w, Y=e.out(), **window)
     if bias is None:
@@ -72,7 +72,7 @@ def convolution_backward(e, dy, x, w, bias_sizes, stride, padding, dilation, tra
     floating(x, "a convolution")
     if transposed:
         raise Unsupported("gradients of a transposed convolution")
-    window = _window(e, stride, padding, dilation, groups, len(x.dim) - 2)
+    window = _window(e, x.data_type, stride, padding, dilation, groups, len(x.dim) - 2)
     if mask[0]:
         dx = sinter.conv_dgrad(dy, w, DX=e.out(0), **window)
     if mask[1]:

@@ -12,12 +12,12 @@ def _to_result(e, x):
     return e.reshape(x, e.layouts[0].dim)
 
 
-@entry("view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "squeeze.dim", "squeeze.dims")
+@entry("view", "_unsafe_view", "unsqueeze", "squeeze", "squeeze.dim", "squeeze.dims")
 def view(e, x, *_):
     return _to_result(e, x)
 
 
-@entry("alias", "detach", "lift_fresh_copy")
+@entry("alias", "detach")
 def alias(e, x):
     return x
 

@@ -161,7 +161,7 @@ def masked_fill(e, x, mask, value):
     return where(e, mask, value, x)
 
 
-@entry("_to_copy", "clone", "contiguous")
+@entry("_to_copy", "clone")
 def copy(e, x, dtype=None, memory_format=None, device=None, layout=None, pin_memory=None,
          non_blocking=False):
     if pin_memory:
