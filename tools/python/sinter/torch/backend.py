@@ -1,4 +1,6 @@
 """torch.compile(backend="sinter")."""
+import itertools
+
 import torch
 from functorch.compile import make_boxed_func
 from torch._decomp import core_aten_decompositions
@@ -13,12 +15,18 @@ from .regions import lower
 _EAGER = ("embedding_dense_backward", "native_dropout", "native_dropout_backward")
 
 
+def _split(x, sizes, dim=0):
+    """As slices, which are views with one result each."""
+    ends = list(itertools.accumulate(sizes))
+    return [torch.ops.aten.slice.Tensor(x, dim, end - size, end) for size, end in zip(sizes, ends)]
+
+
 def _decompositions():
     """Attention into our operators; else what no entry of the table takes into smaller ones."""
     eager = {getattr(torch.ops.aten, name).default for name in _EAGER}
     core = {op: function for op, function in core_aten_decompositions().items()
             if op not in TABLE and op not in eager}
-    return {**core, **attention.DECOMPOSITIONS}
+    return {**core, **attention.DECOMPOSITIONS, torch.ops.aten.split_with_sizes.default: _split}
 
 
 def _compile(module, example_inputs):

@@ -56,10 +56,26 @@ def _graph_builder(graph):
         __signature__ = inspect.Signature([
             inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in inputs])
         whole, written = document, [row for row in rows if row[5]]
+        read = [row for row in rows if not row[5]]
 
         def __call__(self, *tensors):
             raise Unsupported("a whole graph is a kernel of its own")
     return Builder(), len(Builder.written)
+
+
+def _placed(builder, tensors):
+    """Tensors with the strides of a whole graph's inputs, copied where they have others. A builder
+    takes them as they are."""
+    if not hasattr(builder, "whole"):
+        return tensors
+    placed = []
+    for t, (name, data_type, dim, stride, _, _) in zip(tensors, builder.read):
+        if t.dtype != DTYPES[data_type] or tuple(t.shape) != tuple(dim):
+            raise ValueError(f"{name} is {t.dtype} {list(t.shape)}, not {data_type} {list(dim)}")
+        if t.stride() != tuple(stride):
+            t = torch.empty_strided(dim, stride, dtype=t.dtype, device=t.device).copy_(t)
+        placed.append(t)
+    return placed
 
 
 def _make(builder, signature, arguments, layouts):
@@ -101,7 +117,7 @@ def _define(name, builder, outputs):
     def run(*args, **kwargs):
         arguments = signature.arguments(args, kwargs)
         tensors = [arguments[t] for t in signature.tensors if arguments[t] is not None]
-        results = plans_for(arguments)(tensors)
+        results = plans_for(arguments)(_placed(builder, tensors))
         return tuple(results) if outputs > 1 else results[0]
 
     def fake(*args, **kwargs):
@@ -115,8 +131,9 @@ def _define(name, builder, outputs):
         return tuple(results) if outputs > 1 else results[0]
 
     def emit(e, *args, **kwargs):
-        made = _tuple(builder(**signature.arguments(args, kwargs)))
-        return made if outputs > 1 else made[0]
+        made = [t if t.data_type == e.type(k) else e.converted(t, k) for k, t in enumerate(
+            _tuple(builder(**signature.arguments(args, kwargs))))]
+        return tuple(made) if outputs > 1 else made[0]
 
     op = torch.library.custom_op(name, run, mutates_args=(), schema=signature.schema)
     op.register_fake(fake)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Training steps of a small transformer and of a ResNet bottleneck: eager PyTorch, Inductor, Sinter.
 
-    torch_models.py [--models transformer,resnet] [--backends eager,sinter,inductor] [--json FILE]
+    training.py [--models transformer,resnet] [--backends eager,sinter,inductor] [--json FILE]
 
 Needs a GPU. Gradients of each backend in bf16 are compared with eager's in f32 on the same numbers;
 `error` is the norm of the difference over the norm, of the worst parameter. Times are of forward and
@@ -10,62 +10,25 @@ backward, the median of repetitions, measured with events.
 import argparse
 import copy
 import json
+import os
 import statistics
+import sys
 import time
 
 import torch
-from torch.nn import functional
 
 import sinter.torch
 
-
-class Layer(torch.nn.Module):
-    def __init__(self, width, heads):
-        super().__init__()
-        self.heads = heads
-        self.norm1, self.norm2 = torch.nn.LayerNorm(width), torch.nn.LayerNorm(width)
-        self.qkv, self.out = torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)
-        self.up, self.down = torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
-
-    def forward(self, x):
-        batch, length, width = x.shape
-        qkv = self.qkv(self.norm1(x)).view(batch, length, 3, self.heads, width // self.heads)
-        q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
-        o = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.out(o.transpose(1, 2).reshape(batch, length, width))
-        return x + self.down(functional.gelu(self.up(self.norm2(x))))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests"))
+import torch_models  # noqa: E402
 
 
-class Bottleneck(torch.nn.Module):
-    def __init__(self, channels):
-        super().__init__()
-        inner = channels // 4
-        self.convolutions = torch.nn.ModuleList([
-            torch.nn.Conv2d(channels, inner, 1, bias=False),
-            torch.nn.Conv2d(inner, inner, 3, padding=1, bias=False),
-            torch.nn.Conv2d(inner, channels, 1, bias=False)])
-        self.norms = torch.nn.ModuleList([torch.nn.BatchNorm2d(n)
-                                          for n in (inner, inner, channels)])
-
-    def forward(self, x):
-        y = x
-        for i, (convolution, norm) in enumerate(zip(self.convolutions, self.norms)):
-            y = norm(convolution(y))
-            y = functional.relu(x + y if i == 2 else y)
-        return y
+def transformer():
+    return torch_models.transformer(1024, 16, (8, 1024))
 
 
-def transformer(device):
-    torch.manual_seed(0)
-    model = torch.nn.Sequential(*(Layer(1024, 16) for _ in range(2))).to(device)
-    return model, torch.randn(8, 1024, 1024, device=device)
-
-
-def resnet(device):
-    torch.manual_seed(0)
-    model = torch.nn.Sequential(*(Bottleneck(256) for _ in range(2))).to(device)
-    x = torch.randn(32, 256, 56, 56, device=device)
-    return model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
+def resnet():
+    return torch_models.resnet(256, (32, 56))
 
 
 def step(model, x):
@@ -128,8 +91,8 @@ def main():
     options = parser.parse_args()
     rows = []
     for name in options.models.split(","):
-        model, x = globals()[name]("cuda")
-        model, x = model.bfloat16(), x.bfloat16()
+        torch.manual_seed(0)
+        model, x = (part.to("cuda", torch.bfloat16) for part in globals()[name]())
         exact = copy.deepcopy(model).float()
         loss, wanted = gradients(exact, x.float(), exact)
         for backend in options.backends.split(","):
