@@ -232,6 +232,29 @@ class Models(unittest.TestCase):
         self.assertEqual(len({a.untyped_storage().data_ptr() for a in made}), 1)
 
 
+class Tensors(unittest.TestCase):
+    def test_tensors_in_and_out(self):
+        graph = sinter.Graph(io_data_type="bf16")
+        x, w = graph.tensor("x", [4, 8], stride=[1, 4]), graph.tensor("w", [8, 3])
+        graph.output(sinter.relu_fwd(sinter.softmax(x @ w).Y @ sinter.reshape(w, dim=[3, 8])), "y")
+        run = sinter.compile(graph, "cpu")
+        x, w = (torch.randn(*dim, dtype=torch.bfloat16) for dim in ((8, 4), (8, 3)))
+        x.requires_grad_()
+        made = run(x=x.t(), w=w)["y"]
+        wanted = torch.softmax(x.t().float() @ w.float(), -1) @ w.view(3, 8).float()
+        self.assertEqual((type(made), made.dtype), (torch.Tensor, torch.bfloat16))
+        near(made.float(), torch.relu(wanted.detach()), 2e-2)
+        given = torch.empty(4, 8, dtype=torch.bfloat16)
+        self.assertIs(run(x=x.t(), w=w, y=given)["y"], given)
+        self.assertTrue(torch.equal(made, given))
+
+    def test_a_tensor_that_does_not_fit(self):
+        graph = sinter.Graph()
+        graph.output(-graph.tensor("x", [4, 8]), "y")
+        with self.assertRaisesRegex(sinter.Error, "stride"):
+            sinter.compile(graph, "cpu")(x=torch.zeros(8, 4).t())
+
+
 class PlansByLayout(unittest.TestCase):
     def test_strides_alignment_and_bound(self):
         built = []

@@ -2,13 +2,10 @@
 import threading
 from collections import OrderedDict
 
-import torch
-
 from .. import runtime
+from ..torch_memory import Source
 from . import report
 from .layouts import layout_of
-
-_WORKSPACE_ALIGNMENT = 256
 
 
 class Launch:
@@ -20,9 +17,9 @@ class Launch:
     """
 
     def __init__(self, graph, inputs, outputs, device):
-        self._device = device
-        self._gpu = device.type == "cuda"
-        self._loaded = runtime.compile(graph, device.index if self._gpu else "cpu")._loaded
+        where = device.index if device.type == "cuda" else "cpu"
+        self._source = Source(where)
+        self._loaded = runtime.compile(graph, where)._loaded
         self.kernels = self._loaded.plan.kernels
         self.workspace_bytes = self._loaded.workspace_bytes
         place = {name: i for i, name in enumerate(inputs)}
@@ -31,18 +28,13 @@ class Launch:
         self._outputs = [(layout.dim, layout.stride, layout.dtype) for _, layout in outputs]
 
     def __call__(self, tensors):
-        results = [torch.empty_strided(dim, stride, dtype=dtype, device=self._device)
-                   for dim, stride, dtype in self._outputs]
+        source = self._source
+        results = [source.empty(*fields) for fields in self._outputs]
         pointers = [t.data_ptr() for t in tensors]
         pointers.extend(t.data_ptr() for t in results)
-        workspace, size, stream = 0, self.workspace_bytes, 0
-        if size:
-            spare = 0 if self._gpu else _WORKSPACE_ALIGNMENT  # the GPU's allocator aligns by itself
-            memory = torch.empty(size + spare, dtype=torch.uint8, device=self._device)
-            workspace = -(-memory.data_ptr() // _WORKSPACE_ALIGNMENT) * _WORKSPACE_ALIGNMENT
-        if self._gpu:
-            stream = torch._C._cuda_getCurrentRawStream(self._device.index)
-        self._loaded.launch(stream, [pointers[i] for i in self._order], workspace, size)
+        _memory, workspace = source.workspace(self.workspace_bytes)
+        self._loaded.launch(source.stream(), [pointers[i] for i in self._order], workspace,
+                            self.workspace_bytes)
         return results
 
 
