@@ -143,4 +143,6 @@ def why_not(node):
         return str(reason)
     except sinter.Error as error:
         return str(error.diagnostics[0])
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        return f"a call that the table does not know: {error}"
     return None

@@ -91,6 +91,8 @@ class Region:
         outputs, seen = [], {tensors[n] for n in self._inputs}
         for k, (node, layout) in enumerate(zip(self._written, self._layouts)):
             t, stride = tensors[node], list(layout.stride) or [1]
+            if t is None:
+                raise Unsupported("a result that the table does not compute")
             if stride == row_major(dims(layout.dim)):  # the same memory with the first one's dims
                 t = [t, *(r for r in reshapes(t, reshaped) if r not in seen)][-1]
                 stride = row_major(t.dim)

@@ -8,7 +8,8 @@ import math
 import sinter
 import torch
 
-from ..layouts import dense_in_order_of
+from .. import report
+from ..layouts import Unsupported, dense_in_order_of
 from ..operator import operator
 
 DECOMPOSITIONS = {}
@@ -65,17 +66,27 @@ def _fits(dropout, *tensors):
         isinstance(extent, torch.SymInt) for extent in t.shape) for t in tensors)
 
 
+def _four(bias):
+    """A bias with the four dims that Sinter asks for; PyTorch broadcasts fewer."""
+    return bias if bias is None or bias.dim() == 4 else bias.reshape(
+        (1,) * (4 - bias.dim()) + tuple(bias.shape))
+
+
 def _attend(q, k, v, bias, dropout, causal, scale):
     if not _fits(dropout, q, k, v):
         return None
-    o, stats = _forward(q, k, v, bias, scale=_scale(q, scale), causal=causal)
+    try:
+        o, stats = _forward(q, k, v, _four(bias), scale=_scale(q, scale), causal=causal)
+    except (sinter.Error, Unsupported) as error:
+        report.left_to_eager("attention", str(error))
+        return None
     return o, stats.squeeze(-1)
 
 
 def _gradients(grad, q, k, v, bias, o, stats, dropout, causal, scale, bias_too=False):
-    if not _fits(dropout, q, k, v):
-        return NotImplemented
-    stats = stats.unsqueeze(-1)
+    if not _fits(dropout, q, k, v) or stats.shape != q.shape[:3]:
+        return NotImplemented  # nor was the forward ours
+    bias, stats = _four(bias), stats.unsqueeze(-1)
     settings = {"scale": _scale(q, scale), "causal": causal}
     if bias_too and bias is not None:
         return _backward_bias(grad, q, k, v, o, stats, bias, **settings)

@@ -70,13 +70,13 @@ def convolution_backward(e, dy, x, w, bias_sizes, stride, padding, dilation, tra
                          output_padding, groups, mask):
     dx = dw = db = None
     floating(x, "a convolution")
-    if transposed:
-        raise Unsupported("gradients of a transposed convolution")
     window = _window(e, x.data_type, stride, padding, dilation, groups, len(x.dim) - 2)
-    if mask[0]:
-        dx = sinter.conv_dgrad(dy, w, DX=e.out(0), **window)
+    if mask[0]:  # a transposed convolution is the gradient of another, whose forward is its own
+        dx = sinter.conv_fprop(dy, w, Y=e.out(0), **window) if transposed else sinter.conv_dgrad(
+            dy, w, DX=e.out(0), **window)
     if mask[1]:
-        dw = sinter.conv_wgrad(dy, x, DW=e.out(1), **window)
+        there, here = (x, dy) if transposed else (dy, x)
+        dw = sinter.conv_wgrad(there, here, DW=e.out(1), **window)
     if mask[2]:
         over = [axis for axis in range(len(dy.dim)) if axis != 1]
         db = e.reshape(reduce(e, dy, "add", over, e.type(2)), e.layouts[2].dim)

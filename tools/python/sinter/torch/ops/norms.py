@@ -83,7 +83,9 @@ def _inference(e, x, weight, bias, mean, variance, eps):
 
 @entry("_native_batch_norm_legit_no_training")
 def batch_norm_inference(e, x, weight, bias, mean, variance, momentum, eps):
-    return _inference(e, x, weight, bias, mean, variance, eps), None, None
+    nothing = sinter.slice(mean, start=[0], limit=[0], Y={"dim": [0], "data_type": mean.data_type})
+    return _inference(e, x, weight, bias, mean, variance, eps), *(
+        nothing if e.wanted(k) and e.dim(k) == [0] else None for k in (1, 2))
 
 
 @entry("_native_batch_norm_legit_functional")

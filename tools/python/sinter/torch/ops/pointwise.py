@@ -151,7 +151,7 @@ for _name in ("and", "or", "not"):
 
 @entry("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")
 def where(e, condition, a, b):
-    if e.type() not in FLOATING:
+    if e.type() not in FLOATING and e.type() != "bool":
         raise Unsupported("arithmetic of integers")
     return sinter.binary_select(e.operand(a), e.operand(b), condition, OUT_0=e.out())
 

@@ -28,6 +28,16 @@ entry("amax")(_reduction("max"))
 entry("amin")(_reduction("min"))
 
 
+_NORMS = {1: "norm1", 2: "norm2", float("inf"): "amax"}
+
+
+@entry("linalg_vector_norm")
+def vector_norm(e, x, order=2, dim=None, keepdim=False, dtype=None):
+    if order not in _NORMS:
+        raise Unsupported(f"the norm of order {order}")
+    return _reduction(_NORMS[order])(e, x, dim)
+
+
 def _variance(e, k, x, dim, correction):
     over = axes(dim, len(x.dim))
     count = 1
