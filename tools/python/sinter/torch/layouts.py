@@ -9,6 +9,7 @@ TYPES = {torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch
 DTYPES = {name: dtype for dtype, name in TYPES.items()}
 FLOATING = {name for dtype, name in TYPES.items() if dtype.is_floating_point}
 _ALIGNMENT = 16
+ALIGNED = tuple(i & -i or _ALIGNMENT for i in range(_ALIGNMENT))  # by the last bits of an address
 
 
 class Unsupported(Exception):
@@ -26,13 +27,6 @@ class Layout(NamedTuple):
         if self.dtype not in TYPES:
             raise Unsupported(f"data type {self.dtype}")
         return TYPES[self.dtype]
-
-
-def layout_of(tensor):
-    """Of a tensor with memory."""
-    address = tensor.data_ptr()
-    return Layout(tensor.dtype, tensor.shape, tensor.stride(),
-                  min(_ALIGNMENT, address & -address) or _ALIGNMENT)
 
 
 def fake_layout(value):

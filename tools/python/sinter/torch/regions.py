@@ -6,6 +6,7 @@ import torch
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
+from ..torch_memory import reinterpreted
 from . import report
 from .emit import emit, reshapes, why_not
 from .layouts import FLOATING, Unsupported, add_input, dims, fake_layout, row_major
@@ -105,7 +106,7 @@ class Region:
 
     def __call__(self, *tensors):
         made = self._plans(tensors, self._device)
-        results = [made[k] if view is None else torch.as_strided(made[k], *view)
+        results = [made[k] if view is None else reinterpreted(made[k], *view)
                    for k, view in self._views]
         return results[0] if self._single else tuple(results)
 

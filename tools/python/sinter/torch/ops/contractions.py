@@ -7,13 +7,14 @@ from ..layouts import Unsupported
 from .reductions import reduce
 
 
-def _product(e, a, b, data_type):
+def _product(e, a, b, data_type=None):
     """A product in PyTorch's dims. Where the rows of `a` are several dims that were made one, the
     product runs over those dims: what follows takes them apart again."""
     floating(a, "a product")
     tf32 = a.data_type == "f32" and e.gpu and torch.backends.cuda.matmul.allow_tf32
     rows = e.rows_apart(a)
-    c = sinter.matmul(rows, b, C={"dim": [*rows.dim[:-1], b.dim[-1]], "data_type": data_type},
+    result = {"dim": [*rows.dim[:-1], b.dim[-1]]}
+    c = sinter.matmul(rows, b, C={**result, "data_type": data_type} if data_type else result,
                       compute_data_type="tf32" if tf32 else None)
     return e.reshape(c, [*a.dim[:-1], b.dim[-1]])
 
@@ -25,7 +26,7 @@ def mm(e, a, b):
 
 @entry("addmm", "baddbmm")
 def addmm(e, bias, a, b, beta=1, alpha=1):
-    product = _product(e, a, b, e.type())
+    product = _product(e, a, b)  # f32: PyTorch adds the bias before it rounds
     if alpha != 1:
         product = product * e.operand(float(alpha))
     if beta == 0:
@@ -57,8 +58,11 @@ def _window(e, data_type, stride, padding, dilation, groups, spatial):
 def convolution(e, x, w, bias, stride, padding, dilation, transposed, output_padding, groups):
     floating(x, "a convolution")
     window = _window(e, x.data_type, stride, padding, dilation, groups, len(x.dim) - 2)
-    y = sinter.conv_dgrad(x, w, DX=e.out(), **window) if transposed else sinter.conv_fprop(
-        x, w, Y=e.out(), **window)
+    result = e.out()
+    if bias is not None:
+        del result["data_type"]
+    y = sinter.conv_dgrad(x, w, DX=result, **window) if transposed else sinter.conv_fprop(
+        x, w, Y=result, **window)
     if bias is None:
         return y
     return sinter.add(y, e.reshape(bias, [1, *bias.dim] + [1] * (len(x.dim) - 2)),
