@@ -1,5 +1,6 @@
 """Operators, attention and compiled models against eager PyTorch, on the CPU backend."""
 import copy
+import statistics
 import unittest
 
 import sinter
@@ -212,18 +213,20 @@ class Models(unittest.TestCase):
             net, data = (net.float(), x.float()) if kind == "exact" else (net, x)
             (compiled(net) if kind == "sinter" else net)(data).float().square().mean().backward()
             gradients.append([p.grad.float() for p in net.parameters()])
-        return [torch.stack([((a - b).norm() / b.norm()).square()
-                             for a, b in zip(seen, gradients[0])]) for seen in gradients[1:]]
+        return [{name: ((a - b).norm() / b.norm()).square().item() for (name, _), a, b in zip(
+            model.named_parameters(), seen, gradients[0])} for seen in gradients[1:]]
 
     def test_errors_of_gradients(self):
         torch.manual_seed(8)
-        eager, mine = self.errors(torch_models.transformer, 64, 2, (2, 64))
-        self.assertLess((mine / eager).median().sqrt().item(), 1.1)
-        self.assertLess(mine.max().sqrt().item(), 1.3 * eager.max().sqrt().item())
+        eager, mine = self.errors(torch_models.transformer, 128, 2, (4, 128))
+        self.assertLess(max(mine.values()), 1.3**2 * max(eager.values()))
+        # Sums over many rows show what is rounded once more than in eager PyTorch.
+        sums = [mine[n] / eager[n] for n in mine if n.endswith("bias") and "norm" not in n]
+        self.assertLess(statistics.median(sums), 1.1**2)
         # A batch norm makes errors of single gradients a matter of luck: several draws.
         draws = [self.errors(torch_models.resnet, 16, (4, 8)) for _ in range(3)]
-        eager, mine = (torch.stack([d[k] for d in draws]).mean().sqrt().item() for k in (0, 1))
-        self.assertLess(mine, 1.3 * eager)
+        eager, mine = (sum(sum(draw[k].values()) for draw in draws) for k in (0, 1))
+        self.assertLess(mine, 1.3**2 * eager)
 
     def test_the_rest_stays_with_pytorch(self):
         def function(x):
