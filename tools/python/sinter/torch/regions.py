@@ -15,6 +15,7 @@ from .plans import Plans
 
 _VIEWS = {getattr(getattr(torch.ops.aten, n.partition(".")[0]), n.partition(".")[2] or "default")
           for n in VIEWS}
+_EXPAND = torch.ops.aten.expand.default
 _PREFIX = "sinter_region_"
 
 
@@ -40,10 +41,6 @@ class _Support(OperatorSupportBase):
         return reason is None
 
 
-def _qualified(op):
-    return torch.fx.node._get_qualified_name(op)
-
-
 class Region:
     """The call of a region. Where Sinter refuses it, PyTorch's own operations run instead."""
 
@@ -61,16 +58,17 @@ class Region:
 
     def _plan_outputs(self):
         """Which results the kernels write, and which are views of those: (index, size, stride,
-        offset). Two results that are views of one tensor are written once, and one that shows
-        elements repeatedly is no tensor to write."""
+        offset). What shows all of a tensor, or is one of several views of it, is not written by
+        itself, nor what repeats elements."""
         bases = [_base(n) for n in self._results]
         self._written, self._views = [], []
         for node, base in zip(self._results, bases):
-            shared = sum(b is base for b in bases) > 1 or 0 in node.meta["val"].stride()
-            target = base if shared and base.op != "placeholder" else node
+            value = node.meta["val"]
+            apart = base is node or base.op == "placeholder" or (
+                value.numel() < base.meta["val"].numel() and sum(b is base for b in bases) == 1)
+            target = node if apart else base
             if target not in self._written:
                 self._written.append(target)
-            value = node.meta["val"]
             self._views.append((self._written.index(target), None if target is node else (
                 value.size(), value.stride(), value.storage_offset())))
 
@@ -137,14 +135,32 @@ def _types(layouts, nodes):
     return {"io_data_type": io, "intermediate_data_type": wide}
 
 
+def _leave_views_of_inputs(nodes):
+    """Takes from a region what would be a copy there: views of inputs that are seen outside, and
+    repeated elements. Other views of inputs are strides that a kernel reads with."""
+    of_inputs = set()
+
+    def seen_outside(node):
+        return any(user not in nodes or (user in of_inputs and seen_outside(user))
+                   for user in node.users)
+    for node in sorted(nodes):
+        source = node.args[0] if node.target in _VIEWS else None
+        if source is not None and (source not in nodes or source in of_inputs):
+            of_inputs.add(node)
+    leaving = [n for n in of_inputs if n.target is _EXPAND or seen_outside(n)]
+    for node in leaving:  # and what it is a view of
+        while node in of_inputs:
+            nodes.pop(node, None)
+            node = node.args[0]
+
+
 def lower(module):
     """Replaces what Sinter takes of a graph module by calls of regions."""
-    views = [_qualified(op) for op in _VIEWS]
-    partitioner = CapabilityBasedPartitioner(module, _Support(), allows_single_node_partition=True,
-                                             non_compute_ops=views)
+    partitioner = CapabilityBasedPartitioner(module, _Support(), allows_single_node_partition=True)
     partitions = partitioner.propose_partitions()
-    partitioner.remove_bookend_non_compute_ops(partitions)
-    partitions = [p for p in partitions if p.nodes]
+    for partition in partitions:
+        _leave_views_of_inputs(partition.nodes)
+    partitions = [p for p in partitions if not _VIEWS.issuperset(n.target for n in p.nodes)]
     fused = partitioner.fuse_partitions(partitions, prefix=_PREFIX)
     for node in list(fused.graph.nodes):
         if node.op != "call_module" or not node.target.startswith(_PREFIX):

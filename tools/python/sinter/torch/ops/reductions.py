@@ -6,8 +6,13 @@ from ..layouts import Unsupported
 
 
 def reduce(e, x, mode, over, data_type="f32"):
-    """A reduction that keeps the reduced axes with extent 1."""
+    """A reduction that keeps the reduced axes with extent 1. Down the rows of a matrix whose rows
+    were several dims it runs over those, as the product that made them does."""
     floating(x, "reduction")
+    rows = e.rows_apart(x)
+    if over == [0] and rows is not x:
+        total = reduce(e, rows, mode, list(range(len(rows.dim) - 1)), data_type)
+        return e.reshape(total, [1, x.dim[1]])
     dim = [1 if axis in over else extent for axis, extent in enumerate(x.dim)]
     if e.type() == "f64":
         data_type = "f64"
