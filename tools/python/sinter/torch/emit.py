@@ -29,10 +29,12 @@ def entry(*names):
 
 
 class Emit:
-    """What an entry of the table works with: the graph, and the results that PyTorch expects."""
+    """What an entry of the table works with: the graph, the node of PyTorch's graph, and the results
+    that PyTorch expects."""
 
-    def __init__(self, graph, value, reshaped):
-        self.graph, self._reshaped = graph, reshaped
+    def __init__(self, graph, node, reshaped):
+        self.graph, self.node, self._reshaped = graph, node, reshaped
+        value = node.meta["val"]
         values = value if isinstance(value, (tuple, list)) else [value]
         self.gpu = any(v.device.type == "cuda" for v in values if is_tensor(v))
         self.layouts = [fake_layout(v) if is_tensor(v) else None for v in values]
@@ -108,7 +110,7 @@ def emit(graph, node, tensors, reshaped):
     `reshaped` says for the graph's reshaped tensors what they were."""
     if node.target is operator.getitem:
         return tensors[node.args[0]][node.args[1]]
-    e = Emit(graph, node.meta["val"], reshaped)
+    e = Emit(graph, node, reshaped)
     args, kwargs = torch.fx.map_arg((node.args, node.kwargs), tensors.__getitem__)
     made = TABLE[node.target](e, *args, **kwargs)
     for k, t in enumerate(made if isinstance(made, tuple) else (made,)):

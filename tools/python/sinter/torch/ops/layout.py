@@ -1,8 +1,9 @@
 """Views and other movement of elements."""
 import sinter
+import torch
 
 from ..emit import entry
-from ..layouts import DTYPES, FLOATING, Unsupported
+from ..layouts import DTYPES, FLOATING, Unsupported, row_major
 
 
 def _to_result(e, x):
@@ -83,7 +84,32 @@ def cat(e, tensors, dim=0):
         raise Unsupported("concatenation of several types")
     if len(parts) == 1:
         return parts[0]
-    return sinter.concatenate(*parts, axis=dim % len(e.dim()), Y=e.out())
+    order = _order_of_stack(e.node, parts) if dim == 0 else None
+    if order is None:
+        return sinter.concatenate(*parts, axis=dim % len(e.dim()), Y=e.out())
+    stacked = [len(parts), *parts[0].dim]
+    stride = [0] * len(stacked)
+    for axis, step in zip(order, row_major([stacked[axis] for axis in order])):
+        stride[axis] = step
+    y = sinter.concatenate(*(e.reshape(t, [1, *t.dim]) for t in parts), axis=0,
+                           Y={"dim": stacked, "stride": stride, "data_type": e.type()})
+    return e.reshape(y, e.dim())
+
+
+def _order_of_stack(node, parts):
+    """Where a concatenation is taken apart again, permuted and copied, as gradients of joined
+    projections are: the permutation. In its order of memory the parts are written in place."""
+    chain = []
+    for target in (torch.ops.aten.view.default, torch.ops.aten.permute.default,
+                   torch.ops.aten.clone.default):
+        if len(node.users) != 1 or next(iter(node.users)).target is not target:
+            return None
+        node = next(iter(node.users))
+        chain.append(node)
+    stacked = [len(parts), *parts[0].dim]
+    if list(chain[0].meta["val"].shape) != stacked or any(t.dim != parts[0].dim for t in parts):
+        return None
+    return [axis % len(stacked) for axis in chain[1].args[1]]
 
 
 @entry("constant_pad_nd")
