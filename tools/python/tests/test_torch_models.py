@@ -187,6 +187,12 @@ class Models(unittest.TestCase):
         self.assertEqual((len(report.regions), dict(report.eager), dict(report.refused)),
                          (2, {}, {}))
 
+    def test_rotary_transformer(self):
+        torch.manual_seed(9)
+        report = self.train(*torch_models.rotary(), 1e-5)
+        self.assertEqual({op for op, _ in report.eager}, {"aten.arange.start_step"})
+        self.assertEqual(dict(report.refused), {})
+
     def test_resnet(self):
         torch.manual_seed(5)
         report = self.train(*torch_models.resnet(), 1e-4)

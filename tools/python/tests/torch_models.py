@@ -1,4 +1,4 @@
-"""Small models that the tests train: a transformer of two layers, a ResNet bottleneck."""
+"""Small models that tests and benchmarks train: transformers of two layers, ResNet bottlenecks."""
 import torch
 from torch.nn import functional
 
@@ -18,6 +18,40 @@ class Layer(torch.nn.Module):
         o = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(o.transpose(1, 2).reshape(batch, length, width))
         return x + self.down(functional.gelu(self.up(self.norm2(x))))
+
+
+class RotaryLayer(torch.nn.Module):
+    """With rms norms, rotary positions, heads that share keys, and a gated unit."""
+
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads, self.size = heads, width // heads
+        self.norm1, self.norm2 = torch.nn.RMSNorm(width), torch.nn.RMSNorm(width)
+        shared = width // 2
+        self.q, self.k, self.v, self.out, self.gate, self.up, self.down = (
+            torch.nn.Linear(a, b, bias=False) for a, b in (
+                (width, width), (width, shared), (width, shared), (width, width),
+                (width, 2 * width), (width, 2 * width), (2 * width, width)))
+
+    def turned(self, x, angles):
+        a, b = x.chunk(2, -1)
+        turned = x * angles.cos() + torch.cat([-b, a], -1) * angles.sin()
+        return turned.to(x.dtype)
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        y = self.norm1(x)
+        q, k, v = (f(y).view(batch, length, -1, self.size).transpose(1, 2)
+                   for f in (self.q, self.k, self.v))
+        steps = torch.arange(self.size // 2, device=x.device, dtype=torch.float32)
+        angles = torch.arange(length, device=x.device, dtype=torch.float32)[:, None] * (
+            100.0 ** (-2 * steps / self.size))
+        angles = torch.cat([angles, angles], -1)
+        o = functional.scaled_dot_product_attention(
+            self.turned(q, angles), self.turned(k, angles), v, is_causal=True, enable_gqa=True)
+        x = x + self.out(o.transpose(1, 2).reshape(batch, length, width))
+        y = self.norm2(x)
+        return x + self.down(functional.silu(self.gate(y)) * self.up(y))
 
 
 class Bottleneck(torch.nn.Module):
@@ -41,6 +75,11 @@ class Bottleneck(torch.nn.Module):
 
 def transformer(width=16, heads=2, dim=(2, 6)):
     model = torch.nn.Sequential(*(Layer(width, heads) for _ in range(2)))
+    return model, torch.randn(*dim, width)
+
+
+def rotary(width=16, heads=4, dim=(2, 6)):
+    model = torch.nn.Sequential(*(RotaryLayer(width, heads) for _ in range(2)))
     return model, torch.randn(*dim, width)
 
 
