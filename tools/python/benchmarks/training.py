@@ -122,9 +122,11 @@ def main():
             begin = time.time()
             seen, made = gradients(mine, x, run)
             compiled = time.time() - begin
-            error = max(((a - b).norm() / b.norm()).item() for a, b in zip(made, wanted))
+            names = ["x", *(name for name, _ in mine.named_parameters())]
+            error, worst = max((((a - b).norm() / b.norm()).item(), name)
+                               for name, a, b in zip(names, made, wanted))
             row = {"model": name, "backend": backend, "compile_s": round(compiled, 1),
-                   "loss": seen, "loss_f32": loss, "error": error,
+                   "loss": seen, "loss_f32": loss, "error": error, "worst": worst,
                    "us": microseconds(mine, x, run), "us_steady": steady(mine, x, run),
                    "us_captured": captured(mine, x, run)}
             rows.append(row)
