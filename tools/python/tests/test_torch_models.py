@@ -77,6 +77,19 @@ class Operators(unittest.TestCase):
         torch.library.opcheck(FFN, (x, w, bias), {"scale": 2.0}, test_utils=(
             "test_schema", "test_autograd_registration", "test_faketensor"))
 
+    def test_other_compilers_see_through_it(self):
+        x, w, bias = (t.detach() for t in self.arguments())
+
+        class Module(torch.nn.Module):
+            def forward(self, x, w, bias):
+                return torch.relu(FFN(x, w, bias))
+        wanted = torch.relu(self.eager(x, w, bias, 1.0))
+        exported = torch.export.export(Module(), (x, w, bias))
+        self.assertIn("sinter_test.ffn", exported.graph_module.code)
+        near(exported.module()(x, w, bias), wanted)
+        torch._dynamo.reset()
+        near(torch.compile(Module(), backend="aot_eager", fullgraph=True)(x, w, bias), wanted)
+
     def test_joins_the_kernels_around_it(self):
         x, w, bias = (t.detach() for t in self.arguments())
         run = compiled(lambda x, w, bias: torch.relu(FFN(x, w, bias) + 1))

@@ -36,8 +36,8 @@ def _compile(module, example_inputs):
 _aot = None
 
 
-def backend(module, example_inputs, **options):
-    """What torch.compile calls. Forward and backward are partitioned as they are for Inductor:
+def backend(module, example_inputs):
+    """What torch.compile calls; it has no options. Forward and backward are partitioned as they are for Inductor:
     cheap values are computed again rather than kept."""
     global _aot
     if _aot is None:

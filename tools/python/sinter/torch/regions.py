@@ -103,7 +103,11 @@ class Region:
         return graph, names, outputs
 
     def __call__(self, *tensors):
-        made = self._plans(tensors, self._device)
+        try:
+            made = self._plans(tensors, self._device)
+        except (Unsupported, sinter.Error) as error:  # for layouts that the trace had not seen
+            report.region_refused(str(error))
+            return self._module(*tensors)
         results = [made[k] if view is None else reinterpreted(made[k], *view)
                    for k, view in self._views]
         return results[0] if self._single else tuple(results)
