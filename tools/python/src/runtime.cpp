@@ -66,6 +66,18 @@ void execute(const Executable& self, std::uintptr_t stream, const nb::dict& poin
   });
 }
 
+// By position in the plan's tensors, looked up and checked once.
+BoundExecutable bound(const Executable& self, const std::vector<std::uintptr_t>& pointers,
+                      std::uintptr_t workspace, std::int64_t workspace_bytes) {
+  std::vector<Binding> bindings;
+  bindings.reserve(pointers.size());
+  for (std::size_t i = 0; i < pointers.size(); ++i)
+    bindings.emplace_back(Index{static_cast<std::int64_t>(i)},
+                          reinterpret_cast<void*>(pointers[i]));
+  return take(
+      self.bind(bindings, Workspace{reinterpret_cast<void*>(workspace), workspace_bytes}));
+}
+
 void bind_memory(nb::module_& m) {
   nb::class_<Memory>(m, "Memory", "Memory on a device.")
       .def_static("allocate",
@@ -127,9 +139,18 @@ void bind_runtime(nb::module_& m) {
       .def_prop_ro("workspace_bytes", &Plan::workspace_bytes)
       .def("tensors", &tensors,
            "Rows (name, data type, dim, stride, bytes, written, by value, read, alias).");
+  nb::class_<BoundExecutable>(m, "Bound", "A plan with its memory: a call only launches.")
+      .def(
+          "execute",
+          [](const BoundExecutable& self, std::uintptr_t stream) {
+            without_gil([&] { return self.execute(reinterpret_cast<Stream>(stream)); });
+          },
+          nb::arg("stream"));
   nb::class_<Executable>(m, "Loaded", "A plan on a device; takes pointers.")
       .def("execute", &execute, nb::arg("stream"), nb::arg("pointers"), nb::arg("workspace") = 0,
            nb::arg("workspace_bytes") = 0)
+      .def("bind", &bound, nb::arg("pointers"), nb::arg("workspace") = 0,
+           nb::arg("workspace_bytes") = 0, "With one pointer for each of plan.tensors().")
       .def_prop_ro("plan", &Executable::plan)
       .def_prop_ro("workspace_bytes", &Executable::workspace_bytes)
       .def_prop_ro("device", [](const Executable& self) { return device_name(self.device()); });
