@@ -171,7 +171,8 @@ class Attention : KernelStatements {
     for_indices(
         at, 0, A::n, std::function<void()>([&] {
           const Interval keys = seen(a, at, AttentionBackwardSpec::m);
-          const double stats = of_entry(a.stats, at), delta = of_entry(a.delta, at);
+          const double stats = of_entry(a.stats, at),
+                       delta = a.delta < 0 ? 0 : of_entry(a.delta, at);
           const bool row_seen = stats != -std::numeric_limits<double>::infinity();
           for (std::int64_t n = keys.first; n < keys.end; ++n) {
             at[A::n] = n;
@@ -201,6 +202,7 @@ class Attention : KernelStatements {
                 at, A::d, A::d + 1, std::function<void()>([&] {
                   of_key[A::d] = at[A::d];
                   add(dk, index_of(of_key, A::n, A::d), gradient * operand(a.q.body, at, v));
+                  if (a.sums < 0) return;
                   const auto port = static_cast<std::size_t>(a.sums);
                   const std::int64_t to = locate(spec_.ports[port].access, at).offset;
                   store_element(
@@ -216,6 +218,7 @@ class Attention : KernelStatements {
         }));
     const auto store = [&](int number, int column, const std::map<Index, double>& sums,
                            double scale) {
+      if (number < 0) return;
       const auto port = static_cast<std::size_t>(number);
       for_indices(at, 0, spec_.extent.size(), std::function<void()>([&] {
                     const int other = column == A::d ? A::e : A::d;
