@@ -178,6 +178,7 @@ void print_attention_backward(TextWriter& out, const KernelSpec& spec,
   } else {
     out.open("struct SumsDQ {{");
     print_box_store(out, *e.sums, "map_dq", "add", "add_box");
+    if (e.in_order) print_line(out, {spec, names, "Config", "Coord"}, a.sums, 1);
     out.close("};");
   }
   print_key_gradient(out, spec, e.dk, a.dk, names, "ResultDK", "map_dk");

@@ -21,6 +21,7 @@
 // each of BackwardWarpsShape::tiles.
 #pragma once
 #include "sinter/device/engine/shared_memory.cuh"
+#include "sinter/device/family/attention_backward_order.cuh"
 #include "sinter/device/family/attention_backward_results.cuh"
 #include "sinter/device/family/attention_backward_weights.cuh"
 #include "sinter/device/family/attention_lines.cuh"
@@ -168,7 +169,7 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
   const unsigned k = memory.address, v = k + S::v, ds = k + S::ds;
   const int thread = static_cast<int>(threadIdx.x), warp = __shfl_sync(~0u, thread / 32, 0),
             lane = thread % 32;
-  const TileOfKeys tile = tile_of_keys<Config, S>(static_cast<int>(blockIdx.x));
+  const TileOfKeys tile = tile_of_keys<Config, S>(number_of_block<S, SumsDQ>(args, memory.pointer));
   typename S::Coord c;
   c.at[0] = tile.entry, c.at[1] = tile.head;
   const QueryBand<S, Bounds> band(args, c, tile.from);
@@ -269,7 +270,17 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
           __syncthreads();
           typename S::Coord of = c;
           of.at[1] = at.head;
+          if constexpr (S::in_order) {
+            const int before = band.tiles_before(args, of, at.head, at.row());
+            if (thread == 0)
+              hardware::wait_for_count(counter_of<S, SumsDQ>(args, of, at.row(), 0), before);
+            __syncthreads();
+          }
           add_dq_by_warps<S, SumsDQ>(args, of, at.row(), band.band.rows, ds, k);
+          if constexpr (S::in_order) {
+            __syncthreads();
+            if (thread == 0) hardware::raise_count(counter_of<S, SumsDQ>(args, of, at.row(), 0));
+          }
         }
       }
       if (i + 1 < count) put_row(stage ^ 1);

@@ -171,6 +171,7 @@ std::optional<KernelSpec> attention_backward_spec(const FusionState& state,
   A& to = spec.attention_backward();
   to.group = v[1] > 0 ? q[1] / v[1] : 1;
   to.scale = r.attributes.attn_scale;
+  to.deterministic = r.attributes.deterministic;
   to.band = {r.band.left, r.band.right, r.band.bottom_right, r.attributes.padding_mask};
   const auto builder = [&](Body& body, const Dims& dim, int row, int column) {
     std::vector<Coordinate> at;

@@ -4,6 +4,7 @@
 #include "planner/spec/body_copy.hpp"
 #include "planner/spec/domain.hpp"
 #include "planner/split/operands.hpp"
+#include "planner/split/zeros.hpp"
 #include "schedule/attention/backward.hpp"
 
 namespace sinter {
@@ -15,19 +16,6 @@ Statement moved(StatementKind kind, int port, const std::string& label) {
   Statement s = statement(kind, DataType::f32, label);
   s.port = port;
   return s;
-}
-
-KernelSpec zeros(KernelPort to, const Dims& extent) {
-  KernelSpec kernel;
-  kernel.extent = extent;
-  kernel.scalars = {{kNoTensor, "zero", DataType::f32, 0, 0}};
-  const Statement zero = moved(StatementKind::scalar, 0, "zero");
-  Statement store = moved(StatementKind::store, 0, to.name);
-  store.args = {0};
-  kernel.ports.push_back(std::move(to));
-  kernel.body.statements = {zero, std::move(store)};
-  simplify_domain(kernel);
-  return kernel;
 }
 
 // From sums of f32 to where they are stored.
@@ -89,6 +77,8 @@ void sum_dq(KernelSpec& spec, std::vector<KernelSpec>& before, std::vector<Kerne
   KernelSpec last = over_indices(spec, spec.attention_backward().dq, indices);
   Dims lines = last.extent;
   lines.back() = (lines.back() + 3) / 4 * 4;
+  if (spec.attention_backward().deterministic)
+    lines[2] += (2 * lines[2] + lines.back()) / lines.back();  // its counters
   Access of_lines;
   of_lines.stride = packed_strides(lines);
   const KernelPort sums = temporaries.add("dq_sums", DataType::f32, lines, of_lines);

@@ -206,6 +206,7 @@ std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec&
     // Its element is the score's, of which there is one with a body where there is a bias.
     const DataType type = spec.ports[static_cast<std::size_t>(a.dbias)].type;
     if (a.score.statements.empty() || (type != DataType::f32 && info(type).bytes != 2)) return {};
+    if (a.deterministic && bias_gradient_of(spec).shared) return {};  // is added in any order
   }
   AttentionBackwardConfig e;
   e.by_warps = !has_warpgroups(device);
@@ -224,6 +225,9 @@ std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec&
   if (!(e.by_warps ? plan_backward_by_warps(spec, device, e)
                    : plan_backward_by_warpgroups(spec, device, e)))
     return {};
+  // Of two additions to zero the order does not matter.
+  e.in_order =
+      a.deterministic && a.sums >= 0 && (a.sequences.count > 0 || spec.extent[A::n] > 2 * e.tile_k);
   return e;
 }
 

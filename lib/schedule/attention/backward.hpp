@@ -37,6 +37,7 @@ struct AttentionBackwardConfig : Launch {
   int stages = 2;          // of the pipeline of Q
   int stages_do = 2;       // and of that of dO
   int heads_together = 1;  // of K, whose tiles of keys run beside each other
+  bool in_order = false;   // dQ's sums are added in one order
   BiasGradient dbias;
   int producer_registers = 24, consumer_registers = 240;
 };
