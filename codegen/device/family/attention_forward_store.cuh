@@ -152,7 +152,6 @@ SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& slab
   S::F::set_batch(own, tile.entry + tile.split * S::entries);
   float logarithm[2], factor[2];
   softmax.finish(Score::scale, logarithm);
-  bool again = false;  // some result is NaN though its row's weights are numbers
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int m = row + out.row(2 * r);
@@ -179,13 +178,18 @@ SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& slab
           columns.writes_rows)
         Rows::stats(args, own, logarithm[r]);
   }
+  // Without branches: one compare, multiply and select each.
+  bool is_nan[2] = {};
   out.each([&](int e, float& x) {
     const int r = e / 2 % 2;
-    x = factor[r] == 0.0f ? 0.0f : x * factor[r];
-    if constexpr (Rows::zero_dominates) again = again || (x != x && factor[r] == factor[r]);
+    const float result = x * factor[r];
+    x = factor[r] == 0.0f ? 0.0f : result;
+    if constexpr (Rows::zero_dominates) is_nan[r] = is_nan[r] | (x != x);
   });
-
-  if constexpr (Rows::zero_dominates) again = __any_sync(0xffffffffu, again);
+  // Some result is NaN though its row's weights are numbers.
+  const bool again =
+      Rows::zero_dominates && __any_sync(0xffffffffu, (is_nan[0] & (factor[0] == factor[0])) |
+                                                          (is_nan[1] & (factor[1] == factor[1])));
   const auto take_again = [&](const auto& put) {
     constexpr int strips = (Sums::columns + 31) / 32;
 #pragma unroll 1
