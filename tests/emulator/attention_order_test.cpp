@@ -9,7 +9,7 @@ namespace sinter::test {
 namespace {
 
 // What is wrong with the results, clusters run from either end.
-std::string run(const Graph& g, const Edit& edit = {}) {
+std::string run(Graph& g, const Edit& edit = {}) {
   GraphCase c(g, Fill::normal, 7);
   const auto plan = make_plan(g, {.architecture = "sm_90a"}, {}, nullptr);
   REQUIRE(plan);
