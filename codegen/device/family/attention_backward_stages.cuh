@@ -126,7 +126,8 @@ SINTER_DEVICE void run_tile_of_keys(const Args& args) {
   }
   __syncthreads();
   hardware::grid_dependency_wait();
-  const TileOfKeys tile = tile_of_keys<Config, S>(number_of_block<S, SumsDQ>(args, memory.pointer + S::lse));
+  const TileOfKeys tile =
+      tile_of_keys<Config, S>(number_of_block<S, SumsDQ>(args, memory.pointer + S::lse));
   typename S::Coord c;
   c.at[0] = tile.entry, c.at[1] = tile.head;
   const QueryBand<S, Bounds> band(args, c, tile.from);

@@ -39,7 +39,6 @@ struct TileQueue {
   static constexpr int slot_bytes = 32, bytes = Pipe::bytes + Pipe::stages * slot_bytes;
   unsigned char* pointer;
   unsigned address;
-  Pipe::State state;
 
   template <class S, class Bounds>
   struct Slot {
@@ -48,10 +47,11 @@ struct TileQueue {
   };
   SINTER_DEVICE Pipe pipe() const { return {address}; }
   template <class S, class Bounds>
-  SINTER_DEVICE Slot<S, Bounds>& slot() const {
+  SINTER_DEVICE Slot<S, Bounds>& slot(int round) const {
     static_assert(sizeof(Slot<S, Bounds>) <= slot_bytes);
-    return *reinterpret_cast<Slot<S, Bounds>*>(pointer + Pipe::bytes + state.stage * slot_bytes);
+    return *reinterpret_cast<Slot<S, Bounds>*>(pointer + Pipe::bytes + round % 2 * slot_bytes);
   }
+  static SINTER_DEVICE Pipe::State state(int round) { return {round & 1, round >> 1 & 1}; }
 };
 
 // By one thread of the producer, which loads each tile before it asks for the next one.
@@ -59,18 +59,19 @@ template <class Config, class S, class Bounds>
 class HandsOutTiles {
   TileQueue queue_;
   int taken_ = -1;  // a number that is not looked for yet
+  int round_ = 0;
 
  public:
   SINTER_DEVICE HandsOutTiles(unsigned char* pointer, unsigned shared)
-      : queue_{pointer + S::queue, shared + S::queue, {1, 1}} {}  // advances to the first one
+      : queue_{pointer + S::queue, shared + S::queue} {}
 
   template <class Args>
-  SINTER_DEVICE int next(const Args& args, int) {
+  SINTER_DEVICE int next(const Args& args, int round) {
+    round_ = round;
     int* const counter = Bounds::tiles_taken(args);
     int number = taken_ < 0 ? hardware::take_number(counter) : taken_;
-    queue_.state.advance();
-    queue_.pipe().acquire(queue_.state);
-    auto& slot = queue_.template slot<S, Bounds>();
+    queue_.pipe().acquire(queue_.state(round));
+    auto& slot = queue_.template slot<S, Bounds>(round);
 #pragma unroll 1
     for (; number < S::items; number = hardware::take_number(counter)) {
       TileOfRows tile = tile_of_rows<Config, S>(number);
@@ -79,13 +80,13 @@ class HandsOutTiles {
       if (slot.row < slot.band.rows) break;
     }
     slot.number = number;
-    hopper::arrive(queue_.pipe().full(queue_.state));
+    hopper::arrive(queue_.pipe().full(queue_.state(round)));
     if (number < S::items) taken_ = hardware::take_number(counter);  // comes during the loads
     return number;
   }
   template <class Args>
   SINTER_DEVICE BandOf<S, Bounds> band(const Args&, const typename S::F::Coord&, TileOfRows& tile) {
-    const auto& slot = queue_.template slot<S, Bounds>();
+    const auto& slot = queue_.template slot<S, Bounds>(round_);
     tile.row = slot.row;
     return slot.band;
   }
@@ -99,15 +100,14 @@ class TakesTiles {
 
  public:
   SINTER_DEVICE TakesTiles(unsigned char* pointer, unsigned shared)
-      : queue_{pointer + S::queue, shared + S::queue, {1, 1}} {}  // advances to the first one
+      : queue_{pointer + S::queue, shared + S::queue} {}
 
   template <class Args>
-  SINTER_DEVICE int next(const Args&, int) {
-    queue_.state.advance();
-    queue_.pipe().wait(queue_.state);
-    slot_ = queue_.template slot<S, Bounds>();
+  SINTER_DEVICE int next(const Args&, int round) {
+    queue_.pipe().wait(queue_.state(round));
+    slot_ = queue_.template slot<S, Bounds>(round);
     __syncwarp();
-    queue_.pipe().release(queue_.state);
+    queue_.pipe().release(queue_.state(round));
     return slot_.number;
   }
   template <class Args>
