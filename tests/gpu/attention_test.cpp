@@ -82,9 +82,11 @@ Shared<Graph> graph_of(const Case& c) {
   if (!c.gradients.empty()) {
     const Tensor d_o = g->tensor({.name = "d_o", .dim = {c.b, c.h, c.sq, c.dv}});
     const auto gradients = sdpa_backward(q, k, v, r.o, d_o, r.stats, c.a, in);
-    if (c.gradients.contains('q')) g->output(gradients.dq, "dq");
-    if (c.gradients.contains('k')) g->output(gradients.dk, "dk", {.data_type = c.of_gradients});
-    if (c.gradients.contains('v')) g->output(gradients.dv, "dv", {.data_type = c.of_gradients});
+    if (c.gradients.find('q') != c.gradients.npos) g->output(gradients.dq, "dq");
+    if (c.gradients.find('k') != c.gradients.npos)
+      g->output(gradients.dk, "dk", {.data_type = c.of_gradients});
+    if (c.gradients.find('v') != c.gradients.npos)
+      g->output(gradients.dv, "dv", {.data_type = c.of_gradients});
   }
   return g;
 }
