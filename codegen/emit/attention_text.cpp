@@ -229,6 +229,13 @@ void print_attention(TextWriter& out, const KernelSpec& outputs, const Attention
   print_bounds(out, a.band, a.sequences, a.length_q, a.length_kv, e.scores, names, "First",
                {e.scores.extent[AttentionSpec::query], e.scores.extent[AttentionSpec::query + 1],
                 e.scores.extent[AttentionSpec::member] > 1});
+  if (a.tiles_taken >= 0) {
+    out.open("struct CountedTiles : Bounds {{");
+    out.line("static constexpr bool counts_tiles = true;");
+    out.line("SINTER_DEVICE static int* tiles_taken(const Args& args) {{ return args.{}; }}",
+             names.port[static_cast<std::size_t>(a.tiles_taken)]);
+    out.close("};");
+  }
   print_element(out, e, e.scores.body, names, "Score");
   print_element(out, e, e.weight, names, "Weight");
   out.open("struct Rows {{");
@@ -258,11 +265,12 @@ void print_attention(TextWriter& out, const KernelSpec& outputs, const Attention
 
 std::string attention_call(const AttentionConfig& e) {
   return fmt::format(
-      "sinter::attention::run_{}<Config, First, OperandQ, OperandK, OperandV, Bounds, Score, "
+      "sinter::attention::run_{}<Config, First, OperandQ, OperandK, OperandV, {}, Score, "
       "Weight, Rows, Body>(args);",
       e.by_warps ? "forward_by_warps"
       : e.wide   ? "wide_forward"
-                 : "forward");
+                 : "forward",
+      e.attention.tiles_taken >= 0 ? "CountedTiles" : "Bounds");
 }
 
 }  // namespace sinter

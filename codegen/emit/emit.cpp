@@ -480,9 +480,9 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled, std::string_view tit
     if (const auto& o = attention->result)
       kernel.arguments.push_back({.index = o->port, .map = o->map});
   }
-  if (backward && !backward->by_warps)
-    for (const BoxedOperand* o : maps_of(*backward))
-      kernel.arguments.push_back({.index = o->port, .map = o->map});
+  if (backward)
+    for (const NamedMap& m : maps_of(*backward))
+      kernel.arguments.push_back({.index = m.box->port, .map = m.box->map});
   for (auto& a : kernel_arguments(spec, names)) kernel.arguments.push_back(std::move(a));
   return kernel;
 }

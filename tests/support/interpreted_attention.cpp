@@ -166,7 +166,8 @@ class Attention : KernelStatements {
     for_indices(
         at, 0, A::n, std::function<void()>([&] {
           const Interval keys = seen(a, at, AttentionBackwardSpec::m);
-          const double stats = of_entry(a.stats, at), delta = of_entry(a.delta, at);
+          const double stats = of_entry(a.stats, at),
+                       delta = a.delta < 0 ? 0 : of_entry(a.delta, at);
           const bool row_seen = stats != -std::numeric_limits<double>::infinity();
           for (std::int64_t n = keys.first; n < keys.end; ++n) {
             at[A::n] = n;
@@ -200,6 +201,7 @@ class Attention : KernelStatements {
           at[A::n] = 0;
         }));
     const auto store = [&](int number, Table& sums, double scale) {
+      if (number < 0) return;  // not wanted
       const auto port = static_cast<std::size_t>(number);
       for_each(sums, [&](const Index& to, double x) {
         store_element(spec_.ports[port].type, memory_[port],
