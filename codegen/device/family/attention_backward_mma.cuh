@@ -117,45 +117,6 @@ SINTER_DEVICE void store_keys(const Args& args, typename S::Coord c, int key,
   }
 }
 
-// A tile's part of dQ, from the dS and K in shared memory: rows are queries from `row` on, k keys.
-template <class S, class SumsDQ, class Args>
-SINTER_DEVICE void add_dq_by_warps(const Args& args, typename S::Coord c, int row, int rows,
-                                   unsigned ds, unsigned keys) {
-  using Number = typename S::Number;
-  const int thread = static_cast<int>(threadIdx.x), warp = __shfl_sync(~0u, thread / 32, 0),
-            lane = thread % 32, block = warp % S::blocks_q;
-  const LaneLine<typename S::TileDS, false> ds_of(0);
-  const LaneLine<typename S::TileK, true> keys_of(0);
-  OperandFragment<Number, S::tile_k> turned;
-#pragma unroll
-  for (int n = 0; n < S::tile_k / 16; ++n)
-    warp_matrix::get_transposed(turned.at[n], ds + ds_of(n, block));
-  float* to[2];
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    const int m = row + block * 16 + lane / 4 + 8 * r;
-    c.at[2] = m;
-    to[r] = m < rows ? SumsDQ::line(args, c) : nullptr;
-  }
-#pragma unroll 1
-  for (int e = warp / S::blocks_q; e < S::steps; e += S::warps / S::blocks_q) {
-    Accumulator<float, 16> dq;
-    dq.clear();
-#pragma unroll
-    for (int n = 0; n < S::tile_k / 16; ++n) {
-      unsigned b[4];
-      warp_matrix::get_transposed(b, keys + keys_of(n, e));
-      warp_matrix::multiply(Number{}, dq.at, turned.at[n], b[0], b[1]);
-      warp_matrix::multiply(Number{}, dq.at + 4, turned.at[n], b[2], b[3]);
-    }
-    dq.each([&](int i, float& x) {
-      const int column = e * 16 + dq.column(i);
-      float* const line = to[i / 2 % 2];
-      if (line && column < S::depth) hardware::add(line + column, x);
-    });
-  }
-}
-
 template <class Config, class Bounds, class Q, class K, class V, class DO, class Score,
           class Weight, class Rows, class BiasGradient, class SumsDQ, class ResultDK,
           class ResultDV, class Args>
@@ -276,9 +237,40 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
               hardware::wait_for_count(counter_of<S, SumsDQ>(args, of, at.row(), 0), before);
             __syncthreads();
           }
-          add_dq_by_warps<S, SumsDQ>(args, of, at.row(), band.band.rows, ds, k);
+          // Rows are queries, k keys.
+          const int block = warp % S::blocks_q;
+          const LaneLine<typename S::TileDS, false> ds_of(0);
+          OperandFragment<Number, S::tile_k> rows;
+#pragma unroll
+          for (int n = 0; n < S::tile_k / 16; ++n)
+            warp_matrix::get_transposed(rows.at[n], ds + ds_of(n, block));
+          float* to[2];
+#pragma unroll
+          for (int r = 0; r < 2; ++r) {
+            const int m = at.row() + block * 16 + lane / 4 + 8 * r;
+            of.at[2] = m;
+            to[r] = m < band.band.rows ? SumsDQ::line(args, of) : nullptr;
+          }
+#pragma unroll 1
+          for (int e = warp / S::blocks_q; e < S::steps; e += S::warps / S::blocks_q) {
+            Accumulator<float, 16> dq;
+            dq.clear();
+#pragma unroll
+            for (int n = 0; n < S::tile_k / 16; ++n) {
+              unsigned b[4];
+              warp_matrix::get_transposed(b, k + keys(n, e));
+              warp_matrix::multiply(Number{}, dq.at, rows.at[n], b[0], b[1]);
+              warp_matrix::multiply(Number{}, dq.at + 4, rows.at[n], b[2], b[3]);
+            }
+            dq.each([&](int i, float& x) {
+              const int column = e * 16 + dq.column(i);
+              float* const line = to[i / 2 % 2];
+              if (line && column < S::depth) hardware::add(line + column, x);
+            });
+          }
           if constexpr (S::in_order) {
             __syncthreads();
+            of.at[2] = 0;
             if (thread == 0) hardware::raise_count(counter_of<S, SumsDQ>(args, of, at.row(), 0));
           }
         }
