@@ -248,11 +248,13 @@ class InBrowser(Files):
                                   all("#nodes .note button")[1].click();
                                   result.second = document.querySelector("#nodes .note").textContent;
                                   select("node", "n9000");
-                                  result.selected = box("nodes", "node", "n9000").classList.contains("exact");""")
+                                  result.selected = box("nodes", "node", "n9000").classList.contains("exact");
+                                  select("tensor", "t3000");
+                                  result.tensor = box("nodes", "tensor", "t3000").classList.contains("exact");""")
         self.assertEqual(seen["first"][0], 400)
         self.assertIn("0\u2013399 of 10000 drawn", seen["first"][1])
         self.assertIn("400\u2013799 of 10000 drawn", seen["second"])
-        self.assertTrue(seen["selected"])
+        self.assertTrue(seen["selected"] and seen["tensor"])
 
     def test_a_screenshot_shows_it_in_both_themes(self):
         path = self.path("page.html", self.page(os.path.join(SAMPLES, "transformer_layer.json"), "--arch", "sm_90a"))

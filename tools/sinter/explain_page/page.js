@@ -126,13 +126,20 @@ function kernelOf({kind, key}) {
   return kernels.includes(shownKernel) || kernels.length === 0 ? shownKernel : kernels[0];
 }
 
+// The node to bring into view with a selection: of a tensor who writes it, else who reads it first.
+function nodeOf({kind, key}) {
+  if (kind === "node") return key;
+  if (kind === "kernel") return data.kernels[key].nodes[0];
+  const touches = side => data.nodes.find(n => Object.values(n[side]).includes(key))?.name;
+  return touches("outputs") ?? touches("inputs");
+}
+
 function select(kind, key) {
   selection = kind === null ? null : {kind, key};
   if (selection) {
     shownKernel = kernelOf(selection);
-    if (kind !== "tensor") views.kernels.show(shownKernel);
-    const node = kind === "node" ? key : kind === "kernel" ? data.kernels[key].nodes[0] : undefined;
-    if (node !== undefined) views.nodes.show(node);
+    views.kernels.show(shownKernel);
+    views.nodes.show(nodeOf(selection));
     showRow(shownKernel);
   }
   showKernel(shownKernel, selection);
@@ -153,8 +160,8 @@ function selectFromLink() {
   }
   if (kind === "kernel" && data.kernels[Number(key)]) select(kind, Number(key));
   if (kind === "node" && data.nodes.some(n => n.name === key)) select(kind, key);
-  if (kind === "tensor" && (tensorOf.has(key) || data.buffers.some(b => keyOf({...b, tensor: b.name, workspace: true}) === key)))
-    select(kind, key);
+  const stored = data.buffers.some(b => keyOf({...b, tensor: b.name, workspace: true}) === key);
+  if (kind === "tensor" && (tensorOf.has(key) || stored)) select(kind, key);
 }
 
 // ---- the two graphs
