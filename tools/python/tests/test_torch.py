@@ -82,30 +82,37 @@ class Table(unittest.TestCase):
     def test_cases_are_of_the_table(self):
         self.assertEqual(set(CASES) - {str(op) for op in TABLE}, set())
 
+    def by_hand(self, op, args, results):
+        """Results of one node that only a GPU would trace, so that it is made by hand."""
+        graph, inputs = torch.fx.Graph(), tensors_in(args)
+        nodes = []
+        for i, t in enumerate(inputs):
+            nodes.append(graph.placeholder(f"in_{i}"))
+            nodes[-1].meta["val"] = t.detach()
+        node = graph.call_function(op, with_tensors(args, iter(nodes)))
+        node.meta["val"] = tuple(t.detach() for t in results)
+        outputs = []
+        for i, t in enumerate(results):
+            outputs.append(graph.call_function(operator.getitem, (node, i)))
+            outputs[-1].meta["val"] = t.detach()
+        graph.output(tuple(outputs))
+        return regions.lower(torch.fx.GraphModule({}, graph))(*inputs)
+
     def test_rms_norm(self):
-        """As a graph that only a GPU would trace: the nodes are made by hand."""
         torch.manual_seed(7)
-        x, w, dy = (t.requires_grad_() for t in (torch.randn(3, 8), torch.randn(8), torch.randn(3, 8)))
-        wanted = functional.rms_norm(x, (8,), w, 1e-5)
-        rstd = (x.square().mean(-1, keepdim=True) + 1e-5).rsqrt()
-        gradients = torch.autograd.grad((wanted * dy).sum(), (x, w))
         aten = torch.ops.aten
-        for op, args, results in (
-                (aten._fused_rms_norm.default, (x, [8], w, 1e-5), (wanted, rstd)),
-                (aten._fused_rms_norm_backward.default, (dy, x, [8], rstd, w, [True, True]),
-                 gradients)):
-            graph, inputs = torch.fx.Graph(), tensors_in(args)
-            nodes = []
-            for i, t in enumerate(inputs):
-                nodes.append(graph.placeholder(f"in_{i}"))
-                nodes[-1].meta["val"] = t.detach()
-            node = graph.call_function(op, with_tensors(args, iter(nodes)))
-            node.meta["val"] = tuple(t.detach() for t in results)
-            outputs = []
-            for i, t in enumerate(results):
-                outputs.append(graph.call_function(operator.getitem, (node, i)))
-                outputs[-1].meta["val"] = t.detach()
-            graph.output(tuple(outputs))
-            lowered = regions.lower(torch.fx.GraphModule({}, graph))
-            for made, t in zip(lowered(*inputs), results):
-                near(self, made, t.detach())
+        # Small numbers show the epsilon that PyTorch takes where none is given.
+        for dtype, eps in ((torch.float32, 1e-5), (torch.float32, None), (torch.bfloat16, None)):
+            x, w, dy = ((t * 1e-3).to(dtype).requires_grad_() for t in (
+                torch.randn(3, 8), torch.randn(8), torch.randn(3, 8)))
+            wanted = functional.rms_norm(x, (8,), w, eps)
+            small = 2.0**-23 if eps is None else eps
+            rstd = (x.float().square().mean(-1, keepdim=True) + small).rsqrt()
+            gradients = torch.autograd.grad((wanted * dy).sum(), (x, w))
+            for op, args, results in (
+                    (aten._fused_rms_norm.default, (x, [8], w, eps), (wanted, rstd)),
+                    (aten._fused_rms_norm_backward.default, (dy, x, [8], rstd, w, [True, True]),
+                     gradients)):
+                with self.subTest(op=str(op), dtype=dtype, eps=eps):
+                    for made, t in zip(self.by_hand(op, args, results), results):
+                        near(self, made, t.detach())

@@ -34,6 +34,7 @@ class Emit:
 
     def __init__(self, graph, node, reshaped):
         self.graph, self.node, self._reshaped = graph, node, reshaped
+        self.kept = []  # results that the graph stores whoever reads them
         value = node.meta["val"]
         values = value if isinstance(value, (tuple, list)) else [value]
         self.gpu = any(v.device.type == "cuda" for v in values if is_tensor(v))
@@ -105,14 +106,17 @@ def axes(dim, rank):
     return [d % rank for d in (dim if isinstance(dim, (list, tuple)) else [dim])]
 
 
-def emit(graph, node, tensors, reshaped):
+def emit(graph, node, tensors, reshaped, kept=None):
     """The tensor, or the tuple of tensors, of an FX node; `tensors` are those of its arguments, and
-    `reshaped` says for the graph's reshaped tensors what they were."""
+    `reshaped` says for the graph's reshaped tensors what they were. `kept` gets what is to be
+    stored."""
     if node.target is operator.getitem:
         return tensors[node.args[0]][node.args[1]]
     e = Emit(graph, node, reshaped)
     args, kwargs = torch.fx.map_arg((node.args, node.kwargs), tensors.__getitem__)
     made = TABLE[node.target](e, *args, **kwargs)
+    if kept is not None:
+        kept.extend(e.kept)
     for k, t in enumerate(made if isinstance(made, tuple) else (made,)):
         if t is None or not e.wanted(k):
             continue

@@ -9,7 +9,8 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from ..torch_memory import reinterpreted
 from . import report
 from .emit import emit, reshapes, why_not
-from .layouts import FLOATING, Unsupported, add_input, dims, fake_layout, row_major
+from .layouts import (DTYPES, FLOATING, Layout, Unsupported, add_input, dims, fake_layout,
+                      row_major)
 from .ops.layout import VIEWS
 from .plans import Plans
 
@@ -80,13 +81,13 @@ class Region:
         report.region_made(name, len(compute), launch)
 
     def _build(self, layouts):
-        tensors, reshaped, names = {}, {}, [f"in_{i}" for i in range(len(self._inputs))]
+        tensors, reshaped, kept, names = {}, {}, [], [f"in_{i}" for i in range(len(self._inputs))]
         graph = sinter.Graph("torch_region", **_types([*layouts, *self._layouts], self._nodes))
         for node, name, layout in zip(self._inputs, names, layouts):
             tensors[node] = add_input(graph, name, layout)
         for node in self._nodes:
             if node.op == "call_function":
-                tensors[node] = emit(graph, node, tensors, reshaped)
+                tensors[node] = emit(graph, node, tensors, reshaped, kept)
         outputs, seen = [], {tensors[n] for n in self._inputs}
         for k, (node, layout) in enumerate(zip(self._written, self._layouts)):
             t, stride = tensors[node], list(layout.stride) or [1]
@@ -100,6 +101,9 @@ class Region:
             seen.add(t)
             graph.output(t, f"out_{k}", stride=stride)
             outputs.append((f"out_{k}", layout))
+        for k, t in enumerate(t for t in kept if t not in seen):
+            graph.output(t, f"kept_{k}")
+            outputs.append((f"kept_{k}", Layout(DTYPES[t.data_type], t.dim, t.stride)))
         return graph, names, outputs
 
     def __call__(self, *tensors):

@@ -9,6 +9,7 @@ import sinter
 import torch
 
 from .. import report
+from ..emit import TABLE
 from ..layouts import Unsupported, dense_in_order_of
 from ..operator import operator
 
@@ -44,6 +45,23 @@ def sdpa_backward_bias(grad, q, k, v, o, stats, bias, *, scale: float, causal: b
 _forward = operator(sdpa, "sinter::sdpa", outputs=2)
 _backward = operator(sdpa_backward, "sinter::sdpa_backward", outputs=3)
 _backward_bias = operator(sdpa_backward_bias, "sinter::sdpa_backward_bias", outputs=4)
+
+
+def _whole_where_heads_are_shared(op):
+    """Stores the gradients of an attention whose heads share keys. Were they virtual, the planner
+    would join the sums over heads with what reads them, and take the attention apart for it."""
+    emit = TABLE[op._opoverload]
+
+    def entry(e, grad, q, k, *args, **kwargs):
+        made = emit(e, grad, q, k, *args, **kwargs)
+        if q.dim[1] != k.dim[1]:
+            e.kept.extend(made[:3])
+        return made
+    TABLE[op._opoverload] = entry
+
+
+_whole_where_heads_are_shared(_backward)
+_whole_where_heads_are_shared(_backward_bias)
 
 
 def _instead_of(name):
