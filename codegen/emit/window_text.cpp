@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "emit/spelling.hpp"
 
 namespace sinter {
@@ -55,9 +57,14 @@ void print_window_operand(TextWriter& out, const KernelSpec& spec, const BoxedOp
   out.open("                               unsigned barrier, unsigned blocks) {{");
   out.line("const sinter::contraction::WindowPlace<Config::{}> at(c, row, k{});",
            o.of_result ? "ResultWindow" : "Window", tap_of_batch(w, spec.extent));
+  const bool strided =
+      std::any_of(w.axes.begin(), w.axes.end(), [](const WindowAxis& a) { return a.step > 1; });
   if (o.source == BoxedOperand::Source::pixels)
     out.line("sinter::hopper::load_pixels(args.{}, to, barrier, blocks, {}, {});", map,
-             resident ? "at.no_offsets()" : "at.offsets()", window_coordinates(o, w));
+             !resident ? "at.offsets()"
+             : strided ? "at.plane()"
+                       : "at.no_offsets()",
+             window_coordinates(o, w));
   else
     out.line("sinter::hopper::load_box(args.{}, to, barrier, blocks, {});", map,
              window_coordinates(o, w));

@@ -129,6 +129,16 @@ TEST_CASE("data gradients of convolutions, each kind of configuration", "[convol
            {dgrad, 3, 128, 64, 9, 9, 3, 2, 1, 1}});
 }
 
+// Blocks of 4 x 4 pixels are columns, which leave in pieces where the filter is the left operand.
+TEST_CASE("data gradients of few channels, each kind of configuration", "[convolution]") {
+  run_all({{dgrad, 8, 3, 64, 64, 96, 7, 2, 1, 3}});
+}
+
+TEST_CASE("forward convolutions with strides, each kind of configuration", "[convolution]") {
+  run_all({{fprop, 2, 64, 64, 13, 19, 5, 3, 1, 2, Epilogue::scale},
+           {fprop, 2, 72, 40, 14, 12, 4, 2, 3, 3, Epilogue::none, f16}});
+}
+
 TEST_CASE("filter gradients of convolutions, each kind of configuration", "[convolution]") {
   run_all({{wgrad, 5, 64, 64, 9, 11, 3, 1, 1, 1},
            {wgrad, 3, 72, 136, 7, 7, 3, 1, 1, 1},

@@ -30,8 +30,9 @@ bool keep_pixels(ImplicitGemm& gemm, bool image_is_a);
 // The same of a filter gradient (contraction_window_gradient.cuh): k runs over the zeros, too, and
 // columns are lines of channels, taps and channels.
 bool keep_gradient_pixels(ImplicitGemm& gemm, bool image_is_a);
-// Lines of pixels that its taps reach over.
+// Lines of pixels that its taps reach over, and planes of pixels in which its strides have taps.
 std::int64_t reach_of(const ConvolutionWindow& window);
+int planes_of(const ConvolutionWindow& window);
 
 // Whether the spec may be one, for its indices.
 bool may_be_convolution(const ContractionSpec& contraction);

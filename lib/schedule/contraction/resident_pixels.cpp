@@ -1,5 +1,6 @@
-// Convolutions of stride 1 whose pixels stay in shared memory for all taps.
+// Convolutions whose pixels stay in shared memory for all taps.
 #include <algorithm>
+#include <set>
 
 #include "schedule/contraction/implicit_gemm.hpp"
 #include "schedule/contraction/index_order.hpp"
@@ -14,11 +15,23 @@ std::int64_t most_offset(const WindowAxis& axis) {
 }
 
 // Neighbouring lines of pixels share the zeros between them: positions of a line, so that what a
-// tap reads past its end is zero and lies at the start of the next. `extent`: pixels of the image.
+// tap reads past its end is zero and lies at the start of the next. With a stride positions are
+// those of a plane, whose pixels leave the same rest. `extent`: pixels of the image.
 std::int64_t pitch_of(const WindowAxis& axis, std::int64_t extent) {
-  const std::int64_t reach = most_offset(axis), apart = axis.result + reach;
-  if (axis.first > 0) return apart;
-  return std::min(apart, std::max(apart + axis.first, extent - axis.first));
+  const std::int64_t reach = most_offset(axis) / axis.step, apart = axis.result + reach;
+  const auto zeros_meet = [&](std::int64_t pitch) {
+    for (std::int64_t t = 0; t < axis.taps[0]; ++t) {
+      const std::int64_t offset = axis.first_offset[0] + t * axis.offset_step,
+                         last = axis.result - 1 + offset / axis.step, rest = offset % axis.step,
+                         over = axis.first + axis.step * pitch + rest,
+                         next = axis.first + axis.step * (last - pitch) + rest;
+      if (last >= pitch && (over < extent || next >= 0)) return false;
+    }
+    return true;
+  };
+  std::int64_t pitch = axis.result;
+  while (pitch < apart && !zeros_meet(pitch)) ++pitch;
+  return pitch;
 }
 
 }  // namespace
@@ -30,7 +43,7 @@ bool keep_pixels(ImplicitGemm& g, bool image_is_a) {
     return false;
   std::int64_t taps = 1;
   for (const WindowAxis& axis : w.axes) {
-    if (axis.taps.size() > 1 || axis.step != 1) return false;
+    if (axis.taps.size() > 1) return false;
     taps *= axis.taps[0];
   }
   if (taps == 1) return false;
@@ -46,7 +59,7 @@ bool keep_pixels(ImplicitGemm& g, bool image_is_a) {
       w.bounds.push_back(std::move(bound));
     }
     g.spec.extent[index] = axis.result = pitch;
-    g.image.map.upper[d] = axis.first + pitch - extent;
+    g.image.map.upper[d] = axis.first + (pitch - 1) * axis.step + 1 - extent;
     if (g.image.map.upper[d] < -end || g.image.map.upper[d] >= end) return false;
   }
   return true;
@@ -172,10 +185,21 @@ bool keep_gradient_pixels(ImplicitGemm& g, bool image_is_a) {
 std::int64_t reach_of(const ConvolutionWindow& w) {
   std::int64_t lines = 0, pitch = 1;
   for (const WindowAxis& axis : w.axes) {
-    lines += most_offset(axis) * pitch;
+    lines += most_offset(axis) / axis.step * pitch;
     pitch *= axis.result;
   }
   return lines;
+}
+
+int planes_of(const ConvolutionWindow& w) {
+  int planes = 1;
+  for (const WindowAxis& axis : w.axes) {
+    std::set<std::int64_t> rests;
+    for (std::int64_t t = 0; t < axis.taps[0]; ++t)
+      rests.insert((axis.first_offset[0] + t * axis.offset_step) % axis.step);
+    planes *= static_cast<int>(rests.size());
+  }
+  return planes;
 }
 
 }  // namespace sinter

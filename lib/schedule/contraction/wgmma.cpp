@@ -95,16 +95,15 @@ void count_epilogue(const KernelSpec& spec, TileProblem& p) {
   p.computes = spec.body.statements.size() > 2;
 }
 
-// Elements of 16 bits whose columns lie together, at multiples of 16 bytes.
-bool lies_in_rows(const KernelSpec& spec, const KernelPort& p) {
+// Elements of 16 bits, `together` of whose columns lie side by side at a multiple of their bytes.
+bool lies_in_rows(const KernelSpec& spec, const KernelPort& p, int together) {
   const Access& a = p.access;
-  constexpr int kTogether = 8;
-  const int column = spec.contraction().first_n();
+  const int column = spec.contraction().first_k() - 1;
   if ((p.type != DataType::bf16 && p.type != DataType::f16) || p.alignment < 16) return false;
-  if (a.stride[column] != 1 || spec.extent[column] % kTogether != 0 || a.offset % kTogether != 0)
+  if (a.stride[column] != 1 || spec.extent[column] % together != 0 || a.offset % together != 0)
     return false;
   for (int i = 0; i < column; ++i)
-    if (a.stride[i] % kTogether != 0) return false;
+    if (a.stride[i] % together != 0) return false;
   return true;
 }
 
@@ -113,7 +112,10 @@ bool lies_in_rows(const KernelSpec& spec, const KernelPort& p) {
 void store_as_summed(const KernelSpec& spec, WgmmaConfig& e, bool all_rows_exist = true) {
   const ContractionSpec& c = spec.contraction();
   constexpr std::size_t kMostSources = 2;
-  if (!e.n_fastest || e.b2 || e.scaled() || e.integers || c.rows.on || c.n != 1 ||
+  constexpr int kPiece = 4;
+  const bool in_pieces = e.resident && c.n > 1;
+  e.stored_together = in_pieces ? kPiece : 8;
+  if (!e.n_fastest || e.b2 || e.scaled() || e.integers || c.rows.on || (c.n != 1 && !in_pieces) ||
       !spec.columns.empty() || c.zero_dominates != ZeroOf::neither)
     return;
   int result = -1;
@@ -127,14 +129,14 @@ void store_as_summed(const KernelSpec& spec, WgmmaConfig& e, bool all_rows_exist
     const Access& a = p.access;
     if (!a.windows.empty() || !a.via.empty()) return;
     if (is_store(s)) {
-      if (result >= 0 || !lies_in_rows(spec, p)) return;
+      if (result >= 0 || !lies_in_rows(spec, p, e.stored_together)) return;
       result = s.port;
       continue;
     }
     bool same = true;  // for all rows
     for (int i = c.first_m(); i < c.first_n(); ++i) same &= !moves_along(a, i);
     if (same || std::find(sources.begin(), sources.end(), s.port) != sources.end()) continue;
-    if (!lies_in_rows(spec, p)) return;
+    if (in_pieces || !lies_in_rows(spec, p, e.stored_together)) return;
     sources.push_back(s.port);
   }
   if (result < 0 || sources.size() > kMostSources) return;
@@ -144,7 +146,7 @@ void store_as_summed(const KernelSpec& spec, WgmmaConfig& e, bool all_rows_exist
       return;
   e.stored_rows = result;
   e.row_sources = std::move(sources);
-  if (e.row_sources.empty() && all_rows_exist &&
+  if (e.row_sources.empty() && all_rows_exist && !in_pieces &&
       (e.result = boxed_result(spec, result, c.batch, {c.first_m(), c.first_n()}, c.first_n())))
     set_box(*e.result, kStoredRows);
 }
@@ -242,6 +244,7 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
     if (resident) {
       p.taps = static_cast<int>(taps);
       p.reach = static_cast<int>(std::min<std::int64_t>(reach_of(window), kMostReach));
+      p.planes = planes_of(window);
       e.resident = true;
     }
   } else {
@@ -264,8 +267,11 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
   p.along_columns = e.n_fastest;
   count_epilogue(gemm->spec, p);
   store_as_summed(gemm->spec, e, gemm->window.bounds.empty() && !resident);
-  p.stores_rows = e.stored_rows >= 0;
-  p.swappable = e.resident && !p.gradient && p.stores_rows && e.row_sources.empty();
+  const bool stored = e.stored_rows >= 0, in_pieces = stored && c.n > 1;
+  p.stores_rows = stored && !in_pieces;
+  p.stores_pieces = in_pieces && !p.gradient && p.columns <= kInstructionRows;
+  p.swappable =
+      e.resident && !p.gradient && e.row_sources.empty() && (p.stores_rows || p.stores_pieces);
   e.window = std::move(gemm->window);
   return Orientation{std::move(gemm->spec), std::move(e), p};
 }

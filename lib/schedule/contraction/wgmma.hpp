@@ -84,6 +84,9 @@ struct WgmmaConfig : Launch {
   // The port whose results leave as they are summed, in whole rows (store_rows), and those that
   // differ from row to row and are read so; -1: through slabs of floats.
   int stored_rows = -1;
+  // Of these, elements that lie together: columns of several indices leave in pieces (4 elements),
+  // where products have the filter as their left operand.
+  int stored_together = 8;
   std::vector<int> row_sources;
   std::optional<BoxedOperand> result;  // set: TMA stores it (store_tile)
   int unroll = 1;                      // of the epilogue

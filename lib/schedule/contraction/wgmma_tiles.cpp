@@ -30,8 +30,9 @@ int stage_bytes(const TileProblem& p, const Tile& t) {
 }
 // Of pixels that stay for all taps.
 int window_bytes(const TileProblem& p, const Tile& t) {
-  const int bytes = window_pixels(p, t) * kStageLine;
-  return t.window_stages * ((bytes + kLooseBytes - 1) / kLooseBytes * kLooseBytes + kBarrierBytes);
+  const int bytes = window_pixels(p, t) * kStageLine, order = p.planes > 1 ? 8 * p.taps : 0;
+  return order +
+         t.window_stages * ((bytes + kLooseBytes - 1) / kLooseBytes * kLooseBytes + kBarrierBytes);
 }
 // Of shared memory besides the stages.
 int fixed_bytes(const Tile& t) { return kLooseBytes + t.consumers * 4 * kSlabBytes; }
@@ -115,7 +116,7 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
       2.0 * t.m * (swapped ? t.n : std::max(t.n, kFewestColumns)) * depth / (8192.0 / p.bytes);
   // Rows of A that come for a step of k; of pixels that stay, a tap's share.
   const double rows =
-      p.taps > 0 ? static_cast<double>(window_pixels(p, t)) / p.taps : loaded_rows(p, t);
+      p.taps > 0 ? static_cast<double>(window_pixels(p, t)) * p.planes / p.taps : loaded_rows(p, t);
   const double moved = (rows / t.cluster_n + static_cast<double>(t.n) / t.cluster_m) * depth_bytes;
   // Every multiplication's rows of A are read with all columns of B.
   const double reads =
@@ -309,8 +310,9 @@ bool stores_as_summed(const TileProblem& p, const Tile& t) {
   constexpr int kStoredTogether = 16;  // columns that stmatrix puts
   // Sums beside which there are registers for an epilogue that computes, and one that reads.
   constexpr int kComputes = 160, kReads = 128;
-  return p.stores_rows && t.split == 1 && t.n % kStoredTogether == 0 &&
-         (!p.computes || sums_per_thread(t) <= kComputes) &&
+  const bool swapped = t.window_stages > 0 && t.swap_ab;
+  return (p.stores_rows || (p.stores_pieces && swapped)) && t.split == 1 &&
+         t.n % kStoredTogether == 0 && (!p.computes || sums_per_thread(t) <= kComputes) &&
          (!p.reads || sums_per_thread(t) <= kReads);
 }
 

@@ -44,13 +44,15 @@ struct TileProblem {
   bool along_columns = true;          // the result lies in memory
   bool computes = false;              // more than sums, rounded, is stored
   bool stores_rows = false;           // results may leave as they are summed
+  bool stores_pieces = false;         // in pieces of less, where the products' operands are swapped
   bool reduces = false;               // results
   bool integers = false;              // are multiplied
   bool promote_accumulators = false;  // sums of a stage are added apart
   int products = 1;                   // columns are those of all
   // Of a convolution whose pixels stay in shared memory for all taps: taps, and how many lines of
   // pixels a tile has besides its rows. 0: pixels are loaded for each tap.
-  int taps = 0, reach = 0;
+  // With strides the taps of each plane of pixels come in turn.
+  int taps = 0, reach = 0, planes = 1;
   bool swappable = false;  // of these, whose products may have the filter as their left operand
   bool gradient = false;   // of a filter of that kind: columns are lines of channels of all taps
   bool window = false;     // a convolution
