@@ -23,6 +23,16 @@ std::string window_coordinates(const BoxedOperand& o, const ConvolutionWindow& w
     for (std::size_t i = 0; i < w.axes.size(); ++i) text += fmt::format(", at.at[{}]", i);
     return text + ", " + stepped("at.image", o.image_steps);
   }
+  if (o.source == BoxedOperand::Source::blocks) {
+    // Behind a block's pixels the number of the block is left.
+    std::string text = channel, block = "at.image";
+    for (std::size_t i = 0; i < w.axes.size(); ++i) {
+      const std::int64_t count = w.blocks[static_cast<int>(i)];
+      text += fmt::format(", at.at[{}] + {} % {} * {}", i, block, count, w.axes[i].result);
+      block += fmt::format(" / {}", count);
+    }
+    return text + ", " + block;
+  }
   std::string text = o.k_fastest ? channel : "row";
   for (int i : o.filter_axes) text += fmt::format(", at.tap[{}]", i);
   text += o.k_fastest ? ", row" : ", " + channel;

@@ -19,6 +19,12 @@
 // pixels: those of 64 rows and 64 columns read as many bytes of shared memory a clock as there are,
 // and what TMA writes and the epilogue moves comes on top.
 //
+// Where only rows of the image have taps, tiles may be blocks of it, which TMA brings as boxes: a
+// tile of 16 x 16 pixels and 4 taps takes 304 lines, where 256 that lie one behind another in an
+// image of 112 columns take 592.
+//
+// A filter that the ring has room for is loaded once, and stays for all tiles of the block.
+//
 // There are two rings of stages: of pixels, a line of channels each, and of the filter, a tap and a
 // line of channels each. All else is as in contraction_wgmma.cuh.
 #pragma once
@@ -36,6 +42,8 @@ struct WindowShape {
   static constexpr int pixels = (Config::tile_m + W::reach + 7) / 8 * 8;
   static constexpr int pixel_bytes = (pixels * S::line + 1023) / 1024 * 1024;  // of a stage
   static constexpr int steps = W::all_taps * W::lines, pixel_steps = W::planes * W::lines;
+  static constexpr bool filter_stays =
+      steps <= Config::stages && S::tiles_n == 1 && S::P::batches == 1;
 
   // Shared memory, from a multiple of 1024 on.
   static constexpr int filter = Config::window_stages * pixel_bytes,
@@ -98,7 +106,8 @@ SINTER_DEVICE void produce_window(const Args& args, unsigned char* memory, unsig
   const TapOrder<W> order(memory + R::order);
   typename R::Pixels::State pixel_state;
   typename R::Filter::State filter_state;
-  for (TileWalk<Config, AllRows> walk(AllRows{}); walk.more(); walk.advance()) {
+  bool first_tile = true;
+  for (TileWalk<Config, AllRows> walk(AllRows{}); walk.more(); walk.advance(), first_tile = false) {
     const TilePlace<Config> place = walk.place(rank);
     typename P::Coord c;
     P::set_batch(c, place.batch);
@@ -112,6 +121,7 @@ SINTER_DEVICE void produce_window(const Args& args, unsigned char* memory, unsig
         pixels.expect(pixel_state, R::pixels * S::line);
         A::load(args, c, place.row, k(i), shared + pixel_state.stage * R::pixel_bytes,
                 pixels.full(pixel_state), 0);
+        if (R::filter_stays && !first_tile) i = end;
 #pragma unroll 1
         for (; i < end; ++i, filter_state.advance()) {
           const unsigned full = filter.full(filter_state);
@@ -164,6 +174,7 @@ SINTER_DEVICE void consume_window(const Args& args, unsigned char* memory, unsig
       prefetch_tile<Config, Body, S::rows / 4, S::columns>(args, own, AllRows{});
     }
     if (Config::alternate && number > 0) wait_for_turn(consumer);
+    if constexpr (R::filter_stays) filter_state = {};  // nobody fills a stage again
     int previous_pixels = 0, previous_filter = 0;
 #pragma unroll 1
     for (int line = 0; line < W::lines; ++line) {
@@ -187,7 +198,7 @@ SINTER_DEVICE void consume_window(const Args& args, unsigned char* memory, unsig
             });
           wgmma::commit();
           wgmma::wait<1>();
-          if (line + i > 0) filter.release_stage(previous_filter);
+          if (!R::filter_stays && line + i > 0) filter.release_stage(previous_filter);
           if (i == first && line + first > 0) pixels.release_stage(previous_pixels);
           previous_filter = filter_state.stage;
           filter_state.advance();
@@ -198,7 +209,7 @@ SINTER_DEVICE void consume_window(const Args& args, unsigned char* memory, unsig
     }
     if (Config::alternate && next.more()) give_turn(consumer);
     wgmma::wait<0>();
-    filter.release_stage(previous_filter);
+    if constexpr (!R::filter_stays) filter.release_stage(previous_filter);
     pixels.release_stage(previous_pixels);
     if constexpr (SwapsProducts<Config>)
       store_rows_swapped<Config, Body>(args, place, first_row, slabs, consumer);

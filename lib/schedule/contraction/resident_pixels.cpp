@@ -1,5 +1,6 @@
 // Convolutions whose pixels stay in shared memory for all taps.
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "schedule/contraction/implicit_gemm.hpp"
@@ -61,6 +62,55 @@ bool keep_pixels(ImplicitGemm& g, bool image_is_a) {
     g.spec.extent[index] = axis.result = pitch;
     g.image.map.upper[d] = axis.first + (pitch - 1) * axis.step + 1 - extent;
     if (g.image.map.upper[d] < -end || g.image.map.upper[d] >= end) return false;
+  }
+  return true;
+}
+
+bool keep_blocks(ImplicitGemm& g, bool image_is_a) {
+  const ContractionSpec& c = g.spec.contraction();
+  ConvolutionWindow& w = g.window;
+  if (!image_is_a || w.taps_of != ConvolutionWindow::Taps::k || !g.spec.columns.empty() ||
+      w.axes.size() != 2 || !w.bounds.empty() || !g.image.image_steps.empty())
+    return false;
+  WindowAxis &across = w.axes[0], &down = w.axes[1];
+  for (const WindowAxis* axis : {&across, &down})
+    if (axis->taps.size() > 1 || axis->step != 1) return false;
+  const int row = c.first_n() - 2, column = c.first_n() - 1;
+  if (across.taps[0] != 1 || down.taps[0] == 1 || names_index(g.spec, row) ||
+      names_index(g.spec, column))
+    return false;
+  // The width of which the fewest lines are loaded, those behind the image's ends included.
+  const auto blocks = [](std::int64_t extent, std::int64_t run) { return (extent + run - 1) / run; };
+  const std::int64_t over = most_offset(down);
+  const auto lines = [&](std::int64_t width) {
+    const std::int64_t height = kBlockPixels / width;
+    return blocks(across.result, width) * blocks(down.result, height) * width * (height + over);
+  };
+  std::int64_t width = 8;
+  for (const std::int64_t other : {16, 32})
+    if (lines(other) < lines(width)) width = other;
+  const std::int64_t height = kBlockPixels / width;
+  w.blocks = {blocks(across.result, width), blocks(down.result, height)};
+  const Dims extent = {across.result, down.result};
+  across.result = width;
+  down.result = height;
+  g.image.source = BoxedOperand::Source::blocks;
+  g.image.map.lower = g.image.map.upper = g.image.map.step = {};
+  g.image.map.box = {kStageLine / info(g.image.map.type).bytes, width, height + over, 1};
+  // Blocks, outermost first, then rows and columns of a block.
+  split_index(g.spec, row, height);
+  split_index(g.spec, column + 1, width);
+  std::vector<int> order(static_cast<std::size_t>(g.spec.extent.size()));
+  std::iota(order.begin(), order.end(), 0);
+  std::swap(order[static_cast<std::size_t>(row) + 1], order[static_cast<std::size_t>(row) + 2]);
+  reorder(g.spec, order);
+  for (int i = 0; i < 2; ++i) {
+    const std::int64_t run = w.axes[static_cast<std::size_t>(i)].result;
+    if (extent[i] % run == 0) continue;
+    ConvolutionWindow::Bound bound{Dims::filled(g.spec.extent.size(), 0), extent[i]};
+    bound.coefficient[row + 1 - i] = run;
+    bound.coefficient[row + 3 - i] = 1;
+    w.bounds.push_back(std::move(bound));
   }
   return true;
 }

@@ -206,16 +206,23 @@ std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool s
   return Orientation{std::move(spec), std::move(e), p};
 }
 
+// How pixels come to shared memory: for each tap, or once for all of them, in lines or in blocks.
+enum class Pixels : std::uint8_t { each_tap, lines, blocks };
+
+bool keep(ImplicitGemm& gemm, bool image_left, Pixels how) {
+  if (how == Pixels::blocks) return keep_blocks(gemm, image_left);
+  return keep_pixels(gemm, image_left) || keep_gradient_pixels(gemm, image_left);
+}
+
 // A convolution. `image_is_a` before the operands change places.
 std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
                                               bool columns_together, bool swapped,
-                                              bool resident = false) {
+                                              Pixels pixels = Pixels::each_tap) {
   if (swapped) swap_operands(spec);
   const bool image_left = image_is_a != swapped;
   auto gemm = implicit_gemm(spec, image_left);
-  if (!gemm ||
-      (resident && !keep_pixels(*gemm, image_left) && !keep_gradient_pixels(*gemm, image_left)))
-    return {};
+  const bool resident = pixels != Pixels::each_tap;
+  if (!gemm || (resident && !keep(*gemm, image_left, pixels))) return {};
   const ContractionSpec& c = gemm->spec.contraction();
   const ConvolutionWindow& window = gemm->window;
   WgmmaConfig e;
@@ -245,6 +252,7 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
       p.taps = static_cast<int>(taps);
       p.reach = static_cast<int>(std::min<std::int64_t>(reach_of(window), kMostReach));
       p.planes = planes_of(window);
+      p.block = pixels == Pixels::blocks ? static_cast<int>(kBlockPixels) : 0;
       e.resident = true;
     }
   } else {
@@ -480,9 +488,12 @@ std::optional<WgmmaPlan> plan_window(const KernelSpec& given, const DeviceModel&
       !usual->problem.reduces)
     other = orient_convolution(given, image_is_a, columns_together, !swapped);
   if (other) other->other_way = true;
-  auto resident = orient_convolution(given, image_is_a, columns_together, swapped, true);
-  return choose_tile({std::move(usual), std::move(other), std::move(resident)}, device, tuning,
-                     tiles);
+  const auto resident = [&](Pixels how) {
+    return orient_convolution(given, image_is_a, columns_together, swapped, how);
+  };
+  return choose_tile(
+      {std::move(usual), std::move(other), resident(Pixels::lines), resident(Pixels::blocks)},
+      device, tuning, tiles);
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ constexpr int kSwizzledRows = 8;   // after which the swizzle repeats
 constexpr int kCopiedRows = 16;    // at once, where threads copy
 constexpr int kSlabColumns = 64;
 constexpr int kFewestFilterStages = 3, kMostPixels = 1024;  // of one im2col instruction
+constexpr int kMostBlockStages = 4;
 
 // A consumer's, side by side.
 int multiplications(const Tile& t) { return rows_of_consumer(t) / kInstructionRows; }
@@ -117,7 +118,9 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   // Rows of A that come for a step of k; of pixels that stay, a tap's share.
   const double rows =
       p.taps > 0 ? static_cast<double>(window_pixels(p, t)) * p.planes / p.taps : loaded_rows(p, t);
-  const double moved = (rows / t.cluster_n + static_cast<double>(t.n) / t.cluster_m) * depth_bytes;
+  const bool filter_stays = p.block > 0 && t.stages * kStageLine >= p.depth * p.bytes;
+  const double filter = filter_stays ? 0 : static_cast<double>(t.n) / t.cluster_m;
+  const double moved = (rows / t.cluster_n + filter) * depth_bytes;
   // Every multiplication's rows of A are read with all columns of B.
   const double reads =
       swapped ? kRead * t.m / rows_of_consumer(t) * (kInstructionRows + rows_of_consumer(t))
@@ -198,6 +201,7 @@ bool legal(const TileProblem& p, const Tile& t, const DeviceModel& device) {
   if (p.groups > 0 && t.split > 1) return false;
   if (p.gathered && (t.m > 128 || t.cluster_n > 1)) return false;
   if (t.alternate && t.m > 128 && p.taps == 0) return false;
+  if (p.block > 0 && (t.m != p.block || t.cluster_m > 1)) return false;
   if (p.taps > 0 && (t.split > 1 || t.cluster_n > 1 || t.stages < kFewestFilterStages ||
                      window_pixels(p, t) > kMostPixels))
     return false;
@@ -268,10 +272,11 @@ int width_of_round(const TileProblem& p, const Tile& t, const DeviceModel& devic
 }  // namespace
 
 std::string to_text(const Tile& t) {
-  return fmt::format("{}x{} by {} {}, cluster {}x{}, split {}, stages {}, group {}{}{}", t.m, t.n,
+  return fmt::format("{}x{} by {} {}, cluster {}x{}, split {}, stages {}, group {}{}{}{}", t.m, t.n,
                      t.consumers, t.alternate ? "alternating" : "together", t.cluster_m,
                      t.cluster_n, t.split, t.stages, t.group, t.swap_ab ? ", swap_ab" : "",
-                     t.window_stages > 0 ? fmt::format(", window {}", t.window_stages) : "");
+                     t.window_stages > 0 ? fmt::format(", window {}", t.window_stages) : "",
+                     t.block ? ", block" : "");
 }
 
 double tiles_of(const TileProblem& p, const Tile& t) {
@@ -381,6 +386,18 @@ std::vector<EstimatedTile> legal_tiles(const TileProblem& p, const DeviceModel& 
     if (writes_mostly(p) && !p.window && p.groups == 0) t.group = 1;
     if (p.taps > 0) t.window_stages = 2;
     t.stages = std::min(stages_that_fit(p, t, blocks_that_fit(p, t, device), device), kMostStages);
+    if (p.block > 0) {
+      // The filter stays, and leaves its room to pixels.
+      t.block = true;
+      const int steps = static_cast<int>(p.depth * p.bytes / kStageLine);
+      if (t.stages >= steps && p.columns <= t.n) {
+        t.stages = std::max(steps, kFewestFilterStages);
+        for (Tile more = t; ++more.window_stages <= kMostBlockStages;) {
+          if (stages_that_fit(p, more, 1, device) < t.stages) break;
+          t.window_stages = more.window_stages;
+        }
+      }
+    }
     for (const bool swapped : {false, true}) {
       if (swapped && !p.swappable) break;
       t.swap_ab = swapped;
