@@ -31,7 +31,7 @@ std::string window_coordinates(const BoxedOperand& o, const ConvolutionWindow& w
       text += fmt::format(", at.at[{}] + {} % {} * {}", i, block, count, w.axes[i].result);
       block += fmt::format(" / {}", count);
     }
-    return text + ", " + block;
+    return text + ", " + stepped(block, o.image_steps);
   }
   std::string text = o.k_fastest ? channel : "row";
   for (int i : o.filter_axes) text += fmt::format(", at.tap[{}]", i);

@@ -133,9 +133,15 @@ TEST_CASE("data gradients of convolutions, each kind of configuration", "[convol
            {dgrad, 3, 128, 64, 9, 9, 3, 2, 1, 1}});
 }
 
-// Blocks of 4 x 4 pixels are columns, which leave in pieces where the filter is the left operand.
-TEST_CASE("data gradients of few channels, each kind of configuration", "[convolution]") {
-  run_all({{dgrad, 8, 3, 64, 64, 96, 7, 2, 1, 3}});
+// With SINTER_REARRANGE=last small images, too, join neighbouring pixels: Z in blocks of the image,
+// several indices of channels in a line, columns that are blocks of pixels and leave in pieces.
+TEST_CASE("first layers, each kind of configuration", "[.][first_layers]") {
+  run_all({{fprop, 2, 3, 64, 38, 42, 7, 2, 1, 3, Epilogue::scale},
+           {fprop, 2, 3, 24, 18, 20, 3, 1, 1, 1, Epilogue::none, f16},
+           {dgrad, 2, 3, 64, 24, 28, 7, 2, 1, 3},
+           {dgrad, 2, 4, 72, 16, 20, 3, 1, 1, 1, Epilogue::none, f16},
+           {wgrad, 4, 3, 64, 38, 42, 7, 2, 1, 3},
+           {wgrad, 3, 3, 40, 18, 20, 3, 1, 1, 1, Epilogue::none, f16}});
 }
 
 TEST_CASE("forward convolutions with strides, each kind of configuration", "[convolution]") {
@@ -154,6 +160,12 @@ TEST_CASE("filter gradients of convolutions, each kind of configuration", "[conv
            {wgrad, 3, 72, 136, 7, 7, 3, 1, 1, 1},
            {wgrad, 4, 32, 64, 8, 8, 2, 1, 1, 0},
            {wgrad, 3, 64, 72, 9, 9, 3, 2, 1, 1}});
+}
+
+// Stages may be blocks of the image; several indices of channels may make a line.
+TEST_CASE("filter gradients along columns, each kind of configuration", "[convolution]") {
+  run_all({{wgrad, 5, 64, 64, 19, 11, 3, 1, 1, 1, Epilogue::none, bf16, true},
+           {wgrad, 3, 72, 136, 8, 16, 4, 1, 2, 1, Epilogue::none, f16, true}});
 }
 
 // Tensor cores multiply such pixels with the zeros of a band, too. With SINTER_DEPTHWISE=mma this

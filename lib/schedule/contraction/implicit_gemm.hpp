@@ -33,6 +33,8 @@ bool keep_blocks(ImplicitGemm& gemm, bool image_is_a);
 // The same of a filter gradient (contraction_window_gradient.cuh): k runs over the zeros, too, and
 // columns are lines of channels, taps and channels.
 bool keep_gradient_pixels(ImplicitGemm& gemm, bool image_is_a);
+// And in blocks, each of which is a stage.
+bool keep_gradient_blocks(ImplicitGemm& gemm, bool image_is_a);
 // Lines of pixels that its taps reach over, and planes of pixels in which its strides have taps.
 std::int64_t reach_of(const ConvolutionWindow& window);
 int planes_of(const ConvolutionWindow& window);

@@ -210,7 +210,8 @@ std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool s
 enum class Pixels : std::uint8_t { each_tap, lines, blocks };
 
 bool keep(ImplicitGemm& gemm, bool image_left, Pixels how) {
-  if (how == Pixels::blocks) return keep_blocks(gemm, image_left);
+  if (how == Pixels::blocks)
+    return keep_blocks(gemm, image_left) || keep_gradient_blocks(gemm, image_left);
   return keep_pixels(gemm, image_left) || keep_gradient_pixels(gemm, image_left);
 }
 
@@ -260,6 +261,7 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
     if (resident) {
       e.resident = true;
       p.gradient = true;
+      p.block = pixels == Pixels::blocks ? kStageLine / p.bytes : 0;
       p.taps = static_cast<int>(taps);
       p.reach = static_cast<int>(std::min<std::int64_t>(reach_of(window), kMostReach));
     }
@@ -325,7 +327,7 @@ void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& de
   set_box(e.a, p.taps > 0 && !p.gradient ? window_pixels(p, t) : e.loaded_rows / t.cluster_n);
   set_box(e.b, t.n / p.products / t.cluster_m);
   if (p.gradient) {
-    e.b.map.box[1] = gradient_pixels(p);
+    if (p.block == 0) e.b.map.box[1] = gradient_pixels(p);
     e.taps_each = (p.taps + t.consumers - 1) / t.consumers;
   }
   if (e.b2) set_box(*e.b2, t.n / p.products / t.cluster_m);

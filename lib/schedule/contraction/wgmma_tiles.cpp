@@ -21,7 +21,7 @@ constexpr int kSwizzledRows = 8;   // after which the swizzle repeats
 constexpr int kCopiedRows = 16;    // at once, where threads copy
 constexpr int kSlabColumns = 64;
 constexpr int kFewestFilterStages = 3, kMostPixels = 1024;  // of one im2col instruction
-constexpr int kMostBlockStages = 4;
+constexpr int kMostBlockStages = 4, kPlaneStages = 3;
 
 // A consumer's, side by side.
 int multiplications(const Tile& t) { return rows_of_consumer(t) / kInstructionRows; }
@@ -58,7 +58,11 @@ double hindrance(const TileProblem& p, const Tile& t) {
   // Of phases: 128 channels, 56 x 56, 3 x 3 of stride 2: 83 us where 59 were reckoned; 1 x 1: 255
   // where 176 were.
   constexpr double kPhased = 1.4;
+  // Of planes with few taps: 128 channels, 56 x 56, 3 x 3 of stride 2 on an H200 74 us where 53
+  // were reckoned. (Of 3 channels, in blocks, all other ways are slower yet.)
+  constexpr double kPlanes = 1.25, kFewTaps = 4;
   if (p.phased) return kPhased;
+  if (p.planes > 1 && p.taps < kFewTaps * p.planes && p.columns > kInstructionRows) return kPlanes;
   const bool short_rows = p.rows < p.columns;
   const double shorter = std::min(p.rows, p.columns);
   const bool hindered = t.consumers == 1 || (short_rows ? t.cluster_n : t.cluster_m) > 1;
@@ -350,8 +354,10 @@ std::vector<EstimatedTile> gradient_tiles(const TileProblem& p, const DeviceMode
     Tile t{.m = kInstructionRows,
            .n = p.taps * kStageLine / p.bytes,
            .consumers = consumers,
-           .window_stages = 1};
-    if (p.taps < consumers || (p.taps + consumers - 1) / consumers > kMostTapsEach) continue;
+           .window_stages = 1,
+           .block = p.block > 0};
+    const int each = (p.taps + consumers - 1) / consumers;
+    if (each > kMostTapsEach || (consumers - 1) * each >= p.taps) continue;  // each has some
     t.stages = std::min(
         (device.shared_per_sm - device.shared_reserved - fixed_bytes(t)) / gradient_stage_bytes(p),
         kMostStages);
@@ -398,11 +404,19 @@ std::vector<EstimatedTile> legal_tiles(const TileProblem& p, const DeviceModel& 
         }
       }
     }
-    for (const bool swapped : {false, true}) {
-      if (swapped && !p.swappable) break;
-      t.swap_ab = swapped;
-      if (legal(p, t, device)) tiles.push_back({estimate(p, t, device), t});
-    }
+    const auto add = [&] {
+      for (const bool swapped : {false, true}) {
+        if (swapped && !p.swappable) break;
+        t.swap_ab = swapped;
+        if (legal(p, t, device)) tiles.push_back({estimate(p, t, device), t});
+      }
+    };
+    add();
+    // Planes follow each other soon.
+    if (p.planes == 1 || t.stages < kFewestFilterStages) return;
+    t.window_stages = kPlaneStages;
+    t.stages = std::min(stages_that_fit(p, t, 1, device), kMostStages);
+    add();
   };
   for (const Shape& shape : kShapes)
     for (const Sharing& sharing : kSharings) {
