@@ -21,7 +21,7 @@ constexpr int kSwizzledRows = 8;   // after which the swizzle repeats
 constexpr int kCopiedRows = 16;    // at once, where threads copy
 constexpr int kSlabColumns = 64;
 constexpr int kFewestFilterStages = 3, kMostPixels = 1024;  // of one im2col instruction
-constexpr int kMostBlockStages = 4, kPlaneStages = 3;
+constexpr int kMostBlockStages = 4;
 
 // A consumer's, side by side.
 int multiplications(const Tile& t) { return rows_of_consumer(t) / kInstructionRows; }
@@ -404,19 +404,11 @@ std::vector<EstimatedTile> legal_tiles(const TileProblem& p, const DeviceModel& 
         }
       }
     }
-    const auto add = [&] {
-      for (const bool swapped : {false, true}) {
-        if (swapped && !p.swappable) break;
-        t.swap_ab = swapped;
-        if (legal(p, t, device)) tiles.push_back({estimate(p, t, device), t});
-      }
-    };
-    add();
-    // Planes follow each other soon.
-    if (p.planes == 1 || t.stages < kFewestFilterStages) return;
-    t.window_stages = kPlaneStages;
-    t.stages = std::min(stages_that_fit(p, t, 1, device), kMostStages);
-    add();
+    for (const bool swapped : {false, true}) {
+      if (swapped && !p.swappable) break;
+      t.swap_ab = swapped;
+      if (legal(p, t, device)) tiles.push_back({estimate(p, t, device), t});
+    }
   };
   for (const Shape& shape : kShapes)
     for (const Sharing& sharing : kSharings) {
