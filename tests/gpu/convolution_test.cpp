@@ -67,9 +67,8 @@ Shared<Graph> graph_of(const Problem& p, const std::string& name) {
           "dx", {.stride = channels_last(p.channels, p.height, p.width)});
       break;
     case Direction::wgrad:
-      g->output(
-          conv_wgrad(gradient(), image(), {p.filters, p.channels, taps[0], taps[1]}, options), "dw",
-          {.stride = channels_last(p.channels, taps[0], taps[1]), .data_type = f32});
+      g->output(conv_wgrad(gradient(), image(), {p.filters, p.channels, taps[0], taps[1]}, options),
+                "dw", {.stride = channels_last(p.channels, taps[0], taps[1]), .data_type = f32});
       break;
   }
   return g;

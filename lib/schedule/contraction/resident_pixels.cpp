@@ -47,7 +47,9 @@ bool taps_down_only(const ConvolutionWindow& w) {
 // behind the image's ends included.
 void make_blocks(ImplicitGemm& g, std::int64_t pixels) {
   WindowAxis &across = g.window.axes[0], &down = g.window.axes[1];
-  const auto blocks = [](std::int64_t extent, std::int64_t run) { return (extent + run - 1) / run; };
+  const auto blocks = [](std::int64_t extent, std::int64_t run) {
+    return (extent + run - 1) / run;
+  };
   const std::int64_t over = most_offset(down);
   const auto lines = [&](std::int64_t width) {
     const std::int64_t height = pixels / width;
@@ -177,8 +179,8 @@ bool keeps_gradient(const ImplicitGemm& g, bool image_is_a) {
     taps *= axis.taps[0];
   }
   const int images = c.k() - static_cast<int>(w.axes.size());  // indices
-  return taps > 1 && images >= 0 && images <= 1 &&
-         (g.image.image_steps.empty() || images == 1) && channel_indices(g) > 0;
+  return taps > 1 && images >= 0 && images <= 1 && (g.image.image_steps.empty() || images == 1) &&
+         channel_indices(g) > 0;
 }
 
 }  // namespace
