@@ -59,6 +59,8 @@ void print_rows(TextWriter& out, const KernelSpec& spec, const KernelNames& name
   if (!engine.result) {
     out.line("static constexpr bool stores_rows = true;");
     out.line("static constexpr int sources = {};", engine.row_sources.size());
+    if (engine.stored_together != 8)
+      out.line("static constexpr int piece = {};", engine.stored_together);
     out.line("using Stored = {};", storage_type(spec.ports[result].type));
     out.open("SINTER_DEVICE static Stored* row(const Args& args, const Coord& c) {{");
     out.line("return args.{} + sinter::locate<Config::{}>(c).offset;", names.port[result],

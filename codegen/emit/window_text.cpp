@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "emit/spelling.hpp"
 
 namespace sinter {
@@ -20,6 +22,16 @@ std::string window_coordinates(const BoxedOperand& o, const ConvolutionWindow& w
     std::string text = channel;
     for (std::size_t i = 0; i < w.axes.size(); ++i) text += fmt::format(", at.at[{}]", i);
     return text + ", " + stepped("at.image", o.image_steps);
+  }
+  if (o.source == BoxedOperand::Source::blocks) {
+    // Behind a block's pixels the number of the block is left.
+    std::string text = channel, block = "at.image";
+    for (std::size_t i = 0; i < w.axes.size(); ++i) {
+      const std::int64_t count = w.blocks[static_cast<int>(i)];
+      text += fmt::format(", at.at[{}] + {} % {} * {}", i, block, count, w.axes[i].result);
+      block += fmt::format(" / {}", count);
+    }
+    return text + ", " + stepped(block, o.image_steps);
   }
   std::string text = o.k_fastest ? channel : "row";
   for (int i : o.filter_axes) text += fmt::format(", at.tap[{}]", i);
@@ -55,9 +67,14 @@ void print_window_operand(TextWriter& out, const KernelSpec& spec, const BoxedOp
   out.open("                               unsigned barrier, unsigned blocks) {{");
   out.line("const sinter::contraction::WindowPlace<Config::{}> at(c, row, k{});",
            o.of_result ? "ResultWindow" : "Window", tap_of_batch(w, spec.extent));
+  const bool strided =
+      std::any_of(w.axes.begin(), w.axes.end(), [](const WindowAxis& a) { return a.step > 1; });
   if (o.source == BoxedOperand::Source::pixels)
     out.line("sinter::hopper::load_pixels(args.{}, to, barrier, blocks, {}, {});", map,
-             resident ? "at.no_offsets()" : "at.offsets()", window_coordinates(o, w));
+             !resident ? "at.offsets()"
+             : strided ? "at.plane()"
+                       : "at.no_offsets()",
+             window_coordinates(o, w));
   else
     out.line("sinter::hopper::load_box(args.{}, to, barrier, blocks, {});", map,
              window_coordinates(o, w));

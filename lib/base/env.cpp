@@ -32,7 +32,9 @@ constexpr EnvVariable kVariables[] = {
     {"SINTER_LINE_INFO", "on: machine code tells profilers the lines of its source"},
     {"SINTER_NVRTC", "path of libnvrtc, tried instead of the usual places"},
     {"SINTER_REARRANGE",
-     "tests: on: operands of convolutions are rearranged wherever they can be, faster or not"},
+     "tests: on: operands of convolutions are rearranged wherever they can be, faster or not; "
+     "last: "
+     "in the last of several ways"},
     {"SINTER_SANITIZE_GRAPHS", "tests: how many random graphs run under compute-sanitizer"},
     {"SINTER_SPLIT_ELEMENTS", "tests: least elements of a block where a reduction is cut in parts"},
     {"SINTER_TEST_DATA", "tests: the source tree, where it has moved since they were built"},

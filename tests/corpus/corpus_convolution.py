@@ -59,6 +59,8 @@ directions("dilated_flipped", [2, 72, 12, 10], [64, 72, 3, 2], io="f16", pre=[3,
 directions("unpadded", [2, 64, 9, 9], [64, 64, 3, 3])
 directions("unpadded_stride_2", [2, 64, 9, 11], [64, 64, 3, 3], stride=[2, 2], which="fw")
 directions("7x7_stride_2", [2, 16, 21, 20], [64, 16, 7, 7], stride=[2, 2], pre=[3, 3])
+directions("3x1", [2, 64, 18, 21], [64, 64, 3, 1], pre=[1, 0])
+directions("5x5_stride_3", [1, 64, 20, 17], [64, 64, 5, 5], stride=[3, 3], pre=[2, 1], which="f")
 directions("stride_3_of_2", [2, 64, 11, 9], [64, 64, 2, 2], stride=[3, 3])
 directions("stride_2_dilation_2", [2, 64, 12, 11], [64, 64, 3, 3], stride=[2, 2],
            dilation=[2, 2], pre=[2, 2])

@@ -23,6 +23,9 @@ struct Problem {
   std::int64_t stride = 1, dilation = 1, pad = 0;
   Epilogue epilogue = Epilogue::none;
   DataType io = bf16;
+  bool one_column = false;  // of the filter
+  Dims taps() const { return {filter, one_column ? 1 : filter}; }
+  Dims padding() const { return {pad, one_column ? 0 : pad}; }
 };
 
 Dims channels_last(std::int64_t c, std::int64_t h, std::int64_t w) {
@@ -31,21 +34,22 @@ Dims channels_last(std::int64_t c, std::int64_t h, std::int64_t w) {
 
 Shared<Graph> graph_of(const Problem& p, const std::string& name) {
   auto g = Shared<Graph>::make(GraphOptions{.name = name, .io = p.io});
-  const auto result = [&](std::int64_t size) {
-    return (size + 2 * p.pad - p.dilation * (p.filter - 1) - 1) / p.stride + 1;
+  const Dims taps = p.taps(), padding = p.padding();
+  const auto result = [&](int i, std::int64_t size) {
+    return (size + 2 * padding[i] - p.dilation * (taps[i] - 1) - 1) / p.stride + 1;
   };
-  const std::int64_t h = result(p.height), w = result(p.width);
+  const std::int64_t h = result(0, p.height), w = result(1, p.width);
   const auto tensor = [&](const char* of, std::int64_t n, std::int64_t c, std::int64_t height,
                           std::int64_t width) {
     return g->tensor(
         {.name = of, .dim = {n, c, height, width}, .stride = channels_last(c, height, width)});
   };
-  const ConvAttributes options{.pre_padding = {p.pad, p.pad},
-                               .post_padding = {p.pad, p.pad},
+  const ConvAttributes options{.pre_padding = padding,
+                               .post_padding = padding,
                                .stride = {p.stride, p.stride},
                                .dilation = {p.dilation, p.dilation}};
   const auto image = [&] { return tensor("x", p.images, p.channels, p.height, p.width); };
-  const auto filter = [&] { return tensor("w", p.filters, p.channels, p.filter, p.filter); };
+  const auto filter = [&] { return tensor("w", p.filters, p.channels, taps[0], taps[1]); };
   const auto gradient = [&] { return tensor("dy", p.images, p.filters, h, w); };
   switch (p.direction) {
     case Direction::fprop: {
@@ -63,9 +67,8 @@ Shared<Graph> graph_of(const Problem& p, const std::string& name) {
           "dx", {.stride = channels_last(p.channels, p.height, p.width)});
       break;
     case Direction::wgrad:
-      g->output(
-          conv_wgrad(gradient(), image(), {p.filters, p.channels, p.filter, p.filter}, options),
-          "dw", {.stride = channels_last(p.channels, p.filter, p.filter), .data_type = f32});
+      g->output(conv_wgrad(gradient(), image(), {p.filters, p.channels, taps[0], taps[1]}, options),
+                "dw", {.stride = channels_last(p.channels, taps[0], taps[1]), .data_type = f32});
       break;
   }
   return g;
@@ -76,7 +79,7 @@ void run_all(const std::vector<Problem>& problems) {
   for (const Problem& p : problems) {
     const std::string name = fmt::format(
         "{} n{} c{} k{} {}x{} by {}x{}", std::array{"fprop", "dgrad", "wgrad"}[int(p.direction)],
-        p.images, p.channels, p.filters, p.height, p.width, p.filter, p.filter);
+        p.images, p.channels, p.filters, p.height, p.width, p.taps()[0], p.taps()[1]);
     all.push_back({name, all.size(), [p, name] { return graph_of(p, name); }, {}});
   }
   run_configurations(all, {.one_of_a_kind = true});
@@ -129,11 +132,39 @@ TEST_CASE("data gradients of convolutions, each kind of configuration", "[convol
            {dgrad, 3, 128, 64, 9, 9, 3, 2, 1, 1}});
 }
 
+// With SINTER_REARRANGE=last small images, too, join neighbouring pixels: Z in blocks of the image,
+// several indices of channels in a line, columns that are blocks of pixels and leave in pieces.
+TEST_CASE("first layers, each kind of configuration", "[.][first_layers]") {
+  run_all({{fprop, 2, 3, 64, 38, 42, 7, 2, 1, 3, Epilogue::scale},
+           {fprop, 2, 3, 24, 18, 20, 3, 1, 1, 1, Epilogue::none, f16},
+           {dgrad, 2, 3, 64, 24, 28, 7, 2, 1, 3},
+           {dgrad, 2, 4, 72, 16, 20, 3, 1, 1, 1, Epilogue::none, f16},
+           {wgrad, 4, 3, 64, 38, 42, 7, 2, 1, 3},
+           {wgrad, 3, 3, 40, 18, 20, 3, 1, 1, 1, Epilogue::none, f16}});
+}
+
+TEST_CASE("forward convolutions with strides, each kind of configuration", "[convolution]") {
+  run_all({{fprop, 2, 64, 64, 13, 19, 5, 3, 1, 2, Epilogue::scale},
+           {fprop, 2, 72, 40, 14, 12, 4, 2, 3, 3, Epilogue::none, f16}});
+}
+
+// Tiles may be blocks of the image, which end in, before and behind them.
+TEST_CASE("convolutions along columns, each kind of configuration", "[convolution]") {
+  run_all({{fprop, 3, 64, 64, 19, 35, 3, 1, 1, 1, Epilogue::scale, bf16, true},
+           {fprop, 2, 72, 40, 16, 8, 4, 1, 2, 0, Epilogue::none, f16, true}});
+}
+
 TEST_CASE("filter gradients of convolutions, each kind of configuration", "[convolution]") {
   run_all({{wgrad, 5, 64, 64, 9, 11, 3, 1, 1, 1},
            {wgrad, 3, 72, 136, 7, 7, 3, 1, 1, 1},
            {wgrad, 4, 32, 64, 8, 8, 2, 1, 1, 0},
            {wgrad, 3, 64, 72, 9, 9, 3, 2, 1, 1}});
+}
+
+// Stages may be blocks of the image; several indices of channels may make a line.
+TEST_CASE("filter gradients along columns, each kind of configuration", "[convolution]") {
+  run_all({{wgrad, 5, 64, 64, 19, 11, 3, 1, 1, 1, Epilogue::none, bf16, true},
+           {wgrad, 3, 72, 136, 8, 16, 4, 1, 2, 1, Epilogue::none, f16, true}});
 }
 
 // Tensor cores multiply such pixels with the zeros of a band, too. With SINTER_DEPTHWISE=mma this

@@ -164,6 +164,31 @@ TEST_CASE("groups of few channels are joined, with zeros between them in the fil
   CHECK(made.back() == "pointwise");
 }
 
+// The product is the last kernel, before that which adds its parts.
+TEST_CASE("first layers multiply blocks of the image, their data gradients blocks of pixels") {
+  const Dims x{256, 3, 224, 224}, w{64, 3, 7, 7}, y{256, 64, 112, 112};
+  Images f, d, g;
+  f.output(conv_fprop(f.input("x", x), f.input("w", w), padded(3, 2)), "y", y);
+  d.output(conv_dgrad(d.input("dy", y), d.input("w", w), x, padded(3, 2)), "dx", x);
+  g.output(conv_wgrad(g.input("dy", y), g.input("x", x), w, padded(3, 2)), "dw", w);
+  CHECK(engines(*f.g) == Engines{"pointwise", "pointwise", "wgmma"});
+  CHECK(engines(*d.g) == Engines{"pointwise", "wgmma"});
+  CHECK(engines(*g.g) == Engines{"pointwise", "wgmma", "rowwise"});
+  const auto product = [](const Images& i, std::size_t kernel) {
+    auto k = schedule_kernel(planned(*i.g).kernels[kernel], device_model("sm_90a"), {});
+    REQUIRE(k.wgmma());
+    REQUIRE(k.wgmma()->window);
+    return *k.wgmma();
+  };
+  const WgmmaConfig forward = product(f, 2), data = product(d, 1), filter = product(g, 1);
+  CHECK(forward.window->blocks == Dims{7, 7});  // of 16 x 16 pixels
+  CHECK(filter.window->blocks == Dims{14, 14});
+  CHECK(data.window->axes[0].taps == Dims{5});  // that blocks of 4 pixels see
+  CHECK(data.window->axes[0].step == 2);
+  CHECK(data.stored_together == 4);
+  CHECK(swaps_products(data));
+}
+
 TEST_CASE("pixels without products of a strided 1 x 1 data gradient are kernels of their own") {
   const Dims x{256, 256, 56, 56}, y{256, 512, 28, 28};
   Images i;

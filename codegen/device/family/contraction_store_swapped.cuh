@@ -2,6 +2,10 @@
 // filter's channels as rows and pixels as columns. stmatrix turns blocks of them, so that shared
 // memory has whole pixels, 64 channels each, as the result lies in memory; a warp has 16 channels
 // of all pixels of its warpgroup and stores 16 pixels of every 64 (contraction_store.cuh).
+//
+// Columns of several indices, such as those of blocks of pixels, lie together in runs of the
+// innermost one. Where Body has `piece` they leave in pieces of so many, which runs are multiples
+// of: the same run of neighbouring pixels first, as those may lie beside each other in memory.
 #pragma once
 #include "sinter/device/family/contraction_store.cuh"
 
@@ -31,6 +35,55 @@ SINTER_DEVICE unsigned results_of_pixels(const Args& args, const Coord& c,
     pair.at[i] = Body::result(place).at[0];
   }
   return pair.word(0);
+}
+
+template <class Body>
+concept StoresPieces = requires {
+  Body::piece;
+};
+
+// 16 pixels from `row` on, which lie in `tile`.
+template <class Config, class Body, class Args, class Coord>
+SINTER_DEVICE void store_pixels(const Args& args, const Coord& batch, int row, int row_end,
+                                int column, bool has_columns, const unsigned char* tile) {
+  using P = Problem<Config>;
+  using Result = RowPieces<typename Body::Stored>;
+  Result result;
+  bool exists[Result::own];
+#pragma unroll
+  for (int i = 0; i < Result::own; ++i) {
+    const int own_row = row + Result::row(i);
+    typename P::Coord c = batch;
+    P::set_m(c, own_row);
+    exists[i] = has_columns && own_row < row_end && P::exists(c);
+    P::set_n(c, column + Result::column());
+    result.at[i] = Body::row(args, c);
+  }
+  result.get(tile);
+  result.store(exists, 0);
+}
+
+// The same in pieces of 8 bytes, of all columns.
+template <class Config, class Body, class Args, class Coord>
+SINTER_DEVICE void store_pixel_pieces(const Args& args, const Coord& batch, int row, int row_end,
+                                      const unsigned char* tile) {
+  using P = Problem<Config>;
+  static_assert(Body::piece * sizeof(typename Body::Stored) == sizeof(uint2));
+  static_assert(P::columns <= 64, "a pixel has one line");
+  constexpr int run = static_cast<int>(Config::Extent::at(P::first_k - 1)),
+                in_run = run / Body::piece, of_pixels = 16 * in_run,
+                all = of_pixels * (static_cast<int>(P::columns) / run);
+#pragma unroll 2
+  for (int i = static_cast<int>(threadIdx.x) % 32; i < all; i += 32) {
+    const int pixel = i % of_pixels / in_run,
+              column = i / of_pixels * run + i % in_run * Body::piece;
+    typename P::Coord c = batch;
+    P::set_m(c, row + pixel);
+    P::set_n(c, column);
+    if (row + pixel < row_end && P::exists(c))
+      *reinterpret_cast<uint2*>(Body::row(args, c)) =
+          *reinterpret_cast<const uint2*>(tile + StoreTile::place(pixel, column));
+  }
 }
 
 // `slabs`: of the warpgroup's four warps.
@@ -82,19 +135,11 @@ SINTER_DEVICE void store_rows_swapped(const Args& args, const TilePlace<Config>&
     // so that the next one may take its place.
     wait_for_warpgroup(consumer);
     const int row = tile.row + first_row + part * 64 + warp * 16;
-    Result result;
-    bool exists[Result::own];
-#pragma unroll
-    for (int i = 0; i < Result::own; ++i) {
-      const int own_row = row + Result::row(i);
-      typename P::Coord c = batch;
-      P::set_m(c, own_row);
-      exists[i] = has_columns && own_row < tile.row_end && P::exists(c);
-      P::set_n(c, tile.column + Result::column());
-      result.at[i] = Body::row(args, c);
-    }
-    result.get(tile_of(warp));
-    result.store(exists, 0);
+    if constexpr (StoresPieces<Body>)
+      store_pixel_pieces<Config, Body>(args, batch, row, tile.row_end, tile_of(warp));
+    else
+      store_pixels<Config, Body>(args, batch, row, tile.row_end, tile.column, has_columns,
+                                 tile_of(warp));
   });
 }
 

@@ -35,11 +35,23 @@ struct Axis {
   using FirstTaps = FirstTaps_;
   using FirstOffsets = FirstOffsets_;
 
-  // Of the first phase: its taps' offsets lie from 0 to this one.
+  // Of the first phase: its taps' offsets lie from 0 to `most_offset`.
   static constexpr int first_offset = static_cast<int>(FirstOffsets::at(0)),
-                       last_offset =
-                           first_offset + (static_cast<int>(Taps::at(0)) - 1) * offset_step,
+                       taps = static_cast<int>(Taps::at(0)),
+                       last_offset = first_offset + (taps - 1) * offset_step,
                        most_offset = first_offset > last_offset ? first_offset : last_offset;
+  static SINTER_DEVICE constexpr int offset(int tap) { return first_offset + tap * offset_step; }
+  // Planes of a stride, whose offsets leave one rest each, that have a tap.
+  static constexpr int planes = [] {
+    int count = 0;
+    for (int rest = 0; rest < step; ++rest)
+      for (int tap = 0; tap < taps; ++tap)
+        if ((first_offset + tap * offset_step) % step == rest) {
+          ++count;
+          break;
+        }
+    return count;
+  }();
 
   template <class Coord>
   static SINTER_DEVICE int phase(const Coord& c) {
@@ -60,25 +72,38 @@ struct Window {
   static constexpr bool phased = ((Axes::phases > 1) || ...);
 
   // Of one phase, whose base pixels are kept in shared memory, one line each: how many taps, by
-  // how many lines a tap moves them, and the most of these.
-  static constexpr int all_taps = static_cast<int>((Axes::Taps::at(0) * ...));
+  // how many lines a tap moves them, and the most of these. With strides the lines are those of the
+  // tap's plane: every `step`-th pixel.
+  static constexpr int all_taps = (Axes::taps * ...), planes = (Axes::planes * ...);
   static constexpr int reach = [] {
     int lines = 0, pitch = 1;
-    ((lines += Axes::most_offset * pitch, pitch *= Axes::result), ...);
+    ((lines += Axes::most_offset / Axes::step * pitch, pitch *= Axes::result), ...);
     return lines;
   }();
   static SINTER_DEVICE int shift(int tap) {
     int lines = 0, pitch = 1;
     (
         [&] {
-          constexpr int count = static_cast<int>(Axes::Taps::at(0));
-          const int rest = quotient(tap, count);
-          lines += (Axes::first_offset + (tap - rest * count) * Axes::offset_step) * pitch;
+          const int rest = quotient(tap, Axes::taps);
+          lines += Axes::offset(tap - rest * Axes::taps) / Axes::step * pitch;
           tap = rest;
           pitch *= Axes::result;
         }(),
         ...);
     return lines;
+  }
+  // Tells the planes of taps apart, in the order of the taps that come first.
+  static SINTER_DEVICE int plane(int tap) {
+    int number = 0, pitch = 1;
+    (
+        [&] {
+          const int rest = quotient(tap, Axes::taps);
+          number += Axes::offset(tap - rest * Axes::taps) % Axes::step * pitch;
+          tap = rest;
+          pitch *= Axes::step;
+        }(),
+        ...);
+    return number;
   }
 
   template <class Coord>
@@ -133,15 +158,24 @@ struct WindowPlace<Window<taps_of, channels, line, Axes...>> {
     (set_axis<Axes>(c, i++, number), ...);
   }
   static SINTER_DEVICE typename PixelOffsetsOf<rank>::Type no_offsets() { return {}; }
-  SINTER_DEVICE typename PixelOffsetsOf<rank>::Type offsets() const {
-    typename PixelOffsetsOf<rank>::Type all;
-    all.w = offset[0];
-    if constexpr (rank > 1) all.h = offset[1];
-    if constexpr (rank > 2) all.d = offset[2];
-    return all;
+  SINTER_DEVICE typename PixelOffsetsOf<rank>::Type offsets() const { return offsets_of(offset); }
+  // Those of the tap's plane.
+  SINTER_DEVICE typename PixelOffsetsOf<rank>::Type plane() const {
+    unsigned short rest[rank];
+    int i = 0;
+    ((rest[i] = offset[i] % Axes::step, ++i), ...);
+    return offsets_of(rest);
   }
 
  private:
+  static SINTER_DEVICE typename PixelOffsetsOf<rank>::Type offsets_of(
+      const unsigned short (&of)[rank]) {
+    typename PixelOffsetsOf<rank>::Type all;
+    all.w = of[0];
+    if constexpr (rank > 1) all.h = of[1];
+    if constexpr (rank > 2) all.d = of[2];
+    return all;
+  }
   // Takes the axis off the tap's number and off the pixel's.
   template <class A, class Coord>
   SINTER_DEVICE void set_axis(const Coord& c, int i, int& number) {

@@ -221,22 +221,33 @@ double microseconds_of(const std::vector<KernelSpec>& kernels, const FusionState
 // A way in which a convolution becomes several kernels, one of which multiplies; `why`: what the
 // others are there for.
 struct Rearrangement {
-  std::vector<KernelSpec> (*make)(const KernelSpec& spec, Temporaries& temporaries);
+  std::vector<KernelSpec> (*make)(const KernelSpec& spec, int way, Temporaries& temporaries);
   std::string_view why;
   bool always = true;  // else only of those that the engine of warpgroups does not run as they are
+  int ways = 1;        // of which the fastest counts
 };
 constexpr Rearrangement kRearrangements[] = {
-    {[](const KernelSpec& spec, Temporaries&) { return empty_phases(spec); },
+    {[](const KernelSpec& spec, int, Temporaries&) { return empty_phases(spec); },
      "pixels without products are computed from zeros apart"},
-    {space_to_depth, "its few channels are joined with neighbouring pixels in memory first"},
-    {block_diagonal, "its groups are joined, with zeros between them in the filter"},
-    {channels_last, "its channels are put together in memory first", false}};
+    {space_to_depth, "its few channels are joined with neighbouring pixels in memory first", true,
+     kSpaceToDepthWays},
+    {[](const KernelSpec& spec, int, Temporaries& t) { return block_diagonal(spec, t); },
+     "its groups are joined, with zeros between them in the filter"},
+    {[](const KernelSpec& spec, int, Temporaries& t) { return channels_last(spec, t); },
+     "its channels are put together in memory first", false}};
+
+std::vector<KernelSpec>::const_iterator product_of(const std::vector<KernelSpec>& kernels) {
+  return std::find_if(kernels.begin(), kernels.end(),
+                      [](const KernelSpec& kernel) { return kernel.as_contraction() != nullptr; });
+}
 
 // Convolutions that tensor cores multiply faster once their operands lie otherwise. Empty where
 // they are faster as they are.
 std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& state,
                                    Temporaries& temporaries, std::vector<PlanCut>& cuts) {
-  static const bool anyway = env_value("SINTER_REARRANGE") == "on";  // for tests on small shapes
+  // For tests on small shapes: the fastest way of each, or the last.
+  static const bool last = env_value("SINTER_REARRANGE") == "last",
+                    anyway = last || env_value("SINTER_REARRANGE") == "on";
   if (!spec.as_contraction() || !state.device().has_wgmma) return {};
   const Node& node = state.node(contraction_of(state, spec));
   if (is_matmul(node.op) || plan_depthwise(spec, state.device())) return {};
@@ -247,18 +258,25 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
   };
   std::optional<double> whole;
   for (const Rearrangement& r : kRearrangements) {
+    if (!r.always && by_wgmma(spec)) continue;
     Temporaries tried = temporaries;
-    std::vector<KernelSpec> kernels = r.make(spec, tried);
-    if (kernels.empty() || (!r.always && by_wgmma(spec))) continue;
-    const auto product = std::find_if(kernels.begin(), kernels.end(), [](const KernelSpec& kernel) {
-      return kernel.as_contraction() != nullptr;
-    });
-    if (!by_wgmma(*product)) continue;
-    const double us = microseconds_of(kernels, state);
+    std::vector<KernelSpec> kernels;
+    double us = 0;
+    for (int way = 0; way < r.ways; ++way) {
+      Temporaries with = temporaries;
+      std::vector<KernelSpec> made = r.make(spec, way, with);
+      if (made.empty() || !by_wgmma(*product_of(made))) continue;
+      const double takes = microseconds_of(made, state);
+      if (!kernels.empty() && takes >= us && !last) continue;
+      us = takes;
+      tried = std::move(with);
+      kernels = std::move(made);
+    }
+    if (kernels.empty()) continue;
     if (!whole) whole = choose_depth_parts(spec, state.context()).microseconds;
     if (us >= *whole && !anyway) continue;
     for (const KernelSpec& kernel : kernels) {
-      if (&kernel == &*product) continue;
+      if (&kernel == &*product_of(kernels)) continue;
       const auto written = std::find_if(kernel.ports.begin(), kernel.ports.end(),
                                         [](const KernelPort& p) { return p.written; });
       cuts.push_back({"contraction", state.graph().label(node), written->name,

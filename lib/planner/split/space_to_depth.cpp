@@ -1,6 +1,7 @@
 #include "planner/split/space_to_depth.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "plan/access.hpp"
 #include "planner/spec/body_copy.hpp"
@@ -14,6 +15,8 @@ namespace sinter {
 namespace {
 
 constexpr std::int64_t kMostChannels = 16, kLineBytes = 16;
+constexpr std::int64_t kMostColumns =
+    64;  // of blocks of more strides than one: of a multiplication
 
 // The new domain while it is listed: extents in the order of the groups.
 struct NewDomain {
@@ -28,6 +31,7 @@ struct NewDomain {
 struct SpatialDim {
   int pixel = -1, tap = -1;
   std::int64_t stride = 1, pre = 0, taps = 1, extent = 0;
+  std::int64_t block = 1;                           // positions that become one
   std::int64_t shift = 0, cut_taps = 0, first = 0;  // of t = stride j + a - shift; see above
 };
 
@@ -39,7 +43,8 @@ struct FewChannels {
   const KernelPort *image = nullptr, *other = nullptr;
 };
 
-std::optional<FewChannels> few_channels(const KernelSpec& spec) {
+// `blocks`: strides of a data gradient that one block of its pixels has along each dim.
+std::optional<FewChannels> few_channels(const KernelSpec& spec, std::int64_t blocks) {
   using D = FewChannels::Direction;
   const ContractionSpec* const c = spec.as_contraction();
   if (!c || !is_plain_product(*c) || c->batch != 0 || !spec.columns.empty() ||
@@ -78,21 +83,22 @@ std::optional<FewChannels> few_channels(const KernelSpec& spec) {
       if (of >= 0 || f.image->access.stride[i] != 0) return {};
       of = i;
       if (!tap) d.stride = w.coefficient[i];
-      if (tap && w.coefficient[i] != (w.divisor == 1 ? 1 : -1)) return {};
+      if (tap && std::abs(w.coefficient[i]) != 1) return {};
     }
     if (d.pixel < 0 || d.tap < 0 || d.stride < 1) return {};
+    const bool backwards = w.coefficient[d.tap] < 0;
+    if (backwards ? d.stride != 1 || gradient : w.divisor != 1) return {};
     d.taps = spec.extent[d.tap];
-    if (w.divisor > 1) {
-      if (d.stride != 1 || gradient) return {};
+    if (backwards) {
       f.direction = D::data_gradient;
       d.stride = w.divisor;
       d.pre = w.base;
     }
     std::erase(taps, d.tap);
-    seen.push_back(w.divisor > 1);
+    seen.push_back(backwards);
     f.dims.push_back(d);
   }
-  // All dims are strided gradients, or none is.
+  // All dims are a data gradient's, or none is.
   if (std::count(seen.begin(), seen.end(), seen.front()) != static_cast<long>(seen.size()))
     return {};
   if (gradient) {
@@ -110,8 +116,10 @@ std::optional<FewChannels> few_channels(const KernelSpec& spec) {
   if (f.channel < 0 || spec.extent[f.channel] > kMostChannels || f.dims.size() > 3) return {};
   for (SpatialDim& d : f.dims) {
     const std::int64_t u = d.stride;
+    d.block = u;
     if (f.direction == D::data_gradient) {
-      d.first = (u - 1 + d.pre) / u;
+      d.block *= blocks;
+      d.first = (d.block - 1 + d.pre) / u;
       d.shift = u * d.first - d.pre;
     } else {
       d.shift = ((-d.pre) % u + u) % u;
@@ -122,21 +130,21 @@ std::optional<FewChannels> few_channels(const KernelSpec& spec) {
   return f;
 }
 
-}  // namespace
-
-std::vector<KernelSpec> space_to_depth(const KernelSpec& given, Temporaries& temporaries) {
+// The kernels with blocks of so many strides; see few_channels.
+std::vector<KernelSpec> with_blocks(const KernelSpec& given, std::int64_t blocks,
+                                    Temporaries& temporaries) {
   using D = FewChannels::Direction;
-  const auto found = few_channels(given);
-  if (!found) return {};
+  const auto found = few_channels(given, blocks);
+  if (!found || (blocks > 1 && found->direction != D::data_gradient)) return {};
   const FewChannels& f = *found;
   const ContractionSpec& old = given.contraction();
   const bool data_gradient = f.direction == D::data_gradient;
   const std::int64_t bytes = info(f.image->type).bytes;
   std::int64_t joined = 1;
-  for (const SpatialDim& d : f.dims) joined *= d.stride;
+  for (const SpatialDim& d : f.dims) joined *= d.block;
   std::int64_t channels = given.extent[f.channel];
   if (data_gradient) {
-    if (joined == 1) return {};
+    if (joined == 1 || (blocks > 1 && joined * channels > kMostColumns)) return {};
   } else {
     while (joined * channels * bytes % kLineBytes != 0) ++channels;
   }
@@ -156,7 +164,7 @@ std::vector<KernelSpec> space_to_depth(const KernelSpec& given, Temporaries& tem
   std::vector<int> others;               // old indices of pixels that are no spatial dims
   int few = -1;
   const auto add_rests = [&] {
-    for (const SpatialDim& d : f.dims) rest.push_back(domain.add(d.stride));
+    for (const SpatialDim& d : f.dims) rest.push_back(domain.add(d.block));
     few = domain.add(channels);
   };
   const auto add_taps = [&] {
@@ -169,7 +177,7 @@ std::vector<KernelSpec> space_to_depth(const KernelSpec& given, Temporaries& tem
         others.push_back(i);
         keep(i);
       } else {
-        const std::int64_t u = f.dims[static_cast<std::size_t>(d)].stride;
+        const std::int64_t u = f.dims[static_cast<std::size_t>(d)].block;
         position.push_back(
             domain.add(data_gradient ? (given.extent[i] + u - 1) / u : given.extent[i]));
         if (!data_gradient) of[static_cast<std::size_t>(i)] = affine({{position.back(), 1}});
@@ -220,9 +228,9 @@ std::vector<KernelSpec> space_to_depth(const KernelSpec& given, Temporaries& tem
     of[static_cast<std::size_t>(dim.tap)] =
         affine({{tap[d], dim.stride}, {rest[d], 1}}, -dim.shift, true);
     if (data_gradient) {
-      const bool over = given.extent[dim.pixel] % dim.stride != 0;
+      const bool over = given.extent[dim.pixel] % dim.block != 0;
       of[static_cast<std::size_t>(dim.pixel)] =
-          affine({{position[d], dim.stride}, {rest[d], 1}}, 0, over);
+          affine({{position[d], dim.block}, {rest[d], 1}}, 0, over);
     }
   }
   of[static_cast<std::size_t>(f.channel)] =
@@ -316,6 +324,13 @@ std::vector<KernelSpec> space_to_depth(const KernelSpec& given, Temporaries& tem
   simplify_domain(spec);
   kernels.push_back(std::move(spec));
   return kernels;
+}
+
+}  // namespace
+
+std::vector<KernelSpec> space_to_depth(const KernelSpec& contraction, int way,
+                                       Temporaries& temporaries) {
+  return with_blocks(contraction, std::int64_t{1} << way, temporaries);
 }
 
 }  // namespace sinter

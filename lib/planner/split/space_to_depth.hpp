@@ -8,9 +8,11 @@
 //                    c)]. As Z has its padding in it, the innermost j joins (a, c): a line of Z
 //                    holds all that a row of the filter sees.
 //   filter gradient  the same of X; results at taps that the filter does not have are not stored
-//   data gradient    dX[n, u v + a, c] = sum over j and k of dY[n, v + first - j, k] W'[(a, c), j,
-//   k]:
-//                    phases are columns, so that one product computes all of them
+//   data gradient    dX[n, b v + a, c] = sum over j and k of dY[n, b / u v + first - j, k]
+//                    W'[(a, c), j, k]: phases are columns, so that one product computes all of
+//                    them, and so do blocks of b = 2 u or 4 u pixels, which fill a multiplication's
+//                    columns with few more taps (7 x 7 with u = 2: blocks of 4 x 4 have 25, 2 x 2
+//                    have 16 each)
 //
 // (Space-to-depth of first layers, as MLPerf's ResNet-50 entries for TPUs and GPUs do by hand.)
 #pragma once
@@ -20,7 +22,10 @@
 namespace sinter {
 
 // The kernels in place of the contraction, which is the last of them: copies of operands and the
-// product. Empty where it is no such convolution.
-std::vector<KernelSpec> space_to_depth(const KernelSpec& contraction, Temporaries& temporaries);
+// product. Empty where it is no such convolution. `way`: blocks of a data gradient have 2^way
+// strides along each dim.
+inline constexpr int kSpaceToDepthWays = 3;
+std::vector<KernelSpec> space_to_depth(const KernelSpec& contraction, int way,
+                                       Temporaries& temporaries);
 
 }  // namespace sinter

@@ -158,6 +158,7 @@ std::optional<BoxedOperand> boxed_result(const KernelSpec& spec, int number, int
 
 void set_box(BoxedOperand& o, int rows) {
   const int elements = kStageLine / info(o.map.type).bytes;
+  if (o.source == BoxedOperand::Source::blocks) return;  // has one
   const bool pixels = o.source == BoxedOperand::Source::pixels;
   o.map.box = Dims::filled(pixels ? 2 : o.map.dim.size(), 1);
   o.map.box[0] = elements;

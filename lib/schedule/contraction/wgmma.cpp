@@ -8,14 +8,14 @@
 #include "plan/access.hpp"
 #include "schedule/contraction/implicit_gemm.hpp"
 #include "schedule/contraction/index_order.hpp"
+#include "schedule/contraction/stored_rows.hpp"
 #include "schedule/schedule_parts.hpp"
 
 namespace sinter {
 namespace {
 
 constexpr std::int64_t kMostReach = 1024;
-constexpr int kStoredBox = 64;   // columns that TMA stores
-constexpr int kStoredRows = 16;  // of a warp
+constexpr int kStoredBox = 64;  // columns that TMA stores
 
 std::int64_t depth_of(const KernelSpec& spec) {
   return count(spec.extent, spec.extent.size() - spec.contraction().k(), spec.extent.size());
@@ -95,60 +95,6 @@ void count_epilogue(const KernelSpec& spec, TileProblem& p) {
   p.computes = spec.body.statements.size() > 2;
 }
 
-// Elements of 16 bits whose columns lie together, at multiples of 16 bytes.
-bool lies_in_rows(const KernelSpec& spec, const KernelPort& p) {
-  const Access& a = p.access;
-  constexpr int kTogether = 8;
-  const int column = spec.contraction().first_n();
-  if ((p.type != DataType::bf16 && p.type != DataType::f16) || p.alignment < 16) return false;
-  if (a.stride[column] != 1 || spec.extent[column] % kTogether != 0 || a.offset % kTogether != 0)
-    return false;
-  for (int i = 0; i < column; ++i)
-    if (a.stride[i] % kTogether != 0) return false;
-  return true;
-}
-
-// Fills in the port of the one result, and of what is read in the same way, where it may leave as
-// it is summed.
-void store_as_summed(const KernelSpec& spec, WgmmaConfig& e, bool all_rows_exist = true) {
-  const ContractionSpec& c = spec.contraction();
-  constexpr std::size_t kMostSources = 2;
-  if (!e.n_fastest || e.b2 || e.scaled() || e.integers || c.rows.on || c.n != 1 ||
-      !spec.columns.empty() || c.zero_dominates != ZeroOf::neither)
-    return;
-  int result = -1;
-  std::vector<int> sources;
-  for (const auto& s : spec.body.statements) {
-    if (s.kind == StatementKind::random || s.kind == StatementKind::gather ||
-        s.kind == StatementKind::index || s.kind == StatementKind::inside)
-      return;
-    if (!is_load(s) && !is_store(s)) continue;
-    const KernelPort& p = spec.ports[static_cast<std::size_t>(s.port)];
-    const Access& a = p.access;
-    if (!a.windows.empty() || !a.via.empty()) return;
-    if (is_store(s)) {
-      if (result >= 0 || !lies_in_rows(spec, p)) return;
-      result = s.port;
-      continue;
-    }
-    bool same = true;  // for all rows
-    for (int i = c.first_m(); i < c.first_n(); ++i) same &= !moves_along(a, i);
-    if (same || std::find(sources.begin(), sources.end(), s.port) != sources.end()) continue;
-    if (!lies_in_rows(spec, p)) return;
-    sources.push_back(s.port);
-  }
-  if (result < 0 || sources.size() > kMostSources) return;
-  for (int i : sources)
-    if (spec.ports[static_cast<std::size_t>(i)].type !=
-        spec.ports[static_cast<std::size_t>(result)].type)
-      return;
-  e.stored_rows = result;
-  e.row_sources = std::move(sources);
-  if (e.row_sources.empty() && all_rows_exist &&
-      (e.result = boxed_result(spec, result, c.batch, {c.first_m(), c.first_n()}, c.first_n())))
-    set_box(*e.result, kStoredRows);
-}
-
 // Nothing where the accelerator cannot bring the operands, or they are not multiplied as they are.
 std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool swapped) {
   if (swapped) swap_operands(spec);
@@ -204,16 +150,24 @@ std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool s
   return Orientation{std::move(spec), std::move(e), p};
 }
 
+// How pixels come to shared memory: for each tap, or once for all of them, in lines or in blocks.
+enum class Pixels : std::uint8_t { each_tap, lines, blocks };
+
+bool keep(ImplicitGemm& gemm, bool image_left, Pixels how) {
+  if (how == Pixels::blocks)
+    return keep_blocks(gemm, image_left) || keep_gradient_blocks(gemm, image_left);
+  return keep_pixels(gemm, image_left) || keep_gradient_pixels(gemm, image_left);
+}
+
 // A convolution. `image_is_a` before the operands change places.
 std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
                                               bool columns_together, bool swapped,
-                                              bool resident = false) {
+                                              Pixels pixels = Pixels::each_tap) {
   if (swapped) swap_operands(spec);
   const bool image_left = image_is_a != swapped;
   auto gemm = implicit_gemm(spec, image_left);
-  if (!gemm ||
-      (resident && !keep_pixels(*gemm, image_left) && !keep_gradient_pixels(*gemm, image_left)))
-    return {};
+  const bool resident = pixels != Pixels::each_tap;
+  if (!gemm || (resident && !keep(*gemm, image_left, pixels))) return {};
   const ContractionSpec& c = gemm->spec.contraction();
   const ConvolutionWindow& window = gemm->window;
   WgmmaConfig e;
@@ -242,6 +196,8 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
     if (resident) {
       p.taps = static_cast<int>(taps);
       p.reach = static_cast<int>(std::min<std::int64_t>(reach_of(window), kMostReach));
+      p.planes = planes_of(window);
+      p.block = pixels == Pixels::blocks ? static_cast<int>(kBlockPixels) : 0;
       e.resident = true;
     }
   } else {
@@ -249,6 +205,7 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
     if (resident) {
       e.resident = true;
       p.gradient = true;
+      p.block = pixels == Pixels::blocks ? kStageLine / p.bytes : 0;
       p.taps = static_cast<int>(taps);
       p.reach = static_cast<int>(std::min<std::int64_t>(reach_of(window), kMostReach));
     }
@@ -264,8 +221,11 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
   p.along_columns = e.n_fastest;
   count_epilogue(gemm->spec, p);
   store_as_summed(gemm->spec, e, gemm->window.bounds.empty() && !resident);
-  p.stores_rows = e.stored_rows >= 0;
-  p.swappable = e.resident && !p.gradient && p.stores_rows && e.row_sources.empty();
+  const bool stored = e.stored_rows >= 0, in_pieces = stored && c.n > 1;
+  p.stores_rows = stored && !in_pieces;
+  p.stores_pieces = in_pieces && !p.gradient && p.columns <= kInstructionRows;
+  p.swappable =
+      e.resident && !p.gradient && e.row_sources.empty() && (p.stores_rows || p.stores_pieces);
   e.window = std::move(gemm->window);
   return Orientation{std::move(gemm->spec), std::move(e), p};
 }
@@ -311,7 +271,7 @@ void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& de
   set_box(e.a, p.taps > 0 && !p.gradient ? window_pixels(p, t) : e.loaded_rows / t.cluster_n);
   set_box(e.b, t.n / p.products / t.cluster_m);
   if (p.gradient) {
-    e.b.map.box[1] = gradient_pixels(p);
+    if (p.block == 0) e.b.map.box[1] = gradient_pixels(p);
     e.taps_each = (p.taps + t.consumers - 1) / t.consumers;
   }
   if (e.b2) set_box(*e.b2, t.n / p.products / t.cluster_m);
@@ -474,9 +434,12 @@ std::optional<WgmmaPlan> plan_window(const KernelSpec& given, const DeviceModel&
       !usual->problem.reduces)
     other = orient_convolution(given, image_is_a, columns_together, !swapped);
   if (other) other->other_way = true;
-  auto resident = orient_convolution(given, image_is_a, columns_together, swapped, true);
-  return choose_tile({std::move(usual), std::move(other), std::move(resident)}, device, tuning,
-                     tiles);
+  const auto resident = [&](Pixels how) {
+    return orient_convolution(given, image_is_a, columns_together, swapped, how);
+  };
+  return choose_tile(
+      {std::move(usual), std::move(other), resident(Pixels::lines), resident(Pixels::blocks)},
+      device, tuning, tiles);
 }
 
 }  // namespace

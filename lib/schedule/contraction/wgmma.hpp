@@ -32,6 +32,7 @@ struct ConvolutionWindow {
   enum class Taps : std::uint8_t { k, columns, batch } taps_of{};  // what numbers the taps
   std::vector<int> tap_batch;  // batch: the domain's indices of the taps, outermost first
   std::int64_t channels = 0;
+  Dims blocks;  // tiles are blocks of the axes' results, of which an image has so many; or empty
   // Results exist where coefficient . index < end; indices whose extents are rounded up.
   struct Bound {
     Dims coefficient;
@@ -45,6 +46,7 @@ struct BoxedOperand {
   enum class Source : std::uint8_t {
     boxes,   // rows and k
     pixels,  // an image, im2col
+    blocks,  // of an image
     filter,  // k is taps and channels; the taps are dims of the map
     pages,   // rows, or k, lie in blocks that a table names: dims of the map are row of the block,
              // head and block
@@ -84,6 +86,9 @@ struct WgmmaConfig : Launch {
   // The port whose results leave as they are summed, in whole rows (store_rows), and those that
   // differ from row to row and are read so; -1: through slabs of floats.
   int stored_rows = -1;
+  // Of these, elements that lie together: columns of several indices leave in pieces (4 elements),
+  // where products have the filter as their left operand.
+  int stored_together = 8;
   std::vector<int> row_sources;
   std::optional<BoxedOperand> result;  // set: TMA stores it (store_tile)
   int unroll = 1;                      // of the epilogue

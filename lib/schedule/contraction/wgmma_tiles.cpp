@@ -21,6 +21,7 @@ constexpr int kSwizzledRows = 8;   // after which the swizzle repeats
 constexpr int kCopiedRows = 16;    // at once, where threads copy
 constexpr int kSlabColumns = 64;
 constexpr int kFewestFilterStages = 3, kMostPixels = 1024;  // of one im2col instruction
+constexpr int kMostBlockStages = 4;
 
 // A consumer's, side by side.
 int multiplications(const Tile& t) { return rows_of_consumer(t) / kInstructionRows; }
@@ -30,8 +31,9 @@ int stage_bytes(const TileProblem& p, const Tile& t) {
 }
 // Of pixels that stay for all taps.
 int window_bytes(const TileProblem& p, const Tile& t) {
-  const int bytes = window_pixels(p, t) * kStageLine;
-  return t.window_stages * ((bytes + kLooseBytes - 1) / kLooseBytes * kLooseBytes + kBarrierBytes);
+  const int bytes = window_pixels(p, t) * kStageLine, order = p.planes > 1 ? 8 * p.taps : 0;
+  return order +
+         t.window_stages * ((bytes + kLooseBytes - 1) / kLooseBytes * kLooseBytes + kBarrierBytes);
 }
 // Of shared memory besides the stages.
 int fixed_bytes(const Tile& t) { return kLooseBytes + t.consumers * 4 * kSlabBytes; }
@@ -56,7 +58,11 @@ double hindrance(const TileProblem& p, const Tile& t) {
   // Of phases: 128 channels, 56 x 56, 3 x 3 of stride 2: 83 us where 59 were reckoned; 1 x 1: 255
   // where 176 were.
   constexpr double kPhased = 1.4;
+  // Of planes with few taps: 128 channels, 56 x 56, 3 x 3 of stride 2 on an H200 74 us where 53
+  // were reckoned. (Of 3 channels, in blocks, all other ways are slower yet.)
+  constexpr double kPlanes = 1.25, kFewTaps = 4;
   if (p.phased) return kPhased;
+  if (p.planes > 1 && p.taps < kFewTaps * p.planes && p.columns > kInstructionRows) return kPlanes;
   const bool short_rows = p.rows < p.columns;
   const double shorter = std::min(p.rows, p.columns);
   const bool hindered = t.consumers == 1 || (short_rows ? t.cluster_n : t.cluster_m) > 1;
@@ -115,8 +121,10 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
       2.0 * t.m * (swapped ? t.n : std::max(t.n, kFewestColumns)) * depth / (8192.0 / p.bytes);
   // Rows of A that come for a step of k; of pixels that stay, a tap's share.
   const double rows =
-      p.taps > 0 ? static_cast<double>(window_pixels(p, t)) / p.taps : loaded_rows(p, t);
-  const double moved = (rows / t.cluster_n + static_cast<double>(t.n) / t.cluster_m) * depth_bytes;
+      p.taps > 0 ? static_cast<double>(window_pixels(p, t)) * p.planes / p.taps : loaded_rows(p, t);
+  const bool filter_stays = p.block > 0 && t.stages * kStageLine >= p.depth * p.bytes;
+  const double filter = filter_stays ? 0 : static_cast<double>(t.n) / t.cluster_m;
+  const double moved = (rows / t.cluster_n + filter) * depth_bytes;
   // Every multiplication's rows of A are read with all columns of B.
   const double reads =
       swapped ? kRead * t.m / rows_of_consumer(t) * (kInstructionRows + rows_of_consumer(t))
@@ -197,6 +205,7 @@ bool legal(const TileProblem& p, const Tile& t, const DeviceModel& device) {
   if (p.groups > 0 && t.split > 1) return false;
   if (p.gathered && (t.m > 128 || t.cluster_n > 1)) return false;
   if (t.alternate && t.m > 128 && p.taps == 0) return false;
+  if (p.block > 0 && (t.m != p.block || t.cluster_m > 1)) return false;
   if (p.taps > 0 && (t.split > 1 || t.cluster_n > 1 || t.stages < kFewestFilterStages ||
                      window_pixels(p, t) > kMostPixels))
     return false;
@@ -267,10 +276,11 @@ int width_of_round(const TileProblem& p, const Tile& t, const DeviceModel& devic
 }  // namespace
 
 std::string to_text(const Tile& t) {
-  return fmt::format("{}x{} by {} {}, cluster {}x{}, split {}, stages {}, group {}{}{}", t.m, t.n,
+  return fmt::format("{}x{} by {} {}, cluster {}x{}, split {}, stages {}, group {}{}{}{}", t.m, t.n,
                      t.consumers, t.alternate ? "alternating" : "together", t.cluster_m,
                      t.cluster_n, t.split, t.stages, t.group, t.swap_ab ? ", swap_ab" : "",
-                     t.window_stages > 0 ? fmt::format(", window {}", t.window_stages) : "");
+                     t.window_stages > 0 ? fmt::format(", window {}", t.window_stages) : "",
+                     t.block ? ", block" : "");
 }
 
 double tiles_of(const TileProblem& p, const Tile& t) {
@@ -309,8 +319,9 @@ bool stores_as_summed(const TileProblem& p, const Tile& t) {
   constexpr int kStoredTogether = 16;  // columns that stmatrix puts
   // Sums beside which there are registers for an epilogue that computes, and one that reads.
   constexpr int kComputes = 160, kReads = 128;
-  return p.stores_rows && t.split == 1 && t.n % kStoredTogether == 0 &&
-         (!p.computes || sums_per_thread(t) <= kComputes) &&
+  const bool swapped = t.window_stages > 0 && t.swap_ab;
+  return (p.stores_rows || (p.stores_pieces && swapped)) && t.split == 1 &&
+         t.n % kStoredTogether == 0 && (!p.computes || sums_per_thread(t) <= kComputes) &&
          (!p.reads || sums_per_thread(t) <= kReads);
 }
 
@@ -343,8 +354,10 @@ std::vector<EstimatedTile> gradient_tiles(const TileProblem& p, const DeviceMode
     Tile t{.m = kInstructionRows,
            .n = p.taps * kStageLine / p.bytes,
            .consumers = consumers,
-           .window_stages = 1};
-    if (p.taps < consumers || (p.taps + consumers - 1) / consumers > kMostTapsEach) continue;
+           .window_stages = 1,
+           .block = p.block > 0};
+    const int each = (p.taps + consumers - 1) / consumers;
+    if (each > kMostTapsEach || (consumers - 1) * each >= p.taps) continue;  // each has some
     t.stages = std::min(
         (device.shared_per_sm - device.shared_reserved - fixed_bytes(t)) / gradient_stage_bytes(p),
         kMostStages);
@@ -379,6 +392,18 @@ std::vector<EstimatedTile> legal_tiles(const TileProblem& p, const DeviceModel& 
     if (writes_mostly(p) && !p.window && p.groups == 0) t.group = 1;
     if (p.taps > 0) t.window_stages = 2;
     t.stages = std::min(stages_that_fit(p, t, blocks_that_fit(p, t, device), device), kMostStages);
+    if (p.block > 0) {
+      // The filter stays, and leaves its room to pixels.
+      t.block = true;
+      const int steps = static_cast<int>(p.depth * p.bytes / kStageLine);
+      if (t.stages >= steps && p.columns <= t.n) {
+        t.stages = std::max(steps, kFewestFilterStages);
+        for (Tile more = t; ++more.window_stages <= kMostBlockStages;) {
+          if (stages_that_fit(p, more, 1, device) < t.stages) break;
+          t.window_stages = more.window_stages;
+        }
+      }
+    }
     for (const bool swapped : {false, true}) {
       if (swapped && !p.swappable) break;
       t.swap_ab = swapped;

@@ -25,6 +25,7 @@ struct Tile {
   int split = 1;                     // blocks that share a tile and sum a part of k each
   int stages = 4;
   int window_stages = 0;  // of pixels that stay for all taps; `stages` are then the filter's
+  bool block = false;     // the tile is one of the image
   int group = 8;          // rows of tiles that run side by side
 };
 std::string to_text(const Tile& tile);
@@ -44,13 +45,16 @@ struct TileProblem {
   bool along_columns = true;          // the result lies in memory
   bool computes = false;              // more than sums, rounded, is stored
   bool stores_rows = false;           // results may leave as they are summed
+  bool stores_pieces = false;         // in pieces of less, where the products' operands are swapped
   bool reduces = false;               // results
   bool integers = false;              // are multiplied
   bool promote_accumulators = false;  // sums of a stage are added apart
   int products = 1;                   // columns are those of all
   // Of a convolution whose pixels stay in shared memory for all taps: taps, and how many lines of
   // pixels a tile has besides its rows. 0: pixels are loaded for each tap.
-  int taps = 0, reach = 0;
+  // With strides the taps of each plane of pixels come in turn.
+  // `block`: pixels of a tile that is a block of the image, or 0.
+  int taps = 0, reach = 0, planes = 1, block = 0;
   bool swappable = false;  // of these, whose products may have the filter as their left operand
   bool gradient = false;   // of a filter of that kind: columns are lines of channels of all taps
   bool window = false;     // a convolution

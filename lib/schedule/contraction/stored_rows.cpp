@@ -1,0 +1,68 @@
+#include "schedule/contraction/stored_rows.hpp"
+
+#include <algorithm>
+
+#include "plan/access.hpp"
+
+namespace sinter {
+namespace {
+
+constexpr int kStoredRows = 16;  // of a warp
+
+// Elements of 16 bits, `together` of whose columns lie side by side at a multiple of their bytes.
+bool lies_in_rows(const KernelSpec& spec, const KernelPort& p, int together) {
+  const Access& a = p.access;
+  const int column = spec.contraction().first_k() - 1;
+  if ((p.type != DataType::bf16 && p.type != DataType::f16) || p.alignment < 16) return false;
+  if (a.stride[column] != 1 || spec.extent[column] % together != 0 || a.offset % together != 0)
+    return false;
+  for (int i = 0; i < column; ++i)
+    if (a.stride[i] % together != 0) return false;
+  return true;
+}
+
+}  // namespace
+
+void store_as_summed(const KernelSpec& spec, WgmmaConfig& e, bool all_rows_exist) {
+  const ContractionSpec& c = spec.contraction();
+  constexpr std::size_t kMostSources = 2;
+  constexpr int kPiece = 4;
+  const bool in_pieces = e.resident && c.n > 1;
+  e.stored_together = in_pieces ? kPiece : 8;
+  if (!e.n_fastest || e.b2 || e.scaled() || e.integers || c.rows.on || (c.n != 1 && !in_pieces) ||
+      !spec.columns.empty() || c.zero_dominates != ZeroOf::neither)
+    return;
+  int result = -1;
+  std::vector<int> sources;
+  for (const auto& s : spec.body.statements) {
+    if (s.kind == StatementKind::random || s.kind == StatementKind::gather ||
+        s.kind == StatementKind::index || s.kind == StatementKind::inside)
+      return;
+    if (!is_load(s) && !is_store(s)) continue;
+    const KernelPort& p = spec.ports[static_cast<std::size_t>(s.port)];
+    const Access& a = p.access;
+    if (!a.windows.empty() || !a.via.empty()) return;
+    if (is_store(s)) {
+      if (result >= 0 || !lies_in_rows(spec, p, e.stored_together)) return;
+      result = s.port;
+      continue;
+    }
+    bool same = true;  // for all rows
+    for (int i = c.first_m(); i < c.first_n(); ++i) same &= !moves_along(a, i);
+    if (same || std::find(sources.begin(), sources.end(), s.port) != sources.end()) continue;
+    if (in_pieces || !lies_in_rows(spec, p, e.stored_together)) return;
+    sources.push_back(s.port);
+  }
+  if (result < 0 || sources.size() > kMostSources) return;
+  for (int i : sources)
+    if (spec.ports[static_cast<std::size_t>(i)].type !=
+        spec.ports[static_cast<std::size_t>(result)].type)
+      return;
+  e.stored_rows = result;
+  e.row_sources = std::move(sources);
+  if (e.row_sources.empty() && all_rows_exist && !in_pieces &&
+      (e.result = boxed_result(spec, result, c.batch, {c.first_m(), c.first_n()}, c.first_n())))
+    set_box(*e.result, kStoredRows);
+}
+
+}  // namespace sinter
