@@ -61,6 +61,27 @@ directions("dilated_flipped", [2, 72, 12, 10], [64, 72, 3, 2], io="f16", pre=[3,
            dilation=[2, 3], mode="convolution")
 directions("unpadded", [2, 64, 9, 9], [64, 64, 3, 3])
 directions("unpadded_stride_2", [2, 64, 9, 11], [64, 64, 3, 3], stride=[2, 2], which="fw")
+
+
+def quantised(name, io, x, w):
+    """Forward of 8-bit numbers with a scale and a bias of each channel, relu, and 8-bit results."""
+    integers = io == "i8"
+    g = Graph("convolution_" + name, io, "f32", "i32" if integers else "f32")
+    image(g, "x", x)
+    image(g, "w", w)
+    y = [x[0], w[0], *x[2:]]
+    g.tensor("sums", y, data_type="i32" if integers else "f32")
+    g.conv("x", "w", "sums", stride=[1, 1], pre_padding=[1, 1], post_padding=[1, 1], dilation=[1, 1])
+    for n in ("scale", "bias"):
+        g.tensor(n, [1, w[0], 1, 1], data_type="f32")
+    g.pointwise("mul", "scaled", "sums", "scale", compute_data_type="f32")
+    g.pointwise("add", "shifted", "scaled", "bias", compute_data_type="f32")
+    g.pointwise("relu_fwd", "y", "shifted", compute_data_type="f32")
+    image(g, "y", y, output=True)
+
+
+quantised("i8_quantised", "i8", [2, 64, 9, 7], [48, 64, 3, 3])
+quantised("f8e4m3_quantised", "f8e4m3", [2, 80, 7, 9], [64, 80, 3, 3])
 # Types whose products on sm_90a have channels fastest: lines of 32 or 128 channels that end within one.
 directions("tf32", [2, 40, 9, 11], [72, 40, 3, 3], io="f32", compute="tf32", pre=[1, 1])
 directions("tf32_stride_2", [2, 64, 9, 10], [40, 64, 3, 2], io="f32", compute="tf32", stride=[2, 2], pre=[1, 0], which="fd")

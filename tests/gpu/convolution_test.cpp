@@ -22,7 +22,7 @@ struct Problem {
   std::int64_t images, channels, filters, height, width, filter;
   std::int64_t stride = 1, dilation = 1, pad = 0;
   Epilogue epilogue = Epilogue::none;
-  DataType io = bf16;
+  DataType io = bf16, compute = f32;
 };
 
 Dims channels_last(std::int64_t c, std::int64_t h, std::int64_t w) {
@@ -30,7 +30,12 @@ Dims channels_last(std::int64_t c, std::int64_t h, std::int64_t w) {
 }
 
 Shared<Graph> graph_of(const Problem& p, const std::string& name) {
-  auto g = Shared<Graph>::make(GraphOptions{.name = name, .io = p.io});
+  auto g = Shared<Graph>::make(GraphOptions{.name = name,
+                                               .io = p.io,
+                                               .intermediate = p.compute == i32 ? i32 : f32,
+                                               .compute = p.compute});
+  // Of 16 bits as wide as the operands, of others 32.
+  const DataType results = info(p.io).bytes == 2 ? p.io : p.compute == i32 ? i32 : f32;
   const auto result = [&](std::int64_t size) {
     return (size + 2 * p.pad - p.dilation * (p.filter - 1) - 1) / p.stride + 1;
   };
@@ -54,13 +59,13 @@ Shared<Graph> graph_of(const Problem& p, const std::string& name) {
         y = relu(y * g->tensor({.name = "scale", .dim = {1, p.filters, 1, 1}, .data_type = f32}));
       if (p.epilogue == Epilogue::scale_residual)
         y = relu(y + tensor("residual", p.images, p.filters, h, w));
-      g->output(y, "y", {.stride = channels_last(p.filters, h, w)});
+      g->output(y, "y", {.stride = channels_last(p.filters, h, w), .data_type = results});
       break;
     }
     case Direction::dgrad:
       g->output(
           conv_dgrad(gradient(), filter(), {p.images, p.channels, p.height, p.width}, options),
-          "dx", {.stride = channels_last(p.channels, p.height, p.width)});
+          "dx", {.stride = channels_last(p.channels, p.height, p.width), .data_type = results});
       break;
     case Direction::wgrad:
       g->output(
@@ -127,6 +132,17 @@ TEST_CASE("data gradients of convolutions, each kind of configuration", "[convol
   run_all({{dgrad, 2, 64, 72, 8, 10, 3, 1, 1, 1},
            {dgrad, 2, 16, 72, 9, 11, 3, 1, 1, 1},
            {dgrad, 3, 128, 64, 9, 9, 3, 2, 1, 1}});
+}
+
+// Lines of 32 or 128 channels, which end within one.
+TEST_CASE("convolutions of tf32 and 8 bits, each kind of configuration", "[convolution]") {
+  constexpr auto none = Epilogue::none, scale = Epilogue::scale;
+  run_all({{fprop, 3, 40, 72, 9, 11, 3, 1, 1, 1, scale, f32, tf32},
+           {fprop, 2, 64, 40, 8, 9, 3, 2, 1, 1, none, f32, tf32},
+           {dgrad, 2, 40, 72, 8, 9, 3, 1, 1, 1, none, f32, tf32},
+           {fprop, 2, 144, 80, 7, 9, 3, 1, 1, 1, scale, f8e4m3},
+           {dgrad, 2, 80, 144, 7, 9, 3, 2, 1, 1, none, f8e4m3},
+           {fprop, 3, 144, 72, 9, 7, 3, 1, 1, 1, none, i8, i32}});
 }
 
 TEST_CASE("filter gradients of convolutions, each kind of configuration", "[convolution]") {
