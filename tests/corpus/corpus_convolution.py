@@ -19,13 +19,16 @@ def image_of_lines(g, name, dim, **fields):
 
 
 def directions(name, x, w, io="bf16", stride=None, pre=None, post=None, dilation=None, groups=1,
-               mode="cross_correlation", which="fdw", lay=image):
-    """Forward, data gradient and filter gradient of one convolution; `lay`: how tensors lie."""
+               mode="cross_correlation", which="fdw", lay=image, intermediate="f32", compute="f32",
+               results=None):
+    """Forward, data gradient and filter gradient of one convolution; `lay`: how tensors lie;
+    `results`: their type."""
     spatial = len(x) - 2
     stride, dilation = stride or [1] * spatial, dilation or [1] * spatial
     pre = pre or [0] * spatial
     post = post or pre
-    g = Graph("convolution_" + name, io)
+    g = Graph("convolution_" + name, io, intermediate, compute)
+    result = {"output": True, **({"data_type": results} if results else {})}
     lay(g, "x", x)
     lay(g, "w", w)
     y = [x[0], w[0]] + [
@@ -39,13 +42,13 @@ def directions(name, x, w, io="bf16", stride=None, pre=None, post=None, dilation
     lay(g, "dy", y)
     if "f" in which:
         g.conv("x", "w", "y", **attributes)
-        lay(g, "y", y, output=True)
+        lay(g, "y", y, **result)
     if "d" in which:
         g.node("conv_dgrad", {"DY": "dy", "W": "w"}, {"DX": "dx"}, **attributes)
-        lay(g, "dx", x, output=True)
+        lay(g, "dx", x, **result)
     if "w" in which:
         g.node("conv_wgrad", {"DY": "dy", "X": "x"}, {"DW": "dw"}, **attributes)
-        lay(g, "dw", w, output=True)
+        lay(g, "dw", w, **result)
     for unused, needs in {"x": "fw", "w": "fd", "dy": "dw"}.items():
         if not set(needs) & set(which):
             del g.tensors[unused]
@@ -58,6 +61,34 @@ directions("dilated_flipped", [2, 72, 12, 10], [64, 72, 3, 2], io="f16", pre=[3,
            dilation=[2, 3], mode="convolution")
 directions("unpadded", [2, 64, 9, 9], [64, 64, 3, 3])
 directions("unpadded_stride_2", [2, 64, 9, 11], [64, 64, 3, 3], stride=[2, 2], which="fw")
+
+
+def quantised(name, io, x, w):
+    """Forward of 8-bit numbers with a scale and a bias of each channel, relu, and 8-bit results."""
+    integers = io == "i8"
+    g = Graph("convolution_" + name, io, "f32", "i32" if integers else "f32")
+    image(g, "x", x)
+    image(g, "w", w)
+    y = [x[0], w[0], *x[2:]]
+    g.tensor("sums", y, data_type="i32" if integers else "f32")
+    g.conv("x", "w", "sums", stride=[1, 1], pre_padding=[1, 1], post_padding=[1, 1], dilation=[1, 1])
+    for n in ("scale", "bias"):
+        g.tensor(n, [1, w[0], 1, 1], data_type="f32")
+    g.pointwise("mul", "scaled", "sums", "scale", compute_data_type="f32")
+    g.pointwise("add", "shifted", "scaled", "bias", compute_data_type="f32")
+    g.pointwise("relu_fwd", "y", "shifted", compute_data_type="f32")
+    image(g, "y", y, output=True)
+
+
+quantised("i8_quantised", "i8", [2, 64, 9, 7], [48, 64, 3, 3])
+quantised("f8e4m3_quantised", "f8e4m3", [2, 80, 7, 9], [64, 80, 3, 3])
+# Types whose products on sm_90a have channels fastest: lines of 32 or 128 channels that end within one.
+directions("tf32", [2, 40, 9, 11], [72, 40, 3, 3], io="f32", compute="tf32", pre=[1, 1])
+directions("tf32_stride_2", [2, 64, 9, 10], [40, 64, 3, 2], io="f32", compute="tf32", stride=[2, 2], pre=[1, 0], which="fd")
+directions("tf32_1x1", [2, 36, 10, 12], [64, 36, 1, 1], io="f32", compute="tf32", stride=[2, 1], which="f")
+directions("f8e4m3", [2, 144, 9, 7], [64, 144, 3, 3], io="f8e4m3", results="f32", pre=[1, 1], which="fd")
+directions("f8e5m2_stride_2", [2, 128, 9, 8], [80, 128, 3, 2], io="f8e5m2", results="f32", stride=[2, 2], pre=[1, 1], which="fd")
+directions("i8", [2, 144, 9, 7], [64, 144, 3, 3], io="i8", intermediate="i32", compute="i32", results="i32", pre=[1, 1], which="f")
 directions("7x7_stride_2", [2, 16, 21, 20], [64, 16, 7, 7], stride=[2, 2], pre=[3, 3])
 directions("3x1", [2, 64, 18, 21], [64, 64, 3, 1], pre=[1, 0])
 directions("5x5_stride_3", [1, 64, 20, 17], [64, 64, 5, 5], stride=[3, 3], pre=[2, 1], which="f")

@@ -24,6 +24,7 @@ struct Problem {
   Epilogue epilogue = Epilogue::none;
   DataType io = bf16;
   bool one_column = false;  // of the filter
+  DataType compute = f32;
   Dims taps() const { return {filter, one_column ? 1 : filter}; }
   Dims padding() const { return {pad, one_column ? 0 : pad}; }
 };
@@ -33,7 +34,12 @@ Dims channels_last(std::int64_t c, std::int64_t h, std::int64_t w) {
 }
 
 Shared<Graph> graph_of(const Problem& p, const std::string& name) {
-  auto g = Shared<Graph>::make(GraphOptions{.name = name, .io = p.io});
+  auto g = Shared<Graph>::make(GraphOptions{.name = name,
+                                            .io = p.io,
+                                            .intermediate = p.compute == i32 ? i32 : f32,
+                                            .compute = p.compute});
+  // Of 16 bits as wide as the operands, of others 32.
+  const DataType results = info(p.io).bytes == 2 ? p.io : p.compute == i32 ? i32 : f32;
   const Dims taps = p.taps(), padding = p.padding();
   const auto result = [&](int i, std::int64_t size) {
     return (size + 2 * padding[i] - p.dilation * (taps[i] - 1) - 1) / p.stride + 1;
@@ -58,13 +64,13 @@ Shared<Graph> graph_of(const Problem& p, const std::string& name) {
         y = relu(y * g->tensor({.name = "scale", .dim = {1, p.filters, 1, 1}, .data_type = f32}));
       if (p.epilogue == Epilogue::scale_residual)
         y = relu(y + tensor("residual", p.images, p.filters, h, w));
-      g->output(y, "y", {.stride = channels_last(p.filters, h, w)});
+      g->output(y, "y", {.stride = channels_last(p.filters, h, w), .data_type = results});
       break;
     }
     case Direction::dgrad:
       g->output(
           conv_dgrad(gradient(), filter(), {p.images, p.channels, p.height, p.width}, options),
-          "dx", {.stride = channels_last(p.channels, p.height, p.width)});
+          "dx", {.stride = channels_last(p.channels, p.height, p.width), .data_type = results});
       break;
     case Direction::wgrad:
       g->output(conv_wgrad(gradient(), image(), {p.filters, p.channels, taps[0], taps[1]}, options),
@@ -152,6 +158,17 @@ TEST_CASE("forward convolutions with strides, each kind of configuration", "[con
 TEST_CASE("convolutions along columns, each kind of configuration", "[convolution]") {
   run_all({{fprop, 3, 64, 64, 19, 35, 3, 1, 1, 1, Epilogue::scale, bf16, true},
            {fprop, 2, 72, 40, 16, 8, 4, 1, 2, 0, Epilogue::none, f16, true}});
+}
+
+// Lines of 32 or 128 channels, which end within one.
+TEST_CASE("convolutions of tf32 and 8 bits, each kind of configuration", "[convolution]") {
+  constexpr auto none = Epilogue::none, scale = Epilogue::scale;
+  run_all({{fprop, 3, 40, 72, 9, 11, 3, 1, 1, 1, scale, f32, false, tf32},
+           {fprop, 2, 64, 40, 8, 9, 3, 2, 1, 1, none, f32, false, tf32},
+           {dgrad, 2, 40, 72, 8, 9, 3, 1, 1, 1, none, f32, false, tf32},
+           {fprop, 2, 144, 80, 7, 9, 3, 1, 1, 1, scale, f8e4m3},
+           {dgrad, 2, 80, 144, 7, 9, 3, 2, 1, 1, none, f8e4m3},
+           {fprop, 3, 144, 72, 9, 7, 3, 1, 1, 1, none, i8, false, i32}});
 }
 
 TEST_CASE("filter gradients of convolutions, each kind of configuration", "[convolution]") {

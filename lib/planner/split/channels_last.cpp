@@ -6,13 +6,14 @@
 #include "planner/spec/domain.hpp"
 #include "planner/split/index_map.hpp"
 #include "schedule/contraction/convolution_dims.hpp"
+#include "schedule/contraction/implicit_gemm.hpp"
 #include "schedule/contraction/index_order.hpp"
 #include "sinter/ops/shapes_layout.hpp"
 
 namespace sinter {
 namespace {
 
-constexpr std::int64_t kUnit = 8;  // elements of 16 bytes
+constexpr std::int64_t kUnitBytes = 16;
 
 bool contains(const std::vector<int>& list, int x) {
   return std::find(list.begin(), list.end(), x) != list.end();
@@ -35,8 +36,9 @@ std::optional<ConvolutionRoles> roles_of(const KernelSpec& spec, const Access& i
 
 // A copy while its indices are listed, the outermost first.
 struct Copy {
-  Dims extent;
-  Access read;
+  std::int64_t unit;  // elements
+  Dims extent = {};
+  Access read = {};
   int add(std::int64_t n, std::int64_t stride) {
     extent.push_back(n);
     read.stride.push_back(stride);
@@ -45,8 +47,8 @@ struct Copy {
   }
   // The last index, whose extent is rounded up; what is past the end is zero.
   int add_padded(std::int64_t n, std::int64_t stride) {
-    if (n % kUnit == 0) return add(n, stride);
-    const int at = add((n + kUnit - 1) / kUnit * kUnit, 0);
+    if (n % unit == 0) return add(n, stride);
+    const int at = add((n + unit - 1) / unit * unit, 0);
     Window w{.coefficient = Dims::filled(at + 1, 0),
              .base = 0,
              .divisor = 1,
@@ -58,23 +60,27 @@ struct Copy {
   }
 };
 
-bool lies_in_lines(const Access& a, int fastest, const std::vector<int>& others) {
+bool lies_in_lines(const Access& a, int fastest, const std::vector<int>& others,
+                   std::int64_t unit) {
   return a.stride[fastest] == 1 &&
-         std::all_of(others.begin(), others.end(), [&](int i) { return a.stride[i] % kUnit == 0; });
+         std::all_of(others.begin(), others.end(), [&](int i) { return a.stride[i] % unit == 0; });
 }
 
 }  // namespace
 
 std::vector<KernelSpec> channels_last(const KernelSpec& given, Temporaries& temporaries) {
   const ContractionSpec* const old = given.as_contraction();
-  if (!old || !is_plain_product(*old) || reads_joined_indices(given)) return {};
+  if (!old || !is_single_product(*old) || reads_joined_indices(given)) return {};
   const bool gradient = std::find(old->k_indices.begin(), old->k_indices.end(), KIndex::pixels) !=
                         old->k_indices.end();
   KernelSpec spec = given;
   ContractionSpec& c = spec.contraction();
   ProductOperand &image = gradient ? c.b() : c.a(), &other = gradient ? c.a() : c.b();
-  const KernelPort *const x = loaded_alone(given, image), *const y = loaded_alone(given, other);
+  const KernelPort *const x = loaded_as_it_is(given, image.body),
+                   *const y = loaded_as_it_is(given, other.body);
   if (!x || !y || x->type != y->type || !y->access.windows.empty()) return {};
+  if (!multiplied_type(x->type, image.type) || !multiplied_type(y->type, other.type)) return {};
+  if (gradient && !takes_either_major(x->type)) return {};
   const auto roles = roles_of(given, x->access);
   if (!roles) return {};
   int image_index = -1;
@@ -99,16 +105,17 @@ std::vector<KernelSpec> channels_last(const KernelSpec& given, Temporaries& temp
     read_instead(spec, operand, written, std::move(access));
     return kernel;
   };
+  const std::int64_t unit = kUnitBytes / info(x->type).bytes;
   const int rank = given.extent.size(), channel = roles->channels.back();
   std::vector<KernelSpec> kernels;
 
   const auto groups = moving(x->access, roles->batch);
-  bool in_lines = x->access.stride[channel] == 1 && (x->access.offset + offset) % kUnit == 0;
-  for (const ImageDim& d : *dims) in_lines &= d.stride % kUnit == 0;
-  for (int i : groups) in_lines &= x->access.stride[i] % kUnit == 0;
-  if (image_index >= 0) in_lines &= x->access.stride[image_index] % kUnit == 0;
+  bool in_lines = x->access.stride[channel] == 1 && (x->access.offset + offset) % unit == 0;
+  for (const ImageDim& d : *dims) in_lines &= d.stride % unit == 0;
+  for (int i : groups) in_lines &= x->access.stride[i] % unit == 0;
+  if (image_index >= 0) in_lines &= x->access.stride[image_index] % unit == 0;
   if (!in_lines) {
-    Copy copy;
+    Copy copy{unit};
     const int images =
         image_index < 0 ? -1 : copy.add(given.extent[image_index], x->access.stride[image_index]);
     for (const ImageDim& d : *dims) copy.add(d.extent, d.stride);
@@ -145,22 +152,25 @@ std::vector<KernelSpec> channels_last(const KernelSpec& given, Temporaries& temp
     kernels.push_back(write(image, shifted, std::move(copy), std::move(access)));
   }
 
-  // Of a filter its channels or its other side lie together, of a result's gradient the latter.
+  // Of a filter its channels or, of 16 bits, its other side lie together, of a result's gradient
+  // the latter.
   std::vector<int> all;
   for (int i = 0; i < rank; ++i)
     if (moves_along(y->access, i)) all.push_back(i);
   const auto lines = [&](int fastest) {
     std::vector<int> others = all;
     std::erase(others, fastest);
-    return lies_in_lines(y->access, fastest, others) && y->access.offset % kUnit == 0;
+    return lies_in_lines(y->access, fastest, others, unit) && y->access.offset % unit == 0;
   };
-  if (!lines(roles->side.back()) && (gradient || !lines(channel))) {
+  const bool side_together =
+      (gradient || takes_either_major(y->type)) && lines(roles->side.back());
+  if (!side_together && (gradient || !lines(channel))) {
     const std::vector<int>& last = gradient ? roles->side : roles->channels;
     std::vector<int> order;
     for (int i : all)
       if (!contains(last, i)) order.push_back(i);
     for (int i : last) order.push_back(i);
-    Copy copy;
+    Copy copy{unit};
     for (std::size_t i = 0; i + 1 < order.size(); ++i)
       copy.add(given.extent[order[i]], y->access.stride[order[i]]);
     copy.add_padded(given.extent[order.back()], y->access.stride[order.back()]);

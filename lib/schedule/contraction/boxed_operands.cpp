@@ -9,6 +9,12 @@ namespace {
 
 constexpr std::int64_t kMostExtent = std::int64_t{1} << 31;
 
+// Whether no sum of so many products of integers leaves 32 bits.
+bool sums_fit(DataType a, DataType b, std::int64_t depth) {
+  const auto largest = [](DataType t) { return std::max(-info(t).lowest, info(t).largest); };
+  return static_cast<double>(depth) * largest(a) * largest(b) < 0x1p31;
+}
+
 // Whether a value of the body is the same wherever it stands along the index.
 bool constant_along(const KernelSpec& spec, const Body& body, int value, int index) {
   const Statement& s = body.statements[static_cast<std::size_t>(value)];
@@ -67,7 +73,7 @@ std::optional<BoxedOperand> boxed(const KernelSpec& spec, const ProductOperand& 
   const int k = spec.extent.size() - 1;
   const Access& a = p.access;
   const std::int64_t bytes = info(p.type).bytes;
-  const bool pairs = p.type == DataType::bf16 || p.type == DataType::f16;
+  const bool pairs = takes_either_major(p.type);
   const bool single = multiplied_as_bytes(p.type, p.type);
   const bool rounded = p.type == DataType::f32 && type == DataType::tf32;
   if (!pairs && !single && !rounded) return {};
@@ -164,6 +170,16 @@ void set_box(BoxedOperand& o, int rows) {
   o.map.box[0] = elements;
   o.map.box[1 + static_cast<int>(o.filter_axes.size())] = o.k_fastest ? rows : elements;
 }
+
+bool set_types(WgmmaConfig& e, DataType accumulate, std::int64_t depth) {
+  const DataType a = e.a.map.type, b = e.b.map.type;
+  e.operand_bytes = info(a).bytes;
+  e.integers = !is_floating(a);
+  e.promote_accumulators = e.operand_bytes == 1 && !e.integers;
+  return e.integers ? sums_fit(a, b, depth) : accumulate == DataType::f32;
+}
+
+bool takes_either_major(DataType t) { return t == DataType::bf16 || t == DataType::f16; }
 
 bool multiplied_as_bytes(DataType a, DataType b) {
   const auto of_floats = [](DataType t) { return t == DataType::f8e4m3 || t == DataType::f8e5m2; };

@@ -38,9 +38,12 @@ std::optional<ImageDim> windowed_dim(const Window& w, const ConvolutionRoles& r)
 
 }  // namespace
 
+bool is_single_product(const ContractionSpec& c) {
+  return c.products.size() == 1 && !c.rows.on && c.zero_dominates == ZeroOf::neither;
+}
+
 bool is_plain_product(const ContractionSpec& c) {
-  return c.products.size() == 1 && !c.rows.on && c.zero_dominates == ZeroOf::neither &&
-         c.accumulate == DataType::f32;
+  return is_single_product(c) && c.accumulate == DataType::f32;
 }
 
 bool add_batch_and_k(const ContractionSpec& c, ConvolutionRoles& r) {

@@ -10,7 +10,9 @@
 
 namespace sinter {
 
-// One product of plain operands that is summed in f32.
+// One product of plain operands, of whichever sums.
+bool is_single_product(const ContractionSpec& contraction);
+// The same that is summed in f32.
 bool is_plain_product(const ContractionSpec& contraction);
 
 inline constexpr int kMostAxes = 3;  // spatial dims of an image

@@ -65,8 +65,7 @@ std::optional<Roles> roles_of(const KernelSpec& spec, bool image_is_a) {
 // The port that the operand loads as it is, windows and all.
 const KernelPort* loaded_port(const KernelSpec& spec, const ProductOperand& operand, int& number) {
   const KernelPort* const p = loaded_as_it_is(spec, operand.body);
-  const bool pairs = p && (p->type == DataType::bf16 || p->type == DataType::f16);
-  if (!pairs || p->alignment < 16) return nullptr;
+  if (!p || !multiplied_type(p->type, operand.type) || p->alignment < 16) return nullptr;
   if (p->access.offset * info(p->type).bytes % 16 != 0) return nullptr;
   number = operand.body.statements.front().port;
   return p;
@@ -251,8 +250,14 @@ std::optional<BoxedOperand> gradient_operand(const KernelSpec& spec, const Roles
 
 }  // namespace
 
+std::optional<DataType> multiplied_type(DataType stored, DataType operand) {
+  if (stored == DataType::f32 && operand == DataType::tf32) return DataType::tf32;
+  return takes_either_major(stored) || multiplied_as_bytes(stored, stored) ? std::optional(stored)
+                                                                           : std::nullopt;
+}
+
 bool may_be_convolution(const ContractionSpec& c) {
-  return is_plain_product(c) && !c.has_scale_blocks() && (c.k() > 1 || c.m > 1 || c.n > 1);
+  return is_single_product(c) && !c.has_scale_blocks() && (c.k() > 1 || c.m > 1 || c.n > 1);
 }
 
 std::optional<ImplicitGemm> implicit_gemm(const KernelSpec& given, bool image_is_a) {
@@ -268,7 +273,9 @@ std::optional<ImplicitGemm> implicit_gemm(const KernelSpec& given, bool image_is
   std::int64_t offset = 0;
   const KernelPort *image = loaded_port(spec, operand(image_is_a), image_port),
                    *other = loaded_port(spec, operand(!image_is_a), other_port);
-  if (!image || !other || image->type != other->type) return {};
+  if (!image || !other ||
+      (image->type != other->type && !multiplied_as_bytes(image->type, other->type)))
+    return {};
   auto dims = image_dims(spec, *roles, image->access, image_index, offset);
   if (!dims) return {};
   const int rank = static_cast<int>(dims->size());
@@ -286,6 +293,13 @@ std::optional<ImplicitGemm> implicit_gemm(const KernelSpec& given, bool image_is
   auto from_other = roles->pixels_in_k ? gradient_operand(spec, *roles, *other, other_port)
                                        : filter_operand(spec, *roles, *other, other_port, *dims);
   if (!from_image || !from_other) return {};
+  from_image->map.type = *multiplied_type(image->type, operand(image_is_a).type);
+  from_other->map.type = *multiplied_type(other->type, operand(!image_is_a).type);
+  for (const BoxedOperand& o : {*from_image, *from_other})
+    if (!o.k_fastest && !takes_either_major(o.map.type)) return {};
+  if (from_image->map.type != from_other->map.type &&
+      !multiplied_as_bytes(from_image->map.type, from_other->map.type))
+    return {};
   g.window.channels = count_of(spec, roles->channels);
   const int line = kStageLine / info(image->type).bytes;
 

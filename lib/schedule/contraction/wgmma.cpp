@@ -58,12 +58,6 @@ void swap_operands(KernelSpec& spec) {
   for (auto& reduction : spec.columns) std::swap(reduction.slot_m, reduction.slot_n);
 }
 
-// Whether no sum of so many products of integers leaves 32 bits.
-bool sums_fit(DataType a, DataType b, std::int64_t depth) {
-  const auto largest = [](DataType t) { return std::max(-info(t).lowest, info(t).largest); };
-  return static_cast<double>(depth) * largest(a) * largest(b) < 0x1p31;
-}
-
 // The innermost index of rows, or of columns; -1 where there is none.
 int m_index(const KernelSpec& s) {
   const ContractionSpec& c = s.contraction();
@@ -117,16 +111,12 @@ std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool s
   }
   // Of 8-bit floats any two are multiplied, and of 8-bit integers; of others equal ones.
   if (a->map.type != b->map.type && !multiplied_as_bytes(a->map.type, b->map.type)) return {};
-  e.integers = !is_floating(a->map.type);
-  if (e.integers ? !sums_fit(a->map.type, b->map.type, depth) : c.accumulate != DataType::f32)
-    return {};
   e.a = *a;
   e.b = *b;
+  if (!set_types(e, c.accumulate, depth)) return {};
   // Each stage lies in one block, and its sums are those that are promoted.
   if (c.has_scale_blocks() && (!e.scaled() || e.integers || spec.extent.back() % kStageLine != 0))
     return {};
-  e.operand_bytes = info(a->map.type).bytes;
-  e.promote_accumulators = e.operand_bytes == 1 && !e.integers;
   e.n_fastest = columns_together != swapped;
 
   TileProblem p;
@@ -173,9 +163,12 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
   WgmmaConfig e;
   e.a = image_left ? gemm->image : gemm->other;
   e.b = image_left ? gemm->other : gemm->image;
-  e.operand_bytes = info(e.a.map.type).bytes;
+  if (!set_types(e, c.accumulate, depth_of(gemm->spec))) return {};
+  if (resident && e.promote_accumulators) return {};  // its kernel promotes none
   e.n_fastest = columns_together != swapped;
   TileProblem p;
+  p.integers = e.integers;
+  p.promote_accumulators = e.promote_accumulators;
   p.rows = static_cast<double>(count(gemm->spec.extent, c.first_m(), c.first_n()));
   p.columns = static_cast<double>(count(gemm->spec.extent, c.first_n(), c.first_k()));
   p.batches = static_cast<double>(count(gemm->spec.extent, 0, c.batch));
