@@ -20,8 +20,6 @@ namespace {
 
 using A = AttentionSpec;
 
-bool is_16_bits(DataType t) { return t == DataType::f16 || t == DataType::bf16; }
-
 const PointwiseAttributes* pointwise(const Node& n) {
   return std::get_if<PointwiseAttributes>(&n.attributes);
 }
@@ -175,12 +173,8 @@ PackedSequences packed_sequences(const FusionState& state, KernelSpec& spec, Ten
 
 DataType attention_operand_type(const FusionState& state, TensorId t) {
   const Graph& g = state.graph();
-  const DataType type = state.storage()[t].type, io = g.options().io;
-  // Weights are rounded to it, too, which is allowed of the io type alone.
-  if (is_16_bits(type)) return type == io ? type : DataType::none;
-  return type == DataType::f32 && g.is_virtual(state.storage()[t].root) && is_16_bits(io)
-             ? io
-             : DataType::none;
+  const Location& at = state.storage()[t];
+  return attention_factor_type(at.type, g.is_virtual(at.root), g.options().io);
 }
 
 Dims attention_dims(const Dims& d) {

@@ -75,6 +75,9 @@ Operands operands_of(const KernelSpec& scores, const KernelSpec& outputs, std::i
   Operands o{boxed_rows(scores, first.a()),
              boxed_shared(scores, first.b(), first.first_n(), group, true),
              boxed_shared(outputs, second.b(), second.first_n(), group, false)};
+  if (o.q && o.q->map.type != first.a().type) o.q = {};
+  if (o.k && o.k->map.type != first.b().type) o.k = {};
+  if (o.v && o.v->map.type != second.b().type) o.v = {};
   if (elements_together && o.q && !o.q->k_fastest) o.q = {};
   if (elements_together && o.k && !o.k->k_fastest) o.k = {};
   if (elements_together && o.v && o.v->k_fastest) o.v = {};

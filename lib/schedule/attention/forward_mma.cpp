@@ -53,7 +53,7 @@ std::optional<BoxedOperand> copied_rows(const KernelSpec& product, const Product
   const bool keys = column == product.extent.size() - 1;
   if (auto pages = paged(product, operand, keys)) return pages;
   const KernelPort* const p = plainly_loaded(product, operand.body);
-  if (!p || info(p->type).bytes != 2 || p->alignment < 16 || p->access.offset % kPiece != 0)
+  if (!p || p->type != operand.type || info(p->type).bytes != 2 || p->alignment < 16 || p->access.offset % kPiece != 0)
     return {};
   for (int i = 0; i < product.extent.size(); ++i) {
     const std::int64_t stride = p->access.stride[i];
