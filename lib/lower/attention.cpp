@@ -66,9 +66,9 @@ Tensor Attention::paged(const char* step, int port, int table) {
 }
 
 Tensor Attention::product(Tensor a, Tensor b) {
-  return detail::add_node(
-      OpKind::matmul, MatmulAttributes{.annihilating_zero = bool(keep()), .of_attention = true},
-      {a, b}, {detail::kNew})[0];
+  return detail::add_node(OpKind::matmul,
+                          MatmulAttributes{.annihilating_zero = bool(keep()), .of_attention = true},
+                          {a, b}, {detail::kNew})[0];
 }
 
 Tensor Attention::scores() {

@@ -24,6 +24,7 @@
 // WarpsShape::items.
 #pragma once
 #include "sinter/device/engine/shared_memory.cuh"
+#include "sinter/device/family/attention_factors.cuh"
 #include "sinter/device/family/attention_forward_rows.cuh"
 #include "sinter/device/family/attention_forward_store.cuh"
 #include "sinter/device/family/attention_lines.cuh"
@@ -38,8 +39,8 @@ struct WarpsShape : ForwardTiles<Config, First, Q, Config::tile_q> {
   static constexpr int warps = Config::threads / 32, blocks = tile_q / (16 * warps);
   static_assert(warps % 4 == 0 && blocks * 16 * warps == tile_q && tile_k % 16 == 0);
 
-  using TileQ = LinesOf<Number, tile_q, 16 * steps>;
-  using TileK = LinesOf<Number, tile_k, 16 * steps>;
+  using TileQ = LinesOf<Number, tile_q, B::up(B::depth, 16)>;
+  using TileK = LinesOf<Number, tile_k, B::up(B::depth, 16)>;
   using TileV = LinesOf<Number, tile_k, columns>;
   struct Scores {
     using Sums = Accumulator<float, tile_k>;
@@ -66,13 +67,14 @@ class WarpOfRows {
   const Args& args_;
   const LaneLine<typename S::TileQ, true> line_q_;
   const LaneLine<typename S::TileK, false> line_k_;
-  const LaneLine<typename S::TileV, true> line_v_;
+  const ValuesOfLane<typename S::TileV> values_;
   const unsigned q_;
+  const int warp_;
   unsigned fragments_[kept][blocks][4];
 
  public:
   SINTER_DEVICE WarpOfRows(const Args& args, unsigned q, int warp)
-      : args_(args), line_q_(warp * 16), line_k_(0), line_v_(0), q_(q) {}
+      : args_(args), line_q_(warp * 16), line_k_(0), q_(q), warp_(warp) {}
 
   SINTER_DEVICE void keep_rows() {
     if constexpr (S::keeps_q)
@@ -87,7 +89,7 @@ class WarpOfRows {
                          unsigned stage, int row, int n) {
     Scores s[blocks];
     score(s, stage);
-    OperandFragment<Number, S::tile_k> weights[blocks];
+    WeightFactors<Number, S::tile_k> weights[blocks];
 #pragma unroll
     for (int b = 0; b < blocks; ++b) {
       const WeightsOfRows<S, Bounds, Score, Weight, Args> weights_of(args_, c, band,
@@ -95,27 +97,55 @@ class WarpOfRows {
       weights_of.weigh(s[b], softmax[b], n);
       if (softmax[b].outgrown)
         out[b].each([&](int i, float& x) { x *= softmax[b].worth[i / 2 % 2]; });
-      weights[b] = to_operand<Number>(s[b]);
+      weights[b].take(s[b]);
     }
-    const unsigned values = stage + S::TileK::bytes;
-#pragma unroll
-    for (int k = 0; k < S::tile_k / 16; ++k)
-#pragma unroll
-      for (int e = 0; e < S::columns / 16; ++e) {
-        unsigned v[4];
-        warp_matrix::get_transposed(v, values + line_v_(k, e));
-#pragma unroll
-        for (int b = 0; b < blocks; ++b) {
-          warp_matrix::multiply(Number{}, out[b].at + e * 8, weights[b].at[k], v[0], v[1]);
-          warp_matrix::multiply(Number{}, out[b].at + e * 8 + 4, weights[b].at[k], v[2], v[3]);
-        }
-      }
+    add_values(out, weights, stage + S::TileK::bytes);
   }
 
  private:
   SINTER_DEVICE void get_rows(unsigned (&rows)[blocks][4], int d) const {
 #pragma unroll
     for (int b = 0; b < blocks; ++b) warp_matrix::get(rows[b], q_ + line_q_(b * S::warps, d));
+  }
+  SINTER_DEVICE void add_values(Outputs (&out)[blocks],
+                                const WeightFactors<Number, S::tile_k> (&weights)[blocks],
+                                unsigned values) const {
+    constexpr int keys = S::tile_k * static_cast<int>(sizeof(Number)) / 32;  // steps
+    if constexpr (sizeof(Number) == 2) {
+#pragma unroll
+      for (int k = 0; k < keys; ++k)
+#pragma unroll
+        for (int e = 0; e < S::columns / 16; ++e) {
+          Factors<Number, 4> v;
+          values_.get(v, values, k, e);
+#pragma unroll
+          for (int b = 0; b < blocks; ++b) {
+            multiply(out[b].at + e * 8, weights[b].step(k), v, 0);
+            multiply(out[b].at + e * 8 + 4, weights[b].step(k), v, 2);
+          }
+        }
+    } else {
+      // Tensor cores cut sums off where f32 rounds them: a tile's are added to the others' apart,
+      // so that the error does not grow with the keys.
+#pragma unroll
+      for (int e = 0; e < S::columns / 16; ++e) {
+        float sums[blocks][8] = {};
+#pragma unroll
+        for (int k = 0; k < keys; ++k) {
+          Factors<Number, 4> v;
+          values_.get(v, values, k, e);
+#pragma unroll
+          for (int b = 0; b < blocks; ++b) {
+            multiply(sums[b], weights[b].step(k), v, 0);
+            multiply(sums[b] + 4, weights[b].step(k), v, 2);
+          }
+        }
+#pragma unroll
+        for (int b = 0; b < blocks; ++b)
+#pragma unroll
+          for (int i = 0; i < 8; ++i) out[b].at[e * 8 + i] += sums[b][i];
+      }
+    }
   }
   SINTER_DEVICE void score(Scores (&s)[blocks], unsigned keys) {
 #pragma unroll
@@ -124,17 +154,37 @@ class WarpOfRows {
     for (int d = 0; d < S::steps; ++d) {
       auto& rows = fragments_[S::keeps_q ? d : 0];
       if constexpr (!S::keeps_q) get_rows(rows, d);
+      Factors<Number, 4> q[blocks];
+#pragma unroll
+      for (int b = 0; b < blocks; ++b) q[b].take(rows[b]);
 #pragma unroll
       for (int n = 0; n < S::tile_k / 16; ++n) {
-        unsigned k[4];
-        warp_matrix::get(k, keys + line_k_(n, d));
+        unsigned words[4];
+        warp_matrix::get(words, keys + line_k_(n, d));
+        Factors<Number, 4> k;
+        k.take(words);
 #pragma unroll
         for (int b = 0; b < blocks; ++b) {
-          warp_matrix::multiply(Number{}, s[b].at + n * 8, rows[b], k[0], k[1]);
-          warp_matrix::multiply(Number{}, s[b].at + n * 8 + 4, rows[b], k[2], k[3]);
+          multiply(s[b].at + n * 8, q[b], k, 0);
+          multiply(s[b].at + n * 8 + 4, q[b], k, 2);
         }
       }
     }
+    if constexpr (Factors<Number, 4>::loses_infinity) score_again(s, keys);
+  }
+  // Where a score is NaN it may be that an infinite factor met a part that is zero.
+  SINTER_DEVICE void score_again(Scores (&s)[blocks], unsigned keys) const {
+#pragma unroll
+    for (int b = 0; b < blocks; ++b)
+      s[b].each([&](int i, float& x) {
+        if (x == x) return;
+        const int row = b * 16 * S::warps + warp_ * 16 + s[b].row(i) % 16, key = s[b].column(i);
+        x = 0;
+#pragma unroll 1
+        for (int d = 0; d < S::depth; ++d)
+          x = math::fma(__uint_as_float(warp_matrix::get_word(q_ + S::TileQ::place(row, d))),
+                        __uint_as_float(warp_matrix::get_word(keys + S::TileK::place(key, d))), x);
+      });
   }
 };
 

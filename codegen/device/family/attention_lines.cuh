@@ -10,15 +10,16 @@ namespace sinter::attention {
 // rows, is the reader's business.
 template <class Number, int lines, int elements>
 using LinesOf = SharedTile<Number, Major::k, lines, elements,
-                           elements % 64 == 0   ? 128
-                           : elements % 32 == 0 ? 64
-                                                : 32>;
+                           elements * sizeof(Number) % 128 == 0  ? 128
+                           : elements * sizeof(Number) % 64 == 0 ? 64
+                                                                 : 32>;
 
 // Lines [first, end) of an operand to a tile in shared memory, and zeros for the others of its
 // lines; a line has `elements`. line(i): where line i lies.
 template <class Tile, int threads, int elements, class Line>
 SINTER_DEVICE void copy_lines(unsigned tile, int first, int end, const Line& line) {
-  constexpr int each = 8, pieces = Tile::fastest / each, all = Tile::lines * pieces;  // of 16 bytes
+  constexpr int each = 16 / Tile::element, pieces = Tile::fastest / each,
+                all = Tile::lines * pieces;  // of 16 bytes
 #pragma unroll
   for (int i = 0; i < (all + threads - 1) / threads; ++i) {
     const int piece = static_cast<int>(threadIdx.x) + i * threads;
@@ -37,18 +38,20 @@ SINTER_DEVICE void copy_lines(unsigned tile, int first, int end, const Line& lin
   }
 }
 
-// Where a lane finds its line of four 8 x 8 blocks of a tile: 16 lines, and 16 elements along them.
-// `lines_first`: the second block is that of the next eight lines, else of the next elements.
+// Where a lane finds its line of four blocks of a tile, of 8 lines and 16 bytes each: 16 lines, and
+// 32 bytes along them. `lines_first`: the second block is that of the next eight lines, else of the
+// next elements.
 template <class Tile, bool lines_first>
 struct LaneLine {
   int at;
   SINTER_DEVICE explicit LaneLine(int line) {
     const int lane = static_cast<int>(threadIdx.x) % 32, block = lane / 8;
     line += (lines_first ? block % 2 : block / 2) * 8 + lane % 8;
-    const int along = (lines_first ? block / 2 : block % 2) * 8;
+    const int along = (lines_first ? block / 2 : block % 2) * (16 / Tile::element);
     at = Tile::place(line, along);
   }
-  // `lines` and `along`: how many times 16 further; the permutation of a line is an exclusive or.
+  // `lines` and `along`: how many times 16 lines and 32 bytes further; the permutation of a line is
+  // an exclusive or.
   SINTER_DEVICE int operator()(int lines, int along) const {
     constexpr int in_slab = Tile::swizzle / 32;
     return (at ^ along % in_slab * 32) + along / in_slab * Tile::slab_bytes +

@@ -84,6 +84,11 @@ Operands operands_of(const KernelSpec& scores, const KernelSpec& outputs, std::i
   return o;
 }
 
+// f32 operands, of which wgmma would want V's keys together, are multiplied by warps.
+bool runs_by_warps(const AttentionSpec& a, const DeviceModel& device) {
+  return !has_warpgroups(device) || a.q.type == DataType::f32 || a.q.type == DataType::tf32;
+}
+
 // Of warps, whose copies take each head's rows as they lie.
 Operands copied_operands(const KernelSpec& scores, const KernelSpec& outputs) {
   const ContractionSpec &first = scores.contraction(), &second = outputs.contraction();
@@ -367,7 +372,7 @@ std::vector<ProductOperand AttentionSpec::*> not_loadable(const KernelSpec& spec
                                                           const DeviceModel& device) {
   const AttentionSpec& a = spec.attention();
   const KernelSpec scores = scores_of(spec), outputs = outputs_of(spec);
-  const Operands o = has_warpgroups(device)
+  const Operands o = !runs_by_warps(a, device)
                          ? operands_of(scores, outputs, a.group, wants_elements_together(spec))
                          : copied_operands(scores, outputs);
   std::vector<ProductOperand AttentionSpec::*> left;
@@ -390,14 +395,13 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
   AttentionConfig& e = plan.engine;
   e.scores = scores_of(spec);
   e.weight = without_index(spec, AttentionSpec::e).attention().weight;
-  e.by_warps = !has_warpgroups(device);
+  e.by_warps = runs_by_warps(a, device);
   e.wide = !e.by_warps && is_wide(spec);
   if (a.sequences.count > 0 && (e.wide || e.by_warps)) return {};
   const Operands o = e.by_warps
                          ? copied_operands(e.scores, plan.spec)
                          : operands_of(e.scores, plan.spec, a.group, wants_elements_together(spec));
-  if (!o.q || !o.k || !o.v || o.q->map.type != o.k->map.type || o.k->map.type != o.v->map.type ||
-      info(o.q->map.type).bytes != 2)
+  if (!o.q || !o.k || !o.v || o.q->map.type != o.k->map.type || o.k->map.type != o.v->map.type)
     return {};
   e.q = *o.q, e.k = *o.k, e.v = *o.v;
   e.attention = a;

@@ -13,9 +13,14 @@ namespace {
 constexpr std::int64_t kWidest = 256;   // head dimension, whose sums are 128 registers
 constexpr int kWarps = 4, kBlock = 16;  // rows of a warp's multiplications
 
+DataType stored_type(DataType multiplied) {
+  return multiplied == DataType::tf32 ? DataType::f32 : multiplied;
+}
+
 // WarpsShape has the same.
 int shared_bytes(const AttentionConfig& e, int depth, int width) {
-  return std::max(2 * (e.tile_q * depth + e.stages * e.tile_k * (depth + width)),
+  const int element = info(stored_type(e.q.map.type)).bytes;
+  return std::max(element * (e.tile_q * depth + e.stages * e.tile_k * (depth + width)),
                   kWarps * kSlabBytes) +
          1023;
 }
@@ -25,15 +30,18 @@ int shared_bytes(const AttentionConfig& e, int depth, int width) {
 // d64 two blocks and 64 keys 220, 32 keys 248, 128 keys 262; one block 258, of eight warps 296.
 // d128 two blocks and 32 keys 418, 64 keys 420; one block and 64 keys 483. With a softcap 32 keys
 // 1,008, 64 keys 933, but twice as long to compile.)
-void choose_tile(AttentionConfig& e, std::int64_t rows, int depth, int width, bool plain,
+// f32 numbers take twice the room, and parts of them beside them.
+bool choose_tile(AttentionConfig& e, std::int64_t rows, int depth, int width, bool plain,
                  const DeviceModel& device) {
   const int wide = std::max(depth, width);
-  const int blocks = plain && wide <= 128 && rows > kWarps * kBlock ? 2 : 1;
+  const bool of_16_bits = info(stored_type(e.q.map.type)).bytes == 2;
+  const int blocks = plain && wide <= (of_16_bits ? 128 : 32) && rows > kWarps * kBlock ? 2 : 1;
   e.threads = 32 * kWarps;
   e.tile_q = kWarps * kBlock * blocks;
   e.stages = 2;
-  for (e.tile_k = plain && wide <= 64 ? 64 : 32; e.tile_k > 16; e.tile_k -= 16)
+  for (e.tile_k = plain && wide <= 64 && of_16_bits ? 64 : 32; e.tile_k > 16; e.tile_k -= 16)
     if (shared_bytes(e, depth, width) <= device.shared_per_cta) break;
+  return shared_bytes(e, depth, width) <= device.shared_per_cta;
 }
 
 // CTAs that an SM holds at once, by shared memory and registers.
@@ -49,20 +57,20 @@ int ctas_beside(const AttentionConfig& e, const DeviceModel& device) {
 
 std::optional<BoxedOperand> copied_rows(const KernelSpec& product, const ProductOperand& operand,
                                         int column) {
-  constexpr std::int64_t kPiece = 8;  // elements of 16 bits in 16 bytes
+  const DataType stored = stored_type(operand.type);
+  const std::int64_t piece = 16 / info(stored).bytes;  // elements
   const bool keys = column == product.extent.size() - 1;
   if (auto pages = paged(product, operand, keys)) return pages;
   const KernelPort* const p = plainly_loaded(product, operand.body);
-  if (!p || p->type != operand.type || info(p->type).bytes != 2 || p->alignment < 16 || p->access.offset % kPiece != 0)
-    return {};
+  if (!p || p->type != stored || p->alignment < 16 || p->access.offset % piece != 0) return {};
   for (int i = 0; i < product.extent.size(); ++i) {
     const std::int64_t stride = p->access.stride[i];
-    if (product.extent[i] > 1 && (i == column ? stride != 1 : stride % kPiece != 0)) return {};
+    if (product.extent[i] > 1 && (i == column ? stride != 1 : stride % piece != 0)) return {};
   }
   BoxedOperand o;
   o.port = operand.body.statements.front().port;
   o.k_fastest = keys;
-  o.map.type = p->type;
+  o.map.type = operand.type;
   return o;
 }
 
@@ -74,8 +82,9 @@ bool plan_by_warps(const KernelSpec& spec, const DeviceModel& device, AttentionP
   const int depth = up(spec.extent[AttentionSpec::d], kBlock),
             width = up(spec.extent[AttentionSpec::e], kBlock);
   const std::int64_t rows = rows_of(spec);
-  choose_tile(e, rows, depth, width, a.score.statements.empty() && a.weight.statements.empty(),
-              device);
+  if (!choose_tile(e, rows, depth, width, a.score.statements.empty() && a.weight.statements.empty(),
+                   device))
+    return false;
   e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(e, depth, width));
   const std::int64_t heads = count(spec.extent, 0, AttentionSpec::batch),
                      tiles_q = (rows + e.tile_q - 1) / e.tile_q;
@@ -92,15 +101,18 @@ bool plan_by_warps(const KernelSpec& spec, const DeviceModel& device, AttentionP
   // What an SM multiplies by mma.sync, as the estimate of contractions has it, at the share that
   // was measured with two blocks of rows a warp and with one. (b4 h16 s2048 on an H100: d64 220 us,
   // d128 418, causal 142 and 290; d256 1,007.)
-  constexpr double kOperations = 2400, kReached = 0.62, kOneBlock = 0.54,
-                   kStart = 4;  // microseconds
+  // tf32 has half of these, and f32 takes three products of it.
+  constexpr double kReached = 0.62, kOneBlock = 0.54, kStart = 4;  // microseconds
+  const double operations = e.q.map.type == DataType::f32    ? 400
+                            : e.q.map.type == DataType::tf32 ? 1200
+                                                             : 2400;
   const double reached = e.tile_q > kWarps * kBlock ? kReached : kOneBlock,
                each = std::ceil(items / device.sms),
                tiles_k = std::ceil(keys_of_a_row(spec) / a.splits / e.tile_k);
   const double tile = 2.0 * e.tile_q * e.tile_k * (depth + width);
   const double bandwidth =
       std::min(device.memory_bandwidth, std::min<double>(e.grid, device.sms) * device.sm_bandwidth);
-  e.microseconds = kStart + std::max(each * tiles_k * tile / kOperations / reached / device.clock,
+  e.microseconds = kStart + std::max(each * tiles_k * tile / operations / reached / device.clock,
                                      bytes_of_attention(spec, e) / bandwidth);
   return true;
 }
