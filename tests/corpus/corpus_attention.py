@@ -83,6 +83,9 @@ attention("f8", b=1, hq=2, hk=2, sq=70, skv=90, d=32, dv=32, attn_scale=0.18, ca
 attention("f8_result", b=1, hq=2, hk=1, sq=70, skv=90, d=32, dv=48, attn_scale=0.18, io="f8e4m3", types={"V": "f8e5m2"})
 attention("f8_cache", hk=2, sq=1, skv=131, d=32, dv=32, attn_scale=0.18, padding_mask=True, inputs=LENGTHS, io="f16",
           types={"K": "f8e4m3", "V": "f8e5m2"})
+attention("f8_cache_128", b=1, hq=8, hk=2, sq=1, skv=700, d=128, dv=64, attn_scale=0.09, types={"K": "f8e5m2", "V": "f8e4m3"})
+attention("f8_values", hq=4, hk=1, sq=5, skv=75, d=64, dv=80, attn_scale=0.125, causal_mask_bottom_right=True, layout="bshd",
+          types={"V": "f8e4m3"})
 attention("f8_query", b=1, hq=2, hk=2, sq=66, skv=70, d=20, dv=24, attn_scale=0.2, left_bound=30, right_bound=5,
           types={"Q": "f8e5m2", "K": "f8e4m3"})
 attention("f8_scaled", b=1, hq=2, hk=2, sq=70, skv=90, d=32, dv=32, attn_scale=0.18,

@@ -8,6 +8,8 @@
 // products which read it. (Dao, "FlashAttention-2", 2023, section 3; lines in shared memory are
 // permuted as TMA does it, engine/shared_tile.cuh.)
 //
+// K and V of 8 bits are copied as they are and widened in shared memory, a tile at a time.
+//
 // A CTA has one tile of rows. Those with the most keys come first. Rows past a length and keys that
 // are not there are zeros in shared memory, whatever lies behind them in memory.
 //
@@ -31,7 +33,7 @@
 
 namespace sinter::attention {
 
-template <class Config, class First, class Q>
+template <class Config, class First, class Q, class K, class V>
 struct WarpsShape : ForwardTiles<Config, First, Q, Config::tile_q> {
   using B = ForwardTiles<Config, First, Q, Config::tile_q>;
   using B::columns, B::steps, B::stages, B::tile_k, B::tile_q;
@@ -42,6 +44,20 @@ struct WarpsShape : ForwardTiles<Config, First, Q, Config::tile_q> {
   using TileQ = LinesOf<Number, tile_q, B::up(B::depth, 16)>;
   using TileK = LinesOf<Number, tile_k, B::up(B::depth, 16)>;
   using TileV = LinesOf<Number, tile_k, columns>;
+  // Operands of 8 bits: what a stage has of them becomes a tile behind the stages, of which there
+  // is one.
+  static constexpr bool widens_k = sizeof(typename K::Number) == 1,
+                        widens_v = sizeof(typename V::Number) == 1;
+  template <bool widens, class Tile, class Operand>
+  struct InStage {
+    using Lines = Tile;
+  };
+  template <class Tile, class Operand>
+  struct InStage<true, Tile, Operand> {
+    using Lines = StoredLines<typename Operand::Number, tile_k, Tile::fastest>;
+  };
+  using StageK = typename InStage<widens_k, TileK, K>::Lines;
+  using StageV = typename InStage<widens_v, TileV, V>::Lines;
   struct Scores {
     using Sums = Accumulator<float, tile_k>;
   };
@@ -51,8 +67,10 @@ struct WarpsShape : ForwardTiles<Config, First, Q, Config::tile_q> {
   // Rows of Q that fit into 32 registers stay there.
   static constexpr bool keeps_q = blocks * steps <= 8;
 
-  static constexpr int stage_bytes = TileK::bytes + TileV::bytes,
-                       tile_bytes = TileQ::bytes + stages * stage_bytes,
+  static constexpr int stage_bytes = StageK::bytes + StageV::bytes,
+                       wide_k = TileQ::bytes + stages * stage_bytes,  // where such tiles lie
+      wide_v = wide_k + (widens_k ? TileK::bytes : 0),
+                       tile_bytes = wide_v + (widens_v ? TileV::bytes : 0),
                        slab_bytes = warps * static_cast<int>(sizeof(contraction::EpilogueTile)),
                        shared_bytes = (tile_bytes > slab_bytes ? tile_bytes : slab_bytes) + 1023;
 };
@@ -82,13 +100,13 @@ class WarpOfRows {
       for (int d = 0; d < S::steps; ++d) get_rows(fragments_[d], d);
   }
 
-  // Tile n of the keys, of which all and their values lie from `stage` on; `row`: the first of the
-  // four warps' rows.
+  // Tile n of the keys, of which all lie from `keys` on and their values from `values` on; `row`:
+  // the first of the four warps' rows.
   SINTER_DEVICE void add(Outputs (&out)[blocks], RowSoftmax (&softmax)[blocks],
                          const typename S::F::Coord& c, const BandOf<S, Bounds>& band,
-                         unsigned stage, int row, int n) {
+                         unsigned keys, unsigned values, int row, int n) {
     Scores s[blocks];
-    score(s, stage);
+    score(s, keys);
     WeightFactors<Number, S::tile_k> weights[blocks];
 #pragma unroll
     for (int b = 0; b < blocks; ++b) {
@@ -99,7 +117,7 @@ class WarpOfRows {
         out[b].each([&](int i, float& x) { x *= softmax[b].worth[i / 2 % 2]; });
       weights[b].take(s[b]);
     }
-    add_values(out, weights, stage + S::TileK::bytes);
+    add_values(out, weights, values);
   }
 
  private:
@@ -191,7 +209,7 @@ class WarpOfRows {
 template <class Config, class First, class Q, class K, class V, class Bounds, class Score,
           class Weight, class Rows, class Body, class Args>
 SINTER_DEVICE void run_forward_by_warps(const Args& args) {
-  using S = WarpsShape<Config, First, Q>;
+  using S = WarpsShape<Config, First, Q, K, V>;
   using contraction::EpilogueTile;
   constexpr int threads = Config::threads, blocks = S::blocks, stages = S::stages;
   hardware::grid_dependency_wait();
@@ -230,25 +248,33 @@ SINTER_DEVICE void run_forward_by_warps(const Args& args) {
       if (ahead >= keys.begin) {
         const unsigned stage = filled + to * S::stage_bytes;
         const int first = ahead * S::tile_k;
-        copy_lines<typename S::TileK, threads, S::depth>(stage, first, band.columns, [&](int i) {
+        copy_lines<typename S::StageK, threads, S::depth>(stage, first, band.columns, [&](int i) {
           typename S::F::Coord at = c;
           S::F::set_n(at, i);
           return K::line(args, at);
         });
-        copy_lines<typename S::TileV, threads, S::width>(stage + S::TileK::bytes, first,
-                                                         band.columns, [&](int i) {
-                                                           typename S::P::Coord at;
-                                                           S::P::set_batch(at, tile.entry);
-                                                           S::P::set_k(at, i);
-                                                           return V::line(args, at);
-                                                         });
+        copy_lines<typename S::StageV, threads, S::width>(stage + S::StageK::bytes, first,
+                                                          band.columns, [&](int i) {
+                                                            typename S::P::Coord at;
+                                                            S::P::set_batch(at, tile.entry);
+                                                            S::P::set_k(at, i);
+                                                            return V::line(args, at);
+                                                          });
       }
       warp_matrix::commit();
       to = to + 1 == stages ? 0 : to + 1;
       if (n >= keys.end) continue;
+      const unsigned stage = filled + from * S::stage_bytes;
+      if constexpr (S::widens_k)
+        widen_lines<typename S::TileK, typename K::Number, threads>(q + S::wide_k, stage);
+      if constexpr (S::widens_v)
+        widen_lines<typename S::TileV, typename V::Number, threads>(q + S::wide_v,
+                                                                    stage + S::StageK::bytes);
+      if constexpr (S::widens_k || S::widens_v) __syncthreads();
       if (exists) {
         if (n == keys.end - 1) rows.keep_rows();
-        rows.add(out, softmax, c, band, filled + from * S::stage_bytes, row, n);
+        rows.add(out, softmax, c, band, S::widens_k ? q + S::wide_k : stage,
+                 S::widens_v ? q + S::wide_v : stage + S::StageK::bytes, row, n);
       }
       from = from + 1 == stages ? 0 : from + 1;
     }

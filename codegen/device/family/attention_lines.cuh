@@ -14,6 +14,14 @@ using LinesOf = SharedTile<Number, Major::k, lines, elements,
                            : elements * sizeof(Number) % 64 == 0 ? 64
                                                                  : 32>;
 
+// 8-bit elements of such a tile as they lie in memory, line by line.
+template <class Stored, int lines_, int elements>
+struct StoredLines {
+  static constexpr int element = 1, lines = lines_, fastest = elements, bytes = lines * fastest;
+  static_assert(sizeof(Stored) == 1 && fastest % 16 == 0);
+  static SINTER_DEVICE int place(int line, int column) { return line * fastest + column; }
+};
+
 // Lines [first, end) of an operand to a tile in shared memory, and zeros for the others of its
 // lines; a line has `elements`. line(i): where line i lies.
 template <class Tile, int threads, int elements, class Line>
@@ -35,6 +43,30 @@ SINTER_DEVICE void copy_lines(unsigned tile, int first, int end, const Line& lin
       warp_matrix::copy_part<16>(to, from + column,
                                  exists && from && count > 0 ? count * Tile::element : 0);
     }
+  }
+}
+
+// A tile's elements from 8 bits to the 16 of its numbers, which hold each of them. All threads take
+// part; what copied the elements has been waited for by all.
+template <class Tile, class Stored, int threads>
+SINTER_DEVICE void widen_lines(unsigned tile, unsigned stored) {
+  constexpr int each = 8, pieces = Tile::fastest / each, all = Tile::lines * pieces;
+  using Number = typename Tile::Number;
+  static_assert(sizeof(Number) == 2);
+#pragma unroll
+  for (int i = 0; i < (all + threads - 1) / threads; ++i) {
+    const int piece = static_cast<int>(threadIdx.x) + i * threads;
+    if (all % threads != 0 && piece >= all) break;
+    unsigned words[4];
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      const unsigned four = warp_matrix::get_word(stored + piece * each + w / 2 * 4) >> w % 2 * 16;
+      const Stored low{static_cast<unsigned char>(four & 0xff)},
+          high{static_cast<unsigned char>(four >> 8 & 0xff)};
+      words[w] = warp_matrix::pair(Number{}, low, high);
+    }
+    warp_matrix::put(tile + Tile::place(piece / pieces, piece % pieces * each),
+                     uint4{words[0], words[1], words[2], words[3]});
   }
 }
 

@@ -19,8 +19,10 @@ DataType stored_type(DataType multiplied) {
 
 // WarpsShape has the same.
 int shared_bytes(const AttentionConfig& e, int depth, int width) {
-  const int element = info(stored_type(e.q.map.type)).bytes;
-  return std::max(element * (e.tile_q * depth + e.stages * e.tile_k * (depth + width)),
+  const auto bytes = [](const BoxedOperand& o) { return info(stored_type(o.map.type)).bytes; };
+  const int k = bytes(e.k) * depth, v = bytes(e.v) * width,
+            wide_k = bytes(e.k) == 1 ? 2 * depth : 0, wide_v = bytes(e.v) == 1 ? 2 * width : 0;
+  return std::max(bytes(e.q) * e.tile_q * depth + e.tile_k * (e.stages * (k + v) + wide_k + wide_v),
                   kWarps * kSlabBytes) +
          1023;
 }
@@ -38,7 +40,8 @@ bool choose_tile(AttentionConfig& e, std::int64_t rows, int depth, int width, bo
   const int blocks = plain && wide <= (of_16_bits ? 128 : 32) && rows > kWarps * kBlock ? 2 : 1;
   e.threads = 32 * kWarps;
   e.tile_q = kWarps * kBlock * blocks;
-  e.stages = 2;
+  // Widened tiles are those of few rows, which wait for memory.
+  e.stages = is_f8(e.k.map.type) || is_f8(e.v.map.type) ? 4 : 2;
   for (e.tile_k = plain && wide <= 64 && of_16_bits ? 64 : 32; e.tile_k > 16; e.tile_k -= 16)
     if (shared_bytes(e, depth, width) <= device.shared_per_cta) break;
   return shared_bytes(e, depth, width) <= device.shared_per_cta;
@@ -56,13 +59,15 @@ int ctas_beside(const AttentionConfig& e, const DeviceModel& device) {
 }  // namespace
 
 std::optional<BoxedOperand> copied_rows(const KernelSpec& product, const ProductOperand& operand,
-                                        int column) {
-  const DataType stored = stored_type(operand.type);
-  const std::int64_t piece = 16 / info(stored).bytes;  // elements
+                                        int column, bool widened) {
   const bool keys = column == product.extent.size() - 1;
-  if (auto pages = paged(product, operand, keys)) return pages;
+  if (auto pages = paged(product, operand, keys, widened)) return pages;
   const KernelPort* const p = plainly_loaded(product, operand.body);
-  if (!p || p->type != stored || p->alignment < 16 || p->access.offset % piece != 0) return {};
+  if (!p) return {};
+  widened = widened && is_f8(p->type);
+  const DataType stored = widened ? p->type : stored_type(operand.type);
+  const std::int64_t piece = 16 / info(stored).bytes;  // elements
+  if (p->type != stored || p->alignment < 16 || p->access.offset % piece != 0) return {};
   for (int i = 0; i < product.extent.size(); ++i) {
     const std::int64_t stride = p->access.stride[i];
     if (product.extent[i] > 1 && (i == column ? stride != 1 : stride % piece != 0)) return {};
@@ -70,7 +75,7 @@ std::optional<BoxedOperand> copied_rows(const KernelSpec& product, const Product
   BoxedOperand o;
   o.port = operand.body.statements.front().port;
   o.k_fastest = keys;
-  o.map.type = operand.type;
+  o.map.type = widened ? stored : operand.type;
   return o;
 }
 
