@@ -1,12 +1,12 @@
 // Attention forward on the tensor cores that every GPU from sm_80 on has; what it computes is said
 // in attention_forward.cuh.
 //
-// Warps by fours own 64 rows of a tile, 16 each, or `blocks` times as many, for which they read
-// keys and values from shared memory once. Scores, weights and results of a row stay in the
-// registers of four lanes. Keys and values come by asynchronous copies, `stages` tiles ahead; one
-// barrier a tile suffices, since a stage is filled again only behind the barrier that follows the
-// products which read it. (Dao, "FlashAttention-2", 2023, section 3; lines in shared memory are
-// permuted as TMA does it, engine/shared_tile.cuh.)
+// Warps by fours (fewer where there are fewer rows) own 64 rows of a tile, 16 each, or `blocks`
+// times as many, for which they read keys and values from shared memory once. Scores, weights and
+// results of a row stay in the registers of four lanes. Keys and values come by asynchronous
+// copies, `stages` tiles ahead; one barrier a tile suffices, since a stage is filled again only
+// behind the barrier that follows the products which read it. (Dao, "FlashAttention-2", 2023,
+// section 3; lines in shared memory are permuted as TMA does it, engine/shared_tile.cuh.)
 //
 // K and V of 8 bits are copied as they are and widened in shared memory, a tile at a time.
 //
@@ -39,7 +39,8 @@ struct WarpsShape : ForwardTiles<Config, First, Q, Config::tile_q> {
   using B::columns, B::steps, B::stages, B::tile_k, B::tile_q;
   using typename B::Number;
   static constexpr int warps = Config::threads / 32, blocks = tile_q / (16 * warps);
-  static_assert(warps % 4 == 0 && blocks * 16 * warps == tile_q && tile_k % 16 == 0);
+  static_assert((warps % 4 == 0 || 4 % warps == 0) && blocks * 16 * warps == tile_q &&
+                tile_k % 16 == 0);
 
   using TileQ = LinesOf<Number, tile_q, B::up(B::depth, 16)>;
   using TileK = LinesOf<Number, tile_k, B::up(B::depth, 16)>;

@@ -23,7 +23,7 @@ int shared_bytes(const AttentionConfig& e, int depth, int width) {
   const int k = bytes(e.k) * depth, v = bytes(e.v) * width,
             wide_k = bytes(e.k) == 1 ? 2 * depth : 0, wide_v = bytes(e.v) == 1 ? 2 * width : 0;
   return std::max(bytes(e.q) * e.tile_q * depth + e.tile_k * (e.stages * (k + v) + wide_k + wide_v),
-                  kWarps * kSlabBytes) +
+                  e.threads / 32 * kSlabBytes) +
          1023;
 }
 
@@ -38,10 +38,13 @@ bool choose_tile(AttentionConfig& e, std::int64_t rows, int depth, int width, bo
   const int wide = std::max(depth, width);
   const bool of_16_bits = info(stored_type(e.q.map.type)).bytes == 2;
   const int blocks = plain && wide <= (of_16_bits ? 128 : 32) && rows > kWarps * kBlock ? 2 : 1;
-  e.threads = 32 * kWarps;
-  e.tile_q = kWarps * kBlock * blocks;
-  // Widened tiles are those of few rows, which wait for memory.
-  e.stages = is_f8(e.k.map.type) || is_f8(e.v.map.type) ? 4 : 2;
+  const bool widens = is_f8(e.k.map.type) || is_f8(e.v.map.type);
+  // Widened tiles are those of few rows: CTAs of as many warps as have some, so that the SM's
+  // tensor cores are shared by several.
+  const int warps = !widens || rows > 2 * kBlock ? kWarps : rows > kBlock ? 2 : 1;
+  e.threads = 32 * warps;
+  e.tile_q = warps * kBlock * blocks;
+  e.stages = widens && warps == kWarps ? 4 : 2;
   for (e.tile_k = plain && wide <= 64 && of_16_bits ? 64 : 32; e.tile_k > 16; e.tile_k -= 16)
     if (shared_bytes(e, depth, width) <= device.shared_per_cta) break;
   return shared_bytes(e, depth, width) <= device.shared_per_cta;
@@ -53,7 +56,7 @@ int ctas_beside(const AttentionConfig& e, const DeviceModel& device) {
   return std::clamp(
       std::min(device.shared_per_sm / (static_cast<int>(e.shared_bytes) + device.shared_reserved),
                device.registers_per_sm / (kRegisters * e.threads)),
-      1, 4);
+      1, 4 * 32 * kWarps / e.threads);
 }
 
 }  // namespace
@@ -106,14 +109,19 @@ bool plan_by_warps(const KernelSpec& spec, const DeviceModel& device, AttentionP
   // What an SM multiplies by mma.sync, as the estimate of contractions has it, at the share that
   // was measured with two blocks of rows a warp and with one. (b4 h16 s2048 on an H100: d64 220 us,
   // d128 418, causal 142 and 290; d256 1,007.)
-  // tf32 has half of these, and f32 takes three products of it.
+  // Of tf32 and f32 what b4 h32 s4096 d128 took on an H200, 5,230 and 18,999 us.
   constexpr double kReached = 0.62, kOneBlock = 0.54, kStart = 4;  // microseconds
-  const double operations = e.q.map.type == DataType::f32    ? 400
-                            : e.q.map.type == DataType::tf32 ? 1200
+  const double operations = e.q.map.type == DataType::f32    ? 260
+                            : e.q.map.type == DataType::tf32 ? 950
                                                              : 2400;
-  const double reached = e.tile_q > kWarps * kBlock ? kReached : kOneBlock,
-               each = std::ceil(items / device.sms),
-               tiles_k = std::ceil(keys_of_a_row(spec) / a.splits / e.tile_k);
+  const double each = std::ceil(items / device.sms);
+  // A warp alone keeps a third of a quarter of the tensor cores busy.
+  double reached = e.tile_q > kWarps * kBlock ? kReached : kOneBlock;
+  if (e.threads < 32 * kWarps) {
+    e.beside = beside;
+    reached *= std::min(1.0, std::min<double>(each, beside) * e.threads / 32 / 12);
+  }
+  const double tiles_k = std::ceil(keys_of_a_row(spec) / a.splits / e.tile_k);
   const double tile = 2.0 * e.tile_q * e.tile_k * (depth + width);
   const double bandwidth =
       std::min(device.memory_bandwidth, std::min<double>(e.grid, device.sms) * device.sm_bandwidth);
