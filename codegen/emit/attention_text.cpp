@@ -57,7 +57,8 @@ void print_pages(TextWriter& out, const PrintedOperand& o, const KernelNames& na
 
 // By warps: where a row of the operand lies.
 void print_copied(TextWriter& out, const PrintedOperand& o, const KernelNames& names) {
-  out.line("using Number = sinter::{};", name(o.box.map.type));
+  out.line("using Number = sinter::{};",
+           o.box.map.type == DataType::f32 ? "attention::SplitF32" : name(o.box.map.type));
   out.line("static constexpr bool k_fastest = {};", o.box.k_fastest);
   if (o.box.source != BoxedOperand::Source::pages)
     return print_line(out, {o.product, names, o.config, o.coordinates}, o.box.port, o.group);

@@ -5,6 +5,14 @@
 
 namespace sinter {
 
+DataType attention_factor_type(DataType type, bool is_virtual, DataType io) {
+  const auto has_16_bits = [](DataType t) { return t == DataType::f16 || t == DataType::bf16; };
+  const bool narrow = has_16_bits(io);
+  if (has_16_bits(type)) return narrow && type != io ? DataType::none : type;
+  if (type == DataType::f8e4m3 || type == DataType::f8e5m2) return narrow ? io : DataType::bf16;
+  return type == DataType::f32 && is_virtual && narrow ? io : DataType::none;
+}
+
 SdpaBand sdpa_band(const SdpaAttributes& a) {
   const bool causal = a.causal_mask || a.causal_mask_bottom_right;
   return {a.left_bound, causal ? std::optional<std::int64_t>(0) : a.right_bound,
@@ -58,7 +66,8 @@ Tensor Attention::paged(const char* step, int port, int table) {
 }
 
 Tensor Attention::product(Tensor a, Tensor b) {
-  return detail::add_node(OpKind::matmul, MatmulAttributes{.annihilating_zero = bool(keep())},
+  return detail::add_node(OpKind::matmul,
+                          MatmulAttributes{.annihilating_zero = bool(keep()), .of_attention = true},
                           {a, b}, {detail::kNew})[0];
 }
 

@@ -21,6 +21,11 @@ struct SdpaBand {
 };
 SdpaBand sdpa_band(const SdpaAttributes& a);
 
+// The 16-bit type in which attention multiplies an operand of this type, and to which what it
+// makes of its weights may be rounded beside it (GRAPH_JSON.md, "Data types"). It holds every f8
+// value. none: the operand is multiplied as it is. `io`: the graph's io type.
+DataType attention_factor_type(DataType type, bool is_virtual, DataType io);
+
 struct Region {
   NodeId origin = -1;  // node of the user's graph
   OpKind op{};         // sdpa or sdpa_backward

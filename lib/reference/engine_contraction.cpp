@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "lower/region.hpp"
 #include "reference/element.hpp"
 #include "reference/engine.hpp"
 
@@ -28,17 +29,23 @@ bool holds_every_value(DataType to, DataType from) {
 bool is_16_bit_float(DataType t) { return t == f16 || t == bf16; }
 bool is_narrow_float(DataType t) { return is_floating(t) && info(t).precision <= 11; }
 
-// Whether the operand holds 8-bit floats as they are: a view of them, whatever type it has, is read
-// where they lie.
-bool eight_bits(const Graph& graph, TensorId x) {
-  while (graph.type(x) != f8e4m3 && graph.type(x) != f8e5m2) {
-    if (!graph.is_virtual(x)) return false;
+// The narrowest type in which the operand's elements are found behind views of them, which are read
+// where they lie, whatever type the view has; `pages`: and behind gathered pages.
+DataType type_behind_views(const Graph& graph, TensorId x, bool pages) {
+  DataType type = graph.type(x);
+  while (graph.is_virtual(x)) {
     const Node& from = graph.nodes()[static_cast<std::size_t>(graph[x].producer)];
-    if (from.op != OpKind::transpose && from.op != OpKind::slice && from.op != OpKind::reshape)
-      return false;
+    if (from.op != OpKind::transpose && from.op != OpKind::slice && from.op != OpKind::reshape &&
+        !(pages && from.op == OpKind::page_gather))
+      break;
     x = from.inputs[0];
+    if (holds_every_value(type, graph.type(x))) type = graph.type(x);
   }
-  return true;
+  return type;
+}
+bool eight_bits(const Graph& graph, TensorId x) {
+  const DataType type = type_behind_views(graph, x, false);
+  return type == f8e4m3 || type == f8e5m2;
 }
 
 }  // namespace
@@ -101,19 +108,23 @@ Operand Engine::narrowed(const Operand& operand, TensorId tensor, const Box& box
   return narrow;
 }
 
-// Virtual f32 operands may be rounded to the graph's 16-bit io type, and f32 ones to tf32 where the
-// compute type says so (GRAPH_JSON.md).
+// Virtual f32 operands may be rounded to the graph's 16-bit io type, those of attention beside
+// operands of 16 bits or fewer in any graph, and f32 ones to tf32 where the compute type says so
+// (GRAPH_JSON.md).
 void Engine::prepare_contraction(Job& job, const std::vector<Box>& needed) {
   const DataType io = graph_.options().io;
   const bool tf32_allowed = graph_.compute(*job.node) == tf32;
+  const auto* const matmul = std::get_if<MatmulAttributes>(&job.node->attributes);
   for (std::size_t i = 0; i < 2; ++i) {
     const TensorId x = job.node->inputs[i];
     const DataType type = graph_.type(x);
     DataType narrow = DataType::none;
     if (type == f32 && graph_.is_virtual(x) && is_16_bit_float(io))
       narrow = io;
-    else if (type == f32 && tf32_allowed)
-      narrow = tf32;
+    else if (type == f32 && graph_.is_virtual(x) && i == 0 && matmul && matmul->of_attention)
+      narrow =
+          attention_factor_type(type_behind_views(graph_, job.node->inputs[1], true), false, io);
+    if (type == f32 && narrow == DataType::none && tf32_allowed) narrow = tf32;
     job.tensor_cores |= is_narrow_float(type) || narrow != DataType::none;
     if (tf32_allowed) job.tensor_core_depth = 8;
     // What is read in place from a graph input of a narrow type loses nothing.

@@ -3,8 +3,8 @@ from corpus_graph import Graph
 
 
 def attention(name, b=2, hq=4, hk=4, sq=40, skv=40, d=16, dv=16, io="bf16", stats=False, inputs=(),
-              layout=None, **attributes):
-    g = Graph("attention_" + name, io)
+              layout=None, types=None, compute="f32", scaled=False, **attributes):
+    g = Graph("attention_" + name, io, compute=compute)
     shapes = {"Q": [b, hq, sq, d], "K": [b, hk, skv, d], "V": [b, hk, skv, dv]}
     ports = {}
     for port, dim in shapes.items():
@@ -15,10 +15,18 @@ def attention(name, b=2, hq=4, hk=4, sq=40, skv=40, d=16, dv=16, io="bf16", stat
         if layout == "bhds":  # tokens lie together
             _, h, s, w = dim
             fields["stride"] = [s * h * w, s * w, 1, s]
+        if types and port in types:
+            fields["data_type"] = types[port]
         ports[port] = g.tensor(port, dim, **fields)
+        if scaled:  # dequantised by a number in memory
+            ports[port] = g.pointwise("mul", port + "_scaled", port,
+                                      g.tensor("scale_" + port, [1, 1, 1, 1], data_type="f32"))
+            g.tensor(port + "_scaled", data_type=io)
     for port, dim, data_type in inputs:
         ports[port] = g.tensor(port, dim, **({"data_type": data_type} if data_type else {}))
     outputs = {"O": "O"}
+    if types and "O" in types:
+        g.tensor("O", data_type=types["O"])
     g.output("O", **({"stride": [hq * sq * dv, sq * dv, 1, sq]} if layout == "bhds" else {}))
     if stats:
         outputs["Stats"] = "Stats"
@@ -57,14 +65,41 @@ attention("one_block_256", b=1, hq=2, hk=1, sq=70, skv=100, d=256, dv=192, attn_
           causal_mask_bottom_right=True)
 attention("odd_head", hq=2, hk=2, sq=70, skv=67, d=20, dv=36, attn_scale=0.2, layout="bshd", io="f16")
 attention("f32", sq=33, skv=65, attn_scale=0.25, io="f32")
+# f32 by warps: as sums of two tf32 numbers, and rounded to one.
+attention("f32_causal", b=1, hq=2, hk=2, sq=70, skv=90, d=32, dv=32, attn_scale=0.18, causal_mask=True, io="f32", stats=True)
+attention("f32_window", b=1, hq=2, hk=1, sq=66, skv=70, d=128, dv=72, attn_scale=0.09, left_bound=30, right_bound=5, io="f32",
+          layout="bshd")
+attention("f32_two_blocks", b=1, hq=2, hk=2, sq=140, skv=65, d=32, dv=16, attn_scale=0.18, io="f32")
+attention("f32_odd_head", b=1, hq=2, hk=2, sq=20, skv=35, d=20, dv=12, attn_scale=0.2, softcap=20.0, io="f32")
+attention("f32_256", b=1, hq=1, hk=1, sq=17, skv=33, d=256, dv=200, attn_scale=0.06, io="f32")
+attention("f32_decode", b=1, hq=4, hk=2, sq=1, skv=700, d=32, dv=32, attn_scale=0.18, io="f32")
+attention("f32_unlike", hk=2, sq=1, skv=131, d=32, dv=32, attn_scale=0.18, padding_mask=True, inputs=LENGTHS, io="f32",
+          types={"K": "f8e4m3", "V": "f16"})
+attention("tf32", b=1, hq=2, hk=2, sq=70, skv=90, d=32, dv=48, attn_scale=0.18, causal_mask_bottom_right=True, io="f32",
+          compute="tf32")
+# f8, whose values 16 bits hold.
+attention("f8", b=1, hq=2, hk=2, sq=70, skv=90, d=32, dv=32, attn_scale=0.18, causal_mask=True, io="f8e4m3", stats=True,
+          types={"O": "bf16"})
+attention("f8_result", b=1, hq=2, hk=1, sq=70, skv=90, d=32, dv=48, attn_scale=0.18, io="f8e4m3", types={"V": "f8e5m2"})
+attention("f8_cache", hk=2, sq=1, skv=131, d=32, dv=32, attn_scale=0.18, padding_mask=True, inputs=LENGTHS, io="f16",
+          types={"K": "f8e4m3", "V": "f8e5m2"})
+attention("f8_cache_128", b=1, hq=8, hk=2, sq=1, skv=700, d=128, dv=64, attn_scale=0.09, types={"K": "f8e5m2", "V": "f8e4m3"})
+attention("f8_values", hq=4, hk=1, sq=5, skv=75, d=64, dv=80, attn_scale=0.125, causal_mask_bottom_right=True, layout="bshd",
+          types={"V": "f8e4m3"})
+attention("f8_query", b=1, hq=2, hk=2, sq=66, skv=70, d=20, dv=24, attn_scale=0.2, left_bound=30, right_bound=5,
+          types={"Q": "f8e5m2", "K": "f8e4m3"})
+attention("f8_scaled", b=1, hq=2, hk=2, sq=70, skv=90, d=32, dv=32, attn_scale=0.18,
+          types={"Q": "f8e4m3", "K": "f8e4m3", "V": "f8e4m3"}, scaled=True)
+attention("f8_wide", b=1, hq=1, hk=1, sq=20, skv=40, d=320, dv=264, attn_scale=0.06, io="f8e4m3", types={"O": "bf16"})
 
 
 def paged_attention(name="attention_paged", b=2, hq=4, hk=2, sq=1, d=16, dv=16, page=16, pages=5, io="f16", blocks=10,
-                    hv=None, **attributes):
+                    hv=None, cache=None, **attributes):
     g = Graph(name, io)
+    fields = {"data_type": cache} if cache else {}
     g.tensor("Q", [b, hq, sq, d])
-    g.tensor("K", [blocks, hk, page, d])
-    g.tensor("V", [blocks, hv or hk, page, dv])
+    g.tensor("K", [blocks, hk, page, d], **fields)
+    g.tensor("V", [blocks, hv or hk, page, dv], **fields)
     for t in ("Page_table_K", "Page_table_V"):
         g.tensor(t, [b, 1, pages, 1], data_type="i32")
     for t in ("SEQ_LEN_Q", "SEQ_LEN_KV"):
@@ -82,6 +117,8 @@ paged_attention("attention_paged_large_pages", hk=1, sq=5, d=64, dv=64, page=256
 paged_attention("attention_paged_24", hq=2, d=64, dv=64, page=24, pages=3, blocks=9, io="bf16")
 paged_attention("attention_paged_12", d=64, dv=64, page=12, pages=3, blocks=9, io="bf16")
 paged_attention("attention_paged_shared_values", hk=4, hv=1, sq=20, d=32, page=8, pages=3, blocks=7)
+paged_attention("attention_paged_f8", sq=3, d=32, dv=32, pages=4, io="bf16", blocks=9, cache="f8e4m3")
+paged_attention("attention_paged_f32", sq=3, d=32, dv=32, pages=4, io="f32", blocks=9)
 paged_attention("attention_paged_shared_keys", hk=1, hv=4, sq=20, d=32, page=8, pages=3, blocks=7)
 
 
@@ -284,3 +321,17 @@ def attention_backward_of_itself(name, b=1, heads=2, q=64, kv=42, d=16, sequence
 
 attention_backward_of_itself("packed")
 attention_backward_of_itself("plain", sequences=0)
+
+
+def attention_backward_f8(b=1, heads=2, q=70, kv=90, d=32):
+    g = Graph("attention_backward_f8", "f8e4m3")
+    of = {"Q": q, "K": kv, "V": kv, "O": q, "dO": q}
+    types = {"O": "bf16", "dO": "f8e5m2"}
+    ports = {port: g.tensor(port, [b, heads, rows, d], data_type=types.get(port, "f8e4m3")) for port, rows in of.items()}
+    ports["Stats"] = g.tensor("Stats", [b, heads, q, 1], data_type="f32")
+    outputs = {port: port for port in ["dQ", "dK", "dV"]}
+    g.output(*outputs, data_type="bf16")
+    g.node("sdpa_backward", ports, outputs, attn_scale=0.18, causal_mask=True)
+
+
+attention_backward_f8()

@@ -1,12 +1,14 @@
 // Attention forward on the tensor cores that every GPU from sm_80 on has; what it computes is said
 // in attention_forward.cuh.
 //
-// Warps by fours own 64 rows of a tile, 16 each, or `blocks` times as many, for which they read
-// keys and values from shared memory once. Scores, weights and results of a row stay in the
-// registers of four lanes. Keys and values come by asynchronous copies, `stages` tiles ahead; one
-// barrier a tile suffices, since a stage is filled again only behind the barrier that follows the
-// products which read it. (Dao, "FlashAttention-2", 2023, section 3; lines in shared memory are
-// permuted as TMA does it, engine/shared_tile.cuh.)
+// Warps by fours (fewer where there are fewer rows) own 64 rows of a tile, 16 each, or `blocks`
+// times as many, for which they read keys and values from shared memory once. Scores, weights and
+// results of a row stay in the registers of four lanes. Keys and values come by asynchronous
+// copies, `stages` tiles ahead; one barrier a tile suffices, since a stage is filled again only
+// behind the barrier that follows the products which read it. (Dao, "FlashAttention-2", 2023,
+// section 3; lines in shared memory are permuted as TMA does it, engine/shared_tile.cuh.)
+//
+// K and V of 8 bits are copied as they are and widened in shared memory, a tile at a time.
 //
 // A CTA has one tile of rows. Those with the most keys come first. Rows past a length and keys that
 // are not there are zeros in shared memory, whatever lies behind them in memory.
@@ -24,23 +26,39 @@
 // WarpsShape::items.
 #pragma once
 #include "sinter/device/engine/shared_memory.cuh"
+#include "sinter/device/family/attention_factors.cuh"
 #include "sinter/device/family/attention_forward_rows.cuh"
 #include "sinter/device/family/attention_forward_store.cuh"
 #include "sinter/device/family/attention_lines.cuh"
 
 namespace sinter::attention {
 
-template <class Config, class First, class Q>
+template <class Config, class First, class Q, class K, class V>
 struct WarpsShape : ForwardTiles<Config, First, Q, Config::tile_q> {
   using B = ForwardTiles<Config, First, Q, Config::tile_q>;
   using B::columns, B::steps, B::stages, B::tile_k, B::tile_q;
   using typename B::Number;
   static constexpr int warps = Config::threads / 32, blocks = tile_q / (16 * warps);
-  static_assert(warps % 4 == 0 && blocks * 16 * warps == tile_q && tile_k % 16 == 0);
+  static_assert((warps % 4 == 0 || 4 % warps == 0) && blocks * 16 * warps == tile_q &&
+                tile_k % 16 == 0);
 
-  using TileQ = LinesOf<Number, tile_q, 16 * steps>;
-  using TileK = LinesOf<Number, tile_k, 16 * steps>;
+  using TileQ = LinesOf<Number, tile_q, B::up(B::depth, 16)>;
+  using TileK = LinesOf<Number, tile_k, B::up(B::depth, 16)>;
   using TileV = LinesOf<Number, tile_k, columns>;
+  // Operands of 8 bits: what a stage has of them becomes a tile behind the stages, of which there
+  // is one.
+  static constexpr bool widens_k = sizeof(typename K::Number) == 1,
+                        widens_v = sizeof(typename V::Number) == 1;
+  template <bool widens, class Tile, class Operand>
+  struct InStage {
+    using Lines = Tile;
+  };
+  template <class Tile, class Operand>
+  struct InStage<true, Tile, Operand> {
+    using Lines = StoredLines<typename Operand::Number, tile_k, Tile::fastest>;
+  };
+  using StageK = typename InStage<widens_k, TileK, K>::Lines;
+  using StageV = typename InStage<widens_v, TileV, V>::Lines;
   struct Scores {
     using Sums = Accumulator<float, tile_k>;
   };
@@ -50,8 +68,10 @@ struct WarpsShape : ForwardTiles<Config, First, Q, Config::tile_q> {
   // Rows of Q that fit into 32 registers stay there.
   static constexpr bool keeps_q = blocks * steps <= 8;
 
-  static constexpr int stage_bytes = TileK::bytes + TileV::bytes,
-                       tile_bytes = TileQ::bytes + stages * stage_bytes,
+  static constexpr int stage_bytes = StageK::bytes + StageV::bytes,
+                       wide_k = TileQ::bytes + stages * stage_bytes,  // where such tiles lie
+      wide_v = wide_k + (widens_k ? TileK::bytes : 0),
+                       tile_bytes = wide_v + (widens_v ? TileV::bytes : 0),
                        slab_bytes = warps * static_cast<int>(sizeof(contraction::EpilogueTile)),
                        shared_bytes = (tile_bytes > slab_bytes ? tile_bytes : slab_bytes) + 1023;
 };
@@ -66,13 +86,14 @@ class WarpOfRows {
   const Args& args_;
   const LaneLine<typename S::TileQ, true> line_q_;
   const LaneLine<typename S::TileK, false> line_k_;
-  const LaneLine<typename S::TileV, true> line_v_;
+  const ValuesOfLane<typename S::TileV> values_;
   const unsigned q_;
+  const int warp_;
   unsigned fragments_[kept][blocks][4];
 
  public:
   SINTER_DEVICE WarpOfRows(const Args& args, unsigned q, int warp)
-      : args_(args), line_q_(warp * 16), line_k_(0), line_v_(0), q_(q) {}
+      : args_(args), line_q_(warp * 16), line_k_(0), q_(q), warp_(warp) {}
 
   SINTER_DEVICE void keep_rows() {
     if constexpr (S::keeps_q)
@@ -80,14 +101,14 @@ class WarpOfRows {
       for (int d = 0; d < S::steps; ++d) get_rows(fragments_[d], d);
   }
 
-  // Tile n of the keys, of which all and their values lie from `stage` on; `row`: the first of the
-  // four warps' rows.
+  // Tile n of the keys, of which all lie from `keys` on and their values from `values` on; `row`:
+  // the first of the four warps' rows.
   SINTER_DEVICE void add(Outputs (&out)[blocks], RowSoftmax (&softmax)[blocks],
                          const typename S::F::Coord& c, const BandOf<S, Bounds>& band,
-                         unsigned stage, int row, int n) {
+                         unsigned keys, unsigned values, int row, int n) {
     Scores s[blocks];
-    score(s, stage);
-    OperandFragment<Number, S::tile_k> weights[blocks];
+    score(s, keys);
+    WeightFactors<Number, S::tile_k> weights[blocks];
 #pragma unroll
     for (int b = 0; b < blocks; ++b) {
       const WeightsOfRows<S, Bounds, Score, Weight, Args> weights_of(args_, c, band,
@@ -95,27 +116,55 @@ class WarpOfRows {
       weights_of.weigh(s[b], softmax[b], n);
       if (softmax[b].outgrown)
         out[b].each([&](int i, float& x) { x *= softmax[b].worth[i / 2 % 2]; });
-      weights[b] = to_operand<Number>(s[b]);
+      weights[b].take(s[b]);
     }
-    const unsigned values = stage + S::TileK::bytes;
-#pragma unroll
-    for (int k = 0; k < S::tile_k / 16; ++k)
-#pragma unroll
-      for (int e = 0; e < S::columns / 16; ++e) {
-        unsigned v[4];
-        warp_matrix::get_transposed(v, values + line_v_(k, e));
-#pragma unroll
-        for (int b = 0; b < blocks; ++b) {
-          warp_matrix::multiply(Number{}, out[b].at + e * 8, weights[b].at[k], v[0], v[1]);
-          warp_matrix::multiply(Number{}, out[b].at + e * 8 + 4, weights[b].at[k], v[2], v[3]);
-        }
-      }
+    add_values(out, weights, values);
   }
 
  private:
   SINTER_DEVICE void get_rows(unsigned (&rows)[blocks][4], int d) const {
 #pragma unroll
     for (int b = 0; b < blocks; ++b) warp_matrix::get(rows[b], q_ + line_q_(b * S::warps, d));
+  }
+  SINTER_DEVICE void add_values(Outputs (&out)[blocks],
+                                const WeightFactors<Number, S::tile_k> (&weights)[blocks],
+                                unsigned values) const {
+    constexpr int keys = S::tile_k * static_cast<int>(sizeof(Number)) / 32;  // steps
+    if constexpr (sizeof(Number) == 2) {
+#pragma unroll
+      for (int k = 0; k < keys; ++k)
+#pragma unroll
+        for (int e = 0; e < S::columns / 16; ++e) {
+          Factors<Number, 4> v;
+          values_.get(v, values, k, e);
+#pragma unroll
+          for (int b = 0; b < blocks; ++b) {
+            multiply(out[b].at + e * 8, weights[b].step(k), v, 0);
+            multiply(out[b].at + e * 8 + 4, weights[b].step(k), v, 2);
+          }
+        }
+    } else {
+      // Tensor cores cut sums off where f32 rounds them: a tile's are added to the others' apart,
+      // so that the error does not grow with the keys.
+#pragma unroll
+      for (int e = 0; e < S::columns / 16; ++e) {
+        float sums[blocks][8] = {};
+#pragma unroll
+        for (int k = 0; k < keys; ++k) {
+          Factors<Number, 4> v;
+          values_.get(v, values, k, e);
+#pragma unroll
+          for (int b = 0; b < blocks; ++b) {
+            multiply(sums[b], weights[b].step(k), v, 0);
+            multiply(sums[b] + 4, weights[b].step(k), v, 2);
+          }
+        }
+#pragma unroll
+        for (int b = 0; b < blocks; ++b)
+#pragma unroll
+          for (int i = 0; i < 8; ++i) out[b].at[e * 8 + i] += sums[b][i];
+      }
+    }
   }
   SINTER_DEVICE void score(Scores (&s)[blocks], unsigned keys) {
 #pragma unroll
@@ -124,24 +173,44 @@ class WarpOfRows {
     for (int d = 0; d < S::steps; ++d) {
       auto& rows = fragments_[S::keeps_q ? d : 0];
       if constexpr (!S::keeps_q) get_rows(rows, d);
+      Factors<Number, 4> q[blocks];
+#pragma unroll
+      for (int b = 0; b < blocks; ++b) q[b].take(rows[b]);
 #pragma unroll
       for (int n = 0; n < S::tile_k / 16; ++n) {
-        unsigned k[4];
-        warp_matrix::get(k, keys + line_k_(n, d));
+        unsigned words[4];
+        warp_matrix::get(words, keys + line_k_(n, d));
+        Factors<Number, 4> k;
+        k.take(words);
 #pragma unroll
         for (int b = 0; b < blocks; ++b) {
-          warp_matrix::multiply(Number{}, s[b].at + n * 8, rows[b], k[0], k[1]);
-          warp_matrix::multiply(Number{}, s[b].at + n * 8 + 4, rows[b], k[2], k[3]);
+          multiply(s[b].at + n * 8, q[b], k, 0);
+          multiply(s[b].at + n * 8 + 4, q[b], k, 2);
         }
       }
     }
+    if constexpr (Factors<Number, 4>::loses_infinity) score_again(s, keys);
+  }
+  // Where a score is NaN it may be that an infinite factor met a part that is zero.
+  SINTER_DEVICE void score_again(Scores (&s)[blocks], unsigned keys) const {
+#pragma unroll
+    for (int b = 0; b < blocks; ++b)
+      s[b].each([&](int i, float& x) {
+        if (x == x) return;
+        const int row = b * 16 * S::warps + warp_ * 16 + s[b].row(i) % 16, key = s[b].column(i);
+        x = 0;
+#pragma unroll 1
+        for (int d = 0; d < S::depth; ++d)
+          x = math::fma(__uint_as_float(warp_matrix::get_word(q_ + S::TileQ::place(row, d))),
+                        __uint_as_float(warp_matrix::get_word(keys + S::TileK::place(key, d))), x);
+      });
   }
 };
 
 template <class Config, class First, class Q, class K, class V, class Bounds, class Score,
           class Weight, class Rows, class Body, class Args>
 SINTER_DEVICE void run_forward_by_warps(const Args& args) {
-  using S = WarpsShape<Config, First, Q>;
+  using S = WarpsShape<Config, First, Q, K, V>;
   using contraction::EpilogueTile;
   constexpr int threads = Config::threads, blocks = S::blocks, stages = S::stages;
   hardware::grid_dependency_wait();
@@ -180,25 +249,33 @@ SINTER_DEVICE void run_forward_by_warps(const Args& args) {
       if (ahead >= keys.begin) {
         const unsigned stage = filled + to * S::stage_bytes;
         const int first = ahead * S::tile_k;
-        copy_lines<typename S::TileK, threads, S::depth>(stage, first, band.columns, [&](int i) {
+        copy_lines<typename S::StageK, threads, S::depth>(stage, first, band.columns, [&](int i) {
           typename S::F::Coord at = c;
           S::F::set_n(at, i);
           return K::line(args, at);
         });
-        copy_lines<typename S::TileV, threads, S::width>(stage + S::TileK::bytes, first,
-                                                         band.columns, [&](int i) {
-                                                           typename S::P::Coord at;
-                                                           S::P::set_batch(at, tile.entry);
-                                                           S::P::set_k(at, i);
-                                                           return V::line(args, at);
-                                                         });
+        copy_lines<typename S::StageV, threads, S::width>(stage + S::StageK::bytes, first,
+                                                          band.columns, [&](int i) {
+                                                            typename S::P::Coord at;
+                                                            S::P::set_batch(at, tile.entry);
+                                                            S::P::set_k(at, i);
+                                                            return V::line(args, at);
+                                                          });
       }
       warp_matrix::commit();
       to = to + 1 == stages ? 0 : to + 1;
       if (n >= keys.end) continue;
+      const unsigned stage = filled + from * S::stage_bytes;
+      if constexpr (S::widens_k)
+        widen_lines<typename S::TileK, typename K::Number, threads>(q + S::wide_k, stage);
+      if constexpr (S::widens_v)
+        widen_lines<typename S::TileV, typename V::Number, threads>(q + S::wide_v,
+                                                                    stage + S::StageK::bytes);
+      if constexpr (S::widens_k || S::widens_v) __syncthreads();
       if (exists) {
         if (n == keys.end - 1) rows.keep_rows();
-        rows.add(out, softmax, c, band, filled + from * S::stage_bytes, row, n);
+        rows.add(out, softmax, c, band, S::widens_k ? q + S::wide_k : stage,
+                 S::widens_v ? q + S::wide_v : stage + S::StageK::bytes, row, n);
       }
       from = from + 1 == stages ? 0 : from + 1;
     }

@@ -18,9 +18,9 @@ struct ForwardTiles {
                        depth = static_cast<int>(F::depth), width = static_cast<int>(P::columns);
   static constexpr int tile_q = tile_q_, tile_k = Config::tile_k, stages = Config::stages;
   static constexpr int up(int x, int to) { return (x + to - 1) / to * to; }
-  static constexpr int columns = up(width, 16);     // of the second product
-  static constexpr int steps = up(depth, 16) / 16;  // of the first product's k
-  static_assert(sizeof(Number) == 2, "attention multiplies numbers of 16 bits");
+  static constexpr int columns = up(width, 16);  // of the second product
+  // Of the first product's k, 32 bytes each.
+  static constexpr int steps = up(depth, 16) * static_cast<int>(sizeof(Number)) / 32;
 
   // A tile's keys are summed in `splits` parts, by one CTA each.
   static constexpr int tiles_q = tiles_of(queries, tile_q, sequences), tiles = entries * tiles_q,

@@ -10,15 +10,24 @@ namespace sinter::attention {
 // rows, is the reader's business.
 template <class Number, int lines, int elements>
 using LinesOf = SharedTile<Number, Major::k, lines, elements,
-                           elements % 64 == 0   ? 128
-                           : elements % 32 == 0 ? 64
-                                                : 32>;
+                           elements * sizeof(Number) % 128 == 0  ? 128
+                           : elements * sizeof(Number) % 64 == 0 ? 64
+                                                                 : 32>;
+
+// 8-bit elements of such a tile as they lie in memory, line by line.
+template <class Stored, int lines_, int elements>
+struct StoredLines {
+  static constexpr int element = 1, lines = lines_, fastest = elements, bytes = lines * fastest;
+  static_assert(sizeof(Stored) == 1 && fastest % 16 == 0);
+  static SINTER_DEVICE int place(int line, int column) { return line * fastest + column; }
+};
 
 // Lines [first, end) of an operand to a tile in shared memory, and zeros for the others of its
 // lines; a line has `elements`. line(i): where line i lies.
 template <class Tile, int threads, int elements, class Line>
 SINTER_DEVICE void copy_lines(unsigned tile, int first, int end, const Line& line) {
-  constexpr int each = 8, pieces = Tile::fastest / each, all = Tile::lines * pieces;  // of 16 bytes
+  constexpr int each = 16 / Tile::element, pieces = Tile::fastest / each,
+                all = Tile::lines * pieces;  // of 16 bytes
 #pragma unroll
   for (int i = 0; i < (all + threads - 1) / threads; ++i) {
     const int piece = static_cast<int>(threadIdx.x) + i * threads;
@@ -37,18 +46,44 @@ SINTER_DEVICE void copy_lines(unsigned tile, int first, int end, const Line& lin
   }
 }
 
-// Where a lane finds its line of four 8 x 8 blocks of a tile: 16 lines, and 16 elements along them.
-// `lines_first`: the second block is that of the next eight lines, else of the next elements.
+// A tile's elements from 8 bits to the 16 of its numbers, which hold each of them. All threads take
+// part; what copied the elements has been waited for by all.
+template <class Tile, class Stored, int threads>
+SINTER_DEVICE void widen_lines(unsigned tile, unsigned stored) {
+  constexpr int each = 8, pieces = Tile::fastest / each, all = Tile::lines * pieces;
+  using Number = typename Tile::Number;
+  static_assert(sizeof(Number) == 2);
+#pragma unroll
+  for (int i = 0; i < (all + threads - 1) / threads; ++i) {
+    const int piece = static_cast<int>(threadIdx.x) + i * threads;
+    if (all % threads != 0 && piece >= all) break;
+    unsigned words[4];
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      const unsigned four = warp_matrix::get_word(stored + piece * each + w / 2 * 4) >> w % 2 * 16;
+      const Stored low{static_cast<unsigned char>(four & 0xff)},
+          high{static_cast<unsigned char>(four >> 8 & 0xff)};
+      words[w] = warp_matrix::pair(Number{}, low, high);
+    }
+    warp_matrix::put(tile + Tile::place(piece / pieces, piece % pieces * each),
+                     uint4{words[0], words[1], words[2], words[3]});
+  }
+}
+
+// Where a lane finds its line of four blocks of a tile, of 8 lines and 16 bytes each: 16 lines, and
+// 32 bytes along them. `lines_first`: the second block is that of the next eight lines, else of the
+// next elements.
 template <class Tile, bool lines_first>
 struct LaneLine {
   int at;
   SINTER_DEVICE explicit LaneLine(int line) {
     const int lane = static_cast<int>(threadIdx.x) % 32, block = lane / 8;
     line += (lines_first ? block % 2 : block / 2) * 8 + lane % 8;
-    const int along = (lines_first ? block / 2 : block % 2) * 8;
+    const int along = (lines_first ? block / 2 : block % 2) * (16 / Tile::element);
     at = Tile::place(line, along);
   }
-  // `lines` and `along`: how many times 16 further; the permutation of a line is an exclusive or.
+  // `lines` and `along`: how many times 16 lines and 32 bytes further; the permutation of a line is
+  // an exclusive or.
   SINTER_DEVICE int operator()(int lines, int along) const {
     constexpr int in_slab = Tile::swizzle / 32;
     return (at ^ along % in_slab * 32) + along / in_slab * Tile::slab_bytes +

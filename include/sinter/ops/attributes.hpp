@@ -218,10 +218,11 @@ struct MoeAttributes {
   bool operator==(const MoeAttributes&) const = default;
 };
 
-// Matmul has no attribute of GRAPH_JSON.md; `annihilating_zero` is set by expansions alone: a zero
-// of A makes its product zero whatever B holds, because masked columns are not read.
+// Matmul has no attribute of GRAPH_JSON.md; these are set by expansions alone. `annihilating_zero`:
+// a zero of A makes its product zero whatever B holds, because masked columns are not read.
+// `of_attention`: A is made of an attention's weights, which may be rounded as B's type says.
 struct MatmulAttributes {
-  bool annihilating_zero = false;
+  bool annihilating_zero = false, of_attention = false;
   SINTER_FIELDS()
   bool operator==(const MatmulAttributes&) const = default;
 };

@@ -20,8 +20,6 @@ namespace {
 
 using A = AttentionSpec;
 
-bool is_16_bits(DataType t) { return t == DataType::f16 || t == DataType::bf16; }
-
 const PointwiseAttributes* pointwise(const Node& n) {
   return std::get_if<PointwiseAttributes>(&n.attributes);
 }
@@ -175,13 +173,34 @@ PackedSequences packed_sequences(const FusionState& state, KernelSpec& spec, Ten
 
 DataType attention_operand_type(const FusionState& state, TensorId t) {
   const Graph& g = state.graph();
-  const DataType type = state.storage()[t].type, io = g.options().io;
-  // Weights are rounded to it, too, which is allowed of the io type alone.
-  if (is_16_bits(type)) return type == io ? type : DataType::none;
-  return type == DataType::f32 && g.is_virtual(state.storage()[t].root) && is_16_bits(io)
-             ? io
-             : DataType::none;
+  const Location& at = state.storage()[t];
+  return attention_factor_type(at.type, g.is_virtual(at.root), g.options().io);
 }
+
+namespace {
+
+// The type in which q, k and v are multiplied: one of 16 bits, else f32 or, where the graph
+// computes in it, tf32, in which only the kernel of an sdpa node multiplies, whose weights of zero
+// hide what they meet.
+DataType multiplied_type(const FusionState& state, const AttentionNodes& a) {
+  const Graph& g = state.graph();
+  const Node &first = state.node(a.first), &last = state.node(a.second);
+  const TensorId operands[] = {first.inputs[0], first.inputs[1], last.inputs[1]};
+  const DataType type = attention_operand_type(state, operands[0]);
+  if (type != DataType::none && std::all_of(operands, operands + 3, [&](TensorId t) {
+        return attention_operand_type(state, t) == type;
+      }))
+    return type;
+  const bool of_f32 = std::all_of(operands, operands + 3, [&](TensorId t) {
+    const DataType stored = state.storage()[t].type;
+    return is_floating(stored) && stored != DataType::f64;
+  });
+  if (!state.region_of(a.second) || !of_f32) return DataType::none;
+  return g.compute(first) == DataType::tf32 && g.compute(last) == DataType::tf32 ? DataType::tf32
+                                                                                 : DataType::f32;
+}
+
+}  // namespace
 
 Dims attention_dims(const Dims& d) {
   Dims r = Dims::filled(4 - d.size(), 1);
@@ -196,9 +215,7 @@ bool is_attention(const FusionState& state, const AttentionNodes& a) {
   // Between score and weight the kernel rounds nothing.
   if (!a.written_out && g.type(a.sums) != DataType::f32) return false;
   const TensorId operands[] = {first.inputs[0], first.inputs[1], last.inputs[1]};
-  const DataType type = attention_operand_type(state, last.inputs[1]);
-  for (TensorId t : operands)
-    if (attention_operand_type(state, t) != type || type == DataType::none) return false;
+  if (multiplied_type(state, a) == DataType::none) return false;
   for (TensorId t : {operands[0], operands[1], operands[2], a.sums, last.outputs[0]})
     if (g[t].dim.size() > 4) return false;
   const Dims result = attention_dims(g[last.outputs[0]].dim), sums = attention_dims(g[a.sums].dim);
@@ -271,6 +288,7 @@ KernelSpec attention_spec(const FusionState& state, const AttentionNodes& a,
              v = attention_dims(g[last.inputs[1]].dim),
              result = attention_dims(g[last.outputs[0]].dim),
              scores = attention_dims(g[a.sums].dim);
+  const DataType type = multiplied_type(state, a);
   KernelSpec spec;
   spec.family = AttentionSpec{};
   spec.nodes = nodes;
@@ -292,7 +310,7 @@ KernelSpec attention_spec(const FusionState& state, const AttentionNodes& a,
                        index_coordinate(rank, column)};
   };
   const auto operand = [&](ProductOperand& o, TensorId t, int row, int column) {
-    o.type = attention_operand_type(state, t);
+    o.type = type;
     BodyBuilder(state, spec, o.body, {}, attention_dims(g[t].dim),
                 coordinates(&o == &to.q, row, column))
         .value(t);
@@ -301,7 +319,7 @@ KernelSpec attention_spec(const FusionState& state, const AttentionNodes& a,
   // Rows of pages, as they are before they are gathered.
   const auto pages = [&](ProductOperand& o, NodeId gather, int column) {
     const TensorId t = state.node(gather).outputs[0];
-    o.type = attention_operand_type(state, t);
+    o.type = type;
     BodyBuilder(state, spec, o.body, {gather}, g[t].dim, coordinates(false, A::n, column)).value(t);
     spec.gathers.back().indices = {0, A::head, A::n, column};
   };

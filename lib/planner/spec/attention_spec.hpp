@@ -33,8 +33,7 @@ std::vector<NodeId> nodes_of(const AttentionNodes& a);
 // Whether the node is pointwise, of this mode.
 bool has_mode(const Node& n, PointwiseMode mode);
 
-// The type in which an operand is multiplied: the graph's io type of 16 bits, where the operand has
-// it or is a virtual f32 tensor (GRAPH_JSON.md); else none.
+// The 16-bit type in which an operand is multiplied (attention_factor_type).
 DataType attention_operand_type(const FusionState& state, TensorId t);
 
 // With ones in front: [entries, heads, rows, columns].

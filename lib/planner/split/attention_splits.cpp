@@ -23,7 +23,8 @@ int choose_splits(const KernelSpec& spec, const DeviceModel& device) {
   const auto whole = plan_attention(spec, device);
   // A row that sees nothing has a logarithm of -inf, which a sink's part does not tell; one with an
   // infinite score, written out, that score's.
-  if (!whole || whole->engine.grid >= static_cast<std::uint32_t>(device.sms) ||
+  if (!whole ||
+      whole->engine.grid >= static_cast<std::uint32_t>(device.sms * whole->engine.beside) ||
       (a.stats >= 0 && (a.sink >= 0 || a.written_out)))
     return 1;
   const std::int64_t tiles = (spec.extent[A::n] + whole->engine.tile_k - 1) / whole->engine.tile_k;

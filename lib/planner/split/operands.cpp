@@ -168,7 +168,7 @@ DataType multiplied_as(const KernelSpec& spec, int port) {
     for (const Body* body : {&spec.body, &a->score, &a->weight})
       for (const auto& s : body->statements)
         if (names_ports(s) && (s.port == port || s.port2 == port)) return DataType::none;
-    return a->q.type;
+    return info(a->q.type).bytes == 2 ? a->q.type : DataType::none;
   }
   if (const AttentionBackwardSpec* const a = spec.as_attention_backward()) {
     if (port == a->stats || port == a->delta || port == a->dbias) return DataType::none;

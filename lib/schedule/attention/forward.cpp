@@ -75,18 +75,35 @@ Operands operands_of(const KernelSpec& scores, const KernelSpec& outputs, std::i
   Operands o{boxed_rows(scores, first.a()),
              boxed_shared(scores, first.b(), first.first_n(), group, true),
              boxed_shared(outputs, second.b(), second.first_n(), group, false)};
+  if (o.q && o.q->map.type != first.a().type) o.q = {};
+  if (o.k && o.k->map.type != first.b().type) o.k = {};
+  if (o.v && o.v->map.type != second.b().type) o.v = {};
   if (elements_together && o.q && !o.q->k_fastest) o.q = {};
   if (elements_together && o.k && !o.k->k_fastest) o.k = {};
   if (elements_together && o.v && o.v->k_fastest) o.v = {};
   return o;
 }
 
-// Of warps, whose copies take each head's rows as they lie.
-Operands copied_operands(const KernelSpec& scores, const KernelSpec& outputs) {
+// Of warps, whose copies take each head's rows as they lie. Where there is one tile of rows, K and
+// V of f8 are widened tile by tile: no other tile reads them, so that a copy in memory would only
+// cost.
+Operands copied_operands(const KernelSpec& spec, const KernelSpec& scores,
+                         const KernelSpec& outputs) {
   const ContractionSpec &first = scores.contraction(), &second = outputs.contraction();
   const int d = scores.extent.size() - 1;
-  return {copied_rows(scores, first.a(), d), copied_rows(scores, first.b(), d),
-          copied_rows(outputs, second.b(), second.first_n())};
+  const bool widened = rows_of(spec) <= kRows && info(first.a().type).bytes == 2;
+  return {copied_rows(scores, first.a(), d), copied_rows(scores, first.b(), d, widened),
+          copied_rows(outputs, second.b(), second.first_n(), widened)};
+}
+
+// f32 operands, of which wgmma would want V's keys together, and K and V that are widened.
+bool runs_by_warps(const KernelSpec& spec, const KernelSpec& scores, const KernelSpec& outputs,
+                   const DeviceModel& device) {
+  const AttentionSpec& a = spec.attention();
+  if (!has_warpgroups(device) || info(a.q.type).bytes == 4) return true;
+  if (a.sequences.count > 0 || is_wide(spec)) return false;
+  const Operands o = copied_operands(spec, scores, outputs);
+  return o.k && o.v && (is_f8(o.k->map.type) || is_f8(o.v->map.type));
 }
 
 // Whether v is the first columns of k, in the same memory.
@@ -366,9 +383,9 @@ std::vector<ProductOperand AttentionSpec::*> not_loadable(const KernelSpec& spec
                                                           const DeviceModel& device) {
   const AttentionSpec& a = spec.attention();
   const KernelSpec scores = scores_of(spec), outputs = outputs_of(spec);
-  const Operands o = has_warpgroups(device)
-                         ? operands_of(scores, outputs, a.group, wants_elements_together(spec))
-                         : copied_operands(scores, outputs);
+  const Operands o = runs_by_warps(spec, scores, outputs, device)
+                         ? copied_operands(spec, scores, outputs)
+                         : operands_of(scores, outputs, a.group, wants_elements_together(spec));
   std::vector<ProductOperand AttentionSpec::*> left;
   if (!o.q) left.push_back(&AttentionSpec::q);
   if (!o.k) left.push_back(&AttentionSpec::k);
@@ -389,15 +406,13 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
   AttentionConfig& e = plan.engine;
   e.scores = scores_of(spec);
   e.weight = without_index(spec, AttentionSpec::e).attention().weight;
-  e.by_warps = !has_warpgroups(device);
+  e.by_warps = runs_by_warps(spec, e.scores, plan.spec, device);
   e.wide = !e.by_warps && is_wide(spec);
   if (a.sequences.count > 0 && (e.wide || e.by_warps)) return {};
   const Operands o = e.by_warps
-                         ? copied_operands(e.scores, plan.spec)
+                         ? copied_operands(spec, e.scores, plan.spec)
                          : operands_of(e.scores, plan.spec, a.group, wants_elements_together(spec));
-  if (!o.q || !o.k || !o.v || o.q->map.type != o.k->map.type || o.k->map.type != o.v->map.type ||
-      info(o.q->map.type).bytes != 2)
-    return {};
+  if (!o.q || !o.k || !o.v || a.q.type != a.k.type || a.k.type != a.v.type) return {};
   e.q = *o.q, e.k = *o.k, e.v = *o.v;
   e.attention = a;
   e.attention.q = e.attention.k = e.attention.v = {};

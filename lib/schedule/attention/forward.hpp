@@ -22,6 +22,7 @@ struct AttentionConfig : Launch {
   int tile_q = 128;             // rows
   int tile_k = 128;             // keys
   int stages = 2;               // of the pipelines of K and V
+  int beside = 1;               // CTAs that an SM needs to be busy
   int heads_together = 1;       // whose tiles of rows run beside each other
   bool ping_pong = true;        // consumers take turns to issue products
   int producer_registers = 24, consumer_registers = 240;

@@ -13,10 +13,17 @@ namespace {
 constexpr std::int64_t kWidest = 256;   // head dimension, whose sums are 128 registers
 constexpr int kWarps = 4, kBlock = 16;  // rows of a warp's multiplications
 
+DataType stored_type(DataType multiplied) {
+  return multiplied == DataType::tf32 ? DataType::f32 : multiplied;
+}
+
 // WarpsShape has the same.
 int shared_bytes(const AttentionConfig& e, int depth, int width) {
-  return std::max(2 * (e.tile_q * depth + e.stages * e.tile_k * (depth + width)),
-                  kWarps * kSlabBytes) +
+  const auto bytes = [](const BoxedOperand& o) { return info(stored_type(o.map.type)).bytes; };
+  const int k = bytes(e.k) * depth, v = bytes(e.v) * width,
+            wide_k = bytes(e.k) == 1 ? 2 * depth : 0, wide_v = bytes(e.v) == 1 ? 2 * width : 0;
+  return std::max(bytes(e.q) * e.tile_q * depth + e.tile_k * (e.stages * (k + v) + wide_k + wide_v),
+                  e.threads / 32 * kSlabBytes) +
          1023;
 }
 
@@ -25,15 +32,22 @@ int shared_bytes(const AttentionConfig& e, int depth, int width) {
 // d64 two blocks and 64 keys 220, 32 keys 248, 128 keys 262; one block 258, of eight warps 296.
 // d128 two blocks and 32 keys 418, 64 keys 420; one block and 64 keys 483. With a softcap 32 keys
 // 1,008, 64 keys 933, but twice as long to compile.)
-void choose_tile(AttentionConfig& e, std::int64_t rows, int depth, int width, bool plain,
+// f32 numbers take twice the room, and parts of them beside them.
+bool choose_tile(AttentionConfig& e, std::int64_t rows, int depth, int width, bool plain,
                  const DeviceModel& device) {
   const int wide = std::max(depth, width);
-  const int blocks = plain && wide <= 128 && rows > kWarps * kBlock ? 2 : 1;
-  e.threads = 32 * kWarps;
-  e.tile_q = kWarps * kBlock * blocks;
-  e.stages = 2;
-  for (e.tile_k = plain && wide <= 64 ? 64 : 32; e.tile_k > 16; e.tile_k -= 16)
+  const bool of_16_bits = info(stored_type(e.q.map.type)).bytes == 2;
+  const int blocks = plain && wide <= (of_16_bits ? 128 : 32) && rows > kWarps * kBlock ? 2 : 1;
+  const bool widens = is_f8(e.k.map.type) || is_f8(e.v.map.type);
+  // Widened tiles are those of few rows: CTAs of as many warps as have some, so that the SM's
+  // tensor cores are shared by several.
+  const int warps = !widens || rows > 2 * kBlock ? kWarps : rows > kBlock ? 2 : 1;
+  e.threads = 32 * warps;
+  e.tile_q = warps * kBlock * blocks;
+  e.stages = widens && warps == kWarps ? 4 : 2;
+  for (e.tile_k = plain && wide <= 64 && of_16_bits ? 64 : 32; e.tile_k > 16; e.tile_k -= 16)
     if (shared_bytes(e, depth, width) <= device.shared_per_cta) break;
+  return shared_bytes(e, depth, width) <= device.shared_per_cta;
 }
 
 // CTAs that an SM holds at once, by shared memory and registers.
@@ -42,27 +56,29 @@ int ctas_beside(const AttentionConfig& e, const DeviceModel& device) {
   return std::clamp(
       std::min(device.shared_per_sm / (static_cast<int>(e.shared_bytes) + device.shared_reserved),
                device.registers_per_sm / (kRegisters * e.threads)),
-      1, 4);
+      1, 4 * 32 * kWarps / e.threads);
 }
 
 }  // namespace
 
 std::optional<BoxedOperand> copied_rows(const KernelSpec& product, const ProductOperand& operand,
-                                        int column) {
-  constexpr std::int64_t kPiece = 8;  // elements of 16 bits in 16 bytes
+                                        int column, bool widened) {
   const bool keys = column == product.extent.size() - 1;
-  if (auto pages = paged(product, operand, keys)) return pages;
+  if (auto pages = paged(product, operand, keys, widened)) return pages;
   const KernelPort* const p = plainly_loaded(product, operand.body);
-  if (!p || info(p->type).bytes != 2 || p->alignment < 16 || p->access.offset % kPiece != 0)
-    return {};
+  if (!p) return {};
+  widened = widened && is_f8(p->type);
+  const DataType stored = widened ? p->type : stored_type(operand.type);
+  const std::int64_t piece = 16 / info(stored).bytes;  // elements
+  if (p->type != stored || p->alignment < 16 || p->access.offset % piece != 0) return {};
   for (int i = 0; i < product.extent.size(); ++i) {
     const std::int64_t stride = p->access.stride[i];
-    if (product.extent[i] > 1 && (i == column ? stride != 1 : stride % kPiece != 0)) return {};
+    if (product.extent[i] > 1 && (i == column ? stride != 1 : stride % piece != 0)) return {};
   }
   BoxedOperand o;
   o.port = operand.body.statements.front().port;
   o.k_fastest = keys;
-  o.map.type = p->type;
+  o.map.type = widened ? stored : operand.type;
   return o;
 }
 
@@ -74,8 +90,9 @@ bool plan_by_warps(const KernelSpec& spec, const DeviceModel& device, AttentionP
   const int depth = up(spec.extent[AttentionSpec::d], kBlock),
             width = up(spec.extent[AttentionSpec::e], kBlock);
   const std::int64_t rows = rows_of(spec);
-  choose_tile(e, rows, depth, width, a.score.statements.empty() && a.weight.statements.empty(),
-              device);
+  if (!choose_tile(e, rows, depth, width, a.score.statements.empty() && a.weight.statements.empty(),
+                   device))
+    return false;
   e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(e, depth, width));
   const std::int64_t heads = count(spec.extent, 0, AttentionSpec::batch),
                      tiles_q = (rows + e.tile_q - 1) / e.tile_q;
@@ -92,15 +109,23 @@ bool plan_by_warps(const KernelSpec& spec, const DeviceModel& device, AttentionP
   // What an SM multiplies by mma.sync, as the estimate of contractions has it, at the share that
   // was measured with two blocks of rows a warp and with one. (b4 h16 s2048 on an H100: d64 220 us,
   // d128 418, causal 142 and 290; d256 1,007.)
-  constexpr double kOperations = 2400, kReached = 0.62, kOneBlock = 0.54,
-                   kStart = 4;  // microseconds
-  const double reached = e.tile_q > kWarps * kBlock ? kReached : kOneBlock,
-               each = std::ceil(items / device.sms),
-               tiles_k = std::ceil(keys_of_a_row(spec) / a.splits / e.tile_k);
+  // Of tf32 and f32 what b4 h32 s4096 d128 took on an H200, 5,230 and 18,999 us.
+  constexpr double kReached = 0.62, kOneBlock = 0.54, kStart = 4;  // microseconds
+  const double operations = e.q.map.type == DataType::f32    ? 260
+                            : e.q.map.type == DataType::tf32 ? 950
+                                                             : 2400;
+  const double each = std::ceil(items / device.sms);
+  // A warp alone keeps a third of a quarter of the tensor cores busy.
+  double reached = e.tile_q > kWarps * kBlock ? kReached : kOneBlock;
+  if (e.threads < 32 * kWarps) {
+    e.beside = beside;
+    reached *= std::min(1.0, std::min<double>(each, beside) * e.threads / 32 / 12);
+  }
+  const double tiles_k = std::ceil(keys_of_a_row(spec) / a.splits / e.tile_k);
   const double tile = 2.0 * e.tile_q * e.tile_k * (depth + width);
   const double bandwidth =
       std::min(device.memory_bandwidth, std::min<double>(e.grid, device.sms) * device.sm_bandwidth);
-  e.microseconds = kStart + std::max(each * tiles_k * tile / kOperations / reached / device.clock,
+  e.microseconds = kStart + std::max(each * tiles_k * tile / operations / reached / device.clock,
                                      bytes_of_attention(spec, e) / bandwidth);
   return true;
 }

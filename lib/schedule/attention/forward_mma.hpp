@@ -6,9 +6,10 @@
 namespace sinter {
 
 // An operand whose rows are copied to shared memory as they lie: their elements, along index
-// `column` of the product's domain, lie together, from a multiple of 16 bytes on.
+// `column` of the product's domain, lie together, from a multiple of 16 bytes on. `widened`: they
+// may have 8 bits, from which the kernel makes the operand's 16.
 std::optional<BoxedOperand> copied_rows(const KernelSpec& product, const ProductOperand& operand,
-                                        int column);
+                                        int column, bool widened = false);
 
 // Completes a plan that has its operands. False where heads are wider than registers hold.
 bool plan_by_warps(const KernelSpec& spec, const DeviceModel& device, AttentionPlan& plan);

@@ -34,8 +34,8 @@ std::int64_t rows_of(const KernelSpec& spec) {
   return spec.extent[AttentionSpec::member] * spec.extent[AttentionSpec::query];
 }
 
-std::optional<BoxedOperand> paged(const KernelSpec& spec, const ProductOperand& operand,
-                                  bool keys) {
+std::optional<BoxedOperand> paged(const KernelSpec& spec, const ProductOperand& operand, bool keys,
+                                  bool widened) {
   const auto& body = operand.body.statements;
   if (body.empty() || body.size() > 2 || body[0].kind != StatementKind::gather ||
       (body.size() == 2 && body[1].kind != StatementKind::convert))
@@ -45,8 +45,9 @@ std::optional<BoxedOperand> paged(const KernelSpec& spec, const ProductOperand& 
   const KernelPort& p = spec.ports[static_cast<std::size_t>(g.ports[0])];
   const Dims &dim = g.dims[0], &stride = g.strides[0];
   const std::int64_t bytes = info(p.type).bytes;
-  if (p.type != operand.type || p.alignment < 16 || p.access.offset * bytes % 16 != 0 ||
-      (body.size() == 2 && body[1].type != p.type) || (stride[3] != 1 && dim[3] > 1))
+  if ((p.type != operand.type && !(widened && is_f8(p.type))) || p.alignment < 16 ||
+      p.access.offset * bytes % 16 != 0 || (body.size() == 2 && body[1].type != p.type) ||
+      (stride[3] != 1 && dim[3] > 1))
     return {};
   BoxedOperand o;
   o.source = BoxedOperand::Source::pages;

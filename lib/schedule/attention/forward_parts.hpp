@@ -10,6 +10,8 @@ inline int up(std::int64_t x, int to) { return static_cast<int>((x + to - 1) / t
 // Whether kernels are of warpgroups.
 inline bool has_warpgroups(const DeviceModel& device) { return device.has_wgmma && device.has_tma; }
 
+inline bool is_f8(DataType t) { return t == DataType::f8e4m3 || t == DataType::f8e5m2; }
+
 // The kernel's products as contractions of their own.
 KernelSpec scores_of(const KernelSpec& spec);
 KernelSpec outputs_of(const KernelSpec& spec);
@@ -19,7 +21,9 @@ std::int64_t rows_of(const KernelSpec& spec);
 
 // Keys or values that lie in pages of [blocks, heads, rows, columns], whose columns lie together,
 // with what TMA has to know of them.
-std::optional<BoxedOperand> paged(const KernelSpec& spec, const ProductOperand& operand, bool keys);
+// `widened`: of f8, too, whatever the operand is multiplied in.
+std::optional<BoxedOperand> paged(const KernelSpec& spec, const ProductOperand& operand, bool keys,
+                                  bool widened = false);
 
 // The bytes that a kernel brings from memory; pages are read once.
 double bytes_of_attention(const KernelSpec& spec, const AttentionConfig& e);
