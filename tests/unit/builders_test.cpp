@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "plan/plan_data.hpp"
+#include "sinter/compile.hpp"
 #include "sinter/json.hpp"
 #include "sinter/operations.hpp"
 #include "support/catch.hpp"

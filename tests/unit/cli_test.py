@@ -79,6 +79,18 @@ class CommandLine(unittest.TestCase):
             {"x": {"dim": [2, 3]}, "y=1": {"dim": [2, 3], "stride": [1, 2]}, "out": {"output": True, "stride": [1, 2]}},
             pointwise("sub", "out", "x", "y=1")))
 
+    def test_run_takes_numbers_and_notes_inputs_that_nothing_reads(self):
+        g = self.path("g.json", graph({"x": {"dim": [2]}, "lr": {"pass_by_value": True}, "bias": {"dim": [2]},
+                                       "y": {"output": True}}, pointwise("mul", "y", "x", "lr")))
+        x, y = self.path("x.npy", npy("<f4", [2], struct.pack("<2f", 1, -2))), self.path("y.npy")
+        done = self.sinter("run", g, "--device", "cpu", "--check", "--input", f"x={x}", "--input", "lr=0.25",
+                           "--output", f"y={y}")
+        self.assertIn("note: tensor-unused: tensor 'bias'", done.stderr)
+        with open(y, "rb") as f:
+            self.assertEqual(struct.unpack("<2f", f.read()[-8:]), (0.25, -0.5))
+        done = self.sinter("run", g, "--device", "cpu", "--input", f"lr={x}", code=2)
+        self.assertIn("binding-number: tensor 'lr'", done.stderr)
+
     def test_run_reads_and_writes_arrays_in_logical_order(self):
         x = self.path("x.npy", npy("<f4", (2, 3), struct.pack("<6f", 10, 20, 30, 40, 50, 60)))
         y = self.path("y.npy", npy("<f4", (2, 3), struct.pack("<6f", 1, 2, 3, 4, 5, 6)))
