@@ -8,9 +8,9 @@ int main(int argc, char** argv) {
   constexpr int rows = 24, inner = 64, columns = 40;
 
   sinter::Graph graph({.name = "first_graph"});
-  auto x = graph.tensor({.name = "x", .dim = {rows, inner}});
-  auto w = graph.tensor({.name = "w", .dim = {inner, columns}});
-  auto bias = graph.tensor({.name = "bias", .dim = {1, columns}});
+  auto x = graph.tensor("x", {rows, inner});
+  auto w = graph.tensor("w", {inner, columns});
+  auto bias = graph.tensor("bias", {1, columns});
   graph.output(gelu_tanh(matmul(x, w) + bias), "y");
 
   const auto executable = need(sinter::compile(graph, device));

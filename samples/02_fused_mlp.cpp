@@ -10,11 +10,11 @@ namespace {
 constexpr int kTokens = 32, kWidth = 48, kHidden = 96;
 
 void describe(sinter::Graph& graph) {
-  auto x = graph.tensor({.name = "x", .dim = {kTokens, kWidth}});
-  auto w1 = graph.tensor({.name = "w1", .dim = {kWidth, kHidden}, .stride = {1, kWidth}});
-  auto b1 = graph.tensor({.name = "b1", .dim = {1, kHidden}});
-  auto w2 = graph.tensor({.name = "w2", .dim = {kHidden, kWidth}, .stride = {1, kHidden}});
-  auto b2 = graph.tensor({.name = "b2", .dim = {1, kWidth}});
+  auto x = graph.tensor("x", {kTokens, kWidth});
+  auto w1 = graph.tensor("w1", sinter::transposed({kWidth, kHidden}));
+  auto b1 = graph.tensor("b1", {1, kHidden});
+  auto w2 = graph.tensor("w2", sinter::transposed({kHidden, kWidth}));
+  auto b2 = graph.tensor("b2", {1, kWidth});
   auto hidden = gelu_tanh(matmul(x, w1) + b1);
   graph.output(x + (matmul(hidden, w2) + b2), "y");
 }

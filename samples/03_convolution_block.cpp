@@ -8,24 +8,19 @@ namespace {
 
 constexpr int kN = 2, kC = 8, kH = 9, kW = 7, kK = 12;
 
-sinter::Dims channels_last(std::int64_t c, std::int64_t h, std::int64_t w) {
-  return {c * h * w, 1, w * c, c};
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   const auto device = device_from(argc, argv);
   sinter::Graph graph({.name = "convolution_block"});
-  auto x =
-      graph.tensor({.name = "x", .dim = {kN, kC, kH, kW}, .stride = channels_last(kC, kH, kW)});
-  auto w = graph.tensor({.name = "w", .dim = {kK, kC, 3, 3}, .stride = channels_last(kC, 3, 3)});
-  auto bias = graph.tensor({.name = "bias", .dim = {1, kK, 1, 1}});
-  auto residual = graph.tensor(
-      {.name = "residual", .dim = {kN, kK, kH, kW}, .stride = channels_last(kK, kH, kW)});
+  const auto image = sinter::nhwc({kN, kK, kH, kW});
+  auto x = graph.tensor("x", sinter::nhwc({kN, kC, kH, kW}));
+  auto w = graph.tensor("w", sinter::nhwc({kK, kC, 3, 3}));
+  auto bias = graph.tensor("bias", {1, kK, 1, 1});
+  auto residual = graph.tensor("residual", image);
   auto y =
       relu(conv_fprop(x, w, {.pre_padding = {1, 1}, .post_padding = {1, 1}}) + bias + residual);
-  graph.output(y, "y", {.stride = channels_last(kK, kH, kW)});
+  graph.output(y, "y", {.stride = image.stride});
 
   const auto executable = need(sinter::compile(graph, device));
   std::printf("4 operations, %d kernel(s)\n", executable.plan().kernels());

@@ -36,9 +36,9 @@ Row naive_row(const float* q, const float* k, const float* v, int row) {
 int main(int argc, char** argv) {
   const auto device = device_from(argc, argv);
   sinter::Graph graph({.name = "attention"});
-  auto q = graph.tensor({.name = "q", .dim = {kBatch, kQueryHeads, kLength, kDepth}});
-  auto k = graph.tensor({.name = "k", .dim = {kBatch, kKeyHeads, kLength, kDepth}});
-  auto v = graph.tensor({.name = "v", .dim = {kBatch, kKeyHeads, kLength, kDepth}});
+  auto q = graph.tensor("q", {kBatch, kQueryHeads, kLength, kDepth});
+  auto k = graph.tensor("k", {kBatch, kKeyHeads, kLength, kDepth});
+  auto v = graph.tensor("v", {kBatch, kKeyHeads, kLength, kDepth});
   auto [o, stats] = sdpa(
       q, k, v,
       {.attn_scale = 1 / std::sqrt(double{kDepth}), .causal_mask = true, .generate_stats = true});

@@ -10,10 +10,10 @@ int main(int argc, char** argv) {
   constexpr double epsilon = 1e-5;
 
   sinter::Graph graph({.name = "norm_residual"});
-  auto x = graph.tensor({.name = "x", .dim = {rows, width}});
-  auto delta = graph.tensor({.name = "delta", .dim = {rows, width}});
-  auto scale = graph.tensor({.name = "scale", .dim = {1, width}});
-  auto bias = graph.tensor({.name = "bias", .dim = {1, width}});
+  auto x = graph.tensor("x", {rows, width});
+  auto delta = graph.tensor("delta", {rows, width});
+  auto scale = graph.tensor("scale", {1, width});
+  auto bias = graph.tensor("bias", {1, width});
   auto h = x + delta;
   graph.output(h, "h");
   graph.output(layernorm(h, scale, bias, epsilon), "y");

@@ -23,7 +23,7 @@ std::vector<float> run(const sinter::Plan& plan, sinter::Device device) {
 int main(int argc, char** argv) {
   const auto device = device_from(argc, argv);
   sinter::Graph graph({.name = "scaled_softmax"});
-  auto x = graph.tensor({.name = "x", .dim = {8, 64}});
+  auto x = graph.tensor("x", {8, 64});
   graph.output(softmax(x * 0.5), "y");
 
   const std::vector<std::string> targets = {device.is_cpu() ? std::string("sm_90a")

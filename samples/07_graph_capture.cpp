@@ -63,8 +63,8 @@ int main(int argc, char** argv) {
   }
   constexpr int rows = 64, width = 128;
   sinter::Graph graph({.name = "captured"});
-  auto x = graph.tensor({.name = "x", .dim = {rows, width}});
-  auto w = graph.tensor({.name = "w", .dim = {width, width}});
+  auto x = graph.tensor("x", {rows, width});
+  auto w = graph.tensor("w", {width, width});
   graph.output(softmax(matmul(x, w)), "y");
   const auto executable = need(sinter::compile(graph, device));
 

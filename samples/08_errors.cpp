@@ -51,6 +51,13 @@ void mistakes_in_graphs() {
   third.output(sqrt(third.tensor({.name = "x", .dim = {4}, .stride = {-1}})), "y");
   expect("a negative stride", third.check(), "tensor-stride", "'x'");
 
+  sinter::Graph fourth;
+  auto input = fourth.tensor("x", {4, 64}), scale = fourth.tensor("scale", {1, 64});
+  auto norm = layernorm(input, scale, scale, 1e-5);  // in its inference phase
+  fourth.output(norm.y, "y");
+  fourth.output(norm.mean, "mean");
+  expect("an output that its operation was not asked for", fourth.check(), "tensor-absent", "mean");
+
   expect("a graph document with a misspelt port",
          sinter::graph_from_json(R"({
     "format": "sinter.graph", "version": 1,
@@ -80,6 +87,8 @@ void mistakes_in_calls(sinter::Device device) {
   void* odd = reinterpret_cast<char*>(y.data()) + 2;
   expect("a pointer that is not aligned", execute({{"x", x}, {"y", odd}}), "binding-alignment",
          "'y'");
+  expect("an output on top of an input", execute({{"x", x}, {"y", x}}), "binding-overlap", "'y'");
+  expect("a number in place of memory", execute({{"x", 1.0}, {"y", y}}), "binding-memory", "'x'");
   check.that("and then a correct call works", execute({{"x", x}, {"y", y}}).empty());
   need(sinter::synchronize(device));
   check.close("y", y.get()[5], std::exp(double{x.get()[5]}), 1e-5);

@@ -82,7 +82,7 @@ void describe_step(Graph& graph) {
   const auto p = declare_parameters(graph);
   const auto f = forward(graph, kBatch, p);
   auto labels = graph.tensor({.name = "labels", .dim = {kBatch, 1}});
-  auto rate = graph.tensor({.name = "rate", .dim = {1}});
+  auto rate = graph.scalar_input("rate");  // a number of each call, not of the plan
 
   // Cross-entropy of the softmax: log sum exp(logits) - logits[label]. Its gradient is p - onehot.
   auto onehot = equal(gen_index(f.logits, 1), labels);
@@ -171,13 +171,12 @@ class Trainer {
   double train(const Images& images, float rate) {
     pixels_.set(images.pixels);
     labels_.set(images.labels);
-    rate_.set({rate});
     double sum = 0;
     constexpr int steps = kTrain / kBatch;
     for (int s = 0; s < steps; ++s) {
       std::vector<sinter::Binding> bindings = {{"images", pixels_.data() + s * kBatch * 64},
                                                {"labels", labels_.data() + s * kBatch},
-                                               {"rate", rate_},
+                                               {"rate", rate},
                                                {"loss", loss_}};
       for (int i = 0; i < kParameters; ++i) {
         bindings.emplace_back(kNames[i], from_.parameter[i].data());
@@ -222,8 +221,8 @@ class Trainer {
   sinter::Executable step_, test_;
   Scratch step_scratch_, test_scratch_;
   State from_, to_;
-  Array<float> pixels_{device_, kTrain * 64}, labels_{device_, kTrain}, rate_{device_, 1},
-      loss_{device_, 1}, test_pixels_{device_, kTest * 64}, logits_{device_, kTest*kClasses};
+  Array<float> pixels_{device_, kTrain * 64}, labels_{device_, kTrain}, loss_{device_, 1},
+      test_pixels_{device_, kTest * 64}, logits_{device_, kTest*kClasses};
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What the samples share: the --device argument, arrays in device memory, and a few lines to end
-// with. Nothing here is needed to use the library; a program with its own allocator has its own.
+// What the samples share: the --device argument, the same numbers on every machine, and a few lines
+// to end with. Nothing here is needed to use the library.
 #pragma once
 #include <bit>
 #include <cmath>
@@ -12,9 +12,12 @@
 #include <string_view>
 #include <vector>
 
+#include "sinter/buffers.hpp"
 #include "sinter/sinter.hpp"
 
 namespace samples {
+
+using sinter::Array, sinter::Scratch, sinter::from_bf16, sinter::to_bf16;
 
 // The value, or the diagnostics on stderr and exit code 1.
 template <class T>
@@ -45,64 +48,12 @@ inline sinter::Device device_from(int argc, char** argv) {
   return device;
 }
 
-// `count` values of type T in the memory of a device.
-template <class T>
-class Array {
- public:
-  Array(sinter::Device device, std::size_t count)
-      : count_(count),
-        memory_(need(sinter::Memory::allocate(device, static_cast<std::int64_t>(size())))) {}
-  Array(sinter::Device device, const std::vector<T>& values) : Array(device, values.size()) {
-    set(values);
-  }
-  void set(const std::vector<T>& values) {
-    need(memory_.copy_in(values.data(), static_cast<std::int64_t>(size())));
-  }
-  std::vector<T> get() const {
-    std::vector<T> values(count_);
-    need(memory_.copy_out(values.data(), static_cast<std::int64_t>(size())));
-    return values;
-  }
-  T* data() const { return static_cast<T*>(memory_.data()); }
-  operator const sinter::Memory&() const { return memory_; }
-
- private:
-  std::size_t size() const { return count_ * sizeof(T); }
-  std::size_t count_;
-  sinter::Memory memory_;
-};
-
-// The scratch memory that a plan asks for.
-class Scratch {
- public:
-  explicit Scratch(const sinter::Executable& e)
-      : memory_(need(sinter::Memory::allocate(e.device(), e.workspace_bytes()))) {}
-  operator sinter::Workspace() const { return memory_; }
-
- private:
-  sinter::Memory memory_;
-};
-
 // The same numbers on every machine: uniform in [-scale, scale).
 inline std::vector<float> uniform(std::size_t count, float scale, unsigned seed) {
   std::mt19937 generator(seed);
   std::vector<float> values(count);
   for (auto& v : values) v = scale * (static_cast<float>(generator() >> 8) * 0x1p-23f - 1.0f);
   return values;
-}
-
-// bf16 is the upper half of an f32, rounded to nearest with ties to even. (No NaN comes here.)
-inline std::uint16_t to_bf16(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  return static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-}
-inline float from_bf16(std::uint16_t bits) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
-}
-inline std::vector<std::uint16_t> to_bf16(const std::vector<float>& values) {
-  std::vector<std::uint16_t> bits;
-  for (float v : values) bits.push_back(to_bf16(v));
-  return bits;
 }
 
 // gelu in its tanh form, written independently of the library.

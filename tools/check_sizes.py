@@ -4,7 +4,8 @@ import os
 import sys
 
 WARN, FAIL = 500, 800
-SOURCES = (".hpp", ".cpp", ".cuh", ".cu", ".h", ".py", ".cmake", "CMakeLists.txt")
+SOURCES = (".hpp", ".cpp", ".cuh", ".cu", ".h", ".py", ".cmake", "CMakeLists.txt",
+           ".html", ".css", ".js")
 
 
 def main():

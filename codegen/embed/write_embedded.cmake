@@ -1,5 +1,5 @@
 # Run by the build (cmake -P): writes OUTPUT with the texts of INPUTS under NAMES, both lists joined
-# by '|'. Compilers limit the length of a string literal, so each text is cut in pieces.
+# by '|', and FUNCTION, which returns them. Compilers limit the length of a string literal, so each text is cut in pieces.
 
 string(REPLACE "|" ";" names "${NAMES}")
 string(REPLACE "|" ";" inputs "${INPUTS}")
@@ -35,7 +35,7 @@ constexpr EmbeddedFile kFiles[] = {
 ${rows}};
 }  // namespace
 
-std::span<const EmbeddedFile> embedded_files() { return kFiles; }
+std::span<const EmbeddedFile> ${FUNCTION}() { return kFiles; }
 
 }  // namespace sinter
 ")

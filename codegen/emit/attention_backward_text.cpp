@@ -5,25 +5,50 @@
 #include <set>
 
 #include "emit/attention_text.hpp"
-#include "emit/body_text.hpp"
-#include "emit/place_text.hpp"
+#include "emit/element_text.hpp"
 #include "emit/spelling.hpp"
 #include "emit/tensor_cores_text.hpp"
-#include "plan/liveness.hpp"
 
 namespace sinter {
 namespace {
 
 using A = AttentionBackwardSpec;
 
-// A result that TMA stores, and of packed sequences threads, too.
-void print_result(TextWriter& out, const KernelSpec& spec, const BoxedOperand& o,
-                  const KernelNames& names, std::string_view struct_name, std::string_view map) {
-  const A& a = spec.attention_backward();
+// A line of a tensor, for copies or stores by threads.
+void print_lines(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                 std::string_view struct_name, int port, std::int64_t group) {
   out.open("struct {} {{", struct_name);
-  print_box_store(out, o, map, "store", "store_box", {A::head, a.group});
-  if (a.sequences.count > 0) print_line(out, {spec, names, "Config", "Coord"}, o.port, a.group);
+  out.line("using Number = {};", storage_type(spec.ports[static_cast<std::size_t>(port)].type));
+  print_line(out, {spec, names, "Config", "Coord"}, port, group);
   out.close("};");
+}
+
+// A gradient of keys: see attention_backward_results.cuh. What TMA stores, threads store, too, of
+// packed sequences.
+void print_key_gradient(TextWriter& out, const KernelSpec& spec, const KeyGradient& gradient,
+                        int port, const KernelNames& names, std::string_view struct_name,
+                        std::string_view map) {
+  const A& a = spec.attention_backward();
+  const auto p = static_cast<std::size_t>(port);
+  switch (gradient.by) {
+    case KeyGradient::By::nothing:
+      return out.line("using {} = sinter::attention::NotWanted;", struct_name);
+    case KeyGradient::By::lines:
+      return print_lines(out, spec, names, struct_name, port, a.group);
+    case KeyGradient::By::boxes:
+      out.open("struct {} {{", struct_name);
+      print_box_store(out, gradient.box, map, "store", "store_box", {A::head, a.group});
+      if (a.sequences.count > 0) print_line(out, {spec, names, "Config", "Coord"}, port, a.group);
+      return out.close("};");
+    case KeyGradient::By::elements:
+      out.open("struct {} {{", struct_name);
+      out.line("static constexpr bool by_elements = true;");
+      out.open("SINTER_DEVICE static void put(const Args& args, Coord c, float x) {{");
+      if (a.group > 1) out.line("c.at[{}] /= {};", static_cast<int>(A::head), a.group);
+      out.line("sinter::store<Config::{}>(args.{}, c, x);", names.access[p], names.port[p]);
+      out.close("}");
+      return out.close("};");
+  }
 }
 
 // Which blocks a mask hides: Bounds with what attention_backward.cuh says of blocks.
@@ -72,20 +97,11 @@ void print_bias_gradient(TextWriter& out, const KernelSpec& spec, const BiasGrad
   out.close("};");
 }
 
-// float FUNCTION(args, c, PARAMETERS): the body's last value.
-void print_function(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                    const Body& body, std::string_view function, std::string_view parameters) {
-  const BodyText text(spec, names, body, nullptr);
-  const int last = text.size() - 1;
-  out.open("SINTER_DEVICE static float {}(const Args& args, const Coord& c, {}) {{", function,
-           parameters);
-  print_statements(out, text, live_statements(text.body(), {last}));
-  out.line("return {};", text.name(last));
-  out.close("}");
-}
-
 void print_row_value(TextWriter& out, const KernelNames& names, int port,
                      std::string_view function) {
+  if (port < 0)
+    return out.line("SINTER_DEVICE static float {}(const Args&, const Coord&) {{ return 0; }}",
+                    function);
   const auto p = static_cast<std::size_t>(port);
   out.open("SINTER_DEVICE static float {}(const Args& args, const Coord& c) {{", function);
   out.line("return sinter::load<Config::{}, float>(args.{}, c);", names.access[p], names.port[p]);
@@ -107,10 +123,7 @@ void print_attention_backward(TextWriter& out, const KernelSpec& spec,
                               const AttentionBackwardConfig& e, const KernelNames& names) {
   const A& a = spec.attention_backward();
   const auto lines = [&](std::string_view struct_name, int port, std::int64_t group) {
-    out.open("struct {} {{", struct_name);
-    out.line("using Number = {};", storage_type(spec.ports[static_cast<std::size_t>(port)].type));
-    print_line(out, {spec, names, "Config", "Coord"}, port, group);
-    out.close("};");
+    print_lines(out, spec, names, struct_name, port, group);
   };
   if (e.by_warps) {
     lines("OperandQ", e.q.port, 1);
@@ -129,32 +142,39 @@ void print_attention_backward(TextWriter& out, const KernelSpec& spec,
   out.open("struct Score {{");
   out.line("static constexpr bool plain = {};", a.score.statements.empty());
   out.line("static constexpr float scale = {};", literal(a.scale, DataType::f32));
-  if (!a.score.statements.empty()) {
-    print_function(out, spec, names, a.score, "element", "float acc");
-    print_function(out, spec, names, a.gradient, "gradient", "float acc, float acc_gradient");
-  }
+  const auto print_functions = [&](const std::vector<ElementFunction>& functions) {
+    print_element_functions(out, spec, names, functions, "Coord", {A::m, A::n});
+  };
+  if (a.score.statements.empty())
+    print_functions({});
+  else
+    print_functions({{a.score, "element", "float acc"},
+                     {a.gradient, "gradient", "float acc, float acc_gradient"}});
   out.close("};");
   out.open("struct Weight {{");
   out.line("static constexpr bool plain = {};", a.weight.statements.empty());
-  if (!a.weight.statements.empty())
-    print_function(out, spec, names, a.weight, "element", "float acc");
+  if (a.weight.statements.empty())
+    print_functions({});
+  else
+    print_functions({{a.weight, "element", "float acc"}});
   out.close("};");
   out.open("struct Rows {{");
   print_row_value(out, names, a.stats, "stats");
   print_row_value(out, names, a.delta, "delta");
   out.close("};");
   print_bias_gradient(out, spec, e.dbias, names);
-  if (e.by_warps) {
+  if (a.sums < 0) {
+    out.line("using SumsDQ = sinter::attention::NotWanted;");
+  } else if (e.by_warps) {
     lines("SumsDQ", a.sums, 1);
-    lines("ResultDK", a.dk, a.group);
-    lines("ResultDV", a.dv, a.group);
-    return;
+  } else {
+    out.open("struct SumsDQ {{");
+    print_box_store(out, *e.sums, "map_dq", "add", "add_box");
+    if (e.in_order) print_line(out, {spec, names, "Config", "Coord"}, a.sums, 1);
+    out.close("};");
   }
-  out.open("struct SumsDQ {{");
-  print_box_store(out, e.sums, "map_dq", "add", "add_box");
-  out.close("};");
-  print_result(out, spec, e.dk, names, "ResultDK", "map_dk");
-  print_result(out, spec, e.dv, names, "ResultDV", "map_dv");
+  print_key_gradient(out, spec, e.dk, a.dk, names, "ResultDK", "map_dk");
+  print_key_gradient(out, spec, e.dv, a.dv, names, "ResultDV", "map_dv");
 }
 
 std::string backward_call(const AttentionBackwardConfig& e) {
@@ -166,8 +186,14 @@ std::string backward_call(const AttentionBackwardConfig& e) {
                  : "backward");
 }
 
-std::array<const BoxedOperand*, 7> maps_of(const AttentionBackwardConfig& e) {
-  return {&e.q, &e.k, &e.v, &e.d_o, &e.sums, &e.dk, &e.dv};
+std::vector<NamedMap> maps_of(const AttentionBackwardConfig& e) {
+  if (e.by_warps) return {};
+  std::vector<NamedMap> maps = {
+      {"map_q", &e.q}, {"map_k", &e.k}, {"map_v", &e.v}, {"map_do", &e.d_o}};
+  if (e.sums) maps.push_back({"map_dq", &*e.sums});
+  if (e.dk.by == KeyGradient::By::boxes) maps.push_back({"map_dk", &e.dk.box});
+  if (e.dv.by == KeyGradient::By::boxes) maps.push_back({"map_dv", &e.dv.box});
+  return maps;
 }
 
 }  // namespace sinter

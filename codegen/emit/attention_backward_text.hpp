@@ -1,7 +1,8 @@
 // The parts of a generated file that only attention backward has.
 #pragma once
-#include <array>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "emit/kernel_names.hpp"
 #include "emit/text_writer.hpp"
@@ -19,7 +20,11 @@ void print_attention_backward(TextWriter& out, const KernelSpec& spec,
 
 std::string backward_call(const AttentionBackwardConfig& e);
 
-// In the order of Args.
-std::array<const BoxedOperand*, 7> maps_of(const AttentionBackwardConfig& e);
+struct NamedMap {
+  std::string_view name;
+  const BoxedOperand* box;
+};
+// In the order of Args. By warps: none.
+std::vector<NamedMap> maps_of(const AttentionBackwardConfig& e);
 
 }  // namespace sinter

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "emit/config_text.hpp"
+#include "emit/element_text.hpp"
 #include "emit/place_text.hpp"
 #include "emit/spelling.hpp"
 #include "emit/tensor_cores_text.hpp"
@@ -105,23 +106,25 @@ void print_operand(TextWriter& out, const PrintedOperand& o, const KernelNames& 
   out.close("};");
 }
 
-// struct NAME { plain, or element(args, c, acc) }.
+// The indices of a head's rows and keys. Heads of a group may be rows, too.
+std::vector<int> rows_and_keys(const KernelSpec& scores) {
+  using A = AttentionSpec;
+  std::vector<int> dims{A::query, scores.contraction().first_n()};
+  if (scores.extent[A::member] > 1) dims.push_back(A::member);
+  return dims;
+}
+
+// struct NAME { plain, or element(args, c, of_head, acc) }.
 void print_element(TextWriter& out, const AttentionConfig& e, const Body& body,
                    const KernelNames& names, std::string_view name) {
   out.open("struct {} {{", name);
   out.line("static constexpr bool plain = {};", body.statements.empty());
   if (name == "Score")
     out.line("static constexpr float scale = {};", literal(e.attention.scale, DataType::f32));
-  if (!body.statements.empty()) {
-    const BodyText text(e.scores, names, body, nullptr);
-    const int last = text.size() - 1;
-    out.line("using Config = First;");
-    out.open(
-        "SINTER_DEVICE static float element(const Args& args, const FirstCoord& c, float acc) {{");
-    print_statements(out, text, live_statements(text.body(), {last}));
-    out.line("return {};", text.name(last));
-    out.close("}");
-  }
+  if (!body.statements.empty()) out.line("using Config = First;");
+  std::vector<ElementFunction> functions;
+  if (!body.statements.empty()) functions.push_back({body, "element", "float acc"});
+  print_element_functions(out, e.scores, names, functions, "FirstCoord", rows_and_keys(e.scores));
   out.close("};");
 }
 
@@ -227,6 +230,13 @@ void print_attention(TextWriter& out, const KernelSpec& outputs, const Attention
   print_bounds(out, a.band, a.sequences, a.length_q, a.length_kv, e.scores, names, "First",
                {e.scores.extent[AttentionSpec::query], e.scores.extent[AttentionSpec::query + 1],
                 e.scores.extent[AttentionSpec::member] > 1});
+  if (a.tiles_taken >= 0) {
+    out.open("struct CountedTiles : Bounds {{");
+    out.line("static constexpr bool counts_tiles = true;");
+    out.line("SINTER_DEVICE static int* tiles_taken(const Args& args) {{ return args.{}; }}",
+             names.port[static_cast<std::size_t>(a.tiles_taken)]);
+    out.close("};");
+  }
   print_element(out, e, e.scores.body, names, "Score");
   print_element(out, e, e.weight, names, "Weight");
   out.open("struct Rows {{");
@@ -256,11 +266,12 @@ void print_attention(TextWriter& out, const KernelSpec& outputs, const Attention
 
 std::string attention_call(const AttentionConfig& e) {
   return fmt::format(
-      "sinter::attention::run_{}<Config, First, OperandQ, OperandK, OperandV, Bounds, Score, "
+      "sinter::attention::run_{}<Config, First, OperandQ, OperandK, OperandV, {}, Score, "
       "Weight, Rows, Body>(args);",
       e.by_warps ? "forward_by_warps"
       : e.wide   ? "wide_forward"
-                 : "forward");
+                 : "forward",
+      e.attention.tiles_taken >= 0 ? "CountedTiles" : "Bounds");
 }
 
 }  // namespace sinter

@@ -45,8 +45,8 @@ std::string inside_access_name(const std::string& reduction_name) {
 }
 
 BodyText::BodyText(const KernelSpec& spec, const KernelNames& names, const Body& body,
-                   const Packing* packing)
-    : spec_(spec), kernel_(names), body_(body), packing_(packing) {
+                   const Packing* packing, std::vector<bool> prepared)
+    : spec_(spec), kernel_(names), body_(body), packing_(packing), prepared_(std::move(prepared)) {
   Identifiers identifiers;
   for (const auto& s : body.statements) {
     std::string label = s.label;
@@ -63,8 +63,14 @@ BodyText::BodyText(const KernelSpec& spec, const KernelNames& names, const Body&
 int BodyText::divisor(int i) const {
   const Statement& s = statement(i);
   const bool divides = s.kind == StatementKind::pointwise && s.mode == PointwiseMode::div;
-  if (!spec_.as_rowwise() || !divides || s.per_row || s.arithmetic != DataType::f32) return -1;
+  if (!divides || s.arithmetic != DataType::f32) return -1;
   const Statement& by = statement(s.args[1]);
+  if (!prepared_.empty()) {
+    const auto is_prepared = [&](int j) { return prepared_[static_cast<std::size_t>(j)]; };
+    return is_prepared(s.args[1]) && !is_prepared(i) && by.arithmetic == DataType::f32 ? s.args[1]
+                                                                                       : -1;
+  }
+  if (!spec_.as_rowwise() || s.per_row) return -1;
   return by.per_row && by.arithmetic == DataType::f32 ? s.args[1] : -1;
 }
 

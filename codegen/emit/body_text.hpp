@@ -12,16 +12,17 @@ namespace sinter {
 
 class BodyText {
  public:
-  // `packing`: which ports a thread holds as packs, in families that have them.
+  // `packing`: which ports a thread holds as packs, in families that have them. `prepared`: values
+  // that are made once for many elements (same_along); else those of a row.
   BodyText(const KernelSpec& spec, const KernelNames& names, const Body& body,
-           const Packing* packing = nullptr);
+           const Packing* packing = nullptr, std::vector<bool> prepared = {});
 
   const Statement& statement(int i) const { return body_.statements[static_cast<std::size_t>(i)]; }
   int size() const { return static_cast<int>(body_.statements.size()); }
   const std::string& name(int i) const { return names_[static_cast<std::size_t>(i)]; }
 
   const Body& body() const { return body_; }
-  // The number by which an element divides what is the same for its row, prepared once a row
+  // The number by which an element is divided, where it is the same for many and prepared once
   // (math::Divisor): the statement that it is, or -1. Its name is divisor_name().
   int divisor(int i) const;
   const std::string& divisor_name(int i) const {
@@ -76,6 +77,7 @@ class BodyText {
   const KernelNames& kernel_;
   const Body& body_;
   const Packing* packing_;
+  std::vector<bool> prepared_;
   std::vector<std::string> names_, divisor_names_;
 };
 

@@ -1,5 +1,6 @@
 #include "emit/config_text.hpp"
 
+#include "emit/attention_backward_text.hpp"
 #include "emit/depthwise_text.hpp"
 #include "emit/spelling.hpp"
 #include "emit/window_text.hpp"
@@ -277,6 +278,7 @@ void add_constants(const KernelSpec& spec, const AttentionBackwardConfig& e,
                      {"stages", e.stages},
                      {"group", static_cast<int>(spec.attention_backward().group)},
                      {"heads_together", e.heads_together}});
+  if (e.in_order) c.push_back({"in_order", 1, true});
   if (e.by_warps) return;
   c.insert(c.end(), {{"producer_registers", e.producer_registers},
                      {"consumer_registers", e.consumer_registers}});
@@ -368,8 +370,12 @@ void print_args(TextWriter& out, const ScheduledKernel& kernel, const KernelName
   if (kernel.chained()) out.line("sinter::TensorMap map_a, map_b, map_c;");
   if (const AttentionConfig* const e = kernel.attention(); e && !e->by_warps)
     out.line("sinter::TensorMap map_q, map_k, map_v{};", e->result ? ", map_o" : "");
-  if (const auto* const e = kernel.attention_backward(); e && !e->by_warps)
-    out.line("sinter::TensorMap map_q, map_k, map_v, map_do, map_dq, map_dk, map_dv;");
+  if (const auto* const e = kernel.attention_backward(); e && !e->by_warps) {
+    std::string names_of_maps;
+    for (const NamedMap& m : maps_of(*e))
+      names_of_maps += fmt::format("{}{}", names_of_maps.empty() ? "" : ", ", m.name);
+    out.line("sinter::TensorMap {};", names_of_maps);
+  }
   for (std::size_t i = 0; i < spec.ports.size(); ++i)
     out.line("{}{}* {};", spec.ports[i].written ? "" : "const ", storage_type(spec.ports[i].type),
              names.port[i]);

@@ -269,8 +269,8 @@ void print_operand_of_tiles(TextWriter& out, const KernelSpec& spec, const Wgmma
     print_window_operand(out, spec, o, *e.window, e.resident, struct_name, map);
 }
 
-// At most four words on what the kernel does, from its body.
-std::string entry_stem(const ScheduledKernel& kernel) {
+// The user's names, where there are any, and at most four words on what the kernel does.
+std::string entry_stem(const ScheduledKernel& kernel, std::string_view title) {
   const KernelSpec& spec = kernel.spec;
   std::vector<std::string> words;
   const auto add = [&words](std::string_view word) {
@@ -297,6 +297,7 @@ std::string entry_stem(const ScheduledKernel& kernel) {
       add(name(spec.gathers[static_cast<std::size_t>(s.gather)].op));
   }
   if (words.empty()) words.emplace_back("copy");
+  if (!title.empty()) words.insert(words.begin(), Identifiers().add(title, "kernel"));
   return fmt::format("sinter_{}", fmt::join(words, "_"));
 }
 
@@ -310,7 +311,7 @@ std::string_view cluster_of(const ScheduledKernel& kernel) {
 
 }  // namespace
 
-EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
+EmittedKernel emit_kernel(const ScheduledKernel& scheduled, std::string_view title) {
   const KernelSpec& spec = scheduled.spec;
   const KernelNames names(spec, other_bodies(scheduled));
   const PointwiseConfig* const pointwise = scheduled.pointwise();
@@ -420,7 +421,7 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
   const std::string tail = call(scheduled, names);
   const std::string digested = out.text() + tail;
   kernel.entry =
-      fmt::format("{}_{:08x}", entry_stem(scheduled),
+      fmt::format("{}_{:08x}", entry_stem(scheduled, title),
                   static_cast<std::uint32_t>(XXH3_64bits(digested.data(), digested.size()) >> 32));
   const Launch& launch = scheduled.launch();
   const std::string blocks = wgmma || chained || attention || backward || launch.least_blocks > 1
@@ -479,9 +480,9 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled) {
     if (const auto& o = attention->result)
       kernel.arguments.push_back({.index = o->port, .map = o->map});
   }
-  if (backward && !backward->by_warps)
-    for (const BoxedOperand* o : maps_of(*backward))
-      kernel.arguments.push_back({.index = o->port, .map = o->map});
+  if (backward)
+    for (const NamedMap& m : maps_of(*backward))
+      kernel.arguments.push_back({.index = m.box->port, .map = m.box->map});
   for (auto& a : kernel_arguments(spec, names)) kernel.arguments.push_back(std::move(a));
   return kernel;
 }

@@ -16,6 +16,7 @@ namespace sinter {
 
 struct EmittedArgument {  // one member of the kernel's Args struct, in order
   bool scalar = false;
+  bool integer = false;            // scalar: a 64-bit integer
   int index = 0;                   // of KernelSpec::ports or ::scalars
   int bytes = 8;                   // scalar: 4 (float) or 8 (double, long long)
   std::uint64_t bits = 0;          // scalar: its value
@@ -31,6 +32,7 @@ struct EmittedKernel {
   std::vector<EmittedArgument> arguments;
 };
 
-EmittedKernel emit_kernel(const ScheduledKernel& kernel);
+// `title`: the user's names of what it computes, for the kernel's own name; any text.
+EmittedKernel emit_kernel(const ScheduledKernel& kernel, std::string_view title = {});
 
 }  // namespace sinter

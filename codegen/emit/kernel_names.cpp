@@ -67,13 +67,19 @@ std::vector<EmittedArgument> kernel_arguments(const KernelSpec& spec, const Kern
     const int index = static_cast<int>(i);
     if (!names.scalar_value[i].empty()) {
       if (fits_f32(s.type))
-        arguments.push_back(
-            {true, index, 4, std::bit_cast<std::uint32_t>(static_cast<float>(s.value))});
+        arguments.push_back({.scalar = true,
+                             .index = index,
+                             .bytes = 4,
+                             .bits = std::bit_cast<std::uint32_t>(static_cast<float>(s.value))});
       else
-        arguments.push_back({true, index, 8, std::bit_cast<std::uint64_t>(s.value)});
+        arguments.push_back(
+            {.scalar = true, .index = index, .bits = std::bit_cast<std::uint64_t>(s.value)});
     }
     if (!names.scalar_integer[i].empty())
-      arguments.push_back({true, index, 8, static_cast<std::uint64_t>(s.integer_value)});
+      arguments.push_back({.scalar = true,
+                           .integer = true,
+                           .index = index,
+                           .bits = static_cast<std::uint64_t>(s.integer_value)});
   }
   return arguments;
 }

@@ -1,12 +1,14 @@
 // From a graph to numbers: plan it (no GPU needed), load the plan on a device, execute.
 //
 //   auto e = sinter::compile(graph, sinter::Device::current());
-//   e->execute(stream, {{"x", dx}, {"y", dy}}, workspace);
+//   e->execute(stream, {{"x", dx}, {"y", dy}, {"lr", 0.01f}}, workspace);
 #pragma once
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "sinter/base/shared.hpp"
@@ -32,6 +34,12 @@ class Device {
   int ordinal_;
 };
 
+// How far a call that takes long has come.
+struct PlanProgress {
+  enum class Stage : std::uint8_t { planning, compiling } stage{};
+  int done = 0, total = 0;  // kernels
+};
+
 struct PlanOptions {
   bool fuse = true;  // false: one kernel a node, for comparison and bisection
   std::vector<std::string>
@@ -43,6 +51,10 @@ struct PlanOptions {
   // Empty: the file that SINTER_TUNING_FILE names, if it is set. A file that is absent holds
   // nothing.
   std::string tuning_file{};
+  // Called as kernels are planned and compiled, from any of the threads that do so, one call at a
+  // time. `progress_context` is handed to it.
+  void (*progress)(void* context, const PlanProgress& at) = nullptr;
+  void* progress_context = nullptr;
 };
 
 struct PlanData;
@@ -58,6 +70,9 @@ class Plan {
     Dims dim, stride;    // elements
     std::int64_t bytes;  // that the pointer must reach
     bool written;
+    bool by_value;      // takes a number, not memory
+    bool read;          // an input that no node reads may be left unbound
+    std::string alias;  // of an output: the input whose memory it may be given, or empty
   };
 
   static Result<Plan> make(Graph& graph, PlanOptions options = {});
@@ -109,16 +124,33 @@ class TensorKey {
   std::int64_t number_ = 0;
 };
 
-// The memory of one input or output: {"x", memory}, {"x", pointer, bytes} or {"x", pointer}. Memory
-// of fewer bytes than the tensor needs (Plan::TensorInfo::bytes) is refused, where the size is
-// known.
+// Of an input that is passed by value. It is rounded to the tensor's data type.
+struct Number {
+  double value = 0;
+  std::int64_t integer = 0;  // the same, exact, where it was given as an integer
+  bool is_integer = false;
+};
+
+// The memory of one input or output: {"x", memory}, {"x", pointer, bytes} or {"x", pointer}; of an
+// input that is passed by value the number: {"lr", 0.01f}. Memory of fewer bytes than the tensor
+// needs (Plan::TensorInfo::bytes) is refused, where the size is known. So is memory that a tensor
+// that is written shares with another one, but for an output that the graph declares an alias of
+// an input: both may be given the same memory, or the output none of its own.
 struct Binding {
   TensorKey tensor;
-  void* pointer;  // device memory (host memory for the CPU backend); inputs are not written
+  void* pointer = nullptr;  // on the device (the host for the CPU backend); inputs are not written
   std::int64_t bytes = -1;  // negative: not known
+  bool by_value = false;
+  Number number{};
   Binding(TensorKey t, const void* p, std::int64_t b = -1)
       : tensor(t), pointer(const_cast<void*>(p)), bytes(b) {}
   Binding(TensorKey t, const Memory& m);
+  template <class T>
+  requires std::is_arithmetic_v<T> Binding(TensorKey t, T value) : tensor(t), by_value(true) {
+    number.value = static_cast<double>(value);
+    number.is_integer = std::is_integral_v<T>;
+    if constexpr (std::is_integral_v<T>) number.integer = static_cast<std::int64_t>(value);
+  }
 };
 
 struct Workspace {
@@ -135,6 +167,9 @@ struct Workspace {
 class BoundExecutable {
  public:
   Status execute(Stream stream) const;
+  // With other numbers than those bound, for this call: bound->execute(stream, {{"lr", 0.02f}}).
+  Status execute(Stream stream, std::span<const Binding> numbers) const;
+  Status execute(Stream stream, std::initializer_list<Binding> numbers) const;
 
   struct Impl;
   explicit BoundExecutable(Shared<const Impl> impl) : impl_(std::move(impl)) {}
@@ -172,6 +207,20 @@ class Executable {
 Result<Executable> load(const Plan& plan, Device device);
 // Plan::make and load in one.
 Result<Executable> compile(Graph& graph, Device device, PlanOptions options = {});
+
+// A graph in two: what follows from inputs that are declared constant (weights that are folded,
+// transposed, quantised) and is computed once, and the rest, which is computed with each call.
+// Outputs of `constants` are inputs of `rest`, by the same names.
+struct PreparedGraph {
+  Shared<Graph> constants, rest;
+};
+Result<PreparedGraph> prepare(Graph& graph);
+// The same as plans. `constants` is empty where nothing follows from constants alone.
+struct Prepared {
+  std::optional<Plan> constants;
+  Plan rest;
+};
+Result<Prepared> prepare(Graph& graph, PlanOptions options);
 
 // Memory on a device, for programs that have no allocator of their own. The CPU device uses the
 // heap.

@@ -2,6 +2,7 @@
 // and validation happen as nodes are added and need no library; a mistake becomes a Diagnostic in
 // the graph and a poisoned tensor, never an exception.
 #pragma once
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <utility>
@@ -24,7 +25,11 @@ struct TensorDesc {
   Dims stride;  // elements; empty: packed row-major
   DataType data_type = DataType::none;  // none: by role, see Graph::type
   bool output = false;                  // the caller sees it
-  bool has_value = false;               // a pass-by-value scalar
+  bool has_value = false;               // a pass-by-value scalar, never in memory
+  bool bound_value = false;  // its number comes with each execute(); `value` is NaN, so that
+                             // nothing in a plan takes it for a known one
+  bool constant = false;     // an input that stays the same from call to call, see prepare()
+  TensorId alias = kNoTensor;  // an output: the input whose memory it may be given
   double value = 0;
   std::int64_t integer_value = 0;  // the same value, exact, for integer data types
   std::optional<std::int64_t> uid;
@@ -33,6 +38,12 @@ struct TensorDesc {
   bool read = false;  // some node reads it
   bool named = false;  // `name` was given, even if it is the empty string
   Where where;
+
+  void bind_value() {
+    has_value = bound_value = true;
+    value = __builtin_nan("");
+    integer_value = 0;
+  }
 };
 
 struct Node {
@@ -52,20 +63,6 @@ struct GraphOptions {
   bool internal = false;  // made by the library: splitting axes may give more than kMaxRank dims
 };
 
-struct TensorOptions {
-  std::string name{};
-  Dims dim{};
-  Dims stride{};
-  DataType data_type = DataType::none;
-  std::optional<std::int64_t> uid{};
-  std::int64_t alignment = 16;
-};
-
-struct NodeOptions {
-  std::string name{};
-  DataType compute = DataType::none;
-};
-
 class Graph;
 
 // A handle to a tensor of a graph that outlives it. A default-made one is poisoned: operations on
@@ -74,15 +71,71 @@ class Tensor {
  public:
   Tensor() = default;
   Tensor(Graph* graph, TensorId id) : graph_(graph), id_(id) {}
+  // A result that its operation was not asked for; `option` says what would ask for it.
+  static Tensor absent(Graph* graph, const char* option) {
+    Tensor t(graph, kNoTensor);
+    t.option_ = option;
+    return t;
+  }
   explicit operator bool() const { return id_ != kNoTensor; }
   TensorId id() const { return id_; }
   Graph* graph() const { return graph_; }
   const TensorDesc& desc() const;
   Dims dim() const { return desc().dim; }  // a copy: descriptions move as the graph grows
+  const char* missing_option() const { return option_; }  // null but for absent()
+
+  // Names the tensor and, where that has no name yet, the operation that makes it. Names stand in
+  // messages, in `sinter explain` and in the names of kernels.
+  Tensor named(std::string name) const;
+  // The data type it is stored in and rounded to.
+  Tensor type(DataType type, Where where = Where::current()) const;
 
  private:
   Graph* graph_ = nullptr;
   TensorId id_ = kNoTensor;
+  const char* option_ = nullptr;
+};
+
+// Extents, packed row-major or with strides of their own.
+struct Shape {
+  Dims dim, stride{};
+  Shape(std::initializer_list<std::int64_t> d) : dim(d) {}
+  Shape(const Dims& d, const Dims& s = {}) : dim(d), stride(s) {}
+};
+// Channels last: dims are named in the order N, C, spatial, and C lies innermost.
+inline Shape nhwc(const Dims& dim) {
+  if (dim.size() < 3) return dim;
+  Dims order{dim[0]};
+  for (int i = 2; i < dim.size(); ++i) order.push_back(dim[i]);
+  order.push_back(dim[1]);
+  const Dims packed = packed_strides(order);
+  Dims stride{packed[0], 1};
+  for (int i = 1; i + 1 < packed.size(); ++i) stride.push_back(packed[i]);
+  return {dim, stride};
+}
+// A matrix, or a batch of them, whose columns lie together: the transpose of a packed one.
+inline Shape transposed(const Dims& dim) {
+  if (dim.size() < 2) return dim;
+  Dims stride = packed_strides(dim);
+  stride[dim.size() - 2] = 1;
+  stride.back() = dim[dim.size() - 2] > 0 ? dim[dim.size() - 2] : 1;
+  return {dim, stride};
+}
+
+struct TensorOptions {
+  std::string name{};
+  Dims dim{};
+  Dims stride{};
+  DataType data_type = DataType::none;
+  std::optional<std::int64_t> uid{};
+  std::int64_t alignment = 16;
+  bool constant = false;  // an input that stays the same from call to call, see prepare()
+  Tensor alias{};         // of an output: an input whose memory it may be given, see GRAPH_JSON.md
+};
+
+struct NodeOptions {
+  std::string name{};
+  DataType compute = DataType::none;
 };
 
 class Graph {
@@ -95,6 +148,11 @@ class Graph {
 
   // ---- building
   Tensor tensor(TensorOptions options, Where where = Where::current());
+  Tensor tensor(std::string name, const Shape& shape, DataType type = DataType::none,
+                Where where = Where::current());
+  // An input of one element whose number is given at each execute(): {"lr", 0.01f}.
+  Tensor scalar_input(std::string name, DataType type = DataType::f32,
+                      Where where = Where::current());
   Tensor scalar(double value, DataType type = DataType::f32, std::string name = {},
                 Where where = Where::current());
   Tensor scalar_integer(std::int64_t value, DataType type = DataType::i64, std::string name = {},
@@ -118,6 +176,8 @@ class Graph {
 
   // Names the unnamed, checks the whole, and returns every diagnostic so far. Building may go on.
   Diagnostics check();
+  // What is legal and yet likely a mistake: inputs that no node reads.
+  Diagnostics notes() const;
 
   // ---- reading
   const GraphOptions& options() const { return options_; }
@@ -125,6 +185,7 @@ class Graph {
   const std::vector<Node>& nodes() const { return nodes_; }
   const TensorDesc& operator[](TensorId id) const { return tensors_[static_cast<std::size_t>(id)]; }
   TensorDesc& edit(TensorId id) { return tensors_[static_cast<std::size_t>(id)]; }
+  Node& edit_node(NodeId id) { return nodes_[static_cast<std::size_t>(id)]; }
   const Diagnostics& diagnostics() const { return diagnostics_; }
 
   // The stored data type: as declared or, where absent, io for what the caller sees and
@@ -138,7 +199,9 @@ class Graph {
     const auto& t = (*this)[id];
     return t.stride.empty() ? packed_strides(t.dim) : t.stride;
   }
-  bool is_input(TensorId id) const { return (*this)[id].producer < 0 && !(*this)[id].has_value; }
+  bool is_input(TensorId id) const { return (*this)[id].producer < 0 && !is_known(id); }
+  // A pass-by-value scalar whose number the graph holds.
+  bool is_known(TensorId id) const { return (*this)[id].has_value && !(*this)[id].bound_value; }
   bool is_virtual(TensorId id) const { return (*this)[id].producer >= 0 && !(*this)[id].output; }
   DataType compute(const Node& n) const {
     return n.compute == DataType::none ? options_.compute : n.compute;
@@ -161,6 +224,8 @@ class Graph {
   void report(Diagnostic d) { diagnostics_.push_back(std::move(d)); }
 
  private:
+  bool fits_alias(const TensorDesc& t) const;
+
   GraphOptions options_;
   std::vector<TensorDesc> tensors_;
   std::vector<Node> nodes_;

@@ -111,6 +111,7 @@ inline Tensor Graph::tensor(TensorOptions options, Where where) {
   t.data_type = options.data_type;
   t.uid = options.uid;
   t.alignment = options.alignment;
+  t.constant = options.constant;
   t.where = where;
   if (!t.dim_known) {
     Diagnostic d{};
@@ -123,6 +124,21 @@ inline Tensor Graph::tensor(TensorOptions options, Where where) {
   }
   if (!valid_tensor(t, false)) return {};
   return {this, declare(std::move(t))};
+}
+
+inline Tensor Graph::tensor(std::string name, const Shape& shape, DataType type, Where where) {
+  TensorOptions options;
+  options.name = std::move(name);
+  options.dim = shape.dim;
+  options.stride = shape.stride;
+  options.data_type = type;
+  return tensor(std::move(options), where);
+}
+
+inline Tensor Graph::scalar_input(std::string name, DataType type, Where where) {
+  const Tensor t = scalar(0, type, std::move(name), where);
+  edit(t.id()).bind_value();
+  return t;
 }
 
 inline Tensor Graph::scalar(double value, DataType type, std::string name, Where where) {
@@ -144,11 +160,18 @@ inline Tensor Graph::scalar_integer(std::int64_t value, DataType type, std::stri
 }
 
 inline Tensor Graph::output(Tensor t, std::string name, TensorOptions options, Where where) {
-  if (!t) return {};
   Diagnostic d{};
   d.tensor = name;
   d.file = where.file;
   d.line = where.line;
+  if (!t) {
+    // A poisoned tensor follows from a mistake that is reported; an absent one is the mistake.
+    if (!t.missing_option() && !diagnostics_.empty()) return {};
+    d.rule = Rule::tensor_absent;
+    if (t.missing_option()) d.fix = t.missing_option();
+    report(std::move(d));
+    return {};
+  }
   if (t.graph() != this) {
     d.rule = Rule::tensor_foreign;
     report(std::move(d));
@@ -167,8 +190,39 @@ inline Tensor Graph::output(Tensor t, std::string name, TensorOptions options, W
   if (!options.stride.empty()) desc.stride = options.stride;
   if (options.uid) desc.uid = options.uid;
   if (options.alignment != 16) desc.alignment = options.alignment;
+  if (options.alias) desc.alias = options.alias.graph() == this ? options.alias.id() : -3;
   desc.where = where;
   return valid_tensor(TensorDesc(desc), true) ? t : Tensor{};
+}
+
+inline Tensor Tensor::named(std::string name) const {
+  if (!*this) return *this;
+  TensorDesc& t = graph_->edit(id_);
+  if (t.producer >= 0)
+    if (Node& n = graph_->edit_node(t.producer); n.name.empty()) n.name = name;
+  t.name = std::move(name);
+  return *this;
+}
+
+inline Tensor Tensor::type(DataType type, Where where) const {
+  if (!*this) return *this;
+  TensorDesc& t = graph_->edit(id_);
+  // The nodes that read it were checked with the type that it had.
+  if (t.read && is_floating(graph_->type(id_)) != is_floating(type)) {
+    Diagnostic d{};
+    d.rule = Rule::tensor_data_type;
+    d.tensor = graph_->label(id_);
+    d.seen = text({sinter::name(type), " after a node has read it"});
+    d.allowed = is_floating(type) ? "an integer type" : "a floating-point type";
+    d.fix = "state the type before the tensor is read";
+    d.file = where.file;
+    d.line = where.line;
+    graph_->report(std::move(d));
+    return *this;
+  }
+  t.data_type = type;
+  graph_->valid_tensor(TensorDesc(t), t.producer >= 0);
+  return *this;
 }
 
 inline std::vector<TensorId> Graph::add(OpKind op, Attributes attributes,
@@ -281,6 +335,7 @@ inline Diagnostics Graph::check() {
   bool any_output = false;
   for (const auto& t : tensors_) {
     any_output |= t.output;
+    if (t.alias != kNoTensor && !fits_alias(t)) report_tensor(Rule::tensor_alias, t);
     if (repeated.contains(t.name)) report_tensor(Rule::tensor_name, t);
     if (t.uid && !uids.insert(std::to_string(*t.uid))) report_tensor(Rule::tensor_uid, t);
     if (t.output && t.producer < 0) report_tensor(Rule::tensor_role, t);
@@ -291,6 +346,35 @@ inline Diagnostics Graph::check() {
     Diagnostic d{};
     d.rule = Rule::graph_no_output;
     d.fix = "mark a result with Graph::output";
+    all.push_back(std::move(d));
+  }
+  return all;
+}
+
+// Both lie in memory alike, and no other output has the same one.
+inline bool Graph::fits_alias(const TensorDesc& t) const {
+  if (!t.output || t.alias < 0 || t.alias >= static_cast<TensorId>(tensors_.size())) return false;
+  const TensorDesc& of = (*this)[t.alias];
+  if (!is_input(t.alias) || of.has_value || of.dim != t.dim) return false;
+  int outputs = 0;
+  TensorId self = kNoTensor;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    outputs += tensors_[i].alias == t.alias;
+    if (&tensors_[i] == &t) self = static_cast<TensorId>(i);
+  }
+  return outputs == 1 && type(t.alias) == type(self) && stride(t.alias) == stride(self);
+}
+
+inline Diagnostics Graph::notes() const {
+  Diagnostics all;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const TensorDesc& t = tensors_[i];
+    if (t.read || !is_input(static_cast<TensorId>(i))) continue;
+    Diagnostic d{};
+    d.rule = Rule::tensor_unused;
+    d.tensor = label(static_cast<TensorId>(i));
+    d.file = t.where.file;
+    d.line = t.where.line;
     all.push_back(std::move(d));
   }
   return all;

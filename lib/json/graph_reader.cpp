@@ -47,6 +47,7 @@ class GraphReader {
   void read_tensors();
   void read_tensor(const Member& m);
   bool read_scalar(const Value& v, const Place& at, TensorDesc& t);
+  bool read_bound_scalar(const Value& v, const Place& at, TensorDesc& t);
   void read_nodes();
   void read_node(const Value& v, std::size_t index);
   void poison_outputs(const Value& node);
@@ -148,8 +149,9 @@ void GraphReader::read_tensor(const Member& m) {
   declared_[static_cast<std::size_t>(id)] = true;
   const Place at{"", m.key, ""};
   TensorDesc t = (*graph_)[id];
-  static constexpr std::string_view known[] = {"dim",   "stride", "data_type", "output",
-                                               "value", "uid",    "alignment"};
+  static constexpr std::string_view known[] = {"dim",   "stride",        "data_type", "output",
+                                               "value", "pass_by_value", "constant",  "alias",
+                                               "uid",   "alignment"};
   bool ok = fields_.is(Kind::object, m.value, at) && fields_.only(m.value, at, known);
   const auto field = [&](const char* name, auto& out, auto... more) {
     const Value* v = m.value.find(name);
@@ -162,7 +164,13 @@ void GraphReader::read_tensor(const Member& m) {
   field("output", t.output);
   field("uid", t.uid);
   field("alignment", t.alignment);
+  field("constant", t.constant);
+  std::string alias;
+  if (field("alias", alias)) t.alias = tensor_named(alias, m.value.line);
+  bool by_value = false;
+  field("pass_by_value", by_value);
   if (const Value* v = m.value.find("value")) ok &= read_scalar(*v, at.with("value"), t);
+  if (by_value) ok &= read_bound_scalar(m.value, at, t);
   if (ok) {
     const std::size_t before = graph_->diagnostics().size();
     graph_->valid_tensor(t, false);
@@ -193,6 +201,17 @@ bool GraphReader::read_scalar(const Value& v, const Place& at, TensorDesc& t) {
     t.dim_known = true;
   }
   return true;
+}
+
+// A scalar whose number comes with each execute(): an input of one element.
+bool GraphReader::read_bound_scalar(const Value& v, const Place& at, TensorDesc& t) {
+  if (t.has_value)
+    return fields_.fail(Rule::tensor_value, at.with("pass_by_value"), v.line, "a value as well", "",
+                        "leave value out where the number comes with each execute()");
+  t.bind_value();
+  if (t.dim_known) return true;
+  t.dim = {1};
+  return t.dim_known = true;
 }
 
 void GraphReader::read_nodes() {

@@ -56,7 +56,10 @@ std::string tensor_text(const Graph& g, TensorId id) {
   if (!t.stride.empty() && t.stride != packed_strides(t.dim)) line.add("stride", text_of(t.stride));
   if (g.type(id) != usual) line.add("data_type", json_string(name(g.type(id))));
   if (t.output) line.add("output", "true");
-  if (t.has_value) line.add("value", scalar_text(g.type(id), t));
+  if (g.is_known(id)) line.add("value", scalar_text(g.type(id), t));
+  if (t.bound_value) line.add("pass_by_value", "true");
+  if (t.constant) line.add("constant", "true");
+  if (t.alias >= 0) line.add("alias", json_string(g[t.alias].name));
   if (t.uid) line.add("uid", text_of(*t.uid));
   if (t.alignment != 16) line.add("alignment", text_of(t.alignment));
   return line.text();

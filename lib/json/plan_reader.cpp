@@ -52,7 +52,7 @@ class PlanReader {
   bool read_head();
   bool read_graph_and_tensors();
   bool read_tensor(const Value& v, const std::string& at);
-  bool matches_graph(const PlanTensor& t, unsigned line);
+  bool matches_graph(PlanTensor& t, unsigned line);  // takes over what the graph alone says
   bool read_buffers();
   bool read_kernels();
   bool read_access(const Value& v, const std::string& at, PlanKernel& k);
@@ -152,6 +152,11 @@ bool PlanReader::read_graph_and_tensors() {
            fail(at, v.line, "the second of this name", "each tensor once");
   };
   if (!each(*tensors, "tensors", read)) return false;
+  for (auto& t : plan_.tensors) {
+    const TensorId alias = (*graph_)[ids_.at(t.name)].alias;
+    for (std::size_t i = 0; alias >= 0 && i < plan_.tensors.size(); ++i)
+      if (plan_.tensors[i].name == (*graph_)[alias].name) t.alias = static_cast<std::int64_t>(i);
+  }
   // A call binds what the table lists: with one missing it could bind all that it is told of and
   // still lack a pointer.
   for (std::size_t i = 0; i < graph_->tensors().size(); ++i) {
@@ -180,7 +185,7 @@ bool PlanReader::read_tensor(const Value& v, const std::string& at) {
   return true;
 }
 
-bool PlanReader::matches_graph(const PlanTensor& t, unsigned line) {
+bool PlanReader::matches_graph(PlanTensor& t, unsigned line) {
   const auto wrong = [&](const char* what, const std::string& seen, const std::string& allowed) {
     return fields_.fail(Rule::plan_format, {"", t.name, what}, line, seen,
                         allowed + ", as its graph says");
@@ -203,6 +208,8 @@ bool PlanReader::matches_graph(const PlanTensor& t, unsigned line) {
   if (t.uid != desc.uid) return wrong("uid", "another uid", "the uid");
   if (t.written != desc.output)
     return wrong("written", t.written ? "true" : "false", desc.output ? "true" : "false");
+  t.by_value = desc.bound_value;
+  t.read = desc.read;
   return true;
 }
 
@@ -333,13 +340,17 @@ bool PlanReader::read_argument(const Value& v, const std::string& at, PlanKernel
   using enum KernelArgument::Kind;
   static constexpr std::string_view tensor_keys[] = {"tensor"}, workspace_keys[] = {"workspace"},
                                     scalar_keys[] = {"scalar", "bytes"},
-                                    map_keys[] = {"tensor_map"};
+                                    map_keys[] = {"tensor_map"},
+                                    number_keys[] = {"number", "bytes"},
+                                    integer_keys[] = {"integer"};
   KernelArgument a;
   bool ok = false;
   if (v.kind == Kind::object && v.find("tensor")) {
     a.kind = tensor;
     ok = object(v, at, tensor_keys) &&
          range(v, at, "tensor", 0, static_cast<std::int64_t>(plan_.tensors.size()) - 1, a.value);
+    if (ok && plan_.tensors[static_cast<std::size_t>(a.value)].by_value)
+      ok = fail(path(at, "tensor"), v.line, std::to_string(a.value), "a tensor in memory");
   } else if (v.kind == Kind::object && v.find("workspace")) {
     a.kind = workspace;
     ok = object(v, at, workspace_keys) &&
@@ -349,6 +360,17 @@ bool PlanReader::read_argument(const Value& v, const std::string& at, PlanKernel
     a.bytes = kTensorMapBytes;
     ok = object(v, at, map_keys) &&
          range(v, at, "tensor_map", 0, static_cast<std::int64_t>(k.maps.size()) - 1, a.value);
+  } else if (v.kind == Kind::object && (v.find("number") || v.find("integer"))) {
+    std::int64_t bytes = 8;
+    a.kind = v.find("number") ? number : integer;
+    const std::string_view key = a.kind == number ? "number" : "integer";
+    ok = (a.kind == number ? object(v, at, number_keys) && range(v, at, "bytes", 4, 8, bytes)
+                           : object(v, at, integer_keys)) &&
+         range(v, at, key, 0, static_cast<std::int64_t>(plan_.tensors.size()) - 1, a.value);
+    if (ok && (bytes != 4 && bytes != 8)) ok = fail(at + ".bytes", v.line, "", "4 or 8");
+    if (ok && !plan_.tensors[static_cast<std::size_t>(a.value)].by_value)
+      ok = fail(path(at, key), v.line, std::to_string(a.value), "a tensor that is passed by value");
+    a.bytes = static_cast<int>(bytes);
   } else {
     std::int64_t bytes = 8;
     a.kind = scalar;

@@ -54,6 +54,10 @@ std::string argument_text(const KernelArgument& a) {
       return fmt::format("{{\"workspace\": {}}}", a.value);
     case KernelArgument::Kind::tensor_map:
       return fmt::format("{{\"tensor_map\": {}}}", a.value);
+    case KernelArgument::Kind::number:
+      return fmt::format("{{\"number\": {}, \"bytes\": {}}}", a.value, a.bytes);
+    case KernelArgument::Kind::integer:
+      return fmt::format("{{\"integer\": {}}}", a.value);
     case KernelArgument::Kind::scalar:
       break;
   }

@@ -75,7 +75,7 @@ Tensor Attention::scores() {
   Tensor s = e_.named("scores", matmul(e_.input(0), e_.named("keys_transposed", transposed(key_))));
   if (a_.attn_scale != 1) s = e_.named("scaled", s * a_.attn_scale);
   if (a_.softcap > 0) {
-    softcap_tanh_ = e_.named("softcap_tanh", tanh(e_.named("over_cap", s / a_.softcap)));
+    softcap_tanh_ = e_.named("softcap_tanh", tanh(e_.named("over_cap", s * (1 / a_.softcap))));
     s = e_.named("capped", softcap_tanh_ * a_.softcap);
   }
   if (e_.has(ports_.bias)) s = e_.named("biased", s + e_.input(ports_.bias));

@@ -58,6 +58,7 @@ TensorDesc description(const Graph& from, TensorId t) {
   d.data_type = from.type(t);
   d.producer = -1;
   d.read = false;
+  d.alias = kNoTensor;
   return d;
 }
 

@@ -1,6 +1,17 @@
 #include "plan/liveness.hpp"
 
+#include <algorithm>
+
 namespace sinter {
+
+namespace {
+
+bool follows(const Access& a, int dim) {
+  return !a.via.empty() || a.stride[dim] != 0 ||
+         std::ranges::any_of(a.windows, [&](const Window& w) { return w.coefficient[dim] != 0; });
+}
+
+}  // namespace
 
 bool acts(const Statement& s) {
   return s.kind == StatementKind::store || s.kind == StatementKind::reduce ||
@@ -20,6 +31,34 @@ std::vector<bool> live_statements(const Body& body, const std::vector<int>& root
     if (needed[i])
       for (int a : body.statements[i].args) needed[static_cast<std::size_t>(a)] = true;
   return needed;
+}
+
+std::vector<bool> same_along(const KernelSpec& spec, const Body& body,
+                             const std::vector<int>& dims) {
+  std::vector<bool> same;
+  for (const Statement& s : body.statements) {
+    const auto follows_any = [&](const Access& a) {
+      return std::ranges::any_of(dims, [&](int d) { return follows(a, d); });
+    };
+    bool here =
+        std::ranges::all_of(s.args, [&](int a) { return same[static_cast<std::size_t>(a)]; });
+    switch (s.kind) {
+      case StatementKind::scalar:
+      case StatementKind::pointwise:
+      case StatementKind::convert:
+        break;
+      case StatementKind::index:
+        here = std::ranges::find(dims, s.dim) == dims.end();
+        break;
+      case StatementKind::load:
+        here = here && !follows_any(spec.ports[static_cast<std::size_t>(s.port)].access);
+        break;
+      default:
+        here = false;
+    }
+    same.push_back(here);
+  }
+  return same;
 }
 
 std::vector<int> effects(const Body& body, int phase) {

@@ -15,6 +15,11 @@ bool has_later_elements(const KernelSpec& spec);
 // What the given statements need, themselves included.
 std::vector<bool> live_statements(const Body& body, const std::vector<int>& roots);
 
+// True for values that are the same whatever the given indices are: constants, other indices, loads
+// that do not follow the given ones, and formulas of such.
+std::vector<bool> same_along(const KernelSpec& spec, const Body& body,
+                             const std::vector<int>& dims);
+
 // The statements of a phase that act: stores and reductions.
 std::vector<int> effects(const Body& body, int phase);
 

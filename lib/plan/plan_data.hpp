@@ -19,6 +19,10 @@ struct PlanTensor {
   std::int64_t bytes = 0;  // from the pointer to the end of the last element
   std::optional<std::int64_t> uid;
   bool written = false;
+  // What the graph says, which a plan file holds anyway, and no field of a plan file.
+  bool by_value = false;    // takes a number, see KernelArgument::Kind::number
+  bool read = true;         // false: an input that no node reads
+  std::int64_t alias = -1;  // of an output: the position of the input whose memory it may have
 };
 
 inline constexpr int kTensorMapBytes = 128;
@@ -26,10 +30,12 @@ inline constexpr int kTensorMapBytes = 128;
 // One member of a kernel's argument struct, in order, each aligned to its own size; tensor maps to
 // 64 bytes.
 struct KernelArgument {
-  enum class Kind : std::uint8_t { tensor, workspace, scalar, tensor_map } kind{};
+  enum class Kind : std::uint8_t { tensor, workspace, scalar, tensor_map, number, integer } kind{};
   std::int64_t value = 0;  // tensor: position in PlanData::tensors; workspace: byte offset;
                            // scalar: the bits of the number, in the low `bytes` bytes;
-                           // tensor_map: position in PlanKernel::maps
+                           // tensor_map: position in PlanKernel::maps;
+                           // number, integer: position of a tensor that is passed by value, whose
+                           // number of each call becomes a float, double or 64-bit integer
   int bytes = 8;           // tensor_map: kTensorMapBytes
 };
 

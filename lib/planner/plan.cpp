@@ -9,6 +9,7 @@
 #include "emit/emit.hpp"
 #include "lower/lower.hpp"
 #include "plan/plan_data.hpp"
+#include "planner/aliases.hpp"
 #include "planner/make_plan.hpp"
 #include "planner/planner.hpp"
 #include "planner/rewrite/pass.hpp"
@@ -30,8 +31,14 @@ std::vector<PlanTensor> plan_tensors(const Graph& graph) {
       if (written ? !t.output : !graph.is_input(id)) continue;
       const Dims stride = graph.stride(id);
       const DataType type = graph.type(id);
-      result.push_back({t.name, type, t.dim, stride, t.alignment,
-                        span_elements(t.dim, stride) * info(type).bytes, t.uid, written});
+      PlanTensor p{t.name, type,        t.dim,
+                   stride, t.alignment, span_elements(t.dim, stride) * info(type).bytes,
+                   t.uid,  written};
+      p.by_value = t.bound_value;
+      p.read = written || t.read;
+      for (std::size_t j = 0; written && t.alias >= 0 && j < result.size(); ++j)
+        if (result[j].name == graph[t.alias].name) p.alias = static_cast<std::int64_t>(j);
+      result.push_back(std::move(p));
     }
   return result;
 }
@@ -49,6 +56,20 @@ std::vector<std::string> node_labels(const Graph& graph, const Lowered& lowered,
   for (NodeId n : origins)
     labels.push_back(graph.label(graph.nodes()[static_cast<std::size_t>(n)]));
   return labels;
+}
+
+// The names that the user gave nodes of a kernel, for the kernel's own name: the first two.
+std::string kernel_title(const Graph& graph, const Lowered& lowered, const KernelSpec& spec) {
+  std::set<NodeId> origins;
+  for (NodeId n : spec.nodes) origins.insert(lowered.origin[static_cast<std::size_t>(n)]);
+  std::string title;
+  int names = 0;
+  for (NodeId n : origins) {
+    const std::string& name = graph.nodes()[static_cast<std::size_t>(n)].name;
+    if (name.empty() || ++names > 2) continue;
+    title += (title.empty() ? "" : "_") + name;
+  }
+  return title;
 }
 
 // What kernels hand to each other, in the user's names where it has them.
@@ -126,7 +147,11 @@ void add_argument(PlanKernel& k, const EmittedArgument& a, const KernelSpec& spe
                   const Graph& lowered, const Partition& partition, const Places& places) {
   using enum KernelArgument::Kind;
   if (a.scalar) {
-    k.arguments.push_back({scalar, static_cast<std::int64_t>(a.bits), a.bytes});
+    const TensorId t = spec.scalars[static_cast<std::size_t>(a.index)].tensor;
+    if (t >= 0 && lowered[t].bound_value)
+      k.arguments.push_back({a.integer ? integer : number, places.at(lowered[t].name), a.bytes});
+    else
+      k.arguments.push_back({scalar, static_cast<std::int64_t>(a.bits), a.bytes});
     return;
   }
   const KernelArgument memory = pointer(a, spec, lowered, partition, places);
@@ -171,11 +196,12 @@ Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
   const PlanContext context{device_model(options.architecture), tuning};
   if (options.fuse) lowered = rewritten(std::move(lowered), context.device);
   const Partition parts = partition(*lowered.graph, options.fuse, context, lowered.regions);
+  if (Diagnostics d = unsafe_aliases(graph, *lowered.graph, parts.kernels); !d.empty()) return d;
   PlanData data;
   data.version = SINTER_VERSION;
   data.graph_json = graph_to_json(graph);
   data.name = graph.options().name;
-  data.architecture = std::move(options.architecture);
+  data.architecture = options.architecture;
   data.tensors = plan_tensors(graph);
   data.workspace_bytes = parts.workspace_bytes;
   data.cuts = plan_cuts(graph, lowered, parts);
@@ -187,8 +213,10 @@ Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
   for (const auto& l : parts.lifetimes)
     buffers.emplace(l.tensor, static_cast<std::int64_t>(buffers.size()));
   for (const auto& spec : parts.kernels) {
+    report_progress(options, PlanProgress::Stage::planning, data.kernels.size(),
+                    parts.kernels.size());
     const ScheduledKernel scheduled = schedule_kernel(spec, context);
-    EmittedKernel e = emit_kernel(scheduled);
+    EmittedKernel e = emit_kernel(scheduled, kernel_title(graph, lowered, spec));
     if (choices && !scheduled.choice.tiles.empty()) choices->push_back(scheduled.choice.ranked());
     PlanKernel k;
     k.entry = std::move(e.entry);
@@ -207,9 +235,10 @@ Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
     k.microseconds = scheduled.microseconds;
     data.kernels.push_back(std::move(k));
   }
+  report_progress(options, PlanProgress::Stage::planning, data.kernels.size(), data.kernels.size());
   Plan plan{Shared<const PlanData>::make(std::move(data))};
   if (options.targets.empty()) return plan;
-  return plan.with_targets(options.targets);
+  return with_machine_code(plan, options.targets, options);
 }
 
 Result<Plan> Plan::make(Graph& graph, PlanOptions options) {
@@ -219,7 +248,12 @@ Result<Plan> Plan::make(Graph& graph, PlanOptions options) {
 }
 
 Result<Plan> Plan::with_targets(const std::vector<std::string>& targets) const {
-  PlanData data = *data_;
+  return with_machine_code(*this, targets, {});
+}
+
+Result<Plan> with_machine_code(const Plan& plan, const std::vector<std::string>& targets,
+                               const PlanOptions& options) {
+  PlanData data = plan.data();
   for (const auto& target : targets) {
     auto fits = check_target(data, target);
     SINTER_TRY(fits);
@@ -232,7 +266,7 @@ Result<Plan> Plan::with_targets(const std::vector<std::string>& targets) const {
       requests.push_back({k.source, k.entry, target});
       kernels.push_back(&k);
     }
-  auto codes = compile_kernels(requests);
+  auto codes = compile_kernels(requests, options);
   for (std::size_t i = 0; i < codes.size(); ++i) {
     SINTER_TRY(codes[i]);
     kernels[i]->machine_code.emplace(requests[i].target, std::move(*codes[i]));
@@ -247,7 +281,8 @@ int Plan::kernels() const { return static_cast<int>(data_->kernels.size()); }
 std::vector<Plan::TensorInfo> Plan::tensors() const {
   std::vector<TensorInfo> result;
   for (const auto& t : data_->tensors)
-    result.push_back({t.name, t.type, t.dim, t.stride, t.bytes, t.written});
+    result.push_back({t.name, t.type, t.dim, t.stride, t.bytes, t.written, t.by_value, t.read,
+                      t.alias < 0 ? "" : data_->tensors[static_cast<std::size_t>(t.alias)].name});
   return result;
 }
 

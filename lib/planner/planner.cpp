@@ -10,6 +10,7 @@
 #include "planner/split/depth.hpp"
 #include "planner/split/operands.hpp"
 #include "planner/split/split.hpp"
+#include "schedule/attention/backward.hpp"
 #include "schedule/attention/forward.hpp"
 
 namespace sinter {
@@ -246,12 +247,9 @@ double operations(const KernelSpec& spec) {
     return 2.0 * static_cast<double>(count(spec.extent, 0, AttentionSpec::e)) *
            keys_of_a_row(spec) * (extent(AttentionSpec::d) + extent(AttentionSpec::e));
   }
-  if (const auto* const a = spec.as_attention_backward()) {  // three products along d, two along e
-    using A = AttentionBackwardSpec;
-    const auto extent = [&](int i) { return static_cast<double>(spec.extent[i]); };
-    return 2.0 * static_cast<double>(count(spec.extent, 0, A::d)) *
-           (3 * extent(A::d) + 2 * extent(A::e)) * keys_of_a_row(spec);
-  }
+  if (spec.as_attention_backward())
+    return 2.0 * static_cast<double>(count(spec.extent, 0, AttentionBackwardSpec::n)) *
+           static_cast<double>(depths_multiplied(spec)) * keys_of_a_row(spec);
   const ContractionSpec* const c = spec.as_contraction();
   if (!c) return 0;
   if (c->chained()) {  // columns of the first product are the second one's k

@@ -45,7 +45,7 @@ Engine::Engine(const Graph& graph, const HostPointers& memory, bool judging)
   readers_.resize(n);
   for (std::size_t i = 0; i < n; ++i) {
     const auto& t = graph.tensors()[i];
-    if (!t.has_value) continue;
+    if (!graph.is_known(static_cast<TensorId>(i))) continue;
     const DataType type = graph.type(static_cast<TensorId>(i));
     scalars_[i] =
         round_to(type, type == i64 || type == i32 ? static_cast<double>(t.integer_value) : t.value);
@@ -162,7 +162,7 @@ View Engine::view(TensorId tensor, const Box& box) {
 View Engine::stored_view(TensorId tensor, const Box& box) {
   View view;
   const auto& desc = graph_[tensor];
-  if (desc.has_value) {
+  if (graph_.is_known(tensor)) {
     view.memory = &scalars_[index(tensor)];
     view.stride = Dims::filled(desc.dim.size(), 0);
     return view;
@@ -187,7 +187,7 @@ View Engine::stored_view(TensorId tensor, const Box& box) {
 
 std::uint64_t Engine::raw_integer(TensorId tensor) {
   const auto& desc = graph_[tensor];
-  if (desc.has_value) return static_cast<std::uint64_t>(desc.integer_value);
+  if (graph_.is_known(tensor)) return static_cast<std::uint64_t>(desc.integer_value);
   const View v = view(tensor, Box::whole(desc.dim));
   if (v.type == i64) {
     std::uint64_t bits;

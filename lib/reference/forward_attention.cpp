@@ -63,12 +63,12 @@ Status store_forward_results(const Graph& graph, const Node& node, const HostPoi
       continue;
     }
     TensorDesc desc = graph[t];
-    known = known && desc.producer < 0 && (desc.has_value || bound(memory, t));
+    known = known && desc.producer < 0 && (graph.is_known(t) || bound(memory, t));
     desc.data_type = graph.type(t);
     desc.producer = -1;
     desc.output = desc.read = false;
     inputs.push_back(declared[t] = forward.declare(desc));
-    if (!desc.has_value && bound(memory, t)) forward_memory[inputs.back()] = memory.at(t);
+    if (!graph.is_known(t) && bound(memory, t)) forward_memory[inputs.back()] = memory.at(t);
   }
   const auto estimate = [&]() -> Status {
     if (wants_stats) store_estimate(graph, stats, k[2], memory.at(stats));

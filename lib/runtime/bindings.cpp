@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <iterator>
 #include <numeric>
 
 #include "base/edit_distance.hpp"
+#include "reference/element.hpp"
 
 namespace sinter {
 namespace {
@@ -77,18 +79,57 @@ std::size_t BindingTable::find(const TensorKey& key) const {
   return at != by_name_.end() && tensors_[*at].name == key.name() ? *at : kNone;
 }
 
+Status BindingTable::place(const Binding& binding, bool only_numbers,
+                           std::span<void*> pointers) const {
+  const std::size_t at = find(binding.tensor);
+  if (at == kNone) return unknown(binding.tensor);
+  const PlanTensor& tensor = tensors_[at];
+  if (tensor.by_value && !binding.by_value)
+    return Diagnostic{.rule = Rule::binding_number,
+                      .tensor = tensor.name,
+                      .seen = "a pointer",
+                      .allowed = fmt::format("{{\"{}\", number}}", tensor.name)};
+  if (!tensor.by_value && (binding.by_value || only_numbers))
+    return Diagnostic{.rule = Rule::binding_memory,
+                      .tensor = tensor.name,
+                      .seen = binding.by_value ? "a number" : "a pointer, after it was bound",
+                      .allowed = only_numbers ? "what is passed by value" : "a pointer",
+                      .fix = only_numbers ? "bind the executable again for other memory" : ""};
+  if (!only_numbers && pointers[at] != &not_bound)
+    return Diagnostic{.rule = Rule::binding_repeated, .tensor = tensor.name};
+  if (tensor.by_value) {
+    pointers[at] = const_cast<Number*>(&binding.number);
+    return Done{};
+  }
+  auto large = check_size(tensor, binding);
+  SINTER_TRY(large);
+  pointers[at] = binding.pointer;
+  return Done{};
+}
+
+Status BindingTable::renumber(std::span<const Binding> numbers, std::span<void*> pointers) const {
+  for (const Binding& number : numbers) {
+    auto placed = place(number, true, pointers);
+    SINTER_TRY(placed);
+  }
+  return Done{};
+}
+
 Status BindingTable::resolve(std::span<const Binding> bindings, std::span<void*> pointers) const {
   std::fill(pointers.begin(), pointers.end(), &not_bound);
   for (const Binding& binding : bindings) {
-    const std::size_t at = find(binding.tensor);
-    if (at == kNone) return unknown(binding.tensor);
-    if (pointers[at] != &not_bound)
-      return Diagnostic{.rule = Rule::binding_repeated, .tensor = tensors_[at].name};
-    auto large = check_size(tensors_[at], binding);
-    SINTER_TRY(large);
-    pointers[at] = binding.pointer;
+    auto placed = place(binding, false, pointers);
+    SINTER_TRY(placed);
   }
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const PlanTensor& t = tensors_[i];
+    if (pointers[i] == &not_bound && t.alias >= 0)
+      pointers[i] = pointers[static_cast<std::size_t>(t.alias)];
+    if (pointers[i] == &not_bound && !t.read) {
+      pointers[i] = nullptr;
+      continue;
+    }
+    if (t.by_value && pointers[i] != &not_bound) continue;
     auto checked = check_pointer(tensors_[i], pointers[i]);
     SINTER_TRY(checked);
   }
@@ -122,17 +163,48 @@ Diagnostic BindingTable::unknown(const TensorKey& key) const {
 Status check_workspace(Workspace workspace, std::int64_t needed) {
   if (needed <= 0) return Done{};
   if (workspace.bytes < needed)
-    return Diagnostic{.rule = Rule::workspace,
+    return Diagnostic{.rule = Rule::workspace_size,
                       .attribute = "the workspace",
                       .seen = fmt::format("{} bytes", workspace.bytes),
                       .allowed = fmt::format("{} or more", needed)};
   const auto address = reinterpret_cast<std::uintptr_t>(workspace.pointer);
-  if (!workspace.pointer || address % kWorkspaceAlignment != 0)
-    return Diagnostic{.rule = Rule::workspace,
+  if (!workspace.pointer)
+    return Diagnostic{.rule = Rule::workspace_null, .attribute = "the workspace"};
+  if (address % kWorkspaceAlignment != 0)
+    return Diagnostic{.rule = Rule::workspace_alignment,
                       .attribute = "the workspace's pointer",
                       .seen = fmt::format("{}", workspace.pointer),
-                      .allowed = fmt::format("multiples of {}, not null", kWorkspaceAlignment)};
+                      .allowed = fmt::format("multiples of {}", kWorkspaceAlignment)};
   return Done{};
+}
+
+double rounded(DataType type, const Number& number) {
+  if (!is_floating(type)) return static_cast<double>(integer(type, number));
+  return round_to(type, number.value);
+}
+
+std::int64_t integer(DataType type, const Number& number) {
+  if (type == DataType::i64 && number.is_integer) return number.integer;
+  const double value = round_to(type, number.value);
+  if (value >= -0x1p63 && value < 0x1p63) return static_cast<std::int64_t>(value);
+  return value > 0 ? INT64_MAX : value < 0 ? INT64_MIN : 0;
+}
+
+void store_number(DataType type, const Number& number, void* element) {
+  if (type == DataType::i64) {
+    const std::int64_t value = integer(type, number);
+    std::memcpy(element, &value, sizeof value);
+  } else {
+    store_element(type, element, 0, number.value);
+  }
+}
+
+Binding binding_of(const PlanTensor& tensor, const void* memory) {
+  if (!tensor.by_value) return {tensor.name, memory, tensor.bytes};
+  if (tensor.type != DataType::i64) return {tensor.name, load_element(tensor.type, memory, 0)};
+  std::int64_t value = 0;
+  std::memcpy(&value, memory, sizeof value);
+  return {tensor.name, value};
 }
 
 }  // namespace sinter

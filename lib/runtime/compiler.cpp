@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstring>
 #include <exception>
+#include <mutex>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -207,9 +208,18 @@ Result<std::string> compile_kernel(const CompileRequest& request) {
                             [&] { return compile_on_large_stack(**nvrtc, request); });
 }
 
-std::vector<Result<std::string>> compile_kernels(std::span<const CompileRequest> requests) {
+std::vector<Result<std::string>> compile_kernels(std::span<const CompileRequest> requests,
+                                                 const PlanOptions& options) {
   std::vector<Result<std::string>> results(requests.size(), std::string());
   std::atomic<std::size_t> next{0};
+  std::mutex reporting;
+  std::size_t done = 0;
+  const auto report = [&](std::size_t more) {
+    const std::lock_guard lock(reporting);
+    done += more;
+    report_progress(options, PlanProgress::Stage::compiling, done, requests.size());
+  };
+  report(0);
   const auto work = [&] {
     for (std::size_t i = next++; i < requests.size(); i = next++) {
       try {
@@ -217,6 +227,7 @@ std::vector<Result<std::string>> compile_kernels(std::span<const CompileRequest>
       } catch (const std::exception& e) {  // would end the process from a helper thread
         results[i] = failure(requests[i], e.what());
       }
+      report(1);
     }
   };
   std::vector<std::thread> helpers;

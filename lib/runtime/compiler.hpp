@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "sinter/base/result.hpp"
+#include "sinter/compile.hpp"
 
 namespace sinter {
 
@@ -18,10 +18,19 @@ struct CompileRequest {
 
 // The cubin, from the cache or from NVRTC.
 Result<std::string> compile_kernel(const CompileRequest& request);
-// The same for each of several, on as many threads as there are cores.
-std::vector<Result<std::string>> compile_kernels(std::span<const CompileRequest> requests);
+// The same for each of several, on as many threads as there are cores. `options` say whom to tell
+// how many are done.
+std::vector<Result<std::string>> compile_kernels(std::span<const CompileRequest> requests,
+                                                 const PlanOptions& options = {});
 // From NVRTC, whatever the cache holds; nothing is kept.
 // `log`, where not null: what the compiler remarked.
 Result<std::string> compile_uncached(const CompileRequest& request, std::string* log = nullptr);
+
+inline void report_progress(const PlanOptions& options, PlanProgress::Stage stage, std::size_t done,
+                            std::size_t total) {
+  if (options.progress)
+    options.progress(options.progress_context,
+                     {stage, static_cast<int>(done), static_cast<int>(total)});
+}
 
 }  // namespace sinter

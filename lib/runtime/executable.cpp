@@ -25,13 +25,19 @@ Status check_argument(const PlanData& plan, const PlanKernel& kernel, const Kern
     return Diagnostic{
         .rule = Rule::plan_format, .seen = std::move(seen), .allowed = std::move(allowed)};
   };
-  const bool number = a.kind == scalar;
+  const bool value = a.kind == scalar || a.kind == number;
   const int bytes = a.kind == tensor_map ? kTensorMapBytes : 8;
-  if (number ? a.bytes != 1 && a.bytes != 2 && a.bytes != 4 && a.bytes != 8 : a.bytes != bytes)
-    return bad(fmt::format("{} bytes", a.bytes), number ? "1, 2, 4 or 8" : std::to_string(bytes));
+  if (value ? a.bytes != 1 && a.bytes != 2 && a.bytes != 4 && a.bytes != 8 : a.bytes != bytes)
+    return bad(fmt::format("{} bytes", a.bytes), value ? "1, 2, 4 or 8" : std::to_string(bytes));
   const auto tensors = static_cast<std::int64_t>(plan.tensors.size());
   if (a.kind == tensor && (a.value < 0 || a.value >= tensors))
     return bad(fmt::format("tensor {}", a.value), fmt::format("0 to {}", tensors - 1));
+  if (a.kind == number || a.kind == integer) {
+    if (a.value < 0 || a.value >= tensors ||
+        !plan.tensors[static_cast<std::size_t>(a.value)].by_value || a.bytes < 4)
+      return bad(fmt::format("tensor {} of {} bytes", a.value, a.bytes),
+                 "a tensor that is passed by value, in 4 or 8 bytes");
+  }
   if (a.kind == workspace && (a.value < 0 || a.value > plan.workspace_bytes))
     return bad(fmt::format("workspace offset {}", a.value),
                fmt::format("0 to {}", plan.workspace_bytes));
@@ -90,6 +96,11 @@ Result<ArgumentImage> argument_image(const PlanData& plan, const PlanKernel& ker
     image.bytes.resize(offset + bytes);
     if (a.kind == KernelArgument::Kind::scalar)
       std::memcpy(image.bytes.data() + offset, &a.value, bytes);
+    else if (a.kind == KernelArgument::Kind::number || a.kind == KernelArgument::Kind::integer)
+      image.numbers.push_back({static_cast<std::uint32_t>(offset),
+                               static_cast<std::uint32_t>(a.bytes),
+                               a.kind == KernelArgument::Kind::integer,
+                               plan.tensors[static_cast<std::size_t>(a.value)].type, a.value});
     else if (a.kind == KernelArgument::Kind::tensor_map)
       image.maps.push_back(map_patch(kernel.maps[static_cast<std::size_t>(a.value)],
                                      static_cast<std::uint32_t>(offset), a.value));
@@ -106,6 +117,23 @@ Result<ArgumentImage> argument_image(const PlanData& plan, const PlanKernel& ker
   return image;
 }
 
+void put_numbers(const ArgumentImage& image, std::span<void* const> pointers,
+                 std::byte* arguments) {
+  for (const auto& patch : image.numbers) {
+    const auto& number =
+        *static_cast<const Number*>(pointers[static_cast<std::size_t>(patch.tensor)]);
+    const auto put = [&](const auto value) {
+      std::memcpy(arguments + patch.offset, &value, sizeof value);
+    };
+    if (patch.integer)
+      put(integer(patch.type, number));
+    else if (patch.bytes == 4)
+      put(static_cast<float>(rounded(patch.type, number)));
+    else
+      put(rounded(patch.type, number));
+  }
+}
+
 Executable::Impl::Impl(Plan p, Device d)
     : plan(std::move(p)), device(d), bindings(plan.data().tensors) {}
 
@@ -113,7 +141,9 @@ Status Executable::Impl::check(std::span<const Binding> found, Workspace workspa
                                std::span<void*> pointers) const {
   auto resolved = bindings.resolve(found, pointers);
   SINTER_TRY(resolved);
-  return check_workspace(workspace, plan.data().workspace_bytes);
+  auto large = check_workspace(workspace, plan.data().workspace_bytes);
+  SINTER_TRY(large);
+  return check_overlaps(plan.data().tensors, pointers, workspace, plan.data().workspace_bytes);
 }
 
 Status Executable::Impl::complete(const LoadedKernel& k, std::span<void* const> pointers,
@@ -128,6 +158,7 @@ Status Executable::Impl::complete(const LoadedKernel& k, std::span<void* const> 
     const void* pointer = memory(patch);
     std::memcpy(arguments + patch.offset, &pointer, sizeof pointer);
   }
+  put_numbers(k.arguments, pointers, arguments);
   for (const auto& patch : k.arguments.maps) {
     const CUresult r = encode_map(*driver, patch, memory(patch), arguments + patch.offset);
     if (r != CUDA_SUCCESS) return map_failure(*driver, plan.data(), k, patch, r);
@@ -151,23 +182,47 @@ Status Executable::Impl::launch(CUstream stream, std::span<void* const> pointers
   return Done{};
 }
 
-Status Executable::Impl::launch(CUstream stream,
-                                std::span<const std::vector<std::byte>> arguments) const {
+Status Executable::Impl::launch(CUstream stream, std::span<const std::vector<std::byte>> arguments,
+                                std::span<void* const> pointers) const {
   ContextScope scope;
   auto entered = scope.enter(*driver, context);
   SINTER_TRY(entered);
+  alignas(16) std::array<std::byte, kMaxArgumentBytes> buffer;  // of the kernels that take numbers
   for (std::size_t i = 0; i < kernels.size(); ++i) {
-    if (kernels[i].source->grid == 0) continue;
-    auto launched = launch_one(*driver, kernels[i], stream, arguments[i].data());
+    const LoadedKernel& k = kernels[i];
+    if (k.source->grid == 0) continue;
+    const std::byte* complete = arguments[i].data();
+    if (!pointers.empty() && !k.arguments.numbers.empty()) {
+      std::copy(arguments[i].begin(), arguments[i].end(), buffer.data());
+      put_numbers(k.arguments, pointers, buffer.data());
+      complete = buffer.data();
+    }
+    auto launched = launch_one(*driver, k, stream, complete);
     SINTER_TRY(launched);
   }
   return Done{};
 }
 
 Status Executable::Impl::evaluate_on_cpu(std::span<void* const> pointers) const {
+  const auto& tensors = plan.data().tensors;
   HostPointers memory;
-  for (std::size_t i = 0; i < pointers.size(); ++i)
-    if (lowered_ids[i] != kNoTensor) memory[lowered_ids[i]] = pointers[i];
+  std::vector<std::vector<std::byte>> copies(tensors.size());  // numbers, inputs written in place
+  for (std::size_t i = 0; i < pointers.size(); ++i) {
+    if (lowered_ids[i] == kNoTensor) continue;
+    memory[lowered_ids[i]] = pointers[i];
+    if (!tensors[i].by_value || !pointers[i]) continue;
+    copies[i].resize(sizeof(double));
+    store_number(tensors[i].type, *static_cast<const Number*>(pointers[i]), copies[i].data());
+    memory[lowered_ids[i]] = copies[i].data();
+  }
+  for (std::size_t i = 0; i < pointers.size(); ++i) {
+    if (tensors[i].alias < 0) continue;
+    const auto in = static_cast<std::size_t>(tensors[i].alias);
+    if (pointers[i] != pointers[in] || !pointers[in] || lowered_ids[in] == kNoTensor) continue;
+    const auto* const bytes = static_cast<const std::byte*>(pointers[in]);
+    copies[in].assign(bytes, bytes + tensors[in].bytes);
+    memory[lowered_ids[in]] = copies[in].data();
+  }
   return evaluate(*lowered.graph, memory);
 }
 
@@ -192,9 +247,16 @@ Status Executable::execute(Stream stream, std::initializer_list<Binding> binding
 Result<BoundExecutable> Executable::bind(std::span<const Binding> bindings,
                                          Workspace workspace) const {
   const Impl& impl = *impl_;
-  BoundExecutable::Impl bound{impl_, {}, std::vector<void*>(impl.plan.data().tensors.size())};
+  const auto& tensors = impl.plan.data().tensors;
+  BoundExecutable::Impl bound{impl_, {}, std::vector<void*>(tensors.size()), {}};
   auto checked = impl.check(bindings, workspace, bound.pointers);
   SINTER_TRY(checked);
+  bound.numbers.resize(tensors.size());  // that live as long as what is bound
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (!tensors[i].by_value || !bound.pointers[i]) continue;
+    bound.numbers[i] = *static_cast<const Number*>(bound.pointers[i]);
+    bound.pointers[i] = &bound.numbers[i];
+  }
   for (const LoadedKernel& k : impl.kernels) {
     std::vector<std::byte>& arguments = bound.arguments.emplace_back(k.arguments.bytes.size());
     if (k.source->grid == 0) continue;
@@ -212,7 +274,24 @@ Result<BoundExecutable> Executable::bind(std::initializer_list<Binding> bindings
 Status BoundExecutable::execute(Stream stream) const {
   const Executable::Impl& impl = *impl_->executable;
   if (impl.device.is_cpu()) return impl.evaluate_on_cpu(impl_->pointers);
-  return impl.launch(static_cast<CUstream>(stream), impl_->arguments);
+  return impl.launch(static_cast<CUstream>(stream), impl_->arguments, {});
+}
+
+Status BoundExecutable::execute(Stream stream, std::span<const Binding> numbers) const {
+  const Executable::Impl& impl = *impl_->executable;
+  std::array<void*, kTensorsOnStack> few;
+  const std::size_t tensors = impl_->pointers.size();
+  const std::span<void*> pointers(tensors > few.size() ? many_pointers(tensors) : few.data(),
+                                  tensors);
+  std::copy(impl_->pointers.begin(), impl_->pointers.end(), pointers.begin());
+  auto placed = impl.bindings.renumber(numbers, pointers);
+  SINTER_TRY(placed);
+  if (impl.device.is_cpu()) return impl.evaluate_on_cpu(pointers);
+  return impl.launch(static_cast<CUstream>(stream), impl_->arguments, pointers);
+}
+
+Status BoundExecutable::execute(Stream stream, std::initializer_list<Binding> numbers) const {
+  return execute(stream, std::span<const Binding>(numbers.begin(), numbers.size()));
 }
 
 const Plan& Executable::plan() const { return impl_->plan; }

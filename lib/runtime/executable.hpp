@@ -25,12 +25,23 @@ struct ArgumentImage {
     std::int64_t value = 0;  // position of the tensor, or byte offset in the workspace
   };
   std::vector<std::byte> bytes;
+  struct NumberPatch {  // of a tensor that is passed by value
+    std::uint32_t offset = 0;
+    std::uint32_t bytes = 8;
+    bool integer = false;
+    DataType type{};  // of the tensor
+    std::int64_t tensor = 0;
+  };
   std::vector<Patch> patches;
+  std::vector<NumberPatch> numbers;
   std::vector<MapPatch> maps;
 };
 
 // plan_format where an argument does not fit the plan.
 Result<ArgumentImage> argument_image(const PlanData& plan, const PlanKernel& kernel);
+
+// pointers[i]: to the Number of tensor i, where it is passed by value.
+void put_numbers(const ArgumentImage& image, std::span<void* const> pointers, std::byte* arguments);
 
 struct LoadedKernel {
   std::shared_ptr<const Module> module;
@@ -59,15 +70,18 @@ struct Executable::Impl {
   Status complete(const LoadedKernel& k, std::span<void* const> pointers, Workspace workspace,
                   std::byte* arguments) const;
   Status launch(CUstream stream, std::span<void* const> pointers, Workspace workspace) const;
-  // With complete argument structs, one a kernel.
-  Status launch(CUstream stream, std::span<const std::vector<std::byte>> arguments) const;
+  // With complete argument structs, one a kernel; `pointers`, where there are any, to numbers that
+  // take the place of those in them.
+  Status launch(CUstream stream, std::span<const std::vector<std::byte>> arguments,
+                std::span<void* const> pointers) const;
   Status evaluate_on_cpu(std::span<void* const> pointers) const;
 };
 
 struct BoundExecutable::Impl {
   Shared<const Executable::Impl> executable;
   std::vector<std::vector<std::byte>> arguments;  // GPU: one a kernel
-  std::vector<void*> pointers;                    // CPU: one a tensor
+  std::vector<void*> pointers;                    // one a tensor
+  std::vector<Number> numbers;                    // one a tensor, where any is passed by value
 };
 
 }  // namespace sinter

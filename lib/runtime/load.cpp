@@ -55,10 +55,11 @@ Status check_architecture(const PlanData& plan, const std::string& target) {
 }
 
 // Compiles what has no machine code.
-void compile_units(const std::vector<Unit*>& units, std::string_view target) {
+void compile_units(const std::vector<Unit*>& units, std::string_view target,
+                   const PlanOptions& options) {
   std::vector<CompileRequest> requests;
   for (const Unit* u : units) requests.push_back({u->kernel->source, u->kernel->entry, target});
-  auto compiled = compile_kernels(requests);
+  auto compiled = compile_kernels(requests, options);
   for (std::size_t i = 0; i < units.size(); ++i) units[i]->compiled = std::move(compiled[i]);
 }
 
@@ -86,7 +87,8 @@ Status load_module(Unit& unit, const Driver& driver, CUcontext context, std::str
 }
 
 // The units, with machine code for those that run.
-std::map<UnitKey, Unit> make_units(const PlanData& plan, const std::string& target) {
+std::map<UnitKey, Unit> make_units(const PlanData& plan, const std::string& target,
+                                   const PlanOptions& options) {
   std::map<UnitKey, Unit> units;
   std::vector<Unit*> to_compile;
   for (const PlanKernel& k : plan.kernels) {
@@ -99,7 +101,7 @@ std::map<UnitKey, Unit> make_units(const PlanData& plan, const std::string& targ
     else
       to_compile.push_back(&at->second);
   }
-  if (!to_compile.empty()) compile_units(to_compile, target);
+  if (!to_compile.empty()) compile_units(to_compile, target, options);
   return units;
 }
 
@@ -140,7 +142,7 @@ Result<LoadedKernel> load_kernel(const Driver& driver, const PlanData& plan, con
                       &k};
 }
 
-Result<Executable> load_on_gpu(const Plan& plan, Device device) {
+Result<Executable> load_on_gpu(const Plan& plan, Device device, const PlanOptions& options) {
   auto target = device.target();
   SINTER_TRY(target);
   auto driver = sinter::driver();
@@ -154,7 +156,7 @@ Result<Executable> load_on_gpu(const Plan& plan, Device device) {
     auto checked = check_kernel(k);
     SINTER_TRY(checked);
   }
-  auto units = make_units(data, *target);
+  auto units = make_units(data, *target, options);
   ContextScope scope;
   auto entered = scope.enter(device.ordinal());
   SINTER_TRY(entered);
@@ -185,7 +187,7 @@ Result<Executable> load_on_cpu(const Plan& plan) {
 }  // namespace
 
 Result<Executable> load(const Plan& plan, Device device) {
-  return device.is_cpu() ? load_on_cpu(plan) : load_on_gpu(plan, device);
+  return device.is_cpu() ? load_on_cpu(plan) : load_on_gpu(plan, device, {});
 }
 
 Result<Executable> compile(Graph& graph, Device device, PlanOptions options) {
@@ -194,9 +196,9 @@ Result<Executable> compile(Graph& graph, Device device, PlanOptions options) {
     SINTER_TRY(target);
     options.architecture = std::move(*target);
   }
-  auto plan = Plan::make(graph, std::move(options));
+  auto plan = Plan::make(graph, options);
   SINTER_TRY(plan);
-  return load(*plan, device);
+  return device.is_cpu() ? load_on_cpu(*plan) : load_on_gpu(*plan, device, options);
 }
 
 }  // namespace sinter

@@ -384,8 +384,8 @@ TEST_CASE("attention backward: the emulator finds what is left out") {
                        *kProducer = "sinter/device/family/attention_backward_producer.cuh";
   const Attention a{.queries = 300, .keys = 200, .depth = 128, .depth_v = 128};
   const Edit edits[] = {
-      {kConsumer, "wgmma::wait<1>(s);", ""},
-      {kConsumer, "wgmma::wait<1>(dq);\n      stages_.add_dq(dq);", "stages_.add_dq(dq);"},
+      {kConsumer, "wgmma::wait<Wanted::ds ? 1 : 0>(s);", ""},
+      {kConsumer, "wgmma::wait<Wanted::dk ? 1 : 0>(dq);", ""},
       {kStages, "pipe_do().wait(state);", ""},
       {kProducer, "hopper::wait_for_stores<0>();", ""},
       {kProducer, "pipe_q.acquire(state_q);", ""},

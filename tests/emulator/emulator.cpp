@@ -219,6 +219,20 @@ Status run_plan(const Plan& plan, GraphCase& memory, HostKernels& kernels, bool 
     const auto id = memory.lowered().find(t.name);
     tensors.push_back(id ? pointers.at(*id) : nullptr);
   }
+  for (std::size_t i = 0; i < tensors.size(); ++i) {  // in place, where the graph allows it
+    const PlanTensor& t = data.tensors[i];
+    if (t.alias < 0) continue;
+    void*& input = tensors[static_cast<std::size_t>(t.alias)];
+    std::memcpy(tensors[i], input, static_cast<std::size_t>(t.bytes));
+    input = tensors[i];
+  }
+  std::vector<Number> numbers(tensors.size());
+  std::vector<void*> by_value(tensors.size());
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (data.tensors[i].by_value && tensors[i]) {
+      numbers[i] = binding_of(data.tensors[i], tensors[i]).number;
+      by_value[i] = &numbers[i];
+    }
   GuardedBuffer workspace(static_cast<std::size_t>(data.workspace_bytes));
   std::memset(workspace.data(), 0xff, workspace.size());
   const bool hopper = data.architecture == "sm_90a";
@@ -234,6 +248,7 @@ Status run_plan(const Plan& plan, GraphCase& memory, HostKernels& kernels, bool 
       const void* pointer = memory_at(p.workspace, p.value);
       std::memcpy(image->bytes.data() + p.offset, &pointer, sizeof pointer);
     }
+    put_numbers(*image, by_value, image->bytes.data());
     for (const auto& p : image->maps) {
       const PlanMap& m = k.maps[static_cast<std::size_t>(p.map)];
       const auto map = box_map(m.map, memory_at(m.workspace, m.value));

@@ -210,7 +210,9 @@ TEST_CASE("engine: a convolution by TMA im2col, stmatrix and TMA stores") {
 
 // ---- stored.cu: a contraction whose results leave by TMA
 
-std::string run_stored(const Edit& edit = {}, bool compile = false) {
+// Tiles of 128 columns have two parts that leave by turns; those of 64 have one: then it is the
+// tiles of a block whose results leave by turns.
+std::string run_stored(const Edit& edit = {}, bool compile = false, bool narrow = false) {
   constexpr int kRows = 200, kColumns = 200, kDepth = 136;
   const Numbers a = small_integers(kRows * kDepth, 7), b = small_integers(kDepth * kColumns, 8);
   std::vector<std::uint16_t> y(kRows * kColumns, 0x7fff);
@@ -221,8 +223,12 @@ std::string run_stored(const Edit& edit = {}, bool compile = false) {
   arguments.add(a.bits.data());
   arguments.add(b.bits.data());
   arguments.add(y.data());
-  const PlanKernel kernel =
-      kernel_of("stored", device_text("stored"), 2, 384, 2 * 32768 + 8 * 4096 + 32);
+  const PlanKernel kernel = kernel_of(
+      "stored",
+      narrow ? changed(device_text("stored"), {{"SINTER_WGMMA_NAMED(128", "SINTER_WGMMA_NAMED(64"},
+                                               {"tile_n = 128", "tile_n = 64"}})
+             : device_text("stored"),
+      2, 384, 2 * 32768 + 8 * 4096 + 32);
   if (compile) check_compiles(kernel);
   if (auto ran = emulate_kernel(kernel, arguments.bytes(), edit); !ran)
     return ran.error().message();
@@ -251,6 +257,8 @@ TEST_CASE("engine: a contraction's results stored by TMA") {
     INFO("without " << e.text);
     CHECK(run_stored(e) != "");
   }
+  CHECK(run_stored({}, true, true) == "");
+  CHECK(run_stored({kStore, "(number + turn) % 2", "number % 2"}, false, true) != "");
 }
 
 // ---- fragments.cu: y[i, n] = sum over p of (sum over k of a[i, k] b[p, k]) c[n, p]

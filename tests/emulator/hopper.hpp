@@ -71,6 +71,8 @@ template <int groups>
 void wait_for_stores() {
   machine->wait_for_stores(groups);
 }
+inline void wait_until_stored() { machine->wait_for_stores(0); }
+inline void order_stores() {}
 
 // ---- of a warp
 

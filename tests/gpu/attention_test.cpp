@@ -20,18 +20,21 @@ struct Case {
   DataType io = bf16;
   std::int64_t b = 1, h = 1, hk = 1;
   bool bias = false, sink = false, by_hand = false;
-  bool v_in_k = false;      // v is the first dv columns of k
-  std::int64_t packed = 0;  // sequences
+  bool v_in_k = false;         // v is the first dv columns of k
+  std::int64_t packed = 0;     // sequences
+  std::string gradients = {};  // those of "qkv" that are wanted
+  DataType of_gradients = DataType::none;
 };
 
 std::string text(const Case& c) {
-  return fmt::format("{}x{} d {} {} b {} h {} {} {}{}{}{}{}{}{}{}{}{}", c.sq, c.skv, c.d, c.dv, c.b,
-                     c.h, c.hk, name(c.io), c.a.causal_mask ? " causal" : "",
+  return fmt::format("{}x{} d {} {} b {} h {} {} {}{}{}{}{}{}{}{}{}{}{}", c.sq, c.skv, c.d, c.dv,
+                     c.b, c.h, c.hk, name(c.io), c.a.causal_mask ? " causal" : "",
                      c.a.causal_mask_bottom_right ? " bottom right" : "",
                      c.a.left_bound ? fmt::format(" left {}", *c.a.left_bound) : "",
                      c.a.padding_mask ? " padding" : "", c.bias ? " bias" : "",
                      c.sink ? " sink" : "", c.by_hand ? " by hand" : "", c.v_in_k ? " v in k" : "",
-                     c.packed > 0 ? fmt::format(" {} sequences", c.packed) : "");
+                     c.packed > 0 ? fmt::format(" {} sequences", c.packed) : "",
+                     c.gradients.empty() ? "" : fmt::format(" gradients {}", c.gradients));
 }
 
 // The last rows of a written-out causal mask see the first keys, the first ones nothing where there
@@ -76,6 +79,15 @@ Shared<Graph> graph_of(const Case& c) {
   const auto r = sdpa(q, k, v, c.a, in);
   g->output(r.o, "o");
   if (r.stats) g->output(r.stats, "stats", {.data_type = f32});
+  if (!c.gradients.empty()) {
+    const Tensor d_o = g->tensor({.name = "d_o", .dim = {c.b, c.h, c.sq, c.dv}});
+    const auto gradients = sdpa_backward(q, k, v, r.o, d_o, r.stats, c.a, in);
+    if (c.gradients.find('q') != c.gradients.npos) g->output(gradients.dq, "dq");
+    if (c.gradients.find('k') != c.gradients.npos)
+      g->output(gradients.dk, "dk", {.data_type = c.of_gradients});
+    if (c.gradients.find('v') != c.gradients.npos)
+      g->output(gradients.dv, "dv", {.data_type = c.of_gradients});
+  }
   return g;
 }
 
@@ -186,4 +198,27 @@ TEST_CASE("attention written out", "[attention]") {
          {.sq = 130, .skv = 65, .a = corner, .by_hand = true},  // rows of nothing else are NaN
          {.sq = 129, .skv = 129, .a = window, .h = 4, .hk = 2, .by_hand = true},
          {.sq = 40, .skv = 70, .a = full, .bias = true, .by_hand = true}});
+}
+
+// On a GPU, dQ too has the same bits in each run.
+TEST_CASE("some of attention's gradients, and dQ in one order", "[attention]") {
+  const SdpaAttributes causal{.attn_scale = kScale, .causal_mask = true, .generate_stats = true};
+  SdpaAttributes ordered = causal, window = causal;
+  ordered.deterministic = window.deterministic = true;
+  window.left_bound = 100;
+  std::vector<Case> all;
+  for (const std::int64_t d : {64, 128, 136})
+    for (const char* wanted : {"q", "qk", "qv", "kv", "v"}) {
+      Case c{.sq = 70, .skv = 129, .d = d, .dv = d, .a = causal};
+      c.gradients = wanted;
+      if (d == 64) c.of_gradients = f32;
+      all.push_back(c);
+    }
+  for (const std::int64_t d : {32, 128, 192})
+    for (const SdpaAttributes& a : {ordered, window}) {
+      Case c{.sq = 300, .skv = 300, .d = d, .dv = d, .a = a, .h = 2, .hk = 1};
+      c.gradients = "qkv";
+      all.push_back(c);
+    }
+  check(all);
 }

@@ -141,6 +141,9 @@ TEST_CASE("matmuls of many tiles", "[contraction]") {
         Problem{.batch = 1, .m = 1, .n = 4104, .k = 2056},
         Problem{.batch = 1, .m = 4099, .n = 1, .k = 1111},
         Problem{.batch = 1, .m = 264, .n = 264, .k = 16392},
+        // Tiles of an odd number of parts whose stores are still on their way:
+        Problem{.batch = 1, .m = 100360, .n = 64, .k = 64},
+        Problem{.batch = 1, .m = 60040, .n = 192, .k = 64},
         // In parts of k:
         Problem{.batch = 1, .m = 72, .n = 136, .k = 33024, .side_inputs = true},
         Problem{.batch = 2, .m = 40, .n = 33, .k = 8192, .b_by_columns = false},

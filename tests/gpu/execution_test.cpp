@@ -159,5 +159,5 @@ TEST_CASE("mistakes of the caller are refused before anything is launched", "[ex
   auto odd = b.bindings;
   odd[0].pointer = static_cast<char*>(odd[0].pointer) + 1;
   CHECK(rule(odd, workspace(b, *e)) == Rule::binding_alignment);
-  CHECK(rule(b.bindings, {}) == Rule::workspace);
+  CHECK(rule(b.bindings, {}) == Rule::workspace_size);
 }

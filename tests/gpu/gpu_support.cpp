@@ -53,10 +53,12 @@ Result<Plan> plan_for_device(Graph& graph, bool fuse, const Tuning& tuning) {
 std::set<std::string> unordered_tensors(const Graph& graph) {
   std::set<TensorId> unordered;
   for (const Node& n : graph.nodes()) {
+    const auto* const sdpa = std::get_if<SdpaAttributes>(&n.attributes);
+    const bool free = n.op == OpKind::sdpa_backward && !(sdpa && sdpa->deterministic);
     const bool reads = std::any_of(n.inputs.begin(), n.inputs.end(),
                                    [&](TensorId t) { return unordered.contains(t); });
     for (std::size_t i = 0; i < n.outputs.size(); ++i) {
-      const std::string_view port = n.op == OpKind::sdpa_backward ? info(n.op).outputs[i].name : "";
+      const std::string_view port = free ? info(n.op).outputs[i].name : "";
       if (n.outputs[i] != kNoTensor && (reads || port == "dQ" || port == "dBias"))
         unordered.insert(n.outputs[i]);
     }

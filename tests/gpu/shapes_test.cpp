@@ -13,34 +13,34 @@ using namespace sinter::test;
 
 namespace {
 
-struct Shape {
+struct Rows {
   std::int64_t rows, columns;
 };
 
-using Make = void (*)(Graph&, Shape);
+using Make = void (*)(Graph&, Rows);
 
-void softmax_and_norm(Graph& g, Shape s) {
+void softmax_and_norm(Graph& g, Rows s) {
   const auto x = g.tensor({.name = "x", .dim = {s.rows, s.columns}});
   const auto scale = g.tensor({.name = "scale", .dim = {1, s.columns}});
   const auto bias = g.tensor({.name = "bias", .dim = {1, s.columns}});
   g.output(softmax(x), "probabilities");
   g.output(layernorm(x, scale, bias, 1e-3), "normalised");
 }
-void residual_norm(Graph& g, Shape s) {
+void residual_norm(Graph& g, Rows s) {
   const auto x = g.tensor({.name = "x", .dim = {s.rows, s.columns}});
   const auto r = g.tensor({.name = "r", .dim = {s.rows, s.columns}});
   const auto scale = g.tensor({.name = "scale", .dim = {1, s.columns}, .data_type = f32});
   const auto sum = g.output(x + r, "sum");
   g.output(rmsnorm(sum, scale, Tensor{}, 1e-3), "y");
 }
-void layernorm_gradients(Graph& g, Shape s) {
+void layernorm_gradients(Graph& g, Rows s) {
   const auto d = norm_gradients(g, OpKind::layernorm_backward, s.rows, s.columns);
   g.output(d.dx, "dx");
   g.output(d.dscale, "dscale", {.data_type = f32});
   g.output(d.dbias, "dbias");
 }
 // A scale and a bias for each of six images, which lie one behind another or row by row.
-void image_gradients(Graph& g, Shape s) {
+void image_gradients(Graph& g, Rows s) {
   const auto image = [&](const char* name, Dims dim, DataType type = {}) {
     return g.tensor({.name = name, .dim = dim, .data_type = type});
   };
@@ -52,7 +52,7 @@ void image_gradients(Graph& g, Shape s) {
   g.output(d.dscale, "dscale", {.data_type = f32});
   g.output(d.dbias, "dbias");
 }
-void interleaved_image_gradients(Graph& g, Shape s) {
+void interleaved_image_gradients(Graph& g, Rows s) {
   const auto dy = g.tensor({.name = "dy", .dim = {s.rows, 6, s.columns}}),
              x = g.tensor({.name = "x", .dim = {s.rows, 6, s.columns}}),
              inv = g.tensor({.name = "inv", .dim = {s.rows, 6, 1}, .data_type = f32});
@@ -62,7 +62,7 @@ void interleaved_image_gradients(Graph& g, Shape s) {
   g.output(reduction(product, ReductionMode::add, {1, 6, s.columns}), "dscale");
 }
 // Normalised over channels, which are the second index but lie last.
-void channel_gradients(Graph& g, Shape s) {
+void channel_gradients(Graph& g, Rows s) {
   const Dims all{2, s.columns, s.rows}, last{s.rows * s.columns, 1, s.columns};
   const auto dy = g.tensor({.name = "dy", .dim = all, .stride = last}),
              x = g.tensor({.name = "x", .dim = all, .stride = last}),
@@ -74,14 +74,14 @@ void channel_gradients(Graph& g, Shape s) {
   g.output(reduction(dy * normalised, ReductionMode::add, {1, s.columns, 1}), "dscale");
   g.output(reduction(dy, ReductionMode::add, {1, s.columns, 1}), "dbias", {.data_type = f32});
 }
-void totals(Graph& g, Shape s) {
+void totals(Graph& g, Rows s) {
   const auto x = g.tensor({.name = "x", .dim = {s.rows, s.columns}});
   g.output(reduction(x, ReductionMode::add, {s.rows, 1}), "rows", {.data_type = f32});
   g.output(reduction(x, ReductionMode::avg, {1, s.columns}), "columns", {.data_type = f32});
   g.output(reduction(x, ReductionMode::amax, {1, 1}), "largest");
   g.output(reduction(x, ReductionMode::norm2, {1, s.columns}), "lengths", {.data_type = f32});
 }
-void transposed_sum(Graph& g, Shape s) {
+void transposed_sum(Graph& g, Rows s) {
   const auto x = g.tensor({.name = "x", .dim = {s.rows, s.columns}});
   const auto y = g.tensor({.name = "y", .dim = {s.columns, s.rows}});
   const auto bias = g.tensor({.name = "bias", .dim = {1, s.rows}});
@@ -98,7 +98,7 @@ Tensor random_numbers(Graph& g, Tensor seed, const Dims& dim, Distribution distr
   return slice(rng(seed, offset, {dim[0], dim[1] + 3}, a),
                {.start = {0, 1}, .limit = {dim[0], dim[1] + 1}});
 }
-void dropout_norm(Graph& g, Shape s) {
+void dropout_norm(Graph& g, Rows s) {
   const auto seed = g.tensor({.name = "seed", .dim = {1}, .data_type = i64});
   const auto x = g.tensor({.name = "x", .dim = {s.rows, s.columns}});
   const auto r = g.tensor({.name = "r", .dim = {s.rows, s.columns}});
@@ -107,14 +107,14 @@ void dropout_norm(Graph& g, Shape s) {
   const auto scale = g.tensor({.name = "scale", .dim = {1, s.columns}});
   g.output(layernorm(sum, scale, scale, 1e-3), "y");
 }
-void noisy_softmax(Graph& g, Shape s) {
+void noisy_softmax(Graph& g, Rows s) {
   const auto seed = g.tensor({.name = "seed", .dim = {1}, .data_type = i64});
   const auto x = g.tensor({.name = "x", .dim = {s.rows, s.columns}});
   const auto noise = random_numbers(g, seed, x.dim(), Distribution::uniform, true);
   const auto kept = random_numbers(g, seed, x.dim(), Distribution::bernoulli, true);
   g.output(softmax(x + noise).y * kept, "probabilities");
 }
-void dropout_gradients(Graph& g, Shape s) {
+void dropout_gradients(Graph& g, Rows s) {
   const auto seed = g.tensor({.name = "seed", .dim = {1}, .data_type = i64});
   const auto x = g.tensor({.name = "x", .dim = {s.rows, s.columns}});
   const auto dy = g.tensor({.name = "dy", .dim = {s.rows, s.columns}});
@@ -125,7 +125,7 @@ void dropout_gradients(Graph& g, Shape s) {
   g.output(d.dx, "dx");
   g.output(d.dscale, "dscale", {.data_type = f32});
 }
-void dropout_across(Graph& g, Shape s) {
+void dropout_across(Graph& g, Rows s) {
   const auto seed = g.tensor({.name = "seed", .dim = {1}, .data_type = i64});
   const auto x = g.tensor({.name = "x", .dim = {s.rows, s.columns}});
   const auto y = g.tensor({.name = "y", .dim = {s.columns, s.rows}});
@@ -136,7 +136,7 @@ void dropout_across(Graph& g, Shape s) {
 }
 
 // Normalised over all rows, about a mean that is large beside the deviations.
-void batchnorm_last(Graph& g, Shape s) {
+void batchnorm_last(Graph& g, Rows s) {
   const auto x = g.tensor({.name = "x", .dim = {s.rows, s.columns}});
   const auto scale = g.tensor({.name = "scale", .dim = {1, s.columns}});
   const auto n = batchnorm(x + 1000.0, scale, scale, 1e-3);
@@ -145,21 +145,21 @@ void batchnorm_last(Graph& g, Shape s) {
   g.output(n.inv_variance, "inv_variance", {.data_type = f32});
 }
 // Channels of 4 images, the columns being their pixels.
-void batchnorm_first(Graph& g, Shape s) {
+void batchnorm_first(Graph& g, Rows s) {
   const auto x = g.tensor({.name = "x", .dim = {4, s.rows, s.columns}});
   const auto scale = g.tensor({.name = "scale", .dim = {1, s.rows, 1}});
   const auto n = batchnorm(x, scale, scale, 1e-3);
   g.output(n.y, "y");
   g.output(n.inv_variance, "inv_variance", {.data_type = f32});
 }
-void instancenorm_last(Graph& g, Shape s) {
+void instancenorm_last(Graph& g, Rows s) {
   const auto x = g.tensor(
       {.name = "x", .dim = {2, s.columns, s.rows}, .stride = {s.rows * s.columns, 1, s.columns}});
   const auto scale = g.tensor({.name = "scale", .dim = {1, s.columns, 1}});
   g.output(instancenorm(x, scale, scale, 1e-3), "y");
 }
 // 32 groups of channels that lie last, with a mean that is large beside the deviations.
-void groupnorm_last(Graph& g, Shape s) {
+void groupnorm_last(Graph& g, Rows s) {
   const Dims last{s.rows * s.columns, 1, s.columns};
   const auto x = g.tensor({.name = "x", .dim = {2, s.columns, s.rows}, .stride = last});
   const auto scale = g.tensor({.name = "scale", .dim = {1, s.columns, 1}});
@@ -192,10 +192,10 @@ constexpr Kind kKinds[] = {{"softmax_and_norm", softmax_and_norm},
                            {"transposed_sum", transposed_sum}};
 constexpr auto kSoftmaxAndNorms = std::span(kKinds).first(2);
 
-std::vector<GraphSource> graphs(const std::vector<Shape>& shapes, std::span<const Kind> kinds) {
+std::vector<GraphSource> graphs(const std::vector<Rows>& shapes, std::span<const Kind> kinds) {
   std::vector<GraphSource> all;
   for (const auto& kind : kinds)
-    for (const Shape s : shapes)
+    for (const Rows s : shapes)
       for (const DataType io : {bf16, f32}) {
         const Make make = kind.make;
         const std::string name = std::string(kind.name) + "_" + std::to_string(s.rows) + "x" +
@@ -210,7 +210,7 @@ std::vector<GraphSource> graphs(const std::vector<Shape>& shapes, std::span<cons
   return all;
 }
 
-void check(const std::vector<Shape>& shapes, std::span<const Kind> kinds = kKinds) {
+void check(const std::vector<Rows>& shapes, std::span<const Kind> kinds = kKinds) {
   Failures failures;
   const auto sources = graphs(shapes, kinds);
   const Totals t = run_graphs(sources, {.samples = 256, .repeatable = true}, failures);

@@ -15,11 +15,13 @@ namespace {
 struct Attention {
   std::int64_t heads = 4, key_heads = 4, queries = 200, keys = 300, d = 64, dv = 64;
   SdpaAttributes attributes = {};
-  bool bias = false, dbias = false, dv_wanted = true, lengths = false;
+  bool bias = false, dbias = false, lengths = false;
   DataType io = DataType::bf16;
   Dims bias_dim = {};  // of [2, heads, queries, keys], 1 where it is broadcast; else one a key
   DataType of_bias = DataType::none;
   bool block_mask = false;
+  std::string_view wanted = "qkv";
+  DataType gradients = DataType::none;  // of dK and dV
 };
 
 std::unique_ptr<Graph> graph_of(const Attention& a) {
@@ -53,9 +55,12 @@ std::unique_ptr<Graph> graph_of(const Attention& a) {
     more.offset = g.tensor({.name = "offset", .dim = {1}, .data_type = DataType::i64});
   }
   const auto gradients = sdpa_backward(q, k, v, o, d_o, stats, a.attributes, more);
-  g.output(gradients.dq, "dq");
-  g.output(gradients.dk, "dk");
-  if (a.dv_wanted) g.output(gradients.dv, "dv");
+  const auto output = [&](char which, Tensor t, const char* name, DataType type) {
+    if (a.wanted.find(which) != a.wanted.npos) g.output(t, name, {.data_type = type});
+  };
+  output('q', gradients.dq, "dq", DataType::none);
+  output('k', gradients.dk, "dk", a.gradients);
+  output('v', gradients.dv, "dv", a.gradients);
   if (a.dbias) g.output(gradients.dbias, "dbias", {.data_type = a.of_bias});
   for (const auto& d : g.check()) FAIL(d.message());
   return made;
@@ -122,6 +127,66 @@ TEST_CASE("attention backward with a mask of blocks is one kernel") {
   CHECK(families(planned({.d = 192, .dv = 128, .block_mask = true})) == kFused);
 }
 
+TEST_CASE("what is not wanted of dQ, dK and dV has no kernels") {
+  constexpr Family rows = Family::rowwise, each = Family::pointwise,
+                   fused = Family::attention_backward;
+  for (const char* target : {"sm_90a", "sm_80"})
+    for (const std::int64_t d : {64, 128}) {
+      const auto with = [&](std::string_view wanted) {
+        return families(partitioned(*graph_of({.d = d, .dv = d, .wanted = wanted}), target));
+      };
+      for (const char* wanted : {"q", "qk", "qv"}) CHECK(with(wanted) == kFused);
+      for (const char* wanted : {"k", "kv"}) CHECK(with(wanted) == std::vector{rows, fused});
+      CHECK(with("v") == std::vector{fused});  // without Delta
+    }
+  CHECK(families(planned({.d = 192, .dv = 128, .wanted = "k"})) == std::vector{rows, fused});
+  CHECK(families(
+            planned({.bias = true, .dbias = true, .bias_dim = {2, 4, 200, 300}, .wanted = ""})) ==
+        std::vector{rows, fused});
+}
+
+TEST_CASE("gradients of any type and layout are the kernel's") {
+  CHECK(families(planned({.gradients = DataType::f32})) == kFused);
+  CHECK(families(planned({.gradients = DataType::f16})) == kFused);
+  CHECK(families(planned({.d = 136, .dv = 136, .gradients = DataType::f32})) == kFused);
+  CHECK(families(partitioned(*graph_of({.gradients = DataType::f32}), "sm_80")) == kFused);
+  CHECK(is_fused(planned({.d = 20, .dv = 20})));
+  CHECK(is_fused(partitioned(*graph_of({.d = 21, .dv = 21}), "sm_80")));
+  // Virtual ones, of which another kernel makes something.
+  Graph g({.io = DataType::bf16});
+  const auto input = [&](const char* name) {
+    return g.tensor({.name = name, .dim = {2, 4, 200, 64}});
+  };
+  const Tensor q = input("q"), k = input("k"), v = input("v"), o = input("o"), d_o = input("do"),
+               stats =
+                   g.tensor({.name = "stats", .dim = {2, 4, 200, 1}, .data_type = DataType::f32});
+  const auto gradients = sdpa_backward(q, k, v, o, d_o, stats);
+  g.output(gradients.dq * q, "dq");
+  g.output(gradients.dk * k, "dk");
+  g.output(gradients.dv * v, "dv");
+  CHECK(is_fused(partitioned(g)));
+  CHECK(is_fused(partitioned(g, "sm_80")));
+}
+
+TEST_CASE("dQ in one order has counters behind its sums, where the order matters") {
+  const auto in_order = [](Attention a, std::string_view target) {
+    a.attributes.deterministic = true;
+    const Partition p = partitioned(*graph_of(a), target);
+    for (const KernelSpec& k : p.kernels)
+      if (k.as_attention_backward())
+        return plan_attention_backward(k, device_model(target))->in_order;
+    FAIL("it is not one kernel");
+    return false;
+  };
+  for (const char* target : {"sm_90a", "sm_80"}) {
+    CHECK(in_order({.keys = 300}, target));
+    CHECK_FALSE(in_order({.keys = 256}, target));
+    CHECK_FALSE(in_order({.keys = 300, .wanted = "kv"}, target));
+  }
+  CHECK(in_order({.keys = 200, .d = 256, .dv = 256}, "sm_90a"));
+  CHECK(in_order({.keys = 300, .block_mask = true}, "sm_90a"));
+}
+
 TEST_CASE("the workspace of attention backward has no scores") {
   const Attention a{.queries = 2048, .keys = 2048};
   // dQ's sums and Delta.
@@ -135,7 +200,9 @@ TEST_CASE("the workspace of attention backward has no scores") {
 
 TEST_CASE("what the kernel of attention backward does not have keeps the expansion") {
   CHECK_FALSE(is_fused(planned({.d = 264, .dv = 264})));
-  CHECK_FALSE(is_fused(planned({.dv_wanted = false})));
+  // A dBias that is added in any order.
+  CHECK_FALSE(
+      is_fused(planned({.attributes = {.deterministic = true}, .bias = true, .dbias = true})));
   CHECK_FALSE(is_fused(planned({.io = DataType::f32})));
 }
 
@@ -146,51 +213,63 @@ TEST_CASE("other GPUs run attention backward of up to 128 elements a head in one
   CHECK(families(on_sm_80({.d = 40, .dv = 128, .attributes = {.causal_mask = true}})) == kFused);
   CHECK(is_fused(on_sm_80({.bias = true, .dbias = true})));
   CHECK_FALSE(is_fused(on_sm_80({.d = 136, .dv = 136})));
-  CHECK_FALSE(is_fused(on_sm_80({.dv_wanted = false})));
 }
 
 TEST_CASE("attention backward's kernels give what the expansion gives") {
-  for (const Attention& a : {Attention{.key_heads = 2, .queries = 20, .keys = 30, .d = 16, .dv = 8},
-                             Attention{.queries = 20,
-                             .keys = 17,
-                             .d = 16,
-                             .dv = 8,
-                             .attributes = {.attn_scale = 0.3, .causal_mask_bottom_right = true}},
-                             Attention{.queries = 20,
-                             .keys = 17,
-                             .d = 16,
-                             .dv = 16,
-                             .attributes = {.attn_scale = 0.3, .left_bound = 5, .softcap = 2},
-                             .bias = true},
-                             Attention{.queries = 20,
-                             .keys = 17,
-                             .d = 16,
-                             .dv = 16,
-                             .attributes = {.dropout_probability = 0.4}},
-                             Attention{.queries = 20,
-                             .keys = 17,
-                             .d = 16,
-                             .dv = 16,
-                             .attributes = {.causal_mask = true, .softcap = 2},
-                             .bias = true,
-                             .dbias = true,
-                             .bias_dim = {2, 4, 20, 17}},
-                             Attention{.queries = 20,
-                             .keys = 17,
-                             .d = 16,
-                             .dv = 16,
-                             .bias = true,
-                             .dbias = true,
-                             .bias_dim = {1, 4, 1, 17}},
-                             Attention{.queries = 140,
-                             .keys = 150,
-                             .d = 8,
-                             .dv = 8,
-                             .bias = true,
-                             .dbias = true,
-                             .bias_dim = {2, 1, 140, 150},
-                             .of_bias = DataType::f32,
-                             .block_mask = true}}) {
+  for (const Attention& a :
+       {Attention{.key_heads = 2, .queries = 20, .keys = 30, .d = 16, .dv = 8},
+        Attention{.queries = 20,
+        .keys = 17,
+        .d = 16,
+        .dv = 8,
+        .attributes = {.attn_scale = 0.3, .causal_mask_bottom_right = true}},
+        Attention{.queries = 20,
+        .keys = 17,
+        .d = 16,
+        .dv = 16,
+        .attributes = {.attn_scale = 0.3, .left_bound = 5, .softcap = 2},
+        .bias = true},
+        Attention{.queries = 20,
+        .keys = 17,
+        .d = 16,
+        .dv = 16,
+        .attributes = {.dropout_probability = 0.4}},
+        Attention{.queries = 20,
+        .keys = 17,
+        .d = 16,
+        .dv = 16,
+        .attributes = {.causal_mask = true, .softcap = 2},
+        .bias = true,
+        .dbias = true,
+        .bias_dim = {2, 4, 20, 17}},
+        Attention{.queries = 20,
+        .keys = 17,
+        .d = 16,
+        .dv = 16,
+        .bias = true,
+        .dbias = true,
+        .bias_dim = {1, 4, 1, 17}},
+        Attention{.queries = 140,
+        .keys = 150,
+        .d = 8,
+        .dv = 8,
+        .bias = true,
+        .dbias = true,
+        .bias_dim = {2, 1, 140, 150},
+        .of_bias = DataType::f32,
+        .block_mask = true},
+        Attention{.queries = 20, .keys = 17, .d = 16, .dv = 8, .wanted = "q"},
+        Attention{.key_heads = 2,
+        .queries = 20,
+        .keys = 17,
+        .d = 16,
+        .dv = 8,
+        .attributes = {.dropout_probability = 0.4},
+        .wanted = "k",
+        .gradients = DataType::f32},
+        Attention{.queries = 20, .keys = 17, .d = 13, .dv = 9, .wanted = "v"},
+        Attention{
+            .queries = 20, .keys = 300, .d = 16, .dv = 8, .attributes = {.deterministic = true}}}) {
     const auto made = graph_of(a);
     Graph& g = *made;
     GraphCase c(g, Fill::normal, 7);
@@ -240,7 +319,10 @@ TEST_CASE("kernels of attention backward by warps compile without a complaint", 
         Attention{.d = 128, .dv = 128, .attributes = {.softcap = 20}, .bias = true},
         Attention{.attributes = {.dropout_probability = 0.1}},
         Attention{.d = 128, .dv = 128, .bias = true, .dbias = true},
-        Attention{.d = 128, .dv = 128, .block_mask = true}})
+        Attention{.d = 128, .dv = 128, .block_mask = true},
+        Attention{.d = 128, .dv = 128, .wanted = "q"}, Attention{.wanted = "kv"},
+        Attention{.d = 128, .dv = 128, .gradients = DataType::f32},
+        Attention{.attributes = {.deterministic = true}}})
     check_compiled(a, "sm_80");
 }
 
@@ -292,7 +374,18 @@ TEST_CASE("kernels of attention backward compile for sm_90a without a complaint"
         Attention{.d = 128, .dv = 128, .bias = true, .dbias = true},
         Attention{.d = 192, .dv = 192, .bias = true, .dbias = true},
         Attention{.queries = long_rows, .keys = long_rows, .d = 128, .dv = 128, .block_mask = true},
-        Attention{.d = 192, .dv = 128, .block_mask = true}}) {
+        Attention{.d = 192, .dv = 128, .block_mask = true},
+        Attention{.d = 128, .dv = 128, .wanted = "q"},
+        Attention{.wanted = "qv"},
+        Attention{.d = 128, .dv = 128, .wanted = "kv"},
+        Attention{.wanted = "v"},
+        Attention{.d = 192, .dv = 128, .wanted = "q"},
+        Attention{.d = 256, .dv = 256, .wanted = "kv"},
+        Attention{.d = 128, .dv = 128, .gradients = DataType::f32},
+        Attention{.d = 256, .dv = 256, .gradients = DataType::f32},
+        Attention{.d = 128, .dv = 128, .attributes = {.causal_mask = true, .deterministic = true}},
+        Attention{.d = 192, .dv = 192, .attributes = {.deterministic = true}},
+        Attention{.attributes = {.deterministic = true}, .block_mask = true}}) {
     check_compiled(a, "sm_90a");
   }
 }

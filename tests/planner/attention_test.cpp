@@ -2,10 +2,13 @@
 // out.
 #include <limits>
 
+#include "emit/emit.hpp"
 #include "planned.hpp"
 #include "schedule/attention/forward.hpp"
+#include "schedule/scheduled_kernel.hpp"
 #include "sinter/sinter.hpp"
 #include "support/catch.hpp"
+#include "target/device_model.hpp"
 
 namespace sinter::test {
 namespace {
@@ -51,6 +54,30 @@ std::size_t kernels_of(const Shape& s, SdpaAttributes a = {}) {
 bool is_one(const Partition& p) { return families(p) == std::vector{Family::attention}; }
 
 }  // namespace
+
+TEST_CASE("what is the same for all scores of a head is computed once") {
+  const auto text_of = [](SdpaAttributes a, auto inputs) {
+    const Partition p = planned({.b = 2, .sq = 256, .skv = 256}, a, inputs);
+    REQUIRE(is_one(p));
+    return emit_kernel(schedule_kernel(p.kernels[0], {device_model("sm_90a"), Tuning{}})).source;
+  };
+  const auto element = [](const std::string& text) {
+    const std::size_t from = text.find("float element(const Args& args, const FirstCoord& c,");
+    REQUIRE(from != std::string::npos);
+    return text.substr(from, text.find("return", from) - from);
+  };
+  const auto none = [](Graph&) { return SdpaInputs{}; };
+  const std::string slopes = text_of({.alibi_mask = true}, none);
+  CHECK(slopes.find("op::Pow::apply") != std::string::npos);
+  CHECK(element(slopes).find("op::Pow::apply") == std::string::npos);
+  CHECK(element(text_of({.softcap = 30}, none)).find("Div") == std::string::npos);
+  // A bias that only heads have is loaded once; one that keys have, at each.
+  const auto bias = [](Dims dim) {
+    return [dim](Graph& g) { return SdpaInputs{.bias = g.tensor({.name = "bias", .dim = dim})}; };
+  };
+  CHECK(element(text_of({}, bias({1, 2, 1, 1}))).find("sinter::load") == std::string::npos);
+  CHECK(element(text_of({}, bias({1, 2, 1, 256}))).find("sinter::load") != std::string::npos);
+}
 
 TEST_CASE("sdpa with any of its options is one kernel") {
   const Shape s{.b = 2};

@@ -14,11 +14,11 @@ namespace {
 const std::vector kAlone{Family::contraction};
 
 // The rows and columns of one product, and how many products the kernel computes.
-struct Shape {
+struct Layout {
   std::int64_t products, rows, columns;
-  bool operator==(const Shape&) const = default;
+  bool operator==(const Layout&) const = default;
 };
-Shape shape_of(const KernelSpec& s) {
+Layout shape_of(const KernelSpec& s) {
   const int m = s.contraction().batch, n = m + s.contraction().m;
   return {count(s.extent, 0, m), count(s.extent, m, n), count(s.extent, n, n + s.contraction().n)};
 }
@@ -29,7 +29,7 @@ TEST_CASE("batches that share an operand are rows of one product, or its columns
   struct Case {
     Dims a, b;
     std::vector<Dims> side_inputs;
-    Shape shape;
+    Layout shape;
     Dims a_stride{}, c_stride{};
   };
   for (const Case& c : {
@@ -73,9 +73,9 @@ TEST_CASE("batches that share an operand are rows of one product, or its columns
 }
 
 TEST_CASE("totals of each batch keep batches apart, those of all rows do not") {
-  for (const auto& [total, shape] : {std::pair{Dims{1, 1, 96}, Shape{1, 64, 96}},
-                                     {Dims{16, 4, 1}, Shape{1, 64, 96}},
-                                     {Dims{16, 1, 96}, Shape{16, 4, 96}}}) {
+  for (const auto& [total, shape] : {std::pair{Dims{1, 1, 96}, Layout{1, 64, 96}},
+                                     {Dims{16, 4, 1}, Layout{1, 64, 96}},
+                                     {Dims{16, 1, 96}, Layout{16, 4, 96}}}) {
     auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
     const auto y = matmul(g->tensor({.name = "a", .dim = {16, 4, 64}}),
                           g->tensor({.name = "b", .dim = {1, 64, 96}}));
@@ -97,7 +97,7 @@ TEST_CASE("a gated pair with one row in each of many batches is one kernel") {
   const auto p = for_sm_90a(*g);
   REQUIRE(families(p) == kAlone);
   CHECK(p.kernels[0].contraction().paired());
-  CHECK(shape_of(p.kernels[0]) == Shape{1, 16, 96});
+  CHECK(shape_of(p.kernels[0]) == Layout{1, 16, 96});
   check_values(*g);
 }
 
@@ -109,7 +109,7 @@ TEST_CASE("indices that are values keep batches apart from rows") {
     g->output(y + gen_index(y, 0), "y");
     const auto p = for_sm_90a(*g);
     REQUIRE(families(p) == kAlone);
-    CHECK(shape_of(p.kernels[0]) == (rows == 1 ? Shape{1, 16, 96} : Shape{16, 4, 96}));
+    CHECK(shape_of(p.kernels[0]) == (rows == 1 ? Layout{1, 16, 96} : Layout{16, 4, 96}));
     check_values(*g);
   }
 }

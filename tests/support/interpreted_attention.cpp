@@ -24,6 +24,17 @@ class Attention : KernelStatements {
   struct Interval {
     std::int64_t first, end;
   };
+  // Over entry, head and `more`; `group`: heads that share one of the table's.
+  Table over_heads(std::initializer_list<int> more, std::int64_t group) const {
+    std::vector<int> over{0, AttentionSpec::head};
+    over.insert(over.end(), more);
+    return table(std::move(over), 1, AttentionSpec::head, group);
+  }
+  double dot(const double* x, const double* y, std::int64_t count) const {
+    double sum = 0;
+    for (std::int64_t i = 0; i < count; ++i) sum = rounded(DataType::f32, sum + x[i] * y[i]);
+    return sum;
+  }
   template <class A>
   Interval seen_in_sequence(const A& a, std::int64_t row) const {
     const auto offset = [&](int port, std::int64_t i) {
@@ -62,9 +73,13 @@ class Attention : KernelStatements {
     return i;
   }
   void run_attention(const AttentionSpec& a) {
+    using A = AttentionSpec;
+    q_ = values_of(a.q.body, over_heads({A::member, A::query, A::d}, 1));
+    k_ = values_of(a.k.body, over_heads({A::n, A::d}, a.group));
+    v_ = values_of(a.v.body, over_heads({A::n, A::e}, a.group));
     Index at(static_cast<std::size_t>(spec_.extent.size()), 0);
-    for_indices(at, 0, AttentionSpec::e, std::function<void()>([&] {
-                  const Interval keys = seen(a, at, AttentionSpec::query);
+    for_indices(at, 0, A::e, std::function<void()>([&] {
+                  const Interval keys = seen(a, at, A::query);
                   const std::int64_t each =
                       (std::max<std::int64_t>(0, keys.end - keys.first) + a.splits - 1) / a.splits;
                   for (int i = 0; i < a.splits; ++i) {
@@ -80,18 +95,10 @@ class Attention : KernelStatements {
     std::vector<double> v, weights;
     Index result = at;
     result[0] += split * spec_.extent[0];
-    const auto shared = [&](const Body& body) {  // of the head that the group shares
-      Index own = at;
-      own[A::head] /= a.group;
-      return operand(body, own, v);
-    };
     double largest = kNothing, total = 0;
     for (std::int64_t n = keys.first; n < keys.end; ++n) {
       at[A::n] = n;
-      double sum = 0;
-      for_indices(at, A::d, A::d + 1, std::function<void()>([&] {
-                    sum = rounded(DataType::f32, sum + operand(a.q.body, at, v) * shared(a.k.body));
-                  }));
+      const double sum = dot(q_.row(at), k_.row(at), spec_.extent[A::d]);
       accumulator_[0] = sum;
       weights.push_back(a.score.statements.empty() ? sum * a.scale : operand(a.score, at, v));
       largest = math::maximum(largest, weights.back());
@@ -124,7 +131,7 @@ class Attention : KernelStatements {
                   for (std::size_t i = 0; i < weights.size(); ++i) {
                     at[A::n] = keys.first + static_cast<std::int64_t>(i);
                     if (weights[i] != 0 || !a.zero_dominates)
-                      sum = rounded(DataType::f32, sum + weights[i] * shared(a.v.body));
+                      sum = rounded(DataType::f32, sum + weights[i] * v_.row(at)[at[A::e]]);
                   }
                   if (undefined) sum = std::numeric_limits<double>::quiet_NaN();
                   accumulator_[0] = sum;
@@ -137,27 +144,15 @@ class Attention : KernelStatements {
     using A = AttentionBackwardSpec;
     Index at(static_cast<std::size_t>(spec_.extent.size()), 0);
     std::vector<double> v;
-    // Sums of f32, by place.
-    const auto index_of = [&](const Index& i, int row, int column) {
-      return Index{i[0], i[1], i[static_cast<std::size_t>(row)],
-                   i[static_cast<std::size_t>(column)]};
-    };
-    std::map<Index, double> dk, dv;
-    const auto add = [&](std::map<Index, double>& to, const Index& i, double x) {
-      double& sum = to[i];
-      sum = rounded(DataType::f32, sum + x);
-    };
-    const auto shared = [&](const Body& body) {  // of the head that the group shares
-      Index own = at;
-      own[A::head] /= a.group;
-      return operand(body, own, v);
-    };
-    const auto dot = [&](const ProductOperand& x, const ProductOperand& y, int along) {
-      double sum = 0;
-      for_indices(at, along, along + 1, std::function<void()>([&] {
-                    sum = rounded(DataType::f32, sum + operand(x.body, at, v) * shared(y.body));
-                  }));
-      return sum;
+    Table q = values_of(a.q.body, over_heads({A::m, A::d}, 1)),
+          k = values_of(a.k.body, over_heads({A::n, A::d}, a.group)),
+          values = values_of(a.v.body, over_heads({A::n, A::e}, a.group)),
+          d_o = values_of(a.d_o.body, over_heads({A::m, A::e}, 1));
+    Table dq = over_heads({A::m, A::d}, 1), dk = over_heads({A::n, A::d}, a.group),
+          dv = over_heads({A::n, A::e}, a.group);
+    const auto add = [&](double* sums, double factor, const double* x, std::int64_t count) {
+      for (std::int64_t i = 0; i < count; ++i)
+        sums[i] = rounded(DataType::f32, sums[i] + factor * x[i]);
     };
     const bool sums_bias = bias_gradient_of(spec_).shared;
     const auto put_bias = [&](double x) {
@@ -171,7 +166,8 @@ class Attention : KernelStatements {
     for_indices(
         at, 0, A::n, std::function<void()>([&] {
           const Interval keys = seen(a, at, AttentionBackwardSpec::m);
-          const double stats = of_entry(a.stats, at), delta = of_entry(a.delta, at);
+          const double stats = of_entry(a.stats, at),
+                       delta = a.delta < 0 ? 0 : of_entry(a.delta, at);
           const bool row_seen = stats != -std::numeric_limits<double>::infinity();
           for (std::int64_t n = keys.first; n < keys.end; ++n) {
             at[A::n] = n;
@@ -179,7 +175,8 @@ class Attention : KernelStatements {
             if (!row_seen ||
                 (!a.block_mask.statements.empty() && operand(a.block_mask, at, v) == 0))
               continue;
-            const double sum = rounded(DataType::f32, dot(a.q, a.k, A::d) * a.scale);
+            const double sum =
+                rounded(DataType::f32, dot(q.row(at), k.row(at), spec_.extent[A::d]) * a.scale);
             accumulator_[0] = sum;
             const double score = a.score.statements.empty() ? sum : operand(a.score, at, v),
                          probability = std::exp(score - stats);
@@ -188,49 +185,35 @@ class Attention : KernelStatements {
               return a.weight.statements.empty() ? x : operand(a.weight, at, v);
             };
             const double weight = weighted(probability),
-                         ds = probability * (weighted(dot(a.d_o, a.v, A::e)) - delta);
+                         ds = probability *
+                              (weighted(dot(d_o.row(at), values.row(at), spec_.extent[A::e])) -
+                               delta);
             put_bias(ds);
             accumulator_[0] = sum, accumulator_[1] = ds;
             const double gradient =
                              round_to(a.q.type,
                                       a.score.statements.empty() ? ds : operand(a.gradient, at, v)),
                          p = round_to(a.q.type, weight);
-            Index of_key = at;
-            of_key[A::head] /= a.group;
-            for_indices(
-                at, A::d, A::d + 1, std::function<void()>([&] {
-                  of_key[A::d] = at[A::d];
-                  add(dk, index_of(of_key, A::n, A::d), gradient * operand(a.q.body, at, v));
-                  const auto port = static_cast<std::size_t>(a.sums);
-                  const std::int64_t to = locate(spec_.ports[port].access, at).offset;
-                  store_element(
-                      DataType::f32, memory_[port], to,
-                      load_element(DataType::f32, memory_[port], to) + gradient * shared(a.k.body));
-                }));
-            for_indices(at, A::e, A::e + 1, std::function<void()>([&] {
-                          of_key[A::e] = at[A::e];
-                          add(dv, index_of(of_key, A::n, A::e), p * operand(a.d_o.body, at, v));
-                        }));
+            add(dk.row(at), gradient, q.row(at), spec_.extent[A::d]);
+            add(dq.row(at), gradient, k.row(at), spec_.extent[A::d]);
+            add(dv.row(at), p, d_o.row(at), spec_.extent[A::e]);
           }
           at[A::n] = 0;
         }));
-    const auto store = [&](int number, int column, const std::map<Index, double>& sums,
-                           double scale) {
+    const auto store = [&](int number, Table& sums, double scale) {
+      if (number < 0) return;  // not wanted
       const auto port = static_cast<std::size_t>(number);
-      for_indices(at, 0, spec_.extent.size(), std::function<void()>([&] {
-                    const int other = column == A::d ? A::e : A::d;
-                    if (at[A::m] != 0 || at[static_cast<std::size_t>(other)] != 0 ||
-                        at[A::head] >= spec_.extent[A::head] / a.group)
-                      return;
-                    const auto sum = sums.find(index_of(at, A::n, column));
-                    store_element(spec_.ports[port].type, memory_[port],
-                                  locate(spec_.ports[port].access, at).offset,
-                                  sum == sums.end() ? 0 : scale * sum->second);
-                  }));
+      for_each(sums, [&](const Index& to, double x) {
+        store_element(spec_.ports[port].type, memory_[port],
+                      locate(spec_.ports[port].access, to).offset, scale * x);
+      });
     };
-    store(a.dk, A::d, dk, a.scale);
-    store(a.dv, A::e, dv, 1);
+    store(a.sums, dq, 1);
+    store(a.dk, dk, a.scale);
+    store(a.dv, dv, 1);
   }
+
+  Table q_, k_, v_;  // of the forward kernel
 };
 
 }  // namespace

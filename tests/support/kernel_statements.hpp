@@ -320,6 +320,57 @@ class KernelStatements {
     return v.back();
   }
 
+  // A number for each combination of some indices, the last one fastest: an operand's values, which
+  // are asked for again and again. `inner` of the indices make a row.
+  struct Table {
+    std::vector<int> over;
+    int inner = 1;
+    int shared = -1;         // this index counts groups
+    std::int64_t group = 1;  // of so many
+    std::vector<std::int64_t> extent;
+    std::int64_t length = 1;  // of a row
+    std::vector<double> values;
+
+    double* row(const Index& at) {
+      std::int64_t i = 0;
+      for (std::size_t j = 0; j + static_cast<std::size_t>(inner) < over.size(); ++j) {
+        const std::int64_t index = at[static_cast<std::size_t>(over[j])];
+        i = i * extent[j] + (over[j] == shared ? index / group : index);
+      }
+      return values.data() + i * length;
+    }
+  };
+  Table table(std::vector<int> over, int inner, int shared = -1, std::int64_t group = 1) const {
+    Table t{std::move(over), inner, shared, group, {}, 1, {}};
+    std::int64_t count = 1;
+    for (std::size_t j = 0; j < t.over.size(); ++j) {
+      t.extent.push_back(spec_.extent[t.over[j]] / (t.over[j] == shared ? group : 1));
+      count *= t.extent.back();
+      if (j + static_cast<std::size_t>(inner) >= t.over.size()) t.length *= t.extent.back();
+    }
+    t.values.assign(static_cast<std::size_t>(count), 0);
+    return t;
+  }
+  // `visit(at, number)` for each.
+  template <class Visit>
+  void for_each(Table& t, const Visit& visit) const {
+    Index at(static_cast<std::size_t>(spec_.extent.size()), 0);
+    for (std::size_t i = 0; i < t.values.size(); ++i) {
+      std::size_t left = i;
+      for (std::size_t j = t.over.size(); j-- > 0;) {
+        const auto extent = static_cast<std::size_t>(t.extent[j]);
+        at[static_cast<std::size_t>(t.over[j])] = static_cast<std::int64_t>(left % extent);
+        left /= extent;
+      }
+      visit(at, t.values[i]);
+    }
+  }
+  Table values_of(const Body& body, Table t) {
+    std::vector<double> v;
+    for_each(t, [&](const Index& at, double& x) { x = operand(body, at, v); });
+    return t;
+  }
+
   const KernelSpec& spec_;
   std::vector<void*> memory_;  // by port
   double accumulator_[2] = {};

@@ -88,8 +88,43 @@ class Kernel : KernelStatements {
                 }));
   }
 
+  // Operands over batch, rows (or columns) and k.
+  Table values_of_operand(const ContractionSpec& c, const Body& body, int first, int count) {
+    std::vector<int> over;
+    const auto append = [&](int from, int n) {
+      for (int i = from; i < from + n; ++i) over.push_back(i);
+    };
+    append(0, c.batch), append(first, count), append(c.first_k(), c.k());
+    return values_of(body, table(std::move(over), c.k()));
+  }
+  void run_products(const ContractionSpec& c) {
+    Table a = values_of_operand(c, c.a().body, c.first_m(), c.m);
+    std::vector<Table> b;
+    for (const auto& product : c.products)
+      b.push_back(values_of_operand(c, product.b.body, c.first_n(), c.n));
+    std::vector<double> v;
+    Index at(static_cast<std::size_t>(c.first_k() + c.k()), 0);
+    for_indices(at, 0, c.first_k(), std::function<void()>([&] {
+                  for (std::size_t p = 0; p < b.size(); ++p) {
+                    const double *x = a.row(at), *y = b[p].row(at);
+                    double acc = 0;
+                    for (std::int64_t i = 0; i < a.length; ++i)
+                      if (c.zero_dominates != ZeroOf::a || x[i] != 0)
+                        acc = rounded(c.accumulate, acc + x[i] * y[i]);
+                    accumulator_[p] = acc;
+                  }
+                  compute(spec_.body, at, v, [](auto&) { return true; });
+                }));
+    store_parts();
+  }
+
   void run_contraction(const ContractionSpec& c) {
     if (c.chained()) return run_chained(c);
+    if (!c.rows.on) return run_products(c);
+    run_groups(c);
+  }
+  // Rows of groups (mixtures of experts), whose operand depends on the row that the index names.
+  void run_groups(const ContractionSpec& c) {
     const int m = c.first_m(), k = c.first_k(), rank = k + c.k();
     Index at(static_cast<std::size_t>(rank), 0);
     std::vector<double> va, vb, v;
@@ -99,12 +134,9 @@ class Kernel : KernelStatements {
           load_element(p.type, memory_[static_cast<std::size_t>(port)], p.access.offset + i));
     };
     for_indices(at, 0, k, std::function<void()>([&] {
-                  const std::int64_t row = c.rows.on ? at[static_cast<std::size_t>(m)] : 0;
-                  if (c.rows.on) {
-                    const std::int64_t e = at[0];
-                    if (row < rows(c.rows.offsets, e) || row >= rows(c.rows.offsets, e + 1)) return;
-                    if (c.rows.gathers()) at[static_cast<std::size_t>(m)] = rows(c.rows.index, row);
-                  }
+                  const std::int64_t row = at[static_cast<std::size_t>(m)], e = at[0];
+                  if (row < rows(c.rows.offsets, e) || row >= rows(c.rows.offsets, e + 1)) return;
+                  if (c.rows.gathers()) at[static_cast<std::size_t>(m)] = rows(c.rows.index, row);
                   for (std::size_t p = 0; p < c.products.size(); ++p) {
                     double& acc = accumulator_[p] = 0;
                     for_indices(at, k, rank, std::function<void()>([&] {
@@ -114,11 +146,10 @@ class Kernel : KernelStatements {
                                   acc = rounded(c.accumulate, acc + a * b);
                                 }));
                   }
-                  if (c.rows.on)
-                    at[static_cast<std::size_t>(m)] =
-                        c.rows.mode == MoeMode::scatter ? rows(c.rows.index, row) : row;
+                  at[static_cast<std::size_t>(m)] =
+                      c.rows.mode == MoeMode::scatter ? rows(c.rows.index, row) : row;
                   compute(spec_.body, at, v, [](auto&) { return true; });
-                  if (c.rows.on) at[static_cast<std::size_t>(m)] = row;
+                  at[static_cast<std::size_t>(m)] = row;
                 }));
     store_parts();
   }
@@ -135,7 +166,13 @@ void interpret(const Partition& p, const HostPointers& memory) {
       ports.push_back(at != p.workspace.end() ? workspace.data() + at->second
                                               : memory.at(port.tensor));
     }
-    Kernel(spec, std::move(ports)).run();
+    KernelSpec given = spec;  // with the numbers of this call
+    for (KernelScalar& s : given.scalars)
+      if (const auto found = memory.find(s.tensor); found != memory.end()) {
+        s.value = load_element(s.type, found->second, 0);
+        s.integer_value = static_cast<std::int64_t>(s.value);
+      }
+    Kernel(given, std::move(ports)).run();
   }
 }
 

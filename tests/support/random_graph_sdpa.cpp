@@ -156,6 +156,8 @@ void grow_sdpa_backward(Grower& g) {
   }
   const TensorId d_o = g.operand(o_dim);
   SdpaAttributes a = t.a;
+  Random apart = g.random;  // so that other graphs stay what they are
+  a.deterministic = apart.chance(0.3);
   if (g.random.chance(0.1)) a.generate_stats = g.random.chance(0.5);
   std::vector<TensorId> in{t.q, t.k, t.v, o, d_o, stats};
   in.insert(in.end(), t.optional.begin(), t.optional.end());

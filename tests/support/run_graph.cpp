@@ -4,7 +4,9 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "plan/plan_data.hpp"
 #include "reference/element.hpp"
+#include "runtime/bindings.hpp"
 #include "support/random.hpp"
 
 namespace sinter::test {
@@ -129,13 +131,36 @@ Status GraphCase::execute(const Executable& executable) {
   for (auto* side : {&inputs_, &outputs_})
     for (auto& [t, buffer] : *side) {
       const auto bytes = static_cast<std::int64_t>(buffer.size()) + 2 * guard;
-      auto memory = Memory::allocate(device, bytes);
+      const bool by_value = lowered()[t].bound_value;
+      auto memory = Memory::allocate(by_value ? Device::cpu() : device, bytes);
       SINTER_TRY(memory);
       Status copied = memory->copy_in(buffer.data() - guard, bytes);
       SINTER_TRY(copied);
-      bindings.emplace_back(lowered()[t].name, static_cast<std::byte*>(memory->data()) + guard);
+      Binding binding(lowered()[t].name, static_cast<std::byte*>(memory->data()) + guard);
+      if (by_value) {
+        PlanTensor tensor;
+        tensor.type = lowered().type(t);
+        tensor.by_value = true;
+        binding = {lowered()[t].name, 0};
+        binding.number = binding_of(tensor, buffer.data()).number;
+      }
+      bindings.push_back(binding);
       bound.push_back({&buffer, std::move(*memory), bytes});
     }
+  // In place, where the graph allows it: the input's numbers where the output is to be.
+  for (const PlanTensor& t : executable.plan().data().tensors) {
+    if (t.alias < 0) continue;
+    const auto& input = executable.plan().data().tensors[static_cast<std::size_t>(t.alias)];
+    const auto of = [&](const std::string& name) {
+      const auto same = [&](const Binding& b) { return b.tensor.name() == name; };
+      return std::find_if(bindings.begin(), bindings.end(), same) - bindings.begin();
+    };
+    const auto in = static_cast<std::size_t>(of(input.name)),
+               out = static_cast<std::size_t>(of(t.name));
+    Status copied = bound[out].memory.copy_in(bound[in].host->data() - guard, bound[in].bytes);
+    SINTER_TRY(copied);
+    bindings[in].pointer = bindings[out].pointer;
+  }
   auto workspace =
       Memory::allocate(device, std::max<std::int64_t>(executable.workspace_bytes(), 1));
   SINTER_TRY(workspace);

@@ -152,19 +152,46 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(of_graph["file"], g)
         for k in of_graph["kernels"]:
             k["lines"] = ""
+        for n in of_graph["nodes"]:
+            self.assertGreater(n.pop("line"), 0)
+        for n in of_plan["nodes"]:
+            self.assertEqual(n.pop("line"), 0)
         of_graph["file"] = ""
         self.assertEqual(of_graph, of_plan)
 
     def test_explain_why_and_diff(self):
         g = self.two_kernels_graph()
         self.assertIn("up is in kernel 0, down in kernel 1", self.sinter("explain", g, "--why", "up", "down").stdout)
-        self.assertIn("did you mean 'down'", self.sinter("explain", g, "--why", "up", "dawn", code=2).stderr)
+        self.assertIn("did you mean 'down'?", self.sinter("explain", g, "--why", "up", "dawn", code=2).stderr)
+        self.assertNotIn("did you mean", self.sinter("explain", g, "--why", "up", "sideways", code=2).stderr)
         self.sinter("explain", g, "--why", "up", code=2)
         self.assertIn("unchanged: the kernels of 2 sets", self.sinter("explain", g, "--diff", g).stdout)
         self.assertIn("after   sm_90a: 2 kernels", self.sinter("explain", g, "--diff", "sm_90a").stdout)
         self.assertIn("did you mean 'sm_90'", self.sinter("explain", g, "--diff", "sm_91", code=2).stderr)
         self.assertIn("file-read", self.sinter("explain", g, "--diff", self.path("none.json"), code=2).stderr)
         self.assertIn("runs whole graphs", self.sinter("explain", g, "--device", "cpu", code=2).stderr)
+
+    def test_explain_why_and_diff_speak_json(self):
+        g = self.two_kernels_graph()
+        said = lambda *arguments: json.loads(self.sinter("explain", g, "--json", *arguments).stdout)
+        why = said("--why", "up", "down")
+        self.assertEqual((why["nodes"], why["kernels"], why["together"]), (["up", "down"], [[0], [1]], False))
+        self.assertEqual([c["tensor"] for c in why["between"]], ["h"])
+        text = self.sinter("explain", g, "--why", "up", "down").stdout
+        self.assertTrue(why["cuts"])
+        for cut in why["cuts"]:
+            self.assertIn(cut["reason"], text)
+        self.assertTrue(said("--why", "up", "up")["together"])
+        self.assertEqual((said("--diff", g)["changes"], said("--diff", g)["unchanged"]), ([], 2))
+        diff, before, after = said("--diff", "sm_90a"), said(), said("--arch", "sm_90a")
+        for name, whole in (("before", before), ("after", after)):
+            self.assertEqual((diff[name]["kernels"], diff[name]["estimated_us"]), (2, whole["estimated_us"]))
+            for side in (side for change in diff["changes"] for side in change[name]):
+                self.assertEqual(side["entry"], whole["kernels"][side["kernel"]]["entry"])
+        self.assertEqual(len(diff["changes"]) + diff["unchanged"], 2)
+        self.assertGreater(len(diff["changes"]), 0)
+        for other in (["--dot", "-"], ["--html", "-"], ["--diff", g]):
+            self.sinter("explain", g, "--why", "up", "down", *other, code=2)
 
     def test_explain_times_each_kernel_on_a_device(self):
         g = self.two_kernels_graph()
@@ -285,6 +312,7 @@ class CommandLine(unittest.TestCase):
         g, plan = self.add_graph(), self.path("p.json")
         self.sinter("plan", g, "-o", plan)
         for arguments in (["plan", g, "-o", "-"], ["explain", g], ["explain", g, "--json"], ["explain", g, "--dot", "-"],
+                          ["explain", g, "--html", "-"],
                           ["check", g], ["check", plan, "--json"], ["doctor"], ["--help"], ["run", "--help"], ["--version"],
                           ["run", g, "--device", "cpu"], ["bench", g, "--device", "cpu"]):
             with open("/dev/full", "wb") as full:
@@ -293,9 +321,11 @@ class CommandLine(unittest.TestCase):
             self.assertIn("output-lost: stdout", done.stderr)
             self.assertIn("No space left on device", done.stderr)
         for arguments in (["plan", g, "-o", "/dev/full"], ["explain", g, "--dot", "/dev/full"],
+                          ["explain", g, "--html", "/dev/full"],
                           ["run", g, "--device", "cpu", "--output", "out=/dev/full"]):
             self.assertIn("output-lost: file '/dev/full'", self.sinter(*arguments, code=3).stderr)
-        self.assertIn("file-write", self.sinter("plan", g, "-o", "/no/such/p.json", code=2).stderr)
+        for arguments in (["plan", g, "-o"], ["explain", g, "--html"]):
+            self.assertIn("file-write", self.sinter(*arguments, "/no/such/p", code=2).stderr)
         self.assertIn("file-read", self.sinter("check", "/no/such/p.json", code=2).stderr)
 
     def test_an_output_replaces_a_file_and_keeps_its_mode_and_its_links(self):

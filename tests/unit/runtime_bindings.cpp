@@ -161,12 +161,44 @@ TEST_CASE("a workspace must be there, large enough and aligned, when one is need
   CHECK(check_workspace({}, 0));
   CHECK(check_workspace({memory, 512}, 512));
   CHECK(check_workspace({memory + 256, 768}, 512));
-  for (const Workspace bad : {Workspace{}, Workspace{memory, 511}, Workspace{nullptr, 512},
-                              Workspace{memory + 128, 512}}) {
-    const auto status = check_workspace(bad, 512);
-    REQUIRE_FALSE(status);
-    CHECK(status.error().rule == Rule::workspace);
-  }
+  const auto rule = [](Workspace bad) { return check_workspace(bad, 512).error().rule; };
+  CHECK(rule({}) == Rule::workspace_size);
+  CHECK(rule({memory, 511}) == Rule::workspace_size);
+  CHECK(rule({nullptr, 512}) == Rule::workspace_null);
+  CHECK(rule({memory + 128, 512}) == Rule::workspace_alignment);
+}
+
+TEST_CASE("strided tensors in each other's gaps share no memory") {
+  alignas(16) static float memory[64];
+  const auto strided = [](const char* name, Dims dim, Dims stride, bool written) {
+    PlanTensor t;
+    t.name = name;
+    t.type = f32;
+    t.dim = dim;
+    t.stride = stride;
+    t.bytes = span_elements(dim, stride) * 4;
+    t.written = written;
+    return t;
+  };
+  const auto refused = [&](const PlanTensor& a, int at, const PlanTensor& b, int bt) {
+    const PlanTensor tensors[] = {a, b};
+    void* const pointers[] = {memory + at, memory + bt};
+    const Status s = check_overlaps(tensors, pointers, {}, 0);
+    return !s && s.error().rule == Rule::binding_overlap;
+  };
+  const auto q = strided("q", {4, 3}, {8, 1}, true), k = strided("k", {4, 5}, {8, 1}, true);
+  CHECK_FALSE(refused(q, 0, k, 3));  // columns 0 to 2 and 3 to 7 of one matrix
+  CHECK(refused(q, 0, k, 2));
+  CHECK_FALSE(refused(k, 0, q, 5));
+  CHECK(refused(k, 0, q, 6));  // around the end of a row
+  const auto one = strided("one", {3}, {1}, false), row = strided("row", {8}, {1}, false);
+  CHECK_FALSE(refused(q, 0, one, 11));  // in the gap of a row
+  CHECK(refused(q, 0, one, 10));
+  CHECK(refused(q, 0, row, 8));
+  CHECK_FALSE(refused(q, 0, row, 27));   // behind it
+  CHECK_FALSE(refused(one, 0, row, 0));  // both are read alone
+  CHECK(refused(strided("w", {8}, {1}, true), 0, row, 7));
+  CHECK_FALSE(refused(strided("w", {8}, {1}, true), 0, row, 8));
 }
 
 TEST_CASE("an argument struct is laid out as C++ lays it out") {

@@ -57,7 +57,7 @@ TEST_CASE("the CPU checks bindings as a GPU does") {
   CHECK(e->execute(nullptr, {{"x", x}, {"y", static_cast<void*>(nullptr)}}).error().rule ==
         Rule::binding_null);
   float y[6] = {};
-  CHECK(e->execute(nullptr, {{"x", x}, {"y", y}}).error().rule == Rule::workspace);
+  CHECK(e->execute(nullptr, {{"x", x}, {"y", y}}).error().rule == Rule::workspace_size);
 }
 
 TEST_CASE("a plan whose graph is damaged does not load on the CPU") {

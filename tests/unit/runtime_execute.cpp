@@ -1,6 +1,8 @@
 // Loading and launching against the fake driver: what is launched, with which bytes, and what is
 // refused before anything is launched.
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <thread>
 #include <utility>
@@ -161,7 +163,7 @@ TEST_CASE_METHOD(Fixture,
   auto e = load(plan_of(two_kernels()), Device::gpu(0));
   REQUIRE(e);
   CHECK(e->bind({{"x", x}}, {workspace, 1024}).error().rule == Rule::binding_missing);
-  CHECK(e->bind({{"x", x}, {"y", y}}).error().rule == Rule::workspace);
+  CHECK(e->bind({{"x", x}, {"y", y}}).error().rule == Rule::workspace_size);
   const auto bound = e->bind({{"y", y}, {"x", x}}, {workspace, 1024});
   REQUIRE(bound);
   CHECK(fake_gpu().launches == 0);
@@ -193,9 +195,13 @@ TEST_CASE_METHOD(Fixture, "[child] nothing is launched when a binding or the wor
   CHECK(rule(e->execute(stream, {{"x", static_cast<void*>(nullptr)}, {"y", y}}, w)) ==
         Rule::binding_null);
   CHECK(rule(e->execute(stream, {{"x", odd}, {"y", y}}, w)) == Rule::binding_alignment);
-  CHECK(rule(e->execute(stream, {{"x", x}, {"y", y}})) == Rule::workspace);
-  CHECK(rule(e->execute(stream, {{"x", x}, {"y", y}}, {workspace, 1023})) == Rule::workspace);
-  CHECK(rule(e->execute(stream, {{"x", x}, {"y", y}}, {workspace + 8, 1016})) == Rule::workspace);
+  CHECK(rule(e->execute(stream, {{"x", x}, {"y", y}})) == Rule::workspace_size);
+  CHECK(rule(e->execute(stream, {{"x", x}, {"y", y}}, {workspace, 1023})) == Rule::workspace_size);
+  CHECK(rule(e->execute(stream, {{"x", x}, {"y", y}}, {workspace + 8, 1024})) ==
+        Rule::workspace_alignment);
+  CHECK(rule(e->execute(stream, {{"x", x}, {"y", y}}, {nullptr, 1024})) == Rule::workspace_null);
+  CHECK(rule(e->execute(stream, {{"x", workspace}, {"y", y}}, w)) == Rule::workspace_overlap);
+  CHECK(rule(e->execute(stream, {{"x", x}, {"y", x}}, w)) == Rule::binding_overlap);
   CHECK(fake_gpu().launches == 0);
   CHECK(rule(e->execute(stream, {{"x", x}, {"y", y}}, w)) == Rule::last_);
   CHECK(fake_gpu().launches == 2);
@@ -345,6 +351,104 @@ TEST_CASE_METHOD(Fixture, "[child] without machine code for the device the kerne
     CHECK(e.error().rule == Rule::compiler_missing);
     CHECK(e.errors().back().rule == Rule::plan_target);
   }
+}
+
+TEST_CASE_METHOD(Fixture, "[child] numbers of each call stand in the argument structs",
+                 "[.fake_gpu]") {
+  PlanData d = two_kernels();
+  for (const auto& [name, type] : {std::pair{"lr", bf16}, std::pair{"seed", i64}}) {
+    PlanTensor t;
+    t.name = name;
+    t.type = type;
+    t.by_value = true;
+    d.tensors.push_back(t);
+  }
+  d.kernels[1].arguments = {{Kind::tensor, 1, 8},
+                            {Kind::integer, 3, 8},
+                            {Kind::number, 2, 8},
+                            {Kind::number, 2, 4},
+                            {Kind::number, 3, 4}};
+  fake_gpu().argument_bytes = 32;
+  const auto check = [&](int launch, double lr, std::int64_t seed) {
+    struct {
+      void* y;
+      std::int64_t seed;
+      double lr;
+      float narrow_lr, narrow_seed;
+    } args;
+    std::memcpy(&args, fake_gpu().log[launch].arguments, sizeof args);
+    CHECK(args.y == y);
+    CHECK(args.seed == seed);
+    CHECK(args.lr == lr);
+    CHECK(args.narrow_lr == static_cast<float>(lr));
+    CHECK(args.narrow_seed == static_cast<float>(seed));
+  };
+  const std::int64_t seed = (std::int64_t{1} << 53) + 1;
+  const auto e = load(plan_of(d), Device::gpu(0));
+  REQUIRE(e);
+  const Workspace w{workspace, 1024};
+  REQUIRE(e->execute(stream, {{"x", x}, {"y", y}, {"lr", 1.001}, {"seed", seed}}, w));
+  check(1, 1.0, seed);  // bf16 has 8 bits
+  const auto bound = e->bind({{"x", x}, {"y", y}, {"lr", 0.5}, {"seed", 7}}, w);
+  REQUIRE(bound);
+  REQUIRE(bound->execute(stream));
+  check(3, 0.5, 7);
+  REQUIRE(bound->execute(stream, {{"lr", 0.25f}}));
+  check(5, 0.25, 7);
+  REQUIRE(bound->execute(stream));
+  check(7, 0.5, 7);
+  CHECK_FALSE(bound->execute(stream, {{"x", y}}));
+  CHECK(fake_gpu().launches == 8);
+  d.tensors[2].by_value = false;
+  CHECK(load_error(d).rule == Rule::plan_format);
+}
+
+// What a call costs the host besides the driver: see the figures with -s.
+TEST_CASE_METHOD(Fixture, "[child] a bound call looks nothing up", "[.fake_gpu]") {
+  constexpr int kTensors = 300, kCalls = 200, kRounds = 5;
+  PlanData d = two_kernels();
+  d.workspace_bytes = 0;
+  d.kernels.resize(1);
+  d.tensors.clear();
+  std::vector<float> memory(kTensors);
+  for (int i = 0; i < kTensors; ++i) {
+    PlanTensor t;
+    t.name = "layers." + std::to_string(i) + ".weight";
+    t.type = f32;
+    t.bytes = t.alignment = 4;
+    t.written = i % 3 == 0;
+    d.tensors.push_back(t);
+  }
+  d.kernels[0].arguments = {{Kind::tensor, 0, 8}, {Kind::tensor, 1, 8}};
+  fake_gpu().argument_bytes = 16;
+  const Plan plan = plan_of(std::move(d));
+  const auto e = load(plan, Device::gpu(0));
+  REQUIRE(e);
+  std::vector<Binding> by_name, by_index;
+  for (int i = 0; i < kTensors; ++i) {
+    float* const at = &memory[static_cast<std::size_t>(i)];
+    by_name.emplace_back(plan.data().tensors[static_cast<std::size_t>(i)].name, at);
+    by_index.emplace_back(Index{i}, at);
+  }
+  const auto bound = e->bind(by_name);
+  REQUIRE(bound);
+  const auto cost = [&](const auto& call) {
+    double best = 1e9;
+    for (int round = 0; round < kRounds; ++round) {
+      const auto begin = std::chrono::steady_clock::now();
+      for (int i = 0; i < kCalls; ++i) REQUIRE(call());
+      const std::chrono::duration<double, std::micro> us = std::chrono::steady_clock::now() - begin;
+      best = std::min(best, us.count() / kCalls);
+    }
+    return best;
+  };
+  const double named = cost([&] { return e->execute(stream, by_name); });
+  const double indexed = cost([&] { return e->execute(stream, by_index); });
+  const double once = cost([&] { return bound->execute(stream); });
+  INFO("us a call of 300 tensors: by name " << named << ", by index " << indexed << ", bound "
+                                            << once);
+  CHECK(once < indexed);
+  CHECK(once < named / 4);
 }
 
 TEST_CASE("plans load and run against a driver without a GPU") {

@@ -30,9 +30,9 @@ TEST_CASE("calls on the CPU are timed by the clock and rotate over the sets") {
 TEST_CASE("an error of a timed call is the error of the timing") {
   const auto t = time_calls(Device::cpu(), 1, [](int, Stream) -> Status {
     Diagnostic d;
-    d.rule = Rule::workspace;
+    d.rule = Rule::workspace_size;
     return d;
   });
   REQUIRE_FALSE(t.ok());
-  CHECK(t.error().rule == Rule::workspace);
+  CHECK(t.error().rule == Rule::workspace_size);
 }

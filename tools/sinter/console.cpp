@@ -132,10 +132,24 @@ bool stdout_complete() {
   return false;
 }
 
-Progress::Progress(std::string_view text) : shown_(isatty(STDERR_FILENO) != 0) {
+Progress::Progress(std::string_view text) : shown_(isatty(STDERR_FILENO) != 0) { show(text); }
+
+void Progress::show(std::string_view text) const {
   if (!shown_) return;
   print_to_stderr("\r\x1b[K" + printable(shortened(text, 100)) + " ...");
   std::fflush(stderr);
+}
+
+PlanOptions Progress::following(PlanOptions options) const {
+  if (!shown_) return options;
+  options.progress_context = const_cast<Progress*>(this);
+  options.progress = [](void* self, const PlanProgress& at) {
+    if (at.total < 2) return;
+    const bool planning = at.stage == PlanProgress::Stage::planning;
+    static_cast<const Progress*>(self)->show(
+        fmt::format("{} {} of {} kernels", planning ? "planning" : "compiling", at.done, at.total));
+  };
+  return options;
 }
 
 Progress::~Progress() {

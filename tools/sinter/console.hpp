@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "sinter/base/diagnostic.hpp"
+#include "sinter/compile.hpp"
 
 namespace sinter::cli {
 
@@ -40,8 +40,11 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   ~Progress();
+  // The same options, with planning and compilation shown on this line as they go on.
+  PlanOptions following(PlanOptions options) const;
 
  private:
+  void show(std::string_view text) const;
   bool shown_;
 };
 

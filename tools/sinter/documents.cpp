@@ -15,6 +15,17 @@
 #include "target/target.hpp"
 
 namespace sinter::cli {
+namespace {
+
+void print_notes(const Graph& graph) {
+  constexpr std::size_t kMost = 20;
+  const Diagnostics notes = graph.notes();
+  for (std::size_t i = 0; i < std::min(notes.size(), kMost); ++i)
+    note("note: " + printable(notes[i].message()));
+  if (notes.size() > kMost) note(fmt::format("note: and {} more", notes.size() - kMost));
+}
+
+}  // namespace
 
 Result<Document> read_document(const std::string& path) {
   auto text = read_file(path, json::kMaxBytes);
@@ -31,11 +42,13 @@ Result<Document> read_document(const std::string& path) {
     SINTER_TRY(graph);
     document.plan = std::move(*plan);
     document.graph = std::move(*graph);
+    print_notes(*document.graph);
     return document;
   }
   auto graph = json::read_graph(*tree, path);
   SINTER_TRY(graph);
   document.graph = std::move(*graph);
+  print_notes(*document.graph);
   return document;
 }
 

@@ -12,6 +12,7 @@
 #include "base/edit_distance.hpp"
 #include "commands.hpp"
 #include "documents.hpp"
+#include "explain_html.hpp"
 #include "explain_json.hpp"
 #include "json/reader.hpp"
 #include "kernel_times.hpp"
@@ -25,7 +26,7 @@ namespace {
 using json::json_string;
 
 struct Options {
-  std::string document, dot, architecture, device, other;
+  std::string document, dot, html, architecture, device, other;
   std::vector<std::string> why;  // two nodes
   bool json = false, no_fuse = false;
 };
@@ -38,22 +39,30 @@ void print_lines(const std::string& text) {
   }
 }
 
+Result<Plan> planned(Graph& graph, const Options& o, const std::string& architecture) {
+  const Progress progress("planning");
+  return Plan::make(graph, {.fuse = !o.no_fuse, .architecture = architecture});
+}
+
 // The document's plan, or one that is made of its graph.
 Result<Plan> plan_of(Document& document, const Options& o, const std::string& architecture) {
   if (document.plan) return *document.plan;
-  const Progress progress("planning");
-  return Plan::make(*document.graph, {.fuse = !o.no_fuse, .architecture = architecture});
+  return planned(*document.graph, o, architecture);
 }
 
 // What --diff names: a target to plan the same graph for, or another document.
 Result<int> diff(const Options& o, Document& document, const PlanData& before) {
-  const auto targets = known_targets();
-  if (std::find(targets.begin(), targets.end(), o.other) != targets.end()) {
-    auto after = Plan::make(*document.graph, {.fuse = !o.no_fuse, .architecture = o.other});
+  const auto show = [&](const Result<Plan>& after) -> Result<int> {
     SINTER_TRY(after);
-    print_lines(explain_diff(before, after->data()));
+    if (o.json)
+      fmt::print("{}", diff_json(before, after->data()));
+    else
+      print_lines(explain_diff(before, after->data()));
     return kOk;
-  }
+  };
+  const auto targets = known_targets();
+  if (std::find(targets.begin(), targets.end(), o.other) != targets.end())
+    return show(planned(*document.graph, o, o.other));
   std::error_code error;
   if (o.other.starts_with("sm") && !std::filesystem::exists(o.other, error)) {
     print_error("--diff: no file of this name, and " + target_problem(o.other));
@@ -61,21 +70,17 @@ Result<int> diff(const Options& o, Document& document, const PlanData& before) {
   }
   auto other = read_document(o.other);
   SINTER_TRY(other);
-  auto after = plan_of(*other, o, o.architecture);
-  SINTER_TRY(after);
-  print_lines(explain_diff(before, after->data()));
-  return kOk;
+  return show(plan_of(*other, o, o.architecture));
 }
 
 // Empty where a kernel computes the node.
 std::string unknown_node(const PlanData& plan, const std::string& node) {
   if (!kernels_with(plan, node).empty()) return {};
-  std::string nearest;
-  for (const auto& k : plan.kernels)
-    for (const auto& n : k.nodes)
-      if (nearest.empty() || edit_distance(n, node) < edit_distance(nearest, node)) nearest = n;
-  return fmt::format("--why: no kernel computes a node '{}'; did you mean '{}'?",
-                     shortened(node, 80), shortened(nearest, 80));
+  std::vector<std::string_view> known;
+  for (const auto& k : plan.kernels) known.insert(known.end(), k.nodes.begin(), k.nodes.end());
+  const std::string near = suggestion(node, known);
+  return fmt::format("--why: no kernel computes a node '{}'{}", shortened(node, 80),
+                     near.empty() ? std::string() : fmt::format("; {}?", near));
 }
 
 Result<int> why(const Options& o, const PlanData& plan) {
@@ -84,8 +89,22 @@ Result<int> why(const Options& o, const PlanData& plan) {
       print_error(problem);
       return kBadInput;
     }
-  print_lines(explain_why(plan, o.why[0], o.why[1]));
+  if (o.json)
+    fmt::print("{}", why_json(plan, o.why[0], o.why[1]));
+  else
+    print_lines(explain_why(plan, o.why[0], o.why[1]));
   return kOk;
+}
+
+// Where an output goes to stdout it is all that is printed there: then true.
+Result<bool> wrote_to_stdout(const std::string& path, const std::string& text) {
+  if (is_stdout(path)) {
+    fmt::print("{}", text);
+    return true;
+  }
+  auto saved = write_file(path, text);
+  SINTER_TRY(saved);
+  return false;
 }
 
 Result<int> explain_document(const Options& o) {
@@ -108,19 +127,20 @@ Result<int> explain_document(const Options& o) {
   if (!o.why.empty()) return why(o, plan);
   if (!o.other.empty()) return diff(o, *document, plan);
   if (!o.dot.empty()) {
-    const std::string dot = explain_dot(plan);
-    if (is_stdout(o.dot)) {
-      fmt::print("{}", dot);
-      return kOk;
-    }
-    auto saved = write_file(o.dot, dot);
-    SINTER_TRY(saved);
+    auto alone = wrote_to_stdout(o.dot, explain_dot(plan));
+    SINTER_TRY(alone);
+    if (*alone) return kOk;
   }
   std::vector<double> measured;
   if (device) {
     auto times = kernel_times(*document->graph, *made, *device);
     SINTER_TRY(times);
     measured = std::move(*times);
+  }
+  if (!o.html.empty()) {
+    auto alone = wrote_to_stdout(o.html, explain_html(explain_json(plan, graph, measured, -1)));
+    SINTER_TRY(alone);
+    if (*alone) return kOk;
   }
   if (o.json)
     fmt::print("{}", explain_json(plan, graph, measured));
@@ -176,15 +196,21 @@ void add_explain(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("explain", "Say what a graph's kernels are, and why");
   command->add_option("document", o->document, "Graph or plan file")->required();
-  CLI::Option* json = command->add_flag("--json", o->json, "All of it, for programs");
-  command->add_option("--dot", o->dot, "Graphviz file to write, - for stdout");
-  command->add_option("--why", o->why, "Two nodes: why they are not in one kernel")
-      ->expected(2)
-      ->excludes(json);
+  command->add_flag("--json", o->json, "All of it, for programs");
+  CLI::Option* dot = command->add_option("--dot", o->dot, "Graphviz file to write, - for stdout");
+  CLI::Option* html = command->add_option(
+      "--html", o->html, "Page to write for a browser: graph, kernels, sources, - for stdout");
+  CLI::Option* why =
+      command->add_option("--why", o->why, "Two nodes: why they are not in one kernel")
+          ->expected(2)
+          ->excludes(dot)
+          ->excludes(html);
   command
       ->add_option("--diff", o->other,
                    "What changes for another target, or from this document to another")
-      ->excludes(json);
+      ->excludes(dot)
+      ->excludes(html)
+      ->excludes(why);
   command->add_option("--device", o->device, "The number of a GPU, on which each kernel is timed")
       ->check(gpu_problem);
   command

@@ -8,6 +8,7 @@
 #include "commands.hpp"
 #include "documents.hpp"
 #include "plan/plan_data.hpp"
+#include "planner/make_plan.hpp"
 
 namespace sinter::cli {
 namespace {
@@ -38,15 +39,17 @@ Result<int> run(const Options& o) {
   if (!document->plan) {
     const Progress progress("planning");
     // For one target the kernels use all that it has, for several what they share.
-    auto plan = Plan::make(*document->graph,
-                           {.fuse = !o.no_fuse,
-                            .architecture = targets.size() == 1 ? targets.front() : std::string()});
+    auto plan =
+        Plan::make(*document->graph,
+                   progress.following(
+                       {.fuse = !o.no_fuse,
+                        .architecture = targets.size() == 1 ? targets.front() : std::string()}));
     SINTER_TRY(plan);
     document->plan = std::move(*plan);
   }
   if (!targets.empty()) {
     const Progress progress("compiling");
-    auto plan = document->plan->with_targets(targets);
+    auto plan = with_machine_code(*document->plan, targets, progress.following({}));
     SINTER_TRY(plan);
     document->plan = std::move(*plan);
   }

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <map>
 
@@ -10,6 +11,7 @@
 #include "console.hpp"
 #include "documents.hpp"
 #include "reference/element.hpp"
+#include "runtime/bindings.hpp"
 #include "tensors.hpp"
 
 namespace sinter::cli {
@@ -36,7 +38,7 @@ Result<Files> files_of(const std::vector<std::string>& arguments,
     d.rule = Rule::binding_unknown;
     d.attribute = option + " '" + shortened(a, 160) + "'";
     if (at == std::string::npos || at + 1 == a.size()) {
-      d.allowed = "NAME=FILE";
+      d.allowed = "NAME=FILE or NAME=NUMBER";
       return d;
     }
     const std::string name = a.substr(0, at);
@@ -76,9 +78,30 @@ Status check_shared(const PlanTensor& t, const std::string& path, const std::str
   return d;
 }
 
+// Of an input that is passed by value: --input lr=0.01.
+Status read_number(const PlanTensor& t, const std::string& text, void* element) {
+  Number number;
+  char* end = nullptr;
+  number.value = std::strtod(text.c_str(), &end);
+  if (end == text.c_str() || *end != 0)
+    return Diagnostic{.rule = Rule::binding_number,
+                      .tensor = t.name,
+                      .seen = "'" + shortened(text, 160) + "'",
+                      .allowed = t.name + "=NUMBER"};
+  number.integer = std::strtoll(text.c_str(), &end, 10);
+  number.is_integer = *end == 0;
+  store_number(t.type, number, element);
+  return Done{};
+}
+
 Status read_inputs(const Files& files, const std::vector<PlanTensor>& tensors, TensorSet& host) {
   for (const auto& [i, path] : files) {
     const auto& t = tensors[i];
+    if (t.by_value) {
+      auto number = read_number(t, path, host.pointer(i));
+      SINTER_TRY(number);
+      continue;
+    }
     const auto packed = read_npy(path, t.type, t.dim, t.name);
     SINTER_TRY(packed);
     scatter(packed->data(), info(t.type).bytes, t.dim, t.stride, host.pointer(i));
@@ -153,7 +176,9 @@ Result<int> run(const Options& o) {
   if (!document->plan) {
     auto target = device->target();
     SINTER_TRY(target);
-    auto plan = Plan::make(*document->graph, {.fuse = !o.no_fuse, .architecture = *target});
+    const Progress progress("planning");
+    auto plan = Plan::make(*document->graph,
+                           progress.following({.fuse = !o.no_fuse, .architecture = *target}));
     SINTER_TRY(plan);
     document->plan = std::move(*plan);
   }
@@ -213,7 +238,10 @@ void add_run(CLI::App& app, int& exit_code) {
   command->add_option("document", o->document, "Graph or plan file")->required();
   command->add_option("--device", o->device, "cpu or the number of a GPU (default: the current)")
       ->check(device_problem);
-  command->add_option("--input", o->inputs, "NAME=FILE.npy; inputs without a file are random")
+  command
+      ->add_option(
+          "--input", o->inputs,
+          "NAME=FILE.npy, or NAME=NUMBER of what is passed by value; the others are random")
       ->take_all()
       ->expected(1);
   command->add_option("--output", o->outputs, "NAME=FILE.npy to write an output to")

@@ -13,6 +13,7 @@
 #include "documents.hpp"
 #include "lower/lower.hpp"
 #include "reference/fills.hpp"
+#include "runtime/bindings.hpp"
 #include "runtime/free_memory.hpp"
 #include "runtime/timing.hpp"
 #include "work.hpp"
@@ -59,9 +60,10 @@ Result<TensorSet> TensorSet::allocate(std::span<const PlanTensor> tensors, Devic
   TensorSet set;
   set.tensors_ = tensors;
   for (const auto& t : tensors) {
-    auto memory = Memory::allocate(device, t.bytes);
+    auto memory = Memory::allocate(t.by_value ? Device::cpu() : device, t.bytes);
     SINTER_TRY(memory);
-    if (device.is_cpu()) std::memset(memory->data(), 0, static_cast<std::size_t>(t.bytes));
+    if (device.is_cpu() || t.by_value)
+      std::memset(memory->data(), 0, static_cast<std::size_t>(t.bytes));
     set.memories_.push_back(std::move(*memory));
   }
   return set;
@@ -70,7 +72,7 @@ Result<TensorSet> TensorSet::allocate(std::span<const PlanTensor> tensors, Devic
 std::vector<Binding> TensorSet::bindings() const {
   std::vector<Binding> bindings;
   for (std::size_t i = 0; i < tensors_.size(); ++i)
-    bindings.emplace_back(tensors_[i].name, pointer(i));
+    bindings.push_back(binding_of(tensors_[i], pointer(i)));
   return bindings;
 }
 

@@ -107,6 +107,25 @@ SINTER_DEVICE void add(float* to, float x) {
   asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(to), "f"(x));
 }
 
+// ---- order among thread blocks, by counters in memory
+
+// The next number, in the order in which threads ask.
+SINTER_DEVICE int take_number(int* counter) {
+  int r;
+  asm volatile("atom.relaxed.gpu.global.add.s32 %0, [%1], 1;" : "=r"(r) : "l"(counter) : "memory");
+  return r;
+}
+// Waits until a counter is `count`. What was written before it was raised is seen from here.
+SINTER_DEVICE void wait_for_count(const int* counter, int count) {
+  int r;
+  do {
+    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(r) : "l"(counter) : "memory");
+  } while (r != count);
+}
+SINTER_DEVICE void raise_count(int* counter) {
+  asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(counter) : "memory");
+}
+
 // ---- conversions to nearest even
 
 SINTER_DEVICE unsigned short to_f16(float x) {

@@ -160,6 +160,13 @@ template <int groups>
 SINTER_DEVICE void wait_for_stores() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(groups) : "memory");
 }
+// All are in memory; and what other threads find there by what this one does next, they may add to
+// by TMA.
+SINTER_DEVICE void wait_until_stored() {
+  asm volatile("cp.async.bulk.wait_group 0;\n\tfence.proxy.async;" ::: "memory");
+}
+// Stores from here on are behind what this thread has seen.
+SINTER_DEVICE void order_stores() { asm volatile("fence.proxy.async;" ::: "memory"); }
 
 }  // namespace sinter::hopper
 #endif

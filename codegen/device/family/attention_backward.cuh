@@ -48,7 +48,8 @@
 //                     rows
 //   struct ResultDK, ResultDV   store(args, coordinates, row, column, from): boxes of 64 columns
 //                     and 64 rows of the operands' Number; of packed sequences, line(args,
-//                     coordinates): where a row's elements lie
+//                     coordinates): where a row's elements lie; or what
+//                     attention_backward_results.cuh says, as of SumsDQ
 //
 // and calls attention::run_backward<Config, Bounds, OperandQ, OperandK, OperandV, OperandDO, Score,
 // Weight, Rows, BiasGradient, SumsDQ, ResultDK, ResultDV>(args). Coordinates are those of Extent.
@@ -95,26 +96,28 @@ class BackwardConsumer {
         piece_((lane() % 8 ^ lane() / 16) * 16) {}
 
   // The gradients of a tile of keys.
-  template <class ResultDK, class ResultDV>
+  template <class SumsDQ, class ResultDK, class ResultDV>
   SINTER_DEVICE void run() const {
     using TileK = typename S::TileK;
     using TileV = typename S::TileV;
+    typename S::DK::Sums dk;
+    typename S::DV::Sums dv;
+    dk.clear(), dv.clear();
     if (band_.count() == 0) {  // no query sees one of them
       stages_.template clear_lines<TileK>(shared_ + S::k, 0, S::tile_k);
       stages_.template clear_lines<TileV>(shared_ + S::v, 0, S::tile_k);
       store<ResultDV, TileV, S::depth_v>(shared_ + S::v);
     } else {
-      typename S::DK::Sums dk;
-      typename S::DV::Sums dv;
-      dk.clear(), dv.clear();
-      sum(dk, dv);
-      put<TileV>(dv, shared_ + S::v);
+      sum<Gradients<BiasGradient, SumsDQ, ResultDK, ResultDV>>(dk, dv);
+      put<ResultDV, TileV>(dv, shared_ + S::v);
       store<ResultDV, TileV, S::depth_v>(shared_ + S::v);
       dk.each([](int, float& x) { x *= Score::scale; });
       stages_.meet_all();  // nobody reads K any more
-      put<TileK>(dk, shared_ + S::k);
+      put<ResultDK, TileK>(dk, shared_ + S::k);
     }
     store<ResultDK, TileK, S::depth>(shared_ + S::k);
+    store_elements<ResultDV, 5, S::depth_v>(dv);
+    store_elements<ResultDK, 4, S::depth>(dk);
     if (threadIdx.x % 128 == 0) hopper::wait_for_stores<0>();
   }
 
@@ -182,11 +185,6 @@ class BackwardConsumer {
     stages_.wait_for_q(state, at);
     multiply_.scores(s, state.stage);
   }
-  SINTER_DEVICE void start_dp(Sums& dp, const QueryTile<S>& at,
-                              const typename S::PipeQ::State& state) const {
-    stages_.wait_for_do(state, at);
-    multiply_.weights_gradient(dp, state.stage);
-  }
   // The operands of dV and dK, of weights (or of sums, where the score is a function of these) and
   // of dp. Made 16 queries at a time, so that few registers hold both.
   SINTER_DEVICE void finish(Weights& p, Weights& ds, Sums& s, Sums& dp, const QueryTile<S>& at,
@@ -219,6 +217,8 @@ class BackwardConsumer {
 
   // ---- all tiles
 
+  // `Wanted`: Gradients.
+  template <class Wanted>
   SINTER_DEVICE void sum(typename S::DK::Sums& dk, typename S::DV::Sums& dv) const {
     QueryTile<S> at(band_);
     typename S::PipeQ::State state;
@@ -229,29 +229,40 @@ class BackwardConsumer {
       Sums s, dp;
       SumsDQ dq;
       start_scores(s, at, state);
-      start_dp(dp, at, state);
-      wgmma::wait<1>(s);
+      stages_.wait_for_do(state, at);
+      if constexpr (Wanted::ds) multiply_.weights_gradient(dp, state.stage);
+      wgmma::wait<Wanted::ds ? 1 : 0>(s);
       if constexpr (plain) weigh(s, at, state.stage);
-      wgmma::wait<0>(dp);
+      if constexpr (Wanted::ds)
+        wgmma::wait<0>(dp);
+      else
+        dp.clear();
       Weights p, ds;
       finish(p, ds, s, dp, at, state.stage);
-      store_ds(ds, i & 1);
-      multiply_.add_dv(dv, p, state.stage);
-      stages_.meet_all();
-      multiply_.dq(dq, i & 1);
-      wgmma::wait<1>(dv, p);
+      if constexpr (Wanted::dq) store_ds(ds, i & 1);
+      if constexpr (Wanted::dv) multiply_.add_dv(dv, p, state.stage);
+      if constexpr (Wanted::dq) {
+        stages_.meet_all();
+        multiply_.dq(dq, i & 1);
+      } else if constexpr (Wanted::dk) {
+        multiply_.add_dk(dk, ds, state.stage);
+      }
+      if constexpr (Wanted::dv) wgmma::wait<Wanted::dq || Wanted::dk ? 1 : 0>(dv, p);
       stages_.pipe_do().release_stage(state.stage);
-      multiply_.add_dk(dk, ds, state.stage);
-      wgmma::wait<1>(dq);
-      stages_.add_dq(dq);
-      wgmma::wait<0>(dk, ds);
+      if constexpr (Wanted::dq) {
+        if constexpr (Wanted::dk) multiply_.add_dk(dk, ds, state.stage);
+        wgmma::wait<Wanted::dk ? 1 : 0>(dq);
+        stages_.add_dq(dq);
+      }
+      if constexpr (Wanted::dk) wgmma::wait<0>(dk, ds);
       stages_.pipe_q().release_stage(state.stage);
     }
   }
 
   // 64 rows of a result, into the shared memory of a tile that nobody reads any more.
-  template <class Tile, int columns>
+  template <class Result, class Tile, int columns>
   SINTER_DEVICE void put(Accumulator<float, columns>& sums, unsigned tile) const {
+    if constexpr (!by_lines<Result>) return;
     const unsigned line = tile + Tile::further(consumer_ * 64) + (warp() * 16 + lane() % 16) * 128;
     const auto rounded = to_operand<Number>(widened(sums));
 #pragma unroll
@@ -263,6 +274,10 @@ class BackwardConsumer {
   // And from there to memory, by one thread; by all where some of the rows are the next sequence's.
   template <class Result, class Tile, int width>
   SINTER_DEVICE void store(unsigned tile) const {
+    if constexpr (by_lines<Result>) store_tile<Result, Tile, width>(tile);
+  }
+  template <class Result, class Tile, int width>
+  SINTER_DEVICE void store_tile(unsigned tile) const {
     if constexpr (S::packed) {
       const int lines = band_.band.columns - key_;
       if (lines < 64) {
@@ -282,6 +297,15 @@ class BackwardConsumer {
       Result::store(args_, c_, key_, slab * 64,
                     tile + Tile::further(consumer_ * 64) + slab * Tile::slab_bytes);
     hopper::commit_stores();
+  }
+  // From registers.
+  template <class Result, int along, int width, int columns>
+  SINTER_DEVICE void store_elements(Accumulator<float, columns>& sums) const {
+    using Held = Accumulator<float, columns>;
+    if constexpr (by_elements<Result>)
+      put_elements<Result, along>(
+          args_, c_, sums, 1.0f, S::packed ? band_.band.columns : S::keys, width,
+          [&](int i) { return key_ + Held::row(i); }, [](int i) { return Held::column(i); });
   }
   // With whole blocks of 16 columns.
   template <int columns>

@@ -14,13 +14,15 @@
 //   OperandQ, OperandK, OperandV, OperandDO
 //                     Number, const Number* line(args, c): see attention_forward_mma.cuh
 //   struct SumsDQ     float* line(args, c), of a query
-//   struct ResultDK, ResultDV   Number* line(args, c), of a key
+//   struct ResultDK, ResultDV   Number* line(args, c), of a key: at multiples of 4 bytes
 //
 // and calls attention::run_backward_by_warps with the same arguments. The launch has
 // Config::threads threads, BackwardWarpsShape::shared_bytes bytes of shared memory, and a CTA for
 // each of BackwardWarpsShape::tiles.
 #pragma once
 #include "sinter/device/engine/shared_memory.cuh"
+#include "sinter/device/family/attention_backward_order.cuh"
+#include "sinter/device/family/attention_backward_results.cuh"
 #include "sinter/device/family/attention_backward_weights.cuh"
 #include "sinter/device/family/attention_lines.cuh"
 
@@ -86,25 +88,71 @@ SINTER_DEVICE void multiply_tiles(Accumulator<float, columns>& d, unsigned a,
 }
 
 // A warp's 16 keys of a result, of which `elements` exist.
-template <class Result, class Number, int elements, class S, class Args, int columns>
+template <class Result, class Number, int along, int elements, class S, class Args, int columns>
 SINTER_DEVICE void store_keys(const Args& args, typename S::Coord c, int key,
-                              const Accumulator<float, columns>& sums, float scale) {
+                              Accumulator<float, columns>& sums, float scale) {
   using Sums = Accumulator<float, columns>;
+  if constexpr (by_elements<Result>) {
+    put_elements<Result, along>(
+        args, c, sums, scale, S::keys, elements, [&](int i) { return key + Sums::row(i); },
+        [](int i) { return Sums::column(i); });
+  } else if constexpr (by_lines<Result>) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int n = key + Sums::row(2 * r);
+      if (n >= S::keys) continue;
+      c.at[3] = n;
+      Number* const line = Result::line(args, c);
+#pragma unroll
+      for (int i = 2 * r; i < Sums::count; i += 4) {
+        const int e = Sums::column(i);
+        const unsigned two =
+            warp_matrix::pair(Number{}, sums.at[i] * scale, sums.at[i + 1] * scale);
+        if (e + 1 < elements)
+          *reinterpret_cast<unsigned*>(line + e) = two;
+        else if (e < elements)
+          line[e] = Number{static_cast<unsigned short>(two & 0xffffu)};
+      }
+    }
+  }
+}
+
+// A tile's part of dQ, from the dS and K in shared memory: rows are queries from `row` on, k keys.
+template <class S, class SumsDQ, class Args>
+SINTER_DEVICE void add_dq_by_warps(const Args& args, typename S::Coord c, int row, int rows,
+                                   unsigned ds, unsigned keys) {
+  using Number = typename S::Number;
+  const int thread = static_cast<int>(threadIdx.x), warp = __shfl_sync(~0u, thread / 32, 0),
+            lane = thread % 32, block = warp % S::blocks_q;
+  const LaneLine<typename S::TileDS, false> ds_of(0);
+  const LaneLine<typename S::TileK, true> keys_of(0);
+  OperandFragment<Number, S::tile_k> turned;
+#pragma unroll
+  for (int n = 0; n < S::tile_k / 16; ++n)
+    warp_matrix::get_transposed(turned.at[n], ds + ds_of(n, block));
+  float* to[2];
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    const int n = key + Sums::row(2 * r);
-    if (n >= S::keys) continue;
-    c.at[3] = n;
-    Number* const line = Result::line(args, c);
+    const int m = row + block * 16 + lane / 4 + 8 * r;
+    c.at[2] = m;
+    to[r] = m < rows ? SumsDQ::line(args, c) : nullptr;
+  }
+#pragma unroll 1
+  for (int e = warp / S::blocks_q; e < S::steps; e += S::warps / S::blocks_q) {
+    Accumulator<float, 16> dq;
+    dq.clear();
 #pragma unroll
-    for (int i = 2 * r; i < Sums::count; i += 4) {
-      const int e = Sums::column(i);
-      const unsigned two = warp_matrix::pair(Number{}, sums.at[i] * scale, sums.at[i + 1] * scale);
-      if (e + 1 < elements)
-        *reinterpret_cast<unsigned*>(line + e) = two;
-      else if (e < elements)
-        line[e] = Number{static_cast<unsigned short>(two & 0xffffu)};
+    for (int n = 0; n < S::tile_k / 16; ++n) {
+      unsigned b[4];
+      warp_matrix::get_transposed(b, keys + keys_of(n, e));
+      warp_matrix::multiply(Number{}, dq.at, turned.at[n], b[0], b[1]);
+      warp_matrix::multiply(Number{}, dq.at + 4, turned.at[n], b[2], b[3]);
     }
+    dq.each([&](int i, float& x) {
+      const int column = e * 16 + dq.column(i);
+      float* const line = to[i / 2 % 2];
+      if (line && column < S::depth) hardware::add(line + column, x);
+    });
   }
 }
 
@@ -113,6 +161,7 @@ template <class Config, class Bounds, class Q, class K, class V, class DO, class
           class ResultDV, class Args>
 SINTER_DEVICE void run_backward_by_warps(const Args& args) {
   using S = BackwardWarpsShape<Config, Q>;
+  using Wanted = Gradients<BiasGradient, SumsDQ, ResultDK, ResultDV>;
   using Number = typename S::Number;
   constexpr int threads = S::threads;
   hardware::grid_dependency_wait();
@@ -120,7 +169,7 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
   const unsigned k = memory.address, v = k + S::v, ds = k + S::ds;
   const int thread = static_cast<int>(threadIdx.x), warp = __shfl_sync(~0u, thread / 32, 0),
             lane = thread % 32;
-  const TileOfKeys tile = tile_of_keys<Config, S>(static_cast<int>(blockIdx.x));
+  const TileOfKeys tile = tile_of_keys<Config, S>(number_of_block<S, SumsDQ>(args, memory.pointer));
   typename S::Coord c;
   c.at[0] = tile.entry, c.at[1] = tile.head;
   const QueryBand<S, Bounds> band(args, c, tile.from);
@@ -178,8 +227,9 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
     QueryTile<S> next = QueryTile<S>::first(band);
     copy_lines<typename S::TileK, threads, S::depth>(
         k, tile.from, band.band.columns, lines_of(static_cast<K*>(nullptr), Int<3>{}, tile.head));
-    copy_lines<typename S::TileV, threads, S::depth_v>(
-        v, tile.from, band.band.columns, lines_of(static_cast<V*>(nullptr), Int<3>{}, tile.head));
+    if constexpr (Wanted::ds)
+      copy_lines<typename S::TileV, threads, S::depth_v>(
+          v, tile.from, band.band.columns, lines_of(static_cast<V*>(nullptr), Int<3>{}, tile.head));
     // The first tile is copied by the same code as the others.
     QueryTile<S> at = next;
 #pragma unroll 1
@@ -197,56 +247,40 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
         const unsigned q = k + S::stages + stage * S::stage_bytes, d_o = q + S::TileQ::bytes;
         typename S::Scores s, dp;
         multiply_tiles<Number, S::steps>(s, own_k, keys, q, queries);
-        multiply_tiles<Number, S::steps_v>(dp, own_v, values, d_o, outputs);
+        if constexpr (Wanted::ds)
+          multiply_tiles<Number, S::steps_v>(dp, own_v, values, d_o, outputs);
+        else
+          dp.clear();
         __syncwarp();  // what comes behind is not mixed with this: registers are full
         weigh_and_differentiate<Score, Weight, BiasGradient, false>(
             band, args, c, at, rows_of(stage), rows_of(stage) + S::tile_q, s, dp, key);
-        const auto weights = to_operand<Number>(s);
-        multiply_lines(dv, weights, d_o, outputs_as_k);
+        if constexpr (Wanted::dv) multiply_lines(dv, to_operand<Number>(s), d_o, outputs_as_k);
         const auto gradients = to_operand<Number>(dp);
+        if constexpr (Wanted::dq)
 #pragma unroll
-        for (int j = 0; j < S::tile_q / 16; ++j)
+          for (int j = 0; j < S::tile_q / 16; ++j)
 #pragma unroll
-          for (int b = 0; b < 4; ++b)
-            *reinterpret_cast<unsigned*>(memory.pointer + S::ds +
-                                         S::TileDS::place(warp * 16 + b % 2 * 8 + lane / 4,
-                                                          j * 16 + b / 2 * 8 + lane % 4 * 2)) =
-                gradients.at[j][b];
-        multiply_lines(dk, gradients, q, queries_as_k);
-        __syncthreads();
-
-        // dQ: rows are queries, k keys.
-        const int block = warp % S::blocks_q;
-        const LaneLine<typename S::TileDS, false> ds_of(0);
-        OperandFragment<Number, S::tile_k> rows;
-#pragma unroll
-        for (int n = 0; n < S::tile_k / 16; ++n)
-          warp_matrix::get_transposed(rows.at[n], ds + ds_of(n, block));
-        typename S::Coord of = c;
-        of.at[1] = at.head;
-        float* to[2];
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          const int m = at.row() + block * 16 + lane / 4 + 8 * r;
-          of.at[2] = m;
-          to[r] = m < band.band.rows ? SumsDQ::line(args, of) : nullptr;
-        }
-#pragma unroll 1
-        for (int e = warp / S::blocks_q; e < S::steps; e += S::warps / S::blocks_q) {
-          Accumulator<float, 16> dq;
-          dq.clear();
-#pragma unroll
-          for (int n = 0; n < S::tile_k / 16; ++n) {
-            unsigned b[4];
-            warp_matrix::get_transposed(b, k + keys(n, e));
-            warp_matrix::multiply(Number{}, dq.at, rows.at[n], b[0], b[1]);
-            warp_matrix::multiply(Number{}, dq.at + 4, rows.at[n], b[2], b[3]);
+            for (int b = 0; b < 4; ++b)
+              *reinterpret_cast<unsigned*>(memory.pointer + S::ds +
+                                           S::TileDS::place(warp * 16 + b % 2 * 8 + lane / 4,
+                                                            j * 16 + b / 2 * 8 + lane % 4 * 2)) =
+                  gradients.at[j][b];
+        if constexpr (Wanted::dk) multiply_lines(dk, gradients, q, queries_as_k);
+        if constexpr (Wanted::dq) {
+          __syncthreads();
+          typename S::Coord of = c;
+          of.at[1] = at.head;
+          if constexpr (S::in_order) {
+            const int before = band.tiles_before(args, of, at.head, at.row());
+            if (thread == 0)
+              hardware::wait_for_count(counter_of<S, SumsDQ>(args, of, at.row(), 0), before);
+            __syncthreads();
           }
-          dq.each([&](int i, float& x) {
-            const int column = e * 16 + dq.column(i);
-            float* const line = to[i / 2 % 2];
-            if (line && column < S::depth) hardware::add(line + column, x);
-          });
+          add_dq_by_warps<S, SumsDQ>(args, of, at.row(), band.band.rows, ds, k);
+          if constexpr (S::in_order) {
+            __syncthreads();
+            if (thread == 0) hardware::raise_count(counter_of<S, SumsDQ>(args, of, at.row(), 0));
+          }
         }
       }
       if (i + 1 < count) put_row(stage ^ 1);
@@ -254,8 +288,8 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
       if (i + 2 < count) next.advance(band);
     }
   }
-  store_keys<ResultDV, Number, S::depth_v, S>(args, c, key, dv, 1.0f);
-  store_keys<ResultDK, Number, S::depth, S>(args, c, key, dk, Score::scale);
+  store_keys<ResultDV, Number, 5, S::depth_v, S>(args, c, key, dv, 1.0f);
+  store_keys<ResultDK, Number, 4, S::depth, S>(args, c, key, dk, Score::scale);
 }
 
 }  // namespace sinter::attention

@@ -1,6 +1,7 @@
 // The warps of attention_backward.cuh's first warpgroup: one has TMA bring tiles, one brings what
 // belongs to single rows, and one for each consumer adds its part of dQ to the sums in memory.
 #pragma once
+#include "sinter/device/family/attention_backward_order.cuh"
 #include "sinter/device/family/attention_backward_shape.cuh"
 
 namespace sinter::attention {
@@ -141,6 +142,7 @@ SINTER_DEVICE void add_dq(const Args& args, typename S::Coord c, const Band& ban
 #pragma unroll 1
   for (int i = 0; i < count; ++i, at.advance(band)) {
     c.at[1] = at.head;
+    const int before = S::in_order ? band.tiles_before(args, c, at.head, at.row()) : 0;
 #pragma unroll
     for (int add = 0; add < S::adds_of_dq(consumer); ++add) {
       hopper::pass<kEmptyDQ + consumer, 160>();
@@ -148,12 +150,23 @@ SINTER_DEVICE void add_dq(const Args& args, typename S::Coord c, const Band& ban
       if constexpr (S::packed)
         clear_rows<S>(from, band.band.rows - at.row() - S::row_of_dq(consumer));
       if (lane == 0) {
+        if constexpr (S::in_order)
+          if (add == 0) {
+            hardware::wait_for_count(counter_of<S, SumsDQ>(args, c, at.row(), consumer), before);
+            hopper::order_stores();
+          }
 #pragma unroll
         for (int j = 0; j < S::columns_of_dq; j += 32)
           SumsDQ::add(args, c, at.row() + S::row_of_dq(consumer),
                       S::column_of_dq(consumer, add) + j, from + j * 256);
         hopper::commit_stores();
-        hopper::wait_for_stores<0>();
+        if (S::in_order && add + 1 == S::adds_of_dq(consumer))
+          hopper::wait_until_stored();
+        else
+          hopper::wait_for_stores<0>();
+        if constexpr (S::in_order)
+          if (add + 1 == S::adds_of_dq(consumer))
+            hardware::raise_count(counter_of<S, SumsDQ>(args, c, at.row(), consumer));
       }
       __syncwarp();
     }

@@ -3,6 +3,7 @@
 // would be NaN.
 #pragma once
 #include "sinter/device/family/attention_backward_producer.cuh"
+#include "sinter/device/family/attention_backward_results.cuh"
 #include "sinter/device/family/attention_backward_weights.cuh"
 #include "sinter/device/family/attention_store_lines.cuh"
 
@@ -106,8 +107,8 @@ struct BackwardStages {
   }
 };
 
-// A CTA. `Consumer`: see BackwardConsumer; its run<ResultDK, ResultDV>() has the gradients of the
-// tile's keys.
+// A CTA. `Consumer`: see BackwardConsumer; its run<SumsDQ, ResultDK, ResultDV>() has the gradients
+// of the tile's keys.
 template <class Config, class S, class Consumer, class Bounds, class Q, class K, class V, class DO,
           class Rows, class SumsDQ, class ResultDK, class ResultDV, class Args>
 SINTER_DEVICE void run_tile_of_keys(const Args& args) {
@@ -125,7 +126,8 @@ SINTER_DEVICE void run_tile_of_keys(const Args& args) {
   }
   __syncthreads();
   hardware::grid_dependency_wait();
-  const TileOfKeys tile = tile_of_keys<Config, S>(static_cast<int>(blockIdx.x));
+  const TileOfKeys tile =
+      tile_of_keys<Config, S>(number_of_block<S, SumsDQ>(args, memory.pointer + S::lse));
   typename S::Coord c;
   c.at[0] = tile.entry, c.at[1] = tile.head;
   const QueryBand<S, Bounds> band(args, c, tile.from);
@@ -137,16 +139,17 @@ SINTER_DEVICE void run_tile_of_keys(const Args& args) {
       if (threadIdx.x == 0) produce_tiles<S, Q, K, V, DO>(args, c, band, shared);
     } else if (warp == 1) {
       produce_rows<S, Rows>(args, c, band, memory.pointer, shared);
-    } else if (warp == 2) {
-      add_dq<S, SumsDQ, 0>(args, c, band, shared);
-    } else {
-      add_dq<S, SumsDQ, 1>(args, c, band, shared);
+    } else if constexpr (is_wanted<SumsDQ>) {
+      if (warp == 2)
+        add_dq<S, SumsDQ, 0>(args, c, band, shared);
+      else
+        add_dq<S, SumsDQ, 1>(args, c, band, shared);
     }
     return;
   }
   hopper::take_registers<Config::consumer_registers>();
   const Consumer consumer(args, band, c, memory.pointer, shared, warpgroup - 1);
-  consumer.template run<ResultDK, ResultDV>();
+  consumer.template run<SumsDQ, ResultDK, ResultDV>();
 }
 
 }  // namespace sinter::attention

@@ -21,6 +21,8 @@ struct BackwardTiles {
   static constexpr int steps = up(depth, 16) / 16, steps_v = up(depth_v, 16) / 16;
   static_assert(sizeof(Number) == 2, "attention multiplies numbers of 16 bits");
 
+  // See attention_backward_order.cuh.
+  static constexpr bool in_order = requires { Config::in_order; };
   static constexpr int tiles_q = (queries + tile_q - 1) / tile_q;
   static constexpr bool packed = sequences > 0;
   static constexpr int tiles_k = tiles_of(keys, tile_k, sequences),
@@ -109,6 +111,19 @@ struct QueryBand {
   SINTER_DEVICE int count() const { return Bounds::has_blocks ? seen : (end - begin) * S::group; }
   SINTER_DEVICE bool sees(int head, int tile) const { return blocks.sees(head, tile * S::tile_q); }
   SINTER_DEVICE bool has_keys() const { return from < band.columns; }
+  // How many tiles of keys before this one meet a tile of queries, that starts at `row`. By whole
+  // warps.
+  template <class Args>
+  SINTER_DEVICE int tiles_before(const Args& args, const typename S::Coord& c, int head,
+                                 int row) const {
+    const int own = (from - band.first_column) / S::tile_k,
+              first = (band.first(row) - band.first_column) / S::tile_k;
+    if constexpr (!Bounds::has_blocks) return own - first;
+    int seen_before = 0;
+    for (int i = first + static_cast<int>(threadIdx.x) % 32; i < own; i += 32)
+      seen_before += Bounds::blocks(args, c, i * S::tile_k).sees(head, row);
+    return sum_over_lanes<1, 16>(seen_before);
+  }
 
  private:
   template <class Args>
@@ -142,7 +157,7 @@ struct QueryTile : BandStart<S::packed> {
         begin(band.begin),
         end(band.end),
         head(band.head),
-        tile(band.begin) {}
+        tile(S::in_order ? band.end - 1 : band.begin) {}
   template <class Bounds>
   static SINTER_DEVICE QueryTile first(const QueryBand<S, Bounds>& band) {
     QueryTile at(band);
@@ -159,7 +174,11 @@ struct QueryTile : BandStart<S::packed> {
 
  private:
   SINTER_DEVICE void step() {
-    if (++tile == end) tile = begin, ++head;
+    if constexpr (S::in_order) {
+      if (tile-- == begin) tile = end - 1, ++head;
+    } else {
+      if (++tile == end) tile = begin, ++head;
+    }
   }
   template <class Bounds>
   SINTER_DEVICE void skip_hidden(const QueryBand<S, Bounds>& band) {

@@ -21,6 +21,8 @@ SINTER_DEVICE void weigh_and_differentiate(const QueryBand<S, Bounds>& band, con
   };
   const bool cut = band.is_cut(at.row());
   c.at[1] = at.head;
+  const auto score_of_head = Score::of_head(args, c);
+  const auto weight_of_head = Weight::of_head(args, c);
   BiasGradientOfTile<BiasGradient, Sums, queries_are_rows> bias;
   const auto put_bias = [&](int i, float x) {
     const int m = at.row() + query_of(i), n = key_of(i);
@@ -35,13 +37,14 @@ SINTER_DEVICE void weigh_and_differentiate(const QueryBand<S, Bounds>& band, con
     c.at[3] = n < S::keys ? n : S::keys - 1;
     const float sum = x * Score::scale;
     float score = sum, weight, of_weight = dp.at[i];
-    if constexpr (!Score::plain) score = Score::element(args, c, sum);
+    if constexpr (!Score::plain) score = Score::element(args, c, score_of_head, sum);
     const float p = weight = math::fast_exp2(math::fma(score, kLog2E, lse[local]));
     if constexpr (!Weight::plain)
-      weight = Weight::element(args, c, p), of_weight = Weight::element(args, c, of_weight);
+      weight = Weight::element(args, c, weight_of_head, p),
+      of_weight = Weight::element(args, c, weight_of_head, of_weight);
     const float of_score = p * (of_weight - delta[local]);
     float ds = of_score;
-    if constexpr (!Score::plain) ds = Score::gradient(args, c, sum, ds);
+    if constexpr (!Score::plain) ds = Score::gradient(args, c, score_of_head, sum, ds);
     const bool seen =
         lse[local] != minus_infinity() && (!cut || (m >= band.first(n) && m < band.stop(n)));
     x = seen ? weight : 0.0f;

@@ -51,24 +51,26 @@ class WideBackwardConsumer {
                ((warp() * 2 + lane() / 8 % 2) ^ lane() % 8) * 16) {}
 
   // The gradients of a tile of keys.
-  template <class ResultDK, class ResultDV>
+  template <class SumsDQ, class ResultDK, class ResultDV>
   SINTER_DEVICE void run() const {
+    Blocks dk[S::own], dv[S::own_v];
+#pragma unroll
+    for (Blocks& block : dk) block.clear();
+#pragma unroll
+    for (Blocks& block : dv) block.clear();
     if (band_.count() == 0) {  // no query sees one of them
       stages_.template clear_lines<typename S::TileK>(shared_ + S::k, 0, S::tile_k);
       stages_.template clear_lines<typename S::TileV>(shared_ + S::v, 0, S::tile_k);
     } else {
-      Blocks dk[S::own], dv[S::own_v];
-#pragma unroll
-      for (Blocks& block : dk) block.clear();
-#pragma unroll
-      for (Blocks& block : dv) block.clear();
-      sum(dk, dv);
+      sum<Gradients<BiasGradient, SumsDQ, ResultDK, ResultDV>>(dk, dv);
       stages_.meet_all();  // nobody reads K any more
-      put<S::slabs_v>(dv, shared_ + S::v, 1);
-      put<S::slabs>(dk, shared_ + S::k, Score::scale);
+      if constexpr (by_lines<ResultDV>) put<S::slabs_v>(dv, shared_ + S::v, 1);
+      if constexpr (by_lines<ResultDK>) put<S::slabs>(dk, shared_ + S::k, Score::scale);
       hopper::written_for_multiplications();
       stages_.template wait_at_mine<kOneConsumer, 128>();
     }
+    store_elements<ResultDV, 5, S::slabs_v, S::depth_v>(dv, 1);
+    store_elements<ResultDK, 4, S::slabs, S::depth>(dk, Score::scale);
     if constexpr (S::packed) {
       const int lines = band_.band.columns - band_.from;
       if (lines < S::tile_k) {
@@ -97,6 +99,8 @@ class WideBackwardConsumer {
     return blocks % 2 == 0 || j + 1 < S::share(blocks) || consumer_ == 0;
   }
 
+  // `Wanted`: Gradients.
+  template <class Wanted>
   SINTER_DEVICE void sum(Blocks (&dk)[S::own], Blocks (&dv)[S::own_v]) const {
     QueryTile<S> at(band_);
     typename S::PipeQ::State state_q;
@@ -109,41 +113,54 @@ class WideBackwardConsumer {
       stages_.wait_for_q(state_q, at);
       score(s, state_q.stage);
       stages_.wait_for_do(state_do, at);
-      differentiate_weights(dp, state_do.stage);
-      wgmma::wait<1>(s);
+      if constexpr (Wanted::ds) differentiate_weights(dp, state_do.stage);
+      wgmma::wait<Wanted::ds ? 1 : 0>(s);
       if constexpr (plain) weigh(s, at, state_q.stage);
       if (i > 0) stages_.meet_all();  // nobody reads the last tile's weights and ds any more
-      if constexpr (plain) put_by_key(s, S::p);
-      wgmma::wait<0>(dp);
+      if constexpr (plain && Wanted::dv) put_by_key(s, S::p);
+      if constexpr (Wanted::ds)
+        wgmma::wait<0>(dp);
+      else
+        dp.clear();
       if constexpr (plain) {
         differentiate(s, dp, at, state_do.stage);
       } else {
         weigh_and_differentiate(s, dp, at, state_q.stage, state_do.stage);
-        put_by_key(s, S::p);
+        if constexpr (Wanted::dv) put_by_key(s, S::p);
       }
-      put_by_key(dp, S::ds);
+      if constexpr (Wanted::dq || Wanted::dk) put_by_key(dp, S::ds);
       hopper::written_for_multiplications();
       stages_.meet_all();
-      add<S::slabs_v>(dv, shared_ + S::d_o + state_do.stage * S::TileDO::bytes, shared_ + S::p);
-      add<S::slabs>(dk, shared_ + S::q + state_q.stage * S::TileQ::bytes, shared_ + S::ds);
-      typename S::DQ::Sums dq;
-      if (has_block<S::slabs>(0)) multiply_dq(dq, 0);
+      // Groups of products of which some may be empty.
+      if constexpr (Wanted::dv)
+        add<S::slabs_v>(dv, shared_ + S::d_o + state_do.stage * S::TileDO::bytes, shared_ + S::p);
       wgmma::commit();
-      wait_for<2>(dv);
+      if constexpr (Wanted::dk)
+        add<S::slabs>(dk, shared_ + S::q + state_q.stage * S::TileQ::bytes, shared_ + S::ds);
+      wgmma::commit();
+      typename S::DQ::Sums dq;
+      if constexpr (Wanted::dq)
+        if (has_block<S::slabs>(0)) multiply_dq(dq, 0);
+      wgmma::commit();
+      if constexpr (Wanted::dv) wait_for<2>(dv);
       stages_.pipe_do().release_stage(state_do.stage);
-      wait_for<1>(dk);
+      if constexpr (Wanted::dk) wait_for<1>(dk);
       stages_.pipe_q().release_stage(state_q.stage);
-      wgmma::wait<0>(dq);
-      if (has_block<S::slabs>(0)) stages_.add_dq(dq);
-#pragma unroll
-      for (int j = 1; j < S::own; ++j)
-        if (has_block<S::slabs>(j)) {
-          multiply_dq(dq, j);
-          wgmma::commit();
-          wgmma::wait<0>(dq);
-          stages_.add_dq(dq);
-        }
+      if constexpr (Wanted::dq) add_dq(dq);
     }
+  }
+  // What is summed of dQ goes to the warp that adds it; the first block is being multiplied.
+  SINTER_DEVICE void add_dq(typename S::DQ::Sums& dq) const {
+    wgmma::wait<0>(dq);
+    if (has_block<S::slabs>(0)) stages_.add_dq(dq);
+#pragma unroll
+    for (int j = 1; j < S::own; ++j)
+      if (has_block<S::slabs>(j)) {
+        multiply_dq(dq, j);
+        wgmma::commit();
+        wgmma::wait<0>(dq);
+        stages_.add_dq(dq);
+      }
   }
 
   // ---- products
@@ -172,7 +189,6 @@ class WideBackwardConsumer {
         S::DK::multiply(sums[j], S::Block::descriptor(rows + block<blocks>(j) * S::Block::bytes),
                         S::ByKey::descriptor(by_key), true);
     }
-    wgmma::commit();
   }
   SINTER_DEVICE void multiply_dq(typename S::DQ::Sums& dq, int j) const {
     wgmma::fence(dq);
@@ -273,7 +289,8 @@ class WideBackwardConsumer {
     for (int j = 0; j < S::share(Tile::slabs); ++j)
       if (has_block<Tile::slabs>(j)) {
         const int slab = block<Tile::slabs>(j);
-        Result::store(args_, c_, band_.from, slab * 64, tile + slab * Tile::slab_bytes);
+        if constexpr (by_lines<Result>)
+          Result::store(args_, c_, band_.from, slab * 64, tile + slab * Tile::slab_bytes);
       }
   }
   // The same by all threads, of the first lines alone.
@@ -283,9 +300,22 @@ class WideBackwardConsumer {
     for (int j = 0; j < S::share(Tile::slabs); ++j)
       if (has_block<Tile::slabs>(j)) {
         const int slab = block<Tile::slabs>(j);
-        stages_.template store_lines_of<Result, width>(args_, c_, tile + slab * Tile::slab_bytes,
-                                                       slab * 64, band_.from, lines);
+        if constexpr (by_lines<Result>)
+          stages_.template store_lines_of<Result, width>(args_, c_, tile + slab * Tile::slab_bytes,
+                                                         slab * 64, band_.from, lines);
       }
+  }
+  // From registers, where nothing passes through shared memory.
+  template <class Result, int along, int blocks, int width>
+  SINTER_DEVICE void store_elements(Blocks (&sums)[S::share(blocks)], float scale) const {
+    if constexpr (by_elements<Result>)
+#pragma unroll
+      for (int j = 0; j < S::share(blocks); ++j)
+        if (has_block<blocks>(j))
+          put_elements<Result, along>(
+              args_, c_, sums[j], scale, S::packed ? band_.band.columns : S::keys, width,
+              [&](int i) { return band_.from + Blocks::column(i); },
+              [&](int i) { return block<blocks>(j) * 64 + Blocks::row(i); });
   }
 };
 

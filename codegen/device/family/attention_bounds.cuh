@@ -65,6 +65,8 @@ struct Band : BandStart<PacksSequences<Bounds>> {
     return band;
   }
 
+  static SINTER_DEVICE Band nothing() { return {}; }
+
   SINTER_DEVICE int first(int row) const {
     if constexpr (!Bounds::has_left) return first_column;
     const int at = query(row) + shift - Bounds::left + 1;

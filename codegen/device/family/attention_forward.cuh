@@ -193,7 +193,7 @@ class Consumer {
 template <class Config, class First, class Q, class K, class V, class Bounds, class Score,
           class Weight, class Rows, class Body, class Args>
 SINTER_DEVICE void run_forward(const Args& args) {
-  using S = ForwardShape<Config, First, Q, K, V, sequences_of<Bounds>()>;
+  using S = ForwardShape<Config, First, Q, K, V, sequences_of<Bounds>(), CountsTiles<Bounds>>;
   using contraction::EpilogueTile;
   const SharedMemory memory;
   const unsigned shared = memory.address;
@@ -203,13 +203,14 @@ SINTER_DEVICE void run_forward(const Args& args) {
     typename S::PipeQ{shared + S::pipe_q}.init(1, S::consumers * 4);
     typename S::Pipe{shared + S::pipe_k}.init(1, S::consumers * 4);
     typename S::Pipe{shared + S::pipe_v}.init(1, S::consumers * 4);
+    if constexpr (CountsTiles<Bounds>) TileQueue::Pipe{shared + S::queue}.init(1, S::consumers * 4);
     hopper::barriers_are_ready();
   }
   __syncthreads();
   hardware::grid_dependency_wait();
   if (warpgroup == 0) {
     hopper::keep_registers<Config::producer_registers>();
-    if (threadIdx.x == 0) produce<Config, S, Q, K, V, Bounds>(args, shared);
+    if (threadIdx.x == 0) produce<Config, S, Q, K, V, Bounds>(args, memory.pointer, shared);
     return;
   }
   hopper::take_registers<Config::consumer_registers>();
@@ -217,13 +218,14 @@ SINTER_DEVICE void run_forward(const Args& args) {
   EpilogueTile& slab = reinterpret_cast<EpilogueTile*>(memory.pointer + S::slabs)[warp];
   Consumer<Config, S, Q, K, V, Bounds, Score, Weight, Rows, Args> consumer(args, shared,
                                                                            warpgroup - 1);
+  auto tiles = tiles_of_consumers<S, Bounds>(memory.pointer, shared);
 #pragma unroll 1
-  for (int round = 0, i; (i = number_of_tile(round)) < S::items; ++round) {
+  for (int round = 0, i; (i = tiles.next(args, round)) < S::items; ++round) {
     TileOfRows tile = tile_of_rows<Config, S>(i);
     int row = tile.row + (warpgroup - 1) * 64;
     typename S::F::Coord c;
     S::F::set_batch(c, tile.entry);
-    const BandOf<S, Bounds> band = band_of<S, Bounds>(args, c, tile);
+    const BandOf<S, Bounds> band = tiles.band(args, c, tile);
     if constexpr (PacksSequences<Bounds>) {
       if (tile.row >= band.rows) continue;
       row = tile.row + (warpgroup - 1) * 64;

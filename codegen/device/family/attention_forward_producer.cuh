@@ -3,8 +3,8 @@
 #include "sinter/device/engine/loader/paged_rows.cuh"
 #include "sinter/device/engine/pipeline.cuh"
 #include "sinter/device/engine/wgmma.cuh"
+#include "sinter/device/family/attention_forward_queue.cuh"
 #include "sinter/device/family/attention_forward_rows.cuh"
-#include "sinter/device/family/attention_forward_tiles.cuh"
 #include "sinter/device/family/contraction_epilogue_tile.cuh"
 
 namespace sinter::attention {
@@ -22,7 +22,7 @@ struct LoadedTiles : ForwardTiles<Config, First, Q, tile_q, sequences> {
   using PipeQ = Pipeline<1>;
 };
 
-template <class Config, class First, class Q, class K, class V, int sequences>
+template <class Config, class First, class Q, class K, class V, int sequences, bool counts_tiles>
 struct ForwardShape : LoadedTiles<Config, First, Q, 64 * (Config::threads / 128 - 1), sequences> {
   using B = LoadedTiles<Config, First, Q, 64 * (Config::threads / 128 - 1), sequences>;
   using B::consumers, B::tile_k, B::stages, B::depth, B::columns, B::up;
@@ -39,7 +39,8 @@ struct ForwardShape : LoadedTiles<Config, First, Q, 64 * (Config::threads / 128 
                        pipe_q = slabs +
                                 consumers * 4 * static_cast<int>(sizeof(contraction::EpilogueTile)),
                        pipe_k = pipe_q + PipeQ::bytes, pipe_v = pipe_k + Pipe::bytes,
-                       end = pipe_v + Pipe::bytes;
+                       queue = pipe_v + Pipe::bytes,
+                       end = queue + (counts_tiles ? TileQueue::bytes : 0);
   static constexpr int shared_bytes = end + 1023;
   static_assert(shared_bytes <= 227 << 10, "stages do not fit into shared memory");
 };
@@ -93,17 +94,18 @@ SINTER_DEVICE void load_keys_and_values(const Args& args, const typename S::F::C
 
 // One thread of the producer.
 template <class Config, class S, class Q, class K, class V, class Bounds, class Args>
-SINTER_DEVICE void produce(const Args& args, unsigned shared) {
+SINTER_DEVICE void produce(const Args& args, unsigned char* pointer, unsigned shared) {
   const typename S::PipeQ pipe_q{shared + S::pipe_q};
   const typename S::Pipe pipe_k{shared + S::pipe_k};
   typename S::PipeQ::State state_q;
   typename S::Pipe::State state_k, state_v;
+  auto tiles = tiles_of_producer<Config, S, Bounds>(pointer, shared);
 #pragma unroll 1
-  for (int round = 0, i; (i = number_of_tile(round)) < S::items; ++round) {
+  for (int round = 0, i; (i = tiles.next(args, round)) < S::items; ++round) {
     TileOfRows tile = tile_of_rows<Config, S>(i);
     typename S::F::Coord c;
     S::F::set_batch(c, tile.entry);
-    const BandOf<S, Bounds> band = band_of<S, Bounds>(args, c, tile);
+    const BandOf<S, Bounds> band = tiles.band(args, c, tile);
     const KeyTiles keys = keys_of<S>(band, tile);
     if (keys.begin == keys.end) continue;
     const auto load_k = [&](int n) {

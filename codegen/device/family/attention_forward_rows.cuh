@@ -15,6 +15,8 @@ struct WeightsOfRows {
   const BandOf<S, Bounds>& band;
   const int row;
   const KeyTiles own;
+  const typename Score::OfHead score_of_head;
+  const typename Weight::OfHead weight_of_head;
 
   SINTER_DEVICE WeightsOfRows(const Args& with, const Coord& at, const BandOf<S, Bounds>& of,
                               int first)
@@ -22,13 +24,17 @@ struct WeightsOfRows {
         c(at),
         band(of),
         row(first),
-        own(of.template tiles<S::tile_k>(first, first + 64)) {}
+        own(of.template tiles<S::tile_k>(first, first + 64)),
+        score_of_head(Score::of_head(with, at)),
+        weight_of_head(Weight::of_head(with, at)) {}
 
   // Scores of tile n of the keys, masked, and weights made of them.
   SINTER_DEVICE void weigh(Sums& s, RowSoftmax& softmax, int n) const {
     const int column = band.first_column + n * S::tile_k;
     if constexpr (!Score::plain)
-      each_place(s, column, [&](const Coord& at, float& x) { x = Score::element(args, at, x); });
+      each_place(s, column, [&](const Coord& at, float& x) {
+        x = Score::element(args, at, score_of_head, x);
+      });
     constexpr bool ragged = S::keys % S::tile_k != 0;
     if (BandOf<S, Bounds>::bounded || ragged)
       if (n < own.full_begin || n >= own.full_end) mask(s, column);
@@ -36,7 +42,9 @@ struct WeightsOfRows {
     // without, 715 with it).
     softmax.template weigh<(S::columns > 64)>(s, Score::scale * kLog2E);
     if constexpr (!Weight::plain)
-      each_place(s, column, [&](const Coord& at, float& x) { x = Weight::element(args, at, x); });
+      each_place(s, column, [&](const Coord& at, float& x) {
+        x = Weight::element(args, at, weight_of_head, x);
+      });
   }
 
  private:

@@ -44,9 +44,10 @@ SINTER_DEVICE void recompute_row(const Args& args, typename S::F::Coord c, int e
 #pragma unroll
     for (int distance = 16; distance > 0; distance /= 2)
       sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-    if constexpr (!Score::plain) sum = Score::element(args, c, sum);
+    if constexpr (!Score::plain) sum = Score::element(args, c, Score::of_head(args, c), sum);
     float weight = math::fast_exp2(math::fma(sum, scale, -shift)) * reciprocal;
-    if constexpr (!Weight::plain) weight = Weight::element(args, c, weight);
+    if constexpr (!Weight::plain)
+      weight = Weight::element(args, c, Weight::of_head(args, c), weight);
     if (weight == 0.0f) continue;
     S::P::set_k(at, n);
 #pragma unroll
@@ -152,7 +153,6 @@ SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& slab
   S::F::set_batch(own, tile.entry + tile.split * S::entries);
   float logarithm[2], factor[2];
   softmax.finish(Score::scale, logarithm);
-  bool again = false;  // some result is NaN though its row's weights are numbers
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int m = row + out.row(2 * r);
@@ -179,13 +179,18 @@ SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& slab
           columns.writes_rows)
         Rows::stats(args, own, logarithm[r]);
   }
+  // Without branches: one compare, multiply and select each.
+  bool is_nan[2] = {};
   out.each([&](int e, float& x) {
     const int r = e / 2 % 2;
-    x = factor[r] == 0.0f ? 0.0f : x * factor[r];
-    if constexpr (Rows::zero_dominates) again = again || (x != x && factor[r] == factor[r]);
+    const float result = x * factor[r];
+    x = factor[r] == 0.0f ? 0.0f : result;
+    if constexpr (Rows::zero_dominates) is_nan[r] = is_nan[r] | (x != x);
   });
-
-  if constexpr (Rows::zero_dominates) again = __any_sync(0xffffffffu, again);
+  // Some result is NaN though its row's weights are numbers.
+  const bool again =
+      Rows::zero_dominates && __any_sync(0xffffffffu, (is_nan[0] & (factor[0] == factor[0])) |
+                                                          (is_nan[1] & (factor[1] == factor[1])));
   const auto take_again = [&](const auto& put) {
     constexpr int strips = (Sums::columns + 31) / 32;
 #pragma unroll 1

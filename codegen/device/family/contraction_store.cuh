@@ -185,14 +185,17 @@ SINTER_DEVICE int next_part(const TilePlace<Config>& tile, int part) {
   return tile.column + (part + 1 < Shape<Config>::across ? (part + 1) * 64 : 0);
 }
 
-// `slab`: of the warp.
+// `slab`: of the warp. Its halves take parts in turn, also from one tile to the next: `tile_number`
+// of the block's.
 template <class Config, class Body, class Rows, class Args>
 SINTER_DEVICE void store_tile(const Args& args, const TilePlace<Config>& tile, int first_row,
-                              EpilogueTile& slab) {
+                              EpilogueTile& slab, int tile_number) {
   using P = Problem<Config>;
   using S = Shape<Config>;
   static_assert(stores_as_summed<Config, Body>() && !Rows::grouped);
   static_assert(S::columns % 64 == 0, "a box has 64 columns of one tile");
+  const int own_tile = Config::alternate ? tile_number / S::consumers : tile_number,
+            turn = S::parts % 2 == 0 ? 0 : own_tile % 2;
   const int lane = static_cast<int>(threadIdx.x) % 32,
             warp = static_cast<int>(threadIdx.x) / 32 % 4;
   typename P::Coord batch;
@@ -202,7 +205,7 @@ SINTER_DEVICE void store_tile(const Args& args, const TilePlace<Config>& tile, i
   for_each_part<Body, S::parts, 0>([&](auto number) {
     const int block = number / S::across, part = number % S::across,
               row = tile.row + first_row + block * 64 + warp * 16, column = tile.column + part * 64;
-    const unsigned to = hopper::address(&slab) + number % 2 * StoreTile::bytes;
+    const unsigned to = hopper::address(&slab) + (number + turn) % 2 * StoreTile::bytes;
     PartSums sums;
     get_part<Config>(number, sums);
     hopper::wait_for_stores<1>();  // the one before the last has left; of the lane that stored it

@@ -298,7 +298,7 @@ SINTER_DEVICE void consume(const Args& args, const Rows& rows, unsigned char* me
       for (int s = 0; s < S::parts; ++s)
         put_tile<0, S::across, Config::products>(parts[s], fragment, TileSums<Config>{}, s);
     } else if constexpr (StoresTiles<Body>) {
-      store_tile<Config, Body, Rows>(args, place, first_row, slab);
+      store_tile<Config, Body, Rows>(args, place, first_row, slab, number);
     } else if constexpr (StoresRows<Body>) {
       store_rows<Config, Body>(args, place, first_row, slab);
     } else {

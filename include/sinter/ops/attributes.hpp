@@ -151,11 +151,13 @@ struct SdpaAttributes {
   double dropout_probability = 0;
   double softcap = 0;  // 0: none
   std::optional<bool> generate_stats{};  // absent: as the Stats output is connected
+  bool deterministic = false;  // gradients have the same bits in each run
   SINTER_FIELDS(SINTER_FIELD(attn_scale) SINTER_FIELD(causal_mask)
                     SINTER_FIELD(causal_mask_bottom_right) SINTER_FIELD(left_bound)
                         SINTER_FIELD(right_bound) SINTER_FIELD(padding_mask)
                             SINTER_FIELD(alibi_mask) SINTER_FIELD(dropout_probability)
-                                SINTER_FIELD(softcap) SINTER_FIELD(generate_stats))
+                                SINTER_FIELD(softcap) SINTER_FIELD(generate_stats)
+                                    SINTER_FIELD(deterministic))
   bool operator==(const SdpaAttributes&) const = default;
 };
 

@@ -4,7 +4,7 @@
 // write it.
 //
 // UNARY(mode, struct, builder, "what it computes")   one operand, no parameters; the builder is the
-// BINARY(mode, struct, builder, "what it computes")  function or operator of operations.hpp
+// BINARY(mode, struct, builder, "what it computes")  function of operations.hpp
 // OTHER(mode, struct, operands, parameters, "what it computes")
 //   parameters: the attributes that the formula takes after its operands, a row of
 //   pointwise_parameters in op_table.hpp. The builder is written by hand in operations.hpp.
@@ -16,10 +16,10 @@
 // clang-format off
 #define SINTER_POINTWISE_MODES(UNARY, BINARY, OTHER, INDEX) \
   UNARY(identity, Identity, identity, "a") \
-  BINARY(add, Add, operator+, "a + b") \
-  BINARY(sub, Sub, operator-, "a - b") \
-  BINARY(mul, Mul, operator*, "a b") \
-  BINARY(div, Div, operator/, "a / b") \
+  BINARY(add, Add, add, "a + b") \
+  BINARY(sub, Sub, sub, "a - b") \
+  BINARY(mul, Mul, mul, "a b") \
+  BINARY(div, Div, div, "a / b") \
   BINARY(pow, Pow, pow, "a to the power b") \
   BINARY(mod, Mod, mod, "the remainder of a / b, with the sign of a (C's fmod)") \
   BINARY(min, Min, min, "the smaller; NaN where one is NaN") \
@@ -29,7 +29,7 @@
   UNARY(ceil, Ceil, ceil, "the least integer not below a") \
   UNARY(floor, Floor, floor, "the largest integer not above a") \
   UNARY(round, Round, round, "the nearest integer, ties to even") \
-  UNARY(neg, Neg, operator-, "-a") \
+  UNARY(neg, Neg, negate, "-a") \
   UNARY(sqrt, Sqrt, sqrt, "the square root") \
   UNARY(rsqrt, Rsqrt, rsqrt, "1 / sqrt(a)") \
   UNARY(reciprocal, Reciprocal, reciprocal, "1 / a") \
@@ -44,10 +44,10 @@
   UNARY(logical_not, LogicalNot, logical_not, "1 where a is 0, else 0") \
   BINARY(cmp_eq, CmpEq, equal, "1 where a = b, else 0") \
   BINARY(cmp_neq, CmpNeq, not_equal, "0 where a = b, else 1") \
-  BINARY(cmp_gt, CmpGt, operator>, "1 where a > b, else 0") \
-  BINARY(cmp_ge, CmpGe, operator>=, "1 where a >= b, else 0") \
-  BINARY(cmp_lt, CmpLt, operator<, "1 where a < b, else 0") \
-  BINARY(cmp_le, CmpLe, operator<=, "1 where a <= b, else 0") \
+  BINARY(cmp_gt, CmpGt, greater, "1 where a > b, else 0") \
+  BINARY(cmp_ge, CmpGe, greater_equal, "1 where a >= b, else 0") \
+  BINARY(cmp_lt, CmpLt, less, "1 where a < b, else 0") \
+  BINARY(cmp_le, CmpLe, less_equal, "1 where a <= b, else 0") \
   OTHER(binary_select, BinarySelect, 3, none, "a where c is not 0, else b") \
   INDEX(gen_index, "the index along the attribute `axis`, in the dims of a") \
   BINARY(atan2, Atan2, atan2, "the angle of the point (b, a)") \

@@ -47,6 +47,10 @@ inline bool sdpa_inputs(ShapeRules& r, const SdpaPorts& p, SdpaGeometry& g) {
     if (r.dim(port).size() != 4)
       return r.fail(Rule::sdpa_shape, r.input_name(port), to_string(r.dim(port)),
                     "4 dims [batch, heads, sequence, head dim]");
+  for (int port : {0, 1, 2, p.bias})
+    if (r.has(port) && !is_floating(r.type(port)))
+      return r.fail(Rule::port_type, r.input_name(port), name(r.type(port)),
+                    "a floating-point type", "convert it with identity() to f16, bf16 or f32");
   g = {q[0], q[1], k[1], v[1], q[2], k[2], q[3], v[3]};
   if (!packed_sequences(r, p, g)) return false;
   if (r.has(p.page_k) != r.has(p.page_v))

@@ -56,6 +56,9 @@ struct AttentionSpec {
   // a score that takes part in the softmax and has no value. Written, one a row: the logarithm of
   // the sum of exp(score).
   int length_q = -1, length_kv = -1, sink = -1, stats = -1;
+  // A port of one integer, which starts as zero: how many tiles of rows are taken. CTAs take one as
+  // they become free, where sequences make tiles unlike. -1: each takes every so-manieth.
+  int tiles_taken = -1;
   // Parts of the keys that are summed side by side. Then the body stores results and `stats`
   // logarithms of one part each, those of part i as if it were batch entry
   // i * entries + entry, and another kernel combines them.

@@ -13,10 +13,10 @@ namespace sinter {
 //   q dq(batch, m, d) = a body of the sum over n of ds k
 //   dbias(batch, m, n) = the sum of the score's gradients p (dp - delta) of its elements
 //
-// The indices of the domain are batch (entry and head), m, n, d, e in this order; KernelSpec::body
-// is empty. A kernel adds what it has of dq's sums to numbers in memory, which an earlier one sets
-// to zero and a later one gives to dq's body (planner/split). So it does with dbias where several
-// pairs of query and key share an element.
+// of which some may not be wanted. The indices of the domain are batch (entry and head), m, n, d, e
+// in this order; KernelSpec::body is empty. A kernel adds what it has of dq's sums to numbers in
+// memory, which an earlier one sets to zero and a later one gives to dq's body (planner/split). So
+// it does with dbias where several pairs of query and key share an element.
 struct AttentionBackwardSpec {
   static constexpr int batch = 2, head = 1, m = 2, n = 3, d = 4, e = 5;
   // Heads of q that share one of k and v: in accesses of these, dk and dv the index of the head
@@ -30,7 +30,8 @@ struct AttentionBackwardSpec {
   // Over (batch, m, n), as AttentionSpec's, and linear: the gradient of a weight is the same body
   // of the gradient (dropout). Empty: itself.
   Body weight;
-  // Over (batch, m, d): from dq's sums (an accumulator statement) to where it is stored.
+  // Over (batch, m, d): from dq's sums (an accumulator statement) to where it is stored. Empty
+  // where it is not wanted, and once it is another kernel's (`sums`).
   Body dq;
   AttentionBand band;
   PackedSequences sequences;
@@ -38,10 +39,14 @@ struct AttentionBackwardSpec {
   // query and key is seen if the band shows it. Empty: it is.
   Body block_mask;
   // Ports. Read: as AttentionSpec's; one a row, stats the logarithm of the sum of exp(score), delta
-  // the sum over e of d_o times the result. Written: dq's sums, -1 until it is split; dk and dv;
-  // dbias, -1 where it is not wanted.
+  // the sum over e of d_o times the result (-1 where dv alone is wanted). Written: dq's sums, -1
+  // until it is split; dk, dv and dbias, -1 where not wanted.
   int length_q = -1, length_kv = -1, stats = -1, delta = -1, sums = -1, dk = -1, dv = -1;
   int dbias = -1;
+  // dq is summed in one order, by counters that lie behind each head's sums: two integers of each
+  // row, and one more of the first head.
+  bool deterministic = false;
+  bool wants_dq() const { return sums >= 0 || !dq.statements.empty(); }
 };
 
 }  // namespace sinter

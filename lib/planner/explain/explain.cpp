@@ -96,11 +96,12 @@ void find_crossings(const PlanData& p, const std::map<Memory, Uses>& uses,
     Crossing c;
     c.bytes = buffer ? u.read + u.written : tensor->written ? u.read : u.read - u.largest_read;
     if (c.bytes <= 0) continue;
-    const std::string& name = buffer ? buffer->name : tensor->name;
-    c.cuts = cuts.of(name, buffer ? buffer->inside : std::string(), u);
+    c.name = buffer ? buffer->name : tensor->name;
+    if (buffer) c.inside = buffer->inside;
+    c.cuts = cuts.of(c.name, c.inside, u);
     // Inputs are read where they are needed; parts of one operation are what it is made of.
-    if (c.cuts.empty() && (!buffer || !buffer->inside.empty())) continue;
-    c.tensor = buffer ? shown(*buffer) : name;
+    if (c.cuts.empty() && (!buffer || !c.inside.empty())) continue;
+    c.tensor = buffer ? shown(*buffer) : c.name;
     c.type = buffer ? buffer->type : tensor->type;
     c.writers = u.writers;
     c.readers = u.readers;

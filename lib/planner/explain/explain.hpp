@@ -14,7 +14,8 @@ namespace sinter {
 // A tensor that moves more bytes than one kernel for the whole graph would: all of an intermediate
 // one; of an input or output what is read again.
 struct Crossing {
-  std::string tensor;  // in the user's names
+  std::string tensor;        // in the user's names
+  std::string name, inside;  // as a plan has them, see PlanBuffer
   DataType type{};
   std::vector<int> writers, readers;  // kernels
   std::int64_t bytes = 0;             // of memory traffic
@@ -70,8 +71,27 @@ std::string explain_dot(const PlanData& plan);  // Graphviz: kernels, and the te
 std::vector<int> kernels_with(const PlanData& plan, const std::string& node);
 
 // Whether two nodes of the plan are in one kernel, and why not, by their labels.
+struct Apart {
+  std::vector<int> kernels_a, kernels_b;  // that compute them
+  std::vector<Crossing> between;          // what passes between those kernels
+  std::vector<PlanCut> cuts;  // between the nodes or, where there is none, their kernels
+  bool together = false;      // each kernel of one computes the other as well
+};
+Apart why_apart(const PlanData& plan, const std::string& a, const std::string& b);
 std::string explain_why(const PlanData& plan, const std::string& a, const std::string& b);
-// What changes from one plan to another of the same graph or of a like one.
+
+// What changes from one plan to another of the same graph or of a like one: the kernels, by
+// position, of the same nodes.
+struct Change {
+  std::vector<std::string> nodes;
+  std::vector<int> before, after;
+  double microseconds = 0;  // that they take more
+};
+struct Changes {
+  std::vector<Change> changes;  // the largest first
+  std::size_t unchanged = 0;    // sets of nodes
+};
+Changes changes(const PlanData& before, const PlanData& after);
 std::string explain_diff(const PlanData& before, const PlanData& after);
 
 }  // namespace sinter

@@ -15,15 +15,15 @@ bool any_in(const std::vector<int>& one, const std::vector<int>& other) {
   });
 }
 
-// The tensors that pass between the kernels, with what they cost.
-std::string passing(const Explanation& e, const std::vector<int>& a, const std::vector<int>& b) {
-  std::string s;
+// The tensors that pass between the kernels.
+std::vector<Crossing> passing(const Explanation& e, const std::vector<int>& a,
+                              const std::vector<int>& b) {
+  std::vector<Crossing> between;
   for (const auto& c : e.crossings)
     if ((any_in(c.writers, a) && any_in(c.readers, b)) ||
         (any_in(c.writers, b) && any_in(c.readers, a)))
-      s += fmt::format("  between them: {}, {}, {:.1f} us\n", c.tensor, megabytes(c.bytes),
-                       c.microseconds);
-  return s;
+      between.push_back(c);
+  return between;
 }
 
 std::string said(const PlanCut& c) {
@@ -44,34 +44,38 @@ std::vector<int> kernels_with(const PlanData& p, const std::string& node) {
   return kernels;
 }
 
-std::string explain_why(const PlanData& p, const std::string& a, const std::string& b) {
-  const auto in_a = kernels_with(p, a), in_b = kernels_with(p, b);
-  std::vector<int> both;
-  for (int k : in_a)
-    if (std::find(in_b.begin(), in_b.end(), k) != in_b.end()) both.push_back(k);
-  if (!both.empty() && in_a == in_b)
-    return fmt::format("{} and {} are both in {}\n", a, b, kernels_listed(both, kMostKernels));
-  std::string s = fmt::format("{} is in {}, {} in {}\n", a, kernels_listed(in_a, kMostKernels), b,
-                              kernels_listed(in_b, kMostKernels));
-  s += passing(explain(p, nullptr), in_a, in_b);
-  bool refused = false;
-  for (const auto& c : p.cuts) {
-    if (!(c.node == a && c.with == b) && !(c.node == b && c.with == a)) continue;
-    refused = true;
-    s += said(c);
-  }
-  if (refused) return s;
+Apart why_apart(const PlanData& p, const std::string& a, const std::string& b) {
+  Apart apart{kernels_with(p, a), kernels_with(p, b), {}, {}};
+  apart.together = !apart.kernels_a.empty() && apart.kernels_a == apart.kernels_b;
+  if (apart.together) return apart;
+  apart.between = passing(explain(p, nullptr), apart.kernels_a, apart.kernels_b);
+  const auto collect = [&](const auto& of_a, const auto& of_b) {
+    for (const auto& c : p.cuts)
+      if ((of_a(c.node) && of_b(c.with)) || (of_b(c.node) && of_a(c.with))) apart.cuts.push_back(c);
+  };
+  collect([&](const auto& n) { return n == a; }, [&](const auto& n) { return n == b; });
+  if (!apart.cuts.empty()) return apart;
   // Kernels grow from neighbour to neighbour: what holds a neighbour back holds back what is
   // behind.
-  const auto with_a = nodes_of(p, in_a), with_b = nodes_of(p, in_b);
-  for (const auto& c : p.cuts) {
-    if (!(with_a.contains(c.node) && with_b.contains(c.with)) &&
-        !(with_b.contains(c.node) && with_a.contains(c.with)))
-      continue;
-    refused = true;
-    s += said(c);
-  }
-  if (!refused)
+  const auto with_a = nodes_of(p, apart.kernels_a), with_b = nodes_of(p, apart.kernels_b);
+  collect([&](const auto& n) { return with_a.contains(n); },
+          [&](const auto& n) { return with_b.contains(n); });
+  return apart;
+}
+
+std::string explain_why(const PlanData& p, const std::string& a, const std::string& b) {
+  const Apart apart = why_apart(p, a, b);
+  if (apart.together)
+    return fmt::format("{} and {} are both in {}\n", a, b,
+                       kernels_listed(apart.kernels_a, kMostKernels));
+  std::string s =
+      fmt::format("{} is in {}, {} in {}\n", a, kernels_listed(apart.kernels_a, kMostKernels), b,
+                  kernels_listed(apart.kernels_b, kMostKernels));
+  for (const auto& c : apart.between)
+    s += fmt::format("  between them: {}, {}, {:.1f} us\n", c.tensor, megabytes(c.bytes),
+                     c.microseconds);
+  for (const auto& c : apart.cuts) s += said(c);
+  if (apart.cuts.empty())
     s += "  no fusion pattern met both: it grows from a node to those that read or write the same "
          "tensors\n";
   return s;

@@ -31,6 +31,39 @@ bool is_paged(const Region& r) {
   return input(r, kPorts.page_k) >= 0 || input(r, kPorts.page_v) >= 0;
 }
 
+bool wanted(const Region& r, std::size_t output) { return r.outputs[output] >= 0; }
+// The gradients of scores, for dQ, dK or dBias.
+bool wants_ds(const Region& r) { return wanted(r, kDQ) || wanted(r, kDK) || wanted(r, kDBias); }
+int products(const Region& r) {
+  return 1 + wants_ds(r) + wanted(r, kDQ) + wanted(r, kDK) + wanted(r, kDV);
+}
+
+// Where dropout begins and ends: of the weights that dV's product multiplies; without dV of their
+// gradients, to which the same is done.
+bool find_weights(const FusionState& state, AttentionBackwardNodes& a) {
+  const Region& r = *a.region;
+  a.before_dropout = a.probabilities;
+  for (NodeId id : r.nodes) {
+    const Node& n = state.node(id);
+    if (!wanted(r, kDV) && has_mode(n, PointwiseMode::sub) && n.inputs[1] == a.delta) {
+      a.weights = n.inputs[0];
+      std::set<NodeId> before;
+      collect(state, r, a.weights, before);
+      for (NodeId p : before)
+        if (state.node(p).op == OpKind::matmul) a.before_dropout = state.node(p).outputs[0];
+    }
+    if (!wanted(r, kDV) || n.op != OpKind::matmul || n.inputs[1] != r.inputs[kDO]) continue;
+    const NodeId transpose = state.producer(n.inputs[0]);
+    if (transpose < 0 || state.node(transpose).op != OpKind::transpose) continue;
+    // Where dO is Q, dK's product has it, too; what that multiplies depends on delta.
+    std::set<NodeId> before;
+    collect(state, r, state.node(transpose).inputs[0], before);
+    if (a.delta < 0 || !before.contains(state.producer(a.delta)))
+      a.weights = state.node(transpose).inputs[0];
+  }
+  return a.weights >= 0;
+}
+
 // Finds the tensors by what the expansion of sdpa_backward makes (lib/lower/sdpa.cpp).
 bool find_tensors(const FusionState& state, AttentionBackwardNodes& a) {
   const Graph& g = state.graph();
@@ -54,18 +87,7 @@ bool find_tensors(const FusionState& state, AttentionBackwardNodes& a) {
         (of[1] == r.inputs[kDO] && of[0] == r.inputs[kO]))
       a.delta = n.outputs[0];
   }
-  if (a.score < 0 || a.delta < 0) return false;
-  // What dV's product multiplies, and the weights that it was before dropout.
-  for (NodeId id : r.nodes) {
-    const Node& n = state.node(id);
-    if (n.op != OpKind::matmul || n.inputs[1] != r.inputs[kDO]) continue;
-    const NodeId transpose = state.producer(n.inputs[0]);
-    if (transpose < 0 || state.node(transpose).op != OpKind::transpose) continue;
-    // Where dO is Q, dK's product has it, too; what that multiplies depends on delta.
-    std::set<NodeId> before;
-    collect(state, r, state.node(transpose).inputs[0], before);
-    if (!before.contains(state.producer(a.delta))) a.weights = state.node(transpose).inputs[0];
-  }
+  if (a.score < 0 || (a.delta < 0 && wants_ds(r))) return false;
   for (NodeId id : r.nodes) {
     const Node& n = state.node(id);
     if (!has_mode(n, PointwiseMode::binary_select)) continue;
@@ -73,7 +95,7 @@ bool find_tensors(const FusionState& state, AttentionBackwardNodes& a) {
     if (exponential >= 0 && has_mode(state.node(exponential), PointwiseMode::exp))
       a.probabilities = n.outputs[0];
   }
-  if (a.weights < 0 || a.probabilities < 0) return false;
+  if (a.probabilities < 0 || !find_weights(state, a)) return false;
   // The score's product, and its sums times the scale.
   std::set<NodeId> before;
   collect(state, r, a.score, before);
@@ -90,6 +112,7 @@ bool find_tensors(const FusionState& state, AttentionBackwardNodes& a) {
           g[n.inputs[1 - side]].value == r.attributes.attn_scale)
         a.scaled = n.outputs[0];
   }
+  if (a.scaled < 0 || r.outputs[kDQ] < 0) return a.scaled >= 0;
   // dQ is its product, or that times the scale.
   a.dq_sums = r.outputs[kDQ];
   const NodeId scaling = state.producer(a.dq_sums);
@@ -98,7 +121,7 @@ bool find_tensors(const FusionState& state, AttentionBackwardNodes& a) {
       if (g[state.node(scaling).inputs[1 - side]].has_value)
         a.dq_sums = state.node(scaling).inputs[side];
   const NodeId product = state.producer(a.dq_sums);
-  return a.scaled >= 0 && product >= 0 && state.node(product).op == OpKind::matmul;
+  return product >= 0 && state.node(product).op == OpKind::matmul;
 }
 
 }  // namespace
@@ -107,16 +130,14 @@ std::optional<AttentionBackwardNodes> attention_backward_at(const FusionState& s
   const Graph& g = state.graph();
   const Region* const region = state.region_of(last);
   if (!region || region->op != OpKind::sdpa_backward || is_paged(*region)) return {};
-  int products = 0;
+  int found = 0;
   NodeId final = -1;
   for (NodeId n : region->nodes) {
     if (state.node(n).op != OpKind::matmul) continue;
     if (g.arithmetic(state.node(n)) != DataType::f32) return {};
-    ++products, final = n;
+    ++found, final = n;
   }
-  if (products != 5 || final != last) return {};
-  for (std::size_t i : {kDQ, kDK, kDV})
-    if (region->outputs[i] < 0) return {};
+  if (found != products(*region) || final != last) return {};
   for (int port : {kPorts.seq_q, kPorts.seq_kv, kPorts.block_mask, static_cast<int>(kStats)})
     if (!in_memory(state, input(*region, port))) return {};
   if (!reads_sequences(state, *region, kPorts)) return {};
@@ -129,7 +150,7 @@ std::optional<AttentionBackwardNodes> attention_backward_at(const FusionState& s
   a.region = region;
   if (!find_tensors(state, a)) return {};
   std::set<NodeId> of_delta;
-  collect(state, *region, a.delta, of_delta);
+  collect(state, *region, a.delta, of_delta);  // of none: nothing
   for (NodeId n : region->nodes)
     if (!of_delta.contains(n)) a.nodes.push_back(n);
   for (NodeId n : a.nodes)
@@ -150,6 +171,7 @@ std::optional<KernelSpec> attention_backward_spec(const FusionState& state,
   A& to = spec.attention_backward();
   to.group = v[1] > 0 ? q[1] / v[1] : 1;
   to.scale = r.attributes.attn_scale;
+  to.deterministic = r.attributes.deterministic;
   to.band = {r.band.left, r.band.right, r.band.bottom_right, r.attributes.padding_mask};
   const auto builder = [&](Body& body, const Dims& dim, int row, int column) {
     std::vector<Coordinate> at;
@@ -183,8 +205,8 @@ std::optional<KernelSpec> attention_backward_spec(const FusionState& state,
     if (!gradient) return {};
     to.gradient = std::move(*gradient);
   }
-  if (attention.weights != attention.probabilities)
-    between(to.weight, attention.probabilities, attention.weights);
+  if (attention.weights != attention.before_dropout)
+    between(to.weight, attention.before_dropout, attention.weights);
   for (NodeId n : attention.nodes)
     if (state.node(n).op == OpKind::block_mask) {
       builder(to.block_mask, {q[0], q[1], q[2], v[2]}, A::m, A::n).value(state.node(n).outputs[0]);
@@ -202,10 +224,12 @@ std::optional<KernelSpec> attention_backward_spec(const FusionState& state,
   to.band.padding = to.band.padding || to.sequences.count > 0;
   to.stats = port(r.inputs[kStats], A::m, A::d, q, false);
   to.delta = port(attention.delta, A::m, A::d, q, false);
-  to.dq.statements.push_back(accumulator(attention.dq_sums));
-  BodyBuilder dq = builder(to.dq, q, A::m, A::d);
-  dq.define(attention.dq_sums, 0);
-  dq.store(r.outputs[kDQ]);
+  if (wanted(r, kDQ)) {
+    to.dq.statements.push_back(accumulator(attention.dq_sums));
+    BodyBuilder dq = builder(to.dq, q, A::m, A::d);
+    dq.define(attention.dq_sums, 0);
+    dq.store(r.outputs[kDQ]);
+  }
   to.dk = port(r.outputs[kDK], A::n, A::d, g[r.inputs[kK]].dim, true);
   to.dv = port(r.outputs[kDV], A::n, A::e, v, true);
   to.dbias = port(r.outputs[kDBias], A::m, A::n, {q[0], q[1], q[2], v[2]}, true);

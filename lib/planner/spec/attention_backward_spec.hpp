@@ -12,16 +12,18 @@ namespace sinter {
 struct AttentionBackwardNodes {
   const Region* region = nullptr;
   TensorId scaled = kNoTensor, score = kNoTensor;  // the score is a function of the scaled sums
-  TensorId probabilities = kNoTensor, weights = kNoTensor;  // before and after dropout
-  TensorId delta = kNoTensor;
-  TensorId dq_sums = kNoTensor;  // the product of which dQ is made
+  TensorId probabilities = kNoTensor;
+  // Before and after dropout: probabilities and weights, or their gradients where there is no dV.
+  TensorId before_dropout = kNoTensor, weights = kNoTensor;
+  TensorId delta = kNoTensor;    // none where dV alone is wanted
+  TensorId dq_sums = kNoTensor;  // the product of which dQ is made; none where it is not wanted
   // Of the region, without those of Delta; also those between them that have no kernel of their
   // own.
   std::vector<NodeId> nodes;
 };
 
-// The attention whose last product a node is; nothing where it is none, where the kernel does not
-// have all that its gradients depend on, or where not all three gradients are wanted.
+// The attention whose last product a node is; nothing where it is none, or where the kernel does
+// not have all that its gradients depend on.
 std::optional<AttentionBackwardNodes> attention_backward_at(const FusionState& state, NodeId last);
 
 // Nothing where the score cannot be differentiated.

@@ -235,9 +235,11 @@ int BodyBuilder::scalar(TensorId t) {
   const double value = round_to(type, desc.value);
   for (std::size_t i = 0; i < spec_.scalars.size(); ++i) {  // equal constants are one argument
     const auto& known = spec_.scalars[i];
-    if (known.type == type &&
-        std::bit_cast<std::uint64_t>(known.value) == std::bit_cast<std::uint64_t>(value) &&
-        known.tensor >= 0)
+    if (known.tensor >= 0 && (desc.bound_value || state_.graph()[known.tensor].bound_value)) {
+      if (known.tensor == t) s.port = static_cast<int>(i);
+    } else if (known.type == type &&
+               std::bit_cast<std::uint64_t>(known.value) == std::bit_cast<std::uint64_t>(value) &&
+               known.tensor >= 0)
       s.port = static_cast<int>(i);
   }
   if (s.port < 0) {

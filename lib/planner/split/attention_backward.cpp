@@ -4,6 +4,7 @@
 #include "planner/spec/body_copy.hpp"
 #include "planner/spec/domain.hpp"
 #include "planner/split/operands.hpp"
+#include "planner/split/zeros.hpp"
 #include "schedule/attention/backward.hpp"
 
 namespace sinter {
@@ -15,19 +16,6 @@ Statement moved(StatementKind kind, int port, const std::string& label) {
   Statement s = statement(kind, DataType::f32, label);
   s.port = port;
   return s;
-}
-
-KernelSpec zeros(KernelPort to, const Dims& extent) {
-  KernelSpec kernel;
-  kernel.extent = extent;
-  kernel.scalars = {{kNoTensor, "zero", DataType::f32, 0, 0}};
-  const Statement zero = moved(StatementKind::scalar, 0, "zero");
-  Statement store = moved(StatementKind::store, 0, to.name);
-  store.args = {0};
-  kernel.ports.push_back(std::move(to));
-  kernel.body.statements = {zero, std::move(store)};
-  simplify_domain(kernel);
-  return kernel;
 }
 
 // From sums of f32 to where they are stored.
@@ -81,6 +69,41 @@ void prepare_bias_gradient(KernelSpec& spec, std::vector<KernelSpec>& before,
     port.access.stride[indices[i]] = packed.stride[static_cast<int>(i)];
 }
 
+// dQ's sums: zeros before the kernel that adds to them, and behind it dQ's body of them.
+void sum_dq(KernelSpec& spec, std::vector<KernelSpec>& before, std::vector<KernelSpec>& behind,
+            Temporaries& temporaries) {
+  // Lines of the sums begin at multiples of 16 bytes.
+  const std::vector<int> indices = {0, 1, A::m, A::d};
+  KernelSpec last = over_indices(spec, spec.attention_backward().dq, indices);
+  Dims lines = last.extent;
+  lines.back() = (lines.back() + 3) / 4 * 4;
+  if (spec.attention_backward().deterministic)
+    lines[2] += (2 * lines[2] + lines.back()) / lines.back();  // its counters
+  Access of_lines;
+  of_lines.stride = packed_strides(lines);
+  const KernelPort sums = temporaries.add("dq_sums", DataType::f32, lines, of_lines);
+  before.push_back(zeros(sums, lines));
+
+  for (Statement& s : last.body.statements)
+    if (s.kind == StatementKind::accumulator) {
+      s.kind = StatementKind::load;
+      s.dim = -1;
+      s.port = static_cast<int>(last.ports.size());
+    }
+  last.ports.push_back(read_back(sums, of_lines));
+  drop_unused(last);
+  simplify_domain(last);
+
+  KernelPort added = sums;
+  added.access.stride = Dims::filled(spec.extent.size(), 0);
+  for (std::size_t i = 0; i < indices.size(); ++i)
+    added.access.stride[indices[i]] = of_lines.stride[static_cast<int>(i)];
+  spec.attention_backward().sums = static_cast<int>(spec.ports.size());
+  spec.attention_backward().dq = {};
+  spec.ports.push_back(std::move(added));
+  behind.insert(behind.begin(), std::move(last));
+}
+
 }  // namespace
 
 std::vector<KernelSpec> attention_backward_kernels(KernelSpec spec, const DeviceModel& device,
@@ -100,40 +123,12 @@ std::vector<KernelSpec> attention_backward_kernels(KernelSpec spec, const Device
   std::vector<KernelSpec> behind;
   prepare_bias_gradient(spec, kernels, behind, temporaries);
 
-  // Lines of the sums begin at multiples of 16 bytes.
-  const std::vector<int> indices = {0, 1, A::m, A::d};
-  KernelSpec last = over_indices(spec, spec.attention_backward().dq, indices);
-  Dims lines = last.extent;
-  lines.back() = (lines.back() + 3) / 4 * 4;
-  Access of_lines;
-  of_lines.stride = packed_strides(lines);
-  const KernelPort sums = temporaries.add("dq_sums", DataType::f32, lines, of_lines);
-  kernels.push_back(zeros(sums, lines));
-
-  for (Statement& s : last.body.statements)
-    if (s.kind == StatementKind::accumulator) {
-      s.kind = StatementKind::load;
-      s.dim = -1;
-      s.port = static_cast<int>(last.ports.size());
-    }
-  last.ports.push_back(read_back(sums, of_lines));
-  drop_unused(last);
-  simplify_domain(last);
-
-  KernelPort added = sums;
-  added.access.stride = Dims::filled(spec.extent.size(), 0);
-  for (std::size_t i = 0; i < indices.size(); ++i)
-    added.access.stride[indices[i]] = of_lines.stride[static_cast<int>(i)];
-  spec.attention_backward().sums = static_cast<int>(spec.ports.size());
-  spec.attention_backward().dq = {};
-  spec.ports.push_back(std::move(added));
+  if (spec.attention_backward().wants_dq()) sum_dq(spec, kernels, behind, temporaries);
   drop_unused(spec);
   const NodeId node = spec.nodes.front();
   for (std::vector<KernelSpec>* const others : {&kernels, &behind})
     for (KernelSpec& k : *others) k.nodes = {node};
-  last.nodes = {node};
   kernels.push_back(std::move(spec));
-  kernels.push_back(std::move(last));
   for (KernelSpec& k : behind) kernels.push_back(std::move(k));
   return kernels;
 }

@@ -6,6 +6,7 @@
 #include "plan/access.hpp"
 #include "planner/spec/body_copy.hpp"
 #include "planner/spec/domain.hpp"
+#include "planner/split/zeros.hpp"
 #include "schedule/attention/forward.hpp"
 
 namespace sinter {
@@ -19,7 +20,6 @@ constexpr int kMostSplits = 128;
 // each of them.
 int choose_splits(const KernelSpec& spec, const DeviceModel& device) {
   const A& a = spec.attention();
-  if (a.sequences.count > 0) return 1;
   const auto whole = plan_attention(spec, device);
   // A row that sees nothing has a logarithm of -inf, which a sink's part does not tell; one with an
   // infinite score, written out, that score's.
@@ -155,10 +155,36 @@ KernelSpec combined_logarithms(const KernelSpec& attention, const KernelPort& lo
   return std::move(c.spec_);
 }
 
+// Packed sequences make tiles unlike: CTAs take one as they become free, by a counter, where each
+// has so many that what a kernel of zeros costs is little beside shares of every so-manieth tile.
+std::vector<KernelSpec> counted_tiles(KernelSpec spec, const DeviceModel& device,
+                                      Temporaries& temporaries) {
+  constexpr std::int64_t kRounds = 4;
+  const auto plan = plan_attention(spec, device);
+  const std::int64_t rows = spec.extent[A::member] * spec.extent[A::query];
+  if (!plan || plan->engine.by_warps || plan->engine.wide ||
+      count(spec.extent, 0, A::batch) *
+              tiles_of(rows, plan->engine.tile_q, spec.attention().sequences) <
+          kRounds * plan->engine.grid)
+    return {std::move(spec)};
+  Access one;
+  one.stride = {1};
+  KernelPort counter = temporaries.add("tiles_taken", DataType::i32, {1}, one);
+  std::vector<KernelSpec> kernels = {zeros(counter, {1})};
+  kernels.front().nodes = {spec.nodes.front()};
+  counter.access.stride = Dims::filled(spec.extent.size(), 0);
+  spec.attention().tiles_taken = static_cast<int>(spec.ports.size());
+  spec.ports.push_back(std::move(counter));
+  kernels.push_back(std::move(spec));
+  return kernels;
+}
+
 }  // namespace
 
 std::vector<KernelSpec> split_keys(KernelSpec spec, const DeviceModel& device,
                                    Temporaries& temporaries) {
+  if (spec.attention().sequences.count > 0)
+    return counted_tiles(std::move(spec), device, temporaries);
   const int parts = choose_splits(spec, device);
   if (parts == 1) return {std::move(spec)};
   const int rank = spec.extent.size();

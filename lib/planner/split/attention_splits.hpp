@@ -5,7 +5,8 @@
 
 namespace sinter {
 
-// The kernels in place of the attention, in order. Parts depend on the shapes alone.
+// The kernels in place of the attention, in order. Parts depend on the shapes alone. Of packed
+// sequences keys are not cut; zeros come first where tiles are counted.
 std::vector<KernelSpec> split_keys(KernelSpec attention, const DeviceModel& device,
                                    Temporaries& temporaries);
 

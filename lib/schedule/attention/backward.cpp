@@ -40,6 +40,25 @@ Operands operands_of(const KernelSpec& spec, bool by_warps) {
           loaded(spec, a.v, A::n, A::e, a.group), loaded(spec, a.d_o, A::m, A::e, 1)};
 }
 
+// Boxes and lines hold numbers of the operands' type.
+KeyGradient key_gradient(const KernelSpec& spec, int number, int column, bool by_warps) {
+  using By = KeyGradient::By;
+  if (number < 0) return {};
+  const A& a = spec.attention_backward();
+  const KernelPort& p = spec.ports[static_cast<std::size_t>(number)];
+  if (p.type != a.q.type) return {By::elements, {}};
+  if (by_warps) {
+    bool pairs = p.access.windows.empty() && p.access.via.empty() && p.alignment >= 4 &&
+                 p.access.offset % 2 == 0 && p.access.stride[column] == 1;
+    for (int i : {0, static_cast<int>(A::head), static_cast<int>(A::n)})
+      pairs = pairs && (spec.extent[i] == 1 || p.access.stride[i] % 2 == 0);
+    return {pairs ? By::lines : By::elements, {}};
+  }
+  const auto box =
+      boxed_result(spec, number, A::batch, {A::n, A::n + 1}, column, {A::head, a.group});
+  return box ? KeyGradient{By::boxes, *box} : KeyGradient{By::elements, {}};
+}
+
 void set_lines(BoxedOperand& o, int columns, int rows) {
   o.map.box = Dims::filled(o.map.dim.size(), 1);
   o.map.box[0] = columns;
@@ -102,23 +121,20 @@ bool plan_backward_by_warpgroups(const KernelSpec& spec, const DeviceModel& devi
   const std::int64_t depth = spec.extent[A::d], width = spec.extent[A::e],
                      queries = spec.extent[A::m], keys = spec.extent[A::n];
   if (depth > kWidest || width > kWidest) return false;
-  const auto result = [&](int port, int column) {
-    return boxed_result(spec, port, A::batch, {A::n, A::n + 1}, column, {A::head, a.group});
-  };
-  const auto sums = boxed_port(spec, a.sums, A::batch, {A::m, A::m + 1}, A::d),
-             dk = result(a.dk, A::d), dv = result(a.dv, A::e);
-  if (!sums || !dk || !dv) return false;
-  e.sums = *sums, e.dk = *dk, e.dv = *dv;
-
+  if (a.sums >= 0) {
+    e.sums = boxed_port(spec, a.sums, A::batch, {A::m, A::m + 1}, A::d);
+    if (!e.sums) return false;
+  }
   const bool plain = a.score.statements.empty() && a.weight.statements.empty();
   if (!choose_tile(e, depth, width, plain, !a.block_mask.statements.empty(), device)) return false;
   set_lines(e.q, kLine, e.tile_q);
   set_lines(e.d_o, kLine, e.tile_q);
   set_lines(e.k, kLine, e.tile_k);
   set_lines(e.v, kLine, e.tile_k);
-  set_lines(e.sums, kSumsLine, kRows);
-  set_lines(e.dk, kLine, e.wide ? e.tile_k : kRows);
-  set_lines(e.dv, kLine, e.wide ? e.tile_k : kRows);
+  if (e.sums) set_lines(*e.sums, kSumsLine, kRows);
+  for (KeyGradient* const gradient : {&e.dk, &e.dv})
+    if (gradient->by == KeyGradient::By::boxes)
+      set_lines(gradient->box, kLine, e.wide ? e.tile_k : kRows);
   e.threads = 128 * (e.consumers + 1);
   const std::int64_t heads = count(spec.extent, 0, A::batch) / a.group,
                      tiles = tiles_of(keys, e.tile_k, a.sequences);
@@ -130,7 +146,7 @@ bool plan_backward_by_warpgroups(const KernelSpec& spec, const DeviceModel& devi
   constexpr double kOperations = 4096, kStart = 4;  // microseconds
   const double reached = e.wide ? 0.45 : 0.6;       // wide: 0.40 (d256), 0.45 (d192 and 128)
   const double flops = 2.0 * static_cast<double>(heads * a.group) * static_cast<double>(queries) *
-                       keys_of_a_row(spec) * static_cast<double>(3 * depth + 2 * width);
+                       keys_of_a_row(spec) * static_cast<double>(depths_multiplied(spec));
   e.microseconds = kStart + std::max(flops / kOperations / reached / device.clock /
                                          std::min<double>(e.grid, static_cast<double>(device.sms)),
                                      bytes_moved(spec) / device.memory_bandwidth);
@@ -148,6 +164,13 @@ std::vector<ProductOperand A::*> not_loadable_backward(const KernelSpec& spec,
   if (!o.v) left.push_back(&A::v);
   if (!o.d_o) left.push_back(&A::d_o);
   return left;
+}
+
+std::int64_t depths_multiplied(const KernelSpec& spec) {
+  const A& a = spec.attention_backward();
+  const bool of_scores = a.wants_dq() || a.dk >= 0 || a.dbias >= 0;
+  return spec.extent[A::d] * (1 + a.wants_dq() + (a.dk >= 0)) +
+         spec.extent[A::e] * (of_scores + (a.dv >= 0));
 }
 
 BiasGradient bias_gradient_of(const KernelSpec& spec) {
@@ -183,6 +206,7 @@ std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec&
     // Its element is the score's, of which there is one with a body where there is a bias.
     const DataType type = spec.ports[static_cast<std::size_t>(a.dbias)].type;
     if (a.score.statements.empty() || (type != DataType::f32 && info(type).bytes != 2)) return {};
+    if (a.deterministic && bias_gradient_of(spec).shared) return {};  // is added in any order
   }
   AttentionBackwardConfig e;
   e.by_warps = !has_warpgroups(device);
@@ -191,16 +215,19 @@ std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec&
   if (!o.q || !o.k || !o.v || !o.d_o) return {};
   for (const ProductOperand* x : {&a.k, &a.v, &a.d_o})
     if (x->type != a.q.type) return {};
-  if (info(a.q.type).bytes != 2 || a.sums < 0) return {};
-  for (int result : {a.dk, a.dv})  // are rounded to the operands' type
-    if (spec.ports[static_cast<std::size_t>(result)].type != a.q.type) return {};
+  if (info(a.q.type).bytes != 2) return {};
 
   e.q = *o.q, e.k = *o.k, e.v = *o.v, e.d_o = *o.d_o;
+  e.dk = key_gradient(spec, a.dk, A::d, e.by_warps);
+  e.dv = key_gradient(spec, a.dv, A::e, e.by_warps);
   e.dbias = bias_gradient_of(spec);
   e.wide_index = needs_wide_index(spec);
   if (!(e.by_warps ? plan_backward_by_warps(spec, device, e)
                    : plan_backward_by_warpgroups(spec, device, e)))
     return {};
+  // Of two additions to zero the order does not matter.
+  e.in_order =
+      a.deterministic && a.sums >= 0 && (a.sequences.count > 0 || spec.extent[A::n] > 2 * e.tile_k);
   return e;
 }
 

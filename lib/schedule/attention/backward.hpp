@@ -14,17 +14,30 @@ struct BiasGradient {
 };
 BiasGradient bias_gradient_of(const KernelSpec& spec);
 
+// Elements of heads that are multiplied for a pair of query and key: those of five products where
+// all gradients are wanted.
+std::int64_t depths_multiplied(const KernelSpec& spec);
+
+// How a gradient of keys leaves the kernel: in boxes by TMA, by warps in lines of pairs; or, what
+// lies or is rounded otherwise, element by element.
+struct KeyGradient {
+  enum class By : std::uint8_t { nothing, boxes, lines, elements } by = By::nothing;
+  BoxedOperand box;
+};
+
 struct AttentionBackwardConfig : Launch {
-  BoxedOperand q, k, v, d_o;  // loaded; by warps: no boxes, but port and type
-  BoxedOperand sums, dk, dv;  // added to and stored
-  bool by_warps = false;      // attention_backward_mma.cuh; else by warpgroups
-  bool wide = false;          // attention_backward_wide.cuh
-  int consumers = 2;          // warpgroups
-  int tile_q = 64;            // queries
-  int tile_k = 128;           // keys
-  int stages = 2;             // of the pipeline of Q
-  int stages_do = 2;          // and of that of dO
-  int heads_together = 1;     // of K, whose tiles of keys run beside each other
+  BoxedOperand q, k, v, d_o;         // loaded; by warps: no boxes, but port and type
+  std::optional<BoxedOperand> sums;  // of dQ, added to in boxes
+  KeyGradient dk, dv;
+  bool by_warps = false;   // attention_backward_mma.cuh; else by warpgroups
+  bool wide = false;       // attention_backward_wide.cuh
+  int consumers = 2;       // warpgroups
+  int tile_q = 64;         // queries
+  int tile_k = 128;        // keys
+  int stages = 2;          // of the pipeline of Q
+  int stages_do = 2;       // and of that of dO
+  int heads_together = 1;  // of K, whose tiles of keys run beside each other
+  bool in_order = false;   // dQ's sums are added in one order
   BiasGradient dbias;
   int producer_registers = 24, consumer_registers = 240;
 };

@@ -49,7 +49,7 @@ bool plan_backward_by_warps(const KernelSpec& spec, const DeviceModel& device,
   const double reached = narrow ? 0.4 : 0.33;
   const double flops = 2.0 * static_cast<double>(heads * a.group) *
                        static_cast<double>(spec.extent[A::m]) * keys_of_a_row(spec) *
-                       (3.0 * depth + 2.0 * width);
+                       static_cast<double>(depths_multiplied(spec));
   e.microseconds = kStart + std::max(flops / kOperations / reached / device.clock /
                                          std::min<double>(e.grid, static_cast<double>(device.sms)),
                                      bytes_moved(spec) / device.memory_bandwidth);

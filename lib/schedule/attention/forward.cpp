@@ -140,7 +140,9 @@ int shared_bytes(const AttentionConfig& e, int depth, int width) {
   const int q = e.consumers * kRows * up(depth, kLine) * 2,
             k = up(e.tile_k, e.k.k_fastest ? 8 : kLine) * up(depth, kLine) * 2,
             v = up(up(width, 16), kLine) * up(e.tile_k, e.v.k_fastest ? kLine : 8) * 2;
-  return q + e.stages * (k + v) + e.consumers * 4 * kSlabBytes + 16 + 2 * 16 * e.stages + 1023;
+  const int taken = e.attention.tiles_taken >= 0 ? 2 * (16 + 32) : 0;  // tiles, with their barriers
+  return q + e.stages * (k + v) + e.consumers * 4 * kSlabBytes + 16 + 2 * 16 * e.stages + taken +
+         1023;
 }
 
 // WideForwardShape has the same.

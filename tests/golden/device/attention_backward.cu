@@ -71,17 +71,21 @@ struct Mask : Bounds {
 struct Score {
   static constexpr bool plain = true;
   static constexpr float scale = 0.125f;
-  SINTER_DEVICE static float element(const Args&, const Coord&, float x) {
+  struct OfHead {};
+  SINTER_DEVICE static OfHead of_head(const Args&, const Coord&) { return {}; }
+  SINTER_DEVICE static float element(const Args&, const Coord&, const OfHead&, float x) {
     return 2.0f * math::tanh(x * 0.5f);
   }
-  SINTER_DEVICE static float gradient(const Args&, const Coord&, float x, float dy) {
+  SINTER_DEVICE static float gradient(const Args&, const Coord&, const OfHead&, float x, float dy) {
     const float t = math::tanh(x * 0.5f);
     return dy * (1.0f - t * t);
   }
 };
 struct Weight {
   static constexpr bool plain = true;
-  SINTER_DEVICE static float element(const Args&, const Coord&, float x) { return x; }
+  struct OfHead {};
+  SINTER_DEVICE static OfHead of_head(const Args&, const Coord&) { return {}; }
+  SINTER_DEVICE static float element(const Args&, const Coord&, const OfHead&, float x) { return x; }
 };
 struct Rows {
   SINTER_DEVICE static int at(const Coord& c) {

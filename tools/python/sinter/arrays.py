@@ -1,4 +1,6 @@
 """Arrays of NumPy, of DLPack and of __cuda_array_interface__ as checked pointers."""
+import sys
+
 import numpy
 
 from . import _sinter
@@ -32,6 +34,29 @@ def dtype_of(data_type):
     raise TypeError(data_type)
 
 
+def is_torch(array):
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(array, getattr(torch, "Tensor", ()))
+
+
+def torch_memory():
+    """The module for tensors of PyTorch, which is not imported where there are none."""
+    from . import torch_memory
+    return torch_memory
+
+
+def torch_source(arrays, device):
+    """PyTorch's memory on the device of a plan where one of the arrays is a tensor of it, else
+    None."""
+    return torch_memory().Source(device) if any(map(is_torch, arrays)) else None
+
+
+def torch_dtype(data_type):
+    """PyTorch's type of new tensors of a data type."""
+    torch = sys.modules["torch"]
+    return next(getattr(torch, name) for name in DTYPES[data_type] if hasattr(torch, name))
+
+
 def _view(array, tensor):
     """(pointer, name of the type, dim, stride in elements, on a GPU, read only)"""
     if isinstance(array, numpy.ndarray):
@@ -39,6 +64,8 @@ def _view(array, tensor):
         size = array.itemsize or 1
         return (pointer, array.dtype.name, array.shape, [s // size for s in array.strides], False,
                 read_only)
+    if is_torch(array):
+        return torch_memory().view(array)
     interface = getattr(array, "__cuda_array_interface__", None)
     if interface is not None:
         dtype, dim = numpy.dtype(interface["typestr"]), tuple(interface["shape"])
@@ -67,7 +94,7 @@ def packed(dim):
 
 def pointer_of(array, info, gpu):
     """The array's pointer, after all that the tensor of a plan asks for has been checked."""
-    name, data_type, dim, stride, _, written = info
+    name, data_type, dim, stride, _, written = info[:6]
     pointer, seen, seen_dim, seen_stride, on_gpu, read_only = _view(array, name)
 
     def fail(what, seen, allowed, fix=""):
@@ -89,7 +116,7 @@ def pointer_of(array, info, gpu):
 
 def empty(info):
     """A new NumPy array with the strides of a plan's tensor."""
-    _, data_type, dim, stride, size, _ = info
+    _, data_type, dim, stride, size = info[:5]
     dtype = dtype_of(data_type)
     if list(stride) == packed(dim):
         return numpy.empty(dim, dtype)
@@ -102,7 +129,7 @@ class DeviceArray:
     hands it to PyTorch, CuPy and others. Formats that NumPy lacks show as unsigned integers."""
 
     def __init__(self, info, device):
-        _, data_type, self.shape, self._stride, size, _ = info
+        _, data_type, self.shape, self._stride, size = info[:5]
         self.dtype = numpy.dtype(DTYPES[data_type][-1])
         self._memory = _sinter.Memory.allocate(device, size)
 

@@ -135,6 +135,27 @@ void bind_tensor(nb::module_& m) {
                      const GraphLock lock(t.owner);
                      return name(t.owner.graph->type(t.id));
                    })
+      .def(
+          "named",
+          [](const TensorObject& t, std::string name) {
+            const GraphLock lock(t.owner);
+            Tensor(t.owner.graph.get(), t.id).named(std::move(name));
+            return t;
+          },
+          nb::arg("name"),
+          "Names the tensor and, where that has no name yet, the operation that makes it.")
+      .def(
+          "type",
+          [](const TensorObject& t, nb::handle type) {
+            const auto data_type = data_type_from(type, "data_type");
+            const GraphLock lock(t.owner);
+            const auto before = t.owner.graph->diagnostics().size();
+            Tensor(t.owner.graph.get(), t.id).type(data_type, caller());
+            raise_new(*t.owner.graph, before);
+            return t;
+          },
+          nb::arg("data_type"), nb::sig("def type(self, data_type: str) -> Tensor"),
+          "States the data type that the tensor is stored in.")
       .def("__repr__", [](const TensorObject& t) {
         const GraphLock lock(t.owner);
         const auto& g = *t.owner.graph;
@@ -173,8 +194,9 @@ void bind_graph(nb::module_& m) {
       .def(
           "tensor",
           [](const GraphObject& self, Name name, nb::handle dim, nb::handle stride, nb::handle type,
-             std::optional<std::int64_t> uid, std::int64_t alignment) {
+             std::optional<std::int64_t> uid, std::int64_t alignment, bool constant) {
             auto options = options_from(name.value_or(""), dim, stride, type, uid, alignment);
+            options.constant = constant;
             const GraphLock lock(self);
             const auto before = self.graph->diagnostics().size();
             const Tensor t = self.graph->tensor(std::move(options), caller());
@@ -183,12 +205,12 @@ void bind_graph(nb::module_& m) {
           },
           nb::arg("name") = nb::none(), nb::arg("dim") = nb::none(), nb::kw_only(),
           nb::arg("stride") = nb::none(), nb::arg("data_type") = nb::none(),
-          nb::arg("uid") = nb::none(), nb::arg("alignment") = 16,
+          nb::arg("uid") = nb::none(), nb::arg("alignment") = 16, nb::arg("constant") = false,
           nb::sig(
               "def tensor(self, name: str | None = None, dim: collections.abc.Sequence[int] | None "
               "= None, *, "
               "stride: collections.abc.Sequence[int] | None = None, data_type: str | None = None, "
-              "uid: int | None = None, alignment: int = 16) -> Tensor"),
+              "uid: int | None = None, alignment: int = 16, constant: bool = False) -> Tensor"),
           "An input of the graph. Strides are in elements, packed row-major when absent.")
       .def(
           "scalar",
@@ -207,10 +229,23 @@ void bind_graph(nb::module_& m) {
                   "name: str = '') -> Tensor"),
           "A pass-by-value scalar.")
       .def(
+          "scalar_input",
+          [](const GraphObject& self, std::string name, nb::handle type) {
+            const auto data_type = data_type_from(type, "data_type");
+            const GraphLock lock(self);
+            return TensorObject{
+                self, self.graph->scalar_input(std::move(name), data_type, caller()).id()};
+          },
+          nb::arg("name"), nb::arg("data_type") = "f32",
+          nb::sig("def scalar_input(self, name: str, data_type: str = 'f32') -> Tensor"),
+          "An input of one element whose number is given at each call: run(lr=0.01).")
+      .def(
           "output",
           [](const GraphObject& self, const TensorObject& t, std::string name, nb::handle stride,
-             nb::handle type, std::optional<std::int64_t> uid, std::int64_t alignment) {
+             nb::handle type, std::optional<std::int64_t> uid, std::int64_t alignment,
+             std::optional<TensorObject> alias) {
             auto options = options_from({}, nb::none(), stride, type, uid, alignment);
+            if (alias) options.alias = Tensor(alias->owner.graph.get(), alias->id);
             const GraphLock lock(self);
             const auto before = self.graph->diagnostics().size();
             self.graph->output(Tensor(t.owner.graph.get(), t.id), std::move(name),
@@ -220,11 +255,15 @@ void bind_graph(nb::module_& m) {
           },
           nb::arg("tensor"), nb::arg("name") = "", nb::kw_only(), nb::arg("stride") = nb::none(),
           nb::arg("data_type") = nb::none(), nb::arg("uid") = nb::none(), nb::arg("alignment") = 16,
+          nb::arg("alias") = nb::none(),
           nb::sig(
               "def output(self, tensor: Tensor, name: str = '', *, "
               "stride: collections.abc.Sequence[int] | None = None, data_type: str | None = None, "
-              "uid: int | None = None, alignment: int = 16) -> Tensor"),
-          "Marks a result as seen by the caller, under this name.")
+              "uid: int | None = None, alignment: int = 16, alias: Tensor | None = None) -> "
+              "Tensor"),
+          "Marks a result as seen by the caller, under this name. `alias`: an input in whose "
+          "memory "
+          "it may lie.")
       .def("add", &add, nb::arg("op"), nb::arg("inputs"), nb::arg("outputs"), nb::arg("attributes"),
            nb::arg("name") = "", nb::arg("compute_data_type") = nb::none(),
            "The general form that the builders of sinter.operations use: a node from ports and "

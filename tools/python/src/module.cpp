@@ -1,6 +1,7 @@
 #include "graph.hpp"
 
 NB_MODULE(_sinter, m) {
+  nanobind::set_leak_warnings(false);  // caches of PyTorch keep plans until the process ends
   m.doc() = "The parts of the package sinter that are written in C++.";
   sinter::python::bind_errors(m);
   sinter::python::bind_table(m);

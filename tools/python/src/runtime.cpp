@@ -37,10 +37,11 @@ nb::list tensors(const Plan& plan) {
   nb::list rows;
   for (const auto& t : plan.tensors())
     rows.append(nb::make_tuple(t.name, name(t.type), tuple_of(t.dim), tuple_of(t.stride), t.bytes,
-                               t.written));
+                               t.written, t.by_value, t.read, t.alias));
   return rows;
 }
 
+// `pointers` has an address or, of what is passed by value, a number in a list.
 void execute(const Executable& self, std::uintptr_t stream, const nb::dict& pointers,
              std::uintptr_t workspace, std::int64_t workspace_bytes) {
   std::vector<Binding> bindings;  // the names stay in the keys of the dict
@@ -48,13 +49,33 @@ void execute(const Executable& self, std::uintptr_t stream, const nb::dict& poin
     Py_ssize_t size = 0;
     const char* name = PyUnicode_AsUTF8AndSize(key.ptr(), &size);
     if (!name) throw nb::python_error();
-    bindings.emplace_back(std::string_view(name, static_cast<std::size_t>(size)),
-                          reinterpret_cast<void*>(nb::cast<std::uintptr_t>(v)));
+    const std::string_view key_text(name, static_cast<std::size_t>(size));
+    if (!nb::isinstance<nb::list>(v)) {
+      bindings.emplace_back(key_text, reinterpret_cast<void*>(nb::cast<std::uintptr_t>(v)));
+      continue;
+    }
+    const nb::object number = nb::borrow<nb::list>(v)[0];
+    if (PyLong_Check(number.ptr()))
+      bindings.emplace_back(key_text, nb::cast<std::int64_t>(number));
+    else
+      bindings.emplace_back(key_text, nb::cast<double>(number));
   }
   without_gil([&] {
     return self.execute(reinterpret_cast<Stream>(stream), bindings,
                         Workspace{reinterpret_cast<void*>(workspace), workspace_bytes});
   });
+}
+
+// By position in the plan's tensors, looked up and checked once.
+BoundExecutable bound(const Executable& self, const std::vector<std::uintptr_t>& pointers,
+                      std::uintptr_t workspace, std::int64_t workspace_bytes) {
+  std::vector<Binding> bindings;
+  bindings.reserve(pointers.size());
+  for (std::size_t i = 0; i < pointers.size(); ++i)
+    bindings.emplace_back(Index{static_cast<std::int64_t>(i)},
+                          reinterpret_cast<void*>(pointers[i]));
+  return take(
+      self.bind(bindings, Workspace{reinterpret_cast<void*>(workspace), workspace_bytes}));
 }
 
 void bind_memory(nb::module_& m) {
@@ -91,7 +112,10 @@ void bind_runtime(nb::module_& m) {
              std::string architecture, std::string tuning_file) {
             return without_gil([&] {
               const std::lock_guard lock(*graph.mutex);
-              return Plan::make(*graph.graph, {fuse, targets, architecture, tuning_file});
+              return Plan::make(*graph.graph, {.fuse = fuse,
+                                               .targets = targets,
+                                               .architecture = architecture,
+                                               .tuning_file = tuning_file});
             });
           },
           nb::arg("graph"), nb::kw_only(), nb::arg("fuse") = true,
@@ -113,10 +137,20 @@ void bind_runtime(nb::module_& m) {
       .def_prop_ro("name", &Plan::name)
       .def_prop_ro("kernels", &Plan::kernels)
       .def_prop_ro("workspace_bytes", &Plan::workspace_bytes)
-      .def("tensors", &tensors, "Rows (name, data type, dim, stride, bytes, written).");
+      .def("tensors", &tensors,
+           "Rows (name, data type, dim, stride, bytes, written, by value, read, alias).");
+  nb::class_<BoundExecutable>(m, "Bound", "A plan with its memory: a call only launches.")
+      .def(
+          "execute",
+          [](const BoundExecutable& self, std::uintptr_t stream) {
+            without_gil([&] { return self.execute(reinterpret_cast<Stream>(stream)); });
+          },
+          nb::arg("stream"));
   nb::class_<Executable>(m, "Loaded", "A plan on a device; takes pointers.")
       .def("execute", &execute, nb::arg("stream"), nb::arg("pointers"), nb::arg("workspace") = 0,
            nb::arg("workspace_bytes") = 0)
+      .def("bind", &bound, nb::arg("pointers"), nb::arg("workspace") = 0,
+           nb::arg("workspace_bytes") = 0, "With one pointer for each of plan.tensors().")
       .def_prop_ro("plan", &Executable::plan)
       .def_prop_ro("workspace_bytes", &Executable::workspace_bytes)
       .def_prop_ro("device", [](const Executable& self) { return device_name(self.device()); });
@@ -134,7 +168,8 @@ void bind_runtime(nb::module_& m) {
         const Device d = device_from(device);
         return without_gil([&] {
           const std::lock_guard lock(*graph.mutex);
-          return compile(*graph.graph, d, {fuse, {}, architecture, tuning_file});
+          return compile(*graph.graph, d,
+                         {.fuse = fuse, .architecture = architecture, .tuning_file = tuning_file});
         });
       },
       nb::arg("graph"), nb::arg("device") = nb::none(), nb::kw_only(), nb::arg("fuse") = true,

@@ -25,6 +25,9 @@ def build(doc):
             value = float(value) if isinstance(value, str) else value
             made[name] = graph.scalar(value, t.get("data_type", doc.get("io_data_type", "f32")),
                                       name)
+        elif t.get("pass_by_value"):
+            made[name] = graph.scalar_input(name, t.get("data_type",
+                                                        doc.get("io_data_type", "f32")))
         elif name not in produced:
             made[name] = graph.tensor(name, **t)
     waiting = list(doc["nodes"])
@@ -34,8 +37,10 @@ def build(doc):
         made.update(add(node, doc["tensors"], made))
     for name, t in doc["tensors"].items():
         if t.get("output"):
-            graph.output(made[name], name, **{key: t[key] for key in ("uid", "alignment")
-                                              if key in t})
+            fields = {key: t[key] for key in ("uid", "alignment") if key in t}
+            if "alias" in t:
+                fields["alias"] = made[t["alias"]]
+            graph.output(made[name], name, **fields)
     return graph
 
 
@@ -58,14 +63,14 @@ def random_inputs(plan, seed=0):
     random = numpy.random.default_rng(seed)
     arrays = {}
     for info in plan.tensors():
-        name, data_type, dim, _, _, written = info
+        name, data_type, dim, _, _, written, by_value = info[:7]
         if written:
             continue
         array = sinter.arrays.empty(info)
         floating = data_type[0] in "fb" and data_type != "bool"
         values = random.uniform(0.5, 1.5, dim) if floating else random.integers(0, 2, dim)
         array[...] = values.astype(array.dtype)
-        arrays[name] = array
+        arrays[name] = array.flat[0].item() if by_value else array
     return arrays
 
 

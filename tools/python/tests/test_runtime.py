@@ -24,6 +24,27 @@ W = numpy.arange(24, dtype=numpy.float32).reshape(8, 3) / 4 - 3
 Y = numpy.maximum(X @ W, 0)
 
 
+class Calls(unittest.TestCase):
+    def test_numbers_and_in_place(self):
+        graph = sinter.Graph()
+        p, g = graph.tensor("p", [8]), graph.tensor("g", [8], constant=True)
+        step = (graph.scalar_input("lr") * g).named("step").type("f32")
+        self.assertEqual(step.name, "step")
+        graph.output(p - step, "next", alias=p)
+        run = sinter.compile(graph, "cpu")
+        p, g = numpy.ones(8, "float32"), numpy.full(8, 2, "float32")
+        apart = numpy.zeros(8, "float32")
+        run(p=p, g=g, lr=0.25, next=apart)
+        self.assertEqual((p[0], apart[0]), (1, 0.5))
+        self.assertIs(run(p=p, g=g, lr=1)["next"], p)  # in place
+        self.assertEqual(p[7], -1)
+        for bindings, rule in (({"lr": 1, "next": g}, "binding-overlap"),
+                               ({}, "binding-missing")):
+            with self.assertRaises(sinter.Error) as raised:
+                run(p=p, g=g, **bindings)
+            self.assertEqual(raised.exception.rule, rule)
+
+
 class DlpackOnly:
     """An array that speaks nothing but DLPack."""
 

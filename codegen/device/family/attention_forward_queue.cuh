@@ -1,0 +1,135 @@
+// The tiles of rows of a CTA, one after another: every so-manieth; or, where packed sequences make
+// tiles unlike and leave numbers without a tile, the next one whenever it has become free
+// (CountsTiles). Then the producer takes a number from a counter in memory, looks for its tile, and
+// hands it to the consumers in shared memory, one tile ahead of them: nobody waits for the look.
+// (Shah et al., "FlashAttention-3", 2024, its dynamic tile scheduler.)
+//
+// A generated file's Bounds also have counts_tiles and int* tiles_taken(args), which is zero before
+// the kernel runs.
+#pragma once
+#include "sinter/device/engine/pipeline.cuh"
+#include "sinter/device/family/attention_forward_tiles.cuh"
+
+namespace sinter::attention {
+
+template <class Bounds>
+concept CountsTiles = requires {
+  Bounds::counts_tiles;
+};
+
+// Every so-manieth tile, in rounds.
+template <class S, class Bounds>
+struct EveryTile {
+  // The number of the next tile; S::items or more: there is none any more.
+  template <class Args>
+  SINTER_DEVICE int next(const Args&, int round) {
+    return number_of_tile(round);
+  }
+  // What its rows see, behind next(); a packed tile's row becomes its first one.
+  template <class Args>
+  SINTER_DEVICE BandOf<S, Bounds> band(const Args& args, const typename S::F::Coord& c,
+                                       TileOfRows& tile) {
+    return band_of<S, Bounds>(args, c, tile);
+  }
+};
+
+// What lies in shared memory of tiles that are handed over: two, and the barriers of both.
+struct TileQueue {
+  using Pipe = Pipeline<2>;
+  static constexpr int slot_bytes = 32, bytes = Pipe::bytes + Pipe::stages * slot_bytes;
+  unsigned char* pointer;
+  unsigned address;
+
+  template <class S, class Bounds>
+  struct Slot {
+    int number, row;
+    BandOf<S, Bounds> band;
+  };
+  SINTER_DEVICE Pipe pipe() const { return {address}; }
+  template <class S, class Bounds>
+  SINTER_DEVICE Slot<S, Bounds>& slot(int round) const {
+    static_assert(sizeof(Slot<S, Bounds>) <= slot_bytes);
+    return *reinterpret_cast<Slot<S, Bounds>*>(pointer + Pipe::bytes + round % 2 * slot_bytes);
+  }
+  static SINTER_DEVICE Pipe::State state(int round) { return {round & 1, round >> 1 & 1}; }
+};
+
+// By one thread of the producer, which loads each tile before it asks for the next one.
+template <class Config, class S, class Bounds>
+class HandsOutTiles {
+  TileQueue queue_;
+  int taken_ = -1;  // a number that is not looked for yet
+  int round_ = 0;
+
+ public:
+  SINTER_DEVICE HandsOutTiles(unsigned char* pointer, unsigned shared)
+      : queue_{pointer + S::queue, shared + S::queue} {}
+
+  template <class Args>
+  SINTER_DEVICE int next(const Args& args, int round) {
+    round_ = round;
+    int* const counter = Bounds::tiles_taken(args);
+    int number = taken_ < 0 ? hardware::take_number(counter) : taken_;
+    queue_.pipe().acquire(queue_.state(round));
+    auto& slot = queue_.template slot<S, Bounds>(round);
+#pragma unroll 1
+    for (; number < S::items; number = hardware::take_number(counter)) {
+      TileOfRows tile = tile_of_rows<Config, S>(number);
+      slot.band = band_of<S, Bounds>(args, {}, tile);
+      slot.row = tile.row;
+      if (slot.row < slot.band.rows) break;
+    }
+    slot.number = number;
+    hopper::arrive(queue_.pipe().full(queue_.state(round)));
+    if (number < S::items) taken_ = hardware::take_number(counter);  // comes during the loads
+    return number;
+  }
+  template <class Args>
+  SINTER_DEVICE BandOf<S, Bounds> band(const Args&, const typename S::F::Coord&, TileOfRows& tile) {
+    const auto& slot = queue_.template slot<S, Bounds>(round_);
+    tile.row = slot.row;
+    return slot.band;
+  }
+};
+
+// By all threads of consumers.
+template <class S, class Bounds>
+class TakesTiles {
+  TileQueue queue_;
+  typename TileQueue::template Slot<S, Bounds> slot_{0, 0, BandOf<S, Bounds>::nothing()};
+
+ public:
+  SINTER_DEVICE TakesTiles(unsigned char* pointer, unsigned shared)
+      : queue_{pointer + S::queue, shared + S::queue} {}
+
+  template <class Args>
+  SINTER_DEVICE int next(const Args&, int round) {
+    queue_.pipe().wait(queue_.state(round));
+    slot_ = queue_.template slot<S, Bounds>(round);
+    __syncwarp();
+    queue_.pipe().release(queue_.state(round));
+    return slot_.number;
+  }
+  template <class Args>
+  SINTER_DEVICE BandOf<S, Bounds> band(const Args&, const typename S::F::Coord&, TileOfRows& tile) {
+    tile.row = slot_.row;
+    return slot_.band;
+  }
+};
+
+template <class Config, class S, class Bounds>
+SINTER_DEVICE auto tiles_of_producer(unsigned char* pointer, unsigned shared) {
+  if constexpr (CountsTiles<Bounds>)
+    return HandsOutTiles<Config, S, Bounds>(pointer, shared);
+  else
+    return EveryTile<S, Bounds>{};
+}
+template <class S, class Bounds>
+SINTER_DEVICE auto tiles_of_consumers(unsigned char* pointer, unsigned shared) {
+  if constexpr (CountsTiles<Bounds>)
+    return TakesTiles<S, Bounds>(pointer, shared);
+  else
+    return EveryTile<S, Bounds>{};
+}
+
+}  // namespace sinter::attention

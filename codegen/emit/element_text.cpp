@@ -1,0 +1,126 @@
+#include "emit/element_text.hpp"
+
+#include <fmt/format.h>
+
+#include "emit/body_text.hpp"
+#include "emit/place_text.hpp"
+#include "emit/spelling.hpp"
+#include "plan/liveness.hpp"
+
+namespace sinter {
+
+namespace {
+
+// One function's statements: those of the head, which become members of OfHead where an element's
+// need them, and those of an element.
+class Printed {
+ public:
+  Printed(const KernelSpec& spec, const KernelNames& names, const ElementFunction& f,
+          const std::vector<int>& rows_and_keys)
+      : function_(f),
+        same_(same_along(spec, f.body, rows_and_keys)),
+        text_(spec, names, f.body, nullptr, same_),
+        size_(f.body.statements.size()),
+        of_element_(size_),
+        members_(size_),
+        divisors_(size_) {
+    need(text_.size() - 1);
+  }
+
+  void print_members(TextWriter& out) const {
+    each([&](int i) {
+      if (at(members_, i))
+        out.line("{} {};", value_type(text_.statement(i).arithmetic), member(text_.name(i)));
+      if (at(divisors_, i)) out.line("sinter::math::Divisor {};", member(text_.divisor_name(i)));
+    });
+  }
+  // Of an OfHead with the name `of_head`.
+  void print_preparation(TextWriter& out) const {
+    std::vector<int> roots;
+    each([&](int i) {
+      if (at(members_, i) || at(divisors_, i)) roots.push_back(i);
+    });
+    if (roots.empty()) return;
+    out.open("{{");
+    print_statements(out, text_, live_statements(text_.body(), roots));
+    for (const int i : roots) {
+      if (at(members_, i)) out.line("of_head.{} = {};", member(text_.name(i)), text_.name(i));
+      if (at(divisors_, i))
+        out.line("of_head.{} = {};", member(text_.divisor_name(i)), text_.name(i));
+    }
+    out.close("}");
+  }
+  void print_function(TextWriter& out, std::string_view coordinates) const {
+    out.open(
+        "SINTER_DEVICE static float {}(const Args& args, const {}& c, const OfHead& of_head, {}) "
+        "{{",
+        function_.name, coordinates, function_.operands);
+    each([&](int i) {
+      if (at(members_, i))
+        out.line("const {} {} = of_head.{};", value_type(text_.statement(i).arithmetic),
+                 text_.name(i), member(text_.name(i)));
+      if (at(divisors_, i))
+        out.line("const sinter::math::Divisor& {} = of_head.{};", text_.divisor_name(i),
+                 member(text_.divisor_name(i)));
+      if (at(of_element_, i)) text_.print(out, i);
+    });
+    out.line("return {};", text_.name(text_.size() - 1));
+    out.close("}");
+  }
+
+ private:
+  static bool at(const std::vector<bool>& v, int i) { return v[static_cast<std::size_t>(i)]; }
+  template <class F>
+  void each(const F& f) const {
+    for (int i = 0; i < text_.size(); ++i) f(i);
+  }
+  std::string member(const std::string& name) const {
+    return fmt::format("{}_{}", function_.name, name);
+  }
+  // Constants of the kernel's arguments and indices cost nothing where they are used.
+  bool worth_a_member(int i) const {
+    const StatementKind kind = text_.statement(i).kind;
+    return at(same_, i) && kind != StatementKind::scalar && kind != StatementKind::index;
+  }
+  void need(int i) {
+    if (worth_a_member(i)) {
+      members_[static_cast<std::size_t>(i)] = true;
+      return;
+    }
+    if (at(of_element_, i)) return;
+    of_element_[static_cast<std::size_t>(i)] = true;
+    const int divisor = text_.divisor(i);
+    for (const int a : text_.statement(i).args)
+      if (a == divisor)
+        divisors_[static_cast<std::size_t>(a)] = true;
+      else
+        need(a);
+  }
+
+  const ElementFunction& function_;
+  const std::vector<bool> same_;
+  const BodyText text_;
+  const std::size_t size_;
+  std::vector<bool> of_element_, members_, divisors_;
+};
+
+}  // namespace
+
+void print_element_functions(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                             const std::vector<ElementFunction>& functions,
+                             std::string_view coordinates, const std::vector<int>& rows_and_keys) {
+  std::vector<Printed> printed;
+  printed.reserve(functions.size());
+  for (const auto& f : functions) printed.emplace_back(spec, names, f, rows_and_keys);
+  out.open("struct OfHead {{");
+  for (const auto& f : printed) f.print_members(out);
+  out.close("};");
+  out.open("SINTER_DEVICE static OfHead of_head(const Args& args, const {}& c) {{", coordinates);
+  out.line("OfHead of_head;");
+  for (const auto& f : printed) f.print_preparation(out);
+  out.line("return of_head;");
+  out.close("}");
+  for (const auto& f : printed) f.print_function(out, coordinates);
+}
+
+}  // namespace sinter

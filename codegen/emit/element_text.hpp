@@ -1,0 +1,25 @@
+// Functions of one element of attention's scores, and what they need that is the same for all rows
+// and keys of a head.
+#pragma once
+#include <string_view>
+#include <vector>
+
+#include "emit/kernel_names.hpp"
+#include "emit/text_writer.hpp"
+#include "plan/kernel_spec.hpp"
+
+namespace sinter {
+
+struct ElementFunction {
+  const Body& body;           // its last value is the result
+  std::string_view name;      // of the function
+  std::string_view operands;  // "float acc", "float acc, float acc_gradient"
+};
+
+// struct OfHead; of_head(args, c), which computes it once a tile; NAME(args, c, of_head, OPERANDS).
+// `rows_and_keys`: the indices of the domain that differ within a head.
+void print_element_functions(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                             const std::vector<ElementFunction>& functions,
+                             std::string_view coordinates, const std::vector<int>& rows_and_keys);
+
+}  // namespace sinter

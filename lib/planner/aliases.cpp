@@ -1,0 +1,85 @@
+#include "planner/aliases.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace sinter {
+namespace {
+
+std::vector<int> ports_of(const KernelSpec& spec, TensorId t, bool written) {
+  std::vector<int> ports;
+  for (std::size_t i = 0; i < spec.ports.size(); ++i)
+    if (spec.ports[i].tensor == t && spec.ports[i].written == written)
+      ports.push_back(static_cast<int>(i));
+  return ports;
+}
+
+// Whether a port is used by loads and stores of the kernel's own body alone. Operands of a product
+// are read by other threads than those that store its results, and gathers go where they like.
+bool only_in_body(const KernelSpec& spec, int port) {
+  const auto used = [&](const Body& body) {
+    return std::any_of(body.statements.begin(), body.statements.end(), [&](const Statement& s) {
+      return s.port == port && s.kind == StatementKind::load;
+    });
+  };
+  for (const Gather& g : spec.gathers)
+    if (std::find(g.ports.begin(), g.ports.end(), port) != g.ports.end()) return false;
+  const std::vector<const Body*> bodies = spec.bodies();
+  for (std::size_t i = 1; i < bodies.size(); ++i)  // the first one is the kernel's own
+    if (used(*bodies[i])) return false;
+  return used(spec.body);
+}
+
+// Why a kernel that reads `in` and writes `out` may not do so in the same memory; empty: it may.
+// In these families the thread that stores an element has loaded it, and no other one loads it.
+std::string conflict(const KernelSpec& spec, TensorId in, TensorId out) {
+  const std::vector<int> reads = ports_of(spec, in, false), writes = ports_of(spec, out, true);
+  if (reads.empty()) return {};
+  const bool epilogue = spec.as_contraction() != nullptr;
+  if (!spec.as_pointwise() && !epilogue)
+    return "it is read in several passes over its rows, or by other threads than write it";
+  if (writes.size() != 1) return "the output is written in parts";
+  const KernelPort& to = spec.ports[static_cast<std::size_t>(writes[0])];
+  for (int r : reads) {
+    const KernelPort& from = spec.ports[static_cast<std::size_t>(r)];
+    if (!only_in_body(spec, r)) return "it is an operand of a product, or gathered from";
+    if (!(from.access == to.access) || from.together != to.together)
+      return "an element is read where another one is written";
+  }
+  return {};
+}
+
+}  // namespace
+
+Diagnostics unsafe_aliases(const Graph& user, const Graph& lowered,
+                           std::span<const KernelSpec> kernels) {
+  Diagnostics all;
+  for (const TensorDesc& t : user.tensors()) {
+    if (t.alias < 0) continue;
+    const auto out = lowered.find(t.name), in = lowered.find(user[t.alias].name);
+    if (!out || !in) continue;  // nothing reads the input
+    Diagnostic d{.rule = Rule::tensor_alias,
+                 .tensor = t.name,
+                 .allowed = "an input that no kernel reads once its memory is written",
+                 .fix = "leave the alias out and bind memory of its own",
+                 .file = t.where.file,
+                 .line = t.where.line};
+    bool written = false;
+    for (std::size_t k = 0; k < kernels.size() && d.seen.empty(); ++k) {
+      const bool writes = !ports_of(kernels[k], *out, true).empty();
+      const bool reads = !ports_of(kernels[k], *in, false).empty();
+      if (written && reads)
+        d.seen = fmt::format("'{}' is read by kernel {}, after the output is written",
+                             user[t.alias].name, k);
+      else if (writes && reads)
+        if (const auto reason = conflict(kernels[k], *in, *out); !reason.empty())
+          d.seen = fmt::format("'{}' in kernel {}: {}", user[t.alias].name, k, reason);
+      written |= writes;
+    }
+    if (!d.seen.empty()) all.push_back(std::move(d));
+  }
+  return all;
+}
+
+}  // namespace sinter

@@ -1,0 +1,191 @@
+// One entry a key. The first thread that asks for it compiles, the others wait on a condition; the
+// lock is held for looking up only.
+#include "sinter/plan_cache.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+namespace sinter {
+namespace {
+
+struct Entry {
+  std::optional<Executable> fast, plain;
+  Diagnostics errors;   // where the first compilation failed
+  bool pending = true;  // neither an executable nor an error yet
+  std::uint64_t last_use = 0;
+};
+
+struct Job {
+  std::shared_ptr<Entry> entry;
+  std::unique_ptr<Graph> graph;
+};
+
+}  // namespace
+
+struct PlanCache::Impl {
+  Impl(GraphBuilder b, PlanCacheOptions o) : builder(std::move(b)), options(std::move(o)) {}
+
+  const GraphBuilder builder;
+  const PlanCacheOptions options;
+  mutable std::mutex mutex;
+  std::condition_variable changed;  // an entry is no longer pending, a job has come or has ended
+  std::map<std::vector<std::int64_t>, std::shared_ptr<Entry>> entries;
+  std::uint64_t uses = 0;
+  PlanCacheCounts counts;
+  std::deque<Job> jobs;  // of the background
+  bool working = false, ending = false;
+  std::thread worker;
+
+  bool in_background() const { return options.background && !options.device.is_cpu(); }
+  Result<Executable> get(Extents extents);
+  Result<Executable> make(const std::vector<std::int64_t>& key,
+                          const std::shared_ptr<Entry>& entry);
+  void publish(Entry& entry, bool fast, Result<Executable> made);
+  void evict();
+  void work();
+};
+
+// Plain kernels compile soon: one a node, none of the large templates of tensor cores.
+static Result<Executable> compile_plain(Graph& graph, const PlanCacheOptions& options) {
+  PlanOptions plain = options.plan;
+  plain.fuse = false;
+  plain.architecture.clear();
+  auto plan = Plan::make(graph, plain);
+  SINTER_TRY(plan);
+  return load(*plan, options.device);
+}
+
+Result<Executable> PlanCache::Impl::get(Extents extents) {
+  const std::vector<std::int64_t> key(extents.begin(), extents.end());
+  std::unique_lock lock(mutex);
+  auto& slot = entries[key];
+  const bool first = !slot;
+  if (first) slot = std::make_shared<Entry>();
+  const std::shared_ptr<Entry> entry = slot;
+  entry->last_use = ++uses;
+  if (first) {
+    evict();
+    lock.unlock();
+    return make(key, entry);
+  }
+  const bool waited = entry->pending;
+  changed.wait(lock, [&] { return !entry->pending; });
+  if (!entry->errors.empty()) return entry->errors;
+  if (!entry->fast) return ++counts.plain, *entry->plain;
+  if (!waited) ++counts.hits;
+  return *entry->fast;
+}
+
+Result<Executable> PlanCache::Impl::make(const std::vector<std::int64_t>& key,
+                                         const std::shared_ptr<Entry>& entry) {
+  auto graph = std::make_unique<Graph>(options.graph);
+  const auto drop = [&] {  // the next call tries again
+    const auto found = entries.find(key);
+    if (found != entries.end() && found->second == entry) entries.erase(found);
+  };
+  try {
+    builder(*graph, key);
+    Result<Executable> made = in_background() ? compile_plain(*graph, options)
+                                              : compile(*graph, options.device, options.plan);
+    const std::lock_guard lock(mutex);
+    if (!made) drop();
+    publish(*entry, !in_background(), made);
+    if (made && in_background()) {
+      ++counts.plain;
+      jobs.push_back({entry, std::move(graph)});
+      changed.notify_all();
+    }
+    return made;
+  } catch (...) {  // the builder's own; who waits for it must not wait forever
+    const std::lock_guard lock(mutex);
+    drop();
+    publish(*entry, !in_background(),
+            Diagnostic{.rule = Rule::graph_no_output, .seen = "a builder that threw an exception"});
+    throw;
+  }
+}
+
+void PlanCache::Impl::publish(Entry& entry, bool fast, Result<Executable> made) {
+  if (fast) ++counts.compiles;
+  if (made)
+    (fast ? entry.fast : entry.plain) = std::move(*made);
+  else if (entry.pending)
+    entry.errors = made.errors();  // of the background's: the plain kernels stay
+  if (entry.fast) entry.plain.reset();
+  entry.pending = false;
+  changed.notify_all();
+}
+
+void PlanCache::Impl::evict() {
+  while (entries.size() > std::max<std::size_t>(options.capacity, 1)) {
+    auto oldest = entries.end();
+    for (auto e = entries.begin(); e != entries.end(); ++e)
+      if (!e->second->pending &&
+          (oldest == entries.end() || e->second->last_use < oldest->second->last_use))
+        oldest = e;
+    if (oldest == entries.end()) return;  // all are being compiled
+    entries.erase(oldest);
+    ++counts.evicted;
+  }
+}
+
+void PlanCache::Impl::work() {
+  std::unique_lock lock(mutex);
+  while (true) {
+    changed.wait(lock, [&] { return ending || !jobs.empty(); });
+    if (ending) return;
+    Job job = std::move(jobs.front());
+    jobs.pop_front();
+    working = true;
+    lock.unlock();
+    auto made = [&]() -> Result<Executable> {
+      try {
+        return compile(*job.graph, options.device, options.plan);
+      } catch (const std::exception& e) {  // would end the process from this thread
+        return Diagnostic{.rule = Rule::compiler_error, .seen = e.what()};
+      }
+    }();
+    lock.lock();
+    working = false;
+    publish(*job.entry, true, std::move(made));
+  }
+}
+
+PlanCache::PlanCache(GraphBuilder builder, PlanCacheOptions options)
+    : impl_(new Impl(std::move(builder), std::move(options))) {
+  if (impl_->in_background()) impl_->worker = std::thread([this] { impl_->work(); });
+}
+
+PlanCache::~PlanCache() {
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->ending = true;
+    impl_->changed.notify_all();
+  }
+  if (impl_->worker.joinable()) impl_->worker.join();
+  delete impl_;
+}
+
+Result<Executable> PlanCache::get(Extents extents) { return impl_->get(extents); }
+Result<Executable> PlanCache::get(std::initializer_list<std::int64_t> extents) {
+  return impl_->get({extents.begin(), extents.size()});
+}
+
+void PlanCache::wait() {
+  std::unique_lock lock(impl_->mutex);
+  impl_->changed.wait(lock, [&] { return impl_->jobs.empty() && !impl_->working; });
+}
+
+PlanCacheCounts PlanCache::counts() const {
+  const std::lock_guard lock(impl_->mutex);
+  PlanCacheCounts counts = impl_->counts;
+  counts.held = static_cast<std::int64_t>(impl_->entries.size());
+  return counts;
+}
+
+}  // namespace sinter

@@ -1,0 +1,94 @@
+// What a serving or training engine does beside describing graphs: weights prepared once a model,
+// an executable bound once and called with other numbers, parameters updated in place, and a cache
+// of plans for the batch sizes that come along.
+#include "common.hpp"
+#include "sinter/plan_cache.hpp"
+
+using namespace samples;
+
+namespace {
+
+constexpr int kWidth = 32;
+Check check;
+
+// Momentum: v' = m v + g, p' = p - rate v', each in the memory of its old value. Rate and m are
+// numbers of each call, no part of the plan.
+void update_in_place(sinter::Device device) {
+  sinter::Graph graph({.name = "update"});
+  auto p = graph.tensor("p", {kWidth}), v = graph.tensor("v", {kWidth}),
+       g = graph.tensor("g", {kWidth});
+  auto rate = graph.scalar_input("rate"), m = graph.scalar_input("momentum");
+  auto next = (v * m + g).named("velocity");
+  graph.output(next, "next_v", {.alias = v});
+  graph.output(p - rate * next, "next_p", {.alias = p});
+  const auto executable = need(sinter::compile(graph, device));
+
+  const Array<float> dp(device, kWidth, 1), dv(device, kWidth, 2), dg(device, kWidth, 4);
+  const Scratch scratch(executable);
+  // Names are looked up and memory is checked here, once. next_v and next_p take v's and p's.
+  const auto step = need(executable.bind(
+      {{"p", dp}, {"v", dv}, {"g", dg}, {"rate", 0.5}, {"momentum", 0.25}}, scratch));
+  need(step.execute(nullptr));                    // v = 4.5, p = -1.25
+  need(step.execute(nullptr, {{"rate", 0.25}}));  // v = 5.125, p = -2.53125
+  need(sinter::synchronize(device));
+  std::printf("updated in place: v = %g, p = %g\n", dv.get()[0], dp.get()[0]);
+  check.that("v in place", dv.get()[7] == 5.125f);
+  check.that("p in place, with the second rate", dp.get()[7] == -2.53125f);
+}
+
+// y = x (w scale): the product of weights is constant, so it is computed once.
+void prepare_weights(sinter::Device device) {
+  sinter::Graph graph({.name = "folded"});
+  auto x = graph.tensor("x", {4, kWidth});
+  auto w = graph.tensor({.name = "w", .dim = {kWidth, kWidth}, .constant = true});
+  auto scale = graph.tensor({.name = "scale", .dim = {1, kWidth}, .constant = true});
+  graph.output(matmul(x, (w * scale).named("folded_w")), "y");
+  const auto parts = need(sinter::prepare(graph, {}));
+  check.that("there is a part of constants", parts.constants.has_value());
+  if (!parts.constants) return;
+  const auto fold = need(sinter::load(*parts.constants, device));
+  const auto run = need(sinter::load(parts.rest, device));
+
+  const Array<float> dx(device, 4 * kWidth, 1), dw(device, kWidth * kWidth, 2);
+  const Array<float> dscale(device, kWidth, 0.5f), folded(device, kWidth * kWidth);
+  const Array<float> dy(device, 4 * kWidth);
+  need(fold.execute(nullptr, {{"w", dw}, {"scale", dscale}, {"folded_w", folded}}, Scratch(fold)));
+  for (int call = 0; call < 2; ++call)
+    need(run.execute(nullptr, {{"x", dx}, {"folded_w", folded}, {"y", dy}}, Scratch(run)));
+  need(sinter::synchronize(device));
+  std::printf("folded once: %d kernel(s), then %d a call\n", fold.plan().kernels(),
+              run.plan().kernels());
+  check.close("y of folded weights", dy.get()[5], kWidth, 1e-4);
+}
+
+// One plan for each batch size, compiled when it is first asked for.
+void serve_batches(sinter::Device device) {
+  sinter::PlanCache cache(
+      [](sinter::Graph& graph, std::span<const std::int64_t> extents) {
+        auto x = graph.tensor("x", {extents[0], kWidth});
+        graph.output(softmax(x, {}, {.name = "probabilities"}), "y");
+      },
+      {.device = device, .capacity = 8});
+  for (const int batch : {1, 3, 1, 3, 3}) {
+    const auto run = need(cache.get({batch}));
+    const auto size = static_cast<std::size_t>(batch * kWidth);
+    const Array<float> x(device, size, 1), y(device, size);
+    need(run.execute(nullptr, {{"x", x}, {"y", y}}, Scratch(run)));
+    need(sinter::synchronize(device));
+    check.close("softmax of equal numbers", y.get()[0], 1.0 / kWidth, 1e-6);
+  }
+  const auto counts = cache.counts();
+  std::printf("5 batches: %lld compiled, %lld found\n", static_cast<long long>(counts.compiles),
+              static_cast<long long>(counts.hits));
+  check.that("two batch sizes are two compilations", counts.compiles == 2 && counts.hits == 3);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto device = device_from(argc, argv);
+  update_in_place(device);
+  prepare_weights(device);
+  serve_batches(device);
+  return check.verdict("10_engine");
+}

@@ -1,0 +1,60 @@
+"""Numbers that come with each call, and outputs in the memory of inputs."""
+from corpus_graph import Graph
+
+
+def number(g, name, data_type="f32"):
+    return g.tensor(name, pass_by_value=True, data_type=data_type)
+
+
+def update_in_place():
+    """Momentum: both parameters in place, rate and momentum by value."""
+    g = Graph("update_in_place")
+    for t in ("p", "v", "g"):
+        g.tensor(t, [1027])
+    g.pointwise("mul", "kept", "v", number(g, "momentum", "bf16"))
+    g.pointwise("add", "next_v", "kept", "g")
+    g.pointwise("mul", "step", "next_v", number(g, "rate"))
+    g.pointwise("sub", "next_p", "p", "step")
+    g.output("next_v", alias="v")
+    g.output("next_p", alias="p")
+
+
+def residual_in_place():
+    """A product added to the stream of residuals where that lies, scaled by a number."""
+    g = Graph("residual_in_place", "bf16")
+    g.tensor("x", [1, 72, 136])
+    g.tensor("h", [1, 72, 64])
+    g.tensor("w", [1, 64, 136], stride=[8704, 1, 64])
+    g.pointwise("mul", "scaled", g.matmul("h", "w", "product"), number(g, "scale"))
+    g.pointwise("add", "y", "x", "scaled")
+    g.output("y", alias="x")
+
+
+def seeds_by_value():
+    """Dropout whose seed, offset and scale change from call to call."""
+    g = Graph("seeds_by_value")
+    g.tensor("x", [5, 130])
+    g.tensor("mask", [5, 130])
+    g.node("rng", {"Seed": number(g, "seed", "i64"), "Offset": number(g, "offset", "i64")}, "mask",
+           distribution="bernoulli", probability=0.75)
+    g.pointwise("mul", "kept", "x", "mask")
+    g.pointwise("mul", "y", "kept", number(g, "scale", "f64"))
+    g.output("y")
+
+
+def scale_by_value():
+    """Attention written out, with a scale of each call."""
+    g = Graph("attention_scale_by_value", "bf16")
+    for t in ("q", "k", "v"):
+        g.tensor(t, [1, 2, 40, 64])
+    g.transpose("k", "kt", [0, 1, 3, 2])
+    g.pointwise("mul", "scores", g.matmul("q", "kt", "products"), number(g, "scale"))
+    g.node("softmax", {"X": "scores"}, "weights")
+    g.matmul("weights", "v", "o")
+    g.output("o")
+
+
+update_in_place()
+residual_in_place()
+seeds_by_value()
+scale_by_value()

@@ -1,0 +1,226 @@
+// The builders as a program's author uses them: names, node options, numbers as operands, shapes,
+// and what is said of a mistake.
+#include <algorithm>
+
+#include "plan/plan_data.hpp"
+#include "sinter/json.hpp"
+#include "sinter/operations.hpp"
+#include "support/catch.hpp"
+
+using namespace sinter;
+
+namespace {
+
+const Node& node(const Graph& g, std::size_t i) { return g.nodes()[i]; }
+
+// The rules of a graph's diagnostics, and of what is noted.
+std::vector<Rule> rules(const Diagnostics& all) {
+  std::vector<Rule> result;
+  for (const auto& d : all) result.push_back(d.rule);
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("a tensor is named and typed where it is made, and so is its operation") {
+  Graph g({.io = bf16});
+  auto x = g.tensor("x", {4, 64}), w = g.tensor("w", {64, 32}, f16);
+  CHECK(x.desc().name == "x");
+  CHECK(g.type(w.id()) == f16);
+  auto q = matmul(x, w).named("q_proj").type(f32);
+  auto k = matmul(x, w, {.name = "k_proj", .compute = tf32}).named("k");
+  CHECK(g.type(q.id()) == f32);
+  CHECK(q.desc().name == "q_proj");
+  CHECK(node(g, 0).name == "q_proj");
+  CHECK(node(g, 1).name == "k_proj");  // a name that was given stays
+  CHECK(k.desc().name == "k");
+  CHECK(g.compute(node(g, 1)) == tf32);
+  g.output(q + k, "y");
+  CHECK(g.check().empty());
+  const auto plan = Plan::make(g);
+  REQUIRE(plan);
+  const auto& kernels = plan->data().kernels;
+  CHECK(std::any_of(kernels.begin(), kernels.end(), [](const PlanKernel& kernel) {
+    return kernel.entry.find("q_proj") != std::string::npos &&
+           kernel.source.find(kernel.entry) != std::string::npos;
+  }));
+}
+
+TEST_CASE("every builder takes a name and a compute type") {
+  Graph g;
+  auto x = g.tensor("x", {2, 4, 8, 8}), s = g.tensor("s", {1, 4, 1, 1});
+  auto f = g.tensor("f", {4, 4, 3, 3}), h = g.tensor("h", {1, 1, 8, 8});
+  const NodeOptions n{.name = "it", .compute = f64};
+  const ConvAttributes same{.pre_padding = {1, 1}, .post_padding = {1, 1}};
+  const ResampleAttributes pool{.mode = ResampleMode::avgpool_include_padding, .window = {2, 2}};
+  const NormAttributes training{.forward_phase = ForwardPhase::training};
+  exp(x, n), max(x, 0, n), relu(x, {.slope = 0.1}, n), elu(x, 1, n), swish(x, 1, n);
+  softplus(x, 1, n), select(x, 1, 0, n), gen_index(x, 1, n), matmul(x, h, n);
+  conv_fprop(x, f, same, n), reduction(x, ReductionMode::add, {2, 4, 1, 1}, n);
+  softmax(x, {}, n), rmsnorm(x, h, {}, 1e-5, {}, n), layernorm(x, h, h, 1e-5, training, n);
+  instancenorm(x, s, {}, 1e-5, {}, n), batchnorm(x, s, s, 1e-5, {}, n);
+  groupnorm(x, s, s, 1e-5, {.groups = 2}, n), sdpa(x, x, x, {}, {}, n);
+  resample(x, pool, {}, n), reshape(x, {8, 64}, n), transpose(x, {1, 0, 2, 3}, n);
+  slice(x, {.start = {0, 0, 0, 0}, .limit = {1, 1, 1, 1}}, n), concatenate({x, x}, 1, n);
+  rng(g.scalar_integer(1), 0, {4}, {}, n);
+  block_scale_quantize(x, {.block_size = 8}, f8e4m3, f32, n);
+  CHECK(g.diagnostics().empty());
+  CHECK(g.nodes().size() == 25);
+  for (const Node& made : g.nodes()) {
+    CHECK(made.name == "it");
+    CHECK(made.compute == f64);
+  }
+}
+
+TEST_CASE("numbers and nothing stand where a tensor of one element may") {
+  Graph g;
+  auto x = g.tensor("x", {2, 8}), s = g.tensor("s", {1, 8});
+  CHECK(rmsnorm(x, s, {}, 1e-5).y);
+  CHECK(matmul(rmsnorm(x, s, {}, 1e-5f), g.tensor("w", {8, 8})));  // its first result
+  auto running = batchnorm(g.tensor("c", {2, 8, 3}), g.tensor("d", {1, 8, 1}), {}, 1e-5,
+                           {g.tensor("m", {1, 8, 1}), g.tensor("v", {1, 8, 1}), 0.1});
+  CHECK(running.next_running_var);
+  auto qkv = g.tensor("qkv", {1, 2, 8, 8});
+  const std::int64_t seed = (std::int64_t{1} << 53) + 1;  // no double
+  CHECK(sdpa(qkv, qkv, qkv, {.dropout_probability = 0.5}, {.seed = seed, .offset = 0}).o);
+  const Node& attention = g.nodes().back();
+  CHECK(g.type(attention.inputs[6]) == i64);
+  CHECK(g[attention.inputs[6]].integer_value == seed);
+  CHECK(g.diagnostics().empty());
+}
+
+TEST_CASE("shapes: packed, channels last, transposed") {
+  CHECK(nhwc({2, 3, 5, 7}).dim == Dims{2, 3, 5, 7});
+  CHECK(nhwc({2, 3, 5, 7}).stride == Dims{105, 1, 21, 3});
+  CHECK(nhwc({2, 3, 5, 7, 11}).stride == Dims{1155, 1, 231, 33, 3});
+  CHECK(transposed({4, 8}).stride == Dims{1, 4});
+  CHECK(transposed({3, 4, 8}).stride == Dims{32, 1, 4});
+  Graph g;
+  CHECK(g.stride(g.tensor("x", nhwc({2, 3, 5, 7})).id()) == Dims{105, 1, 21, 3});
+  CHECK(g.stride(g.tensor("y", {2, 3}).id()) == Dims{3, 1});
+}
+
+TEST_CASE("a result that was not asked for says what would ask for it") {
+  Graph g;
+  auto x = g.tensor("x", {4, 8}), s = g.tensor("s", {1, 8});
+  const auto norm = layernorm(x, s, s, 1e-5);
+  g.output(norm.y, "y");
+  CHECK(g.check().empty());
+  g.output(norm.mean, "mean");
+  REQUIRE(rules(g.check()) == std::vector{Rule::tensor_absent});
+  CHECK(g.check()[0].tensor == "mean");
+  CHECK(g.check()[0].fix.find("ForwardPhase::training") != std::string::npos);
+  CHECK(g.check()[0].line > 0);
+  CHECK_FALSE(softmax(x).stats + 1.0);  // as an operand, too
+  REQUIRE(g.diagnostics().size() == 2);
+  CHECK(g.diagnostics()[1].rule == Rule::port_missing);
+  CHECK(g.diagnostics()[1].fix.find("stats = true") != std::string::npos);
+
+  Graph silent;
+  auto y = silent.tensor("y", {4, 8});
+  matmul(y, Tensor{});
+  CHECK(rules(silent.diagnostics()) == std::vector{Rule::port_missing});
+  Graph nothing;
+  nothing.output(Tensor{}, "z");
+  CHECK(rules(nothing.diagnostics()) == std::vector{Rule::tensor_absent});
+}
+
+TEST_CASE("attention on integers is refused, and a type that comes too late") {
+  Graph g;
+  auto q = g.tensor("q", {1, 2, 8, 8}, i32), x = g.tensor("x", {4});
+  CHECK_FALSE(sdpa(q, q, q).o);
+  REQUIRE(rules(g.diagnostics()) == std::vector{Rule::port_type});
+  CHECK(g.diagnostics()[0].attribute == "port Q");
+  auto y = exp(x);
+  y.type(bf16);
+  exp(y);
+  y.type(f16);  // still floating
+  CHECK(g.diagnostics().size() == 1);
+  y.type(i32);
+  CHECK(g.diagnostics().back().rule == Rule::tensor_data_type);
+}
+
+TEST_CASE("inputs that no node reads are noted") {
+  Graph g;
+  auto x = g.tensor("x", {4});
+  g.tensor("bias", {4});
+  g.scalar(1, f32, "one");  // a value costs nothing
+  g.output(exp(x), "y");
+  CHECK(g.check().empty());
+  REQUIRE(rules(g.notes()) == std::vector{Rule::tensor_unused});
+  CHECK(g.notes()[0].tensor == "bias");
+  const auto plan = Plan::make(g);
+  REQUIRE(plan);
+  for (const auto& t : plan->tensors()) CHECK(t.read == (t.name != "bias"));
+}
+
+TEST_CASE("calls, constants and aliases go through documents") {
+  Graph g;
+  auto w = g.tensor({.name = "w", .dim = {4}, .constant = true});
+  auto p = g.tensor("p", {4});
+  g.output(p - g.scalar_input("lr", bf16) * w, "next", {.alias = p});
+  REQUIRE(g.check().empty());
+  const std::string text = graph_to_json(g);
+  const auto back = graph_from_json(text);
+  REQUIRE(back);
+  CHECK(graph_to_json(**back) == text);
+  const Graph& read = **back;
+  const auto lr = read.find("lr"), next = read.find("next");
+  REQUIRE((lr && next));
+  CHECK(read[*lr].bound_value);
+  CHECK(read.is_input(*lr));
+  CHECK(read[*read.find("w")].constant);
+  CHECK(read[read[*next].alias].name == "p");
+  const auto plan = Plan::make(g);
+  REQUIRE(plan);
+  const auto again = Plan::from_json(plan->to_json());
+  REQUIRE(again);
+  CHECK(again->to_json() == plan->to_json());
+  for (const auto& t : again->tensors()) {
+    CHECK(t.by_value == (t.name == "lr"));
+    CHECK(t.alias == (t.name == "next" ? "p" : ""));
+  }
+}
+
+TEST_CASE("an alias that cannot be is refused with the reason") {
+  const auto refused = [](const auto& describe) {
+    Graph g;
+    describe(g);
+    const auto plan = Plan::make(g);
+    REQUIRE_FALSE(plan);
+    CHECK(plan.error().rule == Rule::tensor_alias);
+    return plan.error().message();
+  };
+  refused([](Graph& g) {  // other dims
+    auto x = g.tensor("x", {4, 4});
+    g.output(reduction(x, ReductionMode::add, {4, 1}), "y", {.alias = x});
+  });
+  refused([](Graph& g) {  // another type
+    auto x = g.tensor("x", {4});
+    g.output(exp(x), "y", {.data_type = f16, .alias = x});
+  });
+  refused([](Graph& g) {  // two outputs in one place
+    auto x = g.tensor("x", {4});
+    g.output(exp(x), "y", {.alias = x});
+    g.output(log(x), "z", {.alias = x});
+  });
+  CHECK(refused([](Graph& g) {
+          auto x = g.tensor("x", {64, 64});
+          g.output(matmul(x, x), "y", {.alias = x});
+        }).find("operand of a product") != std::string::npos);
+  CHECK(refused([](Graph& g) {
+          auto x = g.tensor("x", {64, 64});
+          g.output(exp(transpose(x, {1, 0})), "y", {.alias = x});
+        }).find("where another one is written") != std::string::npos);
+  CHECK(refused([](Graph& g) {  // read again by a later kernel
+          auto x = g.tensor("x", {64, 64}), w = g.tensor("w", {64, 64});
+          auto y = relu(matmul(w, w) + x);
+          g.output(y, "y", {.alias = x});
+          g.output(matmul(matmul(y, w), x), "z");
+        })
+            .find("is read by kernel") != std::string::npos);
+  CHECK(refused([](Graph& g) {
+          auto x = g.tensor("x", {8, 256});
+          g.output(softmax(x), "y", {.alias = x});
+        }).find("passes") != std::string::npos);
+}

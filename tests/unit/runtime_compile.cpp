@@ -1,0 +1,64 @@
+// Compiling for the fake GPU: in the background of a cache of plans, and with a word on progress.
+// The cases run in runtime_execute.cpp's child process.
+#include "plan/plan_data.hpp"
+#include "sinter/operations.hpp"
+#include "sinter/plan_cache.hpp"
+#include "support/catch.hpp"
+#include "support/fake_gpu.hpp"
+
+using namespace sinter;
+
+TEST_CASE("[child] a cache of plans answers with plain kernels first", "[.fake_gpu]") {
+  fake_gpu().argument_bytes = 0;  // that of real machine code is not known here
+  PlanCache cache(
+      [](Graph& g, PlanCache::Extents e) {
+        auto a = g.tensor("x", {e[0], 64});
+        g.output(exp(relu(a)), "y");
+      },
+      {.device = Device::gpu(0), .background = true});
+  const auto plain = cache.get({3});
+  if (!plain) {
+    CHECK(plain.error().rule == Rule::compiler_missing);
+    return;
+  }
+  CHECK(plain->plan().kernels() == 2);
+  CHECK(plain->plan().data().architecture.empty());
+  cache.wait();
+  const auto fast = cache.get({3});
+  REQUIRE(fast);
+  CHECK(fast->plan().kernels() == 1);
+  CHECK(fast->plan().data().architecture == "sm_90a");
+  const PlanCacheCounts counts = cache.counts();
+  CHECK(counts.plain == 1);
+  CHECK(counts.compiles == 1);
+  CHECK(counts.hits == 1);
+}
+
+TEST_CASE("[child] planning and compiling say how far they are", "[.fake_gpu]") {
+  Graph g;
+  auto a = g.tensor("x", {4, 64});
+  g.output(exp(relu(a)), "y");
+  struct Seen {
+    std::vector<PlanProgress> all;
+  } seen;
+  PlanOptions options{.fuse = false};
+  options.progress_context = &seen;
+  options.progress = [](void* s, const PlanProgress& at) {
+    static_cast<Seen*>(s)->all.push_back(at);
+  };
+  fake_gpu().argument_bytes = 0;
+  const auto e = compile(g, Device::gpu(0), options);
+  const auto count = [&](PlanProgress::Stage stage) {
+    int last = -1, calls = 0;
+    for (const auto& at : seen.all) {
+      if (at.stage != stage) continue;
+      CHECK(at.total == 2);
+      CHECK(at.done == ++last);
+      ++calls;
+    }
+    return calls;
+  };
+  CHECK(count(PlanProgress::Stage::planning) == 3);  // 0, 1 and 2 of 2
+  CHECK(count(PlanProgress::Stage::compiling) == 3);
+  if (!e) CHECK(e.error().rule == Rule::compiler_missing);
+}

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Training steps of small transformers and of ResNet bottlenecks: eager PyTorch, Inductor, Sinter.
+
+    training.py [--models transformer,rotary,resnet] [--backends eager,sinter,inductor] [--json FILE]
+
+Needs a GPU. Gradients of each backend in bf16 are compared with eager's in f32 on the same numbers;
+`error` is the norm of the difference over the norm, of the worst parameter. Times are of forward and
+backward: `us` of a step that the host waits for, `us_steady` of one step of many, `us_captured` as a
+CUDA graph.
+"""
+import argparse
+import copy
+import json
+import os
+import statistics
+import sys
+import time
+
+import torch
+
+import sinter.torch
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests"))
+import torch_models  # noqa: E402
+
+
+def transformer():
+    return torch_models.transformer(1024, 16, (8, 1024))
+
+
+def rotary():
+    return torch_models.rotary(1024, 16, (8, 1024))
+
+
+def resnet():
+    return torch_models.resnet(256, (32, 56))
+
+
+def step(model, x):
+    loss = model(x).float().square().mean()
+    loss.backward()
+    return loss
+
+
+def gradients(model, x, run):
+    for p in model.parameters():
+        p.grad = None
+    x.grad = None
+    loss = step(run, x)
+    return loss.item(), [x.grad.float(), *(p.grad.float() for p in model.parameters())]
+
+
+def steady(model, x, run, repetitions=20):
+    """Of one step where many follow one another."""
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    for _ in range(repetitions):
+        for p in model.parameters():
+            p.grad = None
+        step(run, x)
+    torch.cuda.synchronize()
+    return (time.perf_counter() - begin) / repetitions * 1e6
+
+
+def microseconds(model, x, run, repetitions=20):
+    """Of one step alone."""
+    times = []
+    for _ in range(repetitions):
+        for p in model.parameters():
+            p.grad = None
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda.synchronize()
+        start.record()
+        step(run, x)
+        end.record()
+        end.synchronize()
+        times.append(1000 * start.elapsed_time(end))
+    return statistics.median(times)
+
+
+def captured(model, x, run):
+    """The same as one CUDA graph, which takes the cost of the calls away."""
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        for _ in range(2):
+            step(run, x)
+    torch.cuda.current_stream().wait_stream(side)
+    for p in model.parameters():
+        p.grad = None
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step(run, x)
+    times = []
+    for _ in range(20):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        times.append(1000 * start.elapsed_time(end))
+    return statistics.median(times)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", default="transformer,rotary,resnet")
+    parser.add_argument("--backends", default="eager,sinter,inductor")
+    parser.add_argument("--json")
+    options = parser.parse_args()
+    rows = []
+    for name in options.models.split(","):
+        torch.manual_seed(0)
+        model, x = (part.to("cuda", torch.bfloat16) for part in globals()[name]())
+        exact = copy.deepcopy(model).float()
+        loss, wanted = gradients(exact, x.float().requires_grad_(), exact)
+        x.requires_grad_()
+        for backend in options.backends.split(","):
+            mine = copy.deepcopy(model)
+            torch._dynamo.reset()
+            run = mine if backend == "eager" else torch.compile(mine, backend=backend,
+                                                                dynamic=False)
+            begin = time.time()
+            seen, made = gradients(mine, x, run)
+            compiled = time.time() - begin
+            names = ["x", *(name for name, _ in mine.named_parameters())]
+            error, worst = max((((a - b).norm() / b.norm()).item(), name)
+                               for name, a, b in zip(names, made, wanted))
+            row = {"model": name, "backend": backend, "compile_s": round(compiled, 1),
+                   "loss": seen, "loss_f32": loss, "error": error, "worst": worst,
+                   "us": microseconds(mine, x, run), "us_steady": steady(mine, x, run),
+                   "us_captured": captured(mine, x, run)}
+            rows.append(row)
+            print(json.dumps(row), flush=True)
+            if backend == "sinter":
+                print(sinter.torch.report(reset=True), flush=True)
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump({"gpu": torch.cuda.get_device_name(), "rows": rows}, file)
+
+
+if __name__ == "__main__":
+    main()

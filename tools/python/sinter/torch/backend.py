@@ -1,0 +1,47 @@
+"""torch.compile(backend="sinter")."""
+import itertools
+
+import torch
+from functorch.compile import make_boxed_func
+from torch._decomp import core_aten_decompositions
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+from .emit import TABLE
+from .ops import attention
+from .regions import lower
+
+# Without a decomposition they stay with PyTorch as they are.
+_EAGER = ("embedding_dense_backward", "native_dropout", "native_dropout_backward")
+
+
+def _split(x, sizes, dim=0):
+    """As slices, which are views with one result each."""
+    ends = list(itertools.accumulate(sizes))
+    return [torch.ops.aten.slice.Tensor(x, dim, end - size, end) for size, end in zip(sizes, ends)]
+
+
+def _decompositions():
+    """Attention into our operators; else what no entry of the table takes into smaller ones."""
+    eager = {getattr(torch.ops.aten, name).default for name in _EAGER}
+    core = {op: function for op, function in core_aten_decompositions().items()
+            if op not in TABLE and op not in eager}
+    return {**core, **attention.DECOMPOSITIONS, torch.ops.aten.split_with_sizes.default: _split}
+
+
+def _compile(module, example_inputs):
+    return make_boxed_func(lower(module).forward)
+
+
+_aot = None
+
+
+def backend(module, example_inputs):
+    """What torch.compile calls; it has no options. Forward and backward are partitioned as they are for Inductor:
+    cheap values are computed again rather than kept."""
+    global _aot
+    if _aot is None:
+        _aot = aot_autograd(fw_compiler=_compile, bw_compiler=_compile,
+                            partition_fn=min_cut_rematerialization_partition,
+                            decompositions=_decompositions())
+    return _aot(module, example_inputs)

@@ -1,0 +1,149 @@
+"""Attention: PyTorch's variants become two operators of ours, before forward and backward part.
+
+Each variant gives statistics of its own shape and tensors that only its own backward reads. With
+operators of ours, both directions have the same statistics, and either always joins a region.
+"""
+import math
+
+import sinter
+import torch
+
+from .. import report
+from ..layouts import Unsupported, dense_in_order_of
+from ..operator import operator
+
+DECOMPOSITIONS = {}
+
+
+def _like(t, dim=None):
+    """An output port with the type of t, and the order of its strides without gaps."""
+    return {"dim": list(dim or t.dim), "data_type": t.data_type,
+            "stride": dense_in_order_of(dim or t.dim, t.stride)}
+
+
+def sdpa(q, k, v, bias=None, *, scale: float, causal: bool):
+    made = sinter.sdpa(q, k, v, Bias=bias, attn_scale=scale, causal_mask=causal,
+                       generate_stats=True, O=_like(q, (*q.dim[:3], v.dim[3])),
+                       Stats={"dim": [*q.dim[:3], 1], "data_type": "f32"})
+    return made.O, made.Stats
+
+
+def sdpa_backward(grad, q, k, v, o, stats, bias=None, *, scale: float, causal: bool):
+    made = sinter.sdpa_backward(q, k, v, o, grad, stats, Bias=bias, attn_scale=scale,
+                                causal_mask=causal, dQ=_like(q), dK=_like(k), dV=_like(v))
+    return made.dQ, made.dK, made.dV
+
+
+def sdpa_backward_bias(grad, q, k, v, o, stats, bias, *, scale: float, causal: bool):
+    made = sinter.sdpa_backward(q, k, v, o, grad, stats, Bias=bias, attn_scale=scale,
+                                causal_mask=causal, dQ=_like(q), dK=_like(k), dV=_like(v),
+                                dBias={"dim": list(bias.dim), "data_type": bias.data_type})
+    return made.dQ, made.dK, made.dV, made.dBias
+
+
+_forward = operator(sdpa, "sinter::sdpa", outputs=2)
+_backward = operator(sdpa_backward, "sinter::sdpa_backward", outputs=3)
+_backward_bias = operator(sdpa_backward_bias, "sinter::sdpa_backward_bias", outputs=4)
+
+
+def _instead_of(name):
+    def register(function):
+        packet, _, overload = name.partition(".")
+        op = getattr(getattr(torch.ops.aten, packet, None), overload or "default", None)
+        if op is not None:
+            DECOMPOSITIONS[op] = function
+        return function
+    return register
+
+
+def _scale(q, scale):
+    return 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
+
+
+def _fits(dropout, *tensors):
+    """Whether our attention takes it: no dropout, whose random numbers are PyTorch's own."""
+    return dropout == 0 and all(t.dim() == 4 and not any(
+        isinstance(extent, torch.SymInt) for extent in t.shape) for t in tensors)
+
+
+def _four(bias):
+    """A bias with the four dims that Sinter asks for; PyTorch broadcasts fewer."""
+    return bias if bias is None or bias.dim() == 4 else bias.reshape(
+        (1,) * (4 - bias.dim()) + tuple(bias.shape))
+
+
+def _attend(q, k, v, bias, dropout, causal, scale):
+    if not _fits(dropout, q, k, v):
+        return None
+    try:
+        o, stats = _forward(q, k, v, _four(bias), scale=_scale(q, scale), causal=causal)
+    except (sinter.Error, Unsupported) as error:
+        report.left_to_eager("attention", str(error))
+        return None
+    return o, stats.squeeze(-1)
+
+
+def _gradients(grad, q, k, v, bias, o, stats, dropout, causal, scale, bias_too=False):
+    if not _fits(dropout, q, k, v) or stats.shape != q.shape[:3]:
+        return NotImplemented  # nor was the forward ours
+    bias, stats = _four(bias), stats.unsqueeze(-1)
+    settings = {"scale": _scale(q, scale), "causal": causal}
+    if bias_too and bias is not None:
+        return _backward_bias(grad, q, k, v, o, stats, bias, **settings)
+    return (*_backward(grad, q, k, v, o, stats, bias, **settings), None)
+
+
+def _seed(q):
+    return torch.empty((), dtype=torch.int64, device=q.device)
+
+
+@_instead_of("_scaled_dot_product_flash_attention")
+def _flash(q, k, v, dropout=0.0, causal=False, debug=False, *, scale=None):
+    made = None if debug else _attend(q, k, v, None, dropout, causal, scale)
+    return NotImplemented if made is None else (
+        *made, None, None, q.shape[2], k.shape[2], _seed(q), _seed(q), q.new_empty(0))
+
+
+@_instead_of("_scaled_dot_product_flash_attention_backward")
+def _flash_backward(grad, q, k, v, o, stats, cum_q, cum_k, max_q, max_k, dropout, causal, seed,
+                    offset, *, scale=None):
+    made = _gradients(grad, q, k, v, None, o, stats, dropout, causal, scale)
+    return made if made is NotImplemented else made[:3]
+
+
+@_instead_of("_scaled_dot_product_cudnn_attention")
+def _cudnn(q, k, v, bias, with_stats, dropout=0.0, causal=False, debug=False, *, scale=None):
+    made = None if debug else _attend(q, k, v, bias, dropout, causal, scale)
+    return NotImplemented if made is None else (
+        *made, None, None, q.shape[2], k.shape[2], _seed(q), _seed(q), q.new_empty(0))
+
+
+@_instead_of("_scaled_dot_product_cudnn_attention_backward")
+def _cudnn_backward(grad, q, k, v, o, stats, seed, offset, bias, cum_q, cum_k, max_q, max_k,
+                    dropout, causal, *, scale=None):
+    made = _gradients(grad, q, k, v, bias, o, stats, dropout, causal, scale)
+    return made if made is NotImplemented else made[:3]
+
+
+@_instead_of("_scaled_dot_product_efficient_attention")
+def _efficient(q, k, v, bias, with_stats, dropout=0.0, causal=False, *, scale=None):
+    made = _attend(q, k, v, bias, dropout, causal, scale)
+    return NotImplemented if made is None else (*made, _seed(q), _seed(q))
+
+
+@_instead_of("_scaled_dot_product_efficient_attention_backward")
+def _efficient_backward(grad, q, k, v, bias, o, stats, seed, offset, dropout, mask, causal=False,
+                        *, scale=None):
+    return _gradients(grad, q, k, v, bias, o, stats, dropout, causal, scale, mask[3])
+
+
+@_instead_of("_scaled_dot_product_flash_attention_for_cpu")
+def _cpu(q, k, v, dropout=0.0, causal=False, *, attn_mask=None, scale=None):
+    made = _attend(q, k, v, attn_mask, dropout, causal, scale)
+    return NotImplemented if made is None else made
+
+
+@_instead_of("_scaled_dot_product_flash_attention_for_cpu_backward")
+def _cpu_backward(grad, q, k, v, o, stats, dropout, causal, *, attn_mask=None, scale=None):
+    made = _gradients(grad, q, k, v, attn_mask, o, stats, dropout, causal, scale)
+    return made if made is NotImplemented else made[:3]

@@ -1,0 +1,170 @@
+"""Views and other movement of elements."""
+import sinter
+import torch
+
+from ..emit import entry
+from ..layouts import DTYPES, FLOATING, Unsupported, row_major
+
+
+def _to_result(e, x):
+    """A reshape to the dims that PyTorch expects."""
+    return e.reshape(x, e.layouts[0].dim)
+
+
+@entry("view", "_unsafe_view", "unsqueeze", "squeeze", "squeeze.dim", "squeeze.dims")
+def view(e, x, *_):
+    return _to_result(e, x)
+
+
+@entry("alias", "detach")
+def alias(e, x):
+    return x
+
+
+def _transposed(e, x, permutation):
+    dim = [x.dim[axis] for axis in permutation]
+    return sinter.transpose(x, permutation=permutation, Y={"dim": dim, "data_type": x.data_type})
+
+
+@entry("permute")
+def permute(e, x, permutation):
+    rank = len(x.dim)
+    return _transposed(e, x, [axis % rank for axis in permutation]) if permutation else x
+
+
+@entry("transpose.int")
+def transpose(e, x, a, b):
+    order = list(range(len(x.dim)))
+    order[a], order[b] = order[b], order[a]
+    return _transposed(e, x, order)
+
+
+@entry("t")
+def t(e, x):
+    return transpose(e, x, 0, 1) if len(x.dim) == 2 else x
+
+
+@entry("expand")
+def expand(e, x, size, implicit=False):
+    if list(x.dim) == e.dim():
+        return x
+    return sinter.identity(x, OUT_0={"dim": e.dim(), "data_type": x.data_type})
+
+
+def _part(e, x, axis, start, stop, step=1):
+    axis, extent = axis % len(x.dim), x.dim[axis]
+    first, last, _ = slice(start, stop).indices(extent)
+    lower, upper = [0] * len(x.dim), list(x.dim)
+    lower[axis], upper[axis] = first, max(first, last)
+    dim = list(x.dim)
+    dim[axis] = len(range(first, max(first, last), step))
+    if dim == list(x.dim):
+        return x
+    steps = [1] * len(dim)
+    steps[axis] = step
+    return sinter.slice(x, start=lower, limit=upper, step=steps,
+                        Y={"dim": dim, "data_type": x.data_type})
+
+
+@entry("slice.Tensor")
+def slice_(e, x, dim=0, start=None, end=None, step=1):
+    return _part(e, x, dim, start, end, step)
+
+
+@entry("select.int")
+def select(e, x, dim, index):
+    index %= x.dim[dim]
+    return _to_result(e, _part(e, x, dim, index, index + 1))
+
+
+@entry("cat")
+def cat(e, tensors, dim=0):
+    parts = [t for t in tensors if list(t.dim) != [0]]  # PyTorch passes over empty vectors
+    if any(t.data_type != e.type() for t in parts):
+        raise Unsupported("concatenation of several types")
+    if len(parts) == 1:
+        return parts[0]
+    order = _order_of_stack(e.node, parts) if dim == 0 else None
+    if order is None:
+        return sinter.concatenate(*parts, axis=dim % len(e.dim()), Y=e.out())
+    stacked = [len(parts), *parts[0].dim]
+    stride = [0] * len(stacked)
+    for axis, step in zip(order, row_major([stacked[axis] for axis in order])):
+        stride[axis] = step
+    y = sinter.concatenate(*(e.reshape(t, [1, *t.dim]) for t in parts), axis=0,
+                           Y={"dim": stacked, "stride": stride, "data_type": e.type()})
+    return e.reshape(y, e.dim())
+
+
+def _order_of_stack(node, parts):
+    """Where a concatenation is taken apart again, permuted and copied, as gradients of joined
+    projections are: the permutation. In its order of memory the parts are written in place."""
+    chain = []
+    for target in (torch.ops.aten.view.default, torch.ops.aten.permute.default,
+                   torch.ops.aten.clone.default):
+        if len(node.users) != 1 or next(iter(node.users)).target is not target:
+            return None
+        node = next(iter(node.users))
+        chain.append(node)
+    stacked = [len(parts), *parts[0].dim]
+    if list(chain[0].meta["val"].shape) != stacked or any(t.dim != parts[0].dim for t in parts):
+        return None
+    return [axis % len(stacked) for axis in chain[1].args[1]]
+
+
+@entry("constant_pad_nd")
+def constant_pad_nd(e, x, pad, value=0):
+    rank = len(x.dim)
+    for i in range(len(pad) // 2):
+        axis, before, after = rank - 1 - i, pad[2 * i], pad[2 * i + 1]
+        x = _part(e, x, axis, max(0, -before), x.dim[axis] - max(0, -after))
+        parts = []
+        for extent in (before, None, after):
+            if extent is None:
+                parts.append(x)
+            elif extent > 0:
+                dim = [extent if a == axis else d for a, d in enumerate(x.dim)]
+                parts.append(e.constant(value, dim, x.data_type))
+        if len(parts) > 1:
+            dim = [sum(p.dim[a] for p in parts) if a == axis else d for a, d in enumerate(x.dim)]
+            x = sinter.concatenate(*parts, axis=axis, Y={"dim": dim, "data_type": x.data_type})
+    return x
+
+
+@entry("slice_backward")
+def slice_backward(e, dy, sizes, dim, start, end, step):
+    if step != 1:
+        raise Unsupported("a step")
+    dim %= len(sizes)
+    first, last, _ = slice(start, end).indices(sizes[dim])
+    pad = [0, 0] * (len(sizes) - 1 - dim) + [first, sizes[dim] - max(first, last)]
+    return constant_pad_nd(e, dy, pad)
+
+
+@entry("select_backward")
+def select_backward(e, dy, sizes, dim, index):
+    dim %= len(sizes)
+    index %= sizes[dim]
+    one = e.reshape(dy, [1 if a == dim else d for a, d in enumerate(sizes)])
+    return slice_backward(e, one, sizes, dim, index, index + 1, 1)
+
+
+def _constant(value_of):
+    def emit(e, *args, **_):
+        value = value_of(args)
+        if e.type() not in FLOATING and e.type() != "bool":
+            raise Unsupported(f"a constant of {DTYPES[e.type()]}")
+        return e.constant(value, e.dim(), e.type())
+    return emit
+
+
+entry("scalar_tensor")(_constant(lambda args: args[0]))
+entry("full", "full_like")(_constant(lambda args: args[1]))
+entry("new_full")(_constant(lambda args: args[2]))
+entry("zeros", "zeros_like", "new_zeros")(_constant(lambda args: 0.0))
+entry("ones", "ones_like", "new_ones")(_constant(lambda args: 1.0))
+
+
+# What moves no element: at the border of a region it stays with PyTorch, to which it is a stride.
+VIEWS = ("view", "_unsafe_view", "unsqueeze", "squeeze.dim", "squeeze.dims", "alias", "detach",
+         "permute", "transpose.int", "t", "expand", "slice.Tensor", "select.int")

@@ -1,0 +1,93 @@
+"""Sums, means and extremes along axes; softmax."""
+import sinter
+
+from ..emit import axes, entry, floating
+from ..layouts import Unsupported
+
+
+def reduce(e, x, mode, over, data_type="f32"):
+    """A reduction that keeps the reduced axes with extent 1. Down the rows of a matrix whose rows
+    were several dims it runs over those, as the product that made them does."""
+    floating(x, "reduction")
+    rows = e.rows_apart(x)
+    if over == [0] and rows is not x:
+        total = reduce(e, rows, mode, list(range(len(rows.dim) - 1)), data_type)
+        return e.reshape(total, [1, x.dim[1]])
+    dim = [1 if axis in over else extent for axis, extent in enumerate(x.dim)]
+    if e.type() == "f64":
+        data_type = "f64"
+    return sinter.reduction(x, mode=mode, Y={"dim": dim, "data_type": data_type})
+
+
+def _reduction(mode):
+    def emit(e, x, dim=None, keepdim=False, dtype=None):
+        return e.reshape(reduce(e, x, mode, axes(dim, len(x.dim)), e.type()), e.layouts[0].dim)
+    return emit
+
+
+entry("sum.dim_IntList", "sum")(_reduction("add"))
+entry("mean.dim")(_reduction("avg"))
+entry("mean")(lambda e, x, dtype=None: _reduction("avg")(e, x))
+entry("sum")(lambda e, x, dtype=None: _reduction("add")(e, x))
+entry("amax")(_reduction("max"))
+entry("amin")(_reduction("min"))
+
+
+_NORMS = {1: "norm1", 2: "norm2", float("inf"): "amax"}
+
+
+@entry("linalg_vector_norm")
+def vector_norm(e, x, order=2, dim=None, keepdim=False, dtype=None):
+    if order not in _NORMS:
+        raise Unsupported(f"the norm of order {order}")
+    return _reduction(_NORMS[order])(e, x, dim)
+
+
+def _variance(e, k, x, dim, correction):
+    over = axes(dim, len(x.dim))
+    count = 1
+    for axis in over:
+        count *= x.dim[axis]
+    correction = 1 if correction is None else correction
+    if count - correction <= 0:
+        raise Unsupported("a variance of too few elements")
+    mean = reduce(e, x, "avg", over)
+    difference = x - mean
+    total = reduce(e, difference * difference, "add", over)
+    variance = sinter.mul(total, e.operand(1.0 / (count - correction)),
+                          OUT_0={"dim": list(total.dim), "data_type": e.type(k)})
+    return e.reshape(variance, e.layouts[k].dim), mean
+
+
+@entry("var.correction")
+def var(e, x, dim=None, correction=None, keepdim=False):
+    return _variance(e, 0, x, dim, correction)[0]
+
+
+@entry("var_mean.correction")
+def var_mean(e, x, dim=None, correction=None, keepdim=False):
+    variance, mean = _variance(e, 0, x, dim, correction)
+    mean = sinter.identity(mean, OUT_0={"dim": list(mean.dim), "data_type": e.type(1)})
+    return variance, e.reshape(mean, e.layouts[1].dim)
+
+
+@entry("_softmax")
+def softmax(e, x, dim, half_to_float):
+    return sinter.softmax(x, axis=dim % len(x.dim), Y=e.out()).Y
+
+
+@entry("_softmax_backward_data")
+def softmax_backward(e, dy, y, dim, input_dtype):
+    return sinter.softmax_backward(y, dy, axis=dim % len(y.dim), DX=e.out())
+
+
+@entry("_log_softmax")
+def log_softmax(e, x, dim, half_to_float):
+    stats = sinter.softmax(x, axis=dim % len(x.dim), Stats=True).Stats
+    return sinter.sub(x, stats, OUT_0=e.out())
+
+
+@entry("_log_softmax_backward_data")
+def log_softmax_backward(e, dy, y, dim, input_dtype):
+    total = reduce(e, dy, "add", [dim % len(y.dim)])
+    return sinter.sub(dy, sinter.exp(y) * total, OUT_0=e.out())

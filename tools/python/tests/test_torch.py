@@ -1,0 +1,111 @@
+"""Every operation of the table against eager PyTorch, on the CPU backend."""
+import operator
+import unittest
+
+import sinter
+
+try:
+    import torch
+    from torch.fx.experimental.proxy_tensor import make_fx
+    from torch.nn import functional
+except ImportError as missing:
+    raise unittest.SkipTest("PyTorch is not installed") from missing
+
+import sinter.torch
+from sinter.torch import regions
+from sinter.torch.emit import TABLE
+from torch_cases import CASES, ELSEWHERE
+
+TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
+
+
+def flat(value):
+    return [v for v in (value if isinstance(value, (tuple, list)) else [value]) if v is not None]
+
+
+def near(test, made, wanted, tolerance=None):
+    test.assertEqual((made.dtype, made.shape), (wanted.dtype, wanted.shape))
+    if not wanted.dtype.is_floating_point:
+        return test.assertTrue(torch.equal(made, wanted))
+    made, wanted, kind = made.double(), wanted.double(), wanted.dtype
+    scale = wanted[wanted.isfinite()].abs().max().item() if wanted.isfinite().any() else 1
+    torch.testing.assert_close(made, wanted, rtol=tolerance or TOLERANCE[kind],
+                               atol=(tolerance or TOLERANCE[kind]) * max(scale, 1e-3),
+                               equal_nan=True)
+
+
+def tensors_in(value):
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [t for v in value for t in tensors_in(v)] if isinstance(value, (tuple, list)) else []
+
+
+def with_tensors(value, tensors):
+    if isinstance(value, torch.Tensor):
+        return next(tensors)
+    if isinstance(value, (tuple, list)):
+        return type(value)(with_tensors(v, tensors) for v in value)
+    return value
+
+
+class Table(unittest.TestCase):
+    def check(self, op, args, kwargs):
+        wanted = flat(op(*args, **kwargs))
+        mask = [i for i, v in enumerate(wanted) if v.numel() > 0] or [0]
+
+        def traced(*tensors):  # the sum of nothing: the node alone, each of its results seen
+            results = flat(op(*with_tensors(args, iter(tensors)), **kwargs))
+            return [results[i] for i in mask]
+        inputs = tensors_in(args)
+        module = make_fx(traced, tracing_mode="fake")(*inputs)
+        sinter.torch.report(reset=True)
+        # Views alone stay with PyTorch: here they are to go through Sinter.
+        views, regions._VIEWS = regions._VIEWS, set()
+        try:
+            lowered = regions.lower(module)
+        finally:
+            regions._VIEWS = views
+        seen = sinter.torch.report(reset=True)
+        self.assertEqual((dict(seen.eager), dict(seen.refused)), ({}, {}))
+        self.assertEqual(len(seen.regions), 1)
+        for made, i in zip(flat(lowered(*inputs)), mask):
+            near(self, made, wanted[i])
+
+    def test_every_operation(self):
+        for op in TABLE:
+            if str(op) in ELSEWHERE or op.namespace not in ("aten", "prims"):
+                continue  # operators made from functions stand in the table, too
+            for args, kwargs in CASES[str(op)]:
+                with self.subTest(op=str(op), dim=[list(t.shape) for t in tensors_in(args)]):
+                    self.check(op, args, kwargs)
+
+    def test_cases_are_of_the_table(self):
+        self.assertEqual(set(CASES) - {str(op) for op in TABLE}, set())
+
+    def test_rms_norm(self):
+        """As a graph that only a GPU would trace: the nodes are made by hand."""
+        torch.manual_seed(7)
+        x, w, dy = (t.requires_grad_() for t in (torch.randn(3, 8), torch.randn(8), torch.randn(3, 8)))
+        wanted = functional.rms_norm(x, (8,), w, 1e-5)
+        rstd = (x.square().mean(-1, keepdim=True) + 1e-5).rsqrt()
+        gradients = torch.autograd.grad((wanted * dy).sum(), (x, w))
+        aten = torch.ops.aten
+        for op, args, results in (
+                (aten._fused_rms_norm.default, (x, [8], w, 1e-5), (wanted, rstd)),
+                (aten._fused_rms_norm_backward.default, (dy, x, [8], rstd, w, [True, True]),
+                 gradients)):
+            graph, inputs = torch.fx.Graph(), tensors_in(args)
+            nodes = []
+            for i, t in enumerate(inputs):
+                nodes.append(graph.placeholder(f"in_{i}"))
+                nodes[-1].meta["val"] = t.detach()
+            node = graph.call_function(op, with_tensors(args, iter(nodes)))
+            node.meta["val"] = tuple(t.detach() for t in results)
+            outputs = []
+            for i, t in enumerate(results):
+                outputs.append(graph.call_function(operator.getitem, (node, i)))
+                outputs[-1].meta["val"] = t.detach()
+            graph.output(tuple(outputs))
+            lowered = regions.lower(torch.fx.GraphModule({}, graph))
+            for made, t in zip(lowered(*inputs), results):
+                near(self, made, t.detach())
