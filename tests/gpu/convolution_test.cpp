@@ -56,6 +56,12 @@ Shared<Graph> graph_of(const Problem& p, const std::string& name) {
                                .dilation = {p.dilation, p.dilation}};
   const auto image = [&] { return tensor("x", p.images, p.channels, p.height, p.width); };
   const auto filter = [&] { return tensor("w", p.filters, p.channels, taps[0], taps[1]); };
+  // The filters fastest, as wgmma wants them of a data gradient that has not 16 bits.
+  const auto turned_filter = [&] {
+    const std::int64_t k = p.filters, r = taps[0], s = taps[1];
+    return g->tensor(
+        {.name = "w", .dim = {k, p.channels, r, s}, .stride = {1, k * r * s, k * s, k}});
+  };
   const auto gradient = [&] { return tensor("dy", p.images, p.filters, h, w); };
   switch (p.direction) {
     case Direction::fprop: {
@@ -68,9 +74,10 @@ Shared<Graph> graph_of(const Problem& p, const std::string& name) {
       break;
     }
     case Direction::dgrad:
-      g->output(
-          conv_dgrad(gradient(), filter(), {p.images, p.channels, p.height, p.width}, options),
-          "dx", {.stride = channels_last(p.channels, p.height, p.width), .data_type = results});
+      g->output(conv_dgrad(gradient(), info(p.io).bytes == 2 ? filter() : turned_filter(),
+                           {p.images, p.channels, p.height, p.width}, options),
+                "dx",
+                {.stride = channels_last(p.channels, p.height, p.width), .data_type = results});
       break;
     case Direction::wgrad:
       g->output(conv_wgrad(gradient(), image(), {p.filters, p.channels, taps[0], taps[1]}, options),

@@ -15,8 +15,9 @@ Dims channels_last(const Dims& d) { return {d[1] * d[2] * d[3], 1, d[1] * d[3], 
 
 // One convolution's tensors; `last`: channels lie together.
 struct Images {
-  Shared<Graph> g = Shared<Graph>::make(GraphOptions{.io = bf16});
+  GraphOptions options{.io = bf16};
   bool last = true;
+  Shared<Graph> g = Shared<Graph>::make(options);
 
   Tensor input(const char* name, Dims dim) const {
     return g->tensor({.name = name, .dim = dim, .stride = last ? channels_last(dim) : Dims{}});
@@ -207,6 +208,30 @@ TEST_CASE("operands that TMA cannot walk over are copied, of a chain only at its
   z = conv_fprop(relu(z), chain.input("v", w), padded(1));
   chain.output(z, "y", x);
   CHECK(engines(*chain.g) == Engines{"pointwise", "pointwise", "wgmma", "pointwise", "wgmma"});
+}
+
+TEST_CASE(
+    "convolutions of tf32 and 8 bits run on wgmma, data gradients with a filter that is turned") {
+  const Dims x{64, 128, 28, 28}, w{128, 128, 3, 3};
+  const auto output = [&](const Images& i, const Tensor& t, DataType type) {
+    i.g->output(t, "result", {.stride = channels_last(x), .data_type = type});
+  };
+  for (const GraphOptions& options : {GraphOptions{.io = f32, .compute = tf32},
+                                      GraphOptions{.io = f8e4m3}, GraphOptions{.io = f8e5m2}}) {
+    INFO(name(options.io));
+    Images f{.options = options}, d{.options = options};
+    output(f, conv_fprop(f.input("x", x), f.input("w", w), padded(1)), f32);
+    CHECK(engines(*f.g) == Engines{"wgmma"});
+    output(d, conv_dgrad(d.input("dy", x), d.input("w", w), x, padded(1)), f32);
+    CHECK(engines(*d.g) == Engines{"pointwise", "wgmma"});
+  }
+  Images i{.options = {.io = i8, .intermediate = i32, .compute = i32}};
+  output(i, conv_fprop(i.input("x", x), i.input("w", w), padded(1)), i32);
+  CHECK(engines(*i.g) == Engines{"wgmma"});
+  // f32 that must not be rounded.
+  Images e{.options = {.io = f32}};
+  output(e, conv_fprop(e.input("x", x), e.input("w", w), padded(1)), f32);
+  CHECK(engines(*e.g) == Engines{"?"});
 }
 
 TEST_CASE("the sums of a batch norm are formed where the convolution is") {
