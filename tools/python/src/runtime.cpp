@@ -74,8 +74,7 @@ BoundExecutable bound(const Executable& self, const std::vector<std::uintptr_t>&
   for (std::size_t i = 0; i < pointers.size(); ++i)
     bindings.emplace_back(Index{static_cast<std::int64_t>(i)},
                           reinterpret_cast<void*>(pointers[i]));
-  return take(
-      self.bind(bindings, Workspace{reinterpret_cast<void*>(workspace), workspace_bytes}));
+  return take(self.bind(bindings, Workspace{reinterpret_cast<void*>(workspace), workspace_bytes}));
 }
 
 void bind_memory(nb::module_& m) {

@@ -37,8 +37,8 @@ _aot = None
 
 
 def backend(module, example_inputs):
-    """What torch.compile calls; it has no options. Forward and backward are partitioned as they are for Inductor:
-    cheap values are computed again rather than kept."""
+    """What torch.compile calls; it has no options. Forward and backward are partitioned as they are
+    for Inductor: cheap values are computed again rather than kept."""
     global _aot
     if _aot is None:
         _aot = aot_autograd(fw_compiler=_compile, bw_compiler=_compile,

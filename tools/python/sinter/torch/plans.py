@@ -15,8 +15,8 @@ class Launch:
     """A graph loaded on a device. A call allocates the outputs, starts the kernels and returns.
 
     `inputs` are the names of the tensors whose pointers a call gets, in order; `outputs` are the name
-    and the Layout of each that it makes. All memory is PyTorch's, whose allocator keeps it for the current
-    stream: nothing is copied and nothing waits.
+    and the Layout of each that it makes. All memory is PyTorch's, whose allocator keeps it for the
+    current stream: nothing is copied and nothing waits.
     """
 
     def __init__(self, graph, inputs, outputs, device):
