@@ -156,19 +156,17 @@ KernelSpec combined_logarithms(const KernelSpec& attention, const KernelPort& lo
 }
 
 // Packed sequences make tiles unlike: CTAs take one as they become free, by a counter, where each
-// has so many, and so many numbers may have no tile, that unequal shares cost more than a kernel of
-// zeros. (h32, 16,384 tokens, causal, on an H200, us in steps and counted: 200 sequences, d64 269
-// and 222, d128 341 and 322; 8 of 2048, 387 and 417, 595 and 618.)
+// has so many that unequal shares cost more than a kernel of zeros. (h32, 16,384 tokens, causal, on
+// an H200, us in steps and counted: 200 sequences, d64 270 and 196, d128 341 and 238; 64 of 256 144
+// and 140, 190 and 168; 16, 250 and 233, 349 and 332; 8 of 2048 383 and 370, 582 and 544.)
 std::vector<KernelSpec> counted_tiles(KernelSpec spec, const DeviceModel& device,
                                       Temporaries& temporaries) {
-  constexpr std::int64_t kRounds = 4, kOfEmpty = 4;
+  constexpr std::int64_t kRounds = 4;
   const auto plan = plan_attention(spec, device);
   if (!plan || plan->engine.by_warps || plan->engine.wide) return {std::move(spec)};
-  const PackedSequences& sequences = spec.attention().sequences;
   const std::int64_t rows = spec.extent[A::member] * spec.extent[A::query],
-                     numbers = tiles_of(rows, plan->engine.tile_q, sequences);
-  if (count(spec.extent, 0, A::batch) * numbers < kRounds * plan->engine.grid ||
-      kOfEmpty * sequences.count < numbers)
+                     numbers = tiles_of(rows, plan->engine.tile_q, spec.attention().sequences);
+  if (count(spec.extent, 0, A::batch) * numbers < kRounds * plan->engine.grid)
     return {std::move(spec)};
   Access one;
   one.stride = {1};
