@@ -126,7 +126,17 @@ Attention draw_attention(Grower& g, bool may_page) {
   return t;
 }
 
+// Attention takes no integers.
+void make_floating(Grower& g, TensorId& t) {
+  if (t == kNoTensor || is_floating(g.graph().type(t))) return;
+  t = g.add(OpKind::pointwise, PointwiseAttributes{}, {t}, {{true, {}, f32}})[0];
+}
+void make_floating(Grower& g, Attention& t) {
+  for (TensorId* x : {&t.q, &t.k, &t.v, &t.port(shapes::kSdpaPorts.bias)}) make_floating(g, *x);
+}
+
 std::vector<TensorId> add_forward(Grower& g, Attention& t, bool stats) {
+  make_floating(g, t);
   SdpaAttributes a = t.a;
   if (g.random.chance(0.6)) a.generate_stats = stats;
   std::vector<TensorId> in{t.q, t.k, t.v};
@@ -154,6 +164,7 @@ void grow_sdpa_backward(Grower& g) {
     o = g.operand(o_dim);
     stats = g.input({t.b, t.hq, t.sq, 1}, f32);
   }
+  make_floating(g, t);
   const TensorId d_o = g.operand(o_dim);
   SdpaAttributes a = t.a;
   Random apart = g.random;  // so that other graphs stay what they are
