@@ -144,10 +144,12 @@ SINTER_DEVICE void consume_window(const Args& args, unsigned char* memory, unsig
   using W = typename Config::Window;
   using TileA = StageTile<A, Config::tile_m>;
   using TileB = StageTile<B, Config::tile_n>;
-  using Product = Mma<sinter::Shape<64, Config::tile_n>,
-                      Types<typename A::Number, typename B::Number, typename Config::Sum>, TileA, TileB>;
-  using Swapped = Mma<sinter::Shape<64, S::rows>,
-                      Types<typename B::Number, typename A::Number, typename Config::Sum>, TileB, TileA>;
+  using Product =
+      Mma<sinter::Shape<64, Config::tile_n>,
+          Types<typename A::Number, typename B::Number, typename Config::Sum>, TileA, TileB>;
+  using Swapped =
+      Mma<sinter::Shape<64, S::rows>,
+          Types<typename B::Number, typename A::Number, typename Config::Sum>, TileB, TileA>;
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32 % 4, 0);
   const int first_row = Config::alternate ? 0 : consumer * S::rows;
   EpilogueTile* const slabs = reinterpret_cast<EpilogueTile*>(memory + R::slabs) + consumer * 4;

@@ -76,8 +76,8 @@ std::vector<KernelSpec> channels_last(const KernelSpec& given, Temporaries& temp
   KernelSpec spec = given;
   ContractionSpec& c = spec.contraction();
   ProductOperand &image = gradient ? c.b() : c.a(), &other = gradient ? c.a() : c.b();
-  const KernelPort *const x = loaded_as_it_is(given, image.body),
-                   *const y = loaded_as_it_is(given, other.body);
+  const KernelPort* const x = loaded_as_it_is(given, image.body);
+  const KernelPort* const y = loaded_as_it_is(given, other.body);
   if (!x || !y || x->type != y->type || !y->access.windows.empty()) return {};
   if (!multiplied_type(x->type, image.type) || !multiplied_type(y->type, other.type)) return {};
   if (gradient && !takes_either_major(x->type)) return {};
@@ -162,8 +162,7 @@ std::vector<KernelSpec> channels_last(const KernelSpec& given, Temporaries& temp
     std::erase(others, fastest);
     return lies_in_lines(y->access, fastest, others, unit) && y->access.offset % unit == 0;
   };
-  const bool side_together =
-      (gradient || takes_either_major(y->type)) && lines(roles->side.back());
+  const bool side_together = (gradient || takes_either_major(y->type)) && lines(roles->side.back());
   if (!side_together && (gradient || !lines(channel))) {
     const std::vector<int>& last = gradient ? roles->side : roles->channels;
     std::vector<int> order;

@@ -39,8 +39,8 @@ bool keep_gradient_blocks(ImplicitGemm& gemm, bool image_is_a);
 std::int64_t reach_of(const ConvolutionWindow& window);
 int planes_of(const ConvolutionWindow& window);
 
-// As which type wgmma multiplies an operand of the type `operand` that is stored as `stored`, where it
-// lies in memory as it is multiplied.
+// As which type wgmma multiplies an operand of the type `operand` that is stored as `stored`, where
+// it lies in memory as it is multiplied.
 std::optional<DataType> multiplied_type(DataType stored, DataType operand);
 
 // Whether the spec may be one, for its indices.

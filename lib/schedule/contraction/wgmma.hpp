@@ -145,11 +145,12 @@ std::optional<BoxedOperand> boxed_result(const KernelSpec& spec, int number, int
 // The box that one instruction loads: `rows` of the tile's.
 void set_box(BoxedOperand& operand, int rows);
 
-// How factors of the types of a and b are summed, `depth` of them. False where it would not be right.
+// How factors of the types of a and b are summed, `depth` of them. False where it would not be
+// right.
 bool set_types(WgmmaConfig& engine, DataType accumulate, std::int64_t depth);
 
-// Whether wgmma reads operands of the type with either index fastest in shared memory. Those of tf32
-// and of 8 bits have k fastest.
+// Whether wgmma reads operands of the type with either index fastest in shared memory. Those of
+// tf32 and of 8 bits have k fastest.
 bool takes_either_major(DataType type);
 
 // Whether the tensor cores multiply two such operands as they are: floats or integers of 8 bits.
