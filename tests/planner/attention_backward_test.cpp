@@ -22,6 +22,7 @@ struct Attention {
   bool block_mask = false;
   std::string_view wanted = "qkv";
   DataType gradients = DataType::none;  // of dK and dV
+  bool computed_values = false;
 };
 
 std::unique_ptr<Graph> graph_of(const Attention& a) {
@@ -54,7 +55,8 @@ std::unique_ptr<Graph> graph_of(const Attention& a) {
     more.seed = g.tensor({.name = "seed", .dim = {1}, .data_type = DataType::i64});
     more.offset = g.tensor({.name = "offset", .dim = {1}, .data_type = DataType::i64});
   }
-  const auto gradients = sdpa_backward(q, k, v, o, d_o, stats, a.attributes, more);
+  const auto gradients =
+      sdpa_backward(q, k, a.computed_values ? relu(v) : v, o, d_o, stats, a.attributes, more);
   const auto output = [&](char which, Tensor t, const char* name, DataType type) {
     if (a.wanted.find(which) != a.wanted.npos) g.output(t, name, {.data_type = type});
   };
@@ -204,6 +206,8 @@ TEST_CASE("what the kernel of attention backward does not have keeps the expansi
   CHECK_FALSE(
       is_fused(planned({.attributes = {.deterministic = true}, .bias = true, .dbias = true})));
   CHECK_FALSE(is_fused(planned({.io = DataType::f32})));
+  // V is not there where dV alone is wanted.
+  CHECK_FALSE(is_fused(planned({.wanted = "v", .computed_values = true})));
 }
 
 TEST_CASE("other GPUs run attention backward of up to 128 elements a head in one kernel, too") {

@@ -141,6 +141,9 @@ std::optional<AttentionBackwardNodes> attention_backward_at(const FusionState& s
   for (int port : {kPorts.seq_q, kPorts.seq_kv, kPorts.block_mask, static_cast<int>(kStats)})
     if (!in_memory(state, input(*region, port))) return {};
   if (!reads_sequences(state, *region, kPorts)) return {};
+  // A V that is computed is not there where dV alone is wanted, which does not need it.
+  for (std::size_t i : {kQ, kK, kV, kDO})
+    if (region->inputs[i] < 0) return {};
   const DataType type = attention_operand_type(state, region->inputs[kQ]);
   for (std::size_t i : {kQ, kK, kV, kDO})
     if (type == DataType::none || attention_operand_type(state, region->inputs[i]) != type)
