@@ -22,20 +22,20 @@ struct TensorDesc {
   std::string name;  // unique once the graph is finished; empty until then where the user gave none
   Dims dim;
   bool dim_known = false;
-  Dims stride;  // elements; empty: packed row-major
+  Dims stride;                          // elements; empty: packed row-major
   DataType data_type = DataType::none;  // none: by role, see Graph::type
   bool output = false;                  // the caller sees it
   bool has_value = false;               // a pass-by-value scalar, never in memory
-  bool bound_value = false;  // its number comes with each execute(); `value` is NaN, so that
-                             // nothing in a plan takes it for a known one
-  bool constant = false;     // an input that stays the same from call to call, see prepare()
+  bool bound_value = false;    // its number comes with each execute(); `value` is NaN, so that
+                               // nothing in a plan takes it for a known one
+  bool constant = false;       // an input that stays the same from call to call, see prepare()
   TensorId alias = kNoTensor;  // an output: the input whose memory it may be given
   double value = 0;
   std::int64_t integer_value = 0;  // the same value, exact, for integer data types
   std::optional<std::int64_t> uid;
   std::int64_t alignment = 16;  // bytes
   NodeId producer = -1;
-  bool read = false;  // some node reads it
+  bool read = false;   // some node reads it
   bool named = false;  // `name` was given, even if it is the empty string
   Where where;
 
@@ -173,6 +173,8 @@ class Graph {
 
   // Checks and reports what concerns one tensor alone; `written` by a node.
   bool valid_tensor(const TensorDesc& t, bool written);
+  // Reports a type that nodes which read the tensor were not checked with.
+  bool keeps_kind(TensorId t, DataType type, const Where& where);
 
   // Names the unnamed, checks the whole, and returns every diagnostic so far. Building may go on.
   Diagnostics check();
@@ -217,8 +219,8 @@ class Graph {
     }
     return DataType::f32;
   }
-  std::string label(const Node& n) const;    // its name, or "op #index"
-  std::string label(TensorId id) const;      // its name, or "#id"
+  std::string label(const Node& n) const;  // its name, or "op #index"
+  std::string label(TensorId id) const;    // its name, or "#id"
   std::optional<TensorId> find(std::string_view tensor_name) const;
 
   void report(Diagnostic d) { diagnostics_.push_back(std::move(d)); }

@@ -12,8 +12,8 @@ inline std::string Graph::label(const Node& n) const {
   const std::less<const Node*> before;
   const Node* const first = nodes_.data();
   const bool ours = !before(&n, first) && before(&n, first + nodes_.size());
-  return text({sinter::name(n.op), " #",
-               ours ? static_cast<std::size_t>(&n - first) : nodes_.size()});
+  return text(
+      {sinter::name(n.op), " #", ours ? static_cast<std::size_t>(&n - first) : nodes_.size()});
 }
 
 inline std::string Graph::label(TensorId id) const {
@@ -49,8 +49,7 @@ inline bool Graph::valid_tensor(const TensorDesc& t, bool written) {
     for (auto d : t.dim)
       if (d != 1) return fail(Rule::tensor_value, "dim", to_string(t.dim), "dims that are all 1");
   if (!t.dim_known) return true;
-  if (t.dim.size() < 1 ||
-      t.dim.size() > (options_.internal ? Dims::kCapacity - 1 : kMaxRank))
+  if (t.dim.size() < 1 || t.dim.size() > (options_.internal ? Dims::kCapacity - 1 : kMaxRank))
     return fail(Rule::tensor_rank, "dim", text({t.dim.size(), " dims"}), "1 to 8 dims");
   constexpr std::int64_t most = std::int64_t{1} << 60;
   std::int64_t n = 1;
@@ -68,7 +67,8 @@ inline bool Graph::valid_tensor(const TensorDesc& t, bool written) {
   std::int64_t last = 0;
   for (int i = 0; i < t.dim.size(); ++i) {
     const auto s = t.stride[i], reach = t.dim[i] - 1;
-    if (s < 0) return fail(Rule::tensor_stride, "stride", to_string(t.stride), "no negative stride");
+    if (s < 0)
+      return fail(Rule::tensor_stride, "stride", to_string(t.stride), "no negative stride");
     if (reach > 0 && s > (most - last) / reach)
       return fail(Rule::tensor_size, "stride", to_string(t.stride), "a span of at most 2^60");
     if (reach > 0) last += s * reach;
@@ -184,6 +184,11 @@ inline Tensor Graph::output(Tensor t, std::string name, TensorOptions options, W
     report(std::move(d));
     return {};
   }
+  // An untyped result has the io type.
+  const DataType type = options.data_type != DataType::none ? options.data_type
+                        : desc.data_type != DataType::none  ? desc.data_type
+                                                            : options_.io;
+  if (!keeps_kind(t.id(), type, where)) return {};
   desc.output = true;
   if (!name.empty()) desc.name = std::move(name);
   if (options.data_type != DataType::none) desc.data_type = options.data_type;
@@ -193,6 +198,21 @@ inline Tensor Graph::output(Tensor t, std::string name, TensorOptions options, W
   if (options.alias) desc.alias = options.alias.graph() == this ? options.alias.id() : -3;
   desc.where = where;
   return valid_tensor(TensorDesc(desc), true) ? t : Tensor{};
+}
+
+// The nodes that read a tensor were checked with the type that it had.
+inline bool Graph::keeps_kind(TensorId t, DataType type, const Where& where) {
+  if (!(*this)[t].read || is_floating(this->type(t)) == is_floating(type)) return true;
+  Diagnostic d{};
+  d.rule = Rule::tensor_data_type;
+  d.tensor = label(t);
+  d.seen = text({sinter::name(type), " after a node has read it"});
+  d.allowed = is_floating(type) ? "an integer type" : "a floating-point type";
+  d.fix = "state the type before the tensor is read";
+  d.file = where.file;
+  d.line = where.line;
+  report(std::move(d));
+  return false;
 }
 
 inline Tensor Tensor::named(std::string name) const {
@@ -207,19 +227,7 @@ inline Tensor Tensor::named(std::string name) const {
 inline Tensor Tensor::type(DataType type, Where where) const {
   if (!*this) return *this;
   TensorDesc& t = graph_->edit(id_);
-  // The nodes that read it were checked with the type that it had.
-  if (t.read && is_floating(graph_->type(id_)) != is_floating(type)) {
-    Diagnostic d{};
-    d.rule = Rule::tensor_data_type;
-    d.tensor = graph_->label(id_);
-    d.seen = text({sinter::name(type), " after a node has read it"});
-    d.allowed = is_floating(type) ? "an integer type" : "a floating-point type";
-    d.fix = "state the type before the tensor is read";
-    d.file = where.file;
-    d.line = where.line;
-    graph_->report(std::move(d));
-    return *this;
-  }
+  if (!graph_->keeps_kind(id_, type, where)) return *this;
   t.data_type = type;
   graph_->valid_tensor(TensorDesc(t), t.producer >= 0);
   return *this;
@@ -228,8 +236,13 @@ inline Tensor Tensor::type(DataType type, Where where) const {
 inline std::vector<TensorId> Graph::add(OpKind op, Attributes attributes,
                                         std::vector<TensorId> inputs, std::vector<TensorId> outputs,
                                         NodeOptions options, Where where) {
-  Node node{op, std::move(attributes), std::move(options.name), std::move(inputs),
-            std::move(outputs), options.compute, where};
+  Node node{op,
+            std::move(attributes),
+            std::move(options.name),
+            std::move(inputs),
+            std::move(outputs),
+            options.compute,
+            where};
   const auto& op_info = info(op);
   if (!op_info.variadic) node.inputs.resize(op_info.inputs.size(), kNoTensor);
   node.outputs.resize(op_info.outputs.size(), kNoTensor);
@@ -245,8 +258,8 @@ inline std::vector<TensorId> Graph::add(OpKind op, Attributes attributes,
     } else if (t < 0 || t >= static_cast<TensorId>(tensors_.size())) {
       rules.fail(Rule::tensor_foreign, rules.input_name(i), "", "");
     } else if (!(*this)[t].dim_known) {
-      rules.fail(Rule::tensor_dim_missing, rules.input_name(i),
-                 text({"tensor '", label(t), "'"}), "");
+      rules.fail(Rule::tensor_dim_missing, rules.input_name(i), text({"tensor '", label(t), "'"}),
+                 "");
     }
   }
   for (std::size_t i = 0; i < node.outputs.size(); ++i) {
@@ -339,8 +352,7 @@ inline Diagnostics Graph::check() {
     if (repeated.contains(t.name)) report_tensor(Rule::tensor_name, t);
     if (t.uid && !uids.insert(std::to_string(*t.uid))) report_tensor(Rule::tensor_uid, t);
     if (t.output && t.producer < 0) report_tensor(Rule::tensor_role, t);
-    if (t.producer < 0 && !t.has_value && !t.dim_known)
-      report_tensor(Rule::tensor_dim_missing, t);
+    if (t.producer < 0 && !t.has_value && !t.dim_known) report_tensor(Rule::tensor_dim_missing, t);
   }
   if (!any_output && all.empty()) {
     Diagnostic d{};

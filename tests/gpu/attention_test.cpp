@@ -46,7 +46,7 @@ Tensor written_out(Graph& g, const Case& c, Tensor q, Tensor k, Tensor v) {
   const auto hidden = g.scalar(-std::numeric_limits<double>::infinity(), f32);
   if (c.a.causal_mask_bottom_right) s = select(column <= row, s, hidden);
   if (c.a.left_bound) s = select(column > row - static_cast<double>(*c.a.left_bound), s, hidden);
-  const auto p = softmax(s);
+  const auto p = softmax(s, {.stats = true});
   g.output(p.stats, "stats", {.data_type = f32});
   return matmul(p.y, v);
 }

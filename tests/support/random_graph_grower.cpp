@@ -411,6 +411,8 @@ void Grower::finish() {
     any = true;
     TensorOptions o;
     o.stride = strides(t.dim, true);
+    const DataType type = graph_.type(results[i]);
+    if (t.read && is_floating(type) != is_floating(graph_.options().io)) o.data_type = type;
     // Copies: output() writes to the tensor.
     const std::string name = t.name;
     if (!graph_.output(Tensor(&graph_, results[i]), name, o))

@@ -139,6 +139,15 @@ TEST_CASE("attention on integers is refused, and a type that comes too late") {
   CHECK(g.diagnostics().size() == 1);
   y.type(i32);
   CHECK(g.diagnostics().back().rule == Rule::tensor_data_type);
+  // Nor may an untyped one take an integer io type as it becomes a result.
+  Graph integers(GraphOptions{.io = i8, .intermediate = f32});
+  auto z = identity(integers.tensor("x", {4}));
+  exp(z);
+  CHECK(integers.output(z, "typed", {.data_type = f16}));
+  auto u = identity(integers.tensor("u", {4}));
+  exp(u);
+  CHECK_FALSE(integers.output(u, "untyped"));
+  CHECK(integers.diagnostics().back().rule == Rule::tensor_data_type);
 }
 
 TEST_CASE("inputs that no node reads are noted") {

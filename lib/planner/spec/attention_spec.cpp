@@ -196,8 +196,13 @@ DataType multiplied_type(const FusionState& state, const AttentionNodes& a) {
     return is_floating(stored) && stored != DataType::f64;
   });
   if (!state.region_of(a.second) || !of_f32) return DataType::none;
-  return g.compute(first) == DataType::tf32 && g.compute(last) == DataType::tf32 ? DataType::tf32
-                                                                                 : DataType::f32;
+  if (g.compute(first) == DataType::tf32 && g.compute(last) == DataType::tf32)
+    return DataType::tf32;
+  // Three tf32 products lack 2^-22 of each product, as much as four roundings: sums of at least as
+  // many terms may differ by that in any case, a sum of one may not.
+  constexpr std::int64_t kFewest = 8;
+  const std::int64_t d = g[operands[0]].dim.back(), keys = g[a.sums].dim.back();
+  return d >= kFewest && keys >= kFewest ? DataType::f32 : DataType::none;
 }
 
 }  // namespace
