@@ -31,7 +31,7 @@ void add(Graph& g, const Schedule& s) {
                v = s.v_in_k ? slice(k, {.start = {0, 0, 0, 0}, .limit = {2, 2, 300, s.dv}})
                             : tensor("v", 300, s.dv);
   if (s.by_hand) {
-    const auto p = softmax(matmul(q, transpose(k, {0, 1, 3, 2})) * 0.125);
+    const auto p = softmax(matmul(q, transpose(k, {0, 1, 3, 2})) * 0.125, {.stats = true});
     g.output(p.stats, "stats", {.data_type = f32});
     g.output(matmul(p.y, v), "o");
     return;

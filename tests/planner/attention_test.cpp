@@ -253,7 +253,7 @@ Shared<Graph> by_hand(const ByHand& c, const F& mask) {
   Tensor scores = matmul(q, transpose(k, order));
   if (!c.scale_q) scores = scores * 0.125;
   scores = mask(*g, scores);
-  const auto p = softmax(scores);
+  const auto p = softmax(scores, {.stats = c.stats});
   if (c.stats) g->output(p.stats, "stats", {.data_type = f32});
   if (c.sees_scores) g->output(scores, "scores", {.data_type = f32});
   Tensor weights = p.y;

@@ -43,7 +43,7 @@ struct Operand {
 };
 struct Bounds {
   static constexpr bool has_left = false, has_right = false, bottom_right = false,
-                        has_lengths = false, padding = has_lengths;
+                        has_lengths = false, padding = has_lengths, packed = false;
   static constexpr int left = 0, right = 0;
   SINTER_DEVICE static long long queries(const Args& args, const Coord& c) {
     return args.lengths_q[c.at[0]];
