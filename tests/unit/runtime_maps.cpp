@@ -1,6 +1,7 @@
 // Tensor maps, shared memory and architectures of plans, against the fake driver.
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "plan/plan_data.hpp"
 #include "runtime/driver.hpp"
@@ -72,7 +73,9 @@ struct Fixture {
     fake_gpu().encodings = 0;
   }
   alignas(256) char workspace[1024] = {};
-  alignas(16) float x[4] = {}, y[4] = {};  // x is never read
+  std::vector<float> memory = std::vector<float>(32768);  // never read, but y may not lie in it
+  float* const x = memory.data();
+  alignas(16) float y[4] = {};
 
   Status execute(const Executable& e) {
     return e.execute(nullptr, {{"x", x}, {"y", y}}, {workspace, 1024});
@@ -116,10 +119,10 @@ TEST_CASE_METHOD(Fixture, "[child] tensor maps are encoded over the pointers of 
   CHECK(last.promotion == 2);  // 128 bytes
   CHECK((last.interleave == 0 && last.fill == 0));
 
-  alignas(16) float other[4] = {};
-  REQUIRE(e->execute(nullptr, {{"x", other}, {"y", y}}, {workspace, 1024}));
+  std::vector<float> other(32768);
+  REQUIRE(e->execute(nullptr, {{"x", other.data()}, {"y", y}}, {workspace, 1024}));
   std::memcpy(&args, fake_gpu().log[1].arguments, sizeof args);
-  CHECK(args.x.pointer == other);
+  CHECK(args.x.pointer == other.data());
 }
 
 TEST_CASE_METHOD(
