@@ -3,6 +3,8 @@ from typing import NamedTuple
 
 import torch
 
+from ..arrays import packed
+
 TYPES = {torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16",
          torch.float8_e4m3fn: "f8e4m3", torch.float8_e5m2: "f8e5m2", torch.int8: "i8",
          torch.uint8: "u8", torch.int32: "i32", torch.int64: "i64", torch.bool: "bool"}
@@ -44,14 +46,6 @@ def dims(shape):
     return list(shape) or [1]
 
 
-def row_major(shape):
-    stride, step = [], 1
-    for extent in reversed(shape):
-        stride.append(step)
-        step *= max(extent, 1)
-    return stride[::-1]
-
-
 def dense_in_order_of(shape, stride):
     """Strides without gaps that have the order of the given ones."""
     result, step = [0] * len(shape), 1
@@ -76,7 +70,7 @@ def is_dense(layout):
 def declared(layout):
     """The fields of a result with this layout, for an output port."""
     fields = {"dim": dims(layout.dim), "data_type": layout.data_type}
-    if layout.dim and is_dense(layout) and list(layout.stride) != row_major(layout.dim):
+    if layout.dim and is_dense(layout) and list(layout.stride) != packed(layout.dim):
         fields["stride"] = list(layout.stride)
     return fields
 

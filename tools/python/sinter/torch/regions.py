@@ -6,11 +6,11 @@ import torch
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
+from ..arrays import packed
 from ..torch_memory import reinterpreted
 from . import report
 from .emit import emit, reshapes, why_not
-from .layouts import (DTYPES, FLOATING, Layout, Unsupported, add_input, dims, fake_layout,
-                      row_major)
+from .layouts import DTYPES, FLOATING, Layout, Unsupported, add_input, dims, fake_layout
 from .ops.layout import VIEWS
 from .plans import Plans
 
@@ -93,9 +93,9 @@ class Region:
             t, stride = tensors[node], list(layout.stride) or [1]
             if t is None:
                 raise Unsupported("a result that the table does not compute")
-            if stride == row_major(dims(layout.dim)):  # the same memory with the first one's dims
+            if stride == packed(dims(layout.dim)):  # the same memory with the first one's dims
                 t = [t, *(r for r in reshapes(t, reshaped) if r not in seen)][-1]
-                stride = row_major(t.dim)
+                stride = packed(t.dim)
             if t in seen:  # an input, or what another output is already
                 t = sinter.identity(t, OUT_0={"dim": list(t.dim), "data_type": t.data_type})
             seen.add(t)
@@ -120,7 +120,7 @@ class Region:
 def _written_layout(layout):
     """PyTorch's strides, where they are those of a tensor that can be written."""
     if any(stride == 0 and extent > 1 for extent, stride in zip(layout.dim, layout.stride)):
-        return layout._replace(stride=tuple(row_major(layout.dim)))
+        return layout._replace(stride=tuple(packed(layout.dim)))
     return layout
 
 

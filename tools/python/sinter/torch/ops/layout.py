@@ -2,8 +2,9 @@
 import sinter
 import torch
 
+from ...arrays import packed
 from ..emit import entry
-from ..layouts import DTYPES, FLOATING, Unsupported, row_major
+from ..layouts import DTYPES, FLOATING, Unsupported
 
 
 def _to_result(e, x):
@@ -89,7 +90,7 @@ def cat(e, tensors, dim=0):
         return sinter.concatenate(*parts, axis=dim % len(e.dim()), Y=e.out())
     stacked = [len(parts), *parts[0].dim]
     stride = [0] * len(stacked)
-    for axis, step in zip(order, row_major([stacked[axis] for axis in order])):
+    for axis, step in zip(order, packed([stacked[axis] for axis in order])):
         stride[axis] = step
     y = sinter.concatenate(*(e.reshape(t, [1, *t.dim]) for t in parts), axis=0,
                            Y={"dim": stacked, "stride": stride, "data_type": e.type()})
