@@ -145,18 +145,12 @@ void print_attention_backward(TextWriter& out, const KernelSpec& spec,
   const auto print_functions = [&](const std::vector<ElementFunction>& functions) {
     print_element_functions(out, spec, names, functions, "Coord", {A::m, A::n});
   };
-  if (a.score.statements.empty())
-    print_functions({});
-  else
-    print_functions({{a.score, "element", "float acc"},
-                     {a.gradient, "gradient", "float acc, float acc_gradient"}});
+  print_functions({{a.score, "element", "float acc"},
+                   {a.gradient, "gradient", "float acc, float acc_gradient"}});
   out.close("};");
   out.open("struct Weight {{");
   out.line("static constexpr bool plain = {};", a.weight.statements.empty());
-  if (a.weight.statements.empty())
-    print_functions({});
-  else
-    print_functions({{a.weight, "element", "float acc"}});
+  print_functions({{a.weight, "element", "float acc"}});
   out.close("};");
   out.open("struct Rows {{");
   print_row_value(out, names, a.stats, "stats");

@@ -122,9 +122,8 @@ void print_element(TextWriter& out, const AttentionConfig& e, const Body& body,
   if (name == "Score")
     out.line("static constexpr float scale = {};", literal(e.attention.scale, DataType::f32));
   if (!body.statements.empty()) out.line("using Config = First;");
-  std::vector<ElementFunction> functions;
-  if (!body.statements.empty()) functions.push_back({body, "element", "float acc"});
-  print_element_functions(out, e.scores, names, functions, "FirstCoord", rows_and_keys(e.scores));
+  print_element_functions(out, e.scores, names, {{body, "element", "float acc"}}, "FirstCoord",
+                          rows_and_keys(e.scores));
   out.close("};");
 }
 

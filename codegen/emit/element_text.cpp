@@ -111,7 +111,8 @@ void print_element_functions(TextWriter& out, const KernelSpec& spec, const Kern
                              std::string_view coordinates, const std::vector<int>& rows_and_keys) {
   std::vector<Printed> printed;
   printed.reserve(functions.size());
-  for (const auto& f : functions) printed.emplace_back(spec, names, f, rows_and_keys);
+  for (const auto& f : functions)
+    if (!f.body.statements.empty()) printed.emplace_back(spec, names, f, rows_and_keys);
   out.open("struct OfHead {{");
   for (const auto& f : printed) f.print_members(out);
   out.close("};");

@@ -17,7 +17,8 @@ struct ElementFunction {
 };
 
 // struct OfHead; of_head(args, c), which computes it once a tile; NAME(args, c, of_head, OPERANDS).
-// `rows_and_keys`: the indices of the domain that differ within a head.
+// Functions with empty bodies are left out. `rows_and_keys`: the indices of the domain that differ
+// within a head.
 void print_element_functions(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
                              const std::vector<ElementFunction>& functions,
                              std::string_view coordinates, const std::vector<int>& rows_and_keys);
