@@ -69,7 +69,8 @@ def _placed(builder, tensors):
     if not hasattr(builder, "whole"):
         return tensors
     placed = []
-    for t, (name, data_type, dim, stride, _, _) in zip(tensors, builder.read):
+    for t, row in zip(tensors, builder.read):
+        name, data_type, dim, stride = row[:4]
         if t.dtype != DTYPES[data_type] or tuple(t.shape) != tuple(dim):
             raise ValueError(f"{name} is {t.dtype} {list(t.shape)}, not {data_type} {list(dim)}")
         if t.stride() != tuple(stride):
