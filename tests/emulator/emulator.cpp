@@ -59,6 +59,8 @@ std::size_t cluster_of(const PlanKernel& k) {
   return static_cast<std::size_t>(blocks);
 }
 
+bool for_hopper(const PlanData& plan) { return plan.architecture == "sm_90a"; }
+
 // Kernels compiled so far, by their text: a copy of the library for each block of a cluster. The
 // libraries stay open.
 class HostKernels {
@@ -74,12 +76,16 @@ class HostKernels {
     }
   }
 
-  // Compiles the kernels that are new, some of them at once. Where that fails, get() says why.
-  void prepare(std::span<const PlanKernel> kernels, bool hopper) {
+  // Compiles the plans' kernels that are new, some of them at once. Where that fails, get() says
+  // why. All plans are for Hopper, or none.
+  void prepare(std::span<const Plan> plans) {
+    if (plans.empty()) return;
+    const bool hopper = for_hopper(plans.front().data());
     std::vector<const PlanKernel*> fresh;
     std::set<std::string_view> sources;
-    for (const PlanKernel& k : kernels)
-      if (!find(k, hopper) && sources.insert(k.source).second) fresh.push_back(&k);
+    for (const Plan& plan : plans)
+      for (const PlanKernel& k : plan.data().kernels)
+        if (!find(k, hopper) && sources.insert(k.source).second) fresh.push_back(&k);
     const auto copies = [&](const PlanKernel& k) { return copies_of(k, hopper); };
     for (const auto& part : joinable(fresh, copies))
       if (part.size() > 1) (void)compile(part, hopper);
@@ -249,8 +255,8 @@ Status run_plan(const Plan& plan, GraphCase& memory, HostKernels& kernels, bool 
   const HostNumbers numbers(data, tensors);
   GuardedBuffer workspace(static_cast<std::size_t>(data.workspace_bytes));
   std::memset(workspace.data(), 0xff, workspace.size());
-  const bool hopper = data.architecture == "sm_90a";
-  kernels.prepare(data.kernels, hopper);
+  const bool hopper = for_hopper(data);
+  kernels.prepare({&plan, 1});
   for (const PlanKernel& k : data.kernels) {
     auto image = argument_image(data, k);
     SINTER_TRY(image);
@@ -279,23 +285,29 @@ Status run_plan(const Plan& plan, GraphCase& memory, HostKernels& kernels, bool 
   return Done{};
 }
 
+// Of the device library as it is.
+HostKernels& unchanged_kernels() {
+  static HostKernels kernels;
+  return kernels;
+}
+
 }  // namespace
 
 Status emulate_kernel(const PlanKernel& kernel, std::span<const std::byte> arguments,
                       const Edit& edit) {
-  static HostKernels unchanged;
   std::optional<HostKernels> changed;
   if (!edit.file.empty()) changed.emplace(edit);
-  auto compiled = (changed ? *changed : unchanged).get(kernel, true);
+  auto compiled = (changed ? *changed : unchanged_kernels()).get(kernel, true);
   SINTER_TRY(compiled);
   GuardedBuffer image(arguments.size());  // aligned as tensor maps are
   std::memcpy(image.data(), arguments.data(), arguments.size());
   return run(kernel, *compiled, image.data());
 }
 
+void prepare_emulation(std::span<const Plan> plans) { unchanged_kernels().prepare(plans); }
+
 Status emulate(const Plan& plan, GraphCase& memory, const Edit& edit, bool last_first) {
-  static HostKernels unchanged;
-  if (edit.file.empty()) return run_plan(plan, memory, unchanged, last_first);
+  if (edit.file.empty()) return run_plan(plan, memory, unchanged_kernels(), last_first);
   HostKernels changed(edit);
   return run_plan(plan, memory, changed, last_first);
 }

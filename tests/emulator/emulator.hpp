@@ -25,6 +25,10 @@ struct Edit {
 };
 Status emulate(const Plan& plan, GraphCase& memory, const Edit& edit = {}, bool last_first = false);
 
+// Compiles the kernels of plans for one device, so that emulate() finds them: those of several
+// plans take fewer runs of the host's compiler.
+void prepare_emulation(std::span<const Plan> plans);
+
 // A kernel for sm_90a that belongs to no plan: its text, entry, config (of a cluster) and launch.
 // `arguments`: its struct Args, with an emulator::BoxMap in place of each tensor map.
 Status emulate_kernel(const PlanKernel& kernel, std::span<const std::byte> arguments,

@@ -153,6 +153,17 @@ void run_one(const GraphSource& source, const GraphChecks& checks, Failures& fai
   }
 }
 
+// What goes wrong here, run_one() reports.
+void prepare_emulation_of(std::span<const GraphSource> graphs) {
+  std::vector<Plan> plans;
+  for (const GraphSource& source : graphs) try {
+      if (auto plan = plan_for_device(*source.make(), true, source.tuning); plan)
+        plans.push_back(std::move(*plan));
+    } catch (const std::exception&) {
+    }
+  prepare_emulation(plans);
+}
+
 }  // namespace
 
 void Failures::add(const std::string& name, Graph* graph, const std::string& what) {
@@ -175,12 +186,17 @@ std::string Failures::text() const {
 Totals run_graphs(const std::vector<GraphSource>& graphs, const GraphChecks& checks,
                   Failures& failures) {
   const unsigned threads = std::max(1u, std::thread::hardware_concurrency());
+  const std::size_t together = emulated() ? 16 : 1;  // graphs that a thread takes
   std::atomic<std::size_t> next{0};
   std::mutex mutex;
   Totals sum;
   const auto work = [&] {
     Totals mine;
-    for (std::size_t i; (i = next++) < graphs.size();) run_one(graphs[i], checks, failures, mine);
+    for (std::size_t i; (i = next.fetch_add(together)) < graphs.size();) {
+      const auto part = std::span(graphs).subspan(i, std::min(together, graphs.size() - i));
+      if (emulated()) prepare_emulation_of(part);
+      for (const GraphSource& source : part) run_one(source, checks, failures, mine);
+    }
     const std::lock_guard lock(mutex);
     sum.graphs += mine.graphs;
     sum.kernels += mine.kernels;
