@@ -180,9 +180,17 @@ latent_attention("paged_large", skv=256, page=128, causal_mask_bottom_right=True
 
 
 def attention_backward(name, inputs=(), dbias=False, hk=4, sq=32, skv=32, d=16, dv=16, io="bf16",
-                       layout=None, lengths=None, stored=False, b=2, hq=4, of_dbias=None, **attributes):
+                       layout=None, lengths=None, stored=False, b=2, hq=4, of_dbias=None, unseen=0, **attributes):
     g = Graph("attention_backward_" + name, io)
     ports = {}
+
+    def without_first_rows(port):  # NaN in rows that see nothing
+        if not unseen:
+            return port
+        row = g.pointwise("gen_index", port + "_row", port, axis=2)
+        beyond = g.pointwise("log", port + "_log", g.pointwise("sub", port + "_from", row, g.value("first", unseen - 0.5)))
+        g.tensor(port + "_seen", data_type=io)
+        return g.pointwise("add", port + "_seen", port, g.pointwise("mul", port + "_nan", beyond, g.value("zero", 0)))
 
     def tensor(port, h, s, w):
         fields = {"stride": [s * h * w, w, h * w, 1]} if layout == "bshd" else {}
@@ -193,6 +201,7 @@ def attention_backward(name, inputs=(), dbias=False, hk=4, sq=32, skv=32, d=16, 
     for port, dim, data_type in inputs:
         ports[port] = g.tensor(port, dim, **({"data_type": data_type} if data_type else {}))
     tensor("dO", hq, sq, dv)
+    ports["Q"], d_o = without_first_rows("Q"), without_first_rows("dO")
     for port, about in (lengths or {}).items():  # about + 20 times a small random integer
         g.tensor(f"{port}_drawn", [b, 1, 1, 1], data_type="i32")
         g.tensor(f"{port}_steps", data_type="i32")
@@ -204,7 +213,7 @@ def attention_backward(name, inputs=(), dbias=False, hk=4, sq=32, skv=32, d=16, 
     g.node("sdpa", dict(ports), {"O": "O", "Stats": "Stats"}, **attributes)
     g.output("O")
     outputs = {p: p for p in ["dQ", "dK", "dV"] + (["dBias"] if dbias else [])}
-    g.node("sdpa_backward", {**ports, "O": "O", "dO": "dO", "Stats": "Stats"}, outputs, **attributes)
+    g.node("sdpa_backward", {**ports, "O": "O", "dO": d_o, "Stats": "Stats"}, outputs, **attributes)
     g.output("dQ", "dK", "dV")
     if dbias:
         g.output("dBias", **({"data_type": of_dbias} if of_dbias else {}))
@@ -232,6 +241,10 @@ attention_backward("alibi_bias", attn_scale=0.125, hk=4, sq=40, skv=48, d=64, dv
                    alibi_mask=True, inputs=[("Bias", [1, 4, 1, 48], None)])
 attention_backward("one_column", b=1, hq=1, hk=1, sq=3, skv=1, d=4, dv=1, attn_scale=0.5)
 attention_backward("odd", attn_scale=0.3, sq=33, skv=31, d=20, dv=16, io="f16")
+# Queries that see nothing hold NaN: the first rows of a tile that has others, too.
+for unseen_name, unseen_d, unseen_more in (("rows", 64, {}), ("rows_softcap", 64, {"softcap": 5.0}), ("rows_wide", 136, {})):
+    attention_backward("unseen_" + unseen_name, attn_scale=0.125, b=1, hq=2, hk=1, sq=150, skv=130, d=unseen_d, dv=unseen_d, unseen=20,
+                       causal_mask_bottom_right=True, **unseen_more)
 # Heads of more than 128 elements: blocks of 64 of them, an even number, an odd one, and unlike ones.
 attention_backward("wide_causal", attn_scale=0.0625, b=1, hq=2, hk=2, sq=130, skv=130, d=256, dv=256, causal_mask=True)
 attention_backward("wide_latent", attn_scale=0.07, b=1, hq=2, hk=2, sq=100, skv=100, d=192, dv=128, io="f16", layout="bshd",

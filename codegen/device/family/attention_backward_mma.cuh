@@ -162,12 +162,13 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
     const auto fetch_row = [&](const QueryTile<S>& at) {
       if (thread >= S::tile_q) return;
       const int row = at.row() + thread;
-      const bool exists = row < band.band.rows;
+      const bool exists = row >= band.first_seen() && row < band.end_seen();
       typename S::Coord of = c;
       of.at[1] = at.head, of.at[2] = exists ? row : 0;
       const float stats = Rows::stats(args, of), sum = Rows::delta(args, of);
-      lse = exists && stats != minus_infinity() ? -stats * kLog2E : minus_infinity();
-      delta = exists ? sum : 0.0f;
+      const bool seen = exists && stats != minus_infinity();
+      lse = seen ? -stats * kLog2E : minus_infinity();
+      delta = seen ? sum : 0.0f;
     };
     const auto rows_of = [&](int stage) {
       return reinterpret_cast<float*>(memory.pointer + S::stages + stage * S::stage_bytes +
@@ -177,13 +178,20 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
       if (thread < S::tile_q)
         rows_of(stage)[thread] = lse, rows_of(stage)[S::tile_q + thread] = delta;
     };
+    // Rows that see none of the keys are zeros in shared memory, whatever they hold.
+    const auto queries_of = [&]<class Operand>(Operand* operand, int head) {
+      return [line = lines_of(operand, Int<2>{}, head), first = band.first_seen()](int i) {
+        const auto* const at = line(i);
+        return QueryBand<S, Bounds>::hides_rows && i < first ? nullptr : at;
+      };
+    };
     const auto copy_queries = [&](const QueryTile<S>& at, int stage) {
       const unsigned to = k + S::stages + stage * S::stage_bytes;
       copy_lines<typename S::TileQ, threads, S::depth>(
-          to, at.row(), band.band.rows, lines_of(static_cast<Q*>(nullptr), Int<2>{}, at.head));
+          to, at.row(), band.end_seen(), queries_of(static_cast<Q*>(nullptr), at.head));
       copy_lines<typename S::TileDO, threads, S::depth_v>(
-          to + S::TileQ::bytes, at.row(), band.band.rows,
-          lines_of(static_cast<DO*>(nullptr), Int<2>{}, at.head));
+          to + S::TileQ::bytes, at.row(), band.end_seen(),
+          queries_of(static_cast<DO*>(nullptr), at.head));
     };
     QueryTile<S> next = QueryTile<S>::first(band);
     copy_lines<typename S::TileK, threads, S::depth>(

@@ -51,7 +51,8 @@ SINTER_DEVICE void produce_tiles(const Args& args, typename S::Coord c, const Ba
 }
 
 // A warp. What is added to rows before the exponential, in powers of two: -infinity where there is
-// no row or it sees nothing, so that its weights are zeros; and Delta.
+// no row or it sees nothing, so that its weights are zeros; and Delta, zero there, since that of
+// NaN times O is NaN.
 template <class S, class Rows, class Args, class Band>
 SINTER_DEVICE void produce_rows(const Args& args, typename S::Coord c, const Band& band,
                                 unsigned char* pointer, unsigned shared) {
@@ -69,11 +70,12 @@ SINTER_DEVICE void produce_rows(const Args& args, typename S::Coord c, const Ban
 #pragma unroll
     for (int r = 0; r < each; ++r) {
       const int row = at.row() + r * 32 + lane;
-      const bool exists = row < band.band.rows;
+      const bool exists = row >= band.first_seen() && row < band.end_seen();
       c.at[2] = exists ? row : 0;
       const float stats = Rows::stats(args, c), sum = Rows::delta(args, c);
-      lse[r] = exists && stats != minus_infinity() ? -stats * kLog2E : minus_infinity();
-      delta[r] = exists ? sum : 0.0f;
+      const bool seen = exists && stats != minus_infinity();
+      lse[r] = seen ? -stats * kLog2E : minus_infinity();
+      delta[r] = seen ? sum : 0.0f;
     }
     float* to = reinterpret_cast<float*>(pointer + S::lse) + state_q.stage * S::tile_q + lane;
     pipe_q.acquire(state_q);

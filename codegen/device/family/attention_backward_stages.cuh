@@ -1,6 +1,6 @@
 // What consumers of attention_backward.cuh and attention_backward_wide.cuh read: tiles in shared
-// memory, of which rows past a batch entry's lengths are cleared, since a weight of zero times NaN
-// would be NaN.
+// memory, of which keys past a batch entry's lengths and queries that see none of the tile's keys
+// are cleared, since a weight of zero times NaN would be NaN.
 #pragma once
 #include "sinter/device/family/attention_backward_producer.cuh"
 #include "sinter/device/family/attention_backward_results.cuh"
@@ -91,10 +91,10 @@ struct BackwardStages {
  private:
   template <class Tile>
   SINTER_DEVICE void clear_queries(unsigned tile, int row) const {
-    if constexpr (Bounds::has_lengths || S::packed) {
-      const int rows = band.band.rows;
-      if (row + S::tile_q > rows && rows < S::queries)
-        clear_lines<Tile>(tile, rows - row, S::tile_q);
+    if constexpr (QueryBand<S, Bounds>::hides_rows) {
+      const int first = band.first_seen(), end = band.end_seen();
+      if (row < first) clear_lines<Tile>(tile, 0, first - row);
+      if (row + S::tile_q > end && end < S::queries) clear_lines<Tile>(tile, end - row, S::tile_q);
     }
   }
   template <class Tile>

@@ -107,6 +107,20 @@ struct QueryBand {
            : Bounds::has_left  ? key - band.shift + Bounds::left
                                : S::tiles_q * S::tile_q;
   }
+  // Whether a tile of queries may hold rows that none of these keys sees although there are such
+  // rows, and the rows that one of them sees: [first_seen(), end_seen()). What the others hold is
+  // not to be multiplied, since a weight of zero times NaN is NaN.
+  static constexpr bool hides_rows =
+      Bounds::has_lengths || S::packed || (Bounds::bottom_right && S::queries > S::keys);
+  SINTER_DEVICE int first_seen() const {
+    return hides_rows && Bounds::has_right ? first(from) : band.first_row;
+  }
+  SINTER_DEVICE int end_seen() const {
+    if constexpr (!(hides_rows && Bounds::has_left)) return band.rows;
+    const int key = from + S::tile_k < band.columns ? from + S::tile_k : band.columns,
+              end = stop(key - 1);
+    return end < band.rows ? end : band.rows;
+  }
   // Tiles of all query heads of the group.
   SINTER_DEVICE int count() const { return Bounds::has_blocks ? seen : (end - begin) * S::group; }
   SINTER_DEVICE bool sees(int head, int tile) const { return blocks.sees(head, tile * S::tile_q); }

@@ -30,6 +30,8 @@ SINTER_DEVICE void recompute_row(const Args& args, typename S::F::Coord c, int e
   typename S::P::Coord at;
   S::P::set_batch(at, entry);
   const float shift = largest == minus_infinity() ? 0.0f : largest * scale;
+  const auto score_of_head = Score::of_head(args, c);
+  const auto weight_of_head = Weight::of_head(args, c);
 #pragma unroll 1
   for (int n = band.first_column + keys.begin * S::tile_k;
        n < band.first_column + keys.end * S::tile_k; ++n) {
@@ -44,10 +46,9 @@ SINTER_DEVICE void recompute_row(const Args& args, typename S::F::Coord c, int e
 #pragma unroll
     for (int distance = 16; distance > 0; distance /= 2)
       sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-    if constexpr (!Score::plain) sum = Score::element(args, c, Score::of_head(args, c), sum);
+    if constexpr (!Score::plain) sum = Score::element(args, c, score_of_head, sum);
     float weight = math::fast_exp2(math::fma(sum, scale, -shift)) * reciprocal;
-    if constexpr (!Weight::plain)
-      weight = Weight::element(args, c, Weight::of_head(args, c), weight);
+    if constexpr (!Weight::plain) weight = Weight::element(args, c, weight_of_head, weight);
     if (weight == 0.0f) continue;
     S::P::set_k(at, n);
 #pragma unroll

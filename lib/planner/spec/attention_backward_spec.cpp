@@ -149,6 +149,10 @@ std::optional<AttentionBackwardNodes> attention_backward_at(const FusionState& s
     if (type == DataType::none || attention_operand_type(state, region->inputs[i]) != type)
       return {};
   if (g[region->inputs[kK]].dim[1] != g[region->inputs[kV]].dim[1]) return {};
+  // Heads of one element: infinite Q (the Stats of rows that see nothing) makes scores that are
+  // infinite rather than NaN, and weights of zero that must hide it, which the expansion's do.
+  for (std::size_t i : {kQ, kV})
+    if (g[region->inputs[i]].dim[3] == 1) return {};
   AttentionBackwardNodes a;
   a.region = region;
   if (!find_tensors(state, a)) return {};
