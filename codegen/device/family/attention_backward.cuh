@@ -248,6 +248,10 @@ class BackwardConsumer {
         multiply_.add_dk(dk, ds, state.stage);
       }
       if constexpr (Wanted::dv) wgmma::wait<Wanted::dq || Wanted::dk ? 1 : 0>(dv, p);
+      // One lane tells the barrier for its warp. The other lanes have read lse and delta of the
+      // stage: all consumers have met since, and without dq a product has taken what was made of
+      // them, so that the loads are complete. (racecheck takes the arrival for that lane's alone
+      // and names the other lanes' reads.)
       stages_.pipe_do().release_stage(state.stage);
       if constexpr (Wanted::dq) {
         if constexpr (Wanted::dk) multiply_.add_dk(dk, ds, state.stage);

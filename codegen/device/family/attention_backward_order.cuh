@@ -29,7 +29,7 @@ SINTER_DEVICE int* counter_of(const Args& args, const typename S::Coord& c, int 
 }
 
 // The number of the thread block among all. `place`: in shared memory, which is free again behind
-// this.
+// the second barrier, since all threads have read it then.
 template <class S, class SumsDQ, class Args>
 SINTER_DEVICE int number_of_block(const Args& args, unsigned char* place) {
   if constexpr (S::in_order) {

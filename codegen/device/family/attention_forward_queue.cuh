@@ -106,6 +106,9 @@ class TakesTiles {
   SINTER_DEVICE int next(const Args&, int round) {
     queue_.pipe().wait(queue_.state(round));
     slot_ = queue_.template slot<S, Bounds>(round);
+    // The producer writes the slot again when all warps have told its barrier. A lane tells it for
+    // its warp, behind the reads of all lanes. (racecheck takes the arrival for that lane's alone
+    // and names the other lanes' reads.)
     __syncwarp();
     queue_.pipe().release(queue_.state(round));
     return slot_.number;
