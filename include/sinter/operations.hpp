@@ -382,20 +382,25 @@ inline NormGradients batchnorm_backward(Operand dy, Operand x, Operand scale, Op
 struct SdpaInputs {  // the optional ones
   Operand bias{}, seq_len_q{}, seq_len_kv{}, seed{}, offset{}, page_table_k{}, page_table_v{},
       sink_token{}, block_mask{}, cu_seq_len_q{}, cu_seq_len_kv{};
+  // Forward only: numbers that f8 operands, weights and results are multiplied by.
+  Operand descale_q{}, descale_k{}, descale_v{}, descale_s{}, scale_s{}, scale_o{};
 };
 struct SdpaOutputs {
-  Tensor o, stats;
+  Tensor o, stats, amax_o;  // amax_o, of f32, when there is a scale_o
   operator Tensor() const { return o; }
 };
 inline SdpaOutputs sdpa(Operand q, Operand k, Operand v, SdpaAttributes a = {},
                         const SdpaInputs& i = {}, NodeOptions n = {}) {
+  const bool stats = a.generate_stats.value_or(false), scaled = static_cast<bool>(i.scale_o);
   auto r = detail::add_node(OpKind::sdpa, a,
                             {q, k, v, i.bias, i.seq_len_q, i.seq_len_kv, i.seed, i.offset,
                              i.page_table_k, i.page_table_v, i.sink_token, i.block_mask,
-                             i.cu_seq_len_q, i.cu_seq_len_kv},
-                            {detail::kNew, detail::wanted(a.generate_stats.value_or(false))},
+                             i.cu_seq_len_q, i.cu_seq_len_kv, i.descale_q, i.descale_k, i.descale_v,
+                             i.descale_s, i.scale_s, i.scale_o},
+                            {detail::kNew, detail::wanted(stats), detail::wanted(scaled)},
                             std::move(n), 3);
-  return {r[0], detail::or_absent(r, 1, a.generate_stats.value_or(false), "set .generate_stats = true")};
+  return {r[0], detail::or_absent(r, 1, stats, "set .generate_stats = true"),
+          detail::or_absent(r, 2, scaled, "connect scale_o")};
 }
 struct SdpaGradients {
   Tensor dq, dk, dv, dbias;  // dbias when there is a bias

@@ -73,6 +73,7 @@ Tensor Attention::product(Tensor a, Tensor b) {
 
 Tensor Attention::scores() {
   Tensor s = e_.named("scores", matmul(e_.input(0), e_.named("keys_transposed", transposed(key_))));
+  if (product_scale_) s = e_.named("descaled", s * product_scale_);
   if (a_.attn_scale != 1) s = e_.named("scaled", s * a_.attn_scale);
   if (a_.softcap > 0) {
     softcap_tanh_ = e_.named("softcap_tanh", tanh(e_.named("over_cap", s * (1 / a_.softcap))));

@@ -17,6 +17,9 @@ class Attention {
   Tensor key() const { return key_; }      // [B, Hk, Skv, D]
   Tensor value() const { return value_; }  // [B, Hv, Skv, Dv]
 
+  // A factor of the products of Q and K, which broadcasts to the scores; may be poisoned. Before
+  // scores().
+  void scale_products(Tensor factor) { product_scale_ = factor; }
   // The scores before masking; `softcap_tanh` is left poisoned where there is no softcap.
   Tensor scores();
   Tensor softcap_tanh() const { return softcap_tanh_; }
@@ -55,7 +58,7 @@ class Attention {
   std::int64_t b_, hq_, sq_, skv_ = 0;
   Tensor key_, value_;
   DataType index_type_;
-  Tensor token_[2], offsets_[2];
+  Tensor product_scale_, token_[2], offsets_[2];
   Tensor row_, column_, length_q_, length_kv_, softcap_tanh_, keep_, dropped_;
   bool keep_made_ = false;
 };

@@ -62,6 +62,14 @@ Tensor summed_groups(Expansion& e, const std::string& step, Tensor t, const Dims
   return reshape(e.named(step + "_summed", summed), result);
 }
 
+// The numbers at these ports multiplied; poisoned where none is connected.
+Tensor scales(Expansion& e, const char* step, std::initializer_list<int> ports) {
+  Tensor all;
+  for (const int port : ports)
+    if (const Tensor one = e.input(port)) all = all ? e.named(step, all * one) : one;
+  return all;
+}
+
 void bias_gradient(Expansion& e, Tensor ds) {
   const Dims bias = e.output_dim(3);
   e.result(3, ds.dim() == bias ? ds : sum(ds, bias));
@@ -70,14 +78,21 @@ void bias_gradient(Expansion& e, Tensor ds) {
 }  // namespace
 
 void sdpa(Expansion& e) {
+  constexpr shapes::SdpaScales s = shapes::kSdpaScales;
   Attention attention(e, shapes::kSdpaPorts);
+  attention.scale_products(scales(e, "descale_qk", {s.descale_q, s.descale_k}));
   const auto [p, stats] = probabilities(e, attention, e.input(shapes::kSdpaPorts.sink));
   if (stats) e.result(1, stats);
-  if (!e.wants(0)) return;
+  if (!e.wants(0) && !e.wants(2)) return;
   // Of f32 and virtual: kernels may round them, before or after the division by their sum
   // (GRAPH_JSON.md).
   const Tensor weights = attention.after_dropout("probabilities", p);
-  e.result(0, attention.product(weights, attention.value()));
+  Tensor o = attention.product(weights, attention.value());
+  if (const Tensor factor = scales(e, "descale_o", {s.descale_v, s.scale_s, s.descale_s}))
+    o = e.named("unscaled_o", e.named("products", o) * factor);
+  e.result(2, e.wants(2) ? reduction(o, ReductionMode::amax, {1, 1, 1, 1}) : Tensor());
+  if (e.has(s.scale_o)) o = e.named("unscaled_o", o) * e.input(s.scale_o);
+  e.result(0, o);
 }
 
 // P = exp(S - Stats) on what is seen; dP = dO V^T; dS = P (dP - sum(dO O)); then

@@ -3,7 +3,7 @@ from corpus_graph import Graph
 
 
 def attention(name, b=2, hq=4, hk=4, sq=40, skv=40, d=16, dv=16, io="bf16", stats=False, inputs=(),
-              layout=None, types=None, compute="f32", scaled=False, **attributes):
+              layout=None, types=None, compute="f32", scaled=False, amax=False, **attributes):
     g = Graph("attention_" + name, io, compute=compute)
     shapes = {"Q": [b, hq, sq, d], "K": [b, hk, skv, d], "V": [b, hk, skv, dv]}
     ports = {}
@@ -31,6 +31,9 @@ def attention(name, b=2, hq=4, hk=4, sq=40, skv=40, d=16, dv=16, io="bf16", stat
     if stats:
         outputs["Stats"] = "Stats"
         g.output("Stats", data_type="f32")
+    if amax:
+        outputs["Amax_O"] = "Amax_O"
+        g.output("Amax_O", data_type="f32")
     g.node("sdpa", ports, outputs, **attributes)
 
 
@@ -90,6 +93,17 @@ attention("f8_query", b=1, hq=2, hk=2, sq=66, skv=70, d=20, dv=24, attn_scale=0.
           types={"Q": "f8e5m2", "K": "f8e4m3"})
 attention("f8_scaled", b=1, hq=2, hk=2, sq=70, skv=90, d=32, dv=32, attn_scale=0.18,
           types={"Q": "f8e4m3", "K": "f8e4m3", "V": "f8e4m3"}, scaled=True)
+# With scales: of whole tensors and of heads.
+def scales(*ports, heads=1):
+    return [(p, [1, heads, 1, 1], "f32") for p in ports]
+
+
+attention("f8_scales", b=1, hq=2, hk=2, sq=70, skv=90, d=32, dv=32, attn_scale=0.18, io="f8e4m3", amax=True, causal_mask=True,
+          inputs=scales("Descale_Q", "Descale_K", "Descale_V", "Descale_S", "Scale_S", "Scale_O"))
+attention("f8_scales_heads", hk=2, sq=40, skv=50, d=64, dv=48, attn_scale=0.125, io="f8e4m3", types={"O": "bf16"}, stats=True,
+          generate_stats=True, softcap=5.0, inputs=scales("Descale_Q", "Descale_V", heads=4))
+attention("f8_scales_cache", b=1, hq=8, hk=2, sq=1, skv=700, d=64, dv=64, attn_scale=0.125, types={"K": "f8e4m3", "V": "f8e4m3"},
+          amax=True, inputs=scales("Descale_K", "Descale_V", "Scale_O"))
 attention("f8_wide", b=1, hq=1, hk=1, sq=20, skv=40, d=320, dv=264, attn_scale=0.06, io="f8e4m3", types={"O": "bf16"})
 
 

@@ -6,8 +6,12 @@ namespace sinter::test {
 
 inline SdpaInputs optional_inputs(const Tensors& t) {
   const auto get = [&](const char* name) { return t.contains(name) ? t.at(name) : Tensor{}; };
-  return {get("bias"),    get("nq"),      get("nkv"),  get("seed"), get("offset"),
-          get("table_k"), get("table_v"), get("sink"), get("tiles")};
+  SdpaInputs in{get("bias"),    get("nq"),      get("nkv"),  get("seed"), get("offset"),
+                get("table_k"), get("table_v"), get("sink"), get("tiles")};
+  in.descale_q = get("descale_q"), in.descale_k = get("descale_k");
+  in.descale_v = get("descale_v"), in.descale_s = get("descale_s");
+  in.scale_s = get("scale_s"), in.scale_o = get("scale_o");
+  return in;
 }
 
 // Six heads of Q share two of K and three of V.
@@ -27,6 +31,7 @@ inline Arrays run_attention(const Arrays& in, SdpaAttributes a) {
   auto r = sdpa(t.at("q"), t.at("k"), t.at("v"), a, optional_inputs(t));
   g.output(r.o, "o");
   g.output(r.stats, "stats");
+  if (in.contains("scale_o")) g.output(r.amax_o, "amax_o");
   return run_graph(g, f32_in);
 }
 

@@ -126,6 +126,16 @@ TEST_CASE("a result that was not asked for says what would ask for it") {
   CHECK(rules(nothing.diagnostics()) == std::vector{Rule::tensor_absent});
 }
 
+TEST_CASE("scales of attention are f32 numbers of heads") {
+  Graph g;
+  const auto q = g.tensor("q", {1, 2, 8, 8});
+  CHECK_FALSE(sdpa(q, q, q, {}, {.descale_q = g.tensor("row", {1, 1, 8, 1}, f32)}).o);
+  CHECK_FALSE(sdpa(q, q, q, {}, {.scale_o = g.tensor("half", {1, 1, 1, 1}, f16)}).o);
+  REQUIRE(rules(g.diagnostics()) == std::vector{Rule::sdpa_shape, Rule::port_type});
+  CHECK(g.diagnostics()[0].attribute == "port Descale_Q");
+  CHECK(g.diagnostics()[1].attribute == "port Scale_O");
+}
+
 TEST_CASE("attention on integers is refused, and a type that comes too late") {
   Graph g;
   auto q = g.tensor("q", {1, 2, 8, 8}, i32), x = g.tensor("x", {4});

@@ -53,6 +53,9 @@ struct Dense {
         std::min(c, x.dim[3] - 1);
     return x.values[static_cast<std::size_t>(i)];
   }
+  double scale(const char* name, std::int64_t b, std::int64_t h) const {
+    return in.contains(name) ? at(name, b, h, 0, 0) : 1;
+  }
   bool seen(std::int64_t b, std::int64_t r, std::int64_t c) const {
     double diagonal = static_cast<double>(r);
     if (a.causal_mask_bottom_right)
@@ -68,7 +71,7 @@ struct Dense {
   double score(std::int64_t b, std::int64_t h, std::int64_t r, std::int64_t c) const {
     double s = 0;
     for (std::int64_t i = 0; i < d; ++i) s += at("q", b, h, r, i) * at("k", b, h, c, i);
-    s *= a.attn_scale;
+    s *= a.attn_scale * scale("descale_q", b, h) * scale("descale_k", b, h);
     if (a.softcap > 0) s = a.softcap * std::tanh(s / a.softcap);
     return in.contains("bias") ? s + at("bias", b, h, r, c) : s;
   }
@@ -87,8 +90,9 @@ struct Dense {
       for (std::int64_t i = 0; i < dv; ++i)
         result[static_cast<std::size_t>(i)] += e * at("v", b, h, c, i);
     }
-    for (std::int64_t i = 0; i < dv; ++i)
-      result[static_cast<std::size_t>(i)] *= any ? 1 / total / (1 - a.dropout_probability) : 0;
+    double factor = any ? 1 / total / (1 - a.dropout_probability) : 0;
+    for (const char* name : {"descale_v", "descale_s", "scale_s"}) factor *= scale(name, b, h);
+    for (std::int64_t i = 0; i < dv; ++i) result[static_cast<std::size_t>(i)] *= factor;
     result.back() = any ? std::log(total) : -std::numeric_limits<double>::infinity();
     return result;
   }
@@ -100,18 +104,24 @@ void check_against_dense(const Arrays& in, SdpaAttributes a) {
   const auto& o = out.at("o").values;
   const auto& stats = out.at("stats").values;
   std::size_t n = 0;
+  double amax = 0;
   for (std::int64_t b = 0; b < in.at("q").dim[0]; ++b)
     for (std::int64_t h = 0; h < dense.hq; ++h)
       for (std::int64_t r = 0; r < dense.sq; ++r, ++n) {
         const auto expected = dense.row(b, h, r);
         INFO("row " << b << ", " << h << ", " << r);
         const auto dv = static_cast<std::size_t>(dense.dv);
-        for (std::size_t i = 0; i < dv; ++i) CHECK(std::abs(o[n * dv + i] - expected[i]) <= 1e-5);
+        const double scale_o = dense.scale("scale_o", b, h);
+        for (std::size_t i = 0; i < dv; ++i) {
+          CHECK(std::abs(o[n * dv + i] - expected[i] * scale_o) <= 1e-5);
+          amax = std::max(amax, std::abs(expected[i]));
+        }
         if (std::isinf(expected[dv]))
           CHECK(stats[n] == expected[dv]);
         else
           CHECK(std::abs(stats[n] - expected[dv]) <= 1e-5);
       }
+  if (in.contains("scale_o")) CHECK(std::abs(out.at("amax_o").values[0] - amax) <= 1e-5);
 }
 
 TEST_CASE("attention gives what a dense loop after GRAPH_JSON.md gives, mask by mask") {
@@ -140,6 +150,18 @@ TEST_CASE("attention gives what a dense loop gives with softcap, bias, sink and 
   in["seed"] = integers({1}, {1234}, i64);
   in["offset"] = integers({1}, {8}, i64);
   check_against_dense(in, {.dropout_probability = 0.4});
+}
+
+TEST_CASE("attention gives what a dense loop gives with the scales of f8") {
+  Arrays in = grouped();
+  in["descale_q"] = random_array({1, 1, 1, 1}, 33);
+  in["scale_o"] = random_array({1, 1, 1, 1}, 34);
+  check_against_dense(in, {.attn_scale = 0.5, .causal_mask = true});
+  in["descale_k"] = random_array({1, 6, 1, 1}, 35);
+  in["descale_v"] = random_array({2, 1, 1, 1}, 36);
+  in["descale_s"] = random_array({1, 1, 1, 1}, 37);
+  in["scale_s"] = random_array({2, 6, 1, 1}, 38);
+  check_against_dense(in, {.attn_scale = 0.5, .softcap = 1.5});
 }
 
 TEST_CASE("ALiBi adds the slopes of Press et al. times the distance, unscaled") {

@@ -118,6 +118,11 @@ SINTER_DEVICE unsigned get_word(unsigned at) {
   asm volatile("ld.shared.b32 %0, [%1];" : "=r"(r) : "r"(at) : "memory");
   return r;
 }
+SINTER_DEVICE uint2 get_two_words(unsigned at) {
+  uint2 r;
+  asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(r.x), "=r"(r.y) : "r"(at) : "memory");
+  return r;
+}
 
 // ---- multiplications
 
@@ -160,5 +165,20 @@ SINTER_DEVICE unsigned pair(Number number, Element low, Element high) {
   return pair(number, static_cast<float>(Format<Element>::decode(low)),
               static_cast<float>(Format<Element>::decode(high)));
 }
+// Two elements of 8 bits that lie beside each other.
+template <class Number, class Element>
+SINTER_DEVICE unsigned widened(Number number, Element, unsigned short two) {
+  return pair(number, Element{static_cast<unsigned char>(two & 0xff)},
+              Element{static_cast<unsigned char>(two >> 8)});
+}
+#ifdef SINTER_HARDWARE_F8
+// There is no conversion to bf16: through f16, which holds both and takes them at once.
+template <class Element>
+SINTER_DEVICE unsigned widened(bf16 number, Element element, unsigned short two) {
+  const unsigned halves = widened(f16{}, element, two);
+  return pair(number, f16{static_cast<unsigned short>(halves)},
+              f16{static_cast<unsigned short>(halves >> 16)});
+}
+#endif
 
 }  // namespace sinter::warp_matrix

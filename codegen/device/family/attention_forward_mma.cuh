@@ -46,7 +46,7 @@ struct WarpsShape : ForwardTiles<Config, First, Q, Config::tile_q> {
   using TileK = LinesOf<Number, tile_k, B::up(B::depth, 16)>;
   using TileV = LinesOf<Number, tile_k, columns>;
   // Operands of 8 bits: what a stage has of them becomes a tile behind the stages, of which there
-  // is one.
+  // is one, for keys and then for values: with less shared memory more CTAs share an SM.
   static constexpr bool widens_k = sizeof(typename K::Number) == 1,
                         widens_v = sizeof(typename V::Number) == 1;
   template <bool widens, class Tile, class Operand>
@@ -69,9 +69,10 @@ struct WarpsShape : ForwardTiles<Config, First, Q, Config::tile_q> {
   static constexpr bool keeps_q = blocks * steps <= 8;
 
   static constexpr int stage_bytes = StageK::bytes + StageV::bytes,
-                       wide_k = TileQ::bytes + stages * stage_bytes,  // where such tiles lie
-      wide_v = wide_k + (widens_k ? TileK::bytes : 0),
-                       tile_bytes = wide_v + (widens_v ? TileV::bytes : 0),
+                       wide = TileQ::bytes + stages * stage_bytes,  // where such a tile lies
+      wide_k_bytes = widens_k ? TileK::bytes : 0, wide_v_bytes = widens_v ? TileV::bytes : 0,
+                       tile_bytes =
+                           wide + (wide_k_bytes > wide_v_bytes ? wide_k_bytes : wide_v_bytes),
                        slab_bytes = warps * static_cast<int>(sizeof(contraction::EpilogueTile)),
                        shared_bytes = (tile_bytes > slab_bytes ? tile_bytes : slab_bytes) + 1023;
 };
@@ -101,11 +102,13 @@ class WarpOfRows {
       for (int d = 0; d < S::steps; ++d) get_rows(fragments_[d], d);
   }
 
-  // Tile n of the keys, of which all lie from `keys` on and their values from `values` on; `row`:
-  // the first of the four warps' rows.
+  // Tile n of the keys, of which all lie from `keys` on and, behind get_values(), their values from
+  // `values` on; `row`: the first of the four warps' rows.
+  template <class GetValues>
   SINTER_DEVICE void add(Outputs (&out)[blocks], RowSoftmax (&softmax)[blocks],
                          const typename S::F::Coord& c, const BandOf<S, Bounds>& band,
-                         unsigned keys, unsigned values, int row, int n) {
+                         unsigned keys, unsigned values, int row, int n,
+                         const GetValues& get_values) {
     Scores s[blocks];
     score(s, keys);
     WeightFactors<Number, S::tile_k> weights[blocks];
@@ -118,6 +121,7 @@ class WarpOfRows {
         out[b].each([&](int i, float& x) { x *= softmax[b].worth[i / 2 % 2]; });
       weights[b].take(s[b]);
     }
+    get_values();
     add_values(out, weights, values);
   }
 
@@ -237,7 +241,8 @@ SINTER_DEVICE void run_forward_by_warps(const Args& args) {
     });
     WarpOfRows<S, Bounds, Score, Weight, Args> rows(args, q, warp);
     // A warp none of whose rows exist only copies.
-    const bool exists = S::queries % S::tile_q == 0 || row + warp % 4 * 16 < S::queries;
+    const bool exists =
+        S::queries % S::tile_q == 0 || S::warps == 1 || row + warp % 4 * 16 < S::queries;
     // The first tiles are loaded by the same code as the others.
     int to = 0, from = 0;  // stages
 #pragma unroll 1
@@ -266,16 +271,31 @@ SINTER_DEVICE void run_forward_by_warps(const Args& args) {
       to = to + 1 == stages ? 0 : to + 1;
       if (n >= keys.end) continue;
       const unsigned stage = filled + from * S::stage_bytes;
-      if constexpr (S::widens_k)
-        widen_lines<typename S::TileK, typename K::Number, threads>(q + S::wide_k, stage);
-      if constexpr (S::widens_v)
-        widen_lines<typename S::TileV, typename V::Number, threads>(q + S::wide_v,
-                                                                    stage + S::StageK::bytes);
-      if constexpr (S::widens_k || S::widens_v) __syncthreads();
+      const auto widen_values = [&] {
+        if constexpr (S::widens_v) {
+          widen_lines<typename S::TileV, typename V::Number, threads>(q + S::wide,
+                                                                      stage + S::StageK::bytes);
+          __syncthreads();
+        }
+      };
+      if constexpr (S::widens_k) {
+        widen_lines<typename S::TileK, typename K::Number, threads>(q + S::wide, stage);
+        __syncthreads();
+      } else {
+        widen_values();
+      }
+      const auto values_in_turn = [&] {
+        if constexpr (S::widens_k && S::widens_v) {
+          __syncthreads();  // nobody reads keys any more
+          widen_values();
+        }
+      };
       if (exists) {
         if (n == keys.end - 1) rows.keep_rows();
-        rows.add(out, softmax, c, band, S::widens_k ? q + S::wide_k : stage,
-                 S::widens_v ? q + S::wide_v : stage + S::StageK::bytes, row, n);
+        rows.add(out, softmax, c, band, S::widens_k ? q + S::wide : stage,
+                 S::widens_v ? q + S::wide : stage + S::StageK::bytes, row, n, values_in_turn);
+      } else {
+        values_in_turn();
       }
       from = from + 1 == stages ? 0 : from + 1;
     }

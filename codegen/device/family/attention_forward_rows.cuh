@@ -48,14 +48,17 @@ struct WeightsOfRows {
   }
 
  private:
-  // f(coordinates, number) for all; places that do not exist count as the last that do.
+  // f(coordinates, number) for all; places that do not exist count as the last that do. Of two
+  // neighbours the first has an even key, unless sequences begin anywhere: said so that the
+  // compiler sees it (see random()).
   template <class F>
   SINTER_DEVICE void each_place(Sums& s, int column, const F& f) const {
+    constexpr bool all_exist = S::keys % S::tile_k == 0 && !PacksSequences<Bounds>;
     Coord at = c;
     s.each([&](int i, float& x) {
-      const int m = row + s.row(i), n = column + s.column(i);
+      const int m = row + s.row(i), n = column + s.column(i), even = column + s.column(i - i % 2);
       S::F::set_m(at, m < S::queries ? m : S::queries - 1);
-      S::F::set_n(at, n < S::keys ? n : S::keys - 1);
+      S::F::set_n(at, all_exist ? even | i % 2 : n < S::keys ? n : S::keys - 1);
       f(at, x);
     });
   }

@@ -47,26 +47,35 @@ SINTER_DEVICE void copy_lines(unsigned tile, int first, int end, const Line& lin
 }
 
 // A tile's elements from 8 bits to the 16 of its numbers, which hold each of them. All threads take
-// part; what copied the elements has been waited for by all.
+// part; what copied the elements has been waited for by all. Pieces are read several at a time, as
+// reads wait for the writes before them and a warp may be alone on its quarter of the SM.
 template <class Tile, class Stored, int threads>
 SINTER_DEVICE void widen_lines(unsigned tile, unsigned stored) {
-  constexpr int each = 8, pieces = Tile::fastest / each, all = Tile::lines * pieces;
+  constexpr int each = 8, pieces = Tile::fastest / each, all = Tile::lines * pieces, together = 8;
   using Number = typename Tile::Number;
   static_assert(sizeof(Number) == 2);
+  const int thread = static_cast<int>(threadIdx.x);
+  const auto exists = [](int piece) { return all % threads == 0 || piece < all; };
 #pragma unroll
-  for (int i = 0; i < (all + threads - 1) / threads; ++i) {
-    const int piece = static_cast<int>(threadIdx.x) + i * threads;
-    if (all % threads != 0 && piece >= all) break;
-    unsigned words[4];
+  for (int first = 0; first < all; first += together * threads) {
+    uint2 held[together];
 #pragma unroll
-    for (int w = 0; w < 4; ++w) {
-      const unsigned four = warp_matrix::get_word(stored + piece * each + w / 2 * 4) >> w % 2 * 16;
-      const Stored low{static_cast<unsigned char>(four & 0xff)},
-          high{static_cast<unsigned char>(four >> 8 & 0xff)};
-      words[w] = warp_matrix::pair(Number{}, low, high);
+    for (int i = 0; i < together && first + i * threads < all; ++i)
+      if (const int piece = first + i * threads + thread; exists(piece))
+        held[i] = warp_matrix::get_two_words(stored + piece * each);
+#pragma unroll
+    for (int i = 0; i < together && first + i * threads < all; ++i) {
+      const int piece = first + i * threads + thread;
+      if (!exists(piece)) break;
+      unsigned words[4];
+#pragma unroll
+      for (int w = 0; w < 4; ++w)
+        words[w] = warp_matrix::widened(
+            Number{}, Stored{},
+            static_cast<unsigned short>((w < 2 ? held[i].x : held[i].y) >> w % 2 * 16));
+      warp_matrix::put(tile + Tile::place(piece / pieces, piece % pieces * each),
+                       uint4{words[0], words[1], words[2], words[3]});
     }
-    warp_matrix::put(tile + Tile::place(piece / pieces, piece % pieces * each),
-                     uint4{words[0], words[1], words[2], words[3]});
   }
 }
 

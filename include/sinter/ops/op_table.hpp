@@ -117,8 +117,10 @@ inline constexpr Port A_B[] = {{"A"}, {"B"}}, C[] = {{"C"}}, X_W[] = {{"X"}, {"W
     sdpa_in[] = {{"Q"}, {"K"}, {"V"}, {"Bias", false}, {"SEQ_LEN_Q", false},
                  {"SEQ_LEN_KV", false}, {"Seed", false}, {"Offset", false},
                  {"Page_table_K", false}, {"Page_table_V", false}, {"SINK_TOKEN", false},
-                 {"Block_mask", false}, {"CU_SEQ_LEN_Q", false}, {"CU_SEQ_LEN_KV", false}},
-    sdpa_out[] = {{"O"}, {"Stats", false}},
+                 {"Block_mask", false}, {"CU_SEQ_LEN_Q", false}, {"CU_SEQ_LEN_KV", false},
+                 {"Descale_Q", false}, {"Descale_K", false}, {"Descale_V", false},
+                 {"Descale_S", false}, {"Scale_S", false}, {"Scale_O", false}},
+    sdpa_out[] = {{"O"}, {"Stats", false}, {"Amax_O", false}},
     sdpa_backward_in[] = {{"Q"}, {"K"}, {"V"}, {"O"}, {"dO"}, {"Stats"}, {"Bias", false},
                           {"SEQ_LEN_Q", false}, {"SEQ_LEN_KV", false}, {"Seed", false},
                           {"Offset", false}, {"Page_table_K", false}, {"Page_table_V", false},
@@ -209,7 +211,7 @@ constexpr int output_index(OpKind k, std::string_view port) {
 constexpr bool is_index_port(OpKind k, int port) {
   switch (k) {
     // SEQ_LEN_Q to Page_table_V, CU_SEQ_LEN_Q and CU_SEQ_LEN_KV
-    case OpKind::sdpa: return (port >= 4 && port <= 9) || port >= 12;
+    case OpKind::sdpa: return (port >= 4 && port <= 9) || port == 12 || port == 13;
     case OpKind::sdpa_backward: return (port >= 7 && port <= 12) || port >= 15;  // the same
     case OpKind::resample_backward: return port == 3;             // Index
     case OpKind::moe_grouped_matmul: return port >= 2;            // FirstTokenOffset, TokenIndex

@@ -16,6 +16,12 @@ struct SdpaPorts {
 inline constexpr SdpaPorts kSdpaPorts{3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13},
     kSdpaBackwardPorts{6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
 
+// Those of forward alone: numbers that operands, weights and O are multiplied by.
+struct SdpaScales {
+  int descale_q, descale_k, descale_v, descale_s, scale_s, scale_o;
+};
+inline constexpr SdpaScales kSdpaScales{14, 15, 16, 17, 18, 19};
+
 // Sequences of any lengths one behind another, from offset i on to offset i + 1.
 inline bool packed_sequences(ShapeRules& r, const SdpaPorts& p, const SdpaGeometry& g) {
   if (!r.has(p.cu_q) && !r.has(p.cu_kv)) return true;
@@ -119,15 +125,32 @@ inline bool sdpa_inputs(ShapeRules& r, const SdpaPorts& p, SdpaGeometry& g) {
   return true;
 }
 
+inline bool sdpa_scales(ShapeRules& r, const SdpaScales& p, const SdpaGeometry& g) {
+  const Dims full{g.b, g.hq, 1, 1};
+  for (int port :
+       {p.descale_q, p.descale_k, p.descale_v, p.descale_s, p.scale_s, p.scale_o}) {
+    if (!r.has(port)) continue;
+    if (r.dim(port).size() != 4 || !broadcasts_to(r.dim(port), full))
+      return r.fail(Rule::sdpa_shape, r.input_name(port), to_string(r.dim(port)),
+                    text({"4 dims that broadcast to ", to_string(full)}),
+                    "[1, 1, 1, 1] is a number for the whole tensor");
+    if (r.type(port) != DataType::f32)
+      return r.fail(Rule::port_type, r.input_name(port), name(r.type(port)), "f32",
+                    "declare the tensor with data_type f32");
+  }
+  return true;
+}
+
 inline bool sdpa(ShapeRules& r) {
   SdpaGeometry g;
-  if (!sdpa_inputs(r, kSdpaPorts, g)) return false;
+  if (!sdpa_inputs(r, kSdpaPorts, g) || !sdpa_scales(r, kSdpaScales, g)) return false;
   const auto& stats = r.attributes<SdpaAttributes>().generate_stats;
   if (stats && *stats != r.wants(1))
     return r.fail(Rule::sdpa_stats, "generate_stats", *stats ? "true" : "false",
                   "true exactly when Stats is connected");
   r.set(0, {g.b, g.hq, g.sq, g.dv});
   if (r.wants(1)) r.set(1, {g.b, g.hq, g.sq, 1});
+  if (r.wants(2)) r.set(2, {1, 1, 1, 1});
   return true;
 }
 

@@ -105,14 +105,15 @@ std::optional<AttentionNodes> attention_of_region(const FusionState& state, Node
   const Region* const region = state.region_of(second);
   if (!region || region->op != OpKind::sdpa) return {};
   const Node& last = state.node(second);
-  if (last.op != OpKind::matmul || last.outputs[0] != region->outputs[0]) return {};
+  const auto* const product = std::get_if<MatmulAttributes>(&last.attributes);
+  if (!product || !product->of_attention) return {};
   for (int port : {shapes::kSdpaPorts.seq_q, shapes::kSdpaPorts.seq_kv, shapes::kSdpaPorts.sink})
     if (!in_memory(state, region->inputs[static_cast<std::size_t>(port)])) return {};
   if (!reads_sequences(state, *region, shapes::kSdpaPorts)) return {};
   AttentionNodes a;
   a.second = second;
   for (NodeId n : region->nodes)
-    if (n != second && state.node(n).op == OpKind::matmul) {
+    if (n != second && state.node(n).op == OpKind::matmul) {  // that of q and k
       if (a.first >= 0) return {};
       a.first = n;
     }

@@ -22,7 +22,8 @@ int shared_bytes(const AttentionConfig& e, int depth, int width) {
   const auto bytes = [](const BoxedOperand& o) { return info(stored_type(o.map.type)).bytes; };
   const int k = bytes(e.k) * depth, v = bytes(e.v) * width,
             wide_k = bytes(e.k) == 1 ? 2 * depth : 0, wide_v = bytes(e.v) == 1 ? 2 * width : 0;
-  return std::max(bytes(e.q) * e.tile_q * depth + e.tile_k * (e.stages * (k + v) + wide_k + wide_v),
+  return std::max(bytes(e.q) * e.tile_q * depth +
+                      e.tile_k * (e.stages * (k + v) + std::max(wide_k, wide_v)),
                   e.threads / 32 * kSlabBytes) +
          1023;
 }
