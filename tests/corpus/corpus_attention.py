@@ -52,6 +52,9 @@ attention("bias", attn_scale=0.25, inputs=[("Bias", [1, 4, 40, 40], None)])
 attention("dropout", attn_scale=0.25, dropout_probability=0.1, inputs=RANDOM, io="f32")
 attention("dropout_bf16", attn_scale=0.25, dropout_probability=0.1, inputs=RANDOM, causal_mask=True,
           stats=True)
+# Runs of the generator that two neighbours share, in whole tiles; and runs that begin anywhere.
+attention("dropout_whole_tiles", b=1, hq=2, hk=2, sq=20, skv=256, d=64, dv=64, attn_scale=0.125, dropout_probability=0.3, inputs=RANDOM)
+attention("dropout_odd", b=1, hq=2, hk=2, sq=20, skv=67, attn_scale=0.25, dropout_probability=0.3, inputs=RANDOM, causal_mask=True)
 attention("sink", attn_scale=0.25, causal_mask=True, stats=True,
           inputs=[("SINK_TOKEN", [1, 4, 1, 1], "f32")])
 attention("block_mask", b=1, hq=2, hk=2, sq=150, skv=260, attn_scale=0.25,
@@ -253,7 +256,7 @@ attention_backward("padding_computed", attn_scale=0.25, padding_mask=True,
 attention_backward("softcap", attn_scale=0.25, softcap=3.0, sq=65, skv=67, d=24, dv=24)
 attention_backward("alibi_bias", attn_scale=0.125, hk=4, sq=40, skv=48, d=64, dv=64,
                    alibi_mask=True, inputs=[("Bias", [1, 4, 1, 48], None)])
-attention_backward("one_column", b=1, hq=1, hk=1, sq=3, skv=1, d=4, dv=1, attn_scale=0.5)
+attention_backward("one_column", b=1, hq=1, hk=1, sq=3, skv=1, d=4, dv=2, attn_scale=0.5)
 attention_backward("odd", attn_scale=0.3, sq=33, skv=31, d=20, dv=16, io="f16")
 # Queries that see nothing hold NaN: the first rows of a tile that has others, too.
 for unseen_name, unseen_d, unseen_more in (("rows", 64, {}), ("rows_softcap", 64, {"softcap": 5.0}), ("rows_wide", 136, {})):
