@@ -28,7 +28,7 @@ inline Arrays run_attention(const Arrays& in, SdpaAttributes a) {
     if (x.type == f64) x.type = f32;
   const Tensors t = declare_inputs(g, f32_in);
   a.generate_stats = true;
-  auto r = sdpa(t.at("q"), t.at("k"), t.at("v"), a, optional_inputs(t));
+  auto r = sdpa_fp8(t.at("q"), t.at("k"), t.at("v"), a, optional_inputs(t));
   g.output(r.o, "o");
   g.output(r.stats, "stats");
   if (in.contains("scale_o")) g.output(r.amax_o, "amax_o");

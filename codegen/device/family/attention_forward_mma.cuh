@@ -45,8 +45,9 @@ struct WarpsShape : ForwardTiles<Config, First, Q, Config::tile_q> {
   using TileQ = LinesOf<Number, tile_q, B::up(B::depth, 16)>;
   using TileK = LinesOf<Number, tile_k, B::up(B::depth, 16)>;
   using TileV = LinesOf<Number, tile_k, columns>;
-  // Operands of 8 bits: what a stage has of them becomes a tile behind the stages, of which there
-  // is one, for keys and then for values: with less shared memory more CTAs share an SM.
+  // Operands of 8 bits: what a stage has of them becomes a tile in front of the stages, of which
+  // there is one, for keys and then for values, where Q lay if that stays in registers: with less
+  // shared memory more CTAs share an SM.
   static constexpr bool widens_k = sizeof(typename K::Number) == 1,
                         widens_v = sizeof(typename V::Number) == 1;
   template <bool widens, class Tile, class Operand>
@@ -68,13 +69,15 @@ struct WarpsShape : ForwardTiles<Config, First, Q, Config::tile_q> {
   // Rows of Q that fit into 32 registers stay there.
   static constexpr bool keeps_q = blocks * steps <= 8;
 
+  static constexpr int most(int x, int y) { return x > y ? x : y; }
+  static constexpr bool widens = widens_k || widens_v, in_place_of_q = widens && keeps_q;
   static constexpr int stage_bytes = StageK::bytes + StageV::bytes,
-                       wide = TileQ::bytes + stages * stage_bytes,  // where such a tile lies
-      wide_k_bytes = widens_k ? TileK::bytes : 0, wide_v_bytes = widens_v ? TileV::bytes : 0,
-                       tile_bytes =
-                           wide + (wide_k_bytes > wide_v_bytes ? wide_k_bytes : wide_v_bytes),
+                       wide_bytes = most(widens_k ? TileK::bytes : 0, widens_v ? TileV::bytes : 0),
+                       wide = in_place_of_q ? 0 : TileQ::bytes,  // where such a tile lies
+      filled = most(TileQ::bytes, wide + wide_bytes),            // the first stage
+      tile_bytes = filled + stages * stage_bytes,
                        slab_bytes = warps * static_cast<int>(sizeof(contraction::EpilogueTile)),
-                       shared_bytes = (tile_bytes > slab_bytes ? tile_bytes : slab_bytes) + 1023;
+                       shared_bytes = most(tile_bytes, slab_bytes) + 1023;
 };
 
 // A warp's rows of a tile.
@@ -219,7 +222,7 @@ SINTER_DEVICE void run_forward_by_warps(const Args& args) {
   constexpr int threads = Config::threads, blocks = S::blocks, stages = S::stages;
   hardware::grid_dependency_wait();
   const SharedMemory memory;
-  const unsigned q = memory.address, filled = q + S::TileQ::bytes;
+  const unsigned q = memory.address, filled = q + S::filled;
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
 
   const TileOfRows tile = tile_of_rows<Config, S>(static_cast<int>(blockIdx.x));
@@ -271,6 +274,11 @@ SINTER_DEVICE void run_forward_by_warps(const Args& args) {
       to = to + 1 == stages ? 0 : to + 1;
       if (n >= keys.end) continue;
       const unsigned stage = filled + from * S::stage_bytes;
+      if constexpr (S::in_place_of_q)
+        if (n == keys.end - 1) {
+          if (exists) rows.keep_rows();
+          __syncthreads();  // nobody reads Q any more
+        }
       const auto widen_values = [&] {
         if constexpr (S::widens_v) {
           widen_lines<typename S::TileV, typename V::Number, threads>(q + S::wide,
@@ -291,7 +299,7 @@ SINTER_DEVICE void run_forward_by_warps(const Args& args) {
         }
       };
       if (exists) {
-        if (n == keys.end - 1) rows.keep_rows();
+        if (!S::in_place_of_q && n == keys.end - 1) rows.keep_rows();
         rows.add(out, softmax, c, band, S::widens_k ? q + S::wide : stage,
                  S::widens_v ? q + S::wide : stage + S::StageK::bytes, row, n, values_in_turn);
       } else {
