@@ -163,8 +163,10 @@ void add_constants(const KernelSpec& spec, const WgmmaConfig& e, std::vector<Con
                      {"ahead", e.ahead, true},
                      {"rotate", e.rotate},
                      {"n_fastest", e.n_fastest, true}});
+  const int columns = loaded_columns(e.tile.n, e.b.k_fastest, e.operand_bytes);
+  if (e.taps_each == 0 && columns != e.tile.n) c.push_back({"loaded_columns", columns});
   if (e.taps_each > 0)
-    c.push_back({"taps_each", e.taps_each});
+    c.insert(c.end(), {{"taps_each", e.taps_each}, {"taps_together", e.taps_together}});
   else if (e.resident)
     c.insert(c.end(),
              {{"window_stages", e.tile.window_stages}, {"swap_products", swaps_products(e), true}});

@@ -10,8 +10,8 @@
 namespace sinter {
 
 void print_multiplication(TextWriter& out, const WgmmaConfig& e) {
-  // Of a filter gradient the columns of one tap; of swapped products a consumer's pixels.
-  const int columns = e.taps_each > 0     ? kStageLine / e.operand_bytes
+  // Of a filter gradient the columns of some taps; of swapped products a consumer's pixels.
+  const int columns = e.taps_each > 0     ? kStageLine / e.operand_bytes * e.taps_together
                       : swaps_products(e) ? rows_of_consumer(e.tile)
                                           : e.tile.n;
   out.line("SINTER_WGMMA_NAMED({}, {})", columns, e.integers ? "s32" : "f32");

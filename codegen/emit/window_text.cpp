@@ -11,7 +11,7 @@ namespace {
 
 // Coordinates of an operand of a convolution.
 std::string window_coordinates(const BoxedOperand& o, const ConvolutionWindow& w) {
-  const auto stepped = [](std::string at, const std::vector<BoxedOperand::BatchStep>& steps) {
+  const auto stepped = [](std::string at, const std::vector<BatchStep>& steps) {
     for (const auto& b : steps)
       at += b.step == 1 ? fmt::format(" + static_cast<int>(c.at[{}])", b.index)
                         : fmt::format(" + static_cast<int>(c.at[{}]) * {}", b.index, b.step);
@@ -29,6 +29,11 @@ std::string window_coordinates(const BoxedOperand& o, const ConvolutionWindow& w
     for (std::size_t i = 0; i < w.axes.size(); ++i) {
       const std::int64_t count = w.blocks[static_cast<int>(i)];
       text += fmt::format(", at.at[{}] + {} % {} * {}", i, block, count, w.axes[i].result);
+      std::vector<BatchStep> steps;
+      if (w.axes[i].part.index >= 0) steps.push_back(w.axes[i].part);
+      if (w.axes[i].tap.index >= 0 && !o.of_result) steps.push_back(w.axes[i].tap);
+      text = stepped(std::move(text), steps);
+      if (w.axes[i].apart) text += fmt::format(" + at.offset[{}]", i);
       block += fmt::format(" / {}", count);
     }
     return text + ", " + stepped(block, o.image_steps);
@@ -67,12 +72,12 @@ void print_window_operand(TextWriter& out, const KernelSpec& spec, const BoxedOp
   out.open("                               unsigned barrier, unsigned blocks) {{");
   out.line("const sinter::contraction::WindowPlace<Config::{}> at(c, row, k{});",
            o.of_result ? "ResultWindow" : "Window", tap_of_batch(w, spec.extent));
-  const bool strided =
-      std::any_of(w.axes.begin(), w.axes.end(), [](const WindowAxis& a) { return a.step > 1; });
+  const bool planes = std::any_of(w.axes.begin(), w.axes.end(),
+                                  [](const WindowAxis& a) { return a.step > 1 || a.apart; });
   if (o.source == BoxedOperand::Source::pixels)
     out.line("sinter::hopper::load_pixels(args.{}, to, barrier, blocks, {}, {});", map,
              !resident ? "at.offsets()"
-             : strided ? "at.plane()"
+             : planes  ? "at.plane()"
                        : "at.no_offsets()",
              window_coordinates(o, w));
   else
@@ -89,11 +94,16 @@ void print_window(TextWriter& out, const ConvolutionWindow& w, int line, std::st
                   bool of_result) {
   using Taps = ConvolutionWindow::Taps;
   std::string axes;
-  for (const WindowAxis& a : w.axes)
-    axes += fmt::format(",\n      sinter::contraction::Axis<{}, {}, {}, {}, {}, {}, {}, {}, {}>",
-                        a.result, of_result ? 0 : a.first, a.step, a.tap_step, a.offset_step,
-                        a.phase_index, dims_type(a.taps), dims_type(a.first_tap),
-                        dims_type(a.first_offset));
+  for (const WindowAxis& a : w.axes) {
+    const std::string_view kind = a.apart             ? "sinter::contraction::Apart<"
+                                  : !w.blocks.empty() ? "sinter::contraction::Blocked<"
+                                                      : "";
+    axes +=
+        fmt::format(",\n      {}sinter::contraction::Axis<{}, {}, {}, {}, {}, {}, {}, {}, {}>{}",
+                    kind, a.result, of_result ? 0 : a.first, a.step, a.tap_step, a.offset_step,
+                    a.phase_index, dims_type(a.taps), dims_type(a.first_tap),
+                    dims_type(a.first_offset), kind.empty() ? "" : ">");
+  }
   const std::string_view of = w.taps_of == Taps::k         ? "k"
                               : w.taps_of == Taps::columns ? "columns"
                                                            : "batch";

@@ -128,6 +128,48 @@ Shared<Graph> graph_of_nonfinite(std::int64_t filter, std::int64_t stride, doubl
   return g;
 }
 
+// Three dims, 3 taps each, or groups of channels.
+struct Volume {
+  Direction direction;
+  Dims image;  // images, channels, depth, height, width
+  std::int64_t filters, groups = 1;
+};
+Shared<Graph> graph_of_volume(const Volume& v) {
+  auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+  const std::int64_t channels = v.image[1], depth = v.image[2];
+  Dims y = v.image, w{v.filters, channels / v.groups, depth > 1 ? 3 : 1, 3, 3};
+  y[1] = v.filters;
+  const auto tensor = [&](const char* of, const Dims& d) {
+    return g->tensor(
+        {.name = of,
+         .dim = d,
+         .stride = {d[1] * d[2] * d[3] * d[4], 1, d[1] * d[3] * d[4], d[1] * d[4], d[1]}});
+  };
+  const std::int64_t pad = depth > 1 ? 1 : 0;
+  const ConvAttributes options{.pre_padding = {pad, 1, 1},
+                               .post_padding = {pad, 1, 1},
+                               .stride = {1, 1, 1},
+                               .dilation = {1, 1, 1},
+                               .groups = v.groups};
+  switch (v.direction) {
+    case Direction::fprop:
+      g->output(conv_fprop(tensor("x", v.image), tensor("w", w), options), "y",
+                {.stride = {y[1] * y[2] * y[3] * y[4], 1, y[1] * y[3] * y[4], y[1] * y[4], y[1]}});
+      break;
+    case Direction::dgrad:
+      g->output(conv_dgrad(tensor("dy", y), tensor("w", w), v.image, options), "dx",
+                {.stride = {channels * depth * v.image[3] * v.image[4], 1,
+                            channels * v.image[3] * v.image[4], channels * v.image[4], channels}});
+      break;
+    case Direction::wgrad:
+      g->output(conv_wgrad(tensor("dy", y), tensor("x", v.image), w, options), "dw",
+                {.stride = {w[1] * w[2] * w[3] * w[4], 1, w[1] * w[3] * w[4], w[1] * w[4], w[1]},
+                 .data_type = f32});
+      break;
+  }
+  return g;
+}
+
 constexpr auto fprop = Direction::fprop, dgrad = Direction::dgrad, wgrad = Direction::wgrad;
 
 }  // namespace
@@ -186,6 +228,20 @@ TEST_CASE("filter gradients of convolutions, each kind of configuration", "[conv
 TEST_CASE("filter gradients along columns, each kind of configuration", "[convolution]") {
   run_all({{wgrad, 5, 64, 64, 19, 11, 3, 1, 1, 1, Epilogue::none, bf16, true},
            {wgrad, 3, 72, 136, 8, 16, 4, 1, 2, 1, Epilogue::none, f16, true}});
+}
+
+// Taps of the third dim see images of their own; groups are batch entries that move the channels.
+TEST_CASE("convolutions of volumes and groups, each kind of configuration", "[convolution]") {
+  std::vector<GraphSource> all;
+  for (const Volume& v :
+       {Volume{fprop, {2, 64, 3, 9, 11}, 64}, Volume{dgrad, {1, 72, 4, 8, 10}, 64},
+        Volume{wgrad, {2, 64, 3, 9, 11}, 72}, Volume{wgrad, {3, 128, 1, 9, 11}, 128, 2}})
+    all.push_back({fmt::format("{} of {}", std::array{"fprop", "dgrad", "wgrad"}[int(v.direction)],
+                               to_string(v.image)),
+                   all.size(),
+                   [v] { return graph_of_volume(v); },
+                   {}});
+  run_configurations(all, {.one_of_a_kind = true});
 }
 
 // Tensor cores multiply such pixels with the zeros of a band, too. With SINTER_DEPTHWISE=mma this

@@ -37,10 +37,10 @@ struct CutCoordinates : Coordinates<IndexType, ExtentDims> {
 };
 
 // a / b, where neither is negative: shorter without signs.
-SINTER_DEVICE int quotient(int a, long long b) {
+SINTER_DEVICE constexpr int quotient(int a, long long b) {
   return static_cast<int>(static_cast<unsigned>(a) / static_cast<unsigned>(b));
 }
-SINTER_DEVICE long long quotient(long long a, long long b) {
+SINTER_DEVICE constexpr long long quotient(long long a, long long b) {
   return static_cast<long long>(static_cast<unsigned long long>(a) /
                                 static_cast<unsigned long long>(b));
 }

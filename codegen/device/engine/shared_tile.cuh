@@ -5,6 +5,10 @@
 // bytes of m or n for every k, and further slabs for more of m or n. Within a line, its pieces of
 // 16 bytes are exchanged by the number of the line: piece p lies at p xor (line % 8) (128 bytes),
 // line / 2 % 4 (64), line / 4 % 2 (32). A tile starts at a multiple of eight lines.
+//
+// Tiles may be views of lines that hold more: `pitch` lines from each eight to the next, and, with
+// m or n fastest, `slab_pitch` lines from slab to slab. Both are offsets of addresses for wgmma,
+// as is the start, which may then be any line: the swizzle goes by addresses.
 #pragma once
 #include "sinter/device/core/device.cuh"
 
@@ -13,18 +17,20 @@ namespace sinter {
 enum class Major { k, mn };
 
 // `extent` rows of A or columns of B; `depth` elements of k.
-template <class Number_, Major major_, int extent_, int depth_, int swizzle_ = 128>
+template <class Number_, Major major_, int extent_, int depth_, int swizzle_ = 128, int pitch_ = 8,
+          int slab_pitch_ = 0>
 struct SharedTile {
   using Number = Number_;
   static constexpr Major major = major_;
-  static constexpr int extent = extent_, depth = depth_, swizzle = swizzle_,
+  static constexpr int extent = extent_, depth = depth_, swizzle = swizzle_, pitch = pitch_,
                        element = static_cast<int>(sizeof(Number));
   static_assert(swizzle == 128 || swizzle == 64 || swizzle == 32, "a swizzle has 128, 64 or 32");
   static_assert(major == Major::k || element == 2,
                 "wgmma reads operands whose m or n is fastest only of 16 bits");
   static constexpr int fastest = major == Major::k ? depth : extent,
                        lines = major == Major::k ? extent : depth;
-  static constexpr int slabs = fastest * element / swizzle, slab_bytes = lines * swizzle,
+  static constexpr int slabs = fastest * element / swizzle,
+                       slab_bytes = (slab_pitch_ > 0 ? slab_pitch_ : lines) * swizzle,
                        bytes = slabs * slab_bytes;
   static_assert(fastest * element % swizzle == 0, "a tile has whole lines");
   static_assert(lines % 8 == 0, "a tile has a multiple of eight lines");
@@ -36,7 +42,7 @@ struct SharedTile {
   // lines to the next; 62, 63: the swizzle. All in units of 16 bytes.
   static SINTER_DEVICE unsigned long long descriptor(unsigned shared) {
     constexpr unsigned long long leading = major == Major::k ? 16 : slab_bytes,
-                                 stride = 8 * swizzle,
+                                 stride = pitch * swizzle,
                                  kind = swizzle == 128  ? 1
                                         : swizzle == 64 ? 2
                                                         : 3;
@@ -45,15 +51,16 @@ struct SharedTile {
   }
   // How far step `i` of k lies from the start, in units of 16 bytes: to be added to the descriptor.
   static constexpr SINTER_DEVICE int step(int i) {
-    if (major == Major::mn) return i * (32 / element) * swizzle / 16;
+    if (major == Major::mn) return i * (32 / element) / 8 * pitch * swizzle / 16;
     return i / steps_in_slab * (slab_bytes / 16) + i % steps_in_slab * 2;
   }
   // Where `count` rows or columns further a tile of the same kind starts, in bytes.
   static constexpr SINTER_DEVICE int further(int count) {
-    return major == Major::k ? count * swizzle : count * element / swizzle * slab_bytes;
+    return major == Major::k ? count / 8 * pitch * swizzle : count * element / swizzle * slab_bytes;
   }
   // Where an element lies, in bytes from the start; for threads that write a tile themselves.
   static SINTER_DEVICE int place(int mn, int k) {
+    static_assert(pitch == 8 && slab_pitch_ == 0, "lines of a view lie elsewhere");
     const int along = (major == Major::k ? k : mn) * element, line = major == Major::k ? mn : k;
     const int byte = along / swizzle * slab_bytes + line * swizzle + along % swizzle;
     constexpr int pieces = swizzle / 16;

@@ -16,7 +16,7 @@ SINTER_DEVICE void load_operand(const Args& args, const Coord& c, int row, int k
   if constexpr (Operand::k_fastest) {
     Operand::load(args, c, row + first, k, to + first * 128, barrier, blocks);
   } else {
-    static_assert(part % 64 == 0);
+    static_assert(part % 64 == 0 || parts == 1);
 #pragma unroll
     for (int i = first; i < first + part; i += 64)
       Operand::load(args, c, row + i, k, to + i * 128, barrier, blocks);

@@ -30,6 +30,12 @@ concept SwapsProducts = requires {
   requires Config::swap_products;
 };
 
+// Columns of B that lie in lines of 64, of which a tile has not whole ones.
+template <class Config>
+concept LoadsMoreColumns = requires {
+  Config::loaded_columns;
+};
+
 template <class Config>
 struct Shape {
   using P = Problem<Config>;
@@ -49,7 +55,13 @@ struct Shape {
   }
   // Where the result has few rows, no more of A are loaded. Multiplications read on past those,
   // into B and what follows: for rows of the result that do not exist.
-  static constexpr int a_bytes = Config::loaded_rows * line, b_bytes = Config::tile_n * line;
+  static constexpr int loaded_columns = [] {
+    if constexpr (LoadsMoreColumns<Config>)
+      return Config::loaded_columns;
+    else
+      return Config::tile_n;
+  }();
+  static constexpr int a_bytes = Config::loaded_rows * line, b_bytes = loaded_columns * line;
   static_assert(Config::loaded_rows == Config::tile_m ||
                 (Config::loaded_rows >= P::rows && Config::tile_m == 64));
   // Of the result: with two products, half of the tile's columns belong to each.

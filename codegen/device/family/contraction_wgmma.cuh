@@ -75,7 +75,7 @@ template <class Config, class A, class B>
 struct Consumer {
   using S = Shape<Config>;
   using TileA = StageTile<A, Config::tile_m>;
-  using TileB = StageTile<B, Config::tile_n>;
+  using TileB = StageTile<B, S::loaded_columns>;
   using Product =
       Mma<sinter::Shape<64, Config::tile_n>,
           Types<typename A::Number, typename B::Number, typename Config::Sum>, TileA, TileB>;

@@ -31,6 +31,8 @@ template <int result_, int first_, int step_, int tap_step_, int offset_step_, i
 struct Axis {
   static constexpr int result = result_, first = first_, step = step_, tap_step = tap_step_,
                        offset_step = offset_step_, phases = Taps_::size;
+  static constexpr bool blocked = false, apart = false;
+  static constexpr int pitch = result;  // lines of base pixels, where they are kept
   using Taps = Taps_;
   using FirstTaps = FirstTaps_;
   using FirstOffsets = FirstOffsets_;
@@ -60,6 +62,20 @@ struct Axis {
   }
 };
 
+// The same of an image in blocks of `result` pixels, which come with those that taps reach beside.
+template <class Base>
+struct Blocked : Base {
+  static constexpr bool blocked = true;
+  static constexpr int pitch = Base::result + Base::most_offset;
+};
+// Or one whose taps see pixels of their own, as those of a stride's planes do: TMA moves them by
+// the tap's offset. So a third dim, between whose taps lie the lines of whole images.
+template <class Base>
+struct Apart : Base {
+  static constexpr bool blocked = true, apart = true;
+  static constexpr int planes = Base::taps;
+};
+
 enum class TapsOf { k, columns, batch };
 
 // Axes innermost first. `taps_of`: what numbers the taps, with the channels behind them, in lines
@@ -77,30 +93,41 @@ struct Window {
   static constexpr int all_taps = (Axes::taps * ...), planes = (Axes::planes * ...);
   static constexpr int reach = [] {
     int lines = 0, pitch = 1;
-    ((lines += Axes::most_offset / Axes::step * pitch, pitch *= Axes::result), ...);
+    ((lines += Axes::apart ? 0 : Axes::most_offset / Axes::step * pitch, pitch *= Axes::pitch),
+     ...);
     return lines;
   }();
-  static SINTER_DEVICE int shift(int tap) {
+  static SINTER_DEVICE constexpr int shift(int tap) {
     int lines = 0, pitch = 1;
     (
         [&] {
           const int rest = quotient(tap, Axes::taps);
-          lines += Axes::offset(tap - rest * Axes::taps) / Axes::step * pitch;
+          if (!Axes::apart) lines += Axes::offset(tap - rest * Axes::taps) / Axes::step * pitch;
           tap = rest;
-          pitch *= Axes::result;
+          pitch *= Axes::pitch;
         }(),
         ...);
     return lines;
   }
+  // Lines that a tile of so many base pixels keeps, and from eight of these to the next eight.
+  static constexpr bool blocked = (Axes::blocked && ...);
+  static constexpr int kept(int base) {
+    return blocked ? (Axes::pitch * ...) : (base + reach + 7) / 8 * 8;
+  }
+  static constexpr int eight_pitch = [] {
+    const int results[] = {Axes::result...}, pitches[] = {Axes::pitch...};
+    return blocked && results[0] == 8 ? pitches[0] : 8;
+  }();
   // Tells the planes of taps apart, in the order of the taps that come first.
   static SINTER_DEVICE int plane(int tap) {
     int number = 0, pitch = 1;
     (
         [&] {
           const int rest = quotient(tap, Axes::taps);
-          number += Axes::offset(tap - rest * Axes::taps) % Axes::step * pitch;
+          const int nth = tap - rest * Axes::taps;
+          number += (Axes::apart ? nth : Axes::offset(nth) % Axes::step) * pitch;
           tap = rest;
-          pitch *= Axes::step;
+          pitch *= Axes::apart ? Axes::taps : Axes::step;
         }(),
         ...);
     return number;
@@ -163,7 +190,7 @@ struct WindowPlace<Window<taps_of, channels, line, Axes...>> {
   SINTER_DEVICE typename PixelOffsetsOf<rank>::Type plane() const {
     unsigned short rest[rank];
     int i = 0;
-    ((rest[i] = offset[i] % Axes::step, ++i), ...);
+    ((rest[i] = Axes::apart ? offset[i] : offset[i] % Axes::step, ++i), ...);
     return offsets_of(rest);
   }
 

@@ -8,6 +8,12 @@
 // columns of all taps; each consumer multiplies the same rows with some of the taps. What a tap
 // would load again comes from the cache once.
 //
+// Neighbouring taps of a row are one product: their channels are slabs of B that begin a line, or a
+// dilation, apart. 64 rows and 192 columns read 85 bytes of shared memory a clock, 64 and 64 all
+// 128 that there are.
+//
+// Stages may be blocks of the image, 8 pixels wide, as in contraction_window_resident.cuh.
+//
 // Columns are numbered by lines of 64 channels, then taps, then channels (Config::Extent), so that
 // a tile's lie side by side.
 #pragma once
@@ -24,7 +30,14 @@ struct GradientShape {
   static constexpr int taps = W::all_taps, taps_each = Config::taps_each;
   static_assert(Config::tile_n == taps * line && Config::tile_m == 64 && S::cluster == 1);
   static_assert(taps_each * S::consumers >= taps);
-  static constexpr int pixels = (line + W::reach + 7) / 8 * 8;
+  // Taps of one product: neighbours, whose pixels begin as many lines apart each.
+  static constexpr int together = Config::taps_together, sets = taps_each / together,
+                       apart = together > 1 ? W::shift(1) - W::shift(0) : 0;
+  static_assert(together == 1 ||
+                (taps_each % together == 0 && taps_each * S::consumers == taps && apart > 0));
+  template <int set>
+  using Sums = NamedAccumulator<float, line * together, set>;
+  static constexpr int pixels = W::kept(line);
   static constexpr int stage_bytes = S::a_bytes + (pixels * S::line + 1023) / 1024 * 1024;
 
   // Shared memory, from a multiple of 1024 on.
@@ -63,8 +76,9 @@ SINTER_DEVICE void consume_gradient(const Args& args, unsigned char* memory, uns
   using S = Shape<Config>;
   using G = GradientShape<Config>;
   using TileA = StageTile<A, Config::tile_m>;
-  using TileB = SharedTile<typename B::Number, Major::mn, G::line, G::line>;
-  using Product = Mma<sinter::Shape<64, G::line>,
+  using TileB = SharedTile<typename B::Number, Major::mn, G::line * G::together, G::line, S::line,
+                           G::W::eight_pitch, G::apart>;
+  using Product = Mma<sinter::Shape<64, G::line * G::together>,
                       Types<typename A::Number, typename B::Number, float>, TileA, TileB>;
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32 % 4, 0);
   EpilogueTile& slab = reinterpret_cast<EpilogueTile*>(memory + G::slabs)[consumer * 4 + warp];
@@ -74,10 +88,12 @@ SINTER_DEVICE void consume_gradient(const Args& args, unsigned char* memory, uns
                            b = TileB::descriptor(shared + S::a_bytes);
   const int first_tap = consumer * G::taps_each,
             own = G::taps - first_tap < G::taps_each ? G::taps - first_tap : G::taps_each;
-  int from[G::taps_each];  // where the taps' pixels start, in units of 16 bytes
+  int from[G::sets];  // where the products' pixels start, in units of 16 bytes
 #pragma unroll
-  for (int t = 0; t < G::taps_each; ++t)
-    from[t] = t < own ? Config::Window::shift(first_tap + t) * (S::line / 16) : 0;
+  for (int i = 0; i < G::sets; ++i) {
+    const int t = i * G::together;
+    from[i] = t < own ? Config::Window::shift(first_tap + t) * (S::line / 16) : 0;
+  }
   const EpilogueTile::Fragment fragment;
   for (TileWalk<Config, AllRows> walk(AllRows{}); walk.more(); walk.advance()) {
     const TilePlace<Config> place = walk.place(0);
@@ -88,9 +104,9 @@ SINTER_DEVICE void consume_gradient(const Args& args, unsigned char* memory, uns
       const int offset = state.stage * (G::stage_bytes / 16);
       pipeline.wait(state);
       wgmma::fence();
-      for_each_number<G::taps_each>([&]<int t>() {
-        if (G::taps_each * S::consumers == G::taps || t < own)
-          Product::multiply(NamedAccumulator<float, G::line, t>{}, a + offset, b + offset + from[t],
+      for_each_number<G::sets>([&]<int set>() {
+        if (G::taps_each * S::consumers == G::taps || set < own)
+          Product::multiply(typename G::template Sums<set>{}, a + offset, b + offset + from[set],
                             step > 0);
       });
       wgmma::commit();
@@ -103,10 +119,11 @@ SINTER_DEVICE void consume_gradient(const Args& args, unsigned char* memory, uns
     pipeline.release_stage(previous);
 #pragma unroll 1
     for (int t = 0; t < own; ++t) {
-      for_each_number<G::taps_each>([&]<int set>() {
-        if (t == set)
-          NamedAccumulator<float, G::line, set>{}
-              .template store<0, G::line / 8, 8 * EpilogueTile::columns>(slab.at, fragment.at);
+      for_each_number<G::taps_each>([&]<int number>() {
+        constexpr int first = number % G::together * G::line / 2;
+        if (t == number)
+          typename G::template Sums<number / G::together>{}
+              .template store<first, G::line / 8, 8 * EpilogueTile::columns>(slab.at, fragment.at);
       });
       __syncwarp();
       EpiloguePlace<Config> at;
@@ -125,8 +142,7 @@ SINTER_DEVICE void consume_gradient(const Args& args, unsigned char* memory, uns
 template <class Config, class A, class B, class Body, class Args>
 SINTER_DEVICE void run_filter_gradient(const Args& args) {
   using G = GradientShape<Config>;
-  for_each_number<G::taps_each>(
-      []<int set>() { NamedAccumulator<float, G::line, set>::declare(); });
+  for_each_number<G::sets>([]<int set>() { G::template Sums<set>::declare(); });
   const SharedMemory all;
   const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
   if (threadIdx.x == 0) {

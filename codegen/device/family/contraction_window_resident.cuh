@@ -19,9 +19,11 @@
 // pixels: those of 64 rows and 64 columns read as many bytes of shared memory a clock as there are,
 // and what TMA writes and the epilogue moves comes on top.
 //
-// Where only rows of the image have taps, tiles may be blocks of it, which TMA brings as boxes: a
-// tile of 16 x 16 pixels and 4 taps takes 304 lines, where 256 that lie one behind another in an
-// image of 112 columns take 592.
+// Tiles may be blocks of the image, which TMA brings as boxes: where only rows have taps, a tile of
+// 16 x 16 pixels and 4 taps takes 304 lines, where 256 that lie one behind another in an image of
+// 112 columns take 592. Where columns have taps, too, blocks are 8 pixels wide: eight rows of an
+// operand lie one behind another, and the next eight a constant number of lines further. 8 x 32
+// pixels and 3 x 3 taps are 340 lines, of an image of 256 columns 770.
 //
 // A filter that the ring has room for is loaded once, and stays for all tiles of the block.
 //
@@ -39,7 +41,7 @@ struct WindowShape {
   using S = Shape<Config>;
   using W = typename Config::Window;
   static_assert(Config::split == 1 && Config::cluster_n == 1 && !W::phased && W::taps_in_k);
-  static constexpr int pixels = (Config::tile_m + W::reach + 7) / 8 * 8;
+  static constexpr int pixels = W::kept(Config::tile_m);
   static constexpr int pixel_bytes = (pixels * S::line + 1023) / 1024 * 1024;  // of a stage
   static constexpr int steps = W::all_taps * W::lines, pixel_steps = W::planes * W::lines;
   static constexpr bool filter_stays =
@@ -142,8 +144,9 @@ SINTER_DEVICE void consume_window(const Args& args, unsigned char* memory, unsig
   using S = Shape<Config>;
   using R = WindowShape<Config>;
   using W = typename Config::Window;
-  using TileA = StageTile<A, Config::tile_m>;
-  using TileB = StageTile<B, Config::tile_n>;
+  using TileA =
+      SharedTile<typename A::Number, Major::k, Config::tile_m, S::step, S::line, W::eight_pitch>;
+  using TileB = StageTile<B, S::loaded_columns>;
   using Product =
       Mma<sinter::Shape<64, Config::tile_n>,
           Types<typename A::Number, typename B::Number, typename Config::Sum>, TileA, TileB>;

@@ -31,7 +31,7 @@ std::optional<ImageDim> windowed_dim(const Window& w, const ConvolutionRoles& r)
       return {};
     }
   }
-  if (d.pixel_index < 0 || d.pixel < 1) return {};
+  if ((d.pixel_index < 0 && (!r.parts_alone || d.parts.empty())) || d.pixel < 1) return {};
   if (d.divisor > 1 && d.pixel != 1) return {};
   return d;
 }
@@ -75,9 +75,11 @@ std::optional<std::vector<ImageDim>> image_dims(const KernelSpec& spec, const Co
   std::vector<int> free_pixels = r.pixels, free_taps = r.taps;
   for (const Window& w : a.windows) {
     auto d = windowed_dim(w, r);
-    if (!d || !contains(free_pixels, d->pixel_index)) return {};
-    if (a.stride[d->pixel_index] != 0) return {};
-    std::erase(free_pixels, d->pixel_index);
+    if (!d) return {};
+    if (d->pixel_index >= 0) {
+      if (!contains(free_pixels, d->pixel_index) || a.stride[d->pixel_index] != 0) return {};
+      std::erase(free_pixels, d->pixel_index);
+    }
     if (d->tap_index >= 0) {
       if (!contains(free_taps, d->tap_index) || a.stride[d->tap_index] != 0) return {};
       std::erase(free_taps, d->tap_index);
@@ -122,6 +124,9 @@ std::optional<std::vector<ImageDim>> image_dims(const KernelSpec& spec, const Co
   if (dims.empty() || dims.size() > kMostAxes) return {};
   std::sort(dims.begin(), dims.end(),
             [](const ImageDim& x, const ImageDim& y) { return x.pixel_index < y.pixel_index; });
+  for (std::size_t i = 0; i < dims.size(); ++i)  // parts alone are outermost, as they stand now
+    if (dims[i].pixel_index < 0 && (i > 0 || dims.size() == 1 || dims[i].stride < dims[1].stride))
+      return {};
   return dims;
 }
 

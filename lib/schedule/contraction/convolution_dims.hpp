@@ -23,13 +23,14 @@ inline constexpr int kMostAxes = 3;  // spatial dims of an image
 struct ConvolutionRoles {
   std::vector<int> batch, pixels, taps, channels, side;
   bool pixels_in_k = false;
+  bool parts_alone = false;  // a dim of the image may have parts of one pixel each, and no index
 };
 
 // Fills in the indices of the batch and of k. False where k has blocks with scales of their own.
 bool add_batch_and_k(const ContractionSpec& contraction, ConvolutionRoles& roles);
 
-// A spatial dim of the image. Coordinate: (base + pixel * p + tap * t) / divisor, of `extent`, each
-// coordinate `stride` elements further.
+// A spatial dim of the image; `pixel_index` -1: of parts alone. Coordinate: (base + pixel * p + tap
+// * t) / divisor, of `extent`, each coordinate `stride` elements further.
 struct ImageDim {
   int pixel_index = -1, tap_index = -1;
   std::int64_t base = 0, pixel = 1, tap = 0, divisor = 1, extent = 1, stride = 0;

@@ -59,6 +59,7 @@ std::optional<Roles> roles_of(const KernelSpec& spec, bool image_is_a) {
     }
   }
   if (r.channels.empty() || r.pixels.empty()) return {};
+  r.parts_alone = r.pixels_in_k;
   return r;
 }
 
@@ -81,7 +82,7 @@ std::int64_t floor_divide(std::int64_t a, std::int64_t b) { return (a - (a % b +
 std::optional<WindowAxis> axis_of(const ImageDim& d, const Dims& extent, int rank) {
   WindowAxis axis;
   const std::int64_t taps = d.tap_index < 0 ? 1 : extent[d.tap_index], u = d.divisor;
-  axis.result = (extent[d.pixel_index] + u - 1) / u;
+  axis.result = d.pixel_index < 0 ? 1 : (extent[d.pixel_index] + u - 1) / u;
   axis.taps = axis.first_tap = axis.first_offset = Dims::filled(static_cast<int>(u), 0);
   axis.step = u == 1 ? d.pixel : 1;
   // A tap of a phase reads the pixel at y + floor, of the phase's result y.
@@ -111,7 +112,9 @@ std::optional<WindowAxis> axis_of(const ImageDim& d, const Dims& extent, int ran
         axis.first_offset[i] = floor_divide(at(phase, t), u) - least;
       }
   }
-  const std::int64_t upper = axis.first + (axis.result - 1) * axis.step + 1 - d.extent,
+  std::int64_t last = axis.result - 1;  // of all parts
+  for (const auto& [index, step] : d.parts) last += step * (extent[index] - 1);
+  const std::int64_t upper = axis.first + last * axis.step + 1 - d.extent,
                      end = kCornerEnd[rank - 1];
   if (axis.step > kMostStep || most - least >= kOffsetEnd[rank - 1]) return {};
   if (axis.first < -end || axis.first >= end || upper < -end || upper >= end) return {};
@@ -140,6 +143,9 @@ std::optional<BoxedOperand> image_operand(const KernelSpec& spec, const Roles& r
   if (joint_stride(spec, a, r.channels) != 1) return {};
   for (int b : r.batch) {
     const std::int64_t s = a.stride[b];
+    if (std::any_of(axes.begin(), axes.end(),
+                    [&](const WindowAxis& axis) { return axis.part.index == b; }))
+      continue;
     for (const Window& w : a.windows)
       if (w.coefficient[b] != 0) return {};
     if (s == 0 || spec.extent[b] == 1) continue;
@@ -283,9 +289,13 @@ std::optional<ImplicitGemm> implicit_gemm(const KernelSpec& given, bool image_is
     const ImageDim& d = (*dims)[i];
     auto axis = axis_of(d, spec.extent, rank);
     // Phases number rows, which nothing else may number.
-    if (!axis || !d.parts.empty() ||
-        (d.divisor > 1 && (roles->pixels_in_k || names_index(spec, d.pixel_index))))
+    if (!axis || (d.divisor > 1 && (roles->pixels_in_k || names_index(spec, d.pixel_index))))
       return {};
+    if (!d.parts.empty()) {
+      const auto& [index, step] = d.parts.front();
+      if (!roles->pixels_in_k || d.parts.size() > 1 || d.pixel != 1) return {};
+      axis->part = {index, step};
+    }
     g.window.axes.push_back(std::move(*axis));
   }
   auto from_image =
@@ -318,6 +328,7 @@ std::optional<ImplicitGemm> implicit_gemm(const KernelSpec& given, bool image_is
   };
   std::vector<int> channels = roles->channels, side = roles->side;
   for (const ImageDim& d : *dims) {
+    if (d.pixel_index < 0) continue;
     const int at = d.pixel_index + added;
     if (d.divisor > 1) {
       ConvolutionWindow::Bound bound{Dims::filled(spec.extent.size() + 1, 0), spec.extent[at]};

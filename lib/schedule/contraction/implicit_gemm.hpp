@@ -27,16 +27,21 @@ std::optional<ImplicitGemm> implicit_gemm(const KernelSpec& spec, bool image_is_
 // (contraction_window_resident.cuh): rows run over the zeros beside the image, too. False where
 // that cannot be.
 bool keep_pixels(ImplicitGemm& gemm, bool image_is_a);
-// The same where tiles of kBlockPixels rows are blocks of the image: only its rows have taps.
+// The same where tiles of kBlockPixels rows are blocks of the image, of any shape where only its
+// rows have taps, and else 8 pixels wide.
 inline constexpr std::int64_t kBlockPixels = 256;
 bool keep_blocks(ImplicitGemm& gemm, bool image_is_a);
 // The same of a filter gradient (contraction_window_gradient.cuh): k runs over the zeros, too, and
 // columns are lines of channels, taps and channels.
 bool keep_gradient_pixels(ImplicitGemm& gemm, bool image_is_a);
-// And in blocks, each of which is a stage.
+// And in blocks, each of which is a stage; parts of an image may be batch entries.
 bool keep_gradient_blocks(ImplicitGemm& gemm, bool image_is_a);
 // Lines of pixels that its taps reach over, and planes of pixels in which its strides have taps.
 std::int64_t reach_of(const ConvolutionWindow& window);
+// Lines that a block takes, those beside it that its taps reach included.
+std::int64_t block_lines(const BoxedOperand& image);
+// Whether batch entries are parts of an image.
+bool has_parts(const ConvolutionWindow& window);
 int planes_of(const ConvolutionWindow& window);
 
 // As which type wgmma multiplies an operand of the type `operand` that is stored as `stored`, where

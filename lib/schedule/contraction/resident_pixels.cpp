@@ -35,39 +35,61 @@ std::int64_t pitch_of(const WindowAxis& axis, std::int64_t extent) {
   return pitch;
 }
 
-// Of two axes only the rows have taps, without strides and phases.
-bool taps_down_only(const ConvolutionWindow& w) {
-  if (w.axes.size() != 2 || w.axes[0].taps[0] != 1 || w.axes[1].taps[0] == 1) return false;
+// Of two or three axes, of which the inner two have taps, without strides and phases.
+bool falls_into_blocks(const ConvolutionWindow& w) {
+  constexpr std::int64_t kMostOver = 64;
+  if (w.axes.size() < 2 || (w.axes[0].taps[0] == 1 && w.axes[1].taps[0] == 1)) return false;
   return std::all_of(w.axes.begin(), w.axes.end(), [](const WindowAxis& axis) {
-    return axis.taps.size() == 1 && axis.step == 1;
+    return axis.taps.size() == 1 && axis.step == 1 && most_offset(axis) <= kMostOver;
   });
 }
 
+// A third axis: its taps see images of their own. So many lines lie between their pixels that those
+// of each tap come in turn.
+constexpr std::size_t kDepth = 2;
+void take_depth_apart(ConvolutionWindow& w) {
+  if (w.axes.size() > kDepth && w.axes[kDepth].taps[0] > 1) w.axes[kDepth].apart = true;
+}
+
 // The image in blocks of so many pixels, in the width of which the fewest lines are loaded, those
-// behind the image's ends included.
+// behind the image's ends included. Where columns have taps, eight pixels are wide: see
+// contraction_window_resident.cuh.
 void make_blocks(ImplicitGemm& g, std::int64_t pixels) {
   WindowAxis &across = g.window.axes[0], &down = g.window.axes[1];
   const auto blocks = [](std::int64_t extent, std::int64_t run) {
     return (extent + run - 1) / run;
   };
-  const std::int64_t over = most_offset(down);
+  const std::int64_t over = most_offset(down), beside = most_offset(across);
   const auto lines = [&](std::int64_t width) {
     const std::int64_t height = pixels / width;
     return blocks(across.result, width) * blocks(down.result, height) * width * (height + over);
   };
   std::int64_t width = 8;
-  for (const std::int64_t other : {16, 32})
-    if (lines(other) < lines(width)) width = other;
+  if (beside == 0)
+    for (const std::int64_t other : {16, 32})
+      if (lines(other) < lines(width)) width = other;
   const std::int64_t height = pixels / width;
   g.window.blocks = {blocks(across.result, width), blocks(down.result, height)};
   across.result = width;
   down.result = height;
+  if (g.window.axes.size() > kDepth) {
+    g.window.blocks.push_back(g.window.axes[kDepth].result);
+    g.window.axes[kDepth].result = 1;
+  }
   g.image.source = BoxedOperand::Source::blocks;
   g.image.map.lower = g.image.map.upper = g.image.map.step = {};
-  g.image.map.box = {kStageLine / info(g.image.map.type).bytes, width, height + over, 1};
+  g.image.map.box = {kStageLine / info(g.image.map.type).bytes, width + beside, height + over, 1};
+  if (g.window.axes.size() > kDepth) g.image.map.box.push_back(1);
 }
 
 }  // namespace
+
+bool has_parts(const ConvolutionWindow& w) {
+  return std::any_of(w.axes.begin(), w.axes.end(),
+                     [](const WindowAxis& axis) { return axis.part.index >= 0; });
+}
+
+std::int64_t block_lines(const BoxedOperand& image) { return image.map.box[1] * image.map.box[2]; }
 
 bool keep_pixels(ImplicitGemm& g, bool image_is_a) {
   const ContractionSpec& c = g.spec.contraction();
@@ -80,9 +102,11 @@ bool keep_pixels(ImplicitGemm& g, bool image_is_a) {
     taps *= axis.taps[0];
   }
   if (taps == 1) return false;
+  take_depth_apart(w);
   const std::int64_t end = kCornerEnd[w.axes.size() - 1];
   for (std::size_t i = 0; i < w.axes.size(); ++i) {
     WindowAxis& axis = w.axes[i];
+    if (axis.apart) continue;  // TMA moves its pixels by the tap's offset
     const int index = c.first_n() - 1 - static_cast<int>(i), d = static_cast<int>(i);
     const std::int64_t extent = g.image.map.dim[d + 1], pitch = pitch_of(axis, extent);
     if (names_index(g.spec, index)) return false;
@@ -155,14 +179,28 @@ void number_columns_by_lines(ImplicitGemm& g) {
     for (int i : order) r.push_back(b.coefficient[i]);
     b.coefficient = r;
   }
-  const auto renumber = [&](std::vector<BoxedOperand::BatchStep>& steps) {
-    for (auto& s : steps)
-      s.index = static_cast<int>(std::find(order.begin(), order.end(), s.index) - order.begin());
+  const auto place_of = [&](int index) {
+    return static_cast<int>(std::find(order.begin(), order.end(), index) - order.begin());
+  };
+  const auto renumber = [&](std::vector<BatchStep>& steps) {
+    for (auto& s : steps) s.index = place_of(s.index);
   };
   renumber(g.image.image_steps);
   renumber(g.other.image_steps);
+  renumber(g.image.channel_steps);
+  renumber(g.other.channel_steps);
+  for (WindowAxis& axis : w.axes)
+    for (BatchStep* of : {&axis.part, &axis.tap})
+      if (of->index >= 0) of->index = place_of(of->index);
   w.taps_of = ConvolutionWindow::Taps::batch;
   w.tap_batch.clear();
+}
+
+// Of k, those that tell images apart. A third axis may have none of k.
+int image_indices(const ImplicitGemm& g) {
+  int n = g.spec.contraction().k();
+  for (const WindowAxis& axis : g.window.axes) n -= axis.part.index < 0 || axis.result > 1;
+  return n;
 }
 
 // What both ways of keeping a filter gradient's pixels want.
@@ -171,16 +209,66 @@ bool keeps_gradient(const ImplicitGemm& g, bool image_is_a) {
   const ConvolutionWindow& w = g.window;
   const ContractionSpec& c = g.spec.contraction();
   if (image_is_a || w.taps_of == Taps::k || !w.bounds.empty() || !g.spec.columns.empty() ||
-      c.m != 1 || g.image.image_steps.size() > 1 || !g.image.channel_steps.empty())
+      c.m != 1 || g.image.image_steps.size() > 1)
     return false;
   std::int64_t taps = 1;
   for (const WindowAxis& axis : w.axes) {
     if (axis.step != 1) return false;
     taps *= axis.taps[0];
   }
-  const int images = c.k() - static_cast<int>(w.axes.size());  // indices
-  return taps > 1 && images >= 0 && images <= 1 && (g.image.image_steps.empty() || images == 1) &&
-         channel_indices(g) > 0;
+  const int images = image_indices(g);
+  return taps > 1 && images >= 0 && images <= 1 && channel_indices(g) > 0;
+}
+
+// The result's gradient, walked over by pixels in the image's order; its channels are those of all
+// groups. Nothing where batch entries move it otherwise.
+std::optional<BoxedOperand> walked_result(const ImplicitGemm& g) {
+  const KernelSpec& spec = g.spec;
+  const Access& a = spec.ports[static_cast<std::size_t>(g.other.port)].access;
+  BoxedOperand o = g.other;
+  o.of_result = true;
+  o.batch.clear();
+  o.image_steps = g.image.image_steps;
+  const auto moves = [](const std::vector<BatchStep>& steps, int index) {
+    return std::any_of(steps.begin(), steps.end(),
+                       [&](const BatchStep& s) { return s.index == index; });
+  };
+  for (int b : g.other.batch) {
+    if (moves(o.image_steps, b) ||
+        std::any_of(g.window.axes.begin(), g.window.axes.end(),
+                    [&](const WindowAxis& axis) { return axis.part.index == b; }))
+      continue;
+    if (!moves(g.image.channel_steps, b)) return {};
+    o.channel_steps.push_back({b, a.stride[b]});
+    o.map.dim[0] += a.stride[b] * (spec.extent[b] - 1);
+  }
+  if (o.map.dim[0] > a.stride[spec.extent.size() - 1]) return {};  // channels of a pixel
+  return o;
+}
+
+// The taps of a third axis become batch entries.
+void number_depth_by_batch(ImplicitGemm& g) {
+  ConvolutionWindow& w = g.window;
+  if (w.axes.size() <= kDepth || w.axes[kDepth].taps[0] == 1) return;
+  WindowAxis& axis = w.axes[kDepth];
+  ContractionSpec& c = g.spec.contraction();
+  if (w.taps_of == ConvolutionWindow::Taps::batch) {
+    axis.tap.index = w.tap_batch.front();
+    w.tap_batch.erase(w.tap_batch.begin());
+  } else {
+    std::vector<int> order(static_cast<std::size_t>(g.spec.extent.size()));
+    std::iota(order.begin(), order.end(), 0);
+    axis.tap.index = c.batch;
+    std::rotate(order.begin() + c.batch, order.begin() + c.first_n(),
+                order.begin() + c.first_n() + 1);
+    reorder(g.spec, order);
+    ++c.batch;
+    --c.n;
+  }
+  axis.tap.step = axis.offset_step;
+  axis.first += axis.first_offset[0];
+  axis.taps = {1};
+  axis.first_tap = axis.first_offset = {0};
 }
 
 }  // namespace
@@ -189,11 +277,12 @@ bool keep_blocks(ImplicitGemm& g, bool image_is_a) {
   const ContractionSpec& c = g.spec.contraction();
   ConvolutionWindow& w = g.window;
   if (!image_is_a || w.taps_of != ConvolutionWindow::Taps::k || !g.spec.columns.empty() ||
-      !w.bounds.empty() || !g.image.image_steps.empty() || !taps_down_only(w))
+      !w.bounds.empty() || !g.image.image_steps.empty() || !falls_into_blocks(w))
     return false;
   const int row = c.first_n() - 2, column = c.first_n() - 1;
   if (names_index(g.spec, row) || names_index(g.spec, column)) return false;
   const Dims extent = {w.axes[0].result, w.axes[1].result};
+  take_depth_apart(w);
   make_blocks(g, kBlockPixels);
   const std::int64_t width = w.axes[0].result, height = w.axes[1].result;
   // Blocks, outermost first, then rows and columns of a block.
@@ -215,23 +304,22 @@ bool keep_blocks(ImplicitGemm& g, bool image_is_a) {
 }
 
 bool keep_gradient_pixels(ImplicitGemm& g, bool image_is_a) {
-  if (!keeps_gradient(g, image_is_a)) return false;
+  if (!keeps_gradient(g, image_is_a) || has_parts(g.window)) return false;
   ConvolutionWindow& w = g.window;
   KernelSpec& spec = g.spec;
   ContractionSpec& c = spec.contraction();
   const int rank = static_cast<int>(w.axes.size()), images = c.k() - rank;  // indices
   const bool parts = !g.image.image_steps.empty();
-  if (parts && rank == kMostAxes) return false;
+  if (parts && (rank == kMostAxes || images == 0)) return false;
 
   // The result's gradient, by pixels instead of boxes of joined ones.
   const Access of_result = spec.ports[static_cast<std::size_t>(g.other.port)].access;
   const int bytes = info(g.other.map.type).bytes;
-  BoxedOperand result = g.other;
+  auto walked = walked_result(g);
+  if (!walked) return false;
+  BoxedOperand& result = *walked;
   result.source = BoxedOperand::Source::pixels;
-  result.of_result = true;
-  result.batch.clear();
-  result.image_steps = g.image.image_steps;
-  result.map.dim = {g.other.map.dim[0]};
+  result.map.dim = {result.map.dim[0]};
   result.map.stride = {};
   const int first_k = c.first_k();
   const std::int64_t end = kCornerEnd[static_cast<std::size_t>(rank - 1 + parts)];
@@ -282,35 +370,60 @@ bool keep_gradient_pixels(ImplicitGemm& g, bool image_is_a) {
 }
 
 bool keep_gradient_blocks(ImplicitGemm& g, bool image_is_a) {
-  if (!keeps_gradient(g, image_is_a) || !taps_down_only(g.window)) return false;
+  if (!keeps_gradient(g, image_is_a) || !falls_into_blocks(g.window)) return false;
   KernelSpec& spec = g.spec;
   const ContractionSpec& c = spec.contraction();
   const int bytes = info(g.other.map.type).bytes, first_k = c.first_k(),
             column = first_k + c.k() - 1, line = kStageLine / bytes;
   const Access of_result = spec.ports[static_cast<std::size_t>(g.other.port)].access;
-  const bool images = c.k() > 2, parts = !g.image.image_steps.empty();
-  std::int64_t count = images ? spec.extent[first_k] : 1,
-               step = images ? of_result.stride[first_k]
-                             : of_result.stride[column - 1] * g.window.axes[1].result;
-  BoxedOperand result = g.other;
+  const bool images = image_indices(g) > 0, parts = !g.image.image_steps.empty();
+  auto walked = walked_result(g);
+  if (!walked) return false;
+  BoxedOperand& result = *walked;
   result.source = BoxedOperand::Source::blocks;
-  result.of_result = true;
-  result.batch.clear();
-  result.image_steps = g.image.image_steps;
+  // Pixels of the result's gradient, those of all parts of an image together.
+  Dims pixels, strides;
+  for (int i = 0; i < static_cast<int>(g.window.axes.size()); ++i) {
+    const WindowAxis& axis = g.window.axes[static_cast<std::size_t>(i)];
+    const BatchStep& part = axis.part;
+    pixels.push_back(axis.result);
+    if (part.index < 0) {
+      strides.push_back(of_result.stride[column - i]);
+      continue;
+    }
+    strides.push_back(of_result.stride[part.index] / part.step);
+    if (axis.result > 1 && of_result.stride[column - i] * part.step != of_result.stride[part.index])
+      return false;
+    pixels[i] += part.step * (spec.extent[part.index] - 1);
+  }
+  std::int64_t count = images ? spec.extent[first_k] : 1,
+               step = images  ? of_result.stride[first_k]
+                      : parts ? of_result.stride[g.image.image_steps.front().index] /
+                                    g.image.image_steps.front().step
+                              : strides.back() * pixels.back();
   if (parts) {
     const auto& part = g.image.image_steps.front();
     if (of_result.stride[part.index] != step * part.step) return false;
     count += part.step * (spec.extent[part.index] - 1);
   }
-  result.map.dim = {g.other.map.dim[0], g.window.axes[0].result, g.window.axes[1].result, count};
-  result.map.stride = {of_result.stride[column] * bytes, of_result.stride[column - 1] * bytes,
-                       step * bytes};
+  result.map.dim = {result.map.dim[0]};
+  result.map.stride = {};
+  for (int i = 0; i < pixels.size(); ++i) {
+    result.map.dim.push_back(pixels[i]);
+    result.map.stride.push_back(strides[i] * bytes);
+  }
+  result.map.dim.push_back(count);
+  result.map.stride.push_back(step * bytes);
   make_blocks(g, line);
   const WindowAxis &across = g.window.axes[0], &down = g.window.axes[1];
+  for (const WindowAxis* axis : {&across, &down})  // blocks end where parts do
+    if (axis->part.index >= 0 && axis->part.step % axis->result != 0) return false;
   result.map.box = {line, across.result, down.result, 1};
+  if (g.window.axes.size() > kDepth) result.map.box.push_back(1);
   spec.extent[column - 1] = g.window.blocks[1] * down.result;
   spec.extent[column] = g.window.blocks[0] * across.result;
   g.other = std::move(result);
+  number_depth_by_batch(g);
   number_columns_by_lines(g);
   return true;
 }
@@ -318,6 +431,7 @@ bool keep_gradient_blocks(ImplicitGemm& g, bool image_is_a) {
 std::int64_t reach_of(const ConvolutionWindow& w) {
   std::int64_t lines = 0, pitch = 1;
   for (const WindowAxis& axis : w.axes) {
+    if (axis.apart) continue;
     lines += most_offset(axis) / axis.step * pitch;
     pitch *= axis.result;
   }
@@ -327,6 +441,10 @@ std::int64_t reach_of(const ConvolutionWindow& w) {
 int planes_of(const ConvolutionWindow& w) {
   int planes = 1;
   for (const WindowAxis& axis : w.axes) {
+    if (axis.apart) {
+      planes *= static_cast<int>(axis.taps[0]);
+      continue;
+    }
     std::set<std::int64_t> rests;
     for (std::int64_t t = 0; t < axis.taps[0]; ++t)
       rests.insert((axis.first_offset[0] + t * axis.offset_step) % axis.step);

@@ -158,6 +158,7 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
   auto gemm = implicit_gemm(spec, image_left);
   const bool resident = pixels != Pixels::each_tap;
   if (!gemm || (resident && !keep(*gemm, image_left, pixels))) return {};
+  if (!resident && has_parts(gemm->window)) return {};
   const ContractionSpec& c = gemm->spec.contraction();
   const ConvolutionWindow& window = gemm->window;
   WgmmaConfig e;
@@ -191,6 +192,11 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
       p.reach = static_cast<int>(std::min<std::int64_t>(reach_of(window), kMostReach));
       p.planes = planes_of(window);
       p.block = pixels == Pixels::blocks ? static_cast<int>(kBlockPixels) : 0;
+      if (p.block > 0) p.block_lines = static_cast<int>(block_lines(gemm->image));
+      if (pixels == Pixels::lines && p.planes == 1)
+        p.zeros = p.rows / static_cast<double>(count(spec.extent, spec.contraction().first_m(),
+                                                     spec.contraction().first_n())) -
+                  1;
       e.resident = true;
     }
   } else {
@@ -199,6 +205,7 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
       e.resident = true;
       p.gradient = true;
       p.block = pixels == Pixels::blocks ? kStageLine / p.bytes : 0;
+      if (p.block > 0) p.block_lines = static_cast<int>(block_lines(gemm->image));
       p.taps = static_cast<int>(taps);
       p.reach = static_cast<int>(std::min<std::int64_t>(reach_of(window), kMostReach));
     }
@@ -253,6 +260,19 @@ bool sooner(const EstimatedTile& a, const EstimatedTile& b) {
   return a.microseconds < b.microseconds;
 }
 
+// Taps of a consumer that one product takes: those of a row, if each row is one consumer's, or each
+// consumer has a part of one row.
+int taps_together(const ConvolutionWindow& window, int each) {
+  int taps = 1;
+  std::int64_t row = 1, apart = 0;
+  for (auto axis = window.axes.rbegin(); axis != window.axes.rend(); ++axis) {
+    taps *= static_cast<int>(axis->taps[0]);
+    if (axis->taps[0] > 1) row = axis->taps[0], apart = axis->offset_step;
+  }
+  const bool even = taps % each == 0 && (each % row == 0 || row % each == 0);
+  return even && apart > 0 ? static_cast<int>(std::min<std::int64_t>(row, each)) : 1;
+}
+
 // What follows from the tile.
 void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& device) {
   WgmmaConfig& e = o.engine;
@@ -266,6 +286,7 @@ void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& de
   if (p.gradient) {
     if (p.block == 0) e.b.map.box[1] = gradient_pixels(p);
     e.taps_each = (p.taps + t.consumers - 1) / t.consumers;
+    e.taps_together = taps_together(*e.window, e.taps_each);
   }
   if (e.b2) set_box(*e.b2, t.n / p.products / t.cluster_m);
   e.packing = choose_packing(o.spec, e.n_fastest ? n_index(o.spec) : m_index(o.spec), 8);
@@ -421,15 +442,19 @@ std::optional<WgmmaPlan> plan_window(const KernelSpec& given, const DeviceModel&
       !prefers(given, given.body, n_index(given), m_index(given), is_store);
   const bool swapped = !columns_together;
   auto usual = orient_convolution(given, image_is_a, columns_together, swapped);
-  if (!usual) return {};
+  const auto resident = [&](Pixels how) {
+    return orient_convolution(given, image_is_a, columns_together, swapped, how);
+  };
+  if (!usual) {  // parts of an image are boxes alone
+    auto blocks = gradient ? resident(Pixels::blocks) : std::nullopt;
+    if (!blocks) return {};
+    return choose_tile({std::move(blocks)}, device, tuning, tiles);
+  }
   std::optional<Orientation> other;
   if (std::min(usual->problem.rows, usual->problem.columns) <= kInstructionRows &&
       !usual->problem.reduces)
     other = orient_convolution(given, image_is_a, columns_together, !swapped);
   if (other) other->other_way = true;
-  const auto resident = [&](Pixels how) {
-    return orient_convolution(given, image_is_a, columns_together, swapped, how);
-  };
   return choose_tile(
       {std::move(usual), std::move(other), resident(Pixels::lines), resident(Pixels::blocks)},
       device, tuning, tiles);

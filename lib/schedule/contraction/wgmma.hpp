@@ -15,6 +15,12 @@
 
 namespace sinter {
 
+// What a batch index adds to a coordinate for each of its steps.
+struct BatchStep {
+  int index = -1;
+  std::int64_t step = 0;
+};
+
 // A spatial dim of a convolution's image, as TMA walks over it. Results are numbered within a
 // phase: a strided data gradient has as many as its stride, others one. Of each phase: how many of
 // the filter's taps it sees, the first of them, and by how much that one moves the base pixels.
@@ -23,6 +29,11 @@ struct WindowAxis {
   std::int64_t first = 0, step = 1;  // base pixel of result 0; from result to result
   std::int64_t tap_step = 1, offset_step = 0;
   int phase_index = -1;  // of the domain
+  // Batch indices that move the base pixels, or -1: one that numbers parts of the image, so many
+  // results each, and one that numbers the taps of a filter gradient. Blocks alone.
+  BatchStep part, tap;
+  // Pixels of its taps are kept one tap after another, as those of a stride's planes are.
+  bool apart = false;
   Dims taps = {1}, first_tap = {0}, first_offset = {0};
 };
 
@@ -51,12 +62,7 @@ struct BoxedOperand {
     pages,   // rows, or k, lie in blocks that a table names: dims of the map are row of the block,
              // head and block
   } source = Source::boxes;
-  // pixels, filter: what batch indices add to a coordinate, so much for each of their steps.
-  struct BatchStep {
-    int index;
-    std::int64_t step;
-  };
-  std::vector<BatchStep> image_steps, channel_steps;
+  std::vector<BatchStep> image_steps, channel_steps;  // pixels, filter
   bool of_result = false;        // pixels: walked over in the window's order, but where results are
   std::vector<int> filter_axes;  // filter: of the window, whose taps are its dims 1..
   int gather = -1;               // pages: of KernelSpec::gathers
@@ -77,6 +83,7 @@ struct WgmmaConfig : Launch {
   std::optional<ConvolutionWindow> window;  // of a convolution
   bool resident = false;                    // its pixels stay in shared memory for all taps
   int taps_each = 0;                        // of a consumer, in a filter gradient of that kind
+  int taps_together = 1;                    // of one product
   int operand_bytes = 2;
   int loaded_rows = 128;              // of A, by a tile
   bool integers = false;              // factors and sums

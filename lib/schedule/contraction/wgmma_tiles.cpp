@@ -27,7 +27,9 @@ constexpr int kMostBlockStages = 4;
 int multiplications(const Tile& t) { return rows_of_consumer(t) / kInstructionRows; }
 
 int stage_bytes(const TileProblem& p, const Tile& t) {
-  return ((p.taps > 0 ? 0 : loaded_rows(p, t)) + t.n) * kStageLine + kBarrierBytes;
+  return ((p.taps > 0 ? 0 : loaded_rows(p, t)) + loaded_columns(t.n, p.b_k_fastest, p.bytes)) *
+             kStageLine +
+         kBarrierBytes;
 }
 // Of pixels that stay for all taps.
 int window_bytes(const TileProblem& p, const Tile& t) {
@@ -61,13 +63,29 @@ double hindrance(const TileProblem& p, const Tile& t) {
   // Of planes with few taps: 128 channels, 56 x 56, 3 x 3 of stride 2 on an H200 74 us where 53
   // were reckoned. (Of 3 channels, in blocks, all other ways are slower yet.)
   constexpr double kPlanes = 1.25, kFewTaps = 4;
-  if (p.phased) return kPhased;
+  // Parts of B that are no multiple of 32 columns, or sums of such a tile that two blocks share:
+  // 3136 x 512 x 2048 of bf16 on an H200 in tiles of 128 x 112 that share B 16.2 us, in 128 x 104
+  // that share nothing 14.0; as a convolution of 4608 deep 32.5 and 27.6, and in halves of 256 x
+  // 104 33.2.
+  constexpr double kUneven = 1.2;
+  constexpr int kEven = 32;
+  const bool shared = t.cluster_m > 1 || (t.split > 1 && multiplications(t) > 1);
+  // Rows at zeros take no longer where a multiprocessor is free, but power. (512 channels of 7 x 7:
+  // 27.9 us with pixels that stay and 25.8 without, where 29.9 and 31.0 were reckoned.)
+  constexpr double kOfZeros = 0.2, kFewZeros = 0.08;
+  const double zeros = 1 + kOfZeros * std::max(0.0, p.zeros - kFewZeros);
+  if (shared && t.n % kEven != 0 && t.n > kEven) return kUneven * zeros;
+  // Clusters, whose blocks then wait for each other: 512 channels of 14 x 14, 3 x 3 of stride 2, 64
+  // images: 41.4 us with 1 x 4 tiles of 256 x 128, 38.4 with 4 x 1 of 128 x 256, 37.5 with 2 x 1.
+  constexpr double kPhasedRows = 1.05, kPhasedMany = 1.03;
+  if (p.phased)
+    return kPhased * (t.cluster_n > 1 ? kPhasedRows : cluster_blocks(t) > 2 ? kPhasedMany : 1);
   if (p.planes > 1 && p.taps < kFewTaps * p.planes && p.columns > kInstructionRows) return kPlanes;
   const bool short_rows = p.rows < p.columns;
   const double shorter = std::min(p.rows, p.columns);
   const bool hindered = t.consumers == 1 || (short_rows ? t.cluster_n : t.cluster_m) > 1;
   const bool few = p.batches == 1 && shorter > kInstructionRows && shorter <= kFew;
-  return few && hindered ? kHindered : 1;
+  return (few && hindered ? kHindered : 1) * zeros;
 }
 
 // Batch entries that have a row at all, where rows fall into groups at random.
@@ -107,8 +125,10 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   constexpr double kSlabComputes = 400;                   // more than sums, where they lie
   constexpr double kExposed = 0.3;                        // of finishing, that memory waits for
   // Neighbouring tiles of a convolution are not in step with each other. (L2-resident reads of
-  // tens of MiB: 9.6 TB/s.)
-  constexpr double kWindowCache = 0.66, kPhasedCache = 0.4;
+  // tens of MiB: 9.6 TB/s.) Of filter gradients of few filters, whose k is long, neither are the
+  // blocks that share a tile: 6.6 TB/s in tiles of 64 x 192 (64 channels of 256 x 256, 8
+  // images), 7.3 in 64 x 128.
+  constexpr double kWindowCache = 0.66, kGradientCache = 0.52, kPhasedCache = 0.4;
   constexpr double kReady = 500;      // of the start, where the kernel before left room
   constexpr int kFewestColumns = 80;  // narrower multiplications wait for the rows of A
   const int cluster = cluster_blocks(t);
@@ -123,7 +143,8 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   const double rows =
       p.taps > 0 ? static_cast<double>(window_pixels(p, t)) * p.planes / p.taps : loaded_rows(p, t);
   const bool filter_stays = p.block > 0 && t.stages * kStageLine >= p.depth * p.bytes;
-  const double filter = filter_stays ? 0 : static_cast<double>(t.n) / t.cluster_m;
+  const int columns = loaded_columns(t.n, p.b_k_fastest, p.bytes);
+  const double filter = filter_stays ? 0 : static_cast<double>(columns) / t.cluster_m;
   const double moved = (rows / t.cluster_n + filter) * depth_bytes;
   // Every multiplication's rows of A are read with all columns of B.
   const double reads =
@@ -162,6 +183,7 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   const double past = tiles * t.split *
                       (std::max(0.0, rows - p.rows) + std::max(0.0, t.n - p.columns)) * depth_bytes;
   const double exposed = kExposed * finish / device.clock;
+  const bool few_filters = p.window && !p.a_k_fastest && p.rows <= kInstructionRows;
   // Stages of a wide tile whose sums fill the registers are few: two tiles of short sums. Between
   // results that memory takes as fast as it can, loads wait longer. (16 batches of 20480 x 4096 x
   // 128 on an H100: 1,254 us in tiles of 128 x 192, 1,151 in 128 x 128.)
@@ -170,9 +192,10 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   const double times[] = {clocks / device.clock,
                           writes * memory / (kStreams * device.memory_bandwidth) + exposed,
                           (memory + past) / (busy * device.sm_bandwidth) + exposed,
-                          cached / (device.l2_bandwidth * (p.phased   ? kPhasedCache
-                                                           : p.window ? kWindowCache
-                                                                      : 1))};
+                          cached / (device.l2_bandwidth * (p.phased      ? kPhasedCache
+                                                           : few_filters ? kGradientCache
+                                                           : p.window    ? kWindowCache
+                                                                         : 1))};
   // The slowest counts; the others a little, so that equals do not waste power.
   const double sum = std::accumulate(std::begin(times), std::end(times), 0.0);
   return (*std::max_element(std::begin(times), std::end(times)) + 0.07 * sum) * hindrance(p, t) +
@@ -189,6 +212,15 @@ bool multipliable(int columns, bool integers) {
 // with k not fastest, those that lie in a line.
 int unit_of_part(const TileProblem& p, bool k_fastest) {
   return k_fastest ? kSwizzledRows : kStageLine / p.bytes;
+}
+
+// Data gradients, whose filters have the columns fastest, may have tiles that end within a line of
+// them: its other half is loaded in vain. (8 x 1280 channels of 16 x 16, 3 x 3: 160 columns leave
+// no multiprocessor idle, 192 one in seven.)
+bool ends_within_line(const TileProblem& p, const Tile& t) {
+  return p.window && !p.phased && p.a_k_fastest && p.bytes == 2 && p.products == 1 &&
+         t.cluster_m == 1 && t.split == 1 && t.n > kInstructionRows &&
+         t.n % (kInstructionRows / 2) == 0;
 }
 
 // The kernel counts in 32 bits: rows and columns to the ends of the last clusters, tiles to the one
@@ -222,7 +254,8 @@ bool legal(const TileProblem& p, const Tile& t, const DeviceModel& device) {
   if (p.promote_accumulators && sums_per_thread(t) > 64) return false;
   const int loaded = p.taps > 0 ? t.m : loaded_rows(p, t), columns = t.n / p.products;
   if (loaded / t.cluster_n % unit_of_part(p, p.a_k_fastest) != 0) return false;
-  if (columns / t.cluster_m % unit_of_part(p, p.b_k_fastest) != 0) return false;
+  if (columns / t.cluster_m % unit_of_part(p, p.b_k_fastest) != 0 && !ends_within_line(p, t))
+    return false;
   if (p.reduces && columns % kReducedTogether != 0) return false;
   if (t.split > 1) {
     if (t.alternate || tiles_of(p, t) * t.split > 4 * device.sms) return false;
@@ -300,10 +333,12 @@ int loaded_rows(const TileProblem& p, const Tile& t) {
 }
 
 int window_pixels(const TileProblem& p, const Tile& t) {
+  if (p.block > 0) return p.block_lines;
   return (t.m + p.reach + kSwizzledRows - 1) / kSwizzledRows * kSwizzledRows;
 }
 
 int gradient_pixels(const TileProblem& p) {
+  if (p.block > 0) return p.block_lines;
   const int pixels = kStageLine / p.bytes + p.reach;
   return (pixels + kSwizzledRows - 1) / kSwizzledRows * kSwizzledRows;
 }

@@ -53,14 +53,16 @@ struct TileProblem {
   // Of a convolution whose pixels stay in shared memory for all taps: taps, and how many lines of
   // pixels a tile has besides its rows. 0: pixels are loaded for each tap.
   // With strides the taps of each plane of pixels come in turn.
-  // `block`: pixels of a tile that is a block of the image, or 0.
-  int taps = 0, reach = 0, planes = 1, block = 0;
+  // `block`: pixels of a tile that is a block of the image, or 0; `block_lines`: with those that
+  // its taps reach beside it.
+  int taps = 0, reach = 0, planes = 1, block = 0, block_lines = 0;
   bool swappable = false;  // of these, whose products may have the filter as their left operand
   bool gradient = false;   // of a filter of that kind: columns are lines of channels of all taps
   bool window = false;     // a convolution
   bool phased = false;     // whose tiles have unlike depths
   // How many times a convolution reads each element of an operand, which the caches see.
   double a_again = 1, b_again = 1;
+  double zeros = 0;  // rows at the zeros beside an image, for each that is none
 
   // Of a batch entry; of a group, on average.
   double rows_each() const { return groups > 0 ? rows / groups : rows; }
@@ -73,6 +75,11 @@ double tiles_of(const TileProblem& p, const Tile& t);
 double most_tiles(const TileProblem& p, const Tile& t);
 // Rows of A that a tile brings; B's are its columns.
 int loaded_rows(const TileProblem& p, const Tile& t);
+// Columns of B that a tile brings: lines of them where k is not fastest.
+constexpr int loaded_columns(int columns, bool k_fastest, int bytes) {
+  const int line = kStageLine / bytes;
+  return k_fastest ? columns : (columns + line - 1) / line * line;
+}
 // Lines of pixels that a tile takes for each line of channels, where they stay for all taps.
 int window_pixels(const TileProblem& p, const Tile& t);
 // The same of a filter gradient's stage.
