@@ -190,6 +190,55 @@ TEST_CASE("first layers multiply blocks of the image, their data gradients block
   CHECK(swaps_products(data));
 }
 
+TEST_CASE(
+    "large images are multiplied in blocks, and their filter gradients in parts of an image") {
+  const Dims x{8, 64, 256, 256}, w{64, 64, 3, 3};
+  const Images forward, gradient;
+  forward.output(conv_fprop(forward.input("x", x), forward.input("w", w), padded(1)), "y", x);
+  const auto kernels = planned(*forward.g).kernels;
+  REQUIRE(kernels.size() == 1);
+  const ScheduledKernel k = schedule_kernel(kernels[0], device_model("sm_90a"), {});
+  REQUIRE(k.wgmma());
+  CHECK(k.wgmma()->tile.block);
+  CHECK(k.wgmma()->a.map.box == Dims{64, 10, 34, 1});  // 8 x 32 pixels
+
+  gradient.output(conv_wgrad(gradient.input("dy", x), gradient.input("x", x), w, padded(1)), "dw",
+                  w);
+  const auto parts = planned(*gradient.g).kernels;
+  REQUIRE(parts.size() == 2);
+  const ScheduledKernel sums = schedule_kernel(parts[0], device_model("sm_90a"), {});
+  REQUIRE(sums.wgmma());
+  CHECK(sums.wgmma()->taps_together == 3);
+  CHECK(sums.wgmma()->window->axes[1].part.index >= 0);
+}
+
+TEST_CASE("taps of a third dim come one after another") {
+  const Dims x{2, 64, 16, 56, 56}, w{64, 64, 3, 3, 3};
+  const ConvAttributes options{.pre_padding = {1, 1, 1},
+                               .post_padding = {1, 1, 1},
+                               .stride = {1, 1, 1},
+                               .dilation = {1, 1, 1}};
+  const auto last = [](const Dims& d) {
+    return Dims{d[1] * d[2] * d[3] * d[4], 1, d[1] * d[3] * d[4], d[1] * d[4], d[1]};
+  };
+  for (const bool gradient : {false, true}) {
+    auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+    const auto input = [&](const char* name, const Dims& d) {
+      return g->tensor({.name = name, .dim = d, .stride = last(d)});
+    };
+    if (gradient)
+      g->output(conv_wgrad(input("dy", x), input("x", x), w, options), "dw", {.stride = last(w)});
+    else
+      g->output(conv_fprop(input("x", x), input("w", w), options), "y", {.stride = last(x)});
+    const ScheduledKernel k =
+        schedule_kernel(planned(*g).kernels.front(), device_model("sm_90a"), {});
+    REQUIRE(k.wgmma());
+    CHECK(k.wgmma()->resident);
+    const WindowAxis& depth = k.wgmma()->window->axes[2];
+    CHECK((gradient ? depth.tap.index >= 0 : depth.apart));
+  }
+}
+
 TEST_CASE("pixels without products of a strided 1 x 1 data gradient are kernels of their own") {
   const Dims x{256, 256, 56, 56}, y{256, 512, 28, 28};
   Images i;

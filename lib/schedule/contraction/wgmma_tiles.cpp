@@ -74,7 +74,7 @@ double hindrance(const TileProblem& p, const Tile& t) {
   // 27.9 us with pixels that stay and 25.8 without, where 29.9 and 31.0 were reckoned.)
   constexpr double kOfZeros = 0.2, kFewZeros = 0.08;
   const double zeros = 1 + kOfZeros * std::max(0.0, p.zeros - kFewZeros);
-  if (shared && t.n % kEven != 0 && t.n > kEven) return kUneven * zeros;
+  if (shared && t.n % kEven != 0 && t.n > kSlabColumns) return kUneven * zeros;
   // Clusters, whose blocks then wait for each other: 512 channels of 14 x 14, 3 x 3 of stride 2, 64
   // images: 41.4 us with 1 x 4 tiles of 256 x 128, 38.4 with 4 x 1 of 128 x 256, 37.5 with 2 x 1.
   constexpr double kPhasedRows = 1.05, kPhasedMany = 1.03;
@@ -285,8 +285,7 @@ double estimate_gradient(const TileProblem& p, const Tile& t, const DeviceModel&
   const double memory = (p.rows + p.columns / p.taps) * p.depth * p.batches * p.bytes +
                         p.batches * p.rows * p.columns * p.extra_bytes;
   return std::max({clocks / device.clock, memory / device.memory_bandwidth,
-                   tiles * steps * moved / device.l2_bandwidth}) *
-             1.07 +
+                   tiles * steps * moved / device.l2_bandwidth}) +
          kStart / device.clock;
 }
 
