@@ -37,6 +37,12 @@ struct Axis {
   using FirstTaps = FirstTaps_;
   using FirstOffsets = FirstOffsets_;
 
+  static constexpr bool may_be_empty = [] {  // a phase without taps
+    for (int i = 0; i < phases; ++i)
+      if (Taps::at(i) == 0) return true;
+    return false;
+  }();
+
   // Of the first phase: its taps' offsets lie from 0 to `most_offset`.
   static constexpr int first_offset = static_cast<int>(FirstOffsets::at(0)),
                        taps = static_cast<int>(Taps::at(0)),
@@ -85,7 +91,8 @@ struct Window {
   static constexpr bool taps_in_k = taps_of_ == TapsOf::k;
   static constexpr int rank = sizeof...(Axes), lines = (channels + line - 1) / line;
   static_assert(rank >= 1 && rank <= 3, "TMA knows images of one to three dims");
-  static constexpr bool phased = ((Axes::phases > 1) || ...);
+  static constexpr bool phased = ((Axes::phases > 1) || ...),
+                        may_be_empty = (Axes::may_be_empty || ...);
 
   // Of one phase, whose base pixels are kept in shared memory, one line each: how many taps, by
   // how many lines a tap moves them, and the most of these. With strides the lines are those of the

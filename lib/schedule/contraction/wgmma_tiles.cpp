@@ -218,8 +218,8 @@ int unit_of_part(const TileProblem& p, bool k_fastest) {
 // them: its other half is loaded in vain. (8 x 1280 channels of 16 x 16, 3 x 3: 160 columns leave
 // no multiprocessor idle, 192 one in seven.)
 bool ends_within_line(const TileProblem& p, const Tile& t) {
-  return p.window && !p.phased && p.a_k_fastest && p.bytes == 2 && p.products == 1 &&
-         t.cluster_m == 1 && t.split == 1 && t.n > kInstructionRows &&
+  return p.window && !p.phased && p.a_again > 1 && p.a_k_fastest && p.bytes == 2 &&
+         p.products == 1 && t.cluster_m == 1 && t.split == 1 && t.n > kInstructionRows &&
          t.n % (kInstructionRows / 2) == 0;
 }
 
