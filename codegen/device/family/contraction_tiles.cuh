@@ -147,55 +147,17 @@ template <class Config>
 class TileWalk<Config, AllRows> {
   using S = Shape<Config>;
 
-  static constexpr int phases = static_cast<int>(Problem<Config>::batches);
-
-  // Phases may take unlike times. Where a cluster has few tiles, those of the longest phase come
-  // first, and every other round goes backwards, so that who began with a long tile ends with a
-  // short one.
-  bool longest_first_ = false;
-
-  static SINTER_DEVICE int clusters() { return static_cast<int>(gridDim.x) / S::cluster; }
-  // The one that `rank` others come before.
-  static SINTER_DEVICE int phase_of(int rank) {
-    int phase = 0;
-#pragma unroll 1
-    for (int i = 0; i < phases; ++i) {
-      int before = 0;
-#pragma unroll 1
-      for (int j = 0; j < phases; ++j)
-        before += S::steps(j) > S::steps(i) || (S::steps(j) == S::steps(i) && j < i);
-      if (before == rank) phase = i;
-    }
-    return phase;
-  }
-  SINTER_DEVICE int number() const {
-    if constexpr (PhasedWindow<Config>)
-      if (const int round = tile / clusters(); longest_first_ && round % 2 != 0)
-        return (2 * round + 1) * clusters() - 1 - tile;
-    return tile;
-  }
-
  public:
   int tile = static_cast<int>(blockIdx.x) / S::cluster;
 
-  SINTER_DEVICE explicit TileWalk(const AllRows&) {
-    constexpr int few_rounds = 4, few_phases = 16;
-    if constexpr (PhasedWindow<Config> && phases <= few_phases)
-      longest_first_ = S::tiles <= few_rounds * clusters() &&
-                       S::steps(phase_of(0)) > S::steps(phase_of(phases - 1));
-  }
-  SINTER_DEVICE bool more() const { return number() < S::tiles; }
-  SINTER_DEVICE void advance() { tile += clusters(); }
+  SINTER_DEVICE explicit TileWalk(const AllRows&) {}
+  SINTER_DEVICE bool more() const { return tile < S::tiles; }
+  SINTER_DEVICE void advance() { tile += static_cast<int>(gridDim.x) / S::cluster; }
   SINTER_DEVICE TilePlace<Config> place(int rank) const {
     if constexpr (PhasedWindow<Config>) {
-      if (longest_first_) {
-        constexpr int in_phase = S::tiles_m * S::tiles_n;
-        const int nth = number() / in_phase;
-        return {phase_of(nth),        number() - nth * in_phase, rank, S::tiles_m, 0,
-                Problem<Config>::rows};
-      }
       // Phases of one place run side by side, as their results are neighbours in memory; each block
-      // has all of them in turn.
+      // has all of them in turn, as they take unlike times.
+      constexpr int phases = static_cast<int>(Problem<Config>::batches);
       const int at = tile / phases,
                 turn =
                     static_cast<int>(static_cast<unsigned>(at * phases * S::cluster) / gridDim.x);

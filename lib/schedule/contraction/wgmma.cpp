@@ -334,11 +334,8 @@ void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& de
   if (e.least_blocks > 1) e.consumer_registers = 216;  // with the producer's, half of all
   const int cluster = t.cluster_m * t.cluster_n;
   // Of groups nobody knows the tiles: they may be a few more than on average.
-  // Unlike tiles are balanced by the order in which they come, over all multiprocessors.
-  const double at_once = cluster * device.clusters_at_once[static_cast<std::size_t>(cluster - 1)];
   e.grid = static_cast<std::uint32_t>(
       t.split > 1 ? tiles * t.split
-      : p.phased  ? std::min(tiles, at_once)
                   : balanced_grid(p.groups > 0 ? most_tiles(p, t) : tiles, cluster, device));
   e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(p, t));
 }
