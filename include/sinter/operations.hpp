@@ -379,41 +379,36 @@ inline NormGradients batchnorm_backward(Operand dy, Operand x, Operand scale, Op
 
 // ---- attention
 
-struct SdpaInputs {  // the optional ones
+struct SdpaInputs {  // the optional ones; below, what forward multiplies operands, weights, O by
   Operand bias{}, seq_len_q{}, seq_len_kv{}, seed{}, offset{}, page_table_k{}, page_table_v{},
       sink_token{}, block_mask{}, cu_seq_len_q{}, cu_seq_len_kv{};
-  // Forward only: numbers that f8 operands, weights and results are multiplied by.
   Operand descale_q{}, descale_k{}, descale_v{}, descale_s{}, scale_s{}, scale_o{};
 };
 struct SdpaOutputs {
   Tensor o, stats;
   operator Tensor() const { return o; }
 };
-namespace detail {
-inline std::vector<Tensor> add_sdpa(Operand q, Operand k, Operand v, const SdpaAttributes& a,
-                                    const SdpaInputs& i, bool amax, NodeOptions n) {
-  return add_node(OpKind::sdpa, a,
-                  {q, k, v, i.bias, i.seq_len_q, i.seq_len_kv, i.seed, i.offset, i.page_table_k,
-                   i.page_table_v, i.sink_token, i.block_mask, i.cu_seq_len_q, i.cu_seq_len_kv,
-                   i.descale_q, i.descale_k, i.descale_v, i.descale_s, i.scale_s, i.scale_o},
-                  {kNew, wanted(a.generate_stats.value_or(false)), wanted(amax)}, std::move(n), 3);
-}
-}  // namespace detail
-inline SdpaOutputs sdpa(Operand q, Operand k, Operand v, SdpaAttributes a = {},
-                        const SdpaInputs& i = {}, NodeOptions n = {}) {
-  auto r = detail::add_sdpa(q, k, v, a, i, false, std::move(n));
-  return {r[0], detail::or_absent(r, 1, a.generate_stats.value_or(false), "set .generate_stats = true")};
-}
-// The same with Amax_O, from which the next scale_o is made.
 struct SdpaFp8Outputs {
   Tensor o, stats, amax_o;
 };
+// With Amax_O, from which the next scale_o is made.
 inline SdpaFp8Outputs sdpa_fp8(Operand q, Operand k, Operand v, SdpaAttributes a = {},
-                               const SdpaInputs& i = {}, NodeOptions n = {}) {
-  auto r = detail::add_sdpa(q, k, v, a, i, true, std::move(n));
-  return {r[0],
-          detail::or_absent(r, 1, a.generate_stats.value_or(false), "set .generate_stats = true"),
-          r[2]};
+                               const SdpaInputs& i = {}, NodeOptions n = {}, bool amax = true) {
+  const bool stats = a.generate_stats.value_or(false);
+  auto r = detail::add_node(OpKind::sdpa, a,
+                            {q, k, v, i.bias, i.seq_len_q, i.seq_len_kv, i.seed, i.offset,
+                             i.page_table_k, i.page_table_v, i.sink_token, i.block_mask,
+                             i.cu_seq_len_q, i.cu_seq_len_kv, i.descale_q, i.descale_k, i.descale_v,
+                             i.descale_s, i.scale_s, i.scale_o},
+                            {detail::kNew, detail::wanted(stats), detail::wanted(amax)},
+                            std::move(n), 3);
+  const Tensor given = detail::or_absent(r, 1, stats, "set .generate_stats = true");
+  return {r[0], given, amax ? r[2] : Tensor()};
+}
+inline SdpaOutputs sdpa(Operand q, Operand k, Operand v, SdpaAttributes a = {},
+                        const SdpaInputs& i = {}, NodeOptions n = {}) {
+  const auto [o, stats, amax] = sdpa_fp8(q, k, v, a, i, std::move(n), false);
+  return {o, stats};
 }
 struct SdpaGradients {
   Tensor dq, dk, dv, dbias;  // dbias when there is a bias
