@@ -236,6 +236,11 @@ inline unsigned get_word(unsigned at) {
   return r;
 }
 inline uint2 get_two_words(unsigned at) { return {get_word(at), get_word(at + 4)}; }
+inline float4 get_four(unsigned at) {
+  float4 r;
+  std::memcpy(&r, shared_pointer(at), sizeof r);
+  return r;
+}
 
 inline unsigned pair(f16, float low, float high) {
   return hardware::to_f16(low) | static_cast<unsigned>(hardware::to_f16(high)) << 16;

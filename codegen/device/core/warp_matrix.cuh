@@ -124,6 +124,15 @@ SINTER_DEVICE uint2 get_two_words(unsigned at) {
   return r;
 }
 
+SINTER_DEVICE float4 get_four(unsigned at) {
+  float4 r;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(r.x), "=f"(r.y), "=f"(r.z), "=f"(r.w)
+               : "r"(at)
+               : "memory");
+  return r;
+}
+
 // ---- multiplications
 
 // d += a b, for 32 bytes of k. Blocks of a: rows 0 to 7 and 8 to 15 of the first 16 bytes, then of

@@ -179,6 +179,9 @@ struct Loader {
   static SINTER_DEVICE unsigned word(N number, const float* values, int w) {
     return warp_matrix::pair(number, values[w * 2], values[w * 2 + 1]);
   }
+  static SINTER_DEVICE unsigned word(f32, const float* values, int w) {
+    return __float_as_uint(values[w]);
+  }
   static SINTER_DEVICE unsigned word(tf32, const float* values, int w) {
     return tf32::encode(values[w]).bits;
   }

@@ -12,49 +12,9 @@
 #pragma once
 #include "sinter/device/family/contraction_epilogue.cuh"
 #include "sinter/device/family/contraction_loader.cuh"
+#include "sinter/device/family/contraction_warp_tiles.cuh"
 
 namespace sinter::contraction {
-
-// What a block does, in numbers.
-template <class Config>
-struct WarpTiles {
-  using P = Problem<Config>;
-  using Index = typename Config::Index;
-  using Number = typename Config::Number;
-  static constexpr int warps = Config::warps_m * Config::warps_n;
-  static constexpr int rows = Config::tile_m / Config::warps_m,  // of a warp
-      columns = Config::tile_n / Config::warps_n;
-  static constexpr int blocks_m = rows / 16, blocks_n = columns / 16;
-  static constexpr int slices = Config::tile_k * static_cast<int>(sizeof(Number)) / 32;
-  static_assert(rows % 16 == 0 && columns % 16 == 0 && slices % 2 == 0);
-  static_assert(warps * 32 == Config::threads && Config::stages >= 2);
-
-  static constexpr Index steps = static_cast<Index>(ceil_divide(P::depth, Config::tile_k));
-  static constexpr long long row_tiles = ceil_divide(P::rows, Config::tile_m),
-                             column_tiles = ceil_divide(P::columns, Config::tile_n);
-  static constexpr long long tiles = static_cast<long long>(P::batches) * row_tiles * column_tiles;
-};
-
-// A tile's batch entry, row of tiles and column of tiles. Those that run at once lie in a patch:
-// `group` rows of tiles, one column after another.
-template <class Config>
-struct WarpTilePlace {
-  long long batch, m, n;
-
-  SINTER_DEVICE explicit WarpTilePlace(long long tile) {
-    using T = WarpTiles<Config>;
-    constexpr long long in_batch =
-                            T::row_tiles * T::column_tiles > 0 ? T::row_tiles * T::column_tiles : 1,
-                        in_group = T::column_tiles > 0 ? Config::group * T::column_tiles : 1;
-    batch = tile / in_batch;
-    tile -= batch * in_batch;
-    const long long first = tile / in_group * Config::group, rest = T::row_tiles - first;
-    const long long height = rest < Config::group ? rest : Config::group;
-    tile %= in_group;
-    m = first + tile % height;
-    n = tile / height;
-  }
-};
 
 // The fragments of a warp for 32 bytes of k.
 template <class Config>

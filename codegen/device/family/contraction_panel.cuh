@@ -15,11 +15,14 @@ struct Panel {
   static constexpr int lines = k_fastest ? rows : depth;
   static constexpr int chunks = (k_fastest ? depth : rows) / each;  // of a line
   static constexpr int bytes = lines * chunks * 16;
-  static constexpr bool words = !k_fastest && sizeof(Number) == 4;  // read element by element
+  // Tensor cores take elements of 32 bits one by one there; ordinary cores take chunks of a line.
+  static constexpr bool words = !k_fastest && sizeof(Number) == 4,
+                        straight = words && is_same<Number, f32>;
   static_assert((chunks & (chunks - 1)) == 0);
 
   static SINTER_DEVICE int place(int line, int chunk) {
-    const int turn = words         ? (line & 3) * 2
+    const int turn = straight      ? 0
+                     : words       ? (line & 3) * 2
                      : chunks >= 8 ? line & 7
                      : chunks == 4 ? line >> 1 & 3
                                    : line >> 2 & 1;
