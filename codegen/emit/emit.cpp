@@ -62,7 +62,9 @@ FamilyText family_text(const ScheduledKernel& kernel) {
                 : e->gradient            ? "contraction_depthwise_gradient"
                                          : "contraction_depthwise",
                 "sums of products of each channel"};
-      if (kernel.mma()) return {"contraction_mma", "sums of products on tensor cores"};
+      if (const auto* const e = kernel.mma())
+        return e->ordinary_cores() ? FamilyText{"contraction_fma", "sums of products"}
+                                   : FamilyText{"contraction_mma", "sums of products on tensor cores"};
       return {"contraction_simt", "sums of products"};
   }
 }
@@ -252,9 +254,9 @@ std::string call(const ScheduledKernel& kernel, const KernelNames& names) {
                        : e->mma                 ? "run_mma<Config, Image, Filter"
                        : e->gradient            ? "run_gradient<Config, Gradient, Image"
                                                 : "run<Config, Image, Filter");
-  if (kernel.mma())
-    return fmt::format(
-        "sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, {});", rows);
+  if (const MmaConfig* const e = kernel.mma())
+    return fmt::format("sinter::contraction::{}<Config, OperandA, OperandB, Body>(args, {});",
+                       e->ordinary_cores() ? "run_by_threads" : "run_by_warps", rows);
   return fmt::format(
       "sinter::contraction::run<Config>(OperandA{{args}}, OperandB{{args}}, Body{{args}}, {});",
       rows);
@@ -443,8 +445,9 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled, std::string_view tit
   if (wgmma || mma || depthwise || chained || attention || backward)
     kernel.config.emplace_back("estimated_ns", std::llround(launch.microseconds * 1000));
   if (wgmma) {
-    kernel.config.emplace_back("legal_tiles",
-                               static_cast<std::int64_t>(scheduled.choice.tiles.size()));
+    kernel.config.emplace_back(
+        "legal_tiles",
+        static_cast<std::int64_t>(std::get<TileChoice>(scheduled.choice).tiles.size()));
     kernel.config.emplace_back("tuned", scheduled.tuned);
     kernel.config.emplace_back("scaled", wgmma->scaled());
     if (factors->rows.on) {
@@ -454,6 +457,7 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled, std::string_view tit
   }
   if (mma) {
     const MmaOperand &left = mma->a, &right = mma->b;
+    if (mma->ordinary_cores()) kernel.config.emplace_back("ordinary_cores", 1);
     kernel.config.emplace_back("a_copied", left.copied);
     kernel.config.emplace_back("a_width", left.packing.width);
     kernel.config.emplace_back("b_copied", right.copied);

@@ -217,7 +217,9 @@ Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
                     parts.kernels.size());
     const ScheduledKernel scheduled = schedule_kernel(spec, context);
     EmittedKernel e = emit_kernel(scheduled, kernel_title(graph, lowered, spec));
-    if (choices && !scheduled.choice.tiles.empty()) choices->push_back(scheduled.choice.ranked());
+    if (choices)
+      if (KernelChoice choice = scheduled.ranked_choice(); !choice.configurations.empty())
+        choices->push_back(std::move(choice));
     PlanKernel k;
     k.entry = std::move(e.entry);
     k.family = family_of(spec);

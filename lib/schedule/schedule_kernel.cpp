@@ -7,7 +7,7 @@ namespace {
 template <class Config>
 ScheduledKernel scheduled(KernelSpec spec, Config config) {
   const double microseconds = config.microseconds;
-  return {std::move(spec), std::move(config), microseconds, {}, false};
+  return {std::move(spec), std::move(config), microseconds, TileChoice{}, false};
 }
 
 // The engines' estimates were fitted one by one, and differ by so much where measurements are
@@ -40,7 +40,12 @@ ScheduledKernel schedule_contraction(const KernelSpec& spec, const DeviceModel& 
     return {std::move(wgmma->spec), std::move(wgmma->engine), wgmma->microseconds,
             std::move(wgmma->choice), wgmma->tuned};
   if (mma) return scheduled(std::move(mma->spec), std::move(mma->engine));
-  return scheduled(spec, schedule_simt(spec, device));
+  SimtConfig simt = schedule_simt(spec, device);
+  if (!spec.contraction().paired())
+    if (auto fma = plan_fma(spec, device, tuning); fma && fma->microseconds < simt.microseconds)
+      return {std::move(fma->spec),   std::move(fma->engine), fma->microseconds,
+              std::move(fma->choice), fma->tuned};
+  return scheduled(spec, std::move(simt));
 }
 
 ScheduledKernel schedule_family(const KernelSpec& spec, const DeviceModel& device,
@@ -61,6 +66,10 @@ ScheduledKernel schedule_family(const KernelSpec& spec, const DeviceModel& devic
 }
 
 }  // namespace
+
+KernelChoice ScheduledKernel::ranked_choice() const {
+  return std::visit([](const auto& c) { return c.ranked(); }, choice);
+}
 
 const Launch& ScheduledKernel::launch() const {
   return std::visit([](const Launch& l) -> const Launch& { return l; }, config);

@@ -27,7 +27,8 @@ struct ScheduledKernel {
   // Estimated, from launch to end. What was measured does not change it: a measured tile takes no
   // longer than the one that this is the estimate of.
   double microseconds = 0;
-  TileChoice choice;   // what could be measured; no tiles where there is nothing to choose
+  // What could be measured; no tiles where there is nothing to choose.
+  std::variant<TileChoice, MmaChoice> choice;
   bool tuned = false;  // the tile is the measured one, not the one estimated to be the fastest
 
   const PointwiseConfig* pointwise() const { return std::get_if<PointwiseConfig>(&config); }
@@ -41,6 +42,7 @@ struct ScheduledKernel {
   const AttentionBackwardConfig* attention_backward() const {
     return std::get_if<AttentionBackwardConfig>(&config);
   }
+  KernelChoice ranked_choice() const;
   const Launch& launch() const;
   // Of the body, or of a contraction's epilogue; null on ordinary cores, where elements move alone.
   const Packing* packing() const;

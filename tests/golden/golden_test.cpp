@@ -65,7 +65,7 @@ TEST_CASE("generated kernels are the approved ones, for sm_90a") {
 // wait for each other and says so; where registers do not suffice, it says that, too.
 TEST_CASE("kernels for sm_90a compile without a complaint") {
   for (const auto& [name, spec] : hopper_specs()) {
-    const auto choice = scheduled(spec, "sm_90a").choice.ranked();
+    const auto choice = scheduled(spec, "sm_90a").ranked_choice();
     // Who copies rows shares none with tiles beside.
     REQUIRE(choice.configurations.size() > (spec.contraction().rows.gathers() ? 12 : 20));
     const std::size_t every = choice.configurations.size() / 6;
@@ -95,7 +95,7 @@ TEST_CASE("tiles of every width compile", "[nvrtc]") {
     INFO(width << " columns");
     const KernelSpec spec =
         hopper_columns(device_model("sm_90a").sms * width);  // one round of tiles
-    const auto choice = scheduled(spec, "sm_90a").choice.ranked();
+    const auto choice = scheduled(spec, "sm_90a").ranked_choice();
     const std::string start = fmt::format("64x{} by 1 together, cluster 1x1, split 1,", width);
     const auto at = std::find_if(
         choice.configurations.begin(), choice.configurations.end(),

@@ -62,8 +62,11 @@ template <class Config>
 struct ThreadTiles {
   using W = WarpTiles<Config>;
   static constexpr int rows = W::rows / 4, columns = W::columns / 8;  // of a thread
-  static constexpr int slices = Config::tile_k / 4;
-  static_assert(W::rows % 16 == 0 && slices % 2 == 0 && Config::stages >= 3);
+  static constexpr int slices = Config::tile_k / 4;  // of a step
+  // Those of one turn of the loop: more make the loop's own instructions fewer, and code that the
+  // instruction caches must hold.
+  static constexpr int turn = slices * rows * columns <= 256 ? slices : 2;
+  static_assert(W::rows % 16 == 0 && turn % 2 == 0 && slices % turn == 0 && Config::stages >= 3);
 };
 
 template <class Config, class LinesA, class LinesB>
@@ -134,12 +137,16 @@ SINTER_DEVICE void sum_thread_tile(const Args& args, const LoaderA& a, const Loa
                                    ThreadSums<Config, LinesA, LinesB>& sums) {
   using Index = typename Config::Index;
   using Held = typename ThreadSums<Config, LinesA, LinesB>::Held;
-  constexpr int stages = Config::stages, slices = ThreadTiles<Config>::slices;
+  using T = ThreadTiles<Config>;
+  constexpr int stages = Config::stages, slices = T::slices, last = slices - T::turn;
   constexpr unsigned panel_a = LoaderA::Layout::bytes, stage_bytes = panel_a + LoaderB::Layout::bytes;
   constexpr Index steps = WarpTiles<Config>::steps;
   constexpr bool copies = LoaderA::copied || LoaderB::copied;
   const auto following = [&](unsigned stage) {
     return stage == shared + (stages - 1) * stage_bytes ? shared : stage + stage_bytes;
+  };
+  const auto before = [&](unsigned stage) {
+    return stage == shared ? shared + (stages - 1) * stage_bytes : stage - stage_bytes;
   };
   typename LoaderA::Held held_a;
   typename LoaderB::Held held_b;
@@ -147,50 +154,46 @@ SINTER_DEVICE void sum_thread_tile(const Args& args, const LoaderA& a, const Loa
   float4 rows{};
   unsigned current = shared, filled = shared;  // stages
   Index step = 1 - stages;
-  int slice = slices - 2;
-  // Two slices at a time, so that the loop's code stays small. The steps before the first one fill
-  // the ring: what loads is compiled once.
+  int slice = last;
+  // The steps before the first one fill the ring: what loads is compiled once.
 #pragma unroll 1
   while (step < steps) {
-    if (step >= 0) {
-      columns[1].read(lines_b, current + panel_a, slice + 1);
-      sums.multiply(lines_a, current, slice, columns[0], rows, current, slice + 1);
-    }
+    if (step >= 0)
+#pragma unroll
+      for (int i = 0; i < T::turn - 1; ++i) {
+        columns[(i + 1) % 2].read(lines_b, current + panel_a, slice + i + 1);
+        sums.multiply(lines_a, current, slice + i, columns[i % 2], rows, current, slice + i + 1);
+      }
+    const bool ends = slice == last;  // the step
     unsigned next = current;
-    int next_slice = slice + 2;
-    if (next_slice == slices) {
-      next_slice = 0;
+    if (ends) {
       if (step >= 0) next = following(current);
       // What passes through registers is put a step after it was fetched.
       const Index ahead = step + stages - 1;
-      const unsigned fetched = filled;
       if (step > 1 - stages && ahead - 1 < steps) {
-        const unsigned last = filled == shared ? shared + (stages - 1) * stage_bytes
-                                               : filled - stage_bytes;
-        a.end(args, ahead - 1, last, held_a);
-        b.end(args, ahead - 1, last + panel_a, held_b);
+        const unsigned fetched = before(filled);
+        a.end(args, ahead - 1, fetched, held_a);
+        b.end(args, ahead - 1, fetched + panel_a, held_b);
       }
       // Behind the barrier the next step has come, and nobody reads the one before this any more.
       if constexpr (copies) warp_matrix::wait<stages - 3>();
       __syncthreads();
       if (ahead < steps) {
-        a.start(args, ahead, fetched, held_a);
-        b.start(args, ahead, fetched + panel_a, held_b);
+        a.start(args, ahead, filled, held_a);
+        b.start(args, ahead, filled + panel_a, held_b);
       }
       if constexpr (copies) warp_matrix::commit();
       filled = following(filled);
     }
-    if (step >= -1) columns[0].read(lines_b, next + panel_a, next_slice);
+    const int following_slice = ends ? 0 : slice + T::turn;
+    if (step >= -1) columns[0].read(lines_b, next + panel_a, following_slice);
     if (step >= 0)
-      sums.multiply(lines_a, current, slice + 1, columns[1], rows, next, next_slice);
+      sums.multiply(lines_a, current, slice + T::turn - 1, columns[1], rows, next, following_slice);
     else
-      rows = lines_a.chunk(next, next_slice, 0);
-    if (next_slice == 0) {
-      ++step;
-      if (step < 0) next_slice = slices - 2;
-    }
+      rows = lines_a.chunk(next, 0, 0);
+    if (ends) ++step;
+    slice = step < 0 ? last : following_slice;
     current = next;
-    slice = next_slice;
   }
 }
 

@@ -35,7 +35,7 @@ class Config {
   std::string missing_;
 };
 
-// How an operand of a contraction comes to the tensor cores of any GPU.
+// How an operand of a contraction comes to shared memory, on any GPU.
 std::string moved(std::string_view name, std::int64_t copied, std::int64_t width) {
   const std::string together = width > 1 ? fmt::format("{} neighbours at a time", width)
                                          : std::string("elements one by one");
@@ -104,8 +104,10 @@ std::string how_contraction(Config& get, std::uint32_t threads, std::string_view
         tiles;
   if (get.has("cluster_m")) return tiles + how_by_warpgroups(get, threads, gpu);
   return tiles +
-         fmt::format("tensor cores, {} x {} warps, {} steps of {} in shared memory", get("warps_m"),
-                     get("warps_n"), get("stages"), get("tile_k")) +
+         fmt::format("{}, {} x {} warps, {} steps of {} in shared memory",
+                     get.some("ordinary_cores") ? "ordinary cores, as nothing may be rounded"
+                                                : "tensor cores",
+                     get("warps_m"), get("warps_n"), get("stages"), get("tile_k")) +
          moved("A", get("a_copied"), get("a_width")) + moved("B", get("b_copied"), get("b_width")) +
          (get("promote_every") > 0 ? fmt::format("; sums move to 32-bit integers every {} terms",
                                                  get("promote_every") * get("tile_k"))

@@ -1,10 +1,12 @@
 #include "schedule/contraction/mma.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
 #include "plan/access.hpp"
-#include "schedule/contraction/mma_tiles.hpp"
+#include "schedule/contraction/fma_tiles.hpp"
 #include "schedule/schedule_parts.hpp"
 
 namespace sinter {
@@ -52,6 +54,8 @@ struct Factors {
       if (holds(t, a) && holds(t, b)) return t;
     return DataType::none;
   }
+  // On ordinary cores.
+  bool fit_f32() const { return holds(DataType::f32, a) && holds(DataType::f32, b); }
   // How many products f32 adds up without rounding; 0: as many as there are.
   int exact_run() const {
     constexpr double exact = 0x1p24;
@@ -110,60 +114,146 @@ double microseconds(const KernelSpec& spec, const MmaConfig& e, double model,
                                                 odd ? operations / kOdd : 0, memory});
 }
 
-}  // namespace
-
-DataType factor_type(const KernelSpec& spec) { return Factors(spec).number(); }
-
-std::optional<MmaPlan> plan_mma(const KernelSpec& given, const DeviceModel& device) {
-  if (!given.as_contraction()) return {};
-  if (given.contraction().zero_dominates != ZeroOf::neither && !given.gathers.empty()) return {};
-  const Factors factors(given);
-  if (given.contraction().accumulate != DataType::f32 && !factors.integers) return {};
-  MmaPlan plan{given, {}};
-  KernelSpec& spec = plan.spec;
-  MmaConfig& e = plan.engine;
-  e.number = factors.number();
-  if (e.number == DataType::none) return {};
-  const int run = factors.exact_run();
+// The plan as far as it depends on no tile.
+struct Started {
+  MmaPlan plan;
+  MmaWork work;
+  Group m, n;
+};
+Started start(const KernelSpec& given, DataType number, int run) {
+  Started s{{given, {}, {}, false, 0}, {}, {}, {}};
+  KernelSpec& spec = s.plan.spec;
+  MmaConfig& e = s.plan.engine;
+  e.number = number;
   order_depth(spec);
   const ContractionSpec& c = spec.contraction();
   const int first_m = c.first_m(), first_n = c.first_n(), first_k = c.first_k();
-  const Group m{c.m ? first_n - 1 : -1, c.m}, n{c.n ? first_k - 1 : -1, c.n};
-  e.a = choose_operand(spec, c.a().body, e.number, m, c.rows.on);
-  e.b = choose_operand(spec, c.b().body, e.number, n, false);
-  e.n_fastest = !prefers(spec, spec.body, n.last, m.last, is_store);
+  s.m = {c.m ? first_n - 1 : -1, c.m};
+  s.n = {c.n ? first_k - 1 : -1, c.n};
+  e.a = choose_operand(spec, c.a().body, number, s.m, c.rows.on);
+  e.b = choose_operand(spec, c.b().body, number, s.n, false);
+  e.n_fastest = !prefers(spec, spec.body, s.n.last, s.m.last, is_store);
 
   const auto extent = [&](int from, int to) {
     return static_cast<double>(count(spec.extent, from, to));
   };
-  MmaWork w{extent(0, first_m),
+  s.work = {extent(0, first_m),
             extent(first_m, first_n),
             extent(first_n, first_k),
             extent(first_k, spec.extent.size()),
-            e.number == DataType::tf32 ? 4 : 2,
+            number == DataType::tf32 || number == DataType::f32 ? 4 : 2,
             0,
             light(spec, e),
             run > 0,
             weigh(spec, c.a().body, e.a),
             weigh(spec, c.b().body, e.b)};
-  for (const auto& s : spec.body.statements)
-    if (is_load(s) || is_store(s))
-      w.extra_bytes += info(spec.ports[static_cast<std::size_t>(s.port)].type).bytes;
-  const auto tile = choose_tile(w, device);
-  if (!tile) return {};
-  e.tile = *tile;
-  e.promote_every = run / (e.tile.line / info(e.number).bytes);  // a run is longer than a step
+  for (const auto& st : spec.body.statements)
+    if (is_load(st) || is_store(st))
+      s.work.extra_bytes += info(spec.ports[static_cast<std::size_t>(st.port)].type).bytes;
+  return s;
+}
+
+// The rest, for the tile.
+MmaPlan finished(Started s, const EstimatedMmaTile& chosen, int least_blocks) {
+  const MmaTile& tile = chosen.tile;
+  const KernelSpec& spec = s.plan.spec;
+  MmaConfig& e = s.plan.engine;
+  e.tile = tile;
   e.wide_index = needs_wide_index(spec);
-  e.threads = 32 * e.tile.warps_m * e.tile.warps_n;
-  e.least_blocks = least_blocks(w, e.tile);
-  e.tiles = tiles_of(w, e.tile);
+  e.threads = 32 * tile.warps_m * tile.warps_n;
+  e.least_blocks = least_blocks;
+  e.tiles = tiles_of(s.work, tile);
   e.grid = clamp_grid(e.tiles);
-  e.microseconds = microseconds(spec, e, tile_microseconds(w, e.tile, device), device);
-  const bool packs = e.n_fastest || !c.rows.on;  // rows of a group start anywhere
-  e.packing = choose_packing(spec, e.n_fastest ? n.last : m.last, packs ? 8 : 1);
+  e.microseconds = s.plan.microseconds = chosen.microseconds;
+  const bool packs = e.n_fastest || !spec.contraction().rows.on;  // rows of a group start anywhere
+  e.packing = choose_packing(spec, e.n_fastest ? s.n.last : s.m.last, packs ? 8 : 1);
   e.unroll = e.packing.width >= 8 ? 2 : 4;
-  e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(e.tile));
+  e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(tile));
+  return std::move(s.plan);
+}
+
+// The same for every kernel with the same choice of tiles to make.
+std::string problem_text(const Started& s) {
+  const MmaConfig& e = s.plan.engine;
+  const auto text = [](const MmaOperand& o) {
+    return fmt::format("f32{}{}", o.k_fastest ? "" : " transposed",
+                       o.copied ? fmt::format(" by {}", o.packing.width) : " computed");
+  };
+  return fmt::format("{} x {} on ordinary cores, batch {}, m {}, n {}, k {} of {}, {} bytes a result{}",
+                     text(e.a), text(e.b), s.work.batches, s.work.rows, s.work.columns,
+                     s.work.depth, s.plan.spec.contraction().k(), s.work.extra_bytes,
+                     e.n_fastest ? "" : " along m");
+}
+
+bool sooner(const EstimatedMmaTile& a, const EstimatedMmaTile& b) {
+  return a.microseconds < b.microseconds;
+}
+
+// What no engine of this file does.
+bool out_of_reach(const KernelSpec& spec) {
+  return !spec.as_contraction() ||
+         (spec.contraction().zero_dominates != ZeroOf::neither && !spec.gathers.empty());
+}
+
+}  // namespace
+
+DataType factor_type(const KernelSpec& spec) { return Factors(spec).number(); }
+
+std::optional<MmaPlan> plan_mma(const KernelSpec& spec, const DeviceModel& device) {
+  if (out_of_reach(spec)) return {};
+  const Factors factors(spec);
+  if (spec.contraction().accumulate != DataType::f32 && !factors.integers) return {};
+  const DataType number = factors.number();
+  if (number == DataType::none) return {};
+  const int run = factors.exact_run();
+  Started started = start(spec, number, run);
+  const MmaWork work = started.work;
+  const auto tile = choose_tile(work, device);
+  if (!tile) return {};
+  const double us = microseconds(started.plan.spec, started.plan.engine,
+                                 tile_microseconds(work, *tile, device), device);
+  MmaPlan plan = finished(std::move(started), {*tile, us}, least_blocks(work, *tile));
+  plan.engine.promote_every = run / (tile->line / info(number).bytes);  // a run is longer
   return plan;
+}
+
+std::optional<MmaPlan> plan_fma(const KernelSpec& spec, const DeviceModel& device,
+                                const Tuning& tuning) {
+  if (out_of_reach(spec)) return {};
+  const Factors factors(spec);
+  if (spec.contraction().accumulate != DataType::f32 || factors.number() != DataType::none ||
+      !factors.fit_f32())
+    return {};
+  Started started = start(spec, DataType::f32, 0);
+  const MmaWork work = started.work;
+  MmaChoice choice{problem_text(started), fma_tiles(work, device)};
+  if (choice.tiles.empty()) return {};
+  for (EstimatedMmaTile& t : choice.tiles)
+    t.microseconds =
+        microseconds(started.plan.spec, started.plan.engine, t.microseconds, device);
+  const EstimatedMmaTile likeliest =
+      *std::min_element(choice.tiles.begin(), choice.tiles.end(), sooner);
+  EstimatedMmaTile best = likeliest;
+  bool tuned = false;
+  if (const auto known = tuning.best.find(choice.problem); known != tuning.best.end())
+    for (const EstimatedMmaTile& t : choice.tiles)
+      if (to_text(t.tile) == known->second) best = t, tuned = true;
+  MmaPlan plan = finished(std::move(started), best, fma_blocks(work, best.tile, device));
+  plan.choice = std::move(choice);
+  plan.tuned = tuned;
+  plan.microseconds = likeliest.microseconds;
+  return plan;
+}
+
+KernelChoice MmaChoice::ranked() const {
+  std::vector<EstimatedMmaTile> sorted = tiles;
+  std::stable_sort(sorted.begin(), sorted.end(), sooner);
+  KernelChoice choice{problem, {}, {}};
+  for (const EstimatedMmaTile& t : sorted) {
+    choice.configurations.push_back(to_text(t.tile));
+    choice.microseconds.push_back(t.microseconds);
+  }
+  return choice;
 }
 
 }  // namespace sinter

@@ -1,9 +1,13 @@
-// How a contraction runs on the tensor cores that every GPU from sm_80 on has: the type of the
-// products, how the operands come to shared memory, and the tiles; see
-// codegen/device/family/contraction_mma.cuh. A pure function of the spec and the device model.
+// How a contraction runs on the tensor cores that every GPU from sm_80 on has, and, in f32 that must
+// not be rounded, on ordinary cores: the type of the products, how the operands come to shared
+// memory, and the tiles; see codegen/device/family/contraction_mma.cuh and contraction_fma.cuh. A
+// pure function of the spec and the device model.
 #pragma once
 #include <optional>
+#include <string>
+#include <vector>
 
+#include "plan/tuning.hpp"
 #include "schedule/launch.hpp"
 #include "schedule/packing.hpp"
 #include "target/device_model.hpp"
@@ -27,7 +31,7 @@ struct MmaTile {
 };
 
 struct MmaConfig : Launch {
-  DataType number{};  // of the factors: f16, bf16 or tf32
+  DataType number{};  // of the factors: f16, bf16 or tf32; f32 on ordinary cores
   MmaOperand a, b;
   MmaTile tile;
   bool n_fastest = true;  // along which index the result lies in memory
@@ -36,11 +40,27 @@ struct MmaConfig : Launch {
   int promote_every = 0;  // of integers: steps whose sums f32 holds exactly; 0: all of them
   double tiles = 1;
   Packing packing;  // of the epilogue
+  bool ordinary_cores() const { return number == DataType::f32; }
+};
+
+struct EstimatedMmaTile {
+  MmaTile tile;
+  double microseconds;
+};
+
+// What a plan was chosen from, where that can be measured.
+struct MmaChoice {
+  std::string problem;
+  std::vector<EstimatedMmaTile> tiles;
+  KernelChoice ranked() const;
 };
 
 struct MmaPlan {
   KernelSpec spec;  // the given one with its indices in the order that the kernel wants
   MmaConfig engine;
+  MmaChoice choice;
+  bool tuned = false;  // the tile is the measured one, not the one estimated to be the fastest
+  double microseconds = 0;  // of the tile estimated to be the fastest
 };
 
 // The type in which tensor cores multiply the operands; none where no such type holds their values.
@@ -48,5 +68,10 @@ DataType factor_type(const KernelSpec& spec);
 
 // Nothing where there is no such type, or every tile would make too much code.
 std::optional<MmaPlan> plan_mma(const KernelSpec& spec, const DeviceModel& device);
+
+// On ordinary cores: nothing where tensor cores have a type for the factors, or f32 has not, and
+// where every tile would make too much code.
+std::optional<MmaPlan> plan_fma(const KernelSpec& spec, const DeviceModel& device,
+                                const Tuning& tuning);
 
 }  // namespace sinter

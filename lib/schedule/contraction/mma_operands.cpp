@@ -73,7 +73,7 @@ void hold_operand(const KernelSpec& spec, const Body& body, DataType number, Gro
       o.packing.ports[static_cast<std::size_t>(s.port)] = hold_port(
           spec, spec.ports[static_cast<std::size_t>(s.port)], along, o.packing.width, renumbered);
   const Statement& s = body.statements.back();
-  o.plain = body.statements.size() == 1 && is_load(s) && number != DataType::tf32 &&
+  o.plain = body.statements.size() == 1 && is_load(s) && info(number).bytes == 2 &&
             o.packing.width > 1 &&
             o.packing.ports[static_cast<std::size_t>(s.port)].kind != PortPack::Kind::each &&
             o.packing.ports[static_cast<std::size_t>(s.port)].kind != PortPack::Kind::same;

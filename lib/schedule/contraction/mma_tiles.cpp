@@ -26,23 +26,7 @@ constexpr MmaTile kTiles[] = {{128, 256, 2, 4},
                               {64, 128, 2, 4},
                               {128, 64, 4, 2},
                               {64, 64, 4, 2}};
-constexpr double kMostHeld = 48;
-// Instructions that the operands of a step may take of a thread: they cost time to compile. The
-// second limit is for bodies that keep within the first in no tile.
-constexpr double kMostCode[] = {200, 640};
-
-// Registers that the operands of a tile occupy in a thread while they wait.
-double held_registers(const MmaWork& w, const MmaTile& t) {
-  return (t.m * w.a.held + t.n * w.b.held) * t.line / w.bytes / (32 * t.warps_m * t.warps_n);
-}
-int held_sums(const MmaWork& w, const MmaTile& t) {
-  return t.m * t.n / (32 * t.warps_m * t.warps_n) * (w.promotes ? 2 : 1);
-}
 bool waits(const MmaWork& w) { return w.a.held + w.b.held > 0; }
-double code_size(const MmaWork& w, const MmaTile& t) {
-  return (t.m * w.a.code + t.n * w.b.code) * t.line / w.bytes / (32 * t.warps_m * t.warps_n);
-}
-
 int stage_bytes(const MmaTile& t) { return (t.m + t.n) * t.line; }
 // Blocks that a multiprocessor holds, by shared memory and registers. kShared was fitted with the
 // other numbers of this estimate and is no GPU's own figure.
@@ -100,6 +84,18 @@ std::optional<MmaTile> choose_tile(const MmaWork& w, double most_code, const Dev
 
 }  // namespace
 
+double held_registers(const MmaWork& w, const MmaTile& t) {
+  return (t.m * w.a.held + t.n * w.b.held) * t.line / w.bytes / (32 * t.warps_m * t.warps_n);
+}
+
+int held_sums(const MmaWork& w, const MmaTile& t) {
+  return t.m * t.n / (32 * t.warps_m * t.warps_n) * (w.promotes ? 2 : 1);
+}
+
+double code_size(const MmaWork& w, const MmaTile& t) {
+  return (t.m * w.a.code + t.n * w.b.code) * t.line / w.bytes / (32 * t.warps_m * t.warps_n);
+}
+
 int shared_bytes(const MmaTile& t) {
   return std::max(t.stages * stage_bytes(t), t.warps_m * t.warps_n * kSlabBytes);
 }
@@ -119,7 +115,7 @@ int least_blocks(const MmaWork& w, const MmaTile& t) {
 }
 
 std::optional<MmaTile> choose_tile(const MmaWork& w, const DeviceModel& device) {
-  for (double limit : kMostCode)
+  for (double limit : kMostOperandCode)
     if (const auto tile = choose_tile(w, limit, device)) return tile;
   return {};
 }

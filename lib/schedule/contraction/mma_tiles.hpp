@@ -20,6 +20,15 @@ double tile_microseconds(const MmaWork& w, const MmaTile& t, const DeviceModel& 
 // every step, there should be others.
 int least_blocks(const MmaWork& w, const MmaTile& t);
 
+// Registers that the operands of a tile occupy in a thread while they wait, and those of its sums.
+double held_registers(const MmaWork& w, const MmaTile& t);
+int held_sums(const MmaWork& w, const MmaTile& t);
+// Instructions that the operands of a step take of a thread: they cost time to compile. The second
+// limit is for bodies that keep within the first in no tile.
+double code_size(const MmaWork& w, const MmaTile& t);
+inline constexpr double kMostOperandCode[] = {200, 640};
+inline constexpr double kMostHeld = 48;
+
 // Nothing where every tile makes too much code.
 std::optional<MmaTile> choose_tile(const MmaWork& w, const DeviceModel& device);
 

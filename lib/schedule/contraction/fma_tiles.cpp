@@ -1,0 +1,83 @@
+#include "schedule/contraction/fma_tiles.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace sinter {
+namespace {
+
+// A thread has m / warps_m / 4 x n / warps_n / 8 results.
+constexpr MmaTile kTiles[] = {{128, 128, 2, 2}, {64, 128, 2, 2}, {128, 64, 2, 2}, {64, 64, 2, 2},
+                              {32, 128, 1, 4},  {128, 32, 4, 1}, {32, 64, 2, 2},  {64, 32, 4, 1},
+                              {16, 128, 1, 4},  {16, 64, 1, 2}};
+constexpr struct Pipeline {
+  int line, stages;  // bytes of k in a stage
+} kPipelines[] = {{64, 4}, {64, 3}, {128, 3}};
+constexpr int kLanesM = 4, kLanesN = 8;
+
+int thread_rows(const MmaTile& t) { return t.m / t.warps_m / kLanesM; }
+int thread_columns(const MmaTile& t) { return t.n / t.warps_n / kLanesN; }
+
+// Those of a thread: sums, two slices of its columns, chunks of its rows, what waits, addresses.
+int registers(const MmaWork& w, const MmaTile& t) {
+  constexpr int kAddresses = 48;
+  return held_sums(w, t) + 8 * thread_columns(t) + 12 + static_cast<int>(held_registers(w, t)) +
+         kAddresses;
+}
+
+// Clocks of a multiprocessor, roughly.
+double estimate(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {
+  const double each = std::ceil(tiles_of(w, t) / device.sms),
+               beside = std::min<double>(fma_blocks(w, t, device), each);
+  const int warps = t.warps_m * t.warps_n;
+  const double issued = device.ordinary_operations / 2 / 32.0;  // instructions a clock
+  // Of one element of k: multiplications, chunks read, loops and addresses of copies.
+  const double read = (thread_rows(t) + thread_columns(t)) / 4.0,
+               multiply = static_cast<double>(thread_rows(t)) * thread_columns(t),
+               copy = (t.m + t.n) / 4.0 / (32 * warps) * 5, loop = 6,
+               compute = (t.m * w.a.code + t.n * w.b.code) / (32 * warps);
+  const double instructions = (multiply + read + copy + loop + compute) * warps / issued;
+  const double moved = (t.m + t.n) * 4 / 48.0;
+  // One warp on each of the four schedulers does not keep them busy.
+  const double busy = std::min(0.97, 0.55 + 0.05 * warps * beside);
+  constexpr double kLatency = 1500, kWait = 1000;  // until the first step has come, and others
+  const double wait =
+      w.a.held + w.b.held > 0 ? kWait * w.bytes / t.line / beside : 0;
+  const double steps = w.depth * std::max({instructions / busy, moved, wait});
+  const double epilogue = t.m * t.n * (4.0 + w.extra_bytes) / 64;
+  return each * (steps + epilogue) + std::ceil(each / beside) * kLatency;
+}
+
+}  // namespace
+
+int fma_blocks(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {
+  const int threads = 32 * t.warps_m * t.warps_n,
+            by_registers = device.registers_per_sm / (std::min(255, registers(w, t)) * threads),
+            by_memory = device.shared_per_sm / (shared_bytes(t) + device.shared_reserved);
+  return std::clamp(std::min(by_registers, by_memory), 1, 8);
+}
+
+std::string to_text(const MmaTile& t) {
+  return fmt::format("{}x{}x{} warps {}x{} stages {}", t.m, t.n, t.line / 4, t.warps_m, t.warps_n,
+                     t.stages);
+}
+
+std::vector<EstimatedMmaTile> fma_tiles(const MmaWork& w, const DeviceModel& device) {
+  for (double most_code : kMostOperandCode) {
+    std::vector<EstimatedMmaTile> legal;
+    for (MmaTile t : kTiles)
+      for (const Pipeline& p : kPipelines) {
+        t.line = p.line;
+        t.stages = p.stages;
+        if (shared_bytes(t) <= device.shared_per_cta && held_registers(w, t) <= kMostHeld &&
+            registers(w, t) <= 255 && code_size(w, t) <= most_code)
+          legal.push_back({t, estimate(w, t, device) / device.clock});
+      }
+    if (!legal.empty()) return legal;
+  }
+  return {};
+}
+
+}  // namespace sinter
