@@ -56,10 +56,10 @@ void run_configurations(const std::vector<GraphSource>& graphs, const Configurat
     REQUIRE(choices.size() == 1);
     std::set<std::string> seen;
     for (const auto& configuration : choices[0].configurations) {
-      bool fresh = false;
+      bool fresh = which.every;
       if (which.one_of_a_kind)
         fresh = seen.insert(kind_of(configuration)).second;
-      else
+      else if (!which.every)
         for (const auto& pair : pairs_of(configuration)) fresh |= seen.insert(pair).second;
       if (!fresh) continue;
       all.push_back({graph.name + ", " + configuration, all.size(), graph.make, {}});

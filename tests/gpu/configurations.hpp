@@ -8,9 +8,9 @@ namespace sinter::test {
 void run_as_chosen(const std::vector<GraphSource>& graphs);
 
 // Of each graph's one kernel, as many configurations that every two properties that go together
-// stand in one of them, or one of each kind.
+// stand in one of them, or one of each kind, or every one.
 struct Configurations {
-  bool one_of_a_kind = false;
+  bool one_of_a_kind = false, every = false;
   Fill fill = Fill::normal;
 };
 void run_configurations(const std::vector<GraphSource>& graphs, const Configurations& which);

@@ -59,11 +59,11 @@ std::string text(const Problem& p) {
          std::to_string(p.k) + " " + std::string(name(p.io));
 }
 
-void run_all(const std::vector<Problem>& problems, bool one_of_a_kind = false) {
+void run_all(const std::vector<Problem>& problems, const Configurations& which = {}) {
   std::vector<GraphSource> all;
   for (const Problem& p : problems)
     all.push_back({text(p), all.size(), [p] { return graph_of(p, text(p)); }, {}});
-  run_configurations(all, {.one_of_a_kind = one_of_a_kind});
+  run_configurations(all, which);
 }
 
 TEST_CASE("matmuls in every configuration", "[contraction]") {
@@ -90,7 +90,7 @@ TEST_CASE("matmuls of few rows of every kind", "[contraction]") {
            {.batch = 1, .m = 20, .n = 136, .k = 100, .io = f32, .result = f32, .compute = tf32},
            {.batch = 1, .m = 40, .n = 136, .k = 200, .side_inputs = true, .two_products = true},
            {.batch = 1, .m = 48, .n = 136, .k = 136, .a_by_rows = false}},
-          true);
+          {.one_of_a_kind = true});
 }
 
 TEST_CASE("matmuls in every configuration, other types", "[contraction]") {
@@ -127,7 +127,7 @@ TEST_CASE("matmuls of every kind for the sanitizer", "[sanitize]") {
            {.batch = 1, .m = 136, .n = 200, .k = 392, .side_inputs = true},
            {.batch = 1, .m = 136, .n = 136, .k = 272, .io = f8e4m3},
            {.batch = 1, .m = 24, .n = 40, .k = 72}},
-          true);
+          {.one_of_a_kind = true});
 }
 
 // Several tiles a block, a ring that is used many times, and long sums.
@@ -189,6 +189,20 @@ TEST_CASE("matmuls in f32", "[contraction]") {
         all.push_back({text(p), all.size(), [p] { return graph_of(p, text(p)); }, {}});
       }
   run_as_chosen(all);
+}
+
+// Rows, columns and k that end within a thread's, a chunk of 16 bytes and a stage, and a ring that is
+// used more than once.
+TEST_CASE("matmuls in f32 in every configuration", "[contraction]") {
+  std::vector<Problem> all;
+  for (const bool a_by_rows : {true, false})
+    for (const bool b_by_columns : {true, false})
+      all.push_back({.batch = 1, .m = 136, .n = 148, .k = 92, .a_by_rows = a_by_rows,
+                     .b_by_columns = b_by_columns, .io = f32, .result = f32});
+  all.push_back({.batch = 2, .m = 131, .n = 67, .k = 85, .c_by_rows = false, .io = f32,
+                 .result = f32, .side_inputs = true});
+  all.push_back({.batch = 1, .m = 72, .n = 136, .k = 64, .io = f32, .result = f32, .totals = true});
+  run_all(all, {.every = true});
 }
 
 TEST_CASE("matmuls whose operands are computed", "[contraction]") {

@@ -60,8 +60,8 @@ int fma_blocks(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {
 }
 
 std::string to_text(const MmaTile& t) {
-  return fmt::format("{}x{}x{} warps {}x{} stages {}", t.m, t.n, t.line / 4, t.warps_m, t.warps_n,
-                     t.stages);
+  return fmt::format("{}x{} by {}x{} warps, stages {} of {}", t.m, t.n, t.warps_m, t.warps_n,
+                     t.stages, t.line / 4);
 }
 
 std::vector<EstimatedMmaTile> fma_tiles(const MmaWork& w, const DeviceModel& device) {
