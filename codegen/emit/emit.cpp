@@ -63,8 +63,9 @@ FamilyText family_text(const ScheduledKernel& kernel) {
                                          : "contraction_depthwise",
                 "sums of products of each channel"};
       if (const auto* const e = kernel.mma())
-        return e->ordinary_cores() ? FamilyText{"contraction_fma", "sums of products"}
-                                   : FamilyText{"contraction_mma", "sums of products on tensor cores"};
+        return e->ordinary_cores()
+                   ? FamilyText{"contraction_fma", "sums of products"}
+                   : FamilyText{"contraction_mma", "sums of products on tensor cores"};
       return {"contraction_simt", "sums of products"};
   }
 }

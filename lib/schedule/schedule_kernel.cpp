@@ -43,7 +43,7 @@ ScheduledKernel schedule_contraction(const KernelSpec& spec, const DeviceModel& 
   SimtConfig simt = schedule_simt(spec, device);
   if (!spec.contraction().paired())
     if (auto fma = plan_fma(spec, device, tuning); fma && fma->microseconds < simt.microseconds)
-      return {std::move(fma->spec),   std::move(fma->engine), fma->microseconds,
+      return {std::move(fma->spec), std::move(fma->engine), fma->microseconds,
               std::move(fma->choice), fma->tuned};
   return scheduled(spec, std::move(simt));
 }

@@ -47,6 +47,11 @@ void product(Graph& g) {
   const auto b = g.tensor({.name = "b", .dim = {1, 1032, 200}});
   g.output(matmul(a, b), "c");
 }
+void product_in_f32(Graph& g) {
+  const auto a = g.tensor({.name = "a", .dim = {1, 40, 144}, .data_type = f32});
+  const auto b = g.tensor({.name = "b", .dim = {1, 144, 72}, .data_type = f32});
+  g.output(matmul(a, b), "c");
+}
 void deep_product(Graph& g) {
   const auto a = g.tensor({.name = "a", .dim = {1, 128, 4096}});
   const auto b = g.tensor({.name = "b", .dim = {1, 4096, 64}, .stride = {262144, 1, 4096}});
@@ -68,6 +73,7 @@ constexpr const char *kAsyncCopy = "sinter/device/core/async_copy.cuh",
                      *kTiled = "sinter/device/family/tiled.cuh",
                      *kTiledFlat = "sinter/device/family/tiled_flat.cuh",
                      *kMma = "sinter/device/family/contraction_mma.cuh",
+                     *kFma = "sinter/device/family/contraction_fma.cuh",
                      *kProducer = "sinter/device/family/contraction_producer.cuh",
                      *kWgmma = "sinter/device/family/contraction_wgmma.cuh";
 
@@ -125,6 +131,18 @@ const Mutant kMutants[] = {
      product,
      "",
      {kMma, "wait<stages - 2>", "wait<stages - 1>"}},
+    {"a stage of f32 multiplied before it came",
+     product_in_f32,
+     "",
+     {kFma, "wait<stages - 3>", "wait<stages - 2>"}},
+    {"a stage of f32 filled while it is multiplied",
+     product_in_f32,
+     "",
+     {kFma, "      __syncthreads();\n      if (ahead", "      if (ahead"}},
+    {"sums written where f32 is still multiplied",
+     product_in_f32,
+     "",
+     {kFma, "    __syncthreads();  // slabs lie where the last step is read\n", ""}},
     {"totals of a cluster read before they came",
      cluster_softmax,
      "sm_90a",

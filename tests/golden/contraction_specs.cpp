@@ -44,6 +44,20 @@ KernelSpec prologue_f64() {
   return b.spec;
 }
 
+// f32 that nothing may round: A as it lies, along m; B halved; a bias.
+KernelSpec exact_f32() {
+  auto b = contraction({100, 72, 52}, 0, 1, 1, 1);
+  b.into(b.spec.contraction().a().body).load("a", b.port("a", f32, strided({1, 0, 100})));
+  b.into(b.spec.contraction().b().body);
+  const int half = b.scalar("half", b.scalar_input("half", f32, 0.5));
+  b.op("halved", M::mul, {b.load("b", b.port("b", f32, strided({0, 52, 1}))), half});
+  b.into(b.spec.body);
+  const int bias = b.load("bias", b.port("bias", f32, strided({0, 1, 0})));
+  b.store(b.op("c", M::add, {b.accumulator("sum"), bias}),
+          b.port("c", f32, strided({72, 1, 0}), true));
+  return b.spec;
+}
+
 // Attention's second product: a masked probability of zero reads nothing.
 KernelSpec annihilating_zero() {
   auto b = contraction({8, 70, 64, 200}, 1, 1, 1, 1);
@@ -372,6 +386,7 @@ std::vector<NamedSpec> hopper_specs() {
 std::vector<NamedSpec> contraction_specs() {
   return {{"matmul_bias_gelu", matmul_bias_gelu()},
           {"prologue_f64", prologue_f64()},
+          {"exact_f32", exact_f32()},
           {"annihilating_zero", annihilating_zero()},
           {"conv_fprop", conv_fprop()},
           {"conv_dgrad", conv_dgrad()},

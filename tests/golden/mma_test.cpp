@@ -63,6 +63,39 @@ TEST_CASE("what tensor cores would round stays on ordinary cores") {
   CHECK_FALSE(plan_mma(spec, device_model()));
 }
 
+TEST_CASE("f32 that must not be rounded has an engine on ordinary cores") {
+  const auto plan = [](const KernelSpec& spec) { return plan_fma(spec, device_model(), {}); };
+  const auto of_f32 = plan(product(f32, f32, 64));
+  REQUIRE(of_f32);
+  CHECK(of_f32->engine.ordinary_cores());
+  CHECK(of_f32->engine.a.copied);
+  CHECK_FALSE(of_f32->tuned);
+  const auto mixed = plan(product(f32, bf16, 64));
+  REQUIRE(mixed);
+  CHECK_FALSE(mixed->engine.b.copied);
+  CHECK_FALSE(plan(product(bf16, bf16, 64)));  // tensor cores do not round these
+  CHECK_FALSE(plan(product(f64, f16, 64)));
+  CHECK_FALSE(plan(product(i32, f32, 64)));
+  KernelSpec wide = product(f32, f32, 64);
+  wide.contraction().accumulate = f64;
+  CHECK_FALSE(plan(wide));
+}
+
+TEST_CASE("a measured tile of f32 is taken") {
+  const KernelSpec spec = product(f32, f32, 640);
+  const auto likeliest = plan_fma(spec, device_model(), {});
+  REQUIRE(likeliest);
+  const KernelChoice choice = likeliest->choice.ranked();
+  REQUIRE(choice.configurations.size() > 10);
+  Tuning tuning;
+  tuning.best[choice.problem] = choice.configurations.back();
+  const auto measured = plan_fma(spec, device_model(), tuning);
+  REQUIRE(measured);
+  CHECK(measured->tuned);
+  CHECK(measured->microseconds == likeliest->microseconds);
+  CHECK(measured->engine.microseconds > likeliest->engine.microseconds);
+}
+
 TEST_CASE("sums of integers leave f32 before it would round them") {
   const auto steps_before = [](DataType a, DataType b, std::int64_t depth) {
     KernelSpec spec = product(a, b, depth);

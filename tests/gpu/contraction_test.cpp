@@ -126,7 +126,8 @@ TEST_CASE("matmuls of every kind for the sanitizer", "[sanitize]") {
            {.batch = 1, .m = 72, .n = 136, .k = 200, .totals = true},
            {.batch = 1, .m = 136, .n = 200, .k = 392, .side_inputs = true},
            {.batch = 1, .m = 136, .n = 136, .k = 272, .io = f8e4m3},
-           {.batch = 1, .m = 24, .n = 40, .k = 72}},
+           {.batch = 1, .m = 24, .n = 40, .k = 72},
+           {.batch = 1, .m = 72, .n = 136, .k = 100, .a_by_rows = false, .io = f32, .result = f32}},
           {.one_of_a_kind = true});
 }
 
@@ -191,16 +192,28 @@ TEST_CASE("matmuls in f32", "[contraction]") {
   run_as_chosen(all);
 }
 
-// Rows, columns and k that end within a thread's, a chunk of 16 bytes and a stage, and a ring that is
-// used more than once.
+// Rows, columns and k that end within a thread's, a chunk of 16 bytes and a stage, and a ring that
+// is used more than once.
 TEST_CASE("matmuls in f32 in every configuration", "[contraction]") {
   std::vector<Problem> all;
   for (const bool a_by_rows : {true, false})
     for (const bool b_by_columns : {true, false})
-      all.push_back({.batch = 1, .m = 136, .n = 148, .k = 92, .a_by_rows = a_by_rows,
-                     .b_by_columns = b_by_columns, .io = f32, .result = f32});
-  all.push_back({.batch = 2, .m = 131, .n = 67, .k = 85, .c_by_rows = false, .io = f32,
-                 .result = f32, .side_inputs = true});
+      all.push_back({.batch = 1,
+                     .m = 136,
+                     .n = 148,
+                     .k = 92,
+                     .a_by_rows = a_by_rows,
+                     .b_by_columns = b_by_columns,
+                     .io = f32,
+                     .result = f32});
+  all.push_back({.batch = 2,
+                 .m = 131,
+                 .n = 67,
+                 .k = 85,
+                 .c_by_rows = false,
+                 .io = f32,
+                 .result = f32,
+                 .side_inputs = true});
   all.push_back({.batch = 1, .m = 72, .n = 136, .k = 64, .io = f32, .result = f32, .totals = true});
   run_all(all, {.every = true});
 }

@@ -62,7 +62,7 @@ template <class Config>
 struct ThreadTiles {
   using W = WarpTiles<Config>;
   static constexpr int rows = W::rows / 4, columns = W::columns / 8;  // of a thread
-  static constexpr int slices = Config::tile_k / 4;  // of a step
+  static constexpr int slices = Config::tile_k / 4;                   // of a step
   // Those of one turn of the loop: more make the loop's own instructions fewer, and code that the
   // instruction caches must hold.
   static constexpr int turn = slices * rows * columns <= 256 ? slices : 2;
@@ -139,7 +139,8 @@ SINTER_DEVICE void sum_thread_tile(const Args& args, const LoaderA& a, const Loa
   using Held = typename ThreadSums<Config, LinesA, LinesB>::Held;
   using T = ThreadTiles<Config>;
   constexpr int stages = Config::stages, slices = T::slices, last = slices - T::turn;
-  constexpr unsigned panel_a = LoaderA::Layout::bytes, stage_bytes = panel_a + LoaderB::Layout::bytes;
+  constexpr unsigned panel_a = LoaderA::Layout::bytes,
+                     stage_bytes = panel_a + LoaderB::Layout::bytes;
   constexpr Index steps = WarpTiles<Config>::steps;
   constexpr bool copies = LoaderA::copied || LoaderB::copied;
   const auto following = [&](unsigned stage) {

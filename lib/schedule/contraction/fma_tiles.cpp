@@ -43,8 +43,7 @@ double estimate(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {
   // One warp on each of the four schedulers does not keep them busy.
   const double busy = std::min(0.97, 0.55 + 0.05 * warps * beside);
   constexpr double kLatency = 1500, kWait = 1000;  // until the first step has come, and others
-  const double wait =
-      w.a.held + w.b.held > 0 ? kWait * w.bytes / t.line / beside : 0;
+  const double wait = w.a.held + w.b.held > 0 ? kWait * w.bytes / t.line / beside : 0;
   const double steps = w.depth * std::max({instructions / busy, moved, wait});
   const double epilogue = t.m * t.n * (4.0 + w.extra_bytes) / 64;
   return each * (steps + epilogue) + std::ceil(each / beside) * kLatency;
@@ -60,8 +59,8 @@ int fma_blocks(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {
 }
 
 std::string to_text(const MmaTile& t) {
-  return fmt::format("{}x{} by {}x{} warps, stages {} of {}", t.m, t.n, t.warps_m, t.warps_n,
-                     t.stages, t.line / 4);
+  return fmt::format("{}x{} by {}x{} warps of {}x{}, stages {} of {}", t.m, t.n, t.warps_m,
+                     t.warps_n, t.m / t.warps_m, t.n / t.warps_n, t.stages, t.line / 4);
 }
 
 std::vector<EstimatedMmaTile> fma_tiles(const MmaWork& w, const DeviceModel& device) {

@@ -31,6 +31,14 @@ DataType operand_type(const KernelSpec& spec, const ProductOperand& o) {
   return o.type;
 }
 
+// Whether f32 holds the operand's values as they are computed, or as they may be rounded.
+bool fits_f32(const KernelSpec& spec, const ProductOperand& o) {
+  const Statement& s = o.body.statements.back();
+  const DataType computed =
+      is_load(s) ? spec.ports[static_cast<std::size_t>(s.port)].type : s.arithmetic;
+  return holds(DataType::f32, o.type == DataType::none ? computed : o.type);
+}
+
 // What is multiplied. Sums of integers alone must come out as on ordinary cores, none rounded.
 struct Factors {
   DataType a, b;
@@ -54,8 +62,6 @@ struct Factors {
       if (holds(t, a) && holds(t, b)) return t;
     return DataType::none;
   }
-  // On ordinary cores.
-  bool fit_f32() const { return holds(DataType::f32, a) && holds(DataType::f32, b); }
   // How many products f32 adds up without rounding; 0: as many as there are.
   int exact_run() const {
     constexpr double exact = 0x1p24;
@@ -179,10 +185,10 @@ std::string problem_text(const Started& s) {
     return fmt::format("f32{}{}", o.k_fastest ? "" : " transposed",
                        o.copied ? fmt::format(" by {}", o.packing.width) : " computed");
   };
-  return fmt::format("{} x {} on ordinary cores, batch {}, m {}, n {}, k {} of {}, {} bytes a result{}",
-                     text(e.a), text(e.b), s.work.batches, s.work.rows, s.work.columns,
-                     s.work.depth, s.plan.spec.contraction().k(), s.work.extra_bytes,
-                     e.n_fastest ? "" : " along m");
+  return fmt::format(
+      "{} x {} on ordinary cores, batch {}, m {}, n {}, k {} of {}, {} bytes a result{}", text(e.a),
+      text(e.b), s.work.batches, s.work.rows, s.work.columns, s.work.depth,
+      s.plan.spec.contraction().k(), s.work.extra_bytes, e.n_fastest ? "" : " along m");
 }
 
 bool sooner(const EstimatedMmaTile& a, const EstimatedMmaTile& b) {
@@ -220,17 +226,16 @@ std::optional<MmaPlan> plan_mma(const KernelSpec& spec, const DeviceModel& devic
 std::optional<MmaPlan> plan_fma(const KernelSpec& spec, const DeviceModel& device,
                                 const Tuning& tuning) {
   if (out_of_reach(spec)) return {};
-  const Factors factors(spec);
-  if (spec.contraction().accumulate != DataType::f32 || factors.number() != DataType::none ||
-      !factors.fit_f32())
+  const ContractionSpec& c = spec.contraction();
+  if (c.accumulate != DataType::f32 || factor_type(spec) != DataType::none ||
+      !fits_f32(spec, c.a()) || !fits_f32(spec, c.b()))
     return {};
   Started started = start(spec, DataType::f32, 0);
   const MmaWork work = started.work;
   MmaChoice choice{problem_text(started), fma_tiles(work, device)};
   if (choice.tiles.empty()) return {};
   for (EstimatedMmaTile& t : choice.tiles)
-    t.microseconds =
-        microseconds(started.plan.spec, started.plan.engine, t.microseconds, device);
+    t.microseconds = microseconds(started.plan.spec, started.plan.engine, t.microseconds, device);
   const EstimatedMmaTile likeliest =
       *std::min_element(choice.tiles.begin(), choice.tiles.end(), sooner);
   EstimatedMmaTile best = likeliest;

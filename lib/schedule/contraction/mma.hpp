@@ -1,5 +1,5 @@
-// How a contraction runs on the tensor cores that every GPU from sm_80 on has, and, in f32 that must
-// not be rounded, on ordinary cores: the type of the products, how the operands come to shared
+// How a contraction runs on the tensor cores that every GPU from sm_80 on has, and, in f32 that
+// must not be rounded, on ordinary cores: the type of the products, how the operands come to shared
 // memory, and the tiles; see codegen/device/family/contraction_mma.cuh and contraction_fma.cuh. A
 // pure function of the spec and the device model.
 #pragma once
@@ -59,7 +59,7 @@ struct MmaPlan {
   KernelSpec spec;  // the given one with its indices in the order that the kernel wants
   MmaConfig engine;
   MmaChoice choice;
-  bool tuned = false;  // the tile is the measured one, not the one estimated to be the fastest
+  bool tuned = false;       // the tile is the measured one, not the one estimated to be the fastest
   double microseconds = 0;  // of the tile estimated to be the fastest
 };
 
