@@ -230,6 +230,7 @@ void wait() {
   machine->wait_for_copies(groups);
 }
 inline void put(unsigned to, uint4 x) { std::memcpy(shared_pointer(to), &x, sizeof x); }
+inline void put_word(unsigned to, unsigned x) { std::memcpy(shared_pointer(to), &x, sizeof x); }
 inline unsigned get_word(unsigned at) {
   unsigned r;
   std::memcpy(&r, shared_pointer(at), sizeof r);

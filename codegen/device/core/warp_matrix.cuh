@@ -71,6 +71,9 @@ SINTER_DEVICE void put(unsigned to, uint4 x) {
                "r"(x.w)
                : "memory");
 }
+SINTER_DEVICE void put_word(unsigned to, unsigned x) {
+  asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(x) : "memory");
+}
 
 // ---- numbers on their way to the tensor cores: two in 32 bits, rounded to nearest even
 

@@ -16,12 +16,12 @@
 namespace sinter::contraction {
 
 // A thread's `each` rows, or columns, of a warp's tile, of which `lanes` lanes share the lines: in
-// fours where the operand lies along them, one by one where it lies along k. In either case a
-// thread reads `each` chunks of a slice.
+// fours where the panel lies along them, one by one where it lies along k. In either case a thread
+// reads `each` chunks of a slice.
 template <class Layout, int lanes, int each_>
 struct ThreadLines {
-  static constexpr int each = each_, line = Layout::chunks * 16;
-  static constexpr bool k_fastest = Layout::k_fastest;
+  static constexpr bool k_fastest = Layout::k_fastest && !Layout::turned;
+  static constexpr int each = each_, line = k_fastest ? Layout::chunks * 16 : Layout::rows * 4;
   static_assert(k_fastest || each % 4 == 0);
   // Lines of a thread whose chunks are permuted alike are constants apart.
   static constexpr int kept = k_fastest && lanes < 8 && each > 1 ? 8 / lanes : 1;
@@ -32,7 +32,7 @@ struct ThreadLines {
 #pragma unroll
     for (int i = 0; i < kept; ++i)
       lane_at[i] = static_cast<unsigned>(k_fastest ? Layout::place(first + i * lanes + lane, 0)
-                                                   : Layout::place(0, first / 4 + lane));
+                                                   : (first / 4 + lane) * 16);
   }
   // Number i of the warp's tile.
   static SINTER_DEVICE int number(int i, int lane) {
@@ -42,8 +42,9 @@ struct ThreadLines {
     if constexpr (k_fastest)
       return warp_matrix::get_four(panel + (lane_at[i % kept] ^ static_cast<unsigned>(slice) * 16) +
                                    i / kept * kept * lanes * line);
+    const unsigned turn = Layout::turned ? static_cast<unsigned>(Layout::turn(slice)) * 16 : 0;
     const int fours = each / 4;  // of a line
-    return warp_matrix::get_four(panel + lane_at[0] + slice * 4 * line + i / fours * line +
+    return warp_matrix::get_four(panel + (lane_at[0] ^ turn) + slice * 4 * line + i / fours * line +
                                  i % fours * lanes * 16);
   }
   // Element e of chunk i: which element of k, and which of the thread's rows or columns, it is of.
@@ -65,7 +66,7 @@ struct ThreadTiles {
   static constexpr int slices = Config::tile_k / 4;                   // of a step
   // Those of one turn of the loop: more make the loop's own instructions fewer, and code that the
   // instruction caches must hold.
-  static constexpr int turn = slices * rows * columns <= 256 ? slices : 2;
+  static constexpr int turn = slices * rows * columns <= 256 ? slices : 2;  // as in fma_tiles.cpp
   static_assert(W::rows % 16 == 0 && turn % 2 == 0 && slices % turn == 0 && Config::stages >= 3);
 };
 
@@ -88,15 +89,23 @@ struct ThreadSums {
     }
   };
 
-  // Neighbouring multiplications share a factor, which saves a read of the register file.
+  // The register file has two banks, each of which gives one operand a clock, and the last factors
+  // stay at the multipliers. So neighbouring multiplications share a factor: columns are walked
+  // through to and fro.
   SINTER_DEVICE void multiply(const float4& chunk, int i, const Held& b) {
+    const float factors[4] = {chunk.x, chunk.y, chunk.z, chunk.w};
 #pragma unroll
-    for (int e = 0; e < 4; ++e)
+    for (int e = 0; e < 4; ++e) {
+      const float factor = factors[e];
+      const float(&other)[T::columns] = b.at[LinesA::depth_of(i, e)];
+      float(&sums)[T::columns] = at[LinesA::number_of(i, e)];
+      if (e % 2 == 0)
 #pragma unroll
-      for (int j = 0; j < T::columns; ++j) {
-        float& sum = at[LinesA::number_of(i, e)][j];
-        sum = math::fma(part(chunk, e), b.at[LinesA::depth_of(i, e)][j], sum);
-      }
+        for (int j = 0; j < T::columns; ++j) sums[j] = math::fma(factor, other[j], sums[j]);
+      else
+#pragma unroll
+        for (int j = T::columns - 1; j >= 0; --j) sums[j] = math::fma(factor, other[j], sums[j]);
+    }
   }
   // A slice; `first` is its first chunk of rows, and becomes that of the following slice.
   SINTER_DEVICE void multiply(const LinesA& lines, unsigned panel, int slice, const Held& b,

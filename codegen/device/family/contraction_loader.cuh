@@ -26,13 +26,17 @@ struct Loader {
   using Coord = typename P::Coord;
   using Number = typename Config::Number;
   static constexpr bool k_fastest = Operand::k_fastest, copied = Operand::copied;
-  using Layout = Panel<Number, k_fastest, rows, Config::tile_k>;
+  // Ordinary cores want the columns of B together: a thread's sums of neighbouring columns, and the
+  // factors of these, are then in unlike banks of the register file.
+  static constexpr bool turned = k_fastest && !is_a && is_same<Number, f32>;
+  using Layout = Panel<Number, k_fastest, rows, Config::tile_k, turned>;
   static constexpr int width = Operand::width, packs = Layout::each / width;  // of a chunk
   static constexpr int all = Layout::lines * Layout::chunks;                  // chunks of a step
   static constexpr int own = static_cast<int>(ceil_divide(all, Config::threads));
   static constexpr int apart = Config::threads / Layout::chunks;  // lines between a thread's chunks
   static constexpr int known = k_fastest ? own : packs;           // rows, or first ones of packs
   static_assert(Config::threads % Layout::chunks == 0);
+  static_assert(!(turned && copied) || width == 1);
 
   // What is never outside.
   static constexpr bool whole_rows = !(is_a && Rows::grouped) && all % Config::threads == 0 &&
@@ -95,8 +99,7 @@ struct Loader {
           c.at[P::first_k + Config::k - 1] = k;
         else
           P::set_k(c, k);
-        visit(i * packs + p, c, count,
-              Layout::place(line, column) + p * width * static_cast<int>(sizeof(Number)));
+        visit(i * packs + p, c, count, Layout::place(line, column) + p * width * Layout::apart);
       }
     }
   }
@@ -106,6 +109,14 @@ struct Loader {
     using Access = typename Operand::Access;
     const auto base = Operand::base(args);
     constexpr int bytes = static_cast<int>(sizeof(*base));
+    if constexpr (turned && lie_together<Access>()) {  // neighbours are constants apart
+      const auto* first = base;
+      for_packs(step, [&](int i, const Coord& c, int count, int place) {
+        if (i % packs == 0) first = base + locate<Access>(c).offset;
+        warp_matrix::copy<bytes>(panel + place, first + i % packs, count > 0);
+      });
+      return;
+    }
     for_packs(step, [&](int, const Coord& c, int count, int place) {
       const auto from = locate<Access>(c);
       if (Access::Windows::size > 0 && !from.inside) count = 0;
@@ -134,6 +145,14 @@ struct Loader {
   }
 
  private:
+  // Whether the elements of a chunk do, wherever it begins.
+  template <class Access>
+  static constexpr SINTER_DEVICE bool lie_together() {
+    constexpr int last = P::first_k + Config::k - 1;
+    return Config::k > 0 && Access::Windows::size == 0 && Access::Via::size == 0 &&
+           Access::Stride::at(last) == 1 &&
+           (Operand::joined || Config::k == 1 || Config::Extent::at(last) % Layout::each == 0);
+  }
   template <class Args>
   SINTER_DEVICE void fetch(const Args& args, Index step, Held& held) const {
     for_packs(step,
@@ -164,9 +183,13 @@ struct Loader {
           for (int w = 0; w < 4; ++w) words[w] = word(Number{}, values, w);
         }
       }
-      if (p == packs - 1)
-        warp_matrix::put(panel + place - p * width * static_cast<int>(sizeof(Number)),
-                         {words[0], words[1], words[2], words[3]});
+      if (p != packs - 1) return;
+      const unsigned to = panel + place - p * width * Layout::apart;
+      if constexpr (turned)
+#pragma unroll
+        for (int w = 0; w < 4; ++w) warp_matrix::put_word(to + w * Layout::apart, words[w]);
+      else
+        warp_matrix::put(to, {words[0], words[1], words[2], words[3]});
     });
   }
 

@@ -8,19 +8,30 @@ namespace sinter::contraction {
 // A step of one operand in shared memory: lines of 16-byte chunks, along k of every row or along
 // the rows of every k, as the operand lies in memory. The chunks of a line are permuted so that
 // eight lines, of each of which one instruction reads a chunk, spread over all banks.
-template <class Number, bool k_fastest_, int rows, int depth>
+//
+// Turned, an operand that lies along k in memory lies along the rows here: the elements of a chunk
+// are a line of rows apart. Its rows are permuted by fours so that what a warp writes at once, some
+// rows of every chunk, spreads over all banks.
+template <class Number, bool k_fastest_, int rows_, int depth, bool turned_ = false>
 struct Panel {
-  static constexpr bool k_fastest = k_fastest_;
+  static constexpr bool k_fastest = k_fastest_, turned = turned_;
+  static constexpr int rows = rows_;
   static constexpr int each = 16 / static_cast<int>(sizeof(Number));  // elements of a chunk
   static constexpr int lines = k_fastest ? rows : depth;
   static constexpr int chunks = (k_fastest ? depth : rows) / each;  // of a line
   static constexpr int bytes = lines * chunks * 16;
+  static constexpr int apart = (turned ? rows : 1) * static_cast<int>(sizeof(Number));
   // Tensor cores take elements of 32 bits one by one there; ordinary cores take chunks of a line.
   static constexpr bool words = !k_fastest && sizeof(Number) == 4,
                         straight = words && is_same<Number, f32>;
   static_assert((chunks & (chunks - 1)) == 0);
+  static_assert(!turned || (k_fastest && sizeof(Number) == 4 && rows % 32 == 0));
 
+  // Of the fours of rows of a turned chunk.
+  static SINTER_DEVICE int turn(int chunk) { return chunks >= 8 ? chunk & 7 : (chunk & 3) * 2; }
   static SINTER_DEVICE int place(int line, int chunk) {
+    if constexpr (turned)
+      return (chunk * each * (rows / 4) + (line / 4 ^ turn(chunk))) * 16 + line % 4 * 4;
     const int turn = straight      ? 0
                      : words       ? (line & 3) * 2
                      : chunks >= 8 ? line & 7

@@ -137,7 +137,7 @@ Started start(const KernelSpec& given, DataType number, int run) {
   s.m = {c.m ? first_n - 1 : -1, c.m};
   s.n = {c.n ? first_k - 1 : -1, c.n};
   e.a = choose_operand(spec, c.a().body, number, s.m, c.rows.on);
-  e.b = choose_operand(spec, c.b().body, number, s.n, false);
+  e.b = choose_operand(spec, c.b().body, number, s.n, false, number == DataType::f32);
   e.n_fastest = !prefers(spec, spec.body, s.n.last, s.m.last, is_store);
 
   const auto extent = [&](int from, int to) {

@@ -21,13 +21,13 @@ int widest_pack(const KernelSpec& spec, Group along, int widest, const Works& wo
 
 // An operand that asynchronous copies can bring: as stored, 4 bytes or more at a time.
 bool copy_operand(const KernelSpec& spec, const Body& body, DataType number, Group along,
-                  MmaOperand& o) {
+                  int most_bytes, MmaOperand& o) {
   const Statement& s = body.statements[0];
   if (body.statements.size() != 1 || !is_load(s) || !s.args.empty()) return false;
   const KernelPort& p = spec.ports[static_cast<std::size_t>(s.port)];
   if (p.type != (number == DataType::tf32 ? DataType::f32 : number)) return false;
   const int bytes = info(p.type).bytes;
-  const int width = widest_pack(spec, along, kMoveBytes / bytes, [&](int w) {
+  const int width = widest_pack(spec, along, most_bytes / bytes, [&](int w) {
     return common_step(spec, p.access, along.last, w) == 1 &&
            alignment(spec, p, along.last, w) == w;
   });
@@ -151,7 +151,7 @@ void order_depth(KernelSpec& spec) {
 }
 
 MmaOperand choose_operand(const KernelSpec& given, const Body& body, DataType number, Group rows,
-                          bool renumbered) {
+                          bool renumbered, bool turned) {
   const bool joined = joins_depth(given, body);
   const KernelSpec spec = joined ? with_joined_depth(given) : given;
   const int k = spec.contraction().k() > 0 ? spec.extent.size() - 1 : -1;
@@ -165,7 +165,8 @@ MmaOperand choose_operand(const KernelSpec& given, const Body& body, DataType nu
                                      : rows;
     o.packing.dim = group.last;
     o.packing.ports.resize(spec.ports.size());
-    if (!copy_operand(spec, body, number, group, o))
+    const int most_bytes = turned && k_fastest ? info(number).bytes : kMoveBytes;
+    if (!copy_operand(spec, body, number, group, most_bytes, o))
       hold_operand(spec, body, number, group, renumbered, o);
     o.ragged = group.size > 0 && spec.extent[group.last] % o.packing.width != 0;
     return o;
