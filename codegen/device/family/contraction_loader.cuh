@@ -26,9 +26,7 @@ struct Loader {
   using Coord = typename P::Coord;
   using Number = typename Config::Number;
   static constexpr bool k_fastest = Operand::k_fastest, copied = Operand::copied;
-  // Ordinary cores want the columns of B together: a thread's sums of neighbouring columns, and the
-  // factors of these, are then in unlike banks of the register file.
-  static constexpr bool turned = k_fastest && !is_a && is_same<Number, f32>;
+  static constexpr bool turned = requires { requires Operand::turned; };
   using Layout = Panel<Number, k_fastest, rows, Config::tile_k, turned>;
   static constexpr int width = Operand::width, packs = Layout::each / width;  // of a chunk
   static constexpr int all = Layout::lines * Layout::chunks;                  // chunks of a step

@@ -46,12 +46,18 @@ double estimate(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {
   const double schedulers = device.ordinary_operations / 64.0,
                clocks =
                    (products + read + copy + compute + kTurn / (4 * turn)) * warps / schedulers;
+  // Long stages have fewer barriers, and more addresses at once where these are not simple.
+  constexpr double kStep = 48, kAddresses = 1.05;
+  const double stage = w.light       ? 1 + kStep / (t.line / w.bytes) / products
+                       : t.line > 64 ? kAddresses
+                                     : 1;
   const double moved = (t.m + t.n) * w.bytes / 48.0;
   constexpr double kLatency = 1500, kWait = 1000;  // until the first step has come, and others
   const double wait = w.a.held + w.b.held > 0 ? kWait * w.bytes / t.line : 0;
   // Tiles that run side by side, the last ones fewer.
   const auto round = [&](double tiles) {
-    const double step = std::max({tiles * clocks / issued(warps * tiles), tiles * moved, wait});
+    const double step =
+        std::max({tiles * clocks * stage / issued(warps * tiles), tiles * moved, wait});
     return tiles > 0 ? w.depth * step + kLatency : 0;
   };
   const double epilogue = t.m * t.n * (4.0 + w.extra_bytes) / 64;

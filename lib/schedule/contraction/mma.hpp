@@ -19,8 +19,10 @@ struct MmaOperand {
   bool copied = false;    // they go to shared memory as they are, without passing registers
   bool ragged = false;    // the last neighbours along that index may lie outside
   bool joined = false;    // the indices of k lie one behind another, as if they were one
-  bool plain = false;     // not copied: but loaded, and its pairs need no float between
-  Packing packing;        // neighbours that move together
+  // It lies along k in memory and along its rows in shared memory; copied element by element.
+  bool turned = false;
+  bool plain = false;  // not copied: but loaded, and its pairs need no float between
+  Packing packing;     // neighbours that move together
 };
 
 struct MmaTile {
