@@ -15,6 +15,7 @@
 #include "emit/depthwise_text.hpp"
 #include "emit/mma_text.hpp"
 #include "emit/place_text.hpp"
+#include "emit/pointwise_text.hpp"
 #include "emit/rowwise_text.hpp"
 #include "emit/spelling.hpp"
 #include "emit/tensor_cores_text.hpp"
@@ -110,84 +111,6 @@ void print_includes(TextWriter& out, const ScheduledKernel& kernel) {
     out.line("SINTER_WGMMA({}, f32)", e->middle);
     if (e->columns != e->middle) out.line("SINTER_WGMMA({}, f32)", e->columns);
   }
-}
-
-// The tiles of a block in shared memory.
-void print_tiles(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                 const PointwiseConfig& schedule) {
-  out.open("struct Staged {{");
-  for (std::size_t i = 0; i < spec.ports.size(); ++i) {
-    const PortPack& pack = schedule.packing.ports[i];
-    if (pack.kind != PortPack::Kind::staged) continue;
-    const auto type = storage_type(spec.ports[i].type);
-    if (schedule.tiling.flat)
-      out.line("sinter::tiled_flat::Tile<Config, Config::{}, {}> {};", names.access[i], type,
-               names.port[i]);
-    else if (schedule.aligned_by >= 0)
-      out.line("sinter::MisalignedTile<Config, Config::{}, {}> {};", names.access[i], type,
-               names.port[i]);
-    else
-      out.line("sinter::Tile<Config, Config::{}, {}, {}> {};", names.access[i], type, pack.aligned,
-               names.port[i]);
-  }
-  out.close("};");
-}
-
-// The functions of a body that move its tiles: the loaded ones from memory and to a place, the
-// stored ones back.
-void print_tile_moves(TextWriter& out, const KernelNames& names, const std::set<int>& loads,
-                      const std::set<int>& stores) {
-  const auto print = [&](std::string_view generic, std::string_view function,
-                         std::string_view parameters, const std::set<int>& ports,
-                         std::string_view move) {
-    if (ports.empty()) return;
-    out.line("template <{}>", generic);
-    out.open("SINTER_DEVICE static void {}({}) {{", function, parameters);
-    for (int p : ports)
-      out.line("staged.{0}.{1}.{0}{2};", names.port[static_cast<std::size_t>(p)],
-               move.substr(0, move.find('@')), move.substr(move.find('@') + 1));
-    out.close("}");
-  };
-  print("class Corner", "stage", "const Args& args, const Corner& corner, Staged& staged", loads,
-        "load(args@, corner)");
-  print("class Spot, int width", "gather",
-        "const Staged& staged, const Spot& spot, Place<width>& place", loads, "read(spot, place@)");
-  print("class Spot, int width", "scatter",
-        "Staged& staged, const Spot& spot, const Place<width>& place", stores,
-        "write(spot, place@)");
-  print("class Corner", "unstage", "const Args& args, const Corner& corner, const Staged& staged",
-        stores, "store(args@, corner)");
-}
-
-void print_pointwise(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                     const PointwiseConfig& schedule, const BodyText& body) {
-  const std::vector<bool> live = live_statements(body.body(), effects(body.body(), 0));
-  const auto loads = packed_ports(body, live, StatementKind::load),
-             stores = packed_ports(body, live, StatementKind::store);
-  out.open("struct Body {{");
-  out.line("template <int width>");
-  out.line("using Place = ::Place<width>;");
-  std::vector<std::string> gathered;
-  for (int i = 0; i < body.size(); ++i)
-    if (const int number = body.statement(i).gather;
-        body.gathered(i) && gathered_with(spec, number) == number)
-      gathered.push_back(body.fetch_gathered(number));
-  print_moves(out, names, body, "fetch", "", loads, "fetch", gathered);
-  if (schedule.packing.clipped) print_cut(out, names, schedule.packing, loads, "cut");
-  print_draws(out, body, drawn_numbers(body, live));
-  out.line("template <int width>");
-  out.open(
-      "SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, "
-      "Place<width>& place) {{");
-  std::vector<int> computed, copied;
-  for (int i : effects(body.body(), 0)) (body.copied(i) ? copied : computed).push_back(i);
-  print_statements(out, body, live_statements(body.body(), computed));
-  for (int i : copied) body.print(out, i);
-  out.close("}");
-  print_moves(out, names, body, "flush", "const ", stores, "flush");
-  print_tile_moves(out, names, packed_ports(body, live, StatementKind::load, true),
-                   packed_ports(body, live, StatementKind::store, true));
-  out.close("};");
 }
 
 std::string rows_type(const KernelSpec& spec, const KernelNames& names) {
@@ -312,11 +235,10 @@ std::string_view cluster_of(const ScheduledKernel& kernel) {
   return "";
 }
 
-}  // namespace
 
-EmittedKernel emit_kernel(const ScheduledKernel& scheduled, std::string_view title) {
+// All that stands before the entry.
+std::string kernel_text(const ScheduledKernel& scheduled, const KernelNames& names) {
   const KernelSpec& spec = scheduled.spec;
-  const KernelNames names(spec, other_bodies(scheduled));
   const PointwiseConfig* const pointwise = scheduled.pointwise();
   const RowwiseConfig* const rowwise = scheduled.rowwise();
   const MmaConfig* const mma = scheduled.mma();
@@ -418,11 +340,43 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled, std::string_view tit
       break;
   }
   out.blank();
+  return out.text();
+}
 
+}  // namespace
+
+std::optional<ClassText> class_text(const ScheduledKernel& one, const ScheduledKernel& other) {
+  const auto text = [](const ScheduledKernel& k) {
+    return kernel_text(k, KernelNames(k.spec, other_bodies(k)));
+  };
+  auto result = ClassText::of(text(one), text(other));
+  if (result && result->count() > 0 && !differs_at_launch(one, other)) return {};
+  return result;
+}
+
+EmittedKernel emit_kernel(const ScheduledKernel& scheduled, std::string_view title,
+                          const ClassText* of_class) {
+  const KernelSpec& spec = scheduled.spec;
+  const KernelNames names(spec, other_bodies(scheduled));
+  const MmaConfig* const mma = scheduled.mma();
+  const WgmmaConfig* const wgmma = scheduled.wgmma();
+  const DepthwiseConfig* const depthwise = scheduled.depthwise();
+  const ChainedConfig* const chained = scheduled.chained();
+  const AttentionConfig* const attention = scheduled.attention();
+  const AttentionBackwardConfig* const backward = scheduled.attention_backward();
+  const ContractionSpec* const factors = spec.as_contraction();
   EmittedKernel kernel;
+  std::string text = kernel_text(scheduled, names);
+  if (of_class && of_class->count() > 0)
+    if (const auto numbers = of_class->numbers(text)) {
+      text = of_class->text();
+      for (const std::int64_t x : *numbers)
+        kernel.arguments.push_back(
+            {.scalar = true, .index = -1, .bits = static_cast<std::uint64_t>(x)});
+    }
   // The digest stands for the whole text, so that a profiler's line leads to one kernel.
   const std::string tail = call(scheduled, names);
-  const std::string digested = out.text() + tail;
+  const std::string digested = text + tail;
   kernel.entry =
       fmt::format("{}_{:08x}", entry_stem(scheduled, title),
                   static_cast<std::uint32_t>(XXH3_64bits(digested.data(), digested.size()) >> 32));
@@ -430,17 +384,24 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled, std::string_view tit
   const std::string blocks = wgmma || chained || attention || backward || launch.least_blocks > 1
                                  ? fmt::format(", {}", launch.least_blocks)
                                  : "";
+  TextWriter out;
   out.line("extern \"C\" __global__ __launch_bounds__(Config::threads{}){}", blocks,
            cluster_of(scheduled));
   out.open("void {}(const __grid_constant__ Args args) {{", kernel.entry);
   out.line("{}", tail);
   out.close("}");
 
-  kernel.source = out.text();
+  if (!kernel.arguments.empty())
+    text.insert(text.find("#include"),
+                fmt::format("#define SINTER_PARAMETER \"{}_param_0\"\n", kernel.entry));
+  kernel.source = text + out.text();
   kernel.grid = launch.grid;
   kernel.shared_bytes = launch.shared_bytes;
   kernel.block = static_cast<std::uint32_t>(launch.threads);
   for (const auto& c : config_constants(scheduled)) kernel.config.emplace_back(c.name, c.value);
+  if (!kernel.arguments.empty())
+    kernel.config.emplace_back("numbers_of_launch",
+                               static_cast<std::int64_t>(kernel.arguments.size()));
   // For explain.
   // Of the tile that runs, which may be a measured one.
   if (wgmma || mma || depthwise || chained || attention || backward)

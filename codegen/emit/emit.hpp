@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "emit/class_text.hpp"
 #include "plan/tensor_map.hpp"
 #include "schedule/scheduled_kernel.hpp"
 
@@ -17,7 +18,7 @@ namespace sinter {
 struct EmittedArgument {  // one member of the kernel's Args struct, in order
   bool scalar = false;
   bool integer = false;            // scalar: a 64-bit integer
-  int index = 0;                   // of KernelSpec::ports or ::scalars
+  int index = 0;                   // of KernelSpec::ports or ::scalars; -1: a number of the launch
   int bytes = 8;                   // scalar: 4 (float) or 8 (double, long long)
   std::uint64_t bits = 0;          // scalar: its value
   std::optional<TensorMap> map{};  // set: a tensor map of port `index` instead of its pointer
@@ -32,7 +33,13 @@ struct EmittedKernel {
   std::vector<EmittedArgument> arguments;
 };
 
-// `title`: the user's names of what it computes, for the kernel's own name; any text.
-EmittedKernel emit_kernel(const ScheduledKernel& kernel, std::string_view title = {});
+// The text of two kernels of which one is scheduled as the other; nothing where they need texts of
+// their own.
+std::optional<ClassText> class_text(const ScheduledKernel& one, const ScheduledKernel& other);
+
+// `title`: the user's names of what it computes, for the kernel's own name; any text. `of_class`,
+// where not null and the kernel is of that class: the text that it gets.
+EmittedKernel emit_kernel(const ScheduledKernel& kernel, std::string_view title = {},
+                          const ClassText* of_class = nullptr);
 
 }  // namespace sinter

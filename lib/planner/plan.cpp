@@ -11,6 +11,7 @@
 #include "plan/plan_data.hpp"
 #include "planner/aliases.hpp"
 #include "planner/make_plan.hpp"
+#include "planner/plan_class.hpp"
 #include "planner/planner.hpp"
 #include "planner/rewrite/pass.hpp"
 #include "runtime/compiler.hpp"
@@ -147,7 +148,8 @@ void add_argument(PlanKernel& k, const EmittedArgument& a, const KernelSpec& spe
                   const Graph& lowered, const Partition& partition, const Places& places) {
   using enum KernelArgument::Kind;
   if (a.scalar) {
-    const TensorId t = spec.scalars[static_cast<std::size_t>(a.index)].tensor;
+    const TensorId t =
+        a.index < 0 ? kNoTensor : spec.scalars[static_cast<std::size_t>(a.index)].tensor;
     if (t >= 0 && lowered[t].bound_value)
       k.arguments.push_back({a.integer ? integer : number, places.at(lowered[t].name), a.bytes});
     else
@@ -186,7 +188,7 @@ Status check_target(const PlanData& plan, const std::string& target) {
 }  // namespace
 
 Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
-                       std::vector<KernelChoice>* choices) {
+                       std::vector<KernelChoice>* choices, const PlanClass* of_class) {
   auto valid = check_architecture(graph, options.architecture);
   SINTER_TRY(valid);
   if (Diagnostics d = graph.check(); !d.empty()) return d;
@@ -215,8 +217,13 @@ Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
   for (const auto& spec : parts.kernels) {
     report_progress(options, PlanProgress::Stage::planning, data.kernels.size(),
                     parts.kernels.size());
-    const ScheduledKernel scheduled = schedule_kernel(spec, context);
-    EmittedKernel e = emit_kernel(scheduled, kernel_title(graph, lowered, spec));
+    const ClassKernel* const like = of_class ? of_class->kernel(data.kernels.size()) : nullptr;
+    std::optional<ScheduledKernel> decided;
+    if (like) decided = schedule_as(like->decided, spec, context);
+    const ScheduledKernel scheduled =
+        decided ? std::move(*decided) : schedule_kernel(spec, context);
+    EmittedKernel e = emit_kernel(scheduled, kernel_title(graph, lowered, spec),
+                                  like && like->text ? &*like->text : nullptr);
     if (choices)
       if (KernelChoice choice = scheduled.ranked_choice(); !choice.configurations.empty())
         choices->push_back(std::move(choice));

@@ -194,6 +194,16 @@ Packing choose_packing(const KernelSpec& spec, int dim, int widest, bool stores)
   return packing;
 }
 
+bool holds(const Packing& decided, const Packing& own) {
+  const auto alike = [](const PortPack& a, const PortPack& b) {
+    return a.kind == b.kind && a.weight == b.weight && a.into == b.into && a.aligned <= b.aligned;
+  };
+  return decided.dim == own.dim && decided.width == own.width && decided.clipped == own.clipped &&
+         decided.gathers.empty() == own.gathers.empty() &&
+         decided.ports.size() == own.ports.size() &&
+         std::equal(decided.ports.begin(), decided.ports.end(), own.ports.begin(), alike);
+}
+
 bool choose_wide_stores(const KernelSpec& spec, int widest, Packing& packing) {
   const int dim = spec.extent.size() - 1;
   if (dim < 0 || !spec.gathers.empty()) return false;

@@ -125,6 +125,10 @@ inline int pack_bytes(const KernelPort& p, int width) {
 // Marks what is the same for many rows, but not for all, as late. False where nothing is.
 bool fetch_late(const KernelSpec& spec, Packing& packing);
 
+// Whether what `decided` says of another spec of the same structure holds where the spec's own
+// packing is `own`: elements that lie together and aligned there do so here.
+bool holds(const Packing& decided, const Packing& own);
+
 // For a body of the pointwise or the rowwise family, packed along index `dim`. `stores`: threads
 // write what they hold to memory directly, side by side.
 Packing choose_packing(const KernelSpec& spec, int dim, int widest, bool stores = false);

@@ -57,6 +57,13 @@ struct PlanContext {
   mutable KnownTiles tiles{};  // of the device, kept; so a context is not shared between threads
 };
 ScheduledKernel schedule_kernel(const KernelSpec& spec, const PlanContext& context);
+// The kernel with what was decided for another one of the same structure and other extents: its
+// engine, tiles and threads. Nothing where these would not be right, or its family decides anew.
+std::optional<ScheduledKernel> schedule_as(const ScheduledKernel& decided, const KernelSpec& spec,
+                                           const PlanContext& context);
+// Whether the device library can take from the launch what tells the two apart, of which one is
+// scheduled as the other: their extents and strides.
+bool differs_at_launch(const ScheduledKernel& one, const ScheduledKernel& other);
 inline ScheduledKernel schedule_kernel(const KernelSpec& spec, const DeviceModel& device,
                                        const Tuning& tuning) {
   return schedule_kernel(spec, PlanContext{device, tuning});

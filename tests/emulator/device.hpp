@@ -25,6 +25,7 @@
 #define __CUDACC_RTC__
 
 inline thread_local emulator::Machine* machine = nullptr;
+inline thread_local const long long* dynamic_numbers = nullptr;  // where the arguments begin
 inline thread_local alignas(1024) char anchor[1024];
 
 // What g++ -fsanitize=alignment calls before memory is read or written as a type whose alignment
@@ -134,6 +135,10 @@ inline float exp2(float x) {
 inline void prefetch(const void*) {}
 inline void add(float* to, float x) { *to += x; }
 inline int take_number(int* counter) { return (*counter)++; }
+template <int i>
+long long dynamic_number() {
+  return dynamic_numbers[i];
+}
 // Blocks run one after another: a wait would never end.
 inline void wait_for_count(const int* counter, int count) {
   if (*counter != count) machine->fault("a thread block waits for one that has not started");

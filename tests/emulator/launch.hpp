@@ -21,5 +21,6 @@ EMULATOR_EXPORT bool emulator_end(unsigned shared_bytes) {
 #define EMULATOR_RUN(entry, space)                                                            \
   EMULATOR_EXPORT void emulator_kernel_##entry(emulator::Machine& m, const void* arguments) { \
     machine = &m;                                                                             \
+    dynamic_numbers = static_cast<const long long*>(arguments);                               \
     space::entry(*static_cast<const space::Args*>(arguments));                                \
   }

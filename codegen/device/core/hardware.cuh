@@ -52,6 +52,19 @@ SINTER_DEVICE void meet(int number) {
   asm volatile("bar.sync %0, %1;" ::"r"(number), "n"(threads) : "memory");
 }
 
+// Number `i` of those that come with the launch (dynamic.cuh): an operand in constant memory. They
+// are read by the name of the kernel's parameter, so that no function needs to be given them; the
+// generated file says it before it includes anything.
+#ifndef SINTER_PARAMETER
+#define SINTER_PARAMETER ""
+#endif
+template <int i>
+SINTER_DEVICE long long dynamic_number() {
+  long long r;
+  asm("ld.param.s64 %0, [" SINTER_PARAMETER "+%1];" : "=l"(r) : "n"(i * 8));
+  return r;
+}
+
 // ---- kernels that overlap
 
 // Whether a kernel may be started while the one before it in the stream still runs, see

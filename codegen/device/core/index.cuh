@@ -1,6 +1,8 @@
 // From an element of the iteration domain to an element of a buffer. Extents and strides are
-// constants of the generated file; divisions by them become multiplications.
+// constants of the generated file, so that divisions by them become multiplications, or come with
+// the launch.
 #pragma once
+#include "sinter/device/core/dynamic.cuh"
 #include "sinter/device/core/types.cuh"
 
 namespace sinter {
@@ -8,11 +10,32 @@ namespace sinter {
 template <long long... values>
 struct Dims {
   static constexpr int size = sizeof...(values);
-  static constexpr long long product = (1LL * ... * values);
+  static constexpr long long product = (1LL * ... * values);  // where all are literals
+  static constexpr bool literal = (is_literal<values> && ...);
   // Called with constants after unrolling.
   static constexpr SINTER_DEVICE long long at(int i) {
-    const long long all[] = {values..., 0};
-    return all[i];
+    if constexpr (literal) {
+      const long long all[] = {values..., 0};
+      return all[i];
+    } else {
+      long long value = 0;
+      int n = 0;
+      ((n++ == i ? void(value = value_of<values>()) : void()), ...);
+      return value;
+    }
+  }
+  // Of `count` from number `from` on: whether they are literals, and their product.
+  static constexpr SINTER_DEVICE bool literals(int from, int count) {
+    const bool all[] = {is_literal<values>..., true};
+    for (int i = from; i < from + count; ++i)
+      if (!all[i]) return false;
+    return true;
+  }
+  template <class Index>
+  static constexpr SINTER_DEVICE Index multiplied(int from, int count) {
+    Index p = 1;
+    for (int i = from; i < from + count; ++i) p *= static_cast<Index>(at(i));
+    return p;
   }
 };
 
@@ -51,7 +74,7 @@ SINTER_DEVICE constexpr long long quotient(long long a, long long b) {
 template <class Extent, int first, int count, class Index>
 SINTER_DEVICE void unravel(Index linear, Index* index) {
   if constexpr (count > 1) {
-    constexpr long long extent = Extent::at(first + count - 1);
+    const long long extent = Extent::at(first + count - 1);
     const Index rest = quotient(linear, extent > 0 ? extent : 1);
     index[count - 1] = linear - rest * static_cast<Index>(extent > 0 ? extent : 1);
     unravel<Extent, first, count - 1>(rest, index);
@@ -68,7 +91,7 @@ template <class Index, long long... weights>
 SINTER_DEVICE Index dot(Dims<weights...>, const Index* index) {
   Index sum = 0;
   int i = 0;
-  ((weights != 0 ? void(sum += static_cast<Index>(weights) * index[i]) : void(), ++i), ...);
+  ((weights != 0 ? void(sum += static_cast<Index>(value_of<weights>()) * index[i]) : void(), ++i), ...);
   return sum;
 }
 

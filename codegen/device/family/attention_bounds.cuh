@@ -24,7 +24,7 @@ struct KeyTiles {
   int begin, end, full_begin, full_end;
 };
 
-template <class Bounds, int queries, int keys>
+template <class Bounds, auto queries, auto keys>  // int, or known at launch
 struct Band : BandStart<PacksSequences<Bounds>> {
   using Start = BandStart<PacksSequences<Bounds>>;
   using Start::first_row, Start::first_column;

@@ -35,7 +35,7 @@ struct WeightsOfRows {
       each_place(s, column, [&](const Coord& at, float& x) {
         x = Score::element(args, at, score_of_head, x);
       });
-    constexpr bool ragged = S::keys % S::tile_k != 0;
+    constexpr bool ragged = !is_known(S::keys) || S::keys % S::tile_k != 0;
     if (BandOf<S, Bounds>::bounded || ragged)
       if (n < own.full_begin || n >= own.full_end) mask(s, column);
     // A branch costs short results more than it saves (b4 h32 s4096 d64 causal on an H200: 678 us

@@ -12,10 +12,15 @@ struct ForwardTiles {
   using F = contraction::Problem<First>;
   using Number = typename Q::Number;
   // Rows are the queries of a head, or of several, one behind another.
-  static constexpr int queries = static_cast<int>(F::rows),
-                       queries_of_head = static_cast<int>(First::Extent::at(F::first_n - 1)),
-                       keys = static_cast<int>(F::columns), entries = static_cast<int>(F::batches),
-                       depth = static_cast<int>(F::depth), width = static_cast<int>(P::columns);
+  static constexpr auto queries =
+      number<is_known(F::rows)>([] { return static_cast<int>(F::rows); });
+  static constexpr auto queries_of_head = number<First::Extent::literals(F::first_n - 1, 1)>(
+      [] { return static_cast<int>(First::Extent::at(F::first_n - 1)); });
+  static constexpr auto keys =
+      number<is_known(F::columns)>([] { return static_cast<int>(F::columns); });
+  static constexpr auto entries =
+      number<is_known(F::batches)>([] { return static_cast<int>(F::batches); });
+  static constexpr int depth = static_cast<int>(F::depth), width = static_cast<int>(P::columns);
   static constexpr int tile_q = tile_q_, tile_k = Config::tile_k, stages = Config::stages;
   static constexpr int up(int x, int to) { return (x + to - 1) / to * to; }
   static constexpr int columns = up(width, 16);  // of the second product
@@ -23,8 +28,12 @@ struct ForwardTiles {
   static constexpr int steps = up(depth, 16) * static_cast<int>(sizeof(Number)) / 32;
 
   // A tile's keys are summed in `splits` parts, by one CTA each.
-  static constexpr int tiles_q = tiles_of(queries, tile_q, sequences), tiles = entries * tiles_q,
-                       splits = Config::splits, items = tiles * splits;
+  static constexpr int splits = Config::splits;
+  static constexpr auto tiles_q =
+      number<is_known(queries)>([] { return tiles_of(queries, tile_q, sequences); });
+  static constexpr auto tiles =
+      number<is_known(entries) && is_known(tiles_q)>([] { return entries * tiles_q; });
+  static constexpr auto items = number<is_known(tiles)>([] { return tiles * splits; });
 };
 
 // Number i of the tiles in the order in which they run; of all tiles the first part, then the next.
@@ -34,7 +43,8 @@ struct TileOfRows {
 template <class Config, class S>
 SINTER_DEVICE TileOfRows tile_of_rows(int item) {
   const int split = S::splits > 1 ? item / S::tiles : 0, i = item - split * S::tiles;
-  constexpr int together = Config::heads_together, group = together * S::tiles_q;
+  constexpr int together = Config::heads_together;
+  const int group = together * S::tiles_q;
   const int first = i / group * together, within = i % group;
   const int left = S::entries - first, heads = left < together ? left : together;
   return {first + within % heads, (S::tiles_q - 1 - within / heads) * S::tile_q, split};

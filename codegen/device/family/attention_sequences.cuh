@@ -35,7 +35,7 @@ constexpr int tiles_of(int tokens, int tile, int sequences) {
 }
 
 // Where a sequence starts in Q, or in K and V; that behind the last one is `tokens`.
-template <class Bounds, int tokens, bool of_keys>
+template <class Bounds, auto tokens, bool of_keys>
 struct Starts {
   static constexpr int sequences = Bounds::sequences + 2;
 

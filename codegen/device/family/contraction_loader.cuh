@@ -38,8 +38,9 @@ struct Loader {
 
   // What is never outside.
   static constexpr bool whole_rows = !(is_a && Rows::grouped) && all % Config::threads == 0 &&
-                                     (is_a ? P::rows : P::columns) % rows == 0;
-  static constexpr bool whole_depth = P::depth % Config::tile_k == 0;
+                                     (is_a ? is_known(P::rows) : is_known(P::columns)) &&
+                                     (is_a ? Index{P::rows} : Index{P::columns}) % rows == 0;
+  static constexpr bool whole_depth = is_known(P::depth) && P::depth % Config::tile_k == 0;
   // Copied as f32, to be rounded on the way to the tensor cores.
   static constexpr bool rounds = Operand::copied && sizeof(Number) == 4;
 

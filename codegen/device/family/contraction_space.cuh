@@ -19,12 +19,15 @@ struct Problem {
   static constexpr int first_m = Config::batch, first_n = first_m + Config::m,
                        first_k = first_n + Config::n;
   static constexpr SINTER_DEVICE Index product(int from, int count) {
-    Index p = 1;
-    for (int i = from; i < from + count; ++i) p *= static_cast<Index>(Config::Extent::at(i));
-    return p;
+    return Config::Extent::template multiplied<Index>(from, count);
   }
-  static constexpr Index batches = product(0, Config::batch), rows = product(first_m, Config::m),
-                         columns = product(first_n, Config::n), depth = product(first_k, Config::k);
+  template <int from, int count>
+  static constexpr SINTER_DEVICE auto extent() {
+    return number<Config::Extent::literals(from, count)>([] { return product(from, count); });
+  }
+  static constexpr auto batches = extent<0, Config::batch>(), rows = extent<first_m, Config::m>(),
+                        columns = extent<first_n, Config::n>(),
+                        depth = extent<first_k, Config::k>();
 
   // Of indices whose extents are rounded up (phases, lines of channels), whether a result exists.
   static SINTER_DEVICE bool exists(const Coord& c) {

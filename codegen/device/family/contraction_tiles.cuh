@@ -67,7 +67,7 @@ struct Shape {
   }();
   static constexpr int a_bytes = Config::loaded_rows * line, b_bytes = loaded_columns * line;
   static_assert(Config::loaded_rows == Config::tile_m ||
-                (Config::loaded_rows >= P::rows && Config::tile_m == 64));
+                ((!is_known(P::rows) || Config::loaded_rows >= P::rows) && Config::tile_m == 64));
   // Of the result: with two products, half of the tile's columns belong to each.
   static constexpr int columns = Config::tile_n / Config::products,
                        slab_columns = EpilogueTile::columns / Config::products;
@@ -85,11 +85,13 @@ struct Shape {
   static_assert(Config::stages >= 2);
 
   // Tiles of a cluster.
-  static constexpr int tiles_m =
-                           static_cast<int>(ceil_divide(P::rows, Config::tile_m*Config::cluster_m)),
-                       tiles_n =
-                           static_cast<int>(ceil_divide(P::columns, columns*Config::cluster_n));
-  static constexpr int tiles = static_cast<int>(P::batches) * tiles_m * tiles_n;
+  static constexpr auto tiles_m = number<is_known(P::rows)>([] {
+    return static_cast<int>(ceil_divide(P::rows, Config::tile_m * Config::cluster_m));
+  });
+  static constexpr auto tiles_n = number<is_known(P::columns)>(
+      [] { return static_cast<int>(ceil_divide(P::columns, columns * Config::cluster_n)); });
+  static constexpr auto tiles = number<is_known(P::batches) && is_known(tiles_m) && is_known(tiles_n)>(
+      [] { return static_cast<int>(P::batches) * tiles_m * tiles_n; });
   // With `split` a block has one tile, and its stages end as room for the slabs of the sums.
   static constexpr int across = (columns + slab_columns - 1) / slab_columns;
   static constexpr int parts = blocks * across;  // slabs of a warp
@@ -129,7 +131,7 @@ struct TilePlace {
   SINTER_DEVICE TilePlace(int entry, int tile, int rank, int tiles_m, int begin, int end)
       : batch(entry), row_end(end) {
     using S = Shape<Config>;
-    constexpr int in_group = Config::group * S::tiles_n;
+    const int in_group = Config::group * S::tiles_n;
     const int first = tile / in_group * Config::group;
     const int height = tiles_m - first < Config::group ? tiles_m - first : Config::group;
     tile %= in_group;
@@ -161,11 +163,11 @@ class TileWalk<Config, AllRows> {
       const int at = tile / phases,
                 turn =
                     static_cast<int>(static_cast<unsigned>(at * phases * S::cluster) / gridDim.x);
-      return {(tile - at * phases + turn) % phases, at, rank, S::tiles_m, 0, Problem<Config>::rows};
+      return {(tile - at * phases + turn) % phases, at, rank, S::tiles_m, 0, static_cast<int>(Problem<Config>::rows)};
     }
-    constexpr int in_batch = S::tiles_m * S::tiles_n;
+    const int in_batch = S::tiles_m * S::tiles_n;
     const int batch = tile / in_batch;
-    return {batch, tile - batch * in_batch, rank, S::tiles_m, 0, Problem<Config>::rows};
+    return {batch, tile - batch * in_batch, rank, S::tiles_m, 0, static_cast<int>(Problem<Config>::rows)};
   }
 };
 

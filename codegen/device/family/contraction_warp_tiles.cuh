@@ -19,10 +19,15 @@ struct WarpTiles {
   static_assert(rows % 16 == 0 && columns % 16 == 0 && slices % 2 == 0);
   static_assert(warps * 32 == Config::threads && Config::stages >= 2);
 
-  static constexpr Index steps = static_cast<Index>(ceil_divide(P::depth, Config::tile_k));
-  static constexpr long long row_tiles = ceil_divide(P::rows, Config::tile_m),
-                             column_tiles = ceil_divide(P::columns, Config::tile_n);
-  static constexpr long long tiles = static_cast<long long>(P::batches) * row_tiles * column_tiles;
+  static constexpr auto steps = number<is_known(P::depth)>(
+      [] { return static_cast<Index>(ceil_divide(P::depth, Config::tile_k)); });
+  static constexpr auto row_tiles =
+      number<is_known(P::rows)>([] { return ceil_divide(P::rows, Config::tile_m); });
+  static constexpr auto column_tiles =
+      number<is_known(P::columns)>([] { return ceil_divide(P::columns, Config::tile_n); });
+  static constexpr auto tiles =
+      number<is_known(P::batches) && is_known(row_tiles) && is_known(column_tiles)>(
+          [] { return static_cast<long long>(P::batches) * row_tiles * column_tiles; });
 };
 
 // A tile's batch entry, row of tiles and column of tiles. Those that run at once lie in a patch:
@@ -33,9 +38,9 @@ struct WarpTilePlace {
 
   SINTER_DEVICE explicit WarpTilePlace(long long tile) {
     using T = WarpTiles<Config>;
-    constexpr long long in_batch =
-                            T::row_tiles * T::column_tiles > 0 ? T::row_tiles * T::column_tiles : 1,
-                        in_group = T::column_tiles > 0 ? Config::group * T::column_tiles : 1;
+    const long long in_batch =
+                        T::row_tiles * T::column_tiles > 0 ? T::row_tiles * T::column_tiles : 1,
+                    in_group = T::column_tiles > 0 ? Config::group * T::column_tiles : 1;
     batch = tile / in_batch;
     tile -= batch * in_batch;
     const long long first = tile / in_group * Config::group, rest = T::row_tiles - first;

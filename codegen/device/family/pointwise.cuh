@@ -29,10 +29,12 @@ SINTER_DEVICE void places(const Args& args, typename Config::Index first) {
   using Index = typename Config::Index;
   using Extent = typename Config::Extent;
   constexpr int last = Extent::size - 1;
-  constexpr long long row = last > 0 && Extent::at(last) > 0 ? Extent::at(last) : step + 1;
+  constexpr bool has_row = last > 0 && Extent::literals(last, 1);
+  constexpr long long row = has_row && Extent::at(last) > 0 ? Extent::at(last) : step + 1;
   constexpr Index rows = static_cast<Index>(step / row);
   constexpr bool whole_rows = count > 1 && step % row == 0;
-  constexpr bool one_image = whole_rows && last > 1 && Extent::at(last - 1) % (count * rows) == 0;
+  constexpr bool one_image = whole_rows && last > 1 && Extent::literals(last - 1, 1) &&
+                             Extent::at(last - 1) % (count * rows) == 0;
   Coord<Config> c[count];
   typename Body::template Place<width> place[count];
 #pragma unroll
@@ -58,19 +60,20 @@ SINTER_DEVICE void run(const Args& args) {
   hardware::grid_dependency_wait();
   using Index = typename Config::Index;
   constexpr int width = Config::width;
-  constexpr Index elements = static_cast<Index>(Config::Extent::product);
-  constexpr Index whole = elements - elements % width;                // in places of full width
+  using Extent = typename Config::Extent;
+  const Index elements = Extent::template multiplied<Index>(0, Extent::size);
+  const Index whole = elements - elements % width;                    // in places of full width
   constexpr Index row = static_cast<Index>(Config::threads) * width;  // one place a thread
   constexpr Index tile = row * Config::unroll;
   const Index lane = static_cast<Index>(threadIdx.x);
   const Index first = static_cast<Index>(blockIdx.x) * tile + lane * width;
   if (static_cast<Index>(blockIdx.x + 1) * tile <= whole) {
     places<Config, Body, width, Config::unroll, row>(args, first);
-  } else if constexpr (elements % tile != 0) {
-    if constexpr (Config::unroll > 1 || whole % row != 0)
+  } else if constexpr (!Extent::literal || elements % tile != 0) {
+    if constexpr (!Extent::literal || Config::unroll > 1 || whole % row != 0)
 #pragma unroll 1
       for (Index i = first; i < whole; i += row) places<Config, Body, width, 1, row>(args, i);
-    if constexpr (width > 1 && elements != whole)
+    if constexpr (width > 1 && (!Extent::literal || elements != whole))
       if (blockIdx.x + 1 == gridDim.x && whole + lane < elements)
         places<Config, Body, 1, 1, row>(args, whole + lane);
   }

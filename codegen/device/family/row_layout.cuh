@@ -32,16 +32,19 @@ struct RowLayout {
   static constexpr int rank = Config::Extent::size, width = Config::width;
   static constexpr bool across = Config::rows_fastest;
   static constexpr SINTER_DEVICE Index product(int from, int to) {
-    Index p = 1;
-    for (int i = from; i < to; ++i) p *= static_cast<Index>(Config::Extent::at(i));
-    return p;
+    return Config::Extent::template multiplied<Index>(from, to - from);
   }
+  static constexpr bool known_rows = Config::Extent::literals(0, Config::outer_rank);
   static constexpr bool shifted = Config::misaligned && across;
   // Rows that lie side by side, and the numbers that they take.
   static constexpr int line = Config::outer_rank - (across ? 1 : 0);
-  static constexpr Index beside = product(line, Config::outer_rank);
-  static constexpr Index numbers = shifted ? (beside + width - 1) / width * width : beside;
-  static constexpr Index rows = product(0, line) * numbers;
+  static constexpr auto beside =
+      number<known_rows>([] { return product(line, Config::outer_rank); });
+  static constexpr auto numbers = number<known_rows>([] {
+    return static_cast<Index>(shifted ? (beside + width - 1) / width * width : beside);
+  });
+  static constexpr auto rows =
+      number<known_rows>([] { return static_cast<Index>(product(0, line) * numbers); });
   static constexpr Index row_length = product(Config::outer_rank, rank);
   // A long row belongs to a cluster of blocks. Where the hardware has none, the first of them takes
   // the row alone.
@@ -104,8 +107,9 @@ struct RowLayout {
   }
   // Where this holds, the compiler sees that no row lies past the end, but for those ahead. In a
   // large block a branch around the fetches keeps them together and so saves registers.
-  static constexpr bool all_active =
-      rows % (block_rows * kinds * Config::rows_at_once) == 0 && blocks == Config::blocks_per_row;
+  static constexpr bool all_active = known_rows &&
+                                     rows % (block_rows * kinds * Config::rows_at_once) == 0 &&
+                                     blocks == Config::blocks_per_row;
   static SINTER_DEVICE bool exists(Index r) {
     return (all_active && !Config::ahead && Config::threads <= 256) || r < rows;
   }

@@ -429,4 +429,31 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
   return plan;
 }
 
+std::optional<AttentionPlan> schedule_as(const AttentionConfig& decided, const KernelSpec& spec,
+                                         const DeviceModel& device) {
+  auto plan = plan_attention(spec, device);
+  if (!plan || !spec.gathers.empty() || spec.attention().sequences.count > 0) return {};
+  const AttentionConfig& own = plan->engine;
+  if (own.by_warps != decided.by_warps || own.wide != decided.wide ||
+      own.values_in_keys != decided.values_in_keys || own.n_fastest != decided.n_fastest ||
+      own.attention.splits != decided.attention.splits ||
+      own.scores.extent.back() != decided.scores.extent.back() || !decided.q.loads_like(own.q) ||
+      !decided.k.loads_like(own.k) || !decided.v.loads_like(own.v) ||
+      (decided.result && !(own.result && decided.result->loads_like(*own.result))) ||
+      !holds(decided.packing, own.packing))
+    return {};
+  AttentionConfig e = decided;
+  e.scores = own.scores, e.weight = own.weight, e.attention = own.attention;
+  e.q.take_tensor(own.q), e.k.take_tensor(own.k), e.v.take_tensor(own.v);
+  if (e.result) e.result->take_tensor(*own.result);
+  e.wide_index |= own.wide_index;
+  const double items = elements(spec.extent, 0, AttentionSpec::batch) *
+                       std::ceil(static_cast<double>(rows_of(spec)) / e.tile_q) *
+                       e.attention.splits;
+  if (items >= 0x1p30) return {};
+  e.grid = clamp_grid(e.by_warps ? items : std::min<double>(items, device.sms));
+  plan->engine = std::move(e);
+  return plan;
+}
+
 }  // namespace sinter

@@ -45,6 +45,11 @@ struct AttentionPlan {
 // operands, heads are wider than registers hold, or a body has more than straight-line arithmetic.
 std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const DeviceModel& device);
 
+// With what was decided for another spec of the same structure and heads of the same width; nothing
+// where that does not hold.
+std::optional<AttentionPlan> schedule_as(const AttentionConfig& decided, const KernelSpec& spec,
+                                         const DeviceModel& device);
+
 // The operands that TMA, or copies of 16 bytes, cannot load as they lie in memory: some of q, k, v.
 std::vector<ProductOperand AttentionSpec::*> not_loadable(const KernelSpec& spec,
                                                           const DeviceModel& device);

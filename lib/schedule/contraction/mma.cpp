@@ -265,4 +265,30 @@ KernelChoice MmaChoice::ranked() const {
   return choice;
 }
 
+std::optional<MmaPlan> schedule_as(const MmaConfig& decided, const KernelSpec& spec,
+                                   const DeviceModel& device) {
+  auto plan = plan_mma(spec, device);
+  if (!plan || spec.contraction().rows.on || !spec.gathers.empty()) return {};
+  const MmaConfig& own = plan->engine;
+  const auto alike = [](const MmaOperand& a, const MmaOperand& b) {
+    return a.k_fastest == b.k_fastest && a.copied == b.copied && a.ragged == b.ragged &&
+           a.joined == b.joined && a.plain == b.plain && holds(a.packing, b.packing);
+  };
+  if (own.number != decided.number || own.n_fastest != decided.n_fastest ||
+      (own.promote_every > 0) != (decided.promote_every > 0) || !alike(decided.a, own.a) ||
+      !alike(decided.b, own.b) || !holds(decided.packing, own.packing))
+    return {};
+  MmaConfig e = decided;
+  e.wide_index |= own.wide_index;
+  const ContractionSpec& c = plan->spec.contraction();
+  const auto tiles = [&](int from, int to, int tile) {
+    return std::ceil(elements(plan->spec.extent, from, to) / tile);
+  };
+  e.tiles = elements(plan->spec.extent, 0, c.batch) * tiles(c.first_m(), c.first_n(), e.tile.m) *
+            tiles(c.first_n(), c.first_k(), e.tile.n);
+  e.grid = clamp_grid(e.tiles);
+  plan->engine = std::move(e);
+  return plan;
+}
+
 }  // namespace sinter

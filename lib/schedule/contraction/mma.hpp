@@ -68,6 +68,9 @@ struct MmaPlan {
 // The type in which tensor cores multiply the operands; none where no such type holds their values.
 DataType factor_type(const KernelSpec& spec);
 
+// With what was decided for another spec of the same structure; nothing where that does not hold.
+std::optional<MmaPlan> schedule_as(const MmaConfig& decided, const KernelSpec& spec,
+                                   const DeviceModel& device);
 // Nothing where there is no such type, or every tile would make too much code.
 std::optional<MmaPlan> plan_mma(const KernelSpec& spec, const DeviceModel& device);
 

@@ -477,4 +477,42 @@ std::optional<WgmmaPlan> plan_wgmma(const KernelSpec& given, const DeviceModel& 
   return windows ? convolution : plain;
 }
 
+std::optional<WgmmaPlan> schedule_as(const WgmmaConfig& decided, const KernelSpec& given,
+                                     const DeviceModel& device) {
+  const ContractionSpec* const c = given.as_contraction();
+  if (decided.window || !c || reads_joined_indices(given) || c->rows.on || c->chained() ||
+      !given.columns.empty() || !given.gathers.empty() ||
+      c->k() != (c->has_scale_blocks() ? 2 : 1))
+    return {};
+  KernelSpec spec = given;
+  widen_batch(spec);
+  const bool columns_together = !prefers(spec, spec.body, n_index(spec), m_index(spec), is_store);
+  auto o = orient(spec, columns_together, columns_together != decided.n_fastest);
+  if (!o) return {};
+  WgmmaConfig& own = o->engine;
+  const Tile& t = decided.tile;
+  const bool all_rows = decided.loaded_rows == t.m || o->problem.rows <= decided.loaded_rows,
+             stored = decided.stored_rows < 0 || (own.stored_rows == decided.stored_rows &&
+                                                  own.row_sources == decided.row_sources);
+  own.packing = choose_packing(o->spec, own.n_fastest ? n_index(o->spec) : m_index(o->spec), 8);
+  if (!all_rows || !stored || !decided.a.loads_like(own.a) || !decided.b.loads_like(own.b) ||
+      decided.b2.has_value() != own.b2.has_value() ||
+      (own.b2 && !decided.b2->loads_like(*own.b2)) ||
+      (decided.result && !(own.result && decided.result->loads_like(*own.result))) ||
+      decided.promote_accumulators != own.promote_accumulators ||
+      decided.integers != own.integers || !holds(decided.packing, own.packing))
+    return {};
+  WgmmaConfig e = decided;
+  e.a.take_tensor(own.a);
+  e.b.take_tensor(own.b);
+  if (e.b2) e.b2->take_tensor(*own.b2);
+  if (e.result) e.result->take_tensor(*own.result);
+  e.wide_index |= needs_wide_index(o->spec);
+  const double tiles = tiles_of(o->problem, t);
+  if (tiles * t.split >= 0x1p30) return {};
+  e.grid = static_cast<std::uint32_t>(
+      t.split > 1 ? tiles * t.split : balanced_grid(tiles, t.cluster_m * t.cluster_n, device));
+  return WgmmaPlan{std::move(o->spec), std::move(e), {}, false, decided.microseconds};
+}
+
 }  // namespace sinter

@@ -74,6 +74,20 @@ struct BoxedOperand {
   bool k_fastest = true;   // in memory; else its row index is
   std::vector<int> batch;  // the domain's indices of the map's dims from the third on
   TensorMap map;
+
+  // Whether it is loaded by the same instructions as `other`, of another spec, but for the extents
+  // and strides of the tensor, and the box.
+  bool loads_like(const BoxedOperand& other) const {
+    return source == other.source && port == other.port && scale == other.scale &&
+           one_scale == other.one_scale && k_fastest == other.k_fastest && batch == other.batch &&
+           map.type == other.map.type && map.swizzle == other.map.swizzle;
+  }
+  // Those of `other`, in boxes as before.
+  void take_tensor(const BoxedOperand& other) {
+    map.dim = other.map.dim;
+    map.stride = other.map.stride;
+    map.offset = other.map.offset;
+  }
 };
 
 struct WgmmaConfig : Launch {
@@ -166,6 +180,10 @@ bool multiplied_as_bytes(DataType a, DataType b);
 // The epilogue reads an element of the port for every element of the result.
 bool of_whole_tile(const KernelSpec& spec, const KernelPort& port);
 
+// With what was decided for another spec of the same structure, of the same k and at least as many
+// rows and columns; nothing where that does not hold. Operands are in boxes.
+std::optional<WgmmaPlan> schedule_as(const WgmmaConfig& decided, const KernelSpec& spec,
+                                     const DeviceModel& device);
 // Nothing where the device has no such tensor cores, or the operands' types or layouts are not for
 // them. `tiles`: those that are known, to which the kernel's are added.
 std::optional<WgmmaPlan> plan_wgmma(const KernelSpec& spec, const DeviceModel& device,

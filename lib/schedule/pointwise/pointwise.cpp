@@ -92,6 +92,18 @@ PointwiseConfig choose_pointwise(const KernelSpec& spec, const DeviceModel& devi
 
 }  // namespace
 
+std::optional<PointwiseConfig> schedule_as(const PointwiseConfig& decided, const KernelSpec& spec) {
+  if (decided.tiling.on || decided.aligned_by >= 0 || !spec.gathers.empty()) return {};
+  const int rank = spec.extent.size();
+  if (!holds(decided.packing, choose_packing(spec, rank - 1, decided.packing.width, true)))
+    return {};
+  PointwiseConfig s = decided;
+  s.wide_index |= needs_wide_index(spec);
+  const double places = elements(spec.extent, 0, rank) / s.packing.width;
+  s.grid = clamp_grid(std::ceil(places / (s.threads * s.unroll)));
+  return s;
+}
+
 PointwiseConfig schedule_pointwise(const KernelSpec& spec, const DeviceModel& device) {
   // Bytes a microsecond of a kernel that reads odd rows element by element, fitted on an H200.
   constexpr double kOneByOne = 2.6e6;

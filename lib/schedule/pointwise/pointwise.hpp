@@ -1,6 +1,8 @@
 // How a pointwise kernel is run: which neighbours move together, in rows or in tiles. A pure
 // function of the spec and the device model.
 #pragma once
+#include <optional>
+
 #include "schedule/launch.hpp"
 #include "schedule/packing.hpp"
 #include "schedule/pointwise/tiling.hpp"
@@ -15,6 +17,8 @@ struct PointwiseConfig : Launch {
   std::int64_t places = 0;  // with such packs: of a row
 };
 
+// With what was decided for another spec of the same structure; nothing where that does not hold.
+std::optional<PointwiseConfig> schedule_as(const PointwiseConfig& decided, const KernelSpec& spec);
 PointwiseConfig schedule_pointwise(const KernelSpec& spec, const DeviceModel& device);
 
 }  // namespace sinter

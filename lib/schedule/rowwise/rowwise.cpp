@@ -97,6 +97,20 @@ int early_blocks(const KernelSpec& spec, const DeviceModel& device, const Rowwis
 
 }  // namespace
 
+std::optional<RowwiseConfig> schedule_as(const RowwiseConfig& decided, const KernelSpec& spec) {
+  if (decided.rows_fastest || decided.aligned_by >= 0 || !spec.columns.empty() ||
+      !spec.gathers.empty() || rows_lie_together(spec))
+    return {};
+  RowwiseConfig own;
+  choose_places(spec, decided.packing.width, own);
+  if (own.aligned_by >= 0 || !holds(decided.packing, own.packing)) return {};
+  RowwiseConfig s = decided;
+  s.wide_index |= needs_wide_index(spec);
+  const double rows = elements(spec.extent, 0, spec.rowwise().outer_rank);
+  s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * s.rows_at_once)) * s.blocks_per_row);
+  return s;
+}
+
 RowwiseConfig schedule_rowwise(const KernelSpec& spec, const DeviceModel& device) {
   RowwiseConfig s;
   s.wide_index = needs_wide_index(spec);

@@ -2,6 +2,8 @@
 // blocks walk over the rows whose columns are reduced. A pure function of the spec and the device
 // model.
 #pragma once
+#include <optional>
+
 #include "schedule/launch.hpp"
 #include "schedule/packing.hpp"
 #include "target/device_model.hpp"
@@ -28,6 +30,9 @@ struct RowwiseConfig : Launch {
   bool by_lanes = false;      // lanes fetch what belongs to rows as a whole for 32 steps
 };
 
+// With what was decided for another spec of the same structure, whose rows are as long; nothing
+// where that does not hold.
+std::optional<RowwiseConfig> schedule_as(const RowwiseConfig& decided, const KernelSpec& spec);
 RowwiseConfig schedule_rowwise(const KernelSpec& spec, const DeviceModel& device);
 
 }  // namespace sinter

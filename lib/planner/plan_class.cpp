@@ -1,0 +1,47 @@
+#include "planner/plan_class.hpp"
+
+#include "lower/lower.hpp"
+#include "planner/make_plan.hpp"
+#include "planner/planner.hpp"
+#include "planner/rewrite/pass.hpp"
+#include "tuning/tuning_file.hpp"
+
+namespace sinter {
+namespace {
+
+std::vector<KernelSpec> specs_of(const Graph& graph, const PlanOptions& options,
+                                 const PlanContext& context) {
+  Lowered lowered = lower(graph);
+  if (options.fuse) lowered = rewritten(std::move(lowered), context.device);
+  return partition(*lowered.graph, options.fuse, context, lowered.regions).kernels;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const PlanClass>> make_plan_class(Graph& one, Graph& other,
+                                                         const PlanOptions& options) {
+  for (Graph* graph : {&one, &other})
+    if (Diagnostics d = graph->check(); !d.empty()) return d;
+  auto tuning = read_tuning(options.tuning_file);
+  SINTER_TRY(tuning);
+  const PlanContext context{device_model(options.architecture), *tuning};
+  const auto specs = specs_of(one, options, context), others = specs_of(other, options, context);
+  auto result = std::make_shared<PlanClass>();
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    ClassKernel k{schedule_kernel(specs[i], context), {}};
+    if (i < others.size())
+      if (const auto as = schedule_as(k.decided, others[i], context))
+        k.text = class_text(k.decided, *as);
+    result->kernels.push_back(std::move(k));
+  }
+  return std::shared_ptr<const PlanClass>(std::move(result));
+}
+
+Result<Plan> make_plan_of_class(Graph& graph, const PlanOptions& options,
+                                const PlanClass& of_class) {
+  auto tuning = read_tuning(options.tuning_file);
+  SINTER_TRY(tuning);
+  return make_plan(graph, options, *tuning, nullptr, &of_class);
+}
+
+}  // namespace sinter

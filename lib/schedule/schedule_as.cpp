@@ -1,0 +1,79 @@
+// Kernels that are scheduled as others of the same structure.
+#include <algorithm>
+
+#include "schedule/scheduled_kernel.hpp"
+
+namespace sinter {
+namespace {
+
+ScheduledKernel with(const ScheduledKernel& decided, KernelSpec spec, KernelConfig config) {
+  return {std::move(spec), std::move(config), decided.microseconds, {}, decided.tuned};
+}
+template <class Config>
+std::optional<ScheduledKernel> with(const ScheduledKernel& decided, const KernelSpec& spec,
+                                    std::optional<Config> config) {
+  if (!config) return {};
+  return with(decided, spec, std::move(*config));
+}
+template <class Plan>
+std::optional<ScheduledKernel> with_plan(const ScheduledKernel& decided, Plan plan) {
+  if (!plan) return {};
+  return with(decided, std::move(plan->spec), std::move(plan->engine));
+}
+
+bool same_extents(const KernelSpec& a, const KernelSpec& b, int from) {
+  return a.extent.size() == b.extent.size() &&
+         std::equal(a.extent.begin() + from, a.extent.end(), b.extent.begin() + from);
+}
+
+bool same_depth(const KernelSpec& a, const KernelSpec& b) {
+  return same_extents(a, b, a.contraction().first_k());
+}
+
+// How many belong together (Packing::drawn) depends on extents.
+bool draws_numbers(const KernelSpec& spec) {
+  return std::any_of(spec.body.statements.begin(), spec.body.statements.end(),
+                     [](const Statement& s) { return s.kind == StatementKind::random; });
+}
+
+}  // namespace
+
+std::optional<ScheduledKernel> schedule_as(const ScheduledKernel& decided, const KernelSpec& spec,
+                                           const PlanContext& context) {
+  if (decided.attention()) {
+    if (!spec.as_attention()) return {};
+    return with_plan(decided, schedule_as(*decided.attention(), spec, context.device));
+  }
+  if (draws_numbers(spec) || spec.family.index() != decided.spec.family.index() ||
+      spec.ports.size() != decided.spec.ports.size() ||
+      spec.body.statements.size() != decided.spec.body.statements.size())
+    return {};
+  if (const auto* const pointwise = decided.pointwise())
+    return with(decided, spec, schedule_as(*pointwise, spec));
+  if (const auto* const rowwise = decided.rowwise()) {
+    if (!same_extents(spec, decided.spec, spec.rowwise().outer_rank)) return {};
+    return with(decided, spec, schedule_as(*rowwise, spec));
+  }
+  if (!spec.as_contraction() || !same_depth(spec, decided.spec)) return {};
+  if (const auto* const wgmma = decided.wgmma())
+    return with_plan(decided, schedule_as(*wgmma, spec, context.device));
+  if (const auto* const mma = decided.mma())
+    return with_plan(decided, schedule_as(*mma, spec, context.device));
+  return {};
+}
+
+bool differs_at_launch(const ScheduledKernel& one, const ScheduledKernel& other) {
+  const KernelSpec &a = one.spec, &b = other.spec;
+  if (!a.gathers.empty() || !a.columns.empty()) return false;
+  for (std::size_t i = 0; i < a.ports.size(); ++i)  // coefficients of windows are constants
+    if (a.ports[i].access.windows != b.ports[i].access.windows) return false;
+  if (const auto* const s = one.pointwise()) return !s->tiling.on && s->aligned_by < 0;
+  if (const auto* const s = one.rowwise())
+    return !s->rows_fastest && s->aligned_by < 0 && same_extents(a, b, a.rowwise().outer_rank);
+  if (const auto* const e = one.attention())
+    return !e->wide && !e->by_warps && a.extent[AttentionSpec::e] == b.extent[AttentionSpec::e];
+  if (const auto* const e = one.wgmma()) return !e->window && !a.contraction().rows.on;
+  return one.mma() && !a.contraction().rows.on;
+}
+
+}  // namespace sinter
