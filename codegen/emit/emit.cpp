@@ -235,7 +235,6 @@ std::string_view cluster_of(const ScheduledKernel& kernel) {
   return "";
 }
 
-
 // All that stands before the entry.
 std::string kernel_text(const ScheduledKernel& scheduled, const KernelNames& names) {
   const KernelSpec& spec = scheduled.spec;

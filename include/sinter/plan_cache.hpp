@@ -6,6 +6,9 @@
 //   }, {.device = device});
 //   auto run = cache.get({batch});      // compiles the first time, looks up afterwards
 //   run->execute(stream, {{"x", dx}, {"y", dy}}, workspace);
+//
+// Where the cache is told which extents change and between which bounds, plans of other extents
+// need not be compiled: {.device = device, .extents = {sinter::dyn("batch", 1, 64)}}.
 #pragma once
 #include "sinter/compile.hpp"
 
@@ -35,6 +38,21 @@ class GraphBuilder {
   void (*end_)(void*);
 };
 
+// An extent that changes from call to call. Its range is divided in classes; plans whose extents
+// are of the same classes share what is decided by extents, such as tiles, and with it the machine
+// code of their kernels, which take extents and strides from the launch.
+struct DynamicExtent {
+  std::string name;  // for messages
+  std::int64_t least = 1, most = 1;
+  // The largest extents of the classes, rising; `most` need not be among them. Empty: 1, 16, 128,
+  // 1024, 8192 ...
+  std::vector<std::int64_t> bounds{};
+};
+inline DynamicExtent dyn(std::string name, std::int64_t least, std::int64_t most,
+                         std::vector<std::int64_t> bounds = {}) {
+  return {std::move(name), least, most, std::move(bounds)};
+}
+
 struct PlanCacheOptions {
   Device device = Device::current();
   PlanOptions plan{};
@@ -44,12 +62,18 @@ struct PlanCacheOptions {
   // A key that is new is answered with plain kernels, one a node and with what every GPU has, which
   // compile soon; a thread of the cache compiles the fast ones, which later calls get.
   bool background = false;
+  // One for each extent that the builder is given; get() refuses others. Empty: every plan is
+  // compiled for its extents.
+  std::vector<DynamicExtent> extents{};
 };
 
 struct PlanCacheCounts {
-  std::int64_t hits = 0;      // calls that found an executable
-  std::int64_t compiles = 0;  // of the fast kernels, those that failed as well
-  std::int64_t plain = 0;     // calls that were answered with plain kernels
+  std::int64_t hits = 0;  // calls that found an executable
+  // Plans with fast kernels, those that failed as well; with PlanCacheOptions::extents those that
+  // had a kernel which no plan of the cache had before.
+  std::int64_t compiles = 0;
+  std::int64_t classes = 0;  // of extents that were met
+  std::int64_t plain = 0;    // calls that were answered with plain kernels
   std::int64_t evicted = 0;
   std::int64_t held = 0;  // executables that are held now
 };

@@ -22,7 +22,9 @@ struct ClassKernel {
 struct PlanClass {
   std::vector<ClassKernel> kernels;  // in the order they run
 
-  const ClassKernel* kernel(std::size_t i) const { return i < kernels.size() ? &kernels[i] : nullptr; }
+  const ClassKernel* kernel(std::size_t i) const {
+    return i < kernels.size() ? &kernels[i] : nullptr;
+  }
 };
 
 // `one`: the graph for which is decided; it should divide by little and be as large as any of the

@@ -8,7 +8,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
+
+#include "plan/plan_data.hpp"
+#include "planner/extent_classes.hpp"
 
 namespace sinter {
 namespace {
@@ -23,6 +27,7 @@ struct Entry {
 struct Job {
   std::shared_ptr<Entry> entry;
   std::unique_ptr<Graph> graph;
+  std::vector<std::int64_t> extents;
 };
 
 }  // namespace
@@ -37,7 +42,9 @@ struct PlanCache::Impl {
   std::map<std::vector<std::int64_t>, std::shared_ptr<Entry>> entries;
   std::uint64_t uses = 0;
   PlanCacheCounts counts;
-  std::deque<Job> jobs;  // of the background
+  std::optional<ExtentClasses> classes;
+  std::set<std::string> kernels;  // entries of those that plans of the classes had
+  std::deque<Job> jobs;           // of the background
   bool working = false, ending = false;
   std::thread worker;
 
@@ -45,6 +52,7 @@ struct PlanCache::Impl {
   Result<Executable> get(Extents extents);
   Result<Executable> make(const std::vector<std::int64_t>& key,
                           const std::shared_ptr<Entry>& entry);
+  Result<Executable> compile_fast(Graph& graph, Extents extents);
   void publish(Entry& entry, bool fast, Result<Executable> made);
   void evict();
   void work();
@@ -60,7 +68,25 @@ static Result<Executable> compile_plain(Graph& graph, const PlanCacheOptions& op
   return load(*plan, options.device);
 }
 
+Result<Executable> PlanCache::Impl::compile_fast(Graph& graph, Extents extents) {
+  if (!classes) return compile(graph, options.device, options.plan);
+  auto plan = classes->plan(graph, extents);
+  SINTER_TRY(plan);
+  return load(*plan, options.device);
+}
+
+// Whether a plan that was made has kernels that no plan before had, which counts as a compilation.
+static bool has_new_kernels(const Executable& made, std::set<std::string>& known) {
+  bool any = false;
+  for (const PlanKernel& k : made.plan().data().kernels) any |= known.insert(k.entry).second;
+  return any;
+}
+
 Result<Executable> PlanCache::Impl::get(Extents extents) {
+  if (classes) {
+    auto checked = classes->check(extents);
+    SINTER_TRY(checked);
+  }
   const std::vector<std::int64_t> key(extents.begin(), extents.end());
   std::unique_lock lock(mutex);
   auto& slot = entries[key];
@@ -90,14 +116,14 @@ Result<Executable> PlanCache::Impl::make(const std::vector<std::int64_t>& key,
   };
   try {
     builder(*graph, key);
-    Result<Executable> made = in_background() ? compile_plain(*graph, options)
-                                              : compile(*graph, options.device, options.plan);
+    Result<Executable> made =
+        in_background() ? compile_plain(*graph, options) : compile_fast(*graph, key);
     const std::lock_guard lock(mutex);
     if (!made) drop();
     publish(*entry, !in_background(), made);
     if (made && in_background()) {
       ++counts.plain;
-      jobs.push_back({entry, std::move(graph)});
+      jobs.push_back({entry, std::move(graph), key});
       changed.notify_all();
     }
     return made;
@@ -111,7 +137,7 @@ Result<Executable> PlanCache::Impl::make(const std::vector<std::int64_t>& key,
 }
 
 void PlanCache::Impl::publish(Entry& entry, bool fast, Result<Executable> made) {
-  if (fast) ++counts.compiles;
+  if (fast && !(classes && made && !has_new_kernels(*made, kernels))) ++counts.compiles;
   if (made)
     (fast ? entry.fast : entry.plain) = std::move(*made);
   else if (entry.pending)
@@ -145,7 +171,7 @@ void PlanCache::Impl::work() {
     lock.unlock();
     auto made = [&]() -> Result<Executable> {
       try {
-        return compile(*job.graph, options.device, options.plan);
+        return compile_fast(*job.graph, job.extents);
       } catch (const std::exception& e) {  // would end the process from this thread
         return Diagnostic{.rule = Rule::compiler_error, .seen = e.what()};
       }
@@ -158,6 +184,14 @@ void PlanCache::Impl::work() {
 
 PlanCache::PlanCache(GraphBuilder builder, PlanCacheOptions options)
     : impl_(new Impl(std::move(builder), std::move(options))) {
+  const PlanCacheOptions& o = impl_->options;
+  if (!o.extents.empty()) {
+    PlanOptions plan = o.plan;
+    // Where the device has no target, the first plan says so.
+    if (auto target = o.device.target(); plan.architecture.empty() && target)
+      plan.architecture = std::move(*target);
+    impl_->classes.emplace(impl_->builder, o.extents, o.graph, std::move(plan));
+  }
   if (impl_->in_background()) impl_->worker = std::thread([this] { impl_->work(); });
 }
 
@@ -184,6 +218,7 @@ void PlanCache::wait() {
 PlanCacheCounts PlanCache::counts() const {
   const std::lock_guard lock(impl_->mutex);
   PlanCacheCounts counts = impl_->counts;
+  if (impl_->classes) counts.classes = impl_->classes->count();
   counts.held = static_cast<std::int64_t>(impl_->entries.size());
   return counts;
 }

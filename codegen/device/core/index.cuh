@@ -91,7 +91,8 @@ template <class Index, long long... weights>
 SINTER_DEVICE Index dot(Dims<weights...>, const Index* index) {
   Index sum = 0;
   int i = 0;
-  ((weights != 0 ? void(sum += static_cast<Index>(value_of<weights>()) * index[i]) : void(), ++i), ...);
+  ((weights != 0 ? void(sum += static_cast<Index>(value_of<weights>()) * index[i]) : void(), ++i),
+   ...);
   return sum;
 }
 

@@ -25,9 +25,10 @@ struct Problem {
   static constexpr SINTER_DEVICE auto extent() {
     return number<Config::Extent::literals(from, count)>([] { return product(from, count); });
   }
-  static constexpr auto batches = extent<0, Config::batch>(), rows = extent<first_m, Config::m>(),
-                        columns = extent<first_n, Config::n>(),
-                        depth = extent<first_k, Config::k>();
+  static constexpr auto batches = extent<0, Config::batch>();
+  static constexpr auto rows = extent<first_m, Config::m>();
+  static constexpr auto columns = extent<first_n, Config::n>();
+  static constexpr auto depth = extent<first_k, Config::k>();
 
   // Of indices whose extents are rounded up (phases, lines of channels), whether a result exists.
   static SINTER_DEVICE bool exists(const Coord& c) {

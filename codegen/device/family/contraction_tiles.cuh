@@ -85,13 +85,14 @@ struct Shape {
   static_assert(Config::stages >= 2);
 
   // Tiles of a cluster.
-  static constexpr auto tiles_m = number<is_known(P::rows)>([] {
-    return static_cast<int>(ceil_divide(P::rows, Config::tile_m * Config::cluster_m));
-  });
+  static constexpr auto tiles_m = number<is_known(P::rows)>(
+      [] { return static_cast<int>(ceil_divide(P::rows, Config::tile_m * Config::cluster_m)); });
   static constexpr auto tiles_n = number<is_known(P::columns)>(
       [] { return static_cast<int>(ceil_divide(P::columns, columns * Config::cluster_n)); });
-  static constexpr auto tiles = number<is_known(P::batches) && is_known(tiles_m) && is_known(tiles_n)>(
-      [] { return static_cast<int>(P::batches) * tiles_m * tiles_n; });
+  static constexpr auto tiles = number < is_known(P::batches) && is_known(tiles_m) &&
+                                is_known(tiles_n) > ([] {
+                                  return static_cast<int>(P::batches) * tiles_m * tiles_n;
+                                });
   // With `split` a block has one tile, and its stages end as room for the slabs of the sums.
   static constexpr int across = (columns + slab_columns - 1) / slab_columns;
   static constexpr int parts = blocks * across;  // slabs of a warp
@@ -163,11 +164,14 @@ class TileWalk<Config, AllRows> {
       const int at = tile / phases,
                 turn =
                     static_cast<int>(static_cast<unsigned>(at * phases * S::cluster) / gridDim.x);
-      return {(tile - at * phases + turn) % phases, at, rank, S::tiles_m, 0, static_cast<int>(Problem<Config>::rows)};
+      return {(tile - at * phases + turn) % phases,   at, rank, S::tiles_m, 0,
+              static_cast<int>(Problem<Config>::rows)};
     }
     const int in_batch = S::tiles_m * S::tiles_n;
     const int batch = tile / in_batch;
-    return {batch, tile - batch * in_batch, rank, S::tiles_m, 0, static_cast<int>(Problem<Config>::rows)};
+    return {batch, tile - batch * in_batch,
+            rank,  S::tiles_m,
+            0,     static_cast<int>(Problem<Config>::rows)};
   }
 };
 

@@ -40,9 +40,8 @@ struct RowLayout {
   static constexpr int line = Config::outer_rank - (across ? 1 : 0);
   static constexpr auto beside =
       number<known_rows>([] { return product(line, Config::outer_rank); });
-  static constexpr auto numbers = number<known_rows>([] {
-    return static_cast<Index>(shifted ? (beside + width - 1) / width * width : beside);
-  });
+  static constexpr auto numbers = number<known_rows>(
+      [] { return static_cast<Index>(shifted ? (beside + width - 1) / width * width : beside); });
   static constexpr auto rows =
       number<known_rows>([] { return static_cast<Index>(product(0, line) * numbers); });
   static constexpr Index row_length = product(Config::outer_rank, rank);

@@ -1,0 +1,120 @@
+#include "planner/extent_classes.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+namespace sinter {
+namespace {
+
+struct Range {
+  std::int64_t least, most;
+};
+
+constexpr std::int64_t kSecond = 16, kGrowth = 8;  // bounds where none are given
+
+// The class that `x` is in.
+Range range_of(const DynamicExtent& e, std::int64_t x) {
+  Range r{e.least, e.most};
+  const auto cut = [&](std::int64_t bound) {
+    if (bound < x) r.least = std::max(r.least, bound + 1);
+    if (bound >= x) r.most = std::min(r.most, bound);
+  };
+  for (const std::int64_t bound : e.bounds) cut(bound);
+  if (!e.bounds.empty()) return r;
+  cut(1);
+  for (std::int64_t bound = kSecond; bound < e.most; bound *= kGrowth) cut(bound);
+  return r;
+}
+
+bool is_prime(std::int64_t x) {
+  for (std::int64_t d = 2; d * d <= x; ++d)
+    if (x % d == 0) return false;
+  return x > 1;
+}
+
+// The largest extent of the range that stands for it: a prime, so that nothing that divides it is
+// taken for granted, and none of those `taken`, so that numbers which depend on different extents
+// differ. The range's end where there is none.
+std::int64_t representative(const Range& r, std::set<std::int64_t>& taken) {
+  constexpr std::int64_t kTried = 1000;
+  for (std::int64_t x = r.most; x >= r.least && x > r.most - kTried; --x)
+    if (is_prime(x) && taken.insert(x).second) return x;
+  for (std::int64_t x = r.most; x > r.least; --x)
+    if (taken.insert(x).second) return x;
+  return r.most;
+}
+
+}  // namespace
+
+Status ExtentClasses::check(GraphBuilder::Extents extents) const {
+  if (extents.size() != extents_.size())
+    return Diagnostic{.rule = Rule::tensor_extent,
+                      .attribute = "the number of extents",
+                      .seen = std::to_string(extents.size()),
+                      .allowed = std::to_string(extents_.size())};
+  for (std::size_t i = 0; i < extents.size(); ++i) {
+    const DynamicExtent& e = extents_[i];
+    if (extents[i] >= e.least && extents[i] <= e.most) continue;
+    return Diagnostic{.rule = Rule::tensor_extent,
+                      .attribute = e.name,
+                      .seen = std::to_string(extents[i]),
+                      .allowed = fmt::format("{} to {}", e.least, e.most)};
+  }
+  return Done{};
+}
+
+Result<std::shared_ptr<const PlanClass>> ExtentClasses::class_of(GraphBuilder::Extents extents) {
+  std::vector<Range> ranges;
+  Key key;
+  for (std::size_t i = 0; i < extents.size(); ++i) {
+    ranges.push_back(range_of(extents_[i], extents[i]));
+    key.push_back(ranges.back().most);
+  }
+  const std::lock_guard lock(mutex_);
+  if (const auto known = classes_.find(key); known != classes_.end()) return known->second;
+  std::set<std::int64_t> taken;
+  Key one, other;
+  for (const Range& r : ranges) {
+    one.push_back(representative(r, taken));
+    other.push_back(r.least < r.most ? representative(r, taken) : r.most);
+  }
+  Graph graph(graph_), other_graph(graph_);
+  builder_(graph, one);
+  builder_(other_graph, other);
+  auto made = make_plan_class(graph, other_graph, plan_);
+  SINTER_TRY(made);
+  return classes_[key] = std::move(*made);
+}
+
+Result<Plan> ExtentClasses::plan(Graph& graph, GraphBuilder::Extents extents) {
+  auto checked = check(extents);
+  SINTER_TRY(checked);
+  auto of_class = class_of(extents);
+  SINTER_TRY(of_class);
+  return make_plan_of_class(graph, plan_, **of_class);
+}
+
+std::int64_t ExtentClasses::count() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<std::int64_t>(classes_.size());
+}
+
+std::string ExtentClasses::explain() const {
+  const std::lock_guard lock(mutex_);
+  std::string text;
+  for (const auto& [key, of_class] : classes_) {
+    for (std::size_t i = 0; i < key.size(); ++i) {
+      const Range r = range_of(extents_[i], key[i]);
+      text += fmt::format("{}{} {} to {}", i ? ", " : "", extents_[i].name, r.least, r.most);
+    }
+    const auto& kernels = of_class->kernels;
+    const auto shared = std::count_if(kernels.begin(), kernels.end(),
+                                      [](const ClassKernel& k) { return k.text.has_value(); });
+    text += fmt::format(": {} of {} kernels serve all extents\n", shared, kernels.size());
+  }
+  return text;
+}
+
+}  // namespace sinter

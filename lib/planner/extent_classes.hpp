@@ -1,0 +1,41 @@
+// Plans by extents: those whose extents are of the same classes share a PlanClass.
+#pragma once
+#include <map>
+#include <mutex>
+
+#include "planner/plan_class.hpp"
+#include "sinter/plan_cache.hpp"
+
+namespace sinter {
+
+class ExtentClasses {
+ public:
+  // `builder` is kept by reference. Any thread may call what follows.
+  ExtentClasses(const GraphBuilder& builder, std::vector<DynamicExtent> extents, GraphOptions graph,
+                PlanOptions plan)
+      : builder_(builder),
+        extents_(std::move(extents)),
+        graph_(std::move(graph)),
+        plan_(std::move(plan)) {}
+
+  Status check(GraphBuilder::Extents extents) const;
+  // `graph`: what the builder makes of the extents.
+  Result<Plan> plan(Graph& graph, GraphBuilder::Extents extents);
+  std::int64_t count() const;  // of classes that were met
+  // The classes that were met, a line each: the ranges of their extents and the kernels that are
+  // the same for all of them.
+  std::string explain() const;
+
+ private:
+  using Key = std::vector<std::int64_t>;  // the largest extents of the class
+  Result<std::shared_ptr<const PlanClass>> class_of(GraphBuilder::Extents extents);
+
+  const GraphBuilder& builder_;
+  const std::vector<DynamicExtent> extents_;
+  const GraphOptions graph_;
+  const PlanOptions plan_;
+  mutable std::mutex mutex_;
+  std::map<Key, std::shared_ptr<const PlanClass>> classes_;
+};
+
+}  // namespace sinter
