@@ -195,7 +195,8 @@ Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
   Lowered lowered = lower(graph);
   // An expansion may need a tensor that is too large to address.
   if (Diagnostics d = lowered.graph->check(); !d.empty()) return d;
-  const PlanContext context{device_model(options.architecture), tuning};
+  const PlanContext context{
+      device_model(options.architecture), tuning, {}, of_class ? of_class->decisions : Decisions{}};
   if (options.fuse) lowered = rewritten(std::move(lowered), context.device);
   const Partition parts = partition(*lowered.graph, options.fuse, context, lowered.regions);
   if (Diagnostics d = unsafe_aliases(graph, *lowered.graph, parts.kernels); !d.empty()) return d;

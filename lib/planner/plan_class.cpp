@@ -25,7 +25,9 @@ Result<std::shared_ptr<const PlanClass>> make_plan_class(Graph& one, Graph& othe
   auto tuning = read_tuning(options.tuning_file);
   SINTER_TRY(tuning);
   const PlanContext context{device_model(options.architecture), *tuning};
-  const auto specs = specs_of(one, options, context), others = specs_of(other, options, context);
+  const auto specs = specs_of(one, options, context);
+  const PlanContext as_decided{context.device, *tuning, {}, context.decisions};
+  const auto others = specs_of(other, options, as_decided);
   auto result = std::make_shared<PlanClass>();
   for (std::size_t i = 0; i < specs.size(); ++i) {
     ClassKernel k{schedule_kernel(specs[i], context), {}};
@@ -34,6 +36,7 @@ Result<std::shared_ptr<const PlanClass>> make_plan_class(Graph& one, Graph& othe
         k.text = class_text(k.decided, *as);
     result->kernels.push_back(std::move(k));
   }
+  result->decisions = context.decisions;
   return std::shared_ptr<const PlanClass>(std::move(result));
 }
 

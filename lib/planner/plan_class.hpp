@@ -20,6 +20,7 @@ struct ClassKernel {
 };
 
 struct PlanClass {
+  Decisions decisions;
   std::vector<ClassKernel> kernels;  // in the order they run
 
   const ClassKernel* kernel(std::size_t i) const {

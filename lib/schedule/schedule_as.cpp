@@ -71,7 +71,7 @@ bool differs_at_launch(const ScheduledKernel& one, const ScheduledKernel& other)
   if (const auto* const s = one.rowwise())
     return !s->rows_fastest && s->aligned_by < 0 && same_extents(a, b, a.rowwise().outer_rank);
   if (const auto* const e = one.attention())
-    return !e->wide && !e->by_warps && a.extent[AttentionSpec::e] == b.extent[AttentionSpec::e];
+    return !e->wide && a.extent[AttentionSpec::e] == b.extent[AttentionSpec::e];
   if (const auto* const e = one.wgmma()) return !e->window && !a.contraction().rows.on;
   return one.mma() && !a.contraction().rows.on;
 }

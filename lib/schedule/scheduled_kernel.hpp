@@ -12,6 +12,7 @@
 #include "schedule/contraction/mma.hpp"
 #include "schedule/contraction/simt.hpp"
 #include "schedule/contraction/wgmma.hpp"
+#include "schedule/decisions.hpp"
 #include "schedule/pointwise/pointwise.hpp"
 #include "schedule/rowwise/rowwise.hpp"
 
@@ -55,6 +56,7 @@ struct PlanContext {
   DeviceModel device;
   Tuning tuning;  // configurations that were measured to be the fastest of their problem
   mutable KnownTiles tiles{};  // of the device, kept; so a context is not shared between threads
+  mutable Decisions decisions{};
 };
 ScheduledKernel schedule_kernel(const KernelSpec& spec, const PlanContext& context);
 // The kernel with what was decided for another one of the same structure and other extents: its

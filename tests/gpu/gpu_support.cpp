@@ -36,15 +36,12 @@ std::string chosen_device() {
 bool interpreted() { return chosen_device() == "interpreter"; }
 bool emulated() { return chosen_device().starts_with("emulator"); }
 Device test_device() { return chosen_device() == "cpu" ? Device::cpu() : Device::gpu(0); }
-Result<std::string> test_target() {
-  if (!interpreted() && !emulated()) return test_device().target();
-  return std::string(chosen_device() == "emulator_sm_90a" ? "sm_90a" : "");
-}
-
 // Plans use the engines of the device that runs them.
-Result<Plan> plan_for_device(Graph& graph, bool fuse, const Tuning& tuning) {
+Result<Plan> plan_for_device(Graph& graph, bool fuse, const Tuning& tuning,
+                             const GraphSource* source = nullptr) {
   const auto target = test_target();
   SINTER_TRY(target);
+  if (source && source->plan) return source->plan(graph, *target);
   return make_plan(graph, {.fuse = fuse, .architecture = *target}, tuning, nullptr);
 }
 
@@ -120,7 +117,7 @@ void run_one(const GraphSource& source, const GraphChecks& checks, Failures& fai
       return !what.empty();
     };
     ++totals.graphs;
-    const auto fused = plan_for_device(*graph, true, source.tuning);
+    const auto fused = plan_for_device(*graph, true, source.tuning, &source);
     if (fail(run_and_judge(c, fused, source, checks, totals))) return;
     const auto reread = Plan::from_json(fused->to_json());
     if (fail(!reread                                 ? reread.error().message()
@@ -165,6 +162,11 @@ void prepare_emulation_of(std::span<const GraphSource> graphs) {
 }
 
 }  // namespace
+
+Result<std::string> test_target() {
+  if (!interpreted() && !emulated()) return test_device().target();
+  return std::string(chosen_device() == "emulator_sm_90a" ? "sm_90a" : "");
+}
 
 void Failures::add(const std::string& name, Graph* graph, const std::string& what) {
   const std::lock_guard lock(mutex_);

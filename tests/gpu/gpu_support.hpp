@@ -19,6 +19,8 @@ struct GraphSource {
   std::function<Shared<Graph>()> make;
   Tuning tuning{};           // configurations to take
   int most_untrusted = 100;  // per cent of the elements whose bound of the error judges nothing
+  // Plans the graph for an architecture where that is not plainly done.
+  std::function<Result<Plan>(Graph&, const std::string&)> plan{};
 };
 
 class Failures {
@@ -52,6 +54,9 @@ struct Totals {
 // Runs all graphs on as many threads as there are cores.
 Totals run_graphs(const std::vector<GraphSource>& graphs, const GraphChecks& checks,
                   Failures& failures);
+
+// Whose engines plans use: those of the device that runs the tests.
+Result<std::string> test_target();
 
 std::vector<GraphSource> corpus_graphs();
 // SINTER_GPU_SEEDS=1,2,3 replaces the range, to look at single graphs again.

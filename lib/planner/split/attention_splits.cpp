@@ -182,11 +182,13 @@ std::vector<KernelSpec> counted_tiles(KernelSpec spec, const DeviceModel& device
 
 }  // namespace
 
-std::vector<KernelSpec> split_keys(KernelSpec spec, const DeviceModel& device,
+std::vector<KernelSpec> split_keys(KernelSpec spec, const PlanContext& context,
                                    Temporaries& temporaries) {
+  const DeviceModel& device = context.device;
   if (spec.attention().sequences.count > 0)
     return counted_tiles(std::move(spec), device, temporaries);
-  const int parts = choose_splits(spec, device);
+  const auto parts = static_cast<int>(context.decisions.settle(
+      Decisions::Kind::key_parts, spec.nodes.front(), [&] { return choose_splits(spec, device); }));
   if (parts == 1) return {std::move(spec)};
   const int rank = spec.extent.size();
   const Dims rows = part_of(spec.extent, 0, A::e), results = part_of(spec.extent, 0, A::n);

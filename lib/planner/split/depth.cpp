@@ -175,9 +175,15 @@ bool fits_one_kernel(const KernelSpec& c, const PlanContext& context, Engines en
 
 std::vector<KernelSpec> split_depth(KernelSpec c, const FusionState& state,
                                     Temporaries& temporaries, std::vector<PlanCut>& cuts) {
-  if (c.as_attention()) return split_keys(std::move(c), state.device(), temporaries);
+  if (c.as_attention()) return split_keys(std::move(c), state.context(), temporaries);
   if (!c.as_contraction()) return {std::move(c)};
-  const DepthParts chosen = choose_depth_parts(c, state.context());
+  DepthParts chosen;
+  const std::int64_t n =
+      state.context().decisions.settle(Decisions::Kind::depth_parts, contraction_of(state, c), [&] {
+        chosen = choose_depth_parts(c, state.context());
+        return count(chosen.parts, 0, chosen.parts.size());
+      });
+  if (n > 1 && chosen.parts.empty()) chosen.parts = shared_out(c, n);  // as decided before
   if (chosen.parts.empty()) return {std::move(c)};
   cuts.push_back({"contraction", state.graph().label(state.node(contraction_of(state, c))), "",
                   fmt::format("its sums are cut in {} parts side by side, which a second kernel "

@@ -1,0 +1,31 @@
+// What planning decides by extents and what later decisions depend on. Plans of a class of extents
+// (planner/plan_class.hpp) start with those of the class, which are taken as they are.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "sinter/graph.hpp"
+
+namespace sinter {
+
+class Decisions {
+ public:
+  enum class Kind : std::uint8_t {
+    heads_packed,  // of an attention: whether heads are rows of one product
+    key_parts,     // of an attention
+    depth_parts,   // of a contraction
+  };
+  // What was decided for the node, or else what `choose()` says.
+  template <class Choose>
+  std::int64_t settle(Kind kind, NodeId node, const Choose& choose) {
+    const auto known = made_.find({kind, node});
+    return known != made_.end() ? known->second
+                                : made_.emplace(std::pair(kind, node), choose()).first->second;
+  }
+
+ private:
+  std::map<std::pair<Kind, NodeId>, std::int64_t> made_;
+};
+
+}  // namespace sinter

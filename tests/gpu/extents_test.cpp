@@ -1,0 +1,153 @@
+// Plans of a class of extents: each computes what its graph says, with texts that the first of its
+// class has brought.
+#include <memory>
+#include <set>
+
+#include "gpu/gpu_support.hpp"
+#include "plan/plan_data.hpp"
+#include "planner/extent_classes.hpp"
+#include "support/catch.hpp"
+#include "support/llama_block.hpp"
+
+namespace sinter::test {
+namespace {
+
+struct Family {
+  const char* name;
+  std::vector<DynamicExtent> extents;
+  GraphOptions options;
+  std::function<void(Graph&, GraphBuilder::Extents)> build;
+  // A list for each class; the first of each may bring texts, the others must not.
+  std::vector<std::vector<std::vector<std::int64_t>>> classes;
+  int most_untrusted = 35;
+};
+
+class Planned {
+ public:
+  explicit Planned(const Family& f) : family_(f), builder_(f.build) {}
+  Result<Plan> plan(Graph& graph, const std::vector<std::int64_t>& extents,
+                    const std::string& target) {
+    const std::lock_guard lock(mutex_);
+    if (!classes_)
+      classes_.emplace(builder_, family_.extents, family_.options,
+                       PlanOptions{.architecture = target});
+    return classes_->plan(graph, extents);
+  }
+
+ private:
+  const Family family_;
+  GraphBuilder builder_;
+  std::mutex mutex_;
+  std::optional<ExtentClasses> classes_;
+};
+
+Shared<Graph> graph_of(const Family& f, const std::vector<std::int64_t>& extents) {
+  auto graph = Shared<Graph>::make(f.options);
+  f.build(*graph, extents);
+  return graph;
+}
+
+void check_texts(const Family& f, Planned& planned) {
+  const auto target = test_target();
+  REQUIRE(target);
+  for (const auto& of_class : f.classes) {
+    std::set<std::string> texts;
+    for (const auto& extents : of_class) {
+      const auto graph = graph_of(f, extents);
+      const auto plan = planned.plan(*graph, extents, *target);
+      REQUIRE(plan);
+      for (const PlanKernel& k : plan->data().kernels) {
+        INFO(f.name << " " << extents[0] << ", " << extents.back() << ": " << k.entry);
+        CHECK(texts.insert(k.source).second == (&extents == &of_class[0]));
+      }
+    }
+  }
+}
+
+void run(const Family& f) {
+  const auto planned = std::make_shared<Planned>(f);
+  check_texts(f, *planned);
+  std::vector<GraphSource> sources;
+  for (const auto& of_class : f.classes)
+    for (const auto& extents : of_class) {
+      std::string name = f.name;
+      for (const std::int64_t x : extents) name += " " + std::to_string(x);
+      sources.push_back({name,
+                         sources.size(),
+                         [=] { return graph_of(f, extents); },
+                         {},
+                         f.most_untrusted,
+                         [=](Graph& graph, const std::string& target) {
+                           return planned->plan(graph, extents, target);
+                         }});
+    }
+  Failures failures;
+  const Totals t =
+      run_graphs(sources, {.samples = 1000, .repeatable = true, .reloaded = true}, failures);
+  CHECK(t.graphs == static_cast<std::int64_t>(sources.size()));
+  INFO(failures.text());
+  CHECK(failures.all().empty());
+}
+
+constexpr auto kBf16 = DataType::bf16;
+const GraphOptions kHalf{.name = "extents", .io = kBf16};
+
+}  // namespace
+
+TEST_CASE("classes of extents: rows of norms and elements", "[gpu][extents]") {
+  run({"norm",
+       {dyn("rows", 1, 300)},
+       kHalf,
+       [](Graph& g, GraphBuilder::Extents e) {
+         const Tensor x = g.tensor("x", {e[0], 48}), r = g.tensor("r", {e[0], 48});
+         const Tensor sum = (x + r).type(kBf16);
+         const Tensor y = rmsnorm(sum, g.tensor("scale", {1, 48}), {}, g.scalar(1e-5f));
+         g.output(sum, "sum");
+         g.output(y.type(kBf16), "y");
+         g.output(gelu_tanh(x * r), "z");
+       },
+       {{{1}}, {{2}, {7}, {15}, {16}}, {{17}, {64}, {127}, {128}}, {{129}, {300}}}});
+}
+
+TEST_CASE("classes of extents: rows of products", "[gpu][extents]") {
+  run({"product",
+       {dyn("rows", 1, 300)},
+       kHalf,
+       [](Graph& g, GraphBuilder::Extents e) {
+         const Tensor x = g.tensor("x", {e[0], 96}), w = g.tensor("w", {96, 80}),
+                      b = g.tensor("b", {1, 80});
+         g.output(gelu_tanh(matmul(x, w) + b), "y");
+       },
+       {{{2}, {7}, {8}, {9}, {16}}, {{17}, {63}, {65}, {128}}, {{129}, {256}, {257}, {300}}}});
+}
+
+TEST_CASE("classes of extents: attention", "[gpu][extents]") {
+  run({"attention",
+       {dyn("batch", 1, 6, {1}), dyn("queries", 1, 200, {1, 64}), dyn("keys", 1, 300, {1, 100})},
+       kHalf,
+       [](Graph& g, GraphBuilder::Extents e) {
+         const Tensor q = g.tensor("q", {e[0], 4, e[1], 32}),
+                      k = g.tensor("k", {e[0], 2, e[2], 32}),
+                      v = g.tensor("v", {e[0], 2, e[2], 32});
+         g.output(sdpa(q, k, v, {.attn_scale = 0.2, .causal_mask_bottom_right = true}).o, "o");
+       },
+       {{{2, 2, 5}, {3, 63, 64}, {6, 64, 100}, {2, 17, 99}},
+        {{2, 65, 101}, {3, 127, 257}, {2, 128, 128}, {2, 200, 300}},
+        {{1, 65, 101}, {1, 129, 130}}}});
+}
+
+TEST_CASE("classes of extents: a decoder block", "[gpu][extents]") {
+  run({"block",
+       {dyn("batch", 1, 8, {1}), dyn("tokens", 1, 200, {1, 64})},
+       kHalf,
+       [](Graph& g, GraphBuilder::Extents e) {
+         build_llama_block(g, e[0], e[1], {64, 4, 2, 16, 96, true});
+       },
+       {{{2, 2}, {3, 17}, {8, 64}, {2, 63}},
+        {{2, 65}, {3, 129}},
+        {{1, 65}, {1, 127}, {1, 129}},
+        {{2, 1}, {3, 1}, {8, 1}}},
+       60});
+}
+
+}  // namespace sinter::test
