@@ -1,0 +1,158 @@
+// Classes of extents: which texts their plans share, and which numbers the launches get.
+#include "planner/extent_classes.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "plan/plan_data.hpp"
+#include "support/catch.hpp"
+#include "support/llama_block.hpp"
+
+namespace sinter::test {
+namespace {
+
+const GraphOptions kBf16{.name = "extents", .io = DataType::bf16};
+
+void build_norm(Graph& g, GraphBuilder::Extents e) {
+  const Tensor x = g.tensor("x", {e[0], e[1], 64});
+  g.output(rmsnorm(x, g.tensor("scale", {1, 1, 64}), {}, g.scalar(1e-5f)).y, "y");
+}
+
+struct Classes {
+  Classes(GraphBuilder b, std::vector<DynamicExtent> extents, std::string architecture = "sm_90a",
+          GraphOptions options = kBf16)
+      : builder(std::move(b)),
+        graph_options(options),
+        classes(builder, std::move(extents), std::move(options),
+                {.architecture = std::move(architecture)}) {}
+  Result<Plan> plan(std::vector<std::int64_t> extents) {
+    Graph graph(graph_options);
+    builder(graph, extents);
+    return classes.plan(graph, extents);
+  }
+  // Whether the plan has a kernel that none before had.
+  bool compiles(std::vector<std::int64_t> extents) {
+    const auto made = plan(std::move(extents));
+    REQUIRE(made);
+    bool any = false;
+    for (const PlanKernel& k : made->data().kernels) any |= seen.insert(k.source).second;
+    return any;
+  }
+  GraphBuilder builder;
+  GraphOptions graph_options;
+  ExtentClasses classes;
+  std::set<std::string> seen;
+};
+
+// The numbers that a kernel's launch takes.
+std::vector<std::int64_t> numbers(const PlanKernel& k) {
+  std::vector<std::int64_t> result;
+  const auto count = std::find_if(k.config.begin(), k.config.end(),
+                                  [](const auto& c) { return c.first == "numbers_of_launch"; });
+  for (std::int64_t i = 0; count != k.config.end() && i < count->second; ++i) {
+    const KernelArgument& a = k.arguments[static_cast<std::size_t>(i)];
+    CHECK(a.kind == KernelArgument::Kind::scalar);
+    CHECK(a.bytes == 8);
+    result.push_back(a.value);
+  }
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("plans of a class differ in the numbers of their launches alone") {
+  Classes c(build_norm, {dyn("batch", 1, 64), dyn("tokens", 1, 4096)});
+  const auto one = c.plan({20, 200}), other = c.plan({64, 1024});
+  REQUIRE(one);
+  REQUIRE(other);
+  const PlanKernel &a = one->data().kernels[0], &b = other->data().kernels[0];
+  CHECK(a.source == b.source);
+  CHECK(a.entry == b.entry);
+  CHECK(a.source.find("sinter::Dims<sinter::dynamic(0), 64>") != std::string::npos);
+  CHECK(a.source.find("#define SINTER_PARAMETER \"" + a.entry + "_param_0\"") != std::string::npos);
+  CHECK(numbers(a) == std::vector<std::int64_t>{20 * 200});
+  CHECK(numbers(b) == std::vector<std::int64_t>{64 * 1024});
+  CHECK(a.grid < b.grid);
+  CHECK(c.classes.count() == 1);
+}
+
+TEST_CASE("extents that are alone in their class are constants") {
+  Classes c(build_norm, {dyn("batch", 1, 64), dyn("tokens", 1, 4096)});
+  const auto plan = c.plan({1, 1});
+  REQUIRE(plan);
+  for (const PlanKernel& k : plan->data().kernels) CHECK(numbers(k).empty());
+}
+
+TEST_CASE("plans without declared extents hold constants alone") {
+  Graph graph(kBf16);
+  const std::int64_t extents[] = {20, 200};
+  build_norm(graph, extents);
+  const auto plan = Plan::make(graph, {.architecture = "sm_90a"});
+  REQUIRE(plan);
+  CHECK(plan->data().kernels[0].source.find("dynamic") == std::string::npos);
+}
+
+TEST_CASE("extents out of range name the symbol") {
+  Classes c(build_norm, {dyn("batch", 1, 64), dyn("tokens", 2, 4096)});
+  const auto refused = [&](std::vector<std::int64_t> extents) {
+    const auto checked = c.classes.check(extents);
+    REQUIRE_FALSE(checked);
+    CHECK(checked.error().rule == Rule::tensor_extent);
+    return checked.error();
+  };
+  const Diagnostic high = refused({65, 17});
+  CHECK(high.attribute == "batch");
+  CHECK(high.seen == "65");
+  CHECK(high.allowed == "1 to 64");
+  CHECK(refused({1, 1}).attribute == "tokens");
+  CHECK(refused({1}).attribute == "the number of extents");
+  CHECK(c.classes.check(std::vector<std::int64_t>{64, 4096}));
+}
+
+TEST_CASE("classes can be given by their bounds") {
+  Classes c(build_norm, {dyn("batch", 1, 64, {8}), dyn("tokens", 1, 4096, {4096})});
+  CHECK(c.compiles({8, 5}));
+  CHECK_FALSE(c.compiles({1, 4096}));
+  REQUIRE(c.plan({9, 5}));
+  CHECK(c.classes.count() == 2);
+  CHECK(c.classes.explain() ==
+        "batch 1 to 8, tokens 1 to 4096: 1 of 1 kernels serve all extents\n"
+        "batch 9 to 64, tokens 1 to 4096: 1 of 1 kernels serve all extents\n");
+}
+
+TEST_CASE("a text that differs in more than lists of numbers is of no class") {
+  const auto text = ClassText::of("struct Args {\n};\nsinter::Dims<3, 4> 7",
+                                  "struct Args {\n};\nsinter::Dims<5, 4> 7");
+  REQUIRE(text);
+  CHECK(text->text() ==
+        "struct Args {\n  long long dynamic[1];\n};\nsinter::Dims<sinter::dynamic(0), 4> 7");
+  CHECK(text->numbers("struct Args {\n};\nsinter::Dims<6, 4> 7") == std::vector<std::int64_t>{6});
+  CHECK_FALSE(text->numbers("struct Args {\n};\nsinter::Dims<6, 5> 7"));
+  CHECK_FALSE(text->numbers("struct Args {\n};\nsinter::Dims<6, 4> 8"));
+  CHECK_FALSE(ClassText::of("sinter::Dims<3> 7", "sinter::Dims<5> 8"));
+  CHECK_FALSE(ClassText::of("sinter::Dims<3>", "sinter::Dims<3, 4>"));
+  // One number of the launch stands for what was equal in both texts.
+  const auto twice = ClassText::of("sinter::Dims<3, 3, 4>", "sinter::Dims<5, 5, 6>");
+  REQUIRE(twice);
+  CHECK(twice->count() == 2);
+  CHECK_FALSE(twice->numbers("sinter::Dims<7, 8, 9>"));
+}
+
+TEST_CASE("a decoder block of 20 shapes needs at most 12 compilations") {
+  for (const char* architecture : {"sm_90a", ""}) {
+    INFO(architecture);
+    Classes c([](Graph& g, GraphBuilder::Extents e) { build_llama_block(g, e[0], e[1], {}); },
+              {dyn("batch", 1, 64), dyn("tokens", 1, 4096)}, architecture);
+    const std::vector<std::vector<std::int64_t>> shapes = {
+        {1, 1},    {1, 7},     {1, 128},  {1, 500},  {1, 1024}, {1, 2048}, {1, 4096},
+        {2, 1},    {8, 1},     {16, 1},   {33, 1},   {64, 1},   {2, 100},  {4, 333},
+        {8, 1024}, {16, 2048}, {32, 700}, {64, 128}, {3, 4095}, {16, 64}};
+    int compiled = 0;
+    for (const auto& extents : shapes) compiled += c.compiles(extents);
+    CHECK(compiled <= 12);
+    for (const auto& extents : {std::vector<std::int64_t>{1, 777}, {5, 1}, {20, 100}})
+      CHECK_FALSE(c.compiles(extents));
+  }
+}
+
+}  // namespace sinter::test
