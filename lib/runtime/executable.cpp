@@ -257,6 +257,11 @@ Result<BoundExecutable> Executable::bind(std::span<const Binding> bindings,
     bound.numbers[i] = *static_cast<const Number*>(bound.pointers[i]);
     bound.pointers[i] = &bound.numbers[i];
   }
+  ContextScope scope;  // the driver encodes no tensor map without one
+  if (!impl.kernels.empty()) {
+    auto entered = scope.enter(*impl.driver, impl.context);
+    SINTER_TRY(entered);
+  }
   for (const LoadedKernel& k : impl.kernels) {
     std::vector<std::byte>& arguments = bound.arguments.emplace_back(k.arguments.bytes.size());
     if (k.source->grid == 0) continue;
