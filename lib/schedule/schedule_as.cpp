@@ -69,7 +69,7 @@ bool differs_at_launch(const ScheduledKernel& one, const ScheduledKernel& other)
     if (a.ports[i].access.windows != b.ports[i].access.windows) return false;
   if (const auto* const s = one.pointwise()) return !s->tiling.on && s->aligned_by < 0;
   if (const auto* const s = one.rowwise())
-    return !s->rows_fastest && s->aligned_by < 0 && same_extents(a, b, a.rowwise().outer_rank);
+    return s->aligned_by < 0 && same_extents(a, b, a.rowwise().outer_rank);
   if (const auto* const e = one.attention())
     return !e->wide && a.extent[AttentionSpec::e] == b.extent[AttentionSpec::e];
   if (const auto* const e = one.wgmma()) return !e->window && !a.contraction().rows.on;

@@ -67,7 +67,7 @@ struct Rows : RowLayout<Config> {
   // Whether the thread stores what belongs to its s-th row: not where the thread before holds it.
   SINTER_DEVICE bool stores(int s) const {
     if constexpr (!shifted || numbers == beside) return true;
-    constexpr Index last = numbers - width;
+    const Index last = numbers - width;
     return row[0].at[line] <= last - width || row[s].at[line] >= last;
   }
   SINTER_DEVICE void take(Index block) {

@@ -98,16 +98,20 @@ int early_blocks(const KernelSpec& spec, const DeviceModel& device, const Rowwis
 }  // namespace
 
 std::optional<RowwiseConfig> schedule_as(const RowwiseConfig& decided, const KernelSpec& spec) {
-  if (decided.rows_fastest || decided.aligned_by >= 0 || !spec.columns.empty() ||
-      !spec.gathers.empty() || rows_lie_together(spec))
+  if (decided.aligned_by >= 0 || !spec.columns.empty() || !spec.gathers.empty() ||
+      rows_lie_together(spec) != decided.rows_fastest)
     return {};
   RowwiseConfig own;
-  choose_places(spec, decided.packing.width, own);
+  if (decided.rows_fastest)
+    own.packing = choose_packing(spec, decided.packing.dim, decided.packing.width, true);
+  else
+    choose_places(spec, decided.packing.width, own);
   if (own.aligned_by >= 0 || !holds(decided.packing, own.packing)) return {};
   RowwiseConfig s = decided;
   s.wide_index |= needs_wide_index(spec);
+  const int at_once = s.rows_fastest ? s.packing.width : s.rows_at_once;
   const double rows = elements(spec.extent, 0, spec.rowwise().outer_rank);
-  s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * s.rows_at_once)) * s.blocks_per_row);
+  s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * at_once)) * s.blocks_per_row);
   return s;
 }
 
