@@ -96,6 +96,9 @@ class PlanCache {
   // Returns when no compilation runs in the background.
   void wait();
   PlanCacheCounts counts() const;
+  // The classes of extents that were met, a line each: their ranges, and how many kernels serve all
+  // extents of the class. Empty without PlanCacheOptions::extents.
+  std::string explain() const;
 
  private:
   struct Impl;

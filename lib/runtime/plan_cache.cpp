@@ -215,6 +215,10 @@ void PlanCache::wait() {
   impl_->changed.wait(lock, [&] { return impl_->jobs.empty() && !impl_->working; });
 }
 
+std::string PlanCache::explain() const {
+  return impl_->classes ? impl_->classes->explain() : std::string();
+}
+
 PlanCacheCounts PlanCache::counts() const {
   const std::lock_guard lock(impl_->mutex);
   PlanCacheCounts counts = impl_->counts;

@@ -109,6 +109,18 @@ TEST_CASE("classes of extents: rows of norms and elements", "[gpu][extents]") {
        {{{1}}, {{2}, {7}, {15}, {16}}, {{17}, {64}, {127}, {128}}, {{129}, {300}}}});
 }
 
+TEST_CASE("classes of extents: rows side by side", "[gpu][extents]") {
+  run({"beside",
+       {dyn("images", 1, 40, {1, 8})},
+       kHalf,
+       [](Graph& g, GraphBuilder::Extents e) {
+         const Tensor x = g.tensor("x", {e[0], 24, 40});
+         g.output(softmax(x, {.axis = 1}), "y");
+         g.output(reduction(x, ReductionMode::max, {e[0], 1, 40}), "largest");
+       },
+       {{{2}, {7}, {8}}, {{9}, {32}, {40}}}});
+}
+
 TEST_CASE("classes of extents: rows of products", "[gpu][extents]") {
   run({"product",
        {dyn("rows", 1, 300)},
