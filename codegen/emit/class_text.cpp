@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <map>
 
@@ -20,10 +21,29 @@ std::int64_t take_number(std::string_view& text) {
   return x;
 }
 
+// Constants that say in which order tiles run: any number is right, and each set of extents has its
+// own best.
+constexpr std::string_view kOrders[] = {"static constexpr int group = ",
+                                        "static constexpr int heads_together = "};
+constexpr std::string_view kConstant = "static constexpr int ";
+
+// Where the number of the first such constant begins.
+std::size_t find_order(std::string_view text) {
+  std::size_t first = std::string_view::npos;
+  for (const std::string_view order : kOrders)
+    if (const std::size_t at = text.find(order); at != std::string_view::npos)
+      first = std::min(first, at + order.size());
+  return first;
+}
+
 }  // namespace
 
 std::optional<ClassText> ClassText::of(std::string_view one, std::string_view other) {
   ClassText result;
+  if (one == other) {
+    result.rest_ = one;
+    return result;
+  }
   std::map<std::pair<std::int64_t, std::int64_t>, int> numbers;
   const auto take = [&](std::size_t n) {  // what both begin with
     if (one.substr(0, n) != other.substr(0, n)) return false;
@@ -32,11 +52,22 @@ std::optional<ClassText> ClassText::of(std::string_view one, std::string_view ot
     other.remove_prefix(n);
     return true;
   };
+  const auto add = [&](int number, bool constant) {
+    if (number == result.count_) ++result.count_;
+    result.pieces_.push_back({std::move(result.rest_), number, constant});
+    result.rest_.clear();
+  };
   while (!one.empty()) {
-    const std::size_t list = one.find(kList);
-    if (list == std::string_view::npos) {
+    const std::size_t list = one.find(kList), line = find_order(one);
+    if (list == std::string_view::npos && line == std::string_view::npos) {
       if (one.size() != other.size() || !take(one.size())) return {};
       break;
+    }
+    if (line < list) {
+      if (!take(line) || other.empty() || !starts_number(other.front())) return {};
+      take_number(one), take_number(other);
+      add(result.count_, true);
+      continue;
     }
     if (!take(list + kList.size())) return {};
     while (!one.empty() && one.front() != '>') {
@@ -46,14 +77,10 @@ std::optional<ClassText> ClassText::of(std::string_view one, std::string_view ot
         continue;
       }
       const std::int64_t a = take_number(one), b = take_number(other);
-      if (a == b) {
+      if (a == b)
         result.rest_ += std::to_string(a);
-      } else {
-        const int number = numbers.try_emplace({a, b}, result.count_).first->second;
-        if (number == result.count_) ++result.count_;
-        result.pieces_.push_back({std::move(result.rest_), number});
-        result.rest_.clear();
-      }
+      else
+        add(numbers.try_emplace({a, b}, result.count_).first->second, false);
     }
   }
   if (!other.empty()) return {};
@@ -79,7 +106,12 @@ std::optional<std::vector<std::int64_t>> ClassText::numbers(std::string_view tex
 
 std::string ClassText::text() const {
   std::string text;
-  for (const Piece& p : pieces_) text += fmt::format("{}sinter::dynamic({})", p.before, p.number);
+  for (const Piece& p : pieces_) {
+    text += p.before;
+    if (p.constant) text.replace(text.rfind(kConstant), kConstant.size(), "static constexpr auto ");
+    const std::string number = fmt::format("sinter::dynamic({})", p.number);
+    text += p.constant ? fmt::format("sinter::number_of<{}>", number) : number;
+  }
   text += rest_;
   if (count_ > 0)
     text.insert(text.find(kArgs) + kArgs.size(), fmt::format("  long long dynamic[{}];\n", count_));

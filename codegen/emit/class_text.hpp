@@ -1,7 +1,7 @@
 // The text of a kernel that serves many extents. Lists of numbers of its text (sinter::Dims) hold
 // sinter::dynamic(i) where the kernel's texts for two sets of extents differ; numbers of the launch
-// take these places (codegen/device/core/dynamic.cuh). What else depends on extents must be the
-// same in all texts of a class.
+// take these places (codegen/device/core/dynamic.cuh), and those of constants that say in which
+// order tiles run. What else depends on extents must be the same in all texts of a class.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -28,6 +28,7 @@ class ClassText {
   struct Piece {
     std::string before;  // what stands between the number before and this one
     int number;
+    bool constant;  // of its own, and in no list
   };
   std::vector<Piece> pieces_;
   std::string rest_;

@@ -37,6 +37,12 @@ constexpr SINTER_DEVICE auto number(F) {
     return AtLaunch<F>{};
 }
 
+// One of a list, on its own.
+template <long long value>
+inline constexpr auto number_of = number<is_literal<value>>([] {
+  return static_cast<int>(value_of<value>());
+});
+
 // Whether what `number` gave is a constant.
 template <class T>
 constexpr SINTER_DEVICE bool is_known(const T&) {

@@ -43,7 +43,7 @@ struct TileOfRows {
 template <class Config, class S>
 SINTER_DEVICE TileOfRows tile_of_rows(int item) {
   const int split = S::splits > 1 ? item / S::tiles : 0, i = item - split * S::tiles;
-  constexpr int together = Config::heads_together;
+  const int together = Config::heads_together;
   const int group = together * S::tiles_q;
   const int first = i / group * together, within = i % group;
   const int left = S::entries - first, heads = left < together ? left : together;

@@ -452,6 +452,7 @@ std::optional<AttentionPlan> schedule_as(const AttentionConfig& decided, const K
                        e.attention.splits;
   if (items >= 0x1p30) return {};
   e.grid = clamp_grid(e.by_warps ? items : std::min<double>(items, device.sms));
+  e.heads_together = own.heads_together;
   plan->engine = std::move(e);
   return plan;
 }

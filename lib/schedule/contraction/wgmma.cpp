@@ -507,6 +507,7 @@ std::optional<WgmmaPlan> schedule_as(const WgmmaConfig& decided, const KernelSpe
   if (e.b2) e.b2->take_tensor(*own.b2);
   if (e.result) e.result->take_tensor(*own.result);
   e.wide_index |= needs_wide_index(o->spec);
+  e.tile.group = tiles_beside(o->problem);
   const double tiles = tiles_of(o->problem, t);
   if (tiles * t.split >= 0x1p30) return {};
   e.grid = static_cast<std::uint32_t>(

@@ -315,6 +315,12 @@ std::string to_text(const Tile& t) {
                      t.block ? ", block" : "");
 }
 
+int tiles_beside(const TileProblem& p) {
+  // Whole rows of results reach memory together. (As above, in tiles of 128 x 128 that share A:
+  // 1,151 us with 8 rows of tiles side by side, 1,119 with one.)
+  return writes_mostly(p) && !p.window && p.groups == 0 ? 1 : 8;
+}
+
 double tiles_of(const TileProblem& p, const Tile& t) {
   return tile_rows(p, t) * std::ceil(p.columns / (t.n * t.cluster_n)) * t.cluster_m * t.cluster_n;
 }
@@ -421,9 +427,7 @@ std::vector<EstimatedTile> legal_tiles(const TileProblem& p, const DeviceModel& 
   constexpr int kWidths[] = {256, 224, 192, 160, 128, 96, 64, 32, 16, 8};
   std::vector<EstimatedTile> tiles;
   const auto consider = [&](Tile t) {
-    // Whole rows of results reach memory together. (As above, in tiles of 128 x 128 that share A:
-    // 1,151 us with 8 rows of tiles side by side, 1,119 with one.)
-    if (writes_mostly(p) && !p.window && p.groups == 0) t.group = 1;
+    t.group = tiles_beside(p);
     if (p.taps > 0) t.window_stages = 2;
     t.stages = std::min(stages_that_fit(p, t, blocks_that_fit(p, t, device), device), kMostStages);
     if (p.block > 0) {

@@ -70,6 +70,8 @@ struct TileProblem {
   auto operator<=>(const TileProblem&) const = default;
 };
 
+// Tile::group.
+int tiles_beside(const TileProblem& p);
 double tiles_of(const TileProblem& p, const Tile& t);
 // As many as they can be: of groups, where each has all rows.
 double most_tiles(const TileProblem& p, const Tile& t);
