@@ -113,8 +113,8 @@ std::string ClassText::text() const {
     text += p.constant ? fmt::format("sinter::number_of<{}>", number) : number;
   }
   text += rest_;
-  if (count_ > 0)
-    text.insert(text.find(kArgs) + kArgs.size(), fmt::format("  long long dynamic[{}];\n", count_));
+  if (const auto args = text.find(kArgs); count_ > 0 && args != std::string::npos)
+    text.insert(args + kArgs.size(), fmt::format("  long long dynamic[{}];\n", count_));
   return text;
 }
 

@@ -131,6 +131,16 @@ TEST_CASE("a text that differs in more than lists of numbers is of no class") {
   CHECK_FALSE(text->numbers("struct Args {\n};\nsinter::Dims<6, 4> 8"));
   CHECK_FALSE(ClassText::of("sinter::Dims<3> 7", "sinter::Dims<5> 8"));
   CHECK_FALSE(ClassText::of("sinter::Dims<3>", "sinter::Dims<3, 4>"));
+  // The order of tiles, which may be equal here and another one there.
+  const std::string group = "static constexpr int group = 8;\n";
+  const auto order = ClassText::of(group + "sinter::Dims<3>", group + "sinter::Dims<5>");
+  REQUIRE(order);
+  CHECK(order->text() ==
+        "static constexpr auto group = sinter::number_of<sinter::dynamic(0)>;\n"
+        "sinter::Dims<sinter::dynamic(1)>");
+  CHECK(order->numbers("static constexpr int group = 1;\nsinter::Dims<6>") ==
+        std::vector<std::int64_t>{1, 6});
+  CHECK(ClassText::of(group, group)->count() == 0);
   // One number of the launch stands for what was equal in both texts.
   const auto twice = ClassText::of("sinter::Dims<3, 3, 4>", "sinter::Dims<5, 5, 6>");
   REQUIRE(twice);
