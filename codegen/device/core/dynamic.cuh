@@ -43,14 +43,14 @@ inline constexpr auto number_of = number<is_literal<value>>([] {
   return static_cast<int>(value_of<value>());
 });
 
-// Whether what `number` gave is a constant.
+// Whether all of what `number` gave are constants.
 template <class T>
-constexpr SINTER_DEVICE bool is_known(const T&) {
-  return true;
-}
+inline constexpr bool comes_at_launch = false;
 template <class F>
-constexpr SINTER_DEVICE bool is_known(const AtLaunch<F>&) {
-  return false;
+inline constexpr bool comes_at_launch<AtLaunch<F>> = true;
+template <class... T>
+constexpr SINTER_DEVICE bool is_known(const T&...) {
+  return !(comes_at_launch<T> || ...);
 }
 
 }  // namespace sinter

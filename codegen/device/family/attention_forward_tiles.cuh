@@ -31,8 +31,8 @@ struct ForwardTiles {
   static constexpr int splits = Config::splits;
   static constexpr auto tiles_q =
       number<is_known(queries)>([] { return tiles_of(queries, tile_q, sequences); });
-  static constexpr auto tiles = number < is_known(entries) &&
-                                is_known(tiles_q) > ([] { return entries * tiles_q; });
+  static constexpr auto tiles =
+      number<is_known(entries, tiles_q)>([] { return entries * tiles_q; });
   static constexpr auto items = number<is_known(tiles)>([] { return tiles * splits; });
 };
 

@@ -232,8 +232,10 @@ SINTER_DEVICE void run_by_threads(const Args& args, const Rows& rows) {
   EpilogueTile& slab = reinterpret_cast<EpilogueTile*>(dynamic_memory)[warp];
   for (long long tile = blockIdx.x; tile < W::tiles; tile += gridDim.x) {
     const WarpTilePlace<Config> at(tile);
-    const Index batch = static_cast<Index>(at.batch), row_end = rows.end(batch, P::rows);
-    const Index row0 = rows.begin(batch, P::rows) + static_cast<Index>(at.m) * Config::tile_m;
+    const Index batch = static_cast<Index>(at.batch),
+                row_end = rows.template end<Index>(batch, P::rows);
+    const Index row0 =
+        rows.template begin<Index>(batch, P::rows) + static_cast<Index>(at.m) * Config::tile_m;
     const Index column0 = static_cast<Index>(at.n) * Config::tile_n;
     if (row0 >= row_end) continue;  // of a group that has no more rows; the same for all threads
     EpiloguePlace<Config> place;

@@ -89,10 +89,8 @@ struct Shape {
       [] { return static_cast<int>(ceil_divide(P::rows, Config::tile_m * Config::cluster_m)); });
   static constexpr auto tiles_n = number<is_known(P::columns)>(
       [] { return static_cast<int>(ceil_divide(P::columns, columns * Config::cluster_n)); });
-  static constexpr auto tiles = number < is_known(P::batches) && is_known(tiles_m) &&
-                                is_known(tiles_n) > ([] {
-                                  return static_cast<int>(P::batches) * tiles_m * tiles_n;
-                                });
+  static constexpr auto tiles = number<is_known(P::batches, tiles_m, tiles_n)>(
+      [] { return static_cast<int>(P::batches) * tiles_m * tiles_n; });
   // With `split` a block has one tile, and its stages end as room for the slabs of the sums.
   static constexpr int across = (columns + slab_columns - 1) / slab_columns;
   static constexpr int parts = blocks * across;  // slabs of a warp

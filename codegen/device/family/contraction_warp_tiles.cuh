@@ -25,9 +25,8 @@ struct WarpTiles {
       number<is_known(P::rows)>([] { return ceil_divide(P::rows, Config::tile_m); });
   static constexpr auto column_tiles =
       number<is_known(P::columns)>([] { return ceil_divide(P::columns, Config::tile_n); });
-  static constexpr auto tiles =
-      number<is_known(P::batches) && is_known(row_tiles) && is_known(column_tiles)>(
-          [] { return static_cast<long long>(P::batches) * row_tiles * column_tiles; });
+  static constexpr auto tiles = number<is_known(P::batches, row_tiles, column_tiles)>(
+      [] { return static_cast<long long>(P::batches) * row_tiles * column_tiles; });
 };
 
 // A tile's batch entry, row of tiles and column of tiles. Those that run at once lie in a patch:
