@@ -199,7 +199,7 @@ SINTER_DEVICE void sum_thread_tile(const Args& args, const LoaderA& a, const Loa
     if (step >= -1) columns[0].read(lines_b, next + panel_a, following_slice);
     if (step >= 0)
       sums.multiply(lines_a, current, slice + T::turn - 1, columns[1], rows, next, following_slice);
-    else
+    else if (step == -1)
       rows = lines_a.chunk(next, 0, 0);
     if (ends) ++step;
     slice = step < 0 ? last : following_slice;

@@ -84,9 +84,8 @@ bool light(const KernelSpec& spec, const MmaConfig& e) {
 // the place of every chunk of 16 bytes is reckoned from its number; fragments that were copied as
 // f32 are rounded. (Filter gradient of 128 channels of 28 x 28 in tf32, 64 images, on an H200: 180
 // us, 75 without these. 64 images of 33 x 33, 100 channels, 3 x 3 of bf16: 53.6, 28.8 without.)
-double clocks_beside(const KernelSpec& spec, const MmaConfig& e) {
+double clocks_beside(const KernelSpec& spec, const MmaConfig& e, const MmaTile& t) {
   constexpr double kPlace = 28, kRound = 3, kIssued = 4 * 32;  // instructions of a thread; a clock
-  const MmaTile& t = e.tile;
   const int bytes = info(e.number).bytes;
   const auto of = [&](const MmaOperand& o, int rows, int readers) {
     if (!o.copied) return 0.0;
@@ -95,29 +94,6 @@ double clocks_beside(const KernelSpec& spec, const MmaConfig& e) {
     return places + rounds;
   };
   return (of(e.a, t.m, t.warps_n) + of(e.b, t.n, t.warps_m)) / kIssued;
-}
-
-// `spec`: as the engine wants it. `model`: what the model of tiles says.
-double microseconds(const KernelSpec& spec, const MmaConfig& e, double model,
-                    const DeviceModel& device) {
-  // Fitted on an H200: operations a microsecond on operands that lie at odd addresses and so pass
-  // through registers; by how much the model of such operands is too fast, at the least.
-  constexpr double kOdd = 60e6, kThroughRegisters = 1.4;
-  const double memory = bytes_moved(spec) / device.memory_bandwidth;
-  const auto lies_odd = [&](const MmaOperand& o, const Body& body) {
-    const KernelPort* const port = plainly_loaded(spec, body);
-    return !o.copied && port && port->type == e.number;
-  };
-  const bool odd =
-      lies_odd(e.a, spec.contraction().a().body) || lies_odd(e.b, spec.contraction().b().body);
-  const bool copied = e.a.copied && e.b.copied;
-  const double depth = static_cast<double>(
-                   count(spec.extent, spec.contraction().first_k(), spec.extent.size())),
-               beside =
-                   std::ceil(e.tiles / device.sms) * depth * clocks_beside(spec, e) / device.clock;
-  const double operations = 2.0 * static_cast<double>(count(spec.extent, 0, spec.extent.size()));
-  return device.launch_microseconds + std::max({model * (copied ? 1 : kThroughRegisters) + beside,
-                                                odd ? operations / kOdd : 0, memory});
 }
 
 // The plan as far as it depends on no tile.
@@ -161,6 +137,31 @@ Started start(const KernelSpec& given, DataType number, int run) {
     if (is_load(st) || is_store(st))
       s.work.extra_bytes += info(spec.ports[static_cast<std::size_t>(st.port)].type).bytes;
   return s;
+}
+
+// `t`: a tile with what the model of tiles says of it.
+double microseconds(const Started& s, const EstimatedMmaTile& t, const DeviceModel& device) {
+  // Fitted on an H200: operations a microsecond on operands that lie at odd addresses and so pass
+  // through registers; by how much the model of such operands is too fast, at the least.
+  constexpr double kOdd = 60e6, kThroughRegisters = 1.4;
+  const KernelSpec& spec = s.plan.spec;
+  const MmaConfig& e = s.plan.engine;
+  const double memory = bytes_moved(spec) / device.memory_bandwidth;
+  const auto lies_odd = [&](const MmaOperand& o, const Body& body) {
+    const KernelPort* const port = plainly_loaded(spec, body);
+    return !o.copied && port && port->type == e.number;
+  };
+  const bool odd =
+      lies_odd(e.a, spec.contraction().a().body) || lies_odd(e.b, spec.contraction().b().body);
+  const bool copied = e.a.copied && e.b.copied;
+  // The model of tiles on ordinary cores knows of places.
+  const double clocks = e.number == DataType::f32 ? 0 : clocks_beside(spec, e, t.tile),
+               beside = std::ceil(tiles_of(s.work, t.tile) / device.sms) * s.work.depth * clocks /
+                        device.clock;
+  const double operations = 2.0 * static_cast<double>(count(spec.extent, 0, spec.extent.size()));
+  return device.launch_microseconds +
+         std::max({t.microseconds * (copied ? 1 : kThroughRegisters) + beside,
+                   odd ? operations / kOdd : 0, memory});
 }
 
 // The rest, for the tile.
@@ -220,8 +221,7 @@ std::optional<MmaPlan> plan_mma(const KernelSpec& spec, const DeviceModel& devic
   const MmaWork work = started.work;
   const auto tile = choose_tile(work, device);
   if (!tile) return {};
-  const double us = microseconds(started.plan.spec, started.plan.engine,
-                                 tile_microseconds(work, *tile, device), device);
+  const double us = microseconds(started, {*tile, tile_microseconds(work, *tile, device)}, device);
   MmaPlan plan = finished(std::move(started), {*tile, us}, least_blocks(work, *tile));
   plan.engine.promote_every = run / (tile->line / info(number).bytes);  // a run is longer
   return plan;
@@ -238,8 +238,7 @@ std::optional<MmaPlan> plan_fma(const KernelSpec& spec, const DeviceModel& devic
   const MmaWork work = started.work;
   MmaChoice choice{problem_text(started), fma_tiles(work, device)};
   if (choice.tiles.empty()) return {};
-  for (EstimatedMmaTile& t : choice.tiles)
-    t.microseconds = microseconds(started.plan.spec, started.plan.engine, t.microseconds, device);
+  for (EstimatedMmaTile& t : choice.tiles) t.microseconds = microseconds(started, t, device);
   const EstimatedMmaTile likeliest =
       *std::min_element(choice.tiles.begin(), choice.tiles.end(), sooner);
   EstimatedMmaTile best = likeliest;
