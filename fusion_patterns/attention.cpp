@@ -65,6 +65,11 @@ class AttentionPattern final : public Pattern {
       const Node& n = state.node(other);
       if (reads_from_memory(n.op) || n.op == OpKind::reduction || n.op == OpKind::concatenate)
         return "it reads its operands from memory";
+      // Of what this kernel computes only the products are in registers there; Stats are stored.
+      for (TensorId t : n.inputs)
+        if (const NodeId p = t >= 0 ? state.producer(t) : -1;
+            p >= 0 && p != a.second && contains(own, p))
+          return "it reads another result of the attention than O";
       const auto of_epilogue = [&](NodeId p) { return contains(m.nodes, p) && !contains(own, p); };
       const bool behind = std::any_of(n.inputs.begin(), n.inputs.end(), [&](TensorId t) {
         const NodeId p = t >= 0 ? state.producer(t) : -1;

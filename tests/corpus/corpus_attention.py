@@ -336,6 +336,19 @@ attention_backward("packed_wide", b=1, hq=2, hk=1, sq=140, skv=140, d=192, dv=12
                    layout="bshd", inputs=offsets(4))
 
 
+# Behind O stands a node that reads Stats, which the same kernel stores.
+def attention_behind_stats(b=1, heads=2, q=70, kv=90, d=32):
+    g = Graph("attention_behind_stats", "bf16")
+    ports = {port: g.tensor(port, [b, heads, rows, d]) for port, rows in {"Q": q, "K": kv, "V": kv}.items()}
+    g.node("sdpa", ports, {"O": "O", "Stats": "Stats"}, attn_scale=0.18, causal_mask=True, generate_stats=True)
+    g.output("Stats", data_type="f32")
+    g.pointwise("max", "Y", "O", "Stats")
+    g.output("Y")
+
+
+attention_behind_stats()
+
+
 # One tensor in several places: dO is Q, so that dK's product and dV's have the same operand.
 def attention_backward_of_itself(name, b=1, heads=2, q=64, kv=42, d=16, sequences=3):
     g = Graph("attention_backward_of_itself_" + name, "bf16")
