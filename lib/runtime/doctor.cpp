@@ -84,7 +84,7 @@ std::string try_cpu() {
   graph.output(x + x, "y");
   auto executable = compile(graph, Device::cpu());
   if (!executable) return executable.error().message();
-  float in[2] = {1, 2}, out[2] = {};
+  alignas(16) float in[2] = {1, 2}, out[2] = {};  // as tensors are, unless declared otherwise
   auto executed = executable->execute(nullptr, {{"x", in}, {"y", out}});
   if (!executed) return executed.error().message();
   return out[0] == 2 && out[1] == 4 ? "" : fmt::format("1 + 1 gives {}", out[0]);

@@ -47,7 +47,7 @@ std::vector<std::string> engines(Graph& g) {
     const ScheduledKernel k = schedule_kernel(spec, device_model("sm_90a"), {});
     names.push_back(k.wgmma()       ? "wgmma"
                     : k.depthwise() ? "depthwise"
-                    : k.mma()       ? "mma"
+                    : k.mma()       ? k.mma()->number == f32 ? "fma" : "mma"
                     : k.pointwise() ? "pointwise"
                     : k.rowwise()   ? "rowwise"
                                     : "?");
@@ -277,10 +277,10 @@ TEST_CASE(
   Images i{.options = {.io = i8, .intermediate = i32, .compute = i32}};
   output(i, conv_fprop(i.input("x", x), i.input("w", w), padded(1)), i32);
   CHECK(engines(*i.g) == Engines{"wgmma"});
-  // f32 that must not be rounded.
+  // f32 that must not be rounded: on ordinary cores.
   Images e{.options = {.io = f32}};
   output(e, conv_fprop(e.input("x", x), e.input("w", w), padded(1)), f32);
-  CHECK(engines(*e.g) == Engines{"?"});
+  CHECK(engines(*e.g) == Engines{"fma"});
 }
 
 TEST_CASE("the sums of a batch norm are formed where the convolution is") {
