@@ -74,4 +74,39 @@ bool names_index(const KernelSpec& spec, int i) {
   return false;
 }
 
+void widen_batch(KernelSpec& spec) {
+  ContractionSpec& c = spec.contraction();
+  const int m = std::max(0, c.m - 1), n = std::max(0, c.n - 1);
+  std::vector<int> order;
+  const auto take = [&](int from, int count) {
+    for (int i = 0; i < count; ++i) order.push_back(from + i);
+  };
+  const int first_m = c.first_m(), first_n = c.first_n(), first_k = c.first_k();
+  take(0, c.batch + m);
+  take(first_n, n);
+  take(first_m + m, c.m - m);
+  take(first_n + n, c.n - n);
+  take(first_k, c.k());
+  reorder(spec, order);
+  c.batch += m + n;
+  c.m -= m;
+  c.n -= n;
+}
+
+void swap_operands(KernelSpec& spec) {
+  std::vector<int> order;
+  ContractionSpec& c = spec.contraction();
+  const int first_m = c.first_m(), first_n = c.first_n(), first_k = c.first_k();
+  for (int i = 0; i < c.batch; ++i) order.push_back(i);
+  for (int i = first_n; i < first_k; ++i) order.push_back(i);
+  for (int i = first_m; i < first_n; ++i) order.push_back(i);
+  for (int i = first_k; i < spec.extent.size(); ++i) order.push_back(i);
+  reorder(spec, order);
+  std::swap(c.a(), c.b());
+  std::swap(c.m, c.n);
+  if (c.zero_dominates != ZeroOf::neither)
+    c.zero_dominates = c.zero_dominates == ZeroOf::a ? ZeroOf::b : ZeroOf::a;
+  for (auto& reduction : spec.columns) std::swap(reduction.slot_m, reduction.slot_n);
+}
+
 }  // namespace sinter

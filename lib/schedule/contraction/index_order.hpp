@@ -16,6 +16,11 @@ bool reads_joined_indices(const KernelSpec& spec);
 // Index i becomes two: one that counts runs of `run`, and behind it the place in the run.
 void split_index(KernelSpec& spec, int i, std::int64_t run);
 
+// All indices of m and n but the innermost become batch indices: a tile then lies in two of them.
+void widen_batch(KernelSpec& contraction);
+// The operands change places, and with them rows and columns.
+void swap_operands(KernelSpec& contraction);
+
 // Whether a body asks for the value of index i.
 bool names_index(const KernelSpec& spec, int i);
 
