@@ -148,6 +148,19 @@ TEST_CASE("classes of extents: attention", "[gpu][extents]") {
         {{1, 65, 101}, {1, 129, 130}}}});
 }
 
+TEST_CASE("classes of extents: attention whose score is a function", "[gpu][extents]") {
+  run({"softcap",
+       {dyn("batch", 1, 6, {1}), dyn("queries", 1, 200, {1, 64}), dyn("keys", 1, 300, {1, 100})},
+       kHalf,
+       [](Graph& g, GraphBuilder::Extents e) {
+         const Tensor q = g.tensor("q", {e[0], 4, e[1], 32}),
+                      k = g.tensor("k", {e[0], 2, e[2], 32}),
+                      v = g.tensor("v", {e[0], 2, e[2], 32});
+         g.output(sdpa(q, k, v, {.attn_scale = 0.2, .softcap = 5.0}).o, "o");
+       },
+       {{{2, 65, 101}, {3, 127, 257}, {2, 128, 128}, {2, 200, 300}}}});
+}
+
 TEST_CASE("classes of extents: a decoder block", "[gpu][extents]") {
   run({"block",
        {dyn("batch", 1, 8, {1}), dyn("tokens", 1, 200, {1, 64})},

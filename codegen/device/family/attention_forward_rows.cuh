@@ -53,7 +53,8 @@ struct WeightsOfRows {
   // compiler sees it (see random()).
   template <class F>
   SINTER_DEVICE void each_place(Sums& s, int column, const F& f) const {
-    constexpr bool all_exist = S::keys % S::tile_k == 0 && !PacksSequences<Bounds>;
+    constexpr bool all_exist =
+        is_known(S::keys) && S::keys % S::tile_k == 0 && !PacksSequences<Bounds>;
     Coord at = c;
     s.each([&](int i, float& x) {
       const int m = row + s.row(i), n = column + s.column(i), even = column + s.column(i - i % 2);
