@@ -231,35 +231,30 @@ SINTER_DEVICE void run_by_threads(const Args& args, const Rows& rows) {
   const LinesB lines_b(column, lane_n);
   EpilogueTile& slab = reinterpret_cast<EpilogueTile*>(dynamic_memory)[warp];
   for (long long tile = blockIdx.x; tile < W::tiles; tile += gridDim.x) {
-    const WarpTilePlace<Config> at(tile);
-    const Index batch = static_cast<Index>(at.batch),
-                row_end = rows.template end<Index>(batch, P::rows);
-    const Index row0 =
-        rows.template begin<Index>(batch, P::rows) + static_cast<Index>(at.m) * Config::tile_m;
-    const Index column0 = static_cast<Index>(at.n) * Config::tile_n;
-    if (row0 >= row_end) continue;  // of a group that has no more rows; the same for all threads
+    const WarpTileBounds<Config> at(tile, rows);
+    if (at.empty()) continue;
     EpiloguePlace<Config> place;
-    P::set_batch(place.batch, batch);
+    P::set_batch(place.batch, at.batch);
     ThreadSums<Config, LinesA, LinesB> sums;
     {
       LoaderA a;
       LoaderB b;
-      a.aim(place.batch, row0, row_end, rows);
-      b.aim(place.batch, column0, P::columns, rows);
+      a.aim(place.batch, at.row0, at.row_end, rows);
+      b.aim(place.batch, at.column0, P::columns, rows);
       sum_thread_tile<Config>(args, a, b, shared, lines_a, lines_b, sums);
     }
     __syncthreads();  // slabs lie where the last step is read
 
-    place.row_end = row_end;
-    const Index end = column0 + column + W::columns;
+    place.row_end = at.row_end;
+    const Index end = at.column0 + column + W::columns;
     place.column_end = end < P::columns ? end : P::columns;
     constexpr int across = (W::columns + EpilogueTile::columns - 1) / EpilogueTile::columns;
 #pragma unroll 1
     for (int s = 0; s < W::blocks_m * across; ++s) {
       sums.template put<0, across>(slab, lane_m, lane_n, s);
       __syncwarp();
-      place.row = row0 + row + s / across * 16;
-      place.column = column0 + column + s % across * EpilogueTile::columns;
+      place.row = at.row0 + row + s / across * 16;
+      place.column = at.column0 + column + s % across * EpilogueTile::columns;
       finish<Config, Body>(args, slab, place, rows);
       __syncwarp();
     }

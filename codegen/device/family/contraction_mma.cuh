@@ -145,24 +145,19 @@ SINTER_DEVICE void run_by_warps(const Args& args, const Rows& rows) {
   const int row = warp / Config::warps_n * T::rows, column = warp % Config::warps_n * T::columns;
   EpilogueTile& slab = reinterpret_cast<EpilogueTile*>(dynamic_memory)[warp];
   for (long long tile = blockIdx.x; tile < T::tiles; tile += gridDim.x) {
-    const WarpTilePlace<Config> at(tile);
-    const Index batch = static_cast<Index>(at.batch),
-                row_end = rows.template end<Index>(batch, P::rows);
-    const Index row0 =
-        rows.template begin<Index>(batch, P::rows) + static_cast<Index>(at.m) * Config::tile_m;
-    const Index column0 = static_cast<Index>(at.n) * Config::tile_n;
-    if (row0 >= row_end) continue;  // of a group that has no more rows; the same for all threads
+    const WarpTileBounds<Config> at(tile, rows);
+    if (at.empty()) continue;
     EpiloguePlace<Config> place;
-    P::set_batch(place.batch, batch);
+    P::set_batch(place.batch, at.batch);
     Loader<Config, A, Rows, Config::tile_m, true> a;
     Loader<Config, B, Rows, Config::tile_n, false> b;
-    a.aim(place.batch, row0, row_end, rows);
-    b.aim(place.batch, column0, P::columns, rows);
+    a.aim(place.batch, at.row0, at.row_end, rows);
+    b.aim(place.batch, at.column0, P::columns, rows);
     WarpSums<Config> sums;
     sum_warp_tile<Config>(args, a, b, shared, row, column, sums);
 
-    place.row_end = row_end;
-    const Index end = column0 + column + T::columns;
+    place.row_end = at.row_end;
+    const Index end = at.column0 + column + T::columns;
     place.column_end = end < P::columns ? end : P::columns;
     constexpr int across = (T::columns + EpilogueTile::columns - 1) / EpilogueTile::columns;
     const EpilogueTile::Fragment fragment;
@@ -171,8 +166,8 @@ SINTER_DEVICE void run_by_warps(const Args& args, const Rows& rows) {
     for (int s = 0; s < T::blocks_m * across; ++s) {
       put_tile<0, across, 1>(slab, fragment, finished, s);
       __syncwarp();
-      place.row = row0 + row + s / across * 16;
-      place.column = column0 + column + s % across * EpilogueTile::columns;
+      place.row = at.row0 + row + s / across * 16;
+      place.column = at.column0 + column + s % across * EpilogueTile::columns;
       finish<Config, Body>(args, slab, place, rows);
       __syncwarp();
     }

@@ -50,4 +50,23 @@ struct WarpTilePlace {
   }
 };
 
+// The rows and columns of a tile. `rows`: where those of a batch entry begin and end.
+template <class Config>
+struct WarpTileBounds {
+  using P = Problem<Config>;
+  using Index = typename Config::Index;
+  Index batch, row0, row_end, column0;
+
+  template <class Rows>
+  SINTER_DEVICE WarpTileBounds(long long tile, const Rows& rows) {
+    const WarpTilePlace<Config> at(tile);
+    batch = static_cast<Index>(at.batch);
+    row_end = rows.template end<Index>(batch, P::rows);
+    row0 = rows.template begin<Index>(batch, P::rows) + static_cast<Index>(at.m) * Config::tile_m;
+    column0 = static_cast<Index>(at.n) * Config::tile_n;
+  }
+  // Of a group that has no more rows; the same for all threads.
+  SINTER_DEVICE bool empty() const { return row0 >= row_end; }
+};
+
 }  // namespace sinter::contraction

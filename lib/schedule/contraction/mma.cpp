@@ -155,7 +155,7 @@ double microseconds(const Started& s, const EstimatedMmaTile& t, const DeviceMod
       lies_odd(e.a, spec.contraction().a().body) || lies_odd(e.b, spec.contraction().b().body);
   const bool copied = e.a.copied && e.b.copied;
   // The model of tiles on ordinary cores knows of places.
-  const double clocks = e.number == DataType::f32 ? 0 : clocks_beside(spec, e, t.tile),
+  const double clocks = e.ordinary_cores() ? 0 : clocks_beside(spec, e, t.tile),
                beside = std::ceil(tiles_of(s.work, t.tile) / device.sms) * s.work.depth * clocks /
                         device.clock;
   const double operations = 2.0 * static_cast<double>(count(spec.extent, 0, spec.extent.size()));
