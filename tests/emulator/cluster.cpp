@@ -45,7 +45,7 @@ std::string EmulatedCluster::run(unsigned first, unsigned of, unsigned turn) {
   cluster_arrived_ = cluster_phase_ = 0;
   under_way_.clear();
   for (Thread& t : threads_) {
-    t.started = t.done = false;
+    t.done = false;
     t.waits_for = nullptr;
     t.cluster_turn = 0;
     t.copies = {};
@@ -86,20 +86,27 @@ std::byte* EmulatedCluster::stack_of(const Thread& t) const {
   return stacks_.get() + static_cast<std::size_t>(&t - threads_.data()) * kStack;
 }
 
-// The arguments of a context's function are of the size of int.
+// One thread of each launch: a fiber is made once and runs a block of the grid each time it is
+// resumed behind its end. The arguments of a context's function are of the size of int.
 void EmulatedCluster::enter(unsigned high, unsigned low) {
   auto& self = *reinterpret_cast<EmulatedCluster*>(std::uintptr_t{high} << 32 | low);
-  self.kernels_[self.rank].run(self, self.arguments_);
-  Thread& t = self.running();
+  for (;;) {
+    self.kernels_[self.rank].run(self, self.arguments_);
+    self.end_thread();
+    if (_setjmp(self.running().here) == 0) _longjmp(self.scheduler_, 1);
+  }
+}
+
+void EmulatedCluster::end_thread() {
+  Thread& t = running();
   t.done = true;
   if (!t.stores.open.empty() || !t.stores.groups.empty())
-    if (self.late) self.fault_ = "a thread ends while its stores still read shared memory";
-  if (t.cluster_turn > self.cluster_phase_) --self.cluster_arrived_;  // it did not wait
-  --self.live_;
-  --self.live_of_block_[self.rank];
-  --self.live_of_warp_[self.warp_number()];
-  self.settle();
-  _longjmp(self.scheduler_, 1);
+    if (late) fault_ = "a thread ends while its stores still read shared memory";
+  if (t.cluster_turn > cluster_phase_) --cluster_arrived_;  // it did not wait
+  --live_;
+  --live_of_block_[rank];
+  --live_of_warp_[warp_number()];
+  settle();
 }
 
 void EmulatedCluster::resume(unsigned number) {

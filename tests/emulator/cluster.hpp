@@ -91,6 +91,7 @@ class EmulatedCluster final : public emulator::Machine {
   };
 
   static void enter(unsigned high, unsigned low);
+  void end_thread();
   static void carry_out(const Copy& copy);
   void expect_multiple(std::uintptr_t at, unsigned bytes, const char* what);
   Thread& running() { return threads_[rank * count_ + thread.x]; }

@@ -171,11 +171,11 @@ inline unsigned short to_f16(float x) {
   return static_cast<unsigned short>(sign | (u - 0x38000000u) >> 13);
 }
 inline float from_f16(unsigned short bits) {
-  const float sign = bits & 0x8000 ? -1.0f : 1.0f;
-  const int exponent = bits >> 10 & 31, fraction = bits & 1023;
-  if (exponent == 31) return fraction ? NAN : sign * INFINITY;
-  return sign * (exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
-                               : std::ldexp(static_cast<float>(1024 + fraction), exponent - 25));
+  const unsigned sign = (bits & 0x8000u) << 16, exponent = bits >> 10 & 31u, rest = bits & 0x3ffu;
+  if (exponent == 31) return rest ? NAN : __uint_as_float(sign | 0x7f800000u);
+  if (exponent == 0)
+    return std::copysign(static_cast<float>(rest) * 0x1p-24f, __uint_as_float(sign | 0x3f800000u));
+  return __uint_as_float(sign | (exponent + 112) << 23 | rest << 13);
 }
 inline unsigned short to_bf16(float x) {
   const unsigned u = __float_as_uint(x);

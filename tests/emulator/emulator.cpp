@@ -65,15 +65,17 @@ bool for_hopper(const PlanData& plan) { return plan.architecture == "sm_90a"; }
 // libraries stay open.
 class HostKernels {
  public:
-  explicit HostKernels(const Edit& edit = {}) : lasting_(edit.file.empty()) {
-    for (const auto& file : embedded_files()) {
-      const fs::path path = fs::path(folder_.path()) / "include" / file.name;
-      fs::create_directories(path.parent_path());
-      std::string text(file.text);
-      if (file.name == edit.file)
-        text.replace(text.find(edit.text), edit.text.size(), edit.instead);
-      std::ofstream(path) << text;
-    }
+  HostKernels() {
+    for (const auto& file : embedded_files()) put(file.name, file.text);
+  }
+  // Of a device library whose other files, and what stands in front of a kernel's text, are those
+  // of `unchanged`: an edited file is found before them.
+  HostKernels(const Edit& edit, HostKernels& unchanged) : unchanged_(&unchanged) {
+    for (const auto& file : embedded_files())
+      if (file.name == edit.file) {
+        std::string text(file.text);
+        put(file.name, text.replace(text.find(edit.text), edit.text.size(), edit.instead));
+      }
   }
 
   // Compiles the plans' kernels that are new, some of them at once. Where that fails, get() says
@@ -100,26 +102,36 @@ class HostKernels {
   }
 
  private:
+  void put(std::string_view name, std::string_view text) const {
+    const fs::path path = fs::path(folder_.path()) / "include" / name;
+    fs::create_directories(path.parent_path());
+    std::ofstream(path) << text;
+  }
+
+  std::string includes() const {
+    const std::string mine = fmt::format("-I'{}'", folder_ / "include");
+    return unchanged_ ? mine + " " + unchanged_->includes() : mine;
+  }
+
   // Device code looks at memory through words of any type, and its products and sums are not
   // contracted. g++ 12's induction variables lead it to drop calls that write through pointers.
   std::string compiler() const {
     return fmt::format(
         "'{}' -std=c++20 -O1 -w -fPIC -fvisibility=hidden -nodefaultlibs {} -fno-strict-aliasing "
         "-fno-ivopts "
-        "-ffp-contract=off {} -I'{}/tests' -I'{}'",
-        SINTER_HOST_CXX, kOwnVariables, more_options(), source_tree(), folder_ / "include");
+        "-ffp-contract=off {} -I'{}/tests' {}",
+        SINTER_HOST_CXX, kOwnVariables, more_options(), source_tree(), includes());
   }
 
   // What stands in front of a kernel's text. To parse it is a third to a half of what a kernel
-  // costs, so it is precompiled where more than one kernel will come. A compiler that cannot use
-  // that reads the text beside it.
+  // costs, so it is precompiled. A compiler that cannot use that reads the text beside it.
   std::string beginning(bool hopper) {
+    if (unchanged_) return unchanged_->beginning(hopper);
     const std::lock_guard lock(mutex_);
     const std::string path = folder_ / fmt::format("begin_{:d}.hpp", hopper);
     if (fs::exists(path)) return path;
     std::ofstream(path) << "#define __CUDA_ARCH__ " << (hopper ? 900 : 800)
                         << "\n#include \"emulator/device.hpp\"\n";
-    if (!lasting_) return path;
     // Where this fails, so does the kernel that includes it, and says why.
     const std::string command =
         fmt::format("{} -x c++-header -o '{}.gch' '{}' 2> /dev/null", compiler(), path, path);
@@ -179,7 +191,7 @@ class HostKernels {
     return Done{};
   }
 
-  bool lasting_;  // for all kernels of the process
+  HostKernels* unchanged_ = nullptr;
   TemporaryDirectory folder_;
   std::mutex mutex_;
   std::map<std::pair<std::string, bool>, std::vector<HostKernel>> found_;
@@ -296,7 +308,7 @@ HostKernels& unchanged_kernels() {
 Status emulate_kernel(const PlanKernel& kernel, std::span<const std::byte> arguments,
                       const Edit& edit) {
   std::optional<HostKernels> changed;
-  if (!edit.file.empty()) changed.emplace(edit);
+  if (!edit.file.empty()) changed.emplace(edit, unchanged_kernels());
   auto compiled = (changed ? *changed : unchanged_kernels()).get(kernel, true);
   SINTER_TRY(compiled);
   GuardedBuffer image(arguments.size());  // aligned as tensor maps are
@@ -308,7 +320,7 @@ void prepare_emulation(std::span<const Plan> plans) { unchanged_kernels().prepar
 
 Status emulate(const Plan& plan, GraphCase& memory, const Edit& edit, bool last_first) {
   if (edit.file.empty()) return run_plan(plan, memory, unchanged_kernels(), last_first);
-  HostKernels changed(edit);
+  HostKernels changed(edit, unchanged_kernels());
   return run_plan(plan, memory, changed, last_first);
 }
 

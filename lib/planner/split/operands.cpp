@@ -246,8 +246,8 @@ std::vector<KernelSpec>::const_iterator product_of(const std::vector<KernelSpec>
 std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& state,
                                    Temporaries& temporaries, std::vector<PlanCut>& cuts) {
   // For tests on small shapes: the fastest way of each, or the last.
-  static const bool last = env_value("SINTER_REARRANGE") == "last",
-                    anyway = last || env_value("SINTER_REARRANGE") == "on";
+  const std::string asked = env_value("SINTER_REARRANGE");
+  const bool last = asked == "last", anyway = last || asked == "on";
   if (!spec.as_contraction() || !state.device().has_wgmma) return {};
   const Node& node = state.node(contraction_of(state, spec));
   if (is_matmul(node.op) || plan_depthwise(spec, state.device())) return {};
