@@ -18,6 +18,17 @@ std::string window_coordinates(const BoxedOperand& o, const ConvolutionWindow& w
     return at;
   };
   const std::string channel = stepped("at.channel", o.channel_steps);
+  if (o.source == BoxedOperand::Source::images) {
+    std::string text;
+    for (std::size_t i = 0; i < w.axes.size(); ++i) {
+      std::string at = fmt::format("at.at[{}]", i);
+      if (i > 0 && !o.of_result) at += fmt::format(" + at.offset[{}]", i);
+      if (w.axes[i].part.index >= 0) at = stepped(std::move(at), {w.axes[i].part});
+      text += (i > 0 ? ", " : "") + at;
+      if (i == 0) text += ", " + (o.of_result ? stepped("row", o.channel_steps) : channel);
+    }
+    return text;
+  }
   if (o.source == BoxedOperand::Source::pixels) {
     std::string text = channel;
     for (std::size_t i = 0; i < w.axes.size(); ++i) text += fmt::format(", at.at[{}]", i);
@@ -62,6 +73,8 @@ void print_window_operand(TextWriter& out, const KernelSpec& spec, const BoxedOp
   out.open("struct {} {{", struct_name);
   out.line("using Number = sinter::{};", name(o.map.type));
   out.line("static constexpr bool k_fastest = {};", o.k_fastest);
+  if (o.source == BoxedOperand::Source::images)
+    out.line("static constexpr int box_rows = {};", o.map.box[1]);
   out.line(
       "SINTER_DEVICE static void prefetch(const Args& args) {{ sinter::hopper::prefetch(args.{}); "
       "}}",
@@ -100,8 +113,8 @@ void print_window(TextWriter& out, const ConvolutionWindow& w, int line, std::st
                                                       : "";
     axes +=
         fmt::format(",\n      {}sinter::contraction::Axis<{}, {}, {}, {}, {}, {}, {}, {}, {}>{}",
-                    kind, a.result, of_result ? 0 : a.first, a.step, a.tap_step, a.offset_step,
-                    a.phase_index, dims_type(a.taps), dims_type(a.first_tap),
+                    kind, a.result, of_result ? 0 : a.first, of_result ? 1 : a.step, a.tap_step,
+                    a.offset_step, a.phase_index, dims_type(a.taps), dims_type(a.first_tap),
                     dims_type(a.first_offset), kind.empty() ? "" : ">");
   }
   const std::string_view of = w.taps_of == Taps::k         ? "k"
@@ -115,9 +128,10 @@ void print_window(TextWriter& out, const ConvolutionWindow& w, int line, std::st
 
 void print_window(TextWriter& out, const WgmmaConfig& e) {
   const ConvolutionWindow& w = *e.window;
-  const int line = kStageLine / e.operand_bytes;
+  const bool images = e.b.source == BoxedOperand::Source::images;
+  const int line = images ? static_cast<int>(e.b.map.box[1]) : kStageLine / e.operand_bytes;
   print_window(out, w, line, "Window", false);
-  if (e.taps_each > 0) print_window(out, w, line, "ResultWindow", true);
+  if (e.a.of_result || e.b.of_result) print_window(out, w, line, "ResultWindow", true);
   if (w.bounds.empty()) return;
   std::string bounds;
   for (const auto& b : w.bounds)

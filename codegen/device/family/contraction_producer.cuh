@@ -6,6 +6,19 @@
 
 namespace sinter::contraction {
 
+// Of whose rows a box has not all: the rows of several taps of a filter gradient.
+template <class Operand>
+concept InSeveralBoxes = requires {
+  Operand::box_rows;
+};
+template <class Operand, int all>
+SINTER_DEVICE constexpr int rows_of_box() {
+  if constexpr (InSeveralBoxes<Operand>)
+    return Operand::box_rows;
+  else
+    return all;
+}
+
 // Brings this block's part of an operand; `rows` of the tile's, of which the cluster shares parts.
 template <class Operand, int rows, int parts, class Args, class Coord>
 SINTER_DEVICE void load_operand(const Args& args, const Coord& c, int row, int k, int rank,
@@ -14,7 +27,11 @@ SINTER_DEVICE void load_operand(const Args& args, const Coord& c, int row, int k
   constexpr unsigned blocks = parts > 1 ? (1u << parts) - 1 : 0;
   const int first = parts > 1 ? rank * part : 0;
   if constexpr (Operand::k_fastest) {
-    Operand::load(args, c, row + first, k, to + first * 128, barrier, blocks);
+    constexpr int box = rows_of_box<Operand, part>();
+    static_assert(part % box == 0);
+#pragma unroll
+    for (int i = first; i < first + part; i += box)
+      Operand::load(args, c, row + i, k, to + i * 128, barrier, blocks);
   } else {
     static_assert(part % 64 == 0 || parts == 1);
 #pragma unroll

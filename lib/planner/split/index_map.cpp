@@ -94,14 +94,16 @@ void load_sum(KernelSpec& spec, KernelPort port) {
 }
 
 KernelSpec copy_kernel(const KernelSpec& from, const KernelPort& load, const Dims& extent,
-                       const std::string& name, Temporaries& temporaries, KernelPort& written) {
+                       const std::string& name, Temporaries& temporaries, KernelPort& written,
+                       const Dims& padded) {
   KernelSpec k;
   k.nodes = from.nodes;
   k.extent = extent;
   k.ports.push_back(load);
   Access packed;
-  packed.stride = packed_strides(extent);
-  written = temporaries.add(name, load.type, extent, packed);
+  const Dims& size = padded.empty() ? extent : padded;
+  packed.stride = packed_strides(size);
+  written = temporaries.add(name, load.type, size, packed);
   k.ports.push_back(written);
   Statement value = statement(StatementKind::load, DataType::f32, load.name);
   value.port = 0;

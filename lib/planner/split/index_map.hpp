@@ -37,9 +37,11 @@ bool names_numbers(const KernelSpec& spec);
 // `port`, as f32.
 void load_sum(KernelSpec& epilogue, KernelPort port);
 
-// A kernel that writes what `load` reads to a packed temporary.
+// A kernel that writes what `load` reads to a temporary, packed over `extent` or, where it is
+// given, over the larger `padded`, of which the rest is not written.
 KernelSpec copy_kernel(const KernelSpec& from, const KernelPort& load, const Dims& extent,
-                       const std::string& name, Temporaries& temporaries, KernelPort& written);
+                       const std::string& name, Temporaries& temporaries, KernelPort& written,
+                       const Dims& padded = {});
 // The operand reads what such a kernel has written.
 void read_instead(KernelSpec& spec, ProductOperand& operand, const KernelPort& written,
                   Access access);

@@ -15,6 +15,7 @@
 #include "planner/split/channels_last.hpp"
 #include "planner/split/depth.hpp"
 #include "planner/split/empty_phases.hpp"
+#include "planner/split/images_last.hpp"
 #include "planner/split/space_to_depth.hpp"
 #include "schedule/attention/backward.hpp"
 #include "schedule/attention/forward.hpp"
@@ -234,7 +235,9 @@ constexpr Rearrangement kRearrangements[] = {
     {[](const KernelSpec& spec, int, Temporaries& t) { return block_diagonal(spec, t); },
      "its groups are joined, with zeros between them in the filter"},
     {[](const KernelSpec& spec, int, Temporaries& t) { return channels_last(spec, t); },
-     "its channels are put together in memory first", false}};
+     "its channels are put together in memory first", false},
+    {[](const KernelSpec& spec, int, Temporaries& t) { return images_last(spec, t); },
+     "its images are put together in memory first, pixel by pixel", false}};
 
 std::vector<KernelSpec>::const_iterator product_of(const std::vector<KernelSpec>& kernels) {
   return std::find_if(kernels.begin(), kernels.end(),

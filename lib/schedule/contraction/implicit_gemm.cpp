@@ -5,34 +5,29 @@
 #include <numeric>
 
 #include "plan/access.hpp"
+#include "schedule/contraction/convolution_operands.hpp"
 #include "schedule/contraction/index_order.hpp"
 
 namespace sinter {
 namespace {
 
-using Source = BoxedOperand::Source;
-
-constexpr int kMostMapDims = 5;
-constexpr std::int64_t kMostStep = 8, kMostExtent = std::int64_t{1} << 31;
+constexpr std::int64_t kMostStep = 8;
 constexpr std::int64_t kOffsetEnd[] = {65535, 255, 31};  // of images of 1, 2 and 3 dims
 using Roles = ConvolutionRoles;
 
-// The elements of indices that step as one, and how far apart these lie; 0 where they do not.
-std::int64_t count_of(const KernelSpec& spec, const std::vector<int>& indices) {
-  std::int64_t n = 1;
-  for (int i : indices) n *= spec.extent[i];
-  return n;
-}
-std::int64_t joint_stride(const KernelSpec& spec, const Access& a,
-                          const std::vector<int>& indices) {
-  const std::int64_t least = a.stride[indices.back()];
-  std::int64_t n = 1;
-  for (auto i = indices.rbegin(); i != indices.rend(); n *= spec.extent[*i++])
-    if (a.stride[*i] != least * n) return 0;
-  return least;
+// Whether a column of a filter gradient is a tap: it moves pixels, within an image.
+bool moves_pixels(const Roles& r, const Access& a, const Dims& extent, int column) {
+  if (std::any_of(a.windows.begin(), a.windows.end(),
+                  [&](const Window& w) { return w.coefficient[column] != 0; }))
+    return true;
+  return std::any_of(r.pixels.begin(), r.pixels.end(), [&](int i) {
+    return a.stride[i] > 0 && a.stride[column] < a.stride[i] * extent[i];
+  });
 }
 
-std::optional<Roles> roles_of(const KernelSpec& spec, bool image_is_a) {
+// `a`: the image's; `k_together`: of a filter gradient k lies together in it, not channels.
+std::optional<Roles> roles_of(const KernelSpec& spec, bool image_is_a, const Access& a,
+                              bool k_together) {
   const ContractionSpec& c = spec.contraction();
   Roles r;
   if (!add_batch_and_k(c, r)) return {};
@@ -46,16 +41,19 @@ std::optional<Roles> roles_of(const KernelSpec& spec, bool image_is_a) {
   if (r.pixels_in_k) {
     if (!r.channels.empty()) return {};
     // Of taps and channels, which are the columns, the channels lie together.
-    const Body& image = (image_is_a ? c.a() : c.b()).body;
-    if (image.statements.size() != 1 || !is_load(image.statements.front())) return {};
-    const Access& a = spec.ports[static_cast<std::size_t>(image.statements.front().port)].access;
-    std::int64_t next = 1;
-    const auto follows = [&](int i) { return a.stride[i] == next; };
-    for (auto i = std::find_if(r.taps.rbegin(), r.taps.rend(), follows); i != r.taps.rend();
-         i = std::find_if(r.taps.rbegin(), r.taps.rend(), follows)) {
-      next *= spec.extent[*i];
-      r.channels.insert(r.channels.begin(), *i);
-      r.taps.erase(std::next(i).base());
+    if (k_together) {
+      r.channels = r.taps;
+      std::erase_if(r.channels, [&](int i) { return moves_pixels(r, a, spec.extent, i); });
+      std::erase_if(r.taps, [&](int i) { return !moves_pixels(r, a, spec.extent, i); });
+    } else {
+      std::int64_t next = 1;
+      const auto follows = [&](int i) { return a.stride[i] == next; };
+      for (auto i = std::find_if(r.taps.rbegin(), r.taps.rend(), follows); i != r.taps.rend();
+           i = std::find_if(r.taps.rbegin(), r.taps.rend(), follows)) {
+        next *= spec.extent[*i];
+        r.channels.insert(r.channels.begin(), *i);
+        r.taps.erase(std::next(i).base());
+      }
     }
   }
   if (r.channels.empty() || r.pixels.empty()) return {};
@@ -70,10 +68,6 @@ const KernelPort* loaded_port(const KernelSpec& spec, const ProductOperand& oper
   if (p->access.offset * info(p->type).bytes % 16 != 0) return nullptr;
   number = operand.body.statements.front().port;
   return p;
-}
-
-bool loadable_step(std::int64_t stride, int bytes) {
-  return stride > 0 && stride * bytes % 16 == 0 && stride * bytes < (std::int64_t{1} << 40);
 }
 
 std::int64_t floor_divide(std::int64_t a, std::int64_t b) { return (a - (a % b + b) % b) / b; }
@@ -121,139 +115,6 @@ std::optional<WindowAxis> axis_of(const ImageDim& d, const Dims& extent, int ran
   return axis;
 }
 
-// The image as an im2col map. Its box is set later.
-std::optional<BoxedOperand> image_operand(const KernelSpec& spec, const Roles& r,
-                                          const KernelPort& p, int number,
-                                          const std::vector<ImageDim>& dims,
-                                          const std::vector<WindowAxis>& axes, int image_index,
-                                          std::int64_t offset) {
-  const Access& a = p.access;
-  const int bytes = info(p.type).bytes;
-  BoxedOperand o;
-  o.source = Source::pixels;
-  o.port = number;
-  o.k_fastest = !r.pixels_in_k;
-  o.map.type = p.type;
-  o.map.swizzle = kStageLine;
-  std::int64_t channels = count_of(spec, r.channels),
-               images = image_index < 0 ? 1 : spec.extent[image_index],
-               image_step = image_index < 0 ? 0 : a.stride[image_index];
-  std::int64_t span = 0;  // of one image
-  for (const ImageDim& d : dims) span = std::max(span, d.stride * d.extent);
-  if (joint_stride(spec, a, r.channels) != 1) return {};
-  for (int b : r.batch) {
-    const std::int64_t s = a.stride[b];
-    if (std::any_of(axes.begin(), axes.end(),
-                    [&](const WindowAxis& axis) { return axis.part.index == b; }))
-      continue;
-    for (const Window& w : a.windows)
-      if (w.coefficient[b] != 0) return {};
-    if (s == 0 || spec.extent[b] == 1) continue;
-    if (image_step == 0 && s >= span) image_step = s;
-    if (image_step > 0 && s % image_step == 0) {
-      o.image_steps.push_back({b, s / image_step});
-      images += s / image_step * (spec.extent[b] - 1);
-    } else if (s > 0 && s * bytes % 16 == 0) {
-      // Lines of channels end where the group's do, or all that is past them is masked.
-      const int line = kStageLine / bytes;
-      if (!r.pixels_in_k && count_of(spec, r.channels) % line != 0) return {};
-      o.channel_steps.push_back({b, s});
-      channels += s * (spec.extent[b] - 1);
-    } else {
-      return {};
-    }
-  }
-  o.map.offset = (a.offset + offset) * bytes;
-  if (o.map.offset % 16 != 0) return {};
-  o.map.dim = {channels};
-  for (std::size_t i = dims.size(); i-- > 0;) {
-    if (!loadable_step(dims[i].stride, bytes)) return {};
-    o.map.dim.push_back(dims[i].extent);
-    o.map.stride.push_back(dims[i].stride * bytes);
-  }
-  o.map.dim.push_back(images);
-  if (image_step == 0) image_step = (span + 15) / 16 * 16;
-  if (!loadable_step(image_step, bytes)) return {};
-  o.map.stride.push_back(image_step * bytes);
-  for (std::int64_t n : o.map.dim)
-    if (n < 1 || n >= kMostExtent) return {};
-  for (std::size_t i = 0; i < axes.size(); ++i) {
-    const WindowAxis& axis = axes[i];
-    const std::int64_t extent = o.map.dim[static_cast<int>(i) + 1];
-    o.map.lower.push_back(axis.first);
-    o.map.upper.push_back(axis.first + (axis.result - 1) * axis.step + 1 - extent);
-    o.map.step.push_back(axis.step);
-    if (extent - 1 + o.map.upper.back() < axis.first) return {};
-  }
-  return o;
-}
-
-// The filter: channels, the taps of each axis that has some, and its other side; of these channels
-// or the other side lie together.
-std::optional<BoxedOperand> filter_operand(const KernelSpec& spec, const Roles& r,
-                                           const KernelPort& p, int number,
-                                           const std::vector<ImageDim>& dims) {
-  const Access& a = p.access;
-  const int bytes = info(p.type).bytes;
-  if (!a.windows.empty()) return {};
-  BoxedOperand o;
-  o.source = Source::filter;
-  o.port = number;
-  o.map.type = p.type;
-  o.map.swizzle = kStageLine;
-  o.map.offset = a.offset * bytes;
-  o.k_fastest = joint_stride(spec, a, r.channels) == 1;
-  const std::vector<int>&first = o.k_fastest ? r.channels : r.side,
-        &last = o.k_fastest ? r.side : r.channels;
-  if (joint_stride(spec, a, first) != 1) return {};
-  o.map.dim = {count_of(spec, first)};
-  const auto add = [&](std::int64_t extent, std::int64_t stride) {
-    if (!loadable_step(stride, bytes)) return false;
-    o.map.dim.push_back(extent);
-    o.map.stride.push_back(stride * bytes);
-    return true;
-  };
-  for (std::size_t i = dims.size(); i-- > 0;)
-    if (const int t = dims[i].tap_index; t >= 0) {
-      o.filter_axes.push_back(static_cast<int>(dims.size() - 1 - i));
-      if (!add(spec.extent[t], a.stride[t])) return {};
-    }
-  if (!add(count_of(spec, last), joint_stride(spec, a, last))) return {};
-  for (auto b = r.batch.rbegin(); b != r.batch.rend(); ++b) {
-    if (a.stride[*b] == 0 || spec.extent[*b] == 1) continue;
-    o.batch.push_back(*b);
-    if (!add(spec.extent[*b], a.stride[*b])) return {};
-  }
-  if (o.map.dim.size() > kMostMapDims) return {};
-  return o;
-}
-
-// The gradient of the result, whose pixels are k: boxes of its channels and of joined pixels.
-std::optional<BoxedOperand> gradient_operand(const KernelSpec& spec, const Roles& r,
-                                             const KernelPort& p, int number) {
-  const Access& a = p.access;
-  const int bytes = info(p.type).bytes;
-  if (!a.windows.empty() || joint_stride(spec, a, r.side) != 1) return {};
-  const std::int64_t pixel = joint_stride(spec, a, r.pixels), pixels = count_of(spec, r.pixels);
-  BoxedOperand o;
-  o.port = number;
-  o.k_fastest = false;
-  o.map.type = p.type;
-  o.map.swizzle = kStageLine;
-  o.map.offset = a.offset * bytes;
-  o.map.dim = {count_of(spec, r.side), pixels};
-  if (!loadable_step(pixel, bytes)) return {};
-  o.map.stride = {pixel * bytes};
-  for (auto b = r.batch.rbegin(); b != r.batch.rend(); ++b) {
-    if (a.stride[*b] == 0 || spec.extent[*b] == 1) continue;
-    if (!loadable_step(a.stride[*b], bytes) || o.map.dim.size() == kMostMapDims) return {};
-    o.batch.push_back(*b);
-    o.map.dim.push_back(spec.extent[*b]);
-    o.map.stride.push_back(a.stride[*b] * bytes);
-  }
-  return o;
-}
-
 }  // namespace
 
 std::optional<DataType> multiplied_type(DataType stored, DataType operand) {
@@ -268,20 +129,27 @@ bool may_be_convolution(const ContractionSpec& c) {
 
 std::optional<ImplicitGemm> implicit_gemm(const KernelSpec& given, bool image_is_a) {
   if (!may_be_convolution(given.contraction())) return {};
-  auto roles = roles_of(given, image_is_a);
-  if (!roles) return {};
   ImplicitGemm g{given, {}, {}, {}};
   KernelSpec& spec = g.spec;
   const auto operand = [&](bool a) -> const ProductOperand& {
     return a ? spec.contraction().a() : spec.contraction().b();
   };
-  int image_port = -1, other_port = -1, image_index = -1;
-  std::int64_t offset = 0;
+  int image_port = -1, other_port = -1;
   const KernelPort *image = loaded_port(spec, operand(image_is_a), image_port),
                    *other = loaded_port(spec, operand(!image_is_a), other_port);
   if (!image || !other ||
       (image->type != other->type && !multiplied_as_bytes(image->type, other->type)))
     return {};
+  const DataType image_type = *multiplied_type(image->type, operand(image_is_a).type),
+                 other_type = *multiplied_type(other->type, operand(!image_is_a).type);
+  // Of these types k must be the fastest: in a filter gradient an index that no tap moves, which is
+  // that of images.
+  const bool k_together = !takes_either_major(image_type);
+  auto roles = roles_of(given, image_is_a, image->access, k_together);
+  if (!roles) return {};
+  const bool by_images = roles->pixels_in_k && k_together;
+  int image_index = -1;
+  std::int64_t offset = 0;
   auto dims = image_dims(spec, *roles, image->access, image_index, offset);
   if (!dims) return {};
   const int rank = static_cast<int>(dims->size());
@@ -298,13 +166,16 @@ std::optional<ImplicitGemm> implicit_gemm(const KernelSpec& given, bool image_is
     }
     g.window.axes.push_back(std::move(*axis));
   }
-  auto from_image =
-      image_operand(spec, *roles, *image, image_port, *dims, g.window.axes, image_index, offset);
-  auto from_other = roles->pixels_in_k ? gradient_operand(spec, *roles, *other, other_port)
-                                       : filter_operand(spec, *roles, *other, other_port, *dims);
+  const ConvolutionOperand of_image{spec, *roles, *image, image_port},
+      of_other{spec, *roles, *other, other_port};
+  const ConvolutionImage whole{*dims, g.window.axes, image_index, offset};
+  auto from_image = by_images ? images_of_image(of_image, whole) : image_operand(of_image, whole);
+  auto from_other = by_images            ? images_of_result(of_other, whole)
+                    : roles->pixels_in_k ? gradient_operand(of_other)
+                                         : filter_operand(of_other, *dims);
   if (!from_image || !from_other) return {};
-  from_image->map.type = *multiplied_type(image->type, operand(image_is_a).type);
-  from_other->map.type = *multiplied_type(other->type, operand(!image_is_a).type);
+  from_image->map.type = image_type;
+  from_other->map.type = other_type;
   for (const BoxedOperand& o : {*from_image, *from_other})
     if (!o.k_fastest && !takes_either_major(o.map.type)) return {};
   if (from_image->map.type != from_other->map.type &&
@@ -312,10 +183,16 @@ std::optional<ImplicitGemm> implicit_gemm(const KernelSpec& given, bool image_is
     return {};
   g.window.channels = count_of(spec, roles->channels);
   const int line = kStageLine / info(image->type).bytes;
+  if (by_images) {  // of a pixel, in whole stages
+    WindowAxis& images = g.window.axes.front();
+    images.result = (images.result + line - 1) / line * line;
+    spec.extent[dims->back().pixel_index] = images.result;
+  }
 
   // The indices in their new order: batch entries, with phases and taps that batch entries number
   // behind them; pixels, outermost first; taps, the axes' outermost first, and channels.
-  const bool taps_in_batch = roles->pixels_in_k && g.window.channels % line != 0;
+  const bool taps_in_batch =
+      roles->pixels_in_k && g.window.channels % (by_images ? kFewestTogether : line) != 0;
   std::vector<int> batch = roles->batch, pixels, taps;
   if (image_index >= 0) pixels.push_back(image_index);
   for (const ImageDim& d : *dims)

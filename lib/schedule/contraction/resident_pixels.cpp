@@ -208,8 +208,8 @@ bool keeps_gradient(const ImplicitGemm& g, bool image_is_a) {
   using Taps = ConvolutionWindow::Taps;
   const ConvolutionWindow& w = g.window;
   const ContractionSpec& c = g.spec.contraction();
-  if (image_is_a || w.taps_of == Taps::k || !w.bounds.empty() || !g.spec.columns.empty() ||
-      c.m != 1 || g.image.image_steps.size() > 1)
+  if (image_is_a || w.taps_of == Taps::k || g.image.k_fastest || !w.bounds.empty() ||
+      !g.spec.columns.empty() || c.m != 1 || g.image.image_steps.size() > 1)
     return false;
   std::int64_t taps = 1;
   for (const WindowAxis& axis : w.axes) {

@@ -121,7 +121,8 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
   auto gemm = implicit_gemm(spec, image_left);
   const bool resident = pixels != Pixels::each_tap;
   if (!gemm || (resident && !keep(*gemm, image_left, pixels))) return {};
-  if (!resident && has_parts(gemm->window)) return {};
+  const bool images = gemm->image.source == BoxedOperand::Source::images;
+  if (images ? image_left : !resident && has_parts(gemm->window)) return {};
   const ContractionSpec& c = gemm->spec.contraction();
   const ConvolutionWindow& window = gemm->window;
   WgmmaConfig e;
@@ -172,6 +173,8 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
       p.taps = static_cast<int>(taps);
       p.reach = static_cast<int>(std::min<std::int64_t>(reach_of(window), kMostReach));
     }
+    if (images && window.taps_of == ConvolutionWindow::Taps::columns)
+      p.columns_together = static_cast<int>(window.channels);
     // A part's last stage reads on into the next one's pixels.
     if (!resident && !gemm->image.image_steps.empty() &&
         depth_of(gemm->spec) % (kStageLine / p.bytes) != 0)
@@ -245,7 +248,8 @@ void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& de
   e.microseconds = choice.microseconds;
   e.loaded_rows = loaded_rows(p, t);
   set_box(e.a, p.taps > 0 && !p.gradient ? window_pixels(p, t) : e.loaded_rows / t.cluster_n);
-  set_box(e.b, t.n / p.products / t.cluster_m);
+  const int columns = t.n / p.products / t.cluster_m;
+  set_box(e.b, p.columns_together > 0 ? std::gcd(columns, p.columns_together) : columns);
   if (p.gradient) {
     if (p.block == 0) e.b.map.box[1] = gradient_pixels(p);
     e.taps_each = (p.taps + t.consumers - 1) / t.consumers;

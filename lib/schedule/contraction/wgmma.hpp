@@ -58,6 +58,7 @@ struct BoxedOperand {
     boxes,   // rows and k
     pixels,  // an image, im2col
     blocks,  // of an image
+    images,  // rows and k, which is images that lie together, then their pixels
     filter,  // k is taps and channels; the taps are dims of the map
     pages,   // rows, or k, lie in blocks that a table names: dims of the map are row of the block,
              // head and block

@@ -256,6 +256,9 @@ bool legal(const TileProblem& p, const Tile& t, const DeviceModel& device) {
   if (loaded / t.cluster_n % unit_of_part(p, p.a_k_fastest) != 0) return false;
   if (columns / t.cluster_m % unit_of_part(p, p.b_k_fastest) != 0 && !ends_within_line(p, t))
     return false;
+  if (p.columns_together > 0 &&
+      std::gcd(columns / t.cluster_m, p.columns_together) < kFewestTogether)
+    return false;
   if (p.reduces && columns % kReducedTogether != 0) return false;
   if (t.split > 1) {
     if (t.alternate || tiles_of(p, t) * t.split > 4 * device.sms) return false;

@@ -12,6 +12,7 @@ namespace sinter {
 
 inline constexpr int kStageLine = 128;       // bytes of k in a stage
 inline constexpr int kInstructionRows = 64;  // of one multiplication; sides up to it are short
+inline constexpr int kFewestTogether = 32;   // columns of a tap that are loaded together
 
 // What can be chosen freely.
 struct Tile {
@@ -56,10 +57,11 @@ struct TileProblem {
   // `block`: pixels of a tile that is a block of the image, or 0; `block_lines`: with those that
   // its taps reach beside it.
   int taps = 0, reach = 0, planes = 1, block = 0, block_lines = 0;
-  bool swappable = false;  // of these, whose products may have the filter as their left operand
-  bool gradient = false;   // of a filter of that kind: columns are lines of channels of all taps
-  bool window = false;     // a convolution
-  bool phased = false;     // whose tiles have unlike depths
+  bool swappable = false;    // of these, whose products may have the filter as their left operand
+  bool gradient = false;     // of a filter of that kind: columns are lines of channels of all taps
+  bool window = false;       // a convolution
+  int columns_together = 0;  // not 0: columns of B that one box brings divide these
+  bool phased = false;       // whose tiles have unlike depths
   // How many times a convolution reads each element of an operand, which the caches see.
   double a_again = 1, b_again = 1;
   double zeros = 0;  // rows at the zeros beside an image, for each that is none

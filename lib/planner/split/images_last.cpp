@@ -1,0 +1,121 @@
+#include "planner/split/images_last.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "plan/access.hpp"
+#include "planner/spec/domain.hpp"
+#include "planner/split/index_map.hpp"
+#include "schedule/contraction/convolution_dims.hpp"
+#include "schedule/contraction/implicit_gemm.hpp"
+#include "schedule/contraction/index_order.hpp"
+
+namespace sinter {
+namespace {
+
+constexpr std::int64_t kUnitBytes = 16;  // that a pixel's images start at multiples of
+
+// Both factors are multiplied only with k as the fastest index.
+bool wants_k_fastest(const ProductOperand& a, const KernelPort& x, const ProductOperand& b,
+                     const KernelPort& y) {
+  const auto first = multiplied_type(x.type, a.type), second = multiplied_type(y.type, b.type);
+  return first && second && !takes_either_major(*first) && !takes_either_major(*second);
+}
+
+// What the indices are; columns that the image's windows name are taps. Nothing where it is no
+// filter gradient.
+std::optional<ConvolutionRoles> roles_of(const ContractionSpec& c, const Access& image) {
+  ConvolutionRoles r;
+  if (!add_batch_and_k(c, r) || !r.pixels_in_k || !r.channels.empty()) return {};
+  for (int i = c.first_m(); i < c.first_n(); ++i) r.side.push_back(i);
+  for (int i = c.first_n(); i < c.first_k(); ++i) {
+    const bool tap = std::any_of(image.windows.begin(), image.windows.end(),
+                                 [&](const Window& w) { return w.coefficient[i] != 0; });
+    (tap ? r.taps : r.channels).push_back(i);
+  }
+  if (r.taps.empty() || r.channels.empty() || r.side.empty()) return {};
+  return r;
+}
+
+}  // namespace
+
+std::vector<KernelSpec> images_last(const KernelSpec& given, Temporaries& temporaries) {
+  const ContractionSpec* const old = given.as_contraction();
+  if (!old || !is_single_product(*old) || reads_joined_indices(given)) return {};
+  const KernelPort* const x = loaded_as_it_is(given, old->b().body);
+  const KernelPort* const y = loaded_as_it_is(given, old->a().body);
+  if (!x || !y || !y->access.windows.empty() || !wants_k_fastest(old->b(), *x, old->a(), *y))
+    return {};
+  const auto roles = roles_of(*old, x->access);
+  if (!roles) return {};
+  int image_index = -1;
+  std::int64_t offset = 0;
+  const auto dims = image_dims(given, *roles, x->access, image_index, offset);
+  if (!dims || offset != 0 || image_index < 0) return {};
+  for (const ImageDim& d : *dims)
+    if (!d.parts.empty() || d.pixel_index < 0) return {};
+
+  const int rank = given.extent.size();
+  KernelSpec spec = given;
+  std::vector<KernelSpec> kernels;
+  // Its pixels, groups and channels, and behind these the images. `image`: with windows over
+  // pixels.
+  const auto rearrange = [&](ProductOperand& operand, const KernelPort& port,
+                             const std::vector<int>& channels, bool image) {
+    Dims extent;
+    KernelPort load = port, written;
+    load.access = {{}, port.access.offset, {}, {}};
+    const auto add = [&](std::int64_t n, std::int64_t stride) {
+      extent.push_back(n);
+      load.access.stride.push_back(stride);
+    };
+    for (const ImageDim& d : *dims)
+      image ? add(d.extent, d.stride)
+            : add(given.extent[d.pixel_index], port.access.stride[d.pixel_index]);
+    std::vector<int> others;
+    for (int i : roles->batch)
+      if (moves_along(port.access, i)) others.push_back(i);
+    others.insert(others.end(), channels.begin(), channels.end());
+    others.push_back(image_index);
+    for (int i : others) add(given.extent[i], port.access.stride[i]);
+    const std::int64_t unit = kUnitBytes / info(port.type).bytes;
+    Dims padded = extent;
+    padded.back() = (padded.back() + unit - 1) / unit * unit;
+    kernels.push_back(
+        copy_kernel(given, load, extent, port.name + "_images_last", temporaries, written, padded));
+    const Dims& packed = written.access.stride;
+    Access access;
+    access.stride = Dims::filled(rank, 0);
+    int at = 0;
+    for (const ImageDim& d : *dims) {
+      const std::int64_t step = packed[at++];
+      if (!image) {
+        access.stride[d.pixel_index] = step;
+        continue;
+      }
+      Window w{.coefficient = Dims::filled(rank, 0),
+               .base = d.base,
+               .divisor = d.divisor,
+               .extent = d.extent,
+               .stride = step};
+      w.coefficient[d.pixel_index] = d.pixel;
+      if (d.tap_index >= 0) w.coefficient[d.tap_index] = d.tap;
+      access.windows.push_back(std::move(w));
+    }
+    for (int i : others) access.stride[i] = packed[at++];
+    read_instead(spec, operand, written, std::move(access));
+  };
+  rearrange(spec.contraction().b(), *x, roles->channels, true);
+  rearrange(spec.contraction().a(), *y, roles->side, false);
+  // Images become the innermost index of k.
+  std::vector<int> order(static_cast<std::size_t>(rank));
+  std::iota(order.begin(), order.end(), 0);
+  std::rotate(order.begin() + image_index, order.begin() + image_index + 1, order.end());
+  reorder(spec, order);
+  drop_unused(spec);
+  simplify_domain(spec);
+  kernels.push_back(std::move(spec));
+  return kernels;
+}
+
+}  // namespace sinter
