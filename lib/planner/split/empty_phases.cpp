@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "plan/access.hpp"
+#include "planner/spec/body_copy.hpp"
 #include "planner/spec/domain.hpp"
 #include "planner/split/index_map.hpp"
 #include "schedule/contraction/convolution_dims.hpp"
@@ -51,21 +52,77 @@ std::vector<Affine> unchanged(const Dims& extent) {
   return of;
 }
 
-}  // namespace
+Affine with_products(const Strided& p) { return affine({{p.index, p.stride}}, p.first); }
 
-std::vector<KernelSpec> empty_phases(const KernelSpec& given) {
-  const std::vector<Strided> pixels = strided_pixels(given);
-  if (pixels.empty()) return {};
-  const int rank = given.extent.size(), results = given.contraction().first_k();
-  const auto place = [](const Strided& p) { return affine({{p.index, p.stride}}, p.first); };
+// An element of the operand's port that is outside of it: zero.
+KernelPort outside(KernelPort port, int rank) {
+  port.access = {};
+  port.access.stride = Dims::filled(rank, 0);
+  port.access.windows = {Window{
+      .coefficient = Dims::filled(rank, 0), .base = 1, .divisor = 1, .extent = 1, .stride = 0}};
+  return port;
+}
 
+// The product over the pixels that have some.
+KernelSpec product_of(const KernelSpec& given, const std::vector<Strided>& pixels) {
   KernelSpec product = given;
   std::vector<Affine> of = unchanged(given.extent);
   for (const Strided& p : pixels) {
-    of[static_cast<std::size_t>(p.index)] = place(p);
+    of[static_cast<std::size_t>(p.index)] = with_products(p);
     product.extent[p.index] /= p.stride;
   }
-  for (auto& port : product.ports) port.access = mapped(port.access, given.extent, of, rank);
+  for (auto& port : product.ports)
+    port.access = mapped(port.access, given.extent, of, given.extent.size());
+  return product;
+}
+
+// The same, which stores what comes of zeros for the others, too.
+std::vector<KernelSpec> zeros_beside(const KernelSpec& given, const std::vector<Strided>& pixels) {
+  constexpr std::int64_t kMostStored = 4;
+  std::int64_t phases = 1;
+  for (const Strided& p : pixels) phases *= p.stride;
+  const auto& statements = given.body.statements;
+  if (phases > kMostStored || std::count_if(statements.begin(), statements.end(), is_store) != 1)
+    return {};
+  const int rank = given.extent.size();
+  KernelSpec product = product_of(given, pixels);
+  const int image = given.contraction().a().body.statements.front().port;
+  Statement zero =
+      statement(StatementKind::load, DataType::f32, statements.front().label + "_of_others");
+  zero.port = static_cast<int>(product.ports.size());
+  product.ports.push_back(outside(given.ports[static_cast<std::size_t>(image)], rank));
+  product.body.statements.push_back(zero);
+  const int of_zeros = static_cast<int>(product.body.statements.size()) - 1;
+  for (std::int64_t phase = 0; phase < phases; ++phase) {
+    KernelSpec others = given;
+    std::vector<Affine> of = unchanged(given.extent);
+    std::int64_t rest = phase;
+    bool empty = false;
+    for (const Strided& p : pixels) {
+      of[static_cast<std::size_t>(p.index)] = affine({{p.index, p.stride}}, rest % p.stride);
+      empty |= rest % p.stride != p.first;
+      rest /= p.stride;
+    }
+    if (!empty) continue;
+    for (auto& port : others.ports) port.access = mapped(port.access, given.extent, of, rank);
+    BodyCopy copy(others, product, rank);
+    copy.set(0, of_zeros);
+    for (std::size_t i = 0; i < statements.size(); ++i)
+      if (is_store(statements[i])) copy.copy(static_cast<int>(i));
+  }
+  drop_unused(product);
+  simplify_domain(product);
+  return {std::move(product)};
+}
+
+}  // namespace
+
+std::vector<KernelSpec> empty_phases(const KernelSpec& given, int way) {
+  const std::vector<Strided> pixels = strided_pixels(given);
+  if (pixels.empty()) return {};
+  if (way == 1) return zeros_beside(given, pixels);
+  const int results = given.contraction().first_k(), rank = given.extent.size();
+  KernelSpec product = product_of(given, pixels);
   std::vector<KernelSpec> kernels;
   drop_unused(product);
   simplify_domain(product);
@@ -80,9 +137,9 @@ std::vector<KernelSpec> empty_phases(const KernelSpec& given) {
     zeros.extent = part_of(given.extent, 0, results);
     for (std::size_t i = 0; i <= d; ++i) zeros.extent[pixels[i].index] /= pixels[i].stride;
     zeros.extent.push_back(pixels[d].stride - 1);
-    of = unchanged(given.extent);
+    std::vector<Affine> of = unchanged(given.extent);
     for (std::size_t i = 0; i < d; ++i)
-      of[static_cast<std::size_t>(pixels[i].index)] = place(pixels[i]);
+      of[static_cast<std::size_t>(pixels[i].index)] = with_products(pixels[i]);
     // They lie behind the one with products or in front of it, not on both sides.
     const Strided& p = pixels[d];
     if (p.first != 0 && p.first != p.stride - 1) return {};
@@ -90,16 +147,7 @@ std::vector<KernelSpec> empty_phases(const KernelSpec& given) {
         affine({{p.index, p.stride}, {results, 1}}, p.first == 0 ? 1 : 0);
     for (int i = results; i < rank; ++i) of[static_cast<std::size_t>(i)] = affine({});
     for (auto& port : zeros.ports) port.access = mapped(port.access, given.extent, of, results + 1);
-    // The sum: an element of the image that is outside of it.
-    KernelPort nothing = given.ports[static_cast<std::size_t>(image)];
-    nothing.access = {};
-    nothing.access.stride = Dims::filled(results + 1, 0);
-    nothing.access.windows = {Window{.coefficient = Dims::filled(results + 1, 0),
-                                     .base = 1,
-                                     .divisor = 1,
-                                     .extent = 1,
-                                     .stride = 0}};
-    load_sum(zeros, std::move(nothing));
+    load_sum(zeros, outside(given.ports[static_cast<std::size_t>(image)], results + 1));
     kernels.push_back(std::move(zeros));
   }
   return kernels;

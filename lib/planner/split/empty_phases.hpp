@@ -1,15 +1,18 @@
 // Data gradients of strided 1 x 1 convolutions: of every s x s pixels one has products, the others
 // have none. The product is computed over those alone, and what comes behind it is computed from
-// zeros for the others, dim by dim: rows of pixels without products first, which lie together, then
-// the pixels between the others. (256 x 56 x 56 x 256 of bf16 on an H200: 332 us as phases of one
-// kernel, whose thread blocks multiply or write zeros in turn.)
+// zeros for the others. There are two ways: by kernels of their own, dim by dim (rows of pixels
+// without products first, which lie together, then the pixels between the others); or by the kernel
+// of the product beside each of its results, where they are few. (256 x 56 x 56 x 256 of bf16 on an
+// H200: 332 us as phases of one kernel, whose thread blocks multiply or write zeros in turn.)
 #pragma once
 #include "planner/split/split.hpp"
 
 namespace sinter {
 
+inline constexpr int kEmptyPhasesWays = 2;
+
 // The kernels in place of the contraction, which is the first of them. Empty where it is no such
 // gradient.
-std::vector<KernelSpec> empty_phases(const KernelSpec& contraction);
+std::vector<KernelSpec> empty_phases(const KernelSpec& contraction, int way);
 
 }  // namespace sinter

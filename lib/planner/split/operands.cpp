@@ -228,8 +228,8 @@ struct Rearrangement {
   int ways = 1;        // of which the fastest counts
 };
 constexpr Rearrangement kRearrangements[] = {
-    {[](const KernelSpec& spec, int, Temporaries&) { return empty_phases(spec); },
-     "pixels without products are computed from zeros apart"},
+    {[](const KernelSpec& spec, int way, Temporaries&) { return empty_phases(spec, way); },
+     "pixels without products are computed from zeros apart", true, kEmptyPhasesWays},
     {space_to_depth, "its few channels are joined with neighbouring pixels in memory first", true,
      kSpaceToDepthWays},
     {[](const KernelSpec& spec, int, Temporaries& t) { return block_diagonal(spec, t); },
