@@ -113,8 +113,8 @@ void print_window(TextWriter& out, const ConvolutionWindow& w, int line, std::st
                                                       : "";
     axes +=
         fmt::format(",\n      {}sinter::contraction::Axis<{}, {}, {}, {}, {}, {}, {}, {}, {}>{}",
-                    kind, a.result, of_result ? 0 : a.first, of_result ? 1 : a.step, a.tap_step,
-                    a.offset_step, a.phase_index, dims_type(a.taps), dims_type(a.first_tap),
+                    kind, a.result, of_result ? 0 : a.first, a.step, a.tap_step, a.offset_step,
+                    a.phase_index, dims_type(a.taps), dims_type(a.first_tap),
                     dims_type(a.first_offset), kind.empty() ? "" : ">");
   }
   const std::string_view of = w.taps_of == Taps::k         ? "k"

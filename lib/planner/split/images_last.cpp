@@ -22,18 +22,31 @@ bool wants_k_fastest(const ProductOperand& a, const KernelPort& x, const Product
   return first && second && !takes_either_major(*first) && !takes_either_major(*second);
 }
 
-// What the indices are; columns that the image's windows name are taps. Nothing where it is no
-// filter gradient.
-std::optional<ConvolutionRoles> roles_of(const ContractionSpec& c, const Access& image) {
+// Whether a column is a tap of the filter: a window of the image names it or, of dims that need
+// none, it steps neither within a pixel nor beyond the image. Taps that are one index with the
+// channels are copied as these.
+bool is_tap(const KernelSpec& spec, const Access& image, const std::vector<int>& pixels, int i) {
+  for (const Window& w : image.windows)
+    if (w.coefficient[i] != 0) return true;
+  const std::int64_t stride = image.stride[i];
+  bool beside = false, beyond = true;
+  for (auto p = pixels.begin() + 1; p != pixels.end(); ++p) {
+    if (image.stride[*p] == 0) continue;
+    beside |= stride >= image.stride[*p];
+    beyond &= stride >= image.stride[*p] * spec.extent[*p];
+  }
+  return beside && !beyond;
+}
+
+// What the indices are. Nothing where it is no filter gradient.
+std::optional<ConvolutionRoles> roles_of(const KernelSpec& spec, const Access& image) {
+  const ContractionSpec& c = spec.contraction();
   ConvolutionRoles r;
   if (!add_batch_and_k(c, r) || !r.pixels_in_k || !r.channels.empty()) return {};
   for (int i = c.first_m(); i < c.first_n(); ++i) r.side.push_back(i);
-  for (int i = c.first_n(); i < c.first_k(); ++i) {
-    const bool tap = std::any_of(image.windows.begin(), image.windows.end(),
-                                 [&](const Window& w) { return w.coefficient[i] != 0; });
-    (tap ? r.taps : r.channels).push_back(i);
-  }
-  if (r.taps.empty() || r.channels.empty() || r.side.empty()) return {};
+  for (int i = c.first_n(); i < c.first_k(); ++i)
+    (is_tap(spec, image, r.pixels, i) ? r.taps : r.channels).push_back(i);
+  if (r.channels.empty() || r.side.empty()) return {};
   return r;
 }
 
@@ -46,7 +59,7 @@ std::vector<KernelSpec> images_last(const KernelSpec& given, Temporaries& tempor
   const KernelPort* const y = loaded_as_it_is(given, old->a().body);
   if (!x || !y || !y->access.windows.empty() || !wants_k_fastest(old->b(), *x, old->a(), *y))
     return {};
-  const auto roles = roles_of(*old, x->access);
+  const auto roles = roles_of(given, x->access);
   if (!roles) return {};
   int image_index = -1;
   std::int64_t offset = 0;

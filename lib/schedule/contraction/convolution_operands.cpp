@@ -211,16 +211,18 @@ std::optional<BoxedOperand> images_of_result(const ConvolutionOperand& of,
                                              const ConvolutionImage& image) {
   const Access& a = of.port.access;
   if (!a.windows.empty()) return {};
+  // Counted in steps of the image's coordinates, of which each stride has a result.
   std::vector<Side> sides;
   for (std::size_t i = 0; i < image.axes.size(); ++i) {
+    const WindowAxis& axis = image.axes[i];
     const int pixel = image.dims[image.dims.size() - 1 - i].pixel_index;
-    const BatchStep& part = image.axes[i].part;
-    Side side{image.axes[i].result, pixel < 0 ? 0 : a.stride[pixel]};
-    if (part.index >= 0) {  // all parts of the dim together
-      const std::int64_t step = a.stride[part.index] / part.step;
-      if (pixel >= 0 && side.extent > 1 && side.stride != step) return {};
-      side = {side.extent + part.step * (of.spec.extent[part.index] - 1), step};
-    }
+    const bool parts = axis.part.index >= 0;
+    const std::int64_t stride = a.stride[parts ? axis.part.index : pixel],
+                       step = parts ? axis.part.step : axis.step;
+    if (stride % step != 0) return {};
+    Side side{(axis.result - 1) * axis.step + 1, stride / step};
+    if (parts && axis.result > 1 && a.stride[pixel] != side.stride * axis.step) return {};
+    if (parts) side.extent += step * (of.spec.extent[axis.part.index] - 1);
     sides.push_back(side);
   }
   auto o = of_images(of, image, sides, of.roles.side, 0);

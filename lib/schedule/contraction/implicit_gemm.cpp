@@ -15,14 +15,10 @@ constexpr std::int64_t kMostStep = 8;
 constexpr std::int64_t kOffsetEnd[] = {65535, 255, 31};  // of images of 1, 2 and 3 dims
 using Roles = ConvolutionRoles;
 
-// Whether a column of a filter gradient is a tap: it moves pixels, within an image.
-bool moves_pixels(const Roles& r, const Access& a, const Dims& extent, int column) {
-  if (std::any_of(a.windows.begin(), a.windows.end(),
-                  [&](const Window& w) { return w.coefficient[column] != 0; }))
-    return true;
-  return std::any_of(r.pixels.begin(), r.pixels.end(), [&](int i) {
-    return a.stride[i] > 0 && a.stride[column] < a.stride[i] * extent[i];
-  });
+// Whether a column of a filter gradient is a tap, which windows of the image name.
+bool moves_pixels(const Access& a, int column) {
+  return std::any_of(a.windows.begin(), a.windows.end(),
+                     [&](const Window& w) { return w.coefficient[column] != 0; });
 }
 
 // `a`: the image's; `k_together`: of a filter gradient k lies together in it, not channels.
@@ -43,8 +39,8 @@ std::optional<Roles> roles_of(const KernelSpec& spec, bool image_is_a, const Acc
     // Of taps and channels, which are the columns, the channels lie together.
     if (k_together) {
       r.channels = r.taps;
-      std::erase_if(r.channels, [&](int i) { return moves_pixels(r, a, spec.extent, i); });
-      std::erase_if(r.taps, [&](int i) { return !moves_pixels(r, a, spec.extent, i); });
+      std::erase_if(r.channels, [&](int i) { return moves_pixels(a, i); });
+      std::erase_if(r.taps, [&](int i) { return !moves_pixels(a, i); });
     } else {
       std::int64_t next = 1;
       const auto follows = [&](int i) { return a.stride[i] == next; };
@@ -161,7 +157,7 @@ std::optional<ImplicitGemm> implicit_gemm(const KernelSpec& given, bool image_is
       return {};
     if (!d.parts.empty()) {
       const auto& [index, step] = d.parts.front();
-      if (!roles->pixels_in_k || d.parts.size() > 1 || d.pixel != 1) return {};
+      if (!roles->pixels_in_k || d.parts.size() > 1 || (d.pixel != 1 && !by_images)) return {};
       axis->part = {index, step};
     }
     g.window.axes.push_back(std::move(*axis));
