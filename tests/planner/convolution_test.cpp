@@ -245,6 +245,13 @@ TEST_CASE("pixels without products of a strided 1 x 1 data gradient are kernels 
   i.output(conv_dgrad(i.input("dy", y), i.input("w", {512, 256, 1, 1}), x, padded(0, 2)), "dx", x);
   CHECK(engines(*i.g) == Engines{"wgmma", "pointwise", "pointwise"});
   CHECK(planned(*i.g).kernels[0].extent.back() == 512);
+  // Or, where launches count, stored beside those that have products.
+  const Dims small{16, 1024, 14, 14};
+  Images s;
+  s.output(conv_dgrad(s.input("dy", {16, 2048, 7, 7}), s.input("w", {2048, 1024, 1, 1}), small,
+                      padded(0, 2)),
+           "dx", small);
+  CHECK(engines(*s.g) == Engines{"wgmma"});
 }
 
 TEST_CASE("operands that TMA cannot walk over are copied, of a chain only at its ends") {
@@ -257,6 +264,25 @@ TEST_CASE("operands that TMA cannot walk over are copied, of a chain only at its
   z = conv_fprop(relu(z), chain.input("v", w), padded(1));
   chain.output(z, "y", x);
   CHECK(engines(*chain.g) == Engines{"pointwise", "pointwise", "wgmma", "pointwise", "wgmma"});
+}
+
+TEST_CASE("filter gradients of tf32 and 8 bits read copies in which images lie together") {
+  const Dims x{128, 128, 28, 28}, w{128, 128, 3, 3};
+  for (const GraphOptions& options :
+       {GraphOptions{.io = f32, .compute = tf32}, GraphOptions{.io = f8e4m3},
+        GraphOptions{.io = i8, .intermediate = i32, .compute = i32}})
+    for (const std::int64_t stride : {1, 2}) {
+      INFO(name(options.io) << ", stride " << stride);
+      Images g{.options = options};
+      const Dims y{128, 128, 28 / stride, 28 / stride};
+      g.g->output(conv_wgrad(g.input("dy", y), g.input("x", x), w, padded(1, stride)), "dw",
+                  {.stride = channels_last(w), .data_type = options.io == i8 ? i32 : f32});
+      const Engines made = engines(*g.g);
+      REQUIRE(made.size() >= 3);
+      CHECK(Engines(made.begin(), made.begin() + 3) == Engines{"pointwise", "pointwise", "wgmma"});
+      // A pixel's images are the fastest index of k.
+      CHECK(planned(*g.g).kernels[2].extent.back() == 128);
+    }
 }
 
 TEST_CASE(
