@@ -236,8 +236,8 @@ constexpr Rearrangement kRearrangements[] = {
      "its groups are joined, with zeros between them in the filter"},
     {[](const KernelSpec& spec, int, Temporaries& t) { return channels_last(spec, t); },
      "its channels are put together in memory first", false},
-    {[](const KernelSpec& spec, int, Temporaries& t) { return images_last(spec, t); },
-     "its images are put together in memory first, pixel by pixel", false}};
+    {images_last, "its images are put together in memory first, pixel by pixel", false,
+     kImagesLastWays}};
 
 std::vector<KernelSpec>::const_iterator product_of(const std::vector<KernelSpec>& kernels) {
   return std::find_if(kernels.begin(), kernels.end(),

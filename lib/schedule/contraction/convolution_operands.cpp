@@ -202,8 +202,11 @@ std::optional<BoxedOperand> images_of_image(const ConvolutionOperand& of,
   for (auto d = image.dims.rbegin(); d != image.dims.rend(); ++d)
     sides.push_back({d->extent, d->stride});
   // The accelerator loads neighbours, from multiples of 16 bytes on.
-  const WindowAxis& images = image.axes.front();
-  if (images.step != 1 || images.taps != Dims{1} || images.first != 0) return {};
+  const WindowAxis& k = image.axes.front();
+  const std::int64_t unit = kUnitBytes / info(of.port.type).bytes;
+  if (k.step != 1 || k.taps.size() != 1 || k.first % unit != 0 ||
+      (k.taps[0] > 1 && k.offset_step % unit != 0))
+    return {};
   return of_images(of, image, sides, of.roles.channels, image.offset);
 }
 

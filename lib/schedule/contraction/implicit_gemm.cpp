@@ -181,6 +181,7 @@ std::optional<ImplicitGemm> implicit_gemm(const KernelSpec& given, bool image_is
   const int line = kStageLine / info(image->type).bytes;
   if (by_images) {  // of a pixel, in whole stages
     WindowAxis& images = g.window.axes.front();
+    if (images.part.index >= 0 && images.result % line != 0) return {};
     images.result = (images.result + line - 1) / line * line;
     spec.extent[dims->back().pixel_index] = images.result;
   }
