@@ -22,7 +22,8 @@ std::string window_coordinates(const BoxedOperand& o, const ConvolutionWindow& w
     std::string text;
     for (std::size_t i = 0; i < w.axes.size(); ++i) {
       std::string at = fmt::format("at.at[{}]", i);
-      if ((i > 0 || w.axes[i].taps[0] > 1) && !o.of_result) at += fmt::format(" + at.offset[{}]", i);
+      if ((i > 0 || w.axes[i].taps[0] > 1) && !o.of_result)
+        at += fmt::format(" + at.offset[{}]", i);
       if (w.axes[i].part.index >= 0) at = stepped(std::move(at), {w.axes[i].part});
       text += (i > 0 ? ", " : "") + at;
       if (i == 0) text += ", " + (o.of_result ? stepped("row", o.channel_steps) : channel);

@@ -112,8 +112,8 @@ std::vector<KernelSpec> images_last(const KernelSpec& given, int way, Temporarie
   const int rank = given.extent.size();
   KernelSpec spec = given;
   std::vector<KernelSpec> kernels;
-  // Its pixels, groups and channels, and behind these the images; of joined ones rows of pixels come
-  // before the images. `image`: with windows over pixels.
+  // Its pixels, groups and channels, and behind these the images; of joined ones rows of pixels
+  // come before the images. `image`: with windows over pixels.
   const auto rearrange = [&](ProductOperand& operand, const KernelPort& port,
                              const std::vector<int>& channels, bool image) {
     std::vector<Place> places;
