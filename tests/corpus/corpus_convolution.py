@@ -89,6 +89,30 @@ directions("tf32_1x1", [2, 36, 10, 12], [64, 36, 1, 1], io="f32", compute="tf32"
 directions("f8e4m3", [2, 144, 9, 7], [64, 144, 3, 3], io="f8e4m3", results="f32", pre=[1, 1], which="fd")
 directions("f8e5m2_stride_2", [2, 128, 9, 8], [80, 128, 3, 2], io="f8e5m2", results="f32", stride=[2, 2], pre=[1, 1], which="fd")
 directions("i8", [2, 144, 9, 7], [64, 144, 3, 3], io="i8", intermediate="i32", compute="i32", results="i32", pre=[1, 1], which="f")
+
+
+def filter_gradient(name, x, w, io="f32", **more):
+    """Types whose filter gradients on sm_90a have images fastest, or rows of the images' pixels."""
+    integers = io == "i8"
+    types = {"compute": "i32" if integers else "tf32" if io == "f32" else "f32",
+             "intermediate": "i32" if integers else "f32",
+             "results": None if io == "f32" else "i32" if integers else "f32"}
+    directions(("tf32" if io == "f32" else io) + "_filter_gradient" + name, x, w, io=io, which="w", **types, **more)
+
+
+filter_gradient("", [36, 64, 4, 5], [40, 64, 3, 3], pre=[1, 1])
+filter_gradient("", [33, 32, 3, 4], [48, 32, 3, 3], io="f8e4m3", pre=[1, 1])
+filter_gradient("", [20, 64, 3, 4], [48, 64, 3, 3], io="i8", pre=[1, 1])
+filter_gradient("_stride_2", [6, 40, 5, 6], [24, 40, 3, 2], stride=[2, 1], dilation=[1, 2], pre=[1, 0])
+filter_gradient("_groups", [8, 64, 4, 5], [64, 32, 3, 3], stride=[1, 2], groups=2, pre=[1, 1])
+filter_gradient("_unpadded", [6, 24, 5, 6], [32, 24, 3, 2])
+filter_gradient("_1x1", [5, 64, 6, 5], [16, 64, 1, 1], stride=[2, 2])
+filter_gradient("_rows", [4, 40, 5, 11], [32, 40, 3, 3], stride=[2, 1], dilation=[1, 2], pre=[1, 1])
+filter_gradient("_rows", [16, 32, 4, 9], [24, 32, 3, 3], io="i8", pre=[1, 1])
+filter_gradient("_3d", [4, 32, 3, 4, 5], [32, 16, 2, 3, 3], groups=2, pre=[1, 1, 1])
+# Their sums are cut in parts.
+filter_gradient("_parts", [32, 32, 16, 16], [8, 32, 3, 3], pre=[1, 1])
+filter_gradient("_parts_of_rows", [4, 32, 16, 64], [8, 32, 3, 3], stride=[2, 1], pre=[1, 1])
 directions("7x7_stride_2", [2, 16, 21, 20], [64, 16, 7, 7], stride=[2, 2], pre=[3, 3])
 directions("3x1", [2, 64, 18, 21], [64, 64, 3, 1], pre=[1, 0])
 directions("5x5_stride_3", [1, 64, 20, 17], [64, 64, 5, 5], stride=[3, 3], pre=[2, 1], which="f")
