@@ -56,7 +56,8 @@ FamilyText family_text(const ScheduledKernel& kernel) {
       if (kernel.chained()) return {"contraction_chained", "two products on tensor cores"};
       if (kernel.wgmma()) return {"contraction_wgmma", "sums of products on tensor cores"};
       if (const auto* const e = kernel.depthwise())
-        return {e->groups                ? "contraction_depthwise_groups"
+        return {e->groups && e->gradient ? "contraction_depthwise_groups_gradient"
+                : e->groups              ? "contraction_depthwise_groups"
                 : e->gradient && e->mma  ? "contraction_depthwise_gradient_mma"
                 : e->mma && e->image.map ? "contraction_depthwise_mma_boxes"
                 : e->mma                 ? "contraction_depthwise_mma"
@@ -172,7 +173,8 @@ std::string call(const ScheduledKernel& kernel, const KernelNames& names) {
         c.rows.on ? ", " + rows : "");
   if (const DepthwiseConfig* const e = kernel.depthwise())
     return fmt::format("sinter::depthwise::{}, Body>(args);",
-                       e->groups                ? "run_groups<Config, Image, Filter"
+                       e->groups && e->gradient ? "run_groups_gradient<Config, Gradient, Image"
+                       : e->groups              ? "run_groups<Config, Image, Filter"
                        : e->gradient && e->mma  ? "run_gradient_mma<Config, Gradient, Image"
                        : e->mma && e->image.map ? "run_mma_boxes<Config, Image, Filter"
                        : e->mma                 ? "run_mma<Config, Image, Filter"

@@ -177,6 +177,14 @@ directions("narrow_groups_of_4", [3, 24, 9, 37], [24, 4, 3, 3], pre=[1, 1], grou
 directions("narrow_groups_of_2", [5, 80, 7, 13], [80, 2, 3, 2], pre=[2, 1], post=[0, 0], groups=40, io="f16", which="fd")
 directions("narrow_groups_of_8", [2, 72, 8, 19], [72, 8, 2, 3], dilation=[2, 2], pre=[0, 2], post=[1, 2], groups=9,
            which="fd")
+# Their filters' gradients: odd numbers of tiles and taps, several walks, groups of several units, single channels.
+directions("narrow_gradient_groups_of_4", [3, 24, 11, 37], [24, 4, 3, 3], pre=[1, 1], groups=6, which="w")
+directions("narrow_gradient_groups_of_2", [2, 80, 10, 69], [80, 2, 2, 4], pre=[2, 1], post=[0, 0], groups=40, io="f16",
+           which="w")
+directions("narrow_gradient_groups_of_8", [5, 72, 14, 17], [72, 8, 5, 3], pre=[0, 2], post=[1, 2], groups=9, which="w")
+directions("narrow_gradient_groups_of_16", [4, 80, 7, 14], [80, 16, 3, 3], pre=[1, 1], groups=5, which="w")
+directions("narrow_gradient_groups_of_32", [6, 96, 7, 7], [96, 32, 3, 3], pre=[1, 1], groups=3, which="w")
+directions("depthwise_gradient_units", [3, 40, 11, 23], [40, 1, 3, 3], pre=[1, 2], post=[1, 0], groups=40, which="w")
 # Groups of few channels, which are joined.
 directions("groups_of_4", [2, 128, 15, 14], [128, 4, 3, 3], pre=[1, 1], groups=32)
 directions("groups_of_16_stride_2", [3, 128, 15, 14], [256, 16, 3, 3], stride=[2, 2], pre=[1, 1],

@@ -8,6 +8,7 @@
 #include "schedule/contraction/depthwise_gradient_mma.hpp"
 #include "schedule/contraction/depthwise_mma.hpp"
 #include "schedule/contraction/index_order.hpp"
+#include "schedule/contraction/narrow_groups_gradient.hpp"
 #include "schedule/schedule_parts.hpp"
 
 namespace sinter {
@@ -348,15 +349,19 @@ std::optional<DepthwisePlan> plan_depthwise(const KernelSpec& given, const Devic
     const int vector = channels % 4 == 0 && walked(4) ? 4 : e.each;
     e.down = dims->front();
     e.across = dims->back();
-    const auto mma = e.gradient ? plan_depthwise_gradient_mma(spec, e, memory, device)
-                                : plan_depthwise_mma(spec, e, vector, memory, device);
+    auto mma = e.gradient ? plan_depthwise_gradient_mma(spec, e, memory, device)
+                          : plan_depthwise_mma(spec, e, vector, memory, device);
+    if (auto units = plan_units_gradient(spec, e, memory, device);
+        units && !(mma && mma->microseconds <= units->microseconds))
+      mma = std::move(units);
     // Few taps leave ordinary cores idle, too, and tensor cores' kernels move more through shared
     // memory, which their estimates know little of. (On an H100, ordinary and tensor cores: 128 x
     // 144 x 56 x 56, 3 x 3 101 and 98 to 126 us, its filter gradient 99 and 108 to 132; 64 x 384 x
     // 28 x 28, 7 x 7 106 and 39, its filter gradient 80 and 49.)
     constexpr int kFewestTaps = 25;
-    const bool faster = mma && taps_of(spec, e.down) * taps_of(spec, e.across) >= kFewestTaps &&
-                        (!best || mma->microseconds < best->microseconds);
+    const bool enough =
+        mma && (mma->groups || taps_of(spec, e.down) * taps_of(spec, e.across) >= kFewestTaps);
+    const bool faster = enough && (!best || mma->microseconds < best->microseconds);
     if (mma && (device.depthwise == "mma" || (faster && device.depthwise != "ordinary")))
       best = mma;
   }

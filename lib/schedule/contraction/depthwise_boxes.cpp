@@ -23,8 +23,9 @@ bool set_map(const KernelSpec& spec, const DepthwiseConfig& parts, DepthwiseOper
   // Channels of groups lie together, group by group.
   const auto& groups = parts.groups;
   const std::int64_t together = groups ? groups->channels : 1;
+  const int own = !groups ? -1 : image ? groups->inner : groups->outer;  // -1: one channel a group
   if (p.alignment < kUnit || map.offset < 0 || map.offset % kUnit != 0 || !a.via.empty() ||
-      a.stride[parts.channel] != together || (groups && a.stride[groups->inner] != 1))
+      a.stride[parts.channel] != together || (own >= 0 && a.stride[own] != 1))
     return false;
   operand.counted.clear();
   map.dim = {spec.extent[parts.channel] * together};
@@ -38,9 +39,8 @@ bool set_map(const KernelSpec& spec, const DepthwiseConfig& parts, DepthwiseOper
     else
       add(spec.extent[d->pixel_index], a.stride[d->pixel_index]);
   for (int i = 0; i < spec.extent.size(); ++i) {
-    if (i == parts.channel || (groups && i == groups->inner) || a.stride[i] == 0 ||
-        i == down.pixel_index || i == down.tap_index || i == across.pixel_index ||
-        i == across.tap_index)
+    if (i == parts.channel || i == own || a.stride[i] == 0 || i == down.pixel_index ||
+        i == down.tap_index || i == across.pixel_index || i == across.tap_index)
       continue;
     if (map.dim.size() == kMostDims) return false;
     operand.counted.push_back(i);

@@ -6,6 +6,7 @@
 #include "plan/access.hpp"
 #include "schedule/contraction/depthwise_boxes.hpp"
 #include "schedule/contraction/index_order.hpp"
+#include "schedule/contraction/narrow_groups_gradient.hpp"
 #include "schedule/schedule_parts.hpp"
 
 namespace sinter {
@@ -47,6 +48,7 @@ bool read_k(const KernelSpec& spec, ConvolutionRoles& roles, DepthwiseGroups& gr
 std::optional<DepthwisePlan> plan_narrow_groups(const KernelSpec& given,
                                                 const DeviceModel& device) {
   if (!device.has_tma || !device.has_wgmma) return {};
+  if (auto gradient = plan_narrow_groups_gradient(given, device)) return gradient;
   const ContractionSpec* const old = given.as_contraction();
   if (!old || !is_plain_product(*old) || !given.columns.empty() || old->batch == 0 || old->n != 1 ||
       old->m < 2 || reads_joined_indices(given))

@@ -1,0 +1,211 @@
+#include "schedule/contraction/narrow_groups_gradient.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "plan/access.hpp"
+#include "schedule/contraction/depthwise_boxes.hpp"
+#include "schedule/contraction/index_order.hpp"
+#include "schedule/schedule_parts.hpp"
+
+namespace sinter {
+namespace {
+
+constexpr int kUnit = 8, kWidth = 16;  // channels; columns of a multiplication
+constexpr int kMostGroup = 32;         // channels
+constexpr int kMostTiles = 4;          // side by side
+constexpr int kMostTaps = 5;           // of a row or a column
+constexpr int kMostStages = 8, kLeastStages = 3;
+constexpr int kMostRegisters = 200, kOwnRegisters = 48;
+constexpr double kFlight = 40e3;  // bytes under way of an SM that reach the rate of memory
+constexpr double kReached = 0.85, kExposed = 0.2;  // as in depthwise.cpp
+
+double up(double x, double unit) { return std::ceil(x / unit) * unit; }
+
+bool plain(const ImageDim& d) {
+  return d.divisor == 1 && d.pixel == 1 && d.tap == 1 && d.parts.empty();
+}
+
+// What a thread block does in a row of x and dy.
+struct Step {
+  int taps, columns_taps, units, tiles;  // units of x that a warp multiplies with its own of dy
+
+  int row_pairs() const { return (taps + 1) / 2; }
+  int column_pairs() const { return (columns_taps + 1) / 2; }
+  int registers() const {
+    return 4 * units * row_pairs() * columns_taps + 4 * row_pairs() * tiles + kOwnRegisters;
+  }
+  // Clocks in which an SM with `warps` of them makes a step of each: those of the multiplications,
+  // of other instructions, or of what shared memory moves; reckoned, and not measured.
+  double clocks(double warps, double stage_bytes_of_all) const {
+    constexpr double kMultiplication = 6.5, kFixed = 60, kIssued = 0.8, kAlone = 700;
+    const double products = static_cast<double>(tiles) * units * row_pairs() * columns_taps,
+                 loads = static_cast<double>(tiles) * units * column_pairs() + tiles / 2.0,
+                 code = (kFixed + products + 3 * loads) / kIssued,
+                 moved = 4 * warps * loads + stage_bytes_of_all / 128;
+    return std::max({warps / 4 * std::max(products * kMultiplication, code), moved, kAlone});
+  }
+};
+
+// The engine that `parts`, whose groups are known, suggests.
+std::optional<DepthwiseConfig> plan_gradient(const KernelSpec& spec, const DepthwiseConfig& parts,
+                                             double memory, const DeviceModel& device) {
+  const auto type = [&](const DepthwiseOperand& o) {
+    return spec.ports[static_cast<std::size_t>(o.port)].type;
+  };
+  const ImageDim &down = *parts.down, &across = *parts.across;
+  if (!device.has_tma || !device.has_wgmma || type(parts.image) != type(parts.other) ||
+      info(type(parts.image)).bytes != 2 || !plain(down) || !plain(across) ||
+      taps_of(spec, down) > kMostTaps || taps_of(spec, across) > kMostTaps)
+    return {};
+  DepthwiseConfig e = parts;
+  const int group = e.groups->channels, units = std::max(1, group / kUnit);
+  e.each = std::max(1, kUnit / group);
+  e.rows = 1;
+  if (!set_map(spec, e, e.image) || !set_map(spec, e, e.other)) return {};
+  const ContractionSpec& c = spec.contraction();
+  const double channels = static_cast<double>(spec.extent[e.channel]) * group,
+               images = elements(spec.extent, c.first_k(), spec.extent.size() - 2),
+               batches = elements(spec.extent, 0, e.channel),
+               width = std::ceil(static_cast<double>(spec.extent[across.pixel_index]) / kWidth);
+  if (channels * images * batches * width == 0) return {};
+  // Walks of equal numbers of tiles.
+  const double walks = std::ceil(width / kMostTiles), tiles = std::ceil(width / walks);
+  const Step step{taps_of(spec, down), taps_of(spec, across), units, static_cast<int>(tiles)};
+  if (step.registers() > kMostRegisters) return {};
+  const double steps = images * walks * (static_cast<double>(down.extent) + step.taps - 1);
+  e.columns = step.tiles * kWidth;
+  e.packing = e.groups->inner >= 0
+                  ? choose_packing(spec, e.groups->inner, std::min(2, widest_pack(spec)))
+                  : choose_packing(spec, e.channel, 1);
+  std::optional<double> least;
+  DepthwiseConfig best;
+  for (const int lanes : {4, 8}) {
+    if (lanes % units != 0) continue;
+    e.lanes = lanes;
+    e.threads = 32 * lanes + 32;
+    const bool one = walks == 1;
+    const int seen = e.columns + step.columns_taps - 1;
+    set_box(e.image, lanes, static_cast<int>(up(seen + 1, 8)), seen, across.base, one);
+    set_box(e.other, lanes, static_cast<int>(up(e.columns, tiles > 1 ? 2 * kWidth : kWidth)),
+            e.columns, 0, one);
+    const double stage = up(e.image.line * lanes * kUnit * 2.0, 1024) +
+                         up(e.other.line * lanes * kUnit * 2.0, 1024),
+                 grid = std::ceil(channels / (lanes * kUnit)) * batches;
+    for (int stages = kMostStages; stages >= kLeastStages; --stages) {
+      const double shared = stages * (stage + 16) + 1023;
+      if (shared > device.shared_per_cta) continue;
+      const double most = std::max(
+                       1.0,
+                       std::min(
+                           std::floor(device.registers_per_sm /
+                                      (static_cast<double>(step.registers()) * e.threads)),
+                           std::floor(device.shared_per_sm / (shared + device.shared_reserved)))),
+                   at_once = most * device.sms, rounds = std::floor(grid / at_once),
+                   left = std::ceil((grid - rounds * at_once) / device.sms);
+      const auto clocks = [&](double ctas) {
+        constexpr double kBegin = 6000;
+        return steps * step.clocks(ctas * lanes, ctas * stage) + kBegin;
+      };
+      const double issued = (rounds * clocks(most) + (left > 0 ? clocks(left) : 0)) / device.clock,
+                   flight = (stages - 1) * stage * std::clamp(grid / device.sms, 1.0, most),
+                   waited = memory * std::max(1.0, kFlight / flight),
+                   us = std::max(waited, issued) + kExposed * std::min(waited, issued);
+      if (least && *least <= us) continue;
+      least = us;
+      e.mma = {.across = step.tiles, .stages = stages};
+      e.grid = clamp_grid(grid);
+      e.shared_bytes = static_cast<std::uint32_t>(shared);
+      e.least_blocks = static_cast<int>(most);
+      best = e;
+    }
+  }
+  if (!least) return {};
+  best.microseconds = device.launch_microseconds + *least;
+  best.wide_index = needs_wide_index(spec);
+  return best;
+}
+
+}  // namespace
+
+std::optional<DepthwiseConfig> plan_units_gradient(const KernelSpec& spec,
+                                                   const DepthwiseConfig& parts, double memory,
+                                                   const DeviceModel& device) {
+  if (!parts.gradient || !parts.down || !parts.looped.empty()) return {};
+  DepthwiseConfig e = parts;
+  e.groups = DepthwiseGroups{};
+  return plan_gradient(spec, e, memory, device);
+}
+
+std::optional<DepthwisePlan> plan_narrow_groups_gradient(const KernelSpec& given,
+                                                         const DeviceModel& device) {
+  if (!device.has_tma || !device.has_wgmma) return {};
+  const ContractionSpec* const old = given.as_contraction();
+  if (!old || !is_plain_product(*old) || !given.columns.empty() || old->batch == 0 || old->m != 1 ||
+      old->n == 0 || old->k() < 2 || reads_joined_indices(given) ||
+      !std::all_of(old->k_indices.begin(), old->k_indices.end(),
+                   [](KIndex k) { return k == KIndex::pixels; }))
+    return {};
+  DepthwisePlan plan{given, {}};
+  KernelSpec& spec = plan.spec;
+  const ContractionSpec& c = spec.contraction();
+  DepthwiseConfig& e = plan.engine;
+  e.gradient = true;
+  const KernelPort* const image = loaded_as_it_is(spec, c.b().body);
+  const KernelPort* const other = loaded_as_it_is(spec, c.a().body);
+  if (!image || !other || !other->access.windows.empty()) return {};
+  e.image.port = c.b().body.statements.front().port;
+  e.other.port = c.a().body.statements.front().port;
+
+  // The columns are the channels of a group of the image, which lie together, and taps.
+  DepthwiseGroups groups;
+  ConvolutionRoles roles;
+  groups.outer = c.first_m();
+  for (int i = c.first_n(); i < c.first_k(); ++i) {
+    if (groups.inner < 0 && image->access.stride[i] == 1)
+      groups.inner = i;
+    else
+      roles.taps.push_back(i);
+  }
+  if (groups.inner < 0 || spec.extent[groups.inner] > kMostGroup ||
+      spec.extent[groups.inner] != spec.extent[groups.outer])
+    return {};
+  groups.channels = static_cast<int>(spec.extent[groups.inner]);
+  if (groups.channels < 2 || (kUnit % groups.channels != 0 && groups.channels % kUnit != 0) ||
+      groups.channels == 3 * kUnit)
+    return {};
+  int found = -1;
+  for (int i = 0; i < c.batch; ++i)
+    if (image->access.stride[i] == groups.channels && other->access.stride[i] == groups.channels)
+      found = i;
+  if (found < 0) return {};
+  put_channel_last(spec, found);
+  e.channel = c.batch - 1;
+  for (int i = 0; i < e.channel; ++i) roles.batch.push_back(i);
+  roles.channels = {e.channel, groups.inner};
+  roles.side = {groups.outer};
+  for (int i = c.first_k(); i < spec.extent.size(); ++i) roles.pixels.push_back(i);
+  roles.pixels_in_k = true;
+  int image_index = -1;
+  std::int64_t offset = 0;
+  const auto dims = image_dims(spec, roles, image->access, image_index, offset);
+  if (!dims || dims->size() != 2) return {};
+  e.down = dims->front();
+  e.across = dims->back();
+  if (roles.taps.size() !=
+      static_cast<std::size_t>((e.down->tap_index >= 0) + (e.across->tap_index >= 0)))
+    return {};
+  e.image.offset = image->access.offset + offset;
+  e.groups = groups;
+  const double image_elements =
+      elements(spec.extent, 0, c.batch) * groups.channels *
+      (image_index < 0 ? 1 : static_cast<double>(spec.extent[image_index])) *
+      static_cast<double>(e.down->extent) * static_cast<double>(e.across->extent);
+  const double memory = bytes_of(spec, e, image_elements) / (kReached * device.memory_bandwidth);
+  auto engine = plan_gradient(spec, e, memory, device);
+  if (!engine) return {};
+  e = *std::move(engine);
+  return plan;
+}
+
+}  // namespace sinter
