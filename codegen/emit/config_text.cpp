@@ -199,6 +199,10 @@ void add_constants(const KernelSpec& spec, const DepthwiseConfig& e,
                      {"run", e.run},
                      {"along_columns", e.along_columns, true}});
   if (e.mma) c.insert(c.end(), {{"across", e.mma->across}, {"stages", e.mma->stages}});
+  if (e.boxes)
+    c.insert(
+        c.end(),
+        {{"across", e.boxes->across}, {"planes", e.boxes->planes}, {"stages", e.boxes->stages}});
   if (e.groups)
     c.insert(c.end(), {{"group", e.groups->channels},
                        {"inner", e.groups->inner},

@@ -61,6 +61,7 @@ FamilyText family_text(const ScheduledKernel& kernel) {
                 : e->gradient && e->mma  ? "contraction_depthwise_gradient_mma"
                 : e->mma && e->image.map ? "contraction_depthwise_mma_boxes"
                 : e->mma                 ? "contraction_depthwise_mma"
+                : e->boxes               ? "contraction_depthwise_rows"
                 : e->gradient            ? "contraction_depthwise_gradient"
                                          : "contraction_depthwise",
                 "sums of products of each channel"};
@@ -178,6 +179,7 @@ std::string call(const ScheduledKernel& kernel, const KernelNames& names) {
                        : e->gradient && e->mma  ? "run_gradient_mma<Config, Gradient, Image"
                        : e->mma && e->image.map ? "run_mma_boxes<Config, Image, Filter"
                        : e->mma                 ? "run_mma<Config, Image, Filter"
+                       : e->boxes               ? "run_rows<Config, Image, Filter"
                        : e->gradient            ? "run_gradient<Config, Gradient, Image"
                                                 : "run<Config, Image, Filter");
   if (const MmaConfig* const e = kernel.mma())

@@ -189,6 +189,11 @@ struct PixelRow {
         read_pack(from + column * Columns::stride, at[i]);
     }
   }
+  // `from`: the first of them, which lie `apart` elements from each other.
+  SINTER_DEVICE void take(const Element* from, int apart) {
+#pragma unroll
+    for (int i = 0; i < count; ++i) read_pack(from + i * apart, at[i]);
+  }
 };
 
 // The image's element of the channels at `c`, with its spatial coordinates 0.
@@ -252,6 +257,22 @@ struct PixelRows {
             }
           }
   }
+  // Calls visit(tap, pixel) for each pixel that one result sees.
+  template <class Visit>
+  SINTER_DEVICE void for_pixels_of(int slot, int v, int q, const Visit& visit) const {
+    using Columns = typename Config::Columns;
+    using Line = PixelRow<Config, Element>;
+#pragma unroll
+    for (int j = 0; j < S::advance; ++j) {
+      const int r = Rows::tap_of(v, new_row + j - slot * S::advance);
+      if (r < 0) continue;
+#pragma unroll
+      for (int i = 0; i < Line::count; ++i) {
+        const int s = Columns::tap_of(q, Line::first + i);
+        if (s >= 0) visit(r * Columns::taps + s, row[j].at[i]);
+      }
+    }
+  }
 };
 
 // The epilogue of `count` neighbours along index `dim` from `c` on.
@@ -277,15 +298,113 @@ SINTER_DEVICE void finish(const Args& args, const Coord& c, const float (&sums)[
   }
 }
 
+// Takes the filter's factors of a thread block's channels to shared memory: taps, then channels.
+template <class Config, class Filter, class Args>
+SINTER_DEVICE void load_factors(const Args& args, float* filter, int first_channel) {
+  using S = Shape<Config>;
+  constexpr int taps = S::looped_taps * S::taps;
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < taps * S::channels; i += Config::threads) {
+    const int channel = i / taps, tap = i % taps;
+    typename S::Coord c;
+    c.at[Config::channel] = first_channel + channel;
+    S::set_taps(typename Config::Looped{}, c, tap / S::taps, tap % S::taps);
+    float value = 0;
+    if (first_channel + channel < S::all_channels)
+      value = load<typename Filter::Access, float>(Filter::base(args), c);
+    filter[tap * S::channels + channel] = value;
+  }
+}
+
+// A thread's factors, and its sums of the blocks of results that see a row, the first of which is
+// complete with it.
+template <class Config>
+struct BlockSums {
+  using S = Shape<Config>;
+  using Rows = typename Config::Rows;
+  using Columns = typename Config::Columns;
+  static constexpr int each = S::each;
+  float at[S::slots][Config::rows][Config::columns][each] = {}, factor[S::taps][each];
+
+  // `filter`: of the thread's channels.
+  SINTER_DEVICE void set_factors(const float* filter) {
+#pragma unroll
+    for (int t = 0; t < S::taps; ++t)
+#pragma unroll
+      for (int e = 0; e < each; ++e) factor[t][e] = filter[t * S::channels + e];
+  }
+  template <class Pixels>
+  SINTER_DEVICE void add(const Pixels& pixels) {
+    pixels.for_taps([&](int slot, int v, int q, int tap, const auto& pixel) {
+#pragma unroll
+      for (int e = 0; e < each; ++e)
+        at[slot][v][q][e] = math::fma(get<float>(pixel, e), factor[tap][e], at[slot][v][q][e]);
+    });
+  }
+  SINTER_DEVICE void move_up() {
+#pragma unroll
+    for (int slot = 0; slot < S::slots; ++slot)
+#pragma unroll
+      for (int v = 0; v < Config::rows; ++v)
+#pragma unroll
+        for (int q = 0; q < Config::columns; ++q)
+#pragma unroll
+          for (int e = 0; e < each; ++e)
+            at[slot][v][q][e] =
+                slot + 1 < S::slots ? at[slot + 1 < S::slots ? slot + 1 : 0][v][q][e] : 0.0f;
+  }
+  // Both at once: the first product of a sum is added where it came from, which costs no move.
+  template <class Pixels>
+  SINTER_DEVICE void move_up_and_add(const Pixels& pixels) {
+#pragma unroll
+    for (int slot = 0; slot < S::slots; ++slot)
+#pragma unroll
+      for (int v = 0; v < Config::rows; ++v)
+#pragma unroll
+        for (int q = 0; q < Config::columns; ++q)
+#pragma unroll
+          for (int e = 0; e < each; ++e) {
+            float sum =
+                slot + 1 < S::slots ? at[slot + 1 < S::slots ? slot + 1 : 0][v][q][e] : 0.0f;
+            pixels.for_pixels_of(slot, v, q, [&](int tap, const auto& pixel) {
+              sum = math::fma(get<float>(pixel, e), factor[tap][e], sum);
+            });
+            at[slot][v][q][e] = sum;
+          }
+  }
+  // The complete block `b`, from `column` on.
+  template <class Body, class Args>
+  SINTER_DEVICE void store(const Args& args, typename S::Coord c, int b, int column) const {
+#pragma unroll
+    for (int v = 0; v < Config::rows; ++v) {
+      const int row = b * Config::rows + v;
+      if (row >= S::extent_of(Rows::pixel_index)) break;
+      if constexpr (Config::along_columns) {
+        S::set_pixel(c, row, column);
+        float line[Config::columns];
+#pragma unroll
+        for (int q = 0; q < Config::columns; ++q) line[q] = at[0][v][q][0];
+        finish<Config, Body, Columns::pixel_index>(args, c, line);
+      } else {
+#pragma unroll
+        for (int q = 0; q < Config::columns; ++q) {
+          if (column + q >= S::extent_of(Columns::pixel_index)) break;
+          S::set_pixel(c, row, column + q);
+          finish<Config, Body, Config::channel>(args, c, at[0][v][q]);
+        }
+      }
+    }
+  }
+};
+
 // Forward, and the data gradient.
 template <class Config, class Image, class Filter, class Body, class Args>
 SINTER_DEVICE void run(const Args& args) {
   using S = Shape<Config>;
   using Rows = typename Config::Rows;
   using Columns = typename Config::Columns;
-  constexpr int each = S::each;
   hardware::grid_dependency_wait();
-  float* const filter = contraction::dynamic_floats();  // taps, channels
+  float* const filter = contraction::dynamic_floats();
   const int thread = static_cast<int>(threadIdx.x), block = static_cast<int>(blockIdx.x);
   const int first_channel = block % S::channel_blocks * S::channels;
   // Planes of batch entries and pixels, then runs down the image, then columns side by side.
@@ -295,19 +414,9 @@ SINTER_DEVICE void run(const Args& args) {
   item -= plane * in_plane;
   const int first_block = item / S::blocks_across * Config::run,
             column = item % S::blocks_across * Config::columns;
-#pragma unroll 1
-  for (int i = thread; i < S::looped_taps * S::taps * S::channels; i += Config::threads) {
-    const int channel = i / (S::looped_taps * S::taps), tap = i % (S::looped_taps * S::taps);
-    typename S::Coord c;
-    c.at[Config::channel] = first_channel + channel;
-    S::set_taps(typename Config::Looped{}, c, tap / S::taps, tap % S::taps);
-    float value = 0;
-    if (first_channel + channel < S::all_channels)
-      value = load<typename Filter::Access, float>(Filter::base(args), c);
-    filter[tap * S::channels + channel] = value;
-  }
+  load_factors<Config, Filter>(args, filter, first_channel);
   __syncthreads();
-  const int own = thread % S::lanes * each;
+  const int own = thread % S::lanes * S::each;
   if (plane >= S::planes() || first_channel + own >= S::all_channels) return;
 
   typename S::Coord c;
@@ -318,54 +427,7 @@ SINTER_DEVICE void run(const Args& args) {
   const int end = first_block + Config::run < S::blocks_down ? first_block + Config::run
                                                              : S::blocks_down,
             origin = Columns::origin(c, column), moved = Rows::moved(c);
-  float sums[S::slots][Config::rows][Config::columns][each] = {}, factor[S::taps][each];
-  const auto set_factors = [&](int looped) {
-#pragma unroll
-    for (int t = 0; t < S::taps; ++t)
-#pragma unroll
-      for (int e = 0; e < each; ++e)
-        factor[t][e] = filter[(looped * S::taps + t) * S::channels + own + e];
-  };
-  const auto add = [&](const Pixels& pixels) {
-    pixels.for_taps([&](int slot, int v, int q, int tap, const auto& pixel) {
-#pragma unroll
-      for (int e = 0; e < each; ++e)
-        sums[slot][v][q][e] = math::fma(get<float>(pixel, e), factor[tap][e], sums[slot][v][q][e]);
-    });
-  };
-  const auto store = [&](int b) {
-#pragma unroll
-    for (int v = 0; v < Config::rows; ++v) {
-      const int row = b * Config::rows + v;
-      if (row >= S::extent_of(Rows::pixel_index)) break;
-      if constexpr (Config::along_columns) {
-        S::set_pixel(c, row, column);
-        float line[Config::columns];
-#pragma unroll
-        for (int q = 0; q < Config::columns; ++q) line[q] = sums[0][v][q][0];
-        finish<Config, Body, Columns::pixel_index>(args, c, line);
-      } else {
-#pragma unroll
-        for (int q = 0; q < Config::columns; ++q) {
-          if (column + q >= S::extent_of(Columns::pixel_index)) break;
-          S::set_pixel(c, row, column + q);
-          finish<Config, Body, Config::channel>(args, c, sums[0][v][q]);
-        }
-      }
-    }
-  };
-  const auto move_up = [&] {
-#pragma unroll
-    for (int slot = 0; slot < S::slots; ++slot)
-#pragma unroll
-      for (int v = 0; v < Config::rows; ++v)
-#pragma unroll
-        for (int q = 0; q < Config::columns; ++q)
-#pragma unroll
-          for (int e = 0; e < each; ++e)
-            sums[slot][v][q][e] =
-                slot + 1 < S::slots ? sums[slot + 1 < S::slots ? slot + 1 : 0][v][q][e] : 0.0f;
-  };
+  BlockSums<Config> sums;
   const int begin = first_block - (S::slots - 1);
   if constexpr (S::looped_taps > 1) {
 #pragma unroll 1
@@ -374,25 +436,25 @@ SINTER_DEVICE void run(const Args& args) {
       for (int looped = 0; looped < S::looped_taps; ++looped) {
         const auto place = S::at_looped(typename Config::Looped{}, c, looped);
         if (!place.inside) continue;
-        set_factors(looped);
+        sums.set_factors(filter + looped * S::taps * S::channels + own);
         Pixels pixels;
         pixels.load(image + place.offset, true, b, moved, origin);
-        if (pixels.any) add(pixels);
+        if (pixels.any) sums.add(pixels);
       }
-      if (b >= first_block) store(b);
-      move_up();
+      if (b >= first_block) sums.template store<Body>(args, c, b, column);
+      sums.move_up();
     }
   } else {
     const auto place = S::at_looped(typename Config::Looped{}, c, 0);
-    set_factors(0);
+    sums.set_factors(filter + own);
     Pixels now, next;
     now.load(image + place.offset, place.inside, begin, moved, origin);
 #pragma unroll 1
     for (int b = begin; b < end; ++b) {
       next.load(image + place.offset, place.inside && b + 1 < end, b + 1, moved, origin);
-      if (now.any) add(now);
-      if (b >= first_block) store(b);
-      move_up();
+      if (now.any) sums.add(now);
+      if (b >= first_block) sums.template store<Body>(args, c, b, column);
+      sums.move_up();
       now = next;
     }
   }

@@ -7,6 +7,7 @@
 #include "plan/access.hpp"
 #include "schedule/contraction/depthwise_gradient_mma.hpp"
 #include "schedule/contraction/depthwise_mma.hpp"
+#include "schedule/contraction/depthwise_rows.hpp"
 #include "schedule/contraction/index_order.hpp"
 #include "schedule/contraction/narrow_groups_gradient.hpp"
 #include "schedule/schedule_parts.hpp"
@@ -361,9 +362,15 @@ std::optional<DepthwisePlan> plan_depthwise(const KernelSpec& given, const Devic
     constexpr int kFewestTaps = 25;
     const bool enough =
         mma && (mma->groups || taps_of(spec, e.down) * taps_of(spec, e.across) >= kFewestTaps);
-    const bool faster = enough && (!best || mma->microseconds < best->microseconds);
-    if (mma && (device.depthwise == "mma" || (faster && device.depthwise != "ordinary")))
-      best = mma;
+    // `name`: by which a test asks for it.
+    const auto consider = [&](std::optional<DepthwiseConfig> other, std::string_view name,
+                              bool worth) {
+      const bool faster = worth && other && (!best || other->microseconds < best->microseconds);
+      if (other && (device.depthwise.empty() ? faster : device.depthwise == name))
+        best = std::move(other);
+    };
+    consider(plan_depthwise_rows(spec, e, memory, device), "rows", true);
+    consider(std::move(mma), "mma", enough);
   }
   if (!best) return {};
   e = *std::move(best);

@@ -30,6 +30,12 @@ struct DepthwiseTiles {
   int across = 1, stages = 3;
 };
 
+// On ordinary cores, with pixels that TMA brings: blocks of results side by side, images of a
+// thread block, and stages of rows.
+struct DepthwiseRows {
+  int across = 1, planes = 1, stages = 3;
+};
+
 // Groups of `channels` channels: those of the image are counted by index `inner`, those of the
 // result by `outer`. Of `planes` images at once.
 struct DepthwiseGroups {
@@ -48,6 +54,7 @@ struct DepthwiseConfig : Launch {
   std::optional<ImageDim> down, across;  // whose taps a thread has all at once
   std::vector<ImageDim> looped;          // the others
   std::optional<DepthwiseTiles> mma;     // none: on ordinary cores
+  std::optional<DepthwiseRows> boxes;    // of those: none: pixels are loaded to registers
   std::optional<DepthwiseGroups> groups;
   int unroll = 1;
   Packing packing;  // of the epilogue

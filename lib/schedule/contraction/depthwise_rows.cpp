@@ -1,0 +1,196 @@
+#include "schedule/contraction/depthwise_rows.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "schedule/contraction/depthwise_boxes.hpp"
+#include "schedule/schedule_parts.hpp"
+
+namespace sinter {
+namespace {
+
+constexpr int kEach = 2;             // channels of a thread
+constexpr int kMostLanes = 64;       // side by side along channels
+constexpr int kMostColumns = 8;      // of a thread
+constexpr int kMostPhases = 4;       // of a strided data gradient, along one dim
+constexpr int kMostWorkers = 384;    // threads with results
+constexpr int kMostPlanes = 8;       // images of a thread block
+constexpr int kMostLine = 256;       // pixels of a box
+constexpr int kMostRegisters = 200;  // of a thread
+constexpr int kMostProducts = 1000;  // multiplications of a step: they cost time to compile
+constexpr int kMostStages = 8, kLeastStages = 3;
+constexpr double kFlight = 40e3;  // bytes under way of an SM that reach the rate of memory
+constexpr double kExposed = 0.2;  // of the shorter of memory and instructions
+
+int floor_of(std::int64_t x, std::int64_t divisor) {
+  return static_cast<int>(x >= 0 ? x / divisor : -((-x + divisor - 1) / divisor));
+}
+// Coordinates that `results` neighbours see, as the device code's Axis has them.
+int first_seen(const KernelSpec& spec, const ImageDim& d) {
+  return -floor_of(-(d.base + std::min<std::int64_t>(0, d.tap * (taps_of(spec, d) - 1))),
+                   d.divisor);
+}
+int seen(const KernelSpec& spec, const ImageDim& d, int results) {
+  const auto high =
+      d.base + d.pixel * (results - 1) + std::max<std::int64_t>(0, d.tap * (taps_of(spec, d) - 1));
+  return floor_of(high, d.divisor) - first_seen(spec, d) + 1;
+}
+// From one block of results to the next.
+int pitch_of(const ImageDim& d, int results) {
+  return static_cast<int>(d.divisor > 1 ? results / d.divisor : results * d.pixel);
+}
+
+// A thread block's shape and what follows from it.
+struct Block {
+  int rows, columns, lanes, across, planes;
+  int advance, slots, line, workers;
+  double taps, products, pixels;  // of a thread's step
+
+  Block(const KernelSpec& spec, const DepthwiseConfig& e, int rows_, int columns_, int lanes_,
+        int across_, int planes_)
+      : rows(rows_), columns(columns_), lanes(lanes_), across(across_), planes(planes_) {
+    const ImageDim &down = *e.down, &line_dim = *e.across;
+    advance = pitch_of(down, rows);
+    slots = (seen(spec, down, rows) + advance - 1) / advance;
+    const int count = seen(spec, line_dim, columns);
+    line = (across - 1) * pitch_of(line_dim, columns) + count;
+    workers = lanes * across * planes;
+    taps = taps_of(spec, down) * taps_of(spec, line_dim);
+    products = static_cast<double>(rows) * columns * taps * kEach /
+               static_cast<double>(down.divisor * line_dim.divisor);
+    pixels = static_cast<double>(advance) * count;
+  }
+  int warps() const { return (workers + 31) / 32; }
+  int threads() const { return 32 * warps() + 32; }
+  double registers() const {
+    constexpr double kOwn = 26;
+    return kEach * (slots * rows * columns + taps) + kOwn;
+  }
+  double stage_bytes() const {
+    return std::ceil(planes * advance * line * lanes * kEach * 2.0 / 128) * 128;
+  }
+  double shared_bytes(int stages) const {
+    return stages * (stage_bytes() + 16) + taps * lanes * kEach * 4 + 1023 + 16;
+  }
+  // Instructions of a thread's step, roughly; `cost`: of an element of the epilogue.
+  double code(int cost) const {
+    constexpr double kFixed = 30, kResult = 7;
+    return kFixed + pixels * (1 + kEach) + products + rows * columns * (kResult + cost * kEach);
+  }
+};
+
+}  // namespace
+
+std::optional<DepthwiseConfig> plan_depthwise_rows(const KernelSpec& spec,
+                                                   const DepthwiseConfig& parts, double memory,
+                                                   const DeviceModel& device) {
+  const KernelPort& image = spec.ports[static_cast<std::size_t>(parts.image.port)];
+  if (!device.has_tma || !device.has_wgmma || parts.gradient || parts.along_columns ||
+      parts.each != kEach || !parts.down || !parts.looped.empty() || info(image.type).bytes != 2)
+    return {};
+  const ImageDim &down = *parts.down, &line = *parts.across;
+  if (!down.parts.empty() || !line.parts.empty() || down.divisor > kMostPhases ||
+      line.divisor > kMostPhases)
+    return {};
+  DepthwiseConfig e = parts;
+  const ContractionSpec& c = spec.contraction();
+  const double planes =
+      elements(spec.extent, 0, e.channel) * elements(spec.extent, c.first_m(), c.first_n() - 2);
+  if (!set_map(spec, e, e.image) || e.image.counted.size() != 1 ||
+      static_cast<double>(spec.extent[e.image.counted[0]]) != planes)
+    return {};
+  const double channels = static_cast<double>(spec.extent[e.channel]);
+  const int results_down = static_cast<int>(spec.extent[down.pixel_index]),
+            results_across = static_cast<int>(spec.extent[line.pixel_index]);
+  if (channels * planes * results_down * results_across == 0) return {};
+  const int cost = element_cost(spec, spec.body);
+  std::optional<double> least;
+  DepthwiseConfig best;
+
+  // The shapes of one kind of walk, with as many stages as keep memory busy.
+  const auto consider = [&](const Block& s, double strips) {
+    if (s.registers() > kMostRegisters || s.products > kMostProducts || s.line > kMostLine ||
+        s.workers > kMostWorkers)
+      return;
+    const double by_registers = std::floor(device.registers_per_sm / (s.registers() * s.threads()));
+    const double blocks = std::ceil(channels / (s.lanes * kEach)),
+                 groups = std::ceil(planes / s.planes),
+                 blocks_down = std::ceil(static_cast<double>(results_down) / s.rows);
+    for (int stages = kLeastStages; stages <= kMostStages; ++stages) {
+      const double shared = s.shared_bytes(stages);
+      if (shared > device.shared_per_cta) break;
+      const double ctas = std::max(
+          1.0, std::min(by_registers,
+                        std::floor(device.shared_per_sm / (shared + device.shared_reserved))));
+      for (double part = 1; part <= 8 && part <= blocks_down; part *= 2) {
+        const double run = std::ceil(blocks_down / part),
+                     grid = blocks * strips * groups * std::ceil(blocks_down / run);
+        if (grid >= 0x1p31) continue;
+        const double at_once = std::clamp(grid / device.sms, 1.0, ctas),
+                     flight = (stages - 1) * s.stage_bytes() * at_once,
+                     // SMs that have a thread block more than others work when those rest.
+            each = grid / device.sms, unlike = std::ceil(each) / each;
+        const double again = static_cast<double>(s.line) / (s.across * pitch_of(line, s.columns)),
+                     rows_again = (run + s.slots - 1) / run;
+        constexpr double kAgain = 0.15, kUnlike = 0.5;  // of what counts
+        const double waited = memory * std::max(1.0, kFlight / flight) *
+                              (1 + kAgain * (again * rows_again - 1)) *
+                              (1 + kUnlike * (unlike - 1));
+        // A step, alone or beside others'; the beginning of a thread block.
+        constexpr double kIssued = 0.7, kAlone = 0.35, kWait = 150, kBegin = 2500;
+        const auto clocks = [&](double n) {
+          const double code = s.code(cost);
+          return (run + s.slots - 1) *
+                     std::max(n * s.warps() / 4 * code / kIssued, code / kAlone + kWait) +
+                 kBegin;
+        };
+        const double all = ctas * device.sms, rounds = std::floor(grid / all),
+                     left = std::ceil((grid - rounds * all) / device.sms),
+                     issued =
+                         (rounds * clocks(ctas) + (left > 0 ? clocks(left) : 0)) / device.clock,
+                     us = std::max(waited, issued) + kExposed * std::min(waited, issued);
+        if (least && *least <= us) continue;
+        least = us;
+        best = e;
+        best.rows = s.rows;
+        best.columns = s.columns;
+        best.lanes = s.lanes;
+        best.run = static_cast<int>(run);
+        best.boxes = {.across = s.across, .planes = s.planes, .stages = stages};
+        best.image.line = s.line;
+        best.image.map->box = Dims::filled(e.image.map->dim.size(), 1);
+        best.image.map->box[0] = s.lanes * kEach;
+        best.image.map->box[1] = s.line;
+        best.image.map->box[2] = s.advance;
+        best.image.map->box[3] = s.planes;
+        best.threads = s.threads();
+        best.grid = clamp_grid(grid);
+        best.shared_bytes = static_cast<std::uint32_t>(shared);
+      }
+    }
+  };
+  const int pairs = static_cast<int>((channels + kEach - 1) / kEach),
+            phases = static_cast<int>(down.divisor);
+  for (int blocks = (pairs + kMostLanes - 1) / kMostLanes;; ++blocks) {
+    // TMA's boxes are 16 bytes wide, or a multiple.
+    const int lanes = ((pairs + blocks - 1) / blocks + 3) / 4 * 4;
+    if (lanes > kMostLanes) continue;
+    for (const int rows : {phases, 2 * phases})
+      for (int columns = static_cast<int>(line.divisor); columns <= kMostColumns;
+           columns += static_cast<int>(line.divisor)) {
+        const int across = (results_across + columns - 1) / columns;
+        for (int strips = 1; strips <= 4 && strips <= across; ++strips)
+          for (int together = 1; together <= kMostPlanes && together <= planes; together *= 2)
+            consider(Block(spec, e, rows, columns, lanes, (across + strips - 1) / strips, together),
+                     strips);
+      }
+    if (lanes <= 8) break;
+  }
+  if (!least) return {};
+  best.microseconds = device.launch_microseconds + *least;
+  best.wide_index = needs_wide_index(spec);
+  return best;
+}
+
+}  // namespace sinter
