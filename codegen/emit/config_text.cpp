@@ -372,7 +372,8 @@ void print_args(TextWriter& out, const ScheduledKernel& kernel, const KernelName
     out.line("sinter::TensorMap {}map_b{}{};", spec.contraction().rows.gathers() ? "" : "map_a, ",
              e->b2 ? ", map_b2" : "", e->result ? ", map_result" : "");
   if (const DepthwiseConfig* const e = kernel.depthwise(); e && e->image.map)
-    out.line("sinter::TensorMap map_a{};", e->other.map ? ", map_b" : "");
+    out.line("sinter::TensorMap map_a{}{};", e->other.map ? ", map_b" : "",
+             e->result ? ", map_result" : "");
   if (kernel.chained()) out.line("sinter::TensorMap map_a, map_b, map_c;");
   if (const AttentionConfig* const e = kernel.attention(); e && !e->by_warps)
     out.line("sinter::TensorMap map_q, map_k, map_v{};", e->result ? ", map_o" : "");

@@ -22,6 +22,12 @@ std::string axis(const KernelSpec& spec, const std::optional<ImageDim>& d) {
   return d ? axis(spec, *d) : "sinter::depthwise::NoAxis";
 }
 
+std::string counted_of(const DepthwiseOperand& o) {
+  std::string counted;
+  for (int i : o.counted) counted += fmt::format(", static_cast<int>(c.at[{}])", i);
+  return counted;
+}
+
 void print_operand_at(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
                       const DepthwiseOperand& o, std::string_view struct_name, bool image) {
   const auto port = static_cast<std::size_t>(o.port);
@@ -35,10 +41,8 @@ void print_operand_at(TextWriter& out, const KernelSpec& spec, const KernelNames
     out.line("SINTER_DEVICE static void load(const Args& args, const Coord& c, unsigned to,");
     out.open(
         "                               unsigned barrier, int channel, int column, int row) {{");
-    std::string counted;
-    for (int i : o.counted) counted += fmt::format(", static_cast<int>(c.at[{}])", i);
     out.line("sinter::hopper::load_box(args.{}, to, barrier, 0, channel, column, row{});",
-             image ? "map_a" : "map_b", counted);
+             image ? "map_a" : "map_b", counted_of(o));
     out.close("}");
   }
   out.close("};");
@@ -59,6 +63,18 @@ void print_depthwise_operands(TextWriter& out, const KernelSpec& spec, const Ker
                               const DepthwiseConfig& e) {
   print_operand_at(out, spec, names, e.image, "Image", true);
   print_operand_at(out, spec, names, e.other, e.gradient ? "Gradient" : "Filter", false);
+  if (!e.result) return;
+  out.open("struct Result {{");
+  out.line("template <int width>");
+  out.open("SINTER_DEVICE static const auto& of(const Place<width>& place) {{");
+  out.line("return place.{};", names.port[static_cast<std::size_t>(e.result->port)]);
+  out.close("}");
+  out.line("SINTER_DEVICE static void store(const Args& args, const Coord& c, unsigned from,");
+  out.open("                                int channel, int column, int row) {{");
+  out.line("sinter::hopper::store_box(args.map_result, from, channel, column, row{});",
+           counted_of(*e.result));
+  out.close("}");
+  out.close("};");
 }
 
 }  // namespace sinter

@@ -173,7 +173,7 @@ std::string call(const ScheduledKernel& kernel, const KernelNames& names) {
         c.paired() ? "OperandB2" : "OperandB", e->scaled() ? ", Scales" : "",
         c.rows.on ? ", " + rows : "");
   if (const DepthwiseConfig* const e = kernel.depthwise())
-    return fmt::format("sinter::depthwise::{}, Body>(args);",
+    return fmt::format("sinter::depthwise::{}, Body{}>(args);",
                        e->groups && e->gradient ? "run_groups_gradient<Config, Gradient, Image"
                        : e->groups              ? "run_groups<Config, Image, Filter"
                        : e->gradient && e->mma  ? "run_gradient_mma<Config, Gradient, Image"
@@ -181,7 +181,8 @@ std::string call(const ScheduledKernel& kernel, const KernelNames& names) {
                        : e->mma                 ? "run_mma<Config, Image, Filter"
                        : e->boxes               ? "run_rows<Config, Image, Filter"
                        : e->gradient            ? "run_gradient<Config, Gradient, Image"
-                                                : "run<Config, Image, Filter");
+                                                : "run<Config, Image, Filter",
+                       e->result ? ", Result" : "");
   if (const MmaConfig* const e = kernel.mma())
     return fmt::format("sinter::contraction::{}<Config, OperandA, OperandB, Body>(args, {});",
                        e->ordinary_cores() ? "run_by_threads" : "run_by_warps", rows);
@@ -440,6 +441,8 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled, std::string_view tit
   if (depthwise)
     for (const DepthwiseOperand* o : {&depthwise->image, &depthwise->other})
       if (o->map) kernel.arguments.push_back({.index = o->port, .map = o->map});
+  if (depthwise && depthwise->result)
+    kernel.arguments.push_back({.index = depthwise->result->port, .map = depthwise->result->map});
   if (chained)
     for (const BoxedOperand* o : {&chained->a, &chained->b, &chained->c})
       kernel.arguments.push_back({.index = o->port, .map = o->map});

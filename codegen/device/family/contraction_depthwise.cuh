@@ -42,6 +42,10 @@ SINTER_DEVICE float* dynamic_floats() {
 
 namespace sinter::depthwise {
 
+// Hides from the compiler how the number came about: it is kept, and not computed again in a loop.
+SINTER_DEVICE void keep(unsigned& x) { asm volatile("" : "+r"(x)); }
+SINTER_DEVICE void keep(int& x) { asm volatile("" : "+r"(x)); }
+
 // A spatial dim: result `pixel` and tap number `tap` meet at image coordinate
 // (base + step * pixel + apart * tap) / divisor, where that is a whole number, of `extent`, each
 // `stride` elements further. The indices are those of the domain; -1: there is none. Where batch

@@ -87,10 +87,6 @@ struct Bands {
   static constexpr int filter = (S::taps + 1) * lanes * words;  // words
 };
 
-// Hides from the compiler how the number came about: it is kept, and not computed again in a loop.
-SINTER_DEVICE void keep(unsigned& x) { asm volatile("" : "+r"(x)); }
-SINTER_DEVICE void keep(int& x) { asm volatile("" : "+r"(x)); }
-
 // A warp's filters as right operands: lane 4 x + t has, of column x, k = 2 t, 2 t + 1 and eight on,
 // which are the pixels that Bands says.
 template <class Config>

@@ -7,6 +7,7 @@
 // apart lie eight lines apart: a thread needs two addresses, its own and that four lines further.
 #pragma once
 #include "sinter/device/engine/pipeline.cuh"
+#include "sinter/device/family/contraction_depthwise.cuh"
 
 namespace sinter::depthwise {
 
@@ -14,6 +15,8 @@ template <int lanes>
 struct Lines {
   static_assert(lanes == 4 || lanes == 8);
   static constexpr int bytes = 16 * lanes;
+  // What differs between the places of an even line and the next one's.
+  static constexpr unsigned beside = bytes | (bytes >> 7 & (lanes - 1)) << 4;
   // Of a unit whose line is `line` lines behind a multiple of 1024 bytes.
   static SINTER_DEVICE unsigned place(int line, int unit) {
     const auto at = static_cast<unsigned>(line * bytes + unit * 16);
@@ -35,6 +38,92 @@ struct LaneLines {
                                             bytes);
   }
 };
+
+// Rows of results on their way to memory by TMA, where a generated file has, in its Result,
+//
+//   of(place)   the pack of the results in a Place
+//   store(args, coordinates, from, channel, column, row)
+//               hopper::store_box with a map whose box has the row's channels, pixels and planes,
+//               as Lines lie
+//
+// else Result is void, and threads store packs. One row is written while TMA reads those before.
+template <class Result>
+inline constexpr bool leaves_by_boxes = true;
+template <>
+inline constexpr bool leaves_by_boxes<void> = false;
+
+template <int lanes, int pixels>
+struct LeavingRows {
+  static constexpr int row_bytes = (pixels * Lines<lanes>::bytes + 1023) / 1024 * 1024, count = 3;
+  int first = 0, turn = 0;  // bytes of shared memory, a multiple of 1024; the row's number
+
+  SINTER_DEVICE int to() const { return first + turn * row_bytes; }
+  SINTER_DEVICE void advance() { turn = turn == count - 1 ? 0 : turn + 1; }
+};
+
+// What neighbouring sums along `dim` become: a Pack of results.
+template <class Config, class Body, class Result, int dim, int count, class Args>
+SINTER_DEVICE auto results_of(const Args& args, const float (&sums)[count]) {
+  typename Body::template Place<count> place{};
+  typename Body::Reductions none;
+  const typename Shape<Config>::Coord c{};  // which the results do not depend on
+#pragma unroll
+  for (int e = 0; e < count; ++e) {
+    const typename Config::Accumulator sum[1] = {sums[e]};
+    Body::element(args, neighbour<dim>(c, e), e, sum, place, none);
+  }
+  return Result::of(place);
+}
+
+// Whether one of the sums is not finite.
+template <int rows, int columns>
+SINTER_DEVICE bool any_not_finite(const float (&sums)[rows][columns]) {
+  float nothing = 0;
+#pragma unroll
+  for (int i = 0; i < rows * columns; ++i)
+    nothing = math::fma(sums[i / columns][i % columns], 0.0f, nothing);
+  return nothing != 0;  // but NaN
+}
+
+// A warp's steps, in which it multiplies the stages' rows and leaves rows of results. Work has
+//
+//   full(stage), passed()  barriers
+//   multiply(stage)
+//   bring(stage)           by warp 0: has TMA fill the stage again
+//   begin(group)           of tiles and planes
+//   put_row(args, row)     leaves the first slot's sums in shared memory
+//   store_row(args)        brings them to memory, behind the barrier; nothing where there are none
+//   before_arriving()      and then the warp has passed the step
+//   clear()                sets sums to zero
+template <class Config, class Steps, class Work, class Args>
+SINTER_DEVICE void walk_boxes(Work& work, const Args& args, Steps now) {
+  const int thread = static_cast<int>(threadIdx.x);
+  int stage = 0, parity = 0, before = 0, step = 0;
+#pragma unroll 1
+  while (now.more()) {
+    hopper::wait(work.full(stage), parity);
+    work.multiply(stage);
+    if (step > 0) {
+      hopper::wait(work.passed(), (step - 1) & 1);
+      if (thread < 32) work.bring(args, before);
+      work.store_row(args);
+    }
+    if (now.begins()) work.begin(now.group);
+    if (now.block >= now.first) work.put_row(args, now.block);
+    __syncwarp();
+    work.before_arriving();
+    if (thread % 32 == 0) hopper::arrive(work.passed());
+    before = stage;
+    if (++stage == Config::stages) stage = 0, parity ^= 1;
+    ++step;
+    if (now.next()) {
+      keep(stage);  // makes this a branch, not a choice for each sum in every step
+      work.clear();
+    }
+  }
+  if (step > 0) hopper::wait(work.passed(), (step - 1) & 1);
+  work.store_row(args);
+}
 
 // Of stages that TMA fills, and of the steps of all warps.
 template <class Config, class Walk>

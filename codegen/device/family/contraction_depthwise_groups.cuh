@@ -53,8 +53,13 @@ struct GroupTiles {
   static constexpr int result = channels + 8,  // floats of a pixel's results, apart in banks
       results = tiles * width * result;
   static constexpr int plane = line * Lines<lanes>::bytes, stage = planes * plane;
-  static constexpr int rows_of_results = Config::stages * stage,
-                       barriers = rows_of_results + 2 * results * 4;
+  static constexpr int rows_of_results = Config::stages * stage;
+  using Leaving = LeavingRows<lanes, tiles * width>;
+  template <class Result>
+  static constexpr int barriers_behind = rows_of_results +
+                                         (leaves_by_boxes<Result>
+                                              ? Leaving::count * Leaving::row_bytes
+                                              : 2 * results * 4);
 };
 
 // One result on ordinary cores.
@@ -116,7 +121,7 @@ struct RowOfGroups {
   }
 };
 
-template <class Config, class Image, class Filter, class Body>
+template <class Config, class Image, class Filter, class Body, class Result>
 struct GroupWalk {
   using G = GroupTiles<Config>;
   using S = typename G::S;
@@ -125,12 +130,20 @@ struct GroupWalk {
                            (S::extent_of(G::Columns::pixel_index) + G::across * G::width - 1) /
                            (G::across * G::width),
                        groups = (S::planes() + G::planes - 1) / G::planes * tile_groups;
+  static constexpr bool by_boxes = leaves_by_boxes<Result>;
   SharedMemory memory;
-  int first_group;
+  BandSteps<Config, G> ahead{0, 0};
+  int first_group, warp, group = 0;
   unsigned filter[G::Rows::taps][G::pairs][2];
+  unsigned pixels_at[G::pairs];  // the line that a lane names to ldmatrix
+  float sums[G::slots][G::tiles][4];
+  int row = -1;  // of results, to be stored
+  int turn = 0;  // of the places that threads store from, that of the next row
+  RowOfGroups<Config, Image, Filter, Body> finished;
+  typename G::Leaving leaving;
 
   SINTER_DEVICE unsigned full(int stage) const {
-    return memory.address + static_cast<unsigned>(G::barriers + 8 * stage);
+    return memory.address + static_cast<unsigned>(G::template barriers_behind<Result> + 8 * stage);
   }
   SINTER_DEVICE unsigned passed() const { return full(Config::stages); }
   static SINTER_DEVICE int first_tile(int at) { return at % tile_groups * G::across; }
@@ -138,7 +151,7 @@ struct GroupWalk {
 
   // A lane's part of right operands: of result lane / 4 of the unit two channels at each tap.
   template <class Args>
-  SINTER_DEVICE void load_filter(const Args& args, int warp, int lane) {
+  SINTER_DEVICE void load_filter(const Args& args, int lane) {
     const int to = lane / 4, from = lane % 4 * 2;
     typename S::Coord c;
     c.at[Config::channel] = first_group + warp * Config::each + to / G::group;
@@ -163,8 +176,7 @@ struct GroupWalk {
   }
 
   // Of one tile of 16 pixels: adds the products to the sums that see them, which move up a slot.
-  SINTER_DEVICE void multiply(float (&sums)[G::slots][G::tiles][4], int tile,
-                              const unsigned (&pixels)[G::pairs][4]) const {
+  SINTER_DEVICE void multiply_tile(int tile, const unsigned (&pixels)[G::pairs][4]) {
     constexpr float zero[4] = {};
 #pragma unroll
     for (int slot = 0; slot < G::slots; ++slot) {
@@ -184,101 +196,160 @@ struct GroupWalk {
     }
   }
 
+  SINTER_DEVICE void multiply(int stage) {
+#pragma unroll
+    for (int tile = 0; tile < G::tiles; ++tile) {
+      const int lines = tile / G::across * G::line + tile % G::across * G::width;
+      unsigned pixels[G::pairs][4];
+#pragma unroll
+      for (int p = 0; p < G::pairs; ++p)
+        warp_matrix::get(pixels[p],
+                         pixels_at[p] + static_cast<unsigned>(stage * G::stage +
+                                                              lines * Lines<G::lanes>::bytes));
+      multiply_tile(tile, pixels);
+    }
+  }
+  SINTER_DEVICE void clear() {
+#pragma unroll
+    for (int slot = 0; slot < G::slots; ++slot)
+#pragma unroll
+      for (int i = 0; i < G::tiles * 4; ++i) sums[slot][i / 4][i % 4] = 0;
+  }
   template <class Args>
-  SINTER_DEVICE void run(const Args& args, int line, int last) {
-    const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
-    const int warp = __shfl_sync(~0u, thread / 32, 0);
-    float* const results = reinterpret_cast<float*>(memory.pointer + G::rows_of_results);
-    BandSteps<Config, G> ahead(line, last), now = ahead;
-    const auto bring = [&](int stage) {  // by a warp
-      if (!ahead.more()) return;
-      if (lane == 0)
-        hopper::arrive_and_expect(full(stage),
-                                  G::planes * Config::image_box * Lines<G::lanes>::bytes);
-      if (lane < G::planes) {
-        typename S::Coord c;
-        S::set_plane(c, first_plane(ahead.group) + lane);
-        Image::load(args, c,
-                    memory.address + static_cast<unsigned>(stage * G::stage + lane * G::plane),
-                    full(stage), first_group * G::group,
-                    first_tile(ahead.group) * G::width + G::first, ahead.block + G::new_row);
+  SINTER_DEVICE void bring(const Args& args, int stage) {
+    if (!ahead.more()) return;
+    const int lane = static_cast<int>(threadIdx.x);
+    if (lane == 0)
+      hopper::arrive_and_expect(full(stage),
+                                G::planes * Config::image_box * Lines<G::lanes>::bytes);
+    if (lane < G::planes) {
+      typename S::Coord c;
+      S::set_plane(c, first_plane(ahead.group) + lane);
+      Image::load(args, c,
+                  memory.address + static_cast<unsigned>(stage * G::stage + lane * G::plane),
+                  full(stage), first_group * G::group,
+                  first_tile(ahead.group) * G::width + G::first, ahead.block + G::new_row);
+    }
+    ahead.next();
+  }
+  SINTER_DEVICE void begin(int begun) {
+    group = begun;
+    finished.first_tile = first_tile(begun), finished.first_plane = first_plane(begun);
+  }
+  template <class Args>
+  SINTER_DEVICE void put_row(const Args& args, int done) {
+    row = done;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    if constexpr (by_boxes) {
+      if (any_not_finite(sums[0])) sum_again(args);
+      unsigned words[G::tiles][2];
+#pragma unroll
+      for (int tile = 0; tile < G::tiles; ++tile)
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          const float pair[2] = {sums[0][tile][2 * h], sums[0][tile][2 * h + 1]};
+          words[tile][h] = results_of<Config, Body, Result, Config::outer>(args, pair).word(0);
+        }
+#pragma unroll
+      for (int tile = 0; tile < G::tiles; tile += 2) {
+        const int next = tile + 1 < G::tiles ? tile + 1 : tile;
+        const unsigned blocks[4] = {words[tile][0], words[tile][1], words[next][0], words[next][1]};
+        const int line = (lane < 16 ? tile : next) * G::width + lane % 16;
+        hopper::put_blocks(memory.address + static_cast<unsigned>(leaving.to()) +
+                               Lines<G::lanes>::place(line, warp),
+                           blocks);
       }
-      ahead.next();
-    };
-    if (warp == 0)
-#pragma unroll 1
-      for (int i = 0; i < Config::stages; ++i) bring(i);
-    load_filter(args, warp, lane);
-
-    // The line that a lane names to ldmatrix: of the first tap the first 16 lanes.
-    unsigned from[G::pairs];
+      hopper::written_for_multiplications();
+    } else {
+      float* const to = results() + turn * G::results + warp * G::unit + lane % 4 * 2;
 #pragma unroll
-    for (int p = 0; p < G::pairs; ++p)
-      from[p] = memory.address +
-                Lines<G::lanes>::place(
-                    lane % 16 + (lane < 16 ? G::shift(2 * p) : G::shift(2 * p + 1)), warp);
-    float sums[G::slots][G::tiles][4] = {};
-    RowOfGroups<Config, Image, Filter, Body> finished{first_group, 0, 0};
-    int stage = 0, parity = 0, before = 0, step = 0;
-    int row = -1, turn = 0;  // the row of results to be stored, which lies in the other turn's half
-    const auto finish_step = [&] {
-      if (row >= 0) finished.store(args, results + (turn ^ 1) * G::results, row);
-      row = -1;
-    };
-#pragma unroll 1
-    while (now.more()) {
-      hopper::wait(full(stage), parity);
+      for (int tile = 0; tile < G::tiles; ++tile)
 #pragma unroll
-      for (int tile = 0; tile < G::tiles; ++tile) {
-        const int lines = tile / G::across * G::line + tile % G::across * G::width;
-        unsigned pixels[G::pairs][4];
-#pragma unroll
-        for (int p = 0; p < G::pairs; ++p)
-          warp_matrix::get(
-              pixels[p],
-              from[p] + static_cast<unsigned>(stage * G::stage + lines * Lines<G::lanes>::bytes));
-        multiply(sums, tile, pixels);
-      }
-      if (step > 0) {
-        hopper::wait(passed(), (step - 1) & 1);
-        if (warp == 0) bring(before);
-        finish_step();
-      }
-      if (now.begins())
-        finished.first_tile = first_tile(now.group), finished.first_plane = first_plane(now.group);
-      if (now.block >= now.first) {
-        float* const to = results + turn * G::results + warp * G::unit + lane % 4 * 2;
-#pragma unroll
-        for (int tile = 0; tile < G::tiles; ++tile)
-#pragma unroll
-          for (int h = 0; h < 2; ++h)
-            *reinterpret_cast<float2*>(to + (tile * G::width + lane / 4 + 8 * h) * G::result) =
-                float2{sums[0][tile][2 * h], sums[0][tile][2 * h + 1]};
-        row = now.block;
-        turn ^= 1;
-      }
-      __syncwarp();
-      if (lane == 0) hopper::arrive(passed());
-      before = stage;
-      if (++stage == Config::stages) stage = 0, parity ^= 1;
-      ++step;
-      if (now.next()) {
-        keep(turn);  // makes this a branch, not a choice for each sum in every step
-#pragma unroll
-        for (int slot = 0; slot < G::slots; ++slot)
-#pragma unroll
-          for (int i = 0; i < G::tiles * 4; ++i) sums[slot][i / 4][i % 4] = 0;
+        for (int h = 0; h < 2; ++h)
+          *reinterpret_cast<float2*>(to + (tile * G::width + lane / 4 + 8 * h) * G::result) =
+              float2{sums[0][tile][2 * h], sums[0][tile][2 * h + 1]};
+      turn ^= 1;
+    }
+  }
+  template <class Args>
+  SINTER_DEVICE void store_row(const Args& args) {
+    if (row >= 0) {
+      if constexpr (by_boxes) {
+        if (threadIdx.x == 0) {
+          typename S::Coord c;
+          S::set_plane(c, first_plane(group));
+          Result::store(args, c, memory.address + static_cast<unsigned>(leaving.to()),
+                        first_group * G::group, first_tile(group) * G::width, row);
+          hopper::commit_stores();
+        }
+        leaving.advance();
+      } else {
+        finished.store(args, results() + (turn ^ 1) * G::results, row);
       }
     }
-    if (step > 0) hopper::wait(passed(), (step - 1) & 1);
-    finish_step();
+    row = -1;
+  }
+  // TMA has read the row whose place the next one takes.
+  SINTER_DEVICE void before_arriving() const {
+    if constexpr (by_boxes)
+      if (threadIdx.x == 0) hopper::wait_for_stores<1>();
+  }
+
+  template <class Args>
+  SINTER_DEVICE void run(const Args& args, int line, int last) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
+    ahead = BandSteps<Config, G>(line, last);
+    const BandSteps<Config, G> from = ahead;
+    if (warp == 0)
+#pragma unroll 1
+      for (int i = 0; i < Config::stages; ++i) bring(args, i);
+    load_filter(args, lane);
+#pragma unroll
+    for (int p = 0; p < G::pairs; ++p)  // of the first tap the first 16 lanes
+      pixels_at[p] = memory.address +
+                     Lines<G::lanes>::place(
+                         lane % 16 + (lane < 16 ? G::shift(2 * p) : G::shift(2 * p + 1)), warp);
+    finished.first_group = first_group;
+    leaving.first = G::rows_of_results;
+    clear();
+    walk_boxes<Config>(*this, args, from);
+    if constexpr (by_boxes)
+      if (threadIdx.x == 0) hopper::wait_for_stores<0>();
+  }
+
+ private:
+  SINTER_DEVICE float* results() const {
+    return reinterpret_cast<float*>(memory.pointer + G::rows_of_results);
+  }
+  // Sums that are NaN, on ordinary cores.
+  template <class Args>
+  SINTER_DEVICE void sum_again(const Args& args) {
+    const int lane = static_cast<int>(threadIdx.x) % 32, channel = warp * G::unit + lane % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < 2 * G::tiles; ++i) {
+      const int tile = i / 2, plane = first_plane(group) + tile / G::across,
+                x = (first_tile(group) + tile % G::across) * G::width + lane / 4 + i % 2 * 8;
+      if (plane >= S::planes() || x >= S::extent_of(G::Columns::pixel_index)) continue;
+      typename S::Coord c;
+      S::set_plane(c, plane);
+      S::set_pixel(c, row, x);
+      c.at[Config::channel] = first_group + channel / G::group;
+      if (c.at[Config::channel] >= S::all_channels) continue;
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        c.at[Config::outer] = (channel + e) % G::group;
+        float& sum = sums[0][tile][i % 2 * 2 + e];
+        if (sum != sum) sum = group_sum_alone<Config, Image, Filter>(args, c);
+      }
+    }
   }
 };
 
 // A thread block has `run` rows of results of all groups of tiles and images.
-template <class Config, class Image, class Filter, class Body, class Args>
+template <class Config, class Image, class Filter, class Body, class Result = void, class Args>
 SINTER_DEVICE void run_groups(const Args& args) {
-  using Walk = GroupWalk<Config, Image, Filter, Body>;
+  using Walk = GroupWalk<Config, Image, Filter, Body, Result>;
   Walk walk;
   init_barriers<Config>(walk);
   clear_stages<Config::threads>(walk.memory.pointer, Walk::G::rows_of_results);

@@ -45,16 +45,17 @@ struct DepthwiseGroups {
 struct DepthwiseConfig : Launch {
   bool gradient = false;  // of the filter
   DepthwiseOperand image, other;
-  bool along_columns = false;            // results of a line lie together, and are stored so
-  int channel = -1;                      // the index of the domain
-  int each = 2;                          // channels of a thread
-  int lanes = 32;                        // threads, or warps, side by side along channels
-  int rows = 1, columns = 1;             // of a thread's block of results, or of a tile
-  int run = 1;                           // blocks down the image that it walks over
-  std::optional<ImageDim> down, across;  // whose taps a thread has all at once
-  std::vector<ImageDim> looped;          // the others
-  std::optional<DepthwiseTiles> mma;     // none: on ordinary cores
-  std::optional<DepthwiseRows> boxes;    // of those: none: pixels are loaded to registers
+  std::optional<DepthwiseOperand> result;  // that TMA stores in boxes
+  bool along_columns = false;              // results of a line lie together, and are stored so
+  int channel = -1;                        // the index of the domain
+  int each = 2;                            // channels of a thread
+  int lanes = 32;                          // threads, or warps, side by side along channels
+  int rows = 1, columns = 1;               // of a thread's block of results, or of a tile
+  int run = 1;                             // blocks down the image that it walks over
+  std::optional<ImageDim> down, across;    // whose taps a thread has all at once
+  std::vector<ImageDim> looped;            // the others
+  std::optional<DepthwiseTiles> mma;       // none: on ordinary cores
+  std::optional<DepthwiseRows> boxes;      // of those: none: pixels are loaded to registers
   std::optional<DepthwiseGroups> groups;
   int unroll = 1;
   Packing packing;  // of the epilogue

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plan/access.hpp"
+
 namespace sinter {
 namespace {
 
@@ -66,6 +68,39 @@ void set_box(DepthwiseOperand& operand, int lanes, int line, int needed, std::in
   map.box = Dims::filled(map.dim.size(), 1);
   map.box[0] = map.swizzle / info(map.type).bytes;
   map.box[1] = box_pixels(operand, needed, first, one_tile);
+}
+
+std::optional<DepthwiseOperand> result_in_boxes(const KernelSpec& spec,
+                                                const DepthwiseConfig& parts) {
+  DepthwiseOperand result;
+  for (const Statement& s : spec.body.statements) {
+    if (is_load(s) || s.kind == StatementKind::random || s.kind == StatementKind::gather ||
+        s.kind == StatementKind::index || s.kind == StatementKind::inside)
+      return {};
+    if (!is_store(s)) continue;
+    if (result.port >= 0) return {};
+    result.port = s.port;
+  }
+  if (result.port < 0) return {};
+  const KernelPort& p = spec.ports[static_cast<std::size_t>(result.port)];
+  if (info(p.type).bytes != 2 || !p.access.windows.empty() || !set_map(spec, parts, result) ||
+      result.counted != parts.image.counted || result.map->dim[0] * 2 % kUnit != 0)
+    return {};
+  return result;
+}
+
+void set_result_box(DepthwiseOperand& result, int lanes, int pixels, int planes) {
+  TensorMap& map = *result.map;
+  map.swizzle = lanes * static_cast<int>(kUnit);
+  map.box = Dims::filled(map.dim.size(), 1);
+  map.box[0] = map.swizzle / info(map.type).bytes;
+  map.box[1] = pixels;
+  map.box[3] = planes;
+}
+
+int result_bytes(int lanes, int pixels) {
+  constexpr int kRows = 3, kAligned = 1024;
+  return kRows * ((pixels * lanes * static_cast<int>(kUnit) + kAligned - 1) / kAligned * kAligned);
 }
 
 int line_of_box(int pixels) { return (pixels + 3) / 8 * 8 + 4; }

@@ -20,6 +20,14 @@ std::int64_t box_pixels(const DepthwiseOperand& operand, int needed, std::int64_
 void set_box(DepthwiseOperand& operand, int lanes, int line, int needed, std::int64_t first,
              bool one_tile);
 
+// The one result, where it is of 16 bits and nothing else is needed for it than the sums: TMA may
+// store it in boxes, which set_result_box() gives their size.
+std::optional<DepthwiseOperand> result_in_boxes(const KernelSpec& spec,
+                                                const DepthwiseConfig& parts);
+void set_result_box(DepthwiseOperand& result, int lanes, int pixels, int planes);
+// Bytes of the rows of results that are in shared memory at once, of so many pixels.
+int result_bytes(int lanes, int pixels);
+
 // Lines of a box's row: an odd number of times four, from `pixels` on, so that rows lie in other
 // banks.
 int line_of_box(int pixels);

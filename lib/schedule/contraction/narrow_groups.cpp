@@ -121,10 +121,13 @@ std::optional<DepthwisePlan> plan_narrow_groups(const KernelSpec& given,
       e.across->base + std::min<std::int64_t>(0, e.across->tap * (line_taps - 1));
   set_box(e.image, kWarps, line, across * kWidth + reach, first, walks == 1);
   e.packing = choose_packing(spec, groups.outer, std::min(groups.channels, widest_pack(spec)));
+  if ((e.result = result_in_boxes(spec, e)))
+    set_result_box(*e.result, kWarps, across * kWidth, images);
   const double blocks = std::ceil(number / (kWarps * e.each)),
                lines = walks * std::ceil(planes / images) * rows;
   const double stage = static_cast<double>(images) * line * kWarps * kUnit * 2,
-               results = 2.0 * across * images * kWidth * (kWarps * kUnit + 8) * 4;
+               results = e.result ? result_bytes(kWarps, across * images * kWidth)
+                                  : 2.0 * across * images * kWidth * (kWarps * kUnit + 8) * 4;
   const double shared = kStages * stage + results + 8 * (kStages + 1) + 1023;
   if (shared > device.shared_per_cta || blocks * lines >= 0x1p31) return {};
   const double ctas = kCtas * (shared + device.shared_reserved) <= device.shared_per_sm ? kCtas : 1,
