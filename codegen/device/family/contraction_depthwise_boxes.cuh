@@ -88,7 +88,8 @@ SINTER_DEVICE bool any_not_finite(const float (&sums)[rows][columns]) {
 // A warp's steps, in which it multiplies the stages' rows and leaves rows of results. Work has
 //
 //   full(stage), passed()  barriers
-//   multiply(stage)
+//   fetch(stage)           reads what it wants of a stage before the step before is multiplied
+//   multiply(stage, next)  calls next(), which has the next stage fetched
 //   bring(stage)           by warp 0: has TMA fill the stage again
 //   begin(group)           of tiles and planes
 //   put_row(args, row)     leaves the first slot's sums in shared memory
@@ -99,10 +100,19 @@ template <class Config, class Steps, class Work, class Args>
 SINTER_DEVICE void walk_boxes(Work& work, const Args& args, Steps now) {
   const int thread = static_cast<int>(threadIdx.x);
   int stage = 0, parity = 0, before = 0, step = 0;
+  if (now.more()) {
+    hopper::wait(work.full(0), 0);
+    work.fetch(0);
+  }
 #pragma unroll 1
   while (now.more()) {
-    hopper::wait(work.full(stage), parity);
-    work.multiply(stage);
+    const int current = stage;
+    if (++stage == Config::stages) stage = 0, parity ^= 1;
+    work.multiply(current, [&] {
+      if (!now.another()) return;
+      hopper::wait(work.full(stage), parity);
+      work.fetch(stage);
+    });
     if (step > 0) {
       hopper::wait(work.passed(), (step - 1) & 1);
       if (thread < 32) work.bring(args, before);
@@ -113,8 +123,7 @@ SINTER_DEVICE void walk_boxes(Work& work, const Args& args, Steps now) {
     __syncwarp();
     work.before_arriving();
     if (thread % 32 == 0) hopper::arrive(work.passed());
-    before = stage;
-    if (++stage == Config::stages) stage = 0, parity ^= 1;
+    before = current;
     ++step;
     if (now.next()) {
       keep(stage);  // makes this a branch, not a choice for each sum in every step

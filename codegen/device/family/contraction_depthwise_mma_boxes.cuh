@@ -47,24 +47,32 @@ template <class Config>
 struct BoxedPixels {
   using B = Bands<Config>;
   using Vector = typename Word<B::bytes>::Type;
-  unsigned at[B::each][4];
+  Vector read[4][2];  // two neighbours of each register
 
   template <class Lane>
-  SINTER_DEVICE void load(const Lane& lane, int bytes) {
+  SINTER_DEVICE void fetch(const Lane& lane, int bytes) {
     // The second tile, in four lines.
     constexpr int tiles_on =
         B::planes > 8 ? 8 * Config::image_line / 4 : 8 / B::planes * B::pitch / 4;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int fours = i % 2 * tiles_on + i / 2 * 2;
-      const auto x = lane.template get<Vector>(fours, bytes),
-                 y = lane.template get<Vector>(fours + 1, bytes);
+      read[i][0] = lane.template get<Vector>(fours, bytes);
+      read[i][1] = lane.template get<Vector>(fours + 1, bytes);
+    }
+  }
+  struct Matrices {
+    unsigned at[B::each][4];
+  };
+  SINTER_DEVICE void take(Matrices& to) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
 #pragma unroll
       for (int w = 0; w < B::words; ++w) {
-        at[2 * w][i] = warp_matrix::low_halves(word(x, w), word(y, w));
-        at[2 * w + 1][i] = warp_matrix::high_halves(word(x, w), word(y, w));
+        const unsigned x = word(read[i][0], w), y = word(read[i][1], w);
+        to.at[2 * w][i] = warp_matrix::low_halves(x, y);
+        to.at[2 * w + 1][i] = warp_matrix::high_halves(x, y);
       }
-    }
   }
 
  private:
@@ -84,6 +92,7 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
   SharedMemory memory;
   BandSteps<Config> ahead{0, 0};
   LaneLines<L::units> pixels{memory.pointer, 0, 0};
+  BoxedPixels<Config> fetched;
   float sums[B::slots][each][4];
   int warp, tile, group = 0;
   int row = -1;  // of results, to be stored
@@ -106,9 +115,12 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
                 ahead.block + B::new_row);
     ahead.next();
   }
-  SINTER_DEVICE void multiply(int stage) {
-    BoxedPixels<Config> matrices[1];
-    matrices[0].load(pixels, stage * L::stage);
+  SINTER_DEVICE void fetch(int stage) { fetched.fetch(pixels, stage * L::stage); }
+  template <class Next>
+  SINTER_DEVICE void multiply(int, const Next& next) {
+    typename BoxedPixels<Config>::Matrices matrices[1];
+    fetched.take(matrices[0]);
+    next();
     Work::multiply(sums, matrices);
   }
   SINTER_DEVICE void clear() {

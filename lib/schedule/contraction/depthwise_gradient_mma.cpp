@@ -14,7 +14,7 @@ constexpr int kMostRowTaps = 7, kMostColumnTaps = 8;  // of eight rows and eight
 constexpr int kRows = 2, kKept = 3;                   // of a stage; steps for which it stays
 constexpr int kMostTiles = 2;                         // side by side
 constexpr int kMostStages = 8;
-constexpr int kRegisters = 128;
+constexpr int kRegisters = 112;
 constexpr double kMostCtas = 4;   // of an SM
 constexpr double kFlight = 40e3;  // bytes under way of an SM that reach the rate of memory
 constexpr double kExposed = 0.2;  // of the shorter of memory and instructions
@@ -88,7 +88,9 @@ std::optional<DepthwiseConfig> plan_depthwise_gradient_mma(const KernelSpec& spe
       // images each (48.7 us), or 768 with one (64). Reads of shared memory are the limit.
       const auto clocks = [&](double n) {
         constexpr double kTile = 62, kAlone = 600, kBegin = 12000;
-        return steps * std::max(n * lanes * tiles * kTile, kAlone) + kBegin;
+        const double lines = kRows * (e.image.map->box[1] + e.other.map->box[1]);
+        return steps * std::max({n * lanes * tiles * kTile, n * lines * kClocksOfLine, kAlone}) +
+               kBegin;
       };
       const double at_once = ctas * device.sms, rounds = std::floor(grid / at_once),
                    left = std::ceil((grid - rounds * at_once) / device.sms);

@@ -105,11 +105,16 @@ std::optional<DepthwiseConfig> plan_gradient(const KernelSpec& spec, const Depth
                    left = std::ceil((grid - rounds * at_once) / device.sms);
       const auto clocks = [&](double ctas) {
         constexpr double kBegin = 6000;
-        return steps * step.clocks(ctas * lanes, ctas * stage) + kBegin;
+        const double lines = static_cast<double>(e.image.map->box[1] + e.other.map->box[1]);
+        return steps *
+                   std::max(step.clocks(ctas * lanes, ctas * stage), ctas * lines * kClocksOfLine) +
+               kBegin;
       };
       const double issued = (rounds * clocks(most) + (left > 0 ? clocks(left) : 0)) / device.clock,
                    flight = (stages - 1) * stage * std::clamp(grid / device.sms, 1.0, most),
-                   waited = memory * std::max(1.0, kFlight / flight),
+                   // SMs that have a thread block less than others rest.
+          each = grid / device.sms, unlike = std::ceil(each) / each,
+                   waited = memory * unlike * std::max(1.0, kFlight / flight),
                    us = std::max(waited, issued) + kExposed * std::min(waited, issued);
       if (least && *least <= us) continue;
       least = us;
