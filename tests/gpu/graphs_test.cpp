@@ -69,12 +69,13 @@ TEST_CASE("corpus convolutions", "[rearranged]") {
   check("convolutions", rearranged(graphs), {.repeatable = true});
 }
 
-// With SINTER_DEPTHWISE=mma small depthwise convolutions and those in narrow groups, too, run on tensor cores.
+// With SINTER_DEPTHWISE=mma small depthwise convolutions and those in narrow groups, too, run on tensor cores,
+// with rows on ordinary cores with pixels that TMA brings.
 TEST_CASE("depthwise convolutions of the corpus", "[depthwise]") {
   std::vector<GraphSource> graphs;
   for (auto& graph : corpus_graphs())
     if (graph.name.starts_with("convolution_depthwise") ||
-        graph.name.starts_with("convolution_narrow_groups"))
+        graph.name.starts_with("convolution_narrow_"))
       graphs.push_back(std::move(graph));
   check("depthwise", graphs, {.repeatable = true});
 }
