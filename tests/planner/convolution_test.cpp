@@ -157,12 +157,17 @@ TEST_CASE("groups of few channels are joined, with zeros between them in the fil
   CHECK(engines(*f.g) == Engines{"pointwise", "wgmma"});
   const auto kernels = planned(*f.g).kernels;
   CHECK(kernels[0].extent == Dims{2, 4, 16 * 3 * 3, 4, 16});  // (a, k and taps, b, c)
-  Images g;
-  const Dims narrow{128, 4, 3, 3};
-  g.output(conv_wgrad(g.input("dy", x), g.input("x", x), narrow, padded(1, 1, 32)), "dw", narrow);
-  const Engines made = engines(*g.g);
-  CHECK(made.front() == "wgmma");
-  CHECK(made.back() == "pointwise");
+  // A filter's gradient with a stride: without, units of 8 channels are multiplied as they lie.
+  for (const std::int64_t stride : {1, 2}) {
+    INFO("stride " << stride);
+    Images g;
+    const Dims narrow{128, 4, 3, 3}, y{64, 128, 56 / stride, 56 / stride};
+    g.output(conv_wgrad(g.input("dy", y), g.input("x", x), narrow, padded(1, stride, 32)), "dw",
+             narrow);
+    const Engines made = engines(*g.g);
+    CHECK(made.front() == (stride == 1 ? "depthwise" : "wgmma"));
+    CHECK(made.back() == (stride == 1 ? "rowwise" : "pointwise"));
+  }
 }
 
 // The product is the last kernel, before that which adds its parts.
