@@ -15,8 +15,6 @@ template <int lanes>
 struct Lines {
   static_assert(lanes == 4 || lanes == 8);
   static constexpr int bytes = 16 * lanes;
-  // What differs between the places of an even line and the next one's.
-  static constexpr unsigned beside = bytes | (bytes >> 7 & (lanes - 1)) << 4;
   // Of a unit whose line is `line` lines behind a multiple of 1024 bytes.
   static SINTER_DEVICE unsigned place(int line, int unit) {
     const auto at = static_cast<unsigned>(line * bytes + unit * 16);
@@ -88,8 +86,7 @@ SINTER_DEVICE bool any_not_finite(const float (&sums)[rows][columns]) {
 // A warp's steps, in which it multiplies the stages' rows and leaves rows of results. Work has
 //
 //   full(stage), passed()  barriers
-//   fetch(stage)           reads what it wants of a stage before the step before is multiplied
-//   multiply(stage, next)  calls next(), which has the next stage fetched
+//   multiply(stage)
 //   bring(stage)           by warp 0: has TMA fill the stage again
 //   begin(group)           of tiles and planes
 //   put_row(args, row)     leaves the first slot's sums in shared memory
@@ -100,19 +97,10 @@ template <class Config, class Steps, class Work, class Args>
 SINTER_DEVICE void walk_boxes(Work& work, const Args& args, Steps now) {
   const int thread = static_cast<int>(threadIdx.x);
   int stage = 0, parity = 0, before = 0, step = 0;
-  if (now.more()) {
-    hopper::wait(work.full(0), 0);
-    work.fetch(0);
-  }
 #pragma unroll 1
   while (now.more()) {
-    const int current = stage;
-    if (++stage == Config::stages) stage = 0, parity ^= 1;
-    work.multiply(current, [&] {
-      if (!now.another()) return;
-      hopper::wait(work.full(stage), parity);
-      work.fetch(stage);
-    });
+    hopper::wait(work.full(stage), parity);
+    work.multiply(stage);
     if (step > 0) {
       hopper::wait(work.passed(), (step - 1) & 1);
       if (thread < 32) work.bring(args, before);
@@ -123,7 +111,8 @@ SINTER_DEVICE void walk_boxes(Work& work, const Args& args, Steps now) {
     __syncwarp();
     work.before_arriving();
     if (thread % 32 == 0) hopper::arrive(work.passed());
-    before = current;
+    before = stage;
+    if (++stage == Config::stages) stage = 0, parity ^= 1;
     ++step;
     if (now.next()) {
       keep(stage);  // makes this a branch, not a choice for each sum in every step

@@ -196,9 +196,7 @@ struct GroupWalk {
     }
   }
 
-  SINTER_DEVICE void fetch(int) {}
-  template <class Next>
-  SINTER_DEVICE void multiply(int stage, const Next& next) {
+  SINTER_DEVICE void multiply(int stage) {
 #pragma unroll
     for (int tile = 0; tile < G::tiles; ++tile) {
       const int lines = tile / G::across * G::line + tile % G::across * G::width;
@@ -210,7 +208,6 @@ struct GroupWalk {
                                                               lines * Lines<G::lanes>::bytes));
       multiply_tile(tile, pixels);
     }
-    next();
   }
   SINTER_DEVICE void clear() {
 #pragma unroll

@@ -24,7 +24,7 @@
 namespace sinter::depthwise {
 
 // Where a block's parts lie in shared memory, from a multiple of 1024 on.
-template <class Config, class Result>
+template <class Config>
 struct BoxedBands {
   using B = Bands<Config>;
   static constexpr int units = B::lanes * B::each / 8, line = Config::image_line;
@@ -32,12 +32,7 @@ struct BoxedBands {
                 line % 8 == 4 && line >= (B::across - 1) * B::pitch + B::depth);
   static constexpr int box_bytes = B::planes * line * Lines<units>::bytes,
                        stage = (box_bytes + 1023) / 1024 * 1024;
-  static constexpr bool by_boxes = leaves_by_boxes<Result>;
-  static constexpr int result_line = B::across * B::pitch;  // of a plane
-  using Leaving = LeavingRows<units, B::tiles * B::pitch>;
-  static constexpr int results = Config::stages * stage,
-                       filter = results + (by_boxes ? Leaving::count * Leaving::row_bytes
-                                                    : 2 * B::results * 4),
+  static constexpr int results = Config::stages * stage, filter = results + 2 * B::results * 4,
                        barriers = filter + B::filter * 4;
   static_assert(barriers % 8 == 0);
 };
@@ -47,32 +42,24 @@ template <class Config>
 struct BoxedPixels {
   using B = Bands<Config>;
   using Vector = typename Word<B::bytes>::Type;
-  Vector read[4][2];  // two neighbours of each register
+  unsigned at[B::each][4];
 
   template <class Lane>
-  SINTER_DEVICE void fetch(const Lane& lane, int bytes) {
+  SINTER_DEVICE void load(const Lane& lane, int bytes) {
     // The second tile, in four lines.
     constexpr int tiles_on =
         B::planes > 8 ? 8 * Config::image_line / 4 : 8 / B::planes * B::pitch / 4;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int fours = i % 2 * tiles_on + i / 2 * 2;
-      read[i][0] = lane.template get<Vector>(fours, bytes);
-      read[i][1] = lane.template get<Vector>(fours + 1, bytes);
-    }
-  }
-  struct Matrices {
-    unsigned at[B::each][4];
-  };
-  SINTER_DEVICE void take(Matrices& to) const {
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
+      const auto x = lane.template get<Vector>(fours, bytes),
+                 y = lane.template get<Vector>(fours + 1, bytes);
 #pragma unroll
       for (int w = 0; w < B::words; ++w) {
-        const unsigned x = word(read[i][0], w), y = word(read[i][1], w);
-        to.at[2 * w][i] = warp_matrix::low_halves(x, y);
-        to.at[2 * w + 1][i] = warp_matrix::high_halves(x, y);
+        at[2 * w][i] = warp_matrix::low_halves(word(x, w), word(y, w));
+        at[2 * w + 1][i] = warp_matrix::high_halves(word(x, w), word(y, w));
       }
+    }
   }
 
  private:
@@ -80,25 +67,21 @@ struct BoxedPixels {
   static SINTER_DEVICE unsigned word(const uint2& x, int w) { return w == 0 ? x.x : x.y; }
 };
 
-template <class Config, class Image, class Filter, class Body, class Result>
+template <class Config, class Image, class Filter, class Body>
 struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
   using Work = BandWork<Config, Image, Filter, Body>;
   using B = typename Work::B;
   using S = typename Work::S;
-  using L = BoxedBands<Config, Result>;
-  using Coord = typename S::Coord;
+  using L = BoxedBands<Config>;
   static constexpr int each = B::each, lanes = B::lanes, sharing = 8 / each;  // warps of a unit
   using Work::bands, Work::filter, Work::finished, Work::first_channel, Work::results;
   SharedMemory memory;
   BandSteps<Config> ahead{0, 0};
-  LaneLines<L::units> pixels{memory.pointer, 0, 0};
-  BoxedPixels<Config> fetched;
+  LaneLines<L::units> pixels_at{memory.pointer, 0, 0};
   float sums[B::slots][each][4];
-  int warp, tile, group = 0;
+  int warp, tile;
   int row = -1;  // of results, to be stored
-  int turn = 0;  // of the places that threads store from, that of the next row
-  typename L::Leaving leaving;
-  unsigned result_at;  // of the lane's first result in a row that TMA stores
+  int turn = 0;  // the half of shared memory's results that the next row takes
 
   SINTER_DEVICE unsigned full(int stage) const {
     return memory.address + static_cast<unsigned>(L::barriers + 8 * stage);
@@ -107,7 +90,7 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
   template <class Args>
   SINTER_DEVICE void bring(const Args& args, int stage) {
     if (threadIdx.x > 0 || !ahead.more()) return;
-    Coord c;
+    typename S::Coord c;
     S::set_plane(c, Work::first_plane(ahead.group));
     hopper::arrive_and_expect(full(stage), L::box_bytes);
     Image::load(args, c, memory.address + static_cast<unsigned>(stage * L::stage), full(stage),
@@ -115,13 +98,10 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
                 ahead.block + B::new_row);
     ahead.next();
   }
-  SINTER_DEVICE void fetch(int stage) { fetched.fetch(pixels, stage * L::stage); }
-  template <class Next>
-  SINTER_DEVICE void multiply(int, const Next& next) {
-    typename BoxedPixels<Config>::Matrices matrices[1];
-    fetched.take(matrices[0]);
-    next();
-    Work::multiply(sums, matrices);
+  SINTER_DEVICE void multiply(int stage) {
+    BoxedPixels<Config> pixels[1];
+    pixels[0].load(pixels_at, stage * L::stage);
+    Work::multiply(sums, pixels);
   }
   SINTER_DEVICE void clear() {
 #pragma unroll
@@ -129,61 +109,19 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
 #pragma unroll
       for (int i = 0; i < each * 4; ++i) sums[slot][i / 4][i % 4] = 0;
   }
-
-  SINTER_DEVICE void begin(int begun) {
-    if constexpr (L::by_boxes)
-      group = begun;
-    else
-      this->aim_results(begun);
-  }
+  SINTER_DEVICE void begin(int group) { this->aim_results(group); }
   template <class Args>
-  SINTER_DEVICE void put_row(const Args& args, int done) {
+  SINTER_DEVICE void put_row(const Args&, int done) {
+    this->put(results + turn * B::results + warp * each, tile, sums[0]);
     row = done;
-    if constexpr (L::by_boxes) {
-      if (any_not_finite(sums[0])) sum_again(args);
-      // Lanes of odd tiles take the odd column of two first, which lies in other banks.
-      const bool odd = tile % 2 != 0;
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        float now[each];
-#pragma unroll
-        for (int e = 0; e < each; ++e) now[e] = odd ? sums[0][e][i ^ 1] : sums[0][e][i];
-        const auto pack = results_of<Config, Body, Result, Config::channel>(args, now);
-        constexpr int second = B::planes > 8 ? 8 * L::result_line : 8 / B::planes * B::pitch;
-        const unsigned in_row = result_at ^ (i % 2 == 0 ? 0u : Lines<L::units>::beside);
-        *reinterpret_cast<typename Word<2 * each>::Type*>(memory.pointer + leaving.to() + in_row +
-                                                          i / 2 * second * Lines<L::units>::bytes) =
-            *reinterpret_cast<const typename Word<2 * each>::Type*>(&pack);
-      }
-      hopper::written_for_multiplications();
-    } else {
-      this->put(results + turn * B::results + warp * each, tile, sums[0]);
-      turn ^= 1;
-    }
+    turn ^= 1;
   }
   template <class Args>
   SINTER_DEVICE void store_row(const Args& args) {
-    if (row >= 0) {
-      if constexpr (L::by_boxes) {
-        if (threadIdx.x == 0) {
-          Coord c;
-          S::set_plane(c, Work::first_plane(group));
-          Result::store(args, c, memory.address + static_cast<unsigned>(leaving.to()),
-                        first_channel, Work::first_tile(group) * B::pitch, row);
-          hopper::commit_stores();
-        }
-        leaving.advance();
-      } else {
-        finished.store(args, results + (turn ^ 1) * B::results, row);
-      }
-    }
+    if (row >= 0) finished.store(args, results + (turn ^ 1) * B::results, row);
     row = -1;
   }
-  // TMA has read the row whose place the next one takes.
-  SINTER_DEVICE void before_arriving() const {
-    if constexpr (L::by_boxes)
-      if (threadIdx.x == 0) hopper::wait_for_stores<1>();
-  }
+  SINTER_DEVICE void before_arriving() const {}
 
   template <class Args>
   SINTER_DEVICE void run(const Args& args, int line, int last) {
@@ -192,55 +130,25 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
     tile = lane / 4;
     ahead = BandSteps<Config>(line, last);
     const BandSteps<Config> first = ahead;
+    if (threadIdx.x == 0)
 #pragma unroll 1
-    for (int i = 0; i < Config::stages; ++i) bring(args, i);
+      for (int i = 0; i < Config::stages; ++i) bring(args, i);
     this->load_filter(args);
     __syncthreads();
     bands.load(filter, warp);
-    pixels = LaneLines<L::units>(
+    pixels_at = LaneLines<L::units>(
         memory.pointer + warp % sharing * B::bytes,
         tile % B::planes * L::line + tile / B::planes * B::pitch + lane % 4, warp / sharing);
-    if constexpr (L::by_boxes) {
-      leaving.first = L::results;
-      result_at = static_cast<unsigned>(warp % sharing * B::bytes) +
-                  Lines<L::units>::place(tile % B::planes * L::result_line +
-                                             tile / B::planes * B::pitch + lane % 4 * 2 + tile % 2,
-                                         warp / sharing);
-    }
     clear();
     walk_boxes<Config>(*this, args, first);
-    if constexpr (L::by_boxes)
-      if (threadIdx.x == 0) hopper::wait_for_stores<0>();
-  }
-
- private:
-  // Sums that are NaN, on ordinary cores.
-  template <class Args>
-  SINTER_DEVICE void sum_again(const Args& args) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int of = tile + i / 2 * 8, plane = Work::first_plane(group) + B::plane_of(of),
-                x = (Work::first_tile(group) + B::position_of(of)) * B::pitch +
-                    static_cast<int>(threadIdx.x) % 4 * 2 + i % 2;
-      if (plane >= S::planes() || x >= S::extent_of(B::Columns::pixel_index)) continue;
-      Coord c;
-      S::set_plane(c, plane);
-      S::set_pixel(c, row, x);
-#pragma unroll
-      for (int e = 0; e < each; ++e) {
-        c.at[Config::channel] = first_channel + warp * each + e;
-        if (sums[0][e][i] != sums[0][e][i] && c.at[Config::channel] < S::all_channels)
-          sums[0][e][i] = sum_alone<Config, Image, Filter>(args, c);
-      }
-    }
   }
 };
 
 // A thread block has `run` rows of results of all groups, as in contraction_depthwise_mma.cuh.
-template <class Config, class Image, class Filter, class Body, class Result = void, class Args>
+template <class Config, class Image, class Filter, class Body, class Args>
 SINTER_DEVICE void run_mma_boxes(const Args& args) {
-  using Walk = BoxedWalk<Config, Image, Filter, Body, Result>;
-  using L = BoxedBands<Config, Result>;
+  using Walk = BoxedWalk<Config, Image, Filter, Body>;
+  using L = BoxedBands<Config>;
   Walk walk;
   walk.results = reinterpret_cast<float*>(walk.memory.pointer + L::results);
   walk.filter = reinterpret_cast<unsigned*>(walk.memory.pointer + L::filter);

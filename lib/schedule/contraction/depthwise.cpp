@@ -164,15 +164,17 @@ double clocks_of(const KernelSpec& spec, const DepthwiseConfig& e, const Walk& w
 
 // Threads side by side along channels: those that waste few. 8 of them move 32 bytes at a time, of
 // which the second-level cache takes fewer than of longer pieces. (144 channels of bf16, 3 x 3,
-// stride 2, on an H200: 52 us, 45.5 with 16.) Gradients take 16 at the most, for more thread
-// blocks.
+// stride 2, on an H200: 52 us, 45.5 with 16.) Gradients, which only read, waste more for whole
+// lines of 128 bytes (the same with stride 1 and 2: 82 and 56 us with 16, 74 and 40 with 32).
 int lanes_for(std::int64_t channels, int each, bool gradient) {
   int best = 0;
   double least = 0;
   for (int lanes : {32, 16, 8}) {
-    if (gradient && lanes == 32) continue;
     const double all = std::ceil(static_cast<double>(channels) / (lanes * each)) * lanes * each,
                  waste = all / static_cast<double>(channels) - 1;
+    constexpr double kMostOfGradient = 0.34;
+    if (gradient && lanes == 32 && waste <= kMostOfGradient) return lanes;
+    if (gradient && lanes == 32) continue;
     if (best == 0 || waste < least - 0.15) least = waste, best = lanes;
   }
   return best;
@@ -360,8 +362,14 @@ std::optional<DepthwisePlan> plan_depthwise(const KernelSpec& given, const Devic
     // 144 x 56 x 56, 3 x 3 101 and 98 to 126 us, its filter gradient 99 and 108 to 132; 64 x 384 x
     // 28 x 28, 7 x 7 106 and 39, its filter gradient 80 and 49.)
     constexpr int kFewestTaps = 25;
+    // Of single channels as groups, as long as few lanes of a line have none: 144 channels, 3 x 3,
+    // on an H200 78 us so, 74 on ordinary cores, but 128 channels in groups of 4 take 55.
+    constexpr double kMostLanes = 1.25;
     const bool enough =
-        mma && (mma->groups || taps_of(spec, e.down) * taps_of(spec, e.across) >= kFewestTaps);
+        mma && (mma->groups ? std::ceil(static_cast<double>(channels) / (8 * mma->lanes)) * 8 *
+                                      mma->lanes <=
+                                  kMostLanes * static_cast<double>(channels)
+                            : taps_of(spec, e.down) * taps_of(spec, e.across) >= kFewestTaps);
     // `name`: by which a test asks for it.
     const auto consider = [&](std::optional<DepthwiseConfig> other, std::string_view name,
                               bool worth) {

@@ -56,9 +56,8 @@ struct Bands {
     if (boxed) return (planes() * pixels * lanes * vector_bytes() + 1023) / 1024 * 1024;
     return (plane * planes() + kDepth / 2 * (lanes + 1)) * vector_bytes();
   }
-  int shared_bytes(int stages, int all_taps, bool result_boxes) const {
-    const int results = result_boxes ? result_bytes(lanes * each / 8, kTiles * kWidth)
-                                     : 2 * (kTiles * kWidth * (lanes * each + 4) + 8) * 4,
+  int shared_bytes(int stages, int all_taps) const {
+    const int results = 2 * (kTiles * kWidth * (lanes * each + 4) + 8) * 4,
               barriers = boxed ? 8 * (stages + 1) + 1023 : 0;
     return results + stages * stage_bytes() + (all_taps + 1) * lanes * vector_bytes() + barriers;
   }
@@ -137,8 +136,6 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
   // Tests: the long walks that few SMs have on small shapes.
   const double sms = device.depthwise == "mma" ? 3 : device.sms;
   std::optional<double> least;
-  const bool boxes = fits_boxes(spec, e, planes, device);
-  const std::optional<DepthwiseOperand> result = boxes ? result_in_boxes(spec, e) : std::nullopt;
   // By TMA if it can.
   const auto choose = [&](bool boxed) {
     for (const int each : {4, 2})
@@ -159,13 +156,11 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
           int stages = boxed ? kBoxedStages : 3;
           while (stages < kMostStages && (stages - 1) * row_bytes * most < kFlight) ++stages;
           const auto fits = [&](double ctas) {
-            return ctas * (b.shared_bytes(stages, all_taps, result && boxed) +
-                           device.shared_reserved) <=
+            return ctas * (b.shared_bytes(stages, all_taps) + device.shared_reserved) <=
                    device.shared_per_sm;
           };
           while (stages > 2 && !fits(most)) --stages;
-          if (b.shared_bytes(stages, all_taps, result && boxed) > device.shared_per_cta ||
-              blocks * lines >= 0x1p31)
+          if (b.shared_bytes(stages, all_taps) > device.shared_per_cta || blocks * lines >= 0x1p31)
             continue;
           double ctas = most;
           while (ctas > 1 && !fits(ctas)) --ctas;
@@ -198,18 +193,15 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
             if (boxed) {
               set_box(e.image, units, b.pixels, b.pixels, 0, false);
               e.image.map->box[3] = b.planes();
-              if ((e.result = result))
-                set_result_box(*e.result, units, across * columns, b.planes());
             }
             e.threads = b.threads();
             e.grid = clamp_grid(grid);
-            e.shared_bytes =
-                static_cast<std::uint32_t>(b.shared_bytes(stages, all_taps, result && boxed));
+            e.shared_bytes = static_cast<std::uint32_t>(b.shared_bytes(stages, all_taps));
             e.least_blocks = static_cast<int>(ctas);  // limits registers to what so many leave each
           }
         }
   };
-  if (boxes) choose(true);
+  if (fits_boxes(spec, e, planes, device)) choose(true);
   if (!least) {
     e.image.map.reset();
     choose(false);

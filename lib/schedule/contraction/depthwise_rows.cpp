@@ -10,9 +10,10 @@
 namespace sinter {
 namespace {
 
-constexpr int kEach = 2;             // channels of a thread
-constexpr int kMostLanes = 64;       // side by side along channels
-constexpr int kMostColumns = 8;      // of a thread
+constexpr int kEach = 2;          // channels of a thread
+constexpr int kMostLanes = 64;    // side by side along channels
+constexpr int kLeastColumns = 4;  // of a thread, where there are as many
+constexpr int kMostColumns = 8;
 constexpr int kMostPhases = 4;       // of a strided data gradient, along one dim
 constexpr int kMostWorkers = 384;    // threads with results
 constexpr int kMostPlanes = 8;       // images of a thread block
@@ -136,10 +137,11 @@ std::optional<DepthwiseConfig> plan_depthwise_rows(const KernelSpec& spec,
         // Thread blocks that begin and end together leave memory idle, which those of several
         // rounds do not: 128 x 144 x 56 x 56, 3 x 3 on an H200 79 us in one round, 71 in two.
         constexpr double kAgain = 0.15, kUnlike = 0.5, kEnds = 0.2, kStreams = 0.9;
+        const double unused = blocks * s.lanes * kEach / channels - 1;  // lanes
         const double ends = kEnds / std::clamp(grid / (ctas * device.sms), 1.0, 2.0);
         const double waited = kStreams * memory * std::max(1.0, kFlight / flight) *
                               (1 + kAgain * (again * rows_again - 1)) *
-                              (1 + kUnlike * (unlike - 1)) * (1 + ends);
+                              (1 + kUnlike * (unlike - 1 + unused)) * (1 + ends);
         // A step, alone or beside others'; the beginning of a thread block.
         constexpr double kIssued = 0.7, kAlone = 0.35, kWait = 150, kBegin = 2500;
         const auto clocks = [&](double n) {
@@ -184,11 +186,12 @@ std::optional<DepthwiseConfig> plan_depthwise_rows(const KernelSpec& spec,
     for (const int rows : {phases, 2 * phases})
       for (int columns = static_cast<int>(line.divisor); columns <= kMostColumns;
            columns += static_cast<int>(line.divisor)) {
+        if (columns < std::min(kLeastColumns, results_across)) continue;
         const int across = (results_across + columns - 1) / columns;
-        for (int strips = 1; strips <= 4 && strips <= across; ++strips)
-          for (int together = 1; together <= kMostPlanes && together <= planes; together *= 2)
-            consider(Block(spec, e, rows, columns, lanes, (across + strips - 1) / strips, together),
-                     strips);
+        const int strips = (across * lanes + kMostWorkers - 1) / kMostWorkers;
+        for (int together = 1; together <= kMostPlanes && together <= planes; together *= 2)
+          consider(Block(spec, e, rows, columns, lanes, (across + strips - 1) / strips, together),
+                   strips);
       }
     if (lanes <= 16) break;
   }
