@@ -150,6 +150,26 @@ TEST_CASE("filter gradients of large depthwise convolutions run on tensor cores 
   CHECK_FALSE(on_tensor_cores(f32, 7, "sm_90a"));
 }
 
+TEST_CASE("depthwise convolutions of small filters take pixels from boxes on sm_90a") {
+  for (const std::int64_t stride : {1, 2}) {
+    INFO("stride " << stride);
+    const Dims x{128, 144, 56, 56}, w{144, 1, 3, 3}, y{128, 144, 56 / stride, 56 / stride};
+    const ConvAttributes a = padded(1, stride, 144);
+    Images f, d;
+    f.output(conv_fprop(f.input("x", x), f.input("w", w), a), "y", y);
+    d.output(conv_dgrad(d.input("dy", y), d.input("w", w), x, a), "dx", x);
+    for (const Images* i : {&f, &d})
+      for (const bool boxes : {true, false}) {
+        const auto k = schedule_kernel(planned(*i->g).kernels[0],
+                                       device_model(boxes ? "sm_90a" : "sm_80"), {});
+        REQUIRE(k.depthwise());
+        CHECK(k.depthwise()->boxes.has_value() == boxes);
+        // Pieces of whole sectors of the cache.
+        CHECK(k.depthwise()->lanes * k.depthwise()->each % 16 == 0);
+      }
+  }
+}
+
 TEST_CASE("groups of few channels are joined, with zeros between them in the filter") {
   const Dims x{64, 128, 56, 56}, w{128, 16, 3, 3};
   Images f;
