@@ -215,10 +215,12 @@ Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
   Positions buffers;
   for (const auto& l : parts.lifetimes)
     buffers.emplace(l.tensor, static_cast<std::int64_t>(buffers.size()));
+  const auto like_of = of_class ? of_class->like(parts.kernels, context)
+                                : std::vector<const ClassKernel*>(parts.kernels.size());
   for (const auto& spec : parts.kernels) {
     report_progress(options, PlanProgress::Stage::planning, data.kernels.size(),
                     parts.kernels.size());
-    const ClassKernel* const like = of_class ? of_class->kernel(data.kernels.size()) : nullptr;
+    const ClassKernel* const like = like_of[data.kernels.size()];
     std::optional<ScheduledKernel> decided;
     if (like) decided = schedule_as(like->decided, spec, context);
     const ScheduledKernel scheduled =

@@ -1,5 +1,7 @@
 #include "planner/plan_class.hpp"
 
+#include <algorithm>
+
 #include "lower/lower.hpp"
 #include "planner/make_plan.hpp"
 #include "planner/planner.hpp"
@@ -30,14 +32,25 @@ Result<std::shared_ptr<const PlanClass>> make_plan_class(Graph& one, Graph& othe
   const auto others = specs_of(other, options, as_decided);
   auto result = std::make_shared<PlanClass>();
   for (std::size_t i = 0; i < specs.size(); ++i) {
-    ClassKernel k{schedule_kernel(specs[i], context), {}};
-    if (i < others.size())
-      if (const auto as = schedule_as(k.decided, others[i], context))
-        k.text = class_text(k.decided, *as);
-    result->kernels.push_back(std::move(k));
+    ScheduledKernel decided = schedule_kernel(specs[i], context);
+    result->kernels.push_back(
+        i < others.size() ? class_kernel(std::move(decided), others[i], context)
+                          : ClassKernel{std::move(decided), {}, "plans have unlike kernels"});
   }
+  result->by_rows = RowSchedules::all(specs, others, context);
   result->decisions = context.decisions;
   return std::shared_ptr<const PlanClass>(std::move(result));
+}
+
+std::vector<const ClassKernel*> PlanClass::like(const std::vector<KernelSpec>& specs,
+                                                const PlanContext& context) const {
+  std::vector<const ClassKernel*> like(specs.size());
+  for (std::size_t i = 0; i < std::min(specs.size(), kernels.size()); ++i) like[i] = &kernels[i];
+  for (const RowSchedules& s : by_rows)
+    if (const auto* const best = s.best(specs, context))
+      for (std::size_t i = 0; i < best->places.size(); ++i)
+        like[best->places[i]] = &best->kernels[i];
+  return like;
 }
 
 Result<Plan> make_plan_of_class(Graph& graph, const PlanOptions& options,

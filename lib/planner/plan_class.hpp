@@ -8,24 +8,20 @@
 #include <memory>
 #include <vector>
 
-#include "emit/emit.hpp"
-#include "schedule/scheduled_kernel.hpp"
+#include "planner/row_schedules.hpp"
 #include "sinter/compile.hpp"
 
 namespace sinter {
-
-struct ClassKernel {
-  ScheduledKernel decided;
-  std::optional<ClassText> text;  // nothing: each of the class has a text of its own
-};
 
 struct PlanClass {
   Decisions decisions;
   std::vector<ClassKernel> kernels;  // in the order they run
 
-  const ClassKernel* kernel(std::size_t i) const {
-    return i < kernels.size() ? &kernels[i] : nullptr;
-  }
+  std::vector<RowSchedules> by_rows;  // of some of these, which have several schedules
+
+  // What each of a plan's kernels is scheduled as; null: as itself.
+  std::vector<const ClassKernel*> like(const std::vector<KernelSpec>& specs,
+                                       const PlanContext& context) const;
 };
 
 // `one`: the graph for which is decided; it should divide by little and be as large as any of the

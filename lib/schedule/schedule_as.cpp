@@ -7,7 +7,9 @@ namespace sinter {
 namespace {
 
 ScheduledKernel with(const ScheduledKernel& decided, KernelSpec spec, KernelConfig config) {
-  return {std::move(spec), std::move(config), decided.microseconds, {}, decided.tuned};
+  const double microseconds =
+      std::visit([](const Launch& launch) { return launch.microseconds; }, config);
+  return {std::move(spec), std::move(config), microseconds, {}, decided.tuned};
 }
 template <class Config>
 std::optional<ScheduledKernel> with(const ScheduledKernel& decided, const KernelSpec& spec,
@@ -49,10 +51,10 @@ std::optional<ScheduledKernel> schedule_as(const ScheduledKernel& decided, const
       spec.body.statements.size() != decided.spec.body.statements.size())
     return {};
   if (const auto* const pointwise = decided.pointwise())
-    return with(decided, spec, schedule_as(*pointwise, spec));
+    return with(decided, spec, schedule_as(*pointwise, spec, context.device));
   if (const auto* const rowwise = decided.rowwise()) {
     if (!same_extents(spec, decided.spec, spec.rowwise().outer_rank)) return {};
-    return with(decided, spec, schedule_as(*rowwise, spec));
+    return with(decided, spec, schedule_as(*rowwise, spec, context.device));
   }
   if (!spec.as_contraction() || !same_depth(spec, decided.spec)) return {};
   if (const auto* const wgmma = decided.wgmma())

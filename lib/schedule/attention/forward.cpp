@@ -277,6 +277,26 @@ std::int64_t choose_heads(const KernelSpec& spec, const AttentionConfig& e, std:
   return best;
 }
 
+// What an SM multiplies, 4096 operations a clock, at the share that was measured, one consumer
+// without another to overlap with at half of that; or what memory brings to so many SMs. (Wide:
+// 66 x 128 heads 576 and 512, 4096 keys, 162 us reckoned, 148 on an H100.)
+double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig& e, double items,
+                                  const DeviceModel& device) {
+  constexpr double kOperations = 4096, kReached = 0.65, kReachedWide = 0.55,
+                   kStart = 4;  // microseconds
+  const double rounds = std::ceil(items / e.grid),
+               tiles_k = std::ceil(keys_of_a_row(spec) / spec.attention().splits / e.tile_k);
+  const double tile = 2.0 * e.tile_q * e.tile_k *
+                      static_cast<double>(spec.extent[AttentionSpec::d] +
+                                          spec.extent[AttentionSpec::e]),
+               reached = e.wide             ? kReachedWide
+                         : e.consumers == 1 ? kReached / 2
+                                            : kReached;
+  const double bandwidth = std::min(device.memory_bandwidth, e.grid * device.sm_bandwidth);
+  return kStart + std::max(rounds * tiles_k * tile / kOperations / reached / device.clock,
+                           bytes_of_attention(spec, e) / bandwidth);
+}
+
 // Completes a plan that has its operands.
 bool plan_by_warpgroups(const KernelSpec& spec, const DeviceModel& device, AttentionPlan& plan) {
   const AttentionSpec& a = spec.attention();
@@ -305,21 +325,7 @@ bool plan_by_warpgroups(const KernelSpec& spec, const DeviceModel& device, Atten
   if (items >= 0x1p30) return false;
   e.grid = clamp_grid(std::min<double>(items, device.sms));
   e.heads_together = static_cast<int>(choose_heads(spec, e, heads, tiles_q, device));
-
-  // What an SM multiplies, 4096 operations a clock, at the share that was measured, one consumer
-  // without another to overlap with at half of that; or what memory brings to so many SMs. (Wide:
-  // 66 x 128 heads 576 and 512, 4096 keys, 162 us reckoned, 148 on an H100.)
-  constexpr double kOperations = 4096, kReached = 0.65, kReachedWide = 0.55,
-                   kStart = 4;  // microseconds
-  const double rounds = std::ceil(items / e.grid),
-               tiles_k = std::ceil(keys_of_a_row(spec) / a.splits / e.tile_k);
-  const double tile = 2.0 * e.tile_q * e.tile_k * static_cast<double>(depth + width),
-               reached = e.wide             ? kReachedWide
-                         : e.consumers == 1 ? kReached / 2
-                                            : kReached;
-  const double bandwidth = std::min(device.memory_bandwidth, e.grid * device.sm_bandwidth);
-  e.microseconds = kStart + std::max(rounds * tiles_k * tile / kOperations / reached / device.clock,
-                                     bytes_of_attention(spec, e) / bandwidth);
+  e.microseconds = microseconds_by_warpgroups(spec, e, items, device);
   return true;
 }
 
@@ -453,6 +459,8 @@ std::optional<AttentionPlan> schedule_as(const AttentionConfig& decided, const K
   if (items >= 0x1p30) return {};
   e.grid = clamp_grid(e.by_warps ? items : std::min<double>(items, device.sms));
   e.heads_together = own.heads_together;
+  e.microseconds = e.by_warps ? microseconds_by_warps(spec, e, items, device)
+                              : microseconds_by_warpgroups(spec, e, items, device);
   plan->engine = std::move(e);
   return plan;
 }

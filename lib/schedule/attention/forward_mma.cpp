@@ -115,7 +115,15 @@ bool plan_by_warps(const KernelSpec& spec, const DeviceModel& device, AttentionP
   const std::int64_t group = std::min(heads, a.group),
                      wanted = a.band.right ? (device.sms * beside + tiles_q - 1) / tiles_q : 1;
   e.heads_together = static_cast<int>(std::min(heads, (wanted + group - 1) / group * group));
+  if (e.threads < 32 * kWarps) e.beside = beside;
+  e.microseconds = microseconds_by_warps(spec, e, items, device);
+  return true;
+}
 
+double microseconds_by_warps(const KernelSpec& spec, const AttentionConfig& e, double items,
+                             const DeviceModel& device) {
+  const int depth = up(spec.extent[AttentionSpec::d], kBlock),
+            width = up(spec.extent[AttentionSpec::e], kBlock), beside = ctas_beside(e, device);
   // What an SM multiplies by mma.sync, as the estimate of contractions has it, at the share that
   // was measured with two blocks of rows a warp and with one. (b4 h16 s2048 on an H100: d64 220 us,
   // d128 418, causal 142 and 290; d256 1,007.)
@@ -127,19 +135,16 @@ bool plan_by_warps(const KernelSpec& spec, const DeviceModel& device, AttentionP
   const double each = std::ceil(items / device.sms);
   // A warp alone keeps a third of a quarter of the tensor cores busy.
   double reached = e.tile_q > kWarps * kBlock ? kReached : kOneBlock;
-  if (e.threads < 32 * kWarps) {
-    e.beside = beside;
+  if (e.threads < 32 * kWarps)
     reached *= std::min(1.0, std::min<double>(each, beside) * e.threads / 32 / 12);
-  }
-  const double tiles_k = std::ceil(keys_of_a_row(spec) / a.splits / e.tile_k);
+  const double tiles_k = std::ceil(keys_of_a_row(spec) / spec.attention().splits / e.tile_k);
   const double tile = 2.0 * e.tile_q * e.tile_k * (depth + width);
   const double bandwidth =
       std::min(device.memory_bandwidth, std::min<double>(e.grid, device.sms) * device.sm_bandwidth);
-  e.microseconds = kStart + std::max({each * tiles_k * tile / operations / reached / device.clock,
+  return kStart + std::max({each * tiles_k * tile / operations / reached / device.clock,
                                       bytes_of_attention(spec, e) / bandwidth,
                                       std::ceil(items / (device.sms * beside)) * tiles_k *
                                           cycles_of_widening(e, depth, width) / device.clock});
-  return true;
 }
 
 }  // namespace sinter

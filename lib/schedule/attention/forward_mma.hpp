@@ -11,6 +11,9 @@ namespace sinter {
 std::optional<BoxedOperand> copied_rows(const KernelSpec& product, const ProductOperand& operand,
                                         int column, bool widened = false);
 
+// What a configuration takes, `items` tiles of rows in all, roughly.
+double microseconds_by_warps(const KernelSpec& spec, const AttentionConfig& e, double items,
+                             const DeviceModel& device);
 // Completes a plan that has its operands. False where heads are wider than registers hold.
 bool plan_by_warps(const KernelSpec& spec, const DeviceModel& device, AttentionPlan& plan);
 

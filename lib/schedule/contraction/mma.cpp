@@ -286,6 +286,9 @@ std::optional<MmaPlan> schedule_as(const MmaConfig& decided, const KernelSpec& s
   e.tiles = elements(plan->spec.extent, 0, c.batch) * tiles(c.first_m(), c.first_n(), e.tile.m) *
             tiles(c.first_n(), c.first_k(), e.tile.n);
   e.grid = clamp_grid(e.tiles);
+  const Started started = start(spec, e.number, Factors(spec).exact_run());
+  e.microseconds = plan->microseconds = microseconds(
+      started, {e.tile, tile_microseconds(started.work, e.tile, device)}, device);
   plan->engine = std::move(e);
   return plan;
 }

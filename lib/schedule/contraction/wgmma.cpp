@@ -479,7 +479,9 @@ std::optional<WgmmaPlan> schedule_as(const WgmmaConfig& decided, const KernelSpe
   if (tiles * t.split >= 0x1p30) return {};
   e.grid = static_cast<std::uint32_t>(
       t.split > 1 ? tiles * t.split : balanced_grid(tiles, t.cluster_m * t.cluster_n, device));
-  return WgmmaPlan{std::move(o->spec), std::move(e), {}, false, decided.microseconds};
+  e.microseconds = tile_microseconds(o->problem, t, device);
+  const double microseconds = e.microseconds;
+  return WgmmaPlan{std::move(o->spec), std::move(e), {}, false, microseconds};
 }
 
 }  // namespace sinter

@@ -318,6 +318,10 @@ std::string to_text(const Tile& t) {
                      t.block ? ", block" : "");
 }
 
+double tile_microseconds(const TileProblem& p, const Tile& t, const DeviceModel& device) {
+  return estimate(p, t, device);
+}
+
 int tiles_beside(const TileProblem& p) {
   // Whole rows of results reach memory together. (As above, in tiles of 128 x 128 that share A:
   // 1,151 us with 8 rows of tiles side by side, 1,119 with one.)

@@ -107,6 +107,8 @@ struct EstimatedTile {
   double microseconds;
   Tile tile;
 };
+// Of a problem without window stages.
+double tile_microseconds(const TileProblem& p, const Tile& t, const DeviceModel& device);
 // The tiles that the kernel can have, unsorted.
 std::vector<EstimatedTile> legal_tiles(const TileProblem& p, const DeviceModel& device);
 

@@ -98,9 +98,23 @@ bool reads(const KernelSpec& spec) {
          });
 }
 
+double microseconds(const KernelSpec& spec, const PointwiseConfig& s, const DeviceModel& device) {
+  // Bytes a microsecond of a kernel that reads odd rows element by element, fitted on an H200.
+  constexpr double kOneByOne = 2.6e6;
+  // Of what a copy reaches, stores alone. (Zeros on an H200: 205.5 MB in 45.9 us, 102.8 MB in 24.0;
+  // as many bytes copied in 51.9.)
+  constexpr double kStores = 1.13;
+  const bool one_by_one = s.packing.width == 1 && !s.tiling.on;
+  return device.launch_microseconds +
+         bytes_moved(spec) / (one_by_one    ? kOneByOne
+                              : reads(spec) ? device.memory_bandwidth
+                                            : kStores * device.memory_bandwidth);
+}
+
 }  // namespace
 
-std::optional<PointwiseConfig> schedule_as(const PointwiseConfig& decided, const KernelSpec& spec) {
+std::optional<PointwiseConfig> schedule_as(const PointwiseConfig& decided, const KernelSpec& spec,
+                                           const DeviceModel& device) {
   if (decided.tiling.on || decided.aligned_by >= 0 || !spec.gathers.empty()) return {};
   const int rank = spec.extent.size();
   if (!holds(decided.packing, choose_packing(spec, rank - 1, decided.packing.width, true)))
@@ -109,21 +123,13 @@ std::optional<PointwiseConfig> schedule_as(const PointwiseConfig& decided, const
   s.wide_index |= needs_wide_index(spec);
   const double places = elements(spec.extent, 0, rank) / s.packing.width;
   s.grid = clamp_grid(std::ceil(places / (s.threads * s.unroll)));
+  s.microseconds = microseconds(spec, s, device);
   return s;
 }
 
 PointwiseConfig schedule_pointwise(const KernelSpec& spec, const DeviceModel& device) {
-  // Bytes a microsecond of a kernel that reads odd rows element by element, fitted on an H200.
-  constexpr double kOneByOne = 2.6e6;
-  // Of what a copy reaches, stores alone. (Zeros on an H200: 205.5 MB in 45.9 us, 102.8 MB in 24.0;
-  // as many bytes copied in 51.9.)
-  constexpr double kStores = 1.13;
   PointwiseConfig s = choose_pointwise(spec, device);
-  const bool one_by_one = s.packing.width == 1 && !s.tiling.on;
-  s.microseconds = device.launch_microseconds +
-                   bytes_moved(spec) / (one_by_one    ? kOneByOne
-                                        : reads(spec) ? device.memory_bandwidth
-                                                      : kStores * device.memory_bandwidth);
+  s.microseconds = microseconds(spec, s, device);
   return s;
 }
 

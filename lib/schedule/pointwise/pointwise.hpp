@@ -18,7 +18,8 @@ struct PointwiseConfig : Launch {
 };
 
 // With what was decided for another spec of the same structure; nothing where that does not hold.
-std::optional<PointwiseConfig> schedule_as(const PointwiseConfig& decided, const KernelSpec& spec);
+std::optional<PointwiseConfig> schedule_as(const PointwiseConfig& decided, const KernelSpec& spec,
+                                           const DeviceModel& device);
 PointwiseConfig schedule_pointwise(const KernelSpec& spec, const DeviceModel& device);
 
 }  // namespace sinter

@@ -95,9 +95,15 @@ int early_blocks(const KernelSpec& spec, const DeviceModel& device, const Rowwis
   return device.sms * device.threads_per_sm / s.threads;
 }
 
+// As if memory were all that it waits for.
+double microseconds(const KernelSpec& spec, const DeviceModel& device) {
+  return device.launch_microseconds + bytes_moved(spec) / device.memory_bandwidth;
+}
+
 }  // namespace
 
-std::optional<RowwiseConfig> schedule_as(const RowwiseConfig& decided, const KernelSpec& spec) {
+std::optional<RowwiseConfig> schedule_as(const RowwiseConfig& decided, const KernelSpec& spec,
+                                         const DeviceModel& device) {
   if (decided.aligned_by >= 0 || !spec.columns.empty() || !spec.gathers.empty() ||
       rows_lie_together(spec) != decided.rows_fastest)
     return {};
@@ -112,6 +118,7 @@ std::optional<RowwiseConfig> schedule_as(const RowwiseConfig& decided, const Ker
   const int at_once = s.rows_fastest ? s.packing.width : s.rows_at_once;
   const double rows = elements(spec.extent, 0, spec.rowwise().outer_rank);
   s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * at_once)) * s.blocks_per_row);
+  s.microseconds = microseconds(spec, device);
   return s;
 }
 
@@ -127,8 +134,7 @@ RowwiseConfig schedule_rowwise(const KernelSpec& spec, const DeviceModel& device
     schedule_along(spec, device, s);
   s.early = early_blocks(spec, device, s);
   s.shared_bytes = static_cast<std::uint32_t>(s.ring * s.slot_bytes);
-  // As if memory were all that it waits for.
-  s.microseconds = device.launch_microseconds + bytes_moved(spec) / device.memory_bandwidth;
+  s.microseconds = microseconds(spec, device);
   return s;
 }
 

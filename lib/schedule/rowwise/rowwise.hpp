@@ -32,7 +32,8 @@ struct RowwiseConfig : Launch {
 
 // With what was decided for another spec of the same structure, whose rows are as long; nothing
 // where that does not hold.
-std::optional<RowwiseConfig> schedule_as(const RowwiseConfig& decided, const KernelSpec& spec);
+std::optional<RowwiseConfig> schedule_as(const RowwiseConfig& decided, const KernelSpec& spec,
+                                         const DeviceModel& device);
 RowwiseConfig schedule_rowwise(const KernelSpec& spec, const DeviceModel& device);
 
 }  // namespace sinter
