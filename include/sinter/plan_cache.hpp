@@ -44,8 +44,8 @@ class GraphBuilder {
 struct DynamicExtent {
   std::string name;  // for messages
   std::int64_t least = 1, most = 1;
-  // The largest extents of the classes, rising; `most` need not be among them. Empty: 1, 16, 128,
-  // 1024, 8192 ...
+  // The largest extents of the classes, rising; `most` need not be among them. Empty: 1, 16, 64,
+  // 256, 1024 ...
   std::vector<std::int64_t> bounds{};
 };
 inline DynamicExtent dyn(std::string name, std::int64_t least, std::int64_t most,

@@ -12,7 +12,7 @@ struct Range {
   std::int64_t least, most;
 };
 
-constexpr std::int64_t kSecond = 16, kGrowth = 8;  // bounds where none are given
+constexpr std::int64_t kSecond = 16, kGrowth = 4;  // bounds where none are given
 
 // The class that `x` is in.
 Range range_of(const DynamicExtent& e, std::int64_t x) {
@@ -83,7 +83,7 @@ Result<std::shared_ptr<const PlanClass>> ExtentClasses::class_of(GraphBuilder::E
   Graph graph(graph_), other_graph(graph_);
   builder_(graph, one);
   builder_(other_graph, other);
-  auto made = make_plan_class(graph, other_graph, plan_);
+  auto made = make_plan_class(graph, other_graph, plan_, schedules_);
   SINTER_TRY(made);
   return classes_[key] = std::move(*made);
 }

@@ -36,6 +36,7 @@ class ExtentClasses {
   const PlanOptions plan_;
   mutable std::mutex mutex_;
   std::map<Key, std::shared_ptr<const PlanClass>> classes_;
+  RowSchedules::Known schedules_;
 };
 
 }  // namespace sinter

@@ -1,6 +1,6 @@
 #include "planner/plan_class.hpp"
 
-#include <algorithm>
+#include <map>
 
 #include "lower/lower.hpp"
 #include "planner/make_plan.hpp"
@@ -18,10 +18,31 @@ std::vector<KernelSpec> specs_of(const Graph& graph, const PlanOptions& options,
   return partition(*lowered.graph, options.fuse, context, lowered.regions).kernels;
 }
 
+// What tells the kernels of a plan apart, and is the same in plans of other extents: the nodes that
+// they compute, and which of several that compute parts of these they are.
+using Work = std::pair<std::vector<NodeId>, int>;
+std::vector<Work> works_of(const std::vector<KernelSpec>& specs) {
+  std::map<std::vector<NodeId>, int> parts;
+  std::vector<Work> works;
+  for (const auto& s : specs) works.emplace_back(s.nodes, parts[s.nodes]++);
+  return works;
+}
+// Of each work the kernel that does it; null where there is none.
+std::vector<const KernelSpec*> doing(const std::vector<Work>& works,
+                                     const std::vector<KernelSpec>& specs) {
+  std::map<Work, const KernelSpec*> of;
+  const auto own = works_of(specs);
+  for (std::size_t i = 0; i < specs.size(); ++i) of.emplace(own[i], &specs[i]);
+  std::vector<const KernelSpec*> result;
+  for (const auto& w : works) result.push_back(of.count(w) ? of.at(w) : nullptr);
+  return result;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const PlanClass>> make_plan_class(Graph& one, Graph& other,
-                                                         const PlanOptions& options) {
+                                                         const PlanOptions& options,
+                                                         RowSchedules::Known& known) {
   for (Graph* graph : {&one, &other})
     if (Diagnostics d = graph->check(); !d.empty()) return d;
   auto tuning = read_tuning(options.tuning_file);
@@ -29,27 +50,33 @@ Result<std::shared_ptr<const PlanClass>> make_plan_class(Graph& one, Graph& othe
   const PlanContext context{device_model(options.architecture), *tuning};
   const auto specs = specs_of(one, options, context);
   const PlanContext as_decided{context.device, *tuning, {}, context.decisions};
-  const auto others = specs_of(other, options, as_decided);
+  const auto other_specs = specs_of(other, options, as_decided);
   auto result = std::make_shared<PlanClass>();
+  result->works = works_of(specs);
+  const auto others = doing(result->works, other_specs);
   for (std::size_t i = 0; i < specs.size(); ++i) {
     ScheduledKernel decided = schedule_kernel(specs[i], context);
     result->kernels.push_back(
-        i < others.size() ? class_kernel(std::move(decided), others[i], context)
-                          : ClassKernel{std::move(decided), {}, "plans have unlike kernels"});
+        others[i] ? class_kernel(std::move(decided), *others[i], context)
+                  : ClassKernel{std::move(decided), {}, "not all plans have this kernel"});
   }
-  result->by_rows = RowSchedules::all(specs, others, context);
+  result->by_rows = RowSchedules::all(specs, others, context, known);
   result->decisions = context.decisions;
   return std::shared_ptr<const PlanClass>(std::move(result));
 }
 
 std::vector<const ClassKernel*> PlanClass::like(const std::vector<KernelSpec>& specs,
                                                 const PlanContext& context) const {
+  const auto doing_these = doing(works, specs);
   std::vector<const ClassKernel*> like(specs.size());
-  for (std::size_t i = 0; i < std::min(specs.size(), kernels.size()); ++i) like[i] = &kernels[i];
+  const auto take = [&](std::size_t place, const ClassKernel& k) {
+    if (const auto* const spec = doing_these[place])
+      like[static_cast<std::size_t>(spec - specs.data())] = &k;
+  };
+  for (std::size_t i = 0; i < kernels.size(); ++i) take(i, kernels[i]);
   for (const RowSchedules& s : by_rows)
-    if (const auto* const best = s.best(specs, context))
-      for (std::size_t i = 0; i < best->places.size(); ++i)
-        like[best->places[i]] = &best->kernels[i];
+    if (const auto* const best = s.best(doing_these, context))
+      for (std::size_t i = 0; i < best->size(); ++i) take(s.places()[i], (*best)[i]);
   return like;
 }
 

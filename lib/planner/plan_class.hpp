@@ -15,7 +15,8 @@ namespace sinter {
 
 struct PlanClass {
   Decisions decisions;
-  std::vector<ClassKernel> kernels;  // in the order they run
+  std::vector<std::pair<std::vector<NodeId>, int>> works;  // what tells the kernels apart
+  std::vector<ClassKernel> kernels;                        // in the order they run
 
   std::vector<RowSchedules> by_rows;  // of some of these, which have several schedules
 
@@ -26,9 +27,11 @@ struct PlanClass {
 
 // `one`: the graph for which is decided; it should divide by little and be as large as any of the
 // class. `other`: another graph of the class, all of whose extents that change are others; numbers
-// in which the two plans agree are taken for constants.
+// in which the two plans agree are taken for constants. `known`: schedules that other classes have,
+// to which this one's are added.
 Result<std::shared_ptr<const PlanClass>> make_plan_class(Graph& one, Graph& other,
-                                                         const PlanOptions& options);
+                                                         const PlanOptions& options,
+                                                         RowSchedules::Known& known);
 Result<Plan> make_plan_of_class(Graph& graph, const PlanOptions& options,
                                 const PlanClass& of_class);
 

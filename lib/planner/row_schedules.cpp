@@ -10,7 +10,7 @@
 namespace sinter {
 namespace {
 
-constexpr std::size_t kMostSchedules = 8;  // each of them is a compilation
+constexpr std::size_t kMostSchedules = 14;  // each of them is a compilation
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // Numbers of rows for which schedules are tried: tiles end at multiples of 8, of 64, and count less
@@ -53,10 +53,9 @@ int only_difference(const KernelSpec& a, const KernelSpec& b) {
   return found;
 }
 
-// Of a product: not one of k, and no batch, of which few are many. Of others: of rows.
+// Of a product: rows, columns or k, but no batch, of which few are many. Of others: of rows.
 bool may_be_rows(const KernelSpec& spec, int index) {
-  if (const auto* const c = spec.as_contraction())
-    return index >= c->first_m() && index < c->first_k();
+  if (const auto* const c = spec.as_contraction()) return index >= c->first_m();
   return spec.as_rowwise() && index < spec.rowwise().outer_rank;
 }
 
@@ -91,6 +90,13 @@ class Trials {
   // By how much the schedule for rows()[i] is slower than that for rows()[j], there.
   double loss(std::size_t i, std::size_t j) const { return total_[i][j] / own_[j] - 1; }
 
+  // Tiles of few rows load as many as they are made for, which takes longer than is estimated. (7
+  // rows of a decoder block on an H200: 134 us, 148 with tiles for 63.)
+  bool serves(std::size_t i, std::size_t j, double most) const {
+    constexpr std::int64_t kFew = 64, kTimes = 3;
+    return loss(i, j) <= most && (rows_[i] > kFew || rows_[i] <= kTimes * rows_[j]);
+  }
+
   // The fewest schedules, about, of which each number of rows has one that loses at most `most`.
   std::vector<std::size_t> cover(double most) const {
     std::vector<std::size_t> taken;
@@ -98,7 +104,7 @@ class Trials {
     const auto gain = [&](std::size_t i) {
       std::pair<int, double> gain{0, 0};
       for (std::size_t j = 0; j < rows_.size(); ++j)
-        if (!served[j] && loss(i, j) <= most) ++gain.first, gain.second -= loss(i, j);
+        if (!served[j] && serves(i, j, most)) ++gain.first, gain.second -= loss(i, j);
       return gain;
     };
     while (true) {
@@ -108,7 +114,7 @@ class Trials {
       if (gain(best).first == 0) return taken;
       taken.push_back(best);
       for (std::size_t j = 0; j < rows_.size(); ++j)
-        if (loss(best, j) <= most) served[j] = true;
+        if (serves(best, j, most)) served[j] = true;
     }
   }
 
@@ -142,7 +148,7 @@ class Trials {
 
 // As few as are compiled at the most, with the least loss that this takes.
 std::vector<std::size_t> cover(const Trials& trials) {
-  constexpr double kStep = 0.01, kLast = 1;
+  constexpr double kStep = 0.005, kLast = 1;
   std::vector<std::size_t> taken;
   for (double most = kStep; most <= kLast; most += kStep)
     if (taken = trials.cover(most); taken.size() <= kMostSchedules) break;
@@ -161,70 +167,90 @@ std::size_t largest(const Trials& trials, const std::vector<std::size_t>& taken,
   return taken[at];
 }
 
-// The members scheduled for rows()[at], those of which the estimates say nothing for rows()[most].
-RowSchedules::Kernels scheduled(const std::vector<RowSchedules::Member>& members,
-                                const Trials& trials, std::size_t at, std::size_t most, bool wide,
-                                const PlanContext& context) {
-  RowSchedules::Kernels result;
-  for (const auto& m : members) {
-    const std::int64_t rows = trials.rows()[m.spec.as_contraction() ? at : most];
-    ScheduledKernel decided = schedule_kernel(with_rows(m, rows), context);
-    set_wide(decided, wide && needs_wide_index(with_rows(m, trials.rows().back())));
-    result.places.push_back(m.place);
-    result.kernels.push_back(class_kernel(std::move(decided), with_rows(m, rows - 2), context));
-  }
-  return result;
+using Members = std::vector<RowSchedules::Member>;
+
+ClassKernel member_kernel(const RowSchedules::Member& m, std::int64_t rows, bool wide,
+                          const PlanContext& context) {
+  ScheduledKernel decided = schedule_kernel(with_rows(m, rows), context);
+  set_wide(decided, wide);
+  return class_kernel(std::move(decided), with_rows(m, rows - 2), context);
 }
 
-bool has_texts(const RowSchedules::Kernels& k) {
-  return std::all_of(k.kernels.begin(), k.kernels.end(),
-                     [](const ClassKernel& one) { return one.text.has_value(); });
+// The members' texts, for one number of rows. Members that have none are left out.
+std::string take_texts(Members& members, const PlanContext& context) {
+  std::string all;
+  std::erase_if(members, [&](const RowSchedules::Member& m) {
+    const ClassKernel k = member_kernel(m, sampled_rows().front(), false, context);
+    if (k.text) all += k.text->text();
+    return !k.text;
+  });
+  return all;
+}
+
+RowSchedules::Schedules schedules_of(const Members& members, const PlanContext& context) {
+  const Trials trials(members, context);
+  const auto& rows = trials.rows();
+  const auto taken = cover(trials);
+  RowSchedules::Schedules result;
+  // Those whose offsets need 64 bits for many rows stand behind all others, with such offsets.
+  for (const bool wide : {false, true})
+    for (std::size_t i = 0; i < taken.size(); ++i) {
+      const std::size_t most = largest(trials, taken, i);
+      bool any_wide = false, has_texts = true;
+      std::vector<ClassKernel> kernels;
+      for (const auto& m : members) {
+        const bool own_wide = wide && needs_wide_index(with_rows(m, rows.back()));
+        // Norms, of which the estimates say nothing, as for the most rows.
+        const std::size_t at = m.spec.as_contraction() ? taken[i] : most;
+        kernels.push_back(member_kernel(m, rows[at], own_wide, context));
+        any_wide |= own_wide;
+        has_texts &= kernels.back().text.has_value();
+      }
+      if (wide == any_wide && has_texts) result.push_back(std::move(kernels));
+    }
+  return result;
 }
 
 }  // namespace
 
 std::vector<RowSchedules> RowSchedules::all(const std::vector<KernelSpec>& one,
-                                            const std::vector<KernelSpec>& other,
-                                            const PlanContext& context) {
-  std::map<std::pair<std::int64_t, std::int64_t>, std::vector<Member>> groups;
-  for (std::size_t i = 0; i < std::min(one.size(), other.size()); ++i)
-    if (const int index = only_difference(one[i], other[i]);
+                                            const std::vector<const KernelSpec*>& other,
+                                            const PlanContext& context, Known& known) {
+  std::map<std::pair<std::int64_t, std::int64_t>, Members> groups;
+  for (std::size_t i = 0; i < one.size(); ++i)
+    if (const int index = other[i] ? only_difference(one[i], *other[i]) : -1;
         index >= 0 && may_be_rows(one[i], index))
-      groups[{one[i].extent[index], other[i].extent[index]}].push_back({i, one[i], index});
+      groups[{one[i].extent[index], other[i]->extent[index]}].push_back({i, one[i], index});
   std::vector<RowSchedules> result;
-  for (const auto& [rows, members] : groups) {
+  for (auto& [rows, members] : groups) {
+    const std::string key = take_texts(members, context);
     if (std::none_of(members.begin(), members.end(),
                      [](const Member& m) { return m.spec.as_contraction(); }))
       continue;
-    const Trials trials(members, context);
-    const auto taken = cover(trials);
-    RowSchedules schedules;
-    for (const bool wide : {false, true})
-      for (std::size_t i = 0; i < taken.size(); ++i) {
-        auto kernels = scheduled(members, trials, taken[i], largest(trials, taken, i), wide, context);
-        const bool any_wide = std::any_of(kernels.kernels.begin(), kernels.kernels.end(),
-                                          [](const auto& k) { return is_wide(k.decided); });
-        if (wide == any_wide && has_texts(kernels))
-          schedules.schedules_.push_back(std::move(kernels));
-      }
-    if (!schedules.schedules_.empty()) result.push_back(std::move(schedules));
+    auto& schedules = known[key];
+    if (!schedules) schedules = std::make_shared<Schedules>(schedules_of(members, context));
+    RowSchedules made;
+    for (const auto& m : members) made.places_.push_back(m.place);
+    made.schedules_ = schedules;
+    result.push_back(std::move(made));
   }
   return result;
 }
 
-const RowSchedules::Kernels* RowSchedules::best(const std::vector<KernelSpec>& kernels,
-                                                const PlanContext& context) const {
-  const Kernels* best = nullptr;
+const std::vector<ClassKernel>* RowSchedules::best(const std::vector<const KernelSpec*>& kernels,
+                                                   const PlanContext& context) const {
+  const std::vector<ClassKernel>* best = nullptr;
   double least = kNever;
-  for (const Kernels& s : schedules_) {
+  for (const auto& schedule : *schedules_) {
     double takes = 0;
-    for (std::size_t i = 0; i < s.places.size() && takes < kNever; ++i) {
-      const ScheduledKernel& decided = s.kernels[i].decided;
-      std::optional<ScheduledKernel> as;
-      if (s.places[i] < kernels.size()) as = schedule_as(decided, kernels[s.places[i]], context);
+    for (std::size_t i = 0; i < places_.size() && takes < kNever; ++i) {
+      const KernelSpec* const spec = kernels[places_[i]];
+      if (!spec) continue;
+      const ScheduledKernel& decided = schedule[i].decided;
+      const auto as = schedule_as(decided, *spec, context);
       takes += as && is_wide(*as) == is_wide(decided) ? as->microseconds : kNever;
     }
-    if (takes < least) least = takes, best = &s;
+    if (takes < least) least = takes, best = &schedule;
   }
   return best;
 }

@@ -9,7 +9,8 @@
 // own, by the estimates. They depend on nothing but the kernels without their numbers of rows, so
 // that plans of all classes of extents share them.
 #pragma once
-#include <span>
+#include <map>
+#include <memory>
 #include <vector>
 
 #include "planner/class_kernel.hpp"
@@ -18,6 +19,11 @@ namespace sinter {
 
 class RowSchedules {
  public:
+  // Each schedules all of the kernels.
+  using Schedules = std::vector<std::vector<ClassKernel>>;
+  // Those that are known, by the kernels' texts.
+  using Known = std::map<std::string, std::shared_ptr<const Schedules>>;
+
   // A kernel of the plan whose extent `index` is the number of rows.
   struct Member {
     std::size_t place;
@@ -25,23 +31,23 @@ class RowSchedules {
     int index;
   };
 
-  // Those of the kernels that two plans of a class have, a list for each number of rows.
+  // Those of the kernels that two plans of a class have, a list for each number of rows. `other`:
+  // that which does what the kernel of `one` does, or null.
   static std::vector<RowSchedules> all(const std::vector<KernelSpec>& one,
-                                       const std::vector<KernelSpec>& other,
-                                       const PlanContext& context);
+                                       const std::vector<const KernelSpec*>& other,
+                                       const PlanContext& context, Known& known);
 
-  // The schedule under which `kernels`, those of a plan, are the fastest; null where they have
-  // another structure.
-  struct Kernels {
-    std::vector<std::size_t> places;
-    std::vector<ClassKernel> kernels;  // of these places
-  };
-  const Kernels* best(const std::vector<KernelSpec>& kernels, const PlanContext& context) const;
-
-  const std::vector<Kernels>& schedules() const { return schedules_; }
+  // In the plan, of the kernels.
+  const std::vector<std::size_t>& places() const { return places_; }
+  const Schedules& schedules() const { return *schedules_; }
+  // The schedule under which those of `kernels`, all of a plan, are the fastest; null where they
+  // have another structure. In the order of the class, null where the plan has none.
+  const std::vector<ClassKernel>* best(const std::vector<const KernelSpec*>& kernels,
+                                       const PlanContext& context) const;
 
  private:
-  std::vector<Kernels> schedules_;
+  std::vector<std::size_t> places_;
+  std::shared_ptr<const Schedules> schedules_;
 };
 
 }  // namespace sinter

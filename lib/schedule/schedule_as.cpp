@@ -28,10 +28,6 @@ bool same_extents(const KernelSpec& a, const KernelSpec& b, int from) {
          std::equal(a.extent.begin() + from, a.extent.end(), b.extent.begin() + from);
 }
 
-bool same_depth(const KernelSpec& a, const KernelSpec& b) {
-  return same_extents(a, b, a.contraction().first_k());
-}
-
 // How many belong together (Packing::drawn) depends on extents.
 bool draws_numbers(const KernelSpec& spec) {
   return std::any_of(spec.body.statements.begin(), spec.body.statements.end(),
@@ -56,7 +52,7 @@ std::optional<ScheduledKernel> schedule_as(const ScheduledKernel& decided, const
     if (!same_extents(spec, decided.spec, spec.rowwise().outer_rank)) return {};
     return with(decided, spec, schedule_as(*rowwise, spec, context.device));
   }
-  if (!spec.as_contraction() || !same_depth(spec, decided.spec)) return {};
+  if (!spec.as_contraction()) return {};
   if (const auto* const wgmma = decided.wgmma())
     return with_plan(decided, schedule_as(*wgmma, spec, context.device));
   if (const auto* const mma = decided.mma())

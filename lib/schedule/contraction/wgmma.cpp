@@ -476,7 +476,7 @@ std::optional<WgmmaPlan> schedule_as(const WgmmaConfig& decided, const KernelSpe
   e.wide_index |= needs_wide_index(o->spec);
   e.tile.group = tiles_beside(o->problem);
   const double tiles = tiles_of(o->problem, t);
-  if (tiles * t.split >= 0x1p30) return {};
+  if (tiles * t.split >= 0x1p30 || !has_steps_for(o->problem, t)) return {};
   e.grid = static_cast<std::uint32_t>(
       t.split > 1 ? tiles * t.split : balanced_grid(tiles, t.cluster_m * t.cluster_n, device));
   e.microseconds = tile_microseconds(o->problem, t, device);

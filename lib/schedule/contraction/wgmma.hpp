@@ -181,8 +181,8 @@ bool multiplied_as_bytes(DataType a, DataType b);
 // The epilogue reads an element of the port for every element of the result.
 bool of_whole_tile(const KernelSpec& spec, const KernelPort& port);
 
-// With what was decided for another spec of the same structure, of the same k and at least as many
-// rows and columns; nothing where that does not hold. Operands are in boxes.
+// With what was decided for another spec of the same structure and at least as many rows and
+// columns; nothing where that does not hold. Operands are in boxes.
 std::optional<WgmmaPlan> schedule_as(const WgmmaConfig& decided, const KernelSpec& spec,
                                      const DeviceModel& device);
 // Nothing where the device has no such tensor cores, or the operands' types or layouts are not for

@@ -262,7 +262,7 @@ bool legal(const TileProblem& p, const Tile& t, const DeviceModel& device) {
   if (p.reduces && columns % kReducedTogether != 0) return false;
   if (t.split > 1) {
     if (t.alternate || tiles_of(p, t) * t.split > 4 * device.sms) return false;
-    if (std::ceil(p.depth * p.bytes / kStageLine) < 2 * t.split) return false;
+    if (!has_steps_for(p, t)) return false;
     const int slab = kSlabColumns / p.products, slabs = (columns + slab - 1) / slab;
     if (t.m * slabs * kSlabColumns * 4 > t.stages * (loaded + t.n) * kStageLine) return false;
   }
@@ -320,6 +320,10 @@ std::string to_text(const Tile& t) {
 
 double tile_microseconds(const TileProblem& p, const Tile& t, const DeviceModel& device) {
   return estimate(p, t, device);
+}
+
+bool has_steps_for(const TileProblem& p, const Tile& t) {
+  return t.split == 1 || std::ceil(p.depth * p.bytes / kStageLine) >= 2 * t.split;
 }
 
 int tiles_beside(const TileProblem& p) {

@@ -72,6 +72,8 @@ struct TileProblem {
   auto operator<=>(const TileProblem&) const = default;
 };
 
+// Each block of those that share a tile has a part of k.
+bool has_steps_for(const TileProblem& p, const Tile& t);
 // Tile::group.
 int tiles_beside(const TileProblem& p);
 double tiles_of(const TileProblem& p, const Tile& t);
