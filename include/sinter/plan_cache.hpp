@@ -97,7 +97,8 @@ class PlanCache {
   void wait();
   PlanCacheCounts counts() const;
   // The classes of extents that were met, a line each: their ranges, and how many kernels serve all
-  // extents of the class. Empty without PlanCacheOptions::extents.
+  // extents of the class; below it the others, which are compiled for each set of extents, and why.
+  // Empty without PlanCacheOptions::extents.
   std::string explain() const;
 
  private:

@@ -1,18 +1,42 @@
 #include "planner/class_kernel.hpp"
 
+#include <algorithm>
+
 #include "emit/emit.hpp"
+#include "plan/access.hpp"
 
 namespace sinter {
+namespace {
+
+// Why the kernel has no text for all extents.
+std::string_view reason(const ScheduledKernel& k, const KernelSpec& other, bool scheduled) {
+  const KernelSpec& spec = k.spec;
+  const auto draws = [](const Statement& s) { return s.kind == StatementKind::random; };
+  if (std::any_of(spec.body.statements.begin(), spec.body.statements.end(), draws))
+    return "numbers are drawn in groups that depend on extents";
+  if (!spec.gathers.empty()) return "elements are gathered";
+  if (!spec.columns.empty()) return "rows are shared out among blocks that sum columns";
+  if (k.attention_backward()) return "gradients of attention are scheduled by extents";
+  if (k.aligned_by() >= 0) return "its rows begin anywhere in memory";
+  if (const auto* const p = k.pointwise(); p && p->tiling.on) return "tiles are copied";
+  if (spec.as_rowwise() && other.as_rowwise() &&
+      part_of(spec.extent, outer_rank(spec), spec.extent.size()) !=
+          part_of(other.extent, outer_rank(other), other.extent.size()))
+    return "the length of its rows changes";
+  if (const auto* const e = k.wgmma(); (e && e->window) || k.depthwise())
+    return "convolutions are scheduled by extents";
+  return scheduled ? "its text holds extents outside of lists"
+                   : "what is decided for some extents is not right for others";
+}
+
+}  // namespace
 
 ClassKernel class_kernel(ScheduledKernel decided, const KernelSpec& other,
                          const PlanContext& context) {
   ClassKernel k{std::move(decided), {}, {}};
   const auto as = schedule_as(k.decided, other, context);
   if (as) k.text = class_text(k.decided, *as);
-  if (!as)
-    k.reason = "it is scheduled for its extents";
-  else if (!k.text)
-    k.reason = "its text holds more of its extents than a launch can bring";
+  if (!k.text) k.reason = reason(k.decided, other, as.has_value());
   return k;
 }
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <set>
 
+#include "emit/emit.hpp"
+
 namespace sinter {
 namespace {
 
@@ -44,6 +46,12 @@ std::int64_t representative(const Range& r, std::set<std::int64_t>& taken) {
   for (std::int64_t x = r.most; x > r.least; --x)
     if (taken.insert(x).second) return x;
   return r.most;
+}
+
+// Without the digest of its text.
+std::string name_of(const ClassKernel& k) {
+  const std::string entry = emit_kernel(k.decided).entry;
+  return entry.substr(0, entry.rfind('_'));
 }
 
 }  // namespace
@@ -112,7 +120,12 @@ std::string ExtentClasses::explain() const {
     const auto& kernels = of_class->kernels;
     const auto shared = std::count_if(kernels.begin(), kernels.end(),
                                       [](const ClassKernel& k) { return k.text.has_value(); });
-    text += fmt::format(": {} of {} kernels serve all extents\n", shared, kernels.size());
+    text += fmt::format(": {} of {} kernels serve all extents", shared, kernels.size());
+    for (const RowSchedules& s : of_class->by_rows)
+      text += fmt::format(", {} of them in {} schedules", s.places().size(), s.schedules().size());
+    text += '\n';
+    for (const ClassKernel& k : kernels)
+      if (!k.text) text += fmt::format("  {}: {}\n", name_of(k), k.reason);
   }
   return text;
 }

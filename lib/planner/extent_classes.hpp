@@ -22,8 +22,8 @@ class ExtentClasses {
   // `graph`: what the builder makes of the extents.
   Result<Plan> plan(Graph& graph, GraphBuilder::Extents extents);
   std::int64_t count() const;  // of classes that were met
-  // The classes that were met, a line each: the ranges of their extents and the kernels that are
-  // the same for all of them.
+  // The classes that were met, a line each: the ranges of their extents, how many kernels are the
+  // same for all of them; and below it, why the others are not.
   std::string explain() const;
 
  private:
