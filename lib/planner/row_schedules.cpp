@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <utility>
 
 #include "emit/config_text.hpp"
 #include "schedule/schedule_parts.hpp"
@@ -10,7 +11,7 @@
 namespace sinter {
 namespace {
 
-constexpr std::size_t kMostSchedules = 16;  // each of them is a compilation
+constexpr std::size_t kMostSchedules = 14;  // each of them is a compilation
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // Numbers of rows for which schedules are tried: tiles end at multiples of 8, of 64, and count less
@@ -129,7 +130,35 @@ class Trials {
     }
   }
 
+  // Puts others in place of those `taken`, one by one, as long as the losses get less.
+  void improve(std::vector<std::size_t>& taken) const {
+    double least = losses(taken);
+    for (bool improved = true; improved;) {
+      improved = false;
+      for (std::size_t& t : taken)
+        for (std::size_t i = 0; i < rows_.size(); ++i) {
+          const std::size_t before = std::exchange(t, i);
+          if (const double now = losses(taken); now < least)
+            least = now, improved = true;
+          else
+            t = before;
+        }
+    }
+  }
+
  private:
+  // Squared, so that large ones count; of all numbers of rows.
+  double losses(const std::vector<std::size_t>& taken) const {
+    constexpr double kUnserved = 1;
+    double sum = 0;
+    for (std::size_t j = 0; j < rows_.size(); ++j) {
+      double least = kUnserved;
+      for (const std::size_t i : taken)
+        if (serves(i, j, least)) least = loss(i, j);
+      sum += least * least;
+    }
+    return sum;
+  }
   std::vector<std::vector<double>> square(double x) const {
     return {rows_.size(), std::vector<double>(rows_.size(), x)};
   }
@@ -169,6 +198,7 @@ std::vector<std::size_t> cover(const Trials& trials) {
   for (double most = kStep; most <= kLast; most += kStep)
     if (taken = trials.cover(most); taken.size() <= kMostSchedules) break;
   if (taken.size() > kMostSchedules) taken.resize(kMostSchedules);
+  trials.improve(taken);
   return taken;
 }
 
