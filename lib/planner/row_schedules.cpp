@@ -11,7 +11,7 @@
 namespace sinter {
 namespace {
 
-constexpr std::size_t kMostSchedules = 14;  // each of them is a compilation
+constexpr std::size_t kMostSchedules = 15;  // each of them is a compilation
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // Numbers of rows for which schedules are tried: tiles end at multiples of 8, of 64, and count less
@@ -146,6 +146,18 @@ class Trials {
     }
   }
 
+  // Those that are the best for many numbers of rows come first.
+  void sort(std::vector<std::size_t>& taken) const {
+    std::map<std::size_t, int> wins;
+    for (std::size_t j = 0; j < rows_.size(); ++j) ++wins[best(taken, j)];
+    std::stable_sort(taken.begin(), taken.end(),
+                     [&](std::size_t a, std::size_t b) { return wins[a] > wins[b]; });
+  }
+  std::size_t best(const std::vector<std::size_t>& taken, std::size_t j) const {
+    return *std::min_element(taken.begin(), taken.end(),
+                             [&](std::size_t a, std::size_t b) { return loss(a, j) < loss(b, j); });
+  }
+
  private:
   // Squared, so that large ones count; of all numbers of rows.
   double losses(const std::vector<std::size_t>& taken) const {
@@ -199,17 +211,14 @@ std::vector<std::size_t> cover(const Trials& trials) {
     if (taken = trials.cover(most); taken.size() <= kMostSchedules) break;
   if (taken.size() > kMostSchedules) taken.resize(kMostSchedules);
   trials.improve(taken);
+  trials.sort(taken);
   return taken;
 }
 
 // The largest number of rows that schedule `taken[at]` is the best for, as a place of rows().
 std::size_t largest(const Trials& trials, const std::vector<std::size_t>& taken, std::size_t at) {
-  for (std::size_t j = trials.rows().size(); j-- > 0;) {
-    const auto best = std::min_element(taken.begin(), taken.end(), [&](std::size_t a, std::size_t b) {
-      return trials.loss(a, j) < trials.loss(b, j);
-    });
-    if (*best == taken[at]) return j;
-  }
+  for (std::size_t j = trials.rows().size(); j-- > 0;)
+    if (trials.best(taken, j) == taken[at]) return j;
   return taken[at];
 }
 
@@ -275,6 +284,7 @@ std::vector<RowSchedules> RowSchedules::all(const std::vector<KernelSpec>& one,
       continue;
     auto& schedules = known[key];
     if (!schedules) schedules = std::make_shared<Schedules>(schedules_of(members, context));
+    if (schedules->empty()) continue;
     RowSchedules made;
     for (const auto& m : members) made.places_.push_back(m.place);
     made.schedules_ = schedules;
@@ -288,10 +298,9 @@ const std::vector<ClassKernel>* RowSchedules::best(const std::vector<const Kerne
   std::vector<Choice> own;
   for (const std::size_t place : places_)
     own.push_back(kernels[place] ? choice_of(schedule_kernel(*kernels[place], context)) : Choice());
-  const std::vector<ClassKernel>* best = nullptr;
-  double least = kNever;
+  std::vector<double> all;
   for (const auto& schedule : *schedules_) {
-    double takes = 0;
+    double& takes = all.emplace_back(0);
     for (std::size_t i = 0; i < places_.size() && takes < kNever; ++i) {
       const KernelSpec* const spec = kernels[places_[i]];
       if (!spec) continue;
@@ -299,9 +308,14 @@ const std::vector<ClassKernel>* RowSchedules::best(const std::vector<const Kerne
       const auto as = schedule_as(decided, *spec, context);
       takes += as && is_wide(*as) == is_wide(decided) ? reckoned(*as, own[i]) : kNever;
     }
-    if (takes < least) least = takes, best = &schedule;
   }
-  return best;
+  // Of those that are about alike the first, which most plans take.
+  constexpr double kAlike = 1.01;
+  const double least = *std::min_element(all.begin(), all.end());
+  if (least == kNever) return nullptr;
+  const auto first =
+      std::find_if(all.begin(), all.end(), [&](double takes) { return takes <= kAlike * least; });
+  return &(*schedules_)[static_cast<std::size_t>(first - all.begin())];
 }
 
 }  // namespace sinter

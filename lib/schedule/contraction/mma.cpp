@@ -287,8 +287,8 @@ std::optional<MmaPlan> schedule_as(const MmaConfig& decided, const KernelSpec& s
             tiles(c.first_n(), c.first_k(), e.tile.n);
   e.grid = clamp_grid(e.tiles);
   const Started started = start(spec, e.number, Factors(spec).exact_run());
-  e.microseconds = plan->microseconds = microseconds(
-      started, {e.tile, tile_microseconds(started.work, e.tile, device)}, device);
+  e.microseconds = plan->microseconds =
+      microseconds(started, {e.tile, tile_microseconds(started.work, e.tile, device)}, device);
   plan->engine = std::move(e);
   return plan;
 }
