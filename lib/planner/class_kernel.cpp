@@ -17,12 +17,12 @@ std::string_view reason(const ScheduledKernel& k, const KernelSpec& other, bool 
   if (!spec.gathers.empty()) return "elements are gathered";
   if (!spec.columns.empty()) return "rows are shared out among blocks that sum columns";
   if (k.attention_backward()) return "gradients of attention are scheduled by extents";
-  if (k.aligned_by() >= 0) return "its rows begin anywhere in memory";
-  if (const auto* const p = k.pointwise(); p && p->tiling.on) return "tiles are copied";
   if (spec.as_rowwise() && other.as_rowwise() &&
       part_of(spec.extent, outer_rank(spec), spec.extent.size()) !=
           part_of(other.extent, outer_rank(other), other.extent.size()))
     return "the length of its rows changes";
+  if (k.aligned_by() >= 0) return "its rows begin anywhere in memory";
+  if (const auto* const p = k.pointwise(); p && p->tiling.on) return "tiles are copied";
   if (const auto* const e = k.wgmma(); (e && e->window) || k.depthwise())
     return "convolutions are scheduled by extents";
   return scheduled ? "its text holds extents outside of lists"

@@ -1,6 +1,7 @@
 #include "planner/plan_class.hpp"
 
 #include <map>
+#include <set>
 
 #include "lower/lower.hpp"
 #include "planner/make_plan.hpp"
@@ -27,14 +28,19 @@ std::vector<Work> works_of(const std::vector<KernelSpec>& specs) {
   for (const auto& s : specs) works.emplace_back(s.nodes, parts[s.nodes]++);
   return works;
 }
-// Of each work the kernel that does it; null where there is none.
+// Of each work the kernel that does it, or that at its place, which does none of the others (nodes
+// have other numbers where extents decide how an operation is expanded); null where there is none.
 std::vector<const KernelSpec*> doing(const std::vector<Work>& works,
                                      const std::vector<KernelSpec>& specs) {
   std::map<Work, const KernelSpec*> of;
   const auto own = works_of(specs);
   for (std::size_t i = 0; i < specs.size(); ++i) of.emplace(own[i], &specs[i]);
+  const std::set<Work> all(works.begin(), works.end());
   std::vector<const KernelSpec*> result;
-  for (const auto& w : works) result.push_back(of.count(w) ? of.at(w) : nullptr);
+  for (std::size_t i = 0; i < works.size(); ++i) {
+    const bool at_place = i < specs.size() && !all.count(own[i]);
+    result.push_back(of.count(works[i]) ? of.at(works[i]) : at_place ? &specs[i] : nullptr);
+  }
   return result;
 }
 

@@ -135,7 +135,9 @@ TEST_CASE("classes of extents: rows of products", "[gpu][extents]") {
                       b = g.tensor("b", {1, 80});
          g.output(gelu_tanh(matmul(x, w) + b), "y");
        },
-       {{{2}, {7}, {8}, {9}, {16}}, {{17}, {63}, {65}, {128}}, {{129}, {256}, {257}, {300}}}});
+       {{{2}, {7}, {8}, {9}, {16}}, {{17}, {63}, {65}, {128}}, {{129}, {256}, {257}, {300}}},
+       35,
+       true});
 }
 
 TEST_CASE("classes of extents: products in several schedules", "[gpu][extents]") {
@@ -203,7 +205,8 @@ TEST_CASE("classes of extents: a decoder block", "[gpu][extents]") {
         {{2, 65}, {3, 129}},
         {{1, 65}, {1, 127}, {1, 129}},
         {{2, 1}, {3, 1}, {8, 1}}},
-       60});
+       60,
+       true});
 }
 
 }  // namespace sinter::test
