@@ -150,7 +150,7 @@ void print_attention_backward(TextWriter& out, const KernelSpec& spec,
   out.close("};");
   out.open("struct Weight {{");
   out.line("static constexpr bool plain = {};", a.weight.statements.empty());
-  print_functions({{a.weight, "element", "float acc"}});
+  print_functions({{a.weight, "element", "float acc", true}});
   out.close("};");
   out.open("struct Rows {{");
   print_row_value(out, names, a.stats, "stats");

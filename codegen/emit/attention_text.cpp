@@ -236,6 +236,16 @@ void print_attention(TextWriter& out, const KernelSpec& outputs, const Attention
              names.port[static_cast<std::size_t>(a.tiles_taken)]);
     out.close("};");
   }
+  if (a.parts >= 0) {
+    out.open("struct SharedKeys : Bounds {{");
+    out.line("static constexpr bool shares_keys = true;");
+    out.line("static constexpr int part_rows = {};", e.part_rows);
+    out.line("SINTER_DEVICE static float* parts(const Args& args) {{ return args.{}; }}",
+             names.port[static_cast<std::size_t>(a.parts)]);
+    out.line("SINTER_DEVICE static int* parts_joined(const Args& args) {{ return args.{}; }}",
+             names.port[static_cast<std::size_t>(a.parts_joined)]);
+    out.close("};");
+  }
   print_element(out, e, e.scores.body, names, "Score");
   print_element(out, e, e.weight, names, "Weight");
   out.open("struct Rows {{");
@@ -270,7 +280,9 @@ std::string attention_call(const AttentionConfig& e) {
       e.by_warps ? "forward_by_warps"
       : e.wide   ? "wide_forward"
                  : "forward",
-      e.attention.tiles_taken >= 0 ? "CountedTiles" : "Bounds");
+      e.attention.tiles_taken >= 0 ? "CountedTiles"
+      : e.attention.parts >= 0     ? "SharedKeys"
+                                   : "Bounds");
 }
 
 }  // namespace sinter

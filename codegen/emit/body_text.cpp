@@ -252,8 +252,15 @@ std::string BodyText::draw(int i) const {
                      integer(s.port), integer(s.port2), name(i), distribution(s.rng));
 }
 
+std::string BodyText::run(int i) const {
+  const Statement& s = statement(i);
+  return fmt::format("sinter::bits_of_run<Drawn>({}, {}, c, {})", integer(s.port), integer(s.port2),
+                     distribution(s.rng));
+}
+
 std::string BodyText::random(int i) const {
   const Statement& s = statement(i);
+  if (i == taken_) return fmt::format("static_cast<{}>(drawn)", value_type(s.arithmetic));
   if (drawn(i))
     return fmt::format("sinter::drawn<{}>(place.random.{}, e)", value_type(s.arithmetic), name(i));
   return fmt::format("sinter::random<{}, Config::{}>({}, {}, c, {})", value_type(s.arithmetic),

@@ -50,6 +50,12 @@ class BodyText {
   bool drawn(int i) const;
   // The call that draws them.
   std::string draw(int i) const;
+  // The one random statement of a body whose number, 0 or 1, the function gets as `drawn`, where
+  // its callers run the generator once for several elements; -1: none.
+  void take_drawn(int i) { taken_ = i; }
+  int taken() const { return taken_; }
+  // "sinter::bits_of_run<Drawn>(seed, offset, c, sinter::Bernoulli{..})": the numbers of its run.
+  std::string run(int i) const;
   // "const float y = ...;", or the store or reduce.
   void print(TextWriter& out, int i) const;
   // "y = ...;" for a value that is declared elsewhere.
@@ -78,6 +84,7 @@ class BodyText {
   const Body& body_;
   const Packing* packing_;
   std::vector<bool> prepared_;
+  int taken_ = -1;
   std::vector<std::string> names_, divisor_names_;
 };
 

@@ -25,6 +25,7 @@ class Printed {
         members_(size_),
         divisors_(size_) {
     need(text_.size() - 1);
+    if (f.takes_drawn) take_drawn();
   }
 
   void print_members(TextWriter& out) const {
@@ -51,10 +52,16 @@ class Printed {
     out.close("}");
   }
   void print_function(TextWriter& out, std::string_view coordinates) const {
+    if (const int i = text_.taken(); i >= 0) {
+      out.line("using Drawn = Config::{};", random_access_name(text_.name(i)));
+      out.open("SINTER_DEVICE static unsigned run(const Args& args, const {}& c) {{", coordinates);
+      out.line("return {};", text_.run(i));
+      out.close("}");
+    }
     out.open(
-        "SINTER_DEVICE static float {}(const Args& args, const {}& c, const OfHead& of_head, {}) "
+        "SINTER_DEVICE static float {}(const Args& args, const {}& c, const OfHead& of_head, {}{}) "
         "{{",
-        function_.name, coordinates, function_.operands);
+        function_.name, coordinates, function_.operands, text_.taken() >= 0 ? ", bool drawn" : "");
     each([&](int i) {
       if (at(members_, i))
         out.line("const {} {} = of_head.{};", value_type(text_.statement(i).arithmetic),
@@ -69,6 +76,15 @@ class Printed {
   }
 
  private:
+  void take_drawn() {
+    std::vector<int> drawn;
+    each([&](int i) {
+      if (text_.statement(i).kind == StatementKind::random) drawn.push_back(i);
+    });
+    if (drawn.size() == 1 && at(of_element_, drawn[0]) &&
+        text_.statement(drawn[0]).rng.distribution == Distribution::bernoulli)
+      text_.take_drawn(drawn[0]);
+  }
   static bool at(const std::vector<bool>& v, int i) { return v[static_cast<std::size_t>(i)]; }
   template <class F>
   void each(const F& f) const {
@@ -99,7 +115,7 @@ class Printed {
 
   const ElementFunction& function_;
   const std::vector<bool> same_;
-  const BodyText text_;
+  BodyText text_;
   const std::size_t size_;
   std::vector<bool> of_element_, members_, divisors_;
 };

@@ -14,6 +14,9 @@ struct ElementFunction {
   const Body& body;           // its last value is the result
   std::string_view name;      // of the function
   std::string_view operands;  // "float acc", "float acc, float acc_gradient"
+  // Where a body draws one number, which is 0 or 1, the function takes it; `Drawn`, its logical
+  // index, and run(args, c), the bits of the four numbers of a run, say how to draw it.
+  bool takes_drawn = false;
 };
 
 // struct OfHead; of_head(args, c), which computes it once a tile; NAME(args, c, of_head, OPERANDS).

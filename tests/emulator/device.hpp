@@ -135,6 +135,7 @@ inline float exp2(float x) {
 inline void prefetch(const void*) {}
 inline void add(float* to, float x) { *to += x; }
 inline int take_number(int* counter) { return (*counter)++; }
+inline int raise_and_count(int* counter) { return (*counter)++; }
 template <int i>
 long long dynamic_number() {
   return dynamic_numbers[i];

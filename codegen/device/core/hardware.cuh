@@ -128,6 +128,13 @@ SINTER_DEVICE int take_number(int* counter) {
   asm volatile("atom.relaxed.gpu.global.add.s32 %0, [%1], 1;" : "=r"(r) : "l"(counter) : "memory");
   return r;
 }
+// The same in one order with what memory holds: what the block's threads wrote before they met is
+// seen by whoever raises the counter later, and what others wrote before is seen from here.
+SINTER_DEVICE int raise_and_count(int* counter) {
+  int r;
+  asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], 1;" : "=r"(r) : "l"(counter) : "memory");
+  return r;
+}
 // Waits until a counter is `count`. What was written before it was raised is seen from here.
 SINTER_DEVICE void wait_for_count(const int* counter, int count) {
   int r;

@@ -172,6 +172,21 @@ constexpr int index_of_runs() {
   return found;
 }
 
+// Of the run that the element at c belongs to, a bit each: which of its four numbers hold.
+template <class Access, class Coord>
+SINTER_DEVICE unsigned bits_of_run(long long seed, long long offset, const Coord& c,
+                                   const Bernoulli& distribution) {
+  const unsigned long long counter[1] = {
+      static_cast<unsigned long long>(offset) +
+      static_cast<unsigned long long>(logical_index<Access>(c)) / 4};
+  Philox4 x[1];
+  philox4x32_10(static_cast<unsigned long long>(seed), counter, x);
+  RandomBits<4> bits;
+#pragma unroll
+  for (int e = 0; e < 4; ++e) bits.take(e, RandomElement{x[0], e}, distribution);
+  return bits.word[0];
+}
+
 // The number of one element. Where runs begin at multiples of four of an index, the counter is made
 // of that multiple: a compiler that knows an index to be even sees that the next one's number comes
 // of the same run, and has it run once for both.

@@ -118,6 +118,7 @@ class Consumer {
     turns_.start();
   }
   SINTER_DEVICE void finish() const { turns_.finish(); }
+  SINTER_DEVICE void meet() const { turns_.meet(); }
 
   // The sums of weights times values and what the softmax knows of the rows. `row`: the first.
   SINTER_DEVICE void multiply(typename Outputs::Sums& out, RowSoftmax& softmax, Coord c,
@@ -193,7 +194,7 @@ class Consumer {
 template <class Config, class First, class Q, class K, class V, class Bounds, class Score,
           class Weight, class Rows, class Body, class Args>
 SINTER_DEVICE void run_forward(const Args& args) {
-  using S = ForwardShape<Config, First, Q, K, V, sequences_of<Bounds>(), CountsTiles<Bounds>>;
+  using S = ForwardShape<Config, First, Q, K, V, sequences_of<Bounds>(), bytes_of_tiles<Bounds>()>;
   using contraction::EpilogueTile;
   const SharedMemory memory;
   const unsigned shared = memory.address;
@@ -208,6 +209,10 @@ SINTER_DEVICE void run_forward(const Args& args) {
   }
   __syncthreads();
   hardware::grid_dependency_wait();
+  if constexpr (SharesKeys<Bounds>) {
+    find_share<Config, S, Bounds>(args, reinterpret_cast<int*>(memory.pointer + S::queue));
+    __syncthreads();
+  }
   if (warpgroup == 0) {
     hopper::keep_registers<Config::producer_registers>();
     if (threadIdx.x == 0) produce<Config, S, Q, K, V, Bounds>(args, memory.pointer, shared);
@@ -218,10 +223,10 @@ SINTER_DEVICE void run_forward(const Args& args) {
   EpilogueTile& slab = reinterpret_cast<EpilogueTile*>(memory.pointer + S::slabs)[warp];
   Consumer<Config, S, Q, K, V, Bounds, Score, Weight, Rows, Args> consumer(args, shared,
                                                                            warpgroup - 1);
-  auto tiles = tiles_of_consumers<S, Bounds>(memory.pointer, shared);
+  auto tiles = tiles_of_consumers<Config, S, Bounds>(memory.pointer, shared);
 #pragma unroll 1
   for (int round = 0, i; (i = tiles.next(args, round)) < S::items; ++round) {
-    TileOfRows tile = tile_of_rows<Config, S>(i);
+    TileOfRows tile = tiles.tile(i);
     int row = tile.row + (warpgroup - 1) * 64;
     typename S::F::Coord c;
     S::F::set_batch(c, tile.entry);
@@ -230,7 +235,7 @@ SINTER_DEVICE void run_forward(const Args& args) {
       if (tile.row >= band.rows) continue;
       row = tile.row + (warpgroup - 1) * 64;
     }
-    const KeyTiles keys = keys_of<S>(band, tile);
+    KeyTiles keys = tiles.keys(band, tile);
     typename S::Outputs::Sums out;
     RowSoftmax softmax;
     if (keys.begin < keys.end) {
@@ -239,7 +244,14 @@ SINTER_DEVICE void run_forward(const Args& args) {
       softmax.start();
       out.clear();
     }
-
+    if constexpr (SharesKeys<Bounds>) {
+      const KeyParts parts = tiles.parts();
+      if (parts.count > 1 && !join_parts<Config, S, Bounds, Score>(
+                                 args, parts, i, warpgroup - 1, (&slab - warp % 4)->at, out,
+                                 softmax, [&] { consumer.meet(); }))
+        continue;
+      keys = tiles.whole();
+    }
     finish_tile<Config, S, Q, K, V, Bounds, Score, Weight, Rows, Body>(args, slab, out, softmax, c,
                                                                        band, keys, tile, row, warp);
   }

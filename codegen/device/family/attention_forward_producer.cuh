@@ -22,7 +22,7 @@ struct LoadedTiles : ForwardTiles<Config, First, Q, tile_q, sequences> {
   using PipeQ = Pipeline<1>;
 };
 
-template <class Config, class First, class Q, class K, class V, int sequences, bool counts_tiles>
+template <class Config, class First, class Q, class K, class V, int sequences, int tile_bytes>
 struct ForwardShape : LoadedTiles<Config, First, Q, 64 * (Config::threads / 128 - 1), sequences> {
   using B = LoadedTiles<Config, First, Q, 64 * (Config::threads / 128 - 1), sequences>;
   using B::consumers, B::tile_k, B::stages, B::depth, B::columns, B::up;
@@ -39,8 +39,7 @@ struct ForwardShape : LoadedTiles<Config, First, Q, 64 * (Config::threads / 128 
                        pipe_q = slabs +
                                 consumers * 4 * static_cast<int>(sizeof(contraction::EpilogueTile)),
                        pipe_k = pipe_q + PipeQ::bytes, pipe_v = pipe_k + Pipe::bytes,
-                       queue = pipe_v + Pipe::bytes,
-                       end = queue + (counts_tiles ? TileQueue::bytes : 0);
+                       queue = pipe_v + Pipe::bytes, end = queue + tile_bytes;
   static constexpr int shared_bytes = end + 1023;
   static_assert(shared_bytes <= 227 << 10, "stages do not fit into shared memory");
 };
@@ -102,11 +101,11 @@ SINTER_DEVICE void produce(const Args& args, unsigned char* pointer, unsigned sh
   auto tiles = tiles_of_producer<Config, S, Bounds>(pointer, shared);
 #pragma unroll 1
   for (int round = 0, i; (i = tiles.next(args, round)) < S::items; ++round) {
-    TileOfRows tile = tile_of_rows<Config, S>(i);
+    TileOfRows tile = tiles.tile(i);
     typename S::F::Coord c;
     S::F::set_batch(c, tile.entry);
     const BandOf<S, Bounds> band = tiles.band(args, c, tile);
-    const KeyTiles keys = keys_of<S>(band, tile);
+    const KeyTiles keys = tiles.keys(band, tile);
     if (keys.begin == keys.end) continue;
     const auto load_k = [&](int n) {
       pipe_k.acquire(state_k);

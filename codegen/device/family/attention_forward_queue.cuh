@@ -5,10 +5,10 @@
 // (Shah et al., "FlashAttention-3", 2024, its dynamic tile scheduler.)
 //
 // A generated file's Bounds also have counts_tiles and int* tiles_taken(args), which is zero before
-// the kernel runs.
+// the kernel runs. Or CTAs have equal shares of all tiles of keys: attention_forward_shares.cuh.
 #pragma once
 #include "sinter/device/engine/pipeline.cuh"
-#include "sinter/device/family/attention_forward_tiles.cuh"
+#include "sinter/device/family/attention_forward_shares.cuh"
 
 namespace sinter::attention {
 
@@ -17,9 +17,19 @@ concept CountsTiles = requires {
   Bounds::counts_tiles;
 };
 
+// Tiles whose number tells where they are, with all the keys that their part of a split has.
+template <class Config, class S>
+struct NumberedTiles {
+  SINTER_DEVICE TileOfRows tile(int number) const { return tile_of_rows<Config, S>(number); }
+  template <class Band>
+  SINTER_DEVICE KeyTiles keys(const Band& band, const TileOfRows& tile) const {
+    return keys_of<S>(band, tile);
+  }
+};
+
 // Every so-manieth tile, in rounds.
-template <class S, class Bounds>
-struct EveryTile {
+template <class Config, class S, class Bounds>
+struct EveryTile : NumberedTiles<Config, S> {
   // The number of the next tile; S::items or more: there is none any more.
   template <class Args>
   SINTER_DEVICE int next(const Args&, int round) {
@@ -56,7 +66,7 @@ struct TileQueue {
 
 // By one thread of the producer, which loads each tile before it asks for the next one.
 template <class Config, class S, class Bounds>
-class HandsOutTiles {
+class HandsOutTiles : public NumberedTiles<Config, S> {
   TileQueue queue_;
   int taken_ = -1;  // a number that is not looked for yet
   int round_ = 0;
@@ -93,8 +103,8 @@ class HandsOutTiles {
 };
 
 // By all threads of consumers.
-template <class S, class Bounds>
-class TakesTiles {
+template <class Config, class S, class Bounds>
+class TakesTiles : public NumberedTiles<Config, S> {
   TileQueue queue_;
   typename TileQueue::template Slot<S, Bounds> slot_{0, 0, BandOf<S, Bounds>::nothing()};
 
@@ -120,19 +130,27 @@ class TakesTiles {
   }
 };
 
+// What they have in shared memory besides.
+template <class Bounds>
+constexpr int bytes_of_tiles() {
+  return CountsTiles<Bounds> ? TileQueue::bytes : SharesKeys<Bounds> ? ShareStart::bytes : 0;
+}
+
 template <class Config, class S, class Bounds>
 SINTER_DEVICE auto tiles_of_producer(unsigned char* pointer, unsigned shared) {
   if constexpr (CountsTiles<Bounds>)
     return HandsOutTiles<Config, S, Bounds>(pointer, shared);
+  else if constexpr (SharesKeys<Bounds>)
+    return TilesOfShare<S, Bounds>(*reinterpret_cast<const ShareStart*>(pointer + S::queue));
   else
-    return EveryTile<S, Bounds>{};
+    return EveryTile<Config, S, Bounds>{};
 }
-template <class S, class Bounds>
+template <class Config, class S, class Bounds>
 SINTER_DEVICE auto tiles_of_consumers(unsigned char* pointer, unsigned shared) {
   if constexpr (CountsTiles<Bounds>)
-    return TakesTiles<S, Bounds>(pointer, shared);
+    return TakesTiles<Config, S, Bounds>(pointer, shared);
   else
-    return EveryTile<S, Bounds>{};
+    return tiles_of_producer<Config, S, Bounds>(pointer, shared);
 }
 
 }  // namespace sinter::attention

@@ -16,11 +16,32 @@ using A = AttentionSpec;
 
 constexpr int kMostSplits = 128;
 
+constexpr int kEqualShares = 0;  // in place of a number of parts
+
+// Of CTAs that have equal shares of all keys; nothing where there is no such kernel.
+std::optional<AttentionPlan> plan_of_shares(const KernelSpec& spec, const DeviceModel& device) {
+  KernelSpec shares = spec;
+  shares.attention().parts = shares.attention().parts_joined = 0;  // ports to be
+  return plan_attention(shares, device);
+}
+
 // The number of parts with the least estimated time. The combining kernel reads an f32 result for
 // each of them.
 int choose_splits(const KernelSpec& spec, const DeviceModel& device) {
   const A& a = spec.attention();
   const auto whole = plan_attention(spec, device);
+  if (const auto shares = plan_of_shares(spec, device); whole && shares) {
+    const AttentionConfig& e = whole->engine;
+    // Many rows that keep all SMs busy wait for tensor cores, and neighbours share what the
+    // second-level cache holds.
+    const bool few = e.consumers == 1, fills = e.grid >= static_cast<std::uint32_t>(device.sms);
+    // Lengths that are known on the GPU alone may be unlike, whatever a whole batch takes.
+    const bool any_length =
+        few && a.length_kv >= 0 && a.band.padding && spec.extent[A::n] > e.tile_k;
+    const bool faster = (few || !fills) &&
+                        shares->engine.microseconds + device.launch_microseconds < e.microseconds;
+    return any_length || faster ? kEqualShares : 1;
+  }
   // A row that sees nothing has a logarithm of -inf, which a sink's part does not tell; one with an
   // infinite score, written out, that score's.
   if (!whole ||
@@ -182,6 +203,35 @@ std::vector<KernelSpec> counted_tiles(KernelSpec spec, const DeviceModel& device
 
 }  // namespace
 
+namespace {
+
+// Counters of parts that are there start as zeros.
+std::vector<KernelSpec> shared_keys(KernelSpec spec, const DeviceModel& device,
+                                    Temporaries& temporaries) {
+  const auto plan = plan_of_shares(spec, device);
+  if (!plan) return {std::move(spec)};
+  const SharedParts size = shared_parts(spec, plan->engine, device);
+  Access packed;
+  packed.stride = {1};
+  const auto add = [&](const char* name, DataType type, std::int64_t n) {
+    return temporaries.add(name, type, {n}, packed);
+  };
+  KernelPort counters = add("parts_joined", DataType::i32, size.counters),
+             parts = add("parts_of_keys", DataType::f32, size.floats);
+  std::vector<KernelSpec> kernels = {zeros(counters, {size.counters})};
+  kernels.front().nodes = {spec.nodes.front()};
+  A& a = spec.attention();
+  for (auto [port, number] : {std::pair(&parts, &a.parts), {&counters, &a.parts_joined}}) {
+    port->access.stride = Dims::filled(spec.extent.size(), 0);
+    *number = static_cast<int>(spec.ports.size());
+    spec.ports.push_back(std::move(*port));
+  }
+  kernels.push_back(std::move(spec));
+  return kernels;
+}
+
+}  // namespace
+
 std::vector<KernelSpec> split_keys(KernelSpec spec, const PlanContext& context,
                                    Temporaries& temporaries) {
   const DeviceModel& device = context.device;
@@ -190,6 +240,7 @@ std::vector<KernelSpec> split_keys(KernelSpec spec, const PlanContext& context,
   const auto parts = static_cast<int>(context.decisions.settle(
       Decisions::Kind::key_parts, spec.nodes.front(), [&] { return choose_splits(spec, device); }));
   if (parts == 1) return {std::move(spec)};
+  if (parts == kEqualShares) return shared_keys(std::move(spec), device, temporaries);
   const int rank = spec.extent.size();
   const Dims rows = part_of(spec.extent, 0, A::e), results = part_of(spec.extent, 0, A::n);
   Dims all_rows = rows, all_results = results;

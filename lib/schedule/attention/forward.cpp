@@ -141,8 +141,9 @@ int shared_bytes(const AttentionConfig& e, int depth, int width) {
             k = up(e.tile_k, e.k.k_fastest ? 8 : kLine) * up(depth, kLine) * 2,
             v = up(up(width, 16), kLine) * up(e.tile_k, e.v.k_fastest ? kLine : 8) * 2;
   const int taken = e.attention.tiles_taken >= 0 ? 2 * (16 + 32) : 0;  // tiles, with their barriers
+  const int share = e.attention.parts >= 0 ? 4 * (4 + 20) : 0;         // where the CTA's begins
   return q + e.stages * (k + v) + e.consumers * 4 * kSlabBytes + 16 + 2 * 16 * e.stages + taken +
-         1023;
+         share + 1023;
 }
 
 // WideForwardShape has the same.
@@ -283,18 +284,32 @@ std::int64_t choose_heads(const KernelSpec& spec, const AttentionConfig& e, std:
 double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig& e, double items,
                                   const DeviceModel& device) {
   constexpr double kOperations = 4096, kReached = 0.65, kReachedWide = 0.55,
-                   kStart = 4;  // microseconds
-  const double rounds = std::ceil(items / e.grid),
-               tiles_k = std::ceil(keys_of_a_row(spec) / spec.attention().splits / e.tile_k);
+                   kStart = 4,  // microseconds
+      kJoin = 2;                // the parts of shares
+  const AttentionSpec& a = spec.attention();
+  const bool shares = a.parts >= 0;
+  const double tiles_k = std::ceil(keys_of_a_row(spec) / a.splits / e.tile_k);
+  // Tiles of keys, one behind another.
+  const double in_row =
+      shares ? std::ceil(items * tiles_k / e.grid) : std::ceil(items / e.grid) * tiles_k;
   const double tile = 2.0 * e.tile_q * e.tile_k *
                       static_cast<double>(spec.extent[AttentionSpec::d] +
                                           spec.extent[AttentionSpec::e]),
                reached = e.wide             ? kReachedWide
                          : e.consumers == 1 ? kReached / 2
                                             : kReached;
-  const double bandwidth = std::min(device.memory_bandwidth, e.grid * device.sm_bandwidth);
-  return kStart + std::max(rounds * tiles_k * tile / kOperations / reached / device.clock,
-                           bytes_of_attention(spec, e) / bandwidth);
+  const double bytes = bytes_of_attention(spec, e);
+  // The last round of tiles may leave SMs idle. That of few rows, which wait for memory, counts.
+  const auto streamed = [&](double ctas) {
+    return ctas / std::min(device.memory_bandwidth, ctas * device.sm_bandwidth);
+  };
+  const double rest = e.consumers > 1 || shares ? 0 : std::fmod(items, e.grid),
+               memory = rest == 0
+                            ? bytes / e.grid * streamed(e.grid)
+                            : bytes / items *
+                                  (std::floor(items / e.grid) * streamed(e.grid) + streamed(rest));
+  return kStart + (shares ? kJoin : 0) +
+         std::max(in_row * tile / kOperations / reached / device.clock, memory);
 }
 
 // Completes a plan that has its operands.
@@ -323,7 +338,11 @@ bool plan_by_warpgroups(const KernelSpec& spec, const DeviceModel& device, Atten
   if (tiles_q * e.tile_q >= std::int64_t{1} << 31) return false;
   const double items = static_cast<double>(heads) * static_cast<double>(tiles_q) * a.splits;
   if (items >= 0x1p30) return false;
-  e.grid = clamp_grid(std::min<double>(items, device.sms));
+  const double tiles_k = std::ceil(keys_of_a_row(spec) / a.splits / e.tile_k);
+  const bool shares = a.parts >= 0;
+  if (shares && (e.wide || a.sequences.count > 0 || items * tiles_k >= 0x1p30)) return false;
+  e.part_rows = shares ? static_cast<int>(std::min<std::int64_t>(up(rows_of(spec), 8), kRows)) : 0;
+  e.grid = clamp_grid(std::min<double>(shares ? items * tiles_k : items, device.sms));
   e.heads_together = static_cast<int>(choose_heads(spec, e, heads, tiles_q, device));
   e.microseconds = microseconds_by_warpgroups(spec, e, items, device);
   return true;
@@ -380,6 +399,15 @@ double keys_of_a_row(const KernelSpec& spec) {
   return of(spec.attention(), AttentionSpec::query, AttentionSpec::n);
 }
 
+SharedParts shared_parts(const KernelSpec& spec, const AttentionConfig& e,
+                         const DeviceModel& device) {
+  const std::int64_t columns = up(spec.extent[AttentionSpec::e], 16),
+                     tiles = count(spec.extent, 0, AttentionSpec::batch) *
+                             ((rows_of(spec) + e.tile_q - 1) / e.tile_q);
+  // PartsOfKeys::floats
+  return {2LL * device.sms * e.consumers * e.part_rows * (columns + 2), tiles * e.consumers};
+}
+
 std::array<int, 2> own_columns(std::int64_t width) {
   const int slabs = up(width, kLine) / kLine, first = (slabs + 1) / 2;
   return {first * kLine, std::max(1, slabs - first) * kLine};
@@ -414,7 +442,7 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
   e.weight = without_index(spec, AttentionSpec::e).attention().weight;
   e.by_warps = runs_by_warps(spec, e.scores, plan.spec, device);
   e.wide = !e.by_warps && is_wide(spec);
-  if (a.sequences.count > 0 && (e.wide || e.by_warps)) return {};
+  if ((a.sequences.count > 0 || a.parts >= 0) && (e.wide || e.by_warps)) return {};
   const Operands o = e.by_warps
                          ? copied_operands(spec, e.scores, plan.spec)
                          : operands_of(e.scores, plan.spec, a.group, wants_elements_together(spec));
@@ -443,6 +471,8 @@ std::optional<AttentionPlan> schedule_as(const AttentionConfig& decided, const K
   if (own.by_warps != decided.by_warps || own.wide != decided.wide ||
       own.values_in_keys != decided.values_in_keys || own.n_fastest != decided.n_fastest ||
       own.attention.splits != decided.attention.splits ||
+      (own.attention.parts >= 0) != (decided.attention.parts >= 0) ||
+      own.part_rows != decided.part_rows || (own.part_rows > 0 && own.tile_q != decided.tile_q) ||
       own.scores.extent.back() != decided.scores.extent.back() || !decided.q.loads_like(own.q) ||
       !decided.k.loads_like(own.k) || !decided.v.loads_like(own.v) ||
       (decided.result && !(own.result && decided.result->loads_like(*own.result))) ||
@@ -457,7 +487,10 @@ std::optional<AttentionPlan> schedule_as(const AttentionConfig& decided, const K
                        std::ceil(static_cast<double>(rows_of(spec)) / e.tile_q) *
                        e.attention.splits;
   if (items >= 0x1p30) return {};
-  e.grid = clamp_grid(e.by_warps ? items : std::min<double>(items, device.sms));
+  if (e.attention.parts >= 0)
+    e.grid = own.grid;
+  else
+    e.grid = clamp_grid(e.by_warps ? items : std::min<double>(items, device.sms));
   e.heads_together = own.heads_together;
   e.microseconds = e.by_warps ? microseconds_by_warps(spec, e, items, device)
                               : microseconds_by_warpgroups(spec, e, items, device);

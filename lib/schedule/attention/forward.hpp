@@ -22,6 +22,7 @@ struct AttentionConfig : Launch {
   int tile_q = 128;             // rows
   int tile_k = 128;             // keys
   int stages = 2;               // of the pipelines of K and V
+  int part_rows = 0;            // where CTAs share keys: rows of a part, of each consumer
   int beside = 1;               // CTAs that an SM needs to be busy
   int heads_together = 1;       // whose tiles of rows run beside each other
   bool ping_pong = true;        // consumers take turns to issue products
@@ -44,6 +45,13 @@ struct AttentionPlan {
 // `spec`: of the attention family. Nothing where TMA, or copies of 16 bytes, cannot load the
 // operands, heads are wider than registers hold, or a body has more than straight-line arithmetic.
 std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const DeviceModel& device);
+
+// Where CTAs share keys: the f32 numbers that they hand each other, and the counters.
+struct SharedParts {
+  std::int64_t floats, counters;
+};
+SharedParts shared_parts(const KernelSpec& spec, const AttentionConfig& e,
+                         const DeviceModel& device);
 
 // With what was decided for another spec of the same structure and heads of the same width; nothing
 // where that does not hold.
