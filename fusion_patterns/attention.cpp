@@ -10,6 +10,7 @@
 
 #include "fusion_patterns/pattern.hpp"
 #include "planner/spec/attention_spec.hpp"
+#include "planner/spec/contraction_spec.hpp"
 #include "planner/split/operands.hpp"
 #include "schedule/scheduled_kernel.hpp"
 
@@ -63,13 +64,25 @@ class AttentionPattern final : public Pattern {
     const Dims domain = without_leading_ones(state.graph()[state.node(m.anchor).outputs[0]].dim);
     grow(state, m.nodes, {.pattern = name(), .explain = explain}, [&](NodeId other) -> Refusal {
       const Node& n = state.node(other);
-      if (reads_from_memory(n.op) || n.op == OpKind::reduction || n.op == OpKind::concatenate)
+      if (reads_from_memory(n.op) || n.op == OpKind::concatenate)
         return "it reads its operands from memory";
       // Of what this kernel computes only the products are in registers there; Stats are stored.
       for (TensorId t : n.inputs)
         if (const NodeId p = t >= 0 ? state.producer(t) : -1;
             p >= 0 && p != a.second && contains(own, p))
           return "it reads another result of the attention than O";
+      // One number of all results (amax), which the next kernel finishes.
+      if (n.op == OpKind::reduction) {
+        if (count(state.graph()[n.outputs[0]].dim) != 1 || a.offsets_q >= 0)
+          return "it is a reduction to more than one number";
+        if (Refusal r = reduction_refuses(state, m.nodes, m.anchor, other); !r.why.empty())
+          return r;
+      }
+      for (TensorId t : n.inputs)
+        if (const NodeId p = t >= 0 ? state.producer(t) : -1; p >= 0 && contains(m.nodes, p) &&
+                                                              !contains(own, p) &&
+                                                              state.node(p).op == OpKind::reduction)
+          return "it needs a total, which the kernel's end completes";
       const auto of_epilogue = [&](NodeId p) { return contains(m.nodes, p) && !contains(own, p); };
       const bool behind = std::any_of(n.inputs.begin(), n.inputs.end(), [&](TensorId t) {
         const NodeId p = t >= 0 ? state.producer(t) : -1;
@@ -80,8 +93,8 @@ class AttentionPattern final : public Pattern {
         const auto& readers = state.consumers(t);
         return std::all_of(readers.begin(), readers.end(), of_epilogue);
       });
-      return behind || beside ? refuse_other_domain(state, other, domain)
-                              : Refusal("it is not behind the products");
+      if (!behind && !beside) return "it is not behind the products";
+      return n.op == OpKind::reduction ? Refusal() : refuse_other_domain(state, other, domain);
     });
   }
 };

@@ -87,6 +87,7 @@ class Attention : KernelStatements {
                     attend(a, at, {first, std::min(keys.end, first + each)}, i);
                   }
                 }));
+    store_parts();
   }
   // A row's part of the keys; what it gives is written as if it were another batch entry's.
   void attend(const AttentionSpec& a, Index at, const Interval& keys, int split) {

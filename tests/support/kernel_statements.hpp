@@ -191,7 +191,7 @@ class KernelStatements {
           break;
         case StatementKind::column:
           accumulate(spec_.columns[port],
-                     spec_.as_contraction() ? part(s.port, at) : column(s.port, at), x);
+                     spec_.as_rowwise() ? column(s.port, at) : part(s.port, at), x);
           break;
       }
     }
@@ -226,9 +226,10 @@ class KernelStatements {
     }
   }
 
-  // The running result of some rows or columns of a contraction's results.
+  // The running result of some rows or columns of a contraction's results, or of attention's.
   double& part(int number, const Index& at) {
-    const ContractionSpec& c = spec_.contraction();
+    using A = AttentionSpec;
+    const ContractionSpec* const c = spec_.as_contraction();
     const auto& r = spec_.columns[static_cast<std::size_t>(number)];
     const auto group = [&](int from, int count) {
       std::int64_t i = 0;
@@ -238,7 +239,8 @@ class KernelStatements {
     };
     const std::int64_t place =
         locate(spec_.ports[static_cast<std::size_t>(r.port)].access, at).offset +
-        group(c.first_m(), c.m) * r.slot_m + group(c.first_n(), c.n) * r.slot_n;
+        (c ? group(c->first_m(), c->m) : group(A::member, 2)) * r.slot_m +
+        (c ? group(c->first_n(), c->n) : group(A::e, 1)) * r.slot_n;
     return columns_.try_emplace(Index{number, place}, identity(r.mode)).first->second;
   }
   void store_parts() {

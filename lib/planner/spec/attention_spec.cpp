@@ -370,7 +370,8 @@ KernelSpec attention_spec(const FusionState& state, const AttentionNodes& a,
   if (state.needed_outside(last.outputs[0], nodes)) body.store(last.outputs[0]);
   for (NodeId n : epilogue)
     for (TensorId t : state.node(n).outputs)
-      if (t >= 0 && state.needed_outside(t, nodes)) body.store(t);
+      if (t >= 0 && state.needed_outside(t, nodes))
+        state.node(n).op == OpKind::reduction ? body.column(state.node(n)) : body.store(t);
   const auto port = [&](TensorId t) { return t < 0 ? -1 : body.port(t, false); };
   to.length_q = port(a.length_q);
   to.length_kv = port(a.length_kv);

@@ -46,7 +46,7 @@ int choose_splits(const KernelSpec& spec, const DeviceModel& device) {
   // infinite score, written out, that score's.
   if (!whole ||
       whole->engine.grid >= static_cast<std::uint32_t>(device.sms * whole->engine.beside) ||
-      (a.stats >= 0 && (a.sink >= 0 || a.written_out)))
+      (a.stats >= 0 && (a.sink >= 0 || a.written_out)) || !spec.columns.empty())
     return 1;
   const std::int64_t tiles = (spec.extent[A::n] + whole->engine.tile_k - 1) / whole->engine.tile_k;
   const double results = static_cast<double>(count(spec.extent, 0, A::n));

@@ -172,7 +172,7 @@ std::vector<KernelSpec> finish_columns(KernelSpec spec, const DeviceModel& devic
   return {std::move(spec), whole.kernel()};
 }
 
-// ---- reductions of a contraction's results
+// ---- reductions of a contraction's results, or of attention's
 
 // Where a reduction's partial results lie: packed, in the order of batch, m and n, of which those
 // that are reduced have one for some rows or columns. Batch indices are reduced by the finishing
@@ -184,8 +184,10 @@ struct ResultParts {
 
   ResultParts(const KernelSpec& spec, ColumnReduction& c) {
     const Dims& result = c.result.access.stride;
-    const ContractionSpec& space = spec.contraction();
-    const int m = space.first_m(), n = space.first_n(), k = space.first_k();
+    using A = AttentionSpec;
+    const ContractionSpec* const space = spec.as_contraction();  // else attention
+    const int m = space ? space->first_m() : A::batch, n = space ? space->first_n() : A::e,
+              k = space ? space->first_k() : A::n;
     std::vector<int> index;  // of the domain, for each dim; -1: parts of some rows or columns
     const auto add_index = [&](int i) {
       index.push_back(i);
@@ -245,7 +247,8 @@ std::vector<KernelSpec> finish_results(KernelSpec spec, const DeviceModel& devic
 
 std::vector<KernelSpec> split_columns(KernelSpec spec, const DeviceModel& device,
                                       Temporaries& temporaries) {
-  if (spec.as_contraction()) return finish_results(std::move(spec), device, temporaries);
+  if (spec.as_contraction() || spec.as_attention())
+    return finish_results(std::move(spec), device, temporaries);
   return finish_columns(std::move(spec), device, temporaries);
 }
 

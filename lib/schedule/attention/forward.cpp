@@ -432,7 +432,10 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
   const AttentionSpec& a = spec.attention();
   if (count(spec.extent, 0, spec.extent.size()) == 0) return {};
   if (rows_of(spec) >= 1 << 30 || spec.extent[AttentionSpec::n] >= 1 << 30) return {};
-  if (!is_straight(spec, spec.body, true) || !draws_or_loads(spec, a.score) ||
+  Body epilogue = spec.body;
+  std::erase_if(epilogue.statements,
+                [](const Statement& s) { return s.kind == StatementKind::column; });
+  if (!is_straight(spec, epilogue, true) || !draws_or_loads(spec, a.score) ||
       !draws_or_loads(spec, a.weight))
     return {};
 
