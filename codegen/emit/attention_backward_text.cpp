@@ -14,11 +14,16 @@ namespace {
 
 using A = AttentionBackwardSpec;
 
-// A line of a tensor, for copies or stores by threads.
+// A line of a tensor, for copies or stores by threads. `multiplied`: the type in which its elements
+// are.
 void print_lines(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                 std::string_view struct_name, int port, std::int64_t group) {
+                 std::string_view struct_name, int port, std::int64_t group,
+                 DataType multiplied = DataType::none) {
   out.open("struct {} {{", struct_name);
-  out.line("using Number = {};", storage_type(spec.ports[static_cast<std::size_t>(port)].type));
+  const std::string_view type = storage_type(spec.ports[static_cast<std::size_t>(port)].type);
+  out.line("using Number = {};", multiplied == DataType::f32    ? "sinter::attention::SplitF32"
+                                 : multiplied == DataType::tf32 ? "sinter::tf32"
+                                                                : type);
   print_line(out, {spec, names, "Config", "Coord"}, port, group);
   out.close("};");
 }
@@ -123,7 +128,7 @@ void print_attention_backward(TextWriter& out, const KernelSpec& spec,
                               const AttentionBackwardConfig& e, const KernelNames& names) {
   const A& a = spec.attention_backward();
   const auto lines = [&](std::string_view struct_name, int port, std::int64_t group) {
-    print_lines(out, spec, names, struct_name, port, group);
+    print_lines(out, spec, names, struct_name, port, group, a.q.type);
   };
   if (e.by_warps) {
     lines("OperandQ", e.q.port, 1);

@@ -268,6 +268,7 @@ void add_constants(const KernelSpec& spec, const AttentionConfig& e,
                      {"heads_together", e.heads_together},
                      {"splits", e.attention.splits},
                      {"products", 1}});
+  if (e.attention.parts >= 0) c.push_back({"share_lanes", e.share_lanes});
   if (!e.by_warps)
     c.insert(c.end(), {{"producer_registers", e.producer_registers},
                        {"consumer_registers", e.consumer_registers},

@@ -6,13 +6,13 @@
 // operands of dV and dK as they lie. ds also passes through shared memory, for dQ = dS K, of which
 // each warp multiplies 16 queries and every so-manieth 16 columns and adds them to sums of f32 in
 // memory. The next tile of queries is copied meanwhile. (Dao, "FlashAttention-2", 2023, section
-// 3.1.2.)
+// 3.1.2.) Factors of f32 are sums of two of tf32 (attention_factors.cuh).
 //
 // A generated file defines what attention_backward.cuh lists, but for
 //
 //   struct Config     tile_q, tile_k in place of stages and registers
 //   OperandQ, OperandK, OperandV, OperandDO
-//                     Number, const Number* line(args, c): see attention_forward_mma.cuh
+//                     Number, line(args, c): see attention_forward_mma.cuh
 //   struct SumsDQ     float* line(args, c), of a query
 //   struct ResultDK, ResultDV   Number* line(args, c), of a key: at multiples of 4 bytes
 //
@@ -24,7 +24,7 @@
 #include "sinter/device/family/attention_backward_order.cuh"
 #include "sinter/device/family/attention_backward_results.cuh"
 #include "sinter/device/family/attention_backward_weights.cuh"
-#include "sinter/device/family/attention_lines.cuh"
+#include "sinter/device/family/attention_factors.cuh"
 
 namespace sinter::attention {
 
@@ -54,38 +54,103 @@ struct BackwardWarpsShape : BackwardTiles<Config, Q, Config::tile_k> {
 
 // d += a b, where a lies in registers: k are the lines of `tile`, columns their elements.
 template <class Number, int k, class Tile, int columns>
-SINTER_DEVICE void multiply_lines(Accumulator<float, columns>& d,
-                                  const OperandFragment<Number, k>& a, unsigned tile,
-                                  const LaneLine<Tile, true>& line) {
+SINTER_DEVICE void multiply_lines(Accumulator<float, columns>& d, const WeightFactors<Number, k>& a,
+                                  unsigned tile, const ValuesOfLane<Tile>& lines) {
+  constexpr int steps = WeightFactors<Number, k>::steps;
+  if constexpr (sizeof(Number) == 2) {
 #pragma unroll
-  for (int i = 0; i < k / 16; ++i)
+    for (int i = 0; i < steps; ++i)
+#pragma unroll
+      for (int e = 0; e < columns / 16; ++e) {
+        Factors<Number, 4> b;
+        lines.get(b, tile, i, e);
+        multiply<Number>(d.at + e * 8, a.step(i), b, 0);
+        multiply<Number>(d.at + e * 8 + 4, a.step(i), b, 2);
+      }
+  } else {
+    // Tensor cores cut sums off: those of a tile are added to the others by ordinary cores.
 #pragma unroll
     for (int e = 0; e < columns / 16; ++e) {
-      unsigned b[4];
-      warp_matrix::get_transposed(b, tile + line(i, e));
-      warp_matrix::multiply(Number{}, d.at + e * 8, a.at[i], b[0], b[1]);
-      warp_matrix::multiply(Number{}, d.at + e * 8 + 4, a.at[i], b[2], b[3]);
-    }
-}
-// d = a b: rows are 16 lines of one tile, columns the lines of the other, k their elements.
-template <class Number, int steps, class A, class B, int columns>
-SINTER_DEVICE void multiply_tiles(Accumulator<float, columns>& d, unsigned a,
-                                  const LaneLine<A, true>& line_a, unsigned b,
-                                  const LaneLine<B, false>& line_b) {
-  d.clear();
+      Accumulator<float, 16> of_tile;
+      of_tile.clear();
 #pragma unroll
-  for (int k = 0; k < steps; ++k) {
-    unsigned rows[4];
-    warp_matrix::get(rows, a + line_a(0, k));
+      for (int i = 0; i < steps; ++i) {
+        Factors<Number, 4> b;
+        lines.get(b, tile, i, e);
+        multiply<Number>(of_tile.at, a.step(i), b, 0);
+        multiply<Number>(of_tile.at + 4, a.step(i), b, 2);
+      }
 #pragma unroll
-    for (int n = 0; n < columns / 16; ++n) {
-      unsigned two[4];
-      warp_matrix::get(two, b + line_b(n, k));
-      warp_matrix::multiply(Number{}, d.at + n * 8, rows, two[0], two[1]);
-      warp_matrix::multiply(Number{}, d.at + n * 8 + 4, rows, two[2], two[3]);
+      for (int j = 0; j < 8; ++j) d.at[e * 8 + j] += of_tile.at[j];
     }
   }
 }
+// d = a b: rows are 16 lines of one tile, columns the lines of the other, k their elements, of
+// which there are so many `blocks` of 16.
+template <class Number, int blocks, class A, class B, int columns>
+SINTER_DEVICE void multiply_tiles(Accumulator<float, columns>& d, unsigned a,
+                                  const LaneLine<A, true>& line_a, unsigned b,
+                                  const LaneLine<B, false>& line_b) {
+  constexpr int steps = blocks * 16 * static_cast<int>(sizeof(Number)) / 32;
+  d.clear();
+#pragma unroll
+  for (int k = 0; k < steps; ++k) {
+    unsigned words[4];
+    warp_matrix::get(words, a + line_a(0, k));
+    Factors<Number, 4> rows;
+    rows.take(words);
+#pragma unroll
+    for (int n = 0; n < columns / 16; ++n) {
+      warp_matrix::get(words, b + line_b(n, k));
+      Factors<Number, 4> two;
+      two.take(words);
+      multiply<Number>(d.at + n * 8, rows, two, 0);
+      multiply<Number>(d.at + n * 8 + 4, rows, two, 2);
+    }
+  }
+}
+
+// ds, whose rows are keys, on its way through shared memory, and what of it is the left operand of
+// dQ: rows are 16 queries, k keys. Of 32 bits, keys are k in the order of ValuesOfLane.
+template <class Tile>
+class QueriesOfLane {
+  using Number = typename Tile::Number;
+  const LaneLine<Tile, false> line_;
+
+ public:
+  static constexpr int keys = 32 / static_cast<int>(sizeof(Number));  // of a step
+  SINTER_DEVICE QueriesOfLane() : line_(0) {}
+  template <int queries>
+  static SINTER_DEVICE void put(unsigned char* tile, const WeightFactors<Number, queries>& ds,
+                                const Accumulator<float, queries>& exact, int warp) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const auto at = [&](int key, int query) {
+      return tile + Tile::place(warp * 16 + key * 8 + lane / 4, query + lane % 4 * 2);
+    };
+    if constexpr (sizeof(Number) == 2) {
+#pragma unroll
+      for (int j = 0; j < queries / 16; ++j)
+#pragma unroll
+        for (int b = 0; b < 4; ++b)
+          *reinterpret_cast<unsigned*>(at(b % 2, j * 16 + b / 2 * 8)) = ds.step(j).at[b];
+    } else {
+#pragma unroll
+      for (int i = 0; i < queries / 2; i += 2)
+        *reinterpret_cast<float2*>(at(i / 2 % 2, i / 4 * 8)) = float2{exact.at[i], exact.at[i + 1]};
+    }
+  }
+  SINTER_DEVICE void get(unsigned (&words)[4], unsigned tile, int k, int block) const {
+    if constexpr (sizeof(Number) == 2) {
+      warp_matrix::get_transposed(words, tile + line_(k, block));
+    } else {
+      const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        words[i] = warp_matrix::get_word(
+            tile + Tile::place(k * 8 + lane % 4 * 2 + i / 2, block * 16 + i % 2 * 8 + lane / 4));
+    }
+  }
+};
 
 // A warp's 16 keys of a result, of which `elements` exist.
 template <class Result, class Number, int along, int elements, class S, class Args, int columns>
@@ -149,13 +214,14 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
       };
     };
     const LaneLine<typename S::TileK, true> keys(0);
+    const ValuesOfLane<typename S::TileK> keys_as_k;
     const LaneLine<typename S::TileV, true> values(0);
     const unsigned own_k = k + warp * 16 * S::TileK::swizzle,
                    own_v = v + warp * 16 * S::TileV::swizzle;
     const LaneLine<typename S::TileQ, false> queries(0);
-    const LaneLine<typename S::TileQ, true> queries_as_k(0);
+    const ValuesOfLane<typename S::TileQ> queries_as_k;
     const LaneLine<typename S::TileDO, false> outputs(0);
-    const LaneLine<typename S::TileDO, true> outputs_as_k(0);
+    const ValuesOfLane<typename S::TileDO> outputs_as_k;
     // What belongs to a query: what is added to its scores before the exponential, in powers of
     // two, -infinity where it sees nothing; and Delta. Fetched a tile ahead, beside the products.
     float lse = 0, delta = 0;
@@ -223,17 +289,14 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
         __syncwarp();  // what comes behind is not mixed with this: registers are full
         weigh_and_differentiate<Score, Weight, BiasGradient, false>(
             band, args, c, at, rows_of(stage), rows_of(stage) + S::tile_q, s, dp, key);
-        if constexpr (Wanted::dv) multiply_lines(dv, to_operand<Number>(s), d_o, outputs_as_k);
-        const auto gradients = to_operand<Number>(dp);
-        if constexpr (Wanted::dq)
-#pragma unroll
-          for (int j = 0; j < S::tile_q / 16; ++j)
-#pragma unroll
-            for (int b = 0; b < 4; ++b)
-              *reinterpret_cast<unsigned*>(memory.pointer + S::ds +
-                                           S::TileDS::place(warp * 16 + b % 2 * 8 + lane / 4,
-                                                            j * 16 + b / 2 * 8 + lane % 4 * 2)) =
-                  gradients.at[j][b];
+        WeightFactors<Number, S::tile_q> weights, gradients;
+        if constexpr (Wanted::dv) {
+          weights.take(s);
+          multiply_lines(dv, weights, d_o, outputs_as_k);
+        }
+        gradients.take(dp);
+        using DS = QueriesOfLane<typename S::TileDS>;
+        if constexpr (Wanted::dq) DS::put(memory.pointer + S::ds, gradients, dp, warp);
         if constexpr (Wanted::dk) multiply_lines(dk, gradients, q, queries_as_k);
         if constexpr (Wanted::dq) {
           __syncthreads();
@@ -247,11 +310,15 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
           }
           // Rows are queries, k keys.
           const int block = warp % S::blocks_q;
-          const LaneLine<typename S::TileDS, false> ds_of(0);
-          OperandFragment<Number, S::tile_k> rows;
+          const DS ds_of;
+          // Of 16 bits they stay in registers; of f32, which are twice as many, a warp reads them
+          // once in any case.
+          constexpr int steps = S::tile_k / DS::keys;
+          constexpr bool kept = sizeof(Number) == 2;
+          unsigned rows[kept ? steps : 1][4];
+          if constexpr (kept)
 #pragma unroll
-          for (int n = 0; n < S::tile_k / 16; ++n)
-            warp_matrix::get_transposed(rows.at[n], ds + ds_of(n, block));
+            for (int n = 0; n < steps; ++n) ds_of.get(rows[n], ds, n, block);
           float* to[2];
 #pragma unroll
           for (int r = 0; r < 2; ++r) {
@@ -264,11 +331,13 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
             Accumulator<float, 16> dq;
             dq.clear();
 #pragma unroll
-            for (int n = 0; n < S::tile_k / 16; ++n) {
-              unsigned b[4];
-              warp_matrix::get_transposed(b, k + keys(n, e));
-              warp_matrix::multiply(Number{}, dq.at, rows.at[n], b[0], b[1]);
-              warp_matrix::multiply(Number{}, dq.at + 4, rows.at[n], b[2], b[3]);
+            for (int n = 0; n < steps; ++n) {
+              if constexpr (!kept) ds_of.get(rows[0], ds, n, block);
+              Factors<Number, 4> a, b;
+              a.take(rows[kept ? n : 0]);
+              keys_as_k.get(b, k, n, e);
+              multiply<Number>(dq.at, a, b, 0);
+              multiply<Number>(dq.at + 4, a, b, 2);
             }
             dq.each([&](int i, float& x) {
               const int column = e * 16 + dq.column(i);

@@ -18,8 +18,8 @@ struct BackwardTiles {
                        depth_v = static_cast<int>(Extent::at(5));
   static constexpr int up(int x, int to) { return (x + to - 1) / to * to; }
   static constexpr int tile_k = tile_k_, tile_q = Config::tile_q;
+  // Blocks of 16 elements.
   static constexpr int steps = up(depth, 16) / 16, steps_v = up(depth_v, 16) / 16;
-  static_assert(sizeof(Number) == 2, "attention multiplies numbers of 16 bits");
 
   // See attention_backward_order.cuh.
   static constexpr bool in_order = requires { Config::in_order; };

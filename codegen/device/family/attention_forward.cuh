@@ -247,7 +247,7 @@ SINTER_DEVICE void run_forward(const Args& args) {
     if constexpr (SharesKeys<Bounds>) {
       const KeyParts parts = tiles.parts();
       if (parts.count > 1 && !join_parts<Config, S, Bounds, Score>(
-                                 args, parts, i, warpgroup - 1, (&slab - warp % 4)->at, out,
+                                 args, parts, tile, warpgroup - 1, (&slab - warp % 4)->at, out,
                                  softmax, [&] { consumer.meet(); }))
         continue;
       keys = tiles.whole();

@@ -141,7 +141,8 @@ SINTER_DEVICE auto tiles_of_producer(unsigned char* pointer, unsigned shared) {
   if constexpr (CountsTiles<Bounds>)
     return HandsOutTiles<Config, S, Bounds>(pointer, shared);
   else if constexpr (SharesKeys<Bounds>)
-    return TilesOfShare<S, Bounds>(*reinterpret_cast<const ShareStart*>(pointer + S::queue));
+    return TilesOfShare<Config, S, Bounds>(
+        *reinterpret_cast<const ShareStart*>(pointer + S::queue));
   else
     return EveryTile<Config, S, Bounds>{};
 }

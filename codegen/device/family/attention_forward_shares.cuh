@@ -1,13 +1,16 @@
-// Equal shares of the keys of all tiles of rows (SharesKeys): tiles of keys are numbered through
-// all tiles of rows, and each CTA takes the same number of them, wherever tiles of rows begin. So
-// every SM streams as many keys and values, whatever lengths the batch entries have and however few
-// heads there are. (Stream-K: Osama et al., 2023; Ye et al., "FlashInfer", 2025, section 3.3.1.)
+// Equal shares of the keys of all tiles of rows (SharesKeys): heads lie in so many lanes; tiles of
+// keys are numbered through all tiles of rows of a lane, and each of its CTAs takes the same number
+// of them, wherever tiles of rows begin. So every SM streams as many keys and values, whatever
+// lengths the batch entries have and however few heads there are. Lanes are alike, since lengths
+// are a batch entry's: CTAs of all lanes read the same tokens at the same time, of which pages hold
+// all heads. (Stream-K: Osama et al., 2023; Ye et al., "FlashInfer", 2025, section 3.3.1.)
 //
 // Where a tile of rows has several shares, each warpgroup writes its sums, unscaled, and what its
 // softmax knows of the rows to memory and raises a counter. The one that finds that it is the last
 // joins all parts, in their order whoever comes last, and goes on as if it had summed all keys.
 //
-// A generated file's Bounds also have shares_keys; part_rows: how many rows of a part there are, up
+// Config also has share_lanes, which divides the heads and the number of CTAs. A generated file's
+// Bounds also have shares_keys; part_rows: how many rows of a part there are, up
 // to 64; float* parts(args): PartsOfKeys::floats(CTAs, consumers) numbers; and int*
 // parts_joined(args): one integer a consumer of each tile of rows, zero before the kernel runs.
 #pragma once
@@ -29,11 +32,20 @@ struct ShareStart {
                           // first tile of keys
 };
 
-// Tile of rows number `tile` of all.
-template <class S>
-SINTER_DEVICE TileOfRows tile_in_order(int tile) {
-  return {tile / S::tiles_q, tile % S::tiles_q * S::tile_q, 0};
-}
+// The lane of this CTA, its number there, and how many there are of it.
+template <class Config>
+struct ShareLane {
+  static constexpr int lanes = Config::share_lanes;
+  static SINTER_DEVICE int lane() { return static_cast<int>(blockIdx.x) % lanes; }
+  static SINTER_DEVICE int cta() { return static_cast<int>(blockIdx.x) / lanes; }
+  static SINTER_DEVICE int ctas() { return static_cast<int>(gridDim.x) / lanes; }
+  // Tile of rows number `tile` of the lane's.
+  template <class S>
+  static SINTER_DEVICE TileOfRows tile(int tile) {
+    const int heads = S::heads, own = heads / lanes, entry = tile / S::tiles_q;
+    return {entry / own * heads + lane() * own + entry % own, tile % S::tiles_q * S::tile_q, 0};
+  }
+};
 // A tile of rows without keys counts as if it had one tile of them: it must be written, too.
 SINTER_DEVICE int units_of(const KeyTiles& keys) {
   return keys.end > keys.begin ? keys.end - keys.begin : 1;
@@ -45,9 +57,10 @@ SINTER_DEVICE void find_share(const Args& args, int* words) {
   constexpr int threads = Config::threads, warps = threads / 32;
   static_assert(warps <= ShareStart::most_warps);
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
-  const int tiles = S::tiles, per_thread = (tiles + threads - 1) / threads;
+  using Lane = ShareLane<Config>;
+  const int tiles = S::tiles / Lane::lanes, per_thread = (tiles + threads - 1) / threads;
   const auto units = [&](int i) {
-    const TileOfRows tile = tile_in_order<S>(i);
+    const TileOfRows tile = Lane::template tile<S>(i);
     typename S::F::Coord c;
     S::F::set_batch(c, tile.entry);
     const BandOf<S, Bounds> band(args, c);
@@ -75,8 +88,7 @@ SINTER_DEVICE void find_share(const Args& args, int* words) {
     all += of_warps[w];
   }
   before -= own;
-  const int ctas = static_cast<int>(gridDim.x), each = (all + ctas - 1) / ctas,
-            start = static_cast<int>(blockIdx.x) * each;
+  const int ctas = Lane::ctas(), each = (all + ctas - 1) / ctas, start = Lane::cta() * each;
   ShareStart& share = *reinterpret_cast<ShareStart*>(words);
   if (start >= all) {
     if (thread == 0) share = {each, tiles, 0};
@@ -89,20 +101,22 @@ SINTER_DEVICE void find_share(const Args& args, int* words) {
   share = {each, i, before};
 }
 
-// The parts of a tile of rows: those of CTAs `first_cta` on, of which this CTA's is number `own`.
+// The parts of a tile of rows: those of the lane's CTAs `first_cta` on, of which this CTA's is
+// number `own`.
 struct KeyParts {
-  int first_cta, count, own;
+  int first_cta, count, own, lane, lanes;
   bool begins_share;  // the first part is also the first one of its CTA
 
   // Where part number i lies: a CTA has two at most, at the beginning and at the end of its share.
   SINTER_DEVICE int slot(int i) const {
-    return 2 * (first_cta + i) + (i == 0 && !begins_share ? 1 : 0);
+    return 2 * ((first_cta + i) * lanes + lane) + (i == 0 && !begins_share ? 1 : 0);
   }
 };
 
 // The tiles of rows of the CTA's share.
-template <class S, class Bounds>
+template <class Config, class S, class Bounds>
 class TilesOfShare {
+  using Lane = ShareLane<Config>;
   const ShareStart start_;
   int tile_, first_, units_ = 0;
   KeyTiles whole_{};
@@ -115,9 +129,9 @@ class TilesOfShare {
   template <class Args>
   SINTER_DEVICE int next(const Args&, int round) {
     if (round > 0) first_ += units_, ++tile_;
-    return first_ < begin() + start_.each && tile_ < S::tiles ? tile_ : S::items;
+    return first_ < begin() + start_.each && tile_ < S::tiles / Lane::lanes ? tile_ : S::items;
   }
-  SINTER_DEVICE TileOfRows tile(int number) const { return tile_in_order<S>(number); }
+  SINTER_DEVICE TileOfRows tile(int number) const { return Lane::template tile<S>(number); }
   template <class Args>
   SINTER_DEVICE BandOf<S, Bounds> band(const Args& args, const typename S::F::Coord& c,
                                        TileOfRows&) {
@@ -137,13 +151,16 @@ class TilesOfShare {
   SINTER_DEVICE const KeyTiles& whole() const { return whole_; }
   SINTER_DEVICE KeyParts parts() const {
     const int each = start_.each, cta = first_ / each;
-    return {cta, (first_ + units_ - 1) / each - cta + 1, static_cast<int>(blockIdx.x) - cta,
+    return {cta,
+            (first_ + units_ - 1) / each - cta + 1,
+            Lane::cta() - cta,
+            Lane::lane(),
+            Lane::lanes,
             first_ == cta * each};
   }
-  SINTER_DEVICE int number() const { return tile_; }
 
  private:
-  SINTER_DEVICE int begin() const { return static_cast<int>(blockIdx.x) * start_.each; }
+  SINTER_DEVICE int begin() const { return Lane::cta() * start_.each; }
 };
 
 // A warpgroup's parts in memory: sums, a row behind the other, then the largest scores and the sums
@@ -157,7 +174,7 @@ struct PartsOfKeys {
   }
   static constexpr int block = 16;  // rows joined at a time, those of one warp's sums
   static constexpr int chunk = columns < 128 ? columns : 128, pitch = chunk + 8;
-  static constexpr int at_once = S::consumers == 1 ? 16 : 4;  // parts whose loads are under way
+  static constexpr int at_once = columns <= 128 ? 16 : 8;  // parts whose loads are under way
 
   float* const parts;
   const int consumer;
@@ -264,8 +281,9 @@ struct PartsOfKeys {
 
 // Writes a warpgroup's part of a tile of rows; whether it was the last one and has joined them all.
 template <class Config, class S, class Bounds, class Score, class Args, class Sums, class Meet>
-SINTER_DEVICE bool join_parts(const Args& args, const KeyParts& of, int tile, int consumer,
-                              float* slab, Sums& out, RowSoftmax& softmax, const Meet& meet) {
+SINTER_DEVICE bool join_parts(const Args& args, const KeyParts& of, const TileOfRows& tile,
+                              int consumer, float* slab, Sums& out, RowSoftmax& softmax,
+                              const Meet& meet) {
   using Parts = PartsOfKeys<Config, S, Bounds, Sums>;
   const Parts parts{Bounds::parts(args), consumer};
   if constexpr (Config::store_boxes) {
@@ -276,8 +294,9 @@ SINTER_DEVICE bool join_parts(const Args& args, const KeyParts& of, int tile, in
   meet();
   int* const before = reinterpret_cast<int*>(slab);
   if (threadIdx.x % 128 == 0)
-    *before =
-        hardware::raise_and_count(Bounds::parts_joined(args) + tile * S::consumers + consumer);
+    *before = hardware::raise_and_count(
+        Bounds::parts_joined(args) +
+        (tile.entry * S::tiles_q + tile.row / S::tile_q) * S::consumers + consumer);
   meet();
   const bool last = *before == of.count - 1;
   meet();

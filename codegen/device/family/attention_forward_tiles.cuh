@@ -20,6 +20,8 @@ struct ForwardTiles {
       number<is_known(F::columns)>([] { return static_cast<int>(F::columns); });
   static constexpr auto entries =
       number<is_known(F::batches)>([] { return static_cast<int>(F::batches); });
+  static constexpr auto heads =
+      number<First::Extent::literals(1, 1)>([] { return static_cast<int>(First::Extent::at(1)); });
   static constexpr int depth = static_cast<int>(F::depth), width = static_cast<int>(P::columns);
   static constexpr int tile_q = tile_q_, tile_k = Config::tile_k, stages = Config::stages;
   static constexpr int up(int x, int to) { return (x + to - 1) / to * to; }

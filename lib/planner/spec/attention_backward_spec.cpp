@@ -126,6 +126,22 @@ bool find_tensors(const FusionState& state, AttentionBackwardNodes& a) {
 
 }  // namespace
 
+namespace {
+
+// Of q, k, v and dO.
+DataType multiplied_type(const FusionState& state, const Region& region) {
+  const Graph& g = state.graph();
+  const TensorId operands[] = {region.inputs[kQ], region.inputs[kK], region.inputs[kV],
+                               region.inputs[kDO]};
+  std::vector<NodeId> products;
+  for (NodeId n : region.nodes)
+    if (state.node(n).op == OpKind::matmul) products.push_back(n);
+  const Dims &q = g[operands[0]].dim, &v = g[operands[2]].dim;
+  return multiplied_type(state, operands, products, std::min({q[2], q[3], v[2], v[3]}));
+}
+
+}  // namespace
+
 std::optional<AttentionBackwardNodes> attention_backward_at(const FusionState& state, NodeId last) {
   const Graph& g = state.graph();
   const Region* const region = state.region_of(last);
@@ -144,10 +160,7 @@ std::optional<AttentionBackwardNodes> attention_backward_at(const FusionState& s
   // A V that is computed is not there where dV alone is wanted, which does not need it.
   for (std::size_t i : {kQ, kK, kV, kDO})
     if (region->inputs[i] < 0) return {};
-  const DataType type = attention_operand_type(state, region->inputs[kQ]);
-  for (std::size_t i : {kQ, kK, kV, kDO})
-    if (type == DataType::none || attention_operand_type(state, region->inputs[i]) != type)
-      return {};
+  if (multiplied_type(state, *region) == DataType::none) return {};
   if (g[region->inputs[kK]].dim[1] != g[region->inputs[kV]].dim[1]) return {};
   // Heads of one element: infinite Q (the Stats of rows that see nothing) makes scores that are
   // infinite rather than NaN, and weights of zero that must hide it, which the expansion's do.
@@ -185,9 +198,10 @@ std::optional<KernelSpec> attention_backward_spec(const FusionState& state,
     for (int i : {0, 1, row, column}) at.push_back(index_coordinate(spec.extent.size(), i));
     return BodyBuilder(state, spec, body, attention.nodes, dim, std::move(at));
   };
+  const DataType type = multiplied_type(state, r);
   const auto operand = [&](ProductOperand& o, std::size_t port, int row, int column) {
     const TensorId t = r.inputs[port];
-    o.type = attention_operand_type(state, t);
+    o.type = type;
     builder(o.body, g[t].dim, row, column).value(t);
   };
   operand(to.q, kQ, A::m, A::d);

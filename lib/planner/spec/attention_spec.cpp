@@ -178,32 +178,39 @@ DataType attention_operand_type(const FusionState& state, TensorId t) {
   return attention_factor_type(at.type, g.is_virtual(at.root), g.options().io);
 }
 
-namespace {
-
-// The type in which q, k and v are multiplied: one of 16 bits, else f32 or, where the graph
-// computes in it, tf32, in which only the kernel of an sdpa node multiplies, whose weights of zero
-// hide what they meet.
-DataType multiplied_type(const FusionState& state, const AttentionNodes& a) {
+DataType multiplied_type(const FusionState& state, std::span<const TensorId> operands,
+                         std::span<const NodeId> products, std::int64_t terms) {
   const Graph& g = state.graph();
-  const Node &first = state.node(a.first), &last = state.node(a.second);
-  const TensorId operands[] = {first.inputs[0], first.inputs[1], last.inputs[1]};
   const DataType type = attention_operand_type(state, operands[0]);
-  if (type != DataType::none && std::all_of(operands, operands + 3, [&](TensorId t) {
+  if (type != DataType::none && std::all_of(operands.begin(), operands.end(), [&](TensorId t) {
         return attention_operand_type(state, t) == type;
       }))
     return type;
-  const bool of_f32 = std::all_of(operands, operands + 3, [&](TensorId t) {
+  const bool of_f32 = std::all_of(operands.begin(), operands.end(), [&](TensorId t) {
     const DataType stored = state.storage()[t].type;
     return is_floating(stored) && stored != DataType::f64;
   });
-  if (!state.region_of(a.second) || !of_f32) return DataType::none;
-  if (g.compute(first) == DataType::tf32 && g.compute(last) == DataType::tf32)
+  if (!of_f32) return DataType::none;
+  if (std::all_of(products.begin(), products.end(),
+                  [&](NodeId n) { return g.compute(state.node(n)) == DataType::tf32; }))
     return DataType::tf32;
   // Three tf32 products lack 2^-22 of each product, as much as four roundings: sums of at least as
   // many terms may differ by that in any case, a sum of one may not.
   constexpr std::int64_t kFewest = 8;
-  const std::int64_t d = g[operands[0]].dim.back(), keys = g[a.sums].dim.back();
-  return d >= kFewest && keys >= kFewest ? DataType::f32 : DataType::none;
+  return terms >= kFewest ? DataType::f32 : DataType::none;
+}
+
+namespace {
+
+// Of q, k and v. f32 only of an sdpa node, whose weights of zero hide what they meet.
+DataType multiplied_type(const FusionState& state, const AttentionNodes& a) {
+  const Graph& g = state.graph();
+  const Node &first = state.node(a.first), &last = state.node(a.second);
+  const TensorId operands[] = {first.inputs[0], first.inputs[1], last.inputs[1]};
+  const NodeId products[] = {a.first, a.second};
+  const DataType type = multiplied_type(state, operands, products,
+                                        std::min(g[operands[0]].dim.back(), g[a.sums].dim.back()));
+  return info(type).bytes == 2 || state.region_of(a.second) ? type : DataType::none;
 }
 
 }  // namespace

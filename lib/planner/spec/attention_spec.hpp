@@ -2,6 +2,7 @@
 // node's region of the lowered graph or written out by a user (attention_by_hand.hpp).
 #pragma once
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "plan/kernel_spec.hpp"
@@ -35,6 +36,11 @@ bool has_mode(const Node& n, PointwiseMode mode);
 
 // The 16-bit type in which an operand is multiplied (attention_factor_type).
 DataType attention_operand_type(const FusionState& state, TensorId t);
+
+// The type in which these products multiply: that of 16 bits that all operands have, else f32 or,
+// where all compute in it, tf32; none where no kernel does. `terms`: the fewest of a sum.
+DataType multiplied_type(const FusionState& state, std::span<const TensorId> operands,
+                         std::span<const NodeId> products, std::int64_t terms);
 
 // With ones in front: [entries, heads, rows, columns].
 Dims attention_dims(const Dims& d);

@@ -46,7 +46,7 @@ KeyGradient key_gradient(const KernelSpec& spec, int number, int column, bool by
   if (number < 0) return {};
   const A& a = spec.attention_backward();
   const KernelPort& p = spec.ports[static_cast<std::size_t>(number)];
-  if (p.type != a.q.type) return {By::elements, {}};
+  if (p.type != a.q.type || info(p.type).bytes != 2) return {By::elements, {}};
   if (by_warps) {
     bool pairs = p.access.windows.empty() && p.access.via.empty() && p.alignment >= 4 &&
                  p.access.offset % 2 == 0 && p.access.stride[column] == 1;
@@ -155,9 +155,18 @@ bool plan_backward_by_warpgroups(const KernelSpec& spec, const DeviceModel& devi
 
 }  // namespace
 
+namespace {
+
+// f32 operands, of which wgmma would want all with k along lines.
+bool runs_by_warps(const KernelSpec& spec, const DeviceModel& device) {
+  return !has_warpgroups(device) || info(spec.attention_backward().q.type).bytes == 4;
+}
+
+}  // namespace
+
 std::vector<ProductOperand A::*> not_loadable_backward(const KernelSpec& spec,
                                                        const DeviceModel& device) {
-  const Operands o = operands_of(spec, !has_warpgroups(device));
+  const Operands o = operands_of(spec, runs_by_warps(spec, device));
   std::vector<ProductOperand A::*> left;
   if (!o.q) left.push_back(&A::q);
   if (!o.k) left.push_back(&A::k);
@@ -209,13 +218,12 @@ std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec&
     if (a.deterministic && bias_gradient_of(spec).shared) return {};  // is added in any order
   }
   AttentionBackwardConfig e;
-  e.by_warps = !has_warpgroups(device);
+  e.by_warps = runs_by_warps(spec, device);
   if (e.by_warps && a.sequences.count > 0) return {};
   const Operands o = operands_of(spec, e.by_warps);
   if (!o.q || !o.k || !o.v || !o.d_o) return {};
   for (const ProductOperand* x : {&a.k, &a.v, &a.d_o})
     if (x->type != a.q.type) return {};
-  if (info(a.q.type).bytes != 2) return {};
 
   e.q = *o.q, e.k = *o.k, e.v = *o.v, e.d_o = *o.d_o;
   e.dk = key_gradient(spec, a.dk, A::d, e.by_warps);

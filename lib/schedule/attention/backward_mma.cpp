@@ -15,11 +15,11 @@ using A = AttentionBackwardSpec;
 constexpr std::int64_t kWidest = 128;  // sums of dK and dV of 16 keys a warp are 128 registers
 constexpr int kBlock = 16;
 
-// BackwardWarpsShape has the same.
-int shared_bytes(const AttentionBackwardConfig& e, int depth, int width) {
-  const int tiles = 2 * e.tile_k * (depth + width) +
-                    2 * e.tile_q * (2 * (depth + width) + 2 * static_cast<int>(sizeof(float)));
-  return up(tiles, 128) + 2 * e.tile_k * e.tile_q + 1023;
+// BackwardWarpsShape has the same. `bytes`: of a number.
+int shared_bytes(const AttentionBackwardConfig& e, int depth, int width, int bytes) {
+  const int tiles = bytes * e.tile_k * (depth + width) +
+                    2 * e.tile_q * (bytes * (depth + width) + 2 * static_cast<int>(sizeof(float)));
+  return up(tiles, 128) + bytes * e.tile_k * e.tile_q + 1023;
 }
 
 }  // namespace
@@ -36,9 +36,10 @@ bool plan_backward_by_warps(const KernelSpec& spec, const DeviceModel& device,
                                                             a.weight.statements.empty() &&
                                                             a.block_mask.statements.empty();
   e.tile_k = 128;
-  e.tile_q = !narrow ? 16 : plain ? 64 : 32;
+  const int bytes = info(a.q.type).bytes;
+  e.tile_q = !narrow ? 16 : plain && bytes == 2 ? 64 : 32;
   e.threads = e.tile_k / kBlock * 32;
-  e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(e, depth, width));
+  e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(e, depth, width, bytes));
   if (static_cast<int>(e.shared_bytes) > device.shared_per_cta) return false;
   const std::int64_t heads = count(spec.extent, 0, A::batch) / a.group,
                      tiles = (spec.extent[A::n] + e.tile_k - 1) / e.tile_k;
@@ -46,7 +47,9 @@ bool plan_backward_by_warps(const KernelSpec& spec, const DeviceModel& device,
 
   // As forward by warps, of what was measured.
   constexpr double kOperations = 2400, kStart = 4;  // microseconds
-  const double reached = narrow ? 0.4 : 0.33;
+  const double reached = (narrow ? 0.4 : 0.33) * (bytes == 2                  ? 1
+                                                  : a.q.type == DataType::f32 ? 0.12
+                                                                              : 0.35);
   const double flops = 2.0 * static_cast<double>(heads * a.group) *
                        static_cast<double>(spec.extent[A::m]) * keys_of_a_row(spec) *
                        static_cast<double>(depths_multiplied(spec));

@@ -283,32 +283,34 @@ std::int64_t choose_heads(const KernelSpec& spec, const AttentionConfig& e, std:
 // 66 x 128 heads 576 and 512, 4096 keys, 162 us reckoned, 148 on an H100.)
 double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig& e, double items,
                                   const DeviceModel& device) {
-  constexpr double kOperations = 4096, kReached = 0.65, kReachedWide = 0.55,
-                   kStart = 4,  // microseconds
-      kJoin = 2;                // the parts of shares
+  constexpr double kOperations = 4096, kReached = 0.65, kReachedWide = 0.55, kStart = 4,
+                   kStartFew = 3;  // microseconds
+  // Of few rows: what one consumer reaches alone, and one SM of its bandwidth. (On an H200, b4 h32
+  // of 8, d128: 8192 keys by 32 CTAs 68 us; b1, 16384 keys by 64 CTAs and by 128 24.4 and 25.0.)
+  constexpr double kReachedFew = 0.57, kOfSm = 0.7;
   const AttentionSpec& a = spec.attention();
-  const bool shares = a.parts >= 0;
+  const std::int64_t depth = spec.extent[AttentionSpec::d], width = spec.extent[AttentionSpec::e];
+  const bool few = !e.wide && e.consumers == 1, shares = a.parts >= 0;
   const double tiles_k = std::ceil(keys_of_a_row(spec) / a.splits / e.tile_k);
   // Tiles of keys, one behind another.
   const double in_row =
       shares ? std::ceil(items * tiles_k / e.grid) : std::ceil(items / e.grid) * tiles_k;
-  const double tile = 2.0 * e.tile_q * e.tile_k *
-                      static_cast<double>(spec.extent[AttentionSpec::d] +
-                                          spec.extent[AttentionSpec::e]),
-               reached = e.wide             ? kReachedWide
-                         : e.consumers == 1 ? kReached / 2
-                                            : kReached;
-  const double bytes = bytes_of_attention(spec, e);
+  const double tile = 2.0 * e.tile_q * e.tile_k * static_cast<double>(depth + width),
+               reached = e.wide ? kReachedWide
+                         : few  ? kReachedFew
+                                : kReached;
+  const double bytes = bytes_of_attention(spec, e), of_sm = (few ? kOfSm : 1) * device.sm_bandwidth;
   // The last round of tiles may leave SMs idle. That of few rows, which wait for memory, counts.
   const auto streamed = [&](double ctas) {
-    return ctas / std::min(device.memory_bandwidth, ctas * device.sm_bandwidth);
+    return ctas / std::min(device.memory_bandwidth, ctas * of_sm);
   };
-  const double rest = e.consumers > 1 || shares ? 0 : std::fmod(items, e.grid),
+  const double rest = !few || shares ? 0 : std::fmod(items, e.grid),
                memory = rest == 0
                             ? bytes / e.grid * streamed(e.grid)
                             : bytes / items *
                                   (std::floor(items / e.grid) * streamed(e.grid) + streamed(rest));
-  return kStart + (shares ? kJoin : 0) +
+  return (few ? kStartFew : kStart) +
+         (shares ? microseconds_of_join(e, static_cast<int>(width)) : 0) +
          std::max(in_row * tile / kOperations / reached / device.clock, memory);
 }
 
@@ -342,7 +344,8 @@ bool plan_by_warpgroups(const KernelSpec& spec, const DeviceModel& device, Atten
   const bool shares = a.parts >= 0;
   if (shares && (e.wide || a.sequences.count > 0 || items * tiles_k >= 0x1p30)) return false;
   e.part_rows = shares ? static_cast<int>(std::min<std::int64_t>(up(rows_of(spec), 8), kRows)) : 0;
-  e.grid = clamp_grid(std::min<double>(shares ? items * tiles_k : items, device.sms));
+  e.grid = clamp_grid(std::min<double>(items, device.sms));
+  if (shares) share_keys(spec, items * tiles_k, device, e);
   e.heads_together = static_cast<int>(choose_heads(spec, e, heads, tiles_q, device));
   e.microseconds = microseconds_by_warpgroups(spec, e, items, device);
   return true;
@@ -397,15 +400,6 @@ double keys_of_a_row(const KernelSpec& spec) {
   if (const auto* const a = spec.as_attention_backward())
     return of(*a, AttentionBackwardSpec::m, AttentionBackwardSpec::n);
   return of(spec.attention(), AttentionSpec::query, AttentionSpec::n);
-}
-
-SharedParts shared_parts(const KernelSpec& spec, const AttentionConfig& e,
-                         const DeviceModel& device) {
-  const std::int64_t columns = up(spec.extent[AttentionSpec::e], 16),
-                     tiles = count(spec.extent, 0, AttentionSpec::batch) *
-                             ((rows_of(spec) + e.tile_q - 1) / e.tile_q);
-  // PartsOfKeys::floats
-  return {2LL * device.sms * e.consumers * e.part_rows * (columns + 2), tiles * e.consumers};
 }
 
 std::array<int, 2> own_columns(std::int64_t width) {
@@ -475,7 +469,8 @@ std::optional<AttentionPlan> schedule_as(const AttentionConfig& decided, const K
       own.values_in_keys != decided.values_in_keys || own.n_fastest != decided.n_fastest ||
       own.attention.splits != decided.attention.splits ||
       (own.attention.parts >= 0) != (decided.attention.parts >= 0) ||
-      own.part_rows != decided.part_rows || (own.part_rows > 0 && own.tile_q != decided.tile_q) ||
+      own.part_rows != decided.part_rows || own.share_lanes != decided.share_lanes ||
+      (own.part_rows > 0 && own.tile_q != decided.tile_q) ||
       own.scores.extent.back() != decided.scores.extent.back() || !decided.q.loads_like(own.q) ||
       !decided.k.loads_like(own.k) || !decided.v.loads_like(own.v) ||
       (decided.result && !(own.result && decided.result->loads_like(*own.result))) ||

@@ -23,6 +23,7 @@ struct AttentionConfig : Launch {
   int tile_k = 128;             // keys
   int stages = 2;               // of the pipelines of K and V
   int part_rows = 0;            // where CTAs share keys: rows of a part, of each consumer
+  int share_lanes = 1;          // groups of heads whose keys are shared apart
   int beside = 1;               // CTAs that an SM needs to be busy
   int heads_together = 1;       // whose tiles of rows run beside each other
   bool ping_pong = true;        // consumers take turns to issue products

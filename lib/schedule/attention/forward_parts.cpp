@@ -1,5 +1,8 @@
 #include "schedule/attention/forward_parts.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 #include "plan/access.hpp"
 #include "schedule/schedule_parts.hpp"
 
@@ -68,6 +71,34 @@ std::optional<BoxedOperand> paged(const KernelSpec& spec, const ProductOperand& 
   for (std::int64_t n : o.map.dim)
     if (n < 1 || n >= std::int64_t{1} << 31) return {};
   return o;
+}
+
+SharedParts shared_parts(const KernelSpec& spec, const AttentionConfig& e,
+                         const DeviceModel& device) {
+  const std::int64_t columns = up(spec.extent[AttentionSpec::e], 16),
+                     tiles = count(spec.extent, 0, AttentionSpec::batch) *
+                             ((rows_of(spec) + e.tile_q - 1) / e.tile_q);
+  // PartsOfKeys::floats
+  return {2LL * device.sms * e.consumers * e.part_rows * (columns + 2), tiles * e.consumers};
+}
+
+void share_keys(const KernelSpec& spec, double units, const DeviceModel& device,
+                AttentionConfig& e) {
+  constexpr double kMostIdle = 0.04;
+  const auto heads = static_cast<int>(spec.extent[AttentionSpec::head]);
+  e.share_lanes = 1;
+  for (int n = 2; n <= std::min(heads, device.sms); ++n)
+    if (heads % n == 0 && device.sms % n <= kMostIdle * device.sms) e.share_lanes = n;
+  const double most = device.sms / e.share_lanes,
+               ctas = std::clamp(std::floor(units / e.share_lanes), 1.0, most);
+  e.grid = clamp_grid(ctas * e.share_lanes);
+}
+
+double microseconds_of_join(const AttentionConfig& e, int width) {
+  // Each of 128 threads reads four columns of a row at a time. (On an H200, 8 rows of 128 columns,
+  // 16 parts: 2 us.)
+  constexpr double kCount = 1, kRead = 0.5, kAtOnce = 128 * 4;
+  return kCount + kRead * e.part_rows * up(width, 16) / kAtOnce;
 }
 
 double bytes_of_attention(const KernelSpec& spec, const AttentionConfig& e) {

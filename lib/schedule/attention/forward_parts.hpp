@@ -25,6 +25,13 @@ std::int64_t rows_of(const KernelSpec& spec);
 std::optional<BoxedOperand> paged(const KernelSpec& spec, const ProductOperand& operand, bool keys,
                                   bool widened = false);
 
+// Where CTAs share keys: lanes of heads, as many as leave few SMs without a CTA, and the number of
+// CTAs. `units`: tiles of keys of all.
+void share_keys(const KernelSpec& spec, double units, const DeviceModel& device,
+                AttentionConfig& e);
+// What joining the parts of a tile of rows takes; `width`: columns of the result.
+double microseconds_of_join(const AttentionConfig& e, int width);
+
 // The bytes that a kernel brings from memory; pages are read once.
 double bytes_of_attention(const KernelSpec& spec, const AttentionConfig& e);
 
