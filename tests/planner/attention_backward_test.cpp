@@ -205,9 +205,19 @@ TEST_CASE("what the kernel of attention backward does not have keeps the expansi
   // A dBias that is added in any order.
   CHECK_FALSE(
       is_fused(planned({.attributes = {.deterministic = true}, .bias = true, .dbias = true})));
-  CHECK_FALSE(is_fused(planned({.io = DataType::f32})));
+  // Of f32, wide heads, and sums of few terms.
+  CHECK_FALSE(is_fused(planned({.d = 136, .dv = 136, .io = DataType::f32})));
+  CHECK_FALSE(is_fused(planned({.queries = 7, .io = DataType::f32})));
   // V is not there where dV alone is wanted.
   CHECK_FALSE(is_fused(planned({.wanted = "v", .computed_values = true})));
+}
+
+TEST_CASE("attention backward of f32 operands is one kernel by warps on every GPU") {
+  for (const char* const target : {"sm_90a", "sm_80"}) {
+    CHECK(families(partitioned(*graph_of({.io = DataType::f32}), target)) == kFused);
+    CHECK(families(partitioned(*graph_of({.d = 128, .dv = 96, .io = DataType::f32}), target)) ==
+          kFused);
+  }
 }
 
 TEST_CASE("other GPUs run attention backward of up to 128 elements a head in one kernel, too") {

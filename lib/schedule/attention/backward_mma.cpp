@@ -39,6 +39,8 @@ bool plan_backward_by_warps(const KernelSpec& spec, const DeviceModel& device,
   const int bytes = info(a.q.type).bytes;
   e.tile_q = !narrow ? 16 : plain && bytes == 2 ? 64 : 32;
   e.threads = e.tile_k / kBlock * 32;
+  while (e.tile_q > kBlock && shared_bytes(e, depth, width, bytes) > device.shared_per_cta)
+    e.tile_q /= 2;
   e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(e, depth, width, bytes));
   if (static_cast<int>(e.shared_bytes) > device.shared_per_cta) return false;
   const std::int64_t heads = count(spec.extent, 0, A::batch) / a.group,
@@ -47,9 +49,11 @@ bool plan_backward_by_warps(const KernelSpec& spec, const DeviceModel& device,
 
   // As forward by warps, of what was measured.
   constexpr double kOperations = 2400, kStart = 4;  // microseconds
-  const double reached = (narrow ? 0.4 : 0.33) * (bytes == 2                  ? 1
-                                                  : a.q.type == DataType::f32 ? 0.12
-                                                                              : 0.35);
+  // Numbers of tf32 run at half the rate; of f32 there are three for one, which are split again for
+  // each product.
+  constexpr double kTf32 = 0.35, kF32 = 0.12;
+  const double of_type = bytes == 2 ? 1 : a.q.type == DataType::f32 ? kF32 : kTf32;
+  const double reached = (narrow ? 0.4 : 0.33) * of_type;
   const double flops = 2.0 * static_cast<double>(heads * a.group) *
                        static_cast<double>(spec.extent[A::m]) * keys_of_a_row(spec) *
                        static_cast<double>(depths_multiplied(spec));
