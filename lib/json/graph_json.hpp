@@ -14,8 +14,10 @@ inline constexpr std::int64_t kGraphVersion = 1;
 inline constexpr std::size_t kMaxNodes = 100'000;
 inline constexpr std::size_t kMaxTensors = 200'000;
 
-// The checked graph of a document that is parsed already; a plan embeds one.
-Result<Shared<Graph>> read_graph(const Value& document, std::string_view file);
+// The checked graph of a document that is parsed already; a plan embeds one. That of a plan of
+// constants may have no output: what its kernels make is no tensor of the graph.
+Result<Shared<Graph>> read_graph(const Value& document, std::string_view file,
+                                 bool needs_output = true);
 
 // Visits the attributes that a node of this kind has in a document: all fields of its struct, of a
 // pointwise node only those of its mode. visit(name, member).

@@ -27,7 +27,8 @@ struct PendingNode {
 
 class GraphReader {
  public:
-  GraphReader(const Value& document, std::string_view file) : document_(document), fields_(file) {}
+  GraphReader(const Value& document, std::string_view file, bool needs_output)
+      : document_(document), fields_(file), needs_output_(needs_output) {}
 
   Result<Shared<Graph>> read() {
     if (!read_head()) return std::move(fields_.errors());
@@ -69,6 +70,7 @@ class GraphReader {
 
   const Value& document_;
   Fields fields_;
+  bool needs_output_;
   Shared<Graph> graph_;
   std::unordered_map<std::string, TensorId> ids_;
   std::vector<bool> declared_, poisoned_;  // by tensor
@@ -439,7 +441,8 @@ void GraphReader::check_whole() {
   for (std::size_t i = graph_->diagnostics().size(); i < all.size(); ++i) {
     const auto found = ids_.find(all[i].tensor);
     const bool follows = found != ids_.end() && poisoned_[static_cast<std::size_t>(found->second)];
-    if (follows || (!clean && all[i].rule == Rule::graph_no_output)) continue;
+    const bool needless = !clean || !needs_output_;
+    if (follows || (needless && all[i].rule == Rule::graph_no_output)) continue;
     fields_.errors().push_back(all[i]);
     fields_.errors().back().file = fields_.file();
     if (all[i].rule == Rule::graph_no_output)
@@ -449,8 +452,8 @@ void GraphReader::check_whole() {
 
 }  // namespace
 
-Result<Shared<Graph>> read_graph(const Value& document, std::string_view file) {
-  return GraphReader(document, file).read();
+Result<Shared<Graph>> read_graph(const Value& document, std::string_view file, bool needs_output) {
+  return GraphReader(document, file, needs_output).read();
 }
 
 }  // namespace sinter::json

@@ -53,6 +53,7 @@ class PlanReader {
   bool read_graph_and_tensors();
   bool read_tensor(const Value& v, const std::string& at);
   bool matches_graph(PlanTensor& t, unsigned line);  // takes over what the graph alone says
+  bool fits_kept(const PlanTensor& t, unsigned line);
   bool read_buffers();
   bool read_kernels();
   bool read_access(const Value& v, const std::string& at, PlanKernel& k);
@@ -69,13 +70,14 @@ class PlanReader {
   static std::string path(const std::string& at, std::string_view key) {
     return (at.empty() ? "" : at + ".") + std::string(key);
   }
-  // The object's members, every one of `keys` and no other; `optional` may be absent.
+  // The object's members, every one of `keys` and no other; those `optional` may be absent.
   bool object(const Value& v, const std::string& at, std::span<const std::string_view> keys,
-              std::string_view optional = {}) {
+              std::initializer_list<std::string_view> optional = {}) {
     if (!fields_.is(Kind::object, v, {"", "", at}) || !fields_.only(v, {"", "", at}, keys))
       return false;
     for (auto key : keys)
-      if (key != optional && !fields_.required(v, {"", "", at}, key, Rule::json_field))
+      if (std::find(optional.begin(), optional.end(), key) == optional.end() &&
+          !fields_.required(v, {"", "", at}, key, Rule::json_field))
         return false;
     return true;
   }
@@ -134,7 +136,7 @@ bool PlanReader::read_head() {
 }
 
 bool PlanReader::read_graph_and_tensors() {
-  auto graph = read_graph(*document_.find("graph"), file_);
+  auto graph = read_graph(*document_.find("graph"), file_, false);
   if (!graph) {
     fields_.errors() = graph.errors();
     return false;
@@ -147,16 +149,22 @@ bool PlanReader::read_graph_and_tensors() {
   if (!tensors) return false;
   std::set<std::string> names;
   const auto read = [&](const Value& v, const std::string& at) {
-    if (!read_tensor(v, at) || !matches_graph(plan_.tensors.back(), v.line)) return false;
+    if (!read_tensor(v, at)) return false;
+    PlanTensor& t = plan_.tensors.back();
+    if (t.kept ? !fits_kept(t, v.line) : !matches_graph(t, v.line)) return false;
     return names.insert(plan_.tensors.back().name).second ||
            fail(at, v.line, "the second of this name", "each tensor once");
   };
   if (!each(*tensors, "tensors", read)) return false;
   for (auto& t : plan_.tensors) {
+    if (t.kept) continue;
     const TensorId alias = (*graph_)[ids_.at(t.name)].alias;
     for (std::size_t i = 0; alias >= 0 && i < plan_.tensors.size(); ++i)
       if (plan_.tensors[i].name == (*graph_)[alias].name) t.alias = static_cast<std::int64_t>(i);
   }
+  if (std::none_of(plan_.tensors.begin(), plan_.tensors.end(),
+                   [](const PlanTensor& t) { return t.written; }))
+    return fail("tensors", document_.find("tensors")->line, "nothing that is written", "an output");
   // A call binds what the table lists: with one missing it could bind all that it is told of and
   // still lack a pointer.
   for (std::size_t i = 0; i < graph_->tensors().size(); ++i) {
@@ -172,15 +180,16 @@ bool PlanReader::read_graph_and_tensors() {
 }
 
 bool PlanReader::read_tensor(const Value& v, const std::string& at) {
-  static constexpr std::string_view keys[] = {"name",      "data_type", "dim", "stride",
-                                              "alignment", "bytes",     "uid", "written"};
+  static constexpr std::string_view keys[] = {"name",  "data_type", "dim",  "stride", "alignment",
+                                              "bytes", "uid",       "kept", "written"};
   PlanTensor t;
-  if (!object(v, at, keys, "uid") || !field(v, at, "name", t.name) ||
+  if (!object(v, at, keys, {"uid", "kept"}) || !field(v, at, "name", t.name) ||
       !field(v, at, "data_type", t.type) || !field(v, at, "dim", t.dim) ||
       !field(v, at, "stride", t.stride) || !field(v, at, "alignment", t.alignment) ||
       !field(v, at, "bytes", t.bytes) || !field(v, at, "written", t.written))
     return false;
   if (v.find("uid") && !field(v, at, "uid", t.uid)) return false;
+  if (v.find("kept") && !field(v, at, "kept", t.kept)) return false;
   plan_.tensors.push_back(std::move(t));
   return true;
 }
@@ -210,6 +219,21 @@ bool PlanReader::matches_graph(PlanTensor& t, unsigned line) {
     return wrong("written", t.written ? "true" : "false", desc.output ? "true" : "false");
   t.by_value = desc.bound_value;
   t.read = desc.read;
+  return true;
+}
+
+bool PlanReader::fits_kept(const PlanTensor& t, unsigned line) {
+  const auto wrong = [&](const char* what, const std::string& seen, const std::string& allowed) {
+    return fields_.fail(Rule::plan_format, {"", t.name, what}, line, seen, allowed);
+  };
+  if (ids_.contains(t.name)) return wrong("name", "a tensor of the graph", "a name of its own");
+  if (t.dim.size() != 1 || t.dim[0] < 0 || t.dim[0] > kMaxWorkspace)
+    return wrong("dim", to_string(t.dim), "one extent");
+  if (t.stride != Dims{1}) return wrong("stride", to_string(t.stride), "[1]");
+  const std::int64_t bytes = t.dim[0] * info(t.type).bytes;
+  if (t.bytes != bytes) return wrong("bytes", std::to_string(t.bytes), std::to_string(bytes));
+  if (t.alignment != PlanTensor{}.alignment || t.uid)
+    return wrong("alignment", std::to_string(t.alignment), "16, and no uid");
   return true;
 }
 
@@ -246,8 +270,12 @@ bool PlanReader::read_access(const Value& v, const std::string& at, PlanKernel& 
 
 bool PlanReader::read_kernels() {
   const auto* kernels = list("kernels");
-  return kernels && each(*kernels, "kernels",
-                         [&](const Value& v, const std::string& at) { return read_kernel(v, at); });
+  if (!kernels || !each(*kernels, "kernels",
+                        [&](const Value& v, const std::string& at) { return read_kernel(v, at); }))
+    return false;
+  for (PlanTensor& t : plan_.tensors)
+    if (!t.kept && (*graph_)[ids_.at(t.name)].constant) t.read = plan_.reads(t);
+  return true;
 }
 
 bool PlanReader::read_kernel(const Value& v, const std::string& at) {

@@ -28,9 +28,10 @@ std::string joined(const List& list, std::string_view separator, Text&& text) {
 std::string tensor_text(const PlanTensor& t) {
   return fmt::format(
       "    {{\"name\": {}, \"data_type\": {}, \"dim\": {}, \"stride\": {}, \"alignment\": {}, "
-      "\"bytes\": {}, {}\"written\": {}}}",
+      "\"bytes\": {}, {}{}\"written\": {}}}",
       json_string(t.name), json_string(name(t.type)), to_string(t.dim), to_string(t.stride),
-      t.alignment, t.bytes, t.uid ? fmt::format("\"uid\": {}, ", *t.uid) : "", t.written);
+      t.alignment, t.bytes, t.uid ? fmt::format("\"uid\": {}, ", *t.uid) : "",
+      t.kept ? "\"kept\": true, " : "", t.written);
 }
 
 std::string buffer_text(const PlanBuffer& b) {

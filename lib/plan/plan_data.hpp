@@ -19,9 +19,12 @@ struct PlanTensor {
   std::int64_t bytes = 0;  // from the pointer to the end of the last element
   std::optional<std::int64_t> uid;
   bool written = false;
-  // What the graph says, which a plan file holds anyway, and no field of a plan file.
+  // No tensor of the graph: what kernels make of constants, which one plan of prepare() hands to
+  // the other. `dim` counts elements as they lie, filling included.
+  bool kept = false;
+  // What the graph and the kernels say, and no field of a plan file.
   bool by_value = false;    // takes a number, see KernelArgument::Kind::number
-  bool read = true;         // false: an input that no node reads
+  bool read = true;         // false: an input that no node reads, a constant that no kernel reads
   std::int64_t alias = -1;  // of an output: the position of the input whose memory it may have
 };
 
@@ -104,6 +107,9 @@ struct PlanData {
   std::vector<PlanBuffer> buffers;  // in the order of first use
   std::vector<PlanKernel> kernels;  // in the order they run
   std::vector<PlanCut> cuts;
+
+  // Whether a kernel takes this one of the tensors.
+  bool reads(const PlanTensor& tensor) const;
 };
 
 }  // namespace sinter

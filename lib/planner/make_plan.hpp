@@ -1,6 +1,7 @@
-// Plan::make with given measurements in place of a tuning file's.
+// Plan::make in its steps, and with given measurements in place of a tuning file's.
 #pragma once
-#include "plan/tuning.hpp"
+#include "lower/lower.hpp"
+#include "planner/planner.hpp"
 #include "sinter/compile.hpp"
 
 namespace sinter {
@@ -11,6 +12,19 @@ struct PlanClass;
 // `of_class`, where not null: what was decided for graphs like this one (plan_class.hpp).
 Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
                        std::vector<KernelChoice>* choices, const PlanClass* of_class = nullptr);
+
+// The steps: which kernels a graph becomes, and the plan of such kernels, without machine code.
+struct Partitioned {
+  Lowered lowered;
+  Partition parts;
+};
+Result<Partitioned> partition_graph(Graph& graph, const PlanOptions& options,
+                                    const PlanContext& context);
+PlanData plan_of(Graph& graph, const Lowered& lowered, const Partition& parts,
+                 const PlanOptions& options, const PlanContext& context,
+                 std::vector<KernelChoice>* choices = nullptr, const PlanClass* of_class = nullptr);
+// What a plan says of its graph; no kernels yet.
+PlanData plan_head(Graph& graph, const PlanOptions& options);
 
 // A plan with machine code for more targets; `options` say whom to tell how far that has come.
 Result<Plan> with_machine_code(const Plan& plan, const std::vector<std::string>& targets,

@@ -7,12 +7,10 @@
 #include <unordered_map>
 
 #include "emit/emit.hpp"
-#include "lower/lower.hpp"
 #include "plan/plan_data.hpp"
 #include "planner/aliases.hpp"
 #include "planner/make_plan.hpp"
 #include "planner/plan_class.hpp"
-#include "planner/planner.hpp"
 #include "planner/rewrite/pass.hpp"
 #include "runtime/compiler.hpp"
 #include "sinter/compile.hpp"
@@ -42,6 +40,28 @@ std::vector<PlanTensor> plan_tensors(const Graph& graph) {
       result.push_back(std::move(p));
     }
   return result;
+}
+
+// Behind the graph's inputs, or behind its outputs.
+void add_kept(PlanData& data, const Partition& parts) {
+  std::map<TensorId, PlanTensor> kept;
+  for (const auto& spec : parts.kernels)
+    for (const auto& port : spec.ports)
+      if (const auto at = parts.kept.find(port.tensor); at != parts.kept.end()) {
+        PlanTensor& t = kept[port.tensor];
+        t.name = at->second.name;
+        t.type = port.type;
+        t.dim = {at->second.bytes / info(port.type).bytes};
+        t.stride = {1};
+        t.bytes = at->second.bytes;
+        t.written |= port.written;
+        t.kept = true;
+      }
+  for (auto& [id, t] : kept) {
+    const auto place = std::find_if(data.tensors.begin(), data.tensors.end(),
+                                    [&](const auto& of) { return of.written && !t.written; });
+    data.tensors.insert(place, std::move(t));
+  }
 }
 
 using Places = std::unordered_map<std::string_view, std::int64_t>;
@@ -120,6 +140,12 @@ std::vector<PlanCut> plan_cuts(const Graph& graph, const Lowered& lowered,
 
 using Positions = std::unordered_map<TensorId, std::int64_t>;  // in PlanData::buffers
 
+// Of a tensor that the caller binds.
+const std::string& bound_name(const Graph& lowered, const Partition& parts, TensorId t) {
+  const auto kept = parts.kept.find(t);
+  return kept != parts.kept.end() ? kept->second.name : lowered[t].name;
+}
+
 std::vector<PlanAccess> plan_accesses(const Graph& lowered, const KernelSpec& spec,
                                       const Partition& partition, const Positions& buffers,
                                       const Places& places) {
@@ -129,7 +155,8 @@ std::vector<PlanAccess> plan_accesses(const Graph& lowered, const KernelSpec& sp
       result.push_back(  // each element once, whatever the windows that reach it
           {true, buffer->second, t.written,
            std::min(t.bytes, partition.lifetimes[static_cast<std::size_t>(buffer->second)].bytes)});
-    else if (const auto place = places.find(lowered[t.tensor].name); place != places.end())
+    else if (const auto place = places.find(bound_name(lowered, partition, t.tensor));
+             place != places.end())
       result.push_back({false, place->second, t.written, t.bytes});
   }
   return result;
@@ -141,7 +168,7 @@ KernelArgument pointer(const EmittedArgument& a, const KernelSpec& spec, const G
   const TensorId t = spec.ports[static_cast<std::size_t>(a.index)].tensor;
   if (const auto it = partition.workspace.find(t); it != partition.workspace.end())
     return {KernelArgument::Kind::workspace, it->second, 8};
-  return {KernelArgument::Kind::tensor, places.at(lowered[t].name), 8};
+  return {KernelArgument::Kind::tensor, places.at(bound_name(lowered, partition, t)), 8};
 }
 
 void add_argument(PlanKernel& k, const EmittedArgument& a, const KernelSpec& spec,
@@ -187,25 +214,35 @@ Status check_target(const PlanData& plan, const std::string& target) {
 
 }  // namespace
 
-Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
-                       std::vector<KernelChoice>* choices, const PlanClass* of_class) {
+Result<Partitioned> partition_graph(Graph& graph, const PlanOptions& options,
+                                    const PlanContext& context) {
   auto valid = check_architecture(graph, options.architecture);
   SINTER_TRY(valid);
   if (Diagnostics d = graph.check(); !d.empty()) return d;
   Lowered lowered = lower(graph);
   // An expansion may need a tensor that is too large to address.
   if (Diagnostics d = lowered.graph->check(); !d.empty()) return d;
-  const PlanContext context{
-      device_model(options.architecture), tuning, {}, of_class ? of_class->decisions : Decisions{}};
   if (options.fuse) lowered = rewritten(std::move(lowered), context.device);
-  const Partition parts = partition(*lowered.graph, options.fuse, context, lowered.regions);
+  Partition parts = partition(*lowered.graph, options.fuse, context, lowered.regions);
   if (Diagnostics d = unsafe_aliases(graph, *lowered.graph, parts.kernels); !d.empty()) return d;
+  return Partitioned{std::move(lowered), std::move(parts)};
+}
+
+PlanData plan_head(Graph& graph, const PlanOptions& options) {
   PlanData data;
   data.version = SINTER_VERSION;
   data.graph_json = graph_to_json(graph);
   data.name = graph.options().name;
   data.architecture = options.architecture;
   data.tensors = plan_tensors(graph);
+  return data;
+}
+
+PlanData plan_of(Graph& graph, const Lowered& lowered, const Partition& parts,
+                 const PlanOptions& options, const PlanContext& context,
+                 std::vector<KernelChoice>* choices, const PlanClass* of_class) {
+  PlanData data = plan_head(graph, options);
+  add_kept(data, parts);
   data.workspace_bytes = parts.workspace_bytes;
   data.cuts = plan_cuts(graph, lowered, parts);
   Places places;
@@ -248,7 +285,19 @@ Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
     data.kernels.push_back(std::move(k));
   }
   report_progress(options, PlanProgress::Stage::planning, data.kernels.size(), data.kernels.size());
-  Plan plan{Shared<const PlanData>::make(std::move(data))};
+  for (PlanTensor& t : data.tensors)
+    if (const auto id = graph.find(t.name); id && graph[*id].constant) t.read = data.reads(t);
+  return data;
+}
+
+Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
+                       std::vector<KernelChoice>* choices, const PlanClass* of_class) {
+  const PlanContext context{
+      device_model(options.architecture), tuning, {}, of_class ? of_class->decisions : Decisions{}};
+  auto planned = partition_graph(graph, options, context);
+  SINTER_TRY(planned);
+  const Plan plan{Shared<const PlanData>::make(
+      plan_of(graph, planned->lowered, planned->parts, options, context, choices, of_class))};
   if (options.targets.empty()) return plan;
   return with_machine_code(plan, options.targets, options);
 }

@@ -23,11 +23,18 @@ struct Lifetime {
   int first = 0, last = 0;
 };
 
+struct Kept {
+  std::string name;
+  std::int64_t bytes = 0;
+};
+
 struct Partition {
   std::vector<KernelSpec> kernels;  // in the order they run; empty domains left out
   std::vector<PlanCut> cuts;
   std::map<TensorId, std::int64_t> workspace;    // virtual tensors in memory: byte offset
   std::map<TensorId, std::int64_t> temporaries;  // that the lowered graph does not have: bytes
+  // What the caller binds instead, as one plan of prepare() hands it to the other.
+  std::map<TensorId, Kept> kept;
   std::vector<Lifetime> lifetimes;  // of what is in the workspace, in the order of first use
   std::int64_t workspace_bytes = 0;
 };
@@ -41,8 +48,8 @@ inline Partition partition(const Graph& lowered, bool fuse, std::string_view tar
   return partition(lowered, fuse, PlanContext{device_model(target), {}}, regions);
 }
 
-// Byte offsets for the tensors that kernels hand to each other; two share memory when no kernel
-// from the first write to the last read of one touches the other.
+// Byte offsets for the tensors that kernels hand to each other, but for those kept; two share
+// memory when no kernel from the first write to the last read of one touches the other.
 void place_workspace(const Graph& lowered, Partition& partition);
 
 // Distinct bytes that the kernel reads or writes of a tensor at least.

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <set>
 
-#include "planner/make_plan.hpp"
 #include "sinter/compile.hpp"
 
 namespace sinter {
@@ -171,22 +170,6 @@ class Cut {
 Result<PreparedGraph> prepare(Graph& graph) {
   if (Diagnostics d = graph.check(); !d.empty()) return d;
   return Cut(graph).make();
-}
-
-Result<Prepared> prepare(Graph& graph, PlanOptions options) {
-  auto graphs = prepare(graph);
-  SINTER_TRY(graphs);
-  auto rest = Plan::make(*graphs->rest, options);
-  SINTER_TRY(rest);
-  Prepared result{std::nullopt, std::move(*rest)};
-  if (graphs->constants->nodes().empty()) return result;
-  const auto& tensors = graphs->constants->tensors();
-  if (std::none_of(tensors.begin(), tensors.end(), [](const auto& t) { return t.output; }))
-    return result;
-  auto constants = Plan::make(*graphs->constants, std::move(options));
-  SINTER_TRY(constants);
-  result.constants = std::move(*constants);
-  return result;
 }
 
 }  // namespace sinter

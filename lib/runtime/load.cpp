@@ -174,11 +174,22 @@ Result<Executable> load_on_gpu(const Plan& plan, Device device, const PlanOption
   return Executable(Shared<const Executable::Impl>::make(std::move(impl)));
 }
 
+// The CPU evaluates the graph: it reads the constants themselves, and not what kernels make of
+// them. A graph whose kernels do that alone computes nothing here.
 Result<Executable> load_on_cpu(const Plan& plan) {
-  auto graph = graph_from_json(plan.data().graph_json, "the plan's graph");
-  SINTER_TRY(graph);
-  Executable::Impl impl(plan, Device::cpu());
-  impl.lowered = lower(**graph);
+  PlanData data = plan.data();
+  const bool computes = std::any_of(data.tensors.begin(), data.tensors.end(),
+                                    [](const PlanTensor& t) { return t.written && !t.kept; });
+  Lowered lowered{std::make_unique<Graph>(), {}, {}};
+  if (computes) {
+    auto graph = graph_from_json(data.graph_json, "the plan's graph");
+    SINTER_TRY(graph);
+    for (PlanTensor& t : data.tensors)
+      if (const auto id = (*graph)->find(t.name); id && !t.written) t.read = (**graph)[*id].read;
+    lowered = lower(**graph);
+  }
+  Executable::Impl impl(Plan(Shared<const PlanData>::make(std::move(data))), Device::cpu());
+  impl.lowered = std::move(lowered);
   for (const PlanTensor& t : plan.data().tensors)
     impl.lowered_ids.push_back(impl.lowered.graph->find(t.name).value_or(kNoTensor));
   return Executable(Shared<const Executable::Impl>::make(std::move(impl)));

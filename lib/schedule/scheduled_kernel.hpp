@@ -57,6 +57,7 @@ struct PlanContext {
   Tuning tuning;  // configurations that were measured to be the fastest of their problem
   mutable KnownTiles tiles{};  // of the device, kept; so a context is not shared between threads
   mutable Decisions decisions{};
+  bool prepares = false;  // kernels of constants alone run once, so that they cost no call anything
 };
 ScheduledKernel schedule_kernel(const KernelSpec& spec, const PlanContext& context);
 // The kernel with what was decided for another one of the same structure and other extents: its

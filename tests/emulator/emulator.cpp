@@ -255,14 +255,19 @@ HostNumbers::HostNumbers(const PlanData& plan, const std::vector<void*>& tensors
     }
 }
 
-Status run_plan(const Plan& plan, GraphCase& memory, HostKernels& kernels, bool last_first) {
-  const PlanData& data = plan.data();
+std::vector<void*> tensors_of(const Plan& plan, GraphCase& memory) {
   std::vector<void*> tensors;
   const HostPointers pointers = memory.memory();
-  for (const PlanTensor& t : data.tensors) {
+  for (const PlanTensor& t : plan.data().tensors) {
     const auto id = memory.lowered().find(t.name);
     tensors.push_back(id ? pointers.at(*id) : nullptr);
   }
+  return tensors;
+}
+
+Status run_plan(const Plan& plan, std::vector<void*> tensors, HostKernels& kernels,
+                bool last_first) {
+  const PlanData& data = plan.data();
   run_in_place(data, tensors);
   const HostNumbers numbers(data, tensors);
   GuardedBuffer workspace(static_cast<std::size_t>(data.workspace_bytes));
@@ -319,9 +324,14 @@ Status emulate_kernel(const PlanKernel& kernel, std::span<const std::byte> argum
 void prepare_emulation(std::span<const Plan> plans) { unchanged_kernels().prepare(plans); }
 
 Status emulate(const Plan& plan, GraphCase& memory, const Edit& edit, bool last_first) {
-  if (edit.file.empty()) return run_plan(plan, memory, unchanged_kernels(), last_first);
+  const std::vector<void*> tensors = tensors_of(plan, memory);
+  if (edit.file.empty()) return run_plan(plan, tensors, unchanged_kernels(), last_first);
   HostKernels changed(edit, unchanged_kernels());
-  return run_plan(plan, memory, changed, last_first);
+  return run_plan(plan, tensors, changed, last_first);
+}
+
+Status emulate(const Plan& plan, const std::vector<void*>& tensors) {
+  return run_plan(plan, tensors, unchanged_kernels(), false);
 }
 
 }  // namespace sinter::test

@@ -24,6 +24,8 @@ struct Edit {
   std::string_view file, text, instead;
 };
 Status emulate(const Plan& plan, GraphCase& memory, const Edit& edit = {}, bool last_first = false);
+// `tensors`: the memory of each of the plan's.
+Status emulate(const Plan& plan, const std::vector<void*>& tensors);
 
 // Compiles the kernels of plans for one device, so that emulate() finds them: those of several
 // plans take fewer runs of the host's compiler.

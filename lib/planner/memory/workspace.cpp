@@ -21,6 +21,7 @@ void place_workspace(const Graph& lowered, Partition& p) {
       const auto temporary = p.temporaries.find(port.tensor);
       const bool ours = temporary != p.temporaries.end();
       if (!ours && !lowered.is_virtual(port.tensor)) continue;
+      if (p.kept.contains(port.tensor)) continue;
       const auto [place, fresh] = places.try_emplace(port.tensor, tensors.size());
       if (fresh) {
         const auto bytes =

@@ -209,13 +209,28 @@ std::vector<KernelSpec> load_attention(KernelSpec& spec, const DeviceModel& devi
   return kernels;
 }
 
+// Whether prepare() will have the kernel run once for all calls: a copy of constants.
+bool runs_once(const KernelSpec& kernel, const FusionState& state) {
+  const Graph& graph = state.graph();
+  const auto of_graph = [&](TensorId t) {
+    return t < static_cast<TensorId>(graph.tensors().size());
+  };
+  const auto& ports = kernel.ports;
+  return state.context().prepares &&
+         std::any_of(ports.begin(), ports.end(), [](const KernelPort& p) { return !p.written; }) &&
+         std::all_of(ports.begin(), ports.end(), [&](const KernelPort& p) {
+           return p.written ? !of_graph(p.tensor) : of_graph(p.tensor) && graph[p.tensor].constant;
+         });
+}
+
 // One kernel after another.
 double microseconds_of(const std::vector<KernelSpec>& kernels, const FusionState& state) {
   double us = -state.device().launch_microseconds;
   for (const KernelSpec& kernel : kernels)
-    us += state.device().launch_microseconds +
-          (kernel.as_contraction() ? choose_depth_parts(kernel, state.context()).microseconds
-                                   : schedule_kernel(kernel, state.context()).microseconds);
+    if (!runs_once(kernel, state))
+      us += state.device().launch_microseconds +
+            (kernel.as_contraction() ? choose_depth_parts(kernel, state.context()).microseconds
+                                     : schedule_kernel(kernel, state.context()).microseconds);
   return us;
 }
 
@@ -376,7 +391,7 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
       const DataType type = as_they_are ? in(spec, o).type : factor;
       KernelSpec first = written_first(contraction, in(contraction, o),
                                        indices_of(contraction, o, type), type, tried);
-      us += schedule_kernel(first, state.context()).microseconds;
+      if (!runs_once(first, state)) us += schedule_kernel(first, state.context()).microseconds;
       divide_nodes(state, o, first, contraction);
       reasons.push_back(
           {"contraction",

@@ -1,0 +1,126 @@
+// The two plans of prepare(), one after the other: weights that planning copies are copied once.
+#include <cstring>
+#include <map>
+
+#include "emulator/emulator.hpp"
+#include "gpu/gpu_support.hpp"
+#include "sinter/operations.hpp"
+#include "support/catch.hpp"
+
+using namespace sinter;
+using namespace sinter::test;
+
+namespace {
+
+// What both plans see, by name: inputs and outputs of the case, and what is handed over.
+class Tensors {
+ public:
+  explicit Tensors(GraphCase& c) : lowered_(c.lowered()), pointers_(c.memory()) {}
+
+  Status run(const Plan& plan) {
+    std::vector<void*> tensors;
+    for (const auto& t : plan.tensors()) tensors.push_back(at(t));
+    const auto* const device = std::getenv("SINTER_TEST_DEVICE");
+    if (device && std::string_view(device).starts_with("emulator")) return emulate(plan, tensors);
+    return run_on(device && std::string_view(device) == "cpu" ? Device::cpu() : Device::gpu(0),
+                  plan, tensors);
+  }
+
+ private:
+  void* at(const Plan::TensorInfo& t) {
+    if (const auto id = lowered_.find(t.name))
+      if (const auto p = pointers_.find(*id); p != pointers_.end()) return p->second;
+    return handed_.try_emplace(t.name, static_cast<std::size_t>(t.bytes)).first->second.data();
+  }
+
+  static Status run_on(Device device, const Plan& plan, const std::vector<void*>& tensors) {
+    const auto executable = load(plan, device);
+    SINTER_TRY(executable);
+    const auto infos = plan.tensors();
+    std::vector<Memory> memory;
+    std::vector<Binding> bindings;
+    for (std::size_t i = 0; i < infos.size(); ++i) {
+      auto copy = Memory::allocate(device, infos[i].bytes);
+      SINTER_TRY(copy);
+      auto copied = copy->copy_in(tensors[i], infos[i].bytes);
+      SINTER_TRY(copied);
+      bindings.emplace_back(TensorKey(infos[i].name), *copy);
+      memory.push_back(std::move(*copy));
+    }
+    auto workspace = Memory::allocate(device, std::max<std::int64_t>(plan.workspace_bytes(), 1));
+    SINTER_TRY(workspace);
+    auto ran = executable->execute(nullptr, bindings, *workspace);
+    SINTER_TRY(ran);
+    for (std::size_t i = 0; i < infos.size(); ++i) {
+      auto copied = memory[i].copy_out(tensors[i], infos[i].bytes);
+      SINTER_TRY(copied);
+    }
+    return Done{};
+  }
+
+  const Graph& lowered_;
+  HostPointers pointers_;
+  std::map<std::string, GuardedBuffer> handed_;
+};
+
+void check_prepared(Graph& graph) {
+  INFO(graph.options().name);
+  GraphCase c(graph, Fill::normal, 7);
+  const auto parts = prepare(graph, {.architecture = test_target().value()});
+  REQUIRE(parts);
+  REQUIRE(parts->constants);
+  for (const Plan& plan : {*parts->constants, parts->rest}) {
+    const auto reread = Plan::from_json(plan.to_json());
+    REQUIRE(reread);
+    CHECK(reread->to_json() == plan.to_json());
+  }
+  c.clear_outputs();
+  Tensors tensors(c);
+  for (const Plan& plan : {*parts->constants, parts->rest}) {
+    const Status ran = tensors.run(plan);
+    INFO((ran ? "" : ran.error().message()));
+    REQUIRE(ran);
+  }
+  const Comparison judged = c.judge();
+  INFO(judged.first_wrong);
+  CHECK(judged.ok());
+  CHECK(judged.compared > 0);
+  CHECK(c.stray_write().empty());
+}
+
+}  // namespace
+
+TEST_CASE("plans of constants and of the rest give what the graph gives", "[prepare][rearranged]") {
+  const char* const device = std::getenv("SINTER_TEST_DEVICE");
+  if (device && std::string_view(device) == "interpreter") return;  // of whole graphs alone
+  Graph first_layer({.name = "first_layer", .io = bf16});
+  {
+    auto x = first_layer.tensor("x", nhwc({1, 3, 22, 24}));
+    const Shape filter = nhwc({16, 3, 7, 7});
+    auto w = first_layer.tensor(
+        {.name = "w", .dim = filter.dim, .stride = filter.stride, .constant = true});
+    auto b = first_layer.tensor({.name = "b", .dim = {1, 16, 1, 1}, .constant = true});
+    auto y = conv_fprop(x, w, {.pre_padding = {3, 3}, .post_padding = {3, 3}, .stride = {2, 2}});
+    first_layer.output(relu(y + b), "y", {.stride = nhwc({1, 16, 11, 12}).stride});
+  }
+  Graph folded({.name = "folded_scale", .io = bf16});
+  {
+    auto x = folded.tensor("x", {1, 64, 9, 10});
+    auto w = folded.tensor({.name = "w", .dim = {24, 64, 3, 3}, .constant = true});
+    auto s = folded.tensor({.name = "s", .dim = {24, 1, 1, 1}, .data_type = f32, .constant = true});
+    folded.output(
+        conv_fprop(x, (w * s).named("folded"), {.pre_padding = {1, 1}, .post_padding = {1, 1}}),
+        "y");
+  }
+  Graph widened({.name = "widened", .io = bf16});
+  {
+    auto x = widened.tensor("x", {64, 72});
+    auto q = widened.tensor({.name = "q", .dim = {72, 64}, .data_type = i8, .constant = true});
+    auto s = widened.tensor({.name = "s", .dim = {1, 64}, .data_type = f32, .constant = true});
+    widened.output(matmul(x, q * s), "y");
+  }
+  for (Graph* graph : {&first_layer, &folded, &widened}) {
+    if (test_target().value().empty() && graph != &folded) continue;
+    check_prepared(*graph);
+  }
+}

@@ -1,0 +1,139 @@
+// What prepare() makes of copies that planning has kernels make of constants.
+#include "plan/plan_data.hpp"
+#include "sinter/buffers.hpp"
+#include "sinter/operations.hpp"
+#include "support/catch.hpp"
+
+using namespace sinter;
+
+namespace {
+
+const PlanOptions kHopper{.architecture = "sm_90a"};
+
+Tensor constant(Graph& g, const char* name, const Shape& shape, DataType type = DataType::none) {
+  return g.tensor({.name = name,
+                   .dim = shape.dim,
+                   .stride = shape.stride,
+                   .data_type = type,
+                   .constant = true});
+}
+
+struct Convolution {
+  Dims image, filter;
+  std::int64_t pad, stride;
+  bool channels_last;
+};
+
+Shared<Graph> graph_of(const Convolution& c) {
+  auto g = Shared<Graph>::make(GraphOptions{.name = "convolution", .io = bf16});
+  const auto shape = [&](const Dims& dim) { return c.channels_last ? nhwc(dim) : Shape(dim); };
+  auto w = constant(*g, "w", shape(c.filter));
+  auto y = conv_fprop(g->tensor("x", shape(c.image)), w,
+                      {.pre_padding = {c.pad, c.pad},
+                       .post_padding = {c.pad, c.pad},
+                       .stride = {c.stride, c.stride}});
+  y = relu(y + constant(*g, "bias", {1, c.filter[0], 1, 1}));
+  g->output(y, "y", {.stride = shape(y.dim()).stride});
+  return g;
+}
+
+// The names of the tensors that the plan's kernels write (or read) but for those of the caller.
+std::vector<std::string> between(const Plan& plan) {
+  std::vector<std::string> names;
+  for (const PlanBuffer& b : plan.data().buffers) names.push_back(b.name);
+  return names;
+}
+
+const PlanTensor* find(const Plan& plan, std::string_view name) {
+  for (const PlanTensor& t : plan.data().tensors)
+    if (t.name == name) return &t;
+  return nullptr;
+}
+std::vector<const PlanTensor*> kept(const Plan& plan) {
+  std::vector<const PlanTensor*> all;
+  for (const PlanTensor& t : plan.data().tensors)
+    if (t.kept) all.push_back(&t);
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("filters that planning rearranges are rearranged once") {
+  const Convolution first_layer{{32, 3, 224, 224}, {64, 3, 7, 7}, 3, 2, true},
+      channels_first{{32, 64, 56, 56}, {64, 64, 3, 3}, 1, 1, false};
+  for (const auto& c : {first_layer, channels_first}) {
+    const auto whole = Plan::make(*graph_of(c), kHopper);
+    REQUIRE(whole);
+    const auto parts = prepare(*graph_of(c), kHopper);
+    REQUIRE(parts);
+    REQUIRE(parts->constants);
+    const Plan &once = *parts->constants, &rest = parts->rest;
+    CHECK(once.kernels() == 1);
+    CHECK(once.workspace_bytes() == 0);
+    CHECK(once.kernels() + rest.kernels() == whole->kernels());
+    // Each call copies the image alone.
+    CHECK(between(whole.value()).size() == 2);
+    CHECK(between(rest).size() == 1);
+    CHECK(rest.workspace_bytes() < whole->workspace_bytes());
+
+    REQUIRE(kept(once).size() == 1);
+    REQUIRE(kept(rest).size() == 1);
+    const PlanTensor &made = *kept(once)[0], &read = *kept(rest)[0];
+    CHECK(made.name == read.name);
+    CHECK(made.bytes == read.bytes);
+    CHECK(made.bytes >= find(once, "w")->bytes);
+    CHECK(made.written);
+    CHECK_FALSE(read.written);
+    CHECK(find(once, "w")->read);
+    CHECK_FALSE(find(rest, "w")->read);  // may be left unbound, and be freed
+    CHECK(find(rest, "bias")->read);
+  }
+}
+
+TEST_CASE("what planning widens and folds of constants is made once") {
+  Graph g({.name = "dequantised", .io = bf16});
+  auto q = constant(g, "q", {4096, 4096}, i8), s = constant(g, "s", {1, 4096}, f32);
+  g.output(matmul(g.tensor("x", {4096, 4096}), q * s), "y");
+  const auto whole = Plan::make(g, kHopper);
+  REQUIRE(whole);
+  REQUIRE(whole->kernels() == 2);
+  const auto parts = prepare(g, kHopper);
+  REQUIRE(parts);
+  REQUIRE(parts->constants);
+  CHECK(parts->constants->kernels() == 1);
+  CHECK(parts->rest.kernels() == 1);
+  CHECK(parts->rest.workspace_bytes() == 0);
+  CHECK_FALSE(find(parts->rest, "q")->read);
+  CHECK_FALSE(find(parts->rest, "s")->read);
+}
+
+TEST_CASE("copies of what follows from a call stay with the call") {
+  Graph g({.name = "dequantised", .io = bf16});
+  auto q = constant(g, "q", {4096, 4096}, i8);
+  auto s = g.tensor("s", {1, 4096}, f32);
+  g.output(matmul(g.tensor("x", {4096, 4096}), q * s), "y");
+  const auto parts = prepare(g, kHopper);
+  REQUIRE(parts);
+  CHECK_FALSE(parts->constants);
+  CHECK(parts->rest.kernels() == 2);
+  CHECK(find(parts->rest, "q")->read);
+}
+
+TEST_CASE("prepared plans run on the CPU, which reads the constants themselves") {
+  const Convolution c{{1, 64, 6, 5}, {8, 64, 3, 3}, 1, 1, false};
+  const auto parts = prepare(*graph_of({{32, 64, 56, 56}, {64, 64, 3, 3}, 1, 1, false}), kHopper);
+  REQUIRE(parts);
+  REQUIRE(parts->constants);
+  const Device cpu = Device::cpu();
+  const auto once = load(*parts->constants, cpu), rest = load(parts->rest, cpu);
+  REQUIRE(once);
+  REQUIRE(rest);
+  CHECK(find(rest->plan(), "w")->read);
+  const std::string& name = kept(parts->rest)[0]->name;
+  const Array<std::uint16_t> w(cpu, 64 * 64 * 9, 0), other(cpu, 64 * 64 * 10, 0);
+  CHECK(once->execute(nullptr, {{"w", w}, {name, other}}));
+  const auto missing = rest->execute(nullptr, {{name, other}});
+  REQUIRE_FALSE(missing);
+  CHECK(missing.error().rule == Rule::binding_missing);
+  (void)c;
+}
