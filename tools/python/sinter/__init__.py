@@ -13,7 +13,9 @@ from . import _sinter, arrays, operations  # noqa: F401
 from ._sinter import Diagnostic, Graph, Memory, Plan, Tensor, current_device, synchronize
 from .error import Error
 from .operations import *  # noqa: F403
-from .runtime import Executable, compile, load, plan, save
+from .runtime import (Bound, Counts, Executable, PlanCache, Prepared, compile, dyn, load, plan,
+                      prepare, save)
 
-__all__ = ["Diagnostic", "Error", "Executable", "Graph", "Memory", "Plan", "Tensor", "compile",
-           "current_device", "load", "plan", "save", "synchronize", *operations.__all__]
+__all__ = ["Bound", "Counts", "Diagnostic", "Error", "Executable", "Graph", "Memory", "Plan",
+           "PlanCache", "Prepared", "Tensor", "compile", "current_device", "dyn", "load", "plan",
+           "prepare", "save", "synchronize", *operations.__all__]

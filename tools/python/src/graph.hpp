@@ -35,9 +35,12 @@ class GraphLock {
 };
 
 nb::tuple tuple_of(const Dims& dims);
+// Python's "cpu", an ordinal, or None for what is there.
+Device device_from(nb::handle v);
 
 void bind_graph(nb::module_& m);
 void bind_runtime(nb::module_& m);
+void bind_plan_cache(nb::module_& m);
 void bind_arrays(nb::module_& m);
 void bind_table(nb::module_& m);
 

@@ -7,5 +7,6 @@ NB_MODULE(_sinter, m) {
   sinter::python::bind_table(m);
   sinter::python::bind_graph(m);
   sinter::python::bind_runtime(m);
+  sinter::python::bind_plan_cache(m);
   sinter::python::bind_arrays(m);
 }

@@ -1,5 +1,6 @@
 // Plans, executables and memory. What takes time runs without the GIL.
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
@@ -18,19 +19,6 @@ auto without_gil(F&& f) {
   return take(std::move(result));
 }
 
-// Python's "cpu", an ordinal, or None for what is there.
-Device device_from(nb::handle v) {
-  if (v.is_none()) return Device::current();
-  int ordinal = 0;
-  if (PyUnicode_Check(v.ptr()) && nb::cast<std::string>(v) == "cpu") return Device::cpu();
-  if (!PyBool_Check(v.ptr()) && nb::try_cast(v, ordinal) && ordinal >= 0)
-    return Device::gpu(ordinal);
-  raise({Diagnostic{.rule = Rule::device_missing,
-                    .attribute = "device",
-                    .seen = nb::cast<std::string>(nb::repr(v)),
-                    .allowed = "'cpu', the ordinal of a GPU, or None"}});
-}
-
 nb::object device_name(Device d) { return d.is_cpu() ? nb::cast("cpu") : nb::cast(d.ordinal()); }
 
 nb::list tensors(const Plan& plan) {
@@ -41,10 +29,10 @@ nb::list tensors(const Plan& plan) {
   return rows;
 }
 
-// `pointers` has an address or, of what is passed by value, a number in a list.
-void execute(const Executable& self, std::uintptr_t stream, const nb::dict& pointers,
-             std::uintptr_t workspace, std::int64_t workspace_bytes) {
-  std::vector<Binding> bindings;  // the names stay in the keys of the dict
+// An address or, of what is passed by value, a number in a list, by name. The names stay in the
+// keys of the dict.
+std::vector<Binding> bindings_from(const nb::dict& pointers) {
+  std::vector<Binding> bindings;
   for (const auto& [key, v] : pointers) {
     Py_ssize_t size = 0;
     const char* name = PyUnicode_AsUTF8AndSize(key.ptr(), &size);
@@ -60,20 +48,29 @@ void execute(const Executable& self, std::uintptr_t stream, const nb::dict& poin
     else
       bindings.emplace_back(key_text, nb::cast<double>(number));
   }
+  return bindings;
+}
+
+void execute(const Executable& self, std::uintptr_t stream, const nb::dict& pointers,
+             std::uintptr_t workspace, std::int64_t workspace_bytes) {
+  const std::vector<Binding> bindings = bindings_from(pointers);
   without_gil([&] {
     return self.execute(reinterpret_cast<Stream>(stream), bindings,
                         Workspace{reinterpret_cast<void*>(workspace), workspace_bytes});
   });
 }
 
-// By position in the plan's tensors, looked up and checked once.
-BoundExecutable bound(const Executable& self, const std::vector<std::uintptr_t>& pointers,
-                      std::uintptr_t workspace, std::int64_t workspace_bytes) {
+// Looked up and checked once. Pointers by name, or in a list by position in the plan's tensors.
+BoundExecutable bound(const Executable& self, nb::handle pointers, std::uintptr_t workspace,
+                      std::int64_t workspace_bytes) {
   std::vector<Binding> bindings;
-  bindings.reserve(pointers.size());
-  for (std::size_t i = 0; i < pointers.size(); ++i)
-    bindings.emplace_back(Index{static_cast<std::int64_t>(i)},
-                          reinterpret_cast<void*>(pointers[i]));
+  if (nb::isinstance<nb::dict>(pointers)) {
+    bindings = bindings_from(nb::borrow<nb::dict>(pointers));
+  } else {
+    std::int64_t place = 0;
+    for (const std::uintptr_t p : nb::cast<std::vector<std::uintptr_t>>(pointers))
+      bindings.emplace_back(Index{place++}, reinterpret_cast<void*>(p));
+  }
   return take(self.bind(bindings, Workspace{reinterpret_cast<void*>(workspace), workspace_bytes}));
 }
 
@@ -102,6 +99,18 @@ void bind_memory(nb::module_& m) {
 }
 
 }  // namespace
+
+Device device_from(nb::handle v) {
+  if (v.is_none()) return Device::current();
+  int ordinal = 0;
+  if (PyUnicode_Check(v.ptr()) && nb::cast<std::string>(v) == "cpu") return Device::cpu();
+  if (!PyBool_Check(v.ptr()) && nb::try_cast(v, ordinal) && ordinal >= 0)
+    return Device::gpu(ordinal);
+  raise({Diagnostic{.rule = Rule::device_missing,
+                    .attribute = "device",
+                    .seen = nb::cast<std::string>(nb::repr(v)),
+                    .allowed = "'cpu', the ordinal of a GPU, or None"}});
+}
 
 void bind_runtime(nb::module_& m) {
   nb::class_<Plan>(m, "Plan", "The kernels of a graph as data. Making one needs no GPU.")
@@ -144,12 +153,22 @@ void bind_runtime(nb::module_& m) {
           [](const BoundExecutable& self, std::uintptr_t stream) {
             without_gil([&] { return self.execute(reinterpret_cast<Stream>(stream)); });
           },
-          nb::arg("stream"));
+          nb::arg("stream"))
+      .def(
+          "execute_with",
+          [](const BoundExecutable& self, std::uintptr_t stream, const nb::dict& numbers) {
+            const std::vector<Binding> bindings = bindings_from(numbers);
+            without_gil([&] { return self.execute(reinterpret_cast<Stream>(stream), bindings); });
+          },
+          nb::arg("stream"), nb::arg("numbers"), "With other numbers, for this call.");
   nb::class_<Executable>(m, "Loaded", "A plan on a device; takes pointers.")
       .def("execute", &execute, nb::arg("stream"), nb::arg("pointers"), nb::arg("workspace") = 0,
            nb::arg("workspace_bytes") = 0)
       .def("bind", &bound, nb::arg("pointers"), nb::arg("workspace") = 0,
-           nb::arg("workspace_bytes") = 0, "With one pointer for each of plan.tensors().")
+           nb::arg("workspace_bytes") = 0,
+           nb::sig("def bind(self, pointers: dict | collections.abc.Sequence[int], "
+                   "workspace: int = 0, workspace_bytes: int = 0) -> Bound"),
+           "With pointers by name, or one for each of plan.tensors().")
       .def_prop_ro("plan", &Executable::plan)
       .def_prop_ro("workspace_bytes", &Executable::workspace_bytes)
       .def_prop_ro("device", [](const Executable& self) { return device_name(self.device()); });
@@ -173,6 +192,24 @@ void bind_runtime(nb::module_& m) {
       },
       nb::arg("graph"), nb::arg("device") = nb::none(), nb::kw_only(), nb::arg("fuse") = true,
       nb::arg("architecture") = "", nb::arg("tuning_file") = "");
+  m.def(
+      "prepare",
+      [](const GraphObject& graph, nb::handle device, bool fuse, std::vector<std::string> targets,
+         std::string architecture, std::string tuning_file) {
+        if (architecture.empty()) architecture = take(device_from(device).target());
+        Prepared parts = without_gil([&] {
+          const std::lock_guard lock(*graph.mutex);
+          return prepare(*graph.graph, PlanOptions{.fuse = fuse,
+                                                   .targets = targets,
+                                                   .architecture = architecture,
+                                                   .tuning_file = tuning_file});
+        });
+        return std::pair(std::move(parts.constants), std::move(parts.rest));
+      },
+      nb::arg("graph"), nb::arg("device") = nb::none(), nb::kw_only(), nb::arg("fuse") = true,
+      nb::arg("targets") = std::vector<std::string>{}, nb::arg("architecture") = "",
+      nb::arg("tuning_file") = "",
+      "Plans of what follows from constants, if anything does, and of the rest.");
   m.def(
       "current_device", [] { return device_name(Device::current()); },
       "'cpu', or the ordinal of the GPU that compile() takes.");
