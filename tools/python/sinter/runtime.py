@@ -181,7 +181,7 @@ class PlanCache:
     """Executables by extents: a plan holds for one set of extents, a program meets many.
 
         def build(graph, batch):
-            graph.output(sinter.softmax(graph.tensor("x", [batch, 64])), "y")
+            graph.output(sinter.softmax(graph.tensor("x", [batch, 64])).Y, "y")
         cache = sinter.PlanCache(build, extents=[sinter.dyn("batch", 1, 64)])
         y = cache.get(3)(x=x)["y"]
 

@@ -8,7 +8,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
 from .emit import TABLE
-from .ops import attention
+from .ops import attention, pooling
 from .regions import lower
 
 # Without a decomposition they stay with PyTorch as they are.
@@ -33,6 +33,11 @@ def _compile(module, example_inputs):
     return make_boxed_func(lower(module).forward)
 
 
+def _partition(joint, *args, **kwargs):
+    pooling.without_indices(joint.graph)
+    return min_cut_rematerialization_partition(joint, *args, **kwargs)
+
+
 _aot = None
 
 
@@ -42,6 +47,6 @@ def backend(module, example_inputs):
     global _aot
     if _aot is None:
         _aot = aot_autograd(fw_compiler=_compile, bw_compiler=_compile,
-                            partition_fn=min_cut_rematerialization_partition,
+                            partition_fn=_partition,
                             decompositions=_decompositions())
     return _aot(module, example_inputs)

@@ -1,3 +1,3 @@
 """The table of operations, one module a kind. Importing it fills sinter.torch.emit.TABLE."""
-from . import (attention, contractions, layout, norms, pointwise, pooling,  # noqa: F401
+from . import (attention, contractions, layout, losses, norms, pointwise, pooling,  # noqa: F401
                reductions)

@@ -166,6 +166,16 @@ entry("zeros", "zeros_like", "new_zeros")(_constant(lambda args: 0.0))
 entry("ones", "ones_like", "new_ones")(_constant(lambda args: 1.0))
 
 
+@entry("arange.start_step")
+def arange(e, start, end, step=1, **_):
+    if e.type() not in FLOATING:
+        raise Unsupported("positions as integers")
+    if any(not isinstance(n, int) or abs(n) > 1 << 24 for n in (start, end, step)):
+        raise Unsupported("steps that are no integers, which PyTorch rounds in its own way")
+    index = sinter.gen_index(e.constant(0.0, e.dim()), axis=0)
+    return sinter.add(index * float(step), float(start), OUT_0=e.out())
+
+
 # What moves no element: at the border of a region it stays with PyTorch, to which it is a stride.
 VIEWS = ("view", "_unsafe_view", "unsqueeze", "squeeze.dim", "squeeze.dims", "alias", "detach",
          "permute", "transpose.int", "t", "expand", "slice.Tensor", "select.int")

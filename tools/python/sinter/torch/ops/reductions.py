@@ -14,7 +14,7 @@ def reduce(e, x, mode, over, data_type="f32"):
         total = reduce(e, rows, mode, list(range(len(rows.dim) - 1)), data_type)
         return e.reshape(total, [1, x.dim[1]])
     dim = [1 if axis in over else extent for axis, extent in enumerate(x.dim)]
-    if e.type() == "f64":
+    if x.data_type == "f64":
         data_type = "f64"
     return sinter.reduction(x, mode=mode, Y={"dim": dim, "data_type": data_type})
 
