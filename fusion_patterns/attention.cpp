@@ -70,7 +70,8 @@ class AttentionPattern final : public Pattern {
       for (TensorId t : n.inputs)
         if (const NodeId p = t >= 0 ? state.producer(t) : -1;
             p >= 0 && p != a.second && contains(own, p))
-          return "it reads another result of the attention than O";
+          return {"it reads another result of the attention than O",
+                  "compute it from O, which the kernel has at hand"};
       // One number of all results (amax), which the next kernel finishes.
       if (n.op == OpKind::reduction) {
         if (count(state.graph()[n.outputs[0]].dim) != 1 || a.offsets_q >= 0)
@@ -82,7 +83,8 @@ class AttentionPattern final : public Pattern {
         if (const NodeId p = t >= 0 ? state.producer(t) : -1; p >= 0 && contains(m.nodes, p) &&
                                                               !contains(own, p) &&
                                                               state.node(p).op == OpKind::reduction)
-          return "it needs a total, which the kernel's end completes";
+          return {"it needs a total, which the kernel's end completes",
+                  "take the total of the call before, as an input"};
       const auto of_epilogue = [&](NodeId p) { return contains(m.nodes, p) && !contains(own, p); };
       const bool behind = std::any_of(n.inputs.begin(), n.inputs.end(), [&](TensorId t) {
         const NodeId p = t >= 0 ? state.producer(t) : -1;
@@ -93,7 +95,9 @@ class AttentionPattern final : public Pattern {
         const auto& readers = state.consumers(t);
         return std::all_of(readers.begin(), readers.end(), of_epilogue);
       });
-      if (!behind && !beside) return "it is not behind the products";
+      if (!behind && !beside)
+        return {"it is not behind the products",
+                "let what is behind them be all that reads it"};
       return n.op == OpKind::reduction ? Refusal() : refuse_other_domain(state, other, domain);
     });
   }

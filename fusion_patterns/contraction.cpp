@@ -117,7 +117,8 @@ class ContractionPattern final : public Pattern {
              for (TensorId t : n.inputs) {
                const NodeId p = t >= 0 ? state.producer(t) : -1;
                if (p >= 0 && contains(m.nodes, p) && state.node(p).op == OpKind::reduction)
-                 return "it needs a total, which the kernel's end completes";
+                 return {"it needs a total, which the kernel's end completes",
+                         "take the total of the call before, as an input"};
              }
              if (n.op == OpKind::reduction) {
                if (!reductions)
@@ -171,8 +172,8 @@ class ContractionPattern final : public Pattern {
       if (explain) state.cut(name(), m.anchor, state.producer(t), t, refusal);
     };
     EndsBefore ends(*this, state, product, source);
-    if (auto why = collect_prologue(state, kernel, ends, source, nodes); !why.empty())
-      return refuse(source, "as a prologue: " + why);
+    if (Refusal r = collect_prologue(state, kernel, ends, source, nodes); !r.why.empty())
+      return refuse(source, {"as a prologue: " + r.why, std::move(r.fix)});
     if (!loads_whole(state, nodes, state.graph()[source].dim))
       return refuse(source,
                     {"as a prologue: nothing of its size is loaded",
@@ -183,7 +184,7 @@ class ContractionPattern final : public Pattern {
                              "store what it is computed from in narrower types"});
     kernel.insert(kernel.end(), nodes.begin(), nodes.end());
     if (auto why = slower_engine(state, m, kernel, source); !why.empty())
-      return refuse(source, "as a prologue " + why);
+      return refuse(source, {"as a prologue " + why, kStoreAsMultiplied});
     m.nodes = std::move(kernel);
   }
 
@@ -253,8 +254,8 @@ class ContractionPattern final : public Pattern {
   };
 
   // `ends`: nodes of kernels before this one.
-  std::string collect_prologue(const FusionState& state, const std::vector<NodeId>& kernel,
-                               EndsBefore& ends, TensorId t, std::vector<NodeId>& nodes) const {
+  Refusal collect_prologue(const FusionState& state, const std::vector<NodeId>& kernel,
+                           EndsBefore& ends, TensorId t, std::vector<NodeId>& nodes) const {
     const NodeId p = state.producer(t);
     if (contains(nodes, p)) return {};
     const Node& n = state.node(p);
@@ -263,15 +264,16 @@ class ContractionPattern final : public Pattern {
     // Padding and strides shift what a convolution's element is; an index has nothing to load
     // there.
     if (std::get_if<PointwiseAttributes>(&n.attributes)->mode == PointwiseMode::gen_index)
-      return "it is an index";
-    if (contains(kernel, p)) return "it is part of the epilogue";
-    if (state.graph()[t].output) return "its result is a graph output";
+      return {"it is an index", "give the indices as a tensor"};
+    if (contains(kernel, p))
+      return {"it is part of the epilogue", "compute it a second time for the operand"};
+    if (state.graph()[t].output) return {"its result is a graph output", kTwiceForOutput};
     if (!nodes.empty())  // the operand itself was checked by prologue_tensor
       for (NodeId c : state.consumers(t))
-        if (!contains(nodes, c)) return "its result is read by another kernel";
+        if (!contains(nodes, c)) return {"its result is read by another kernel", kAnewForEach};
     auto joined = kernel;
     joined.insert(joined.end(), nodes.begin(), nodes.end());
-    if (state.makes_cycle(joined, p)) return "a kernel between them needs its result";
+    if (state.makes_cycle(joined, p)) return {"a kernel between them needs its result", kReorder};
     if (static_cast<int>(joined.size()) >= kMaxKernelNodes / 2) return "the kernel is full";
     nodes.push_back(p);
     const Dims& domain = state.graph()[t].dim;
@@ -282,7 +284,7 @@ class ContractionPattern final : public Pattern {
         continue;
       // A producer that cannot join stays outside: its result is then loaded.
       std::vector<NodeId> attempt = nodes;
-      if (collect_prologue(state, kernel, ends, x, attempt).empty()) nodes = std::move(attempt);
+      if (collect_prologue(state, kernel, ends, x, attempt).why.empty()) nodes = std::move(attempt);
     }
     return {};
   }

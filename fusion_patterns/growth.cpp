@@ -136,7 +136,7 @@ class GrowingKernel {
         if (t >= 0 && state_.producer(t) >= 0 && contains(state_.producer(t)))
           return "it reads its operand from memory";
     if (state_.makes_cycle(joined_, extra))
-      return "a kernel between them needs the result of one and feeds the other";
+      return {"a kernel between them needs the result of one and feeds the other", kReorder};
     // What was reached before may be less now, but nothing else is added: counted again only where
     // that is too much.
     int reached = most_reached_ + tensors_reached_with(extra, {&extra, 1});
@@ -223,15 +223,40 @@ bool runs_over(const FusionState& state, NodeId n, const Dims& domain) {
          without_leading_ones(state.graph()[state.node(n).outputs[0]].dim) == domain;
 }
 
+// Whether a tensor of these dims is read by each element of the domain.
+static bool broadcasts(const Dims& d, const Dims& domain) {
+  const int more = domain.size() - d.size();
+  bool fits = more >= 0;
+  for (int i = 0; fits && i < d.size(); ++i) fits = d[i] == 1 || d[i] == domain[i + more];
+  return fits;
+}
+
 Refusal refuse_other_domain(const FusionState& state, NodeId n, const Dims& domain) {
   if (runs_over(state, n, domain)) return {};
   if (!is_elementwise(state, n))
     return std::string(name(state.node(n).op)) + " is not computed element by element";
   const Dims d = without_leading_ones(state.graph()[state.node(n).outputs[0]].dim);
   const std::string why = "it runs over " + to_string(d) + ", the kernel over " + to_string(domain);
-  return count(d) == count(domain) ? Refusal(why, "give its result the dims " + to_string(domain) +
-                                                      ", which hold as many elements")
-                                   : Refusal(why);
+  if (count(d) == count(domain))
+    return {why, "give its result the dims " + to_string(domain) + ", which hold as many elements"};
+  if (broadcasts(d, domain))
+    return {why, "broadcast one of its operands to " + to_string(domain) +
+                     ": the kernel then computes it for each element"};
+  return why;
+}
+
+Refusal refuse_product(const FusionState& state, const std::vector<NodeId>& nodes, NodeId n) {
+  const char* fix = "";
+  if (is_contraction(state.node(n).op))
+    for (TensorId t : state.node(n).inputs) {
+      const NodeId p = t >= 0 ? state.producer(t) : -1;
+      if (p < 0 || !contains(nodes, p) || state.node(p).op != OpKind::pointwise) continue;
+      if (state.graph()[t].output)
+        fix = kTwiceForOutput;
+      else if (state.consumers(t).size() > 1)
+        fix = kAnewForEach;
+    }
+  return {"it reads its operands from memory", fix};
 }
 
 }  // namespace sinter

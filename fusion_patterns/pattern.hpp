@@ -52,6 +52,15 @@ bool is_elementwise(const FusionState& state, NodeId n);
 bool is_contraction(OpKind op);
 bool is_matmul(OpKind op);  // also of groups of rows
 
+// Remedies that several patterns name.
+inline constexpr const char* kTwiceForOutput = "compute it a second time for the output";
+inline constexpr const char* kAnewForEach = "compute it anew for each that reads it";
+inline constexpr const char* kReorder =
+    "make what stands between them independent of one of the two";
+inline constexpr const char* kStoreAsMultiplied =
+    "let whoever makes the operand store it in the type and layout in which it is multiplied; one "
+    "of constants is stored once by prepare()";
+
 // Dims without leading ones: what decides whether two tensors run over the same domain.
 Dims without_leading_ones(const Dims& d);
 
@@ -63,6 +72,8 @@ bool reads_from_memory(OpKind op);
 // Whether node n computes element by element over this domain, and why not.
 bool runs_over(const FusionState& state, NodeId n, const Dims& domain);
 Refusal refuse_other_domain(const FusionState& state, NodeId n, const Dims& domain);
+// What reads from memory joins no kernel of `nodes`; a product may compute an operand itself.
+Refusal refuse_product(const FusionState& state, const std::vector<NodeId>& nodes, NodeId n);
 
 // Grows `nodes` by free neighbours that `refuse` does not refuse with a reason: consumers,
 // producers, and nodes that read the same tensors, where these have at least `shared` elements, so

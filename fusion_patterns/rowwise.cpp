@@ -85,11 +85,13 @@ class RowwisePattern final : public Pattern {
         if (is_column(n)) {
           for (NodeId c : m.nodes)
             if (is_column(c) && g[state.node(c).outputs[0]].dim != g[other.outputs[0]].dim)
-              return "the kernel's columns are reduced over other rows";
+              return {"the kernel's columns are reduced over other rows",
+                      "reduce these over the same rows"};
           for (NodeId c : state.consumers(other.outputs[0]))
             if (contains(m.nodes, c)) return "the kernel needs a column's total";
           if (count(full) / count(kept) > kMaxColumns)
-            return "its rows have more than " + std::to_string(kMaxColumns) + " columns";
+            return {"its rows have more than " + std::to_string(kMaxColumns) + " columns",
+                    "cut the columns in tensors of no more"};
           return {};
         }
         return {"it reduces " + to_string(g[other.inputs[0]].dim) + " to " +
@@ -97,7 +99,7 @@ class RowwisePattern final : public Pattern {
                     " to " + to_string(kept),
                 "reduce over the same axes, or further from that result"};
       }
-      if (reads_from_memory(other.op)) return "it reads its operands from memory";
+      if (reads_from_memory(other.op)) return refuse_product(state, m.nodes, n);
       return runs_over(state, n, full_domain) ? Refusal()
                                               : refuse_other_domain(state, n, row_domain);
     });

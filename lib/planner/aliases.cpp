@@ -31,14 +31,33 @@ bool only_in_body(const KernelSpec& spec, int port) {
   return used(spec.body);
 }
 
+// Of a rowwise kernel, where an element is loaded and stored by one thread: whether all its loads
+// come before the store. They do where the last phase stores, as each phase loads a place before it
+// stores there, and where the row is fetched once and stays in registers.
+bool stored_behind_loads(const ScheduledKernel& k, int from, int to) {
+  const RowwiseConfig& config = *k.rowwise();
+  const RowwiseSpec& rows = k.spec.rowwise();
+  if (config.aligned_by >= 0) return false;  // threads side by side may hold an element twice
+  const PortPack& pack = config.packing.ports[static_cast<std::size_t>(from)];
+  const bool once = config.resident && pack.kind == PortPack::Kind::pack && !pack.weight &&
+                    !pack.late && k.spec.columns.empty();
+  const auto& statements = k.spec.body.statements;
+  return std::all_of(statements.begin(), statements.end(), [&](const Statement& s) {
+    if (s.kind == StatementKind::load && s.port == from) return !s.per_row;
+    if (s.kind != StatementKind::store || s.port != to) return true;
+    return !s.per_row && (once || s.phase == rows.phases - 1);
+  });
+}
+
 // Why a kernel that reads `in` and writes `out` may not do so in the same memory; empty: it may.
 // In these families the thread that stores an element has loaded it, and no other one loads it.
-std::string conflict(const KernelSpec& spec, TensorId in, TensorId out) {
+std::string conflict(const ScheduledKernel& kernel, TensorId in, TensorId out) {
+  const KernelSpec& spec = kernel.spec;
   const std::vector<int> reads = ports_of(spec, in, false), writes = ports_of(spec, out, true);
   if (reads.empty()) return {};
   const bool epilogue = spec.as_contraction() != nullptr;
-  if (!spec.as_pointwise() && !epilogue)
-    return "it is read in several passes over its rows, or by other threads than write it";
+  if (!spec.as_pointwise() && !spec.as_rowwise() && !epilogue)
+    return "it is read by other threads than write it";
   if (writes.size() != 1) return "the output is written in parts";
   const KernelPort& to = spec.ports[static_cast<std::size_t>(writes[0])];
   for (int r : reads) {
@@ -46,6 +65,8 @@ std::string conflict(const KernelSpec& spec, TensorId in, TensorId out) {
     if (!only_in_body(spec, r)) return "it is an operand of a product, or gathered from";
     if (!(from.access == to.access) || from.together != to.together)
       return "an element is read where another one is written";
+    if (spec.as_rowwise() && !stored_behind_loads(kernel, r, writes[0]))
+      return "its rows are read again after the output is written";
   }
   return {};
 }
@@ -53,7 +74,7 @@ std::string conflict(const KernelSpec& spec, TensorId in, TensorId out) {
 }  // namespace
 
 Diagnostics unsafe_aliases(const Graph& user, const Graph& lowered,
-                           std::span<const KernelSpec> kernels) {
+                           std::span<const ScheduledKernel> kernels) {
   Diagnostics all;
   for (const TensorDesc& t : user.tensors()) {
     if (t.alias < 0) continue;
@@ -67,8 +88,8 @@ Diagnostics unsafe_aliases(const Graph& user, const Graph& lowered,
                  .line = t.where.line};
     bool written = false;
     for (std::size_t k = 0; k < kernels.size() && d.seen.empty(); ++k) {
-      const bool writes = !ports_of(kernels[k], *out, true).empty();
-      const bool reads = !ports_of(kernels[k], *in, false).empty();
+      const bool writes = !ports_of(kernels[k].spec, *out, true).empty();
+      const bool reads = !ports_of(kernels[k].spec, *in, false).empty();
       if (written && reads)
         d.seen = fmt::format("'{}' is read by kernel {}, after the output is written",
                              user[t.alias].name, k);

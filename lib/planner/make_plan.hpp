@@ -20,9 +20,10 @@ struct Partitioned {
 };
 Result<Partitioned> partition_graph(Graph& graph, const PlanOptions& options,
                                     const PlanContext& context);
-PlanData plan_of(Graph& graph, const Lowered& lowered, const Partition& parts,
-                 const PlanOptions& options, const PlanContext& context,
-                 std::vector<KernelChoice>* choices = nullptr, const PlanClass* of_class = nullptr);
+Result<PlanData> plan_of(Graph& graph, const Lowered& lowered, const Partition& parts,
+                         const PlanOptions& options, const PlanContext& context,
+                         std::vector<KernelChoice>* choices = nullptr,
+                         const PlanClass* of_class = nullptr);
 // What a plan says of its graph; no kernels yet.
 PlanData plan_head(Graph& graph, const PlanOptions& options);
 

@@ -224,7 +224,6 @@ Result<Partitioned> partition_graph(Graph& graph, const PlanOptions& options,
   if (Diagnostics d = lowered.graph->check(); !d.empty()) return d;
   if (options.fuse) lowered = rewritten(std::move(lowered), context.device);
   Partition parts = partition(*lowered.graph, options.fuse, context, lowered.regions);
-  if (Diagnostics d = unsafe_aliases(graph, *lowered.graph, parts.kernels); !d.empty()) return d;
   return Partitioned{std::move(lowered), std::move(parts)};
 }
 
@@ -238,9 +237,9 @@ PlanData plan_head(Graph& graph, const PlanOptions& options) {
   return data;
 }
 
-PlanData plan_of(Graph& graph, const Lowered& lowered, const Partition& parts,
-                 const PlanOptions& options, const PlanContext& context,
-                 std::vector<KernelChoice>* choices, const PlanClass* of_class) {
+Result<PlanData> plan_of(Graph& graph, const Lowered& lowered, const Partition& parts,
+                         const PlanOptions& options, const PlanContext& context,
+                         std::vector<KernelChoice>* choices, const PlanClass* of_class) {
   PlanData data = plan_head(graph, options);
   add_kept(data, parts);
   data.workspace_bytes = parts.workspace_bytes;
@@ -254,14 +253,18 @@ PlanData plan_of(Graph& graph, const Lowered& lowered, const Partition& parts,
     buffers.emplace(l.tensor, static_cast<std::int64_t>(buffers.size()));
   const auto like_of = of_class ? of_class->like(parts.kernels, context)
                                 : std::vector<const ClassKernel*>(parts.kernels.size());
+  std::vector<ScheduledKernel> kernels;
   for (const auto& spec : parts.kernels) {
-    report_progress(options, PlanProgress::Stage::planning, data.kernels.size(),
-                    parts.kernels.size());
-    const ClassKernel* const like = like_of[data.kernels.size()];
+    report_progress(options, PlanProgress::Stage::planning, kernels.size(), parts.kernels.size());
+    const ClassKernel* const like = like_of[kernels.size()];
     std::optional<ScheduledKernel> decided;
     if (like) decided = schedule_as(like->decided, spec, context);
-    const ScheduledKernel scheduled =
-        decided ? std::move(*decided) : schedule_kernel(spec, context);
+    kernels.push_back(decided ? std::move(*decided) : schedule_kernel(spec, context));
+  }
+  if (Diagnostics d = unsafe_aliases(graph, *lowered.graph, kernels); !d.empty()) return d;
+  for (const ScheduledKernel& scheduled : kernels) {
+    const KernelSpec& spec = parts.kernels[data.kernels.size()];
+    const ClassKernel* const like = like_of[data.kernels.size()];
     EmittedKernel e = emit_kernel(scheduled, kernel_title(graph, lowered, spec),
                                   like && like->text ? &*like->text : nullptr);
     if (choices)
@@ -296,8 +299,9 @@ Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
       device_model(options.architecture), tuning, {}, of_class ? of_class->decisions : Decisions{}};
   auto planned = partition_graph(graph, options, context);
   SINTER_TRY(planned);
-  const Plan plan{Shared<const PlanData>::make(
-      plan_of(graph, planned->lowered, planned->parts, options, context, choices, of_class))};
+  auto data = plan_of(graph, planned->lowered, planned->parts, options, context, choices, of_class);
+  SINTER_TRY(data);
+  const Plan plan{Shared<const PlanData>::make(std::move(*data))};
   if (options.targets.empty()) return plan;
   return with_machine_code(plan, options.targets, options);
 }

@@ -163,8 +163,9 @@ bool has_output(const Graph& graph) {
                      [](const TensorDesc& t) { return t.output; });
 }
 
-Result<Plan> finished(PlanData data, const PlanOptions& options) {
-  const Plan plan{Shared<const PlanData>::make(std::move(data))};
+Result<Plan> finished(Result<PlanData> data, const PlanOptions& options) {
+  SINTER_TRY(data);
+  const Plan plan{Shared<const PlanData>::make(std::move(*data))};
   return options.targets.empty() ? plan : with_machine_code(plan, options.targets, options);
 }
 
@@ -195,9 +196,13 @@ Result<Prepared> prepare(Graph& graph, PlanOptions options) {
     const PlanContext of_constants{context.device, *tuning};
     auto parts = partition_graph(first, options, of_constants);
     SINTER_TRY(parts);
-    data = plan_of(first, parts->lowered, parts->parts, options, of_constants);
+    auto folded = plan_of(first, parts->lowered, parts->parts, options, of_constants);
+    SINTER_TRY(folded);
+    data = std::move(*folded);
   }
-  append(data, plan_of(second, lowered, halves.constants, options, context));
+  auto copies = plan_of(second, lowered, halves.constants, options, context);
+  SINTER_TRY(copies);
+  append(data, std::move(*copies));
   for (PlanTensor& t : data.tensors)
     if (!t.written) t.read = data.reads(t);
   auto constants = finished(std::move(data), options);

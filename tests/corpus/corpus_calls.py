@@ -30,6 +30,26 @@ def residual_in_place():
     g.output("y", alias="x")
 
 
+def norm_in_place():
+    """The residual stream and what is added to it, both overwritten: by their sum and its norm."""
+    g = Graph("norm_in_place", "bf16")
+    g.tensor("x", [70, 264])
+    g.tensor("residual", [70, 264])
+    g.tensor("w", [1, 264])
+    g.pointwise("add", "h", "x", "residual")
+    g.node("rmsnorm", {"X": "h", "SCALE": "w", "epsilon": g.value("epsilon", 1e-5)}, "y")
+    g.output("h", alias="x")
+    g.output("y", alias="residual")
+
+
+def softmax_in_place():
+    """A row that is too long for registers: the last of three walks over it stores."""
+    g = Graph("softmax_in_place")
+    g.tensor("x", [1, 270000])
+    g.node("softmax", {"X": "x"}, "y")
+    g.output("y", alias="x")
+
+
 def seeds_by_value():
     """Dropout whose seed, offset and scale change from call to call."""
     g = Graph("seeds_by_value")
@@ -56,5 +76,7 @@ def scale_by_value():
 
 update_in_place()
 residual_in_place()
+norm_in_place()
+softmax_in_place()
 seeds_by_value()
 scale_by_value()

@@ -195,3 +195,24 @@ TEST_CASE("--dot draws each tensor between kernels, from who writes it to who re
   CHECK(says(dot, "b0 -> k1"));
   CHECK_FALSE(says(dot, "b0 -> k0"));
 }
+
+TEST_CASE("each cut names what would remove it") {
+  Graph g({.io = bf16});
+  auto x = g.tensor("x", {512, 512}), w = g.tensor("w", {512, 512});
+  auto scaled = (x * w).named("scaled").type(bf16);
+  g.output(matmul(scaled, w), "y");
+  g.output(scaled, "seen");
+  const auto plan = Plan::make(g);
+  REQUIRE(plan);
+  CHECK(says(explain_text(plan->data(), &g),
+             "to remove it: compute it a second time for the output"));
+}
+
+TEST_CASE("a filter that is copied is to be prepared") {
+  Graph g({.io = bf16});
+  auto x = g.tensor("x", {32, 64, 56, 56}), w = g.tensor("w", {64, 64, 3, 3});
+  g.output(conv_fprop(x, w, {.pre_padding = {1, 1}, .post_padding = {1, 1}}), "y");
+  const auto plan = Plan::make(g, {.architecture = "sm_90a"});
+  REQUIRE(plan);
+  CHECK(says(explain_text(plan->data(), &g), "to remove it: declare it constant"));
+}

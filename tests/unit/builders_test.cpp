@@ -240,7 +240,39 @@ TEST_CASE("an alias that cannot be is refused with the reason") {
         })
             .find("is read by kernel") != std::string::npos);
   CHECK(refused([](Graph& g) {
-          auto x = g.tensor("x", {8, 256});
-          g.output(softmax(x), "y", {.alias = x});
-        }).find("passes") != std::string::npos);
+          auto x = g.tensor("x", {8, 1 << 20}), r = g.tensor("r", {8, 1 << 20});
+          auto sum = x + r;
+          g.output(sum, "h", {.alias = x});
+          g.output(softmax(sum), "y");
+        }).find("read again") != std::string::npos);
+  CHECK(refused([](Graph& g) {  // of the row as a whole, by all its threads
+          auto x = g.tensor("x", {64, 256}), m = g.tensor("m", {64, 1});
+          g.output(m + reduction(x * m, ReductionMode::add, {64, 1}), "next", {.alias = m});
+        })
+            .find("read again") != std::string::npos);
+}
+
+TEST_CASE("rows are updated in place where each element is read before it is written") {
+  const auto accepted = [](const auto& describe) {
+    Graph g({.io = bf16});
+    describe(g);
+    const auto plan = Plan::make(g, {.architecture = "sm_90a"});
+    return plan && plan->kernels() == 1;
+  };
+  for (const std::int64_t width : {64, 256, 8192}) {
+    CHECK(accepted([&](Graph& g) {
+      auto x = g.tensor("x", {64, width});
+      g.output(softmax(x), "y", {.alias = x});
+    }));
+    CHECK(accepted([&](Graph& g) {  // the residual stream beside its norm
+      auto x = g.tensor("x", {64, width}), r = g.tensor("r", {64, width});
+      auto sum = (x + r).type(bf16);
+      g.output(sum, "h", {.alias = x});
+      g.output(rmsnorm(sum, g.tensor("w", {1, width}), {}, 1e-5).y, "y", {.alias = r});
+    }));
+  }
+  CHECK(accepted([](Graph& g) {  // rows that no block holds are stored by the last phase
+    auto x = g.tensor("x", {1024, 1 << 17});
+    g.output(softmax(x), "y", {.alias = x});
+  }));
 }

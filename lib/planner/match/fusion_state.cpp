@@ -277,13 +277,10 @@ bool FusionState::needed_outside(TensorId t, const std::vector<NodeId>& nodes) c
 void FusionState::cut(std::string_view pattern, NodeId kernel, NodeId n, TensorId t,
                       const Refusal& refusal) {
   const Refused what{n, t, reasons_(refusal.why)};
-  const auto reason = static_cast<std::size_t>(what.reason);
-  if (reason >= fixes_.size()) fixes_.resize(reason + 1);
-  fixes_[reason] = refusal.fix;
   Refusals& before = refusals_[what];
   if (before.last_kernel == kernel || before.kernels == kMostRefusals) return;
   before = {kernel, before.kernels + 1};
-  cuts_.push_back({pattern, kernel, what});
+  cuts_.push_back({pattern, kernel, what, fixes_(refusal.fix)});
 }
 
 std::vector<PlanCut> FusionState::cuts() const {
@@ -295,14 +292,13 @@ std::vector<PlanCut> FusionState::cuts() const {
     return known < 0 ? known = labels(graph_.label(labelled)) : known;
   };
   std::unordered_set<Refused, Refused::Hash> listed;  // by the numbers of labels
-  for (const auto& [pattern, kernel, what] : cuts_) {
+  for (const auto& [pattern, kernel, what, fix] : cuts_) {
     if (group(kernel) == group(what.node)) continue;
     const Refused labelled{number(of_node, what.node, node(what.node)),
                            number(of_tensor, what.tensor, what.tensor), what.reason};
     if (listed.insert(labelled).second)
       result.push_back({std::string(pattern), labels[labelled.node], labels[labelled.tensor],
-                        reasons_[what.reason], graph_.label(node(kernel)),
-                        fixes_[static_cast<std::size_t>(what.reason)]});
+                        reasons_[what.reason], graph_.label(node(kernel)), fixes_[fix]});
   }
   return result;
 }

@@ -135,6 +135,7 @@ class FusionState {
     std::string_view pattern;
     NodeId kernel;
     Refused what;
+    int fix;  // in fixes_
   };
   bool reserved(NodeId n) const { return (reserved_[static_cast<std::size_t>(n)] & viewer_) != 0; }
   // Raises latest_ of the node to `number`, and of what waits for it.
@@ -147,8 +148,7 @@ class FusionState {
   bool given(TensorId t) const;           // a value, or in memory before the graph is run
   std::vector<bool> unread_, recompute_;  // unread: nobody needs what the node makes
   std::vector<Cut> cuts_;
-  Interned reasons_;
-  std::vector<std::string> fixes_;  // of each reason
+  Interned reasons_, fixes_;
   struct Refusals {
     NodeId last_kernel = -1;
     int kernels = 0;

@@ -248,7 +248,9 @@ Refusal reduction_refuses(const FusionState& state, const std::vector<NodeId>& n
     for (int i = begin; i < begin + size; ++i)
       if (const int r = reduced[static_cast<std::size_t>(i)]; r >= 0) ++(r ? yes : no);
     if (yes + no == 0) return "a product with one row or column is a sum along rows";
-    if (yes > 0 && no > 0) return "it reduces some of the axes of the result's rows or columns";
+    if (yes > 0 && no > 0)
+      return {"it reduces some of the axes of the result's rows or columns",
+              "reduce all of them, or further from that result"};
     whole += yes > 0;
   }
   if (whole == 0) return "it reduces neither the result's rows nor its columns";

@@ -234,6 +234,16 @@ double microseconds_of(const std::vector<KernelSpec>& kernels, const FusionState
   return us;
 }
 
+constexpr const char* kRearrange =
+    "declare it constant, where it is, so that prepare() stores it once; or give it the channels "
+    "that the kernel wants, innermost and in multiples of 8";
+bool reads_input(const KernelSpec& kernel, const FusionState& state) {
+  return std::any_of(kernel.ports.begin(), kernel.ports.end(), [&](const KernelPort& p) {
+    return !p.written && p.tensor < static_cast<TensorId>(state.graph().tensors().size()) &&
+           state.graph().is_input(p.tensor);
+  });
+}
+
 // A way in which a convolution becomes several kernels, one of which multiplies; `why`: what the
 // others are there for.
 struct Rearrangement {
@@ -297,10 +307,14 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
       if (&kernel == &*product_of(kernels)) continue;
       const auto written = std::find_if(kernel.ports.begin(), kernel.ports.end(),
                                         [](const KernelPort& p) { return p.written; });
-      cuts.push_back({"contraction", state.graph().label(node), written->name,
+      cuts.push_back({"contraction",
+                      state.graph().label(node),
+                      written->name,
                       fmt::format("{}, for {}'s fastest engine: about {:.1f} us in all, {:.1f} us "
                                   "as it is",
-                                  r.why, state.device().target, us, *whole)});
+                                  r.why, state.device().target, us, *whole),
+                      {},
+                      reads_input(kernel, state) ? kRearrange : ""});
     }
     temporaries = std::move(tried);
     return kernels;
@@ -393,14 +407,12 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
                                        indices_of(contraction, o, type), type, tried);
       if (!runs_once(first, state)) us += schedule_kernel(first, state.context()).microseconds;
       divide_nodes(state, o, first, contraction);
-      reasons.push_back(
-          {"contraction",
-           state.graph().label(state.node(first.nodes.front())),
-           first.ports.back().name,
-           {},
-           state.graph().label(state.node(contraction_of(state, contraction))),
-           "let whoever makes the operand store it in the type and layout in which it "
-           "is multiplied"});
+      reasons.push_back({"contraction",
+                         state.graph().label(state.node(first.nodes.front())),
+                         first.ports.back().name,
+                         {},
+                         state.graph().label(state.node(contraction_of(state, contraction))),
+                         kStoreAsMultiplied});
       kernels.push_back(std::move(first));
     }
     if (!schedule_kernel(contraction, state.context()).wgmma()) continue;

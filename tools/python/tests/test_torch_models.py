@@ -257,14 +257,6 @@ class Models(unittest.TestCase):
                          (2, {("aten.sort.default", "not in the table"): 1}))
         self.assertIn("aten.sort.default: not in the table", str(report))
 
-    def test_dynamic_shapes_are_counted(self):
-        torch._dynamo.reset()
-        sinter.torch.report(reset=True)
-        run = torch.compile(lambda x: x * 2 + 1, backend="sinter", dynamic=True)
-        for n in (4, 5):
-            near(run(torch.ones(n, 3)), torch.full((n, 3), 3.0))
-        self.assertEqual({reason for _, reason in sinter.torch.report().eager}, {"dynamic shapes"})
-
     def test_views_of_one_result_are_written_once(self):
         def function(x):
             y = torch.relu(x)

@@ -6,7 +6,7 @@ import torch
 import sinter
 
 from .layouts import (DTYPES, FLOATING, Unsupported, add_input, declared, dims, fake_layout,
-                      is_tensor)
+                      is_tensor, number)
 
 TABLE = {}  # operation of PyTorch to the function that emits it
 
@@ -32,13 +32,17 @@ class Emit:
     """What an entry of the table works with: the graph, the node of PyTorch's graph, and the results
     that PyTorch expects."""
 
-    def __init__(self, graph, node, reshaped):
+    def __init__(self, graph, node, reshaped, symbols):
         self.graph, self.node, self._reshaped = graph, node, reshaped
+        self._symbols = symbols
         self.kept = []  # results that the graph stores whoever reads them
         value = node.meta["val"]
         values = value if isinstance(value, (tuple, list)) else [value]
         self.gpu = any(v.device.type == "cuda" for v in values if is_tensor(v))
-        self.layouts = [fake_layout(v) if is_tensor(v) else None for v in values]
+        self.layouts = [fake_layout(v, symbols) if is_tensor(v) else None for v in values]
+
+    def shape_of(self, node):
+        return [number(extent, self._symbols) for extent in node.meta["val"].shape]
 
     def wanted(self, k):
         return k < len(self.layouts) and self.layouts[k] is not None
@@ -106,14 +110,17 @@ def axes(dim, rank):
     return [d % rank for d in (dim if isinstance(dim, (list, tuple)) else [dim])]
 
 
-def emit(graph, node, tensors, reshaped, kept=None):
+def emit(graph, node, tensors, reshaped, kept=None, symbols=None):
     """The tensor, or the tuple of tensors, of an FX node; `tensors` are those of its arguments, and
     `reshaped` says for the graph's reshaped tensors what they were. `kept` gets what is to be
-    stored."""
+    stored; `symbols` has the numbers of symbolic extents."""
     if node.target is operator.getitem:
         return tensors[node.args[0]][node.args[1]]
-    e = Emit(graph, node, reshaped)
-    args, kwargs = torch.fx.map_arg((node.args, node.kwargs), tensors.__getitem__)
+    e = Emit(graph, node, reshaped, symbols)
+
+    def argument(n):
+        return number(n.meta["val"], symbols) if is_extent(n) else tensors[n]
+    args, kwargs = torch.fx.map_arg((node.args, node.kwargs), argument)
     made = TABLE[node.target](e, *args, **kwargs)
     if kept is not None:
         kept.extend(e.kept)
@@ -125,7 +132,12 @@ def emit(graph, node, tensors, reshaped, kept=None):
     return made
 
 
-def why_not(node):
+def is_extent(node):
+    """Whether a node of an FX graph is a number that changes with the shapes."""
+    return isinstance(node.meta.get("val"), torch.SymInt)
+
+
+def why_not(node, symbols=None):
     """None where the node alone makes a valid Sinter graph, else the reason."""
     if node.op != "call_function" or node.target not in TABLE:
         return "not in the table"
@@ -136,15 +148,17 @@ def why_not(node):
         devices, tensors = {v.device for v in results if is_tensor(v)}, {}
         for argument in node.all_input_nodes:
             value = argument.meta.get("val")
+            if is_extent(argument):
+                continue
             if not is_tensor(value):
                 return "an argument is no tensor"
             devices.add(value.device)
-            tensors[argument] = add_input(graph, None, fake_layout(value))
+            tensors[argument] = add_input(graph, None, fake_layout(value, symbols))
         if len(devices) > 1:
             return "several devices"
         if devices.pop().type not in ("cpu", "cuda"):
             return "another kind of device"
-        emit(graph, node, tensors, {})
+        emit(graph, node, tensors, {}, symbols=symbols)
     except Unsupported as reason:
         return str(reason)
     except sinter.Error as error:

@@ -31,13 +31,22 @@ class Layout(NamedTuple):
         return TYPES[self.dtype]
 
 
-def fake_layout(value):
-    """Of a fake tensor, whose memory is taken to be aligned. Dims must be numbers."""
+def number(extent, symbols=None):
+    """An extent, or an expression of symbols, as a number: those of `symbols` put in."""
+    if isinstance(extent, int):
+        return extent
+    expr = getattr(extent, "node", None)
+    expr = (extent if expr is None else expr.expr).xreplace(symbols or {})
+    if not isinstance(expr, int) and not expr.is_number:
+        raise Unsupported("dynamic shapes")
+    return int(expr)
+
+
+def fake_layout(value, symbols=None):
+    """Of a fake tensor, whose memory is taken to be aligned."""
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
         raise Unsupported("no strided tensor")
-    dim, stride = tuple(value.shape), tuple(value.stride())
-    if any(isinstance(extent, torch.SymInt) for extent in dim + stride):
-        raise Unsupported("dynamic shapes")
+    dim, stride = (tuple(number(n, symbols) for n in of) for of in (value.shape, value.stride()))
     return Layout(value.dtype, dim, stride)
 
 
@@ -51,7 +60,7 @@ def dense_in_order_of(shape, stride):
     result, step = [0] * len(shape), 1
     for axis in sorted(range(len(shape)), key=lambda i: (stride[i], shape[i])):
         result[axis] = step
-        step *= max(shape[axis], 1)
+        step *= 1 if shape[axis] == 0 else shape[axis]
     return result
 
 

@@ -100,8 +100,9 @@ def _make(builder, signature, arguments, layouts):
     return graph, present, outputs
 
 
-def _define(name, builder, outputs):
-    """One operator without a gradient."""
+def _define(name, builder, outputs, symbolic=None):
+    """One operator without a gradient. `symbolic` makes empty results of arguments whose extents are
+    symbols, where the operator takes such."""
     signature = _Signature(builder, outputs)
     plans = {}  # by what is no tensor: attributes, and which optional tensors are there
 
@@ -124,6 +125,8 @@ def _define(name, builder, outputs):
     def fake(*args, **kwargs):
         arguments = signature.arguments(args, kwargs)
         tensors = [arguments[t] for t in signature.tensors if arguments[t] is not None]
+        if symbolic and any(isinstance(n, torch.SymInt) for t in tensors for n in t.shape):
+            return symbolic(**arguments)
         layouts = [fake_layout(t) for t in tensors]
         made = _make(builder, signature, {k: True if is_tensor(v) else v
                                           for k, v in arguments.items()}, layouts)[2]
@@ -143,7 +146,7 @@ def _define(name, builder, outputs):
     return op, signature
 
 
-def operator(source, name, *, outputs=1, backward=None):
+def operator(source, name, *, outputs=1, backward=None, symbolic=None):
     """A torch.library operator from a sinter.Graph or from a function that builds one.
 
         def ffn(x, w):
@@ -164,12 +167,16 @@ def operator(source, name, *, outputs=1, backward=None):
     outputs, then any of the forward's inputs by their names, then any of `out_0`, `out_1`, ...
     which are its outputs. It gives one gradient for each tensor input of the forward.
 
+    `symbolic` gets the arguments where their extents are symbols (torch.compile with dynamic
+    shapes), and gives empty tensors with the dims and strides of the results. Without it such a call
+    is refused.
+
     The operator has a fake implementation, so torch.compile and torch.export see through it; inside
     torch.compile(backend="sinter") a function joins the kernels around it.
     """
     if isinstance(source, sinter.Graph):
         source, outputs = _graph_builder(source)
-    op, signature = _define(name, source, outputs)
+    op, signature = _define(name, source, outputs, symbolic)
     if backward is None:
         return op
     count = len(signature.tensors)

@@ -1,14 +1,21 @@
 """Plans by the layouts of their inputs, and their launch on PyTorch's tensors, stream and memory."""
 import threading
 
+import sinter
 import torch
 
 from .. import runtime
 from ..torch_memory import Source
 from . import report
-from .layouts import ALIGNED, Layout
+from .layouts import ALIGNED, Layout, Unsupported
 
 _MOST_BOUND = 16
+
+
+def _where(device):
+    """A device of PyTorch's as Sinter calls it."""
+    return "cpu" if device.type == "cpu" else (
+        torch.cuda.current_device() if device.index is None else device.index)
 
 
 class Launch:
@@ -19,11 +26,9 @@ class Launch:
     current stream: nothing is copied and nothing waits.
     """
 
-    def __init__(self, graph, inputs, outputs, device):
-        where = "cpu" if device.type == "cpu" else (
-            torch.cuda.current_device() if device.index is None else device.index)
+    def __init__(self, loaded, inputs, outputs, where):
         self._source = Source(where)
-        self._loaded = runtime.compile(graph, where)._loaded
+        self._loaded = loaded
         self.kernels = self._loaded.plan.kernels
         self.workspace_bytes = self._loaded.workspace_bytes
         place = {name: i for i, name in enumerate(inputs)}
@@ -75,9 +80,72 @@ class Plans:
         key = (device, *layouts)
         with self._lock:
             if key not in self._launches:
-                made = Launch(*self._build(layouts), device)
-                report.plan_made(self.name, made)
-                self._launches[key] = made
-                if len(self._launches) > self._limit:
-                    del self._launches[next(iter(self._launches))]
+                graph, inputs, outputs = self._build(layouts)
+                where = _where(device)
+                loaded = runtime.compile(graph, where)._loaded
+                self._keep(key, Launch(loaded, inputs, outputs, where))
             return self._launches[key]
+
+    def _keep(self, key, made):
+        report.plan_made(self.name, made)
+        self._launches[key] = made
+        if len(self._launches) > self._limit:
+            del self._launches[next(iter(self._launches))]
+
+
+class DynamicPlans(Plans):
+    """The same for extents that change: those of a class share machine code (sinter.PlanCache), of
+    which there is one for each kind of layouts.
+
+    `describe(graph, layouts, numbers)` builds a graph of these extents, and gives the names of the
+    inputs, and names and Layouts of the outputs; `layouts_of(numbers)` are the Layouts of the inputs.
+    `ranges` are name, least and most of each extent, `types` the data types of the graphs.
+    """
+
+    def __init__(self, name, describe, layouts_of, types, ranges, limit=256):
+        super().__init__(name, None, limit)
+        self._describe, self._layouts_of, self._types = describe, layouts_of, types
+        self._caches = {}
+        self._extents = [runtime.dyn(*of) for of in ranges]
+
+    def __call__(self, tensors, device, numbers):
+        pointers = [t.data_ptr() for t in tensors]
+        key = (device, numbers, *[(t.dtype, t.shape, t.stride(), ALIGNED[p & 15])
+                                  for t, p in zip(tensors, pointers)])
+        launch = self._launches.get(key)
+        return (launch or self.launch(device, [Layout(*fields) for fields in key[2:]], numbers))(
+            pointers)
+
+    def launch(self, device, layouts, numbers):
+        key = (device, numbers, *layouts)
+        with self._lock:
+            if key not in self._launches:
+                self._keep(key, self._made(device, layouts, numbers))
+            return self._launches[key]
+
+    def _made(self, device, layouts, numbers):
+        where, like = _where(device), self._layouts_of(numbers)
+        alignments = tuple(layout.alignment for layout in layouts)
+        graph = sinter.Graph("torch_region", **self._types)
+        names = self._describe(graph, layouts, numbers)
+        loaded = None
+        if [layout[:3] for layout in layouts] == [layout[:3] for layout in like]:
+            try:
+                loaded = self._cache(where, alignments).get(*numbers)._loaded
+            except (Unsupported, sinter.Error):  # of another graph of the class, or out of range
+                pass
+        if loaded is None:
+            loaded = runtime.compile(graph, where)._loaded
+        return Launch(loaded, *names, where)
+
+    def _cache(self, where, alignments):
+        def build(graph, *numbers):
+            layouts = [layout._replace(alignment=a)
+                       for layout, a in zip(self._layouts_of(numbers), alignments)]
+            self._describe(graph, layouts, numbers)
+        key = where, alignments
+        if key not in self._caches:
+            self._caches[key] = runtime.PlanCache(
+                build, where, name="torch_region", capacity=self._limit, extents=self._extents,
+                **self._types)
+        return self._caches[key]

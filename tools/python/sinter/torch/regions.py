@@ -9,10 +9,11 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from ..arrays import packed
 from ..torch_memory import reinterpreted
 from . import report
-from .emit import emit, reshapes, why_not
-from .layouts import DTYPES, FLOATING, Layout, Unsupported, add_input, dims, fake_layout
+from .emit import emit, is_extent, reshapes, why_not
+from .layouts import DTYPES, FLOATING, Layout, Unsupported, add_input, dims, fake_layout, number
 from .ops.layout import VIEWS
-from .plans import Plans
+from .plans import DynamicPlans, Plans
+from .symbols import Symbols, hints
 
 _VIEWS = {getattr(getattr(torch.ops.aten, n.partition(".")[0]), n.partition(".")[2] or "default")
           for n in VIEWS}
@@ -23,8 +24,8 @@ _PREFIX = "sinter_region_"
 class _Support(OperatorSupportBase):
     """Which nodes Sinter takes; each that it does not is counted with the reason."""
 
-    def __init__(self):
-        self._known = {}
+    def __init__(self, symbols):
+        self._known, self._symbols = {}, symbols
 
     def is_node_supported(self, submodules, node):
         if node not in self._known:
@@ -32,11 +33,11 @@ class _Support(OperatorSupportBase):
         return self._known[node]
 
     def _judge(self, node):
-        if node.op != "call_function":
+        if node.op != "call_function" or is_extent(node):
             return False
         if node.target is operator.getitem:
             return self.is_node_supported(None, node.args[0])
-        reason = why_not(node)
+        reason = why_not(node, self._symbols)
         if reason is not None:
             report.left_to_eager(node.target, reason)
         return reason is None
@@ -52,44 +53,85 @@ class Region:
         result = self._nodes[-1].args[0]
         self._single = not isinstance(result, (tuple, list))
         self._results = [result] if self._single else list(result)
-        self._plan_outputs()
-        self._layouts = [_written_layout(fake_layout(n.meta["val"])) for n in self._written]
+        self._symbols = Symbols(self._nodes, self._inputs)
+        self._tensors = [i for i, n in enumerate(self._inputs) if not is_extent(n)]
+        if not self._tensors and self._symbols.names:
+            raise Unsupported("dynamic shapes of a region without inputs")
+        self._written, self._bases = self._plan_outputs()
         self._device = self._results[0].meta["val"].device
-        self._plans = Plans(name, self._build)
+        self._known = {}  # by the numbers of the symbols: what of a call depends on them
+        if self._symbols.names:
+            layouts = self._layouts(self._symbols.hints)
+            self._plans = DynamicPlans(name, self._describe, self._inputs_of,
+                                       self._types(*layouts), self._symbols.ranges)
+        else:
+            self._plans = Plans(name, self._build)
 
     def _plan_outputs(self):
-        """Which results the kernels write, and which are views of those: (index, size, stride,
-        offset). What shows all of a tensor, or is one of several views of it, is not written by
-        itself, nor what repeats elements."""
+        """Which results the kernels write, and of each result the place of what it shows there, and
+        whether it is a view of that. What shows all of a tensor, or is one of several views of it,
+        is not written by itself, nor what repeats elements."""
         bases = [_base(n) for n in self._results]
-        self._written, self._views = [], []
+        written, shown = [], []
         for node, base in zip(self._results, bases):
-            value = node.meta["val"]
             apart = base is node or base.op == "placeholder" or (
-                value.numel() < base.meta["val"].numel() and sum(b is base for b in bases) == 1)
+                self._count(node) < self._count(base) and sum(b is base for b in bases) == 1)
             target = node if apart else base
-            if target not in self._written:
-                self._written.append(target)
-            self._views.append((self._written.index(target), None if target is node else (
-                value.size(), value.stride(), value.storage_offset())))
+            if target not in written:
+                written.append(target)
+            shown.append((written.index(target), target is not node))
+        return written, shown
+
+    def _count(self, node):
+        return number(node.meta["val"].numel(), self._symbols.hints)
+
+    def _layouts(self, symbols):
+        """Of the tensors that a call gets, and of those that kernels write."""
+        return ([fake_layout(self._inputs[i].meta["val"], symbols) for i in self._tensors],
+                [_written_layout(fake_layout(n.meta["val"], symbols)) for n in self._written])
+
+    def _inputs_of(self, numbers):
+        return self._layouts(self._symbols.mapping(numbers))[0]
+
+    def _views(self, symbols):
+        """Of each result: the place of what is written, and (size, stride, offset) where it is a
+        view of that."""
+        views = []
+        for node, (place, is_view) in zip(self._results, self._bases):
+            layout, value = fake_layout(node.meta["val"], symbols), node.meta["val"]
+            views.append((place, (layout.dim, layout.stride, number(
+                value.storage_offset(), symbols)) if is_view else None))
+        return views
 
     def compile(self, name):
         """Plans and compiles for the layouts that the trace has seen; raises where it cannot."""
-        launch = self._plans.launch(self._device, [fake_layout(n.meta["val"]) for n in self._inputs])
+        symbols = self._symbols
+        layouts = self._layouts(symbols.hints)[0]
+        numbers = tuple(symbols.hints[s] for s in symbols.names)
+        launch = self._plans.launch(self._device, layouts, *([numbers] if numbers else []))
         compute = [n for n in self._nodes if n.op == "call_function"
                    and n.target is not operator.getitem and n.target not in _VIEWS]
         report.region_made(name, len(compute), launch)
 
+    def _types(self, inputs, written):
+        return _types([*inputs, *written], self._nodes)
+
     def _build(self, layouts):
-        tensors, reshaped, kept, names = {}, {}, [], [f"in_{i}" for i in range(len(self._inputs))]
-        graph = sinter.Graph("torch_region", **_types([*layouts, *self._layouts], self._nodes))
-        for node, name, layout in zip(self._inputs, names, layouts):
+        graph = sinter.Graph("torch_region", **self._types(layouts, self._layouts({})[1]))
+        return graph, *self._describe(graph, layouts, ())
+
+    def _describe(self, graph, layouts, numbers):
+        """Builds the region; names of the inputs, names and Layouts of the outputs."""
+        symbols = self._symbols.mapping(numbers)
+        inputs = [self._inputs[i] for i in self._tensors]
+        tensors, reshaped, kept, names = {}, {}, [], [f"in_{i}" for i in range(len(inputs))]
+        for node, name, layout in zip(inputs, names, layouts):
             tensors[node] = add_input(graph, name, layout)
         for node in self._nodes:
             if node.op == "call_function":
-                tensors[node] = emit(graph, node, tensors, reshaped, kept)
-        outputs, seen = [], {tensors[n] for n in self._inputs}
-        for k, (node, layout) in enumerate(zip(self._written, self._layouts)):
+                tensors[node] = emit(graph, node, tensors, reshaped, kept, symbols)
+        outputs, seen = [], {tensors[n] for n in inputs}
+        for k, (node, layout) in enumerate(zip(self._written, self._layouts(symbols)[1])):
             t, stride = tensors[node], list(layout.stride) or [1]
             if t is None:
                 raise Unsupported("a result that the table does not compute")
@@ -104,16 +146,23 @@ class Region:
         for k, t in enumerate(t for t in kept if t not in seen):
             graph.output(t, f"kept_{k}")
             outputs.append((f"kept_{k}", Layout(DTYPES[t.data_type], t.dim, t.stride)))
-        return graph, names, outputs
+        return names, outputs
 
-    def __call__(self, *tensors):
+    def __call__(self, *arguments):
         try:
-            made = self._plans(tensors, self._device)
+            numbers = self._symbols.values(arguments)
+            views = self._known.get(numbers)
+            if views is None:
+                views = self._known[numbers] = self._views(self._symbols.mapping(numbers))
+            if numbers:
+                made = self._plans([arguments[i] for i in self._tensors], self._device, numbers)
+            else:
+                made = self._plans(arguments, self._device)
         except (Unsupported, sinter.Error) as error:  # for layouts that the trace had not seen
             report.region_refused(str(error))
-            return self._module(*tensors)
+            return self._module(*arguments)
         results = [made[k] if view is None else reinterpreted(made[k], *view)
-                   for k, view in self._views]
+                   for k, view in views]
         return results[0] if self._single else tuple(results)
 
 
@@ -164,7 +213,8 @@ def _leave_views_of_inputs(nodes):
 
 def lower(module):
     """Replaces what Sinter takes of a graph module by calls of regions."""
-    partitioner = CapabilityBasedPartitioner(module, _Support(), allows_single_node_partition=True)
+    support = _Support(hints(module.graph.nodes))
+    partitioner = CapabilityBasedPartitioner(module, support, allows_single_node_partition=True)
     partitions = partitioner.propose_partitions()
     for partition in partitions:
         _leave_views_of_inputs(partition.nodes)

@@ -42,9 +42,31 @@ def sdpa_backward_bias(grad, q, k, v, o, stats, bias, *, scale: float, causal: b
     return made.dQ, made.dK, made.dV, made.dBias
 
 
-_forward = operator(sdpa, "sinter::sdpa", outputs=2)
-_backward = operator(sdpa_backward, "sinter::sdpa_backward", outputs=3)
-_backward_bias = operator(sdpa_backward_bias, "sinter::sdpa_backward_bias", outputs=4)
+def _empty_like(t, dim=None):
+    """What _like() declares, where extents may be symbols."""
+    dim = t.shape if dim is None else dim
+    return torch.empty_strided(dim, dense_in_order_of(dim, t.stride()), dtype=t.dtype,
+                               device=t.device)
+
+
+def _empty_results(q, k, v, bias=None, **_):
+    stats = torch.empty((*q.shape[:3], 1), dtype=torch.float32, device=q.device)
+    return _empty_like(q, (*q.shape[:3], v.shape[3])), stats
+
+
+def _empty_gradients(grad, q, k, v, o, stats, bias=None, **_):
+    return tuple(map(_empty_like, (q, k, v)))
+
+
+def _empty_gradients_bias(grad, q, k, v, o, stats, bias, **_):
+    return *map(_empty_like, (q, k, v)), torch.empty_like(
+        bias, memory_format=torch.contiguous_format)
+
+
+_forward = operator(sdpa, "sinter::sdpa", outputs=2, symbolic=_empty_results)
+_backward = operator(sdpa_backward, "sinter::sdpa_backward", outputs=3, symbolic=_empty_gradients)
+_backward_bias = operator(sdpa_backward_bias, "sinter::sdpa_backward_bias", outputs=4,
+                          symbolic=_empty_gradients_bias)
 
 
 def _whole_where_heads_are_shared(op):
@@ -80,8 +102,7 @@ def _scale(q, scale):
 
 def _fits(dropout, *tensors):
     """Whether our attention takes it: no dropout, whose random numbers are PyTorch's own."""
-    return dropout == 0 and all(t.dim() == 4 and not any(
-        isinstance(extent, torch.SymInt) for extent in t.shape) for t in tensors)
+    return dropout == 0 and all(t.dim() == 4 for t in tensors)
 
 
 def _four(bias):

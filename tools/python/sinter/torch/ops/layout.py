@@ -85,7 +85,7 @@ def cat(e, tensors, dim=0):
         raise Unsupported("concatenation of several types")
     if len(parts) == 1:
         return parts[0]
-    order = _order_of_stack(e.node, parts) if dim == 0 else None
+    order = _order_of_stack(e, parts) if dim == 0 else None
     if order is None:
         return sinter.concatenate(*parts, axis=dim % len(e.dim()), Y=e.out())
     stacked = [len(parts), *parts[0].dim]
@@ -97,10 +97,10 @@ def cat(e, tensors, dim=0):
     return e.reshape(y, e.dim())
 
 
-def _order_of_stack(node, parts):
+def _order_of_stack(e, parts):
     """Where a concatenation is taken apart again, permuted and copied, as gradients of joined
     projections are: the permutation. In its order of memory the parts are written in place."""
-    chain = []
+    node, chain = e.node, []
     for target in (torch.ops.aten.view.default, torch.ops.aten.permute.default,
                    torch.ops.aten.clone.default):
         if len(node.users) != 1 or next(iter(node.users)).target is not target:
@@ -108,7 +108,7 @@ def _order_of_stack(node, parts):
         node = next(iter(node.users))
         chain.append(node)
     stacked = [len(parts), *parts[0].dim]
-    if list(chain[0].meta["val"].shape) != stacked or any(t.dim != parts[0].dim for t in parts):
+    if e.shape_of(chain[0]) != stacked or any(t.dim != parts[0].dim for t in parts):
         return None
     return [axis % len(stacked) for axis in chain[1].args[1]]
 
