@@ -71,7 +71,7 @@ class Plan {
     std::int64_t bytes;  // that the pointer must reach
     bool written;
     bool by_value;      // takes a number, not memory
-    bool read;          // an input that no node reads may be left unbound
+    bool read;          // an input that is not read may be left unbound
     std::string alias;  // of an output: the input whose memory it may be given, or empty
   };
 
@@ -215,7 +215,12 @@ struct PreparedGraph {
   Shared<Graph> constants, rest;
 };
 Result<PreparedGraph> prepare(Graph& graph);
-// The same as plans. `constants` is empty where nothing follows from constants alone.
+// The same as plans, and what planning adds: copies of constants that kernels need (filters turned,
+// padded, joined with neighbouring pixels; operands widened to the type in which they are
+// multiplied) are made by `constants` and are inputs of `rest`, which then does not read the
+// constant itself: TensorInfo::read is false. So name in options.architecture the device that will
+// run them. The CPU backend reads the constants, whatever the plans are for. `constants` is empty
+// where nothing follows from constants alone.
 struct Prepared {
   std::optional<Plan> constants;
   Plan rest;

@@ -1,7 +1,7 @@
 """PyTorch: operators from Sinter graphs, and torch.compile(backend="sinter").
 
     ffn = sinter.torch.operator(build_ffn, "mine::ffn", backward=build_ffn_backward)
-    model = torch.compile(model, backend="sinter", dynamic=False)
+    model = torch.compile(model, backend="sinter")
     print(sinter.torch.report())
 """
 from . import ops  # noqa: F401
