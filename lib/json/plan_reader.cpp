@@ -218,7 +218,7 @@ bool PlanReader::matches_graph(PlanTensor& t, unsigned line) {
   if (t.written != desc.output)
     return wrong("written", t.written ? "true" : "false", desc.output ? "true" : "false");
   t.by_value = desc.bound_value;
-  t.read = desc.read;
+  t.read = desc.output || desc.read;
   return true;
 }
 

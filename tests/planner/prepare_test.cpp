@@ -90,6 +90,31 @@ TEST_CASE("filters that planning rearranges are rearranged once") {
   }
 }
 
+TEST_CASE("plans that hand tensors to each other are read back as they are") {
+  const auto parts = prepare(*graph_of({{32, 64, 56, 56}, {64, 64, 3, 3}, 1, 1, false}), kHopper);
+  REQUIRE(parts);
+  REQUIRE(parts->constants);
+  for (const Plan& plan : {*parts->constants, parts->rest}) {
+    const std::string text = plan.to_json();
+    const auto again = Plan::from_json(text);
+    REQUIRE(again);
+    CHECK(again->to_json() == text);
+    for (const PlanTensor& t : plan.data().tensors) {
+      const PlanTensor* const same = find(*again, t.name);
+      REQUIRE(same);
+      CHECK(same->kept == t.kept);
+      CHECK(same->read == t.read);
+    }
+    // One that is of the graph is not handed over, whatever the file says.
+    std::string damaged = text;
+    const std::string kept_name = "\"name\": \"" + kept(plan)[0]->name + "\"";
+    damaged.replace(damaged.find(kept_name), kept_name.size(), "\"name\": \"w\"");
+    const auto refused = Plan::from_json(damaged);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().rule == Rule::plan_format);
+  }
+}
+
 TEST_CASE("what planning widens and folds of constants is made once") {
   Graph g({.name = "dequantised", .io = bf16});
   auto q = constant(g, "q", {4096, 4096}, i8), s = constant(g, "s", {4096, 1}, f32);
