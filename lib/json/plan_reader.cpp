@@ -162,9 +162,6 @@ bool PlanReader::read_graph_and_tensors() {
     for (std::size_t i = 0; alias >= 0 && i < plan_.tensors.size(); ++i)
       if (plan_.tensors[i].name == (*graph_)[alias].name) t.alias = static_cast<std::int64_t>(i);
   }
-  if (std::none_of(plan_.tensors.begin(), plan_.tensors.end(),
-                   [](const PlanTensor& t) { return t.written; }))
-    return fail("tensors", document_.find("tensors")->line, "nothing that is written", "an output");
   // A call binds what the table lists: with one missing it could bind all that it is told of and
   // still lack a pointer.
   for (std::size_t i = 0; i < graph_->tensors().size(); ++i) {
@@ -176,6 +173,9 @@ bool PlanReader::read_graph_and_tensors() {
                           text({"no entry for this ", input ? "input" : "output"}),
                           "every input and every output of the graph");
   }
+  if (std::none_of(plan_.tensors.begin(), plan_.tensors.end(),
+                   [](const PlanTensor& t) { return t.written; }))
+    return fail("tensors", document_.find("tensors")->line, "nothing that is written", "an output");
   return true;
 }
 
