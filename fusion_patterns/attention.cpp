@@ -96,8 +96,7 @@ class AttentionPattern final : public Pattern {
         return std::all_of(readers.begin(), readers.end(), of_epilogue);
       });
       if (!behind && !beside)
-        return {"it is not behind the products",
-                "let what is behind them be all that reads it"};
+        return {"it is not behind the products", "let what is behind them be all that reads it"};
       return n.op == OpKind::reduction ? Refusal() : refuse_other_domain(state, other, domain);
     });
   }

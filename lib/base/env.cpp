@@ -16,8 +16,7 @@ constexpr EnvVariable kVariables[] = {
     {"SINTER_CACHE_LIMIT_MB", "size of the kernel cache on disk in MiB (default 512)"},
     {"SINTER_DEPTHWISE",
      "tests: mma (as on three SMs), rows (ordinary cores, pixels by TMA) or ordinary: where "
-     "depthwise "
-     "convolutions run if they can"},
+     "depthwise convolutions run if they can"},
     {"SINTER_DRIVER", "path of libcuda, tried instead of the usual places"},
     {"SINTER_EMULATOR_OPTIONS",
      "tests: more for the compiler of emulated kernels; `-fsanitize=alignment` finds misaligned "

@@ -105,10 +105,10 @@ double microseconds(const KernelSpec& spec, const PointwiseConfig& s, const Devi
   // as many bytes copied in 51.9.)
   constexpr double kStores = 1.13;
   const bool one_by_one = s.packing.width == 1 && !s.tiling.on;
-  return device.launch_microseconds +
-         bytes_moved(spec) / (one_by_one    ? kOneByOne
-                              : reads(spec) ? device.memory_bandwidth
-                                            : kStores * device.memory_bandwidth);
+  return device.launch_microseconds + bytes_moved(spec) / (one_by_one ? kOneByOne
+                                                           : reads(spec)
+                                                               ? device.memory_bandwidth
+                                                               : kStores * device.memory_bandwidth);
 }
 
 }  // namespace
