@@ -148,6 +148,7 @@ directions("depthwise_large_filter", [1, 32, 20, 24], [32, 1, 13, 13], pre=[6, 6
 directions("depthwise_odd_channels", [2, 37, 9, 10], [37, 1, 3, 3], pre=[1, 1], groups=37)
 directions("depthwise_f32", [2, 24, 9, 10], [24, 1, 5, 5], pre=[2, 2], groups=24, io="f32")
 directions("depthwise_walk", [12, 64, 30, 29], [64, 1, 3, 3], pre=[1, 1], groups=64)
+directions("depthwise_many_images", [135, 108, 4, 5], [108, 1, 3, 3], stride=[2, 1], pre=[1, 1], groups=108)
 directions("depthwise_lines", [3, 24, 30, 28], [24, 1, 3, 3], pre=[1, 1], groups=24,
            lay=image_of_lines)
 directions("depthwise_lines_stride_2", [3, 24, 30, 27], [24, 1, 5, 3], stride=[2, 2], pre=[2, 1],
