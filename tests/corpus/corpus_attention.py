@@ -236,6 +236,27 @@ def attention_backward(name, inputs=(), dbias=False, hk=4, sq=32, skv=32, d=16, 
         g.output("dBias", **({"data_type": of_dbias} if of_dbias else {}))
 
 
+
+
+def attention_training(name, b=2, hq=4, hk=2, sq=70, d=64, io="bf16"):
+    """Gradients whose heads are joined and which are multiplied, as in a training step."""
+    g = Graph("attention_training_" + name, io)
+    for port, h in (("Q", hq), ("K", hk), ("V", hk), ("dO", hq)):
+        g.tensor(port, [b, h, sq, d])
+    ports = {p: p for p in "QKV"}
+    g.node("sdpa", dict(ports), {"O": "O", "Stats": "Stats"}, attn_scale=0.125, causal_mask=True)
+    g.output("O")
+    g.node("sdpa_backward", {**ports, "O": "O", "dO": "dO", "Stats": "Stats"}, {p: p for p in ("dQ", "dK", "dV")},
+           attn_scale=0.125, causal_mask=True)
+    for port, h in (("Q", hq), ("K", hk), ("V", hk)):
+        g.tensor(f"d{port}", data_type=io)
+        rows = g.transpose(f"d{port}", g.tensor(f"rows_{port}", data_type=io), [0, 2, 1, 3])
+        joined = g.reshape(rows, g.tensor(f"joined_{port}", data_type=io), [b * sq, h * d])
+        g.matmul(joined, g.tensor(f"weight_{port}", [h * d, 24]), f"y_{port}")
+        g.output(f"y_{port}")
+
+
+attention_training("joined_heads")
 attention_backward("causal", attn_scale=0.25, causal_mask=True)
 attention_backward("grouped_bias", attn_scale=0.25, hk=2, dbias=True,
                    inputs=[("Bias", [1, 4, 32, 32], None)])

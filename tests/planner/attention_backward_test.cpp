@@ -154,20 +154,28 @@ TEST_CASE("gradients of any type and layout are the kernel's") {
   CHECK(families(partitioned(*graph_of({.gradients = DataType::f32}), "sm_80")) == kFused);
   CHECK(is_fused(planned({.d = 20, .dv = 20})));
   CHECK(is_fused(partitioned(*graph_of({.d = 21, .dv = 21}), "sm_80")));
-  // Virtual ones, of which another kernel makes something.
-  Graph g({.io = DataType::bf16});
-  const auto input = [&](const char* name) {
-    return g.tensor({.name = name, .dim = {2, 4, 200, 64}});
-  };
-  const Tensor q = input("q"), k = input("k"), v = input("v"), o = input("o"), d_o = input("do"),
-               stats =
-                   g.tensor({.name = "stats", .dim = {2, 4, 200, 1}, .data_type = DataType::f32});
-  const auto gradients = sdpa_backward(q, k, v, o, d_o, stats);
-  g.output(gradients.dq * q, "dq");
-  g.output(gradients.dk * k, "dk");
-  g.output(gradients.dv * v, "dv");
-  CHECK(is_fused(partitioned(g)));
-  CHECK(is_fused(partitioned(g, "sm_80")));
+  // Virtual ones, of which another kernel makes something, and heads that it joins.
+  for (const std::int64_t key_heads : {4, 2})
+    for (const bool joined : {false, true}) {
+      INFO(key_heads << " heads of keys, joined " << joined);
+      Graph g({.io = DataType::bf16});
+      const auto input = [&](const char* name, std::int64_t heads, std::int64_t width = 64) {
+        return g.tensor({.name = name, .dim = {2, heads, 200, width}});
+      };
+      const Tensor q = input("q", 4), k = input("k", key_heads), v = input("v", key_heads),
+                   o = input("o", 4), d_o = input("do", 4),
+                   stats = input("stats", 4, 1).type(DataType::f32);
+      const auto gradients = sdpa_backward(q, k, v, o, d_o, stats);
+      const auto output = [&](const Tensor& gradient, const Tensor& of, const char* name) {
+        g.output(joined ? transpose(gradient.type(DataType::bf16), {0, 2, 1, 3}) : gradient * of,
+                 name);
+      };
+      output(gradients.dq, q, "dq");
+      output(gradients.dk, k, "dk");
+      output(gradients.dv, v, "dv");
+      CHECK(is_fused(partitioned(g)));
+      CHECK(is_fused(partitioned(g, "sm_80")));
+    }
 }
 
 TEST_CASE("dQ in one order has counters behind its sums, where the order matters") {

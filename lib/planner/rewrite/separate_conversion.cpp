@@ -12,7 +12,8 @@ bool run(MovedViews& views, NodeId id) {
   Rewriter& g = views.g;
   const Node n = g.node(id);
   const TensorId t = n.inputs[0], y = n.outputs[0];
-  if (!g.is_virtual(y) || holds(g.type(y), g.type(t))) return false;
+  // Those of attention stay: its kernel takes the region as it is (dK and dV of shared heads).
+  if (!g.is_virtual(y) || holds(g.type(y), g.type(t)) || g.in_region(id)) return false;
   const TensorId v = g.tensor_like(y, g[y].dim, g.type(t), "_unrounded");
   g.make(v, n.op, n.attributes, {t}, id);
   g.make(y, OpKind::pointwise, PointwiseAttributes{}, {v}, id);

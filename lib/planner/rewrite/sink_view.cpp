@@ -20,7 +20,8 @@ bool run(MovedViews& views, NodeId id) {
   Rewriter& g = views.g;
   const Node n = g.node(id);
   const TensorId t = n.inputs[0], y = n.outputs[0];
-  if (n.op == OpKind::slice || views.made_here(y)) return false;
+  // Attention's kernel takes the region as it is (dK and dV of shared heads).
+  if (n.op == OpKind::slice || views.made_here(y) || g.in_region(id)) return false;
   const bool exact = g.is_virtual(y) ? holds(g.type(y), g.type(t)) : g.type(y) == g.type(t);
   const bool copied = views.in_memory(t) && !g.location(y);
   if (!exact || (views.in_memory(t) && !copied) || count(g[y].dim) == 0) return false;
