@@ -20,6 +20,7 @@ Plan doubling() {
   for (const char* name : {"x", "y"}) {
     PlanTensor t;
     t.name = name;
+    t.written = t.name == "y";
     t.type = f32;
     t.dim = {2, 3};
     t.stride = {3, 1};
