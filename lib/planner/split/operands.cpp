@@ -176,7 +176,7 @@ DataType multiplied_as(const KernelSpec& spec, int port) {
     for (const Body* body : {&a->score, &a->gradient, &a->weight, &a->dq})
       for (const auto& s : body->statements)
         if (names_ports(s) && (s.port == port || s.port2 == port)) return DataType::none;
-    return a->q.type;
+    return info(a->q.type).bytes == 2 ? a->q.type : DataType::none;
   }
   const ContractionSpec* const c = spec.as_contraction();
   if (!c || c->accumulate != DataType::f32) return DataType::none;
