@@ -1,6 +1,7 @@
 """Graph documents and the same graphs from the builders of the package."""
 import json
 import os
+import threading
 
 import numpy
 import sinter
@@ -80,3 +81,21 @@ def same_bits(a, b):
 
 def canonical(doc):
     return sinter.Graph.from_json(json.dumps(doc)).to_json()
+
+
+def failures_of_threads(work, count=4):
+    """What `work` raises in so many threads at once."""
+    failures = []
+
+    def guarded():
+        try:
+            work()
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=guarded) for _ in range(count)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    return failures

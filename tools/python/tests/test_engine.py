@@ -1,9 +1,9 @@
 """What engines do beside single calls: bound executables, prepared weights, caches of plans."""
-import threading
 import unittest
 
 import numpy
 import sinter
+import support
 
 
 def update():
@@ -133,21 +133,12 @@ class PlanCache(unittest.TestCase):
 
     def test_background_and_threads(self):
         cache = sinter.PlanCache(self.build, "cpu", background=True)
-        failures = []
 
         def work():
-            try:
-                for i in range(8):
-                    x = numpy.zeros((1 + i % 3, 4), "float32")
-                    numpy.testing.assert_allclose(cache.get(1 + i % 3, 4)(x=x)["y"], 0.25)
-            except Exception as error:
-                failures.append(error)
-        threads = [threading.Thread(target=work) for _ in range(4)]
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join()
-        self.assertEqual(failures, [])
+            for i in range(8):
+                x = numpy.zeros((1 + i % 3, 4), "float32")
+                numpy.testing.assert_allclose(cache.get(1 + i % 3, 4)(x=x)["y"], 0.25)
+        self.assertEqual(support.failures_of_threads(work), [])
         cache.wait()
         self.assertEqual(cache.counts.compiles, 3)
 

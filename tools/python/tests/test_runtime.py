@@ -4,11 +4,11 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
 import unittest
 
 import numpy
 import sinter
+import support
 from sinter import arrays
 
 
@@ -125,22 +125,13 @@ class Runtime(unittest.TestCase):
     def test_threads(self):
         graph = product()
         run = sinter.compile(graph, "cpu")
-        failures = []
 
         def work():
-            try:
-                for _ in range(20):
-                    numpy.testing.assert_array_equal(run(x=X, w=W)["y"], Y)
-                    sinter.plan(graph)
-                    graph.tensor(None, [1])
-            except Exception as error:
-                failures.append(error)
-        threads = [threading.Thread(target=work) for _ in range(4)]
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join()
-        self.assertEqual(failures, [])
+            for _ in range(20):
+                numpy.testing.assert_array_equal(run(x=X, w=W)["y"], Y)
+                sinter.plan(graph)
+                graph.tensor(None, [1])
+        self.assertEqual(support.failures_of_threads(work), [])
 
     def test_import_needs_no_driver(self):
         code = ("import sinter\nassert sinter.current_device() == 'cpu'\n"
