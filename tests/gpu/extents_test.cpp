@@ -166,32 +166,34 @@ TEST_CASE("classes of extents: products over a k that changes", "[gpu][extents]"
        true});
 }
 
+namespace {
+
+Family attention_of(const char* name, const SdpaAttributes& attributes,
+                    std::vector<std::vector<std::vector<std::int64_t>>> classes) {
+  return {name,
+          {dyn("batch", 1, 6, {1}), dyn("queries", 1, 200, {1, 64}), dyn("keys", 1, 300, {1, 100})},
+          kHalf,
+          [attributes](Graph& g, GraphBuilder::Extents e) {
+            const Tensor q = g.tensor("q", {e[0], 4, e[1], 32}),
+                         k = g.tensor("k", {e[0], 2, e[2], 32}),
+                         v = g.tensor("v", {e[0], 2, e[2], 32});
+            g.output(sdpa(q, k, v, attributes).o, "o");
+          },
+          std::move(classes)};
+}
+
+}  // namespace
+
 TEST_CASE("classes of extents: attention", "[gpu][extents]") {
-  run({"attention",
-       {dyn("batch", 1, 6, {1}), dyn("queries", 1, 200, {1, 64}), dyn("keys", 1, 300, {1, 100})},
-       kHalf,
-       [](Graph& g, GraphBuilder::Extents e) {
-         const Tensor q = g.tensor("q", {e[0], 4, e[1], 32}),
-                      k = g.tensor("k", {e[0], 2, e[2], 32}),
-                      v = g.tensor("v", {e[0], 2, e[2], 32});
-         g.output(sdpa(q, k, v, {.attn_scale = 0.2, .causal_mask_bottom_right = true}).o, "o");
-       },
-       {{{2, 2, 5}, {3, 63, 64}, {6, 64, 100}, {2, 17, 99}},
-        {{2, 65, 101}, {3, 127, 257}, {2, 128, 128}, {2, 200, 300}},
-        {{1, 65, 101}, {1, 129, 130}}}});
+  run(attention_of("attention", {.attn_scale = 0.2, .causal_mask_bottom_right = true},
+                   {{{2, 2, 5}, {3, 63, 64}, {6, 64, 100}, {2, 17, 99}},
+                    {{2, 65, 101}, {3, 127, 257}, {2, 128, 128}, {2, 200, 300}},
+                    {{1, 65, 101}, {1, 129, 130}}}));
 }
 
 TEST_CASE("classes of extents: attention whose score is a function", "[gpu][extents]") {
-  run({"softcap",
-       {dyn("batch", 1, 6, {1}), dyn("queries", 1, 200, {1, 64}), dyn("keys", 1, 300, {1, 100})},
-       kHalf,
-       [](Graph& g, GraphBuilder::Extents e) {
-         const Tensor q = g.tensor("q", {e[0], 4, e[1], 32}),
-                      k = g.tensor("k", {e[0], 2, e[2], 32}),
-                      v = g.tensor("v", {e[0], 2, e[2], 32});
-         g.output(sdpa(q, k, v, {.attn_scale = 0.2, .softcap = 5.0}).o, "o");
-       },
-       {{{2, 65, 101}, {3, 127, 257}, {2, 128, 128}, {2, 200, 300}}}});
+  run(attention_of("softcap", {.attn_scale = 0.2, .softcap = 5.0},
+                   {{{2, 65, 101}, {3, 127, 257}, {2, 128, 128}, {2, 200, 300}}}));
 }
 
 TEST_CASE("classes of extents: a decoder block", "[gpu][extents]") {

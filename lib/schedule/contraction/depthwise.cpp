@@ -162,6 +162,8 @@ double clocks_of(const KernelSpec& spec, const DepthwiseConfig& e, const Walk& w
   return rounds * round(at_once) + (left > 0 ? round(left) : 0);
 }
 
+constexpr int kMostLanes = 32;
+
 // Threads side by side along channels, at most so many: those that waste few. 8 of them move 32
 // bytes at a time, of which the second-level cache takes fewer than of longer pieces. (144 channels
 // of bf16, 3 x 3, stride 2, on an H200: 52 us, 45.5 with 16.)
@@ -174,6 +176,16 @@ int lanes_for(std::int64_t channels, int each, int most) {
     if (best == 0 || waste < least - 0.15) least = waste, best = lanes;
   }
   return best;
+}
+
+// Gradients, which only read, waste more for whole lines of 128 bytes where each image's are two
+// thread blocks an SM. (144 channels of bf16, 3 x 3, on an H200, with 16 lanes and 32: 128 images
+// of 56 x 56, stride 1 82 and 74 us, stride 2 56 and 40; of 64 images 24.5 and 29.)
+bool reads_whole_lines(std::int64_t channels, int each, double images, const DeviceModel& device) {
+  constexpr double kMostWasted = 1.34;
+  const double line = kMostLanes * each, all = static_cast<double>(channels),
+               blocks = std::ceil(all / line);
+  return images * blocks >= 2 * device.sms && blocks * line <= kMostWasted * all;
 }
 
 // Rows and columns of a thread's block and its walk; nothing where filters are too large. `memory`:
@@ -332,7 +344,7 @@ std::optional<DepthwisePlan> plan_depthwise(const KernelSpec& given, const Devic
   if (walked(1)) {
     e.each = channels % 2 == 0 && walked(2) ? 2 : 1;
     e.packing = choose_packing(spec, e.channel, e.each);
-    e.lanes = lanes_for(channels, e.each, e.gradient ? 16 : 32);
+    e.lanes = lanes_for(channels, e.each, e.gradient ? kMostLanes / 2 : kMostLanes);
   } else if (dims->back().stride == 1) {
     e.each = e.lanes = 1;
     e.along_columns = !e.gradient;
@@ -343,20 +355,13 @@ std::optional<DepthwisePlan> plan_depthwise(const KernelSpec& given, const Devic
   }
   constexpr double kReached = 0.85;  // of what a streaming kernel reaches
   const double memory = bytes_of(spec, e, image_elements) / (kReached * device.memory_bandwidth);
+  if (e.gradient && e.lanes > 1) {
+    const double images = elements(spec.extent, 0, e.channel) *
+                          elements(spec.extent, spec.contraction().first_k(),
+                                   spec.extent.size() - static_cast<int>(dims->size()));
+    if (reads_whole_lines(channels, e.each, images, device)) e.lanes = kMostLanes;
+  }
   std::optional<DepthwiseConfig> best = on_ordinary_cores(spec, e, *dims, memory, device);
-  // Gradients, which only read, waste more for whole lines of 128 bytes where each image's are two
-  // thread blocks an SM. (144 channels of bf16, 3 x 3, on an H200, with 16 lanes and 32: 128 images
-  // of 56 x 56, stride 1 82 and 74 us, stride 2 56 and 40; of 64 images 24.5 and 29.)
-  constexpr double kMostWasted = 1.34;
-  DepthwiseConfig lines = e;
-  lines.lanes = 32;
-  const double images = elements(spec.extent, 0, e.channel) *
-                        elements(spec.extent, spec.contraction().first_k(),
-                                 spec.extent.size() - static_cast<int>(dims->size())),
-               blocks = std::ceil(static_cast<double>(channels) / (32 * e.each));
-  if (e.gradient && e.lanes > 1 && images * blocks >= 2 * device.sms &&
-      blocks * 32 * e.each <= kMostWasted * static_cast<double>(channels))
-    best = on_ordinary_cores(spec, lines, *dims, memory, device);
   if (dims->size() == 2) {
     const int vector = channels % 4 == 0 && walked(4) ? 4 : e.each;
     e.down = dims->front();

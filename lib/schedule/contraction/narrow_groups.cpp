@@ -45,6 +45,15 @@ bool read_k(const KernelSpec& spec, ConvolutionRoles& roles, DepthwiseGroups& gr
 
 }  // namespace
 
+void place_groups(KernelSpec& spec, int group, const DepthwiseGroups& groups, DepthwiseConfig& e,
+                  ConvolutionRoles& roles) {
+  put_channel_last(spec, group);
+  e.channel = spec.contraction().batch - 1;
+  for (int i = 0; i < e.channel; ++i) roles.batch.push_back(i);
+  roles.channels = {e.channel, groups.inner};
+  roles.side = {groups.outer};
+}
+
 std::optional<DepthwisePlan> plan_narrow_groups(const KernelSpec& given,
                                                 const DeviceModel& device) {
   if (!device.has_tma || !device.has_wgmma) return {};
@@ -73,11 +82,7 @@ std::optional<DepthwisePlan> plan_narrow_groups(const KernelSpec& given,
   for (int i = 0; i < c.batch; ++i)
     if (image->access.stride[i] == groups.channels && filter->access.stride[i] != 0) found = i;
   if (found < 0) return {};
-  put_channel_last(spec, found);
-  e.channel = c.batch - 1;
-  for (int i = 0; i < e.channel; ++i) roles.batch.push_back(i);
-  roles.channels = {e.channel, groups.inner};
-  roles.side = {groups.outer};
+  place_groups(spec, found, groups, e, roles);
   for (int i = c.first_m(); i < c.first_n(); ++i) roles.pixels.push_back(i);
   int image_index = -1;
   std::int64_t offset = 0;

@@ -2,11 +2,17 @@
 // sm_90a; see codegen/device/family/contraction_depthwise_groups.cuh. A pure function of the spec
 // and the device model.
 #pragma once
+#include "schedule/contraction/convolution_dims.hpp"
 #include "schedule/contraction/depthwise.hpp"
 
 namespace sinter {
 
 // Forward, and the data gradient, of stride 1; nothing for others.
 std::optional<DepthwisePlan> plan_narrow_groups(const KernelSpec& spec, const DeviceModel& device);
+
+// Puts index `group`, which counts groups, behind the other batch indices; the roles of these and
+// of the channels of `groups`.
+void place_groups(KernelSpec& spec, int group, const DepthwiseGroups& groups, DepthwiseConfig& e,
+                  ConvolutionRoles& roles);
 
 }  // namespace sinter

@@ -6,6 +6,7 @@
 #include "plan/access.hpp"
 #include "schedule/contraction/depthwise_boxes.hpp"
 #include "schedule/contraction/index_order.hpp"
+#include "schedule/contraction/narrow_groups.hpp"
 #include "schedule/schedule_parts.hpp"
 
 namespace sinter {
@@ -184,11 +185,7 @@ std::optional<DepthwisePlan> plan_narrow_groups_gradient(const KernelSpec& given
     if (image->access.stride[i] == groups.channels && other->access.stride[i] == groups.channels)
       found = i;
   if (found < 0) return {};
-  put_channel_last(spec, found);
-  e.channel = c.batch - 1;
-  for (int i = 0; i < e.channel; ++i) roles.batch.push_back(i);
-  roles.channels = {e.channel, groups.inner};
-  roles.side = {groups.outer};
+  place_groups(spec, found, groups, e, roles);
   for (int i = c.first_k(); i < spec.extent.size(); ++i) roles.pixels.push_back(i);
   roles.pixels_in_k = true;
   int image_index = -1;
