@@ -91,8 +91,10 @@ class Program {
   }
 
   nvrtcResult created() const { return created_; }
-  nvrtcResult compile(std::string_view target) {
-    const std::string architecture = fmt::format("--gpu-architecture={}", target);
+  nvrtcResult compile(const CompileRequest& request) {
+    const std::string_view number = request.target.substr(request.target.find('_') + 1);
+    const std::string architecture =
+        fmt::format("--gpu-architecture={}_{}", request.assemble ? "sm" : "compute", number);
     std::vector<const char*> options = options_for(nvrtc_);
     options.push_back(architecture.c_str());
     return nvrtc_.compile_program(program_, static_cast<int>(options.size()), options.data());
@@ -127,12 +129,13 @@ Result<std::string> compile_here(const Nvrtc& nvrtc, const CompileRequest& reque
   Program program(nvrtc, request);
   if (const auto r = program.created(); r != NVRTC_SUCCESS)
     return failure(request, named("nvrtcCreateProgram", r));
-  if (const auto r = program.compile(request.target); r != NVRTC_SUCCESS) {
+  if (const auto r = program.compile(request); r != NVRTC_SUCCESS) {
     const std::string errors = first_errors(program.log());
     return failure(request, errors.empty() ? named("nvrtcCompileProgram", r) : errors);
   }
   if (log) *log = program.log();
   std::string cubin;
+  if (!request.assemble) return cubin;
   if (const auto r = program.machine_code(cubin); r != NVRTC_SUCCESS)
     return failure(request, named("nvrtcGetCUBIN", r));
   if (cubin.empty()) return failure(request, "NVRTC gave no machine code");

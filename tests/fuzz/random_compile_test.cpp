@@ -75,8 +75,9 @@ struct Compiled {
   std::vector<std::string> failures;
 };
 
-// Every source once, some joined, on as many threads as there are processors. Where joined ones
-// fail, each alone says which.
+// Every source once, some joined, on as many threads as there are processors, one of eight texts to
+// machine code, the others to PTX: assemblers refuse what the device library says in PTX, and that
+// is in all of them. Where joined ones fail, each alone says which.
 Compiled compile_all(const std::vector<std::vector<const PlanKernel*>>& work) {
   std::atomic<std::size_t> next = 0;
   std::mutex mutex;
@@ -85,7 +86,8 @@ Compiled compile_all(const std::vector<std::vector<const PlanKernel*>>& work) {
     for (std::size_t i; (i = next++) < work.size();) {
       const std::string text = test::joined(work[i]);
       const auto start = std::chrono::steady_clock::now();
-      const auto code = compile_kernel({text, work[i].front()->entry, "sm_90a"});
+      const auto code =
+          compile_uncached({text, work[i].front()->entry, "sm_90a", /*assemble=*/i % 8 == 0});
       const std::chrono::duration<double, std::milli> took =
           std::chrono::steady_clock::now() - start;
       const std::lock_guard lock(mutex);
@@ -142,7 +144,7 @@ TEST_CASE("the kernels of random graphs compile", "[fuzz][nvrtc]") {
   REQUIRE_FALSE(result.ms.empty());
   std::sort(result.ms.begin(), result.ms.end());
   std::printf(
-      "%d random graphs, %zu kernels in %zu texts compiled or found: median %.0f ms a text, "
+      "%d random graphs, %zu kernels in %zu texts compiled: median %.0f ms a text, "
       "longest %.0f ms\n",
       graphs, kernels.size(), result.ms.size(), result.ms[result.ms.size() / 2], result.ms.back());
 }

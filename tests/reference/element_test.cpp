@@ -7,13 +7,13 @@
 #include <limits>
 #include <vector>
 
+#include "sinter/ops/attributes.hpp"
 #include "support/catch.hpp"
 
 using namespace sinter;
 
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 double value_of(DataType type, unsigned code) {
