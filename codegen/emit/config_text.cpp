@@ -199,6 +199,10 @@ void add_constants(const KernelSpec& spec, const DepthwiseConfig& e,
                      {"run", e.run},
                      {"along_columns", e.along_columns, true}});
   if (e.mma) c.insert(c.end(), {{"across", e.mma->across}, {"stages", e.mma->stages}});
+  if (e.mma && e.mma->result_rows > 0)
+    c.insert(c.end(), {{"result_rows", e.mma->result_rows},
+                       {"producer_registers", e.mma->producer_registers},
+                       {"consumer_registers", e.mma->consumer_registers}});
   if (e.boxes)
     c.insert(
         c.end(),

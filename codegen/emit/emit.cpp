@@ -385,9 +385,11 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled, std::string_view tit
       fmt::format("{}_{:08x}", entry_stem(scheduled, title),
                   static_cast<std::uint32_t>(XXH3_64bits(digested.data(), digested.size()) >> 32));
   const Launch& launch = scheduled.launch();
-  const std::string blocks = wgmma || chained || attention || backward || launch.least_blocks > 1
-                                 ? fmt::format(", {}", launch.least_blocks)
-                                 : "";
+  // Warps that exchange registers want it known how many they begin with.
+  const bool exchange = wgmma || chained || attention || backward ||
+                        (depthwise && depthwise->mma && depthwise->mma->result_rows > 0);
+  const std::string blocks =
+      exchange || launch.least_blocks > 1 ? fmt::format(", {}", launch.least_blocks) : "";
   TextWriter out;
   out.line("extern \"C\" __global__ __launch_bounds__(Config::threads{}){}", blocks,
            cluster_of(scheduled));

@@ -43,8 +43,11 @@ struct Bands {
   static constexpr int across = Config::across, planes = tiles / across;
   static constexpr int each = Config::each, words = each / 2, bytes = 4 * words,
                        lanes = Config::lanes;
-  static_assert(Config::threads == 32 * lanes && Config::columns <= width && Config::rows == 1);
   static constexpr bool boxed = requires { Config::image_line; };  // by TMA
+  // Behind the warps that multiply, boxed: some that store, and one that loads.
+  static constexpr int storing = boxed ? Config::threads - 32 * lanes - 32 : Config::threads;
+  static_assert(Config::columns <= width && Config::rows == 1 && storing > 0 &&
+                (boxed || Config::threads == 32 * lanes));
   static_assert(Columns::divisor == 1 && Rows::divisor == 1 && lanes % 2 == 0);
 
   // Pixels from tile to tile; of a tile that some result sees; of a row.
@@ -59,9 +62,13 @@ struct Bands {
     return Rows::tap_of(0, new_row + row - slot * advance);
   }
 
-  // Tiles lie side by side, behind them those of the next plane; boxed, the other way round.
+  // Tiles lie side by side, behind them those of the next plane; boxed, the other way round, and
+  // tile g + 8 is g's neighbour, which sees half of its pixels.
   static SINTER_DEVICE int plane_of(int tile) { return boxed ? tile % planes : tile / across; }
-  static SINTER_DEVICE int position_of(int tile) { return boxed ? tile / planes : tile % across; }
+  static SINTER_DEVICE int position_of(int tile) {
+    if (!boxed) return tile % across;
+    return across == 1 ? 0 : tile % 8 / planes * 2 + tile / 8;
+  }
   // Which of a tile's pixels are a lane's elements of k, 0 to 3, `t` the lane's number in its row:
   // neighbours, as they lie in a register; or, boxed, those that put neighbouring lanes in other
   // banks.
@@ -138,28 +145,33 @@ struct RowOfResults {
   using B = Bands<Config>;
   using S = typename B::S;
   using Coord = typename S::Coord;
-  static constexpr int packs = S::channels / Config::width,
-                       count = B::tiles * B::width * packs / Config::threads;
+  static constexpr int packs = S::channels / Config::width, all = B::tiles * B::width * packs,
+                       count = (all + B::storing - 1) / B::storing;
   Coord c[count];
   int at[count];    // floats
   unsigned exists;  // a bit for each
 
-  // `set_plane(c, i)`: sets the plane's coordinates; `planes`: how many there are.
+  // `thread`: of those that store; `set_plane(c, i)`: sets the plane's coordinates; `planes`: how
+  // many there are.
   template <class SetPlane>
-  SINTER_DEVICE void aim(int first_channel, int first_tile, int planes, const SetPlane& set_plane) {
+  SINTER_DEVICE void aim(int thread, int first_channel, int first_tile, int planes,
+                         const SetPlane& set_plane) {
     using Columns = typename B::Columns;
+    // Where threads begin with whole tiles, all packs of one are tiles apart, and only that differs.
+    constexpr int each = packs * B::width;
+    constexpr bool whole = B::storing % each == 0;
     exists = 0;
 #pragma unroll
     for (int n = 0; n < count; ++n) {
-      const int i = static_cast<int>(threadIdx.x) + n * Config::threads,
-                channel = i % packs * Config::width, tile = i / packs / B::width,
+      const int i = thread + (whole ? 0 : n * B::storing), channel = i % packs * Config::width,
+                tile = i / each + (whole ? n * (B::storing / each) : 0),
                 column = i / packs % B::width, plane = B::plane_of(tile),
                 x = (first_tile + B::position_of(tile)) * Config::columns + column;
       set_plane(c[n], plane);
       S::set_pixel(c[n], 0, x);
       c[n].at[Config::channel] = first_channel + channel;
       at[n] = B::result_at(tile, column) + channel;
-      if (column < Config::columns && plane < planes && x < S::extent_of(Columns::pixel_index) &&
+      if ((all % B::storing == 0 || tile < B::tiles) && column < Config::columns && plane < planes && x < S::extent_of(Columns::pixel_index) &&
           first_channel + channel < S::all_channels)
         exists |= 1u << n;
     }
@@ -245,8 +257,8 @@ struct BandWork {
   static SINTER_DEVICE int first_tile(int group) { return group % tile_groups * B::across; }
   static SINTER_DEVICE int first_plane(int group) { return group / tile_groups * B::planes; }
 
-  SINTER_DEVICE void aim_results(int group) {
-    finished.aim(first_channel, first_tile(group), S::planes() - first_plane(group),
+  SINTER_DEVICE void aim_results(int thread, int group) {
+    finished.aim(thread, first_channel, first_tile(group), S::planes() - first_plane(group),
                  [&](Coord& c, int plane) { S::set_plane(c, first_plane(group) + plane); });
   }
   template <class Args>

@@ -146,7 +146,7 @@ struct BandWalk : BandWork<Config, Image, Filter, Body> {
       current = following(current);
       this->multiply(sums, pixels);
       if (row >= 0) finished.store(args, results + (turn ^ 1) * B::results, row);
-      if (now.begins()) this->aim_results(now.group);
+      if (now.begins()) this->aim_results(static_cast<int>(threadIdx.x), now.group);
       row = -1;
       if (now.block >= now.first) {
         this->put(results + turn * B::results + warp * each, tile, sums[0]);

@@ -28,6 +28,9 @@ struct DepthwiseOperand {
 // pixels a tile, and two rows a stage.
 struct DepthwiseTiles {
   int across = 1, stages = 3;
+  // By TMA, with warps that multiply and others that load and store: rows of results in shared
+  // memory, and registers of both. 0: all warps do all.
+  int result_rows = 0, consumer_registers = 0, producer_registers = 0;
 };
 
 // On ordinary cores, with pixels that TMA brings: blocks of results side by side, images of a

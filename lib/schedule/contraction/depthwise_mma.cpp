@@ -16,6 +16,8 @@ constexpr int kTiles = 16, kWidth = 8, kDepth = 16;
 constexpr int kLeastColumns = 4;     // of a tile: else too few of its products count
 constexpr int kMostStages = 8;       // rows
 constexpr int kBoxedStages = 6;      // at the least, where shared memory has room
+constexpr int kResultRows = 3;       // in shared memory, boxed
+constexpr int kOthers = 128;         // threads that load and store, boxed
 constexpr int kMostRegisters = 240;  // of a thread, of 255
 constexpr double kFlight = 40e3;     // bytes under way of an SM that reach the rate of memory
 constexpr double kAgain = 0.15;      // of memory's time, for an image that is read once more
@@ -43,7 +45,7 @@ struct Bands {
     const int bank = 4 * across % 32;
     plane = (row * advance + 31 - bank) / 32 * 32 + bank;
   }
-  int threads() const { return 32 * lanes; }
+  int threads() const { return 32 * lanes + (boxed ? kOthers : 0); }
   int planes() const { return kTiles / across; }
   int vector_bytes() const { return 2 * each; }
   int copies() const { return (planes() * pixels + 31) / 32; }  // of a thread and row
@@ -52,13 +54,35 @@ struct Bands {
     return slots * each * 4 + taps * each * 2 + advance * each * 4 + (boxed ? 0 : 2 * copies()) +
            kOwn;
   }
+  // Thread blocks an SM whose registers are enough.
+  int most_blocks(const DeviceModel& device) const {
+    if (!boxed) return device.registers_per_sm / (registers() * threads());
+    int ctas = 0;
+    while (set_registers(device, ctas + 1, nullptr)) ++ctas;
+    return ctas;
+  }
+  // Those of threads that multiply and of others, which the former get from the latter; false where
+  // they are too few.
+  bool set_registers(const DeviceModel& device, int ctas, DepthwiseTiles* tiles) const {
+    constexpr int kUnit = 8, kMost = 240, kOthersMost = 88, kOthersLeast = 56;
+    const int all = device.registers_per_sm / (ctas * threads()) / kUnit * kUnit * threads();
+    for (int others = kOthersMost; others >= kOthersLeast; others -= kUnit) {
+      const int own =
+          std::min(kMost, (all - others * kOthers) / (threads() - kOthers) / kUnit * kUnit);
+      if (own < registers() || others > all / threads()) continue;
+      if (tiles) tiles->consumer_registers = own, tiles->producer_registers = others;
+      return true;
+    }
+    return false;
+  }
   int stage_bytes() const {
     if (boxed) return (planes() * pixels * lanes * vector_bytes() + 1023) / 1024 * 1024;
     return (plane * planes() + kDepth / 2 * (lanes + 1)) * vector_bytes();
   }
   int shared_bytes(int stages, int all_taps) const {
-    const int results = 2 * (kTiles * kWidth * (lanes * each + 4) + 8) * 4,
-              barriers = boxed ? 8 * (stages + 1) + 1023 : 0;
+    const int results =
+                  (boxed ? kResultRows : 2) * (kTiles * kWidth * (lanes * each + 4) + 8) * 4,
+              barriers = boxed ? 16 * (stages + kResultRows) + 1023 : 0;
     return results + stages * stage_bytes() + (all_taps + 1) * lanes * vector_bytes() + barriers;
   }
   // Steps of a thread block that has `run` of the rows of all groups, `rows` each. Rows before its
@@ -146,8 +170,7 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
           const int units = lanes * each / 8;
           if (boxed && (units < 4 || across == kTiles)) continue;
           const Bands b(spec, parts, each, lanes, columns, across, boxed);
-          const double most = std::floor(static_cast<double>(device.registers_per_sm) /
-                                         (b.registers() * b.threads()));
+          const double most = b.most_blocks(device);
           if (b.registers() > kMostRegisters || most < 1) continue;
           const double blocks = std::ceil(channels / (lanes * each)),
                        lines = std::ceil(tiles / across) * std::ceil(planes / b.planes()) * rows;
@@ -191,6 +214,8 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
             e.run = static_cast<int>(run);
             e.mma = {.across = across, .stages = stages};
             if (boxed) {
+              e.mma->result_rows = kResultRows;
+              b.set_registers(device, static_cast<int>(ctas), &*e.mma);
               set_box(e.image, units, b.pixels, b.pixels, 0, false);
               e.image.map->box[3] = b.planes();
             }
