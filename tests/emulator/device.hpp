@@ -317,6 +317,12 @@ inline void multiply(tf32, float* d, const unsigned (&a)[4], unsigned b0, unsign
 }
 
 template <class Number>
+void multiply_half(Number number, float* d, unsigned a0, unsigned a1, unsigned b) {
+  const unsigned a[4] = {a0, a1, 0, 0};
+  multiply(number, d, a, b, 0);
+}
+
+template <class Number>
 void multiply(Number number, float* d, const float* c, const unsigned (&a)[4], unsigned b0,
               unsigned b1) {
   for (int i = 0; i < 4; ++i) d[i] = c[i];

@@ -161,6 +161,18 @@ SINTER_MULTIPLY_BLOCKS(bf16, "m16n8k16", "bf16")
 SINTER_MULTIPLY_BLOCKS(tf32, "m16n8k8", "tf32")
 #undef SINTER_MULTIPLY_BLOCKS
 
+// The same for 16 bytes of k.
+#define SINTER_MULTIPLY_HALF(Number, type)                                                   \
+  SINTER_DEVICE void multiply_half(Number, float* d, unsigned a0, unsigned a1, unsigned b) { \
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32." type "." type                       \
+                 ".f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"                  \
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                            \
+                 : "r"(a0), "r"(a1), "r"(b));                                                \
+  }
+SINTER_MULTIPLY_HALF(f16, "f16")
+SINTER_MULTIPLY_HALF(bf16, "bf16")
+#undef SINTER_MULTIPLY_HALF
+
 }  // namespace warp_matrix
 }  // namespace sinter
 #endif

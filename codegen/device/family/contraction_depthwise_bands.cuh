@@ -157,7 +157,8 @@ struct RowOfResults {
   SINTER_DEVICE void aim(int thread, int first_channel, int first_tile, int planes,
                          const SetPlane& set_plane) {
     using Columns = typename B::Columns;
-    // Where threads begin with whole tiles, all packs of one are tiles apart, and only that differs.
+    // Where threads begin with whole tiles, all packs of one are tiles apart, and only that
+    // differs.
     constexpr int each = packs * B::width;
     constexpr bool whole = B::storing % each == 0;
     exists = 0;
@@ -171,32 +172,52 @@ struct RowOfResults {
       S::set_pixel(c[n], 0, x);
       c[n].at[Config::channel] = first_channel + channel;
       at[n] = B::result_at(tile, column) + channel;
-      if ((all % B::storing == 0 || tile < B::tiles) && column < Config::columns && plane < planes && x < S::extent_of(Columns::pixel_index) &&
+      if ((all % B::storing == 0 || tile < B::tiles) && column < Config::columns &&
+          plane < planes && x < S::extent_of(Columns::pixel_index) &&
           first_channel + channel < S::all_channels)
         exists |= 1u << n;
     }
   }
+  // Some packs at a time, so that their reads do not wait for each other.
   template <class Args>
   SINTER_DEVICE void store(const Args& args, float* results, int row) {
+    constexpr int together = count < 3 ? count : 3;
 #pragma unroll
-    for (int n = 0; n < count; ++n) {
-      if ((exists >> n & 1) == 0) continue;
-      if constexpr (B::Rows::pixel_index >= 0) c[n].at[B::Rows::pixel_index] = row;
-      float* const sums = results + at[n];
-      Pack<float, Config::width> pack;
-      read_pack(sums, pack);
-      float nothing = 0;
+    for (int first = 0; first < count; first += together) {
+      Pack<float, Config::width> packs[together] = {};
+      float nothing[together] = {};
 #pragma unroll
-      for (int e = 0; e < Config::width; ++e) nothing = math::fma(pack.at[e], 0.0f, nothing);
-      if (nothing != 0) {  // but NaN: one of them is not finite
-#pragma unroll 1
-        for (int e = 0; e < Config::width; ++e)
-          if (sums[e] != sums[e])
-            sums[e] = sum_alone<Config, Image, Filter>(args, neighbour<Config::channel>(c[n], e));
-        read_pack(sums, pack);
+      for (int i = 0; i < together && first + i < count; ++i)
+        if (exists >> (first + i) & 1) read_pack(results + at[first + i], packs[i]);
+#pragma unroll
+      for (int e = 0; e < Config::width; ++e)
+#pragma unroll
+        for (int i = 0; i < together; ++i) nothing[i] = math::fma(packs[i].at[e], 0.0f, nothing[i]);
+      float all = 0;
+#pragma unroll
+      for (int i = 0; i < together; ++i) all += nothing[i];
+      const bool again = all != 0;  // but NaN: one of them is not finite
+#pragma unroll
+      for (int i = 0; i < together && first + i < count; ++i) {
+        const int n = first + i;
+        if ((exists >> n & 1) == 0) continue;
+        if constexpr (B::Rows::pixel_index >= 0) c[n].at[B::Rows::pixel_index] = row;
+        if (again) sum_again(args, c[n], results + at[n], packs[i]);
+        finish<Config, Body, Config::channel>(args, c[n], packs[i].at);
       }
-      finish<Config, Body, Config::channel>(args, c[n], pack.at);
     }
+  }
+
+ private:
+  // Sums that are NaN, on ordinary cores.
+  template <class Args>
+  static SINTER_DEVICE void sum_again(const Args& args, const Coord& c, float* sums,
+                                      Pack<float, Config::width>& pack) {
+#pragma unroll 1
+    for (int e = 0; e < Config::width; ++e)
+      if (sums[e] != sums[e])
+        sums[e] = sum_alone<Config, Image, Filter>(args, neighbour<Config::channel>(c, e));
+    read_pack(sums, pack);
   }
 };
 

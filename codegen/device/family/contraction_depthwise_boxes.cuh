@@ -15,6 +15,8 @@ template <int lanes>
 struct Lines {
   static_assert(lanes == 4 || lanes == 8);
   static constexpr int bytes = 16 * lanes;
+  // What differs between the places of an even line and the next one's.
+  static constexpr unsigned beside = bytes | (bytes >> 7 & (lanes - 1)) << 4;
   // Of a unit whose line is `line` lines behind a multiple of 1024 bytes.
   static SINTER_DEVICE unsigned place(int line, int unit) {
     const auto at = static_cast<unsigned>(line * bytes + unit * 16);
@@ -44,19 +46,22 @@ struct LaneLines {
 //               hopper::store_box with a map whose box has the row's channels, pixels and planes,
 //               as Lines lie
 //
-// else Result is void, and threads store packs. One row is written while TMA reads those before.
+// else Result is void, and threads store packs.
 template <class Result>
 inline constexpr bool leaves_by_boxes = true;
 template <>
 inline constexpr bool leaves_by_boxes<void> = false;
 
+// Steps after which a warp waits for all others: with one, all of them loaded, multiplied and
+// stored at the same times, and each in turn waited for what all wanted.
+inline constexpr int kStepsBehind = 1;
+
+// A row is written before its warp knows that others have passed the last `kStepsBehind` steps, in
+// which they read rows as old again, and TMA one more.
 template <int lanes, int pixels>
 struct LeavingRows {
-  static constexpr int row_bytes = (pixels * Lines<lanes>::bytes + 1023) / 1024 * 1024, count = 3;
-  int first = 0, turn = 0;  // bytes of shared memory, a multiple of 1024; the row's number
-
-  SINTER_DEVICE int to() const { return first + turn * row_bytes; }
-  SINTER_DEVICE void advance() { turn = turn == count - 1 ? 0 : turn + 1; }
+  static constexpr int row_bytes = (pixels * Lines<lanes>::bytes + 1023) / 1024 * 1024,
+                       count = 2 * kStepsBehind + 1;
 };
 
 // What neighbouring sums along `dim` become: a Pack of results.
@@ -76,51 +81,72 @@ SINTER_DEVICE auto results_of(const Args& args, const float (&sums)[count]) {
 // Whether one of the sums is not finite.
 template <int rows, int columns>
 SINTER_DEVICE bool any_not_finite(const float (&sums)[rows][columns]) {
-  float nothing = 0;
+  float nothing[columns] = {};
 #pragma unroll
   for (int i = 0; i < rows * columns; ++i)
-    nothing = math::fma(sums[i / columns][i % columns], 0.0f, nothing);
-  return nothing != 0;  // but NaN
+    nothing[i % columns] = math::fma(sums[i / columns][i % columns], 0.0f, nothing[i % columns]);
+#pragma unroll
+  for (int i = 1; i < columns; ++i) nothing[0] += nothing[i];
+  return nothing[0] != 0;  // but NaN
 }
 
 // A warp's steps, in which it multiplies the stages' rows and leaves rows of results. Work has
 //
-//   full(stage), passed()  barriers
+//   full(stage), passed(step % kStepsBehind)  barriers
 //   multiply(stage)
-//   bring(stage)           by warp 0: has TMA fill the stage again
-//   begin(group)           of tiles and planes
-//   put_row(args, row)     leaves the first slot's sums in shared memory
-//   store_row(args)        brings them to memory, behind the barrier; nothing where there are none
-//   before_arriving()      and then the warp has passed the step
-//   clear()                sets sums to zero
+//   bring(args, stage)             by warp 0: has TMA fill the stage again
+//   begin(group)                   of tiles and planes
+//   put_row(args, row)             leaves the first slot's sums in shared memory
+//   store_row(args, row, group)    brings them to memory, behind the barrier
+//   before_arriving()              and then the warp has passed the step
+//   clear()                        sets sums to zero
 template <class Config, class Steps, class Work, class Args>
 SINTER_DEVICE void walk_boxes(Work& work, const Args& args, Steps now) {
   const int thread = static_cast<int>(threadIdx.x);
-  int stage = 0, parity = 0, before = 0, step = 0;
+  PipelineState<Config::stages> stage, again;  // that is read, and that has been by all
+  PipelineState<kStepsBehind> step;
+  int rows[kStepsBehind], groups[kStepsBehind], group = 0;  // of results, to be stored; -1: none
+#pragma unroll
+  for (int i = 0; i < kStepsBehind; ++i) rows[i] = -1;
+  // Of the oldest step: a barrier that nobody has arrived at lets pass.
+  const auto finish_oldest = [&](bool fill) {
+    hopper::wait(work.passed(step.stage), step.parity ^ 1);
+    if (fill && thread < 32) {
+      work.bring(args, again.stage);
+      again.advance();
+    }
+    if (rows[0] >= 0) work.store_row(args, rows[0], groups[0]);
+#pragma unroll
+    for (int i = 0; i + 1 < kStepsBehind; ++i) rows[i] = rows[i + 1], groups[i] = groups[i + 1];
+    rows[kStepsBehind - 1] = -1;
+  };
+  int steps = 0;
 #pragma unroll 1
   while (now.more()) {
-    hopper::wait(work.full(stage), parity);
-    work.multiply(stage);
-    if (step > 0) {
-      hopper::wait(work.passed(), (step - 1) & 1);
-      if (thread < 32) work.bring(args, before);
-      work.store_row(args);
+    hopper::wait(work.full(stage.stage), stage.parity);
+    work.multiply(stage.stage);
+    finish_oldest(steps >= kStepsBehind);
+    if (now.begins()) work.begin(group = now.group);
+    if (now.block >= now.first) {
+      work.put_row(args, now.block);
+      rows[kStepsBehind - 1] = now.block, groups[kStepsBehind - 1] = group;
     }
-    if (now.begins()) work.begin(now.group);
-    if (now.block >= now.first) work.put_row(args, now.block);
     __syncwarp();
     work.before_arriving();
-    if (thread % 32 == 0) hopper::arrive(work.passed());
-    before = stage;
-    if (++stage == Config::stages) stage = 0, parity ^= 1;
-    ++step;
+    if (thread % 32 == 0) hopper::arrive(work.passed(step.stage));
+    stage.advance();
+    step.advance();
+    ++steps;
     if (now.next()) {
-      keep(stage);  // makes this a branch, not a choice for each sum in every step
+      keep(stage.stage);  // makes this a branch, not a choice for each sum in every step
       work.clear();
     }
   }
-  if (step > 0) hopper::wait(work.passed(), (step - 1) & 1);
-  work.store_row(args);
+#pragma unroll
+  for (int i = 0; i < kStepsBehind; ++i) {
+    finish_oldest(false);
+    step.advance();
+  }
 }
 
 // Of stages that TMA fills, and of the steps of all warps.
@@ -128,7 +154,7 @@ template <class Config, class Walk>
 SINTER_DEVICE void init_barriers(const Walk& walk) {
   if (threadIdx.x != 0) return;
   for (int i = 0; i < Config::stages; ++i) hopper::barrier_init(walk.full(i), 1);
-  hopper::barrier_init(walk.passed(), Config::lanes);
+  for (int i = 0; i < kStepsBehind; ++i) hopper::barrier_init(walk.passed(i), Config::lanes);
   hopper::barriers_are_ready();
 }
 

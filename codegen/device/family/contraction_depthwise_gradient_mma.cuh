@@ -80,13 +80,49 @@ struct GradientSteps {
                            static_cast<int>(P::product(P::first_k, Config::k - S::spatial)) * tiles;
 };
 
+// What a lane needs of 8 columns, half of a multiplication's k: of two rows of pixels and a row of
+// dy two pixels each. Those of the next columns come while these are multiplied.
+template <class Config, class Element>
+struct GradientOperands {
+  using G = GradientSteps<Config>;
+  uint4 x[2][2], d[2];
+
+  // `half`: of a tile's columns.
+  template <class Lane>
+  SINTER_DEVICE void load(const Lane& pixels, int image_at, const Lane& gradient, int gradient_at,
+                          int half) {
+    constexpr int line = Config::image_line / 4;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int fours = 2 * half + i;
+      x[0][i] = pixels.get(fours, image_at);
+      x[1][i] = pixels.get(fours + line, image_at);
+      d[i] = gradient.get(fours, gradient_at);
+    }
+  }
+  SINTER_DEVICE void multiply(float (&sums)[8][4]) const {
+    const auto channels = [&](auto word, float(&low)[4], float(&high)[4]) {
+      const unsigned u = word(x[0][0]), v = word(x[0][1]), w = word(x[1][0]), z = word(x[1][1]),
+                     p = word(d[0]), q = word(d[1]);
+      warp_matrix::multiply_half(Element{}, low, warp_matrix::low_halves(u, v),
+                                 warp_matrix::low_halves(w, z), warp_matrix::low_halves(p, q));
+      warp_matrix::multiply_half(Element{}, high, warp_matrix::high_halves(u, v),
+                                 warp_matrix::high_halves(w, z), warp_matrix::high_halves(p, q));
+    };
+    channels([](const uint4& u) { return u.x; }, sums[0], sums[1]);
+    channels([](const uint4& u) { return u.y; }, sums[2], sums[3]);
+    channels([](const uint4& u) { return u.z; }, sums[4], sums[5]);
+    channels([](const uint4& u) { return u.w; }, sums[6], sums[7]);
+  }
+};
+
 template <class Config, class Gradient, class Image, class Body, class Args>
 SINTER_DEVICE void run_gradient_mma(const Args& args) {
   using G = GradientSteps<Config>;
   using S = typename G::S;
   using P = typename S::P;
   using Index = typename Config::Index;
-  using Element = typename Image::Element;
+  using Operands = GradientOperands<Config, typename Image::Element>;
   constexpr int lanes = G::lanes, taps = S::taps, channels = G::channels;
   const SharedMemory memory;
   const typename G::ImagePipe image_pipe{memory.address + G::barriers};
@@ -152,34 +188,16 @@ SINTER_DEVICE void run_gradient_mma(const Args& args) {
         if (step >= 0 && exists) {
           int before = of_gradient.stage - g / 2;  // of the lane's row of dy
           if (before < 0) before += Config::stages;
-            // One after the other: operands of two tiles at once would be too many registers.
-#pragma unroll 1
-          for (int tile = 0; tile < G::across; ++tile) {
-            constexpr int line = Config::image_line / 4, tile_bytes = 16 * Lines<lanes>::bytes;
-            const int image_at = of_image.stage * G::image_stage + tile * tile_bytes,
-                      gradient_at = before * G::gradient_stage + tile * tile_bytes;
-            uint4 x[2][4], d[4];
+          const int image_at = of_image.stage * G::image_stage,
+                    gradient_at = before * G::gradient_stage;
+          Operands now, next;
+          now.load(pixels, image_at, gradient, gradient_at, 0);
 #pragma unroll
-            for (int j = 0; j < 4; ++j) {
-              x[0][j] = pixels.get(j, image_at);
-              x[1][j] = pixels.get(j + line, image_at);
-              d[j] = gradient.get(j, gradient_at);
-            }
-            const auto multiply = [&](auto word, float(&low)[4], float(&high)[4]) {
-              const auto both = [&](auto halves, float(&sum)[4]) {
-                const unsigned a[4] = {
-                    halves(word(x[0][0]), word(x[0][1])), halves(word(x[1][0]), word(x[1][1])),
-                    halves(word(x[0][2]), word(x[0][3])), halves(word(x[1][2]), word(x[1][3]))};
-                warp_matrix::multiply(Element{}, sum, a, halves(word(d[0]), word(d[1])),
-                                      halves(word(d[2]), word(d[3])));
-              };
-              both([](unsigned u, unsigned v) { return warp_matrix::low_halves(u, v); }, low);
-              both([](unsigned u, unsigned v) { return warp_matrix::high_halves(u, v); }, high);
-            };
-            multiply([](const uint4& u) { return u.x; }, sums[0], sums[1]);
-            multiply([](const uint4& u) { return u.y; }, sums[2], sums[3]);
-            multiply([](const uint4& u) { return u.z; }, sums[4], sums[5]);
-            multiply([](const uint4& u) { return u.w; }, sums[6], sums[7]);
+          for (int half = 0; half < 2 * G::across; ++half) {
+            if (half + 1 < 2 * G::across)
+              next.load(pixels, image_at, gradient, gradient_at, half + 1);
+            now.multiply(sums);
+            now = next;
           }
         }
         __syncwarp();

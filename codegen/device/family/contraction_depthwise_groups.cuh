@@ -59,7 +59,7 @@ struct GroupTiles {
   static constexpr int barriers_behind = rows_of_results +
                                          (leaves_by_boxes<Result>
                                               ? Leaving::count * Leaving::row_bytes
-                                              : 2 * results * 4);
+                                              : 2 * kStepsBehind * results * 4);
 };
 
 // One result on ordinary cores.
@@ -137,15 +137,19 @@ struct GroupWalk {
   unsigned filter[G::Rows::taps][G::pairs][2];
   unsigned pixels_at[G::pairs];  // the line that a lane names to ldmatrix
   float sums[G::slots][G::tiles][4];
-  int row = -1;  // of results, to be stored
-  int turn = 0;  // of the places that threads store from, that of the next row
+  // Places of rows of results: as many as are in shared memory, that of the next row and of the
+  // next one that is stored.
+  static constexpr int places = by_boxes ? G::Leaving::count : 2 * kStepsBehind;
+  PipelineState<places> put_to, stored_from;
   RowOfGroups<Config, Image, Filter, Body> finished;
-  typename G::Leaving leaving;
 
   SINTER_DEVICE unsigned full(int stage) const {
     return memory.address + static_cast<unsigned>(G::template barriers_behind<Result> + 8 * stage);
   }
-  SINTER_DEVICE unsigned passed() const { return full(Config::stages); }
+  SINTER_DEVICE unsigned passed(int step) const { return full(Config::stages + step); }
+  static SINTER_DEVICE int leaving_at(int place) {
+    return G::rows_of_results + place * G::Leaving::row_bytes;
+  }
   static SINTER_DEVICE int first_tile(int at) { return at % tile_groups * G::across; }
   static SINTER_DEVICE int first_plane(int at) { return at / tile_groups * G::planes; }
 
@@ -232,16 +236,12 @@ struct GroupWalk {
     }
     ahead.next();
   }
-  SINTER_DEVICE void begin(int begun) {
-    group = begun;
-    finished.first_tile = first_tile(begun), finished.first_plane = first_plane(begun);
-  }
+  SINTER_DEVICE void begin(int begun) { group = begun; }
   template <class Args>
-  SINTER_DEVICE void put_row(const Args& args, int done) {
-    row = done;
+  SINTER_DEVICE void put_row(const Args& args, int row) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     if constexpr (by_boxes) {
-      if (any_not_finite(sums[0])) sum_again(args);
+      if (any_not_finite(sums[0])) sum_again(args, row);
       unsigned words[G::tiles][2];
 #pragma unroll
       for (int tile = 0; tile < G::tiles; ++tile)
@@ -255,39 +255,38 @@ struct GroupWalk {
         const int next = tile + 1 < G::tiles ? tile + 1 : tile;
         const unsigned blocks[4] = {words[tile][0], words[tile][1], words[next][0], words[next][1]};
         const int line = (lane < 16 ? tile : next) * G::width + lane % 16;
-        hopper::put_blocks(memory.address + static_cast<unsigned>(leaving.to()) +
+        hopper::put_blocks(memory.address + static_cast<unsigned>(leaving_at(put_to.stage)) +
                                Lines<G::lanes>::place(line, warp),
                            blocks);
       }
       hopper::written_for_multiplications();
     } else {
-      float* const to = results() + turn * G::results + warp * G::unit + lane % 4 * 2;
+      float* const to = results() + put_to.stage * G::results + warp * G::unit + lane % 4 * 2;
 #pragma unroll
       for (int tile = 0; tile < G::tiles; ++tile)
 #pragma unroll
         for (int h = 0; h < 2; ++h)
           *reinterpret_cast<float2*>(to + (tile * G::width + lane / 4 + 8 * h) * G::result) =
               float2{sums[0][tile][2 * h], sums[0][tile][2 * h + 1]};
-      turn ^= 1;
     }
+    put_to.advance();
   }
   template <class Args>
-  SINTER_DEVICE void store_row(const Args& args) {
-    if (row >= 0) {
-      if constexpr (by_boxes) {
-        if (threadIdx.x == 0) {
-          typename S::Coord c;
-          S::set_plane(c, first_plane(group));
-          Result::store(args, c, memory.address + static_cast<unsigned>(leaving.to()),
-                        first_group * G::group, first_tile(group) * G::width, row);
-          hopper::commit_stores();
-        }
-        leaving.advance();
-      } else {
-        finished.store(args, results() + (turn ^ 1) * G::results, row);
+  SINTER_DEVICE void store_row(const Args& args, int row, int of) {
+    if constexpr (by_boxes) {
+      if (threadIdx.x == 0) {
+        typename S::Coord c;
+        S::set_plane(c, first_plane(of));
+        Result::store(args, c,
+                      memory.address + static_cast<unsigned>(leaving_at(stored_from.stage)),
+                      first_group * G::group, first_tile(of) * G::width, row);
+        hopper::commit_stores();
       }
+    } else {
+      finished.first_tile = first_tile(of), finished.first_plane = first_plane(of);
+      finished.store(args, results() + stored_from.stage * G::results, row);
     }
-    row = -1;
+    stored_from.advance();
   }
   // TMA has read the row whose place the next one takes.
   SINTER_DEVICE void before_arriving() const {
@@ -311,7 +310,6 @@ struct GroupWalk {
                      Lines<G::lanes>::place(
                          lane % 16 + (lane < 16 ? G::shift(2 * p) : G::shift(2 * p + 1)), warp);
     finished.first_group = first_group;
-    leaving.first = G::rows_of_results;
     clear();
     walk_boxes<Config>(*this, args, from);
     if constexpr (by_boxes)
@@ -324,7 +322,7 @@ struct GroupWalk {
   }
   // Sums that are NaN, on ordinary cores.
   template <class Args>
-  SINTER_DEVICE void sum_again(const Args& args) {
+  SINTER_DEVICE void sum_again(const Args& args, int row) {
     const int lane = static_cast<int>(threadIdx.x) % 32, channel = warp * G::unit + lane % 4 * 2;
 #pragma unroll
     for (int i = 0; i < 2 * G::tiles; ++i) {

@@ -26,7 +26,7 @@
 namespace sinter::depthwise {
 
 // Where a block's parts lie in shared memory, from a multiple of 1024 on.
-template <class Config>
+template <class Config, class Result>
 struct BoxedBands {
   using B = Bands<Config>;
   static constexpr int units = B::lanes * B::each / 8, line = Config::image_line;
@@ -36,8 +36,12 @@ struct BoxedBands {
                        stage = (box_bytes + 1023) / 1024 * 1024;
   using Stages = Pipeline<Config::stages>;
   using Rows = Pipeline<Config::result_rows>;
+  static constexpr bool by_boxes = leaves_by_boxes<Result>;
+  static constexpr int result_line = B::across * B::pitch,  // pixels of a plane
+      result_row = by_boxes ? (B::planes * result_line * Lines<units>::bytes + 1023) / 1024 * 1024
+                            : B::results * 4;
   static constexpr int results = Config::stages * stage,
-                       filter = results + Rows::stages * B::results * 4,
+                       filter = results + Rows::stages * result_row,
                        barriers = filter + B::filter * 4;
   static_assert(barriers % 8 == 0);
 };
@@ -78,12 +82,13 @@ struct BoxedPixels {
   static SINTER_DEVICE unsigned word(const uint2& x, int w) { return w == 0 ? x.x : x.y; }
 };
 
-template <class Config, class Image, class Filter, class Body>
+template <class Config, class Image, class Filter, class Body, class Result>
 struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
   using Work = BandWork<Config, Image, Filter, Body>;
   using B = typename Work::B;
   using S = typename Work::S;
-  using L = BoxedBands<Config>;
+  using L = BoxedBands<Config, Result>;
+  using Coord = typename S::Coord;
   static constexpr int each = B::each, lanes = B::lanes, sharing = 8 / each;  // warps of a unit
   using Work::bands, Work::filter, Work::finished, Work::first_channel, Work::results;
   SharedMemory memory;
@@ -93,7 +98,7 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
   template <class Args>
   SINTER_DEVICE void bring(const Args& args, typename L::Stages::State& state,
                            BandSteps<Config>& ahead) const {
-    typename S::Coord c;
+    Coord c;
     S::set_plane(c, Work::first_plane(ahead.group));
     stages.acquire(state);
     stages.expect(state, L::box_bytes);
@@ -103,12 +108,19 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
     state.advance();
     ahead.next();
   }
-  SINTER_DEVICE void multiply_rows(int warp, BandSteps<Config> now) {
+  template <class Args>
+  SINTER_DEVICE void multiply_rows(const Args& args, int warp, BandSteps<Config> now) {
     const int lane = static_cast<int>(threadIdx.x) % 32, tile = lane / 4;
     const LaneLines<L::units> pixels_at(
         memory.pointer + warp % sharing * B::bytes,
         B::plane_of(tile) * L::line + B::position_of(tile) * B::pitch + lane % 4, warp / sharing);
     float* const put_at = results + warp * each;
+    // Of lanes of odd tiles the odd column of two, which they leave first.
+    const unsigned leave_at =
+        static_cast<unsigned>(warp % sharing * B::bytes) +
+        Lines<L::units>::place(B::plane_of(tile) * L::result_line +
+                                   B::position_of(tile) * B::pitch + lane % 4 * 2 + tile % 2,
+                               warp / sharing);
     const unsigned zero = filter[S::taps * lanes * B::words];
     float sums[B::slots][each][4] = {};
     typename L::Stages::State stage;
@@ -123,8 +135,16 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
       stage.advance();
       Work::multiply(sums, pixels);
       if (now.block >= now.first) {
-        rows.acquire(row);
-        this->put(put_at + row.stage * B::results, tile, sums[0]);
+        if constexpr (L::by_boxes) {
+          if (any_not_finite(sums[0])) sum_again(args, warp, now, sums[0]);
+          rows.acquire(row);
+          leave(args, memory.pointer + L::results + row.stage * L::result_row, leave_at,
+                tile % 2 != 0, sums[0]);
+          hopper::written_for_multiplications();
+        } else {
+          rows.acquire(row);
+          this->put(put_at + row.stage * B::results, tile, sums[0]);
+        }
         __syncwarp();
         if (lane == 0) hopper::arrive(rows.full(row));
         row.advance();
@@ -143,14 +163,37 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
     typename L::Rows::State row;
 #pragma unroll 1
     for (; now.more(); now.next()) {
-      if (now.begins()) this->aim_results(thread, now.group);
       if (now.block < now.first) continue;
       rows.wait(row);
+      this->aim_results(thread, now.group);  // here: places would fill the few registers
       finished.store(args, results + row.stage * B::results, now.block);
       __syncwarp();
       rows.release(row);
       row.advance();
     }
+  }
+
+  // By TMA, by one thread. A row's place is free when the next one is on its way.
+  template <class Args>
+  SINTER_DEVICE void send_rows(const Args& args, BandSteps<Config> now) const {
+    typename L::Rows::State row;
+    int before = -1;
+#pragma unroll 1
+    for (; now.more(); now.next()) {
+      if (now.block < now.first) continue;
+      rows.wait(row);
+      Coord c;
+      S::set_plane(c, Work::first_plane(now.group));
+      Result::store(args, c,
+                    memory.address + static_cast<unsigned>(L::results + row.stage * L::result_row),
+                    first_channel, Work::first_tile(now.group) * B::pitch, now.block);
+      hopper::commit_stores();
+      hopper::wait_for_stores<1>();
+      if (before >= 0) rows.release_stage(before);
+      before = row.stage;
+      row.advance();
+    }
+    hopper::wait_for_stores<0>();
   }
 
   template <class Args>
@@ -167,30 +210,76 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
     __syncthreads();
     if (warp >= lanes) {
       hopper::keep_registers<Config::producer_registers>();
-      if (warp < loading)
-        store_rows(args, static_cast<int>(threadIdx.x) - 32 * lanes, steps);
-      else if (loads)
+      if (loads) {
 #pragma unroll 1
         while (steps.more()) bring(args, state, steps);
+      } else if constexpr (L::by_boxes) {
+        if (static_cast<int>(threadIdx.x) == 32 * lanes) send_rows(args, steps);
+      } else if (warp < loading) {
+        store_rows(args, static_cast<int>(threadIdx.x) - 32 * lanes, steps);
+      }
     } else {
       hopper::take_registers<Config::consumer_registers>();
       bands.load(filter, warp);
-      multiply_rows(warp, steps);
+      multiply_rows(args, warp, steps);
+    }
+  }
+
+ private:
+  // A row's results to where TMA takes them from; `odd`: the lane takes odd columns first, which
+  // lie in other banks.
+  template <class Args>
+  static SINTER_DEVICE void leave(const Args& args, unsigned char* row, unsigned at, bool odd,
+                                  const float (&sums)[each][4]) {
+    using Move = typename Word<2 * each>::Type;
+    constexpr int second = B::across > 1 ? B::pitch : 8 * L::result_line;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      float now[each];
+#pragma unroll
+      for (int e = 0; e < each; ++e) now[e] = odd ? sums[e][i ^ 1] : sums[e][i];
+      const auto pack = results_of<Config, Body, Result, Config::channel>(args, now);
+      const unsigned column = at ^ (i % 2 == 0 ? 0u : Lines<L::units>::beside);
+      *reinterpret_cast<Move*>(row + column + i / 2 * second * Lines<L::units>::bytes) =
+          *reinterpret_cast<const Move*>(&pack);
+    }
+  }
+  // Sums that are NaN, on ordinary cores.
+  template <class Args>
+  SINTER_DEVICE void sum_again(const Args& args, int warp, const BandSteps<Config>& now,
+                               float (&sums)[each][4]) const {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int tile = lane / 4 + i / 2 * 8,
+                plane = Work::first_plane(now.group) + B::plane_of(tile),
+                x = (Work::first_tile(now.group) + B::position_of(tile)) * B::pitch + lane % 4 * 2 +
+                    i % 2;
+      if (plane >= S::planes() || x >= S::extent_of(B::Columns::pixel_index)) continue;
+      Coord c;
+      S::set_plane(c, plane);
+      S::set_pixel(c, now.block, x);
+#pragma unroll
+      for (int e = 0; e < each; ++e) {
+        c.at[Config::channel] = first_channel + warp * each + e;
+        if (sums[e][i] != sums[e][i] && c.at[Config::channel] < S::all_channels)
+          sums[e][i] = sum_alone<Config, Image, Filter>(args, c);
+      }
     }
   }
 };
 
 // A thread block has `run` rows of results of all groups, as in contraction_depthwise_mma.cuh.
-template <class Config, class Image, class Filter, class Body, class Args>
+template <class Config, class Image, class Filter, class Body, class Result = void, class Args>
 SINTER_DEVICE void run_mma_boxes(const Args& args) {
-  using Walk = BoxedWalk<Config, Image, Filter, Body>;
-  using L = BoxedBands<Config>;
+  using Walk = BoxedWalk<Config, Image, Filter, Body, Result>;
+  using L = typename Walk::L;
   Walk walk;
   walk.results = reinterpret_cast<float*>(walk.memory.pointer + L::results);
   walk.filter = reinterpret_cast<unsigned*>(walk.memory.pointer + L::filter);
   if (threadIdx.x == 0) {
     walk.stages.init(1, Walk::lanes);
-    walk.rows.init(Walk::lanes, Walk::B::storing / 32);
+    walk.rows.init(Walk::lanes, L::by_boxes ? 1 : Walk::B::storing / 32);
     hopper::barriers_are_ready();
   }
   __syncthreads();

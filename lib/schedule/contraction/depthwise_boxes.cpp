@@ -99,7 +99,7 @@ void set_result_box(DepthwiseOperand& result, int lanes, int pixels, int planes)
 }
 
 int result_bytes(int lanes, int pixels) {
-  constexpr int kRows = 3, kAligned = 1024;
+  constexpr int kRows = 2 * kStepsBehind + 1, kAligned = 1024;
   return kRows * ((pixels * lanes * static_cast<int>(kUnit) + kAligned - 1) / kAligned * kAligned);
 }
 

@@ -25,6 +25,9 @@ void set_box(DepthwiseOperand& operand, int lanes, int line, int needed, std::in
 std::optional<DepthwiseOperand> result_in_boxes(const KernelSpec& spec,
                                                 const DepthwiseConfig& parts);
 void set_result_box(DepthwiseOperand& result, int lanes, int pixels, int planes);
+// Steps that a warp may be ahead of others, as the device code has it: rows of results are as many
+// more in shared memory.
+inline constexpr int kStepsBehind = 1;
 // Bytes of the rows of results that are in shared memory at once, of so many pixels.
 int result_bytes(int lanes, int pixels);
 

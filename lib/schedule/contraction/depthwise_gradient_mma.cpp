@@ -84,13 +84,13 @@ std::optional<DepthwiseConfig> plan_depthwise_gradient_mma(const KernelSpec& spe
               std::floor(device.shared_per_sm / (shared(stages) + device.shared_reserved))),
           1.0, kMostCtas);
       // Clocks of a round of `n` thread blocks on an SM, with what beginning and ending take:
-      // fitted to 64 x 384 x 28 x 28, 7 x 7 on an H100, 384 thread blocks of 4 warps with two
-      // images each (48.7 us), or 768 with one (64). Reads of shared memory are the limit.
+      // fitted on an H200 to 64 x 384 x 28 x 28, 7 x 7, with 384 thread blocks of 4 warps (32.7
+      // us), 192 (38.1) and 384 of 8 (38.6), and to 64 x 240 x 28 x 28, 5 x 5, with 128 thread
+      // blocks of 8 warps (26.1) and 256 (23.6). Reads of shared memory are the limit, or, of few
+      // warps, waiting for them.
       const auto clocks = [&](double n) {
-        constexpr double kTile = 62, kAlone = 600, kBegin = 12000;
-        const double lines = kRows * (e.image.map->box[1] + e.other.map->box[1]);
-        return steps * std::max({n * lanes * tiles * kTile, n * lines * kClocksOfLine, kAlone}) +
-               kBegin;
+        constexpr double kTile = 52, kAlone = 470, kBegin = 8000;
+        return steps * tiles * std::max(n * lanes * kTile, kAlone) + kBegin;
       };
       const double at_once = ctas * device.sms, rounds = std::floor(grid / at_once),
                    left = std::ceil((grid - rounds * at_once) / device.sms);

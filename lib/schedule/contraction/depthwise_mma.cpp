@@ -16,7 +16,7 @@ constexpr int kTiles = 16, kWidth = 8, kDepth = 16;
 constexpr int kLeastColumns = 4;     // of a tile: else too few of its products count
 constexpr int kMostStages = 8;       // rows
 constexpr int kBoxedStages = 6;      // at the least, where shared memory has room
-constexpr int kResultRows = 3;       // in shared memory, boxed
+constexpr int kResultRows = 4;       // in shared memory, boxed
 constexpr int kOthers = 128;         // threads that load and store, boxed
 constexpr int kMostRegisters = 240;  // of a thread, of 255
 constexpr double kFlight = 40e3;     // bytes under way of an SM that reach the rate of memory
@@ -79,9 +79,11 @@ struct Bands {
     if (boxed) return (planes() * pixels * lanes * vector_bytes() + 1023) / 1024 * 1024;
     return (plane * planes() + kDepth / 2 * (lanes + 1)) * vector_bytes();
   }
-  int shared_bytes(int stages, int all_taps) const {
-    const int results =
-                  (boxed ? kResultRows : 2) * (kTiles * kWidth * (lanes * each + 4) + 8) * 4,
+  // `leaving`: rows of results by TMA, too.
+  int shared_bytes(int stages, int all_taps, bool leaving) const {
+    const int row = leaving ? (kTiles * kWidth * lanes * vector_bytes() + 1023) / 1024 * 1024
+                            : (kTiles * kWidth * (lanes * each + 4) + 8) * 4,
+              results = (boxed ? kResultRows : 2) * row,
               barriers = boxed ? 16 * (stages + kResultRows) + 1023 : 0;
     return results + stages * stage_bytes() + (all_taps + 1) * lanes * vector_bytes() + barriers;
   }
@@ -160,6 +162,8 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
   // Tests: the long walks that few SMs have on small shapes.
   const double sms = device.depthwise == "mma" ? 3 : device.sms;
   std::optional<double> least;
+  const bool boxes = fits_boxes(spec, e, planes, device);
+  const std::optional<DepthwiseOperand> result = boxes ? result_in_boxes(spec, e) : std::nullopt;
   // By TMA if it can.
   const auto choose = [&](bool boxed) {
     for (const int each : {4, 2})
@@ -179,11 +183,13 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
           int stages = boxed ? kBoxedStages : 3;
           while (stages < kMostStages && (stages - 1) * row_bytes * most < kFlight) ++stages;
           const auto fits = [&](double ctas) {
-            return ctas * (b.shared_bytes(stages, all_taps) + device.shared_reserved) <=
+            return ctas * (b.shared_bytes(stages, all_taps, boxed && result) +
+                           device.shared_reserved) <=
                    device.shared_per_sm;
           };
           while (stages > 2 && !fits(most)) --stages;
-          if (b.shared_bytes(stages, all_taps) > device.shared_per_cta || blocks * lines >= 0x1p31)
+          if (b.shared_bytes(stages, all_taps, boxed && result) > device.shared_per_cta ||
+              blocks * lines >= 0x1p31)
             continue;
           double ctas = most;
           while (ctas > 1 && !fits(ctas)) --ctas;
@@ -218,15 +224,18 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
               b.set_registers(device, static_cast<int>(ctas), &*e.mma);
               set_box(e.image, units, b.pixels, b.pixels, 0, false);
               e.image.map->box[3] = b.planes();
+              if ((e.result = result))
+                set_result_box(*e.result, units, across * columns, b.planes());
             }
             e.threads = b.threads();
             e.grid = clamp_grid(grid);
-            e.shared_bytes = static_cast<std::uint32_t>(b.shared_bytes(stages, all_taps));
+            e.shared_bytes =
+                static_cast<std::uint32_t>(b.shared_bytes(stages, all_taps, boxed && result));
             e.least_blocks = static_cast<int>(ctas);  // limits registers to what so many leave each
           }
         }
   };
-  if (fits_boxes(spec, e, planes, device)) choose(true);
+  if (boxes) choose(true);
   if (!least) {
     e.image.map.reset();
     choose(false);
