@@ -380,3 +380,21 @@ def gradients_of_rows(name, rows, columns):
 gradients_of_rows("rows_side_by_side", 300, 1024)
 gradients_of_rows("rows_in_clusters", 5, 13312)
 gradients_of_rows("odd_rows_in_clusters", 9, 12293)
+
+
+def f32_product(layout, batches, rows, columns, depth):
+    """f32 that tensor cores multiply in parts; which of the operands lie along k, a bias behind."""
+    g = Graph("matmul_f32_parts_" + layout)
+    g.tensor("a", [batches, rows, depth],
+             **({"stride": [rows * depth, 1, rows]} if layout[0] == "t" else {}))
+    g.tensor("b", [batches, depth, columns],
+             **({"stride": [columns * depth, 1, depth]} if layout[1] == "t" else {}))
+    g.tensor("bias", [1, 1, columns])
+    g.matmul("a", "b", "product")
+    g.pointwise("add", "y", "product", "bias")
+    g.output("y")
+
+
+f32_product("nt", 1, 70, 72, 133)
+f32_product("nn", 2, 66, 136, 45)
+f32_product("tt", 1, 72, 64, 260)

@@ -61,12 +61,29 @@ TEST_CASE("corpus graphs, all-positive numbers", "[corpus]") {
   check("corpus, uniform", corpus_graphs(), {.fill = Fill::uniform});
 }
 
-// With SINTER_REARRANGE=on small convolutions, too, get other operands: channels last, joined groups.
+// With SINTER_REARRANGE=on small convolutions, too, get other operands: channels last, joined groups;
+// and f32 factors become parts that tensor cores multiply.
 TEST_CASE("corpus convolutions", "[rearranged]") {
   std::vector<GraphSource> graphs;
   for (auto& graph : corpus_graphs())
     if (graph.name.starts_with("convolution_")) graphs.push_back(std::move(graph));
   check("convolutions", rearranged(graphs), {.repeatable = true});
+}
+
+// Infinite factors, NaN, f32's largest numbers; magnitudes over many binades; and sums that are
+// exact in any order, so that the bits are those of ordinary cores.
+TEST_CASE("products of f32 in parts", "[rearranged]") {
+  std::vector<GraphSource> graphs;
+  for (auto& graph : corpus_graphs())
+    if (graph.name.starts_with("convolution_f32_") || graph.name.starts_with("matmul_f32_"))
+      graphs.push_back(std::move(graph));
+  graphs = rearranged(graphs);
+  check("f32 in parts, normal", graphs, {.samples = 0, .repeatable = true});
+  check("f32 in parts, uniform", graphs, {.fill = Fill::uniform, .samples = 0});
+  check("f32 in parts, limits", graphs, {.fill = Fill::limits, .samples = 0});
+  check("f32 in parts, heavy tail", graphs, {.fill = Fill::heavy_tail, .samples = 0});
+  check("f32 in parts, exact", graphs,
+        {.fill = Fill::ternary, .samples = 0, .unfused = 1, .bit_equal = true});
 }
 
 // With SINTER_DEPTHWISE=mma small depthwise convolutions and those in narrow groups, too, run on tensor cores,

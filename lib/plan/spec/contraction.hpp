@@ -59,6 +59,9 @@ struct ContractionSpec {
   DataType accumulate = DataType::f32;      // f32 or f64
   ZeroOf zero_dominates = ZeroOf::neither;  // whose zero makes a product zero, even with an
                                             // infinite or NaN factor
+  // Tensor cores add only a few products at a time: the rest is added in f32, rounded to nearest,
+  // where they would cut off.
+  bool promote_accumulators = false;
   GroupedRows rows;
 
   int k() const { return static_cast<int>(k_indices.size()); }

@@ -11,6 +11,7 @@
 #include "planner/spec/contraction_spec.hpp"
 #include "planner/spec/domain.hpp"
 #include "planner/split/attention_backward.hpp"
+#include "planner/split/bf16_parts.hpp"
 #include "planner/split/block_diagonal.hpp"
 #include "planner/split/channels_last.hpp"
 #include "planner/split/depth.hpp"
@@ -244,13 +245,14 @@ bool reads_input(const KernelSpec& kernel, const FusionState& state) {
   });
 }
 
-// A way in which a convolution becomes several kernels, one of which multiplies; `why`: what the
-// others are there for.
+// A way in which a convolution, or a matmul, becomes several kernels, one of which multiplies;
+// `why`: what the others are there for.
 struct Rearrangement {
   std::vector<KernelSpec> (*make)(const KernelSpec& spec, int way, Temporaries& temporaries);
   std::string_view why;
   bool always = true;  // else only of those that the engine of warpgroups does not run as they are
   int ways = 1;        // of which the fastest counts
+  bool matmuls = false;
 };
 constexpr Rearrangement kRearrangements[] = {
     {[](const KernelSpec& spec, int way, Temporaries&) { return empty_phases(spec, way); },
@@ -262,7 +264,10 @@ constexpr Rearrangement kRearrangements[] = {
     {[](const KernelSpec& spec, int, Temporaries& t) { return channels_last(spec, t); },
      "its channels are put together in memory first", false},
     {images_last, "its images are put together in memory first, pixel by pixel", false,
-     kImagesLastWays}};
+     kImagesLastWays},
+    {[](const KernelSpec& spec, int, Temporaries& t) { return bf16_parts(spec, t); },
+     "its factors become sums of bf16 numbers first, whose products tensor cores add up as exactly",
+     false, 1, true}};
 
 std::vector<KernelSpec>::const_iterator product_of(const std::vector<KernelSpec>& kernels) {
   return std::find_if(kernels.begin(), kernels.end(),
@@ -278,7 +283,8 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
   const bool last = asked == "last", anyway = last || asked == "on";
   if (!spec.as_contraction() || !state.device().has_wgmma) return {};
   const Node& node = state.node(contraction_of(state, spec));
-  if (is_matmul(node.op) || plan_depthwise(spec, state.device())) return {};
+  const bool matmul = is_matmul(node.op);
+  if (!matmul && plan_depthwise(spec, state.device())) return {};
   // Asked for by a test.
   if (state.device().depthwise == "mma" && plan_narrow_groups(spec, state.device())) return {};
   const auto by_wgmma = [&](const KernelSpec& kernel) {
@@ -286,7 +292,7 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
   };
   std::optional<double> whole;
   for (const Rearrangement& r : kRearrangements) {
-    if (!r.always && by_wgmma(spec)) continue;
+    if ((matmul && !r.matmuls) || (!r.always && by_wgmma(spec))) continue;
     Temporaries tried = temporaries;
     std::vector<KernelSpec> kernels;
     double us = 0;

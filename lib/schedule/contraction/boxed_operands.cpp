@@ -171,12 +171,12 @@ void set_box(BoxedOperand& o, int rows) {
   o.map.box[1 + static_cast<int>(o.filter_axes.size())] = o.k_fastest ? rows : elements;
 }
 
-bool set_types(WgmmaConfig& e, DataType accumulate, std::int64_t depth) {
+bool set_types(WgmmaConfig& e, const ContractionSpec& c, std::int64_t depth) {
   const DataType a = e.a.map.type, b = e.b.map.type;
   e.operand_bytes = info(a).bytes;
   e.integers = !is_floating(a);
-  e.promote_accumulators = e.operand_bytes == 1 && !e.integers;
-  return e.integers ? sums_fit(a, b, depth) : accumulate == DataType::f32;
+  e.promote_accumulators = c.promote_accumulators || (e.operand_bytes == 1 && !e.integers);
+  return e.integers ? sums_fit(a, b, depth) : c.accumulate == DataType::f32;
 }
 
 bool takes_either_major(DataType t) { return t == DataType::bf16 || t == DataType::f16; }

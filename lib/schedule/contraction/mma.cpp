@@ -202,7 +202,7 @@ bool sooner(const EstimatedMmaTile& a, const EstimatedMmaTile& b) {
 
 // What no engine of this file does.
 bool out_of_reach(const KernelSpec& spec) {
-  return !spec.as_contraction() ||
+  return !spec.as_contraction() || spec.contraction().promote_accumulators ||
          (spec.contraction().zero_dominates != ZeroOf::neither && !spec.gathers.empty());
 }
 

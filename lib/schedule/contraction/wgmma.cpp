@@ -76,7 +76,7 @@ std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool s
   if (a->map.type != b->map.type && !multiplied_as_bytes(a->map.type, b->map.type)) return {};
   e.a = *a;
   e.b = *b;
-  if (!set_types(e, c.accumulate, depth)) return {};
+  if (!set_types(e, c, depth)) return {};
   // Each stage lies in one block, and its sums are those that are promoted.
   if (c.has_scale_blocks() && (!e.scaled() || e.integers || spec.extent.back() % kStageLine != 0))
     return {};
@@ -128,7 +128,7 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
   WgmmaConfig e;
   e.a = image_left ? gemm->image : gemm->other;
   e.b = image_left ? gemm->other : gemm->image;
-  if (!set_types(e, c.accumulate, depth_of(gemm->spec))) return {};
+  if (!set_types(e, c, depth_of(gemm->spec))) return {};
   if (resident && e.promote_accumulators) return {};  // its kernel promotes none
   e.n_fastest = columns_together != swapped;
   TileProblem p;
@@ -210,7 +210,7 @@ std::string problem_text(const Orientation& o) {
   const auto type = [&](const BoxedOperand& operand) {
     return name(o.spec.ports[static_cast<std::size_t>(operand.port)].type);
   };
-  return fmt::format("{}{} x {}{}, {} {}, m {}, n {}, k {}, {} bytes a result{}{}{}{}", type(e.a),
+  return fmt::format("{}{} x {}{}, {} {}, m {}, n {}, k {}, {} bytes a result{}{}{}{}{}", type(e.a),
                      e.a.k_fastest ? "" : " transposed", type(e.b),
                      e.b.k_fastest ? "" : " transposed",
                      p.gathered     ? "gathered groups"
@@ -218,7 +218,8 @@ std::string problem_text(const Orientation& o) {
                                     : "batch",
                      p.batches, p.rows, p.columns, p.depth, p.extra_bytes,
                      e.n_fastest ? "" : " along m", e.scaled() ? ", scaled" : "",
-                     e.b2 ? ", two products" : "", p.reduces ? ", with totals" : "") +
+                     e.b2 ? ", two products" : "", p.reduces ? ", with totals" : "",
+                     o.spec.contraction().promote_accumulators ? ", promoted" : "") +
          (e.window ? window_text(*e.window) : "");
 }
 

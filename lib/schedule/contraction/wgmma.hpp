@@ -169,7 +169,7 @@ void set_box(BoxedOperand& operand, int rows);
 
 // How factors of the types of a and b are summed, `depth` of them. False where it would not be
 // right.
-bool set_types(WgmmaConfig& engine, DataType accumulate, std::int64_t depth);
+bool set_types(WgmmaConfig& engine, const ContractionSpec& contraction, std::int64_t depth);
 
 // Whether wgmma reads operands of the type with either index fastest in shared memory. Those of
 // tf32 and of 8 bits have k fastest.

@@ -1,0 +1,216 @@
+#include "planner/split/bf16_parts.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <iterator>
+#include <optional>
+
+#include "plan/access.hpp"
+#include "planner/spec/body_copy.hpp"
+#include "planner/spec/domain.hpp"
+#include "planner/split/index_map.hpp"
+#include "schedule/contraction/convolution_dims.hpp"
+#include "schedule/contraction/index_order.hpp"
+
+namespace sinter {
+namespace {
+
+constexpr double kTiny = 0x1p-133;  // the least of bf16
+constexpr std::int64_t kUnit = 8;   // elements of bf16 that TMA loads at least
+
+// Of a number x, cut off towards zero: 8 bits each of its 24. All have its sign, so that a product
+// that is too large for f32 is infinite in all its parts, and no NaN. `near`: what `large` leaves,
+// rounded to nearest: two of these make up for the products that are left out, or miss them to
+// either side. `whole`: `large` where x is finite, else x itself: each infinite or NaN factor is in
+// one product alone, which gives what x would give.
+enum class Part : std::uint8_t { small, near, middle, large, whole };
+struct Pair {
+  Part a, b;
+};
+// From small products to large ones.
+constexpr Pair kPairs[] = {{Part::small, Part::large},  {Part::near, Part::near},
+                           {Part::large, Part::small},  {Part::middle, Part::large},
+                           {Part::large, Part::middle}, {Part::whole, Part::whole}};
+constexpr auto kCount = static_cast<std::int64_t>(std::size(kPairs));
+
+// An operand in memory as lines, one behind another, of `extent` elements of the index of k that
+// lie `step` apart.
+struct Lines {
+  std::int64_t extent = 0, step = 0, first = 0, count = 0;
+  std::int64_t line() const { return extent * step; }
+};
+
+std::optional<Lines> lines_of(const KernelSpec& spec, const Access& a, int k) {
+  Lines lines{spec.extent[k], a.stride[k]};
+  if (lines.step <= 0) return {};
+  std::int64_t inner = 1, low = a.offset, high = a.offset;
+  const auto take = [&](std::int64_t extent, std::int64_t stride) {
+    if (extent == 1 || stride == 0) return true;
+    (stride < 0 ? low : high) += (extent - 1) * stride;
+    if (std::abs(stride) % lines.line() == 0) return true;
+    inner *= extent;
+    return stride > 0 && stride < lines.step;
+  };
+  for (int i = 0; i < a.stride.size(); ++i)
+    if (i != k && !take(spec.extent[i], a.stride[i])) return {};
+  for (const Window& w : a.windows)
+    if (w.coefficient[k] != 0 || !take(w.extent, w.stride)) return {};
+  high += (lines.extent - 1) * lines.step;
+  const std::int64_t reach = high + 1 - low;
+  if (inner != lines.step || low % lines.line() != 0 || reach % lines.line() != 0) return {};
+  lines.first = low;
+  lines.count = reach / lines.line();
+  return lines;
+}
+
+// The kernel that writes an operand's parts, and the operand's access to them. `extent`: of the
+// index of k, rounded up; what is behind its end is zero.
+struct Split {
+  const KernelSpec& spec;
+  int k;
+  std::int64_t extent;
+
+  KernelSpec write(ProductOperand& operand, KernelSpec& product, const KernelPort& port,
+                   const Lines& lines, Part Pair::*which, Temporaries& temporaries) const {
+    const std::int64_t part = extent * lines.step;
+    KernelSpec kernel;
+    kernel.nodes = spec.nodes;
+    kernel.extent = {lines.count, extent, lines.step};
+    KernelPort load = port;
+    load.access = {{lines.line(), lines.step, 1}, lines.first, {}, {}};
+    if (extent != lines.extent) {
+      load.access.stride[1] = 0;
+      load.access.windows = {{.coefficient = {0, 1, 0},
+                              .base = 0,
+                              .divisor = 1,
+                              .extent = lines.extent,
+                              .stride = lines.step}};
+    }
+    const Dims size{lines.count, kCount, extent, lines.step};
+    KernelPort to = temporaries.add(port.name + "_parts", DataType::bf16, size,
+                                    {{kCount * part, lines.step, 1}, 0, {}, {}});
+    Access read;
+    read.stride = port.access.stride;
+    read.windows = port.access.windows;
+    const auto moved = [&](std::int64_t stride) {
+      return stride % lines.line() == 0 ? stride / lines.line() * kCount * part : stride;
+    };
+    for (int i = 0; i < read.stride.size(); ++i)
+      if (i != k) read.stride[i] = moved(read.stride[i]);
+    for (Window& w : read.windows) w.stride = moved(w.stride);
+    read.offset = moved(port.access.offset - lines.first);
+
+    kernel.ports = {load};
+    const auto parts = add_parts(kernel, port.name);
+    for (const Pair& pair : kPairs) {
+      Statement store = statement(StatementKind::store, DataType::f32, "");
+      store.args = {parts[static_cast<std::size_t>(pair.*which)]};
+      store.port = static_cast<int>(kernel.ports.size());
+      kernel.ports.push_back(to);
+      kernel.body.statements.push_back(std::move(store));
+      to.access.offset += part;
+    }
+    to.access.offset = 0;
+    read_instead(product, operand, to, std::move(read));
+    operand.type = DataType::bf16;
+    simplify_domain(kernel);
+    return kernel;
+  }
+
+  // The statements that hold the parts of the element loaded from the first port.
+  static std::array<int, 5> add_parts(KernelSpec& kernel, const std::string& name) {
+    using Mode = PointwiseMode;
+    const double largest = info(DataType::bf16).largest,
+                 below_one = 1 - std::ldexp(1.0, -info(DataType::bf16).precision);
+    kernel.scalars = {{kNoTensor, "zero", DataType::f32, 0, 0},
+                      {kNoTensor, "largest", DataType::f32, largest, 0},
+                      {kNoTensor, "least", DataType::f32, -largest, 0},
+                      {kNoTensor, "below_one", DataType::f32, below_one, 0},
+                      {kNoTensor, "2^16", DataType::f32, 0x1p16, 0},
+                      {kNoTensor, "tiny", DataType::f32, kTiny, 0},
+                      {kNoTensor, "minus_tiny", DataType::f32, -kTiny, 0}};
+    auto& body = kernel.body.statements;
+    const auto add = [&](StatementKind kind, int port) {
+      body.push_back(statement(kind, DataType::f32, name));
+      body.back().port = port;
+      return static_cast<int>(body.size()) - 1;
+    };
+    const auto compute = [&](Mode mode, std::vector<int> args) {
+      const int at = add(StatementKind::pointwise, -1);
+      body.back().mode = mode;
+      body.back().args = std::move(args);
+      return at;
+    };
+    const auto rounded = [&](int value) {
+      const int at = add(StatementKind::convert, -1);
+      body.back().type = DataType::bf16;
+      body.back().args = {value};
+      return at;
+    };
+    const int x = add(StatementKind::load, 0);
+    std::array<int, 7> scalars{};
+    for (std::size_t i = 0; i < scalars.size(); ++i)
+      scalars[i] = add(StatementKind::scalar, static_cast<int>(i));
+    const auto [zero, most, least, almost, up, tiny, minus_tiny] = scalars;
+    // Where rounding leads away from zero, the neighbour on the other side.
+    const auto cut_off = [&](int value) {
+      const int to_nearest = rounded(value),
+                before = rounded(compute(Mode::mul, {to_nearest, almost})),
+                beyond = compute(Mode::cmp_gt,
+                                 {compute(Mode::abs, {to_nearest}), compute(Mode::abs, {value})});
+      return compute(Mode::binary_select, {before, to_nearest, beyond});
+    };
+    const auto between = [&](int low, int value, int high) {
+      return compute(Mode::max, {compute(Mode::min, {value, high}), low});
+    };
+    const int finite = compute(Mode::cmp_eq, {compute(Mode::sub, {x, x}), zero}),
+              y = compute(Mode::binary_select, {x, zero, finite}),
+              large = cut_off(between(least, y, most)), rest = compute(Mode::sub, {y, large}),
+              middle = cut_off(rest), small = compute(Mode::sub, {rest, middle}),
+              // No zero where x is none: an infinite factor would make a NaN of it.
+        least_of_x = between(minus_tiny, compute(Mode::mul, {y, up}), tiny),
+              nonzero = compute(Mode::binary_select, {large, least_of_x, large}),
+              whole = compute(Mode::binary_select, {nonzero, x, finite});
+    return {small, rest, middle, large, whole};  // rounded as they are stored
+  }
+};
+
+}  // namespace
+
+std::vector<KernelSpec> bf16_parts(const KernelSpec& given, Temporaries& temporaries) {
+  const ContractionSpec* const c = given.as_contraction();
+  if (!c || !is_plain_product(*c) || reads_joined_indices(given) || names_numbers(given)) return {};
+  const KernelPort* const a = loaded_as_it_is(given, c->a().body);
+  const KernelPort* const b = loaded_as_it_is(given, c->b().body);
+  const auto exact = [](const KernelPort* port, const ProductOperand& operand) {
+    return port && port->type == DataType::f32 && operand.type != DataType::tf32 &&
+           info(operand.type).bytes >= 4;
+  };
+  if (!exact(a, c->a()) || !exact(b, c->b())) return {};
+  for (int i = 0; i < c->k(); ++i) {
+    const int k = c->first_k() + i;
+    const KIndex what = c->k_indices[static_cast<std::size_t>(i)];
+    if (what != KIndex::channels && what != KIndex::pixels) continue;
+    const auto of_a = lines_of(given, a->access, k), of_b = lines_of(given, b->access, k);
+    if (!of_a || !of_b) continue;
+    const bool fastest = of_a->step == 1 || of_b->step == 1;
+    const std::int64_t n = given.extent[k];
+    const Split split{given, k, fastest ? (n + kUnit - 1) / kUnit * kUnit : n};
+    KernelSpec spec = given;
+    ContractionSpec& product = spec.contraction();
+    product.promote_accumulators = true;
+    std::vector<KernelSpec> kernels;
+    kernels.push_back(split.write(product.a(), spec, *a, *of_a, &Pair::a, temporaries));
+    kernels.push_back(split.write(product.b(), spec, *b, *of_b, &Pair::b, temporaries));
+    spec.extent[k] = kCount * split.extent;
+    drop_unused(spec);
+    simplify_domain(spec);
+    kernels.push_back(std::move(spec));
+    return kernels;
+  }
+  return {};
+}
+
+}  // namespace sinter
