@@ -292,6 +292,30 @@ TEST_CASE("masked probabilities meet infinite values", "[contraction]") {
   run_as_chosen(all);
 }
 
+// With SINTER_REARRANGE=on tensor cores multiply parts of them: all products of a large factor's
+// are infinite, an infinite one's only with what is not zero of the other.
+TEST_CASE("infinite, huge and tiny factors of f32", "[contraction][rearranged]") {
+  std::vector<GraphSource> all;
+  for (const std::string which : {"infinite", "huge", "tiny"}) {
+    const auto make = [=] {
+      auto g = Shared<Graph>::make(GraphOptions{.io = f32});
+      const auto a = abs(g->tensor({.name = "a", .dim = {72, 64}})),
+                 b = abs(g->tensor({.name = "b", .dim = {64, 80}}));
+      const auto elsewhere = [](const Tensor& x, int dim) {  // 0 at the sixth place, else 1
+        return abs(gen_index(x, dim) - 5.0) > 0.5;
+      };
+      const auto left = which == "huge" ? 3e38 - a * 1e37 : a / elsewhere(a, 1);
+      const auto right = which == "tiny" ? (b + 1.0) * (elsewhere(b, 0) + 1e-44) : b + 3.0;
+      g->output(left, "left");
+      g->output(right, "right");
+      g->output(matmul(left, right), "y");
+      return g;
+    };
+    all.push_back({which, all.size(), make, {}});
+  }
+  run_as_chosen(all);
+}
+
 // Quantised operands, scaled before they are multiplied.
 TEST_CASE("matmuls of scaled 8-bit operands", "[contraction]") {
   std::vector<GraphSource> all;

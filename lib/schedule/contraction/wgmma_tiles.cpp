@@ -16,12 +16,12 @@ namespace {
 constexpr int kLooseBytes = 1024;  // lost where the ring starts at a multiple of 1024
 constexpr int kBarrierBytes = 16;  // two of a stage
 constexpr int kMostStages = 16;
-constexpr int kMostColumns = 256;  // of a multiplication
-constexpr int kSwizzledRows = 8;   // after which the swizzle repeats
-constexpr int kCopiedRows = 16;    // at once, where threads copy
-constexpr int kSlabColumns = 64;
+constexpr int kMostColumns = 256;                           // of a multiplication
+constexpr int kSwizzledRows = 8;                            // after which the swizzle repeats
+constexpr int kCopiedRows = 16;                             // at once, where threads copy
+constexpr int kStoredTogether = 16;                         // columns that stmatrix puts
 constexpr int kFewestFilterStages = 3, kMostPixels = 1024;  // of one im2col instruction
-constexpr int kMostBlockStages = 4;
+constexpr int kMostBlockStages = 4, kSlabColumns = 64;
 
 // A consumer's, side by side.
 int multiplications(const Tile& t) { return rows_of_consumer(t) / kInstructionRows; }
@@ -104,6 +104,22 @@ double tile_rows(const TileProblem& p, const Tile& t) {
 bool writes_mostly(const TileProblem& p) {
   return p.rows_each() * p.columns * p.extra_bytes >
          2 * (p.rows_each() + p.columns) * p.depth * p.bytes;
+}
+
+// What k shorter than a stage's line costs: the accelerator's time for each row of the longer side,
+// and that of the second-level cache for lines of the other one, which all ask for again and again.
+// (1 x 1 of 24 channels, 144 filters, 200,704 pixels, on an H200: 64 us in tiles of 128 x 64, 52 in
+// 128 x 160, 29 where two of these share the filter.)
+double short_lines(const TileProblem& p, const Tile& t, const DeviceModel& device) {
+  const double line = p.depth * p.bytes;
+  if (line >= kStageLine || p.taps > 0 || p.groups > 0) return 0;
+  constexpr double kRow = 5.9, kAgain = 0.0082;  // clocks; microseconds
+  const bool tall = p.rows > p.columns;
+  const double down = std::ceil(p.rows / (t.m * t.cluster_m)),
+               across = std::ceil(p.columns / (t.n * t.cluster_n)),
+               rows = p.batches * (tall ? p.rows * across : p.columns * down),
+               in_a_line = (tall ? p.b_k_fastest : p.a_k_fastest) ? kStageLine / line : 1;
+  return rows * kRow / device.sms / device.clock + (tall ? down : across) * in_a_line * kAgain;
 }
 
 // Microseconds, roughly, for ranking, with costs fitted on an H200: what a multiprocessor spends on
@@ -189,13 +205,14 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   // 128 on an H100: 1,254 us in tiles of 128 x 192, 1,151 in 128 x 128.)
   constexpr double kWaits = 1.08;
   const double writes = writes_mostly(p) && has_little_room(t) ? kWaits : 1;
-  const double times[] = {clocks / device.clock,
-                          writes * memory / (kStreams * device.memory_bandwidth) + exposed,
-                          (memory + past) / (busy * device.sm_bandwidth) + exposed,
-                          cached / (device.l2_bandwidth * (p.phased      ? kPhasedCache
-                                                           : few_filters ? kGradientCache
-                                                           : p.window    ? kWindowCache
-                                                                         : 1))};
+  const double times[] = {
+      clocks / device.clock,
+      writes * memory / (kStreams * device.memory_bandwidth) + exposed + short_lines(p, t, device),
+      (memory + past) / (busy * device.sm_bandwidth) + exposed,
+      cached / (device.l2_bandwidth * (p.phased      ? kPhasedCache
+                                       : few_filters ? kGradientCache
+                                       : p.window    ? kWindowCache
+                                                     : 1))};
   // The slowest counts; the others a little, so that equals do not waste power.
   const double sum = std::accumulate(std::begin(times), std::end(times), 0.0);
   return (*std::max_element(std::begin(times), std::end(times)) + 0.07 * sum) * hindrance(p, t) +
@@ -214,13 +231,14 @@ int unit_of_part(const TileProblem& p, bool k_fastest) {
   return k_fastest ? kSwizzledRows : kStageLine / p.bytes;
 }
 
-// Data gradients, whose filters have the columns fastest, may have tiles that end within a line of
-// them: its other half is loaded in vain. (8 x 1280 channels of 16 x 16, 3 x 3: 160 columns leave
-// no multiprocessor idle, 192 one in seven.)
-bool ends_within_line(const TileProblem& p, const Tile& t) {
-  return p.window && !p.phased && p.a_again > 1 && p.a_k_fastest && p.bytes == 2 &&
-         p.products == 1 && t.cluster_m == 1 && t.split == 1 && t.n > kInstructionRows &&
-         t.n % (kInstructionRows / 2) == 0;
+// Matmuls and data gradients whose right operand has the columns fastest may have tiles of `n`
+// columns that end within a line of them: its rest is loaded in vain. (8 x 1280 channels of 16 x
+// 16, 3 x 3: 160 columns leave no multiprocessor idle, 192 one in seven.)
+bool ends_within_line(const TileProblem& p, const Tile& t, int n) {
+  const bool gradient = !p.phased && p.a_again > 1 && p.a_k_fastest;
+  return (!p.window || gradient) && p.groups == 0 && p.bytes == 2 && p.products == 1 &&
+         t.cluster_m == 1 && t.split == 1 && n > kInstructionRows &&
+         n % (p.window ? kInstructionRows / 2 : kStoredTogether) == 0;
 }
 
 // The kernel counts in 32 bits: rows and columns to the ends of the last clusters, tiles to the one
@@ -254,7 +272,7 @@ bool legal(const TileProblem& p, const Tile& t, const DeviceModel& device) {
   if (p.promote_accumulators && sums_per_thread(t) > 64) return false;
   const int loaded = p.taps > 0 ? t.m : loaded_rows(p, t), columns = t.n / p.products;
   if (loaded / t.cluster_n % unit_of_part(p, p.a_k_fastest) != 0) return false;
-  if (columns / t.cluster_m % unit_of_part(p, p.b_k_fastest) != 0 && !ends_within_line(p, t))
+  if (columns / t.cluster_m % unit_of_part(p, p.b_k_fastest) != 0 && !ends_within_line(p, t, t.n))
     return false;
   if (p.columns_together > 0 &&
       std::gcd(columns / t.cluster_m, p.columns_together) < kFewestTogether)
@@ -299,7 +317,9 @@ int width_of_round(const TileProblem& p, const Tile& t, const DeviceModel& devic
                across =
                    std::floor(clusters_at_once(device, cluster_blocks(t)) / rows) * t.cluster_n;
   if (across < 1) return 0;
-  const int part = unit_of_part(p, p.b_k_fastest) * t.cluster_m,
+  const int part = !p.window && ends_within_line(p, t, 2 * kInstructionRows)
+                       ? kStoredTogether
+                       : unit_of_part(p, p.b_k_fastest) * t.cluster_m,
             together = p.reduces ? static_cast<int>(kReducedTogether) : 1,
             unit = p.products * std::lcm(part, together);
   const double n = unit * std::ceil(p.columns / across / unit);
@@ -367,7 +387,6 @@ bool has_little_room(const Tile& t) {
 }
 
 bool stores_as_summed(const TileProblem& p, const Tile& t) {
-  constexpr int kStoredTogether = 16;  // columns that stmatrix puts
   // Sums beside which there are registers for an epilogue that computes, and one that reads.
   constexpr int kComputes = 160, kReads = 128;
   const bool swapped = t.window_stages > 0 && t.swap_ab;
