@@ -236,8 +236,8 @@ int unit_of_part(const TileProblem& p, bool k_fastest) {
 // 16, 3 x 3: 160 columns leave no multiprocessor idle, 192 one in seven.)
 bool ends_within_line(const TileProblem& p, const Tile& t, int n) {
   const bool gradient = !p.phased && p.a_again > 1 && p.a_k_fastest;
-  return (!p.window || gradient) && p.groups == 0 && p.bytes == 2 && p.products == 1 &&
-         t.cluster_m == 1 && t.split == 1 && n > kInstructionRows &&
+  return (!p.window || gradient) && !p.b_k_fastest && p.groups == 0 && p.bytes == 2 &&
+         p.products == 1 && t.cluster_m == 1 && t.split == 1 && n > kInstructionRows &&
          n % (p.window ? kInstructionRows / 2 : kStoredTogether) == 0;
 }
 
