@@ -17,8 +17,9 @@
 namespace sinter {
 namespace {
 
-constexpr double kTiny = 0x1p-133;  // the least of bf16
-constexpr std::int64_t kUnit = 8;   // elements of bf16 that TMA loads at least
+constexpr double kTiny = 0x1p-133;                          // the least of bf16
+constexpr std::int64_t kMostBytes = std::int64_t{2} << 30;  // of the workspace, for parts
+constexpr std::int64_t kUnit = 8;  // elements of bf16 that TMA loads at least
 
 // Of a number x, cut off towards zero: 8 bits each of its 24. All have its sign, so that a product
 // that is too large for f32 is infinite in all its parts, and no NaN. `near`: what `large` leaves,
@@ -198,6 +199,10 @@ std::vector<KernelSpec> bf16_parts(const KernelSpec& given, Temporaries& tempora
     const bool fastest = of_a->step == 1 || of_b->step == 1;
     const std::int64_t n = given.extent[k];
     const Split split{given, k, fastest ? (n + kUnit - 1) / kUnit * kUnit : n};
+    const auto bytes = [&](const Lines& lines) {
+      return lines.count * lines.step * split.extent * kCount * info(DataType::bf16).bytes;
+    };
+    if (bytes(*of_a) + bytes(*of_b) > kMostBytes) return {};
     KernelSpec spec = given;
     ContractionSpec& product = spec.contraction();
     product.promote_accumulators = true;

@@ -50,7 +50,11 @@ double estimate(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {
   // convolution a step's addresses take time, which few products hide: 64 channels of 56 x 56, 3 x
   // 3, 16 images: 98 us forward, 175 the filter's gradient, where 79 and 89 were reckoned without.)
   constexpr double kStep = 48, kStepOfPlaces = 240, kAddresses = 1.05;
-  const double stage = (1 + (w.light ? kStep : kStepOfPlaces) / (t.line / w.bytes) / products) *
+  const bool places = !w.light && w.a.held + w.b.held == 0;
+  const double step = w.light  ? kStep
+                      : places ? kStepOfPlaces
+                               : 0,
+               stage = (1 + step / (t.line / w.bytes) / products) *
                        (!w.light && t.line > 64 ? kAddresses : 1);
   const double moved = (t.m + t.n) * w.bytes / 48.0;
   constexpr double kLatency = 1500, kWait = 1000;  // until the first step has come, and others

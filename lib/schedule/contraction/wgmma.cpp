@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "plan/access.hpp"
@@ -367,6 +368,14 @@ std::optional<WgmmaPlan> choose_tile(std::vector<std::optional<Orientation>> ori
                    least};
 }
 
+// A short side that leaves much of the last of its tiles empty: tiles have as many columns as there
+// are, but not as many rows.
+bool fills_few_columns(double side) {
+  constexpr double kMost = 256, kRows = 128, kMuch = 1.125;
+  return side <= kInstructionRows ||
+         (side <= kMost && std::ceil(side / kRows) * kRows > kMuch * side);
+}
+
 // Operands in boxes of rows and one index of k.
 std::optional<WgmmaPlan> plan_boxes(const KernelSpec& given, const DeviceModel& device,
                                     const Tuning& tuning, KnownTiles& tiles) {
@@ -392,7 +401,7 @@ std::optional<WgmmaPlan> plan_boxes(const KernelSpec& given, const DeviceModel& 
   auto usual = orient(spec, columns_together, swapped);
   if (!usual) return {};
   std::optional<Orientation> other;
-  if (!two && !c->rows.on && std::min(rows, columns) <= kInstructionRows)
+  if (!two && !c->rows.on && fills_few_columns(std::min(rows, columns)))
     other = orient(spec, columns_together, !swapped);
   if (other) other->other_way = true;
   return choose_tile({std::move(usual), std::move(other)}, device, tuning, tiles);

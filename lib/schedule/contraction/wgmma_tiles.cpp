@@ -16,12 +16,12 @@ namespace {
 constexpr int kLooseBytes = 1024;  // lost where the ring starts at a multiple of 1024
 constexpr int kBarrierBytes = 16;  // two of a stage
 constexpr int kMostStages = 16;
-constexpr int kMostColumns = 256;                           // of a multiplication
-constexpr int kSwizzledRows = 8;                            // after which the swizzle repeats
-constexpr int kCopiedRows = 16;                             // at once, where threads copy
-constexpr int kStoredTogether = 16;                         // columns that stmatrix puts
+constexpr int kMostColumns = 256;  // of a multiplication
+constexpr int kSwizzledRows = 8;   // after which the swizzle repeats
+constexpr int kCopiedRows = 16;    // at once, where threads copy
+constexpr int kSlabColumns = 64;
 constexpr int kFewestFilterStages = 3, kMostPixels = 1024;  // of one im2col instruction
-constexpr int kMostBlockStages = 4, kSlabColumns = 64;
+constexpr int kMostBlockStages = 4;
 
 // A consumer's, side by side.
 int multiplications(const Tile& t) { return rows_of_consumer(t) / kInstructionRows; }
@@ -112,7 +112,7 @@ bool writes_mostly(const TileProblem& p) {
 // 128 x 160, 29 where two of these share the filter.)
 double short_lines(const TileProblem& p, const Tile& t, const DeviceModel& device) {
   const double line = p.depth * p.bytes;
-  if (line >= kStageLine || p.taps > 0 || p.groups > 0) return 0;
+  if (line >= kStageLine || p.taps > 0 || p.groups > 0 || tiles_of(p, t) <= device.sms) return 0;
   constexpr double kRow = 5.9, kAgain = 0.0082;  // clocks; microseconds
   const bool tall = p.rows > p.columns;
   const double down = std::ceil(p.rows / (t.m * t.cluster_m)),
@@ -231,14 +231,13 @@ int unit_of_part(const TileProblem& p, bool k_fastest) {
   return k_fastest ? kSwizzledRows : kStageLine / p.bytes;
 }
 
-// Matmuls and data gradients whose right operand has the columns fastest may have tiles of `n`
-// columns that end within a line of them: its rest is loaded in vain. (8 x 1280 channels of 16 x
-// 16, 3 x 3: 160 columns leave no multiprocessor idle, 192 one in seven.)
-bool ends_within_line(const TileProblem& p, const Tile& t, int n) {
-  const bool gradient = !p.phased && p.a_again > 1 && p.a_k_fastest;
-  return (!p.window || gradient) && !p.b_k_fastest && p.groups == 0 && p.bytes == 2 &&
-         p.products == 1 && t.cluster_m == 1 && t.split == 1 && n > kInstructionRows &&
-         n % (p.window ? kInstructionRows / 2 : kStoredTogether) == 0;
+// Data gradients, whose filters have the columns fastest, may have tiles that end within a line of
+// them: its other half is loaded in vain. (8 x 1280 channels of 16 x 16, 3 x 3: 160 columns leave
+// no multiprocessor idle, 192 one in seven.)
+bool ends_within_line(const TileProblem& p, const Tile& t) {
+  return p.window && !p.phased && p.a_again > 1 && p.a_k_fastest && p.bytes == 2 &&
+         p.products == 1 && t.cluster_m == 1 && t.split == 1 && t.n > kInstructionRows &&
+         t.n % (kInstructionRows / 2) == 0;
 }
 
 // The kernel counts in 32 bits: rows and columns to the ends of the last clusters, tiles to the one
@@ -272,7 +271,7 @@ bool legal(const TileProblem& p, const Tile& t, const DeviceModel& device) {
   if (p.promote_accumulators && sums_per_thread(t) > 64) return false;
   const int loaded = p.taps > 0 ? t.m : loaded_rows(p, t), columns = t.n / p.products;
   if (loaded / t.cluster_n % unit_of_part(p, p.a_k_fastest) != 0) return false;
-  if (columns / t.cluster_m % unit_of_part(p, p.b_k_fastest) != 0 && !ends_within_line(p, t, t.n))
+  if (columns / t.cluster_m % unit_of_part(p, p.b_k_fastest) != 0 && !ends_within_line(p, t))
     return false;
   if (p.columns_together > 0 &&
       std::gcd(columns / t.cluster_m, p.columns_together) < kFewestTogether)
@@ -317,9 +316,7 @@ int width_of_round(const TileProblem& p, const Tile& t, const DeviceModel& devic
                across =
                    std::floor(clusters_at_once(device, cluster_blocks(t)) / rows) * t.cluster_n;
   if (across < 1) return 0;
-  const int part = !p.window && ends_within_line(p, t, 2 * kInstructionRows)
-                       ? kStoredTogether
-                       : unit_of_part(p, p.b_k_fastest) * t.cluster_m,
+  const int part = unit_of_part(p, p.b_k_fastest) * t.cluster_m,
             together = p.reduces ? static_cast<int>(kReducedTogether) : 1,
             unit = p.products * std::lcm(part, together);
   const double n = unit * std::ceil(p.columns / across / unit);
@@ -387,6 +384,7 @@ bool has_little_room(const Tile& t) {
 }
 
 bool stores_as_summed(const TileProblem& p, const Tile& t) {
+  constexpr int kStoredTogether = 16;  // columns that stmatrix puts
   // Sums beside which there are registers for an epilogue that computes, and one that reads.
   constexpr int kComputes = 160, kReads = 128;
   const bool swapped = t.window_stages > 0 && t.swap_ab;
