@@ -121,6 +121,7 @@ void print_element(TextWriter& out, const AttentionConfig& e, const Body& body,
   out.line("static constexpr bool plain = {};", body.statements.empty());
   if (name == "Score")
     out.line("static constexpr float scale = {};", literal(e.attention.scale, DataType::f32));
+  if (name == "Score" && e.scales_heads) out.line("static constexpr bool scales_heads = true;");
   if (!body.statements.empty()) out.line("using Config = First;");
   print_element_functions(out, e.scores, names, {{body, "element", "float acc"}}, "FirstCoord",
                           rows_and_keys(e.scores));
@@ -267,6 +268,16 @@ void print_attention(TextWriter& out, const KernelSpec& outputs, const Attention
   out.close("};");
   if (!e.result) return;
   out.open("struct Body {{");
+  if (info(e.q.map.type).bytes == 1)
+    out.line("using Number = sinter::{};", name(e.result->map.type));
+  if (const auto& statements = outputs.body.statements; statements.size() > 2) {
+    Body scaled = outputs.body;
+    scaled.statements.pop_back();  // the store
+    std::vector<int> rows_and_columns{AttentionSpec::member, AttentionSpec::query,
+                                      second.first_n()};
+    print_element_functions(out, outputs, names, {{scaled, "element", "float acc"}}, "Coord",
+                            rows_and_columns);
+  }
   print_box_store(out, *e.result, "map_o");
   if (a.sequences.count > 0)
     print_line(out, {outputs, names, "Config", "Coord"}, e.result->port, 1);

@@ -65,9 +65,11 @@ Tensor Attention::paged(const char* step, int port, int table) {
   return e_.named(step, Tensor(&e_.graph(), made[0]));
 }
 
-Tensor Attention::product(Tensor a, Tensor b) {
+Tensor Attention::product(Tensor a, Tensor b, bool f8_weights) {
   return detail::add_node(OpKind::matmul,
-                          MatmulAttributes{.annihilating_zero = bool(keep()), .of_attention = true},
+                          MatmulAttributes{.annihilating_zero = bool(keep()),
+                                           .of_attention = true,
+                                           .f8_weights = f8_weights},
                           {a, b}, {detail::kNew})[0];
 }
 

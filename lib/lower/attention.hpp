@@ -31,8 +31,8 @@ class Attention {
   Tensor after_dropout(const std::string& step, Tensor t);
 
   // a b, where a zero of a hides what b holds when something is masked: a masked column is not
-  // read.
-  Tensor product(Tensor a, Tensor b);
+  // read. `f8_weights`: MatmulAttributes.
+  Tensor product(Tensor a, Tensor b, bool f8_weights = false);
 
  private:
   Tensor paged(const char* step, int port, int table);

@@ -46,7 +46,8 @@ class Engine {
   View stored_view(TensorId tensor, const Box& box);
   const Block& block(TensorId tensor, const Box& box) const;
   void prepare_contraction(Job& job, const std::vector<Box>& needed);
-  Operand narrowed(const Operand& operand, TensorId tensor, const Box& box, DataType type);
+  Operand narrowed(const Operand& operand, TensorId tensor, const Box& box, DataType type,
+                   double part_of_largest = 0);
   double unit_of(const Operand& operand, TensorId tensor, const Box& box);
   std::uint64_t raw_integer(TensorId tensor);
 

@@ -74,7 +74,11 @@ double Engine::unit_of(const Operand& operand, TensorId tensor, const Box& box) 
 }
 
 // The operand as a kernel may read it: rounded to `type`, by any rounding to a neighbour.
-Operand Engine::narrowed(const Operand& operand, TensorId tensor, const Box& box, DataType type) {
+// `part_of_largest`: times a power of two of its own for each row, so that numbers that would be
+// subnormal lose so much of the row's largest, and no number is known to be rounded to itself but
+// zero.
+Operand Engine::narrowed(const Operand& operand, TensorId tensor, const Box& box, DataType type,
+                         double part_of_largest) {
   const auto [entry, fresh] = narrowed_.try_emplace(std::pair{tensor, box});
   Block& b = entry->second;
   if (fresh) {
@@ -82,7 +86,8 @@ Operand Engine::narrowed(const Operand& operand, TensorId tensor, const Box& box
     b.v.resize(static_cast<std::size_t>(box.volume()));
     b.e.resize(b.v.size());
     const double u = std::ldexp(1.0, -info(type).precision),
-                 eta = std::ldexp(1.0, info(type).min_exponent - info(type).precision);
+                 subnormal = std::ldexp(1.0, info(type).min_exponent - info(type).precision);
+    const bool scaled = part_of_largest > 0;
     const int axis = run_axis(box);
     for_runs(box, axis, 0, box.volume(),
              [&](const Dims& at, std::int64_t n, std::int64_t position) {
@@ -91,8 +96,15 @@ Operand Engine::narrowed(const Operand& operand, TensorId tensor, const Box& box
                double *v = b.v.data() + position, *e = b.e.data() + position;
                view.read(start, step, n, v);
                if (view.error) view.read_errors(start, step, n, e);
+               double eta = subnormal;
+               if (scaled) {
+                 eta = 0;
+                 for (std::int64_t i = 0; i < n; ++i) eta = std::fmax(eta, std::fabs(v[i]));
+                 eta *= part_of_largest;
+               }
                for (std::int64_t i = 0; i < n; ++i) {
-                 if (e[i] == 0 && (round_to(type, v[i]) == v[i] || v[i] != v[i])) continue;
+                 const bool exact = scaled ? v[i] == 0 : round_to(type, v[i]) == v[i];
+                 if (e[i] == 0 && (exact || v[i] != v[i])) continue;
                  const double reach = std::fabs(v[i]) + e[i];
                  e[i] = reach <= info(type).largest ? e[i] + u * reach + eta : kUntrusted;
                }
@@ -115,11 +127,17 @@ void Engine::prepare_contraction(Job& job, const std::vector<Box>& needed) {
   const DataType io = graph_.options().io;
   const bool tf32_allowed = graph_.compute(*job.node) == tf32;
   const auto* const matmul = std::get_if<MatmulAttributes>(&job.node->attributes);
+  const bool f8_weights =
+      matmul && matmul->f8_weights && eight_bits(graph_, job.node->inputs[1]);
   for (std::size_t i = 0; i < 2; ++i) {
     const TensorId x = job.node->inputs[i];
     const DataType type = graph_.type(x);
     DataType narrow = DataType::none;
-    if (type == f32 && graph_.is_virtual(x) && is_16_bit_float(io))
+    double part_of_largest = 0;
+    if (i == 0 && f8_weights) {
+      // Kernels have the largest weight of a row at 2^5 or above.
+      narrow = f8e4m3, part_of_largest = 0x1p-15;
+    } else if (type == f32 && graph_.is_virtual(x) && is_16_bit_float(io))
       narrow = io;
     else if (type == f32 && graph_.is_virtual(x) && i == 0 && matmul && matmul->of_attention)
       narrow =
@@ -130,14 +148,15 @@ void Engine::prepare_contraction(Job& job, const std::vector<Box>& needed) {
     // What is read in place from a graph input of a narrow type loses nothing.
     const bool exact = holds_every_value(narrow, job.in[i].view.type);
     if (narrow != DataType::none && !exact && needed[i].volume() > 0 && !graph_[x].has_value)
-      job.in[i] = narrowed(job.in[i], x, needed[i], narrow);
+      job.in[i] = narrowed(job.in[i], x, needed[i], narrow, part_of_largest);
   }
   // Hopper's tensor cores align 32 products of 8-bit numbers and the sum so far to the largest of
   // the 33 and cut each off 13 bits behind its first (DeepSeek-V3 technical report, 3.3.2: "around
   // 14 bits"). Kernels add their results up in f32 every 128 terms, so that four such steps follow
   // one another: 4 * 33 * 2^-13 of the sum of magnitudes at most, in units of f32's round-off.
   // Sevenfold 2^-13 was seen on an H200.
-  if (eight_bits(graph_, job.node->inputs[0]) && eight_bits(graph_, job.node->inputs[1])) {
+  if ((f8_weights || eight_bits(graph_, job.node->inputs[0])) &&
+      eight_bits(graph_, job.node->inputs[1])) {
     job.tensor_core_floor = 4 * 33 * 0x1p11;
     job.precision.integers = 0x1p13;  // sums up to here lose nothing
   }

@@ -256,6 +256,13 @@ inline unsigned pair(bf16, float low, float high) {
   return hardware::to_bf16(low) | static_cast<unsigned>(hardware::to_bf16(high)) << 16;
 }
 
+inline unsigned bytes_of(unsigned x, unsigned y, unsigned which) {
+  const unsigned long long both = x | static_cast<unsigned long long>(y) << 32;
+  unsigned r = 0;
+  for (unsigned i = 0; i < 4; ++i)
+    r |= static_cast<unsigned>(both >> (which >> 4 * i & 7) * 8 & 0xff) << 8 * i;
+  return r;
+}
 inline unsigned low_halves(unsigned x, unsigned y) { return (x & 0xffffu) | y << 16; }
 inline unsigned high_halves(unsigned x, unsigned y) { return x >> 16 | (y & 0xffff0000u); }
 

@@ -87,6 +87,10 @@ SINTER_DEVICE unsigned pair(bf16, float low, float high) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
   return r;
 }
+// Four bytes of two words: digit i of `which` is the number of byte i, those of y from 4 on.
+SINTER_DEVICE unsigned bytes_of(unsigned x, unsigned y, unsigned which) {
+  return __byte_perm(x, y, which);
+}
 // The lower, or the upper, halves of two words.
 SINTER_DEVICE unsigned low_halves(unsigned x, unsigned y) { return __byte_perm(x, y, 0x5410); }
 SINTER_DEVICE unsigned high_halves(unsigned x, unsigned y) { return __byte_perm(x, y, 0x7632); }

@@ -51,6 +51,7 @@
 #include "sinter/device/engine/shared_memory.cuh"
 #include "sinter/device/family/attention_forward_producer.cuh"
 #include "sinter/device/family/attention_forward_store.cuh"
+#include "sinter/device/family/attention_forward_turn.cuh"
 
 namespace sinter::attention {
 
@@ -87,13 +88,33 @@ struct Turns {
   }
 };
 
+// Tensor cores sum products of 8 bits with some 14 bits: those of one tile of keys, to which the
+// others are added as f32. Else all are summed where the result is.
+template <class S>
+struct SumsOfTile {
+  static constexpr bool apart = S::turns_values;
+  using Sums = typename S::Outputs::Sums;
+  struct Nothing {};
+  Choice<apart, Sums, Nothing> sums;
+
+  SINTER_DEVICE Sums& in_place_of(Sums& all) {
+    if constexpr (apart)
+      return sums;
+    else
+      return all;
+  }
+  SINTER_DEVICE void add_to(Sums& all) const {
+    if constexpr (apart) all.add(sums);
+  }
+};
+
 // A warpgroup's 64 rows of a tile.
 template <class Config, class S, class Q, class K, class V, class Bounds, class Score, class Weight,
           class Rows, class Args>
 class Consumer {
   using Scores = typename S::Scores;
   using Outputs = typename S::Outputs;
-  using Weights = OperandFragment<typename S::Number, S::tile_k>;
+  using Weights = OperandFragment<typename S::WeightNumber, S::tile_k>;
   using Coord = typename S::F::Coord;
   const Args& args_;
   const typename S::PipeQ pipe_q_;
@@ -127,6 +148,8 @@ class Consumer {
     pipe_q_.wait(state_q_);
     typename Scores::Sums s;
     Weights weights;
+    SumsOfTile<S> apart;
+    auto& of_tile = apart.in_place_of(out);
     int n = tiles.end - 1;
     pipe_k_.wait(state_k_);
     wgmma::fence(s);
@@ -136,7 +159,7 @@ class Consumer {
     softmax.start();
     weights_of.weigh(s, softmax, n);
     out.clear();
-    weights = to_operand<typename S::Number>(s);
+    weights = to_operand<typename S::WeightNumber>(s);
 #pragma unroll 1
     for (--n; n >= tiles.begin; --n) {
       pipe_k_.wait(state_k_);
@@ -145,25 +168,27 @@ class Consumer {
       issue_scores(s);
       pipe_v_.wait(state_v_);
       clear_past_end(band, n + 1);
-      wgmma::fence(out, weights);
-      issue_outputs(out, weights);
+      wgmma::fence(of_tile, weights);
+      issue_outputs(of_tile, weights);
       turns_.pass();
       wgmma::wait<1>(s);
       release_k();
       weights_of.weigh(s, softmax, n);
-      wgmma::wait<0>(out, weights);
+      wgmma::wait<0>(of_tile, weights);
       release_v();
+      apart.add_to(out);
       if (softmax.outgrown) out.each([&](int i, float& x) { x *= softmax.worth[i / 2 % 2]; });
-      weights = to_operand<typename S::Number>(s);
+      weights = to_operand<typename S::WeightNumber>(s);
     }
     pipe_q_.release(state_q_);
     state_q_.advance();
     pipe_v_.wait(state_v_);
     clear_past_end(band, tiles.begin);
-    wgmma::fence(out, weights);
-    issue_outputs(out, weights);
-    wgmma::wait<0>(out, weights);
+    wgmma::fence(of_tile, weights);
+    issue_outputs(of_tile, weights);
+    wgmma::wait<0>(of_tile, weights);
     release_v();
+    apart.add_to(out);
   }
 
  private:
@@ -172,8 +197,9 @@ class Consumer {
     wgmma::commit();
   }
   SINTER_DEVICE void issue_outputs(typename Outputs::Sums& out, const Weights& weights) const {
-    Outputs::template multiply<0, S::tile_k / 16>(
-        out, weights, v_ + state_v_.stage * (S::TileV::bytes / 16), true);
+    Outputs::template multiply<0, Weights::steps>(out, weights,
+                                                  v_ + state_v_.stage * (S::TileV::bytes / 16),
+                                                  !SumsOfTile<S>::apart);
     wgmma::commit();
   }
   SINTER_DEVICE void release_k() {
@@ -186,8 +212,9 @@ class Consumer {
   }
 
   SINTER_DEVICE void clear_past_end(const BandOf<S, Bounds>& band, int n) const {
-    clear_values<S, Bounds>(band, n, shared_ + S::v + state_v_.stage * S::TileV::bytes,
-                            S::TileV::extent, [&] { turns_.meet(); });
+    if constexpr (!S::turns_values)
+      clear_values<S, Bounds>(band, n, shared_ + S::v + state_v_.stage * S::TileV::bytes,
+                              S::TileV::extent, [&] { turns_.meet(); });
   }
 };
 
@@ -203,7 +230,9 @@ SINTER_DEVICE void run_forward(const Args& args) {
     Q::prefetch(args), K::prefetch(args), V::prefetch(args);
     typename S::PipeQ{shared + S::pipe_q}.init(1, S::consumers * 4);
     typename S::Pipe{shared + S::pipe_k}.init(1, S::consumers * 4);
-    typename S::Pipe{shared + S::pipe_v}.init(1, S::consumers * 4);
+    typename S::Pipe{shared + S::pipe_v}.init(S::turns_values ? kTurningWarps * 32 : 1,
+                                              S::consumers * 4);
+    if constexpr (S::turns_values) typename S::Pipe{shared + S::pipe_loaded_v}.init(1, kTurningWarps);
     if constexpr (CountsTiles<Bounds>) TileQueue::Pipe{shared + S::queue}.init(1, S::consumers * 4);
     hopper::barriers_are_ready();
   }
@@ -216,6 +245,10 @@ SINTER_DEVICE void run_forward(const Args& args) {
   if (warpgroup == 0) {
     hopper::keep_registers<Config::producer_registers>();
     if (threadIdx.x == 0) produce<Config, S, Q, K, V, Bounds>(args, memory.pointer, shared);
+    if constexpr (S::turns_values)
+      if (threadIdx.x >= 32)
+        turn_all_values<Config, S, Bounds>(args, memory.pointer, shared,
+                                           static_cast<int>(threadIdx.x) / 32 - 1);
     return;
   }
   hopper::take_registers<Config::consumer_registers>();

@@ -17,9 +17,34 @@ struct LoadedTiles : ForwardTiles<Config, First, Q, tile_q, sequences> {
   static constexpr int consumers = Config::threads / 128 - 1;
 
   template <class Operand, int extent, int k>
-  using Tile = SharedTile<Number, Operand::k_fastest ? Major::k : Major::mn, extent, k>;
+  using Tile =
+      SharedTile<typename Operand::Number, Operand::k_fastest ? Major::k : Major::mn, extent, k>;
   using Pipe = Pipeline<Config::stages>;
   using PipeQ = Pipeline<1>;
+};
+
+// Tiles of values as TMA leaves them and as they are multiplied: the same but of 8 bits, which come
+// as lines of elements, one a key, and are turned to lines of keys, where wgmma reads them
+// (attention_forward_turn.cuh).
+template <class V, int columns, int tile_k, bool turned>
+struct ValueTiles {
+  static constexpr int line = 128 / static_cast<int>(sizeof(typename V::Number));
+  static constexpr int up(int x, int to) { return (x + to - 1) / to * to; }
+  using Multiplied = SharedTile<typename V::Number, V::k_fastest ? Major::k : Major::mn,
+                                up(columns, line), up(tile_k, V::k_fastest ? line : 8)>;
+  using Loaded = Multiplied;
+  using WeightNumber = typename V::Number;
+  static constexpr int headroom = 0;
+};
+template <class V, int columns, int tile_k>
+struct ValueTiles<V, columns, tile_k, true> {
+  static constexpr int line = 128;
+  static constexpr int up(int x, int to) { return (x + to - 1) / to * to; }
+  using Multiplied = SharedTile<typename V::Number, Major::k, columns, up(tile_k, line)>;
+  using Loaded = SharedTile<typename V::Number, Major::k, tile_k, up(columns, line)>;
+  // It holds numbers up to 448, those from 2^-6 on with 4 bits, the others as multiples of 2^-9.
+  using WeightNumber = f8e4m3;
+  static constexpr int headroom = 5;
 };
 
 template <class Config, class First, class Q, class K, class V, int sequences, int tile_bytes>
@@ -27,19 +52,33 @@ struct ForwardShape : LoadedTiles<Config, First, Q, 64 * (Config::threads / 128 
   using B = LoadedTiles<Config, First, Q, 64 * (Config::threads / 128 - 1), sequences>;
   using B::consumers, B::tile_k, B::stages, B::depth, B::columns, B::up;
   using typename B::Numbers, typename B::Pipe, typename B::PipeQ;
-  using TileQ = typename B::template Tile<Q, 64, up(depth, 64)>;  // of a consumer
-  using TileK = typename B::template Tile<K, up(tile_k, K::k_fastest ? 8 : 64), up(depth, 64)>;
-  using TileV = typename B::template Tile<V, up(columns, 64), up(tile_k, V::k_fastest ? 64 : 8)>;
-  using Scores = Mma<Shape<64, tile_k>, Numbers, TileQ, TileK>;
-  using Outputs = Mma<Shape<64, columns>, Numbers, Registers, TileV>;
+  // Elements of a line of 128 bytes.
+  template <class Operand>
+  static constexpr int line = 128 / static_cast<int>(sizeof(typename Operand::Number));
+  using TileQ = typename B::template Tile<Q, 64, up(depth, line<Q>)>;  // of a consumer
+  using TileK =
+      typename B::template Tile<K, up(tile_k, K::k_fastest ? 8 : line<K>), up(depth, line<K>)>;
+  static constexpr bool turns_values = sizeof(typename V::Number) == 1;
+  using Values = ValueTiles<V, columns, tile_k, turns_values>;
+  using TileV = typename Values::Multiplied;
+  using LoadedV = typename Values::Loaded;
+  using WeightNumber = typename Values::WeightNumber;
+  static constexpr int headroom = Values::headroom;
+  using Scores = Mma<Shape<64, tile_k>, Types<typename Q::Number, typename K::Number, float>, TileQ,
+                     TileK>;
+  using Outputs =
+      Mma<Shape<64, columns>, Types<WeightNumber, typename V::Number, float>, Registers, TileV>;
 
   // Shared memory, from a multiple of 1024 on.
   static constexpr int k = consumers * TileQ::bytes, v = k + stages * TileK::bytes,
-                       slabs = v + stages * TileV::bytes,
+                       slabs_or_loaded_v = v + stages * TileV::bytes,
+                       loaded_v = turns_values ? slabs_or_loaded_v : v,
+                       slabs = slabs_or_loaded_v + (turns_values ? stages * LoadedV::bytes : 0),
                        pipe_q = slabs +
                                 consumers * 4 * static_cast<int>(sizeof(contraction::EpilogueTile)),
                        pipe_k = pipe_q + PipeQ::bytes, pipe_v = pipe_k + Pipe::bytes,
-                       queue = pipe_v + Pipe::bytes, end = queue + tile_bytes;
+                       pipe_loaded_v = turns_values ? pipe_v + Pipe::bytes : pipe_v,
+                       queue = pipe_loaded_v + Pipe::bytes, end = queue + tile_bytes;
   static constexpr int shared_bytes = end + 1023;
   static_assert(shared_bytes <= 227 << 10, "stages do not fit into shared memory");
 };
@@ -66,9 +105,9 @@ SINTER_DEVICE void load_tile(const Args& args, const Coord& c, int row, int k, u
     constexpr int along = Tile::swizzle / Tile::element;  // of a slab
 #pragma unroll
     for (int slab = 0; slab < Tile::slabs; ++slab)
-      Operand::load(args, c, row + (Tile::major == Major::k ? 0 : slab * along),
-                    k + (Tile::major == Major::k ? slab * along : 0), to + slab * Tile::slab_bytes,
-                    full, 0);
+      Operand::load(args, c, row + (Operand::k_fastest ? 0 : slab * along),
+                    k + (Operand::k_fastest ? slab * along : 0), to + slab * Tile::slab_bytes, full,
+                    0);
   }
 }
 
@@ -77,16 +116,16 @@ template <class S, class V, class Args, class LoadK>
 SINTER_DEVICE void load_keys_and_values(const Args& args, const typename S::F::Coord& c,
                                         const KeyTiles& keys, int first_key, unsigned shared,
                                         typename S::Pipe::State& state_v, const LoadK& load_k) {
-  const typename S::Pipe pipe_v{shared + S::pipe_v};
+  using Tile = typename S::LoadedV;
+  const typename S::Pipe pipe_v{shared + S::pipe_loaded_v};
   load_k(keys.end - 1);
 #pragma unroll 1
   for (int n = keys.end - 1; n >= keys.begin; --n) {
     if (n > keys.begin) load_k(n - 1);
     pipe_v.acquire(state_v);
-    pipe_v.expect(state_v, S::TileV::bytes);
-    load_tile<V, typename S::TileV>(args, c, 0, first_key + n * S::tile_k,
-                                    shared + S::v + state_v.stage * S::TileV::bytes,
-                                    pipe_v.full(state_v));
+    pipe_v.expect(state_v, Tile::bytes);
+    load_tile<V, Tile>(args, c, 0, first_key + n * S::tile_k,
+                       shared + S::loaded_v + state_v.stage * Tile::bytes, pipe_v.full(state_v));
     state_v.advance();
   }
 }

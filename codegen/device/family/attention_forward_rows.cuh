@@ -5,6 +5,30 @@
 
 namespace sinter::attention {
 
+// Scores that are their sums times a number of the head.
+template <class Score>
+concept ScalesHeads = requires {
+  Score::scales_heads;
+};
+// What a sum is worth as a score, where the softmax can take it so: above 0 and finite. Else sums
+// become scores one by one.
+template <class Score>
+struct WorthOfSums {
+  float of_head = 1;
+
+  template <class Args, class Coord>
+  SINTER_DEVICE WorthOfSums(const Args& args, const Coord& c) {
+    if constexpr (ScalesHeads<Score>)
+      of_head = Score::element(args, c, Score::of_head(args, c), 1.0f);
+  }
+  SINTER_DEVICE bool by_element() const {
+    return ScalesHeads<Score> ? !(of_head > 1e-30f && of_head < 1e30f) : !Score::plain;
+  }
+  SINTER_DEVICE float scale() const {
+    return ScalesHeads<Score> ? by_element() ? 1.0f : of_head : Score::scale;
+  }
+};
+
 // Of a warpgroup's 64 rows, from `row` on.
 template <class S, class Bounds, class Score, class Weight, class Args>
 struct WeightsOfRows {
@@ -16,6 +40,7 @@ struct WeightsOfRows {
   const int row;
   const KeyTiles own;
   const typename Score::OfHead score_of_head;
+  const WorthOfSums<Score> worth;
   const typename Weight::OfHead weight_of_head;
 
   SINTER_DEVICE WeightsOfRows(const Args& with, const Coord& at, const BandOf<S, Bounds>& of,
@@ -26,21 +51,23 @@ struct WeightsOfRows {
         row(first),
         own(of.template tiles<S::tile_k>(first, first + 64)),
         score_of_head(Score::of_head(with, at)),
+        worth(with, at),
         weight_of_head(Weight::of_head(with, at)) {}
 
   // Scores of tile n of the keys, masked, and weights made of them.
   SINTER_DEVICE void weigh(Sums& s, RowSoftmax& softmax, int n) const {
     const int column = band.first_column + n * S::tile_k;
     if constexpr (!Score::plain)
-      each_place(s, column, [&](const Coord& at, float& x) {
-        x = Score::element(args, at, score_of_head, x);
-      });
+      if (worth.by_element())
+        each_place(s, column, [&](const Coord& at, float& x) {
+          x = Score::element(args, at, score_of_head, x);
+        });
     constexpr bool ragged = !is_known(S::keys) || S::keys % S::tile_k != 0;
     if (BandOf<S, Bounds>::bounded || ragged)
       if (n < own.full_begin || n >= own.full_end) mask(s, column);
     // A branch costs short results more than it saves (b4 h32 s4096 d64 causal on an H200: 678 us
     // without, 715 with it).
-    softmax.template weigh<(S::columns > 64)>(s, Score::scale * kLog2E);
+    softmax.template weigh<(S::columns > 64), S::headroom>(s, worth.scale() * kLog2E);
     if constexpr (!Weight::plain)
       each_place(s, column, [&](const Coord& at, float& x) {
         x = Weight::element(args, at, weight_of_head, x);

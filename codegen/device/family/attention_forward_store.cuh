@@ -22,7 +22,8 @@ template <class S, class Q, class K, class V, class Bounds, class Score, class W
 SINTER_DEVICE void recompute_row(const Args& args, typename S::F::Coord c, int entry,
                                  const KeyTiles& keys, const BandOf<S, Bounds>& band, int row,
                                  float largest, float reciprocal, int first, float (&out)[strips]) {
-  constexpr float scale = Score::scale * kLog2E;
+  const WorthOfSums<Score> worth(args, c);
+  const float scale = worth.scale() * kLog2E;
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
   for (int j = 0; j < strips; ++j) out[j] = 0;
@@ -46,7 +47,8 @@ SINTER_DEVICE void recompute_row(const Args& args, typename S::F::Coord c, int e
 #pragma unroll
     for (int distance = 16; distance > 0; distance /= 2)
       sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-    if constexpr (!Score::plain) sum = Score::element(args, c, score_of_head, sum);
+    if constexpr (!Score::plain)
+      if (worth.by_element()) sum = Score::element(args, c, score_of_head, sum);
     float weight = math::fast_exp2(math::fma(sum, scale, -shift)) * reciprocal;
     if constexpr (!Weight::plain) weight = Weight::element(args, c, weight_of_head, weight);
     if (weight == 0.0f) continue;
@@ -60,6 +62,26 @@ SINTER_DEVICE void recompute_row(const Args& args, typename S::F::Coord c, int e
   }
 }
 
+// What a body that stores boxes rounds sums to: its own type, else that of the operands.
+template <class S, class Body>
+struct StoredNumber {
+  using type = typename S::Number;
+};
+template <class S, class Body>
+  requires requires { typename Body::Number; }
+struct StoredNumber<S, Body> {
+  using type = typename Body::Number;
+};
+
+// What a body that stores boxes multiplies the results of a head with, where it does.
+template <class S, class Body, class Args>
+SINTER_DEVICE float worth_of_results(const Args& args, const typename S::P::Coord& c) {
+  if constexpr (requires { typename Body::OfHead; })
+    return Body::element(args, c, Body::of_head(args, c), 1.0f);
+  else
+    return 1.0f;
+}
+
 // A warp's 16 rows leave as boxes of 64 columns, two at a time. `take_again`: calls put(row,
 // column of its own, result) for rows whose results are others than the sums. Of packed sequences,
 // rows from row_end on are the next one's.
@@ -67,7 +89,7 @@ template <class S, bool partial, class Body, class Args, class Sums, class Again
 SINTER_DEVICE void store_boxes(const Args& args, contraction::EpilogueTile& slab, const Sums& out,
                                const typename S::P::Coord& at, int row, int row_end,
                                OwnColumns columns, bool again, const Again& take_again) {
-  using Number = typename S::Number;
+  using Number = typename StoredNumber<S, Body>::type;
   constexpr int box = 16 * 128, boxes = (Sums::columns + 63) / 64;  // bytes
   static_assert(2 * box <= sizeof slab);
   const unsigned to = hopper::address(&slab);
@@ -153,7 +175,7 @@ SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& slab
   typename S::F::Coord own;
   S::F::set_batch(own, tile.entry + tile.split * S::entries);
   float logarithm[2], factor[2];
-  softmax.finish(Score::scale, logarithm);
+  softmax.finish(WorthOfSums<Score>(args, c).scale(), logarithm);
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int m = row + out.row(2 * r);
@@ -180,11 +202,14 @@ SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& slab
           columns.writes_rows)
         Rows::stats(args, own, logarithm[r]);
   }
+  typename S::P::Coord at;
+  S::P::set_batch(at, tile.entry + tile.split * S::entries);
+  const float worth = worth_of_results<S, Body>(args, at);
   // Without branches: one compare, multiply and select each.
   bool is_nan[2] = {};
   out.each([&](int e, float& x) {
     const int r = e / 2 % 2;
-    const float result = x * factor[r];
+    const float result = x * factor[r] * worth;
     x = factor[r] == 0.0f ? 0.0f : result;
     if constexpr (Rows::zero_dominates) is_nan[r] = is_nan[r] | (x != x);
   });
@@ -207,12 +232,10 @@ SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& slab
                                                        reciprocal, columns.first, results);
 #pragma unroll
       for (int j = 0; j < strips; ++j)
-        put(r, static_cast<int>(threadIdx.x) % 32 + 32 * j, results[j]);
+        put(r, static_cast<int>(threadIdx.x) % 32 + 32 * j, results[j] * worth);
       __syncwarp();
     }
   };
-  typename S::P::Coord at;
-  S::P::set_batch(at, tile.entry + tile.split * S::entries);
   const int first_row = row + warp % 4 * 16;
   if constexpr (Config::store_boxes)
     store_boxes<S, PacksSequences<Bounds>, Body>(args, slab, out, at, first_row,

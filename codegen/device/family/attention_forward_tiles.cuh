@@ -26,8 +26,9 @@ struct ForwardTiles {
   static constexpr int tile_q = tile_q_, tile_k = Config::tile_k, stages = Config::stages;
   static constexpr int up(int x, int to) { return (x + to - 1) / to * to; }
   static constexpr int columns = up(width, 16);  // of the second product
+  static constexpr int headroom = 0;             // of weights, see attention_softmax.cuh
   // Of the first product's k, 32 bytes each.
-  static constexpr int steps = up(depth, 16) * static_cast<int>(sizeof(Number)) / 32;
+  static constexpr int steps = up(depth * static_cast<int>(sizeof(Number)), 32) / 32;
 
   // A tile's keys are summed in `splits` parts, by one CTA each.
   static constexpr int splits = Config::splits;

@@ -79,7 +79,9 @@ struct WideForwardShape : LoadedTiles<Config, First, Q, 64> {
                        pipe_q = totals + consumers * bytes_of_totals,
                        pipe_k = pipe_q + PipeQ::bytes, pipe_p = pipe_k + parts * Pipe::bytes,
                        pipe_v = values_in_keys ? pipe_k : pipe_p + PipeP::bytes,
-                       end = values_in_keys ? pipe_p + PipeP::bytes : pipe_v + Pipe::bytes;
+                       end = values_in_keys ? pipe_p + PipeP::bytes : pipe_v + Pipe::bytes,
+                       loaded_v = v, pipe_loaded_v = pipe_v;  // by load_keys_and_values()
+  using LoadedV = TileV;
   static constexpr int shared_bytes = end + 1023;
   static_assert(shared_bytes <= 227 << 10, "stages do not fit into shared memory");
 

@@ -3,7 +3,9 @@
 // so far and the sum of exp(score - largest). Where the largest grows, what was summed before is
 // multiplied by exp(old - new); but not while it grows little, since weights may be larger than 1
 // (Zadouri et al., "FlashAttention-4", 2026): a warp goes on with the old one while no row of it
-// has outgrown it by more than 2^8.
+// has outgrown it by more than 2^8. Weights that are rounded to 8 bits have a `headroom` of some
+// powers of two, within which they lie from the start, so that small ones are not lost, and so many
+// fewer to grow by.
 //
 // Scores are in units of `scale` times log 2 here, so that a weight is one multiply-add and one
 // exp2. A thread holds of two rows a quarter each (engine/fragment.cuh).
@@ -28,7 +30,8 @@ struct RowSoftmax {
 
   // Weights in place of scores, of which each is worth `scale` (above 0) powers of two. A row
   // whose scores all are -inf so far has weights of 0. `lazy`: the old largest serves while it may.
-  template <bool lazy, int columns>
+  // `headroom`: powers of two.
+  template <bool lazy, int headroom, int columns>
   SINTER_DEVICE void weigh(Accumulator<float, columns>& s, float scale) {
     constexpr int count = columns / 2;
     // Several chains a row: one would wait for each of its steps.
@@ -47,7 +50,9 @@ struct RowSoftmax {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       now[r] = join_quad(larger(most[r][0], most[r][1]), larger);
-      grows = grows || !(now[r] * scale - largest[r] * scale <= kSlack);  // and where NaN
+      // Counted from so much below the largest, weights are that much larger.
+      if constexpr (headroom > 0) now[r] = larger(largest[r], now[r] - headroom / scale);
+      grows = grows || !(now[r] * scale - largest[r] * scale <= kSlack - headroom);  // and NaN
     }
     outgrown = !lazy || __any_sync(0xffffffffu, grows);
     if (outgrown) {

@@ -50,6 +50,8 @@ struct AttentionSpec {
   // The softmax is max, exp(x - max), sum, quotient as they stand: a row of -inf alone gives NaN,
   // not 0, and stats are the largest score where that is not finite.
   bool written_out = false;
+  // Weights may be rounded to f8 (GRAPH_JSON.md, scales of sdpa).
+  bool f8_weights = false;
   // A weight of zero makes its product zero, whatever v holds.
   bool zero_dominates = true;
   // Ports; -1: none. Of integers, one a batch entry: the lengths that the band counts. One a head:

@@ -126,6 +126,7 @@ std::optional<AttentionNodes> attention_of_region(const FusionState& state, Node
   }
   a.nodes.push_back(second);
   if (!find_tensors(state, *region, a)) return {};
+  a.f8_weights = product->f8_weights;
   a.band = {region->band.left, region->band.right, region->band.bottom_right,
             region->attributes.padding_mask};
   const auto input = [&](int port) { return region->inputs[static_cast<std::size_t>(port)]; };
@@ -322,6 +323,7 @@ KernelSpec attention_spec(const FusionState& state, const AttentionNodes& a,
   to.band = a.band;
   to.written_out = a.written_out;
   to.zero_dominates = a.zero_dominates;
+  to.f8_weights = a.f8_weights;
   // Of q's heads, or of those of k and v.
   const auto coordinates = [&](bool of_q, int row, int column) {
     const int rank = spec.extent.size();

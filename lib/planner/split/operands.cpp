@@ -20,6 +20,7 @@
 #include "planner/split/space_to_depth.hpp"
 #include "schedule/attention/backward.hpp"
 #include "schedule/attention/forward.hpp"
+#include "schedule/attention/forward_f8.hpp"
 #include "schedule/contraction/index_order.hpp"
 #include "schedule/contraction/mma.hpp"
 #include "schedule/contraction/narrow_groups.hpp"
@@ -191,8 +192,8 @@ DataType multiplied_as(const KernelSpec& spec, int port) {
 }
 
 // Of attention, the operands that the kernel cannot load are written to where it can.
-std::vector<KernelSpec> load_attention(KernelSpec& spec, const DeviceModel& device,
-                                       Temporaries& temporaries) {
+std::vector<KernelSpec> load_as_typed(KernelSpec& spec, const DeviceModel& device,
+                                      Temporaries& temporaries) {
   using A = AttentionSpec;
   std::vector<KernelSpec> kernels;
   for (ProductOperand A::*which : not_loadable(spec, device)) {
@@ -208,6 +209,21 @@ std::vector<KernelSpec> load_attention(KernelSpec& spec, const DeviceModel& devi
     kernels.back().nodes = {spec.nodes.front()};
   }
   return kernels;
+}
+
+// The same, multiplied as f8 where there is such a kernel.
+std::vector<KernelSpec> load_attention(KernelSpec& spec, const DeviceModel& device,
+                                       Temporaries& temporaries) {
+  if (auto f8 = multiplied_as_f8(spec, device)) {
+    Temporaries tried = temporaries;
+    std::vector<KernelSpec> kernels = load_as_typed(*f8, device, tried);
+    if (plan_attention(*f8, device)) {
+      spec = std::move(*f8);
+      temporaries = std::move(tried);
+      return kernels;
+    }
+  }
+  return load_as_typed(spec, device, temporaries);
 }
 
 // Whether prepare() will have the kernel run once for all calls: a copy of constants.

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "plan/access.hpp"
+#include "schedule/attention/forward_f8.hpp"
 #include "schedule/attention/forward_mma.hpp"
 #include "schedule/attention/forward_parts.hpp"
 #include "schedule/schedule_parts.hpp"
@@ -12,8 +13,7 @@
 namespace sinter {
 namespace {
 
-constexpr int kRows = 64;              // of a consumer
-constexpr int kLine = 64;              // elements of 16 bits in a line of the swizzle
+constexpr int kLine = kLineBytes / 2;  // elements of 16 bits in a line of the swizzle
 constexpr std::int64_t kWidest = 256;  // head dimension: columns of one instruction
 // Of wide heads: what two consumers hold, and what leaves room for two stages of 64 keys beside Q.
 constexpr std::int64_t kWidestValues = 2 * kWidest, kWidestKeys = 576;
@@ -37,21 +37,32 @@ std::optional<BoxedOperand> boxed_shared(const KernelSpec& spec, const ProductOp
   constexpr std::int64_t kSwizzledRows = 8;
   if (auto pages = paged(spec, operand, keys); pages && pages->page % kSwizzledRows == 0)
     return pages;
-  auto o = boxed(spec, operand, row);
+  // Values of f8 are turned in shared memory.
+  auto o = boxed(spec, operand, row, !keys && is_f8(operand.type));
   if (!o) return {};
   for (std::size_t i = 0; i < o->batch.size(); ++i)
     if (o->batch[i] == AttentionSpec::head) o->map.dim[static_cast<int>(i) + 2] /= group;
   return o;
 }
 
-// The result as TMA stores it, where the epilogue does nothing but store the sums, rounded.
-std::optional<BoxedOperand> stored_sums(const KernelSpec& outputs, DataType type) {
+// The indices of the domain that differ within a head of a product.
+std::vector<int> rows_and_columns(const ContractionSpec& c) {
+  return {AttentionSpec::member, AttentionSpec::query, c.first_n()};
+}
+
+// The result as TMA stores it, where the epilogue does nothing but store the sums, rounded to the
+// operands' type; of f8 operands, times a number of the head, to any type of 16 bits.
+std::optional<BoxedOperand> stored_sums(const KernelSpec& outputs, DataType operands) {
   constexpr int kStoredRows = 16;  // of a warp
   const auto& body = outputs.body.statements;
-  if (body.size() != 2 || !is_store(body[1])) return {};
   const ContractionSpec& c = outputs.contraction();
-  auto o = boxed_result(outputs, body[1].port, c.batch, {c.first_m(), c.first_n()}, c.first_n());
-  if (!o || o->map.type != type) return {};
+  const bool plain = body.size() == 2, f8 = is_f8(operands);
+  if (body.size() < 2 || std::count_if(body.begin(), body.end(), is_store) != 1 ||
+      !is_store(body.back()) || body.back().args[0] + 2 != static_cast<int>(body.size()) ||
+      (!plain && !f8) || !is_scaled_sum(outputs, body.size() - 2, rows_and_columns(c)))
+    return {};
+  auto o = boxed_result(outputs, body.back().port, c.batch, {c.first_m(), c.first_n()}, c.first_n());
+  if (!o || (f8 ? info(o->map.type).bytes != 2 : o->map.type != operands)) return {};
   set_box(*o, kStoredRows);
   return o;
 }
@@ -80,7 +91,7 @@ Operands operands_of(const KernelSpec& scores, const KernelSpec& outputs, std::i
   if (o.v && o.v->map.type != second.b().type) o.v = {};
   if (elements_together && o.q && !o.q->k_fastest) o.q = {};
   if (elements_together && o.k && !o.k->k_fastest) o.k = {};
-  if (elements_together && o.v && o.v->k_fastest) o.v = {};
+  if ((elements_together || is_f8(second.b().type)) && o.v && o.v->k_fastest) o.v = {};
   return o;
 }
 
@@ -91,7 +102,7 @@ Operands copied_operands(const KernelSpec& spec, const KernelSpec& scores,
                          const KernelSpec& outputs) {
   const ContractionSpec &first = scores.contraction(), &second = outputs.contraction();
   const int d = scores.extent.size() - 1;
-  const bool widened = rows_of(spec) <= kRows && info(first.a().type).bytes == 2;
+  const bool widened = rows_of(spec) <= kConsumerRows && info(first.a().type).bytes == 2;
   return {copied_rows(scores, first.a(), d), copied_rows(scores, first.b(), d, widened),
           copied_rows(outputs, second.b(), second.first_n(), widened)};
 }
@@ -101,6 +112,7 @@ bool runs_by_warps(const KernelSpec& spec, const KernelSpec& scores, const Kerne
                    const DeviceModel& device) {
   const AttentionSpec& a = spec.attention();
   if (!has_warpgroups(device) || info(a.q.type).bytes == 4) return true;
+  if (is_f8(a.q.type)) return false;
   if (a.sequences.count > 0 || is_wide(spec)) return false;
   const Operands o = copied_operands(spec, scores, outputs);
   return o.k && o.v && (is_f8(o.k->map.type) || is_f8(o.v->map.type));
@@ -128,37 +140,6 @@ bool lies_in_keys(const AttentionConfig& e, const KernelSpec& outputs) {
   return table(e.scores, k) == table(outputs, v);
 }
 
-// One instruction loads a line of the swizzle for all `lines` of the tile.
-void set_lines(BoxedOperand& o, int rows, int k) {
-  o.map.box = Dims::filled(o.map.dim.size(), 1);
-  o.map.box[0] = kLine;
-  o.map.box[1] = o.k_fastest ? rows : k;
-  if (o.page > 0) o.map.box[1] = std::min(o.map.box[1], o.page);
-}
-
-int shared_bytes(const AttentionConfig& e, int depth, int width) {
-  const int q = e.consumers * kRows * up(depth, kLine) * 2,
-            k = up(e.tile_k, e.k.k_fastest ? 8 : kLine) * up(depth, kLine) * 2,
-            v = up(up(width, 16), kLine) * up(e.tile_k, e.v.k_fastest ? kLine : 8) * 2;
-  const int taken = e.attention.tiles_taken >= 0 ? 2 * (16 + 32) : 0;  // tiles, with their barriers
-  const int share = e.attention.parts >= 0 ? 4 * (4 + 20) : 0;         // where the CTA's begins
-  return q + e.stages * (k + v) + e.consumers * 4 * kSlabBytes + 16 + 2 * 16 * e.stages + taken +
-         share + 1023;
-}
-
-// WideForwardShape has the same.
-int wide_shared_bytes(const AttentionConfig& e, int depth, int width) {
-  const int slabs_k = up(depth, kLine) / kLine, slabs_v = up(width, kLine) / kLine,
-            slab = e.tile_k * kLine * 2;
-  const int q = std::max(kRows * slabs_k * kLine * 2, e.consumers * 4 * kSlabBytes),
-            weights = kRows * e.tile_k * 2;
-  const bool weights_in_keys = e.values_in_keys && slabs_k > slabs_v && weights <= slab;
-  const int rows = 2 * (2 * kRows * 4) + e.consumers * 128 * 2 * 4,
-            pipes = std::min(slabs_k, 3) + (e.values_in_keys ? 0 : 1);  // of K's parts and V
-  return q + e.stages * slab * (slabs_k + (e.values_in_keys ? 0 : slabs_v)) +
-         (weights_in_keys ? 0 : 2 * weights) + rows + 16 + 2 * 16 + pipes * 16 * e.stages + 1023;
-}
-
 // Warpgroups of 64 rows, the registers of each, the producer's, and the keys of a tile.
 struct Consumers {
   int count, registers, producer_registers, most_keys;
@@ -166,15 +147,17 @@ struct Consumers {
 };
 // Three take heads of up to 64 elements, two more. Four, of fewer keys a tile, where they leave
 // fewer rows of the last tile empty. (d64 on an H200, us with two, three, four: b4 h32 s4096 causal
-// 798, 639, 711; b32 h16 s512 113, 100, 92.)
-Consumers choose_consumers(std::int64_t rows, int wide, bool plain) {
+// 798, 639, 711; b32 h16 s512 113, 100, 92.) Values of f8 are turned by the producer's warps, which
+// take more registers.
+Consumers choose_consumers(std::int64_t rows, int wide, bool plain, bool turns) {
+  constexpr Consumers two_turned{2, 232, 40, 128, 1.24}, three_turned{3, 152, 40, 128, 1};
   constexpr Consumers one{1, 240, 24, 128, 1}, two{2, 240, 24, 128, 1.24},
       three{3, 160, 32, 128, 1}, four{4, 112, 24, 64, 1.08};
-  if (rows <= kRows) return one;
-  if (wide > 64 || !plain) return two;
-  const auto time = [&](const Consumers& c) { return up(rows, kRows * c.count) * c.time; };
-  return std::min({three, four, two},
-                  [&](const Consumers& a, const Consumers& b) { return time(a) < time(b); });
+  if (rows <= kConsumerRows) return one;
+  if (wide > 64 || !plain) return turns ? two_turned : two;
+  const auto time = [&](const Consumers& c) { return up(rows, kConsumerRows * c.count) * c.time; };
+  const auto faster = [&](const Consumers& a, const Consumers& b) { return time(a) < time(b); };
+  return turns ? std::min(three_turned, two_turned, faster) : std::min({three, four, two}, faster);
 }
 
 // Pages in a tile, or tiles in a page.
@@ -188,7 +171,7 @@ bool has_whole_pages(const AttentionConfig& e) {
 // Of wide heads the largest tile of keys of which two stages fit.
 bool choose_wide_tile(AttentionConfig& e, int depth, int width, const DeviceModel& device) {
   e.ping_pong = false;
-  e.tile_q = kRows;
+  e.tile_q = kConsumerRows;
   constexpr int kMostKeys = 64, kMostStages = 4;
   for (e.tile_k = kMostKeys; e.tile_k >= 16; e.tile_k -= 16)
     for (e.stages = kMostStages; has_whole_pages(e) && e.stages >= 2; --e.stages)
@@ -201,21 +184,26 @@ bool choose_wide_tile(AttentionConfig& e, int depth, int width, const DeviceMode
 // 1,896 us and of 160 1,931.)
 bool choose_tile(AttentionConfig& e, const KernelSpec& scores, int depth, int width, bool plain,
                  const DeviceModel& device) {
+  const bool turns = is_f8(e.v.map.type);
   const Consumers c = choose_consumers(length_of(rows_of(scores), e.attention.sequences),
-                                       std::max(depth, width), plain);
+                                       std::max(depth, width), plain, turns);
   e.consumers = c.count;
-  e.tile_q = kRows * c.count;
+  e.tile_q = kConsumerRows * c.count;
   e.producer_registers = c.producer_registers;
   e.consumer_registers = c.registers;
   e.ping_pong = e.consumers == 2;
-  const int most_keys = plain ? c.most_keys : 64, others = 32;
+  const int most_keys = plain ? c.most_keys : 64, others = turns ? 24 : 32, each = turns ? 32 : 16;
+  // Weights of f8 are half as large; what they add for a tile of values is summed apart.
+  const auto held = [&](int tile_k) {
+    return turns ? tile_k * 5 / 8 + up(width, 16) : tile_k * 3 / 4 + up(width, 16) / 2;
+  };
   // One consumer waits for memory rather than for the tensor cores; short tiles are soon read.
   const int most_stages = c.count == 1 ? 8 : c.count == 4 ? 3 : 2;
-  for (e.tile_k = most_keys; e.tile_k >= 16; e.tile_k -= 16) {
-    if (e.tile_k * 3 / 4 + up(width, 16) / 2 + others > c.registers) continue;
+  for (e.tile_k = most_keys; e.tile_k >= each; e.tile_k -= each) {
+    if (held(e.tile_k) + others > c.registers) continue;
     if (!has_whole_pages(e)) continue;
     for (e.stages = most_stages; e.stages >= 2; --e.stages)
-      if (shared_bytes(e, depth, width) <= device.shared_per_cta) return true;
+      if (shared_bytes_of_warpgroups(e, depth, width) <= device.shared_per_cta) return true;
   }
   return false;
 }
@@ -279,7 +267,7 @@ std::int64_t choose_heads(const KernelSpec& spec, const AttentionConfig& e, std:
 }
 
 // What an SM multiplies, 4096 operations a clock, at the share that was measured, one consumer
-// without another to overlap with at half of that; or what memory brings to so many SMs. (Wide:
+// without another to overlap with at half of that, twice as many of f8; or what memory brings to so many SMs. (Wide:
 // 66 x 128 heads 576 and 512, 4096 keys, 162 us reckoned, 148 on an H100.)
 double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig& e, double items,
                                   const DeviceModel& device) {
@@ -295,7 +283,11 @@ double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig&
   // Tiles of keys, one behind another.
   const double in_row =
       shares ? std::ceil(items * tiles_k / e.grid) : std::ceil(items / e.grid) * tiles_k;
-  const double tile = 2.0 * e.tile_q * e.tile_k * static_cast<double>(depth + width),
+  const auto clocks_of = [](const BoxedOperand& o, std::int64_t elements) {
+    return static_cast<double>(elements) * (is_f8(o.map.type) ? 0.5 : 1);
+  };
+  const double tile = 2.0 * e.tile_q * e.tile_k *
+                      (clocks_of(e.k, depth) + clocks_of(e.v, width)),
                reached = e.wide ? kReachedWide
                          : few  ? kReachedFew
                                 : kReached;
@@ -321,20 +313,25 @@ bool plan_by_warpgroups(const KernelSpec& spec, const DeviceModel& device, Atten
   const std::int64_t depth = spec.extent[AttentionSpec::d], width = spec.extent[AttentionSpec::e];
   if (depth > kWidestKeys || width > kWidestValues) return false;
   if (a.band.padding && e.v.k_fastest) return false;
-  const bool plain = a.score.statements.empty() && a.weight.statements.empty();
+  const auto& score = e.scores.body.statements;
+  e.scales_heads =
+      is_f8(a.q.type) && !score.empty() &&
+      is_scaled_sum(e.scores, score.size() - 1, rows_and_columns(e.scores.contraction()));
+  const bool plain =
+      (a.score.statements.empty() || e.scales_heads) && a.weight.statements.empty();
   const int d = static_cast<int>(depth), w = static_cast<int>(width);
   e.values_in_keys = e.wide && lies_in_keys(e, plan.spec);
   if (!(e.wide ? choose_wide_tile(e, d, w, device) : choose_tile(e, e.scores, d, w, plain, device)))
     return false;
-  set_lines(e.q, kRows, up(depth, kLine));
-  set_lines(e.k, e.tile_k, up(depth, kLine));
-  set_lines(e.v, up(up(width, 16), kLine), e.tile_k);
+  set_swizzled_lines(e.q, kConsumerRows, up(depth, kLine));
+  set_swizzled_lines(e.k, e.tile_k, up(depth, kLine));
+  set_swizzled_lines(e.v, up(up(width, 16), kLine), e.tile_k);
   for (const BoxedOperand* b : {&e.q, &e.k, &e.v})
     if (b->map.box[1] > 256) return false;
   e.result = stored_sums(plan.spec, e.q.map.type);
   e.threads = 128 * (e.consumers + 1);
   e.shared_bytes =
-      static_cast<std::uint32_t>(e.wide ? wide_shared_bytes(e, d, w) : shared_bytes(e, d, w));
+      static_cast<std::uint32_t>(e.wide ? wide_shared_bytes(e, d, w) : shared_bytes_of_warpgroups(e, d, w));
   const std::int64_t heads = count(spec.extent, 0, AttentionSpec::batch);
   const std::int64_t tiles_q = tiles_of(rows_of(spec), e.tile_q, a.sequences);
   if (tiles_q * e.tile_q >= std::int64_t{1} << 31) return false;
@@ -343,7 +340,7 @@ bool plan_by_warpgroups(const KernelSpec& spec, const DeviceModel& device, Atten
   const double tiles_k = std::ceil(keys_of_a_row(spec) / a.splits / e.tile_k);
   const bool shares = a.parts >= 0;
   if (shares && (e.wide || a.sequences.count > 0 || items * tiles_k >= 0x1p30)) return false;
-  e.part_rows = shares ? static_cast<int>(std::min<std::int64_t>(up(rows_of(spec), 8), kRows)) : 0;
+  e.part_rows = shares ? static_cast<int>(std::min<std::int64_t>(up(rows_of(spec), 8), kConsumerRows)) : 0;
   e.grid = clamp_grid(std::min<double>(items, device.sms));
   if (shares) share_keys(spec, items * tiles_k, device, e);
   e.heads_together = static_cast<int>(choose_heads(spec, e, heads, tiles_q, device));
@@ -443,7 +440,8 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
   const Operands o = e.by_warps
                          ? copied_operands(spec, e.scores, plan.spec)
                          : operands_of(e.scores, plan.spec, a.group, wants_elements_together(spec));
-  if (!o.q || !o.k || !o.v || a.q.type != a.k.type || a.k.type != a.v.type) return {};
+  const bool f8 = is_f8(a.q.type) && is_f8(a.k.type) && !e.by_warps && !e.wide;
+  if (!o.q || !o.k || !o.v || (!f8 && (a.q.type != a.k.type || a.k.type != a.v.type))) return {};
   e.q = *o.q, e.k = *o.k, e.v = *o.v;
   e.attention = a;
   e.attention.q = e.attention.k = e.attention.v = {};

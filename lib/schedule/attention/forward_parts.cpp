@@ -73,6 +73,49 @@ std::optional<BoxedOperand> paged(const KernelSpec& spec, const ProductOperand& 
   return o;
 }
 
+void set_swizzled_lines(BoxedOperand& o, int rows, int k) {
+  o.map.box = Dims::filled(o.map.dim.size(), 1);
+  o.map.box[0] = kLineBytes / info(o.map.type).bytes;
+  o.map.box[1] = o.k_fastest ? rows : k;
+  if (o.page > 0) o.map.box[1] = std::min(o.map.box[1], o.page);
+}
+
+// ForwardShape has the same.
+int shared_bytes_of_warpgroups(const AttentionConfig& e, int depth, int width) {
+  constexpr int kSwizzledRows = 8;
+  const auto line = [](const BoxedOperand& o) { return kLineBytes / info(o.map.type).bytes; };
+  const auto bytes = [&](const BoxedOperand& o, int rows, int k) {
+    return rows * k * info(o.map.type).bytes;
+  };
+  const int columns = up(width, 16),
+            q = bytes(e.q, kConsumerRows, up(depth, line(e.q))),
+            k = bytes(e.k, up(e.tile_k, e.k.k_fastest ? kSwizzledRows : line(e.k)),
+                      up(depth, line(e.k))),
+            v = bytes(e.v, up(columns, line(e.v)),
+                      up(e.tile_k, e.v.k_fastest ? line(e.v) : kSwizzledRows));
+  // Values of f8 twice: as they come, and lines of keys.
+  const bool turns = is_f8(e.v.map.type);
+  const int turned = turns ? columns * up(e.tile_k, kLineBytes) + 16 : 0,
+            taken = e.attention.tiles_taken >= 0 ? 2 * (16 + 32) : 0,  // tiles, with their barriers
+            share = e.attention.parts >= 0 ? 4 * (4 + 20) : 0;         // where the CTA's begins
+  return e.consumers * q + e.stages * (k + v + turned) + e.consumers * 4 * kSlabBytes + 16 +
+         2 * 16 * e.stages + taken + share + 1023;
+}
+
+// WideForwardShape has the same.
+int wide_shared_bytes(const AttentionConfig& e, int depth, int width) {
+  constexpr int kLine = kLineBytes / 2;
+  const int slabs_k = up(depth, kLine) / kLine, slabs_v = up(width, kLine) / kLine,
+            slab = e.tile_k * kLine * 2;
+  const int q = std::max(kConsumerRows * slabs_k * kLine * 2, e.consumers * 4 * kSlabBytes),
+            weights = kConsumerRows * e.tile_k * 2;
+  const bool weights_in_keys = e.values_in_keys && slabs_k > slabs_v && weights <= slab;
+  const int rows = 2 * (2 * kConsumerRows * 4) + e.consumers * 128 * 2 * 4,
+            pipes = std::min(slabs_k, 3) + (e.values_in_keys ? 0 : 1);  // of K's parts and V
+  return q + e.stages * slab * (slabs_k + (e.values_in_keys ? 0 : slabs_v)) +
+         (weights_in_keys ? 0 : 2 * weights) + rows + 16 + 2 * 16 + pipes * 16 * e.stages + 1023;
+}
+
 SharedParts shared_parts(const KernelSpec& spec, const AttentionConfig& e,
                          const DeviceModel& device) {
   const std::int64_t columns = up(spec.extent[AttentionSpec::e], 16),

@@ -64,7 +64,8 @@ Loaded loaded(const KernelSpec& spec, const Body& body, DataType type) {
 
 }  // namespace
 
-std::optional<BoxedOperand> boxed(const KernelSpec& spec, const ProductOperand& operand, int row) {
+std::optional<BoxedOperand> boxed(const KernelSpec& spec, const ProductOperand& operand, int row,
+                                  bool any_major) {
   const auto& [body, type] = operand;
   const ContractionSpec& c = spec.contraction();
   const Loaded from = loaded(spec, body, type);
@@ -73,10 +74,10 @@ std::optional<BoxedOperand> boxed(const KernelSpec& spec, const ProductOperand& 
   const int k = spec.extent.size() - 1;
   const Access& a = p.access;
   const std::int64_t bytes = info(p.type).bytes;
-  const bool pairs = takes_either_major(p.type);
+  const bool either = any_major || takes_either_major(p.type);
   const bool single = multiplied_as_bytes(p.type, p.type);
   const bool rounded = p.type == DataType::f32 && type == DataType::tf32;
-  if (!pairs && !single && !rounded) return {};
+  if (!either && !single && !rounded) return {};
   if (p.alignment < 16 || a.offset * bytes % 16 != 0) return {};
   BoxedOperand o;
   o.port = from.number;
@@ -98,7 +99,7 @@ std::optional<BoxedOperand> boxed(const KernelSpec& spec, const ProductOperand& 
     o.k_fastest = true;
     o.map.dim = {depth, rows};
     o.map.stride = {one_row ? (depth * bytes + 15) / 16 * 16 : of_row * bytes};
-  } else if (pairs && of_row == 1 && (depth == 1 || steps(of_k))) {
+  } else if (either && of_row == 1 && (depth == 1 || steps(of_k))) {
     o.k_fastest = false;
     o.map.dim = {rows, depth};
     o.map.stride = {depth == 1 ? (rows * bytes + 15) / 16 * 16 : of_k * bytes};

@@ -146,8 +146,10 @@ struct WgmmaPlan {
 
 // The operand of a contraction as a tensor of two indices and batches, where TMA can load it: one
 // of the two is contiguous, every other step a multiple of 16 bytes. `row`: its index of the
-// domain, -1 where there is one row.
-std::optional<BoxedOperand> boxed(const KernelSpec& spec, const ProductOperand& operand, int row);
+// domain, -1 where there is one row. `any_major`: also where its row index is contiguous and wgmma
+// does not read it so.
+std::optional<BoxedOperand> boxed(const KernelSpec& spec, const ProductOperand& operand, int row,
+                                  bool any_major = false);
 // A port as a tensor of rows, columns and batches, where columns lie together and TMA reaches it:
 // every other step is a multiple of 16 bytes. Rows that have several indices lie one behind
 // another.
