@@ -247,8 +247,7 @@ SINTER_DEVICE void run_forward(const Args& args) {
     if (threadIdx.x == 0) produce<Config, S, Q, K, V, Bounds>(args, memory.pointer, shared);
     if constexpr (S::turns_values)
       if (threadIdx.x >= 32)
-        turn_all_values<Config, S, Bounds>(args, memory.pointer, shared,
-                                           static_cast<int>(threadIdx.x) / 32 - 1);
+        turn_all_values<Config, S, Bounds>(args, memory.pointer, shared, threadIdx.x / 32 - 1);
     return;
   }
   hopper::take_registers<Config::consumer_registers>();

@@ -10,8 +10,8 @@ template <class Score>
 concept ScalesHeads = requires {
   Score::scales_heads;
 };
-// What a sum is worth as a score, where the softmax can take it so: above 0 and finite. Else sums
-// become scores one by one.
+// What a sum is worth as a score. The softmax takes that where it is above 0 and finite; another
+// number of a head is multiplied with each sum before.
 template <class Score>
 struct WorthOfSums {
   float of_head = 1;
@@ -21,11 +21,12 @@ struct WorthOfSums {
     if constexpr (ScalesHeads<Score>)
       of_head = Score::element(args, c, Score::of_head(args, c), 1.0f);
   }
-  SINTER_DEVICE bool by_element() const {
-    return ScalesHeads<Score> ? !(of_head > 1e-30f && of_head < 1e30f) : !Score::plain;
-  }
+  SINTER_DEVICE bool of_softmax() const { return of_head > 1e-30f && of_head < 1e30f; }
   SINTER_DEVICE float scale() const {
-    return ScalesHeads<Score> ? by_element() ? 1.0f : of_head : Score::scale;
+    if constexpr (ScalesHeads<Score>)
+      return of_softmax() ? of_head : 1.0f;
+    else
+      return Score::scale;
   }
 };
 
@@ -57,11 +58,13 @@ struct WeightsOfRows {
   // Scores of tile n of the keys, masked, and weights made of them.
   SINTER_DEVICE void weigh(Sums& s, RowSoftmax& softmax, int n) const {
     const int column = band.first_column + n * S::tile_k;
-    if constexpr (!Score::plain)
-      if (worth.by_element())
-        each_place(s, column, [&](const Coord& at, float& x) {
-          x = Score::element(args, at, score_of_head, x);
-        });
+    if constexpr (ScalesHeads<Score>) {
+      if (!worth.of_softmax()) s.each([&](int, float& x) { x *= worth.of_head; });
+    } else if constexpr (!Score::plain) {
+      each_place(s, column, [&](const Coord& at, float& x) {
+        x = Score::element(args, at, score_of_head, x);
+      });
+    }
     constexpr bool ragged = !is_known(S::keys) || S::keys % S::tile_k != 0;
     if (BandOf<S, Bounds>::bounded || ragged)
       if (n < own.full_begin || n >= own.full_end) mask(s, column);

@@ -47,8 +47,10 @@ SINTER_DEVICE void recompute_row(const Args& args, typename S::F::Coord c, int e
 #pragma unroll
     for (int distance = 16; distance > 0; distance /= 2)
       sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-    if constexpr (!Score::plain)
-      if (worth.by_element()) sum = Score::element(args, c, score_of_head, sum);
+    if constexpr (ScalesHeads<Score>)
+      sum = worth.of_softmax() ? sum : sum * worth.of_head;
+    else if constexpr (!Score::plain)
+      sum = Score::element(args, c, score_of_head, sum);
     float weight = math::fast_exp2(math::fma(sum, scale, -shift)) * reciprocal;
     if constexpr (!Weight::plain) weight = Weight::element(args, c, weight_of_head, weight);
     if (weight == 0.0f) continue;
@@ -175,7 +177,7 @@ SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& slab
   typename S::F::Coord own;
   S::F::set_batch(own, tile.entry + tile.split * S::entries);
   float logarithm[2], factor[2];
-  softmax.finish(WorthOfSums<Score>(args, c).scale(), logarithm);
+  softmax.template finish<S::headroom>(WorthOfSums<Score>(args, c).scale(), logarithm);
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int m = row + out.row(2 * r);
@@ -209,7 +211,7 @@ SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& slab
   bool is_nan[2] = {};
   out.each([&](int e, float& x) {
     const int r = e / 2 % 2;
-    const float result = x * factor[r] * worth;
+    const float result = x * factor[r] * (worth * RowSoftmax::unit<S::headroom>);
     x = factor[r] == 0.0f ? 0.0f : result;
     if constexpr (Rows::zero_dominates) is_nan[r] = is_nan[r] | (x != x);
   });

@@ -17,41 +17,43 @@ inline constexpr int kTurningWarps = 3;
 // A tile by kTurningWarps warps, of which this is number `warp`. `cut`: keys from `end` on become
 // zeros.
 template <class S, bool cut>
-SINTER_DEVICE void turn_values(unsigned from, unsigned to, int warp, int end) {
+SINTER_DEVICE void turn_values(unsigned from, unsigned to, unsigned warp, int end) {
   using Loaded = typename S::LoadedV;
   using Turned = typename S::TileV;
-  constexpr int keys = 32, columns = 16;  // of a step
-  constexpr int across = S::columns / columns, steps = S::tile_k / keys * across;
-  static_assert(S::tile_k % keys == 0 && S::columns % columns == 0);
-  const int lane = static_cast<int>(threadIdx.x) % 32, block = lane / 8, line = lane % 8;
+  constexpr unsigned keys = 32, columns = 16, line = 128;  // of a step; bytes of a line
+  constexpr unsigned across = S::columns / columns, steps = S::tile_k / keys * across;
+  static_assert(S::tile_k % keys == 0 && Loaded::slabs == 1 && Turned::slabs == 1);
+  const unsigned lane = threadIdx.x % 32, block = lane / 8, i = lane % 8;
   // Of a block's eight columns, which lie in every other line, the first four are even ones, the
-  // others odd ones, or the other way round: lines of one parity would share four banks of eight.
-  const bool first_even = lane / 4 < 4;
-  const unsigned even = first_even ? 0x6420 : 0x7531, odd = first_even ? 0x7531 : 0x6420;
-  const int column = 2 * line + ((block + line / 4) & 1);
+  // others odd ones, or the other way round: lines of one parity would share half of the banks.
+  const unsigned even = lane / 4 < 4 ? 0x6420 : 0x7531, odd = even ^ (0x6420 ^ 0x7531);
+  const unsigned column = 2 * i + ((block + i / 4) & 1);
+  // Pieces of a line are exchanged by exclusive or, so that steps reach others by it.
+  from += Loaded::place(static_cast<int>(lane), 0);
+  to += Turned::place(static_cast<int>(column), static_cast<int>(block / 2 * 16));
 #pragma unroll 1
-  for (int step = warp; step < steps; step += kTurningWarps) {
-    const int key = step / across * keys, e = step % across * columns;
+  for (unsigned step = warp; step < steps; step += kTurningWarps) {
+    const unsigned key = step / across * keys, e = step % across * columns;
     unsigned pairs[4];
-    warp_matrix::get_transposed(pairs, from + Loaded::place(key + lane, e));
+    warp_matrix::get_transposed(pairs, (from + key * line) ^ e);
     if constexpr (cut)
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int left = end - (key + 8 * i + lane % 4 * 2);
-        pairs[i] = left >= 2 ? pairs[i] : left == 1 ? pairs[i] & 0xffffu : 0u;
+      for (unsigned j = 0; j < 4; ++j) {
+        const int left = end - static_cast<int>(key + 8 * j + lane % 4 * 2);
+        pairs[j] = left >= 2 ? pairs[j] : left == 1 ? pairs[j] & 0xffffu : 0u;
       }
     const unsigned turned[4] = {warp_matrix::bytes_of(pairs[0], pairs[1], even),
                                 warp_matrix::bytes_of(pairs[0], pairs[1], odd),
                                 warp_matrix::bytes_of(pairs[2], pairs[3], even),
                                 warp_matrix::bytes_of(pairs[2], pairs[3], odd)};
-    hopper::put_blocks(to + Turned::place(e + column, key + block / 2 * 16), turned);
+    hopper::put_blocks((to + e * line) ^ key, turned);
   }
 }
 
 // The warps that turn values walk over tiles as the one does that has them loaded.
 template <class Config, class S, class Bounds, class Args>
 SINTER_DEVICE void turn_all_values(const Args& args, unsigned char* pointer, unsigned shared,
-                                   int warp) {
+                                   unsigned warp) {
   const typename S::Pipe loaded{shared + S::pipe_loaded_v}, turned{shared + S::pipe_v};
   typename S::Pipe::State state;
   auto tiles = tiles_of_producer<Config, S, Bounds>(pointer, shared);

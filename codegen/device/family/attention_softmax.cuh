@@ -3,9 +3,8 @@
 // so far and the sum of exp(score - largest). Where the largest grows, what was summed before is
 // multiplied by exp(old - new); but not while it grows little, since weights may be larger than 1
 // (Zadouri et al., "FlashAttention-4", 2026): a warp goes on with the old one while no row of it
-// has outgrown it by more than 2^8. Weights that are rounded to 8 bits have a `headroom` of some
-// powers of two, within which they lie from the start, so that small ones are not lost, and so many
-// fewer to grow by.
+// has outgrown it by more than 2^8. Weights that are rounded to 8 bits are 2^headroom times as large,
+// so that small ones are not lost, and outgrow by as much less.
 //
 // Scores are in units of `scale` times log 2 here, so that a weight is one multiply-add and one
 // exp2. A thread holds of two rows a quarter each (engine/fragment.cuh).
@@ -30,7 +29,6 @@ struct RowSoftmax {
 
   // Weights in place of scores, of which each is worth `scale` (above 0) powers of two. A row
   // whose scores all are -inf so far has weights of 0. `lazy`: the old largest serves while it may.
-  // `headroom`: powers of two.
   template <bool lazy, int headroom, int columns>
   SINTER_DEVICE void weigh(Accumulator<float, columns>& s, float scale) {
     constexpr int count = columns / 2;
@@ -50,8 +48,6 @@ struct RowSoftmax {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       now[r] = join_quad(larger(most[r][0], most[r][1]), larger);
-      // Counted from so much below the largest, weights are that much larger.
-      if constexpr (headroom > 0) now[r] = larger(largest[r], now[r] - headroom / scale);
       grows = grows || !(now[r] * scale - largest[r] * scale <= kSlack - headroom);  // and NaN
     }
     outgrown = !lazy || __any_sync(0xffffffffu, grows);
@@ -64,7 +60,10 @@ struct RowSoftmax {
       }
     }
 #pragma unroll
-    for (int r = 0; r < 2; ++r) shift[r] = shift_of(largest[r], scale);
+    for (int r = 0; r < 2; ++r) {
+      shift[r] = shift_of(largest[r], scale);
+      if constexpr (headroom > 0) shift[r] -= headroom;
+    }
     float sums[2][2] = {};
 #pragma unroll
     for (int i = 0; i < count; ++i) {
@@ -79,14 +78,20 @@ struct RowSoftmax {
   // The whole row's sum, and the logarithm of the sum of exp(score) over the row; -inf where no
   // score is above -inf. `worth`: what a score is worth, not in powers of two: a row of one key has
   // its score then, without the rounding of log 2.
+  template <int headroom>
   SINTER_DEVICE void finish(float worth, float (&logarithm)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       total[r] = join_quad(total[r], [](float a, float b) { return a + b; });
+      if constexpr (headroom > 0) total[r] *= unit<headroom>;
       logarithm[r] =
           total[r] == 0.0f ? minus_infinity() : math::fma(largest[r], worth, math::log(total[r]));
     }
   }
+
+  // Of weights that are larger than exp(score - largest).
+  template <int headroom>
+  static constexpr float unit = 1.0f / (1 << headroom);
 
  private:
   static constexpr float kSlack = 8;
