@@ -66,11 +66,11 @@ Tensor Attention::paged(const char* step, int port, int table) {
 }
 
 Tensor Attention::product(Tensor a, Tensor b, bool f8_weights) {
-  return detail::add_node(OpKind::matmul,
-                          MatmulAttributes{.annihilating_zero = bool(keep()),
-                                           .of_attention = true,
-                                           .f8_weights = f8_weights},
-                          {a, b}, {detail::kNew})[0];
+  return detail::add_node(
+      OpKind::matmul,
+      MatmulAttributes{
+          .annihilating_zero = bool(keep()), .of_attention = true, .f8_weights = f8_weights},
+      {a, b}, {detail::kNew})[0];
 }
 
 Tensor Attention::scores() {

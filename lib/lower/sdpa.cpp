@@ -84,8 +84,8 @@ void sdpa(Expansion& e) {
   const auto [p, stats] = probabilities(e, attention, e.input(shapes::kSdpaPorts.sink));
   if (stats) e.result(1, stats);
   if (!e.wants(0) && !e.wants(2)) return;
-  // Of f32 and virtual: kernels may round them, before or after the division by their sum, and to f8
-  // where the graph scales them (GRAPH_JSON.md).
+  // Of f32 and virtual: kernels may round them, before or after the division by their sum, and to
+  // f8 where the graph scales them (GRAPH_JSON.md).
   const Tensor weights = attention.after_dropout("probabilities", p);
   Tensor o = attention.product(weights, attention.value(), e.has(s.scale_s));
   if (const Tensor factor = scales(e, "descale_o", {s.descale_v, s.scale_s, s.descale_s}))

@@ -127,8 +127,7 @@ void Engine::prepare_contraction(Job& job, const std::vector<Box>& needed) {
   const DataType io = graph_.options().io;
   const bool tf32_allowed = graph_.compute(*job.node) == tf32;
   const auto* const matmul = std::get_if<MatmulAttributes>(&job.node->attributes);
-  const bool f8_weights =
-      matmul && matmul->f8_weights && eight_bits(graph_, job.node->inputs[1]);
+  const bool f8_weights = matmul && matmul->f8_weights && eight_bits(graph_, job.node->inputs[1]);
   for (std::size_t i = 0; i < 2; ++i) {
     const TensorId x = job.node->inputs[i];
     const DataType type = graph_.type(x);

@@ -197,9 +197,8 @@ class Consumer {
     wgmma::commit();
   }
   SINTER_DEVICE void issue_outputs(typename Outputs::Sums& out, const Weights& weights) const {
-    Outputs::template multiply<0, Weights::steps>(out, weights,
-                                                  v_ + state_v_.stage * (S::TileV::bytes / 16),
-                                                  !SumsOfTile<S>::apart);
+    Outputs::template multiply<0, Weights::steps>(
+        out, weights, v_ + state_v_.stage * (S::TileV::bytes / 16), !SumsOfTile<S>::apart);
     wgmma::commit();
   }
   SINTER_DEVICE void release_k() {
@@ -232,7 +231,8 @@ SINTER_DEVICE void run_forward(const Args& args) {
     typename S::Pipe{shared + S::pipe_k}.init(1, S::consumers * 4);
     typename S::Pipe{shared + S::pipe_v}.init(S::turns_values ? kTurningWarps * 32 : 1,
                                               S::consumers * 4);
-    if constexpr (S::turns_values) typename S::Pipe{shared + S::pipe_loaded_v}.init(1, kTurningWarps);
+    if constexpr (S::turns_values)
+      typename S::Pipe{shared + S::pipe_loaded_v}.init(1, kTurningWarps);
     if constexpr (CountsTiles<Bounds>) TileQueue::Pipe{shared + S::queue}.init(1, S::consumers * 4);
     hopper::barriers_are_ready();
   }

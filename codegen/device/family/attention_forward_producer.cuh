@@ -64,8 +64,8 @@ struct ForwardShape : LoadedTiles<Config, First, Q, 64 * (Config::threads / 128 
   using LoadedV = typename Values::Loaded;
   using WeightNumber = typename Values::WeightNumber;
   static constexpr int headroom = Values::headroom;
-  using Scores = Mma<Shape<64, tile_k>, Types<typename Q::Number, typename K::Number, float>, TileQ,
-                     TileK>;
+  using Scores =
+      Mma<Shape<64, tile_k>, Types<typename Q::Number, typename K::Number, float>, TileQ, TileK>;
   using Outputs =
       Mma<Shape<64, columns>, Types<WeightNumber, typename V::Number, float>, Registers, TileV>;
 

@@ -70,7 +70,7 @@ struct StoredNumber {
   using type = typename S::Number;
 };
 template <class S, class Body>
-  requires requires { typename Body::Number; }
+requires requires { typename Body::Number; }
 struct StoredNumber<S, Body> {
   using type = typename Body::Number;
 };

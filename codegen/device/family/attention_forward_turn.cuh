@@ -2,11 +2,11 @@
 // one that has TMA load them turn each tile in shared memory. (Shah et al., "FlashAttention-3",
 // 2024, section 3.3.)
 //
-// Of 16-bit elements, ldmatrix hands each lane two neighbouring keys of a column, and here an element
-// is two neighbouring columns: so two blocks, of keys 0 to 7 and 8 to 15, hold for a lane keys 2 q,
-// 2 q + 1, 8 + 2 q and 9 + 2 q (q: its number in its quad) of two columns. These four keys of a
-// column are what the lane holds of a row of weights, too, as the left operand (column_of_k()), so
-// that stmatrix writes them side by side, in that order.
+// Of 16-bit elements, ldmatrix hands each lane two neighbouring keys of a column, and here an
+// element is two neighbouring columns: so two blocks, of keys 0 to 7 and 8 to 15, hold for a lane
+// keys 2 q, 2 q + 1, 8 + 2 q and 9 + 2 q (q: its number in its quad) of two columns. These four
+// keys of a column are what the lane holds of a row of weights, too, as the left operand
+// (column_of_k()), so that stmatrix writes them side by side, in that order.
 #pragma once
 #include "sinter/device/family/attention_forward_producer.cuh"
 
@@ -68,10 +68,9 @@ SINTER_DEVICE void turn_all_values(const Args& args, unsigned char* pointer, uns
     for (int n = keys.end - 1; n >= keys.begin; --n) {
       loaded.wait(state);
       turned.acquire(state);
-      turn_values<S, Bounds::padding>(
-          shared + S::loaded_v + state.stage * S::LoadedV::bytes,
-                     shared + S::v + state.stage * S::TileV::bytes, warp,
-                     band.columns - band.first_column - n * S::tile_k);
+      turn_values<S, Bounds::padding>(shared + S::loaded_v + state.stage * S::LoadedV::bytes,
+                                      shared + S::v + state.stage * S::TileV::bytes, warp,
+                                      band.columns - band.first_column - n * S::tile_k);
       turned.commit(state);
       __syncwarp();
       loaded.release(state);

@@ -3,8 +3,8 @@
 // so far and the sum of exp(score - largest). Where the largest grows, what was summed before is
 // multiplied by exp(old - new); but not while it grows little, since weights may be larger than 1
 // (Zadouri et al., "FlashAttention-4", 2026): a warp goes on with the old one while no row of it
-// has outgrown it by more than 2^8. Weights that are rounded to 8 bits are 2^headroom times as large,
-// so that small ones are not lost, and outgrow by as much less.
+// has outgrown it by more than 2^8. Weights that are rounded to 8 bits are 2^headroom times as
+// large, so that small ones are not lost, and outgrow by as much less.
 //
 // Scores are in units of `scale` times log 2 here, so that a weight is one multiply-add and one
 // exp2. A thread holds of two rows a quarter each (engine/fragment.cuh).

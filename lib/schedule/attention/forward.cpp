@@ -61,7 +61,8 @@ std::optional<BoxedOperand> stored_sums(const KernelSpec& outputs, DataType oper
       !is_store(body.back()) || body.back().args[0] + 2 != static_cast<int>(body.size()) ||
       (!plain && !f8) || !is_scaled_sum(outputs, body.size() - 2, rows_and_columns(c)))
     return {};
-  auto o = boxed_result(outputs, body.back().port, c.batch, {c.first_m(), c.first_n()}, c.first_n());
+  auto o =
+      boxed_result(outputs, body.back().port, c.batch, {c.first_m(), c.first_n()}, c.first_n());
   if (!o || (f8 ? info(o->map.type).bytes != 2 : o->map.type != operands)) return {};
   set_box(*o, kStoredRows);
   return o;
@@ -267,8 +268,8 @@ std::int64_t choose_heads(const KernelSpec& spec, const AttentionConfig& e, std:
 }
 
 // What an SM multiplies, 4096 operations a clock, at the share that was measured, one consumer
-// without another to overlap with at half of that, twice as many of f8; or what memory brings to so many SMs. (Wide:
-// 66 x 128 heads 576 and 512, 4096 keys, 162 us reckoned, 148 on an H100.)
+// without another to overlap with at half of that, twice as many of f8; or what memory brings to so
+// many SMs. (Wide: 66 x 128 heads 576 and 512, 4096 keys, 162 us reckoned, 148 on an H100.)
 double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig& e, double items,
                                   const DeviceModel& device) {
   constexpr double kOperations = 4096, kReached = 0.65, kReachedWide = 0.55, kStart = 4,
@@ -286,8 +287,7 @@ double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig&
   const auto clocks_of = [](const BoxedOperand& o, std::int64_t elements) {
     return static_cast<double>(elements) * (is_f8(o.map.type) ? 0.5 : 1);
   };
-  const double tile = 2.0 * e.tile_q * e.tile_k *
-                      (clocks_of(e.k, depth) + clocks_of(e.v, width)),
+  const double tile = 2.0 * e.tile_q * e.tile_k * (clocks_of(e.k, depth) + clocks_of(e.v, width)),
                reached = e.wide ? kReachedWide
                          : few  ? kReachedFew
                                 : kReached;
@@ -317,8 +317,7 @@ bool plan_by_warpgroups(const KernelSpec& spec, const DeviceModel& device, Atten
   e.scales_heads =
       is_f8(a.q.type) && !score.empty() &&
       is_scaled_sum(e.scores, score.size() - 1, rows_and_columns(e.scores.contraction()));
-  const bool plain =
-      (a.score.statements.empty() || e.scales_heads) && a.weight.statements.empty();
+  const bool plain = (a.score.statements.empty() || e.scales_heads) && a.weight.statements.empty();
   const int d = static_cast<int>(depth), w = static_cast<int>(width);
   e.values_in_keys = e.wide && lies_in_keys(e, plan.spec);
   if (!(e.wide ? choose_wide_tile(e, d, w, device) : choose_tile(e, e.scores, d, w, plain, device)))
@@ -330,8 +329,8 @@ bool plan_by_warpgroups(const KernelSpec& spec, const DeviceModel& device, Atten
     if (b->map.box[1] > 256) return false;
   e.result = stored_sums(plan.spec, e.q.map.type);
   e.threads = 128 * (e.consumers + 1);
-  e.shared_bytes =
-      static_cast<std::uint32_t>(e.wide ? wide_shared_bytes(e, d, w) : shared_bytes_of_warpgroups(e, d, w));
+  e.shared_bytes = static_cast<std::uint32_t>(e.wide ? wide_shared_bytes(e, d, w)
+                                                     : shared_bytes_of_warpgroups(e, d, w));
   const std::int64_t heads = count(spec.extent, 0, AttentionSpec::batch);
   const std::int64_t tiles_q = tiles_of(rows_of(spec), e.tile_q, a.sequences);
   if (tiles_q * e.tile_q >= std::int64_t{1} << 31) return false;
@@ -340,7 +339,8 @@ bool plan_by_warpgroups(const KernelSpec& spec, const DeviceModel& device, Atten
   const double tiles_k = std::ceil(keys_of_a_row(spec) / a.splits / e.tile_k);
   const bool shares = a.parts >= 0;
   if (shares && (e.wide || a.sequences.count > 0 || items * tiles_k >= 0x1p30)) return false;
-  e.part_rows = shares ? static_cast<int>(std::min<std::int64_t>(up(rows_of(spec), 8), kConsumerRows)) : 0;
+  e.part_rows =
+      shares ? static_cast<int>(std::min<std::int64_t>(up(rows_of(spec), 8), kConsumerRows)) : 0;
   e.grid = clamp_grid(std::min<double>(items, device.sms));
   if (shares) share_keys(spec, items * tiles_k, device, e);
   e.heads_together = static_cast<int>(choose_heads(spec, e, heads, tiles_q, device));

@@ -87,8 +87,7 @@ int shared_bytes_of_warpgroups(const AttentionConfig& e, int depth, int width) {
   const auto bytes = [&](const BoxedOperand& o, int rows, int k) {
     return rows * k * info(o.map.type).bytes;
   };
-  const int columns = up(width, 16),
-            q = bytes(e.q, kConsumerRows, up(depth, line(e.q))),
+  const int columns = up(width, 16), q = bytes(e.q, kConsumerRows, up(depth, line(e.q))),
             k = bytes(e.k, up(e.tile_k, e.k.k_fastest ? kSwizzledRows : line(e.k)),
                       up(depth, line(e.k))),
             v = bytes(e.v, up(columns, line(e.v)),
@@ -97,7 +96,7 @@ int shared_bytes_of_warpgroups(const AttentionConfig& e, int depth, int width) {
   const bool turns = is_f8(e.v.map.type);
   const int turned = turns ? columns * up(e.tile_k, kLineBytes) + 16 : 0,
             taken = e.attention.tiles_taken >= 0 ? 2 * (16 + 32) : 0,  // tiles, with their barriers
-            share = e.attention.parts >= 0 ? 4 * (4 + 20) : 0;         // where the CTA's begins
+      share = e.attention.parts >= 0 ? 4 * (4 + 20) : 0;               // where the CTA's begins
   return e.consumers * q + e.stages * (k + v + turned) + e.consumers * 4 * kSlabBytes + 16 +
          2 * 16 * e.stages + taken + share + 1023;
 }

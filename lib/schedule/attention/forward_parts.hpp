@@ -4,8 +4,8 @@
 
 namespace sinter {
 
-inline constexpr int kConsumerRows = 64;        // of a consumer
-inline constexpr int kLineBytes = 128;  // of a line of the swizzle
+inline constexpr int kConsumerRows = 64;  // of a consumer
+inline constexpr int kLineBytes = 128;    // of a line of the swizzle
 
 // The first multiple of `to` from x on.
 inline int up(std::int64_t x, int to) { return static_cast<int>((x + to - 1) / to * to); }
