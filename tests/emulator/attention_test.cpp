@@ -39,6 +39,12 @@ void add(Graph& g, const Schedule& s) {
   const SdpaAttributes a{
       .attn_scale = 0.125, .causal_mask = s.causal, .softcap = s.score ? 20.0 : 0.0};
   SdpaInputs in;
+  if (s.io == f8e4m3) {
+    in.descale_q = in.descale_v = in.scale_s =
+        g.tensor({.name = "scale", .dim = {1, 1, 1, 1}, .data_type = f32});
+    g.output(sdpa(q, k, v, a, in).o, "o", {.data_type = bf16});
+    return;
+  }
   if (s.packed > 0)
     in.cu_seq_len_q = in.cu_seq_len_kv =
         g.tensor({.name = "offsets", .dim = {s.packed + 1, 1, 1, 1}, .data_type = i32});
@@ -98,6 +104,12 @@ TEST_CASE("schedules of attention compile without a complaint") {
       {400, 64, 64, false, bf16, false, false, false, 1},
       {256, 64, 64, false, bf16, true, false, false, 1},
       {300, 256, 256, false, bf16, true, false, false, 2},
+      {100, 128, 128, false, f8e4m3},  // values of f8: two and three consumers, tiles of 128, 96
+      {300, 32, 32, false, f8e4m3, true},
+      {300, 64, 64, false, f8e4m3, true},
+      {300, 128, 128, false, f8e4m3},
+      {300, 96, 96, false, f8e4m3, true},
+      {300, 128, 128, true, f8e4m3, true},
   };
   check_compiled(all, "sm_90a");
 }
