@@ -268,8 +268,10 @@ std::int64_t choose_heads(const KernelSpec& spec, const AttentionConfig& e, std:
 }
 
 // What an SM multiplies, 4096 operations a clock, at the share that was measured, one consumer
-// without another to overlap with at half of that, twice as many of f8; or what memory brings to so
-// many SMs. (Wide: 66 x 128 heads 576 and 512, 4096 keys, 162 us reckoned, 148 on an H100.)
+// without another to overlap with at half of that, twice as many of f8, where the softmax may take
+// longer; or what memory brings to so many SMs. (Wide: 66 x 128 heads 576 and 512, 4096 keys, 162
+// us reckoned, 148 on an H100. f8, b4 h32 s4096, d128 and d64 on an H200: 1,270 and 1,270, 1,464
+// and 1,141.)
 double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig& e, double items,
                                   const DeviceModel& device) {
   constexpr double kOperations = 4096, kReached = 0.65, kReachedWide = 0.55, kStart = 4,
@@ -277,6 +279,7 @@ double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig&
   // Of few rows: what one consumer reaches alone, and one SM of its bandwidth. (On an H200, b4 h32
   // of 8, d128: 8192 keys by 32 CTAs 68 us; b1, 16384 keys by 64 CTAs and by 128 24.4 and 25.0.)
   constexpr double kReachedFew = 0.57, kOfSm = 0.7;
+  constexpr double kScoreF8 = 0.12;  // clocks of an SM
   const AttentionSpec& a = spec.attention();
   const std::int64_t depth = spec.extent[AttentionSpec::d], width = spec.extent[AttentionSpec::e];
   const bool few = !e.wide && e.consumers == 1, shares = a.parts >= 0;
@@ -284,13 +287,13 @@ double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig&
   // Tiles of keys, one behind another.
   const double in_row =
       shares ? std::ceil(items * tiles_k / e.grid) : std::ceil(items / e.grid) * tiles_k;
-  const auto clocks_of = [](const BoxedOperand& o, std::int64_t elements) {
+  const auto part = [](const BoxedOperand& o, std::int64_t elements) {
     return static_cast<double>(elements) * (is_f8(o.map.type) ? 0.5 : 1);
   };
-  const double tile = 2.0 * e.tile_q * e.tile_k * (clocks_of(e.k, depth) + clocks_of(e.v, width)),
-               reached = e.wide ? kReachedWide
-                         : few  ? kReachedFew
-                                : kReached;
+  const double reached = e.wide ? kReachedWide : few ? kReachedFew : kReached;
+  const double clocks = e.tile_q * e.tile_k *
+                        std::max(2 * (part(e.k, depth) + part(e.v, width)) / kOperations / reached,
+                                 is_f8(e.k.map.type) ? kScoreF8 : 0);  // of a tile
   const double bytes = bytes_of_attention(spec, e), of_sm = (few ? kOfSm : 1) * device.sm_bandwidth;
   // The last round of tiles may leave SMs idle. That of few rows, which wait for memory, counts.
   const auto streamed = [&](double ctas) {
@@ -303,7 +306,7 @@ double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig&
                                   (std::floor(items / e.grid) * streamed(e.grid) + streamed(rest));
   return (few ? kStartFew : kStart) +
          (shares ? microseconds_of_join(e, static_cast<int>(width)) : 0) +
-         std::max(in_row * tile / kOperations / reached / device.clock, memory);
+         std::max(in_row * clocks / device.clock, memory);
 }
 
 // Completes a plan that has its operands.
