@@ -142,26 +142,39 @@ class Consumer {
   SINTER_DEVICE void meet() const { turns_.meet(); }
 
   // The sums of weights times values and what the softmax knows of the rows. `row`: the first.
+  // Tiles that rows of other consumers see, but none of these, are passed over.
   SINTER_DEVICE void multiply(typename Outputs::Sums& out, RowSoftmax& softmax, Coord c,
                               const BandOf<S, Bounds>& band, const KeyTiles& tiles, int row) {
     const WeightsOfRows<S, Bounds, Score, Weight, Args> weights_of(args_, c, band, row);
+    const KeyTiles& own = weights_of.own;
+    const bool whole = !sees_less;
+    const int begin = whole || own.begin < tiles.begin ? tiles.begin : own.begin,
+              end = whole || own.end > tiles.end ? tiles.end : own.end;
+    softmax.start();
+    out.clear();
     pipe_q_.wait(state_q_);
+    if (sees_less && begin >= end) {
+      release_q();
+      pass_over(1, false);
+      pass_over(tiles.end - tiles.begin - 1, true);
+      return;
+    }
+    if (sees_less) pass_over(tiles.end - end, true);
     typename Scores::Sums s;
     Weights weights;
     SumsOfTile<S> apart;
     auto& of_tile = apart.in_place_of(out);
-    int n = tiles.end - 1;
+    int n = end - 1;
     pipe_k_.wait(state_k_);
     wgmma::fence(s);
     issue_scores(s);
     wgmma::wait<0>(s);
     release_k();
-    softmax.start();
+    if (n == begin) release_q();
     weights_of.weigh(s, softmax, n);
-    out.clear();
     weights = to_operand<typename S::WeightNumber>(s);
 #pragma unroll 1
-    for (--n; n >= tiles.begin; --n) {
+    for (--n; n >= begin; --n) {
       pipe_k_.wait(state_k_);
       turns_.wait();
       wgmma::fence(s);
@@ -173,6 +186,7 @@ class Consumer {
       turns_.pass();
       wgmma::wait<1>(s);
       release_k();
+      if (n == begin) release_q();
       weights_of.weigh(s, softmax, n);
       wgmma::wait<0>(of_tile, weights);
       release_v();
@@ -180,18 +194,36 @@ class Consumer {
       if (softmax.outgrown) out.each([&](int i, float& x) { x *= softmax.worth[i / 2 % 2]; });
       weights = to_operand<typename S::WeightNumber>(s);
     }
-    pipe_q_.release(state_q_);
-    state_q_.advance();
     pipe_v_.wait(state_v_);
-    clear_past_end(band, tiles.begin);
+    clear_past_end(band, begin);
     wgmma::fence(of_tile, weights);
     issue_outputs(of_tile, weights);
     wgmma::wait<0>(of_tile, weights);
     release_v();
     apart.add_to(out);
+    if (sees_less) pass_over(begin - tiles.begin, true);
   }
 
  private:
+  // Whether a consumer's rows may see fewer tiles of keys than the others'.
+  static constexpr bool sees_less = S::consumers > 1 &&
+                                    (BandOf<S, Bounds>::bounded || !is_known(S::queries) ||
+                                     S::queries % S::tile_q != 0);
+
+  // So many tiles of keys go by unread; with the consumer's turns, of which each takes as many.
+  SINTER_DEVICE void pass_over(int tiles, bool turn) {
+#pragma unroll 1
+    for (int i = 0; i < tiles; ++i) {
+      if (turn) {
+        turns_.wait();
+        turns_.pass();
+      }
+      pipe_k_.wait(state_k_);
+      release_k();
+      pipe_v_.wait(state_v_);
+      release_v();
+    }
+  }
   SINTER_DEVICE void issue_scores(typename Scores::Sums& s) const {
     Scores::template multiply<S::steps>(s, q_, k_ + state_k_.stage * (S::TileK::bytes / 16), false);
     wgmma::commit();
@@ -200,6 +232,10 @@ class Consumer {
     Outputs::template multiply<0, Weights::steps>(
         out, weights, v_ + state_v_.stage * (S::TileV::bytes / 16), !SumsOfTile<S>::apart);
     wgmma::commit();
+  }
+  SINTER_DEVICE void release_q() {
+    pipe_q_.release(state_q_);
+    state_q_.advance();
   }
   SINTER_DEVICE void release_k() {
     pipe_k_.release(state_k_);

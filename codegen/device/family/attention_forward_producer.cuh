@@ -111,14 +111,14 @@ SINTER_DEVICE void load_tile(const Args& args, const Coord& c, int row, int k, u
   }
 }
 
-// Of tiles that there are, each one's keys before the values of the one loaded before it.
+// Of tiles whose last one's keys are under way, each one's keys before the values of the one loaded
+// before it.
 template <class S, class V, class Args, class LoadK>
 SINTER_DEVICE void load_keys_and_values(const Args& args, const typename S::F::Coord& c,
                                         const KeyTiles& keys, int first_key, unsigned shared,
                                         typename S::Pipe::State& state_v, const LoadK& load_k) {
   using Tile = typename S::LoadedV;
   const typename S::Pipe pipe_v{shared + S::pipe_loaded_v};
-  load_k(keys.end - 1);
 #pragma unroll 1
   for (int n = keys.end - 1; n >= keys.begin; --n) {
     if (n > keys.begin) load_k(n - 1);
@@ -154,6 +154,9 @@ SINTER_DEVICE void produce(const Args& args, unsigned char* pointer, unsigned sh
                                       pipe_k.full(state_k));
       state_k.advance();
     };
+    // Before Q, whose place consumers leave later than a stage of keys: so that keys are there when
+    // they begin this tile of rows. (As FlashAttention-3 has it.)
+    load_k(keys.end - 1);
     pipe_q.acquire(state_q);
     pipe_q.expect(state_q, S::consumers * S::TileQ::bytes);
 #pragma unroll

@@ -150,13 +150,19 @@ struct Consumers {
 // fewer rows of the last tile empty. (d64 on an H200, us with two, three, four: b4 h32 s4096 causal
 // 798, 639, 711; b32 h16 s512 113, 100, 92.) Values of f8 are turned by the producer's warps, which
 // take more registers.
-Consumers choose_consumers(std::int64_t rows, int wide, bool plain, bool turns) {
+// `keys`: that a row sees on average; `bounded`: not the same ones as others. Then a consumer
+// visits tiles that some of its rows see in part: short ones waste less.
+Consumers choose_consumers(std::int64_t rows, double keys, bool bounded, int wide, bool plain,
+                           bool turns) {
   constexpr Consumers two_turned{2, 232, 40, 128, 1.24}, three_turned{3, 152, 40, 128, 1};
   constexpr Consumers one{1, 240, 24, 128, 1}, two{2, 240, 24, 128, 1.24},
       three{3, 160, 32, 128, 1}, four{4, 112, 24, 64, 1.08};
   if (rows <= kConsumerRows) return one;
   if (wide > 64 || !plain) return turns ? two_turned : two;
-  const auto time = [&](const Consumers& c) { return up(rows, kConsumerRows * c.count) * c.time; };
+  const auto time = [&](const Consumers& c) {
+    return up(rows, kConsumerRows * c.count) * c.time *
+           (keys + (bounded ? kConsumerRows + c.most_keys : 0));
+  };
   const auto faster = [&](const Consumers& a, const Consumers& b) { return time(a) < time(b); };
   return turns ? std::min(three_turned, two_turned, faster) : std::min({three, four, two}, faster);
 }
@@ -183,11 +189,13 @@ bool choose_wide_tile(AttentionConfig& e, int depth, int width, const DeviceMode
 // Tiles, warpgroups and stages. What a consumer holds of 64 rows: scores and, half as large,
 // weights of a tile of keys, and the results. (b4 h32 s4096 d128 on an H200: tiles of 128 keys
 // 1,896 us and of 160 1,931.)
-bool choose_tile(AttentionConfig& e, const KernelSpec& scores, int depth, int width, bool plain,
-                 const DeviceModel& device) {
+bool choose_tile(AttentionConfig& e, const KernelSpec& scores, double keys, int depth, int width,
+                 bool plain, const DeviceModel& device) {
+  const AttentionBand& band = e.attention.band;
   const bool turns = is_f8(e.v.map.type);
-  const Consumers c = choose_consumers(length_of(rows_of(scores), e.attention.sequences),
-                                       std::max(depth, width), plain, turns);
+  const Consumers c =
+      choose_consumers(length_of(rows_of(scores), e.attention.sequences), keys,
+                       band.left || band.right, std::max(depth, width), plain, turns);
   e.consumers = c.count;
   e.tile_q = kConsumerRows * c.count;
   e.producer_registers = c.producer_registers;
@@ -323,7 +331,8 @@ bool plan_by_warpgroups(const KernelSpec& spec, const DeviceModel& device, Atten
   const bool plain = (a.score.statements.empty() || e.scales_heads) && a.weight.statements.empty();
   const int d = static_cast<int>(depth), w = static_cast<int>(width);
   e.values_in_keys = e.wide && lies_in_keys(e, plan.spec);
-  if (!(e.wide ? choose_wide_tile(e, d, w, device) : choose_tile(e, e.scores, d, w, plain, device)))
+  if (!(e.wide ? choose_wide_tile(e, d, w, device)
+               : choose_tile(e, e.scores, keys_of_a_row(spec), d, w, plain, device)))
     return false;
   set_swizzled_lines(e.q, kConsumerRows, up(depth, kLine));
   set_swizzled_lines(e.k, e.tile_k, up(depth, kLine));
