@@ -8,17 +8,23 @@
 #include "schedule/attention/forward_f8.hpp"
 #include "schedule/attention/forward_mma.hpp"
 #include "schedule/attention/forward_parts.hpp"
+#include "schedule/attention/forward_tile.hpp"
 #include "schedule/schedule_parts.hpp"
 
 namespace sinter {
 namespace {
 
-constexpr int kLine = kLineBytes / 2;  // elements of 16 bits in a line of the swizzle
 constexpr std::int64_t kWidest = 256;  // head dimension: columns of one instruction
 // Of wide heads: what two consumers hold, and what leaves room for two stages of 64 keys beside Q.
 constexpr std::int64_t kWidestValues = 2 * kWidest, kWidestKeys = 576;
 
-// Rows of q: the queries of a head or, one behind another, those of all members of a group.
+// Whether a box of rows holds the queries of several members of a group, which lie apart.
+bool boxes_members(const BoxedOperand& o) {
+  return !o.batch.empty() && o.batch.front() == AttentionSpec::member;
+}
+
+// Rows of q: the queries of a head or, one behind another, those of all members of a group; if
+// these lie apart, a box brings them into one tile.
 std::optional<BoxedOperand> boxed_rows(const KernelSpec& spec, const ProductOperand& operand) {
   using A = AttentionSpec;
   const std::int64_t members = spec.extent[A::member], queries = spec.extent[A::query];
@@ -26,8 +32,23 @@ std::optional<BoxedOperand> boxed_rows(const KernelSpec& spec, const ProductOper
   auto o = boxed(spec, operand, A::query);
   if (!o || members == 1) return o;
   const Access& a = spec.ports[static_cast<std::size_t>(o->port)].access;
-  if (a.stride[A::member] != a.stride[A::query] * queries) return {};
-  o->map.dim[o->k_fastest ? 1 : 0] *= members;
+  const std::int64_t bytes = info(o->map.type).bytes, step = a.stride[A::member] * bytes;
+  if (a.stride[A::member] == a.stride[A::query] * queries) {
+    o->map.dim[o->k_fastest ? 1 : 0] *= members;
+    return o;
+  }
+  constexpr int kMostDims = 5;
+  if (!o->k_fastest || members * queries > kConsumerRows || kConsumerRows % queries != 0 ||
+      step <= 0 || step % 16 != 0 || step >= std::int64_t{1} << 40 ||
+      o->map.dim.size() == kMostDims)
+    return {};
+  TensorMap& map = o->map;
+  const Dims dim = map.dim, stride = map.stride;
+  map.dim = {dim[0], dim[1], members};
+  map.stride = {stride[0], step};
+  for (int i = 2; i < dim.size(); ++i)
+    map.dim.push_back(dim[i]), map.stride.push_back(stride[i - 1]);
+  o->batch.insert(o->batch.begin(), A::member);
   return o;
 }
 
@@ -141,140 +162,6 @@ bool lies_in_keys(const AttentionConfig& e, const KernelSpec& outputs) {
   return table(e.scores, k) == table(outputs, v);
 }
 
-// Warpgroups of 64 rows, the registers of each, the producer's, and the keys of a tile.
-struct Consumers {
-  int count, registers, producer_registers, most_keys;
-  double time;  // of a row, beside the others'
-};
-// Three take heads of up to 64 elements, two more. Four, of fewer keys a tile, where they leave
-// fewer rows of the last tile empty. (d64 on an H200, us with two, three, four: b4 h32 s4096 causal
-// 798, 639, 711; b32 h16 s512 113, 100, 92.) Values of f8 are turned by the producer's warps, which
-// take more registers.
-// `keys`: that a row sees on average; `bounded`: not the same ones as others. Then a consumer
-// visits tiles that some of its rows see in part: short ones waste less.
-Consumers choose_consumers(std::int64_t rows, double keys, bool bounded, int wide, bool plain,
-                           bool turns) {
-  constexpr Consumers two_turned{2, 232, 40, 128, 1.24}, three_turned{3, 152, 40, 128, 1};
-  constexpr Consumers one{1, 240, 24, 128, 1}, two{2, 240, 24, 128, 1.24},
-      three{3, 160, 32, 128, 1}, four{4, 112, 24, 64, 1.08};
-  if (rows <= kConsumerRows) return one;
-  if (wide > 64 || !plain) return turns ? two_turned : two;
-  const auto time = [&](const Consumers& c) {
-    return up(rows, kConsumerRows * c.count) * c.time *
-           (keys + (bounded ? kConsumerRows + c.most_keys : 0));
-  };
-  const auto faster = [&](const Consumers& a, const Consumers& b) { return time(a) < time(b); };
-  return turns ? std::min(three_turned, two_turned, faster) : std::min({three, four, two}, faster);
-}
-
-// Pages in a tile, or tiles in a page.
-bool has_whole_pages(const AttentionConfig& e) {
-  const auto whole = [&](std::int64_t page) {
-    return page == 0 || e.tile_k % page == 0 || page % e.tile_k == 0;
-  };
-  return whole(e.k.page) && whole(e.v.page);
-}
-
-// Of wide heads the largest tile of keys of which two stages fit.
-bool choose_wide_tile(AttentionConfig& e, int depth, int width, const DeviceModel& device) {
-  e.ping_pong = false;
-  e.tile_q = kConsumerRows;
-  constexpr int kMostKeys = 64, kMostStages = 4;
-  for (e.tile_k = kMostKeys; e.tile_k >= 16; e.tile_k -= 16)
-    for (e.stages = kMostStages; has_whole_pages(e) && e.stages >= 2; --e.stages)
-      if (wide_shared_bytes(e, depth, width) <= device.shared_per_cta) return true;
-  return false;
-}
-
-// Tiles, warpgroups and stages. What a consumer holds of 64 rows: scores and, half as large,
-// weights of a tile of keys, and the results. (b4 h32 s4096 d128 on an H200: tiles of 128 keys
-// 1,896 us and of 160 1,931.)
-bool choose_tile(AttentionConfig& e, const KernelSpec& scores, double keys, int depth, int width,
-                 bool plain, const DeviceModel& device) {
-  const AttentionBand& band = e.attention.band;
-  const bool turns = is_f8(e.v.map.type);
-  const Consumers c =
-      choose_consumers(length_of(rows_of(scores), e.attention.sequences), keys,
-                       band.left || band.right, std::max(depth, width), plain, turns);
-  e.consumers = c.count;
-  e.tile_q = kConsumerRows * c.count;
-  e.producer_registers = c.producer_registers;
-  e.consumer_registers = c.registers;
-  e.ping_pong = e.consumers == 2;
-  const int most_keys = plain ? c.most_keys : 64, others = turns ? 24 : 32, each = turns ? 32 : 16;
-  // Weights of f8 are half as large; what they add for a tile of values is summed apart.
-  const auto held = [&](int tile_k) {
-    return turns ? tile_k * 5 / 8 + up(width, 16) : tile_k * 3 / 4 + up(width, 16) / 2;
-  };
-  // One consumer waits for memory rather than for the tensor cores; short tiles are soon read.
-  const int most_stages = c.count == 1 ? 8 : c.count == 4 ? 3 : 2;
-  for (e.tile_k = most_keys; e.tile_k >= each; e.tile_k -= each) {
-    if (held(e.tile_k) + others > c.registers) continue;
-    if (!has_whole_pages(e)) continue;
-    for (e.stages = most_stages; e.stages >= 2; --e.stages)
-      if (shared_bytes_of_warpgroups(e, depth, width) <= device.shared_per_cta) return true;
-  }
-  return false;
-}
-
-// The same of packed sequences, whose lengths are not known: so many that a sequence's keys and
-// values fill half of the second-level cache.
-std::int64_t choose_heads_of_sequences(const KernelSpec& spec, std::int64_t heads,
-                                       std::int64_t group, const DeviceModel& device) {
-  using A = AttentionSpec;
-  const std::int64_t bytes = length_of(spec.extent[A::n], spec.attention().sequences) *
-                             (spec.extent[A::d] + spec.extent[A::e]) * 2,
-                     together = std::max<std::int64_t>(device.l2_bytes / 2 / bytes, 1) * group;
-  return std::min(heads, together);
-}
-
-// How many heads' tiles run side by side. Few, so that others' keys and values do not drive theirs
-// out of the second-level cache, but so many that the SMs' shares of the work are alike: each takes
-// every so-manieth tile, those with the most keys first (tile_of_rows). (b4 h32 s4096 d128 on an
-// H200: 1 head 1,749 us, 2 1,778, 8 1,816, 16 1,896; causal 2 918, 4 1,028, 8, whose shares differ
-// by half, 1,328, all 1,119.)
-// They have a tile for each SM at least. (d64, of which a head has 22 tiles: 2 heads 691 us, 4 682,
-// 7 642, 16 645.)
-std::int64_t choose_heads(const KernelSpec& spec, const AttentionConfig& e, std::int64_t heads,
-                          std::int64_t tiles_q, const DeviceModel& device) {
-  const AttentionSpec& a = spec.attention();
-  const std::int64_t group = std::min(heads, a.group);
-  constexpr std::int64_t kMostTiles = 1 << 16, kMostTried = 12;
-  if (a.sequences.count > 0) return choose_heads_of_sequences(spec, heads, group, device);
-  if (!a.band.right || heads * tiles_q > kMostTiles || a.splits > 1) return group;
-  const int grid = static_cast<int>(e.grid);
-  const auto keys = static_cast<double>(spec.extent[AttentionSpec::n]),
-             rows = static_cast<double>(spec.extent[AttentionSpec::query]);
-  const double shift = a.band.bottom_right ? keys - rows : 0;
-  constexpr double kOutside = 0.6;  // of a tile of keys: what a tile of rows costs besides
-  const auto cost = [&](std::int64_t tile) {
-    const double last = std::min(rows, static_cast<double>(tile + 1) * e.tile_q) - 1;
-    const double end = std::min(keys, last + shift + static_cast<double>(*a.band.right) + 1);
-    return std::ceil(std::max(0.0, end) / e.tile_k) + kOutside;
-  };
-  constexpr double kOfHead = 0.004;  // what a head more costs in cache misses
-  std::int64_t best = group;
-  double least = 0;
-  const std::int64_t fewest = (grid + tiles_q * group - 1) / (tiles_q * group);
-  for (std::int64_t n = 0; n < kMostTried && (fewest + n - 1) * group < heads; ++n) {
-    const std::int64_t together = std::min(heads, (fewest + n) * group);
-    std::vector<double> load(static_cast<std::size_t>(grid), 0.0);
-    double all = 0;
-    for (std::int64_t i = 0; i < heads * tiles_q; ++i) {
-      const std::int64_t first = i / (together * tiles_q) * together,
-                         beside = std::min(together, heads - first);
-      const std::int64_t round = i / grid, at = i % grid;
-      const double c = cost(tiles_q - 1 - i % (together * tiles_q) / beside);
-      load[static_cast<std::size_t>(round % 2 == 0 ? at : grid - 1 - at)] += c;
-      all += c;
-    }
-    const double us = *std::max_element(load.begin(), load.end()) / all *
-                      (1 + kOfHead * static_cast<double>(together));
-    if (least == 0 || us < least) least = us, best = together;
-  }
-  return best;
-}
-
 // What an SM multiplies, 4096 operations a clock, at the share that was measured, one consumer
 // without another to overlap with at half of that, twice as many of f8, where the softmax may take
 // longer; or what memory brings to so many SMs. (Wide: 66 x 128 heads 576 and 512, 4096 keys, 162
@@ -313,7 +200,7 @@ double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig&
                             : bytes / items *
                                   (std::floor(items / e.grid) * streamed(e.grid) + streamed(rest));
   return (few ? kStartFew : kStart) +
-         (shares ? microseconds_of_join(e, static_cast<int>(width)) : 0) +
+         (shares ? microseconds_of_join(e, items, static_cast<int>(width)) : 0) +
          std::max(in_row * clocks / device.clock, memory);
 }
 
@@ -328,21 +215,19 @@ bool plan_by_warpgroups(const KernelSpec& spec, const DeviceModel& device, Atten
   e.scales_heads =
       is_f8(a.q.type) && !score.empty() &&
       is_scaled_sum(e.scores, score.size() - 1, rows_and_columns(e.scores.contraction()));
-  const bool plain = (a.score.statements.empty() || e.scales_heads) && a.weight.statements.empty();
-  const int d = static_cast<int>(depth), w = static_cast<int>(width);
   e.values_in_keys = e.wide && lies_in_keys(e, plan.spec);
-  if (!(e.wide ? choose_wide_tile(e, d, w, device)
-               : choose_tile(e, e.scores, keys_of_a_row(spec), d, w, plain, device)))
-    return false;
-  set_swizzled_lines(e.q, kConsumerRows, up(depth, kLine));
-  set_swizzled_lines(e.k, e.tile_k, up(depth, kLine));
-  set_swizzled_lines(e.v, up(up(width, 16), kLine), e.tile_k);
+  if (!choose_forward_tile(e, spec, device)) return false;
+  set_swizzled_lines(e.q, kConsumerRows, up(depth, kSwizzledLine));
+  if (boxes_members(e.q)) {
+    const std::int64_t queries = spec.extent[AttentionSpec::query];
+    e.q.map.box[1] = queries, e.q.map.box[2] = kConsumerRows / queries;
+  }
+  set_swizzled_lines(e.k, e.tile_k, up(depth, kSwizzledLine));
+  set_swizzled_lines(e.v, up(up(width, 16), kSwizzledLine), e.tile_k);
   for (const BoxedOperand* b : {&e.q, &e.k, &e.v})
     if (b->map.box[1] > 256) return false;
   e.result = stored_sums(plan.spec, e.q.map.type);
   e.threads = 128 * (e.consumers + 1);
-  e.shared_bytes = static_cast<std::uint32_t>(e.wide ? wide_shared_bytes(e, d, w)
-                                                     : shared_bytes_of_warpgroups(e, d, w));
   const std::int64_t heads = count(spec.extent, 0, AttentionSpec::batch);
   const std::int64_t tiles_q = tiles_of(rows_of(spec), e.tile_q, a.sequences);
   if (tiles_q * e.tile_q >= std::int64_t{1} << 31) return false;
@@ -355,7 +240,7 @@ bool plan_by_warpgroups(const KernelSpec& spec, const DeviceModel& device, Atten
       shares ? static_cast<int>(std::min<std::int64_t>(up(rows_of(spec), 8), kConsumerRows)) : 0;
   e.grid = clamp_grid(std::min<double>(items, device.sms));
   if (shares) share_keys(spec, items * tiles_k, device, e);
-  e.heads_together = static_cast<int>(choose_heads(spec, e, heads, tiles_q, device));
+  e.heads_together = static_cast<int>(choose_heads_together(spec, e, heads, tiles_q, device));
   e.microseconds = microseconds_by_warpgroups(spec, e, items, device);
   return true;
 }
@@ -412,8 +297,8 @@ double keys_of_a_row(const KernelSpec& spec) {
 }
 
 std::array<int, 2> own_columns(std::int64_t width) {
-  const int slabs = up(width, kLine) / kLine, first = (slabs + 1) / 2;
-  return {first * kLine, std::max(1, slabs - first) * kLine};
+  const int slabs = up(width, kSwizzledLine) / kSwizzledLine, first = (slabs + 1) / 2;
+  return {first * kSwizzledLine, std::max(1, slabs - first) * kSwizzledLine};
 }
 
 std::vector<ProductOperand AttentionSpec::*> not_loadable(const KernelSpec& spec,
@@ -481,6 +366,7 @@ std::optional<AttentionPlan> schedule_as(const AttentionConfig& decided, const K
       (own.attention.parts >= 0) != (decided.attention.parts >= 0) ||
       own.part_rows != decided.part_rows || own.share_lanes != decided.share_lanes ||
       (own.part_rows > 0 && own.tile_q != decided.tile_q) ||
+      (boxes_members(own.q) && own.q.map.box != decided.q.map.box) ||
       own.scores.extent.back() != decided.scores.extent.back() || !decided.q.loads_like(own.q) ||
       !decided.k.loads_like(own.k) || !decided.v.loads_like(own.v) ||
       (decided.result && !(own.result && decided.result->loads_like(*own.result))) ||

@@ -2,7 +2,7 @@
 
 #include "plan/access.hpp"
 #include "plan/liveness.hpp"
-#include "schedule/attention/forward_parts.hpp"
+#include "schedule/attention/forward_tile.hpp"
 
 namespace sinter {
 namespace {

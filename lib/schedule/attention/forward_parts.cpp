@@ -80,41 +80,6 @@ void set_swizzled_lines(BoxedOperand& o, int rows, int k) {
   if (o.page > 0) o.map.box[1] = std::min(o.map.box[1], o.page);
 }
 
-// ForwardShape has the same.
-int shared_bytes_of_warpgroups(const AttentionConfig& e, int depth, int width) {
-  constexpr int kSwizzledRows = 8;
-  const auto line = [](const BoxedOperand& o) { return kLineBytes / info(o.map.type).bytes; };
-  const auto bytes = [&](const BoxedOperand& o, int rows, int k) {
-    return rows * k * info(o.map.type).bytes;
-  };
-  const int columns = up(width, 16), q = bytes(e.q, kConsumerRows, up(depth, line(e.q))),
-            k = bytes(e.k, up(e.tile_k, e.k.k_fastest ? kSwizzledRows : line(e.k)),
-                      up(depth, line(e.k))),
-            v = bytes(e.v, up(columns, line(e.v)),
-                      up(e.tile_k, e.v.k_fastest ? line(e.v) : kSwizzledRows));
-  // Values of f8 twice: as they come, and lines of keys.
-  const bool turns = is_f8(e.v.map.type);
-  const int turned = turns ? columns * up(e.tile_k, kLineBytes) + 16 : 0,
-            taken = e.attention.tiles_taken >= 0 ? 2 * (16 + 32) : 0,  // tiles, with their barriers
-      share = e.attention.parts >= 0 ? 4 * (4 + 20) : 0;               // where the CTA's begins
-  return e.consumers * q + e.stages * (k + v + turned) + e.consumers * 4 * kSlabBytes + 16 +
-         2 * 16 * e.stages + taken + share + 1023;
-}
-
-// WideForwardShape has the same.
-int wide_shared_bytes(const AttentionConfig& e, int depth, int width) {
-  constexpr int kLine = kLineBytes / 2;
-  const int slabs_k = up(depth, kLine) / kLine, slabs_v = up(width, kLine) / kLine,
-            slab = e.tile_k * kLine * 2;
-  const int q = std::max(kConsumerRows * slabs_k * kLine * 2, e.consumers * 4 * kSlabBytes),
-            weights = kConsumerRows * e.tile_k * 2;
-  const bool weights_in_keys = e.values_in_keys && slabs_k > slabs_v && weights <= slab;
-  const int rows = 2 * (2 * kConsumerRows * 4) + e.consumers * 128 * 2 * 4,
-            pipes = std::min(slabs_k, 3) + (e.values_in_keys ? 0 : 1);  // of K's parts and V
-  return q + e.stages * slab * (slabs_k + (e.values_in_keys ? 0 : slabs_v)) +
-         (weights_in_keys ? 0 : 2 * weights) + rows + 16 + 2 * 16 + pipes * 16 * e.stages + 1023;
-}
-
 SharedParts shared_parts(const KernelSpec& spec, const AttentionConfig& e,
                          const DeviceModel& device) {
   const std::int64_t columns = up(spec.extent[AttentionSpec::e], 16),
@@ -136,11 +101,14 @@ void share_keys(const KernelSpec& spec, double units, const DeviceModel& device,
   e.grid = clamp_grid(ctas * e.share_lanes);
 }
 
-double microseconds_of_join(const AttentionConfig& e, int width) {
-  // Each of 128 threads reads four columns of a row at a time. (On an H200, 8 rows of 128 columns,
-  // 16 parts: 2 us.)
-  constexpr double kCount = 1, kRead = 0.5, kAtOnce = 128 * 4;
-  return kCount + kRead * e.part_rows * up(width, 16) / kAtOnce;
+double microseconds_of_join(const AttentionConfig& e, double items, int width) {
+  // Each of 128 threads reads four columns of a row at a time, of so many parts (PartsOfKeys). (On
+  // an H200, us, shares and parts that another kernel joins, h32 of 8, 8192 keys: d128, b4, one
+  // query 38.6 and 37.3, four 46.1 and 39.0; d256, b4 74 and 67, b8 h8 of 1 31.9 and 25.5.)
+  constexpr double kCount = 1, kRead = 1.3, kAtOnce = 128 * 4;
+  const double parts = std::max(1.0, e.grid / items);
+  return kCount + kRead * std::ceil(e.part_rows * up(width, 16) / kAtOnce) *
+                      std::ceil(parts / (width <= 128 ? 16 : 8));
 }
 
 double bytes_of_attention(const KernelSpec& spec, const AttentionConfig& e) {

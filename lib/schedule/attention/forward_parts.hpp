@@ -4,8 +4,7 @@
 
 namespace sinter {
 
-inline constexpr int kConsumerRows = 64;  // of a consumer
-inline constexpr int kLineBytes = 128;    // of a line of the swizzle
+inline constexpr int kLineBytes = 128;  // of a line of the swizzle
 
 // The first multiple of `to` from x on.
 inline int up(std::int64_t x, int to) { return static_cast<int>((x + to - 1) / to * to); }
@@ -31,17 +30,14 @@ std::optional<BoxedOperand> paged(const KernelSpec& spec, const ProductOperand& 
 // The box of an operand of so many rows and so much k: one instruction loads a line of the swizzle
 // for all lines of the tile.
 void set_swizzled_lines(BoxedOperand& o, int rows, int k);
-// Shared memory of a kernel of warpgroups, and of one for wide heads. `depth`, `width`: elements of
-// a head of K and of V.
-int shared_bytes_of_warpgroups(const AttentionConfig& e, int depth, int width);
-int wide_shared_bytes(const AttentionConfig& e, int depth, int width);
 
 // Where CTAs share keys: lanes of heads, as many as leave few SMs without a CTA, and the number of
 // CTAs. `units`: tiles of keys of all.
 void share_keys(const KernelSpec& spec, double units, const DeviceModel& device,
                 AttentionConfig& e);
-// What joining the parts of a tile of rows takes; `width`: columns of the result.
-double microseconds_of_join(const AttentionConfig& e, int width);
+// What joining the parts of a tile of rows takes; `items`: how many tiles there are; `width`:
+// columns of the result.
+double microseconds_of_join(const AttentionConfig& e, double items, int width);
 
 // The bytes that a kernel brings from memory; pages are read once.
 double bytes_of_attention(const KernelSpec& spec, const AttentionConfig& e);

@@ -1,0 +1,202 @@
+#include "schedule/attention/forward_tile.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "plan/access.hpp"
+#include "schedule/attention/forward_parts.hpp"
+
+namespace sinter {
+namespace {
+
+// Of keys and values as they are loaded; ForwardShape has the same, and the next.
+int stage_bytes(const AttentionConfig& e, int depth, int width) {
+  constexpr int kSwizzledRows = 8;
+  const auto line = [](const BoxedOperand& o) { return kLineBytes / info(o.map.type).bytes; };
+  return up(e.tile_k, e.k.k_fastest ? kSwizzledRows : line(e.k)) * up(depth, line(e.k)) *
+             info(e.k.map.type).bytes +
+         up(up(width, 16), line(e.v)) * up(e.tile_k, e.v.k_fastest ? line(e.v) : kSwizzledRows) *
+             info(e.v.map.type).bytes;
+}
+int shared_bytes(const AttentionConfig& e, int depth, int width) {
+  const int element = info(e.q.map.type).bytes,
+            q = e.consumers * kConsumerRows * up(depth, kLineBytes / element) * element;
+  // Values of f8 twice: as they come, and lines of keys.
+  const int turned = is_f8(e.v.map.type) ? up(width, 16) * up(e.tile_k, kLineBytes) + 16 : 0;
+  const int taken = e.attention.tiles_taken >= 0 ? 2 * (16 + 32) : 0;  // tiles, with their barriers
+  const int share = e.attention.parts >= 0 ? 4 * (4 + 20) : 0;         // where the CTA's begins
+  return q + e.stages * (stage_bytes(e, depth, width) + turned) + e.consumers * 4 * kSlabBytes +
+         16 + 2 * 16 * e.stages + taken + share + 1023;
+}
+
+// WideForwardShape has the same.
+int wide_shared_bytes(const AttentionConfig& e, int depth, int width) {
+  const int slabs_k = up(depth, kSwizzledLine) / kSwizzledLine,
+            slabs_v = up(width, kSwizzledLine) / kSwizzledLine, slab = e.tile_k * kSwizzledLine * 2;
+  const int q = std::max(kConsumerRows * slabs_k * kSwizzledLine * 2, e.consumers * 4 * kSlabBytes),
+            weights = kConsumerRows * e.tile_k * 2;
+  const bool weights_in_keys = e.values_in_keys && slabs_k > slabs_v && weights <= slab;
+  const int rows = 2 * (2 * kConsumerRows * 4) + e.consumers * 128 * 2 * 4,
+            pipes = std::min(slabs_k, 3) + (e.values_in_keys ? 0 : 1);  // of K's parts and V
+  return q + e.stages * slab * (slabs_k + (e.values_in_keys ? 0 : slabs_v)) +
+         (weights_in_keys ? 0 : 2 * weights) + rows + 16 + 2 * 16 + pipes * 16 * e.stages + 1023;
+}
+
+// Warpgroups of 64 rows, the registers of each, the producer's, and the keys of a tile.
+struct Consumers {
+  int count, registers, producer_registers, most_keys;
+  double time;  // of a row, beside the others'
+};
+// Three take heads of up to 64 elements, two more. Four, of fewer keys a tile, where they leave
+// fewer rows of the last tile empty. (d64 on an H200, us with two, three, four: b4 h32 s4096 causal
+// 798, 639, 711; b32 h16 s512 113, 100, 92.) Values of f8 are turned by the producer's warps, which
+// take more registers.
+// `keys`: that a row sees on average; `bounded`: not the same ones as others. Then a consumer
+// visits tiles that some of its rows see in part: short ones waste less.
+Consumers choose_consumers(std::int64_t rows, double keys, bool bounded, int wide, bool plain,
+                           bool turns) {
+  constexpr Consumers two_turned{2, 232, 40, 128, 1.24}, three_turned{3, 152, 40, 128, 1};
+  constexpr Consumers one{1, 240, 24, 128, 1}, two{2, 240, 24, 128, 1.24},
+      three{3, 160, 32, 128, 1}, four{4, 112, 24, 64, 1.08};
+  if (rows <= kConsumerRows) return one;
+  if (wide > 64 || !plain) return turns ? two_turned : two;
+  const auto time = [&](const Consumers& c) {
+    return up(rows, kConsumerRows * c.count) * c.time *
+           (keys + (bounded ? kConsumerRows + c.most_keys : 0));
+  };
+  const auto faster = [&](const Consumers& a, const Consumers& b) { return time(a) < time(b); };
+  return turns ? std::min(three_turned, two_turned, faster) : std::min({three, four, two}, faster);
+}
+
+// Pages in a tile, or tiles in a page.
+bool has_whole_pages(const AttentionConfig& e) {
+  const auto whole = [&](std::int64_t page) {
+    return page == 0 || e.tile_k % page == 0 || page % e.tile_k == 0;
+  };
+  return whole(e.k.page) && whole(e.v.page);
+}
+
+// Of wide heads the largest tile of keys of which two stages fit.
+bool choose_wide_tile(AttentionConfig& e, int depth, int width, const DeviceModel& device) {
+  e.ping_pong = false;
+  e.tile_q = kConsumerRows;
+  constexpr int kMostKeys = 64, kMostStages = 4;
+  for (e.tile_k = kMostKeys; e.tile_k >= 16; e.tile_k -= 16)
+    for (e.stages = kMostStages; has_whole_pages(e) && e.stages >= 2; --e.stages)
+      if (wide_shared_bytes(e, depth, width) <= device.shared_per_cta) return true;
+  return false;
+}
+
+// Tiles, warpgroups and stages. What a consumer holds of 64 rows: scores and, half as large,
+// weights of a tile of keys, and the results. (b4 h32 s4096 d128 on an H200: tiles of 128 keys
+// 1,896 us and of 160 1,931.)
+bool choose_narrow_tile(AttentionConfig& e, const KernelSpec& spec, int depth, int width,
+                        const DeviceModel& device) {
+  const AttentionSpec& a = spec.attention();
+  const bool plain = (a.score.statements.empty() || e.scales_heads) && a.weight.statements.empty(),
+             turns = is_f8(e.v.map.type);
+  const Consumers c =
+      choose_consumers(length_of(rows_of(spec), a.sequences), keys_of_a_row(spec),
+                       a.band.left || a.band.right, std::max(depth, width), plain, turns);
+  e.consumers = c.count;
+  e.tile_q = kConsumerRows * c.count;
+  e.producer_registers = c.producer_registers;
+  e.consumer_registers = c.registers;
+  e.ping_pong = e.consumers == 2;
+  const int most_keys = plain ? c.most_keys : 64, others = turns ? 24 : 32, each = turns ? 32 : 16;
+  // Weights of f8 are half as large; what they add for a tile of values is summed apart.
+  const auto held = [&](int tile_k) {
+    return turns ? tile_k * 5 / 8 + up(width, 16) : tile_k * 3 / 4 + up(width, 16) / 2;
+  };
+  // One consumer waits for memory rather than for the tensor cores; short tiles are soon read.
+  const int most_stages = c.count == 1 ? 8 : c.count == 4 ? 3 : 2;
+  // But more than so many bytes on their way to each SM hinder each other. (One query, on an H200,
+  // us: d128, stages of 128 keys, two and three: b64 h32 of 8, 1024 keys 64.2 and 65.5; lengths 64,
+  // 128, ... 4096 in pages 138 and 142. d256, two of 64 and of 80 keys: 25.5 and 26.6.)
+  constexpr int kUnderWay = 144 << 10;
+  const auto fits = [&] {
+    return shared_bytes(e, depth, width) <= device.shared_per_cta &&
+           (c.count > 1 || e.stages * stage_bytes(e, depth, width) <= kUnderWay);
+  };
+  for (e.tile_k = most_keys; e.tile_k >= each; e.tile_k -= each) {
+    if (held(e.tile_k) + others > c.registers) continue;
+    if (!has_whole_pages(e)) continue;
+    for (e.stages = most_stages; e.stages >= 2; --e.stages)
+      if (fits()) return true;
+  }
+  return false;
+}
+
+// Heads whose tiles run side by side, of packed sequences, whose lengths are not known: so many
+// that a sequence's keys and values fill half of the second-level cache.
+std::int64_t choose_heads_of_sequences(const KernelSpec& spec, std::int64_t heads,
+                                       std::int64_t group, const DeviceModel& device) {
+  using A = AttentionSpec;
+  const std::int64_t bytes = length_of(spec.extent[A::n], spec.attention().sequences) *
+                             (spec.extent[A::d] + spec.extent[A::e]) * 2,
+                     together = std::max<std::int64_t>(device.l2_bytes / 2 / bytes, 1) * group;
+  return std::min(heads, together);
+}
+
+}  // namespace
+
+bool choose_forward_tile(AttentionConfig& e, const KernelSpec& spec, const DeviceModel& device) {
+  const int depth = static_cast<int>(spec.extent[AttentionSpec::d]),
+            width = static_cast<int>(spec.extent[AttentionSpec::e]);
+  if (!(e.wide ? choose_wide_tile(e, depth, width, device)
+               : choose_narrow_tile(e, spec, depth, width, device)))
+    return false;
+  e.shared_bytes = static_cast<std::uint32_t>(e.wide ? wide_shared_bytes(e, depth, width)
+                                                     : shared_bytes(e, depth, width));
+  return true;
+}
+
+// How many heads' tiles run side by side. Few, so that others' keys and values do not drive theirs
+// out of the second-level cache, but so many that the SMs' shares of the work are alike: each takes
+// every so-manieth tile, those with the most keys first (tile_of_rows). (b4 h32 s4096 d128 on an
+// H200: 1 head 1,749 us, 2 1,778, 8 1,816, 16 1,896; causal 2 918, 4 1,028, 8, whose shares differ
+// by half, 1,328, all 1,119.)
+// They have a tile for each SM at least. (d64, of which a head has 22 tiles: 2 heads 691 us, 4 682,
+// 7 642, 16 645.)
+std::int64_t choose_heads_together(const KernelSpec& spec, const AttentionConfig& e,
+                                   std::int64_t heads, std::int64_t tiles_q,
+                                   const DeviceModel& device) {
+  const AttentionSpec& a = spec.attention();
+  const std::int64_t group = std::min(heads, a.group);
+  constexpr std::int64_t kMostTiles = 1 << 16, kMostTried = 12;
+  if (a.sequences.count > 0) return choose_heads_of_sequences(spec, heads, group, device);
+  if (!a.band.right || heads * tiles_q > kMostTiles || a.splits > 1) return group;
+  const int grid = static_cast<int>(e.grid);
+  const auto keys = static_cast<double>(spec.extent[AttentionSpec::n]),
+             rows = static_cast<double>(spec.extent[AttentionSpec::query]);
+  const double shift = a.band.bottom_right ? keys - rows : 0;
+  constexpr double kOutside = 0.6;  // of a tile of keys: what a tile of rows costs besides
+  const auto cost = [&](std::int64_t tile) {
+    const double last = std::min(rows, static_cast<double>(tile + 1) * e.tile_q) - 1;
+    const double end = std::min(keys, last + shift + static_cast<double>(*a.band.right) + 1);
+    return std::ceil(std::max(0.0, end) / e.tile_k) + kOutside;
+  };
+  constexpr double kOfHead = 0.004;  // what a head more costs in cache misses
+  std::int64_t best = group;
+  double least = 0;
+  const std::int64_t fewest = (grid + tiles_q * group - 1) / (tiles_q * group);
+  for (std::int64_t n = 0; n < kMostTried && (fewest + n - 1) * group < heads; ++n) {
+    const std::int64_t together = std::min(heads, (fewest + n) * group);
+    std::vector<double> load(static_cast<std::size_t>(grid), 0.0);
+    double all = 0;
+    for (std::int64_t i = 0; i < heads * tiles_q; ++i) {
+      const std::int64_t first = i / (together * tiles_q) * together,
+                         beside = std::min(together, heads - first);
+      const std::int64_t round = i / grid, at = i % grid;
+      const double c = cost(tiles_q - 1 - i % (together * tiles_q) / beside);
+      load[static_cast<std::size_t>(round % 2 == 0 ? at : grid - 1 - at)] += c;
+      all += c;
+    }
+    const double us = *std::max_element(load.begin(), load.end()) / all *
+                      (1 + kOfHead * static_cast<double>(together));
+    if (least == 0 || us < least) least = us, best = together;
+  }
+  return best;
+}
+
+}  // namespace sinter

@@ -1,0 +1,20 @@
+// Tiles of attention forward by warpgroups, and how many heads' tiles run side by side.
+#pragma once
+#include "schedule/attention/forward_parts.hpp"
+
+namespace sinter {
+
+inline constexpr int kConsumerRows = 64;  // of a warpgroup
+inline constexpr int kSwizzledLine =
+    kLineBytes / 2;  // elements of 16 bits in a line of the swizzle
+
+// Warpgroups, keys of a tile, stages, registers and shared memory of a configuration that has its
+// operands; false where shared memory has too little room.
+bool choose_forward_tile(AttentionConfig& e, const KernelSpec& spec, const DeviceModel& device);
+
+// `heads`: how many there are, of so many tiles of rows each.
+std::int64_t choose_heads_together(const KernelSpec& spec, const AttentionConfig& e,
+                                   std::int64_t heads, std::int64_t tiles_q,
+                                   const DeviceModel& device);
+
+}  // namespace sinter
