@@ -287,7 +287,7 @@ void add_constants(const KernelSpec& spec, const AttentionBackwardConfig& e,
   c.insert(c.end(), {{"tile_q", e.tile_q},
                      {"tile_k", e.tile_k},
                      {"stages", e.stages},
-                     {"group", static_cast<int>(spec.attention_backward().group)},
+                     {"group_size", static_cast<int>(spec.attention_backward().group)},
                      {"heads_together", e.heads_together}});
   if (e.in_order) c.push_back({"in_order", 1, true});
   if (e.by_warps) return;

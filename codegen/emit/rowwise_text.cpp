@@ -10,13 +10,15 @@
 namespace sinter {
 namespace {
 
+// `finished`: here; else the kernel behind this one divides an average by its length.
 template <class Reduction>
-void print_reduction(TextWriter& out, const Reduction& r, const std::string& name, int phase) {
+void print_reduction(TextWriter& out, const Reduction& r, const std::string& name, int phase,
+                     bool finished) {
   out.open("struct {} {{", name);
   out.line("static constexpr auto mode = sinter::ReductionMode::{};", sinter::name(r.mode));
   out.line("using Value = {};", value_type(r.arithmetic));
   out.line("static constexpr int phase = {};", phase);
-  out.line("static constexpr long long length = {};", r.length);
+  if (finished) out.line("static constexpr long long length = {};", r.length);
   out.close("};");
 }
 
@@ -40,11 +42,11 @@ bool reaches_memory(const Statement& s) {
 void print_reductions(TextWriter& out, const KernelSpec& spec, const KernelNames& names) {
   const auto& reductions = spec.rowwise().reductions;
   for (std::size_t i = 0; i < reductions.size(); ++i)
-    print_reduction(out, reductions[i], names.reduction[i], reductions[i].phase);
+    print_reduction(out, reductions[i], names.reduction[i], reductions[i].phase, true);
   out.line("using Reductions = sinter::Reductions<{}>;",
            fmt::join(names.reduction.begin(), names.reduction.end(), ", "));
   for (std::size_t i = 0; i < spec.columns.size(); ++i)
-    print_reduction(out, spec.columns[i], names.column[i], 0);
+    print_reduction(out, spec.columns[i], names.column[i], 0, false);
   if (!spec.columns.empty())
     out.line("using ColumnReductions = sinter::Reductions<{}>;",
              fmt::join(names.column.begin(), names.column.end(), ", "));

@@ -15,12 +15,9 @@ std::string_view reason(const ScheduledKernel& k, const KernelSpec& other, bool 
   if (std::any_of(spec.body.statements.begin(), spec.body.statements.end(), draws))
     return "numbers are drawn in groups that depend on extents";
   if (!spec.gathers.empty()) return "elements are gathered";
-  if (!spec.columns.empty()) return "rows are shared out among blocks that sum columns";
-  if (k.attention_backward()) return "gradients of attention are scheduled by extents";
-  if (spec.as_rowwise() && other.as_rowwise() &&
-      part_of(spec.extent, outer_rank(spec), spec.extent.size()) !=
-          part_of(other.extent, outer_rank(other), other.extent.size()))
-    return "the length of its rows changes";
+  if (spec.as_rowwise() && column_kinds(spec) > 1)
+    return "what its columns are summed over depends on extents";
+  if (has_rows_of_other_length(spec, other)) return "the length of its rows changes";
   if (k.aligned_by() >= 0) return "its rows begin anywhere in memory";
   if (const auto* const p = k.pointwise(); p && p->tiling.on) return "tiles are copied";
   if (const auto* const e = k.wgmma(); (e && e->window) || k.depthwise())
@@ -30,6 +27,12 @@ std::string_view reason(const ScheduledKernel& k, const KernelSpec& other, bool 
 }
 
 }  // namespace
+
+bool has_rows_of_other_length(const KernelSpec& spec, const KernelSpec& other) {
+  return spec.as_rowwise() && other.as_rowwise() &&
+         part_of(spec.extent, outer_rank(spec), spec.extent.size()) !=
+             part_of(other.extent, outer_rank(other), other.extent.size());
+}
 
 ClassKernel class_kernel(ScheduledKernel decided, const KernelSpec& other,
                          const PlanContext& context) {

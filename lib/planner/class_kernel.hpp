@@ -18,4 +18,6 @@ struct ClassKernel {
 ClassKernel class_kernel(ScheduledKernel decided, const KernelSpec& other,
                          const PlanContext& context);
 
+bool has_rows_of_other_length(const KernelSpec& spec, const KernelSpec& other);
+
 }  // namespace sinter

@@ -48,6 +48,9 @@ std::int64_t representative(const Range& r, std::set<std::int64_t>& taken) {
   return r.most;
 }
 
+// For the other graph: so far from the first that what is counted in blocks differs, too.
+Range lower_part(const Range& r) { return {r.least, r.most - (r.most - r.least) / 4}; }
+
 // Without the digest of its text.
 std::string name_of(const ClassKernel& k) {
   const std::string entry = emit_kernel(k.decided).entry;
@@ -86,7 +89,7 @@ Result<std::shared_ptr<const PlanClass>> ExtentClasses::class_of(GraphBuilder::E
   Key one, other;
   for (const Range& r : ranges) {
     one.push_back(representative(r, taken));
-    other.push_back(r.least < r.most ? representative(r, taken) : r.most);
+    other.push_back(r.least < r.most ? representative(lower_part(r), taken) : r.most);
   }
   Graph graph(graph_), other_graph(graph_);
   builder_(graph, one);

@@ -44,6 +44,16 @@ std::vector<const KernelSpec*> doing(const std::vector<Work>& works,
   return result;
 }
 
+// The nodes of rowwise kernels whose rows are not as long in the two plans.
+std::vector<NodeId> sums_of_changing_length(const std::vector<KernelSpec>& specs,
+                                            const std::vector<const KernelSpec*>& others) {
+  std::vector<NodeId> nodes;
+  for (std::size_t i = 0; i < specs.size(); ++i)
+    if (others[i] && has_rows_of_other_length(specs[i], *others[i]))
+      nodes.push_back(specs[i].nodes.front());
+  return nodes;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const PlanClass>> make_plan_class(Graph& one, Graph& other,
@@ -53,10 +63,20 @@ Result<std::shared_ptr<const PlanClass>> make_plan_class(Graph& one, Graph& othe
     if (Diagnostics d = graph->check(); !d.empty()) return d;
   auto tuning = read_tuning(options.tuning_file);
   SINTER_TRY(tuning);
-  const PlanContext context{device_model(options.architecture), *tuning};
-  const auto specs = specs_of(one, options, context);
-  const PlanContext as_decided{context.device, *tuning, {}, context.decisions};
-  const auto other_specs = specs_of(other, options, as_decided);
+  PlanContext context{device_model(options.architecture), *tuning};
+  auto specs = specs_of(one, options, context);
+  const auto of_other = [&] {
+    return specs_of(other, options, {context.device, *tuning, {}, context.decisions});
+  };
+  auto other_specs = of_other();
+  if (auto walked = sums_of_changing_length(specs, doing(works_of(specs), other_specs));
+      !walked.empty()) {
+    context.decisions = {};
+    for (const NodeId n : walked)
+      context.decisions.settle(Decisions::Kind::walked_sums, n, [] { return 1; });
+    specs = specs_of(one, options, context);
+    other_specs = of_other();
+  }
   auto result = std::make_shared<PlanClass>();
   result->works = works_of(specs);
   const auto others = doing(result->works, other_specs);

@@ -199,7 +199,7 @@ Partition partition(const Graph& lowered, bool fuse, const PlanContext& context,
   for (std::size_t i : order(state, chosen))
     for (auto& spec : chosen[i].pattern->lower(state, chosen[i].match))
       if (!nothing_to_do(spec))
-        for (auto& part : split(std::move(spec), context.device, temporaries))
+        for (auto& part : split(std::move(spec), context, temporaries))
           if (!nothing_to_do(part)) kernels.push_back(std::move(part));
   narrow_operands(lowered, kernels);
   result.cuts = state.cuts();

@@ -12,9 +12,12 @@ namespace sinter {
 class Decisions {
  public:
   enum class Kind : std::uint8_t {
-    heads_packed,  // of an attention: whether heads are rows of one product
-    key_parts,     // of an attention
-    depth_parts,   // of a contraction
+    heads_packed,    // of an attention: whether heads are rows of one product
+    key_parts,       // of an attention
+    depth_parts,     // of a contraction
+    column_walkers,  // of rows whose columns are reduced: blocks that walk over them
+    rows_beside,     // of these: that a block takes
+    walked_sums,     // of rows: whether they are summed so, as their length changes
   };
   // What was decided for the node, or else what `choose()` says.
   template <class Choose>

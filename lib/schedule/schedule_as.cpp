@@ -42,6 +42,10 @@ std::optional<ScheduledKernel> schedule_as(const ScheduledKernel& decided, const
     if (!spec.as_attention()) return {};
     return with_plan(decided, schedule_as(*decided.attention(), spec, context.device));
   }
+  if (const auto* const backward = decided.attention_backward()) {
+    if (!spec.as_attention_backward()) return {};
+    return with(decided, spec, schedule_as(*backward, spec, context.device));
+  }
   if (draws_numbers(spec) || spec.family.index() != decided.spec.family.index() ||
       spec.ports.size() != decided.spec.ports.size() ||
       spec.body.statements.size() != decided.spec.body.statements.size())
@@ -49,7 +53,10 @@ std::optional<ScheduledKernel> schedule_as(const ScheduledKernel& decided, const
   if (const auto* const pointwise = decided.pointwise())
     return with(decided, spec, schedule_as(*pointwise, spec, context.device));
   if (const auto* const rowwise = decided.rowwise()) {
-    if (!same_extents(spec, decided.spec, spec.rowwise().outer_rank)) return {};
+    const RowwiseSpec &own = spec.rowwise(), &before = decided.spec.rowwise();
+    if (!same_extents(spec, decided.spec, own.outer_rank) ||
+        own.num_partials != before.num_partials || own.rows_per_cta != before.rows_per_cta)
+      return {};
     return with(decided, spec, schedule_as(*rowwise, spec, context.device));
   }
   if (!spec.as_contraction()) return {};
@@ -62,7 +69,7 @@ std::optional<ScheduledKernel> schedule_as(const ScheduledKernel& decided, const
 
 bool differs_at_launch(const ScheduledKernel& one, const ScheduledKernel& other) {
   const KernelSpec &a = one.spec, &b = other.spec;
-  if (!a.gathers.empty() || !a.columns.empty()) return false;
+  if (!a.gathers.empty()) return false;
   for (std::size_t i = 0; i < a.ports.size(); ++i)  // coefficients of windows are constants
     if (a.ports[i].access.windows != b.ports[i].access.windows) return false;
   if (const auto* const s = one.pointwise()) return !s->tiling.on && s->aligned_by < 0;
@@ -70,6 +77,10 @@ bool differs_at_launch(const ScheduledKernel& one, const ScheduledKernel& other)
     return s->aligned_by < 0 && same_extents(a, b, a.rowwise().outer_rank);
   if (const auto* const e = one.attention())
     return !e->wide && a.extent[AttentionSpec::e] == b.extent[AttentionSpec::e];
+  if (one.attention_backward()) {
+    using A = AttentionBackwardSpec;
+    return a.extent[A::d] == b.extent[A::d] && a.extent[A::e] == b.extent[A::e];
+  }
   if (const auto* const e = one.wgmma()) return !e->window && !a.contraction().rows.on;
   return one.mma() && !a.contraction().rows.on;
 }

@@ -114,6 +114,54 @@ TEST_CASE("classes of extents: rows of norms and elements", "[gpu][extents]") {
        {{{1}}, {{2}, {7}, {15}, {16}}, {{17}, {64}, {127}, {128}}, {{129}, {300}}}});
 }
 
+TEST_CASE("classes of extents: sums down columns", "[gpu][extents]") {
+  run({"columns",
+       {dyn("batch", 1, 40, {1, 4}), dyn("tokens", 1, 50, {1, 12})},
+       kHalf,
+       [](Graph& g, GraphBuilder::Extents e) {
+         const Dims of_rows{e[0], e[1], 1};
+         const Tensor x = g.tensor("x", {e[0], e[1], 48}), dy = g.tensor("dy", {e[0], e[1], 48}),
+                      mean = g.tensor({.name = "mean", .dim = of_rows, .data_type = DataType::f32}),
+                      inv = g.tensor({.name = "inv", .dim = of_rows, .data_type = DataType::f32});
+         const auto d = layernorm_backward(dy, x, g.tensor("scale", {1, 1, 48}), mean, inv);
+         g.output(d.dx, "dx");
+         g.output(d.dscale, "dscale");
+         g.output(d.dbias, "dbias");
+       },
+       {{{1, 2}, {1, 3}, {1, 7}, {1, 12}},
+        {{2, 2}, {3, 7}, {4, 12}, {3, 11}},
+        {{5, 13}, {40, 50}, {37, 29}, {16, 16}}}});
+}
+
+TEST_CASE("classes of extents: sums of as many terms as there are tokens", "[gpu][extents]") {
+  const std::vector<DynamicExtent> extents{dyn("batch", 1, 40, {1, 4}),
+                                           dyn("tokens", 1, 50, {1, 12})};
+  const std::vector<std::vector<std::vector<std::int64_t>>> classes{
+      {{1, 2}, {1, 7}, {1, 12}},
+      {{2, 2}, {3, 7}, {4, 12}},
+      {{5, 13}, {40, 50}, {37, 29}, {16, 16}}};
+  const auto total = [](const Tensor& x, ReductionMode mode) {
+    return reduction(x, mode, {1, 1, x.dim()[2]});
+  };
+  run({"sums", extents, kHalf,
+       [=](Graph& g, GraphBuilder::Extents e) {
+         const Tensor x = g.tensor("x", {e[0], e[1], 48}), r = g.tensor("r", {e[0], e[1], 48});
+         g.output(total(x * r, ReductionMode::add), "sum", {.data_type = DataType::f32});
+         g.output(total(x, ReductionMode::amax), "amax");
+         g.output(total(r, ReductionMode::avg), "average");
+       },
+       classes});
+  run({"bias", extents, kHalf,
+       [=](Graph& g, GraphBuilder::Extents e) {
+         const Tensor dy = g.tensor("dy", {e[0], e[1], 64}), w = g.tensor("w", {1, 64, 48}),
+                      x = g.tensor("x", {e[0], e[1], 48});
+         const Tensor dx = (matmul(dy, w) * x).type(kBf16);
+         g.output(dx, "dx");
+         g.output(total(dx, ReductionMode::add), "dbias", {.data_type = DataType::f32});
+       },
+       classes, 35, true});
+}
+
 TEST_CASE("classes of extents: rows side by side", "[gpu][extents]") {
   run({"beside",
        {dyn("images", 1, 40, {1, 8})},
@@ -194,6 +242,35 @@ TEST_CASE("classes of extents: attention", "[gpu][extents]") {
 TEST_CASE("classes of extents: attention whose score is a function", "[gpu][extents]") {
   run(attention_of("softcap", {.attn_scale = 0.2, .softcap = 5.0},
                    {{{2, 65, 101}, {3, 127, 257}, {2, 128, 128}, {2, 200, 300}}}));
+}
+
+TEST_CASE("classes of extents: gradients of attention", "[gpu][extents]") {
+  const auto gradients = [](const char* name, SdpaAttributes attributes,
+                            std::vector<std::vector<std::vector<std::int64_t>>> classes) {
+    return Family{
+        name,
+        {dyn("batch", 1, 4, {1}), dyn("queries", 1, 300, {1, 130}), dyn("keys", 1, 300, {1, 130})},
+        kHalf,
+        [attributes](Graph& g, GraphBuilder::Extents e) {
+          const Dims of_q{e[0], 4, e[1], 32}, of_k{e[0], 2, e[2], 32};
+          const Tensor q = g.tensor("q", of_q), k = g.tensor("k", of_k), v = g.tensor("v", of_k),
+                       o = g.tensor("o", of_q), d_o = g.tensor("d_o", of_q),
+                       stats = g.tensor({.name = "stats",
+                                         .dim = {e[0], 4, e[1], 1},
+                                         .data_type = DataType::f32});
+          const auto d = sdpa_backward(q, k, v, o, d_o, stats, attributes);
+          g.output(d.dq, "dq");
+          g.output(d.dk, "dk");
+          g.output(d.dv, "dv");
+        },
+        std::move(classes)};
+  };
+  run(gradients("causal", {.attn_scale = 0.2, .causal_mask_bottom_right = true},
+                {{{2, 127, 129}, {3, 63, 64}, {2, 2, 130}, {4, 65, 17}},
+                 {{2, 131, 257}, {2, 256, 255}},
+                 {{1, 127, 128}, {1, 128, 127}, {1, 129, 2}}}));
+  run(gradients("ordered", {.attn_scale = 0.2, .softcap = 5.0, .deterministic = true},
+                {{{1, 131, 257}, {1, 140, 300}, {1, 256, 131}}}));
 }
 
 TEST_CASE("classes of extents: a decoder block", "[gpu][extents]") {

@@ -26,7 +26,7 @@
 //                     where tile_q is 64
 //   struct Config     Index, Extent (batch entries, heads of Q, queries, keys, head_dim,
 //   head_dim_v),
-//                     group (heads of Q that share one of K), threads, tile_q, stages,
+//                     group_size (heads of Q that share one of K), threads, tile_q, stages,
 //                     heads_together, producer_registers, consumer_registers
 //   struct Args       tensor maps and pointers; OperandQ, OperandK, OperandV, OperandDO: Number,
 //                     prefetch(args), load(args, coordinates, row, k, to, barrier, blocks): boxes
@@ -53,8 +53,8 @@
 //
 // and calls attention::run_backward<Config, Bounds, OperandQ, OperandK, OperandV, OperandDO, Score,
 // Weight, Rows, BiasGradient, SumsDQ, ResultDK, ResultDV>(args). Coordinates are those of Extent.
-// The launch has Config::threads threads, BackwardShape::shared_bytes bytes of shared memory and
-// BackwardShape::tiles CTAs. dQ is what was summed, times Score::scale.
+// The launch has Config::threads threads, BackwardShape::shared_bytes bytes of shared memory and a
+// CTA for each tile of keys of each head of K. dQ is what was summed, times Score::scale.
 #pragma once
 #include "sinter/device/family/attention_backward_products.cuh"
 #include "sinter/device/family/attention_backward_stages.cuh"

@@ -18,7 +18,7 @@
 //
 // and calls attention::run_backward_by_warps with the same arguments. The launch has
 // Config::threads threads, BackwardWarpsShape::shared_bytes bytes of shared memory, and a CTA for
-// each of BackwardWarpsShape::tiles.
+// each tile of keys of each head of K.
 #pragma once
 #include "sinter/device/engine/shared_memory.cuh"
 #include "sinter/device/family/attention_backward_order.cuh"

@@ -11,11 +11,16 @@ struct BackwardTiles {
   using Number = typename Q::Number;
   using Extent = typename Config::Extent;
   using Coord = Coordinates<typename Config::Index, Extent>;
-  static constexpr int entries = static_cast<int>(Extent::at(0)), group = Config::group,
-                       heads = static_cast<int>(Extent::at(1)) / group,  // of K
-      queries = static_cast<int>(Extent::at(2)), keys = static_cast<int>(Extent::at(3)),
-                       depth = static_cast<int>(Extent::at(4)),
+  static constexpr int group = Config::group_size, depth = static_cast<int>(Extent::at(4)),
                        depth_v = static_cast<int>(Extent::at(5));
+  static constexpr auto entries =
+      number<Extent::literals(0, 1)>([] { return static_cast<int>(Extent::at(0)); });
+  static constexpr auto heads = number<Extent::literals(1, 1)>(  // of K
+      [] { return static_cast<int>(Extent::at(1)) / group; });
+  static constexpr auto queries =
+      number<Extent::literals(2, 1)>([] { return static_cast<int>(Extent::at(2)); });
+  static constexpr auto keys =
+      number<Extent::literals(3, 1)>([] { return static_cast<int>(Extent::at(3)); });
   static constexpr int up(int x, int to) { return (x + to - 1) / to * to; }
   static constexpr int tile_k = tile_k_, tile_q = Config::tile_q;
   // Blocks of 16 elements.
@@ -23,10 +28,11 @@ struct BackwardTiles {
 
   // See attention_backward_order.cuh.
   static constexpr bool in_order = requires { Config::in_order; };
-  static constexpr int tiles_q = (queries + tile_q - 1) / tile_q;
+  static constexpr auto tiles_q =
+      number<is_known(queries)>([] { return (queries + tile_q - 1) / tile_q; });
   static constexpr bool packed = sequences > 0;
-  static constexpr int tiles_k = tiles_of(keys, tile_k, sequences),
-                       tiles = entries * heads * tiles_k;
+  static constexpr auto tiles_k =
+      number<is_known(keys)>([] { return tiles_of(keys, tile_k, sequences); });
 };
 
 // Where no mask hides blocks.
@@ -48,8 +54,9 @@ struct TileOfKeys {
 };
 template <class Config, class S>
 SINTER_DEVICE TileOfKeys tile_of_keys(int i) {
-  constexpr int all = S::entries * S::heads, together = Config::heads_together;
-  const int first = i / (together * S::tiles_k) * together, within = i % (together * S::tiles_k);
+  constexpr auto all = number<is_known(S::entries, S::heads)>([] { return S::entries * S::heads; });
+  const int together = Config::heads_together, group = together * S::tiles_k;
+  const int first = i / group * together, within = i % group;
   const int left = all - first, heads = left < together ? left : together;
   const int head = first + within % heads;
   return {head / S::heads, head % S::heads * S::group, within / heads * S::tile_k};
@@ -111,7 +118,8 @@ struct QueryBand {
   // rows, and the rows that one of them sees: [first_seen(), end_seen()). What the others hold is
   // not to be multiplied, since a weight of zero times NaN is NaN.
   static constexpr bool hides_rows =
-      Bounds::has_lengths || S::packed || (Bounds::bottom_right && S::queries > S::keys);
+      Bounds::has_lengths || S::packed ||
+      (Bounds::bottom_right && (!is_known(S::queries, S::keys) || S::queries > S::keys));
   SINTER_DEVICE int first_seen() const {
     return hides_rows && Bounds::has_right ? first(from) : band.first_row;
   }

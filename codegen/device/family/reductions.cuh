@@ -1,7 +1,7 @@
 // Running reductions, as one thread sees them. A generated struct R names a reduction: its `mode`,
-// the type Value it computes in, the `phase` that accumulates it and its `length`. A norm2 of
-// floats is summed in double, because the squares may leave the range of float where the result
-// does not.
+// the type Value it computes in, the `phase` that accumulates it and, where it is finished here,
+// its `length`. A norm2 of floats is summed in double, because the squares may leave the range of
+// float where the result does not.
 #pragma once
 #include "sinter/device/core/math.cuh"
 #include "sinter/device/core/pack.cuh"

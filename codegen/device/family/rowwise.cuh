@@ -43,10 +43,10 @@ struct NoColumns {};
 template <class Config, class Args, class Place, class RowPlace, class All, class Columns>
 struct Rows : RowLayout<Config> {
   using L = RowLayout<Config>;
-  using L::rank, L::width, L::across, L::shifted, L::beside, L::numbers, L::rows, L::blocks,
-      L::resident, L::lanes, L::misaligned, L::places, L::each, L::states, L::round, L::ends,
-      L::in_rounds, L::rest, L::held, L::has_columns, L::kinds, L::block_rows, L::all_active,
-      L::walker, L::row_start, L::exists, L::at, L::in_row, L::whole_at, L::line;
+  using L::rank, L::width, L::across, L::shifted, L::beside, L::numbers, L::rows, L::known_rows,
+      L::blocks, L::resident, L::lanes, L::misaligned, L::places, L::each, L::states, L::round,
+      L::ends, L::in_rounds, L::rest, L::held, L::has_columns, L::kinds, L::block_rows,
+      L::all_active, L::walker, L::row_start, L::exists, L::at, L::in_row, L::whole_at, L::line;
   using typename L::Index, typename L::Coord;
 
   const Args& args;
@@ -407,8 +407,9 @@ struct Rows : RowLayout<Config> {
 
   template <class... Phases>
   SINTER_DEVICE void walk(List<Phases...>) {
-    constexpr Index of_kind = (rows + kinds - 1) / kinds,
-                    blocks = (of_kind + block_rows - 1) / block_rows * kinds;
+    constexpr auto all = number<known_rows>(
+        [] { return ((rows + kinds - 1) / kinds + block_rows - 1) / block_rows * kinds; });
+    const Index blocks = all;
     start_columns();
     if constexpr (Config::pipeline_stages > 0)
 #pragma unroll 1
@@ -448,7 +449,7 @@ struct Rows : RowLayout<Config> {
           for (int s = 0; s < states; ++s) of_row[s] = rows_ahead.next[s];
       }
       ++steps;
-      if constexpr (blocks > Config::num_partials * kRun)
+      if constexpr (!known_rows || all > Config::num_partials * kRun)
         if (steps % kRun == 0) fold_columns();
     }
     store_columns(typename Columns::All());

@@ -273,10 +273,10 @@ std::vector<KernelSpec> split_keys(KernelSpec spec, const PlanContext& context,
   std::vector<KernelSpec> kernels;
   for (auto& k : split(combined_results(spec, parts_of(result, results, A::n),
                                         parts_of(logarithm, rows, A::n), parts),
-                       device, temporaries))
+                       context, temporaries))
     kernels.push_back(std::move(k));
   if (spec.attention().stats >= 0)
-    for (auto& k : split(combined_logarithms(spec, parts_of(logarithm, rows, A::e), parts), device,
+    for (auto& k : split(combined_logarithms(spec, parts_of(logarithm, rows, A::e), parts), context,
                          temporaries))
       kernels.push_back(std::move(k));
   drop_unused(sums);

@@ -146,9 +146,22 @@ Walk choose_walk(const KernelSpec& spec, const DeviceModel& device) {
   return walk;
 }
 
-std::vector<KernelSpec> finish_columns(KernelSpec spec, const DeviceModel& device,
+// Plans of a class of extents have as many blocks, some of which may have no row: what the kernel
+// that finishes reduces is then as long in all of them.
+Walk settle_walk(const KernelSpec& spec, const PlanContext& context) {
+  const Walk walk = choose_walk(spec, context.device);
+  if (column_kinds(spec) > 1) return walk;  // kinds may be as many as an extent says
+  using Kind = Decisions::Kind;
+  const auto settle = [&](Kind kind, std::int64_t chosen) {
+    return context.decisions.settle(kind, spec.nodes.front(), [&] { return chosen; });
+  };
+  return {settle(Kind::column_walkers, walk.num_partials),
+          static_cast<int>(settle(Kind::rows_beside, walk.rows_beside))};
+}
+
+std::vector<KernelSpec> finish_columns(KernelSpec spec, const PlanContext& context,
                                        Temporaries& temporaries) {
-  const Walk walk = choose_walk(spec, device);
+  const Walk walk = settle_walk(spec, context);
   RowwiseSpec& r = spec.rowwise();
   r.num_partials = walk.num_partials;
   r.rows_per_cta = walk.rows_beside;
@@ -223,7 +236,7 @@ struct ResultParts {
   }
 };
 
-std::vector<KernelSpec> finish_results(KernelSpec spec, const DeviceModel& device,
+std::vector<KernelSpec> finish_results(KernelSpec spec, const PlanContext& context,
                                        Temporaries& temporaries) {
   std::vector<std::unique_ptr<ReductionEpilogue>> epilogues;
   std::vector<ResultParts> shapes;
@@ -239,17 +252,17 @@ std::vector<KernelSpec> finish_results(KernelSpec spec, const DeviceModel& devic
   }
   std::vector<KernelSpec> kernels{std::move(spec)};
   for (auto& f : epilogues)
-    for (auto& k : split(f->kernel(), device, temporaries)) kernels.push_back(std::move(k));
+    for (auto& k : split(f->kernel(), context, temporaries)) kernels.push_back(std::move(k));
   return kernels;
 }
 
 }  // namespace
 
-std::vector<KernelSpec> split_columns(KernelSpec spec, const DeviceModel& device,
+std::vector<KernelSpec> split_columns(KernelSpec spec, const PlanContext& context,
                                       Temporaries& temporaries) {
   if (spec.as_contraction() || spec.as_attention())
-    return finish_results(std::move(spec), device, temporaries);
-  return finish_columns(std::move(spec), device, temporaries);
+    return finish_results(std::move(spec), context, temporaries);
+  return finish_columns(std::move(spec), context, temporaries);
 }
 
 }  // namespace sinter

@@ -10,7 +10,7 @@
 namespace sinter {
 
 // The kernels that compute a spec with column reductions, in order.
-std::vector<KernelSpec> split_columns(KernelSpec spec, const DeviceModel& device,
+std::vector<KernelSpec> split_columns(KernelSpec spec, const PlanContext& context,
                                       Temporaries& temporaries);
 
 }  // namespace sinter

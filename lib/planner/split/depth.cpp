@@ -193,7 +193,7 @@ std::vector<KernelSpec> split_depth(KernelSpec c, const FusionState& state,
   std::vector<KernelSpec> kernels{sums_of_parts(c, chosen.parts, temporaries)};
   KernelSpec total =
       total_of_parts(c, count(chosen.parts, 0, chosen.parts.size()), kernels[0].ports.back());
-  for (auto& k : split(std::move(total), state.device(), temporaries))
+  for (auto& k : split(std::move(total), state.context(), temporaries))
     kernels.push_back(std::move(k));
   return kernels;
 }

@@ -10,6 +10,7 @@
 #include "planner/spec/domain.hpp"
 #include "planner/split/columns.hpp"
 #include "planner/split/statistics.hpp"
+#include "planner/split/walked_sums.hpp"
 #include "schedule/rowwise/rowwise.hpp"
 
 namespace sinter {
@@ -290,7 +291,7 @@ std::int64_t wished_parts(const KernelSpec& spec, const DeviceModel& device) {
 // registers, and of the whole from these. Empty where there are none, or no such parts.
 // `pieces`: as for cut_rows.
 std::vector<KernelSpec> split_statistics(const KernelSpec& spec, bool pieces, std::int64_t wished,
-                                         const DeviceModel& device, Temporaries& temporaries) {
+                                         const PlanContext& context, Temporaries& temporaries) {
   if (!has_statistics(spec)) return {};
   Temporaries tried = temporaries;
   auto [first, rest] = peel(spec, 2, pieces, tried);
@@ -303,11 +304,12 @@ std::vector<KernelSpec> split_statistics(const KernelSpec& spec, bool pieces, st
       if ((rows.parts == 1 && !pieces) || !rows.even) continue;
       Temporaries with_parts = tried;
       std::vector<KernelSpec> kernels = cut_rows(first, std::move(rows), pieces, with_parts);
-      const RowwiseConfig schedule = schedule_rowwise(kernels.front(), device);
+      const RowwiseConfig schedule = schedule_rowwise(kernels.front(), context.device);
       if (!schedule.resident || schedule.blocks_per_row > 1 || schedule.threads > most) continue;
       temporaries = std::move(with_parts);
       if (std::any_of(rest.body.statements.begin(), rest.body.statements.end(), acts))
-        for (auto& k : split(std::move(rest), device, temporaries)) kernels.push_back(std::move(k));
+        for (auto& k : split(std::move(rest), context, temporaries))
+          kernels.push_back(std::move(k));
       return kernels;
     }
   return {};
@@ -316,15 +318,15 @@ std::vector<KernelSpec> split_statistics(const KernelSpec& spec, bool pieces, st
 // The same of rows whose memory is short pieces, for each place of the pieces: as these lie
 // together, whole lines of memory are moved. The values of the row that later kernels need are
 // stored for each such place, too, so that they also move what lies together.
-std::vector<KernelSpec> split_pieces(KernelSpec spec, const DeviceModel& device,
+std::vector<KernelSpec> split_pieces(KernelSpec spec, const PlanContext& context,
                                      Temporaries& temporaries) {
   move_index(spec, spec.extent.size() - 1, spec.rowwise().outer_rank);
   KernelSpec fine = spec;
   ++fine.rowwise().outer_rank;
   if (!rows_lie_together(fine)) return {};
   const std::int64_t wished =
-      std::min(wished_parts(fine, device), columns_of(fine) / shortest_part());
-  return split_statistics(spec, true, std::max<std::int64_t>(wished, 1), device, temporaries);
+      std::min(wished_parts(fine, context.device), columns_of(fine) / shortest_part());
+  return split_statistics(spec, true, std::max<std::int64_t>(wished, 1), context, temporaries);
 }
 
 }  // namespace
@@ -334,10 +336,14 @@ KernelPort Temporaries::add(std::string name, DataType type, const Dims& dim, Ac
   return {next_++, std::move(name), type, std::move(access), true, 256};
 }
 
-std::vector<KernelSpec> split(KernelSpec spec, const DeviceModel& device,
+std::vector<KernelSpec> split(KernelSpec spec, const PlanContext& context,
                               Temporaries& temporaries) {
-  if (!spec.columns.empty()) return split_columns(std::move(spec), device, temporaries);
+  const DeviceModel& device = context.device;
+  if (!spec.columns.empty()) return split_columns(std::move(spec), context, temporaries);
   if (!spec.as_rowwise()) return {std::move(spec)};
+  if (context.decisions.settle(Decisions::Kind::walked_sums, spec.nodes.front(), [] { return 0; }))
+    if (auto walk = as_walked_sums(spec))
+      return split_columns(std::move(*walk), context, temporaries);
   const std::int64_t least = elements_a_block(), blocks = blocks_of(spec),
                      elements = rows_of(spec) * columns_of(spec);
   if (!divisible(spec) || elements == 0) return {std::move(spec)};
@@ -348,7 +354,7 @@ std::vector<KernelSpec> split(KernelSpec spec, const DeviceModel& device,
     if (const std::int64_t piece = short_piece(spec);
         piece > 1 && spec.rowwise().phases == 3 &&
         (!whole.resident || elements / piece / least >= kManyPieces))
-      if (auto kernels = split_pieces(spec, device, temporaries); !kernels.empty()) return kernels;
+      if (auto kernels = split_pieces(spec, context, temporaries); !kernels.empty()) return kernels;
     // A row alone may be shared by a cluster of blocks; where each phase reads it again, parts of
     // it can just as well be a kernel's own rows. (Batchnorm's gradients of 64 rows of 802,816
     // elements on an H200: 213 us in one kernel, 184 in three.)
@@ -358,13 +364,13 @@ std::vector<KernelSpec> split(KernelSpec spec, const DeviceModel& device,
     const bool busy = blocks >= few;
     if ((busy && whole.resident) || held_by_clusters(whole, device)) return {std::move(spec)};
     if (wished > 1)
-      if (auto kernels = split_statistics(spec, false, wished, device, temporaries);
+      if (auto kernels = split_statistics(spec, false, wished, context, temporaries);
           !kernels.empty())
         return kernels;
     if (busy) return {std::move(spec)};
     auto [first, rest] = peel(spec, 1, false, temporaries);
-    std::vector<KernelSpec> kernels = split(std::move(first), device, temporaries);
-    for (auto& k : split(std::move(rest), device, temporaries)) kernels.push_back(std::move(k));
+    std::vector<KernelSpec> kernels = split(std::move(first), context, temporaries);
+    for (auto& k : split(std::move(rest), context, temporaries)) kernels.push_back(std::move(k));
     return kernels;
   }
   const std::int64_t enough =

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "plan/kernel_spec.hpp"
-#include "target/device_model.hpp"
+#include "schedule/scheduled_kernel.hpp"
 
 namespace sinter {
 
@@ -32,6 +32,7 @@ class Temporaries {
 };
 
 // The kernels that compute the spec, in order.
-std::vector<KernelSpec> split(KernelSpec spec, const DeviceModel& device, Temporaries& temporaries);
+std::vector<KernelSpec> split(KernelSpec spec, const PlanContext& context,
+                              Temporaries& temporaries);
 
 }  // namespace sinter

@@ -239,4 +239,14 @@ std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec&
   return e;
 }
 
+std::optional<AttentionBackwardConfig> schedule_as(const AttentionBackwardConfig& decided,
+                                                   const KernelSpec& spec,
+                                                   const DeviceModel& device) {
+  auto e = plan_attention_backward(spec, device);
+  if (!e) return {};
+  // Tiles follow from head dimensions alone. An order that few tiles do without does no harm.
+  if (spec.attention_backward().deterministic) e->in_order |= decided.in_order;
+  return e;
+}
+
 }  // namespace sinter

@@ -52,6 +52,10 @@ bool order_tiles(const AttentionBackwardSpec& a, std::int64_t heads, std::int64_
 // score has more than straight-line arithmetic.
 std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec& spec,
                                                                const DeviceModel& device);
+// With what was decided for another spec of the same structure; nothing where that is not right.
+std::optional<AttentionBackwardConfig> schedule_as(const AttentionBackwardConfig& decided,
+                                                   const KernelSpec& spec,
+                                                   const DeviceModel& device);
 
 // The operands that TMA, or copies of 16 bytes, cannot load as they lie in memory: some of q, k, v,
 // d_o.

@@ -458,7 +458,8 @@ std::optional<WgmmaPlan> schedule_as(const WgmmaConfig& decided, const KernelSpe
                                      const DeviceModel& device) {
   const ContractionSpec* const c = given.as_contraction();
   if (decided.window || !c || reads_joined_indices(given) || c->rows.on || c->chained() ||
-      !given.columns.empty() || !given.gathers.empty() || c->k() != (c->has_scale_blocks() ? 2 : 1))
+      (!given.columns.empty() && (c->m != 1 || c->n != 1)) || !given.gathers.empty() ||
+      c->k() != (c->has_scale_blocks() ? 2 : 1))
     return {};
   KernelSpec spec = given;
   widen_batch(spec);

@@ -179,7 +179,9 @@ void schedule_columns(const KernelSpec& spec, const DeviceModel& device, Rowwise
   s.recompute = each * (numbers + bytes.values) + kBesideValues > registers;
   const int slot_bytes = s.threads * static_cast<int>(each) * place_ahead;
   const bool few = rows < kLongWalk * num_partials * s.rows_per_block;
-  if (slot_bytes > 0 && !few)
+  // The next row comes to registers only where these hold it beside the present one.
+  const bool crowded = s.prefetch && each * (numbers + bytes.row / 4.0) + kBesideHeld > registers;
+  if (slot_bytes > 0 && (!few || crowded))
     s.ring = std::min(2, ring_bytes / static_cast<int>(blocks) / slot_bytes);
   if (s.ring > 0) {
     // More on their way at once than keep memory busy hinder each other. (12288 columns: 91 -> 84
@@ -191,7 +193,7 @@ void schedule_columns(const KernelSpec& spec, const DeviceModel& device, Rowwise
     s.by_lanes = divided.rows > 0 && (s.rows_per_block == 1 || columns <= kShortWalk) &&
                  s.threads_per_row % 32 == 0 && loads_row_numbers(spec);
   }
-  s.ahead = s.ring > 0 || s.prefetch;
+  s.ahead = s.ring > 0 || (s.prefetch && !crowded);
   s.grid = static_cast<std::uint32_t>(spec.rowwise().num_partials * s.blocks_per_row);
 }
 

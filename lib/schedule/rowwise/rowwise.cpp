@@ -104,8 +104,9 @@ double microseconds(const KernelSpec& spec, const DeviceModel& device) {
 
 std::optional<RowwiseConfig> schedule_as(const RowwiseConfig& decided, const KernelSpec& spec,
                                          const DeviceModel& device) {
-  if (decided.aligned_by >= 0 || !spec.columns.empty() || !spec.gathers.empty() ||
-      rows_lie_together(spec) != decided.rows_fastest)
+  const bool walks = !spec.columns.empty();
+  if (decided.aligned_by >= 0 || !spec.gathers.empty() ||
+      (walks ? column_kinds(spec) > 1 : rows_lie_together(spec) != decided.rows_fastest))
     return {};
   RowwiseConfig own;
   if (decided.rows_fastest)
@@ -117,7 +118,8 @@ std::optional<RowwiseConfig> schedule_as(const RowwiseConfig& decided, const Ker
   s.wide_index |= needs_wide_index(spec);
   const int at_once = s.rows_fastest ? s.packing.width : s.rows_at_once;
   const double rows = elements(spec.extent, 0, spec.rowwise().outer_rank);
-  s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * at_once)) * s.blocks_per_row);
+  if (!walks)  // else as many blocks as before walk over the rows
+    s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * at_once)) * s.blocks_per_row);
   s.microseconds = microseconds(spec, device);
   return s;
 }
