@@ -55,7 +55,6 @@ struct ColumnAdd0 {
   static constexpr auto mode = sinter::ReductionMode::add;
   using Value = float;
   static constexpr int phase = 0;
-  static constexpr long long length = 100000;
 };
 using ColumnReductions = sinter::Reductions<ColumnAdd0>;
 template <int width>
@@ -177,7 +176,7 @@ struct Columns : ColumnReductions {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_avg_mul_sub_8acbc8c1(const __grid_constant__ Args args) {
+void sinter_reduce_avg_mul_sub_a7e954c0(const __grid_constant__ Args args) {
   sinter::rowwise::RowsOf<Config, Args, Place<Config::width>, RowPlace, Reductions, Columns> rows(args);
   sinter::rowwise::start<Config>(Phases{}, rows);
   rows.walk(Phases{});
