@@ -230,5 +230,40 @@ TEST_CASE("attention by warps: the emulator finds what is left out") {
   }
 }
 
+// On warpgroups: the first 64 rows see one tile of keys, the others two.
+std::string run_passing_over(const Edit& edit) {
+  Graph g({.name = "attention", .io = bf16, .intermediate = f32});
+  const auto tensor = [&](const char* name, std::int64_t rows) {
+    return g.tensor({.name = name, .dim = {1, 1, rows, 96}});
+  };
+  const auto r = sdpa(tensor("q", 128), tensor("k", 168), tensor("v", 168),
+                      {.attn_scale = 0.1, .causal_mask_bottom_right = true});
+  g.output(r.o, "o");
+  GraphCase c(g, Fill::normal, 3);
+  const auto plan = make_plan(g, {.architecture = "sm_90a"}, {}, nullptr);
+  REQUIRE(plan);
+  REQUIRE(plan->kernels() == 1);
+  c.clear_outputs();
+  const Status ran = edit.file.empty() ? emulate(*plan, c) : emulate(*plan, c, edit);
+  return ran ? c.judge().first_wrong : ran.error().message();
+}
+
+TEST_CASE("attention passes over tiles of keys: the emulator finds what is left out") {
+  constexpr const char* kForward = "sinter/device/family/attention_forward.cuh";
+  CHECK(run_passing_over({}) == "");
+  const Edit edits[] = {
+      {kForward, "if (sees_less) pass_over(tiles.end - end, true);", ""},
+      {kForward, "if (turn) {", "if (false) {"},
+      {kForward,
+       "      pipe_k_.wait(state_k_);\n      release_k();\n      pipe_v_.wait(state_v_);\n"
+       "      release_v();\n",
+       ""},
+  };
+  for (const Edit& e : edits) {
+    INFO("without " << e.text);
+    CHECK(run_passing_over(e) != "");
+  }
+}
+
 }  // namespace
 }  // namespace sinter::test
