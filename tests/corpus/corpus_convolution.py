@@ -89,6 +89,7 @@ directions("tf32_1x1", [2, 36, 10, 12], [64, 36, 1, 1], io="f32", compute="tf32"
 # f32 that tensor cores multiply in parts, six times as many channels or images.
 directions("f32_parts", [3, 24, 9, 7], [16, 24, 3, 3], pre=[1, 1], io="f32")
 directions("f32_parts_uneven", [2, 20, 9, 7], [16, 20, 3, 2], stride=[2, 2], pre=[1, 0], io="f32", which="f")
+directions("f32_parts_unpadded", [3, 16, 6, 8], [24, 16, 3, 2], io="f32", which="w")
 directions("f32_parts_stride_2", [2, 24, 9, 7], [16, 24, 3, 3], stride=[2, 2], pre=[1, 1], io="f32")
 directions("f8e4m3", [2, 144, 9, 7], [64, 144, 3, 3], io="f8e4m3", results="f32", pre=[1, 1], which="fd")
 directions("f8e5m2_stride_2", [2, 128, 9, 8], [80, 128, 3, 2], io="f8e5m2", results="f32", stride=[2, 2], pre=[1, 1], which="fd")

@@ -46,23 +46,22 @@ struct Lines {
 std::optional<Lines> lines_of(const KernelSpec& spec, const Access& a, int k) {
   Lines lines{spec.extent[k], a.stride[k]};
   if (lines.step <= 0) return {};
-  std::int64_t inner = 1, low = a.offset, high = a.offset;
+  std::int64_t inner = 1, low = a.offset, high = a.offset;  // inner: what a step holds
   const auto take = [&](std::int64_t extent, std::int64_t stride) {
     if (extent == 1 || stride == 0) return true;
     (stride < 0 ? low : high) += (extent - 1) * stride;
     if (std::abs(stride) % lines.line() == 0) return true;
-    inner *= extent;
-    return stride > 0 && stride < lines.step;
+    inner += (extent - 1) * stride;
+    return stride > 0;
   };
   for (int i = 0; i < a.stride.size(); ++i)
     if (i != k && !take(spec.extent[i], a.stride[i])) return {};
   for (const Window& w : a.windows)
     if (w.coefficient[k] != 0 || !take(w.extent, w.stride)) return {};
+  if (inner != lines.step || low % lines.line() != 0) return {};
   high += (lines.extent - 1) * lines.step;
-  const std::int64_t reach = high + 1 - low;
-  if (inner != lines.step || low % lines.line() != 0 || reach % lines.line() != 0) return {};
   lines.first = low;
-  lines.count = reach / lines.line();
+  lines.count = (high + 1 - low) / lines.line();
   return lines;
 }
 
