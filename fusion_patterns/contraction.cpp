@@ -51,6 +51,38 @@ bool loads_whole(const FusionState& state, const std::vector<NodeId>& nodes, con
   return false;
 }
 
+// A node between two products joins one's kernel, and what it shares with the other is in memory:
+// of this kernel what it reads of it or gives to it, of the other that one's sums. The other takes
+// it where those are larger. (gelu's gradient from dy W2' and from x W1, which is stored in 16
+// bits.)
+Refusal left_to_other_product(const FusionState& state, const std::vector<NodeId>& nodes,
+                              NodeId anchor, NodeId n) {
+  std::int64_t own = 0, sums = 0;
+  NodeId other = -1;
+  for (TensorId t : state.node(n).inputs) {
+    const NodeId p = t >= 0 ? state.producer(t) : -1;
+    if (p < 0) continue;
+    if (contains(nodes, p)) {
+      own += state.bytes(t);
+    } else if (is_contraction(state.node(p).op) && state.free(p) &&
+               state.consumers(t).size() == 1 &&
+               state.node(p).inputs[0] != state.node(anchor).inputs[0]) {
+      sums += state.bytes(t);
+      other = p;
+    }
+  }
+  if (other < 0) return {};
+  for (TensorId t : state.node(n).outputs) {
+    if (t < 0) continue;
+    const auto& readers = state.consumers(t);
+    if (std::any_of(readers.begin(), readers.end(), [&](NodeId r) { return contains(nodes, r); }))
+      own += state.bytes(t);
+  }
+  if (own >= sums || state.makes_cycle({other}, n)) return {};
+  return "the kernel of " + state.graph().label(state.node(other)) +
+         " takes it, whose sums are larger than what it shares with this one";
+}
+
 class ContractionPattern final : public Pattern {
  public:
   std::string_view name() const override { return "contraction"; }
@@ -130,6 +162,8 @@ class ContractionPattern final : public Pattern {
              if (reads_from_memory(n.op) || n.op == OpKind::concatenate)
                return "it reads its operands from memory";
              if (Refusal r = refuse_other_domain(state, other, domain); !r.why.empty()) return r;
+             if (Refusal r = left_to_other_product(state, m.nodes, anchor, other); !r.why.empty())
+               return r;
              return epilogue_refuses(state, anchor, other);
            });
     };

@@ -17,6 +17,33 @@ for m, k, n, io in [(64, 96, 128, "bf16"), (63, 65, 127, "f16"), (129, 64, 65, "
     linear_bias_gelu(m, k, n, io)
 
 
+def mlp_gradients():
+    """A layer with gelu and its gradients: one of its nodes lies between two products."""
+    m, k, n = 48, 64, 96
+    g = Graph("mlp_gradients", "bf16")
+    g.tensor("x", [1, m, k])
+    g.tensor("w_1", [1, k, n])
+    g.tensor("b_1", [1, 1, n])
+    g.tensor("w_2", [1, n, k])
+    g.tensor("dy", [1, m, k])
+    g.linear("x", "w_1", "b_1", "pre")
+    g.tensor("pre", data_type="bf16")
+    g.pointwise("gelu_approx_tanh_fwd", "hidden", "pre")
+    g.tensor("hidden", data_type="bf16")
+    g.matmul("hidden", "w_2", "y")
+    g.transpose("w_2", "w_2_t", [0, 2, 1])
+    g.matmul("dy", "w_2_t", "d_hidden")
+    g.pointwise("gelu_approx_tanh_bwd", "d_pre", "d_hidden", "pre")
+    g.tensor("d_pre", data_type="bf16")
+    g.reduction("add", "d_pre", "d_b_1", [1, 1, n])
+    g.transpose("x", "x_t", [0, 2, 1])
+    g.matmul("x_t", "d_pre", "d_w_1")
+    g.output("y", "d_w_1", "d_b_1")
+
+
+mlp_gradients()
+
+
 def swiglu():
     g = Graph("swiglu", "bf16")
     g.tensor("x", [1, 48, 64])
