@@ -237,8 +237,6 @@ struct BandSteps {
     if (line < last) enter();
   }
   SINTER_DEVICE bool more() const { return block < end; }
-  // Whether there is a step after this one.
-  SINTER_DEVICE bool another() const { return block + 1 < end || line != last; }
   SINTER_DEVICE bool begins() const { return block == begin; }
   // Whether another group begins.
   SINTER_DEVICE bool next() {

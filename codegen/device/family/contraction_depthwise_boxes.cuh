@@ -52,8 +52,8 @@ inline constexpr bool leaves_by_boxes = true;
 template <>
 inline constexpr bool leaves_by_boxes<void> = false;
 
-// Steps after which a warp waits for all others: with one, all of them loaded, multiplied and
-// stored at the same times, and each in turn waited for what all wanted.
+// Steps after which a warp waits for all others. (With two, 32 groups of 4, 128 x 128 x 56 x 56, 3
+// x 3 took 62.3 us on an H200 where they take 60.7 with one, groups of 8 17.7 and 16.7.)
 inline constexpr int kStepsBehind = 1;
 
 // A row is written before its warp knows that others have passed the last `kStepsBehind` steps, in

@@ -51,39 +51,30 @@ template <class Config>
 struct BoxedPixels {
   using B = Bands<Config>;
   using Vector = typename Word<B::bytes>::Type;
-  // A tile's second half is its neighbour's first, but where tiles have none.
-  static constexpr bool shared = B::across > 1;
-  Vector read[4][2];  // two neighbours of each register
+  unsigned at[B::each][4];
 
-  template <class Lane>
-  SINTER_DEVICE void fetch(const Lane& lane, int bytes) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if (shared && i == 2) continue;
-      const int fours = i / 2 * 2 + i % 2 * (shared ? B::pitch / 4 : 8 * Config::image_line / 4);
-      read[i][0] = lane.template get<Vector>(fours, bytes);
-      read[i][1] = lane.template get<Vector>(fours + 1, bytes);
-    }
-  }
-  struct Matrices {
-    unsigned at[B::each][4];
-  };
   // `zero`: which the compiler does not know; so a register that is the same as another one is not
   // copied for each multiplication, whose left operand is four registers in a row.
-  SINTER_DEVICE void take(Matrices& to, unsigned zero) const {
+  template <class Lane>
+  SINTER_DEVICE void load(const Lane& lane, int bytes, unsigned zero) {
+    // A tile's second half is its neighbour's first, but where tiles have none.
+    constexpr bool shared = B::across > 1;
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
+    for (int i = 0; i < 4; ++i) {
+      if (shared && i == 2) {
+#pragma unroll
+        for (int e = 0; e < B::each; ++e) at[e][2] = at[e][1] | zero;
+        continue;
+      }
+      const int fours = i / 2 * 2 + i % 2 * (shared ? B::pitch / 4 : 8 * Config::image_line / 4);
+      const auto x = lane.template get<Vector>(fours, bytes),
+                 y = lane.template get<Vector>(fours + 1, bytes);
 #pragma unroll
       for (int w = 0; w < B::words; ++w) {
-        if (shared && i == 2) {
-          to.at[2 * w][2] = to.at[2 * w][1] | zero;
-          to.at[2 * w + 1][2] = to.at[2 * w + 1][1] | zero;
-          continue;
-        }
-        const unsigned x = word(read[i][0], w), y = word(read[i][1], w);
-        to.at[2 * w][i] = warp_matrix::low_halves(x, y);
-        to.at[2 * w + 1][i] = warp_matrix::high_halves(x, y);
+        at[2 * w][i] = warp_matrix::low_halves(word(x, w), word(y, w));
+        at[2 * w + 1][i] = warp_matrix::high_halves(word(x, w), word(y, w));
       }
+    }
   }
 
  private:
@@ -104,21 +95,6 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
   typename L::Stages stages{memory.address + L::barriers};
   typename L::Rows rows{stages.barriers + L::Stages::bytes};
 
-  // A quarter of an SM has two of eight warps that multiply, which take turns: at the same times
-  // both would multiply, and then both would wait for shared memory.
-  static constexpr bool turns = lanes == 8;
-  static SINTER_DEVICE void begin_turn(bool second, bool others_before) {
-    if (second)
-      hopper::wait_at<2, 256>();
-    else if (others_before)
-      hopper::wait_at<1, 256>();
-  }
-  static SINTER_DEVICE void end_turn(bool second, bool another) {
-    if (!second)
-      hopper::pass<2, 256>();
-    else if (another)
-      hopper::pass<1, 256>();
-  }
   template <class Args>
   SINTER_DEVICE void bring(const Args& args, typename L::Stages::State& state,
                            BandSteps<Config>& ahead) const {
@@ -149,26 +125,15 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
     float sums[B::slots][each][4] = {};
     typename L::Stages::State stage;
     typename L::Rows::State row;
-    const bool second = warp >= 4;
-    int step = 0;
-    BoxedPixels<Config> fetched;
-    const auto fetch = [&] {
-      stages.wait(stage);
-      fetched.fetch(pixels_at, stage.stage * L::stage);
-    };
-    if (now.more()) fetch();
 #pragma unroll 1
     while (now.more()) {
-      typename BoxedPixels<Config>::Matrices pixels[1];
-      fetched.take(pixels[0], zero);
+      stages.wait(stage);
+      BoxedPixels<Config> pixels[1];
+      pixels[0].load(pixels_at, stage.stage * L::stage, zero);
       __syncwarp();
       stages.release(stage);
       stage.advance();
-      if (now.another()) fetch();  // while this step's are multiplied
-      if constexpr (turns) begin_turn(second, step > 0);
       Work::multiply(sums, pixels);
-      if constexpr (turns) end_turn(second, now.another());
-      ++step;
       if (now.block >= now.first) {
         if constexpr (L::by_boxes) {
           if (any_not_finite(sums[0])) sum_again(args, warp, now, sums[0]);

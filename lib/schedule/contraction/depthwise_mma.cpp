@@ -55,18 +55,16 @@ struct Bands {
            kOwn;
   }
   // Thread blocks an SM whose registers are enough.
-  int most_blocks(const DeviceModel& device, bool leaving) const {
+  int most_blocks(const DeviceModel& device) const {
     if (!boxed) return device.registers_per_sm / (registers() * threads());
     int ctas = 0;
-    while (set_registers(device, ctas + 1, leaving, nullptr)) ++ctas;
+    while (set_registers(device, ctas + 1, nullptr)) ++ctas;
     return ctas;
   }
   // Those of threads that multiply and of others, which the former get from the latter; false where
-  // they are too few. Where rows leave by TMA the others need few.
-  bool set_registers(const DeviceModel& device, int ctas, bool leaving,
-                     DepthwiseTiles* tiles) const {
-    constexpr int kUnit = 8, kMost = 240;
-    const int kOthersMost = leaving ? 40 : 88, kOthersLeast = leaving ? 40 : 56;
+  // they are too few.
+  bool set_registers(const DeviceModel& device, int ctas, DepthwiseTiles* tiles) const {
+    constexpr int kUnit = 8, kMost = 240, kOthersMost = 88, kOthersLeast = 56;
     const int all = device.registers_per_sm / (ctas * threads()) / kUnit * kUnit * threads();
     for (int others = kOthersMost; others >= kOthersLeast; others -= kUnit) {
       const int own =
@@ -176,7 +174,7 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
           const int units = lanes * each / 8;
           if (boxed && (units < 4 || across == kTiles)) continue;
           const Bands b(spec, parts, each, lanes, columns, across, boxed);
-          const double most = b.most_blocks(device, boxed && result);
+          const double most = b.most_blocks(device);
           if (b.registers() > kMostRegisters || most < 1) continue;
           const double blocks = std::ceil(channels / (lanes * each)),
                        lines = std::ceil(tiles / across) * std::ceil(planes / b.planes()) * rows;
@@ -223,7 +221,7 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
             e.mma = {.across = across, .stages = stages};
             if (boxed) {
               e.mma->result_rows = kResultRows;
-              b.set_registers(device, static_cast<int>(ctas), boxed && result, &*e.mma);
+              b.set_registers(device, static_cast<int>(ctas), &*e.mma);
               set_box(e.image, units, b.pixels, b.pixels, 0, false);
               e.image.map->box[3] = b.planes();
               if ((e.result = result))
