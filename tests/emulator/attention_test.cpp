@@ -109,6 +109,7 @@ TEST_CASE("schedules of attention compile without a complaint") {
       {300, 64, 64, false, f8e4m3, true},
       {300, 128, 128, false, f8e4m3},
       {300, 96, 96, false, f8e4m3, true},
+      {300, 128, 128, false, f8e4m3, true},
       {300, 128, 128, true, f8e4m3, true},
   };
   check_compiled(all, "sm_90a");

@@ -103,6 +103,9 @@ struct SumsOfTile {
     else
       return all;
   }
+  SINTER_DEVICE void start() {
+    if constexpr (apart) sums.clear();
+  }
   SINTER_DEVICE void add_to(Sums& all) const {
     if constexpr (apart) all.add(sums);
   }
@@ -172,6 +175,10 @@ class Consumer {
     release_k();
     if (n == begin) release_q();
     weights_of.weigh(s, softmax, n);
+    apart.start();
+    const auto scale_sums = [&] {
+      if (softmax.outgrown) out.each([&](int i, float& x) { x *= softmax.worth[i / 2 % 2]; });
+    };
     weights = to_operand<typename S::WeightNumber>(s);
 #pragma unroll 1
     for (--n; n >= begin; --n) {
@@ -179,6 +186,8 @@ class Consumer {
       turns_.wait();
       wgmma::fence(s);
       issue_scores(s);
+      // Beside the scores' products.
+      if constexpr (SumsOfTile<S>::apart) apart.add_to(out), scale_sums();
       pipe_v_.wait(state_v_);
       clear_past_end(band, n + 1);
       wgmma::fence(of_tile, weights);
@@ -190,10 +199,10 @@ class Consumer {
       weights_of.weigh(s, softmax, n);
       wgmma::wait<0>(of_tile, weights);
       release_v();
-      apart.add_to(out);
-      if (softmax.outgrown) out.each([&](int i, float& x) { x *= softmax.worth[i / 2 % 2]; });
+      if constexpr (!SumsOfTile<S>::apart) scale_sums();
       weights = to_operand<typename S::WeightNumber>(s);
     }
+    if constexpr (SumsOfTile<S>::apart) apart.add_to(out), scale_sums();
     pipe_v_.wait(state_v_);
     clear_past_end(band, begin);
     wgmma::fence(of_tile, weights);

@@ -102,7 +102,7 @@ bool choose_narrow_tile(AttentionConfig& e, const KernelSpec& spec, int depth, i
   e.tile_q = kConsumerRows * c.count;
   e.producer_registers = c.producer_registers;
   e.consumer_registers = c.registers;
-  e.ping_pong = e.consumers == 2;
+  e.ping_pong = e.consumers == 2 && !turns;
   const int most_keys = plain ? c.most_keys : 64, others = turns ? 24 : 32, each = turns ? 32 : 16;
   // Weights of f8 are half as large; what they add for a tile of values is summed apart.
   const auto held = [&](int tile_k) {
