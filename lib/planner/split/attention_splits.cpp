@@ -51,7 +51,9 @@ int choose_splits(const KernelSpec& spec, const DeviceModel& device) {
     return best;
   const double results = static_cast<double>(count(spec.extent, 0, A::n));
   // CTAs that leave room for those of the kernel behind them, which then starts earlier. (On an
-  // H200, b1 h32 of 8, 4096 keys of d128: 8 parts 10.0 us, 16 parts 12.7.)
+  // H200, h32 of 8, d128, us: b1, 4096 keys, 8 parts 9.9, 16 12.8; 16,384 keys, 8 parts 22.4,
+  // 12 21.9, 16 24.4; 32,768 keys, 9 parts 37.4, 12 37.7, 16 39.6; b4, 8192 keys, 3 parts 36.6,
+  // 4 37.2. b8, h8 of 1, d256, 8192 keys, 8 parts 23.4, 12 25.9, 16 25.8.)
   constexpr double kNoRoom = 2;
   const auto room = static_cast<std::uint32_t>(device.sms / 2);
   for (int n = 2; n <= std::min<std::int64_t>(kMostSplits, few ? tiles : tiles / 2); ++n) {

@@ -172,7 +172,7 @@ double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig&
   constexpr double kOperations = 4096, kReached = 0.65, kReachedWide = 0.55, kStart = 4,
                    kStartFew = 3;  // microseconds
   // Of few rows: what one consumer reaches alone, and one SM of its bandwidth. (On an H200, b4 h32
-  // of 8, d128: 8192 keys by 32 CTAs 68 us; b1, 16384 keys by 64 CTAs and by 128 24.4 and 25.0.)
+  // of 8, d128: 8192 keys by 32 CTAs 68 us; b1, 16384 keys by 64 CTAs and by 128 22.4 and 24.4.)
   constexpr double kReachedFew = 0.57, kOfSm = 0.7;
   constexpr double kScoreF8 = 0.12;  // clocks of an SM
   const AttentionSpec& a = spec.attention();
