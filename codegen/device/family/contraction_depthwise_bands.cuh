@@ -25,8 +25,8 @@
 // A pixel that is infinite or NaN makes NaN of the results beside it that do not see it, by its
 // products with the band's zeros. Sums that are NaN are therefore taken again on ordinary cores.
 //
-// Config is that of contraction_depthwise.cuh with rows = 1, lanes = warps of a block, and `across`
-// and `stages`; Image and Filter are the same.
+// Config is that of contraction_depthwise.cuh with rows = 1, lanes = warps that multiply, and
+// `across` and `stages`; Image and Filter are the same.
 #pragma once
 #include "sinter/device/core/warp_matrix.cuh"
 #include "sinter/device/family/contraction_depthwise.cuh"

@@ -11,7 +11,8 @@
 // A warp has a unit and walks down the tiles of a row, then the rows, as those of
 // contraction_depthwise_mma_boxes.cuh do: each row of pixels is read once and multiplied with all
 // rows of the filter, sums move up a slot, and a row of results of all channels leaves through
-// shared memory while the next is multiplied. Barriers are the same, too.
+// shared memory while the next is multiplied. All warps multiply, load and store, with one barrier
+// a step (walk_boxes in contraction_depthwise_boxes.cuh).
 //
 // Pixels that are infinite or NaN meet zeros of other groups and of a tap that there is none of.
 // Sums that are NaN are taken again on ordinary cores.
