@@ -30,8 +30,8 @@ Shared<Graph> convolution(std::int64_t images, std::int64_t channels, std::int64
   return g;
 }
 
-Shared<Graph> product(std::int64_t m, std::int64_t n, std::int64_t k) {
-  auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+Shared<Graph> product(std::int64_t m, std::int64_t n, std::int64_t k, DataType io = bf16) {
+  auto g = Shared<Graph>::make(GraphOptions{.io = io});
   const auto x = g->tensor({.name = "x", .dim = {m, k}}),
              w = g->tensor({.name = "w", .dim = {k, n}, .stride = {1, k}});
   g->output(relu(matmul(x, w)), "y");
@@ -78,6 +78,32 @@ TEST_CASE("the cheaper of two plans for wgmma runs a strided convolution") {
     const ScheduledKernel matmul = scheduled(whole.kernels[0], "sm_90a");
     REQUIRE(matmul.wgmma());
     CHECK(!matmul.wgmma()->window);
+  }
+}
+
+TEST_CASE("tensor cores multiply large f32 factors as bf16 parts") {
+  const auto large = for_sm_90a(*product(1024, 1024, 1000, f32));
+  REQUIRE(families(large) ==
+          std::vector{Family::pointwise, Family::pointwise, Family::contraction});
+  const ScheduledKernel parts = scheduled(large.kernels[2], "sm_90a");
+  REQUIRE(parts.wgmma());
+  CHECK(parts.wgmma()->promote_accumulators);
+  CHECK(large.kernels[2].extent.back() == 6 * 1000);
+  // Few products, k that ends within 16 bytes of an operand along it, and other GPUs.
+  CHECK(for_sm_90a(*product(64, 64, 64, f32)).kernels.size() == 1);
+  CHECK(for_sm_90a(*product(1024, 1024, 1001, f32)).kernels[2].extent.back() == 6 * 1008);
+  CHECK(for_target(*product(1024, 1024, 1000, f32), "sm_80").kernels.size() == 1);
+}
+
+// Tiles have as many columns as there are, but not as many rows.
+TEST_CASE("the short side of a product lies along the columns of tiles") {
+  for (const auto& [m, columns] : {std::pair{200, true}, {144, true}, {256, false}}) {
+    CAPTURE(m);
+    const auto p = for_sm_90a(*product(m, 4096, 4096));
+    REQUIRE(p.kernels.size() == 1);
+    const ScheduledKernel chosen = scheduled(p.kernels[0], "sm_90a");
+    REQUIRE(chosen.wgmma());
+    CHECK(chosen.wgmma()->n_fastest != columns);
   }
 }
 
