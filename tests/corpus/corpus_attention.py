@@ -107,9 +107,9 @@ attention("f8_scales", b=1, hq=2, hk=2, sq=70, skv=90, d=32, dv=32, attn_scale=0
 # one whose factor is below zero. Scores lie apart, so that a key in the place of another one is seen.
 F8 = {"O": "bf16"}
 WEIGHTS = scales("Descale_Q", "Descale_K", "Descale_V", "Descale_S", "Scale_S")
-attention("f8_weights", b=1, hq=2, hk=1, sq=200, skv=230, d=64, dv=64, attn_scale=0.75, io="f8e4m3", types=F8, layout="bshd",
+attention("f8_weights", b=1, hq=2, hk=1, sq=200, skv=230, d=64, dv=64, attn_scale=0.75, causal_mask=True, io="f8e4m3", types=F8, layout="bshd",
           stats=True, inputs=WEIGHTS)
-attention("f8_weights_128", b=1, hq=1, hk=1, sq=130, skv=290, d=128, dv=128, attn_scale=0.5, causal_mask_bottom_right=True,
+attention("f8_weights_128", b=1, hq=1, hk=1, sq=130, skv=290, d=128, dv=128, attn_scale=0.5, causal_mask_bottom_right=True, left_bound=6,
           io="f8e4m3", types={"O": "f16", "V": "f8e5m2"}, layout="bshd", inputs=WEIGHTS)
 attention("f8_weights_padding", hq=1, hk=1, sq=70, skv=130, d=48, dv=80, attn_scale=0.6, padding_mask=True, io="f8e4m3", types=F8,
           inputs=LENGTHS + scales("Scale_S"))
