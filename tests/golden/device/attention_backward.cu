@@ -11,7 +11,7 @@ using Number = bf16;
 struct Config {
   using Index = int;
   using Extent = Dims<kEntries, kHeads * kGroup, kQueries, kKeys, kDepth, kDepthV>;
-  static constexpr int group = kGroup;
+  static constexpr int group_size = kGroup;
   static constexpr int threads = 384, tile_q = kTileQ, stages = 2, heads_together = 2;
   static constexpr int producer_registers = 24, consumer_registers = 240;
 };
