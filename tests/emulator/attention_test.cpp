@@ -54,7 +54,8 @@ void add(Graph& g, const Schedule& s) {
 void check_compiled(std::span<const Schedule> all, const char* target) {
   if (!nvrtc()) return;
   for (const Schedule& s : all) {
-    INFO(s.sq << " queries, head dimensions " << s.d << " and " << s.dv << ", score " << s.score);
+    INFO(s.sq << " queries, head dimensions " << s.d << " and " << s.dv << ", " << info(s.io).name
+              << ", score " << s.score << ", causal " << s.causal);
     Graph g({.name = "attention", .io = s.io, .intermediate = f32});
     add(g, s);
     const auto plan = make_plan(g, {.architecture = target}, {}, nullptr);

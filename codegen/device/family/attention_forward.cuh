@@ -214,10 +214,11 @@ class Consumer {
   }
 
  private:
-  // Whether a consumer's rows may see fewer tiles of keys than the others'.
-  static constexpr bool sees_less = S::consumers > 1 &&
-                                    (BandOf<S, Bounds>::bounded || !is_known(S::queries) ||
-                                     S::queries % S::tile_q != 0);
+  // Whether a consumer's rows may see fewer tiles of keys than the others'. Those of f8, whose
+  // registers are all taken, pass over none.
+  static constexpr bool sees_less =
+      S::consumers > 1 && !S::turns_values &&
+      (BandOf<S, Bounds>::bounded || !is_known(S::queries) || S::queries % S::tile_q != 0);
 
   // So many tiles of keys go by unread; with the consumer's turns, of which each takes as many.
   SINTER_DEVICE void pass_over(int tiles, bool turn) {

@@ -64,12 +64,13 @@ struct LeavingRows {
                        count = 2 * kStepsBehind + 1;
 };
 
-// What neighbouring sums along `dim` become: a Pack of results.
+// What neighbouring sums along `dim` become: a Pack of results. `c`: the first one's coordinates,
+// of which results depend on the channel alone.
 template <class Config, class Body, class Result, int dim, int count, class Args>
-SINTER_DEVICE auto results_of(const Args& args, const float (&sums)[count]) {
+SINTER_DEVICE auto results_of(const Args& args, const float (&sums)[count],
+                              const typename Shape<Config>::Coord& c = {}) {
   typename Body::template Place<count> place{};
   typename Body::Reductions none;
-  const typename Shape<Config>::Coord c{};  // which the results do not depend on
 #pragma unroll
   for (int e = 0; e < count; ++e) {
     const typename Config::Accumulator sum[1] = {sums[e]};

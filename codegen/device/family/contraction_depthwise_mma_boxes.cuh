@@ -121,6 +121,10 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
         Lines<L::units>::place(B::plane_of(tile) * L::result_line +
                                    B::position_of(tile) * B::pitch + lane % 4 * 2 + tile % 2,
                                warp / sharing);
+    // Results of channels behind the last one are not stored.
+    const int channel = first_channel + warp * each, last = S::all_channels - each;
+    Coord of_lane{};
+    of_lane.at[Config::channel] = channel < last ? channel : last;
     const unsigned zero = filter[S::taps * lanes * B::words];
     float sums[B::slots][each][4] = {};
     typename L::Stages::State stage;
@@ -139,7 +143,7 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
           if (any_not_finite(sums[0])) sum_again(args, warp, now, sums[0]);
           rows.acquire(row);
           leave(args, memory.pointer + L::results + row.stage * L::result_row, leave_at,
-                tile % 2 != 0, sums[0]);
+                tile % 2 != 0, of_lane, sums[0]);
           hopper::written_for_multiplications();
         } else {
           rows.acquire(row);
@@ -227,21 +231,26 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
 
  private:
   // A row's results to where TMA takes them from; `odd`: the lane takes odd columns first, which
-  // lie in other banks.
+  // lie in other banks. All are computed before one is stored, so that what epilogues load for the
+  // channels of `of_lane` is loaded once.
   template <class Args>
   static SINTER_DEVICE void leave(const Args& args, unsigned char* row, unsigned at, bool odd,
-                                  const float (&sums)[each][4]) {
+                                  const Coord& of_lane, const float (&sums)[each][4]) {
     using Move = typename Word<2 * each>::Type;
     constexpr int second = B::across > 1 ? B::pitch : 8 * L::result_line;
+    Move packs[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       float now[each];
 #pragma unroll
       for (int e = 0; e < each; ++e) now[e] = odd ? sums[e][i ^ 1] : sums[e][i];
-      const auto pack = results_of<Config, Body, Result, Config::channel>(args, now);
+      const auto pack = results_of<Config, Body, Result, Config::channel>(args, now, of_lane);
+      packs[i] = *reinterpret_cast<const Move*>(&pack);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
       const unsigned column = at ^ (i % 2 == 0 ? 0u : Lines<L::units>::beside);
-      *reinterpret_cast<Move*>(row + column + i / 2 * second * Lines<L::units>::bytes) =
-          *reinterpret_cast<const Move*>(&pack);
+      *reinterpret_cast<Move*>(row + column + i / 2 * second * Lines<L::units>::bytes) = packs[i];
     }
   }
   // Sums that are NaN, on ordinary cores.

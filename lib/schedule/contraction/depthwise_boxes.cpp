@@ -70,11 +70,25 @@ void set_box(DepthwiseOperand& operand, int lanes, int line, int needed, std::in
   map.box[1] = box_pixels(operand, needed, first, one_tile);
 }
 
+namespace {
+
+// Whether the port's element is the same for all results of a channel.
+bool is_of_channel(const KernelSpec& spec, int port, int channel) {
+  const Access& a = spec.ports[static_cast<std::size_t>(port)].access;
+  if (!a.windows.empty() || !a.via.empty()) return false;
+  for (int i = 0; i < a.stride.size(); ++i)
+    if (i != channel && a.stride[i] != 0 && spec.extent[i] != 1) return false;
+  return true;
+}
+
+}  // namespace
+
 std::optional<DepthwiseOperand> result_in_boxes(const KernelSpec& spec,
-                                                const DepthwiseConfig& parts) {
+                                                const DepthwiseConfig& parts, bool loads) {
   DepthwiseOperand result;
   for (const Statement& s : spec.body.statements) {
-    if (is_load(s) || s.kind == StatementKind::random || s.kind == StatementKind::gather ||
+    if (is_load(s) && !(loads && is_of_channel(spec, s.port, parts.channel))) return {};
+    if (s.kind == StatementKind::random || s.kind == StatementKind::gather ||
         s.kind == StatementKind::index || s.kind == StatementKind::inside)
       return {};
     if (!is_store(s)) continue;

@@ -20,10 +20,11 @@ std::int64_t box_pixels(const DepthwiseOperand& operand, int needed, std::int64_
 void set_box(DepthwiseOperand& operand, int lanes, int line, int needed, std::int64_t first,
              bool one_tile);
 
-// The one result, where it is of 16 bits and nothing else is needed for it than the sums: TMA may
-// store it in boxes, which set_result_box() gives their size.
+// The one result, where it is of 16 bits and nothing else is needed for it than the sums and, where
+// the kernel `loads`, what belongs to a channel: TMA may store it in boxes, which set_result_box()
+// gives their size.
 std::optional<DepthwiseOperand> result_in_boxes(const KernelSpec& spec,
-                                                const DepthwiseConfig& parts);
+                                                const DepthwiseConfig& parts, bool loads);
 void set_result_box(DepthwiseOperand& result, int lanes, int pixels, int planes);
 // Steps that a warp may be ahead of others, as the device code has it: rows of results are as many
 // more in shared memory.

@@ -163,7 +163,8 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
   const double sms = device.depthwise == "mma" ? 3 : device.sms;
   std::optional<double> least;
   const bool boxes = fits_boxes(spec, e, planes, device);
-  const std::optional<DepthwiseOperand> result = boxes ? result_in_boxes(spec, e) : std::nullopt;
+  const std::optional<DepthwiseOperand> result =
+      boxes ? result_in_boxes(spec, e, true) : std::nullopt;
   // By TMA if it can.
   const auto choose = [&](bool boxed) {
     for (const int each : {4, 2})

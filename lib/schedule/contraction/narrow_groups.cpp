@@ -126,7 +126,7 @@ std::optional<DepthwisePlan> plan_narrow_groups(const KernelSpec& given,
       e.across->base + std::min<std::int64_t>(0, e.across->tap * (line_taps - 1));
   set_box(e.image, kWarps, line, across * kWidth + reach, first, walks == 1);
   e.packing = choose_packing(spec, groups.outer, std::min(groups.channels, widest_pack(spec)));
-  if ((e.result = result_in_boxes(spec, e)))
+  if ((e.result = result_in_boxes(spec, e, false)))
     set_result_box(*e.result, kWarps, across * kWidth, images);
   const double blocks = std::ceil(number / (kWarps * e.each)),
                lines = walks * std::ceil(planes / images) * rows;
