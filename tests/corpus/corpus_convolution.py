@@ -221,6 +221,23 @@ def depthwise_block():
 depthwise_block()
 
 
+def depthwise_scale_bias():
+    """What the epilogue loads belongs to a channel; the last thread block has few channels."""
+    g = Graph("convolution_depthwise_scale_bias", "bf16")
+    image(g, "x", [3, 40, 11, 19])
+    image(g, "w", [40, 1, 5, 5])
+    g.tensor("scale", [1, 40, 1, 1], data_type="f32")
+    g.tensor("bias", [1, 40, 1, 1])
+    g.conv("x", "w", "c", pre_padding=[2, 2], post_padding=[2, 2], groups=40)
+    g.pointwise("mul", "scaled", "c", "scale")
+    g.pointwise("add", "biased", "scaled", "bias")
+    g.pointwise("relu_fwd", "y", "biased")
+    image(g, "y", [3, 40, 11, 19], output=True)
+
+
+depthwise_scale_bias()
+
+
 def epilogue():
     """Scale, bias, residual, relu behind a convolution, and the sums of a batch norm."""
     g = Graph("convolution_epilogue", "bf16")

@@ -65,11 +65,11 @@ struct LeavingRows {
 };
 
 // What neighbouring sums along `dim` become: a Pack of results. `c`: the first one's coordinates,
-// of which results depend on the channel alone.
+// of which results depend on the channel alone; `place`: has what the body loads there.
 template <class Config, class Body, class Result, int dim, int count, class Args>
 SINTER_DEVICE auto results_of(const Args& args, const float (&sums)[count],
-                              const typename Shape<Config>::Coord& c = {}) {
-  typename Body::template Place<count> place{};
+                              const typename Shape<Config>::Coord& c = {},
+                              typename Body::template Place<count> place = {}) {
   typename Body::Reductions none;
 #pragma unroll
   for (int e = 0; e < count; ++e) {

@@ -231,26 +231,24 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
 
  private:
   // A row's results to where TMA takes them from; `odd`: the lane takes odd columns first, which
-  // lie in other banks. All are computed before one is stored, so that what epilogues load for the
-  // channels of `of_lane` is loaded once.
+  // lie in other banks. What epilogues load is that of the channels of `of_lane`.
   template <class Args>
   static SINTER_DEVICE void leave(const Args& args, unsigned char* row, unsigned at, bool odd,
                                   const Coord& of_lane, const float (&sums)[each][4]) {
     using Move = typename Word<2 * each>::Type;
     constexpr int second = B::across > 1 ? B::pitch : 8 * L::result_line;
-    Move packs[4];
+    typename Body::template Place<each> place{};
+    Body::fetch(args, of_lane, place);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       float now[each];
 #pragma unroll
       for (int e = 0; e < each; ++e) now[e] = odd ? sums[e][i ^ 1] : sums[e][i];
-      const auto pack = results_of<Config, Body, Result, Config::channel>(args, now, of_lane);
-      packs[i] = *reinterpret_cast<const Move*>(&pack);
-    }
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
+      const auto pack =
+          results_of<Config, Body, Result, Config::channel>(args, now, of_lane, place);
       const unsigned column = at ^ (i % 2 == 0 ? 0u : Lines<L::units>::beside);
-      *reinterpret_cast<Move*>(row + column + i / 2 * second * Lines<L::units>::bytes) = packs[i];
+      *reinterpret_cast<Move*>(row + column + i / 2 * second * Lines<L::units>::bytes) =
+          *reinterpret_cast<const Move*>(&pack);
     }
   }
   // Sums that are NaN, on ordinary cores.

@@ -13,6 +13,7 @@ namespace {
 
 // Of a multiplication: independent tiles, results of a tile, pixels that they see.
 constexpr int kTiles = 16, kWidth = 8, kDepth = 16;
+constexpr int kMostChannels = 4;     // of a lane
 constexpr int kLeastColumns = 4;     // of a tile: else too few of its products count
 constexpr int kMostStages = 8;       // rows
 constexpr int kBoxedStages = 6;      // at the least, where shared memory has room
@@ -163,11 +164,13 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
   const double sms = device.depthwise == "mma" ? 3 : device.sms;
   std::optional<double> least;
   const bool boxes = fits_boxes(spec, e, planes, device);
+  // A lane loads for its channels at once.
+  const bool loads = e.packing.width >= kMostChannels;
   const std::optional<DepthwiseOperand> result =
-      boxes ? result_in_boxes(spec, e, true) : std::nullopt;
+      boxes ? result_in_boxes(spec, e, loads) : std::nullopt;
   // By TMA if it can.
   const auto choose = [&](bool boxed) {
-    for (const int each : {4, 2})
+    for (const int each : {kMostChannels, 2})
       for (const int lanes : {8, 16})
         for (int across = 1; across <= kTiles; across *= 2) {
           if (each > vector || (across > 1 && across >= 2 * tiles)) continue;
