@@ -46,7 +46,7 @@ inline std::string joined(std::span<const PlanKernel* const> kernels) {
 template <class Key>
 std::vector<std::vector<const PlanKernel*>> joinable(std::span<const PlanKernel* const> kernels,
                                                      const Key& key) {
-  constexpr std::size_t kMost = 24;
+  constexpr std::size_t kMost = 8;
   using Part = std::vector<const PlanKernel*>;
   std::map<std::pair<std::string, decltype(key(*kernels[0]))>, std::vector<Part>> parts;
   for (const PlanKernel* k : kernels) {
