@@ -51,7 +51,7 @@
 #include "sinter/device/engine/shared_memory.cuh"
 #include "sinter/device/family/attention_forward_producer.cuh"
 #include "sinter/device/family/attention_forward_store.cuh"
-#include "sinter/device/family/attention_forward_turn.cuh"
+#include "sinter/device/family/attention_forward_transpose.cuh"
 
 namespace sinter::attention {
 
@@ -92,7 +92,7 @@ struct Turns {
 // others are added as f32. Else all are summed where the result is.
 template <class S>
 struct SumsOfTile {
-  static constexpr bool apart = S::turns_values;
+  static constexpr bool apart = S::transposes_values;
   using Sums = typename S::Outputs::Sums;
   struct Nothing {};
   Choice<apart, Sums, Nothing> sums;
@@ -217,7 +217,7 @@ class Consumer {
   // Whether a consumer's rows may see fewer tiles of keys than the others'. Those of f8, whose
   // registers are all taken, pass over none.
   static constexpr bool sees_less =
-      S::consumers > 1 && !S::turns_values &&
+      S::consumers > 1 && !S::transposes_values &&
       (BandOf<S, Bounds>::bounded || !is_known(S::queries) || S::queries % S::tile_q != 0);
 
   // So many tiles of keys go by unread; with the consumer's turns, of which each takes as many.
@@ -257,7 +257,7 @@ class Consumer {
   }
 
   SINTER_DEVICE void clear_past_end(const BandOf<S, Bounds>& band, int n) const {
-    if constexpr (!S::turns_values)
+    if constexpr (!S::transposes_values)
       clear_values<S, Bounds>(band, n, shared_ + S::v + state_v_.stage * S::TileV::bytes,
                               S::TileV::extent, [&] { turns_.meet(); });
   }
@@ -275,10 +275,10 @@ SINTER_DEVICE void run_forward(const Args& args) {
     Q::prefetch(args), K::prefetch(args), V::prefetch(args);
     typename S::PipeQ{shared + S::pipe_q}.init(1, S::consumers * 4);
     typename S::Pipe{shared + S::pipe_k}.init(1, S::consumers * 4);
-    typename S::Pipe{shared + S::pipe_v}.init(S::turns_values ? kTurningWarps * 32 : 1,
+    typename S::Pipe{shared + S::pipe_v}.init(S::transposes_values ? kTransposingWarps * 32 : 1,
                                               S::consumers * 4);
-    if constexpr (S::turns_values)
-      typename S::Pipe{shared + S::pipe_loaded_v}.init(1, kTurningWarps);
+    if constexpr (S::transposes_values)
+      typename S::Pipe{shared + S::pipe_loaded_v}.init(1, kTransposingWarps);
     if constexpr (CountsTiles<Bounds>) TileQueue::Pipe{shared + S::queue}.init(1, S::consumers * 4);
     hopper::barriers_are_ready();
   }
@@ -291,9 +291,9 @@ SINTER_DEVICE void run_forward(const Args& args) {
   if (warpgroup == 0) {
     hopper::keep_registers<Config::producer_registers>();
     if (threadIdx.x == 0) produce<Config, S, Q, K, V, Bounds>(args, memory.pointer, shared);
-    if constexpr (S::turns_values)
+    if constexpr (S::transposes_values)
       if (threadIdx.x >= 32)
-        turn_all_values<Config, S, Bounds>(args, memory.pointer, shared, threadIdx.x / 32 - 1);
+        transpose_all_values<Config, S, Bounds>(args, memory.pointer, shared, threadIdx.x / 32 - 1);
     return;
   }
   hopper::take_registers<Config::consumer_registers>();

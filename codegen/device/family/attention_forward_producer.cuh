@@ -25,7 +25,7 @@ struct LoadedTiles : ForwardTiles<Config, First, Q, tile_q, sequences> {
 
 // Tiles of values as TMA leaves them and as they are multiplied: the same but of 8 bits, which come
 // as lines of elements, one a key, and are turned to lines of keys, where wgmma reads them
-// (attention_forward_turn.cuh).
+// (attention_forward_transpose.cuh).
 template <class V, int columns, int tile_k, bool turned>
 struct ValueTiles {
   static constexpr int line = 128 / static_cast<int>(sizeof(typename V::Number));
@@ -58,8 +58,8 @@ struct ForwardShape : LoadedTiles<Config, First, Q, 64 * (Config::threads / 128 
   using TileQ = typename B::template Tile<Q, 64, up(depth, line<Q>)>;  // of a consumer
   using TileK =
       typename B::template Tile<K, up(tile_k, K::k_fastest ? 8 : line<K>), up(depth, line<K>)>;
-  static constexpr bool turns_values = sizeof(typename V::Number) == 1;
-  using Values = ValueTiles<V, columns, tile_k, turns_values>;
+  static constexpr bool transposes_values = sizeof(typename V::Number) == 1;
+  using Values = ValueTiles<V, columns, tile_k, transposes_values>;
   using TileV = typename Values::Multiplied;
   using LoadedV = typename Values::Loaded;
   using WeightNumber = typename Values::WeightNumber;
@@ -72,12 +72,13 @@ struct ForwardShape : LoadedTiles<Config, First, Q, 64 * (Config::threads / 128 
   // Shared memory, from a multiple of 1024 on.
   static constexpr int k = consumers * TileQ::bytes, v = k + stages * TileK::bytes,
                        slabs_or_loaded_v = v + stages * TileV::bytes,
-                       loaded_v = turns_values ? slabs_or_loaded_v : v,
-                       slabs = slabs_or_loaded_v + (turns_values ? stages * LoadedV::bytes : 0),
+                       loaded_v = transposes_values ? slabs_or_loaded_v : v,
+                       slabs =
+                           slabs_or_loaded_v + (transposes_values ? stages * LoadedV::bytes : 0),
                        pipe_q = slabs +
                                 consumers * 4 * static_cast<int>(sizeof(contraction::EpilogueTile)),
                        pipe_k = pipe_q + PipeQ::bytes, pipe_v = pipe_k + Pipe::bytes,
-                       pipe_loaded_v = turns_values ? pipe_v + Pipe::bytes : pipe_v,
+                       pipe_loaded_v = transposes_values ? pipe_v + Pipe::bytes : pipe_v,
                        queue = pipe_loaded_v + Pipe::bytes, end = queue + tile_bytes;
   static constexpr int shared_bytes = end + 1023;
   static_assert(shared_bytes <= 227 << 10, "stages do not fit into shared memory");

@@ -58,7 +58,7 @@ std::optional<BoxedOperand> boxed_shared(const KernelSpec& spec, const ProductOp
   constexpr std::int64_t kSwizzledRows = 8;
   if (auto pages = paged(spec, operand, keys); pages && pages->page % kSwizzledRows == 0)
     return pages;
-  // Values of f8 are turned in shared memory.
+  // Values of f8 are transposed in shared memory.
   auto o = boxed(spec, operand, row, !keys && is_f8(operand.type));
   if (!o) return {};
   for (std::size_t i = 0; i < o->batch.size(); ++i)

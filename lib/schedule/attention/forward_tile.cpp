@@ -22,10 +22,10 @@ int shared_bytes(const AttentionConfig& e, int depth, int width) {
   const int element = info(e.q.map.type).bytes,
             q = e.consumers * kConsumerRows * up(depth, kLineBytes / element) * element;
   // Values of f8 twice: as they come, and lines of keys.
-  const int turned = is_f8(e.v.map.type) ? up(width, 16) * up(e.tile_k, kLineBytes) + 16 : 0;
+  const int transposed = is_f8(e.v.map.type) ? up(width, 16) * up(e.tile_k, kLineBytes) + 16 : 0;
   const int taken = e.attention.tiles_taken >= 0 ? 2 * (16 + 32) : 0;  // tiles, with their barriers
   const int share = e.attention.parts >= 0 ? 4 * (4 + 20) : 0;         // where the CTA's begins
-  return q + e.stages * (stage_bytes(e, depth, width) + turned) + e.consumers * 4 * kSlabBytes +
+  return q + e.stages * (stage_bytes(e, depth, width) + transposed) + e.consumers * 4 * kSlabBytes +
          16 + 2 * 16 * e.stages + taken + share + 1023;
 }
 
@@ -49,23 +49,23 @@ struct Consumers {
 };
 // Three take heads of up to 64 elements, two more. Four, of fewer keys a tile, where they leave
 // fewer rows of the last tile empty. (d64 on an H200, us with two, three, four: b4 h32 s4096 causal
-// 798, 639, 711; b32 h16 s512 113, 100, 92.) Values of f8 are turned by the producer's warps, which
-// take more registers.
-// `keys`: that a row sees on average; `bounded`: not the same ones as others. Then a consumer
-// visits tiles that some of its rows see in part: short ones waste less.
+// 798, 639, 711; b32 h16 s512 113, 100, 92.) Values of f8 are transposed by the producer's warps,
+// which take more registers. `keys`: that a row sees on average; `bounded`: not the same ones as
+// others. Then a consumer visits tiles that some of its rows see in part: short ones waste less.
 Consumers choose_consumers(std::int64_t rows, double keys, bool bounded, int wide, bool plain,
-                           bool turns) {
-  constexpr Consumers two_turned{2, 232, 40, 128, 1.24}, three_turned{3, 152, 40, 128, 1};
+                           bool transposes) {
+  constexpr Consumers two_transposing{2, 232, 40, 128, 1.24}, three_transposing{3, 152, 40, 128, 1};
   constexpr Consumers one{1, 240, 24, 128, 1}, two{2, 240, 24, 128, 1.24},
       three{3, 160, 32, 128, 1}, four{4, 112, 24, 64, 1.08};
   if (rows <= kConsumerRows) return one;
-  if (wide > 64 || !plain) return turns ? two_turned : two;
+  if (wide > 64 || !plain) return transposes ? two_transposing : two;
   const auto time = [&](const Consumers& c) {
     return up(rows, kConsumerRows * c.count) * c.time *
            (keys + (bounded ? kConsumerRows + c.most_keys : 0));
   };
   const auto faster = [&](const Consumers& a, const Consumers& b) { return time(a) < time(b); };
-  return turns ? std::min(three_turned, two_turned, faster) : std::min({three, four, two}, faster);
+  return transposes ? std::min(three_transposing, two_transposing, faster)
+                    : std::min({three, four, two}, faster);
 }
 
 // Pages in a tile, or tiles in a page.
@@ -94,19 +94,20 @@ bool choose_narrow_tile(AttentionConfig& e, const KernelSpec& spec, int depth, i
                         const DeviceModel& device) {
   const AttentionSpec& a = spec.attention();
   const bool plain = (a.score.statements.empty() || e.scales_heads) && a.weight.statements.empty(),
-             turns = is_f8(e.v.map.type);
+             transposes = is_f8(e.v.map.type);
   const Consumers c =
       choose_consumers(length_of(rows_of(spec), a.sequences), keys_of_a_row(spec),
-                       a.band.left || a.band.right, std::max(depth, width), plain, turns);
+                       a.band.left || a.band.right, std::max(depth, width), plain, transposes);
   e.consumers = c.count;
   e.tile_q = kConsumerRows * c.count;
   e.producer_registers = c.producer_registers;
   e.consumer_registers = c.registers;
-  e.ping_pong = e.consumers == 2 && !turns;
-  const int most_keys = plain ? c.most_keys : 64, others = turns ? 24 : 32, each = turns ? 32 : 16;
+  e.ping_pong = e.consumers == 2 && !transposes;
+  const int most_keys = plain ? c.most_keys : 64, others = transposes ? 24 : 32,
+            each = transposes ? 32 : 16;
   // Weights of f8 are half as large; what they add for a tile of values is summed apart.
   const auto held = [&](int tile_k) {
-    return turns ? tile_k * 5 / 8 + up(width, 16) : tile_k * 3 / 4 + up(width, 16) / 2;
+    return transposes ? tile_k * 5 / 8 + up(width, 16) : tile_k * 3 / 4 + up(width, 16) / 2;
   };
   // One consumer waits for memory rather than for the tensor cores; short tiles are soon read.
   const int most_stages = c.count == 1 ? 8 : c.count == 4 ? 3 : 2;

@@ -1,6 +1,6 @@
 // Values of 8 bits, of which wgmma reads lines of keys alone: the warps of the producer beside the
-// one that has TMA load them turn each tile in shared memory. (Shah et al., "FlashAttention-3",
-// 2024, section 3.3.)
+// one that has TMA load them transpose each tile in shared memory. (Shah et al.,
+// "FlashAttention-3", 2024, section 3.3.)
 //
 // Of 16-bit elements, ldmatrix hands each lane two neighbouring keys of a column, and here an
 // element is two neighbouring columns: so two blocks, of keys 0 to 7 and 8 to 15, hold for a lane
@@ -12,14 +12,14 @@
 
 namespace sinter::attention {
 
-inline constexpr int kTurningWarps = 3;
+inline constexpr int kTransposingWarps = 3;
 
-// A tile by kTurningWarps warps, of which this is number `warp`. `cut`: keys from `end` on become
-// zeros.
+// A tile by kTransposingWarps warps, of which this is number `warp`. `cut`: keys from `end` on
+// become zeros.
 template <class S, bool cut>
-SINTER_DEVICE void turn_values(unsigned from, unsigned to, unsigned warp, int end) {
+SINTER_DEVICE void transpose_values(unsigned from, unsigned to, unsigned warp, int end) {
   using Loaded = typename S::LoadedV;
-  using Turned = typename S::TileV;
+  using Transposed = typename S::TileV;
   constexpr unsigned keys = 32, columns = 16, line = 128;  // of a step; bytes of a line
   constexpr unsigned across = S::columns / columns, steps = S::tile_k / keys * across;
   static_assert(S::tile_k % keys == 0 && Loaded::slabs == 1);
@@ -30,9 +30,9 @@ SINTER_DEVICE void turn_values(unsigned from, unsigned to, unsigned warp, int en
   const unsigned column = 2 * i + ((block + i / 4) & 1);
   // Pieces of a line are exchanged by exclusive or, so that steps reach others by it.
   from += Loaded::place(static_cast<int>(lane), 0);
-  to += Turned::place(static_cast<int>(column), static_cast<int>(block / 2 * 16));
+  to += Transposed::place(static_cast<int>(column), static_cast<int>(block / 2 * 16));
 #pragma unroll 1
-  for (unsigned step = warp; step < steps; step += kTurningWarps) {
+  for (unsigned step = warp; step < steps; step += kTransposingWarps) {
     const unsigned key = step / across * keys, e = step % across * columns;
     unsigned pairs[4];
     warp_matrix::get_transposed(pairs, (from + key * line) ^ e);
@@ -42,19 +42,20 @@ SINTER_DEVICE void turn_values(unsigned from, unsigned to, unsigned warp, int en
         const int left = end - static_cast<int>(key + 8 * j + lane % 4 * 2);
         pairs[j] = left >= 2 ? pairs[j] : left == 1 ? pairs[j] & 0xffffu : 0u;
       }
-    const unsigned turned[4] = {warp_matrix::bytes_of(pairs[0], pairs[1], even),
-                                warp_matrix::bytes_of(pairs[0], pairs[1], odd),
-                                warp_matrix::bytes_of(pairs[2], pairs[3], even),
-                                warp_matrix::bytes_of(pairs[2], pairs[3], odd)};
-    hopper::put_blocks((to + key / line * Turned::slab_bytes + e * line) ^ key % line, turned);
+    const unsigned transposed[4] = {warp_matrix::bytes_of(pairs[0], pairs[1], even),
+                                    warp_matrix::bytes_of(pairs[0], pairs[1], odd),
+                                    warp_matrix::bytes_of(pairs[2], pairs[3], even),
+                                    warp_matrix::bytes_of(pairs[2], pairs[3], odd)};
+    hopper::put_blocks((to + key / line * Transposed::slab_bytes + e * line) ^ key % line,
+                       transposed);
   }
 }
 
-// The warps that turn values walk over tiles as the one does that has them loaded.
+// The warps that transpose values walk over tiles as the one does that has them loaded.
 template <class Config, class S, class Bounds, class Args>
-SINTER_DEVICE void turn_all_values(const Args& args, unsigned char* pointer, unsigned shared,
-                                   unsigned warp) {
-  const typename S::Pipe loaded{shared + S::pipe_loaded_v}, turned{shared + S::pipe_v};
+SINTER_DEVICE void transpose_all_values(const Args& args, unsigned char* pointer, unsigned shared,
+                                        unsigned warp) {
+  const typename S::Pipe loaded{shared + S::pipe_loaded_v}, transposed{shared + S::pipe_v};
   typename S::Pipe::State state;
   auto tiles = tiles_of_producer<Config, S, Bounds>(pointer, shared);
 #pragma unroll 1
@@ -67,11 +68,11 @@ SINTER_DEVICE void turn_all_values(const Args& args, unsigned char* pointer, uns
 #pragma unroll 1
     for (int n = keys.end - 1; n >= keys.begin; --n) {
       loaded.wait(state);
-      turned.acquire(state);
-      turn_values<S, Bounds::padding>(shared + S::loaded_v + state.stage * S::LoadedV::bytes,
-                                      shared + S::v + state.stage * S::TileV::bytes, warp,
-                                      band.columns - band.first_column - n * S::tile_k);
-      turned.commit(state);
+      transposed.acquire(state);
+      transpose_values<S, Bounds::padding>(shared + S::loaded_v + state.stage * S::LoadedV::bytes,
+                                           shared + S::v + state.stage * S::TileV::bytes, warp,
+                                           band.columns - band.first_column - n * S::tile_k);
+      transposed.commit(state);
       __syncwarp();
       loaded.release(state);
       state.advance();
