@@ -52,11 +52,7 @@ configure_and_build() {
   "$root/tools/install_packages" || exit 1
   find_cuda_headers
   local launcher=()
-  if command -v ccache >/dev/null 2>&1; then
-    # It needs both to keep what was compiled with precompiled headers.
-    launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_FLAGS=-fpch-preprocess)
-    export CCACHE_SLOPPINESS=pch_defines,time_macros
-  fi
+  command -v ccache >/dev/null 2>&1 && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
   say "== configuring in $build"
   run_logged configure cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
     -DSINTER_CUDA_INCLUDE="$cuda_include" "${launcher[@]}"

@@ -90,8 +90,7 @@ class Package(unittest.TestCase):
         consumer = os.path.join(self.folder.name, "consumer")
         launcher = cache_value("CMAKE_CXX_COMPILER_LAUNCHER")
         if launcher:
-            options += (f"-DCMAKE_CXX_COMPILER_LAUNCHER={launcher}",
-                        f"-DCMAKE_CXX_FLAGS={cache_value('CMAKE_CXX_FLAGS')}")
+            options += (f"-DCMAKE_CXX_COMPILER_LAUNCHER={launcher}",)
         run("cmake", "-S", consumer, "-B", consumer + "/build", "-G", "Ninja",
             f"-DCMAKE_BUILD_TYPE={build_type}", *options)
         run("cmake", "--build", consumer + "/build", "--parallel", str(os.cpu_count()))
