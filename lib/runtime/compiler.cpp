@@ -200,6 +200,7 @@ Result<std::string> compile_uncached(const CompileRequest& request, std::string*
 }
 
 Result<std::string> compile_kernel(const CompileRequest& request) {
+  if (!request.assemble) return compile_uncached(request);
   auto checked = check_request(request);
   SINTER_TRY(checked);
   auto nvrtc = sinter::nvrtc();

@@ -55,6 +55,17 @@ TEST_CASE("the built-in functions beside NVRTC are opened with it") {
   CHECK(dlopen(name.c_str(), RTLD_NOW | RTLD_NOLOAD) != nullptr);
 }
 
+TEST_CASE("a text that is only translated leaves nothing in the cache, and its errors are found") {
+  if (absent()) return;
+  const auto translated = compile_kernel({kGood, "k", "sm_90a", /*assemble=*/false});
+  REQUIRE(translated);
+  CHECK(translated->empty());
+  const auto code = compile_kernel({kGood, "k", "sm_90a"});
+  REQUIRE(code);
+  CHECK_FALSE(code->empty());
+  CHECK_FALSE(compile_kernel({"nonsense", "k", "sm_90a", /*assemble=*/false}));
+}
+
 TEST_CASE("a kernel compiles to machine code of its target, the same bytes each time") {
   if (absent()) return;
   const auto first = compile_uncached({kGood, "k", "sm_90a"});
