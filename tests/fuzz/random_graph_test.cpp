@@ -5,7 +5,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <set>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "sinter/compile.hpp"
 #include "sinter/json.hpp"
@@ -53,10 +57,20 @@ std::string failure(Graph& graph) {
   return {};
 }
 
+void note_ports(const Node& n, std::set<std::pair<OpKind, std::string_view>>& ports) {
+  const auto note = [&](const Ports& names, const std::vector<TensorId>& tensors) {
+    for (std::size_t i = 0; i < tensors.size() && i < names.size(); ++i)
+      if (tensors[i] != kNoTensor) ports.insert({n.op, names[i].name});
+  };
+  note(info(n.op).inputs, n.inputs);
+  note(info(n.op).outputs, n.outputs);
+}
+
 }  // namespace
 
 TEST_CASE("random graphs are valid and survive graph JSON, planning and plan JSON", "[fuzz]") {
   std::map<OpKind, int> ops;
+  std::set<std::pair<OpKind, std::string_view>> ports;  // that some node connects
   std::map<PointwiseMode, int> modes;
   std::size_t nodes = 0;
   const int graphs = graphs_to_plan();
@@ -66,6 +80,7 @@ TEST_CASE("random graphs are valid and survive graph JSON, planning and plan JSO
     nodes += graph->nodes().size();
     for (const auto& n : graph->nodes()) {
       ++ops[n.op];
+      note_ports(n, ports);
       if (const auto* p = std::get_if<PointwiseAttributes>(&n.attributes)) ++modes[p->mode];
     }
     if (const auto wrong = test::smallest_failure(*graph, failure); !wrong.empty())
@@ -80,7 +95,14 @@ TEST_CASE("random graphs are valid and survive graph JSON, planning and plan JSO
   for (int i = 0; i < static_cast<int>(OpKind::last_); ++i) {
     const auto op = static_cast<OpKind>(i);
     INFO(name(op));
-    CHECK((info(op).internal || ops[op] > 0));
+    if (info(op).internal) continue;
+    CHECK(ops[op] > 0);
+    for (const auto* side : {&info(op).inputs, &info(op).outputs})
+      for (const Port& port : *side) {
+        INFO(port.name);
+        const bool refused = op == OpKind::sdpa_backward && port.name.starts_with("Page_table");
+        CHECK(ports.count({op, port.name}) == (refused ? 0 : 1));
+      }
   }
   for (int i = 0; i < static_cast<int>(std::size(EnumNames<PointwiseMode>::names)); ++i) {
     INFO(name(static_cast<PointwiseMode>(i)));

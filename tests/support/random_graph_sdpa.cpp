@@ -12,6 +12,10 @@ struct Attention {
   std::int64_t b = 0, hq = 0, sq = 0, skv = 0, dv = 0;
   // By the order of the optional ports: Bias to CU_SEQ_LEN_KV.
   std::vector<TensorId> optional = std::vector<TensorId>(11, kNoTensor);
+  // Descale_Q to Scale_O, which the gradient does not take.
+  std::vector<TensorId> scales = std::vector<TensorId>(6, kNoTensor);
+  DataType o = DataType::none;
+  bool amax = false;
   TensorId& port(int forward_port) {
     return optional[static_cast<std::size_t>(forward_port - shapes::kSdpaPorts.bias)];
   }
@@ -102,6 +106,25 @@ void draw_packed(Grower& g, Attention& t) {
       t.sq == t.skv && apart.chance(0.5) ? t.port(p.cu_q) : g.index_input(offsets, type);
 }
 
+// Q, K and V of f8 with the scales of a quantised model: a number for the tensor, for each head or
+// for each head of each batch entry. Drawn by a copy of the random source, as packed sequences are.
+void draw_scales(Grower& g, Attention& t) {
+  Random apart = g.random;
+  if (g.exact() || !apart.chance(0.25)) return;
+  const auto narrow = [&] { return apart.pick({f8e4m3, f8e4m3, f8e4m3, f8e5m2}); };
+  for (TensorId* x : {&t.q, &t.k, &t.v})
+    if (apart.chance(0.85)) *x = g.input(Dims(g.dim(*x)), narrow());
+  for (TensorId& scale : t.scales) {
+    if (!apart.chance(0.6)) continue;
+    const Dims dim = apart.chance(0.6)   ? Dims{1, 1, 1, 1}
+                     : apart.chance(0.5) ? Dims{1, t.hq, 1, 1}
+                                         : Dims{t.b, t.hq, 1, 1};
+    scale = g.input(dim, f32);
+  }
+  if (apart.chance(0.5)) t.o = narrow();
+  t.amax = apart.chance(0.5);
+}
+
 Attention draw_attention(Grower& g, bool may_page) {
   Attention t;
   auto& r = g.random;
@@ -141,13 +164,16 @@ std::vector<TensorId> add_forward(Grower& g, Attention& t, bool stats) {
   if (g.random.chance(0.6)) a.generate_stats = stats;
   std::vector<TensorId> in{t.q, t.k, t.v};
   in.insert(in.end(), t.optional.begin(), t.optional.end());
-  return g.add(OpKind::sdpa, a, in, {{}, {stats, {}, g.random.chance(0.8) ? f32 : DataType::none}});
+  in.insert(in.end(), t.scales.begin(), t.scales.end());
+  const DataType stats_type = g.random.chance(0.8) ? f32 : DataType::none;
+  return g.add(OpKind::sdpa, a, in, {{true, {}, t.o}, {stats, {}, stats_type}, {t.amax, {}, f32}});
 }
 
 }  // namespace
 
 void grow_sdpa(Grower& g) {
   Attention t = draw_attention(g, true);
+  draw_scales(g, t);
   add_forward(g, t, g.random.chance(0.35));
 }
 
