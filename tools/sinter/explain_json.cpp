@@ -68,12 +68,13 @@ Json crossing_json(const Crossing& c) {
 // The tensors at a node's ports, as in its document. `numbered`: the ports are IN_0, IN_1, ...
 Json ports_json(const Graph& g, const Ports& ports, bool numbered,
                 const std::vector<TensorId>& tensors) {
-  Json named = Json::object();
+  // Behind the others without a look at their keys: a concatenation may have 40,000 ports.
+  std::vector<std::pair<const std::string, Json>> named;
   for (std::size_t i = 0; i < tensors.size(); ++i)
     if (tensors[i] != kNoTensor)
-      named[numbered ? "IN_" + std::to_string(i) : std::string(ports[i].name)] =
-          g.label(tensors[i]);
-  return named;
+      named.emplace_back(numbered ? "IN_" + std::to_string(i) : std::string(ports[i].name),
+                         g.label(tensors[i]));
+  return Json::object_t(named.begin(), named.end());
 }
 
 std::string_view mode_of(const Node& n) {
