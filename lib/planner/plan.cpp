@@ -8,6 +8,7 @@
 
 #include "emit/emit.hpp"
 #include "plan/plan_data.hpp"
+#include "plan/tensor_names.hpp"
 #include "planner/aliases.hpp"
 #include "planner/make_plan.hpp"
 #include "planner/plan_class.hpp"
@@ -100,6 +101,7 @@ std::vector<PlanBuffer> plan_buffers(const Graph& graph, const Lowered& lowered,
     const NodeId origin = lowered.origin[static_cast<std::size_t>(n)];
     return graph.label(graph.nodes()[static_cast<std::size_t>(origin)]);
   };
+  const TensorNames names(graph);
   std::vector<PlanBuffer> result;
   for (const auto& l : partition.lifetimes) {
     PlanBuffer b{l.name, "", l.type, partition.workspace.at(l.tensor), l.bytes, l.first, l.last};
@@ -108,7 +110,7 @@ std::vector<PlanBuffer> plan_buffers(const Graph& graph, const Lowered& lowered,
       if (!nodes.empty()) b.inside = label(nodes.front());
     } else {
       b.name = lowered.graph->label(l.tensor);
-      if (!graph.find(b.name)) b.inside = label((*lowered.graph)[l.tensor].producer);
+      if (names.find(b.name) < 0) b.inside = label((*lowered.graph)[l.tensor].producer);
     }
     result.push_back(std::move(b));
   }
@@ -288,8 +290,10 @@ Result<PlanData> plan_of(Graph& graph, const Lowered& lowered, const Partition& 
     data.kernels.push_back(std::move(k));
   }
   report_progress(options, PlanProgress::Stage::planning, data.kernels.size(), data.kernels.size());
+  const TensorNames names(graph);
   for (PlanTensor& t : data.tensors)
-    if (const auto id = graph.find(t.name); id && graph[*id].constant) t.read = data.reads(t);
+    if (const TensorId id = names.find(t.name); id >= 0 && graph[id].constant)
+      t.read = data.reads(t);
   return data;
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "plan/tensor_names.hpp"
 #include "runtime/compiler.hpp"
 #include "runtime/executable.hpp"
 #include "sinter/json.hpp"
@@ -184,14 +185,16 @@ Result<Executable> load_on_cpu(const Plan& plan) {
   if (computes) {
     auto graph = graph_from_json(data.graph_json, "the plan's graph");
     SINTER_TRY(graph);
+    const TensorNames names(**graph);
     for (PlanTensor& t : data.tensors)
-      if (const auto id = (*graph)->find(t.name); id && !t.written) t.read = (**graph)[*id].read;
+      if (const TensorId id = names.find(t.name); id >= 0 && !t.written)
+        t.read = (**graph)[id].read;
     lowered = lower(**graph);
   }
   Executable::Impl impl(Plan(Shared<const PlanData>::make(std::move(data))), Device::cpu());
   impl.lowered = std::move(lowered);
-  for (const PlanTensor& t : plan.data().tensors)
-    impl.lowered_ids.push_back(impl.lowered.graph->find(t.name).value_or(kNoTensor));
+  const TensorNames names(*impl.lowered.graph);
+  for (const PlanTensor& t : plan.data().tensors) impl.lowered_ids.push_back(names.find(t.name));
   return Executable(Shared<const Executable::Impl>::make(std::move(impl)));
 }
 
