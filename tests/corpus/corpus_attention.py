@@ -121,6 +121,10 @@ attention("f8_scales_heads", hk=2, sq=40, skv=50, d=64, dv=48, attn_scale=0.125,
           generate_stats=True, softcap=5.0, inputs=scales("Descale_Q", "Descale_V", heads=4))
 attention("f8_scales_cache", b=1, hq=8, hk=2, sq=1, skv=700, d=64, dv=64, attn_scale=0.125, types={"K": "f8e4m3", "V": "f8e4m3"},
           amax=True, inputs=scales("Descale_K", "Descale_V", "Scale_O"))
+# A largest magnitude beside a result that TMA could store.
+attention("amax", b=1, hq=2, hk=2, sq=70, skv=90, d=32, dv=32, attn_scale=0.18, amax=True)
+attention("f8_amax", b=1, hq=2, hk=2, sq=70, skv=40, d=32, dv=32, attn_scale=0.18, causal_mask_bottom_right=True, io="f8e4m3",
+          types={"O": "bf16"}, amax=True, inputs=scales("Descale_V", "Scale_O"))
 attention("f8_wide", b=1, hq=1, hk=1, sq=20, skv=40, d=320, dv=264, attn_scale=0.06, io="f8e4m3", types={"O": "bf16"})
 
 

@@ -181,6 +181,8 @@ struct Split {
 
 std::vector<KernelSpec> bf16_parts(const KernelSpec& given, Temporaries& temporaries) {
   const ContractionSpec* const c = given.as_contraction();
+  if (std::count(given.extent.begin(), given.extent.end(), 0) > 0)
+    return {};  // nothing to multiply
   if (!c || !is_plain_product(*c) || reads_joined_indices(given) || names_numbers(given)) return {};
   const KernelPort* const a = loaded_as_it_is(given, c->a().body);
   const KernelPort* const b = loaded_as_it_is(given, c->b().body);

@@ -72,15 +72,17 @@ std::vector<int> rows_and_columns(const ContractionSpec& c) {
 }
 
 // The result as TMA stores it, where the epilogue does nothing but store the sums, rounded to the
-// operands' type; of f8 operands, times a number of the head, to any type of 16 bits.
+// operands' type; of f8 operands, times a number of the head, to any type of 16 bits. A largest
+// magnitude is found element by element.
 std::optional<BoxedOperand> stored_sums(const KernelSpec& outputs, DataType operands) {
   constexpr int kStoredRows = 16;  // of a warp
   const auto& body = outputs.body.statements;
   const ContractionSpec& c = outputs.contraction();
   const bool plain = body.size() == 2, f8 = is_f8(operands);
-  if (body.size() < 2 || std::count_if(body.begin(), body.end(), is_store) != 1 ||
-      !is_store(body.back()) || body.back().args[0] + 2 != static_cast<int>(body.size()) ||
-      (!plain && !f8) || !is_scaled_sum(outputs, body.size() - 2, rows_and_columns(c)))
+  if (body.size() < 2 || !outputs.columns.empty() ||
+      std::count_if(body.begin(), body.end(), is_store) != 1 || !is_store(body.back()) ||
+      body.back().args[0] + 2 != static_cast<int>(body.size()) || (!plain && !f8) ||
+      !is_scaled_sum(outputs, body.size() - 2, rows_and_columns(c)))
     return {};
   auto o =
       boxed_result(outputs, body.back().port, c.batch, {c.first_m(), c.first_n()}, c.first_n());
