@@ -229,7 +229,7 @@ Job Engine::make_job(const Node& node, int port, const Box& box) {
                     node.op == OpKind::resample_backward;
   if (judging_ && sums)
     for (std::size_t i = 0; i < std::min<std::size_t>(contraction ? 2 : 1, job.in.size()); ++i)
-      job.in[i].unit = unit_of(job.in[i], node.inputs[i], needed[i]);
+      note_numbers(job.in[i], node.inputs[i], needed[i]);
   if (node.op == OpKind::moe_grouped_matmul) prepare_moe(job);
   if (node.op == OpKind::rng) {
     job.seed = raw_integer(node.inputs[0]);

@@ -48,7 +48,7 @@ class Engine {
   void prepare_contraction(Job& job, const std::vector<Box>& needed);
   Operand narrowed(const Operand& operand, TensorId tensor, const Box& box, DataType type,
                    double part_of_largest = 0);
-  double unit_of(const Operand& operand, TensorId tensor, const Box& box);
+  void note_numbers(Operand& operand, TensorId tensor, const Box& box);
   std::uint64_t raw_integer(TensorId tensor);
 
   const Graph& graph_;
@@ -61,7 +61,7 @@ class Engine {
   std::vector<const Node*> alias_;
   std::vector<bool> target_;
   std::vector<int> readers_;  // nodes that still have to read it
-  std::map<std::pair<TensorId, Box>, double> units_;
+  std::map<std::pair<TensorId, Box>, Numbers> numbers_;
   std::map<std::pair<TensorId, Box>, Block> narrowed_;
 };
 

@@ -50,27 +50,32 @@ bool eight_bits(const Graph& graph, TensorId x) {
 
 }  // namespace
 
-// A power of two that divides all finite elements of the box; tiny where there is no useful one.
-double Engine::unit_of(const Operand& operand, TensorId tensor, const Box& box) {
-  const auto key = std::pair{tensor, box};
+// Finds the operand's `numbers`.
+void Engine::note_numbers(Operand& operand, TensorId tensor, const Box& box) {
   // Narrowed operands have the same values, so that they share the entry.
-  if (const auto known = units_.find(key); known != units_.end()) return known->second;
+  const auto [entry, fresh] = numbers_.try_emplace(std::pair{tensor, box});
+  if (!fresh) {
+    operand.numbers = entry->second;
+    return;
+  }
   constexpr int useless = -200;  // no sum of anything this fine is exact
   int lowest = 1000;
+  bool finite = true;
   if (box.volume() > 0) {
     std::vector<double> line;
     const int axis = run_axis(box);
     for_runs(box, axis, 0, box.volume(), [&](const Dims& at, std::int64_t n, std::int64_t) {
-      if (lowest < useless) return;
+      if (lowest < useless && !finite) return;
       line.resize(static_cast<std::size_t>(n));
       operand.view.read(operand.view.at(at), operand.view.stride[axis], n, line.data());
-      for (const double x : line)
+      for (const double x : line) {
+        finite &= std::isfinite(x);
         if (x != 0 && std::isfinite(x)) lowest = std::min(lowest, lowest_bit(x));
+      }
     });
   }
-  const double unit = std::ldexp(1.0, std::clamp(lowest, useless, 500));
-  units_.emplace(key, unit);
-  return unit;
+  operand.numbers = {std::ldexp(1.0, std::clamp(lowest, useless, 500)), finite};
+  entry->second = operand.numbers;
 }
 
 // The operand as a kernel may read it: rounded to `type`, by any rounding to a neighbour.

@@ -69,6 +69,14 @@ class Contraction {
     }
   }
 
+  // `padding`: some products are of zeros beside the image. What these give with an infinite or NaN
+  // element of `beside` is left open (GRAPH_JSON.md).
+  void finish_convolution(const Sums& sum, std::int64_t terms, bool padding, const Operand& beside,
+                          double* v, double* e) const {
+    finish(sum, terms, v, e);
+    if (e && padding && !beside.numbers.finite) *e = kUntrusted;
+  }
+
   void finish(const Sums& sum, std::int64_t terms, double* v, double* e) const {
     *v = sum.v;
     if (!e) return;
@@ -77,7 +85,8 @@ class Contraction {
       growth = std::max(
           growth, 2 * static_cast<double>(terms) / static_cast<double>(job_.tensor_core_depth) +
                       job_.tensor_core_floor);
-    *e = finish_sum(sum, growth, job_.in[0].unit * job_.in[1].unit, job_.precision).error;
+    *e = finish_sum(sum, growth, job_.in[0].numbers.unit * job_.in[1].numbers.unit, job_.precision)
+             .error;
   }
 
   void matmul(std::int64_t begin, std::int64_t end, double* v, double* e) const;
@@ -180,19 +189,22 @@ void Contraction::conv_fprop(const Dims& at, double* v, double* e) const {
   cw[0] = at[1];
   cw[1] = 0;
   Sums sum;
+  bool padding = false;
   Line lx, lw;
   if (channels > 0)
     for_each(taps, [&](const Dims& t) {
       for (int i = 0; i < g.spatial; ++i) {
         cx[i + 2] = at[i + 2] * g.stride[i] - g.pre[i] + g.dilation[i] * t[i];
-        if (cx[i + 2] < 0 || cx[i + 2] >= x.dim[i + 2]) return;
+        const bool outside = cx[i + 2] < 0 || cx[i + 2] >= x.dim[i + 2];
+        padding |= outside;
+        if (outside) return;
         cw[i + 2] = filter_entry(g, w.dim, i, t[i]);
       }
       x.view.line(cx, 1, channels, lx);
       w.view.line(cw, 1, channels, lw);
       add(lx, lw, sum);
     });
-  finish(sum, channels * taps.volume(), v, e);
+  finish_convolution(sum, channels * taps.volume(), padding, w, v, e);
 }
 
 void Contraction::conv_dgrad(const Dims& at, double* v, double* e) const {
@@ -205,12 +217,16 @@ void Contraction::conv_dgrad(const Dims& at, double* v, double* e) const {
   cy[1] = cw[0] = at[1] / w.dim[1] * filters;
   cw[1] = at[1] % w.dim[1];
   Sums sum;
+  bool padding = false;
   Line ly, lw;
   if (filters > 0)
     for_each(taps, [&](const Dims& t) {
       for (int i = 0; i < g.spatial; ++i) {
         const std::int64_t reach = at[i + 2] + g.pre[i] - g.dilation[i] * t[i];
-        if (reach < 0 || reach % g.stride[i] || reach / g.stride[i] >= dy.dim[i + 2]) return;
+        const bool outside =
+            reach < 0 || reach % g.stride[i] || reach / g.stride[i] >= dy.dim[i + 2];
+        padding |= outside;
+        if (outside) return;
         cy[i + 2] = reach / g.stride[i];
         cw[i + 2] = filter_entry(g, w.dim, i, t[i]);
       }
@@ -218,7 +234,7 @@ void Contraction::conv_dgrad(const Dims& at, double* v, double* e) const {
       w.view.line(cw, 0, filters, lw);
       add(ly, lw, sum);
     });
-  finish(sum, filters * taps.volume(), v, e);
+  finish_convolution(sum, filters * taps.volume(), padding, w, v, e);
 }
 
 void Contraction::conv_wgrad(const Dims& at, double* v, double* e) const {
@@ -236,6 +252,7 @@ void Contraction::conv_wgrad(const Dims& at, double* v, double* e) const {
   const std::int64_t room = x.dim[axis] - 1 - tap[last];
   const std::int64_t n = std::min(dy.dim[axis], room < 0 ? 0 : room / s + 1) - low;
   Sums sum;
+  bool padding = n < dy.dim[axis];
   Line ly, lx;
   Box outer = Box::whole(dy.dim);
   outer.set(1, at[0], at[0] + 1);
@@ -248,7 +265,9 @@ void Contraction::conv_wgrad(const Dims& at, double* v, double* e) const {
       cx[1] = at[0] / (job_.dim[0] / g.groups) * job_.dim[1] + at[1];
       for (int i = 0; i < last; ++i) {
         cx[i + 2] = cy[i + 2] * g.stride[i] + tap[i];
-        if (cx[i + 2] < 0 || cx[i + 2] >= x.dim[i + 2]) return;
+        const bool outside = cx[i + 2] < 0 || cx[i + 2] >= x.dim[i + 2];
+        padding |= outside;
+        if (outside) return;
       }
       cx[axis] = 0;
       strided.offset = x.view.offset + (low * s + tap[last]) * x.view.stride[axis];
@@ -256,7 +275,7 @@ void Contraction::conv_wgrad(const Dims& at, double* v, double* e) const {
       strided.line(cx, axis, n, lx);
       add(ly, lx, sum);
     });
-  finish(sum, dy.dim[1] > 0 ? count(dy.dim) / dy.dim[1] : 0, v, e);
+  finish_convolution(sum, dy.dim[1] > 0 ? count(dy.dim) / dy.dim[1] : 0, padding, dy, v, e);
 }
 
 void Contraction::moe(const Dims& at, double* v, double* e) const {

@@ -136,7 +136,7 @@ struct ProductState {
 template <class State>
 void reduce(const Job& job, std::int64_t begin, std::int64_t end, double* v, double* e) {
   const Operand& x = job.in[0];
-  const Context context{job.precision, x.unit, *job.attributes<ReductionAttributes>().mode};
+  const Context context{job.precision, x.numbers.unit, *job.attributes<ReductionAttributes>().mode};
   const int last = x.dim.size() - 1;
   const bool last_reduced = job.dim[last] != x.dim[last];
   const std::int64_t terms = [&] {

@@ -98,7 +98,7 @@ class Resample {
     if (x.error > 0 || own > 0) sum.p += w * x.error + own * (std::fabs(x.value) + x.error);
   }
   Judged finish(const Sums& sum, std::int64_t terms) const {
-    return finish_sum(sum, summation_growth(sum, terms) + 1, job_.in[0].unit * kWeightUnit,
+    return finish_sum(sum, summation_growth(sum, terms) + 1, job_.in[0].numbers.unit * kWeightUnit,
                       job_.precision);
   }
   static constexpr double kWeightUnit = 0x1p-16;
@@ -166,8 +166,8 @@ Judged Resample::weighted(const Dims& at) const {
       sum.q += x.value * x.value;
       sum.p += x.error;
     });
-    const Judged total =
-        finish_sum(sum, summation_growth(sum, window_.volume()), job_.in[0].unit, job_.precision);
+    const Judged total = finish_sum(sum, summation_growth(sum, window_.volume()),
+                                    job_.in[0].numbers.unit, job_.precision);
     const double n = divisor(at), v = total.value / n;
     int exponent;
     const bool divides = v == 0 || std::frexp(n, &exponent) == 0.5;  // without rounding
@@ -243,7 +243,8 @@ Judged Resample::max_gradient(const Dims& at) const {
     }
     if (index.error > 0) sum.p += std::fabs(dy.value) + dy.error;  // it may have come here, or not
   });
-  return finish_sum(sum, summation_growth(sum, outputs.volume()), job_.in[0].unit, job_.precision);
+  return finish_sum(sum, summation_growth(sum, outputs.volume()), job_.in[0].numbers.unit,
+                    job_.precision);
 }
 
 }  // namespace

@@ -19,13 +19,18 @@ inline Precision precision_of(DataType arithmetic) {
   return {Arithmetic<float>::u, Arithmetic<float>::eta, Arithmetic<float>::largest, 0x1p24};
 }
 
+// Of what is needed of an operand, where errors are tracked.
+struct Numbers {
+  double unit =
+      0;  // a power of two that divides every finite element: are sums exact in any order?
+  bool finite = true;
+};
+
 struct Operand {
   View view;
   Dims dim;
   bool present = false;
-  // A power of two that divides every element of what is needed, where errors are tracked; it
-  // tells whether sums are exact in any order.
-  double unit = 0;
+  Numbers numbers;
 };
 
 // moe_grouped_matmul: what makes one row of the result. Negative: no row does.

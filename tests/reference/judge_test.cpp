@@ -188,3 +188,17 @@ TEST_CASE("a view of 8-bit floats is multiplied as they are", "[reference][judge
   CHECK(error(f32) == 0);
   CHECK(error(f8e4m3) >= 0x1p-12);  // the square of the third is lost
 }
+
+TEST_CASE("zero padding times infinity is open, what lies inside the image is not",
+          "[reference][judge]") {
+  Graph g;
+  const auto x = g.tensor("X", {1, 1, 1, 3});
+  const auto filter = slice(x, {.start = {0, 0, 0, 0}, .limit = {1, 1, 1, 2}});
+  g.output(conv_fprop(x, filter, {.pre_padding = {0, 1}, .post_padding = {0, 0}}), "Y");
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  const auto judged = [&](std::vector<float> values) { return judge_all(g, values.data()); };
+  CHECK(judged({4, 1, 3})[0].error == 0);
+  CHECK(judged({inf, 1, 3})[0].error == inf);
+  CHECK(judged({inf, 1, 3})[1].value == inf);
+  CHECK(judged({inf, 1, 3})[1].error == 0);
+}
