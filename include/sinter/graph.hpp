@@ -226,7 +226,7 @@ class Graph {
   void report(Diagnostic d) { diagnostics_.push_back(std::move(d)); }
 
  private:
-  bool fits_alias(const TensorDesc& t) const;
+  void check_alias(const TensorDesc& t, const std::vector<int>& aliases, Diagnostics& all) const;
 
   GraphOptions options_;
   std::vector<TensorDesc> tensors_;

@@ -51,13 +51,20 @@ inline bool Graph::valid_tensor(const TensorDesc& t, bool written) {
   if (!t.dim_known) return true;
   if (t.dim.size() < 1 || t.dim.size() > (options_.internal ? Dims::kCapacity - 1 : kMaxRank))
     return fail(Rule::tensor_rank, "dim", text({t.dim.size(), " dims"}), "1 to 8 dims");
-  constexpr std::int64_t most = std::int64_t{1} << 60;
+  // Elements in 2^60 bytes; of what has no type yet, the widest that it may get.
+  const auto bytes = [](DataType type) {
+    return type == DataType::none ? 1 : std::max(info(type).bytes, 1);
+  };
+  const std::int64_t most =
+      (std::int64_t{1} << 60) / (t.data_type != DataType::none
+                                     ? bytes(t.data_type)
+                                     : std::max(bytes(options_.io), bytes(options_.intermediate)));
   std::int64_t n = 1;
   for (auto d : t.dim) {
     if (d < 0 || d > ShapeRules::kMaxExtent)
       return fail(Rule::tensor_extent, "dim", to_string(t.dim), "extents from 0 to 2^40");
     if (d > 0 && n > most / d)
-      return fail(Rule::tensor_size, "dim", to_string(t.dim), "at most 2^60 elements");
+      return fail(Rule::tensor_size, "dim", to_string(t.dim), "at most 2^60 bytes");
     n *= d > 0 ? d : 1;
   }
   if (t.stride.empty()) return true;
@@ -70,7 +77,7 @@ inline bool Graph::valid_tensor(const TensorDesc& t, bool written) {
     if (s < 0)
       return fail(Rule::tensor_stride, "stride", to_string(t.stride), "no negative stride");
     if (reach > 0 && s > (most - last) / reach)
-      return fail(Rule::tensor_size, "stride", to_string(t.stride), "a span of at most 2^60");
+      return fail(Rule::tensor_size, "stride", to_string(t.stride), "a span of at most 2^60 bytes");
     if (reach > 0) last += s * reach;
   }
   if (written) {  // sorted by stride, each dim must step over all that the smaller ones reach
@@ -180,6 +187,13 @@ inline Tensor Graph::output(Tensor t, std::string name, TensorOptions options, W
   auto& desc = edit(t.id());
   if (desc.producer < 0) {
     d.rule = Rule::tensor_role;
+    d.fix = "pass it through identity()";
+    report(std::move(d));
+    return {};
+  }
+  if (desc.output && !name.empty() && name != desc.name) {
+    d.rule = Rule::tensor_role;
+    d.seen = text({"an output already, named '", desc.name, "'"});
     d.fix = "pass it through identity()";
     report(std::move(d));
     return {};
@@ -346,9 +360,13 @@ inline Diagnostics Graph::check() {
     all.push_back(std::move(d));
   };
   bool any_output = false;
+  std::vector<int> aliases(tensors_.size());
+  for (const auto& t : tensors_)
+    if (t.alias >= 0 && t.alias < static_cast<TensorId>(tensors_.size()))
+      ++aliases[static_cast<std::size_t>(t.alias)];
   for (const auto& t : tensors_) {
     any_output |= t.output;
-    if (t.alias != kNoTensor && !fits_alias(t)) report_tensor(Rule::tensor_alias, t);
+    if (t.alias != kNoTensor) check_alias(t, aliases, all);
     if (repeated.contains(t.name)) report_tensor(Rule::tensor_name, t);
     if (t.uid && !uids.insert(std::to_string(*t.uid))) report_tensor(Rule::tensor_uid, t);
     if (t.output && t.producer < 0) report_tensor(Rule::tensor_role, t);
@@ -363,18 +381,38 @@ inline Diagnostics Graph::check() {
   return all;
 }
 
-// Both lie in memory alike, and no other output has the same one.
-inline bool Graph::fits_alias(const TensorDesc& t) const {
-  if (!t.output || t.alias < 0 || t.alias >= static_cast<TensorId>(tensors_.size())) return false;
-  const TensorDesc& of = (*this)[t.alias];
-  if (!is_input(t.alias) || of.has_value || of.dim != t.dim) return false;
-  int outputs = 0;
-  TensorId self = kNoTensor;
-  for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    outputs += tensors_[i].alias == t.alias;
-    if (&tensors_[i] == &t) self = static_cast<TensorId>(i);
-  }
-  return outputs == 1 && type(t.alias) == type(self) && stride(t.alias) == stride(self);
+// Both lie in memory alike, and no other output has the same one. `aliases`: how many outputs name
+// each tensor.
+inline void Graph::check_alias(const TensorDesc& t, const std::vector<int>& aliases,
+                               Diagnostics& all) const {
+  const auto self = static_cast<TensorId>(&t - tensors_.data());
+  const auto memory = [&](TensorId id) {
+    return text(
+        {name(type(id)), " ", to_string((*this)[id].dim), " with strides ", to_string(stride(id))});
+  };
+  const bool known = t.alias >= 0 && t.alias < static_cast<TensorId>(tensors_.size());
+  std::string seen, allowed = "an input of the graph";
+  if (!t.output)
+    seen = "no output of the graph", allowed = "an alias of an output alone";
+  else if (!known)
+    seen = "no tensor of the graph";
+  else if (!is_input(t.alias) || (*this)[t.alias].has_value)
+    seen = text({"'", (*this)[t.alias].name, "', no input"});
+  else if (aliases[static_cast<std::size_t>(t.alias)] > 1)
+    seen = text({"'", (*this)[t.alias].name, "', which another output names, too"});
+  else if (memory(t.alias) != memory(self))
+    seen = text({"'", (*this)[t.alias].name, "', ", memory(t.alias)}), allowed = memory(self);
+  else
+    return;
+  Diagnostic d{};
+  d.rule = Rule::tensor_alias;
+  d.tensor = t.name;
+  d.attribute = "alias";
+  d.seen = std::move(seen);
+  d.allowed = std::move(allowed);
+  d.file = t.where.file;
+  d.line = t.where.line;
+  all.push_back(std::move(d));
 }
 
 inline Diagnostics Graph::notes() const {

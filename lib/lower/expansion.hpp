@@ -28,6 +28,7 @@ struct Scratch {
   std::vector<bool> needed;       // by tensor of the user's graph: an output depends on it
   // What attention was expanded to; tensors are those of the user's graph, nodes those of `graph`.
   std::vector<Region> regions;
+  NodeId failed = -1;  // node of the user's graph that `graph` has a diagnostic of
 };
 
 class Expansion {
@@ -63,9 +64,6 @@ class Expansion {
     const TensorId t = node_.inputs[static_cast<std::size_t>(port)];
     if (t == kNoTensor) return {};
     return {&scratch_.graph, scratch_.of_user[static_cast<std::size_t>(t)]};
-  }
-  DataType input_type(int port) const {
-    return user_.type(node_.inputs[static_cast<std::size_t>(port)]);
   }
   DataType output_type(int port) const {
     return user_.type(node_.outputs[static_cast<std::size_t>(port)]);

@@ -164,6 +164,7 @@ void expand_all(const Graph& user, Scratch& s) {
     } else {
       copy_node(user, n, s);
     }
+    if (!s.graph.diagnostics().empty()) s.failed = n;
   }
 }
 
@@ -182,7 +183,15 @@ class Writer {
   Lowered write() {
     const Graph& g = scratch_.graph;
     lowered_.graph = std::make_unique<Graph>(g.options());
-    for (const auto& d : g.diagnostics()) lowered_.graph->report(d);
+    for (Diagnostic d : g.diagnostics()) {
+      if (scratch_.failed >= 0) {  // what it was expanded to is no place that the user knows
+        const Node& node = user_.nodes()[at(scratch_.failed)];
+        d.node = user_.label(node);
+        d.file = node.where.file;
+        d.line = node.where.line;
+      }
+      lowered_.graph->report(std::move(d));
+    }
     if (!g.diagnostics().empty()) return std::move(lowered_);
     const auto needed = needed_tensors(g);
     for (TensorId t = 0; at(t) < g.tensors().size(); ++t)

@@ -266,22 +266,24 @@ void fill_tensor(const Graph& graph, TensorId tensor, Fill fill, std::uint64_t s
   const TensorFill values(graph, tensor, fill, seed);
   const Dims &dim = graph[tensor].dim, stride = graph.stride(tensor);
   const DataType type = graph.type(tensor);
-  const auto whole = reference::Box::whole(dim);
+  // Of elements of a broadcast view that share memory, the last alone.
+  auto box = reference::Box::whole(dim);
+  for (int i = 0; i < dim.size(); ++i)
+    if (stride[i] == 0 && dim[i] > 1) box.set(i, dim[i] - 1, dim[i]);
+  const Dims packed = packed_strides(dim);
   constexpr std::int64_t piece = 1 << 16;
-  const std::int64_t n = count(dim);
-  bool shared = false;  // elements of a broadcast view share memory: one thread, one order
-  for (int i = 0; i < dim.size(); ++i) shared |= stride[i] == 0 && dim[i] > 1;
-  const std::int64_t pieces = shared ? std::min<std::int64_t>(n, 1) : (n + piece - 1) / piece;
-  reference::parallel_for(pieces, [&](std::int64_t i) {
-    const std::int64_t begin = shared ? 0 : i * piece,
-                       end = shared ? n : std::min(n, begin + piece);
-    reference::for_runs(
-        whole, begin, end, [&](const Dims& at, std::int64_t length, std::int64_t position) {
-          std::int64_t to = 0;
-          for (int d = 0; d < at.size(); ++d) to += at[d] * stride[d];
-          for (std::int64_t j = 0; j < length; ++j)
-            store_element(type, memory, to + j * stride.back(), values.value(begin + position + j));
-        });
+  const std::int64_t n = box.volume();
+  reference::parallel_for((n + piece - 1) / piece, [&](std::int64_t i) {
+    const std::int64_t begin = i * piece, end = std::min(n, begin + piece);
+    reference::for_runs(box, begin, end, [&](const Dims& at, std::int64_t length, std::int64_t) {
+      std::int64_t to = 0, element = 0;
+      for (int d = 0; d < at.size(); ++d) {
+        to += at[d] * stride[d];
+        element += at[d] * packed[d];
+      }
+      for (std::int64_t j = 0; j < length; ++j)
+        store_element(type, memory, to + j * stride.back(), values.value(element + j));
+    });
   });
 }
 

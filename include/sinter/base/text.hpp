@@ -2,6 +2,7 @@
 // operator+ cost every file that includes the library time, and g++ 12 warns of them falsely.
 #pragma once
 #include <cstdint>
+#include <cstdio>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -17,6 +18,9 @@ struct TextPart {
   TextPart(unsigned n) : text(std::to_string(n)) {}
   TextPart(std::int64_t n) : text(std::to_string(n)) {}
   TextPart(std::size_t n) : text(std::to_string(n)) {}
+  TextPart(double x) : text(32, '\0') {  // to six digits
+    text.resize(static_cast<std::size_t>(std::snprintf(text.data(), text.size(), "%g", x)));
+  }
   std::string text;
 };
 

@@ -163,20 +163,6 @@ constexpr std::optional<OpKind> op_from_name(std::string_view text) {
   return std::nullopt;
 }
 
-// How many of an operation's inputs, the first ones, hold numbers to compute with; the others are
-// lengths, tables, offsets and seeds.
-constexpr int data_inputs(OpKind k) {
-  switch (k) {
-    case OpKind::rng: case OpKind::block_mask: return 0;
-    case OpKind::page_gather: return 1;
-    case OpKind::moe_grouped_matmul: return 2;
-    case OpKind::resample_backward: return 3;
-    case OpKind::sdpa: return 4;
-    case OpKind::sdpa_backward: return 7;
-    default: return 1 << 20;
-  }
-}
-
 // Operations that add up many products or elements.
 constexpr bool sums(OpKind k) {
   return k == OpKind::matmul || k == OpKind::conv_fprop || k == OpKind::conv_dgrad ||

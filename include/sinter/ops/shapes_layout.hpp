@@ -141,6 +141,22 @@ inline bool resample_extents(ShapeRules& r, const Dims& x, Dims& y) {
   return true;
 }
 
+// Whether `type` holds each position of the window.
+inline bool holds_window(ShapeRules& r, DataType type, std::string port) {
+  const std::int64_t most = type == DataType::i8 ? 128 : std::int64_t{1} << 31;
+  std::int64_t positions = 1;
+  for (const std::int64_t w : r.attributes<ResampleAttributes>().window) {
+    if (positions > most / w)
+      return r.fail(Rule::port_type, std::move(port),
+                    text({name(type), ", which holds ", most, " positions"}),
+                    text({"a type that holds those of a window of ",
+                          to_string(r.attributes<ResampleAttributes>().window)}),
+                    type == DataType::i8 ? "declare Index with data_type i32" : "");
+    positions *= w;
+  }
+  return true;
+}
+
 inline bool resample(ShapeRules& r) {
   Dims y = r.declared(0);
   if (!resample_extents(r, r.dim(0), y)) return false;
@@ -159,6 +175,7 @@ inline bool resample(ShapeRules& r) {
     if (type != DataType::i8 && type != DataType::i32)
       return r.fail(Rule::port_type, "port Index",
                     name(type), "i8 or i32", "declare Index with data_type i32");
+    if (!holds_window(r, type, "port Index")) return false;
     r.set(1, y);
   }
   return true;
@@ -180,6 +197,7 @@ inline bool resample_backward(ShapeRules& r) {
     return false;
   if (r.has(3) && r.type(3) != DataType::i8 && r.type(3) != DataType::i32)
     return r.fail(Rule::port_type, "port Index", name(r.type(3)), "i8 or i32");
+  if (r.has(3) && !holds_window(r, r.type(3), "port Index")) return false;
   r.set(0, dx);
   return true;
 }

@@ -75,12 +75,15 @@ inline bool rng(ShapeRules& r) {
   if (y.empty())
     return r.fail(Rule::tensor_dim_missing, "port Y", "", "", "declare the dims of Y");
   const auto bad = [&](const char* attribute, double v, const char* allowed) {
-    return r.fail(Rule::rng_parameter, attribute, std::to_string(v), allowed);
+    return r.fail(Rule::rng_parameter, attribute, text({v}), allowed);
   };
   if (!(a.probability >= 0 && a.probability <= 1)) return bad("probability", a.probability, "0 to 1");
   if (!(a.minimum <= a.maximum)) return bad("minimum", a.minimum, "at most maximum");
-  if (!(a.stddev >= 0)) return bad("stddev", a.stddev, "0 or more");
-  if (!(a.mean - a.mean == 0)) return bad("mean", a.mean, "a finite number");
+  // Numbers of f32, in which kernels compute.
+  constexpr double most = 3e38;
+  if (!(a.maximum - a.minimum <= most)) return bad("maximum", a.maximum, "at most minimum + 3e38");
+  if (!(a.stddev >= 0 && a.stddev <= most)) return bad("stddev", a.stddev, "0 to 3e38");
+  if (!(a.mean >= -most && a.mean <= most)) return bad("mean", a.mean, "-3e38 to 3e38");
   r.set(0, y);
   return true;
 }

@@ -68,6 +68,10 @@ inline bool sdpa_inputs(ShapeRules& r, const SdpaPorts& p, SdpaGeometry& g) {
         return r.fail(Rule::sdpa_paged, r.input_name(port), to_string(t),
                       text({"[", g.b, ", 1, pages, 1]"}));
       if (!r.integer(port)) return false;
+      const std::int64_t size = port == p.page_k ? k[2] : v[2];
+      if (size > 0 && t[2] > ShapeRules::kMaxExtent / size)
+        return r.fail(Rule::sdpa_paged, r.input_name(port), text({t[2], " pages of ", size}),
+                      "at most 2^40 keys");
     }
     g.skv = r.dim(p.page_k)[2] * k[2];
     if (r.dim(p.page_v)[2] * v[2] != g.skv)
@@ -104,15 +108,16 @@ inline bool sdpa_inputs(ShapeRules& r, const SdpaPorts& p, SdpaGeometry& g) {
       return r.fail(Rule::attribute_value, attribute, std::to_string(*bound), "0 to 2^40");
   if (!(a.dropout_probability >= 0 && a.dropout_probability < 1))
     return r.fail(Rule::sdpa_dropout, "dropout_probability",
-                  std::to_string(a.dropout_probability), "[0, 1)");
+                  text({a.dropout_probability}), "[0, 1)");
   if (a.dropout_probability > 0 && !(r.has(p.seed) && r.has(p.offset)))
     return r.fail(Rule::sdpa_dropout, r.input_name(r.has(p.seed) ? p.offset : p.seed), "", "");
   for (int port : {p.seed, p.offset})
     if (!r.one_element(port) || !r.integer(port)) return false;
-  if (!(a.softcap >= 0) || a.softcap - a.softcap != 0)
-    return r.fail(Rule::attribute_value, "softcap", std::to_string(a.softcap), "0 or more");
-  if (a.attn_scale - a.attn_scale != 0)
-    return r.fail(Rule::attribute_value, "attn_scale", std::to_string(a.attn_scale), "finite");
+  // Numbers of f32, and so is the reciprocal of softcap.
+  if (a.softcap != 0 && !(a.softcap >= 1e-30 && a.softcap <= 1e30))
+    return r.fail(Rule::attribute_value, "softcap", text({a.softcap}), "0, or 1e-30 to 1e30");
+  if (!(std::abs(a.attn_scale) <= 3e38))
+    return r.fail(Rule::attribute_value, "attn_scale", text({a.attn_scale}), "-3e38 to 3e38");
   if (!r.same_dims(p.sink, {1, g.hq, 1, 1}, Rule::sdpa_shape)) return false;
   if (r.has(p.block_mask)) {
     if (!r.same_dims(p.block_mask, {g.b, g.hq, (g.sq + 127) / 128, (g.skv + 1023) / 1024},

@@ -10,6 +10,7 @@ namespace sinter {
 namespace {
 
 constexpr std::int64_t kAlignment = 256;
+constexpr std::int64_t kMost = std::int64_t{1} << 61;  // a tensor has 2^60 bytes at most
 
 }  // namespace
 
@@ -45,6 +46,8 @@ void place_workspace(const Graph& lowered, Partition& p) {
       if (at + t.bytes <= bytes.first) break;
       at = std::max(at, (bytes.second + kAlignment - 1) / kAlignment * kAlignment);
     }
+    // More than any memory is: who allocates it is told so.
+    at = std::min(at, kMost);
     const std::pair<Bytes, TensorId> placed{{at, at + t.bytes}, t.tensor};
     busy.insert(placed);
     by_last.emplace(t.last, placed);

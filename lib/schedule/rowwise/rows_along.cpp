@@ -80,6 +80,9 @@ int blocks_for_row(const KernelSpec& spec, double rows, double places, int held,
                    const DeviceModel& device) {
   const bool clusters = device.has_clusters;
   if (!has_later_elements(spec)) return 1;
+  // Blocks without clusters cannot share a row. What every GPU can run is one text, which GPUs with
+  // clusters run so and others by the first block of a row alone.
+  if (!clusters && !device.target.empty()) return 1;
   const double bytes = places * std::max(held, kMoveBytes);
   const bool waits = clusters && spec.rowwise().phases > 2 && held >= kMoveBytes;
   constexpr double kHalf = kThreadsTogether / 2 * kHeldBytes, kWhole = 128 << 10, kLeast = 16 << 10;
