@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "emulator/product.hpp"
+
 namespace sinter::test {
 namespace {
 
@@ -154,6 +156,9 @@ void EmulatedCluster::block_barrier() { meet(at_block_[rank], live_of_block_[ran
 void EmulatedCluster::warp_barrier() {
   meet(at_warp_[warp_number()], live_of_warp_[warp_number()], true);
 }
+void EmulatedCluster::multiply_shown(emulator::Number type, float* sums) {
+  test::multiply_shown(type, *warp, thread.x % kWarp, sums);
+}
 void EmulatedCluster::named_barrier(unsigned id, unsigned threads, bool waits) {
   meet(at_named_[rank * kNamedBarriers + id], threads, waits);
 }
@@ -242,14 +247,13 @@ void EmulatedCluster::wait_for_copies(int groups_left) {
 }
 
 // All lanes of a warp start and wait together.
-void EmulatedCluster::multiply(const emulator::Later& m) {
+void EmulatedCluster::multiply(const emulator::Product& p) {
   warp_barrier();
-  late ? running().multiplications.open.push_back(m) : m.run(m.what, m.a, m.b, m.keep);
+  late ? running().multiplications.open.push_back(p) : test::multiply(p);
 }
 void EmulatedCluster::commit_multiplications() { running().multiplications.commit(); }
 void EmulatedCluster::wait_for_multiplications(int groups_left) {
-  running().multiplications.finish(
-      groups_left, [](const emulator::Later& m) { m.run(m.what, m.a, m.b, m.keep); });
+  running().multiplications.finish(groups_left, test::multiply);
   warp_barrier();
 }
 

@@ -33,6 +33,7 @@ class EmulatedCluster final : public emulator::Machine {
 
   void block_barrier() override;
   void warp_barrier() override;
+  void multiply_shown(emulator::Number type, float* sums) override;
   void copy(void* to, const void* from, int bytes, int valid) override;
   void commit_copies() override;
   void wait_for_copies(int groups_left) override;
@@ -50,7 +51,7 @@ class EmulatedCluster final : public emulator::Machine {
   void wait_for_stores(int groups_left) override;
   void read(unsigned block, unsigned from, void* to, int bytes) override;
   void send(unsigned to, unsigned barrier, unsigned block, const void* from, int bytes) override;
-  void multiply(const emulator::Later& multiplication) override;
+  void multiply(const emulator::Product& product) override;
   void commit_multiplications() override;
   void wait_for_multiplications(int groups_left) override;
 
@@ -87,7 +88,7 @@ class EmulatedCluster final : public emulator::Machine {
     unsigned cluster_turn = 0;
     Queue<Copy> copies;
     Queue<Store> stores;
-    Queue<emulator::Later> multiplications;
+    Queue<emulator::Product> multiplications;
   };
 
   static void enter(unsigned high, unsigned low);

@@ -285,42 +285,24 @@ void get_blocks(unsigned (&blocks)[4], unsigned line) {
 inline void get(unsigned (&blocks)[4], unsigned line) { get_blocks<false>(blocks, line); }
 inline void get_transposed(unsigned (&blocks)[4], unsigned line) { get_blocks<true>(blocks, line); }
 
-// Sums of exact products in double, rounded once.
-template <int each, class Element>
-void multiply_all(float* d, const unsigned (&a)[4], unsigned b0, unsigned b1,
-                  const Element& element) {
+inline void multiply_all(emulator::Number type, float* d, const unsigned (&a)[4], unsigned b0,
+                         unsigned b1) {
   struct Operands {
     unsigned a[4], b[2];
   };
-  const Operands mine{{a[0], a[1], a[2], a[3]}, {b0, b1}};
-  const unsigned lane = threadIdx.x % emulator::kWarp;
-  look_around(mine, [&](const auto& of) {
-    for (unsigned i = 0; i < 4; ++i) {
-      const unsigned row = lane / 4 * 4, column = (lane % 4 * 2 + i % 2) * 4;
-      double sum = d[i];
-      for (unsigned t = 0; t < 4; ++t)
-        for (unsigned half = 0; half < 2; ++half)
-          for (int e = 0; e < each; ++e)
-            sum += element(of(row + t).a[2 * half + i / 2], e) * element(of(column + t).b[half], e);
-      d[i] = static_cast<float>(sum);
-    }
+  look_around(Operands{{a[0], a[1], a[2], a[3]}, {b0, b1}}, [&](const auto&) {
+    machine->multiply_shown(type, d);
     return 0;
   });
 }
 inline void multiply(f16, float* d, const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  multiply_all<2>(d, a, b0, b1, [](unsigned x, int e) {
-    return static_cast<double>(hardware::from_f16(static_cast<unsigned short>(x >> 16 * e)));
-  });
+  multiply_all(emulator::Number::f16, d, a, b0, b1);
 }
 inline void multiply(bf16, float* d, const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  multiply_all<2>(d, a, b0, b1, [](unsigned x, int e) {
-    return static_cast<double>(__uint_as_float(e ? x & 0xffff0000u : x << 16));
-  });
+  multiply_all(emulator::Number::bf16, d, a, b0, b1);
 }
 inline void multiply(tf32, float* d, const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  multiply_all<1>(d, a, b0, b1, [](unsigned x, int) {
-    return static_cast<double>(__uint_as_float(x & 0xffffe000u));
-  });
+  multiply_all(emulator::Number::tf32, d, a, b0, b1);
 }
 
 template <class Number>

@@ -51,12 +51,20 @@ struct Barrier {
 };
 static_assert(sizeof(Barrier) == 8);
 
-// Something that happens some time before it is waited for.
-struct Later {
-  void (*run)(void* what, std::uint64_t a, std::uint64_t b, int keep);
-  void* what;
-  std::uint64_t a, b;
-  int keep;
+enum class Number : std::uint8_t { bf16, f16, tf32, e4m3, e5m2, s8, u8 };
+
+// A product of wgmma as a thread carries it out, some time before it waits for it.
+struct Product {
+  Number type_a, type_b;
+  bool a_across, b_across;  // lines of m or n for every k
+  bool integers, keep;      // the sums; whether it adds to them
+  int bytes, columns;       // of a number; of the sums
+  int lane, warp;
+  void* d;
+  const unsigned* a_of_quad[4];  // the left operand's registers in the quad's lanes, or null
+  std::uint64_t a, b;            // descriptors
+  const char* anchor;
+  unsigned memory;  // where the shared memory of the launch begins, counted from `anchor`
 };
 
 class Machine {
@@ -72,6 +80,8 @@ class Machine {
   virtual void fault(const char* what) = 0;  // the machine would stop
   virtual void block_barrier() = 0;
   virtual void warp_barrier() = 0;
+  // Adds to the thread's four sums the product of what the lanes of its warp show.
+  virtual void multiply_shown(Number type, float* sums) = 0;
 
   // ---- cp.async: `valid` bytes, then zeros up to `bytes`
   virtual void copy(void* to, const void* from, int bytes, int valid) = 0;
@@ -95,7 +105,7 @@ class Machine {
   virtual void wait_for_stores(int groups_left) = 0;
   virtual void read(unsigned block, unsigned from, void* to, int bytes) = 0;
   virtual void send(unsigned to, unsigned barrier, unsigned block, const void* from, int bytes) = 0;
-  virtual void multiply(const Later& multiplication) = 0;
+  virtual void multiply(const Product& product) = 0;
   virtual void commit_multiplications() = 0;
   virtual void wait_for_multiplications(int groups_left) = 0;
 

@@ -1,0 +1,214 @@
+#include "emulator/product.hpp"
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+
+#include "reference/element.hpp"
+
+namespace sinter::test {
+namespace {
+
+using emulator::Number;
+
+constexpr int kMostDepth = 32;
+
+DataType type_of(Number number) {
+  switch (number) {
+    case Number::bf16:
+      return DataType::bf16;
+    case Number::f16:
+      return DataType::f16;
+    case Number::tf32:
+      return DataType::f32;
+    case Number::e4m3:
+      return DataType::f8e4m3;
+    case Number::e5m2:
+      return DataType::f8e5m2;
+    case Number::s8:
+      return DataType::i8;
+    case Number::u8:
+      return DataType::u8;
+  }
+  return {};
+}
+
+// The values of all codes of a type that has 2^bits of them.
+template <Number number, int bits>
+const std::array<float, 1 << bits>& values() {
+  static const auto all = [] {
+    std::array<float, 1 << bits> v;
+    for (unsigned code = 0; code < v.size(); ++code)
+      v[code] = static_cast<float>(load_element(type_of(number), &code, 0));
+    return v;
+  }();
+  return all;
+}
+
+template <Number number>
+double decoded(const char* p) {
+  if constexpr (number == Number::bf16 || number == Number::tf32) {
+    std::uint32_t bits = 0;
+    if constexpr (number == Number::bf16)
+      std::memcpy(reinterpret_cast<char*>(&bits) + 2, p, 2);
+    else
+      std::memcpy(&bits, p, 4), bits &= 0xffffe000u;
+    float x;
+    std::memcpy(&x, &bits, sizeof x);
+    return x;
+  } else if constexpr (number == Number::f16) {
+    static const auto& of = values<number, 16>();
+    std::uint16_t code;
+    std::memcpy(&code, p, sizeof code);
+    return of[code];
+  } else {
+    static const auto& of = values<number, 8>();
+    return of[static_cast<unsigned char>(*p)];
+  }
+}
+
+template <Number number>
+using Constant = std::integral_constant<Number, number>;
+// Calls visit(a constant that is `number`).
+template <class Visit>
+void with_constant(Number number, const Visit& visit) {
+  switch (number) {
+    case Number::bf16:
+      return visit(Constant<Number::bf16>());
+    case Number::f16:
+      return visit(Constant<Number::f16>());
+    case Number::tf32:
+      return visit(Constant<Number::tf32>());
+    case Number::e4m3:
+      return visit(Constant<Number::e4m3>());
+    case Number::e5m2:
+      return visit(Constant<Number::e5m2>());
+    case Number::s8:
+      return visit(Constant<Number::s8>());
+    case Number::u8:
+      return visit(Constant<Number::u8>());
+  }
+}
+
+// An operand in shared memory, by its descriptor. `across`: lines of m or n for every k.
+class SharedOperand {
+ public:
+  SharedOperand(const emulator::Product& p, std::uint64_t descriptor, bool across)
+      : anchor_(p.anchor),
+        start_(whole_address(p, static_cast<unsigned>(descriptor & 0x3fff) << 4)),
+        leading_(static_cast<unsigned>(descriptor >> 16 & 0x3fff) << 4),
+        stride_(static_cast<unsigned>(descriptor >> 32 & 0x3fff) << 4),
+        swizzle_(descriptor >> 62 == 1   ? 128
+                 : descriptor >> 62 == 2 ? 64
+                                         : 32),
+        across_(across),
+        bytes_(static_cast<unsigned>(p.bytes)) {}
+  const char* at(int m_or_n, int step) const {
+    const auto mn = static_cast<unsigned>(m_or_n), k = static_cast<unsigned>(step);
+    unsigned a = start_;
+    if (across_) {
+      const unsigned in_line = swizzle_ / bytes_;
+      a += k % 8 * swizzle_ + k / 8 * stride_ + mn / in_line * leading_ + mn % in_line * bytes_;
+    } else {
+      a += mn % 8 * swizzle_ + mn / 8 * stride_ + k * bytes_;
+    }
+    return anchor_ + static_cast<int>(emulator::swizzled(a, swizzle_));
+  }
+
+ private:
+  // The 18 bits of an address that a descriptor holds, within the shared memory of a launch.
+  static unsigned whole_address(const emulator::Product& p, unsigned bits) {
+    return p.memory + ((bits - p.memory) & 0x3ffff);
+  }
+
+  const char* anchor_;
+  unsigned start_, leading_, stride_, swizzle_;
+  bool across_;
+  unsigned bytes_;
+};
+
+// What a thread holds of the left operand: two rows. engine/fragment.cuh says which.
+void left_rows(const emulator::Product& p, int depth, double (&rows)[2][kMostDepth]) {
+  const SharedOperand a(p, p.a, p.a_across);
+  with_constant(p.type_a, [&](auto number) {
+    for (int half = 0; half < 2; ++half)
+      for (int k = 0; k < depth; ++k) {
+        const int byte = k * p.bytes;
+        const char* at = p.a_of_quad[0] ? reinterpret_cast<const char*>(p.a_of_quad[byte / 4 % 4] +
+                                                                        byte / 16 * 2 + half) +
+                                              byte % 4
+                                        : a.at(p.warp * 16 + p.lane / 4 + 8 * half, k);
+        rows[half][k] = decoded<number()>(at);
+      }
+  });
+}
+
+// The sum of 32 products of 8-bit floats and what was summed before: each is cut off 13 bits behind
+// the first of the largest, see lib/reference/engine_contraction.cpp.
+double sum_of_bytes(const double (&products)[kMostDepth], double before) {
+  double largest = std::fabs(before), sum = before;
+  for (const double x : products) {
+    largest = std::fmax(largest, std::fabs(x));
+    sum += x;
+  }
+  if (largest == 0 || !std::isfinite(sum)) return sum;
+  const int exponent = std::ilogb(largest) - 13;
+  const double unit = std::ldexp(1.0, exponent), inverse = std::ldexp(1.0, -exponent);
+  const auto units = [&](double x) { return static_cast<double>(static_cast<int>(x * inverse)); };
+  sum = units(before);
+  for (const double x : products) sum += units(x);
+  return sum * unit;
+}
+
+template <class Sum, Number type_b>
+void add(const emulator::Product& p) {
+  const int depth = 32 / p.bytes;
+  double rows[2][kMostDepth];
+  left_rows(p, depth, rows);
+  const SharedOperand b(p, p.b, p.b_across);
+  const bool bytes = p.type_a == Number::e4m3 || p.type_a == Number::e5m2;
+  auto* const d = static_cast<Sum*>(p.d);
+  for (int i = 0; i < p.columns / 2; i += 4)
+    for (int j = 0; j < 2; ++j) {
+      double products[2][kMostDepth] = {}, sums[2] = {};
+      for (int k = 0; k < depth; ++k) {
+        const double x = decoded<type_b>(b.at(i * 2 + p.lane % 4 * 2 + j, k));
+        for (int half = 0; half < 2; ++half) sums[half] += products[half][k] = rows[half][k] * x;
+      }
+      for (int half = 0; half < 2; ++half) {
+        Sum& sum = d[i + 2 * half + j];
+        const double before = p.keep ? static_cast<double>(sum) : 0;
+        sum = static_cast<Sum>(bytes ? sum_of_bytes(products[half], before) : before + sums[half]);
+      }
+    }
+}
+
+}  // namespace
+
+void multiply(const emulator::Product& p) {
+  with_constant(p.type_b, [&](auto type_b) {
+    p.integers ? add<int, type_b()>(p) : add<float, type_b()>(p);
+  });
+}
+
+void multiply_shown(Number type, const emulator::Warp& warp, unsigned lane, float* sums) {
+  const int each = type == Number::tf32 ? 1 : 2;  // of a register
+  with_constant(type, [&](auto number) {
+    // Register `i` of a lane: four of the left operand, then two of the right.
+    const auto element = [&](unsigned of, unsigned i, int e) {
+      return decoded<number()>(reinterpret_cast<const char*>(warp.words[of]) + 4 * i + 2 * e);
+    };
+    for (unsigned i = 0; i < 4; ++i) {
+      const unsigned row = lane / 4 * 4, column = (lane % 4 * 2 + i % 2) * 4;
+      double sum = sums[i];
+      for (unsigned t = 0; t < 4; ++t)
+        for (unsigned half = 0; half < 2; ++half)
+          for (int e = 0; e < each; ++e)
+            sum += element(row + t, 2 * half + i / 2, e) * element(column + t, 4 + half, e);
+      sums[i] = static_cast<float>(sum);
+    }
+  });
+}
+
+}  // namespace sinter::test
