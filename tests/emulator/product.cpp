@@ -36,37 +36,44 @@ DataType type_of(Number number) {
 
 // The values of all codes of a type that has 2^bits of them.
 template <Number number, int bits>
-const std::array<float, 1 << bits>& values() {
+const float* values() {
   static const auto all = [] {
     std::array<float, 1 << bits> v;
     for (unsigned code = 0; code < v.size(); ++code)
       v[code] = static_cast<float>(load_element(type_of(number), &code, 0));
     return v;
   }();
-  return all;
+  return all.data();
 }
 
 template <Number number>
-double decoded(const char* p) {
-  if constexpr (number == Number::bf16 || number == Number::tf32) {
-    std::uint32_t bits = 0;
-    if constexpr (number == Number::bf16)
-      std::memcpy(reinterpret_cast<char*>(&bits) + 2, p, 2);
-    else
-      std::memcpy(&bits, p, 4), bits &= 0xffffe000u;
-    float x;
-    std::memcpy(&x, &bits, sizeof x);
-    return x;
-  } else if constexpr (number == Number::f16) {
-    static const auto& of = values<number, 16>();
+class Decoder {
+  static constexpr bool is_float = number == Number::bf16 || number == Number::tf32;
+  static constexpr bool is_byte = !is_float && number != Number::f16;
+
+ public:
+  double operator()(const char* p) const {
+    if constexpr (is_byte) return values_[static_cast<unsigned char>(*p)];
+    if constexpr (is_float) {
+      std::uint32_t bits = 0;
+      std::memcpy(&bits, p, number == Number::bf16 ? 2 : 4);
+      bits = number == Number::bf16 ? bits << 16 : bits & 0xffffe000u;
+      float x;
+      std::memcpy(&x, &bits, sizeof x);
+      return x;
+    }
     std::uint16_t code;
     std::memcpy(&code, p, sizeof code);
-    return of[code];
-  } else {
-    static const auto& of = values<number, 8>();
-    return of[static_cast<unsigned char>(*p)];
+    return values_[code];
   }
-}
+
+ private:
+  static const float* table() {
+    if constexpr (is_float) return nullptr;
+    else return values<number, is_byte ? 8 : 16>();
+  }
+  const float* values_ = table();
+};
 
 template <Number number>
 using Constant = std::integral_constant<Number, number>;
@@ -132,6 +139,7 @@ class SharedOperand {
 void left_rows(const emulator::Product& p, int depth, double (&rows)[2][kMostDepth]) {
   const SharedOperand a(p, p.a, p.a_across);
   with_constant(p.type_a, [&](auto number) {
+    const Decoder<number()> decoded;
     for (int half = 0; half < 2; ++half)
       for (int k = 0; k < depth; ++k) {
         const int byte = k * p.bytes;
@@ -139,7 +147,7 @@ void left_rows(const emulator::Product& p, int depth, double (&rows)[2][kMostDep
                                                                         byte / 16 * 2 + half) +
                                               byte % 4
                                         : a.at(p.warp * 16 + p.lane / 4 + 8 * half, k);
-        rows[half][k] = decoded<number()>(at);
+        rows[half][k] = decoded(at);
       }
   });
 }
@@ -167,13 +175,14 @@ void add(const emulator::Product& p) {
   double rows[2][kMostDepth];
   left_rows(p, depth, rows);
   const SharedOperand b(p, p.b, p.b_across);
+  const Decoder<type_b> decoded;
   const bool bytes = p.type_a == Number::e4m3 || p.type_a == Number::e5m2;
   auto* const d = static_cast<Sum*>(p.d);
   for (int i = 0; i < p.columns / 2; i += 4)
     for (int j = 0; j < 2; ++j) {
       double products[2][kMostDepth] = {}, sums[2] = {};
       for (int k = 0; k < depth; ++k) {
-        const double x = decoded<type_b>(b.at(i * 2 + p.lane % 4 * 2 + j, k));
+        const double x = decoded(b.at(i * 2 + p.lane % 4 * 2 + j, k));
         for (int half = 0; half < 2; ++half) sums[half] += products[half][k] = rows[half][k] * x;
       }
       for (int half = 0; half < 2; ++half) {
@@ -195,9 +204,10 @@ void multiply(const emulator::Product& p) {
 void multiply_shown(Number type, const emulator::Warp& warp, unsigned lane, float* sums) {
   const int each = type == Number::tf32 ? 1 : 2;  // of a register
   with_constant(type, [&](auto number) {
+    const Decoder<number()> decoded;
     // Register `i` of a lane: four of the left operand, then two of the right.
     const auto element = [&](unsigned of, unsigned i, int e) {
-      return decoded<number()>(reinterpret_cast<const char*>(warp.words[of]) + 4 * i + 2 * e);
+      return decoded(reinterpret_cast<const char*>(warp.words[of]) + 4 * i + 2 * e);
     };
     for (unsigned i = 0; i < 4; ++i) {
       const unsigned row = lane / 4 * 4, column = (lane % 4 * 2 + i % 2) * 4;
