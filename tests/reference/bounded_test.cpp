@@ -119,8 +119,9 @@ TEST_CASE("no float evaluation of a random expression leaves its bound", "[refer
           break;
       }
       for (const float k : next.kernels) {
+        if (holds(next.bounded, k)) continue;
         CAPTURE(trial, step, next.bounded.v, next.bounded.e, k);
-        REQUIRE(holds(next.bounded, k));
+        FAIL("outside of its bound");
       }
       ++checked;
       trusted += next.bounded.trusted();
@@ -157,9 +158,11 @@ TEST_CASE("every pointwise formula in float stays inside its bound", "[reference
         const float float_params[] = {0.25f, 4.0f, 0.1f};
         const B r = apply<Formula>(bounded, params);
         const float k = apply<Formula>(plain, float_params);
-        CAPTURE(name(mode), exact[0], exact[1], exact[2], plain[0], plain[1], plain[2], r.v, r.e,
-                k);
-        REQUIRE(holds(r, k));
+        if (!holds(r, k)) {
+          CAPTURE(name(mode), exact[0], exact[1], exact[2], plain[0], plain[1], plain[2], r.v, r.e,
+                  k);
+          FAIL("outside of its bound");
+        }
         trusted += r.trusted();
         tight += r.trusted() && r.e <= 0x1p-10 * (std::fabs(r.v) + 1);
       }
