@@ -69,8 +69,10 @@ class Decoder {
 
  private:
   static const float* table() {
-    if constexpr (is_float) return nullptr;
-    else return values<number, is_byte ? 8 : 16>();
+    if constexpr (is_float)
+      return nullptr;
+    else
+      return values < number, is_byte ? 8 : 16 > ();
   }
   const float* values_ = table();
 };
@@ -143,10 +145,11 @@ void left_rows(const emulator::Product& p, int depth, double (&rows)[2][kMostDep
     for (int half = 0; half < 2; ++half)
       for (int k = 0; k < depth; ++k) {
         const int byte = k * p.bytes;
-        const char* at = p.a_of_quad[0] ? reinterpret_cast<const char*>(p.a_of_quad[byte / 4 % 4] +
-                                                                        byte / 16 * 2 + half) +
-                                              byte % 4
-                                        : a.at(p.warp * 16 + p.lane / 4 + 8 * half, k);
+        const char* at =
+            p.a_of_quad[0]
+                ? reinterpret_cast<const char*>(p.a_of_quad[byte / 4 % 4] + byte / 16 * 2 + half) +
+                      byte % 4
+                : a.at(p.warp * 16 + p.lane / 4 + 8 * half, k);
         rows[half][k] = decoded(at);
       }
   });
@@ -196,9 +199,8 @@ void add(const emulator::Product& p) {
 }  // namespace
 
 void multiply(const emulator::Product& p) {
-  with_constant(p.type_b, [&](auto type_b) {
-    p.integers ? add<int, type_b()>(p) : add<float, type_b()>(p);
-  });
+  with_constant(p.type_b,
+                [&](auto type_b) { p.integers ? add<int, type_b()>(p) : add<float, type_b()>(p); });
 }
 
 void multiply_shown(Number type, const emulator::Warp& warp, unsigned lane, float* sums) {

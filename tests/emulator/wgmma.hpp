@@ -63,7 +63,8 @@ struct HostInstruction {
     auto p = product_of<Text>(columns, d, 0, b, keep);
     const unsigned* mine = a;
     look_around(mine, [&](const auto& of) {
-      for (unsigned i = 0; i < 4; ++i) p.a_of_quad[i] = of(threadIdx.x % emulator::kWarp / 4 * 4 + i);
+      for (unsigned i = 0; i < 4; ++i)
+        p.a_of_quad[i] = of(threadIdx.x % emulator::kWarp / 4 * 4 + i);
       return 0;
     });
     machine->multiply(p);
