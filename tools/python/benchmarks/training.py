@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Training steps of small transformers and of ResNet bottlenecks: eager PyTorch, Inductor, Sinter.
 
-    training.py [--models transformer,rotary,resnet] [--backends eager,sinter,inductor] [--json FILE]
+    training.py [--models transformer,llama,resnet,small] [--backends eager,sinter,inductor]
+                [--json FILE] [--kernels COUNT]
 
 Needs a GPU. Gradients of each backend in bf16 are compared with eager's in f32 on the same numbers;
 `error` is the norm of the difference over the norm, of the worst parameter. Times are of forward and
-backward: `us` of a step that the host waits for, `us_steady` of one step of many, `us_captured` as a
-CUDA graph.
+backward: `us` of a step that the host waits for, `us_steady` of one step of many, `us_host` of the
+host alone until it has launched all, `us_captured` as a CUDA graph. `--kernels` lists the slowest.
 """
 import argparse
 import copy
@@ -28,8 +29,13 @@ def transformer():
     return torch_models.transformer(1024, 16, (8, 1024))
 
 
-def rotary():
+def llama():
     return torch_models.rotary(1024, 16, (8, 1024))
+
+
+def small():
+    """Whose kernels are shorter than their launches."""
+    return torch_models.transformer(256, 4, (1, 128))
 
 
 def resnet():
@@ -60,6 +66,34 @@ def steady(model, x, run, repetitions=20):
         step(run, x)
     torch.cuda.synchronize()
     return (time.perf_counter() - begin) / repetitions * 1e6
+
+
+def host(model, x, run, repetitions=20):
+    """Until all of a step is launched, where the GPU has nothing else to do."""
+    times = []
+    for _ in range(repetitions):
+        for p in model.parameters():
+            p.grad = None
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        step(run, x)
+        times.append((time.perf_counter() - begin) * 1e6)
+    torch.cuda.synchronize()
+    return statistics.median(times)
+
+
+def slowest(model, x, run, count):
+    """Prints the kernels of a step by their time, and how many there are."""
+    kinds = [torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=kinds) as profile:
+        step(run, x)
+        torch.cuda.synchronize()
+    rows = [e for e in profile.key_averages() if e.self_device_time_total > 0]
+    rows.sort(key=lambda e: -e.self_device_time_total)
+    print(f"{sum(e.count for e in rows)} kernels, "
+          f"{sum(e.self_device_time_total for e in rows):.0f} us")
+    for e in rows[:count]:
+        print(f"  {e.self_device_time_total:8.1f} us  {e.count:3d} x {e.key[:110]}", flush=True)
 
 
 def microseconds(model, x, run, repetitions=20):
@@ -103,9 +137,10 @@ def captured(model, x, run):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", default="transformer,rotary,resnet")
+    parser.add_argument("--models", default="transformer,llama,resnet,small")
     parser.add_argument("--backends", default="eager,sinter,inductor")
     parser.add_argument("--json")
+    parser.add_argument("--kernels", type=int, default=0)
     options = parser.parse_args()
     rows = []
     for name in options.models.split(","):
@@ -128,9 +163,11 @@ def main():
             row = {"model": name, "backend": backend, "compile_s": round(compiled, 1),
                    "loss": seen, "loss_f32": loss, "error": error, "worst": worst,
                    "us": microseconds(mine, x, run), "us_steady": steady(mine, x, run),
-                   "us_captured": captured(mine, x, run)}
+                   "us_host": host(mine, x, run), "us_captured": captured(mine, x, run)}
             rows.append(row)
             print(json.dumps(row), flush=True)
+            if options.kernels:
+                slowest(mine, x, run, options.kernels)
             if backend == "sinter":
                 print(sinter.torch.report(reset=True), flush=True)
     if options.json:

@@ -1,4 +1,4 @@
-"""Every operation of the table against eager PyTorch, on the CPU backend."""
+"""Every operation of the table against eager PyTorch, on the CPU backend or a GPU."""
 import operator
 import unittest
 
@@ -15,6 +15,7 @@ import sinter.torch
 from sinter.torch import regions
 from sinter.torch.emit import TABLE
 from torch_cases import CASES, ELSEWHERE
+from torch_device import DEVICE, setUpModule, tearDownModule  # noqa: F401
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 
@@ -50,6 +51,8 @@ def with_tensors(value, tensors):
 
 class Table(unittest.TestCase):
     def check(self, op, args, kwargs):
+        args = with_tensors(args, (t.to(DEVICE) for t in tensors_in(args)))
+        kwargs = {key: DEVICE if key == "device" else v for key, v in kwargs.items()}
         wanted = flat(op(*args, **kwargs))
         mask = [i for i, v in enumerate(wanted) if v.numel() > 0] or [0]
 

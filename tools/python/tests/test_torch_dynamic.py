@@ -11,6 +11,7 @@ except ImportError as missing:
 
 import sinter.torch
 import torch_models
+from torch_device import DEVICE, setUpModule, tearDownModule  # noqa: F401
 
 
 class Dynamic(unittest.TestCase):
@@ -92,11 +93,11 @@ class Dynamic(unittest.TestCase):
         cache = sinter.torch.plans.DynamicPlans(
             "twice", self.twice, self.layouts, {}, [("n", 2, 64)])
         for n in (17, 33, 64, 40):
-            made, = cache([torch.ones(n, 3)], torch.device("cpu"), (n,))
+            made, = cache([torch.ones(n, 3)], DEVICE, (n,))
             self.assertTrue(torch.equal(made, torch.full((n, 3), 2.0)))
         seen, = cache._caches.values()
         self.assertEqual((seen.counts.classes, seen.counts.held), (1, 4))
-        made, = cache([torch.ones(3, 65).t()], torch.device("cpu"), (65,))  # neither in range
+        made, = cache([torch.ones(3, 65).t()], DEVICE, (65,))  # neither in range
         self.assertEqual(made.shape, (65, 3))
 
     @staticmethod

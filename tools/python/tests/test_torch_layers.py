@@ -11,6 +11,7 @@ except ImportError as missing:
 
 import sinter.torch
 import torch_models
+from torch_device import setUpModule, tearDownModule  # noqa: F401
 
 
 def gradients(function, *tensors):

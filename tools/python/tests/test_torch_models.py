@@ -1,4 +1,4 @@
-"""Operators, attention and compiled models against eager PyTorch, on the CPU backend."""
+"""Operators, attention and compiled models against eager PyTorch, on the CPU backend or a GPU."""
 import copy
 import statistics
 import unittest
@@ -16,6 +16,7 @@ import torch_models
 from sinter.torch.layouts import Layout
 from sinter.torch.ops.attention import DECOMPOSITIONS
 from sinter.torch.plans import Plans
+from torch_device import WHERE, setUpModule, tearDownModule  # noqa: F401
 
 
 def near(made, wanted, tolerance=1e-5):
@@ -246,6 +247,23 @@ class Models(unittest.TestCase):
         eager, mine = (sum(sum(draw[k].values()) for draw in draws) for k in (0, 1))
         self.assertLess(mine, 1.3**2 * eager)
 
+    @unittest.skipIf(WHERE == "cpu", "CUDA graphs need a GPU")
+    def test_captured_in_a_cuda_graph(self):
+        torch.manual_seed(10)
+        model, x = torch_models.transformer()
+        run, wanted = compiled(model), model(2 * x).detach()
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            run(x).sum().backward()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = run(x)
+            y.sum().backward()
+        x.mul_(2)
+        graph.replay()
+        near(y.detach(), wanted)
+
     def test_the_rest_stays_with_pytorch(self):
         def function(x):
             values, _ = torch.sort(torch.relu(x) + 1)
@@ -274,7 +292,7 @@ class Tensors(unittest.TestCase):
         graph = sinter.Graph(io_data_type="bf16")
         x, w = graph.tensor("x", [4, 8], stride=[1, 4]), graph.tensor("w", [8, 3])
         graph.output(sinter.relu_fwd(sinter.softmax(x @ w).Y @ sinter.reshape(w, dim=[3, 8])), "y")
-        run = sinter.compile(graph, "cpu")
+        run = sinter.compile(graph, WHERE)
         x, w = (torch.randn(*dim, dtype=torch.bfloat16) for dim in ((8, 4), (8, 3)))
         x.requires_grad_()
         made = run(x=x.t(), w=w)["y"]
@@ -289,7 +307,7 @@ class Tensors(unittest.TestCase):
         graph = sinter.Graph()
         graph.output(-graph.tensor("x", [4, 8]), "y")
         with self.assertRaisesRegex(sinter.Error, "stride"):
-            sinter.compile(graph, "cpu")(x=torch.zeros(8, 4).t())
+            sinter.compile(graph, WHERE)(x=torch.zeros(8, 4).t())
 
 
 class PlansByLayout(unittest.TestCase):

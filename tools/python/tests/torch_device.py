@@ -1,0 +1,18 @@
+"""Where the tests of PyTorch run: on the CPU backend, with SINTER_TEST_TORCH=cuda on a GPU."""
+import os
+
+import torch
+
+DEVICE = torch.device(os.environ.get("SINTER_TEST_TORCH", "cpu"))
+WHERE = "cpu" if DEVICE.type == "cpu" else 0  # as Sinter calls it
+
+
+def setUpModule():
+    """What modules of tests import: their tensors are made on the device."""
+    if DEVICE.type != "cpu":
+        torch.set_default_device(DEVICE)
+
+
+def tearDownModule():
+    if DEVICE.type != "cpu":
+        torch.set_default_device(None)
