@@ -3,6 +3,7 @@
 // compute types and data types that the expansions left open.
 #include "lower/lower.hpp"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -168,6 +169,14 @@ void expand_all(const Graph& user, Scratch& s) {
   }
 }
 
+// Steps of 1 are said by none: equal movements have equal attributes, by which passes find them.
+Attributes without_unit_steps(Attributes attributes) {
+  if (auto* s = std::get_if<SliceAttributes>(&attributes))
+    if (std::all_of(s->step.begin(), s->step.end(), [](auto step) { return step == 1; }))
+      s->step = {};
+  return attributes;
+}
+
 // Writes the live part of the scratch graph into the lowered graph.
 class Writer {
  public:
@@ -216,7 +225,7 @@ class Writer {
     if (expansion_of(composite.op) || scratch_.tensors[at(n.outputs[0])].user == kNoTensor)
       options.name += "/" + step(n.outputs[0]);
     options.compute = composite.compute;
-    lowered_.graph->add(n.op, n.attributes, std::move(inputs), std::move(outputs),
+    lowered_.graph->add(n.op, without_unit_steps(n.attributes), std::move(inputs), std::move(outputs),
                         std::move(options), composite.where);
     written_nodes_[at(id)] = static_cast<NodeId>(lowered_.origin.size());
     lowered_.origin.push_back(origin);

@@ -113,12 +113,24 @@ bool MovedViews::hoists(TensorId t, const View& v, int& budget, Small small) con
       kSmall * count(g[t].dim) <= count(v.from))
     return o->view->op == OpKind::reshape;
   if (const Node* n = recomputed(t)) {
+    int nodes = kMostChained;
+    if (v.op == OpKind::slice && is_table(t, count(v.from) / kSmall, nodes)) return true;
     if (g[t].dim != v.from || --budget < 0) return false;
     return std::all_of(n->inputs.begin(), n->inputs.end(),
                        [&](TensorId x) { return x < 0 || hoists(x, v, budget, small); });
   }
   if (in_memory(t) || stored_anyway(t)) return shows(t, v);
   return o->dim == g[t].dim && shown(t, *o->view) != kNoTensor;
+}
+
+bool MovedViews::is_table(TensorId t, std::int64_t most, int& nodes) const {
+  if (g[t].has_value || in_memory(t)) return true;
+  const NodeId p = g.producer(t);
+  if (p < 0 || count(g[t].dim) > most || --nodes < 0) return false;
+  const Node& n = g.node(p);
+  if (n.op != OpKind::pointwise && n.op != OpKind::concatenate && !is_view_op(n.op)) return false;
+  return std::all_of(n.inputs.begin(), n.inputs.end(),
+                     [&](TensorId x) { return x < 0 || is_table(x, most, nodes); });
 }
 
 const Node* MovedViews::recomputed(TensorId t) const {

@@ -52,6 +52,9 @@ class MovedViews {
   Rewriter g;
 
  private:
+  // Whether a tensor of at most so many elements is computed from such or from memory, element by
+  // element (sines of positions): a kernel of its own makes it, whoever reads it.
+  bool is_table(TensorId t, std::int64_t most, int& nodes) const;
   TensorId shown_part(const Node& n, const ConcatenateAttributes& c, const SliceAttributes& s,
                       const Dims& dim) const;
 

@@ -87,7 +87,7 @@ class Prepared(unittest.TestCase):
         graph.output(-graph.tensor("x", [2]), "y")
         parts = sinter.prepare(graph, "cpu")
         self.assertIsNone(parts.constants)
-        self.assertEqual(list(parts.load({})(x=numpy.float32([1, 2]))["y"]), [-1, -2])
+        self.assertEqual(list(parts.load({}, "cpu")(x=numpy.float32([1, 2]))["y"]), [-1, -2])
 
     def test_copies_for_kernels(self):
         graph = sinter.Graph(io_data_type="bf16")

@@ -275,6 +275,25 @@ class Models(unittest.TestCase):
                          (2, {("aten.sort.default", "not in the table"): 1}))
         self.assertIn("aten.sort.default: not in the table", str(report))
 
+    def test_updates_of_inputs(self):
+        """One operation for all of a type, behind all that reads them."""
+        def function(x, a, b, n):
+            a.mul_(0.5).add_(x)
+            b.add_(a.square())
+            n.add_(1)
+            return torch.sort(a).values + b + x, a * 2
+        tensors = [torch.randn(3, 4), torch.randn(3, 4), torch.randn(3, 4), torch.tensor(5)]
+        mine, theirs = ([t.clone() for t in tensors] for _ in range(2))
+        run = compiled(function)
+        run(*(t.clone() for t in tensors))
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+            made = run(*mine)
+        for a, b in zip([*made, *mine], [*function(*theirs), *theirs]):
+            near(a.double(), b.double())
+        seen = {e.key: e.count for e in profile.key_averages()}
+        self.assertEqual((seen.get("aten::_foreach_copy_"), seen.get("aten::_foreach_add_")), (1, 1))
+        self.assertNotIn("aten::add", seen)
+
     def test_views_of_one_result_are_written_once(self):
         def function(x):
             y = torch.relu(x)

@@ -8,7 +8,9 @@ WHERE = "cpu" if DEVICE.type == "cpu" else 0  # as Sinter calls it
 
 
 def setUpModule():
-    """What modules of tests import: their tensors are made on the device."""
+    """What modules of tests import: their tensors are made on the device, and products of f32 are
+    exact."""
+    torch.backends.cudnn.allow_tf32 = False  # which is PyTorch's default for convolutions
     if DEVICE.type != "cpu":
         torch.set_default_device(DEVICE)
 

@@ -48,5 +48,6 @@ def backend(module, example_inputs):
     if _aot is None:
         _aot = aot_autograd(fw_compiler=_compile, bw_compiler=_compile,
                             partition_fn=_partition,
-                            decompositions=_decompositions())
+                            decompositions=_decompositions(),
+                            keep_inference_input_mutations=True)
     return _aot(module, example_inputs)

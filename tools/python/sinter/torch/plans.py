@@ -35,7 +35,8 @@ class Launch:
         place.update((name, len(inputs) + i) for i, (name, _) in enumerate(outputs))
         self._bound = {}  # by pointers: what only has to be launched
         self._order = [place[row[0]] for row in self._loaded.plan.tensors()]
-        self._outputs = [(layout.dim, layout.stride, layout.dtype) for _, layout in outputs]
+        self._outputs = [(tuple(layout.dim), tuple(layout.stride), layout.dtype)
+                         for _, layout in outputs]
 
     def __call__(self, pointers):
         source = self._source

@@ -8,7 +8,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 
 from ..arrays import packed
 from ..torch_memory import reinterpreted
-from . import report
+from . import report, updates
 from .emit import emit, is_extent, reshapes, why_not
 from .layouts import DTYPES, FLOATING, Layout, Unsupported, add_input, dims, fake_layout, number
 from .ops.layout import VIEWS
@@ -213,6 +213,7 @@ def _leave_views_of_inputs(nodes):
 
 def lower(module):
     """Replaces what Sinter takes of a graph module by calls of regions."""
+    updated = updates.take(module.graph)
     support = _Support(hints(module.graph.nodes))
     partitioner = CapabilityBasedPartitioner(module, support, allows_single_node_partition=True)
     partitions = partitioner.propose_partitions()
@@ -232,6 +233,7 @@ def lower(module):
             continue
         delattr(fused, node.target)
         setattr(fused, node.target, _Call(region))
+    updates.put(fused.graph, updated)
     fused.recompile()
     return fused
 

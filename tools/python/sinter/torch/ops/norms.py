@@ -75,18 +75,16 @@ def rms_norm_backward(e, dy, x, shape, rstd, weight, mask):
     return _results(e, (made.DX, made.DSCALE))
 
 
-def _inference(e, x, weight, bias, mean, variance, eps):
-    inverse = sinter.rsqrt(variance + e.operand(float(eps)))
-    bias = None if bias is None else _channels(e, bias, x)
-    return sinter.batchnorm_inference(x, _channels(e, mean, x), _channels(e, inverse, x),
-                                      _channels(e, weight, x), bias, Y=e.out(0))
-
-
 @entry("_native_batch_norm_legit_no_training")
 def batch_norm_inference(e, x, weight, bias, mean, variance, momentum, eps):
+    """On the CPU its statistics have no elements, on a GPU they are those that it was given."""
+    inverse = sinter.rsqrt(variance + e.operand(float(eps)))
+    y = sinter.batchnorm_inference(
+        x, _channels(e, mean, x), _channels(e, inverse, x), _channels(e, weight, x),
+        None if bias is None else _channels(e, bias, x), Y=e.out(0))
     nothing = sinter.slice(mean, start=[0], limit=[0], Y={"dim": [0], "data_type": mean.data_type})
-    return _inference(e, x, weight, bias, mean, variance, eps), *(
-        nothing if e.wanted(k) and e.dim(k) == [0] else None for k in (1, 2))
+    return y, *(None if not e.wanted(k) else nothing if e.dim(k) == [0] else e.converted(t, k)
+                for k, t in ((1, mean), (2, inverse)))
 
 
 @entry("_native_batch_norm_legit_functional")

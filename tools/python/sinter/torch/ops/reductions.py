@@ -2,7 +2,7 @@
 import sinter
 
 from ..emit import axes, entry, floating
-from ..layouts import Unsupported
+from ..layouts import FLOATING, Unsupported
 
 
 def reduce(e, x, mode, over, data_type="f32"):
@@ -31,6 +31,17 @@ entry("mean")(lambda e, x, dtype=None: _reduction("avg")(e, x))
 entry("sum")(lambda e, x, dtype=None: _reduction("add")(e, x))
 entry("amax")(_reduction("max"))
 entry("amin")(_reduction("min"))
+
+
+@entry("any.dim", "any.dims", "any")
+def any_of(e, x, dim=None, keepdim=False):
+    """Whether some element is not zero; the largest of 0 and 1 says it."""
+    found = sinter.cmp_neq(x, e.operand(0.0, x.data_type if x.data_type in FLOATING else "f32"),
+                           OUT_0={"dim": list(x.dim), "data_type": "bool"})
+    ones = sinter.identity(found, OUT_0={"dim": list(x.dim), "data_type": "f32"})
+    most = reduce(e, ones, "max", axes(dim, len(x.dim)))
+    seen = sinter.cmp_neq(most, e.operand(0.0), OUT_0={"dim": list(most.dim), "data_type": "bool"})
+    return e.reshape(seen, e.layouts[0].dim)
 
 
 _NORMS = {1: "norm1", 2: "norm2", float("inf"): "amax"}
