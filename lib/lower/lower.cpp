@@ -225,8 +225,8 @@ class Writer {
     if (expansion_of(composite.op) || scratch_.tensors[at(n.outputs[0])].user == kNoTensor)
       options.name += "/" + step(n.outputs[0]);
     options.compute = composite.compute;
-    lowered_.graph->add(n.op, without_unit_steps(n.attributes), std::move(inputs), std::move(outputs),
-                        std::move(options), composite.where);
+    lowered_.graph->add(n.op, without_unit_steps(n.attributes), std::move(inputs),
+                        std::move(outputs), std::move(options), composite.where);
     written_nodes_[at(id)] = static_cast<NodeId>(lowered_.origin.size());
     lowered_.origin.push_back(origin);
   }

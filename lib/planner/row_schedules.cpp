@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "emit/config_text.hpp"
+#include "plan/access.hpp"
 #include "schedule/schedule_parts.hpp"
 
 namespace sinter {
@@ -14,16 +15,35 @@ namespace {
 constexpr std::size_t kMostSchedules = 15;  // each of them is a compilation
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
+using Members = std::vector<RowSchedules::Member>;
+
+// Of convolutions, where a number of rows is one of images, which have many rows each.
+bool are_images(const Members& members) {
+  constexpr std::int64_t kMany = 32;
+  return std::any_of(members.begin(), members.end(), [](const RowSchedules::Member& m) {
+    const auto* const c = m.spec.as_contraction();
+    if (!c || m.index >= c->first_k()) return false;
+    const bool of_m = m.index < c->first_n();
+    return count(m.spec.extent, of_m ? c->first_m() : c->first_n(),
+                 of_m ? c->first_n() : c->first_k()) >= kMany * m.spec.extent[m.index];
+  });
+}
+
 // Numbers of rows for which schedules are tried: tiles end at multiples of 8, of 64, and count less
 // the more of them there are. Odd ones, since nothing that divides them is taken for granted.
-std::vector<std::int64_t> sampled_rows() {
-  constexpr std::int64_t kMost = 1 << 18;
+std::vector<std::int64_t> sampled_rows(bool images) {
+  constexpr std::int64_t kMost = 1 << 18, kFewImages = 16;
   constexpr double kGrowth = 1.19;
   std::vector<std::int64_t> rows;
-  for (std::int64_t n = 8; n < 64; n += 8) rows.push_back(n - 1);
-  for (std::int64_t n = 64; n < 1024; n += 64) rows.push_back(n - 1);
-  for (std::int64_t n = 1024; n < 2048; n += 128) rows.push_back(n - 1);
-  for (double n = 2048; n < static_cast<double>(kMost) * kGrowth; n *= kGrowth)
+  if (images) {
+    for (std::int64_t n = 4; n < kFewImages; n += 2) rows.push_back(n - 1);
+  } else {
+    for (std::int64_t n = 8; n < 64; n += 8) rows.push_back(n - 1);
+    for (std::int64_t n = 64; n < 1024; n += 64) rows.push_back(n - 1);
+    for (std::int64_t n = 1024; n < 2048; n += 128) rows.push_back(n - 1);
+  }
+  for (double n = images ? kFewImages : 2048; n < static_cast<double>(kMost) * kGrowth;
+       n *= kGrowth)
     rows.push_back(std::min(kMost, static_cast<std::int64_t>(n)) - 1);
   for (auto& n : rows) n |= 1;
   return rows;
@@ -93,8 +113,8 @@ double reckoned(const ScheduledKernel& k, const Choice& own) {
 // takes for all others. Of norms the estimates do not tell schedules apart.
 class Trials {
  public:
-  Trials(const std::vector<RowSchedules::Member>& members, const PlanContext& context)
-      : rows_(sampled_rows()), total_(square(0)), own_(rows_.size(), 0) {
+  Trials(const Members& members, const PlanContext& context)
+      : rows_(sampled_rows(are_images(members))), total_(square(0)), own_(rows_.size(), 0) {
     for (const auto& m : members)
       if (m.spec.as_contraction()) add(m, context);
   }
@@ -222,8 +242,6 @@ std::size_t largest(const Trials& trials, const std::vector<std::size_t>& taken,
   return taken[at];
 }
 
-using Members = std::vector<RowSchedules::Member>;
-
 ClassKernel member_kernel(const RowSchedules::Member& m, std::int64_t rows, bool wide,
                           const PlanContext& context) {
   ScheduledKernel decided = schedule_kernel(with_rows(m, rows), context);
@@ -234,8 +252,9 @@ ClassKernel member_kernel(const RowSchedules::Member& m, std::int64_t rows, bool
 // The members' texts, for one number of rows. Members that have none are left out.
 std::string take_texts(Members& members, const PlanContext& context) {
   std::string all;
+  const std::int64_t rows = sampled_rows(are_images(members)).front();
   std::erase_if(members, [&](const RowSchedules::Member& m) {
-    const ClassKernel k = member_kernel(m, sampled_rows().front(), false, context);
+    const ClassKernel k = member_kernel(m, rows, false, context);
     if (k.text) all += k.text->text();
     return !k.text;
   });

@@ -67,6 +67,14 @@ std::optional<ScheduledKernel> schedule_as(const ScheduledKernel& decided, const
   return {};
 }
 
+// Of two convolutions. Images are the outermost of the pixels, along the rows or the columns.
+static bool only_images_differ(const KernelSpec& a, const KernelSpec& b) {
+  const ContractionSpec& c = a.contraction();
+  for (int i = 0; i < a.extent.size(); ++i)
+    if (a.extent[i] != b.extent[i] && i != c.first_m() && i != c.first_n()) return false;
+  return true;
+}
+
 bool differs_at_launch(const ScheduledKernel& one, const ScheduledKernel& other) {
   const KernelSpec &a = one.spec, &b = other.spec;
   if (!a.gathers.empty()) return false;
@@ -81,7 +89,8 @@ bool differs_at_launch(const ScheduledKernel& one, const ScheduledKernel& other)
     using A = AttentionBackwardSpec;
     return a.extent[A::d] == b.extent[A::d] && a.extent[A::e] == b.extent[A::e];
   }
-  if (const auto* const e = one.wgmma()) return !e->window && !a.contraction().rows.on;
+  if (const auto* const e = one.wgmma())
+    return e->window ? only_images_differ(a, b) : !a.contraction().rows.on;
   return one.mma() && !a.contraction().rows.on;
 }
 

@@ -232,6 +232,48 @@ Family attention_of(const char* name, const SdpaAttributes& attributes,
 
 }  // namespace
 
+TEST_CASE("classes of extents: images of convolutions", "[gpu][extents]") {
+  const auto channels_last = [](const char* name, const Dims& dim) {
+    return TensorOptions{
+        .name = name, .dim = dim, .stride = {dim[1] * dim[2] * dim[3], 1, dim[1] * dim[3], dim[1]}};
+  };
+  const auto stride = [=](const Dims& dim) {
+    return TensorOptions{.stride = channels_last("", dim).stride};
+  };
+  const ConvAttributes padded{.pre_padding = {1, 1}, .post_padding = {1, 1}},
+      apart{.pre_padding = {1, 1}, .post_padding = {1, 1}, .stride = {2, 2}};
+  // Images of 9 x 11 begin anywhere in a tile, those of 8 x 32 are tiles.
+  for (const auto& [height, width] : {std::pair{9, 11}, {8, 32}})
+    run({"images",
+         {dyn("images", 1, 40, {1, 40})},
+         kHalf,
+         [=](Graph& g, GraphBuilder::Extents e) {
+           const Dims dim{e[0], 64, height, width};
+           const Tensor x = g.tensor(channels_last("x", dim)),
+                        w = g.tensor(channels_last("w", {64, 64, 3, 3})),
+                        bias = g.tensor("bias", {1, 64, 1, 1});
+           const Tensor y = relu(conv_fprop(x, w, padded) + bias);
+           g.output(y, "y", stride(dim));
+           g.output(gelu_tanh(x), "z", stride(dim));
+         },
+         {{{2}, {3}, {7}, {40}}},
+         35,
+         true});
+  run({"images of a gradient",
+       {dyn("images", 1, 40, {1, 40})},
+       kHalf,
+       [=](Graph& g, GraphBuilder::Extents e) {
+         const Dims dim{e[0], 64, 9, 11}, of_dy{e[0], 64, 5, 6};
+         const Tensor dy = g.tensor(channels_last("dy", of_dy)),
+                      w = g.tensor(channels_last("w", {64, 64, 3, 3}));
+         g.output(conv_dgrad(dy, w, dim, apart), "dx", stride(dim));
+         g.output(gelu_tanh(dy), "z", stride(of_dy));
+       },
+       {{{2}, {3}, {8}, {40}}},
+       35,
+       true});
+}
+
 TEST_CASE("classes of extents: attention", "[gpu][extents]") {
   run(attention_of("attention", {.attn_scale = 0.2, .causal_mask_bottom_right = true},
                    {{{2, 2, 5}, {3, 63, 64}, {6, 64, 100}, {2, 17, 99}},

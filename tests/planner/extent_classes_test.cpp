@@ -206,6 +206,26 @@ TEST_CASE("products take the schedule that suits their rows, whatever extents ma
         std::string::npos);
 }
 
+TEST_CASE("convolutions of any number of images have few texts") {
+  const auto channels_last = [](const char* name, const Dims& d) {
+    return TensorOptions{
+        .name = name, .dim = d, .stride = {d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]}};
+  };
+  Classes c(
+      [&](Graph& g, GraphBuilder::Extents e) {
+        const auto options = channels_last("x", {e[0], 64, 56, 56});
+        const Tensor x = g.tensor(options), w = g.tensor(channels_last("w", {64, 64, 3, 3}));
+        g.output(relu(conv_fprop(x, w, {.pre_padding = {1, 1}, .post_padding = {1, 1}})), "y",
+                 {.stride = options.stride});
+      },
+      {dyn("images", 1, 256)});
+  int compiled = 0;
+  for (std::int64_t images = 2; images <= 256; images += images < 64 ? 1 : 16)
+    compiled += c.compiles({images});
+  CHECK(compiled <= 15);
+  CHECK(c.seen.size() <= 15);
+}
+
 TEST_CASE("kernels that are compiled for each set of extents say why") {
   Classes c(
       [](Graph& g, GraphBuilder::Extents e) {
