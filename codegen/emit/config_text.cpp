@@ -165,6 +165,7 @@ void add_constants(const KernelSpec& spec, const WgmmaConfig& e, std::vector<Con
                      {"n_fastest", e.n_fastest, true}});
   const int columns = loaded_columns(e.tile.n, e.b.k_fastest, e.operand_bytes);
   if (e.taps_each == 0 && columns != e.tile.n) c.push_back({"loaded_columns", columns});
+  if (e.through_ring) c.push_back({"through_ring", true, true});
   if (e.taps_each > 0)
     c.insert(c.end(), {{"taps_each", e.taps_each}, {"taps_together", e.taps_together}});
   else if (e.resident)

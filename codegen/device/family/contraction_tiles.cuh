@@ -36,6 +36,12 @@ concept LoadsMoreColumns = requires {
   Config::loaded_columns;
 };
 
+// Results leave through the stages: a block has one tile, after which nobody fills them.
+template <class Config>
+concept LeavesThroughRing = requires {
+  Config::through_ring;
+};
+
 template <class Config>
 struct Shape {
   using P = Problem<Config>;
@@ -106,8 +112,11 @@ struct Shape {
   }
 
   // Shared memory, from a multiple of 1024 on.
-  static constexpr int slabs = Config::stages * stage_bytes;
-  static constexpr int full = slabs + consumers * 4 * static_cast<int>(sizeof(EpilogueTile)),
+  static constexpr int ring = Config::stages * stage_bytes,
+                       room = consumers * 4 * static_cast<int>(sizeof(EpilogueTile)),
+                       slabs = LeavesThroughRing<Config> ? 0 : ring;
+  static_assert(!LeavesThroughRing<Config> || (Config::split == 1 && room <= ring));
+  static constexpr int full = LeavesThroughRing<Config> ? ring : ring + room,
                        empty = full + Config::stages * 8, end = empty + Config::stages * 8;
   static_assert((Config::stages - 1) * stage_bytes + Config::tile_m * line <= end);  // read on
 };

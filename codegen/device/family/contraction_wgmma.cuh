@@ -294,6 +294,9 @@ SINTER_DEVICE void consume(const Args& args, const Rows& rows, unsigned char* me
       multiply_and_promote(PlainStages<Config>{}, operands, first_step, end_step, done_waiting);
     else
       multiply_tile(operands, first_step, end_step, done_waiting);
+    // Nobody reads the ring any more. One that alternates is alone with the block's tile.
+    if constexpr (LeavesThroughRing<Config> && !Config::alternate)
+      hopper::wait_at<1, S::consumers * 128>();
     if constexpr (Config::split > 1) {
       const EpilogueTile::Fragment fragment;
       hopper::wait_at<1, S::consumers * 128>();  // nobody reads the ring any more

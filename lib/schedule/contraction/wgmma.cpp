@@ -127,7 +127,8 @@ void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& de
   e.grid = static_cast<std::uint32_t>(
       t.split > 1 ? tiles * t.split
                   : balanced_grid(p.groups > 0 ? most_tiles(p, t) : tiles, cluster, device));
-  e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(p, t));
+  e.through_ring = leaves_through_ring(p, t, device);
+  e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(p, t, device));
 }
 
 }  // namespace

@@ -114,9 +114,10 @@ struct WgmmaConfig : Launch {
   std::vector<int> row_sources;
   std::optional<BoxedOperand> result;  // set: TMA stores it (store_tile)
   int unroll = 1;                      // of the epilogue
-  bool prefetch = false;  // what the epilogue reads of the tile comes to the cache early
-  bool ahead = false;     // and to registers while the slab before leaves
-  int rotate = 0;         // steps of k by which neighbouring tiles start apart
+  bool prefetch = false;      // what the epilogue reads of the tile comes to the cache early
+  bool ahead = false;         // and to registers while the slab before leaves
+  bool through_ring = false;  // results leave: leaves_through_ring
+  int rotate = 0;             // steps of k by which neighbouring tiles start apart
   int producer_registers = 40, consumer_registers = 232;
   Packing packing;  // of the epilogue
 };

@@ -92,6 +92,7 @@ std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool s
   p.reduces = !spec.columns.empty();
   p.integers = e.integers;
   p.promote_accumulators = e.promote_accumulators;
+  p.scaled = e.scaled();
   p.along_columns = e.n_fastest;
   count_epilogue(spec, p);
   store_as_summed(spec, e);

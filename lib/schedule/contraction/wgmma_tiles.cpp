@@ -39,15 +39,38 @@ int window_bytes(const TileProblem& p, const Tile& t) {
 }
 // Of shared memory besides the stages.
 int fixed_bytes(const Tile& t) { return kLooseBytes + t.consumers * 4 * kSlabBytes; }
+int stages_in(int bytes, const TileProblem& p, const Tile& t) {
+  return std::min((bytes - window_bytes(p, t)) / stage_bytes(p, t), kMostStages);
+}
 // `blocks` share a multiprocessor, which keeps some for each.
-int stages_that_fit(const TileProblem& p, const Tile& t, int blocks, const DeviceModel& device) {
-  return (device.shared_per_sm / blocks - device.shared_reserved - fixed_bytes(t) -
-          window_bytes(p, t)) /
-         stage_bytes(p, t);
+int stages_beside_slabs(const TileProblem& p, const Tile& t, int blocks,
+                        const DeviceModel& device) {
+  return stages_in(device.shared_per_sm / blocks - device.shared_reserved - fixed_bytes(t), p, t);
 }
 
 double clusters_at_once(const DeviceModel& device, int blocks) {
   return device.clusters_at_once[static_cast<std::size_t>(blocks - 1)];
+}
+
+// No block has a second tile, for which its producer would fill the ring already; nor do
+// multiplications read on past the last stage.
+bool has_one_tile(const TileProblem& p, const Tile& t, const DeviceModel& device) {
+  const int cluster = cluster_blocks(t);
+  return p.taps == 0 && p.groups == 0 && !p.scaled && t.split == 1 &&
+         loaded_rows(p, t) + t.n >= t.m &&
+         tiles_of(p, t) <= cluster * clusters_at_once(device, cluster);
+}
+int stages_that_fit(const TileProblem& p, const Tile& t, int blocks, const DeviceModel& device) {
+  // Three are too few for memory; where there are more, waiting for all consumers before results
+  // leave costs more than one more stage gains. (256 x 18944 x 3584 of bf16 on an H200: 59.3 us in
+  // 3 stages of 256 x 144, 55.9 in 4; 3000 x 1536 x 1536 of tf32 45.5 and 43.8. 384 x 5120 x 13824:
+  // 88.2 us in 6 stages of 128 x 120, 91.3 in 7; 1024 x 1024 x 1024 6.05 in 8 of 64 x 128, 6.23 in
+  // 10.)
+  constexpr int kEnough = 4;
+  const int stages = stages_beside_slabs(p, t, blocks, device);
+  return stages >= kEnough || blocks > 1 || !has_one_tile(p, t, device)
+             ? stages
+             : stages_in(device.shared_per_sm - device.shared_reserved - kLooseBytes, p, t);
 }
 
 // What more than one instruction's rows, but few, suffer from, as measured: where blocks share the
@@ -85,7 +108,15 @@ double hindrance(const TileProblem& p, const Tile& t) {
   const double shorter = std::min(p.rows, p.columns);
   const bool hindered = t.consumers == 1 || (short_rows ? t.cluster_n : t.cluster_m) > 1;
   const bool few = p.batches == 1 && shorter > kInstructionRows && shorter <= kFew;
-  return (few && hindered ? kHindered : 1) * zeros;
+  // Blocks of which each reads a part of the long side that nobody else does wait for nobody. (200
+  // x 14336 x 4096 of bf16 on an H200: 45.8 us in tiles of 128 of the long side and 208, 47.9 in
+  // pairs of 128 x 224 that share 224 of the long side. 96 x 7168 x 7168 of f8e4m3: 17.1 us in
+  // tiles of 64 of the long side and 96, 18.2 in pairs of 64 x 128, 21.6 in 64 x 112, which read it
+  // twice. Of 256 no gain was seen.)
+  constexpr double kAlone = 0.96;
+  const bool alone =
+      shorter < kFew && cluster_blocks(t) == 1 && (short_rows ? t.m : t.n) >= shorter;
+  return (!few ? 1 : alone ? kAlone : hindered ? kHindered : 1) * zeros;
 }
 
 // Batch entries that have a row at all, where rows fall into groups at random.
@@ -128,7 +159,7 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   constexpr double kStreams = 1.075;  // of what another streaming kernel reaches, large boxes do
   constexpr double kShared = 128, kMove = 80;  // bytes a clock
   constexpr double kRead = 0.66;               // what reading one costs of kShared
-  constexpr double kStart = 4200, kTurn = 350, kNeighbours = 200;  // clocks: until the first stage
+  constexpr double kStart = 4200, kTurn = 200, kNeighbours = 200;  // clocks: until the first stage
                                                                    // has come; a turn; a tile
   constexpr double kSlab = 1150, kSlabStored = 500, kSlabRead = 300, kSlabReadSlow = 1600,
                    kSlabTwo = 600, kAlongRows = 500;
@@ -401,9 +432,14 @@ int blocks_that_fit(const TileProblem& p, const Tile& t, const DeviceModel& devi
   return leaves_room ? 2 : 1;
 }
 
-int shared_bytes(const TileProblem& p, const Tile& t) {
+bool leaves_through_ring(const TileProblem& p, const Tile& t, const DeviceModel& device) {
+  return !p.gradient && t.stages > stages_beside_slabs(p, t, blocks_that_fit(p, t, device), device);
+}
+
+int shared_bytes(const TileProblem& p, const Tile& t, const DeviceModel& device) {
   if (p.gradient) return fixed_bytes(t) + t.stages * gradient_stage_bytes(p);
-  return fixed_bytes(t) + window_bytes(p, t) + t.stages * stage_bytes(p, t);
+  return (leaves_through_ring(p, t, device) ? kLooseBytes : fixed_bytes(t)) + window_bytes(p, t) +
+         t.stages * stage_bytes(p, t);
 }
 
 double balanced_grid(double tiles, int cluster, const DeviceModel& device) {
@@ -457,7 +493,7 @@ std::vector<EstimatedTile> legal_tiles(const TileProblem& p, const DeviceModel& 
   const auto consider = [&](Tile t) {
     t.group = tiles_beside(p);
     if (p.taps > 0) t.window_stages = 2;
-    t.stages = std::min(stages_that_fit(p, t, blocks_that_fit(p, t, device), device), kMostStages);
+    t.stages = stages_that_fit(p, t, blocks_that_fit(p, t, device), device);
     if (p.block > 0) {
       // The filter stays, and leaves its room to pixels.
       t.block = true;

@@ -50,6 +50,7 @@ struct TileProblem {
   bool reduces = false;               // results
   bool integers = false;              // are multiplied
   bool promote_accumulators = false;  // sums of a stage are added apart
+  bool scaled = false;                // and multiplied with scales, which pass through the slabs
   int products = 1;                   // columns are those of all
   // Of a convolution whose pixels stay in shared memory for all taps: taps, and how many lines of
   // pixels a tile has besides its rows. 0: pixels are loaded for each tap.
@@ -100,7 +101,10 @@ bool stores_as_summed(const TileProblem& p, const Tile& t);
 // (8 x 8192 x 8192 of bf16 on an H200: 32.1 us with 12 stages and the multiprocessor alone, 31.6
 // with 10 and half of it. Short sums miss the stages: 10.1 and 10.6 us for 8 x 4096 x 4096.)
 int blocks_that_fit(const TileProblem& p, const Tile& t, const DeviceModel& device);
-int shared_bytes(const TileProblem& p, const Tile& t);
+int shared_bytes(const TileProblem& p, const Tile& t, const DeviceModel& device);
+// A block has one tile, whose results leave through the ring that nobody fills any more: it has a
+// stage more than there would be room for beside the slabs.
+bool leaves_through_ring(const TileProblem& p, const Tile& t, const DeviceModel& device);
 // The fewest blocks that take no more rounds of tiles than all SMs would: more of them would cost
 // power, and with it clocks, but no less time.
 double balanced_grid(double tiles, int cluster, const DeviceModel& device);
