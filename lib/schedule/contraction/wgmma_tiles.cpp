@@ -8,14 +8,12 @@
 #include <numeric>
 
 #include "plan/kernel_spec.hpp"
+#include "schedule/contraction/wgmma_stages.hpp"
 #include "schedule/packing.hpp"
 
 namespace sinter {
 namespace {
 
-constexpr int kLooseBytes = 1024;  // lost where the ring starts at a multiple of 1024
-constexpr int kBarrierBytes = 16;  // two of a stage
-constexpr int kMostStages = 16;
 constexpr int kMostColumns = 256;  // of a multiplication
 constexpr int kSwizzledRows = 8;   // after which the swizzle repeats
 constexpr int kCopiedRows = 16;    // at once, where threads copy
@@ -25,53 +23,6 @@ constexpr int kMostBlockStages = 4;
 
 // A consumer's, side by side.
 int multiplications(const Tile& t) { return rows_of_consumer(t) / kInstructionRows; }
-
-int stage_bytes(const TileProblem& p, const Tile& t) {
-  return ((p.taps > 0 ? 0 : loaded_rows(p, t)) + loaded_columns(t.n, p.b_k_fastest, p.bytes)) *
-             kStageLine +
-         kBarrierBytes;
-}
-// Of pixels that stay for all taps.
-int window_bytes(const TileProblem& p, const Tile& t) {
-  const int bytes = window_pixels(p, t) * kStageLine, order = p.planes > 1 ? 8 * p.taps : 0;
-  return order +
-         t.window_stages * ((bytes + kLooseBytes - 1) / kLooseBytes * kLooseBytes + kBarrierBytes);
-}
-// Of shared memory besides the stages.
-int fixed_bytes(const Tile& t) { return kLooseBytes + t.consumers * 4 * kSlabBytes; }
-int stages_in(int bytes, const TileProblem& p, const Tile& t) {
-  return std::min((bytes - window_bytes(p, t)) / stage_bytes(p, t), kMostStages);
-}
-// `blocks` share a multiprocessor, which keeps some for each.
-int stages_beside_slabs(const TileProblem& p, const Tile& t, int blocks,
-                        const DeviceModel& device) {
-  return stages_in(device.shared_per_sm / blocks - device.shared_reserved - fixed_bytes(t), p, t);
-}
-
-double clusters_at_once(const DeviceModel& device, int blocks) {
-  return device.clusters_at_once[static_cast<std::size_t>(blocks - 1)];
-}
-
-// No block has a second tile, for which its producer would fill the ring already; nor do
-// multiplications read on past the last stage.
-bool has_one_tile(const TileProblem& p, const Tile& t, const DeviceModel& device) {
-  const int cluster = cluster_blocks(t);
-  return p.taps == 0 && p.groups == 0 && !p.scaled && t.split == 1 &&
-         loaded_rows(p, t) + t.n >= t.m &&
-         tiles_of(p, t) <= cluster * clusters_at_once(device, cluster);
-}
-int stages_that_fit(const TileProblem& p, const Tile& t, int blocks, const DeviceModel& device) {
-  // Three are too few for memory; where there are more, waiting for all consumers before results
-  // leave costs more than one more stage gains. (256 x 18944 x 3584 of bf16 on an H200: 59.3 us in
-  // 3 stages of 256 x 144, 55.9 in 4; 3000 x 1536 x 1536 of tf32 45.5 and 43.8. 384 x 5120 x 13824:
-  // 88.2 us in 6 stages of 128 x 120, 91.3 in 7; 1024 x 1024 x 1024 6.05 in 8 of 64 x 128, 6.23 in
-  // 10.)
-  constexpr int kEnough = 4;
-  const int stages = stages_beside_slabs(p, t, blocks, device);
-  return stages >= kEnough || blocks > 1 || !has_one_tile(p, t, device)
-             ? stages
-             : stages_in(device.shared_per_sm - device.shared_reserved - kLooseBytes, p, t);
-}
 
 // What more than one instruction's rows, but few, suffer from, as measured: where blocks share the
 // operand of the short side, the long side's comes from memory to several clusters; and one
@@ -317,13 +268,6 @@ bool legal(const TileProblem& p, const Tile& t, const DeviceModel& device) {
   return countable(p, t, device);
 }
 
-// Of a filter gradient whose pixels stay: the result's gradient and the pixels of all taps.
-int gradient_stage_bytes(const TileProblem& p) {
-  const int pixels = gradient_pixels(p) * kStageLine;
-  return kInstructionRows * kStageLine + (pixels + kLooseBytes - 1) / kLooseBytes * kLooseBytes +
-         kBarrierBytes;
-}
-
 double estimate_gradient(const TileProblem& p, const Tile& t, const DeviceModel& device) {
   constexpr double kMove = 64, kStart = 4200, kSlab = 1150, kStep = 80;
   const double tiles = tiles_of(p, t), rounds = std::ceil(tiles / device.sms),
@@ -432,16 +376,6 @@ int blocks_that_fit(const TileProblem& p, const Tile& t, const DeviceModel& devi
   return leaves_room ? 2 : 1;
 }
 
-bool leaves_through_ring(const TileProblem& p, const Tile& t, const DeviceModel& device) {
-  return !p.gradient && t.stages > stages_beside_slabs(p, t, blocks_that_fit(p, t, device), device);
-}
-
-int shared_bytes(const TileProblem& p, const Tile& t, const DeviceModel& device) {
-  if (p.gradient) return fixed_bytes(t) + t.stages * gradient_stage_bytes(p);
-  return (leaves_through_ring(p, t, device) ? kLooseBytes : fixed_bytes(t)) + window_bytes(p, t) +
-         t.stages * stage_bytes(p, t);
-}
-
 double balanced_grid(double tiles, int cluster, const DeviceModel& device) {
   const double clusters = tiles / cluster;
   return std::ceil(clusters / std::ceil(clusters / clusters_at_once(device, cluster))) * cluster;
@@ -462,9 +396,7 @@ std::vector<EstimatedTile> gradient_tiles(const TileProblem& p, const DeviceMode
            .block = p.block > 0};
     const int each = (p.taps + consumers - 1) / consumers;
     if (each > kMostTapsEach || (consumers - 1) * each >= p.taps) continue;  // each has some
-    t.stages = std::min(
-        (device.shared_per_sm - device.shared_reserved - fixed_bytes(t)) / gradient_stage_bytes(p),
-        kMostStages);
+    t.stages = gradient_stages_that_fit(p, t, device);
     if (t.stages < kFewestStages || !countable(p, t, device)) continue;
     tiles.push_back({estimate_gradient(p, t, device), t});
   }
