@@ -237,6 +237,8 @@ std::string_view cluster_of(const ScheduledKernel& kernel) {
     return " SINTER_CLUSTER(Config::blocks_per_row)";
   if (const WgmmaConfig* const e = kernel.wgmma(); e && cluster_blocks(e->tile) > 1)
     return " SINTER_CLUSTER(Config::cluster_m * Config::cluster_n * Config::split)";
+  if (const AttentionConfig* const e = kernel.attention(); e && e->key_blocks > 1)
+    return " SINTER_CLUSTER(Config::key_blocks)";
   return "";
 }
 

@@ -25,7 +25,8 @@
 //   struct Config     of the second product, as contraction_wgmma.cuh's: Index, Extent (batch, m of
 //                     two indices, e, n), Accumulator, Sum, threads, unroll, width,
 //                     batch, m, n, k, products = 1, n_fastest; tile_k; stages; heads_together;
-//                     splits; ping_pong; store_boxes; producer_registers, consumer_registers
+//                     splits; ping_pong; store_boxes; producer_registers, consumer_registers; and
+//                     see attention_forward_shares.cuh and attention_forward_cluster.cuh
 //   struct First      of the first product: Index, Extent (batch, m, n, d), batch, m, n, k
 //   struct Args       tensor maps and pointers; OperandQ, OperandK, OperandV as in
 //                     contraction_wgmma.cuh, with float element(args, coordinates of First) of Q
@@ -322,11 +323,20 @@ SINTER_DEVICE void run_forward(const Args& args) {
       softmax.start();
       out.clear();
     }
+    // What the warpgroup has to itself of shared memory, and of scores, in powers of two.
+    float* const own_slab = (&slab - warp % 4)->at;
+    const auto meet = [&] { consumer.meet(); };
+    const auto scale = [&] { return WorthOfSums<Score>(args, c).scale() * kLog2E; };
     if constexpr (SharesKeys<Bounds>) {
       const KeyParts parts = tiles.parts();
-      if (parts.count > 1 && !join_parts<Config, S, Bounds, Score>(
-                                 args, parts, tile, warpgroup - 1, (&slab - warp % 4)->at, out,
-                                 softmax, [&] { consumer.meet(); }))
+      if (parts.count > 1 && !join_parts<Config, S, Bounds>(args, parts, tile, warpgroup - 1,
+                                                            scale(), own_slab, out, softmax, meet))
+        continue;
+      keys = tiles.whole();
+    } else if constexpr (DividesKeys<Config>) {
+      static_assert(bytes_of_part<Config, typename S::Outputs::Sums>() <= S::slabs - S::k);
+      if (!join_cluster<Config>(reinterpret_cast<float*>(memory.pointer + S::k), scale(), own_slab,
+                                out, softmax, meet))
         continue;
       keys = tiles.whole();
     }

@@ -5,9 +5,11 @@
 // (Shah et al., "FlashAttention-3", 2024, its dynamic tile scheduler.)
 //
 // A generated file's Bounds also have counts_tiles and int* tiles_taken(args), which is zero before
-// the kernel runs. Or CTAs have equal shares of all tiles of keys: attention_forward_shares.cuh.
+// the kernel runs. Or CTAs have equal shares of all tiles of keys: attention_forward_shares.cuh;
+// or a cluster has one tile of rows: attention_forward_cluster.cuh.
 #pragma once
 #include "sinter/device/engine/pipeline.cuh"
+#include "sinter/device/family/attention_forward_cluster.cuh"
 #include "sinter/device/family/attention_forward_shares.cuh"
 
 namespace sinter::attention {
@@ -143,6 +145,8 @@ SINTER_DEVICE auto tiles_of_producer(unsigned char* pointer, unsigned shared) {
   else if constexpr (SharesKeys<Bounds>)
     return TilesOfShare<Config, S, Bounds>(
         *reinterpret_cast<const ShareStart*>(pointer + S::queue));
+  else if constexpr (DividesKeys<Config>)
+    return TileOfCluster<Config, S, Bounds>{};
   else
     return EveryTile<Config, S, Bounds>{};
 }

@@ -15,8 +15,8 @@
 // parts_joined(args): one integer a consumer of each tile of rows, zero before the kernel runs.
 #pragma once
 #include "sinter/device/core/hopper.cuh"
+#include "sinter/device/family/attention_forward_parts.cuh"
 #include "sinter/device/family/attention_forward_tiles.cuh"
-#include "sinter/device/family/attention_softmax.cuh"
 
 namespace sinter::attention {
 
@@ -172,9 +172,6 @@ struct PartsOfKeys {
   static constexpr long long floats(int ctas, int consumers) {
     return 2ll * ctas * consumers * floats_of_one;
   }
-  static constexpr int block = 16;  // rows joined at a time, those of one warp's sums
-  static constexpr int chunk = columns < 128 ? columns : 128, pitch = chunk + 8;
-  static constexpr int at_once = columns <= 128 ? 16 : 8;  // parts whose loads are under way
 
   float* const parts;
   const int consumer;
@@ -182,110 +179,27 @@ struct PartsOfKeys {
   SINTER_DEVICE float* part(int slot) const {
     return parts + static_cast<long long>(slot * S::consumers + consumer) * floats_of_one;
   }
-
   SINTER_DEVICE void write(int slot, Sums& out, const RowSoftmax& softmax) const {
     float* const to = part(slot);
-    out.each([&](int i, float& x) {
-      if (i % 2 != 0 || out.row(i) >= rows) return;
-      *reinterpret_cast<float2*>(to + out.row(i) * columns + out.column(i)) =
-          float2{x, out.at[i + 1]};
-    });
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const float total = join_quad(softmax.total[r], [](float a, float b) { return a + b; });
-      const int row = out.row(2 * r);
-      if (threadIdx.x % 4 != 0 || row >= rows) continue;
-      to[rows * columns + row] = softmax.largest[r];
+    write_part<rows>(to, out, softmax, [&](int row, float largest, float total) {
+      to[rows * columns + row] = largest;
       to[rows * columns + rows + row] = total;
-    }
+    });
   }
-
-  // Reads all parts; `scale`: of scores, in powers of two; `slab`: shared memory of the warpgroup,
-  // whose threads meet().
-  template <class Meet>
-  SINTER_DEVICE void read(const KeyParts& of, float scale, float* slab, Sums& out,
-                          RowSoftmax& softmax, const Meet& meet) const {
-    constexpr int quads = chunk / 4;
-    static_assert(chunk % 8 == 0 && block * quads % 32 == 0);
-    const int thread = static_cast<int>(threadIdx.x) % 128;
-    float* const numbers = slab + block * pitch;  // of rows: the largest scores, sums of weights
-    out.clear();
-    softmax.start();
-#pragma unroll 1
-    for (int b = 0; b < (rows + block - 1) / block; ++b)
-      for_each_number<(columns + chunk - 1) / chunk>([&]<int h>() {
-#pragma unroll 1
-        for (int i = thread; i < block * quads; i += 128) {
-          const int row = i / quads, column = h * chunk + i % quads * 4, m = b * block + row;
-          if (m >= rows || column >= columns) continue;
-          float largest = minus_infinity(), total = 0;
-          float4 sum{0, 0, 0, 0};
-#pragma unroll 1
-          for (int first = 0; first < of.count; first += at_once)
-            add_parts(of, first, m, column, scale, largest, total, sum);
-          *reinterpret_cast<float4*>(slab + row * pitch + i % quads * 4) = sum;
-          if (i % quads == 0) numbers[row] = largest, numbers[block + row] = total;
-        }
-        meet();
-        if (thread / 32 == b) {
-          out.each([&](int i, float& x) {
-            const int column = out.column(i) - h * chunk;
-            if (i / 4 * 8 / chunk == h) x = slab[(out.row(i) - b * block) * pitch + column];
-          });
-#pragma unroll
-          for (int r = 0; r < 2; ++r) {
-            const int row = out.row(2 * r) - b * block;
-            if (b * block + row >= rows) continue;
-            softmax.largest[r] = numbers[row];
-            softmax.total[r] = thread % 4 == 0 ? numbers[block + row] : 0.0f;
-          }
-        }
-        meet();
-      });
-  }
-
- private:
-  // Parts `first` on, at_once of them, onto what the ones before made.
-  SINTER_DEVICE void add_parts(const KeyParts& of, int first, int m, int column, float scale,
-                               float& largest, float& total, float4& sum) const {
-    float4 sums[at_once];
-    float most[at_once], totals[at_once];
-#pragma unroll
-    for (int p = 0; p < at_once; ++p) {
-      const bool is = first + p < of.count;
-      const float* const from = part(of.slot(is ? first + p : first));
-      sums[p] = *reinterpret_cast<const float4*>(from + m * columns + column);
-      most[p] = is ? from[rows * columns + m] : minus_infinity();
-      totals[p] = from[rows * columns + rows + m];
-    }
-    float now = largest;
-#pragma unroll
-    for (int p = 0; p < at_once; ++p) now = math::maximum(now, most[p]);
-    const float shift = now == minus_infinity() ? 0.0f : now * scale;
-    const auto add = [&](float before, const float4& s, float t) {
-      const float weight = math::fast_exp2(math::fma(before, scale, -shift));
-      total = math::fma(t, weight, total);
-      sum.x = math::fma(s.x, weight, sum.x), sum.y = math::fma(s.y, weight, sum.y);
-      sum.z = math::fma(s.z, weight, sum.z), sum.w = math::fma(s.w, weight, sum.w);
-    };
-    const float4 earlier = sum;
-    const float earlier_total = total;
-    sum = {0, 0, 0, 0}, total = 0;
-    if (first > 0) add(largest, earlier, earlier_total);
-#pragma unroll
-    for (int p = 0; p < at_once; ++p)
-      if (first + p < of.count) add(most[p], sums[p], totals[p]);
-    largest = now;
+  SINTER_DEVICE QuadOfPart read(int slot, int row, int column) const {
+    const float* const from = part(slot);
+    return {*reinterpret_cast<const float4*>(from + row * columns + column),
+            from[rows * columns + row], from[rows * columns + rows + row]};
   }
 };
 
 // Writes a warpgroup's part of a tile of rows; whether it was the last one and has joined them all.
-template <class Config, class S, class Bounds, class Score, class Args, class Sums, class Meet>
+// `scale`: of scores, in powers of two.
+template <class Config, class S, class Bounds, class Args, class Sums, class Meet>
 SINTER_DEVICE bool join_parts(const Args& args, const KeyParts& of, const TileOfRows& tile,
-                              int consumer, float* slab, Sums& out, RowSoftmax& softmax,
-                              const Meet& meet) {
-  using Parts = PartsOfKeys<Config, S, Bounds, Sums>;
-  const Parts parts{Bounds::parts(args), consumer};
+                              int consumer, float scale, float* slab, Sums& out,
+                              RowSoftmax& softmax, const Meet& meet) {
+  const PartsOfKeys<Config, S, Bounds, Sums> parts{Bounds::parts(args), consumer};
   if constexpr (Config::store_boxes) {
     if (threadIdx.x % 32 == 0) hopper::wait_for_stores<0>();  // which read the slab
     __syncwarp();
@@ -300,7 +214,10 @@ SINTER_DEVICE bool join_parts(const Args& args, const KeyParts& of, const TileOf
   meet();
   const bool last = *before == of.count - 1;
   meet();
-  if (last) parts.read(of, Score::scale * kLog2E, slab, out, softmax, meet);
+  if (last)
+    add_up_parts<Bounds::part_rows>(
+        of.count, scale, slab, out, softmax,
+        [&](int i, int row, int column) { return parts.read(of.slot(i), row, column); }, meet);
   return last;
 }
 

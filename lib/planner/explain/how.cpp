@@ -119,12 +119,16 @@ std::string how_attention(Config& get, std::string_view gpu) {
   const bool by_warps = !get.has("producer_registers");
   return fmt::format(
       "tiles of {} rows and {} keys on tensor cores{}, {} stages of keys and values in shared "
-      "memory: "
+      "memory{}: "
       "scores and weights stay in registers, tiles that no row sees are not visited, {} heads run "
       "side by side; {}",
       get("tile_q"), get("tile_k"),
       by_warps ? fmt::format(", {} rows a warp", 32 * get("tile_q") / get("threads")) : "",
-      get("stages"), get("heads_together"), estimated(get, gpu));
+      get("stages"),
+      get.some("key_blocks") ? fmt::format(", clusters of {} thread blocks divide the keys of a tile",
+                                           get("key_blocks"))
+                             : "",
+      get("heads_together"), estimated(get, gpu));
 }
 
 std::string how_attention_backward(Config& get, std::string_view gpu) {

@@ -179,11 +179,12 @@ double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig&
   constexpr double kScoreF8 = 0.12;  // clocks of an SM
   const AttentionSpec& a = spec.attention();
   const std::int64_t depth = spec.extent[AttentionSpec::d], width = spec.extent[AttentionSpec::e];
-  const bool few = !e.wide && e.consumers == 1, shares = a.parts >= 0;
+  const bool few = !e.wide && e.consumers == 1, shares = a.parts >= 0, cluster = e.key_blocks > 1;
   const double tiles_k = std::ceil(keys_of_a_row(spec) / a.splits / e.tile_k);
   // Tiles of keys, one behind another.
-  const double in_row =
-      shares ? std::ceil(items * tiles_k / e.grid) : std::ceil(items / e.grid) * tiles_k;
+  const double in_row = shares    ? std::ceil(items * tiles_k / e.grid)
+                        : cluster ? std::ceil(tiles_k / e.key_blocks)
+                                  : std::ceil(items / e.grid) * tiles_k;
   const auto part = [](const BoxedOperand& o, std::int64_t elements) {
     return static_cast<double>(elements) * (is_f8(o.map.type) ? 0.5 : 1);
   };
@@ -196,14 +197,37 @@ double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig&
   const auto streamed = [&](double ctas) {
     return ctas / std::min(device.memory_bandwidth, ctas * of_sm);
   };
-  const double rest = !few || shares ? 0 : std::fmod(items, e.grid),
+  const double rest = !few || shares || cluster ? 0 : std::fmod(items, e.grid),
                memory = rest == 0
                             ? bytes / e.grid * streamed(e.grid)
                             : bytes / items *
                                   (std::floor(items / e.grid) * streamed(e.grid) + streamed(rest));
   return (few ? kStartFew : kStart) +
-         (shares ? microseconds_of_join(e, items, static_cast<int>(width)) : 0) +
+         (shares || cluster ? microseconds_of_join(e, items, static_cast<int>(width)) : 0) +
          std::max(in_row * clocks / device.clock, memory);
+}
+
+// Clusters whose blocks divide the keys of a tile of rows, where few tiles leave SMs idle: as many
+// blocks as take the least time, while all clusters run at once.
+void choose_key_blocks(const KernelSpec& spec, double items, double tiles_k,
+                       const DeviceModel& device, AttentionConfig& e) {
+  const AttentionSpec& a = spec.attention();
+  if (!device.has_clusters || e.wide || e.consumers > 1 || a.splits > 1 || a.parts >= 0 ||
+      a.sequences.count > 0)
+    return;
+  AttentionConfig best = e;
+  best.microseconds = microseconds_by_warpgroups(spec, e, items, device);
+  AttentionConfig divided = e;
+  divided.part_rows = static_cast<int>(up(rows_of(spec), 8));
+  const auto& at_once = device.clusters_at_once;
+  for (int n = 2; n <= static_cast<int>(at_once.size()) && n <= tiles_k; ++n) {
+    if (items > at_once[static_cast<std::size_t>(n - 1)]) continue;
+    divided.key_blocks = n;
+    divided.grid = clamp_grid(items * n);
+    divided.microseconds = microseconds_by_warpgroups(spec, divided, items, device);
+    if (divided.microseconds < best.microseconds) best = divided;
+  }
+  e = std::move(best);
 }
 
 // Completes a plan that has its operands.
@@ -242,6 +266,7 @@ bool plan_by_warpgroups(const KernelSpec& spec, const DeviceModel& device, Atten
       shares ? static_cast<int>(std::min<std::int64_t>(up(rows_of(spec), 8), kConsumerRows)) : 0;
   e.grid = clamp_grid(std::min<double>(items, device.sms));
   if (shares) share_keys(spec, items * tiles_k, device, e);
+  choose_key_blocks(spec, items, tiles_k, device, e);
   e.heads_together = static_cast<int>(choose_heads_together(spec, e, heads, tiles_q, device));
   e.microseconds = microseconds_by_warpgroups(spec, e, items, device);
   return true;
@@ -367,6 +392,7 @@ std::optional<AttentionPlan> schedule_as(const AttentionConfig& decided, const K
       own.attention.splits != decided.attention.splits ||
       (own.attention.parts >= 0) != (decided.attention.parts >= 0) ||
       own.part_rows != decided.part_rows || own.share_lanes != decided.share_lanes ||
+      own.key_blocks != decided.key_blocks ||
       (own.part_rows > 0 && own.tile_q != decided.tile_q) ||
       (boxes_members(own.q) && own.q.map.box != decided.q.map.box) ||
       own.scores.extent.back() != decided.scores.extent.back() || !decided.q.loads_like(own.q) ||
@@ -383,7 +409,7 @@ std::optional<AttentionPlan> schedule_as(const AttentionConfig& decided, const K
                        std::ceil(static_cast<double>(rows_of(spec)) / e.tile_q) *
                        e.attention.splits;
   if (items >= 0x1p30) return {};
-  if (e.attention.parts >= 0)
+  if (e.attention.parts >= 0 || e.key_blocks > 1)
     e.grid = own.grid;
   else
     e.grid = clamp_grid(e.by_warps ? items : std::min<double>(items, device.sms));

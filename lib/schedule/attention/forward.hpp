@@ -24,6 +24,7 @@ struct AttentionConfig : Launch {
   int tile_k = 128;             // keys
   int stages = 2;               // of the pipelines of K and V
   int part_rows = 0;            // where CTAs share keys: rows of a part, of each consumer
+  int key_blocks = 1;           // CTAs of a cluster that divide the keys of a tile of rows
   int share_lanes = 1;          // groups of heads whose keys are shared apart
   int beside = 1;               // CTAs that an SM needs to be busy
   int heads_together = 1;       // whose tiles of rows run beside each other

@@ -105,8 +105,9 @@ double microseconds_of_join(const AttentionConfig& e, double items, int width) {
   // Each of 128 threads reads four columns of a row at a time, of so many parts (PartsOfKeys). (On
   // an H200, us, shares and parts that another kernel joins, h32 of 8, 8192 keys: d128, b4, one
   // query 38.6 and 37.3, four 46.1 and 39.0; d256, b4 74 and 67, b8 h8 of 1 31.9 and 25.5.)
-  constexpr double kCount = 1, kRead = 1.3, kAtOnce = 128 * 4;
+  constexpr double kCount = 1, kRead = 1.3, kAtOnce = 128 * 4, kCluster = 1;
   const double parts = std::max(1.0, e.grid / items);
+  if (e.key_blocks > 1) return kCluster;
   return kCount + kRead * std::ceil(e.part_rows * up(width, 16) / kAtOnce) *
                       std::ceil(parts / (width <= 128 ? 16 : 8));
 }

@@ -1,0 +1,114 @@
+// Parts of the keys of a tile of rows: what one warpgroup has of them, its sums, unscaled, and what
+// its softmax knows of the rows, becomes what another one, or the same, goes on with as if it had
+// summed all keys. Parts are joined in their order.
+#pragma once
+#include "sinter/device/core/hopper.cuh"
+#include "sinter/device/family/attention_softmax.cuh"
+
+namespace sinter::attention {
+
+// Of a part's row: sums of four columns, the largest score, the sum of weights.
+struct QuadOfPart {
+  float4 sum;
+  float largest, total;
+};
+
+// Of the first `rows` rows, sums to `to`, a row behind the other; of_row(row, largest, total)
+// writes what is one a row.
+template <int rows, class Sums, class OfRow>
+SINTER_DEVICE void write_part(float* to, Sums& out, const RowSoftmax& softmax,
+                              const OfRow& of_row) {
+  constexpr int columns = Sums::columns;
+  out.each([&](int i, float& x) {
+    if (i % 2 != 0 || out.row(i) >= rows) return;
+    *reinterpret_cast<float2*>(to + out.row(i) * columns + out.column(i)) =
+        float2{x, out.at[i + 1]};
+  });
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const float total = join_quad(softmax.total[r], [](float a, float b) { return a + b; });
+    const int row = out.row(2 * r);
+    if (threadIdx.x % 4 == 0 && row < rows) of_row(row, softmax.largest[r], total);
+  }
+}
+
+// Four columns of a row of `count` parts. read(i, row, column): QuadOfPart.
+template <int columns, class Read>
+SINTER_DEVICE QuadOfPart add_up_quad(int count, int row, int column, float scale,
+                                     const Read& read) {
+  constexpr int at_once = columns <= 128 ? 16 : 8;  // parts whose loads are under way
+  QuadOfPart all{{0, 0, 0, 0}, minus_infinity(), 0};
+#pragma unroll 1
+  for (int first = 0; first < count; first += at_once) {
+    QuadOfPart parts[at_once];
+#pragma unroll
+    for (int p = 0; p < at_once; ++p) {
+      const bool is = first + p < count;
+      parts[p] = read(is ? first + p : first, row, column);
+      if (!is) parts[p].largest = minus_infinity();
+    }
+    float now = all.largest;
+#pragma unroll
+    for (int p = 0; p < at_once; ++p) now = math::maximum(now, parts[p].largest);
+    const float shift = now == minus_infinity() ? 0.0f : now * scale;
+    const QuadOfPart earlier = all;
+    all = {{0, 0, 0, 0}, now, 0};
+    const auto add = [&](const QuadOfPart& part) {
+      const float weight = math::fast_exp2(math::fma(part.largest, scale, -shift));
+      all.total = math::fma(part.total, weight, all.total);
+      all.sum.x = math::fma(part.sum.x, weight, all.sum.x);
+      all.sum.y = math::fma(part.sum.y, weight, all.sum.y);
+      all.sum.z = math::fma(part.sum.z, weight, all.sum.z);
+      all.sum.w = math::fma(part.sum.w, weight, all.sum.w);
+    };
+    if (first > 0) add(earlier);
+#pragma unroll
+    for (int p = 0; p < at_once; ++p)
+      if (first + p < count) add(parts[p]);
+  }
+  return all;
+}
+
+// All parts, by a warpgroup, whose threads meet(). `scale`: of scores, in powers of two; `slab`:
+// its shared memory.
+template <int rows, class Sums, class Read, class Meet>
+SINTER_DEVICE void add_up_parts(int count, float scale, float* slab, Sums& out, RowSoftmax& softmax,
+                                const Read& read, const Meet& meet) {
+  constexpr int columns = Sums::columns;
+  constexpr int block = 16;  // rows at a time, those of one warp's sums
+  constexpr int chunk = columns < 128 ? columns : 128, pitch = chunk + 8, quads = chunk / 4;
+  static_assert(chunk % 8 == 0 && block * quads % 32 == 0);
+  const int thread = static_cast<int>(threadIdx.x) % 128;
+  float* const numbers = slab + block * pitch;  // of rows: the largest scores, sums of weights
+  out.clear();
+  softmax.start();
+#pragma unroll 1
+  for (int b = 0; b < (rows + block - 1) / block; ++b)
+    for_each_number<(columns + chunk - 1) / chunk>([&]<int h>() {
+#pragma unroll 1
+      for (int i = thread; i < block * quads; i += 128) {
+        const int row = i / quads, column = h * chunk + i % quads * 4, m = b * block + row;
+        if (m >= rows || column >= columns) continue;
+        const QuadOfPart all = add_up_quad<columns>(count, m, column, scale, read);
+        *reinterpret_cast<float4*>(slab + row * pitch + i % quads * 4) = all.sum;
+        if (i % quads == 0) numbers[row] = all.largest, numbers[block + row] = all.total;
+      }
+      meet();
+      if (thread / 32 == b) {
+        out.each([&](int i, float& x) {
+          const int column = out.column(i) - h * chunk;
+          if (i / 4 * 8 / chunk == h) x = slab[(out.row(i) - b * block) * pitch + column];
+        });
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const int row = out.row(2 * r) - b * block;
+          if (b * block + row >= rows) continue;
+          softmax.largest[r] = numbers[row];
+          softmax.total[r] = thread % 4 == 0 ? numbers[block + row] : 0.0f;
+        }
+      }
+      meet();
+    });
+}
+
+}  // namespace sinter::attention
