@@ -54,7 +54,8 @@ std::string first_lines(const std::string& file) {
 std::size_t cluster_of(const PlanKernel& k) {
   std::int64_t blocks = 1;
   for (const auto& [name, value] : k.config)
-    if (name == "blocks_per_row" || name == "cluster_m" || name == "cluster_n" || name == "split")
+    if (name == "blocks_per_row" || name == "cluster_m" || name == "cluster_n" || name == "split" ||
+        name == "key_blocks")
       blocks *= value;
   return static_cast<std::size_t>(blocks);
 }
