@@ -127,20 +127,23 @@ class Consumer {
   typename S::Pipe::State state_k_, state_v_;
   const unsigned shared_;
   const unsigned long long q_, k_, v_;  // descriptors, of the first stages
-  const Turns<S::consumers, Config::ping_pong && (S::consumers > 1)> turns_;
+  const Turns<S::warps / 4, Config::ping_pong && (S::consumers > 1)> turns_;
+  const int number_;  // of those that share its rows
 
  public:
-  SINTER_DEVICE Consumer(const Args& args, unsigned shared, int consumer)
+  SINTER_DEVICE Consumer(const Args& args, unsigned shared, int warpgroup)
       : args_(args),
         pipe_q_{shared + S::pipe_q},
         pipe_k_{shared + S::pipe_k},
         pipe_v_{shared + S::pipe_v},
         shared_(shared),
-        q_(S::TileQ::descriptor(shared + consumer * S::TileQ::bytes)),
+        q_(S::TileQ::descriptor(shared + warpgroup / S::alternating * S::TileQ::bytes)),
         k_(S::TileK::descriptor(shared + S::k)),
         v_(S::TileV::descriptor(shared + S::v)),
-        turns_{consumer} {
+        turns_{warpgroup},
+        number_(warpgroup % S::alternating) {
     turns_.start();
+    state_k_.skip(number_), state_v_.skip(number_);
   }
   SINTER_DEVICE void finish() const { turns_.finish(); }
   SINTER_DEVICE void meet() const { turns_.meet(); }
@@ -157,6 +160,7 @@ class Consumer {
     softmax.start();
     out.clear();
     pipe_q_.wait(state_q_);
+    if (S::alternating > 1 && begin >= end - number_) return release_q();
     if (sees_less && begin >= end) {
       release_q();
       pass_over(1, false);
@@ -168,13 +172,13 @@ class Consumer {
     Weights weights;
     SumsOfTile<S> apart;
     auto& of_tile = apart.in_place_of(out);
-    int n = end - 1;
+    int n = end - 1 - number_;
     pipe_k_.wait(state_k_);
     wgmma::fence(s);
     issue_scores(s);
     wgmma::wait<0>(s);
     release_k();
-    if (n == begin) release_q();
+    if (n - step < begin) release_q();
     weights_of.weigh(s, softmax, n);
     apart.start();
     const auto scale_sums = [&] {
@@ -182,7 +186,7 @@ class Consumer {
     };
     weights = to_operand<typename S::WeightNumber>(s);
 #pragma unroll 1
-    for (--n; n >= begin; --n) {
+    for (n -= step; n >= begin; n -= step) {
       pipe_k_.wait(state_k_);
       turns_.wait();
       wgmma::fence(s);
@@ -190,13 +194,13 @@ class Consumer {
       // Beside the scores' products.
       if constexpr (SumsOfTile<S>::apart) apart.add_to(out), scale_sums();
       pipe_v_.wait(state_v_);
-      clear_past_end(band, n + 1);
+      clear_past_end(band, n + step);
       wgmma::fence(of_tile, weights);
       issue_outputs(of_tile, weights);
       turns_.pass();
       wgmma::wait<1>(s);
       release_k();
-      if (n == begin) release_q();
+      if (n - step < begin) release_q();
       weights_of.weigh(s, softmax, n);
       wgmma::wait<0>(of_tile, weights);
       release_v();
@@ -205,7 +209,7 @@ class Consumer {
     }
     if constexpr (SumsOfTile<S>::apart) apart.add_to(out), scale_sums();
     pipe_v_.wait(state_v_);
-    clear_past_end(band, begin);
+    clear_past_end(band, n + step);
     wgmma::fence(of_tile, weights);
     issue_outputs(of_tile, weights);
     wgmma::wait<0>(of_tile, weights);
@@ -215,6 +219,7 @@ class Consumer {
   }
 
  private:
+  static constexpr int step = S::alternating;
   // Whether a consumer's rows may see fewer tiles of keys than the others'. Those of f8, whose
   // registers are all taken, pass over none.
   static constexpr bool sees_less =
@@ -250,11 +255,11 @@ class Consumer {
   }
   SINTER_DEVICE void release_k() {
     pipe_k_.release(state_k_);
-    state_k_.advance();
+    state_k_.skip(step);
   }
   SINTER_DEVICE void release_v() {
     pipe_v_.release(state_v_);
-    state_v_.advance();
+    state_v_.skip(step);
   }
 
   SINTER_DEVICE void clear_past_end(const BandOf<S, Bounds>& band, int n) const {
@@ -274,18 +279,21 @@ SINTER_DEVICE void run_forward(const Args& args) {
   const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
   if (threadIdx.x == 0) {
     Q::prefetch(args), K::prefetch(args), V::prefetch(args);
-    typename S::PipeQ{shared + S::pipe_q}.init(1, S::consumers * 4);
+    typename S::PipeQ{shared + S::pipe_q}.init(1, S::warps);
     typename S::Pipe{shared + S::pipe_k}.init(1, S::consumers * 4);
     typename S::Pipe{shared + S::pipe_v}.init(S::transposes_values ? kTransposingWarps * 32 : 1,
                                               S::consumers * 4);
     if constexpr (S::transposes_values)
       typename S::Pipe{shared + S::pipe_loaded_v}.init(1, kTransposingWarps);
-    if constexpr (CountsTiles<Bounds>) TileQueue::Pipe{shared + S::queue}.init(1, S::consumers * 4);
+    if constexpr (CountsTiles<Bounds>) TileQueue::Pipe{shared + S::queue}.init(1, S::warps);
     hopper::barriers_are_ready();
   }
-  __syncthreads();
-  hardware::grid_dependency_wait();
-  if constexpr (SharesKeys<Bounds>) {
+  // Counters of shares, which the kernel before sets to zero, are wanted at the end alone. All
+  // kernels before that one are over: it lets this one start when it has waited for them.
+  if constexpr (!SharesKeys<Bounds>) {
+    __syncthreads();
+    hardware::grid_dependency_wait();
+  } else {
     find_share<Config, S, Bounds>(args, reinterpret_cast<int*>(memory.pointer + S::queue));
     __syncthreads();
   }
@@ -306,7 +314,7 @@ SINTER_DEVICE void run_forward(const Args& args) {
 #pragma unroll 1
   for (int round = 0, i; (i = tiles.next(args, round)) < S::items; ++round) {
     TileOfRows tile = tiles.tile(i);
-    int row = tile.row + (warpgroup - 1) * 64;
+    int row = tile.row + (warpgroup - 1) / S::alternating * 64;
     typename S::F::Coord c;
     S::F::set_batch(c, tile.entry);
     const BandOf<S, Bounds> band = tiles.band(args, c, tile);
@@ -328,15 +336,17 @@ SINTER_DEVICE void run_forward(const Args& args) {
     const auto meet = [&] { consumer.meet(); };
     const auto scale = [&] { return WorthOfSums<Score>(args, c).scale() * kLog2E; };
     if constexpr (SharesKeys<Bounds>) {
+      hardware::grid_dependency_wait();
       const KeyParts parts = tiles.parts();
       if (parts.count > 1 && !join_parts<Config, S, Bounds>(args, parts, tile, warpgroup - 1,
                                                             scale(), own_slab, out, softmax, meet))
         continue;
       keys = tiles.whole();
     } else if constexpr (DividesKeys<Config>) {
-      static_assert(bytes_of_part<Config, typename S::Outputs::Sums>() <= S::slabs - S::k);
-      if (!join_cluster<Config>(reinterpret_cast<float*>(memory.pointer + S::k), scale(), own_slab,
-                                out, softmax, meet))
+      static_assert(S::alternating * bytes_of_part<Config, typename S::Outputs::Sums>() <=
+                    S::slabs - S::k);
+      if (!join_cluster<Config>(reinterpret_cast<float*>(memory.pointer + S::k), warpgroup - 1,
+                                scale(), own_slab, out, softmax, meet))
         continue;
       keys = tiles.whole();
     }
@@ -345,6 +355,7 @@ SINTER_DEVICE void run_forward(const Args& args) {
   }
   if constexpr (Config::store_boxes)
     if (threadIdx.x % 32 == 0) hopper::wait_for_stores<0>();
+  if constexpr (SharesKeys<Bounds>) hardware::grid_dependency_wait();  // with or without a tile
   consumer.finish();
 }
 

@@ -4,8 +4,11 @@
 // them there. So there is no second kernel, no counter and nothing in memory. (Distributed shared
 // memory: NVIDIA, "CUDA C++ Programming Guide", thread block clusters.)
 //
-// Config also has key_blocks, the blocks of a cluster, and part_rows, how many rows of a tile there
-// are, up to 64. The launch has S::tiles clusters.
+// Each block's tiles of keys are taken in turns by `alternating` warpgroups: one's softmax runs
+// beside another's products, of which few rows leave most idle.
+//
+// Config also has key_blocks, the blocks of a cluster; alternating; and part_rows, how many rows of
+// a tile there are, up to 64. The launch has S::tiles clusters.
 #pragma once
 #include "sinter/device/family/attention_forward_parts.cuh"
 #include "sinter/device/family/attention_forward_tiles.cuh"
@@ -52,28 +55,35 @@ template <class Config, class Sums>
 constexpr int bytes_of_part() {
   return Config::part_rows * (Sums::columns + 4) * 4;
 }
-// Leaves the warpgroup's part at `part`, in shared memory; whether its block is the first one, which
-// has joined all. As join_parts().
+// Leaves the part of consumer number `consumer` among the others at `parts`, in shared memory, of
+// which nothing else is read any more; whether it is the first one of the first block, which has
+// joined all. As join_parts().
 template <class Config, class Sums, class Meet>
-SINTER_DEVICE bool join_cluster(float* part, float scale, float* slab, Sums& out,
+SINTER_DEVICE bool join_cluster(float* parts, int consumer, float scale, float* slab, Sums& out,
                                 RowSoftmax& softmax, const Meet& meet) {
-  constexpr int rows = Config::part_rows, columns = Sums::columns;
-  float* const numbers = part + rows * columns;  // of a row four, so that one load brings them
+  constexpr int rows = Config::part_rows, columns = Sums::columns,
+                alternating = Config::alternating, floats = bytes_of_part<Config, Sums>() / 4;
+  constexpr int all_meet = 15;
+  if constexpr (alternating > 1) hopper::wait_at<all_meet, alternating * 128>();
+  float* const part = parts + consumer * floats;
   write_part<rows>(part, out, softmax, [&](int row, float largest, float total) {
-    *reinterpret_cast<float4*>(numbers + row * 4) = float4{largest, total, 0, 0};
+    // Four of a row, so that one load brings them.
+    *reinterpret_cast<float4*>(part + rows * columns + row * 4) = float4{largest, total, 0, 0};
   });
   hardware::cluster_barrier();
-  const bool first = hardware::cluster_rank() == 0;
+  const bool first = hardware::cluster_rank() == 0 && consumer == 0;
   if (first)
     add_up_parts<rows>(
-        Config::key_blocks, scale, slab, out, softmax,
+        Config::key_blocks * alternating, scale, slab, out, softmax,
         [&](int i, int row, int column) {
-          const float4 of_row = hopper::read_block(numbers + row * 4, i);
-          return QuadOfPart{hopper::read_block(part + row * columns + column, i), of_row.x,
+          const float* const from = parts + i % alternating * floats;
+          const int block = i / alternating;
+          const float4 of_row = hopper::read_block(from + rows * columns + row * 4, block);
+          return QuadOfPart{hopper::read_block(from + row * columns + column, block), of_row.x,
                             of_row.y};
         },
         meet);
-  // All that the first block wants of the others is read, since its threads have met.
+  // All that is wanted of the others is read, since the threads that read have met.
   hardware::cluster_arrive();
   if (!first) hardware::cluster_wait();
   return first;

@@ -47,10 +47,26 @@ struct ValueTiles<V, columns, tile_k, true> {
   static constexpr int headroom = 5;
 };
 
+// Warpgroups that share 64 rows, and rows of a tile.
+template <class Config>
+constexpr int warpgroups_of_rows() {
+  if constexpr (DividesKeys<Config>)
+    return Config::alternating;
+  else
+    return 1;
+}
+template <class Config>
+constexpr int rows_of_tile() {
+  return 64 * (Config::threads / 128 - 1) / warpgroups_of_rows<Config>();
+}
+
 template <class Config, class First, class Q, class K, class V, int sequences, int tile_bytes>
-struct ForwardShape : LoadedTiles<Config, First, Q, 64 * (Config::threads / 128 - 1), sequences> {
-  using B = LoadedTiles<Config, First, Q, 64 * (Config::threads / 128 - 1), sequences>;
-  using B::consumers, B::tile_k, B::stages, B::depth, B::columns, B::up;
+struct ForwardShape : LoadedTiles<Config, First, Q, rows_of_tile<Config>(), sequences> {
+  using B = LoadedTiles<Config, First, Q, rows_of_tile<Config>(), sequences>;
+  // Consumers of 64 rows each, of so many warpgroups that take turns at tiles of keys.
+  static constexpr int alternating = warpgroups_of_rows<Config>(),
+                       consumers = B::consumers / alternating, warps = B::consumers * 4;
+  using B::tile_k, B::stages, B::depth, B::columns, B::up;
   using typename B::Numbers, typename B::Pipe, typename B::PipeQ;
   // Elements of a line of 128 bytes.
   template <class Operand>

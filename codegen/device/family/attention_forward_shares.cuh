@@ -51,6 +51,14 @@ SINTER_DEVICE int units_of(const KeyTiles& keys) {
   return keys.end > keys.begin ? keys.end - keys.begin : 1;
 }
 
+// Whether all tiles of rows have the same number of tiles of keys.
+template <class S, class Bounds>
+constexpr bool shares_are_known() {
+  if constexpr (is_known(S::tiles_q))
+    return !Bounds::has_lengths && S::tiles_q == 1;
+  else
+    return false;
+}
 // By all threads, which meet behind it before they read `words`.
 template <class Config, class S, class Bounds, class Args>
 SINTER_DEVICE void find_share(const Args& args, int* words) {
@@ -68,6 +76,14 @@ SINTER_DEVICE void find_share(const Args& args, int* words) {
   };
   const int first = thread * per_thread,
             end = first + per_thread < tiles ? first + per_thread : tiles;
+  ShareStart& share = *reinterpret_cast<ShareStart*>(words);
+  if constexpr (shares_are_known<S, Bounds>()) {
+    if (thread > 0) return;
+    const int each_tile = units(0), all = tiles * each_tile, ctas = Lane::ctas(),
+              each = (all + ctas - 1) / ctas, start = Lane::cta() * each;
+    share = {each, start / each_tile, start / each_tile * each_tile};
+    return;
+  }
   int own = 0;
 #pragma unroll 1
   for (int i = first; i < end; ++i) own += units(i);
@@ -89,7 +105,6 @@ SINTER_DEVICE void find_share(const Args& args, int* words) {
   }
   before -= own;
   const int ctas = Lane::ctas(), each = (all + ctas - 1) / ctas, start = Lane::cta() * each;
-  ShareStart& share = *reinterpret_cast<ShareStart*>(words);
   if (start >= all) {
     if (thread == 0) share = {each, tiles, 0};
     return;
@@ -168,7 +183,7 @@ class TilesOfShare {
 template <class Config, class S, class Bounds, class Sums>
 struct PartsOfKeys {
   static constexpr int rows = Bounds::part_rows, columns = Sums::columns,
-                       floats_of_one = rows * (columns + 2);
+                       floats_of_one = (rows * (columns + 2) + 3) / 4 * 4;
   static constexpr long long floats(int ctas, int consumers) {
     return 2ll * ctas * consumers * floats_of_one;
   }

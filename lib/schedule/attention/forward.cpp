@@ -209,8 +209,8 @@ double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig&
 
 // Clusters whose blocks divide the keys of a tile of rows, where few tiles leave SMs idle: as many
 // blocks as take the least time, while all clusters run at once.
-void choose_key_blocks(const KernelSpec& spec, double items, double tiles_k,
-                       const DeviceModel& device, AttentionConfig& e) {
+void choose_key_blocks(const KernelSpec& spec, double items, const DeviceModel& device,
+                       AttentionConfig& e) {
   const AttentionSpec& a = spec.attention();
   if (!device.has_clusters || e.wide || e.consumers > 1 || a.splits > 1 || a.parts >= 0 ||
       a.sequences.count > 0)
@@ -218,9 +218,13 @@ void choose_key_blocks(const KernelSpec& spec, double items, double tiles_k,
   AttentionConfig best = e;
   best.microseconds = microseconds_by_warpgroups(spec, e, items, device);
   AttentionConfig divided = e;
-  divided.part_rows = static_cast<int>(up(rows_of(spec), 8));
+  // Values of f8 take more registers than two warpgroups and those that transpose have.
+  divided.alternating = is_f8(e.v.map.type) ? 1 : 2;
+  if (!choose_forward_tile(divided, spec, device)) return;
+  divided.part_rows = static_cast<int>(rows_of(spec));
   const auto& at_once = device.clusters_at_once;
-  for (int n = 2; n <= static_cast<int>(at_once.size()) && n <= tiles_k; ++n) {
+  const double tiles = std::ceil(keys_of_a_row(spec) / divided.tile_k);
+  for (int n = 2; n <= static_cast<int>(at_once.size()) && n <= tiles; ++n) {
     if (items > at_once[static_cast<std::size_t>(n - 1)]) continue;
     divided.key_blocks = n;
     divided.grid = clamp_grid(items * n);
@@ -243,6 +247,19 @@ bool plan_by_warpgroups(const KernelSpec& spec, const DeviceModel& device, Atten
       is_scaled_sum(e.scores, score.size() - 1, rows_and_columns(e.scores.contraction()));
   e.values_in_keys = e.wide && lies_in_keys(e, plan.spec);
   if (!choose_forward_tile(e, spec, device)) return false;
+  const std::int64_t heads = count(spec.extent, 0, AttentionSpec::batch);
+  const std::int64_t tiles_q = tiles_of(rows_of(spec), e.tile_q, a.sequences);
+  if (tiles_q * e.tile_q >= std::int64_t{1} << 31) return false;
+  const double items = static_cast<double>(heads) * static_cast<double>(tiles_q) * a.splits;
+  if (items >= 0x1p30) return false;
+  const double tiles_k = std::ceil(keys_of_a_row(spec) / a.splits / e.tile_k);
+  const bool shares = a.parts >= 0;
+  if (shares && (e.wide || a.sequences.count > 0 || items * tiles_k >= 0x1p30)) return false;
+  e.part_rows =
+      shares ? static_cast<int>(std::min<std::int64_t>(rows_of(spec), kConsumerRows)) : 0;
+  e.grid = clamp_grid(std::min<double>(items, device.sms));
+  if (shares) share_keys(spec, items * tiles_k, device, e);
+  choose_key_blocks(spec, items, device, e);
   set_swizzled_lines(e.q, kConsumerRows, up(depth, kSwizzledLine));
   if (boxes_members(e.q)) {
     const std::int64_t queries = spec.extent[AttentionSpec::query];
@@ -253,20 +270,7 @@ bool plan_by_warpgroups(const KernelSpec& spec, const DeviceModel& device, Atten
   for (const BoxedOperand* b : {&e.q, &e.k, &e.v})
     if (b->map.box[1] > 256) return false;
   e.result = stored_sums(plan.spec, e.q.map.type);
-  e.threads = 128 * (e.consumers + 1);
-  const std::int64_t heads = count(spec.extent, 0, AttentionSpec::batch);
-  const std::int64_t tiles_q = tiles_of(rows_of(spec), e.tile_q, a.sequences);
-  if (tiles_q * e.tile_q >= std::int64_t{1} << 31) return false;
-  const double items = static_cast<double>(heads) * static_cast<double>(tiles_q) * a.splits;
-  if (items >= 0x1p30) return false;
-  const double tiles_k = std::ceil(keys_of_a_row(spec) / a.splits / e.tile_k);
-  const bool shares = a.parts >= 0;
-  if (shares && (e.wide || a.sequences.count > 0 || items * tiles_k >= 0x1p30)) return false;
-  e.part_rows =
-      shares ? static_cast<int>(std::min<std::int64_t>(up(rows_of(spec), 8), kConsumerRows)) : 0;
-  e.grid = clamp_grid(std::min<double>(items, device.sms));
-  if (shares) share_keys(spec, items * tiles_k, device, e);
-  choose_key_blocks(spec, items, tiles_k, device, e);
+  e.threads = 128 * (e.consumers * e.alternating + 1);
   e.heads_together = static_cast<int>(choose_heads_together(spec, e, heads, tiles_q, device));
   e.microseconds = microseconds_by_warpgroups(spec, e, items, device);
   return true;
@@ -392,7 +396,7 @@ std::optional<AttentionPlan> schedule_as(const AttentionConfig& decided, const K
       own.attention.splits != decided.attention.splits ||
       (own.attention.parts >= 0) != (decided.attention.parts >= 0) ||
       own.part_rows != decided.part_rows || own.share_lanes != decided.share_lanes ||
-      own.key_blocks != decided.key_blocks ||
+      own.key_blocks != decided.key_blocks || own.alternating != decided.alternating ||
       (own.part_rows > 0 && own.tile_q != decided.tile_q) ||
       (boxes_members(own.q) && own.q.map.box != decided.q.map.box) ||
       own.scores.extent.back() != decided.scores.extent.back() || !decided.q.loads_like(own.q) ||

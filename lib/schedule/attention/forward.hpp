@@ -27,6 +27,7 @@ struct AttentionConfig : Launch {
   int key_blocks = 1;           // CTAs of a cluster that divide the keys of a tile of rows
   int share_lanes = 1;          // groups of heads whose keys are shared apart
   int beside = 1;               // CTAs that an SM needs to be busy
+  int alternating = 1;          // of such a CTA: warpgroups that take its tiles of keys in turns
   int heads_together = 1;       // whose tiles of rows run beside each other
   bool ping_pong = true;        // consumers take turns to issue products
   int producer_registers = 24, consumer_registers = 240;

@@ -86,7 +86,8 @@ SharedParts shared_parts(const KernelSpec& spec, const AttentionConfig& e,
                      tiles = count(spec.extent, 0, AttentionSpec::batch) *
                              ((rows_of(spec) + e.tile_q - 1) / e.tile_q);
   // PartsOfKeys::floats
-  return {2LL * device.sms * e.consumers * e.part_rows * (columns + 2), tiles * e.consumers};
+  return {2LL * device.sms * e.consumers * up(e.part_rows * (columns + 2), 4),
+          tiles * e.consumers};
 }
 
 void share_keys(const KernelSpec& spec, double units, const DeviceModel& device,

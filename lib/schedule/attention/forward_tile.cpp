@@ -103,7 +103,9 @@ bool choose_narrow_tile(AttentionConfig& e, const KernelSpec& spec, int depth, i
   e.producer_registers = c.producer_registers;
   e.consumer_registers = c.registers;
   e.ping_pong = e.consumers == 2 && !transposes;
-  const int most_keys = plain ? c.most_keys : 64, others = transposes ? 24 : 32,
+  // Warpgroups that take tiles of keys in turns have two stages each, of keys that are soon used.
+  const int most_keys = plain && e.alternating == 1 ? c.most_keys : 64,
+            fewest_stages = 2 * e.alternating, others = transposes ? 24 : 32,
             each = transposes ? 32 : 16;
   // Weights of f8 are half as large; what they add for a tile of values is summed apart.
   const auto held = [&](int tile_k) {
@@ -122,7 +124,7 @@ bool choose_narrow_tile(AttentionConfig& e, const KernelSpec& spec, int depth, i
   for (e.tile_k = most_keys; e.tile_k >= each; e.tile_k -= each) {
     if (held(e.tile_k) + others > c.registers) continue;
     if (!has_whole_pages(e)) continue;
-    for (e.stages = most_stages; e.stages >= 2; --e.stages)
+    for (e.stages = most_stages; e.stages >= fewest_stages; --e.stages)
       if (fits()) return true;
   }
   return false;
