@@ -59,6 +59,18 @@ attention("sink", attn_scale=0.25, causal_mask=True, stats=True,
           inputs=[("SINK_TOKEN", [1, 4, 1, 1], "f32")])
 attention("block_mask", b=1, hq=2, hk=2, sq=150, skv=260, attn_scale=0.25,
           inputs=[("Block_mask", [1, 2, 2, 1], "u8")])
+# Keys that the thread blocks of a cluster divide (attention_forward_cluster.cuh): of one row and of 64, tiles that do not come
+# out even, blocks without a tile that some row sees, what is one a row, scores with a body.
+ONE_LENGTH = [(port, [1, 1, 1, 1], "i32") for port in ("SEQ_LEN_Q", "SEQ_LEN_KV")]
+attention("cluster_one_query", b=1, hq=8, hk=2, sq=1, skv=1000, d=128, dv=128, attn_scale=0.09)
+attention("cluster_rows", b=1, hq=4, hk=1, sq=16, skv=520, d=64, dv=64, attn_scale=0.125, causal_mask_bottom_right=True)
+attention("cluster_lengths", b=1, hq=8, hk=2, sq=3, skv=700, d=64, dv=64, attn_scale=0.125, padding_mask=True, inputs=ONE_LENGTH,
+          causal_mask_bottom_right=True)
+attention("cluster_sink_stats", b=1, hq=8, hk=1, sq=5, skv=700, d=64, dv=64, attn_scale=0.125, causal_mask_bottom_right=True,
+          inputs=[("SINK_TOKEN", [1, 8, 1, 1], "f32")], stats=True, generate_stats=True)
+attention("cluster_wide_values", hq=4, hk=2, sq=1, skv=300, d=192, dv=256, attn_scale=0.07)
+attention("cluster_window", hq=4, hk=4, sq=1, skv=900, d=96, dv=96, attn_scale=0.1, causal_mask_bottom_right=True, left_bound=300)
+attention("cluster_softcap", b=1, hq=8, hk=2, sq=1, skv=513, d=64, dv=64, attn_scale=0.125, softcap=5.0)
 attention("value_width", d=24, dv=40, attn_scale=0.2, io="f16")
 # Of warps (attention_forward_mma.cuh): two blocks of rows each, a row's registers full, lines of shared memory of each
 # width, and heads whose rows are no whole pieces of 16 bytes.
