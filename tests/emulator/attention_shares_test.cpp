@@ -60,9 +60,9 @@ std::string run(const Batch& b, int share = 0, Edit edit = {}) {
   const auto plan = make_plan(*g, {.architecture = "sm_90a"}, {}, nullptr);
   REQUIRE(plan);
   REQUIRE(plan->kernels() == 2);  // zeros for the counters, attention
-  const std::string each = "each = " + std::to_string(share);
+  const std::string each = "return " + std::to_string(share);
   if (share > 0)
-    edit = {"sinter/device/family/attention_forward_shares.cuh", "each = (all + ctas - 1) / ctas",
+    edit = {"sinter/device/family/attention_forward_shares.cuh", "return (all + ctas() - 1) / ctas()",
             each};
   for (const bool last_first : {false, true}) {
     c.clear_outputs();
@@ -86,17 +86,16 @@ TEST_CASE("shares of keys: lengths unlike each other") {
 }
 
 TEST_CASE("shares of keys: the emulator finds what is left out") {
-  const std::string file = "sinter/device/family/attention_forward_shares.cuh";
-  const struct {
-    std::string text, instead;
-  } all[] = {
-      {"const bool last = *before == of.count - 1;", "const bool last = *before == 0;"},
-      {"own.begin += from", "own.begin += 0"},
-      {"largest = now;", ";"},
+  const std::string family = "sinter/device/family/attention_forward_",
+                    shares = family + "shares.cuh", parts = family + "parts.cuh";
+  const Edit all[] = {
+      {shares, "const bool last = *before == of.count - 1;", "const bool last = *before == 0;"},
+      {shares, "own.begin += from", "own.begin += 0"},
+      {parts, "all = {{0, 0, 0, 0}, now, 0};", "all = {{0, 0, 0, 0}, all.largest, 0};"},
   };
-  for (const auto& one : all) {
+  for (const Edit& one : all) {
     INFO(one.text);
-    CHECK(run({.keys = {1, 700, 0, 128, 129, 300}}, 0, {file, one.text, one.instead}) != "");
+    CHECK(run({.keys = {1, 700, 0, 128, 129, 300}}, 0, one) != "");
   }
 }
 

@@ -39,6 +39,8 @@ struct ShareLane {
   static SINTER_DEVICE int lane() { return static_cast<int>(blockIdx.x) % lanes; }
   static SINTER_DEVICE int cta() { return static_cast<int>(blockIdx.x) / lanes; }
   static SINTER_DEVICE int ctas() { return static_cast<int>(gridDim.x) / lanes; }
+  // The share of each, of `all` tiles of keys.
+  static SINTER_DEVICE int share(int all) { return (all + ctas() - 1) / ctas(); }
   // Tile of rows number `tile` of the lane's.
   template <class S>
   static SINTER_DEVICE TileOfRows tile(int tile) {
@@ -79,9 +81,9 @@ SINTER_DEVICE void find_share(const Args& args, int* words) {
   ShareStart& share = *reinterpret_cast<ShareStart*>(words);
   if constexpr (shares_are_known<S, Bounds>()) {
     if (thread > 0) return;
-    const int each_tile = units(0), all = tiles * each_tile, ctas = Lane::ctas(),
-              each = (all + ctas - 1) / ctas, start = Lane::cta() * each;
-    share = {each, start / each_tile, start / each_tile * each_tile};
+    const int of_tile = units(0), each = Lane::share(tiles * of_tile),
+              start = Lane::cta() * each;
+    share = {each, start / of_tile, start / of_tile * of_tile};
     return;
   }
   int own = 0;
@@ -104,7 +106,7 @@ SINTER_DEVICE void find_share(const Args& args, int* words) {
     all += of_warps[w];
   }
   before -= own;
-  const int ctas = Lane::ctas(), each = (all + ctas - 1) / ctas, start = Lane::cta() * each;
+  const int each = Lane::share(all), start = Lane::cta() * each;
   if (start >= all) {
     if (thread == 0) share = {each, tiles, 0};
     return;
