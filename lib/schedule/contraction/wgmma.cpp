@@ -324,7 +324,8 @@ std::optional<WgmmaPlan> schedule_as(const WgmmaConfig& decided, const KernelSpe
       (own.b2 && !decided.b2->loads_like(*own.b2)) ||
       (decided.result && !(own.result && decided.result->loads_like(*own.result))) ||
       decided.promote_accumulators != own.promote_accumulators ||
-      decided.integers != own.integers || !holds(decided.packing, own.packing))
+      decided.integers != own.integers || !holds(decided.packing, own.packing) ||
+      (decided.through_ring && !leaves_through_ring(o->problem, t, device)))
     return {};
   WgmmaConfig e = decided;
   e.a.take_tensor(own.a);
