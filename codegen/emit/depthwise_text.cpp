@@ -22,10 +22,11 @@ std::string axis(const KernelSpec& spec, const std::optional<ImageDim>& d) {
   return d ? axis(spec, *d) : "sinter::depthwise::NoAxis";
 }
 
-std::string counted_of(const DepthwiseOperand& o) {
+// Coordinates of a box behind its channel and column.
+std::string row_and_counted(const DepthwiseOperand& o) {
   std::string counted;
   for (int i : o.counted) counted += fmt::format(", static_cast<int>(c.at[{}])", i);
-  return counted;
+  return o.rows_last ? counted + ", row" : ", row" + counted;
 }
 
 void print_operand_at(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
@@ -41,8 +42,8 @@ void print_operand_at(TextWriter& out, const KernelSpec& spec, const KernelNames
     out.line("SINTER_DEVICE static void load(const Args& args, const Coord& c, unsigned to,");
     out.open(
         "                               unsigned barrier, int channel, int column, int row) {{");
-    out.line("sinter::hopper::load_box(args.{}, to, barrier, 0, channel, column, row{});",
-             image ? "map_a" : "map_b", counted_of(o));
+    out.line("sinter::hopper::load_box(args.{}, to, barrier, 0, channel, column{});",
+             image ? "map_a" : "map_b", row_and_counted(o));
     out.close("}");
   }
   out.close("};");
@@ -71,8 +72,8 @@ void print_depthwise_operands(TextWriter& out, const KernelSpec& spec, const Ker
   out.close("}");
   out.line("SINTER_DEVICE static void store(const Args& args, const Coord& c, unsigned from,");
   out.open("                                int channel, int column, int row) {{");
-  out.line("sinter::hopper::store_box(args.map_result, from, channel, column, row{});",
-           counted_of(*e.result));
+  out.line("sinter::hopper::store_box(args.map_result, from, channel, column{});",
+           row_and_counted(*e.result));
   out.close("}");
   out.close("};");
 }

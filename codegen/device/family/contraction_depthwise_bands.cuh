@@ -39,11 +39,17 @@ struct Bands {
   using S = Shape<Config>;
   using Rows = typename Config::Rows;
   using Columns = typename Config::Columns;
-  static constexpr int tiles = 16, depth = 16, width = 8;  // of a multiplication
-  static constexpr int across = Config::across, planes = tiles / across;
+  static constexpr int tiles = 16, depth = 16, width = 8;          // of a multiplication
+  static constexpr bool boxed = requires { Config::image_line; };  // by TMA
+  // Rows of the image that a multiplication takes: two, where its tiles' second half is the row
+  // below the first half's.
+  static constexpr int rows_at_once = [] {
+    if constexpr (requires { Config::image_rows; }) return Config::image_rows;
+    return 1;
+  }();
+  static constexpr int across = Config::across, planes = tiles / across / rows_at_once;
   static constexpr int each = Config::each, words = each / 2, bytes = 4 * words,
                        lanes = Config::lanes;
-  static constexpr bool boxed = requires { Config::image_line; };  // by TMA
   // Behind the warps that multiply, boxed: some that store, and one that loads.
   static constexpr int storing = boxed ? Config::threads - 32 * lanes - 32 : Config::threads;
   static_assert(Config::columns <= width && Config::rows == 1 && storing > 0 &&
@@ -63,12 +69,14 @@ struct Bands {
   }
 
   // Tiles lie side by side, behind them those of the next plane; boxed, the other way round, and
-  // tile g + 8 is g's neighbour, which sees half of its pixels.
+  // tile g + 8 is g's neighbour, which sees half of its pixels, or lies in the next row.
   static SINTER_DEVICE int plane_of(int tile) { return boxed ? tile % planes : tile / across; }
   static SINTER_DEVICE int position_of(int tile) {
     if (!boxed) return tile % across;
+    if (rows_at_once == 2) return tile % 8 / planes;
     return across == 1 ? 0 : tile % 8 / planes * 2 + tile / 8;
   }
+  static SINTER_DEVICE int row_of(int tile) { return rows_at_once == 2 ? tile / 8 : 0; }
   // Which of a tile's pixels are a lane's elements of k, 0 to 3, `t` the lane's number in its row:
   // neighbours, as they lie in a register; or, boxed, those that put neighbouring lanes in other
   // banks.
@@ -222,13 +230,17 @@ struct RowOfResults {
 };
 
 // The steps of a thread block: down the rows of results [line, last) of all groups, those of one
-// group of tiles and planes behind those of another.
+// group of tiles and planes behind those of another. Where a multiplication takes several rows of
+// the image, a row here is as many.
 template <class Config, class Tiles = Bands<Config>>
 struct BandSteps {
   using B = Tiles;
+  static constexpr int lines = (B::S::blocks_down + B::rows_at_once - 1) / B::rows_at_once,
+                       before = (B::slots + B::rows_at_once - 2) / B::rows_at_once,
+                       advance = B::advance * B::rows_at_once;
   // Rows above the image are zeros, as the sums are: the first block that sees others.
   static constexpr int top =
-      B::new_row <= 0 ? -B::new_row / B::advance : -((B::new_row + B::advance - 1) / B::advance);
+      B::new_row <= 0 ? -B::new_row / advance : -((B::new_row + advance - 1) / advance);
   int line, last;                 // `line`: behind this group's
   int group, first = 0, end = 0;  // rows of results
   int begin = 0, block = 0;       // of the group's steps the first, and this one
@@ -247,12 +259,11 @@ struct BandSteps {
 
  private:
   SINTER_DEVICE void enter() {
-    constexpr int lines = B::S::blocks_down;
     group = line / lines;
     first = line - group * lines;
     end = first + last - line < lines ? first + last - line : lines;
     line += end - first;
-    begin = first - (B::slots - 1) < top ? top : first - (B::slots - 1);
+    begin = first - before < top ? top : first - before;
     begin = begin < first ? begin : first;
     block = begin;
   }
@@ -263,6 +274,7 @@ template <class Config, class Image, class Filter, class Body>
 struct BandWork {
   using B = Bands<Config>;
   using S = typename B::S;
+  using Steps = BandSteps<Config>;
   using Coord = typename S::Coord;
   using Index = typename Config::Index;
   using Element = typename Image::Element;
@@ -296,17 +308,19 @@ struct BandWork {
       reinterpret_cast<Element*>(filter)[i] = value;
     }
   }
-  // Adds a step's products to the sums that see its rows, each of which moves up a slot.
+  // Adds a step's products to the sums that see its rows, each of which moves up a slot, or, with
+  // two rows, two.
   template <class Pixels>
   SINTER_DEVICE void multiply(float (&sums)[B::slots][each][4],
                               const Pixels (&pixels)[B::advance]) const {
     constexpr float zero[4] = {};
+    constexpr int up = B::rows_at_once;
 #pragma unroll
     for (int slot = 0; slot < B::slots; ++slot)
 #pragma unroll
       for (int e = 0; e < each; ++e) {
         const float* before =
-            slot + 1 < B::slots ? sums[slot + 1 < B::slots ? slot + 1 : 0][e] : zero;
+            slot + up < B::slots ? sums[slot + up < B::slots ? slot + up : 0][e] : zero;
 #pragma unroll
         for (int j = 0; j < B::advance; ++j) {
           const int r = B::tap_of(slot, j);
@@ -340,7 +354,7 @@ struct BandWork {
 template <class Config, class Walk, class Args>
 SINTER_DEVICE void walk_rows(Walk& walk, const Args& args, int& first) {
   using S = Shape<Config>;
-  constexpr int lines = Walk::groups * S::blocks_down;
+  constexpr int lines = Walk::groups * Walk::Steps::lines;
   const int block = static_cast<int>(blockIdx.x);
   const int line = block / S::channel_blocks * Config::run;
   first = block % S::channel_blocks * S::channels;

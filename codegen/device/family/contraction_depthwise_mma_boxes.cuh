@@ -2,11 +2,11 @@
 // gradient, of stride 1. A row's pixels meet the bands of all rows of the filter
 // (contraction_depthwise_bands.cuh).
 //
-// A stage is a box: a row of `image_line` pixels of each of the tiles' planes. What lies outside is
-// zero. (A box for each plane, which ends where the image does, took longer: 64 x 384 x 28 x 28,
-// 7 x 7 on an H100 43.6 us, one box 39.2.) Rows of neighbouring planes lie an odd number of times
-// four lines apart, and a lane takes every fourth of a tile's pixels, so that half a warp finds its
-// pixels in all 16-byte units of shared memory, two in each (it wants 8 bytes of a unit).
+// A stage is a box: a row of `image_line` pixels of each of the tiles' planes, or two. What lies
+// outside is zero. (A box for each plane, which ends where the image does, took longer: 64 x 384 x
+// 28 x 28, 7 x 7 on an H100 43.6 us, one box 39.2.) Rows of neighbouring planes lie an odd number
+// of times four lines apart, and a lane takes every fourth of a tile's pixels, so that half a warp
+// finds its pixels in all 16-byte units of shared memory, two in each (it wants 8 bytes of a unit).
 //
 // Warps have roles, as in contraction_wgmma.cuh. `lanes` of them multiply and leave rows of sums in
 // shared memory; of the last four one has stages filled and three store finished rows. What is
@@ -29,17 +29,21 @@ namespace sinter::depthwise {
 template <class Config, class Result>
 struct BoxedBands {
   using B = Bands<Config>;
+  static constexpr bool by_boxes = leaves_by_boxes<Result>;
   static constexpr int units = B::lanes * B::each / 8, line = Config::image_line;
   static_assert(B::advance == 1 && B::Columns::step == 1 && B::pitch == 8 && B::planes > 1 &&
-                line % 8 == 4 && line >= (B::across - 1) * B::pitch + B::depth);
-  static constexpr int box_bytes = B::planes * line * Lines<units>::bytes,
+                line % 8 == 4 && line >= (B::across - 1) * B::pitch + B::depth &&
+                (B::rows_at_once == 1 || (by_boxes && B::slots > 1)));
+  static constexpr int row_lines = B::planes * line,  // of the image
+      box_bytes = B::rows_at_once * row_lines * Lines<units>::bytes,
                        stage = (box_bytes + 1023) / 1024 * 1024;
   using Stages = Pipeline<Config::stages>;
   using Rows = Pipeline<Config::result_rows>;
-  static constexpr bool by_boxes = leaves_by_boxes<Result>;
   static constexpr int result_line = B::across * B::pitch,  // pixels of a plane
-      result_row = by_boxes ? (B::planes * result_line * Lines<units>::bytes + 1023) / 1024 * 1024
-                            : B::results * 4;
+      result_lines = B::planes * result_line,               // of a row
+      result_row = by_boxes
+                       ? (B::rows_at_once * result_lines * Lines<units>::bytes + 1023) / 1024 * 1024
+                       : B::results * 4;
   static constexpr int results = Config::stages * stage,
                        filter = results + Rows::stages * result_row,
                        barriers = filter + B::filter * 4;
@@ -57,8 +61,9 @@ struct BoxedPixels {
   // copied for each multiplication, whose left operand is four registers in a row.
   template <class Lane>
   SINTER_DEVICE void load(const Lane& lane, int bytes, unsigned zero) {
-    // A tile's second half is its neighbour's first, but where tiles have none.
-    constexpr bool shared = B::across > 1;
+    // A tile's second half is its neighbour's first, where that is tile g + 8.
+    constexpr bool shared = B::rows_at_once == 1 && B::across > 1;
+    constexpr int beside = shared ? B::pitch : 8 / B::across * Config::image_line;  // tile g + 8
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       if (shared && i == 2) {
@@ -66,7 +71,7 @@ struct BoxedPixels {
         for (int e = 0; e < B::each; ++e) at[e][2] = at[e][1] | zero;
         continue;
       }
-      const int fours = i / 2 * 2 + i % 2 * (shared ? B::pitch / 4 : 8 * Config::image_line / 4);
+      const int fours = i / 2 * 2 + i % 2 * (beside / 4);
       const auto x = lane.template get<Vector>(fours, bytes),
                  y = lane.template get<Vector>(fours + 1, bytes);
 #pragma unroll
@@ -80,6 +85,30 @@ struct BoxedPixels {
  private:
   static SINTER_DEVICE unsigned word(unsigned x, int) { return x; }
   static SINTER_DEVICE unsigned word(const uint2& x, int w) { return w == 0 ? x.x : x.y; }
+};
+
+// Two rows of the image at once, i and i + 1: sums of a slot are those of row i's products for some
+// row of results and those of row i + 1's for the next. So a row of results is the sum of two
+// slots, of products with rows of one parity each: the lower one finds its second half in this
+// step, the upper one, whose rows end earlier, has it from the step before.
+template <class Config>
+struct SecondRow {
+  using B = Bands<Config>;
+  float upper[B::each][2];
+
+  SINTER_DEVICE explicit SecondRow(const float (&sums)[B::slots][B::each][4]) {
+    if constexpr (B::rows_at_once == 2)
+#pragma unroll
+      for (int i = 0; i < B::each * 2; ++i) upper[i / 2][i % 2] = sums[1][i / 2][2 + i % 2];
+  }
+  SINTER_DEVICE void finish(float (&sums)[B::slots][B::each][4]) const {
+    if constexpr (B::rows_at_once == 2)
+#pragma unroll
+      for (int i = 0; i < B::each * 2; ++i) {
+        sums[0][i / 2][i % 2] += upper[i / 2][i % 2];
+        sums[0][i / 2][2 + i % 2] += sums[1][i / 2][i % 2];
+      }
+  }
 };
 
 template <class Config, class Image, class Filter, class Body, class Result>
@@ -104,7 +133,8 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
     stages.expect(state, L::box_bytes);
     Image::load(args, c, memory.address + static_cast<unsigned>(state.stage * L::stage),
                 stages.full(state), first_channel,
-                Work::first_tile(ahead.group) * B::pitch + B::first, ahead.block + B::new_row);
+                Work::first_tile(ahead.group) * B::pitch + B::first,
+                ahead.block * B::rows_at_once + B::new_row);
     state.advance();
     ahead.next();
   }
@@ -137,10 +167,12 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
       __syncwarp();
       stages.release(stage);
       stage.advance();
+      const SecondRow<Config> before(sums);
       Work::multiply(sums, pixels);
       if (now.block >= now.first) {
         if constexpr (L::by_boxes) {
-          if (any_not_finite(sums[0])) sum_again(args, warp, now, sums[0]);
+          before.finish(sums);
+          if (any_nan(sums[0])) sum_again(args, warp, now, sums[0]);
           rows.acquire(row);
           leave(args, memory.pointer + L::results + row.stage * L::result_row, leave_at,
                 tile % 2 != 0, of_lane, sums[0]);
@@ -188,9 +220,9 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
       rows.wait(row);
       Coord c;
       S::set_plane(c, Work::first_plane(now.group));
-      Result::store(args, c,
-                    memory.address + static_cast<unsigned>(L::results + row.stage * L::result_row),
-                    first_channel, Work::first_tile(now.group) * B::pitch, now.block);
+      Result::store(
+          args, c, memory.address + static_cast<unsigned>(L::results + row.stage * L::result_row),
+          first_channel, Work::first_tile(now.group) * B::pitch, now.block * B::rows_at_once);
       hopper::commit_stores();
       hopper::wait_for_stores<1>();
       if (before >= 0) rows.release_stage(before);
@@ -236,7 +268,9 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
   static SINTER_DEVICE void leave(const Args& args, unsigned char* row, unsigned at, bool odd,
                                   const Coord& of_lane, const float (&sums)[each][4]) {
     using Move = typename Word<2 * each>::Type;
-    constexpr int second = B::across > 1 ? B::pitch : 8 * L::result_line;
+    constexpr int second = B::rows_at_once == 1 && B::across > 1
+                               ? B::pitch
+                               : 8 / B::across * L::result_line;  // tile g + 8
     typename Body::template Place<each> place{};
     Body::fetch(args, of_lane, place);
 #pragma unroll
@@ -261,11 +295,14 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
       const int tile = lane / 4 + i / 2 * 8,
                 plane = Work::first_plane(now.group) + B::plane_of(tile),
                 x = (Work::first_tile(now.group) + B::position_of(tile)) * B::pitch + lane % 4 * 2 +
-                    i % 2;
-      if (plane >= S::planes() || x >= S::extent_of(B::Columns::pixel_index)) continue;
+                    i % 2,
+                row = now.block * B::rows_at_once + B::row_of(tile);
+      if (plane >= S::planes() || x >= S::extent_of(B::Columns::pixel_index) ||
+          (B::rows_at_once > 1 && row >= S::blocks_down))
+        continue;
       Coord c;
       S::set_plane(c, plane);
-      S::set_pixel(c, now.block, x);
+      S::set_pixel(c, row, x);
 #pragma unroll
       for (int e = 0; e < each; ++e) {
         c.at[Config::channel] = first_channel + warp * each + e;

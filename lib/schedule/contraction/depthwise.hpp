@@ -21,13 +21,15 @@ struct DepthwiseOperand {
   // Where TMA brings it in boxes: of channels, columns, rows, and what these indices count.
   std::optional<TensorMap> map{};
   std::vector<int> counted{};
-  int line = 0;  // pixels of a row in shared memory
+  bool rows_last = false;  // the map's dims: what is counted lies before rows
+  int line = 0;            // pixels of a row in shared memory
 };
 
 // On tensor cores: tiles of results side by side, and rows in shared memory; of a gradient, 16
 // pixels a tile, and two rows a stage.
 struct DepthwiseTiles {
   int across = 1, stages = 3;
+  int rows = 1;  // of the image a step
   // By TMA, with warps that multiply and others that load and store: rows of results in shared
   // memory, and registers of both. 0: all warps do all.
   int result_rows = 0, consumer_registers = 0, producer_registers = 0;

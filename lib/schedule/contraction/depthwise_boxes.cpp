@@ -1,6 +1,7 @@
 #include "schedule/contraction/depthwise_boxes.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "plan/access.hpp"
 
@@ -68,6 +69,14 @@ void set_box(DepthwiseOperand& operand, int lanes, int line, int needed, std::in
   map.box = Dims::filled(map.dim.size(), 1);
   map.box[0] = map.swizzle / info(map.type).bytes;
   map.box[1] = box_pixels(operand, needed, first, one_tile);
+}
+
+void put_rows_last(DepthwiseOperand& operand) {
+  TensorMap& map = *operand.map;
+  std::swap(map.dim[2], map.dim[3]);
+  std::swap(map.stride[1], map.stride[2]);
+  std::swap(map.box[2], map.box[3]);
+  operand.rows_last = true;
 }
 
 namespace {

@@ -20,6 +20,7 @@ constexpr int kBoxedStages = 6;      // at the least, where shared memory has ro
 constexpr int kResultRows = 4;       // in shared memory, boxed
 constexpr int kOthers = 128;         // threads that load and store, boxed
 constexpr int kMostRegisters = 240;  // of a thread, of 255
+constexpr double kPrologue = 5e3;    // clocks of a thread block's beginning, boxed
 constexpr double kFlight = 40e3;     // bytes under way of an SM that reach the rate of memory
 constexpr double kAgain = 0.15;      // of memory's time, for an image that is read once more
 constexpr double kExposed = 0.2;     // of the shorter of memory and instructions
@@ -30,10 +31,11 @@ struct Bands {
   int taps, advance, slots;  // rows of the filter, of the image a step, of results in the making
   int pixels, row, plane;    // of a row of the image; vectors
   bool boxed;                // by TMA: `pixels` of a box
+  int rows;                  // of the image at once
 
   Bands(const KernelSpec& spec, const DepthwiseConfig& parts, int each_, int lanes_, int columns_,
-        int across_, bool boxed_)
-      : each(each_), lanes(lanes_), columns(columns_), across(across_), boxed(boxed_) {
+        int across_, bool boxed_, int rows_)
+      : each(each_), lanes(lanes_), columns(columns_), across(across_), boxed(boxed_), rows(rows_) {
     const ImageDim &down = *parts.down, &line = *parts.across;
     taps = taps_of(spec, down);
     advance = static_cast<int>(down.pixel);
@@ -47,13 +49,13 @@ struct Bands {
     plane = (row * advance + 31 - bank) / 32 * 32 + bank;
   }
   int threads() const { return 32 * lanes + (boxed ? kOthers : 0); }
-  int planes() const { return kTiles / across; }
+  int planes() const { return kTiles / across / rows; }
   int vector_bytes() const { return 2 * each; }
   int copies() const { return (planes() * pixels + 31) / 32; }  // of a thread and row
   int registers() const {
     constexpr int kOwn = 30;  // at the least, besides
     return slots * each * 4 + taps * each * 2 + advance * each * 4 + (boxed ? 0 : 2 * copies()) +
-           kOwn;
+           (rows - 1) * each * 2 + kOwn;
   }
   // Thread blocks an SM whose registers are enough.
   int most_blocks(const DeviceModel& device) const {
@@ -77,7 +79,7 @@ struct Bands {
     return false;
   }
   int stage_bytes() const {
-    if (boxed) return (planes() * pixels * lanes * vector_bytes() + 1023) / 1024 * 1024;
+    if (boxed) return (rows * planes() * pixels * lanes * vector_bytes() + 1023) / 1024 * 1024;
     return (plane * planes() + kDepth / 2 * (lanes + 1)) * vector_bytes();
   }
   // `leaving`: rows of results by TMA, too.
@@ -88,11 +90,12 @@ struct Bands {
               barriers = boxed ? 16 * (stages + kResultRows) + 1023 : 0;
     return results + stages * stage_bytes() + (all_taps + 1) * lanes * vector_bytes() + barriers;
   }
-  // Steps of a thread block that has `run` of the rows of all groups, `rows` each. Rows before its
-  // results are half outside of the image where a group begins; a walk begins with two steps' wait.
-  double steps(double run, double rows) const {
+  // Steps of a thread block that has `run` of the steps of all groups, `of_group` each. Rows before
+  // its results are half outside of the image where a group begins; a walk begins with two steps'
+  // wait.
+  double steps(double run, double of_group) const {
     constexpr double kBegin = 2;
-    const double whole = run / rows, before = slots - 1;
+    const double whole = run / of_group, before = std::ceil((slots - 1.0) / rows);
     if (whole == std::floor(whole)) return run + whole * (before / 2 + kBegin);
     return run + before + kBegin + std::floor(whole) * (before / 2 + kBegin);
   }
@@ -123,6 +126,19 @@ bool fits_boxes(const KernelSpec& spec, DepthwiseConfig& e, double planes,
   if (counted.size() == 1 && static_cast<double>(spec.extent[counted[0]]) == planes) return true;
   e.image.map.reset();
   return false;
+}
+
+// What a thread block's warps have: channels, and tiles side by side and in rows below each other.
+struct Arrangement {
+  int each, lanes, across, rows;
+};
+std::vector<Arrangement> arrangements(int most_rows) {
+  std::vector<Arrangement> all;
+  for (const int each : {kMostChannels, 2})
+    for (const int lanes : {8, 16})
+      for (int across = 1; across <= kTiles; across *= 2)
+        for (int rows = 1; rows <= most_rows; ++rows) all.push_back({each, lanes, across, rows});
+  return all;
 }
 
 // The most results of a tile whose pixels are no more than the multiplication's.
@@ -168,76 +184,85 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
   const bool loads = e.packing.width >= kMostChannels;
   const std::optional<DepthwiseOperand> result =
       boxes ? result_in_boxes(spec, e, loads) : std::nullopt;
+  const DepthwiseOperand image = e.image;
   // By TMA if it can.
   const auto choose = [&](bool boxed) {
-    for (const int each : {kMostChannels, 2})
-      for (const int lanes : {8, 16})
-        for (int across = 1; across <= kTiles; across *= 2) {
-          if (each > vector || (across > 1 && across >= 2 * tiles)) continue;
-          // A line of a box has 64 or 128 bytes, a box two planes or more.
-          const int units = lanes * each / 8;
-          if (boxed && (units < 4 || across == kTiles)) continue;
-          const Bands b(spec, parts, each, lanes, columns, across, boxed);
-          const double most = b.most_blocks(device);
-          if (b.registers() > kMostRegisters || most < 1) continue;
-          const double blocks = std::ceil(channels / (lanes * each)),
-                       lines = std::ceil(tiles / across) * std::ceil(planes / b.planes()) * rows;
-          const double row_bytes =
-              static_cast<double>(b.planes()) * b.pixels * b.advance * lanes * b.vector_bytes();
-          int stages = boxed ? kBoxedStages : 3;
-          while (stages < kMostStages && (stages - 1) * row_bytes * most < kFlight) ++stages;
-          const auto fits = [&](double ctas) {
-            return ctas * (b.shared_bytes(stages, all_taps, boxed && result) +
-                           device.shared_reserved) <=
-                   device.shared_per_sm;
-          };
-          while (stages > 2 && !fits(most)) --stages;
-          if (b.shared_bytes(stages, all_taps, boxed && result) > device.shared_per_cta ||
-              blocks * lines >= 0x1p31)
-            continue;
-          double ctas = most;
-          while (ctas > 1 && !fits(ctas)) --ctas;
-          // Pixels beside a block's own come from the second-level cache.
-          const double again = std::ceil(tiles / across) * (b.pixels - across * columns) /
-                               static_cast<double>(line.extent);
-          const double at_once = ctas * sms,
-                       waited = memory * (boxed ? 1 + kAgain * again : 1) *
-                                std::max(1.0, kFlight / ((stages - 1) * row_bytes * ctas));
-          // Rows of a thread block: groups or equal parts of one, or as many as fill whole rounds.
-          std::vector<double> runs;
-          for (const double part : {1.0, 2.0, 4.0, 8.0}) runs.push_back(std::ceil(rows / part));
-          for (double round = 1; round <= 4; ++round)
-            runs.push_back(std::ceil(lines / std::max(1.0, std::floor(round * at_once / blocks))));
-          const auto clocks = [&](double n) { return b.clocks(n, e.packing.width, cost); };
-          for (const double run : runs) {
-            const double grid = blocks * std::ceil(lines / run),
-                         rounds = std::floor(grid / at_once),
-                         left = std::ceil((grid - rounds * at_once) / sms),
-                         steps = b.steps(run, rows);
-            const double all = steps * (rounds * clocks(ctas) + (left > 0 ? clocks(left) : 0));
-            const double issued = all / device.clock,
-                         us = std::max(waited, issued) + kExposed * std::min(waited, issued);
-            if (least && *least <= us) continue;
-            least = us;
-            e.each = each;
-            e.lanes = lanes;
-            e.run = static_cast<int>(run);
-            e.mma = {.across = across, .stages = stages};
-            if (boxed) {
-              e.mma->result_rows = kResultRows;
-              b.set_registers(device, static_cast<int>(ctas), &*e.mma);
-              set_box(e.image, units, b.pixels, b.pixels, 0, false);
-              e.image.map->box[3] = b.planes();
-              if ((e.result = result))
-                set_result_box(*e.result, units, across * columns, b.planes());
-            }
-            e.threads = b.threads();
-            e.grid = clamp_grid(grid);
-            e.shared_bytes =
-                static_cast<std::uint32_t>(b.shared_bytes(stages, all_taps, boxed && result));
-            e.least_blocks = static_cast<int>(ctas);  // limits registers to what so many leave each
+    // Two rows at once need results that leave in boxes, which other threads do not see.
+    for (const auto& [each, lanes, across, together] : arrangements(boxed && result ? 2 : 1)) {
+      if (each > vector || (across > 1 && across >= 2 * tiles)) continue;
+      // A line of a box has 64 or 128 bytes, a box two planes or more.
+      const int units = lanes * each / 8;
+      if (boxed && (units < 4 || across * together >= kTiles)) continue;
+      const Bands b(spec, parts, each, lanes, columns, across, boxed, together);
+      if (together > 1 && b.slots < 2) continue;
+      const double most = b.most_blocks(device);
+      if (b.registers() > kMostRegisters || most < 1) continue;
+      const double blocks = std::ceil(channels / (lanes * each)),
+                   of_group = std::ceil(rows / together),
+                   lines = std::ceil(tiles / across) * std::ceil(planes / b.planes()) * of_group;
+      const double row_bytes = static_cast<double>(b.planes() * together) * b.pixels * b.advance *
+                               lanes * b.vector_bytes();
+      int stages = boxed ? kBoxedStages : 3;
+      while (stages < kMostStages && (stages - 1) * row_bytes * most < kFlight) ++stages;
+      const auto fits = [&](double ctas) {
+        return ctas *
+                   (b.shared_bytes(stages, all_taps, boxed && result) + device.shared_reserved) <=
+               device.shared_per_sm;
+      };
+      while (stages > 2 && !fits(most)) --stages;
+      if (b.shared_bytes(stages, all_taps, boxed && result) > device.shared_per_cta ||
+          blocks * lines >= 0x1p31)
+        continue;
+      double ctas = most;
+      while (ctas > 1 && !fits(ctas)) --ctas;
+      // Pixels beside a block's own come from the second-level cache.
+      const double again = std::ceil(tiles / across) * (b.pixels - across * columns) /
+                           static_cast<double>(line.extent);
+      const double at_once = ctas * sms,
+                   waited = memory * (boxed ? 1 + kAgain * again : 1) *
+                            std::max(1.0, kFlight / ((stages - 1) * row_bytes * ctas));
+      // Rows of a thread block: groups or equal parts of one, or as many as fill whole rounds.
+      std::vector<double> runs;
+      for (const double part : {1.0, 2.0, 4.0, 8.0}) runs.push_back(std::ceil(of_group / part));
+      for (double round = 1; round <= 4; ++round) {
+        runs.push_back(std::ceil(lines / std::max(1.0, std::floor(round * at_once / blocks))));
+        runs.push_back(std::ceil(runs.back() / of_group) * of_group);
+      }
+      const auto clocks = [&](double n) { return b.clocks(n, e.packing.width, cost); };
+      for (const double run : runs) {
+        const double grid = blocks * std::ceil(lines / run), rounds = std::floor(grid / at_once),
+                     left = std::ceil((grid - rounds * at_once) / sms),
+                     steps = b.steps(run, of_group);
+        const double begun = boxed ? kPrologue * (rounds + (left > 0) - 1) : 0,
+                     all = steps * (rounds * clocks(ctas) + (left > 0 ? clocks(left) : 0)) + begun;
+        const double issued = all / device.clock,
+                     us = std::max(waited, issued) + kExposed * std::min(waited, issued);
+        if (least && *least <= us) continue;
+        least = us;
+        e.each = each;
+        e.lanes = lanes;
+        e.run = static_cast<int>(run);
+        e.mma = {.across = across, .stages = stages, .rows = together};
+        if (boxed) {
+          e.mma->result_rows = kResultRows;
+          b.set_registers(device, static_cast<int>(ctas), &*e.mma);
+          e.image = image;
+          set_box(e.image, units, b.pixels, b.pixels, 0, false);
+          e.image.map->box[3] = b.planes();
+          if ((e.result = result)) set_result_box(*e.result, units, across * columns, b.planes());
+          for (DepthwiseOperand* o : {&e.image, e.result ? &*e.result : nullptr}) {
+            if (!o || together == 1) continue;
+            o->map->box[2] = together;
+            put_rows_last(*o);
           }
         }
+        e.threads = b.threads();
+        e.grid = clamp_grid(grid);
+        e.shared_bytes =
+            static_cast<std::uint32_t>(b.shared_bytes(stages, all_taps, boxed && result));
+        e.least_blocks = static_cast<int>(ctas);  // limits registers to what so many leave each
+      }
+    }
   };
   if (boxes) choose(true);
   if (!least) {
