@@ -276,9 +276,9 @@ void add_constants(const KernelSpec& spec, const AttentionConfig& e,
                      {"products", 1}});
   if (e.attention.parts >= 0) c.push_back({"share_lanes", e.share_lanes});
   if (e.key_blocks > 1)
-    c.insert(c.end(), {{"key_blocks", e.key_blocks},
-                       {"alternating", e.alternating},
-                       {"part_rows", e.part_rows}});
+    c.insert(
+        c.end(),
+        {{"key_blocks", e.key_blocks}, {"alternating", e.alternating}, {"part_rows", e.part_rows}});
   if (!e.by_warps)
     c.insert(c.end(), {{"producer_registers", e.producer_registers},
                        {"consumer_registers", e.consumer_registers},

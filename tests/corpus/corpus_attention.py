@@ -68,7 +68,6 @@ attention("cluster_lengths", b=1, hq=8, hk=2, sq=3, skv=700, d=64, dv=64, attn_s
           causal_mask_bottom_right=True)
 attention("cluster_sink_stats", b=1, hq=8, hk=1, sq=5, skv=700, d=64, dv=64, attn_scale=0.125, causal_mask_bottom_right=True,
           inputs=[("SINK_TOKEN", [1, 8, 1, 1], "f32")], stats=True, generate_stats=True)
-attention("cluster_wide_values", hq=4, hk=2, sq=1, skv=300, d=192, dv=256, attn_scale=0.07)
 attention("cluster_window", hq=4, hk=4, sq=1, skv=900, d=96, dv=96, attn_scale=0.1, causal_mask_bottom_right=True, left_bound=300)
 attention("cluster_softcap", b=1, hq=8, hk=2, sq=1, skv=513, d=64, dv=64, attn_scale=0.125, softcap=5.0)
 attention("value_width", d=24, dv=40, attn_scale=0.2, io="f16")

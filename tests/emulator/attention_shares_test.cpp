@@ -62,8 +62,8 @@ std::string run(const Batch& b, int share = 0, Edit edit = {}) {
   REQUIRE(plan->kernels() == 2);  // zeros for the counters, attention
   const std::string each = "return " + std::to_string(share);
   if (share > 0)
-    edit = {"sinter/device/family/attention_forward_shares.cuh", "return (all + ctas() - 1) / ctas()",
-            each};
+    edit = {"sinter/device/family/attention_forward_shares.cuh",
+            "return (all + ctas() - 1) / ctas()", each};
   for (const bool last_first : {false, true}) {
     c.clear_outputs();
     if (const Status ran = emulate(*plan, c, edit, last_first); !ran) return ran.error().message();

@@ -1,5 +1,5 @@
-// The keys of a tile of rows divided among the thread blocks of a cluster (DividesKeys): as many SMs
-// stream a head's keys and values, where few tiles of rows would leave most of them idle. Each
+// The keys of a tile of rows divided among the thread blocks of a cluster (DividesKeys): as many
+// SMs stream a head's keys and values, where few tiles of rows would leave most of them idle. Each
 // block leaves its part in its own shared memory, where stages were; the first block reads all of
 // them there. So there is no second kernel, no counter and nothing in memory. (Distributed shared
 // memory: NVIDIA, "CUDA C++ Programming Guide", thread block clusters.)

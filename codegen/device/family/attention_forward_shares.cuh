@@ -81,8 +81,7 @@ SINTER_DEVICE void find_share(const Args& args, int* words) {
   ShareStart& share = *reinterpret_cast<ShareStart*>(words);
   if constexpr (shares_are_known<S, Bounds>()) {
     if (thread > 0) return;
-    const int of_tile = units(0), each = Lane::share(tiles * of_tile),
-              start = Lane::cta() * each;
+    const int of_tile = units(0), each = Lane::share(tiles * of_tile), start = Lane::cta() * each;
     share = {each, start / of_tile, start / of_tile * of_tile};
     return;
   }

@@ -125,9 +125,10 @@ std::string how_attention(Config& get, std::string_view gpu) {
       get("tile_q"), get("tile_k"),
       by_warps ? fmt::format(", {} rows a warp", 32 * get("tile_q") / get("threads")) : "",
       get("stages"),
-      get.some("key_blocks") ? fmt::format(", clusters of {} thread blocks divide the keys of a tile",
-                                           get("key_blocks"))
-                             : "",
+      get.some("key_blocks")
+          ? fmt::format(", clusters of {} thread blocks divide the keys of a tile",
+                        get("key_blocks"))
+          : "",
       get("heads_together"), estimated(get, gpu));
 }
 

@@ -39,7 +39,7 @@ int choose_splits(const KernelSpec& spec, const DeviceModel& device) {
   const bool few = !e.by_warps && !e.wide && e.consumers == 1;
   if (const auto shares = few ? plan_of_shares(spec, device) : std::nullopt) {
     // Lengths that are known on the GPU alone may be unlike, whatever a whole batch takes.
-    constexpr int kUnlike = 4;  // tiles of keys
+    constexpr int kUnlike = 4;                                   // tiles of keys
     const bool alone = spec.extent[0] == 1 && e.key_blocks > 1;  // all heads have its length
     if (a.length_kv >= 0 && a.band.padding && tiles > kUnlike && !alone) return kEqualShares;
     const double us = shares->engine.microseconds + device.launch_microseconds;

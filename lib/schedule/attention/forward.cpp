@@ -176,6 +176,12 @@ double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig&
   // Of few rows: what one consumer reaches alone, and one SM of its bandwidth. (On an H200, b4 h32
   // of 8, d128: 8192 keys by 32 CTAs 68 us; b1, 16384 keys by 64 CTAs and by 128 22.4 and 24.4.)
   constexpr double kReachedFew = 0.57, kOfSm = 0.7;
+  // Clusters of more than two blocks lie so that memory brings half as much to each block where
+  // there are many, whatever the kernel does with it. (On an H200, h32 of 8, d128, us, by blocks of
+  // a cluster: b1, 16,384 keys, 3 38.9, 5 25.6, 6 22.4, 7 29.5, 8 28.3, of which the loads alone
+  // 27; b2, 16,384 keys, 3 40.1, 4 53.6, 5 40.9; b4, 8192 keys, 2 34.1, 3 37.4.)
+  constexpr double kOfSmAlternating = 0.84, kOfSmInCluster = 0.94, kOfSmCrowded = 0.52;
+  constexpr double kCrowded = 0.37;  // of the SMs
   constexpr double kScoreF8 = 0.12;  // clocks of an SM
   const AttentionSpec& a = spec.attention();
   const std::int64_t depth = spec.extent[AttentionSpec::d], width = spec.extent[AttentionSpec::e];
@@ -188,11 +194,17 @@ double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig&
   const auto part = [](const BoxedOperand& o, std::int64_t elements) {
     return static_cast<double>(elements) * (is_f8(o.map.type) ? 0.5 : 1);
   };
-  const double reached = e.wide ? kReachedWide : few ? kReachedFew : kReached;
+  const double reached = e.wide ? kReachedWide : few && e.alternating == 1 ? kReachedFew : kReached;
   const double clocks = e.tile_q * e.tile_k *
                         std::max(2 * (part(e.k, depth) + part(e.v, width)) / kOperations / reached,
                                  is_f8(e.k.map.type) ? kScoreF8 : 0);  // of a tile
-  const double bytes = bytes_of_attention(spec, e), of_sm = (few ? kOfSm : 1) * device.sm_bandwidth;
+  const double bytes = bytes_of_attention(spec, e),
+               reached_of_sm = e.key_blocks > 2    ? (e.grid > kCrowded * device.sms ? kOfSmCrowded
+                                                                                     : kOfSmInCluster)
+                               : e.alternating > 1 ? kOfSmAlternating
+                               : few               ? kOfSm
+                                                   : 1,
+               of_sm = reached_of_sm * device.sm_bandwidth;
   // The last round of tiles may leave SMs idle. That of few rows, which wait for memory, counts.
   const auto streamed = [&](double ctas) {
     return ctas / std::min(device.memory_bandwidth, ctas * of_sm);
@@ -209,23 +221,32 @@ double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig&
 
 // Clusters whose blocks divide the keys of a tile of rows, where few tiles leave SMs idle: as many
 // blocks as take the least time, while all clusters run at once.
+// Two warpgroups take the tiles of a block in turns where it has so many that one would be late.
+// (b4, 8192 keys, 2 blocks: 34.0 us, of one 37.9; 1024 keys, 7.9 and 8.4; b1, 1024 keys, 8 blocks:
+// 5.1 and 4.8; 2048 keys: 7.6 and 7.2.) Wider heads take longer than in parts (d256, b1, 8192 keys:
+// 29.8 us by 8 blocks, 21.9 in parts).
 void choose_key_blocks(const KernelSpec& spec, double items, const DeviceModel& device,
                        AttentionConfig& e) {
   const AttentionSpec& a = spec.attention();
+  constexpr std::int64_t kWidestDivided = 128;
+  if (std::max(spec.extent[AttentionSpec::d], spec.extent[AttentionSpec::e]) > kWidestDivided)
+    return;
   if (!device.has_clusters || e.wide || e.consumers > 1 || a.splits > 1 || a.parts >= 0 ||
       a.sequences.count > 0)
     return;
   AttentionConfig best = e;
   best.microseconds = microseconds_by_warpgroups(spec, e, items, device);
-  AttentionConfig divided = e;
-  // Values of f8 take more registers than two warpgroups and those that transpose have.
-  divided.alternating = is_f8(e.v.map.type) ? 1 : 2;
-  if (!choose_forward_tile(divided, spec, device)) return;
-  divided.part_rows = static_cast<int>(rows_of(spec));
+  constexpr double kManyKeys = 500;  // of a block
   const auto& at_once = device.clusters_at_once;
-  const double tiles = std::ceil(keys_of_a_row(spec) / divided.tile_k);
-  for (int n = 2; n <= static_cast<int>(at_once.size()) && n <= tiles; ++n) {
+  const double keys = keys_of_a_row(spec);
+  for (int n = 2; n <= static_cast<int>(at_once.size()); ++n) {
     if (items > at_once[static_cast<std::size_t>(n - 1)]) continue;
+    AttentionConfig divided = e;
+    // Values of f8 take more registers than two warpgroups and those that transpose have.
+    divided.alternating = !is_f8(e.v.map.type) && keys / n > kManyKeys ? 2 : 1;
+    if (!choose_forward_tile(divided, spec, device) || std::ceil(keys / divided.tile_k) < n)
+      continue;
+    divided.part_rows = static_cast<int>(rows_of(spec));
     divided.key_blocks = n;
     divided.grid = clamp_grid(items * n);
     divided.microseconds = microseconds_by_warpgroups(spec, divided, items, device);
@@ -255,8 +276,7 @@ bool plan_by_warpgroups(const KernelSpec& spec, const DeviceModel& device, Atten
   const double tiles_k = std::ceil(keys_of_a_row(spec) / a.splits / e.tile_k);
   const bool shares = a.parts >= 0;
   if (shares && (e.wide || a.sequences.count > 0 || items * tiles_k >= 0x1p30)) return false;
-  e.part_rows =
-      shares ? static_cast<int>(std::min<std::int64_t>(rows_of(spec), kConsumerRows)) : 0;
+  e.part_rows = shares ? static_cast<int>(std::min<std::int64_t>(rows_of(spec), kConsumerRows)) : 0;
   e.grid = clamp_grid(std::min<double>(items, device.sms));
   if (shares) share_keys(spec, items * tiles_k, device, e);
   choose_key_blocks(spec, items, device, e);

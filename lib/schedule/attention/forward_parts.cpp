@@ -86,8 +86,7 @@ SharedParts shared_parts(const KernelSpec& spec, const AttentionConfig& e,
                      tiles = count(spec.extent, 0, AttentionSpec::batch) *
                              ((rows_of(spec) + e.tile_q - 1) / e.tile_q);
   // PartsOfKeys::floats
-  return {2LL * device.sms * e.consumers * up(e.part_rows * (columns + 2), 4),
-          tiles * e.consumers};
+  return {2LL * device.sms * e.consumers * up(e.part_rows * (columns + 2), 4), tiles * e.consumers};
 }
 
 void share_keys(const KernelSpec& spec, double units, const DeviceModel& device,
@@ -106,9 +105,10 @@ double microseconds_of_join(const AttentionConfig& e, double items, int width) {
   // Each of 128 threads reads four columns of a row at a time, of so many parts (PartsOfKeys). (On
   // an H200, us, shares and parts that another kernel joins, h32 of 8, 8192 keys: d128, b4, one
   // query 38.6 and 37.3, four 46.1 and 39.0; d256, b4 74 and 67, b8 h8 of 1 31.9 and 25.5.)
-  constexpr double kCount = 1, kRead = 1.3, kAtOnce = 128 * 4, kCluster = 1;
+  constexpr double kCount = 1, kRead = 1.3, kAtOnce = 128 * 4, kCluster = 0.7;
   const double parts = std::max(1.0, e.grid / items);
-  if (e.key_blocks > 1) return kCluster;
+  // Of a cluster, by one block from shared memory.
+  if (e.key_blocks > 1) return kCluster * std::ceil(e.part_rows * up(width, 16) / kAtOnce);
   return kCount + kRead * std::ceil(e.part_rows * up(width, 16) / kAtOnce) *
                       std::ceil(parts / (width <= 128 ? 16 : 8));
 }
