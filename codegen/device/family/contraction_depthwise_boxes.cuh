@@ -91,21 +91,6 @@ SINTER_DEVICE bool any_not_finite(const float (&sums)[rows][columns]) {
   return nothing[0] != 0;  // but NaN
 }
 
-// Whether one of the sums is NaN, in half as many instructions; or, if not, a product or sum of two
-// of them, of infinite ones.
-template <int rows, int columns>
-SINTER_DEVICE bool any_nan(const float (&sums)[rows][columns]) {
-  static_assert(columns % 2 == 0);
-  float all[2] = {};
-#pragma unroll
-  for (int i = 0; i < rows; ++i)
-#pragma unroll
-    for (int j = 0; j < columns; j += 2)
-      all[j / 2 % 2] = math::fma(sums[i][j], sums[i][j + 1], all[j / 2 % 2]);
-  const float both = all[0] + all[1];
-  return both != both;
-}
-
 // A warp's steps, in which it multiplies the stages' rows and leaves rows of results. Work has
 //
 //   full(stage), passed(step % kStepsBehind)  barriers

@@ -172,7 +172,7 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
       if (now.block >= now.first) {
         if constexpr (L::by_boxes) {
           before.finish(sums);
-          if (any_nan(sums[0])) sum_again(args, warp, now, sums[0]);
+          if (any_not_finite(sums[0])) sum_again(args, warp, now, sums[0]);
           rows.acquire(row);
           leave(args, memory.pointer + L::results + row.stage * L::result_row, leave_at,
                 tile % 2 != 0, of_lane, sums[0]);
