@@ -57,7 +57,10 @@ void run_configurations(const std::vector<GraphSource>& graphs, const Configurat
     std::set<std::string> seen;
     for (const auto& configuration : choices[0].configurations) {
       bool fresh = which.every;
-      if (which.one_of_a_kind)
+      if (!which.tile.empty())
+        fresh = seen.empty() && configuration.starts_with(which.tile + " ") &&
+                seen.insert(configuration).second;
+      else if (which.one_of_a_kind)
         fresh = seen.insert(kind_of(configuration)).second;
       else if (!which.every)
         for (const auto& pair : pairs_of(configuration)) fresh |= seen.insert(pair).second;
@@ -66,6 +69,7 @@ void run_configurations(const std::vector<GraphSource>& graphs, const Configurat
       all.back().tuning.best[choices[0].problem] = configuration;
     }
   }
+  REQUIRE(all.size() >= graphs.size());
   Failures failures;
   const Totals t =
       run_graphs(all, {.fill = which.fill, .samples = 400, .repeatable = true}, failures);

@@ -15,6 +15,7 @@ struct Problem {
   bool a_by_rows = true, b_by_columns = true, c_by_rows = true;  // where memory is contiguous
   DataType io = bf16, result = bf16;
   bool side_inputs = false, totals = false, two_products = false;
+  bool bias = false;       // and relu: what TMA or rows of 16 bits take
   DataType compute = f32;  // but where the result is i32
 };
 
@@ -35,6 +36,7 @@ Shared<Graph> graph_of(const Problem& p, const std::string& name) {
   };
   auto c = matmul(a, right("b"));
   if (p.two_products) c = relu(c) * matmul(a, right("b2"));
+  if (p.bias) c = relu(c + g->tensor({.name = "bias", .dim = {1, 1, p.n}}));
   if (p.side_inputs) {
     c = c + g->tensor({.name = "bias", .dim = {1, 1, p.n}});
     c = relu(c) * g->tensor({.name = "scale", .dim = {1, p.m, 1}, .data_type = f32});
@@ -119,6 +121,17 @@ TEST_CASE("pairs of matmuls in every configuration", "[contraction]") {
             .side_inputs = true,
             .totals = true,
             .two_products = true}});
+}
+
+// Parts of 64 columns read what belongs to columns ahead of time, narrower ones at a tile's end,
+// too.
+TEST_CASE("matmuls with a bias in every configuration", "[contraction]") {
+  run_all({{.batch = 1, .m = 328, .n = 584, .k = 72, .bias = true},
+           {.batch = 1, .m = 333, .n = 584, .k = 72, .result = f16, .bias = true}});
+}
+TEST_CASE("two parts of rows and a narrow part of columns", "[sanitize]") {
+  for (const char* tile : {"256x96", "256x160", "128x96"})
+    run_all({{.batch = 1, .m = 300, .n = 200, .k = 72, .bias = true}}, {.tile = tile});
 }
 
 TEST_CASE("matmuls of every kind for the sanitizer", "[sanitize]") {

@@ -145,23 +145,25 @@ SINTER_DEVICE void put_results(const Args& args, const Coord& batch, int row, in
   };
 #pragma unroll
   for (int first = 0; first < 64; first += 16) {
-    if (S::columns % 64 != 0 && first >= columns) break;
-    const int place_of_line = StoreTile::place(line, first + half * 8);
-    unsigned blocks[4], read[sources + 1][4];
-    for_each_number<sources>([&]<int source>() {
-      warp_matrix::get(read[source], to + source * StoreTile::bytes + place_of_line);
-    });
+    if (S::columns % 64 == 0 || first < columns) {
+      const int place_of_line = StoreTile::place(line, first + half * 8);
+      unsigned blocks[4], read[sources + 1][4];
+      for_each_number<sources>([&]<int source>() {
+        warp_matrix::get(read[source], to + source * StoreTile::bytes + place_of_line);
+      });
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int pair = first / 8 + i / 2, sum = pair * 4 + i % 2 * 2;
-      auto place = read_columns.at[pair];
-      if constexpr (sources > 0)
-        for_each_number<sources>(
-            [&]<int source>() { Body::set_source(Int<source>{}, place, read[source][i]); });
-      blocks[i] = results<Config, Body>(args, at(i % 2 * 8, pair), place, sums[sum], sums[sum + 1]);
+      for (int i = 0; i < 4; ++i) {
+        const int pair = first / 8 + i / 2, sum = pair * 4 + i % 2 * 2;
+        auto place = read_columns.at[pair];
+        if constexpr (sources > 0)
+          for_each_number<sources>(
+              [&]<int source>() { Body::set_source(Int<source>{}, place, read[source][i]); });
+        blocks[i] =
+            results<Config, Body>(args, at(i % 2 * 8, pair), place, sums[sum], sums[sum + 1]);
+      }
+      hopper::put_blocks(to + place_of_line, blocks);
     }
-    hopper::put_blocks(to + place_of_line, blocks);
-    if constexpr (S::across > 1) {
+    if constexpr (S::across > 1) {  // all of them: the next part may be wider
       read_columns.fetch(args, batch, next_column, first / 8);
       read_columns.fetch(args, batch, next_column, first / 8 + 1);
     }
