@@ -175,7 +175,7 @@ directions("depthwise_tiles_of_images", [20, 24, 15, 8], [24, 1, 3, 3], pre=[1, 
 directions("depthwise_tiles_of_images_9x9", [20, 64, 12, 20], [64, 1, 9, 9], pre=[4, 4], groups=64,
            which="f")
 # On sm_90a two rows of the image at once: odd numbers of rows and planes, columns and channels that end anywhere.
-directions("depthwise_two_rows", [3, 40, 13, 27], [40, 1, 7, 7], pre=[3, 3], groups=40, which="fd")
+directions("depthwise_two_rows", [3, 32, 13, 27], [32, 1, 7, 7], pre=[3, 3], groups=32, which="fd")
 directions("depthwise_two_rows_dilated", [5, 32, 11, 14], [32, 1, 4, 3], dilation=[2, 2], pre=[2, 1], post=[3, 2],
            groups=32, io="f16", which="fd")
 # On sm_90a: filters' gradients of two tiles a row, of channels and rows that end anywhere; of several walks, one tile each.
