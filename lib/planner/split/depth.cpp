@@ -137,8 +137,9 @@ KernelSpec total_of_parts(const KernelSpec& c, std::int64_t parts, const KernelP
 
 DepthParts choose_depth_parts(const KernelSpec& c, const PlanContext& context) {
   const DeviceModel& device = context.device;
-  const double whole = schedule_kernel(c, context).microseconds;
-  DepthParts best{{}, whole, whole};
+  const ScheduledKernel one = schedule_kernel(c, context);
+  const double whole = one.microseconds;
+  DepthParts best{{}, whole, whole, one.wgmma() != nullptr};
   if (!divisible(c)) return best;
   const std::int64_t results = results_of(c), depth = depth_of(c);
   // With so many parts there are a few tiles for every multiprocessor; of integers, short sums fit
@@ -154,9 +155,11 @@ DepthParts choose_depth_parts(const KernelSpec& c, const PlanContext& context) {
     if (parts.empty()) continue;
     const KernelSpec sums = sums_of_parts(c, parts, none);
     const double bytes = static_cast<double>(results) * info(space.accumulate).bytes * n;
-    const double us = schedule_kernel(sums, context).microseconds + device.launch_microseconds +
-                      bytes / device.memory_bandwidth;
-    if (us < best.microseconds && us < kGain * whole - kLeastGain) best = {parts, us, whole};
+    const ScheduledKernel part = schedule_kernel(sums, context);
+    const double us =
+        part.microseconds + device.launch_microseconds + bytes / device.memory_bandwidth;
+    if (us < best.microseconds && us < kGain * whole - kLeastGain)
+      best = {parts, us, whole, part.wgmma() != nullptr};
   }
   return best;
 }

@@ -12,6 +12,7 @@ namespace sinter {
 struct DepthParts {
   Dims parts;  // of each index of k; empty: k stays whole
   double microseconds = 0, whole_microseconds = 0;
+  bool by_wgmma = false;  // the engine that multiplies
 };
 DepthParts choose_depth_parts(const KernelSpec& contraction, const PlanContext& context);
 

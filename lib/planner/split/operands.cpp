@@ -332,7 +332,9 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
     }
     if (kernels.empty()) continue;
     if (!whole) whole = choose_depth_parts(spec, state.context()).microseconds;
-    if (us >= *whole * (by_mma && !r.always ? kOfMma : 1) && !anyway) continue;
+    const bool leaves_mma = by_mma && !r.always &&
+                            choose_depth_parts(*product_of(kernels), state.context()).by_wgmma;
+    if (us >= *whole * (leaves_mma ? kOfMma : 1) && !anyway) continue;
     for (const KernelSpec& kernel : kernels) {
       if (&kernel == &*product_of(kernels)) continue;
       const auto written = std::find_if(kernel.ports.begin(), kernel.ports.end(),

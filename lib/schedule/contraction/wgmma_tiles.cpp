@@ -65,8 +65,8 @@ double hindrance(const TileProblem& p, const Tile& t) {
   // tiles of 64 of the long side and 96, 18.2 in pairs of 64 x 128, 21.6 in 64 x 112, which read it
   // twice. Of 256 no gain was seen.)
   constexpr double kAlone = 0.96;
-  const bool alone =
-      shorter < kFew && cluster_blocks(t) == 1 && (short_rows ? t.m : t.n) >= shorter;
+  const bool alone = shorter < kFew && cluster_blocks(t) == 1 && !p.window &&
+                     (short_rows ? t.m : t.n) >= shorter;
   return (!few ? 1 : alone ? kAlone : hindered ? kHindered : 1) * zeros;
 }
 
@@ -110,7 +110,7 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   constexpr double kStreams = 1.075;  // of what another streaming kernel reaches, large boxes do
   constexpr double kShared = 128, kMove = 80;  // bytes a clock
   constexpr double kRead = 0.66;               // what reading one costs of kShared
-  constexpr double kStart = 4200, kTurn = 200, kNeighbours = 200;  // clocks: until the first stage
+  constexpr double kStart = 4200, kTurn = 350, kNeighbours = 200;  // clocks: until the first stage
                                                                    // has come; a turn; a tile
   constexpr double kSlab = 1150, kSlabStored = 500, kSlabRead = 300, kSlabReadSlow = 1600,
                    kSlabTwo = 600, kAlongRows = 500;
