@@ -206,36 +206,6 @@ TEST_CASE("products take the schedule that suits their rows, whatever extents ma
         std::string::npos);
 }
 
-// Results leave through the ring of stages where a block has one tile: no schedule for few rows may
-// serve so many that blocks have several.
-TEST_CASE("of a class, results leave through the ring where each block has one tile alone") {
-  Classes c(
-      [](Graph& g, GraphBuilder::Extents e) {
-        const Tensor x = g.tensor("x", {1, e[0], 3584}), w = g.tensor("w", {1, 3584, 18944});
-        g.output(matmul(x, w), "y");
-      },
-      {dyn("tokens", 1, 65536)});
-  int through_ring = 0;
-  for (const std::int64_t rows : {200, 255, 256, 257, 300, 384, 511, 513, 1000, 4096, 65536}) {
-    const auto plan = c.plan({rows});
-    REQUIRE(plan);
-    const PlanKernel& k = plan->data().kernels.at(0);
-    if (k.source.find("through_ring = true") == std::string::npos) continue;
-    ++through_ring;
-    const auto tiles = [&](std::int64_t extent, const char* key) {
-      for (const auto& [name, value] : k.config)
-        if (name == key) return (extent + value - 1) / value;
-      return extent;
-    };
-    INFO(rows);
-    // Rows of the result may be columns of the tiles.
-    CHECK(std::min(tiles(rows, "tile_m") * tiles(18944, "tile_n"),
-                   tiles(rows, "tile_n") * tiles(18944, "tile_m")) <=
-          static_cast<std::int64_t>(k.grid));
-  }
-  CHECK(through_ring > 0);
-}
-
 TEST_CASE("convolutions of any number of images have few texts") {
   const auto channels_last = [](const char* name, const Dims& d) {
     return TensorOptions{

@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <fstream>
 
+#include "lower/lower.hpp"
 #include "planner/explain/explain.hpp"
 #include "planner/make_plan.hpp"
 #include "planner/planned.hpp"
+#include "planner/planner.hpp"
 #include "schedule/contraction/wgmma.hpp"
 #include "sinter/operations.hpp"
 #include "support/temporary_directory.hpp"
@@ -76,6 +78,27 @@ TEST_CASE("the width that one round of tiles needs is one that a tile can have")
   p.rows = 128;
   p.columns = 66 * 40;  // so many clusters of two
   CHECK(width(p, 2) == 48);
+}
+
+TEST_CASE("results leave through the ring of stages where no block has a second tile") {
+  const PlanContext context{device_model("sm_90a"), {}};
+  const auto product = [&](std::int64_t rows) {
+    Graph g({.io = bf16});
+    const auto x = g.tensor("x", {rows, 3584});
+    const auto w = g.tensor({.name = "w", .dim = {3584, 18944}, .stride = {1, 3584}});
+    g.output(matmul(x, w), "y");
+    REQUIRE(g.check().empty());
+    const Lowered lowered = lower(g);
+    return partition(*lowered.graph, true, context, {}).kernels.at(0);
+  };
+  const ScheduledKernel few = schedule_kernel(product(256), context);
+  REQUIRE(few.wgmma());
+  CHECK(few.wgmma()->through_ring);
+  const auto fewer = schedule_as(few, product(250), context);
+  REQUIRE(fewer);
+  CHECK(fewer->wgmma()->through_ring);
+  CHECK_FALSE(schedule_as(few, product(512), context));
+  CHECK_FALSE(schedule_as(few, product(65536), context));
 }
 
 TEST_CASE("a measured configuration is taken where it is legal") {

@@ -42,8 +42,8 @@ int choose_splits(const KernelSpec& spec, const DeviceModel& device) {
     constexpr int kUnlike = 4;                                   // tiles of keys
     const bool alone = spec.extent[0] == 1 && e.key_blocks > 1;  // all heads have its length
     if (a.length_kv >= 0 && a.band.padding && tiles > kUnlike && !alone) return kEqualShares;
-    // Reckoned alike, parts are faster on GPUs whose memory is slower: of b1, h32 of 8, d128, 16,384
-    // keys, shares take 22.1 us and parts 22.3 on an H200, 28.9 and 27.0 on an H100.
+    // Reckoned alike, parts are faster on GPUs whose memory is slower: of b1, h32 of 8, d128,
+    // 16,384 keys, shares take 22.1 us and parts 22.3 on an H200, 28.9 and 27.0 on an H100.
     constexpr double kAlike = 1;
     const double us = shares->engine.microseconds + device.launch_microseconds + kAlike;
     if (us < least) least = us, best = kEqualShares;

@@ -332,8 +332,8 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
     }
     if (kernels.empty()) continue;
     if (!whole) whole = choose_depth_parts(spec, state.context()).microseconds;
-    const bool leaves_mma = by_mma && !r.always &&
-                            choose_depth_parts(*product_of(kernels), state.context()).by_wgmma;
+    const bool leaves_mma =
+        by_mma && !r.always && choose_depth_parts(*product_of(kernels), state.context()).by_wgmma;
     if (us >= *whole * (leaves_mma ? kOfMma : 1) && !anyway) continue;
     for (const KernelSpec& kernel : kernels) {
       if (&kernel == &*product_of(kernels)) continue;

@@ -65,8 +65,8 @@ double hindrance(const TileProblem& p, const Tile& t) {
   // tiles of 64 of the long side and 96, 18.2 in pairs of 64 x 128, 21.6 in 64 x 112, which read it
   // twice. Of 256 no gain was seen.)
   constexpr double kAlone = 0.96;
-  const bool alone = shorter < kFew && cluster_blocks(t) == 1 && !p.window &&
-                     (short_rows ? t.m : t.n) >= shorter;
+  const bool alone =
+      shorter < kFew && cluster_blocks(t) == 1 && !p.window && (short_rows ? t.m : t.n) >= shorter;
   return (!few ? 1 : alone ? kAlone : hindered ? kHindered : 1) * zeros;
 }
 
