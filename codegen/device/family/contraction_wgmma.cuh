@@ -261,19 +261,8 @@ SINTER_DEVICE void consume(const Args& args, const Rows& rows, unsigned char* me
   Consumer<Config, A, B> operands(shared, first_row);
   int number = 0;  // of the block's tile
   TileWalk<Config, Rows> walk(rows);
-  // A tile of the other consumer. Not as a case of the loop below: where numbers of rows come with
-  // the launch, descriptors would be in registers of threads then, and products wait for them.
-  const auto pass_tile = [&] {
-    if (!walk.more()) return;
-    operands.state.skip(S::steps(walk.place(rank).batch));
-    walk.advance();
-    ++number;
-  };
-  if (Config::alternate && consumer > 0) pass_tile();
-  while (walk.more()) {
-    const TilePlace<Config> place = walk.place(rank);
+  const auto compute = [&](const TilePlace<Config>& place, bool more) {
     const int steps = S::steps(place.batch);
-    walk.advance();
     if constexpr (Config::prefetch) {
       // Warps own 16 rows of every 64; the lines of all four are shared out evenly.
       EpiloguePlace<Config> own = epilogue_place(place, first_row, 0);
@@ -281,7 +270,6 @@ SINTER_DEVICE void consume(const Args& args, const Rows& rows, unsigned char* me
       prefetch_tile<Config, Body, S::rows / 4, S::columns>(args, own, rows);
     }
     if (Config::alternate && number > 0) wait_for_turn(consumer);
-    const bool more = walk.more();
     const auto done_waiting = [&] {
       if (Config::alternate && more) give_turn(consumer);
     };
@@ -312,8 +300,37 @@ SINTER_DEVICE void consume(const Args& args, const Rows& rows, unsigned char* me
     } else {
       finish_tile<Config, Body>(args, rows, place, first_row, slab);
     }
-    ++number;
-    if (Config::alternate) pass_tile();
+  };
+  if constexpr (Config::alternate && !is_known(S::tiles)) {
+    // The other consumer's tiles are passed outside of the loop. As a case of it they would have
+    // descriptors in registers of threads here, where numbers of rows come with the launch, and
+    // products would wait for them; where they are constants, this takes registers that epilogues
+    // of residuals want.
+    const auto pass_tile = [&] {
+      if (!walk.more()) return;
+      operands.state.skip(S::steps(walk.place(rank).batch));
+      walk.advance();
+      ++number;
+    };
+    if (consumer > 0) pass_tile();
+    while (walk.more()) {
+      const TilePlace<Config> place = walk.place(rank);
+      walk.advance();
+      compute(place, walk.more());
+      ++number;
+      pass_tile();
+    }
+  } else {
+    TileWalk<Config, Rows> next = walk;
+    for (; walk.more(); walk = next, ++number) {
+      next.advance();
+      const TilePlace<Config> place = walk.place(rank);
+      if (Config::alternate && number % S::consumers != consumer) {
+        operands.state.skip(S::steps(place.batch));
+        continue;
+      }
+      compute(place, next.more());
+    }
   }
   if constexpr (StoresTiles<Body>) hopper::wait_for_stores<0>();
 }

@@ -261,6 +261,12 @@ bool reads_input(const KernelSpec& kernel, const FusionState& state) {
   });
 }
 
+// The mma engine takes longer than is reckoned for convolutions: filter's gradients of 100 to 100
+// channels, 32 images of 33 x 33, 51 us on an H200 where 38 were reckoned; of 37 to 51, 19 x 19, 24
+// and 19; of 80 to 512, 16 x 3000 pixels, 47 and 37. (With their channels together the first two
+// take 37 and 15.)
+constexpr double kOfMma = 1.25;
+
 // A way in which a convolution, or a matmul, becomes several kernels, one of which multiplies;
 // `why`: what the others are there for.
 struct Rearrangement {
@@ -269,6 +275,7 @@ struct Rearrangement {
   bool always = true;  // else only of those that the engine of warpgroups does not run as they are
   int ways = 1;        // of which the fastest counts
   bool matmuls = false;
+  double of_mma = 1;  // what the mma engine takes of its estimate, as measured for these
 };
 constexpr Rearrangement kRearrangements[] = {
     {[](const KernelSpec& spec, int way, Temporaries&) { return empty_phases(spec, way); },
@@ -278,7 +285,7 @@ constexpr Rearrangement kRearrangements[] = {
     {[](const KernelSpec& spec, int, Temporaries& t) { return block_diagonal(spec, t); },
      "its groups are joined, with zeros between them in the filter"},
     {[](const KernelSpec& spec, int, Temporaries& t) { return channels_last(spec, t); },
-     "its channels are put together in memory first", false},
+     "its channels are put together in memory first", false, 1, false, kOfMma},
     {images_last, "its images are put together in memory first, pixel by pixel", false,
      kImagesLastWays},
     {[](const KernelSpec& spec, int, Temporaries& t) { return bf16_parts(spec, t); },
@@ -289,12 +296,6 @@ std::vector<KernelSpec>::const_iterator product_of(const std::vector<KernelSpec>
   return std::find_if(kernels.begin(), kernels.end(),
                       [](const KernelSpec& kernel) { return kernel.as_contraction() != nullptr; });
 }
-
-// The mma engine takes longer than is reckoned for convolutions: filter's gradients of 100 to 100
-// channels, 32 images of 33 x 33, 51 us on an H200 where 38 were reckoned; of 37 to 51, 19 x 19, 24
-// and 19; of 80 to 512, 16 x 3000 pixels, 47 and 37. (With their channels together the first two
-// take 37 and 15.)
-constexpr double kOfMma = 1.25;
 
 // Convolutions that tensor cores multiply faster once their operands lie otherwise. Empty where
 // they are faster as they are.
@@ -332,9 +333,9 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
     }
     if (kernels.empty()) continue;
     if (!whole) whole = choose_depth_parts(spec, state.context()).microseconds;
-    const bool leaves_mma =
-        by_mma && !r.always && choose_depth_parts(*product_of(kernels), state.context()).by_wgmma;
-    if (us >= *whole * (leaves_mma ? kOfMma : 1) && !anyway) continue;
+    const bool leaves_mma = by_mma && r.of_mma > 1 &&
+                            choose_depth_parts(*product_of(kernels), state.context()).by_wgmma;
+    if (us >= *whole * (leaves_mma ? r.of_mma : 1) && !anyway) continue;
     for (const KernelSpec& kernel : kernels) {
       if (&kernel == &*product_of(kernels)) continue;
       const auto written = std::find_if(kernel.ports.begin(), kernel.ports.end(),
