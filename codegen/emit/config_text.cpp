@@ -129,8 +129,8 @@ void add_constants(const KernelSpec& spec, const RowwiseConfig& s, std::vector<C
                      {"misaligned", s.aligned_by >= 0, true},
                      {"num_partials", rows.num_partials}});
   if (rows.num_partials > 0)
-    c.insert(c.end(), {{"pipeline_stages", s.ring},
-                       {"in_flight", s.under_way},
+    c.insert(c.end(), {{"pipeline_stages", s.pipeline_stages},
+                       {"in_flight", s.in_flight},
                        {"stage_bytes", s.slot_bytes},
                        {"kinds", column_kinds(spec)},
                        {"by_lanes", s.by_lanes, true}});

@@ -43,7 +43,7 @@ void print_epilogue(TextWriter& out, const BodyText& body) {
   out.close("};");
 }
 
-void print_annihilation(TextWriter& out, const KernelSpec& spec, const KernelNames& names) {
+void print_zero_dominates(TextWriter& out, const KernelSpec& spec, const KernelNames& names) {
   const ContractionSpec& c = spec.contraction();
   if (c.zero_dominates == ZeroOf::neither) return;
   print_operand(out, BodyText(spec, names, c.a().body, nullptr), "ElementA");
@@ -106,7 +106,7 @@ void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const Kernel
   out.line("using Reductions = sinter::Reductions<{}>;",
            fmt::join(names.column.begin(), names.column.end(), ", "));
   if (spec.contraction().zero_dominates != ZeroOf::neither)
-    out.line("using Annihilation = sinter::contraction::Annihilation<{}>;",
+    out.line("using DominatingZeros = sinter::contraction::DominatingZeros<{}>;",
              spec.contraction().zero_dominates == ZeroOf::a ? "ElementA, ElementB"
                                                             : "ElementB, ElementA");
   out.line("template <int width>");

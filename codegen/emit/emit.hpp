@@ -27,8 +27,8 @@ struct EmittedArgument {  // one member of the kernel's Args struct, in order
 struct EmittedKernel {
   std::string entry, source;
   std::uint32_t grid = 1, block = 1;
-  std::uint32_t shared_bytes = 0;  // dynamic shared memory
-  bool takes_turn = true;          // as every family does; see hardware::grid_dependency_wait
+  std::uint32_t shared_bytes = 0;    // dynamic shared memory
+  bool grid_dependency_wait = true;  // as every family does; see hardware::grid_dependency_wait
   std::vector<std::pair<std::string, std::int64_t>> config;
   std::vector<EmittedArgument> arguments;
 };

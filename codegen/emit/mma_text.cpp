@@ -65,7 +65,7 @@ void print_mma_operand(TextWriter& out, const KernelSpec& spec, const KernelName
   out.line(
       "static constexpr bool k_fastest = {}, ragged = {}, copied = {}, joined = {}, plain = {};",
       o.k_fastest, o.ragged, o.copied, o.joined, o.plain);
-  if (o.turned) out.line("static constexpr bool turned = true;");
+  if (o.transposed) out.line("static constexpr bool transposed = true;");
   out.line("static constexpr int width = {}, dim = {};", o.packing.width, o.packing.dim);
   const int last = body.size() - 1;
   const auto port = static_cast<std::size_t>(std::max(0, body.statement(last).port));

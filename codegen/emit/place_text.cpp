@@ -86,7 +86,7 @@ void print_place(TextWriter& out, const ScheduledKernel& kernel, const KernelNam
       out.line("sinter::Resampled<Config::{}, {}, width> {};", names.gather[i],
                value_type(arithmetic_of(spec, number)), names.gathered[i]);
   print_random(out, body);
-  if (rowwise && rowwise->ring > 0) {
+  if (rowwise && rowwise->pipeline_stages > 0) {
     print_ahead(out, names, ports_of_rows(spec, packing));
   } else if (const RowwiseSpec* const rows = spec.as_rowwise(); rows && rows->num_partials > 0) {
     out.open("SINTER_DEVICE void advance(const Place& next) {{");

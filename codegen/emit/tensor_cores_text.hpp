@@ -9,7 +9,7 @@ namespace sinter {
 // The number of columns and the type of sums that core/wgmma_named.cuh is to provide.
 void print_multiplication(TextWriter& out, const WgmmaConfig& e);
 
-// An operand that the tensor memory accelerator brings.
+// An operand that TMA loads.
 void print_boxed_operand(TextWriter& out, const BoxedOperand& o, std::string_view struct_name,
                          std::string_view map, std::string_view coordinates = "Coord",
                          SharedIndex shared = {});

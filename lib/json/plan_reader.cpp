@@ -280,18 +280,19 @@ bool PlanReader::read_kernels() {
 
 bool PlanReader::read_kernel(const Value& v, const std::string& at) {
   static constexpr std::string_view keys[] = {
-      "entry",        "family",       "nodes",        "config",  "grid",      "block",
-      "shared_bytes", "takes_turn",   "bytes",        "flops",   "arguments", "maps",
-      "source",       "machine_code", "estimated_us", "accesses"};
+      "entry",  "family",       "nodes",        "config",
+      "grid",   "block",        "shared_bytes", "grid_dependency_wait",
+      "bytes",  "flops",        "arguments",    "maps",
+      "source", "machine_code", "estimated_us", "accesses"};
   PlanKernel k;
   std::int64_t grid = 0, block = 0, shared_bytes = 0;
   if (!object(v, at, keys) || !field(v, at, "entry", k.entry) ||
       !field(v, at, "family", k.family) || !range(v, at, "grid", 0, kMaxGrid, grid) ||
       !range(v, at, "block", 1, kMaxBlock, block) ||
       !range(v, at, "shared_bytes", 0, kMaxSharedBytes, shared_bytes) ||
-      !field(v, at, "takes_turn", k.takes_turn) || !range(v, at, "bytes", 0, INT64_MAX, k.bytes) ||
-      !field(v, at, "flops", k.flops) || !field(v, at, "estimated_us", k.microseconds) ||
-      !field(v, at, "source", k.source))
+      !field(v, at, "grid_dependency_wait", k.grid_dependency_wait) ||
+      !range(v, at, "bytes", 0, INT64_MAX, k.bytes) || !field(v, at, "flops", k.flops) ||
+      !field(v, at, "estimated_us", k.microseconds) || !field(v, at, "source", k.source))
     return false;
   k.grid = static_cast<std::uint32_t>(grid);
   k.block = static_cast<std::uint32_t>(block);

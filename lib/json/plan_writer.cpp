@@ -89,9 +89,9 @@ std::string kernel_text(const PlanKernel& k) {
                      return fmt::format("{}: {}", json_string(c.first), c.second);
                    }));
   s += fmt::format(
-      "      \"grid\": {}, \"block\": {}, \"shared_bytes\": {}, \"takes_turn\": {}, "
+      "      \"grid\": {}, \"block\": {}, \"shared_bytes\": {}, \"grid_dependency_wait\": {}, "
       "\"bytes\": {}, \"flops\": {}, \"estimated_us\": {},\n",
-      k.grid, k.block, k.shared_bytes, k.takes_turn, k.bytes, number(k.flops),
+      k.grid, k.block, k.shared_bytes, k.grid_dependency_wait, k.bytes, number(k.flops),
       number(k.microseconds));
   s += fmt::format("      \"accesses\": [{}],\n", joined(k.accesses, ", ", access_text));
   s += fmt::format("      \"arguments\": [{}],\n", joined(k.arguments, ", ", argument_text));

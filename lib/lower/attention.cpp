@@ -69,7 +69,7 @@ Tensor Attention::product(Tensor a, Tensor b, bool f8_weights) {
   return detail::add_node(
       OpKind::matmul,
       MatmulAttributes{
-          .annihilating_zero = bool(keep()), .of_attention = true, .f8_weights = f8_weights},
+          .zero_dominates = bool(keep()), .of_attention = true, .f8_weights = f8_weights},
       {a, b}, {detail::kNew})[0];
 }
 

@@ -78,8 +78,8 @@ struct PlanKernel {
   std::string source;
   std::uint32_t grid = 1;
   std::uint32_t block = 1;
-  std::uint32_t shared_bytes = 0;  // dynamic shared memory, at most kMaxSharedBytes
-  bool takes_turn = false;         // waits for the kernel before it, so that it may start early
+  std::uint32_t shared_bytes = 0;     // dynamic shared memory, at most kMaxSharedBytes
+  bool grid_dependency_wait = false;  // waits for the kernel before it, so that it may start early
   std::vector<KernelArgument> arguments;
   std::vector<PlanMap> maps;
   std::int64_t bytes = 0;  // compulsory traffic: the sum of `accesses`

@@ -281,7 +281,7 @@ Result<PlanData> plan_of(Graph& graph, const Lowered& lowered, const Partition& 
     k.grid = e.grid;
     k.block = e.block;
     k.shared_bytes = e.shared_bytes;
-    k.takes_turn = e.takes_turn;
+    k.grid_dependency_wait = e.grid_dependency_wait;
     for (const auto& a : e.arguments) add_argument(k, a, spec, *lowered.graph, parts, places);
     k.accesses = plan_accesses(*lowered.graph, spec, parts, buffers, places);
     for (const auto& a : k.accesses) k.bytes += a.bytes;

@@ -73,7 +73,7 @@ Result<std::shared_ptr<const PlanClass>> make_plan_class(Graph& one, Graph& othe
       !walked.empty()) {
     context.decisions = {};
     for (const NodeId n : walked)
-      context.decisions.settle(Decisions::Kind::walked_sums, n, [] { return 1; });
+      context.decisions.decide(Decisions::Kind::walked_sums, n, [] { return 1; });
     specs = specs_of(one, options, context);
     other_specs = of_other();
   }

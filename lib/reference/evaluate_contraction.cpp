@@ -51,15 +51,15 @@ class Contraction {
  public:
   explicit Contraction(const Job& job) : job_(job) {
     if (const auto* m = std::get_if<MatmulAttributes>(&job.node->attributes))
-      annihilating_zero_ = m->annihilating_zero;
+      zero_dominates_ = m->zero_dominates;
   }
 
   void add(const Line& a, const Line& b, Sums& sum) const {
     const auto n = static_cast<std::int64_t>(a.v.size());
-    if (annihilating_zero_ || a.errors() || b.errors()) {
+    if (zero_dominates_ || a.errors() || b.errors()) {
       for (std::size_t i = 0; i < a.v.size(); ++i) {
         const double ea = a.e.empty() ? 0 : a.e[i], eb = b.e.empty() ? 0 : b.e[i];
-        if (annihilating_zero_ && a.v[i] == 0 && ea == 0) continue;
+        if (zero_dominates_ && a.v[i] == 0 && ea == 0) continue;
         add_product(a.v[i], ea, b.v[i], eb, sum);
       }
     } else if (job_.judging) {
@@ -101,7 +101,7 @@ class Contraction {
   void row_by_rows(const Line& a, Dims b, std::int64_t n, double* v, double* e) const;
 
   const Job& job_;
-  bool annihilating_zero_ = false;
+  bool zero_dominates_ = false;
 };
 
 // Where entry `c` of the result's batch dim of extent `full` lies in an operand's.
@@ -158,7 +158,7 @@ void Contraction::row_by_rows(const Line& a, Dims b, std::int64_t n, double* v, 
   for (std::int64_t i = 0; i < k; ++i) {
     const double x = a.v[static_cast<std::size_t>(i)],
                  ex = a.e.empty() ? 0 : a.e[static_cast<std::size_t>(i)];
-    if (annihilating_zero_ && x == 0 && ex == 0) continue;
+    if (zero_dominates_ && x == 0 && ex == 0) continue;
     b[b.size() - 2] = i;
     job_.in[1].view.line(b, b.size() - 1, n, row);
     if (!e) {

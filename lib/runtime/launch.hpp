@@ -1,5 +1,5 @@
 // Launching a kernel, on GPUs that can before the one ahead of it in the stream has ended: its
-// blocks then take up multiprocessors as they become free and are ready when their turn comes.
+// blocks then take up SMs as they become free and are ready when their turn comes.
 //
 // That is safe because every kernel of ours waits for the end of the one before it, and sees its
 // writes, before it reads or writes memory (hardware::grid_dependency_wait; a prefetch is neither).

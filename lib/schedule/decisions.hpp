@@ -12,16 +12,16 @@ namespace sinter {
 class Decisions {
  public:
   enum class Kind : std::uint8_t {
-    heads_packed,    // of an attention: whether heads are rows of one product
-    key_parts,       // of an attention
-    depth_parts,     // of a contraction
-    column_walkers,  // of rows whose columns are reduced: blocks that walk over them
-    rows_beside,     // of these: that a block takes
-    walked_sums,     // of rows: whether they are summed so, as their length changes
+    heads_packed,  // of an attention: whether heads are rows of one product
+    key_parts,     // of an attention
+    depth_parts,   // of a contraction
+    num_partials,  // of rows whose columns are reduced: blocks that walk over them
+    rows_per_cta,  // of these: that a block takes
+    walked_sums,   // of rows: whether they are summed so, as their length changes
   };
   // What was decided for the node, or else what `choose()` says.
   template <class Choose>
-  std::int64_t settle(Kind kind, NodeId node, const Choose& choose) {
+  std::int64_t decide(Kind kind, NodeId node, const Choose& choose) {
     const auto known = made_.find({kind, node});
     return known != made_.end() ? known->second
                                 : made_.emplace(std::pair(kind, node), choose()).first->second;

@@ -108,7 +108,7 @@ void EmulatedCluster::end_thread() {
   --live_;
   --live_of_block_[rank];
   --live_of_warp_[warp_number()];
-  settle();
+  release_met();
 }
 
 void EmulatedCluster::resume(unsigned number) {
@@ -164,7 +164,7 @@ void EmulatedCluster::named_barrier(unsigned id, unsigned threads, bool waits) {
 }
 
 // Who has left is not waited for.
-void EmulatedCluster::settle() {
+void EmulatedCluster::release_met() {
   passes(at_warp_[warp_number()], live_of_warp_[warp_number()]);
   passes(at_block_[rank], live_of_block_[rank]);
   if (cluster_arrived_ > 0 && cluster_arrived_ == live_) end_cluster_phase();

@@ -103,7 +103,7 @@ class EmulatedCluster final : public emulator::Machine {
   void release(const void* what);
   bool passes(Meeting& meeting, unsigned expected);
   void meet(Meeting& meeting, unsigned expected, bool waits);
-  void settle();
+  void release_met();
   void end_cluster_phase();
   char* memory_of(unsigned block, unsigned address);
   emulator::Barrier& barrier_of(unsigned block, unsigned address);

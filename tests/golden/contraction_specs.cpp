@@ -59,7 +59,7 @@ KernelSpec exact_f32() {
 }
 
 // Attention's second product: a masked probability of zero reads nothing.
-KernelSpec annihilating_zero() {
+KernelSpec zero_dominates() {
   auto b = contraction({8, 70, 64, 200}, 1, 1, 1, 1);
   b.spec.contraction().zero_dominates = ZeroOf::a;
   b.into(b.spec.contraction().a().body).load("p", b.port("p", f16, strided({14000, 200, 0, 1})));
@@ -375,19 +375,18 @@ KernelSpec hopper_blocks() {
 }
 
 std::vector<NamedSpec> hopper_specs() {
-  return {
-      {"hopper_residual", hopper_residual()},   {"hopper_stored", hopper_stored()},
-      {"hopper_few_rows", hopper_few_rows()},   {"hopper_bytes", hopper_bytes()},
-      {"hopper_pair", hopper_pair()},           {"hopper_annihilating_zero", annihilating_zero()},
-      {"hopper_groups", moe(MoeMode::scatter)}, {"hopper_gathered_rows", moe(MoeMode::gather)},
-      {"hopper_blocks", hopper_blocks()},       {"hopper_integers", integers()}};
+  return {{"hopper_residual", hopper_residual()},   {"hopper_stored", hopper_stored()},
+          {"hopper_few_rows", hopper_few_rows()},   {"hopper_bytes", hopper_bytes()},
+          {"hopper_pair", hopper_pair()},           {"hopper_zero_dominates", zero_dominates()},
+          {"hopper_groups", moe(MoeMode::scatter)}, {"hopper_gathered_rows", moe(MoeMode::gather)},
+          {"hopper_blocks", hopper_blocks()},       {"hopper_integers", integers()}};
 }
 
 std::vector<NamedSpec> contraction_specs() {
   return {{"matmul_bias_gelu", matmul_bias_gelu()},
           {"prologue_f64", prologue_f64()},
           {"exact_f32", exact_f32()},
-          {"annihilating_zero", annihilating_zero()},
+          {"zero_dominates", zero_dominates()},
           {"conv_fprop", conv_fprop()},
           {"conv_dgrad", conv_dgrad()},
           {"depthwise_fprop", depthwise_fprop()},

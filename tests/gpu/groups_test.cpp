@@ -248,7 +248,7 @@ TEST_CASE("groups of rows for the sanitizer", "[sanitize]") {
                      {.one_of_a_kind = true, .fill = Fill::ternary});
 }
 
-// Rows and types that the tensor memory accelerator does not bring, results along the tokens, and
+// Rows and types that TMA does not load, results along the tokens, and
 // more groups than rows.
 TEST_CASE("groups of rows on every engine", "[contraction]") {
   run_as_chosen(sources(

@@ -40,7 +40,7 @@ TEST_CASE("as many blocks sum up columns as pay") {
   CHECK(slots(50, 2048) == 50);     // few steps: a block each
   CHECK(slots(100, 2048) == 64);    // the least
   CHECK(slots(256, 2048) == 96);    // six times the root
-  CHECK(slots(1024, 2048) == 132);  // one a multiprocessor
+  CHECK(slots(1024, 2048) == 132);  // one an SM
   CHECK(slots(2048, 2048) == 264);
   CHECK(slots(8192, 2048) == 264);   // no more than two,
   CHECK(slots(16384, 2048) == 264);  // but each then takes two rows side by side
@@ -71,7 +71,7 @@ TEST_CASE("gradients of long rows belong to clusters, where there are any") {
     CHECK(s.threads == s.threads_per_row * s.rows_per_block);
     CHECK(s.threads <= 1024);
     CHECK((s.threads < 32 || s.threads % 32 == 0));
-    CHECK(s.ring * s.slot_bytes <= (architecture == "sm_90a" ? 192 << 10 : 80 << 10));
+    CHECK(s.pipeline_stages * s.slot_bytes <= (architecture == "sm_90a" ? 192 << 10 : 80 << 10));
     return s;
   };
   for (std::int64_t columns : {257, 640, 1152, 1280, 2052, 2304, 2560, 2730, 4100})
@@ -85,7 +85,7 @@ TEST_CASE("gradients of long rows belong to clusters, where there are any") {
   // Long walks: few threads with some places each, and as many rows as fit.
   const auto divided = [&](std::int64_t rows, std::int64_t columns) {
     const RowwiseConfig s = walk(columns, "sm_90a", bf16, rows);
-    return std::vector<int>{s.threads_per_row, s.rows_per_block, s.by_lanes, s.under_way};
+    return std::vector<int>{s.threads_per_row, s.rows_per_block, s.by_lanes, s.in_flight};
   };
   CHECK(divided(32768, 1152) == std::vector<int>{64, 8, true, 0});
   CHECK(divided(16384, 2560) == std::vector<int>{160, 4, false, 1});

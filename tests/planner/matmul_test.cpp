@@ -1,5 +1,5 @@
 // What planning makes of matmuls: sums along one row, operands that are written first where the
-// tensor memory accelerator can bring them, and measured configurations.
+// TMA can load them, and measured configurations.
 #include <algorithm>
 #include <fstream>
 

@@ -163,8 +163,8 @@ TEST_CASE("rows of a grouped matmul that lie in blocks of a scale are scaled fir
   check_values(*g);
 }
 
-// Its producer needs the registers that a second block of the multiprocessor would have.
-TEST_CASE("a kernel whose threads copy rows has the multiprocessor alone") {
+// Its producer needs the registers that a second block of the SM would have.
+TEST_CASE("a kernel whose threads copy rows has the SM alone") {
   for (const MoeMode mode : {MoeMode::none, MoeMode::gather}) {
     auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
     const auto input = [&](const char* name, Dims dim, DataType type, Dims stride = {}) {

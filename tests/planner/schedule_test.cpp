@@ -95,7 +95,7 @@ TEST_CASE("rows that start where memory is aligned are not cut") {
   }
 }
 
-// They leave multiprocessors to the kernel after, and wait for memory but once.
+// They leave SMs to the kernel after, and wait for memory but once.
 TEST_CASE("partial results of columns are finished by few large blocks") {
   struct Case {
     std::int64_t rows, columns;

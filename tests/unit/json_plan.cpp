@@ -33,7 +33,7 @@ PlanData small_plan() {
   k.grid = 7;
   k.block = 256;
   k.shared_bytes = 100000;
-  k.takes_turn = true;
+  k.grid_dependency_wait = true;
   k.maps = {{false, 1, {f32, {8, 4}, {32}, {4, 2}, 32, 0}},
             {true, 512, {tf32, {8}, {}, {8}, 0, 16}}};
   k.arguments = {{KernelArgument::Kind::tensor, 0, 8},
@@ -84,7 +84,7 @@ TEST_CASE("a plan file reads back as the same bytes") {
   CHECK(plan->data().architecture == "sm_90a");
   const PlanKernel &k = plan->data().kernels[1], written = small_plan().kernels[1];
   CHECK(k.shared_bytes == 100000);
-  CHECK(k.takes_turn);
+  CHECK(k.grid_dependency_wait);
   CHECK(k.arguments[4].kind == KernelArgument::Kind::tensor_map);
   CHECK(k.arguments[4].value == 1);
   CHECK(k.arguments[4].bytes == kTensorMapBytes);
@@ -119,7 +119,7 @@ TEST_CASE("another layout of the same plan is read, another content is not") {
                           {"\"workspace\": 512", "\"workspace\": 256"},
                           {"because", "becausE"},
                           {"256, \"elements\"", "128, \"elements\""},
-                          {"\"takes_turn\": true", "\"takes_turn\": false"},
+                          {"\"grid_dependency_wait\": true", "\"grid_dependency_wait\": false"},
                           {"\"mode\": \"exp\"", "\"mode\": \"log\""},
                           {"// x", "// y"},
                           {"\"hash\": \"", "\"hash\": \"0"}}) {

@@ -48,7 +48,7 @@ TEST_CASE("attention without masks has none and multiplies plainly") {
   CHECK(count_nodes(*lowered.graph, OpKind::rng) == 0);
   for (const auto& n : lowered.graph->nodes()) {
     if (const auto* m = std::get_if<MatmulAttributes>(&n.attributes))
-      CHECK_FALSE(m->annihilating_zero);
+      CHECK_FALSE(m->zero_dominates);
     if (const auto* p = std::get_if<PointwiseAttributes>(&n.attributes))
       CHECK(p->mode != PointwiseMode::gen_index);
   }
@@ -62,7 +62,7 @@ TEST_CASE("masked attention hides what the masked columns hold") {
   const Lowered lowered = checked_lower(g);
   const Node* last = find_node(*lowered.graph, "sdpa #0/O");
   REQUIRE(last);
-  CHECK(std::get<MatmulAttributes>(last->attributes).annihilating_zero);
+  CHECK(std::get<MatmulAttributes>(last->attributes).zero_dominates);
   CHECK(find_tensor(*lowered.graph, "sdpa #0/keep_right").dim == Dims{1, 1, 8, 5});
   CHECK(find_tensor(*lowered.graph, "sdpa #0/keep_right").data_type == boolean);
 }

@@ -122,7 +122,7 @@ TEST_CASE_METHOD(Fixture, "[child] execute launches each kernel with its argumen
 TEST_CASE_METHOD(Fixture, "[child] kernels that take turns overlap where device and driver can",
                  "[.fake_gpu]") {
   PlanData d = two_kernels();
-  d.kernels[1].takes_turn = true;
+  d.kernels[1].grid_dependency_wait = true;
   d.kernels[1].shared_bytes = 4096;
   for (auto& k : d.kernels) k.machine_code["sm_89"] = fake_machine_code();
   const auto second_overlaps = [&] {

@@ -43,8 +43,8 @@ SINTER_DEVICE T unit_interval(unsigned x) {
   return static_cast<T>(2ull * x + 1) * T(0x1p-33);
 }
 // Sine and cosine of pi x: a pair of numbers needs both.
-SINTER_DEVICE void turned(float x, float& sine, float& cosine) { sincospif(x, &sine, &cosine); }
-SINTER_DEVICE void turned(double x, double& sine, double& cosine) { sincospi(x, &sine, &cosine); }
+SINTER_DEVICE void sincos_pi(float x, float& sine, float& cosine) { sincospif(x, &sine, &cosine); }
+SINTER_DEVICE void sincos_pi(double x, double& sine, double& cosine) { sincospi(x, &sine, &cosine); }
 
 // An element of a run.
 struct RandomElement {
@@ -88,7 +88,7 @@ struct Normal {
     const T angle_u = unit_interval<T>(e.lane & 2 ? e.block.lane[3] : e.block.lane[1]);
     const T radius = math::sqrt(T(-2) * math::log(radius_u));
     T sine, cosine;
-    turned(T(2) * angle_u, sine, cosine);
+    sincos_pi(T(2) * angle_u, sine, cosine);
     const T direction = e.lane & 1 ? sine : cosine;
     return static_cast<T>(mean) + static_cast<T>(stddev) * (radius * direction);
   }

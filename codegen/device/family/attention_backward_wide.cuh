@@ -3,12 +3,12 @@
 // 64 beside narrower K, where that kernel has no columns of dQ to share.
 //
 // Here two consumers share a tile of keys. Each scores half of the keys for the 64 queries of a
-// tile, queries as rows, and writes weights and ds to shared memory, turned: a line of queries for
-// each key. Then each sums half of the head's elements of dK and dV, turned: blocks of 64 elements
-// as rows, the tile's keys as columns, so that the number of keys fits the registers (80 keys where
-// both heads have 256 elements, 96 where dV has half as many). Of dQ it takes the same elements,
-// block by block. (Shah et al., "FlashAttention-3", 2024, hopper/mainloop_bwd_sm90_tma_gmma_ws.hpp,
-// dKV_swapAB.)
+// tile, queries as rows, and writes weights and ds to shared memory, transposed: a line of queries
+// for each key. Then each sums half of the head's elements of dK and dV, transposed: blocks of 64
+// elements as rows, the tile's keys as columns, so that the number of keys fits the registers (80
+// keys where both heads have 256 elements, 96 where dV has half as many). Of dQ it takes the same
+// elements, block by block. (Shah et al., "FlashAttention-3", 2024,
+// hopper/mainloop_bwd_sm90_tma_gmma_ws.hpp, dKV_swapAB.)
 //
 // A generated file defines what attention_backward.cuh says, with SINTER_WGMMA for 64 columns, for
 // tile_k and for half of it; Config also has tile_k, the keys of a CTA, and stages_do, the stages
@@ -179,7 +179,7 @@ class WideBackwardConsumer {
         S::TileV::descriptor(shared_ + S::v + S::TileV::further(consumer_ * S::half)), false);
     wgmma::commit();
   }
-  // Adds rows of the turned tile of Q or dO times weights or ds.
+  // Adds rows of the transposed tile of Q or dO times weights or ds.
   template <int blocks>
   SINTER_DEVICE void add(Blocks (&sums)[S::share(blocks)], unsigned rows, unsigned by_key) const {
 #pragma unroll
@@ -251,11 +251,11 @@ class WideBackwardConsumer {
   }
   // The consumer's keys of a tile that has a line for each.
   SINTER_DEVICE void put_by_key(const Sums& x, int tile) const {
-    put_turned(x, shared_ + tile + consumer_ * S::half * 128);
+    put_transposed(x, shared_ + tile + consumer_ * S::half * 128);
   }
   // Columns become lines of 128 bytes, of which a warp's 16 rows are two pieces.
   template <int columns>
-  SINTER_DEVICE void put_turned(const Accumulator<float, columns>& x, unsigned to) const {
+  SINTER_DEVICE void put_transposed(const Accumulator<float, columns>& x, unsigned to) const {
     const auto pair = [&](int i) { return warp_matrix::pair(Number{}, x.at[i], x.at[i + 1]); };
 #pragma unroll
     for (int j = 0; j < columns / 16; ++j) {
@@ -279,7 +279,7 @@ class WideBackwardConsumer {
     for (int j = 0; j < S::share(blocks); ++j)
       if (has_block<blocks>(j)) {
         sums[j].each([&](int, float& x) { x *= scale; });
-        put_turned(sums[j], tile + block<blocks>(j) * S::tile_k * 128);
+        put_transposed(sums[j], tile + block<blocks>(j) * S::tile_k * 128);
       }
   }
   // And from there to memory, by one thread.

@@ -19,9 +19,9 @@ struct WideBackwardShape : LoadedBackwardTiles<Config, Q, Config::tile_k, sequen
   // Blocks of 64 elements of the head: the first consumer has as many as the second or one more.
   static constexpr int share(int blocks) { return (blocks + 1) / 2; }
   static constexpr int own = share(slabs), own_v = share(slabs_v);
-  using Block = typename B::template ByLine<tile_q, 1>;      // of Q or dO, turned
+  using Block = typename B::template ByLine<tile_q, 1>;      // of Q or dO, transposed
   using ByKey = typename B::template ByHead<tile_k, 1>;      // weights: a line of queries a key
-  using DK = Mma<Shape<64, tile_k>, Numbers, Block, ByKey>;  // dK or dV, turned
+  using DK = Mma<Shape<64, tile_k>, Numbers, Block, ByKey>;  // dK or dV, transposed
   using DQ = Mma<Shape<64, 64>, Numbers, TileDS, typename B::template ByLine<tile_k, 1>>;
 
   static constexpr int columns_of_dq = 64, bytes_of_dq = columns_of_dq * 64 * 4;

@@ -24,9 +24,9 @@ struct LoadedTiles : ForwardTiles<Config, First, Q, tile_q, sequences> {
 };
 
 // Tiles of values as TMA leaves them and as they are multiplied: the same but of 8 bits, which come
-// as lines of elements, one a key, and are turned to lines of keys, where wgmma reads them
+// as lines of elements, one a key, and are transposed to lines of keys, where wgmma reads them
 // (attention_forward_transpose.cuh).
-template <class V, int columns, int tile_k, bool turned>
+template <class V, int columns, int tile_k, bool transposed>
 struct ValueTiles {
   static constexpr int line = 128 / static_cast<int>(sizeof(typename V::Number));
   static constexpr int up(int x, int to) { return (x + to - 1) / to * to; }

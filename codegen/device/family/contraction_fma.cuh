@@ -20,7 +20,7 @@ namespace sinter::contraction {
 // reads `each` chunks of a slice.
 template <class Layout, int lanes, int each_>
 struct ThreadLines {
-  static constexpr bool k_fastest = Layout::k_fastest && !Layout::turned;
+  static constexpr bool k_fastest = Layout::k_fastest && !Layout::transposed;
   static constexpr int each = each_, line = k_fastest ? Layout::chunks * 16 : Layout::rows * 4;
   static_assert(k_fastest || each % 4 == 0);
   // Lines of a thread whose chunks are permuted alike are constants apart.
@@ -42,7 +42,7 @@ struct ThreadLines {
     if constexpr (k_fastest)
       return warp_matrix::get_four(panel + (lane_at[i % kept] ^ static_cast<unsigned>(slice) * 16) +
                                    i / kept * kept * lanes * line);
-    const unsigned turn = Layout::turned ? static_cast<unsigned>(Layout::turn(slice)) * 16 : 0;
+    const unsigned turn = Layout::transposed ? static_cast<unsigned>(Layout::turn(slice)) * 16 : 0;
     const int fours = each / 4;  // of a line
     return warp_matrix::get_four(panel + (lane_at[0] ^ turn) + slice * 4 * line + i / fours * line +
                                  i % fours * lanes * 16);

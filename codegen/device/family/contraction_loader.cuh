@@ -26,15 +26,15 @@ struct Loader {
   using Coord = typename P::Coord;
   using Number = typename Config::Number;
   static constexpr bool k_fastest = Operand::k_fastest, copied = Operand::copied;
-  static constexpr bool turned = requires { requires Operand::turned; };
-  using Layout = Panel<Number, k_fastest, rows, Config::tile_k, turned>;
+  static constexpr bool transposed = requires { requires Operand::transposed; };
+  using Layout = Panel<Number, k_fastest, rows, Config::tile_k, transposed>;
   static constexpr int width = Operand::width, packs = Layout::each / width;  // of a chunk
   static constexpr int all = Layout::lines * Layout::chunks;                  // chunks of a step
   static constexpr int own = static_cast<int>(ceil_divide(all, Config::threads));
   static constexpr int apart = Config::threads / Layout::chunks;  // lines between a thread's chunks
   static constexpr int known = k_fastest ? own : packs;           // rows, or first ones of packs
   static_assert(Config::threads % Layout::chunks == 0);
-  static_assert(!(turned && copied) || width == 1);
+  static_assert(!(transposed && copied) || width == 1);
 
   // What is never outside.
   static constexpr bool whole_rows = !(is_a && Rows::grouped) && all % Config::threads == 0 &&
@@ -108,7 +108,7 @@ struct Loader {
     using Access = typename Operand::Access;
     const auto base = Operand::base(args);
     constexpr int bytes = static_cast<int>(sizeof(*base));
-    if constexpr (turned && lie_together<Access>()) {  // neighbours are constants apart
+    if constexpr (transposed && lie_together<Access>()) {  // neighbours are constants apart
       const auto* first = base;
       for_packs(step, [&](int i, const Coord& c, int count, int place) {
         if (i % packs == 0) first = base + locate<Access>(c).offset;
@@ -184,7 +184,7 @@ struct Loader {
       }
       if (p != packs - 1) return;
       const unsigned to = panel + place - p * width * Layout::apart;
-      if constexpr (turned)
+      if constexpr (transposed)
 #pragma unroll
         for (int w = 0; w < 4; ++w) warp_matrix::put_word(to + w * Layout::apart, words[w]);
       else

@@ -12,25 +12,25 @@ namespace sinter::contraction {
 // Turned, an operand that lies along k in memory lies along the rows here: the elements of a chunk
 // are a line of rows apart. Its rows are permuted by fours so that what a warp writes at once, some
 // rows of every chunk, spreads over all banks.
-template <class Number, bool k_fastest_, int rows_, int depth, bool turned_ = false>
+template <class Number, bool k_fastest_, int rows_, int depth, bool transposed_ = false>
 struct Panel {
-  static constexpr bool k_fastest = k_fastest_, turned = turned_;
+  static constexpr bool k_fastest = k_fastest_, transposed = transposed_;
   static constexpr int rows = rows_;
   static constexpr int each = 16 / static_cast<int>(sizeof(Number));  // elements of a chunk
   static constexpr int lines = k_fastest ? rows : depth;
   static constexpr int chunks = (k_fastest ? depth : rows) / each;  // of a line
   static constexpr int bytes = lines * chunks * 16;
-  static constexpr int apart = (turned ? rows : 1) * static_cast<int>(sizeof(Number));
+  static constexpr int apart = (transposed ? rows : 1) * static_cast<int>(sizeof(Number));
   // Tensor cores take elements of 32 bits one by one there; ordinary cores take chunks of a line.
   static constexpr bool words = !k_fastest && sizeof(Number) == 4,
                         straight = words && is_same<Number, f32>;
   static_assert((chunks & (chunks - 1)) == 0);
-  static_assert(!turned || (k_fastest && sizeof(Number) == 4 && rows % 32 == 0));
+  static_assert(!transposed || (k_fastest && sizeof(Number) == 4 && rows % 32 == 0));
 
-  // Of the fours of rows of a turned chunk.
+  // Of the fours of rows of a transposed chunk.
   static SINTER_DEVICE int turn(int chunk) { return chunks >= 8 ? chunk & 7 : (chunk & 3) * 2; }
   static SINTER_DEVICE int place(int line, int chunk) {
-    if constexpr (turned)
+    if constexpr (transposed)
       return (chunk * each * (rows / 4) + (line / 4 ^ turn(chunk))) * 16 + line % 4 * 4;
     const int turn = straight      ? 0
                      : words       ? (line & 3) * 2

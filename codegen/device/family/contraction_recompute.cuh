@@ -8,19 +8,19 @@
 
 namespace sinter::contraction {
 
-// Of the element functions of both operands: those of the one whose zeros annihilate come first.
-template <class Annihilating, class Other>
-struct Annihilation {
+// Of the element functions of both operands: those of the one whose zeros dominate come first.
+template <class Dominating, class Other>
+struct DominatingZeros {
   // The sum over k, by a warp.
   template <class P, class Args>
   static SINTER_DEVICE float sum(const Args& args, typename P::Coord c) {
-    const Annihilating annihilating{args};
+    const Dominating dominating{args};
     const Other other{args};
     float sum = 0;
 #pragma unroll 1
     for (typename P::Index k = static_cast<int>(threadIdx.x) % 32; k < P::depth; k += 32) {
       P::set_k(c, k);
-      const float x = static_cast<float>(annihilating.value(c));
+      const float x = static_cast<float>(dominating.value(c));
       if (x != 0) sum = math::fma(x, static_cast<float>(other.value(c)), sum);
     }
 #pragma unroll
@@ -48,7 +48,7 @@ SINTER_DEVICE bool may_hold_nan(const EpilogueTile& slab) {
 template <class Config, class Body, class Args, class Rows>
 SINTER_DEVICE void recompute_nonfinite(const Args& args, EpilogueTile& slab,
                                        const EpiloguePlace<Config>& place, const Rows& rows) {
-  if constexpr (requires { typename Body::Annihilation; }) {
+  if constexpr (requires { typename Body::DominatingZeros; }) {
     using P = Problem<Config>;
     static_assert(Config::products == 1);
     if (!may_hold_nan(slab)) return;
@@ -62,7 +62,7 @@ SINTER_DEVICE void recompute_nonfinite(const Args& args, EpilogueTile& slab,
       typename P::Coord c = place.batch;
       P::set_m(c, rows.source(place.row + row));
       P::set_n(c, place.column + column);
-      const float again = Body::Annihilation::template sum<P>(args, c);
+      const float again = Body::DominatingZeros::template sum<P>(args, c);
       if (threadIdx.x % 32 == 0) sum = again;
       __syncwarp();
     }

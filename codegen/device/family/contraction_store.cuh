@@ -175,7 +175,7 @@ constexpr bool stores_as_summed() {
   static_assert(Config::products == 1 && Config::n_fastest && Config::split == 1,
                 "results are those of one product's sums");
   static_assert(
-      !requires { typename Body::Annihilation; }, "sums are final as they are");
+      !requires { typename Body::DominatingZeros; }, "sums are final as they are");
   static_assert(is_same<typename Config::Sum, float>);
   static_assert(!EpilogueReductions<Config, Body>::any, "tiles are stored without reductions");
   return true;

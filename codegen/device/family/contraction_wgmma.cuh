@@ -2,7 +2,7 @@
 // a(batch, m, k) * b(batch, n, k), then the epilogue once an element.
 //
 // A block holds one producer and several consumer warpgroups and walks over tiles of the result.
-// One thread of the producer keeps the tensor memory accelerator filling a ring of stages, each 128
+// One thread of the producer keeps the TMA filling a ring of stages, each 128
 // bytes of k of both operands (rows that a table names, all of its threads copy); the consumers
 // multiply from there and give each stage back. A tile
 // belongs to all consumers, 64 rows or a multiple each, or, with `alternate`, to one of them, so

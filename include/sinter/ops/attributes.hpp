@@ -218,12 +218,12 @@ struct MoeAttributes {
   bool operator==(const MoeAttributes&) const = default;
 };
 
-// Matmul has no attribute of GRAPH_JSON.md; these are set by expansions alone. `annihilating_zero`:
+// Matmul has no attribute of GRAPH_JSON.md; these are set by expansions alone. `zero_dominates`:
 // a zero of A makes its product zero whatever B holds, because masked columns are not read.
 // `of_attention`: A is made of an attention's weights, which may be rounded as B's type says;
 // `f8_weights`: to f8 where B is f8.
 struct MatmulAttributes {
-  bool annihilating_zero = false, of_attention = false, f8_weights = false;
+  bool zero_dominates = false, of_attention = false, f8_weights = false;
   SINTER_FIELDS()
   bool operator==(const MatmulAttributes&) const = default;
 };

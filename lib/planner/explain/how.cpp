@@ -171,8 +171,8 @@ std::string how(const PlanKernel& k, Config& get, std::string_view gpu) {
   std::string s = fmt::format("{} threads a row", get("threads_per_row"));
   if (get("blocks_per_row") > 1)
     s += fmt::format(
-        " in each of {} blocks, as one would not hold it, leave others idle, or wait alone on a "
-        "multiprocessor",
+        " in each of {} blocks, as one would not hold it, leave others idle, or wait alone on "
+        "an SM",
         get("blocks_per_row"));
   if (get("rows_per_block") > 1) s += fmt::format(", {} rows a block", get("rows_per_block"));
   s += get("register_resident") ? "; a row is read once and stays in registers"

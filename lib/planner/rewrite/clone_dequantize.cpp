@@ -71,8 +71,8 @@ class Clones {
     Bytes bytes;
     while (g_.is_virtual(t) && is_view_op(g_.node(g_.producer(t)).op)) {
       const Node& view = g_.node(g_.producer(t));
-      if (const auto* turned = std::get_if<TransposeAttributes>(&view.attributes)) {
-        k = static_cast<int>(turned->permutation[k]);
+      if (const auto* transposed = std::get_if<TransposeAttributes>(&view.attributes)) {
+        k = static_cast<int>(transposed->permutation[k]);
       } else if (view.op == OpKind::reshape) {
         const Dims& from = g_[view.inputs[0]].dim;
         const std::vector<int> axes = joined_axes(from, g_[t].dim);

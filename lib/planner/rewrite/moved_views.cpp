@@ -45,7 +45,7 @@ TensorId MovedViews::view(TensorId t, const View& v, NodeId like) {
     if (same && g.is_virtual(y) && g[y].dim == v.to) return y;
   }
   const std::string_view suffix = v.op == OpKind::slice       ? "_part"
-                                  : v.op == OpKind::transpose ? "_turned"
+                                  : v.op == OpKind::transpose ? "_transposed"
                                                               : "_shaped";
   const TensorId y = g.tensor_like(t, v.to, g.type(t), suffix);
   g.make(y, v.op, v.attributes, {t}, like);

@@ -183,7 +183,7 @@ class Search {
     a.score = without_index_masks(state_, score_, a.band);
     const bool bounded = a.band.left || a.band.right;
     a.zero_dominates =
-        bounded || std::get<MatmulAttributes>(state_.node(a.second).attributes).annihilating_zero;
+        bounded || std::get<MatmulAttributes>(state_.node(a.second).attributes).zero_dominates;
     // Weights are rounded before their row's factor, which is allowed of f32 ones alone.
     const DataType type = attention_operand_type(state_, state_.node(a.second).inputs[1]);
     if (!is_f32(a.weight) || attention_operand_type(state_, a.weight) != type) return {};

@@ -314,7 +314,7 @@ KernelSpec attention_spec(const FusionState& state, const AttentionNodes& a,
   A& to = spec.attention();
   const std::int64_t shared = std::max(k[1], v[1]), group = shared > 0 ? result[1] / shared : 1;
   const bool packed = a.offsets_q < 0 &&
-                      state.context().decisions.settle(Decisions::Kind::heads_packed, a.first, [&] {
+                      state.context().decisions.decide(Decisions::Kind::heads_packed, a.first, [&] {
                         return packs_heads(state, a, group, q[2]) ? 1 : 0;
                       }) != 0;
   to.group = packed ? 1 : group;

@@ -16,7 +16,7 @@ bool is_16_bits(DataType t) { return t == DataType::f16 || t == DataType::bf16; 
 bool is_plain_matmul(const FusionState& state, NodeId n) {
   const Node& node = state.node(n);
   const auto* const a = std::get_if<MatmulAttributes>(&node.attributes);
-  if (!a || a->annihilating_zero || state.graph().arithmetic(node) != DataType::f32) return false;
+  if (!a || a->zero_dominates || state.graph().arithmetic(node) != DataType::f32) return false;
   const Dims& c = state.graph()[node.outputs[0]].dim;
   for (TensorId t : {node.inputs[0], node.inputs[1]}) {
     const Dims& dim = state.graph()[t].dim;

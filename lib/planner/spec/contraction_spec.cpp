@@ -159,10 +159,10 @@ Blocks prologue_blocks(const FusionState& state, NodeId contraction, int port) {
       if (cut_rows && n.op == OpKind::moe_grouped_matmul) return {};
       return inner(k) > 0 ? Blocks{inner(k), inner(row)} : Blocks{};
     }
-    const auto* turned = std::get_if<TransposeAttributes>(&view.attributes);
-    if (!turned) return {};
-    k = static_cast<int>(turned->permutation[k]);
-    row = static_cast<int>(turned->permutation[row]);
+    const auto* transposed = std::get_if<TransposeAttributes>(&view.attributes);
+    if (!transposed) return {};
+    k = static_cast<int>(transposed->permutation[k]);
+    row = static_cast<int>(transposed->permutation[row]);
     t = view.inputs[0];
   }
   return {};
@@ -295,7 +295,7 @@ KernelSpec contraction_spec(const FusionState& state, const std::vector<NodeId>&
   c.a().type = operand_type(g, n, space.a);
   c.b().type = operand_type(g, n, space.b);
   if (const auto* a = std::get_if<MatmulAttributes>(&n.attributes))
-    if (a->annihilating_zero) c.zero_dominates = ZeroOf::a;
+    if (a->zero_dominates) c.zero_dominates = ZeroOf::a;
   operand_body(state, spec, c.a().body, nodes, contraction, 0, space.a, space.a_at);
   operand_body(state, spec, c.b().body, nodes, contraction, 1, space.b, space.b_at);
 

@@ -246,7 +246,7 @@ std::vector<KernelSpec> split_keys(KernelSpec spec, const PlanContext& context,
   const DeviceModel& device = context.device;
   if (spec.attention().sequences.count > 0)
     return counted_tiles(std::move(spec), device, temporaries);
-  const auto parts = static_cast<int>(context.decisions.settle(
+  const auto parts = static_cast<int>(context.decisions.decide(
       Decisions::Kind::key_parts, spec.nodes.front(), [&] { return choose_splits(spec, device); }));
   if (parts == 1) return {std::move(spec)};
   if (parts == kEqualShares) return shared_keys(std::move(spec), device, temporaries);

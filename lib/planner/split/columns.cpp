@@ -74,7 +74,7 @@ KernelPort add_parts(KernelSpec& spec, ColumnReduction& c, const Dims& dim, cons
   return spec.ports.back();
 }
 
-// Blocks of whole rows that share a multiprocessor. Rows are divided among whole warps; where four
+// Blocks of whole rows that share an SM. Rows are divided among whole warps; where four
 // blocks of one row would leave many threads' room unused, three of two rows may take it.
 // (Gradients of a layernorm of 1152 columns on an H200: 84 us with four, 71 with three.)
 std::int64_t blocks_together(std::int64_t columns, std::size_t reductions) {
@@ -93,8 +93,8 @@ std::int64_t blocks_together(std::int64_t columns, std::size_t reductions) {
 // How the blocks of a rowwise kernel with column reductions walk over the rows.
 struct Walk {
   std::int64_t num_partials =
-      0;                // walkers: blocks or, of long rows, clusters; each has partial results
-  int rows_beside = 1;  // that one block takes
+      0;                 // walkers: blocks or, of long rows, clusters; each has partial results
+  int rows_per_cta = 1;  // that one block takes
 };
 Walk choose_walk(const KernelSpec& spec, const DeviceModel& device) {
   const int outer = spec.rowwise().outer_rank;
@@ -114,7 +114,7 @@ Walk choose_walk(const KernelSpec& spec, const DeviceModel& device) {
   };
   if (columns <= kShortRow && rows * columns >= device.sms * large_block)
     return {of_kinds(device.sms)};
-  const std::int64_t a_multiprocessor = blocks_together(columns, reductions);
+  const std::int64_t per_sm = blocks_together(columns, reductions);
   const std::int64_t steps = std::max(one, rows / std::max(one, 2048 / std::max(columns, one)));
   if (column_cluster(columns, reductions, device) > 1)
     return {of_kinds(std::clamp<std::int64_t>(rows, 1, device.sms / kColumnCluster))};
@@ -125,11 +125,10 @@ Walk choose_walk(const KernelSpec& spec, const DeviceModel& device) {
   const double root = std::sqrt(static_cast<double>(steps));
   const auto best =
       static_cast<std::int64_t>(std::max(std::min(6 * root, 2.0 * device.sms), 4 * root));
-  Walk walk{
-      std::clamp(best, std::min(steps, few_steps), std::min(steps, device.sms * a_multiprocessor))};
+  Walk walk{std::clamp(best, std::min(steps, few_steps), std::min(steps, device.sms * per_sm))};
   if (walk.num_partials > device.sms)
     walk.num_partials = walk.num_partials / device.sms * device.sms;
-  // Blocks that would share a multiprocessor are one, as long as its threads are enough: that
+  // Blocks that would share an SM are one, as long as its threads are enough: that
   // leaves fewer partial results. (Gradients of a layernorm of 4096 x 5120 on an H200: 45.7 us with
   // 264 walkers, 39.3 with 132; of 1152 columns, 69 with 396 and 67 with 132.) Four are two,
   // though: 100.6 and 99.1 us for 65536 x 1024. But where several results need more registers, as
@@ -138,7 +137,7 @@ Walk choose_walk(const KernelSpec& spec, const DeviceModel& device) {
   const std::int64_t blocks = walk.num_partials / device.sms;
   const bool together = !spec.sums_doubles();  // have the registers
   const bool alone = reductions > 1 && columns % 8 != 0;
-  if (blocks > 2 && a_multiprocessor == 4 && together && !alone)
+  if (blocks > 2 && per_sm == 4 && together && !alone)
     walk = {2 * device.sms, 2};
   else if (blocks > 1 && reductions > 1 && together)
     walk = {device.sms, static_cast<int>(blocks)};
@@ -148,23 +147,23 @@ Walk choose_walk(const KernelSpec& spec, const DeviceModel& device) {
 
 // Plans of a class of extents have as many blocks, some of which may have no row: what the kernel
 // that finishes reduces is then as long in all of them.
-Walk settle_walk(const KernelSpec& spec, const PlanContext& context) {
+Walk decide_walk(const KernelSpec& spec, const PlanContext& context) {
   const Walk walk = choose_walk(spec, context.device);
   if (column_kinds(spec) > 1) return walk;  // kinds may be as many as an extent says
   using Kind = Decisions::Kind;
-  const auto settle = [&](Kind kind, std::int64_t chosen) {
-    return context.decisions.settle(kind, spec.nodes.front(), [&] { return chosen; });
+  const auto decide = [&](Kind kind, std::int64_t chosen) {
+    return context.decisions.decide(kind, spec.nodes.front(), [&] { return chosen; });
   };
-  return {settle(Kind::column_walkers, walk.num_partials),
-          static_cast<int>(settle(Kind::rows_beside, walk.rows_beside))};
+  return {decide(Kind::num_partials, walk.num_partials),
+          static_cast<int>(decide(Kind::rows_per_cta, walk.rows_per_cta))};
 }
 
 std::vector<KernelSpec> finish_columns(KernelSpec spec, const PlanContext& context,
                                        Temporaries& temporaries) {
-  const Walk walk = settle_walk(spec, context);
+  const Walk walk = decide_walk(spec, context);
   RowwiseSpec& r = spec.rowwise();
   r.num_partials = walk.num_partials;
-  r.rows_per_cta = walk.rows_beside;
+  r.rows_per_cta = walk.rows_per_cta;
   const int rank = spec.extent.size();
   const Dims columns = part_of(spec.extent, r.outer_rank, rank);
   const Access written = packed_access(rank, r.outer_rank, columns);

@@ -142,7 +142,7 @@ DepthParts choose_depth_parts(const KernelSpec& c, const PlanContext& context) {
   DepthParts best{{}, whole, whole, one.wgmma() != nullptr};
   if (!divisible(c)) return best;
   const std::int64_t results = results_of(c), depth = depth_of(c);
-  // With so many parts there are a few tiles for every multiprocessor; of integers, short sums fit
+  // With so many parts there are a few tiles for every SM; of integers, short sums fit
   // the 32 bits of tensor cores where long ones may not.
   const ContractionSpec& space = c.contraction();
   const bool integers = !is_floating(space.a().type) && !is_floating(space.b().type);
@@ -182,7 +182,7 @@ std::vector<KernelSpec> split_depth(KernelSpec c, const FusionState& state,
   if (!c.as_contraction()) return {std::move(c)};
   DepthParts chosen;
   const std::int64_t n =
-      state.context().decisions.settle(Decisions::Kind::depth_parts, contraction_of(state, c), [&] {
+      state.context().decisions.decide(Decisions::Kind::depth_parts, contraction_of(state, c), [&] {
         chosen = choose_depth_parts(c, state.context());
         return count(chosen.parts, 0, chosen.parts.size());
       });

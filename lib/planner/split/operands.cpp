@@ -61,8 +61,8 @@ std::vector<int> indices_of(const KernelSpec& spec, const Operand& o, DataType t
     const Access& a = spec.ports[static_cast<std::size_t>(s.port)].access;
     return row >= 0 && moves_along(a, row) && moves_along(a, k);
   };
-  const bool turned = info(type).bytes == 2 && prefers(spec, body, k, row, large);
-  if (turned) std::swap(indices.back(), indices[indices.size() - 2]);
+  const bool transposed = info(type).bytes == 2 && prefers(spec, body, k, row, large);
+  if (transposed) std::swap(indices.back(), indices[indices.size() - 2]);
   return indices;
 }
 

@@ -23,7 +23,7 @@ KernelSpec over_indices(const KernelSpec& spec, const Body& body, const std::vec
 KernelSpec written_first(KernelSpec& spec, ProductOperand& operand, const std::vector<int>& indices,
                          DataType type, Temporaries& temporaries);
 
-// The kernels in place of the contraction, in order. The tensor memory accelerator brings
+// The kernels in place of the contraction, in order. TMA loads
 // operands only as they lie in memory. One that is computed or converted, or lies where it cannot
 // reach, is first written to where it can by a pointwise kernel, if the estimates say that this is
 // faster than to bring it through registers; `cuts` then gets the reason.

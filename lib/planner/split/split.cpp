@@ -16,7 +16,7 @@
 namespace sinter {
 namespace {
 
-// Blocks of a kernel: two or four on each multiprocessor, or too few to be worth a kernel.
+// Blocks of a kernel: two or four on each SM, or too few to be worth a kernel.
 constexpr std::int64_t kManyOfSm = 4, kFewBlocks = 32;
 constexpr std::int64_t kAcross = 256;  // rows that one block takes side by side
 // A block takes up to 1024 threads along one row, and 256 across rows.
@@ -297,7 +297,7 @@ std::vector<KernelSpec> split_statistics(const KernelSpec& spec, bool pieces, st
   auto [first, rest] = peel(spec, 2, pieces, tried);
   KernelSpec fine = first;
   fine.rowwise().outer_rank += pieces;
-  // Blocks of few threads leave room for others on a multiprocessor while they wait.
+  // Blocks of few threads leave room for others on an SM while they wait.
   for (const int most : {256, 1024})
     for (std::int64_t n = wished; columns_of(fine) / n >= shortest_part(); n *= 2) {
       CutRows rows = in_parts(fine, n);
@@ -341,7 +341,7 @@ std::vector<KernelSpec> split(KernelSpec spec, const PlanContext& context,
   const DeviceModel& device = context.device;
   if (!spec.columns.empty()) return split_columns(std::move(spec), context, temporaries);
   if (!spec.as_rowwise()) return {std::move(spec)};
-  if (context.decisions.settle(Decisions::Kind::walked_sums, spec.nodes.front(), [] { return 0; }))
+  if (context.decisions.decide(Decisions::Kind::walked_sums, spec.nodes.front(), [] { return 0; }))
     if (auto walk = as_walked_sums(spec))
       return split_columns(std::move(*walk), context, temporaries);
   const std::int64_t least = elements_a_block(), blocks = blocks_of(spec),

@@ -27,11 +27,11 @@ int registers(const MmaWork& w, const MmaTile& t) {
          kAddresses;
 }
 
-// Instructions that the multiprocessor issues for the device model's clock with so many warps, as
+// Instructions that the SM issues for the device model's clock with so many warps, as
 // parts of the most. Fitted on an H200, whose clock is higher here than under tensor cores.
 double issued(double warps) { return std::min(1.07, 0.17 + 0.1125 * warps); }
 
-// Clocks of a multiprocessor, roughly.
+// Clocks of an SM, roughly.
 double estimate(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {
   const double each = std::ceil(tiles_of(w, t) / device.sms),
                beside = std::min<double>(fma_blocks(w, t, device), each);

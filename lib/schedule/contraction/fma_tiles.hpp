@@ -9,7 +9,7 @@ namespace sinter {
 
 std::string to_text(const MmaTile& t);
 
-// Blocks that a multiprocessor holds, by shared memory and registers.
+// Blocks that an SM holds, by shared memory and registers.
 int fma_blocks(const MmaWork& w, const MmaTile& t, const DeviceModel& device);
 
 // Those that are legal, from launch to end but for memory. None where each makes too much code.

@@ -20,7 +20,7 @@ struct MmaOperand {
   bool ragged = false;    // the last neighbours along that index may lie outside
   bool joined = false;    // the indices of k lie one behind another, as if they were one
   // It lies along k in memory and along its rows in shared memory; copied element by element.
-  bool turned = false;
+  bool transposed = false;
   bool plain = false;  // not copied: but loaded, and its pairs need no float between
   Packing packing;     // neighbours that move together
 };

@@ -151,7 +151,7 @@ void order_depth(KernelSpec& spec) {
 }
 
 MmaOperand choose_operand(const KernelSpec& given, const Body& body, DataType number, Group rows,
-                          bool renumbered, bool turned) {
+                          bool renumbered, bool transposed) {
   const bool joined = joins_depth(given, body);
   const KernelSpec spec = joined ? with_joined_depth(given) : given;
   const int k = spec.contraction().k() > 0 ? spec.extent.size() - 1 : -1;
@@ -159,14 +159,14 @@ MmaOperand choose_operand(const KernelSpec& given, const Body& body, DataType nu
     MmaOperand o;
     o.k_fastest = k_fastest;
     o.joined = joined;
-    o.turned = turned && k_fastest;
+    o.transposed = transposed && k_fastest;
     // Rows of a table are no neighbours.
     const Group group = k_fastest    ? Group{k, joined ? 1 : spec.contraction().k()}
                            : renumbered ? Group{rows.last, 0}
                                      : rows;
     o.packing.dim = group.last;
     o.packing.ports.resize(spec.ports.size());
-    const int most_bytes = o.turned ? info(number).bytes : kMoveBytes;
+    const int most_bytes = o.transposed ? info(number).bytes : kMoveBytes;
     if (!copy_operand(spec, body, number, group, most_bytes, o))
       hold_operand(spec, body, number, group, renumbered, o);
     o.ragged = group.size > 0 && spec.extent[group.last] % o.packing.width != 0;

@@ -12,10 +12,10 @@ struct Group {  // of indices: the rows of an operand, or k
 void order_depth(KernelSpec& spec);
 
 // `number`: the type of the factors; `rows`: m or n; `renumbered`: rows come out of a table.
-// `turned`: what lies along k is to lie along the rows in shared memory, and so is copied element
-// by element.
+// `transposed`: what lies along k is to lie along the rows in shared memory, and so is copied
+// element by element.
 MmaOperand choose_operand(const KernelSpec& spec, const Body& body, DataType number, Group rows,
-                          bool renumbered, bool turned = false);
+                          bool renumbered, bool transposed = false);
 
 // What an operand that passes through registers takes of a thread for an element: registers that
 // hold it until it is used, and instructions to load and to compute it. Copied ones take none.

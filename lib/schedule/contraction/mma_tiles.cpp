@@ -28,7 +28,7 @@ constexpr MmaTile kTiles[] = {{128, 256, 2, 4},
                               {64, 64, 4, 2}};
 bool waits(const MmaWork& w) { return w.a.held + w.b.held > 0; }
 int stage_bytes(const MmaTile& t) { return (t.m + t.n) * t.line; }
-// Blocks that a multiprocessor holds, by shared memory and registers. kShared was fitted with the
+// Blocks that an SM holds, by shared memory and registers. kShared was fitted with the
 // other numbers of this estimate and is no GPU's own figure.
 int blocks_of(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {
   constexpr int kShared = 160 << 10;
@@ -39,7 +39,7 @@ int blocks_of(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {
   return std::clamp(std::min(kShared / shared_bytes(t), blocks), 1, 8);
 }
 
-// Clocks of a multiprocessor, roughly.
+// Clocks of an SM, roughly.
 double estimate(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {
   const double tiles = tiles_of(w, t), each = std::ceil(tiles / device.sms);
   const double beside = std::min<double>(blocks_of(w, t, device), each);
@@ -49,7 +49,7 @@ double estimate(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {
   const double multiply = 1.0 * t.m * t.n * w.bytes / 2 / 1200,
                read = (t.m / t.warps_m + t.n / t.warps_n) * warps * w.bytes / 100.0,
                move = (t.m + t.n) * w.bytes / 48.0;
-  // Few warps do not keep a multiprocessor busy.
+  // Few warps do not keep an SM busy.
   const double busy = std::min(1.0, 0.25 + 0.1 * warps * beside);
   constexpr double kLatency = 1500, kWait = 1000;  // until the first step has come, and others
   // Registers hold one step, so that each waits for memory, but for what other blocks do meanwhile.

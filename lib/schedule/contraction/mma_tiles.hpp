@@ -16,7 +16,7 @@ struct MmaWork {
 double tiles_of(const MmaWork& w, const MmaTile& t);
 int shared_bytes(const MmaTile& t);
 double tile_microseconds(const MmaWork& w, const MmaTile& t, const DeviceModel& device);  // roughly
-// Blocks that a multiprocessor must hold, at the cost of registers: where each waits for memory in
+// Blocks that an SM must hold, at the cost of registers: where each waits for memory in
 // every step, there should be others.
 int least_blocks(const MmaWork& w, const MmaTile& t);
 

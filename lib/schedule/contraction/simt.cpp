@@ -36,7 +36,7 @@ SimtConfig schedule_simt(const KernelSpec& spec, const DeviceModel& device) {
   s.b_k_fastest = !prefers(spec, c.b().body, last_k, last_n, is_load);
   s.n_fastest = !prefers(spec, spec.body, last_n, last_m, is_store);
   // Large tiles read half as many factors for each product and are 1.3 times as fast, but need
-  // enough results to occupy most multiprocessors, and four times the registers: those of doubles
+  // enough results to occupy most SMs, and four times the registers: those of doubles
   // would not fit.
   const auto tiles = [&](int tile) {
     const auto along = [&](int from, int size) {

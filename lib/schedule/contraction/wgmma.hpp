@@ -1,5 +1,5 @@
 // How a contraction runs on tensor cores that take whole warpgroups (wgmma): which operands the
-// tensor memory accelerator can bring, tiles, clusters and the ring of stages; see
+// TMA can load, tiles, clusters and the ring of stages; see
 // codegen/device/family/contraction_wgmma.cuh. A pure function of the spec and the device model.
 #pragma once
 #include <cstdint>

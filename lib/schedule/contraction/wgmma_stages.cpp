@@ -27,7 +27,7 @@ int stages_in(int bytes, const TileProblem& p, const Tile& t) {
 }
 // Of shared memory besides the stages.
 int fixed_bytes(const Tile& t) { return kLooseBytes + t.consumers * 4 * kSlabBytes; }
-// `blocks` share a multiprocessor, which keeps some for each.
+// `blocks` share an SM, which keeps some for each.
 int stages_beside_slabs(const TileProblem& p, const Tile& t, int blocks,
                         const DeviceModel& device) {
   return stages_in(device.shared_per_sm / blocks - device.shared_reserved - fixed_bytes(t), p, t);

@@ -44,7 +44,7 @@ double hindrance(const TileProblem& p, const Tile& t) {
   constexpr double kUneven = 1.2;
   constexpr int kEven = 32;
   const bool shared = t.cluster_m > 1 || (t.split > 1 && multiplications(t) > 1);
-  // Rows at zeros take no longer where a multiprocessor is free, but power. (512 channels of 7 x 7:
+  // Rows at zeros take no longer where an SM is free, but power. (512 channels of 7 x 7:
   // 27.9 us with pixels that stay and 25.8 without, where 29.9 and 31.0 were reckoned.)
   constexpr double kOfZeros = 0.2, kFewZeros = 0.08;
   const double zeros = 1 + kOfZeros * std::max(0.0, p.zeros - kFewZeros);
@@ -104,7 +104,7 @@ double short_lines(const TileProblem& p, const Tile& t, const DeviceModel& devic
   return rows * kRow / device.sms / device.clock + (tall ? down : across) * in_a_line * kAgain;
 }
 
-// Microseconds, roughly, for ranking, with costs fitted on an H200: what a multiprocessor spends on
+// Microseconds, roughly, for ranking, with costs fitted on an H200: what an SM spends on
 // its tiles, but no less than the time of memory and of the second-level cache.
 double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) {
   constexpr double kStreams = 1.075;  // of what another streaming kernel reaches, large boxes do
@@ -132,7 +132,7 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   const int cluster = cluster_blocks(t);
   const double tiles = tiles_of(p, t), at_once = cluster * clusters_at_once(device, cluster),
                rounds = std::ceil(tiles * t.split / at_once),
-               busy = std::min(tiles * t.split / rounds, at_once);  // multiprocessors
+               busy = std::min(tiles * t.split / rounds, at_once);  // SMs
   const double depth = p.depth / t.split, depth_bytes = depth * p.bytes;
   const bool swapped = t.window_stages > 0 && t.swap_ab;
   const double multiply =
@@ -215,7 +215,7 @@ int unit_of_part(const TileProblem& p, bool k_fastest) {
 
 // Data gradients, whose filters have the columns fastest, may have tiles that end within a line of
 // them: its other half is loaded in vain. (8 x 1280 channels of 16 x 16, 3 x 3: 160 columns leave
-// no multiprocessor idle, 192 one in seven.)
+// no SM idle, 192 one in seven.)
 bool ends_within_line(const TileProblem& p, const Tile& t) {
   return p.window && !p.phased && p.a_again > 1 && p.a_k_fastest && p.bytes == 2 &&
          p.products == 1 && t.cluster_m == 1 && t.split == 1 && t.n > kInstructionRows &&

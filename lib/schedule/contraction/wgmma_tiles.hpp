@@ -96,9 +96,9 @@ int sums_per_thread(const Tile& t);
 bool has_little_room(const Tile& t);
 // Results leave as they are summed, through stmatrix (contraction_store.cuh).
 bool stores_as_summed(const TileProblem& p, const Tile& t);
-// Blocks that share a multiprocessor, and shared memory of each. Where one round of the narrowest
+// Blocks that share an SM, and shared memory of each. Where one round of the narrowest
 // tiles streams A, one leaves room for the next kernel's, which then is ready when this one ends.
-// (8 x 8192 x 8192 of bf16 on an H200: 32.1 us with 12 stages and the multiprocessor alone, 31.6
+// (8 x 8192 x 8192 of bf16 on an H200: 32.1 us with 12 stages and the SM alone, 31.6
 // with 10 and half of it. Short sums miss the stages: 10.1 and 10.6 us for 8 x 4096 x 4096.)
 int blocks_that_fit(const TileProblem& p, const Tile& t, const DeviceModel& device);
 int shared_bytes(const TileProblem& p, const Tile& t, const DeviceModel& device);

@@ -81,7 +81,7 @@ PointwiseConfig choose_pointwise(const KernelSpec& spec, const DeviceModel& devi
     share_columns(spec, cost, s);
   }
   while (s.unroll > 1 && places / (s.threads * s.unroll) < device.enough_ctas) s.unroll /= 2;
-  // Few results, of which each may read a large window, are spread over the multiprocessors.
+  // Few results, of which each may read a large window, are spread over the SMs.
   const bool resamples = std::any_of(spec.gathers.begin(), spec.gathers.end(),
                                      [](const Gather& g) { return g.resamples(); });
   while (resamples && s.threads > 32 && places / (s.threads * s.unroll) < device.sms)

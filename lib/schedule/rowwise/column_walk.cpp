@@ -25,7 +25,7 @@ int bytes_ahead(const KernelSpec& spec, const Packing& packing) {
   return bytes;
 }
 
-// Registers that each thread can have where so many share a multiprocessor. Each quarter of it has
+// Registers that each thread can have where so many share an SM. Each quarter of it has
 // its own, for whole warps.
 double registers_with(const DeviceModel& device, int threads) {
   const int of_quarter = device.registers_per_sm / 4;
@@ -36,7 +36,7 @@ double registers_with(const DeviceModel& device, int threads) {
 constexpr double kBesideHeld = 24, kBesideValues = 20;  // registers, beside what a thread holds
 constexpr double kLongWalk = 10;  // rows, in which a ring pays for its filling
 
-// How the threads of a block that has a multiprocessor for itself are divided among rows, where
+// How the threads of a block that has an SM for itself are divided among rows, where
 // columns have several results; `numbers`: registers of a place, `walk`: rows of each block. What a
 // step costs a warp beside its elements is a third of all, so that a thread holds some places: the
 // threads of a row are few, and there are more rows. (A layernorm's gradients on an H200: 2560
@@ -64,7 +64,7 @@ Division divide_block(double places, double numbers, double walk, int place_byte
       continue;
     busiest = busy;
     best = {threads, 0};
-    // Whole quarters of a multiprocessor, and a last step that is whole, too.
+    // Whole quarters of an SM, and a last step that is whole, too.
     double fullest = 0;
     for (int rows = most; 2 * rows > most; --rows) {
       if (rows * threads % 32 != 0) continue;  // no whole warps
@@ -92,10 +92,10 @@ bool loads_row_numbers(const KernelSpec& spec) {
 }  // namespace
 
 // Blocks that walk over the rows and keep running results of the columns. The planner gives as many
-// walkers as pay (columns.cpp): fewer than there are multiprocessors, or some on each, which then
+// walkers as pay (columns.cpp): fewer than there are SMs, or some on each, which then
 // share its threads.
 void schedule_columns(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s) {
-  // For the rings of a multiprocessor's blocks, beside what their totals take: 192 KB of 228, 80 of
+  // For the rings of an SM's blocks, beside what their totals take: 192 KB of 228, 80 of
   // 100.
   const int ring_bytes = device.shared_per_sm / 100 * 85 >> 14 << 14;
   constexpr double kLeastBusy = 0.85;      // of a row's warps
@@ -110,7 +110,7 @@ void schedule_columns(const KernelSpec& spec, const DeviceModel& device, Rowwise
       column_cluster(static_cast<std::int64_t>(columns), spec.columns.size(), device);
   const double places =
       std::ceil(choose_places(spec, std::min(8, widest_pack(spec) / 2), s) / s.blocks_per_row);
-  // Of a multiprocessor: its blocks, and the rows that it takes side by side.
+  // Of an SM: its blocks, and the rows that it takes side by side.
   const double blocks = std::ceil(num_partials * s.blocks_per_row / device.sms),
                walkers = blocks * beside;
   const PlaceBytes bytes = place_bytes(spec, s.packing);
@@ -182,18 +182,18 @@ void schedule_columns(const KernelSpec& spec, const DeviceModel& device, Rowwise
   // The next row comes to registers only where these hold it beside the present one.
   const bool crowded = s.prefetch && each * (numbers + bytes.row / 4.0) + kBesideHeld > registers;
   if (slot_bytes > 0 && (!few || crowded))
-    s.ring = std::min(2, ring_bytes / static_cast<int>(blocks) / slot_bytes);
-  if (s.ring > 0) {
+    s.pipeline_stages = std::min(2, ring_bytes / static_cast<int>(blocks) / slot_bytes);
+  if (s.pipeline_stages > 0) {
     // More on their way at once than keep memory busy hinder each other. (12288 columns: 91 -> 84
     // us; with dropout and a residual, 4096 columns, 194 -> 183.)
     constexpr int kUnderWay = 48 << 10;
     s.slot_bytes = slot_bytes;
-    s.under_way = divided.rows > 0 && slot_bytes >= kUnderWay ? 0 : s.ring - 1;
+    s.in_flight = divided.rows > 0 && slot_bytes >= kUnderWay ? 0 : s.pipeline_stages - 1;
     // (12288 columns: 97 -> 91 us; 10240: 77 -> 64; 2304: 57.1 -> 56.0; but 4096: 54 -> 57.)
     s.by_lanes = divided.rows > 0 && (s.rows_per_block == 1 || columns <= kShortWalk) &&
                  s.threads_per_row % 32 == 0 && loads_row_numbers(spec);
   }
-  s.ahead = s.ring > 0 || (s.prefetch && !crowded);
+  s.ahead = s.pipeline_stages > 0 || (s.prefetch && !crowded);
   s.grid = static_cast<std::uint32_t>(spec.rowwise().num_partials * s.blocks_per_row);
 }
 

@@ -70,10 +70,10 @@ double rows_in_line(const KernelSpec& spec, const Packing& packing) {
 }
 
 // Packs across the rows. Where these start anywhere in memory, packs are cut out of the pieces
-// around them if there are enough for all multiprocessors. Returns the rows, with those that two
+// around them if there are enough for all SMs. Returns the rows, with those that two
 // packs hold counted twice.
 double choose_across(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s) {
-  constexpr int kLeast = 8;  // packs side by side, of a multiprocessor
+  constexpr int kLeast = 8;  // packs side by side, of an SM
   const int widest = std::min(8, widest_pack(spec)), dim = spec.rowwise().outer_rank - 1;
   const double runs = elements(spec.extent, 0, dim);
   const auto beside = static_cast<double>(spec.extent[dim]);

@@ -56,10 +56,10 @@ int threads_to_hold(double places, double most) {
 
 constexpr int kHeldBytes = 128;            // of a row, that a thread holds in 56 or 64 registers
 constexpr int kHeldByFew = 192;            // in blocks of at most 512 threads
-constexpr double kThreadsTogether = 1152;  // of a multiprocessor's blocks, with 56 registers each
+constexpr double kThreadsTogether = 1152;  // of an SM's blocks, with 56 registers each
 
 // Blocks of at most 256 threads that share a row, so that several rows are under way on a
-// multiprocessor; 1 where their threads would idle too much. With weights the shares must be equal
+// SM; 1 where their threads would idle too much. With weights the shares must be equal
 // (109 and 137 us for an rmsnorm of 2048 x 50257 on an H200; a softmax is 14 % faster so).
 int small_blocks(double places, bool weights) {
   constexpr double kLeast = 0.85;  // of the threads are busy
@@ -73,8 +73,8 @@ int small_blocks(double places, bool weights) {
 }
 
 // Blocks that share a row: where it is too long for one block's registers, or where few rows would
-// leave multiprocessors idle. Rows of several reductions wait so often that a block should not fill
-// a multiprocessor alone, if the device has clusters instead. `held`: bytes at a place, of which
+// leave SMs idle. Rows of several reductions wait so often that a block should not fill
+// an SM alone, if the device has clusters instead. `held`: bytes at a place, of which
 // none costs less than a whole pack. `weights`: some are read by all rows.
 int blocks_for_row(const KernelSpec& spec, double rows, double places, int held, bool weights,
                    const DeviceModel& device) {
@@ -148,7 +148,7 @@ int usual_threads(const KernelSpec& spec, double rows, double places, int held,
                                               busy(threads_per_row) < 0.8 &&
                                               busy(fewer) > busy(threads_per_row))
     threads_per_row = fewer;
-  // Instead of a large block, as many as can hold their rows share a multiprocessor, with all its
+  // Instead of a large block, as many as can hold their rows share an SM, with all its
   // threads: one computes while others wait.
   if ((s.blocks_per_row > 1 || spec.rowwise().phases > 2) && threads_per_row > 512) {
     const double most = std::max(1, kHeldBytes / std::max(held, 1));  // places of a thread

@@ -135,7 +135,7 @@ RowwiseConfig schedule_rowwise(const KernelSpec& spec, const DeviceModel& device
   else
     schedule_along(spec, device, s);
   s.early = early_blocks(spec, device, s);
-  s.shared_bytes = static_cast<std::uint32_t>(s.ring * s.slot_bytes);
+  s.shared_bytes = static_cast<std::uint32_t>(s.pipeline_stages * s.slot_bytes);
   s.microseconds = microseconds(spec, device);
   return s;
 }

@@ -24,10 +24,10 @@ struct RowwiseConfig : Launch {
   bool recompute = false;     // resident: values are computed anew in every phase, not kept
   int early = 0;              // resident: blocks that prefetch while the kernel before still runs
   bool ahead = false;         // column reductions: the next row is fetched before this one ends
-  int ring = 0;               // ahead: rows that are under way to shared memory, or 0: to registers
-  int under_way = 0;          // ring: those that need not have arrived when a row is taken
-  int slot_bytes = 0;         // ring: of one row of every thread
-  bool by_lanes = false;      // lanes fetch what belongs to rows as a whole for 32 steps
+  int pipeline_stages = 0;    // ahead: rows that are under way to shared memory, or 0: to registers
+  int in_flight = 0;      // pipeline_stages: those that need not have arrived when a row is taken
+  int slot_bytes = 0;     // pipeline_stages: of one row of every thread
+  bool by_lanes = false;  // lanes fetch what belongs to rows as a whole for 32 steps
 };
 
 // With what was decided for another spec of the same structure, whose rows are as long; nothing

@@ -54,7 +54,7 @@ struct OperandA {
 };
 struct OperandB {
   static constexpr bool k_fastest = true, ragged = false, copied = false, joined = false, plain = false;
-  static constexpr bool turned = true;
+  static constexpr bool transposed = true;
   static constexpr int width = 4, dim = 2;
   struct Place {
     sinter::Pack<sinter::f32, 4, 4> b;
@@ -93,6 +93,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 3)
-void sinter_contraction_add_9ed529d4(const __grid_constant__ Args args) {
+void sinter_contraction_add_f3591a02(const __grid_constant__ Args args) {
   sinter::contraction::run_by_threads<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

@@ -116,7 +116,7 @@ function orderLayers(layers) {
 
 // Moves the boxes of a layer as near to where they want to be (`wish`, with `weight`) as their order
 // and their widths allow: pooling of neighbours that would overlap gives the least squares.
-function settle(layer) {
+function spread(layer) {
   const pools = [];
   let offset = 0;
   layer.forEach((node, i) => {
@@ -137,7 +137,7 @@ function settle(layer) {
 function place(layers) {
   for (const layer of layers) {
     for (const node of layer) Object.assign(node, {wish: 0, weight: 1});
-    settle(layer);
+    spread(layer);
   }
   const pull = (layer, sides) => {
     for (const node of layer) {
@@ -151,7 +151,7 @@ function place(layers) {
       node.wish = weight ? sum / weight : node.x;
       node.weight = Math.max(weight, 0.5);
     }
-    settle(layer);
+    spread(layer);
   };
   for (let sweep = 0; sweep < kSweeps; ++sweep) {
     const sides = sweep + 2 < kSweeps ? null : ["up", "down"];
