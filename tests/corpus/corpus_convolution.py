@@ -118,6 +118,10 @@ filter_gradient("_3d", [4, 32, 3, 4, 5], [32, 16, 2, 3, 3], groups=2, pre=[1, 1,
 # Their sums are cut in parts.
 filter_gradient("_parts", [32, 32, 16, 16], [8, 32, 3, 3], pre=[1, 1])
 filter_gradient("_parts_of_rows", [4, 32, 16, 64], [8, 32, 3, 3], stride=[2, 1], pre=[1, 1])
+# Channels first: pixels lie together as they are, and images are one more dim of the maps.
+filter_gradient("_lines", [3, 24, 8, 16], [40, 24, 1, 1], io="f8e4m3", lay=image_of_lines)
+filter_gradient("_lines", [2, 24, 8, 16], [40, 24, 3, 1], lay=image_of_lines, pre=[1, 0])
+filter_gradient("_lines", [3, 16, 4, 6, 16], [24, 16, 2, 3, 1], io="i8", lay=image_of_lines, pre=[1, 1, 0], post=[0, 1, 0])
 directions("7x7_stride_2", [2, 16, 21, 20], [64, 16, 7, 7], stride=[2, 2], pre=[3, 3])
 directions("3x1", [2, 64, 18, 21], [64, 64, 3, 1], pre=[1, 0])
 directions("5x5_stride_3", [1, 64, 20, 17], [64, 64, 5, 5], stride=[3, 3], pre=[2, 1], which="f")

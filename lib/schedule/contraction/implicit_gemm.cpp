@@ -148,6 +148,14 @@ std::optional<ImplicitGemm> implicit_gemm(const KernelSpec& given, bool image_is
   std::int64_t offset = 0;
   auto dims = image_dims(spec, *roles, image->access, image_index, offset);
   if (!dims) return {};
+  if (by_images && image_index >= 0) {
+    // Its maps count no images beside the innermost dim: what tells these apart is one more dim.
+    if (dims->size() == kMostAxes) return {};
+    dims->insert(dims->begin(), ImageDim{.pixel_index = image_index,
+                                         .extent = spec.extent[image_index],
+                                         .stride = image->access.stride[image_index]});
+    image_index = -1;
+  }
   const int rank = static_cast<int>(dims->size());
   for (std::size_t i = dims->size(); i-- > 0;) {
     const ImageDim& d = (*dims)[i];
