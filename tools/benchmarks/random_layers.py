@@ -65,6 +65,21 @@ def channels_last_stride(dim):
     return [step, 1, *strides]
 
 
+def factor(r, g, name, b, rows, columns, io):
+    """By rows or by columns, packed, with room behind each line, or heads beside one another; sometimes computed on the way."""
+    room = r.choice([0, 0, 0, 8, 24, 1])
+    lay = r.choice(["rows", "rows", "columns", "columns", "heads"])
+    strides = {"rows": [rows * (columns + room), columns + room, 1], "columns": [columns * (rows + room), 1, rows + room],
+               "heads": [columns, b * columns, 1]}[lay]
+    stored = r.choice(["f8e4m3", "i8"]) if io in ("bf16", "f16") and r.random() < 0.12 else None
+    x = g.input(name, b, rows, columns, stride=strides, dtype=stored)
+    if stored:
+        return g.pointwise("mul", x, g.input(name + "_scale", 1, 1, columns, dtype="f32"))
+    if io != "i8" and r.random() < 0.12:
+        x = g.pointwise(r.choice(["relu_fwd", "swish_fwd"]), x)
+    return x
+
+
 def product(r):
     io = r.choice(["bf16", "bf16", "bf16", "f16", "f8e4m3", "f32", "i8"])
     g = Graph(io)
@@ -74,11 +89,9 @@ def product(r):
     b = r.choice([1, 1, 1, 2, 3, 8, 24])
     if 2 * b * m * n * k > (MOST_FLOPS if io != "f32" else 2e10) or b * (m * k + n * k + m * n) * 2 > MOST_BYTES:
         return None
-    shared = r.random() < 0.3
-    a = g.input("a", b, m, k, stride=r.choice([None, None, [m * k, 1, m]]))
-    of_b = 1 if shared else b
-    w = g.input("w", of_b, k, n, stride=r.choice([None, [k * n, 1, k]]))
-    y = g.matmul(a, w)
+    a = factor(r, g, "a", b, m, k, io)
+    w = factor(r, g, "w", 1 if r.random() < 0.3 else b, k, n, io)
+    y = g.node("matmul", {"A": a, "B": w}, "C", **({"compute_data_type": "tf32"} if io == "f32" and r.random() < 0.5 else {}))
     if io == "i8":
         g.tensors[y] = {"data_type": "i32"}
         return g.output(y, "i32")
@@ -109,7 +122,7 @@ def chain(r):
 
 
 def convolution(r):
-    io = r.choice(["bf16", "bf16", "bf16", "f16", "f32", "f8e4m3"])
+    io = r.choice(["bf16", "bf16", "bf16", "f16", "f32", "f8e4m3", "i8"])
     g, rank = Graph(io), r.choice([2, 2, 2, 2, 1, 3])
     f = [r.choice([1, 3, 3, 3, 5, 7, 2, 4]) for _ in range(rank)] if r.random() < 0.15 else [r.choice([1, 3, 3, 3, 5, 7])] * rank
     groups = r.choice([1, 1, 1, 1, 0, 32, 2])
@@ -138,19 +151,29 @@ def convolution(r):
     lines = r.random() < 0.15
     shapes = {"X": (n, c, *size), "W": (k, c // groups, *f), "Y": (n, k, *out)}
     lay = lambda name, of: g.input(name, *shapes[of]) if lines else g.channels_last(name, *shapes[of])
-    attributes = {"groups": groups, "pre_padding": pre, "post_padding": post, "stride": stride, "dilation": dilation}
+    attributes = {"groups": groups, "pre_padding": pre, "post_padding": post, "stride": stride, "dilation": dilation,
+                  **({"compute_data_type": "i32"} if io == "i8" else {}),
+                  **({"compute_data_type": "tf32"} if io == "f32" and r.random() < 0.5 else {})}
     direction = r.choice(["fprop", "fprop", "dgrad", "wgrad"])
     if direction == "fprop":
-        y = g.node("conv_fprop", {"X": lay("x", "X"), "W": lay("w", "W")}, "Y", **attributes)
+        x = lay("x", "X")
+        if io in ("bf16", "f16") and r.random() < 0.15:  # the layer before: normalised and clipped
+            x = g.pointwise("mul", x, g.input("x_scale", 1, c, *[1] * rank, dtype="f32"))
+            x = g.pointwise("relu_fwd", g.pointwise("add", x, g.input("x_bias", 1, c, *[1] * rank, dtype="f32")))
+        y = g.node("conv_fprop", {"X": x, "W": lay("w", "W")}, "Y", **attributes)
+        if io == "i8":
+            return g.output(y, "i32", **({} if lines else {"stride": channels_last_stride(shapes["Y"])}))
         y = epilogue(r, g, y, shapes["Y"], False, io)
         return g.output(y, **({} if lines else {"stride": channels_last_stride(shapes["Y"])}))
     dy = lay("dy", "Y")
-    if r.random() < 0.3:
+    if io not in ("i8", "f8e4m3") and r.random() < 0.3:
         dy = g.pointwise("relu_bwd", dy, lay("before", "Y"))
     of = "X" if direction == "dgrad" else "W"
     ports = {"DY": dy, "W" if of == "X" else "X": lay("other", "W" if of == "X" else "X")}
     y = g.node("conv_" + direction, ports, "D" + of, **attributes)
     g.tensors[y] = {"dim": list(shapes[of])}
+    if io == "i8":
+        return g.output(y, "i32", **({} if lines else {"stride": channels_last_stride(shapes[of])}))
     if of == "X" and r.random() < 0.3:
         z = g.pointwise("relu_bwd", y, lay("x_before", "X"))
     else:
@@ -226,6 +249,115 @@ def attention(r):
     return g.output(o)
 
 
+def sequences(r):
+    """Packed sequences, forward and gradients; pages of keys; attention in single operations; queries, keys and values of one tensor."""
+    g, kind = Graph(r.choice(["bf16", "f16"])), r.choice(["packed", "packed", "pages", "pages", "by_hand", "interleaved"])
+    b, hk, d = r.choice([1, 2, 3, 4, 8, 16]), r.choice([1, 2, 4, 8]), r.choice([64, 128, 128, 32, 80, 96, 256])
+    h, most = hk * r.choice([1, 1, 2, 4, 8]), extent(r, 16, 2048)
+    if 4 * b * h * most * most * 2 * d > MOST_FLOPS:
+        return None
+    options = {"attn_scale": round(d ** -0.5, 5)}
+    if r.random() < 0.5:
+        options[r.choice(["causal_mask", "causal_mask_bottom_right"])] = True
+    if kind == "packed":
+        tokens = b * most
+        lay = lambda name, heads: g.input(name, 1, heads, tokens, d, stride=[tokens * heads * d, d, heads * d, 1])
+        ports = {"Q": lay("Q", h), "K": lay("K", hk), "V": lay("V", hk),
+                 **{p: g.input(p, b + 1, 1, 1, 1, dtype="i32") for p in ("CU_SEQ_LEN_Q", "CU_SEQ_LEN_KV")}}
+        o, of_rows = g.node("sdpa", ports, "O", "Stats", generate_stats=True, **options)
+        g.tensors[o] = {"stride": [tokens * h * d, d, h * d, 1]}
+        g.tensors[of_rows] = {"data_type": "f32"}
+        if r.random() < 0.5:
+            for y in g.node("sdpa_backward", ports | {"O": o, "dO": lay("dO", h), "Stats": of_rows}, "dQ", "dK", "dV", **options):
+                g.output(y)
+        return g.output(o)
+    if kind == "pages":
+        page, sq = r.choice([16, 32, 64, 128]), r.choice([1, 1, 1, 4, 17, 128, most])
+        pages = max(1, most // page)
+        ports = {"Q": g.input("Q", b, h, sq, d), **{x: g.input(x, b * pages, hk, page, d) for x in ("K", "V")},
+                 **{p: g.input(p, b, 1, pages, 1, dtype="i32") for p in ("Page_table_K", "Page_table_V")},
+                 **{p: g.input(p, b, 1, 1, 1, dtype="i32") for p in ("SEQ_LEN_Q", "SEQ_LEN_KV")}}
+        return g.output(g.node("sdpa", ports, "O", padding_mask=True, **options))
+    if kind == "interleaved":
+        rows = [most * 3 * h * d, d, 3 * h * d, 1]
+        ports = {x: g.input(x, b, h, most, d, stride=rows) for x in "QKV"}
+        o = g.node("sdpa", ports, "O", **options)
+        return g.output(o, stride=[most * h * d, d, h * d, 1])
+    q, k, v = g.input("q", b, h, most, d), g.input("k", b, h, most, d), g.input("v", b, h, most, d)
+    s = g.pointwise("mul", g.matmul(q, g.node("transpose", {"X": k}, "Y", permutation=[0, 1, 3, 2])), g.scalar("s", options["attn_scale"]))
+    if r.random() < 0.5:
+        s = g.pointwise("add", s, g.input("mask", r.choice([1, b]), 1, r.choice([1, most]), most))
+    return g.output(g.matmul(g.node("softmax", {"X": s}, "Y", axis=-1), v))
+
+
+def images(r):
+    """Norms over images and pooling, channels last or first, forward and gradients."""
+    g = Graph(r.choice(["bf16", "f16", "f32"]))
+    n, c, s = extent(r, 1, 64), r.choice([8, 32, 64, 96, 256, 320, 1024, extent(r, 3, 512)]), extent(r, 7, 112)
+    if n * c * s * s * 8 > MOST_BYTES:
+        return None
+    lay = g.channels_last if r.random() < 0.7 else g.input
+    shape, channel = (n, c, s, s), (1, c, 1, 1)
+    kind = r.choice(["batchnorm", "batchnorm_backward", "groupnorm", "groupnorm_backward", "pool", "pool_backward", "instancenorm"])
+    f32 = lambda name, *dim: g.input(name, *dim, dtype="f32")
+    groups = next(x for x in (32, 16, 8, 4, 3, 2, 1) if c % x == 0)
+    if kind.startswith("pool"):
+        w = r.choice([2, 3])
+        attributes = {"mode": r.choice(["maxpool", "avgpool_include_padding", "avgpool_exclude_padding"]), "window": [w, w], "stride": [2, 2],
+                      "pre_padding": [w // 2] * 2, "post_padding": [w // 2] * 2, "padding_mode": "zero_pad"}
+        if attributes["mode"] == "maxpool":
+            attributes["padding_mode"] = "neg_inf_pad"
+        x = lay("x", *shape)
+        if kind == "pool":
+            return g.output(g.node("resample", {"X": x}, "Y", **attributes))
+        o = (s + w // 2 * 2 - w) // 2 + 1
+        y = g.node("resample", {"X": x}, "Y", **attributes)
+        dx = g.node("resample_backward", {"DY": lay("dy", n, c, o, o), "X": x, "Y": y}, "DX", **attributes)
+        return g.output(dx).output(y)
+    ports = {"X": lay("x", *shape), "SCALE": f32("scale", *channel)}
+    if kind.endswith("backward"):
+        stat = {"batchnorm": channel, "groupnorm": (n, groups, 1, 1)}[kind[:9]]
+        ports |= {"DY": lay("dy", *shape), "MEAN": f32("mean", *stat), "INV_VARIANCE": f32("inv", *stat)}
+        if r.random() < 0.4:
+            ports["DY"] = g.pointwise("relu_bwd", ports["DY"], lay("before", *shape))
+        for y in g.node(kind, ports, "DX", "DSCALE", "DBIAS", **({"groups": groups} if kind[0] == "g" else {})):
+            g.output(y, "f32" if "DX" not in y else None)
+        return g
+    ports |= {"BIAS": f32("bias", *channel), "epsilon": g.scalar("epsilon", 1e-5)}
+    if kind == "batchnorm":
+        y, mean, inverse = g.node(kind, ports, "Y", "MEAN", "INV_VARIANCE")
+        g.output(mean, "f32").output(inverse, "f32")
+    else:
+        y = g.node(kind, ports, "Y", forward_phase="inference", **({"groups": groups} if kind == "groupnorm" else {}))
+    if r.random() < 0.5:
+        y = g.pointwise(r.choice(UNARY), y)
+    if r.random() < 0.4:
+        y = g.pointwise("add", y, lay("r", *shape))
+    return g.output(y, **({"stride": channels_last_stride(shape)} if lay == g.channels_last else {}))
+
+
+def gradients(r):
+    """Of norms and softmax of rows; with what stands around them."""
+    g = Graph(r.choice(["bf16", "f16", "f32"]))
+    n, d = extent(r, 1, 32768), extent(r, 8, 16384)
+    if n * d * 8 > MOST_BYTES:
+        return None
+    kind, dy = r.choice(["rmsnorm", "layernorm", "softmax"]), g.input("dy", n, d)
+    if r.random() < 0.3:
+        dy = g.pointwise("add", dy, g.input("dy2", n, d))
+    if kind == "softmax":
+        dx = g.node("softmax_backward", {"Y": g.input("y", n, d), "DY": dy}, "DX", axis=-1)
+        return g.output(g.pointwise("mul", dx, g.scalar("s", 0.125)))
+    ports = {"DY": dy, "X": g.input("x", n, d), "SCALE": g.input("scale", 1, d), "INV_VARIANCE": g.input("inv", n, 1, dtype="f32")}
+    wanted = ["DX", "DSCALE"]
+    if kind == "layernorm":
+        ports["MEAN"], wanted = g.input("mean", n, 1, dtype="f32"), wanted + ["DBIAS"]
+    dx, *rest = g.node(kind + "_backward", ports, *wanted)
+    for y in rest:
+        g.output(y, r.choice([None, "f32"]))
+    return g.output(g.pointwise("add", dx, g.input("residual", n, d)) if r.random() < 0.5 else dx)
+
+
 def experts(r):
     g = Graph(r.choice(["bf16", "f16", "f8e4m3"]))
     e, rows, n, k = r.choice([4, 8, 16, 64]), extent(r, 8, 8192), extent(r, 64, 4096), extent(r, 64, 4096)
@@ -233,7 +365,10 @@ def experts(r):
         return None
     ports = {"Token": g.input("tokens", 1, rows, k), "FirstTokenOffset": g.input("offsets", e + 1, dtype="i32")}
     w = g.input("w", e, k, n, stride=r.choice([None, [k * n, 1, k]]))
-    y = g.node("moe_grouped_matmul", {**ports, "Weight": w}, "Y", mode="none")
+    mode = r.choice(["none", "none", "gather", "scatter"])
+    if mode != "none":
+        ports["TokenIndex"] = g.input("index", rows, dtype="i32")
+    y = g.node("moe_grouped_matmul", {**ports, "Weight": w}, "Y", mode=mode)
     if r.random() < 0.5:
         y = g.pointwise(r.choice(UNARY), y)
     return g.output(y, r.choice([None, "f32"]))
@@ -264,7 +399,7 @@ def rows(r):
     return g.output(y, r.choice([None, None, "f8e4m3"]))
 
 
-KINDS = [product, product, product, convolution, convolution, convolution, attention, attention, chain, experts, rows]
+KINDS = [product] * 3 + [convolution] * 4 + [attention] * 2 + [sequences, sequences, images, gradients, chain, experts, rows]
 
 
 def main():
