@@ -55,6 +55,9 @@ def directions(name, x, w, io="bf16", stride=None, pre=None, post=None, dilation
 
 
 directions("3x3", [3, 64, 13, 11], [72, 64, 3, 3], pre=[1, 1])
+# One filter: the result has no index of channels.
+directions("one_filter", [2, 192, 19, 23], [1, 192, 3, 3], pre=[1, 1], which="f")
+directions("one_filter_f8", [2, 256, 18, 17], [1, 256, 3, 3], io="f8e4m3", pre=[1, 1], which="f", results="f32")
 directions("3x3_stride_2", [2, 64, 14, 15], [64, 64, 3, 3], stride=[2, 2], pre=[1, 1])
 directions("1x1_stride_2", [2, 64, 10, 12], [128, 64, 1, 1], stride=[2, 2])
 directions("dilated_flipped", [2, 72, 12, 10], [64, 72, 3, 2], io="f16", pre=[3, 0], post=[1, 2],

@@ -48,6 +48,25 @@ def fp8_views():
     g.output("square", data_type="f32")
 
 
+def grouped_layer(name, experts, rows, k, n, io="bf16", mode="none", by_columns=False, result=None):
+    """More experts than a warp has lanes; factors that TMA cannot load, or that must lie along k, are copied first where that
+    is faster; rows that an index gathers, or that leave to other places."""
+    g = Graph("grouped_" + name, io)
+    inputs = {"Token": g.tensor("tokens", [1, rows, k]), "Weight": g.tensor("weight", [experts, k, n],
+              **({"stride": [k * n, 1, k]} if by_columns else {})),
+              "FirstTokenOffset": g.tensor("offsets", [experts + 1], data_type="i32")}
+    if mode != "none":
+        inputs["TokenIndex"] = g.tensor("index", [rows], data_type="i32")
+    g.node("moe_grouped_matmul", inputs, "product", mode=mode)
+    g.output(g.pointwise("relu_fwd", "y", "product"), **({"data_type": result} if result else {}))
+
+
 groups_that_begin_anywhere()
 gathered_single_rows()
 fp8_views()
+grouped_layer("many_odd", 70, 300, 67, 45)
+grouped_layer("many_odd_f32", 40, 150, 35, 33, io="f32")
+grouped_layer("copied", 9, 700, 257, 200)
+grouped_layer("copied_weights", 5, 600, 256, 201, mode="gather")
+grouped_layer("copied_f8", 5, 500, 320, 208, io="f8e4m3", mode="scatter", result="f32")
+grouped_layer("gathered_f8", 6, 400, 272, 176, io="f8e4m3", mode="gather", result="bf16")

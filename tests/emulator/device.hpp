@@ -2,6 +2,7 @@
 // what the device library asks of the hardware, defined apart from the machine instructions.
 // Pointers to shared memory are numbers of 32 bits, counted from `anchor`.
 #pragma once
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -101,6 +102,15 @@ inline bool __any_sync(unsigned, bool mine) {
     return any;
   });
 }
+
+inline unsigned __ballot_sync(unsigned, bool mine) {
+  return look_around(mine, [](const auto& of) {
+    unsigned all = 0;
+    for (unsigned lane = 0; lane < emulator::kWarp; ++lane) all |= unsigned{of(lane)} << lane;
+    return all;
+  });
+}
+inline int __popc(unsigned x) { return std::popcount(x); }
 
 inline unsigned shared_address(const void* p) {
   return static_cast<unsigned>(static_cast<const char*>(p) - anchor);

@@ -146,7 +146,7 @@ SINTER_DEVICE void run_by_warps(const Args& args, const Rows& rows) {
   EpilogueTile& slab = reinterpret_cast<EpilogueTile*>(dynamic_memory)[warp];
   for (long long tile = blockIdx.x; tile < T::tiles; tile += gridDim.x) {
     const WarpTileBounds<Config> at(tile, rows);
-    if (at.empty()) continue;
+    if (at.empty()) break;
     EpiloguePlace<Config> place;
     P::set_batch(place.batch, at.batch);
     Loader<Config, A, Rows, Config::tile_m, true> a;

@@ -25,6 +25,7 @@ struct WarpTiles {
       number<is_known(P::rows)>([] { return ceil_divide(P::rows, Config::tile_m); });
   static constexpr auto column_tiles =
       number<is_known(P::columns)>([] { return ceil_divide(P::columns, Config::tile_n); });
+  // Of grouped rows no more than so many.
   static constexpr auto tiles = number<is_known(P::batches, row_tiles, column_tiles)>(
       [] { return static_cast<long long>(P::batches) * row_tiles * column_tiles; });
 };
@@ -57,16 +58,59 @@ struct WarpTileBounds {
   using Index = typename Config::Index;
   Index batch, row0, row_end, column0;
 
+  // By whole warps.
   template <class Rows>
   SINTER_DEVICE WarpTileBounds(long long tile, const Rows& rows) {
+    if constexpr (Rows::grouped) {
+      find(tile, rows);
+      return;
+    }
     const WarpTilePlace<Config> at(tile);
     batch = static_cast<Index>(at.batch);
     row_end = rows.template end<Index>(batch, P::rows);
     row0 = rows.template begin<Index>(batch, P::rows) + static_cast<Index>(at.m) * Config::tile_m;
     column0 = static_cast<Index>(at.n) * Config::tile_n;
   }
-  // Of a group that has no more rows; the same for all threads.
+  // Behind the last tile of the last group; the same for all threads.
   SINTER_DEVICE bool empty() const { return row0 >= row_end; }
+
+ private:
+  // Tiles are numbered group by group, those without a row not at all: how many a group has is
+  // known only here. Each lane counts those of a group, and a scan of the warp adds them up.
+  template <class Rows>
+  SINTER_DEVICE void find(long long tile, const Rows& rows) {
+    constexpr auto columns = WarpTiles<Config>::column_tiles;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    row0 = row_end = column0 = 0;
+#pragma unroll 1
+    for (Index from = 0; from < P::batches; from += 32) {
+      const Index group = from + lane < P::batches ? from + lane : 0;
+      const Index begin = rows.template begin<Index>(group, P::rows),
+                  end = rows.template end<Index>(group, P::rows);
+      const bool some = end > begin && from + lane < P::batches;
+      const long long own =
+          some ? ceil_divide(end - begin, static_cast<Index>(Config::tile_m)) * columns : 0;
+      long long upto = own;  // those of the lanes before, too
+#pragma unroll
+      for (int distance = 1; distance < 32; distance *= 2) {
+        const long long other = __shfl_sync(~0u, upto, lane >= distance ? lane - distance : lane);
+        if (lane >= distance) upto += other;
+      }
+      const int found = __popc(__ballot_sync(~0u, upto <= tile));
+      if (found < 32) {
+        const long long in_group = tile - __shfl_sync(~0u, upto - own, found),
+                        tiles_m = __shfl_sync(~0u, own, found) / columns;
+        batch = from + found;
+        row_end = __shfl_sync(~0u, end, found);
+        // Neighbours share columns, those of the group's weight.
+        row0 = __shfl_sync(~0u, begin, found) +
+               static_cast<Index>(in_group % tiles_m) * Config::tile_m;
+        column0 = static_cast<Index>(in_group / tiles_m) * Config::tile_n;
+        return;
+      }
+      tile -= __shfl_sync(~0u, upto, 31);
+    }
+  }
 };
 
 }  // namespace sinter::contraction

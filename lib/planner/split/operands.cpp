@@ -419,16 +419,17 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
   }
   if (auto kernels = rearranged(spec, state, temporaries, cuts); !kernels.empty()) return kernels;
   const ContractionSpec* const c = spec.as_contraction();
-  const bool candidate = state.device().has_wgmma && c && c->k() == 1 && !c->chained() &&
-                         !c->rows.on && !reads_joined_indices(spec);
+  const bool candidate =
+      state.device().has_wgmma && c && c->k() == 1 && !c->chained() && !reads_joined_indices(spec);
   if (!candidate || schedule_kernel(spec, state.context()).wgmma()) return {std::move(spec)};
   const Operand a{0, c->first_m(), c->m}, b{1, c->first_n(), c->n};
   const bool as_they_are = multiplied_as_bytes(c->a().type, c->b().type);
   const DataType factor = as_they_are ? DataType::none : factor_type(spec);
   if (!as_they_are && factor == DataType::none) return {std::move(spec)};
   const double fused = choose_depth_parts(spec, state.context()).microseconds;
-  // One of them may do as it is.
+  // One of them may do as it is. Rows that an index gathers are not those of the domain.
   for (const auto& operands : {std::vector{b}, {a}, {a, b}}) {
+    if (c->rows.gathers() && operands.front().input == 0) continue;
     KernelSpec contraction = spec;
     Temporaries tried = temporaries;
     std::vector<KernelSpec> kernels;

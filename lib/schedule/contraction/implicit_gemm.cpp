@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <numeric>
+#include <utility>
 
 #include "plan/access.hpp"
 #include "schedule/contraction/convolution_operands.hpp"
@@ -127,6 +128,11 @@ std::optional<ImplicitGemm> implicit_gemm(const KernelSpec& given, bool image_is
   if (!may_be_convolution(given.contraction())) return {};
   ImplicitGemm g{given, {}, {}, {}};
   KernelSpec& spec = g.spec;
+  ContractionSpec& c = spec.contraction();
+  if (int& side = image_is_a ? c.n : c.m; side == 0) {  // one filter, or one channel of the result
+    add_unit_index(spec, image_is_a ? c.first_k() : c.first_m());
+    side = 1;
+  }
   const auto operand = [&](bool a) -> const ProductOperand& {
     return a ? spec.contraction().a() : spec.contraction().b();
   };
@@ -141,7 +147,7 @@ std::optional<ImplicitGemm> implicit_gemm(const KernelSpec& given, bool image_is
   // Of these types k must be the fastest: in a filter gradient an index that no tap moves, which is
   // that of images.
   const bool k_together = !takes_either_major(image_type);
-  auto roles = roles_of(given, image_is_a, image->access, k_together);
+  auto roles = roles_of(spec, image_is_a, image->access, k_together);
   if (!roles) return {};
   const bool by_images = roles->pixels_in_k && k_together;
   int image_index = -1;
@@ -151,10 +157,11 @@ std::optional<ImplicitGemm> implicit_gemm(const KernelSpec& given, bool image_is
   if (by_images && image_index >= 0) {
     // Its maps count no images beside the innermost dim: what tells these apart is one more dim.
     if (dims->size() == kMostAxes) return {};
-    dims->insert(dims->begin(), ImageDim{.pixel_index = image_index,
-                                         .extent = spec.extent[image_index],
-                                         .stride = image->access.stride[image_index]});
-    image_index = -1;
+    ImageDim images;
+    images.pixel_index = std::exchange(image_index, -1);
+    images.extent = spec.extent[images.pixel_index];
+    images.stride = image->access.stride[images.pixel_index];
+    dims->insert(dims->begin(), images);
   }
   const int rank = static_cast<int>(dims->size());
   for (std::size_t i = dims->size(); i-- > 0;) {
@@ -236,7 +243,6 @@ std::optional<ImplicitGemm> implicit_gemm(const KernelSpec& given, bool image_is
     }
     pixels.push_back(at);
   }
-  ContractionSpec& c = spec.contraction();
   if (taps_in_batch) {
     g.window.taps_of = ConvolutionWindow::Taps::batch;
   } else if (roles->pixels_in_k) {

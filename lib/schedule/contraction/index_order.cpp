@@ -67,6 +67,21 @@ void split_index(KernelSpec& spec, int i, std::int64_t run) {
   ++(i < c.first_m() ? c.batch : i < c.first_n() ? c.m : c.n);
 }
 
+void add_unit_index(KernelSpec& spec, int at) {
+  const auto access = [at](Access& a) {
+    if (a.via.empty() && !a.stride.empty()) a.stride.insert(at, 0);
+    for (auto& w : a.windows) w.coefficient.insert(at, 0);
+  };
+  spec.extent.insert(at, 1);
+  for (auto& p : spec.ports) access(p.access);
+  for (auto& c : spec.columns) access(c.result.access);
+  for (Body* body : spec.bodies())
+    for (auto& s : body->statements) {
+      access(s.access);
+      if (s.kind == StatementKind::index && s.dim >= at) ++s.dim;
+    }
+}
+
 bool names_index(const KernelSpec& spec, int i) {
   for (const Body* body : spec.bodies())
     for (const auto& s : body->statements)

@@ -16,6 +16,10 @@ bool reads_joined_indices(const KernelSpec& spec);
 // Index i becomes two: one that counts runs of `run`, and behind it the place in the run.
 void split_index(KernelSpec& spec, int i, std::int64_t run);
 
+// A new index of extent 1 in front of index `at`, along which nothing moves: whose it is (batch, m,
+// n) is the caller's to count.
+void add_unit_index(KernelSpec& spec, int at);
+
 // All indices of m and n but the innermost become batch indices: a tile then lies in two of them.
 void widen_batch(KernelSpec& contraction);
 // The operands change places, and with them rows and columns.

@@ -132,7 +132,8 @@ Started start(const KernelSpec& given, DataType number, int run) {
             light(spec, e),
             run > 0,
             weigh(spec, c.a().body, e.a),
-            weigh(spec, c.b().body, e.b)};
+            weigh(spec, c.b().body, e.b),
+            c.rows.on ? extent(0, first_m) : 0};
   for (const auto& st : spec.body.statements)
     if (is_load(st) || is_store(st))
       s.work.extra_bytes += info(spec.ports[static_cast<std::size_t>(st.port)].type).bytes;
@@ -156,9 +157,10 @@ double microseconds(const Started& s, const EstimatedMmaTile& t, const DeviceMod
   const bool copied = e.a.copied && e.b.copied;
   // The model of tiles on ordinary cores knows of places.
   const double clocks = e.ordinary_cores() ? 0 : clocks_beside(spec, e, t.tile),
-               beside = std::ceil(tiles_of(s.work, t.tile) / device.sms) * s.work.depth * clocks /
-                        device.clock;
-  const double operations = 2.0 * static_cast<double>(count(spec.extent, 0, spec.extent.size()));
+               beside = std::ceil(worked_tiles(s.work, t.tile) / device.sms) * s.work.depth *
+                        clocks / device.clock;
+  const double operations = 2.0 * static_cast<double>(count(spec.extent, 0, spec.extent.size())) /
+                            std::max(1.0, s.work.groups);
   return device.launch_microseconds +
          std::max({t.microseconds * (copied ? 1 : kThroughRegisters) + beside,
                    odd ? operations / kOdd : 0, memory});
@@ -173,7 +175,7 @@ MmaPlan finished(Started s, const EstimatedMmaTile& chosen, int least_blocks) {
   e.wide_index = needs_wide_index(spec);
   e.threads = 32 * tile.warps_m * tile.warps_n;
   e.least_blocks = least_blocks;
-  e.tiles = tiles_of(s.work, tile);
+  e.tiles = most_tiles(s.work, tile);
   e.grid = clamp_grid(e.tiles);
   e.microseconds = s.plan.microseconds = chosen.microseconds;
   const bool packs = e.n_fastest || !spec.contraction().rows.on;  // rows of a group start anywhere

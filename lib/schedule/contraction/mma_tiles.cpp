@@ -41,7 +41,7 @@ int blocks_of(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {
 
 // Clocks of an SM, roughly.
 double estimate(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {
-  const double tiles = tiles_of(w, t), each = std::ceil(tiles / device.sms);
+  const double tiles = worked_tiles(w, t), each = std::ceil(tiles / device.sms);
   const double beside = std::min<double>(blocks_of(w, t, device), each);
   const int warps = t.warps_m * t.warps_n;
   // Of one element of k: multiplications, fragments read from shared memory, what comes from
@@ -102,6 +102,16 @@ int shared_bytes(const MmaTile& t) {
 
 double tiles_of(const MmaWork& w, const MmaTile& t) {
   return w.batches * std::ceil(w.rows / t.m) * std::ceil(w.columns / t.n);
+}
+
+double worked_tiles(const MmaWork& w, const MmaTile& t) {
+  if (w.groups == 0) return tiles_of(w, t);
+  return std::min(w.rows, w.rows / t.m + w.groups / 2) * std::ceil(w.columns / t.n);
+}
+
+double most_tiles(const MmaWork& w, const MmaTile& t) {
+  if (w.groups == 0) return tiles_of(w, t);
+  return std::min(w.rows, std::floor(w.rows / t.m) + w.groups) * std::ceil(w.columns / t.n);
 }
 
 double tile_microseconds(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {

@@ -11,9 +11,13 @@ struct MmaWork {
   bool light;          // loading takes few registers
   bool promotes;       // sums are kept twice
   OperandWeight a, b;
+  double groups = 0;  // into which rows fall, one a batch entry; 0: each batch entry has all rows
 };
 
 double tiles_of(const MmaWork& w, const MmaTile& t);
+// Those that have a row: groups of rows end anywhere in one. About so many, and at most so many.
+double worked_tiles(const MmaWork& w, const MmaTile& t);
+double most_tiles(const MmaWork& w, const MmaTile& t);
 int shared_bytes(const MmaTile& t);
 double tile_microseconds(const MmaWork& w, const MmaTile& t, const DeviceModel& device);  // roughly
 // Blocks that an SM must hold, at the cost of registers: where each waits for memory in
