@@ -119,6 +119,14 @@ inline bool resample_extents(ShapeRules& r, const Dims& x, Dims& y) {
       !r.dim_attribute("post_padding", a.post_padding, n, 0))
     return false;
   if (!is_pooling(*a.mode)) {
+    for (const auto& [attribute, given] : {std::pair{"window", !a.window.empty()},
+                                           std::pair{"stride", !a.stride.empty()},
+                                           std::pair{"pre_padding", !a.pre_padding.empty()},
+                                           std::pair{"post_padding", !a.post_padding.empty()},
+                                           std::pair{"padding_mode", a.padding_mode.has_value()}})
+      if (given)
+        return r.fail(Rule::resample_mode, attribute, text({"given with mode ", name(*a.mode)}),
+                      "pooling", "leave it out: the dims of Y say all");
     bool fits = y.size() == x.size() && y[0] == x[0] && y[1] == x[1];
     for (int i = 2; fits && i < x.size(); ++i) fits = x[i] > 0 || y[i] == 0;
     if (!fits)
@@ -141,13 +149,13 @@ inline bool resample_extents(ShapeRules& r, const Dims& x, Dims& y) {
   return true;
 }
 
-// Whether `type` holds each position of the window.
-inline bool holds_window(ShapeRules& r, DataType type, std::string port) {
+// Whether `type`, that of Index, holds each position of the window.
+inline bool holds_window(ShapeRules& r, DataType type) {
   const std::int64_t most = type == DataType::i8 ? 128 : std::int64_t{1} << 31;
   std::int64_t positions = 1;
   for (const std::int64_t w : r.attributes<ResampleAttributes>().window) {
     if (positions > most / w)
-      return r.fail(Rule::port_type, std::move(port),
+      return r.fail(Rule::port_type, "port Index",
                     text({name(type), ", which holds ", most, " positions"}),
                     text({"a type that holds those of a window of ",
                           to_string(r.attributes<ResampleAttributes>().window)}),
@@ -175,7 +183,7 @@ inline bool resample(ShapeRules& r) {
     if (type != DataType::i8 && type != DataType::i32)
       return r.fail(Rule::port_type, "port Index",
                     name(type), "i8 or i32", "declare Index with data_type i32");
-    if (!holds_window(r, type, "port Index")) return false;
+    if (!holds_window(r, type)) return false;
     r.set(1, y);
   }
   return true;
@@ -197,7 +205,7 @@ inline bool resample_backward(ShapeRules& r) {
     return false;
   if (r.has(3) && r.type(3) != DataType::i8 && r.type(3) != DataType::i32)
     return r.fail(Rule::port_type, "port Index", name(r.type(3)), "i8 or i32");
-  if (r.has(3) && !holds_window(r, r.type(3), "port Index")) return false;
+  if (r.has(3) && !holds_window(r, r.type(3))) return false;
   r.set(0, dx);
   return true;
 }
