@@ -190,12 +190,25 @@ class Graph {
   Node& edit_node(NodeId id) { return nodes_[static_cast<std::size_t>(id)]; }
   const Diagnostics& diagnostics() const { return diagnostics_; }
 
-  // The stored data type: as declared or, where absent, io for what the caller sees and
-  // intermediate for virtual tensors.
+  // The stored data type: as declared or, where absent, that of the port which produces it, or else
+  // io for what the caller sees and intermediate for virtual tensors.
   DataType type(TensorId id) const {
     const auto& t = (*this)[id];
     if (t.data_type != DataType::none) return t.data_type;
-    return t.producer >= 0 && !t.output ? options_.intermediate : options_.io;
+    const DataType type = port_type(id);
+    return type != DataType::none ? type : usual_type(id);
+  }
+  DataType usual_type(TensorId id) const {
+    return is_virtual(id) ? options_.intermediate : options_.io;
+  }
+  // What the port that produces a tensor makes it where none is declared; none: the usual type.
+  DataType port_type(TensorId id) const {
+    const NodeId producer = (*this)[id].producer;
+    if (producer < 0 || producer >= static_cast<NodeId>(nodes_.size())) return DataType::none;
+    const Node& n = nodes_[static_cast<std::size_t>(producer)];
+    for (std::size_t i = 0; i < n.outputs.size(); ++i)
+      if (n.outputs[i] == id) return info(n.op).outputs[i].type;
+    return DataType::none;
   }
   Dims stride(TensorId id) const {
     const auto& t = (*this)[id];
@@ -226,6 +239,7 @@ class Graph {
   void report(Diagnostic d) { diagnostics_.push_back(std::move(d)); }
 
  private:
+  static Diagnostic about(Rule rule, const TensorDesc& t);
   void check_alias(const TensorDesc& t, const std::vector<int>& aliases, Diagnostics& all) const;
 
   GraphOptions options_;

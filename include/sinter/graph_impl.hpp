@@ -26,18 +26,23 @@ inline std::optional<TensorId> Graph::find(std::string_view tensor_name) const {
   return std::nullopt;
 }
 
+inline Diagnostic Graph::about(Rule rule, const TensorDesc& t) {
+  Diagnostic d{};
+  d.rule = rule;
+  d.tensor = t.name;
+  d.file = t.where.file;
+  d.line = t.where.line;
+  return d;
+}
+
 // Checks what concerns one tensor alone.
 inline bool Graph::valid_tensor(const TensorDesc& t, bool written) {
   const auto fail = [&](Rule rule, std::string_view attribute, std::string_view seen,
                         std::string_view allowed) {
-    Diagnostic d{};
-    d.rule = rule;
-    d.tensor = t.name;
+    Diagnostic d = about(rule, t);
     d.attribute = attribute;
     d.seen = seen;
     d.allowed = allowed;
-    d.file = t.where.file;
-    d.line = t.where.line;
     report(std::move(d));
     return false;
   };
@@ -198,9 +203,11 @@ inline Tensor Graph::output(Tensor t, std::string name, TensorOptions options, W
     report(std::move(d));
     return {};
   }
-  // An untyped result has the io type.
+  // An untyped result has the type of its port, or else the io type.
+  const DataType of_port = port_type(t.id());
   const DataType type = options.data_type != DataType::none ? options.data_type
                         : desc.data_type != DataType::none  ? desc.data_type
+                        : of_port != DataType::none         ? of_port
                                                             : options_.io;
   if (!keeps_kind(t.id(), type, where)) return {};
   desc.output = true;
@@ -351,14 +358,7 @@ inline Diagnostics Graph::check() {
   }
 
   Diagnostics all = diagnostics_;
-  const auto report_tensor = [&](Rule rule, const TensorDesc& t) {
-    Diagnostic d{};
-    d.rule = rule;
-    d.tensor = t.name;
-    d.file = t.where.file;
-    d.line = t.where.line;
-    all.push_back(std::move(d));
-  };
+  const auto report_tensor = [&](Rule rule, const TensorDesc& t) { all.push_back(about(rule, t)); };
   bool any_output = false;
   std::vector<int> aliases(tensors_.size());
   for (const auto& t : tensors_)
@@ -390,6 +390,9 @@ inline void Graph::check_alias(const TensorDesc& t, const std::vector<int>& alia
     return text(
         {name(type(id)), " ", to_string((*this)[id].dim), " with strides ", to_string(stride(id))});
   };
+  const auto alike = [&](TensorId a, TensorId b) {
+    return type(a) == type(b) && (*this)[a].dim == (*this)[b].dim && stride(a) == stride(b);
+  };
   const bool known = t.alias >= 0 && t.alias < static_cast<TensorId>(tensors_.size());
   std::string seen, allowed = "an input of the graph";
   if (!t.output)
@@ -400,18 +403,14 @@ inline void Graph::check_alias(const TensorDesc& t, const std::vector<int>& alia
     seen = text({"'", (*this)[t.alias].name, "', no input"});
   else if (aliases[static_cast<std::size_t>(t.alias)] > 1)
     seen = text({"'", (*this)[t.alias].name, "', which another output names, too"});
-  else if (memory(t.alias) != memory(self))
+  else if (!alike(t.alias, self))
     seen = text({"'", (*this)[t.alias].name, "', ", memory(t.alias)}), allowed = memory(self);
   else
     return;
-  Diagnostic d{};
-  d.rule = Rule::tensor_alias;
-  d.tensor = t.name;
+  Diagnostic d = about(Rule::tensor_alias, t);
   d.attribute = "alias";
   d.seen = std::move(seen);
   d.allowed = std::move(allowed);
-  d.file = t.where.file;
-  d.line = t.where.line;
   all.push_back(std::move(d));
 }
 
@@ -420,11 +419,8 @@ inline Diagnostics Graph::notes() const {
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const TensorDesc& t = tensors_[i];
     if (t.read || !is_input(static_cast<TensorId>(i))) continue;
-    Diagnostic d{};
-    d.rule = Rule::tensor_unused;
+    Diagnostic d = about(Rule::tensor_unused, t);
     d.tensor = label(static_cast<TensorId>(i));
-    d.file = t.where.file;
-    d.line = t.where.line;
     all.push_back(std::move(d));
   }
   return all;

@@ -49,14 +49,14 @@ std::string scalar_text(DataType type, const TensorDesc& t) {
 
 std::string tensor_text(const Graph& g, TensorId id) {
   const TensorDesc& t = g[id];
-  const bool inner = t.producer >= 0 && !t.output;
-  const DataType usual = inner ? g.options().intermediate : g.options().io;
+  const DataType type = g.type(id), of_port = g.port_type(id);
   ObjectLine line;
   if (!t.has_value || t.dim != Dims{1}) line.add("dim", text_of(t.dim));
   if (!t.stride.empty() && t.stride != packed_strides(t.dim)) line.add("stride", text_of(t.stride));
-  if (g.type(id) != usual) line.add("data_type", json_string(name(g.type(id))));
+  if (type != g.usual_type(id) || (of_port != DataType::none && type != of_port))
+    line.add("data_type", json_string(name(type)));
   if (t.output) line.add("output", "true");
-  if (g.is_known(id)) line.add("value", scalar_text(g.type(id), t));
+  if (g.is_known(id)) line.add("value", scalar_text(type, t));
   if (t.bound_value) line.add("pass_by_value", "true");
   if (t.constant) line.add("constant", "true");
   if (t.alias >= 0) line.add("alias", json_string(g[t.alias].name));

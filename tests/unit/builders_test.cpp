@@ -136,6 +136,30 @@ TEST_CASE("scales of attention are f32 numbers of heads") {
   CHECK(g.diagnostics()[1].attribute == "port Scale_O");
 }
 
+TEST_CASE("Stats of attention are f32 also where they become a result later") {
+  Graph g(GraphOptions{.io = bf16, .intermediate = bf16});
+  const auto q = g.tensor("q", {1, 2, 8, 8});
+  const auto r = sdpa(q, q, q, {.generate_stats = true});
+  CHECK(g.type(r.stats.id()) == f32);
+  g.output(r.o, "o");
+  g.output(r.stats, "stats");
+  CHECK(g.type(r.stats.id()) == f32);
+  CHECK(g.type(r.o.id()) == bf16);
+  CHECK(g.check().empty());
+}
+
+TEST_CASE("lengths that nothing reads are refused") {
+  Graph g;
+  const auto q = g.tensor("q", {1, 2, 8, 8});
+  const auto n = g.tensor("n", {1, 1, 1, 1}, i32);
+  CHECK(sdpa(q, q, q, {.padding_mask = true}, {.seq_len_q = n, .seq_len_kv = n}).o);
+  CHECK(sdpa(q, q, q, {.causal_mask_bottom_right = true}, {.seq_len_kv = n}).o);
+  CHECK(g.diagnostics().empty());
+  CHECK_FALSE(sdpa(q, q, q, {.causal_mask = true}, {.seq_len_q = n, .seq_len_kv = n}).o);
+  REQUIRE(rules(g.diagnostics()) == std::vector{Rule::sdpa_mask});
+  CHECK(g.diagnostics()[0].attribute == "port SEQ_LEN_Q");
+}
+
 TEST_CASE("attention on integers is refused, and a type that comes too late") {
   Graph g;
   auto q = g.tensor("q", {1, 2, 8, 8}, i32), x = g.tensor("x", {4});
@@ -219,6 +243,12 @@ TEST_CASE("an alias that cannot be is refused with the reason") {
     auto x = g.tensor("x", {4});
     g.output(exp(x), "y", {.data_type = f16, .alias = x});
   });
+  const std::string strides = refused([](Graph& g) {
+    auto x = g.tensor("x", {4, 4});
+    g.output(exp(x), "y", {.stride = {1, 4}, .alias = x});
+  });
+  CHECK(strides.find("seen 'x', f32 [4, 4] with strides [4, 1]") != std::string::npos);
+  CHECK(strides.find("allowed f32 [4, 4] with strides [1, 4]") != std::string::npos);
   refused([](Graph& g) {  // two outputs in one place
     auto x = g.tensor("x", {4});
     g.output(exp(x), "y", {.alias = x});

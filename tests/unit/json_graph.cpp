@@ -62,6 +62,32 @@ TEST_CASE("a graph document gives the graph that it describes") {
   CHECK(g->compute(g->nodes()[1]) == f32);
 }
 
+TEST_CASE("Stats and Amax_O of attention are f32 where they declare no type") {
+  const auto types = [](const std::string& stats, const std::string& amax) {
+    const std::string operand = "{\"dim\": [1, 2, 8, 16]}";
+    const auto g = graph_of(
+        document("\"Q\": " + operand + ", \"K\": " + operand + ", \"V\": " + operand +
+                     ", \"O\": {\"output\": true}, \"L\": {" + stats + "}, \"A\": {" + amax + "}",
+                 "{\"op\": \"sdpa\", \"inputs\": {\"Q\": \"Q\", \"K\": \"K\", \"V\": \"V\"}, "
+                 "\"outputs\": {\"O\": \"O\", \"Stats\": \"L\", \"Amax_O\": \"A\"}}",
+                 "\"io_data_type\": \"bf16\", \"intermediate_data_type\": \"f16\", "));
+    const auto again = graph_of(graph_to_json(*g));
+    std::string found;
+    for (const char* name : {"O", "L", "A"}) {
+      const DataType type = g->type(*g->find(name));
+      CHECK(again->type(*again->find(name)) == type);
+      found += std::string(sinter::name(type)) + " ";
+    }
+    return found;
+  };
+  const std::string output = "\"output\": true";
+  CHECK(types(output, output) == "bf16 f32 f32 ");
+  CHECK(types("", "") == "bf16 f32 f32 ");
+  // What is declared stays, the graph's own types included.
+  CHECK(types(output + ", \"data_type\": \"bf16\"", "\"data_type\": \"f16\"") == "bf16 bf16 f16 ");
+  CHECK(types("\"data_type\": \"f64\"", output + ", \"data_type\": \"f32\"") == "bf16 f64 f32 ");
+}
+
 TEST_CASE("nodes of a document may stand in any order") {
   const std::string a =
       "{\"op\": \"pointwise\", \"mode\": \"neg\", \"inputs\": {\"IN_0\": \"X\"}, \"outputs\": "

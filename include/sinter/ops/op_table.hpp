@@ -61,6 +61,7 @@ enum class OpKind : std::uint8_t {
 struct Port {
   std::string_view name;
   bool required = true;
+  DataType type = DataType::none;  // of an output that declares none; none: what the graph says
 };
 
 // The rows of a port table. (A std::span would take the compiler longer than all the tables.)
@@ -120,7 +121,7 @@ inline constexpr Port A_B[] = {{"A"}, {"B"}}, C[] = {{"C"}}, X_W[] = {{"X"}, {"W
                  {"Block_mask", false}, {"CU_SEQ_LEN_Q", false}, {"CU_SEQ_LEN_KV", false},
                  {"Descale_Q", false}, {"Descale_K", false}, {"Descale_V", false},
                  {"Descale_S", false}, {"Scale_S", false}, {"Scale_O", false}},
-    sdpa_out[] = {{"O"}, {"Stats", false}, {"Amax_O", false}},
+    sdpa_out[] = {{"O"}, {"Stats", false, DataType::f32}, {"Amax_O", false, DataType::f32}},
     sdpa_backward_in[] = {{"Q"}, {"K"}, {"V"}, {"O"}, {"dO"}, {"Stats"}, {"Bias", false},
                           {"SEQ_LEN_Q", false}, {"SEQ_LEN_KV", false}, {"Seed", false},
                           {"Offset", false}, {"Page_table_K", false}, {"Page_table_V", false},
