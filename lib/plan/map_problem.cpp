@@ -1,20 +1,13 @@
-// The numbers are those of cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col without interleaving.
 #include "plan/map_problem.hpp"
 
 #include <algorithm>
 
+#include "plan/tma_limits.hpp"
+
 namespace sinter {
 namespace {
 
-constexpr int kMostDims = 5;
-constexpr std::int64_t kMostExtent = std::int64_t{1} << 32;
-constexpr std::int64_t kStrideEnd = std::int64_t{1} << 40;
-constexpr std::int64_t kMostBox = 256;
-constexpr std::int64_t kUnit = 16;  // bytes, what all addresses are multiples of
-// im2col
-constexpr int kFewestDims = 3;
-constexpr std::int64_t kMostPixels = 1024, kMostPixelStep = 8;
-constexpr std::int64_t kCornerEnd[] = {32768, 128, 16};  // of images of 1, 2 and 3 dims
+using namespace tma;
 
 using Problem = std::optional<MapProblem>;
 
@@ -74,7 +67,7 @@ Problem pixels_problem(const TensorMap& m) {
     return {};
   }
   const int spatial = m.dim.size() - 2;
-  if (m.dim.size() < kFewestDims) return MapProblem{"dim", to_string(m.dim), "3 to 5 entries"};
+  if (m.dim.size() < kFewestPixelDims) return MapProblem{"dim", to_string(m.dim), "3 to 5 entries"};
   for (const auto& [name, list] :
        {std::pair{"lower", &m.lower}, std::pair{"upper", &m.upper}, std::pair{"step", &m.step}})
     if (list->size() != spatial)

@@ -10,9 +10,9 @@ namespace sinter {
 
 struct TensorMap {
   DataType type{};
-  Dims dim;                 // 1 to 5 extents in elements, innermost first, each 1 to 2^32
-  Dims stride;              // bytes, of dims 1.. (one fewer than dim): multiples of 16, below 2^40
-  Dims box;                 // elements, one a dim, 1 to 256; im2col: channels, pixels
+  Dims dim;                 // extents in elements, innermost first (limits: tma_limits.hpp)
+  Dims stride;              // bytes, of dims 1.. (one fewer than dim)
+  Dims box;                 // elements, one a dim; im2col: channels, pixels
   int swizzle = 0;          // bytes: 0, 32, 64 or 128
   std::int64_t offset = 0;  // bytes from the tensor's pointer, a multiple of 16
   // im2col: dims are channels, w, [h, [d,]] image. An instruction walks over base pixels, w

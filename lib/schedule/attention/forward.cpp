@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "plan/access.hpp"
+#include "plan/tma_limits.hpp"
 #include "schedule/attention/forward_f8.hpp"
 #include "schedule/attention/forward_mma.hpp"
 #include "schedule/attention/forward_parts.hpp"
@@ -37,10 +38,8 @@ std::optional<BoxedOperand> boxed_rows(const KernelSpec& spec, const ProductOper
     o->map.dim[o->k_fastest ? 1 : 0] *= members;
     return o;
   }
-  constexpr int kMostDims = 5;
   if (!o->k_fastest || members * queries > kConsumerRows || kConsumerRows % queries != 0 ||
-      step <= 0 || step % 16 != 0 || step >= std::int64_t{1} << 40 ||
-      o->map.dim.size() == kMostDims)
+      !tma::takes_step(step) || o->map.dim.size() == tma::kMostDims)
     return {};
   TensorMap& map = o->map;
   const Dims dim = map.dim, stride = map.stride;
@@ -288,7 +287,7 @@ bool plan_by_warpgroups(const KernelSpec& spec, const DeviceModel& device, Atten
   set_swizzled_lines(e.k, e.tile_k, up(depth, kSwizzledLine));
   set_swizzled_lines(e.v, up(up(width, 16), kSwizzledLine), e.tile_k);
   for (const BoxedOperand* b : {&e.q, &e.k, &e.v})
-    if (b->map.box[1] > 256) return false;
+    if (b->map.box[1] > tma::kMostBox) return false;
   e.result = stored_sums(plan.spec, e.q.map.type);
   e.threads = 128 * (e.consumers * e.alternating + 1);
   e.heads_together = static_cast<int>(choose_heads_together(spec, e, heads, tiles_q, device));

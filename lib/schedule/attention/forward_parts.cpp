@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "plan/access.hpp"
+#include "plan/tma_limits.hpp"
 #include "schedule/schedule_parts.hpp"
 
 namespace sinter {
@@ -63,13 +64,13 @@ std::optional<BoxedOperand> paged(const KernelSpec& spec, const ProductOperand& 
   o.map.swizzle = 128;
   o.map.dim = {dim[3]};
   for (int i : {2, 1, 0}) {
-    const std::int64_t step = dim[i] > 1 ? stride[i] * bytes : 16;
-    if (step <= 0 || step % 16 != 0 || step >= std::int64_t{1} << 40) return {};
+    const std::int64_t step = dim[i] > 1 ? stride[i] * bytes : tma::kUnit;
+    if (!tma::takes_step(step)) return {};
     o.map.dim.push_back(dim[i]);
     o.map.stride.push_back(step);
   }
   for (std::int64_t n : o.map.dim)
-    if (n < 1 || n >= std::int64_t{1} << 31) return {};
+    if (n < 1 || n >= tma::kCoordinateEnd) return {};
   return o;
 }
 

@@ -2,12 +2,11 @@
 #include <algorithm>
 
 #include "plan/access.hpp"
+#include "plan/tma_limits.hpp"
 #include "schedule/contraction/wgmma.hpp"
 
 namespace sinter {
 namespace {
-
-constexpr std::int64_t kMostExtent = std::int64_t{1} << 31;
 
 // Whether no sum of so many products of integers leaves 32 bits.
 bool sums_fit(DataType a, DataType b, std::int64_t depth) {
@@ -78,7 +77,7 @@ std::optional<BoxedOperand> boxed(const KernelSpec& spec, const ProductOperand& 
   const bool single = multiplied_as_bytes(p.type, p.type);
   const bool rounded = p.type == DataType::f32 && type == DataType::tf32;
   if (!either && !single && !rounded) return {};
-  if (p.alignment < 16 || a.offset * bytes % 16 != 0) return {};
+  if (p.alignment < tma::kUnit || a.offset * bytes % tma::kUnit != 0) return {};
   BoxedOperand o;
   o.port = from.number;
   o.scale = from.scale;
@@ -86,9 +85,7 @@ std::optional<BoxedOperand> boxed(const KernelSpec& spec, const ProductOperand& 
   o.map.type = rounded ? DataType::tf32 : p.type;  // the accelerator rounds
   o.map.offset = a.offset * bytes;
   o.map.swizzle = kStageLine;
-  const auto steps = [&](std::int64_t stride) {
-    return stride > 0 && stride * bytes % 16 == 0 && stride * bytes < (std::int64_t{1} << 40);
-  };
+  const auto steps = [&](std::int64_t stride) { return tma::takes_step(stride * bytes); };
   const bool one_row = row < 0 || !varies(spec, row);
   const std::int64_t rows = row < 0 ? 1 : spec.extent[row],
                      depth = count(spec.extent, spec.extent.size() - c.k(), spec.extent.size());
@@ -98,23 +95,23 @@ std::optional<BoxedOperand> boxed(const KernelSpec& spec, const ProductOperand& 
   if (of_k == 1 && (one_row || steps(of_row))) {
     o.k_fastest = true;
     o.map.dim = {depth, rows};
-    o.map.stride = {one_row ? (depth * bytes + 15) / 16 * 16 : of_row * bytes};
+    o.map.stride = {one_row ? tma::any_step(depth * bytes) : of_row * bytes};
   } else if (either && of_row == 1 && (depth == 1 || steps(of_k))) {
     o.k_fastest = false;
     o.map.dim = {rows, depth};
-    o.map.stride = {depth == 1 ? (rows * bytes + 15) / 16 * 16 : of_k * bytes};
+    o.map.stride = {depth == 1 ? tma::any_step(rows * bytes) : of_k * bytes};
   } else {
     return {};
   }
   for (int i = c.batch - 1; i >= 0; --i) {
     if (a.stride[i] == 0 || spec.extent[i] == 1) continue;
-    if (!steps(a.stride[i]) || o.map.dim.size() == 5) return {};
+    if (!steps(a.stride[i]) || o.map.dim.size() == tma::kMostDims) return {};
     o.batch.push_back(i);
     o.map.dim.push_back(spec.extent[i]);
     o.map.stride.push_back(a.stride[i] * bytes);
   }
   for (std::int64_t n : o.map.dim)
-    if (n < 1 || n >= kMostExtent) return {};
+    if (n < 1 || n >= tma::kCoordinateEnd) return {};
   return o;
 }
 
@@ -123,12 +120,10 @@ std::optional<BoxedOperand> boxed_port(const KernelSpec& spec, int number, int b
   const KernelPort& p = spec.ports[static_cast<std::size_t>(number)];
   const Access& a = p.access;
   const std::int64_t bytes = info(p.type).bytes, columns = spec.extent[column];
-  if (!a.windows.empty() || !a.via.empty() || p.alignment < 16 || a.offset * bytes % 16 != 0)
+  if (!a.windows.empty() || !a.via.empty() || p.alignment < tma::kUnit ||
+      a.offset * bytes % tma::kUnit != 0)
     return {};
-  const auto steps = [&](int i) {
-    const std::int64_t step = a.stride[i] * bytes;
-    return step > 0 && step % 16 == 0 && step < std::int64_t{1} << 40;
-  };
+  const auto steps = [&](int i) { return tma::takes_step(a.stride[i] * bytes); };
   int row = -1;  // the innermost index of which there is more than one
   for (int i = rows.first; i < rows.end; ++i) {
     if (spec.extent[i] == 1) continue;
@@ -142,17 +137,17 @@ std::optional<BoxedOperand> boxed_port(const KernelSpec& spec, int number, int b
   o.map.offset = a.offset * bytes;
   o.map.swizzle = kStageLine;
   o.map.dim = {columns, count(spec.extent, rows.first, rows.end)};
-  o.map.stride = {row >= 0 ? a.stride[row] * bytes : (columns * bytes + 15) / 16 * 16};
+  o.map.stride = {row >= 0 ? a.stride[row] * bytes : tma::any_step(columns * bytes)};
   for (int i = batch - 1; i >= 0; --i) {
     const std::int64_t n = i == shared.index ? spec.extent[i] / shared.group : spec.extent[i];
     if (n == 1 || a.stride[i] == 0) continue;
-    if (!steps(i) || o.map.dim.size() == 5) return {};
+    if (!steps(i) || o.map.dim.size() == tma::kMostDims) return {};
     o.batch.push_back(i);
     o.map.dim.push_back(n);
     o.map.stride.push_back(a.stride[i] * bytes);
   }
   for (std::int64_t n : o.map.dim)
-    if (n < 1 || n >= kMostExtent) return {};
+    if (n < 1 || n >= tma::kCoordinateEnd) return {};
   return o;
 }
 

@@ -2,17 +2,12 @@
 
 #include <algorithm>
 
+#include "plan/tma_limits.hpp"
+
 namespace sinter {
 namespace {
 
 using Source = BoxedOperand::Source;
-
-constexpr int kMostMapDims = 5;
-constexpr std::int64_t kMostExtent = std::int64_t{1} << 31, kUnitBytes = 16;
-
-bool loadable_step(std::int64_t stride, int bytes) {
-  return stride > 0 && stride * bytes % kUnitBytes == 0 && stride * bytes < (std::int64_t{1} << 40);
-}
 
 BoxedOperand operand_of(const ConvolutionOperand& of, Source source, bool k_fastest) {
   BoxedOperand o;
@@ -31,7 +26,7 @@ bool is_part(const std::vector<WindowAxis>& axes, int batch_index) {
 
 bool countable(const Dims& dims) {
   return std::all_of(dims.begin(), dims.end(),
-                     [](std::int64_t n) { return n >= 1 && n < kMostExtent; });
+                     [](std::int64_t n) { return n >= 1 && n < tma::kCoordinateEnd; });
 }
 
 // A dim of the pixels as it lies in memory; the innermost one tells images apart.
@@ -49,7 +44,7 @@ std::optional<BoxedOperand> of_images(const ConvolutionOperand& of, const Convol
   BoxedOperand o = operand_of(of, Source::images, true);
   o.map.offset = (a.offset + offset) * bytes;
   const std::int64_t channel = joint_stride(spec, a, rows);
-  if (sides.front().stride != 1 || o.map.offset % kUnitBytes != 0) return {};
+  if (sides.front().stride != 1 || o.map.offset % tma::kUnit != 0) return {};
   std::int64_t channels = count_of(spec, rows);
   for (int b : r.batch) {
     if (a.stride[b] == 0 || spec.extent[b] == 1 || is_part(image.axes, b)) continue;
@@ -61,7 +56,7 @@ std::optional<BoxedOperand> of_images(const ConvolutionOperand& of, const Convol
   others.insert(others.begin(), {channels, channel});
   o.map.dim = {sides.front().extent};
   for (const Side& side : others) {
-    if (!loadable_step(side.stride, bytes)) return {};
+    if (!tma::takes_step(side.stride * bytes)) return {};
     o.map.dim.push_back(side.extent);
     o.map.stride.push_back(side.stride * bytes);
   }
@@ -118,16 +113,16 @@ std::optional<BoxedOperand> image_operand(const ConvolutionOperand& of,
     }
   }
   o.map.offset = (a.offset + offset) * bytes;
-  if (o.map.offset % 16 != 0) return {};
+  if (o.map.offset % tma::kUnit != 0) return {};
   o.map.dim = {channels};
   for (std::size_t i = dims.size(); i-- > 0;) {
-    if (!loadable_step(dims[i].stride, bytes)) return {};
+    if (!tma::takes_step(dims[i].stride * bytes)) return {};
     o.map.dim.push_back(dims[i].extent);
     o.map.stride.push_back(dims[i].stride * bytes);
   }
   o.map.dim.push_back(images);
-  if (image_step == 0) image_step = (span + 15) / 16 * 16;
-  if (!loadable_step(image_step, bytes)) return {};
+  if (image_step == 0) image_step = tma::any_step(span);
+  if (!tma::takes_step(image_step * bytes)) return {};
   o.map.stride.push_back(image_step * bytes);
   if (!countable(o.map.dim)) return {};
   for (std::size_t i = 0; i < axes.size(); ++i) {
@@ -155,7 +150,7 @@ std::optional<BoxedOperand> filter_operand(const ConvolutionOperand& of,
   if (joint_stride(spec, a, first) != 1) return {};
   o.map.dim = {count_of(spec, first)};
   const auto add = [&](std::int64_t extent, std::int64_t stride) {
-    if (!loadable_step(stride, bytes)) return false;
+    if (!tma::takes_step(stride * bytes)) return false;
     o.map.dim.push_back(extent);
     o.map.stride.push_back(stride * bytes);
     return true;
@@ -172,7 +167,7 @@ std::optional<BoxedOperand> filter_operand(const ConvolutionOperand& of,
     o.batch.push_back(*b);
     if (!add(spec.extent[*b], a.stride[*b])) return {};
   }
-  if (o.map.dim.size() > kMostMapDims) return {};
+  if (o.map.dim.size() > tma::kMostDims) return {};
   return o;
 }
 
@@ -185,11 +180,11 @@ std::optional<BoxedOperand> gradient_operand(const ConvolutionOperand& of) {
   BoxedOperand o = operand_of(of, Source::boxes, false);
   o.map.offset = a.offset * bytes;
   o.map.dim = {count_of(spec, r.side), pixels};
-  if (!loadable_step(pixel, bytes)) return {};
+  if (!tma::takes_step(pixel * bytes)) return {};
   o.map.stride = {pixel * bytes};
   for (auto b = r.batch.rbegin(); b != r.batch.rend(); ++b) {
     if (a.stride[*b] == 0 || spec.extent[*b] == 1) continue;
-    if (!loadable_step(a.stride[*b], bytes) || o.map.dim.size() == kMostMapDims) return {};
+    if (!tma::takes_step(a.stride[*b] * bytes) || o.map.dim.size() == tma::kMostDims) return {};
     o.batch.push_back(*b);
     o.map.dim.push_back(spec.extent[*b]);
     o.map.stride.push_back(a.stride[*b] * bytes);
@@ -204,7 +199,7 @@ std::optional<BoxedOperand> images_of_image(const ConvolutionOperand& of,
     sides.push_back({d->extent, d->stride});
   // The accelerator loads neighbours, from multiples of 16 bytes on.
   const WindowAxis& k = image.axes.front();
-  const std::int64_t unit = kUnitBytes / info(of.port.type).bytes;
+  const std::int64_t unit = tma::kUnit / info(of.port.type).bytes;
   if (k.step != 1 || k.taps.size() != 1 || k.first % unit != 0 ||
       (k.taps[0] > 1 && k.offset_step % unit != 0))
     return {};

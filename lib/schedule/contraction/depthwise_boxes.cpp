@@ -4,13 +4,12 @@
 #include <utility>
 
 #include "plan/access.hpp"
+#include "plan/tma_limits.hpp"
 
 namespace sinter {
 namespace {
 
-constexpr std::int64_t kUnit = 16;  // bytes, what TMA's strides and offsets are multiples of
-constexpr int kMostDims = 5;
-constexpr std::int64_t kMostStride = std::int64_t{1} << 40;
+using tma::kUnit, tma::kMostDims;
 
 }  // namespace
 
@@ -50,7 +49,7 @@ bool set_map(const KernelSpec& spec, const DepthwiseConfig& parts, DepthwiseOper
     add(spec.extent[i], a.stride[i]);
   }
   for (std::int64_t stride : map.stride)
-    if (stride <= 0 || stride % kUnit != 0 || stride >= kMostStride) return false;
+    if (!tma::takes_step(stride)) return false;
   operand.map = std::move(map);
   return true;
 }

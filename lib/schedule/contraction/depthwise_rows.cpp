@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "plan/tma_limits.hpp"
 #include "schedule/contraction/depthwise_boxes.hpp"
 #include "schedule/schedule_parts.hpp"
 
@@ -17,7 +18,6 @@ constexpr int kMostColumns = 8;
 constexpr int kMostPhases = 4;       // of a strided data gradient, along one dim
 constexpr int kMostWorkers = 384;    // threads with results
 constexpr int kMostPlanes = 8;       // images of a thread block
-constexpr int kMostLine = 256;       // pixels of a box
 constexpr int kMostRegisters = 128;  // of a thread
 constexpr int kMostProducts = 1000;  // multiplications of a step: they cost time to compile
 constexpr int kMostStages = 8, kLeastStages = 3;
@@ -111,7 +111,7 @@ std::optional<DepthwiseConfig> plan_depthwise_rows(const KernelSpec& spec,
 
   // The shapes of one kind of walk, with as many stages as keep memory busy.
   const auto consider = [&](const Block& s, double strips) {
-    if (s.registers() > kMostRegisters || s.products > kMostProducts || s.line > kMostLine ||
+    if (s.registers() > kMostRegisters || s.products > kMostProducts || s.line > tma::kMostBox ||
         s.workers > kMostWorkers)
       return;
     const double by_registers = std::floor(device.registers_per_sm / (s.registers() * s.threads()));

@@ -6,14 +6,13 @@
 #include <utility>
 
 #include "plan/access.hpp"
+#include "plan/tma_limits.hpp"
 #include "schedule/contraction/convolution_operands.hpp"
 #include "schedule/contraction/index_order.hpp"
 
 namespace sinter {
 namespace {
 
-constexpr std::int64_t kMostStep = 8;
-constexpr std::int64_t kOffsetEnd[] = {65535, 255, 31};  // of images of 1, 2 and 3 dims
 using Roles = ConvolutionRoles;
 
 // Whether a column of a filter gradient is a tap, which windows of the image name.
@@ -106,8 +105,8 @@ std::optional<WindowAxis> axis_of(const ImageDim& d, const Dims& extent, int ran
   std::int64_t last = axis.result - 1;  // of all parts
   for (const auto& [index, step] : d.parts) last += step * (extent[index] - 1);
   const std::int64_t upper = axis.first + last * axis.step + 1 - d.extent,
-                     end = kCornerEnd[rank - 1];
-  if (axis.step > kMostStep || most - least >= kOffsetEnd[rank - 1]) return {};
+                     end = tma::kCornerEnd[rank - 1];
+  if (axis.step > tma::kMostPixelStep || most - least >= tma::kOffsetEnd[rank - 1]) return {};
   if (axis.first < -end || axis.first >= end || upper < -end || upper >= end) return {};
   return axis;
 }

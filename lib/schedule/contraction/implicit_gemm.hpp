@@ -11,11 +11,8 @@
 
 namespace sinter {
 
-// Corners of im2col maps, of images of 1, 2 and 3 dims: from -n to n - 1.
-inline constexpr std::int64_t kCornerEnd[] = {32768, 128, 16};
-
 // Nothing where no operand is an image with its channels fastest, or where TMA cannot walk over it:
-// corners, offsets and steps have limits (map_problem.cpp). `image_is_a`: which operand it is.
+// corners, offsets and steps have limits (plan/tma_limits.hpp). `image_is_a`: which operand it is.
 struct ImplicitGemm {
   KernelSpec spec;  // the given one, its indices in the order that the kernel wants
   ConvolutionWindow window;

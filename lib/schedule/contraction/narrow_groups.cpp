@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "plan/access.hpp"
+#include "plan/tma_limits.hpp"
 #include "schedule/contraction/depthwise_boxes.hpp"
 #include "schedule/contraction/index_order.hpp"
 #include "schedule/contraction/narrow_groups_gradient.hpp"
@@ -115,7 +116,7 @@ std::optional<DepthwisePlan> plan_narrow_groups(const KernelSpec& given,
   const double tiles = std::ceil(width / kWidth), walks = std::ceil(tiles / kMostTiles);
   const int across = static_cast<int>(std::ceil(tiles / walks)), images = kMostTiles / across,
             line = (across * kWidth + reach + 7) / 8 * 8;
-  if (line > 256) return {};
+  if (line > tma::kMostBox) return {};
   e.groups->planes = images;
   e.each = kUnit / groups.channels;
   e.lanes = kWarps;

@@ -3,6 +3,7 @@
 #include <numeric>
 #include <set>
 
+#include "plan/tma_limits.hpp"
 #include "schedule/contraction/implicit_gemm.hpp"
 #include "schedule/contraction/index_order.hpp"
 
@@ -103,7 +104,7 @@ bool keep_pixels(ImplicitGemm& g, bool image_is_a) {
   }
   if (taps == 1) return false;
   take_depth_apart(w);
-  const std::int64_t end = kCornerEnd[w.axes.size() - 1];
+  const std::int64_t end = tma::kCornerEnd[w.axes.size() - 1];
   for (std::size_t i = 0; i < w.axes.size(); ++i) {
     WindowAxis& axis = w.axes[i];
     if (axis.apart) continue;  // TMA moves its pixels by the tap's offset
@@ -322,7 +323,7 @@ bool keep_gradient_pixels(ImplicitGemm& g, bool image_is_a) {
   result.map.dim = {result.map.dim[0]};
   result.map.stride = {};
   const int first_k = c.first_k();
-  const std::int64_t end = kCornerEnd[static_cast<std::size_t>(rank - 1 + parts)];
+  const std::int64_t end = tma::kCornerEnd[static_cast<std::size_t>(rank - 1 + parts)];
   for (int i = 0; i < rank; ++i) {
     WindowAxis& axis = w.axes[static_cast<std::size_t>(i)];
     const int index = first_k + c.k() - 1 - i;
@@ -342,7 +343,7 @@ bool keep_gradient_pixels(ImplicitGemm& g, bool image_is_a) {
   const std::int64_t each = images > 0 ? spec.extent[first_k] : 1;
   const std::int64_t result_step =
       images > 0 ? of_result.stride[first_k] * bytes
-                 : (result.map.dim[rank] * result.map.stride[rank - 1] + 15) / 16 * 16;
+                 : tma::any_step(result.map.dim[rank] * result.map.stride[rank - 1]);
   result.map.dim.push_back(each);
   result.map.stride.push_back(result_step);
   if (parts) {
