@@ -156,11 +156,11 @@ Judged Resample::weighted(const Dims& at) const {
   Dims c = at;
   if (axis(0).pooling()) {
     for_each(window_, [&](const Dims& t) {
-      if (!tap(at, t, c)) return;
+      const bool there = tap(at, t, c);
       if (mode_ == ResampleMode::avgpool_exclude_padding)
         for (int i = 0; i < spatial(); ++i)
           if (!axis(i).inside(axis(i).tap(at[i + 2], t[i]))) return;
-      const Judged x = job_.in[0].view.element(c);
+      const Judged x = there ? job_.in[0].view.element(c) : Judged{padding_value(), 0};
       sum.v += x.value;
       sum.s += std::fabs(x.value);
       sum.q += x.value * x.value;

@@ -242,6 +242,7 @@ def pooling(mode, name, index=False, **attributes):
 pooling("maxpool", "max_index", index=True)
 pooling("maxpool", "max_recomputed", padding_mode="zero_pad")
 pooling("avgpool_include_padding", "average_include", padding_mode="edge_val_pad")
+pooling("avgpool_include_padding", "average_infinite", padding_mode="neg_inf_pad")
 pooling("avgpool_exclude_padding", "average_exclude")
 
 

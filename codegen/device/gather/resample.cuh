@@ -153,13 +153,15 @@ SINTER_DEVICE Index places_inside(int d, Index start) {
   return n < 0 ? 0 : n;
 }
 
-// Padding adds nothing to the sum, but for edge values.
+// Padding of zeros adds nothing to the sum, nor does any where only what is inside counts.
 template <class G, class T, int width, class Element, class Coord>
 SINTER_DEVICE void pool_average(const Element* x, const Coord& c, Resampled<G, T, width>& result) {
   using Index = typename Coord::Index;
   constexpr bool excludes = G::mode == ResampleMode::avgpool_exclude_padding;
   const auto sum = [](T a, T b) { return a + b; };
-  combine_windows<G>(x, c, T(0), sum, result.value);
+  constexpr bool sinks = !excludes && G::padding == PaddingMode::neg_inf_pad;
+  const T padding = sinks ? -math::infinity(T()) : T(0);
+  combine_windows<G>(x, c, padding, sum, result.value);
 #pragma unroll
   for (int e = 0; e < width; ++e) {
     Index divisor = static_cast<Index>(G::Window::product);

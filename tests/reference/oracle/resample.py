@@ -21,7 +21,7 @@ def pool(x, mode, window, stride, pre, post, padding):
             if here or (padding == "edge_val_pad" and mode != "avgpool_exclude_padding"):
                 p = [min(max(p[i], 0), x.shape[2 + i] - 1) for i in range(spatial)]
                 values.append(x[(at[0], at[1], *p)])
-            elif mode == "maxpool":
+            elif mode != "avgpool_exclude_padding":
                 values.append(-INF if padding == "neg_inf_pad" else 0.0)
         if mode == "maxpool":
             nans = [i for i, v in enumerate(values) if v != v]
@@ -142,7 +142,20 @@ def ties():
            window=[2, 2], stride=[1, 1], pre_padding=[1, 1], post_padding=[1, 1]).done()
 
 
+def infinite_padding():
+    """The mean of a window that reaches into padding of -inf is -inf, or NaN beside +inf."""
+    x = np.array([[[[1, math.inf, 3], [4, 5, 6]]]], dtype=float)
+    for mode in ("avgpool_include_padding", "avgpool_exclude_padding"):
+        attributes = dict(window=[2, 2], stride=[1, 1], pre_padding=[1, 1], post_padding=[0, 1],
+                          padding_mode="neg_inf_pad")
+        y, _ = pool(x, mode, *attributes.values())
+        g = Graph(f"resample {mode} with padding of -inf")
+        g.node("resample", {"X": g.input("X", x)}, {"Y": g.output("Y", y)}, mode=mode,
+               **attributes).done()
+
+
 def cases():
     pooling()
     interpolation()
     ties()
+    infinite_padding()
