@@ -15,6 +15,10 @@ const Node* elementwise(const Rewriter& g, TensorId t) {
   return index ? nullptr : n;
 }
 
+bool reads_alike(const Rewriter& g, TensorId y, TensorId t) {
+  return holds(g.type(y), g.type(t)) && fits_f32(g.type(y)) == fits_f32(g.type(t));
+}
+
 bool meet(const Rewriter& g, const std::array<TensorId, 2>& tensors) {
   std::array<std::vector<TensorId>, 2> reached;
   for (std::size_t i = 0; i < 2; ++i) {
@@ -41,8 +45,7 @@ TensorId MovedViews::view(TensorId t, const View& v, NodeId like) {
     const Node& n = g.node(r);
     if (n.op != v.op || !(n.attributes == v.attributes)) continue;
     const TensorId y = n.outputs[0];
-    const bool same = holds(g.type(y), g.type(t)) && fits_f32(g.type(y)) == fits_f32(g.type(t));
-    if (same && g.is_virtual(y) && g[y].dim == v.to) return y;
+    if (reads_alike(g, y, t) && g.is_virtual(y) && g[y].dim == v.to) return y;
   }
   const std::string_view suffix = v.op == OpKind::slice       ? "_part"
                                   : v.op == OpKind::transpose ? "_transposed"

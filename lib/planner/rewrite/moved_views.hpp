@@ -17,6 +17,9 @@ inline constexpr int kMostChained = 24;
 
 // The pointwise node that makes a tensor element by element from its operands alone, or null.
 const Node* elementwise(const Rewriter& g, TensorId t);
+// Whether a node that reads `y`, a view of `t`, computes the same of t's own elements: no value is
+// rounded on the way, and the arithmetic is not f64 because y is.
+bool reads_alike(const Rewriter& g, TensorId y, TensorId t);
 // What the two are computed to, element by element, is one tensor.
 bool meet(const Rewriter& g, const std::array<TensorId, 2>& tensors);
 

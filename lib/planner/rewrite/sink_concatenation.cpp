@@ -26,7 +26,7 @@ bool run(MovedViews& views, NodeId id) {
   for (NodeId r : readers)
     if (!computes_over(g, g.node(r), y)) return false;
   for (TensorId x : n.inputs)
-    if (!holds(g.type(y), g.type(x))) return false;
+    if (!reads_alike(g, y, x)) return false;
   const auto& c = *std::get_if<ConcatenateAttributes>(&n.attributes);
   const int axis = lowering::positive_axis(*c.axis, g[y].dim);
   for (NodeId r : readers) {

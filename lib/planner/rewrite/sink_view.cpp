@@ -22,7 +22,7 @@ bool run(MovedViews& views, NodeId id) {
   const TensorId t = n.inputs[0], y = n.outputs[0];
   // Attention's kernel takes the region as it is (dK and dV of shared heads).
   if (n.op == OpKind::slice || views.made_here(y) || g.in_region(id)) return false;
-  const bool exact = g.is_virtual(y) ? holds(g.type(y), g.type(t)) : g.type(y) == g.type(t);
+  const bool exact = g.is_virtual(y) ? reads_alike(g, y, t) : g.type(y) == g.type(t);
   const bool copied = views.in_memory(t) && !g.location(y);
   if (!exact || (views.in_memory(t) && !copied) || count(g[y].dim) == 0) return false;
   if (!copied && (!g.is_virtual(t) || g.readers(t).size() != 1)) return false;
