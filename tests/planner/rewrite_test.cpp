@@ -9,6 +9,7 @@
 #include "sinter/operations.hpp"
 #include "support/catch.hpp"
 #include "support/run_graph.hpp"
+#include "target/device_model.hpp"
 
 using namespace sinter;
 
@@ -33,15 +34,19 @@ const Node& first(const Lowered& l, OpKind op) {
   return *std::find_if(nodes.begin(), nodes.end(), [&](const Node& n) { return n.op == op; });
 }
 
+const Pass* const* pass_of(std::string_view name) {
+  static const std::vector<const Pass*> passes = all_passes();
+  const auto pass =
+      std::find_if(passes.begin(), passes.end(), [&](const Pass* p) { return p->name == name; });
+  REQUIRE(pass != passes.end());
+  return &*pass;
+}
+
 // The graph after this pass, each of whose nodes was visited once.
 Lowered after(std::string_view name, Graph& g) {
   for (const auto& d : g.check()) FAIL(d.message());
   test::GraphCase c(g, Fill::normal, 3);
-  const auto passes = all_passes();
-  const auto pass =
-      std::find_if(passes.begin(), passes.end(), [&](const Pass* p) { return p->name == name; });
-  REQUIRE(pass != passes.end());
-  auto changed = run_passes(c.lowering(), {{}, {pass, 1}, {}});
+  auto changed = run_passes(c.lowering(), {{}, {pass_of(name), 1}, {}});
   REQUIRE(changed);
   REQUIRE(changed->graph->diagnostics().empty());
   CHECK(changed->origin.size() == changed->graph->nodes().size());
@@ -244,10 +249,86 @@ TEST_CASE("a rewrite pass finds its case and keeps the values") {
     }
 }
 
+TEST_CASE("a slice of a convolution is one of images, filters and what its windows reach") {
+  const ConvAttributes plain, wide{.pre_padding = {2, 1},
+                                   .post_padding = {1, 3},
+                                   .stride = {2, 1},
+                                   .dilation = {1, 2},
+                                   .mode = ConvMode::convolution};
+  struct Case {
+    const ConvAttributes& a;
+    Dims start, limit, images, filters;
+  };
+  // Results of [4, 6, 7, 8] without padding, and of [4, 6, 5, 10] with it.
+  const Case cases[] = {{plain, {1, 0, 0, 0}, {2, 6, 7, 8}, {1, 8, 9, 10}, {6, 8, 3, 3}},
+                        {plain, {0, 2, 0, 0}, {4, 5, 7, 8}, {4, 8, 9, 10}, {3, 8, 3, 3}},
+                        {plain, {0, 0, 2, 3}, {4, 6, 4, 4}, {4, 8, 4, 3}, {6, 8, 3, 3}},
+                        {wide, {0, 0, 0, 0}, {4, 6, 1, 10}, {4, 8, 1, 10}, {6, 8, 3, 3}},
+                        {wide, {3, 1, 4, 9}, {4, 3, 5, 10}, {1, 8, 3, 2}, {2, 8, 3, 3}},
+                        {wide, {0, 0, 1, 2}, {4, 6, 3, 5}, {4, 8, 5, 7}, {6, 8, 3, 3}}};
+  for (const Case& c : cases) {
+    Graph g;
+    auto x = g.tensor({.name = "x", .dim = {4, 8, 9, 10}}),
+         w = g.tensor({.name = "w", .dim = {6, 8, 3, 3}});
+    g.output(relu(slice(conv_fprop(x, w, c.a), {c.start, c.limit, {}})), "y");
+    const Lowered l = after("slice_operands", g);
+    const Node& n = first(l, OpKind::conv_fprop);
+    CHECK((*l.graph)[n.inputs[0]].dim == c.images);
+    CHECK((*l.graph)[n.inputs[1]].dim == c.filters);
+  }
+}
+
+TEST_CASE(
+    "a slice of a convolution stays behind it where a window reaches no pixel, or groups do") {
+  const auto kept = [](const ConvAttributes& a, Dims filter, Dims start, Dims limit) {
+    Graph g;
+    auto x = g.tensor({.name = "x", .dim = {2, 4, 6}}), w = g.tensor({.name = "w", .dim = filter});
+    g.output(relu(slice(conv_fprop(x, w, a), {start, limit, {}})), "y");
+    REQUIRE(g.check().empty());
+    return !run_passes(lower(g), {{}, {pass_of("slice_operands"), 1}, {}});
+  };
+  CHECK(kept({.pre_padding = {4}}, {4, 4, 2}, {0, 0, 0}, {2, 4, 2}));
+  CHECK(kept({.groups = 2}, {4, 2, 2}, {0, 0, 0}, {2, 2, 5}));
+  CHECK_FALSE(kept({.groups = 2}, {4, 2, 2}, {0, 0, 0}, {2, 4, 2}));
+}
+
 TEST_CASE("a graph in which no pass finds anything is left as it is") {
   Graph g;
   g.output(relu(g.tensor({.name = "x", .dim = {4, 8}})), "y");
   REQUIRE(g.check().empty());
   const Lowered l = lower(g);
   for (const PassGroup& group : rewrite_passes()) CHECK_FALSE(run_passes(l, group));
+}
+
+TEST_CASE("what reads a view of f64 computes in f64, wherever the view is moved") {
+  const std::function<Tensor(Tensor)> views[] = {[](Tensor x) {
+                                                   return reshape(x, {2, 2, 8});
+                                                 },
+                                                 [](Tensor x) {
+                                                   return transpose(x, {1, 0});
+                                                 },
+                                                 [](Tensor x) { return rows(x, 1, 3); },
+                                                 [](Tensor x) {
+                                                   return concatenate({x, relu(x)}, 1);
+                                                 }};
+  for (const auto& view : views)
+    for (const bool computed : {false, true}) {
+      Graph g;
+      auto x = g.tensor({.name = "x", .dim = {4, 8}, .stride = {0, 4}, .data_type = f16});
+      Tensor t = computed ? relu(x) : x;
+      if (computed) t.type(f32);
+      Tensor y = view(t);
+      y.type(f64);
+      g.output(exp(y), "y", {.data_type = f32});
+      REQUIRE(g.check().empty());
+      const Lowered l = rewritten(lower(g), device_model("sm_90a"));
+      int found = 0;
+      for (const Node& n : l.graph->nodes()) {
+        const auto* const p = std::get_if<PointwiseAttributes>(&n.attributes);
+        if (!p || p->mode != PointwiseMode::exp) continue;
+        ++found;
+        CHECK(l.graph->arithmetic(n) == f64);
+      }
+      CHECK(found > 0);
+    }
 }

@@ -2,9 +2,13 @@
 //
 //     A, B -> matmul -> slice of rows -> y        =>        A -> slice of rows -> matmul with B ->
 //     y
+//
+// Of a convolution that is images of X, filters of W, and the pixels that the windows reach, with
+// what padding they reach besides.
 #include <algorithm>
 
 #include "planner/rewrite/pass.hpp"
+#include "sinter/ops/shapes_contraction.hpp"
 
 namespace sinter {
 namespace {
@@ -42,6 +46,44 @@ TensorId cut(MovedViews& views, TensorId x, const Node& slice, int whole) {
                     : views.view(x, {OpKind::slice, part, from, to}, g.producer(slice.outputs[0]));
 }
 
+TensorId part_of(MovedViews& views, TensorId x, const SliceAttributes& part, NodeId like) {
+  const Dims from = views.g[x].dim;
+  Dims to = from;
+  for (int i = 0; i < from.size(); ++i) to[i] = part.limit[i] - part.start[i];
+  return to == from ? x : views.view(x, {OpKind::slice, part, from, to}, like);
+}
+
+// False where filters of only some groups are left, or where a window reaches no pixel.
+bool cut_convolution(MovedViews& views, const Node& slice, Node& p) {
+  Rewriter& g = views.g;
+  const auto& s = *std::get_if<SliceAttributes>(&slice.attributes);
+  auto& a = *std::get_if<ConvAttributes>(&p.attributes);
+  const Dims result = g[slice.inputs[0]].dim, x = g[p.inputs[0]].dim, w = g[p.inputs[1]].dim;
+  if (a.groups != 1 && s.limit[1] - s.start[1] != result[1]) return false;
+  const auto geometry = shapes::conv_geometry(a, x.size());
+  SliceAttributes images{Dims::filled(x.size(), 0), x, {}},
+      filters{Dims::filled(w.size(), 0), w, {}};
+  images.start[0] = s.start[0], images.limit[0] = s.limit[0];
+  filters.start[0] = s.start[1], filters.limit[0] = s.limit[1];
+  a.pre_padding = geometry.pre, a.post_padding = geometry.post;
+  for (int d = 0; d + 2 < x.size(); ++d) {
+    const int i = d + 2;
+    if (s.limit[i] - s.start[i] == result[i]) continue;
+    const std::int64_t first = s.start[i] * geometry.stride[d] - geometry.pre[d],
+                       end = (s.limit[i] - 1) * geometry.stride[d] - geometry.pre[d] +
+                             geometry.window(d, w[i]);
+    images.start[i] = std::clamp<std::int64_t>(first, 0, x[i]);
+    images.limit[i] = std::clamp<std::int64_t>(end, 0, x[i]);
+    if (images.limit[i] <= images.start[i]) return false;
+    a.pre_padding[d] = images.start[i] - first;
+    a.post_padding[d] = end - images.limit[i];
+  }
+  const NodeId like = g.producer(slice.outputs[0]);
+  p.inputs = {part_of(views, p.inputs[0], images, like),
+              part_of(views, p.inputs[1], filters, like)};
+  return true;
+}
+
 bool run(MovedViews& views, NodeId id) {
   Rewriter& g = views.g;
   const Node n = g.node(id);
@@ -52,7 +94,7 @@ bool run(MovedViews& views, NodeId id) {
     return false;
   for (std::int64_t step : s->step)
     if (step != 1) return false;
-  const Node p = g.node(g.producer(t));
+  Node p = g.node(g.producer(t));
   std::vector<TensorId> inputs;
   if (elementwise(g, t)) {
     const View v = views.of_node(id);
@@ -64,6 +106,8 @@ bool run(MovedViews& views, NodeId id) {
     const int rank = g[t].dim.size();
     if (!keeps_groups(g, p.inputs[0], n) || !keeps_groups(g, p.inputs[1], n)) return false;
     inputs = {cut(views, p.inputs[0], n, rank - 1), cut(views, p.inputs[1], n, rank - 2)};
+  } else if (p.op == OpKind::conv_fprop && count(g[y].dim) > 0 && cut_convolution(views, n, p)) {
+    inputs = p.inputs;
   } else {
     return false;
   }
@@ -78,8 +122,9 @@ bool run(MovedViews& views, NodeId id) {
 
 extern constinit const Pass slice_operands_pass{
     "slice_operands",
-    "A slice of at most half of an elementwise result, a reduction or a product that nobody else "
-    "reads is computed from slices of the operands.",
+    "A slice of at most half of an elementwise result, a reduction, a product or a convolution "
+    "that "
+    "nobody else reads is computed from slices of the operands.",
     at_views, run};
 
 }  // namespace sinter
