@@ -109,6 +109,15 @@ class CommandLine(unittest.TestCase):
                 outputs.append(f.read())
         self.assertEqual(outputs[0], outputs[1])
         self.assertNotEqual(outputs[0], outputs[2])
+        for seed in ("-1", "1.5", "99999999999999999999", ""):
+            done = self.sinter("run", self.add_graph(), "--device", "cpu", "--seed", seed, code=2)
+            self.assertIn("is no seed", done.stderr)
+
+    def test_an_input_that_is_given_twice_is_said_to_be(self):
+        g = self.path("g.json", graph({"lr": {"pass_by_value": True}, "y": {"output": True}},
+                                      pointwise("neg", "y", "lr")))
+        done = self.sinter("run", g, "--device", "cpu", "--input", "lr=1", "--input", "lr=2", code=2)
+        self.assertIn("binding-repeated: tensor 'lr'", done.stderr)
 
     def test_a_plan_is_written_without_a_gpu_and_runs_like_its_graph(self):
         plan, sources = self.path("plan.json"), self.path("sources")

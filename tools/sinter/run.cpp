@@ -48,11 +48,22 @@ Result<Files> files_of(const std::vector<std::string>& arguments,
       if (tensors[i].name == name) found = i;
       d.allowed += (d.allowed.empty() ? "" : ", ") + tensors[i].name;
     }
-    if (found < tensors.size() && files.emplace(found, a.substr(at + 1)).second) continue;
     d.tensor = name;
+    if (found == tensors.size()) return d;
+    if (files.emplace(found, a.substr(at + 1)).second) continue;
+    d.rule = Rule::binding_repeated;
+    d.allowed = {};
     return d;
   }
   return files;
+}
+
+// What CLI11 wraps around or cuts to 64 bits is no number that anybody asked for.
+std::string seed_problem(const std::string& text) {
+  const bool digits = text.find_first_not_of("0123456789") == std::string::npos;
+  if (digits && !text.empty() && text.size() < 20) return {};
+  return fmt::format("'{}' is no seed; give a whole number from 0 to 10^19 - 1",
+                     shortened(text, 40));
 }
 
 std::string packed_bytes(const PlanTensor& t, const void* strided) {
@@ -247,7 +258,7 @@ void add_run(CLI::App& app, int& exit_code) {
   command->add_option("--output", o->outputs, "NAME=FILE.npy to write an output to")
       ->take_all()
       ->expected(1);
-  command->add_option("--seed", o->seed, "Seed of the random inputs");
+  command->add_option("--seed", o->seed, "Seed of the random inputs")->check(seed_problem);
   command->add_flag("--check", o->check, "Compare every output with the float64 reference");
   command
       ->add_option("--samples", o->samples,
