@@ -1,0 +1,257 @@
+// Plans of a class of extents beside plans of constant extents, on the GPU at hand: a decoder block
+// of many shapes from one PlanCache, and each shape compiled for itself. Prints the rows of
+// RESULTS.md, and how many compilations the cache needed.
+//
+//   extents [--kernels] [BxS ...]      the block of 20 shapes, or of those given
+//
+// --kernels: each kernel alone as well, with the configuration where the two plans' are unlike.
+// Both plans run on the same memory, so on the same numbers, which the power that a GPU draws and
+// with it its clock depend on. Rounds of one and of the other take turns, so that both meet the
+// same clock; each row is the median of the rounds.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <future>
+#include <map>
+#include <random>
+
+#include "plan/plan_data.hpp"
+#include "runtime/timing.hpp"
+#include "sinter/plan_cache.hpp"
+#include "support/llama_block.hpp"
+
+namespace sinter {
+namespace {
+
+constexpr int kRounds = 5;
+
+template <class T>
+T take(Result<T> result) {
+  if (result) return std::move(*result);
+  fmt::print(stderr, "error: {}\n", result.error().message());
+  std::exit(1);
+}
+void take(const Status& status) {
+  if (status.ok()) return;
+  fmt::print(stderr, "error: {}\n", status.error().message());
+  std::exit(1);
+}
+
+using Extents = std::vector<std::int64_t>;
+
+const std::vector<Extents> kShapes{{1, 1},    {2, 1},    {8, 1},    {16, 1},   {33, 1},
+                                   {64, 1},   {1, 7},    {1, 128},  {2, 100},  {1, 500},
+                                   {16, 64},  {1, 1024}, {4, 333},  {1, 2048}, {1, 4096},
+                                   {64, 128}, {8, 1024}, {3, 4095}, {32, 700}, {16, 2048}};
+
+void build(Graph& g, GraphBuilder::Extents e) { test::build_llama_block(g, e[0], e[1], {}); }
+const GraphOptions kOptions{.name = "extents", .io = DataType::bf16};
+
+std::uint16_t bf16_of(float x) {
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, &x, sizeof bits);
+  return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+float float_of(std::uint16_t bf16) {
+  const std::uint32_t bits = std::uint32_t{bf16} << 16;
+  float x = 0;
+  std::memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
+// Numbers as a model has them: of mean 0 and variance 1, of weights of the variance that keeps
+// products so.
+std::vector<char> numbers_of(const Plan::TensorInfo& t) {
+  static const std::vector<float> normal = [] {
+    constexpr std::size_t kCount = 1000003;  // a prime: rows do not repeat
+    std::mt19937 bits(1);
+    std::normal_distribution<float> draw;
+    std::vector<float> all(kCount);
+    for (float& x : all) x = draw(bits);
+    return all;
+  }();
+  const bool weight = t.dim.size() == 3 && t.dim[0] == 1 && t.dim[1] > 1 && t.name[0] == 'w';
+  const float scale = weight ? 1 / std::sqrt(static_cast<float>(t.dim[1])) : 1;
+  const auto write = [&]<class T>(auto as) {
+    std::vector<T> period(normal.size());
+    std::transform(normal.begin(), normal.end(), period.begin(),
+                   [&](float x) { return as(x * scale); });
+    std::vector<char> bytes(static_cast<std::size_t>(t.bytes));
+    for (std::size_t at = 0; at < bytes.size(); at += period.size() * sizeof(T))
+      std::memcpy(bytes.data() + at, period.data(),
+                  std::min(bytes.size() - at, period.size() * sizeof(T)));
+    return bytes;
+  };
+  if (t.type == DataType::bf16) return write.operator()<std::uint16_t>(bf16_of);
+  return write.operator()<float>([](float x) { return x; });
+}
+
+// Memory by the names of tensors; weights keep theirs from shape to shape.
+class Tensors {
+ public:
+  explicit Tensors(Device device) : device_(device) {}
+  std::vector<Binding> bind(const Plan& plan) {
+    std::vector<Binding> bindings;
+    for (const auto& t : plan.tensors()) {
+      auto at = memory_.find(t.name);
+      if (at == memory_.end() || at->second.bytes() != t.bytes) {
+        if (at != memory_.end()) memory_.erase(at);
+        at = memory_.emplace(t.name, take(Memory::allocate(device_, t.bytes))).first;
+        if (!t.written) {
+          const auto numbers = numbers_of(t);
+          take(at->second.copy_in(numbers.data(), t.bytes));
+        }
+      }
+      bindings.emplace_back(at->first, at->second);
+    }
+    return bindings;
+  }
+  std::vector<float> read(const Plan::TensorInfo& t) const {
+    std::vector<std::uint16_t> bits(static_cast<std::size_t>(t.bytes) / 2);
+    take(memory_.at(t.name).copy_out(bits.data(), t.bytes));
+    std::vector<float> result(bits.size());
+    std::transform(bits.begin(), bits.end(), result.begin(), float_of);
+    return result;
+  }
+
+ private:
+  Device device_;
+  std::map<std::string, Memory> memory_;
+};
+
+Executable compiled(const Extents& extents, Device device) {
+  Graph graph(kOptions);
+  build(graph, extents);
+  return take(compile(graph, device));
+}
+
+// Of the largest element; both round to bf16, in places of their own.
+double difference(const std::vector<float>& a, const std::vector<float>& b) {
+  float largest = 0, apart = 0;
+  bool numbers = true;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    largest = std::max(largest, std::abs(a[i]));
+    apart = std::max(apart, std::abs(a[i] - b[i]));
+    numbers &= std::isfinite(a[i]) && std::isfinite(b[i]);
+  }
+  return numbers && largest > 0 ? apart / largest : INFINITY;
+}
+
+struct Pair {
+  double constant, of_class;
+  double excess() const { return (of_class / constant - 1) * 100; }
+};
+
+Pair medians(const Executable& constant, const Executable& of_class,
+             const std::vector<Binding>& bindings, Device device) {
+  const auto workspace = take(
+      Memory::allocate(device, std::max(constant.workspace_bytes(), of_class.workspace_bytes())));
+  std::vector<double> times[2];
+  for (int round = 0; round < kRounds; ++round)
+    for (const int which : round % 2 ? std::array{1, 0} : std::array{0, 1}) {
+      const auto bound = take((which ? of_class : constant).bind(bindings, workspace));
+      times[which].push_back(
+          take(time_calls(device, 1, [&](int, Stream s) { return bound.execute(s); })).us);
+    }
+  for (auto& t : times) std::sort(t.begin(), t.end());
+  return {times[0][kRounds / 2], times[1][kRounds / 2]};
+}
+
+void check(const Executable& constant, const Executable& of_class, Tensors& tensors,
+           Device device) {
+  constexpr double kApart = 0.02;
+  std::vector<std::vector<float>> results;
+  for (const Executable* e : {&constant, &of_class}) {
+    const auto workspace = take(Memory::allocate(device, e->workspace_bytes()));
+    take(e->execute(nullptr, tensors.bind(e->plan()), workspace));
+    take(synchronize(device));
+    for (const auto& t : e->plan().tensors())
+      if (t.written) results.push_back(tensors.read(t));
+  }
+  const std::size_t outputs = results.size() / 2;
+  for (std::size_t i = 0; i < outputs; ++i)
+    if (const double d = difference(results[i], results[outputs + i]); !(d <= kApart)) {
+      fmt::print(stderr, "error: the two plans' results are {:.2g} of the largest apart\n", d);
+      std::exit(1);
+    }
+}
+
+std::string configuration(const PlanKernel& k) {
+  std::string text;
+  for (const auto& [name, value] : k.config) text += fmt::format(" {}={}", name, value);
+  return text;
+}
+
+Executable alone(const Executable& all, std::size_t kernel, Device device) {
+  PlanData one = all.plan().data();
+  one.kernels = {all.plan().data().kernels[kernel]};
+  return take(load(Plan(Shared<const PlanData>::make(std::move(one))), device));
+}
+
+// Kernels are timed by what the whole plan left in memory, and lose what the cache holds of it.
+void print_kernels(const Executable& constant, const Executable& of_class, Tensors& tensors,
+                   Device device) {
+  const auto &own = constant.plan().data().kernels, &others = of_class.plan().data().kernels;
+  for (std::size_t k = 0; k < own.size() && own.size() == others.size(); ++k) {
+    const Pair p = medians(alone(constant, k, device), alone(of_class, k, device),
+                           tensors.bind(constant.plan()), device);
+    fmt::print("    {:7.1f} {:7.1f} {:+5.1f} %  {}\n", p.constant, p.of_class, p.excess(),
+               own[k].entry);
+    const std::string a = configuration(own[k]), b = configuration(others[k]);
+    if (a != b) fmt::print("      constant{}\n      class   {}\n", a, b);
+  }
+}
+
+int run(const std::vector<Extents>& shapes, bool kernels) {
+  const Device device = Device::current();
+  if (device.is_cpu()) {
+    fmt::print(stderr, "no usable GPU: sinter doctor says why\n");
+    return 1;
+  }
+  std::vector<std::future<Executable>> constants;
+  for (const auto& extents : shapes)
+    constants.push_back(std::async(std::launch::async, compiled, extents, device));
+  PlanCache cache(build, {.device = device,
+                          .graph = kOptions,
+                          .extents = {dyn("batch", 1, 64), dyn("tokens", 1, 4096)}});
+  std::vector<Executable> of_class;
+  for (const auto& extents : shapes) of_class.push_back(take(cache.get(extents)));
+  Tensors tensors(device);
+  std::vector<Executable> own;
+  for (auto& c : constants) own.push_back(c.get());
+  fmt::print("{} compilations for {} shapes\n\n", cache.counts().compiles, shapes.size());
+  fmt::print("| B x S | constant | from the cache | |\n|---|---|---|---|\n");
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    check(own[i], of_class[i], tensors, device);
+    const Pair p = medians(own[i], of_class[i], tensors.bind(own[i].plan()), device);
+    fmt::print("| {} x {} | {:.1f} us | {:.1f} us | {:+.1f} % |\n", shapes[i][0], shapes[i][1],
+               p.constant, p.of_class, p.excess());
+    if (kernels) print_kernels(own[i], of_class[i], tensors, device);
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace sinter
+
+int main(int count, char** words) {
+  std::vector<sinter::Extents> shapes;
+  bool kernels = false;
+  for (int i = 1; i < count; ++i) {
+    long long batch = 0, tokens = 0;
+    if (std::strcmp(words[i], "--kernels") == 0) {
+      kernels = true;
+    } else if (std::sscanf(words[i], "%lldx%lld", &batch, &tokens) == 2) {
+      shapes.push_back({batch, tokens});
+    } else {
+      fmt::print(stderr, "usage: extents [--kernels] [BxS ...]\n");
+      return 2;
+    }
+  }
+  return sinter::run(shapes.empty() ? sinter::kShapes : shapes, kernels);
+}
