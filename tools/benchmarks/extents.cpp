@@ -2,9 +2,10 @@
 // of many shapes from one PlanCache, and each shape compiled for itself. Prints the rows of
 // RESULTS.md, and how many compilations the cache needed.
 //
-//   extents [--kernels] [BxS ...]      the block of 20 shapes, or of those given
+//   extents [--kernels PERCENT] [BxS ...]      the block of 20 shapes, or of those given
 //
-// --kernels: each kernel alone as well, with the configuration where the two plans' are unlike.
+// --kernels: of shapes that are so many percent slower each kernel alone as well, with the
+// configuration where the two plans' are unlike.
 // Both plans run on the same memory, so on the same numbers, which the power that a GPU draws and
 // with it its clock depend on. Rounds of one and of the other take turns, so that both meet the
 // same clock; each row is the median of the rounds.
@@ -20,14 +21,15 @@
 #include <random>
 
 #include "plan/plan_data.hpp"
-#include "runtime/timing.hpp"
+#include "runtime/driver.hpp"
+#include "runtime/stream_functions.hpp"
 #include "sinter/plan_cache.hpp"
 #include "support/llama_block.hpp"
 
 namespace sinter {
 namespace {
 
-constexpr int kRounds = 5;
+constexpr int kRounds = 15;
 
 template <class T>
 T take(Result<T> result) {
@@ -146,17 +148,86 @@ struct Pair {
   double excess() const { return (of_class / constant - 1) * 100; }
 };
 
+// Calls of one plan, captured: a launch lasts long enough for events to time it.
+class Captured {
+ public:
+  Captured(const Driver& driver, const StreamFunctions& f, CUstream stream)
+      : driver_(driver), f_(f), stream_(stream) {
+    take(call("cuEventCreate", f_.event_create(&begin_, CU_EVENT_DEFAULT)));
+    take(call("cuEventCreate", f_.event_create(&end_, CU_EVENT_DEFAULT)));
+  }
+  Captured(const Captured&) = delete;
+  Captured& operator=(const Captured&) = delete;
+  ~Captured() {
+    if (graph_) f_.exec_destroy(graph_);
+    f_.event_destroy(begin_);
+    f_.event_destroy(end_);
+  }
+  void capture(const BoundExecutable& bound, int calls) {
+    CUgraph graph = nullptr;
+    take(call("cuStreamBeginCapture",
+              f_.begin_capture(stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)));
+    for (int i = 0; i < calls; ++i) take(bound.execute(stream_));
+    take(call("cuStreamEndCapture", f_.end_capture(stream_, &graph)));
+    take(call("cuGraphInstantiate", f_.graph_instantiate(&graph_, graph, 0)));
+    f_.graph_destroy(graph);
+    calls_ = calls;
+  }
+  double launched_us() {  // a call takes
+    return elapsed_us([&] { take(call("cuGraphLaunch", f_.graph_launch(graph_, stream_))); }) /
+           calls_;
+  }
+  double called_us(const BoundExecutable& bound) {
+    return elapsed_us([&] { take(bound.execute(stream_)); });
+  }
+
+ private:
+  Status call(const char* name, CUresult r) const { return sinter::check(driver_, name, r); }
+  template <class Work>
+  double elapsed_us(Work&& work) {
+    take(call("cuEventRecord", f_.event_record(begin_, stream_)));
+    work();
+    take(call("cuEventRecord", f_.event_record(end_, stream_)));
+    take(call("cuEventSynchronize", f_.event_synchronize(end_)));
+    float ms = 0;
+    take(call("cuEventElapsedTime", f_.event_elapsed_time(&ms, begin_, end_)));
+    return ms * 1000.;
+  }
+
+  const Driver& driver_;
+  const StreamFunctions& f_;
+  CUstream stream_;
+  CUevent begin_ = nullptr, end_ = nullptr;
+  CUgraphExec graph_ = nullptr;
+  int calls_ = 0;
+};
+
 Pair medians(const Executable& constant, const Executable& of_class,
              const std::vector<Binding>& bindings, Device device) {
+  constexpr double kLaunchUs = 20000;
   const auto workspace = take(
       Memory::allocate(device, std::max(constant.workspace_bytes(), of_class.workspace_bytes())));
+  const Driver& driver = *take(sinter::driver());
+  ContextScope scope;
+  take(scope.enter(device.ordinal()));
+  const StreamFunctions f = take(stream_functions(driver));
+  CUstream stream = nullptr;
+  take(sinter::check(driver, "cuStreamCreate", f.stream_create(&stream, CU_STREAM_NON_BLOCKING)));
   std::vector<double> times[2];
-  for (int round = 0; round < kRounds; ++round)
-    for (const int which : round % 2 ? std::array{1, 0} : std::array{0, 1}) {
+  {
+    std::array<Captured, 2> plans{Captured{driver, f, stream}, Captured{driver, f, stream}};
+    for (int which : {0, 1}) {
       const auto bound = take((which ? of_class : constant).bind(bindings, workspace));
-      times[which].push_back(
-          take(time_calls(device, 1, [&](int, Stream s) { return bound.execute(s); })).us);
+      plans[which].called_us(bound);
+      const double us = plans[which].called_us(bound);
+      plans[which].capture(bound, std::max(1, static_cast<int>(kLaunchUs / us)));
+      plans[which].launched_us();
     }
+    for (int round = 0; round < kRounds; ++round)
+      for (const int which : round % 2 ? std::array{1, 0} : std::array{0, 1})
+        times[which].push_back(plans[which].launched_us());
+  }
+  f.stream_destroy(stream);
   for (auto& t : times) std::sort(t.begin(), t.end());
   return {times[0][kRounds / 2], times[1][kRounds / 2]};
 }
@@ -206,7 +277,7 @@ void print_kernels(const Executable& constant, const Executable& of_class, Tenso
   }
 }
 
-int run(const std::vector<Extents>& shapes, bool kernels) {
+int run(const std::vector<Extents>& shapes, double kernels) {
   const Device device = Device::current();
   if (device.is_cpu()) {
     fmt::print(stderr, "no usable GPU: sinter doctor says why\n");
@@ -230,7 +301,7 @@ int run(const std::vector<Extents>& shapes, bool kernels) {
     const Pair p = medians(own[i], of_class[i], tensors.bind(own[i].plan()), device);
     fmt::print("| {} x {} | {:.1f} us | {:.1f} us | {:+.1f} % |\n", shapes[i][0], shapes[i][1],
                p.constant, p.of_class, p.excess());
-    if (kernels) print_kernels(own[i], of_class[i], tensors, device);
+    if (p.excess() >= kernels) print_kernels(own[i], of_class[i], tensors, device);
     std::fflush(stdout);
   }
   return 0;
@@ -241,15 +312,15 @@ int run(const std::vector<Extents>& shapes, bool kernels) {
 
 int main(int count, char** words) {
   std::vector<sinter::Extents> shapes;
-  bool kernels = false;
+  double kernels = INFINITY;
   for (int i = 1; i < count; ++i) {
     long long batch = 0, tokens = 0;
-    if (std::strcmp(words[i], "--kernels") == 0) {
-      kernels = true;
+    if (std::strcmp(words[i], "--kernels") == 0 && i + 1 < count) {
+      kernels = std::atof(words[++i]);
     } else if (std::sscanf(words[i], "%lldx%lld", &batch, &tokens) == 2) {
       shapes.push_back({batch, tokens});
     } else {
-      fmt::print(stderr, "usage: extents [--kernels] [BxS ...]\n");
+      fmt::print(stderr, "usage: extents [--kernels PERCENT] [BxS ...]\n");
       return 2;
     }
   }
