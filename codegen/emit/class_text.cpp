@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <map>
 
@@ -25,14 +26,18 @@ std::int64_t take_number(std::string_view& text) {
 // own best.
 constexpr std::string_view kOrders[] = {"static constexpr int group = ",
                                         "static constexpr int heads_together = "};
-constexpr std::string_view kConstant = "static constexpr int ";
+// What an average divides by.
+constexpr std::string_view kLength = "static constexpr long long length = ";
+constexpr std::string_view kInt = "static constexpr int ", kLong = "static constexpr long long ",
+                           kAuto = "static constexpr auto ";
 
-// Where the number of the first such constant begins.
-std::size_t find_order(std::string_view text) {
+// Where the number of the first constant begins that starts with one of these.
+template <class Starts>
+std::size_t find_number(std::string_view text, const Starts& starts) {
   std::size_t first = std::string_view::npos;
-  for (const std::string_view order : kOrders)
-    if (const std::size_t at = text.find(order); at != std::string_view::npos)
-      first = std::min(first, at + order.size());
+  for (const std::string_view start : starts)
+    if (const std::size_t at = text.find(start); at != std::string_view::npos)
+      first = std::min(first, at + start.size());
   return first;
 }
 
@@ -52,35 +57,43 @@ std::optional<ClassText> ClassText::of(std::string_view one, std::string_view ot
     other.remove_prefix(n);
     return true;
   };
-  const auto add = [&](int number, bool constant) {
+  const auto add = [&](int number, Piece::Kind kind) {
     if (number == result.count_) ++result.count_;
-    result.pieces_.push_back({std::move(result.rest_), number, constant});
+    result.pieces_.push_back({std::move(result.rest_), number, kind});
     result.rest_.clear();
   };
+  // A number of both; where they differ it comes with the launch.
+  const auto take_numbers = [&](Piece::Kind kind) {
+    if (other.empty() || !starts_number(other.front())) return false;
+    const std::int64_t a = take_number(one), b = take_number(other);
+    if (a == b)
+      result.rest_ += std::to_string(a);
+    else
+      add(numbers.try_emplace({a, b}, result.count_).first->second, kind);
+    return true;
+  };
   while (!one.empty()) {
-    const std::size_t list = one.find(kList), line = find_order(one);
-    if (list == std::string_view::npos && line == std::string_view::npos) {
+    const std::size_t list = one.find(kList), order = find_number(one, kOrders),
+                      length = find_number(one, std::array{kLength});
+    const std::size_t first = std::min({list, order, length});
+    if (first == std::string_view::npos) {
       if (one.size() != other.size() || !take(one.size())) return {};
       break;
     }
-    if (line < list) {
-      if (!take(line) || other.empty() || !starts_number(other.front())) return {};
+    if (first == order) {
+      if (!take(order) || other.empty() || !starts_number(other.front())) return {};
       take_number(one), take_number(other);
-      add(result.count_, true);
+      add(result.count_, Piece::Kind::order);
+      continue;
+    }
+    if (first == length) {
+      if (!take(length) || !take_numbers(Piece::Kind::length)) return {};
       continue;
     }
     if (!take(list + kList.size())) return {};
     while (!one.empty() && one.front() != '>') {
       if (other.empty() || starts_number(one.front()) != starts_number(other.front())) return {};
-      if (!starts_number(one.front())) {
-        if (!take(1)) return {};
-        continue;
-      }
-      const std::int64_t a = take_number(one), b = take_number(other);
-      if (a == b)
-        result.rest_ += std::to_string(a);
-      else
-        add(numbers.try_emplace({a, b}, result.count_).first->second, false);
+      if (starts_number(one.front()) ? !take_numbers(Piece::Kind::in_list) : !take(1)) return {};
     }
   }
   if (!other.empty()) return {};
@@ -108,9 +121,15 @@ std::string ClassText::text() const {
   std::string text;
   for (const Piece& p : pieces_) {
     text += p.before;
-    if (p.constant) text.replace(text.rfind(kConstant), kConstant.size(), "static constexpr auto ");
     const std::string number = fmt::format("sinter::dynamic({})", p.number);
-    text += p.constant ? fmt::format("sinter::number_of<{}>", number) : number;
+    if (p.kind == Piece::Kind::in_list) {
+      text += number;
+      continue;
+    }
+    const bool order = p.kind == Piece::Kind::order;
+    const std::string_view type = order ? kInt : kLong;
+    text.replace(text.rfind(type), type.size(), kAuto);
+    text += fmt::format("sinter::{}<{}>", order ? "number_of" : "long_number_of", number);
   }
   text += rest_;
   if (const auto args = text.find(kArgs); count_ > 0 && args != std::string::npos)

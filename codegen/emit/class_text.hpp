@@ -1,7 +1,8 @@
 // The text of a kernel that serves many extents. Lists of numbers of its text (sinter::Dims) hold
 // sinter::dynamic(i) where the kernel's texts for two sets of extents differ; numbers of the launch
 // take these places (codegen/device/core/dynamic.cuh), and those of constants that say in which
-// order tiles run. What else depends on extents must be the same in all texts of a class.
+// order tiles run and, where it differs, how many terms an average has. What else depends on
+// extents must be the same in all texts of a class.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -26,9 +27,11 @@ class ClassText {
 
  private:
   struct Piece {
+    // In a list of numbers, or a constant of its own: the order of tiles, the length of an average.
+    enum class Kind : std::uint8_t { in_list, order, length };
     std::string before;  // what stands between the number before and this one
     int number;
-    bool constant;  // of its own, and in no list
+    Kind kind;
   };
   std::vector<Piece> pieces_;
   std::string rest_;

@@ -29,7 +29,7 @@ std::string_view reason(const ScheduledKernel& k, const KernelSpec& other, bool 
 }  // namespace
 
 bool has_rows_of_other_length(const KernelSpec& spec, const KernelSpec& other) {
-  return spec.as_rowwise() && other.as_rowwise() &&
+  return spec.as_rowwise() && other.as_rowwise() && !spec.rowwise().any_length &&
          part_of(spec.extent, outer_rank(spec), spec.extent.size()) !=
              part_of(other.extent, outer_rank(other), other.extent.size());
 }

@@ -1,6 +1,7 @@
 #include "planner/plan_class.hpp"
 
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "lower/lower.hpp"
@@ -44,14 +45,20 @@ std::vector<const KernelSpec*> doing(const std::vector<Work>& works,
   return result;
 }
 
-// The nodes of rowwise kernels whose rows are not as long in the two plans.
-std::vector<NodeId> sums_of_changing_length(const std::vector<KernelSpec>& specs,
-                                            const std::vector<const KernelSpec*>& others) {
-  std::vector<NodeId> nodes;
+// The nodes of rowwise kernels whose rows are not as long in the two plans, and what divides both
+// lengths.
+std::map<NodeId, std::int64_t> changing_lengths(const std::vector<KernelSpec>& specs,
+                                                const std::vector<const KernelSpec*>& others,
+                                                const Decisions& one, const Decisions& other) {
+  std::map<NodeId, std::int64_t> units;
+  const auto lengths = other.of(Decisions::Kind::row_length);
+  for (const auto& [node, length] : one.of(Decisions::Kind::row_length))
+    if (const auto at = lengths.find(node); at != lengths.end() && at->second != length)
+      units[node] = std::gcd(length, at->second);
   for (std::size_t i = 0; i < specs.size(); ++i)
     if (others[i] && has_rows_of_other_length(specs[i], *others[i]))
-      nodes.push_back(specs[i].nodes.front());
-  return nodes;
+      units.emplace(specs[i].nodes.front(), 1);
+  return units;
 }
 
 }  // namespace
@@ -65,18 +72,27 @@ Result<std::shared_ptr<const PlanClass>> make_plan_class(Graph& one, Graph& othe
   SINTER_TRY(tuning);
   PlanContext context{device_model(options.architecture), *tuning};
   auto specs = specs_of(one, options, context);
-  const auto of_other = [&] {
-    return specs_of(other, options, {context.device, *tuning, {}, context.decisions});
+  using Kind = Decisions::Kind;
+  const auto of_other = [&](const PlanContext& other_context) {
+    return specs_of(other, options, other_context);
   };
-  auto other_specs = of_other();
-  if (auto walked = sums_of_changing_length(specs, doing(works_of(specs), other_specs));
-      !walked.empty()) {
+  const auto as_decided = [&] {
+    PlanContext of{context.device, *tuning, {}, context.decisions};
+    of.decisions.forget(Kind::row_length);
+    return of;
+  };
+  PlanContext other_context = as_decided();
+  auto other_specs = of_other(other_context);
+  if (const auto units = changing_lengths(specs, doing(works_of(specs), other_specs),
+                                          context.decisions, other_context.decisions);
+      !units.empty()) {
     context.decisions = {};
-    for (const NodeId n : walked)
-      context.decisions.decide(Decisions::Kind::walked_sums, n, [] { return 1; });
+    for (const auto& [node, unit] : units)
+      context.decisions.decide(Kind::row_unit, node, [&] { return unit; });
     specs = specs_of(one, options, context);
-    other_specs = of_other();
+    other_specs = of_other(as_decided());
   }
+  context.decisions.forget(Kind::row_length);
   auto result = std::make_shared<PlanClass>();
   result->works = works_of(specs);
   const auto others = doing(result->works, other_specs);

@@ -17,15 +17,16 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 
 using Members = std::vector<RowSchedules::Member>;
 
-// Of convolutions, where a number of rows is one of images, which have many rows each.
+// Of convolutions, where a number of rows, or of terms of a filter's gradient, is one of images,
+// which have many each.
 bool are_images(const Members& members) {
   constexpr std::int64_t kMany = 32;
   return std::any_of(members.begin(), members.end(), [](const RowSchedules::Member& m) {
     const auto* const c = m.spec.as_contraction();
-    if (!c || m.index >= c->first_k()) return false;
-    const bool of_m = m.index < c->first_n();
-    return count(m.spec.extent, of_m ? c->first_m() : c->first_n(),
-                 of_m ? c->first_n() : c->first_k()) >= kMany * m.spec.extent[m.index];
+    if (!c || m.index < c->first_m()) return false;
+    const int ends[] = {c->first_m(), c->first_n(), c->first_k(), m.spec.extent.size()};
+    const int side = m.index < ends[1] ? 0 : m.index < ends[2] ? 1 : 2;
+    return count(m.spec.extent, ends[side], ends[side + 1]) >= kMany * m.spec.extent[m.index];
   });
 }
 

@@ -17,7 +17,9 @@ class Decisions {
     depth_parts,   // of a contraction
     num_partials,  // of rows whose columns are reduced: blocks that walk over them
     rows_per_cta,  // of these: that a block takes
-    walked_sums,   // of rows: whether they are summed so, as their length changes
+    row_length,    // of rows, before they are cut
+    row_unit,      // of rows whose length changes: what divides all lengths; else 0
+    part_size,     // of these: how long their parts are
   };
   // What was decided for the node, or else what `choose()` says.
   template <class Choose>
@@ -25,6 +27,17 @@ class Decisions {
     const auto known = made_.find({kind, node});
     return known != made_.end() ? known->second
                                 : made_.emplace(std::pair(kind, node), choose()).first->second;
+  }
+
+  // What was decided of this kind, by node.
+  std::map<NodeId, std::int64_t> of(Kind kind) const {
+    std::map<NodeId, std::int64_t> found;
+    for (const auto& [key, value] : made_)
+      if (key.first == kind) found.emplace(key.second, value);
+    return found;
+  }
+  void forget(Kind kind) {
+    std::erase_if(made_, [&](const auto& made) { return made.first.first == kind; });
   }
 
  private:

@@ -28,6 +28,13 @@ bool same_extents(const KernelSpec& a, const KernelSpec& b, int from) {
          std::equal(a.extent.begin() + from, a.extent.end(), b.extent.begin() + from);
 }
 
+// As long, or of any length in both.
+bool same_rows(const KernelSpec& a, const KernelSpec& b) {
+  const RowwiseSpec &one = a.rowwise(), &other = b.rowwise();
+  if (one.outer_rank != other.outer_rank || one.any_length != other.any_length) return false;
+  return one.any_length ? a.extent.size() == b.extent.size() : same_extents(a, b, one.outer_rank);
+}
+
 // How many belong together (Packing::drawn) depends on extents.
 bool draws_numbers(const KernelSpec& spec) {
   return std::any_of(spec.body.statements.begin(), spec.body.statements.end(),
@@ -54,8 +61,8 @@ std::optional<ScheduledKernel> schedule_as(const ScheduledKernel& decided, const
     return with(decided, spec, schedule_as(*pointwise, spec, context.device));
   if (const auto* const rowwise = decided.rowwise()) {
     const RowwiseSpec &own = spec.rowwise(), &before = decided.spec.rowwise();
-    if (!same_extents(spec, decided.spec, own.outer_rank) ||
-        own.num_partials != before.num_partials || own.rows_per_cta != before.rows_per_cta)
+    if (!same_rows(spec, decided.spec) || own.num_partials != before.num_partials ||
+        own.rows_per_cta != before.rows_per_cta)
       return {};
     return with(decided, spec, schedule_as(*rowwise, spec, context.device));
   }
@@ -67,11 +74,13 @@ std::optional<ScheduledKernel> schedule_as(const ScheduledKernel& decided, const
   return {};
 }
 
-// Of two convolutions. Images are the outermost of the pixels, along the rows or the columns.
+// Of two convolutions. Images are the outermost of the pixels, along the rows, the columns or, of
+// a filter's gradient, k.
 static bool only_images_differ(const KernelSpec& a, const KernelSpec& b) {
   const ContractionSpec& c = a.contraction();
   for (int i = 0; i < a.extent.size(); ++i)
-    if (a.extent[i] != b.extent[i] && i != c.first_m() && i != c.first_n()) return false;
+    if (a.extent[i] != b.extent[i] && i != c.first_m() && i != c.first_n() && i != c.first_k())
+      return false;
   return true;
 }
 
@@ -81,8 +90,7 @@ bool differs_at_launch(const ScheduledKernel& one, const ScheduledKernel& other)
   for (std::size_t i = 0; i < a.ports.size(); ++i)  // coefficients of windows are constants
     if (a.ports[i].access.windows != b.ports[i].access.windows) return false;
   if (const auto* const s = one.pointwise()) return !s->tiling.on && s->aligned_by < 0;
-  if (const auto* const s = one.rowwise())
-    return s->aligned_by < 0 && same_extents(a, b, a.rowwise().outer_rank);
+  if (const auto* const s = one.rowwise()) return s->aligned_by < 0 && same_rows(a, b);
   if (const auto* const e = one.attention())
     return !e->wide && a.extent[AttentionSpec::e] == b.extent[AttentionSpec::e];
   if (one.attention_backward()) {

@@ -8,6 +8,7 @@
 #include "planner/extent_classes.hpp"
 #include "support/catch.hpp"
 #include "support/llama_block.hpp"
+#include "support/training_steps.hpp"
 
 namespace sinter::test {
 namespace {
@@ -326,6 +327,74 @@ TEST_CASE("classes of extents: a decoder block", "[gpu][extents]") {
         {{2, 65}, {3, 129}},
         {{1, 65}, {1, 127}, {1, 129}},
         {{2, 1}, {3, 1}, {8, 1}}},
+       60,
+       true});
+}
+
+TEST_CASE("classes of extents: filter gradients of any number of images", "[gpu][extents]") {
+  const auto channels_last = [](const char* name, const Dims& dim) {
+    return TensorOptions{
+        .name = name, .dim = dim, .stride = {dim[1] * dim[2] * dim[3], 1, dim[1] * dim[3], dim[1]}};
+  };
+  struct Window {
+    std::int64_t stride, rows, columns;
+  };
+  // Pixels that stay for all taps, in lines and in blocks, and those that come for each tap.
+  for (const Window& w : {Window{1, 9, 11}, {1, 8, 32}, {2, 9, 11}})
+    run({"filter gradient",
+         {dyn("images", 1, 40, {1, 40})},
+         kHalf,
+         [=](Graph& g, GraphBuilder::Extents e) {
+           const Dims dim{e[0], 64, w.rows, w.columns}, of_w{64, 64, 3, 3},
+               of_dy{e[0], 64, (w.rows - 1) / w.stride + 1, (w.columns - 1) / w.stride + 1};
+           const ConvAttributes attributes{
+               .pre_padding = {1, 1}, .post_padding = {1, 1}, .stride = {w.stride, w.stride}};
+           const Tensor x = g.tensor(channels_last("x", dim)),
+                        dy = g.tensor(channels_last("dy", of_dy));
+           g.output(conv_wgrad(dy, x, of_w, attributes), "dw",
+                    {.stride = channels_last("", of_w).stride, .data_type = DataType::f32});
+           g.output(gelu_tanh(x), "z", {.stride = channels_last("", dim).stride});
+         },
+         {{{2}, {3}, {7}, {40}}},
+         60,
+         true});
+}
+
+TEST_CASE("classes of extents: batch norms of any number of images", "[gpu][extents]") {
+  run({"batch norm",
+       {dyn("images", 1, 48, {20})},
+       kHalf,
+       [](Graph& g, GraphBuilder::Extents e) {
+         const Dims dim{e[0], 64, 28, 28}, of_channels{1, 64, 1, 1},
+             stride{64 * 28 * 28, 1, 64 * 28, 64};
+         const auto input = [&](const char* name) {
+           return g.tensor({.name = name, .dim = dim, .stride = stride});
+         };
+         const auto channel = [&](const char* name) {
+           return g.tensor({.name = name, .dim = of_channels, .data_type = DataType::f32});
+         };
+         const Tensor x = input("x"), dy = input("dy"), scale = channel("scale");
+         const BatchNormOutputs n = batchnorm(x, scale, channel("bias"), g.scalar(1e-5f));
+         const Tensor y = n.y.type(kBf16);
+         g.output(relu(y), "y", {.stride = stride});
+         g.output(n.mean, "mean", {.data_type = DataType::f32});
+         const NormGradients d =
+             batchnorm_backward(relu_backward(dy, y), x, scale, n.mean, n.inv_variance);
+         g.output(d.dx, "dx", {.stride = stride});
+         g.output(d.dscale, "dscale", {.data_type = DataType::f32});
+         g.output(d.dbias, "dbias", {.data_type = DataType::f32});
+       },
+       {{{24}, {31}, {48}}}});
+}
+
+TEST_CASE("classes of extents: a training step of a decoder block", "[gpu][extents]") {
+  run({"step",
+       {dyn("batch", 1, 8, {1}), dyn("tokens", 1, 200, {1, 64})},
+       kHalf,
+       [](Graph& g, GraphBuilder::Extents e) {
+         build_gpt_step(g, e[0], e[1], {64, 4, 96, true});
+       },
+       {{{2, 3}, {3, 17}, {8, 64}}, {{1, 65}, {1, 129}}},
        60,
        true});
 }

@@ -148,6 +148,21 @@ TEST_CASE("a text that differs in more than lists of numbers is of no class") {
   CHECK_FALSE(twice->numbers("sinter::Dims<7, 8, 9>"));
 }
 
+TEST_CASE("how many terms an average has comes with the launch where that differs") {
+  const std::string length = "static constexpr long long length = ";
+  const auto text = ClassText::of(length + "3;\nsinter::Dims<3>", length + "5;\nsinter::Dims<5>");
+  REQUIRE(text);
+  CHECK(text->text() ==
+        "static constexpr auto length = sinter::long_number_of<sinter::dynamic(0)>;\n"
+        "sinter::Dims<sinter::dynamic(0)>");
+  CHECK(text->numbers(length + "7;\nsinter::Dims<7>") == std::vector<std::int64_t>{7});
+  CHECK_FALSE(text->numbers(length + "7;\nsinter::Dims<8>"));
+  const auto same = ClassText::of(length + "3;\nsinter::Dims<3>", length + "3;\nsinter::Dims<5>");
+  REQUIRE(same);
+  CHECK(same->text() == length + "3;\nsinter::Dims<sinter::dynamic(0)>");
+  CHECK_FALSE(same->numbers(length + "4;\nsinter::Dims<5>"));
+}
+
 TEST_CASE("a decoder block of 20 shapes needs at most 12 compilations") {
   for (const char* architecture : {"sm_90a", ""}) {
     INFO(architecture);

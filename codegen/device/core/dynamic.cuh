@@ -43,6 +43,9 @@ inline constexpr auto number_of = number<is_literal<value>>([] {
   return static_cast<int>(value_of<value>());
 });
 
+template <long long value>
+inline constexpr auto long_number_of = number<is_literal<value>>([] { return value_of<value>(); });
+
 // Whether all of what `number` gave are constants.
 template <class T>
 inline constexpr bool comes_at_launch = false;

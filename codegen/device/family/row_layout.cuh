@@ -44,7 +44,11 @@ struct RowLayout {
       [] { return static_cast<Index>(shifted ? (beside + width - 1) / width * width : beside); });
   static constexpr auto rows =
       number<known_rows>([] { return static_cast<Index>(product(0, line) * numbers); });
-  static constexpr Index row_length = product(Config::outer_rank, rank);
+  // Of any length only where rows lie together and are streamed.
+  static constexpr bool known_length =
+      Config::Extent::literals(Config::outer_rank, rank - Config::outer_rank);
+  static constexpr auto row_length =
+      number<known_length>([] { return product(Config::outer_rank, rank); });
   // A long row belongs to a cluster of blocks. Where the hardware has none, the first of them takes
   // the row alone.
   static constexpr int blocks = hardware::has_clusters ? Config::blocks_per_row : 1;
@@ -53,8 +57,14 @@ struct RowLayout {
   // Along a row: places, how many elements each moves on, and how many a thread has.
   static constexpr Index stride = across ? 1 : width;
   static constexpr bool misaligned = Config::misaligned && !across;
-  static constexpr Index places = (row_length + (misaligned ? 2 * width - 2 : 0)) / stride;
-  static constexpr int each = static_cast<int>((places + lanes - 1) / lanes);
+  static constexpr auto places = number<known_length>(
+      [] { return static_cast<Index>((row_length + (misaligned ? 2 * width - 2 : 0)) / stride); });
+  static constexpr int each = [] {
+    if constexpr (known_length)
+      return static_cast<int>((places + lanes - 1) / lanes);
+    else
+      return 1;
+  }();
   // Rows whose reductions a thread keeps: its own, or its neighbours across.
   static constexpr int states = across ? width : 1;
   // Streamed rows: what is left when all threads have taken as many rounds of whole places as fit.
@@ -64,13 +74,21 @@ struct RowLayout {
   // comes last, before it two that may reach out, and before those a neighbour. Across rows, pieces
   // around the last place alone can lie past the tensor's end.
   static constexpr Index special = misaligned ? 4 : shifted ? 1 : 0;
-  static constexpr Index ends = places > special ? places - special : 0;
-  static constexpr Index in_rounds = ends - ends % round;
-  static constexpr int rest = static_cast<int>((places - in_rounds + lanes - 1) / lanes);
+  static constexpr auto ends = number<known_length>(
+      [] { return static_cast<Index>(places > special ? places - special : 0); });
+  static constexpr auto in_rounds =
+      number<known_length>([] { return static_cast<Index>(ends - ends % round); });
+  static constexpr int rest = [] {
+    if constexpr (known_length)
+      return static_cast<int>((places - in_rounds + lanes - 1) / lanes);
+    else
+      return Config::unroll;
+  }();
   static constexpr int streamed = rest > Config::unroll ? rest : Config::unroll;
   static constexpr int held = !resident ? streamed : each > 0 ? each : 1;
 
   static constexpr bool has_columns = Config::num_partials > 0;
+  static_assert(known_length || (!resident && !has_columns && special == 0));
 
   // Number of what takes a row: a block or, of a long row, the blocks of a cluster.
   static SINTER_DEVICE Index walker() { return static_cast<Index>(blockIdx.x) / blocks; }

@@ -18,6 +18,7 @@ struct RowwiseSpec {
   std::int64_t num_partials = 0;   // partial results of each of the column reductions
   int rows_per_cta = 1;            // with num_partials: rows that one CTA takes side by side
   bool combines_partials = false;  // what it reduces are partial results of the kernel before
+  bool any_length = false;  // rows may be as long as the launch says: none stays in registers
 };
 
 }  // namespace sinter

@@ -23,6 +23,8 @@ constexpr std::int64_t kAcross = 256;  // rows that one block takes side by side
 constexpr std::int64_t kEnoughLong = 128, kEnoughAcrossOfSm = 2;
 // Of a row, that is worth two partial results.
 constexpr std::int64_t kShortestPart = 64;
+// The same where only parts of one length will do, such as images of 7 x 7.
+constexpr std::int64_t kShortestUnit = 32;
 // Of rows that are pieces of memory: shorter ones than a line of it are better moved with what lies
 // beside them, and so many, for each element that is worth a block, that this pays. (On an H200,
 // one kernel for a groupnorm over channels last takes 3 us and 40 to 90 ps a piece, of 20 to 80
@@ -185,8 +187,31 @@ struct CutRows {
   KernelSpec spec;
   std::int64_t parts = 1;
   int added = 0;
-  bool even = true;  // all parts have as many elements
+  bool even = true;         // all parts have as many elements
+  bool any_number = false;  // plans of a class of extents have other numbers of parts
 };
+
+// Rows whose length changes are cut in parts that are as long in all plans of the class, so that
+// these differ in numbers of rows: `unit` divides all lengths. Nothing where rows do not lie
+// together, or no such part is worth a block.
+std::optional<CutRows> in_any_parts(const KernelSpec& spec, std::int64_t wished, std::int64_t unit,
+                                    const PlanContext& context) {
+  const int d = spec.rowwise().outer_rank;
+  if (unit == 0 || d + 1 != spec.extent.size() || spec.extent[d] % unit != 0) return {};
+  const auto known = context.decisions.of(Decisions::Kind::part_size);
+  const auto decided = known.find(spec.nodes.front());
+  std::int64_t size = 0;
+  if (decided != known.end())
+    size = decided->second;
+  else
+    for (std::int64_t n = 1; n <= unit && n * wished <= spec.extent[d]; ++n)
+      if (unit % n == 0) size = n;
+  if (size < std::min(kShortestUnit, elements_a_block()) || size == spec.extent[d]) return {};
+  CutRows cut{.spec = spec, .parts = spec.extent[d] / size, .added = 1, .any_number = true};
+  cut_index(cut.spec, d, cut.parts, size);
+  ++cut.spec.rowwise().outer_rank;
+  return rows_lie_together(cut.spec) ? std::optional(std::move(cut)) : std::nullopt;
+}
 
 CutRows in_parts(const KernelSpec& spec, std::int64_t wished) {
   CutRows cut{spec};
@@ -275,9 +300,20 @@ std::vector<KernelSpec> cut_rows(const KernelSpec& spec, CutRows rows, bool piec
       tail.set(id, results[number]);
     }
   }
+  whole.rowwise().any_length = rows.any_number;
   simplify_domain(cut);
   simplify_domain(whole);
   return {std::move(cut), std::move(whole)};
+}
+
+// What divides all lengths of the spec's rows, where it changes; else 0.
+std::int64_t unit_of(const KernelSpec& spec, const PlanContext& context) {
+  return context.decisions.decide(Decisions::Kind::row_unit, spec.nodes.front(), [] { return 0; });
+}
+// For the other plans of the class.
+void keep_size(const KernelSpec& spec, std::int64_t size, const PlanContext& context) {
+  if (size > 0)
+    context.decisions.decide(Decisions::Kind::part_size, spec.nodes.front(), [&] { return size; });
 }
 
 // How many parts of each row, or of what a row has at one place of a piece, give enough blocks.
@@ -300,12 +336,15 @@ std::vector<KernelSpec> split_statistics(const KernelSpec& spec, bool pieces, st
   // Blocks of few threads leave room for others on an SM while they wait.
   for (const int most : {256, 1024})
     for (std::int64_t n = wished; columns_of(fine) / n >= shortest_part(); n *= 2) {
-      CutRows rows = in_parts(fine, n);
+      auto any = in_any_parts(fine, n, pieces ? 0 : unit_of(spec, context), context);
+      CutRows rows = any ? std::move(*any) : in_parts(fine, n);
       if ((rows.parts == 1 && !pieces) || !rows.even) continue;
+      const std::int64_t size = rows.any_number ? columns_of(rows.spec) : 0;
       Temporaries with_parts = tried;
       std::vector<KernelSpec> kernels = cut_rows(first, std::move(rows), pieces, with_parts);
       const RowwiseConfig schedule = schedule_rowwise(kernels.front(), context.device);
       if (!schedule.resident || schedule.blocks_per_row > 1 || schedule.threads > most) continue;
+      keep_size(spec, size, context);
       temporaries = std::move(with_parts);
       if (std::any_of(rest.body.statements.begin(), rest.body.statements.end(), acts))
         for (auto& k : split(std::move(rest), context, temporaries))
@@ -341,7 +380,10 @@ std::vector<KernelSpec> split(KernelSpec spec, const PlanContext& context,
   const DeviceModel& device = context.device;
   if (!spec.columns.empty()) return split_columns(std::move(spec), context, temporaries);
   if (!spec.as_rowwise()) return {std::move(spec)};
-  if (context.decisions.decide(Decisions::Kind::walked_sums, spec.nodes.front(), [] { return 0; }))
+  context.decisions.decide(Decisions::Kind::row_length, spec.nodes.front(),
+                           [&] { return columns_of(spec); });
+  const std::int64_t unit = unit_of(spec, context);
+  if (unit > 0)
     if (auto walk = as_walked_sums(spec))
       return split_columns(std::move(*walk), context, temporaries);
   const std::int64_t least = elements_a_block(), blocks = blocks_of(spec),
@@ -375,7 +417,14 @@ std::vector<KernelSpec> split(KernelSpec spec, const PlanContext& context,
   }
   const std::int64_t enough =
       rows_lie_together(spec) ? kEnoughAcrossOfSm * device.sms : kEnoughLong;
-  if (blocks >= enough || wished < 2) return {std::move(spec)};
+  if (blocks >= enough || wished < 2) {
+    spec.rowwise().any_length = unit > 0 && rows_lie_together(spec);
+    return {std::move(spec)};
+  }
+  if (auto any = in_any_parts(spec, wished, unit, context)) {
+    keep_size(spec, columns_of(any->spec), context);
+    return cut_rows(spec, std::move(*any), false, temporaries);
+  }
   return cut_rows(spec, in_parts(spec, wished), false, temporaries);
 }
 

@@ -273,17 +273,17 @@ std::optional<Orientation> orient_boxes_as(const WgmmaConfig& decided, const Ker
 // Of convolutions whose number of images alone is another: all else is constant in their text.
 std::optional<Orientation> orient_window_as(const WgmmaConfig& decided, const KernelSpec& given) {
   const ConvolutionWindow& window = *decided.window;
-  if (!may_be_convolution(given.contraction()) || !given.columns.empty() ||
-      window.taps_of != ConvolutionWindow::Taps::k)
-    return {};
+  if (!may_be_convolution(given.contraction()) || !given.columns.empty()) return {};
+  const bool gradient = window.taps_of != ConvolutionWindow::Taps::k;
   const bool columns_together =
       !prefers(given, given.body, n_index(given), m_index(given), is_store);
   const Pixels pixels = !decided.resident       ? Pixels::each_tap
                         : window.blocks.empty() ? Pixels::lines
                                                 : Pixels::blocks;
-  auto o = orient_convolution(given, true, columns_together, columns_together != decided.n_fastest,
-                              pixels);
-  const bool alike = o && o->engine.window->axes.size() == window.axes.size() &&
+  auto o = orient_convolution(given, !gradient, columns_together,
+                              columns_together != decided.n_fastest, pixels);
+  const bool alike = o && o->engine.window->taps_of == window.taps_of &&
+                     o->engine.window->axes.size() == window.axes.size() &&
                      o->engine.window->channels == window.channels &&
                      o->engine.window->blocks == window.blocks;
   return alike ? std::move(o) : std::nullopt;

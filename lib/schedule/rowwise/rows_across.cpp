@@ -119,12 +119,15 @@ bool hold_parts(const KernelSpec& spec, double rows, double columns, const Devic
 void divide_across(const KernelSpec& spec, double rows, double columns, const DeviceModel& device,
                    RowwiseConfig& s) {
   const int width = s.packing.width;
-  if (hold_parts(spec, rows, columns, device, s)) return;
+  const bool any_length = spec.rowwise().any_length;
+  if (!any_length && hold_parts(spec, rows, columns, device, s)) return;
   // Narrower blocks, down to a line of memory, where there are few; down to a sector, with many
-  // threads along a row, where rows are long and all surely lies in the second-level cache.
+  // threads along a row, where rows are long, or may be, and all surely lies in the second-level
+  // cache.
   constexpr double kCached = 0.08, kLong = 1024;  // of the cache; columns
-  const bool cached = columns >= kLong && rows * columns * s.packing.narrowest <=
-                                              kCached * static_cast<double>(device.l2_bytes);
+  const bool cached =
+      (columns >= kLong || any_length) &&
+      rows * columns * s.packing.narrowest <= kCached * static_cast<double>(device.l2_bytes);
   const int least = cached ? 2 : 8;
   s.threads = cached ? 1024 : 256;
   s.rows_per_block = power_of_two_from(rows / width, 32);
@@ -145,7 +148,7 @@ void divide_across(const KernelSpec& spec, double rows, double columns, const De
   // elements, 80 and 74 with four and eight packs of four.)
   constexpr int kCut = 32;
   if (s.aligned_by >= 0) s.unroll = std::min(s.unroll, kCut / width);
-  if (hold_across(spec, columns, s)) return;
+  if (any_length || hold_across(spec, columns, s)) return;
   // Rows that are not much longer than a round are fetched in one go, which takes less code.
   const double each = std::ceil(columns / s.threads_per_row);
   s.resident = !has_later_elements(spec) && 2 * each <= 3 * s.unroll;
