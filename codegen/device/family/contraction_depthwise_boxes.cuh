@@ -5,6 +5,7 @@
 // `lanes` warps. The swizzle exchanges the 16-byte units of a line by the number of the line, so
 // that the same unit of eight neighbouring lines lies in all banks. Units of lines that are eight
 // apart lie eight lines apart: a thread needs two addresses, its own and that four lines further.
+// Lines of an odd number of units need none: that is odd times 16 bytes, all banks in eight lines.
 #pragma once
 #include "sinter/device/engine/pipeline.cuh"
 #include "sinter/device/family/contraction_depthwise.cuh"
@@ -13,20 +14,27 @@ namespace sinter::depthwise {
 
 template <int lanes>
 struct Lines {
-  static_assert(lanes == 4 || lanes == 8);
+  static constexpr bool swizzled = lanes == 4 || lanes == 8;
+  static_assert(swizzled || lanes % 2 == 1);
   static constexpr int bytes = 16 * lanes;
   // What differs between the places of an even line and the next one's.
   static constexpr unsigned beside = bytes | (bytes >> 7 & (lanes - 1)) << 4;
   // Of a unit whose line is `line` lines behind a multiple of 1024 bytes.
   static SINTER_DEVICE unsigned place(int line, int unit) {
     const auto at = static_cast<unsigned>(line * bytes + unit * 16);
-    return at ^ (at >> 7 & (lanes - 1)) << 4;
+    return swizzled ? at ^ (at >> 7 & (lanes - 1)) << 4 : at;
+  }
+  // Of the unit `further` behind that `at`, which is a multiple of a power of two above it.
+  static SINTER_DEVICE unsigned further(unsigned at, int further) {
+    const auto bytes_further = static_cast<unsigned>(further * 16);
+    return swizzled ? at ^ bytes_further : at + bytes_further;
   }
 };
 
 // A lane's unit in all lines that lie a multiple of four behind its own.
 template <int lanes>
 struct LaneLines {
+  static_assert(Lines<lanes>::swizzled);
   const unsigned char* at[2];
   SINTER_DEVICE LaneLines(const unsigned char* memory, int line, int unit)
       : at{memory + Lines<lanes>::place(line, unit), memory + Lines<lanes>::place(line + 4, unit)} {

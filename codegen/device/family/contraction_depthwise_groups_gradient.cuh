@@ -20,11 +20,15 @@
 // the rows of x are zeros outside of the image. Sums that are NaN are taken again on ordinary
 // cores, since zeros outside make NaN of numbers that are not finite.
 //
+// The thread blocks of a cluster divide the walks of a batch entry, and join their sums in shared
+// memory: each adds some taps of all, in the order of the blocks. So fewer parts go to memory.
+//
 // Config is that of contraction_depthwise.cuh, channel counts groups, with lanes = warps that
 // multiply, columns = 16 * across, `across` tiles, `group` channels, `inner` and `outer`, the
-// indices of a group's channels of the image and of the result (-1: none), `stages`, and what a
-// row of a stage has of lines, `image_line` and `gradient_line`, of which boxes bring `image_box`
-// and `gradient_box`. Image::load and Gradient::load as in contraction_depthwise_gradient_mma.cuh.
+// indices of a group's channels of the image and of the result (-1: none), `stages`, `walk_blocks`
+// of a cluster, `line_units` of a line, at least `lanes`, and what a row of a stage has of lines,
+// `image_line` and `gradient_line`, of which boxes bring `image_box` and `gradient_box`.
+// Image::load and Gradient::load as in contraction_depthwise_gradient_mma.cuh.
 #pragma once
 #include "sinter/device/core/warp_matrix.cuh"
 #include "sinter/device/engine/shared_memory.cuh"
@@ -52,19 +56,27 @@ struct GroupGradientTiles {
 
   static constexpr int row_pairs = (Rows::taps + 1) / 2, column_pairs = (Columns::taps + 1) / 2;
   static_assert(Config::image_line >= width * across + 2 * column_pairs - 1);
-  static constexpr int line = Lines<lanes>::bytes,
+  using Line = Lines<Config::line_units>;
+  static_assert(Config::line_units >= lanes);
+  static constexpr int line = Line::bytes,
                        gradient = (Config::image_line * line + 1023) / 1024 * 1024,
                        stage = gradient + (Config::gradient_line * line + 1023) / 1024 * 1024,
                        box_bytes = (Config::image_box + Config::gradient_box) * line,
                        barriers = Config::stages * stage;
   using Pipe = Pipeline<Config::stages>;
 
-  // Rows of x, those before the image first.
-  static constexpr int first_row = 1 - Rows::taps;
+  // Rows of x that meet rows of dy, those before the image first, and the end of them.
+  static constexpr int first_row = Rows::base > 1 - Rows::taps ? Rows::base : 1 - Rows::taps,
+                       last_met = Rows::base + S::extent_of(Rows::pixel_index) + Rows::taps - 1,
+                       end_row = last_met < Rows::extent ? last_met : Rows::extent;
   static constexpr int tiles = (S::extent_of(Columns::pixel_index) + Config::columns - 1) /
                                Config::columns,
                        walks =
                            static_cast<int>(P::product(P::first_k, Config::k - S::spatial)) * tiles;
+
+  // Sums of a thread in shared memory, for the cluster: pairs, a tap's of all threads together.
+  static constexpr int pairs = units_of_group * S::taps;
+  static_assert(Config::walk_blocks == 1 || pairs * 32 * lanes * 8 <= barriers);
 
   // The walk's image, at `c`, and its first column.
   template <class Coord>
@@ -82,6 +94,12 @@ struct GroupGradientSums {
   unsigned rows[2 * T::row_pairs][T::across][2] = {};  // by the row's tap
   float at[T::units_of_group][T::row_pairs][2 * T::column_pairs][4] = {};
 
+  // Before a walk.
+  SINTER_DEVICE void clear_rows() {
+#pragma unroll
+    for (int i = 0; i < 4 * T::row_pairs * T::across; ++i)
+      rows[i / (2 * T::across)][i / 2 % T::across][i % 2] = 0;
+  }
   // Rows of dy move on to the next row of taps.
   SINTER_DEVICE void move_rows() {
 #pragma unroll
@@ -119,9 +137,11 @@ struct GroupGradientSums {
 };
 
 // Stores a lane's wanted sums; `from`: the warp's first channel, of the domain's groups.
-template <class Config, class Gradient, class Image, class Body, class Args>
+// `sum_of(unit, row tap, column tap, i)`; `wanted(tap)`: whether it is this block's.
+template <class Config, class Gradient, class Image, class Body, class Args, class Wanted,
+          class Sum>
 SINTER_DEVICE void finish_groups(const Args& args, typename Shape<Config>::Coord c, int from,
-                                 const GroupGradientSums<Config>& sums) {
+                                 const Wanted& wanted, const Sum& sum_of) {
   using T = GroupGradientTiles<Config>;
   using S = typename T::S;
   constexpr int group = Config::group, count = group > 1 ? 2 : 1;
@@ -142,12 +162,13 @@ SINTER_DEVICE void finish_groups(const Args& args, typename Shape<Config>::Coord
       for (int r = 0; r < T::Rows::taps; ++r)
 #pragma unroll
         for (int s = 0; s < T::Columns::taps; ++s) {
+          if (!wanted(r * T::Columns::taps + s)) continue;
           S::set_taps(List<>{}, c, 0, r * T::Columns::taps + s);
           constexpr int dim = Config::inner >= 0 ? Config::inner : Config::channel;
           float sum[count];
 #pragma unroll
           for (int e = 0; e < count; ++e) {
-            sum[e] = sums.at[unit][r / 2][s][r % 2 * 2 + i + e];
+            sum[e] = sum_of(unit, r, s, i + e);
             if (sum[e] != sum[e])
               sum[e] = gradient_alone<Config, Gradient, Image>(args, neighbour<dim>(c, e));
           }
@@ -165,7 +186,9 @@ SINTER_DEVICE void run_groups_gradient(const Args& args) {
   const SharedMemory memory;
   const typename T::Pipe pipe{memory.address + T::barriers};
   const int thread = static_cast<int>(threadIdx.x), warp = __shfl_sync(~0u, thread / 32, 0),
-            lane = thread % 32, block = static_cast<int>(blockIdx.x);
+            lane = thread % 32, block = static_cast<int>(blockIdx.x) / Config::walk_blocks;
+  constexpr bool joins = Config::walk_blocks > 1;
+  const int rank = joins ? hardware::cluster_rank() : 0;
   const int first_channel = block % T::blocks * T::channels;
   typename S::Coord batch;
   unravel<0, Config::batch - 1>(static_cast<typename Config::Index>(block / T::blocks), batch);
@@ -178,13 +201,12 @@ SINTER_DEVICE void run_groups_gradient(const Args& args) {
   hardware::grid_dependency_wait();
   typename T::Pipe::State state;
   if (warp == lanes) {
-    if (lane > 0) return;
 #pragma unroll 1
-    for (int walk = 0; walk < T::walks; ++walk) {
+    for (int walk = rank; lane == 0 && walk < T::walks; walk += Config::walk_blocks) {
       typename S::Coord c = batch;
       const int column = T::aim(walk, c);
 #pragma unroll 1
-      for (int row = T::first_row; row < T::Rows::extent; ++row) {
+      for (int row = T::first_row; row < T::end_row; ++row) {
         pipe.acquire(state);
         pipe.expect(state, T::box_bytes);
         const unsigned to = memory.address + static_cast<unsigned>(state.stage * T::stage);
@@ -194,31 +216,28 @@ SINTER_DEVICE void run_groups_gradient(const Args& args) {
         state.advance();
       }
     }
-    return;
-  }
-  if (first_channel + warp * T::unit >= S::all_channels * Config::group) {
-#pragma unroll 1
-    for (int i = 0; i < T::walks * (T::Rows::extent - T::first_row); ++i) {
-      pipe.wait(state);
-      pipe.release(state);
-      state.advance();
+    __syncwarp();
+    if constexpr (joins) {
+      hardware::cluster_barrier();
+      hardware::cluster_barrier();
     }
     return;
   }
+  const bool exists = first_channel + warp * T::unit < S::all_channels * Config::group;
   GroupGradientSums<Config> sums;
   const int pixel = lane % 16;
   const unsigned gradient_line =
-      memory.address + T::gradient + Lines<lanes>::place(T::across > 1 ? lane : pixel, warp);
+      memory.address + T::gradient + T::Line::place(T::across > 1 ? lane : pixel, warp);
   unsigned image_line[T::column_pairs];  // of the group's first unit
 #pragma unroll
   for (int p = 0; p < T::column_pairs; ++p)
-    image_line[p] =
-        memory.address + Lines<lanes>::place(pixel + 2 * p + lane / 16,
-                                             warp / T::units_of_group * T::units_of_group);
+    image_line[p] = memory.address + T::Line::place(pixel + 2 * p + lane / 16,
+                                                    warp / T::units_of_group * T::units_of_group);
 #pragma unroll 1
-  for (int walk = 0; walk < T::walks; ++walk) {
+  for (int walk = rank; walk < T::walks; walk += Config::walk_blocks) {
+    sums.clear_rows();
 #pragma unroll 1
-    for (int row = T::first_row; row < T::Rows::extent; ++row) {
+    for (int row = T::first_row; row < T::end_row; ++row) {
       pipe.wait(state);
       const auto stage = static_cast<unsigned>(state.stage * T::stage);
       sums.move_rows();
@@ -230,10 +249,10 @@ SINTER_DEVICE void run_groups_gradient(const Args& args) {
 #pragma unroll
           for (int unit = 0; unit < T::units_of_group; ++unit) {
             unsigned pixels[4];
-            // Units of a group, which begin at a multiple of their number, differ in some bits.
-            warp_matrix::get_transposed(
-                pixels, ((image_line[pair] ^ static_cast<unsigned>(unit * 16)) + stage) +
-                            static_cast<unsigned>(tile * T::width * T::line));
+            // Units of a group begin at a multiple of their number.
+            warp_matrix::get_transposed(pixels,
+                                        T::Line::further(image_line[pair], unit) + stage +
+                                            static_cast<unsigned>(tile * T::width * T::line));
             sums.multiply(Element{}, tile, unit, pair, pixels);
           }
       __syncwarp();
@@ -241,7 +260,42 @@ SINTER_DEVICE void run_groups_gradient(const Args& args) {
       state.advance();
     }
   }
-  finish_groups<Config, Gradient, Image, Body>(args, batch, first_channel + warp * T::unit, sums);
+  const int from = first_channel + warp * T::unit;
+  if constexpr (joins) {
+    hopper::wait_at<1, 32 * lanes>();  // every stage has been read
+    float* const parts = reinterpret_cast<float*>(memory.pointer);
+    const auto pair_at = [&](int unit, int r, int s) {
+      return parts + ((unit * S::taps + r * T::Columns::taps + s) * 32 * lanes + thread) * 2;
+    };
+#pragma unroll
+    for (int unit = 0; unit < T::units_of_group; ++unit)
+#pragma unroll
+      for (int r = 0; r < T::Rows::taps; ++r)
+#pragma unroll
+        for (int s = 0; s < T::Columns::taps; ++s) {
+          const float* const sum = &sums.at[unit][r / 2][s][r % 2 * 2];
+          *reinterpret_cast<float2*>(pair_at(unit, r, s)) = float2{sum[0], sum[1]};
+        }
+    hardware::cluster_barrier();
+    if (exists)
+      finish_groups<Config, Gradient, Image, Body>(
+          args, batch, from, [&](int tap) { return tap % Config::walk_blocks == rank; },
+          [&](int unit, int r, int s, int i) {
+            float part[Config::walk_blocks], sum = 0;
+#pragma unroll
+            for (int b = 0; b < Config::walk_blocks; ++b)
+              part[b] = hopper::read_number(pair_at(unit, r, s) + i, b);
+#pragma unroll
+            for (int b = 0; b < Config::walk_blocks; ++b) sum += part[b];
+            return sum;
+          });
+    // A block's memory stays until no other block of the cluster can reach for it.
+    hardware::cluster_barrier();
+  } else if (exists) {
+    finish_groups<Config, Gradient, Image, Body>(
+        args, batch, from, [](int) { return true; },
+        [&](int unit, int r, int s, int i) { return sums.at[unit][r / 2][s][r % 2 * 2 + i]; });
+  }
 }
 
 }  // namespace sinter::depthwise

@@ -1,6 +1,7 @@
 #include "schedule/contraction/depthwise_boxes.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "plan/access.hpp"
@@ -64,9 +65,9 @@ void set_box(DepthwiseOperand& operand, int lanes, int line, int needed, std::in
              bool one_tile) {
   TensorMap& map = *operand.map;
   operand.line = line;
-  map.swizzle = lanes * static_cast<int>(kUnit);
+  map.swizzle = lanes == 4 || lanes == 8 ? lanes * static_cast<int>(kUnit) : 0;
   map.box = Dims::filled(map.dim.size(), 1);
-  map.box[0] = map.swizzle / info(map.type).bytes;
+  map.box[0] = lanes * kUnit / info(map.type).bytes;
   map.box[1] = box_pixels(operand, needed, first, one_tile);
 }
 
@@ -123,6 +124,12 @@ void set_result_box(DepthwiseOperand& result, int lanes, int pixels, int planes)
 int result_bytes(int lanes, int pixels) {
   constexpr int kRows = 2 * kStepsBehind + 1, kAligned = 1024;
   return kRows * ((pixels * lanes * static_cast<int>(kUnit) + kAligned - 1) / kAligned * kAligned);
+}
+
+double clusters_of(const DeviceModel& device, int blocks, double each) {
+  const double sms = std::ceil(blocks / each);
+  return sms > 1 ? device.clusters_at_once[static_cast<std::size_t>(sms) - 1]
+                 : std::floor(each / blocks) * device.sms;
 }
 
 int line_of_box(int pixels) { return (pixels + 3) / 8 * 8 + 4; }

@@ -1,5 +1,7 @@
 // Which operands of a depthwise convolution TMA can bring in boxes.
 #pragma once
+#include <algorithm>
+
 #include "schedule/contraction/depthwise.hpp"
 
 namespace sinter {
@@ -15,8 +17,9 @@ bool set_map(const KernelSpec& spec, const DepthwiseConfig& parts, DepthwiseOper
 std::int64_t box_pixels(const DepthwiseOperand& operand, int needed, std::int64_t first,
                         bool one_tile);
 
-// Lines of `lanes` * 16 bytes of channels, swizzled so that neighbouring pixels lie in other banks;
-// `line` of them are a row's place in shared memory.
+// Lines of `lanes` * 16 bytes of channels, of 4 and 8 lanes swizzled so that neighbouring pixels
+// lie in other banks, as they do where lanes are odd; `line` of them are a row's place in shared
+// memory.
 void set_box(DepthwiseOperand& operand, int lanes, int line, int needed, std::int64_t first,
              bool one_tile);
 
@@ -35,10 +38,15 @@ inline constexpr int kStepsBehind = 1;
 // Bytes of the rows of results that are in shared memory at once, of so many pixels.
 int result_bytes(int lanes, int pixels);
 
-// Clocks in which an SM's TMA brings a line of a box, whether it has 64 bytes or 128: inferred from
+// Clocks in which an SM's TMA brings a line of a box, whether it has 64 bytes or 128, and longer
+// ones in proportion: inferred from
 // filter gradients on an H200, of 128 x 144 x 56 x 56, 3 x 3, by lines of 64 bytes in 112 us, by
 // those of 128 in 78.
 inline constexpr double kClocksOfLine = 4.9;
+inline double clocks_of_line(int lanes) { return kClocksOfLine * std::max(1.0, lanes / 8.0); }
+
+// Clusters of so many thread blocks that run at once where an SM has room for `each`.
+double clusters_of(const DeviceModel& device, int blocks, double each);
 
 // Lines of a box's row: an odd number of times four, from `pixels` on, so that rows lie in other
 // banks.
