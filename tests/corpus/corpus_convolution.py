@@ -140,6 +140,12 @@ directions("one_image", [1, 64, 20, 17], [64, 64, 3, 3], pre=[1, 1])
 directions("one_line", [4, 64, 1, 40], [64, 64, 1, 3], pre=[0, 1])
 directions("few_outputs", [4, 64, 12, 12], [8, 64, 3, 3], pre=[1, 1])
 directions("24_channels", [2, 24, 12, 12], [64, 24, 3, 3], pre=[1, 1])
+# Pixels of a stride that are joined where they lie: padded to either side, of several strides.
+directions("32_channels_stride_2", [2, 32, 13, 12], [72, 32, 3, 3], stride=[2, 2], pre=[1, 1])
+directions("24_channels_5_taps_stride_2", [2, 24, 11, 14], [40, 24, 5, 5], io="f16", stride=[2, 2],
+           pre=[2, 2], post=[1, 3], which="f")
+directions("32_channels_1d_stride_2", [3, 32, 40], [64, 32, 4], stride=[2], pre=[3], post=[0],
+           which="f")
 # Few channels, which join neighbouring pixels.
 directions("first_layer", [2, 3, 38, 42], [32, 3, 7, 7], stride=[2, 2], pre=[3, 3])
 directions("first_layer_odd", [2, 3, 41, 39], [32, 3, 3, 5], stride=[2, 2], pre=[1, 2])

@@ -191,6 +191,7 @@ TEST_CASE("data gradients of convolutions, each kind of configuration", "[convol
 // several indices of channels in a line, columns that are blocks of pixels and leave in pieces.
 TEST_CASE("first layers, each kind of configuration", "[.][first_layers]") {
   run_all({{fprop, 2, 3, 64, 38, 42, 7, 2, 1, 3, Epilogue::scale},
+           {fprop, 3, 32, 72, 13, 18, 3, 2, 1, 1, Epilogue::scale_residual},
            {dgrad, 2, 4, 72, 16, 20, 3, 1, 1, 1, Epilogue::none, f16},
            {wgrad, 3, 3, 40, 18, 20, 7, 2, 1, 3, Epilogue::none, f16}});
 }

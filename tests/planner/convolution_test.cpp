@@ -116,6 +116,24 @@ TEST_CASE("what a depthwise convolution reads is computed apart, what follows is
   CHECK(engines(*i.g) == Engines{"pointwise", "depthwise"});
 }
 
+TEST_CASE("pixels of a stride are joined where their channels fill half a line, without a copy") {
+  const auto forward = [](const Dims& x, std::int64_t stride, std::int64_t filter = 3) {
+    Images i;
+    const Dims w{64, x[1], filter, filter};
+    const auto out = [&](std::int64_t n) { return (n + 2 - filter) / stride + 1; };
+    const auto y = conv_fprop(i.input("x", x), i.input("w", w), padded(1, stride));
+    i.output(relu(y + i.input("bias", {1, 64, 1, 1})), "y", {x[0], 64, out(x[2]), out(x[3])});
+    return engines(*i.g);
+  };
+  const Engines joined{"pointwise", "wgmma"}, as_it_is{"wgmma"};
+  CHECK(forward({64, 32, 112, 112}, 2) == joined);
+  CHECK(forward({64, 24, 111, 112}, 2, 5) == joined);
+  CHECK(forward({64, 32, 112, 111}, 2) == as_it_is);  // the last pixel of a row has no other one
+  CHECK(forward({64, 32, 112, 112}, 1) == as_it_is);
+  CHECK(forward({64, 64, 112, 112}, 2) == as_it_is);  // whole lines
+  CHECK(forward({1, 32, 14, 14}, 2) == as_it_is);     // a copy costs more than it saves
+}
+
 TEST_CASE("groups of 2, 4 and 8 channels have an engine of their own") {
   const Dims x{64, 128, 56, 56};
   for (const std::int64_t channels : {2, 4, 8})

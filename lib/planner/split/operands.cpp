@@ -17,6 +17,7 @@
 #include "planner/split/depth.hpp"
 #include "planner/split/empty_phases.hpp"
 #include "planner/split/images_last.hpp"
+#include "planner/split/joined_pixels.hpp"
 #include "planner/split/space_to_depth.hpp"
 #include "schedule/attention/backward.hpp"
 #include "schedule/attention/forward.hpp"
@@ -280,6 +281,8 @@ struct Rearrangement {
 constexpr Rearrangement kRearrangements[] = {
     {[](const KernelSpec& spec, int way, Temporaries&) { return empty_phases(spec, way); },
      "pixels without products are computed from zeros apart", true, kEmptyPhasesWays},
+    {[](const KernelSpec& spec, int, Temporaries& t) { return joined_pixels(spec, t); },
+     "it has taps of pixels that are joined, with zeros where there are none", true},
     {space_to_depth, "its few channels are joined with neighbouring pixels in memory first", true,
      kSpaceToDepthWays},
     {[](const KernelSpec& spec, int, Temporaries& t) { return block_diagonal(spec, t); },
