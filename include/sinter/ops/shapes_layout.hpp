@@ -119,14 +119,6 @@ inline bool resample_extents(ShapeRules& r, const Dims& x, Dims& y) {
       !r.dim_attribute("post_padding", a.post_padding, n, 0))
     return false;
   if (!is_pooling(*a.mode)) {
-    for (const auto& [attribute, given] : {std::pair{"window", !a.window.empty()},
-                                           std::pair{"stride", !a.stride.empty()},
-                                           std::pair{"pre_padding", !a.pre_padding.empty()},
-                                           std::pair{"post_padding", !a.post_padding.empty()},
-                                           std::pair{"padding_mode", a.padding_mode.has_value()}})
-      if (given)
-        return r.fail(Rule::resample_mode, attribute, text({"given with mode ", name(*a.mode)}),
-                      "pooling", "leave it out: the dims of Y say all");
     bool fits = y.size() == x.size() && y[0] == x[0] && y[1] == x[1];
     for (int i = 2; fits && i < x.size(); ++i) fits = x[i] > 0 || y[i] == 0;
     if (!fits)
