@@ -423,6 +423,20 @@ inline Diagnostics Graph::notes() const {
     d.tensor = label(static_cast<TensorId>(i));
     all.push_back(std::move(d));
   }
+  for (const Node& n : nodes_) {
+    const auto* const a = std::get_if<SdpaAttributes>(&n.attributes);
+    if (!a || shapes::reads_lengths(*a)) continue;
+    const auto& ports = n.op == OpKind::sdpa ? shapes::kSdpaPorts : shapes::kSdpaBackwardPorts;
+    for (int port : {ports.seq_q, ports.seq_kv}) {
+      const TensorId t = n.inputs[static_cast<std::size_t>(port)];
+      if (t == kNoTensor) continue;
+      Diagnostic d = about(Rule::sdpa_unread, (*this)[t]);
+      d.node = n.name;
+      d.tensor = label(t);
+      d.fix = "set padding_mask, or disconnect it";
+      all.push_back(std::move(d));
+    }
+  }
   return all;
 }
 

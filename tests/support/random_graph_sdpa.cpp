@@ -80,14 +80,10 @@ void draw_masks(Grower& g, Attention& t) {
   t.a.causal_mask_bottom_right = r.chance(0.15);
   if (r.chance(0.15)) t.a.left_bound = r.between(0, at_least_one(t.skv));
   if (r.chance(0.15)) t.a.right_bound = r.between(0, at_least_one(t.skv));
-  const bool paged = t.port(p.page_k) != kNoTensor;
-  t.a.padding_mask = r.chance(0.25) || paged;
-  // Alone, a length places the diagonal that ends in the last row and column, and says nothing
-  // else.
-  const bool alone = t.a.causal_mask_bottom_right;
-  if (t.a.padding_mask || (r.chance(0.08) && alone))
+  t.a.padding_mask = r.chance(0.25);
+  if (t.a.padding_mask || r.chance(0.08))
     t.port(p.seq_q) = g.index_input({t.b, 1, 1, 1}, g.integer_type());
-  if (t.a.padding_mask || (r.chance(0.08) && alone))
+  if (t.a.padding_mask || r.chance(0.08))
     t.port(p.seq_kv) = g.index_input({t.b, 1, 1, 1}, g.integer_type());
   t.a.alibi_mask = r.chance(0.12);
   if (r.chance(0.08))

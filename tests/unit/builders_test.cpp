@@ -184,6 +184,22 @@ TEST_CASE("attention on integers is refused, and a type that comes too late") {
   CHECK(integers.diagnostics().back().rule == Rule::tensor_data_type);
 }
 
+TEST_CASE("lengths beside attention that reads none are noted") {
+  for (const bool reads : {false, true}) {
+    Graph g;
+    auto q = g.tensor("q", {2, 1, 8, 16}, bf16), lengths = g.tensor("lengths", {2, 1, 1, 1}, i32);
+    const SdpaInputs inputs{.seq_len_q = lengths, .seq_len_kv = lengths};
+    g.output(sdpa(q, q, q, {.padding_mask = reads}, inputs, {.name = "core"}).o, "o");
+    CHECK(g.check().empty());
+    const Diagnostics notes = g.notes();
+    REQUIRE(notes.size() == (reads ? 0 : 2));
+    if (reads) continue;
+    CHECK(notes[0].rule == Rule::sdpa_unread);
+    CHECK(notes[0].node == "core");
+    CHECK(notes[0].tensor == "lengths");
+  }
+}
+
 TEST_CASE("inputs that no node reads are noted") {
   Graph g;
   auto x = g.tensor("x", {4});

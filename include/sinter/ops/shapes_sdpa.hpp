@@ -47,21 +47,16 @@ inline bool packed_sequences(ShapeRules& r, const SdpaPorts& p, const SdpaGeomet
 }
 
 // Lengths mask by padding_mask and place the diagonal of causal_mask_bottom_right. Where neither is
-// set nothing would read them, and every row would see what is behind the sequences.
+// set nothing reads them, which Graph::notes() says.
+inline bool reads_lengths(const SdpaAttributes& a) {
+  return a.padding_mask || a.causal_mask_bottom_right;
+}
 inline bool sdpa_lengths(ShapeRules& r, const SdpaPorts& p, const SdpaGeometry& g) {
-  const auto& a = r.attributes<SdpaAttributes>();
-  for (int port : {p.seq_q, p.seq_kv}) {
+  for (int port : {p.seq_q, p.seq_kv})
     if (!r.same_dims(port, {g.b, 1, 1, 1}, Rule::sdpa_shape) || !r.integer(port)) return false;
-    if (r.has(port) && !a.padding_mask && !a.causal_mask_bottom_right)
-      return r.fail(Rule::sdpa_mask, r.input_name(port), "connected without padding_mask", "",
-                    "set padding_mask, or disconnect it");
-  }
-  if (a.padding_mask && !(r.has(p.seq_q) && r.has(p.seq_kv)))
+  if (r.attributes<SdpaAttributes>().padding_mask && !(r.has(p.seq_q) && r.has(p.seq_kv)))
     return r.fail(Rule::sdpa_mask, "padding_mask", "true", "",
                   "connect SEQ_LEN_Q and SEQ_LEN_KV");
-  if (r.has(p.page_k) && !r.has(p.seq_kv))
-    return r.fail(Rule::sdpa_paged, r.input_name(p.seq_kv), "not connected", "",
-                  "connect SEQ_LEN_Q and SEQ_LEN_KV, and set padding_mask");
   return true;
 }
 

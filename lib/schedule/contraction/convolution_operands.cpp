@@ -161,7 +161,7 @@ std::optional<BoxedOperand> filter_operand(const ConvolutionOperand& of,
       if (!add(spec.extent[t], a.stride[t])) return {};
     }
   const std::int64_t lines = count_of(spec, last);  // one line may lie at any distance of itself
-  if (!add(lines, lines == 1 ? kUnitBytes / bytes : joint_stride(spec, a, last))) return {};
+  if (!add(lines, lines == 1 ? tma::kUnit / bytes : joint_stride(spec, a, last))) return {};
   for (auto b = r.batch.rbegin(); b != r.batch.rend(); ++b) {
     if (a.stride[*b] == 0 || spec.extent[*b] == 1) continue;
     o.batch.push_back(*b);
