@@ -201,10 +201,12 @@ class Graph {
   DataType usual_type(TensorId id) const {
     return is_virtual(id) ? options_.intermediate : options_.io;
   }
-  // What the port that produces a tensor makes it where none is declared; none: the usual type.
+  // What the port that produces a tensor makes it where none is declared; none: the usual type,
+  // which is kept where it is f64 and so holds more.
   DataType port_type(TensorId id) const {
     const NodeId producer = (*this)[id].producer;
     if (producer < 0 || producer >= static_cast<NodeId>(nodes_.size())) return DataType::none;
+    if (usual_type(id) == DataType::f64) return DataType::none;
     const Node& n = nodes_[static_cast<std::size_t>(producer)];
     for (std::size_t i = 0; i < n.outputs.size(); ++i)
       if (n.outputs[i] == id) return info(n.op).outputs[i].type;

@@ -146,6 +146,12 @@ TEST_CASE("Stats of attention are f32 also where they become a result later") {
   CHECK(g.type(r.stats.id()) == f32);
   CHECK(g.type(r.o.id()) == bf16);
   CHECK(g.check().empty());
+  Graph wide(GraphOptions{.io = f64, .intermediate = f32});  // of which nothing is narrowed
+  const auto x = wide.tensor("x", {1, 2, 8, 8});
+  const auto stats = sdpa(x, x, x, {.generate_stats = true}).stats;
+  CHECK(wide.type(stats.id()) == f32);
+  wide.output(stats, "stats");
+  CHECK(wide.type(stats.id()) == f64);
 }
 
 TEST_CASE("lengths that nothing reads are refused") {

@@ -171,9 +171,11 @@ std::pair<KernelSpec, KernelSpec> peel(const KernelSpec& spec, int count, bool p
 // ---- rows cut in parts
 
 // In how many parts of what size an extent is cut: as wished where that divides it, else in parts
-// that are multiples of 64, the last one short.
+// that are multiples of 64, the last one short. Of millions of parts a divisor is sought near the
+// wished one alone: all of them would take minutes.
 std::pair<std::int64_t, std::int64_t> parts_of(std::int64_t extent, std::int64_t wished) {
-  for (std::int64_t off = 0; off <= wished / 2; ++off)
+  constexpr std::int64_t kFarthest = 1 << 16;
+  for (std::int64_t off = 0; off <= std::min(wished / 2, kFarthest); ++off)
     for (const std::int64_t n : {wished + off, wished - off})
       if (n > 0 && extent % n == 0 && (extent / n % 8 == 0 || extent % 8 != 0))
         return {n, extent / n};
