@@ -193,7 +193,7 @@ std::optional<WgmmaPlan> choose_tile(std::vector<std::optional<Orientation>> ori
 // A short side that leaves much of the last of its tiles empty: tiles have as many columns as there
 // are, but not as many rows.
 bool fills_few_columns(double side) {
-  constexpr double kMost = 256, kRows = 128, kMuch = 1.125;
+  constexpr double kMost = 512, kRows = 128, kMuch = 1.125;
   return side <= kInstructionRows ||
          (side <= kMost && std::ceil(side / kRows) * kRows > kMuch * side);
 }

@@ -8,67 +8,18 @@
 #include <numeric>
 
 #include "plan/kernel_spec.hpp"
+#include "schedule/contraction/wgmma_hindrance.hpp"
 #include "schedule/contraction/wgmma_stages.hpp"
 #include "schedule/packing.hpp"
 
 namespace sinter {
 namespace {
 
-constexpr int kMostColumns = 256;  // of a multiplication
-constexpr int kSwizzledRows = 8;   // after which the swizzle repeats
-constexpr int kCopiedRows = 16;    // at once, where threads copy
-constexpr int kSlabColumns = 64;
+constexpr int kMostColumns = 256;                           // of a multiplication
+constexpr int kSwizzledRows = 8;                            // after which the swizzle repeats
+constexpr int kCopiedRows = 16;                             // at once, where threads copy
 constexpr int kFewestFilterStages = 3, kMostPixels = 1024;  // of one im2col instruction
 constexpr int kMostBlockStages = 4;
-
-// A consumer's, side by side.
-int multiplications(const Tile& t) { return rows_of_consumer(t) / kInstructionRows; }
-
-// What more than one instruction's rows, but few, suffer from, as measured: where blocks share the
-// operand of the short side, the long side's comes from memory to several clusters; and one
-// warpgroup alone waits for every stage. (128 x 8192 x 8192 of bf16 on an H200, 128 columns a tile:
-// 39.4 us where two warpgroups share those of the long side, 47.6 with one, 45.7 where they share
-// those of the short side.)
-double hindrance(const TileProblem& p, const Tile& t) {
-  constexpr double kFew = 256, kHindered = 1.03;
-  // Of phases: 128 channels, 56 x 56, 3 x 3 of stride 2: 83 us where 59 were reckoned; 1 x 1: 255
-  // where 176 were.
-  constexpr double kPhased = 1.4;
-  // Of planes with few taps: 128 channels, 56 x 56, 3 x 3 of stride 2 on an H200 74 us where 53
-  // were reckoned. (Of 3 channels, in blocks, all other ways are slower yet.)
-  constexpr double kPlanes = 1.25, kFewTaps = 4;
-  // Parts of B that are no multiple of 32 columns, or sums of such a tile that two blocks share:
-  // 3136 x 512 x 2048 of bf16 on an H200 in tiles of 128 x 112 that share B 16.2 us, in 128 x 104
-  // that share nothing 14.0; as a convolution of 4608 deep 32.5 and 27.6, and in halves of 256 x
-  // 104 33.2.
-  constexpr double kUneven = 1.2;
-  constexpr int kEven = 32;
-  const bool shared = t.cluster_m > 1 || (t.split > 1 && multiplications(t) > 1);
-  // Rows at zeros take no longer where an SM is free, but power. (512 channels of 7 x 7:
-  // 27.9 us with pixels that stay and 25.8 without, where 29.9 and 31.0 were reckoned.)
-  constexpr double kOfZeros = 0.2, kFewZeros = 0.08;
-  const double zeros = 1 + kOfZeros * std::max(0.0, p.zeros - kFewZeros);
-  if (shared && t.n % kEven != 0 && t.n > kSlabColumns) return kUneven * zeros;
-  // Clusters, whose blocks then wait for each other: 512 channels of 14 x 14, 3 x 3 of stride 2, 64
-  // images: 41.4 us with 1 x 4 tiles of 256 x 128, 38.4 with 4 x 1 of 128 x 256, 37.5 with 2 x 1.
-  constexpr double kPhasedRows = 1.05, kPhasedMany = 1.03;
-  if (p.phased)
-    return kPhased * (t.cluster_n > 1 ? kPhasedRows : cluster_blocks(t) > 2 ? kPhasedMany : 1);
-  if (p.planes > 1 && p.taps < kFewTaps * p.planes && p.columns > kInstructionRows) return kPlanes;
-  const bool short_rows = p.rows < p.columns;
-  const double shorter = std::min(p.rows, p.columns);
-  const bool hindered = t.consumers == 1 || (short_rows ? t.cluster_n : t.cluster_m) > 1;
-  const bool few = p.batches == 1 && shorter > kInstructionRows && shorter <= kFew;
-  // Blocks of which each reads a part of the long side that nobody else does wait for nobody. (200
-  // x 14336 x 4096 of bf16 on an H200: 45.8 us in tiles of 128 of the long side and 208, 47.9 in
-  // pairs of 128 x 224 that share 224 of the long side. 96 x 7168 x 7168 of f8e4m3: 17.1 us in
-  // tiles of 64 of the long side and 96, 18.2 in pairs of 64 x 128, 21.6 in 64 x 112, which read it
-  // twice. Of 256 no gain was seen.)
-  constexpr double kAlone = 0.96;
-  const bool alone =
-      shorter < kFew && cluster_blocks(t) == 1 && !p.window && (short_rows ? t.m : t.n) >= shorter;
-  return (!few ? 1 : alone ? kAlone : hindered ? kHindered : 1) * zeros;
-}
 
 // Batch entries that have a row at all, where rows fall into groups at random.
 double batches_with_rows(const TileProblem& p) {
@@ -108,13 +59,24 @@ double short_lines(const TileProblem& p, const Tile& t, const DeviceModel& devic
 // its tiles, but no less than the time of memory and of the second-level cache.
 double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) {
   constexpr double kStreams = 1.075;  // of what another streaming kernel reaches, large boxes do
-  constexpr double kShared = 128, kMove = 80;  // bytes a clock
-  constexpr double kRead = 0.66;               // what reading one costs of kShared
-  constexpr double kStart = 4200, kTurn = 350, kNeighbours = 200;  // clocks: until the first stage
-                                                                   // has come; a turn; a tile
+  constexpr double kShared = 128;     // bytes a clock
+  constexpr double kRead = 0.66;      // what reading one costs of kShared
+  constexpr double kStart = 4200, kTurn = 350;  // clocks: until the first stage has come; a turn
   constexpr double kSlab = 1150, kSlabStored = 500, kSlabRead = 300, kSlabReadSlow = 1600,
                    kSlabTwo = 600, kAlongRows = 500;
-  constexpr double kParts = 1400, kPart = 400;
+  // Of matmuls as 27 shapes of 24 tiles each showed on an H100, most of them one round of tiles
+  // with weights of language models; of convolutions as fitted before. What an SM takes of the
+  // second-level cache (bytes a clock); what blocks that share an operand wait for each other, a
+  // tile and a step of k (2048 x 2048 x 2048 of bf16: 27.3 us in pairs of 128 x 256 that share it,
+  // 25.5 alone); what parts of k cost, which are added when all of a cluster have been summed, and
+  // nothing runs beside that (1000 x 1000 x 4096: 20.6 us in halves of 128 x 128, 19.0 in whole 128
+  // x 64); and how much those count that are not the slowest.
+  struct Costs {
+    double move, neighbours, step, parts, part, others;
+  };
+  constexpr Costs kOfMatmuls = {75, 200, 10, 3300, 800, 0.1},
+                  kOfConvolutions = {80, 200, 0, 1400, 400, 0.07};
+  const Costs& costs = p.window ? kOfConvolutions : kOfMatmuls;
   // Two whose products follow each other, against two that multiply a wider tile together, which
   // read less, where power limits the clock: 8192^3 of bf16 1,632 and 1,599 us, 2048 x 128256 x
   // 4096 3,108 and 3,042, but 3000^3 90.6 and 92.8, and with a gelu 833 and 859 (4096 x 16384 x
@@ -150,8 +112,9 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
               : kRead * t.m / kInstructionRows * (kInstructionRows + t.n);
   const double shared = (reads + (rows + t.n)) * depth_bytes / kShared;
   // Moving costs power, and with it clocks, also where it is hidden.
-  const double main = std::max({multiply, moved / kMove, shared}) + 0.1 * moved / 64 +
-                      (t.cluster_m * t.cluster_n > 1 ? kNeighbours : 0);
+  const bool neighbours = t.cluster_m * t.cluster_n > 1;
+  const double main = std::max({multiply, moved / costs.move, shared}) + 0.1 * moved / 64 +
+                      (neighbours ? costs.neighbours + costs.step * depth_bytes / kStageLine : 0);
   const double across = static_cast<double>(t.n) / kSlabColumns,
                slabs = multiplications(t) * std::ceil(across);
   const bool slow = multiplications(t) > 1 || has_little_room(t);
@@ -163,7 +126,7 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
                       (p.products > 1 ? kSlabTwo : 0);
   const double finish = slabs * slab +
                         (p.along_columns ? 0 : kAlongRows * multiplications(t) * across) +
-                        (t.split > 1 ? kParts + kPart * t.split : 0);
+                        (t.split > 1 ? costs.parts + costs.part * t.split : 0);
   const bool sustained =
       rounds * main / device.clock > kSustained && !p.computes && !p.reads && !p.window;
   double clocks = rounds * (main + finish);
@@ -184,11 +147,12 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   const bool few_filters = p.window && !p.a_k_fastest && p.rows <= kInstructionRows;
   // Stages of a wide tile whose sums fill the registers are few: two tiles of short sums. Between
   // results that memory takes as fast as it can, loads wait longer. (16 batches of 20480 x 4096 x
-  // 128 on an H100: 1,254 us in tiles of 128 x 192, 1,151 in 128 x 128.)
+  // 128 on an H100: 1,254 us in tiles of 128 x 192, 1,151 in 128 x 128; 16384 x 4096 x 1024: 219
+  // and 199.)
   constexpr double kWaits = 1.08;
   const double writes = writes_mostly(p) && has_little_room(t) ? kWaits : 1;
   const double times[] = {
-      clocks / device.clock,
+      (p.window ? 1 : writes) * clocks / device.clock,
       writes * memory / (kStreams * device.memory_bandwidth) + exposed + short_lines(p, t, device),
       (memory + past) / (busy * device.sm_bandwidth) + exposed,
       cached / (device.l2_bandwidth * (p.phased      ? kPhasedCache
@@ -197,7 +161,8 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
                                                      : 1))};
   // The slowest counts; the others a little, so that equals do not waste power.
   const double sum = std::accumulate(std::begin(times), std::end(times), 0.0);
-  return (*std::max_element(std::begin(times), std::end(times)) + 0.07 * sum) * hindrance(p, t) +
+  return (*std::max_element(std::begin(times), std::end(times)) + costs.others * sum) *
+             hindrance(p, t) +
          (kStart - (blocks_that_fit(p, t, device) > 1 ? kReady : 0)) / device.clock;
 }
 

@@ -12,6 +12,7 @@ namespace sinter {
 
 inline constexpr int kStageLine = 128;       // bytes of k in a stage
 inline constexpr int kInstructionRows = 64;  // of one multiplication; sides up to it are short
+inline constexpr int kSlabColumns = 64;      // of sums that a warp stores together
 inline constexpr int kFewestTogether = 32;   // columns of a tap that are loaded together
 
 // What can be chosen freely.
@@ -33,6 +34,8 @@ std::string to_text(const Tile& tile);
 
 constexpr int cluster_blocks(const Tile& t) { return t.cluster_m * t.cluster_n * t.split; }
 constexpr int rows_of_consumer(const Tile& t) { return t.alternate ? t.m : t.m / t.consumers; }
+// A consumer's, side by side.
+constexpr int multiplications(const Tile& t) { return rows_of_consumer(t) / kInstructionRows; }
 
 // What is multiplied, as tiles see it.
 struct TileProblem {

@@ -1,0 +1,90 @@
+#include "schedule/contraction/wgmma_hindrance.hpp"
+
+#include <algorithm>
+
+namespace sinter {
+namespace {
+
+// What more than one instruction's rows, but few, suffer from, as measured: where blocks share the
+// operand of the short side, the long side's comes from memory to several clusters; and one
+// warpgroup alone waits for every stage. (128 x 8192 x 8192 of bf16 on an H200, 128 columns a tile:
+// 39.4 us where two warpgroups share those of the long side, 47.6 with one, 45.7 where they share
+// those of the short side.)
+double hindrance_of_matmul(const TileProblem& p, const Tile& t) {
+  constexpr double kFew = 256, kOneWaits = 1.03;
+  // Up to so many. (384 x 5120 x 5120 of bf16 on an H100: 36.1 us in pairs of 128 x 128 that share
+  // rows of the short side, 34.2 alone; 256 x 2048 x 7168: 23.3 us in pairs of 64 x 64 that share
+  // those of the short side, 20.5 alone, 18.7 in pairs that share those of the long side.)
+  constexpr double kMedium = 512, kSharesShort = 1.05;
+  // Columns that are no multiple of 32, see below, in blocks that share B, or A, or a tile: 384 x
+  // 5120 x 5120, both transposed, 41.0 us in pairs of 128 x 120, 32.9 alone; 768 x 3072 x
+  // 3072: 25.9 and 24.0 of 128 x 144 (but 600 x 5000 x 1111 26.6 and 27.9 of 128 x 208); 384 x 1536
+  // x 8960: 27.3 us in thirds of 128 x 120, 25.5 of 128 x 128.
+  constexpr double kUnevenB = 1.2, kUnevenA = 1.1, kUnevenParts = 1.03;
+  constexpr int kEven = 32;
+  // Few rows of a wide tile: shared memory and the second-level cache are asked for as much as the
+  // tensor cores. (512 x 3584 x 18944: 121.6 us in 64 x 224, 135.6 in pairs of them that share A,
+  // 109.9 in 128 x 112.)
+  constexpr double kWide = 1.05, kWidePairs = 1.1;
+  const bool uneven = t.n % kEven != 0 && t.n > kSlabColumns;
+  if (uneven && (t.cluster_m > 1 || (t.split > 1 && multiplications(t) > 1))) return kUnevenB;
+  const bool wide = t.m == kInstructionRows && t.n > 3 * kSlabColumns;
+  const double factor = (wide ? kWide : 1) * (wide && t.cluster_n == 2 ? kWidePairs : 1);
+  if (uneven && t.cluster_n > 1) return factor * kUnevenA;
+  if (uneven && t.split > 1) return factor * kUnevenParts;
+  const double shorter = std::min(p.rows, p.columns);
+  if (p.batches != 1 || shorter <= kInstructionRows || shorter > kMedium) return factor;
+  const bool short_rows = p.rows < p.columns;
+  // Blocks of which each reads a part of the long side that nobody else does wait for nobody. (200
+  // x 14336 x 4096 of bf16 on an H200: 45.8 us in tiles of 128 of the long side and 208, 47.9 in
+  // pairs of 128 x 224 that share 224 of the long side. 96 x 7168 x 7168 of f8e4m3: 17.1 us in
+  // tiles of 64 of the long side and 96, 18.2 in pairs of 64 x 128, 21.6 in 64 x 112, which read it
+  // twice. Of 256 no gain was seen.)
+  constexpr double kAlone = 0.96;
+  if (shorter < kFew && cluster_blocks(t) == 1 && (short_rows ? t.m : t.n) >= shorter)
+    return factor * kAlone;
+  if ((short_rows ? t.cluster_n : t.cluster_m) > 1) return factor * kSharesShort;
+  return factor * (t.consumers == 1 && shorter <= kFew ? kOneWaits : 1);
+}
+
+// The same of convolutions.
+double hindrance_of_convolution(const TileProblem& p, const Tile& t) {
+  constexpr double kFew = 256, kHindered = 1.03;
+  // Of phases: 128 channels, 56 x 56, 3 x 3 of stride 2: 83 us where 59 were reckoned; 1 x 1: 255
+  // where 176 were.
+  constexpr double kPhased = 1.4;
+  // Of planes with few taps: 128 channels, 56 x 56, 3 x 3 of stride 2 on an H200 74 us where 53
+  // were reckoned. (Of 3 channels, in blocks, all other ways are slower yet.)
+  constexpr double kPlanes = 1.25, kFewTaps = 4;
+  // Parts of B that are no multiple of 32 columns, or sums of such a tile that two blocks share:
+  // 3136 x 512 x 2048 of bf16 on an H200 in tiles of 128 x 112 that share B 16.2 us, in 128 x 104
+  // that share nothing 14.0; as a convolution of 4608 deep 32.5 and 27.6, and in halves of 256 x
+  // 104 33.2.
+  constexpr double kUneven = 1.2;
+  constexpr int kEven = 32;
+  const bool shared = t.cluster_m > 1 || (t.split > 1 && multiplications(t) > 1);
+  // Rows at zeros take no longer where an SM is free, but power. (512 channels of 7 x 7:
+  // 27.9 us with pixels that stay and 25.8 without, where 29.9 and 31.0 were reckoned.)
+  constexpr double kOfZeros = 0.2, kFewZeros = 0.08;
+  const double zeros = 1 + kOfZeros * std::max(0.0, p.zeros - kFewZeros);
+  if (shared && t.n % kEven != 0 && t.n > kSlabColumns) return kUneven * zeros;
+  // Clusters, whose blocks then wait for each other: 512 channels of 14 x 14, 3 x 3 of stride 2, 64
+  // images: 41.4 us with 1 x 4 tiles of 256 x 128, 38.4 with 4 x 1 of 128 x 256, 37.5 with 2 x 1.
+  constexpr double kPhasedRows = 1.05, kPhasedMany = 1.03;
+  if (p.phased)
+    return kPhased * (t.cluster_n > 1 ? kPhasedRows : cluster_blocks(t) > 2 ? kPhasedMany : 1);
+  if (p.planes > 1 && p.taps < kFewTaps * p.planes && p.columns > kInstructionRows) return kPlanes;
+  const bool short_rows = p.rows < p.columns;
+  const double shorter = std::min(p.rows, p.columns);
+  const bool hindered = t.consumers == 1 || (short_rows ? t.cluster_n : t.cluster_m) > 1;
+  const bool few = p.batches == 1 && shorter > kInstructionRows && shorter <= kFew;
+  return (few && hindered ? kHindered : 1) * zeros;
+}
+
+}  // namespace
+
+double hindrance(const TileProblem& p, const Tile& t) {
+  return p.window ? hindrance_of_convolution(p, t) : hindrance_of_matmul(p, t);
+}
+
+}  // namespace sinter
