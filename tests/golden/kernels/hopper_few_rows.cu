@@ -20,7 +20,7 @@ struct Config {
   static constexpr int stages = 16;
   static constexpr int cluster_m = 1;
   static constexpr int cluster_n = 1;
-  static constexpr int split = 6;
+  static constexpr int split = 5;
   static constexpr int group = 8;
   static constexpr int products = 1;
   static constexpr int operand_bytes = 2;
@@ -86,6 +86,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1) SINTER_CLUSTER(Config::cluster_m * Config::cluster_n * Config::split)
-void sinter_contraction_788f56b1(const __grid_constant__ Args args) {
+void sinter_contraction_fa22a782(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args);
 }

@@ -19,7 +19,7 @@ struct Config {
   static constexpr int loaded_rows = 64;
   static constexpr int stages = 14;
   static constexpr int cluster_m = 1;
-  static constexpr int cluster_n = 2;
+  static constexpr int cluster_n = 1;
   static constexpr int split = 1;
   static constexpr int group = 8;
   static constexpr int products = 1;
@@ -85,7 +85,7 @@ struct Body {
   }
 };
 
-extern "C" __global__ __launch_bounds__(Config::threads, 1) SINTER_CLUSTER(Config::cluster_m * Config::cluster_n * Config::split)
-void sinter_contraction_02d0838b(const __grid_constant__ Args args) {
+extern "C" __global__ __launch_bounds__(Config::threads, 1)
+void sinter_contraction_dfadba62(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args);
 }
