@@ -97,9 +97,17 @@ TEST_CASE("tensor cores multiply large f32 factors as bf16 parts") {
 
 // Tiles have as many columns as there are, but not as many rows.
 TEST_CASE("the short side of a product lies along the columns of tiles") {
-  for (const auto& [m, columns] : {std::pair{200, true}, {144, true}, {256, false}}) {
+  struct Case {
+    std::int64_t m, n, k;
+    bool columns;
+  };
+  for (const auto& [m, n, k, columns] : {Case{200, 4096, 4096, true},
+                                         {144, 4096, 4096, true},
+                                         {256, 4096, 4096, false},
+                                         {320, 13824, 5120, true},
+                                         {384, 13824, 5120, false}}) {
     CAPTURE(m);
-    const auto p = for_sm_90a(*product(m, 4096, 4096));
+    const auto p = for_sm_90a(*product(m, n, k));
     REQUIRE(p.kernels.size() == 1);
     const ScheduledKernel chosen = scheduled(p.kernels[0], "sm_90a");
     REQUIRE(chosen.wgmma());
