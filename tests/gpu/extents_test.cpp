@@ -339,7 +339,6 @@ TEST_CASE("classes of extents: filter gradients of any number of images", "[gpu]
   struct Window {
     std::int64_t stride, rows, columns;
   };
-  // Pixels that stay for all taps, in lines and in blocks, and those that come for each tap.
   for (const Window& w : {Window{1, 9, 11}, {1, 8, 32}, {2, 9, 11}})
     run({"filter gradient",
          {dyn("images", 1, 40, {1, 40})},

@@ -7,6 +7,7 @@
 #include "plan/plan_data.hpp"
 #include "support/catch.hpp"
 #include "support/llama_block.hpp"
+#include "support/training_steps.hpp"
 
 namespace sinter::test {
 namespace {
@@ -239,6 +240,54 @@ TEST_CASE("convolutions of any number of images have few texts") {
     compiled += c.compiles({images});
   CHECK(compiled <= 15);
   CHECK(c.seen.size() <= 15);
+}
+
+TEST_CASE("filter gradients of any number of images have few texts") {
+  const auto channels_last = [](const char* name, const Dims& d) {
+    return TensorOptions{
+        .name = name, .dim = d, .stride = {d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]}};
+  };
+  struct Window {
+    std::int64_t channels, stride, rows, columns;
+  };
+  for (const Window& w :
+       {Window{512, 1, 14, 14}, {512, 1, 16, 32}, {64, 1, 9, 11}, {64, 2, 9, 11}}) {
+    CAPTURE(w.channels, w.stride, w.columns);
+    Classes c(
+        [&](Graph& g, GraphBuilder::Extents e) {
+          const std::int64_t n = w.channels;
+          const Dims of_w{n, n, 3, 3},
+              of_dy{e[0], n, (w.rows - 1) / w.stride + 1, (w.columns - 1) / w.stride + 1};
+          const Tensor x = g.tensor(channels_last("x", {e[0], n, w.rows, w.columns})),
+                       dy = g.tensor(channels_last("dy", of_dy));
+          g.output(
+              conv_wgrad(
+                  dy, x, of_w,
+                  {.pre_padding = {1, 1}, .post_padding = {1, 1}, .stride = {w.stride, w.stride}}),
+              "dw", {.stride = channels_last("", of_w).stride, .data_type = DataType::f32});
+        },
+        {dyn("images", 1, 40, {1, 40})});
+    int compiled = 0;
+    for (std::int64_t images = 2; images <= 40; ++images) compiled += c.compiles({images});
+    CHECK(compiled <= 8);
+    CHECK(std::all_of(c.seen.begin(), c.seen.end(), [](const std::string& source) {
+      return source.find("sinter::dynamic(0)") != std::string::npos;
+    }));
+    CHECK(c.classes.explain().find(": convolutions are") == std::string::npos);
+  }
+}
+
+TEST_CASE("training steps of a residual block have few texts") {
+  Classes c([](Graph& g, GraphBuilder::Extents e) { build_resnet_step(g, e[0], {}); },
+            {dyn("images", 1, 256)});
+  int compiled = 0;
+  for (const std::int64_t images : {24, 17, 31, 32, 48, 63, 64, 77, 65, 96, 100, 128, 200, 256})
+    compiled += c.compiles({images});
+  CHECK(compiled <= 8);
+  const std::string text = c.classes.explain();
+  INFO(text);
+  CHECK(text.find("images 17 to 64: 28 of 28 kernels serve all extents") != std::string::npos);
+  CHECK(text.find("images 65 to 256: 28 of 28 kernels serve all extents") != std::string::npos);
 }
 
 TEST_CASE("kernels that are compiled for each set of extents say why") {

@@ -275,6 +275,8 @@ std::optional<Orientation> orient_window_as(const WgmmaConfig& decided, const Ke
   const ConvolutionWindow& window = *decided.window;
   if (!may_be_convolution(given.contraction()) || !given.columns.empty()) return {};
   const bool gradient = window.taps_of != ConvolutionWindow::Taps::k;
+  // Gradients whose pixels stay are cut in parts of whole images, whose number these divide.
+  if (gradient && decided.resident) return {};
   const bool columns_together =
       !prefers(given, given.body, n_index(given), m_index(given), is_store);
   const Pixels pixels = !decided.resident       ? Pixels::each_tap
