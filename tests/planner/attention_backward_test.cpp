@@ -222,9 +222,33 @@ TEST_CASE("what the kernel of attention backward does not have keeps the expansi
 
 TEST_CASE("attention backward of f32 operands is one kernel by warps") {
   for (const char* const target : {"sm_90a", "sm_80"})
-    CHECK(families(partitioned(*graph_of({.io = DataType::f32}), target)) == kFused);
+    CHECK(families(partitioned(*graph_of({.heads = 16, .key_heads = 16, .io = DataType::f32}),
+                               target)) == kFused);
   // As wide as shared memory allows.
-  CHECK(families(planned({.d = 128, .dv = 96, .io = DataType::f32})) == kFused);
+  CHECK(families(planned({.heads = 32,
+                          .key_heads = 32,
+                          .queries = 60,
+                          .d = 128,
+                          .dv = 96,
+                          .io = DataType::f32})) == kFused);
+  // Few heads leave SMs idle, which the expansion's products do not.
+  CHECK_FALSE(is_fused(planned({.io = DataType::f32})));
+  // Of long rows the expansion is faster for wide heads, while its scores have room.
+  const auto long_rows = [](std::int64_t heads, std::int64_t d, SdpaAttributes a = {}) {
+    a.causal_mask = true;
+    return is_fused(planned({.heads = heads,
+                             .key_heads = heads,
+                             .queries = 2048,
+                             .keys = 2048,
+                             .d = d,
+                             .dv = d,
+                             .attributes = a,
+                             .io = DataType::f32}));
+  };
+  CHECK_FALSE(long_rows(4, 128));
+  CHECK(long_rows(4, 64));
+  CHECK(long_rows(16, 128));
+  CHECK(long_rows(4, 128, {.dropout_probability = 0.1}));  // whose mask the expansion has in memory
 }
 
 TEST_CASE("other GPUs run attention backward of up to 128 elements a head in one kernel, too") {
