@@ -74,7 +74,7 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   struct Costs {
     double move, neighbours, step, parts, part, others;
   };
-  constexpr Costs kOfMatmuls = {75, 200, 10, 3300, 800, 0.1},
+  constexpr Costs kOfMatmuls = {75, 200, 10, 3400, 800, 0.1},
                   kOfConvolutions = {80, 200, 0, 1400, 400, 0.07};
   const Costs& costs = p.window ? kOfConvolutions : kOfMatmuls;
   // Two whose products follow each other, against two that multiply a wider tile together, which
