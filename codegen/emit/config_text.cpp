@@ -200,7 +200,6 @@ void add_constants(const KernelSpec& spec, const DepthwiseConfig& e,
                      {"run", e.run},
                      {"along_columns", e.along_columns, true}});
   if (e.mma) c.insert(c.end(), {{"across", e.mma->across}, {"stages", e.mma->stages}});
-  if (e.mma && e.gradient) c.push_back({"walk_blocks", e.mma->walk_blocks});
   if (e.mma && e.mma->line_units > 0) c.push_back({"line_units", e.mma->line_units});
   if (e.mma && e.mma->rows > 1) c.push_back({"image_rows", e.mma->rows});
   if (e.mma && e.mma->result_rows > 0)

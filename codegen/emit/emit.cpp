@@ -239,8 +239,6 @@ std::string_view cluster_of(const ScheduledKernel& kernel) {
     return " SINTER_CLUSTER(Config::cluster_m * Config::cluster_n * Config::split)";
   if (const AttentionConfig* const e = kernel.attention(); e && e->key_blocks > 1)
     return " SINTER_CLUSTER(Config::key_blocks)";
-  if (const DepthwiseConfig* const e = kernel.depthwise(); e && e->mma && e->mma->walk_blocks > 1)
-    return " SINTER_CLUSTER(Config::walk_blocks)";
   return "";
 }
 

@@ -110,11 +110,6 @@ inline float4 read_block(const float* shared, int rank) {
   machine->read(static_cast<unsigned>(rank), address(shared), &x, sizeof x);
   return x;
 }
-inline float read_number(const float* shared, int rank) {
-  float x;
-  machine->read(static_cast<unsigned>(rank), address(shared), &x, sizeof x);
-  return x;
-}
 template <class T>
 void send(const T* to, unsigned barrier, int rank, T x) {
   machine->send(address(to), barrier, static_cast<unsigned>(rank), &x, sizeof x);

@@ -128,18 +128,6 @@ SINTER_DEVICE float4 read_block(const float* shared, int rank) {
   return x;
 }
 
-SINTER_DEVICE float read_number(const float* shared, int rank) {
-  float x;
-  asm volatile(
-      "{\n\t.reg .b32 there;\n\t"
-      "mapa.shared::cluster.u32 there, %1, %2;\n\t"
-      "ld.shared::cluster.f32 %0, [there];\n\t}"
-      : "=f"(x)
-      : "r"(address(shared)), "r"(rank)
-      : "memory");
-  return x;
-}
-
 // Writes a number to the same place in another block's shared memory, and announces its bytes to
 // the barrier at the same place there: who has waited for that sees the number.
 SINTER_DEVICE void send(const float* to, unsigned barrier, int rank, float x) {

@@ -87,16 +87,18 @@ SINTER_DEVICE auto results_of(const Args& args, const float (&sums)[count],
   return Result::of(place);
 }
 
-// Whether one of the sums is not finite.
+// Whether one of the sums is not finite, or all together are too large to be added.
 template <int rows, int columns>
 SINTER_DEVICE bool any_not_finite(const float (&sums)[rows][columns]) {
-  float nothing[columns] = {};
+  float all[columns];
 #pragma unroll
-  for (int i = 0; i < rows * columns; ++i)
-    nothing[i % columns] = math::fma(sums[i / columns][i % columns], 0.0f, nothing[i % columns]);
+  for (int i = 0; i < rows * columns; ++i) {
+    const float size = math::abs(sums[i / columns][i % columns]);
+    all[i % columns] = i < columns ? size : all[i % columns] + size;
+  }
 #pragma unroll
-  for (int i = 1; i < columns; ++i) nothing[0] += nothing[i];
-  return nothing[0] != 0;  // but NaN
+  for (int i = 1; i < columns; ++i) all[0] += all[i];
+  return !(all[0] <= math::largest(0.0f));
 }
 
 // A warp's steps, in which it multiplies the stages' rows and leaves rows of results. Work has
@@ -174,6 +176,15 @@ SINTER_DEVICE void clear_stages(unsigned char* stages, int bytes) {
   for (int i = static_cast<int>(threadIdx.x); i < bytes / 16; i += threads)
     reinterpret_cast<uint4*>(stages)[i] = uint4{};
   hopper::written_for_multiplications();
+}
+
+// Zeros in bytes [from, to) of `rows` rows, which boxes leave out, by threads 0 to `threads` - 1.
+template <int threads, class Row>
+SINTER_DEVICE void clear_behind(int rows, const Row& row, int from, int to) {
+  const int vectors = (to - from) / 16;
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < rows * vectors; i += threads)
+    reinterpret_cast<uint4*>(row(i / vectors) + from)[i % vectors] = uint4{};
 }
 
 }  // namespace sinter::depthwise

@@ -26,13 +26,10 @@
 // TMA's. Sums that are NaN are taken again on ordinary cores, since those zeros make NaN of numbers
 // that are not finite.
 //
-// The thread blocks of a cluster divide the walks, and join their sums as in
-// contraction_depthwise_groups_gradient.cuh.
-//
 // Config is that of contraction_depthwise.cuh with lanes = warps that multiply, each = 8, `rows` of
-// a step, columns = 16 * across, `across` tiles, `stages` of dy, `walk_blocks` of a cluster, and
-// what a row has of lines, `image_line` and `gradient_line`, of which boxes bring `image_box` and
-// `gradient_box`. Image and Gradient have
+// a step, columns = 16 * across, `across` tiles, `stages` of dy, and what a row has of lines,
+// `image_line` and `gradient_line`, of which boxes bring `image_box` and `gradient_box`. Image and
+// Gradient have
 // load(args, coordinates, to, barrier, channel, column, row), too.
 #pragma once
 #include "sinter/device/core/warp_matrix.cuh"
@@ -139,9 +136,7 @@ SINTER_DEVICE void run_gradient_mma(const Args& args) {
   const typename G::ImagePipe image_pipe{memory.address + G::barriers};
   const typename G::GradientPipe gradient_pipe{image_pipe.barriers + G::ImagePipe::bytes};
   const int thread = static_cast<int>(threadIdx.x), warp = __shfl_sync(~0u, thread / 32, 0),
-            lane = thread % 32, block = static_cast<int>(blockIdx.x) / Config::walk_blocks;
-  constexpr bool joins = Config::walk_blocks > 1;
-  const int rank = joins ? hardware::cluster_rank() : 0;
+            lane = thread % 32, block = static_cast<int>(blockIdx.x);
   const int first_channel = block % S::channel_blocks * channels;
   typename S::Coord batch;
   unravel<0, Config::batch - 1>(static_cast<Index>(block / S::channel_blocks), batch);
@@ -150,7 +145,6 @@ SINTER_DEVICE void run_gradient_mma(const Args& args) {
     gradient_pipe.init(1, lanes);
     hopper::barriers_are_ready();
   }
-  clear_stages<Config::threads>(memory.pointer, G::barriers);
   __syncthreads();
   hardware::grid_dependency_wait();
   typename G::ImagePipe::State of_image;
@@ -158,7 +152,7 @@ SINTER_DEVICE void run_gradient_mma(const Args& args) {
   if (warp == lanes) {
     if (lane < G::rows) {  // one for each row
 #pragma unroll 1
-      for (int walk = rank; walk < G::walks; walk += Config::walk_blocks) {
+      for (int walk = 0; walk < G::walks; ++walk) {
         typename S::Coord c = batch;
         unravel<P::first_k, Config::k - S::spatial>(static_cast<Index>(walk / G::tiles), c);
         const int column = walk % G::tiles * Config::columns;
@@ -185,12 +179,22 @@ SINTER_DEVICE void run_gradient_mma(const Args& args) {
         }
       }
     }
-    __syncwarp();
-    if constexpr (joins) {
-      hardware::cluster_barrier();
-      hardware::cluster_barrier();
-    }
   } else {
+    // What boxes leave out of the rows, while the first are on their way.
+    clear_behind<32 * lanes>(
+        G::image_stages * G::rows,
+        [&](int i) {
+          return memory.pointer + i / G::rows * G::image_stage + i % G::rows * G::image_row;
+        },
+        Config::image_box * Lines<lanes>::bytes, G::image_row);
+    clear_behind<32 * lanes>(
+        Config::stages * G::rows,
+        [&](int i) {
+          return memory.pointer + G::gradient + i / G::rows * G::gradient_stage +
+                 i % G::rows * G::gradient_row;
+        },
+        Config::gradient_box * Lines<lanes>::bytes, G::gradient_row);
+    hopper::wait_at<1, 32 * lanes>();
     const int g = lane / 4, t = lane % 4;
     float sums[8][4] = {};
     // Of dy, up from the step's last; those that no row of pixels meets are not read.
@@ -205,7 +209,7 @@ SINTER_DEVICE void run_gradient_mma(const Args& args) {
     const bool exists = first_channel + warp * 8 < S::all_channels;
     int filled = 0;  // steps, up to those that are kept
 #pragma unroll 1
-    for (int walk = rank; walk < G::walks; walk += Config::walk_blocks) {
+    for (int walk = 0; walk < G::walks; ++walk) {
 #pragma unroll 1
       for (int step = -G::kept; step < G::steps; ++step) {
         gradient_pipe.wait(of_gradient);
@@ -262,14 +266,10 @@ SINTER_DEVICE void run_gradient_mma(const Args& args) {
       add(row, 1);
       __syncwarp();
     }
-    if constexpr (joins)
-      hardware::cluster_barrier();
-    else
-      hopper::wait_at<1, 32 * lanes>();
+    hopper::wait_at<1, 32 * lanes>();
     constexpr int width = Config::width, packs = channels / width;
 #pragma unroll 1
-    for (int i = thread + rank * 32 * lanes; i < taps * packs;
-         i += Config::walk_blocks * 32 * lanes) {
+    for (int i = thread; i < taps * packs; i += 32 * lanes) {
       // Where channels do not lie together, taps do.
       const int tap = width == 1 ? i % taps : i / packs,
                 channel = width == 1 ? i / taps : i % packs * width;
@@ -278,23 +278,9 @@ SINTER_DEVICE void run_gradient_mma(const Args& args) {
       c.at[Config::channel] = first_channel + channel;
       S::set_taps(List<>{}, c, 0, tap);
       float sum[width];
-      float* const own = totals + tap * G::pitch + channel;
-      if constexpr (joins) {
-        float part[Config::walk_blocks][width];
+      const float* const own = totals + tap * G::pitch + channel;
 #pragma unroll
-        for (int b = 0; b < Config::walk_blocks; ++b)
-#pragma unroll
-          for (int e = 0; e < width; ++e) part[b][e] = hopper::read_number(own + e, b);
-#pragma unroll
-        for (int e = 0; e < width; ++e) {
-          sum[e] = 0;
-#pragma unroll
-          for (int b = 0; b < Config::walk_blocks; ++b) sum[e] += part[b][e];
-        }
-      } else {
-#pragma unroll
-        for (int e = 0; e < width; ++e) sum[e] = own[e];
-      }
+      for (int e = 0; e < width; ++e) sum[e] = own[e];
       bool finite = true;
 #pragma unroll
       for (int e = 0; e < width; ++e) finite &= sum[e] == sum[e];
@@ -307,8 +293,6 @@ SINTER_DEVICE void run_gradient_mma(const Args& args) {
       }
       finish<Config, Body, Config::channel>(args, c, sum);
     }
-    // A block's memory stays until no other block of the cluster can reach for it.
-    if constexpr (joins) hardware::cluster_barrier();
   }
 }
 

@@ -20,15 +20,12 @@
 // the rows of x are zeros outside of the image. Sums that are NaN are taken again on ordinary
 // cores, since zeros outside make NaN of numbers that are not finite.
 //
-// The thread blocks of a cluster divide the walks of a batch entry, and join their sums in shared
-// memory: each adds some taps of all, in the order of the blocks. So fewer parts go to memory.
-//
 // Config is that of contraction_depthwise.cuh, channel counts groups, with lanes = warps that
 // multiply, columns = 16 * across, `across` tiles, `group` channels, `inner` and `outer`, the
-// indices of a group's channels of the image and of the result (-1: none), `stages`, `walk_blocks`
-// of a cluster, `line_units` of a line, at least `lanes`, and what a row of a stage has of lines,
-// `image_line` and `gradient_line`, of which boxes bring `image_box` and `gradient_box`.
-// Image::load and Gradient::load as in contraction_depthwise_gradient_mma.cuh.
+// indices of a group's channels of the image and of the result (-1: none), `stages`, `line_units`
+// of a line, at least `lanes`, and what a row of a stage has of lines, `image_line` and
+// `gradient_line`, of which boxes bring `image_box` and `gradient_box`. Image::load and
+// Gradient::load as in contraction_depthwise_gradient_mma.cuh.
 #pragma once
 #include "sinter/device/core/warp_matrix.cuh"
 #include "sinter/device/engine/shared_memory.cuh"
@@ -73,10 +70,6 @@ struct GroupGradientTiles {
                                Config::columns,
                        walks =
                            static_cast<int>(P::product(P::first_k, Config::k - S::spatial)) * tiles;
-
-  // Sums of a thread in shared memory, for the cluster: pairs, a tap's of all threads together.
-  static constexpr int pairs = units_of_group * S::taps;
-  static_assert(Config::walk_blocks == 1 || pairs * 32 * lanes * 8 <= barriers);
 
   // The walk's image, at `c`, and its first column.
   template <class Coord>
@@ -137,11 +130,9 @@ struct GroupGradientSums {
 };
 
 // Stores a lane's wanted sums; `from`: the warp's first channel, of the domain's groups.
-// `sum_of(unit, row tap, column tap, i)`; `wanted(tap)`: whether it is this block's.
-template <class Config, class Gradient, class Image, class Body, class Args, class Wanted,
-          class Sum>
+template <class Config, class Gradient, class Image, class Body, class Args>
 SINTER_DEVICE void finish_groups(const Args& args, typename Shape<Config>::Coord c, int from,
-                                 const Wanted& wanted, const Sum& sum_of) {
+                                 GroupGradientSums<Config>& sums) {
   using T = GroupGradientTiles<Config>;
   using S = typename T::S;
   constexpr int group = Config::group, count = group > 1 ? 2 : 1;
@@ -149,32 +140,44 @@ SINTER_DEVICE void finish_groups(const Args& args, typename Shape<Config>::Coord
   c.at[Config::channel] = to / group;
   if (to / group >= S::all_channels) return;
   if constexpr (Config::outer >= 0) c.at[Config::outer] = to % group;
+  constexpr int dim = Config::inner >= 0 ? Config::inner : Config::channel;
+  const auto each = [&](const auto& visit) {
 #pragma unroll
-  for (int unit = 0; unit < T::units_of_group; ++unit)
+    for (int unit = 0; unit < T::units_of_group; ++unit)
 #pragma unroll
-    for (int i = 0; i < 2; i += count) {
-      // Channels of a unit of x as the group counts them.
-      const int channel = unit * T::unit + lane % 4 * 2 + i,
-                other = group > T::unit ? channel : from + channel;
-      if (group <= T::unit && other / group != to / group) continue;
-      if constexpr (Config::inner >= 0) c.at[Config::inner] = other % group;
+      for (int i = 0; i < 2; i += count) {
+        // Channels of a unit of x as the group counts them.
+        const int channel = unit * T::unit + lane % 4 * 2 + i,
+                  other = group > T::unit ? channel : from + channel;
+        if (group <= T::unit && other / group != to / group) continue;
+        if constexpr (Config::inner >= 0) c.at[Config::inner] = other % group;
 #pragma unroll
-      for (int r = 0; r < T::Rows::taps; ++r)
+        for (int r = 0; r < T::Rows::taps; ++r)
 #pragma unroll
-        for (int s = 0; s < T::Columns::taps; ++s) {
-          if (!wanted(r * T::Columns::taps + s)) continue;
-          S::set_taps(List<>{}, c, 0, r * T::Columns::taps + s);
-          constexpr int dim = Config::inner >= 0 ? Config::inner : Config::channel;
-          float sum[count];
-#pragma unroll
-          for (int e = 0; e < count; ++e) {
-            sum[e] = sum_of(unit, r, s, i + e);
-            if (sum[e] != sum[e])
-              sum[e] = gradient_alone<Config, Gradient, Image>(args, neighbour<dim>(c, e));
+          for (int s = 0; s < T::Columns::taps; ++s) {
+            S::set_taps(List<>{}, c, 0, r * T::Columns::taps + s);
+            visit(&sums.at[unit][r / 2][s][r % 2 * 2 + i]);
           }
-          finish<Config, Body, dim>(args, c, sum);
-        }
-    }
+      }
+  };
+  // One branch for all: code that is jumped over sum by sum takes longer to come than to run.
+  float nothing = 0;
+#pragma unroll
+  for (int i = 0; i < T::units_of_group * T::row_pairs * T::column_pairs * 8; ++i)
+    nothing = math::fma((&sums.at[0][0][0][0])[i], 0.0f, nothing);
+  if (nothing != 0) [[unlikely]]
+    each([&](float* sum) {
+#pragma unroll
+      for (int e = 0; e < count; ++e)
+        if (sum[e] != sum[e])
+          sum[e] = gradient_alone<Config, Gradient, Image>(args, neighbour<dim>(c, e));
+    });
+  each([&](const float* of_tap) {
+    float sum[count];
+#pragma unroll
+    for (int e = 0; e < count; ++e) sum[e] = of_tap[e];
+    finish<Config, Body, dim>(args, c, sum);
+  });
 }
 
 template <class Config, class Gradient, class Image, class Body, class Args>
@@ -186,9 +189,7 @@ SINTER_DEVICE void run_groups_gradient(const Args& args) {
   const SharedMemory memory;
   const typename T::Pipe pipe{memory.address + T::barriers};
   const int thread = static_cast<int>(threadIdx.x), warp = __shfl_sync(~0u, thread / 32, 0),
-            lane = thread % 32, block = static_cast<int>(blockIdx.x) / Config::walk_blocks;
-  constexpr bool joins = Config::walk_blocks > 1;
-  const int rank = joins ? hardware::cluster_rank() : 0;
+            lane = thread % 32, block = static_cast<int>(blockIdx.x);
   const int first_channel = block % T::blocks * T::channels;
   typename S::Coord batch;
   unravel<0, Config::batch - 1>(static_cast<typename Config::Index>(block / T::blocks), batch);
@@ -196,13 +197,13 @@ SINTER_DEVICE void run_groups_gradient(const Args& args) {
     pipe.init(1, lanes);
     hopper::barriers_are_ready();
   }
-  clear_stages<Config::threads>(memory.pointer, T::barriers);
   __syncthreads();
   hardware::grid_dependency_wait();
   typename T::Pipe::State state;
   if (warp == lanes) {
+    if (lane > 0) return;
 #pragma unroll 1
-    for (int walk = rank; lane == 0 && walk < T::walks; walk += Config::walk_blocks) {
+    for (int walk = 0; walk < T::walks; ++walk) {
       typename S::Coord c = batch;
       const int column = T::aim(walk, c);
 #pragma unroll 1
@@ -216,13 +217,16 @@ SINTER_DEVICE void run_groups_gradient(const Args& args) {
         state.advance();
       }
     }
-    __syncwarp();
-    if constexpr (joins) {
-      hardware::cluster_barrier();
-      hardware::cluster_barrier();
-    }
     return;
   }
+  // What boxes leave out of the rows, while the first are on their way.
+  clear_behind<32 * lanes>(
+      Config::stages, [&](int i) { return memory.pointer + i * T::stage; },
+      Config::image_box * T::line, Config::image_line * T::line);
+  clear_behind<32 * lanes>(
+      Config::stages, [&](int i) { return memory.pointer + i * T::stage + T::gradient; },
+      Config::gradient_box * T::line, Config::gradient_line * T::line);
+  hopper::wait_at<1, 32 * lanes>();
   const bool exists = first_channel + warp * T::unit < S::all_channels * Config::group;
   GroupGradientSums<Config> sums;
   const int pixel = lane % 16;
@@ -234,7 +238,7 @@ SINTER_DEVICE void run_groups_gradient(const Args& args) {
     image_line[p] = memory.address + T::Line::place(pixel + 2 * p + lane / 16,
                                                     warp / T::units_of_group * T::units_of_group);
 #pragma unroll 1
-  for (int walk = rank; walk < T::walks; walk += Config::walk_blocks) {
+  for (int walk = 0; walk < T::walks; ++walk) {
     sums.clear_rows();
 #pragma unroll 1
     for (int row = T::first_row; row < T::end_row; ++row) {
@@ -260,42 +264,8 @@ SINTER_DEVICE void run_groups_gradient(const Args& args) {
       state.advance();
     }
   }
-  const int from = first_channel + warp * T::unit;
-  if constexpr (joins) {
-    hopper::wait_at<1, 32 * lanes>();  // every stage has been read
-    float* const parts = reinterpret_cast<float*>(memory.pointer);
-    const auto pair_at = [&](int unit, int r, int s) {
-      return parts + ((unit * S::taps + r * T::Columns::taps + s) * 32 * lanes + thread) * 2;
-    };
-#pragma unroll
-    for (int unit = 0; unit < T::units_of_group; ++unit)
-#pragma unroll
-      for (int r = 0; r < T::Rows::taps; ++r)
-#pragma unroll
-        for (int s = 0; s < T::Columns::taps; ++s) {
-          const float* const sum = &sums.at[unit][r / 2][s][r % 2 * 2];
-          *reinterpret_cast<float2*>(pair_at(unit, r, s)) = float2{sum[0], sum[1]};
-        }
-    hardware::cluster_barrier();
-    if (exists)
-      finish_groups<Config, Gradient, Image, Body>(
-          args, batch, from, [&](int tap) { return tap % Config::walk_blocks == rank; },
-          [&](int unit, int r, int s, int i) {
-            float part[Config::walk_blocks], sum = 0;
-#pragma unroll
-            for (int b = 0; b < Config::walk_blocks; ++b)
-              part[b] = hopper::read_number(pair_at(unit, r, s) + i, b);
-#pragma unroll
-            for (int b = 0; b < Config::walk_blocks; ++b) sum += part[b];
-            return sum;
-          });
-    // A block's memory stays until no other block of the cluster can reach for it.
-    hardware::cluster_barrier();
-  } else if (exists) {
-    finish_groups<Config, Gradient, Image, Body>(
-        args, batch, from, [](int) { return true; },
-        [&](int unit, int r, int s, int i) { return sums.at[unit][r / 2][s][r % 2 * 2 + i]; });
-  }
+  if (exists)
+    finish_groups<Config, Gradient, Image, Body>(args, batch, first_channel + warp * T::unit, sums);
 }
 
 }  // namespace sinter::depthwise

@@ -368,22 +368,20 @@ std::optional<DepthwisePlan> plan_depthwise(const KernelSpec& given, const Devic
     e.across = dims->back();
     auto mma = e.gradient ? plan_depthwise_gradient_mma(spec, e, memory, device)
                           : plan_depthwise_mma(spec, e, vector, memory, device);
-    if (auto units = plan_units_gradient(spec, e, memory, device);
-        units && !(mma && mma->microseconds <= units->microseconds))
-      mma = std::move(units);
     // Few taps leave ordinary cores idle, too, and tensor cores' kernels move more through shared
     // memory, which their estimates know little of. (On an H100, ordinary and tensor cores: 128 x
     // 144 x 56 x 56, 3 x 3 101 and 98 to 126 us, its filter gradient 99 and 108 to 132; 64 x 384 x
     // 28 x 28, 7 x 7 106 and 39, its filter gradient 80 and 49.)
     constexpr int kFewestTaps = 25;
     // Of single channels as groups, as long as few lanes of a line have none: 144 channels, 3 x 3,
-    // on an H200 78 us so, 74 on ordinary cores, but 128 channels in groups of 4 take 55.
+    // on an H200 78 us in lines of 64 channels, 74 on ordinary cores; 66 in lines of
+    // all 144.
     constexpr double kMostLanes = 1.25;
-    const bool enough =
-        mma && (mma->groups ? std::ceil(static_cast<double>(channels) / (8 * mma->lanes)) * 8 *
-                                      mma->lanes <=
-                                  kMostLanes * static_cast<double>(channels)
-                            : taps_of(spec, e.down) * taps_of(spec, e.across) >= kFewestTaps);
+    auto units = plan_units_gradient(spec, e, memory, device);
+    const double width = units ? 8.0 * units->lanes : 1,
+                 all_lanes = std::ceil(static_cast<double>(channels) / width) * width;
+    const bool enough = taps_of(spec, e.down) * taps_of(spec, e.across) >= kFewestTaps,
+               few_empty = all_lanes <= kMostLanes * static_cast<double>(channels);
     // `name`: by which a test asks for it.
     const auto consider = [&](std::optional<DepthwiseConfig> other, std::string_view name,
                               bool worth) {
@@ -392,7 +390,10 @@ std::optional<DepthwisePlan> plan_depthwise(const KernelSpec& given, const Devic
         best = std::move(other);
     };
     consider(plan_depthwise_rows(spec, e, memory, device), "rows", true);
+    if (mma && units && device.depthwise == "mma" && mma->microseconds <= units->microseconds)
+      units.reset();
     consider(std::move(mma), "mma", enough);
+    consider(std::move(units), "mma", few_empty);
   }
   if (!best) return {};
   e = *std::move(best);

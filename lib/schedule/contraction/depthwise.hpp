@@ -33,9 +33,8 @@ struct DepthwiseTiles {
   // By TMA, with warps that multiply and others that load and store: rows of results in shared
   // memory, and registers of both. 0: all warps do all.
   int result_rows = 0, consumer_registers = 0, producer_registers = 0;
-  // Filter gradients of groups: thread blocks of a cluster that divide images, and 8 channels of a
-  // line in shared memory.
-  int walk_blocks = 1, line_units = 0;
+  // Of filter gradients of groups: units of 8 channels of a line in shared memory.
+  int line_units = 0;
 };
 
 // On ordinary cores, with pixels that TMA brings: blocks of results side by side, images of a

@@ -1,7 +1,6 @@
 #include "schedule/contraction/depthwise_boxes.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "plan/access.hpp"
@@ -124,12 +123,6 @@ void set_result_box(DepthwiseOperand& result, int lanes, int pixels, int planes)
 int result_bytes(int lanes, int pixels) {
   constexpr int kRows = 2 * kStepsBehind + 1, kAligned = 1024;
   return kRows * ((pixels * lanes * static_cast<int>(kUnit) + kAligned - 1) / kAligned * kAligned);
-}
-
-double clusters_of(const DeviceModel& device, int blocks, double each) {
-  const double sms = std::ceil(blocks / each);
-  return sms > 1 ? device.clusters_at_once[static_cast<std::size_t>(sms) - 1]
-                 : std::floor(each / blocks) * device.sms;
 }
 
 int line_of_box(int pixels) { return (pixels + 3) / 8 * 8 + 4; }

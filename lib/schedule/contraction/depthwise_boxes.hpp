@@ -39,14 +39,10 @@ inline constexpr int kStepsBehind = 1;
 int result_bytes(int lanes, int pixels);
 
 // Clocks in which an SM's TMA brings a line of a box, whether it has 64 bytes or 128, and longer
-// ones in proportion: inferred from
-// filter gradients on an H200, of 128 x 144 x 56 x 56, 3 x 3, by lines of 64 bytes in 112 us, by
-// those of 128 in 78.
+// ones in proportion: inferred from filter gradients on an H200, of 128 x 144 x 56 x 56, 3 x 3, by
+// lines of 64 bytes in 112 us, by those of 128 in 78.
 inline constexpr double kClocksOfLine = 4.9;
 inline double clocks_of_line(int lanes) { return kClocksOfLine * std::max(1.0, lanes / 8.0); }
-
-// Clusters of so many thread blocks that run at once where an SM has room for `each`.
-double clusters_of(const DeviceModel& device, int blocks, double each);
 
 // Lines of a box's row: an odd number of times four, from `pixels` on, so that rows lie in other
 // banks.

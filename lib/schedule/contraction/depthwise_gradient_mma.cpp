@@ -35,7 +35,8 @@ struct Step {
   int kept(int taps) const { return (taps - 1 + rows - 1) / rows; }
   // Of a row of the image; see the device code.
   int line(int pixels) const {
-    return rows == 2 ? line_of_box(pixels + moves - 1) : (pixels + moves - 1 + 7) / 8 * 8;
+    const int least = line_of_box(pixels + moves - 1);
+    return rows == 2 ? least : std::min(least, (pixels + moves - 1 + 7) / 8 * 8);
   }
 };
 
@@ -79,65 +80,59 @@ std::optional<DepthwiseConfig> plan_depthwise_gradient_mma(const KernelSpec& spe
   if (channels * images * batches * width == 0) return {};
   // Walks of equal numbers of tiles.
   const double walks = std::ceil(width / kMostTiles), tiles = std::ceil(width / walks),
-               of_walk = std::ceil(static_cast<double>(down.extent) / step.rows) + kept;
+               steps = images * walks *
+                       (std::ceil(static_cast<double>(down.extent) / step.rows) + kept);
   std::optional<double> least;
   DepthwiseConfig best;
-  for (const int blocks : {1, 2, 4, 8})
-    for (const int lanes : {4, 8}) {
-      if (blocks > images * walks) continue;
-      const double steps = std::ceil(images * walks / blocks) * of_walk;
-      e.lanes = lanes;
-      e.threads = 32 * lanes + 32;
-      e.columns = static_cast<int>(tiles) * kWidth;
-      const bool one = tiles == width;
-      const int seen = e.columns + taps_of(spec, across) - 1;
-      set_box(e.image, lanes, step.line(e.columns), seen, across.base, one);
-      set_box(e.other, lanes, line_of_box(e.columns), e.columns, 0, one);
-      e.packing = choose_packing(spec, e.channel, std::min(kChannels, widest_pack(spec)));
-      const double image = stage_bytes(e.image, step.rows, lanes),
-                   other = stage_bytes(e.other, step.rows, lanes);
-      const auto shared = [&](int stages) {
-        return (stages - kept) * (image + 16) + stages * (other + 16) + 1023;
+  for (const int lanes : {4, 8}) {
+    e.lanes = lanes;
+    e.threads = 32 * lanes + 32;
+    e.columns = static_cast<int>(tiles) * kWidth;
+    const bool one = tiles == width;
+    const int seen = e.columns + taps_of(spec, across) - 1;
+    set_box(e.image, lanes, step.line(e.columns), seen, across.base, one);
+    set_box(e.other, lanes, line_of_box(e.columns), e.columns, 0, one);
+    e.packing = choose_packing(spec, e.channel, std::min(kChannels, widest_pack(spec)));
+    const double image = stage_bytes(e.image, step.rows, lanes),
+                 other = stage_bytes(e.other, step.rows, lanes);
+    const auto shared = [&](int stages) {
+      return (stages - kept) * (image + 16) + stages * (other + 16) + 1023;
+    };
+    const double grid = std::ceil(channels / (lanes * kChannels)) * batches;
+    for (int stages = kMostStages; stages >= kept + 2; --stages) {
+      if (shared(stages) > device.shared_per_cta ||
+          shared(stages) < 4.0 * taps * (lanes * kChannels + 1) + 1023 + 16 * kMostStages * 2)
+        continue;
+      const double ctas = std::clamp(
+          std::min(
+              std::floor(device.registers_per_sm / (kRegisters * static_cast<double>(e.threads))),
+              std::floor(device.shared_per_sm / (shared(stages) + device.shared_reserved))),
+          1.0, kMostCtas);
+      // Clocks of a round of `n` thread blocks on an SM, with what beginning and ending take:
+      // fitted on an H200 to 64 x 384 x 28 x 28, 7 x 7, with 384 thread blocks of 4 warps (32.7
+      // us), 192 (38.1) and 384 of 8 (38.6), and to 64 x 240 x 28 x 28, 5 x 5, with 128 thread
+      // blocks of 8 warps (26.1) and 256 (23.6). Reads of shared memory are the limit, or, of few
+      // warps, waiting for them.
+      const auto clocks = [&](double n) {
+        constexpr double kTile = 52, kAlone = 470, kBegin = 8000;
+        return steps * tiles * std::max(n * lanes * kTile, kAlone) + kBegin;
       };
-      const double grid = std::ceil(channels / (lanes * kChannels)) * batches * blocks;
-      for (int stages = kMostStages; stages >= kept + 2; --stages) {
-        if (shared(stages) > device.shared_per_cta ||
-            shared(stages) < 4.0 * taps * (lanes * kChannels + 1) + 1023 + 16 * kMostStages * 2)
-          continue;
-        const double ctas = std::clamp(
-            std::min(
-                std::floor(device.registers_per_sm / (kRegisters * static_cast<double>(e.threads))),
-                std::floor(device.shared_per_sm / (shared(stages) + device.shared_reserved))),
-            1.0, kMostCtas);
-        // Clocks of a round of `n` thread blocks on an SM, with what beginning and ending take:
-        // fitted on an H200 to 64 x 384 x 28 x 28, 7 x 7, with 384 thread blocks of 4 warps (32.7
-        // us), 192 (38.1) and 384 of 8 (38.6), and to 64 x 240 x 28 x 28, 5 x 5, with 128 thread
-        // blocks of 8 warps (26.1) and 256 (23.6). Reads of shared memory are the limit, or, of few
-        // warps, waiting for them.
-        const auto clocks = [&](double n) {
-          constexpr double kTile = 52, kAlone = 470, kBegin = 8000, kJoin = 1500;
-          return steps * tiles * std::max(n * lanes * kTile, kAlone) + kBegin +
-                 (blocks > 1 ? kJoin : 0);
-        };
-        const double at_once = blocks > 1 ? blocks * clusters_of(device, blocks, ctas)
-                                          : ctas * device.sms,
-                     rounds = std::floor(grid / at_once),
-                     left = std::ceil((grid - rounds * at_once) / device.sms);
-        const double issued =
-            (rounds * clocks(ctas) + (left > 0 ? clocks(left) : 0)) / device.clock;
-        const double flight = (stages - kept - 0.5) * (image + other) *
-                              std::min(ctas, grid / device.sms),
-                     waited = memory * std::max(1.0, kFlight / flight),
-                     us = std::max(waited, issued) + kExposed * std::min(waited, issued);
-        if (least && *least <= us) continue;
-        least = us;
-        e.mma = {.across = static_cast<int>(tiles), .stages = stages, .walk_blocks = blocks};
-        e.grid = clamp_grid(grid);
-        e.shared_bytes = static_cast<std::uint32_t>(shared(stages));
-        e.least_blocks = static_cast<int>(ctas);
-        best = e;
-      }
+      const double at_once = ctas * device.sms, rounds = std::floor(grid / at_once),
+                   left = std::ceil((grid - rounds * at_once) / device.sms);
+      const double issued = (rounds * clocks(ctas) + (left > 0 ? clocks(left) : 0)) / device.clock;
+      const double flight =
+                       (stages - kept - 0.5) * (image + other) * std::min(ctas, grid / device.sms),
+                   waited = memory * std::max(1.0, kFlight / flight),
+                   us = std::max(waited, issued) + kExposed * std::min(waited, issued);
+      if (least && *least <= us) continue;
+      least = us;
+      e.mma = {.across = static_cast<int>(tiles), .stages = stages};
+      e.grid = clamp_grid(grid);
+      e.shared_bytes = static_cast<std::uint32_t>(shared(stages));
+      e.least_blocks = static_cast<int>(ctas);
+      best = e;
     }
+  }
   if (!least) return {};
   best.microseconds = device.launch_microseconds + *least;
   best.wide_index = needs_wide_index(spec);

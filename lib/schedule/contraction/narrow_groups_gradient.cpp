@@ -55,7 +55,7 @@ struct Lanes {
 // 4 and 8 units are swizzled lines; other numbers lie in all banks where they are odd, so that a
 // line of all channels has an empty unit where these are even.
 std::vector<Lanes> lanes_for(int all_units, int units_of_group) {
-  constexpr int kMost = 20, kMostOfLine = 31;
+  constexpr int kMost = 20;
   std::vector<Lanes> of;
   for (const int n : {4, 8})
     if (n % units_of_group == 0) of.push_back({n, n});
@@ -63,7 +63,7 @@ std::vector<Lanes> lanes_for(int all_units, int units_of_group) {
     const int each = (all_units + blocks - 1) / blocks,
               n = (each + units_of_group - 1) / units_of_group * units_of_group;
     if (n < 3 || n == 4 || n == 8 || n > kMost || (!of.empty() && of.back().warps == n)) continue;
-    if (n % 2 == 1 || blocks == 1) of.push_back({n, std::min(n | 1, kMostOfLine)});
+    if (n % 2 == 1 || blocks == 1) of.push_back({n, n | 1});
   }
   return of;
 }
@@ -94,9 +94,11 @@ std::optional<DepthwiseConfig> plan_gradient(const KernelSpec& spec, const Depth
   const double walks = std::ceil(width / kMostTiles), tiles = std::ceil(width / walks);
   const Step step{taps_of(spec, down), taps_of(spec, across), units, static_cast<int>(tiles)};
   if (step.registers() > kMostRegisters) return {};
-  const double rows = static_cast<double>(
-      std::min(down.extent, down.base + spec.extent[down.pixel_index] + step.taps - 1) -
-      std::max<std::int64_t>(1 - step.taps, down.base));
+  // Rows of x that meet rows of dy.
+  const std::int64_t first = std::max<std::int64_t>(1 - step.taps, down.base),
+                     met = down.base + spec.extent[down.pixel_index] + step.taps - 1,
+                     rows = std::max<std::int64_t>(0, std::min(down.extent, met) - first);
+  const double steps = images * walks * static_cast<double>(rows);
   e.columns = step.tiles * kWidth;
   e.packing = e.groups->inner >= 0
                   ? choose_packing(spec, e.groups->inner, std::min(2, widest_pack(spec)))
@@ -104,62 +106,51 @@ std::optional<DepthwiseConfig> plan_gradient(const KernelSpec& spec, const Depth
   std::optional<double> least;
   DepthwiseConfig best;
   for (const auto& [lanes, line_units] :
-       lanes_for(static_cast<int>(std::ceil(channels / kUnit)), units))
-    for (const int blocks : {1, 2, 4, 8}) {
-      if (blocks > images * walks) continue;
-      const double steps = std::ceil(images * walks / blocks) * rows;
-      e.lanes = lanes;
-      e.threads = 32 * lanes + 32;
-      if (step.registers() * e.threads > device.registers_per_sm) continue;
-      const bool one = walks == 1;
-      const int seen = e.columns + step.columns_taps - 1;
-      set_box(e.image, line_units, static_cast<int>(up(seen + 1, 8)), seen, across.base, one);
-      set_box(e.other, line_units, static_cast<int>(up(e.columns, tiles > 1 ? 2 * kWidth : kWidth)),
-              e.columns, 0, one);
-      const double stage = up(e.image.line * line_units * kUnit * 2.0, 1024) +
-                           up(e.other.line * line_units * kUnit * 2.0, 1024),
-                   grid = std::ceil(channels / (lanes * kUnit)) * batches * blocks,
-                   joined =
-                       blocks > 1 ? 8.0 * 32 * lanes * units * step.taps * step.columns_taps : 0;
-      for (int stages = kMostStages; stages >= kLeastStages; --stages) {
-        const double shared = stages * (stage + 16) + 1023;
-        if (shared > device.shared_per_cta || stages * stage < joined) continue;
-        const double most = std::max(
-                         1.0,
-                         std::min(
-                             std::floor(device.registers_per_sm /
-                                        (static_cast<double>(step.registers()) * e.threads)),
-                             std::floor(device.shared_per_sm / (shared + device.shared_reserved)))),
-                     at_once = blocks > 1 ? blocks * clusters_of(device, blocks, most)
-                                          : most * device.sms,
-                     rounds = std::floor(grid / at_once),
-                     left = std::ceil((grid - rounds * at_once) / device.sms);
-        const auto clocks = [&](double ctas) {
-          constexpr double kBegin = 6000, kJoin = 1500;
-          const double lines = static_cast<double>(e.image.map->box[1] + e.other.map->box[1]);
-          return steps * std::max(step.clocks(ctas * lanes, ctas * stage),
-                                  ctas * lines * clocks_of_line(line_units)) +
-                 kBegin + (blocks > 1 ? kJoin : 0);
-        };
-        const double issued =
-                         (rounds * clocks(most) + (left > 0 ? clocks(left) : 0)) / device.clock,
-                     flight = (stages - 1) * stage * std::clamp(grid / device.sms, 1.0, most),
-                     // SMs that have a thread block less than others rest.
-            each = grid / device.sms, unlike = std::ceil(each) / each,
-                     waited = memory * unlike * std::max(1.0, kFlight / flight),
-                     us = std::max(waited, issued) + kExposed * std::min(waited, issued);
-        if (least && *least <= us) continue;
-        least = us;
-        e.mma = {.across = step.tiles,
-                 .stages = stages,
-                 .walk_blocks = blocks,
-                 .line_units = line_units};
-        e.grid = clamp_grid(grid);
-        e.shared_bytes = static_cast<std::uint32_t>(shared);
-        e.least_blocks = static_cast<int>(most);
-        best = e;
-      }
+       lanes_for(static_cast<int>(std::ceil(channels / kUnit)), units)) {
+    e.lanes = lanes;
+    e.threads = 32 * lanes + 32;
+    if (step.registers() * e.threads > device.registers_per_sm) continue;
+    const bool one = walks == 1;
+    const int seen = e.columns + step.columns_taps - 1;
+    set_box(e.image, line_units, static_cast<int>(up(seen + 1, 8)), seen, across.base, one);
+    set_box(e.other, line_units, static_cast<int>(up(e.columns, tiles > 1 ? 2 * kWidth : kWidth)),
+            e.columns, 0, one);
+    const double stage = up(e.image.line * line_units * kUnit * 2.0, 1024) +
+                         up(e.other.line * line_units * kUnit * 2.0, 1024),
+                 grid = std::ceil(channels / (lanes * kUnit)) * batches;
+    for (int stages = kMostStages; stages >= kLeastStages; --stages) {
+      const double shared = stages * (stage + 16) + 1023;
+      if (shared > device.shared_per_cta) continue;
+      const double most = std::max(
+                       1.0,
+                       std::min(
+                           std::floor(device.registers_per_sm /
+                                      (static_cast<double>(step.registers()) * e.threads)),
+                           std::floor(device.shared_per_sm / (shared + device.shared_reserved)))),
+                   at_once = most * device.sms, rounds = std::floor(grid / at_once),
+                   left = std::ceil((grid - rounds * at_once) / device.sms);
+      const auto clocks = [&](double ctas) {
+        constexpr double kBegin = 6000;
+        const double lines = static_cast<double>(e.image.map->box[1] + e.other.map->box[1]);
+        return steps * std::max(step.clocks(ctas * lanes, ctas * stage),
+                                ctas * lines * clocks_of_line(line_units)) +
+               kBegin;
+      };
+      const double issued = (rounds * clocks(most) + (left > 0 ? clocks(left) : 0)) / device.clock,
+                   flight = (stages - 1) * stage * std::clamp(grid / device.sms, 1.0, most),
+                   // SMs that have a thread block less than others rest.
+          each = grid / device.sms, unlike = std::ceil(each) / each,
+                   waited = memory * unlike * std::max(1.0, kFlight / flight),
+                   us = std::max(waited, issued) + kExposed * std::min(waited, issued);
+      if (least && *least <= us) continue;
+      least = us;
+      e.mma = {.across = step.tiles, .stages = stages, .line_units = line_units};
+      e.grid = clamp_grid(grid);
+      e.shared_bytes = static_cast<std::uint32_t>(shared);
+      e.least_blocks = static_cast<int>(most);
+      best = e;
     }
+  }
   if (!least) return {};
   best.microseconds = device.launch_microseconds + *least;
   best.wide_index = needs_wide_index(spec);
