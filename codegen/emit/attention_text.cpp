@@ -243,8 +243,6 @@ void print_attention(TextWriter& out, const KernelSpec& outputs, const Attention
     out.line("static constexpr int part_rows = {};", e.part_rows);
     out.line("SINTER_DEVICE static float* parts(const Args& args) {{ return args.{}; }}",
              names.port[static_cast<std::size_t>(a.parts)]);
-    out.line("SINTER_DEVICE static int* parts_joined(const Args& args) {{ return args.{}; }}",
-             names.port[static_cast<std::size_t>(a.parts_joined)]);
     out.close("};");
   }
   print_element(out, e, e.scores.body, names, "Score");

@@ -11,11 +11,9 @@
 namespace sinter::test {
 namespace {
 
-constexpr std::int64_t kKeys = 700;
-
 struct Batch {
   std::vector<std::int32_t> keys;
-  std::int64_t heads = 4, queries = 1, d = 64;
+  std::int64_t heads = 4, queries = 1, d = 64, most_keys = 700;
   SdpaAttributes a = {};
 };
 
@@ -32,8 +30,8 @@ Shared<Graph> graph_of(const Batch& b) {
   in.seq_len_q = lengths("lengths_q"), in.seq_len_kv = lengths("lengths_kv");
   SdpaAttributes a = b.a;
   a.attn_scale = 0.125, a.padding_mask = true, a.generate_stats = true;
-  const auto r =
-      sdpa(tensor("q", b.heads, b.queries), tensor("k", 2, kKeys), tensor("v", 2, kKeys), a, in);
+  const auto r = sdpa(tensor("q", b.heads, b.queries), tensor("k", 2, b.most_keys),
+                      tensor("v", 2, b.most_keys), a, in);
   g->output(r.o, "o");
   g->output(r.stats, "stats", {.data_type = f32});
   return g;
@@ -44,8 +42,9 @@ void poison(GraphCase& c, const Batch& b, const char* name) {
   auto* const data = static_cast<std::uint16_t*>(c.memory().at(*c.lowered().find(name)));
   for (std::size_t i = 0; i < b.keys.size(); ++i)
     for (std::size_t head = 0; head < 2; ++head) {
-      std::uint16_t* const rows = data + (i * 2 + head) * kKeys * static_cast<std::size_t>(b.d);
-      std::fill(rows + b.keys[i] * b.d, rows + kKeys * b.d, std::uint16_t{0x7fc0});
+      std::uint16_t* const rows =
+          data + (i * 2 + head) * static_cast<std::size_t>(b.most_keys * b.d);
+      std::fill(rows + b.keys[i] * b.d, rows + b.most_keys * b.d, std::uint16_t{0x7fc0});
     }
 }
 
@@ -57,6 +56,8 @@ std::string run(const Batch& b, int share = 0, Edit edit = {}) {
   poison(c, b, "k"), poison(c, b, "v");
   std::copy(b.keys.begin(), b.keys.end(),
             static_cast<std::int32_t*>(c.memory().at(*c.lowered().find("lengths_kv"))));
+  std::fill_n(static_cast<std::int32_t*>(c.memory().at(*c.lowered().find("lengths_q"))),
+              b.keys.size(), static_cast<std::int32_t>(b.queries));
   const auto plan = make_plan(*g, {.architecture = "sm_90a"}, {}, nullptr);
   REQUIRE(plan);
   REQUIRE(plan->kernels() == 2);  // zeros for the counters, attention
@@ -85,6 +86,15 @@ TEST_CASE("shares of keys: lengths unlike each other") {
   CHECK(run({.keys = {700, 90}, .queries = 20, .d = 192, .a = window}, 2) == "");
 }
 
+// Several warpgroups, whose rows see other tiles of keys.
+TEST_CASE("shares of keys: chunks of queries") {
+  const SdpaAttributes causal{.causal_mask_bottom_right = true};
+  CHECK(run({.keys = {650, 90}, .heads = 8, .queries = 150, .most_keys = 2900, .a = causal}) == "");
+  const Batch wide{
+      .keys = {400, 1}, .heads = 8, .queries = 100, .d = 128, .most_keys = 2900, .a = causal};
+  for (const int share : {1, 3}) CHECK(run(wide, share) == "");
+}
+
 TEST_CASE("shares of keys: the emulator finds what is left out") {
   const std::string family = "sinter/device/family/attention_forward_",
                     shares = family + "shares.cuh", parts = family + "parts.cuh";
@@ -97,6 +107,9 @@ TEST_CASE("shares of keys: the emulator finds what is left out") {
     INFO(one.text);
     CHECK(run({.keys = {1, 700, 0, 128, 129, 300}}, 0, one) != "");
   }
+  // Of several warpgroups.
+  const Edit added{shares, "out.at[i] = math::fma(sum.x, weight[0], out.at[i]);", ""};
+  CHECK(run({.keys = {650, 90}, .heads = 8, .queries = 150, .most_keys = 2900}, 0, added) != "");
 }
 
 }  // namespace

@@ -171,6 +171,24 @@ TEST_CASE("keys and values in pages are loaded where they lie") {
   CHECK(kernels(12) == std::vector{Family::pointwise, Family::pointwise, Family::attention});
 }
 
+TEST_CASE("chunks of queries over caches of any lengths: CTAs have equal shares of keys") {
+  const auto shares = [](const Shape& s) {
+    const Partition p =
+        planned(s, {.causal_mask_bottom_right = true, .padding_mask = true}, [&](Graph& g) {
+          SdpaInputs in;
+          in.seq_len_q = g.tensor({.name = "lq", .dim = {s.b, 1, 1, 1}, .data_type = i32});
+          in.seq_len_kv = g.tensor({.name = "lk", .dim = {s.b, 1, 1, 1}, .data_type = i32});
+          return in;
+        });
+    return families(p) == std::vector{Family::pointwise, Family::attention};
+  };
+  CHECK(shares({.b = 8, .h = 32, .hk = 8, .sq = 128, .skv = 32768, .d = 128, .dv = 128}));
+  CHECK(shares({.b = 4, .h = 32, .hk = 8, .sq = 2048, .skv = 16384, .d = 128, .dv = 128}));
+  // Where no heads share keys, tiles of rows side by side read them together.
+  CHECK_FALSE(shares({.b = 8, .h = 16, .hk = 16, .sq = 1024, .skv = 8192, .d = 128, .dv = 128}));
+  CHECK_FALSE(shares({.b = 8, .h = 32, .hk = 8, .sq = 128, .skv = 512, .d = 128, .dv = 128}));
+}
+
 TEST_CASE("attention that one kernel does not hold is the expansion's kernels") {
   CHECK(kernels_of({.d = 584}) > 1);
   CHECK(kernels_of({.dv = 520}) > 1);

@@ -338,8 +338,8 @@ SINTER_DEVICE void run_forward(const Args& args) {
     if constexpr (SharesKeys<Bounds>) {
       hardware::grid_dependency_wait();
       const KeyParts parts = tiles.parts();
-      if (parts.count > 1 && !join_parts<Config, S, Bounds>(args, parts, tile, warpgroup - 1,
-                                                            scale(), own_slab, out, softmax, meet))
+      if (parts.count > 1 && !join_parts<Config, S, Bounds>(args, parts, warpgroup - 1, scale(),
+                                                            own_slab, out, softmax, meet))
         continue;
       keys = tiles.whole();
     } else if constexpr (DividesKeys<Config>) {

@@ -10,9 +10,9 @@
 // joins all parts, in their order whoever comes last, and goes on as if it had summed all keys.
 //
 // Config also has share_lanes, which divides the heads and the number of CTAs. A generated file's
-// Bounds also have shares_keys; part_rows: how many rows of a part there are, up
-// to 64; float* parts(args): PartsOfKeys::floats(CTAs, consumers) numbers; and int*
-// parts_joined(args): one integer a consumer of each tile of rows, zero before the kernel runs.
+// Bounds also have shares_keys; part_rows: how many rows of a part there are, up to 64; and float*
+// parts(args): 2 parts (PartsOfKeys::floats_of_one) a CTA and consumer, whose counters are zero
+// before the kernel runs.
 #pragma once
 #include "sinter/device/core/hopper.cuh"
 #include "sinter/device/family/attention_forward_parts.cuh"
@@ -179,15 +179,17 @@ class TilesOfShare {
   SINTER_DEVICE int begin() const { return Lane::cta() * start_.each; }
 };
 
-// A warpgroup's parts in memory: sums, a row behind the other, then the largest scores and the sums
-// of weights of all rows.
+// A warpgroup's parts in memory, each with a counter behind it: that of the first part of a tile of
+// rows counts how many there are. Of a tile of one warpgroup, which may have few rows: sums, a row
+// behind the other, then the largest score and the sum of weights of each row. Else as threads hold
+// them, four numbers of each thread side by side: the last four are what is one a row.
 template <class Config, class S, class Bounds, class Sums>
 struct PartsOfKeys {
-  static constexpr int rows = Bounds::part_rows, columns = Sums::columns,
-                       floats_of_one = (rows * (columns + 2) + 3) / 4 * 4;
-  static constexpr long long floats(int ctas, int consumers) {
-    return 2ll * ctas * consumers * floats_of_one;
-  }
+  static constexpr bool by_rows = S::consumers == 1;
+  static constexpr int rows = Bounds::part_rows, columns = Sums::columns, of_thread = columns / 2;
+  static constexpr int counter =
+                           by_rows ? (rows * (columns + 2) + 3) / 4 * 4 : 128 * (of_thread + 4),
+                       floats_of_one = counter + 4;
 
   float* const parts;
   const int consumer;
@@ -195,46 +197,98 @@ struct PartsOfKeys {
   SINTER_DEVICE float* part(int slot) const {
     return parts + static_cast<long long>(slot * S::consumers + consumer) * floats_of_one;
   }
-  SINTER_DEVICE void write(int slot, Sums& out, const RowSoftmax& softmax) const {
+  SINTER_DEVICE int* joined(const KeyParts& of) const {
+    return reinterpret_cast<int*>(part(of.slot(0)) + counter);
+  }
+  // ---- by rows
+
+  SINTER_DEVICE void write_rows(int slot, Sums& out, const RowSoftmax& softmax) const {
     float* const to = part(slot);
     write_part<rows>(to, out, softmax, [&](int row, float largest, float total) {
-      to[rows * columns + row] = largest;
-      to[rows * columns + rows + row] = total;
+      *reinterpret_cast<float2*>(to + rows * columns + 2 * row) = float2{largest, total};
     });
   }
   SINTER_DEVICE QuadOfPart read(int slot, int row, int column) const {
     const float* const from = part(slot);
-    return {*reinterpret_cast<const float4*>(from + row * columns + column),
-            from[rows * columns + row], from[rows * columns + rows + row]};
+    const float2 of_row = *reinterpret_cast<const float2*>(from + rows * columns + 2 * row);
+    return {*reinterpret_cast<const float4*>(from + row * columns + column), of_row.x, of_row.y};
+  }
+
+  // ---- by threads
+
+  SINTER_DEVICE float4* four(int slot, int i) const {
+    return reinterpret_cast<float4*>(part(slot)) + i * 128 + static_cast<int>(threadIdx.x) % 128;
+  }
+  SINTER_DEVICE void write(int slot, const Sums& out, const RowSoftmax& softmax) const {
+#pragma unroll
+    for (int i = 0; i < of_thread; i += 4)
+      *four(slot, i / 4) = float4{out.at[i], out.at[i + 1], out.at[i + 2], out.at[i + 3]};
+    *four(slot, of_thread / 4) =
+        float4{softmax.largest[0], softmax.total[0], softmax.largest[1], softmax.total[1]};
+  }
+  // All of a tile of rows, in their order.
+  SINTER_DEVICE void add_up(const KeyParts& of, float scale, Sums& out, RowSoftmax& softmax) const {
+    softmax.start();
+    out.clear();
+#pragma unroll 1
+    for (int p = 0; p < of.count; ++p) {
+      const float4 x = *four(of.slot(p), of_thread / 4);
+      softmax.largest[0] = math::maximum(softmax.largest[0], x.x);
+      softmax.largest[1] = math::maximum(softmax.largest[1], x.z);
+    }
+    float shift[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+      shift[r] = softmax.largest[r] == minus_infinity() ? 0.0f : softmax.largest[r] * scale;
+#pragma unroll 1
+    for (int p = 0; p < of.count; ++p) {
+      const int slot = of.slot(p);
+      const float4 x = *four(slot, of_thread / 4);
+      const float weight[2] = {math::fast_exp2(math::fma(x.x, scale, -shift[0])),
+                               math::fast_exp2(math::fma(x.z, scale, -shift[1]))};
+      softmax.total[0] = math::fma(x.y, weight[0], softmax.total[0]);
+      softmax.total[1] = math::fma(x.w, weight[1], softmax.total[1]);
+#pragma unroll
+      for (int i = 0; i < of_thread; i += 4) {
+        const float4 sum = *four(slot, i / 4);
+        out.at[i] = math::fma(sum.x, weight[0], out.at[i]);
+        out.at[i + 1] = math::fma(sum.y, weight[0], out.at[i + 1]);
+        out.at[i + 2] = math::fma(sum.z, weight[1], out.at[i + 2]);
+        out.at[i + 3] = math::fma(sum.w, weight[1], out.at[i + 3]);
+      }
+    }
   }
 };
 
 // Writes a warpgroup's part of a tile of rows; whether it was the last one and has joined them all.
 // `scale`: of scores, in powers of two.
 template <class Config, class S, class Bounds, class Args, class Sums, class Meet>
-SINTER_DEVICE bool join_parts(const Args& args, const KeyParts& of, const TileOfRows& tile,
-                              int consumer, float scale, float* slab, Sums& out,
-                              RowSoftmax& softmax, const Meet& meet) {
-  const PartsOfKeys<Config, S, Bounds, Sums> parts{Bounds::parts(args), consumer};
+SINTER_DEVICE bool join_parts(const Args& args, const KeyParts& of, int consumer, float scale,
+                              float* slab, Sums& out, RowSoftmax& softmax, const Meet& meet) {
+  using Parts = PartsOfKeys<Config, S, Bounds, Sums>;
+  const Parts parts{Bounds::parts(args), consumer};
   if constexpr (Config::store_boxes) {
     if (threadIdx.x % 32 == 0) hopper::wait_for_stores<0>();  // which read the slab
     __syncwarp();
   }
-  parts.write(of.slot(of.own), out, softmax);
+  if constexpr (Parts::by_rows)
+    parts.write_rows(of.slot(of.own), out, softmax);
+  else
+    parts.write(of.slot(of.own), out, softmax);
   meet();
   int* const before = reinterpret_cast<int*>(slab);
-  if (threadIdx.x % 128 == 0)
-    *before = hardware::raise_and_count(
-        Bounds::parts_joined(args) +
-        (tile.entry * S::tiles_q + tile.row / S::tile_q) * S::consumers + consumer);
+  if (threadIdx.x % 128 == 0) *before = hardware::raise_and_count(parts.joined(of));
   meet();
   const bool last = *before == of.count - 1;
   meet();
-  if (last)
+  if (!last) return false;
+  if constexpr (Parts::by_rows)
     add_up_parts<Bounds::part_rows>(
         of.count, scale, slab, out, softmax,
         [&](int i, int row, int column) { return parts.read(of.slot(i), row, column); }, meet);
-  return last;
+  else
+    parts.add_up(of, scale, out, softmax);
+  return true;
 }
 
 }  // namespace sinter::attention

@@ -65,9 +65,9 @@ struct AttentionSpec {
   // logarithms of one part each, those of part i as if it were batch entry
   // i * entries + entry, and another kernel combines them.
   int splits = 1;
-  // Ports of what CTAs that have equal shares of all keys hand each other: f32 sums of parts; and
-  // integers that start as zeros, how many parts of a tile of rows are there. -1: no shares.
-  int parts = -1, parts_joined = -1;
+  // The port of what CTAs that have equal shares of all keys hand each other: f32 sums of parts,
+  // and how many of a tile of rows are there. -1: no shares.
+  int parts = -1;
 };
 
 }  // namespace sinter

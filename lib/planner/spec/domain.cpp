@@ -302,7 +302,7 @@ void drop_unused(KernelSpec& spec) {
     if (auto* const c = spec.as_contraction()) use_port(c->rows.offsets), use_port(c->rows.index);
     if (auto* const a = spec.as_attention())
       for (int* p : {&a->length_q, &a->length_kv, &a->sequences.offsets_q, &a->sequences.offsets_kv,
-                     &a->sink, &a->stats, &a->tiles_taken, &a->parts, &a->parts_joined})
+                     &a->sink, &a->stats, &a->tiles_taken, &a->parts})
         use_port(*p);
     if (auto* const a = spec.as_attention_backward())
       for (int* p : {&a->length_q, &a->length_kv, &a->sequences.offsets_q, &a->sequences.offsets_kv,

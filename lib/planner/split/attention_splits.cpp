@@ -21,7 +21,7 @@ constexpr int kEqualShares = 0;  // in place of a number of parts
 // Of CTAs that have equal shares of all keys; nothing where there is no such kernel.
 std::optional<AttentionPlan> plan_of_shares(const KernelSpec& spec, const DeviceModel& device) {
   KernelSpec shares = spec;
-  shares.attention().parts = shares.attention().parts_joined = 0;  // ports to be
+  shares.attention().parts = 0;  // a port to be
   return plan_attention(shares, device);
 }
 
@@ -35,18 +35,21 @@ int choose_splits(const KernelSpec& spec, const DeviceModel& device) {
   const std::int64_t tiles = (spec.extent[A::n] + e.tile_k - 1) / e.tile_k;
   int best = 1;
   double least = e.microseconds;
-  // Of many rows, joining parts takes longer than a kernel that combines them.
-  const bool few = !e.by_warps && !e.wide && e.consumers == 1;
-  if (const auto shares = few ? plan_of_shares(spec, device) : std::nullopt) {
-    // Lengths that are known on the GPU alone may be unlike, whatever a whole batch takes.
-    constexpr int kUnlike = 4;                                   // tiles of keys
-    const bool alone = spec.extent[0] == 1 && e.key_blocks > 1;  // all heads have its length
-    if (a.length_kv >= 0 && a.band.padding && tiles > kUnlike && !alone) return kEqualShares;
+  const bool narrow = !e.by_warps && !e.wide, few = narrow && e.consumers == 1;
+  if (const auto shares = narrow ? plan_of_shares(spec, device) : std::nullopt) {
+    // Lengths that are known on the GPU alone may be unlike, whatever a whole batch takes: all the
+    // longer where a tile has many rows, which shares are not to delay much where they are alike.
+    constexpr int kUnlike = 4;  // tiles of keys
+    constexpr double kDelay = 1.05;
+    const bool alone = spec.extent[0] == 1 && (e.key_blocks > 1 || !few);  // heads have its length
+    if (a.length_kv >= 0 && a.band.padding && tiles > kUnlike && !alone &&
+        (few || shares->engine.microseconds < kDelay * e.microseconds))
+      return kEqualShares;
     // Reckoned alike, parts are faster on GPUs whose memory is slower: of b1, h32 of 8, d128,
     // 16,384 keys, shares take 22.1 us and parts 22.3 on an H200, 28.9 and 27.0 on an H100.
     constexpr double kAlike = 1;
     const double us = shares->engine.microseconds + device.launch_microseconds + kAlike;
-    if (us < least) least = us, best = kEqualShares;
+    if (few && us < least) least = us, best = kEqualShares;
   }
   // A row that sees nothing has a logarithm of -inf, which a sink's part does not tell; one with an
   // infinite score, written out, that score's. Parts have no totals of their own.
@@ -222,19 +225,14 @@ std::vector<KernelSpec> shared_keys(KernelSpec spec, const DeviceModel& device,
   const SharedParts size = shared_parts(spec, plan->engine, device);
   Access packed;
   packed.stride = {1};
-  const auto add = [&](const char* name, DataType type, std::int64_t n) {
-    return temporaries.add(name, type, {n}, packed);
-  };
-  KernelPort counters = add("parts_joined", DataType::i32, size.counters),
-             parts = add("parts_of_keys", DataType::f32, size.floats);
-  std::vector<KernelSpec> kernels = {zeros(counters, {size.counters})};
+  KernelPort parts = temporaries.add("parts_of_keys", DataType::f32, {size.floats}, packed),
+             cleared = parts;
+  cleared.access.stride = {size.step}, cleared.access.offset = size.first_zero;
+  std::vector<KernelSpec> kernels = {zeros(std::move(cleared), {size.zeros})};
   kernels.front().nodes = {spec.nodes.front()};
-  A& a = spec.attention();
-  for (auto [port, number] : {std::pair(&parts, &a.parts), {&counters, &a.parts_joined}}) {
-    port->access.stride = Dims::filled(spec.extent.size(), 0);
-    *number = static_cast<int>(spec.ports.size());
-    spec.ports.push_back(std::move(*port));
-  }
+  parts.access.stride = Dims::filled(spec.extent.size(), 0);
+  spec.attention().parts = static_cast<int>(spec.ports.size());
+  spec.ports.push_back(std::move(parts));
   kernels.push_back(std::move(spec));
   return kernels;
 }

@@ -204,6 +204,13 @@ double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig&
                                : few               ? kOfSm
                                                    : 1,
                of_sm = reached_of_sm * device.sm_bandwidth;
+  // Heads that share K and V read them at once where each has a lane of CTAs; other tiles of rows
+  // do not.
+  const double read_by_tiles =
+      shares && !few ? items * tiles_k * e.tile_k * static_cast<double>(depth + width) *
+                           info(e.k.map.type).bytes /
+                           (e.share_lanes == spec.extent[AttentionSpec::head] ? a.group : 1)
+                     : 0;
   // The last round of tiles may leave SMs idle. That of few rows, which wait for memory, counts.
   const auto streamed = [&](double ctas) {
     return ctas / std::min(device.memory_bandwidth, ctas * of_sm);
@@ -215,7 +222,8 @@ double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig&
                                   (std::floor(items / e.grid) * streamed(e.grid) + streamed(rest));
   return (few ? kStartFew : kStart) +
          (shares || cluster ? microseconds_of_join(e, items, static_cast<int>(width)) : 0) +
-         std::max(in_row * clocks / device.clock, memory);
+         std::max(
+             {in_row * clocks / device.clock, memory, read_by_tiles / device.memory_bandwidth});
 }
 
 // Clusters whose blocks divide the keys of a tile of rows, where few tiles leave SMs idle: as many

@@ -52,7 +52,8 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
 
 // Where CTAs share keys: the f32 numbers that they hand each other, and the counters.
 struct SharedParts {
-  std::int64_t floats, counters;
+  std::int64_t floats;
+  std::int64_t zeros, first_zero, step;  // which of them begin as zeros: the counters
 };
 SharedParts shared_parts(const KernelSpec& spec, const AttentionConfig& e,
                          const DeviceModel& device);

@@ -83,11 +83,12 @@ void set_swizzled_lines(BoxedOperand& o, int rows, int k) {
 
 SharedParts shared_parts(const KernelSpec& spec, const AttentionConfig& e,
                          const DeviceModel& device) {
+  // PartsOfKeys has the same.
   const std::int64_t columns = up(spec.extent[AttentionSpec::e], 16),
-                     tiles = count(spec.extent, 0, AttentionSpec::batch) *
-                             ((rows_of(spec) + e.tile_q - 1) / e.tile_q);
-  // PartsOfKeys::floats
-  return {2LL * device.sms * e.consumers * up(e.part_rows * (columns + 2), 4), tiles * e.consumers};
+                     counter = e.consumers == 1 ? up(e.part_rows * (columns + 2), 4)
+                                                : 128 * (columns / 2 + 4),
+                     floats_of_one = counter + 4, parts = 2LL * device.sms * e.consumers;
+  return {parts * floats_of_one, parts, counter, floats_of_one};
 }
 
 void share_keys(const KernelSpec& spec, double units, const DeviceModel& device,
@@ -108,6 +109,7 @@ double microseconds_of_join(const AttentionConfig& e, double items, int width) {
   // query 38.6 and 37.3, four 46.1 and 39.0; d256, b4 74 and 67, b8 h8 of 1 31.9 and 25.5.)
   constexpr double kCount = 1, kRead = 1.3, kAtOnce = 128 * 4, kCluster = 0.7;
   const double parts = std::max(1.0, e.grid / items);
+  if (e.attention.parts >= 0 && e.consumers > 1) return kCount + kRead * (1 + std::ceil(parts));
   // Of a cluster, by one block from shared memory.
   if (e.key_blocks > 1) return kCluster * std::ceil(e.part_rows * up(width, 16) / kAtOnce);
   return kCount + kRead * std::ceil(e.part_rows * up(width, 16) / kAtOnce) *
