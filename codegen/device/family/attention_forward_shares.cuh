@@ -180,12 +180,12 @@ class TilesOfShare {
 };
 
 // A warpgroup's parts in memory, each with a counter behind it: that of the first part of a tile of
-// rows counts how many there are. Of a tile of one warpgroup, which may have few rows: sums, a row
+// rows counts how many there are. Of few rows: sums, a row
 // behind the other, then the largest score and the sum of weights of each row. Else as threads hold
 // them, four numbers of each thread side by side: the last four are what is one a row.
 template <class Config, class S, class Bounds, class Sums>
 struct PartsOfKeys {
-  static constexpr bool by_rows = S::consumers == 1;
+  static constexpr bool by_rows = S::consumers == 1 && Bounds::part_rows <= 16;
   static constexpr int rows = Bounds::part_rows, columns = Sums::columns, of_thread = columns / 2;
   static constexpr int counter =
                            by_rows ? (rows * (columns + 2) + 3) / 4 * 4 : 128 * (of_thread + 4),

@@ -40,10 +40,17 @@ int choose_splits(const KernelSpec& spec, const DeviceModel& device) {
     // Lengths that are known on the GPU alone may be unlike, whatever a whole batch takes: all the
     // longer where a tile has many rows, which shares are not to delay much where they are alike.
     constexpr int kUnlike = 4;  // tiles of keys
-    constexpr double kDelay = 1.05;
+    // Of many tiles of rows, several of which a CTA has anyway, tiles side by side read keys from
+    // the second-level cache. (b4 h32 of 8, d128, on an H200, us, a tile a CTA and shares: 16,384
+    // keys 512 queries 875 and 884, 2048 3,527 and 3,992; beside three of 1024 keys 381 and 266,
+    // 1,002 and 915.)
+    constexpr double kDelay = 1.05, kRounds = 8;
+    const double rounds = static_cast<double>(count(spec.extent, 0, A::batch)) *
+                          static_cast<double>(spec.extent[A::member] * spec.extent[A::query]) /
+                          e.tile_q / e.grid;
     const bool alone = spec.extent[0] == 1 && (e.key_blocks > 1 || !few);  // heads have its length
     if (a.length_kv >= 0 && a.band.padding && tiles > kUnlike && !alone &&
-        (few || shares->engine.microseconds < kDelay * e.microseconds))
+        (few || (rounds < kRounds && shares->engine.microseconds < kDelay * e.microseconds)))
       return kEqualShares;
     // Reckoned alike, parts are faster on GPUs whose memory is slower: of b1, h32 of 8, d128,
     // 16,384 keys, shares take 22.1 us and parts 22.3 on an H200, 28.9 and 27.0 on an H100.

@@ -377,7 +377,8 @@ bool expands_faster(const KernelSpec& spec, double microseconds) {
   constexpr double kBytes = 12, kMostBytes = 512 << 20;
   if (pairs * kBytes > kMostBytes) return false;
   const bool narrow = std::max(spec.extent[A::d], spec.extent[A::e]) <= 64;
-  return microseconds > (narrow ? 25 + 41e-6 * pairs : 70 + 31e-6 * pairs);
+  constexpr double kBeside = 15;  // the kernels before and behind it
+  return microseconds + kBeside > (narrow ? 25 + 43e-6 * pairs : 50 + 31e-6 * pairs);
 }
 
 }  // namespace

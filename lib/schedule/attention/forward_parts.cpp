@@ -84,9 +84,10 @@ void set_swizzled_lines(BoxedOperand& o, int rows, int k) {
 SharedParts shared_parts(const KernelSpec& spec, const AttentionConfig& e,
                          const DeviceModel& device) {
   // PartsOfKeys has the same.
+  const bool by_rows = e.consumers == 1 && e.part_rows <= 16;
   const std::int64_t columns = up(spec.extent[AttentionSpec::e], 16),
-                     counter = e.consumers == 1 ? up(e.part_rows * (columns + 2), 4)
-                                                : 128 * (columns / 2 + 4),
+                     counter =
+                         by_rows ? up(e.part_rows * (columns + 2), 4) : 128 * (columns / 2 + 4),
                      floats_of_one = counter + 4, parts = 2LL * device.sms * e.consumers;
   return {parts * floats_of_one, parts, counter, floats_of_one};
 }
