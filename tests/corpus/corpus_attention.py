@@ -70,6 +70,11 @@ attention("cluster_sink_stats", b=1, hq=8, hk=1, sq=5, skv=700, d=64, dv=64, att
           inputs=[("SINK_TOKEN", [1, 8, 1, 1], "f32")], stats=True, generate_stats=True)
 attention("cluster_window", hq=4, hk=4, sq=1, skv=900, d=96, dv=96, attn_scale=0.1, causal_mask_bottom_right=True, left_bound=300)
 attention("cluster_softcap", b=1, hq=8, hk=2, sq=1, skv=513, d=64, dv=64, attn_scale=0.125, softcap=5.0)
+# Chunks of queries over caches of any lengths: equal shares of keys, of one warpgroup of rows and of several.
+CHUNK = [(port, [3, 1, 1, 1], "i32") for port in ("SEQ_LEN_Q", "SEQ_LEN_KV")]
+attention("chunk", b=3, hq=8, hk=2, sq=130, skv=1300, d=64, dv=64, attn_scale=0.125, padding_mask=True, causal_mask_bottom_right=True,
+          inputs=CHUNK, stats=True)
+attention("chunk_of_64_rows", b=3, hq=4, hk=1, sq=16, skv=1500, d=128, dv=64, attn_scale=0.09, padding_mask=True, inputs=CHUNK, softcap=8.0)
 attention("value_width", d=24, dv=40, attn_scale=0.2, io="f16")
 # Of warps (attention_forward_mma.cuh): two blocks of rows each, a row's registers full, lines of shared memory of each
 # width, and heads whose rows are no whole pieces of 16 bytes.

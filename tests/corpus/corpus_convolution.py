@@ -125,6 +125,16 @@ filter_gradient("_parts_of_rows", [4, 32, 16, 64], [8, 32, 3, 3], stride=[2, 1],
 filter_gradient("_lines", [3, 24, 8, 16], [40, 24, 1, 1], io="f8e4m3", lay=image_of_lines)
 filter_gradient("_lines", [2, 24, 8, 16], [40, 24, 3, 1], lay=image_of_lines, pre=[1, 0])
 filter_gradient("_lines", [3, 16, 4, 6, 16], [24, 16, 2, 3, 1], io="i8", lay=image_of_lines, pre=[1, 1, 0], post=[0, 1, 0])
+# Depthwise filter gradients: lines of an odd number of 16 bytes, walks that skip rows beside the image, steps of several rows.
+for name, x, w, more in [("144_channels", [5, 144, 9, 20], [144, 1, 3, 3], {"pre": [1, 1]}),
+                         ("72_channels", [6, 72, 7, 37], [72, 1, 3, 3], {"pre": [1, 1], "io": "f16"}),
+                         ("uneven", [4, 72, 9, 18], [72, 1, 4, 3], {"pre": [1, 1], "post": [2, 1]}),
+                         ("5x5", [7, 40, 10, 37], [40, 1, 5, 5], {"pre": [2, 2]}),
+                         ("3x5", [4, 40, 8, 34], [40, 1, 3, 5], {"pre": [0, 2], "post": [1, 2]}),
+                         ("7x7", [5, 40, 11, 37], [40, 1, 7, 7], {"pre": [2, 3], "post": [3, 2]}),
+                         ("wide_padding", [5, 64, 6, 20], [64, 1, 3, 3], {"pre": [4, 1]})]:
+    directions("depthwise_gradient_" + name, x, w, groups=x[1], which="w", **more)
+directions("depthwise_gradient_groups_of_8", [6, 72, 9, 17], [72, 8, 3, 3], groups=9, which="w", pre=[1, 1])
 directions("7x7_stride_2", [2, 16, 21, 20], [64, 16, 7, 7], stride=[2, 2], pre=[3, 3])
 directions("3x1", [2, 64, 18, 21], [64, 64, 3, 1], pre=[1, 0])
 directions("5x5_stride_3", [1, 64, 20, 17], [64, 64, 5, 5], stride=[3, 3], pre=[2, 1], which="f")
