@@ -1,5 +1,7 @@
 #include "planner/split/attention_backward.hpp"
 
+#include <algorithm>
+
 #include "plan/access.hpp"
 #include "planner/spec/body_copy.hpp"
 #include "planner/spec/domain.hpp"
@@ -131,6 +133,22 @@ std::vector<KernelSpec> attention_backward_kernels(KernelSpec spec, const Device
   kernels.push_back(std::move(spec));
   for (KernelSpec& k : behind) kernels.push_back(std::move(k));
   return kernels;
+}
+
+bool expands_faster(const KernelSpec& spec, double microseconds) {
+  using A = AttentionBackwardSpec;
+  const A& a = spec.attention_backward();
+  if (a.q.type != DataType::f32 || !a.score.statements.empty() || !a.weight.statements.empty() ||
+      !a.block_mask.statements.empty() || !a.wants_dq() || a.dk < 0 || a.dv < 0)
+    return false;
+  const auto pairs =
+      static_cast<double>(count(spec.extent, 0, A::batch) * spec.extent[A::m] * spec.extent[A::n]);
+  // Of what the expansion has in memory at once, about 12 bytes a pair of query and key.
+  constexpr double kBytes = 12, kMostBytes = 512 << 20;
+  if (pairs * kBytes > kMostBytes) return false;
+  const bool narrow = std::max(spec.extent[A::d], spec.extent[A::e]) <= 64;
+  constexpr double kBeside = 15;  // the kernels before and behind it
+  return microseconds + kBeside > (narrow ? 25 + 43e-6 * pairs : 50 + 31e-6 * pairs);
 }
 
 }  // namespace sinter

@@ -360,28 +360,7 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
 
 }  // namespace
 
-namespace {
-
-// Whether the expansion, whose scores are in memory, is faster than one kernel, where it has room:
-// of f32 operands, whose products the kernel makes of three, and a plain softmax. (h8 s2048 causal
-// on an H200, us, one kernel and the expansion: d128 1,581 and 1,070, d64 719 and 1,381.)
-bool expands_faster(const KernelSpec& spec, double microseconds) {
-  using A = AttentionBackwardSpec;
-  const A& a = spec.attention_backward();
-  if (a.q.type != DataType::f32 || !a.score.statements.empty() || !a.weight.statements.empty() ||
-      !a.block_mask.statements.empty() || !a.wants_dq() || a.dk < 0 || a.dv < 0)
-    return false;
-  const auto pairs =
-      static_cast<double>(count(spec.extent, 0, A::batch) * spec.extent[A::m] * spec.extent[A::n]);
-  // Of what the expansion has in memory at once, about 12 bytes a pair of query and key.
-  constexpr double kBytes = 12, kMostBytes = 512 << 20;
-  if (pairs * kBytes > kMostBytes) return false;
-  const bool narrow = std::max(spec.extent[A::d], spec.extent[A::e]) <= 64;
-  constexpr double kBeside = 15;  // the kernels before and behind it
-  return microseconds + kBeside > (narrow ? 25 + 43e-6 * pairs : 50 + 31e-6 * pairs);
-}
-
-}  // namespace
+namespace {}  // namespace
 
 bool can_run_attention_backward(const FusionState& state, KernelSpec spec) {
   narrow_alone(state, spec);
