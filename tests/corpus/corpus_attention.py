@@ -405,6 +405,21 @@ attention_behind_stats()
 
 
 # One tensor in several places: dO is Q, so that dK's product and dV's have the same operand.
+def gradients_rounded_first():
+    """dK and Stats of types narrower than the buffers that hold them, transposed: each is rounded to its own type first."""
+    g = Graph("attention_backward_rounded_first", "f16")
+    q, k = g.tensor("Q", [1, 3, 32, 16]), g.tensor("K", [1, 1, 32, 16])
+    g.tensor("dK", data_type="f8e5m2")
+    g.tensor("Stats", data_type="bf16")
+    o = {"O": g.tensor("O", [1, 3, 32, 16]), "dO": g.tensor("dO", [1, 3, 32, 16]), "Stats": g.tensor("S", [1, 3, 32, 1], data_type="f32")}
+    g.node("sdpa_backward", {"Q": q, "K": k, "V": k, **o}, {"dK": "dK"}, attn_scale=0.25)
+    g.output(g.transpose("dK", "y", [2, 0, 3, 1]))
+    g.node("sdpa", {"Q": q, "K": k, "V": k}, {"O": "Y", "Stats": "Stats"}, attn_scale=0.25, generate_stats=True)
+    g.output("Y")
+    g.output(g.transpose("Stats", "stats", [2, 1, 0, 3]), data_type="f32")
+
+
+gradients_rounded_first()
 # In one kernel, as the estimate of the expansion, which plain scores of so few rows take, knows no such score.
 attention_backward("f32_softcap", b=1, hq=2, hk=2, sq=70, skv=90, d=32, dv=32, io="f32", attn_scale=0.18, causal_mask=True, softcap=20.0)
 attention_backward("f32_odd_softcap", b=1, hq=2, hk=2, sq=20, skv=35, d=20, dv=12, io="f32", attn_scale=0.2, softcap=20.0)

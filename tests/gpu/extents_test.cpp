@@ -393,8 +393,9 @@ TEST_CASE("classes of extents: a training step of a decoder block", "[gpu][exten
        [](Graph& g, GraphBuilder::Extents e) {
          build_gpt_step(g, e[0], e[1], {32, 2, 48, true});
        },
-       {{{2, 3}, {3, 17}}, {{1, 65}}},
-       60,
+       {{{2, 3}, {3, 17}}, {{1, 65}, {1, 70}}},
+       97,  // bounds of gradients of gradients in bf16 judge few elements; other cases judge the
+            // parts
        true});
 }
 

@@ -166,6 +166,12 @@ std::optional<AttentionBackwardNodes> attention_backward_at(const FusionState& s
   // infinite rather than NaN, and weights of zero that must hide it, which the expansion's do.
   for (std::size_t i : {kQ, kV})
     if (g[region->inputs[i]].dim[3] == 1) return {};
+  // What the kernel stores without a body is rounded to the type of the buffer alone, which may be
+  // wider where the gradient is only moved into a larger or transposed one.
+  for (std::size_t i : {kDK, kDV, kDBias})
+    if (const TensorId t = region->outputs[i];
+        t >= 0 && !holds(g[t].data_type, state.storage()[t].type))
+      return {};
   AttentionBackwardNodes a;
   a.region = region;
   if (!find_tensors(state, a)) return {};

@@ -121,6 +121,9 @@ std::optional<AttentionNodes> attention_of_region(const FusionState& state, Node
   a.nodes = {a.first};
   collect(state, *region, last.inputs[0], a);
   if (const TensorId stats = region->outputs[1]; stats >= 0) {
+    // It is stored without a body, rounded to the type of its buffer alone
+    // (attention_backward_spec).
+    if (!holds(state.graph()[stats].data_type, state.storage()[stats].type)) return {};
     collect(state, *region, stats, a);
     a.stats = stats;
   }
@@ -284,7 +287,14 @@ NodeId pages_read_by(const FusionState& state, NodeId reader, TensorId operand,
 
 std::optional<AttentionNodes> attention_at(const FusionState& state, NodeId second) {
   auto a = attention_of_region(state, second);
-  if (!a || !is_attention(state, *a)) return attention_by_hand(state, second);
+  const bool region = a && is_attention(state, *a);
+  if (!region) a = attention_by_hand(state, second);
+  // Stats are stored without a body, rounded to the type of their buffer alone, which may be wider
+  // where they are only moved into it.
+  if (a && a->stats >= 0 &&
+      !holds(state.graph()[a->stats].data_type, state.storage()[a->stats].type))
+    return {};
+  if (!region) return a;
   const Graph& g = state.graph();
   const TensorId keys = state.node(a->first).inputs[1], values = state.node(a->second).inputs[1];
   const Dims k = attention_dims(g[keys].dim), v = attention_dims(g[values].dim);
