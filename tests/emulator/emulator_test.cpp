@@ -53,10 +53,13 @@ void product_in_f32(Graph& g) {
   g.output(matmul(a, b), "c");
 }
 void deep_product(Graph& g) {
-  const auto a = g.tensor({.name = "a", .dim = {1, 128, 4096}});
-  const auto b = g.tensor({.name = "b", .dim = {1, 4096, 64}, .stride = {262144, 1, 4096}});
+  const auto a = g.tensor({.name = "a", .dim = {1, 128, 2048}});
+  const auto b = g.tensor({.name = "b", .dim = {1, 2048, 64}, .stride = {131072, 1, 2048}});
   g.output(matmul(a, b), "c");
 }
+// Its k is divided among five blocks of a cluster, of which the last has no slab to finish.
+const Tuning kInParts{{{"bf16 x bf16, batch 1, m 128, n 64, k 2048, 2 bytes a result",
+                        "64x16 by 1 together, cluster 1x1, split 5, stages 16, group 8"}}};
 
 void gathered_groups(Graph& g) {
   const auto tokens = g.tensor({.name = "tokens", .dim = {1, 100, 1032}}),
@@ -82,6 +85,7 @@ struct Mutant {
   void (*make)(Graph&);
   const char* architecture;
   Edit edit;
+  Tuning tuning{};
 };
 const Mutant kMutants[] = {
     {"totals without their barrier",
@@ -171,11 +175,13 @@ const Mutant kMutants[] = {
     {"parts of a sum read before all blocks wrote them",
      deep_product,
      "sm_90a",
-     {kWgmma, "hardware::cluster_barrier();\n      finish_parts", "finish_parts"}},
+     {kWgmma, "hardware::cluster_barrier();\n      finish_parts", "finish_parts"},
+     kInParts},
     {"a block that ends while others reach for it",
      deep_product,
      "sm_90a",
-     {kWgmma, "if constexpr (S::cluster > 1) hardware::cluster_barrier();\n}", "}"}},
+     {kWgmma, "if constexpr (S::cluster > 1) hardware::cluster_barrier();\n}", "}"},
+     kInParts},
 };
 
 bool right(GraphCase& c, const Status& ran) { return ran && c.judge(2000).ok(); }
@@ -186,7 +192,7 @@ TEST_CASE("the emulator finds waits and barriers that are missing") {
     Graph graph({.io = bf16, .intermediate = f32});
     m.make(graph);
     GraphCase c(graph, Fill::normal, 1);
-    const auto plan = make_plan(graph, {.architecture = m.architecture}, {}, nullptr);
+    const auto plan = make_plan(graph, {.architecture = m.architecture}, m.tuning, nullptr);
     REQUIRE(plan);
     c.clear_outputs();
     const auto ran = emulate(*plan, c);

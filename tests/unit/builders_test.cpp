@@ -154,18 +154,6 @@ TEST_CASE("Stats of attention are f32 also where they become a result later") {
   CHECK(wide.type(stats.id()) == f64);
 }
 
-TEST_CASE("lengths that nothing reads are refused") {
-  Graph g;
-  const auto q = g.tensor("q", {1, 2, 8, 8});
-  const auto n = g.tensor("n", {1, 1, 1, 1}, i32);
-  CHECK(sdpa(q, q, q, {.padding_mask = true}, {.seq_len_q = n, .seq_len_kv = n}).o);
-  CHECK(sdpa(q, q, q, {.causal_mask_bottom_right = true}, {.seq_len_kv = n}).o);
-  CHECK(g.diagnostics().empty());
-  CHECK_FALSE(sdpa(q, q, q, {.causal_mask = true}, {.seq_len_q = n, .seq_len_kv = n}).o);
-  REQUIRE(rules(g.diagnostics()) == std::vector{Rule::sdpa_mask});
-  CHECK(g.diagnostics()[0].attribute == "port SEQ_LEN_Q");
-}
-
 TEST_CASE("attention on integers is refused, and a type that comes too late") {
   Graph g;
   auto q = g.tensor("q", {1, 2, 8, 8}, i32), x = g.tensor("x", {4});
