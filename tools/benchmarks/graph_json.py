@@ -2,6 +2,16 @@
 import json
 
 
+def channels_last_stride(dim):
+    """Of an image or a filter, whose channels (or what is second) lie together."""
+    n, c, *spatial = dim
+    strides, step = [], c
+    for extent in reversed(spatial):
+        strides.insert(0, step)
+        step *= extent
+    return [step, 1, *strides]
+
+
 class Graph:
     def __init__(self, io="bf16"):
         self.io, self.tensors, self.nodes, self.made = io, {}, [], 0
@@ -12,11 +22,7 @@ class Graph:
         return name
 
     def channels_last(self, name, n, c, *spatial):
-        strides, step = [], c
-        for extent in reversed(spatial):
-            strides.insert(0, step)
-            step *= extent
-        return self.input(name, n, c, *spatial, stride=[step, 1, *strides])
+        return self.input(name, n, c, *spatial, stride=channels_last_stride([n, c, *spatial]))
 
     def scalar(self, name, value):
         self.tensors[name] = {"value": value, "data_type": "f32"}

@@ -5,11 +5,12 @@ The random graphs of the tests are small, so that every result is computed by th
 persistent loops and split k need larger ones. `sinter bench --json --samples N FOLDER/*.json` compares N results of each
 with the reference and times it, on the GPU at hand.
 """
+import math
 import os
 import random
 import sys
 
-from graph_json import Graph
+from graph_json import Graph, channels_last_stride
 
 MOST_FLOPS, MOST_BYTES = 1.5e11, 4e8
 UNARY = ["relu_fwd", "gelu_fwd", "gelu_approx_tanh_fwd", "swish_fwd", "tanh_fwd", "sigmoid_fwd", "abs", "neg", "elu_fwd", "softplus_fwd"]
@@ -54,15 +55,6 @@ def epilogue(r, g, y, dim, last_is_channel, io):
 def result(r, g, y, dim, last_is_channel):
     fields = {} if last_is_channel else {"stride": channels_last_stride(dim)}
     g.output(y, r.choice([None, None, None, "f32", "f8e4m3"]), **fields)
-
-
-def channels_last_stride(dim):
-    n, c, *spatial = dim
-    strides, step = [], c
-    for e in reversed(spatial):
-        strides.insert(0, step)
-        step *= e
-    return [step, 1, *strides]
 
 
 def factor(r, g, name, b, rows, columns, io):
@@ -144,9 +136,8 @@ def convolution(r):
     out = [(s + a + b - d * (e - 1) - 1) // t + 1 for s, a, b, e, t, d in zip(size, pre, post, f, stride, dilation)]
     if min(out) < 1:
         return None
-    prod = lambda xs: int(__import__("math").prod(xs))
-    if (2 * n * prod(out) * k * c // groups * prod(f) > (MOST_FLOPS if io != "f32" else 2e10)
-            or n * (prod(size) * c + prod(out) * k) * 2 > MOST_BYTES):
+    if (2 * n * math.prod(out) * k * c // groups * math.prod(f) > (MOST_FLOPS if io != "f32" else 2e10)
+            or n * (math.prod(size) * c + math.prod(out) * k) * 2 > MOST_BYTES):
         return None
     lines = r.random() < 0.15
     shapes = {"X": (n, c, *size), "W": (k, c // groups, *f), "Y": (n, k, *out)}
@@ -219,9 +210,10 @@ def attention(r):
         ports["Bias"] = g.input("Bias", r.choice([1, b]), r.choice([1, h]), sq, skv)
         if b * h * sq * skv * 2 > MOST_BYTES:
             return None
-    if r.random() < 0.1:
+    sink, dropout = r.random() < 0.1, r.random() < 0.1
+    if sink and not backward:
         ports["SINK_TOKEN"] = g.input("sink", 1, h, 1, 1, dtype="f32")
-    if r.random() < 0.1:
+    if dropout and not backward:
         options["dropout_probability"] = 0.1
         ports |= {p: g.input(p, 1, dtype="i64") for p in ("Seed", "Offset")}
     if io == "f32" and r.random() < 0.5:
@@ -233,18 +225,10 @@ def attention(r):
         else:
             o = g.node("sdpa", ports, "O", **options)
         return g.output(o, r.choice([None, "bf16"]) if io == "f8e4m3" else None)
-    for name in ("Seed", "Offset"):
-        ports.pop(name, None)
-    options.pop("dropout_probability", None)
-    g.tensors.pop("Seed", None), g.tensors.pop("Offset", None)
-    forward = dict(ports)
-    o, of_rows = g.node("sdpa", forward, "O", "Stats", generate_stats=True, **options)
+    o, of_rows = g.node("sdpa", ports, "O", "Stats", generate_stats=True, **options)
     g.tensors[of_rows] = {"data_type": "f32"}
-    wanted = ["dQ", "dK", "dV"]
-    if "SINK_TOKEN" in ports:
-        ports.pop("SINK_TOKEN"), g.tensors.pop("sink", None), forward.pop("SINK_TOKEN", None)
-    ports |= {"O": o, "dO": lay("dO", h, sq, dv), "Stats": of_rows}
-    for y in g.node("sdpa_backward", ports, *wanted, **options):
+    gradient = ports | {"O": o, "dO": lay("dO", h, sq, dv), "Stats": of_rows}
+    for y in g.node("sdpa_backward", gradient, "dQ", "dK", "dV", **options):
         g.output(y)
     return g.output(o)
 

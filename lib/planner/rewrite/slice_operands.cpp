@@ -26,6 +26,14 @@ bool keeps_groups(const Rewriter& g, TensorId x, const Node& slice) {
   return true;
 }
 
+// The part of `x`, which is all of it where that is as large.
+TensorId part_of(MovedViews& views, TensorId x, const SliceAttributes& part, NodeId like) {
+  const Dims from = views.g[x].dim;
+  Dims to = from;
+  for (int i = 0; i < from.size(); ++i) to[i] = part.limit[i] - part.start[i];
+  return to == from ? x : views.view(x, {OpKind::slice, part, from, to}, like);
+}
+
 // What the slice of a result shows of an operand. Its last dims go with the result's, but for the
 // `whole` one and those of another extent.
 TensorId cut(MovedViews& views, TensorId x, const Node& slice, int whole) {
@@ -34,23 +42,13 @@ TensorId cut(MovedViews& views, TensorId x, const Node& slice, int whole) {
   const Dims result = g[slice.inputs[0]].dim, from = g[x].dim;
   const int before = result.size() - from.size();
   SliceAttributes part{Dims::filled(from.size(), 0), from, {}};
-  Dims to = from;
   for (int i = 0; i < from.size(); ++i) {
     const int r = i + before;
     if (r < 0 || r == whole || from[i] != result[r] || result[r] == 1) continue;
     part.start[i] = s.start[r];
     part.limit[i] = s.limit[r];
-    to[i] = part.limit[i] - part.start[i];
   }
-  return to == from ? x
-                    : views.view(x, {OpKind::slice, part, from, to}, g.producer(slice.outputs[0]));
-}
-
-TensorId part_of(MovedViews& views, TensorId x, const SliceAttributes& part, NodeId like) {
-  const Dims from = views.g[x].dim;
-  Dims to = from;
-  for (int i = 0; i < from.size(); ++i) to[i] = part.limit[i] - part.start[i];
-  return to == from ? x : views.view(x, {OpKind::slice, part, from, to}, like);
+  return part_of(views, x, part, g.producer(slice.outputs[0]));
 }
 
 // False where filters of only some groups are left, or where a window reaches no pixel.
@@ -123,8 +121,7 @@ bool run(MovedViews& views, NodeId id) {
 extern constinit const Pass slice_operands_pass{
     "slice_operands",
     "A slice of at most half of an elementwise result, a reduction, a product or a convolution "
-    "that "
-    "nobody else reads is computed from slices of the operands.",
+    "that nobody else reads is computed from slices of the operands.",
     at_views, run};
 
 }  // namespace sinter

@@ -121,9 +121,6 @@ std::optional<AttentionNodes> attention_of_region(const FusionState& state, Node
   a.nodes = {a.first};
   collect(state, *region, last.inputs[0], a);
   if (const TensorId stats = region->outputs[1]; stats >= 0) {
-    // It is stored without a body, rounded to the type of its buffer alone
-    // (attention_backward_spec).
-    if (!holds(state.graph()[stats].data_type, state.storage()[stats].type)) return {};
     collect(state, *region, stats, a);
     a.stats = stats;
   }

@@ -3,17 +3,16 @@
 #include <algorithm>
 
 #include "plan/access.hpp"
+#include "plan/tma_limits.hpp"
 #include "planner/spec/domain.hpp"
 #include "planner/split/index_map.hpp"
+#include "planner/split/space_to_depth.hpp"
 #include "schedule/contraction/convolution_dims.hpp"
 #include "schedule/contraction/index_order.hpp"
 #include "schedule/contraction/wgmma_tiles.hpp"
 
 namespace sinter {
 namespace {
-
-constexpr std::int64_t kLineBytes = 16;
-constexpr std::int64_t kFewChannels = 16;  // are joined along all dims: space_to_depth.hpp
 
 // The dim whose pixels are joined.
 struct Joined {
@@ -42,7 +41,7 @@ std::optional<Joined> joined_dim(const KernelSpec& spec, const KernelPort& image
   }
   if (d.channel < 0 || image.access.stride[d.channel] != 1) return {};
   const std::int64_t channels = spec.extent[d.channel], bytes = info(image.type).bytes;
-  if (channels <= kFewChannels) return {};
+  if (channels <= kMostSpaceToDepthChannels) return {};  // are joined along all dims
   const auto innermost = [&](const Window& w) { return w.stride == channels && w.divisor == 1; };
   const auto& windows = image.access.windows;
   const auto w = std::find_if(windows.begin(), windows.end(), innermost);
@@ -59,7 +58,7 @@ std::optional<Joined> joined_dim(const KernelSpec& spec, const KernelPort& image
   }
   if (pixel < c.first_m() || pixel >= c.first_n() || d.tap < 0 || d.stride < 2) return {};
   const std::int64_t u = d.stride, joined = u * channels * bytes, pre = -w->base;
-  if (w->extent % u != 0 || joined > kStageLine || joined % kLineBytes != 0) return {};
+  if (w->extent % u != 0 || joined > kStageLine || joined % tma::kUnit != 0) return {};
   d.shift = ((-pre) % u + u) % u;
   d.first = (pre + d.shift) / u;
   d.taps = (spec.extent[d.tap] + d.shift + u - 1) / u;

@@ -360,8 +360,6 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
 
 }  // namespace
 
-namespace {}  // namespace
-
 bool can_run_attention_backward(const FusionState& state, KernelSpec spec) {
   narrow_alone(state, spec);
   Temporaries tried(static_cast<TensorId>(state.graph().tensors().size()));

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "plan/access.hpp"
+#include "plan/tma_limits.hpp"
 #include "planner/spec/body_copy.hpp"
 #include "planner/spec/domain.hpp"
 #include "planner/split/index_map.hpp"
@@ -14,7 +15,6 @@
 namespace sinter {
 namespace {
 
-constexpr std::int64_t kMostChannels = 16, kLineBytes = 16;
 constexpr std::int64_t kMostColumns =
     64;  // of blocks of more strides than one: of a multiplication
 
@@ -113,7 +113,8 @@ std::optional<FewChannels> few_channels(const KernelSpec& spec, std::int64_t blo
   }
   std::sort(f.dims.begin(), f.dims.end(),
             [](const SpatialDim& x, const SpatialDim& y) { return x.pixel < y.pixel; });
-  if (f.channel < 0 || spec.extent[f.channel] > kMostChannels || f.dims.size() > 3) return {};
+  if (f.channel < 0 || spec.extent[f.channel] > kMostSpaceToDepthChannels || f.dims.size() > 3)
+    return {};
   for (SpatialDim& d : f.dims) {
     const std::int64_t u = d.stride;
     d.block = u;
@@ -146,7 +147,7 @@ std::vector<KernelSpec> with_blocks(const KernelSpec& given, std::int64_t blocks
   if (data_gradient) {
     if (joined == 1 || (blocks > 1 && joined * channels > kMostColumns)) return {};
   } else {
-    while (joined * channels * bytes % kLineBytes != 0) ++channels;
+    while (joined * channels * bytes % tma::kUnit != 0) ++channels;
   }
 
   // The new domain, group by group.
