@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -79,8 +80,8 @@ class HostKernels {
       }
   }
 
-  // Compiles the plans' kernels that are new, some of them at once. Where that fails, get() says
-  // why. All plans are for Hopper, or none.
+  // Compiles the plans' kernels that are new, some of them at once. Where those do not compile
+  // together, that is said and get() compiles each alone. All plans are for Hopper, or none.
   void prepare(std::span<const Plan> plans) {
     if (plans.empty()) return;
     const bool hopper = for_hopper(plans.front().data());
@@ -90,8 +91,11 @@ class HostKernels {
       for (const PlanKernel& k : plan.data().kernels)
         if (!find(k, hopper) && sources.insert(k.source).second) fresh.push_back(&k);
     const auto copies = [&](const PlanKernel& k) { return copies_of(k, hopper); };
-    for (const auto& part : joinable(fresh, copies))
-      if (part.size() > 1) (void)compile(part, hopper);
+    for (const auto& part : joinable(fresh, copies)) {
+      if (part.size() == 1) continue;
+      if (auto compiled = compile(part, hopper); !compiled)
+        std::fprintf(stderr, "%s\n", compiled.error().message().c_str());
+    }
   }
 
   Result<std::vector<HostKernel>> get(const PlanKernel& k, bool hopper) {

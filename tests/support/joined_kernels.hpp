@@ -1,6 +1,7 @@
 // Kernels' texts as one, so that a compiler reads the headers that they share once.
 #pragma once
 #include <map>
+#include <set>
 #include <span>
 #include <sstream>
 #include <string>
@@ -11,6 +12,8 @@
 namespace sinter::test {
 
 inline bool is_include(const std::string& line) { return line.starts_with("#include"); }
+// Defines an instruction in the device library's namespace, which no other namespace may hold.
+inline bool is_instruction(const std::string& line) { return line.starts_with("SINTER_WGMMA"); }
 
 // What a kernel's text includes, a line each. Only kernels that include the same are joined, so
 // that none finds a header that it should have included itself.
@@ -26,12 +29,17 @@ inline std::string headers_of(const std::string& source) {
 inline std::string space_of(const PlanKernel& k) { return k.entry + "_alone"; }
 
 inline std::string joined(std::span<const PlanKernel* const> kernels) {
-  std::string text = headers_of(kernels.front()->source);
+  std::set<std::string> instructions;
+  std::string text;
   for (const PlanKernel* k : kernels) {
     text += "namespace " + space_of(*k) + " {\n";
     std::istringstream lines(k->source);
     for (std::string line; std::getline(lines, line);) {
       if (is_include(line)) continue;
+      if (is_instruction(line)) {
+        instructions.insert(line + "\n");
+        continue;
+      }
       const std::string global = "= ::Place<";
       if (const auto at = line.find(global); at != std::string::npos)
         line.replace(at, global.size(), "= " + space_of(*k) + "::Place<");
@@ -39,7 +47,9 @@ inline std::string joined(std::span<const PlanKernel* const> kernels) {
     }
     text += "}\n";
   }
-  return text;
+  std::string front = headers_of(kernels.front()->source);
+  for (const std::string& line : instructions) front += line;
+  return front + text;
 }
 
 // Kernels that can be joined, in parts of a few. `key`: what else they must have in common.
