@@ -155,7 +155,7 @@ void run_one(const GraphSource& source, const GraphChecks& checks, Failures& fai
 void prepare_emulation_of(std::span<const GraphSource> graphs) {
   std::vector<Plan> plans;
   for (const GraphSource& source : graphs) try {
-      if (auto plan = plan_for_device(*source.make(), true, source.tuning); plan)
+      if (auto plan = plan_for_device(*source.make(), true, source.tuning, &source); plan)
         plans.push_back(std::move(*plan));
     } catch (const std::exception&) {
     }
@@ -189,7 +189,7 @@ std::string Failures::text() const {
 Totals run_graphs(const std::vector<GraphSource>& graphs, const GraphChecks& checks,
                   Failures& failures) {
   const unsigned threads = std::max(1u, std::thread::hardware_concurrency());
-  const std::size_t together = emulated() ? 16 : 1;  // graphs that a thread takes
+  const std::size_t together = emulated() ? 48 : 1;  // graphs that a thread takes
   std::atomic<std::size_t> next{0};
   std::mutex mutex;
   Totals sum;
