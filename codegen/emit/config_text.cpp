@@ -5,6 +5,7 @@
 #include "emit/spelling.hpp"
 #include "emit/window_text.hpp"
 #include "plan/access.hpp"
+#include "schedule/attention/forward_parts.hpp"
 #include "schedule/gathering.hpp"
 #include "sinter/ops/shapes_layout.hpp"
 
@@ -275,7 +276,12 @@ void add_constants(const KernelSpec& spec, const AttentionConfig& e,
                      {"heads_together", e.heads_together},
                      {"splits", e.attention.splits},
                      {"products", 1}});
-  if (e.attention.parts >= 0) c.push_back({"share_lanes", e.share_lanes});
+  if (e.attention.parts >= 0) {
+    const PartOfKeys part = part_of_keys(e, spec.extent[AttentionSpec::e]);
+    c.insert(c.end(), {{"share_lanes", e.share_lanes},
+                       {"parts_by_rows", part.by_rows, true},
+                       {"part_floats", part.floats}});
+  }
   if (e.key_blocks > 1)
     c.insert(
         c.end(),

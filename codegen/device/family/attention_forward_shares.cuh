@@ -9,7 +9,8 @@
 // softmax knows of the rows to memory and raises a counter. The one that finds that it is the last
 // joins all parts, in their order whoever comes last, and goes on as if it had summed all keys.
 //
-// Config also has share_lanes, which divides the heads and the number of CTAs. A generated file's
+// Config also has share_lanes, which divides the heads and the number of CTAs; parts_by_rows and
+// part_floats, how a warpgroup's part lies and its numbers (PartsOfKeys). A generated file's
 // Bounds also have shares_keys; part_rows: how many rows of a part there are, up to 64; and float*
 // parts(args): 2 parts (PartsOfKeys::floats_of_one) a CTA and consumer, whose counters are zero
 // before the kernel runs.
@@ -185,11 +186,12 @@ class TilesOfShare {
 // them, four numbers of each thread side by side: the last four are what is one a row.
 template <class Config, class S, class Bounds, class Sums>
 struct PartsOfKeys {
-  static constexpr bool by_rows = S::consumers == 1 && Bounds::part_rows <= 16;
+  static constexpr bool by_rows = Config::parts_by_rows;
   static constexpr int rows = Bounds::part_rows, columns = Sums::columns, of_thread = columns / 2;
-  static constexpr int counter =
-                           by_rows ? (rows * (columns + 2) + 3) / 4 * 4 : 128 * (of_thread + 4),
-                       floats_of_one = counter + 4;
+  static constexpr int counter = Config::part_floats, floats_of_one = counter + 4;
+  static_assert(counter % 4 == 0 &&
+                    counter >= (by_rows ? rows * (columns + 2) : 128 * (of_thread + 4)),
+                "a part has room in front of its counter");
 
   float* const parts;
   const int consumer;

@@ -81,13 +81,16 @@ void set_swizzled_lines(BoxedOperand& o, int rows, int k) {
   if (o.page > 0) o.map.box[1] = std::min(o.map.box[1], o.page);
 }
 
+PartOfKeys part_of_keys(const AttentionConfig& e, std::int64_t width) {
+  constexpr int kFewRows = 16, kThreads = 128;
+  const bool by_rows = e.consumers == 1 && e.part_rows <= kFewRows;
+  const int columns = up(width, 16);
+  return {by_rows, by_rows ? up(e.part_rows * (columns + 2), 4) : kThreads * (columns / 2 + 4)};
+}
+
 SharedParts shared_parts(const KernelSpec& spec, const AttentionConfig& e,
                          const DeviceModel& device) {
-  // PartsOfKeys has the same.
-  const bool by_rows = e.consumers == 1 && e.part_rows <= 16;
-  const std::int64_t columns = up(spec.extent[AttentionSpec::e], 16),
-                     counter =
-                         by_rows ? up(e.part_rows * (columns + 2), 4) : 128 * (columns / 2 + 4),
+  const std::int64_t counter = part_of_keys(e, spec.extent[AttentionSpec::e]).floats,
                      floats_of_one = counter + 4, parts = 2LL * device.sms * e.consumers;
   return {parts * floats_of_one, parts, counter, floats_of_one};
 }

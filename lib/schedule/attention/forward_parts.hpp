@@ -31,6 +31,14 @@ std::optional<BoxedOperand> paged(const KernelSpec& spec, const ProductOperand& 
 // for all lines of the tile.
 void set_swizzled_lines(BoxedOperand& o, int rows, int k);
 
+// Where CTAs share keys, what a warpgroup hands on of a tile of rows: so many f32 numbers, a row
+// behind the other or as threads hold them. Behind them lies a counter.
+struct PartOfKeys {
+  bool by_rows;
+  int floats;
+};
+PartOfKeys part_of_keys(const AttentionConfig& e, std::int64_t width);
+
 // Where CTAs share keys: lanes of heads, as many as leave few SMs without a CTA, and the number of
 // CTAs. `units`: tiles of keys of all.
 void share_keys(const KernelSpec& spec, double units, const DeviceModel& device,
