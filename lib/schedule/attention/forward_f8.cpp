@@ -20,10 +20,10 @@ DataType loaded_f8(const KernelSpec& spec, const ProductOperand& operand) {
 std::optional<KernelSpec> multiplied_as_f8(const KernelSpec& spec, const DeviceModel& device) {
   const A& a = spec.attention();
   // Sums of f8 products are exact to some 14 bits: those of up to 128 elements are as exact as
-  // other kernels', which add up partial sums of so many. Of one tile of rows, the kernel by warps
-  // does not wait for products.
+  // other kernels', which add up partial sums of so many. Of one tile of rows, which other heads
+  // share no keys with, the kernel by warps does not wait for products.
   constexpr std::int64_t kMostElements = 128;
-  if (!has_warpgroups(device) || rows_of(spec) <= kConsumerRows ||
+  if (!has_warpgroups(device) || rows_of(spec) * a.group <= kConsumerRows ||
       spec.extent[A::d] > kMostElements || spec.extent[A::e] > 2 * kMostElements ||
       info(a.q.type).bytes != 2)
     return {};
