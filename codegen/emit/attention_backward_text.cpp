@@ -32,7 +32,7 @@ void print_lines(TextWriter& out, const KernelSpec& spec, const KernelNames& nam
 // packed sequences.
 void print_key_gradient(TextWriter& out, const KernelSpec& spec, const KeyGradient& gradient,
                         int port, const KernelNames& names, std::string_view struct_name,
-                        std::string_view map) {
+                        std::string_view map, bool wide) {
   const A& a = spec.attention_backward();
   const auto p = static_cast<std::size_t>(port);
   switch (gradient.by) {
@@ -52,6 +52,7 @@ void print_key_gradient(TextWriter& out, const KernelSpec& spec, const KeyGradie
       if (a.group > 1) out.line("c.at[{}] /= {};", static_cast<int>(A::head), a.group);
       out.line("sinter::store<Config::{}>(args.{}, c, x);", names.access[p], names.port[p]);
       out.close("}");
+      if (a.parts > 1 && !wide) print_line(out, {spec, names, "Config", "Coord"}, port, a.group);
       return out.close("};");
   }
 }
@@ -172,8 +173,8 @@ void print_attention_backward(TextWriter& out, const KernelSpec& spec,
     if (e.in_order) print_line(out, {spec, names, "Config", "Coord"}, a.sums, 1);
     out.close("};");
   }
-  print_key_gradient(out, spec, e.dk, a.dk, names, "ResultDK", "map_dk");
-  print_key_gradient(out, spec, e.dv, a.dv, names, "ResultDV", "map_dv");
+  print_key_gradient(out, spec, e.dk, a.dk, names, "ResultDK", "map_dk", e.wide);
+  print_key_gradient(out, spec, e.dv, a.dv, names, "ResultDV", "map_dv", e.wide);
 }
 
 std::string backward_call(const AttentionBackwardConfig& e) {

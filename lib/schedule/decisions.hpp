@@ -14,6 +14,7 @@ class Decisions {
   enum class Kind : std::uint8_t {
     heads_packed,  // of an attention: whether heads are rows of one product
     key_parts,     // of an attention
+    query_parts,   // of its gradients
     depth_parts,   // of a contraction
     num_partials,  // of rows whose columns are reduced: blocks that walk over them
     rows_per_cta,  // of these: that a block takes

@@ -453,3 +453,16 @@ def attention_backward_f8(b=1, heads=2, q=70, kv=90, d=32):
 
 
 attention_backward_f8()
+
+
+# Parts of the queries that a tile of keys meets, whose dK and dV a kernel behind adds up: of the heads that share one of K, which parts
+# divide anywhere; of bounds, under which some parts have nothing; wide heads, by warps, dQ in one order, of one gradient.
+attention_backward("parts", b=1, hk=1, sq=260, skv=70, d=64, dv=64, attn_scale=0.125)
+attention_backward("parts_causal", b=1, hk=1, sq=200, skv=150, d=128, dv=128, io="f16", attn_scale=0.09, causal_mask=True, softcap=5.0)
+attention_backward("parts_window", b=1, hk=2, sq=330, skv=330, d=64, dv=40, attn_scale=0.125, left_bound=120, right_bound=100,
+                   deterministic=True)
+attention_backward("parts_lengths", hq=2, hk=1, sq=260, skv=140, d=96, dv=96, attn_scale=0.1, padding_mask=True, stored=True,
+                   causal_mask_bottom_right=True, lengths={"SEQ_LEN_Q": 150, "SEQ_LEN_KV": 110})
+attention_backward("parts_wide", b=1, hq=2, hk=1, sq=200, skv=80, d=192, dv=128, attn_scale=0.07, layout="bshd")
+attention_backward("parts_dbias", b=1, hq=2, hk=2, sq=260, skv=70, d=64, dv=64, attn_scale=0.125, dbias=True,
+                   inputs=[("Bias", [1, 2, 1, 70], None)])

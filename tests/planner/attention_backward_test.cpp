@@ -135,7 +135,8 @@ TEST_CASE("what is not wanted of dQ, dK and dV has no kernels") {
   for (const char* target : {"sm_90a", "sm_80"})
     for (const std::int64_t d : {64, 128}) {
       const auto with = [&](std::string_view wanted) {
-        return families(partitioned(*graph_of({.d = d, .dv = d, .wanted = wanted}), target));
+        return families(partitioned(
+            *graph_of({.heads = 32, .key_heads = 32, .d = d, .dv = d, .wanted = wanted}), target));
       };
       for (const char* wanted : {"q", "qk", "qv"}) CHECK(with(wanted) == kFused);
       for (const char* wanted : {"k", "kv"}) CHECK(with(wanted) == std::vector{rows, fused});
@@ -197,6 +198,39 @@ TEST_CASE("dQ in one order has counters behind its sums, where the order matters
   CHECK(in_order({.keys = 300, .block_mask = true}, "sm_90a"));
 }
 
+TEST_CASE("CTAs share the queries of a tile of keys where tiles leave SMs idle") {
+  constexpr Family rows = Family::rowwise, each = Family::pointwise,
+                   fused = Family::attention_backward;
+  const auto parts = [](const Attention& a, std::string_view target) {
+    const Partition p = partitioned(*graph_of(a), target);
+    for (const KernelSpec& k : p.kernels)
+      if (k.as_attention_backward()) return k.attention_backward().parts;
+    FAIL("it is not one kernel");
+    return 0;
+  };
+  const Attention few_keys{.queries = 4096, .keys = 77},
+      one_head{.heads = 16, .key_heads = 1, .queries = 1024, .keys = 1024};
+  for (const char* target : {"sm_90a", "sm_80"}) {
+    CHECK(parts(few_keys, target) > 4);
+    CHECK(parts(one_head, target) > 4);
+    // Tiles for all SMs; few queries; walks over tiles that are counted on the GPU.
+    CHECK(parts({.heads = 64, .key_heads = 64, .queries = 1024, .keys = 1024}, target) == 1);
+    CHECK(parts({.queries = 128, .keys = 77}, target) == 1);
+    Attention blocks = few_keys;
+    blocks.block_mask = true;
+    CHECK(parts(blocks, target) == 1);
+  }
+  // dK and dV are added up by one kernel where they are alike, else by two; what is wanted alone.
+  Attention a = few_keys;
+  CHECK(families(planned(a)) == std::vector{rows, each, fused, each, each});
+  a.dv = 32;
+  CHECK(families(planned(a)) == std::vector{rows, each, fused, each, each, each});
+  a.wanted = "v";
+  CHECK(families(planned(a)) == std::vector{fused, each});
+  a.wanted = "q";
+  CHECK(families(planned(a)) == kFused);
+}
+
 TEST_CASE("the workspace of attention backward has no scores") {
   const Attention a{.queries = 2048, .keys = 2048};
   // dQ's sums and Delta.
@@ -231,8 +265,8 @@ TEST_CASE("attention backward of f32 operands is one kernel by warps") {
                           .d = 128,
                           .dv = 96,
                           .io = DataType::f32})) == kFused);
-  // Few heads leave SMs idle, which the expansion's products do not.
-  CHECK_FALSE(is_fused(planned({.io = DataType::f32})));
+  // Of few heads CTAs share the queries.
+  CHECK(is_fused(planned({.io = DataType::f32})));
   // Of long rows the expansion is faster for wide heads, while its scores have room.
   const auto long_rows = [](std::int64_t heads, std::int64_t d, SdpaAttributes a = {}) {
     a.causal_mask = true;
@@ -254,7 +288,7 @@ TEST_CASE("attention backward of f32 operands is one kernel by warps") {
 TEST_CASE("other GPUs run attention backward of up to 128 elements a head in one kernel, too") {
   const auto on_sm_80 = [](const Attention& a) { return partitioned(*graph_of(a), "sm_80"); };
   CHECK(families(on_sm_80({})) == kFused);
-  CHECK(families(on_sm_80({.key_heads = 2, .d = 128, .dv = 128})) == kFused);
+  CHECK(families(on_sm_80({.heads = 32, .key_heads = 16, .d = 128, .dv = 128})) == kFused);
   CHECK(families(on_sm_80({.d = 40, .dv = 128, .attributes = {.causal_mask = true}})) == kFused);
   CHECK(is_fused(on_sm_80({.bias = true, .dbias = true})));
   CHECK_FALSE(is_fused(on_sm_80({.d = 136, .dv = 136})));

@@ -201,17 +201,18 @@ class Attention : KernelStatements {
           }
           at[A::n] = 0;
         }));
-    const auto store = [&](int number, Table& sums, double scale) {
+    const auto store = [&](int number, Table& sums, double scale, int parts) {
       if (number < 0) return;  // not wanted
       const auto port = static_cast<std::size_t>(number);
-      for_each(sums, [&](const Index& to, double x) {
-        store_element(spec_.ports[port].type, memory_[port],
-                      locate(spec_.ports[port].access, to).offset, scale * x);
+      for_each(sums, [&](Index to, double x) {
+        for (int part = 0; part < parts; ++part, to[0] += spec_.extent[0])
+          store_element(spec_.ports[port].type, memory_[port],
+                        locate(spec_.ports[port].access, to).offset, part == 0 ? scale * x : 0);
       });
     };
-    store(a.sums, dq, 1);
-    store(a.dk, dk, a.scale);
-    store(a.dv, dv, 1);
+    store(a.sums, dq, 1, 1);
+    store(a.dk, dk, a.scale, a.parts);
+    store(a.dv, dv, 1, a.parts);
   }
 
   Table q_, k_, v_;  // of the forward kernel

@@ -27,7 +27,8 @@
 //   struct Config     Index, Extent (batch entries, heads of Q, queries, keys, head_dim,
 //   head_dim_v),
 //                     group_size (heads of Q that share one of K), threads, tile_q, stages,
-//                     heads_together, producer_registers, consumer_registers
+//                     heads_together, producer_registers, consumer_registers; parts, where more
+//                     CTAs than one walk over the queries of a tile of keys
 //   struct Args       tensor maps and pointers; OperandQ, OperandK, OperandV, OperandDO: Number,
 //                     prefetch(args), load(args, coordinates, row, k, to, barrier, blocks): boxes
 //                     of 64 elements of the head's dimension and tile_q queries, or all keys of the
@@ -54,7 +55,8 @@
 // and calls attention::run_backward<Config, Bounds, OperandQ, OperandK, OperandV, OperandDO, Score,
 // Weight, Rows, BiasGradient, SumsDQ, ResultDK, ResultDV>(args). Coordinates are those of Extent.
 // The launch has Config::threads threads, BackwardShape::shared_bytes bytes of shared memory and a
-// CTA for each tile of keys of each head of K. dQ is what was summed, times Score::scale.
+// CTA for each tile of keys of each head of K, or for each part of it. dQ is what was summed, times
+// Score::scale.
 #pragma once
 #include "sinter/device/family/attention_backward_products.cuh"
 #include "sinter/device/family/attention_backward_stages.cuh"
@@ -95,9 +97,9 @@ class BackwardConsumer {
         line_(shared + S::ds + (consumer * 64 + warp() * 16 + lane() % 16) * 128),
         piece_((lane() % 8 ^ lane() / 16) * 16) {}
 
-  // The gradients of a tile of keys.
+  // The gradients of a tile of keys, stored at `place`.
   template <class SumsDQ, class ResultDK, class ResultDV>
-  SINTER_DEVICE void run() const {
+  SINTER_DEVICE void run(const typename S::Coord& place) const {
     using TileK = typename S::TileK;
     using TileV = typename S::TileV;
     typename S::DK::Sums dk;
@@ -116,8 +118,8 @@ class BackwardConsumer {
       put<ResultDK, TileK>(dk, shared_ + S::k);
     }
     store<ResultDK, TileK, S::depth>(shared_ + S::k);
-    store_elements<ResultDV, 5, S::depth_v>(dv);
-    store_elements<ResultDK, 4, S::depth>(dk);
+    store_elements<ResultDV, 5, S::depth_v>(dv, place);
+    store_elements<ResultDK, 4, S::depth>(dk, place);
     if (threadIdx.x % 128 == 0) hopper::wait_for_stores<0>();
   }
 
@@ -304,11 +306,12 @@ class BackwardConsumer {
   }
   // From registers.
   template <class Result, int along, int width, int columns>
-  SINTER_DEVICE void store_elements(Accumulator<float, columns>& sums) const {
+  SINTER_DEVICE void store_elements(Accumulator<float, columns>& sums,
+                                    const typename S::Coord& place) const {
     using Held = Accumulator<float, columns>;
     if constexpr (by_elements<Result>)
       put_elements<Result, along>(
-          args_, c_, sums, 1.0f, S::packed ? band_.band.columns : S::keys, width,
+          args_, place, sums, 1.0f, S::packed ? band_.band.columns : S::keys, width,
           [&](int i) { return key_ + Held::row(i); }, [](int i) { return Held::column(i); });
   }
   // With whole blocks of 16 columns.

@@ -198,7 +198,7 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
   const TileOfKeys tile = tile_of_keys<Config, S>(number_of_block<S, SumsDQ>(args, memory.pointer));
   typename S::Coord c;
   c.at[0] = tile.entry, c.at[1] = tile.head;
-  const QueryBand<S, Bounds> band(args, c, tile.from);
+  const QueryBand<S, Bounds> band(args, c, tile.from, tile.part);
   const int key = tile.from + warp / 4 * 64;  // the first of four warps
   typename S::DK dk;
   typename S::DV dv;
@@ -357,8 +357,9 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
       if (i + 2 < count) next.advance(band);
     }
   }
-  store_keys<ResultDV, Number, 5, S::depth_v, S>(args, c, key, dv, 1.0f);
-  store_keys<ResultDK, Number, 4, S::depth, S>(args, c, key, dk, Score::scale);
+  const auto place = place_of_part<S>(c, tile.part);
+  store_keys<ResultDV, Number, 5, S::depth_v, S>(args, place, key, dv, 1.0f);
+  store_keys<ResultDK, Number, 4, S::depth, S>(args, place, key, dk, Score::scale);
 }
 
 }  // namespace sinter::attention

@@ -5,6 +5,11 @@
 // that has another type than the operands or lies in memory as no box does,
 //
 //   struct Result     by_elements; put(args, coordinates, float): stores an element
+//
+// Where several CTAs walk over parts of the queries (Config::parts), each stores sums of f32, as if
+// they were those of further batch entries, which another kernel adds up in the order of the parts.
+// Results then also have float* line(args, coordinates), where threads hold neighbouring elements:
+// a key's, at multiples of 8 bytes, of an even number of elements.
 #pragma once
 #include "sinter/device/core/device.cuh"
 
@@ -29,17 +34,31 @@ struct Gradients {
                         ds = dq || dk || BiasGradient::wanted;
 };
 
+// Where a part's results go, from where those of the whole would.
+template <class S>
+SINTER_DEVICE typename S::Coord place_of_part(typename S::Coord c, int part) {
+  if constexpr (S::parts > 1) c.at[0] += part * S::entries;
+  return c;
+}
+
 // Stores what a thread holds of a result of keys. key_of(i), element_of(i): of register i; those
 // from `keys` and `elements` on do not exist. `along`: the coordinate of elements.
 template <class Result, int along, class Args, class Coord, class Sums, class KeyOf,
           class ElementOf>
 SINTER_DEVICE void put_elements(const Args& args, Coord c, Sums& sums, float scale, int keys,
                                 int elements, const KeyOf& key_of, const ElementOf& element_of) {
+  constexpr bool in_pairs = requires { Result::line(args, c); };
   sums.each([&](int i, float x) {
     const int n = key_of(i), e = element_of(i);
-    if (n >= keys || e >= elements) return;
-    c.at[3] = n, c.at[along] = e;
-    Result::put(args, c, x * scale);
+    if (n >= keys || e >= elements || (in_pairs && i % 2 != 0)) return;
+    c.at[3] = n;
+    if constexpr (in_pairs) {
+      *reinterpret_cast<float2*>(Result::line(args, c) + e) =
+          float2{x * scale, sums.at[i + 1] * scale};
+    } else {
+      c.at[along] = e;
+      Result::put(args, c, x * scale);
+    }
   });
 }
 

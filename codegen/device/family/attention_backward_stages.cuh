@@ -107,8 +107,8 @@ struct BackwardStages {
   }
 };
 
-// A CTA. `Consumer`: see BackwardConsumer; its run<SumsDQ, ResultDK, ResultDV>() has the gradients
-// of the tile's keys.
+// A CTA. `Consumer`: see BackwardConsumer; its run<SumsDQ, ResultDK, ResultDV>(place) has the
+// gradients of the tile's keys and stores them at these coordinates.
 template <class Config, class S, class Consumer, class Bounds, class Q, class K, class V, class DO,
           class Rows, class SumsDQ, class ResultDK, class ResultDV, class Args>
 SINTER_DEVICE void run_tile_of_keys(const Args& args) {
@@ -130,7 +130,7 @@ SINTER_DEVICE void run_tile_of_keys(const Args& args) {
       tile_of_keys<Config, S>(number_of_block<S, SumsDQ>(args, memory.pointer + S::lse));
   typename S::Coord c;
   c.at[0] = tile.entry, c.at[1] = tile.head;
-  const QueryBand<S, Bounds> band(args, c, tile.from);
+  const QueryBand<S, Bounds> band(args, c, tile.from, tile.part);
   if (S::packed && !band.has_keys()) return;
   if (warpgroup == 0) {
     hopper::keep_registers<Config::producer_registers>();
@@ -149,7 +149,7 @@ SINTER_DEVICE void run_tile_of_keys(const Args& args) {
   }
   hopper::take_registers<Config::consumer_registers>();
   const Consumer consumer(args, band, c, memory.pointer, shared, warpgroup - 1);
-  consumer.template run<SumsDQ, ResultDK, ResultDV>();
+  consumer.template run<SumsDQ, ResultDK, ResultDV>(place_of_part<S>(c, tile.part));
 }
 
 }  // namespace sinter::attention

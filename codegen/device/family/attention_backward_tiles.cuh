@@ -26,6 +26,13 @@ struct BackwardTiles {
   // Blocks of 16 elements.
   static constexpr int steps = up(depth, 16) / 16, steps_v = up(depth_v, 16) / 16;
 
+  // CTAs of a tile of keys, each of which walks over a part of the tiles of queries.
+  static constexpr int parts = [] {
+    if constexpr (requires { Config::parts; })
+      return Config::parts;
+    else
+      return 1;
+  }();
   // See attention_backward_order.cuh.
   static constexpr bool in_order = requires { Config::in_order; };
   static constexpr auto tiles_q =
@@ -48,22 +55,25 @@ struct AllBlocks {
 };
 
 // The tile of keys of a CTA: `head` is the first of those of Q that share it. Tiles of some heads
-// run together, the first keys first: under a causal bound these meet the most queries.
+// run together, the first keys first: under a causal bound these meet the most queries. All parts
+// of a tile come before those of the next one, which may wait for them (in_order).
 struct TileOfKeys {
-  int entry, head, from;
+  int entry, head, from, part;
 };
 template <class Config, class S>
 SINTER_DEVICE TileOfKeys tile_of_keys(int i) {
   constexpr auto all = number<is_known(S::entries, S::heads)>([] { return S::entries * S::heads; });
-  const int together = Config::heads_together, group = together * S::tiles_k;
+  const int together = Config::heads_together, group = together * S::tiles_k * S::parts;
   const int first = i / group * together, within = i % group;
   const int left = all - first, heads = left < together ? left : together;
-  const int head = first + within % heads;
-  return {head / S::heads, head % S::heads * S::group, within / heads * S::tile_k};
+  const int head = first + within % heads, tile = within / heads;
+  return {head / S::heads, head % S::heads * S::group, tile / S::parts * S::tile_k,
+          tile % S::parts};
 }
 
 // The rows of queries that see a tile of keys, and which tiles of them hold pairs that do not see
-// each other. Of tiles whose blocks a mask hides nothing is computed.
+// each other. Of tiles whose blocks a mask hides nothing is computed. Parts have equal shares of
+// the walk over all query heads of the group.
 template <class S, class Bounds>
 struct QueryBand {
   static constexpr bool has_blocks = Bounds::has_blocks;
@@ -72,11 +82,12 @@ struct QueryBand {
   int head, from;  // the first head of Q and the first key
   int begin, end;  // tiles of queries, from the band's first one on
   const typename Bounds::Blocks blocks;
-  int seen = 0;  // tiles that `blocks` does not hide, of all query heads of the group
+  int seen = 0;             // tiles that `blocks` does not hide, of all query heads of the group
+  int before = 0, own = 0;  // of the walk, tiles of the parts before this one, and its own
 
   // By whole warps. `key`: the first one; of packed sequences, the number of the tile times tile_k.
   template <class Args>
-  SINTER_DEVICE QueryBand(const Args& args, const typename S::Coord& c, int key)
+  SINTER_DEVICE QueryBand(const Args& args, const typename S::Coord& c, int key, int part)
       : band(band_of(args, c, key)),
         head(static_cast<int>(c.at[1])),
         from(key),
@@ -94,6 +105,12 @@ struct QueryBand {
     begin = (low - band.first_row) / S::tile_q;
     end = last < key || high <= low ? begin : (high - band.first_row + S::tile_q - 1) / S::tile_q;
     if constexpr (Bounds::has_blocks) count_seen();
+    if constexpr (S::parts > 1) {
+      static_assert(!Bounds::has_blocks && !S::packed, "shares of tiles that all are visited");
+      const int all = (end - begin) * S::group, each = (all + S::parts - 1) / S::parts;
+      before = part * each < all ? part * each : all;
+      own = all - before < each ? all - before : each;
+    }
   }
   SINTER_DEVICE bool is_cut(int row) const {
     bool cut = S::keys % S::tile_k != 0 || Bounds::has_lengths || S::packed
@@ -129,8 +146,10 @@ struct QueryBand {
               end = stop(key - 1);
     return end < band.rows ? end : band.rows;
   }
-  // Tiles of all query heads of the group.
-  SINTER_DEVICE int count() const { return Bounds::has_blocks ? seen : (end - begin) * S::group; }
+  // Tiles of all query heads of the group, or of the part.
+  SINTER_DEVICE int count() const {
+    return S::parts > 1 ? own : Bounds::has_blocks ? seen : (end - begin) * S::group;
+  }
   SINTER_DEVICE bool sees(int head, int tile) const { return blocks.sees(head, tile * S::tile_q); }
   SINTER_DEVICE bool has_keys() const { return from < band.columns; }
   // How many tiles of keys before this one meet a tile of queries, that starts at `row`. By whole
@@ -179,7 +198,13 @@ struct QueryTile : BandStart<S::packed> {
         begin(band.begin),
         end(band.end),
         head(band.head),
-        tile(S::in_order ? band.end - 1 : band.begin) {}
+        tile(S::in_order ? band.end - 1 : band.begin) {
+    if constexpr (S::parts > 1) {
+      const int of_head = end > begin ? end - begin : 1, within = band.before % of_head;
+      head += band.before / of_head;
+      tile += S::in_order ? -within : within;
+    }
+  }
   template <class Bounds>
   static SINTER_DEVICE QueryTile first(const QueryBand<S, Bounds>& band) {
     QueryTile at(band);

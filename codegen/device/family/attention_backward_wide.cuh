@@ -50,9 +50,9 @@ class WideBackwardConsumer {
         place_((lane() / 16 * 8 + lane() % 8) * 128 +
                ((warp() * 2 + lane() / 8 % 2) ^ lane() % 8) * 16) {}
 
-  // The gradients of a tile of keys.
+  // The gradients of a tile of keys, stored at `place`.
   template <class SumsDQ, class ResultDK, class ResultDV>
-  SINTER_DEVICE void run() const {
+  SINTER_DEVICE void run(const typename S::Coord& place) const {
     Blocks dk[S::own], dv[S::own_v];
 #pragma unroll
     for (Blocks& block : dk) block.clear();
@@ -69,8 +69,8 @@ class WideBackwardConsumer {
       hopper::written_for_multiplications();
       stages_.template wait_at_mine<kOneConsumer, 128>();
     }
-    store_elements<ResultDV, 5, S::slabs_v, S::depth_v>(dv, 1);
-    store_elements<ResultDK, 4, S::slabs, S::depth>(dk, Score::scale);
+    store_elements<ResultDV, 5, S::slabs_v, S::depth_v>(dv, 1, place);
+    store_elements<ResultDK, 4, S::slabs, S::depth>(dk, Score::scale, place);
     if constexpr (S::packed) {
       const int lines = band_.band.columns - band_.from;
       if (lines < S::tile_k) {
@@ -307,13 +307,14 @@ class WideBackwardConsumer {
   }
   // From registers, where nothing passes through shared memory.
   template <class Result, int along, int blocks, int width>
-  SINTER_DEVICE void store_elements(Blocks (&sums)[S::share(blocks)], float scale) const {
+  SINTER_DEVICE void store_elements(Blocks (&sums)[S::share(blocks)], float scale,
+                                    const typename S::Coord& place) const {
     if constexpr (by_elements<Result>)
 #pragma unroll
       for (int j = 0; j < S::share(blocks); ++j)
         if (has_block<blocks>(j))
           put_elements<Result, along>(
-              args_, c_, sums[j], scale, S::packed ? band_.band.columns : S::keys, width,
+              args_, place, sums[j], scale, S::packed ? band_.band.columns : S::keys, width,
               [&](int i) { return band_.from + Blocks::column(i); },
               [&](int i) { return block<blocks>(j) * 64 + Blocks::row(i); });
   }

@@ -43,6 +43,9 @@ struct AttentionBackwardSpec {
   // until it is split; dk, dv and dbias, -1 where not wanted.
   int length_q = -1, length_kv = -1, stats = -1, delta = -1, sums = -1, dk = -1, dv = -1;
   int dbias = -1;
+  // CTAs that share the queries which a tile of keys meets. Each stores f32 sums of dk and dv as if
+  // they were those of further entries, one part's behind another's; a later kernel adds them up.
+  int parts = 1;
   // dq is summed in one order, by counters that lie behind each head's sums: two integers of each
   // row, and one more of the first head.
   bool deterministic = false;

@@ -138,8 +138,14 @@ std::string how_attention_backward(Config& get, std::string_view gpu) {
       "tensor "
       "cores; weights and their gradients are never in memory, tiles that do not see each other "
       "are "
-      "not visited, dQ is added to sums in memory; {} heads run side by side; {}",
-      get("tile_k"), get("tile_q"), get("heads_together"), estimated(get, gpu));
+      "not visited, dQ is added to sums in memory;{} {} heads run side by side; {}",
+      get("tile_k"), get("tile_q"),
+      get.some("parts")
+          ? fmt::format(" {} thread blocks share the walk of a tile, whose parts of dK "
+                        "and dV another kernel adds up;",
+                        get("parts"))
+          : "",
+      get("heads_together"), estimated(get, gpu));
 }
 
 std::string how(const PlanKernel& k, Config& get, std::string_view gpu) {

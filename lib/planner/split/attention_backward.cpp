@@ -1,6 +1,7 @@
 #include "planner/split/attention_backward.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "plan/access.hpp"
 #include "planner/spec/body_copy.hpp"
@@ -106,10 +107,124 @@ void sum_dq(KernelSpec& spec, std::vector<KernelSpec>& before, std::vector<Kerne
   behind.insert(behind.begin(), std::move(last));
 }
 
+std::int64_t elements_of(const KernelSpec& spec, int port, int column) {
+  const A& a = spec.attention_backward();
+  return port < 0
+             ? 0
+             : count(spec.extent, 0, A::batch) / a.group * spec.extent[A::n] * spec.extent[column];
+}
+
+// How many CTAs share the queries of a tile of keys: where tiles of keys leave SMs idle, as those
+// of one head of K, or of few keys, do.
+int choose_parts(const KernelSpec& spec, const DeviceModel& device) {
+  constexpr int kMost = 16;  // which one kernel adds up
+  const A& a = spec.attention_backward();
+  const auto whole = plan_attention_backward(spec, device);
+  const auto plain = [&](int port) {
+    if (port < 0) return true;
+    const Access& access = spec.ports[static_cast<std::size_t>(port)].access;
+    return access.windows.empty() && access.via.empty();
+  };
+  if (!whole || a.sequences.count > 0 || !a.block_mask.statements.empty() ||
+      (a.dk < 0 && a.dv < 0) || !plain(a.dk) || !plain(a.dv))
+    return 1;
+  const double floats =
+      static_cast<double>(elements_of(spec, a.dk, A::d) + elements_of(spec, a.dv, A::e));
+  // Microseconds: of the kernel that adds parts up; of a CTA, which begins with a tile of keys and
+  // ends with its f32 sums. (16 heads of one of K, s2048, on an H200, us, one CTA a tile of keys
+  // and parts, all kernels: d64 687 and 103, d128 1,084 and 183, causal 1,066 and 134, d192 and 128
+  // causal 1,426 and 180, d256 1,975 and 447; h32 of 4, s1024, d128 292 and 111; b2 h16, 4096
+  // queries and 77 keys, d64 121 and 69, d128 196 and 134. h8 s2048 d128 causal 84 and 90, which
+  // stays whole.)
+  constexpr double kStart = 1, kOfCta = 5;
+  int best = 1;
+  double least = whole->microseconds;
+  KernelSpec divided = spec;
+  for (int n = 2; n <= kMost && n * floats < 0x1p31; ++n) {
+    divided.attention_backward().parts = n;
+    const auto plan = plan_attention_backward(divided, device);
+    if (!plan) continue;
+    const double us = plan->microseconds + device.launch_microseconds + kStart +
+                      kOfCta * std::ceil(plan->grid / static_cast<double>(device.sms)) +
+                      2 * sizeof(float) * n * floats / device.memory_bandwidth;
+    if (us < least) least = us, best = n;
+  }
+  return best;
+}
+
+// A gradient of keys becomes sums of f32 of each part, which a kernel behind adds up in their
+// order: the last one of `behind` where it has the same extents.
+void sum_parts_of(KernelSpec& spec, int number, int column, std::string name, int parts,
+                  std::vector<KernelSpec>& behind, Temporaries& temporaries) {
+  const A& a = spec.attention_backward();
+  KernelPort& port = spec.ports[static_cast<std::size_t>(number)];
+  KernelPort to = port;
+  to.access.stride = {};
+  const int indices[] = {0, A::head, A::n, column};
+  Dims extent;
+  for (const int i : indices) {
+    extent.push_back(i == A::head ? spec.extent[i] / a.group : spec.extent[i]);
+    to.access.stride.push_back(port.access.stride[i]);
+  }
+  Dims lines = extent;
+  lines.back() = (lines.back() + 3) / 4 * 4;  // begin at multiples of 16 bytes
+  Dims all = lines;
+  all[0] *= parts;
+  Access packed;
+  packed.stride = packed_strides(lines);
+  KernelPort sums = temporaries.add(std::move(name), DataType::f32, all, packed);
+
+  if (behind.empty() || behind.back().extent != extent) {
+    behind.emplace_back();
+    behind.back().extent = extent;
+  }
+  KernelSpec& kernel = behind.back();
+  const auto add = [&](Statement s) {
+    kernel.body.statements.push_back(std::move(s));
+    return static_cast<int>(kernel.body.statements.size()) - 1;
+  };
+  const auto add_port = [&](KernelPort p) {
+    kernel.ports.push_back(std::move(p));
+    return static_cast<int>(kernel.ports.size()) - 1;
+  };
+  int total = -1;
+  for (int i = 0; i < parts; ++i) {
+    Access of_part = packed;
+    of_part.offset = i * count(lines, 0, lines.size());
+    const int loaded =
+        add(moved(StatementKind::load, add_port(read_back(sums, of_part)), sums.name));
+    Statement sum = statement(StatementKind::pointwise, DataType::f32, sums.name);
+    sum.mode = PointwiseMode::add;
+    sum.args = {total, loaded};
+    total = i == 0 ? loaded : add(std::move(sum));
+  }
+  Statement store = moved(StatementKind::store, -1, to.name);
+  store.args = {total};
+  store.port = add_port(std::move(to));
+  add(std::move(store));
+
+  port = std::move(sums);
+  port.access.stride = Dims::filled(spec.extent.size(), 0);
+  for (int i = 0; i < 4; ++i) port.access.stride[indices[i]] = packed.stride[i];
+}
+void sum_parts(KernelSpec& spec, int parts, std::vector<KernelSpec>& behind,
+               Temporaries& temporaries) {
+  A& a = spec.attention_backward();
+  std::vector<KernelSpec> sums;
+  if (a.dk >= 0) sum_parts_of(spec, a.dk, A::d, "dk_parts", parts, sums, temporaries);
+  if (a.dv >= 0) sum_parts_of(spec, a.dv, A::e, "dv_parts", parts, sums, temporaries);
+  for (KernelSpec& kernel : sums) {
+    simplify_domain(kernel);
+    behind.push_back(std::move(kernel));
+  }
+  a.parts = parts;
+}
+
 }  // namespace
 
-std::vector<KernelSpec> attention_backward_kernels(KernelSpec spec, const DeviceModel& device,
+std::vector<KernelSpec> attention_backward_kernels(KernelSpec spec, const PlanContext& context,
                                                    Temporaries& temporaries) {
+  const DeviceModel& device = context.device;
   std::vector<KernelSpec> kernels;
   for (ProductOperand A::*which : not_loadable_backward(spec, device)) {
     A& a = spec.attention_backward();
@@ -126,6 +241,10 @@ std::vector<KernelSpec> attention_backward_kernels(KernelSpec spec, const Device
   prepare_bias_gradient(spec, kernels, behind, temporaries);
 
   if (spec.attention_backward().wants_dq()) sum_dq(spec, kernels, behind, temporaries);
+  if (const auto parts = context.decisions.decide(Decisions::Kind::query_parts, spec.nodes.front(),
+                                                  [&] { return choose_parts(spec, device); });
+      parts > 1)
+    sum_parts(spec, static_cast<int>(parts), behind, temporaries);
   drop_unused(spec);
   const NodeId node = spec.nodes.front();
   for (std::vector<KernelSpec>* const others : {&kernels, &behind})

@@ -5,8 +5,8 @@
 namespace sinter {
 
 // In order: operands that the kernel cannot load, written to where it can; zeros for dQ's sums; the
-// kernel itself; dQ.
-std::vector<KernelSpec> attention_backward_kernels(KernelSpec spec, const DeviceModel& device,
+// kernel itself; dQ; dK and dV where they are sums of parts.
+std::vector<KernelSpec> attention_backward_kernels(KernelSpec spec, const PlanContext& context,
                                                    Temporaries& temporaries);
 
 // Whether the expansion, whose scores are in memory, is faster than one kernel, where it has room:

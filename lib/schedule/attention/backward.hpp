@@ -42,7 +42,12 @@ struct AttentionBackwardConfig : Launch {
   int producer_registers = 24, consumer_registers = 240;
 };
 
-// A CTA for each of `tiles` tiles of keys of each of `heads` heads of K, and how many heads' tiles
+// Pairs of query and key that the SM with the most of them multiplies, one after another. `heads`:
+// of K, each of which has so many `tiles` of keys.
+double pairs_of_an_sm(const KernelSpec& spec, const AttentionBackwardConfig& e, std::int64_t heads,
+                      std::int64_t tiles, const DeviceModel& device);
+
+// CTAs for each of `tiles` tiles of keys of each of `heads` heads of K, and how many heads' tiles
 // run side by side. False where they are too many to be counted.
 bool order_tiles(const AttentionBackwardSpec& a, std::int64_t heads, std::int64_t tiles,
                  const DeviceModel& device, AttentionBackwardConfig& e);

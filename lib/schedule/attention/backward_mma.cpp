@@ -54,8 +54,7 @@ bool plan_backward_by_warps(const KernelSpec& spec, const DeviceModel& device,
   constexpr double kTf32 = 0.35, kF32 = 0.12;
   const double of_type = bytes == 2 ? 1 : a.q.type == DataType::f32 ? kF32 : kTf32;
   const double reached = (narrow ? 0.4 : 0.33) * of_type;
-  const double flops = 2.0 * static_cast<double>(heads * a.group) *
-                       static_cast<double>(spec.extent[A::m]) * keys_of_a_row(spec) *
+  const double flops = 2 * pairs_of_an_sm(spec, e, heads, tiles, device) *
                        static_cast<double>(depths_multiplied(spec));
   // Of f32, what a row of queries takes the CTA that meets most. (h8 s2048 causal on an H200, us:
   // d64 719, d128 1,581.)
@@ -63,13 +62,18 @@ bool plan_backward_by_warps(const KernelSpec& spec, const DeviceModel& device,
   if (a.q.type == DataType::f32) {
     const double queries = static_cast<double>(spec.extent[A::m] * a.group),
                  seen = keys_of_a_row(spec) / static_cast<double>(spec.extent[A::n]);
-    const double rows =
-        std::max(queries, static_cast<double>(heads * tiles) * queries * seen / device.sms);
-    e.microseconds = kStart + rows * (narrow ? kRowF32Narrow : kRowF32);
+    const double rows = std::max(queries / a.parts,
+                                 static_cast<double>(heads * tiles) * queries * seen / device.sms);
+    // Where several CTAs share a tile of keys, all SMs are busy, and each CTA begins and ends with
+    // all of the tile's numbers. (On an H200, us in all, causal: h8 s512 d64 57, d128 125; b2 h4
+    // s200 28 and 59; h8 s2048 d64 466.)
+    constexpr double kBusy = 1.4, kOfPart = 16, kOfPartNarrow = 4;
+    const double of_rows = rows * (narrow ? kRowF32Narrow : kRowF32);
+    e.microseconds =
+        kStart + (a.parts > 1 ? kBusy * of_rows + (narrow ? kOfPartNarrow : kOfPart) : of_rows);
     return true;
   }
-  e.microseconds = kStart + std::max(flops / kOperations / reached / device.clock /
-                                         std::min<double>(e.grid, static_cast<double>(device.sms)),
+  e.microseconds = kStart + std::max(flops / kOperations / reached / device.clock,
                                      bytes_moved(spec) / device.memory_bandwidth);
   return true;
 }
