@@ -140,7 +140,7 @@ int choose_parts(const KernelSpec& spec, const DeviceModel& device) {
   int best = 1;
   double least = whole->microseconds;
   KernelSpec divided = spec;
-  for (int n = 2; n <= kMost && n * floats < 0x1p31; ++n) {
+  for (int n = 2; n <= kMost && n * floats < 0x1p30; ++n) {
     divided.attention_backward().parts = n;
     const auto plan = plan_attention_backward(divided, device);
     if (!plan) continue;
