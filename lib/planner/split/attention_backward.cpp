@@ -131,11 +131,10 @@ int choose_parts(const KernelSpec& spec, const DeviceModel& device) {
   const double floats =
       static_cast<double>(elements_of(spec, a.dk, A::d) + elements_of(spec, a.dv, A::e));
   // Microseconds: of the kernel that adds parts up; of a CTA, which begins with a tile of keys and
-  // ends with its f32 sums. (16 heads of one of K, s2048, on an H200, us, one CTA a tile of keys
-  // and parts, all kernels: d64 687 and 103, d128 1,084 and 183, causal 1,066 and 134, d192 and 128
-  // causal 1,426 and 180, d256 1,975 and 447; h32 of 4, s1024, d128 292 and 111; b2 h16, 4096
-  // queries and 77 keys, d64 121 and 69, d128 196 and 134. h8 s2048 d128 causal 84 and 90, which
-  // stays whole.)
+  // ends with its f32 sums. (On an H200, us, one CTA a tile of keys and parts, all kernels: h16 of
+  // 1, s2048, d32 499 and 70, d192 and 128 causal 1,406 and 181, d256 causal 1,898 and 288; h32 of
+  // 4, s1024, d128 causal 288 and 80.5; h32 of 8, s2048, d128 causal 311 and 238; h8, 4096 queries
+  // and 77 keys, d64 97.4 and 26.6. h8 s2048 d128 causal 83 whole; in two parts 90 in another run.)
   constexpr double kStart = 1, kOfCta = 5;
   int best = 1;
   double least = whole->microseconds;

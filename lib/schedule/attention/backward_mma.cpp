@@ -65,7 +65,7 @@ bool plan_backward_by_warps(const KernelSpec& spec, const DeviceModel& device,
     const double rows = std::max(queries / a.parts,
                                  static_cast<double>(heads * tiles) * queries * seen / device.sms);
     // Where several CTAs share a tile of keys, all SMs are busy, and each CTA begins and ends with
-    // all of the tile's numbers. (On an H200, us in all, causal: h8 s512 d64 57, d128 125; b2 h4
+    // all of the tile's numbers. (In one run, us in all, causal: h8 s512 d64 57, d128 125; b2 h4
     // s200 28 and 59; h8 s2048 d64 466.)
     constexpr double kBusy = 1.4, kOfPart = 16, kOfPartNarrow = 4;
     const double of_rows = rows * (narrow ? kRowF32Narrow : kRowF32);
