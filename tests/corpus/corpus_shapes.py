@@ -399,3 +399,54 @@ def f32_product(layout, batches, rows, columns, depth):
 f32_product("nt", 1, 70, 72, 133)
 f32_product("nn", 2, 66, 136, 45)
 f32_product("tt", 1, 72, 64, 260)
+
+
+def odd_rows(name, rows, columns, depth, io="bf16", pitch=0, batches=1, act=None, bias=None):
+    """Results of 16 bits whose rows end within a piece of 16 bytes, packed or `pitch` apart."""
+    g = Graph("matmul_odd_rows_" + name, io)
+    g.tensor("a", [batches, rows, depth])
+    g.tensor("b", [batches, depth, columns], stride=[columns * depth, 1, depth])
+    y = g.matmul("a", "b", "product" if act or bias else "y")
+    if bias:
+        g.tensor("bias", [1, 1, columns], data_type=bias)
+        y = g.pointwise("add", "biased" if act else "y", y, "bias")
+    if act:
+        g.pointwise(act, "y", y)
+    g.output("y", **({"stride": [rows * pitch, pitch, 1], "dim": [batches, rows, columns]} if pitch else {}))
+
+
+odd_rows("narrow", 150, 21, 64)
+odd_rows("narrow_bias", 131, 51, 72, bias="bf16", act="relu_fwd")
+odd_rows("narrow_batches", 45, 13, 128, io="f16", batches=3, bias="f32")
+odd_rows("wide", 140, 237, 72, bias="f32", act="gelu_approx_tanh_fwd")
+odd_rows("wide_even", 200, 188, 64, io="f16")
+odd_rows("pitched", 70, 77, 64, pitch=83, act="relu_fwd")
+odd_rows("pitched_whole", 66, 21, 64, pitch=32)
+odd_rows("pitched_batches", 50, 102, 64, pitch=105, batches=2)
+
+
+def f8_prologue(name, a, b, before, operand="a", io="f8e4m3", rows=72, columns=80, depth=256):
+    """Operands of 8 bits that are computed in f32 before they are multiplied, in graphs of 8 bits, where nothing may be
+    rounded to 16."""
+    g = Graph("matmul_f8_prologue_" + name, io)
+    g.tensor("a", [1, rows, depth], data_type=a)
+    g.tensor("b", [1, depth, columns], data_type=b, stride=[columns * depth, 1, depth])
+    scale = {"scale": [1, 1, 1], "dequantise": [1, 1, depth] if operand == "a" else [1, depth, 1]}.get(before)
+    if scale:
+        g.tensor("s", scale, data_type="f32")
+        g.pointwise("mul", "x", operand, "s")
+    else:
+        g.pointwise(before, "x", operand)
+    g.matmul("x" if operand == "a" else "a", "x" if operand == "b" else "b", "y")
+    g.output("y", data_type="bf16")
+
+
+f8_prologue("relu", "f8e4m3", "f8e4m3", "relu_fwd")
+f8_prologue("relu_mixed", "f8e5m2", "f8e4m3", "relu_fwd", "b")
+f8_prologue("scale", "f8e4m3", "f8e5m2", "scale")
+f8_prologue("dequantise", "f8e4m3", "f8e4m3", "dequantise")
+f8_prologue("dequantise_b", "f8e5m2", "f8e5m2", "dequantise", "b", rows=200)
+f8_prologue("relu_i8", "i8", "i8", "relu_fwd", io="i8")
+f8_prologue("dequantise_i8", "i8", "i8", "dequantise", "b", io="i8")
+f8_prologue("of_f32", "f32", "f8e4m3", "relu_fwd", "b", io="f32")
+f8_prologue("gelu", "f8e4m3", "bf16", "gelu_approx_tanh_fwd", io="f8e4m3")

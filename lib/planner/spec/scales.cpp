@@ -132,17 +132,16 @@ void move_scales_behind_sums(KernelSpec& spec) {
     int loaded = -1;
     std::vector<Scale> scales{};
   };
-  // Tensor cores sum products of 8-bit floats with fewer bits than f32 has: not where the products
-  // are to be those of f32.
-  const auto may_be_summed = [&](const Operand& o) {
+  // Tensor cores sum products of 8-bit floats with fewer bits than f32 has. Where the products are
+  // to be those of f32 the factors are multiplied as bf16, which holds them.
+  const auto summed_as_bytes = [&](const Operand& o) {
     const auto port = static_cast<std::size_t>(at(o.of->body, o.loaded).port);
     return o.of->type != DataType::f32 || !is_floating(spec.ports[port].type);
   };
   std::vector<Operand> operands{{&c.a(), {0, 1}}, {&c.b(), {0}}};
   if (c.paired()) operands.push_back({&c.b(1), {1}});
   for (Operand& o : operands)
-    if (auto scales = scales_of(spec, o.of->body, o.loaded); scales && may_be_summed(o))
-      o.scales = std::move(*scales);
+    if (auto scales = scales_of(spec, o.of->body, o.loaded)) o.scales = std::move(*scales);
   // Both products multiply the same type.
   if (c.paired() && operands[1].scales.empty() != operands[2].scales.empty())
     operands[1].scales = operands[2].scales = {};
@@ -150,9 +149,16 @@ void move_scales_behind_sums(KernelSpec& spec) {
     if (o.scales.empty()) continue;
     Body& body = o.of->body;
     for (int product : o.products) scale_sum(spec, body, o.scales, product);
+    const bool as_bytes = summed_as_bytes(o);
     Statement load = at(body, o.loaded);
-    o.of->type = spec.ports[static_cast<std::size_t>(load.port)].type;
+    const std::string load_label = load.label;
+    if (as_bytes) o.of->type = spec.ports[static_cast<std::size_t>(load.port)].type;
     body.statements = {std::move(load)};
+    if (as_bytes) continue;
+    Statement widened = statement(StatementKind::convert, DataType::f32, load_label);
+    widened.type = DataType::bf16;
+    widened.args = {0};
+    body.statements.push_back(std::move(widened));
   }
 }
 

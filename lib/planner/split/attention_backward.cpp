@@ -6,7 +6,7 @@
 #include "plan/access.hpp"
 #include "planner/spec/body_copy.hpp"
 #include "planner/spec/domain.hpp"
-#include "planner/split/operands.hpp"
+#include "planner/split/written_first.hpp"
 #include "planner/split/zeros.hpp"
 #include "schedule/attention/backward.hpp"
 

@@ -4,15 +4,18 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
-#include <iterator>
 #include <optional>
+#include <span>
 
 #include "plan/access.hpp"
 #include "planner/spec/body_copy.hpp"
 #include "planner/spec/domain.hpp"
 #include "planner/split/index_map.hpp"
+#include "planner/split/written_first.hpp"
 #include "schedule/contraction/convolution_dims.hpp"
+#include "schedule/contraction/held_type.hpp"
 #include "schedule/contraction/index_order.hpp"
+#include "schedule/contraction/mma.hpp"
 
 namespace sinter {
 namespace {
@@ -34,7 +37,13 @@ struct Pair {
 constexpr Pair kPairs[] = {{Part::small, Part::large},  {Part::near, Part::near},
                            {Part::large, Part::small},  {Part::middle, Part::large},
                            {Part::large, Part::middle}, {Part::whole, Part::whole}};
-constexpr auto kCount = static_cast<std::int64_t>(std::size(kPairs));
+// Where bf16 holds b, or a, which then has one part.
+constexpr Pair kPairsOfA[] = {{Part::small, Part::large},
+                              {Part::middle, Part::large},
+                              {Part::whole, Part::whole}},
+               kPairsOfB[] = {{Part::large, Part::small},
+                              {Part::large, Part::middle},
+                              {Part::whole, Part::whole}};
 
 // An operand in memory as lines, one behind another, of `extent` elements of the index of k that
 // lie `step` apart.
@@ -71,6 +80,9 @@ struct Split {
   const KernelSpec& spec;
   int k;
   std::int64_t extent;
+  std::span<const Pair> pairs;
+
+  std::int64_t count() const { return static_cast<std::int64_t>(pairs.size()); }
 
   KernelSpec write(ProductOperand& operand, KernelSpec& product, const KernelPort& port,
                    const Lines& lines, Part Pair::*which, Temporaries& temporaries) const {
@@ -88,14 +100,14 @@ struct Split {
                               .extent = lines.extent,
                               .stride = lines.step}};
     }
-    const Dims size{lines.count, kCount, extent, lines.step};
+    const Dims size{lines.count, count(), extent, lines.step};
     KernelPort to = temporaries.add(port.name + "_parts", DataType::bf16, size,
-                                    {{kCount * part, lines.step, 1}, 0, {}, {}});
+                                    {{count() * part, lines.step, 1}, 0, {}, {}});
     Access read;
     read.stride = port.access.stride;
     read.windows = port.access.windows;
     const auto moved = [&](std::int64_t stride) {
-      return stride % lines.line() == 0 ? stride / lines.line() * kCount * part : stride;
+      return stride % lines.line() == 0 ? stride / lines.line() * count() * part : stride;
     };
     for (int i = 0; i < read.stride.size(); ++i)
       if (i != k) read.stride[i] = moved(read.stride[i]);
@@ -104,7 +116,7 @@ struct Split {
 
     kernel.ports = {load};
     const auto parts = add_parts(kernel, port.name);
-    for (const Pair& pair : kPairs) {
+    for (const Pair& pair : pairs) {
       Statement store = statement(StatementKind::store, DataType::f32, "");
       store.args = {parts[static_cast<std::size_t>(pair.*which)]};
       store.port = static_cast<int>(kernel.ports.size());
@@ -177,20 +189,50 @@ struct Split {
   }
 };
 
+// Computed operands of f32, or of bf16, are written to memory first, in the type that holds their
+// values.
+std::vector<KernelSpec> write_computed(KernelSpec& spec, Temporaries& temporaries) {
+  const ContractionSpec& c = spec.contraction();
+  std::vector<KernelSpec> kernels;
+  if (c.k() != 1) return kernels;
+  for (const OperandPlace& o :
+       {OperandPlace{0, c.first_m(), c.m}, OperandPlace{1, c.first_n(), c.n}}) {
+    ProductOperand& operand = operand_at(spec, o);
+    if ((operand.type != DataType::f32 && operand.type != DataType::bf16) ||
+        loaded_as_it_is(spec, operand.body))
+      continue;
+    const bool bf16 =
+        operand.type == DataType::bf16 || holds_type(DataType::bf16, held_type(spec, operand.body));
+    const DataType type = bf16 ? DataType::bf16 : DataType::f32;
+    kernels.push_back(
+        written_first(spec, operand, indices_of(spec, o, DataType::bf16), type, temporaries));
+    kernels.back().nodes = spec.nodes;
+  }
+  return kernels;
+}
+
 }  // namespace
 
-std::vector<KernelSpec> bf16_parts(const KernelSpec& given, Temporaries& temporaries) {
+std::vector<KernelSpec> bf16_parts(KernelSpec given, Temporaries& temporaries) {
   const ContractionSpec* const c = given.as_contraction();
   if (std::count(given.extent.begin(), given.extent.end(), 0) > 0)
     return {};  // nothing to multiply
   if (!c || !is_plain_product(*c) || reads_joined_indices(given) || names_numbers(given)) return {};
+  if (factor_type(given) != DataType::none) return {};  // tensor cores have a type for both
+  std::vector<KernelSpec> kernels = write_computed(given, temporaries);
   const KernelPort* const a = loaded_as_it_is(given, c->a().body);
   const KernelPort* const b = loaded_as_it_is(given, c->b().body);
-  const auto exact = [](const KernelPort* port, const ProductOperand& operand) {
-    return port && port->type == DataType::f32 && operand.type != DataType::tf32 &&
-           info(operand.type).bytes >= 4;
+  if (!a || !b) return {};
+  const bool bf16_a = holds_type(DataType::bf16, a->type),
+             bf16_b = holds_type(DataType::bf16, b->type);
+  const auto exact = [](const KernelPort& port, const ProductOperand& operand, bool one_part) {
+    const bool rounded = operand.type == DataType::tf32 || info(operand.type).bytes < 4;
+    return one_part || port.type == DataType::f16 || (port.type == DataType::f32 && !rounded);
   };
-  if (!exact(a, c->a()) || !exact(b, c->b())) return {};
+  if ((bf16_a && bf16_b) || !exact(*a, c->a(), bf16_a) || !exact(*b, c->b(), bf16_b)) return {};
+  const std::span<const Pair> pairs = bf16_b   ? std::span<const Pair>(kPairsOfA)
+                                      : bf16_a ? std::span<const Pair>(kPairsOfB)
+                                               : kPairs;
   for (int i = 0; i < c->k(); ++i) {
     const int k = c->first_k() + i;
     const KIndex what = c->k_indices[static_cast<std::size_t>(i)];
@@ -199,18 +241,17 @@ std::vector<KernelSpec> bf16_parts(const KernelSpec& given, Temporaries& tempora
     if (!of_a || !of_b) continue;
     const bool fastest = of_a->step == 1 || of_b->step == 1;
     const std::int64_t n = given.extent[k];
-    const Split split{given, k, fastest ? (n + kUnit - 1) / kUnit * kUnit : n};
+    const Split split{given, k, fastest ? (n + kUnit - 1) / kUnit * kUnit : n, pairs};
     const auto bytes = [&](const Lines& lines) {
-      return lines.count * lines.step * split.extent * kCount * info(DataType::bf16).bytes;
+      return lines.count * lines.step * split.extent * split.count() * info(DataType::bf16).bytes;
     };
     if (bytes(*of_a) + bytes(*of_b) > kMostBytes) return {};
     KernelSpec spec = given;
     ContractionSpec& product = spec.contraction();
     product.promote_accumulators = true;
-    std::vector<KernelSpec> kernels;
     kernels.push_back(split.write(product.a(), spec, *a, *of_a, &Pair::a, temporaries));
     kernels.push_back(split.write(product.b(), spec, *b, *of_b, &Pair::b, temporaries));
-    spec.extent[k] = kCount * split.extent;
+    spec.extent[k] = split.count() * split.extent;
     drop_unused(spec);
     simplify_domain(spec);
     kernels.push_back(std::move(spec));

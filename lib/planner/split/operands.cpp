@@ -7,9 +7,7 @@
 #include "base/env.hpp"
 #include "fusion_patterns/pattern.hpp"
 #include "plan/access.hpp"
-#include "planner/spec/body_copy.hpp"
 #include "planner/spec/contraction_spec.hpp"
-#include "planner/spec/domain.hpp"
 #include "planner/split/attention_backward.hpp"
 #include "planner/split/bf16_parts.hpp"
 #include "planner/split/block_diagonal.hpp"
@@ -19,9 +17,11 @@
 #include "planner/split/images_last.hpp"
 #include "planner/split/joined_pixels.hpp"
 #include "planner/split/space_to_depth.hpp"
+#include "planner/split/written_first.hpp"
 #include "schedule/attention/backward.hpp"
 #include "schedule/attention/forward.hpp"
 #include "schedule/attention/forward_f8.hpp"
+#include "schedule/contraction/held_type.hpp"
 #include "schedule/contraction/index_order.hpp"
 #include "schedule/contraction/mma.hpp"
 #include "schedule/contraction/narrow_groups.hpp"
@@ -31,124 +31,8 @@
 namespace sinter {
 namespace {
 
-// ---- one operand
-
-struct Operand {
-  int input;      // of the node: 0 for A, 1 for B
-  int row, rows;  // its own group of indices
-};
-
-const ProductOperand& in(const KernelSpec& spec, const Operand& o) {
-  return o.input == 0 ? spec.contraction().a() : spec.contraction().b();
-}
-ProductOperand& in(KernelSpec& spec, const Operand& o) {
-  return o.input == 0 ? spec.contraction().a() : spec.contraction().b();
-}
-
-// The indices that tell the operand's elements apart, in the order in which they are written: all
-// of its rows and of k, and of the batch those on which it depends. Of the two last ones that comes
-// behind which lies together in what is read, but k where the multiplication wants it there.
-std::vector<int> indices_of(const KernelSpec& spec, const Operand& o, DataType type) {
-  const Body& body = in(spec, o).body;
-  const int k = spec.extent.size() - 1;
-  std::vector<int> indices;
-  for (int i = 0; i < spec.contraction().batch; ++i)
-    if (depends_on(spec, body, i)) indices.push_back(i);
-  for (int i = o.row; i < o.row + o.rows; ++i) indices.push_back(i);
-  indices.push_back(k);
-  const int row = o.rows > 0 ? o.row + o.rows - 1 : -1;
-  const auto large = [&](const Statement& s) {
-    if (!is_load(s)) return false;
-    const Access& a = spec.ports[static_cast<std::size_t>(s.port)].access;
-    return row >= 0 && moves_along(a, row) && moves_along(a, k);
-  };
-  const bool transposed = info(type).bytes == 2 && prefers(spec, body, k, row, large);
-  if (transposed) std::swap(indices.back(), indices[indices.size() - 2]);
-  return indices;
-}
-
-// Heads that share one of the operand, whose index counts those.
-std::int64_t group_of(const KernelSpec& spec, const ProductOperand& operand) {
-  if (const AttentionSpec* const a = spec.as_attention()) return &operand == &a->q ? 1 : a->group;
-  if (const AttentionBackwardSpec* const a = spec.as_attention_backward())
-    return &operand == &a->k || &operand == &a->v ? a->group : 1;
-  return 1;
-}
-
-}  // namespace
-
-KernelSpec over_indices(const KernelSpec& spec, const Body& body, const std::vector<int>& indices) {
-  const auto these = [&](const Dims& dims) {
-    Dims r;
-    for (int i : indices) r.push_back(dims[i]);
-    return r;
-  };
-  const auto project = [&](Access& a) {
-    a.stride = these(a.stride);
-    for (auto& w : a.windows) w.coefficient = these(w.coefficient);
-  };
-  KernelSpec kernel;
-  kernel.extent = these(spec.extent);
-  kernel.ports = spec.ports;
-  kernel.scalars = spec.scalars;
-  kernel.body = body;
-  for (auto& p : kernel.ports) project(p.access);
-  for (auto& s : kernel.body.statements) {
-    if (s.kind == StatementKind::index)
-      s.dim = static_cast<int>(std::find(indices.begin(), indices.end(), s.dim) - indices.begin());
-    if (!s.access.stride.empty()) project(s.access);
-  }
-  return kernel;
-}
-
-KernelSpec written_first(KernelSpec& spec, ProductOperand& operand, const std::vector<int>& indices,
-                         DataType type, Temporaries& temporaries) {
-  Body& body = operand.body;
-  const auto place = [&](int i) {
-    return static_cast<int>(std::find(indices.begin(), indices.end(), i) - indices.begin());
-  };
-  KernelSpec kernel = over_indices(spec, body, indices);
-  const int head = place(AttentionSpec::head);  // of both directions
-  if (const std::int64_t group = group_of(spec, operand); group > 1 && head < kernel.extent.size())
-    kernel.extent[head] /= group;
-
-  const DataType stored = type == DataType::tf32 ? DataType::f32 : type;
-  const std::int64_t line = 16 / info(stored).bytes;
-  Dims padded = kernel.extent;
-  padded.back() = (padded.back() + line - 1) / line * line;
-  Access written;
-  written.stride = packed_strides(padded);
-  const Statement value = body.statements.back();
-  std::string name = value.label;
-  if (const KernelPort* const from = plainly_loaded(spec, body))
-    name += from->type == stored ? "_aligned" : fmt::format("_{}", sinter::name(stored));
-  KernelPort port = temporaries.add(std::move(name), stored, padded, written);
-  Statement store = statement(StatementKind::store, value.arithmetic, "");
-  store.args = {static_cast<int>(body.statements.size()) - 1};
-  store.port = static_cast<int>(kernel.ports.size());
-  kernel.ports.push_back(port);
-  kernel.body.statements.push_back(std::move(store));
-  drop_unused(kernel);
-  simplify_domain(kernel);
-
-  Access read;
-  read.stride = Dims::filled(spec.extent.size(), 0);
-  for (int i : indices) read.stride[i] = written.stride[place(i)];
-  Statement load = statement(StatementKind::load, DataType::f32, value.label);
-  load.port = static_cast<int>(spec.ports.size());
-  spec.ports.push_back(read_back(std::move(port), std::move(read)));
-  body.statements = {std::move(load)};
-  operand.type = type;
-  drop_unused(spec);
-  return kernel;
-}
-
-namespace {
-
-// ---- all operands
-
 // The nodes of the operand go with it.
-void divide_nodes(const FusionState& state, const Operand& o, KernelSpec& first,
+void divide_nodes(const FusionState& state, const OperandPlace& o, KernelSpec& first,
                   KernelSpec& contraction) {
   const NodeId node = contraction_of(state, contraction);
   collect_ancestors(state, contraction.nodes,
@@ -427,8 +311,11 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
   const bool candidate =
       state.device().has_wgmma && c && c->k() == 1 && !c->chained() && !reads_joined_indices(spec);
   if (!candidate || schedule_kernel(spec, state.context()).wgmma()) return {std::move(spec)};
-  const Operand a{0, c->first_m(), c->m}, b{1, c->first_n(), c->n};
-  const bool as_they_are = multiplied_as_bytes(c->a().type, c->b().type);
+  const OperandPlace a{0, c->first_m(), c->m}, b{1, c->first_n(), c->n};
+  // Integers that stay integers are multiplied and summed as such.
+  const DataType held_a = held_type(spec, c->a().body), held_b = held_type(spec, c->b().body);
+  const bool integers = !is_floating(held_a) && multiplied_as_bytes(held_a, held_b),
+             as_they_are = integers || multiplied_as_bytes(c->a().type, c->b().type);
   const DataType factor = as_they_are ? DataType::none : factor_type(spec);
   if (!as_they_are && factor == DataType::none) return {std::move(spec)};
   const double fused = choose_depth_parts(spec, state.context()).microseconds;
@@ -440,9 +327,11 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
     std::vector<KernelSpec> kernels;
     std::vector<PlanCut> reasons;
     double us = 0;
-    for (const Operand& o : operands) {
-      const DataType type = as_they_are ? in(spec, o).type : factor;
-      KernelSpec first = written_first(contraction, in(contraction, o),
+    for (const OperandPlace& o : operands) {
+      const DataType type = integers      ? held_type(spec, operand_at(spec, o).body)
+                            : as_they_are ? operand_at(spec, o).type
+                                          : factor;
+      KernelSpec first = written_first(contraction, operand_at(contraction, o),
                                        indices_of(contraction, o, type), type, tried);
       if (!runs_once(first, state)) us += schedule_kernel(first, state.context()).microseconds;
       divide_nodes(state, o, first, contraction);

@@ -15,14 +15,6 @@ void narrow_alone(const FusionState& state, KernelSpec& spec);
 bool can_run_attention(const FusionState& state, KernelSpec attention);
 bool can_run_attention_backward(const FusionState& state, KernelSpec attention);
 
-// A pointwise kernel of a body of `spec` that depends on these indices of its domain alone, which
-// are the kernel's.
-KernelSpec over_indices(const KernelSpec& spec, const Body& body, const std::vector<int>& indices);
-// The kernel that writes the operand as `type`, in this order of the indices that tell its elements
-// apart; `spec` then loads what it wrote.
-KernelSpec written_first(KernelSpec& spec, ProductOperand& operand, const std::vector<int>& indices,
-                         DataType type, Temporaries& temporaries);
-
 // The kernels in place of the contraction, in order. TMA loads
 // operands only as they lie in memory. One that is computed or converted, or lies where it cannot
 // reach, is first written to where it can by a pointwise kernel, if the estimates say that this is

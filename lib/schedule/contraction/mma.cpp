@@ -7,28 +7,19 @@
 
 #include "plan/access.hpp"
 #include "schedule/contraction/fma_tiles.hpp"
+#include "schedule/contraction/held_type.hpp"
 #include "schedule/schedule_parts.hpp"
 
 namespace sinter {
 namespace {
 
-// Whether every value of type `from` is one of floating type `to`.
-bool holds(DataType to, DataType from) {
-  if (from == DataType::none) return false;
-  const auto &t = info(to), &f = info(from);
-  if (!f.floating) return f.bytes == 1;  // at most eight significant bits
-  return t.precision >= f.precision && t.largest >= f.largest &&
-         t.min_exponent - t.precision <= f.min_exponent - f.precision;
-}
-
-// The type of the operand's values where it is plainly loaded, else what they may be rounded to.
+// The type that holds the operand's values, or what they may be rounded to.
 DataType operand_type(const KernelSpec& spec, const ProductOperand& o) {
-  const Statement& s = o.body.statements.back();
-  if (o.body.statements.size() == 1 && is_load(s)) {
-    const DataType stored = spec.ports[static_cast<std::size_t>(s.port)].type;
-    if (info(stored).precision <= 11) return stored;
-  }
-  return o.type;
+  const bool rounded = info(o.type).bytes == 2 && is_floating(o.type),
+             loaded = o.body.statements.size() == 1 && is_load(o.body.statements.back());
+  if (rounded && !loaded) return o.type;
+  const DataType held = held_type(spec, o.body);
+  return held != DataType::none && info(held).precision <= 11 ? held : o.type;
 }
 
 // Whether f32 holds the operand's values as they are computed, or as they may be rounded.
@@ -36,7 +27,7 @@ bool fits_f32(const KernelSpec& spec, const ProductOperand& o) {
   const Statement& s = o.body.statements.back();
   const DataType computed =
       is_load(s) ? spec.ports[static_cast<std::size_t>(s.port)].type : s.arithmetic;
-  return holds(DataType::f32, o.type == DataType::none ? computed : o.type);
+  return holds_type(DataType::f32, o.type == DataType::none ? computed : o.type);
 }
 
 // What is multiplied. Sums of integers alone must come out as on ordinary cores, none rounded.
@@ -59,7 +50,7 @@ struct Factors {
   DataType number() const {
     if (integers && !(depth * largest_product < 0x1p31)) return DataType::none;
     for (DataType t : {DataType::f16, DataType::bf16, DataType::tf32})
-      if (holds(t, a) && holds(t, b)) return t;
+      if (holds_type(t, a) && holds_type(t, b)) return t;
     return DataType::none;
   }
   // How many products f32 adds up without rounding; 0: as many as there are.
