@@ -52,6 +52,17 @@ void print_zero_dominates(TextWriter& out, const KernelSpec& spec, const KernelN
 
 namespace {
 
+// The result's rows lie one behind another.
+bool lies_packed(const KernelSpec& spec, const KernelPort& p) {
+  const ContractionSpec& c = spec.contraction();
+  std::int64_t row = spec.extent[c.first_k() - 1];
+  for (int i = c.first_n() - 1; i >= c.first_m(); --i) {
+    if (spec.extent[i] > 1 && p.access.stride[i] != row) return false;
+    row *= spec.extent[i];
+  }
+  return true;
+}
+
 // Where results are stored, and what differs from row to row is read, in whole rows.
 void print_rows(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
                 const WgmmaConfig& engine) {
@@ -59,8 +70,14 @@ void print_rows(TextWriter& out, const KernelSpec& spec, const KernelNames& name
   if (!engine.result) {
     out.line("static constexpr bool stores_rows = true;");
     out.line("static constexpr int sources = {};", engine.row_sources.size());
-    if (engine.stored_together != 8)
+    if (engine.stored_together == 1) {
+      out.line("static constexpr bool odd_rows = true;");
+      const bool exist = !engine.window || engine.window->bounds.empty();
+      out.line("static constexpr bool packed_rows = {};",
+               exist && lies_packed(spec, spec.ports[result]));
+    } else if (engine.stored_together != 8) {
       out.line("static constexpr int piece = {};", engine.stored_together);
+    }
     out.line("using Stored = {};", storage_type(spec.ports[result].type));
     out.open("SINTER_DEVICE static Stored* row(const Args& args, const Coord& c) {{");
     out.line("return args.{} + sinter::locate<Config::{}>(c).offset;", names.port[result],
@@ -135,7 +152,9 @@ void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const Kernel
   if (engine && engine->stored_rows >= 0) {
     std::set<int> columns = loads;
     for (int i : engine->row_sources) columns.erase(i);
-    print_moves(out, names, body, "fetch", "", columns, "fetch_columns");
+    print_moves(out, names, body,
+                engine->stored_together == 1 ? "contraction::ColumnsOf<Config>::fetch" : "fetch",
+                "", columns, "fetch_columns");
     out.line("static constexpr bool reads_columns = {};", !columns.empty());
     print_rows(out, spec, names, *engine);
   }

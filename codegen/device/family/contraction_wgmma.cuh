@@ -26,6 +26,7 @@
 #include "sinter/device/family/contraction_producer.cuh"
 #include "sinter/device/family/contraction_scales.cuh"
 #include "sinter/device/family/contraction_store.cuh"
+#include "sinter/device/family/contraction_store_odd.cuh"
 
 namespace sinter::contraction {
 
@@ -295,6 +296,8 @@ SINTER_DEVICE void consume(const Args& args, const Rows& rows, unsigned char* me
         put_tile<0, S::across, Config::products>(parts[s], fragment, TileSums<Config>{}, s);
     } else if constexpr (StoresTiles<Body>) {
       store_tile<Config, Body, Rows>(args, place, first_row, slab, number);
+    } else if constexpr (StoresOddRows<Body>) {
+      store_odd_rows<Config, Body>(args, place, first_row, slab);
     } else if constexpr (StoresRows<Body>) {
       store_rows<Config, Body>(args, place, first_row, slab);
     } else {

@@ -13,7 +13,8 @@ constexpr int kStoredRows = 16;  // of a warp
 bool lies_in_rows(const KernelSpec& spec, const KernelPort& p, int together) {
   const Access& a = p.access;
   const int column = spec.contraction().first_k() - 1;
-  if ((p.type != DataType::bf16 && p.type != DataType::f16) || p.alignment < 16) return false;
+  if (p.type != DataType::bf16 && p.type != DataType::f16) return false;
+  if (p.alignment < std::min(2 * together, 16)) return false;
   if (a.stride[column] != 1 || spec.extent[column] % together != 0 || a.offset % together != 0)
     return false;
   for (int i = 0; i < column; ++i)
@@ -43,7 +44,9 @@ void store_as_summed(const KernelSpec& spec, WgmmaConfig& e, bool all_rows_exist
     const Access& a = p.access;
     if (!a.windows.empty() || !a.via.empty()) return;
     if (is_store(s)) {
-      if (result >= 0 || !lies_in_rows(spec, p, e.stored_together)) return;
+      if (result >= 0) return;
+      if (!in_pieces && !lies_in_rows(spec, p, e.stored_together)) e.stored_together = 1;
+      if (!lies_in_rows(spec, p, e.stored_together)) return;
       result = s.port;
       continue;
     }
@@ -54,6 +57,10 @@ void store_as_summed(const KernelSpec& spec, WgmmaConfig& e, bool all_rows_exist
     sources.push_back(s.port);
   }
   if (result < 0 || sources.size() > kMostSources) return;
+  if (e.stored_together == 1) {  // beside which nothing is read in rows
+    if (sources.empty() && !e.resident) e.stored_rows = result;
+    return;
+  }
   for (int i : sources)
     if (spec.ports[static_cast<std::size_t>(i)].type !=
         spec.ports[static_cast<std::size_t>(result)].type)

@@ -104,6 +104,12 @@ void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& de
   for (int i : e.row_sources)
     if (e.packing.ports[static_cast<std::size_t>(i)].kind != PortPack::Kind::pack)
       e.stored_rows = -1;
+  if (e.stored_together == 1)  // columns are read one by one
+    for (const auto& statement : o.spec.body.statements)
+      if (is_load(statement))
+        if (const auto kind = e.packing.ports[static_cast<std::size_t>(statement.port)].kind;
+            kind != PortPack::Kind::pack && kind != PortPack::Kind::same)
+          e.stored_rows = -1;
   if (e.stored_rows < 0 || t.n % kStoredBox != 0) e.result.reset();
   if (p.reduces && e.packing.width == 1) e.unroll = std::max(e.unroll, 2);
   if (e.b2) e.unroll = std::min(e.unroll, 2);  // slabs of half the columns
@@ -319,6 +325,7 @@ std::optional<WgmmaPlan> schedule_as(const WgmmaConfig& decided, const KernelSpe
   const Tile& t = decided.tile;
   const bool all_rows = decided.loaded_rows == t.m || o->problem.rows <= decided.loaded_rows,
              stored = decided.stored_rows < 0 || (own.stored_rows == decided.stored_rows &&
+                                                  own.stored_together == decided.stored_together &&
                                                   own.row_sources == decided.row_sources);
   own.packing = choose_packing(o->spec, own.n_fastest ? n_index(o->spec) : m_index(o->spec), 8);
   if (!all_rows || !stored || !decided.a.loads_like(own.a) || !decided.b.loads_like(own.b) ||

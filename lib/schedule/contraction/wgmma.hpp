@@ -109,7 +109,7 @@ struct WgmmaConfig : Launch {
   // differ from row to row and are read so; -1: through slabs of floats.
   int stored_rows = -1;
   // Of these, elements that lie together: columns of several indices leave in pieces (4 elements),
-  // where products have the filter as their left operand.
+  // where products have the filter as their left operand; 1: rows begin or end anywhere.
   int stored_together = 8;
   std::vector<int> row_sources;
   std::optional<BoxedOperand> result;  // set: TMA stores it (store_tile)

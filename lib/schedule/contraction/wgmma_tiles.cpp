@@ -63,7 +63,7 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   constexpr double kRead = 0.66;      // what reading one costs of kShared
   constexpr double kStart = 4200, kTurn = 350;  // clocks: until the first stage has come; a turn
   constexpr double kSlab = 1150, kSlabStored = 500, kSlabRead = 300, kSlabReadSlow = 1600,
-                   kSlabTwo = 600, kAlongRows = 500;
+                   kSlabTwo = 600, kAlongRows = 500, kSlabOdd = 3000;
   // Of matmuls as 27 shapes of 24 tiles each showed on an H100, most of them one round of tiles
   // with weights of language models; of convolutions as fitted before. What an SM takes of the
   // second-level cache (bytes a clock); what blocks that share an operand wait for each other, a
@@ -90,6 +90,7 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   // images), 7.3 in 64 x 128.
   constexpr double kWindowCache = 0.66, kGradientCache = 0.52, kPhasedCache = 0.4;
   constexpr double kReady = 500;      // of the start, where the kernel before left room
+  constexpr int kPack = 8;            // results of 16 bits that a thread stores at once
   constexpr int kFewestColumns = 80;  // narrower multiplications wait for the rows of A
   const int cluster = cluster_blocks(t);
   const double tiles = tiles_of(p, t), at_once = cluster * clusters_at_once(device, cluster),
@@ -119,11 +120,14 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
                slabs = multiplications(t) * std::ceil(across);
   const bool slow = multiplications(t) > 1 || has_little_room(t);
   const double read = !p.reads ? 0 : slow ? kSlabReadSlow : kSlabRead;
-  // Of narrow tiles no gain was seen.
-  const bool stored = stores_as_summed(p, t) && t.n >= kSlabColumns;
+  // Of narrow tiles no gain was seen, but where slabs leave element by element.
+  const bool odd_rows = p.stores_rows && std::fmod(p.columns, kPack) != 0,
+             stored = stores_as_summed(p, t) && (odd_rows || t.n >= kSlabColumns);
   const double computed = p.computes && !p.window ? kSlabComputes : 0,
-               slab = (stored ? kSlabStored + computed : kSlab) + read +
-                      (p.products > 1 ? kSlabTwo : 0);
+               slab = (stored     ? kSlabStored + computed
+                       : odd_rows ? kSlabOdd
+                                  : kSlab) +
+                      read + (p.products > 1 ? kSlabTwo : 0);
   const double finish = slabs * slab +
                         (p.along_columns ? 0 : kAlongRows * multiplications(t) * across) +
                         (t.split > 1 ? costs.parts + costs.part * t.split : 0);
