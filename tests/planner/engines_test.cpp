@@ -95,6 +95,37 @@ TEST_CASE("tensor cores multiply large f32 factors as bf16 parts") {
   CHECK(for_target(*product(1024, 1024, 1000, f32), "sm_80").kernels.size() == 1);
 }
 
+// In graphs of 8-bit types, where no operand may be rounded to 16 bits.
+TEST_CASE("what is computed from 8-bit numbers is multiplied on tensor cores") {
+  const auto of = [](DataType type, bool scaled) {
+    const auto g = Shared<Graph>::make(GraphOptions{.io = type});
+    const auto a = g->tensor({.name = "a", .dim = {1024, 1024}}),
+               s = g->tensor({.name = "s", .dim = {1, 1024}, .data_type = f32}),
+               b = g->tensor({.name = "b", .dim = {1024, 1024}, .stride = {1, 1024}});
+    g->output(matmul(scaled ? a * s : relu(a), b), "y", {.data_type = f32});
+    return for_sm_90a(*g);
+  };
+  // A relu's values are 8-bit numbers: of floats, both are converted, of integers one is written.
+  const auto floats = of(f8e4m3, false), integers = of(i8, false);
+  REQUIRE(floats.kernels.size() == 3);
+  const ScheduledKernel of_floats = scheduled(floats.kernels[2], "sm_90a");
+  REQUIRE(of_floats.wgmma());
+  CHECK(of_floats.wgmma()->operand_bytes == 2);
+  REQUIRE(integers.kernels.size() == 2);
+  const ScheduledKernel of_integers = scheduled(integers.kernels[1], "sm_90a");
+  REQUIRE(of_integers.wgmma());
+  CHECK(of_integers.wgmma()->integers);
+  // Scales along k leave numbers of f32, in three parts that meet the 8-bit factor's one.
+  for (const DataType type : {f8e4m3, i8}) {
+    const auto p = of(type, true);
+    REQUIRE(p.kernels.size() == 4);
+    CHECK(p.kernels[3].extent.back() == 3 * 1024);
+    const ScheduledKernel parts = scheduled(p.kernels[3], "sm_90a");
+    REQUIRE(parts.wgmma());
+    CHECK(parts.wgmma()->promote_accumulators);
+  }
+}
+
 // Tiles have as many columns as there are, but not as many rows.
 TEST_CASE("the short side of a product lies along the columns of tiles") {
   struct Case {

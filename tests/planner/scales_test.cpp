@@ -19,10 +19,15 @@ TEST_CASE("scales of 8-bit operands multiply the sum") {
       g->output(relu(matmul(a, input("of_columns", {1, 40}, f32) * b)), "y");
       const Partition p = for_sm_90a(*g);
       REQUIRE(families(p) == std::vector{Family::contraction});
-      // Products of f32 are not summed with the bits that 8-bit floats get.
-      const bool moved = io == bf16 || type == i8;
-      CHECK((p.kernels[0].contraction().a().body.statements.size() == 1) == moved);
-      CHECK((p.kernels[0].contraction().b().body.statements.size() == 1) == moved);
+      // Products of f32 are not summed with the bits that 8-bit floats get: they are of bf16.
+      const bool as_bytes = io == bf16 || type == i8;
+      for (const ProductOperand* o :
+           {&p.kernels[0].contraction().a(), &p.kernels[0].contraction().b()}) {
+        const auto& body = o->body.statements;
+        REQUIRE(body.size() == (as_bytes ? 1 : 2));
+        CHECK((as_bytes || body[1].type == bf16));
+        CHECK(o->type == (as_bytes ? type : f32));
+      }
       check_values(*g);
     }
   // One that changes along k stays with its operand.
