@@ -2,12 +2,13 @@
 // shapes from one PlanCache, and each shape compiled for itself. Prints the rows of RESULTS.md, and
 // how many compilations the cache needed.
 //
-//   sinter_extents [llama|gpt|resnet] [--kernels PERCENT] [SHAPE ...]
+//   sinter_extents [llama|gpt|resnet] [--kernels PERCENT] [--estimates] [SHAPE ...]
 //
 // llama: a decoder block; gpt: a training step of one; resnet: a training step of a residual block.
 // A shape is BxS (batch and tokens) or a number of images; without any, the table's.
 // --kernels: of shapes that are so many percent slower each kernel alone as well, with the
 // configuration where the two plans' are unlike.
+// --estimates: what the planner reckons for sm_90a, without a GPU and without compiling.
 // Both plans run on the same memory, so on the same numbers, which the power that a GPU draws and
 // with it its clock depend on. Rounds of one and of the other take turns, so that both meet the
 // same clock; each row is the median of the rounds.
@@ -23,8 +24,10 @@
 #include <map>
 #include <numeric>
 #include <random>
+#include <set>
 
 #include "plan/plan_data.hpp"
+#include "planner/extent_classes.hpp"
 #include "runtime/driver.hpp"
 #include "runtime/stream_functions.hpp"
 #include "sinter/plan_cache.hpp"
@@ -312,8 +315,57 @@ void print_kernels(const Executable& constant, const Executable& of_class, Tenso
   }
 }
 
+double reckoned(const std::vector<PlanKernel>& kernels) {
+  return std::accumulate(kernels.begin(), kernels.end(), 0.0,
+                         [](double sum, const PlanKernel& k) { return sum + k.microseconds; });
+}
+
+// Kernels of both plans; where these are not as many, one list below the other.
+void print_estimates(const std::vector<PlanKernel>& own, const std::vector<PlanKernel>& others) {
+  const auto print = [](const PlanKernel& k) {
+    fmt::print("    {:7.1f}            {} {}\n", k.microseconds, k.entry, configuration(k));
+  };
+  if (own.size() != others.size()) {
+    fmt::print("    {} kernels of the constant plan\n", own.size());
+    for (const PlanKernel& k : own) print(k);
+    fmt::print("    {} kernels of the class\n", others.size());
+    for (const PlanKernel& k : others) print(k);
+    return;
+  }
+  for (std::size_t k = 0; k < own.size(); ++k) {
+    fmt::print("    {:7.1f} {:7.1f}  {}\n", own[k].microseconds, others[k].microseconds,
+               own[k].entry);
+    const std::string a = configuration(own[k]), b = configuration(others[k]);
+    if (a != b) fmt::print("      constant{}\n      class   {}\n", a, b);
+  }
+}
+
 std::string text_of(const Extents& extents) {
   return fmt::format("{}", fmt::join(extents.begin(), extents.end(), " x "));
+}
+
+int estimate(const Block& block, const std::vector<Extents>& shapes, double kernels) {
+  const PlanOptions options{.architecture = "sm_90a"};
+  const GraphBuilder builder(block.build);
+  ExtentClasses classes(builder, block.dynamic, kOptions, options);
+  std::set<std::string> texts;
+  fmt::print("| {} | constant | class | | compiles |\n|---|---|---|---|---|\n", block.extents);
+  for (const auto& extents : shapes) {
+    Graph own(kOptions), other(kOptions);
+    block.build(own, extents);
+    block.build(other, extents);
+    const Plan constant = take(Plan::make(own, options)),
+               of_class = take(classes.plan(other, extents));
+    const auto &a = constant.data().kernels, &b = of_class.data().kernels;
+    const auto fresh = std::count_if(b.begin(), b.end(),
+                                     [&](const auto& k) { return texts.insert(k.entry).second; });
+    const Pair p{reckoned(a), reckoned(b)};
+    fmt::print("| {} | {:.1f} us, {} kernels | {:.1f} us, {} kernels | {:+.1f} % | {} |\n",
+               text_of(extents), p.constant, a.size(), p.of_class, b.size(), p.excess(), fresh);
+    if (p.excess() >= kernels) print_estimates(a, b);
+  }
+  fmt::print("\n{}", classes.explain());
+  return 0;
 }
 
 int run(const Block& block, const std::vector<Extents>& shapes, double kernels) {
@@ -353,6 +405,7 @@ int main(int count, char** words) {
   std::vector<sinter::Extents> shapes;
   const sinter::Block* block = &sinter::kBlocks.front();
   double kernels = INFINITY;
+  bool estimates = false;
   for (int i = 1; i < count; ++i) {
     const std::string_view word = words[i];
     const auto named = std::find_if(sinter::kBlocks.begin(), sinter::kBlocks.end(),
@@ -363,13 +416,17 @@ int main(int count, char** words) {
       block = &*named;
     } else if (word == "--kernels" && i + 1 < count) {
       kernels = std::atof(words[++i]);
+    } else if (word == "--estimates") {
+      estimates = true;
     } else if (numbers == static_cast<int>(block->dynamic.size())) {
       shapes.push_back(numbers == 1 ? sinter::Extents{batch} : sinter::Extents{batch, tokens});
     } else {
       fmt::print(stderr,
-                 "usage: sinter_extents [llama|gpt|resnet] [--kernels PERCENT] [SHAPE ...]\n");
+                 "usage: sinter_extents [llama|gpt|resnet] [--kernels PERCENT] [--estimates] "
+                 "[SHAPE ...]\n");
       return 2;
     }
   }
-  return sinter::run(*block, shapes.empty() ? block->shapes : shapes, kernels);
+  return (estimates ? sinter::estimate : sinter::run)(
+      *block, shapes.empty() ? block->shapes : shapes, kernels);
 }
