@@ -17,6 +17,12 @@ std::string window_coordinates(const BoxedOperand& o, const ConvolutionWindow& w
                         : fmt::format(" + static_cast<int>(c.at[{}]) * {}", b.index, b.step);
     return at;
   };
+  // In plans of a class of extents a part has another number of images in each.
+  const auto of_image = [&](std::string at) {
+    for (const auto& b : o.image_steps)
+      at += fmt::format(" + static_cast<int>(c.at[{}] * sinter::Dims<{}>::at(0))", b.index, b.step);
+    return at;
+  };
   const std::string channel = stepped("at.channel", o.channel_steps);
   if (o.source == BoxedOperand::Source::images) {
     std::string text;
@@ -33,7 +39,7 @@ std::string window_coordinates(const BoxedOperand& o, const ConvolutionWindow& w
   if (o.source == BoxedOperand::Source::pixels) {
     std::string text = channel;
     for (std::size_t i = 0; i < w.axes.size(); ++i) text += fmt::format(", at.at[{}]", i);
-    return text + ", " + stepped("at.image", o.image_steps);
+    return text + ", " + of_image("at.image");
   }
   if (o.source == BoxedOperand::Source::blocks) {
     // Behind a block's pixels the number of the block is left.
@@ -48,7 +54,7 @@ std::string window_coordinates(const BoxedOperand& o, const ConvolutionWindow& w
       if (w.axes[i].apart) text += fmt::format(" + at.offset[{}]", i);
       block += fmt::format(" / {}", count);
     }
-    return text + ", " + stepped(block, o.image_steps);
+    return text + ", " + of_image(block);
   }
   std::string text = o.k_fastest ? channel : "row";
   for (int i : o.filter_axes) text += fmt::format(", at.tap[{}]", i);
@@ -103,12 +109,16 @@ void print_window_operand(TextWriter& out, const KernelSpec& spec, const BoxedOp
 
 namespace {
 
-// `of_result`: base pixels are those of results.
+// `of_result`: base pixels are those of results. `parts`: the last axis is one of images of a part.
 void print_window(TextWriter& out, const ConvolutionWindow& w, int line, std::string_view name,
-                  bool of_result) {
+                  bool of_result, bool parts) {
   using Taps = ConvolutionWindow::Taps;
   std::string axes;
   for (const WindowAxis& a : w.axes) {
+    if (parts && &a == &w.axes.back()) {
+      axes += fmt::format(",\n      sinter::contraction::Images<{}>", dims_type({a.result}));
+      continue;
+    }
     const std::string_view kind = a.apart             ? "sinter::contraction::Apart<"
                                   : !w.blocks.empty() ? "sinter::contraction::Blocked<"
                                                       : "";
@@ -131,8 +141,13 @@ void print_window(TextWriter& out, const WgmmaConfig& e) {
   const ConvolutionWindow& w = *e.window;
   const bool images = e.b.source == BoxedOperand::Source::images;
   const int line = images ? static_cast<int>(e.b.map.box[1]) : kStageLine / e.operand_bytes;
-  print_window(out, w, line, "Window", false);
-  if (e.a.of_result || e.b.of_result) print_window(out, w, line, "ResultWindow", true);
+  // Of a gradient whose pixels stay, lines of images.
+  const auto has_parts = [](const BoxedOperand& o) {
+    return o.of_result && o.source == BoxedOperand::Source::pixels && !o.image_steps.empty();
+  };
+  const bool parts = has_parts(e.a) || has_parts(e.b);
+  print_window(out, w, line, "Window", false, parts);
+  if (e.a.of_result || e.b.of_result) print_window(out, w, line, "ResultWindow", true, parts);
   if (w.bounds.empty()) return;
   std::string bounds;
   for (const auto& b : w.bounds)

@@ -61,6 +61,16 @@ std::map<NodeId, std::int64_t> changing_lengths(const std::vector<KernelSpec>& s
   return units;
 }
 
+// The gradients of filters that are not summed over as many images in the two plans.
+std::vector<NodeId> changing_images(const Decisions& one, const Decisions& other) {
+  std::vector<NodeId> nodes;
+  const auto others = other.of(Decisions::Kind::images);
+  for (const auto& [node, images] : one.of(Decisions::Kind::images))
+    if (const auto at = others.find(node); at != others.end() && at->second != images)
+      nodes.push_back(node);
+  return nodes;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const PlanClass>> make_plan_class(Graph& one, Graph& other,
@@ -78,21 +88,30 @@ Result<std::shared_ptr<const PlanClass>> make_plan_class(Graph& one, Graph& othe
   };
   const auto as_decided = [&] {
     PlanContext of{context.device, *tuning, {}, context.decisions};
-    of.decisions.forget(Kind::row_length);
+    for (const Kind extent : {Kind::row_length, Kind::images}) of.decisions.forget(extent);
     return of;
   };
   PlanContext other_context = as_decided();
   auto other_specs = of_other(other_context);
-  if (const auto units = changing_lengths(specs, doing(works_of(specs), other_specs),
-                                          context.decisions, other_context.decisions);
-      !units.empty()) {
+  const auto units = changing_lengths(specs, doing(works_of(specs), other_specs), context.decisions,
+                                      other_context.decisions);
+  const auto images = changing_images(context.decisions, other_context.decisions);
+  if (!units.empty() || !images.empty()) {
+    const auto cut_images = [&](Decisions& decisions, ImageParts how) {
+      decisions.forget(Kind::image_parts);
+      for (const NodeId node : images)
+        decisions.decide(Kind::image_parts, node, [&] { return static_cast<std::int64_t>(how); });
+    };
     context.decisions = {};
     for (const auto& [node, unit] : units)
       context.decisions.decide(Kind::row_unit, node, [&] { return unit; });
+    cut_images(context.decisions, ImageParts::that_divide);
     specs = specs_of(one, options, context);
-    other_specs = of_other(as_decided());
+    PlanContext in_one = as_decided();
+    cut_images(in_one.decisions, ImageParts::one);
+    other_specs = of_other(in_one);
   }
-  context.decisions.forget(Kind::row_length);
+  for (const Kind extent : {Kind::row_length, Kind::images}) context.decisions.forget(extent);
   auto result = std::make_shared<PlanClass>();
   result->works = works_of(specs);
   const auto others = doing(result->works, other_specs);

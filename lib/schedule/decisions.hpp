@@ -9,6 +9,14 @@
 
 namespace sinter {
 
+// How the images of a filter's gradient are cut in parts that are summed side by side, where plans
+// of a class have other numbers of both.
+enum class ImageParts : std::int64_t {
+  whole,        // not at all
+  that_divide,  // as many as are estimated to be the fastest, of those that divide the images
+  one,          // a single part: what numbers there are then differs from all other plans'
+};
+
 class Decisions {
  public:
   enum class Kind : std::uint8_t {
@@ -16,9 +24,12 @@ class Decisions {
     key_parts,     // of an attention
     query_parts,   // of its gradients
     depth_parts,   // of a contraction
+    images,        // of a filter's gradient: that it is summed over, before they are cut
+    image_parts,   // of one in a class of any number of images: see ImageParts
     num_partials,  // of rows whose columns are reduced: blocks that walk over them
     rows_per_cta,  // of these: that a block takes
     row_length,    // of rows, before they are cut
+    walked,        // of rows whose length changes: whether blocks walk over what they are summed of
     row_unit,      // of rows whose length changes: what divides all lengths; else 0
     part_size,     // of these: how long their parts are
   };

@@ -75,12 +75,15 @@ std::optional<ScheduledKernel> schedule_as(const ScheduledKernel& decided, const
 }
 
 // Of two convolutions. Images are the outermost of the pixels, along the rows, the columns or, of
-// a filter's gradient, k.
+// a filter's gradient, k, whose parts are the outermost batch entries.
 static bool only_images_differ(const KernelSpec& a, const KernelSpec& b) {
   const ContractionSpec& c = a.contraction();
+  const bool gradient = c.k() > 0 && c.k_indices.front() == KIndex::pixels;
+  const auto of_images = [&](int i) {
+    return i == c.first_m() || i == c.first_n() || i == c.first_k() || (gradient && i == 0);
+  };
   for (int i = 0; i < a.extent.size(); ++i)
-    if (a.extent[i] != b.extent[i] && i != c.first_m() && i != c.first_n() && i != c.first_k())
-      return false;
+    if (a.extent[i] != b.extent[i] && !of_images(i)) return false;
   return true;
 }
 

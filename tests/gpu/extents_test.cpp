@@ -331,7 +331,9 @@ TEST_CASE("classes of extents: a decoder block", "[gpu][extents]") {
        true});
 }
 
-TEST_CASE("classes of extents: filter gradients of any number of images", "[gpu][extents]") {
+namespace {
+
+void run_filter_gradients(const std::vector<std::vector<std::vector<std::int64_t>>>& classes) {
   const auto channels_last = [](const char* name, const Dims& dim) {
     return TensorOptions{
         .name = name, .dim = dim, .stride = {dim[1] * dim[2] * dim[3], 1, dim[1] * dim[3], dim[1]}};
@@ -354,9 +356,22 @@ TEST_CASE("classes of extents: filter gradients of any number of images", "[gpu]
                     {.stride = channels_last("", of_w).stride, .data_type = DataType::f32});
            g.output(gelu_tanh(x), "z", {.stride = channels_last("", dim).stride});
          },
-         {{{2}, {3}, {7}, {40}}},
+         classes,
          60,
          true});
+}
+
+}  // namespace
+
+TEST_CASE("classes of extents: filter gradients of any number of images", "[gpu][extents]") {
+  run_filter_gradients({{{2}, {3}, {7}, {40}}});
+}
+
+// As of images that are worth it: a part has one image, several, or all of them.
+TEST_CASE("classes of extents: filter gradients cut in parts of images", "[gpu][extents]") {
+  setenv("SINTER_SPLIT_ELEMENTS", "16", 1);
+  run_filter_gradients({{{2}, {3}, {7}, {36}, {40}}});
+  unsetenv("SINTER_SPLIT_ELEMENTS");
 }
 
 TEST_CASE("classes of extents: batch norms of any number of images", "[gpu][extents]") {

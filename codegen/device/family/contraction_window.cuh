@@ -82,6 +82,15 @@ struct Apart : Base {
   static constexpr int planes = Base::taps;
 };
 
+// Images of a part of a filter gradient's sums, with one of zeros behind them. How many there are
+// may come with the launch. There is nothing behind this axis, so that no pitch follows from it.
+template <class Count>
+struct Images;
+template <long long count>
+struct Images<Dims<count>> : Axis<1, 0, 1, 1, 1, -1, Dims<1>, Dims<0>, Dims<0>> {
+  static constexpr auto result = number_of<count>;
+};
+
 enum class TapsOf { k, columns, batch };
 
 // Axes innermost first. `taps_of`: what numbers the taps, with the channels behind them, in lines
@@ -122,8 +131,8 @@ struct Window {
     return blocked ? (Axes::pitch * ...) : (base + reach + 7) / 8 * 8;
   }
   static constexpr int eight_pitch = [] {
-    const int results[] = {Axes::result...}, pitches[] = {Axes::pitch...};
-    return blocked && results[0] == 8 ? pitches[0] : 8;
+    const int pitches[] = {Axes::pitch...}, over[] = {Axes::most_offset...};
+    return blocked && pitches[0] - over[0] == 8 ? pitches[0] : 8;
   }();
   // Tells the planes of taps apart, in the order of the taps that come first.
   static SINTER_DEVICE int plane(int tap) {

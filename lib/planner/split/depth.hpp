@@ -12,9 +12,13 @@ namespace sinter {
 struct DepthParts {
   Dims parts;  // of each index of k; empty: k stays whole
   double microseconds = 0, whole_microseconds = 0;
-  bool by_wgmma = false;  // the engine that multiplies
+  bool by_wgmma = false;    // the engine that multiplies
+  bool any_images = false;  // the outermost index is cut, in plans of a class in other numbers
 };
-DepthParts choose_depth_parts(const KernelSpec& contraction, const PlanContext& context);
+// `whole_images`: plans of a class have any number of the images that a filter's gradient is summed
+// over, so that no number of parts divides all.
+DepthParts choose_depth_parts(const KernelSpec& contraction, const PlanContext& context,
+                              bool whole_images = false);
 
 // Whether a second product and reduced results, where the contraction has them, are better made by
 // its kernel than by others: an engine on tensor cores does them, the same one as without the

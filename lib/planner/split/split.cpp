@@ -386,8 +386,18 @@ std::vector<KernelSpec> split(KernelSpec spec, const PlanContext& context,
                            [&] { return columns_of(spec); });
   const std::int64_t unit = unit_of(spec, context);
   if (unit > 0)
-    if (auto walk = as_walked_sums(spec))
-      return split_columns(std::move(*walk), context, temporaries);
+    if (auto walk = as_walked_sums(spec)) {
+      // What one kernel adds up fast is not walked over. (Of 128 tokens of 1024 bf16 two kernels
+      // take twice as long.) Of fewer terms than these, other plans of the class may have one,
+      // whose kernel has no loop.
+      constexpr std::int64_t kFewest = 4;
+      if (context.decisions.decide(Decisions::Kind::walked, spec.nodes.front(), [&] {
+            return wished_parts(spec, device) > 1 || columns_of(spec) < kFewest;
+          }))
+        return split_columns(std::move(*walk), context, temporaries);
+      spec.rowwise().any_length = true;
+      return {std::move(spec)};
+    }
   const std::int64_t least = elements_a_block(), blocks = blocks_of(spec),
                      elements = rows_of(spec) * columns_of(spec);
   if (!divisible(spec) || elements == 0) return {std::move(spec)};

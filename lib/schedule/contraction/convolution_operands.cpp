@@ -97,7 +97,7 @@ std::optional<BoxedOperand> image_operand(const ConvolutionOperand& of,
     if (is_part(axes, b)) continue;
     for (const Window& w : a.windows)
       if (w.coefficient[b] != 0) return {};
-    if (s == 0 || spec.extent[b] == 1) continue;
+    if (s == 0) continue;
     if (image_step == 0 && s >= span) image_step = s;
     if (image_step > 0 && s % image_step == 0) {
       o.image_steps.push_back({b, s / image_step});
@@ -183,7 +183,7 @@ std::optional<BoxedOperand> gradient_operand(const ConvolutionOperand& of) {
   if (!tma::takes_step(pixel * bytes)) return {};
   o.map.stride = {pixel * bytes};
   for (auto b = r.batch.rbegin(); b != r.batch.rend(); ++b) {
-    if (a.stride[*b] == 0 || spec.extent[*b] == 1) continue;
+    if (a.stride[*b] == 0) continue;
     if (!tma::takes_step(a.stride[*b] * bytes) || o.map.dim.size() == tma::kMostDims) return {};
     o.batch.push_back(*b);
     o.map.dim.push_back(spec.extent[*b]);

@@ -279,8 +279,6 @@ std::optional<Orientation> orient_window_as(const WgmmaConfig& decided, const Ke
   const ConvolutionWindow& window = *decided.window;
   if (!may_be_convolution(given.contraction()) || !given.columns.empty()) return {};
   const bool gradient = window.taps_of != ConvolutionWindow::Taps::k;
-  // Gradients whose pixels stay are cut in parts of whole images, whose number these divide.
-  if (gradient && decided.resident) return {};
   const bool columns_together =
       !prefers(given, given.body, n_index(given), m_index(given), is_store);
   const Pixels pixels = !decided.resident       ? Pixels::each_tap
@@ -337,6 +335,11 @@ std::optional<WgmmaPlan> schedule_as(const WgmmaConfig& decided, const KernelSpe
   WgmmaConfig e = decided;
   e.a.take_tensor(own.a);
   e.b.take_tensor(own.b);
+  if (e.window) {  // how many images a part of a gradient's sums has
+    e.window = own.window;
+    e.a.image_steps = own.a.image_steps;
+    e.b.image_steps = own.b.image_steps;
+  }
   if (e.b2) e.b2->take_tensor(*own.b2);
   if (e.result) e.result->take_tensor(*own.result);
   e.wide_index |= needs_wide_index(o->spec);

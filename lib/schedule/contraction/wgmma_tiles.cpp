@@ -289,7 +289,7 @@ std::string to_text(const Tile& t) {
 }
 
 double tile_microseconds(const TileProblem& p, const Tile& t, const DeviceModel& device) {
-  return estimate(p, t, device);
+  return p.gradient ? estimate_gradient(p, t, device) : estimate(p, t, device);
 }
 
 bool has_steps_for(const TileProblem& p, const Tile& t) {

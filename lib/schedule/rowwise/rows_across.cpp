@@ -138,7 +138,12 @@ void divide_across(const KernelSpec& spec, double rows, double columns, const De
   while (s.rows_per_block > 1 && s.rows_per_block >= 2 * beside &&
          2 * s.threads <= columns * s.rows_per_block)
     s.rows_per_block /= 2;
-  s.threads_per_row = std::min(s.threads / s.rows_per_block, power_of_two_from(columns, 1024));
+  // Where rows may have any length, each thread has some of it: what threads have is added up at
+  // the end. (251 rows of 1024 bf16 with one or two each on an H200: 2.0 us, 1.1 with eight.)
+  constexpr double kSome = 8, kWarp = 32;
+  const double along =
+      any_length ? std::max(columns / kSome, std::min(columns, kWarp / s.rows_per_block)) : columns;
+  s.threads_per_row = std::min(s.threads / s.rows_per_block, power_of_two_from(along, 1024));
   s.threads = s.rows_per_block * s.threads_per_row;
   const int cost = element_cost(spec, spec.body) * width;
   const int bytes = std::max(1, s.packing.fetched_bytes);
