@@ -6,6 +6,7 @@
 #include "emit/window_text.hpp"
 #include "plan/access.hpp"
 #include "schedule/attention/forward_parts.hpp"
+#include "schedule/contraction/convolution_dims.hpp"
 #include "schedule/gathering.hpp"
 #include "sinter/ops/shapes_layout.hpp"
 
@@ -230,6 +231,7 @@ void add_constants(const KernelSpec& spec, const SimtConfig& s, std::vector<Conf
                      {"b_k_fastest", s.b_k_fastest, true},
                      {"n_fastest", s.n_fastest, true},
                      {"zero_dominates", spec.contraction().zero_dominates == ZeroOf::a, true}});
+  if (has_marked_zeros(spec.contraction())) c.push_back({"marked_zeros", 1, true});
 }
 
 void add_constants(const KernelSpec& spec, const ChainedConfig& e, std::vector<ConfigConstant>& c) {

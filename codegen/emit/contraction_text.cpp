@@ -4,6 +4,7 @@
 #include "emit/spelling.hpp"
 #include "emit/tensor_cores_text.hpp"
 #include "plan/liveness.hpp"
+#include "schedule/contraction/convolution_dims.hpp"
 
 namespace sinter {
 namespace {
@@ -43,9 +44,42 @@ void print_epilogue(TextWriter& out, const BodyText& body) {
   out.close("};");
 }
 
-void print_zero_dominates(TextWriter& out, const KernelSpec& spec, const KernelNames& names) {
+namespace {
+
+// The products that count, of sums that are taken again; empty where none are.
+std::string counted_products(const KernelSpec& spec, const WgmmaConfig* engine) {
   const ContractionSpec& c = spec.contraction();
-  if (c.zero_dominates == ZeroOf::neither) return;
+  if (c.zero_dominates != ZeroOf::neither)
+    return has_marked_zeros(c) ? "UnlessMarked" : "UnlessZero";
+  if (!engine || !engine->window || engine->integers) return {};
+  const BoxedOperand& of = engine->a.of_result ? engine->a : engine->b;
+  if (!of.of_result) return {};
+  // Pixels of the result's gradient: dims of its map behind the channels, innermost first.
+  std::string bounds;
+  for (int i = 0; i < static_cast<int>(engine->window->axes.size()); ++i) {
+    const BatchStep& part = engine->window->axes[static_cast<std::size_t>(i)].part;
+    const int index = spec.extent.size() - 1 - i;
+    if (index < c.first_k()) break;
+    Dims coefficient = Dims::filled(spec.extent.size(), 0);
+    coefficient[index] = 1;
+    std::int64_t end = spec.extent[index];
+    if (part.index >= 0) {
+      coefficient[part.index] = part.step;
+      end += part.step * (spec.extent[part.index] - 1);
+    }
+    if (of.map.dim[i + 1] < end)
+      bounds += fmt::format("{}sinter::contraction::Bound<{}, {}>", bounds.empty() ? "" : ", ",
+                            of.map.dim[i + 1], dims_type(coefficient));
+  }
+  return bounds.empty() ? "" : fmt::format("WhereResultsAre<{}>", bounds);
+}
+
+}  // namespace
+
+void print_retaken(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                   const WgmmaConfig* engine) {
+  const ContractionSpec& c = spec.contraction();
+  if (counted_products(spec, engine).empty()) return;
   print_operand(out, BodyText(spec, names, c.a().body, nullptr), "ElementA");
   print_operand(out, BodyText(spec, names, c.b().body, nullptr), "ElementB");
 }
@@ -122,10 +156,10 @@ void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const Kernel
   out.open("struct Body {{");
   out.line("using Reductions = sinter::Reductions<{}>;",
            fmt::join(names.column.begin(), names.column.end(), ", "));
-  if (spec.contraction().zero_dominates != ZeroOf::neither)
-    out.line("using DominatingZeros = sinter::contraction::DominatingZeros<{}>;",
-             spec.contraction().zero_dominates == ZeroOf::a ? "ElementA, ElementB"
-                                                            : "ElementB, ElementA");
+  if (const std::string counted = counted_products(spec, engine); !counted.empty())
+    out.line("using Retaken = sinter::contraction::Retaken<sinter::contraction::{}, {}>;", counted,
+             spec.contraction().zero_dominates == ZeroOf::b ? "ElementB, ElementA"
+                                                            : "ElementA, ElementB");
   out.line("template <int width>");
   out.line("using Place = ::Place<width>;");
   const std::set<int> loads = packed_ports(body, live, StatementKind::load);

@@ -16,7 +16,9 @@ void print_value(TextWriter& out, const BodyText& body, int statement, std::stri
 void print_epilogue(TextWriter& out, const BodyText& body);
 
 // Elements of both operands, for sums that tensor cores cannot take; nothing where there are none.
-void print_zero_dominates(TextWriter& out, const KernelSpec& spec, const KernelNames& names);
+// `engine`: null on the portable one.
+void print_retaken(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                   const WgmmaConfig* engine);
 
 // The epilogue where a thread holds packs of neighbours. `engine`: null on the portable one.
 void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const KernelNames& names,

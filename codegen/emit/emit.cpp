@@ -317,7 +317,7 @@ std::string kernel_text(const ScheduledKernel& scheduled, const KernelNames& nam
         print_operand_of_tiles(out, spec, *wgmma, wgmma->b, "OperandB", "map_b");
         if (const auto& b2 = wgmma->b2) print_boxed_operand(out, *b2, "OperandB2", "map_b2");
         if (wgmma->scaled()) print_scales(out, spec, names, *wgmma);
-        print_zero_dominates(out, spec, names);
+        print_retaken(out, spec, names, wgmma);
         print_packed_epilogue(out, spec, names, body, wgmma);
         break;
       }
@@ -331,7 +331,7 @@ std::string kernel_text(const ScheduledKernel& scheduled, const KernelNames& nam
         print_place(out, scheduled, names, body);
         print_mma_operand(out, spec, names, a, mma->a, "OperandA");
         print_mma_operand(out, spec, names, b, mma->b, "OperandB");
-        print_zero_dominates(out, spec, names);
+        print_retaken(out, spec, names, nullptr);
         print_packed_epilogue(out, spec, names, body, nullptr);
         break;
       }

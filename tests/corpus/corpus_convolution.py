@@ -20,9 +20,10 @@ def image_of_lines(g, name, dim, **fields):
 
 def directions(name, x, w, io="bf16", stride=None, pre=None, post=None, dilation=None, groups=1,
                mode="cross_correlation", which="fdw", lay=image, intermediate="f32", compute="f32",
-               results=None):
+               results=None, infinite=None):
     """Forward, data gradient and filter gradient of one convolution; `lay`: how tensors lie;
-    `results`: their type."""
+    `results`: their type; `infinite`: every so manyth element of the image, or of dy where there is
+    none, is infinite or NaN."""
     spatial = len(x) - 2
     stride, dilation = stride or [1] * spatial, dilation or [1] * spatial
     pre = pre or [0] * spatial
@@ -52,6 +53,29 @@ def directions(name, x, w, io="bf16", stride=None, pre=None, post=None, dilation
     for unused, needs in {"x": "fw", "w": "fd", "dy": "dw"}.items():
         if not set(needs) & set(which):
             del g.tensors[unused]
+    if infinite:
+        make_infinite(g, "x" if "x" in g.tensors else "dy", infinite)
+
+
+def make_infinite(g, name, every):
+    """Those of channels that lie together; what a convolution reads is stored first."""
+    dim = g.tensors[name]["dim"]
+    place = "channel"
+    image(g, "finite", dim)
+    g.pointwise("gen_index", "channel", "finite", axis=1)
+    step = dim[1]
+    for axis in range(len(dim) - 1, 1, -1):
+        g.value(f"step_{axis}", float(step))
+        g.pointwise("gen_index", f"index_{axis}", "finite", axis=axis)
+        g.pointwise("mul", f"first_{axis}", f"index_{axis}", f"step_{axis}")
+        place = g.pointwise("add", f"place_{axis}", place, f"first_{axis}")
+        step *= dim[axis]
+    g.value("every", float(every))
+    g.value("half", 0.5)
+    g.pointwise("mod", "rest", place, "every")
+    g.pointwise("cmp_gt", "stays", "rest", "half")
+    g.pointwise("div", name, "finite", "stays")
+    image(g, name, dim, output=True)
 
 
 directions("3x3", [3, 64, 13, 11], [72, 64, 3, 3], pre=[1, 1])
@@ -148,6 +172,18 @@ directions("3d_stride_2", [1, 32, 6, 7, 5], [64, 32, 3, 2, 3], pre=[1, 0, 1], st
 directions("2_groups", [2, 128, 8, 9], [128, 64, 3, 3], pre=[1, 1], groups=2)
 directions("one_image", [1, 64, 20, 17], [64, 64, 3, 3], pre=[1, 1])
 directions("one_line", [4, 64, 1, 40], [64, 64, 1, 3], pre=[0, 1])
+# Zeros beside the taps of a copied filter meet them, or those beside an image's results.
+directions("infinite_first_layer", [2, 3, 38, 42], [64, 3, 7, 7], stride=[2, 2], pre=[3, 3],
+           which="f", infinite=449)
+directions("infinite_first_layer_gradient", [2, 3, 38, 42], [64, 3, 7, 7], stride=[2, 2], pre=[3, 3],
+           which="d", infinite=9537)
+directions("infinite_32_channels_stride_2", [3, 32, 14, 18], [72, 32, 3, 3], stride=[2, 2],
+           pre=[1, 1], which="f", infinite=993)
+for direction in "fd":
+    directions("infinite_groups_" + direction, [2, 64, 10, 12], [64, 16, 3, 3], groups=4, pre=[1, 1],
+               which=direction, infinite=1985)
+directions("infinite_filter_gradient", [3, 64, 9, 11], [64, 64, 3, 3], pre=[1, 1], which="w",
+           infinite=704)
 directions("few_outputs", [4, 64, 12, 12], [8, 64, 3, 3], pre=[1, 1])
 directions("24_channels", [2, 24, 12, 12], [64, 24, 3, 3], pre=[1, 1])
 # Pixels of a stride that are joined where they lie: padded to either side, of several strides.

@@ -25,6 +25,7 @@ struct Problem {
   DataType io = bf16;
   bool one_column = false;  // of the filter
   DataType compute = f32;
+  double infinite = 0;  // every so manyth pixel of those that lie one behind another
   Dims taps() const { return {filter, one_column ? 1 : filter}; }
   Dims padding() const { return {pad, one_column ? 0 : pad}; }
 };
@@ -54,7 +55,16 @@ Shared<Graph> graph_of(const Problem& p, const std::string& name) {
                                .post_padding = padding,
                                .stride = {p.stride, p.stride},
                                .dilation = {p.dilation, p.dilation}};
-  const auto image = [&] { return tensor("x", p.images, p.channels, p.height, p.width); };
+  const auto pixels = [&](const char* of, std::int64_t n, std::int64_t c, std::int64_t height,
+                          std::int64_t width) {
+    const Tensor t = tensor(of, n, c, height, width);
+    if (p.infinite == 0) return t;
+    const auto place = gen_index(t, 2) * static_cast<double>(width) + gen_index(t, 3);
+    const Tensor some = t / (place - floor(place / p.infinite) * p.infinite > 0.5);
+    return g->output(some, std::string("some_of_") + of,
+                     {.stride = channels_last(c, height, width)});
+  };
+  const auto image = [&] { return pixels("x", p.images, p.channels, p.height, p.width); };
   const auto filter = [&] { return tensor("w", p.filters, p.channels, taps[0], taps[1]); };
   // The filters fastest, as wgmma wants them of a data gradient that has not 16 bits.
   const auto turned_filter = [&] {
@@ -62,7 +72,11 @@ Shared<Graph> graph_of(const Problem& p, const std::string& name) {
     return g->tensor(
         {.name = "w", .dim = {k, p.channels, r, s}, .stride = {1, k * r * s, k * s, k}});
   };
-  const auto gradient = [&] { return tensor("dy", p.images, p.filters, h, w); };
+  const auto gradient = [&] {
+    const char* const name = "dy";
+    return p.direction == Direction::dgrad ? pixels(name, p.images, p.filters, h, w)
+                                           : tensor(name, p.images, p.filters, h, w);
+  };
   switch (p.direction) {
     case Direction::fprop: {
       auto y = conv_fprop(image(), filter(), options);
@@ -194,6 +208,30 @@ TEST_CASE("first layers, each kind of configuration", "[.][first_layers]") {
            {fprop, 3, 32, 72, 13, 18, 3, 2, 1, 1, Epilogue::scale_residual},
            {dgrad, 2, 4, 72, 16, 20, 3, 1, 1, 1, Epilogue::none, f16},
            {wgrad, 3, 3, 40, 18, 20, 7, 2, 1, 3, Epilogue::none, f16}});
+}
+
+// Pixels reach the results whose windows they lie in, and no others.
+TEST_CASE("convolutions of infinite pixels, each kind of configuration", "[convolution]") {
+  constexpr auto none = Epilogue::none, residual = Epilogue::scale_residual;
+  run_all({{fprop, 2, 64, 64, 9, 11, 3, 2, 1, 1, residual, f16, false, f32, 31},
+           {dgrad, 2, 64, 72, 8, 10, 3, 1, 1, 1, none, bf16, false, f32, 31}});
+}
+
+// Where k runs over the zeros beside the image, pixels of a line meet no result of the one before.
+TEST_CASE("filter gradients of infinite pixels, each kind of configuration", "[convolution]") {
+  constexpr auto none = Epilogue::none;
+  run_all({{wgrad, 3, 64, 64, 9, 11, 3, 1, 1, 1, none, bf16, false, f32, 11},
+           {wgrad, 3, 64, 64, 19, 11, 3, 1, 1, 1, none, bf16, true, f32, 209}});
+}
+
+// With SINTER_REARRANGE=last zeros stand beside taps.
+TEST_CASE("first layers of infinite pixels, each kind of configuration", "[.][first_layers]") {
+  constexpr auto none = Epilogue::none, scale = Epilogue::scale;
+  run_all({{fprop, 2, 3, 64, 38, 42, 7, 2, 1, 3, scale, bf16, false, f32, 149},
+           {fprop, 3, 32, 72, 13, 18, 3, 2, 1, 1, Epilogue::scale_residual, bf16, false, f32, 31},
+           {dgrad, 2, 4, 72, 16, 20, 3, 1, 1, 1, none, f16, false, f32, 31},
+           {dgrad, 2, 3, 64, 38, 42, 7, 2, 1, 3, none, bf16, false, f32, 149},
+           {wgrad, 3, 3, 40, 18, 20, 7, 2, 1, 3, none, f16, false, f32, 20}});
 }
 
 TEST_CASE("forward convolutions with strides, each kind of configuration", "[convolution]") {

@@ -1,6 +1,9 @@
 #include "support/plan_interpreter.hpp"
 
+#include <cmath>
+
 #include "planner/rewrite/pass.hpp"
+#include "schedule/contraction/convolution_dims.hpp"
 #include "support/interpreted_attention.hpp"
 #include "support/kernel_statements.hpp"
 
@@ -109,7 +112,8 @@ class Kernel : KernelStatements {
                     const double *x = a.row(at), *y = b[p].row(at);
                     double acc = 0;
                     for (std::int64_t i = 0; i < a.length; ++i)
-                      if (c.zero_dominates != ZeroOf::a || x[i] != 0)
+                      if ((c.zero_dominates != ZeroOf::a || x[i] != 0) &&
+                          !(has_marked_zeros(c) && y[i] == 0 && std::signbit(y[i])))
                         acc = rounded(c.accumulate, acc + x[i] * y[i]);
                     accumulator_[p] = acc;
                   }

@@ -102,7 +102,7 @@ template <class Config, class Body, class Args, class Rows>
 SINTER_DEVICE void finish(const Args& args, EpilogueTile& slab, const EpiloguePlace<Config>& place,
                           const Rows& rows) {
   using Some = Packs<Config, Body>;
-  recompute_nonfinite<Config, Body>(args, slab, place, rows);
+  retake_slab<Config, Body>(args, slab, place, rows);
   EpilogueReductions<Config, Body> reduced;
   reduced.start();
 #pragma unroll 1

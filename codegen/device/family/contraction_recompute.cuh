@@ -1,33 +1,66 @@
-// Products with a zero of one operand that are zero also where the other is infinite or NaN: masked
-// probabilities, whose values may be anything. The tensor cores make NaN of such a product, and of
-// each sum with one; a sum that is a number needs no second look. So the few sums that are NaN are
-// taken again from memory, without those products.
+// Products that are none, though tensor cores multiply them: of a zero that is zero also times an
+// infinite or NaN factor (masked probabilities), of zeros beside the taps of a copied filter, and
+// of zeros beside an image's results. The tensor cores make NaN of such a product, and of each sum
+// with one; a sum that is a number needs no second look. So the few sums that are NaN are taken
+// again from memory, without those products.
 #pragma once
 #include "sinter/device/core/math.cuh"
 #include "sinter/device/family/contraction_epilogue_tile.cuh"
 
 namespace sinter::contraction {
 
-// Of the element functions of both operands: those of the one whose zeros dominate come first.
-template <class Dominating, class Other>
-struct DominatingZeros {
-  // The sum over k, by a warp.
+// Which products count, by where they stand and by the first factor.
+struct UnlessZero {
+  template <class P, class Coord>
+  static SINTER_DEVICE bool exists(const Coord&) {
+    return true;
+  }
+  static SINTER_DEVICE bool counts(float x) { return x != 0; }
+};
+struct UnlessMarked : UnlessZero {  // as negative zeros
+  static SINTER_DEVICE bool counts(float x) { return __float_as_uint(x) != 1u << 31; }
+};
+template <class... Bound>
+struct WhereResultsAre {  // of a filter's gradient, which k runs over
+  template <class P, class Coord>
+  static SINTER_DEVICE bool exists(const Coord& c) {
+    return P::within(List<Bound...>{}, c);
+  }
+  static SINTER_DEVICE bool counts(float) { return true; }
+};
+
+// `Counted`: one of these. Of the element functions of both operands `First` is that of the one
+// that it asks for.
+template <class Counted, class First, class Second>
+struct Retaken {
+  // The sum over k, by a warp. It ends where it is known to be NaN, as most are where factors are.
   template <class P, class Args>
   static SINTER_DEVICE float sum(const Args& args, typename P::Coord c) {
-    const Dominating dominating{args};
-    const Other other{args};
+    using Index = typename P::Index;
+    const First first{args};
+    const Second second{args};
+    const Index lane = static_cast<int>(threadIdx.x) % 32;
     float sum = 0;
 #pragma unroll 1
-    for (typename P::Index k = static_cast<int>(threadIdx.x) % 32; k < P::depth; k += 32) {
-      P::set_k(c, k);
-      const float x = static_cast<float>(dominating.value(c));
-      if (x != 0) sum = math::fma(x, static_cast<float>(other.value(c)), sum);
+    for (Index from = 0; from < P::depth; from += 32) {
+      if (from + lane < P::depth) {
+        P::set_k(c, from + lane);
+        if (Counted::template exists<P>(c)) {
+          const float x = static_cast<float>(first.value(c));
+          if (Counted::counts(x)) sum = math::fma(x, static_cast<float>(second.value(c)), sum);
+        }
+      }
+      if (__any_sync(0xffffffffu, sum != sum)) return 0.0f / 0.0f;
     }
 #pragma unroll
     for (int distance = 16; distance > 0; distance /= 2)
       sum += __shfl_xor_sync(0xffffffffu, sum, distance);
     return sum;
   }
+};
+template <class Body>
+concept RetakesSums = requires {
+  typename Body::Retaken;
 };
 
 // Whether a slab holds a NaN: a sum of four with one among them is one. The other way round, the
@@ -46,9 +79,9 @@ SINTER_DEVICE bool may_hold_nan(const EpilogueTile& slab) {
 
 // Takes the slab's NaNs again; the whole warp takes part.
 template <class Config, class Body, class Args, class Rows>
-SINTER_DEVICE void recompute_nonfinite(const Args& args, EpilogueTile& slab,
-                                       const EpiloguePlace<Config>& place, const Rows& rows) {
-  if constexpr (requires { typename Body::DominatingZeros; }) {
+SINTER_DEVICE void retake_slab(const Args& args, EpilogueTile& slab,
+                               const EpiloguePlace<Config>& place, const Rows& rows) {
+  if constexpr (RetakesSums<Body>) {
     using P = Problem<Config>;
     static_assert(Config::products == 1);
     if (!may_hold_nan(slab)) return;
@@ -62,9 +95,52 @@ SINTER_DEVICE void recompute_nonfinite(const Args& args, EpilogueTile& slab,
       typename P::Coord c = place.batch;
       P::set_m(c, rows.source(place.row + row));
       P::set_n(c, place.column + column);
-      const float again = Body::DominatingZeros::template sum<P>(args, c);
+      if (!P::exists(c)) continue;
+      const float again = Body::Retaken::template sum<P>(args, c);
       if (threadIdx.x % 32 == 0) sum = again;
       __syncwarp();
+    }
+  }
+}
+
+// The same of a fragment: 16 rows and twice as many columns as a lane has sums, in registers.
+// `transposed`: its rows are columns of the result. Registers have no index: one is looked for
+// among all of them, and so is its place.
+template <class Config, class Body, bool transposed, int count, class Args>
+SINTER_DEVICE void retake_fragment(const Args& args, const EpiloguePlace<Config>& place,
+                                   float (&sums)[count]) {
+  if constexpr (RetakesSums<Body>) {
+    using P = Problem<Config>;
+    float all = 0;
+#pragma unroll
+    for (int i = 0; i < count; ++i) all += sums[i];
+    if (!__any_sync(0xffffffffu, all != all)) return;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const auto locate = [&](int of_lane, int i, typename P::Coord& c) {
+      const int across = of_lane / 4 + i / 2 % 2 * 8, along = i / 4 * 8 + of_lane % 4 * 2 + i % 2;
+      const auto row = place.row + (transposed ? along : across),
+                 column = place.column + (transposed ? across : along);
+      c = place.batch;
+      P::set_m(c, row);
+      P::set_n(c, column);
+      return row < place.row_end && column < place.column_end && P::exists(c);
+    };
+#pragma unroll 1
+    for (int i = 0; i < count; ++i) {
+      float sum = 0;
+#pragma unroll
+      for (int j = 0; j < count; ++j) sum = i == j ? sums[j] : sum;
+      typename P::Coord c;
+      const bool found = sum != sum && locate(lane, i, c);
+#pragma unroll 1
+      for (unsigned left = __ballot_sync(0xffffffffu, found); left != 0; left &= left - 1) {
+        const int of_lane = __popc((left & (0u - left)) - 1);
+        locate(of_lane, i, c);
+        const float again = Body::Retaken::template sum<P>(args, c);
+        if (lane == of_lane) sum = again;
+      }
+#pragma unroll
+      for (int j = 0; j < count; ++j) sums[j] = i == j ? sum : sums[j];
     }
   }
 }

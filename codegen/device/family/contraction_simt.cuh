@@ -75,7 +75,8 @@ struct StepPlace {
   }
 };
 
-template <bool zero_dominates, class T, int each>
+// `zero_dominates`: of A; `marked_zeros`: those of B that are negative.
+template <bool zero_dominates, bool marked_zeros, class T, int each>
 SINTER_DEVICE void multiply(const T* a, const T* b, T (&acc)[each][each]) {
   constexpr int pitch = Shared<T, each * 16>::pitch;
 #pragma unroll 8
@@ -90,7 +91,8 @@ SINTER_DEVICE void multiply(const T* a, const T* b, T (&acc)[each][each]) {
     for (int i = 0; i < each; ++i)
 #pragma unroll
       for (int j = 0; j < each; ++j)
-        if (!zero_dominates || x[i / 4].at[i % 4] != T(0))
+        if ((!zero_dominates || x[i / 4].at[i % 4] != T(0)) &&
+            (!marked_zeros || y[j / 4].at[j % 4] != T(0) || T(1) / y[j / 4].at[j % 4] > T(0)))
           acc[i][j] = math::fma(x[i / 4].at[i % 4], y[j / 4].at[j % 4], acc[i][j]);
   }
 }
@@ -156,8 +158,10 @@ SINTER_DEVICE void sum_tile(const A& a, const B& b, const typename Problem<Confi
     const int current = static_cast<int>(step & 1);
     const bool more = step + 1 < steps;
     if (more) load_step(step + 1);
-    if (step >= 0)
-      multiply<Config::zero_dominates>(shared.step(current, 0), shared.step(current, 1), acc);
+    if (step >= 0) multiply < Config::zero_dominates, requires {
+        Config::marked_zeros;
+      }
+    > (shared.step(current, 0), shared.step(current, 1), acc);
     if (more) put_step(current ^ 1);
     if (steps > kRun && step % kRun == kRun - 1) fold_partials(acc, sum);
     __syncthreads();

@@ -36,17 +36,15 @@ struct Problem {
       return within(typename Config::Bounds{}, c);
     return true;
   }
+  template <class... Bound>
+  static SINTER_DEVICE bool within(List<Bound...>, const Coord& c) {
+    return ((dot(typename Bound::Coefficient{}, c.at) < static_cast<Index>(Bound::end)) && ...);
+  }
 
   static SINTER_DEVICE void set_batch(Coord& c, Index i) { unravel<0, Config::batch>(i, c); }
   static SINTER_DEVICE void set_m(Coord& c, Index i) { unravel<first_m, Config::m>(i, c); }
   static SINTER_DEVICE void set_n(Coord& c, Index i) { unravel<first_n, Config::n>(i, c); }
   static SINTER_DEVICE void set_k(Coord& c, Index i) { unravel<first_k, Config::k>(i, c); }
-
- private:
-  template <class... Bound>
-  static SINTER_DEVICE bool within(List<Bound...>, const Coord& c) {
-    return ((dot(typename Bound::Coefficient{}, c.at) < static_cast<Index>(Bound::end)) && ...);
-  }
 };
 
 }  // namespace sinter::contraction

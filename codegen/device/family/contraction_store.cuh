@@ -174,11 +174,18 @@ template <class Config, class Body>
 constexpr bool stores_as_summed() {
   static_assert(Config::products == 1 && Config::n_fastest && Config::split == 1,
                 "results are those of one product's sums");
-  static_assert(
-      !requires { typename Body::DominatingZeros; }, "sums are final as they are");
   static_assert(is_same<typename Config::Sum, float>);
   static_assert(!EpilogueReductions<Config, Body>::any, "tiles are stored without reductions");
   return true;
+}
+
+// Where a part of a tile's sums lies.
+template <class Config, class Coord>
+SINTER_DEVICE EpiloguePlace<Config> part_place(const TilePlace<Config>& tile, const Coord& batch,
+                                               int row, int column) {
+  using P = Problem<Config>;
+  const int end = tile.column + Shape<Config>::columns;
+  return {batch, row, column, tile.row_end, end < P::columns ? end : P::columns};
 }
 
 // The first column of the part after number `part` of a row of parts: behind the last, the first.
@@ -210,6 +217,7 @@ SINTER_DEVICE void store_tile(const Args& args, const TilePlace<Config>& tile, i
     const unsigned to = hopper::address(&slab) + (number + turn) % 2 * StoreTile::bytes;
     PartSums sums;
     get_part<Config>(number, sums);
+    retake_fragment<Config, Body, false>(args, part_place<Config>(tile, batch, row, column), sums);
     hopper::wait_for_stores<1>();  // the one before the last has left; of the lane that stored it
     __syncwarp();
     put_results<Config, Body>(args, batch, row, column, next_part<Config>(tile, part), 64, columns,
@@ -311,6 +319,8 @@ SINTER_DEVICE void store_rows(const Args& args, const TilePlace<Config>& tile, i
     }
     PartSums sums;
     get_part<Config>(number, sums);
+    retake_fragment<Config, Body, false>(
+        args, part_place<Config>(tile, batch, row, tile.column + part * 64), sums);
     put_results<Config, Body, sources>(args, batch, row, tile.column + part * 64,
                                        next_part<Config>(tile, part), S::columns - part * 64,
                                        read_columns, sums, hopper::address(tiles));

@@ -120,6 +120,10 @@ SINTER_DEVICE void store_rows_swapped(const Args& args, const TilePlace<Config>&
     };
     float sums[in_part * 8];
     Sums<Config, 0>{}.template get<part * in_part * 8, in_part * 2>(sums);
+    retake_fragment<Config, Body, true>(
+        args,
+        part_place<Config>(tile, batch, tile.row + first_row + part * 64, tile.column + warp * 16),
+        sums);
 #pragma unroll
     for (int i = 0; i < in_part; ++i) {
       unsigned blocks[4];

@@ -234,7 +234,7 @@ SINTER_DEVICE void finish_tile(const Args& args, const Rows& rows, const TilePla
       if (s + 1 < S::parts) next.fetch(args, epilogue_place(tile, first_row, s + 1), rows, lane);
       put_tile<0, S::across, Config::products>(slab, fragment, TileSums<Config>{}, s);
       __syncwarp();
-      recompute_nonfinite<Config, Body>(args, slab, epilogue_place(tile, first_row, s), rows);
+      retake_slab<Config, Body>(args, slab, epilogue_place(tile, first_row, s), rows);
       EpilogueReductions<Config, Body> reduced;
       reduced.start();
       current.compute(args, slab, epilogue_place(tile, first_row, s), rows, lane, reduced);

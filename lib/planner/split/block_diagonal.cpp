@@ -141,6 +141,7 @@ std::vector<KernelSpec> block_diagonal(const KernelSpec& given, Temporaries& tem
     kernels.push_back(
         copy_kernel(given, load, size, load.name + "_diagonal", temporaries, written));
     read_instead(spec, other, written, packed_in_order(rank, order, size));
+    mark_zeros(kernels.back(), spec);
     drop_unused(spec);
     simplify_domain(spec);
     kernels.push_back(std::move(spec));

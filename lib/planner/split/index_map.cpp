@@ -115,6 +115,32 @@ KernelSpec copy_kernel(const KernelSpec& from, const KernelPort& load, const Dim
   return k;
 }
 
+void mark_zeros(KernelSpec& copy, KernelSpec& product) {
+  using Mode = PointwiseMode;
+  copy.scalars = {{kNoTensor, "zero", DataType::f32, 0, 0},
+                  {kNoTensor, "beside", DataType::f32, -0.0, 0},
+                  {kNoTensor, "one", DataType::f32, 1, 1}};
+  const Statement load = copy.body.statements.front();
+  Statement store = copy.body.statements.back();
+  auto& body = copy.body.statements;
+  body = {load};
+  const auto add = [&](StatementKind kind, int port, std::vector<int> args, Mode mode = {}) {
+    Statement s = statement(kind, DataType::f32, load.label);
+    s.port = port;
+    s.args = std::move(args);
+    s.mode = mode;
+    body.push_back(std::move(s));
+    return static_cast<int>(body.size()) - 1;
+  };
+  const int zero = add(StatementKind::scalar, 0, {}), beside = add(StatementKind::scalar, 1, {}),
+            one = add(StatementKind::scalar, 2, {}),
+            tap = add(StatementKind::pointwise, -1, {0, zero}, Mode::add),
+            inside = add(StatementKind::inside, load.port, {one});
+  store.args = {add(StatementKind::pointwise, -1, {tap, beside, inside}, Mode::binary_select)};
+  body.push_back(std::move(store));
+  product.contraction().zero_dominates = ZeroOf::b;
+}
+
 void read_instead(KernelSpec& spec, ProductOperand& operand, const KernelPort& written,
                   Access access) {
   Statement& load = operand.body.statements.front();

@@ -117,6 +117,7 @@ std::vector<KernelSpec> joined_pixels(const KernelSpec& given, Temporaries& temp
   Dims size;
   for (int i : order) size.push_back(spec.extent[i]);
   read_instead(spec, spec.contraction().b(), written, packed_in_order(rank, order, size));
+  mark_zeros(kernels.back(), spec);
   drop_unused(spec);
   simplify_domain(spec);
   kernels.push_back(std::move(spec));

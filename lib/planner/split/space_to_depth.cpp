@@ -320,6 +320,7 @@ std::vector<KernelSpec> with_blocks(const KernelSpec& given, std::int64_t blocks
     kernels.push_back(
         copy_kernel(given, load, extent, load.name + "_blocks", temporaries, written));
     read_instead(spec, other, written, packed_in_order(rank, order, extent));
+    if (!kernels.back().ports.front().access.windows.empty()) mark_zeros(kernels.back(), spec);
   }
   drop_unused(spec);
   simplify_domain(spec);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "plan/access.hpp"
+#include "schedule/contraction/convolution_dims.hpp"
 
 namespace sinter {
 namespace {
@@ -31,7 +32,7 @@ void store_as_summed(const KernelSpec& spec, WgmmaConfig& e, bool all_rows_exist
   const bool in_pieces = e.resident && c.n > 1;
   e.stored_together = in_pieces ? kPiece : 8;
   if (!e.n_fastest || e.b2 || e.scaled() || e.integers || c.rows.on || (c.n != 1 && !in_pieces) ||
-      !spec.columns.empty() || c.zero_dominates != ZeroOf::neither)
+      !spec.columns.empty() || (c.zero_dominates != ZeroOf::neither && !has_marked_zeros(c)))
     return;
   int result = -1;
   std::vector<int> sources;
