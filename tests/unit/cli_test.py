@@ -113,6 +113,12 @@ class CommandLine(unittest.TestCase):
             done = self.sinter("run", self.add_graph(), "--device", "cpu", "--seed", seed, code=2)
             self.assertIn("is no seed", done.stderr)
 
+    def test_a_negative_number_of_samples_is_refused_in_a_line(self):
+        for command in ("run", "bench"):
+            done = self.sinter(command, self.add_graph(), "--samples", "-1", code=2)
+            self.assertIn("'-1' is negative; give 0 or more", done.stderr)
+            self.assertLess(len(done.stderr), 200)
+
     def test_an_input_that_is_given_twice_is_said_to_be(self):
         g = self.path("g.json", graph({"lr": {"pass_by_value": True}, "y": {"output": True}},
                                       pointwise("neg", "y", "lr")))

@@ -197,7 +197,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   command->add_flag("--json", o->json, "One JSON object a line");
   command->add_option("--seconds", o->seconds, "Start no new graph after this many seconds");
   command->add_option("--samples", o->samples, "Elements to check of each output, 0: all")
-      ->check(CLI::NonNegativeNumber);
+      ->check(negative_problem);
   command->add_flag("--no-check", o->no_check, "Do not compare with the float64 reference");
   command->add_flag("--no-fuse", o->no_fuse, "One kernel a node");
   command->callback([o, &exit_code] { exit_code = finish(run(*o)); });

@@ -73,6 +73,16 @@ std::string device_problem(const std::string& text) {
   return fmt::format("'{}' is no device; give cpu or the number of a GPU", shortened(text, 40));
 }
 
+std::string negative_problem(const std::string& text) {
+  if (!text.starts_with('-')) return {};
+  return fmt::format("'{}' is negative; give 0 or more", shortened(text, 40));
+}
+
+std::string positive_problem(const std::string& text) {
+  if (!text.starts_with('-') && text.find_first_not_of("0.") != std::string::npos) return {};
+  return fmt::format("'{}' is not above 0", shortened(text, 40));
+}
+
 std::string device_name(Device device) {
   if (device.is_cpu()) return "the CPU";
   const auto target = device.target();

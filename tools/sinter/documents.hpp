@@ -22,6 +22,12 @@ Result<Device> device_from(const std::string& text);
 std::string device_problem(const std::string& text);
 std::string device_name(Device device);
 
+// Empty where the text has no minus sign, or, of positive_problem, a number that is not 0 either.
+// (CLI11's own checks name the largest double, with its 309 digits.) What is no number the option
+// refuses.
+std::string negative_problem(const std::string& text);
+std::string positive_problem(const std::string& text);
+
 // Empty where the text is a list of targets that exist ("sm_90a", "sm_90a,sm_100a"); else which one
 // is none, with the nearest that is.
 std::string target_problem(const std::string& text);

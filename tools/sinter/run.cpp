@@ -263,7 +263,7 @@ void add_run(CLI::App& app, int& exit_code) {
   command
       ->add_option("--samples", o->samples,
                    "Elements to check of each output, 0: all (default: as many as take seconds)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(negative_problem);
   command->add_flag("--no-fuse", o->no_fuse, "One kernel a node");
   command->callback([o, &exit_code] { exit_code = finish(run(*o)); });
 }

@@ -305,10 +305,10 @@ void add_tune(CLI::App& app, int& exit_code) {
                       "File that takes the fastest (default: what SINTER_TUNING_FILE names)");
   command->add_option("-o,--output", o->output, "Plan file with the fastest, for one graph");
   command->add_option("--seconds", o->seconds, "Budget for each graph")
-      ->check(CLI::NonNegativeNumber)
+      ->check(negative_problem)
       ->capture_default_str();
   command->add_option("--most", o->most, "Configurations of a kernel to try")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_problem)
       ->capture_default_str();
   command->add_option("--device", o->device, "The number of a GPU (default: the current)")
       ->check(device_problem);

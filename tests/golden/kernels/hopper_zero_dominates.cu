@@ -83,7 +83,7 @@ struct ElementB {
 };
 struct Body {
   using Reductions = sinter::Reductions<>;
-  using DominatingZeros = sinter::contraction::DominatingZeros<ElementB, ElementA>;
+  using Retaken = sinter::contraction::Retaken<sinter::contraction::UnlessZero, ElementB, ElementA>;
   template <int width>
   using Place = ::Place<width>;
   template <int width>
@@ -101,6 +101,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_169e534a(const __grid_constant__ Args args) {
+void sinter_contraction_b912b0e2(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args);
 }

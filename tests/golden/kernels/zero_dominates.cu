@@ -70,7 +70,7 @@ struct ElementB {
 };
 struct Body {
   using Reductions = sinter::Reductions<>;
-  using DominatingZeros = sinter::contraction::DominatingZeros<ElementA, ElementB>;
+  using Retaken = sinter::contraction::Retaken<sinter::contraction::UnlessZero, ElementA, ElementB>;
   template <int width>
   using Place = ::Place<width>;
   template <int width>
@@ -88,6 +88,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_93fcef29(const __grid_constant__ Args args) {
+void sinter_contraction_1052e028(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }
