@@ -6,6 +6,7 @@
 #include "emit/window_text.hpp"
 #include "plan/access.hpp"
 #include "schedule/attention/forward_parts.hpp"
+#include "schedule/contraction/channel_groups.hpp"
 #include "schedule/contraction/convolution_dims.hpp"
 #include "schedule/gathering.hpp"
 #include "sinter/ops/shapes_layout.hpp"
@@ -201,6 +202,8 @@ void add_constants(const KernelSpec& spec, const DepthwiseConfig& e,
                      {"columns", e.columns},
                      {"run", e.run},
                      {"along_columns", e.along_columns, true}});
+  if (const int filters = index_of_filters(spec.contraction()); filters >= 0 && !e.groups)
+    c.push_back({"filters", filters});
   if (e.mma) c.insert(c.end(), {{"across", e.mma->across}, {"stages", e.mma->stages}});
   if (e.mma && e.mma->line_units > 0) c.push_back({"line_units", e.mma->line_units});
   if (e.mma && e.mma->rows > 1) c.push_back({"image_rows", e.mma->rows});

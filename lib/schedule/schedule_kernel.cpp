@@ -1,3 +1,4 @@
+#include "schedule/contraction/channel_groups.hpp"
 #include "schedule/contraction/narrow_groups.hpp"
 #include "schedule/scheduled_kernel.hpp"
 
@@ -14,19 +15,23 @@ ScheduledKernel scheduled(KernelSpec spec, Config config) {
 // alike.
 constexpr double kSurelyFaster = 1.5;
 
+// Convolutions in groups run on ordinary cores where all others would take longer.
+template <class Other>
+ScheduledKernel or_groups(const KernelSpec& spec, const DeviceModel& device, const Other& other) {
+  auto groups = plan_channel_groups(spec, device);
+  if (groups && device.depthwise == "ordinary")
+    return scheduled(std::move(groups->spec), std::move(groups->engine));
+  ScheduledKernel kernel = other();
+  if (!groups || groups->engine.microseconds >= kernel.microseconds) return kernel;
+  return scheduled(std::move(groups->spec), std::move(groups->engine));
+}
+
 // Of the engines on tensor cores the one with the least estimated time: that of warpgroups (wgmma),
 // unless the other is surely faster. (Where it is, the operands lie in steps: of a strided 1 x 1
 // convolution only the pixels of one line make up the rows of a tile, so that most of it is empty.)
 // Ordinary cores are for what no tensor core multiplies.
-ScheduledKernel schedule_contraction(const KernelSpec& spec, const DeviceModel& device,
-                                     const Tuning& tuning, KnownTiles& tiles) {
-  if (spec.contraction().chained()) {  // which no other engine runs: its pattern has asked this one
-    auto chained = plan_chained(spec, device);
-    return scheduled(std::move(chained->spec), std::move(chained->engine));
-  }
-  // Tensor cores would multiply a tile for the one column or row that a channel has.
-  if (auto depthwise = plan_depthwise(spec, device))
-    return scheduled(std::move(depthwise->spec), std::move(depthwise->engine));
+ScheduledKernel schedule_product(const KernelSpec& spec, const DeviceModel& device,
+                                 const Tuning& tuning, KnownTiles& tiles) {
   auto wgmma = plan_wgmma(spec, device, tuning, tiles);
   std::optional<MmaPlan> mma;
   if (!spec.contraction().paired()) mma = plan_mma(spec, device);
@@ -46,6 +51,18 @@ ScheduledKernel schedule_contraction(const KernelSpec& spec, const DeviceModel& 
       return {std::move(fma->spec), std::move(fma->engine), fma->microseconds,
               std::move(fma->choice), fma->tuned};
   return scheduled(spec, std::move(simt));
+}
+
+ScheduledKernel schedule_contraction(const KernelSpec& spec, const DeviceModel& device,
+                                     const Tuning& tuning, KnownTiles& tiles) {
+  if (spec.contraction().chained()) {  // which no other engine runs: its pattern has asked this one
+    auto chained = plan_chained(spec, device);
+    return scheduled(std::move(chained->spec), std::move(chained->engine));
+  }
+  // Tensor cores would multiply a tile for the one column or row that a channel has.
+  if (auto depthwise = plan_depthwise(spec, device))
+    return scheduled(std::move(depthwise->spec), std::move(depthwise->engine));
+  return or_groups(spec, device, [&] { return schedule_product(spec, device, tuning, tiles); });
 }
 
 ScheduledKernel schedule_family(const KernelSpec& spec, const DeviceModel& device,

@@ -254,6 +254,28 @@ directions("narrow_gradient_groups_of_8", [5, 72, 14, 17], [72, 8, 5, 3], pre=[0
 directions("narrow_gradient_groups_of_16", [4, 80, 7, 14], [80, 16, 3, 3], pre=[1, 1], groups=5, which="w")
 directions("narrow_gradient_groups_of_32", [6, 96, 7, 7], [96, 32, 3, 3], pre=[1, 1], groups=3, which="w")
 directions("depthwise_gradient_units", [3, 40, 11, 23], [40, 1, 3, 3], pre=[1, 2], post=[1, 0], groups=40, which="w")
+# Several filters of a channel, groups of unlike widths, on ordinary cores: channels and pixels together, steps,
+# dilation, a third dim; the gradient of a long line in parts.
+directions("depthwise_multiplier_lines", [2, 12, 9, 16], [24, 1, 3, 3], pre=[1, 1], groups=12, lay=image_of_lines)
+directions("depthwise_multiplier_of_3", [3, 10, 9, 11], [30, 1, 3, 2], stride=[2, 1], pre=[1, 1], post=[1, 0],
+           groups=10, io="f16")
+directions("depthwise_multiplier_of_4", [2, 9, 8, 10], [36, 1, 3, 3], dilation=[1, 2], pre=[1, 2], groups=9, io="f32")
+directions("depthwise_groups_4_to_8", [2, 24, 9, 10], [48, 4, 3, 3], pre=[1, 1], groups=6, io="f32")
+directions("depthwise_groups_6_to_3_lines", [2, 24, 9, 11], [12, 6, 3, 2], stride=[1, 2], pre=[1, 0], groups=4,
+           lay=image_of_lines)
+directions("depthwise_groups_4_to_1", [2, 20, 7, 9], [5, 4, 3, 3], pre=[1, 1], groups=5, io="f32")
+directions("depthwise_groups_3d", [2, 12, 3, 4, 5], [24, 3, 2, 3, 3], pre=[1, 1, 1], post=[0, 1, 1], groups=4, io="f32")
+directions("depthwise_1d_31_taps", [2, 24, 90], [24, 1, 31], pre=[15], groups=24, io="f32")
+directions("depthwise_1d_parts", [2, 40, 2048], [40, 1, 4], pre=[3], post=[0], groups=40)
+directions("depthwise_31x31", [1, 16, 12, 13], [16, 1, 31, 31], pre=[15, 15], groups=16, which="f")
+# 8-bit numbers, whose products and their sums f32 holds.
+directions("depthwise_f8e4m3", [2, 40, 9, 10], [40, 1, 3, 3], pre=[1, 1], groups=40, io="f8e4m3", results="f32")
+directions("depthwise_f8e5m2_stride_2", [2, 36, 9, 10], [36, 1, 5, 3], stride=[2, 2], pre=[2, 1], groups=36,
+           io="f8e5m2", results="bf16")
+directions("depthwise_i8", [2, 40, 9, 10], [40, 1, 3, 3], pre=[1, 1], groups=40, io="i8", intermediate="i32",
+           compute="i32", results="i32")
+directions("depthwise_i8_lines_multiplier", [2, 6, 9, 16], [12, 1, 3, 3], pre=[1, 1], groups=6, io="i8",
+           intermediate="i32", compute="i32", results="i32", lay=image_of_lines, which="f")
 # Groups of few channels, which are joined.
 directions("groups_of_4", [2, 128, 15, 14], [128, 4, 3, 3], pre=[1, 1], groups=32)
 directions("groups_of_16_stride_2", [3, 128, 15, 14], [256, 16, 3, 3], stride=[2, 2], pre=[1, 1],

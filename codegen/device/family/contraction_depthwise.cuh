@@ -22,7 +22,10 @@
 //   along_columns            packs of the epilogue lie along a line's pixels, not along channels
 //   using Rows, Columns      Axis of the image's last two dims, or NoAxis
 //   using Looped             List of the Axis whose taps are taken one after another, each with the
-//                            pixels that it moves to: those of a third dim, or of large filters
+//                            pixels that it moves to: those of a third dim, or of large filters,
+//                            and the channels of a group, whose pixels lie elsewhere, too
+//   filters                  where a channel, or group, has several: the index that counts them. A
+//                            thread's channels are then filters of one group, which see one pixel.
 //
 // and an Image and a Filter (of a gradient: a Gradient) with `Access`, `base(args)`; Image::offset
 // is that of coordinate 0. Pixels of Looped, of Rows and of Columns are the last indices of m (of
@@ -87,6 +90,12 @@ struct Axis {
 };
 using NoAxis = Axis<-1, -1, 1, 0, 1, 0, 1, 1, 0>;
 
+template <class Config>
+constexpr SINTER_DEVICE int index_of_filters() {
+  if constexpr (requires { Config::filters; }) return Config::filters;
+  return -1;
+}
+
 template <class Looped>
 inline constexpr int taps_of = 1;
 template <class... Axes>
@@ -102,7 +111,15 @@ struct Shape {
   using Columns = typename Config::Columns;
   static constexpr int each = Config::each, lanes = Config::lanes;
 
-  static constexpr int all_channels = static_cast<int>(Config::Extent::at(Config::channel));
+  static constexpr SINTER_DEVICE int extent_of(int index) {
+    return index < 0 ? 1 : static_cast<int>(Config::Extent::at(index));
+  }
+  // A thread's channels lie along index `beside_each`.
+  static constexpr int filters = index_of_filters<Config>(), of_group = extent_of(filters),
+                       beside_each = filters < 0 ? Config::channel : filters,
+                       pixel_each = filters < 0 ? each : 1;
+  static_assert(of_group % (filters < 0 ? 1 : each) == 0);
+  static constexpr int all_channels = extent_of(Config::channel) * of_group;
   static constexpr int channels = lanes * each,  // of a thread block
       channel_blocks = (all_channels + channels - 1) / channels;
   static constexpr int beside = Config::threads / lanes;  // blocks of results at once
@@ -117,9 +134,6 @@ struct Shape {
                        slots = (seen + advance - 1) / advance;
   // Batch entries and the first of the pixel indices are planes, each with blocks of results.
   static constexpr int spatial = (Rows::pixel_index >= 0) + (Columns::pixel_index >= 0);
-  static constexpr SINTER_DEVICE int extent_of(int index) {
-    return index < 0 ? 1 : static_cast<int>(Config::Extent::at(index));
-  }
   static constexpr int blocks_down =
                            (extent_of(Rows::pixel_index) + Config::rows - 1) / Config::rows,
                        blocks_across = (extent_of(Columns::pixel_index) + Config::columns - 1) /
@@ -136,6 +150,11 @@ struct Shape {
   static SINTER_DEVICE void set_plane(Coord& c, int plane) {
     unravel<0, Config::batch - 1>(static_cast<Index>(plane / planes_m()), c);
     unravel<P::first_m, Config::m - spatial>(static_cast<Index>(plane % planes_m()), c);
+  }
+
+  static SINTER_DEVICE void set_channel(Coord& c, int channel) {
+    c.at[Config::channel] = channel / of_group;
+    if constexpr (filters >= 0) c.at[filters] = channel % of_group;
   }
 
   // The tap's indices, the looped axes' outermost.
@@ -181,7 +200,7 @@ struct PixelRow {
   using Columns = typename Config::Columns;
   static constexpr int first = Columns::first(Config::columns),
                        count = Columns::last(Config::columns) - first + 1;
-  Pack<Element, Config::each> at[count];
+  Pack<Element, Shape<Config>::pixel_each> at[count];
 
   // `from`: of the row's coordinate 0; `origin`: of the block.
   SINTER_DEVICE void load(const Element* from, bool inside, int origin) {
@@ -311,7 +330,7 @@ SINTER_DEVICE void load_factors(const Args& args, float* filter, int first_chann
   for (int i = static_cast<int>(threadIdx.x); i < taps * S::channels; i += Config::threads) {
     const int channel = i / taps, tap = i % taps;
     typename S::Coord c;
-    c.at[Config::channel] = first_channel + channel;
+    S::set_channel(c, first_channel + channel);
     S::set_taps(typename Config::Looped{}, c, tap / S::taps, tap % S::taps);
     float value = 0;
     if (first_channel + channel < S::all_channels)
@@ -342,7 +361,8 @@ struct BlockSums {
     pixels.for_taps([&](int slot, int v, int q, int tap, const auto& pixel) {
 #pragma unroll
       for (int e = 0; e < each; ++e)
-        at[slot][v][q][e] = math::fma(get<float>(pixel, e), factor[tap][e], at[slot][v][q][e]);
+        at[slot][v][q][e] = math::fma(get<float>(pixel, S::pixel_each == 1 ? 0 : e),
+                                      factor[tap][e], at[slot][v][q][e]);
     });
   }
   SINTER_DEVICE void move_up() {
@@ -394,7 +414,7 @@ struct BlockSums {
         for (int q = 0; q < Config::columns; ++q) {
           if (column + q >= S::extent_of(Columns::pixel_index)) break;
           S::set_pixel(c, row, column + q);
-          finish<Config, Body, Config::channel>(args, c, at[0][v][q]);
+          finish<Config, Body, S::beside_each>(args, c, at[0][v][q]);
         }
       }
     }
@@ -425,7 +445,7 @@ SINTER_DEVICE void run(const Args& args) {
 
   typename S::Coord c;
   S::set_plane(c, plane);
-  c.at[Config::channel] = first_channel + own;
+  S::set_channel(c, first_channel + own);
   const auto* const image = image_at<Config, Image>(args, c);
   using Pixels = PixelRows<Config, typename Image::Element>;
   const int end = first_block + Config::run < S::blocks_down ? first_block + Config::run

@@ -47,7 +47,7 @@ SINTER_DEVICE void run_gradient(const Args& args) {
 #pragma unroll 1
     for (int item = thread / S::lanes; item < items; item += S::beside) {
       typename S::Coord c = batch;
-      c.at[Config::channel] = first_channel + own;
+      S::set_channel(c, first_channel + own);
       const int plane = item / in_plane, rest = item - plane * in_plane;
       unravel<P::first_k, Config::k - S::spatial>(static_cast<Index>(plane), c);
       const int first_block = rest / S::blocks_across * Config::run,
@@ -86,8 +86,8 @@ SINTER_DEVICE void run_gradient(const Args& args) {
           now.for_taps([&](int slot, int v, int q, int tap, const auto& pixel) {
 #pragma unroll
             for (int e = 0; e < each; ++e)
-              sums[tap][e] = math::fma(get<float>(pixel, e), get<float>(gradient[slot][v][q], e),
-                                       sums[tap][e]);
+              sums[tap][e] = math::fma(get<float>(pixel, S::pixel_each == 1 ? 0 : e),
+                                       get<float>(gradient[slot][v][q], e), sums[tap][e]);
           });
 #pragma unroll
         for (int slot = 0; slot < S::slots; ++slot)
@@ -129,16 +129,16 @@ SINTER_DEVICE void run_gradient(const Args& args) {
     const int tap = i / S::lanes, channel = i % S::lanes * each;
     if (first_channel + channel >= S::all_channels) continue;
     typename S::Coord c = batch;
-    c.at[Config::channel] = first_channel + channel;
+    S::set_channel(c, first_channel + channel);
     S::set_taps(typename Config::Looped{}, c, looped, tap);
     float sum[each];
 #pragma unroll
     for (int e = 0; e < each; ++e) {
       sum[e] = totals[tap * S::channels + channel + e];
       if (sum[e] != sum[e])
-        sum[e] = gradient_alone<Config, Gradient, Image>(args, neighbour<Config::channel>(c, e));
+        sum[e] = gradient_alone<Config, Gradient, Image>(args, neighbour<S::beside_each>(c, e));
     }
-    finish<Config, Body, Config::channel>(args, c, sum);
+    finish<Config, Body, S::beside_each>(args, c, sum);
   }
 }
 

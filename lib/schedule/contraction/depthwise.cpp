@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "plan/access.hpp"
+#include "schedule/contraction/channel_groups.hpp"
 #include "schedule/contraction/depthwise_gradient_mma.hpp"
 #include "schedule/contraction/depthwise_mma.hpp"
 #include "schedule/contraction/depthwise_rows.hpp"
@@ -23,13 +24,29 @@ constexpr int kMostPhases = 4;       // of a strided data gradient, along one di
 constexpr int kMostPacked = 8;       // pixels of a line that are stored at once
 constexpr double kFlight = 24e3;     // bytes under way of an SM that reach the rate of memory
 constexpr double kExposed = 0.2;     // of the shorter of memory and instructions
+constexpr int kMostShared = 48 << 10;
+constexpr std::int64_t kMostInGroup = 32;  // channels, which are taken one after another
 constexpr std::int64_t kMostSide = 1 << 20;  // coordinates are 32 bits wide
+
+bool may_be_multiplied(DataType t) {
+  switch (t) {
+    case DataType::f32:
+    case DataType::bf16:
+    case DataType::f16:
+    case DataType::f8e4m3:
+    case DataType::f8e5m2:
+    case DataType::i8:
+    case DataType::u8:
+      return true;
+    default:
+      return false;
+  }
+}
 
 // The port of an operand that is loaded as it lies.
 const KernelPort* loaded(const KernelSpec& spec, const ProductOperand& operand, int& number) {
   const KernelPort* const p = loaded_as_it_is(spec, operand.body);
-  if (!p || (p->type != DataType::bf16 && p->type != DataType::f16 && p->type != DataType::f32))
-    return nullptr;
+  if (!p || !may_be_multiplied(p->type)) return nullptr;
   number = operand.body.statements.front().port;
   return p;
 }
@@ -44,16 +61,44 @@ int channel_of(const ContractionSpec& c, const Access& a, const Access* b, const
   return -1;
 }
 
-bool may_be(const KernelSpec& spec) {
+// Whether sums in f32 are as right as those that are asked for: of integers none may be rounded.
+bool may_be_summed(const KernelSpec& spec, DataType a, DataType b) {
+  if (is_floating(a) || is_floating(b)) return spec.contraction().accumulate == DataType::f32;
+  const auto largest = [](DataType t) { return std::max(-info(t).lowest, info(t).largest); };
+  return elements(spec.extent, spec.contraction().first_k(), spec.extent.size()) * largest(a) *
+             largest(b) <=
+         0x1p24;
+}
+
+// The index of a group's channels, which are summed over, or in a gradient lie beside the taps; -1:
+// it has one. Nothing where the spec is no convolution in groups; `several`: of channels or filters.
+std::optional<int> channels_of_group(const KernelSpec& spec, bool several) {
   const ContractionSpec* const c = spec.as_contraction();
-  if (!c || !is_plain_product(*c) || !spec.columns.empty()) return false;
-  const bool gradient = c->m == 0;
-  if (c->batch == 0 || c->k() == 0 || (gradient ? c->n == 0 : c->n > 0)) return false;
-  const auto summed = [&](KIndex k) {
-    return k == (gradient ? KIndex::pixels : KIndex::filter_tap);
-  };
-  return std::all_of(c->k_indices.begin(), c->k_indices.end(), summed) &&
-         !reads_joined_indices(spec);
+  if (!c || !is_single_product(*c) || !spec.columns.empty() || c->batch == 0 || c->k() == 0 ||
+      reads_joined_indices(spec))
+    return {};
+  int channels = -1;
+  const bool gradient = c->k_indices.front() == KIndex::pixels;
+  for (int i = 0; i < c->k(); ++i) {
+    const KIndex what = c->k_indices[static_cast<std::size_t>(i)];
+    if (what == (gradient ? KIndex::pixels : KIndex::filter_tap)) continue;
+    if (gradient || what != KIndex::channels || channels >= 0) return {};
+    channels = c->first_k() + i;
+  }
+  const int filters = gradient ? c->m : c->n;
+  if (filters > 1 || (gradient && c->n == 0)) return {};
+  if (gradient && several) {  // which of the columns are no taps: groups lie as far apart as these reach
+    const KernelPort* const image = loaded_as_it_is(spec, c->b().body);
+    if (!image) return {};
+    for (int i = c->first_n(); i < c->first_k(); ++i)
+      for (int g = 0; g < c->batch; ++g)
+        if (image->access.stride[i] > 0 &&
+            image->access.stride[i] * spec.extent[i] == image->access.stride[g])
+          channels = i;
+  }
+  if ((filters > 0 || channels >= 0) != several) return {};
+  if (channels >= 0 && spec.extent[channels] > kMostInGroup) return {};
+  return channels;
 }
 
 double pixels_of(const KernelSpec& spec, const std::optional<ImageDim>& d) {
@@ -86,7 +131,7 @@ struct Walk {
   }
   // Of memory, that a warp has under way, and its neighbours have not.
   double flight_bytes(const DepthwiseConfig& e, int pixel_bytes) const {
-    const double step = e.across->divisor == 1 ? static_cast<double>(e.across->pixel) : 1;
+    const double step = e.across && e.across->divisor == 1 ? static_cast<double>(e.across->pixel) : 1;
     return 32.0 * e.each * pixel_bytes * advance * columns * step;
   }
   // 32-bit registers of sums, taps and pixels.
@@ -130,7 +175,7 @@ double blocks_at_once(const DepthwiseConfig& e, double registers, double grid,
 double clocks_of(const KernelSpec& spec, const DepthwiseConfig& e, const Walk& w, const Extents& x,
                  double registers, const DeviceModel& device) {
   // Instructions, roughly; instructions a clock of an SM, and of one warp.
-  constexpr double kPixel = 8, kResult = 15, kFixed = 150, kIssued = 3, kAlone = 0.4;
+  constexpr double kPixel = 8, kResult = 15, kFixed = 150, kIssued = 3, kAlone = 0.4, kWait = 200;
   const auto divisor = [](const std::optional<ImageDim>& d) {
     return d ? static_cast<double>(d->divisor) : 1;
   };
@@ -151,8 +196,11 @@ double clocks_of(const KernelSpec& spec, const DepthwiseConfig& e, const Walk& w
                           : walk + taps * e.each + kFixed;
   const double grid = grid_of(spec, e, w, x),
                at_once = std::ceil(blocks_at_once(e, registers, grid, device));
+  // Pixels of looped taps are not loaded ahead.
+  const double waited =
+      !e.gradient && x.looped > 1 ? (w.run + before) * x.looped * kWait : 0;
   const auto round = [&](double blocks) {  // of an SM
-    return code * std::max(1 / kAlone, blocks * warps / kIssued);
+    return std::max(code / kAlone + waited, code * blocks * warps / kIssued);
   };
   const double rounds = std::floor(grid / (at_once * device.sms)),
                left = std::ceil((grid - rounds * at_once * device.sms) / device.sms);
@@ -162,7 +210,7 @@ double clocks_of(const KernelSpec& spec, const DepthwiseConfig& e, const Walk& w
   return rounds * round(at_once) + (left > 0 ? round(left) : 0);
 }
 
-constexpr int kMostLanes = 32;
+constexpr int kMostLanes = 32, kFewestLanes = 8;
 
 // Threads side by side along channels, at most so many: those that waste few. 8 of them move 32
 // bytes at a time, of which the second-level cache takes fewer than of longer pieces. (144 channels
@@ -170,7 +218,7 @@ constexpr int kMostLanes = 32;
 int lanes_for(std::int64_t channels, int each, int most) {
   int best = 0;
   double least = 0;
-  for (int lanes = most; lanes >= 8; lanes /= 2) {
+  for (int lanes = most; lanes >= kFewestLanes; lanes /= 2) {
     const double all = std::ceil(static_cast<double>(channels) / (lanes * each)) * lanes * each,
                  waste = all / static_cast<double>(channels) - 1;
     if (best == 0 || waste < least - 0.15) least = waste, best = lanes;
@@ -193,71 +241,79 @@ bool reads_whole_lines(std::int64_t channels, int each, double images, const Dev
 std::optional<DepthwiseConfig> on_ordinary_cores(const KernelSpec& spec, DepthwiseConfig e,
                                                  const std::vector<ImageDim>& dims, double memory,
                                                  const DeviceModel& device) {
-  // The last two dims are walked over, the last alone where filters are large.
+  // The last two dims are walked over, or the last alone, down or across, where filters are large.
   const ContractionSpec& c = spec.contraction();
-  const double channels = static_cast<double>(spec.extent[e.channel]);
+  const int filters = index_of_filters(c);
+  const double channels = static_cast<double>(spec.extent[e.channel]) *
+                          (filters < 0 ? 1 : static_cast<double>(spec.extent[filters]));
   const int pixel_bytes = info(spec.ports[static_cast<std::size_t>(e.image.port)].type).bytes;
-  Extents x{};
+  const std::vector<ImageDim> looped = std::move(e.looped);
   std::optional<double> least;
-  std::optional<Walk> best;
-  for (const bool both : {true, false}) {
+  std::optional<DepthwiseConfig> best;
+  enum class Way { both, across, down };
+  for (const Way way : {Way::both, Way::across, Way::down}) {
+    const bool both = way == Way::both;
     if (both && dims.size() < 2) continue;
-    e.looped.assign(dims.begin(), dims.end() - (both ? 2 : 1));
-    e.across = dims.back();
-    e.down = both ? std::optional(dims[dims.size() - 2]) : std::nullopt;
+    if (way == Way::across && best) break;
+    if (way == Way::down && e.along_columns) continue;
+    e.looped = looped;
+    e.looped.insert(e.looped.end(), dims.begin(), dims.end() - (both ? 2 : 1));
+    e.across = way == Way::down ? std::nullopt : std::optional(dims.back());
+    e.down = both                ? std::optional(dims[dims.size() - 2])
+             : way == Way::down ? std::optional(dims.back())
+                                 : std::nullopt;
     const int spatial = both ? 2 : 1, all_taps = taps_of(spec, e.down) * taps_of(spec, e.across);
-    x = {.planes = e.gradient ? elements(spec.extent, c.first_k(), spec.extent.size() - spatial)
-                              : elements(spec.extent, 0, e.channel) *
-                                    elements(spec.extent, c.first_m(), c.first_n() - spatial),
-         .channel_blocks = std::ceil(channels / (e.lanes * e.each))};
+    Extents x{.planes = e.gradient
+                            ? elements(spec.extent, c.first_k(), spec.extent.size() - spatial)
+                            : elements(spec.extent, 0, e.channel) *
+                                  elements(spec.extent, c.first_m(), c.first_n() - spatial),
+              .channel_blocks = std::ceil(channels / (e.lanes * e.each))};
     if (e.gradient) x.batches = elements(spec.extent, 0, e.channel);
     for (const ImageDim& d : e.looped) x.looped *= taps_of(spec, d);
-    const int phases = e.down ? static_cast<int>(e.down->divisor) : 1;
-    if (phases > kMostPhases || e.across->divisor > kMostPhases) continue;
-    for (int rows : {phases, 2 * phases, 4 * phases}) {
+    const double shared = (e.gradient ? 1 : x.looped) * all_taps * e.lanes * e.each * 4;
+    if (shared > kMostShared) continue;
+    e.shared_bytes = static_cast<std::uint32_t>(shared);
+    const int phases = e.down ? static_cast<int>(e.down->divisor) : 1,
+              phases_across = e.across ? static_cast<int>(e.across->divisor) : 1;
+    if (phases > kMostPhases || phases_across > kMostPhases) continue;
+    for (int rows = phases; rows <= (way == Way::down ? 8 : 4) * phases; rows *= 2) {
       if (rows > phases && rows >= 2 * pixels_of(spec, e.down)) continue;
-      const double down = blocks_down(spec, e, rows);
+      const double down = blocks_down(spec, e, rows), most_parts = way == Way::down ? 128 : 16;
       for (int columns = 1; columns <= 8; ++columns) {
         if (columns > 1 && columns >= pixels_of(spec, e.across) + 1) continue;
-        if (columns % e.across->divisor != 0) continue;
+        if (columns % phases_across != 0) continue;
         if (e.along_columns && columns % e.packing.width != 0) continue;
         const double products = static_cast<double>(rows) * columns * all_taps * e.each;
-        for (double parts = 1; parts <= std::min(down, 16.0); parts *= 2) {
+        for (double parts = 1; parts <= std::min(down, most_parts); parts *= 2) {
           const Walk w(spec, e, rows, columns, static_cast<int>(std::ceil(down / parts)));
           const double registers = w.registers(e, all_taps, pixel_bytes);
           if (registers > (e.gradient ? kMostRegistersOfGradient : kMostRegisters) ||
               products > kMostProducts)
             continue;
+          const double walks = x.planes * walks_of(spec, e, w), grid = grid_of(spec, e, w, x);
+          if (grid >= 0x1p31 || walks >= 0x1p31) continue;
           // Bytes under way keep memory busy, instructions beside it are hidden in part.
-          const double flight = blocks_at_once(e, registers, grid_of(spec, e, w, x), device) *
-                                e.threads / 32 * w.flight_bytes(e, pixel_bytes),
+          const double flight = blocks_at_once(e, registers, grid, device) * e.threads / 32 *
+                                w.flight_bytes(e, pixel_bytes),
                        waited = memory * std::max(1.0, kFlight / flight),
                        issued = clocks_of(spec, e, w, x, registers, device) / device.clock,
                        us = std::max(waited, issued) + kExposed * std::min(waited, issued);
           if (least && *least <= us) continue;
           least = us;
-          best = w;
+          best = e;
+          best->rows = rows;
+          best->columns = columns;
+          best->run = w.run;
+          best->grid = clamp_grid(grid);
         }
       }
     }
-    if (best) break;
+    if (best && both) break;
   }
   if (!best) return {};
-  e.rows = best->rows;
-  e.columns = best->columns;
-  e.run = best->run;
-  const double walks = x.planes * walks_of(spec, e, *best),
-               grid = x.channel_blocks *
-                      (e.gradient ? x.batches * x.looped : std::ceil(walks * e.lanes / e.threads));
-  if (grid >= 0x1p31 || walks >= 0x1p31) return {};
-  e.microseconds = device.launch_microseconds + *least;
-  e.grid = clamp_grid(grid);
-  const double all_taps = taps_of(spec, e.down) * taps_of(spec, e.across),
-               shared = (e.gradient ? 1 : x.looped) * all_taps * e.lanes * e.each * 4;
-  if (shared > 48 << 10) return {};
-  e.shared_bytes = static_cast<std::uint32_t>(shared);
-  e.wide_index = needs_wide_index(spec);
-  return e;
+  best->microseconds = device.launch_microseconds + *least;
+  best->wide_index = needs_wide_index(spec);
+  return best;
 }
 
 }  // namespace
@@ -289,30 +345,47 @@ int taps_of(const KernelSpec& spec, const std::optional<ImageDim>& d) {
   return d && d->tap_index >= 0 ? static_cast<int>(spec.extent[d->tap_index]) : 1;
 }
 
-std::optional<DepthwisePlan> plan_depthwise(const KernelSpec& given, const DeviceModel& device) {
-  if (!may_be(given)) return {};
+namespace {
+
+// Whether channels lie together in what threads beside each other load or store.
+bool channels_together(const KernelSpec& spec, const DepthwiseConfig& e, int beside) {
+  if (e.gradient)
+    return spec.ports[static_cast<std::size_t>(e.other.port)].access.stride[beside] == 1;
+  return std::all_of(spec.ports.begin(), spec.ports.end(), [&](const KernelPort& p) {
+    return !p.written || step(p.access, beside) == 1;
+  });
+}
+
+std::optional<DepthwisePlan> plan_as(const KernelSpec& given, bool groups,
+                                     const DeviceModel& device) {
+  const auto of_group = channels_of_group(given, groups);
+  if (!of_group) return {};
   DepthwisePlan plan{given, {}};
   KernelSpec& spec = plan.spec;
   const ContractionSpec& c = spec.contraction();
   DepthwiseConfig& e = plan.engine;
-  e.gradient = c.m == 0;
+  e.gradient = c.k_indices.front() == KIndex::pixels;
   const ProductOperand &with_windows = e.gradient ? c.b() : c.a(),
                        &factors = e.gradient ? c.a() : c.b();
   const KernelPort* const image = loaded(spec, with_windows, e.image.port);
   const KernelPort* const other = loaded(spec, factors, e.other.port);
-  if (!image || !other || !other->access.windows.empty()) return {};
+  if (!image || !other || !other->access.windows.empty() ||
+      !may_be_summed(spec, image->type, other->type))
+    return {};
   const int found =
       channel_of(c, image->access, e.gradient ? &other->access : nullptr, other->access);
   if (found < 0) return {};
   put_channel_last(spec, found);
   e.channel = c.batch - 1;
+  const int filters = index_of_filters(c), beside = filters < 0 ? e.channel : filters;
 
   ConvolutionRoles roles;
   for (int i = 0; i < e.channel; ++i) roles.batch.push_back(i);
   roles.channels = {e.channel};
   auto &taps = roles.taps, &pixels = roles.pixels;
   for (int i = c.first_m(); i < spec.extent.size(); ++i)
-    ((i >= c.first_k()) == e.gradient ? pixels : taps).push_back(i);
+    if (i != filters && i != *of_group)
+      ((i >= c.first_k()) == e.gradient ? pixels : taps).push_back(i);
   roles.pixels_in_k = e.gradient;
   int image_index = -1;
   std::int64_t offset = 0;
@@ -321,8 +394,24 @@ std::optional<DepthwisePlan> plan_depthwise(const KernelSpec& given, const Devic
   std::size_t tapped = 0;
   double image_elements = elements(spec.extent, 0, c.batch) *
                           (image_index < 0 ? 1 : static_cast<double>(spec.extent[image_index]));
+  if (*of_group >= 0) {
+    if (image->access.stride[*of_group] < 1 ||
+        std::any_of(image->access.windows.begin(), image->access.windows.end(),
+                    [&](const Window& w) { return w.coefficient[*of_group] != 0; }))
+      return {};
+    image_elements *= static_cast<double>(spec.extent[*of_group]);
+    ImageDim channels;
+    channels.tap_index = *of_group;
+    channels.tap = 1;
+    channels.extent = spec.extent[*of_group];
+    channels.stride = image->access.stride[*of_group];
+    e.looped.push_back(std::move(channels));
+  }
   for (const ImageDim& d : *dims) {
-    image_elements *= static_cast<double>(d.extent);
+    // A part of the image sees as much of it as its pixels do.
+    image_elements *= d.parts.empty()
+                          ? static_cast<double>(d.extent)
+                          : seen(spec, d, static_cast<int>(spec.extent[d.pixel_index]));
     if (d.extent >= kMostSide || spec.extent[d.pixel_index] >= kMostSide) return {};
     tapped += d.tap_index >= 0;
     if (!d.parts.empty() && (!e.gradient || d.divisor > 1)) return {};
@@ -333,36 +422,53 @@ std::optional<DepthwisePlan> plan_depthwise(const KernelSpec& given, const Devic
 
   // Channels lie together, or else pixels of a line do.
   const auto together = [&](const KernelPort& p, int width) {
-    return common_step(spec, p.access, e.channel, width) == 1 &&
-           alignment(spec, p, e.channel, width) == width;
+    return common_step(spec, p.access, beside, width) == 1 &&
+           alignment(spec, p, beside, width) == width;
   };
   const auto walked = [&](int width) {
-    return together(*image, width) && (!e.gradient || together(*other, width));
+    return (filters >= 0 || together(*image, width)) &&
+           (!e.gradient || together(*other, width));
   };
-  const std::int64_t channels = spec.extent[e.channel];
+  const std::int64_t channels = spec.extent[e.channel] * (filters < 0 ? 1 : spec.extent[filters]);
   e.threads = kThreads;
-  if (walked(1)) {
-    e.each = channels % 2 == 0 && walked(2) ? 2 : 1;
-    e.packing = choose_packing(spec, e.channel, e.each);
-    e.lanes = lanes_for(channels, e.each, e.gradient ? kMostLanes / 2 : kMostLanes);
+  std::vector<int> widths{1};
+  if (groups ? channels_together(spec, e, beside) : walked(1)) {
+    // Neighbouring lanes move at least two bytes each.
+    const bool wide = groups || info(image->type).bytes == 1;
+    const auto fits = [&](int width) { return spec.extent[beside] % width == 0 && walked(width); };
+    if (fits(2)) widths = wide ? std::vector{1, 2} : std::vector{2};
+    if (wide && fits(4)) widths.push_back(4);
+    e.lanes = 0;
   } else if (dims->back().stride == 1) {
-    e.each = e.lanes = 1;
+    e.lanes = 1;
     e.along_columns = !e.gradient;
-    e.packing = e.gradient ? choose_packing(spec, e.channel, 1)
-                           : choose_packing(spec, dims->back().pixel_index, kMostPacked);
   } else {
     return {};
   }
   constexpr double kReached = 0.85;  // of what a streaming kernel reaches
   const double memory = bytes_of(spec, e, image_elements) / (kReached * device.memory_bandwidth);
-  if (e.gradient && e.lanes > 1) {
+  const auto with_width = [&](int each, int most_lanes) {
+    DepthwiseConfig w = e;
+    w.each = each;
+    w.packing = w.along_columns ? choose_packing(spec, dims->back().pixel_index, kMostPacked)
+                                : choose_packing(spec, beside, each);
+    if (w.lanes == 1) return w;
+    w.lanes = lanes_for(channels, each, most_lanes);
     const double images = elements(spec.extent, 0, e.channel) *
                           elements(spec.extent, spec.contraction().first_k(),
                                    spec.extent.size() - static_cast<int>(dims->size()));
-    if (reads_whole_lines(channels, e.each, images, device)) e.lanes = kMostLanes;
-  }
-  std::optional<DepthwiseConfig> best = on_ordinary_cores(spec, e, *dims, memory, device);
-  if (dims->size() == 2) {
+    if (e.gradient && reads_whole_lines(channels, each, images, device)) w.lanes = kMostLanes;
+    return w;
+  };
+  std::optional<DepthwiseConfig> best;
+  const auto on_ordinary = [&](const DepthwiseConfig& w) {
+    auto with = on_ordinary_cores(spec, w, *dims, memory, device);
+    if (with && (!best || with->microseconds < best->microseconds)) best = std::move(with);
+  };
+  for (const int each : widths) on_ordinary(with_width(each, e.gradient ? kMostLanes / 2 : kMostLanes));
+  if (!best && e.lanes != 1) on_ordinary(with_width(1, kFewestLanes));  // a large filter
+  e = with_width(widths.back(), e.gradient ? kMostLanes / 2 : kMostLanes);
+  if (dims->size() == 2 && !groups) {
     const int vector = channels % 4 == 0 && walked(4) ? 4 : e.each;
     e.down = dims->front();
     e.across = dims->back();
@@ -398,6 +504,22 @@ std::optional<DepthwisePlan> plan_depthwise(const KernelSpec& given, const Devic
   if (!best) return {};
   e = *std::move(best);
   return plan;
+}
+
+}  // namespace
+
+int index_of_filters(const ContractionSpec& c) {
+  const bool gradient = c.k_indices.front() == KIndex::pixels;
+  return (gradient ? c.m : c.n) == 0 ? -1 : gradient ? c.first_m() : c.first_n();
+}
+
+std::optional<DepthwisePlan> plan_depthwise(const KernelSpec& spec, const DeviceModel& device) {
+  return plan_as(spec, false, device);
+}
+
+std::optional<DepthwisePlan> plan_channel_groups(const KernelSpec& spec,
+                                                 const DeviceModel& device) {
+  return plan_as(spec, true, device);
 }
 
 }  // namespace sinter
