@@ -204,6 +204,8 @@ void add_constants(const KernelSpec& spec, const DepthwiseConfig& e,
                      {"along_columns", e.along_columns, true}});
   if (const int filters = index_of_filters(spec.contraction()); filters >= 0 && !e.groups)
     c.push_back({"filters", filters});
+  if (const int n = line_pack(spec, e, e.columns); n > 1) c.push_back({"line_pack", n});
+  if (const int n = gradient_pack(spec, e, e.columns); n > 1) c.push_back({"gradient_pack", n});
   if (e.mma) c.insert(c.end(), {{"across", e.mma->across}, {"stages", e.mma->stages}});
   if (e.mma && e.mma->line_units > 0) c.push_back({"line_units", e.mma->line_units});
   if (e.mma && e.mma->rows > 1) c.push_back({"image_rows", e.mma->rows});

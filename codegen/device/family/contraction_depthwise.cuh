@@ -24,6 +24,7 @@
 //   using Looped             List of the Axis whose taps are taken one after another, each with the
 //                            pixels that it moves to: those of a third dim, or of large filters,
 //                            and the channels of a group, whose pixels lie elsewhere, too
+//   line_pack                where pixels of a line lie together: those that are loaded at once
 //   filters                  where a channel, or group, has several: the index that counts them. A
 //                            thread's channels are then filters of one group, which see one pixel.
 //
@@ -94,6 +95,12 @@ template <class Config>
 constexpr SINTER_DEVICE int index_of_filters() {
   if constexpr (requires { Config::filters; }) return Config::filters;
   return -1;
+}
+
+template <class Config>
+constexpr SINTER_DEVICE int pixels_at_once() {
+  if constexpr (requires { Config::line_pack; }) return Config::line_pack;
+  return 1;
 }
 
 template <class Looped>
@@ -200,16 +207,34 @@ struct PixelRow {
   using Columns = typename Config::Columns;
   static constexpr int first = Columns::first(Config::columns),
                        count = Columns::last(Config::columns) - first + 1;
+  static constexpr int pack = pixels_at_once<Config>();
   Pack<Element, Shape<Config>::pixel_each> at[count];
 
   // `from`: of the row's coordinate 0; `origin`: of the block.
   SINTER_DEVICE void load(const Element* from, bool inside, int origin) {
+    if constexpr (pack > 1) {
+      load_packs(from, inside, origin);
+      return;
+    }
 #pragma unroll
     for (int i = 0; i < count; ++i) {
       const int column = origin + first + i;
       at[i] = {};
       if (inside && static_cast<unsigned>(column) < static_cast<unsigned>(Columns::extent))
         read_pack(from + column * Columns::stride, at[i]);
+    }
+  }
+  // The same in whole packs, which lie inside of the line or outside.
+  SINTER_DEVICE void load_packs(const Element* from, bool inside, int origin) {
+    constexpr int begin = first >= 0 ? first / pack * pack : -((pack - 1 - first) / pack * pack);
+#pragma unroll
+    for (int p = begin; p < first + count; p += pack) {
+      Pack<Element, pack> held = {};
+      if (inside && static_cast<unsigned>(origin + p) < static_cast<unsigned>(Columns::extent))
+        read_pack(from + (origin + p), held);
+#pragma unroll
+      for (int e = 0; e < pack; ++e)
+        if (p + e >= first && p + e < first + count) at[p + e - first].at[0] = held.at[e];
     }
   }
   // `from`: the first of them, which lie `apart` elements from each other.
@@ -361,8 +386,8 @@ struct BlockSums {
     pixels.for_taps([&](int slot, int v, int q, int tap, const auto& pixel) {
 #pragma unroll
       for (int e = 0; e < each; ++e)
-        at[slot][v][q][e] = math::fma(get<float>(pixel, S::pixel_each == 1 ? 0 : e),
-                                      factor[tap][e], at[slot][v][q][e]);
+        at[slot][v][q][e] = math::fma(get<float>(pixel, S::pixel_each == 1 ? 0 : e), factor[tap][e],
+                                      at[slot][v][q][e]);
     });
   }
   SINTER_DEVICE void move_up() {

@@ -8,6 +8,13 @@
 
 namespace sinter::depthwise {
 
+// Neighbours of a line that are loaded together, where they lie so.
+template <class Config>
+constexpr SINTER_DEVICE int gradients_at_once() {
+  if constexpr (requires { Config::gradient_pack; }) return Config::gradient_pack;
+  return 1;
+}
+
 // A sum of nothing but what there is.
 template <class Config, class Gradient, class Image, class Args>
 SINTER_DEVICE float gradient_alone(const Args& args, typename Shape<Config>::Coord c) {
@@ -60,18 +67,22 @@ SINTER_DEVICE void run_gradient(const Args& args) {
                 origin = Columns::origin(c, column), moved = Rows::moved(c);
       using Row = Pack<typename Gradient::Element, each>[Config::rows][Config::columns];
       Row gradient[S::slots] = {}, arriving;  // of the blocks that see a row, the last one new
+      constexpr int pack = gradients_at_once<Config>();
       const auto load_gradient = [&](Row& to, int b) {
 #pragma unroll
         for (int v = 0; v < Config::rows; ++v)
 #pragma unroll
-          for (int q = 0; q < Config::columns; ++q) {
+          for (int q = 0; q < Config::columns; q += pack) {
             const int row = b * Config::rows + v;
             S::set_pixel(c, row, column + q);
-            to[v][q] = {};
+            Pack<typename Gradient::Element, pack* each> held = {};
             if (b < end && row < S::extent_of(Rows::pixel_index) &&
                 column + q < S::extent_of(Columns::pixel_index))
-              read_pack(Gradient::base(args) + locate<typename Gradient::Access>(c).offset,
-                        to[v][q]);
+              read_pack(Gradient::base(args) + locate<typename Gradient::Access>(c).offset, held);
+#pragma unroll
+            for (int i = 0; i < pack; ++i)
+#pragma unroll
+              for (int e = 0; e < each; ++e) to[v][q + i].at[e] = held.at[i * each + e];
           }
       };
       PixelRows<Config, typename Image::Element> now, next;

@@ -11,6 +11,11 @@ namespace sinter {
 // -1: none. Of specs that run as depthwise ones do.
 int index_of_filters(const ContractionSpec& contraction);
 
+// Where pixels of a line lie together: those of the image, and those of the result's gradient, that
+// a thread loads at once.
+int line_pack(const KernelSpec& spec, const DepthwiseConfig& e, int columns);
+int gradient_pack(const KernelSpec& spec, const DepthwiseConfig& e, int columns);
+
 // Nothing where the spec is no such convolution, or groups have many channels.
 std::optional<DepthwisePlan> plan_channel_groups(const KernelSpec& spec, const DeviceModel& device);
 

@@ -1,0 +1,243 @@
+#include "schedule/contraction/depthwise_walk.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "plan/access.hpp"
+#include "schedule/schedule_parts.hpp"
+
+namespace sinter {
+namespace {
+
+constexpr int kMostRegisters = 150, kMostRegistersOfGradient = 185;  // of factors, sums, pixels
+constexpr int kMostProducts = 1700;  // multiplications of a block: they cost time to compile
+constexpr int kMostPhases = 4;       // of a strided data gradient, along one dim
+constexpr double kFlight = 24e3;     // bytes under way of an SM that reach the rate of memory
+constexpr double kExposed = 0.2;     // of the shorter of memory and instructions
+constexpr int kMostShared = 48 << 10;
+
+double pixels_of(const KernelSpec& spec, const std::optional<ImageDim>& d) {
+  return d ? static_cast<double>(spec.extent[d->pixel_index]) : 1;
+}
+
+// How many of them are read.
+int read(const KernelSpec& spec, const std::optional<ImageDim>& d, int results) {
+  return std::min(seen(spec, d, results), results * taps_of(spec, d));
+}
+
+// A thread's block of results and its walk; see the device code.
+struct Walk {
+  int rows, columns, run;
+  int advance, slots;  // rows of the image from block to block, blocks that see one
+  int pixels;          // of the rows that come with a block
+
+  Walk(const KernelSpec& spec, const DepthwiseConfig& e, int rows_, int columns_, int run_)
+      : rows(rows_), columns(columns_), run(run_) {
+    const auto divisor = e.down ? static_cast<int>(e.down->divisor) : 1,
+               step = e.down ? static_cast<int>(e.down->pixel) : 1;
+    advance = divisor > 1 ? rows / divisor : rows * step;
+    slots = (seen(spec, e.down, rows) + advance - 1) / advance;
+    pixels = std::min(advance, rows * taps_of(spec, e.down)) * read(spec, e.across, columns);
+  }
+  // Of memory, that a warp has under way, and its neighbours have not.
+  double flight_bytes(const DepthwiseConfig& e, int pixel_bytes) const {
+    const double step =
+        e.across && e.across->divisor == 1 ? static_cast<double>(e.across->pixel) : 1;
+    return 32.0 * e.each * pixel_bytes * advance * columns * step;
+  }
+  // 32-bit registers of sums, taps and pixels.
+  double registers(const DepthwiseConfig& e, int taps, int pixel_bytes) const {
+    const double held = e.each * pixel_bytes / 4.0,
+                 results = static_cast<double>(slots) * rows * columns;
+    return taps * e.each +
+           (e.gradient ? (results + rows * columns) * std::max(1.0, held) : results * e.each) +
+           2 * pixels * std::max(1.0, held);
+  }
+};
+
+// What there is of a kernel's parts. A gradient's thread blocks are batch entries and looped taps.
+struct Extents {
+  double planes, channel_blocks, batches = 1, looped = 1;
+};
+
+// Blocks of results down the image, and threads' columns times runs of a plane.
+double blocks_down(const KernelSpec& spec, const DepthwiseConfig& e, int rows) {
+  return std::ceil(pixels_of(spec, e.down) / rows);
+}
+double walks_of(const KernelSpec& spec, const DepthwiseConfig& e, const Walk& w) {
+  return std::ceil(blocks_down(spec, e, w.rows) / w.run) *
+         std::ceil(pixels_of(spec, e.across) / w.columns);
+}
+
+double grid_of(const KernelSpec& spec, const DepthwiseConfig& e, const Walk& w, const Extents& x) {
+  if (e.gradient) return x.channel_blocks * x.batches * x.looped;
+  return x.channel_blocks * std::ceil(x.planes * walks_of(spec, e, w) * e.lanes / e.threads);
+}
+// Thread blocks that an SM has at once, by registers.
+double blocks_at_once(const DepthwiseConfig& e, double registers, double grid,
+                      const DeviceModel& device) {
+  constexpr double kOwn = 32;  // besides
+  const double most = std::floor(device.registers_per_sm / ((registers + kOwn) * e.threads));
+  return std::clamp(grid / device.sms, 1.0, std::max(1.0, most));
+}
+
+// Clocks, in rounds of as many thread blocks as registers allow: those in which an SM issues the
+// instructions of all of its warps, or one warp its own.
+double clocks_of(const KernelSpec& spec, const DepthwiseConfig& e, const Walk& w, const Extents& x,
+                 double registers, const DeviceModel& device) {
+  // Instructions, roughly; instructions a clock of an SM, and of one warp.
+  constexpr double kPixel = 8, kResult = 15, kFixed = 150, kIssued = 3, kAlone = 0.4, kWait = 200,
+                   kPacked = 2, kRagged = 1.5;  // of a pixel in a pack; packs that reach further
+  const auto divisor = [](const std::optional<ImageDim>& d) {
+    return d ? static_cast<double>(d->divisor) : 1;
+  };
+  const double taps = taps_of(spec, e.down) * taps_of(spec, e.across),
+               results = static_cast<double>(w.rows) * w.columns,
+               products = results * taps * e.each / (divisor(e.down) * divisor(e.across)),
+               moves = 2 * (results * (w.slots - 1) + w.pixels),
+               pack = line_pack(spec, e, w.columns),
+               load = w.pixels * (pack > 1 ? kPacked + kPixel * kRagged / pack : kPixel + e.each);
+  double step = products + load + moves * (e.gradient ? 1 : e.each);
+  step += results *
+          (e.gradient ? kPixel / gradient_pack(spec, e, w.columns) + e.each * w.slots : kResult);
+  if (!e.gradient && x.looped > 1) step = x.looped * (products + load + taps) + results * kResult;
+  // The rows before a run of results, but those in front of the image.
+  const double before = (w.slots - 1) * (w.run < blocks_down(spec, e, w.rows) ? 1 : 0.5);
+  const double walk = (w.run + before) * step, walks = x.planes * walks_of(spec, e, w);
+  const int beside = e.threads / e.lanes, warps = e.threads / 32;
+  const double code = e.gradient
+                          ? std::ceil(walks / beside) * walk + (warps + 5) * taps * e.each + kFixed
+                          : walk + taps * e.each + kFixed;
+  const double grid = grid_of(spec, e, w, x),
+               at_once = std::ceil(blocks_at_once(e, registers, grid, device));
+  // Pixels of looped taps are not loaded ahead.
+  const double waited = !e.gradient && x.looped > 1 ? (w.run + before) * x.looped * kWait : 0;
+  const auto round = [&](double blocks) {  // of an SM
+    return std::max(code / kAlone + waited, code * blocks * warps / kIssued);
+  };
+  const double rounds = std::floor(grid / (at_once * device.sms)),
+               left = std::ceil((grid - rounds * at_once * device.sms) / device.sms);
+  // The last blocks of many rounds begin as others end.
+  constexpr double kMany = 4;
+  if (rounds >= kMany) return grid / (at_once * device.sms) * round(at_once);
+  return rounds * round(at_once) + (left > 0 ? round(left) : 0);
+}
+
+// The largest power of two up to `most` bytes of which `fits` says so.
+template <class Fits>
+int widest(int bytes, const Fits& fits) {
+  int n = 1;
+  while (2 * n * bytes <= kMoveBytes && fits(2 * n)) n *= 2;
+  return n;
+}
+
+}  // namespace
+
+int seen(const KernelSpec& spec, const std::optional<ImageDim>& d, int results) {
+  if (!d) return 1;
+  const auto span = d->pixel * (results - 1) + std::abs(d->tap) * (taps_of(spec, d) - 1);
+  return static_cast<int>(span / d->divisor) + 1;
+}
+
+int line_pack(const KernelSpec& spec, const DepthwiseConfig& e, int columns) {
+  if (e.lanes > 1 || e.mma || e.boxes || e.groups || !e.across || e.across->stride != 1 ||
+      !e.across->parts.empty())
+    return 1;
+  const KernelPort& p = spec.ports[static_cast<std::size_t>(e.image.port)];
+  const int aligned = alignment(spec, p, e.across->pixel_index, kMoveBytes);
+  return widest(info(p.type).bytes, [&](int n) {
+    return n <= aligned && e.image.offset % n == 0 && e.across->extent % n == 0 &&
+           columns * e.across->pixel % (n * e.across->divisor) == 0;
+  });
+}
+
+int gradient_pack(const KernelSpec& spec, const DepthwiseConfig& e, int columns) {
+  if (!e.gradient || e.lanes > 1 || e.mma || e.boxes || e.groups || !e.across) return 1;
+  const KernelPort& p = spec.ports[static_cast<std::size_t>(e.other.port)];
+  const int line = e.across->pixel_index, aligned = alignment(spec, p, line, kMoveBytes);
+  if (p.access.stride[line] != 1) return 1;
+  return widest(info(p.type).bytes, [&](int n) {
+    return n <= aligned && spec.extent[line] % n == 0 && columns % n == 0;
+  });
+}
+
+std::optional<DepthwiseConfig> walked_on_ordinary_cores(const KernelSpec& spec, DepthwiseConfig e,
+                                                        const std::vector<ImageDim>& dims,
+                                                        double memory, const DeviceModel& device) {
+  // The last two dims are walked over, or the last alone, down or across, where filters are large.
+  const ContractionSpec& c = spec.contraction();
+  const int filters = index_of_filters(c);
+  const double channels = static_cast<double>(spec.extent[e.channel]) *
+                          (filters < 0 ? 1 : static_cast<double>(spec.extent[filters]));
+  const int pixel_bytes = info(spec.ports[static_cast<std::size_t>(e.image.port)].type).bytes;
+  const std::vector<ImageDim> looped = std::move(e.looped);
+  std::optional<double> least;
+  std::optional<DepthwiseConfig> best;
+  enum class Way { both, across, down };
+  for (const Way way : {Way::both, Way::across, Way::down}) {
+    const bool both = way == Way::both;
+    if (both && dims.size() < 2) continue;
+    if (way == Way::across && best) break;
+    if (way == Way::down && e.along_columns) continue;
+    e.looped = looped;
+    e.looped.insert(e.looped.end(), dims.begin(), dims.end() - (both ? 2 : 1));
+    e.across = way == Way::down ? std::nullopt : std::optional(dims.back());
+    e.down = both               ? std::optional(dims[dims.size() - 2])
+             : way == Way::down ? std::optional(dims.back())
+                                : std::nullopt;
+    const int spatial = both ? 2 : 1, all_taps = taps_of(spec, e.down) * taps_of(spec, e.across);
+    Extents x{.planes = e.gradient
+                            ? elements(spec.extent, c.first_k(), spec.extent.size() - spatial)
+                            : elements(spec.extent, 0, e.channel) *
+                                  elements(spec.extent, c.first_m(), c.first_n() - spatial),
+              .channel_blocks = std::ceil(channels / (e.lanes * e.each))};
+    if (e.gradient) x.batches = elements(spec.extent, 0, e.channel);
+    for (const ImageDim& d : e.looped) x.looped *= taps_of(spec, d);
+    const double shared = (e.gradient ? 1 : x.looped) * all_taps * e.lanes * e.each * 4;
+    if (shared > kMostShared) continue;
+    e.shared_bytes = static_cast<std::uint32_t>(shared);
+    const int phases = e.down ? static_cast<int>(e.down->divisor) : 1,
+              phases_across = e.across ? static_cast<int>(e.across->divisor) : 1;
+    if (phases > kMostPhases || phases_across > kMostPhases) continue;
+    for (int rows = phases; rows <= (way == Way::down ? 8 : 4) * phases; rows *= 2) {
+      if (rows > phases && rows >= 2 * pixels_of(spec, e.down)) continue;
+      const double down = blocks_down(spec, e, rows), most_parts = way == Way::down ? 128 : 16;
+      for (int columns = 1; columns <= 8; ++columns) {
+        if (columns > 1 && columns >= pixels_of(spec, e.across) + 1) continue;
+        if (columns % phases_across != 0) continue;
+        if (e.along_columns && columns % e.packing.width != 0) continue;
+        const double products = static_cast<double>(rows) * columns * all_taps * e.each;
+        for (double parts = 1; parts <= std::min(down, most_parts); parts *= 2) {
+          const Walk w(spec, e, rows, columns, static_cast<int>(std::ceil(down / parts)));
+          const double registers = w.registers(e, all_taps, pixel_bytes);
+          if (registers > (e.gradient ? kMostRegistersOfGradient : kMostRegisters) ||
+              products > kMostProducts)
+            continue;
+          const double walks = x.planes * walks_of(spec, e, w), grid = grid_of(spec, e, w, x);
+          if (grid >= 0x1p31 || walks >= 0x1p31) continue;
+          // Bytes under way keep memory busy, instructions beside it are hidden in part.
+          const double flight = blocks_at_once(e, registers, grid, device) * e.threads / 32 *
+                                w.flight_bytes(e, pixel_bytes),
+                       waited = memory * std::max(1.0, kFlight / flight),
+                       issued = clocks_of(spec, e, w, x, registers, device) / device.clock,
+                       us = std::max(waited, issued) + kExposed * std::min(waited, issued);
+          if (least && *least <= us) continue;
+          least = us;
+          best = e;
+          best->rows = rows;
+          best->columns = columns;
+          best->run = w.run;
+          best->grid = clamp_grid(grid);
+        }
+      }
+    }
+    if (best && both) break;
+  }
+  if (!best) return {};
+  best->microseconds = device.launch_microseconds + *least;
+  best->wide_index = needs_wide_index(spec);
+  return best;
+}
+
+}  // namespace sinter

@@ -1,0 +1,17 @@
+// The blocks of results that threads of ordinary cores compute of a depthwise convolution, and how
+// they walk down the image: codegen/device/family/contraction_depthwise.cuh.
+#pragma once
+#include "schedule/contraction/channel_groups.hpp"
+
+namespace sinter {
+
+// Coordinates of the image that `results` neighbours see.
+int seen(const KernelSpec& spec, const std::optional<ImageDim>& dim, int results);
+
+// Rows and columns of a thread's block and its walk; nothing where filters are too large. `memory`:
+// microseconds that memory takes.
+std::optional<DepthwiseConfig> walked_on_ordinary_cores(const KernelSpec& spec, DepthwiseConfig e,
+                                                        const std::vector<ImageDim>& dims,
+                                                        double memory, const DeviceModel& device);
+
+}  // namespace sinter
