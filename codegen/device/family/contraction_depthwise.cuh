@@ -479,16 +479,23 @@ SINTER_DEVICE void run(const Args& args) {
   BlockSums<Config> sums;
   const int begin = first_block - (S::slots - 1);
   if constexpr (S::looped_taps > 1) {
+    Pixels now, next;
+    const auto load = [&](Pixels& to, int b, int looped) {
+      const auto place = S::at_looped(typename Config::Looped{}, c, looped);
+      to.load(image + place.offset, place.inside && b < end, b, moved, origin);
+    };
+    load(now, begin, 0);
 #pragma unroll 1
     for (int b = begin; b < end; ++b) {
 #pragma unroll 1
       for (int looped = 0; looped < S::looped_taps; ++looped) {
-        const auto place = S::at_looped(typename Config::Looped{}, c, looped);
-        if (!place.inside) continue;
-        sums.set_factors(filter + looped * S::taps * S::channels + own);
-        Pixels pixels;
-        pixels.load(image + place.offset, true, b, moved, origin);
-        if (pixels.any) sums.add(pixels);
+        const bool last = looped + 1 == S::looped_taps;
+        load(next, last ? b + 1 : b, last ? 0 : looped + 1);
+        if (now.any) {
+          sums.set_factors(filter + looped * S::taps * S::channels + own);
+          sums.add(now);
+        }
+        now = next;
       }
       if (b >= first_block) sums.template store<Body>(args, c, b, column);
       sums.move_up();
