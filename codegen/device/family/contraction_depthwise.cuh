@@ -201,40 +201,34 @@ struct Shape {
   }
 };
 
-// The pixels of one row of the image that a block of results sees.
+// The pixels of one row of the image that a block of results sees, in whole packs: of channels, or,
+// where pixels of a line lie together, of pixels, inside of the line or outside.
 template <class Config, class Element>
 struct PixelRow {
   using Columns = typename Config::Columns;
   static constexpr int first = Columns::first(Config::columns),
-                       count = Columns::last(Config::columns) - first + 1;
-  static constexpr int pack = pixels_at_once<Config>();
-  Pack<Element, Shape<Config>::pixel_each> at[count];
+                       count = Columns::last(Config::columns) - first + 1,
+                       pack = pixels_at_once<Config>(),
+                       begin =
+                           first >= 0 ? first / pack * pack : -((pack - 1 - first) / pack * pack),
+                       packs = (first + count - begin + pack - 1) / pack;
+  Pack<Element, pack * Shape<Config>::pixel_each> at[packs];
 
+  // Pixel `i` of channel `e`.
+  SINTER_DEVICE float value(int i, int e) const {
+    const int place = i + first - begin;
+    return get<float>(at[place / pack], pack > 1                        ? place % pack
+                                        : Shape<Config>::pixel_each > 1 ? e
+                                                                        : 0);
+  }
   // `from`: of the row's coordinate 0; `origin`: of the block.
   SINTER_DEVICE void load(const Element* from, bool inside, int origin) {
-    if constexpr (pack > 1) {
-      load_packs(from, inside, origin);
-      return;
-    }
 #pragma unroll
-    for (int i = 0; i < count; ++i) {
-      const int column = origin + first + i;
+    for (int i = 0; i < packs; ++i) {
+      const int column = origin + begin + i * pack;
       at[i] = {};
       if (inside && static_cast<unsigned>(column) < static_cast<unsigned>(Columns::extent))
         read_pack(from + column * Columns::stride, at[i]);
-    }
-  }
-  // The same in whole packs, which lie inside of the line or outside.
-  SINTER_DEVICE void load_packs(const Element* from, bool inside, int origin) {
-    constexpr int begin = first >= 0 ? first / pack * pack : -((pack - 1 - first) / pack * pack);
-#pragma unroll
-    for (int p = begin; p < first + count; p += pack) {
-      Pack<Element, pack> held = {};
-      if (inside && static_cast<unsigned>(origin + p) < static_cast<unsigned>(Columns::extent))
-        read_pack(from + (origin + p), held);
-#pragma unroll
-      for (int e = 0; e < pack; ++e)
-        if (p + e >= first && p + e < first + count) at[p + e - first].at[0] = held.at[e];
     }
   }
   // `from`: the first of them, which lie `apart` elements from each other.
@@ -282,8 +276,8 @@ struct PixelRows {
     }
   }
 
-  // Calls visit(slot, row, column, tap, pixel) for each result that sees a pixel, of the block and
-  // the ones below, of which slot 0 is the block's.
+  // Calls visit(slot, row, column, tap, pixel(channel)) for each result that sees a pixel, of the
+  // block and the ones below, of which slot 0 is the block's.
   template <class Visit>
   SINTER_DEVICE void for_taps(const Visit& visit) const {
     using Columns = typename Config::Columns;
@@ -301,11 +295,12 @@ struct PixelRows {
 #pragma unroll
             for (int q = 0; q < Config::columns; ++q) {
               const int s = Columns::tap_of(q, Line::first + i);
-              if (s >= 0) visit(slot, v, q, r * Columns::taps + s, row[j].at[i]);
+              if (s >= 0)
+                visit(slot, v, q, r * Columns::taps + s, [&](int e) { return row[j].value(i, e); });
             }
           }
   }
-  // Calls visit(tap, pixel) for each pixel that one result sees.
+  // Calls visit(tap, pixel(channel)) for each pixel that one result sees.
   template <class Visit>
   SINTER_DEVICE void for_pixels_of(int slot, int v, int q, const Visit& visit) const {
     using Columns = typename Config::Columns;
@@ -317,7 +312,7 @@ struct PixelRows {
 #pragma unroll
       for (int i = 0; i < Line::count; ++i) {
         const int s = Columns::tap_of(q, Line::first + i);
-        if (s >= 0) visit(r * Columns::taps + s, row[j].at[i]);
+        if (s >= 0) visit(r * Columns::taps + s, [&](int e) { return row[j].value(i, e); });
       }
     }
   }
@@ -386,8 +381,7 @@ struct BlockSums {
     pixels.for_taps([&](int slot, int v, int q, int tap, const auto& pixel) {
 #pragma unroll
       for (int e = 0; e < each; ++e)
-        at[slot][v][q][e] = math::fma(get<float>(pixel, S::pixel_each == 1 ? 0 : e), factor[tap][e],
-                                      at[slot][v][q][e]);
+        at[slot][v][q][e] = math::fma(pixel(e), factor[tap][e], at[slot][v][q][e]);
     });
   }
   SINTER_DEVICE void move_up() {
@@ -416,7 +410,7 @@ struct BlockSums {
             float sum =
                 slot + 1 < S::slots ? at[slot + 1 < S::slots ? slot + 1 : 0][v][q][e] : 0.0f;
             pixels.for_pixels_of(slot, v, q, [&](int tap, const auto& pixel) {
-              sum = math::fma(get<float>(pixel, e), factor[tap][e], sum);
+              sum = math::fma(pixel(e), factor[tap][e], sum);
             });
             at[slot][v][q][e] = sum;
           }

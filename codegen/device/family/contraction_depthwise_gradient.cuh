@@ -97,8 +97,7 @@ SINTER_DEVICE void run_gradient(const Args& args) {
           now.for_taps([&](int slot, int v, int q, int tap, const auto& pixel) {
 #pragma unroll
             for (int e = 0; e < each; ++e)
-              sums[tap][e] = math::fma(get<float>(pixel, S::pixel_each == 1 ? 0 : e),
-                                       get<float>(gradient[slot][v][q], e), sums[tap][e]);
+              sums[tap][e] = math::fma(pixel(e), get<float>(gradient[slot][v][q], e), sums[tap][e]);
           });
 #pragma unroll
         for (int slot = 0; slot < S::slots; ++slot)

@@ -239,7 +239,7 @@ std::optional<DepthwisePlan> plan_as(const KernelSpec& given, bool groups,
   e.threads = kThreads;
   std::vector<int> widths{1};
   if (groups ? channels_together(spec, e, beside) : walked(1)) {
-      const bool wide = groups || info(image->type).bytes != 2 || dims->size() != 2;
+    const bool wide = groups || info(image->type).bytes != 2 || dims->size() != 2;
     const auto fits = [&](int width) { return spec.extent[beside] % width == 0 && walked(width); };
     if (fits(2)) widths = wide ? std::vector{1, 2} : std::vector{2};
     if (wide && fits(4)) widths.push_back(4);
