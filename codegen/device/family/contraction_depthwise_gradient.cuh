@@ -65,24 +65,23 @@ SINTER_DEVICE void run_gradient(const Args& args) {
       const int end = first_block + Config::run < S::blocks_down ? first_block + Config::run
                                                                  : S::blocks_down,
                 origin = Columns::origin(c, column), moved = Rows::moved(c);
-      using Row = Pack<typename Gradient::Element, each>[Config::rows][Config::columns];
-      Row gradient[S::slots] = {}, arriving;  // of the blocks that see a row, the last one new
-      constexpr int pack = gradients_at_once<Config>();
+      // In packs, as they are loaded: of channels, or of a line's pixels. Of the blocks that see a
+      // row, the last one new.
+      constexpr int pack = gradients_at_once<Config>(), packs = Config::columns / pack;
+      using Row = Pack<typename Gradient::Element, pack * each>[Config::rows][packs];
+      Row gradient[S::slots] = {}, arriving;
       const auto load_gradient = [&](Row& to, int b) {
 #pragma unroll
         for (int v = 0; v < Config::rows; ++v)
 #pragma unroll
-          for (int q = 0; q < Config::columns; q += pack) {
-            const int row = b * Config::rows + v;
-            S::set_pixel(c, row, column + q);
-            Pack<typename Gradient::Element, pack* each> held = {};
+          for (int q = 0; q < packs; ++q) {
+            const int row = b * Config::rows + v, at = column + q * pack;
+            S::set_pixel(c, row, at);
+            to[v][q] = {};
             if (b < end && row < S::extent_of(Rows::pixel_index) &&
-                column + q < S::extent_of(Columns::pixel_index))
-              read_pack(Gradient::base(args) + locate<typename Gradient::Access>(c).offset, held);
-#pragma unroll
-            for (int i = 0; i < pack; ++i)
-#pragma unroll
-              for (int e = 0; e < each; ++e) to[v][q + i].at[e] = held.at[i * each + e];
+                at < S::extent_of(Columns::pixel_index))
+              read_pack(Gradient::base(args) + locate<typename Gradient::Access>(c).offset,
+                        to[v][q]);
           }
       };
       PixelRows<Config, typename Image::Element> now, next;
@@ -97,14 +96,16 @@ SINTER_DEVICE void run_gradient(const Args& args) {
           now.for_taps([&](int slot, int v, int q, int tap, const auto& pixel) {
 #pragma unroll
             for (int e = 0; e < each; ++e)
-              sums[tap][e] = math::fma(pixel(e), get<float>(gradient[slot][v][q], e), sums[tap][e]);
+              sums[tap][e] = math::fma(
+                  pixel(e), get<float>(gradient[slot][v][q / pack], pack > 1 ? q % pack : e),
+                  sums[tap][e]);
           });
 #pragma unroll
         for (int slot = 0; slot < S::slots; ++slot)
 #pragma unroll
           for (int v = 0; v < Config::rows; ++v)
 #pragma unroll
-            for (int q = 0; q < Config::columns; ++q)
+            for (int q = 0; q < packs; ++q)
               gradient[slot][v][q] = slot + 1 < S::slots
                                          ? gradient[slot + 1 < S::slots ? slot + 1 : 0][v][q]
                                          : arriving[v][q];
