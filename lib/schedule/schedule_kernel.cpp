@@ -22,7 +22,8 @@ ScheduledKernel or_groups(const KernelSpec& spec, const DeviceModel& device, con
   if (groups && device.depthwise == "ordinary")
     return scheduled(std::move(groups->spec), std::move(groups->engine));
   ScheduledKernel kernel = other();
-  if (!groups || groups->engine.microseconds >= kernel.microseconds) return kernel;
+  const bool asked = device.depthwise == "mma" && kernel.depthwise();
+  if (!groups || asked || groups->engine.microseconds >= kernel.microseconds) return kernel;
   return scheduled(std::move(groups->spec), std::move(groups->engine));
 }
 

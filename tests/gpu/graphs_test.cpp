@@ -105,7 +105,7 @@ TEST_CASE("products of f32 in parts", "[rearranged]") {
 }
 
 // With SINTER_DEPTHWISE=mma small depthwise convolutions and those in narrow groups, too, run on tensor cores,
-// with rows on ordinary cores with pixels that TMA brings.
+// with rows on ordinary cores with pixels that TMA brings; with ordinary on these alone, groups too.
 TEST_CASE("depthwise convolutions of the corpus", "[depthwise]") {
   std::vector<GraphSource> graphs;
   for (auto& graph : corpus_graphs())

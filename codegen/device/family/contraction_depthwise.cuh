@@ -440,6 +440,12 @@ struct BlockSums {
   }
 };
 
+// Whether the pixels of the next looped tap are loaded while those of this one are multiplied.
+template <class Config>
+constexpr SINTER_DEVICE bool loads_ahead() {
+  return Shape<Config>::filters < 0 || Config::along_columns;
+}
+
 // Forward, and the data gradient.
 template <class Config, class Image, class Filter, class Body, class Args>
 SINTER_DEVICE void run(const Args& args) {
@@ -478,18 +484,21 @@ SINTER_DEVICE void run(const Args& args) {
       const auto place = S::at_looped(typename Config::Looped{}, c, looped);
       to.load(image + place.offset, place.inside && b < end, b, moved, origin);
     };
-    load(now, begin, 0);
+    if constexpr (loads_ahead<Config>()) load(now, begin, 0);
 #pragma unroll 1
     for (int b = begin; b < end; ++b) {
 #pragma unroll 1
       for (int looped = 0; looped < S::looped_taps; ++looped) {
         const bool last = looped + 1 == S::looped_taps;
-        load(next, last ? b + 1 : b, last ? 0 : looped + 1);
+        if constexpr (loads_ahead<Config>())
+          load(next, last ? b + 1 : b, last ? 0 : looped + 1);
+        else
+          load(now, b, looped);
         if (now.any) {
           sums.set_factors(filter + looped * S::taps * S::channels + own);
           sums.add(now);
         }
-        now = next;
+        if constexpr (loads_ahead<Config>()) now = next;
       }
       if (b >= first_block) sums.template store<Body>(args, c, b, column);
       sums.move_up();

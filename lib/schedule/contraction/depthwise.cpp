@@ -311,7 +311,7 @@ std::optional<DepthwisePlan> plan_as(const KernelSpec& given, bool groups,
   // With strides the estimates of joined groups are too long. (64 x 128 x 56 x 56, 3 x 3, groups of
   // 4, stride 2, on an H200: data gradient 33 us joined where 55 are reckoned, 43 so; f32 72 where
   // 46 are reckoned; forward 23 joined, 36 reckoned.)
-  constexpr double kStrided = 1.5;
+  constexpr double kStrided = 1.8;
   const bool strided = std::any_of(dims->begin(), dims->end(),
                                    [](const ImageDim& d) { return d.divisor > 1 || d.pixel > 1; });
   if (groups && strided) best->microseconds *= kStrided;
