@@ -242,7 +242,7 @@ std::optional<DepthwisePlan> plan_as(const KernelSpec& given, bool groups,
     const bool wide = groups || info(image->type).bytes != 2 || dims->size() != 2;
     const auto fits = [&](int width) { return spec.extent[beside] % width == 0 && walked(width); };
     if (fits(2)) widths = wide ? std::vector{1, 2} : std::vector{2};
-    if (wide && fits(4)) widths.push_back(4);
+    if (wide && (groups || info(image->type).bytes != 2) && fits(4)) widths.push_back(4);
     e.lanes = 0;
   } else if (dims->back().stride == 1) {
     e.lanes = 1;
