@@ -111,9 +111,11 @@ SINTER_DEVICE void retake_fragment(const Args& args, const EpiloguePlace<Config>
                                    float (&sums)[count]) {
   if constexpr (RetakesSums<Body>) {
     using P = Problem<Config>;
-    float all = 0;
+    static_assert(count % 4 == 0);
+    float some[4] = {};  // side by side: one chain of additions is a long wait
 #pragma unroll
-    for (int i = 0; i < count; ++i) all += sums[i];
+    for (int i = 0; i < count; ++i) some[i % 4] += sums[i];
+    const float all = some[0] + some[1] + (some[2] + some[3]);
     if (!__any_sync(0xffffffffu, all != all)) return;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const auto locate = [&](int of_lane, int i, typename P::Coord& c) {

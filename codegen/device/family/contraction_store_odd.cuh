@@ -129,6 +129,7 @@ SINTER_DEVICE void store_odd_rows(const Args& args, const TilePlace<Config>& til
     __syncwarp();  // what was here has left
     PartSums sums;
     get_part<Config>(number, sums);
+    retake_fragment<Config, Body, false>(args, part_place<Config>(tile, batch, row, column), sums);
     put_results<Config, Body>(args, batch, row, column, next_part<Config>(tile, part),
                               S::columns - part * 64, read_columns, sums, hopper::address(staged));
     __syncwarp();
