@@ -115,6 +115,10 @@ struct HostNamedInstruction {
   static void get(float* to) {
     std::memcpy(to, &sums<set>()[first], fours * 4 * sizeof *to);
   }
+  template <int set, int first, int fours>
+  static void put(const float* from) {
+    std::memcpy(&sums<set>()[first], from, fours * 4 * sizeof *from);
+  }
   template <int set, int first, int fours, int below>
   static void store(unsigned to, const int* at) {
     for (int i = 0; i < fours; ++i) {

@@ -123,8 +123,7 @@ TEST_CASE("pairs of matmuls in every configuration", "[contraction]") {
             .two_products = true}});
 }
 
-// Parts of 64 columns read what belongs to columns ahead of time, narrower ones at a tile's end,
-// too.
+// Parts of 64 columns read what belongs to columns ahead, narrower ones at a tile's end, too.
 TEST_CASE("matmuls with a bias in every configuration", "[contraction]") {
   run_all({{.batch = 1, .m = 328, .n = 584, .k = 72, .bias = true},
            {.batch = 1, .m = 333, .n = 584, .k = 72, .result = f16, .bias = true}});
@@ -145,12 +144,10 @@ TEST_CASE("three warpgroups share a tile", "[contraction][sanitize]") {
            {.batch = 1, .m = 398, .n = 264, .k = 200, .bias = true}},
           {.tile = "192x64 by 3 together, cluster 2x1, split 1,"});
 }
-
 TEST_CASE("two parts of rows and a narrow part of columns", "[sanitize]") {
   for (const char* tile : {"256x96", "256x160", "128x96"})
     run_all({{.batch = 1, .m = 300, .n = 200, .k = 72, .bias = true}}, {.tile = tile});
 }
-
 TEST_CASE("matmuls of every kind for the sanitizer", "[sanitize]") {
   run_all({{.batch = 1, .m = 72, .n = 136, .k = 200, .totals = true, .two_products = true},
            {.batch = 1, .m = 72, .n = 136, .k = 200, .totals = true},

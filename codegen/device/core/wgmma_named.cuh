@@ -84,6 +84,18 @@ struct NamedRegisters {
 #undef SINTER_GET_FOUR
     if constexpr (fours > now) get<set, first + 4 * now, fours - now>(to + 4 * now);
   }
+  // The other way round.
+  template <int set, int first, int fours>
+  static SINTER_DEVICE void put(const float* from) {
+#define SINTER_PUT(t, i, value) "mov.b32 s%0_" t "_" i ", " value "; "
+    asm volatile(SINTER_PUT("%1", "%2", "%9") SINTER_PUT("%3", "%4", "%10")
+                     SINTER_PUT("%5", "%6", "%11") SINTER_PUT("%7", "%8", "%12")::"n"(set),
+                 "n"(first / 10), "n"(first % 10), "n"((first + 1) / 10), "n"((first + 1) % 10),
+                 "n"((first + 2) / 10), "n"((first + 2) % 10), "n"((first + 3) / 10),
+                 "n"((first + 3) % 10), "f"(from[0]), "f"(from[1]), "f"(from[2]), "f"(from[3]));
+#undef SINTER_PUT
+    if constexpr (fours > 1) put<set, first + 4, fours - 1>(from + 4);
+  }
   // Stores `fours` times four registers, from the `first` on: of each four, two at `to` + 4 at[i]
   // and two `below` bytes further. One statement stores four fours, since each function and each
   // statement takes the compiler time.

@@ -32,6 +32,11 @@ struct NamedAccumulator {
     static_assert(first % 4 == 0);
     Instruction::template get<set, first, fours>(sums);
   }
+  template <int first, int fours>
+  SINTER_DEVICE void put(const float* sums) const {
+    static_assert(first % 4 == 0);
+    Instruction::template put<set, first, fours>(sums);
+  }
   // `fours` times four, from the `first` on: of each four, two neighbours at to[at[i]], and two
   // `below` elements further.
   template <int first, int fours, int below>

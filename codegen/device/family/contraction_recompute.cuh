@@ -103,48 +103,4 @@ SINTER_DEVICE void retake_slab(const Args& args, EpilogueTile& slab,
   }
 }
 
-// The same of a fragment: 16 rows and twice as many columns as a lane has sums, in registers.
-// `transposed`: its rows are columns of the result. Registers have no index: one is looked for
-// among all of them, and so is its place.
-template <class Config, class Body, bool transposed, int count, class Args>
-SINTER_DEVICE void retake_fragment(const Args& args, const EpiloguePlace<Config>& place,
-                                   float (&sums)[count]) {
-  if constexpr (RetakesSums<Body>) {
-    using P = Problem<Config>;
-    static_assert(count % 4 == 0);
-    float some[4] = {};  // side by side: one chain of additions is a long wait
-#pragma unroll
-    for (int i = 0; i < count; ++i) some[i % 4] += sums[i];
-    const float all = some[0] + some[1] + (some[2] + some[3]);
-    if (!__any_sync(0xffffffffu, all != all)) return;
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    const auto locate = [&](int of_lane, int i, typename P::Coord& c) {
-      const int across = of_lane / 4 + i / 2 % 2 * 8, along = i / 4 * 8 + of_lane % 4 * 2 + i % 2;
-      const auto row = place.row + (transposed ? along : across),
-                 column = place.column + (transposed ? across : along);
-      c = place.batch;
-      P::set_m(c, row);
-      P::set_n(c, column);
-      return row < place.row_end && column < place.column_end && P::exists(c);
-    };
-#pragma unroll 1
-    for (int i = 0; i < count; ++i) {
-      float sum = 0;
-#pragma unroll
-      for (int j = 0; j < count; ++j) sum = i == j ? sums[j] : sum;
-      typename P::Coord c;
-      const bool found = sum != sum && locate(lane, i, c);
-#pragma unroll 1
-      for (unsigned left = __ballot_sync(0xffffffffu, found); left != 0; left &= left - 1) {
-        const int of_lane = __popc((left & (0u - left)) - 1);
-        locate(of_lane, i, c);
-        const float again = Body::Retaken::template sum<P>(args, c);
-        if (lane == of_lane) sum = again;
-      }
-#pragma unroll
-      for (int j = 0; j < count; ++j) sums[j] = i == j ? sum : sums[j];
-    }
-  }
-}
-
 }  // namespace sinter::contraction

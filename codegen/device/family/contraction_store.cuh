@@ -179,13 +179,51 @@ constexpr bool stores_as_summed() {
   return true;
 }
 
-// Where a part of a tile's sums lies.
-template <class Config, class Coord>
-SINTER_DEVICE EpiloguePlace<Config> part_place(const TilePlace<Config>& tile, const Coord& batch,
-                                               int row, int column) {
-  using P = Problem<Config>;
-  const int end = tile.column + Shape<Config>::columns;
-  return {batch, row, column, tile.row_end, end < P::columns ? end : P::columns};
+// Takes a warp's NaNs of a tile again (contraction_recompute.cuh), before its parts leave.
+// `transposed`: rows of the registers are columns of the result.
+template <class Config, class Body, bool transposed, class Args, class Coord>
+SINTER_DEVICE void retake_tile(const Args& args, const TilePlace<Config>& tile, const Coord& batch,
+                               int first_row) {
+  if constexpr (RetakesSums<Body>) {
+    using P = Problem<Config>;
+    using S = Shape<Config>;
+    constexpr int count = Sums<Config, 0>::count, sets = transposed ? 1 : S::parts / S::across;
+    float some[4] = {};  // side by side: one chain of additions is a long wait
+    for_each_number<sets*(count / 4)>([&]<int number>() {
+      float sums[4];
+      Sums<Config, number / (count / 4)>{}.template get<number % (count / 4) * 4, 1>(sums);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) some[i] += sums[i];
+    });
+    const float all = some[0] + some[1] + (some[2] + some[3]);
+    if (!__any_sync(0xffffffffu, all != all)) return;
+    float held[sets * count];  // in local memory: registers have no index
+    for_each_number<sets>(
+        [&]<int set>() { Sums<Config, set>{}.template get<0, count / 4>(held + set * count); });
+    const int lane = static_cast<int>(threadIdx.x) % 32,
+              warp = static_cast<int>(threadIdx.x) / 32 % 4;
+#pragma unroll 1
+    for (int i = 0; i < sets * count; ++i) {
+      float sum = held[i];
+#pragma unroll 1
+      for (unsigned left = __ballot_sync(0xffffffffu, sum != sum); left != 0; left &= left - 1) {
+        const int of_lane = __popc((left & (0u - left)) - 1),
+                  across = i / count * 64 + warp * 16 + of_lane / 4 + i / 2 % 2 * 8,
+                  along = i % count / 4 * 8 + of_lane % 4 * 2 + i % 2,
+                  row = tile.row + first_row + (transposed ? along : across),
+                  column = tile.column + (transposed ? across : along);
+        Coord c = batch;
+        P::set_m(c, row);
+        P::set_n(c, column);
+        if (row >= tile.row_end || column >= P::columns || !P::exists(c)) continue;
+        const float again = Body::Retaken::template sum<P>(args, c);
+        if (lane == of_lane) sum = again;
+      }
+      held[i] = sum;
+    }
+    for_each_number<sets>(
+        [&]<int set>() { Sums<Config, set>{}.template put<0, count / 4>(held + set * count); });
+  }
 }
 
 // The first column of the part after number `part` of a row of parts: behind the last, the first.
@@ -209,6 +247,7 @@ SINTER_DEVICE void store_tile(const Args& args, const TilePlace<Config>& tile, i
             warp = static_cast<int>(threadIdx.x) / 32 % 4;
   typename P::Coord batch;
   P::set_batch(batch, tile.batch);
+  retake_tile<Config, Body, false>(args, tile, batch, first_row);
   PartColumns<Config, Body> columns;
   columns.fetch(args, batch, tile.column);
   for_each_part<Body, S::parts, 0>([&](auto number) {
@@ -217,7 +256,6 @@ SINTER_DEVICE void store_tile(const Args& args, const TilePlace<Config>& tile, i
     const unsigned to = hopper::address(&slab) + (number + turn) % 2 * StoreTile::bytes;
     PartSums sums;
     get_part<Config>(number, sums);
-    retake_fragment<Config, Body, false>(args, part_place<Config>(tile, batch, row, column), sums);
     hopper::wait_for_stores<1>();  // the one before the last has left; of the lane that stored it
     __syncwarp();
     put_results<Config, Body>(args, batch, row, column, next_part<Config>(tile, part), 64, columns,
@@ -282,6 +320,7 @@ SINTER_DEVICE void store_rows(const Args& args, const TilePlace<Config>& tile, i
   const int end = P::columns < tile.column + S::columns ? P::columns : tile.column + S::columns,
             columns = end - tile.column - Result::column();  // from the lane's first on
   Result result;
+  retake_tile<Config, Body, false>(args, tile, batch, first_row);
   PartColumns<Config, Body> read_columns;
   read_columns.fetch(args, batch, tile.column);
   RowPieces<const typename Body::Stored> source[sources + 1];
@@ -319,8 +358,6 @@ SINTER_DEVICE void store_rows(const Args& args, const TilePlace<Config>& tile, i
     }
     PartSums sums;
     get_part<Config>(number, sums);
-    retake_fragment<Config, Body, false>(
-        args, part_place<Config>(tile, batch, row, tile.column + part * 64), sums);
     put_results<Config, Body, sources>(args, batch, row, tile.column + part * 64,
                                        next_part<Config>(tile, part), S::columns - part * 64,
                                        read_columns, sums, hopper::address(tiles));

@@ -119,6 +119,7 @@ SINTER_DEVICE void store_odd_rows(const Args& args, const TilePlace<Config>& til
   using Result = RowPieces<typename Body::Stored>;
   Result result;
   bool exists[Result::own];
+  retake_tile<Config, Body, false>(args, tile, batch, first_row);
   PartColumns<Config, Body> read_columns;
   read_columns.fetch(args, batch, tile.column);
   for_each_part<Body, S::parts, 0>([&](auto number) {
@@ -129,7 +130,6 @@ SINTER_DEVICE void store_odd_rows(const Args& args, const TilePlace<Config>& til
     __syncwarp();  // what was here has left
     PartSums sums;
     get_part<Config>(number, sums);
-    retake_fragment<Config, Body, false>(args, part_place<Config>(tile, batch, row, column), sums);
     put_results<Config, Body>(args, batch, row, column, next_part<Config>(tile, part),
                               S::columns - part * 64, read_columns, sums, hopper::address(staged));
     __syncwarp();

@@ -99,6 +99,7 @@ SINTER_DEVICE void store_rows_swapped(const Args& args, const TilePlace<Config>&
             warp = static_cast<int>(threadIdx.x) / 32 % 4;
   typename P::Coord batch;
   P::set_batch(batch, tile.batch);
+  retake_tile<Config, Body, true>(args, tile, batch, first_row);
   typename P::Coord of_channel[2];
   typename Body::template Place<1> read[2];
 #pragma unroll
@@ -120,10 +121,6 @@ SINTER_DEVICE void store_rows_swapped(const Args& args, const TilePlace<Config>&
     };
     float sums[in_part * 8];
     Sums<Config, 0>{}.template get<part * in_part * 8, in_part * 2>(sums);
-    retake_fragment<Config, Body, true>(
-        args,
-        part_place<Config>(tile, batch, tile.row + first_row + part * 64, tile.column + warp * 16),
-        sums);
 #pragma unroll
     for (int i = 0; i < in_part; ++i) {
       unsigned blocks[4];
