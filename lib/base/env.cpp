@@ -38,9 +38,8 @@ constexpr EnvVariable kVariables[] = {
      "in the last of several ways"},
     {"SINTER_SANITIZE_GRAPHS", "tests: how many random graphs run under compute-sanitizer"},
     {"SINTER_SPLIT_ELEMENTS",
-     "tests: least elements of a block where a reduction is cut in parts; in classes of extents "
-     "any "
-     "filter's gradient is cut by images"},
+     "tests: least elements of a block where a reduction is cut in parts; where it is set, any "
+     "filter's gradient in a class of extents is cut by images"},
     {"SINTER_TEST_DATA", "tests: the source tree, where it has moved since they were built"},
     {"SINTER_TEST_DEVICE", "tests: cpu, interpreter, emulator or emulator_sm_90a instead of a GPU"},
     {"SINTER_TUNING_FILE", "measured configurations that planning uses, see sinter tune"},
