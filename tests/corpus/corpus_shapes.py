@@ -347,6 +347,18 @@ def attention_by_hand():
 attention_by_hand()
 
 
+def small_products_of_two_batches():
+    """Each of twelve products has its own right operand, and their batches are not one index."""
+    g = Graph("matmul_small_two_batches", "f16")
+    g.tensor("a", [3, 4, 7, 8], stride=[224, 8, 32, 1])
+    g.tensor("b", [3, 4, 8, 7])
+    g.matmul("a", "b", "c")
+    g.output("c")
+
+
+small_products_of_two_batches()
+
+
 def double_precision():
     g = Graph("double_precision", "f64", "f64", "f64")
     g.tensor("a", [2, 19, 23])

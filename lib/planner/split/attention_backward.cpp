@@ -136,6 +136,8 @@ int choose_parts(const KernelSpec& spec, const DeviceModel& device) {
   // 4, s1024, d128 causal 288 and 80.5; h32 of 8, s2048, d128 causal 311 and 238; h8, 4096 queries
   // and 77 keys, d64 97.4 and 26.6. h8 s2048 d128 causal 83 whole; in two parts 90 in another run.)
   constexpr double kStart = 1, kOfCta = 5;
+  constexpr unsigned kMostRounds = 2;  // of CTAs; with more of them few SMs are idle
+  if (whole->grid > kMostRounds * static_cast<unsigned>(device.sms)) return 1;
   int best = 1;
   double least = whole->microseconds;
   KernelSpec divided = spec;

@@ -224,6 +224,11 @@ std::optional<DepthwisePlan> plan_as(const KernelSpec& given, bool groups,
     if (!d.parts.empty() && (!e.gradient || d.divisor > 1)) return {};
   }
   if (tapped != taps.size()) return {};
+  // Groups have taps: products of batches of matrices have none. A thread block loads the filter of
+  // its channels once, for all batch entries.
+  if (groups && taps.empty()) return {};
+  for (int i = 0; i < e.channel && !e.gradient; ++i)
+    if (other->access.stride[i] != 0) return {};
   e.image.offset = image->access.offset + offset;
   if (taps_of(spec, dims->back()) > kMostTaps) return {};
 
