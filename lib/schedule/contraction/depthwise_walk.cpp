@@ -14,8 +14,8 @@ constexpr int kMostRegisters = 150, kMostRegistersOfGradient = 185;  // of facto
 constexpr int kMostProducts = 1700;  // multiplications of a block: they cost time to compile
 constexpr int kMostPhases = 4;       // of a strided data gradient, along one dim
 constexpr double kFlight = 24e3;     // bytes under way of an SM that reach the rate of memory
-// What blocks with the taps of one dim of two take of their estimate. (f32 on an H200: 5 x 5, 240
-// channels of 28 x 28 85 us, 45 reckoned, 56 with both; 7 x 7, 384 channels 147 and 109.)
+// What blocks with the taps of one dim of two take of their estimate. (f32 on an H200, with one and
+// with both: 5 x 5, 240 channels of 28 x 28 85 us and 35; 7 x 7, 384 channels 147 and 76.)
 constexpr double kOneOfTwo = 1.5;
 // Taps of one dim that is walked down: of fewer, blocks that begin all at once are faster. (bf16 on
 // an H200, across and down: 4 taps 76 and 86 us, 9 31.5 and 25.5, 15 47 and 37, 31 115 and 51.)
