@@ -129,20 +129,18 @@ TEST_CASE("matmuls with a bias in every configuration", "[contraction]") {
            {.batch = 1, .m = 333, .n = 584, .k = 72, .result = f16, .bias = true}});
 }
 // Rows of results that end within a piece of 16 bytes.
-const Problem kOddRows[] = {{.batch = 1, .m = 150, .n = 21, .k = 72, .bias = true},
-                            {.batch = 2, .m = 75, .n = 51, .k = 72, .io = f16, .result = f16},
-                            {.batch = 1, .m = 140, .n = 237, .k = 72, .bias = true}};
 TEST_CASE("matmuls with odd rows in every configuration", "[contraction]") {
-  run_all({std::begin(kOddRows), std::end(kOddRows)});
+  run_all({{.batch = 1, .m = 200, .n = 21, .k = 72, .bias = true},
+           {.batch = 2, .m = 75, .n = 51, .k = 72, .io = f16, .result = f16},
+           {.batch = 1, .m = 140, .n = 237, .k = 72, .bias = true},
+           {.batch = 1, .m = 140, .n = 188, .k = 72, .bias = true}});
 }
 TEST_CASE("matmuls with odd rows", "[sanitize]") {
-  for (const char* tile : {"64x64", "128x32"}) run_all({kOddRows[0], kOddRows[1]}, {.tile = tile});
-  run_all({kOddRows[2]}, {.tile = "128x256"});
-}
-TEST_CASE("three warpgroups share a tile", "[contraction][sanitize]") {
-  run_all({{.batch = 2, .m = 200, .n = 200, .k = 328},
-           {.batch = 1, .m = 398, .n = 264, .k = 200, .bias = true}},
-          {.tile = "192x64 by 3 together, cluster 2x1, split 1,"});
+  for (const char* tile : {"64x64", "128x32"})
+    run_all({{.batch = 2, .m = 75, .n = 51, .k = 72, .io = f16, .result = f16},
+             {.batch = 1, .m = 150, .n = 21, .k = 72, .bias = true}},
+            {.tile = tile});
+  run_all({{.batch = 1, .m = 140, .n = 237, .k = 72, .bias = true}}, {.tile = "128x256"});
 }
 TEST_CASE("two parts of rows and a narrow part of columns", "[sanitize]") {
   for (const char* tile : {"256x96", "256x160", "128x96"})

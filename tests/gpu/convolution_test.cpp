@@ -227,11 +227,11 @@ TEST_CASE("filter gradients of infinite pixels, each kind of configuration", "[c
 // With SINTER_REARRANGE=last zeros stand beside taps.
 TEST_CASE("first layers of infinite pixels, each kind of configuration", "[.][first_layers]") {
   constexpr auto none = Epilogue::none, scale = Epilogue::scale;
-  run_all({{fprop, 2, 3, 64, 38, 42, 7, 2, 1, 3, scale, bf16, false, f32, 149},
-           {fprop, 3, 32, 72, 13, 18, 3, 2, 1, 1, Epilogue::scale_residual, bf16, false, f32, 31},
-           {dgrad, 2, 4, 72, 16, 20, 3, 1, 1, 1, none, f16, false, f32, 31},
-           {dgrad, 2, 3, 64, 38, 42, 7, 2, 1, 3, none, bf16, false, f32, 149},
-           {wgrad, 3, 3, 40, 18, 20, 7, 2, 1, 3, none, f16, false, f32, 20}});
+  run_all({{fprop, 2, 3, 64, 22, 26, 7, 2, 1, 3, scale, bf16, false, f32, 599},
+           {fprop, 2, 32, 72, 9, 14, 3, 2, 1, 1, Epilogue::scale_residual, bf16, false, f32, 1999},
+           {dgrad, 2, 4, 72, 10, 12, 3, 1, 1, 1, none, f16, false, f32, 2999},
+           {dgrad, 2, 3, 64, 22, 26, 7, 2, 1, 3, none, bf16, false, f32, 2999},
+           {wgrad, 3, 3, 40, 18, 20, 7, 2, 1, 3, none, f16, false, f32, 599}});
 }
 
 TEST_CASE("forward convolutions with strides, each kind of configuration", "[convolution]") {

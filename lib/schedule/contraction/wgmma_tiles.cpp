@@ -89,11 +89,7 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   // blocks that share a tile: 6.6 TB/s in tiles of 64 x 192 (64 channels of 256 x 256, 8
   // images), 7.3 in 64 x 128.
   constexpr double kWindowCache = 0.66, kGradientCache = 0.52, kPhasedCache = 0.4;
-  constexpr double kReady = 500;  // of the start, where the kernel before left room
-  // Three warpgroups of 64 rows, against two: where they are the better by more than that. (3000 x
-  // 1536 x 1536 of bf16 on an H200, columns fastest: 25.4 us in 64 x 192, 23.7 in 192 x 192; 448 x
-  // 6144 x 4096: 40.3 and 38.7; but 1536 x 1536 x 1536 13.3 in 128 x 144 and 14.3 in 192 x 96.)
-  constexpr double kThree = 1.03;
+  constexpr double kReady = 500;      // of the start, where the kernel before left room
   constexpr int kPack = 8;            // results of 16 bits that a thread stores at once
   constexpr int kFewestColumns = 80;  // narrower multiplications wait for the rows of A
   const int cluster = cluster_blocks(t);
@@ -170,7 +166,7 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   // The slowest counts; the others a little, so that equals do not waste power.
   const double sum = std::accumulate(std::begin(times), std::end(times), 0.0);
   return (*std::max_element(std::begin(times), std::end(times)) + costs.others * sum) *
-             hindrance(p, t) * (t.consumers == 3 ? kThree : 1) +
+             hindrance(p, t) +
          (kStart - (blocks_that_fit(p, t, device) > 1 ? kReady : 0)) / device.clock;
 }
 
@@ -220,13 +216,8 @@ bool legal(const TileProblem& p, const Tile& t, const DeviceModel& device) {
   // Blocks that would own no results in any cluster.
   if ((t.cluster_m - 1) * t.m >= p.rows_each() || (t.cluster_n - 1) * t.n >= p.columns)
     return false;
-  // What more sums would spill; of two warpgroups the producer gives up registers for 192. Three
-  // are compiled for 128 registers, with which an epilogue that reads rows spills.
-  const int most_sums = t.consumers == 1 ? 160 : t.consumers == 2 ? 192 : p.computes ? 80 : 96;
-  if (sums_per_thread(t) > most_sums) return false;
-  if (t.consumers == 3 && (p.window || p.groups > 0 || p.products > 1 || p.promote_accumulators ||
-                           p.reduces || p.reads || t.split > 1))
-    return false;
+  // What more sums would spill; of two warpgroups the producer gives up registers for 192.
+  if (sums_per_thread(t) > (t.consumers == 1 ? 160 : 192)) return false;
   // The sums, and those of two stages.
   if (p.promote_accumulators && sums_per_thread(t) > 64) return false;
   const int loaded = p.taps > 0 ? t.m : loaded_rows(p, t), columns = t.n / p.products;
@@ -393,9 +384,8 @@ std::vector<EstimatedTile> legal_tiles(const TileProblem& p, const DeviceModel& 
     int cluster_m, cluster_n, split;
   };
   constexpr Shape kShapes[] = {
-      {128, 2, false}, {256, 2, false}, {64, 2, true},  {128, 2, true},
-      {64, 1, false},  {128, 1, false}, {256, 2, true},  // of convolutions alone
-      {192, 3, false}};                                  // of matmuls alone
+      {128, 2, false}, {256, 2, false}, {64, 2, true}, {128, 2, true},
+      {64, 1, false},  {128, 1, false}, {256, 2, true}};  // the last of convolutions alone
   constexpr Sharing kSharings[] = {{1, 1, 1}, {2, 1, 1}, {1, 2, 1}, {4, 1, 1},
                                    {1, 4, 1}, {1, 1, 2}, {1, 1, 3}, {1, 1, 4},
                                    {1, 1, 5}, {1, 1, 6}, {1, 1, 7}, {1, 1, 8}};
