@@ -283,6 +283,22 @@ struct RowPieces {
   static SINTER_DEVICE int column() {
     return static_cast<int>(threadIdx.x) % 32 % beside * together;
   }
+  // f(number, place) of each of a lane's rows, of the 16 from `first` on, where its part begins
+  // that lies from `column` on; and which rows there are.
+  template <class Config, class Coord, class F>
+  static SINTER_DEVICE void each_row(const TilePlace<Config>& tile, const Coord& batch, int first,
+                                     int column, bool (&exists)[own], const F& f) {
+    using P = Problem<Config>;
+#pragma unroll
+    for (int i = 0; i < own; ++i) {
+      const int own_row = first + row(i);
+      Coord c = batch;
+      P::set_m(c, own_row);
+      exists[i] = own_row < tile.row_end && P::exists(c);
+      P::set_n(c, column);
+      f(i, c);
+    }
+  }
   SINTER_DEVICE void load(const bool (&exists)[own], int column) {
 #pragma unroll
     for (int i = 0; i < own; ++i)
@@ -334,18 +350,13 @@ SINTER_DEVICE void store_rows(const Args& args, const TilePlace<Config>& tile, i
     const int block = number / S::across, part = number % S::across,
               row = tile.row + first_row + block * 64 + warp * 16;
     if (part == 0) {
-#pragma unroll
-      for (int i = 0; i < Result::own; ++i) {
-        const int own_row = row + Result::row(i);
-        typename P::Coord c = batch;
-        P::set_m(c, own_row);
-        exists[i] = own_row < tile.row_end && P::exists(c);
-        P::set_n(c, tile.column + Result::column());
+      const auto find = [&](int i, const auto& c) {
         result.at[i] = Body::row(args, c);
         if constexpr (sources > 0)
           for_each_number<sources>(
               [&]<int s>() { source[s].at[i] = Body::source(Int<s>{}, args, c); });
-      }
+      };
+      Result::each_row(tile, batch, row, tile.column + Result::column(), exists, find);
       load_part(0);
     }
     unsigned char* const tiles =

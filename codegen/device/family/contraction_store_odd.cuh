@@ -145,17 +145,9 @@ SINTER_DEVICE void store_odd_rows(const Args& args, const TilePlace<Config>& til
         return;
       }
     }
-    if (part == 0) {
-#pragma unroll
-      for (int i = 0; i < Result::own; ++i) {
-        const int own_row = row + Result::row(i);
-        typename P::Coord c = batch;
-        P::set_m(c, own_row);
-        exists[i] = own_row < tile.row_end && P::exists(c);
-        P::set_n(c, tile.column);
-        result.at[i] = Body::row(args, c);
-      }
-    }
+    if (part == 0)
+      Result::each_row(tile, batch, row, tile.column, exists,
+                       [&](int i, const auto& c) { result.at[i] = Body::row(args, c); });
 #pragma unroll
     for (int i = 0; i < Result::own; ++i)
       if (exists[i] && columns > 0)

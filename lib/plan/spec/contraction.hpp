@@ -56,9 +56,10 @@ struct ContractionSpec {
   std::vector<KIndex> k_indices;  // of each index of k, the outermost first
   int chained_k = 0;              // indices of the first of chained products' k
   std::vector<Product> products{1};
-  DataType accumulate = DataType::f32;      // f32 or f64
-  ZeroOf zero_dominates = ZeroOf::neither;  // whose zero makes a product zero, even with an
-                                            // infinite or NaN factor
+  DataType accumulate = DataType::f32;  // f32 or f64
+  // Whose zero makes a product zero, even with an infinite or NaN factor. Of convolutions it is
+  // b's, and negative zeros alone: those beside the taps of a copied filter.
+  ZeroOf zero_dominates = ZeroOf::neither;
   // Tensor cores add only a few products at a time: the rest is added in f32, rounded to nearest,
   // where they would cut off.
   bool promote_accumulators = false;
