@@ -115,9 +115,19 @@ struct HostNamedInstruction {
   static void get(float* to) {
     std::memcpy(to, &sums<set>()[first], fours * 4 * sizeof *to);
   }
-  template <int set, int first, int fours>
-  static void put(const float* from) {
-    std::memcpy(&sums<set>()[first], from, fours * 4 * sizeof *from);
+  template <int set>
+  static float total() {
+    float total = 0;
+    for (Sum sum : sums<set>()) total += static_cast<float>(sum);
+    return total;
+  }
+  template <int set>
+  static void save(Sum* to) {
+    std::memcpy(to, sums<set>(), sizeof sums<set>());
+  }
+  template <int set>
+  static void restore(const Sum* from) {
+    std::memcpy(sums<set>(), from, sizeof sums<set>());
   }
   template <int set, int first, int fours, int below>
   static void store(unsigned to, const int* at) {

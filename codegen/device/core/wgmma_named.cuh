@@ -30,6 +30,18 @@ struct NamedInstruction;
 #define SINTER_NAMED(t, i) ", s%0_" #t "_" #i
 #define SINTER_CLEAR_f32(t, i) "mov.f32 s%0_" #t "_" #i ", 0f00000000; "
 #define SINTER_CLEAR_s32(t, i) "mov.s32 s%0_" #t "_" #i ", 0; "
+#define SINTER_TOTAL(t, i) "add.f32 total" #i ", total" #i ", s%1_" #t "_" #i "; "
+#define SINTER_TOTAL_BEGIN                                                                      \
+  "{ .reg .f32 total<10>; mov.f32 total0, 0f00000000; mov.f32 total1, total0; mov.f32 total2, " \
+  "total0; mov.f32 total3, total0; mov.f32 total4, total0; mov.f32 total5, total0; mov.f32 "    \
+  "total6, total0; mov.f32 total7, total0; mov.f32 total8, total0; mov.f32 total9, total0; "
+#define SINTER_TOTAL_END                                                                         \
+  "add.f32 total0, total0, total5; add.f32 total1, total1, total6; add.f32 total2, total2, "     \
+  "total7; add.f32 total3, total3, total8; add.f32 total4, total4, total9; add.f32 total0, "     \
+  "total0, total1; add.f32 total2, total2, total3; add.f32 total0, total0, total4; add.f32 %0, " \
+  "total0, total2; }"
+#define SINTER_SAVE(t, i) "st.b32 [%1 + (" #t " * 10 + " #i ") * 4], s%0_" #t "_" #i "; "
+#define SINTER_RESTORE(t, i) "ld.b32 s%0_" #t "_" #i ", [%1 + (" #t " * 10 + " #i ") * 4]; "
 #define SINTER_ADD_f32(t, i) "add.f32 s%0_" #t "_" #i ", s%0_" #t "_" #i ", s%1_" #t "_" #i "; "
 #define SINTER_ADD_s32(t, i) "add.s32 s%0_" #t "_" #i ", s%0_" #t "_" #i ", s%1_" #t "_" #i "; "
 
@@ -84,18 +96,6 @@ struct NamedRegisters {
 #undef SINTER_GET_FOUR
     if constexpr (fours > now) get<set, first + 4 * now, fours - now>(to + 4 * now);
   }
-  // The other way round.
-  template <int set, int first, int fours>
-  static SINTER_DEVICE void put(const float* from) {
-#define SINTER_PUT(t, i, value) "mov.b32 s%0_" t "_" i ", " value "; "
-    asm volatile(SINTER_PUT("%1", "%2", "%9") SINTER_PUT("%3", "%4", "%10")
-                     SINTER_PUT("%5", "%6", "%11") SINTER_PUT("%7", "%8", "%12")::"n"(set),
-                 "n"(first / 10), "n"(first % 10), "n"((first + 1) / 10), "n"((first + 1) % 10),
-                 "n"((first + 2) / 10), "n"((first + 2) % 10), "n"((first + 3) / 10),
-                 "n"((first + 3) % 10), "f"(from[0]), "f"(from[1]), "f"(from[2]), "f"(from[3]));
-#undef SINTER_PUT
-    if constexpr (fours > 1) put<set, first + 4, fours - 1>(from + 4);
-  }
   // Stores `fours` times four registers, from the `first` on: of each four, two at `to` + 4 at[i]
   // and two `below` bytes further. One statement stores four fours, since each function and each
   // statement takes the compiler time.
@@ -135,8 +135,12 @@ struct NamedRegisters {
   SINTER_CALL(SINTER_WGMMA_NAMED_OF, columns, sum, SINTER_TYPE_OF_##sum,     \
               SINTER_EACH_##columns(SINTER_NAMED_FIRST, SINTER_NAMED),       \
               SINTER_EACH_##columns(SINTER_CLEAR_##sum, SINTER_CLEAR_##sum), \
-              SINTER_EACH_##columns(SINTER_ADD_##sum, SINTER_ADD_##sum))
-#define SINTER_WGMMA_NAMED_OF(columns, sum, Sum, list, clear_all, add_all)                         \
+              SINTER_EACH_##columns(SINTER_ADD_##sum, SINTER_ADD_##sum),     \
+              SINTER_EACH_##columns(SINTER_TOTAL, SINTER_TOTAL),             \
+              SINTER_EACH_##columns(SINTER_SAVE, SINTER_SAVE),               \
+              SINTER_EACH_##columns(SINTER_RESTORE, SINTER_RESTORE))
+#define SINTER_WGMMA_NAMED_OF(columns, sum, Sum, list, clear_all, add_all, total_all, save_all,    \
+                              restore_all)                                                         \
   template <>                                                                                      \
   struct sinter::wgmma::NamedInstruction<columns, Sum> : sinter::wgmma::NamedRegisters {           \
     /* To be called once a kernel: a register is declared once in a function. */                   \
@@ -160,6 +164,22 @@ struct NamedRegisters {
     template <int set, int other>                                                                  \
     static SINTER_DEVICE void add() {                                                              \
       asm volatile(add_all ::"n"(set), "n"(other));                                                \
+    }                                                                                              \
+    /* Of registers of f32. Up to ten chains of additions: one is a long wait. */                  \
+    template <int set>                                                                             \
+    static SINTER_DEVICE float total() {                                                           \
+      float total;                                                                                 \
+      asm volatile(SINTER_TOTAL_BEGIN total_all SINTER_TOTAL_END : "=f"(total) : "n"(set));        \
+      return total;                                                                                \
+    }                                                                                              \
+    /* To and from memory, in their order. */                                                      \
+    template <int set>                                                                             \
+    static SINTER_DEVICE void save(float* to) {                                                    \
+      asm volatile(save_all ::"n"(set), "l"(to) : "memory");                                       \
+    }                                                                                              \
+    template <int set>                                                                             \
+    static SINTER_DEVICE void restore(const float* from) {                                         \
+      asm volatile(restore_all ::"n"(set), "l"(from) : "memory");                                  \
     }                                                                                              \
   };
 

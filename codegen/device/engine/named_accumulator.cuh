@@ -32,11 +32,11 @@ struct NamedAccumulator {
     static_assert(first % 4 == 0);
     Instruction::template get<set, first, fours>(sums);
   }
-  template <int first, int fours>
-  SINTER_DEVICE void put(const float* sums) const {
-    static_assert(first % 4 == 0);
-    Instruction::template put<set, first, fours>(sums);
-  }
+  // All of a thread's added up, in any order.
+  SINTER_DEVICE float total() const { return Instruction::template total<set>(); }
+  // All of a thread's to memory, and back from there.
+  SINTER_DEVICE void save(Sum* sums) const { Instruction::template save<set>(sums); }
+  SINTER_DEVICE void restore(const Sum* sums) const { Instruction::template restore<set>(sums); }
   // `fours` times four, from the `first` on: of each four, two neighbours at to[at[i]], and two
   // `below` elements further.
   template <int first, int fours, int below>

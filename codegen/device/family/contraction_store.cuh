@@ -188,18 +188,11 @@ SINTER_DEVICE void retake_tile(const Args& args, const TilePlace<Config>& tile, 
     using P = Problem<Config>;
     using S = Shape<Config>;
     constexpr int count = Sums<Config, 0>::count, sets = transposed ? 1 : S::parts / S::across;
-    float some[4] = {};  // side by side: one chain of additions is a long wait
-    for_each_number<sets*(count / 4)>([&]<int number>() {
-      float sums[4];
-      Sums<Config, number / (count / 4)>{}.template get<number % (count / 4) * 4, 1>(sums);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) some[i] += sums[i];
-    });
-    const float all = some[0] + some[1] + (some[2] + some[3]);
+    float all = 0;
+    for_each_number<sets>([&]<int set>() { all += Sums<Config, set>{}.total(); });
     if (!__any_sync(0xffffffffu, all != all)) return;
     float held[sets * count];  // in local memory: registers have no index
-    for_each_number<sets>(
-        [&]<int set>() { Sums<Config, set>{}.template get<0, count / 4>(held + set * count); });
+    for_each_number<sets>([&]<int set>() { Sums<Config, set>{}.save(held + set * count); });
     const int lane = static_cast<int>(threadIdx.x) % 32,
               warp = static_cast<int>(threadIdx.x) / 32 % 4;
 #pragma unroll 1
@@ -221,8 +214,7 @@ SINTER_DEVICE void retake_tile(const Args& args, const TilePlace<Config>& tile, 
       }
       held[i] = sum;
     }
-    for_each_number<sets>(
-        [&]<int set>() { Sums<Config, set>{}.template put<0, count / 4>(held + set * count); });
+    for_each_number<sets>([&]<int set>() { Sums<Config, set>{}.restore(held + set * count); });
   }
 }
 
