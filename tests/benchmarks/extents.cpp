@@ -2,13 +2,15 @@
 // shapes from one PlanCache, and each shape compiled for itself. Prints the rows of RESULTS.md, and
 // how many compilations the cache needed.
 //
-//   sinter_extents [llama|gpt|resnet] [--kernels PERCENT] [--estimates] [SHAPE ...]
+//   sinter_extents [llama|gpt|resnet] [--kernels PERCENT] [--estimates] [--sources FOLDER]
+//   [SHAPE...]
 //
 // llama: a decoder block; gpt: a training step of one; resnet: a training step of a residual block.
 // A shape is BxS (batch and tokens) or a number of images; without any, the table's.
 // --kernels: of shapes that are so many percent slower each kernel alone as well, with the
 // configuration where the two plans' are unlike.
 // --estimates: what the planner reckons for sm_90a, without a GPU and without compiling.
+// --sources: the same, and the texts of both plans' kernels to files of FOLDER, which has to exist.
 // Both plans run on the same memory, so on the same numbers, which the power that a GPU draws and
 // with it its clock depend on. Rounds of one and of the other take turns, so that both meet the
 // same clock; each row is the median of the rounds.
@@ -20,6 +22,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <future>
 #include <map>
 #include <numeric>
@@ -340,11 +343,18 @@ void print_estimates(const std::vector<PlanKernel>& own, const std::vector<PlanK
   }
 }
 
+void write_sources(const std::string& folder, const std::vector<PlanKernel>& kernels,
+                   std::string_view plan) {
+  for (std::size_t k = 0; k < kernels.size(); ++k)
+    std::ofstream(fmt::format("{}/{}_{:02}.cu", folder, plan, k)) << kernels[k].source;
+}
+
 std::string text_of(const Extents& extents) {
   return fmt::format("{}", fmt::join(extents.begin(), extents.end(), " x "));
 }
 
-int estimate(const Block& block, const std::vector<Extents>& shapes, double kernels) {
+int estimate(const Block& block, const std::vector<Extents>& shapes, double kernels,
+             const std::string& sources) {
   const PlanOptions options{.architecture = "sm_90a"};
   const GraphBuilder builder(block.build);
   ExtentClasses classes(builder, block.dynamic, kOptions, options);
@@ -363,6 +373,10 @@ int estimate(const Block& block, const std::vector<Extents>& shapes, double kern
     fmt::print("| {} | {:.1f} us, {} kernels | {:.1f} us, {} kernels | {:+.1f} % | {} |\n",
                text_of(extents), p.constant, a.size(), p.of_class, b.size(), p.excess(), fresh);
     if (p.excess() >= kernels) print_estimates(a, b);
+    if (sources.empty()) continue;
+    const std::string name = fmt::format("{}_{}", block.name, fmt::join(extents, "x"));
+    write_sources(sources, a, fmt::format("{}_constant", name));
+    write_sources(sources, b, fmt::format("{}_class", name));
   }
   fmt::print("\n{}", classes.explain());
   return 0;
@@ -406,6 +420,7 @@ int main(int count, char** words) {
   const sinter::Block* block = &sinter::kBlocks.front();
   double kernels = INFINITY;
   bool estimates = false;
+  std::string sources;
   for (int i = 1; i < count; ++i) {
     const std::string_view word = words[i];
     const auto named = std::find_if(sinter::kBlocks.begin(), sinter::kBlocks.end(),
@@ -418,15 +433,19 @@ int main(int count, char** words) {
       kernels = std::atof(words[++i]);
     } else if (word == "--estimates") {
       estimates = true;
+    } else if (word == "--sources" && i + 1 < count) {
+      sources = words[++i];
+      estimates = true;
     } else if (numbers == static_cast<int>(block->dynamic.size())) {
       shapes.push_back(numbers == 1 ? sinter::Extents{batch} : sinter::Extents{batch, tokens});
     } else {
       fmt::print(stderr,
                  "usage: sinter_extents [llama|gpt|resnet] [--kernels PERCENT] [--estimates] "
-                 "[SHAPE ...]\n");
+                 "[--sources FOLDER] [SHAPE ...]\n");
       return 2;
     }
   }
-  return (estimates ? sinter::estimate : sinter::run)(
-      *block, shapes.empty() ? block->shapes : shapes, kernels);
+  if (shapes.empty()) shapes = block->shapes;
+  return estimates ? sinter::estimate(*block, shapes, kernels, sources)
+                   : sinter::run(*block, shapes, kernels);
 }
