@@ -47,10 +47,13 @@ struct DynamicExtent {
   // The largest extents of the classes, rising; `most` need not be among them. Empty: 1, 16, 64,
   // 256, 1024 ...
   std::vector<std::int64_t> bounds{};
+  Where where{};  // it was described
 };
+// Of an ill-formed one, such as with least > most, PlanCache::check() says what is wrong and where
+// it was described.
 inline DynamicExtent dyn(std::string name, std::int64_t least, std::int64_t most,
-                         std::vector<std::int64_t> bounds = {}) {
-  return {std::move(name), least, most, std::move(bounds)};
+                         std::vector<std::int64_t> bounds = {}, Where where = Where::current()) {
+  return {std::move(name), least, most, std::move(bounds), where};
 }
 
 struct PlanCacheOptions {
@@ -62,8 +65,8 @@ struct PlanCacheOptions {
   // A key that is new is answered with plain kernels, one a node and with what every GPU has, which
   // compile soon; a thread of the cache compiles the fast ones, which later calls get.
   bool background = false;
-  // One for each extent that the builder is given; get() refuses others. Empty: every plan is
-  // compiled for its extents.
+  // One for each extent that the builder is given; get() refuses others, and all where one of these
+  // is ill-formed, which check() says at once. Empty: every plan is compiled for its extents.
   std::vector<DynamicExtent> extents{};
 };
 
@@ -91,6 +94,8 @@ class PlanCache {
   PlanCache(const PlanCache&) = delete;
   PlanCache& operator=(const PlanCache&) = delete;
 
+  // Whether PlanCacheOptions::extents are well-formed: get() refuses any extents where not.
+  Status check() const;
   Result<Executable> get(Extents extents);
   Result<Executable> get(std::initializer_list<std::int64_t> extents);
   // Returns when no compilation runs in the background.

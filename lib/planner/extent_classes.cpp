@@ -1,8 +1,10 @@
 #include "planner/extent_classes.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
 #include "emit/emit.hpp"
@@ -57,9 +59,40 @@ std::string name_of(const ClassKernel& k) {
   return entry.substr(0, entry.rfind('_'));
 }
 
+// What is wrong with an extent that changes; nothing where it is well-formed.
+Status check_described(const DynamicExtent& e) {
+  const auto wrong = [&](const char* what, std::string seen, std::string allowed) {
+    return Diagnostic{.rule = Rule::tensor_extent,
+                      .attribute = e.name + what,
+                      .seen = std::move(seen),
+                      .allowed = std::move(allowed),
+                      .file = e.where.file,
+                      .line = e.where.line};
+  };
+  if (e.least < 0) return wrong(", the least", std::to_string(e.least), "0 or more");
+  if (e.most < e.least)
+    return wrong(", the most", std::to_string(e.most), fmt::format("{} or more", e.least));
+  const bool rising = std::adjacent_find(e.bounds.begin(), e.bounds.end(),
+                                         std::greater_equal<>()) == e.bounds.end();
+  if (!rising || (!e.bounds.empty() && (e.bounds.front() < e.least || e.bounds.back() > e.most)))
+    return wrong(", bounds", fmt::format("{}", fmt::join(e.bounds, ", ")),
+                 fmt::format("rising numbers of {} to {}", e.least, e.most));
+  return Done{};
+}
+
 }  // namespace
 
+Status ExtentClasses::check_described() const {
+  for (const DynamicExtent& e : extents_) {
+    auto checked = sinter::check_described(e);
+    SINTER_TRY(checked);
+  }
+  return Done{};
+}
+
 Status ExtentClasses::check(GraphBuilder::Extents extents) const {
+  auto described = check_described();
+  SINTER_TRY(described);
   if (extents.size() != extents_.size())
     return Diagnostic{.rule = Rule::tensor_extent,
                       .attribute = "the number of extents",

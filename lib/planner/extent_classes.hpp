@@ -18,6 +18,7 @@ class ExtentClasses {
         graph_(std::move(graph)),
         plan_(std::move(plan)) {}
 
+  Status check_described() const;  // whether the extents that change are well-formed
   Status check(GraphBuilder::Extents extents) const;
   // `graph`: what the builder makes of the extents.
   Result<Plan> plan(Graph& graph, GraphBuilder::Extents extents);

@@ -205,6 +205,9 @@ PlanCache::~PlanCache() {
   delete impl_;
 }
 
+Status PlanCache::check() const {
+  return impl_->classes ? impl_->classes->check_described() : Status(Done{});
+}
 Result<Executable> PlanCache::get(Extents extents) { return impl_->get(extents); }
 Result<Executable> PlanCache::get(std::initializer_list<std::int64_t> extents) {
   return impl_->get({extents.begin(), extents.size()});

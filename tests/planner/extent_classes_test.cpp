@@ -110,6 +110,36 @@ TEST_CASE("extents out of range name the symbol") {
   CHECK(c.classes.check(std::vector<std::int64_t>{64, 4096}));
 }
 
+TEST_CASE("ill-formed extents are refused before any is asked for") {
+  const auto refused = [](const DynamicExtent& e) {
+    const Classes c(build_norm, {dyn("batch", 1, 64), e});
+    const auto described = c.classes.check_described();
+    REQUIRE_FALSE(described);
+    CHECK(described.error().rule == Rule::tensor_extent);
+    CHECK(described.error().line == e.where.line);
+    CHECK(std::string_view(described.error().file).ends_with("extent_classes_test.cpp"));
+    const auto asked = c.classes.check(std::vector<std::int64_t>{1, 1});
+    REQUIRE_FALSE(asked);
+    CHECK(asked.error().message() == described.error().message());
+    return described.error();
+  };
+  const Diagnostic turned = refused(dyn("tokens", 64, 1));
+  CHECK(turned.attribute == "tokens, the most");
+  CHECK(turned.seen == "1");
+  CHECK(turned.allowed == "64 or more");
+  CHECK(refused(dyn("tokens", -1, 64)).attribute == "tokens, the least");
+  const Diagnostic falling = refused(dyn("tokens", 1, 64, {32, 16}));
+  CHECK(falling.attribute == "tokens, bounds");
+  CHECK(falling.seen == "32, 16");
+  CHECK(falling.allowed == "rising numbers of 1 to 64");
+  for (const std::vector<std::int64_t>& bounds :
+       {std::vector<std::int64_t>{16, 16}, {0, 16}, {16, 65}})
+    CHECK(refused(dyn("tokens", 1, 64, bounds)).attribute == "tokens, bounds");
+  for (const std::vector<std::int64_t>& bounds : {std::vector<std::int64_t>{}, {1}, {1, 16, 64}})
+    CHECK(Classes(build_norm, {dyn("batch", 1, 1), dyn("tokens", 1, 64, bounds)})
+              .classes.check_described());
+}
+
 TEST_CASE("classes can be given by their bounds") {
   Classes c(build_norm, {dyn("batch", 1, 64, {8}), dyn("tokens", 1, 4096, {4096})});
   CHECK(c.compiles({8, 5}));

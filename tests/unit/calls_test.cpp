@@ -215,6 +215,22 @@ TEST_CASE("a cache of plans compiles each key once, whoever asks") {
   CHECK(cache.counts().compiles == 8);
 }
 
+TEST_CASE("a cache of plans says at once which extents are ill-formed") {
+  const auto build = [](Graph& g, PlanCache::Extents e) {
+    g.output(exp(g.tensor("x", {e[0], 3})), "y");
+  };
+  CHECK(PlanCache(build, {.device = kCpu}).check());
+  CHECK(PlanCache(build, {.device = kCpu, .extents = {dyn("rows", 1, 4)}}).check());
+  PlanCache cache(build, {.device = kCpu, .extents = {dyn("rows", 4, 1)}});
+  const Status checked = cache.check();
+  REQUIRE_FALSE(checked);
+  CHECK(checked.error().attribute == "rows, the most");
+  CHECK(std::string_view(checked.error().file).ends_with("calls_test.cpp"));
+  const auto got = cache.get({2});
+  REQUIRE_FALSE(got);
+  CHECK(got.error().message() == checked.error().message());
+}
+
 TEST_CASE("a cache of plans reports what fails, and tries again") {
   bool good = false;
   PlanCache cache(

@@ -73,7 +73,9 @@ class CacheObject {
  public:
   CacheObject(nb::callable builder, PlanCacheOptions options)
       : raised_(std::make_shared<Raised>()),
-        cache_(new PlanCache(Builder(std::move(builder), raised_), std::move(options))) {}
+        cache_(new PlanCache(Builder(std::move(builder), raised_), std::move(options))) {
+    if (const auto checked = cache_->check(); !checked) raise(checked.errors());
+  }
   ~CacheObject() {
     nb::gil_scoped_release release;  // what is being compiled may call the builder
     cache_.reset();

@@ -119,6 +119,11 @@ class PlanCache(unittest.TestCase):
         self.assertEqual(counts.evicted, 1)
         self.assertEqual(cache.explain(), "")
 
+    def test_ill_formed_extents(self):
+        with self.assertRaises(sinter.Error) as raised:
+            sinter.PlanCache(self.build, "cpu", extents=[sinter.dyn("batch", 64, 1)])
+        self.assertIn("batch, the most", str(raised.exception))
+
     def test_classes(self):
         cache = sinter.PlanCache(self.build, "cpu", architecture="sm_90a",
                                  extents=[sinter.dyn("batch", 1, 64), sinter.dyn("width", 4, 4)])
