@@ -79,7 +79,7 @@ Result<CUfunction> Module::function(const std::string& entry, std::uint32_t bloc
   std::size_t offset = 0, bytes = 0;
   if (driver_.func_get_param_info &&
       driver_.func_get_param_info(function, 0, &offset, &bytes) == CUDA_SUCCESS &&
-      argument_bytes > 0 && bytes != argument_bytes)
+      bytes != argument_bytes)
     return Diagnostic{.rule = Rule::plan_format,
                       .attribute = fmt::format("kernel {}, arguments", entry),
                       .seen = fmt::format("{} bytes", argument_bytes),

@@ -289,6 +289,7 @@ TEST_CASE_METHOD(Fixture, "[child] a damaged plan is refused at load", "[.fake_g
            with([](auto& k) { k.arguments[0].value = 2; }),
            with([](auto& k) { k.arguments[1].value = 2048; }),
            with([](auto& k) { k.arguments.pop_back(); }),  // not what the machine code takes
+           with([](auto& k) { k.arguments.clear(); }),
            with([](auto& k) { k.machine_code["sm_90a"].resize(63); }),
            with([](auto& k) { k.machine_code["sm_90a"][0] = 'x'; }),
        })
