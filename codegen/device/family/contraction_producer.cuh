@@ -51,15 +51,18 @@ SINTER_DEVICE void load_columns(const Args& args, const Coord& c, int column, in
                                                     to + S::columns * S::line, full);
 }
 
-// What one thread of the producer does.
-template <class Config, class A, class B, class B2, class Args, class Rows>
-SINTER_DEVICE void produce(const Args& args, const Rows& rows, unsigned shared, int rank) {
+// What one thread of the producer does. `first`: the place of the first tile, where it is known.
+template <class Config, class A, class B, class B2, class First, class Args, class Rows>
+SINTER_DEVICE void produce(const Args& args, const Rows& rows, const First& first, unsigned shared,
+                           int rank) {
   using P = Problem<Config>;
   using S = Shape<Config>;
   const StagePipeline<Config> pipeline{shared + S::full};
   typename StagePipeline<Config>::State state;
-  for (TileWalk<Config, Rows> walk(rows); walk.more(); walk.advance()) {
-    const TilePlace<Config> place = walk.place(rank);
+  TileWalk<Config, Rows> walk(rows);
+  if (!walk.more()) return;
+  TilePlace<Config> place = first.of(walk, rank);
+  while (true) {
     typename P::Coord c;
     P::set_batch(c, place.batch);
     const int steps = S::steps(place.batch), first_step = S::first_step(steps, rank),
@@ -76,6 +79,9 @@ SINTER_DEVICE void produce(const Args& args, const Rows& rows, unsigned shared, 
                                   full);
       if (++step == end_step) step = first_step;
     }
+    walk.advance();
+    if (!walk.more()) return;
+    place = walk.place(rank);
   }
 }
 

@@ -104,6 +104,11 @@ struct Shape {
                 (!Config::alternate &&
                  consumers * 4 * parts * static_cast<int>(sizeof(EpilogueTile)) <=
                      Config::stages * stage_bytes));
+  // Known to be so, while numbers of tiles come with the launch.
+  static constexpr bool one_batch = [] {
+    if constexpr (is_known(P::batches)) return P::batches == 1;
+    return false;
+  }();
   static SINTER_DEVICE int first_step(int steps, int rank) {
     return Config::split > 1 ? steps * rank / Config::split : 0;
   }
@@ -139,11 +144,11 @@ struct TilePlace {
   SINTER_DEVICE TilePlace(int entry, int tile, int rank, int tiles_m, int begin, int end)
       : batch(entry), row_end(end) {
     using S = Shape<Config>;
-    const int in_group = Config::group * S::tiles_n;
-    const int first = tile / in_group * Config::group;
+    const int in_group = Config::group * S::tiles_n, of_group = quotient(tile, in_group);
+    const int first = of_group * Config::group;
     const int height = tiles_m - first < Config::group ? tiles_m - first : Config::group;
-    tile %= in_group;
-    const int m = first + tile % height, n = tile / height;
+    tile -= of_group * in_group;
+    const int n = quotient(tile, height), m = first + tile - n * height;
     row = begin + (m * Config::cluster_m + (Config::cluster_m > 1 ? rank : 0)) * Config::tile_m;
     column = (n * Config::cluster_n + (Config::cluster_n > 1 ? rank : 0)) * S::columns;
   }
@@ -175,7 +180,7 @@ class TileWalk<Config, AllRows> {
               static_cast<int>(Problem<Config>::rows)};
     }
     const int in_batch = S::tiles_m * S::tiles_n;
-    const int batch = tile / in_batch;
+    const int batch = S::one_batch ? 0 : quotient(tile, in_batch);
     return {batch, tile - batch * in_batch,
             rank,  S::tiles_m,
             0,     static_cast<int>(Problem<Config>::rows)};
@@ -226,6 +231,34 @@ class TileWalk {
   }
   SINTER_DEVICE TilePlace<Config> place(int rank) const {
     return {batch_, tile - first_, rank, tiles_m(), begin_, end_};
+  }
+};
+
+// The place of a block's first tile. It is found ahead of the barrier before the block waits for
+// the kernel before it, so that the divisions by what comes with the launch run meanwhile. But for
+// the shuffles the assembler would move them to where the place is used, behind the wait.
+template <class Config, class Rows>
+struct FirstTile;
+
+template <class Config>
+struct FirstTile<Config, AllRows> {
+  TilePlace<Config> place;
+  SINTER_DEVICE explicit FirstTile(int rank)
+      : place(TileWalk<Config, AllRows>(AllRows{}).place(rank)) {
+    if constexpr (!Shape<Config>::one_batch) place.batch = __shfl_sync(~0u, place.batch, 0);
+    place.row = __shfl_sync(~0u, place.row, 0);
+    place.column = __shfl_sync(~0u, place.column, 0);
+  }
+  SINTER_DEVICE const TilePlace<Config>& of(const TileWalk<Config, AllRows>&, int) const {
+    return place;
+  }
+};
+// A table in memory says where it is.
+template <class Config, class Rows>
+struct FirstTile {
+  SINTER_DEVICE explicit FirstTile(int) {}
+  SINTER_DEVICE TilePlace<Config> of(const TileWalk<Config, Rows>& walk, int rank) const {
+    return walk.place(rank);
   }
 };
 
