@@ -75,9 +75,9 @@ struct RowLayout {
   // around the last place alone can lie past the tensor's end.
   static constexpr Index special = misaligned ? 4 : shifted ? 1 : 0;
   static constexpr auto ends = number<known_length>(
-      [] { return static_cast<Index>(places > special ? places - special : 0); });
-  static constexpr auto in_rounds =
-      number<known_length>([] { return static_cast<Index>(ends - ends % round); });
+      [] { return static_cast<Index>(special > 0 && places <= special ? 0 : places - special); });
+  static constexpr auto in_rounds = number<known_length>(
+      [] { return static_cast<Index>(quotient(static_cast<Index>(ends), round) * round); });
   static constexpr int rest = [] {
     if constexpr (known_length)
       return static_cast<int>((places - in_rounds + lanes - 1) / lanes);
@@ -152,6 +152,10 @@ struct RowLayout {
   }
   // Whether the k-th place of every thread lies below `ends`: known when compiling.
   static constexpr SINTER_DEVICE bool whole_at(int k) { return (k + 1) * lanes <= ends; }
+  // The same of the k-th place behind the rounds.
+  static constexpr SINTER_DEVICE bool rest_whole_at(int k) {
+    return known_length && in_rounds + (k + 1) * lanes <= ends;
+  }
 };
 
 }  // namespace sinter::rowwise

@@ -228,8 +228,9 @@ struct Rows : RowLayout<Config> {
           visit(phase, k, i, place[k], whole_at(k));
         }
       } else if (active[0]) {
+        Index from = threads.lane;
 #pragma unroll 1
-        for (Index from = threads.lane; from < in_rounds; from += round) {
+        for (; from < in_rounds; from += round) {
 #pragma unroll
           for (int u = 0; u < Config::unroll; ++u)
             fetch_place<Phase>(from + u * lanes, place[u], true);
@@ -238,15 +239,18 @@ struct Rows : RowLayout<Config> {
             visit(phase, u, from + u * lanes, place[u], true);
           fold_partials<Phase>();
         }
-        // The rest is under way at once, too.
+        // The rest is under way at once, too. Where its first place comes with the launch, it is
+        // where the rounds have ended: found again for each place, one load after the other waits
+        // for constant memory.
+        if constexpr (L::known_length) from = in_rounds + threads.lane;
 #pragma unroll
         for (int u = 0; u < rest; ++u)
-          if (const Index i = in_rounds + u * lanes + threads.lane; i < places)
-            fetch_place<Phase>(i, place[u], in_rounds + (u + 1) * lanes <= ends);
+          if (const Index i = from + u * lanes; i < places)
+            fetch_place<Phase>(i, place[u], L::rest_whole_at(u));
 #pragma unroll
         for (int u = 0; u < rest; ++u)
-          if (const Index i = in_rounds + u * lanes + threads.lane; i < places)
-            visit(phase, u, i, place[u], in_rounds + (u + 1) * lanes <= ends);
+          if (const Index i = from + u * lanes; i < places)
+            visit(phase, u, i, place[u], L::rest_whole_at(u));
         fold_partials<Phase>();
       }
     }
