@@ -68,12 +68,25 @@ SINTER_DEVICE constexpr long long quotient(long long a, long long b) {
                                 static_cast<unsigned long long>(b));
 }
 
+// Whether an extent that comes with the launch is the first of `count` but for ones: no element
+// lies past it, so that nothing is divided by it.
+template <class Extent, int first, int count>
+constexpr SINTER_DEVICE bool only_ones_before() {
+  if constexpr (count > 1)
+    if constexpr (!Extent::literals(first + count - 1, 1) && Extent::literals(first, count - 1))
+      return Extent::template multiplied<long long>(first, count - 1) == 1;
+  return false;
+}
+
 // Splits `linear`, row-major, over `count` extents from number `first` on. This and `dot` are
 // written without loops: kernels hold hundreds of copies, which the compiler would unroll one by
 // one.
 template <class Extent, int first, int count, class Index>
 SINTER_DEVICE void unravel(Index linear, Index* index) {
-  if constexpr (count > 1) {
+  if constexpr (only_ones_before<Extent, first, count>()) {
+    index[count - 1] = linear;
+    unravel<Extent, first, count - 1>(Index(0), index);
+  } else if constexpr (count > 1) {
     const long long extent = Extent::at(first + count - 1);
     const Index rest = quotient(linear, extent > 0 ? extent : 1);
     index[count - 1] = linear - rest * static_cast<Index>(extent > 0 ? extent : 1);
