@@ -136,7 +136,32 @@ class ContractionPattern final : public Pattern {
     if (!extra) return true;
     KernelSpec spec = contraction_spec(state, m.nodes, m.anchor);
     narrow_alone(state, spec);
-    return fits_one_kernel(spec, state.context(), accelerated ? Engines::fastest : Engines::any);
+    return fits_one_kernel(spec, state.context(), accelerated ? Engines::fastest : Engines::any) &&
+           !sums_cost_engine(state, m, spec);
+  }
+
+  // Of a convolution that has the engine of warpgroups once its operands are rearranged, but not
+  // with reduced results, such as a strided gradient: whether it takes less with these in a kernel
+  // of their own. (1-D, stride 2, 1280 channels, a filter of packed taps: 3,940 and 320 us by the
+  // estimates.)
+  static bool sums_cost_engine(const FusionState& state, const Match& m, const KernelSpec& with) {
+    const DeviceModel& device = state.device();
+    if (!device.has_wgmma || with.columns.empty() || is_matmul(state.node(m.anchor).op))
+      return false;
+    const ScheduledKernel one = schedule_kernel(with, state.context());
+    if (one.wgmma() || one.depthwise()) return false;
+    std::vector<NodeId> nodes;
+    double apart = 0;
+    for (const NodeId n : m.nodes) {
+      if (state.node(n).op != OpKind::reduction) {
+        nodes.push_back(n);
+        continue;
+      }
+      apart += static_cast<double>(state.bytes(state.node(n).inputs[0])) / device.memory_bandwidth +
+               device.launch_microseconds;
+    }
+    apart += microseconds_of_all(contraction_spec(state, nodes, m.anchor), state);
+    return microseconds_of_all(with, state) > apart;
   }
 
   Match grown(FusionState& state, NodeId anchor, Extras extras, bool explain) const {

@@ -410,3 +410,40 @@ TEST_CASE("a prologue that would cost a convolution its engine is a kernel of it
   i.output(conv_dgrad(dy, i.input("w", {128, 128, 3, 3}), x, padded(1)), "dx", x);
   CHECK(engines(*i.g) == Engines{"pointwise", "wgmma"});
 }
+
+// In one kernel they took the portable engine: the sums of a strided gradient have none else, and
+// the filter's channels do not lie together.
+TEST_CASE("sums that would cost a convolution its engine are a kernel of their own") {
+  for (const bool last : {true, false}) {
+    INFO((last ? "channels last" : "channels first"));
+    const Dims x{8, 512, 3000}, dy{8, 512, 1500};
+    const Dims strides = last ? Dims{512 * 3000, 1, 512} : Dims{};
+    auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+    const ConvAttributes a{.pre_padding = {1}, .post_padding = {1}, .stride = {2}};
+    const Tensor of_result = g->tensor({.name = "dy", .dim = dy, .stride = {512 * 1500, 1, 512}});
+    const Tensor dx = conv_dgrad(of_result, g->tensor({.name = "w", .dim = {512, 512, 3}}), x, a);
+    const Tensor before = gelu_backward(dx, g->tensor({.name = "x", .dim = x, .stride = strides}));
+    g->output(before, "before", {.stride = strides});
+    g->output(reduction(before, ReductionMode::add, {1, 512, 1}), "db", {.data_type = f32});
+    const Engines made = engines(*g);
+    CHECK(std::count(made.begin(), made.end(), "wgmma") == 1);
+    CHECK(std::count(made.begin(), made.end(), "mma") == 0);
+  }
+}
+
+// As from causal convolutions whose last results are cut off: zeros beside the gradient.
+TEST_CASE("a padded gradient lies as what it is made of") {
+  const Dims x{4, 256, 512}, last{256 * 512, 1, 256};
+  auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+  const ConvAttributes a{.pre_padding = {3}, .post_padding = {3}, .groups = 256};
+  const Tensor dy = relu_backward(g->tensor({.name = "dy", .dim = x, .stride = last}),
+                                  g->tensor({.name = "y", .dim = x, .stride = last}));
+  const Tensor padded = concatenate({dy, g->tensor({.name = "zeros", .dim = {4, 256, 3}})}, 2);
+  const Tensor in = g->tensor({.name = "in", .dim = x, .stride = last});
+  g->output(conv_dgrad(padded, g->tensor({.name = "w", .dim = {256, 1, 4}}), x, a), "dx",
+            {.stride = last});
+  g->output(conv_wgrad(padded, in, {256, 1, 4}, a), "dw");
+  const Engines made = engines(*g);
+  CHECK(std::count(made.begin(), made.end(), "depthwise") == 2);
+  CHECK(std::count(made.begin(), made.end(), "mma") == 0);
+}
