@@ -70,3 +70,29 @@ grouped_layer("copied", 9, 700, 257, 200)
 grouped_layer("copied_weights", 5, 600, 256, 201, mode="gather")
 grouped_layer("copied_f8", 5, 500, 320, 208, io="f8e4m3", mode="scatter", result="f32")
 grouped_layer("gathered_f8", 6, 400, 272, 176, io="f8e4m3", mode="gather", result="bf16")
+
+
+def depthwise_padded_gradient():
+    """Backward of a causal convolution with padding on both sides, of which the last results are cut off."""
+    n, c, l = 2, 16, 20
+    g = Graph("convolution_depthwise_1d_padded_gradient", "bf16")
+    last = dict(stride=[c * l, 1, c])
+    for t in ("x", "y", "dy"):
+        g.tensor(t, [n, c, l], **last)
+    g.tensor("w", [c, 1, 4])
+    g.pointwise("swish_bwd", "d_cut", "dy", "y")
+    g.tensor("d_cut", data_type="bf16")
+    g.pointwise("identity", "beside", g.value("zero", 0.0))
+    g.tensor("beside", [n, c, 3], data_type="bf16")
+    g.node("concatenate", {"IN_0": "d_cut", "IN_1": "beside"}, "d_y", axis=2)
+    g.tensor("d_y", data_type="bf16")
+    attributes = dict(pre_padding=[3], post_padding=[3], groups=c)
+    g.tensor("dx", [n, c, l], output=True, **last)
+    g.tensor("dw", [c, 1, 4], output=True)
+    g.node("conv_dgrad", {"DY": "d_y", "W": "w"}, {"DX": "dx"}, **attributes)
+    g.node("conv_wgrad", {"DY": "d_y", "X": "x"}, {"DW": "dw"}, **attributes)
+    g.reduction("add", "d_y", "db", [1, c, 1])
+    g.output("db", data_type="f32")
+
+
+depthwise_padded_gradient()

@@ -23,20 +23,32 @@ std::optional<Dims> ordered_as(const Rewriter& g, TensorId x, const Dims& dim) {
   return packed_in(order, dim);
 }
 
+bool takes_order(OpKind op) { return may_be_ordered(op) || op == OpKind::concatenate; }
+
+bool takes_any_order(const Rewriter& g, const Node& reader) {
+  if (reader.op != OpKind::concatenate) return reads_any_order(reader.op);
+  const TensorId whole = reader.outputs[0];
+  const auto& readers = g.readers(whole);
+  return g.is_virtual(whole) && std::all_of(readers.begin(), readers.end(), [&](NodeId r) {
+           return reads_any_order(g.node(r).op);
+         });
+}
+
 bool run(MovedViews& views, NodeId id) {
   Rewriter& g = views.g;
   const Node& n = g.node(id);
   const TensorId y = n.outputs.empty() ? kNoTensor : n.outputs[0];
-  if (y < 0 || !g.is_virtual(y) || !may_be_ordered(n.op) || g[y].dim.size() < 3) return false;
+  if (y < 0 || !g.is_virtual(y) || !takes_order(n.op) || g[y].dim.size() < 3) return false;
   for (NodeId r : g.readers(y))
-    if (!reads_any_order(g.node(r).op)) return false;
+    if (!takes_any_order(g, g.node(r))) return false;
   const bool same_dims = n.op == OpKind::pointwise;
   for (TensorId x : n.inputs) {
     if (x < 0 || g[x].dim.size() != g[y].dim.size() || (same_dims && g[x].dim != g[y].dim))
       continue;
     const auto stride = ordered_as(g, x, g[y].dim);
     if (stride) g.set_stride(y, *stride);
-    return stride.has_value();
+    // Of a concatenation with padding the parts that broadcast say nothing.
+    if (stride || n.op != OpKind::concatenate) return stride.has_value();
   }
   return false;
 }
@@ -47,6 +59,6 @@ extern constinit const Pass propagate_layout_pass{
     "propagate_layout",
     "A virtual result that may lie in any order of its dims lies in the order of its first operand "
     "of the same rank.",
-    may_be_ordered, run};
+    takes_order, run};
 
 }  // namespace sinter
