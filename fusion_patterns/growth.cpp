@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "fusion_patterns/pattern.hpp"
+#include "planner/spec/contraction_spec.hpp"
 
 namespace sinter {
 
@@ -243,6 +244,28 @@ Refusal refuse_other_domain(const FusionState& state, NodeId n, const Dims& doma
     return {why, "broadcast one of its operands to " + to_string(domain) +
                      ": the kernel then computes it for each element"};
   return why;
+}
+
+Refusal left_to_product(const FusionState& state, NodeId n) {
+  const Graph& g = state.graph();
+  const Node& node = state.node(n);
+  if (node.op != OpKind::pointwise) return {};
+  const TensorId result = node.outputs[0];
+  for (TensorId sums : node.inputs) {
+    const NodeId product = sums >= 0 ? state.producer(sums) : -1;
+    if (product < 0 || !is_contraction(state.node(product).op) || !state.free(product)) continue;
+    if (g[sums].output || state.consumers(sums).size() > 1 || g[sums].dim != g[result].dim)
+      continue;
+    if (state.bytes(result) >= state.bytes(sums)) continue;
+    // What stands behind the product in the order of execution may need it.
+    const bool ready = std::all_of(node.inputs.begin(), node.inputs.end(), [&](TensorId t) {
+      return t < 0 || t == sums || state.producer(state.storage()[t].root) < product;
+    });
+    if (!ready || !epilogue_refuses(state, product, n).empty()) continue;
+    return "the kernel of " + g.label(state.node(product)) +
+           " takes it, which then stores less than its sums";
+  }
+  return {};
 }
 
 Refusal refuse_product(const FusionState& state, const std::vector<NodeId>& nodes, NodeId n) {

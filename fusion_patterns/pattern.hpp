@@ -72,6 +72,10 @@ bool reads_from_memory(OpKind op);
 // Whether node n computes element by element over this domain, and why not.
 bool runs_over(const FusionState& state, NodeId n, const Dims& domain);
 Refusal refuse_other_domain(const FusionState& state, NodeId n, const Dims& domain);
+// Of elementwise and row kernels: an elementwise node whose result is narrower than the sums of a
+// product or convolution that it alone reads. It is the end of that kernel, which otherwise stores
+// its sums as f32. (A bias and bf16 in front of a layernorm or a batch norm.)
+Refusal left_to_product(const FusionState& state, NodeId n);
 // What reads from memory joins no kernel of `nodes`; a product may compute an operand itself.
 Refusal refuse_product(const FusionState& state, const std::vector<NodeId>& nodes, NodeId n);
 

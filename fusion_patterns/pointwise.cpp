@@ -32,6 +32,7 @@ class PointwisePattern final : public Pattern {
               state.graph()[state.node(anchor).outputs[0]].dim)
         return {"it needs a domain of its own rank",
                 "give it and its neighbours as many dims, leading ones included"};
+      if (Refusal r = left_to_product(state, n); !r.why.empty()) return r;
       return refuse_other_domain(state, n, domain);
     });
     m.saved_bytes = saved_bytes(state, m.nodes);

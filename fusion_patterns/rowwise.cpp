@@ -100,6 +100,7 @@ class RowwisePattern final : public Pattern {
                 "reduce over the same axes, or further from that result"};
       }
       if (reads_from_memory(other.op)) return refuse_product(state, m.nodes, n);
+      if (Refusal r = left_to_product(state, n); !r.why.empty()) return r;
       return runs_over(state, n, full_domain) ? Refusal()
                                               : refuse_other_domain(state, n, row_domain);
     });

@@ -362,3 +362,17 @@ TEST_CASE("rows that few threads cannot hold are held by more") {
   REQUIRE(p.partition.kernels.size() == 1);
   CHECK(schedule_rowwise(p.partition.kernels[0], device_model("sm_90a")).resident);
 }
+
+TEST_CASE(
+    "a bias that narrows a product's sums is the end of its kernel, not the norm's beginning") {
+  Graph g{{.io = bf16}};
+  auto x = g.tensor({.name = "x", .dim = {256, 128}}),
+       w = g.tensor({.name = "w", .dim = {128, 64}}), b = g.tensor({.name = "b", .dim = {1, 64}}),
+       r = g.tensor({.name = "r", .dim = {256, 64}}), s = g.tensor({.name = "s", .dim = {1, 64}}),
+       c = g.tensor({.name = "c", .dim = {1, 64}});
+  const Tensor product = (matmul(x, w) + b).type(bf16);
+  g.output(layernorm((product + r).type(bf16), s, c, 1e-5), "y");
+  const auto p = plan(g);
+  CHECK(p.families() == std::vector{Family::contraction, Family::rowwise});
+  CHECK(p.partition.workspace_bytes == 256 * 64 * 2);  // bf16
+}
