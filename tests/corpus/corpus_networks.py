@@ -396,3 +396,33 @@ def moe_layer():
 
 
 moe_layer()
+
+
+def post_norm_block():
+    """BERT's order: bias, residual and norm behind each product, every result in 16 bits."""
+    m, k = 40, 64
+    g = Graph("post_norm_block", "bf16")
+    g.tensor("x", [1, m, k])
+    for i, (rows, columns) in enumerate([(k, k), (k, 2 * k), (2 * k, k)], 1):
+        g.tensor(f"w{i}", [1, rows, columns])
+        g.tensor(f"b{i}", [1, 1, columns])
+    for i in (1, 2):
+        g.tensor(f"scale{i}", [1, 1, k])
+        g.tensor(f"shift{i}", [1, 1, k])
+    epsilon = g.value("epsilon", 1e-5)
+    for t in ("projected", "sum1", "n", "up", "act", "down", "sum2"):
+        g.tensor(t, data_type="bf16")
+    g.linear("x", "w1", "b1", "projected")
+    g.pointwise("add", "sum1", "projected", "x")
+    g.node("layernorm", {"X": "sum1", "SCALE": "scale1", "BIAS": "shift1", "epsilon": epsilon}, "n")
+    g.linear("n", "w2", "b2", "up")
+    g.pointwise("gelu_fwd", "act", "up")
+    g.linear("act", "w3", "b3", "down")
+    g.pointwise("add", "sum2", "down", "n")
+    g.node("layernorm", {"X": "sum2", "SCALE": "scale2", "BIAS": "shift2", "epsilon": epsilon},
+           {"Y": "y", "MEAN": "mean", "INV_VARIANCE": "inv_variance"}, forward_phase="training")
+    g.output("y")
+    g.output("mean", "inv_variance", data_type="f32")
+
+
+post_norm_block()
