@@ -150,6 +150,8 @@ template <int i>
 long long dynamic_number() {
   return dynamic_numbers[i];
 }
+template <class... T>
+void compute_here(T&...) {}
 // Blocks run one after another: a wait would never end.
 inline void wait_for_count(const int* counter, int count) {
   if (*counter != count) machine->fault("a thread block waits for one that has not started");

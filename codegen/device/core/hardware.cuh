@@ -65,6 +65,12 @@ SINTER_DEVICE long long dynamic_number() {
   return r;
 }
 
+// Values that are computed where this stands, not where they are used.
+template <class... T>
+SINTER_DEVICE void compute_here(T&... values) {
+  (([](T& value) { asm volatile("" : "+r"(value)); })(values), ...);
+}
+
 // ---- kernels that overlap
 
 // Whether a kernel may be started while the one before it in the stream still runs, see

@@ -234,32 +234,27 @@ class TileWalk {
   }
 };
 
-// The place of a block's first tile. It is found ahead of the barrier before the block waits for
-// the kernel before it, so that the divisions by what comes with the launch run meanwhile. But for
-// the shuffles the assembler would move them to where the place is used, behind the wait.
-template <class Config, class Rows>
-struct FirstTile;
-
-template <class Config>
-struct FirstTile<Config, AllRows> {
+// The place of a block's first tile, where divisions by what comes with the launch find it. That is
+// done ahead of the barrier before the block waits for the kernel before it, so that they run
+// meanwhile. The compiler would move them to where the place is used, behind the wait, but for the
+// assembly.
+template <class Config, bool known_ = true>
+struct FirstTile {
+  static constexpr bool known = known_;
   TilePlace<Config> place;
   SINTER_DEVICE explicit FirstTile(int rank)
       : place(TileWalk<Config, AllRows>(AllRows{}).place(rank)) {
-    if constexpr (!Shape<Config>::one_batch) place.batch = __shfl_sync(~0u, place.batch, 0);
-    place.row = __shfl_sync(~0u, place.row, 0);
-    place.column = __shfl_sync(~0u, place.column, 0);
-  }
-  SINTER_DEVICE const TilePlace<Config>& of(const TileWalk<Config, AllRows>&, int) const {
-    return place;
+    hardware::compute_here(place.batch, place.row, place.column);
   }
 };
-// A table in memory says where it is.
-template <class Config, class Rows>
-struct FirstTile {
+// Constants are divided by in less time than that takes; of some rows a table in memory says where
+// they are.
+template <class Config>
+struct FirstTile<Config, false> {
+  static constexpr bool known = false;
   SINTER_DEVICE explicit FirstTile(int) {}
-  SINTER_DEVICE TilePlace<Config> of(const TileWalk<Config, Rows>& walk, int rank) const {
-    return walk.place(rank);
-  }
 };
+template <class Config, class Rows>
+using FirstTileOf = FirstTile<Config, !Rows::grouped && !is_known(Shape<Config>::tiles)>;
 
 }  // namespace sinter::contraction

@@ -397,7 +397,7 @@ SINTER_DEVICE void run_on_tensor_cores(const Args& args, const Rows& rows = {}) 
   unsigned char* memory = all.pointer;
   const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
   const int rank = S::cluster > 1 ? hardware::cluster_rank() : 0;
-  const FirstTile<Config, Rows> first(rank);
+  const FirstTileOf<Config, Rows> first(rank);
   if (threadIdx.x == 0) {
     if constexpr (!gathers) A::prefetch(args);
     B::prefetch(args);
