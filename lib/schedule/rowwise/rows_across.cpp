@@ -121,14 +121,15 @@ void divide_across(const KernelSpec& spec, double rows, double columns, const De
   const int width = s.packing.width;
   const bool any_length = spec.rowwise().any_length;
   if (!any_length && hold_parts(spec, rows, columns, device, s)) return;
-  // Narrower blocks, down to a line of memory, where there are few; down to a sector, with many
-  // threads along a row, where rows are long, or may be, and all surely lies in the second-level
-  // cache.
+  // Narrower blocks, down to a line of memory, where there are few; with many threads along a row
+  // where rows are long, or may be, and all surely lies in the second-level cache: of long ones
+  // down to a sector. (Rows of any length, H200: 128 rows of 1024 bf16 in 1.25 us by lines, 1.37 by
+  // sectors; 8 of 4096 f32 in 0.80 and 0.86.)
   constexpr double kCached = 0.08, kLong = 1024;  // of the cache; columns
   const bool cached =
       (columns >= kLong || any_length) &&
       rows * columns * s.packing.narrowest <= kCached * static_cast<double>(device.l2_bytes);
-  const int least = cached ? 2 : 8;
+  const int least = cached && columns >= kLong ? 2 : 8;
   s.threads = cached ? 1024 : 256;
   s.rows_per_block = power_of_two_from(rows / width, 32);
   while (s.rows_per_block > least && rows / (width * s.rows_per_block) < device.sms)
