@@ -10,6 +10,7 @@
 #include "json/graph_json.hpp"
 #include "json/plan_json.hpp"
 #include "json/plan_writer.hpp"
+#include "plan/kernel_problem.hpp"
 #include "plan/map_problem.hpp"
 #include "sinter/compile.hpp"
 #include "sinter/json.hpp"
@@ -331,6 +332,8 @@ bool PlanReader::read_kernel(const Value& v, const std::string& at) {
       !each(accesses.items, at + ".accesses", of_kernel(&PlanReader::read_access)))
     return false;
   if (!read_machine_code(*v.find("machine_code"), at + ".machine_code", k)) return false;
+  if (const auto p = kernel_problem(plan_, k))
+    return fail(path(at, p->field), v.line, p->seen, p->allowed);
   plan_.kernels.push_back(std::move(k));
   return true;
 }

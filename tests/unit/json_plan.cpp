@@ -116,7 +116,7 @@ TEST_CASE("another layout of the same plan is read, another content is not") {
     if (c == '\n') c = ' ';
   CHECK(json::plan_from_json(flat, "").ok());
   for (auto [from, to] : {std::pair{"\"grid\": 7", "\"grid\": 8"},
-                          {"\"workspace\": 512", "\"workspace\": 256"},
+                          {"\"workspace\": 512", "\"workspace\": 528"},
                           {"because", "becausE"},
                           {"256, \"elements\"", "128, \"elements\""},
                           {"\"grid_dependency_wait\": true", "\"grid_dependency_wait\": false"},
@@ -155,6 +155,15 @@ TEST_CASE("numbers of a plan that would reach memory or a launch are checked") {
   check_refused([](auto& p) { p.kernels[0].arguments[4].value = -1; }, "0 to 1");
   check_refused([](auto& p) { p.kernels[0].maps.resize(257, p.kernels[0].maps[0]); }, "256");
   check_refused([](auto& p) { p.architecture = "sm_90b"; }, "architecture");
+  // The buffer lies from 512 to 640, of both kernels.
+  for (const std::int64_t offset : {0, 511, 640, 1024})
+    check_refused([&](auto& p) { p.kernels[1].arguments[2].value = offset; },
+                  "kernels[1].arguments");
+  for (const std::int64_t offset : {0, 640})
+    check_refused([&](auto& p) { p.buffers[0].offset = offset; }, "a buffer of this kernel");
+  check_refused([](auto& p) { p.kernels[0].maps[1].value = 256; }, "a buffer of this kernel");
+  check_refused([](auto& p) { p.buffers[0].last = 0; }, "kernels[1]");
+  check_refused([](auto& p) { p.kernels[0].grid = 0; }, "kernels[0].grid");
 }
 
 TEST_CASE("a tensor map must be one that hardware and plan allow") {
