@@ -30,12 +30,14 @@ std::string row_and_counted(const DepthwiseOperand& o) {
 }
 
 void print_operand_at(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                      const DepthwiseOperand& o, std::string_view struct_name, bool image) {
+                      const DepthwiseOperand& o, std::string_view struct_name, bool image,
+                      std::int64_t plane = 0) {
   const auto port = static_cast<std::size_t>(o.port);
   out.open("struct {} {{", struct_name);
   out.line("using Access = Config::{};", names.access[port]);
   out.line("using Element = {};", storage_type(spec.ports[port].type));
   if (image) out.line("static constexpr long long offset = {};", o.offset);
+  if (plane > 0) out.line("static constexpr int plane = {};", plane);
   out.line("SINTER_DEVICE static const Element* base(const Args& args) {{ return args.{}; }}",
            names.port[port]);
   if (o.map) {
@@ -62,14 +64,25 @@ void print_depthwise_axes(TextWriter& out, const KernelSpec& spec, const Depthwi
 
 void print_depthwise_operands(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
                               const DepthwiseConfig& e) {
-  print_operand_at(out, spec, names, e.image, "Image", true);
+  print_operand_at(out, spec, names, e.image, "Image", true, e.planes ? e.planes->pixels : 0);
   print_operand_at(out, spec, names, e.other, e.gradient ? "Gradient" : "Filter", false);
   if (!e.result) return;
   out.open("struct Result {{");
+  if (e.planes) {
+    const auto port = static_cast<std::size_t>(e.result->port);
+    out.line("using Access = Config::{};", names.access[port]);
+    out.line("using Element = {};", storage_type(spec.ports[port].type));
+    out.line("SINTER_DEVICE static Element* base(const Args& args) {{ return args.{}; }}",
+             names.port[port]);
+  }
   out.line("template <int width>");
   out.open("SINTER_DEVICE static const auto& of(const Place<width>& place) {{");
   out.line("return place.{};", names.port[static_cast<std::size_t>(e.result->port)]);
   out.close("}");
+  if (e.planes) {
+    out.close("};");
+    return;
+  }
   out.line("SINTER_DEVICE static void store(const Args& args, const Coord& c, unsigned from,");
   out.open("                                int channel, int column, int row) {{");
   out.line("sinter::hopper::store_box(args.map_result, from, channel, column{});",

@@ -62,6 +62,7 @@ FamilyText family_text(const ScheduledKernel& kernel) {
                 : e->mma && e->image.map ? "contraction_depthwise_mma_boxes"
                 : e->mma                 ? "contraction_depthwise_mma"
                 : e->boxes               ? "contraction_depthwise_rows"
+                : e->planes              ? "contraction_depthwise_planes"
                 : e->gradient            ? "contraction_depthwise_gradient"
                                          : "contraction_depthwise",
                 "sums of products of each channel"};
@@ -180,9 +181,12 @@ std::string call(const ScheduledKernel& kernel, const KernelNames& names) {
                        : e->mma && e->image.map ? "run_mma_boxes<Config, Image, Filter"
                        : e->mma                 ? "run_mma<Config, Image, Filter"
                        : e->boxes               ? "run_rows<Config, Image, Filter"
+                       : e->planes              ? "run_planes<Config, Image, Filter"
                        : e->gradient            ? "run_gradient<Config, Gradient, Image"
                                                 : "run<Config, Image, Filter",
-                       e->result ? ", Result" : "");
+                       e->result   ? ", Result"
+                       : e->planes ? ", void"
+                                   : "");
   if (const MmaConfig* const e = kernel.mma())
     return fmt::format("sinter::contraction::{}<Config, OperandA, OperandB, Body>(args, {});",
                        e->ordinary_cores() ? "run_by_threads" : "run_by_warps", rows);
@@ -445,7 +449,7 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled, std::string_view tit
   if (depthwise)
     for (const DepthwiseOperand* o : {&depthwise->image, &depthwise->other})
       if (o->map) kernel.arguments.push_back({.index = o->port, .map = o->map});
-  if (depthwise && depthwise->result)
+  if (depthwise && depthwise->result && depthwise->result->map)
     kernel.arguments.push_back({.index = depthwise->result->port, .map = depthwise->result->map});
   if (chained)
     for (const BoxedOperand* o : {&chained->a, &chained->b, &chained->c})

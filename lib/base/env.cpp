@@ -15,8 +15,9 @@ constexpr EnvVariable kVariables[] = {
     {"SINTER_CACHE_DIR", "directory of the kernel cache (default: sinter in the user's cache)"},
     {"SINTER_CACHE_LIMIT_MB", "size of the kernel cache on disk in MiB (default 512)"},
     {"SINTER_DEPTHWISE",
-     "tests: mma (as on three SMs), rows (ordinary cores, pixels by TMA) or ordinary: where "
-     "depthwise convolutions run if they can"},
+     "tests: mma (as on three SMs), rows (ordinary cores, pixels by TMA), planes (of images "
+     "channels "
+     "first, in shared memory) or ordinary: where depthwise convolutions run if they can"},
     {"SINTER_DRIVER", "path of libcuda, tried instead of the usual places"},
     {"SINTER_EMULATOR_OPTIONS",
      "tests: more for the compiler of emulated kernels; `-fsanitize=alignment` finds misaligned "

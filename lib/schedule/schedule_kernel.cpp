@@ -19,7 +19,8 @@ constexpr double kSurelyFaster = 1.5;
 template <class Other>
 ScheduledKernel or_groups(const KernelSpec& spec, const DeviceModel& device, const Other& other) {
   auto groups = plan_channel_groups(spec, device);
-  if (groups && device.depthwise == "ordinary")
+  if (groups &&
+      (device.depthwise == "ordinary" || (device.depthwise == "planes" && groups->engine.planes)))
     return scheduled(std::move(groups->spec), std::move(groups->engine));
   ScheduledKernel kernel = other();
   const bool asked = device.depthwise == "mma" && kernel.depthwise();

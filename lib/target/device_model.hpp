@@ -48,7 +48,7 @@ struct DeviceModel {
   int ordinary_operations = 0;  // on ordinary cores, in f32
 
   // For tests on small shapes, from SINTER_DEPTHWISE: the cores that depthwise convolutions run on
-  // where they can, `mma` or `ordinary`, faster or not.
+  // where they can, `mma`, `rows`, `planes` or `ordinary`, faster or not.
   std::string depthwise;
 };
 

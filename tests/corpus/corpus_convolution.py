@@ -276,6 +276,46 @@ directions("depthwise_i8", [2, 40, 9, 10], [40, 1, 3, 3], pre=[1, 1], groups=40,
            compute="i32", results="i32")
 directions("depthwise_i8_lines_multiplier", [2, 6, 9, 16], [12, 1, 3, 3], pre=[1, 1], groups=6, io="i8",
            intermediate="i32", compute="i32", results="i32", lay=image_of_lines, which="f")
+# Channels first, whole planes in shared memory: rows of any length, channels and images that end in a tile, results
+# that begin anywhere, steps, dilation and phases, walks in several parts, one dim, groups, 8 bits.
+for name, x, w, more in [
+        ("7x7", [5, 24, 7, 7], [24, 1, 3, 3], {"pre": [1, 1]}),
+        ("7x7_of_7", [3, 40, 7, 7], [40, 1, 7, 7], {"pre": [3, 3], "io": "f16"}),
+        ("14x14", [3, 20, 14, 14], [20, 1, 5, 5], {"pre": [2, 2]}),
+        ("13x11_stride_2", [3, 24, 13, 11], [24, 1, 3, 3], {"stride": [2, 2], "pre": [1, 1]}),
+        ("uneven", [2, 16, 9, 15], [16, 1, 4, 3], {"stride": [1, 2], "pre": [2, 0], "post": [0, 3], "dilation": [2, 1]}),
+        ("stride_3", [2, 16, 10, 12], [16, 1, 3, 2], {"stride": [3, 3], "pre": [1, 1], "mode": "convolution"}),
+        ("wide_padding", [2, 16, 5, 6], [16, 1, 3, 3], {"pre": [4, 1], "post": [1, 5]}),
+        ("f32", [3, 12, 9, 10], [12, 1, 3, 3], {"pre": [1, 1], "io": "f32"}),
+        ("1d", [3, 16, 21], [16, 1, 4], {"pre": [3], "post": [0]}),
+        ("many", [37, 24, 7, 7], [24, 1, 3, 3], {"pre": [1, 1]}),
+        ("infinite", [3, 16, 7, 9], [16, 1, 3, 3], {"pre": [1, 1], "infinite": 97}),
+        ("f8e4m3", [2, 16, 7, 7], [16, 1, 3, 3], {"pre": [1, 1], "io": "f8e4m3", "results": "bf16"}),
+        ("i8", [2, 16, 6, 8], [16, 1, 3, 3],
+         {"pre": [1, 1], "io": "i8", "intermediate": "i32", "compute": "i32", "results": "i32"}),
+        ("multiplier", [3, 8, 7, 6], [24, 1, 3, 3], {"pre": [1, 1], "groups": 8}),
+        ("groups_of_4", [3, 32, 7, 7], [32, 4, 3, 3], {"pre": [1, 1], "groups": 8}),
+        ("groups_6_to_3_stride_2", [2, 48, 9, 10], [24, 6, 3, 3], {"stride": [2, 2], "pre": [1, 1], "groups": 8})]:
+    directions("depthwise_planes_" + name, x, w, lay=image_of_lines, which="fd", **{"groups": x[1], **more})
+
+
+def depthwise_planes_epilogues():
+    """Channels first: results that need numbers of their channel, and of their pixel."""
+    for name, of_pixels in [("bias", False), ("residual", True)]:
+        g = Graph("convolution_depthwise_planes_" + name, "bf16")
+        g.tensor("x", [3, 24, 7, 10])
+        g.tensor("w", [24, 1, 3, 3])
+        g.tensor("bias", [1, 24, 1, 1])
+        g.conv("x", "w", "c", pre_padding=[1, 1], post_padding=[1, 1], groups=24)
+        g.pointwise("add", "biased", "c", "bias")
+        if of_pixels:
+            g.tensor("residual", [3, 24, 7, 10])
+            g.pointwise("add", "sum", "biased", "residual")
+        g.pointwise("relu_fwd", "y", "sum" if of_pixels else "biased")
+        g.output("y")
+
+
+depthwise_planes_epilogues()
 # Groups of few channels, which are joined.
 directions("groups_of_4", [2, 128, 15, 14], [128, 4, 3, 3], pre=[1, 1], groups=32)
 directions("groups_of_16_stride_2", [3, 128, 15, 14], [256, 16, 3, 3], stride=[2, 2], pre=[1, 1],

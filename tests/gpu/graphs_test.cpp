@@ -115,6 +115,14 @@ TEST_CASE("depthwise convolutions of the corpus", "[depthwise]") {
   check("depthwise", graphs, {.repeatable = true});
 }
 
+// With SINTER_DEPTHWISE=planes those whose planes lie in shared memory.
+TEST_CASE("channels first depthwise convolutions of the corpus", "[depthwise]") {
+  std::vector<GraphSource> graphs;
+  for (auto& graph : corpus_graphs())
+    if (graph.name.starts_with("convolution_depthwise_planes")) graphs.push_back(std::move(graph));
+  check("depthwise planes", graphs, {.repeatable = true});
+}
+
 TEST_CASE("random graphs, normal numbers", "[random]") {
   check("random, normal", random_graphs(from_environment("SINTER_GPU_GRAPHS", 1000), first_seed(), false),
         {.unfused = 8, .repeatable = true, .reloaded = true});

@@ -218,6 +218,41 @@ TEST_CASE("depthwise convolutions of small filters take pixels from boxes on sm_
   }
 }
 
+TEST_CASE("depthwise convolutions of small images, channels first, take whole planes") {
+  // 37 planes of 98 bytes end within a piece of 16.
+  for (const std::int64_t channels : {512, 37})
+    for (const std::int64_t side : {7, 14})
+      for (const std::int64_t stride : {1, 2}) {
+        INFO(channels << " channels of " << side << ", stride " << stride);
+        const std::int64_t of_result = (side - 1) / stride + 1;
+        const Dims x{128, channels, side, side}, w{channels, 1, 3, 3},
+            y{128, channels, of_result, of_result};
+        Images f{.last = false}, d{.last = false};
+        const ConvAttributes a = padded(1, stride, channels);
+        f.output(conv_fprop(f.input("x", x), f.input("w", w), a), "y", y);
+        d.output(conv_dgrad(d.input("dy", y), d.input("w", w), x, a), "dx", x);
+        for (const Images* i : {&f, &d}) {
+          if (channels != 512 && i == &d) continue;  // whose image may end at such a piece
+          const auto k = schedule_kernel(planned(*i->g).kernels[0], device_model("sm_90a"), {});
+          REQUIRE(k.depthwise());
+          CHECK(k.depthwise()->planes.has_value() == (channels == 512));
+        }
+      }
+}
+
+TEST_CASE("depthwise convolutions of 8-bit floats and many taps are multiplied as bf16") {
+  for (const std::int64_t taps : {7, 3}) {
+    Images f{.options = {.io = DataType::f8e4m3}};
+    const Dims x{64, 384, 28, 28}, w{384, 1, taps, taps};
+    f.output(conv_fprop(f.input("x", x), f.input("w", w), padded(taps / 2, 1, 384)), "y", x);
+    const auto kernels = planned(*f.g).kernels;
+    REQUIRE(kernels.size() == (taps == 7 ? 3 : 1));
+    const auto k = schedule_kernel(kernels.back(), device_model("sm_90a"), {});
+    REQUIRE(k.depthwise());
+    CHECK(k.depthwise()->mma.has_value() == (taps == 7));
+  }
+}
+
 TEST_CASE("groups of few channels are joined, with zeros between them in the filter") {
   const Dims x{64, 128, 56, 56}, w{128, 16, 3, 3};
   Images f;

@@ -191,6 +191,21 @@ SINTER_DEVICE void finish(const Args& args, const Coord& c, const float (&sums)[
   }
 }
 
+// What neighbouring sums along `dim` become: a Pack of results. `c`: the first one's coordinates,
+// of which results depend on the channel alone; `place`: has what the body loads there.
+template <class Config, class Body, class Result, int dim, int count, class Args>
+SINTER_DEVICE auto results_of(const Args& args, const float (&sums)[count],
+                              const typename Shape<Config>::Coord& c = {},
+                              typename Body::template Place<count> place = {}) {
+  typename Body::Reductions none;
+#pragma unroll
+  for (int e = 0; e < count; ++e) {
+    const typename Config::Accumulator sum[1] = {sums[e]};
+    Body::element(args, neighbour<dim>(c, e), e, sum, place, none);
+  }
+  return Result::of(place);
+}
+
 // Takes the filter's factors of a thread block's channels to shared memory: taps, then channels.
 template <class Config, class Filter, class Args>
 SINTER_DEVICE void load_factors(const Args& args, float* filter, int first_channel) {

@@ -72,21 +72,6 @@ struct LeavingRows {
                        count = 2 * kStepsBehind + 1;
 };
 
-// What neighbouring sums along `dim` become: a Pack of results. `c`: the first one's coordinates,
-// of which results depend on the channel alone; `place`: has what the body loads there.
-template <class Config, class Body, class Result, int dim, int count, class Args>
-SINTER_DEVICE auto results_of(const Args& args, const float (&sums)[count],
-                              const typename Shape<Config>::Coord& c = {},
-                              typename Body::template Place<count> place = {}) {
-  typename Body::Reductions none;
-#pragma unroll
-  for (int e = 0; e < count; ++e) {
-    const typename Config::Accumulator sum[1] = {sums[e]};
-    Body::element(args, neighbour<dim>(c, e), e, sum, place, none);
-  }
-  return Result::of(place);
-}
-
 // Whether one of the sums is not finite, or all together are too large to be added.
 template <int rows, int columns>
 SINTER_DEVICE bool any_not_finite(const float (&sums)[rows][columns]) {

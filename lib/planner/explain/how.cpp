@@ -84,6 +84,14 @@ std::string how_contraction(Config& get, std::uint32_t threads, std::string_view
                 ? "products with a zero of A are zero also where B is infinite, and operands are "
                   "gathered or of types that tensor cores do not multiply"
                 : "tensor cores multiply no type that holds both operands, or their code is long");
+  if (get.has("units"))
+    return fmt::format(
+        "channels are not summed over: ordinary cores; whole planes of {} channels or groups, of "
+        "{} "
+        "images, are copied to shared memory as they lie; each thread walks down {} rows of {} {}; "
+        "{}",
+        get("units"), get("images"), get("run") * get("rows"), get("columns"),
+        get("m") > 0 ? "results" : "gradients, summing for each tap", estimated(get, gpu));
   if (get.has("lanes"))
     return fmt::format(
         "channels are not summed over: ordinary cores, {} lanes of {} channels side by side; each "

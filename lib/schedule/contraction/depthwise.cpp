@@ -8,6 +8,7 @@
 #include "schedule/contraction/channel_groups.hpp"
 #include "schedule/contraction/depthwise_gradient_mma.hpp"
 #include "schedule/contraction/depthwise_mma.hpp"
+#include "schedule/contraction/depthwise_planes.hpp"
 #include "schedule/contraction/depthwise_rows.hpp"
 #include "schedule/contraction/depthwise_walk.hpp"
 #include "schedule/contraction/index_order.hpp"
@@ -279,6 +280,13 @@ std::optional<DepthwisePlan> plan_as(const KernelSpec& given, bool groups,
     on_ordinary(with_width(each, e.gradient ? kMostLanes / 2 : kMostLanes));
   if (!best && e.lanes != 1) on_ordinary(with_width(1, kFewestLanes));  // a large filter
   e = with_width(widths.back(), e.gradient ? kMostLanes / 2 : kMostLanes);
+  // The estimates of loads to registers are too short where a pack is few bytes: planes are taken
+  // where they were measured to be faster. Groups are compared with other engines'.
+  if (auto planes = plan_depthwise_planes(spec, e, *dims, memory, device);
+      planes && (device.depthwise == "planes" ||
+                 (device.depthwise.empty() &&
+                  (!groups || !best || planes->microseconds < best->microseconds))))
+    best = std::move(planes);
   if (dims->size() == 2 && !groups) {
     const int vector = channels % 4 == 0 && walked(4) ? 4 : e.each;
     e.down = dims->front();

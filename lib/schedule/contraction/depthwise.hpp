@@ -43,6 +43,13 @@ struct DepthwiseRows {
   int across = 1, planes = 1, stages = 3;
 };
 
+// On ordinary cores, with whole planes of pixels in shared memory: channels (or groups) and images
+// of a thread block; elements of such a channel.
+struct DepthwisePlanes {
+  int units = 1, images = 1;
+  std::int64_t pixels = 1;
+};
+
 // Groups of `channels` channels: those of the image are counted by index `inner`, those of the
 // result by `outer`. Of `planes` images at once.
 struct DepthwiseGroups {
@@ -52,7 +59,7 @@ struct DepthwiseGroups {
 struct DepthwiseConfig : Launch {
   bool gradient = false;  // of the filter
   DepthwiseOperand image, other;
-  std::optional<DepthwiseOperand> result;  // that TMA stores in boxes
+  std::optional<DepthwiseOperand> result;  // that TMA stores in boxes; of planes: in runs
   bool along_columns = false;              // results of a line lie together, and are stored so
   int channel = -1;                        // the index of the domain
   int each = 2;                            // channels of a thread
@@ -63,6 +70,7 @@ struct DepthwiseConfig : Launch {
   std::vector<ImageDim> looped;            // the others
   std::optional<DepthwiseTiles> mma;       // none: on ordinary cores
   std::optional<DepthwiseRows> boxes;      // of those: none: pixels are loaded to registers
+  std::optional<DepthwisePlanes> planes;   // the same
   std::optional<DepthwiseGroups> groups;
   int unroll = 1;
   Packing packing;  // of the epilogue

@@ -155,7 +155,8 @@ int line_pack(const KernelSpec& spec, const DepthwiseConfig& e, int columns) {
             most = static_cast<int>(e.across->extent & -e.across->extent);  // that divide the line
   return widest(info(p.type).bytes, [&](int n) {
     // Pairs pay with many taps: 14 x 14, 7 x 7 63.5 us and 50 so, 3 x 3 40 and 47.
-    if (n == 2 && most == 2 && taps_of(spec, e.across) < 5) return false;
+    // In shared memory they cost what one does.
+    if (n == 2 && most == 2 && taps_of(spec, e.across) < 5 && !e.planes) return false;
     return n <= aligned && e.image.offset % n == 0 && e.across->extent % n == 0 &&
            columns * e.across->pixel % (n * e.across->divisor) == 0;
   });
