@@ -95,7 +95,7 @@ void load_sum(KernelSpec& spec, KernelPort port) {
 
 KernelSpec copy_kernel(const KernelSpec& from, const KernelPort& load, const Dims& extent,
                        const std::string& name, Temporaries& temporaries, KernelPort& written,
-                       const Dims& padded) {
+                       const Dims& padded, DataType type) {
   KernelSpec k;
   k.nodes = from.nodes;
   k.extent = extent;
@@ -103,7 +103,7 @@ KernelSpec copy_kernel(const KernelSpec& from, const KernelPort& load, const Dim
   Access packed;
   const Dims& size = padded.empty() ? extent : padded;
   packed.stride = packed_strides(size);
-  written = temporaries.add(name, load.type, size, packed);
+  written = temporaries.add(name, type == DataType::none ? load.type : type, size, packed);
   k.ports.push_back(written);
   Statement value = statement(StatementKind::load, DataType::f32, load.name);
   value.port = 0;

@@ -38,10 +38,11 @@ bool names_numbers(const KernelSpec& spec);
 void load_sum(KernelSpec& epilogue, KernelPort port);
 
 // A kernel that writes what `load` reads to a temporary, packed over `extent` or, where it is
-// given, over the larger `padded`, of which the rest is not written.
+// given, over the larger `padded`, of which the rest is not written. `type`: in which it is
+// written, none: as it is.
 KernelSpec copy_kernel(const KernelSpec& from, const KernelPort& load, const Dims& extent,
                        const std::string& name, Temporaries& temporaries, KernelPort& written,
-                       const Dims& padded = {});
+                       const Dims& padded = {}, DataType type = DataType::none);
 // Of a copied filter, whose port has windows where it has taps: zeros beside these are negative,
 // and no others are. Of its product, whose B it is: they are no factors, also of infinite pixels
 // and NaN. So tensor cores multiply them as they are, and sums that are NaN are taken again without

@@ -17,6 +17,7 @@
 #include "planner/split/images_last.hpp"
 #include "planner/split/joined_pixels.hpp"
 #include "planner/split/space_to_depth.hpp"
+#include "planner/split/widened.hpp"
 #include "planner/split/written_first.hpp"
 #include "schedule/attention/backward.hpp"
 #include "schedule/attention/forward.hpp"
@@ -184,6 +185,41 @@ std::vector<KernelSpec>::const_iterator product_of(const std::vector<KernelSpec>
                       [](const KernelSpec& kernel) { return kernel.as_contraction() != nullptr; });
 }
 
+void say_why(const std::vector<KernelSpec>& kernels, std::string_view why, double us, double whole,
+             const FusionState& state, std::vector<PlanCut>& cuts) {
+  for (const KernelSpec& kernel : kernels) {
+    if (&kernel == &*product_of(kernels)) continue;
+    const auto written = std::find_if(kernel.ports.begin(), kernel.ports.end(),
+                                      [](const KernelPort& p) { return p.written; });
+    cuts.push_back({"contraction",
+                    state.graph().label(state.node(contraction_of(state, *product_of(kernels)))),
+                    written->name,
+                    fmt::format("{}, for {}'s fastest engine: about {:.1f} us in all, {:.1f} us "
+                                "as it is",
+                                why, state.device().target, us, whole),
+                    {},
+                    reads_input(kernel, state) ? kRearrange : ""});
+  }
+}
+
+// Convolutions of 8-bit floats that are faster as those of bf16, on the engines of depthwise ones.
+// Empty where they are faster as they are.
+std::vector<KernelSpec> widened_if_faster(const KernelSpec& spec, const ScheduledKernel& as_it_is,
+                                          const FusionState& state, Temporaries& temporaries,
+                                          std::vector<PlanCut>& cuts) {
+  if (!as_it_is.depthwise() || !state.device().depthwise.empty()) return {};
+  Temporaries tried = temporaries;
+  std::vector<KernelSpec> kernels = widened(spec, tried);
+  if (kernels.empty() || !schedule_kernel(kernels.back(), state.context()).depthwise()) return {};
+  const double us = microseconds_of(kernels, state),
+               whole = choose_depth_parts(spec, state.context()).microseconds;
+  if (us >= whole) return {};
+  say_why(kernels, "its 8-bit factors are written as bf16 first, which tensor cores multiply", us,
+          whole, state, cuts);
+  temporaries = std::move(tried);
+  return kernels;
+}
+
 // Convolutions that tensor cores multiply faster once their operands lie otherwise. Empty where
 // they are faster as they are.
 std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& state,
@@ -194,13 +230,17 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
   if (!spec.as_contraction() || !state.device().has_wgmma) return {};
   const Node& node = state.node(contraction_of(state, spec));
   const bool matmul = is_matmul(node.op);
-  if (!matmul && plan_depthwise(spec, state.device())) return {};
+  if (!matmul && plan_depthwise(spec, state.device()))
+    return widened_if_faster(spec, schedule_kernel(spec, state.context()), state, temporaries,
+                             cuts);
   // Asked for by a test.
   if (state.device().depthwise == "mma" && plan_narrow_groups(spec, state.device())) return {};
   const auto by_wgmma = [&](const KernelSpec& kernel) {
     return schedule_kernel(kernel, state.context()).wgmma() != nullptr;
   };
   const ScheduledKernel as_it_is = schedule_kernel(spec, state.context());
+  if (auto kernels = widened_if_faster(spec, as_it_is, state, temporaries, cuts); !kernels.empty())
+    return kernels;
   const bool by_mma = !matmul && as_it_is.mma() && !as_it_is.mma()->ordinary_cores();
   std::optional<double> whole;
   for (const Rearrangement& r : kRearrangements) {
@@ -223,19 +263,7 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
     const bool leaves_mma = by_mma && r.of_mma > 1 &&
                             choose_depth_parts(*product_of(kernels), state.context()).by_wgmma;
     if (us >= *whole * (leaves_mma ? r.of_mma : 1) && !anyway) continue;
-    for (const KernelSpec& kernel : kernels) {
-      if (&kernel == &*product_of(kernels)) continue;
-      const auto written = std::find_if(kernel.ports.begin(), kernel.ports.end(),
-                                        [](const KernelPort& p) { return p.written; });
-      cuts.push_back({"contraction",
-                      state.graph().label(node),
-                      written->name,
-                      fmt::format("{}, for {}'s fastest engine: about {:.1f} us in all, {:.1f} us "
-                                  "as it is",
-                                  r.why, state.device().target, us, *whole),
-                      {},
-                      reads_input(kernel, state) ? kRearrange : ""});
-    }
+    say_why(kernels, r.why, us, *whole, state, cuts);
     temporaries = std::move(tried);
     return kernels;
   }

@@ -1,0 +1,62 @@
+#include "planner/split/widened.hpp"
+
+#include "plan/access.hpp"
+#include "planner/spec/domain.hpp"
+#include "planner/split/index_map.hpp"
+#include "schedule/contraction/convolution_dims.hpp"
+#include "schedule/contraction/index_order.hpp"
+
+namespace sinter {
+namespace {
+
+// Elements from the first that the port reaches to the last; 0 where there are many that it does
+// not reach.
+std::int64_t span_of(const KernelSpec& spec, const Access& a) {
+  constexpr double kMostGaps = 1.1;
+  std::int64_t last = 0;
+  for (int i = 0; i < a.stride.size(); ++i) {
+    if (a.stride[i] < 0) return 0;
+    last += a.stride[i] * (spec.extent[i] - 1);
+  }
+  double reached = 1;
+  for (int i = 0; i < a.stride.size(); ++i)
+    if (a.stride[i] > 0) reached *= static_cast<double>(spec.extent[i]);
+  for (const Window& w : a.windows) {
+    if (w.stride < 0) return 0;
+    last += w.stride * (w.extent - 1);
+    reached *= static_cast<double>(w.extent);
+  }
+  return static_cast<double>(last + 1) > kMostGaps * reached ? 0 : last + 1;
+}
+
+bool is_8_bit_float(DataType t) { return t == DataType::f8e4m3 || t == DataType::f8e5m2; }
+
+}  // namespace
+
+std::vector<KernelSpec> widened(const KernelSpec& given, Temporaries& temporaries) {
+  const ContractionSpec* const c = given.as_contraction();
+  if (!c || !is_plain_product(*c) || c->batch == 0 || reads_joined_indices(given)) return {};
+  KernelSpec spec = given;
+  std::vector<KernelSpec> kernels;
+  for (ProductOperand* const operand : {&spec.contraction().a(), &spec.contraction().b()}) {
+    const KernelPort* const port = loaded_as_it_is(given, operand->body);
+    if (!port || !is_8_bit_float(port->type) || !port->access.via.empty()) return {};
+    const std::int64_t count = span_of(given, port->access);
+    if (count == 0) return {};
+    KernelPort load = *port, written;
+    load.access = {{1}, port->access.offset, {}, {}};
+    KernelSpec copy = copy_kernel(given, load, {count}, port->name + "_bf16", temporaries, written,
+                                  {}, DataType::bf16);
+    Access read = port->access;
+    read.offset = 0;
+    read_instead(spec, *operand, written, std::move(read));
+    operand->type = DataType::bf16;
+    kernels.push_back(std::move(copy));
+  }
+  drop_unused(spec);
+  simplify_domain(spec);
+  kernels.push_back(std::move(spec));
+  return kernels;
+}
+
+}  // namespace sinter
