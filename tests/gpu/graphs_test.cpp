@@ -116,7 +116,7 @@ TEST_CASE("depthwise convolutions of the corpus", "[depthwise]") {
 }
 
 // With SINTER_DEPTHWISE=planes those whose planes lie in shared memory.
-TEST_CASE("channels first depthwise convolutions of the corpus", "[depthwise]") {
+TEST_CASE("channels first depthwise convolutions of the corpus", "[planes]") {
   std::vector<GraphSource> graphs;
   for (auto& graph : corpus_graphs())
     if (graph.name.starts_with("convolution_depthwise_planes")) graphs.push_back(std::move(graph));

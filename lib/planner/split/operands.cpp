@@ -203,17 +203,17 @@ void say_why(const std::vector<KernelSpec>& kernels, std::string_view why, doubl
 }
 
 // Convolutions of 8-bit floats that are faster as those of bf16, on the engines of depthwise ones.
-// Empty where they are faster as they are.
+// Empty where they are faster as they are, unless `anyway`.
 std::vector<KernelSpec> widened_if_faster(const KernelSpec& spec, const ScheduledKernel& as_it_is,
-                                          const FusionState& state, Temporaries& temporaries,
-                                          std::vector<PlanCut>& cuts) {
+                                          const FusionState& state, bool anyway,
+                                          Temporaries& temporaries, std::vector<PlanCut>& cuts) {
   if (!as_it_is.depthwise() || !state.device().depthwise.empty()) return {};
   Temporaries tried = temporaries;
   std::vector<KernelSpec> kernels = widened(spec, tried);
   if (kernels.empty() || !schedule_kernel(kernels.back(), state.context()).depthwise()) return {};
   const double us = microseconds_of(kernels, state),
                whole = choose_depth_parts(spec, state.context()).microseconds;
-  if (us >= whole) return {};
+  if (us >= whole && !anyway) return {};
   say_why(kernels, "its 8-bit factors are written as bf16 first, which tensor cores multiply", us,
           whole, state, cuts);
   temporaries = std::move(tried);
@@ -231,15 +231,16 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
   const Node& node = state.node(contraction_of(state, spec));
   const bool matmul = is_matmul(node.op);
   if (!matmul && plan_depthwise(spec, state.device()))
-    return widened_if_faster(spec, schedule_kernel(spec, state.context()), state, temporaries,
-                             cuts);
+    return widened_if_faster(spec, schedule_kernel(spec, state.context()), state, anyway,
+                             temporaries, cuts);
   // Asked for by a test.
   if (state.device().depthwise == "mma" && plan_narrow_groups(spec, state.device())) return {};
   const auto by_wgmma = [&](const KernelSpec& kernel) {
     return schedule_kernel(kernel, state.context()).wgmma() != nullptr;
   };
   const ScheduledKernel as_it_is = schedule_kernel(spec, state.context());
-  if (auto kernels = widened_if_faster(spec, as_it_is, state, temporaries, cuts); !kernels.empty())
+  if (auto kernels = widened_if_faster(spec, as_it_is, state, anyway, temporaries, cuts);
+      !kernels.empty())
     return kernels;
   const bool by_mma = !matmul && as_it_is.mma() && !as_it_is.mma()->ordinary_cores();
   std::optional<double> whole;
