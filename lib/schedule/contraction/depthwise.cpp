@@ -281,12 +281,14 @@ std::optional<DepthwisePlan> plan_as(const KernelSpec& given, bool groups,
   if (!best && e.lanes != 1) on_ordinary(with_width(1, kFewestLanes));  // a large filter
   e = with_width(widths.back(), e.gradient ? kMostLanes / 2 : kMostLanes);
   // The estimates of loads to registers are too short where a pack is few bytes: planes are taken
-  // where they were measured to be faster. Groups are compared with other engines'.
-  if (auto planes = plan_depthwise_planes(spec, e, *dims, memory, device);
-      planes && (device.depthwise == "planes" ||
-                 (device.depthwise.empty() &&
-                  (!groups || !best || planes->microseconds < best->microseconds))))
-    best = std::move(planes);
+  // where they were measured to be faster. Groups of several channels are compared.
+  if (auto planes = plan_depthwise_planes(spec, e, *dims, memory, device)) {
+    const bool sure = device.depthwise == "planes" || *of_group < 0;
+    if (best && sure) planes->microseconds = std::min(planes->microseconds, best->microseconds);
+    if (device.depthwise == "planes" ||
+        (device.depthwise.empty() && (!best || sure || planes->microseconds < best->microseconds)))
+      best = std::move(planes);
+  }
   if (dims->size() == 2 && !groups) {
     const int vector = channels % 4 == 0 && walked(4) ? 4 : e.each;
     e.down = dims->front();
