@@ -151,8 +151,7 @@ DeviceModel device_model(std::string_view target) {
                                   [&](const DeviceModel& m) { return m.target == target; });
   DeviceModel model = known != std::end(kModels) ? *known : kModels[0];
   model.target = target;
-  static const std::string depthwise = env_value("SINTER_DEPTHWISE");
-  model.depthwise = depthwise;
+  model.depthwise = env_value("SINTER_DEPTHWISE");
   return model;
 }
 

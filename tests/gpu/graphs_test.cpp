@@ -43,9 +43,8 @@ std::string kernels_of(const GraphSource& source, const std::string& target) {
   return texts;
 }
 
-// Those that SINTER_REARRANGE, where it is set, gives other kernels: the others ran as they are.
-std::vector<GraphSource> rearranged(const std::vector<GraphSource>& graphs) {
-  const char* const variable = "SINTER_REARRANGE";
+// Those that the variable, where it is set, gives other kernels: the others ran as they are.
+std::vector<GraphSource> changed_by(const char* variable, const std::vector<GraphSource>& graphs) {
   const std::string asked = std::getenv(variable) ? std::getenv(variable) : "";
   if (asked.empty()) return graphs;
   std::vector<GraphSource> result;
@@ -86,7 +85,7 @@ TEST_CASE("corpus convolutions", "[rearranged]") {
   std::vector<GraphSource> graphs;
   for (auto& graph : corpus_graphs())
     if (graph.name.starts_with("convolution_")) graphs.push_back(std::move(graph));
-  check("convolutions", rearranged(graphs), {.repeatable = true});
+  check("convolutions", changed_by("SINTER_REARRANGE", graphs), {.repeatable = true});
 }
 
 // Magnitudes over many binades too; and sums that are exact in any order, so that the bits are
@@ -96,7 +95,7 @@ TEST_CASE("products of f32 in parts", "[rearranged]") {
   for (auto& graph : corpus_graphs())
     if (graph.name.starts_with("convolution_f32_") || graph.name.starts_with("matmul_f32_"))
       graphs.push_back(std::move(graph));
-  graphs = rearranged(graphs);
+  graphs = changed_by("SINTER_REARRANGE", graphs);
   check("f32 in parts, normal", graphs, {.samples = 0, .repeatable = true});
   check("f32 in parts, uniform", graphs, {.fill = Fill::uniform, .samples = 0});
   check("f32 in parts, heavy tail", graphs, {.fill = Fill::heavy_tail, .samples = 0});
@@ -105,22 +104,15 @@ TEST_CASE("products of f32 in parts", "[rearranged]") {
 }
 
 // With SINTER_DEPTHWISE=mma small depthwise convolutions and those in narrow groups, too, run on tensor cores,
-// with rows on ordinary cores with pixels that TMA brings; with ordinary on these alone, groups too.
+// with rows on ordinary cores with pixels that TMA brings, with planes with those of whole channels
+// in shared memory; with ordinary on these alone, groups too.
 TEST_CASE("depthwise convolutions of the corpus", "[depthwise]") {
   std::vector<GraphSource> graphs;
   for (auto& graph : corpus_graphs())
     if (graph.name.starts_with("convolution_depthwise") ||
         graph.name.starts_with("convolution_narrow_"))
       graphs.push_back(std::move(graph));
-  check("depthwise", graphs, {.repeatable = true});
-}
-
-// With SINTER_DEPTHWISE=planes those whose planes lie in shared memory.
-TEST_CASE("channels first depthwise convolutions of the corpus", "[planes]") {
-  std::vector<GraphSource> graphs;
-  for (auto& graph : corpus_graphs())
-    if (graph.name.starts_with("convolution_depthwise_planes")) graphs.push_back(std::move(graph));
-  check("depthwise planes", graphs, {.repeatable = true});
+  check("depthwise", changed_by("SINTER_DEPTHWISE", graphs), {.repeatable = true});
 }
 
 TEST_CASE("random graphs, normal numbers", "[random]") {
