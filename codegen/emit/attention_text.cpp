@@ -10,6 +10,7 @@
 #include "emit/spelling.hpp"
 #include "emit/tensor_cores_text.hpp"
 #include "plan/liveness.hpp"
+#include "schedule/attention/forward_parts.hpp"
 
 namespace sinter {
 namespace {
@@ -246,7 +247,7 @@ void print_attention(TextWriter& out, const KernelSpec& outputs, const Attention
     out.close("};");
   }
   print_element(out, e, e.scores.body, names, "Score");
-  print_element(out, e, e.weight, names, "Weight");
+  print_element(out, e, unrounded(e.weight), names, "Weight");
   out.open("struct Rows {{");
   out.line("static constexpr bool has_sink = {}, has_stats = {};", a.sink >= 0, a.stats >= 0);
   out.line("static constexpr bool written_out = {}, zero_dominates = {};", a.written_out,

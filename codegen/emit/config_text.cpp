@@ -284,6 +284,7 @@ void add_constants(const KernelSpec& spec, const AttentionConfig& e,
                      {"heads_together", e.heads_together},
                      {"splits", e.attention.splits},
                      {"products", 1}});
+  if (rounds_divided(e.weight)) c.push_back({"key_walks", 2});
   if (e.attention.parts >= 0) {
     const PartOfKeys part = part_of_keys(e, spec.extent[AttentionSpec::e]);
     c.insert(c.end(), {{"share_lanes", e.share_lanes},

@@ -21,6 +21,7 @@ struct Schedule {
   bool causal = false, by_hand = false;
   bool v_in_k = false;      // v is the first columns of k
   std::int64_t packed = 0;  // sequences
+  bool rounds = false;      // by hand: weights of 16 bits
 };
 
 void add(Graph& g, const Schedule& s) {
@@ -33,6 +34,7 @@ void add(Graph& g, const Schedule& s) {
   if (s.by_hand) {
     const auto p = softmax(matmul(q, transpose(k, {0, 1, 3, 2})) * 0.125, {.stats = true});
     g.output(p.stats, "stats", {.data_type = f32});
+    if (s.rounds) g.edit(p.y.id()).data_type = s.io;
     g.output(matmul(p.y, v), "o");
     return;
   }
@@ -92,6 +94,11 @@ TEST_CASE("schedules of attention compile without a complaint") {
       {300, 64, 64, true, bf16, true},
       {300, 64, 64, false, bf16, false, true},
       {300, 128, 128, false, bf16, false, true},
+      {300, 32, 32, false, f16, false, true, false, 0, true},  // two walks: four, three, two, one
+      {192, 64, 64, false, bf16, false, true, false, 0, true},
+      {300, 128, 128, false, bf16, false, true, false, 0, true},
+      {300, 256, 256, false, f16, false, true, false, 0, true},
+      {60, 128, 128, false, bf16, false, true, false, 0, true},
       {300, 576, 512, false, bf16, false, false, true},  // two consumers share 64 rows
       {300, 576, 512, true, f16, true, false, true},
       {300, 576, 512, false, bf16, true},
@@ -124,6 +131,8 @@ TEST_CASE("schedules of attention by warps compile without a complaint") {
       {300, 128, 128, false, f16, true},
       {300, 128, 128, true},
       {300, 192, 128, false, bf16, true},
+      {300, 64, 64, false, bf16, false, true, false, 0, true},  // two walks
+      {300, 128, 128, false, f16, false, true, false, 0, true},
       {300, 256, 256, false, bf16, true},
       {300, 256, 256, true, f16},
   };

@@ -5,6 +5,7 @@
 #include "emit/emit.hpp"
 #include "planned.hpp"
 #include "schedule/attention/forward.hpp"
+#include "schedule/attention/forward_parts.hpp"
 #include "schedule/scheduled_kernel.hpp"
 #include "sinter/sinter.hpp"
 #include "support/catch.hpp"
@@ -251,9 +252,11 @@ TEST_CASE("pointwise nodes behind attention are its epilogue") {
 namespace {
 
 struct ByHand {
-  Shape shape;
+  Shape shape = {};
   int rank = 4;
   bool stats = false, dropout = false, scale_q = false, sees_scores = false;
+  DataType of_p = DataType::none, of_weights = DataType::none;  // declared
+  Tensor (*weight)(Tensor p) = nullptr;                         // what is multiplied
 };
 // `mask` makes of scores what the softmax takes.
 template <class F>
@@ -279,12 +282,18 @@ Shared<Graph> by_hand(const ByHand& c, const F& mask) {
   if (c.stats) g->output(p.stats, "stats", {.data_type = f32});
   if (c.sees_scores) g->output(scores, "scores", {.data_type = f32});
   Tensor weights = p.y;
+  if (c.of_p != DataType::none) g->edit(weights.id()).data_type = c.of_p;
+  if (c.weight) weights = c.weight(weights);
   if (c.dropout) {
     const auto seed = g->tensor({.name = "seed", .dim = {1}, .data_type = i64});
     weights = weights *
               rng(seed, g->scalar(3, i64), weights.dim(),
                   {.distribution = Distribution::bernoulli, .probability = 0.8}) *
               (1 / 0.8);
+  }
+  if (c.of_weights != DataType::none) {
+    weights = identity(weights);
+    g->edit(weights.id()).data_type = c.of_weights;
   }
   g->output(matmul(weights, v), "o");
   return g;
@@ -324,6 +333,51 @@ TEST_CASE("attention written out is one kernel") {
   auto scaled = by_hand({.scale_q = true}, unmasked);
   CHECK(families(for_sm_90a(*scaled)) == std::vector{Family::pointwise, Family::attention});
   check_values(*scaled);
+}
+
+TEST_CASE("weights of 16 bits are rounded behind the softmax's division") {
+  const Shape shape{.b = 2, .h = 4, .hk = 2};
+  const ByHand cases[] = {
+      {.shape = shape, .stats = true, .of_weights = bf16},
+      {.shape = shape, .of_p = bf16},
+      {.shape = shape, .dropout = true, .of_weights = bf16},
+      {.shape = shape, .dropout = true, .of_p = bf16},
+      {.shape = {.sq = 130, .skv = 200, .d = 128, .dv = 96, .io = f16}, .of_weights = f16},
+  };
+  for (const ByHand& c : cases) {
+    INFO("stats " << c.stats << ", dropout " << c.dropout << ", p of " << info(c.of_p).name);
+    auto g = by_hand(c, causal);
+    const auto p = for_sm_90a(*g);
+    const AttentionSpec& a = only(p);
+    CHECK(rounds_divided(a.weight));
+    CHECK(unrounded(a.weight).statements.empty() == !c.dropout);
+    check_values(*g);
+    const auto kernel = schedule_kernel(p.kernels[0], {device_model("sm_90a"), Tuning{}});
+    CHECK(emit_kernel(kernel).source.find("key_walks = 2;") != std::string::npos);
+  }
+  CHECK(!rounds_divided(only(for_sm_90a(*by_hand({.shape = shape}, causal))).weight));
+  // Kernels of their own: other types than that of the values; heads whose consumers divide keys;
+  // few rows, whose keys one CTA would walk over.
+  for (const ByHand& c : {ByHand{.of_weights = f16}, ByHand{.of_weights = f8e4m3},
+                          ByHand{.shape = {.d = 320, .dv = 320}, .of_weights = bf16},
+                          ByHand{.shape = {.sq = 1, .skv = 8192}, .of_weights = bf16}})
+    CHECK(for_sm_90a(*by_hand(c, unmasked)).kernels.size() > 1);
+}
+
+TEST_CASE("weights that are no multiple of the softmax are kernels of their own") {
+  using Weight = Tensor (*)(Tensor);
+  const Weight multiples[] = {[](Tensor p) { return -p / 3.0; },
+                              [](Tensor p) { return p * 0.5 - p * 2.0; }};
+  for (const Weight weight : multiples) {
+    auto g = by_hand({.weight = weight}, unmasked);
+    CHECK(is_one(for_sm_90a(*g)));
+    check_values(*g);
+  }
+  const Weight others[] = {[](Tensor p) { return relu(p - 0.02); }, [](Tensor p) { return p * p; },
+                           [](Tensor p) { return p + 1.0; }, [](Tensor p) { return exp(p); },
+                           [](Tensor p) { return 1.0 / p; }};
+  for (const Weight weight : others)
+    CHECK(for_sm_90a(*by_hand({.weight = weight}, unmasked)).kernels.size() > 1);
 }
 
 TEST_CASE("attention written out whose scores somebody else reads is several kernels") {

@@ -26,7 +26,7 @@
 //                     two indices, e, n), Accumulator, Sum, threads, unroll, width,
 //                     batch, m, n, k, products = 1, n_fastest; tile_k; stages; heads_together;
 //                     splits; ping_pong; store_boxes; producer_registers, consumer_registers; and
-//                     see attention_forward_shares.cuh and attention_forward_cluster.cuh
+//                     see WalksTwice, attention_forward_shares.cuh, attention_forward_cluster.cuh
 //   struct First      of the first product: Index, Extent (batch, m, n, d), batch, m, n, k
 //   struct Args       tensor maps and pointers; OperandQ, OperandK, OperandV as in
 //                     contraction_wgmma.cuh, with float element(args, coordinates of First) of Q
@@ -160,6 +160,7 @@ class Consumer {
     softmax.start();
     out.clear();
     pipe_q_.wait(state_q_);
+    if constexpr (S::walks_twice) look_at_keys(softmax, weights_of, begin, end, tiles);
     if (S::alternating > 1 && begin >= end - number_) return release_q();
     if (sees_less && begin >= end) {
       release_q();
@@ -226,6 +227,34 @@ class Consumer {
       S::consumers > 1 && !S::transposes_values &&
       (BandOf<S, Bounds>::bounded || !is_known(S::queries) || S::queries % S::tile_q != 0);
 
+  // The walk before that which makes weights. Consumers take no turns: each one's softmax runs
+  // beside the other's products, of which there are few.
+  template <class WeightsOf>
+  SINTER_DEVICE void look_at_keys(RowSoftmax& softmax, const WeightsOf& weights_of, int begin,
+                                  int end, const KeyTiles& tiles) {
+    static_assert(S::alternating == 1 && S::headroom == 0);
+    const auto pass_over_keys = [&](int count) {
+#pragma unroll 1
+      for (int i = 0; i < count; ++i) {
+        pipe_k_.wait(state_k_);
+        release_k();
+      }
+    };
+    if (begin >= end) return pass_over_keys(tiles.end - tiles.begin);
+    if (sees_less) pass_over_keys(tiles.end - end);
+    typename Scores::Sums s;
+#pragma unroll 1
+    for (int n = end - 1; n >= begin; --n) {
+      pipe_k_.wait(state_k_);
+      wgmma::fence(s);
+      issue_scores(s);
+      wgmma::wait<0>(s);
+      release_k();
+      weights_of.look(s, softmax, n);
+    }
+    if (sees_less) pass_over_keys(begin - tiles.begin);
+    softmax.divide();
+  }
   // So many tiles of keys go by unread; with the consumer's turns, of which each takes as many.
   SINTER_DEVICE void pass_over(int tiles, bool turn) {
 #pragma unroll 1

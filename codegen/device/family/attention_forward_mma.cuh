@@ -39,6 +39,8 @@ struct WarpsShape : ForwardTiles<Config, First, Q, Config::tile_q> {
   using B::columns, B::steps, B::stages, B::tile_k, B::tile_q;
   using typename B::Number;
   static constexpr int warps = Config::threads / 32, blocks = tile_q / (16 * warps);
+  static_assert(!B::walks_twice || (sizeof(typename K::Number) == sizeof(typename Q::Number) &&
+                                    sizeof(typename V::Number) == sizeof(typename Q::Number)));
   static_assert((warps % 4 == 0 || 4 % warps == 0) && blocks * 16 * warps == tile_q &&
                 tile_k % 16 == 0);
 
@@ -106,11 +108,12 @@ class WarpOfRows {
   }
 
   // Tile n of the keys, of which all lie from `keys` on and, behind get_values(), their values from
-  // `values` on; `row`: the first of the four warps' rows.
+  // `values` on; `row`: the first of the four warps' rows. `looks`: in the walk before that which
+  // makes weights, without values.
   template <class GetValues>
   SINTER_DEVICE void add(Outputs (&out)[blocks], RowSoftmax (&softmax)[blocks],
                          const typename S::F::Coord& c, const BandOf<S, Bounds>& band,
-                         unsigned keys, unsigned values, int row, int n,
+                         unsigned keys, unsigned values, int row, int n, bool looks,
                          const GetValues& get_values) {
     Scores s[blocks];
     score(s, keys);
@@ -119,11 +122,18 @@ class WarpOfRows {
     for (int b = 0; b < blocks; ++b) {
       const WeightsOfRows<S, Bounds, Score, Weight, Args> weights_of(args_, c, band,
                                                                      row + b * S::warps * 16);
+      if constexpr (S::walks_twice) {
+        if (looks) {
+          weights_of.look(s[b], softmax[b], n);
+          continue;
+        }
+      }
       weights_of.weigh(s[b], softmax[b], n);
-      if (softmax[b].outgrown)
+      if (!S::walks_twice && softmax[b].outgrown)
         out[b].each([&](int i, float& x) { x *= softmax[b].worth[i / 2 % 2]; });
       weights[b].take(s[b]);
     }
+    if (S::walks_twice && looks) return;
     get_values();
     add_values(out, weights, values);
   }
@@ -248,34 +258,39 @@ SINTER_DEVICE void run_forward_by_warps(const Args& args) {
         S::queries % S::tile_q == 0 || S::warps == 1 || row + warp % 4 * 16 < S::queries;
     // The first tiles are loaded by the same code as the others.
     int to = 0, from = 0;  // stages
+    // Of two walks, tiles of the first are numbered behind those of the second.
+    const int each = keys.end - keys.begin, end = keys.end + (S::walks_twice ? each : 0);
+    const auto looks = [&](int n) { return S::walks_twice && n >= keys.end; };
+    const auto tile_of = [&](int n) { return looks(n) ? n - each : n; };
 #pragma unroll 1
-    for (int n = keys.end + stages - 2, ahead = keys.end - 1; n >= keys.begin; --n, --ahead) {
-      if (n < keys.end) {
+    for (int n = end + stages - 2, ahead = end - 1; n >= keys.begin; --n, --ahead) {
+      if (n < end) {
         warp_matrix::wait<stages - 2>();
         __syncthreads();
       }
       if (ahead >= keys.begin) {
         const unsigned stage = filled + to * S::stage_bytes;
-        const int first = ahead * S::tile_k;
+        const int first = tile_of(ahead) * S::tile_k;
         copy_lines<typename S::StageK, threads, S::depth>(stage, first, band.columns, [&](int i) {
           typename S::F::Coord at = c;
           S::F::set_n(at, i);
           return K::line(args, at);
         });
-        copy_lines<typename S::StageV, threads, S::width>(stage + S::StageK::bytes, first,
-                                                          band.columns, [&](int i) {
-                                                            typename S::P::Coord at;
-                                                            S::P::set_batch(at, tile.entry);
-                                                            S::P::set_k(at, i);
-                                                            return V::line(args, at);
-                                                          });
+        if (!looks(ahead))
+          copy_lines<typename S::StageV, threads, S::width>(stage + S::StageK::bytes, first,
+                                                            band.columns, [&](int i) {
+                                                              typename S::P::Coord at;
+                                                              S::P::set_batch(at, tile.entry);
+                                                              S::P::set_k(at, i);
+                                                              return V::line(args, at);
+                                                            });
       }
       warp_matrix::commit();
       to = to + 1 == stages ? 0 : to + 1;
-      if (n >= keys.end) continue;
+      if (n >= end) continue;
       const unsigned stage = filled + from * S::stage_bytes;
       if constexpr (S::in_place_of_q)
-        if (n == keys.end - 1) {
+        if (n == end - 1) {
           if (exists) rows.keep_rows();
           __syncthreads();  // nobody reads Q any more
         }
@@ -299,9 +314,13 @@ SINTER_DEVICE void run_forward_by_warps(const Args& args) {
         }
       };
       if (exists) {
-        if (!S::in_place_of_q && n == keys.end - 1) rows.keep_rows();
+        if (!S::in_place_of_q && n == end - 1) rows.keep_rows();
         rows.add(out, softmax, c, band, S::widens_k ? q + S::wide : stage,
-                 S::widens_v ? q + S::wide : stage + S::StageK::bytes, row, n, values_in_turn);
+                 S::widens_v ? q + S::wide : stage + S::StageK::bytes, row, tile_of(n), looks(n),
+                 values_in_turn);
+        if (S::walks_twice && n == keys.end)
+#pragma unroll
+          for (int b = 0; b < blocks; ++b) softmax[b].divide();
       } else {
         values_in_turn();
       }

@@ -181,6 +181,11 @@ SINTER_DEVICE void produce(const Args& args, unsigned char* pointer, unsigned sh
       load_tile<Q, typename S::TileQ>(args, c, tile.row + consumer * 64, 0,
                                       shared + consumer * S::TileQ::bytes, pipe_q.full(state_q));
     state_q.advance();
+    if constexpr (S::walks_twice) {
+#pragma unroll 1
+      for (int n = keys.end - 2; n >= keys.begin; --n) load_k(n);
+      load_k(keys.end - 1);
+    }
     load_keys_and_values<S, V>(args, c, keys, band.first_column, shared, state_v, load_k);
   }
 }

@@ -55,8 +55,29 @@ struct WeightsOfRows {
         worth(with, at),
         weight_of_head(Weight::of_head(with, at)) {}
 
-  // Scores of tile n of the keys, masked, and weights made of them.
+  // Of tile n of the keys, in a walk before that which makes weights: what the softmax has to know.
+  SINTER_DEVICE void look(Sums& s, RowSoftmax& softmax, int n) const {
+    score(s, n);
+    softmax.template weigh<(S::columns > 64), 0>(s, worth.scale() * kLog2E);
+  }
+  // Weights of tile n of the keys in place of the sums.
   SINTER_DEVICE void weigh(Sums& s, RowSoftmax& softmax, int n) const {
+    score(s, n);
+    // A branch costs short results more than it saves (b4 h32 s4096 d64 causal on an H200: 678 us
+    // without, 715 with it).
+    if constexpr (S::walks_twice)
+      softmax.weigh_divided(s, worth.scale() * kLog2E);
+    else
+      softmax.template weigh<(S::columns > 64), S::headroom>(s, worth.scale() * kLog2E);
+    if constexpr (!Weight::plain)
+      each_place(s, band.first_column + n * S::tile_k, [&](const Coord& at, float& x) {
+        x = Weight::element(args, at, weight_of_head, x);
+      });
+  }
+
+ private:
+  // Scores in place of the sums, masked.
+  SINTER_DEVICE void score(Sums& s, int n) const {
     const int column = band.first_column + n * S::tile_k;
     if constexpr (ScalesHeads<Score>) {
       if (!worth.of_softmax()) s.each([&](int, float& x) { x *= worth.of_head; });
@@ -68,16 +89,7 @@ struct WeightsOfRows {
     constexpr bool ragged = !is_known(S::keys) || S::keys % S::tile_k != 0;
     if (BandOf<S, Bounds>::bounded || ragged)
       if (n < own.full_begin || n >= own.full_end) mask(s, column);
-    // A branch costs short results more than it saves (b4 h32 s4096 d64 causal on an H200: 678 us
-    // without, 715 with it).
-    softmax.template weigh<(S::columns > 64), S::headroom>(s, worth.scale() * kLog2E);
-    if constexpr (!Weight::plain)
-      each_place(s, column, [&](const Coord& at, float& x) {
-        x = Weight::element(args, at, weight_of_head, x);
-      });
   }
-
- private:
   // f(coordinates, number) for all; places that do not exist count as the last that do. Of two
   // neighbours the first has an even key, unless sequences begin anywhere: said so that the
   // compiler sees it (see random()).

@@ -53,6 +53,7 @@ SINTER_DEVICE void recompute_row(const Args& args, typename S::F::Coord c, int e
       sum = Score::element(args, c, score_of_head, sum);
     float weight = math::fast_exp2(math::fma(sum, scale, -shift)) * reciprocal;
     if constexpr (!Weight::plain) weight = Weight::element(args, c, weight_of_head, weight);
+    if constexpr (S::walks_twice) weight = S::WeightNumber::encode(weight).decode();
     if (weight == 0.0f) continue;
     S::P::set_k(at, n);
 #pragma unroll
@@ -176,7 +177,8 @@ SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& slab
   // Parts are written as batch entries of their own.
   typename S::F::Coord own;
   S::F::set_batch(own, tile.entry + tile.split * S::entries);
-  float logarithm[2], factor[2];
+  static_assert(!(Rows::has_sink && S::walks_twice), "a sink takes part in the division");
+  float logarithm[2], factor[2], of_sums[2];
   softmax.template finish<S::headroom>(WorthOfSums<Score>(args, c).scale(), logarithm);
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
@@ -197,6 +199,7 @@ SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& slab
         factor[r] *= math::exp(logarithm[r] - all);
         logarithm[r] = all;
       }
+    of_sums[r] = S::walks_twice && seen ? 1.0f : factor[r];  // divided already
     if constexpr (Rows::has_sink && S::splits > 1)
       if (!seen && tile.split == 0) logarithm[r] = Rows::sink(args, c);
     if constexpr (Rows::has_stats)
@@ -211,7 +214,7 @@ SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& slab
   bool is_nan[2] = {};
   out.each([&](int e, float& x) {
     const int r = e / 2 % 2;
-    const float result = x * factor[r] * (worth * RowSoftmax::unit<S::headroom>);
+    const float result = x * of_sums[r] * (worth * RowSoftmax::unit<S::headroom>);
     x = factor[r] == 0.0f ? 0.0f : result;
     if constexpr (Rows::zero_dominates) is_nan[r] = is_nan[r] | (x != x);
   });

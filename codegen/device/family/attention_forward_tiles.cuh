@@ -5,12 +5,22 @@
 
 namespace sinter::attention {
 
+// Whether weights are divided by their row's sum before they are rounded: then a tile of rows walks
+// over its keys twice, first for the largest score and the sum, which the softmax has to know of
+// all keys.
+template <class Config>
+concept WalksTwice = requires {
+  Config::key_walks;
+};
+
 // The problem and its tiles. `tile_q_`: rows of a CTA. `sequences`: packed ones.
 template <class Config, class First, class Q, int tile_q_, int sequences = 0>
 struct ForwardTiles {
   using P = contraction::Problem<Config>;
   using F = contraction::Problem<First>;
   using Number = typename Q::Number;
+  using WeightNumber = Number;  // that weights are rounded to
+  static constexpr bool walks_twice = WalksTwice<Config>;
   // Rows are the queries of a head, or of several, one behind another.
   static constexpr auto queries =
       number<is_known(F::rows)>([] { return static_cast<int>(F::rows); });

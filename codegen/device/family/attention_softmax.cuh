@@ -75,6 +75,25 @@ struct RowSoftmax {
     for (int r = 0; r < 2; ++r) total[r] += sums[r][0] + sums[r][1];
   }
 
+  // Where weights are wanted as the softmax gives them, `worth` is what to multiply each with once
+  // all tiles have come, of rows without a score above -inf 0; they are made of the same scores
+  // again.
+  SINTER_DEVICE void divide() {
+    outgrown = false;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const float all = join_quad(total[r], [](float a, float b) { return a + b; });
+      worth[r] = all == 0.0f ? 0.0f : 1.0f / all;
+    }
+  }
+  template <int columns>
+  SINTER_DEVICE void weigh_divided(Accumulator<float, columns>& s, float scale) const {
+    s.each([&](int i, float& x) {
+      const int r = i / 2 % 2;
+      x = math::fast_exp2(math::fma(x, scale, -shift_of(largest[r], scale))) * worth[r];
+    });
+  }
+
   // The whole row's sum, and the logarithm of the sum of exp(score) over the row; -inf where no
   // score is above -inf. `worth`: what a score is worth, not in powers of two: a row of one key has
   // its score then, without the rounding of log 2.

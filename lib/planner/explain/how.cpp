@@ -136,6 +136,9 @@ std::string how_attention(Config& get, std::string_view gpu) {
       get.some("key_blocks")
           ? fmt::format(", clusters of {} thread blocks divide the keys of a tile",
                         get("key_blocks"))
+      : get.some("key_walks")
+          ? ", one walk over the keys for the sums by which weights are divided before they are "
+            "rounded, and one that multiplies them"
           : "",
       get("heads_together"), estimated(get, gpu));
 }

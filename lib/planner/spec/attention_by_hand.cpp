@@ -184,16 +184,50 @@ class Search {
     const bool bounded = a.band.left || a.band.right;
     a.zero_dominates =
         bounded || std::get<MatmulAttributes>(state_.node(a.second).attributes).zero_dominates;
-    // Weights are rounded before their row's factor, which is allowed of f32 ones alone.
     const DataType type = attention_operand_type(state_, state_.node(a.second).inputs[1]);
-    if (!is_f32(a.weight) || attention_operand_type(state_, a.weight) != type) return {};
-    while (a.weight != a.probabilities && made_by(a.weight, M::identity)) {
+    if (attention_operand_type(state_, a.weight) != type) return {};
+    // The kernel rounds weights to this type in any case.
+    a.rounds_weights = g_.type(a.weight) == type;
+    if (!is_f32(a.weight) && !a.rounds_weights) return {};
+    while (a.weight != a.probabilities && made_by(a.weight, M::identity) &&
+           is_f32(input(a.weight, 0)))
       a.weight = input(a.weight, 0);
-      if (!is_f32(a.weight)) return {};
-    }
-    if (!is_f32(a.probabilities)) return {};
-    if (!is_body(a, a.sums, a.score) || !is_body(a, a.probabilities, a.weight)) return {};
+    if (!is_body(a, a.sums, a.score) || !scales_weight(a, a.weight)) return {};
     return is_attention(state_, a) ? std::optional(a) : std::nullopt;
+  }
+
+  // Whether `t` is a multiple of the probabilities by numbers that do not depend on them, apart
+  // from roundings, which see them divided by their row's sum: then it is zero where they are, and
+  // may else be made of weights before that division.
+  bool scales_weight(AttentionNodes& a, TensorId t) const {
+    if (!is_f32(t)) a.rounds_weights = true;
+    if (t == a.probabilities) return true;
+    const NodeId p = g_[t].producer;
+    if (p < 0 || !is_elementwise(state_, p)) return false;
+    const auto scaled = [&](std::size_t i) {
+      const TensorId x = input(t, i);
+      return depends_on(x, a.probabilities) && scales_weight(a, x);
+    };
+    const auto apart = [&](std::size_t i) {
+      const TensorId x = input(t, i);
+      return !depends_on(x, a.probabilities) && is_body(a, a.probabilities, x);
+    };
+    const auto zero_or_scaled = [&](std::size_t i) {
+      return is_value(input(t, i), 0) || scaled(i);
+    };
+    if (made_by(t, M::identity) || made_by(t, M::neg)) return scaled(0);
+    if (made_by(t, M::mul)) return (scaled(0) && apart(1)) || (apart(0) && scaled(1));
+    if (made_by(t, M::div)) return scaled(0) && apart(1);
+    if (made_by(t, M::add) || made_by(t, M::sub)) return scaled(0) && scaled(1);
+    if (made_by(t, M::binary_select)) return zero_or_scaled(0) && zero_or_scaled(1) && apart(2);
+    return false;
+  }
+  bool depends_on(TensorId t, TensorId on) const {
+    if (t == on) return true;
+    const NodeId p = t >= 0 ? g_[t].producer : -1;
+    if (p < 0 || !is_elementwise(state_, p)) return false;
+    const auto inputs = state_.operands(p);
+    return std::any_of(inputs.begin(), inputs.end(), [&](TensorId x) { return depends_on(x, on); });
   }
 
   // Whether elementwise nodes alone make `until`, of `from` and of what is read.

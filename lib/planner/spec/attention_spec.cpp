@@ -7,6 +7,7 @@
 #include "planner/spec/body_builder.hpp"
 #include "planner/spec/body_copy.hpp"
 #include "schedule/attention/forward.hpp"
+#include "schedule/attention/forward_parts.hpp"
 #include "sinter/ops/shapes_sdpa.hpp"
 
 namespace sinter {
@@ -375,7 +376,16 @@ KernelSpec attention_spec(const FusionState& state, const AttentionNodes& a,
     to.scale = *scale;
   else
     between(to.score, a.sums, a.score);
-  if (a.weight != a.probabilities) between(to.weight, a.probabilities, a.weight);
+  if (a.weight != a.probabilities || a.rounds_weights) {
+    between(to.weight, a.probabilities, a.weight);
+    auto& made = to.weight.statements;
+    if (a.rounds_weights && !rounds_divided(to.weight)) {
+      Statement rounding = statement(StatementKind::convert, DataType::f32, made.back().label);
+      rounding.type = type;
+      rounding.args = {static_cast<int>(made.size()) - 1};
+      made.push_back(std::move(rounding));
+    }
+  }
   for (Gather& gather : spec.gathers)
     if (gather.op == OpKind::block_mask) gather.indices = {0, A::head, A::query, A::n};
 

@@ -23,7 +23,8 @@ struct AttentionNodes {
   bool written_out = false;                                // AttentionSpec::written_out
   bool zero_dominates = true;                              // AttentionSpec::zero_dominates
   bool f8_weights = false;                                 // AttentionSpec::f8_weights
-  std::vector<NodeId> nodes;                               // first, what lies between, second
+  bool rounds_weights = false;  // behind their division: what `weight` ends with (rounds_divided)
+  std::vector<NodeId> nodes;    // first, what lies between, second
   // Gathers in whose place the kernel loads pages, and the views between them and the products.
   NodeId pages_k = -1, pages_v = -1;
   std::vector<NodeId> views;

@@ -295,4 +295,23 @@ std::vector<KernelSpec> split_keys(KernelSpec spec, const PlanContext& context,
   return kernels;
 }
 
+bool expands_faster(const KernelSpec& spec, double microseconds, const DeviceModel& device) {
+  // The scores are written and read as f32, their weights with 16 bits.
+  constexpr double kBytesOfPair = 4 + 4 + 2 + 2, kReached = 0.6, kKernels = 3;
+  constexpr double kStart = 2;  // microseconds of a kernel, besides its launch
+  const double operations = device.has_wgmma ? 4096 : 2400;  // of an SM in a clock
+  const auto heads = static_cast<double>(count(spec.extent, 0, A::batch)),
+             rows = static_cast<double>(spec.extent[A::member] * spec.extent[A::query]),
+             keys = static_cast<double>(spec.extent[A::n]),
+             widths = static_cast<double>(spec.extent[A::d] + spec.extent[A::e]);
+  const double pairs = heads * rows * keys,
+               operands =
+                   2 * widths * heads * (rows + keys / static_cast<double>(spec.attention().group));
+  const bool cached = pairs * kBytesOfPair < static_cast<double>(device.l2_bytes) / 2;
+  return microseconds >
+         kKernels * (device.launch_microseconds + kStart) + operands / device.memory_bandwidth +
+             pairs * kBytesOfPair / (cached ? device.l2_bandwidth : device.memory_bandwidth) +
+             2 * pairs * widths / (operations * kReached * device.sms * device.clock);
+}
+
 }  // namespace sinter

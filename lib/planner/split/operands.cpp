@@ -9,6 +9,7 @@
 #include "plan/access.hpp"
 #include "planner/spec/contraction_spec.hpp"
 #include "planner/split/attention_backward.hpp"
+#include "planner/split/attention_splits.hpp"
 #include "planner/split/bf16_parts.hpp"
 #include "planner/split/block_diagonal.hpp"
 #include "planner/split/channels_last.hpp"
@@ -22,6 +23,7 @@
 #include "schedule/attention/backward.hpp"
 #include "schedule/attention/forward.hpp"
 #include "schedule/attention/forward_f8.hpp"
+#include "schedule/attention/forward_parts.hpp"
 #include "schedule/contraction/held_type.hpp"
 #include "schedule/contraction/index_order.hpp"
 #include "schedule/contraction/mma.hpp"
@@ -289,7 +291,9 @@ bool can_run_attention(const FusionState& state, KernelSpec spec) {
   narrow_alone(state, spec);
   Temporaries tried(static_cast<TensorId>(state.graph().tensors().size()));
   load_attention(spec, state.device(), tried);
-  return static_cast<bool>(plan_attention(spec, state.device()));
+  const auto plan = plan_attention(spec, state.device());
+  return plan && !(rounds_divided(spec.attention().weight) &&
+                   expands_faster(spec, plan->engine.microseconds, state.device()));
 }
 
 void narrow_alone(const FusionState& state, KernelSpec& spec) {

@@ -184,6 +184,8 @@ double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig&
   constexpr double kScoreF8 = 0.12;  // clocks of an SM
   const AttentionSpec& a = spec.attention();
   const std::int64_t depth = spec.extent[AttentionSpec::d], width = spec.extent[AttentionSpec::e];
+  // Scores are computed again for the weights.
+  const double scores = rounds_divided(a.weight) ? 2 : 1;
   const bool few = !e.wide && e.consumers == 1, shares = a.parts >= 0, cluster = e.key_blocks > 1;
   const double tiles_k = std::ceil(keys_of_a_row(spec) / a.splits / e.tile_k);
   // Tiles of keys, one behind another.
@@ -194,9 +196,10 @@ double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig&
     return static_cast<double>(elements) * (is_f8(o.map.type) ? 0.5 : 1);
   };
   const double reached = e.wide ? kReachedWide : few && e.alternating == 1 ? kReachedFew : kReached;
-  const double clocks = e.tile_q * e.tile_k *
-                        std::max(2 * (part(e.k, depth) + part(e.v, width)) / kOperations / reached,
-                                 is_f8(e.k.map.type) ? kScoreF8 : 0);  // of a tile
+  const double clocks =
+      e.tile_q * e.tile_k *
+      std::max(2 * (scores * part(e.k, depth) + part(e.v, width)) / kOperations / reached,
+               is_f8(e.k.map.type) ? kScoreF8 : 0);  // of a tile
   const double bytes = bytes_of_attention(spec, e),
                reached_of_sm = e.key_blocks > 2    ? (e.grid > kCrowded * device.sms ? kOfSmCrowded
                                                                                      : kOfSmInCluster)
@@ -238,8 +241,8 @@ void choose_key_blocks(const KernelSpec& spec, double items, const DeviceModel& 
   constexpr std::int64_t kWidestDivided = 128;
   if (std::max(spec.extent[AttentionSpec::d], spec.extent[AttentionSpec::e]) > kWidestDivided)
     return;
-  if (!device.has_clusters || e.wide || e.consumers > 1 || a.splits > 1 || a.parts >= 0 ||
-      a.sequences.count > 0)
+  if (!device.has_clusters || e.wide || rounds_divided(a.weight) || e.consumers > 1 ||
+      a.splits > 1 || a.parts >= 0 || a.sequences.count > 0)
     return;
   AttentionConfig best = e;
   best.microseconds = microseconds_by_warpgroups(spec, e, items, device);
@@ -392,12 +395,16 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
   e.by_warps = runs_by_warps(spec, e.scores, plan.spec, device);
   e.wide = !e.by_warps && is_wide(spec);
   if ((a.sequences.count > 0 || a.parts >= 0) && (e.wide || e.by_warps)) return {};
+  // The sums by which weights are divided are those of all keys.
+  if (rounds_divided(a.weight) && (e.wide || a.splits > 1 || a.parts >= 0)) return {};
   const Operands o = e.by_warps
                          ? copied_operands(spec, e.scores, plan.spec)
                          : operands_of(e.scores, plan.spec, a.group, wants_elements_together(spec));
   const bool f8 = is_f8(a.q.type) && is_f8(a.k.type) && !e.by_warps && !e.wide;
   if (!o.q || !o.k || !o.v || (!f8 && (a.q.type != a.k.type || a.k.type != a.v.type))) return {};
   e.q = *o.q, e.k = *o.k, e.v = *o.v;
+  if (rounds_divided(a.weight) && e.by_warps && (is_f8(e.k.map.type) || is_f8(e.v.map.type)))
+    return {};
   e.attention = a;
   e.attention.q = e.attention.k = e.attention.v = {};
   e.attention.score = e.attention.weight = {};

@@ -100,8 +100,8 @@ bool plan_by_warps(const KernelSpec& spec, const DeviceModel& device, AttentionP
   const int depth = up(spec.extent[AttentionSpec::d], kBlock),
             width = up(spec.extent[AttentionSpec::e], kBlock);
   const std::int64_t rows = rows_of(spec);
-  if (!choose_tile(e, rows, depth, width, a.score.statements.empty() && a.weight.statements.empty(),
-                   device))
+  if (!choose_tile(e, rows, depth, width,
+                   a.score.statements.empty() && unrounded(a.weight).statements.empty(), device))
     return false;
   e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(e, depth, width));
   const std::int64_t heads = count(spec.extent, 0, AttentionSpec::batch),
@@ -138,7 +138,9 @@ double microseconds_by_warps(const KernelSpec& spec, const AttentionConfig& e, d
   if (e.threads < 32 * kWarps)
     reached *= std::min(1.0, std::min<double>(each, beside) * e.threads / 32 / 12);
   const double tiles_k = std::ceil(keys_of_a_row(spec) / spec.attention().splits / e.tile_k);
-  const double tile = 2.0 * e.tile_q * e.tile_k * (depth + width);
+  // Scores are computed again for weights that are divided before they are rounded.
+  const double tile = 2.0 * e.tile_q * e.tile_k *
+                      (depth * (rounds_divided(spec.attention().weight) ? 2 : 1) + width);
   const double bandwidth =
       std::min(device.memory_bandwidth, std::min<double>(e.grid, device.sms) * device.sm_bandwidth);
   return kStart + std::max({each * tiles_k * tile / operations / reached / device.clock,

@@ -81,6 +81,18 @@ void set_swizzled_lines(BoxedOperand& o, int rows, int k) {
   if (o.page > 0) o.map.box[1] = std::min(o.map.box[1], o.page);
 }
 
+bool rounds_divided(const Body& weight) {
+  return !weight.statements.empty() && weight.statements.back().kind == StatementKind::convert &&
+         info(weight.statements.back().type).bytes == 2;
+}
+Body unrounded(Body weight) {
+  if (!rounds_divided(weight)) return weight;
+  const int value = weight.statements.back().args[0];
+  weight.statements.resize(static_cast<std::size_t>(value) + 1);
+  if (value == 0) weight.statements.clear();
+  return weight;
+}
+
 PartOfKeys part_of_keys(const AttentionConfig& e, std::int64_t width) {
   constexpr int kFewRows = 16, kThreads = 128;
   const bool by_rows = e.consumers == 1 && e.part_rows <= kFewRows;
@@ -127,6 +139,8 @@ double bytes_of_attention(const KernelSpec& spec, const AttentionConfig& e) {
   const double keys =
       static_cast<double>(count(spec.extent, 0, A::batch) / group * spec.extent[A::n]);
   if (e.k.page > 0)
+    bytes += keys * static_cast<double>(spec.extent[A::d]) * info(e.k.map.type).bytes;
+  if (rounds_divided(e.weight))  // keys are read again
     bytes += keys * static_cast<double>(spec.extent[A::d]) * info(e.k.map.type).bytes;
   if (e.values_in_keys) {
     if (e.v.page == 0)

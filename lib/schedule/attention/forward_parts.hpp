@@ -31,6 +31,15 @@ std::optional<BoxedOperand> paged(const KernelSpec& spec, const ProductOperand& 
 // for all lines of the tile.
 void set_swizzled_lines(BoxedOperand& o, int rows, int k);
 
+// Whether a weight's body ends with a rounding to 16 bits, which sees the weight divided by its
+// row's sum: then the kernel walks over the keys twice, first for the sums (WalksTwice in
+// codegen/device/family/attention_forward_tiles.cuh). Else weights are rounded as they come, and
+// the result is divided.
+bool rounds_divided(const Body& weight);
+// What is left of it without the rounding, which is that of the second product's operand; nothing
+// where that is the weight itself.
+Body unrounded(Body weight);
+
 // Where CTAs share keys, what a warpgroup hands on of a tile of rows: so many f32 numbers, a row
 // behind the other or as threads hold them. Behind them lies a counter.
 struct PartOfKeys {

@@ -93,7 +93,8 @@ bool choose_wide_tile(AttentionConfig& e, int depth, int width, const DeviceMode
 bool choose_narrow_tile(AttentionConfig& e, const KernelSpec& spec, int depth, int width,
                         const DeviceModel& device) {
   const AttentionSpec& a = spec.attention();
-  const bool plain = (a.score.statements.empty() || e.scales_heads) && a.weight.statements.empty(),
+  const bool plain = (a.score.statements.empty() || e.scales_heads) &&
+                     unrounded(a.weight).statements.empty(),
              transposes = is_f8(e.v.map.type);
   const Consumers c =
       choose_consumers(length_of(rows_of(spec), a.sequences), keys_of_a_row(spec),

@@ -1,0 +1,68 @@
+"""Attention as models write it out: products, scale, mask, softmax, and weights of 16 bits."""
+from corpus_graph import Graph
+
+
+def attention(name, b=1, h=2, hk=None, sq=70, skv=None, d=64, dv=None, io="bf16", rounds_scores=False, seen=None, hidden="-inf",
+              mask=None, stats=False, weight=None, rounds_p=False, layout=None):
+    """`seen`: keys that a row sees by index; `mask`: the type of one that is added; `weight`: between softmax and product."""
+    g = Graph("attention_written_out_" + name, io)
+    hk, skv, dv = hk or h, skv or sq, dv or d
+    fields = {}
+    for t, heads, rows, width in (("q", h, sq, d), ("k", hk, skv, d), ("v", hk, skv, dv)):
+        if layout == "bshd":
+            fields = {"stride": [rows * heads * width, width, heads * width, 1]}
+        g.tensor(t, [b, heads, rows, width], **fields)
+    of_io = lambda t: g.tensor(t, data_type=io) if rounds_scores else t
+    g.transpose("k", "kt", [0, 1, 3, 2])
+    of_io(g.matmul("q", "kt", "products"))
+    x = of_io(g.pointwise("mul", "scaled", "products", g.value("scale", d ** -0.5)))
+    if seen:
+        g.pointwise("gen_index", "row", x, axis=2)
+        g.pointwise("gen_index", "column", x, axis=3)
+        if seen == "bottom_right":
+            g.pointwise("add", "diagonal", "row", g.value("shift", float(skv - sq)))
+        g.pointwise("cmp_le", "seen", "column", "diagonal" if seen == "bottom_right" else "row")
+        x = of_io(g.pointwise("binary_select", "seen_scores", x, g.value("hidden", hidden), "seen"))
+    if mask:
+        x = of_io(g.pointwise("add", "masked", x, g.tensor("mask", [b, 1, sq, skv], data_type=mask)))
+    outputs = {"Y": "p"}
+    if stats:
+        outputs["Stats"] = "stats"
+        g.output("stats", data_type="f32")
+    g.node("softmax", {"X": x}, outputs)
+    w = "p"
+    if rounds_p:
+        g.tensor("p", data_type=io)
+    if weight == "dropout":
+        g.node("rng", {"Seed": g.tensor("seed", [1], data_type="i64"), "Offset": g.value("offset", 3, "i64")},
+               g.tensor("kept", [b, h, sq, skv], data_type="f32"), distribution="bernoulli", probability=0.8)
+        g.pointwise("mul", "dropped", w, "kept")
+        w = g.pointwise("mul", "rescaled", "dropped", g.value("factor", 1.25))
+    if weight == "threshold":
+        g.pointwise("sub", "above", w, g.value("threshold", 0.02))
+        w = g.pointwise("relu_fwd", "kept", "above")
+    if weight != "threshold" and not (rounds_p and not weight):
+        w = g.tensor(g.pointwise("identity", "weights", w), data_type=io)
+    g.matmul(w, "v", "o")
+    g.output("o")
+
+
+# Tiles of one to four consumers of rows; tiles of keys that do not come out even, and a single one.
+attention("plain", b=2, sq=150, skv=300)
+attention("one_row", h=64, hk=8, sq=1, skv=40, io="f16")
+attention("narrow", h=3, sq=260, d=32, io="f16")
+attention("128", sq=140, skv=330, d=128, dv=96, layout="bshd")
+attention("256", h=1, sq=66, skv=80, d=256, io="f16")
+attention("causal", h=4, hk=2, sq=300, d=64, seen="diagonal", stats=True)
+attention("bottom_right", sq=130, skv=290, d=128, seen="bottom_right", io="f16")
+# Rows that see nothing are NaN.
+attention("unseen_rows", sq=140, skv=60, seen="bottom_right", stats=True)
+attention("large_number", sq=100, seen="diagonal", hidden=-1e9)
+# As eager models compute: each step rounded.
+attention("eager", b=2, h=6, hk=2, sq=70, skv=130, rounds_scores=True, mask="bf16", layout="bshd")
+attention("eager_causal", h=3, sq=90, d=128, io="f16", rounds_scores=True, seen="diagonal")
+attention("mask", sq=66, skv=190, d=96, mask="f32")
+attention("dropout", sq=70, skv=160, weight="dropout")
+attention("rounded_twice", sq=70, skv=160, weight="dropout", rounds_p=True, io="f16")
+# No multiple of what the softmax gives: weights that are not divided yet would be others.
+attention("threshold", sq=70, skv=60, weight="threshold")
