@@ -97,7 +97,7 @@ TEST_CASE("schedules of attention compile without a complaint") {
       {300, 32, 32, false, f16, false, true, false, 0, true},  // two walks: four, three, two, one
       {192, 64, 64, false, bf16, false, true, false, 0, true},
       {300, 128, 128, false, bf16, false, true, false, 0, true},
-      {300, 256, 256, false, f16, false, true, false, 0, true},
+      {4000, 256, 256, false, f16, false, true, false, 0, true},
       {60, 128, 128, false, bf16, false, true, false, 0, true},
       {300, 576, 512, false, bf16, false, false, true},  // two consumers share 64 rows
       {300, 576, 512, true, f16, true, false, true},
@@ -132,7 +132,7 @@ TEST_CASE("schedules of attention by warps compile without a complaint") {
       {300, 128, 128, true},
       {300, 192, 128, false, bf16, true},
       {300, 64, 64, false, bf16, false, true, false, 0, true},  // two walks
-      {300, 128, 128, false, f16, false, true, false, 0, true},
+      {4000, 128, 128, false, f16, false, true, false, 0, true},
       {300, 256, 256, false, bf16, true},
       {300, 256, 256, true, f16},
   };
