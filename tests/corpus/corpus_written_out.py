@@ -3,8 +3,9 @@ from corpus_graph import Graph
 
 
 def attention(name, b=1, h=2, hk=None, sq=70, skv=None, d=64, dv=None, io="bf16", rounds_scores=False, seen=None, hidden="-inf",
-              mask=None, stats=False, weight=None, rounds_p=False, layout=None):
-    """`seen`: keys that a row sees by index; `mask`: the type of one that is added; `weight`: between softmax and product."""
+              mask=None, stats=False, weight=None, rounds_p=False, layout=None, narrow=True):
+    """`seen`: keys that a row sees by index; `mask`: the type of one that is added; `weight`: between softmax and product;
+    `narrow`: weights of 16 bits."""
     g = Graph("attention_written_out_" + name, io)
     hk, skv, dv = hk or h, skv or sq, dv or d
     fields = {}
@@ -41,7 +42,7 @@ def attention(name, b=1, h=2, hk=None, sq=70, skv=None, d=64, dv=None, io="bf16"
     if weight == "threshold":
         g.pointwise("sub", "above", w, g.value("threshold", 0.02))
         w = g.pointwise("relu_fwd", "kept", "above")
-    if weight != "threshold" and not (rounds_p and not weight):
+    if narrow and weight != "threshold" and not (rounds_p and not weight):
         w = g.tensor(g.pointwise("identity", "weights", w), data_type=io)
     g.matmul(w, "v", "o")
     g.output("o")
@@ -58,6 +59,11 @@ attention("bottom_right", sq=130, skv=290, d=128, seen="bottom_right", io="f16")
 # Rows that see nothing are NaN.
 attention("unseen_rows", sq=140, skv=60, seen="bottom_right", stats=True)
 attention("large_number", sq=100, seen="diagonal", hidden=-1e9)
+# The lowest numbers as masks, as models have them: tiles of nothing else come first, and rows that see nothing weigh all alike.
+attention("lowest", sq=300, seen="diagonal", hidden=-3.3e38)
+attention("lowest_f32", sq=300, skv=200, seen="bottom_right", hidden=-3.3e38, narrow=False)
+attention("large_unseen_rows", sq=140, skv=60, seen="bottom_right", hidden=-2e10, io="f16", narrow=False)
+attention("lowest_unseen_rows", sq=140, skv=60, seen="bottom_right", hidden=-3.3e38)
 # As eager models compute: each step rounded.
 attention("eager", b=2, h=6, hk=2, sq=70, skv=130, rounds_scores=True, mask="bf16", layout="bshd")
 attention("eager_causal", h=3, sq=90, d=128, io="f16", rounds_scores=True, seen="diagonal")

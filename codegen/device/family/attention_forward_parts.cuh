@@ -50,11 +50,12 @@ SINTER_DEVICE QuadOfPart add_up_quad(int count, int row, int column, float scale
     float now = all.largest;
 #pragma unroll
     for (int p = 0; p < at_once; ++p) now = math::maximum(now, parts[p].largest);
-    const float shift = now == minus_infinity() ? 0.0f : now * scale;
+    const float factor = RowSoftmax::factor_of(now, scale),
+                shift = now == minus_infinity() ? 0.0f : now * factor;
     const QuadOfPart earlier = all;
     all = {{0, 0, 0, 0}, now, 0};
     const auto add = [&](const QuadOfPart& part) {
-      const float weight = math::fast_exp2(math::fma(part.largest, scale, -shift));
+      const float weight = math::fast_exp2(math::fma(part.largest, factor, -shift));
       all.total = math::fma(part.total, weight, all.total);
       all.sum.x = math::fma(part.sum.x, weight, all.sum.x);
       all.sum.y = math::fma(part.sum.y, weight, all.sum.y);

@@ -238,16 +238,18 @@ struct PartsOfKeys {
       softmax.largest[0] = math::maximum(softmax.largest[0], x.x);
       softmax.largest[1] = math::maximum(softmax.largest[1], x.z);
     }
-    float shift[2];
+    float shift[2], factor[2];
 #pragma unroll
-    for (int r = 0; r < 2; ++r)
-      shift[r] = softmax.largest[r] == minus_infinity() ? 0.0f : softmax.largest[r] * scale;
+    for (int r = 0; r < 2; ++r) {
+      factor[r] = RowSoftmax::factor_of(softmax.largest[r], scale);
+      shift[r] = softmax.largest[r] == minus_infinity() ? 0.0f : softmax.largest[r] * factor[r];
+    }
 #pragma unroll 1
     for (int p = 0; p < of.count; ++p) {
       const int slot = of.slot(p);
       const float4 x = *four(slot, of_thread / 4);
-      const float weight[2] = {math::fast_exp2(math::fma(x.x, scale, -shift[0])),
-                               math::fast_exp2(math::fma(x.z, scale, -shift[1]))};
+      const float weight[2] = {math::fast_exp2(math::fma(x.x, factor[0], -shift[0])),
+                               math::fast_exp2(math::fma(x.z, factor[1], -shift[1]))};
       softmax.total[0] = math::fma(x.y, weight[0], softmax.total[0]);
       softmax.total[1] = math::fma(x.w, weight[1], softmax.total[1]);
 #pragma unroll

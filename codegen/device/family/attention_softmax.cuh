@@ -43,7 +43,7 @@ struct RowSoftmax {
         most[r][1] = larger(most[r][1], s.at[i + 1]);
       }
     }
-    float now[2], shift[2];
+    float now[2], shift[2], factor[2];
     bool grows = false;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -54,21 +54,23 @@ struct RowSoftmax {
     if (outgrown) {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        worth[r] = math::fast_exp2(math::fma(largest[r], scale, -shift_of(now[r], scale)));
+        const float factor = factor_of(now[r], scale);
+        worth[r] = math::fast_exp2(math::fma(largest[r], factor, -shift_of(now[r], factor)));
         largest[r] = now[r];
         total[r] *= worth[r];
       }
     }
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      shift[r] = shift_of(largest[r], scale);
+      factor[r] = factor_of(largest[r], scale);
+      shift[r] = shift_of(largest[r], factor[r]);
       if constexpr (headroom > 0) shift[r] -= headroom;
     }
     float sums[2][2] = {};
 #pragma unroll
     for (int i = 0; i < count; ++i) {
       const int r = i / 2 % 2;
-      s.at[i] = math::fast_exp2(math::fma(s.at[i], scale, -shift[r]));
+      s.at[i] = math::fast_exp2(math::fma(s.at[i], factor[r], -shift[r]));
       sums[r][i % 2] += s.at[i];
     }
 #pragma unroll
@@ -90,7 +92,8 @@ struct RowSoftmax {
   SINTER_DEVICE void weigh_divided(Accumulator<float, columns>& s, float scale) const {
     s.each([&](int i, float& x) {
       const int r = i / 2 % 2;
-      x = math::fast_exp2(math::fma(x, scale, -shift_of(largest[r], scale))) * worth[r];
+      const float factor = factor_of(largest[r], scale);
+      x = math::fast_exp2(math::fma(x, factor, -shift_of(largest[r], factor))) * worth[r];
     });
   }
 
@@ -111,6 +114,16 @@ struct RowSoftmax {
   // Of weights that are larger than exp(score - largest).
   template <int headroom>
   static constexpr float unit = 1.0f / (1 << headroom);
+
+  // What scores of a row are multiplied with: `scale`, but for a row whose largest one is so large
+  // that its rounded product would be far from the exact one, or infinite, as where it sees nothing
+  // but masks of large numbers, for now or at all. Its scores lie so far from each other that a
+  // power of two, whose products are exact, leaves weights of 0 and 1.
+  static SINTER_DEVICE float factor_of(float largest, float scale) {
+    const float size = ::fabsf(largest * scale),
+                power = 2 * __uint_as_float(__float_as_uint(scale) & 0x7f800000u);
+    return size < 0x1p27f ? scale : size < 0x1p100f ? power : power * 0x1p-64f;
+  }
 
  private:
   static constexpr float kSlack = 8;

@@ -8,6 +8,7 @@
 #include "planner/spec/domain.hpp"
 #include "planner/split/zeros.hpp"
 #include "schedule/attention/forward.hpp"
+#include "schedule/attention/forward_parts.hpp"
 
 namespace sinter {
 namespace {
@@ -296,9 +297,24 @@ std::vector<KernelSpec> split_keys(KernelSpec spec, const PlanContext& context,
 }
 
 bool expands_faster(const KernelSpec& spec, double microseconds, const DeviceModel& device) {
-  // The scores are written and read as f32, their weights with 16 bits.
-  constexpr double kBytesOfPair = 4 + 4 + 2 + 2, kReached = 0.6, kKernels = 3;
+  // The scores are written and read in the type of their sums, their weights with 16 bits. (On an
+  // H200, us, as kernels of their own and as one of two walks: b1 h32 s2048 d128 459 and 180,
+  // causal 464 and 104, b2 h16 s2048 d64 441 and 128, b8 h12 s1024 d64 causal 331 and 65.)
+  constexpr double kReached = 0.6, kKernels = 3;
   constexpr double kStart = 2;  // microseconds of a kernel, besides its launch
+  // What bodies add to the kernel, picoseconds a pair. (b2 h16 s1024 d128 with a mask of f32 112 us
+  // of 142, with dropout 141 of 137; b1 h32 s2048 d128, each step rounded to bf16, with a mask 422
+  // of 392; b8 h12 s1024 d64 with a mask by indices that are no band 167 of 272.)
+  constexpr double kLoads = 1.9e-6, kComputes = 0.7e-6, kWeight = 2.9e-6;
+  const auto& score = spec.attention().score.statements;
+  const auto any = [&](const auto& is) { return std::any_of(score.begin(), score.end(), is); };
+  const double body =
+      (score.empty()                                                           ? 0
+       : any([](const Statement& s) { return s.kind == StatementKind::load; }) ? kLoads
+                                                                               : kComputes) +
+      (unrounded(spec.attention().weight).statements.empty() ? 0 : kWeight);
+  const bool narrow = score.size() > 1 && score[1].kind == StatementKind::convert;
+  const double bytes_of_pair = (narrow ? 2 + 2 : 4 + 4) + 2 + 2;
   const double operations = device.has_wgmma ? 4096 : 2400;  // of an SM in a clock
   const auto heads = static_cast<double>(count(spec.extent, 0, A::batch)),
              rows = static_cast<double>(spec.extent[A::member] * spec.extent[A::query]),
@@ -307,10 +323,10 @@ bool expands_faster(const KernelSpec& spec, double microseconds, const DeviceMod
   const double pairs = heads * rows * keys,
                operands =
                    2 * widths * heads * (rows + keys / static_cast<double>(spec.attention().group));
-  const bool cached = pairs * kBytesOfPair < static_cast<double>(device.l2_bytes) / 2;
-  return microseconds >
+  const bool cached = pairs * bytes_of_pair < static_cast<double>(device.l2_bytes) / 2;
+  return microseconds + pairs * body >
          kKernels * (device.launch_microseconds + kStart) + operands / device.memory_bandwidth +
-             pairs * kBytesOfPair / (cached ? device.l2_bandwidth : device.memory_bandwidth) +
+             pairs * bytes_of_pair / (cached ? device.l2_bandwidth : device.memory_bandwidth) +
              2 * pairs * widths / (operations * kReached * device.sms * device.clock);
 }
 
