@@ -62,6 +62,8 @@ attention("large_number", sq=100, seen="diagonal", hidden=-1e9)
 # The lowest numbers as masks, as models have them: tiles of nothing else come first, and rows that see nothing weigh all alike.
 attention("lowest", sq=300, seen="diagonal", hidden=-3.3e38)
 attention("lowest_f32", sq=300, skv=200, seen="bottom_right", hidden=-3.3e38, narrow=False)
+attention("lowest_cluster", h=8, hk=2, sq=2, skv=700, seen="diagonal", hidden=-3.3e38, narrow=False)
+attention("lowest_chunk", b=3, h=8, hk=2, sq=130, skv=200, d=32, seen="diagonal", hidden=-3.3e38, narrow=False)
 attention("large_unseen_rows", sq=140, skv=60, seen="bottom_right", hidden=-2e10, io="f16", narrow=False)
 attention("lowest_unseen_rows", sq=140, skv=60, seen="bottom_right", hidden=-3.3e38)
 # As eager models compute: each step rounded.

@@ -118,11 +118,14 @@ struct RowSoftmax {
   // What scores of a row are multiplied with: `scale`, but for a row whose largest one is so large
   // that its rounded product would be far from the exact one, or infinite, as where it sees nothing
   // but masks of large numbers, for now or at all. Its scores lie so far from each other that a
-  // power of two, whose products are exact, leaves weights of 0 and 1.
+  // power of two, whose products are exact, leaves weights of 0 and 1: one about as large as the
+  // scale or, past 2^100, where neighbours are 2^76 apart, one that makes the largest about 2^64.
   static SINTER_DEVICE float factor_of(float largest, float scale) {
+    constexpr unsigned exponent = 0x7f800000u;
     const float size = ::fabsf(largest * scale),
-                power = 2 * __uint_as_float(__float_as_uint(scale) & 0x7f800000u);
-    return size < 0x1p27f ? scale : size < 0x1p100f ? power : power * 0x1p-64f;
+                power = 2 * __uint_as_float(__float_as_uint(scale) & exponent),
+                least = __uint_as_float((317u << 23) - (__float_as_uint(largest) & exponent));
+    return size < 0x1p27f ? scale : size < 0x1p100f ? power : least;
   }
 
  private:
